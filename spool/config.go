@@ -1,0 +1,598 @@
+package spool
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Keys of config. The shepherd reads all of them, execd writes them.
+const (
+	KeyAddGrpID         = "add_grp_id"
+	KeySkipNGroups      = "skip_ngroups_max_silently"
+	KeyAdminUser        = "admin_user"
+	KeyJobOwner         = "job_owner"
+	KeyMinUID           = "min_uid"
+	KeyMinGID           = "min_gid"
+	KeyQsubGID          = "qsub_gid"
+	KeyWriteOSJobID     = "write_osjob_id"
+	KeyEnableAddGrpKill = "enable_addgrp_kill"
+	KeyEnableWindomacc  = "enable_windomacc"
+
+	KeyScriptFile     = "script_file"
+	KeyExecFile       = "exec_file"
+	KeyHandleAsBinary = "handle_as_binary"
+	KeyNoShell        = "no_shell"
+	KeyShellPath      = "shell_path"
+	KeyShellStartMode = "shell_start_mode"
+	KeyUseLoginShell  = "use_login_shell"
+	KeyStarterMethod  = "starter_method"
+	KeyNJobArgs       = "njob_args"
+	KeyJobArg         = "job_arg" // followed by the number, from 1
+	KeyDisplay        = "display"
+	KeyJobName        = "job_name"
+	KeyPTY            = "pty"
+
+	KeyCwd          = "cwd"
+	KeyStdinPath    = "stdin_path"
+	KeyStdoutPath   = "stdout_path"
+	KeyStderrPath   = "stderr_path"
+	KeyMergeStderr  = "merge_stderr"
+	KeyPEStdoutPath = "pe_stdout_path"
+	KeyPEStderrPath = "pe_stderr_path"
+	KeyTmpdir       = "tmpdir"
+	KeyQueueTmpdir  = "queue_tmpdir"
+
+	KeyFSStdinHost     = "fs_stdin_host"
+	KeyFSStdinPath     = "fs_stdin_path"
+	KeyFSStdinTmpPath  = "fs_stdin_tmp_path"
+	KeyFSStdinStaging  = "fs_stdin_file_staging"
+	KeyFSStdoutHost    = "fs_stdout_host"
+	KeyFSStdoutPath    = "fs_stdout_path"
+	KeyFSStdoutTmpPath = "fs_stdout_tmp_path"
+	KeyFSStdoutStaging = "fs_stdout_file_staging"
+	KeyFSStderrHost    = "fs_stderr_host"
+	KeyFSStderrPath    = "fs_stderr_path"
+	KeyFSStderrTmpPath = "fs_stderr_tmp_path"
+	KeyFSStderrStaging = "fs_stderr_file_staging"
+
+	KeyProlog          = "prolog"
+	KeyEpilog          = "epilog"
+	KeyPE              = "pe"
+	KeyPEStart         = "pe_start"
+	KeyPEStop          = "pe_stop"
+	KeyPEQsort         = "pe_qsort"
+	KeyPESlots         = "pe_slots"
+	KeyPEHostfile      = "pe_hostfile"
+	KeyHostSlots       = "host_slots"
+	KeyScriptTimeout   = "script_timeout"
+	KeySuspendMethod   = "suspend_method"
+	KeyResumeMethod    = "resume_method"
+	KeyTerminateMethod = "terminate_method"
+
+	KeyNotify         = "notify"
+	KeyNotifyKillType = "notify_kill_type"
+	KeyNotifyKill     = "notify_kill"
+	KeyNotifySuspType = "notify_susp_type"
+	KeyNotifySusp     = "notify_susp"
+
+	KeyCkptJob          = "ckpt_job"
+	KeyCkptRestarted    = "ckpt_restarted"
+	KeyCkptPID          = "ckpt_pid"
+	KeyCkptOSJobID      = "ckpt_osjobid"
+	KeyCkptInterface    = "ckpt_interface"
+	KeyCkptCommand      = "ckpt_command"
+	KeyCkptMigrCommand  = "ckpt_migr_command"
+	KeyCkptRestCommand  = "ckpt_rest_command"
+	KeyCkptCleanCommand = "ckpt_clean_command"
+	KeyCkptDir          = "ckpt_dir"
+	KeyCkptSignal       = "ckpt_signal"
+	KeyCkptInterval     = "ckpt_interval"
+
+	KeySCPU           = "s_cpu"
+	KeyHCPU           = "h_cpu"
+	KeySFsize         = "s_fsize"
+	KeyHFsize         = "h_fsize"
+	KeySData          = "s_data"
+	KeyHData          = "h_data"
+	KeySStack         = "s_stack"
+	KeyHStack         = "h_stack"
+	KeySCore          = "s_core"
+	KeyHCore          = "h_core"
+	KeySVmem          = "s_vmem"
+	KeyHVmem          = "h_vmem"
+	KeySRss           = "s_rss"
+	KeyHRss           = "h_rss"
+	KeySDescriptors   = "s_descriptors"
+	KeyHDescriptors   = "h_descriptors"
+	KeySMaxproc       = "s_maxproc"
+	KeyHMaxproc       = "h_maxproc"
+	KeySMemorylocked  = "s_memorylocked"
+	KeyHMemorylocked  = "h_memorylocked"
+	KeySLocks         = "s_locks"
+	KeyHLocks         = "h_locks"
+	KeyConsumableJob  = "_is_consumable_job" // behind the name of a limit
+	KeyPriority       = "priority"
+	KeyProcessors     = "processors"
+	KeyBinding        = "binding"
+	KeyUseAFS         = "use_afs"
+	KeyCoshepherd     = "coshepherd"
+	KeySetTokenCmd    = "set_token_cmd"
+	KeyTokenExtend    = "token_extend_time"
+	KeyMailList       = "mail_list"
+	KeyMailOptions    = "mail_options"
+	KeyAccount        = "account"
+	KeySubmissionTime = "submission_time"
+	KeyAcctProject    = "acct_project"
+
+	KeyQrshControlPort = "qrsh_control_port"
+	KeyRshDaemon       = "rsh_daemon"
+	KeyRloginDaemon    = "rlogin_daemon"
+	KeyQloginDaemon    = "qlogin_daemon"
+	KeyQrshTmpdir      = "qrsh_tmpdir"
+	KeyQrshPIDFile     = "qrsh_pid_file"
+	KeyQrshTaskID      = "qrsh_task_id"
+	KeyPETaskID        = "pe_task_id"
+	KeyMasterHost      = "master_host"
+	KeyCommdPort       = "commd_port"
+	KeyCSP             = "csp"
+	KeyIgnoreFQDN      = "ignore_fqdn"
+	KeyDefaultDomain   = "default_domain"
+
+	KeyForbidReschedule = "forbid_reschedule"
+	KeyForbidApperror   = "forbid_apperror"
+	KeyInheritEnv       = "inherit_env"
+	KeyQueue            = "queue"
+	KeyHost             = "host"
+	KeyJobID            = "job_id"
+	KeyTaskID           = "ja_task_id" // 0 for a job that is no array
+)
+
+// Keys of our own, which a foreign shepherd ignores. They stand before all
+// others: Config puts them there and ParseConfig refuses them anywhere else,
+// because under a foreign execd an argument with a newline can write whole
+// lines, but none before the first line.
+const (
+	ownPrefix = "paddock_"
+
+	KeyFormat = ownPrefix + "format" // Format
+	KeyUID    = ownPrefix + "uid"
+	KeyGID    = ownPrefix + "gid"
+	KeyGroups = ownPrefix + "groups" // comma list of gids, the primary one included
+	KeyHome   = ownPrefix + "home"
+	KeyRun    = ownPrefix + "run"  // the number of the run
+	KeyArgs   = ownPrefix + "args" // 1: the arguments are in the file args
+)
+
+// Format is the number of the format of the job directory, in KeyFormat.
+const Format = 1
+
+// MaxConfigLine is the longest line of config without its newline. Grid
+// Engine's shepherd reads pieces of this size and takes what is behind them as
+// another line, so a longer value could add one.
+const MaxConfigLine = 99998
+
+// An Entry is a key with its value.
+type Entry struct{ Key, Value string }
+
+// A Config holds the entries of config in their order. The zero value is
+// empty and ready to use.
+type Config struct {
+	entries []configEntry
+	index   map[string]int // first entry of each key
+	own     int            // the first own entries have keys of ours
+}
+
+type configEntry struct {
+	Entry
+	sep byte // '=', or the blank that Grid Engine takes as well
+}
+
+// A DuplicateError means that config gives a key two values. Only a value that
+// contained a newline can do that, so it is the job's fault.
+type DuplicateError struct{ Key string }
+
+func (e *DuplicateError) Error() string {
+	return "cannot parse config: two values for " + strconv.Quote(e.Key)
+}
+
+// A MissingError means that config lacks a key. Its text is Grid Engine's.
+type MissingError struct{ Key string }
+
+func (e *MissingError) Error() string {
+	return `can't get configuration value for "` + e.Key + `"`
+}
+
+// ParseConfig parses config. A name ends at the first blank or "=", the rest
+// of the line is the value. The first value of a key counts; the same line
+// again is kept, since Grid Engine writes pe_task_id twice, but another value
+// is a *DuplicateError. A line without a separator, a misplaced key of ours
+// and a torn last line are *SyntaxErrors.
+func ParseConfig(b []byte) (*Config, error) {
+	lines := bytes.Count(b, []byte{'\n'})
+	c := &Config{entries: make([]configEntry, 0, lines), index: make(map[string]int, lines)}
+	text := string(b) // keys and values share this one copy
+	for n := 1; text != ""; n++ {
+		line, rest, ok := strings.Cut(text, "\n")
+		if !ok {
+			return nil, syntax(FileConfig, n, "no newline at the end")
+		}
+		text = rest
+		if strings.IndexByte(line, 0) >= 0 {
+			return nil, syntax(FileConfig, n, "contains a NUL byte")
+		}
+		i := strings.IndexAny(line, " =")
+		if i <= 0 {
+			return nil, syntax(FileConfig, n, "want name=value, got "+short([]byte(line)))
+		}
+		e := configEntry{Entry: Entry{Key: line[:i], Value: line[i+1:]}, sep: line[i]}
+		if strings.HasPrefix(e.Key, ownPrefix) {
+			if c.own != len(c.entries) {
+				return nil, syntax(FileConfig, n, strconv.Quote(e.Key)+" does not stand before all other keys")
+			}
+			c.own++
+		}
+		if first, dup := c.index[e.Key]; !dup {
+			c.index[e.Key] = len(c.entries)
+		} else if c.entries[first].Value != e.Value {
+			return nil, &DuplicateError{Key: e.Key}
+		}
+		c.entries = append(c.entries, e)
+	}
+	return c, nil
+}
+
+// Append appends the content of config.
+func (c *Config) Append(b []byte) []byte {
+	for i := range c.entries {
+		e := &c.entries[i]
+		b = append(b, e.Key...)
+		b = append(b, e.sep)
+		b = append(b, e.Value...)
+		b = append(b, '\n')
+	}
+	return b
+}
+
+// Entries returns a copy of all entries in their order.
+func (c *Config) Entries() []Entry {
+	entries := make([]Entry, len(c.entries))
+	for i := range c.entries {
+		entries[i] = c.entries[i].Entry
+	}
+	return entries
+}
+
+// PlainValue reports whether Set takes the value for a key of usual length:
+// whether it has no control character but TAB and is not too long for a line.
+func PlainValue(value string) bool {
+	return controlIn(value) < 0 && len(value) <= MaxConfigLine-64
+}
+
+// controlIn returns the index of the first control character but TAB.
+func controlIn(s string) int {
+	for i := 0; i < len(s); i++ {
+		if s[i] < 0x20 && s[i] != '\t' || s[i] == 0x7f {
+			return i
+		}
+	}
+	return -1
+}
+
+func validKey(key string) bool {
+	for i := 0; i < len(key); i++ {
+		c := key[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_':
+		default:
+			return false
+		}
+	}
+	return key != "" && len(key) <= 63
+}
+
+// Set gives a key its value: in its old place, or behind all others, keys of
+// ours behind those of ours. It refuses what could not be one line.
+func (c *Config) Set(key, value string) error {
+	if !validKey(key) {
+		return cannot("set config key", key, errors.New("not a name"))
+	}
+	if i := controlIn(value); i >= 0 {
+		return cannot("set config key", key, errors.New("the value has a control character: "+strconv.Quote(value[i:i+1])))
+	}
+	if n := len(key) + 1 + len(value); n > MaxConfigLine {
+		return cannot("set config key", key, errors.New("the value is too long for a line: "+strconv.Itoa(len(value))+" bytes"))
+	}
+	if first, ok := c.index[key]; ok {
+		for i := first; i < len(c.entries); i++ {
+			if c.entries[i].Key == key {
+				c.entries[i].Value = value
+			}
+		}
+		return nil
+	}
+	if c.index == nil {
+		c.index = make(map[string]int, 128)
+	}
+	e := configEntry{Entry: Entry{Key: key, Value: value}, sep: '='}
+	if !strings.HasPrefix(key, ownPrefix) {
+		c.index[key] = len(c.entries)
+		c.entries = append(c.entries, e)
+		return nil
+	}
+	c.entries = append(c.entries, configEntry{})
+	copy(c.entries[c.own+1:], c.entries[c.own:])
+	c.entries[c.own] = e
+	for k, i := range c.index {
+		if i >= c.own {
+			c.index[k] = i + 1
+		}
+	}
+	c.index[key] = c.own
+	c.own++
+	return nil
+}
+
+// SetInt sets a key to a number.
+func (c *Config) SetInt(key string, n int) error { return c.Set(key, strconv.Itoa(n)) }
+
+// SetBool sets a key to 0 or 1.
+func (c *Config) SetBool(key string, v bool) error {
+	if v {
+		return c.Set(key, "1")
+	}
+	return c.Set(key, "0")
+}
+
+// SetArguments sets the arguments of the job. If they do not all fit into
+// config, it returns the content of the file args, which must then be written
+// as well; a foreign shepherd cannot run such a job.
+func (c *Config) SetArguments(args []string) (file []byte, err error) {
+	plain := true
+	for _, arg := range args {
+		if strings.IndexByte(arg, 0) >= 0 {
+			return nil, cannot("set argument", arg, errors.New("contains a NUL byte"))
+		}
+		plain = plain && PlainValue(arg)
+	}
+	if !plain {
+		if err := c.SetBool(KeyArgs, true); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.SetInt(KeyNJobArgs, len(args)); err != nil {
+		return nil, err
+	}
+	if !plain {
+		return AppendArgs(nil, args), nil
+	}
+	for i, arg := range args {
+		if err := c.Set(KeyJobArg+strconv.Itoa(i+1), arg); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// Lookup returns the value of a key and whether there is one.
+func (c *Config) Lookup(key string) (string, bool) {
+	i, ok := c.index[key]
+	if !ok {
+		return "", false
+	}
+	return c.entries[i].Value, true
+}
+
+// String returns the value of a key, or a *MissingError.
+func (c *Config) String(key string) (string, error) {
+	v, ok := c.Lookup(key)
+	if !ok {
+		return "", &MissingError{Key: key}
+	}
+	return v, nil
+}
+
+// Int returns the value of a key as a number.
+func (c *Config) Int(key string) (int, error) {
+	v, err := c.String(key)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		return 0, syntax(FileConfig, 0, key+" is no number: "+short([]byte(v)))
+	}
+	return n, nil
+}
+
+// Bool returns the value of a key that is 0 or 1.
+func (c *Config) Bool(key string) (bool, error) {
+	v, err := c.String(key)
+	if err != nil {
+		return false, err
+	}
+	switch v {
+	case "0":
+		return false, nil
+	case "1":
+		return true, nil
+	}
+	return false, syntax(FileConfig, 0, key+" is neither 0 nor 1: "+short([]byte(v)))
+}
+
+// Limit returns the value of a key as a limit.
+func (c *Config) Limit(key string) (Limit, error) {
+	v, err := c.String(key)
+	if err != nil {
+		return 0, err
+	}
+	l, err := ParseLimit(v)
+	if err != nil {
+		return 0, syntax(FileConfig, 0, key+" is no limit: "+short([]byte(v)))
+	}
+	return l, nil
+}
+
+// Strings returns the values of prefix1 to prefixN.
+func (c *Config) Strings(prefix string, n int) ([]string, error) {
+	var values []string
+	for i := 1; i <= n; i++ {
+		v, err := c.String(prefix + strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// Ints returns the value of a key that is a comma list of numbers from 0, as
+// KeyGroups is. An empty value is an empty list.
+func (c *Config) Ints(key string) ([]int, error) {
+	v, err := c.String(key)
+	if err != nil || v == "" {
+		return nil, err
+	}
+	var list []int
+	for more := true; more; {
+		var item string
+		item, v, more = strings.Cut(v, ",")
+		n, ok := decimal(item, 1<<32-1)
+		if !ok {
+			return nil, syntax(FileConfig, 0, key+" is no list of numbers: "+short([]byte(item)))
+		}
+		list = append(list, int(n))
+	}
+	return list, nil
+}
+
+// SetInts sets a key to a comma list of numbers.
+func (c *Config) SetInts(key string, list []int) error {
+	var b []byte
+	for i, n := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return c.Set(key, string(b))
+}
+
+// A Limit is a resource limit: bytes, seconds or a count.
+type Limit uint64
+
+// Limits that are no numbers.
+const (
+	Infinity  Limit = 1<<64 - 1
+	Undefined Limit = 1<<64 - 2 // do not touch what is inherited
+)
+
+// ParseLimit parses a limit: a number, with a fraction if it likes, and k, m
+// or g behind it for powers of 1000 or K, M or G for powers of 1024; a time
+// h:m:s, whose parts may be empty; INFINITY or UNDEFINED.
+func ParseLimit(s string) (Limit, error) {
+	bad := func() (Limit, error) {
+		return 0, syntax("limit", 0, "want a number with k, K, m, M, g or G, h:m:s, INFINITY or UNDEFINED, got "+short([]byte(s)))
+	}
+	if strings.EqualFold(s, "INFINITY") {
+		return Infinity, nil
+	}
+	if strings.EqualFold(s, "UNDEFINED") {
+		return Undefined, nil
+	}
+	if strings.IndexByte(s, ':') >= 0 {
+		if l, ok := parseTime(s); ok {
+			return l, nil
+		}
+		return bad()
+	}
+	num, unit := s, uint64(1)
+	if s != "" {
+		switch s[len(s)-1] {
+		case 'k':
+			unit = 1e3
+		case 'K':
+			unit = 1 << 10
+		case 'm':
+			unit = 1e6
+		case 'M':
+			unit = 1 << 20
+		case 'g':
+			unit = 1e9
+		case 'G':
+			unit = 1 << 30
+		}
+		if unit != 1 {
+			num = s[:len(s)-1]
+		}
+	}
+	whole, frac, point := strings.Cut(num, ".")
+	// Nine digits hold the product below with every unit in 64 bits.
+	if point && (frac == "" || len(frac) > 9) {
+		return bad()
+	}
+	n, ok := digits(whole)
+	if !ok || n > uint64(Undefined-1)/unit {
+		return bad()
+	}
+	n *= unit
+	if point {
+		f, ok := digits(frac)
+		if !ok {
+			return bad()
+		}
+		scale := uint64(1)
+		for range len(frac) {
+			scale *= 10
+		}
+		f = f * unit / scale
+		if n > uint64(Undefined-1)-f {
+			return bad()
+		}
+		n += f
+	}
+	return Limit(n), nil
+}
+
+func parseTime(s string) (Limit, bool) {
+	var part [3]uint64
+	rest, empty := s, 0
+	for i := range part {
+		var p string
+		var more bool
+		p, rest, more = strings.Cut(rest, ":")
+		if more != (i < 2) {
+			return 0, false
+		}
+		if p == "" {
+			empty++
+			continue
+		}
+		n, ok := digits(p)
+		if !ok || n > 1<<40 {
+			return 0, false
+		}
+		part[i] = n
+	}
+	return Limit(part[0]*3600 + part[1]*60 + part[2]), empty < 3
+}
+
+// digits is decimal with leading zeros, as people write them.
+func digits(s string) (uint64, bool) {
+	for len(s) > 1 && s[0] == '0' {
+		s = s[1:]
+	}
+	return decimal(s, uint64(Undefined-1))
+}
+
+// String returns the limit in a form that ParseLimit parses.
+func (l Limit) String() string {
+	switch l {
+	case Infinity:
+		return "INFINITY"
+	case Undefined:
+		return "UNDEFINED"
+	}
+	return strconv.FormatUint(uint64(l), 10)
+}

@@ -1,0 +1,382 @@
+package spool
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool/atomicfile"
+)
+
+// maxFile is the size up to which files are read. An environment of 2 MB and
+// its like fit in; what is larger is no file of ours.
+const maxFile = 16 << 20
+
+// errTooLarge is the cause when a file is larger than that.
+var errTooLarge = errors.New("larger than 16 MiB")
+
+// A Dir is a job directory, or the directory of a parallel job's task below
+// one. The zero value is no directory: every operation on it fails.
+type Dir struct{ path string }
+
+// OpenDir returns the job directory of a path, which may be relative: the
+// shepherd's is ".".
+func OpenDir(path string) Dir { return Dir{path: path} }
+
+// Path returns the path of the directory, or of something below it.
+func (d Dir) Path(elem ...string) string { return join(d.path, elem) }
+
+func join(path string, elem []string) string {
+	for _, e := range elem {
+		path += "/" + e
+	}
+	return path
+}
+
+// file returns the path of a file of the directory.
+func (d Dir) file(verb, name string) (string, error) {
+	if d.path == "" {
+		return "", cannot(verb, name, errors.New("no job directory"))
+	}
+	if !plainName(name) {
+		return "", cannot(verb, name, errors.New("not the name of a file"))
+	}
+	return d.path + "/" + name, nil
+}
+
+// plainName reports whether a name stays in its directory.
+func plainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+}
+
+// Read returns the content of a file. It reads regular files alone, follows no
+// link, and refuses what is larger than 16 MiB.
+func (d Dir) Read(name string) ([]byte, error) {
+	path, err := d.file("read", name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := readFile(path)
+	if err != nil {
+		return nil, cannot("read", path, err)
+	}
+	return b, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	fd, size, err := openFD(path)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if size > maxFile {
+		return nil, errTooLarge
+	}
+	// One byte more than expected: the read that fills up to there and the
+	// one that finds the end are all.
+	b := make([]byte, 0, size+1)
+	for {
+		n, err := unix.Read(fd, b[len(b):cap(b)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return b, nil
+		}
+		b = b[:len(b)+n]
+		if len(b) > maxFile {
+			return nil, errTooLarge
+		}
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+	}
+}
+
+// openFD opens a regular file for reading. It goes by plain system calls: a
+// file of package os would set up Go's poller, in every shepherd.
+func openFD(path string) (fd int, size int64, err error) {
+	for {
+		// O_NONBLOCK: a pipe in the place of the file must not hold us.
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return -1, 0, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = atomicfile.ErrNotRegular
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, 0, err
+	}
+	return fd, st.Size, nil
+}
+
+func openRegular(path string) (*os.File, error) {
+	fd, _, err := openFD(path)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// cause strips the verb and object of an error that gets others.
+func cause(err error) error {
+	if c := errors.Unwrap(err); c != nil {
+		return c
+	}
+	return err
+}
+
+// Write writes a file atomically, with the mode of the table of files.
+func (d Dir) Write(name string, data []byte) error {
+	path, err := d.file("write", name)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, data, ModeOf(name))
+}
+
+// WriteNew writes a file that must not exist yet, or be empty, with the mode of
+// the table.
+// It is cheaper than Write, and right where no reader looks before another
+// file, or a rename, says so.
+func (d Dir) WriteNew(name string, data []byte) error {
+	path, err := d.file("write", name)
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteNew(path, data, ModeOf(name))
+}
+
+// Append appends to a file, which is created with the mode of the table if
+// there is none.
+func (d Dir) Append(name string, data []byte) error {
+	path, err := d.file("append to", name)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Append(path, data, ModeOf(name))
+}
+
+// OpenAppend opens a file for appending, as Append does.
+func (d Dir) OpenAppend(name string) (*os.File, error) {
+	path, err := d.file("open", name)
+	if err != nil {
+		return nil, err
+	}
+	return atomicfile.OpenAppend(path, ModeOf(name))
+}
+
+// Admit lets the job's owner pass through the directory: it belongs to us and
+// the owner's group, mode 0711. A gid of -1 keeps the group.
+func (d Dir) Admit(gid int) error {
+	if d.path == "" {
+		return cannot("open to its owner", "", errors.New("no job directory"))
+	}
+	return atomicfile.Chmod(d.path, -1, gid, 0o711)
+}
+
+// Lock takes the lock of the directory, which says that a shepherd lives.
+func (d Dir) Lock() (*os.File, error) {
+	path, err := d.file("lock", FileLock)
+	if err != nil {
+		return nil, err
+	}
+	return LockFile(path)
+}
+
+// Held reports whether somebody holds the lock of the directory.
+func (d Dir) Held() (bool, error) {
+	path, err := d.file("look at", FileLock)
+	if err != nil {
+		return false, err
+	}
+	return Held(path)
+}
+
+// Has reports whether the directory has a file of that name.
+func (d Dir) Has(name string) (bool, error) {
+	path, err := d.file("look for", name)
+	if err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	err = unix.Lstat(path, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, cannot("look for", path, err)
+	}
+	return true, nil
+}
+
+// parsed reads and parses a file. An empty one says the same as none: a
+// directory that is used again has empty files (see Root.Recycle).
+func parsed[T any](d Dir, name string, parse func([]byte) (T, error)) (T, error) {
+	b, err := d.Read(name)
+	if err == nil && len(b) == 0 {
+		err = cannot("read", d.Path(name), unix.ENOENT)
+	}
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	v, err := parse(b)
+	if err != nil {
+		return v, cannot("read", d.Path(name), err)
+	}
+	return v, nil
+}
+
+// Config reads config.
+func (d Dir) Config() (*Config, error) { return parsed(d, FileConfig, ParseConfig) }
+
+// Environment reads environment.
+func (d Dir) Environment() ([]string, error) { return parsed(d, FileEnvironment, ParseEnvironment) }
+
+// Usage reads usage.
+func (d Dir) Usage() (*Usage, error) { return parsed(d, FileUsage, ParseUsage) }
+
+// PID reads pid, the shepherd's.
+func (d Dir) PID() (int, error) { return parsed(d, FilePID, ParseNumber) }
+
+// JobPID reads job_pid.
+func (d Dir) JobPID() (int, error) { return parsed(d, FileJobPID, ParseNumber) }
+
+// AddGrpID reads addgrpid.
+func (d Dir) AddGrpID() (int, error) { return parsed(d, FileAddGrpID, ParseNumber) }
+
+// PEHosts reads pe_hostfile.
+func (d Dir) PEHosts() ([]PEHost, error) { return parsed(d, FilePEHostfile, ParsePEHosts) }
+
+// Args reads args.
+func (d Dir) Args() ([]string, error) { return parsed(d, FileArgs, ParseArgs) }
+
+// Signal reads signal.
+func (d Dir) Signal() (Signal, error) {
+	return parsed(d, FileSignal, func(b []byte) (Signal, error) {
+		sig, seq, err := ParseSignal(b)
+		return Signal{Signal: sig, Seq: seq}, err
+	})
+}
+
+// Signals reads signals. Without the file there are none.
+func (d Dir) Signals() ([]Signal, error) {
+	list, err := parsed(d, FileSignals, ParseSignals)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return list, err
+}
+
+// ExitStatus reads the shepherd's verdict: the first number of exit_status.
+// The error matches ErrNoStatus while there is none.
+func (d Dir) ExitStatus() (int, error) {
+	n, err := parsed(d, FileExitStatus, func(b []byte) (int, error) {
+		first, _, err := ParseExitStatus(b)
+		return first, err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, cannot("read", d.Path(FileExitStatus), ErrNoStatus)
+	}
+	return n, err
+}
+
+// ErrorText reads the first and last reason in error. Without the file there
+// is none.
+func (d Dir) ErrorText() (first, last string, err error) {
+	b, err := d.Read(FileError)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	first, last = ParseError(b)
+	return first, last, nil
+}
+
+// Arguments returns the job's arguments, from config or, if config says so,
+// from args.
+func (d Dir) Arguments(c *Config) ([]string, error) {
+	n, err := c.Int(KeyNJobArgs)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := c.Lookup(KeyArgs); ok {
+		own, err := c.Bool(KeyArgs)
+		if err != nil {
+			return nil, err
+		}
+		if own {
+			args, err := d.Args()
+			if err == nil && len(args) != n {
+				err = cannot("read", d.Path(FileArgs), syntax(FileArgs, 0,
+					"want "+strconv.Itoa(n)+" arguments, got "+strconv.Itoa(len(args))))
+			}
+			return args, err
+		}
+	}
+	return c.Strings(KeyJobArg, n)
+}
+
+// Outcome reads how the run ended. The error matches ErrNoStatus while the
+// shepherd has not given its verdict.
+func (d Dir) Outcome() (Outcome, error) {
+	failed, err := d.ExitStatus()
+	if err != nil {
+		return Outcome{}, err
+	}
+	o := Outcome{Failed: failed}
+	if o.Reason, _, err = d.ErrorText(); err != nil {
+		return Outcome{}, err
+	}
+	if o.Usage, err = d.Usage(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Outcome{}, err
+	}
+	if o.Failed == FailedNone {
+		migrates, err := d.Has(FileCheckpointed)
+		if err != nil {
+			return Outcome{}, err
+		}
+		switch {
+		case migrates:
+			o.Failed = FailedMigrating
+		case o.Reason != "":
+			o.Failed = FailedUnexpectedError
+		case o.Usage != nil && o.Usage.Signal != 0:
+			o.Failed = FailedAfterJob
+			o.Reason = d.jobName() + " died through signal " + SignalName(o.Usage.Signal) +
+				" (" + strconv.Itoa(o.Usage.Signal) + ")"
+		}
+	}
+	o.Blame = BlameOf(o.Failed)
+	return o, nil
+}
+
+// jobName returns "job 42.1" for a message, as far as config tells.
+func (d Dir) jobName() string {
+	c, err := d.Config()
+	if err != nil {
+		return "job"
+	}
+	job, err := c.Int(KeyJobID)
+	if err != nil {
+		return "job"
+	}
+	task, err := c.Int(KeyTaskID)
+	if err != nil || task < 1 {
+		task = 1 // no array
+	}
+	return "job " + ID{Job: job, Task: task}.String()
+}

@@ -1,0 +1,93 @@
+package spool
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+)
+
+// MaxEnvironmentLine is the longest line of environment, without its newline,
+// that Grid Engine's shepherd reads whole. Ours has no such limit.
+const MaxEnvironmentLine = 9999
+
+// CheckVariable reports why a string cannot be a NAME=value of a process's
+// environment: it has no name, or a NUL byte.
+func CheckVariable(entry string) error {
+	if entry == "" || entry[0] == '=' {
+		return cannot("set variable", entry, errors.New("it has no name"))
+	}
+	if strings.IndexByte(entry, 0) >= 0 {
+		return cannot("set variable", entry, errors.New("it contains a NUL byte"))
+	}
+	return nil
+}
+
+// ParseEnvironment parses environment: lines NAME=value, where \n and \\ stand
+// for newline and backslash. Other backslashes stand for themselves, since
+// Grid Engine's reader lets them pass too.
+func ParseEnvironment(b []byte) ([]string, error) {
+	env := make([]string, 0, bytes.Count(b, []byte{'\n'}))
+	for n := 1; len(b) > 0; n++ {
+		line, rest, ok := cutLine(b)
+		if !ok {
+			return nil, syntax(FileEnvironment, n, "no newline at the end")
+		}
+		b = rest
+		if bytes.IndexByte(line, '=') <= 0 {
+			return nil, syntax(FileEnvironment, n, "want NAME=value, got "+short(line))
+		}
+		if bytes.IndexByte(line, 0) >= 0 {
+			return nil, syntax(FileEnvironment, n, "contains a NUL byte")
+		}
+		env = append(env, unescape(line))
+	}
+	return env, nil
+}
+
+func unescape(line []byte) string {
+	if bytes.IndexByte(line, '\\') < 0 {
+		return string(line)
+	}
+	out := make([]byte, 0, len(line))
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		if c == '\\' && i+1 < len(line) {
+			switch line[i+1] {
+			case 'n':
+				c = '\n'
+				i++
+			case '\\':
+				i++
+			}
+		}
+		out = append(out, c)
+	}
+	return string(out)
+}
+
+// AppendEnvironment appends the content of environment. A name without "=" is
+// written with an empty value. An entry that CheckVariable refuses is left
+// out, since no process can have it.
+func AppendEnvironment(b []byte, env []string) []byte {
+	for _, entry := range env {
+		if CheckVariable(entry) != nil {
+			continue
+		}
+		// The name is escaped as well: nothing in an entry adds a line.
+		for i := 0; i < len(entry); i++ {
+			switch c := entry[i]; c {
+			case '\n':
+				b = append(b, `\n`...)
+			case '\\':
+				b = append(b, `\\`...)
+			default:
+				b = append(b, c)
+			}
+		}
+		if strings.IndexByte(entry, '=') < 0 {
+			b = append(b, '=')
+		}
+		b = append(b, '\n')
+	}
+	return b
+}

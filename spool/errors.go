@@ -1,0 +1,58 @@
+package spool
+
+import (
+	"errors"
+	"strconv"
+)
+
+// Package fmt is left out: its start-up would be paid by every job. These few
+// helpers write the errors of the package in the usual form.
+
+// opError reads `cannot verb "object": cause`.
+type opError struct {
+	verb, object string
+	err          error
+}
+
+func (e *opError) Error() string {
+	return "cannot " + e.verb + " " + strconv.Quote(e.object) + ": " + e.err.Error()
+}
+
+func (e *opError) Unwrap() error { return e.err }
+
+func cannot(verb, object string, err error) error {
+	return &opError{verb: verb, object: object, err: err}
+}
+
+// ErrSyntax is matched by every error about the content of a file.
+var ErrSyntax = errors.New("bad content")
+
+// A SyntaxError tells what is wrong with the content of a file.
+type SyntaxError struct {
+	File string
+	Line int // counted from 1; 0 if the file as a whole is meant
+	Text string
+}
+
+func (e *SyntaxError) Error() string {
+	s := "cannot parse " + e.File + ": "
+	if e.Line > 0 {
+		s += "line " + strconv.Itoa(e.Line) + ": "
+	}
+	return s + e.Text
+}
+
+// Is reports that the error is ErrSyntax.
+func (e *SyntaxError) Is(target error) bool { return target == ErrSyntax }
+
+func syntax(file string, line int, text string) error {
+	return &SyntaxError{File: file, Line: line, Text: text}
+}
+
+// short quotes text from a file for a message, cut to a readable length.
+func short(b []byte) string {
+	if len(b) > 60 {
+		return strconv.Quote(string(b[:60])) + "..."
+	}
+	return strconv.Quote(string(b))
+}

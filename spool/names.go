@@ -1,0 +1,116 @@
+// Package spool is the contract between execd and shepherd: the names, modes
+// and bytes of the files they exchange, and the life of the directories that
+// hold them. It may be imported by execd and shepherd, never by the client
+// commands, and imports nothing of the project but spool/atomicfile, since
+// every job pays for what the shepherd links.
+package spool
+
+import "io/fs"
+
+// Files of a job directory. Names and bytes are Grid Engine's, except for the
+// last four, which only our own daemons know.
+const (
+	FileConfig       = "config"
+	FileEnvironment  = "environment"
+	FilePEHostfile   = "pe_hostfile"
+	FileTrace        = "trace"
+	FilePID          = "pid"
+	FileJobPID       = "job_pid"
+	FileAddGrpID     = "addgrpid"
+	FileOSJobID      = "osjobid"
+	FileError        = "error"
+	FileExitStatus   = "exit_status"
+	FileUsage        = "usage"
+	FileSignal       = "signal"
+	FileCheckpointed = "checkpointed"
+	FileAboutToExit  = "shepherd_about_to_exit"
+	FileLock         = "lock"
+	FileSignals      = "signals"
+	FileArgs         = "args"
+	FileSession      = "session"
+)
+
+// Directories and files of the spool of a host.
+const (
+	DirStaging    = "staging"
+	DirActive     = "active_jobs"
+	DirFinished   = "finished"
+	DirCorrupt    = "corrupt"
+	DirJobs       = "jobs"
+	DirScripts    = "job_scripts"
+	FileMessages  = "messages"
+	FileExecdPID  = "execd.pid"
+	FileExecdLock = "execd.lock"
+	FileSeqNum    = "job_seq_num"
+)
+
+// A File is a row of the table of files.
+type File struct {
+	Name   string
+	Writer string
+	Reader string
+	When   string
+	Mode   fs.FileMode
+	// Durable says why the file is synced before anyone is told of it. Empty
+	// means that it may be lost with the power: what must outlive that stands in
+	// the records, jobs/, which execd syncs.
+	Durable string
+}
+
+// Files is the table of all files that have a name of their own in the spool,
+// those of a job directory first. Modes are those of our own execd; under a
+// foreign one the files that its administrator's user must read are his.
+var Files = []File{
+	{FileConfig, "execd", "shepherd", "before the shepherd starts", 0o600, ""},
+	{FileEnvironment, "execd", "shepherd", "before the shepherd starts", 0o600, ""},
+	{FilePEHostfile, "execd", "job, PE procedures", "before the shepherd starts", 0o444, ""},
+	{FileArgs, "execd", "shepherd", "before the shepherd starts, when an argument does not fit into config", 0o600, ""},
+	{FileLock, "execd, the shepherd under a foreign execd", "execd", "held while the shepherd lives", 0o600, ""},
+	{FileTrace, "shepherd", "people", "all along, appended", 0o644, ""},
+	{FilePID, "shepherd", "execd", "once the shepherd takes signals", 0o644, ""},
+	{FileJobPID, "shepherd", "people", "after the job is forked", 0o644, ""},
+	{FileAddGrpID, "shepherd", "execd", "before the job is executed", 0o644, ""},
+	{FileOSJobID, "shepherd", "execd", "before the job is executed, never on Linux", 0o644, ""},
+	{FileError, "shepherd", "execd", "created empty, one line for each failure", 0o644, ""},
+	{FileExitStatus, "shepherd", "execd", "created empty, written last", 0o644, ""},
+	{FileUsage, "shepherd", "execd", "after the job, before pe_stop and epilog", 0o644, ""},
+	{FileSignal, "execd", "shepherd", "for each signal, replaced", 0o644, ""},
+	{FileSignals, "execd", "shepherd", "for each signal, appended", 0o600, ""},
+	{FileCheckpointed, "shepherd", "execd", "when the job ended to migrate", 0o644, ""},
+	{FileAboutToExit, "shepherd", "execd", "interactive jobs and PE tasks, before the exit code is sent", 0o644, ""},
+	{FileSession, "execd", "qrsh-session", "interactive jobs, replaced when a client comes back", 0o600, ""},
+
+	{FileMessages, "execd", "people", "all along, appended", 0o644, ""},
+	{FileExecdPID, "execd", "people", "while execd runs", 0o644, ""},
+	{FileExecdLock, "execd", "execd", "held while execd runs", 0o600, ""},
+	{FileSeqNum, "execd", "execd", "before the record with the highest number goes", 0o644, ""},
+}
+
+// A Place is a row of the table of directories.
+type Place struct {
+	Name  string
+	Means string
+	Mode  fs.FileMode
+}
+
+// Places is the table of the directories below the root. Users pass through
+// those that lead to what a job may open and into none of the others.
+var Places = []Place{
+	{DirStaging, "job directories being built", 0o700},
+	{DirActive, "jobs that will run, run, or have ended", 0o711},
+	{DirFinished, "jobs whose processes are over", 0o711},
+	{DirCorrupt, "what a human must look at", 0o700},
+	{DirJobs, "the records of jobs and tasks", 0o700},
+	{DirScripts, "job scripts, each for its owner alone", 0o711},
+}
+
+// ModeOf returns the mode of a file by name: that of the table, or 0600 for a
+// name that is not in it.
+func ModeOf(name string) fs.FileMode {
+	for i := range Files {
+		if Files[i].Name == name {
+			return Files[i].Mode
+		}
+	}
+	return 0o600
+}
