@@ -1,0 +1,163 @@
+// Package control turns what people want of a job (kill it, suspend it, send
+// it a signal) into what is done to its processes. Want comes in as carrier
+// signals and the files signals and signal; is comes from /proc. Only the
+// shepherd imports it.
+package control
+
+import (
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
+)
+
+// Shield makes this process ignore spool.IgnoredSignals. That is inherited by
+// exec, and the starter stage undoes it for the job. Package os/signal could
+// catch them instead, at the price of two threads in every shepherd.
+func Shield() {
+	type sigaction struct { // the kernel's, not the C library's
+		handler  uintptr
+		flags    uint64
+		restorer uintptr
+		mask     uint64
+	}
+	ignore := sigaction{handler: 1} // SIG_IGN
+	for _, sig := range spool.IgnoredSignals {
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
+	}
+}
+
+// Mask returns spool.CaughtSignals as a signal set.
+func Mask() unix.Sigset_t {
+	var set unix.Sigset_t
+	for _, s := range spool.CaughtSignals {
+		set.Val[(s-1)/64] |= 1 << ((s - 1) % 64)
+	}
+	return set
+}
+
+// Blocked reports whether every one of spool.CaughtSignals is blocked in this thread.
+func Blocked() bool {
+	var now unix.Sigset_t
+	if unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now) != nil {
+		return false
+	}
+	want := Mask()
+	for i := range want.Val {
+		if now.Val[i]&want.Val[i] != want.Val[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Meaning is what a carrier signal asks the shepherd for.
+type Meaning uint8
+
+// The meanings.
+const (
+	Ignore  Meaning = iota // nothing: it would only have ended the shepherd
+	Forward                // send the job the signal that comes with it
+	Read                   // read the files signals and signal
+	Migrate                // take a checkpoint, if there is an interface, and end the job
+)
+
+// Carrier returns what a signal sent to the shepherd means, and the signal the
+// job is to get.
+func Carrier(sig unix.Signal) (Meaning, unix.Signal) {
+	switch sig {
+	case unix.SIGTSTP:
+		return Forward, unix.SIGKILL
+	case unix.SIGUSR2:
+		return Forward, unix.SIGXCPU
+	case unix.SIGUSR1, unix.SIGCONT, unix.SIGWINCH:
+		return Forward, sig
+	case unix.SIGTTIN:
+		return Read, 0
+	case unix.SIGTTOU:
+		return Migrate, unix.SIGKILL
+	}
+	return Ignore, 0
+}
+
+// Inbox reads the signals that execd wrote down for the job. It remembers the
+// sequence number of the last one, so that each is taken once however many
+// pokes arrive, and none is lost however few.
+type Inbox struct {
+	Dir spool.Dir
+	// Foreign says that Grid Engine's execd writes the file signal: one number
+	// without sequence, and a poke without a readable file means KILL.
+	Foreign bool
+
+	last int
+}
+
+// Take returns the signals that were not taken before, oldest first.
+func (in *Inbox) Take() []unix.Signal {
+	var out []unix.Signal
+	list, err := in.Dir.Signals()
+	listed := err == nil && len(list) > 0
+	if err == nil {
+		for _, s := range list {
+			if s.Seq > in.last && valid(s.Signal) {
+				out = append(out, unix.Signal(s.Signal))
+			}
+			in.last = max(in.last, s.Seq)
+		}
+	}
+	b, err := in.Dir.Read(spool.FileSignal)
+	sig, seq := 0, 0
+	if err == nil {
+		sig, seq, err = spool.ParseSignal(b)
+	}
+	switch {
+	case err != nil || !valid(sig):
+		if in.Foreign && !listed {
+			out = append(out, unix.SIGKILL)
+		}
+	case seq == 0 && !listed:
+		out = append(out, unix.Signal(sig)) // no sequence: every poke counts
+	case seq > in.last:
+		out = append(out, unix.Signal(sig))
+		in.last = seq
+	}
+	return out
+}
+
+func valid(sig int) bool { return sig > 0 && sig <= 64 }
+
+// Name returns a signal's name as it stands in a trace: KILL, or its number
+// if Grid Engine has no name for it.
+func Name(sig unix.Signal) string {
+	if name := spool.SignalName(int(sig)); name != "" {
+		return name
+	}
+	return strconv.Itoa(int(sig))
+}
+
+// Held keeps signals for a job that does not run yet. The zero value is empty.
+type Held struct{ list []unix.Signal }
+
+// maxHeld is how many signals Grid Engine's shepherd keeps, too.
+const maxHeld = 100
+
+// Add keeps a signal. A signal that says what the last one said is not kept
+// twice, and too many lose the oldest.
+func (h *Held) Add(sig unix.Signal) {
+	if n := len(h.list); n > 0 && h.list[n-1] == sig {
+		return
+	}
+	if len(h.list) == maxHeld {
+		h.list = append(h.list[:0], h.list[1:]...)
+	}
+	h.list = append(h.list, sig)
+}
+
+// Take returns the signals kept so far and forgets them.
+func (h *Held) Take() []unix.Signal {
+	l := h.list
+	h.list = nil
+	return l
+}

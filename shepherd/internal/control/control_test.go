@@ -1,0 +1,138 @@
+package control
+
+import (
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
+)
+
+func TestCarrier(t *testing.T) {
+	for _, c := range []struct {
+		sig     unix.Signal
+		meaning Meaning
+		to      unix.Signal
+	}{
+		{unix.SIGTSTP, Forward, unix.SIGKILL},
+		{unix.SIGUSR2, Forward, unix.SIGXCPU},
+		{unix.SIGUSR1, Forward, unix.SIGUSR1},
+		{unix.SIGCONT, Forward, unix.SIGCONT},
+		{unix.SIGWINCH, Forward, unix.SIGWINCH},
+		{unix.SIGTTOU, Migrate, unix.SIGKILL},
+		{unix.SIGTTIN, Read, 0},
+		{unix.SIGPIPE, Ignore, 0},
+		{unix.SIGALRM, Ignore, 0},
+	} {
+		if meaning, to := Carrier(c.sig); meaning != c.meaning || to != c.to {
+			t.Errorf("Carrier(%v) = %v, %v; want %v, %v", c.sig, meaning, to, c.meaning, c.to)
+		}
+	}
+}
+
+// TestMask sees that what the Go runtime unblocks is not in the set: a start by
+// our execd would look foreign.
+func TestMask(t *testing.T) {
+	m := Mask()
+	for _, sig := range spool.CaughtSignals {
+		if m.Val[0]&(1<<(sig-1)) == 0 {
+			t.Errorf("%v is not in the mask", sig)
+		}
+		if slices.Contains(spool.IgnoredSignals, sig) {
+			t.Errorf("%v is both caught and ignored", sig)
+		}
+	}
+}
+
+func TestInbox(t *testing.T) {
+	dir := spool.OpenDir(t.TempDir())
+	write := func(name, text string) {
+		t.Helper()
+		if err := dir.Write(name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := Inbox{Dir: dir}
+	take := func(want ...unix.Signal) {
+		t.Helper()
+		if got := in.Take(); !slices.Equal(got, want) {
+			t.Errorf("Take() = %v; want %v", got, want)
+		}
+	}
+	take()
+	write(spool.FileSignals, "19 1\n18 2\n10 3\n9") // the last one is still being written
+	take(19, 18, 10)
+	take()
+	write(spool.FileSignals, "19 1\n18 2\n10 3\n12 4\n")
+	write(spool.FileSignal, "12 4\n")
+	take(12)
+	write(spool.FileSignal, "24 5\n") // came by signal alone
+	take(24)
+	take()
+	write(spool.FileSignals, "99 6\n18 7\n") // no such signal
+	take(18)
+
+	dir = spool.OpenDir(t.TempDir())
+	in = Inbox{Dir: dir, Foreign: true}
+	take(unix.SIGKILL) // as Grid Engine: a poke without a file
+	write(spool.FileSignal, "19\n")
+	take(19)
+	take(19) // without a number every poke counts
+	write(spool.FileSignal, "x\n")
+	take(unix.SIGKILL)
+}
+
+func TestHeld(t *testing.T) {
+	var h Held
+	if got := h.Take(); got != nil {
+		t.Errorf("Take() = %v of an empty one", got)
+	}
+	for _, s := range []unix.Signal{19, 19, 18, 19} {
+		h.Add(s)
+	}
+	if got, want := h.Take(), []unix.Signal{19, 18, 19}; !slices.Equal(got, want) {
+		t.Errorf("Take() = %v; want %v", got, want)
+	}
+	for i := range 250 {
+		h.Add(unix.Signal(1 + i%2))
+	}
+	if got := len(h.Take()); got != maxHeld {
+		t.Errorf("%d signals were kept; want %d", got, maxHeld)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	tail := " S 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 2"
+	for _, c := range []struct {
+		text string
+		want process
+		ok   bool
+	}{
+		{"5 (sh)" + tail, process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
+		{"5 (a) Z 1 (b) c)" + tail, process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
+		{"5 (x) Z 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 2", process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711", zombie: true}, true},
+		{"5 (x) Z 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 2", process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
+		{"5 (x) S 7 8", process{}, false},
+		{"", process{}, false},
+	} {
+		if got, ok := parseStat(5, []byte(c.text)); got != c.want || ok != c.ok {
+			t.Errorf("parseStat(%q) = %+v, %v; want %+v, %v", c.text, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	status := "Name:\tx\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t10 54399 20 \nNStgid:\t1\n"
+	for gid, want := range map[int]bool{54399: true, 10: true, 20: true, 1: false, 5439: false} {
+		if got, n := hasGroup([]byte(status), gid); got != want || n != 3 {
+			t.Errorf("hasGroup(%d) = %v, %d; want %v, 3", gid, got, n, want)
+		}
+	}
+	if !allRoot([]byte(status)) {
+		t.Error("allRoot: root's process is not seen as such")
+	}
+	if allRoot([]byte("Name:\tx\nUid:\t0\t0\t0\t0\nGid:\t0\t5\t0\t0\nGroups:\t\n")) {
+		t.Error("allRoot: a process with another gid is taken for root's")
+	}
+}

@@ -1,0 +1,245 @@
+// Package owner finds the numbers behind a user's name when nobody else has:
+// under an execd that writes names only. It reads the system's files and, for
+// users that are not in them, asks getent. The shepherd and its starter stage
+// import it.
+package owner
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// User is what the system says of a user.
+type User struct {
+	Name   string
+	UID    int
+	GID    int
+	Groups []int // supplementary groups with the primary one, sorted
+	Home   string
+}
+
+// ErrUnknown says that nobody knows the user.
+var ErrUnknown = errors.New("no such user")
+
+// Places are the sources that are asked; the zero value is the system's own.
+type Places struct {
+	Passwd, Group string        // files
+	Getent        string        // program; "" means the first of the usual places
+	Limit         time.Duration // for one question to getent
+}
+
+const defaultLimit = 10 * time.Second
+
+func (p Places) withDefaults() Places {
+	if p.Passwd == "" {
+		p.Passwd = "/etc/passwd"
+	}
+	if p.Group == "" {
+		p.Group = "/etc/group"
+	}
+	if p.Getent == "" {
+		p.Getent = "/usr/bin/getent"
+	}
+	if p.Limit == 0 {
+		p.Limit = defaultLimit
+	}
+	return p
+}
+
+// Lookup returns the user of the given name with all its groups.
+func (p Places) Lookup(name string) (User, error) {
+	p = p.withDefaults()
+	if name == "" || bytes.ContainsAny([]byte(name), ":\n\x00") || name[0] == '-' {
+		return User{}, ErrUnknown
+	}
+	if b, err := readFile(p.Passwd); err == nil {
+		if u, ok := parsePasswd(b, name); ok {
+			b, err := readFile(p.Group)
+			if err != nil && !errors.Is(err, unix.ENOENT) {
+				return User{}, errors.New("cannot read " + p.Group + ": " + err.Error())
+			}
+			u.Groups = parseGroups(b, name, u.GID)
+			return u, nil
+		}
+	}
+	b, err := p.ask("passwd", name)
+	if err != nil {
+		return User{}, err
+	}
+	u, ok := parsePasswd(b, name)
+	if !ok {
+		return User{}, ErrUnknown
+	}
+	b, err = p.ask("initgroups", name)
+	if err != nil {
+		return User{}, err
+	}
+	u.Groups = parseInitgroups(b, u.GID)
+	return u, nil
+}
+
+// parsePasswd returns the entry of a name in passwd(5) format.
+func parsePasswd(b []byte, name string) (User, bool) {
+	for line := range bytes.SplitSeq(b, []byte("\n")) {
+		f := bytes.Split(line, []byte(":"))
+		if len(f) < 6 || string(f[0]) != name {
+			continue
+		}
+		uid, err1 := id(f[2])
+		gid, err2 := id(f[3])
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		return User{Name: name, UID: uid, GID: gid, Home: string(f[5])}, true
+	}
+	return User{}, false
+}
+
+// parseGroups returns the groups in group(5) format that list name, and gid.
+func parseGroups(b []byte, name string, gid int) []int {
+	groups := []int{gid}
+	for line := range bytes.SplitSeq(b, []byte("\n")) {
+		f := bytes.Split(line, []byte(":"))
+		if len(f) < 4 {
+			continue
+		}
+		for member := range bytes.SplitSeq(f[3], []byte(",")) {
+			if string(member) == name {
+				if g, err := id(f[2]); err == nil {
+					groups = append(groups, g)
+				}
+			}
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}
+
+// parseInitgroups parses the line of getent initgroups: the name, then gids.
+func parseInitgroups(b []byte, gid int) []int {
+	groups := []int{gid}
+	for i, f := range bytes.Fields(b) {
+		if g, err := id(f); i > 0 && err == nil {
+			groups = append(groups, g)
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}
+
+// id parses a user or group number; the largest one means "none" to the kernel.
+func id(b []byte) (int, error) {
+	n, err := strconv.ParseUint(string(b), 10, 32)
+	if err != nil || n == 1<<32-1 {
+		return 0, errors.New("not an id")
+	}
+	return int(n), nil
+}
+
+// ask runs getent and returns what it prints. A directory service that does
+// not answer must not hang a job for ever.
+func (p Places) ask(database, key string) ([]byte, error) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, err
+	}
+	defer unix.Close(pipe[0])
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(pipe[1])
+		return nil, err
+	}
+	pidfd := -1
+	pid, err := syscall.ForkExec(p.Getent, []string{"getent", database, key}, &syscall.ProcAttr{
+		Env:   []string{"PATH=/usr/bin:/bin"},
+		Files: []uintptr{uintptr(null), uintptr(pipe[1]), uintptr(null)},
+		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
+	})
+	unix.Close(null)
+	unix.Close(pipe[1])
+	if err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			return nil, ErrUnknown
+		}
+		return nil, errors.New("cannot run " + p.Getent + ": " + err.Error())
+	}
+	defer unix.Close(pidfd)
+	var (
+		out   []byte
+		buf   [4096]byte
+		until = time.Now().Add(p.Limit)
+		ended bool
+	)
+	from := int32(pipe[0])
+	for !ended && time.Now().Before(until) {
+		fds := []unix.PollFd{{Fd: from, Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
+		ts := unix.NsecToTimespec(int64(max(time.Until(until), 0)))
+		if _, err := unix.Ppoll(fds, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			break
+		}
+		ended = fds[1].Revents != 0
+		for {
+			n, err := unix.Read(pipe[0], buf[:])
+			if n <= 0 {
+				if err == nil {
+					from = -1 // its end stays readable for ever
+				}
+				break
+			}
+			out = append(out, buf[:n]...)
+		}
+	}
+	if !ended {
+		_ = unix.Kill(-pid, unix.SIGKILL)
+	}
+	var ws unix.WaitStatus
+	for {
+		if _, err = unix.Wait4(pid, &ws, 0, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	switch {
+	case !ended:
+		return nil, errors.New("getent " + database + " does not answer")
+	case err != nil:
+		return nil, err
+	case ws.ExitStatus() != 0:
+		return nil, ErrUnknown
+	}
+	return out, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, st.Size+1)
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := unix.Read(fd, b[len(b):cap(b)])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n <= 0 {
+			return b, nil
+		}
+		b = b[:len(b)+n]
+	}
+}

@@ -1,0 +1,281 @@
+package parent
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/shepherd/internal/control"
+	"paddock/shepherd/internal/owner"
+	"paddock/shepherd/internal/phase"
+	"paddock/shepherd/internal/starter"
+	"paddock/spool"
+	"paddock/spool/atomicfile"
+)
+
+// prepare reads and checks the directory and writes everything that must be
+// there before the job starts. It returns the event that this makes. launched
+// is the error of the starter stage's launch.
+func (p *parent) prepare(launched error) event {
+	refuse := func(number int, err error) event {
+		return event{what: phase.Refused, fail: &starter.Failure{Number: number, Text: err.Error()}}
+	}
+	if err := p.openResults(); err != nil {
+		return refuse(spool.FailedBeforeProlog, err)
+	}
+	p.log.Line("shepherd called with uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
+	if launched != nil {
+		return refuse(spool.FailedBeforeStart, launched)
+	}
+	var err error
+	p.config, err = p.dir.Config()
+	if err != nil {
+		return refuse(p.blameForConfig(err), err)
+	}
+	if err := p.who(); err != nil {
+		return refuse(spool.FailedBeforeProlog, err)
+	}
+	p.log.Line("starting up " + p.version)
+	pid := strconv.Itoa(unix.Getpid())
+	if err := unix.Setpgid(0, 0); err == nil {
+		p.log.Line("setpgid(" + pid + ", " + pid + ") returned 0")
+	} else { // the leader of a session stays what it is
+		p.log.Line("setpgid(" + pid + ", " + pid + ") failed: " + err.Error())
+	}
+	if u := unsupported(p.config); u != nil {
+		return event{what: phase.Refused, fail: u}
+	}
+	p.binding()
+	p.log.Line("no prolog script to start")
+	p.forbidReschedule = p.flag(spool.KeyForbidReschedule)
+	p.forbidApperror = p.flag(spool.KeyForbidApperror)
+	script, err := p.config.String(spool.KeyScriptFile)
+	if err != nil {
+		return refuse(spool.FailedBeforeProlog, err)
+	}
+	nothing := strings.EqualFold(script, "none")
+	if err := p.write(spool.FilePID, unix.Getpid()); err != nil {
+		return refuse(spool.FailedBeforeProlog, err)
+	}
+	if nothing {
+		p.dismiss()
+		return event{what: phase.Nothing}
+	}
+	group, err := p.group()
+	if err != nil {
+		return refuse(spool.FailedAddingGroup, err)
+	}
+	if err := p.write(spool.FileJobPID, p.stage.PID); err != nil {
+		return refuse(spool.FailedBeforeStart, err)
+	}
+	if p.flag(spool.KeyWriteOSJobID) {
+		// The group is set by the stage. Whoever waits for this file waits for
+		// the number alone.
+		if err := p.write(spool.FileAddGrpID, group); err != nil {
+			return refuse(spool.FailedBeforeStart, err)
+		}
+	}
+	p.log.Line(`parent: forked "job" with pid ` + strconv.Itoa(p.stage.PID))
+	p.log.Line("parent: job-pid: " + strconv.Itoa(p.stage.PID))
+	p.inbox = control.Inbox{Dir: p.dir, Foreign: p.foreign}
+	job := control.Job{PID: p.stage.PID, Shepherd: unix.Getpid()}
+	if unix.Geteuid() == 0 {
+		if p.flag(spool.KeyEnableAddGrpKill) {
+			job.Group = group
+		}
+	} else {
+		job.Mark = p.mark()
+	}
+	p.job = control.NewJob(job, p.log.Line)
+	return event{what: phase.Ready}
+}
+
+// openResults opens trace and creates error and exit_status, empty: a reader
+// that finds them so knows that the shepherd is at work, or died.
+func (p *parent) openResults() error {
+	for _, name := range []string{spool.FileError, spool.FileExitStatus} {
+		err := p.dir.WriteNew(name, nil)
+		if errors.Is(err, unix.EEXIST) {
+			// Left by whoever made the directory, and perhaps with what an
+			// earlier run wrote: its verdict must not become this one's.
+			err = p.dir.Write(name, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	f, err := p.dir.OpenAppend(spool.FileTrace)
+	if err != nil {
+		return err
+	}
+	p.log.SetFile(int(f.Fd()))
+	p.traceFile = f
+	return nil
+}
+
+// who finds out on whose behalf the shepherd works. Under our execd the results
+// are root's; under another the admin user owns what he has to read.
+func (p *parent) who() error {
+	p.foreign = starter.Foreign(p.config)
+	if !p.foreign {
+		return nil
+	}
+	name, err := p.config.String(spool.KeyAdminUser)
+	if err != nil {
+		return err
+	}
+	if unix.Geteuid() != 0 || starter.IsNone(name) {
+		return nil
+	}
+	p.admin, err = owner.Places{}.Lookup(name)
+	if err != nil {
+		return errors.New("cannot find admin_user " + strconv.Quote(name) + ": " + err.Error())
+	}
+	for _, name := range []string{spool.FileTrace, spool.FileError, spool.FileExitStatus} {
+		p.give(name)
+	}
+	return nil
+}
+
+// give gives a file to the admin user of a foreign execd.
+func (p *parent) give(name string) {
+	if p.admin.UID >= 0 {
+		_ = atomicfile.Chmod(p.dir.Path(name), p.admin.UID, p.admin.GID, spool.ModeOf(name))
+	}
+}
+
+// write writes a file that holds one number.
+func (p *parent) write(name string, n int) error {
+	b := spool.AppendNumber(nil, n)
+	err := p.dir.WriteNew(name, b)
+	if errors.Is(err, unix.EEXIST) {
+		err = p.dir.Write(name, b)
+	}
+	if err == nil && p.admin.UID != unix.Geteuid() {
+		p.give(name)
+	}
+	return err
+}
+
+// blameForConfig returns the state for a config that cannot be read. A key that
+// has two values, or a line that is none, can only come from a newline in an
+// argument if a foreign execd wrote it: that job's fault, and by no means the
+// host's.
+func (p *parent) blameForConfig(err error) int {
+	if _, ok := errors.AsType[*spool.DuplicateError](err); ok {
+		return spool.FailedOpeningStream
+	}
+	if !errors.Is(err, spool.ErrSyntax) {
+		return spool.FailedBeforeProlog
+	}
+	if b, err := p.dir.Read(spool.FileConfig); err == nil && !strings.HasPrefix(string(b), spool.KeyFormat) {
+		return spool.FailedOpeningStream
+	}
+	return spool.FailedReadConfig
+}
+
+// flag reports whether a key is there and 1.
+func (p *parent) flag(key string) bool {
+	v, _ := p.config.Lookup(key)
+	return v == "1"
+}
+
+// group returns the additional group id, 0 if there is none.
+func (p *parent) group() (int, error) {
+	v, ok := p.config.Lookup(spool.KeyAddGrpID)
+	if !ok || v == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(v, 10, 32)
+	if err != nil || n == 1<<32-1 {
+		return 0, errors.New("cannot use " + spool.KeyAddGrpID + " " + strconv.Quote(v))
+	}
+	return int(n), nil
+}
+
+// binding traces that the job is not bound to processors.
+func (p *parent) binding() {
+	switch v, ok := p.config.Lookup(spool.KeyBinding); {
+	case !ok || v == "NULL" || starter.IsNone(v):
+		p.log.Line(`do_core_binding: "binding" parameter not found in config file`)
+	default:
+		p.log.Line("do_core_binding: " + strconv.Quote(v) + " is not supported, the job is not bound")
+	}
+}
+
+// mark returns what every process of the job has in its environment: the
+// directory, by which it is known where it has no group of its own.
+func (p *parent) mark() string {
+	env, err := p.dir.Environment()
+	if err != nil {
+		return ""
+	}
+	for _, v := range env {
+		if strings.HasPrefix(v, markName) {
+			return v
+		}
+	}
+	return ""
+}
+
+const markName = "SGE_JOB_SPOOL_DIR="
+
+// unsupported returns why a job cannot be run as config wants it, nil if it
+// can. What is asked for and not done would be worse than a job that does not
+// start. Keys that the queue sets fail with the queue's state, those of the job
+// with the job's.
+func unsupported(c *spool.Config) *starter.Failure {
+	for _, k := range unsupportedKeys {
+		v, ok := c.Lookup(k.key)
+		if !ok || !k.asks(v) {
+			continue
+		}
+		return &starter.Failure{
+			Number: k.number,
+			Text:   "cannot run the job: this shepherd does not support " + k.key + "=" + v,
+		}
+	}
+	if v, ok := c.Lookup(spool.KeyFormat); ok && v != strconv.Itoa(spool.Format) {
+		return &starter.Failure{
+			Number: spool.FailedReadConfig,
+			Text:   "cannot run the job: its directory has format " + v + ", this shepherd knows " + strconv.Itoa(spool.Format),
+		}
+	}
+	return nil
+}
+
+var unsupportedKeys = []struct {
+	key    string
+	number int
+	asks   func(string) bool
+}{
+	{spool.KeyProlog, spool.FailedReadConfig, set},
+	{spool.KeyEpilog, spool.FailedReadConfig, set},
+	{spool.KeyPEStart, spool.FailedReadConfig, set},
+	{spool.KeyPEStop, spool.FailedReadConfig, set},
+	{spool.KeySuspendMethod, spool.FailedReadConfig, set},
+	{spool.KeyResumeMethod, spool.FailedReadConfig, set},
+	{spool.KeyTerminateMethod, spool.FailedReadConfig, set},
+	{spool.KeyCkptJob, spool.FailedApplication, number},
+	{spool.KeyNotify, spool.FailedApplication, number},
+	{spool.KeyScriptFile, spool.FailedApplication, interactive},
+	{spool.KeyFSStdinStaging, spool.FailedOpeningStream, number},
+	{spool.KeyFSStdoutStaging, spool.FailedOpeningStream, number},
+	{spool.KeyFSStderrStaging, spool.FailedOpeningStream, number},
+	{spool.KeyUseAFS, spool.FailedAFS, number},
+}
+
+func set(v string) bool { return !starter.IsNone(v) }
+
+func number(v string) bool { return v != "" && v != "0" }
+
+func interactive(v string) bool {
+	for _, kind := range []string{"QRSH", "QLOGIN", "QRLOGIN", "INTERACTIVE"} {
+		if strings.EqualFold(v, kind) {
+			return true
+		}
+	}
+	return false
+}

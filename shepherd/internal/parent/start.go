@@ -1,0 +1,70 @@
+package parent
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/shepherd/internal/control"
+	"paddock/shepherd/internal/starter"
+	"paddock/spool"
+)
+
+// lockFD is where execd passes the lock of the directory, held.
+const lockFD = 3
+
+// RestartedOption tells a shepherd that it is the second start of a foreign
+// one, that is one that is not our execd's: it is repeated once with the
+// environment and the signal mask that our execd gives. The environment that was
+// there goes through a descriptor: it may become the job's (inherit_env), and is
+// in nobody's process list that way.
+const RestartedOption = "-restarted"
+
+// inheritedFD is that descriptor.
+const inheritedFD = 9
+
+// restart repeats a foreign start; it returns nil only if there is no need.
+func restart(o Options) error {
+	if o.Restarted || slices.Equal(unix.Environ(), starter.Environment) && control.Blocked() {
+		return nil
+	}
+	fd, err := unix.MemfdCreate("environment", 0)
+	if err != nil {
+		return errors.New("cannot keep the environment: " + err.Error())
+	}
+	if _, err := unix.Write(fd, spool.AppendArgs(nil, unix.Environ())); err != nil {
+		return errors.New("cannot keep the environment: " + err.Error())
+	}
+	if fd != inheritedFD {
+		if err := unix.Dup3(fd, inheritedFD, 0); err != nil {
+			return errors.New("cannot keep the environment: " + err.Error())
+		}
+		unix.Close(fd)
+	}
+	mask := control.Mask()
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err != nil {
+		return errors.New("cannot block signals: " + err.Error())
+	}
+	err = syscall.Exec("/proc/self/exe", []string{"shepherd", RestartedOption, o.Dir}, starter.Environment)
+	return errors.New("cannot start again: " + err.Error())
+}
+
+// takeLock takes the lock of the directory, which is the proof that a shepherd
+// lives. execd took it before it started us, so that there is no moment without
+// it; passed says so.
+func takeLock(dir spool.Dir) (lock *os.File, passed bool, err error) {
+	var got, want unix.Stat_t
+	if unix.Fstat(lockFD, &got) == nil && unix.Lstat(spool.FileLock, &want) == nil &&
+		got.Dev == want.Dev && got.Ino == want.Ino {
+		// Ours already, unless somebody passed a descriptor without the lock.
+		if unix.Flock(lockFD, unix.LOCK_EX|unix.LOCK_NB) != nil {
+			return nil, true, spool.ErrLocked
+		}
+		return os.NewFile(lockFD, spool.FileLock), true, nil
+	}
+	lock, err = dir.Lock()
+	return lock, false, err
+}

@@ -1,0 +1,149 @@
+package starter
+
+import (
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Arg0 is the name of the starter stage in the process list, by which main
+// knows that it is meant.
+const Arg0 = "shepherd-starter"
+
+// Environment is all that the shepherd and its starter stage are started
+// with: one processor, since there is one goroutine, and each more would cost
+// memory in every running job.
+var Environment = []string{"GOMAXPROCS=1"}
+
+// Descriptors of the starter stage.
+const (
+	fdReport    = 3 // socket to the shepherd
+	fdInherited = 4 // the environment that a foreign execd gave us, if there is one
+)
+
+// self survives the replacement of the binary while the shepherd runs.
+const self = "/proc/self/exe"
+
+// Stage is a starter stage as the shepherd sees it.
+type Stage struct {
+	PID    int
+	PIDFD  int
+	Socket int // nonblocking
+}
+
+// Launch starts a starter stage in a session of its own. It reads the job
+// directory at once, and does nothing that anybody could see before Go.
+// inherited is a descriptor with an environment, or -1.
+func Launch(inherited int) (*Stage, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.New("cannot make a socket for the starter stage: " + errnoText(err))
+	}
+	defer unix.Close(pair[1])
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, errors.New("cannot open /dev/null: " + errnoText(err))
+	}
+	defer unix.Close(null)
+	files := []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])}
+	argv := []string{Arg0}
+	if inherited >= 0 {
+		files = append(files, uintptr(inherited))
+		argv = append(argv, "inherit")
+	}
+	s := &Stage{PIDFD: -1, Socket: pair[0]}
+	s.PID, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{
+		Env:   Environment,
+		Files: files,
+		// The session is made here and not by the stage, so that its process
+		// group can be killed from the first moment.
+		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &s.PIDFD},
+	})
+	if err == nil && s.PIDFD < 0 {
+		s.PIDFD, err = unix.PidfdOpen(s.PID, 0)
+	}
+	if err != nil {
+		unix.Close(pair[0])
+		return nil, errors.New("cannot start the starter stage: " + errnoText(err))
+	}
+	_ = unix.SetNonblock(s.Socket, true)
+	return s, nil
+}
+
+// Go tells the stage to become the job.
+func (s *Stage) Go() error {
+	return ignoringEINTR(func() error {
+		_, err := unix.Write(s.Socket, []byte{kindGo})
+		return err
+	})
+}
+
+// Close closes the socket: a stage that was not told to go ends without a
+// trace.
+func (s *Stage) Close() {
+	if s.Socket >= 0 {
+		unix.Close(s.Socket)
+		s.Socket = -1
+	}
+}
+
+// The first byte of a message tells its kind.
+const (
+	kindGo   = 'G' // to the stage: become the job
+	kindExec = 'X' // from it: the next thing is exec
+	kindFail = 'F' // number, effective uid in four bytes, text
+)
+
+// Failure says why a job cannot be started: the state for exit_status and the
+// line for error.
+type Failure struct {
+	Number int
+	Text   string
+	EUID   int // of the process that failed, for the stamp
+}
+
+// Message is what a stage said.
+type Message struct {
+	Exec    bool     // it is about to exec
+	Failure *Failure // it failed
+	Closed  bool     // it is gone, by exec or death: nothing more will come
+	Again   bool     // nothing yet
+}
+
+// received is where messages are read to. It is not on the stack, which would
+// grow for it and stay so.
+var received [maxText + 16]byte
+
+// Next returns the next message of the stage.
+func (s *Stage) Next() Message {
+	b := &received
+	var n int
+	err := ignoringEINTR(func() (err error) {
+		n, err = unix.Read(s.Socket, b[:])
+		return err
+	})
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return Message{Again: true}
+	case err != nil || n == 0:
+		return Message{Closed: true}
+	case b[0] == kindExec:
+		return Message{Exec: true}
+	case b[0] == kindFail && n >= 6:
+		euid := int(b[2]) | int(b[3])<<8 | int(b[4])<<16 | int(b[5])<<24
+		return Message{Failure: &Failure{Number: int(b[1]), EUID: euid, Text: string(b[6:n])}}
+	}
+	return Message{Failure: &Failure{Number: 11, Text: "internal error: bad message from the starter stage"}}
+}
+
+// maxText is how much of a failure's text is passed on: arguments may be long.
+const maxText = 8 << 10
+
+// appendFailure appends the message for a failure; it allocates nothing if b
+// has room.
+func appendFailure(b []byte, number, euid int, text []byte) []byte {
+	b = append(b, kindFail, byte(number), byte(euid), byte(euid>>8), byte(euid>>16), byte(euid>>24))
+	return append(b, text[:min(len(text), maxText)]...)
+}

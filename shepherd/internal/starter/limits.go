@@ -1,0 +1,151 @@
+package starter
+
+import (
+	"math/bits"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
+)
+
+// limit is one resource limit as config asks for it, and what came of it.
+type limit struct {
+	name       string // as it stands in a trace
+	resource   int
+	soft, hard spool.Limit
+}
+
+// resource is a row of the table of limits.
+type resource struct {
+	key      string // behind s_ and h_
+	name     string
+	resource int
+	slots    bool   // multiplied by the slots on this host
+	least    uint64 // what is smaller is raised to it: with less, no program starts
+	optional bool   // UNDEFINED leaves what execd has
+}
+
+// resources are in the order of Grid Engine's trace.
+var resources = []resource{
+	{"cpu", "RLIMIT_CPU", unix.RLIMIT_CPU, true, 2, false},
+	{"fsize", "RLIMIT_FSIZE", unix.RLIMIT_FSIZE, false, 15 << 10, false},
+	{"data", "RLIMIT_DATA", unix.RLIMIT_DATA, true, 10 << 20, false},
+	{"stack", "RLIMIT_STACK", unix.RLIMIT_STACK, true, 1 << 20, false},
+	{"core", "RLIMIT_CORE", unix.RLIMIT_CORE, false, 0, false},
+	{"descriptors", "RLIMIT_NOFILE", unix.RLIMIT_NOFILE, true, 100, true},
+	{"maxproc", "RLIMIT_NPROC", unix.RLIMIT_NPROC, true, 20, true},
+	{"memorylocked", "RLIMIT_MEMLOCK", unix.RLIMIT_MEMLOCK, true, 4 << 10, true},
+	{"locks", "RLIMIT_LOCKS", unix.RLIMIT_LOCKS, true, 2, true},
+	{"vmem", "RLIMIT_VMEM/RLIMIT_AS", unix.RLIMIT_AS, true, 10 << 20, false},
+	{"rss", "RLIMIT_RSS", unix.RLIMIT_RSS, false, 10 << 20, false},
+}
+
+// maxSoftDescriptors is what select(2) and programs that close all descriptors
+// one by one can still live with.
+const maxSoftDescriptors = 65535
+
+// readLimits returns the limits to set.
+func readLimits(c *spool.Config) ([]limit, error) {
+	slots := uint64(1)
+	if n, ok := c.Lookup(spool.KeyHostSlots); ok {
+		if v, err := strconv.ParseUint(n, 10, 32); err == nil && v > 0 {
+			slots = v
+		}
+	}
+	out := make([]limit, 0, len(resources))
+	for _, r := range resources {
+		l := limit{name: r.name, resource: r.resource}
+		var err error
+		if l.soft, err = r.read(c, "s_"+r.key, slots); err != nil {
+			return nil, err
+		}
+		if l.hard, err = r.read(c, "h_"+r.key, slots); err != nil {
+			return nil, err
+		}
+		if l.soft == spool.Undefined {
+			l.soft = l.hard
+		}
+		if l.hard == spool.Undefined {
+			l.hard = l.soft
+		}
+		if l.soft == spool.Undefined {
+			continue
+		}
+		if r.resource == unix.RLIMIT_NOFILE {
+			l.soft = min(l.soft, maxSoftDescriptors)
+		}
+		// The kernel refuses a soft limit above the hard one, and then neither
+		// would hold. Infinity is the largest number here and there.
+		l.soft = min(l.soft, l.hard)
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// read returns one value, multiplied and raised as the table says. A value
+// that cannot be parsed is 0 in Grid Engine, hence the smallest one.
+func (r resource) read(c *spool.Config, key string, slots uint64) (spool.Limit, error) {
+	text, err := c.String(key)
+	if err != nil {
+		return 0, err
+	}
+	l, err := spool.ParseLimit(text)
+	if err != nil {
+		l = 0
+	}
+	switch {
+	case l == spool.Infinity:
+		return l, nil
+	case l == spool.Undefined && r.optional:
+		return l, nil
+	case l == spool.Undefined:
+		return spool.Infinity, nil
+	}
+	if r.slots {
+		if whole, _ := c.Lookup(key + spool.KeyConsumableJob); whole != "1" {
+			high, low := bits.Mul64(uint64(l), slots)
+			if high != 0 || spool.Limit(low) >= spool.Undefined {
+				return spool.Infinity, nil
+			}
+			l = spool.Limit(low)
+		}
+	}
+	return max(l, spool.Limit(r.least)), nil
+}
+
+// set sets the limit and appends the line for the trace behind prefix to b.
+// It allocates nothing if b has room for maxLimitLine more: the limit may be on
+// address space, of which Go has taken more than any limit allows.
+func (l *limit) set(b, prefix []byte) []byte {
+	want := unix.Rlimit{Cur: uint64(l.soft), Max: uint64(l.hard)}
+	var got unix.Rlimit
+	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(l.resource), uintptr(unsafe.Pointer(&want)), 0, 0, 0)
+	unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(l.resource), 0, uintptr(unsafe.Pointer(&got)), 0, 0)
+	b = append(b, prefix...)
+	b = append(b, l.name...)
+	b = append(b, " setting: (soft "...)
+	b = appendLimit(b, uint64(l.soft))
+	b = append(b, " hard "...)
+	b = appendLimit(b, uint64(l.hard))
+	b = append(b, ") resulting: (soft "...)
+	b = appendLimit(b, got.Cur)
+	b = append(b, " hard "...)
+	b = appendLimit(b, got.Max)
+	b = append(b, ')')
+	if errno != 0 {
+		b = append(b, " failed: errno "...)
+		b = strconv.AppendUint(b, uint64(errno), 10)
+	}
+	return append(b, '\n')
+}
+
+const maxLimitLine = 256
+
+func appendLimit(b []byte, v uint64) []byte {
+	if spool.Limit(v) == spool.Infinity { // RLIM_INFINITY too
+		return append(b, "INFINITY"...)
+	}
+	return strconv.AppendUint(b, v, 10)
+}

@@ -1,0 +1,113 @@
+// Command shepherd is the parent of one job: it is given the job's directory,
+// starts the job with its limits, rights and streams, passes signals on, and
+// writes down how it ended. It outlives execd. It links the spool package and
+// golang.org/x/sys alone, since every running job pays for what it links.
+package main
+
+import (
+	"os"
+
+	"paddock/shepherd/internal/parent"
+	"paddock/shepherd/internal/starter"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+// Exit codes besides those of package parent.
+const (
+	exitLeft     = 1  // -remove: something is left
+	exitUsage    = 64 // called wrongly
+	exitNoRights = 77 // -as-user: cannot become that user
+)
+
+const help = `usage: shepherd [-bg] [DIR]
+       shepherd -as-user UID GID GROUPS -remove PATH
+Parent of one job: runs the job of the directory DIR (default: where it is
+started) and writes down there how it ended.
+
+  -as-user UID GID GROUPS  become that user, with the groups GROUPS (numbers,
+                           separated by commas), for what follows
+  -bg                      accepted and ignored, as sge_execd gives it
+  -help                    print this text
+  -remove PATH             remove everything in the directory PATH
+  -version                 print the version
+`
+
+// init is where everything runs, and it does not return. All init functions run
+// on the first thread and stay there, which both stages need: the starter stage
+// changes the rights of its thread alone, and the first one waits for SIGCHLD.
+// Locking the thread in main holds it as well, but costs a thread more in every
+// shepherd.
+func init() {
+	if len(os.Args) > 0 && os.Args[0] == starter.Arg0 {
+		starter.Main(len(os.Args) > 1)
+	}
+	os.Exit(run(os.Args))
+}
+
+func main() {}
+
+func run(args []string) int {
+	o := parent.Options{Dir: ".", Version: version}
+	if len(args) > 0 {
+		args = args[1:]
+	}
+	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {
+		switch arg := args[0]; arg {
+		case "-help", "--help", "-h":
+			say(os.Stdout, help)
+			return 0
+		case "-version", "--version":
+			say(os.Stdout, "shepherd (Paddock) "+version+"\n")
+			return 0
+		case "-bg":
+		case "-as-user":
+			return asUser(args[1:])
+		case parent.RestartedOption:
+			o.Restarted = true
+		default:
+			return usage("unknown option " + arg)
+		}
+		args = args[1:]
+	}
+	switch len(args) {
+	case 0:
+	case 1:
+		o.Dir = args[0]
+	default:
+		return usage("more than one directory")
+	}
+	return parent.Run(o)
+}
+
+func say(f *os.File, text string) { _, _ = f.WriteString(text) }
+
+// complain prints the one line for whoever started us by hand.
+func complain(text string) { say(os.Stderr, "shepherd: "+text+"\n") }
+
+func usage(text string) int {
+	complain(text)
+	say(os.Stderr, "Try 'shepherd -help'.\n")
+	return exitUsage
+}
+
+// asUser does something as a user on behalf of execd.
+func asUser(args []string) int {
+	if len(args) != 5 || args[3] != "-remove" {
+		return usage("-as-user wants UID GID GROUPS -remove PATH")
+	}
+	ids, err := starter.ParseIDs(args[0], args[1], args[2])
+	if err != nil {
+		return usage(err.Error())
+	}
+	if err := starter.Become(ids); err != nil {
+		complain(err.Error())
+		return exitNoRights
+	}
+	if err := starter.RemoveContents(args[4]); err != nil {
+		complain(err.Error())
+		return exitLeft
+	}
+	return 0
+}
