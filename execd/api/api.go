@@ -1,0 +1,259 @@
+// Package api is the language between execd and its clients: request and
+// response types, their version, the error codes, where the socket and the
+// accounting file are, and the client. Everybody may import it; it imports
+// nothing else of the project, and never package spool.
+//
+// The transport is HTTP with JSON bodies over a Unix socket. Every verb is a
+// POST to /v1/<verb>. Who calls is taken by the server from the kernel
+// (SO_PEERCRED), never from the message.
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// Version is the version of the API, the first element of every path.
+const Version = "v1"
+
+// Verbs, as they stand in the path.
+const (
+	VerbSubmit = "submit" // SubmitRequest -> SubmitReply
+	VerbJobs   = "jobs"   // JobsRequest -> JobsReply
+	VerbDetail = "detail" // DetailRequest -> DetailReply
+	VerbDelete = "delete" // DeleteRequest -> DeleteReply
+	VerbWait   = "wait"   // WaitRequest -> WaitReply
+	VerbStatus = "status" // StatusRequest -> StatusReply
+)
+
+// Limits of a submission. Execd checks them, and a client may check them
+// sooner to spare the transfer.
+const (
+	MaxScript   = 64 << 20  // bytes of a job script
+	MaxName     = 511       // bytes of a job name
+	MaxPath     = 4095      // bytes of a path (PATH_MAX less the NUL)
+	MaxVariable = 128 << 10 // bytes of one NAME=value with its NUL (the kernel's MAX_ARG_STRLEN)
+	MaxEnv      = 1 << 20   // bytes of the whole environment: exec must have room for it beside the arguments
+	MaxArgs     = 1 << 20   // bytes of all arguments
+	MaxTask     = 10_000_000
+)
+
+// Code says who is to blame for an error, so that a client can choose its
+// exit status without reading the text.
+type Code string
+
+// The codes.
+const (
+	CodeBadRequest Code = "bad_request" // the request makes no sense
+	CodeRejected   Code = "rejected"    // the request is understood and refused
+	CodeLimit      Code = "limit"       // a limit on the number of jobs is reached (qsub exits 25)
+	CodeDenied     Code = "denied"      // the caller may not do that
+	CodeNotFound   Code = "not_found"   // no such job
+	CodeInternal   Code = "internal"    // execd is at fault; its log has more
+)
+
+// Error is the body of every reply that is not 200.
+type Error struct {
+	Code Code   `json:"code"`
+	Text string `json:"text"` // one line, as it should be shown
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Errorf returns an *Error.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// Tasks is the task range of an array job, `-t first-last:step`. The zero
+// value is a job that is no array.
+type Tasks struct {
+	First int `json:"first"`
+	Last  int `json:"last"`
+	Step  int `json:"step"`
+}
+
+// IsArray reports whether the job is an array job.
+func (t Tasks) IsArray() bool { return t.First > 0 }
+
+// Count returns the number of tasks: 1 for a job that is no array.
+func (t Tasks) Count() int {
+	if !t.IsArray() {
+		return 1
+	}
+	return (t.Last-t.First)/t.Step + 1
+}
+
+// String returns the range as Grid Engine writes it, "3-7:2".
+func (t Tasks) String() string { return fmt.Sprintf("%d-%d:%d", t.First, t.Last, t.Step) }
+
+// Rerun says what becomes of a job whose run was cut short by the host.
+type Rerun string
+
+// The values of qsub -r.
+const (
+	RerunDefault Rerun = ""  // as the queue says
+	RerunYes     Rerun = "y" // start it again
+	RerunNo      Rerun = "n" // never start it twice
+)
+
+// SubmitRequest is one job as qsub has put it together from defaults files,
+// script and command line. Paths are as the user wrote them; execd expands
+// the pseudo variables ($HOME, $USER, $JOB_ID, $JOB_NAME, $TASK_ID,
+// $HOSTNAME, ~) and makes them absolute against Cwd, else the owner's home.
+type SubmitRequest struct {
+	Name    string   `json:"name"`              // -N
+	Account string   `json:"account,omitempty"` // -A; empty means "sge"
+	Script  []byte   `json:"script,omitempty"`  // the script's bytes; nil for -b y
+	Command string   `json:"command"`           // what the user typed: script path, "STDIN", or the binary of -b y
+	Args    []string `json:"args,omitempty"`    // arguments of the job; any bytes but NUL
+	Binary  bool     `json:"binary,omitempty"`  // -b y
+	NoShell bool     `json:"no_shell,omitempty"`
+	Shell   string   `json:"shell,omitempty"`   // -S
+	Cwd     string   `json:"cwd,omitempty"`     // -cwd, -wd; empty: not requested, the job runs in the owner's home
+	Stdin   string   `json:"stdin,omitempty"`   // -i
+	Stdout  string   `json:"stdout,omitempty"`  // -o; empty: default name in the working directory
+	Stderr  string   `json:"stderr,omitempty"`  // -e
+	Merge   bool     `json:"merge,omitempty"`   // -j y
+	Rerun   Rerun    `json:"rerun,omitempty"`   // -r
+	Tasks   Tasks    `json:"tasks,omitzero"`    // -t
+	MaxRun  int      `json:"max_run,omitempty"` // -tc: at most so many tasks at once; 0: no limit
+
+	// Env holds NAME=value as -v and -V chose them, in order. Origin holds the
+	// SGE_O_* variables of the submitting session (SGE_O_HOME, SGE_O_LOGNAME,
+	// SGE_O_PATH, SGE_O_SHELL, SGE_O_MAIL, SGE_O_HOST, SGE_O_WORKDIR and, where
+	// set, SGE_O_TZ), in that order, with TERM first as plain TERM.
+	Env    []string `json:"env,omitempty"`
+	Origin []string `json:"origin,omitempty"`
+}
+
+// SubmitReply is sent when the job is on disk for good.
+type SubmitReply struct {
+	Job   int    `json:"job"`
+	Tasks Tasks  `json:"tasks,omitzero"`
+	Name  string `json:"name"`
+	// Cursor is where to begin a WaitRequest for this job: nothing of it is
+	// accounted before.
+	Cursor string `json:"cursor"`
+}
+
+// JobsRequest asks for the jobs that are not finished.
+type JobsRequest struct {
+	Users  []string `json:"users,omitempty"`  // patterns as of -u; empty: the caller's own
+	States string   `json:"states,omitempty"` // "p" pending, "r" running, "s" suspended; empty: all
+}
+
+// JobStatus is one line of qstat: one running task, or the pending tasks of
+// one job together.
+type JobStatus struct {
+	Job      int       `json:"job"`
+	Priority float64   `json:"priority"` // normalised, 0 to 1
+	Name     string    `json:"name"`
+	Owner    string    `json:"owner"`
+	State    string    `json:"state"`           // Grid Engine's letters: qw, hqw, t, r, dr, Eqw
+	Time     time.Time `json:"time"`            // start time when running, else submission time
+	Queue    string    `json:"queue,omitempty"` // queue instance, "all.q@host", when running
+	Slots    int       `json:"slots"`
+	Tasks    string    `json:"tasks,omitempty"`  // "5", or "6-10:2,13"; empty for a job that is no array
+	Reason   string    `json:"reason,omitempty"` // why it is in error, or why it is not starting
+}
+
+// JobsReply lists running tasks first, then pending jobs, each by job number.
+type JobsReply struct {
+	Jobs []JobStatus `json:"jobs"`
+}
+
+// DetailRequest asks for everything about jobs by number or name pattern.
+type DetailRequest struct {
+	Jobs []string `json:"jobs"`
+}
+
+// Detail is qstat -j of one job.
+type Detail struct {
+	Job        int           `json:"job"`
+	Owner      string        `json:"owner"`
+	UID        int           `json:"uid"`
+	Group      string        `json:"group"`
+	GID        int           `json:"gid"`
+	Submitted  time.Time     `json:"submitted"`
+	ScriptFile string        `json:"script_file"`       // job_scripts/<n>; empty for -b y
+	Request    SubmitRequest `json:"request"`           // without the script's bytes
+	Tasks      []TaskDetail  `json:"tasks,omitempty"`   // the running ones, and those in error; at most 1000
+	Pending    string        `json:"pending,omitempty"` // the tasks not started, as in JobStatus.Tasks
+	Finished   int           `json:"finished"`          // number of tasks that ended
+	Reasons    []string      `json:"reasons,omitempty"` // why it is not starting
+}
+
+// TaskDetail is a task that runs or is in error.
+type TaskDetail struct {
+	Task    int       `json:"task"` // 1 for a job that is no array
+	State   string    `json:"state"`
+	Queue   string    `json:"queue,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	Run     int       `json:"run"` // how often it was started before
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// DetailReply has the jobs found, and the words of the request that matched
+// nothing.
+type DetailReply struct {
+	Jobs    []Detail `json:"jobs"`
+	Missing []string `json:"missing,omitempty"`
+}
+
+// DeleteRequest is qdel. Jobs are "42", "42.3", "42.3-7:2", names or patterns.
+type DeleteRequest struct {
+	Jobs  []string `json:"jobs,omitempty"`
+	Users []string `json:"users,omitempty"` // -u
+	Force bool     `json:"force,omitempty"`
+}
+
+// DeleteReply has a line for each job, as qdel prints it.
+type DeleteReply struct {
+	Lines []Line `json:"lines"`
+}
+
+// Line is a line to print, and whether it tells of a failure.
+type Line struct {
+	Text   string `json:"text"`
+	Failed bool   `json:"failed,omitempty"`
+}
+
+// WaitRequest waits until tasks of a job have ended. A client repeats it, with
+// the cursor of the last reply, until Done; also when the connection broke,
+// since execd may be restarted under it.
+type WaitRequest struct {
+	Job    int    `json:"job"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// TaskEnd is how one task ended, as the accounting file has it.
+type TaskEnd struct {
+	Task   int    `json:"task"` // 0 for a job that is no array
+	Failed int    `json:"failed"`
+	Exit   int    `json:"exit"`             // exit code, or 128+n
+	Signal string `json:"signal,omitempty"` // "SIGKILL" when a signal ended it
+	Ran    bool   `json:"ran"`              // whether the job itself was started
+	Reason string `json:"reason,omitempty"` // in words, when failed
+}
+
+// WaitReply holds what ended since the cursor. It may be empty: then nothing
+// happened for a while, and the client asks again.
+type WaitReply struct {
+	Ended  []TaskEnd `json:"ended,omitempty"`
+	Cursor string    `json:"cursor"`
+	Done   bool      `json:"done"`            // no task is left
+	Error  string    `json:"error,omitempty"` // the job is in error (Eqw) and waits for somebody to clear it: why
+}
+
+// StatusRequest asks how execd does.
+type StatusRequest struct{}
+
+// StatusReply is what `execd -status` prints.
+type StatusReply struct {
+	Version string `json:"version"`
+	Host    string `json:"host"`
+	Slots   int    `json:"slots"`
+	Running int    `json:"running"`
+	Pending int    `json:"pending"` // tasks
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSubmitRequestKeepsAllBytes(t *testing.T) {
+	want := SubmitRequest{
+		Name: "n", Account: "\xe4", Script: []byte("true \xff\n"), Command: "./Gr\xfc\xdfe", Args: []string{"", "a\nb", "\xff\xfe", "<&>"},
+		Shell: "/bin/\x80", Cwd: "/tmp/\xe9t\xe9", Stdin: "\xc3", Stdout: "\xc3\x28", Stderr: "ok", Merge: true, Rerun: RerunNo,
+		Tasks: Tasks{1, 9, 2}, MaxRun: 3, Env: []string{"A=\xff", "B=x\ny", "C=\ufffd", "D=\u2028"}, Origin: []string{"SGE_O_HOME=/h\xf6me"},
+	}
+	b, err := json.Marshal(DetailReply{Jobs: []Detail{{Request: want}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got DetailReply
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.Jobs[0].Request); diff != "" {
+		t.Errorf("after JSON (-want +got):\n%s", diff)
+	}
+
+	// What is text stays readable, and absent fields absent.
+	b, err = json.Marshal(SubmitRequest{Name: "j", Command: "true", Binary: true, Env: []string{"A=b"}})
+	if want := `{"name":"j","command":"true","env":["A=b"],"binary":true}`; err != nil || string(b) != want {
+		t.Errorf("Marshal = %s, %v; want %s", b, err, want)
+	}
+	var r SubmitRequest
+	if err := json.Unmarshal([]byte(`{"args":[{"base64":7}]}`), &r); err == nil {
+		t.Error("Unmarshal of a bad base64: no error")
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a")
+	f.Add("\xff{")
+	f.Add(`{"base64":""}`)
+	f.Fuzz(func(t *testing.T, s string) {
+		b, err := json.Marshal(Text(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Text
+		if err := json.Unmarshal(b, &got); err != nil || string(got) != s {
+			t.Fatalf("%q as JSON is %s and then %q, %v", s, b, got, err)
+		}
+	})
+}
+
+func TestCheckName(t *testing.T) {
+	for _, name := range []string{"a", "a b", "a%b", "a,b", "a[b]", "a$b", "-x", `a"b`, "a;b", "Gr\u00fc\u00dfe", "root", strings.Repeat("x", MaxName)} {
+		if err := CheckName(name); err != nil {
+			t.Errorf("CheckName(%q) = %v; want nil", name, err)
+		}
+	}
+	for name, want := range map[string]string{
+		"":                             "job rejected cause there is no job_name in the request",
+		"a:b":                          "Colon (':') not allowed in objectname: a:b",
+		"a/b":                          "Slash ('/') not allowed in objectname: a/b",
+		"a\nb":                         `Return not allowed in objectname: a\nb`,
+		"a\tb":                         `Tab not allowed in objectname: a\tb`,
+		"a@b":                          "At ('@') not allowed in objectname: a@b",
+		`a\b`:                          `Backslash ('\') not allowed in objectname: a\b`,
+		"a*":                           "Asterisk ('*') not allowed in objectname: a*",
+		"a?":                           "Questionmark ('?') not allowed in objectname: a?",
+		"1abc":                         `denied: "1abc" is not a valid object name (cannot start with a digit)`,
+		"none":                         `Keyword ("NONE") not allowed as objectname`,
+		"..":                           `denied: ".." is not a valid object name (cannot start with a dot)`,
+		"a\x1b[2J":                     `denied: "a\x1b[2J" is not a valid object name (not text)`,
+		"a\xff":                        `denied: "a\xff" is not a valid object name (not text)`,
+		strings.Repeat("x", MaxName+1): "job name too long, maximum allowed length is 512 characters",
+	} {
+		err := CheckName(name)
+		var e *Error
+		if !errors.As(err, &e) || e.Code != CodeRejected || e.Text != want {
+			t.Errorf("CheckName(%.20q) = %v; want %s", name, err, want)
+		}
+	}
+}
+
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain": "plain", "Grüße": "Grüße", "a\x1b[1m\n": `a\x1b[1m\n`, "\xff": `\xff`, "\u009b2J": `\u009b2J`, "\x7f": `\x7f`, "\ufffd": "\ufffd",
+	} {
+		if got := Visible(text); got != want {
+			t.Errorf("Visible(%q) = %q; want %q", text, got, want)
+		}
+	}
+}
+
+func TestClientNobodyThere(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	err := NewClient(socket).Call(t.Context(), VerbStatus, StatusRequest{}, &StatusReply{})
+	if !errors.Is(err, ErrUnreachable) || !errors.Is(err, ErrNotSent) {
+		t.Errorf("error %v; want one that matches ErrUnreachable and ErrNotSent", err)
+	}
+	if want := "cannot reach execd at " + socket + ": connect: no such file or directory"; err.Error() != want {
+		t.Errorf("got error %q; want %q", err, want)
+	}
+}

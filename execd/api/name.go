@@ -1,0 +1,93 @@
+package api
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// notInName are the signs that Grid Engine forbids in the name of a job, and
+// what it calls them: they would be a path, a pattern, a column or a field.
+var notInName = []struct {
+	sign byte
+	word string
+}{
+	{'\n', "Return"},
+	{'\r', "Carriage return"},
+	{'\t', "Tab"},
+	{'/', "Slash ('/')"},
+	{':', "Colon (':')"},
+	{'@', "At ('@')"},
+	{'\\', `Backslash ('\')`},
+	{'*', "Asterisk ('*')"},
+	{'?', "Questionmark ('?')"},
+}
+
+// CheckName refuses what cannot be the name of a job, in Grid Engine's words
+// and with the name behind them. Execd asks it, and qsub does before it sends
+// anything.
+func CheckName(name string) error {
+	reject := func(format string, args ...any) error { return Errorf(CodeRejected, format, args...) }
+	switch {
+	case name == "":
+		return reject("job rejected cause there is no job_name in the request")
+	case len(name) > MaxName:
+		return reject("job name too long, maximum allowed length is %d characters", MaxName+1)
+	case name[0] >= '0' && name[0] <= '9':
+		return reject("denied: %q is not a valid object name (cannot start with a digit)", name)
+	}
+	for _, keyword := range []string{"NONE", "ALL", "TEMPLATE"} {
+		if strings.EqualFold(name, keyword) {
+			return reject("Keyword (%q) not allowed as objectname", keyword)
+		}
+	}
+	for _, c := range notInName {
+		if strings.IndexByte(name, c.sign) >= 0 {
+			return reject("%s not allowed in objectname: %s", c.word, Visible(name))
+		}
+	}
+	switch {
+	case name[0] == '.':
+		return reject("denied: %q is not a valid object name (cannot start with a dot)", name)
+	case name != Visible(name):
+		return reject("denied: %q is not a valid object name (not text)", name)
+	}
+	return nil
+}
+
+// Visible returns text for a terminal: what would move its cursor, or is no
+// UTF-8, is written as an escape of Go's (\n, \x1b). Clients show other
+// people's names and paths, which must not be commands to the terminal.
+func Visible(text string) string {
+	plain := true
+	for i := range len(text) {
+		plain = plain && text[i] >= ' ' && text[i] < 0x7f
+	}
+	if plain {
+		return text
+	}
+	const hex = "0123456789abcdef"
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == utf8.RuneError && n == 1, r < ' ', r == 0x7f:
+			b.WriteString(`\x`)
+			b.WriteByte(hex[text[0]>>4])
+			b.WriteByte(hex[text[0]&15])
+		case r >= 0x80 && r < 0xa0: // control characters too, to some terminals
+			b.WriteString(`\u00`)
+			b.WriteByte(hex[r>>4])
+			b.WriteByte(hex[r&15])
+		default:
+			b.WriteString(text[:n])
+		}
+		text = text[n:]
+	}
+	return b.String()
+}

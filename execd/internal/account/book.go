@@ -1,0 +1,307 @@
+// Package account writes the accounting file: one line for each run, never
+// two, whatever happens between the writes. It writes the ends of runs into
+// the jobs' records too, since the two must agree: the record says what line
+// was to be written and from which place on to look for it. Package stage uses
+// it; it imports job and the API's accounting format.
+package account
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"paddock/execd/internal/job"
+	"paddock/spool/atomicfile"
+)
+
+// Book is the accounting file. Its ends are written by one goroutine, Run,
+// many at a time: two syncs serve all that came in since the last two.
+type Book struct {
+	path  string
+	store *job.Store
+	in    chan *entry
+	group atomicfile.Group
+}
+
+// entry is one end on its way.
+type entry struct {
+	end      job.Ending
+	recorded bool // the record has it: an earlier attempt or an earlier execd was interrupted
+	err      error
+	done     chan struct{}
+}
+
+// maxBatch bounds one group commit.
+const maxBatch = 512
+
+// New returns the book at path. The file is made when the first line is
+// written; it may be rotated away at any time.
+func New(path string, store *job.Store) *Book {
+	return &Book{path: path, store: store, in: make(chan *entry, maxBatch)}
+}
+
+// Enter records the end of a run and writes its line, e.End.Accounting. When it
+// returns nil both are on disk. After an error it is called again with the
+// same Ending; when the end is recorded already, the line is written only if
+// it is not there.
+func (b *Book) Enter(e job.Ending) error {
+	en := &entry{end: e, recorded: b.store.Recorded(e.Task), done: make(chan struct{})}
+	b.in <- en
+	<-en.done
+	return en.err
+}
+
+// Run writes until ctx is done.
+func (b *Book) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-b.in:
+			batch := []*entry{e}
+			for more := true; more && len(batch) < maxBatch; {
+				select {
+				case e := <-b.in:
+					batch = append(batch, e)
+				default:
+					more = false
+				}
+			}
+			b.commit(batch)
+			for _, e := range batch {
+				close(e.done)
+			}
+		}
+	}
+}
+
+// commit takes a batch through the three steps: where, the records, the lines.
+func (b *Book) commit(batch []*entry) {
+	fail := func(err error) {
+		for _, e := range batch {
+			if e.err == nil {
+				e.err = err
+			}
+		}
+	}
+	f, place, err := b.open()
+	if err != nil {
+		fail(err)
+		return
+	}
+	defer f.Close()
+
+	var ends []job.Ending
+	var fresh []*entry
+	for _, e := range batch {
+		if !e.recorded {
+			e.end.End.Place = place
+			ends = append(ends, e.end)
+			fresh = append(fresh, e)
+		}
+	}
+	for i, err := range b.store.End(ends) {
+		fresh[i].err = err
+	}
+
+	var text []byte
+	for _, e := range batch {
+		if e.err != nil {
+			continue
+		}
+		if e.recorded {
+			found, err := b.find(e.end.End.Accounting, e.end.End.Place)
+			if err != nil {
+				e.err = err
+				continue
+			}
+			if found {
+				continue
+			}
+		}
+		text = append(text, e.end.End.Accounting...)
+		text = append(text, '\n')
+	}
+	if len(text) == 0 {
+		return
+	}
+	err = atomicfile.AppendTo(f, text)
+	if err == nil {
+		// The record goes when this is told: the line must not be lost after it.
+		err = b.group.Sync(f)
+	}
+	if err != nil {
+		fail(fmt.Errorf("cannot write accounting file %s: %w", b.path, err))
+	}
+}
+
+// open opens the file for appending and returns where its end is. Half a line
+// at the end, from a power cut, is taken away: its run is repeated from the
+// record.
+func (b *Book) open() (*os.File, job.Place, error) {
+	wrap := func(err error) error { return fmt.Errorf("cannot write accounting file: %w", err) }
+	f, err := atomicfile.OpenAppend(b.path, 0o644)
+	if err != nil {
+		return nil, job.Place{}, wrap(err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", b.path)
+	}
+	if err != nil {
+		f.Close()
+		return nil, job.Place{}, wrap(err)
+	}
+	size := info.Size()
+	if size == 0 {
+		if err := atomicfile.AppendTo(f, []byte(heading)); err != nil {
+			f.Close()
+			return nil, job.Place{}, wrap(err)
+		}
+		size = int64(len(heading))
+	} else if whole, err := wholeLines(b.path, size); err != nil {
+		f.Close()
+		return nil, job.Place{}, wrap(err)
+	} else if whole < size {
+		if err := f.Truncate(whole); err != nil {
+			f.Close()
+			return nil, job.Place{}, wrap(err)
+		}
+		size = whole
+	}
+	return f, job.Place{Inode: inode(info), Offset: size}, nil
+}
+
+// heading begins a new file, as Grid Engine's qmaster begins one.
+const heading = "# Version: Paddock 1\n# \n# DO NOT MODIFY THIS FILE MANUALLY!\n# \n"
+
+// wholeLines returns the size of a file without a last line that has no end.
+func wholeLines(path string, size int64) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	const block = 64 << 10
+	buf := make([]byte, block)
+	for end := size; end > 0; {
+		n := min(end, block)
+		if end == size {
+			n = 1 // the usual case: the file ends with a newline
+		}
+		if _, err := f.ReadAt(buf[:n], end-n); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return end - n + int64(i) + 1, nil
+		}
+		end -= n
+	}
+	return 0, nil
+}
+
+func inode(info os.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}
+
+// find reports whether a line stands in the accounting file from a place on. A
+// file that was rotated away is looked for by its inode beside the new one.
+func (b *Book) find(line string, from job.Place) (bool, error) {
+	for _, path := range b.files(from.Inode) {
+		offset := int64(0)
+		if info, err := os.Stat(path); err == nil && inode(info) == from.Inode && from.Offset <= info.Size() {
+			offset = from.Offset
+		}
+		found, err := contains(path, line, offset)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return false, fmt.Errorf("cannot read accounting file: %w", err)
+		}
+		if found {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// files returns the current file, and before it the one with an inode where
+// that is another.
+func (b *Book) files(want uint64) []string {
+	if info, err := os.Stat(b.path); err == nil && inode(info) == want {
+		return []string{b.path}
+	}
+	rotated, _ := filepath.Glob(b.path + "*")
+	for _, path := range rotated {
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && inode(info) == want {
+			return []string{path, b.path}
+		}
+	}
+	return []string{b.path}
+}
+
+// contains reports whether a line stands in a file from an offset on.
+func contains(path, line string, offset int64) (bool, error) {
+	found := false
+	_, err := eachLine(path, offset, func(l []byte) bool {
+		found = string(l) == line
+		return !found
+	})
+	return found, err
+}
+
+// eachLine calls f for each whole line from an offset on, until f says no more.
+// It returns the offset behind the last line that f saw.
+func eachLine(path string, offset int64, f func([]byte) bool) (int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return offset, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return offset, err
+	}
+	buf := make([]byte, 0, 64<<10)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := file.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		rest := buf
+		for {
+			i := bytes.IndexByte(rest, '\n')
+			if i < 0 {
+				break
+			}
+			offset += int64(i) + 1
+			if !f(rest[:i]) {
+				return offset, nil
+			}
+			rest = rest[i+1:]
+		}
+		buf = append(buf[:0], rest...)
+		if errors.Is(err, io.EOF) {
+			return offset, nil
+		}
+		if err != nil {
+			return offset, err
+		}
+	}
+}
+
+// Now returns where the next line will be written: what is accounted from now
+// on stands behind it.
+func (b *Book) Now() job.Place {
+	info, err := os.Stat(b.path)
+	if err != nil {
+		return job.Place{}
+	}
+	return job.Place{Inode: inode(info), Offset: info.Size()}
+}

@@ -1,0 +1,82 @@
+package account
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/execd/api/accounting"
+	"paddock/execd/internal/job"
+	"paddock/spool"
+)
+
+// Ends returns how tasks of a job ended whose lines stand in the accounting
+// file from a place on, and the place behind what was read. This is what a
+// waiting client gets: it holds for a job that is long over and for one whose
+// execd was restarted, and costs no memory for finished tasks.
+func (b *Book) Ends(number int, from job.Place) ([]api.TaskEnd, job.Place, error) {
+	var ends []api.TaskEnd
+	digits := strconv.AppendInt(nil, int64(number), 10)
+	for _, path := range b.files(from.Inode) {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, from, fmt.Errorf("cannot read accounting file: %w", err)
+		}
+		if inode(info) != from.Inode || from.Offset > info.Size() {
+			from = job.Place{Inode: inode(info)}
+		}
+		from.Offset, err = eachLine(path, from.Offset, func(line []byte) bool {
+			// Most lines are other jobs': they are not taken apart.
+			if !bytes.Equal(accounting.Field(line, accounting.FieldJobNumber), digits) {
+				return true
+			}
+			if r, err := accounting.Parse(line); err == nil && r.JobNumber == number && r.PETaskID == accounting.None {
+				ends = append(ends, taskEnd(&r))
+			}
+			return true
+		})
+		if err != nil {
+			return nil, from, fmt.Errorf("cannot read accounting file: %w", err)
+		}
+	}
+	return ends, from, nil
+}
+
+// ParseCursor reads what FormatCursor wrote; the zero Place for an empty one.
+func ParseCursor(text string) (job.Place, error) {
+	if text == "" {
+		return job.Place{}, nil
+	}
+	ino, offset, ok := strings.Cut(text, ":")
+	i, err1 := strconv.ParseUint(ino, 10, 64)
+	o, err2 := strconv.ParseInt(offset, 10, 64)
+	if !ok || err1 != nil || err2 != nil || o < 0 {
+		return job.Place{}, fmt.Errorf("%q is not a cursor", text)
+	}
+	return job.Place{Inode: i, Offset: o}, nil
+}
+
+// FormatCursor returns a place as text for a client to give back.
+func FormatCursor(p job.Place) string {
+	return strconv.FormatUint(p.Inode, 10) + ":" + strconv.FormatInt(p.Offset, 10)
+}
+
+// taskEnd tells a waiting client what an accounting line says.
+func taskEnd(r *accounting.Record) api.TaskEnd {
+	e := api.TaskEnd{Task: r.TaskNumber, Failed: r.Failed, Exit: r.ExitStatus, Ran: r.StartTime > 0}
+	if r.Failed == spool.FailedAfterJob && r.ExitStatus > 128 {
+		e.Signal = "SIG" + spool.SignalName(r.ExitStatus-128)
+	}
+	if r.Failed != 0 {
+		e.Reason = accounting.FailedText(r.Failed)
+	}
+	return e
+}

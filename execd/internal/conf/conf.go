@@ -1,0 +1,168 @@
+// Package conf reads the administrator's files in Grid Engine's own formats:
+// the global configuration (sge_conf) and the queues (queue_conf). A parameter
+// that would change what happens and is not implemented is refused by name;
+// one whose value means "nothing" is silent. Only the daemon's packages import
+// it; it reads files and keeps nothing.
+package conf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Config is everything the administrator's files say.
+type Config struct {
+	Global Global
+	Queues []Queue // by seq_no, then name; never empty
+}
+
+// Global is what the file sge_conf says, under Grid Engine's names.
+type Global struct {
+	SpoolDir    string   // execd_spool_dir; empty: the default place
+	MinUID      int      // min_uid: jobs of users below it are refused
+	MinGID      int      // min_gid: the same for the primary group
+	GIDRange    []Range  // gid_range: additional group ids, one a running job
+	LoginShells []string // login_shells: base names of shells started as login shells
+	ShepherdCmd string   // shepherd_cmd: another shepherd than ours
+	MaxJobs     int      // max_jobs: jobs not finished; 0: no limit
+	MaxUserJobs int      // max_u_jobs: the same for one user
+	Limits      []Limit  // S_DESCRIPTORS and the like of execd_params
+}
+
+// Queue is what one file of the directory queues says.
+type Queue struct {
+	Name           string  // qname
+	SeqNo          int     // seq_no
+	Slots          int     // slots: jobs at the same time
+	Priority       int     // priority: nice value, -20 to 20
+	Rerun          bool    // rerun: the default of qsub -r
+	Tmpdir         string  // tmpdir: parent of the jobs' TMPDIR
+	Shell          string  // shell: when the job has no -S
+	ShellStartMode string  // posix_compliant, unix_behavior or script_from_stdin
+	StarterMethod  string  // starter_method; empty: none
+	Limits         []Limit // s_cpu, h_cpu and the like, as written
+}
+
+// Limit is a resource limit as it goes into a job's config: key and value.
+type Limit struct{ Key, Value string }
+
+// Range is an inclusive range of ids.
+type Range struct{ First, Last int }
+
+// Problem is one mistake in a file.
+type Problem struct {
+	File string
+	Line int // 0: the file as a whole
+	Text string
+}
+
+func (p *Problem) Error() string {
+	if p.Line == 0 {
+		return p.File + ": " + p.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+}
+
+// Load reads the files below dir. Missing files mean defaults: a host without
+// configuration has one queue, all.q, with a slot for each processor. A queue
+// that names no tmpdir gets the one given. The error joins a *Problem for each
+// mistake.
+func Load(dir, tmpdir string) (*Config, error) {
+	c := &Config{Global: defaultGlobal()}
+	var problems []error
+	report := func(err error) {
+		if err != nil {
+			problems = append(problems, err)
+		}
+	}
+	global := filepath.Join(dir, "sge_conf")
+	entries, err := readFile(global)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		report(err)
+	default:
+		report(apply(global, entries, globalParams, &c.Global))
+	}
+
+	queues := filepath.Join(dir, "queues")
+	names, err := os.ReadDir(queues)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		report(fmt.Errorf("cannot read directory of queues: %w", err))
+	}
+	for _, name := range names {
+		if name.IsDir() || !isQueueFile(name.Name()) {
+			continue
+		}
+		path := filepath.Join(queues, name.Name())
+		entries, err := readFile(path)
+		if err != nil {
+			report(err)
+			continue
+		}
+		q := defaultQueue(tmpdir)
+		report(apply(path, entries, queueParams, &q))
+		switch {
+		case q.Name == "":
+			report(&Problem{File: path, Text: "qname is missing"})
+		case q.Name != name.Name():
+			report(&Problem{File: path, Text: fmt.Sprintf("qname %q is not the name of the file", q.Name)})
+		}
+		c.Queues = append(c.Queues, q)
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	if len(c.Queues) == 0 {
+		q := defaultQueue(tmpdir)
+		q.Name = "all.q"
+		c.Queues = []Queue{q}
+	}
+	slices.SortFunc(c.Queues, func(a, b Queue) int {
+		return cmp.Or(cmp.Compare(a.SeqNo, b.SeqNo), cmp.Compare(a.Name, b.Name))
+	})
+	return c, nil
+}
+
+// isQueueFile reports whether a name in the directory queues is meant as a
+// queue: not an editor's backup, not a hidden file, not a package manager's.
+func isQueueFile(name string) bool {
+	return !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~") &&
+		!strings.HasPrefix(name, "#") && !strings.Contains(name, ".dpkg-") &&
+		!strings.HasSuffix(name, ".rpmsave") && !strings.HasSuffix(name, ".rpmnew")
+}
+
+// Slots returns the number of slots of all queues.
+func (c *Config) Slots() int {
+	n := 0
+	for _, q := range c.Queues {
+		n += q.Slots
+	}
+	return n
+}
+
+func defaultGlobal() Global {
+	return Global{
+		// System users run no jobs (spec: security hole 10 of Grid Engine).
+		MinUID:      100,
+		MinGID:      100,
+		GIDRange:    []Range{{20000, 24999}},
+		LoginShells: []string{"sh", "bash", "ksh", "csh", "tcsh", "zsh"},
+	}
+}
+
+func defaultQueue(tmpdir string) Queue {
+	return Queue{
+		Slots:          runtime.NumCPU(),
+		Tmpdir:         tmpdir,
+		Shell:          "/bin/sh",
+		ShellStartMode: "posix_compliant",
+	}
+}

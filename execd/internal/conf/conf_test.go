@@ -1,0 +1,191 @@
+package conf
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := Load(filepath.Join(t.TempDir(), "missing"), "/tmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Queues) != 1 || c.Queues[0].Name != "all.q" || c.Slots() != runtime.NumCPU() {
+		t.Errorf("without files: %+v; want all.q with a slot a processor", c.Queues)
+	}
+	if c.Global.MinUID < 100 {
+		t.Errorf("min_uid = %d; want system users refused", c.Global.MinUID)
+	}
+}
+
+// A queue as `qconf -sq` of Grid Engine 8.1.9 prints it.
+const printed = `qname                 long.q
+hostlist              @allhosts
+seq_no                10
+load_thresholds       NONE
+suspend_thresholds    NONE
+nsuspend              1
+suspend_interval      00:05:00
+priority              5
+min_cpu_interval      00:05:00
+processors            UNDEFINED
+qtype                 BATCH INTERACTIVE
+ckpt_list             NONE
+pe_list               make smp \
+                      mpi
+rerun                 TRUE
+slots                 3
+tmpdir                /scratch
+shell                 /bin/bash
+prolog                NONE
+epilog                NONE
+shell_start_mode      unix_behavior
+starter_method        NONE
+suspend_method        NONE
+resume_method         NONE
+terminate_method      NONE
+notify                00:00:60
+owner_list            NONE
+user_lists            NONE
+xuser_lists           NONE
+subordinate_list      NONE
+complex_values        NONE
+projects              NONE
+xprojects             NONE
+calendar              NONE
+initial_state         default
+s_rt                  INFINITY
+h_rt                  INFINITY
+s_cpu                 INFINITY
+h_cpu                 10:00:00
+s_fsize               INFINITY
+h_fsize               INFINITY
+s_data                INFINITY
+h_data                INFINITY
+s_stack               INFINITY
+h_stack               INFINITY
+s_core                INFINITY
+h_core                0
+s_rss                 INFINITY
+h_rss                 INFINITY
+s_vmem                INFINITY
+h_vmem                2G
+`
+
+func TestPrintedQueue(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "queues/long.q", printed)
+	write(t, dir, "queues/all.q", "# first come\nqname all.q\nslots 2\nseq_no 1\n")
+	write(t, dir, "queues/long.q~", "garbage")
+	write(t, dir, "queues/.long.q.swp", "\x00")
+	c, err := Load(dir, "/tmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Queues) != 2 || c.Queues[0].Name != "all.q" || c.Slots() != 5 {
+		t.Fatalf("queues = %+v; want all.q then long.q, 5 slots", c.Queues)
+	}
+	q := c.Queues[1]
+	limits := q.Limits
+	q.Limits = nil
+	want := Queue{
+		Name: "long.q", SeqNo: 10, Slots: 3, Priority: 5, Rerun: true,
+		Tmpdir: "/scratch", Shell: "/bin/bash", ShellStartMode: "unix_behavior",
+	}
+	if diff := cmp.Diff(want, q); diff != "" {
+		t.Errorf("long.q (-want +got):\n%s", diff)
+	}
+	found := map[string]string{}
+	for _, l := range limits {
+		found[l.Key] = l.Value
+	}
+	if found["h_cpu"] != "10:00:00" || found["h_vmem"] != "2G" || len(limits) != 14 {
+		t.Errorf("limits = %v; want all 14 with h_cpu and h_vmem as written", limits)
+	}
+}
+
+func TestGlobal(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "sge_conf", "#global:\nmin_uid 500\ngid_range 30000-30010,31000\n"+
+		"execd_params S_DESCRIPTORS=1000,H_DESCRIPTORS=2000\nmailer /bin/mail\nmax_u_jobs 7\nlogin_shells bash,sh\n")
+	c, err := Load(dir, "/tmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaultGlobal()
+	want.MinUID, want.MaxUserJobs = 500, 7
+	want.GIDRange = []Range{{30000, 30010}, {31000, 31000}}
+	want.Limits = []Limit{{"s_descriptors", "1000"}, {"h_descriptors", "2000"}}
+	want.LoginShells = []string{"bash", "sh"}
+	if diff := cmp.Diff(want, c.Global); diff != "" {
+		t.Errorf("sge_conf (-want +got):\n%s", diff)
+	}
+}
+
+func TestBadFiles(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"slots", "qname bad.q\nslots many\n", `bad.q:2: slots: "many" is not a number`},
+		{"range", "qname bad.q\nslots -1\n", `bad.q:2: slots: -1 is not between 0 and 100000`},
+		{"unknown", "qname bad.q\n\nslotz 3\n", `bad.q:3: unknown parameter "slotz", did you mean "slots"?`},
+		{"twice", "qname bad.q\nslots 1\nslots 2\n", `bad.q:3: slots is already set in line 2`},
+		{"not supported", "qname bad.q\nprolog root@/opt/p\n", `bad.q:2: prolog: not supported, only NONE is`},
+		{"override", "qname bad.q\nslots 4,[gehost=8]\n", `bad.q:2: slots: overrides for hosts ("4,[gehost=8]") are not supported`},
+		{"no value", "qname bad.q\nshell\n", `bad.q:2: shell has no value`},
+		{"path", "qname bad.q\nshell bin/sh\n", `bad.q:2: shell: "bin/sh" is not an absolute path`},
+		{"mode", "qname bad.q\nshell_start_mode raw\n", `bad.q:2: shell_start_mode: "raw" is none of`},
+		{"limit", "qname bad.q\nh_vmem lots\n", `bad.q:2: h_vmem: "lots" is not a limit`},
+		{"other name", "qname good.q\n", `bad.q: qname "good.q" is not the name of the file`},
+		{"binary", "qname bad.q\nsl\x00ts 1\n", `bad.q:2: not a text file: NUL byte`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "queues/bad.q", tt.text)
+			_, err := Load(dir, "/tmp")
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Load = %v; want %q", err, tt.want)
+			}
+		})
+	}
+	// All mistakes are reported at once.
+	dir := t.TempDir()
+	write(t, dir, "queues/bad.q", "qname bad.q\nslots x\nrerun maybe\n")
+	write(t, dir, "sge_conf", "gid_range 5\nexecd_params KEEP_ACTIVE=true\n")
+	_, err := Load(dir, "/tmp")
+	if n := strings.Count(err.Error(), "\n") + 1; n != 4 {
+		t.Errorf("Load reports %d mistakes; want 4:\n%v", n, err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(printed))
+	f.Add([]byte("a b\\\n c\n#\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, err := parse("file", data)
+		if err != nil {
+			return
+		}
+		q := defaultQueue("/tmp")
+		_ = apply("file", entries, queueParams, &q) // must not panic
+		for _, e := range entries {
+			if e.name == "" || strings.ContainsAny(e.name, " \t\n") || e.line < 1 {
+				t.Errorf("entry %+v", e)
+			}
+		}
+	})
+}

@@ -1,0 +1,284 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/daemon"
+	"paddock/spool/atomicfile"
+)
+
+// The test binary is execd itself when this variable is set: its value is the
+// directory, and crashVariable the number of the step of writing to the disk
+// before which it dies as by a power cut of its own.
+const (
+	execdVariable = "PADDOCK_TEST_EXECD"
+	crashVariable = "PADDOCK_TEST_CRASH_AT"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(execdVariable); dir != "" {
+		os.Exit(beExecd(dir))
+	}
+	os.Exit(m.Run())
+}
+
+func beExecd(dir string) int {
+	if at, err := strconv.ParseInt(os.Getenv(crashVariable), 10, 64); err == nil && at > 0 {
+		var n atomic.Int64
+		atomicfile.Inject(func(atomicfile.Op, string) error {
+			if n.Add(1) == at {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {} // not one step further
+			}
+			return nil
+		})
+	}
+	err := daemon.Run(context.Background(), daemon.Options{
+		Places: api.DevPlaces(dir), Version: "test", Foreground: true,
+		Shepherd: filepath.Join(filepath.Dir(dir), "shepherd"),
+	})
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// buildShepherd builds the real shepherd into a directory.
+func buildShepherd(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "shepherd"), "paddock/shepherd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build shepherd: %v\n%s", err, out)
+	}
+}
+
+// process is an execd under test.
+type process struct {
+	cmd    *exec.Cmd
+	dead   chan struct{}
+	log    *logBuffer
+	client *api.Client
+}
+
+// logBuffer is read while the process writes it.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func startExecd(t *testing.T, dir string, crashAt int) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.Command(exe), dead: make(chan struct{}), log: new(logBuffer)}
+	p.cmd.Env = append(os.Environ(), execdVariable+"="+dir, crashVariable+"="+strconv.Itoa(crashAt))
+	p.cmd.Stderr = p.log
+	// A shepherd must not hold up Wait with the log's pipe: it gets none.
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.dead)
+	}()
+	p.client = api.NewClient(api.DevPlaces(dir).Socket)
+	return p
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.dead
+}
+
+// call repeats a request while execd is not listening yet. It reports false
+// when execd died.
+func (p *process) call(t *testing.T, verb string, request, reply any) bool {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := p.client.Call(t.Context(), verb, request, reply)
+		if err == nil {
+			return true
+		}
+		if !errors.Is(err, api.ErrUnreachable) {
+			t.Fatalf("%s: %v", verb, err)
+		}
+		select {
+		case <-p.dead:
+			return false
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: execd does not answer: %v\n%s", verb, err, p.log)
+		}
+	}
+}
+
+// wait waits for the end of a job, and reports false when execd died.
+func (p *process) wait(t *testing.T, number int) bool {
+	t.Helper()
+	req := api.WaitRequest{Job: number}
+	for {
+		var reply api.WaitReply
+		if !p.call(t, api.VerbWait, req, &reply) {
+			return false
+		}
+		if reply.Error != "" {
+			t.Fatalf("job %d is in error: %s\n%s", number, reply.Error, p.log)
+		}
+		if reply.Done {
+			return true
+		}
+		req.Cursor = reply.Cursor
+	}
+}
+
+// A crash before every single step of a job's life, from submission to the
+// last unlink, ends in one run and one accounting line, or, when qsub was told
+// nothing, in none at all or in one.
+func TestCrashAtEveryStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped with -short: starts execd a hundred times")
+	}
+	base := t.TempDir()
+	buildShepherd(t, base)
+	for at := 1; ; at++ {
+		if at > 500 {
+			t.Fatal("a job's life has more than 500 steps")
+		}
+		if crashOnce(t, filepath.Join(base, "pd"), at) {
+			t.Logf("%d steps", at-1)
+			if at < 20 {
+				t.Errorf("only %d steps of writing seen", at-1)
+			}
+			return
+		}
+	}
+}
+
+// crashOnce takes one job through a crash at one step. It reports whether the
+// life was over before that step came.
+func crashOnce(t *testing.T, dir string, at int) (over bool) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	runs := filepath.Join(dir, "runs")
+	p := startExecd(t, dir, at)
+	var submitted api.SubmitReply
+	told := p.call(t, api.VerbSubmit, api.SubmitRequest{
+		Name: "crash", Command: "crash.sh", Cwd: dir, Stdout: "/dev/null", Merge: true,
+		Script: []byte("echo ran >>" + runs + "\nexit 7\n"),
+	}, &submitted)
+	finished := false
+	if told {
+		finished = p.wait(t, submitted.Job)
+	}
+	if finished {
+		// The last steps come after the client was told: they are over when
+		// the spool is empty, or execd has died in them.
+		for !emptySpool(dir) {
+			select {
+			case <-p.dead:
+				finished = false
+			case <-time.After(2 * time.Millisecond):
+				continue
+			}
+			break
+		}
+	}
+	if finished {
+		p.kill()
+	} else {
+		<-p.dead
+		p = startExecd(t, dir, 0)
+		if told {
+			p.wait(t, submitted.Job)
+		} else {
+			// Whatever was accepted without anybody being told is number 1.
+			p.wait(t, 1)
+		}
+		deadline := time.Now().Add(20 * time.Second)
+		for !emptySpool(dir) {
+			if time.Now().After(deadline) {
+				t.Fatalf("crash at step %d: the spool is not empty:\n%s\n%s", at, tree(dir), p.log)
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		p.kill()
+	}
+	ran := lines(t, runs, "")
+	accounted := lines(t, api.DevPlaces(dir).Accounting, ":crash:")
+	if ran != accounted || ran > 1 || told && ran != 1 {
+		t.Fatalf("crash at step %d: told=%v, the job ran %d times and has %d accounting lines; want one of each\n%s", at, told, ran, accounted, p.log)
+	}
+	return finished
+}
+
+// lines counts the lines of a file that contain a text.
+func lines(t *testing.T, path, text string) int {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// emptySpool reports whether nothing of any job is left in the spool.
+func emptySpool(dir string) bool {
+	spool := api.DevPlaces(dir).Spool
+	for _, place := range []string{"staging", "active_jobs", "finished", "corrupt", "jobs", "job_scripts"} {
+		entries, err := os.ReadDir(filepath.Join(spool, place))
+		if err != nil {
+			return false
+		}
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), ".") { // spares
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func tree(dir string) string {
+	out, _ := exec.Command("find", api.DevPlaces(dir).Spool, "-ls").Output()
+	return string(out)
+}

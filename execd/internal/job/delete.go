@@ -1,0 +1,288 @@
+package job
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// target is one job with the tasks of it that a word of qdel names.
+type target struct {
+	job   *Job
+	tasks api.Tasks // zero: all of them
+	named bool      // the word named tasks
+}
+
+// parseTarget splits "42", "42.3", "42.3-7:2", "name", "name.3".
+func parseTarget(word string) (name string, tasks api.Tasks) {
+	dot := strings.LastIndexByte(word, '.') // a job's name may have some
+	if dot < 0 {
+		return word, api.Tasks{}
+	}
+	tasks, err := ParseRange(word[dot+1:])
+	if err != nil {
+		return word, api.Tasks{}
+	}
+	return word[:dot], tasks
+}
+
+// ParseRange reads "3", "3-7" or "3-7:2".
+func ParseRange(text string) (api.Tasks, error) {
+	bad := fmt.Errorf("%q is not a range of tasks", text)
+	span, step, hasStep := strings.Cut(text, ":")
+	low, high, isRange := strings.Cut(span, "-")
+	t := api.Tasks{Step: 1}
+	var err error
+	if t.First, err = strconv.Atoi(low); err != nil {
+		return api.Tasks{}, bad
+	}
+	t.Last = t.First
+	if isRange {
+		if t.Last, err = strconv.Atoi(high); err != nil {
+			return api.Tasks{}, bad
+		}
+	}
+	if hasStep {
+		if t.Step, err = strconv.Atoi(step); err != nil {
+			return api.Tasks{}, bad
+		}
+	}
+	if t.First < 1 || t.Last < t.First || t.Step < 1 || t.Last > api.MaxTask {
+		return api.Tasks{}, bad
+	}
+	return t, nil
+}
+
+// Delete is qdel: it deletes what is pending or in error, and records the wish
+// to kill what runs, which kill then carries out. Forced, what runs is treated
+// the same: its shepherd is there to answer.
+func (s *Store) Delete(req *api.DeleteRequest, caller Caller, kill func(*Task)) (api.DeleteReply, error) {
+	var reply api.DeleteReply
+	say := func(failed bool, format string, args ...any) {
+		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: failed})
+	}
+	words := req.Jobs
+	if len(words) == 0 && len(req.Users) > 0 {
+		words = []string{"*"}
+	}
+	for _, word := range words {
+		name, tasks := parseTarget(word)
+		var found []*Job
+		for _, j := range s.find(name) {
+			if len(req.Users) == 0 || j.ownedByOneOf(req.Users, caller) {
+				found = append(found, j)
+			}
+		}
+		if len(found) == 0 {
+			switch {
+			case len(req.Jobs) == 0:
+				say(true, "There is no job registered for the following users: %s", strings.Join(req.Users, ", "))
+			case strings.Trim(name, "0123456789") == "" && len(req.Users) == 0:
+				say(true, "denied: job %q does not exist", name)
+			case len(req.Users) > 0:
+				say(true, "The job %s of user(s) %s does not exist", name, strings.Join(req.Users, ", "))
+			default:
+				say(true, "The job %s of user(s) %s does not exist", name, caller.Name)
+			}
+			continue
+		}
+		for _, j := range found {
+			if caller.UID != j.UID && !caller.Manager {
+				say(true, "%s - you do not have the necessary privileges to delete the job \"%d\"", caller.Name, j.Number)
+				continue
+			}
+			if err := s.deleteJob(target{job: j, tasks: tasks, named: tasks.IsArray()}, caller, kill, say); err != nil {
+				return reply, err
+			}
+		}
+	}
+	return reply, nil
+}
+
+// deletion is what qdel does to one job.
+type deletion struct {
+	gone    Tasks   // taken out of the queue, or out of error
+	errored []*Task // those of gone that were in error
+	kills   []*Task // run, and are to be killed
+	already []int   // run, and are being killed
+}
+
+// deleteJob deletes one job, or the tasks of it that were named.
+func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bool, string, ...any)) error {
+	j := t.job
+	d, ok := s.pick(t)
+	if !ok {
+		say(true, "denied: job \"%d\" does not exist", j.Number)
+		return nil
+	}
+	now := time.Now()
+	var lines []*line
+	if d.gone.Len() > 0 {
+		lines = append(lines, &line{Event: EventDeleted, Tasks: d.gone.format(), Time: now})
+	}
+	if len(d.kills) > 0 {
+		set := NoTasks(j.Tasks)
+		for _, task := range d.kills {
+			set.Add(task.Number)
+		}
+		lines = append(lines, &line{
+			Event: EventWant, Tasks: set.format(), Time: now, Want: &Want{Signal: sigkill, By: caller.Name},
+		})
+	}
+	over := false
+	if len(lines) > 0 {
+		err := s.commit(j, durable, func() {
+			j.deleted += d.gone.Len()
+			for number := range j.runs {
+				if d.gone.Has(number) {
+					delete(j.runs, number)
+				}
+			}
+			if over = j.over() && s.jobs[j.Number] == j; over {
+				s.drop(j)
+			}
+		}, lines...)
+		if err != nil {
+			s.putBack(j, d)
+			return err
+		}
+	}
+	if over {
+		s.remove(j)
+	}
+	var back []int
+	for _, task := range d.kills {
+		if s.isWaiting(task) {
+			// It ended before it could be told, and was to run again, or is in
+			// error now.
+			back = append(back, task.Number)
+			continue
+		}
+		kill(task)
+	}
+	for _, number := range back {
+		one := target{job: j, tasks: api.Tasks{First: number, Last: number, Step: 1}, named: true}
+		if err := s.deleteJob(one, caller, kill, func(bool, string, ...any) {}); err != nil {
+			return err
+		}
+	}
+	s.tell(j, t.tasks, d, caller, say)
+	return nil
+}
+
+// pick takes what waits of the tasks that were named out of the job, before the
+// record says so, so that the queue cannot start it meanwhile; and finds what
+// runs. A task whose start is being recorded is waited for: its want must
+// stand behind its start.
+func (s *Store) pick(t target) (*deletion, bool) {
+	j := t.job
+	d := &deletion{gone: NoTasks(j.Tasks)}
+	for {
+		s.mu.Lock()
+		if s.jobs[j.Number] != j {
+			s.mu.Unlock()
+			return d, d.gone.Len() > 0
+		}
+		waiting := j.pending
+		if t.named {
+			waiting = j.pending.Cut(t.tasks)
+		} else {
+			j.pending = NoTasks(j.Tasks)
+		}
+		d.gone.AddAll(&waiting)
+		d.kills, d.already = nil, nil
+		var starting *Task
+		for _, task := range j.tasksInOrder() {
+			switch {
+			case t.named && !within(task.Number, t.tasks):
+			case task.State == Errored:
+				d.errored = append(d.errored, task)
+				d.gone.Add(task.Number)
+				delete(j.active, task.Number)
+			case task.Want != nil:
+				d.already = append(d.already, task.Number)
+			case task.State == Started:
+				d.kills = append(d.kills, task)
+				select {
+				case <-task.begun:
+				default:
+					starting = task
+				}
+			}
+		}
+		s.mu.Unlock()
+		if starting == nil {
+			return d, true
+		}
+		<-starting.begun
+	}
+}
+
+// putBack undoes pick.
+func (s *Store) putBack(j *Job, d *deletion) {
+	s.mu.Lock()
+	for _, task := range d.errored {
+		d.gone.Remove(task.Number)
+		j.active[task.Number] = task
+	}
+	j.pending.AddAll(&d.gone)
+	s.mu.Unlock()
+	s.hint(j)
+}
+
+// isWaiting reports whether a task that ran is pending again or in error.
+func (s *Store) isWaiting(t *Task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.Job.pending.Has(t.Number) || t.State == Errored && t.Job.active[t.Number] == t
+}
+
+func within(number int, t api.Tasks) bool {
+	return number >= t.First && number <= t.Last && (number-t.First)%t.Step == 0
+}
+
+const sigkill = 9
+
+// tell says what was deleted in Grid Engine's words.
+func (s *Store) tell(j *Job, named api.Tasks, d *deletion, caller Caller, say func(bool, string, ...any)) {
+	if !j.Tasks.IsArray() {
+		switch {
+		case d.gone.Len() > 0:
+			say(false, "%s has deleted job %d", caller.Name, j.Number)
+		case len(d.kills) > 0:
+			say(false, "%s has registered the job %d for deletion", caller.Name, j.Number)
+		case len(d.already) > 0:
+			say(false, "job %d is already in deletion", j.Number)
+		default:
+			say(true, "denied: job \"%d\" does not exist", j.Number)
+		}
+		return
+	}
+	for _, task := range d.kills {
+		say(false, "%s has registered the job-array task %d.%d for deletion", caller.Name, j.Number, task.Number)
+	}
+	for _, number := range d.already {
+		say(false, "job-array task %d.%d is already in deletion", j.Number, number)
+	}
+	switch n := d.gone.Len(); {
+	case n == 1:
+		say(false, "%s has deleted job-array task %d.%d", caller.Name, j.Number, d.gone.Min())
+	case n > 1 && n == j.Tasks.Count():
+		say(false, "%s has deleted job %d", caller.Name, j.Number)
+	case n > 1:
+		say(false, "%s has deleted job-array tasks %s of job %d", caller.Name, strings.ReplaceAll(d.gone.format(), ":1", ""), j.Number)
+	case len(d.kills) == 0 && len(d.already) == 0:
+		say(true, "denied: job \"%d\" task \"%s\" does not exist", j.Number, spanOf(named))
+	}
+}
+
+// spanOf writes a range as people type it.
+func spanOf(t api.Tasks) string {
+	if t.First == t.Last {
+		return strconv.Itoa(t.First)
+	}
+	return strings.TrimSuffix(t.String(), ":1")
+}

@@ -1,0 +1,337 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"paddock/spool/atomicfile"
+)
+
+// Pending returns the jobs that have something to start, in the order of their
+// turn: by number, those that had a turn and were put back behind them.
+func (s *Store) Pending() []*Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var jobs []*Job
+	for _, j := range s.sorted() {
+		if j.pending.Len() > 0 {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *Job) int { return a.requeued.Compare(b.requeued) })
+	return jobs
+}
+
+// Waits reports whether a job has something to start.
+func (s *Store) Waits(j *Job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return j.pending.Len() > 0
+}
+
+// Taking says what Take found.
+type Taking int
+
+// What Take found.
+const (
+	Took    Taking = iota // a task
+	NotNow                // the job has all the tasks running that it may (-tc)
+	Nothing               // the job has nothing to start
+)
+
+// Take makes the lowest pending task of a job a started one, in memory. Begin
+// makes it durable; until then nobody else can start it.
+func (s *Store) Take(j *Job, start Start, now time.Time) (*Task, Taking) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.jobs[j.Number] != j || j.pending.Len() == 0:
+		return nil, Nothing
+	case j.MaxRun > 0 && j.started >= j.MaxRun:
+		return nil, NotNow
+	}
+	number := j.pending.Min()
+	if err := j.apply(number, &line{Event: EventStarted, Time: now, Start: &start}); err != nil {
+		s.log.Error("internal error: " + err.Error())
+		return nil, Nothing
+	}
+	return j.active[number], Took
+}
+
+// Begin records that a task was taken to be started.
+func (s *Store) Begin(t *Task) error {
+	start := t.Start
+	err := s.commit(t.Job, durable, nil, &line{
+		Event: EventStarted, Tasks: strconv.Itoa(t.Number), Time: t.Started, Run: t.Run, Start: &start,
+	})
+	if err == nil {
+		close(t.begun)
+	}
+	return err
+}
+
+// Untake gives back a task of which Begin has failed.
+func (s *Store) Untake(t *Task) {
+	s.mu.Lock()
+	err := t.Job.apply(t.Number, &line{Event: EventWithdrawn})
+	s.mu.Unlock()
+	close(t.begun)
+	if err != nil {
+		s.log.Error("internal error: " + err.Error())
+	}
+	s.hint(t.Job)
+}
+
+// Withdraw gives back a task that was recorded as started and was not.
+func (s *Store) Withdraw(t *Task) error {
+	l := &line{Event: EventWithdrawn, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run}
+	if err := s.commit(t.Job, durable, nil, l); err != nil {
+		return err
+	}
+	s.hint(t.Job)
+	return nil
+}
+
+// Fail puts a task in error that was recorded as started and could not be, for
+// a reason that a second try would meet again.
+func (s *Store) Fail(t *Task, reason string) error {
+	tasks, now := strconv.Itoa(t.Number), time.Now()
+	return s.commit(t.Job, durable, t.Job.wakeWaiting,
+		&line{Event: EventWithdrawn, Tasks: tasks, Time: now, Run: t.Run},
+		&line{Event: EventErrored, Tasks: tasks, Time: now, Run: t.Run, Reason: reason})
+}
+
+// Ending is the end of one task's run, on its way into record and accounting.
+type Ending struct {
+	Task *Task
+	End  *End
+	Time time.Time
+}
+
+// End records the ends of several runs with shared syncs. The error of each is
+// in the slice that is returned.
+func (s *Store) End(ends []Ending) []error {
+	errs := make([]error, len(ends))
+	byJob := map[*Job][]int{}
+	for i, e := range ends {
+		byJob[e.Task.Job] = append(byJob[e.Task.Job], i)
+	}
+	var wg sync.WaitGroup
+	for j, indexes := range byJob {
+		wg.Go(func() {
+			lines := make([]*line, len(indexes))
+			for k, i := range indexes {
+				e := ends[i]
+				lines[k] = &line{Event: EventEnded, Tasks: strconv.Itoa(e.Task.Number), Time: e.Time, Run: e.Task.Run, End: e.End}
+			}
+			err := s.commit(j, durable, nil, lines...)
+			s.mu.Lock()
+			for _, i := range indexes {
+				errs[i] = err
+				ends[i].Task.recorded = err == nil
+			}
+			s.mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// Settle records what becomes of a task whose end is accounted and whose run
+// is cleaned, by the fate in its End. The last task takes the record with it.
+// It needs no sync: when the line is lost, the accounting step is repeated and
+// finds its own line.
+func (s *Store) Settle(t *Task) error {
+	l := &line{Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run}
+	switch t.End.Fate {
+	case FateRequeue:
+		l.Event = EventRequeued
+	case FateError:
+		l.Event, l.Reason = EventErrored, t.End.Reason
+	default:
+		l.Event = EventDone
+	}
+	j := t.Job
+	if s.settleLast(j, t, l) {
+		s.remove(j)
+		return nil
+	}
+	after := j.forget
+	sync := durable
+	switch l.Event {
+	case EventDone:
+		sync = lazy
+	case EventErrored:
+		after = j.wakeWaiting
+	}
+	if err := s.commit(j, sync, after, l); err != nil {
+		return err
+	}
+	if l.Event == EventRequeued {
+		s.hint(j)
+	}
+	return nil
+}
+
+// settleLast settles a task in memory alone when nothing else of its job is
+// left, and reports whether it was so: then the record goes.
+func (s *Store) settleLast(j *Job, t *Task, l *line) bool {
+	j.file.Lock()
+	defer j.file.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.Event != EventDone || j.pending.Len() > 0 || len(j.active) != 1 || j.active[t.Number] != t {
+		return false
+	}
+	if err := j.apply(t.Number, l); err != nil {
+		s.log.Error("internal error: " + err.Error())
+		return false
+	}
+	s.drop(j)
+	return true
+}
+
+// maxReasons bounds the reasons a job keeps for those who wait for it.
+const maxReasons = 1000
+
+// Accounted tells those who wait that the end of a task is in the accounting
+// file, and keeps the reason, which that file has no field for.
+func (s *Store) Accounted(t *Task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := t.Job
+	if t.End.Reason != "" && len(j.reasons) < maxReasons {
+		if j.reasons == nil {
+			j.reasons = map[int]string{}
+		}
+		j.reasons[t.Number] = t.End.Reason
+	}
+	j.wakeWaiting()
+}
+
+// wakeWaiting tells those who wait that something of the job has changed. The
+// Store's mutex is held.
+func (j *Job) wakeWaiting() {
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// How a commit ends.
+const (
+	durable = true  // when it returns the lines are on disk
+	lazy    = false // they will be, when the kernel finds time
+)
+
+// commit appends lines to the record of a job and applies them to the job in
+// memory, one commit after the other, so that both have them in the same
+// order; then calls after with the Store's mutex held. What Take and Delete
+// have done to memory before is met again as a repetition. After a failed sync
+// nobody knows what is on disk: the caller repeats the event, and the record
+// may hold it twice.
+func (s *Store) commit(j *Job, sync bool, after func(), lines ...*line) error {
+	var data []byte
+	for _, l := range lines {
+		b, err := encode(l)
+		if err != nil {
+			return err
+		}
+		data = append(data, b...)
+	}
+	wrap := func(err error) error { return fmt.Errorf("cannot write record of job %d: %w", j.Number, err) }
+	f, err := s.appendAndApply(j, data, after, lines)
+	if err != nil {
+		return wrap(err)
+	}
+	if f == nil {
+		return nil
+	}
+	if sync {
+		err = s.group.Sync(f)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return wrap(err)
+	}
+	return nil
+}
+
+// appendAndApply is the part of commit that is done by one at a time. It
+// returns the file, to be synced; nil when the job is over, and the record with
+// it: there is nothing to add.
+func (s *Store) appendAndApply(j *Job, data []byte, after func(), lines []*line) (*os.File, error) {
+	j.file.Lock()
+	defer j.file.Unlock()
+	s.mu.Lock()
+	over := j.dropped
+	s.mu.Unlock()
+	if over {
+		return nil, nil
+	}
+	if j.size > s.compactAbove && j.size > 4*j.base {
+		s.compact(j)
+	}
+	f, err := atomicfile.OpenAppend(s.path(j.Number), 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.AppendTo(f, data); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	j.size += int64(len(data))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range lines {
+		if err := j.replay(l); err != nil {
+			s.log.Error(fmt.Sprintf("internal error: job %d: %v", j.Number, err))
+		}
+	}
+	if after != nil {
+		after()
+	}
+	return f, nil
+}
+
+// defaultCompactAbove is the size in bytes above which a record is made anew when it
+// has become four times as large as it was when it was new: a large array
+// appends some hundred bytes for each task, and a start of execd reads all.
+const defaultCompactAbove = 4 << 20
+
+// compact replaces a record by one that says the same in few lines. j.file is
+// held, so that memory has all that the file has. A failure is no harm: the
+// old record is good.
+func (s *Store) compact(j *Job) {
+	j.base = j.size // not again for a while, whatever happens
+	data, err := s.compacted(j)
+	if err == nil {
+		err = atomicfile.WriteDurable(s.path(j.Number), data, 0o600)
+	}
+	if err != nil {
+		s.log.Warn(fmt.Sprintf("job %d: cannot compact its record: %v", j.Number, err))
+		return
+	}
+	j.size, j.base = int64(len(data)), int64(len(data))
+}
+
+// compacted returns the short form of a record.
+func (s *Store) compacted(j *Job) ([]byte, error) {
+	data, err := readHeader(s.path(j.Number))
+	if err != nil {
+		return nil, err
+	}
+	data = append(data, '\n')
+	s.mu.Lock()
+	lines := j.lines(time.Now())
+	s.mu.Unlock()
+	for _, l := range lines {
+		b, err := encode(l)
+		if err != nil {
+			return nil, err
+		}
+		data = append(data, b...)
+	}
+	return data, nil
+}

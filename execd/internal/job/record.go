@@ -1,0 +1,400 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/spool"
+)
+
+// Format is the format number of the records this program writes, and the
+// only one it reads.
+const Format = 1
+
+// A record is the file jobs/<number>: a header line, then a line for each
+// event, appended, all JSON. So `cat` shows the biography of a job, damage to
+// one file harms one job, and an array of any size costs a line a step.
+type header struct {
+	Format    int               `json:"format"`
+	Job       int               `json:"job"`
+	Owner     string            `json:"owner"`
+	UID       int               `json:"uid"`
+	Group     string            `json:"group"`
+	GID       int               `json:"gid"`
+	Submitted time.Time         `json:"submitted"`
+	Request   api.SubmitRequest `json:"request"`
+}
+
+// line is one event of one task, or of several at once.
+type line struct {
+	Event Event     `json:"event"`
+	Tasks string    `json:"tasks"` // as Tasks.format writes them
+	Time  time.Time `json:"time"`
+	Run   int       `json:"run,omitempty"`
+
+	Start  *Start `json:"start,omitempty"`  // of EventStarted
+	End    *End   `json:"end,omitempty"`    // of EventEnded
+	Want   *Want  `json:"want,omitempty"`   // of EventWant
+	State  *state `json:"state,omitempty"`  // of EventSnapshot
+	Reason string `json:"reason,omitempty"` // of EventErrored
+}
+
+// state is what a snapshot says of a job as a whole. The tasks that the lines
+// behind it bring further count as pending in it.
+type state struct {
+	Pending  string      `json:"pending"` // as Tasks.format writes them
+	Finished int         `json:"finished"`
+	Deleted  int         `json:"deleted,omitempty"`
+	Runs     map[int]int `json:"runs,omitempty"`
+	Requeued time.Time   `json:"requeued,omitzero"`
+}
+
+// Start is what must be known of a run to find it again.
+type Start struct {
+	Queue string `json:"queue"`
+	Boot  string `json:"boot"` // boot id: after a reboot no process of the run is left
+	// AddGID is the additional group id of the run; 0: none.
+	AddGID int `json:"add_gid,omitempty"`
+}
+
+// Want is what somebody asked for.
+type Want struct {
+	Signal int    `json:"signal"`
+	By     string `json:"by"` // user
+}
+
+// Fate is what becomes of a task whose run has ended.
+type Fate string
+
+// The fates.
+const (
+	FateDone    Fate = "done"
+	FateRequeue Fate = "requeue" // runs again
+	FateError   Fate = "error"   // waits for somebody to look (Eqw)
+)
+
+// End is the outcome of a run, with all that the steps after it need.
+type End struct {
+	Failed int    `json:"failed"` // code of spec 6.3
+	Exit   int    `json:"exit"`
+	Reason string `json:"reason,omitempty"`
+	Fate   Fate   `json:"fate"`
+	// Accounting is the line for the accounting file, and Place where it was
+	// to be written: when the step is repeated after a crash it looks from
+	// there on for that very line.
+	Accounting string `json:"accounting"`
+	Place      Place  `json:"place"`
+}
+
+// Place is a position in a file that may be rotated away under it.
+type Place struct {
+	Inode  uint64 `json:"inode"`
+	Offset int64  `json:"offset"`
+}
+
+// ErrFormat is matched when a record was written by an execd of another format.
+var ErrFormat = errors.New("format not supported")
+
+// decode reads a record and replays it. A last line without newline is the
+// trace of a write that was cut short: it was promised to nobody, and whole
+// says how many bytes are good. Any other damage is an error; the job that is
+// returned with it knows what could be read.
+func decode(data []byte) (j *Job, whole int, err error) {
+	whole = bytes.LastIndexByte(data, '\n') + 1
+	first, rest, ok := bytes.Cut(data[:whole], []byte("\n"))
+	if !ok {
+		return nil, 0, errors.New("the header is cut short")
+	}
+	var probe struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(first, &probe); err != nil {
+		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
+	}
+	if probe.Format != Format {
+		return nil, 0, fmt.Errorf("%w: the record has %d, this execd reads %d", ErrFormat, probe.Format, Format)
+	}
+	var h header
+	if err := json.Unmarshal(first, &h); err != nil {
+		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
+	}
+	if err := h.check(); err != nil {
+		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
+	}
+	j = newJob(&h)
+	for n := 2; len(rest) > 0; n++ {
+		var text []byte
+		text, rest, _ = bytes.Cut(rest, []byte("\n"))
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return j, whole, fmt.Errorf("line %d is not an event: %v", n, err)
+		}
+		if err := j.replay(&l); err != nil {
+			return j, whole, fmt.Errorf("line %d: %v", n, err)
+		}
+	}
+	return j, whole, nil
+}
+
+// check refuses a header that execd itself would not have written.
+func (h *header) check() error {
+	t := h.Request.Tasks
+	switch {
+	case h.Job < 1:
+		return fmt.Errorf("job %d", h.Job)
+	case h.Owner == "":
+		return errors.New("no owner")
+	case t != (api.Tasks{}) && (t.First < 1 || t.Last < t.First || t.Step < 1 || t.Last > api.MaxTask):
+		return fmt.Errorf("tasks %v", t)
+	}
+	return nil
+}
+
+// replay applies one line to the job.
+func (j *Job) replay(l *line) error {
+	if l.Event == EventSnapshot {
+		return j.restore(l.State)
+	}
+	set, ok := parseTasks(l.Tasks, j.Tasks)
+	if !ok {
+		return fmt.Errorf("tasks %q are none of the job's", l.Tasks)
+	}
+	for number := range set.All {
+		if err := j.apply(number, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore takes the state of a snapshot for that of the job.
+func (j *Job) restore(st *state) error {
+	if st == nil {
+		return errors.New("a snapshot without a state")
+	}
+	pending := NoTasks(j.Tasks)
+	if st.Pending != "" {
+		var ok bool
+		if pending, ok = parseTasks(st.Pending, j.Tasks); !ok {
+			return fmt.Errorf("tasks %q are none of the job's", st.Pending)
+		}
+	}
+	j.pending, j.active, j.started = pending, map[int]*Task{}, 0
+	j.finished, j.deleted, j.runs, j.requeued = st.Finished, st.Deleted, maps.Clone(st.Runs), st.Requeued
+	return nil
+}
+
+// lines returns events that lead to the present state of the job.
+func (j *Job) lines(now time.Time) []*line {
+	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Requeued: j.requeued}
+	pending := Tasks{of: j.pending.of, runs: slices.Clone(j.pending.runs), n: j.pending.n}
+	list := []*line{{Event: EventSnapshot, Time: now, State: st}}
+	for _, t := range j.tasksInOrder() {
+		pending.Add(t.Number)
+		number := strconv.Itoa(t.Number)
+		if t.State == Errored {
+			list = append(list, &line{Event: EventErrored, Tasks: number, Time: now, Run: t.Run, Reason: t.Reason})
+			continue
+		}
+		start := t.Start
+		list = append(list, &line{Event: EventStarted, Tasks: number, Time: t.Started, Run: t.Run, Start: &start})
+		if t.Want != nil {
+			list = append(list, &line{Event: EventWant, Tasks: number, Time: now, Want: t.Want})
+		}
+		if t.State == Ended {
+			list = append(list, &line{Event: EventEnded, Tasks: number, Time: now, Run: t.Run, End: t.End})
+		}
+	}
+	if pending.Len() > 0 {
+		st.Pending = pending.format()
+	}
+	return list
+}
+
+// apply is the only place where a task changes its state.
+func (j *Job) apply(number int, l *line) error {
+	t := j.active[number]
+	state := Gone
+	switch {
+	case t != nil:
+		state = t.State
+	case j.pending.Has(number):
+		state = Pending
+	}
+	to, ok := next[state][l.Event]
+	if !ok {
+		return fmt.Errorf("task %d is %v and cannot be %v", number, state, l.Event)
+	}
+	if to == state && (l.Event != EventWant || state != Started && state != Ended) {
+		if l.Event == EventEnded && l.End != nil {
+			t.End = l.End
+		}
+		return nil
+	}
+	switch l.Event {
+	case EventStarted:
+		if l.Start == nil {
+			return errors.New("a start without its particulars")
+		}
+		j.pending.Remove(number)
+		t = &Task{Job: j, Number: number, Run: j.runs[number], Started: l.Time, Start: *l.Start, begun: make(chan struct{})}
+		j.active[number] = t
+	case EventWithdrawn:
+		delete(j.active, number)
+		j.pending.Add(number)
+	case EventWant:
+		if l.Want == nil {
+			return errors.New("a want without its particulars")
+		}
+		t.Want = l.Want
+	case EventEnded:
+		if l.End == nil {
+			return errors.New("an end without its particulars")
+		}
+		t.End = l.End
+	case EventDone:
+		delete(j.active, number)
+		delete(j.runs, number)
+		j.finished++
+	case EventRequeued:
+		delete(j.active, number)
+		j.pending.Add(number)
+		if j.runs == nil {
+			j.runs = map[int]int{}
+		}
+		j.runs[number] = t.Run + 1
+		j.requeued = l.Time
+	case EventErrored:
+		if t == nil {
+			j.pending.Remove(number)
+			t = &Task{Job: j, Number: number, Run: j.runs[number], begun: make(chan struct{})}
+			j.active[number] = t
+		}
+		t.Reason, t.Want = l.Reason, nil
+	case EventDeleted:
+		j.pending.Remove(number)
+		delete(j.active, number)
+		delete(j.runs, number)
+		j.deleted++
+	default:
+		return fmt.Errorf("unknown event %q", l.Event)
+	}
+	if to == Started && state != Started {
+		j.started++
+	}
+	if state == Started && to != Started {
+		j.started--
+	}
+	if t != nil {
+		t.State = to
+	}
+	return nil
+}
+
+// decodeHeader reads the first line of a record.
+func decodeHeader(b []byte) (*header, error) {
+	var h header
+	if err := json.Unmarshal(b, &h); err != nil {
+		return nil, err
+	}
+	return &h, h.check()
+}
+
+// encode returns v as one line. Without HTML's escapes: people read it.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("internal error: cannot encode record: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// Job is one job in memory: what must be at hand. The request with its
+// environment is read from the record when it is needed.
+type Job struct {
+	Number    int
+	Owner     string
+	UID       int
+	Group     string
+	GID       int
+	Name      string
+	Account   string
+	Submitted time.Time
+	Tasks     api.Tasks
+	MaxRun    int // tasks at the same time; 0: no limit
+	Rerun     api.Rerun
+	HasScript bool
+
+	file sync.Mutex // one writer at a time; held before the Store's mutex
+	size int64      // guarded by file; of the record
+	base int64      // guarded by file; its size when it was new or made anew
+
+	// The rest is guarded by the Store's mutex.
+	dropped  bool // nothing is left of it, its record goes
+	pending  Tasks
+	active   map[int]*Task  // started, ended or in error
+	runs     map[int]int    // run numbers of tasks that ran before
+	started  int            // tasks in state Started
+	finished int            // tasks that ran to their end
+	deleted  int            // tasks deleted before they started
+	requeued time.Time      // when a task was last put back: the job queues behind those that did not have their turn
+	changed  chan struct{}  // closed and replaced when a task's end is in the accounting file
+	reasons  map[int]string // why tasks failed, for those who wait; lost with execd
+	request  *api.SubmitRequest
+}
+
+// Task is a task that is not pending any more.
+type Task struct {
+	Job     *Job
+	Number  int // 1 for a job that is no array
+	Run     int // how often it was started before
+	State   State
+	Started time.Time
+	Start   Start
+	Want    *Want
+	End     *End   // from Ended on
+	Reason  string // of Errored
+
+	begun    chan struct{} // closed when the start is recorded, or given up
+	recorded bool          // guarded by the Store's mutex; the end is on disk
+}
+
+// RunID returns the name of the task's run in the spool.
+func (t *Task) RunID() spool.RunID {
+	return spool.RunID{Job: t.Job.Number, Task: t.Number, Run: t.Run}
+}
+
+func (t *Task) String() string { return fmt.Sprintf("%d.%d", t.Job.Number, t.Number) }
+
+func newJob(h *header) *Job {
+	r := &h.Request
+	return &Job{
+		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID,
+		Name: r.Name, Account: r.Account, Submitted: h.Submitted,
+		Tasks: r.Tasks, MaxRun: r.MaxRun, Rerun: r.Rerun, HasScript: !r.Binary,
+		pending: AllTasks(r.Tasks), active: map[int]*Task{}, changed: make(chan struct{}),
+	}
+}
+
+// over reports whether nothing of the job is left to do.
+func (j *Job) over() bool { return j.pending.Len() == 0 && len(j.active) == 0 }
+
+// tasksInOrder returns the active tasks by number.
+func (j *Job) tasksInOrder() []*Task {
+	tasks := make([]*Task, 0, len(j.active))
+	for _, t := range j.active {
+		tasks = append(tasks, t)
+	}
+	slices.SortFunc(tasks, func(a, b *Task) int { return a.Number - b.Number })
+	return tasks
+}

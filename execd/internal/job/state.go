@@ -1,0 +1,90 @@
+package job
+
+import "fmt"
+
+// State is where a task is, from evidence on disk. What people want of it
+// (to be deleted) is kept apart, in Task.Want.
+type State int
+
+// The states of a task.
+const (
+	Pending State = iota // waits for a slot
+	Started              // its start is recorded; a shepherd has it, or soon will
+	Ended                // its outcome is recorded; accounting and clean-up are outstanding
+	Errored              // waits for somebody to look at it (Eqw)
+	Gone                 // over: nothing is left to do
+)
+
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "pending"
+	case Started:
+		return "started"
+	case Ended:
+		return "ended"
+	case Errored:
+		return "errored"
+	case Gone:
+		return "gone"
+	}
+	return fmt.Sprintf("State(%d)", int(s))
+}
+
+// Event is what is recorded of a task; the words stand in the record.
+type Event string
+
+// The events, in the order of an ordinary life.
+const (
+	EventStarted   Event = "started"   // before the shepherd is started
+	EventWithdrawn Event = "withdrawn" // no shepherd was started after all: back to the queue
+	EventWant      Event = "want"      // somebody asked for a signal, as qdel does
+	EventEnded     Event = "ended"     // outcome, usage and the place of its accounting line
+	EventDone      Event = "done"      // accounted and cleaned
+	EventRequeued  Event = "requeued"  // accounted and cleaned, and to run again
+	EventErrored   Event = "errored"   // not to be started until somebody has looked
+	EventDeleted   Event = "deleted"   // deleted before it started
+
+	// EventSnapshot is of the job as a whole, and replaces all that came
+	// before: a record that had grown long was made anew.
+	EventSnapshot Event = "snapshot"
+)
+
+// next is the whole life of a task. What is not in it cannot happen, and a
+// record that says so is damaged. An event that leads to the state the task is
+// in is a repetition, written again because a sync had failed or since memory
+// was ahead of the record, or a want that came too late.
+var next = map[State]map[Event]State{
+	Pending: {
+		EventStarted:   Started,
+		EventErrored:   Errored,
+		EventDeleted:   Gone,
+		EventWithdrawn: Pending,
+		EventWant:      Pending,
+		EventRequeued:  Pending,
+	},
+	Started: {
+		EventStarted:   Started,
+		EventWithdrawn: Pending,
+		EventWant:      Started,
+		EventEnded:     Ended,
+		EventDeleted:   Gone, // the write of its start had failed, and it was given back
+	},
+	Ended: {
+		EventWant:     Ended, // asked for just before the end was known
+		EventEnded:    Ended,
+		EventDone:     Gone,
+		EventRequeued: Pending,
+		EventErrored:  Errored,
+	},
+	Errored: {
+		EventWant:    Errored,
+		EventErrored: Errored,
+		EventDeleted: Gone,
+	},
+	Gone: {
+		EventWant:    Gone,
+		EventDone:    Gone,
+		EventDeleted: Gone,
+	},
+}

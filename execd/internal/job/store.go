@@ -1,0 +1,336 @@
+// Package job keeps the record of every job from its acceptance until it is
+// cleaned: who may change what when is one table (state.go), how it lies on
+// disk is another file (record.go), and the Store is the only writer of both.
+// Memory is a cache of the records. Other packages of execd import it; it
+// imports spool and the API's types.
+package job
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/spool"
+	"paddock/spool/atomicfile"
+)
+
+// Store has the jobs of one spool. Its methods may be called from several
+// goroutines; those that write return when what they wrote is on disk.
+type Store struct {
+	root  *spool.Root
+	log   *slog.Logger
+	chown bool // scripts belong to the owners of the jobs (root mode)
+	group atomicfile.Group
+
+	compactAbove int64 // see defaultCompactAbove
+
+	mu     sync.Mutex
+	jobs   map[int]*Job // guarded by mu
+	next   int          // guarded by mu; number of the next job
+	onWork func(*Job)   // guarded by mu; told when a job has something to start
+	byUser map[int]int  // guarded by mu; jobs by uid
+}
+
+// Open reads all records. One that cannot be read is moved to corrupt/ with a
+// line in the log, and the others carry on. A record of another format stops
+// execd: it was written by another version, and is in order.
+func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
+	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, compactAbove: defaultCompactAbove}
+	names, err := root.ListJobs()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		number, err := strconv.Atoi(name)
+		if err != nil || number < 1 || strconv.Itoa(number) != name {
+			s.setAside(root.Path(spool.DirJobs, name), errors.New("not the name of a record"))
+			continue
+		}
+		s.next = max(s.next, number)
+		if err := s.load(number); err != nil {
+			return nil, err
+		}
+	}
+	last, err := readSeqNum(root)
+	if err != nil {
+		s.setAside(root.Path(spool.FileSeqNum), err)
+	}
+	s.next = max(s.next, last) + 1
+	return s, nil
+}
+
+// load reads one record.
+func (s *Store) load(number int) error {
+	file := s.root.Path(spool.DirJobs, strconv.Itoa(number))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		s.setAside(file, err)
+		return nil
+	}
+	j, whole, err := decode(data)
+	switch {
+	case errors.Is(err, ErrFormat):
+		return fmt.Errorf("cannot read record of job %d: %w", number, err)
+	case err == nil && j.Number != number:
+		s.setAside(file, fmt.Errorf("the header says job %d", j.Number))
+		return nil
+	case j == nil:
+		s.setAside(file, err)
+		return nil
+	case err != nil:
+		return s.repair(j, data, err)
+	}
+	if whole < len(data) {
+		// What comes next must not be glued to half a line.
+		if err := os.Truncate(file, int64(whole)); err != nil {
+			return fmt.Errorf("cannot repair record of job %d: %w", number, err)
+		}
+	}
+	if j.over() {
+		s.remove(j)
+		return nil
+	}
+	s.adopt(j, int64(whole))
+	return nil
+}
+
+// adopt takes over a job whose record was read. Open calls it before anybody
+// else can.
+func (s *Store) adopt(j *Job, size int64) {
+	for _, t := range j.active {
+		t.recorded = t.State == Ended
+		close(t.begun)
+	}
+	j.size, j.base = size, s.compactAbove/4
+	s.jobs[j.Number] = j
+	s.byUser[j.UID]++
+}
+
+// repair makes a new record of a job whose events are damaged from some line
+// on. The old file goes to corrupt/. Nobody knows which of the tasks that look
+// pending have run since, so none is started: they wait in error.
+func (s *Store) repair(j *Job, data []byte, cause error) error {
+	file := s.root.Path(spool.DirJobs, strconv.Itoa(j.Number))
+	kept, err := s.root.SetAside(file)
+	if err != nil {
+		return fmt.Errorf("cannot set record of job %d aside: %w", j.Number, err)
+	}
+	s.log.Warn(fmt.Sprintf("job %d: cannot read its record: %v: kept in %s, its tasks wait in error", j.Number, cause, kept))
+	good := goodLines(data)
+	now := time.Now()
+	var out bytes.Buffer
+	out.Write(good)
+	if j.pending.Len() > 0 {
+		l := line{
+			Event: EventErrored, Tasks: j.pending.format(), Time: now,
+			Reason: fmt.Sprintf("the record of the job was damaged, it is not known which tasks have run; see %s", kept),
+		}
+		b, err := encode(&l)
+		if err != nil {
+			return err
+		}
+		out.Write(b)
+		if err := j.replay(&l); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.WriteDurable(file, out.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("cannot write record of job %d: %w", j.Number, err)
+	}
+	if j.over() {
+		s.remove(j)
+		return nil
+	}
+	s.adopt(j, int64(out.Len()))
+	return nil
+}
+
+// goodLines returns the lines of a record up to the first that cannot be
+// replayed.
+func goodLines(data []byte) []byte {
+	good := bytes.IndexByte(data, '\n') + 1
+	for end := good; ; {
+		i := bytes.IndexByte(data[end:], '\n')
+		if i < 0 {
+			return data[:good]
+		}
+		end += i + 1
+		if _, _, err := decode(data[:end]); err != nil {
+			return data[:good]
+		}
+		good = end
+	}
+}
+
+func (s *Store) setAside(file string, cause error) {
+	kept, err := s.root.SetAside(file)
+	if err != nil {
+		s.log.Error(fmt.Sprintf("cannot set %s aside: %v (it cannot be read: %v)", file, err, cause))
+		return
+	}
+	s.log.Warn(fmt.Sprintf("cannot read %s: %v: kept in %s", file, cause, kept))
+}
+
+// readSeqNum returns the highest job number given out before.
+func readSeqNum(root *spool.Root) (int, error) {
+	data, err := os.ReadFile(root.Path(spool.FileSeqNum))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return spool.ParseNumber(data)
+}
+
+// OnWork sets who is told that a job has something to start. It is a hint, and
+// f must not call back into the Store.
+func (s *Store) OnWork(f func(*Job)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onWork = f
+}
+
+// hint tells of a job that has something to start.
+func (s *Store) hint(j *Job) {
+	s.mu.Lock()
+	f := s.onWork
+	s.mu.Unlock()
+	if f != nil {
+		f(j)
+	}
+}
+
+// Request returns what was submitted, without the script.
+func (s *Store) Request(j *Job) (*api.SubmitRequest, error) {
+	s.mu.Lock()
+	req := j.request
+	s.mu.Unlock()
+	if req != nil {
+		return req, nil
+	}
+	data, err := readHeader(s.path(j.Number))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read record of job %d: %w", j.Number, err)
+	}
+	h, err := decodeHeader(data)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read record of job %d: %w", j.Number, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.request = &h.Request
+	return j.request, nil
+}
+
+// path returns the path of a record.
+func (s *Store) path(number int) string {
+	return s.root.Path(spool.DirJobs, strconv.Itoa(number))
+}
+
+// readHeader reads the first line of a record.
+func readHeader(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	line, err := bufio.NewReaderSize(f, 16<<10).ReadBytes('\n')
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return bytes.TrimSuffix(line, []byte("\n")), err
+}
+
+// forget drops the request of a job that has nothing to start, so that memory
+// holds environments only of jobs that are being started.
+func (j *Job) forget() {
+	if j.pending.Len() == 0 {
+		j.request = nil
+	}
+}
+
+// drop takes a job out of memory. s.mu is held.
+func (s *Store) drop(j *Job) {
+	j.dropped = true
+	j.wakeWaiting()
+	delete(s.jobs, j.Number)
+	if s.byUser[j.UID]--; s.byUser[j.UID] <= 0 {
+		delete(s.byUser, j.UID)
+	}
+}
+
+// remove deletes the files of a job that is over. The highest number given out
+// must be known from elsewhere before the record goes.
+func (s *Store) remove(j *Job) {
+	s.mu.Lock()
+	last := s.next - 1
+	s.mu.Unlock()
+	last = max(last, j.Number) // while Open reads, next is not known yet
+	if known, err := readSeqNum(s.root); err != nil || known < last {
+		if err := atomicfile.Write(s.root.Path(spool.FileSeqNum), spool.AppendNumber(nil, last), 0o644); err != nil {
+			// The record stays; the next start removes it.
+			s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
+			return
+		}
+	}
+	if err := atomicfile.Remove(s.root.Path(spool.DirJobs, strconv.Itoa(j.Number))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
+	}
+	if j.HasScript {
+		s.removeScript(j.Number)
+	}
+}
+
+func (s *Store) removeScript(number int) {
+	if err := atomicfile.Remove(s.root.Path(spool.DirScripts, strconv.Itoa(number))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn(fmt.Sprintf("job %d: cannot remove its script: %v", number, err))
+	}
+}
+
+// Sweep removes scripts that belong to no job: left by a crash between script
+// and record.
+func (s *Store) Sweep() error {
+	names, err := s.root.ListScripts()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		number, err := strconv.Atoi(name)
+		s.mu.Lock()
+		_, known := s.jobs[number]
+		s.mu.Unlock()
+		if err == nil && !known {
+			s.removeScript(number)
+		}
+	}
+	return nil
+}
+
+// match reports whether a job is meant by a name or pattern of qstat -j or
+// qdel.
+func (j *Job) match(pattern string) bool {
+	ok, err := path.Match(pattern, j.Name)
+	return err == nil && ok
+}
+
+// sorted returns all jobs by number. s.mu is held.
+func (s *Store) sorted() []*Job {
+	jobs := make([]*Job, 0, len(s.jobs))
+	for _, j := range s.jobs {
+		jobs = append(jobs, j)
+	}
+	slices.SortFunc(jobs, func(a, b *Job) int { return a.Number - b.Number })
+	return jobs
+}

@@ -1,0 +1,239 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+	"paddock/spool/atomicfile"
+)
+
+func openStore(t *testing.T, root *spool.Root) (*Store, *strings.Builder) {
+	t.Helper()
+	var log strings.Builder
+	s, err := Open(root, false, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, &log
+}
+
+func newRoot(t *testing.T) *spool.Root {
+	t.Helper()
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+var alice = &user.User{Name: "alice", UID: 1001, Group: "users", GID: 100}
+
+func submitArray(t *testing.T, s *Store, n int) *Job {
+	t.Helper()
+	j, err := s.Submit(alice, &api.SubmitRequest{
+		Name: "a", Script: []byte("true\n"), Tasks: api.Tasks{First: 1, Last: n, Step: 1}, Env: []string{"A=b"},
+	}, Limits{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// summary is what a job is, for comparing memory with what a new execd reads.
+func summary(s *Store, number int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[number]
+	if j == nil {
+		return "none"
+	}
+	text := fmt.Sprintf("pending %s finished %d deleted %d started %d runs %v", j.pending.String(), j.finished, j.deleted, j.started, j.runs)
+	for _, t := range j.tasksInOrder() {
+		text += fmt.Sprintf("\n%d %v run %d want %v end %v", t.Number, t.State, t.Run, t.Want, t.State == Ended && t.End != nil)
+	}
+	return text
+}
+
+// Whatever happens at once to the tasks of a job, a new execd reads what the
+// old one knew, also from a record that was made anew many times.
+func TestRecordAgreesWithMemory(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	root := newRoot(t)
+	s, log := openStore(t, root)
+	s.compactAbove = 4 << 10
+	j := submitArray(t, s, 400)
+	var wg sync.WaitGroup
+	for w := range 6 {
+		rnd := rand.New(rand.NewPCG(seed, uint64(w)))
+		wg.Go(func() {
+			for range 50 {
+				task, found := s.Take(j, Start{Queue: "all.q", Boot: "b"}, time.Now())
+				if found != Took {
+					return
+				}
+				if rnd.IntN(10) == 0 {
+					s.Untake(task)
+					continue
+				}
+				if err := s.Begin(task); err != nil {
+					t.Error(err)
+				}
+				if rnd.IntN(10) == 0 {
+					continue // runs on
+				}
+				end := &End{Fate: []Fate{FateDone, FateDone, FateRequeue, FateError}[rnd.IntN(4)], Accounting: strings.Repeat("x", 200)}
+				if err := s.End([]Ending{{Task: task, End: end, Time: time.Now()}})[0]; err != nil {
+					t.Error(err)
+				}
+				if rnd.IntN(10) == 0 {
+					continue // not yet cleaned
+				}
+				if err := s.Settle(task); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	rnd := rand.New(rand.NewPCG(seed, 99))
+	wg.Go(func() {
+		for range 40 {
+			first := 1 + rnd.IntN(400)
+			_, err := s.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprintf("1.%d-%d", first, first+rnd.IntN(5))}},
+				Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	if j.base == 0 {
+		t.Error("the record was never made anew")
+	}
+	if strings.Contains(log.String(), "internal error") {
+		t.Errorf("log:\n%s", log)
+	}
+	want := summary(s, 1)
+	again, log := openStore(t, root)
+	if diff := cmp.Diff(want, summary(again, 1)); diff != "" || log.Len() > 0 {
+		t.Errorf("a new execd reads (-known to the old +new):\n%s\nlog: %s", diff, log)
+	}
+	for _, task := range again.Unfinished() {
+		if again.Recorded(task) != (again.State(task) == Ended) {
+			t.Errorf("task %v in state %v: recorded %v", task, again.State(task), again.Recorded(task))
+		}
+	}
+	if r, err := again.Request(again.Get(1)); err != nil || len(r.Env) != 1 {
+		t.Errorf("the request of the job: %v, %v; want its environment", r, err)
+	}
+}
+
+// The last task takes record and script along, and the number of the job is
+// not given out again.
+func TestNumbersAreNotUsedAgain(t *testing.T) {
+	root := newRoot(t)
+	s, _ := openStore(t, root)
+	for range 3 {
+		submitArray(t, s, 2)
+	}
+	reply, err := s.Delete(&api.DeleteRequest{Users: []string{"*"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
+	if err != nil || len(reply.Lines) != 3 || reply.Lines[0].Text != "alice has deleted job 1" {
+		t.Fatalf("Delete = %+v, %v", reply, err)
+	}
+	for _, place := range []string{spool.DirJobs, spool.DirScripts} {
+		if entries, err := os.ReadDir(root.Path(place)); err != nil || len(entries) > 0 {
+			t.Errorf("%s has %v, %v; want nothing", place, entries, err)
+		}
+	}
+	s, _ = openStore(t, root)
+	if j := submitArray(t, s, 1); j.Number != 4 {
+		t.Errorf("the next job has number %d; want 4", j.Number)
+	}
+}
+
+// A full disk at any step of a submission accepts nothing and leaves nothing.
+func TestSubmitOnFullDisk(t *testing.T) {
+	for n := 1; ; n++ {
+		root := newRoot(t)
+		s, _ := openStore(t, root)
+		step := 0
+		var mu sync.Mutex
+		restore := atomicfile.Inject(func(op atomicfile.Op, _ string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if step++; step == n && op != atomicfile.OpRemove {
+				return unix.ENOSPC
+			}
+			return nil
+		})
+		_, err := s.Submit(alice, &api.SubmitRequest{Name: "a", Script: []byte("true\n")}, Limits{}, time.Now())
+		restore()
+		if step < n {
+			if n < 5 {
+				t.Errorf("only %d steps", n-1)
+			}
+			return
+		}
+		if !errors.Is(err, unix.ENOSPC) || !strings.HasPrefix(err.Error(), "cannot store job 1: ") {
+			t.Fatalf("step %d: Submit = %v; want ENOSPC", n, err)
+		}
+		for _, place := range []string{spool.DirJobs, spool.DirScripts} {
+			if entries, err := os.ReadDir(root.Path(place)); err != nil || len(entries) > 0 {
+				t.Errorf("step %d: %s has %v, %v; want nothing", n, place, entries, err)
+			}
+		}
+		if pending, _ := s.Count(); pending != 0 {
+			t.Errorf("step %d: %d tasks pending; want none", n, pending)
+		}
+	}
+}
+
+func TestDeleteTexts(t *testing.T) {
+	root := newRoot(t)
+	s, _ := openStore(t, root)
+	submitArray(t, s, 5)
+	single, err := s.Submit(alice, &api.SubmitRequest{Name: "my.job", Binary: true, Command: "true"}, Limits{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, _ := s.Take(single, Start{Queue: "all.q"}, time.Now())
+	if err := s.Begin(running); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		words  []string
+		caller Caller
+		want   string
+		failed bool
+	}{
+		{[]string{"9"}, Caller{UID: 1001, Name: "alice"}, `denied: job "9" does not exist`, true},
+		{[]string{"nix"}, Caller{UID: 1001, Name: "alice"}, `The job nix of user(s) alice does not exist`, true},
+		{[]string{"1"}, Caller{UID: 65534, Name: "nobody"}, `nobody - you do not have the necessary privileges to delete the job "1"`, true},
+		{[]string{"1.3"}, Caller{UID: 1001, Name: "alice"}, `alice has deleted job-array task 1.3`, false},
+		{[]string{"1.3"}, Caller{UID: 1001, Name: "alice"}, `denied: job "1" task "3" does not exist`, true},
+		{[]string{"1.1-2"}, Caller{UID: 1001, Name: "alice"}, `alice has deleted job-array tasks 1-2 of job 1`, false},
+		{[]string{"my.job"}, Caller{UID: 0, Name: "root", Manager: true}, `root has registered the job 2 for deletion`, false},
+		{[]string{"2"}, Caller{UID: 0, Name: "root", Manager: true}, `job 2 is already in deletion`, false},
+	} {
+		reply, err := s.Delete(&api.DeleteRequest{Jobs: tt.words}, tt.caller, func(*Task) {})
+		if err != nil || len(reply.Lines) != 1 || reply.Lines[0] != (api.Line{Text: tt.want, Failed: tt.failed}) {
+			t.Errorf("qdel %v = %+v, %v; want %q", tt.words, reply.Lines, err, tt.want)
+		}
+	}
+	if w := s.Want(running); w == nil || w.By != "root" {
+		t.Errorf("Want = %+v; want root's", w)
+	}
+}

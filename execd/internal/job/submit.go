@@ -1,0 +1,120 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+	"paddock/spool/atomicfile"
+)
+
+// Limits bound how many jobs may be unfinished; 0: no bound.
+type Limits struct{ Jobs, UserJobs int }
+
+// Submit accepts a job: when it returns, the job is on disk for good.
+func (s *Store) Submit(owner *user.User, req *api.SubmitRequest, limits Limits, now time.Time) (*Job, error) {
+	s.mu.Lock()
+	if limits.Jobs > 0 && len(s.jobs) >= limits.Jobs {
+		s.mu.Unlock()
+		return nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per cluster", limits.Jobs)
+	}
+	if limits.UserJobs > 0 && s.byUser[owner.UID] >= limits.UserJobs {
+		s.mu.Unlock()
+		return nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, s.byUser[owner.UID])
+	}
+	number := s.next
+	s.next++
+	s.byUser[owner.UID]++
+	s.mu.Unlock()
+
+	h := &header{
+		Format: Format, Job: number, Owner: owner.Name, UID: owner.UID, Group: owner.Group, GID: owner.GID,
+		Submitted: now, Request: *req,
+	}
+	h.Request.Script = nil
+	j := newJob(h)
+	j.request = &h.Request
+	if err := s.writeNew(h, req.Script, owner); err != nil {
+		s.mu.Lock()
+		s.byUser[owner.UID]--
+		s.mu.Unlock()
+		return nil, err
+	}
+	s.mu.Lock()
+	s.jobs[number] = j
+	s.mu.Unlock()
+	s.hint(j)
+	return j, nil
+}
+
+// writeNew writes script and record of a new job. The rename of the record is
+// the moment of acceptance: what a crash leaves before it is swept away at the
+// next start.
+func (s *Store) writeNew(h *header, script []byte, owner *user.User) error {
+	name := strconv.Itoa(h.Job)
+	head, err := encode(h)
+	if err != nil {
+		return err
+	}
+	record := s.root.Path(spool.DirJobs, name)
+	fresh := s.root.Path(spool.DirJobs, ".new-"+name)
+	var wg sync.WaitGroup
+	var scriptErr, recordErr error
+	if !h.Request.Binary {
+		wg.Go(func() { scriptErr = s.writeScript(name, script, owner) })
+	}
+	wg.Go(func() { recordErr = s.writeSynced(fresh, head, 0o600, -1, -1) })
+	wg.Wait()
+	err = errors.Join(scriptErr, recordErr)
+	if err == nil {
+		err = atomicfile.Rename(fresh, record)
+	}
+	if err == nil {
+		err = s.group.SyncDir(s.root.Path(spool.DirJobs))
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot store job %d: %w", h.Job, err)
+		for _, left := range []string{fresh, record, s.root.Path(spool.DirScripts, name)} {
+			if rerr := atomicfile.Remove(left); rerr != nil {
+				s.log.Warn(rerr.Error())
+			}
+		}
+	}
+	return err
+}
+
+// writeScript writes a job's script, which its owner alone may read (Grid
+// Engine shows it to all).
+func (s *Store) writeScript(name string, script []byte, owner *user.User) error {
+	uid, gid := -1, -1
+	if s.chown {
+		uid, gid = owner.UID, owner.GID
+	}
+	if err := s.writeSynced(s.root.Path(spool.DirScripts, name), script, 0o500, uid, gid); err != nil {
+		return err
+	}
+	return s.group.SyncDir(s.root.Path(spool.DirScripts))
+}
+
+// writeSynced makes a new file whose content is on disk, sharing the sync with
+// all who write at the same time.
+func (s *Store) writeSynced(file string, data []byte, perm fs.FileMode, uid, gid int) error {
+	f, err := atomicfile.Create(file, perm)
+	if err != nil {
+		return err
+	}
+	err = atomicfile.AppendTo(f, data)
+	if err == nil && uid >= 0 {
+		err = f.Chown(uid, gid)
+	}
+	if err == nil {
+		err = s.group.Sync(f)
+	}
+	return errors.Join(err, f.Close())
+}

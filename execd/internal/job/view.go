@@ -1,0 +1,271 @@
+package job
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+
+	"paddock/execd/api"
+	"paddock/spool"
+)
+
+// Caller is who asks, by what the kernel says of the connection.
+type Caller struct {
+	UID     int
+	Name    string
+	Manager bool // may do everything to everybody's jobs
+}
+
+// Get returns the job with a number, or nil.
+func (s *Store) Get(number int) *Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[number]
+}
+
+// State returns the state of a task.
+func (s *Store) State(t *Task) State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.State
+}
+
+// Recorded reports whether the end of a task is on disk.
+func (s *Store) Recorded(t *Task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.recorded
+}
+
+// Want returns what somebody asked of a task, or nil.
+func (s *Store) Want(t *Task) *Want {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.Want
+}
+
+// Changed returns a channel that is closed when another end of the job is in
+// the accounting file, and whether the job is over or waits in error, with the
+// reason, as of now.
+func (s *Store) Changed(j *Job) (changed <-chan struct{}, over bool, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[j.Number] != j {
+		over = true
+	}
+	// Only when nothing else of it goes on is the job stuck.
+	if j.pending.Len() == 0 && j.started == 0 {
+		for _, t := range j.active {
+			if t.State != Errored {
+				return j.changed, over, ""
+			}
+			reason = t.Reason
+		}
+	}
+	return j.changed, over, reason
+}
+
+// EndReason returns why a task failed, in words, if that is still known.
+func (s *Store) EndReason(j *Job, number int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return j.reasons[max(number, 1)]
+}
+
+// List returns qstat's lines: running tasks first, then what is pending or in
+// error, each by job number.
+func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.JobStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var running, waiting []api.JobStatus
+	for _, j := range s.sorted() {
+		if !j.ownedByOneOf(req.Users, caller) {
+			continue
+		}
+		status := api.JobStatus{Job: j.Number, Priority: priority, Name: j.Name, Owner: j.Owner, Slots: 1}
+		for _, t := range j.tasksInOrder() {
+			line := status
+			line.State, line.Time, line.Reason = t.letters(), j.Submitted, t.Reason
+			if j.Tasks.IsArray() {
+				line.Tasks = strconv.Itoa(t.Number)
+			}
+			if t.State == Errored {
+				waiting = append(waiting, line)
+				continue
+			}
+			line.Time, line.Queue = t.Started, t.Start.Queue+"@"+host
+			running = append(running, line)
+		}
+		if j.pending.Len() > 0 {
+			line := status
+			line.State, line.Time, line.Tasks = "qw", j.Submitted, j.pending.String()
+			waiting = append(waiting, line)
+		}
+	}
+	switch req.States {
+	case "r":
+		return running
+	case "p":
+		return waiting
+	case "s":
+		return nil
+	}
+	return append(running, waiting...)
+}
+
+// priority is what qstat shows: all jobs have the same, the order is theirs of
+// submission.
+const priority = 0.5
+
+// letters returns the state of a task as Grid Engine abbreviates it.
+func (t *Task) letters() string {
+	if t.State == Errored {
+		return "Eqw"
+	}
+	if t.Want != nil {
+		return "dr"
+	}
+	return "r"
+}
+
+// ownedByOneOf reports whether one of the patterns names the owner; no pattern
+// means the caller.
+func (j *Job) ownedByOneOf(patterns []string, caller Caller) bool {
+	if len(patterns) == 0 {
+		return j.UID == caller.UID
+	}
+	for _, p := range patterns {
+		if ok, err := path.Match(p, j.Owner); err == nil && ok {
+			return true
+		}
+	}
+	return false
+}
+
+// maxDetailTasks bounds the tasks that one detail shows.
+const maxDetailTasks = 1000
+
+// Detail returns everything about the jobs that the words name. Environments
+// are shown to owners and managers only.
+func (s *Store) Detail(req *api.DetailRequest, caller Caller, host string, reasons func(*Job) []string) api.DetailReply {
+	var reply api.DetailReply
+	for _, word := range req.Jobs {
+		found := false
+		for _, j := range s.find(word) {
+			request, err := s.Request(j)
+			if err != nil {
+				if s.Get(j.Number) == nil {
+					continue // it ended while we looked
+				}
+				request = &api.SubmitRequest{Name: j.Name, Tasks: j.Tasks}
+			}
+			found = true
+			reply.Jobs = append(reply.Jobs, s.detail(j, request, caller, host, reasons))
+		}
+		if !found {
+			reply.Missing = append(reply.Missing, word)
+		}
+	}
+	return reply
+}
+
+func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host string, reasons func(*Job) []string) api.Detail {
+	why := reasons(j) // asks the queue, which asks the Store: never under the lock
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := api.Detail{
+		Job: j.Number, Owner: j.Owner, UID: j.UID, Group: j.Group, GID: j.GID, Submitted: j.Submitted,
+		Request: *request, Pending: j.pending.String(), Finished: j.finished,
+	}
+	if j.HasScript {
+		d.ScriptFile = spool.DirScripts + "/" + strconv.Itoa(j.Number)
+	}
+	if caller.UID != j.UID && !caller.Manager {
+		d.Request.Env = nil
+	}
+	for i, t := range j.tasksInOrder() {
+		if i == maxDetailTasks {
+			break
+		}
+		td := api.TaskDetail{Task: t.Number, State: t.letters(), Run: t.Run, Reason: t.Reason}
+		if t.State != Errored {
+			td.Queue, td.Started = t.Start.Queue+"@"+host, t.Started
+		}
+		d.Tasks = append(d.Tasks, td)
+	}
+	if j.pending.Len() > 0 {
+		if !j.Tasks.IsArray() {
+			d.Pending = "1"
+		}
+		d.Reasons = why
+		if j.MaxRun > 0 && j.started >= j.MaxRun {
+			d.Reasons = []string{fmt.Sprintf("%d tasks of the job run, and -tc %d allows no more", j.started, j.MaxRun)}
+		}
+	}
+	// The request stays in memory only while the job is being started.
+	if j.started == 0 {
+		j.request = nil
+	}
+	return d
+}
+
+// find returns the jobs that a number or a name pattern means.
+func (s *Store) find(word string) []*Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if number, err := strconv.Atoi(word); err == nil {
+		if j := s.jobs[number]; j != nil {
+			return []*Job{j}
+		}
+		return nil
+	}
+	var jobs []*Job
+	for _, j := range s.sorted() {
+		if j.match(word) {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// Count returns how many tasks wait and run.
+func (s *Store) Count() (pending, running int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		pending += j.pending.Len()
+		running += j.started
+	}
+	return pending, running
+}
+
+// Unfinished returns the tasks that were started or have ended, by job and
+// task: those that a start of execd has to find again.
+func (s *Store) Unfinished() []*Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var tasks []*Task
+	for _, j := range s.sorted() {
+		for _, t := range j.tasksInOrder() {
+			if t.State == Started || t.State == Ended {
+				tasks = append(tasks, t)
+			}
+		}
+	}
+	return tasks
+}
+
+// Script returns the path of a job's script in the spool.
+func (s *Store) Script(j *Job) string {
+	return s.root.Path(spool.DirScripts, strconv.Itoa(j.Number))
+}
+
+// ScriptMissing reports whether a job's script is not where it should be.
+func (s *Store) ScriptMissing(j *Job) bool {
+	if !j.HasScript {
+		return false
+	}
+	_, err := os.Lstat(s.Script(j))
+	return err != nil
+}

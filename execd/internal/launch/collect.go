@@ -1,0 +1,186 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"paddock/spool"
+)
+
+// Evidence is what the directory of a run tells about it. Nothing else is
+// asked: memory may be wrong, and after a restart there is none.
+type Evidence struct {
+	Held   bool // the lock: the shepherd lives
+	Status bool // exit_status is whole: the shepherd has given its verdict
+	Usage  bool // usage is whole: the job itself has ended
+	PID    bool // pid is there: the shepherd had begun
+}
+
+// Verdict says what is to be done with a directory in active_jobs/.
+type Verdict int
+
+// The verdicts, one for each row of the table in Evidence.Verdict.
+const (
+	NeverStarted Verdict = iota // start it, or give it back
+	Lives                       // find the shepherd again and watch it
+	HasEnded                    // collect
+	Unreported                  // the job has ended and the shepherd died after it: collect from usage, never run it again
+	ShepherdDied                // kill what is left; the job's rerun rule decides
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case NeverStarted:
+		return "never started"
+	case Lives:
+		return "lives"
+	case HasEnded:
+		return "has ended"
+	case Unreported:
+		return "ended, not reported"
+	case ShepherdDied:
+		return "shepherd died"
+	}
+	return fmt.Sprintf("Verdict(%d)", int(v))
+}
+
+// Verdict is the table of recovery, first row that fits:
+//
+//	lock  exit_status  usage  pid
+//	held  -            -      -      lives
+//	free  whole        -      -      has ended
+//	free  -            whole  -      ended, not reported
+//	free  -            -      there  shepherd died
+//	free  -            -      -      never started
+func (e Evidence) Verdict() Verdict {
+	switch {
+	case e.Held:
+		return Lives
+	case e.Status:
+		return HasEnded
+	case e.Usage:
+		return Unreported
+	case e.PID:
+		return ShepherdDied
+	}
+	return NeverStarted
+}
+
+// Look gathers the evidence of a directory.
+func Look(d spool.Dir) (Evidence, error) {
+	held, err := d.Held()
+	if err != nil {
+		return Evidence{}, err
+	}
+	// The lock is looked at first: a shepherd that ends meanwhile has then
+	// written all it ever will.
+	e := Evidence{Held: held}
+	if held {
+		return e, nil
+	}
+	_, err = d.ExitStatus()
+	e.Status = err == nil
+	_, err = d.Usage()
+	e.Usage = err == nil
+	_, err = d.PID()
+	e.PID = !errors.Is(err, fs.ErrNotExist)
+	return e, nil
+}
+
+// Find returns the directory of a run, wherever in its life it is, and whether
+// it is in finished/ already.
+func (l *Launcher) Find(run spool.RunID) (d spool.Dir, finished bool, err error) {
+	d = l.Root.Active(run.ID())
+	if _, err = os.Lstat(d.Path()); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return d, false, err
+	}
+	d = l.Root.Finished(run)
+	_, err = os.Lstat(d.Path())
+	return d, true, err
+}
+
+// Collect reads what a shepherd that is gone has left, kills what it may have
+// left running, and moves the directory to finished/. A directory that is
+// there already, or is not there at all, is no error. Rebooted says that the
+// run was started in another life of the host: then nothing of its directory
+// was ever synced, and what is missing proves nothing.
+func (l *Launcher) Collect(run spool.RunID, rebooted bool) (spool.Outcome, error) {
+	d, finished, err := l.Find(run)
+	if errors.Is(err, fs.ErrNotExist) {
+		return spool.Outcome{
+			Failed: spool.FailedNoExitStatus, Blame: spool.BlameOf(spool.FailedNoExitStatus),
+			Reason: "the job's spool directory is gone",
+		}, nil
+	}
+	if err != nil {
+		return spool.Outcome{}, err
+	}
+	e, err := Look(d)
+	if err != nil {
+		return spool.Outcome{}, err
+	}
+	var out spool.Outcome
+	v := e.Verdict()
+	if v == NeverStarted && rebooted {
+		v = ShepherdDied
+	}
+	switch v {
+	case Lives:
+		return spool.Outcome{}, fmt.Errorf("cannot collect job %v: its shepherd lives", run)
+	case HasEnded:
+		out, err = d.Outcome()
+		if errors.Is(err, spool.ErrSyntax) {
+			return l.unreadable(run, d, err)
+		}
+		if err != nil {
+			return spool.Outcome{}, err
+		}
+	default:
+		if err := killLeft(d); err != nil {
+			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
+		}
+		out = abnormal(d, v)
+		if rebooted {
+			out.Reason = "the host was restarted while the job ran"
+		}
+	}
+	if !finished {
+		if _, err := l.Root.Finish(run); err != nil {
+			return spool.Outcome{}, err
+		}
+	}
+	return out, nil
+}
+
+// unreadable is the outcome of a run that has ended and whose results make no
+// sense. A human must look at them; the job is not run again.
+func (l *Launcher) unreadable(run spool.RunID, d spool.Dir, cause error) (spool.Outcome, error) {
+	if config, err := d.Config(); err == nil {
+		if err := l.removeTmpdir(config); err != nil {
+			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
+		}
+	}
+	kept, err := l.Root.SetAside(d.Path())
+	if err != nil {
+		return spool.Outcome{}, err
+	}
+	l.Log.Warn(fmt.Sprintf("job %v: %v: kept in %s", run.ID(), cause, kept))
+	out := spool.ShepherdDied(true, &spool.Usage{})
+	out.Reason = fmt.Sprintf("the results of the job cannot be read, see %s", kept)
+	return out, nil
+}
+
+// abnormal is the outcome of a run whose shepherd left no verdict.
+func abnormal(d spool.Dir, v Verdict) spool.Outcome {
+	var usage *spool.Usage
+	if v == Unreported {
+		usage, _ = d.Usage() // whole: the verdict says so
+	}
+	out := spool.ShepherdDied(v != NeverStarted, usage)
+	if reason, _, err := d.ErrorText(); err == nil && reason != "" {
+		out.Reason += ": " + reason
+	}
+	return out
+}

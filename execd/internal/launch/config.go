@@ -1,0 +1,264 @@
+package launch
+
+import (
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// Order is everything needed to make the directory of one run.
+type Order struct {
+	Task    *job.Task
+	Request *api.SubmitRequest
+	Owner   *user.User
+	Queue   *conf.Queue
+	Global  *conf.Global
+	Script  string // path of the script in the spool; empty for a binary
+
+	chosen string // TMPDIR, once it is made
+}
+
+// taskNumber is the number that config and file names have: 0 for no array.
+func (o *Order) taskNumber() int {
+	if o.Request.Tasks.IsArray() {
+		return o.Task.Number
+	}
+	return 0
+}
+
+func (o *Order) names(host string) names {
+	return names{
+		home: o.Owner.Home, user: o.Owner.Name, jobName: o.Request.Name, host: host,
+		job: o.Task.Job.Number, task: o.taskNumber(),
+	}
+}
+
+// dir is the working directory: the requested one, else the owner's home.
+func (o *Order) dir(host string) string {
+	if o.Request.Cwd == "" {
+		return o.Owner.Home
+	}
+	dir := o.names(host).expand(o.Request.Cwd)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(o.Owner.Home, dir)
+	}
+	return dir
+}
+
+// shell is the path of the job's shell.
+func (o *Order) shell(host string) string {
+	if o.Request.Shell == "" {
+		return o.Queue.Shell
+	}
+	if path := choose(o.Request.Shell, host); path != "" {
+		return o.names(host).expand(path)
+	}
+	return o.Queue.Shell
+}
+
+// program is the file that the job runs, as config and JOB_SCRIPT name it.
+func (o *Order) program() string {
+	if o.Request.Binary {
+		return o.Request.Command
+	}
+	return o.Script
+}
+
+// tmpdir is the job's scratch directory, named as Grid Engine names it where
+// that name was free.
+func (o *Order) tmpdir() string {
+	if o.chosen != "" {
+		return o.chosen
+	}
+	id := spool.ID{Job: o.Task.Job.Number, Task: o.Task.Number}
+	return filepath.Join(o.Queue.Tmpdir, id.String()+"."+o.Queue.Name)
+}
+
+// config fills the file config in the order in which sge_execd writes it, with
+// our own keys, which a foreign shepherd ignores and which Config.Set puts in
+// front. It returns the content of the file args when config cannot hold the arguments.
+func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
+	r, dir, tmpdir := o.Request, o.dir(l.Host), o.tmpdir()
+	n := o.names(l.Host)
+	c := &writer{config: &spool.Config{}}
+
+	c.number("add_grp_id", o.Task.Start.AddGID)
+	for _, stream := range []string{"stdin", "stdout", "stderr"} {
+		c.text("fs_"+stream+"_host", `""`)
+		c.text("fs_"+stream+"_path", "")
+		c.text("fs_"+stream+"_tmp_path", tmpdir+"/")
+		c.number("fs_"+stream+"_file_staging", 0)
+	}
+	c.text("stdout_path", n.stream(r.Stdout, dir, dir))
+	c.text("stderr_path", n.stream(r.Stderr, dir, dir))
+	c.text("stdin_path", n.stream(r.Stdin, dir, "/dev/null"))
+	c.flag("merge_stderr", r.Merge)
+	c.text("tmpdir", tmpdir)
+	c.flag("handle_as_binary", r.Binary)
+	c.flag("no_shell", r.Binary && r.NoShell)
+	c.number("ckpt_job", 0)
+	c.limits(o)
+	c.number("priority", o.Queue.Priority)
+	shell := o.shell(l.Host)
+	c.text("shell_path", shell)
+	c.text("script_file", o.program())
+	c.text("job_owner", o.Owner.Name)
+	minUID, minGID := o.Global.MinUID, o.Global.MinGID
+	if !l.Privileged {
+		minUID, minGID = 0, 0 // there is but one user, whoever that is
+	}
+	c.number("min_gid", minGID)
+	c.number("min_uid", minUID)
+	c.text("cwd", dir)
+	c.text("prolog", "none")
+	c.text("epilog", "none")
+	starter := o.Queue.StarterMethod
+	if starter == "" {
+		starter = "NONE"
+	}
+	c.text("starter_method", starter)
+	for _, method := range []string{"suspend_method", "resume_method", "terminate_method"} {
+		c.text(method, "NONE")
+	}
+	c.number("script_timeout", 120)
+	c.text("pe", "none")
+	c.number("pe_slots", 1)
+	c.number("host_slots", 1)
+	c.text("shell_start_mode", o.Queue.ShellStartMode)
+	c.flag("use_login_shell", isLoginShell(shell, o.Global.LoginShells))
+	c.text("mail_list", o.Owner.Name+"@"+l.Host)
+	c.number("mail_options", 0)
+	c.number("forbid_reschedule", 0)
+	c.number("forbid_apperror", 0)
+	c.text("queue", o.Queue.Name)
+	c.text("host", l.Host)
+	c.text("processors", "UNDEFINED")
+	c.text("binding", "NULL")
+	c.text("job_name", r.Name)
+	c.number("job_id", o.Task.Job.Number)
+	c.number("ja_task_id", o.taskNumber())
+	c.text("account", account(r))
+	c.text("submission_time", strconv.FormatInt(o.Task.Job.Submitted.Unix(), 10))
+	c.number("notify", 0)
+	c.text("acct_project", "none")
+	args := c.args(r.Args)
+	c.text("queue_tmpdir", o.Queue.Tmpdir)
+	c.number("use_afs", 0)
+	c.text("admin_user", "none")
+	c.number("notify_kill_type", 1)
+	c.text("notify_kill", "default")
+	c.number("notify_susp_type", 1)
+	c.text("notify_susp", "default")
+	c.text("qsub_gid", "no")
+	c.number("pty", 0)
+	c.number("write_osjob_id", 1)
+	// execd's environment is the administrator's, and never a job's.
+	c.number("inherit_env", 0)
+	c.number("enable_windomacc", 0)
+	c.flag("enable_addgrp_kill", o.Task.Start.AddGID != 0)
+	c.number("csp", 0)
+	c.number("ignore_fqdn", 0)
+	c.text("default_domain", "none")
+
+	c.number(spool.KeyFormat, 1)
+	c.number(spool.KeyRun, o.Task.Run)
+	c.number(spool.KeyUID, o.Owner.UID)
+	c.number(spool.KeyGID, o.Owner.GID)
+	c.text(spool.KeyGroups, joinInts(o.Owner.Groups))
+	c.text(spool.KeyHome, o.Owner.Home)
+	return c.config, args, c.err
+}
+
+// writer sets keys until the first error.
+type writer struct {
+	config *spool.Config
+	err    error
+}
+
+func (w *writer) text(key, value string) {
+	if w.err == nil {
+		w.err = w.config.Set(key, value)
+	}
+}
+
+func (w *writer) number(key string, n int) { w.text(key, strconv.Itoa(n)) }
+
+func (w *writer) flag(key string, on bool) {
+	if on {
+		w.text(key, "1")
+	} else {
+		w.text(key, "0")
+	}
+}
+
+// args writes the arguments. What config cannot hold (a newline must never add
+// a line to it) is returned as the content of the file args.
+func (w *writer) args(args []string) (file []byte) {
+	if w.err == nil {
+		file, w.err = w.config.SetArguments(args)
+	}
+	return file
+}
+
+// limits writes the resource limits in Grid Engine's order: the queue's, then
+// those of execd_params.
+func (w *writer) limits(o *Order) {
+	set := map[string]string{}
+	for _, l := range slices.Concat(o.Global.Limits, o.Queue.Limits) {
+		set[l.Key] = l.Value
+	}
+	value := func(key, otherwise string) string {
+		if v, ok := set[key]; ok {
+			return v
+		}
+		return otherwise
+	}
+	for _, name := range []string{"vmem", "cpu", "stack", "data"} {
+		for _, kind := range []string{"h_", "s_"} {
+			w.text(kind+name, value(kind+name, "INFINITY"))
+			w.number(kind+name+"_is_consumable_job", 0)
+		}
+	}
+	for _, name := range []string{"core", "rss", "fsize"} {
+		for _, kind := range []string{"h_", "s_"} {
+			w.text(kind+name, value(kind+name, "INFINITY"))
+		}
+	}
+	for _, name := range []string{"descriptors", "maxproc", "memorylocked", "locks"} {
+		for _, kind := range []string{"s_", "h_"} {
+			w.text(kind+name, value(kind+name, "UNDEFINED"))
+		}
+	}
+}
+
+// isLoginShell reports whether a shell is on the list of login_shells. Grid
+// Engine takes a prefix for the name (a shell called b matches bash); that is
+// not repeated here.
+func isLoginShell(shell string, list []string) bool {
+	return slices.Contains(list, filepath.Base(shell))
+}
+
+func account(r *api.SubmitRequest) string {
+	if r.Account == "" {
+		return "sge"
+	}
+	return r.Account
+}
+
+func joinInts(list []int) string {
+	var b strings.Builder
+	for i, n := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(n))
+	}
+	return b.String()
+}

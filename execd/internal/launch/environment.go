@@ -1,0 +1,132 @@
+package launch
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+
+	"paddock/spool"
+)
+
+// defaultPath is the PATH of a job that brought none (spec 2.4).
+const defaultPath = "/usr/local/bin:/bin:/usr/bin"
+
+// environment composes the file environment in sge_execd's order. A variable
+// of the user's keeps its place and gets our value where it is not the user's
+// to choose.
+func (l *Launcher) environment(o *Order, jobDir string) []string {
+	r := o.Request
+	e := &env{at: map[string]int{}}
+	var origin []string
+	for _, v := range r.Origin {
+		if strings.HasPrefix(v, "TERM=") {
+			e.addVariable(v)
+		} else {
+			origin = append(origin, v)
+		}
+	}
+	for _, v := range r.Env {
+		e.addVariable(v)
+	}
+	tmpdir := o.tmpdir()
+	path := e.get("PATH")
+	if path == "" {
+		path = defaultPath
+	}
+	e.set("PATH", tmpdir+":"+path)
+	if r.Cwd != "" {
+		e.set("PWD", o.dir(l.Host))
+	}
+	e.set("REQNAME", r.Name)
+	e.set("HOME", o.Owner.Home)
+	e.set("SHELL", o.shell(l.Host))
+	e.set("USER", o.Owner.Name)
+	e.set("LOGNAME", o.Owner.Name)
+	e.set("JOB_NAME", r.Name)
+	e.set("JOB_SCRIPT", o.program())
+	e.set("SGE_BINARY_PATH", l.BinDir)
+	e.set("REQUEST", r.Name)
+	e.set("HOSTNAME", l.Host)
+	e.set("QUEUE", o.Queue.Name)
+	e.set("JOB_ID", strconv.Itoa(o.Task.Job.Number))
+	e.set("ENVIRONMENT", "BATCH")
+	e.set("ARC", Arch())
+	e.set("NQUEUES", "1")
+	e.set("NSLOTS", "1")
+	e.set("NHOSTS", "1")
+	restarted := "0"
+	if o.Task.Run > 0 {
+		restarted = "1"
+	}
+	e.set("RESTARTED", restarted)
+	e.set("TMPDIR", tmpdir)
+	e.set("TMP", tmpdir)
+	for _, v := range origin {
+		if strings.HasPrefix(v, "SGE_O_") {
+			e.addVariable(v)
+		}
+	}
+	e.set("SGE_CELL", "default")
+	first, last, step, task := "undefined", "undefined", "undefined", "undefined"
+	if t := r.Tasks; t.IsArray() {
+		first, last, step = strconv.Itoa(t.First), strconv.Itoa(t.Last), strconv.Itoa(t.Step)
+		task = strconv.Itoa(o.Task.Number)
+	}
+	e.set("SGE_TASK_ID", task)
+	e.set("SGE_TASK_FIRST", first)
+	e.set("SGE_TASK_LAST", last)
+	e.set("SGE_TASK_STEPSIZE", step)
+	e.set("SGE_ARCH", Arch())
+	e.set("SGE_ROOT", l.ConfigDir)
+	e.set("SGE_ACCOUNT", account(r))
+	e.set("SGE_JOB_SPOOL_DIR", jobDir)
+	if l.PaddockDir != "" {
+		// So that a job can submit to the execd it came from.
+		e.set("PADDOCK_DIR", l.PaddockDir)
+	}
+	return e.list
+}
+
+// env is an environment in which each name stands once, in order.
+type env struct {
+	list []string
+	at   map[string]int
+}
+
+func (e *env) set(name, value string) {
+	v := name + "=" + value
+	if i, ok := e.at[name]; ok {
+		e.list[i] = v
+		return
+	}
+	e.at[name] = len(e.list)
+	e.list = append(e.list, v)
+}
+
+func (e *env) addVariable(v string) {
+	if name, value, ok := strings.Cut(v, "="); ok && name != "" {
+		e.set(name, value)
+	}
+}
+
+func (e *env) get(name string) string {
+	if i, ok := e.at[name]; ok {
+		return e.list[i][len(name)+1:]
+	}
+	return ""
+}
+
+// Arch returns Grid Engine's name of this machine's architecture.
+func Arch() string {
+	switch runtime.GOARCH {
+	case "386":
+		return "lx-x86"
+	default:
+		return "lx-" + runtime.GOARCH
+	}
+}
+
+// hosts is the file pe_hostfile, which serial jobs have too.
+func (l *Launcher) hosts(o *Order) []spool.PEHost {
+	return []spool.PEHost{{Host: l.Host, Slots: 1, Instance: o.Queue.Name + "@" + l.Host, Processors: "UNDEFINED"}}
+}

@@ -1,0 +1,355 @@
+// Package launch makes the directory of a run, starts its shepherd, watches it
+// by pidfd, finds it again after a restart of execd, passes signals to it and
+// collects what it left. It knows files and processes, and nothing of queues
+// or accounting. Package stage uses it; it imports spool, job, conf and user.
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
+)
+
+// Launcher starts shepherds for one spool. The exported fields are set before
+// first use and not changed.
+type Launcher struct {
+	Root       *spool.Root
+	Log        *slog.Logger
+	Host       string // name of this host as config, environment and accounting have it
+	BinDir     string // directory of the commands: SGE_BINARY_PATH
+	ConfigDir  string // SGE_ROOT of the jobs
+	PaddockDir string // PADDOCK_DIR of the jobs; empty outside of -dev
+	Shepherd   string // path of the shepherd that runs jobs
+	// OwnShepherd is the path of our own when Shepherd is another's
+	// (shepherd_cmd); empty: the same.
+	OwnShepherd string
+	Privileged  bool // root mode: files and TMPDIR are given to the owners
+	// Exited is called when a shepherd that was started or found again is
+	// gone. It must not block.
+	Exited func(spool.RunID)
+
+	spares spares
+	forks  forker
+	watch  *watcher
+
+	mu      sync.Mutex
+	running map[spool.RunID]*shepherd // guarded by mu
+}
+
+// shepherd is one that runs.
+type shepherd struct {
+	pidfd  int
+	child  bool // ours to reap; false after a restart of execd
+	signal int  // guarded by Launcher.mu; sequence number of the last signal
+}
+
+// Init starts what Run serves. Tmpdirs are the parents of scratch directories.
+func (l *Launcher) Init(tmpdirs []string) error {
+	for _, dir := range tmpdirs {
+		sweepSpares(dir)
+	}
+	w, err := newWatcher(l.gone)
+	if err != nil {
+		return err
+	}
+	l.watch = w
+	l.running = map[spool.RunID]*shepherd{}
+	l.forks.jobs = make(chan *fork)
+	return nil
+}
+
+// Run serves forks and watches shepherds until stop is closed. Those that run
+// then go on running.
+func (l *Launcher) Run(stop <-chan struct{}) {
+	var wg sync.WaitGroup
+	wg.Go(func() { l.forks.run(stop) })
+	wg.Go(l.watch.run)
+	<-stop
+	l.watch.stop()
+	wg.Wait()
+	if err := l.spares.remove(); err != nil {
+		l.Log.Warn(fmt.Sprintf("cannot remove spare directories: %v", err))
+	}
+}
+
+// Build makes the run's directory in staging/ with everything the shepherd
+// reads, and the job's TMPDIR.
+func (l *Launcher) Build(o *Order) (err error) {
+	run := o.Task.RunID()
+	d, err := l.Root.Stage(run)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Root.Remove(d))
+			if o.chosen != "" {
+				_ = os.Remove(o.chosen) // nobody has used it yet
+			}
+		}
+	}()
+	if err := l.makeTmpdir(o); err != nil {
+		return err
+	}
+	config, args, err := l.config(o)
+	if err != nil {
+		return &Unfit{fmt.Sprintf("cannot write config: %v", err)}
+	}
+	active := l.Root.Active(run.ID())
+	// In sge_execd's order; config last, as nothing starts without it.
+	files := []struct {
+		name string
+		data []byte
+	}{
+		{spool.FilePEHostfile, spool.AppendPEHosts(nil, l.hosts(o))},
+		{spool.FileEnvironment, spool.AppendEnvironment(nil, l.environment(o, active.Path()))},
+		{spool.FileArgs, args},
+		{spool.FileLock, nil},
+		{spool.FileConfig, config.Append(nil)},
+	}
+	for _, f := range files {
+		if f.name == spool.FileArgs && args == nil {
+			continue
+		}
+		if err := d.WriteNew(f.name, f.data); err != nil {
+			return err
+		}
+	}
+	gid := -1
+	if l.Privileged {
+		gid = o.Owner.GID
+	}
+	// The job may pass through to what the files' modes show it.
+	return d.Admit(gid)
+}
+
+// Unfit is the error of a job that cannot be started, whenever it is tried.
+type Unfit struct{ Reason string }
+
+func (u *Unfit) Error() string { return u.Reason }
+
+// Start moves the staged directory of a run to active_jobs/ and starts its
+// shepherd, which holds the lock of the directory from its first instant.
+func (l *Launcher) Start(run spool.RunID) (pid int, err error) {
+	d, err := l.Root.Activate(run)
+	if err != nil {
+		return 0, err
+	}
+	return l.fork(run, d)
+}
+
+// Discard removes the directory of a run that no shepherd was started for,
+// staged or active, and its TMPDIR.
+func (l *Launcher) Discard(run spool.RunID) error {
+	return errors.Join(l.DiscardStaged(run), l.discard(l.Root.Active(run.ID())))
+}
+
+// DiscardStaged is Discard for a directory that was never moved to
+// active_jobs/: what is there under the same name may be of another run.
+func (l *Launcher) DiscardStaged(run spool.RunID) error {
+	return l.discard(l.Root.Staging(run))
+}
+
+func (l *Launcher) discard(d spool.Dir) error {
+	if config, err := d.Config(); err == nil {
+		if err := l.removeTmpdir(config); err != nil {
+			l.Log.Warn(err.Error())
+		}
+	}
+	return l.Root.Remove(d)
+}
+
+func (l *Launcher) fork(run spool.RunID, d spool.Dir) (int, error) {
+	lock, err := d.Lock()
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	s := &shepherd{child: true}
+	// Known before it exists: it may be gone before fork returns.
+	l.mu.Lock()
+	l.running[run] = s
+	l.mu.Unlock()
+	pid, pidfd, err := l.forks.start(&fork{
+		path: l.Shepherd,
+		argv: []string{"shepherd-" + run.ID().String(), "-bg"},
+		dir:  d.Path(),
+		lock: lock,
+	})
+	if err != nil {
+		l.mu.Lock()
+		delete(l.running, run)
+		l.mu.Unlock()
+		return 0, fmt.Errorf("cannot start shepherd %s: %w", l.Shepherd, err)
+	}
+	l.mu.Lock()
+	s.pidfd = pidfd
+	l.mu.Unlock()
+	if err := l.watch.add(run, pidfd); err != nil {
+		return pid, fmt.Errorf("cannot watch shepherd %d: %w", pid, err)
+	}
+	return pid, nil
+}
+
+// errNoPID is the error of Reattach when the shepherd has not written its pid
+// yet: it lives, and soon will.
+var errNoPID = errors.New("the shepherd has not written its pid yet")
+
+// Reattach watches the shepherd of a run that lives. It is found by its pid
+// file, which only it writes: when the lock is held after the pidfd was
+// opened, the pid was its own.
+func (l *Launcher) Reattach(run spool.RunID) error {
+	d := l.Root.Active(run.ID())
+	pid, err := d.PID()
+	if err != nil {
+		return fmt.Errorf("%w: %v", errNoPID, err)
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("cannot find shepherd %d: %w", pid, err)
+	}
+	held, err := d.Held()
+	if err != nil || !held {
+		unix.Close(pidfd)
+		return errors.Join(fmt.Errorf("shepherd %d has just ended", pid), err)
+	}
+	seq := 0
+	if signals, err := d.Signals(); err == nil && len(signals) > 0 {
+		seq = signals[len(signals)-1].Seq
+	}
+	l.mu.Lock()
+	l.running[run] = &shepherd{pidfd: pidfd, signal: seq}
+	l.mu.Unlock()
+	if err := l.watch.add(run, pidfd); err != nil {
+		return fmt.Errorf("cannot watch shepherd %d: %w", pid, err)
+	}
+	return nil
+}
+
+// gone is told by the watcher that the process of a pidfd has ended.
+func (l *Launcher) gone(run spool.RunID) {
+	l.mu.Lock()
+	s := l.running[run]
+	delete(l.running, run)
+	l.mu.Unlock()
+	if s == nil {
+		return
+	}
+	if s.child {
+		reap(s.pidfd)
+	}
+	unix.Close(s.pidfd)
+	l.Exited(run)
+}
+
+// reap takes the exit status of a child that has ended. What it was is in the
+// file exit_status; here it only must not stay a zombie.
+func reap(pidfd int) {
+	for {
+		err := unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|unix.WNOHANG, nil)
+		if err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// Signal asks the shepherd of a run to give the job a signal: the number goes
+// into `signals` (so that no two are lost) and `signal` (where Grid Engine's
+// shepherd looks), and SIGTTIN says so.
+func (l *Launcher) Signal(run spool.RunID, sig syscall.Signal) error {
+	l.mu.Lock()
+	defer l.mu.Unlock() // one writer at a time; the files are a few bytes
+	s := l.running[run]
+	if s == nil || s.pidfd == 0 {
+		return fmt.Errorf("cannot signal job %v: no shepherd runs", run)
+	}
+	d := l.Root.Active(run.ID())
+	s.signal++
+	err := d.Append(spool.FileSignals, spool.AppendSignals(nil, []spool.Signal{{Signal: int(sig), Seq: s.signal}}))
+	if err == nil {
+		err = d.Write(spool.FileSignal, spool.AppendSignal(nil, int(sig), s.signal))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot signal job %v: %w", run, err)
+	}
+	err = unix.PidfdSendSignal(s.pidfd, unix.SIGTTIN, nil, 0)
+	if err != nil && !errors.Is(err, unix.ESRCH) { // gone: the end is on its way
+		return fmt.Errorf("cannot signal job %v: %w", run, err)
+	}
+	return nil
+}
+
+// Running returns how many shepherds run.
+func (l *Launcher) Running() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.running)
+}
+
+// Clean removes what is left of a run in finished/, and its TMPDIR.
+func (l *Launcher) Clean(run spool.RunID) error {
+	d := l.Root.Finished(run)
+	config, err := d.Config()
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(d.Path()); errors.Is(err, fs.ErrNotExist) {
+			return nil // done before
+		}
+	}
+	if err == nil {
+		if err := l.removeTmpdir(config); err != nil {
+			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
+		}
+	}
+	return l.Root.Recycle(d)
+}
+
+// reachable checks that the job's owner can reach the scripts: every directory
+// above must let him pass. An administrator who moves the spool below a closed
+// directory learns it at the start, not from failing jobs.
+func reachable(path string) error {
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("users cannot reach the spool: directory %s does not let others through, mode %04o", dir, info.Mode().Perm())
+		}
+		if dir == "/" {
+			return nil
+		}
+	}
+}
+
+// Check reports what would make every job fail.
+func (l *Launcher) Check() error {
+	info, err := os.Stat(l.Shepherd)
+	if err != nil {
+		return fmt.Errorf("cannot find shepherd: %w", err)
+	}
+	if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
+		return fmt.Errorf("cannot use shepherd %s: not an executable file", l.Shepherd)
+	}
+	if l.Privileged {
+		return reachable(l.Root.Path())
+	}
+	return nil
+}
+
+// BootID returns the kernel's id of this boot: processes of another are gone.
+func BootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || len(b) < 36 {
+		return "", fmt.Errorf("cannot read boot id: %w", err)
+	}
+	return string(b[:36]), nil
+}

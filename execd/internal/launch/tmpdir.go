@@ -1,0 +1,156 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
+)
+
+// makeTmpdir makes the job's scratch directory and notes its path in the order.
+// Its parent may be /tmp, where everybody can put things, and where another
+// execd may have a job of the same number: mkdir takes no existing name, one
+// that is taken is left alone and a name nobody can guess is used instead, and
+// the directory is given to the owner through a descriptor that cannot be a
+// link.
+func (l *Launcher) makeTmpdir(o *Order) error {
+	if err := l.checkTmpdirParent(o.Queue.Tmpdir); err != nil {
+		return err
+	}
+	path := o.tmpdir()
+	var err error
+	if !l.spares.take(path, o.Owner.UID) {
+		err = os.Mkdir(path, 0o700)
+	}
+	for try := 0; errors.Is(err, fs.ErrExist) && try < 10; try++ {
+		path = o.tmpdir() + "." + strconv.FormatUint(rand.Uint64(), 36)
+		err = os.Mkdir(path, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make TMPDIR: %w", err)
+	}
+	o.chosen = path
+	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("cannot make TMPDIR %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	if l.Privileged {
+		if err := unix.Fchown(fd, o.Owner.UID, o.Owner.GID); err != nil {
+			return fmt.Errorf("cannot give TMPDIR %s to user %s: %w", path, o.Owner.Name, err)
+		}
+	}
+	if err := unix.Fchmod(fd, 0o755); err != nil {
+		return fmt.Errorf("cannot set mode of TMPDIR %s: %w", path, err)
+	}
+	return nil
+}
+
+// checkTmpdirParent refuses a parent in which somebody else could rename or
+// replace what root makes there.
+func (l *Launcher) checkTmpdirParent(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("cannot use tmpdir of the queue: %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.IsDir() || !ok:
+		return fmt.Errorf("cannot use tmpdir %s of the queue: not a directory", dir)
+	case l.Privileged && st.Uid != 0:
+		return fmt.Errorf("cannot use tmpdir %s of the queue: it belongs to uid %d, not to root", dir, st.Uid)
+	case l.Privileged && info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
+		return fmt.Errorf("cannot use tmpdir %s of the queue: others may write to it and it has no sticky bit", dir)
+	}
+	return nil
+}
+
+// removeTmpdir removes the scratch directory that a run's config names.
+func (l *Launcher) removeTmpdir(config *spool.Config) error {
+	path, err := config.String(spool.KeyTmpdir)
+	if err != nil || !filepath.IsAbs(path) {
+		return err
+	}
+	uid, err1 := config.Int(spool.KeyUID)
+	// Most jobs leave it empty, and to keep or remove an empty directory needs
+	// no rights of the owner's: rename and rmdir follow nothing.
+	if err1 == nil && l.spares.keep(path, uid) {
+		return nil
+	}
+	err = unix.Rmdir(path)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	gid, err2 := config.Int(spool.KeyGID)
+	groups, err3 := config.String(spool.KeyGroups)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	return l.clearTmpdir(path, uid, gid, groups)
+}
+
+// clearTmpdir empties a scratch directory as its owner, then removes it.
+func (l *Launcher) clearTmpdir(path string, uid, gid int, groups string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("cannot remove TMPDIR: %w", err)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || l.Privileged && int(st.Uid) != uid {
+		return fmt.Errorf("cannot remove TMPDIR %s: it is not a directory of uid %d", path, uid)
+	}
+	if !l.Privileged {
+		return os.RemoveAll(path)
+	}
+	if err := l.asUser(uid, gid, groups, "-remove", path); err != nil {
+		return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)
+	}
+	err = unix.Rmdir(path)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)
+	}
+	return nil
+}
+
+// asUser runs the shepherd's starter stage for something that is to be done
+// with a user's rights and no others.
+func (l *Launcher) asUser(uid, gid int, groups string, args ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), asUserTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, l.ownShepherd(), append([]string{
+		"-as-user", fmt.Sprint(uid), fmt.Sprint(gid), groups,
+	}, args...)...)
+	cmd.Env = []string{"GOMAXPROCS=1"}
+	cmd.Dir = "/"
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
+
+// asUserTimeout bounds what is done as a user: a file system that hangs must
+// not hold up the clean-up of others for ever.
+const asUserTimeout = 10 * time.Minute
+
+// ownShepherd returns the path of our own shepherd, also when another is
+// configured to run jobs.
+func (l *Launcher) ownShepherd() string {
+	if l.OwnShepherd != "" {
+		return l.OwnShepherd
+	}
+	return l.Shepherd
+}

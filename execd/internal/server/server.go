@@ -1,0 +1,245 @@
+// Package server answers the clients of execd: HTTP with JSON over a Unix
+// socket. Who asks is taken from the kernel for each connection; what may be
+// asked, by whom, is one table. It imports what it answers from (job, queue,
+// account) and is imported by daemon alone.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/user"
+)
+
+// Server has what the handlers need. The fields are set before Serve.
+type Server struct {
+	Store   *job.Store
+	Book    *account.Book
+	Users   *user.Directory
+	Config  func() *conf.Config
+	Reasons func(*job.Job) []string // why a job is not starting
+	Kill    func(*job.Task)
+	Slots   func() int
+	Host    string
+	Version string
+	Log     *slog.Logger
+	// OwnerOnly is the uid that alone may do anything at all, in user mode;
+	// -1 in root mode.
+	OwnerOnly int
+
+	stopping chan struct{} // closed when waiting clients should ask again, elsewhere
+}
+
+// who may use a verb; each handler narrows it to what is the caller's own.
+type who int
+
+const (
+	anyone  who = iota
+	members     // users who may have jobs here: in user mode only the one
+)
+
+// verbs is all that can be asked.
+var verbs = map[string]struct {
+	may    who
+	limit  int64 // bytes of the request
+	handle func(*Server, context.Context, job.Caller, *json.Decoder) (any, error)
+}{
+	// Base64 makes four bytes of three.
+	api.VerbSubmit: {members, (api.MaxScript+2)/3*4 + 8<<20, handler((*Server).submit)},
+	api.VerbJobs:   {anyone, 1 << 20, handler((*Server).jobs)},
+	api.VerbDetail: {anyone, 1 << 20, handler((*Server).detail)},
+	api.VerbDelete: {members, 1 << 20, handler((*Server).delete)},
+	api.VerbWait:   {anyone, 1 << 16, handler((*Server).wait)},
+	api.VerbStatus: {anyone, 1 << 16, handler((*Server).status)},
+}
+
+// handler fits a method with its request type into the table.
+func handler[Req, Rep any](f func(*Server, context.Context, job.Caller, *Req) (Rep, error)) func(*Server, context.Context, job.Caller, *json.Decoder) (any, error) {
+	return func(s *Server, ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
+		var req Req
+		if err := d.Decode(&req); err != nil {
+			if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+				return nil, api.Errorf(api.CodeRejected, "the request is larger than %d bytes", tooLarge.Limit)
+			}
+			return nil, api.Errorf(api.CodeBadRequest, "cannot read request: %v", err)
+		}
+		return f(s, ctx, c, &req)
+	}
+}
+
+// maxSocketPath is the size of sun_path less its NUL (unix(7)).
+const maxSocketPath = 107
+
+// Listen opens the socket. A socket that an execd left behind which is not
+// there any more is replaced; the caller holds the lock that says so.
+func Listen(path string, mode os.FileMode) (net.Listener, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("cannot listen: the path of the socket, %s, is longer than %d bytes", path, maxSocketPath)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make directory of socket: %w", err)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("cannot remove old socket: %w", err)
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w", err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("cannot set mode of socket: %w", err)
+	}
+	return l, nil
+}
+
+type peerKey struct{}
+
+// Serve answers until ctx is done; then requests under way are finished, and
+// clients that wait are told to ask again.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.stopping = make(chan struct{})
+	h := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, peerKey{}, peerUID(c))
+		},
+	}
+	done := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		close(s.stopping)
+		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		done <- h.Shutdown(grace)
+	}()
+	err := h.Serve(l)
+	if errors.Is(err, http.ErrServerClosed) {
+		return <-done
+	}
+	return err
+}
+
+// peerUID asks the kernel who is at the other end; -1 when it does not know.
+func peerUID(c net.Conn) int {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return -1
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return -1
+	}
+	uid := -1
+	err = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			uid = int(cred.Uid)
+		}
+	})
+	if err != nil {
+		return -1
+	}
+	return uid
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	reply, err := s.answer(w, r)
+	if r.Context().Err() != nil {
+		return // the client has gone
+	}
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(reply); err != nil {
+		s.Log.Debug(fmt.Sprintf("cannot send reply: %v", err))
+	}
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, error) {
+	verb, ok := verbs[verbOf(r.URL.Path)]
+	if !ok || r.Method != http.MethodPost {
+		return nil, api.Errorf(api.CodeBadRequest, "execd %s does not know %s %q", s.Version, r.Method, r.URL.Path)
+	}
+	caller, err := s.caller(r)
+	if err != nil {
+		return nil, err
+	}
+	if verb.may == members && s.OwnerOnly >= 0 && caller.UID != s.OwnerOnly && caller.UID != 0 {
+		return nil, api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
+	}
+	return verb.handle(s, r.Context(), caller, json.NewDecoder(http.MaxBytesReader(w, r.Body, verb.limit)))
+}
+
+// verbOf returns the verb of a path; empty for a path of another version.
+func verbOf(path string) string {
+	const prefix = "/" + api.Version + "/"
+	if len(path) < len(prefix) || path[:len(prefix)] != prefix {
+		return ""
+	}
+	return path[len(prefix):]
+}
+
+// caller says who asks.
+func (s *Server) caller(r *http.Request) (job.Caller, error) {
+	uid, ok := r.Context().Value(peerKey{}).(int)
+	if !ok || uid < 0 {
+		return job.Caller{}, api.Errorf(api.CodeDenied, "the kernel does not say who asks")
+	}
+	u, err := s.Users.ByID(r.Context(), uid)
+	switch {
+	case errors.Is(err, user.ErrUnknown):
+		// Somebody without a name may look, and has no jobs.
+		return job.Caller{UID: uid, Name: strconv.Itoa(uid)}, nil
+	case err != nil:
+		return job.Caller{}, api.Errorf(api.CodeInternal, "%v", err)
+	}
+	return job.Caller{UID: uid, Name: u.Name, Manager: uid == 0 || uid == s.OwnerOnly}, nil
+}
+
+// fail sends an error.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		s.Log.Error(fmt.Sprintf("cannot answer: %v", err))
+		e = api.Errorf(api.CodeInternal, "%v", err)
+	}
+	status := http.StatusInternalServerError
+	switch e.Code {
+	case api.CodeBadRequest:
+		status = http.StatusBadRequest
+	case api.CodeRejected, api.CodeLimit:
+		status = http.StatusUnprocessableEntity
+	case api.CodeDenied:
+		status = http.StatusForbidden
+	case api.CodeNotFound:
+		status = http.StatusNotFound
+	case api.CodeInternal:
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(e) // the client has gone: nothing to tell
+}

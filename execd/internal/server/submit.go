@@ -1,0 +1,142 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// submit is qsub.
+func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitRequest) (api.SubmitReply, error) {
+	owner, err := s.Users.ByID(ctx, c.UID)
+	if errors.Is(err, user.ErrUnknown) {
+		return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: user %d is not known on this host", c.UID)
+	}
+	if err != nil {
+		return api.SubmitReply{}, err
+	}
+	conf := s.Config()
+	if s.OwnerOnly < 0 {
+		if owner.UID < conf.Global.MinUID {
+			return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: your user id %d is lower than minimum user id %d of cluster configuration", owner.UID, conf.Global.MinUID)
+		}
+		if owner.GID < conf.Global.MinGID {
+			return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: your group id %d is lower than minimum group id %d of cluster configuration", owner.GID, conf.Global.MinGID)
+		}
+	} else if owner.UID != s.OwnerOnly {
+		return api.SubmitReply{}, api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
+	}
+	if err := check(req); err != nil {
+		return api.SubmitReply{}, err
+	}
+	if conf.Global.ShepherdCmd != "" {
+		// Only our own shepherd reads the file args.
+		for _, a := range req.Args {
+			if !spool.PlainValue(a) {
+				return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: an argument has a control character, which shepherd_cmd %s cannot take", conf.Global.ShepherdCmd)
+			}
+		}
+	}
+	place := s.Book.Now()
+	limits := job.Limits{Jobs: conf.Global.MaxJobs, UserJobs: conf.Global.MaxUserJobs}
+	j, err := s.Store.Submit(owner, req, limits, time.Now())
+	if err != nil {
+		return api.SubmitReply{}, err
+	}
+	return api.SubmitReply{Job: j.Number, Name: j.Name, Tasks: j.Tasks, Cursor: account.FormatCursor(place)}, nil
+}
+
+// check refuses what cannot become a job, with Grid Engine's words where it
+// has some. It trusts nothing that a client should have checked.
+func check(r *api.SubmitRequest) error {
+	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
+	if err := api.CheckName(r.Name); err != nil {
+		return err
+	}
+	if i := strings.IndexAny(r.Account, ":/\n\t\r @\\*?"); i >= 0 || len(r.Account) > api.MaxName {
+		return reject("%q is not an account string", short(r.Account))
+	}
+	for what, path := range map[string]string{
+		"-wd": r.Cwd, "-o": r.Stdout, "-e": r.Stderr, "-i": r.Stdin, "-S": r.Shell, "command": r.Command,
+	} {
+		if len(path) > api.MaxPath {
+			return reject("job rejected: the path of %s has %d bytes, at most %d are possible", what, len(path), api.MaxPath)
+		}
+		if hasControl(path) {
+			return reject("job rejected: the path of %s contains a control character", what)
+		}
+	}
+	if r.Binary && r.Command == "" {
+		return reject("job rejected: no command")
+	}
+	if r.Binary && len(r.Script) > 0 || !r.Binary && r.Script == nil {
+		return reject("job rejected: a script is needed, or -b y and none")
+	}
+	if len(r.Script) > api.MaxScript {
+		return reject("job rejected: the script has %d bytes, at most %d are possible", len(r.Script), api.MaxScript)
+	}
+	total := 0
+	for _, v := range [][]string{r.Env, r.Origin} {
+		for _, v := range v {
+			total += len(v) + 1
+			name, _, ok := strings.Cut(v, "=")
+			switch {
+			case !ok || name == "" || strings.ContainsRune(v, 0) || strings.ContainsAny(name, "\n\r"):
+				return reject("job rejected: %q is not an environment variable", short(v))
+			case len(v) >= api.MaxVariable:
+				return reject("job rejected: environment variable %s has %d bytes, at most %d are possible", short(name), len(v), api.MaxVariable-1)
+			}
+		}
+	}
+	if total > api.MaxEnv {
+		return reject("job rejected: the environment has %d bytes, at most %d are possible", total, api.MaxEnv)
+	}
+	total = 0
+	for _, a := range r.Args {
+		total += len(a) + 1
+		if strings.ContainsRune(a, 0) || len(a) >= api.MaxVariable {
+			return reject("job rejected: an argument has %d bytes or a NUL, at most %d are possible", len(a), api.MaxVariable-1)
+		}
+	}
+	if total > api.MaxArgs {
+		return reject("job rejected: the arguments have %d bytes, at most %d are possible", total, api.MaxArgs)
+	}
+	switch r.Rerun {
+	case api.RerunDefault, api.RerunYes, api.RerunNo:
+	default:
+		return reject("job rejected: %q is no value of -r", r.Rerun)
+	}
+	if t := r.Tasks; t != (api.Tasks{}) {
+		switch {
+		case t.First == 0:
+			return reject("job rejected: 0 is an invalid task id")
+		case t.First < 1 || t.Last < t.First || t.Step < 1:
+			return reject("job rejected: %v is not a range of tasks", t)
+		case t.Last > api.MaxTask:
+			return reject("job rejected: task %d is more than the largest possible, %d", t.Last, api.MaxTask)
+		}
+	}
+	if r.MaxRun < 0 {
+		return reject("job rejected: -tc %d is negative", r.MaxRun)
+	}
+	return nil
+}
+
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// short bounds what of a user's text comes back in a message.
+func short(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "..."
+	}
+	return s
+}

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/job"
+)
+
+// jobs is qstat.
+func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (api.JobsReply, error) {
+	return api.JobsReply{Jobs: s.Store.List(req, c, s.Host)}, nil
+}
+
+// detail is qstat -j.
+func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest) (api.DetailReply, error) {
+	return s.Store.Detail(req, c, s.Host, s.Reasons), nil
+}
+
+// delete is qdel.
+func (s *Server) delete(_ context.Context, c job.Caller, req *api.DeleteRequest) (api.DeleteReply, error) {
+	return s.Store.Delete(req, c, s.Kill)
+}
+
+// status is `execd -status`.
+func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (api.StatusReply, error) {
+	pending, running := s.Store.Count()
+	return api.StatusReply{Version: s.Version, Host: s.Host, Slots: s.Slots(), Pending: pending, Running: running}, nil
+}
+
+// longPoll is how long a client is kept without news, gathering how long ends
+// are gathered before it is told of the first: a large array ends hundreds of
+// tasks a second.
+const (
+	longPoll  = 5 * time.Minute
+	gathering = 100 * time.Millisecond
+)
+
+// wait tells how tasks of a job ended, as soon as there is something to tell.
+// The accounting file is the truth, so that it works for jobs that are over,
+// over restarts, and keeps nothing of finished tasks in memory.
+func (s *Server) wait(ctx context.Context, _ job.Caller, req *api.WaitRequest) (api.WaitReply, error) {
+	place, err := account.ParseCursor(req.Cursor)
+	if err != nil {
+		return api.WaitReply{}, api.Errorf(api.CodeBadRequest, "%v", err)
+	}
+	// Kept over its end: it knows reasons that the file has no field for.
+	j := s.Store.Get(req.Job)
+	var ended []api.TaskEnd
+	timer := time.NewTimer(longPoll)
+	defer timer.Stop()
+	for enough := false; ; {
+		// The job first, the file second: what ends between the two is in the
+		// file, and its hint in the channel.
+		var changed <-chan struct{}
+		reply := api.WaitReply{Done: true}
+		if j != nil {
+			changed, reply.Done, reply.Error = s.Store.Changed(j)
+		}
+		enough = enough || reply.Done || reply.Error != ""
+		if enough || len(ended) == 0 {
+			var more []api.TaskEnd
+			if more, place, err = s.Book.Ends(req.Job, place); err != nil {
+				return api.WaitReply{}, err
+			}
+			if len(ended) == 0 && len(more) > 0 {
+				timer.Reset(gathering)
+			}
+			ended = append(ended, more...)
+		}
+		if enough {
+			s.addReasons(j, ended)
+			reply.Ended, reply.Cursor = ended, account.FormatCursor(place)
+			return reply, nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			enough = true
+		case <-s.stopping:
+			enough = true
+		case <-ctx.Done():
+			return reply, nil // the client has gone
+		}
+	}
+}
+
+// addReasons puts the reasons in words to what the accounting file says.
+func (s *Server) addReasons(j *job.Job, ended []api.TaskEnd) {
+	if j == nil {
+		return
+	}
+	for i, e := range ended {
+		if reason := s.Store.EndReason(j, e.Task); reason != "" {
+			ended[i].Reason = reason
+		}
+	}
+}

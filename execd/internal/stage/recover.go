@@ -1,0 +1,212 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/spool"
+)
+
+// Recover finds again what an earlier execd has left: every task that was
+// recorded as started or ended goes to the stage that the evidence on disk
+// says. It is called once, before the queue starts anything.
+func (r *Runner) Recover() error {
+	known := map[string]bool{}
+	for _, t := range r.Store.Unfinished() {
+		known[t.RunID().ID().String()] = true
+		r.GIDs.Use(t.Start.AddGID)
+		l, err := r.recoverTask(t)
+		if err != nil {
+			return fmt.Errorf("cannot recover job %v: %w", t, err)
+		}
+		if l == nil {
+			continue
+		}
+		r.add(l)
+		if l.exited {
+			r.advance(l, nil)
+		} else {
+			r.reattach(l)
+		}
+	}
+	return r.sweep(known)
+}
+
+// recoverTask decides from the evidence where a task is, and returns its life;
+// nil when it went back to the queue.
+func (r *Runner) recoverTask(t *job.Task) (*life, error) {
+	l := &life{task: t, claim: &claim.Claim{}, begun: true, launched: true, taken: t.Started}
+	if t.State == job.Ended {
+		l.exited, l.released = true, true
+		return l, nil
+	}
+	run := t.RunID()
+	d, finished, err := r.Launcher.Find(run)
+	rebooted := t.Start.Boot != r.Boot
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if !rebooted {
+			// The directory moves to active_jobs/ before a shepherd is
+			// started, so none was.
+			return nil, r.giveBackRecovered(t, "not started yet")
+		}
+		// After a power cut the directory itself may be lost.
+		l.exited, l.released = true, true
+		return l, nil
+	case err != nil:
+		return nil, err
+	case finished:
+		l.exited, l.released = true, true
+		return l, nil
+	}
+	e, err := launch.Look(d)
+	if err != nil {
+		return nil, err
+	}
+	v := e.Verdict()
+	if v == launch.NeverStarted && rebooted {
+		v = launch.ShepherdDied // nothing of the directory was ever synced
+	}
+	switch v {
+	case launch.Lives:
+		l.claim = r.Claims.Adopt(t.Start.Queue, t.String())
+	case launch.NeverStarted:
+		if err := r.Launcher.Discard(run); err != nil {
+			return nil, err
+		}
+		return nil, r.giveBackRecovered(t, "not started yet")
+	default:
+		r.Log.Info(fmt.Sprintf("job %v: found after the restart: %v", t, v))
+		l.exited, l.released = true, true
+	}
+	return l, nil
+}
+
+// giveBackRecovered puts a task back into the queue that no shepherd was
+// started for.
+func (r *Runner) giveBackRecovered(t *job.Task, why string) error {
+	r.Log.Info(fmt.Sprintf("job %v: found after the restart: %s", t, why))
+	if err := r.Store.Withdraw(t); err != nil {
+		return err
+	}
+	r.GIDs.Give(t.Start.AddGID)
+	return nil
+}
+
+// reattach watches a shepherd that lives. One that has only just been started
+// has not written its pid yet: then it is asked for again in a moment.
+func (r *Runner) reattach(l *life) {
+	run := l.task.RunID()
+	err := r.Launcher.Reattach(run)
+	if err == nil {
+		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", l.task))
+		if r.Store.Want(l.task) != nil {
+			r.Kill(l.task)
+		}
+		return
+	}
+	if e, lookErr := launch.Look(r.Launcher.Root.Active(run.ID())); lookErr == nil && !e.Held {
+		r.Exited(run)
+		return
+	}
+	l.attempts++
+	time.AfterFunc(20*time.Millisecond, func() {
+		r.mu.Lock()
+		stop := r.stop
+		r.mu.Unlock()
+		if !stop {
+			r.reattach(l)
+		}
+	})
+}
+
+// sweep deals with directories that no record speaks of: half-made ones go,
+// those of runs that were collected and settled go, and where a job was lost a
+// human must look.
+func (r *Runner) sweep(known map[string]bool) error {
+	root := r.Launcher.Root
+	staging, err := root.ListStaging()
+	if err != nil {
+		return err
+	}
+	for _, name := range staging {
+		run, err := spool.ParseRunID(name)
+		if err != nil {
+			r.setAside(root.Path(spool.DirStaging, name), err)
+			continue
+		}
+		if err := r.Launcher.DiscardStaged(run); err != nil {
+			return err
+		}
+	}
+	active, err := root.ListActive()
+	if err != nil {
+		return err
+	}
+	for _, name := range active {
+		id, err := spool.ParseID(name)
+		if err != nil {
+			r.setAside(root.Path(spool.DirActive, name), err)
+			continue
+		}
+		if known[id.String()] {
+			continue
+		}
+		r.orphan(id)
+	}
+	finished, err := root.ListFinished()
+	if err != nil {
+		return err
+	}
+	for _, name := range finished {
+		run, err := spool.ParseRunID(name)
+		if err != nil {
+			r.setAside(root.Path(spool.DirFinished, name), err)
+			continue
+		}
+		if known[run.ID().String()] {
+			continue
+		}
+		// Its task is settled, and only the removal was cut short.
+		if err := r.Launcher.Clean(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orphan deals with a directory in active_jobs/ whose job has no record. When
+// its shepherd lives the job is left alone, and looked at again at the next
+// start.
+func (r *Runner) orphan(id spool.ID) {
+	d := r.Launcher.Root.Active(id)
+	e, err := launch.Look(d)
+	if err == nil && e.Held {
+		r.Log.Warn(fmt.Sprintf("job %v: runs, and has no record: it is left alone", id))
+		// What it holds is not given to others.
+		if config, err := d.Config(); err == nil {
+			if gid, err := config.Int(spool.KeyAddGrpID); err == nil {
+				r.GIDs.Use(gid)
+			}
+			if name, err := config.String(spool.KeyQueue); err == nil {
+				r.Claims.Adopt(name, id.String())
+			}
+		}
+		return
+	}
+	r.setAside(d.Path(), errors.New("its job has no record"))
+}
+
+func (r *Runner) setAside(path string, cause error) {
+	kept, err := r.Launcher.Root.SetAside(path)
+	if err != nil {
+		r.Log.Error(fmt.Sprintf("cannot set %s aside: %v", path, err))
+		return
+	}
+	r.Log.Warn(fmt.Sprintf("%s: %v: kept in %s", path, cause, kept))
+}

@@ -1,0 +1,391 @@
+// Package stage is one job's life as a list of stages (see stages below): each
+// is recorded when it is done, can be repeated, and every event enters the
+// list again at the top, so that a crash between two stages repeats the one
+// that was not recorded. It drives launch, account and claim, and only daemon
+// and queue's callback use it.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// stages is the life of one run, in order. A stage that is done is passed over;
+// one that must wait returns errWait and is entered again by its event; one
+// that fails for a reason that may pass returns a *Retry.
+var stages = []struct {
+	name string
+	done func(*life) bool
+	do   func(*Runner, *life) error
+}{
+	{"begin", func(l *life) bool { return l.begun }, (*Runner).begin},         // record the start, make the directory
+	{"launch", func(l *life) bool { return l.launched }, (*Runner).launch},    // start the shepherd
+	{"run", func(l *life) bool { return l.exited }, (*Runner).run},            // until the shepherd is gone
+	{"reap", func(l *life) bool { return l.reaped }, (*Runner).reap},          // outcome and usage; the directory moves to finished/
+	{"release", func(l *life) bool { return l.released }, (*Runner).release},  // the slot may start the next job
+	{"account", func(l *life) bool { return l.accounted }, (*Runner).account}, // record the end, write the accounting line
+	{"notify", func(l *life) bool { return l.notified }, (*Runner).notify},    // tell who waits
+	{"clean", func(*life) bool { return false }, (*Runner).clean},             // remove directory, TMPDIR, record
+}
+
+// errWait says that a stage waits for an event.
+var errWait = errors.New("waits for an event")
+
+// errOver says that the life is over before its time: the task was given back
+// or is in error.
+var errOver = errors.New("over")
+
+// Retry is the error of a stage that is worth to be tried again.
+type Retry struct {
+	After  time.Duration
+	Reason string
+}
+
+func (r *Retry) Error() string { return r.Reason }
+
+// life is one run of one task, from taking it to its last trace. What is here
+// is either also on disk or can be had again.
+type life struct {
+	task  *job.Task
+	claim *claim.Claim
+
+	mu        sync.Mutex // held by who advances it
+	begun     bool
+	launched  bool
+	exited    bool
+	reaped    bool
+	released  bool
+	accounted bool
+	notified  bool
+	attempts  int            // failed attempts at the present stage
+	outcome   *spool.Outcome // from reap on
+	end       *job.End       // from reap on
+
+	taken, started, ended time.Time // for the split of time in the log
+}
+
+// Runner leads all runs through their stages. The exported fields are set
+// before first use.
+type Runner struct {
+	Store    *job.Store
+	Launcher *launch.Launcher
+	Claims   *claim.Table
+	Queue    *queue.Queue
+	GIDs     *queue.GIDs
+	Book     *account.Book
+	Users    *user.Directory
+	Config   func() *conf.Config
+	Host     string
+	Boot     string // id of this boot
+	Log      *slog.Logger
+
+	mu     sync.Mutex
+	lives  map[spool.RunID]*life // guarded by mu
+	stop   bool                  // guarded by mu; nothing new is begun
+	places chan struct{}         // guarded by mu; filled by those at work
+	work   sync.WaitGroup
+}
+
+// maxAtWork bounds how many runs are led on at the same time. A thousand jobs
+// that start at once would each block a thread in the file system, and the
+// threads stay. It is also how many ends share a group commit.
+const maxAtWork = 16
+
+// Start takes over a task whose claim is activated.
+func (r *Runner) Start(t *job.Task, c *claim.Claim) {
+	l := &life{task: t, claim: c, taken: time.Now()}
+	r.add(l)
+	r.advance(l, nil)
+}
+
+// Exited is told that the shepherd of a run is gone.
+func (r *Runner) Exited(run spool.RunID) {
+	r.mu.Lock()
+	l := r.lives[run]
+	r.mu.Unlock()
+	if l != nil {
+		r.advance(l, func() { l.exited, l.ended = true, time.Now() })
+	}
+}
+
+// Kill carries out the wish to kill a task that runs. Before its shepherd
+// runs, the launch stage does it.
+func (r *Runner) Kill(t *job.Task) {
+	if err := r.Launcher.Signal(t.RunID(), sigkill); err != nil {
+		r.Log.Debug(err.Error())
+	}
+}
+
+func (r *Runner) add(l *life) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lives == nil {
+		r.lives = map[spool.RunID]*life{}
+	}
+	r.lives[l.task.RunID()] = l
+}
+
+func (r *Runner) drop(l *life) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.lives, l.task.RunID())
+}
+
+// advance leads a life on in a goroutine of its own, after the event.
+func (r *Runner) advance(l *life, event func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stop {
+		return // the next execd finds it on disk
+	}
+	if r.places == nil {
+		r.places = make(chan struct{}, maxAtWork)
+	}
+	places := r.places
+	r.work.Go(func() {
+		places <- struct{}{}
+		defer func() { <-places }()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if event != nil {
+			event()
+		}
+		r.pass(l)
+	})
+}
+
+// pass goes through the list from the top. l.mu is held.
+func (r *Runner) pass(l *life) {
+	for i := range stages {
+		s := &stages[i]
+		if s.done(l) {
+			continue
+		}
+		err := s.do(r, l)
+		var retry *Retry
+		switch {
+		case err == nil:
+			l.attempts = 0
+		case errors.Is(err, errWait):
+			return
+		case errors.Is(err, errOver):
+			r.drop(l)
+			return
+		case errors.As(err, &retry):
+			l.attempts++
+			r.Log.Warn(fmt.Sprintf("job %v: %s: %s (tried again in %v)", l.task, s.name, retry.Reason, retry.After))
+			time.AfterFunc(retry.After, func() { r.advance(l, nil) })
+			return
+		default:
+			// Nothing is lost: the run stays where it is on disk.
+			l.attempts++
+			after := l.backoff()
+			r.Log.Error(fmt.Sprintf("job %v: %s: %v (tried again in %v)", l.task, s.name, err, after))
+			time.AfterFunc(after, func() { r.advance(l, nil) })
+			return
+		}
+	}
+	r.drop(l)
+}
+
+// backoff is the time until the next attempt: 1 s, doubling, at most a minute.
+func (l *life) backoff() time.Duration {
+	return min(time.Second<<min(max(l.attempts-1, 0), 10), time.Minute)
+}
+
+// Stop lets the stages that are under way come to their end and begins
+// nothing new. Jobs go on running.
+func (r *Runner) Stop() {
+	r.mu.Lock()
+	r.stop = true
+	r.mu.Unlock()
+	r.work.Wait()
+}
+
+// begin records that the task is started, durably, and makes its directory at
+// the same time. Nothing runs yet.
+func (r *Runner) begin(l *life) error {
+	t := l.task
+	order, err := r.order(t)
+	if err != nil {
+		// A second try would meet it again, as long as nobody mends it.
+		return r.refuse(l, err, true)
+	}
+	recorded := make(chan error, 1)
+	go func() { recorded <- r.Store.Begin(t) }()
+	err = r.Launcher.Build(order)
+	if begun := <-recorded; begun != nil {
+		r.Store.Untake(t)
+		r.giveBack(l)
+		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", begun), pause)
+		r.Log.Error(fmt.Sprintf("job %v: cannot start: %v", t, begun))
+		return errOver
+	}
+	l.begun = true
+	if err != nil {
+		var unfit *launch.Unfit
+		return r.refuse(l, err, errors.As(err, &unfit))
+	}
+	return nil
+}
+
+// pause is how long nothing is started after the host could not start a job.
+const pause = 10 * time.Second
+
+// order gathers what the directory of a run is made from.
+func (r *Runner) order(t *job.Task) (*launch.Order, error) {
+	c := r.Config()
+	o := &launch.Order{Task: t, Global: &c.Global}
+	for i := range c.Queues {
+		if c.Queues[i].Name == t.Start.Queue {
+			o.Queue = &c.Queues[i]
+		}
+	}
+	if o.Queue == nil {
+		return nil, fmt.Errorf("queue %q does not exist any more", t.Start.Queue)
+	}
+	var err error
+	if o.Request, err = r.Store.Request(t.Job); err != nil {
+		return nil, err
+	}
+	if o.Owner, err = r.Users.ByID(context.Background(), t.Job.UID); err != nil {
+		return nil, err
+	}
+	if o.Owner.Name != t.Job.Owner {
+		return nil, fmt.Errorf("uid %d was user %s when the job was submitted and is %s now", t.Job.UID, t.Job.Owner, o.Owner.Name)
+	}
+	if r.Store.ScriptMissing(t.Job) {
+		return nil, fmt.Errorf("the job's script %s is gone", r.Store.Script(t.Job))
+	}
+	if t.Job.HasScript {
+		o.Script = r.Store.Script(t.Job)
+	}
+	return o, nil
+}
+
+// refuse ends a life before anything ran: the task waits in error when the
+// job is to blame, else it goes back to the queue, which pauses.
+func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
+	t := l.task
+	var err error
+	switch {
+	case jobToBlame && !l.begun:
+		if err = r.Store.Begin(t); err == nil {
+			l.begun = true
+			err = r.Store.Fail(t, cause.Error())
+		}
+	case jobToBlame:
+		err = r.Store.Fail(t, cause.Error())
+	default:
+		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", cause), pause)
+		err = r.Store.Withdraw(t)
+	}
+	r.Log.Error(fmt.Sprintf("job %v: cannot start: %v", t, cause))
+	if err != nil {
+		return fmt.Errorf("cannot give it back: %w", err)
+	}
+	r.giveBack(l)
+	return errOver
+}
+
+// giveBack frees what a task held that is not started after all.
+func (r *Runner) giveBack(l *life) {
+	r.GIDs.Give(l.task.Start.AddGID)
+	r.Claims.Deactivate(l.claim)
+	r.Queue.Wake()
+}
+
+// launch starts the shepherd.
+func (r *Runner) launch(l *life) error {
+	pid, err := r.Launcher.Start(l.task.RunID())
+	if err != nil {
+		return r.refuse(l, errors.Join(err, r.Launcher.Discard(l.task.RunID())), false)
+	}
+	l.launched, l.started = true, time.Now()
+	t := l.task
+	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
+	if r.Store.Want(t) != nil {
+		r.Kill(t)
+	}
+	return nil
+}
+
+// run waits for the shepherd's end.
+func (r *Runner) run(*life) error { return errWait }
+
+// reap collects the outcome.
+func (r *Runner) reap(l *life) error {
+	if r.Store.State(l.task) == job.Ended { // an earlier execd has recorded it
+		l.end, l.reaped = l.task.End, true
+		return nil
+	}
+	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.Boot != r.Boot)
+	if err != nil {
+		return err
+	}
+	l.outcome = &out
+	l.end = r.conclude(l.task, &out)
+	l.reaped = true
+	return nil
+}
+
+// release frees the slot: what follows needs none.
+func (r *Runner) release(l *life) error {
+	r.Claims.Deactivate(l.claim)
+	r.Queue.Wake()
+	l.released = true
+	return nil
+}
+
+// account makes the end durable, in record and accounting file.
+func (r *Runner) account(l *life) error {
+	if err := r.Book.Enter(job.Ending{Task: l.task, End: l.end, Time: time.Now()}); err != nil {
+		return &Retry{l.backoff(), err.Error()}
+	}
+	l.accounted = true
+	return nil
+}
+
+// notify tells the log and those who wait.
+func (r *Runner) notify(l *life) error {
+	t, e := l.task, l.end
+	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d fate=%s", t, e.Failed, e.Exit, e.Fate)
+	if e.Reason != "" {
+		text += fmt.Sprintf(" reason=%q", e.Reason)
+	}
+	if !l.started.IsZero() && !l.ended.IsZero() {
+		text += fmt.Sprintf(" waiting=%.4fs starting=%.4fs running=%.4fs returning=%.4fs",
+			l.taken.Sub(t.Job.Submitted).Seconds(), l.started.Sub(l.taken).Seconds(), l.ended.Sub(l.started).Seconds(), time.Since(l.ended).Seconds())
+	}
+	level := slog.LevelInfo
+	if e.Fate == job.FateError || e.Failed == spool.FailedNoExitStatus || e.Failed == spool.FailedBeforeJob {
+		level = slog.LevelWarn
+	}
+	r.Log.Log(context.Background(), level, text)
+	l.notified = true
+	r.Store.Accounted(t)
+	return nil
+}
+
+// clean removes the last traces. What becomes of the task is recorded after
+// them: a task that runs again must not meet its old directory.
+func (r *Runner) clean(l *life) error {
+	if err := r.Launcher.Clean(l.task.RunID()); err != nil {
+		return err
+	}
+	r.GIDs.Give(l.task.Start.AddGID)
+	return r.Store.Settle(l.task)
+}

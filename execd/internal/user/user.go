@@ -1,0 +1,160 @@
+// Package user resolves users and their groups as the host's name services
+// know them, by getent(1) and id(1): execd is built without cgo, and the
+// standard library alone sees nothing but /etc/passwd. Answers are kept for a
+// short time, since every submission and every start asks. Only execd's
+// packages import it.
+package user
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ErrUnknown is matched when the name services answered that there is no such
+// user.
+var ErrUnknown = errors.New("unknown user")
+
+// User is one entry of the passwd database with its groups.
+type User struct {
+	Name   string
+	UID    int
+	GID    int
+	Group  string // name of GID; the number in digits where it has no name
+	Groups []int  // all of the user's groups, GID included
+	Home   string
+	Shell  string
+}
+
+// Directory answers from the name services. The zero value is ready.
+type Directory struct {
+	// Keep is how long an answer is good. 0: a minute.
+	Keep time.Duration
+
+	mu    sync.Mutex
+	known map[string]answer // guarded by mu; by key of lookup
+}
+
+type answer struct {
+	user  *User
+	until time.Time
+}
+
+// timeout bounds one question: a directory server that is down must not hold
+// up the jobs of others for long.
+const timeout = 10 * time.Second
+
+// ByID returns the user with a number.
+func (d *Directory) ByID(ctx context.Context, uid int) (*User, error) {
+	return d.lookup(ctx, strconv.Itoa(uid))
+}
+
+// ByName returns the user with a name.
+func (d *Directory) ByName(ctx context.Context, name string) (*User, error) {
+	if name == "" || strings.ContainsAny(name, ":/\n \t") || name[0] == '-' || isDigits(name) {
+		return nil, fmt.Errorf("%w %q", ErrUnknown, name)
+	}
+	return d.lookup(ctx, name)
+}
+
+func (d *Directory) lookup(ctx context.Context, key string) (*User, error) {
+	now := time.Now()
+	d.mu.Lock()
+	a, ok := d.known[key]
+	d.mu.Unlock()
+	if ok && now.Before(a.until) {
+		return a.user, nil
+	}
+	u, err := ask(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	keep := d.Keep
+	if keep == 0 {
+		keep = time.Minute
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil {
+		d.known = map[string]answer{}
+	}
+	for k, a := range d.known { // users come and go; the map must not grow for ever
+		if now.After(a.until) {
+			delete(d.known, k)
+		}
+	}
+	d.known[key] = answer{u, now.Add(keep)}
+	return u, nil
+}
+
+// ask asks the name services.
+func ask(ctx context.Context, key string) (*User, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	line, err := run(ctx, "getent", "passwd", key)
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == 2 { // getent(1): key not found
+			return nil, fmt.Errorf("%w %q", ErrUnknown, key)
+		}
+		return nil, fmt.Errorf("cannot look up user %q: %w", key, err)
+	}
+	u, err := parsePasswd(line)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look up user %q: %w", key, err)
+	}
+	u.Group = strconv.Itoa(u.GID)
+	if line, err := run(ctx, "getent", "group", strconv.Itoa(u.GID)); err == nil {
+		if name, _, ok := strings.Cut(line, ":"); ok && name != "" {
+			u.Group = name
+		}
+	}
+	groups, err := run(ctx, "id", "-G", "--", u.Name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look up groups of user %q: %w", u.Name, err)
+	}
+	for word := range strings.FieldsSeq(groups) {
+		gid, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, fmt.Errorf("cannot look up groups of user %q: id printed %q", u.Name, groups)
+		}
+		u.Groups = append(u.Groups, gid)
+	}
+	return u, nil
+}
+
+func run(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+// parsePasswd reads a line of passwd(5).
+func parsePasswd(line string) (*User, error) {
+	f := strings.Split(line, ":")
+	if len(f) != 7 || f[0] == "" {
+		return nil, fmt.Errorf("not a line of passwd: %q", line)
+	}
+	uid, err1 := strconv.Atoi(f[2])
+	gid, err2 := strconv.Atoi(f[3])
+	if err1 != nil || err2 != nil || uid < 0 || gid < 0 {
+		return nil, fmt.Errorf("not a line of passwd: %q", line)
+	}
+	u := &User{Name: f[0], UID: uid, GID: gid, Home: f[5], Shell: f[6]}
+	if u.Home == "" {
+		u.Home = "/"
+	}
+	if u.Shell == "" { // passwd(5): empty means /bin/sh
+		u.Shell = "/bin/sh"
+	}
+	return u, nil
+}
+
+func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }

@@ -1,0 +1,145 @@
+// Execd is the execution daemon: it takes jobs from qsub over a Unix socket,
+// starts a shepherd for each, collects what they leave in the spool and writes
+// the accounting file. See execd(8).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/daemon"
+)
+
+// version is set by the linker.
+var version = "0.1.0-dev"
+
+// The exit codes, of sysexits(3).
+const (
+	exitUsage       = 64
+	exitUnavailable = 69
+	exitConfig      = 78
+)
+
+func main() {
+	app := &cli.App{
+		Name:            "execd",
+		Usage:           "execution daemon of Paddock",
+		UsageText:       "execd [-t | -status] [-debug] [-dev DIR | -root DIR]",
+		Version:         version,
+		HideHelpCommand: true,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "dev", Usage: "run in the foreground as this user, with everything below `DIR`"},
+			&cli.StringFlag{Name: "root", Usage: "run in root mode with everything below `DIR`, for tests"},
+			&cli.BoolFlag{Name: "t", Usage: "check the configuration and exit"},
+			&cli.BoolFlag{Name: "status", Usage: "ask the running execd how it does"},
+			&cli.BoolFlag{Name: "debug", Usage: "log more"},
+		},
+		Action: run,
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
+			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -status] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
+		},
+		// cli would print the error and exit 1.
+		ExitErrHandler: func(*cli.Context, error) {},
+	}
+	if err := app.Run(os.Args); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			if !strings.HasPrefix(line, "execd:") && !strings.HasPrefix(line, "Usage:") {
+				line = "execd: " + line
+			}
+			fmt.Fprintln(os.Stderr, line)
+		}
+		os.Exit(exitCode(err))
+	}
+}
+
+func exitCode(err error) int {
+	var usage *daemon.UsageError
+	var exit cli.ExitCoder
+	switch {
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	case errors.As(err, &usage):
+		return exitConfig
+	}
+	return exitUnavailable
+}
+
+func run(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return cli.Exit(fmt.Sprintf("execd: unexpected argument %q; see execd -help", c.Args().First()), exitUsage)
+	}
+	o, err := options(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("status") {
+		if c.String("dev") == "" && c.String("root") == "" {
+			o.Places = api.ClientPlaces() // the one that qsub would talk to
+		}
+		return status(o)
+	}
+	if c.Bool("t") {
+		config, err := daemon.Check(o)
+		if err != nil {
+			return err
+		}
+		from := o.Places.Config
+		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			from += " does not exist, defaults"
+		}
+		fmt.Printf("%s: ok: queues=%d slots=%d\n", from, len(config.Queues), config.Slots())
+		return nil
+	}
+	if c.String("dev") != "" && os.Geteuid() == 0 {
+		fmt.Fprintln(os.Stderr, "execd: warning: -dev as root: only root's jobs are run, and as root")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	// A log on a closed pipe must not end a daemon whose jobs run for weeks.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	o.HangUp = make(chan os.Signal, 1)
+	signal.Notify(o.HangUp, syscall.SIGHUP)
+	return daemon.Run(ctx, o)
+}
+
+// options chooses mode and places from the flags and from who calls.
+func options(c *cli.Context) (daemon.Options, error) {
+	o := daemon.Options{Version: version, Debug: c.Bool("debug"), Foreground: true}
+	dev, root := c.String("dev"), c.String("root")
+	switch {
+	case dev != "" && root != "":
+		return o, cli.Exit("execd: -dev and -root exclude each other", exitUsage)
+	case dev != "" || root != "":
+		dir, err := filepath.Abs(dev + root)
+		if err != nil {
+			return o, fmt.Errorf("cannot find directory %q: %w", dev+root, err)
+		}
+		o.Places, o.RootMode = api.DevPlaces(dir), root != ""
+	case os.Geteuid() == 0:
+		o.Places, o.RootMode = api.RootPlaces(), true
+	default:
+		o.Places = api.UserPlaces()
+	}
+	return o, nil
+}
+
+// status asks the execd that runs.
+func status(o daemon.Options) error {
+	var reply api.StatusReply
+	err := api.NewClient(o.Places.Socket).Call(context.Background(), api.VerbStatus, api.StatusRequest{}, &reply)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("execd %s on %s: slots=%d running=%d pending=%d\n", reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending)
+	return nil
+}
