@@ -1,0 +1,189 @@
+// Package option is the option language of the client commands: one table of
+// every option, from which the command line, '#$' lines and defaults files are
+// parsed and from which help and completion are made. The client commands
+// import it; it imports nothing of ours.
+package option
+
+import "strings"
+
+// Command is a client command, or a set of them.
+type Command uint8
+
+// The commands.
+const (
+	Qsub Command = 1 << iota
+	Qstat
+	Qdel
+	Qacct
+
+	// Elsewhere are options of Grid Engine's qrsh, qsh, qlogin and qalter that
+	// qsub does not have. In a defaults file, which is for all of them, qsub
+	// passes over those.
+	Elsewhere
+)
+
+// commands are the programs, by the names they are called by.
+var commands = []struct {
+	Command
+	name, operands, summary string
+}{
+	{Qsub, "qsub", "[script [argument ...] | - [argument ...]]", "submit a batch job"},
+	{Qstat, "qstat", "", "show the jobs that are not finished"},
+	{Qdel, "qdel", "job[,job ...] ...", "delete jobs"},
+	{Qacct, "qacct", "", "show what finished jobs used"},
+}
+
+// Commands returns the programs.
+func Commands() []Command {
+	list := make([]Command, len(commands))
+	for i, c := range commands {
+		list[i] = c.Command
+	}
+	return list
+}
+
+// ByName returns the command of that name.
+func ByName(name string) (Command, bool) {
+	for _, c := range commands {
+		if c.name == name {
+			return c.Command, true
+		}
+	}
+	return 0, false
+}
+
+// String returns the name of a single command.
+func (c Command) String() string {
+	for _, known := range commands {
+		if known.Command == c {
+			return known.name
+		}
+	}
+	return "other commands"
+}
+
+// Operands returns what may follow the options of a command.
+func (c Command) Operands() string {
+	for _, known := range commands {
+		if known.Command == c {
+			return known.operands
+		}
+	}
+	return ""
+}
+
+// Summary returns what a command does in half a line.
+func (c Command) Summary() string {
+	for _, known := range commands {
+		if known.Command == c {
+			return known.summary
+		}
+	}
+	return ""
+}
+
+// Kind says what the arguments of an option are.
+type Kind uint8
+
+// The kinds.
+const (
+	Flag  Kind = iota // none
+	YesNo             // y, yes, n, no in any case
+	Text
+	File // the path of a file
+	Dir  // the path of a directory
+	Vars // variable[=value],...
+	List // the option may stand without its argument: [list]
+)
+
+// Option is one option of one or several commands.
+type Option struct {
+	Name     string // with its dash
+	Args     []string
+	Kind     Kind
+	Commands Command
+	// Repeat: every occurrence counts. Otherwise the last one wins.
+	Repeat bool
+	// Refused: the option is Grid Engine's and known, but not supported yet.
+	Refused bool
+	Help    string
+}
+
+// Usage returns the option and its arguments as they are typed.
+func (o *Option) Usage() string {
+	if o.Kind == List {
+		return o.Name + " [" + o.Args[0] + "]"
+	}
+	return strings.Join(append([]string{o.Name}, o.Args...), " ")
+}
+
+// Of returns the options of a command in the order of the table: alphabetical,
+// without regard to case.
+func Of(c Command) []*Option {
+	var list []*Option
+	for i := range table {
+		if table[i].Commands&c != 0 {
+			list = append(list, &table[i])
+		}
+	}
+	return list
+}
+
+// Lookup returns an option of a command. Two dashes are the same as one.
+func Lookup(c Command, word string) (*Option, bool) {
+	if rest, ok := strings.CutPrefix(word, "--"); ok && rest != "" {
+		word = "-" + rest
+	}
+	for i := range table {
+		if table[i].Commands&c != 0 && table[i].Name == word {
+			return &table[i], true
+		}
+	}
+	return nil, false
+}
+
+// Suggest returns the option of a command that looks most like word, or "" if
+// none does.
+func Suggest(c Command, word string) string {
+	word = strings.TrimLeft(word, "-")
+	// Half of a short word may be wrong, and two letters of a long one.
+	best, limit := "", min(2, len(word)/2)
+	for _, o := range Of(c) {
+		if o.Refused {
+			continue
+		}
+		if d := distance(word, o.Name[1:]); d <= limit && (best == "" || d < distance(word, best[1:])) {
+			best = o.Name
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to add, remove, change or swap with their
+// neighbour that makes b of a.
+func distance(a, b string) int {
+	const limit = 40 // no option is that long
+	if len(a) > limit || len(b) > limit {
+		return limit
+	}
+	var before, last []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row = last, row, make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			change := last[j-1]
+			if a[i-1] != b[j-1] {
+				change++
+			}
+			row[j] = min(change, last[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}

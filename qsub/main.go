@@ -1,0 +1,131 @@
+// Command qsub is the client commands in one binary: qsub, qstat, qdel and
+// qacct, told apart by the name it is called by. They speak to execd through
+// execd/api and never read its spool; qacct reads the accounting file itself.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// version is set by the linker.
+var version = "0.1.0-dev"
+
+func main() {
+	os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// session is one call of one command.
+type session struct {
+	command option.Command
+	in      io.Reader
+	out     *bufio.Writer
+	err     io.Writer
+	places  api.Places
+	client  *api.Client
+	help    func() error // prints the help
+	version func()       // prints the version
+}
+
+// actions are what the commands do with their words.
+var actions = map[option.Command]func(*session, context.Context, []string) error{
+	option.Qsub:  (*session).qsub,
+	option.Qstat: (*session).qstat,
+	option.Qdel:  (*session).qdel,
+	option.Qacct: (*session).qacct,
+}
+
+// run is the program. It returns the exit status.
+func run(ctx context.Context, args []string, in io.Reader, out, errout io.Writer) int {
+	name := "qsub"
+	if len(args) > 0 {
+		name = filepath.Base(args[0])
+	}
+	command, ok := option.ByName(name)
+	if !ok {
+		fmt.Fprintf(errout, "%s: cannot tell what to do: the program wants to be called", name)
+		for _, c := range option.Commands() {
+			fmt.Fprintf(errout, " %s", c)
+		}
+		fmt.Fprintln(errout)
+		return option.ExitUsage
+	}
+	s := &session{command: command, in: in, out: bufio.NewWriter(out), err: errout, places: api.ClientPlaces()}
+	s.client = api.NewClient(s.places.Socket)
+	app := option.App(command, version, s.out, func(c *cli.Context) error {
+		s.help = func() error { return cli.ShowAppHelp(c) }
+		s.version = func() { cli.ShowVersion(c) }
+		return actions[command](s, ctx, c.Args().Slice())
+	})
+	err := app.RunContext(ctx, append([]string{name}, args[min(1, len(args)):]...))
+	if flushed := s.out.Flush(); flushed != nil && err == nil {
+		err = flushed
+		if !errors.Is(err, syscall.EPIPE) {
+			err = fmt.Errorf("cannot write standard output: %w", err)
+		}
+	}
+	return s.exit(err)
+}
+
+// failure is an end of a command that has its own words and exit status.
+type failure struct {
+	exit int
+	text string // printed as it is; "": everything was said
+}
+
+func (f *failure) Error() string { return f.text }
+
+// exit prints an error and returns the exit status.
+func (s *session) exit(err error) int {
+	if err == nil {
+		return 0
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		if f.text != "" {
+			fmt.Fprintln(s.err, f.text)
+		}
+		return f.exit
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return 1 // whoever read has gone, and knows it
+	}
+	fmt.Fprintf(s.err, "%s: %s\n", s.command, api.Visible(err.Error()))
+	if e, ok := errors.AsType[*option.Error](err); ok {
+		if e.Hint != "" {
+			fmt.Fprintln(s.err, e.Hint)
+		}
+		if s.command == option.Qsub {
+			return e.Exit
+		}
+	}
+	return 1
+}
+
+// asked reports whether the settings ask for help or the version, and prints
+// them.
+func (s *session) asked(settings []option.Setting) (bool, error) {
+	for i := range settings {
+		if settings[i].Option == nil {
+			continue // an operand
+		}
+		switch settings[i].Name {
+		case "-help":
+			return true, s.help()
+		case "-version":
+			s.version()
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/execd/api"
+)
+
+var noon = time.Date(2026, 11, 20, 16, 7, 1, 0, time.UTC)
+
+// utc makes the tables show UTC.
+func utc(t *testing.T) {
+	t.Helper()
+	old := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = old })
+}
+
+func TestQstat(t *testing.T) {
+	utc(t)
+	e := newExecd(t)
+	e.replies(api.VerbJobs, api.JobsReply{Jobs: []api.JobStatus{
+		{Job: 140, Priority: 0.25, Name: "longjobname_12345", Owner: "geuser", State: "r", Time: noon, Queue: "all.q@gehost", Slots: 1},
+		{Job: 142, Priority: 0.25, Name: "arr", Owner: "geuser", State: "r", Time: noon, Queue: "all.q@gehost", Slots: 1, Tasks: "1"},
+		{Job: 142, Name: "arr", Owner: "geuser", State: "qw", Time: noon, Slots: 1, Tasks: "3,5"},
+		{Job: 143, Name: "held", Owner: "geuser", State: "hqw", Time: noon, Slots: 1},
+	}})
+	const head = "job-ID  prior   name       user         state submit/start at     queue                          slots ja-task-ID \n" +
+		"-----------------------------------------------------------------------------------------------------------------\n"
+	lines := []string{
+		"    140 0.25000 longjobnam geuser       r     11/20/2026 16:07:01 all.q@gehost                       1        \n",
+		"    142 0.25000 arr        geuser       r     11/20/2026 16:07:01 all.q@gehost                       1 1\n",
+		"    142 0.00000 arr        geuser       qw    11/20/2026 16:07:01                                    1 3,5\n",
+		"    143 0.00000 held       geuser       hqw   11/20/2026 16:07:01                                    1        \n",
+	}
+	for _, test := range []struct {
+		args []string
+		ask  api.JobsRequest
+		want string
+	}{
+		{nil, api.JobsRequest{}, strings.Join(lines, "")},
+		{[]string{"-u", "*"}, api.JobsRequest{Users: []string{"*"}}, strings.Join(lines, "")},
+		{[]string{"-u", "a,b", "-u", "c"}, api.JobsRequest{Users: []string{"a", "b", "c"}}, strings.Join(lines, "")},
+		{[]string{"-s", "p"}, api.JobsRequest{States: "p"}, lines[2] + lines[3]},
+		{[]string{"-s", "r"}, api.JobsRequest{States: "r"}, lines[0] + lines[1]},
+		{[]string{"-s", "rp"}, api.JobsRequest{}, strings.Join(lines, "")},
+		{[]string{"-s", "hu"}, api.JobsRequest{States: "p"}, lines[3]},
+		{[]string{"-s", "rh"}, api.JobsRequest{}, lines[0] + lines[1] + lines[3]},
+		{[]string{"-s", "a"}, api.JobsRequest{}, strings.Join(lines, "")},
+		{[]string{"-s", "s"}, api.JobsRequest{States: "s"}, ""},
+	} {
+		wanted := test.want
+		if wanted != "" {
+			wanted = head + wanted
+		}
+		want(t, result{0, wanted, ""}, call(t, "", append([]string{"qstat"}, test.args...)...))
+		if diff := cmp.Diff(test.ask, last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
+			t.Errorf("qstat %q asked (-want +got):\n%s", test.args, diff)
+		}
+	}
+	e.replies(api.VerbJobs, api.JobsReply{})
+	want(t, result{0, "", ""}, call(t, "", "qstat"))
+	// Other people's names are not commands to the terminal.
+	e.replies(api.VerbJobs, api.JobsReply{Jobs: []api.JobStatus{{Job: 1, Name: "Grüßgott\x1b[2J", Owner: "o", State: "qw", Time: noon, Slots: 12}}})
+	want(t, result{0, head + "      1 0.00000 Grüßgott\\x o            qw    11/20/2026 16:07:01                                   12        \n", ""}, call(t, "", "qstat"))
+}
+
+func TestQstatRefuses(t *testing.T) {
+	newExecd(t)
+	for _, test := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"-badopt"}, "qstat: invalid option argument \"-badopt\"\nType \"qstat -help\" for the options.\n"},
+		{[]string{"-f"}, "qstat: option -f is not supported yet\n"},
+		{[]string{"-s", "q"}, "qstat: ERROR! wrong argument to -s option\n"},
+		{[]string{"-s", "z"}, "qstat: option -s z is not supported yet; qacct -j shows finished jobs\n"},
+		{[]string{"-u"}, "qstat: -u option must have argument\n"},
+		{[]string{"-j"}, "qstat: -j option must have argument\n"},
+		{[]string{"-j", ","}, "qstat: -j option must have argument\n"},
+		{[]string{"foo"}, "qstat: invalid option argument \"foo\"\n"},
+	} {
+		want(t, result{1, "", test.err}, call(t, "", append([]string{"qstat"}, test.args...)...))
+	}
+}
+
+func TestQstatDetail(t *testing.T) {
+	utc(t)
+	e := newExecd(t)
+	array := api.Detail{
+		Job: 126, Owner: "geuser1", UID: 1001, Group: "users", GID: 100, Submitted: noon, ScriptFile: "job_scripts/126",
+		Request: api.SubmitRequest{
+			Name: "arr", Account: "acc", Command: "e.sh", Args: []string{"a", "b c"}, Cwd: "/tmp/gtw", Stdout: "a", Stderr: "b", Stdin: "c",
+			Merge: true, Rerun: api.RerunYes, Shell: "/bin/sh", Tasks: api.Tasks{First: 1, Last: 9, Step: 1}, MaxRun: 2, Env: []string{"A=1", "B=", "C=x\ny"},
+			Origin: []string{"TERM=", "SGE_O_HOME=/x", "SGE_O_LOGNAME=ln", "SGE_O_PATH=/bin", "SGE_O_SHELL=/bin/zz", "SGE_O_MAIL=/m", "SGE_O_HOST=gehost", "SGE_O_WORKDIR=/tmp/gtw", "SGE_O_TZ=UTC"},
+		},
+		Tasks: []api.TaskDetail{
+			{Task: 3, State: "r", Queue: "all.q@gehost", Started: noon, Run: 1},
+			{Task: 4, State: "Eqw", Reason: "can't chdir to /nonexist: No such file or directory"},
+		},
+		Pending: "5-9:1", Finished: 2, Reasons: []string{"slots: all 2 are in use", "job is behind 3 others"},
+	}
+	binary := api.Detail{
+		Job: 127, Owner: "u", Group: "g", Submitted: noon, Request: api.SubmitRequest{Name: "b", Command: "sleep", Binary: true, NoShell: true},
+		Tasks: []api.TaskDetail{{Task: 1, State: "Eqw", Reason: "no"}},
+	}
+	const wantArray = `==============================================================
+job_number:                 126
+exec_file:                  job_scripts/126
+submission_time:            Fri Nov 20 16:07:01 2026
+owner:                      geuser1
+uid:                        1001
+group:                      users
+gid:                        100
+sge_o_home:                 /x
+sge_o_log_name:             ln
+sge_o_path:                 /bin
+sge_o_shell:                /bin/zz
+sge_o_tz:                   UTC
+sge_o_workdir:              /tmp/gtw
+sge_o_host:                 gehost
+account:                    acc
+cwd:                        /tmp/gtw
+stderr_path_list:           NONE:NONE:b
+merge:                      y
+job_name:                   arr
+stdout_path_list:           NONE:NONE:a
+stdin_path_list:            NONE:NONE:c
+restart:                    y
+shell_list:                 NONE:/bin/sh
+env_list:                   A=1,B=NONE,C=x\ny
+job_args:                   a,b c
+script_file:                e.sh
+job-array tasks:            1-9:1
+maximum concurrency:        2
+pending tasks:              5-9:1
+finished tasks:             2
+job_type:                   NONE
+job_state     3:            r
+start_time    3:            11/20/2026 16:07:01
+queue         3:            all.q@gehost
+restarts      3:            1
+job_state     4:            Eqw
+error reason          4:      can't chdir to /nonexist: No such file or directory
+scheduling info:            slots: all 2 are in use
+                            job is behind 3 others
+`
+	const wantBinary = `==============================================================
+job_number:                 127
+submission_time:            Fri Nov 20 16:07:01 2026
+owner:                      u
+uid:                        0
+group:                      g
+gid:                        0
+account:                    sge
+job_name:                   b
+script_file:                sleep
+job_type:                   binary,noshell
+job_state     1:            Eqw
+error reason          1:      no
+scheduling info:            Job is in error state
+`
+	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{array, binary, array}})
+	want(t, result{0, wantArray + wantBinary, ""}, call(t, "", "qstat", "-j", "arr,127", "126"))
+	if got := last[api.DetailRequest](t, e, api.VerbDetail); !cmp.Equal(got.Jobs, []string{"arr", "127", "126"}) {
+		t.Errorf("asked for %q", got.Jobs)
+	}
+	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{binary}, Missing: []string{"1", "nosuch"}})
+	want(t, result{1, wantBinary, "Following jobs do not exist: \n1, nosuch\n"}, call(t, "", "qstat", "-j", "1,127,nosuch"))
+	e.replies(api.VerbDetail, api.Errorf(api.CodeInternal, "broken"))
+	want(t, result{1, "", "qstat: broken\n"}, call(t, "", "qstat", "-j", "1"))
+}
+
+func TestQdel(t *testing.T) {
+	e := newExecd(t)
+	ok := api.Line{Text: "geuser has deleted job 32"}
+	e.replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{ok}})
+	for _, test := range []struct {
+		args []string
+		want api.DeleteRequest
+	}{
+		{[]string{"32"}, api.DeleteRequest{Jobs: []string{"32"}}},
+		{[]string{"1,2", "3.4-9:2", "name*", "n.1"}, api.DeleteRequest{Jobs: []string{"1", "2", "3.4-9:2", "name*", "n.1"}}},
+		{[]string{"two", "-t", "1-3", "5"}, api.DeleteRequest{Jobs: []string{"two.1-3", "5"}}},
+		{[]string{"1,2", "-t", "4"}, api.DeleteRequest{Jobs: []string{"1.4", "2.4"}}},
+		{[]string{"-u", "a,b", "-f"}, api.DeleteRequest{Users: []string{"a", "b"}, Force: true}},
+		{[]string{"-u", "*", "x"}, api.DeleteRequest{Users: []string{"*"}, Jobs: []string{"x"}}},
+		{[]string{"--", "-x", "-y"}, api.DeleteRequest{Jobs: []string{"-x", "-y"}}},
+	} {
+		want(t, result{0, ok.Text + "\n", ""}, call(t, "", append([]string{"qdel"}, test.args...)...))
+		if diff := cmp.Diff(test.want, last[api.DeleteRequest](t, e, api.VerbDelete)); diff != "" {
+			t.Errorf("qdel %q asked (-want +got):\n%s", test.args, diff)
+		}
+	}
+	e.replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{ok, {Text: `denied: job "33" does not exist`, Failed: true}}})
+	want(t, result{1, ok.Text + "\ndenied: job \"33\" does not exist\n", ""}, call(t, "", "qdel", "32,33"))
+
+	e.on(api.VerbDelete, func([]byte) (int, any) {
+		t.Error("a request was sent")
+		return 200, api.DeleteReply{}
+	})
+	const hint = "Type \"qdel -help\" for the options.\n"
+	for _, test := range []struct {
+		args []string
+		err  string
+	}{
+		{nil, "qdel: ERROR! no option argument\n" + hint},
+		{[]string{""}, "qdel: ERROR! no option argument\n" + hint},
+		{[]string{"-badopt"}, "qdel: invalid option argument \"-badopt\"\n" + hint},
+		{[]string{"-t", "1"}, "error: found lonely '-t 1' option (The -t option needs a leading job name).\n"},
+		{[]string{"1", "-t", "x"}, "qdel: invalid task range \"x\": want first[-last[:step]], three numbers\n"},
+		{[]string{"1-3"}, "error: ERROR! \"1-3\" is an invalid job-task identifier\n"},
+		{[]string{"../../etc"}, "error: ERROR! \"../../etc\" is an invalid job-task identifier\n"},
+		{[]string{"1.x"}, "error: ERROR! \"1.x\" is an invalid job-task identifier\n"},
+	} {
+		want(t, result{1, "", test.err}, call(t, "", append([]string{"qdel"}, test.args...)...))
+	}
+}

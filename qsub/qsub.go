@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/directive"
+	"paddock/qsub/internal/option"
+)
+
+// Exit statuses of qsub besides those of package option.
+const (
+	exitFailed     = 1
+	exitScriptRead = 4
+	exitScriptOpen = 14
+	exitLimit      = 25
+)
+
+// qsub submits a job.
+func (s *session) qsub(ctx context.Context, args []string) error {
+	line, operands, err := option.Line(option.Qsub, args, include)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(line); done {
+		return err
+	}
+	defaults, err := defaultsFiles(s.places)
+	if err != nil {
+		return err
+	}
+	// Whether and how the script is read for options is up to the others.
+	j, err := newJob(defaults, line)
+	if err != nil {
+		return err
+	}
+	name, script := "", []byte(nil)
+	if !j.req.Binary {
+		if name, script, err = s.script(operands); err != nil {
+			return err
+		}
+		words, err := directive.Script(name, script, j.prefix)
+		if err != nil {
+			return err
+		}
+		inScript, err := option.Lines(option.Qsub, words, include)
+		if err != nil {
+			return err
+		}
+		if j, err = newJob(defaults, inScript, line); err != nil {
+			return err
+		}
+	}
+	if err := j.compose(name, script, operands); err != nil {
+		return err
+	}
+	return s.submit(ctx, j)
+}
+
+// script reads the script that the operands name.
+func (s *session) script(operands []string) (name string, script []byte, err error) {
+	unreadable := func(exit int, format string, args ...any) error {
+		return &failure{exit, "Unable to read script file because of error: " + fmt.Sprintf(format, args...)}
+	}
+	in := s.in
+	name = "STDIN"
+	if len(operands) > 0 && operands[0] != "-" {
+		name = operands[0]
+		f, err := os.Open(name)
+		if err != nil {
+			return "", nil, unreadable(exitScriptOpen, "error opening %s: %s", api.Visible(name), cause(err))
+		}
+		defer f.Close()
+		in = f
+	}
+	// One byte more than is possible tells a script that is too large, without
+	// reading all of it.
+	script, err = io.ReadAll(io.LimitReader(in, api.MaxScript+1))
+	switch {
+	case err != nil && name == "STDIN":
+		return "", nil, unreadable(exitScriptRead, "error reading standard input: %s", cause(err))
+	case err != nil:
+		return "", nil, unreadable(exitScriptRead, "error reading from file %s: %s", api.Visible(name), cause(err))
+	case len(script) > api.MaxScript:
+		return "", nil, rejected(exitFailed, fmt.Sprintf("job rejected: the script has more than %d MB", api.MaxScript>>20))
+	case len(script) == 0 && name == "STDIN":
+		return "", nil, unreadable(exitScriptRead, "no input read from stdin")
+	case len(script) == 0:
+		return "", nil, rejected(exitFailed, "job rejected: no script in your request")
+	}
+	return name, script, nil
+}
+
+// rejected is Grid Engine's form of a submission that was refused.
+func rejected(exit int, reason string) error {
+	return &failure{exit, "Unable to run job: " + api.Visible(reason) + "\nExiting."}
+}
+
+// cause returns the system's words for an error of a file, spelled as the C
+// library does, which is what scripts look for.
+func cause(err error) string {
+	text := err.Error()
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		text = e.Error()
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// submit sends the job and says what became of it.
+func (s *session) submit(ctx context.Context, j *job) error {
+	var reply api.SubmitReply
+	err := s.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
+	switch e, ok := errors.AsType[*api.Error](err); {
+	case ok && e.Code == api.CodeLimit:
+		return rejected(exitLimit, e.Text)
+	case ok:
+		return rejected(exitFailed, e.Text)
+	case errors.Is(err, api.ErrNotSent):
+		return &failure{exitFailed, "Unable to initialize environment because of error: " + api.Visible(err.Error()) + "\nExiting."}
+	case errors.Is(err, api.ErrUnreachable):
+		return rejected(exitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
+	case err != nil:
+		return rejected(exitFailed, err.Error())
+	}
+	id, kind := fmt.Sprint(reply.Job), "job"
+	if reply.Tasks.IsArray() {
+		id, kind = fmt.Sprintf("%d.%v", reply.Job, reply.Tasks), "job-array"
+	}
+	if j.terse {
+		fmt.Fprintln(s.out, id)
+	} else {
+		fmt.Fprintf(s.out, "Your %s %s (\"%s\") has been submitted\n", kind, id, api.Visible(reply.Name))
+	}
+	if !j.sync {
+		return nil
+	}
+	// Before the wait: a script may read the number meanwhile.
+	if err := s.out.Flush(); err != nil {
+		return fmt.Errorf("cannot write standard output: %w", err)
+	}
+	return s.wait(ctx, &reply, j.terse)
+}
+
+// maxOptionFile bounds a defaults file.
+const maxOptionFile = 1 << 20
+
+// include reads a file of -@.
+func include(name string, from option.Place) ([]option.Word, error) {
+	text, err := readOptionFile(name)
+	if err != nil {
+		return nil, &option.Error{Exit: option.ExitUsage, Place: from, Text: fmt.Sprintf("cannot read option file %s: %s", name, cause(err))}
+	}
+	return directive.File(name, text)
+}
+
+func readOptionFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxOptionFile+1))
+	if err == nil && len(text) > maxOptionFile {
+		err = fmt.Errorf("larger than %d bytes", maxOptionFile)
+	}
+	return text, err
+}
+
+// defaultsFiles reads the files of options that hold for every job, the weakest
+// first. Those that are not there are skipped.
+func defaultsFiles(p api.Places) ([]option.Setting, error) {
+	var files []string
+	if root := os.Getenv("SGE_ROOT"); root != "" {
+		cell := os.Getenv("SGE_CELL")
+		if cell == "" {
+			cell = "default"
+		}
+		files = append(files, filepath.Join(root, cell, "common", "sge_request"))
+	}
+	files = append(files, filepath.Join(p.Config, "sge_request"))
+	const own = ".sge_request"
+	home := os.Getenv("HOME")
+	if home != "" {
+		files = append(files, filepath.Join(home, own))
+	}
+	// The home directory's is not read twice.
+	if here, err := os.Stat(own); err == nil {
+		there, err := os.Stat(filepath.Join(home, own))
+		if home == "" || err != nil || !os.SameFile(here, there) {
+			files = append(files, own)
+		}
+	}
+	var settings []option.Setting
+	for _, name := range files {
+		text, err := readOptionFile(name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read defaults file %s: %s", name, cause(err))
+		}
+		words, err := directive.File(name, text)
+		if err != nil {
+			return nil, err
+		}
+		in, err := option.Lines(option.Qsub, words, include)
+		if err != nil {
+			return nil, err
+		}
+		settings = append(settings, in...)
+	}
+	return settings, nil
+}

@@ -1,0 +1,456 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// submitted is the reply to a plain job.
+var submitted = api.SubmitReply{Job: 7, Name: "job.sh", Cursor: "c0"}
+
+// submit calls qsub and returns what execd got.
+func submit(t *testing.T, e *execd, stdin string, args ...string) api.SubmitRequest {
+	t.Helper()
+	got := call(t, stdin, append([]string{"qsub"}, args...)...)
+	want(t, result{0, "Your job 7 (\"job.sh\") has been submitted\n", ""}, got)
+	return last[api.SubmitRequest](t, e, api.VerbSubmit)
+}
+
+func TestSubmitRequest(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	const script = "#!/bin/sh\ntrue\n"
+	write(t, "job.sh", script)
+	cwd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		stdin string
+		args  []string
+		want  api.SubmitRequest
+	}{
+		{"", []string{"job.sh"}, api.SubmitRequest{Name: "job.sh", Command: "job.sh", Script: []byte(script)}},
+		{"", []string{"./job.sh", "-N", "", "a\nb"}, api.SubmitRequest{Name: "job.sh", Command: "./job.sh", Script: []byte(script), Args: []string{"-N", "", "a\nb"}}},
+		{"true", nil, api.SubmitRequest{Name: "STDIN", Command: "STDIN", Script: []byte("true")}},
+		{"true", []string{"-", "x"}, api.SubmitRequest{Name: "STDIN", Command: "STDIN", Script: []byte("true"), Args: []string{"x"}}},
+		{"", []string{"-cwd", "--j", "y", "-N", "-x", "job.sh"}, api.SubmitRequest{Name: "-x", Cwd: cwd, Merge: true, Command: "job.sh", Script: []byte(script)}},
+		{"", []string{"-b", "y", "-shell", "n", "/bin/echo", "a b"}, api.SubmitRequest{Name: "echo", Command: "/bin/echo", Args: []string{"a b"}, Binary: true, NoShell: true}},
+		{"", []string{"-b", "YES", "--", "-x"}, api.SubmitRequest{Name: "-x", Command: "-x", Binary: true}},
+		{"", []string{"-b", "y", "/bin/ls -l /tmp"}, api.SubmitRequest{Name: "ls", Command: "/bin/ls -l /tmp", Binary: true}},
+		{"", []string{"-o", "a", "-o", "/b:c", "-e", "$HOME/e", "-i", "in", "-S", "/bin/bash", "-A", "acct", "-r", "n", "-t", "2-10:4", "-tc", "3", "job.sh"}, api.SubmitRequest{
+			Name: "job.sh", Command: "job.sh", Script: []byte(script), Stdout: "/b:c", Stderr: "$HOME/e", Stdin: "in", Shell: "/bin/bash",
+			Account: "acct", Rerun: api.RerunNo, Tasks: api.Tasks{First: 2, Last: 10, Step: 4}, MaxRun: 3,
+		}},
+		{"", []string{"-wd", "sub", "-r", "y", "-t", "5", "job.sh"}, api.SubmitRequest{
+			Name: "job.sh", Command: "job.sh", Script: []byte(script), Cwd: cwd + "/sub", Rerun: api.RerunYes, Tasks: api.Tasks{First: 5, Last: 5, Step: 1},
+		}},
+		{"", []string{"-wd", "~/x", "job.sh"}, api.SubmitRequest{Name: "job.sh", Command: "job.sh", Script: []byte(script), Cwd: "~/x"}},
+		{"", []string{"-cwd", "-N", "gone", "-v", "A=1", "-clear", "-j", "y", "job.sh"}, api.SubmitRequest{Name: "job.sh", Command: "job.sh", Script: []byte(script), Merge: true}},
+		{"#$ -N fromscript -cwd\n#$ -b n", []string{"-N", "cmdline"}, api.SubmitRequest{Name: "cmdline", Cwd: cwd, Command: "STDIN", Script: []byte("#$ -N fromscript -cwd\n#$ -b n")}},
+		{"#% -N other\n#$ -N no", []string{"-C", "#%"}, api.SubmitRequest{Name: "other", Command: "STDIN", Script: []byte("#% -N other\n#$ -N no")}},
+		{"#$ -nonsense", []string{"-C", ""}, api.SubmitRequest{Name: "STDIN", Command: "STDIN", Script: []byte("#$ -nonsense")}},
+		{"#$ -N x\n#$ -clear -j y", []string{"-A", "kept"}, api.SubmitRequest{Name: "STDIN", Account: "kept", Merge: true, Command: "STDIN", Script: []byte("#$ -N x\n#$ -clear -j y")}},
+	} {
+		got := submit(t, e, test.stdin, test.args...)
+		if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(api.SubmitRequest{}, "Origin")); diff != "" {
+			t.Errorf("qsub %q (-want +got):\n%s", test.args, diff)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	t.Setenv("NL", "a\nb")
+	t.Setenv("BYTES", "Gr\xfc\xdfe")
+	t.Setenv("EQ", "a=b=c")
+	t.Setenv("BASH_FUNC_f%%", "() { :; }")
+	for _, test := range []struct {
+		list []string
+		want []string
+	}{
+		{[]string{"NL,BYTES,EQ"}, []string{"NL=a\nb", "BYTES=Gr\xfc\xdfe", "EQ=a=b=c"}},
+		{[]string{"A=1,B=,NOT_SET_ANYWHERE"}, []string{"A=1", "B=", "NOT_SET_ANYWHERE="}},
+		{[]string{`A="x,y",B='1,2',C`}, []string{`A="x,y"`, "B='1,2'", "C="}},
+		{[]string{"A=it's,B=1"}, []string{"A=it's,B=1"}},
+		{[]string{"A=1", "B=2", "A=3"}, []string{"A=3", "B=2"}},
+		{[]string{"A= x ,,B=x;y"}, []string{"A= x ", "B=x;y"}},
+		{[]string{"EQ=x,EQ"}, []string{"EQ=a=b=c"}},
+	} {
+		var args []string
+		for _, v := range test.list {
+			args = append(args, "-v", v)
+		}
+		got := submit(t, e, "true", args...)
+		if diff := cmp.Diff(test.want, got.Env); diff != "" {
+			t.Errorf("-v %q (-want +got):\n%s", test.list, diff)
+		}
+	}
+	// -V takes all, -v is stronger wherever it stands.
+	for _, args := range [][]string{{"-V", "-v", "EQ=mine,NEW=1"}, {"-v", "EQ=mine,NEW=1", "-V"}} {
+		got := submit(t, e, "true", args...).Env
+		var some []string
+		for _, v := range got {
+			switch name, _, _ := strings.Cut(v, "="); name {
+			case "NL", "BYTES", "EQ", "NEW", "BASH_FUNC_f%%":
+				some = append(some, v)
+			}
+		}
+		wanted := []string{"NL=a\nb", "BYTES=Gr\xfc\xdfe", "BASH_FUNC_f%%=() { :; }", "EQ=mine", "NEW=1"}
+		if diff := cmp.Diff(wanted, some, cmpopts.SortSlices(strings.Compare)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", args, diff)
+		}
+		if len(got) < len(os.Environ()) {
+			t.Errorf("%q: %d variables; want at least the caller's %d", args, len(got), len(os.Environ()))
+		}
+	}
+	want(t, result{7, "", "qsub: Wrong variable list format -v \"=x\" or environment variable not set\n"}, call(t, "true", "qsub", "-v", "=x"))
+}
+
+func TestOrigin(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	for _, v := range []string{"LOGNAME=alice", "PATH=/bin", "SHELL=/bin/zsh", "MAIL=/var/mail/alice", "TERM=xterm"} {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cwd, _ := os.Getwd()
+	wanted := []string{
+		"TERM=", "SGE_O_HOME=" + os.Getenv("HOME"), "SGE_O_LOGNAME=alice", "SGE_O_PATH=/bin", "SGE_O_SHELL=/bin/zsh",
+		"SGE_O_MAIL=/var/mail/alice", "SGE_O_HOST=" + host, "SGE_O_WORKDIR=" + cwd, "SGE_O_TZ=UTC",
+	}
+	if diff := cmp.Diff(wanted, submit(t, e, "true").Origin); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"HOME", "LOGNAME", "PATH", "SHELL", "MAIL", "TZ"} {
+		os.Unsetenv(name) // restored by t.Setenv
+	}
+	if diff := cmp.Diff([]string{"TERM=", "SGE_O_HOST=" + host, "SGE_O_WORKDIR=" + cwd}, submit(t, e, "true").Origin); diff != "" {
+		t.Errorf("without environment (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaultsFiles(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	root := t.TempDir()
+	if err := os.MkdirAll(root+"/default/common", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SGE_ROOT", root)
+	home := os.Getenv("HOME")
+	write(t, root+"/default/common/sge_request", "# the cluster's\n-A cluster -S /cluster -o /cluster -N cluster -v A=1\n")
+	write(t, e.dir+"/etc/sge_request", "-S /host -o /host -N host\n")
+	write(t, home+"/.sge_request", "-o '/ho me' -N home -nostdin -display :0 -v B=2\n")
+	write(t, ".sge_request", "-N cwd\n")
+	check := func(stdin string, wanted api.SubmitRequest, args ...string) {
+		t.Helper()
+		got := submit(t, e, stdin, args...)
+		if diff := cmp.Diff(wanted, got, cmpopts.IgnoreFields(api.SubmitRequest{}, "Origin", "Script", "Command")); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	env := []string{"A=1", "B=2"}
+	check("true", api.SubmitRequest{Account: "cluster", Shell: "/host", Stdout: "/ho me", Name: "cwd", Env: env})
+	check("#$ -N script", api.SubmitRequest{Account: "cluster", Shell: "/host", Stdout: "/ho me", Name: "script", Env: env})
+	check("#$ -N script", api.SubmitRequest{Account: "cluster", Shell: "/host", Stdout: "/ho me", Name: "line", Env: env}, "-N", "line")
+	check("#$ -clear -N script", api.SubmitRequest{Name: "script"})
+	check("#$ -N script", api.SubmitRequest{Name: "STDIN"}, "-clear")
+
+	// The home directory's file is not read twice.
+	t.Chdir(home)
+	write(t, home+"/.sge_request", "-v B=2\n-t 1-2\n")
+	check("true", api.SubmitRequest{Account: "cluster", Shell: "/host", Stdout: "/host", Name: "host", Env: env, Tasks: api.Tasks{First: 1, Last: 2, Step: 1}})
+
+	// Errors name file and line.
+	for text, wanted := range map[string]result{
+		"\n-badopt\n":  {2, "", home + "/.sge_request:2: invalid option argument \"-badopt\"\nType \"qsub -help\" for the options.\n"},
+		"-l h_rt=1":    {2, "", home + "/.sge_request:1: option -l is not supported yet\n"},
+		"-cwd word":    {5, "", home + "/.sge_request:1: Unknown option \"word\"\n"},
+		"-N\njob":      {2, "", home + "/.sge_request:1: -N option must have argument\n"},
+		"-cwd\n-N 'a":  {7, "", home + "/.sge_request:2: unmatched '\n"},
+		"-help":        {5, "", home + "/.sge_request:1: -help not allowed in this context\n"},
+		"# c\n-sync q": {7, "", home + "/.sge_request:2: invalid option argument \"-sync q\"\n"},
+		"-@ /no/such":  {2, "", home + "/.sge_request:1: cannot read option file /no/such: No such file or directory\n"},
+	} {
+		write(t, home+"/.sge_request", text)
+		wanted.Err = "qsub: " + wanted.Err
+		want(t, wanted, call(t, "true", "qsub"))
+	}
+	if err := os.Remove(home + "/.sge_request"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(home+"/.sge_request", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want(t, result{1, "", "qsub: cannot read defaults file " + home + "/.sge_request: Is a directory\n"}, call(t, "true", "qsub"))
+}
+
+func TestOptionFile(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	write(t, "opts", "# options\n-N 'a b' -v A=at # rest\n-@ more\n")
+	write(t, "more", "-v B=2\n")
+	got := submit(t, e, "#$ -@ more\n", "-N", "first", "-@", "opts")
+	if got.Name != "a b" || !cmp.Equal(got.Env, []string{"B=2", "A=at"}) {
+		t.Errorf("got name %q, env %q", got.Name, got.Env)
+	}
+	write(t, "loop", "-@ loop\n")
+	want(t, result{7, "", "qsub: loop:1: option files include each other more than 10 deep\n"}, call(t, "true", "qsub", "-@", "loop"))
+	write(t, "bad", "-N x\nword\n")
+	want(t, result{5, "", "qsub: bad:2: Unknown option \"word\"\n"}, call(t, "true", "qsub", "-@", "bad"))
+}
+
+func TestSubmitReplies(t *testing.T) {
+	e := newExecd(t)
+	array := api.SubmitReply{Job: 121, Name: "arr", Tasks: api.Tasks{First: 3, Last: 7, Step: 2}}
+	for _, test := range []struct {
+		reply any
+		args  []string
+		want  result
+	}{
+		{api.SubmitReply{Job: 120, Name: "spooltest"}, nil, result{0, "Your job 120 (\"spooltest\") has been submitted\n", ""}},
+		{array, nil, result{0, "Your job-array 121.3-7:2 (\"arr\") has been submitted\n", ""}},
+		{api.SubmitReply{Job: 97}, []string{"-terse"}, result{0, "97\n", ""}},
+		{array, []string{"-terse"}, result{0, "121.3-7:2\n", ""}},
+		{api.Errorf(api.CodeRejected, "job rejected: no"), nil, result{1, "", "Unable to run job: job rejected: no\nExiting.\n"}},
+		{api.Errorf(api.CodeLimit, "too many"), nil, result{25, "", "Unable to run job: too many\nExiting.\n"}},
+		{api.Errorf(api.CodeInternal, "disk full"), nil, result{1, "", "Unable to run job: disk full\nExiting.\n"}},
+	} {
+		e.replies(api.VerbSubmit, test.reply)
+		want(t, test.want, call(t, "true", append([]string{"qsub"}, test.args...)...))
+	}
+	// An answer that is none, and a connection that breaks.
+	e.on(api.VerbSubmit, nil)
+	want(t, result{1, "", "Unable to run job: execd at " + e.dir + "/execd.sock answered 404 Not Found\nExiting.\n"}, call(t, "true", "qsub"))
+	e.on(api.VerbSubmit, func([]byte) (int, any) { panic(http.ErrAbortHandler) })
+	want(t, result{1, "", "Unable to run job: cannot reach execd at " + e.dir + "/execd.sock: the connection broke; whether it was submitted is not known, see qstat\nExiting.\n"},
+		call(t, "true", "qsub"))
+}
+
+func TestClientRefuses(t *testing.T) {
+	e := newExecd(t)
+	e.on(api.VerbSubmit, func([]byte) (int, any) {
+		t.Error("a request was sent")
+		return 200, submitted
+	})
+	write(t, "job.sh", "true")
+	write(t, "empty.sh", "")
+	write(t, "bad.sh", "true\n#$ -badopt\n")
+	write(t, "cdw.sh", "#$ -cdw\n")
+	if err := os.Mkdir("dir", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "big.sh", "")
+	if err := os.Truncate("big.sh", api.MaxScript+1); err != nil {
+		t.Fatal(err)
+	}
+	const hint = "Type \"qsub -help\" for the options.\n"
+	const exiting = "\nExiting.\n"
+	for _, test := range []struct {
+		args []string
+		exit int
+		err  string
+	}{
+		{[]string{"-badopt"}, 2, "qsub: invalid option argument \"-badopt\"\n" + hint},
+		{[]string{"-teres", "job.sh"}, 2, "qsub: invalid option argument \"-teres\"\nDid you mean -terse? " + hint},
+		{[]string{"-x", "job.sh"}, 2, "qsub: invalid option argument \"-x\"\n" + hint},
+		{[]string{"-nostdin", "job.sh"}, 2, "qsub: invalid option argument \"-nostdin\"\n" + hint},
+		{[]string{"-pe", "make", "2", "job.sh"}, 2, "qsub: option -pe is not supported yet\n"},
+		{[]string{"-N"}, 2, "qsub: -N option must have argument\n"},
+		{[]string{"-v"}, 2, "qsub: -v option must have variable list argument\n"},
+		{[]string{"-sync", "maybe", "job.sh"}, 7, "qsub: invalid option argument \"-sync maybe\"\n"},
+		{[]string{"-b", "y"}, 2, "qsub: command required for a binary job\n"},
+		{[]string{"nofile.sh"}, 14, "Unable to read script file because of error: error opening nofile.sh: No such file or directory\n"},
+		{[]string{"job.sh/x"}, 14, "Unable to read script file because of error: error opening job.sh/x: Not a directory\n"},
+		{[]string{""}, 14, "Unable to read script file because of error: error opening : No such file or directory\n"},
+		{[]string{"dir"}, 4, "Unable to read script file because of error: error reading from file dir: Is a directory\n"},
+		{[]string{"empty.sh"}, 1, "Unable to run job: job rejected: no script in your request" + exiting},
+		{nil, 4, "Unable to read script file because of error: no input read from stdin\n"},
+		{[]string{"big.sh"}, 1, "Unable to run job: job rejected: the script has more than 64 MB" + exiting},
+		{[]string{"bad.sh"}, 2, "qsub: bad.sh:2: invalid option argument \"-badopt\"\n" + hint},
+		{[]string{"cdw.sh"}, 2, "qsub: cdw.sh:1: invalid option argument \"-cdw\"\nDid you mean -cwd? " + hint},
+		{[]string{"-N", "a/b", "job.sh"}, 2, "qsub: argument to -N option must not contain / : a/b\n"},
+		{[]string{"-N", "a:b", "job.sh"}, 1, "Unable to run job: Colon (':') not allowed in objectname: a:b" + exiting},
+		{[]string{"-N", "a\x1b\nb", "job.sh"}, 1, "Unable to run job: Return not allowed in objectname: a\\x1b\\nb" + exiting},
+		{[]string{"-N", "", "job.sh"}, 1, "Unable to run job: job rejected cause there is no job_name in the request" + exiting},
+		{[]string{"-N", strings.Repeat("x", 10240), "job.sh"}, 1, "Unable to run job: job name too long, maximum allowed length is 512 characters" + exiting},
+		{[]string{"-b", "y", "/bin/1st"}, 1, "Unable to run job: denied: \"1st\" is not a valid object name (cannot start with a digit)" + exiting},
+		{[]string{"-t", "0-5", "job.sh"}, 1, "Unable to run job: job rejected: 0 is an invalid task id" + exiting},
+		{[]string{"-t", "5-1", "job.sh"}, 7, "qsub: invalid task range \"5-1\": it ends before it begins\n"},
+		{[]string{"-t", "1-3:0", "job.sh"}, 7, "qsub: Negative or zero step in range is not allowed\n"},
+		{[]string{"-t", "1-3,5", "job.sh"}, 7, "qsub: -t option only allows one range specification\n"},
+		{[]string{"-t", "a", "job.sh"}, 7, "qsub: invalid task range \"a\": want first[-last[:step]], three numbers\n"},
+		{[]string{"-t", "5-", "job.sh"}, 7, "qsub: invalid task range \"5-\": want first[-last[:step]], three numbers\n"},
+		{[]string{"-t", "1-99999999999999999999", "job.sh"}, 1, "Unable to run job: The input value for an argument is invalid." + exiting},
+		{[]string{"-t", "1-10000001", "job.sh"}, 1, "Unable to run job: job rejected: 10000001 is more than the largest task id, 10000000" + exiting},
+		{[]string{"-tc", "-1", "job.sh"}, 7, "qsub: invalid task concurrency number \"-1\". Must be an integer greater or equal to 0.\n"},
+		{[]string{"-o", "", "job.sh"}, 7, "qsub: Wrong stdout path list format \"\" specified to -o option\n"},
+		{[]string{"-wd", "", "job.sh"}, 7, "qsub: Wrong directory \"\" specified to -wd option\n"},
+	} {
+		got := call(t, "", append([]string{"qsub"}, test.args...)...)
+		if diff := cmp.Diff(result{test.exit, "", test.err}, got); diff != "" {
+			t.Errorf("qsub %.60q (-want +got):\n%s", test.args, diff)
+		}
+	}
+}
+
+func TestOptionsAreApplied(t *testing.T) {
+	for _, o := range option.Of(option.Qsub) {
+		_, ok := apply[o.Name]
+		elsewhere := o.Name == "-help" || o.Name == "-version" || o.Name == "-@"
+		if ok == (o.Refused || elsewhere) {
+			t.Errorf("%s: refused %t, but applied %t", o.Name, o.Refused, ok)
+		}
+	}
+	for name := range apply {
+		if _, ok := option.Lookup(option.Qsub, name); !ok {
+			t.Errorf("%s is applied, but not in the table", name)
+		}
+	}
+}
+
+func TestSync(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	first := "Your job 7 (\"job.sh\") has been submitted\n"
+	ended := func(e ...api.TaskEnd) api.WaitReply { return api.WaitReply{Ended: e, Done: true} }
+	for _, test := range []struct {
+		name    string
+		replies []any
+		want    result
+	}{
+		{"ok", []any{ended(api.TaskEnd{Ran: true})}, result{0, first + "Job 7 exited with exit code 0.\n", ""}},
+		{"code", []any{ended(api.TaskEnd{Ran: true, Exit: 5})}, result{5, first, "Job 7 exited with exit code 5.\n"}},
+		{
+			"signal",
+			[]any{ended(api.TaskEnd{Ran: true, Exit: 137, Signal: "SIGKILL", Failed: 100, Reason: "deleted by alice"})},
+			result{1, first, "Job 7 exited because of signal SIGKILL\nJob 7 failed: deleted by alice\n"},
+		},
+		{"never ran", []any{ended(api.TaskEnd{Failed: 1, Reason: "cannot start shepherd"})}, result{1, first, "Unable to run job 7\nJob 7 failed: cannot start shepherd\n"}},
+		{
+			"no status",
+			[]any{ended(api.TaskEnd{Ran: true, Failed: 19, Reason: "the shepherd died"})},
+			result{1, first, "No information available on job 7's exit status.\nJob 7 failed: the shepherd died\n"},
+		},
+		{"epilog", []any{ended(api.TaskEnd{Ran: true, Failed: 15, Reason: "epilog exited 1"})}, result{1, first + "Job 7 exited with exit code 0.\n", "Job 7 failed: epilog exited 1\n"}},
+		{"deleted while pending", []any{api.WaitReply{Done: true}}, result{1, first, "Unable to run job 7\n"}},
+		{
+			"in error",
+			[]any{api.WaitReply{Error: "can't chdir to /x", Ended: []api.TaskEnd{{Failed: 28, Reason: "can't chdir to /x"}}}},
+			result{1, first, "Unable to run job 7\nJob 7 is in error state: can't chdir to /x\n"},
+		},
+		{"in error later", []any{api.WaitReply{}, api.WaitReply{Error: "no shell"}}, result{1, first, "Unable to run job 7\nJob 7 is in error state: no shell\n"}},
+		{
+			"run again",
+			[]any{api.WaitReply{Ended: []api.TaskEnd{{Ran: true, Failed: 25, Exit: 99}}}, ended(api.TaskEnd{Ran: true})},
+			result{0, first + "Job 7 exited with exit code 0.\n", ""},
+		},
+		{"refused", []any{api.Errorf(api.CodeInternal, "no\x1b")}, result{1, first, "qsub: cannot wait for job 7: no\\x1b\n"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e.replies(api.VerbWait, test.replies...)
+			want(t, test.want, call(t, "true", "qsub", "-sync", "y"))
+		})
+	}
+	e.replies(api.VerbWait, ended(api.TaskEnd{Ran: true}))
+	want(t, result{0, "7\n", ""}, call(t, "true", "qsub", "-sync", "y", "-terse"))
+	e.replies(api.VerbWait, ended(api.TaskEnd{Ran: true, Exit: 5}))
+	want(t, result{5, "7\n", "Job 7 exited with exit code 5.\n"}, call(t, "true", "qsub", "-sync", "y", "-terse"))
+}
+
+func TestSyncArray(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, api.SubmitReply{Job: 8, Name: "arr", Tasks: api.Tasks{First: 3, Last: 9, Step: 2}, Cursor: "c0"})
+	e.replies(api.VerbWait,
+		api.WaitReply{Cursor: "c1", Ended: []api.TaskEnd{{Task: 3, Ran: true}, {Task: 7, Ran: true, Exit: 4}}},
+		api.WaitReply{Cursor: "c2"},
+		api.WaitReply{Cursor: "c3", Ended: []api.TaskEnd{{Task: 5, Ran: true, Exit: 9}, {Task: 1000}, {Task: -5}}, Done: true})
+	want(t, result{
+		4, "Your job-array 8.3-9:2 (\"arr\") has been submitted\nJob 8.3 exited with exit code 0.\n",
+		"Job 8.7 exited with exit code 4.\nJob 8.5 exited with exit code 9.\nUnable to run 1 tasks of job 8\n",
+	}, call(t, "true", "qsub", "-sync", "y", "-t", "3-9:2"))
+	if got := last[api.WaitRequest](t, e, api.VerbWait); got != (api.WaitRequest{Job: 8, Cursor: "c2"}) {
+		t.Errorf("last wait was %+v; want job 8 from c2", got)
+	}
+}
+
+// TestSyncOverRestart has execd go away during the wait and come back.
+func TestSyncOverRestart(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	var asked atomic.Int32
+	e.on(api.VerbWait, func([]byte) (int, any) {
+		if asked.Add(1) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		return 200, api.WaitReply{Ended: []api.TaskEnd{{Ran: true, Exit: 3}}, Done: true}
+	})
+	want(t, result{3, "Your job 7 (\"job.sh\") has been submitted\n", "Job 7 exited with exit code 3.\n"}, call(t, "true", "qsub", "-sync", "y"))
+	if got := last[api.WaitRequest](t, e, api.VerbWait); got != (api.WaitRequest{Job: 7, Cursor: "c0"}) || asked.Load() != 2 {
+		t.Errorf("after %d waits the last was %+v; want 2, job 7 from c0", asked.Load(), got)
+	}
+}
+
+func TestSyncInterrupted(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	e.replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{{Text: "alice has registered the job 7 for deletion"}}})
+	release := make(chan struct{})
+	defer close(release)
+	e.on(api.VerbWait, func([]byte) (int, any) {
+		// The command waits now: its handler is in place.
+		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-release:
+		case <-time.After(time.Minute):
+		}
+		return 200, api.WaitReply{}
+	})
+	want(t, result{1, "Your job 7 (\"job.sh\") has been submitted\n", "\nInterrupted!\nPlease wait while qsub shuts down.\n"}, call(t, "true", "qsub", "-sync", "y"))
+	if got := last[api.DeleteRequest](t, e, api.VerbDelete); !cmp.Equal(got, api.DeleteRequest{Jobs: []string{"7"}}) {
+		t.Errorf("delete request %+v; want job 7", got)
+	}
+}
+
+func TestScriptFromPipe(t *testing.T) {
+	e := newExecd(t)
+	e.replies(api.VerbSubmit, submitted)
+	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		f, err := os.OpenFile("pipe", os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString("#$ -j y\n")
+			f.Close()
+		}
+		done <- err
+	}()
+	got := submit(t, e, "", "pipe")
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if !got.Merge || string(got.Script) != "#$ -j y\n" {
+		t.Errorf("got %+v", got)
+	}
+}

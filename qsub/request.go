@@ -1,0 +1,315 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/directive"
+	"paddock/qsub/internal/option"
+)
+
+// job is a job as the options have it.
+type job struct {
+	req       api.SubmitRequest
+	prefix    string // of options in the script
+	sync      bool
+	terse     bool
+	exportAll bool            // -V
+	export    []variable      // -v, in order
+	exported  map[string]bool // the names in export
+	hasName   bool            // -N was given, be it ''
+}
+
+// variable is an item of -v.
+type variable struct {
+	name, value string
+	caller      bool // without value: the caller's own
+}
+
+// newJob applies settings, the weakest first.
+func newJob(sources ...[]option.Setting) (*job, error) {
+	j := &job{prefix: directive.DefaultPrefix}
+	for _, settings := range sources {
+		for i := range settings {
+			o := &settings[i]
+			if err := apply[o.Name](j, o); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return j, nil
+}
+
+// apply says what the options of qsub do. Those that are not here, parsing has
+// dealt with.
+var apply = map[string]func(*job, *option.Setting) error{
+	"-A": func(j *job, o *option.Setting) error { j.req.Account = o.Value(); return nil },
+	"-b": func(j *job, o *option.Setting) error { j.req.Binary = o.Yes(); return nil },
+	"-clear": func(j *job, _ *option.Setting) error {
+		*j = job{prefix: directive.DefaultPrefix}
+		return nil
+	},
+	"-cwd": func(j *job, o *option.Setting) error {
+		dir, err := os.Getwd()
+		if err != nil {
+			return o.Errorf(option.ExitValue, "cannot get current directory for -cwd: %s", cause(err))
+		}
+		j.req.Cwd = dir
+		return nil
+	},
+	"-C": func(j *job, o *option.Setting) error { j.prefix = o.Value(); return nil },
+	"-e": func(j *job, o *option.Setting) error { return setPath(&j.req.Stderr, o, "stderr") },
+	"-i": func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "stdin") },
+	"-j": func(j *job, o *option.Setting) error { j.req.Merge = o.Yes(); return nil },
+	"-N": func(j *job, o *option.Setting) error {
+		if strings.Contains(o.Value(), "/") {
+			return o.Errorf(option.ExitUsage, "argument to -N option must not contain / : %s", o.Value())
+		}
+		j.req.Name, j.hasName = o.Value(), true
+		return nil
+	},
+	"-o": func(j *job, o *option.Setting) error { return setPath(&j.req.Stdout, o, "stdout") },
+	"-r": func(j *job, o *option.Setting) error {
+		j.req.Rerun = api.RerunNo
+		if o.Yes() {
+			j.req.Rerun = api.RerunYes
+		}
+		return nil
+	},
+	"-S":     func(j *job, o *option.Setting) error { return setPath(&j.req.Shell, o, "shell") },
+	"-shell": func(j *job, o *option.Setting) error { j.req.NoShell = !o.Yes(); return nil },
+	"-sync":  func(j *job, o *option.Setting) error { j.sync = o.Yes(); return nil },
+	"-t": func(j *job, o *option.Setting) (err error) {
+		j.req.Tasks, err = parseTasks(o)
+		return err
+	},
+	"-tc": func(j *job, o *option.Setting) error {
+		n, err := strconv.Atoi(o.Value())
+		if err != nil || n < 0 {
+			return o.Errorf(option.ExitValue, "invalid task concurrency number \"%s\". Must be an integer greater or equal to 0.", o.Value())
+		}
+		j.req.MaxRun = n
+		return nil
+	},
+	"-terse": func(j *job, _ *option.Setting) error { j.terse = true; return nil },
+	"-v":     (*job).addVariables,
+	"-V":     func(j *job, _ *option.Setting) error { j.exportAll = true; return nil },
+	"-wd": func(j *job, o *option.Setting) error {
+		dir := o.Value()
+		if dir == "" {
+			return o.Errorf(option.ExitValue, "Wrong directory \"\" specified to -wd option")
+		}
+		// ~ and $HOME are the job owner's, and execd's to know.
+		if !filepath.IsAbs(dir) && dir[0] != '~' && dir[0] != '$' {
+			here, err := os.Getwd()
+			if err != nil {
+				return o.Errorf(option.ExitValue, "cannot get current directory for -wd %s: %s", dir, cause(err))
+			}
+			dir = filepath.Join(here, dir)
+		}
+		j.req.Cwd = dir
+		return nil
+	},
+}
+
+// setPath keeps a list of paths as it is: execd takes the one for its host and
+// expands it.
+func setPath(to *string, o *option.Setting, what string) error {
+	if o.Value() == "" {
+		return o.Errorf(option.ExitValue, "Wrong %s path list format \"\" specified to %s option", what, o.Name)
+	}
+	*to = o.Value()
+	return nil
+}
+
+// addVariables reads variable[=value],... A comma within single or double
+// quotes belongs to the value, and so do the quotes: the command line's were
+// the shell's.
+func (j *job) addVariables(o *option.Setting) error {
+	bad := func() error {
+		return o.Errorf(option.ExitValue, "Wrong variable list format -v \"%s\" or environment variable not set", o.Value())
+	}
+	list := o.Value()
+	if list == "" {
+		return bad()
+	}
+	for list != "" {
+		var item string
+		item, list = cutItem(list)
+		if item == "" {
+			continue
+		}
+		name, value, has := strings.Cut(item, "=")
+		if name == "" {
+			return bad()
+		}
+		v := variable{name: name, value: value, caller: !has}
+		if j.exported[name] {
+			for i := range j.export {
+				if j.export[i].name == name {
+					j.export[i] = v
+				}
+			}
+			continue
+		}
+		if j.exported == nil {
+			j.exported = make(map[string]bool)
+		}
+		j.exported[name] = true
+		j.export = append(j.export, v)
+	}
+	return nil
+}
+
+// cutItem cuts a list at its first comma that is not in quotes.
+func cutItem(list string) (item, rest string) {
+	var quote byte
+	for i := range len(list) {
+		switch c := list[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"':
+			quote = c
+		case c == ',':
+			return list[:i], list[i+1:]
+		}
+	}
+	return list, ""
+}
+
+// parseTasks reads first[-last[:step]].
+func parseTasks(o *option.Setting) (api.Tasks, error) {
+	text := o.Value()
+	bad := func(format string, args ...any) (api.Tasks, error) {
+		return api.Tasks{}, o.Errorf(option.ExitValue, format, args...)
+	}
+	if strings.Contains(text, ",") {
+		return bad("-t option only allows one range specification")
+	}
+	span, step, hasStep := strings.Cut(text, ":")
+	first, last, hasLast := strings.Cut(span, "-")
+	numbers := []string{first}
+	if hasLast {
+		numbers = append(numbers, last)
+	}
+	if hasStep {
+		numbers = append(numbers, step)
+	}
+	values := make([]int, 0, 3)
+	for _, n := range numbers {
+		if n == "" || strings.Trim(n, "0123456789") != "" {
+			return bad("invalid task range \"%s\": want first[-last[:step]], three numbers", text)
+		}
+		value, err := strconv.Atoi(n)
+		if err != nil {
+			return api.Tasks{}, rejected(exitFailed, "The input value for an argument is invalid.")
+		}
+		values = append(values, value)
+	}
+	t := api.Tasks{First: values[0], Last: values[0], Step: 1}
+	if hasLast {
+		t.Last = values[1]
+	}
+	if hasStep {
+		t.Step = values[len(values)-1]
+	}
+	switch {
+	case t.First == 0:
+		return api.Tasks{}, rejected(exitFailed, "job rejected: 0 is an invalid task id")
+	case t.Step == 0:
+		return bad("Negative or zero step in range is not allowed")
+	case t.Last < t.First:
+		return bad("invalid task range \"%s\": it ends before it begins", text)
+	case t.Last > api.MaxTask:
+		return api.Tasks{}, rejected(exitFailed, fmt.Sprintf("job rejected: %d is more than the largest task id, %d", t.Last, api.MaxTask))
+	}
+	return t, nil
+}
+
+// compose completes the request with what is no option.
+func (j *job) compose(name string, script []byte, operands []string) error {
+	r := &j.req
+	r.Command = name
+	if r.Binary {
+		if len(operands) == 0 {
+			return &option.Error{Exit: option.ExitUsage, Text: "command required for a binary job"}
+		}
+		r.Command = operands[0]
+	} else {
+		r.Script = script
+	}
+	if len(operands) > 1 {
+		r.Args = operands[1:]
+	}
+	if !j.hasName {
+		// Of -b y "command arguments" the command's.
+		base := r.Command
+		if words := strings.Fields(base); r.Binary && len(words) > 0 {
+			base = words[0]
+		}
+		r.Name = base[strings.LastIndexByte(base, '/')+1:]
+	}
+	if err := api.CheckName(r.Name); err != nil {
+		if e, ok := errors.AsType[*api.Error](err); ok {
+			return rejected(exitFailed, e.Text)
+		}
+		return err
+	}
+	r.Env = j.environment(os.Environ())
+	r.Origin = origin()
+	return nil
+}
+
+// environment returns what -V and -v export. A name that -v gives is the
+// user's word, and stronger than -V.
+func (j *job) environment(caller []string) []string {
+	has := make(map[string]string, len(caller))
+	var list []string
+	for _, v := range caller {
+		name, value, ok := strings.Cut(v, "=")
+		if _, twice := has[name]; !ok || name == "" || twice {
+			continue // getenv(3) finds the first
+		}
+		has[name] = value
+		if j.exportAll && !j.exported[name] {
+			list = append(list, v)
+		}
+	}
+	for _, v := range j.export {
+		value := v.value
+		if v.caller {
+			value = has[v.name]
+		}
+		list = append(list, v.name+"="+value)
+	}
+	return list
+}
+
+// origin returns the variables that tell the job where it was submitted. TERM
+// is there and empty, as Grid Engine has it: a batch job has no terminal. Only
+// -v or -V give it one.
+func origin() []string {
+	list := []string{"TERM="}
+	add := func(name, value string) {
+		if value != "" {
+			list = append(list, "SGE_O_"+name+"="+value)
+		}
+	}
+	for _, name := range []string{"HOME", "LOGNAME", "PATH", "SHELL", "MAIL"} {
+		add(name, os.Getenv(name))
+	}
+	// Without a host name or a directory the job can do without the variable.
+	host, _ := os.Hostname()
+	add("HOST", host)
+	dir, _ := os.Getwd()
+	add("WORKDIR", dir)
+	add("TZ", os.Getenv("TZ"))
+	return list
+}

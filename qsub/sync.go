@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// Delays of qsub -sync when execd does not answer: it is being restarted.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+	// noticeAfter is the delay from which on the user is told.
+	noticeAfter = 2 * time.Second
+)
+
+// deleteTime bounds the deletion of the job after ^C.
+const deleteTime = 10 * time.Second
+
+// errInterrupted is the cause of the end of a wait by a signal.
+var errInterrupted = errors.New("interrupted")
+
+// wait waits for the end of a job and returns a failure with the exit status of
+// qsub -sync.
+func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	waiting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = s.follow(waiting, job, terse)
+	}()
+	select {
+	case <-done:
+		return err
+	case <-signals:
+	}
+	cancel(errInterrupted)
+	<-done
+	// The next ^C ends the program.
+	signal.Stop(signals)
+	fmt.Fprintf(s.err, "\nInterrupted!\nPlease wait while qsub shuts down.\n")
+	ctx, stop := context.WithTimeout(ctx, deleteTime)
+	defer stop()
+	var reply api.DeleteReply
+	err = s.client.Call(ctx, api.VerbDelete, &api.DeleteRequest{Jobs: []string{strconv.Itoa(job.Job)}}, &reply)
+	if err != nil {
+		return &failure{exitFailed, fmt.Sprintf("qsub: cannot delete job %d: %s", job.Job, api.Visible(err.Error()))}
+	}
+	return &failure{exit: exitFailed}
+}
+
+// follow tells how tasks end until none is left.
+func (s *session) follow(ctx context.Context, job *api.SubmitReply, terse bool) error {
+	w := waiter{s: s, job: job, terse: terse, ended: make([]uint64, (job.Tasks.Count()+63)/64)}
+	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor}
+	delay, told := firstRetry, false
+	for {
+		var reply api.WaitReply
+		err := s.client.Call(ctx, api.VerbWait, &request, &reply)
+		if errors.Is(err, api.ErrUnreachable) {
+			if delay > noticeAfter && !told {
+				fmt.Fprintf(s.err, "qsub: %s; waiting for it\n", api.Visible(err.Error()))
+				told = true
+			}
+			timer := time.NewTimer(delay)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return ctx.Err()
+			case <-timer.C:
+			}
+			delay = min(2*delay, lastRetry)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cannot wait for job %d: %w", job.Job, err)
+		}
+		delay, told = firstRetry, false
+		request.Cursor = reply.Cursor
+		for i := range reply.Ended {
+			w.task(&reply.Ended[i], reply.Error)
+		}
+		switch {
+		case reply.Error != "":
+			// Grid Engine waits here for ever.
+			if !w.unable {
+				fmt.Fprintf(s.err, "Unable to run job %d\n", job.Job)
+			}
+			return &failure{exitFailed, fmt.Sprintf("Job %d is in error state: %s", job.Job, api.Visible(reply.Error))}
+		case reply.Done:
+			return w.end()
+		}
+		if err := s.out.Flush(); err != nil {
+			return fmt.Errorf("cannot write standard output: %w", err)
+		}
+	}
+}
+
+// waiter gathers the ends of a job's tasks.
+type waiter struct {
+	s     *session
+	job   *api.SubmitReply
+	terse bool
+	ended []uint64 // a bit for each task
+	count int
+	exit  int // the first that is not 0
+	// unable: that a task could not be run was said.
+	unable bool
+}
+
+// What failed says of a run that is not the end of its task.
+const (
+	failedMigrating    = 24
+	failedRescheduling = 25
+)
+
+// failedNoStatus says that the shepherd died and the job's end with it.
+const failedNoStatus = 19
+
+// task tells how a task ended. What the error state of the whole job says is
+// not said for the task too.
+func (w *waiter) task(e *api.TaskEnd, inError string) {
+	if e.Failed == failedMigrating || e.Failed == failedRescheduling {
+		return
+	}
+	id, place := strconv.Itoa(w.job.Job), 0
+	if t := w.job.Tasks; t.IsArray() {
+		id += "." + strconv.Itoa(e.Task)
+		place = (e.Task - t.First) / t.Step
+	}
+	// After a requeue a task may end again; a task that is not the job's would
+	// be execd's mistake.
+	if place < 0 || place/64 >= len(w.ended) {
+		return
+	}
+	if w.ended[place/64]&(1<<(place%64)) == 0 {
+		w.ended[place/64] |= 1 << (place % 64)
+		w.count++
+	}
+	exit, out := exitFailed, w.s.err
+	switch {
+	case !e.Ran:
+		w.unable = true
+		fmt.Fprintf(out, "Unable to run job %s\n", id)
+	case e.Signal != "":
+		fmt.Fprintf(out, "Job %s exited because of signal %s\n", id, e.Signal)
+	case e.Failed == failedNoStatus:
+		fmt.Fprintf(out, "No information available on job %s's exit status.\n", id)
+	case e.Exit != 0:
+		exit = e.Exit
+		fmt.Fprintf(out, "Job %s exited with exit code %d.\n", id, e.Exit)
+	default:
+		if e.Failed == 0 {
+			exit = 0
+		}
+		if !w.terse {
+			fmt.Fprintf(w.s.out, "Job %s exited with exit code 0.\n", id)
+		}
+	}
+	if e.Failed != 0 && e.Reason != "" && e.Reason != inError {
+		fmt.Fprintf(out, "Job %s failed: %s\n", id, api.Visible(e.Reason))
+	}
+	if w.exit == 0 {
+		w.exit = exit
+	}
+}
+
+// end returns the result of the whole job.
+func (w *waiter) end() error {
+	if left := w.job.Tasks.Count() - w.count; left > 0 {
+		// Deleted before they were started: of those nothing is accounted.
+		if w.count == 0 {
+			fmt.Fprintf(w.s.err, "Unable to run job %d\n", w.job.Job)
+		} else {
+			fmt.Fprintf(w.s.err, "Unable to run %d tasks of job %d\n", left, w.job.Job)
+		}
+		if w.exit == 0 {
+			w.exit = exitFailed
+		}
+	}
+	if w.exit == 0 {
+		return nil
+	}
+	return &failure{exit: w.exit}
+}
