@@ -1,0 +1,137 @@
+# make demo | test | check | install: see README.md. Variables may be set on the
+# command line, as in `make install PREFIX=/usr DESTDIR=/tmp/root`.
+
+GO         = go
+BIN        = bin
+BUILDFLAGS =
+VERSION    = 0.1.0-dev
+LDFLAGS    = -s -w -X main.version=$(VERSION)
+# Without the library's generator of manual pages, whose parser costs every
+# start of a command half a millisecond.
+TAGS       = urfave_cli_no_docs
+COMMANDS   = qstat qdel qacct
+
+DESTDIR  =
+PREFIX   = /usr/local
+BINDIR   = $(PREFIX)/bin
+SBINDIR  = $(PREFIX)/sbin
+MANDIR   = $(PREFIX)/share/man
+
+# Tools are run from their modules, so that go.mod stays free of them.
+GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+DEADCODE      = golang.org/x/tools/cmd/deadcode@v0.52.0
+GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.1.4
+
+# A count, not a time: at the end of a time go test sometimes reports its own
+# deadline as a failure of the target.
+FUZZTIME   = 100000x
+SOAK_SCALE = 1
+SOAK_SEED  = 0
+BENCHFLAGS =
+
+# The packages whose tests need neither binaries nor another program.
+UNIT = $$($(GO) list ./... | grep -v '/test/')
+
+# cgo only where the race detector needs it: a static binary starts faster, and
+# the names of users come from getent.
+export CGO_ENABLED = 0
+
+.PHONY: all build install demo test race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
+	manifest-check check e2e interop soak bench vuln clean
+
+all: build
+
+build:
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/shepherd ./shepherd
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/qsub ./qsub
+	for c in $(COMMANDS); do ln -sf qsub $(BIN)/$$c || exit 1; done
+
+# packaging/manifest says what goes where; owners are set when root installs.
+install: build
+	sed -e '/^#/d; /^$$/d' -e 's|@PREFIX@|$(PREFIX)|; s|@BINDIR@|$(BINDIR)|; s|@SBINDIR@|$(SBINDIR)|; s|@MANDIR@|$(MANDIR)|; s|@BIN@|$(BIN)|' \
+		packaging/manifest | while read -r type owner group mode path source; do \
+		own=; [ "$$(id -u)" != 0 ] || own="-o $$owner -g $$group"; \
+		to="$(DESTDIR)$$path"; \
+		case $$type in [ftcl]) [ -d "$${to%/*}" ] || install -d -m 0755 "$${to%/*}" || exit 1 ;; esac; \
+		case $$type in \
+		d) install -d $$own -m $$mode "$$to" ;; \
+		f) install $$own -m $$mode "$$source" "$$to" ;; \
+		t) sed 's|/usr/sbin/|$(SBINDIR)/|' "$$source" | install $$own -m $$mode /dev/stdin "$$to" ;; \
+		c) [ -e "$$to" ] || install $$own -m $$mode "$$source" "$$to" ;; \
+		l) ln -sfn "$$source" "$$to" ;; \
+		s) ;; \
+		*) echo "packaging/manifest: no such type: $$type" >&2; exit 1 ;; \
+		esac || exit 1; \
+	done
+
+demo: build
+	test/need tar=tar gzip=gzip sha256sum=coreutils
+	PATH="$(abspath $(BIN)):$$PATH" test/demo
+
+test:
+	test/need useradd=passwd setpriv=util-linux mount=mount getent=libc-bin
+	$(GO) test -count=1 ./...
+
+race:
+	test/need gcc=gcc,libc6-dev
+	CGO_ENABLED=1 $(GO) test -race $(UNIT)
+
+fuzz:
+	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u | while read -r dir; do \
+		for f in $$($(GO) test -list '^Fuzz' "$$dir" | grep '^Fuzz'); do \
+			echo "== $$dir $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; \
+		done || exit 1; \
+	done
+
+fmt:
+	$(GO) run $(GOLANGCI_LINT) fmt
+
+vet:
+	$(GO) vet ./...
+
+# Formatting (gofumpt, goimports) is part of it.
+lint:
+	$(GO) run $(GOLANGCI_LINT) run
+
+man-lint:
+	test/need mandoc=mandoc
+	mandoc -T lint -W warning man/man*/*
+
+# Nothing unreachable from a program or a test.
+deadcode:
+	out=$$($(GO) run $(DEADCODE) -test ./...) && { [ -z "$$out" ] || { echo "$$out"; exit 1; }; }
+
+# Which package may import which, and what every binary links.
+deps-check:
+	$(GO) test -count=1 ./test/deps
+
+deps-update:
+	$(GO) test -count=1 ./test/deps -update
+
+manifest-check:
+	$(GO) test -count=1 -run '^TestManifest' ./test/e2e
+
+check: vet lint race man-lint deadcode deps-check manifest-check
+
+e2e:
+	$(GO) test -count=1 ./test/e2e
+
+# Beside a real Grid Engine, which it installs. Root only.
+interop:
+	PADDOCK_INTEROP=1 $(GO) test -count=1 -timeout 20m -v ./test/interop
+
+soak:
+	$(GO) test -count=1 -timeout 30m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
+
+# Beside a real Grid Engine, which it installs. Root only.
+bench: build
+	$(GO) run ./test/bench -bin $(BIN) $(BENCHFLAGS)
+
+# Not in check: its database is not reachable from every network.
+vuln:
+	$(GO) run $(GOVULNCHECK) ./...
+
+clean:
+	rm -rf bin coverage

@@ -1,0 +1,31 @@
+# bash completion of the client commands.
+# Written by `go generate ./qsub/...` from the table of options.
+
+_paddock_jobs() { qstat -u '*' 2>/dev/null | awk 'NR > 2 && !seen[$1]++ {print $1}'; }
+
+_paddock() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=
+  COMPREPLY=()
+  case ${COMP_WORDS[0]##*/}:$prev in
+  qsub:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+  qsub:-@|qsub:-e|qsub:-i|qsub:-o|qsub:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  qsub:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
+  qsub:-A|qsub:-C|qsub:-N|qsub:-t|qsub:-tc) return ;;
+  qsub:-b|qsub:-j|qsub:-r|qsub:-shell|qsub:-sync) words='y n' ;;
+  qstat:-s|qstat:-u) return ;;
+  qstat:-j) words=$(_paddock_jobs) ;;
+  qdel:-t|qdel:-u) return ;;
+  qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  qacct:-t) return ;;
+  *) case ${COMP_WORDS[0]##*/}:$cur in
+    qsub:-*) words='-@ -A -b -clear -cwd -C -e -help -i -j -N -o -r -S -shell -sync -t -tc -terse -v -V -version -wd' ;;
+    qstat:-*) words='-help -j -s -u -version' ;;
+    qdel:-*) words='-f -help -t -u -version' ;;
+    qacct:-*) words='-f -help -j -t -version' ;;
+    qdel:*) words=$(_paddock_jobs) ;;
+    qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+    esac ;;
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+complete -F _paddock qsub qstat qdel qacct

@@ -1,0 +1,43 @@
+# A queue of Paddock, see queue_conf(5). The file's name is the queue's. What
+# has a # before it is the default. Try a change with `execd -t`, then restart
+# execd; running jobs do not notice.
+qname             all.q
+
+# Queues with lower numbers are filled first.
+#seq_no           0
+
+# Tasks at the same time. Default: the number of processors.
+#slots            8
+
+# Nice value of jobs.
+#priority         0
+
+# Whether jobs that were cut short are run again, unless qsub -r says.
+#rerun            FALSE
+
+# Where each task gets a scratch directory of its own, TMPDIR.
+#tmpdir           /tmp
+
+# The shell of jobs that ask for none, and how it is given the script:
+# posix_compliant, unix_behavior or script_from_stdin.
+#shell            /bin/sh
+#shell_start_mode posix_compliant
+
+# A program that is started instead of the shell.
+#starter_method   NONE
+
+# Soft and hard limits of each process: h:m:s, or a number with K, M or G.
+#s_cpu            INFINITY
+#h_cpu            INFINITY
+#s_vmem           INFINITY
+#h_vmem           INFINITY
+#s_fsize          INFINITY
+#h_fsize          INFINITY
+#s_data           INFINITY
+#h_data           INFINITY
+#s_stack          INFINITY
+#h_stack          INFINITY
+#s_core           INFINITY
+#h_core           INFINITY
+#s_rss            INFINITY
+#h_rss            INFINITY

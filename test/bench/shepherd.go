@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
+	"paddock/test/harness"
+)
+
+// starter starts shepherds in one way.
+type starter struct {
+	path    string
+	argv    []string
+	env     []string
+	blocked []syscall.Signal
+	lock    bool // hand over a lock, as our execd does
+}
+
+// starters are Grid Engine's shepherd as its execd starts it, ours as our
+// execd starts it, and ours as Grid Engine's execd does.
+func (b *bench) starters() (theirs, ours, foreign starter) {
+	// What sge_execd 8.1.9 has blocked, by /proc of a recording shepherd.
+	sge := []syscall.Signal{
+		unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGSTKFLT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN,
+		unix.SIGTTOU, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGWINCH, unix.SIGPWR, unix.SIGSYS,
+	}
+	env := append(os.Environ(), "SGE_ROOT=/var/lib/gridengine", "SGE_CELL=default")
+	own := filepath.Join(b.bin, "shepherd")
+	theirs = starter{path: harness.GEShepherd, argv: []string{"sge_shepherd-1", "-bg"}, env: env, blocked: sge}
+	ours = starter{
+		path: own, argv: []string{"shepherd"}, env: []string{"GOMAXPROCS=1"}, lock: true,
+		blocked: slices.Concat(spool.CaughtSignals, spool.IgnoredSignals),
+	}
+	foreign = starter{path: own, argv: []string{"sge_shepherd-1"}, env: env, blocked: sge}
+	return theirs, ours, foreign
+}
+
+// start starts a shepherd in dir. The signal mask is inherited from the
+// thread, which the caller has locked.
+func (s starter) start(dir string) (pid int, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	files := []uintptr{null.Fd(), null.Fd(), null.Fd()}
+	if s.lock {
+		lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return 0, err
+		}
+		defer lock.Close()
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			return 0, err
+		}
+		files = append(files, lock.Fd())
+	}
+	var mask, old unix.Sigset_t
+	for _, sig := range s.blocked {
+		mask.Val[(sig-1)/64] |= 1 << (uint(sig-1) % 64)
+	}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &old); err != nil {
+		return 0, err
+	}
+	pid, err = syscall.ForkExec(s.path, s.argv, &syscall.ProcAttr{
+		Dir: dir, Env: s.env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	return pid, errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil))
+}
+
+func wait(pid int) (syscall.WaitStatus, error) {
+	for {
+		var ws syscall.WaitStatus
+		_, err := syscall.Wait4(pid, &ws, 0, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return ws, err
+		}
+	}
+}
+
+// once has directory make a fresh directory, has the shepherd run /bin/true in
+// it, and returns how long that took.
+func (b *bench) once(s starter, directory func(string, ...string) error, dir string) (time.Duration, error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return 0, err
+	}
+	if err := directory(dir, "/bin/true"); err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	pid, err := s.start(dir)
+	if err != nil {
+		return 0, err
+	}
+	ws, err := wait(pid)
+	elapsed := time.Since(begin)
+	if err != nil {
+		return 0, err
+	}
+	if ws != 0 {
+		trace, _ := os.ReadFile(filepath.Join(dir, "trace"))
+		return 0, fmt.Errorf("%s ended with status %#x; its trace:\n%s", s.path, uint32(ws), trace)
+	}
+	return elapsed, nil
+}
+
+func (b *bench) jobDirectory(dir string, command ...string) error {
+	set := []string{
+		"handle_as_binary=1", "no_shell=1", "script_file=" + command[0], "njob_args=" + strconv.Itoa(len(command)-1),
+		"cwd=/", "shell_start_mode=posix_compliant",
+	}
+	for i, a := range command[1:] {
+		set = append(set, fmt.Sprintf("job_arg%d=%s", i+1, a))
+	}
+	return harness.JobDirectory(dir, command[0], b.user.Name, set...)
+}
+
+// ourDirectory makes a directory as our execd does: with its keys, which
+// sge_shepherd ignores, and, since it uses directories again, with all files
+// there and empty. Both shepherds take it.
+func (b *bench) ourDirectory(dir string, command ...string) error {
+	if err := b.jobDirectory(dir, command...); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, spool.FileConfig)
+	config, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	own := fmt.Sprintf("%s=1\n%s=0\n%s=%d\n%s=%d\n%s=%d\n%s=/\n", spool.KeyFormat, spool.KeyRun,
+		spool.KeyUID, b.user.UID, spool.KeyGID, b.user.UID, spool.KeyGroups, b.user.UID, spool.KeyHome)
+	if err := os.WriteFile(path, append([]byte(own), config...), 0o600); err != nil {
+		return err
+	}
+	for _, name := range []string{
+		spool.FileTrace, spool.FileError, spool.FileExitStatus, spool.FilePID, spool.FileJobPID, spool.FileAddGrpID, spool.FileUsage,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			return err
+		}
+		if err := os.Chown(path, 0, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) shepherdTime() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	theirs, ours, foreign := b.starters()
+	runs := []struct {
+		starter
+		directory func(string, ...string) error
+	}{
+		{theirs, b.ourDirectory},
+		{ours, b.ourDirectory},
+		{theirs, b.jobDirectory},
+		{foreign, b.jobDirectory},
+	}
+	times := make([][]time.Duration, len(runs))
+	dir := filepath.Join(b.base, "job")
+	for i := range b.size(200, 5) + 1 {
+		for j, s := range runs {
+			d, err := b.once(s.starter, s.directory, dir)
+			if err != nil {
+				return err
+			}
+			if i > 0 { // the first of each fills the page cache
+				times[j] = append(times[j], d)
+			}
+		}
+	}
+	took := func(i int) float64 { return milliseconds(median(times[i])) }
+	b.report(row{what: "shepherd of /bin/true, as our execd starts it", unit: "ms", theirs: took(0), ours: took(1), limit: 0.35})
+	b.report(row{what: "the same, as sge_execd starts it", unit: "ms", theirs: took(2), ours: took(3), limit: 0.5})
+	return nil
+}
+
+func (b *bench) shepherdMemory() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	theirs, ours, _ := b.starters()
+	n := b.size(100, 5)
+	var pss [2]float64
+	for i, s := range []starter{theirs, ours} {
+		var err error
+		if pss[i], err = b.sleepers(s, filepath.Join(b.base, fmt.Sprintf("sleep%d", i)), n); err != nil {
+			return err
+		}
+	}
+	b.report(row{what: fmt.Sprintf("PSS of a shepherd, %d sleeping jobs", n), unit: "MB", theirs: pss[0], ours: pss[1], limit: 0.45})
+	return nil
+}
+
+// sleepers starts n shepherds with jobs that sleep, and returns the mean
+// proportional set size of a shepherd.
+func (b *bench) sleepers(s starter, dir string, n int) (mean float64, err error) {
+	var pids []int
+	defer func() {
+		// The jobs are ended, and their shepherds with them.
+		for i, pid := range pids {
+			if job, e := jobPID(filepath.Join(dir, strconv.Itoa(i))); e == nil {
+				_ = syscall.Kill(job, syscall.SIGTERM)
+			} else {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		for _, pid := range pids {
+			if _, e := wait(pid); e != nil {
+				err = errors.Join(err, e)
+			}
+		}
+	}()
+	for i := range n {
+		d := filepath.Join(dir, strconv.Itoa(i))
+		if err := b.jobDirectory(d, "/bin/sleep", "600"); err != nil {
+			return 0, err
+		}
+		pid, err := s.start(d)
+		if err != nil {
+			return 0, err
+		}
+		pids = append(pids, pid)
+	}
+	for i := range n {
+		d := filepath.Join(dir, strconv.Itoa(i))
+		if err := harness.WaitFor(harness.Patience, "job "+d, func() (bool, error) {
+			job, err := jobPID(d)
+			if err != nil {
+				return false, err
+			}
+			comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", job))
+			return string(comm) == "sleep\n", err
+		}); err != nil {
+			return 0, err
+		}
+	}
+	if err := harness.Settle(filepath.Dir(s.path), dir); err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, pid := range pids {
+		kb, err := pssOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		total += kb
+	}
+	return float64(total) / float64(n) / 1024, nil
+}
+
+func jobPID(dir string) (int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "job_pid"))
+	if err != nil {
+		return 0, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err == nil && pid <= 1 {
+		err = fmt.Errorf("job_pid of %s is %d", dir, pid)
+	}
+	return pid, err
+}
+
+// pssOf returns the proportional set size in kB.
+func pssOf(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(text) {
+		if f := bytes.Fields(line); len(f) == 3 && string(f[0]) == "Pss:" {
+			return strconv.Atoi(string(f[1]))
+		}
+	}
+	return 0, fmt.Errorf("no Pss of process %d", pid)
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/test/harness"
+)
+
+// startOurs starts our execd in root mode, with Grid Engine's own queue, but
+// so many slots.
+func (b *bench) startOurs(name string, slots int) (*harness.Daemon, error) {
+	dir := filepath.Join(b.base, name)
+	queue, err := b.ge.Run("qconf", "-sq", "all.q")
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	queue = strings.ReplaceAll(queue, "gehost", host)
+	queue = regexp.MustCompile(`(?m)^slots .*`).ReplaceAllString(queue, "slots "+strconv.Itoa(slots))
+	for name, text := range map[string]string{"queues/all.q": queue, "sge_conf": "min_uid 1000\nmin_gid 1000\ngid_range 65600-65999\n"} {
+		path := filepath.Join(api.DevPlaces(dir).Config, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return harness.Start(harness.Options{Bin: b.bin, Dir: dir, Mode: "-root"})
+}
+
+// ours returns a command of ours, run as the benchmark's user.
+func (b *bench) ours(d *harness.Daemon, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(b.bin, args[0]), args[1:]...)
+	cmd.Env = b.env(d)
+	cmd.Dir = b.user.Home
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(b.user.UID), Gid: uint32(b.user.GID)}}
+	return cmd
+}
+
+func (b *bench) env(d *harness.Daemon) []string {
+	return []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name,
+		"PADDOCK_DIR=" + d.Dir,
+	}
+}
+
+// occupy fills the only slot, so that what is submitted next stays pending.
+func (b *bench) occupy(d *harness.Daemon) error {
+	if out, err := b.ours(d, "qsub", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "sleep", "600").CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot submit: %w\n%s", err, out)
+	}
+	return harness.WaitFor(harness.Patience, "the sleeper to run", func() (bool, error) {
+		jobs, err := d.Jobs()
+		return len(jobs) == 1 && jobs[0].State == "r", err
+	})
+}
+
+// release deletes all jobs and stops execd.
+func (b *bench) release(d *harness.Daemon) error {
+	if out, err := b.ours(d, "qdel", "-u", b.user.Name).CombinedOutput(); err != nil {
+		d.Kill()
+		return fmt.Errorf("cannot delete the jobs: %w\n%s", err, out)
+	}
+	if err := harness.WaitFor(harness.Patience, "the jobs to end", func() (bool, error) {
+		jobs, err := d.Jobs()
+		return len(jobs) == 0, err
+	}); err != nil {
+		d.Kill()
+		return err
+	}
+	return d.Stop()
+}
+
+// serveTimer runs a command as a user once for each line of its input and
+// prints the nanoseconds it took. It is how both sides' commands are timed
+// alike, Grid Engine's inside its namespaces.
+func serveTimer(as string, args []string) error {
+	uid, gid, ok := strings.Cut(as, ":")
+	if !ok || len(args) == 0 {
+		return fmt.Errorf("-timer needs UID:GID and a command")
+	}
+	u, err := strconv.ParseUint(uid, 10, 32)
+	if err != nil {
+		return err
+	}
+	g, err := strconv.ParseUint(gid, 10, 32)
+	if err != nil {
+		return err
+	}
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = os.Getenv("HOME")
+		cmd.Env = os.Environ()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u), Gid: uint32(g)}}
+		var out strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &out
+		begin := time.Now()
+		err := cmd.Run()
+		elapsed := time.Since(begin)
+		if err != nil {
+			return fmt.Errorf("cannot run %s: %w\n%s", strings.Join(args, " "), err, out.String())
+		}
+		fmt.Println(elapsed.Nanoseconds())
+	}
+	return nil
+}
+
+// timer is a running `bench -timer`.
+type timer struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startTimer(cmd *exec.Cmd) (*timer, error) {
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &timer{cmd, in, bufio.NewReader(out)}, cmd.Start()
+}
+
+func (t *timer) once() (time.Duration, error) {
+	if _, err := io.WriteString(t.in, "\n"); err != nil {
+		return 0, err
+	}
+	line, err := t.out.ReadString('\n')
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the time: %w", err)
+	}
+	ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	return time.Duration(ns), err
+}
+
+func (t *timer) stop() error {
+	t.in.Close()
+	return t.cmd.Wait()
+}
+
+func (b *bench) qsubTime() error {
+	d, err := b.startOurs("qsub", 1)
+	if err != nil {
+		return err
+	}
+	if err := b.occupy(d); err != nil {
+		d.Kill()
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	as := fmt.Sprintf("%d:%d", b.user.UID, b.user.GID)
+	args := []string{"-o", "/dev/null", "-j", "y", "-b", "y", "true"}
+	// Held, so that Grid Engine's qmaster does not start them meanwhile.
+	theirs := b.ge.Command(append([]string{"run", "env", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name, self, "-timer", as, "qsub", "-h"}, args...)...)
+	ours := exec.Command(self, append([]string{"-timer", as, filepath.Join(b.bin, "qsub")}, args...)...)
+	ours.Env = b.env(d)
+	var medians [2]time.Duration
+	var timers [2]*timer
+	for i, cmd := range []*exec.Cmd{theirs, ours} {
+		if timers[i], err = startTimer(cmd); err != nil {
+			return err
+		}
+	}
+	var times [2][]time.Duration
+	for n := range b.size(100, 3) + 1 {
+		for i, t := range timers {
+			once, err := t.once()
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				times[i] = append(times[i], once)
+			}
+		}
+	}
+	for i, t := range timers {
+		medians[i] = median(times[i])
+		if err := t.stop(); err != nil {
+			return err
+		}
+	}
+	if _, err := b.ge.As(b.user.Name, "qdel -u "+b.user.Name); err != nil {
+		return err
+	}
+	b.report(row{what: "qsub", unit: "ms", theirs: milliseconds(medians[0]), ours: milliseconds(medians[1]), limit: 0.12})
+	return b.release(d)
+}
+
+// jobRate submits an array of trivial tasks to both and waits for its end.
+func (b *bench) jobRate() error {
+	d, err := b.startOurs("jobs", 100)
+	if err != nil {
+		return err
+	}
+	defer d.Kill()
+	few, many := b.size(400, 20), b.size(4000, 100)
+	var rates [2][]time.Duration // of one task
+	for range b.size(3, 1) {
+		begin := time.Now()
+		if out, err := b.ge.As(b.user.Name, fmt.Sprintf("qsub -sync y -o /dev/null -j y -b y -shell n -t 1-%d /bin/true", few)); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		rates[0] = append(rates[0], time.Since(begin)/time.Duration(few))
+
+		begin = time.Now()
+		cmd := b.ours(d, "qsub", "-sync", "y", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "-t", fmt.Sprintf("1-%d", many), "/bin/true")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		rates[1] = append(rates[1], time.Since(begin)/time.Duration(many))
+	}
+	b.report(row{
+		what: "array tasks a second, submission to end", unit: "/s", atLeast: true, limit: 15,
+		theirs: 1 / median(rates[0]).Seconds(), ours: 1 / median(rates[1]).Seconds(),
+	})
+	return d.Stop()
+}
+
+// largeArray submits a million tasks.
+func (b *bench) largeArray() error {
+	d, err := b.startOurs("array", 1)
+	if err != nil {
+		return err
+	}
+	if err := b.occupy(d); err != nil {
+		d.Kill()
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	defer cancel()
+	begin := time.Now()
+	out, err := b.ours(d, "qsub", "-o", "/dev/null", "-j", "y", "-b", "y", "-t", "1-1000000", "true").CombinedOutput()
+	elapsed := time.Since(begin)
+	if err != nil {
+		d.Kill()
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	// It is there, and one line of qstat.
+	var jobs api.JobsReply
+	if err := d.Client.Call(ctx, api.VerbJobs, api.JobsRequest{Users: []string{"*"}}, &jobs); err != nil {
+		return err
+	}
+	kb, err := harness.StatusField(d.PID(), "VmRSS")
+	if err != nil {
+		return err
+	}
+	b.report(row{what: "submit of an array of 1,000,000 tasks", unit: "ms", ours: milliseconds(elapsed), alone: true, limit: 1000})
+	b.report(row{what: "memory of execd with it", unit: "MB", ours: float64(kb) / 1024, alone: true, limit: 60})
+	return b.release(d)
+}

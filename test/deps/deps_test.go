@@ -1,0 +1,220 @@
+// Package deps holds the directions of imports and what every binary links.
+// `make deps-update` writes the lists of packaging/deps anew. Nobody imports it.
+package deps
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/test/harness"
+)
+
+var update = flag.Bool("update", false, "write the lists of packaging/deps anew")
+
+// binaries are the programs that are installed, with the build tags of the
+// Makefile.
+var binaries = map[string]string{
+	"execd":    "urfave_cli_no_docs",
+	"shepherd": "",
+	"qsub":     "urfave_cli_no_docs",
+}
+
+// rule says what a package may not have among the packages it is built from.
+type rule struct {
+	of     string // the package, or, with a final /..., all below it
+	not    string // what it may not link: a package, or all below one
+	but    string // except this one, in the same form
+	reason string
+}
+
+const (
+	lean  = "its start is paid by every job and its memory by every running one"
+	floor = "spool is the floor: the standard library and x/sys, nothing else"
+)
+
+var rules = []rule{
+	{"paddock/spool", "paddock/...", "paddock/spool/atomicfile", floor},
+	{"paddock/spool/atomicfile", "paddock/...", "", floor},
+	{"paddock/spool/...", "github.com/...", "", floor},
+	{"paddock/spool", "net/...", "", lean},
+	{"paddock/spool", "os/exec", "", lean},
+	{"paddock/spool", "os/user", "", lean},
+	{"paddock/spool", "encoding/json", "", lean},
+	{"paddock/spool", "log/slog", "", lean},
+	{"paddock/spool", "regexp", "", lean},
+	{"paddock/spool", "text/...", "", lean},
+
+	{"paddock/shepherd/...", "paddock/execd/...", "", "the shepherd must outlive execd, and be usable without it"},
+	{"paddock/shepherd/...", "net/...", "", lean + "; qrsh-session has the network"},
+	{"paddock/shepherd/...", "crypto/...", "", lean},
+	{"paddock/shepherd/...", "encoding/json", "", lean + "; the spool is key=value"},
+	{"paddock/shepherd/...", "os/exec", "", "its Wait races with the one wait loop; use os.StartProcess"},
+	{"paddock/shepherd/...", "os/user", "", "execd resolves users; the shepherd reads numbers"},
+	{"paddock/shepherd/...", "log/slog", "", lean + "; trace lines are plain"},
+	{"paddock/shepherd/...", "github.com/...", "", lean},
+
+	{"paddock/execd/api/...", "paddock/...", "paddock/execd/api/...", "clients link the api, and must not get the daemon with it"},
+	{"paddock/qsub/...", "paddock/spool/...", "", "clients speak execd/api only"},
+	{"paddock/qsub/...", "paddock/execd/internal/...", "", "clients speak execd/api only"},
+	{"paddock/qsub/...", "github.com/fsnotify/...", "", "only execd watches directories"},
+}
+
+// importers says who alone may import a package directly.
+var importers = map[string]struct{ by, reason string }{
+	"paddock/execd/internal/daemon": {"paddock/execd", "the composition root imports, and is not imported"},
+	"paddock/execd/internal/server": {"paddock/execd/internal/daemon", "the hatch is opened by the daemon alone"},
+}
+
+// pkg is what `go list -json` says of a package.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Name         string
+	GoFiles      []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+	Deps         []string
+	Standard     bool
+	Module       *struct{ Path, Version string }
+}
+
+// list runs `go list` and returns the packages by import path.
+func list(t *testing.T, args ...string) map[string]pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json"}, args...)...)
+	cmd.Dir = harness.Root()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	packages := make(map[string]pkg)
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages[p.ImportPath] = p
+	}
+}
+
+// matches reports whether path is the package or, for a pattern that ends in
+// /..., below it.
+func matches(pattern, path string) bool {
+	if pattern == "" {
+		return false
+	}
+	if tree, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return path == tree || strings.HasPrefix(path, tree+"/")
+	}
+	return path == pattern
+}
+
+func TestImports(t *testing.T) {
+	packages := list(t, "./...")
+	for _, p := range packages {
+		for _, r := range rules {
+			if !matches(r.of, p.ImportPath) || strings.HasPrefix(p.ImportPath, "paddock/spool/spooltest") {
+				continue
+			}
+			for _, d := range p.Deps {
+				if matches(r.not, d) && !matches(r.but, d) && !matches(r.of, d) {
+					t.Errorf("%s links %s: %s", p.ImportPath, d, r.reason)
+				}
+			}
+		}
+		for _, d := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if only, ok := importers[d]; ok && p.ImportPath != only.by && p.ImportPath != d {
+				t.Errorf("%s imports %s: %s", p.ImportPath, d, only.reason)
+			}
+		}
+	}
+	for _, r := range rules {
+		tree, _ := strings.CutSuffix(r.of, "/...")
+		if !slices.ContainsFunc(packagePaths(packages), func(path string) bool { return matches(tree+"/...", path) }) {
+			t.Errorf("the rule about %s is about no package", r.of)
+		}
+	}
+}
+
+func packagePaths(packages map[string]pkg) []string {
+	var paths []string
+	for path := range packages {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// TestPackageComments holds every package to one comment that says what it is.
+func TestPackageComments(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		var commented []string
+		for _, name := range p.GoFiles {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Doc != nil {
+				commented = append(commented, name)
+			}
+		}
+		// A package of tests alone has its comment in a test file.
+		if len(p.GoFiles) > 0 && len(commented) != 1 {
+			t.Errorf("package %s has its comment in %q; want exactly one", p.ImportPath, commented)
+		}
+	}
+}
+
+// TestLinked compares what each binary links with its list: a change that
+// drags something in shows it.
+func TestLinked(t *testing.T) {
+	for binary, tags := range binaries {
+		t.Run(binary, func(t *testing.T) {
+			var lines []string
+			for path, p := range list(t, "-deps", "-tags="+tags, "./"+binary) {
+				switch {
+				case p.Standard && (strings.Contains(path, "internal/") || strings.HasPrefix(path, "vendor/") || strings.HasPrefix(path, "internal")):
+					// How the standard library is made is not our choice.
+				case p.Module != nil && p.Module.Version != "":
+					lines = append(lines, path+" "+p.Module.Version)
+				default:
+					lines = append(lines, path)
+				}
+			}
+			slices.Sort(lines)
+			got := "# Packages that " + binary + " links, written by `make deps-update`.\n" + strings.Join(lines, "\n") + "\n"
+			file := filepath.Join(harness.Root(), "packaging", "deps", binary+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("%s links something else than packaging/deps/%s.txt says; if that is meant, run make deps-update and say why in the commit (-want +got):\n%s", binary, binary, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,426 @@
+// Package e2e runs the scripts of script/*.txtar against the real binaries:
+// each has an execd of its own, below $WORK/pd. Nobody imports it.
+//
+// Beside testscript's own commands the scripts have those of the table in
+// commands, and the conditions of the table in conditions. They run with
+// qsub and its links on PATH, $PADDOCK_DIR set, $ME the caller's name ($ME12
+// its first twelve bytes), and, as root, a second user $USER2 ($UID2, $GID2,
+// $HOME2).
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"paddock/test/harness"
+)
+
+var (
+	bin     string        // the binaries under test
+	work    string        // below which every script works
+	second  *harness.User // another user, when we are root
+	account *user.User    // who we are
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "e2e: %v\n", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// place makes a new directory below work, for one run of one test: with -count
+// a test runs more than once.
+func place(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(work, name) //nolint:usetesting // the second user must get there
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// run makes what all scripts share, runs them, and fails when anything of it
+// is left.
+func run(m *testing.M) (code int, err error) {
+	base, err := os.MkdirTemp("", "paddock-e2e-")
+	if err != nil {
+		return 1, err
+	}
+	// The second user's jobs work below it.
+	if err := os.Chmod(base, 0o755); err != nil {
+		return 1, err
+	}
+	bin, work = filepath.Join(base, "bin"), filepath.Join(base, "work")
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return 1, err
+	}
+	if err := harness.Build(bin); err != nil {
+		return 1, err
+	}
+	if account, err = user.Current(); err != nil {
+		return 1, err
+	}
+	if os.Getuid() == 0 {
+		if second, err = harness.AddUser("paddock-e2e", "paddock-e2e-a", "paddock-e2e-b"); err != nil {
+			return 1, err
+		}
+	}
+	code = m.Run()
+
+	left, err := harness.LeftBehind(base)
+	if err != nil {
+		return code, err
+	}
+	harness.KillLeft(base)
+	if second != nil {
+		if err := second.Remove(); err != nil {
+			return code, err
+		}
+	}
+	if len(left) > 0 {
+		return code, fmt.Errorf("left behind:\n  %s", strings.Join(left, "\n  "))
+	}
+	if code != 0 && os.Getenv("PADDOCK_KEEP") != "" {
+		fmt.Fprintf(os.Stderr, "e2e: kept %s\n", base)
+		return code, nil
+	}
+	return code, os.RemoveAll(base)
+}
+
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "script",
+		WorkdirRoot:         place(t, "s"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setup,
+		Condition:           condition,
+		Cmds:                commands,
+	})
+}
+
+// bedKey is the key of the script's bed in its values.
+type bedKey struct{}
+
+// bed is what one script runs on.
+type bed struct {
+	dir    string // where its execd has everything
+	env    []string
+	daemon *harness.Daemon
+}
+
+func setup(env *testscript.Env) error {
+	b := &bed{dir: filepath.Join(env.WorkDir, "pd")}
+	home := filepath.Join(env.WorkDir, "home")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return err
+	}
+	env.Setenv("HOME", home)
+	env.Setenv("PADDOCK_DIR", b.dir)
+	env.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	env.Setenv("ME", account.Username)
+	env.Setenv("ME12", account.Username[:min(12, len(account.Username))]) // as qstat has room for
+	if second != nil {
+		env.Setenv("USER2", second.Name)
+		env.Setenv("UID2", strconv.Itoa(second.UID))
+		env.Setenv("GID2", strconv.Itoa(second.GID))
+		env.Setenv("HOME2", second.Home)
+	}
+	b.env = env.Vars
+	env.Values[bedKey{}] = b
+	env.Defer(func() {
+		if b.daemon != nil {
+			b.daemon.Kill()
+		}
+		// A script that failed leaves its jobs: end them, so that they are
+		// not taken for a leak. A script that passed has none, and the check
+		// after the last script would show it.
+		if env.T().(interface{ Failed() bool }).Failed() {
+			if log, err := os.ReadFile(harness.LogName(b.dir)); err == nil {
+				env.T().Log("execd's log:\n" + string(log))
+			}
+			harness.KillLeft(b.dir)
+		}
+	})
+	return nil
+}
+
+// conditions are the words for [ ] in scripts, beside testscript's own.
+var conditions = map[string]func() bool{
+	"root":    func() bool { return os.Getuid() == 0 },
+	"user":    func() bool { return os.Getuid() != 0 },
+	"cgroup2": hasCgroup2,
+}
+
+func condition(name string) (bool, error) {
+	c, ok := conditions[name]
+	if !ok {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return c(), nil
+}
+
+// hasCgroup2 reports whether a version 2 hierarchy is mounted, wherever that
+// is: on a hybrid host it is not /sys/fs/cgroup.
+func hasCgroup2() bool {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if _, fs, ok := strings.Cut(line, " - "); ok && strings.HasPrefix(fs, "cgroup2 ") {
+			return true
+		}
+	}
+	return false
+}
+
+// commands are what scripts can say, beside testscript's own.
+var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"execd":         cmdExecd,         // execd [-root|-dev] [ARG ...]: start it and wait until it is ready
+	"stopexecd":     cmdStop,          // stopexecd: end it with SIGTERM; it must exit 0
+	"killexecd":     cmdKill,          // killexecd: end it with SIGKILL
+	"waitjob":       cmdWaitJob,       // waitjob JOB ...: until no task is left and it is accounted
+	"waitstate":     cmdWaitState,     // waitstate JOB STATE [COUNT]: until COUNT (1) lines of qstat show it
+	"waitfile":      cmdWaitFile,      // waitfile FILE ...: until all are there and not empty
+	"accounted":     cmdAccounted,     // accounted JOB.TASK ...: each has exactly one accounting line
+	"waitaccounted": cmdWaitAccounted, // waitaccounted JOB.TASK ...: until each has a line
+	"status":        cmdStatus,        // status CODE COMMAND [ARG ...]: run it; it must exit so
+	"as":            cmdAs,            // as USER COMMAND [ARG ...]: run it as another user (root)
+	"tmpfs":         cmdTmpfs,         // tmpfs DIR SIZE: mount one until the script ends (root)
+	"idle":          cmdIdle,          // idle SECONDS MAX: execd and its shepherds switch at most so often
+	"rss":           cmdRSS,           // rss MB: execd holds at most so much memory
+	"untouched":     cmdUntouched,     // untouched: execd still is the process that was started
+}
+
+func bedOf(ts *testscript.TestScript) *bed { return ts.Value(bedKey{}).(*bed) }
+
+// running returns the bed's daemon, or fails the script.
+func running(ts *testscript.TestScript) *harness.Daemon {
+	d := bedOf(ts).daemon
+	if d == nil {
+		ts.Fatalf("no execd is running: say execd first")
+	}
+	return d
+}
+
+func usage(ts *testscript.TestScript, bad bool, text string) {
+	if bad {
+		ts.Fatalf("usage: %s", text)
+	}
+}
+
+func cmdExecd(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg, "execd [-root|-dev] [ARG ...]")
+	b := bedOf(ts)
+	if b.daemon != nil && !b.daemon.Exited() {
+		ts.Fatalf("execd is running already")
+	}
+	o := harness.Options{Bin: bin, Dir: b.dir, Env: b.env}
+	if len(args) > 0 && (args[0] == "-root" || args[0] == "-dev") {
+		o.Mode, args = args[0], args[1:]
+	}
+	o.Args = args
+	d, err := harness.Start(o)
+	ts.Check(err)
+	b.daemon = d
+}
+
+func cmdStop(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) > 0, "stopexecd")
+	d := running(ts)
+	bedOf(ts).daemon = nil
+	ts.Check(d.Stop())
+}
+
+func cmdKill(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) > 0, "killexecd")
+	running(ts).Kill()
+	bedOf(ts).daemon = nil
+}
+
+func cmdWaitJob(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) == 0, "waitjob JOB ...")
+	d := running(ts)
+	for _, a := range args {
+		job, err := strconv.Atoi(a)
+		ts.Check(err)
+		ts.Check(d.WaitJob(job))
+	}
+}
+
+func cmdWaitState(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) < 2 || len(args) > 3, "waitstate JOB STATE [COUNT]")
+	want := 1
+	if len(args) == 3 {
+		var err error
+		want, err = strconv.Atoi(args[2])
+		ts.Check(err)
+	}
+	job, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	d := running(ts)
+	ts.Check(harness.WaitFor(harness.Patience, fmt.Sprintf("job %s to be %s", args[0], args[1]), func() (bool, error) {
+		jobs, err := d.Jobs()
+		if err != nil {
+			return false, err
+		}
+		n := 0
+		for _, j := range jobs {
+			if j.Job == job && j.State == args[1] {
+				n++
+			}
+		}
+		return n == want, nil
+	}))
+}
+
+func cmdWaitFile(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) == 0, "waitfile FILE ...")
+	for _, name := range args {
+		ts.Check(harness.WaitFor(harness.Patience, name, func() (bool, error) {
+			info, err := os.Stat(ts.MkAbs(name))
+			return err == nil && info.Size() > 0, err
+		}))
+	}
+}
+
+func cmdAccounted(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) == 0, "[!] accounted JOB.TASK ...")
+	lines, err := harness.Accounting(bedOf(ts).dir)
+	ts.Check(err)
+	want := 1
+	if neg {
+		want = 0
+	}
+	for _, a := range args {
+		if got := lines[a]; got != want {
+			ts.Fatalf("job %s has %d accounting lines; want %d", a, got, want)
+		}
+	}
+}
+
+func cmdWaitAccounted(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) == 0, "waitaccounted JOB.TASK ...")
+	for _, a := range args {
+		ts.Check(harness.WaitFor(harness.Patience, "the accounting line of job "+a, func() (bool, error) {
+			lines, err := harness.Accounting(bedOf(ts).dir)
+			return lines[a] > 0, err
+		}))
+	}
+	cmdAccounted(ts, false, args)
+}
+
+func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) < 2, "status CODE COMMAND [ARG ...]")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := err.(interface{ ExitCode() int })
+		if !ok {
+			ts.Fatalf("cannot run %s: %v", args[1], err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("%s exited with status %d; want %d", args[1], got, want)
+	}
+}
+
+func cmdAs(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) < 2, "[!] as USER COMMAND [ARG ...]")
+	set := []string{"--reuid", args[0], "--regid", args[0], "--clear-groups"}
+	env := []string{"HOME=/", "USER=" + args[0], "LOGNAME=" + args[0]}
+	if u, err := user.Lookup(args[0]); err == nil {
+		set = []string{"--reuid", u.Uid, "--regid", u.Gid, "--init-groups"}
+		env[0] = "HOME=" + u.HomeDir
+	}
+	command := append(append(append(set, "env"), env...), args[1:]...)
+	err := ts.Exec("setpriv", command...)
+	if (err != nil) != neg {
+		ts.Fatalf("%s as %s: %v", args[1], args[0], err)
+	}
+}
+
+func cmdTmpfs(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 2, "tmpfs DIR SIZE")
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	ts.Check(ts.Exec("mount", "-t", "tmpfs", "-o", "size="+args[1], "paddock-e2e", dir))
+	ts.Defer(func() {
+		// The daemon has its files open there, and this runs before setup's
+		// own deferred function.
+		b := bedOf(ts)
+		if b.daemon != nil {
+			b.daemon.Kill()
+			b.daemon = nil
+		}
+		harness.KillLeft(b.dir)
+		ts.Check(harness.WaitFor(harness.Patience, "the unmount of "+dir, func() (bool, error) {
+			err := ts.Exec("umount", dir)
+			return err == nil, err
+		}))
+	})
+}
+
+func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 2, "idle SECONDS MAX")
+	seconds, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	limit, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	d := running(ts)
+	ts.Check(harness.Settle(bin, bedOf(ts).dir))
+	before, err := harness.Switches(bin, bedOf(ts).dir)
+	ts.Check(err)
+	// The measurement is of a stretch of time in which nothing happens.
+	<-time.After(time.Duration(seconds) * time.Second)
+	after, err := harness.Switches(bin, bedOf(ts).dir)
+	ts.Check(err)
+	if n := after[d.PID()] - before[d.PID()]; n > limit {
+		ts.Fatalf("idle execd gave up the processor %d times in %d s; want at most %d", n, seconds, limit)
+	}
+	for pid, n := range after {
+		was, ok := before[pid]
+		if n -= was; ok && pid != d.PID() && n > 0 {
+			ts.Fatalf("idle shepherd %d gave up the processor %d times in %d s; want 0", pid, n, seconds)
+		}
+	}
+}
+
+func cmdRSS(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 1, "rss MB")
+	limit, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	kb, err := harness.StatusField(running(ts).PID(), "VmRSS")
+	ts.Check(err)
+	if kb > limit*1024 {
+		ts.Fatalf("execd holds %d kB; want at most %d MB", kb, limit)
+	}
+}
+
+func cmdUntouched(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) > 0, "untouched")
+	d := running(ts)
+	if d.Exited() {
+		ts.Fatalf("execd has ended\n%s", d.Log())
+	}
+	if _, err := d.Jobs(); err != nil {
+		ts.Fatalf("execd does not answer: %v\n%s", err, d.Log())
+	}
+}

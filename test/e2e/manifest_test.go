@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/execd/api"
+	"paddock/test/harness"
+)
+
+// entry is a line of packaging/manifest, or what stands in its place on disk.
+type entry struct{ Type, Owner, Group, Mode, Path, Source string }
+
+// manifest reads packaging/manifest with the places of `make install PREFIX=/usr`.
+func manifest(t *testing.T) []entry {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "packaging", "manifest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := strings.NewReplacer("@PREFIX@", "/usr", "@BINDIR@", "/usr/bin", "@SBINDIR@", "/usr/sbin", "@MANDIR@", "/usr/share/man", "@BIN@", bin)
+	var entries []entry
+	for line := range strings.Lines(places.Replace(string(text))) {
+		f := strings.Fields(line)
+		if len(f) == 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if len(f) < 5 || len(f) > 6 {
+			t.Fatalf("packaging/manifest: line of %d fields: %q", len(f), line)
+		}
+		entries = append(entries, entry{f[0], f[1], f[2], f[3], f[4], strings.Join(f[5:], "")})
+	}
+	return entries
+}
+
+// TestManifest installs into an empty directory and compares what is there
+// with the manifest: nothing more, nothing less, owners and modes included.
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	dest := place(t, "install")
+	cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", harness.Root(), "install", "BIN="+bin, "DESTDIR="+dest, "PREFIX=/usr")
+	// Install makes what it installs with the modes it names, whatever the
+	// umask.
+	cmd = exec.CommandContext(t.Context(), "sh", append([]string{"-c", `umask 077; exec "$@"`, "sh"}, cmd.Args...)...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "MAKE") || strings.HasPrefix(kv, "MFLAGS") })
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make install: %v\n%s", err, out)
+	}
+	var want []entry
+	named := make(map[string]bool)
+	for _, e := range manifest(t) {
+		if e.Type == "s" {
+			continue
+		}
+		if strings.Contains("ftc", e.Type) {
+			e.Type, e.Source = "f", "" // where it came from does not show
+		}
+		if os.Getuid() != 0 {
+			e.Owner, e.Group = "", ""
+		}
+		want = append(want, e)
+		named[e.Path] = true
+	}
+	var got []entry
+	err := filepath.WalkDir(dest, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		e := onDisk(t, path)
+		e.Path = strings.TrimPrefix(path, dest)
+		// Directories above what the manifest names are the system's.
+		if e.Type != "d" || named[e.Path] {
+			got = append(got, e)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byPath := func(a, b entry) int { return strings.Compare(a.Path, b.Path) }
+	slices.SortFunc(want, byPath)
+	slices.SortFunc(got, byPath)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("make install does not leave what packaging/manifest says (-manifest +installed):\n%s", diff)
+	}
+
+	// What is written to be installed is installed.
+	sources := make(map[string]bool)
+	for _, e := range manifest(t) {
+		sources[e.Source] = true
+	}
+	for _, dir := range []string{"man/man*/*", "packaging/config/sge_conf", "packaging/config/queues/*", "packaging/systemd/*", "packaging/completions/*"} {
+		files, err := filepath.Glob(filepath.Join(harness.Root(), dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			source, err := filepath.Rel(harness.Root(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sources[source] {
+				t.Errorf("packaging/manifest does not install %s", source)
+			}
+		}
+	}
+}
+
+// onDisk describes a file as the manifest would.
+func onDisk(t *testing.T, path string) entry {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	e := entry{Type: "f", Mode: fmt.Sprintf("%04o", st.Mode&0o7777)}
+	switch {
+	case info.IsDir():
+		e.Type = "d"
+	case info.Mode().Type() == fs.ModeSymlink:
+		e.Type = "l"
+		if e.Source, err = os.Readlink(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Getuid() == 0 {
+		if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
+			e.Owner = u.Username
+		}
+		if g, err := user.LookupGroupId(fmt.Sprint(st.Gid)); err == nil {
+			e.Group = g.Name
+		}
+	}
+	return e
+}
+
+// TestManifestSpool compares the directories that execd makes with the
+// manifest.
+func TestManifestSpool(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("root mode needs root")
+	}
+	dir := filepath.Join(place(t, "places"), "pd")
+	d, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: "-root", Env: plainEnv(dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Kill)
+	// Below one directory there is no level for the machine's name.
+	spool := api.DevPlaces(dir).Spool
+	named := map[string]bool{}
+	for _, e := range manifest(t) {
+		below, ok := strings.CutPrefix(e.Path, "/var/spool/paddock/HOST")
+		if e.Type != "s" || !ok {
+			continue
+		}
+		got := onDisk(t, spool+below)
+		got.Path, e.Type = e.Path, "d"
+		if got != e {
+			t.Errorf("%s: got %v; want %v", spool+below, got, e)
+		}
+		named[spool+below] = true
+	}
+	entries, err := os.ReadDir(spool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if path := filepath.Join(spool, e.Name()); e.IsDir() && !named[path] {
+			t.Errorf("execd makes %s, which packaging/manifest does not name", path)
+		}
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,317 @@
+// Package harness is what the suites below test stand on: it builds the real
+// binaries, runs an execd in a directory of its own, makes users, and lists
+// what a run left behind. Only packages below test import it.
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+)
+
+// Patience bounds every wait for something that ought to happen at once. It
+// is long because a shared machine may stall, and costs nothing when all is
+// well.
+const Patience = 60 * time.Second
+
+// Root returns the root of the source tree.
+func Root() string {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok {
+		panic("internal error: no caller information")
+	}
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// Build builds the real binaries into dir, by the Makefile, so that the flags
+// they are built with stand in one place.
+func Build(dir string) error {
+	args := []string{"-s", "--no-print-directory", "-C", Root(), "build", "BIN=" + dir}
+	if os.Getenv("GOCOVERDIR") != "" {
+		args = append(args, "BUILDFLAGS=-cover -coverpkg=paddock/...")
+	}
+	cmd := exec.Command("make", args...)
+	// A make that runs `go test` leaves its own flags and job server here.
+	cmd.Env = without(os.Environ(), "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot build the binaries: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func without(env []string, names ...string) []string {
+	var kept []string
+next:
+	for _, kv := range env {
+		for _, n := range names {
+			if strings.HasPrefix(kv, n+"=") {
+				continue next
+			}
+		}
+		kept = append(kept, kv)
+	}
+	return kept
+}
+
+// WaitFor calls ok every few milliseconds until it reports true, and fails
+// after limit with what was waited for.
+func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
+	deadline := time.Now().Add(limit)
+	var last error
+	for {
+		done, err := ok()
+		if done && err == nil {
+			return nil
+		}
+		if err != nil {
+			last = err
+		}
+		if time.Now().After(deadline) {
+			if last != nil {
+				return fmt.Errorf("still waiting for %s after %v: %w", what, limit, last)
+			}
+			return fmt.Errorf("still waiting for %s after %v", what, limit)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Daemon is a running execd with everything below one directory.
+type Daemon struct {
+	Dir    string
+	Client *api.Client
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when the process was waited for
+	err    error         // of the wait; read after done
+}
+
+// Options says how an execd is started.
+type Options struct {
+	Bin  string   // the directory of the binaries
+	Dir  string   // below which everything lies
+	Mode string   // "-dev", the default, or "-root"
+	Args []string // further arguments
+	Env  []string // the environment; nil means that of the test
+	UID  int      // when not 0: the user it runs as, with the group of the same number
+}
+
+// Start starts an execd and returns when it says that it accepts requests. The
+// word comes over the socket that sd_notify(3) describes. Its log is
+// appended to the file that Log names.
+func Start(o Options) (*Daemon, error) {
+	if o.Mode == "" {
+		o.Mode = "-dev"
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(LogName(o.Dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	notify, name, err := listenNotify()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(notify)
+
+	cmd := exec.Command(filepath.Join(o.Bin, "execd"), append([]string{o.Mode, o.Dir}, o.Args...)...)
+	cmd.Env = o.Env
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(without(cmd.Env, "NOTIFY_SOCKET"), "NOTIFY_SOCKET="+name)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, o.Dir
+	// A ^C at the terminal of `go test` is for the test, which then stops us.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if o.UID != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.UID)}
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start execd: %w", err)
+	}
+	d := &Daemon{Dir: o.Dir, Client: api.NewClient(api.DevPlaces(o.Dir).Socket), cmd: cmd, done: make(chan struct{})}
+	go func() {
+		d.err = cmd.Wait()
+		close(d.done)
+	}()
+	err = WaitFor(Patience, "execd to be ready", func() (bool, error) {
+		if d.Exited() {
+			return true, nil
+		}
+		return heardReady(notify), nil
+	})
+	if err == nil && d.Exited() {
+		err = fmt.Errorf("execd ended before it was ready: %w", errors.Join(d.err, errors.New("no error")))
+	}
+	if err != nil {
+		d.Kill()
+		return nil, fmt.Errorf("%w\n%s", err, d.Log())
+	}
+	return d, nil
+}
+
+// listenNotify opens a datagram socket with an abstract name: it needs no
+// file that somebody would have to remove, and any user may write to it.
+func listenNotify() (fd int, name string, err error) {
+	fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, "", fmt.Errorf("cannot make a notify socket: %w", err)
+	}
+	// An empty name lets the kernel choose a free one.
+	if err := unix.Bind(fd, &unix.SockaddrUnix{}); err != nil {
+		unix.Close(fd)
+		return -1, "", fmt.Errorf("cannot bind a notify socket: %w", err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		unix.Close(fd)
+		return -1, "", fmt.Errorf("cannot name a notify socket: %w", err)
+	}
+	return fd, sa.(*unix.SockaddrUnix).Name, nil
+}
+
+func heardReady(fd int) bool {
+	buf := make([]byte, 4096)
+	for {
+		n, err := unix.Read(fd, buf)
+		if err != nil {
+			return false
+		}
+		for line := range bytes.Lines(buf[:n]) {
+			if string(bytes.TrimSpace(line)) == "READY=1" {
+				return true
+			}
+		}
+	}
+}
+
+// PID returns the process id.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+// Exited reports whether the process has ended.
+func (d *Daemon) Exited() bool {
+	select {
+	case <-d.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Kill kills the daemon with SIGKILL, as a crash would, and waits for it.
+func (d *Daemon) Kill() {
+	_ = d.cmd.Process.Kill() // it may have ended by itself
+	<-d.done
+}
+
+// Stop asks the daemon to end and waits for it. An exit status other than 0 is
+// an error.
+func (d *Daemon) Stop() error {
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("cannot stop execd: %w", err)
+	}
+	select {
+	case <-d.done:
+	case <-time.After(Patience):
+		d.Kill()
+		return fmt.Errorf("execd did not stop on SIGTERM\n%s", d.Log())
+	}
+	if d.err != nil {
+		return fmt.Errorf("execd ended badly: %w\n%s", d.err, d.Log())
+	}
+	return nil
+}
+
+// LogName returns the file that an execd below dir logs to: beside dir, so that
+// a full disk does not hold it.
+func LogName(dir string) string { return dir + ".log" }
+
+// Log returns the end of what the daemon logged.
+func (d *Daemon) Log() string {
+	text, _ := os.ReadFile(LogName(d.Dir))
+	if over := len(text) - 8192; over > 0 {
+		text = text[over:]
+	}
+	return string(text)
+}
+
+// WaitJob returns when no task of a job is left and its accounting is written.
+// It goes on through restarts of execd.
+func (d *Daemon) WaitJob(job int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	req := api.WaitRequest{Job: job}
+	for {
+		var reply api.WaitReply
+		err := d.Client.Call(ctx, api.VerbWait, req, &reply)
+		switch {
+		case err == nil && reply.Error != "":
+			return fmt.Errorf("job %d is in error: %s", job, reply.Error)
+		case err == nil && reply.Done:
+			return d.waitGone(ctx, job)
+		case err == nil:
+			req.Cursor = reply.Cursor
+		default:
+			return fmt.Errorf("cannot wait for job %d: %w\n%s", job, err, d.Log())
+		}
+	}
+}
+
+// waitGone returns when qstat would not show the job any more: all its stages
+// are over, the accounting line is written.
+func (d *Daemon) waitGone(ctx context.Context, job int) error {
+	name := strconv.Itoa(job)
+	return WaitFor(Patience, "job "+name+" to be cleaned up", func() (bool, error) {
+		var reply api.DetailReply
+		if err := d.Client.Call(ctx, api.VerbDetail, api.DetailRequest{Jobs: []string{name}}, &reply); err != nil {
+			return false, err
+		}
+		return len(reply.Jobs) == 0, nil
+	})
+}
+
+// Accounting counts the lines of the accounting file: by job and task, as
+// "42.0" (a job that is no array) or "42.7".
+func Accounting(dir string) (map[string]int, error) {
+	text, err := os.ReadFile(api.DevPlaces(dir).Accounting)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	lines := make(map[string]int)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(f) != 45 || !strings.HasSuffix(line, "\n") {
+			return nil, fmt.Errorf("accounting line with %d fields: %q", len(f), line)
+		}
+		lines[f[5]+"."+f[35]]++
+	}
+	return lines, nil
+}
+
+// Jobs returns what qstat -u '*' shows.
+func (d *Daemon) Jobs() ([]api.JobStatus, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	var reply api.JobsReply
+	err := d.Client.Call(ctx, api.VerbJobs, api.JobsRequest{Users: []string{"*"}}, &reply)
+	return reply.Jobs, err
+}

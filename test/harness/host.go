@@ -1,0 +1,282 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// User is an account made for a test run.
+type User struct {
+	Name     string
+	Home     string
+	UID, GID int
+	Groups   []string // supplementary groups made with it
+}
+
+// AddUser makes an account with a home directory below /home and the given
+// supplementary groups, which it makes too. One that a killed run left behind
+// is replaced. Needs root.
+func AddUser(name string, groups ...string) (*User, error) {
+	unlock, err := Lock("/run/lock/paddock-test-users.lock")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	u := &User{Name: name, Groups: groups}
+	if err := u.remove(); err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		if err := run("groupadd", g); err != nil {
+			return nil, err
+		}
+	}
+	args := []string{"-m", "-U", "-s", "/bin/sh", "-c", "Paddock test user"}
+	if len(groups) > 0 {
+		args = append(args, "-G", strings.Join(groups, ","))
+	}
+	if err := run("useradd", append(args, name)...); err != nil {
+		return nil, err
+	}
+	// The user's own ids, not somebody's with the same name in a cache.
+	user, err := user.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look up the new user: %w", err)
+	}
+	u.Home = user.HomeDir
+	if u.UID, err = strconv.Atoi(user.Uid); err != nil {
+		return nil, err
+	}
+	if u.GID, err = strconv.Atoi(user.Gid); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// Remove removes the account, its groups and its home directory.
+func (u *User) Remove() error {
+	unlock, err := Lock("/run/lock/paddock-test-users.lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return u.remove()
+}
+
+func (u *User) remove() error {
+	var errs []error
+	if _, err := user.Lookup(u.Name); err == nil {
+		errs = append(errs, run("userdel", "-r", u.Name))
+	}
+	for _, g := range u.Groups {
+		if _, err := user.LookupGroup(g); err == nil {
+			errs = append(errs, run("groupdel", g))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// run runs a command of the administrator's; what it prints is shown only when
+// it fails (userdel complains about a mail box that was never there).
+func run(name string, args ...string) error {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cannot run %s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// Lock takes an exclusive lock on a file, which it makes when it is not there,
+// and waits for whoever has it.
+func Lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// Process is a process found in /proc.
+type Process struct {
+	PID        int
+	Exe        string
+	Args       string
+	cwd, spool string
+}
+
+func (p Process) String() string { return fmt.Sprintf("process %d %s (%s)", p.PID, p.Exe, p.Args) }
+
+// Processes lists the processes of a test: those whose binary or working
+// directory is below dir, the execd that was told to use it, and what jobs
+// started whose spool is there.
+func Processes(dir string) ([]Process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if p := inspect(pid); p.belongsTo(dir) {
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+// inspect reads what /proc says of a process. All of it stays empty when the
+// process has just ended or is a stranger's: then it is none of ours.
+func inspect(pid int) Process {
+	p := fmt.Sprintf("/proc/%d/", pid)
+	exe, _ := os.Readlink(p + "exe")
+	cwd, _ := os.Readlink(p + "cwd")
+	args, _ := os.ReadFile(p + "cmdline")
+	environ, _ := os.ReadFile(p + "environ")
+	var spool string
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if value, ok := bytes.CutPrefix(kv, []byte("SGE_JOB_SPOOL_DIR=")); ok {
+			spool = string(value)
+		}
+	}
+	return Process{
+		PID: pid, Exe: strings.TrimSuffix(exe, " (deleted)"), spool: spool, cwd: cwd,
+		Args: strings.TrimSpace(string(bytes.ReplaceAll(args, []byte{0}, []byte{' '}))),
+	}
+}
+
+func (p Process) belongsTo(dir string) bool {
+	return strings.HasPrefix(p.Exe, dir+"/") || strings.HasPrefix(p.spool, dir+"/") ||
+		strings.HasPrefix(p.cwd+"/", dir+"/") ||
+		filepath.Base(p.Exe) == "execd" && strings.Contains(p.Args+"/", dir+"/")
+}
+
+// LeftBehind lists what a run should have cleaned up: processes, and mounts
+// below its directory.
+func LeftBehind(dir string) ([]string, error) {
+	var left []string
+	processes, err := Processes(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range processes {
+		left = append(left, p.String())
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir) {
+			left = append(left, "mount "+f[4])
+		}
+	}
+	return left, nil
+}
+
+// KillLeft ends the processes that Processes lists: after a test has failed,
+// the machine is to be clean all the same.
+func KillLeft(dir string) {
+	processes, err := Processes(dir)
+	if err != nil {
+		return
+	}
+	for _, p := range processes {
+		// By handle, and looked at again now that we have it: the number may
+		// be somebody else's by now.
+		fd, err := unix.PidfdOpen(p.PID, 0)
+		if err != nil {
+			continue
+		}
+		if inspect(p.PID).belongsTo(dir) {
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+		unix.Close(fd)
+	}
+}
+
+// StatusField returns a number of /proc/PID/status.
+func StatusField(pid int, name string) (int, error) {
+	return statusField(fmt.Sprintf("/proc/%d/status", pid), name)
+}
+
+func statusField(file, name string) (int, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
+		}
+	}
+	return 0, fmt.Errorf("no %s in %s", name, file)
+}
+
+// Switches counts, for execd and every shepherd that belongs to dir, how often
+// its threads gave up the processor of their own accord: a process that waits
+// does not.
+func Switches(bin, dir string) (map[int]int, error) {
+	processes, err := Processes(dir)
+	if err != nil {
+		return nil, err
+	}
+	counts := make(map[int]int)
+	for _, p := range processes {
+		if filepath.Dir(p.Exe) != bin {
+			continue
+		}
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.PID))
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range threads {
+			// A thread that ended in between has nothing to count.
+			if n, err := statusField(t, "voluntary_ctxt_switches"); err == nil {
+				counts[p.PID] += n
+			}
+		}
+	}
+	return counts, nil
+}
+
+// Settle returns when execd and the shepherds of dir have done nothing for a
+// while: what they had to do is done.
+func Settle(bin, dir string) error {
+	last := -1
+	return WaitFor(Patience, "execd and its shepherds to settle", func() (bool, error) {
+		now, err := Switches(bin, dir)
+		total := 0
+		for _, n := range now {
+			total += n
+		}
+		quiet := total == last
+		last = total
+		if !quiet {
+			<-time.After(300 * time.Millisecond)
+		}
+		return quiet, err
+	})
+}

@@ -1,0 +1,312 @@
+// Package man holds the manual pages and what is shipped beside them against
+// the programs: options, names of the spool, references, the example
+// configuration and the unit of systemd. Nobody imports it.
+package man
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/spool"
+	"paddock/test/harness"
+)
+
+// read returns a file of the source tree.
+func read(t *testing.T, elem ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{harness.Root()}, elem...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// pages returns the paths of all manual pages.
+func pages(t *testing.T) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(harness.Root(), "man", "man*", "*"))
+	if err != nil || len(list) == 0 {
+		t.Fatalf("no manual pages: %v", err)
+	}
+	return list
+}
+
+// buildTime bounds what the compiler may take.
+const buildTime = 5 * time.Minute
+
+// execd builds the daemon and returns its path.
+func execd(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "execd")
+	ctx, cancel := context.WithTimeout(t.Context(), buildTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "urfave_cli_no_docs", "-o", path, "./execd")
+	cmd.Dir = harness.Root()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build execd: %v\n%s", err, out)
+	}
+	return path
+}
+
+// between returns what stands between two comments of a page.
+func between(t *testing.T, text, what string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(text, `.\" begin `+what)
+	text, _, ok2 := strings.Cut(text, `.\" end `+what)
+	if !ok || !ok2 {
+		t.Fatalf("no comments around %s", what)
+	}
+	return text
+}
+
+// section returns one section of a page.
+func section(t *testing.T, text, name string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(text, "\n.Sh "+name+"\n")
+	if !ok {
+		t.Fatalf("no section %s", name)
+	}
+	text, _, _ = strings.Cut(text, "\n.Sh ")
+	return text
+}
+
+// sorted returns a list in order, each word once.
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// TestOptions holds `execd -help` against execd(8).
+func TestOptions(t *testing.T) {
+	bin := execd(t)
+	help, err := exec.CommandContext(t.Context(), bin, "-help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, options, ok := strings.Cut(string(help), "OPTIONS:\n")
+	if !ok {
+		t.Fatalf("execd -help lists no options:\n%s", help)
+	}
+	var want []string
+	for line := range strings.Lines(options) {
+		for word := range strings.FieldsSeq(line) {
+			if word[0] != '-' {
+				break // the description, or the option's argument
+			}
+			want = append(want, strings.Trim(word, "-,"))
+		}
+	}
+	var got []string
+	for line := range strings.Lines(section(t, read(t, "man", "man8", "execd.8"), "OPTIONS")) {
+		if !strings.HasPrefix(line, ".It ") {
+			continue
+		}
+		words := strings.Fields(line)
+		for i, word := range words {
+			if word == "Fl" && i+1 < len(words) {
+				got = append(got, words[i+1])
+			}
+		}
+	}
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Errorf("execd -help and execd.8 differ (-help +page):\n%s", diff)
+	}
+}
+
+// TestSpool holds the tables of names.go against spool(5): each row stands
+// there, with what the table says of it, and nothing else does.
+func TestSpool(t *testing.T) {
+	page := read(t, "man", "man5", "spool.5")
+	var files, places strings.Builder
+	for _, f := range spool.Files {
+		fmt.Fprintf(&files, "%s: Written by %s, read by %s, mode %04o. When: %s.", f.Name, f.Writer, f.Reader, f.Mode, f.When)
+		if f.Durable != "" {
+			fmt.Fprintf(&files, " Durable: %s.", f.Durable)
+		}
+		files.WriteString("\n")
+	}
+	for _, p := range spool.Places {
+		fmt.Fprintf(&places, "%s: Mode %04o: %s.\n", p.Name, p.Mode, p.Means)
+	}
+	for what, want := range map[string]string{"files": files.String(), "places": places.String()} {
+		if diff := cmp.Diff(want, heads(between(t, page, what))); diff != "" {
+			t.Errorf("names.go and the %s of spool.5 differ (-table +page):\n%s", what, diff)
+		}
+	}
+}
+
+// heads returns the first paragraph of each item of a list of names, a line
+// each.
+func heads(list string) string {
+	var b strings.Builder
+	for _, item := range strings.Split(list, "\n.It Pa ")[1:] {
+		head, _, _ := strings.Cut(item, "\n.Pp\n")
+		name, text, _ := strings.Cut(head, "\n")
+		fmt.Fprintf(&b, "%s: %s\n", name, strings.ReplaceAll(text, "\n", " "))
+	}
+	return b.String()
+}
+
+// TestLint holds all pages against mandoc's idea of mdoc, and their print
+// against a terminal of 80 columns.
+func TestLint(t *testing.T) {
+	mandoc, err := exec.LookPath("mandoc")
+	if err != nil {
+		t.Skip("mandoc is not installed (Debian: mandoc)")
+	}
+	overstrike := regexp.MustCompile(".\b")
+	for _, page := range pages(t) {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			if out, err := exec.CommandContext(t.Context(), mandoc, "-T", "lint", "-W", "warning", page).CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("mandoc -T lint: %v\n%s", err, out)
+			}
+			out, err := exec.CommandContext(t.Context(), mandoc, "-T", "ascii", page).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(overstrike.ReplaceAllString(string(out), "")) {
+				if n := len(line) - 1; n > 80 {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+		})
+	}
+}
+
+// foreign are the pages of others that ours may refer to.
+var foreign = []string{
+	"awk(1)", "bash(1)", "cat(1)", "csh(1)", "getent(1)", "grep(1)", "nice(1)", "sh(1)", "systemctl(1)", "tail(1)",
+	"clone(2)", "flock(2)", "getrlimit(2)", "getrusage(2)", "prctl(2)", "setpgid(2)", "setpriority(2)",
+	"setrlimit(2)", "setsid(2)", "signal(2)", "umask(2)", "wait4(2)",
+	"fnmatch(3)", "sd_notify(3)", "sysexits(3)",
+	"core(5)", "group(5)", "passwd(5)", "proc(5)", "systemd.service(5)",
+	"environ(7)", "glob(7)", "pty(7)", "signal(7)", "unix(7)",
+	"logrotate(8)",
+	"sge_execd(8)",
+}
+
+// reference matches a cross reference.
+var reference = regexp.MustCompile(`(?m)(?:^\.| )Xr (\S+) ([1-9])\b`)
+
+// TestReferences looks for every page that one of ours refers to.
+func TestReferences(t *testing.T) {
+	have := map[string]bool{}
+	for _, name := range foreign {
+		have[name] = true
+	}
+	list := pages(t)
+	for _, page := range list {
+		name, sect, _ := strings.Cut(filepath.Base(page), ".")
+		have[name+"("+sect+")"] = true
+		if dir := filepath.Base(filepath.Dir(page)); dir != "man"+sect {
+			t.Errorf("%s is in %s", filepath.Base(page), dir)
+		}
+	}
+	for _, page := range list {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var missing []string
+		for _, m := range reference.FindAllStringSubmatch(string(text), -1) {
+			if to := m[1] + "(" + m[2] + ")"; !have[to] {
+				missing = append(missing, to)
+			}
+		}
+		for _, to := range sorted(missing) {
+			t.Errorf("%s refers to %s, which is no page of ours, nor on the list of others'", filepath.Base(page), to)
+		}
+	}
+}
+
+// parameter matches a line of the example configuration that is commented out:
+// prose has a blank behind the sign.
+var parameter = regexp.MustCompile(`(?m)^#([a-z])`)
+
+// TestExampleConfig gives the example configuration to execd, as it is and
+// with every parameter in force.
+func TestExampleConfig(t *testing.T) {
+	bin := execd(t)
+	for name, change := range map[string]func(string) string{
+		"shipped":  func(s string) string { return s },
+		"in force": func(s string) string { return parameter.ReplaceAllString(s, "$1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, file := range []string{"sge_conf", "queues/all.q"} {
+				to := filepath.Join(dir, "etc", file)
+				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(to, []byte(change(read(t, "packaging", "config", file))), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := exec.CommandContext(t.Context(), bin, "-t", "-dev", dir).CombinedOutput()
+			if err != nil {
+				t.Errorf("execd -t: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// directives are those of systemd that we know, by section.
+var directives = map[string][]string{
+	"Unit": {"After", "Description", "Documentation", "RequiresMountsFor", "Wants"},
+	"Service": {
+		"ConfigurationDirectory", "Delegate", "ExecStart", "KillMode", "OOMPolicy", "Restart",
+		"RestartPreventExitStatus", "RestartSec", "RuntimeDirectory", "RuntimeDirectoryPreserve", "StateDirectory",
+		"TasksMax", "Type",
+	},
+	"Install": {"WantedBy"},
+}
+
+// TestUnit reads the unit of systemd: known directives in their sections, each
+// once, and those there on which running jobs depend.
+func TestUnit(t *testing.T) {
+	got := map[string]string{}
+	in := ""
+	for n, line := range strings.Split(read(t, "packaging", "systemd", "execd.service"), "\n") {
+		line = strings.TrimSpace(line)
+		key, value, ok := strings.Cut(line, "=")
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] == '[':
+			in = strings.Trim(line, "[]")
+			if directives[in] == nil {
+				t.Errorf("line %d: no such section: %s", n+1, line)
+			}
+		case !ok || value == "" || !slices.Contains(directives[in], key):
+			t.Errorf("line %d: no directive of section %s: %s", n+1, in, line)
+		case got[key] != "":
+			t.Errorf("line %d: %s is already set", n+1, key)
+		default:
+			got[key] = value
+		}
+	}
+	for key, want := range map[string]string{
+		"Type":      "notify",
+		"KillMode":  "process", // jobs outlive execd
+		"Delegate":  "yes",
+		"OOMPolicy": "continue",
+	} {
+		if got[key] != want {
+			t.Errorf("%s=%s; want %s", key, got[key], want)
+		}
+	}
+	program, _, _ := strings.Cut(got["ExecStart"], " ")
+	manifest := strings.ReplaceAll(read(t, "packaging", "manifest"), "@SBINDIR@", "/usr/sbin")
+	if !strings.Contains(manifest, " "+program+" ") {
+		t.Errorf("ExecStart=%s: the manifest does not install it", program)
+	}
+}
