@@ -26,6 +26,7 @@ type starter struct {
 	env     []string
 	blocked []syscall.Signal
 	lock    bool // hand over a lock, as our execd does
+	slack   uint // of timers, in ns; 0: left alone
 }
 
 // starters are Grid Engine's shepherd as its execd starts it, ours as our
@@ -40,7 +41,7 @@ func (b *bench) starters() (theirs, ours, foreign starter) {
 	own := filepath.Join(b.bin, "shepherd")
 	theirs = starter{path: harness.GEShepherd, argv: []string{"sge_shepherd-1", "-bg"}, env: env, blocked: sge}
 	ours = starter{
-		path: own, argv: []string{"shepherd"}, env: []string{"GOMAXPROCS=1"}, lock: true,
+		path: own, argv: []string{"shepherd"}, env: []string{"GOMAXPROCS=1"}, lock: true, slack: 4e6,
 		blocked: slices.Concat(spool.CaughtSignals, spool.IgnoredSignals),
 	}
 	foreign = starter{path: own, argv: []string{"sge_shepherd-1"}, env: env, blocked: sge}
@@ -74,10 +75,15 @@ func (s starter) start(dir string) (pid int, err error) {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &old); err != nil {
 		return 0, err
 	}
+	// Setting it to 0 gives back what the thread was born with.
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(s.slack), 0, 0, 0); err != nil {
+		return 0, err
+	}
 	pid, err = syscall.ForkExec(s.path, s.argv, &syscall.ProcAttr{
 		Dir: dir, Env: s.env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
-	return pid, errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil))
+	return pid, errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil),
+		unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0))
 }
 
 func wait(pid int) (syscall.WaitStatus, error) {

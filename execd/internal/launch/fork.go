@@ -23,6 +23,12 @@ type fork struct {
 	done       chan struct{}
 }
 
+// timerSlack is how late, in nanoseconds, a sleep in a shepherd may end: more
+// than usual, so that the Go runtime of a new process does not wake every 20 µs
+// to look at itself, a fifth of a short job's cost. The starter stage takes it
+// from the job again.
+const timerSlack = 4e6
+
 // forker starts processes from one thread that has the shepherd's signals
 // blocked: the mask is inherited, so that a signal sent to a shepherd in its
 // first instants waits for it instead of ending it, and the shepherd needs no
@@ -45,6 +51,8 @@ func (f *forker) run(stop <-chan struct{}) {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err != nil {
 		panic("internal error: cannot block signals: " + err.Error())
 	}
+	// Without it all is the same but slower.
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	for {
 		select {

@@ -785,7 +785,7 @@ func TestAdminOwns(t *testing.T) {
 // TestRights looks at a job of another user from inside.
 func TestRights(t *testing.T) {
 	needRoot(t, "becomes another user")
-	r := newRig(t, "cat /proc/self/status; umask; ls /proc/self/fd; cat /proc/self/limits; cut -d' ' -f19 /proc/self/stat; cat").set(other...)
+	r := newRig(t, "cat /proc/self/status; umask; ls /proc/self/fd; cat /proc/self/timerslack_ns /proc/self/limits; cut -d' ' -f19 /proc/self/stat; cat").set(other...)
 	r.set("add_grp_id=54399", "h_descriptors=300", "s_descriptors=200", "h_vmem=100M", "h_core=0", "s_core=0", "h_stack=2M",
 		"h_cpu=1:0:0", "priority=5", "host_slots=2", "h_data=64M", "h_data_is_consumable_job=1", "h_maxproc=30",
 		"paddock_home=/nowhere", "stdin_path=/dev/null", "job_owner=somebody")
@@ -809,7 +809,7 @@ func TestRights(t *testing.T) {
 		"Groups:\t54322 54323 54324 54399 \n",
 		"SigBlk:\t0000000000000000\n", "SigIgn:\t0000000000000000\n", "SigPnd:\t0000000000000000\n",
 		"CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n",
-		"\n0022\n", "\n0\n1\n2\n3\n", // 3 is the directory that ls reads
+		"\n0022\n", "\n50000\n", "\n0\n1\n2\n3\n", // 3 is the directory that ls reads
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the job's view lacks %q", want)

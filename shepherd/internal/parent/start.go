@@ -48,6 +48,7 @@ func restart(o Options) error {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err != nil {
 		return errors.New("cannot block signals: " + err.Error())
 	}
+	starter.QuietRuntime()
 	err = syscall.Exec("/proc/self/exe", []string{"shepherd", RestartedOption, o.Dir}, starter.Environment)
 	return errors.New("cannot start again: " + err.Error())
 }
