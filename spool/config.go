@@ -163,6 +163,8 @@ const (
 	KeyHome   = ownPrefix + "home"
 	KeyRun    = ownPrefix + "run"  // the number of the run
 	KeyArgs   = ownPrefix + "args" // 1: the arguments are in the file args
+	KeySRT    = ownPrefix + "s_rt" // seconds until the job is warned; none: never
+	KeyHRT    = ownPrefix + "h_rt" // seconds until it is killed
 )
 
 // Format is the number of the format of the job directory, in KeyFormat.

@@ -312,8 +312,8 @@ func (p *parent) on(e event) {
 func (p *parent) start() {
 	p.started = time.Now()
 	p.loop.PID, p.loop.Child, p.loop.Report = p.stage.PID, p.stage.PIDFD, p.stage.Socket
-	p.log.Flush()    // before the stage adds to the trace
-	_ = p.stage.Go() // if it is dead already, its end says so
+	p.log.Flush()                                                              // before the stage adds to the trace
+	_ = p.stage.Go(starter.Order{Name: "job", State: spool.FailedBeforeStart}) // if it is dead already, its end says so
 }
 
 // deliver sends a signal to all of the job.

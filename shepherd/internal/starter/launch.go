@@ -72,10 +72,11 @@ func Launch(inherited int) (*Stage, error) {
 	return s, nil
 }
 
-// Go tells the stage to become the job.
-func (s *Stage) Go() error {
+// Go tells the stage what to become.
+func (s *Stage) Go(o Order) error {
+	b := o.append(nil)
 	return ignoringEINTR(func() error {
-		_, err := unix.Write(s.Socket, []byte{kindGo})
+		_, err := unix.Write(s.Socket, b)
 		return err
 	})
 }
@@ -91,7 +92,7 @@ func (s *Stage) Close() {
 
 // The first byte of a message tells its kind.
 const (
-	kindGo   = 'G' // to the stage: become the job
+	kindGo   = 'G' // to the stage: an Order
 	kindExec = 'X' // from it: the next thing is exec
 	kindFail = 'F' // number, effective uid in four bytes, text
 )

@@ -19,6 +19,7 @@ import (
 
 // stage is what the second stage knows.
 type stage struct {
+	order  Order
 	dir    spool.Dir
 	config *spool.Config
 	env    environment
@@ -50,12 +51,17 @@ func Main(inherited bool) {
 	// All that needs no leave is done before it comes: the shepherd is busy
 	// with its own files meanwhile, on another processor.
 	fail := s.read(inherited)
-	if !mayGo() {
+	order, err := mayGo()
+	if order == nil && err == nil {
 		exit(0)
 	}
 	if fd, err := unix.Open(spool.FileTrace, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0); err == nil {
 		s.log.SetFile(fd)
 	}
+	if err != nil {
+		s.die(beforeJob(err))
+	}
+	s.order = *order
 	s.introduce()
 	if fail != nil {
 		s.die(fail)
@@ -66,16 +72,20 @@ func Main(inherited bool) {
 	exit(spool.FailedBeforeStart) // become does not return without a reason
 }
 
-// mayGo waits for the shepherd's leave. Without one it was refused, or the
+// mayGo waits for the shepherd's leave. Without one (nil) it was refused, or the
 // shepherd is dead.
-func mayGo() bool {
-	var b [1]byte
+func mayGo() (*Order, error) {
+	b := &ordered
 	var n int
 	err := ignoringEINTR(func() (err error) {
 		n, err = unix.Read(fdReport, b[:])
 		return err
 	})
-	return err == nil && n == 1 && b[0] == kindGo
+	if err != nil || n == 0 {
+		return nil, nil
+	}
+	o, err := parseOrder(b[:n])
+	return &o, err
 }
 
 // CloseOnExec marks every descriptor from 3 on, so that nothing of the shepherd's
