@@ -5,6 +5,7 @@
 package control
 
 import (
+	"errors"
 	"strconv"
 	"unsafe"
 
@@ -61,11 +62,11 @@ const (
 	Ignore  Meaning = iota // nothing: it would only have ended the shepherd
 	Forward                // send the job the signal that comes with it
 	Read                   // read the files signals and signal
-	Migrate                // take a checkpoint, if there is an interface, and end the job
 )
 
 // Carrier returns what a signal sent to the shepherd means, and the signal the
-// job is to get.
+// job is to get. SIGTTOU stands for a migration: a checkpoint, if there is an
+// interface, and the end of the job.
 func Carrier(sig unix.Signal) (Meaning, unix.Signal) {
 	switch sig {
 	case unix.SIGTSTP:
@@ -77,7 +78,7 @@ func Carrier(sig unix.Signal) (Meaning, unix.Signal) {
 	case unix.SIGTTIN:
 		return Read, 0
 	case unix.SIGTTOU:
-		return Migrate, unix.SIGKILL
+		return Forward, sig
 	}
 	return Ignore, 0
 }
@@ -86,16 +87,14 @@ func Carrier(sig unix.Signal) (Meaning, unix.Signal) {
 // sequence number of the last one, so that each is taken once however many
 // pokes arrive, and none is lost however few.
 type Inbox struct {
-	Dir spool.Dir
-	// Foreign says that Grid Engine's execd writes the file signal: one number
-	// without sequence, and a poke without a readable file means KILL.
-	Foreign bool
-
+	Dir  spool.Dir
 	last int
 }
 
-// Take returns the signals that were not taken before, oldest first.
-func (in *Inbox) Take() []unix.Signal {
+// Take returns the signals that were not taken before, oldest first. The error
+// says why there may be more: Grid Engine's shepherd then sends the carrier
+// itself, SIGTTIN, which stops a job for ever.
+func (in *Inbox) Take() ([]unix.Signal, error) {
 	var out []unix.Signal
 	list, err := in.Dir.Signals()
 	listed := err == nil && len(list) > 0
@@ -113,17 +112,18 @@ func (in *Inbox) Take() []unix.Signal {
 		sig, seq, err = spool.ParseSignal(b)
 	}
 	switch {
-	case err != nil || !valid(sig):
-		if in.Foreign && !listed {
-			out = append(out, unix.SIGKILL)
-		}
-	case seq == 0 && !listed:
+	case err == nil && !valid(sig):
+		err = errors.New("no such signal: " + strconv.Itoa(sig))
+	case err == nil && seq == 0 && !listed:
 		out = append(out, unix.Signal(sig)) // no sequence: every poke counts
-	case seq > in.last:
+	case err == nil && seq > in.last:
 		out = append(out, unix.Signal(sig))
 		in.last = seq
 	}
-	return out
+	if listed {
+		err = nil // signal is for others
+	}
+	return out, err
 }
 
 func valid(sig int) bool { return sig > 0 && sig <= 64 }

@@ -20,7 +20,7 @@ func TestCarrier(t *testing.T) {
 		{unix.SIGUSR1, Forward, unix.SIGUSR1},
 		{unix.SIGCONT, Forward, unix.SIGCONT},
 		{unix.SIGWINCH, Forward, unix.SIGWINCH},
-		{unix.SIGTTOU, Migrate, unix.SIGKILL},
+		{unix.SIGTTOU, Forward, unix.SIGTTOU},
 		{unix.SIGTTIN, Read, 0},
 		{unix.SIGPIPE, Ignore, 0},
 		{unix.SIGALRM, Ignore, 0},
@@ -56,11 +56,17 @@ func TestInbox(t *testing.T) {
 	in := Inbox{Dir: dir}
 	take := func(want ...unix.Signal) {
 		t.Helper()
-		if got := in.Take(); !slices.Equal(got, want) {
-			t.Errorf("Take() = %v; want %v", got, want)
+		if got, err := in.Take(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("Take() = %v, %v; want %v", got, err, want)
 		}
 	}
-	take()
+	nothing := func() {
+		t.Helper()
+		if got, err := in.Take(); err == nil || len(got) != 0 {
+			t.Errorf("Take() = %v, %v; want an error and no signal", got, err)
+		}
+	}
+	nothing()
 	write(spool.FileSignals, "19 1\n18 2\n10 3\n9") // the last one is still being written
 	take(19, 18, 10)
 	take()
@@ -74,13 +80,15 @@ func TestInbox(t *testing.T) {
 	take(18)
 
 	dir = spool.OpenDir(t.TempDir())
-	in = Inbox{Dir: dir, Foreign: true}
-	take(unix.SIGKILL) // as Grid Engine: a poke without a file
+	in = Inbox{Dir: dir}
+	nothing()
 	write(spool.FileSignal, "19\n")
 	take(19)
 	take(19) // without a number every poke counts
-	write(spool.FileSignal, "x\n")
-	take(unix.SIGKILL)
+	for _, bad := range []string{"x\n", "", "0\n", "99\n"} {
+		write(spool.FileSignal, bad)
+		nothing()
+	}
 }
 
 func TestHeld(t *testing.T) {
@@ -106,15 +114,15 @@ func TestParseStat(t *testing.T) {
 	tail := " S 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 2"
 	for _, c := range []struct {
 		text string
-		want process
+		want Process
 		ok   bool
 	}{
-		{"5 (sh)" + tail, process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
-		{"5 (a) Z 1 (b) c)" + tail, process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
-		{"5 (x) Z 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 2", process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711", zombie: true}, true},
-		{"5 (x) Z 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 2", process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
-		{"5 (x) S 7 8", process{}, false},
-		{"", process{}, false},
+		{"5 (sh)" + tail, Process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
+		{"5 (a) Z 1 (b) c)" + tail, Process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
+		{"5 (x) Z 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 2", Process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711", zombie: true}, true},
+		{"5 (x) Z 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 2", Process{pid: 5, ppid: 7, pgrp: 8, sid: 9, start: "4711"}, true},
+		{"5 (x) S 7 8", Process{}, false},
+		{"", Process{}, false},
 	} {
 		if got, ok := parseStat(5, []byte(c.text)); got != c.want || ok != c.ok {
 			t.Errorf("parseStat(%q) = %+v, %v; want %+v, %v", c.text, got, ok, c.want, c.ok)

@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -13,10 +14,15 @@ import (
 // the additional group id and, where there is none, by the mark in their
 // environment.
 type Job struct {
-	PID      int    // first process, leader of group and session
-	Shepherd int    // our own pid: everything below is the job's
-	Group    int    // additional group id, 0 if none
-	Mark     string // SGE_JOB_SPOOL_DIR=... to look for in environments, "" if not to be used
+	PID   int    // first process, leader of group and session
+	Root  int    // everything below this process is the job's: our own pid, whose orphans are ours
+	Group int    // additional group id, 0 if none
+	Mark  string // SGE_JOB_SPOOL_DIR=... to look for in environments, "" if not to be used
+
+	// Elders are below Root and not the job's: daemons that prolog or pe_start
+	// have left, and commands that run beside the job. Nor is what descends from
+	// them or is in a session of theirs.
+	Elders []Process
 
 	trace func(string)
 }
@@ -27,8 +33,8 @@ func NewJob(job Job, trace func(string)) *Job {
 	return &job
 }
 
-// process is one line of /proc as far as it matters here.
-type process struct {
+// A Process is one line of /proc as far as it matters here.
+type Process struct {
 	pid, ppid, pgrp, sid int
 	start                string // start time in ticks since boot: with the pid it names a process for good
 	zombie               bool
@@ -71,7 +77,7 @@ func (j *Job) rest(sig unix.Signal, all bool) int {
 
 // hit sends sig to exactly the process that was seen: a pidfd is opened, and
 // the start time compared after, since a pid alone may have become another's.
-func (j *Job) hit(p process, sig unix.Signal) bool {
+func (j *Job) hit(p Process, sig unix.Signal) bool {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {
 		return false
@@ -93,10 +99,26 @@ func (j *Job) Members() []int {
 	return pids
 }
 
-func (j *Job) members() []process {
+// Below returns the processes below root that are alive, but for one.
+func Below(root, but int) []Process {
 	all := processes()
-	below := map[int]bool{j.Shepherd: true}
-	for again := true; again; { // parents may come after their children once pids have wrapped
+	below := descendants(all, root)
+	var out []Process
+	for _, p := range all {
+		if p.pid != root && p.pid != but && below[p.pid] && !p.zombie {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// descendants returns the pids of the roots and of all below them.
+func descendants(all []Process, roots ...int) map[int]bool {
+	below := make(map[int]bool)
+	for _, pid := range roots {
+		below[pid] = true
+	}
+	for again := len(roots) > 0; again; { // parents may come after their children once pids have wrapped
 		again = false
 		for _, p := range all {
 			if !below[p.pid] && below[p.ppid] {
@@ -105,9 +127,44 @@ func (j *Job) members() []process {
 			}
 		}
 	}
-	var out []process
+	return below
+}
+
+// Spare makes a process and what descends from it no part of the job.
+func (j *Job) Spare(pid int) {
+	if p, ok := readStat(pid); ok {
+		j.Elders = append(j.Elders, p)
+	}
+}
+
+// elders returns the pids of the elders that are left, of all below them and
+// of all in sessions of theirs.
+func (j *Job) elders(all []Process) map[int]bool {
+	if len(j.Elders) == 0 {
+		return nil
+	}
+	var roots []int
+	sessions := make(map[int]bool)
+	for _, e := range j.Elders {
+		if e.sid != j.Root {
+			sessions[e.sid] = true
+		}
+	}
 	for _, p := range all {
-		if p.pid == j.Shepherd || p.zombie {
+		same := slices.ContainsFunc(j.Elders, func(e Process) bool { return e.pid == p.pid && e.start == p.start })
+		if same || sessions[p.sid] && p.sid != j.PID {
+			roots = append(roots, p.pid)
+		}
+	}
+	return descendants(all, roots...)
+}
+
+func (j *Job) members() []Process {
+	all := processes()
+	below, elders := descendants(all, j.Root), j.elders(all)
+	var out []Process
+	for _, p := range all {
+		if p.pid == j.Root || p.zombie || elders[p.pid] {
 			continue
 		}
 		if below[p.pid] || p.pgrp == j.PID || p.sid == j.PID || j.marked(&p) {
@@ -119,7 +176,7 @@ func (j *Job) members() []process {
 
 // marked reports whether a process carries the job's additional group id or,
 // for want of one, its directory in the environment it was started with.
-func (j *Job) marked(p *process) bool {
+func (j *Job) marked(p *Process) bool {
 	switch {
 	case j.Group > 0:
 		b, err := readProc(p.pid, "status")
@@ -176,14 +233,14 @@ func allRoot(status []byte) bool {
 }
 
 // processes returns what is in /proc.
-func processes() []process {
+func processes() []Process {
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(fd)
 	var (
-		out   []process
+		out   []Process
 		names []string
 		buf   = make([]byte, 32<<10)
 	)
@@ -214,27 +271,27 @@ func processes() []process {
 }
 
 // readStat reads what /proc says of one process; ok is false if it is gone.
-func readStat(pid int) (p process, ok bool) {
+func readStat(pid int) (p Process, ok bool) {
 	b, err := readProc(pid, "stat")
 	if err != nil {
-		return process{}, false
+		return Process{}, false
 	}
 	return parseStat(pid, b)
 }
 
 // parseStat parses the line behind its last closing bracket: the command's
 // name before it may hold anything, brackets and blanks included.
-func parseStat(pid int, b []byte) (p process, ok bool) {
+func parseStat(pid int, b []byte) (p Process, ok bool) {
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
-		return process{}, false
+		return Process{}, false
 	}
 	f := bytes.Fields(b[i+1:])
 	if len(f) < 20 { // state is field 3 of the page proc(5), the start time is field 22
-		return process{}, false
+		return Process{}, false
 	}
 	num := func(n int) int { v, _ := strconv.Atoi(string(f[n-3])); return v }
-	return process{
+	return Process{
 		pid: pid, ppid: num(4), pgrp: num(5), sid: num(6), start: string(f[22-3]),
 		// A first thread that has ended is shown as a zombie while others run.
 		zombie: (f[0][0] == 'Z' || f[0][0] == 'X') && num(20) <= 1,

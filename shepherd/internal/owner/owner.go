@@ -22,6 +22,7 @@ type User struct {
 	GID    int
 	Groups []int // supplementary groups with the primary one, sorted
 	Home   string
+	Shell  string // of a login, "" for none
 }
 
 // ErrUnknown says that nobody knows the user.
@@ -84,6 +85,17 @@ func (p Places) Lookup(name string) (User, error) {
 	return u, nil
 }
 
+// Shell returns the login shell of a user, "" if the passwd file does not have
+// one. Nobody else is asked: it is for messages alone.
+func (p Places) Shell(name string) string {
+	b, err := readFile(p.withDefaults().Passwd)
+	if err != nil {
+		return ""
+	}
+	u, _ := parsePasswd(b, name)
+	return u.Shell
+}
+
 // parsePasswd returns the entry of a name in passwd(5) format.
 func parsePasswd(b []byte, name string) (User, bool) {
 	for line := range bytes.SplitSeq(b, []byte("\n")) {
@@ -96,7 +108,11 @@ func parsePasswd(b []byte, name string) (User, bool) {
 		if err1 != nil || err2 != nil {
 			continue
 		}
-		return User{Name: name, UID: uid, GID: gid, Home: string(f[5])}, true
+		u := User{Name: name, UID: uid, GID: gid, Home: string(f[5])}
+		if len(f) > 6 {
+			u.Shell = string(f[6])
+		}
+		return u, true
 	}
 	return User{}, false
 }

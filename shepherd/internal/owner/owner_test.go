@@ -31,12 +31,21 @@ func places(t *testing.T, getent string) Places {
 
 func TestFiles(t *testing.T) {
 	u, err := places(t, "").Lookup("ann")
-	if err != nil || u.UID != 1001 || u.GID != 1001 || u.Home != "/home/ann" || !slices.Equal(u.Groups, []int{10, 1001}) {
+	if err != nil || u.UID != 1001 || u.GID != 1001 || u.Home != "/home/ann" || u.Shell != "/bin/sh" || !slices.Equal(u.Groups, []int{10, 1001}) {
 		t.Errorf("Lookup(ann) = %+v, %v", u, err)
 	}
 	for _, name := range []string{"nobody-here", "bad", "huge", "", "-x", "a:b", "ann\nroot"} {
 		if u, err := places(t, "").Lookup(name); !errors.Is(err, ErrUnknown) {
 			t.Errorf("Lookup(%q) = %+v, %v; want ErrUnknown", name, u, err)
+		}
+	}
+}
+
+func TestShell(t *testing.T) {
+	p := places(t, "echo 'eve:*:2002:2003::/net/eve:/bin/ksh'")
+	for name, want := range map[string]string{"ann": "/bin/sh", "eve": "", "bad": ""} {
+		if got := p.Shell(name); got != want {
+			t.Errorf("Shell(%s) = %q; want %q", name, got, want)
 		}
 	}
 }

@@ -2,68 +2,25 @@ package parent
 
 import (
 	"errors"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"paddock/shepherd/internal/reap"
 	"paddock/spool"
 )
 
-// finish writes down how the job ended, the verdict last, and returns the exit
-// code. The lock falls with the process, so that whoever sees it free and the
-// verdict whole knows that this is the end.
+// finish gives the verdict, and returns the exit code. The lock falls with the
+// process, so that whoever sees it free and the verdict whole knows that this
+// is the end.
 func (p *parent) finish() int {
-	if p.ran {
-		p.judge()
-		orphans := p.loop.OrphanUsage()
-		reap.Add(&p.rusage, &orphans)
-		usage := spool.NewUsage(p.status, p.started, p.ended, &p.rusage)
-		p.log.Line(`writing usage file to "usage"`)
-		b := usage.Append(nil)
-		// A new file is a third of the price of one that is renamed, and a torn
-		// usage is known as such. What is there already gets replaced.
-		write := p.dir.WriteNew
-		err := p.persist(func() error {
-			err := write(spool.FileUsage, b)
-			if errors.Is(err, unix.EEXIST) {
-				err = p.dir.Write(spool.FileUsage, b)
-			}
-			write = p.dir.Write
-			return err
-		})
-		if err != nil {
-			// A verdict without usage would say that the job never ran.
-			p.log.Line("cannot write usage: " + err.Error())
-			p.log.Flush()
-			return spool.FailedNoExitStatus
-		}
-		p.give(spool.FileUsage)
+	if p.stage != nil { // for a part that did not come
+		p.dismiss()
 	}
-	p.log.Line("no epilog script to start")
 	p.log.Flush()
+	if p.unreported {
+		return spool.FailedNoExitStatus
+	}
 	return p.verdict()
-}
-
-// judge looks at exit codes by which the job asks for something.
-func (p *parent) judge() {
-	if !p.status.Exited() {
-		return
-	}
-	code := p.status.ExitStatus()
-	number := 0
-	switch {
-	case code == 99 && !p.forbidReschedule:
-		number = spool.FailedRescheduling
-	case code == 100 && !p.forbidApperror:
-		number = spool.FailedApplication
-	default:
-		return
-	}
-	text := "exit_status of job start = " + strconv.Itoa(code)
-	p.log.Line(text)
-	p.blame(number, unix.Geteuid(), unix.Getpid(), text)
 }
 
 // verdict writes exit_status and returns the exit code. The file is there and
@@ -115,14 +72,14 @@ func (p *parent) panicked(e any) int {
 		text += ": " + e
 	}
 	number := spool.FailedBeforeStart
-	if p.job != nil && !p.started.IsZero() {
-		number = spool.FailedNoExitStatus
-		if p.loop.Child >= 0 {
-			_ = unix.Kill(-p.job.PID, unix.SIGKILL)
-		}
-		p.job.Sweep()
+	if p.loop.Child >= 0 {
+		_ = unix.Kill(-p.loop.PID, unix.SIGKILL)
 	} else if p.stage != nil {
 		p.dismiss()
+	}
+	if p.job != nil && !p.started.IsZero() {
+		number = spool.FailedNoExitStatus
+		p.job.Sweep()
 	}
 	p.log.Line(text)
 	p.log.Flush()

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/owner"
 	"paddock/shepherd/internal/phase"
@@ -41,29 +42,61 @@ type parent struct {
 
 	log       *trace.Log
 	traceFile *os.File
-	stage     *starter.Stage
+	inherited int // descriptor of the environment of a foreign start, or -1
 	loop      reap.Loop
-	job       *control.Job
-	inbox     control.Inbox
-	held      control.Held
+	timers    timers
+	state     phase.State
 
-	state   phase.State
-	execing bool // the stage said that exec is next
-	killed  bool // somebody wanted the job's end
-	failed  bool // the job could not be started, and it is said why
-	trimmed bool // see trim
+	// The present part.
+	part     phase.Part
+	outcome  phase.Outcome  // of it, or of the one before
+	stage    *starter.Stage // of it, or waiting for the next; nil if there is none
+	order    starter.Order
+	execing  bool         // the stage said that exec is next
+	failed   bool         // it could not be started, and it is said why
+	late     bool         // a procedure used up its time
+	stopping bool         // and is being ended, for this or another reason
+	working  *control.Job // a procedure's processes
+	elders   bool         // procedures before the job may have left processes
 
-	littered bool // there is garbage to collect
-	woken    int  // how often for orphans
+	// Read from config before the first part.
+	planned []planned
+	limit   time.Duration // of a procedure's time, 0 for none
+	methods [methodCount]command.Method
+	notice  command.Notification
+	ckpt    command.Checkpoint
+	vars    command.Vars
+	nothing bool // there is no job (script_file none)
+	// The job's own limits of time, 0 for none.
+	soft, hard time.Duration
+	// The job's exit codes 99 and 100 are ordinary ones.
+	forbidReschedule, forbidApperror bool
 
+	// What is wanted of the job.
+	inbox      control.Inbox
+	held       control.Held
+	cancelled  bool        // it is not to begin
+	migrating  bool        // it is to go on elsewhere
+	killed     bool        // somebody wanted its end
+	kills      int         // how often
+	pending    unix.Signal // comes when the time after a warning is over, 0 for none
+	suspended  bool
+	overdue    bool // h_rt is over
+	arena      bool // there is a checkpoint
+	companions []*companion
+
+	// The job.
+	job            *control.Job
 	started, ended time.Time
 	status         syscall.WaitStatus
 	rusage         syscall.Rusage
-	ran            bool  // there was a job, and status and rusage are its
-	verdicts       []int // for exit_status, in order
+	ran            bool // there was a job, and status and rusage are its
+	unreported     bool // its usage could not be written
+	littered       bool // there is garbage to collect, see trim
+	woken          int  // how often for orphans
 
-	// What config says of the job's exit codes 99 and 100: ordinary ones.
-	forbidReschedule, forbidApperror bool
+	end      []string // for the environment of what runs after the job
+	verdicts []int    // for exit_status, in order
 }
 
 // ExitNotStarted is the exit code when the directory was not taken over and
@@ -115,14 +148,15 @@ func Run(o Options) int {
 	if o.Restarted {
 		inherited = inheritedFD
 	}
-	return p.run(inherited)
+	p.inherited = inherited
+	return p.run()
 }
 
 // complain prints the one line for whoever started us by hand.
 func complain(text string) { _, _ = os.Stderr.WriteString("shepherd: " + text + "\n") }
 
 // run is the plot: wait for an event, do what the table says.
-func (p *parent) run(inherited int) (code int) {
+func (p *parent) run() (code int) {
 	defer func() {
 		if e := recover(); e != nil {
 			code = p.panicked(e)
@@ -136,11 +170,11 @@ func (p *parent) run(inherited int) (code int) {
 	}
 	if err == nil {
 		// First of all, since its start-up is the longest part of ours.
-		p.stage, err = starter.Launch(inherited)
+		err = p.launch()
 	}
 	p.on(p.prepare(err))
 	for p.state != phase.Done {
-		woken, err := p.loop.Wait(p.patience())
+		woken, err := p.loop.Wait(p.timers.patience())
 		if err != nil {
 			panic("cannot wait: " + err.Error())
 		}
@@ -156,18 +190,6 @@ type event struct {
 	fail   *starter.Failure // Refused, Failed
 }
 
-// patience returns how long the next wait may last, negative for ever: an
-// idle shepherd is never woken by a clock.
-func (p *parent) patience() time.Duration {
-	switch {
-	case p.state == phase.Sweeping:
-		return sweepEvery
-	case p.state == phase.Running && !p.trimmed:
-		return quietAfter
-	}
-	return -1
-}
-
 // events turns what woke the shepherd into events.
 func (p *parent) events(w reap.Woken) {
 	if w.Report {
@@ -178,27 +200,43 @@ func (p *parent) events(w reap.Woken) {
 	}
 	if w.Ended && p.loop.Child >= 0 {
 		p.on(event{what: phase.Ended})
-		return
-	}
-	if p.state == phase.Sweeping {
-		switch left := p.loop.Orphans(); {
-		case !left:
-			p.on(event{what: phase.Empty})
-		case time.Since(p.ended) > sweepLimit:
-			p.on(event{what: phase.TimedOut})
-		default:
-			p.job.Sweep()
+	} else if p.state != phase.Sweeping { // whatever woke us: a zombie costs its number until then
+		p.loop.Orphans()
+		if w.Orphan {
+			if p.woken++; p.woken%1024 == 0 && p.state == phase.Running { // whatever little each left
+				p.litter()
+			}
 		}
-		return
+	} else if w.Orphan || w.Beside {
+		p.sweep()
 	}
-	p.loop.Orphans() // whatever woke us: a zombie costs its number until then
-	if w.Orphan {
-		if p.woken++; p.woken%1024 == 0 { // whatever little each left
-			p.littered, p.trimmed = true, false
-		}
+	p.companionsEnded()
+	now := time.Now()
+	for which, ok := p.timers.due(now); ok; which, ok = p.timers.due(now) {
+		p.elapsed(which)
 	}
-	if w.Timeout {
+	p.log.Flush()
+}
+
+// elapsed does what a timer was set for.
+func (p *parent) elapsed(which timer) {
+	switch which {
+	case timerQuiet:
 		p.on(event{what: phase.Quiet})
+	case timerSweep:
+		p.sweep()
+	case timerLate:
+		p.on(event{what: phase.Late})
+	case timerKill:
+		p.log.Line(p.order.Name + " does not end, killing it")
+		p.working.Signal(unix.SIGKILL)
+		p.timers.after(timerKill, killAfter) // what it forked meanwhile
+	case timerNotify:
+		p.warned()
+	case timerSoft, timerHard:
+		p.tooLong(which)
+	case timerCheckpoint:
+		p.checkpoint()
 	}
 }
 
@@ -223,54 +261,6 @@ func (p *parent) messages() {
 	}
 }
 
-// signals reads the signals that the shepherd got.
-func (p *parent) signals() {
-	for {
-		sig, uid, ok := p.loop.Signal()
-		if !ok {
-			return
-		}
-		p.log.Line("wait3 returned -1")
-		number := strconv.Itoa(int(sig)) + " " + control.Name(sig)
-		switch meaning, to := control.Carrier(sig); meaning {
-		case control.Ignore:
-			p.log.Line("ignored signal " + number + " of uid " + strconv.Itoa(int(uid)) + ": the job would be left alone")
-		case control.Forward:
-			p.mapped(sig, to)
-			p.want(to)
-		case control.Migrate:
-			p.log.Line("forward_signal_to_job(): mapping signal " + number)
-			p.log.Line("no need to map signal " + control.Name(sig))
-			p.want(to) // without a checkpoint interface all of it that is left
-		case control.Read:
-			for _, to := range p.inbox.Take() {
-				p.mapped(sig, to)
-				p.want(to)
-			}
-		}
-	}
-}
-
-// mapped traces what a carrier signal stands for, in Grid Engine's words.
-func (p *parent) mapped(sig, to unix.Signal) {
-	p.log.Line("forward_signal_to_job(): mapping signal " + strconv.Itoa(int(sig)) + " " + control.Name(sig))
-	if sig == to {
-		p.log.Line("no need to map signal " + control.Name(sig))
-		return
-	}
-	p.log.Line("mapped signal " + control.Name(sig) + " to signal " + control.Name(to))
-}
-
-// want raises the event for a signal the job is to get.
-func (p *parent) want(sig unix.Signal) {
-	p.log.Line("queued signal " + control.Name(sig))
-	if sig == unix.SIGKILL {
-		p.on(event{what: phase.WantKill, signal: sig})
-		return
-	}
-	p.on(event{what: phase.WantSignal, signal: sig})
-}
-
 // on does what the table says about an event.
 func (p *parent) on(e event) {
 	step := phase.On(p.state, e.what)
@@ -280,68 +270,65 @@ func (p *parent) on(e event) {
 	case phase.Impossible:
 		panic("internal error: event " + strconv.Quote(e.what.String()) + " in state " + from.String())
 	case phase.Carry:
+	case phase.Advance:
+		p.step()
+	case phase.Call:
+		p.call()
 	case phase.Go:
 		p.start()
 	case phase.Fail:
 		p.fail(e.fail)
 	case phase.Note:
-		for _, sig := range p.held.Take() {
-			p.deliver(sig)
-		}
+		p.runs()
 	case phase.Hold:
-		p.held.Add(e.signal)
+		p.hold(e.signal)
 	case phase.Deliver:
-		p.deliver(e.signal)
+		p.request(e.signal)
 	case phase.Kill:
 		p.killed = true
 		p.deliver(unix.SIGKILL)
+	case phase.Stop:
+		p.stop(e)
+	case phase.Judge:
+		p.judge()
 	case phase.Collect:
 		p.collect()
 	case phase.Trim:
 		p.trim()
 	case phase.Finish:
+		p.closeJob()
 	case phase.Abandon:
 		for _, pid := range p.job.Members() {
 			p.log.Line("cannot kill pid " + strconv.Itoa(pid) + ", it is left behind")
 		}
+		p.closeJob()
 	}
 	p.log.Flush()
 }
 
-// start tells the stage to become the job.
-func (p *parent) start() {
-	p.started = time.Now()
-	p.loop.PID, p.loop.Child, p.loop.Report = p.stage.PID, p.stage.PIDFD, p.stage.Socket
-	p.log.Flush()                                                              // before the stage adds to the trace
-	_ = p.stage.Go(starter.Order{Name: "job", State: spool.FailedBeforeStart}) // if it is dead already, its end says so
-}
-
-// deliver sends a signal to all of the job.
-func (p *parent) deliver(sig unix.Signal) {
-	p.log.Line("kill(-" + strconv.Itoa(p.job.PID) + ", " + control.Name(sig) + ")")
-	p.job.Signal(sig)
-	p.littered, p.trimmed = true, false
-}
-
-// fail records why the job was not started.
+// fail records what the stage says about why it cannot become what it should,
+// or why nothing can be started at all.
 func (p *parent) fail(f *starter.Failure) {
 	p.failed = true
-	if p.loop.Child < 0 && p.stage != nil { // it was not told to go and leaves without a word
+	if p.loop.Child >= 0 { // the stage traced it itself
+		p.blame(f.Number, f.EUID, p.stage.PID, f.Text)
+		return
+	}
+	if p.stage != nil { // it was not told to go and leaves without a word
 		p.dismiss()
 	}
-	pid := unix.Getpid()
-	euid := unix.Geteuid()
-	if p.loop.Child >= 0 { // the stage traced it itself
-		pid, euid = p.stage.PID, f.EUID
-	} else {
-		p.log.Line(f.Text)
-		// sge_execd takes a directory without pid for one whose shepherd never
-		// came so far (4), whatever exit_status says.
-		if has, err := p.dir.Has(spool.FilePID); err == nil && !has {
-			_ = p.write(spool.FilePID, pid)
-		}
+	p.notStarted(f.Number, f.Text)
+}
+
+// notStarted blames something for which there was not even a process.
+func (p *parent) notStarted(number int, text string) {
+	p.log.Line(text)
+	// sge_execd takes a directory without pid for one whose shepherd never came
+	// so far (4), whatever exit_status says.
+	if has, err := p.dir.Has(spool.FilePID); err == nil && !has {
+		_ = p.write(spool.FilePID, unix.Getpid())
 	}
-	p.blame(f.Number, euid, pid, f.Text)
+	p.blameHere(number, text)
 }
 
 // dismiss ends a stage that was not told to go.
@@ -352,6 +339,11 @@ func (p *parent) dismiss() {
 	p.stage = nil
 }
 
+// blameHere blames with the stamp of this process.
+func (p *parent) blameHere(number int, text string) {
+	p.blame(number, unix.Geteuid(), unix.Getpid(), text)
+}
+
 // blame adds a failure to the verdict and its reason to error.
 func (p *parent) blame(number, euid, pid int, text string) {
 	p.verdicts = append(p.verdicts, number)
@@ -360,69 +352,10 @@ func (p *parent) blame(number, euid, pid int, text string) {
 	p.give(spool.FileError)
 }
 
-// collect takes the job's exit and kills what it left.
-func (p *parent) collect() {
-	// While the first process was not waited for, its number cannot be
-	// another group's.
-	_ = unix.Kill(-p.job.PID, unix.SIGKILL)
-	ws, ru, err := p.loop.Take()
-	if err != nil {
-		panic("cannot take the exit of the job: " + err.Error())
-	}
-	p.ended, p.status, p.rusage = time.Now(), ws, ru
-	pid := strconv.Itoa(p.job.PID)
-	p.log.Line("wait3 returned " + pid + " (status: " + strconv.Itoa(int(ws)) +
-		"; WIFSIGNALED: " + bit(ws.Signaled()) + ",  WIFEXITED: " + bit(ws.Exited()) +
-		", WEXITSTATUS: " + strconv.Itoa(max(ws.ExitStatus(), 0)) + ")")
-	p.log.Line("job exited with exit status " + strconv.Itoa(max(ws.ExitStatus(), 0)))
-	p.log.Line(`reaped "job" with pid ` + pid)
-	if ws.Signaled() {
-		p.log.Line("job exited due to signal")
-		line := "job signaled: " + strconv.Itoa(int(ws.Signal()))
-		if ws.CoreDump() {
-			line += " (core dumped)"
-		}
-		p.log.Line(line)
-	} else {
-		p.log.Line("job exited not due to signal")
-		p.log.Line("job exited with status " + strconv.Itoa(ws.ExitStatus()))
-	}
-	p.log.Line("now sending signal KILL to pid -" + pid)
-
-	left := p.loop.Orphans()
-	if left {
-		p.job.Sweep()
-		left = p.loop.Orphans()
-	}
-	switch {
-	case p.failed:
-	case p.execing, p.killed && ws.Signaled():
-		p.ran = true
-	default:
-		p.failed = true
-		p.blame(spool.FailedBeforeStart, unix.Geteuid(), p.job.PID,
-			"internal error: the starter stage ended before the job was started, "+ending(ws))
-	}
-	if p.failed {
-		p.log.Line("failed starting job")
-	}
-	if !left {
-		p.on(event{what: phase.Empty})
-	}
-}
-
-func bit(b bool) string {
-	if b {
-		return "1"
-	}
-	return "0"
-}
-
-func ending(ws syscall.WaitStatus) string {
-	if ws.Signaled() {
-		return "by signal " + control.Name(ws.Signal())
-	}
-	return "with status " + strconv.Itoa(ws.ExitStatus())
+// explain adds a reason to error that is nobody's failure.
+func (p *parent) explain(text string) {
+	p.log.Line(text)
+	_ = p.dir.Append(spool.FileError, spool.AppendTrace(nil, time.Now(), unix.Geteuid(), unix.Getpid(), text))
 }
 
 // trim makes a shepherd that only waits a quiet one: with the collector off
@@ -430,7 +363,6 @@ func ending(ws syscall.WaitStatus) string {
 // was delivered: looking through /proc takes some, but a collection leaves more
 // dirty pages behind (60 kB) than a fresh shepherd has to give.
 func (p *parent) trim() {
-	p.trimmed = true
 	p.config = nil
 	debug.SetGCPercent(-1)
 	if p.littered {

@@ -70,7 +70,7 @@ func newRig(t *testing.T, script string) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
-	for _, d := range []string{"job", "out"} {
+	for _, d := range []string{"job", "out", "bin"} {
 		if err := os.Mkdir(base+"/"+d, 0o711); err != nil {
 			t.Fatal(err)
 		}
@@ -559,22 +559,10 @@ func TestUnsupported(t *testing.T) {
 		kv     string
 		status int
 	}{
-		{"prolog=/bin/true", 5},
-		{"epilog=root@/bin/true", 5},
-		{"pe_start=/bin/true", 5},
-		{"pe_stop=/bin/true", 5},
-		{"suspend_method=SIGTSTP", 5},
-		{"resume_method=/bin/true", 5},
-		{"terminate_method=SIGTERM", 5},
-		{"ckpt_job=1", 30},
-		{"notify=60", 30},
 		{"script_file=QRSH", 30},
 		{"script_file=qlogin", 30},
 		{"script_file=QRLOGIN", 30},
 		{"script_file=INTERACTIVE", 30},
-		{"fs_stdin_file_staging=1", 26},
-		{"fs_stdout_file_staging=1", 26},
-		{"fs_stderr_file_staging=1", 26},
 		{"use_afs=1", 29},
 		{"paddock_format=2", 5},
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/owner"
 	"paddock/shepherd/internal/phase"
@@ -47,48 +48,24 @@ func (p *parent) prepare(launched error) event {
 	if u := unsupported(p.config); u != nil {
 		return event{what: phase.Refused, fail: u}
 	}
-	p.binding()
-	p.log.Line("no prolog script to start")
-	p.forbidReschedule = p.flag(spool.KeyForbidReschedule)
-	p.forbidApperror = p.flag(spool.KeyForbidApperror)
+	p.forbidReschedule = flagIn(p.config, spool.KeyForbidReschedule)
+	p.forbidApperror = flagIn(p.config, spool.KeyForbidApperror)
 	script, err := p.config.String(spool.KeyScriptFile)
+	if err == nil {
+		p.nothing = strings.EqualFold(script, "none")
+		p.vars = command.Vars{}
+		err = p.readControl()
+	}
+	if err == nil {
+		err = p.plan()
+	}
+	if err == nil {
+		err = p.write(spool.FilePID, unix.Getpid())
+	}
 	if err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
-	nothing := strings.EqualFold(script, "none")
-	if err := p.write(spool.FilePID, unix.Getpid()); err != nil {
-		return refuse(spool.FailedBeforeProlog, err)
-	}
-	if nothing {
-		p.dismiss()
-		return event{what: phase.Nothing}
-	}
-	group, err := p.group()
-	if err != nil {
-		return refuse(spool.FailedAddingGroup, err)
-	}
-	if err := p.write(spool.FileJobPID, p.stage.PID); err != nil {
-		return refuse(spool.FailedBeforeStart, err)
-	}
-	if p.flag(spool.KeyWriteOSJobID) {
-		// The group is set by the stage. Whoever waits for this file waits for
-		// the number alone.
-		if err := p.write(spool.FileAddGrpID, group); err != nil {
-			return refuse(spool.FailedBeforeStart, err)
-		}
-	}
-	p.log.Line(`parent: forked "job" with pid ` + strconv.Itoa(p.stage.PID))
-	p.log.Line("parent: job-pid: " + strconv.Itoa(p.stage.PID))
-	p.inbox = control.Inbox{Dir: p.dir, Foreign: p.foreign}
-	job := control.Job{PID: p.stage.PID, Shepherd: unix.Getpid()}
-	if unix.Geteuid() == 0 {
-		if p.flag(spool.KeyEnableAddGrpKill) {
-			job.Group = group
-		}
-	} else {
-		job.Mark = p.mark()
-	}
-	p.job = control.NewJob(job, p.log.Line)
+	p.inbox = control.Inbox{Dir: p.dir}
 	return event{what: phase.Ready}
 }
 
@@ -176,15 +153,15 @@ func (p *parent) blameForConfig(err error) int {
 	return spool.FailedReadConfig
 }
 
-// flag reports whether a key is there and 1.
-func (p *parent) flag(key string) bool {
-	v, _ := p.config.Lookup(key)
+// flagIn reports whether a key is there and 1.
+func flagIn(c *spool.Config, key string) bool {
+	v, _ := c.Lookup(key)
 	return v == "1"
 }
 
-// group returns the additional group id, 0 if there is none.
-func (p *parent) group() (int, error) {
-	v, ok := p.config.Lookup(spool.KeyAddGrpID)
+// groupIn returns the additional group id, 0 if there is none.
+func groupIn(c *spool.Config) (int, error) {
+	v, ok := c.Lookup(spool.KeyAddGrpID)
 	if !ok || v == "" {
 		return 0, nil
 	}
@@ -193,16 +170,6 @@ func (p *parent) group() (int, error) {
 		return 0, errors.New("cannot use " + spool.KeyAddGrpID + " " + strconv.Quote(v))
 	}
 	return int(n), nil
-}
-
-// binding traces that the job is not bound to processors.
-func (p *parent) binding() {
-	switch v, ok := p.config.Lookup(spool.KeyBinding); {
-	case !ok || v == "NULL" || starter.IsNone(v):
-		p.log.Line(`do_core_binding: "binding" parameter not found in config file`)
-	default:
-		p.log.Line("do_core_binding: " + strconv.Quote(v) + " is not supported, the job is not bound")
-	}
 }
 
 // mark returns what every process of the job has in its environment: the
@@ -251,23 +218,9 @@ var unsupportedKeys = []struct {
 	number int
 	asks   func(string) bool
 }{
-	{spool.KeyProlog, spool.FailedReadConfig, set},
-	{spool.KeyEpilog, spool.FailedReadConfig, set},
-	{spool.KeyPEStart, spool.FailedReadConfig, set},
-	{spool.KeyPEStop, spool.FailedReadConfig, set},
-	{spool.KeySuspendMethod, spool.FailedReadConfig, set},
-	{spool.KeyResumeMethod, spool.FailedReadConfig, set},
-	{spool.KeyTerminateMethod, spool.FailedReadConfig, set},
-	{spool.KeyCkptJob, spool.FailedApplication, number},
-	{spool.KeyNotify, spool.FailedApplication, number},
 	{spool.KeyScriptFile, spool.FailedApplication, interactive},
-	{spool.KeyFSStdinStaging, spool.FailedOpeningStream, number},
-	{spool.KeyFSStdoutStaging, spool.FailedOpeningStream, number},
-	{spool.KeyFSStderrStaging, spool.FailedOpeningStream, number},
 	{spool.KeyUseAFS, spool.FailedAFS, number},
 }
-
-func set(v string) bool { return !starter.IsNone(v) }
 
 func number(v string) bool { return v != "" && v != "0" }
 

@@ -1,14 +1,84 @@
-// Package phase is the plot of the shepherd: what it does in which state on
-// which event, as one table without code. The shepherd's main loop and the
-// tests read it; it imports nothing.
+// Package phase is the plot of the shepherd, as two tables without code: After
+// says which part of a run follows on which, Table what is done in which state
+// on which event. The shepherd's main loop and the tests read them; the package
+// imports nothing.
 package phase
 
-// State is what the shepherd knows for certain about its job.
+// Part is a part of a run: a child process of the shepherd, one after the other.
+type Part uint8
+
+// The parts, in their order.
+const (
+	Begin  Part = iota // before everything
+	Prolog             // the queue's or host's preparation
+	PEStart
+	Job
+	Clean // the checkpoint interface's clean_command
+	PEStop
+	Epilog
+	End
+	parts
+)
+
+var partNames = [parts]string{
+	Begin: "begin", Prolog: "prolog", PEStart: "pe_start", Job: "job", Clean: "ckpt_clean_command",
+	PEStop: "pe_stop", Epilog: "epilog", End: "end",
+}
+
+// String returns the part's name as it is in config, trace and manual page.
+func (p Part) String() string { return partNames[p] }
+
+// Parts returns all parts.
+func Parts() []Part { return []Part{Begin, Prolog, PEStart, Job, Clean, PEStop, Epilog, End} }
+
+// Outcome is how a part ended, as far as the next one depends on it.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Fine       Outcome = iota // it did what it should, or there is none
+	Failing                   // it ran and failed
+	NotStarted                // it could not be started
+	Cancelled                 // somebody wanted the job's end, or to migrate, before the job ran
+	Migrating                 // the job ended in order to go on elsewhere
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{
+	Fine: "fine", Failing: "failed", NotStarted: "not started", Cancelled: "cancelled", Migrating: "migrating",
+}
+
+// String returns the outcome's name as it is in the manual page.
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome { return []Outcome{Fine, Failing, NotStarted, Cancelled, Migrating} }
+
+// After holds the part that follows on a part with an outcome. What was begun
+// is undone: pe_stop runs if pe_start was executed, and the epilog unless the
+// prolog was not.
+var After = [parts][outcomes]Part{
+	//       Fine     Failing  NotStarted  Cancelled  Migrating
+	Begin:   {Prolog, End, End, End, End},
+	Prolog:  {PEStart, Epilog, End, Epilog, Epilog},
+	PEStart: {Job, PEStop, Epilog, PEStop, PEStop},
+	Job:     {Clean, PEStop, PEStop, PEStop, PEStop},
+	Clean:   {PEStop, PEStop, PEStop, PEStop, PEStop},
+	PEStop:  {Epilog, Epilog, Epilog, Epilog, Epilog},
+	Epilog:  {End, End, End, End, End},
+	End:     {End, End, End, End, End},
+}
+
+// State is what the shepherd knows for certain about its present child.
 type State uint8
 
-// The states, in the order a job passes through them.
+// The states, in the order a run passes through them; Between to Sweeping are
+// passed once for each part.
 const (
 	Preparing State = iota // the directory is being read and checked
+	Between                // no part is under way
+	Calling                // the starter stage was told to go and has not become the procedure yet
+	Working                // a procedure runs
 	Starting               // the starter stage was told to go and has not become the job yet
 	Running                // the job runs
 	Sweeping               // the job has ended, what it left behind is being killed
@@ -17,38 +87,44 @@ const (
 )
 
 var stateNames = [states]string{
-	Preparing: "preparing", Starting: "starting", Running: "running", Sweeping: "sweeping", Done: "done",
+	Preparing: "preparing", Between: "between", Calling: "calling", Working: "working",
+	Starting: "starting", Running: "running", Sweeping: "sweeping", Done: "done",
 }
 
 // String returns the state's name as it is in the manual page.
 func (s State) String() string { return stateNames[s] }
 
 // States returns all states.
-func States() []State { return []State{Preparing, Starting, Running, Sweeping, Done} }
+func States() []State {
+	return []State{Preparing, Between, Calling, Working, Starting, Running, Sweeping, Done}
+}
 
 // Event is something that was seen to happen, or that somebody asked for.
 type Event uint8
 
 // The events. Those that begin with Want come from people, by way of execd.
 const (
-	Ready      Event = iota // the directory is in order and everything is written that must be there first
-	Nothing                 // the directory asks for no job at all (script_file none)
-	Refused                 // the directory is not in order: the job cannot be started
-	Executed                // the starter stage has become the job
-	Failed                  // the starter stage reported why it cannot become the job
-	Ended                   // the job's process (or the starter stage) has ended
-	Empty                   // nothing that the job started is left
-	WantKill                // the job is to end
-	WantSignal              // the job is to get a signal
-	Quiet                   // nothing has happened for a moment
-	TimedOut                // what is left of the job does not die
+	Ready         Event = iota // the directory is in order and everything is written that must be there first
+	Refused                    // the directory is not in order: nothing of it can be started
+	ProcedureNext              // the next part is a procedure
+	JobNext                    // the next part is the job
+	NothingNext                // there is no further part
+	Executed                   // the starter stage has become what it should
+	Failed                     // the starter stage reported why it cannot
+	Ended                      // the part's process (or the starter stage) has ended
+	Empty                      // nothing that the job started is left
+	WantKill                   // the job is to end
+	WantSignal                 // the job is to get a signal
+	Late                       // a procedure has used up its time
+	Quiet                      // nothing has happened for a moment
+	TimedOut                   // what is left of the job does not die
 	events
 )
 
 var eventNames = [events]string{
-	Ready: "ready", Nothing: "nothing to run", Refused: "refused", Executed: "executed", Failed: "failed",
-	Ended: "ended", Empty: "empty", WantKill: "kill wanted", WantSignal: "signal wanted", Quiet: "quiet",
-	TimedOut: "timed out",
+	Ready: "ready", Refused: "refused", ProcedureNext: "procedure next", JobNext: "job next", NothingNext: "nothing next",
+	Executed: "executed", Failed: "failed", Ended: "ended", Empty: "empty", WantKill: "kill wanted",
+	WantSignal: "signal wanted", Late: "late", Quiet: "quiet", TimedOut: "timed out",
 }
 
 // String returns the event's name as it is in the manual page.
@@ -57,7 +133,8 @@ func (e Event) String() string { return eventNames[e] }
 // Events returns all events.
 func Events() []Event {
 	return []Event{
-		Ready, Nothing, Refused, Executed, Failed, Ended, Empty, WantKill, WantSignal, Quiet, TimedOut,
+		Ready, Refused, ProcedureNext, JobNext, NothingNext, Executed, Failed, Ended, Empty,
+		WantKill, WantSignal, Late, Quiet, TimedOut,
 	}
 }
 
@@ -68,104 +145,104 @@ type Action uint8
 const (
 	Impossible Action = iota // our own mistake: reported as internal error
 	Carry                    // carry on, nothing is to be done
-	Go                       // tell the starter stage to become the job
-	Fail                     // record why the job was not started
+	Advance                  // find the next part
+	Call                     // tell the starter stage to become a procedure
+	Go                       // tell it to become the job
+	Fail                     // record why something was not started
 	Note                     // note that the job runs, and deliver what was held back
 	Hold                     // keep a signal until the job runs
-	Deliver                  // send a signal to every process of the job, once each
-	Kill                     // kill every process of the job
-	Collect                  // take the job's exit and usage, kill what it left behind
+	Deliver                  // send a signal to every process of the job, once each, or do what is configured instead
+	Kill                     // kill every process of what is being started
+	Stop                     // end a procedure: TERM, and KILL later
+	Judge                    // take a procedure's exit, and find the next part
+	Collect                  // take the job's exit, kill what it left behind
 	Trim                     // make ready for a long wait without wake-ups
-	Finish                   // write down how the job ended
+	Finish                   // write down how the job ended, and find the next part
 	Abandon                  // name the processes that do not die, then finish
 	actions
 )
 
 var actionNames = [actions]string{
-	Impossible: "impossible", Carry: "carry on", Go: "go", Fail: "fail", Note: "note", Hold: "hold",
-	Deliver: "deliver", Kill: "kill", Collect: "collect", Trim: "make ready to wait", Finish: "finish", Abandon: "abandon",
+	Impossible: "impossible", Carry: "carry on", Advance: "advance", Call: "call", Go: "go", Fail: "fail", Note: "note",
+	Hold: "hold", Deliver: "deliver", Kill: "kill", Stop: "stop", Judge: "judge", Collect: "collect",
+	Trim: "make ready to wait", Finish: "finish", Abandon: "abandon",
 }
 
 // String returns the action's name as it is in the manual page.
 func (a Action) String() string { return actionNames[a] }
 
-// Step is a cell of the table: what to do, and the state afterwards.
+// Step is a cell of the table: what to do, and the state afterwards. Actions
+// that find the next part raise its event themselves.
 type Step struct {
 	Do   Action
 	Next State
 }
 
-// Table holds a step for every state and event. A cell that says Impossible
-// cannot come about unless the shepherd itself is wrong: Ready, Nothing and
-// Refused are raised once, by the preparation; Executed and Failed only by a
-// starter stage that was told to go; Ended once for the one process; Empty and
-// TimedOut only by the sweep. Requests may come at any time and are answered
-// in every state.
+// no is for what cannot come about unless the shepherd itself is wrong.
+var no = Step{Impossible, Done}
+
+// Table holds a step for every state and event. Ready and Refused are raised
+// once, by the preparation; those about the next part only between parts;
+// Executed and Failed only by a starter stage that was told to go; Ended once
+// for each child; Empty and TimedOut only by the sweep; Late only while a
+// procedure is under way. Requests may come at any time and are answered in
+// every state.
 var Table = [states][events]Step{
 	Preparing: {
-		Ready:      {Go, Starting},
-		Nothing:    {Carry, Done},
-		Refused:    {Fail, Done},
-		Executed:   {Impossible, Done},
-		Failed:     {Impossible, Done},
-		Ended:      {Impossible, Done},
-		Empty:      {Impossible, Done},
-		WantKill:   {Hold, Preparing},
-		WantSignal: {Hold, Preparing},
-		Quiet:      {Carry, Preparing},
-		TimedOut:   {Impossible, Done},
+		Ready: {Advance, Between}, Refused: {Fail, Done},
+		ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no, Ended: no, Empty: no,
+		WantKill: {Hold, Preparing}, WantSignal: {Hold, Preparing},
+		Late: no, Quiet: {Carry, Preparing}, TimedOut: no,
+	},
+	Between: {
+		Ready: no, Refused: no,
+		ProcedureNext: {Call, Calling}, JobNext: {Go, Starting}, NothingNext: {Carry, Done},
+		Executed: no, Failed: no, Ended: no, Empty: no,
+		WantKill: {Hold, Between}, WantSignal: {Hold, Between},
+		Late: no, Quiet: {Carry, Between}, TimedOut: no,
+	},
+	Calling: {
+		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no,
+		Executed: {Carry, Working},
+		Failed:   {Fail, Calling}, // its process still has to end
+		Ended:    {Judge, Between},
+		Empty:    no,
+		WantKill: {Stop, Calling}, WantSignal: {Hold, Calling},
+		Late: {Stop, Calling}, Quiet: {Carry, Calling}, TimedOut: no,
+	},
+	Working: {
+		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no,
+		Ended:    {Judge, Between},
+		Empty:    no,
+		WantKill: {Stop, Working}, WantSignal: {Hold, Working},
+		Late: {Stop, Working}, Quiet: {Carry, Working}, TimedOut: no,
 	},
 	Starting: {
-		Ready:      {Impossible, Done},
-		Nothing:    {Impossible, Done},
-		Refused:    {Impossible, Done},
-		Executed:   {Note, Running},
-		Failed:     {Fail, Starting}, // its process still has to end
-		Ended:      {Collect, Sweeping},
-		Empty:      {Impossible, Done},
-		WantKill:   {Kill, Starting}, // it may hang while it opens the job's files
-		WantSignal: {Hold, Starting},
-		Quiet:      {Carry, Starting},
-		TimedOut:   {Impossible, Done},
+		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no,
+		Executed: {Note, Running},
+		Failed:   {Fail, Starting},
+		Ended:    {Collect, Sweeping},
+		Empty:    no,
+		WantKill: {Kill, Starting}, WantSignal: {Hold, Starting}, // it may hang while it opens the job's files
+		Late: no, Quiet: {Carry, Starting}, TimedOut: no,
 	},
 	Running: {
-		Ready:      {Impossible, Done},
-		Nothing:    {Impossible, Done},
-		Refused:    {Impossible, Done},
-		Executed:   {Impossible, Done},
-		Failed:     {Impossible, Done},
-		Ended:      {Collect, Sweeping},
-		Empty:      {Impossible, Done},
-		WantKill:   {Kill, Running},
-		WantSignal: {Deliver, Running},
-		Quiet:      {Trim, Running},
-		TimedOut:   {Impossible, Done},
+		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no,
+		Ended:    {Collect, Sweeping},
+		Empty:    no,
+		WantKill: {Deliver, Running}, WantSignal: {Deliver, Running},
+		Late: no, Quiet: {Trim, Running}, TimedOut: no,
 	},
 	Sweeping: {
-		Ready:      {Impossible, Done},
-		Nothing:    {Impossible, Done},
-		Refused:    {Impossible, Done},
-		Executed:   {Impossible, Done},
-		Failed:     {Impossible, Done},
-		Ended:      {Impossible, Done},
-		Empty:      {Finish, Done},
-		WantKill:   {Carry, Sweeping}, // being killed already
-		WantSignal: {Carry, Sweeping}, // too late, as in Grid Engine
-		Quiet:      {Carry, Sweeping},
-		TimedOut:   {Abandon, Done},
+		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no, Ended: no,
+		Empty:    {Finish, Between},
+		WantKill: {Carry, Sweeping}, WantSignal: {Carry, Sweeping}, // being killed already; too late, as in Grid Engine
+		Late: no, Quiet: {Carry, Sweeping}, TimedOut: {Abandon, Between},
 	},
 	Done: {
-		Ready:      {Impossible, Done},
-		Nothing:    {Impossible, Done},
-		Refused:    {Impossible, Done},
-		Executed:   {Impossible, Done},
-		Failed:     {Impossible, Done},
-		Ended:      {Impossible, Done},
-		Empty:      {Impossible, Done},
-		WantKill:   {Carry, Done},
-		WantSignal: {Carry, Done},
-		Quiet:      {Carry, Done},
-		TimedOut:   {Impossible, Done},
+		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no, Ended: no, Empty: no,
+		WantKill: {Carry, Done}, WantSignal: {Carry, Done},
+		Late: no, Quiet: {Carry, Done}, TimedOut: no,
 	},
 }
 

@@ -20,7 +20,7 @@ func TestTable(t *testing.T) {
 			if step.Do == phase.Impossible && step.Next != phase.Done {
 				t.Errorf("%v, %v: an impossible event leads to %v; want done", s, e, step.Next)
 			}
-			if step.Next < s {
+			if step.Next < s && step.Next != phase.Between {
 				t.Errorf("%v, %v: goes back to %v", s, e, step.Next)
 			}
 			if s == phase.Done && step.Next != phase.Done {
@@ -50,7 +50,13 @@ func TestNames(t *testing.T) {
 			seen[n] = true
 		}
 	}
-	var states, events, actions []string
+	var states, events, actions, parts, outcomes []string
+	for _, p := range phase.Parts() {
+		parts = append(parts, p.String())
+	}
+	for _, o := range phase.Outcomes() {
+		outcomes = append(outcomes, o.String())
+	}
 	for _, s := range phase.States() {
 		states = append(states, s.String())
 	}
@@ -59,6 +65,12 @@ func TestNames(t *testing.T) {
 	}
 	for a := phase.Impossible; a <= phase.Abandon; a++ {
 		actions = append(actions, a.String())
+	}
+	check("part", parts)
+	check("outcome", outcomes)
+	if len(parts) != len(phase.After) || len(outcomes) != len(phase.After[0]) {
+		t.Errorf("%d parts and %d outcomes are listed; the table has %d and %d",
+			len(parts), len(outcomes), len(phase.After), len(phase.After[0]))
 	}
 	check("state", states)
 	check("event", events)
@@ -95,4 +107,43 @@ func TestReachable(t *testing.T) {
 			t.Errorf("%v does not lead to the end", s)
 		}
 	}
+}
+
+// TestAfter walks every way through the parts.
+func TestAfter(t *testing.T) {
+	for _, p := range phase.Parts() {
+		for _, o := range phase.Outcomes() {
+			if next := phase.After[p][o]; next <= p && p != phase.End {
+				t.Errorf("%v, %v: goes back to %v", p, o, next)
+			}
+		}
+	}
+	// What was begun is undone, and nothing else.
+	var walk func(p phase.Part, done map[phase.Part]phase.Outcome)
+	walk = func(p phase.Part, done map[phase.Part]phase.Outcome) {
+		if p == phase.End {
+			executed := func(p phase.Part) bool {
+				o, came := done[p]
+				return came && o != phase.NotStarted
+			}
+			_, stop := done[phase.PEStop]
+			if executed(phase.PEStart) && !stop {
+				t.Errorf("pe_start was executed and pe_stop is not: %v", done)
+			}
+			_, epilog := done[phase.Epilog]
+			if executed(phase.Prolog) != epilog {
+				t.Errorf("prolog executed: %v, epilog: %v: %v", executed(phase.Prolog), epilog, done)
+			}
+			if _, job := done[phase.Job]; job && (done[phase.Prolog] != phase.Fine || done[phase.PEStart] != phase.Fine) {
+				t.Errorf("the job is run: %v", done)
+			}
+			return
+		}
+		for _, o := range phase.Outcomes() {
+			done[p] = o
+			walk(phase.After[p][o], done)
+			delete(done, p)
+		}
+	}
+	walk(phase.Begin, map[phase.Part]phase.Outcome{})
 }

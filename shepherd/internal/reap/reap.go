@@ -16,6 +16,14 @@ import (
 // process of the job cannot escape by losing its parent.
 func Subreaper() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
+// A Child is a process beside the job's.
+type Child struct {
+	PID    int
+	FD     int // pidfd, closed once it was taken
+	Ended  bool
+	Status syscall.WaitStatus // when it has ended
+}
+
 // Loop waits. The zero descriptor is not valid: use -1 for none.
 type Loop struct {
 	Signals int // a signalfd, nonblocking
@@ -23,6 +31,8 @@ type Loop struct {
 	Report  int // our end of the socket to the starter stage, until the other end was closed
 
 	PID int // of the job's process
+
+	Beside []*Child // commands that run beside the job
 
 	orphans syscall.Rusage // of those taken by Orphans
 }
@@ -32,6 +42,7 @@ type Woken struct {
 	Signals bool // at least one signal is pending
 	Report  bool // the report socket has a message or was closed
 	Ended   bool // the job's process has ended
+	Beside  bool // a command beside it has ended
 	Orphan  bool // a signal of Go's own came, most likely SIGCHLD for an orphan
 	Timeout bool // nothing of this happened in time
 }
@@ -40,17 +51,21 @@ type Woken struct {
 // limit has passed. A child that was reparented to the shepherd ends a wait by
 // SIGCHLD, which Go leaves unblocked.
 func (l *Loop) Wait(limit time.Duration) (Woken, error) {
-	fds := [3]unix.PollFd{
+	room := [8]unix.PollFd{
 		{Fd: int32(l.Signals), Events: unix.POLLIN},
 		{Fd: int32(l.Report), Events: unix.POLLIN},
 		{Fd: int32(l.Child), Events: unix.POLLIN},
+	}
+	fds := room[:3]
+	for _, c := range l.Beside {
+		fds = append(fds, unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN})
 	}
 	var ts *unix.Timespec
 	if limit >= 0 {
 		t := unix.NsecToTimespec(int64(limit))
 		ts = &t
 	}
-	n, err := unix.Ppoll(fds[:], ts, nil)
+	n, err := unix.Ppoll(fds, ts, nil)
 	switch {
 	case errors.Is(err, unix.EINTR):
 		return Woken{Orphan: true}, nil
@@ -59,11 +74,15 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 	case n == 0:
 		return Woken{Timeout: true}, nil
 	}
-	return Woken{
+	w := Woken{
 		Signals: fds[0].Revents != 0,
 		Report:  fds[1].Revents != 0,
 		Ended:   fds[2].Revents != 0,
-	}, nil
+	}
+	for _, fd := range fds[3:] {
+		w.Beside = w.Beside || fd.Revents != 0
+	}
+	return w, nil
 }
 
 // Signal returns the next pending signal and the uid of who sent it; ok is
@@ -104,7 +123,7 @@ func peek() (int, error) {
 }
 
 // Orphans takes every ended child but the job's process, whose pid must stay
-// its own until its group was dealt with. It reports whether any child is
+// its own until its group was dealt with; those of Beside are marked. It reports whether any child is
 // left: without one nothing that the job started is alive, since all orphans
 // below us become ours.
 func (l *Loop) Orphans() (left bool) {
@@ -116,9 +135,20 @@ func (l *Loop) Orphans() (left bool) {
 		if pid == 0 || (pid == l.PID && l.Child >= 0) {
 			return true
 		}
-		var ru syscall.Rusage
-		if got, _ := syscall.Wait4(pid, nil, unix.WNOHANG, &ru); got == pid {
-			Add(&l.orphans, &ru)
+		var (
+			ws syscall.WaitStatus
+			ru syscall.Rusage
+		)
+		if got, _ := syscall.Wait4(pid, &ws, unix.WNOHANG, &ru); got != pid {
+			continue
+		}
+		Add(&l.orphans, &ru)
+		for _, c := range l.Beside {
+			if c.PID == pid && !c.Ended {
+				c.Ended, c.Status = true, ws
+				unix.Close(c.FD)
+				c.FD = -1
+			}
 		}
 	}
 }

@@ -26,9 +26,8 @@ type Command struct {
 	File string
 	Argv []string
 
-	Interpreter bool // File is a shell or starter method, and must exist
-	NeedScript  bool // the script must exist
-	NeedExec    bool // and be executable
+	Interpreter bool   // File is a shell or starter method, and must exist
+	Script      string // what must exist and be executable, "" for nothing
 }
 
 // Command returns what to run, by Grid Engine's table: the first row that fits.
@@ -46,17 +45,23 @@ func (r Request) Command() Command {
 		return Command{File: shell, Argv: []string{argv0, "-c", joined(r.Script, r.Args)}, Interpreter: true}
 	case r.Mode == modeStdin:
 		return Command{File: shell, Argv: append([]string{argv0, "-s"}, r.Args...), Interpreter: true}
-	case r.Mode == modePosix && !r.Binary, r.Starter != "":
-		return Command{
-			File: shell, Argv: append([]string{argv0, r.Script}, r.Args...),
-			// To be read it would not have to be executable; Grid Engine wants it so.
-			Interpreter: true, NeedScript: !r.Binary, NeedExec: !r.Binary,
-		}
 	}
-	return Command{
-		File: r.Script, Argv: append([]string{r.Script}, r.Args...),
-		NeedScript: !r.Binary, NeedExec: !r.Binary,
+	cmd := Command{File: r.Script, Argv: append([]string{r.Script}, r.Args...)}
+	if !r.Binary {
+		// To be read it would not have to be executable; Grid Engine wants it so.
+		cmd.Script = r.Script
 	}
+	if r.Mode == modePosix && !r.Binary || r.Starter != "" {
+		cmd.File, cmd.Interpreter = shell, true
+		cmd.Argv = append([]string{argv0}, cmd.Argv...)
+	}
+	return cmd
+}
+
+// textCommand returns what runs a text as the shell's, as methods and what
+// restarts a job from a checkpoint are: the name of the shell is the text, too.
+func textCommand(text string) Command {
+	return Command{File: "/bin/sh", Argv: []string{text, "-c", text}}
 }
 
 // joined makes the one word that a shell gets with -c: command and arguments

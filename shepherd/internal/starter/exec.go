@@ -23,40 +23,42 @@ import (
 // So everything is made ready before, and only raw system calls follow, during
 // which the runtime has no reason to start a thread either.
 func (s *stage) exec(cmd Command) *Failure {
-	uid, gid := s.ids.UID, s.ids.GID
-	groups := gids(s.ids.Groups)
+	uid, gid := s.target.UID, s.target.GID
+	groups := gids(s.target.Groups)
 	room := make([]uint32, len(groups)+1)
 
 	argv, err := pointers(cmd.Argv)
 	if err != nil {
-		return notExecuted(cmd, err)
+		return s.cannotExecute(cmd, err)
 	}
 	envp, err := pointers(s.env.list)
 	if err != nil {
-		return notExecuted(cmd, err)
+		return s.cannotExecute(cmd, err)
 	}
 	paths, err := pointers(candidates(cmd.File, s.env))
 	if err != nil {
-		return notExecuted(cmd, err)
+		return s.cannotExecute(cmd, err)
 	}
 	// A script without interpreter line: /bin/sh with the script and its arguments.
 	sh, err := syscall.BytePtrFromString("/bin/sh")
 	if err != nil {
-		return notExecuted(cmd, err)
+		return s.cannotExecute(cmd, err)
 	}
 	shArgv := append([]*byte{sh, nil}, argv[1:]...)
 
 	line := cmd.String()
 	failed := []byte(line + " failed: ")
 	errnos := errnoTexts()
-	proofFailed := []byte("cannot become user " + s.ids.Name + ": rights were left")
+	proofFailed := []byte("cannot become user " + s.target.Name + ", or rights were left")
+	state, notExecuted := s.state(), s.notExecuted()
 	now, pid := time.Now(), unix.Getpid()
 	prefix := spool.AppendTrace(nil, now, unix.Getuid(), pid, "")
 	prefix = prefix[:len(prefix)-1]
 	last := spool.AppendTrace(nil, now, uid, pid, "now running with uid="+strconv.Itoa(uid)+", euid="+strconv.Itoa(uid))
 	last = spool.AppendTrace(last, now, uid, pid, line)
-	s.log.Line("setting limits")
+	s.say("setting limits")
 	s.log.Flush()
+	traced := s.order.Kind == Job // Grid Engine traces the limits of jobs alone
 	tracefd := s.log.File()
 	text := make([]byte, 0, len(s.limits)*(maxLimitLine+len(prefix)))
 	message := make([]byte, 0, maxText+16)
@@ -75,18 +77,26 @@ func (s *stage) exec(cmd Command) *Failure {
 	if s.root {
 		// Back to root for a moment: hard limits may have to be raised.
 		if err := setResUID(0, 0, 0); err != nil {
-			return beforeJob(errors.New("cannot go back to set limits: " + errnoText(err)))
+			return s.failed(errors.New("cannot go back to set limits: " + errnoText(err)))
 		}
 	}
 	dispositions.ignore(unix.SIGXFSZ) // the trace may be longer than the job's files may be
-	for i := range s.limits {
-		text = s.limits[i].set(text, prefix)
+	limits := s.limits
+	if s.privileged() {
+		limits = nil // a small h_fsize of the user's must not make root's epilog fail
+	}
+	for i := range limits {
+		text = limits[i].set(text, prefix)
+		if !traced {
+			text = text[:0]
+		}
 	}
 	if s.root {
-		u := uint32(uid)
-		if setResUID(u, u, u) != nil || !prove(u, uint32(gid), groups, room) {
-			report(spool.FailedBeforeStart, proofFailed, message)
-			exit(spool.FailedBeforeStart)
+		// The owner's groups once more, or those of the user of a procedure.
+		u, g := uint32(uid), uint32(gid)
+		if setGroups(groups) != nil || setResGID(g, g, g) != nil || setResUID(u, u, u) != nil || !prove(u, g, groups, room) {
+			report(state, proofFailed, message)
+			exit(state)
 		}
 	}
 	_ = rawWrite(tracefd, text)
@@ -120,14 +130,14 @@ func (s *stage) exec(cmd Command) *Failure {
 		failText = append(failText, errnos[errno]...)
 		failTrace = append(failTrace, errnos[errno]...)
 	}
-	report(spool.FailedSearchingShell, failText, message[:0])
+	report(notExecuted, failText, message[:0])
 	_ = rawWrite(tracefd, append(failTrace, '\n'))
-	exit(spool.FailedSearchingShell)
+	exit(notExecuted)
 	return nil
 }
 
-func notExecuted(cmd Command, err error) *Failure {
-	return &Failure{Number: spool.FailedSearchingShell, Text: cmd.String() + " failed: " + errnoText(err)}
+func (s *stage) cannotExecute(cmd Command, err error) *Failure {
+	return &Failure{Number: s.notExecuted(), Text: cmd.String() + " failed: " + errnoText(err)}
 }
 
 // execve tries a program. One that somebody is still writing is tried again: a

@@ -75,12 +75,9 @@ func Owner(c *spool.Config, places owner.Places) (IDs, error) {
 	}
 	var ids IDs
 	if Foreign(c) {
-		u, err := places.Lookup(name)
-		if errors.Is(err, owner.ErrUnknown) {
-			return IDs{}, errors.New(`can't get passwd entry for user "` + name + `"`)
-		}
+		u, err := lookUp(places, name)
 		if err != nil {
-			return IDs{}, errors.New(`can't get passwd entry for user "` + name + `": ` + err.Error())
+			return IDs{}, err
 		}
 		ids = IDs{UID: u.UID, GID: u.GID, Groups: u.Groups, Home: u.Home}
 	} else {
@@ -103,8 +100,10 @@ func Owner(c *spool.Config, places owner.Places) (IDs, error) {
 		if ids.GID, err = parseID(g); err != nil {
 			return IDs{}, errors.New("cannot use " + spool.KeyQsubGID + ": " + err.Error())
 		}
+		// Grid Engine takes whatever number is there, and an execd that believes
+		// its clients passes on whatever they said.
 		if !slices.Contains(ids.Groups, ids.GID) {
-			ids.Groups = append(ids.Groups, ids.GID)
+			return IDs{}, errors.New("cannot use " + spool.KeyQsubGID + ": user " + name + " is not in group " + g)
 		}
 	}
 	return ids, nil

@@ -72,13 +72,20 @@ func Launch(inherited int) (*Stage, error) {
 	return s, nil
 }
 
-// Go tells the stage what to become.
+// Go tells the stage what to become. An order that cannot be sent is cut down to
+// one that the stage refuses, with the order's state: whoever waits for the
+// stage waits for an end in any case.
 func (s *Stage) Go(o Order) error {
-	b := o.append(nil)
-	return ignoringEINTR(func() error {
+	b := o.message()
+	bad := o.check(b)
+	if bad != nil {
+		b = b[:orderHead]
+	}
+	err := ignoringEINTR(func() error {
 		_, err := unix.Write(s.Socket, b)
 		return err
 	})
+	return firstOf(bad, err)
 }
 
 // Close closes the socket: a stage that was not told to go ends without a

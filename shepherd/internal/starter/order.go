@@ -2,6 +2,7 @@ package starter
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 )
 
@@ -19,6 +20,14 @@ const (
 	kinds
 )
 
+// procedure reports whether a stage becomes one of the administrator's
+// procedures around the job: the kinds that may run as another user.
+func (k Kind) procedure() bool { return k >= Prolog && k <= Epilog }
+
+// ofJob reports whether what the stage becomes is a part of the job: it is
+// killed and accounted with it, by its additional group.
+func (k Kind) ofJob() bool { return k == Job || k == Method }
+
 // An Order is what the shepherd tells a stage together with its leave.
 type Order struct {
 	Kind Kind
@@ -29,44 +38,77 @@ type Order struct {
 	// User is the user of `user@command`, empty for the job's owner. Only
 	// procedures have one.
 	User string
-	// Command is the command with its variables expanded: for a procedure the
-	// words to execute, for a method the text for /bin/sh -c. A job has one only
-	// if it is to be restarted from a checkpoint; it takes the script's place.
-	Command string
+	// Argv is the command with its variables expanded: for a procedure the words
+	// to execute, the first of which is the path; for a method one word, the text
+	// for /bin/sh -c. A job has such a word only if it is to be restarted from a
+	// checkpoint; it takes the script's place.
+	Argv []string
 	// Env is added to the environment, each NAME=value.
 	Env []string
 }
 
-// append appends the message that holds the order.
-func (o *Order) append(b []byte) []byte {
-	b = append(b, kindGo, byte(o.Kind), byte(o.State))
-	for i, s := range append([]string{o.Name, o.User, o.Command}, o.Env...) {
-		if i > 0 {
-			b = append(b, 0)
+// check reports why an order cannot be sent: words are separated by NUL bytes,
+// and one that held a NUL would be two, the second of them perhaps a variable.
+func (o *Order) check(message []byte) error {
+	for _, list := range [][]string{{o.Name, o.User}, o.Argv, o.Env} {
+		for _, s := range list {
+			if strings.IndexByte(s, 0) >= 0 {
+				return errors.New("cannot start " + o.Name + ": " + strconv.Quote(s) + " contains a NUL byte")
+			}
 		}
-		b = append(b, s...)
+	}
+	if len(message) >= maxOrder {
+		return errors.New("cannot start " + o.Name + ": the command with its variables is too long: " + strconv.Itoa(len(message)) + " bytes")
+	}
+	return nil
+}
+
+// message returns the message that holds the order.
+func (o *Order) message() []byte {
+	b := append([]byte(nil), kindGo, byte(o.Kind), byte(o.State))
+	b = append(b, o.Name...)
+	for _, s := range append([]string{o.User, strconv.Itoa(len(o.Argv))}, o.Argv...) {
+		b = append(append(b, 0), s...)
+	}
+	for _, s := range o.Env {
+		b = append(append(b, 0), s...)
 	}
 	return b
 }
 
-// parseOrder parses a message of append.
+var errBadOrder = errors.New("internal error: bad order for the starter stage")
+
+// parseOrder parses a message of that kind. One that fills the room for it may
+// have lost its end, and half a command is another command.
+// The state is returned with an error, too.
 func parseOrder(b []byte) (Order, error) {
-	if len(b) < 3 || b[0] != kindGo || b[1] >= byte(kinds) {
-		return Order{}, errors.New("internal error: bad order for the starter stage")
+	if len(b) < orderHead || b[0] != kindGo {
+		return Order{}, errBadOrder
 	}
-	words := strings.Split(string(b[3:]), "\x00")
+	bad := Order{State: int(b[2])}
+	if len(b) >= maxOrder || b[1] >= byte(kinds) {
+		return bad, errBadOrder
+	}
+	words := strings.Split(string(b[orderHead:]), "\x00")
 	if len(words) < 3 {
-		return Order{}, errors.New("internal error: bad order for the starter stage")
+		return bad, errBadOrder
+	}
+	n, err := strconv.Atoi(words[2])
+	if err != nil || n < 0 || n > len(words)-3 || strconv.Itoa(n) != words[2] {
+		return bad, errBadOrder
 	}
 	return Order{
 		Kind: Kind(b[1]), State: int(b[2]),
-		Name: words[0], User: words[1], Command: words[2], Env: words[3:],
+		Name: words[0], User: words[1], Argv: words[3 : 3+n], Env: words[3+n:],
 	}, nil
 }
 
-// maxOrder is the length of the longest order: a command of 10,000 bytes and a
-// few words more.
-const maxOrder = 16 << 10
+// orderHead is how much of a message stands before its words.
+const orderHead = 3
+
+// maxOrder is the length of the longest order: a command of 10,000 bytes, each
+// of them a word of its own at worst, and a few words more.
+const maxOrder = 32 << 10
 
 // ordered is where an order is read to: not on the stack, which would grow for
 // it and stay so.

@@ -1,7 +1,9 @@
 // Package starter is the second stage of the shepherd, its own binary run
 // again: it sets what Go cannot set from outside (limits, umask, nice value,
-// signal mask), becomes the job's user for good, opens the job's streams as that
-// user and turns into the job. Only the shepherd's main package imports it.
+// processors, signal mask), becomes the job's user for good, opens the job's
+// streams as that user and turns into what it was ordered to become: the job,
+// one of the procedures around it, or a method beside it. The shepherd's first
+// stage and its main package import it.
 package starter
 
 import (
@@ -22,16 +24,23 @@ type stage struct {
 	order  Order
 	dir    spool.Dir
 	config *spool.Config
-	env    environment
-	ids    IDs
+	places owner.Places
 	root   bool // we may change ids
-	addGID int  // additional group, 0 for none
 
-	script  string
+	given     []string // the file environment
+	inherited []string // what the shepherd was started with, if the job is to have it
+	env       environment
+
+	owner  IDs    // the job's
+	target *IDs   // whom it becomes: the owner, or the user of `user@command`
+	shell  string // of the target's login, if it had to be looked up
+	addGID int    // additional group, 0 for none
+
 	request Request
 	streams streams
 	limits  []limit
 	nice    int
+	bound   string // processors it is bound to, "" for all
 
 	log *trace.Log
 }
@@ -43,33 +52,38 @@ func Main(inherited bool) {
 	s := &stage{dir: spool.OpenDir("."), log: trace.New(-1), root: unix.Geteuid() == 0}
 	defer func() {
 		if p := recover(); p != nil {
-			s.die(&Failure{Number: spool.FailedBeforeStart, Text: "internal error: starter stage: " + panicText(p)})
+			s.die(&Failure{Number: s.state(), Text: "internal error: starter stage: " + panicText(p)})
 		}
 	}()
 	CloseOnExec()
 	_ = SetName(Arg0)
 	// All that needs no leave is done before it comes: the shepherd is busy
 	// with its own files meanwhile, on another processor.
-	fail := s.read(inherited)
-	order, err := mayGo()
-	if order == nil && err == nil {
+	err := s.load(inherited)
+	if s.root {
+		if err := unprotect(fileOOM); err != nil {
+			s.log.Line(err.Error())
+		}
+	}
+	order, bad := mayGo()
+	if order == nil {
 		exit(0)
 	}
 	if fd, err := unix.Open(spool.FileTrace, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0); err == nil {
 		s.log.SetFile(fd)
 	}
-	if err != nil {
-		s.die(beforeJob(err))
-	}
 	s.order = *order
+	if bad != nil {
+		s.die(s.failed(bad))
+	}
 	s.introduce()
-	if fail != nil {
-		s.die(fail)
+	if err != nil {
+		s.die(s.failed(err))
 	}
 	if fail := s.become(); fail != nil {
 		s.die(fail)
 	}
-	exit(spool.FailedBeforeStart) // become does not return without a reason
+	exit(s.state()) // become does not return without a reason
 }
 
 // mayGo waits for the shepherd's leave. Without one (nil) it was refused, or the
@@ -110,56 +124,46 @@ func SetName(name string) error {
 	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0, 0, 0)
 }
 
-// introduce traces who we are, as the sons of Grid Engine's shepherd do.
+// say traces what Grid Engine's shepherd traces, which is silent about methods
+// until it executes them.
+func (s *stage) say(text string) {
+	if s.order.Kind != Method {
+		s.log.Line(text)
+	}
+}
+
+// introduce traces who we are, as the sons of Grid Engine's shepherd do. The
+// last number is the size of the buffer that theirs has for the command.
 func (s *stage) introduce() {
+	what, size := strings.Join(s.order.Argv, " "), "10000"
+	if s.order.Kind == Job && what == "" {
+		size = "4096"
+		if s.config != nil {
+			what, _ = s.config.Lookup(spool.KeyScriptFile)
+		}
+	}
 	pid := unix.Getpid()
 	pgrp, _ := unix.Getpgid(0)
 	sid, _ := unix.Getsid(0)
 	old, _ := unix.Getpgid(unix.Getppid())
-	s.log.Line("child: starting son(job, " + s.script + ", 0, 4096);")
-	s.log.Line("pid=" + strconv.Itoa(pid) + " pgrp=" + strconv.Itoa(pgrp) + " sid=" + strconv.Itoa(sid) +
+	s.say("child: starting son(" + s.order.Name + ", " + what + ", 0, " + size + ");")
+	s.say("pid=" + strconv.Itoa(pid) + " pgrp=" + strconv.Itoa(pgrp) + " sid=" + strconv.Itoa(sid) +
 		" old pgrp=" + strconv.Itoa(old) + " getlogin()=<no login set>")
 }
 
-// read reads the directory.
-func (s *stage) read(inherited bool) *Failure {
+// load reads the files of the directory.
+func (s *stage) load(inherited bool) error {
 	var err error
 	if s.config, err = s.dir.Config(); err != nil {
-		return beforeJob(err)
+		return err
 	}
-	c := s.config
-	if s.script, err = c.String(spool.KeyScriptFile); err != nil {
-		return beforeJob(err)
+	if s.given, err = s.dir.Environment(); err != nil {
+		return err
 	}
-	if s.request, err = readRequest(c, s.dir); err != nil {
-		return beforeJob(err)
+	if v, ok := s.config.Lookup(spool.KeyInheritEnv); inherited && (!ok || v != "0") {
+		s.inherited, err = readInherited(fdInherited)
 	}
-	if s.limits, err = readLimits(c); err != nil {
-		return beforeJob(err)
-	}
-	if s.nice, err = c.Int(spool.KeyPriority); err != nil {
-		return beforeJob(err)
-	}
-	if s.streams, err = readStreams(c, s.request.Mode, s.script); err != nil {
-		return beforeJob(err)
-	}
-	if v, ok := c.Lookup(spool.KeyAddGrpID); ok && v != "" {
-		if s.addGID, err = parseID(v); err != nil {
-			return &Failure{Number: spool.FailedAddingGroup, Text: "cannot add group: " + err.Error()}
-		}
-	}
-	list, err := s.dir.Environment()
-	if err != nil {
-		return beforeJob(err)
-	}
-	var base []string
-	if v, ok := c.Lookup(spool.KeyInheritEnv); inherited && (!ok || v != "0") {
-		if base, err = readInherited(fdInherited); err != nil {
-			return beforeJob(err)
-		}
-	}
-	s.env = newEnvironment(base, list)
-	return nil
+	return err
 }
 
 // readInherited reads the environment that was kept for the job.
@@ -175,163 +179,83 @@ func readInherited(fd int) ([]string, error) {
 	return spool.ParseArgs(b)
 }
 
-// readRequest returns what config asks to be run.
-func readRequest(c *spool.Config, dir spool.Dir) (Request, error) {
-	var (
-		r    Request
-		errs [7]error
-	)
-	r.Script, errs[0] = c.String(spool.KeyScriptFile)
-	r.Shell, errs[1] = c.String(spool.KeyShellPath)
-	r.Mode, errs[2] = c.String(spool.KeyShellStartMode)
-	r.Starter, errs[3] = c.String(spool.KeyStarterMethod)
-	r.Binary, errs[4] = c.Bool(spool.KeyHandleAsBinary)
-	r.NoShell, errs[5] = c.Bool(spool.KeyNoShell)
-	r.LoginShell, errs[6] = c.Bool(spool.KeyUseLoginShell)
-	if err := firstOf(errs[:]...); err != nil {
-		return Request{}, err
-	}
-	if IsNone(r.Starter) {
-		r.Starter = ""
-	}
-	var err error
-	r.Args, err = dir.Arguments(c)
-	return r, err
-}
-
-// IsNone reports whether a value means that nothing is set.
-func IsNone(v string) bool { return v == "" || strings.EqualFold(v, "none") }
-
-// become turns into the job; it returns only with a failure.
+// become turns into what was ordered; it returns only with a failure.
 func (s *stage) become() *Failure {
-	var err error
-	name, _ := s.config.Lookup(spool.KeyJobOwner)
-	s.log.Line("reading passwd information for user '" + name + "'")
-	if s.ids, err = Owner(s.config, owner.Places{}); err != nil {
-		return beforeJob(err)
+	if fail := s.read(); fail != nil {
+		return fail
+	}
+	if err := s.who(); err != nil {
+		return s.failed(err)
 	}
 	if err := s.mayRun(); err != nil {
-		return beforeJob(err)
+		return s.failed(err)
 	}
-	if v, _ := s.config.Lookup(spool.KeyWriteOSJobID); v == "1" {
-		s.log.Line("setosjobid: uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
+	if v, _ := s.config.Lookup(spool.KeyWriteOSJobID); v == "1" && s.order.Kind == Job {
+		s.say("setosjobid: uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
 	}
+	s.bind()
 	unix.Umask(0o022)
-	s.log.Line("setting environment")
-	if s.request.Starter != "" {
-		s.env.set("SGE_STARTER_SHELL_PATH", s.request.Shell)
-		s.env.set("SGE_STARTER_SHELL_START_MODE", s.request.Mode)
-		s.env.set("SGE_STARTER_USE_LOGIN_SHELL", strconv.FormatBool(s.request.LoginShell))
-	}
-	s.log.Line("Initializing error file")
-	s.log.Line("switching to intermediate/target user")
+	s.say("setting environment")
+	s.say("Initializing error file")
+	s.say("switching to intermediate/target user")
 	if fail := s.asOwner(); fail != nil {
 		return fail
 	}
-	s.log.Line("closing all filedescriptors")
-	s.log.Line(`further messages are in "error" and "trace"`)
+	s.say("closing all filedescriptors")
+	s.say(`further messages are in "error" and "trace"`)
 	s.log.Flush() // what follows may hang in a file system
-	if err := s.streams.resolve(s.config); err != nil {
-		return beforeJob(err)
+	if s.order.Kind.procedure() {
+		s.nameShell()
 	}
-	if fail := s.streams.open(s.log.Line); fail != nil {
+	if err := s.streams.resolve(s.config); err != nil {
+		return s.failed(err)
+	}
+	if fail := s.streams.open(s.say); fail != nil {
+		if fail.Number == 0 {
+			fail.Number = s.state()
+		}
 		return fail
 	}
-	s.env.set("SGE_STDIN_PATH", s.streams.in)
-	s.env.set("SGE_STDOUT_PATH", s.streams.out)
-	stderr := s.streams.err
-	if s.streams.merge {
-		stderr = s.streams.out
+	s.environment()
+	cmd, err := s.command()
+	if err != nil {
+		return s.failed(err)
 	}
-	s.env.set("SGE_STDERR_PATH", stderr)
-	s.env.set("SGE_CWD_PATH", s.streams.cwd)
-	cmd := s.request.Command()
 	if fail := s.look(cmd); fail != nil {
 		return fail
 	}
 	return s.exec(cmd)
 }
 
-// mayRun checks the owner against the queue's minimums and against what an
-// ordinary user can do.
-func (s *stage) mayRun() error {
-	for _, m := range []struct {
-		key, what string
-		id        int
-	}{{spool.KeyMinUID, "uid", s.ids.UID}, {spool.KeyMinGID, "gid", s.ids.GID}} {
-		least, err := s.config.Int(m.key)
-		if err != nil {
-			return err
-		}
-		if m.id < least {
-			return errors.New(m.what + " of user " + s.ids.Name + " (" + strconv.Itoa(m.id) +
-				") less than minimum allowed in conf (" + strconv.Itoa(least) + ")")
-		}
+// command returns what to run.
+func (s *stage) command() (Command, error) {
+	argv := s.order.Argv
+	switch kind := s.order.Kind; {
+	case kind.procedure():
+		return procedure(s.order.Name, argv)
+	case kind == Job && len(argv) == 0:
+		return s.request.Command(), nil
+	case len(argv) == 1 && argv[0] != "":
+		return textCommand(argv[0]), nil
 	}
-	if !s.root && s.ids.UID != unix.Geteuid() {
-		return errors.New("cannot run a job of user " + s.ids.Name + " (uid " + strconv.Itoa(s.ids.UID) +
-			"): the shepherd runs as uid " + strconv.Itoa(unix.Geteuid()) + ", not as root")
-	}
-	return nil
+	return Command{}, errBadOrder
 }
 
-// maxGroups is how many supplementary groups a process may have.
-const maxGroups = 65536
-
-// asOwner takes the groups for good and the uid for a while: the way back to
-// root is needed once more, for the limits, but what is the user's is opened as
-// the user. The real uid stays root's so that the user cannot signal us.
-func (s *stage) asOwner() *Failure {
-	if err := setPriority(s.nice); err != nil {
-		s.log.Line("setpriority failed: " + errnoText(err))
-	}
-	if !s.root {
-		s.log.Line("setting additional gid=0")
-		return nil
-	}
-	groups := gids(s.ids.Groups)
-	add := s.addGID
-	if add != 0 && len(groups) >= maxGroups {
-		if v, _ := s.config.Lookup(spool.KeySkipNGroups); v != "yes" {
-			return &Failure{
-				Number: spool.FailedAddingGroup,
-				Text:   "cannot set additional group id " + strconv.Itoa(add) + ": the user has " + strconv.Itoa(len(groups)) + " groups",
-			}
-		}
-		add = 0
-	}
-	if add != 0 {
-		s.ids.Groups = append(s.ids.Groups, add)
-		groups = gids(s.ids.Groups)
-	}
-	s.log.Line("setting additional gid=" + strconv.Itoa(add))
-	if err := setGroups(groups); err != nil {
-		return &Failure{
-			Number: spool.FailedAddingGroup,
-			Text:   "cannot set the groups of user " + s.ids.Name + ", additional group id " + strconv.Itoa(add) + ": " + errnoText(err),
-		}
-	}
-	gid, uid := uint32(s.ids.GID), uint32(s.ids.UID)
-	if err := setResGID(gid, gid, gid); err != nil {
-		return beforeJob(errors.New("cannot set group " + strconv.Itoa(s.ids.GID) + ": " + errnoText(err)))
-	}
-	if err := setResUID(0, uid, 0); err != nil {
-		return beforeJob(errors.New("cannot set user " + strconv.Itoa(s.ids.UID) + ": " + errnoText(err)))
-	}
-	return nil
-}
-
-// look checks what is to be run, as the user.
+// look checks what is to be run, as the owner: of what runs as another user the
+// owner may not be able to see anything.
 func (s *stage) look(cmd Command) *Failure {
 	var st unix.Stat_t
 	if cmd.Interpreter && unix.Stat(cmd.File, &st) != nil {
 		return &Failure{Number: spool.FailedSearchingShell, Text: `unable to find shell "` + cmd.File + `"`}
 	}
-	if cmd.NeedScript && unix.Stat(s.script, &st) != nil {
-		return &Failure{Number: spool.FailedBeforeStart, Text: `unable to find job file "` + s.script + `"`}
+	if cmd.Script == "" || s.target != &s.owner {
+		return nil
 	}
-	if cmd.NeedExec && unix.Faccessat(unix.AT_FDCWD, s.script, unix.X_OK, unix.AT_EACCESS) != nil {
-		return &Failure{Number: spool.FailedBeforeStart, Text: `job file "` + s.script + `" is not executable`}
+	if unix.Stat(cmd.Script, &st) != nil {
+		return &Failure{Number: s.state(), Text: "unable to find " + s.order.Name + ` file "` + cmd.Script + `"`}
+	}
+	if unix.Faccessat(unix.AT_FDCWD, cmd.Script, unix.X_OK, unix.AT_EACCESS) != nil {
+		return &Failure{Number: s.state(), Text: s.order.Name + ` file "` + cmd.Script + `" is not executable`}
 	}
 	return nil
 }
@@ -355,11 +279,30 @@ func report(number int, text, room []byte) {
 	}
 }
 
-func beforeJob(err error) *Failure {
+// state returns the number for what fails before exec.
+func (s *stage) state() int {
+	if s.order.State == 0 {
+		return spool.FailedBeforeStart
+	}
+	return s.order.State
+}
+
+// failed returns the failure of something that has no number of its own.
+func (s *stage) failed(err error) *Failure {
 	if _, ok := errors.AsType[*spool.DuplicateError](err); ok {
 		return &Failure{Number: spool.FailedOpeningStream, Text: err.Error()}
 	}
-	return &Failure{Number: spool.FailedBeforeStart, Text: err.Error()}
+	return &Failure{Number: s.state(), Text: err.Error()}
+}
+
+// notExecuted returns the number for what cannot be executed. A shell or
+// program that is missing is the job's or the queue's mistake (27); that a
+// procedure cannot be started is what its own state says.
+func (s *stage) notExecuted() int {
+	if s.order.Kind == Job {
+		return spool.FailedSearchingShell
+	}
+	return s.state()
 }
 
 func firstOf(errs ...error) error {

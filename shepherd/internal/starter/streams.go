@@ -9,42 +9,78 @@ import (
 	"paddock/spool"
 )
 
-// streams are the paths of a job's standard streams and its directory.
+// streams are the paths of what is to be the standard streams, and the
+// directory.
 type streams struct {
-	in, out, err string
+	in, out, err stream
 	merge        bool // stderr goes where stdout goes
 	cwd          string
 	script       bool // in is the script, read by a shell
 }
 
+// stream is the path of one of them.
+type stream struct {
+	path string
+	// suffix is what a file in a directory has behind the job's name: if the path
+	// is a directory, that file is meant. "" if it cannot be.
+	suffix string
+	staged bool // the path is a staging place, whose name may be missing, too
+}
+
+// nowhere is the stream of what has none.
+var nowhere = stream{path: "/dev/null"}
+
 // readStreams returns the streams config asks for; directories among them are
 // still what they are, since only their owner may look.
-func readStreams(c *spool.Config, mode, script string) (streams, error) {
-	var (
-		s    streams
-		errs [5]error
-	)
-	s.in, errs[0] = c.String(spool.KeyStdinPath)
-	s.out, errs[1] = c.String(spool.KeyStdoutPath)
-	s.err, errs[2] = c.String(spool.KeyStderrPath)
-	s.cwd, errs[3] = c.String(spool.KeyCwd)
-	s.merge, errs[4] = c.Bool(spool.KeyMergeStderr)
-	if mode == modeStdin {
-		s.in, s.script = script, true
+func readStreams(c *spool.Config, kind Kind) (streams, error) {
+	s := streams{in: nowhere, out: nowhere, err: nowhere}
+	var errs [5]error
+	s.cwd, errs[0] = c.String(spool.KeyCwd)
+	if kind == Method {
+		return s, errs[0]
 	}
+	s.merge, errs[1] = c.Bool(spool.KeyMergeStderr)
+	if kind == PEStart || kind == PEStop {
+		s.out.path, errs[2] = c.String(spool.KeyPEStdoutPath)
+		s.err.path, errs[3] = c.String(spool.KeyPEStderrPath)
+		s.out.suffix, s.err.suffix = "po", "pe"
+		return s, firstOf(errs[:]...)
+	}
+	if kind == Job {
+		s.in, errs[2] = readStream(c, spool.KeyFSStdinStaging, spool.KeyFSStdinTmpPath, spool.KeyStdinPath)
+		if s.in.staged {
+			s.in.suffix = "i"
+		}
+	}
+	s.out, errs[3] = readStream(c, spool.KeyFSStdoutStaging, spool.KeyFSStdoutTmpPath, spool.KeyStdoutPath)
+	s.err, errs[4] = readStream(c, spool.KeyFSStderrStaging, spool.KeyFSStderrTmpPath, spool.KeyStderrPath)
+	s.out.suffix, s.err.suffix = "o", "e"
 	return s, firstOf(errs[:]...)
 }
 
-// defaultName returns the name of a stream's file in a directory: kind is o, e
-// or i.
-func defaultName(c *spool.Config, kind string) (string, error) {
+// readStream returns a stream: if the file is staged, by prolog and epilog, it
+// is opened where they leave or fetch it.
+func readStream(c *spool.Config, staging, tmp, key string) (stream, error) {
+	staged, err := c.Bool(staging)
+	if err != nil {
+		return stream{}, err
+	}
+	if staged {
+		key = tmp
+	}
+	path, err := c.String(key)
+	return stream{path: path, staged: staged}, err
+}
+
+// defaultName returns the name of a stream's file in a directory.
+func defaultName(c *spool.Config, suffix string) (string, error) {
 	name, err1 := c.String(spool.KeyJobName)
 	job, err2 := c.String(spool.KeyJobID)
 	task, err3 := c.String(spool.KeyTaskID)
 	if err := firstOf(err1, err2, err3); err != nil {
 		return "", err
 	}
-	name += "." + kind + job
+	name += "." + suffix + job
 	if task != "0" && task != "" {
 		name += "." + task
 	}
@@ -54,40 +90,42 @@ func defaultName(c *spool.Config, kind string) (string, error) {
 // resolve appends the default names to streams that are directories. It must
 // be called with the rights of the owner.
 func (s *streams) resolve(c *spool.Config) error {
-	for _, f := range []struct {
-		path *string
-		kind string
-	}{{&s.out, "o"}, {&s.err, "e"}} {
-		var st unix.Stat_t
-		if unix.Stat(*f.path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	for _, f := range []*stream{&s.in, &s.out, &s.err} {
+		if f.suffix == "" {
 			continue
 		}
-		name, err := defaultName(c, f.kind)
+		var st unix.Stat_t
+		dir := unix.Stat(f.path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+		if !dir && (!f.staged || !strings.HasSuffix(f.path, "/")) {
+			continue
+		}
+		name, err := defaultName(c, f.suffix)
 		if err != nil {
 			return err
 		}
-		*f.path = strings.TrimRight(*f.path, "/") + "/" + name
+		f.path = strings.TrimRight(f.path, "/") + "/" + name
 	}
 	return nil
 }
 
 // open opens the streams as descriptors 0 to 2 and enters the job's directory,
-// in Grid Engine's order. It must be called with the rights of the owner.
+// in Grid Engine's order. It must be called with the rights of the owner. A
+// failure without number is one before exec.
 func (s *streams) open(say func(string)) *Failure {
-	if err := openAs(0, s.in, unix.O_RDONLY); err != nil {
+	if err := openAs(0, s.in.path, unix.O_RDONLY); err != nil {
 		switch {
 		case s.script:
-			return &Failure{Number: spool.FailedBeforeStart, Text: `error: can't open job script file "` + s.in + `": ` + errnoText(err)}
+			return &Failure{Text: `error: can't open job script file "` + s.in.path + `": ` + errnoText(err)}
 		case errors.Is(err, unix.EISDIR):
-			return &Failure{Number: spool.FailedOpeningStream, Text: `"` + s.in + `" is a directory not a file`}
+			return &Failure{Number: spool.FailedOpeningStream, Text: `"` + s.in.path + `" is a directory not a file`}
 		}
-		return &Failure{Number: spool.FailedOpeningStream, Text: "error: can't open " + s.in + " as dummy input file: " + errnoText(err)}
+		return &Failure{Number: spool.FailedOpeningStream, Text: "error: can't open " + s.in.path + " as dummy input file: " + errnoText(err)}
 	}
 	if err := ignoringEINTR(func() error { return unix.Chdir(s.cwd) }); err != nil {
 		return &Failure{Number: spool.FailedChangingDir, Text: "error: can't chdir to " + s.cwd + ": " + errnoText(err)}
 	}
-	if err := openAs(1, s.out, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND); err != nil {
-		return &Failure{Number: spool.FailedOpeningStream, Text: `error: can't open output file "` + s.out + `": ` + errnoText(err)}
+	if err := openAs(1, s.out.path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND); err != nil {
+		return &Failure{Number: spool.FailedOpeningStream, Text: `error: can't open output file "` + s.out.path + `": ` + errnoText(err)}
 	}
 	if s.merge {
 		say("using stdout as stderr")
@@ -96,8 +134,8 @@ func (s *streams) open(say func(string)) *Failure {
 		}
 		return nil
 	}
-	if err := openAs(2, s.err, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND); err != nil {
-		return &Failure{Number: spool.FailedOpeningStream, Text: `error: can't open output file "` + s.err + `": ` + errnoText(err)}
+	if err := openAs(2, s.err.path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND); err != nil {
+		return &Failure{Number: spool.FailedOpeningStream, Text: `error: can't open output file "` + s.err.path + `": ` + errnoText(err)}
 	}
 	return nil
 }

@@ -1,0 +1,190 @@
+// Package command reads the commands that an administrator configures to run
+// around a job or upon it (prolog, epilog, PE procedures, control methods,
+// checkpoint commands) and the warning ahead of a signal. It turns the texts of
+// config into values, and makes no system calls. Only the shepherd imports it.
+package command
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"paddock/spool"
+)
+
+// MaxLength is the length of the longest command in bytes, variables replaced.
+const MaxLength = 10000
+
+// Scope is the kind of a command, which decides the variables it may have.
+type Scope uint8
+
+// The scopes.
+const (
+	ForProcedure  Scope = iota // prolog, epilog
+	ForPE                      // pe_start, pe_stop
+	ForControl                 // suspend_method, resume_method, terminate_method
+	ForCheckpoint              // ckpt_command, ckpt_migr_command, ckpt_rest_command, ckpt_clean_command
+)
+
+// shell reports whether commands of the scope are given to a shell.
+func (s Scope) shell() bool { return s == ForControl || s == ForCheckpoint }
+
+// Variables that are no keys of Grid Engine 8.1.9's config.
+const (
+	varJobPID  = "job_pid"
+	varSGERoot = "sge_root"
+	varSGECell = "sge_cell"
+)
+
+// Vars are values that are not in config: job_pid, once it is known, and
+// sge_root and sge_cell from the environment. Others are not looked at.
+type Vars map[string]string
+
+// known reports whether a command of a scope may have a variable.
+func known(name string, scope Scope) bool {
+	switch name {
+	case spool.KeyHost, spool.KeyTaskID, spool.KeyJobOwner, spool.KeyJobID, spool.KeyJobName, spool.KeyQueue,
+		varSGERoot, varSGECell:
+		return true
+	case spool.KeyProcessors, spool.KeyStdinPath, spool.KeyStdoutPath, spool.KeyStderrPath, spool.KeyMergeStderr,
+		spool.KeyFSStdinHost, spool.KeyFSStdinPath, spool.KeyFSStdinTmpPath, spool.KeyFSStdinStaging,
+		spool.KeyFSStdoutHost, spool.KeyFSStdoutPath, spool.KeyFSStdoutTmpPath, spool.KeyFSStdoutStaging,
+		spool.KeyFSStderrHost, spool.KeyFSStderrPath, spool.KeyFSStderrTmpPath, spool.KeyFSStderrStaging:
+		return scope == ForProcedure || scope == ForPE
+	case spool.KeyPEHostfile, spool.KeyPE, spool.KeyPESlots:
+		return scope == ForPE
+	case varJobPID:
+		return scope == ForControl || scope == ForCheckpoint
+	case spool.KeyCkptDir, spool.KeyCkptSignal:
+		return scope == ForCheckpoint
+	}
+	return false
+}
+
+// Expand replaces the variables of a command's text. Errors name the variable;
+// the caller names the command.
+//
+// A text for a shell stays the text that the administrator wrote, whatever the
+// values are: where a value has more than letters, digits and _-+=./:,@%, or
+// nothing, it is quoted so that the shell takes it as it is, also within the
+// quotes of the text. Behind backquotes whose inside no two shells read alike,
+// and within all of them, such a value is an error. What a command then does
+// with its words, as eval does, is its own affair.
+func Expand(text string, scope Scope, c *spool.Config, vars Vars) (string, error) {
+	if !plain(text) {
+		return "", errors.New("it has a newline or NUL byte")
+	}
+	var (
+		out []byte
+		q   quoting
+	)
+	for {
+		before, behind, more := strings.Cut(text, "$")
+		out = append(out, before...)
+		q.read(before)
+		if more {
+			var name string
+			name, text = cutName(behind)
+			if name == "" {
+				return "", errors.New(`a "$" without the name of a variable behind it, but ` + short(text))
+			}
+			if !known(name, scope) {
+				return "", errors.New("unknown variable " + strconv.Quote(name))
+			}
+			v, err := value(name, c, vars)
+			if err != nil {
+				return "", err
+			}
+			if !scope.shell() {
+				out = append(out, v...)
+			} else if out, err = q.append(out, v); err != nil {
+				return "", cannotReplace(name, err.Error())
+			}
+		}
+		if len(out) > MaxLength {
+			return "", errors.New("it is longer than " + strconv.Itoa(MaxLength) + " bytes with its variables replaced")
+		}
+		if !more {
+			return string(out), nil
+		}
+	}
+}
+
+func cannotReplace(name, why string) error { return errors.New("cannot replace $" + name + ": " + why) }
+
+// cutName splits off the name that a text begins with.
+func cutName(s string) (name, rest string) {
+	i := 0
+	for i < len(s) && (letterOrDigit(s[i]) || s[i] == '_') {
+		i++
+	}
+	return s[:i], s[i:]
+}
+
+func letterOrDigit(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// plain reports whether a text can be an argument on one line. No value of
+// config is otherwise.
+func plain(s string) bool { return !strings.ContainsAny(s, "\x00\n") }
+
+// value returns the value of a known variable.
+func value(name string, c *spool.Config, vars Vars) (string, error) {
+	var (
+		v  string
+		ok bool
+	)
+	switch name {
+	case varJobPID:
+		v = vars[name]
+	case varSGERoot, varSGECell:
+		if v, ok = trusted(name, c); !ok {
+			v = vars[name]
+		}
+	default:
+		return c.String(name)
+	}
+	if v == "" { // unlike others these name something that must be there
+		return "", cannotReplace(name, "it has no value")
+	}
+	if !plain(v) {
+		return "", cannotReplace(name, "its value has a newline or NUL byte")
+	}
+	return v, nil
+}
+
+// trusted returns the value of a key that only some execds write, if the job
+// cannot have written it: under Grid Engine an argument with a newline makes
+// lines of config, but none so early as those that begin the config of a newer
+// one. The path of a procedure that runs as root may depend on it.
+func trusted(key string, c *spool.Config) (string, bool) {
+	v, ok := c.Lookup(key)
+	if !ok {
+		return "", false
+	}
+	if _, own := c.Lookup(spool.KeyFormat); own {
+		return v, true // our execd writes no newline
+	}
+	for _, e := range c.Entries() {
+		switch e.Key {
+		case key:
+			return v, true
+		case varSGERoot, varSGECell:
+		default:
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// none reports whether a value means that nothing is set.
+func none(v string) bool { return v == "" || strings.EqualFold(v, "none") }
+
+// short quotes a text for a message, cut to a readable length.
+func short(s string) string {
+	if len(s) > 60 {
+		return strconv.Quote(s[:60]) + "..."
+	}
+	return strconv.Quote(s)
+}

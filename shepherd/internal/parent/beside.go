@@ -1,0 +1,103 @@
+package parent
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/shepherd/internal/reap"
+	"paddock/shepherd/internal/starter"
+	"paddock/spool"
+)
+
+// companion is a command that runs beside the job: a control method or one of
+// a checkpoint interface.
+type companion struct {
+	name  string
+	stage *starter.Stage
+	child *reap.Child
+	then  func(fine bool) // when it has ended by itself, nil for nothing
+}
+
+// beside runs a command beside the job, unless it runs still. The job goes on
+// whatever becomes of it.
+func (p *parent) beside(name, text string, then func(fine bool)) {
+	for _, c := range p.companions {
+		if c.name == name {
+			p.log.Line("Skipped start of " + name + ": previous command (pid= " + strconv.Itoa(c.child.PID) + ") is still active")
+			return
+		}
+	}
+	stage, err := starter.Launch(p.inherited)
+	if err != nil {
+		p.log.Line("cannot run " + name + ": " + err.Error())
+		return
+	}
+	c := &companion{name: name, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}, then: then}
+	p.companions = append(p.companions, c)
+	p.loop.Beside = append(p.loop.Beside, c.child)
+	// What it does is not the job's doing, though it is done as the same user.
+	p.job.Spare(stage.PID)
+	p.elders = true
+	p.log.Line("starting " + name + " command: " + text)
+	p.log.Flush()
+	_ = stage.Go(starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
+	p.litter()
+}
+
+// isBeside reports whether a command runs beside the job.
+func (p *parent) isBeside(name string) bool {
+	for _, c := range p.companions {
+		if c.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// companionsEnded sees to those that have ended.
+func (p *parent) companionsEnded() {
+	var left []*companion
+	var ended []*companion
+	for _, c := range p.companions {
+		if c.child.Ended {
+			ended = append(ended, c)
+		} else {
+			left = append(left, c)
+		}
+	}
+	if len(ended) == 0 {
+		return
+	}
+	p.companions, p.loop.Beside = left, nil
+	for _, c := range left {
+		p.loop.Beside = append(p.loop.Beside, c.child)
+	}
+	for _, c := range ended {
+		fine := c.child.Status == 0
+		for m := c.stage.Next(); !m.Closed && !m.Again; m = c.stage.Next() {
+			if m.Failure != nil {
+				fine = false
+				p.log.Line("cannot run " + c.name + ": " + m.Failure.Text)
+			}
+		}
+		c.stage.Close()
+		how := "exited with status " + strconv.Itoa(c.child.Status.ExitStatus())
+		if c.child.Status.Signaled() {
+			how = "signaled: " + strconv.Itoa(int(c.child.Status.Signal()))
+		}
+		p.log.Line("reaped " + c.name + " with pid " + strconv.Itoa(c.child.PID) + ", " + how)
+		if c.then != nil {
+			c.then(fine)
+		}
+	}
+	p.litter()
+}
+
+// killBeside kills the commands that do not come to their end.
+func (p *parent) killBeside() {
+	for _, c := range p.companions {
+		p.log.Line(c.name + " does not end, killing it")
+		_ = unix.Kill(-c.child.PID, unix.SIGKILL)
+	}
+}

@@ -1,0 +1,321 @@
+package parent
+
+import (
+	"errors"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/shepherd/internal/command"
+	"paddock/shepherd/internal/control"
+	"paddock/shepherd/internal/phase"
+	"paddock/shepherd/internal/reap"
+	"paddock/shepherd/internal/starter"
+	"paddock/spool"
+)
+
+// readyJob makes ready for the job: a starter stage, the files that must be
+// there before it starts, and what is to be known of it while it runs. It
+// reports whether the job can be started.
+func (p *parent) readyJob() bool {
+	number, err := p.prepareJob()
+	if err == nil {
+		return true
+	}
+	p.outcome = phase.NotStarted
+	p.notStarted(number, err.Error())
+	p.log.Line("failed starting job")
+	return false
+}
+
+// prepareJob returns what exit_status is to say together with the error.
+func (p *parent) prepareJob() (int, error) {
+	c := p.config
+	if c == nil { // not the first part, and given back
+		var err error
+		if c, err = p.dir.Config(); err != nil {
+			return spool.FailedBeforeStart, err
+		}
+	}
+	if err := p.launch(); err != nil {
+		return spool.FailedBeforeStart, err
+	}
+	group, err := groupIn(c)
+	if err != nil {
+		return spool.FailedAddingGroup, err
+	}
+	pid := strconv.Itoa(p.stage.PID)
+	if err := p.write(spool.FileJobPID, p.stage.PID); err != nil {
+		return spool.FailedBeforeStart, err
+	}
+	if flagIn(c, spool.KeyWriteOSJobID) {
+		// The group is set by the stage. Whoever waits for this file waits for
+		// the number alone.
+		if err := p.write(spool.FileAddGrpID, group); err != nil {
+			return spool.FailedBeforeStart, err
+		}
+	}
+	p.log.Line(`parent: forked "job" with pid ` + pid)
+	p.log.Line("parent: job-pid: " + pid)
+	job := control.Job{PID: p.stage.PID, Root: unix.Getpid()}
+	if unix.Geteuid() == 0 {
+		if flagIn(c, spool.KeyEnableAddGrpKill) {
+			job.Group = group
+		}
+	} else {
+		job.Mark = p.mark()
+	}
+	if p.elders {
+		job.Elders = control.Below(job.Root, p.stage.PID)
+		p.elders = len(job.Elders) > 0
+	}
+	p.job = control.NewJob(job, p.log.Line)
+	p.order = starter.Order{Name: "job", State: spool.FailedBeforeStart}
+	p.expandMethods(c, pid)
+	return 0, nil
+}
+
+// expandMethods expands, now that the job's number is known, what may have to
+// be run beside it.
+func (p *parent) expandMethods(c *spool.Config, pid string) {
+	p.vars["job_pid"] = pid
+	expand := func(text *string, scope command.Scope) {
+		if *text == "" {
+			return
+		}
+		expanded, err := command.Expand(*text, scope, c, p.vars)
+		if err != nil {
+			// The job can run, and be ended the usual way.
+			p.log.Line("cannot use command " + strconv.Quote(*text) + ": " + err.Error())
+			expanded = ""
+		}
+		*text = expanded
+	}
+	for i := range p.methods {
+		expand(&p.methods[i].Command, command.ForControl)
+	}
+	for _, text := range []*string{&p.ckpt.Command, &p.ckpt.Migrate, &p.ckpt.Restart, &p.ckpt.Clean} {
+		expand(text, command.ForCheckpoint)
+	}
+	if p.ckpt.CanRestart() && p.ckpt.Restart != "" {
+		p.log.Line("restarting job from checkpoint: " + p.ckpt.Restart)
+		p.order.Argv = []string{p.ckpt.Restart}
+	}
+}
+
+// start starts the job.
+func (p *parent) start() {
+	p.started = time.Now()
+	p.tell()
+}
+
+// runs is called when the job runs.
+func (p *parent) runs() {
+	p.timers.after(timerQuiet, quietAfter)
+	if p.soft > 0 {
+		p.timers.after(timerSoft, p.soft-time.Since(p.started))
+	}
+	if p.hard > 0 {
+		p.timers.after(timerHard, p.hard-time.Since(p.started))
+	}
+	if p.ckpt.Interval > 0 {
+		p.timers.after(timerCheckpoint, p.ckpt.Interval)
+	}
+	for _, sig := range p.held.Take() {
+		p.request(sig)
+	}
+}
+
+// collect takes the job's exit and kills what it left.
+func (p *parent) collect() {
+	for which := range p.timers {
+		p.timers.stop(timer(which))
+	}
+	// While the first process was not waited for, its number cannot be
+	// another group's.
+	_ = unix.Kill(-p.job.PID, unix.SIGKILL)
+	ws := p.take("job")
+	p.stage.Close()
+	p.stage = nil
+	p.ended, p.status = time.Now(), ws
+	p.log.Line("now sending signal KILL to pid -" + strconv.Itoa(p.job.PID))
+	left := p.left()
+	if left {
+		p.job.Sweep()
+		left = p.left()
+	}
+	switch {
+	case p.failed:
+	case p.execing, p.killed && ws.Signaled():
+		p.ran = true
+	default:
+		p.failed = true
+		p.blame(spool.FailedBeforeStart, unix.Geteuid(), p.job.PID,
+			"internal error: the starter stage ended before the job was started, "+ending(ws))
+	}
+	if p.failed {
+		p.notBegun()
+	}
+	if !left {
+		p.on(event{what: phase.Empty})
+		return
+	}
+	p.timers.after(timerSweep, sweepEvery)
+}
+
+// left reports whether anything of the job is alive, or a command beside it that
+// is to come to its end. All orphans below us are ours, so that without a child
+// there is nothing; where there are children of others, /proc has to be read.
+func (p *parent) left() bool {
+	if !p.loop.Orphans() {
+		return false
+	}
+	p.companionsEnded()
+	return len(p.companions) > 0 || !p.elders || len(p.job.Members()) > 0
+}
+
+// sweep looks again at what the job has left.
+func (p *parent) sweep() {
+	if !p.left() {
+		p.on(event{what: phase.Empty})
+		return
+	}
+	waited := time.Since(p.ended)
+	switch hit := p.job.Sweep(); {
+	case len(p.companions) > 0 && hit == 0:
+		// A method may have more to do than to end the job, as long as a
+		// procedure may take.
+		if p.limit > 0 && waited > p.limit {
+			p.killBeside()
+		}
+		p.timers.after(timerSweep, max(p.limit-waited, sweepEvery))
+	case waited > sweepLimit:
+		p.on(event{what: phase.TimedOut})
+	default:
+		p.timers.after(timerSweep, sweepEvery)
+	}
+}
+
+// closeJob writes down how the job ended and finds the next part.
+func (p *parent) closeJob() {
+	p.timers.stop(timerSweep)
+	p.timers.stop(timerQuiet)
+	if !p.ran {
+		p.outcome = phase.NotStarted
+		p.step()
+		return
+	}
+	p.assess()
+	orphans := p.loop.OrphanUsage()
+	reap.Add(&p.rusage, &orphans)
+	usage := spool.NewUsage(p.status, p.started, p.ended, &p.rusage)
+	p.end = []string{"SGE_JOBEXIT_STAT=" + strconv.Itoa(usage.ExitStatus)}
+	p.log.Line(`writing usage file to "usage"`)
+	b := usage.Append(nil)
+	// A new file is a third of the price of one that is renamed, and a torn
+	// usage is known as such. What is there already gets replaced.
+	write := p.dir.WriteNew
+	err := p.persist(func() error {
+		err := write(spool.FileUsage, b)
+		if errors.Is(err, unix.EEXIST) {
+			err = p.dir.Write(spool.FileUsage, b)
+		}
+		write = p.dir.Write
+		return err
+	})
+	if err != nil {
+		// A verdict without usage would say that the job never ran.
+		p.log.Line("cannot write usage: " + err.Error())
+		p.log.Flush()
+		p.unreported = true
+	} else {
+		p.give(spool.FileUsage)
+	}
+	if p.migrating {
+		p.outcome = phase.Migrating
+		p.checkpointed()
+	}
+	p.step()
+}
+
+// assess looks at why the job ended: a limit of its own time, or an exit code by
+// which it asks for something.
+func (p *parent) assess() {
+	switch {
+	case p.overdue:
+		p.blameHere(spool.FailedEnforcedLimit, "job was killed: it ran longer than its limit h_rt, "+seconds(p.hard))
+		return
+	case p.status.Signaled():
+		if why := p.limitReached(); why != "" && !p.foreign {
+			// Under a foreign execd a text without a number is a failure (20).
+			p.explain(why)
+		}
+		return
+	}
+	code := p.status.ExitStatus()
+	number := 0
+	switch {
+	case code == exitReschedule && !p.forbidReschedule:
+		number = spool.FailedRescheduling
+	case code == exitApperror && !p.forbidApperror:
+		number = spool.FailedApplication
+	default:
+		return
+	}
+	text := "exit_status of job start = " + strconv.Itoa(code)
+	p.log.Line(text)
+	p.blameHere(number, text)
+}
+
+// limitReached names the limit by which the kernel ended the job, as far as
+// that can be told from the signal.
+func (p *parent) limitReached() string {
+	c, err := p.dir.Config()
+	if err != nil {
+		return ""
+	}
+	cpu := syscall.TimevalToNsec(p.rusage.Utime) + syscall.TimevalToNsec(p.rusage.Stime)
+	value := func(key string) string { v, _ := c.Lookup(key); return key + " " + v }
+	switch p.status.Signal() {
+	case unix.SIGXCPU:
+		return "job used up its processor time: limit " + value(spool.KeySCPU)
+	case unix.SIGXFSZ:
+		return "job wrote a file larger than it may: limit " + value(spool.KeyHFsize)
+	case unix.SIGKILL:
+		text, _ := c.Lookup(spool.KeyHCPU)
+		l, err := spool.ParseLimit(text)
+		// The kernel counts ticks for the limit and measures for the usage.
+		if err == nil && l != spool.Infinity && l != spool.Undefined && !p.killed && cpu/9*10 >= int64(l)*int64(time.Second) {
+			return "job used up its processor time: limit " + value(spool.KeyHCPU)
+		}
+	}
+	return ""
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d/time.Second)) + " s" }
+
+// checkpointed says that the job is to go on elsewhere, and whether it left a
+// checkpoint. A foreign execd takes an empty file for none; ours has emptied
+// files in directories that are used again.
+func (p *parent) checkpointed() {
+	var b []byte
+	switch {
+	case p.arena:
+		b = spool.AppendNumber(nil, 1)
+	case !p.foreign:
+		b = spool.AppendNumber(nil, 0)
+	}
+	err := p.persist(func() error {
+		err := p.dir.WriteNew(spool.FileCheckpointed, b)
+		if errors.Is(err, unix.EEXIST) {
+			err = p.dir.Write(spool.FileCheckpointed, b)
+		}
+		return err
+	})
+	if err != nil {
+		p.log.Line("cannot write checkpointed: " + err.Error())
+	}
+	p.give(spool.FileCheckpointed)
+}

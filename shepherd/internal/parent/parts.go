@@ -1,0 +1,361 @@
+package parent
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/shepherd/internal/command"
+	"paddock/shepherd/internal/control"
+	"paddock/shepherd/internal/phase"
+	"paddock/shepherd/internal/starter"
+	"paddock/spool"
+)
+
+// procedure is a part that is a command of the administrator's.
+type procedure struct {
+	part  phase.Part
+	kind  starter.Kind
+	key   string
+	scope command.Scope
+	// What exit_status says if it cannot be started, and if it fails.
+	before, in int
+}
+
+var procedures = []procedure{
+	{phase.Prolog, starter.Prolog, spool.KeyProlog, command.ForProcedure, spool.FailedBeforeProlog, spool.FailedProlog},
+	{phase.PEStart, starter.PEStart, spool.KeyPEStart, command.ForPE, spool.FailedBeforePEStart, spool.FailedPEStart},
+	{phase.PEStop, starter.PEStop, spool.KeyPEStop, command.ForPE, spool.FailedBeforePEStop, spool.FailedPEStop},
+	{phase.Epilog, starter.Epilog, spool.KeyEpilog, command.ForProcedure, spool.FailedBeforeEpilog, spool.FailedEpilog},
+}
+
+// killAfter is how long a procedure that was told to end has until it is killed.
+const killAfter = 5 * time.Second
+
+// planned is a procedure of this run, read before anything is started: what is
+// wrong with it is told when its time comes, and config may be gone by then.
+type planned struct {
+	*procedure
+	raw     string
+	command command.Procedure
+	err     error
+}
+
+// plan reads the procedures.
+func (p *parent) plan() error {
+	seconds, err := p.config.Int(spool.KeyScriptTimeout)
+	if err != nil {
+		return err
+	}
+	p.limit = time.Duration(seconds) * time.Second
+	pe, err := p.config.String(spool.KeyPE)
+	if err != nil {
+		return err
+	}
+	for i := range procedures {
+		proc := &procedures[i]
+		if proc.scope == command.ForPE && starter.IsNone(pe) {
+			continue
+		}
+		raw, err := p.config.String(proc.key)
+		if err != nil {
+			return err
+		}
+		c, ok, err := command.ReadProcedure(proc.key, proc.scope, p.config, p.vars)
+		if ok || err != nil {
+			p.planned = append(p.planned, planned{proc, raw, c, err})
+		}
+	}
+	return nil
+}
+
+// step finds the part to go on with and raises its event.
+func (p *parent) step() { p.on(event{what: p.next()}) }
+
+// next returns the event of the part that follows. Parts that are not there and
+// parts that cannot be begun are passed on the way.
+func (p *parent) next() phase.Event {
+	for {
+		if p.cancelled && p.part < phase.Job {
+			p.cancel()
+		}
+		p.part = phase.After[p.part][p.outcome]
+		p.outcome = phase.Fine
+		switch p.part {
+		case phase.End:
+			return phase.NothingNext
+		case phase.Job:
+			if p.nothing {
+				continue
+			}
+			if p.readyJob() {
+				return phase.JobNext
+			}
+		case phase.Clean:
+			if p.readyClean() {
+				return phase.ProcedureNext
+			}
+		default:
+			if p.readyProcedure() {
+				return phase.ProcedureNext
+			}
+		}
+	}
+}
+
+// cancel ends a run whose job has not begun and is not wanted any more.
+func (p *parent) cancel() {
+	p.outcome = phase.Cancelled
+	if p.migrating {
+		p.log.Line("got SIGMIGR before job start")
+		p.checkpointed()
+		return
+	}
+	p.log.Line("got SIGKILL before job start")
+}
+
+// readyProcedure makes ready the procedure of the present part and reports
+// whether there is one to be called.
+func (p *parent) readyProcedure() bool {
+	for i := range p.planned {
+		plan := &p.planned[i]
+		if plan.part != p.part {
+			continue
+		}
+		err := plan.err
+		if err == nil {
+			err = p.launch()
+		}
+		if err != nil {
+			p.outcome = phase.NotStarted
+			p.blameHere(plan.before, err.Error())
+			p.log.Line("failed starting " + p.part.String())
+			return false
+		}
+		if plan.scope == command.ForPE {
+			p.log.Line(plan.raw)
+			p.log.Line(strings.Join(plan.command.Argv, " "))
+		}
+		p.order = starter.Order{
+			Kind: plan.kind, Name: p.part.String(), State: plan.before,
+			User: plan.command.User, Argv: plan.command.Argv, Env: p.end,
+		}
+		return true
+	}
+	if p.part == phase.Prolog || p.part == phase.Epilog {
+		p.log.Line("no " + p.part.String() + " script to start")
+	}
+	return false
+}
+
+// readyClean makes ready what the checkpoint interface wants run after a job.
+func (p *parent) readyClean() bool {
+	if p.ckpt.Clean == "" || !p.ran || p.launch() != nil {
+		return false
+	}
+	p.log.Line("starting clean command: " + p.ckpt.Clean)
+	p.order = starter.Order{
+		Kind: starter.Method, Name: p.part.String(), State: spool.FailedBeforePEStop,
+		Argv: []string{p.ckpt.Clean}, Env: p.end,
+	}
+	return true
+}
+
+// launch starts a starter stage, unless one is waiting already.
+func (p *parent) launch() (err error) {
+	if p.stage == nil {
+		p.stage, err = starter.Launch(p.inherited)
+	}
+	return err
+}
+
+// tell tells the stage what to become.
+func (p *parent) tell() {
+	p.execing, p.failed, p.late, p.stopping = false, false, false, false
+	p.loop.PID, p.loop.Child, p.loop.Report = p.stage.PID, p.stage.PIDFD, p.stage.Socket
+	p.log.Flush()           // before the stage adds to the trace
+	_ = p.stage.Go(p.order) // if it is dead already, its end says so
+}
+
+// call starts the procedure.
+func (p *parent) call() {
+	pid := strconv.Itoa(p.stage.PID)
+	p.log.Line("parent: forked " + strconv.Quote(p.order.Name) + " with pid " + pid)
+	if p.limit > 0 {
+		p.log.Line("using signal delivery delay of " + strconv.Itoa(int(p.limit/time.Second)) + " seconds")
+		p.timers.after(timerLate, p.limit)
+	}
+	p.log.Line("parent: " + p.order.Name + "-pid: " + pid)
+	// Everything below us is this procedure's but for what earlier ones have left.
+	working := control.Job{PID: p.stage.PID, Root: unix.Getpid()}
+	if p.elders {
+		working.Elders = control.Below(working.Root, p.stage.PID)
+	}
+	p.working = control.NewJob(working, p.log.Line)
+	p.tell()
+}
+
+// stop ends a procedure: at the end of its time, or because the job is not
+// wanted any more.
+func (p *parent) stop(e event) {
+	name := p.part.String()
+	switch {
+	case e.what == phase.Late:
+		p.late = true
+		p.log.Line(name + " has used up its time, ending it")
+	case p.part < phase.Job:
+		p.hold(e.signal)
+		p.log.Line(name + " is ended, the job is not wanted any more")
+	case p.foreign:
+		// sge_execd repeats a kill until the job is gone: what comes now may
+		// mean the job that has ended.
+		p.log.Line("ignored signal " + control.Name(e.signal) + ": " + name + " runs to its end")
+		return
+	}
+	if p.stopping {
+		return
+	}
+	p.stopping = true
+	p.working.Signal(unix.SIGTERM)
+	p.working.Signal(unix.SIGCONT)
+	p.timers.after(timerKill, killAfter)
+}
+
+// judge takes the exit of a procedure.
+func (p *parent) judge() {
+	p.timers.stop(timerLate)
+	p.timers.stop(timerKill)
+	if p.stopping {
+		p.working.Signal(unix.SIGKILL)
+	}
+	ws := p.take(p.order.Name)
+	p.stage.Close()
+	p.stage = nil
+	// What it has left goes on otherwise, as under Grid Engine: prolog or
+	// pe_start may start what epilog or pe_stop ends.
+	if p.stopping {
+		p.clear()
+	}
+	p.elders = true
+	p.outcome = p.verdictOn(ws)
+	p.step()
+}
+
+// clear kills what is left of a procedure that had to be ended.
+func (p *parent) clear() {
+	ts := unix.NsecToTimespec(int64(time.Millisecond))
+	for until := time.Now().Add(time.Second); time.Now().Before(until); {
+		hit := p.working.Sweep()
+		if left := p.loop.Orphans(); !left || hit == 0 {
+			return
+		}
+		_, _ = unix.Ppoll(nil, &ts, nil)
+	}
+}
+
+// verdictOn returns how a procedure ended, and writes down what is wrong.
+func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
+	name := p.order.Name
+	if p.part == phase.Clean {
+		return phase.Fine // nobody asks how it went
+	}
+	in := 0
+	for _, proc := range procedures {
+		if proc.part == p.part {
+			in = proc.in
+		}
+	}
+	switch {
+	case p.failed:
+		p.notBegun()
+		return phase.NotStarted
+	case p.late:
+		p.blameHere(in, name+" was ended: it took longer than script_timeout, "+strconv.Itoa(int(p.limit/time.Second))+" s")
+		return phase.Failing
+	case p.stopping && p.part < phase.Job:
+		return phase.Cancelled
+	case p.stopping:
+		p.blameHere(in, name+" was ended: a kill was asked for")
+		return phase.Failing
+	case !p.execing:
+		p.blameHere(p.order.State, "internal error: the starter stage ended before "+name+" was started, "+ending(ws))
+		return phase.NotStarted
+	}
+	code := ws.ExitStatus()
+	if ws.Signaled() {
+		code = 128 + int(ws.Signal())
+	}
+	switch code {
+	case 0:
+		return phase.Fine
+	case exitReschedule:
+		in = spool.FailedRescheduling
+	case exitApperror:
+		in = spool.FailedApplication
+	}
+	text := "exit_status of " + name + " = " + strconv.Itoa(code)
+	p.log.Line(text)
+	p.blameHere(in, text)
+	return phase.Failing
+}
+
+// notBegun traces that the stage has said why it could not become the part.
+func (p *parent) notBegun() {
+	n := len(p.verdicts)
+	p.log.Line("exit states increased from " + strconv.Itoa(n-1) + " to " + strconv.Itoa(n))
+	p.log.Line("failed starting " + p.order.Name)
+}
+
+// Exit codes by which job and procedures ask for something.
+const (
+	exitReschedule = 99
+	exitApperror   = 100
+)
+
+// take takes the exit of the present child and traces it.
+func (p *parent) take(name string) syscall.WaitStatus {
+	ws, ru, err := p.loop.Take()
+	if err != nil {
+		panic("cannot take the exit of " + name + ": " + err.Error())
+	}
+	p.rusage = ru
+	pid := strconv.Itoa(p.loop.PID)
+	p.log.Line("wait3 returned " + pid + " (status: " + strconv.Itoa(int(ws)) +
+		"; WIFSIGNALED: " + bit(ws.Signaled()) + ",  WIFEXITED: " + bit(ws.Exited()) +
+		", WEXITSTATUS: " + strconv.Itoa(max(ws.ExitStatus(), 0)) + ")")
+	p.log.Line(name + " exited with exit status " + strconv.Itoa(max(ws.ExitStatus(), 0)))
+	p.log.Line("reaped " + strconv.Quote(name) + " with pid " + pid)
+	if ws.Signaled() {
+		p.log.Line(name + " exited due to signal")
+		line := name + " signaled: " + strconv.Itoa(int(ws.Signal()))
+		if ws.CoreDump() {
+			line += " (core dumped)"
+		}
+		p.log.Line(line)
+	} else {
+		p.log.Line(name + " exited not due to signal")
+		line := name + " exited with status " + strconv.Itoa(ws.ExitStatus())
+		if code := ws.ExitStatus(); code == exitReschedule || code == exitApperror {
+			line += " -> rescheduling" // for both, and the job's even if that is forbidden
+		}
+		p.log.Line(line)
+	}
+	return ws
+}
+
+func bit(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+func ending(ws syscall.WaitStatus) string {
+	if ws.Signaled() {
+		return "by signal " + control.Name(ws.Signal())
+	}
+	return "with status " + strconv.Itoa(ws.ExitStatus())
+}

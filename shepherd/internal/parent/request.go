@@ -1,0 +1,338 @@
+package parent
+
+import (
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/shepherd/internal/command"
+	"paddock/shepherd/internal/control"
+	"paddock/shepherd/internal/phase"
+	"paddock/spool"
+)
+
+// The control methods.
+const (
+	suspendMethod = iota
+	resumeMethod
+	terminateMethod
+	methodCount
+)
+
+var methodKeys = [methodCount]string{spool.KeySuspendMethod, spool.KeyResumeMethod, spool.KeyTerminateMethod}
+
+// patienceWithMethod is how often a terminate_method is tried before the job is
+// killed all the same, and hardGrace how long one has once h_rt is over.
+const (
+	patienceWithMethod = 2
+	hardGrace          = 60 * time.Second
+)
+
+// readControl reads what is to be done to suspend, resume, end, warn and
+// checkpoint the job.
+func (p *parent) readControl() (err error) {
+	for i, key := range methodKeys {
+		if p.methods[i], err = command.ReadMethod(key, p.config); err != nil {
+			return err
+		}
+	}
+	if p.notice, err = command.ReadNotification(p.config); err != nil {
+		return err
+	}
+	if p.ckpt, err = command.ReadCheckpoint(p.config); err != nil {
+		return err
+	}
+	if p.soft, err = secondsIn(p.config, spool.KeySRT); err != nil {
+		return err
+	}
+	p.hard, err = secondsIn(p.config, spool.KeyHRT)
+	return err
+}
+
+// secondsIn returns a time that need not be there.
+func secondsIn(c *spool.Config, key string) (time.Duration, error) {
+	if _, ok := c.Lookup(key); !ok {
+		return 0, nil
+	}
+	n, err := c.Int(key)
+	return time.Duration(n) * time.Second, err
+}
+
+// signals reads the signals that the shepherd got.
+func (p *parent) signals() {
+	for {
+		sig, uid, ok := p.loop.Signal()
+		if !ok {
+			return
+		}
+		p.log.Line("wait3 returned -1")
+		number := strconv.Itoa(int(sig)) + " " + control.Name(sig)
+		switch meaning, to := control.Carrier(sig); meaning {
+		case control.Ignore:
+			p.log.Line("ignored signal " + number + " of uid " + strconv.Itoa(int(uid)) + ": the job would be left alone")
+		case control.Forward:
+			p.mapped(sig, to)
+			p.want(to)
+		case control.Read:
+			list, err := p.inbox.Take()
+			if err != nil {
+				p.log.Line("error reading signal file: " + err.Error())
+			}
+			for _, to := range list {
+				p.mapped(sig, to)
+				p.want(to)
+			}
+		}
+	}
+}
+
+// mapped traces what a carrier signal stands for, in Grid Engine's words.
+func (p *parent) mapped(sig, to unix.Signal) {
+	p.log.Line("forward_signal_to_job(): mapping signal " + strconv.Itoa(int(sig)) + " " + control.Name(sig))
+	if sig == to {
+		p.log.Line("no need to map signal " + control.Name(sig))
+		return
+	}
+	p.log.Line("mapped signal " + control.Name(sig) + " to signal " + control.Name(to))
+}
+
+// want raises the event for a signal the job is to get. SIGTTOU stands for a
+// migration: the job is to end here.
+func (p *parent) want(sig unix.Signal) {
+	p.log.Line("queued signal " + control.Name(sig))
+	what := phase.WantSignal
+	if sig == unix.SIGKILL || sig == unix.SIGTTOU {
+		what = phase.WantKill
+	}
+	p.on(event{what: what, signal: sig})
+}
+
+// hold keeps a signal for the job. One by which the job is to end means that it
+// is not to begin.
+func (p *parent) hold(sig unix.Signal) {
+	switch sig {
+	case unix.SIGKILL:
+		p.cancelled, p.migrating = true, false
+	case unix.SIGTTOU:
+		if !p.cancelled {
+			p.cancelled, p.migrating = true, p.ckpt.Class != command.NoCheckpoint
+		}
+	default:
+		p.held.Add(sig)
+	}
+}
+
+// request does what is configured for a signal that the running job is to get.
+func (p *parent) request(sig unix.Signal) {
+	switch sig {
+	case unix.SIGKILL:
+		p.killed = true
+		p.kills++
+		if !p.warn(sig) {
+			p.terminate()
+		}
+	case unix.SIGTTOU:
+		p.migrate()
+	case unix.SIGSTOP:
+		if !p.warn(sig) {
+			p.suspend()
+		}
+	case unix.SIGCONT:
+		if p.pending == unix.SIGSTOP {
+			p.forget()
+		}
+		p.resume()
+	default:
+		p.deliver(sig)
+	}
+}
+
+// warn sends the warning ahead of a KILL or STOP and reports whether the
+// signal itself is to wait. A job that is being warned of its end is not warned
+// again, and a KILL takes the place of a STOP.
+func (p *parent) warn(sig unix.Signal) (wait bool) {
+	warning := p.notice.Suspend
+	if sig == unix.SIGKILL {
+		warning = p.notice.Kill
+	}
+	switch {
+	case p.pending == sig:
+		p.log.Line("ignoring repeated " + control.Name(sig) + " notification")
+		return true
+	case p.pending == unix.SIGKILL:
+		p.log.Line("termination in progress - ignoring " + control.Name(sig) + " notification")
+		return true
+	case p.notice.After <= 0 || warning == 0, sig == unix.SIGKILL && p.kills > 1:
+		p.forget()
+		return false
+	}
+	p.pending = sig
+	p.log.Line(p.killLine(warning) + " -> notification for delayed (" + seconds(p.notice.After) + ") signal " + control.Name(sig))
+	p.send(warning)
+	p.timers.after(timerNotify, p.notice.After)
+	return true
+}
+
+// forget drops a signal that was to come after a warning.
+func (p *parent) forget() {
+	p.pending = 0
+	p.timers.stop(timerNotify)
+}
+
+// warned delivers what the job was warned of.
+func (p *parent) warned() {
+	sig := p.pending
+	p.forget()
+	p.log.Line(p.killLine(sig) + " -> delivering postponed signal")
+	if sig == unix.SIGKILL {
+		p.terminate()
+		return
+	}
+	p.suspend()
+}
+
+// terminate ends the job, by the terminate_method if there is one. A method
+// that does not end it is tried again; the third time the job is killed, unless
+// a foreign execd repeats itself by the clock, which says nothing of patience.
+func (p *parent) terminate() {
+	m := p.methods[terminateMethod]
+	if p.kills > patienceWithMethod && !p.foreign {
+		m = command.Method{}
+	}
+	switch {
+	case m.Command != "":
+		p.override(unix.SIGKILL, m.Command)
+		p.beside(methodKeys[terminateMethod], m.Command, nil)
+	case m.Signal != 0:
+		p.override(unix.SIGKILL, p.killLine(m.Signal))
+		p.send(m.Signal)
+		if p.suspended { // it could not act upon it
+			p.deliver(unix.SIGCONT)
+		}
+	default:
+		p.deliver(unix.SIGKILL)
+	}
+}
+
+func (p *parent) suspend() {
+	p.suspended = true
+	p.apply(suspendMethod, unix.SIGSTOP)
+}
+
+func (p *parent) resume() {
+	p.suspended = false
+	p.apply(resumeMethod, unix.SIGCONT)
+}
+
+// apply runs a control method, sends its signal, or the usual one.
+func (p *parent) apply(method int, usual unix.Signal) {
+	switch m := p.methods[method]; {
+	case m.Command != "":
+		p.override(usual, m.Command)
+		p.beside(methodKeys[method], m.Command, nil)
+	case m.Signal != 0:
+		p.override(usual, p.killLine(m.Signal))
+		p.send(m.Signal)
+	default:
+		p.deliver(usual)
+	}
+}
+
+// override traces what is done in the place of a signal.
+func (p *parent) override(usual unix.Signal, by string) {
+	p.log.Line(by + " -> overrides " + p.killLine(usual))
+}
+
+// deliver sends a signal to all of the job.
+func (p *parent) deliver(sig unix.Signal) {
+	p.log.Line(p.killLine(sig))
+	p.send(sig)
+}
+
+func (p *parent) send(sig unix.Signal) {
+	p.job.Signal(sig)
+	p.litter()
+}
+
+// killLine is what a trace calls a signal to the job.
+func (p *parent) killLine(sig unix.Signal) string {
+	return "kill(-" + strconv.Itoa(p.job.PID) + ", " + control.Name(sig) + ")"
+}
+
+// litter says that there is garbage to collect once it is quiet again.
+func (p *parent) litter() {
+	p.littered = true
+	p.timers.after(timerQuiet, quietAfter)
+}
+
+// tooLong is called when s_rt or h_rt is over.
+func (p *parent) tooLong(which timer) {
+	if which == timerSoft {
+		p.log.Line("job exceeded soft wallclock time - initiate soft notify method")
+		p.deliver(unix.SIGUSR1)
+		return
+	}
+	p.log.Line("job exceeded hard wallclock time - initiate terminate method")
+	if p.overdue {
+		p.forget()
+		p.deliver(unix.SIGKILL)
+		return
+	}
+	p.overdue = true
+	p.timers.after(timerHard, p.notice.After+hardGrace)
+	p.request(unix.SIGKILL)
+}
+
+// kernelLevel reports whether commands take the checkpoints, not signals.
+func (p *parent) kernelLevel() bool {
+	return p.ckpt.Class == command.Kernel || p.ckpt.Class == command.ApplicationLevel
+}
+
+// checkpoint takes the checkpoint that is due. The next one is counted from
+// its end.
+func (p *parent) checkpoint() {
+	again := func() { p.timers.after(timerCheckpoint, p.ckpt.Interval) }
+	switch {
+	case p.kernelLevel() && p.ckpt.Command != "":
+		p.log.Line("initiate regular kernel level checkpoint")
+		p.beside(spool.KeyCkptCommand, p.ckpt.Command, func(fine bool) {
+			if fine {
+				p.arena = true
+				p.log.Line("checkpoint is in the arena after regular checkpoint")
+			}
+			if p.migrating {
+				p.killed = true
+				p.deliver(unix.SIGKILL)
+				return
+			}
+			again()
+		})
+		return
+	case !p.kernelLevel() && p.ckpt.Signal != 0:
+		p.deliver(p.ckpt.Signal)
+	}
+	again()
+}
+
+// migrate has the job checkpointed and ended, to go on elsewhere.
+func (p *parent) migrate() {
+	p.migrating = p.ckpt.Class != command.NoCheckpoint
+	p.timers.stop(timerCheckpoint)
+	if !p.kernelLevel() || p.ckpt.Migrate == "" {
+		p.killed = true
+		p.send(unix.SIGKILL)
+		p.log.Line(p.killLine(unix.SIGKILL) + " -> checkpoint initiation -> killing job")
+		return
+	}
+	if p.isBeside(spool.KeyCkptCommand) {
+		return // the checkpoint that is being taken will do
+	}
+	p.log.Line("initiate checkpoint due to migration request")
+	p.beside(spool.KeyCkptMigrCommand, p.ckpt.Migrate, func(fine bool) {
+		if fine {
+			p.arena = true
+			p.log.Line("checkpoint is in the arena after migration request")
+		}
+	})
+}

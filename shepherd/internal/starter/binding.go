@@ -1,0 +1,218 @@
+package starter
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
+)
+
+// bind binds this thread, and so what it becomes, to the processors that config
+// names. What cannot be bound runs unbound: that is slower and not wrong.
+func (s *stage) bind() {
+	request, err := readBinding(s.config)
+	if err == nil && request.none() {
+		return
+	}
+	var bound []int
+	if err == nil {
+		bound, err = request.apply(sysCPU)
+	}
+	if err != nil {
+		s.say("do_core_binding: " + err.Error() + ", " + s.order.Name + " is not bound")
+		return
+	}
+	s.bound = joinInts(bound, " ")
+	s.say("do_core_binding: " + s.order.Name + " is bound to processors " + s.bound)
+}
+
+// A binding is a wish for processors: cores, or the processors themselves. The
+// zero value wishes for nothing.
+type binding struct {
+	cores []core
+	cpus  []int
+}
+
+// A core is given by two logical numbers, counted from 0 in the order of the
+// system's: the socket, and the core of this socket.
+type core struct{ socket, core int }
+
+func (b *binding) none() bool { return len(b.cores) == 0 && len(b.cpus) == 0 }
+
+// Keys of the execd of Open Cluster Scheduler 9, in the place of binding.
+const (
+	keyBindingInstance = "binding_instance" // set, env or pe
+	keyBindingCPUSet   = "binding_cpuset"   // numbers of processors
+)
+
+// readBinding returns what config wishes for. Where the job or its parallel
+// environment is only to be informed, that is nothing.
+func readBinding(c *spool.Config) (binding, error) {
+	if v, ok := c.Lookup(spool.KeyBinding); ok {
+		return parseBinding(v)
+	}
+	instance, _ := c.Lookup(keyBindingInstance)
+	list, _ := c.Lookup(keyBindingCPUSet)
+	if IsNone(list) || !IsNone(instance) && instance != "set" {
+		return binding{}, nil
+	}
+	cpus, err := parseCPUs(list)
+	if err != nil {
+		return binding{}, errors.New("cannot use " + keyBindingCPUSet + ": " + err.Error())
+	}
+	return binding{cpus: cpus}, nil
+}
+
+// parseBinding parses the value of binding: explicit:socket,core:...:topology,
+// or a strategy with env_ or pe_ before it.
+func parseBinding(v string) (binding, error) {
+	if IsNone(v) || strings.EqualFold(v, "NULL") || strings.HasPrefix(v, "env_") || strings.HasPrefix(v, "pe_") {
+		return binding{}, nil
+	}
+	bad := func(why string) (binding, error) {
+		return binding{}, errors.New("cannot use " + spool.KeyBinding + " " + strconv.Quote(v) + ": " + why)
+	}
+	list, ok := strings.CutPrefix(v, "explicit:")
+	if !ok {
+		return bad("want explicit:socket,core")
+	}
+	var b binding
+	for list != "" {
+		pair, rest, more := strings.Cut(list, ":")
+		first, second, ok := strings.Cut(pair, ",")
+		if !ok {
+			// The last is the whole topology as the scheduler saw it. It tells
+			// nothing that the host does not.
+			if more || len(b.cores) == 0 {
+				return bad(strconv.Quote(pair) + " is not socket,core")
+			}
+			break
+		}
+		s, err1 := parseSmall(first)
+		c, err2 := parseSmall(second)
+		if err := firstOf(err1, err2); err != nil {
+			return bad(err.Error())
+		}
+		b.cores = append(b.cores, core{s, c})
+		list = rest
+	}
+	if len(b.cores) == 0 {
+		return bad("no cores are named")
+	}
+	return b, nil
+}
+
+// maxCPUs is more than any Linux is built for.
+const maxCPUs = 8192
+
+// parseSmall parses the number of a processor, core or socket.
+func parseSmall(s string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || n >= maxCPUs {
+		return 0, errors.New(strconv.Quote(s) + " is not a number below " + strconv.Itoa(maxCPUs))
+	}
+	return int(n), nil
+}
+
+// parseCPUs parses a list of processors as the kernel writes it: 0-3,8.
+func parseCPUs(s string) ([]int, error) {
+	var mask cpuMask
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := parseSmall(first)
+		to, err2 := parseSmall(last)
+		if err := firstOf(err1, err2); err != nil {
+			return nil, err
+		}
+		if from > to {
+			return nil, errors.New(strconv.Quote(part) + " is not a range of processors")
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			mask.set(cpu)
+		}
+	}
+	return mask.list(), nil
+}
+
+// apply binds this thread to the processors wished for, as far as it may use
+// them, and returns which they are. root is the kernel's directory of them.
+func (b *binding) apply(root string) ([]int, error) {
+	cpus := b.cpus
+	if len(b.cores) > 0 {
+		t, err := readTopology(root)
+		if err != nil {
+			return nil, err
+		}
+		if cpus, err = t.processors(b.cores); err != nil {
+			return nil, err
+		}
+	}
+	mine, err := affinity()
+	if err != nil {
+		return nil, errors.New("cannot see which processors may be used: " + errnoText(err))
+	}
+	var mask cpuMask
+	for _, cpu := range cpus {
+		if mine.has(cpu) {
+			mask.set(cpu)
+		}
+	}
+	list := mask.list()
+	if len(list) == 0 {
+		return nil, errors.New("none of the processors " + joinInts(cpus, " ") + " may be used")
+	}
+	if err := setAffinity(&mask); err != nil {
+		return nil, errors.New("cannot bind to processors " + joinInts(list, " ") + ": " + errnoText(err))
+	}
+	return list, nil
+}
+
+// cpuMask is a set of processors as the kernel has it, and larger than the one
+// of package unix, which ends at 1024.
+type cpuMask [maxCPUs / 64]uint64
+
+func (m *cpuMask) set(cpu int)      { m[cpu/64] |= 1 << (cpu % 64) }
+func (m *cpuMask) has(cpu int) bool { return m[cpu/64]&(1<<(cpu%64)) != 0 }
+
+func (m *cpuMask) list() []int {
+	var out []int
+	for cpu := range maxCPUs {
+		if m.has(cpu) {
+			out = append(out, cpu)
+		}
+	}
+	return out
+}
+
+// affinity returns the processors this thread may use.
+func affinity() (*cpuMask, error) {
+	m := &cpuMask{}
+	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETAFFINITY, 0, unsafe.Sizeof(*m), uintptr(unsafe.Pointer(m)))
+	if errno != 0 {
+		return nil, errno
+	}
+	return m, nil
+}
+
+func setAffinity(m *cpuMask) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*m), uintptr(unsafe.Pointer(m)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func joinInts(list []int, sep string) string {
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, sep)
+}

@@ -1,0 +1,132 @@
+package starter
+
+import (
+	"errors"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/shepherd/internal/owner"
+	"paddock/spool"
+)
+
+// who finds out whose the job is and whom the stage becomes.
+func (s *stage) who() error {
+	name := s.order.User
+	if name == "" {
+		name, _ = s.config.Lookup(spool.KeyJobOwner)
+	}
+	s.say("reading passwd information for user '" + name + "'")
+	var err error
+	if s.owner, err = Owner(s.config, s.places); err != nil {
+		return err
+	}
+	s.target = &s.owner
+	if s.order.User == "" {
+		return nil
+	}
+	if !s.order.Kind.procedure() {
+		return errBadOrder
+	}
+	u, err := lookUp(s.places, name)
+	if err != nil {
+		return err
+	}
+	s.target = &IDs{Name: name, UID: u.UID, GID: u.GID, Groups: u.Groups, Home: u.Home}
+	s.shell = u.Shell
+	return nil
+}
+
+// lookUp returns a user by name, or an error in Grid Engine's words.
+func lookUp(places owner.Places, name string) (owner.User, error) {
+	u, err := places.Lookup(name)
+	if err == nil {
+		return u, nil
+	}
+	text := `can't get passwd entry for user "` + name + `"`
+	if !errors.Is(err, owner.ErrUnknown) {
+		text += ": " + err.Error()
+	}
+	return owner.User{}, errors.New(text)
+}
+
+// mayRun checks the owner of a job against the queue's minimums, and everybody
+// against what an ordinary user can do. The minimums are for what users bring;
+// procedures are the administrator's, and what runs beside a job has an owner
+// who was let in.
+func (s *stage) mayRun() error {
+	if s.order.Kind == Job {
+		if err := s.enough(); err != nil {
+			return err
+		}
+	}
+	if !s.root && s.target.UID != unix.Geteuid() {
+		return errors.New("cannot run " + s.order.Name + " as user " + s.target.Name + " (uid " + strconv.Itoa(s.target.UID) +
+			"): the shepherd runs as uid " + strconv.Itoa(unix.Geteuid()) + ", not as root")
+	}
+	return nil
+}
+
+func (s *stage) enough() error {
+	for _, m := range []struct {
+		key, what string
+		id        int
+	}{{spool.KeyMinUID, "uid", s.owner.UID}, {spool.KeyMinGID, "gid", s.owner.GID}} {
+		least, err := s.config.Int(m.key)
+		if err != nil {
+			return err
+		}
+		if m.id < least {
+			return errors.New(m.what + " of user " + s.owner.Name + " (" + strconv.Itoa(m.id) +
+				") less than minimum allowed in conf (" + strconv.Itoa(least) + ")")
+		}
+	}
+	return nil
+}
+
+// maxGroups is how many supplementary groups a process may have.
+const maxGroups = 65536
+
+// asOwner takes the owner's groups and, for a while, his uid: the way back to
+// root is needed once more, for the limits and for who is not the owner, but
+// what is the user's is opened as the user. The real uid stays root's so that
+// the user cannot signal us.
+func (s *stage) asOwner() *Failure {
+	if err := setPriority(s.nice); err != nil {
+		s.log.Line("setpriority failed: " + errnoText(err))
+	}
+	if !s.root {
+		s.say("setting additional gid=0")
+		return nil
+	}
+	groups := gids(s.owner.Groups)
+	add := s.addGID
+	if add != 0 && len(groups) >= maxGroups {
+		if v, _ := s.config.Lookup(spool.KeySkipNGroups); v != "yes" {
+			return &Failure{
+				Number: spool.FailedAddingGroup,
+				Text:   "cannot set additional group id " + strconv.Itoa(add) + ": the user has " + strconv.Itoa(len(groups)) + " groups",
+			}
+		}
+		add = 0
+	}
+	if add != 0 {
+		s.owner.Groups = append(s.owner.Groups, add)
+		groups = gids(s.owner.Groups)
+	}
+	s.say("setting additional gid=" + strconv.Itoa(add))
+	if err := setGroups(groups); err != nil {
+		return &Failure{
+			Number: spool.FailedAddingGroup,
+			Text:   "cannot set the groups of user " + s.owner.Name + ", additional group id " + strconv.Itoa(add) + ": " + errnoText(err),
+		}
+	}
+	gid, uid := uint32(s.owner.GID), uint32(s.owner.UID)
+	if err := setResGID(gid, gid, gid); err != nil {
+		return s.failed(errors.New("cannot set group " + strconv.Itoa(s.owner.GID) + ": " + errnoText(err)))
+	}
+	if err := setResUID(0, uid, 0); err != nil {
+		return s.failed(errors.New("cannot set user " + strconv.Itoa(s.owner.UID) + ": " + errnoText(err)))
+	}
+	return nil
+}
