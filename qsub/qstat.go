@@ -238,6 +238,9 @@ func writeDetail(b *bufio.Writer, d *api.Detail) {
 	if r.Merge {
 		say("merge", "y")
 	}
+	if r.Notify {
+		say("notify", "TRUE")
+	}
 	say("job_name", r.Name)
 	path("stdout_path_list", r.Stdout)
 	path("stdin_path_list", r.Stdin)

@@ -61,6 +61,7 @@ func TestSubmitRequest(t *testing.T) {
 		{"#$ -N fromscript -cwd\n#$ -b n", []string{"-N", "cmdline"}, api.SubmitRequest{Name: "cmdline", Cwd: cwd, Command: "STDIN", Script: []byte("#$ -N fromscript -cwd\n#$ -b n")}},
 		{"#% -N other\n#$ -N no", []string{"-C", "#%"}, api.SubmitRequest{Name: "other", Command: "STDIN", Script: []byte("#% -N other\n#$ -N no")}},
 		{"#$ -nonsense", []string{"-C", ""}, api.SubmitRequest{Name: "STDIN", Command: "STDIN", Script: []byte("#$ -nonsense")}},
+		{"#$ -notify\ntrue", nil, api.SubmitRequest{Name: "STDIN", Notify: true, Command: "STDIN", Script: []byte("#$ -notify\ntrue")}},
 		{"#$ -N x\n#$ -clear -j y", []string{"-A", "kept"}, api.SubmitRequest{Name: "STDIN", Account: "kept", Merge: true, Command: "STDIN", Script: []byte("#$ -N x\n#$ -clear -j y")}},
 	} {
 		got := submit(t, e, test.stdin, test.args...)

@@ -73,7 +73,8 @@ var apply = map[string]func(*job, *option.Setting) error{
 		j.req.Name, j.hasName = o.Value(), true
 		return nil
 	},
-	"-o": func(j *job, o *option.Setting) error { return setPath(&j.req.Stdout, o, "stdout") },
+	"-notify": func(j *job, _ *option.Setting) error { j.req.Notify = true; return nil },
+	"-o":      func(j *job, o *option.Setting) error { return setPath(&j.req.Stdout, o, "stdout") },
 	"-r": func(j *job, o *option.Setting) error {
 		j.req.Rerun = api.RerunNo
 		if o.Yes() {

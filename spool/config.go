@@ -165,6 +165,12 @@ const (
 	KeyArgs   = ownPrefix + "args" // 1: the arguments are in the file args
 	KeySRT    = ownPrefix + "s_rt" // seconds until the job is warned; none: never
 	KeyHRT    = ownPrefix + "h_rt" // seconds until it is killed
+
+	// Of a run whose shepherd is not ours: execd enforces what it does not, and
+	// reads what it leaves as Grid Engine would.
+	KeyForeign    = ownPrefix + "foreign"      // 1
+	KeyForeignSRT = ownPrefix + "foreign_s_rt" // instead of KeySRT
+	KeyForeignHRT = ownPrefix + "foreign_h_rt" // instead of KeyHRT
 )
 
 // Format is the number of the format of the job directory, in KeyFormat.

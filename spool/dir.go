@@ -338,30 +338,76 @@ func (d Dir) Outcome() (Outcome, error) {
 		return Outcome{}, err
 	}
 	o := Outcome{Failed: failed}
-	if o.Reason, _, err = d.ErrorText(); err != nil {
+	first, last, err := d.ErrorText()
+	if err != nil {
 		return Outcome{}, err
 	}
+	o.Reason = first
 	if o.Usage, err = d.Usage(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Outcome{}, err
 	}
-	if o.Failed == FailedNone {
-		migrates, err := d.Has(FileCheckpointed)
-		if err != nil {
-			return Outcome{}, err
+	migrates, checkpoint, err := d.Migrates()
+	if err != nil {
+		return Outcome{}, err
+	}
+	switch o.Failed {
+	case FailedBeforePEStop, FailedPEStop, FailedBeforeEpilog, FailedEpilog:
+		// A job that ended in order to go on is not over because of what failed
+		// after it.
+		if migrates {
+			o.Failed, o.Checkpoint = FailedMigrating, checkpoint
+		}
+	case FailedNone:
+		// Without a failure of its own our shepherd ends with why the job did.
+		told := o.Reason != "" && d.ours()
+		if told {
+			o.Reason = last
 		}
 		switch {
 		case migrates:
-			o.Failed = FailedMigrating
-		case o.Reason != "":
+			o.Failed, o.Checkpoint = FailedMigrating, checkpoint
+		case o.Reason != "" && !told:
 			o.Failed = FailedUnexpectedError
 		case o.Usage != nil && o.Usage.Signal != 0:
 			o.Failed = FailedAfterJob
-			o.Reason = d.jobName() + " died through signal " + SignalName(o.Usage.Signal) +
-				" (" + strconv.Itoa(o.Usage.Signal) + ")"
+			if !told {
+				o.Reason = d.jobName() + " died through signal " + SignalName(o.Usage.Signal) +
+					" (" + strconv.Itoa(o.Usage.Signal) + ")"
+			}
 		}
 	}
 	o.Blame = BlameOf(o.Failed)
 	return o, nil
+}
+
+// Migrates reports whether the job ended in order to run again, and left a
+// checkpoint to go on from. Our shepherd writes 1 or 0 into checkpointed;
+// Grid Engine's writes 1, or leaves the file empty. With ours an empty file
+// says the same as none, as everywhere.
+func (d Dir) Migrates() (migrates, checkpoint bool, err error) {
+	b, err := d.Read(FileCheckpointed)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, false, nil
+	case err != nil:
+		return false, false, err
+	case len(b) == 0:
+		return !d.ours(), false, nil
+	}
+	n, err := ParseNumber(b)
+	return true, err == nil && n == 1, nil
+}
+
+// ours reports whether the shepherd of the run was our own, and execd too.
+// Without a config nobody knows.
+func (d Dir) ours() bool {
+	c, err := d.Config()
+	if err != nil {
+		return false
+	}
+	_, own := c.Lookup(KeyFormat)
+	_, foreign := c.Lookup(KeyForeign)
+	return own && !foreign
 }
 
 // jobName returns "job 42.1" for a message, as far as config tells.

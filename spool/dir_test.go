@@ -178,6 +178,18 @@ func TestOutcome(t *testing.T) {
 	start := time.Unix(1795190461, 0)
 	usage := spool.NewUsage(9, start, start, &syscall.Rusage{})
 	exit3 := spool.NewUsage(0x300, start, start, &syscall.Rusage{})
+	foreign := func(d spool.Dir) error {
+		c, err := d.Config()
+		if err == nil {
+			err = c.SetBool(spool.KeyForeign, true)
+		}
+		return errors.Join(err, d.Write(spool.FileConfig, c.Append(nil)))
+	}
+	checkpointed := func(content string) func(d spool.Dir) error {
+		return func(d spool.Dir) error {
+			return errors.Join(d.WriteNew(spool.FileCheckpointed, []byte(content)), spooltest.End(d, 0, "", usage))
+		}
+	}
 	for _, tt := range []struct {
 		name string
 		make func(d spool.Dir) error
@@ -202,14 +214,64 @@ func TestOutcome(t *testing.T) {
 			spool.Outcome{Failed: 37, Blame: spool.BlameJob, Reason: "limit", Usage: usage},
 			nil,
 		},
+		{"two lines, the job ran", func(d spool.Dir) error {
+			return errors.Join(spooltest.End(d, 37, "first", usage), spooltest.End(d, 15, "second", nil))
+		}, spool.Outcome{Failed: 37, Blame: spool.BlameJob, Reason: "first", Usage: usage}, nil},
 		{
-			"unexpected error", func(d spool.Dir) error { return spooltest.End(d, 0, "odd", exit3) },
+			"why a signal", func(d spool.Dir) error {
+				return errors.Join(d.Append(spool.FileError, []byte("something before\n")), spooltest.End(d, 0, "job used up its processor time: h_cpu 2 s", usage))
+			},
+			spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "job used up its processor time: h_cpu 2 s", Usage: usage},
+			nil,
+		},
+		{"why an exit", func(d spool.Dir) error { return spooltest.End(d, 0, "odd", exit3) }, spool.Outcome{Reason: "odd", Usage: exit3}, nil},
+		{
+			"unexpected error of a foreign shepherd", func(d spool.Dir) error { return errors.Join(foreign(d), spooltest.End(d, 0, "odd", exit3)) },
 			spool.Outcome{Failed: 20, Blame: spool.BlameSystem, Reason: "odd", Usage: exit3},
 			nil,
 		},
-		{"migrates", func(d spool.Dir) error {
-			return errors.Join(d.WriteNew(spool.FileCheckpointed, []byte("1\n")), spooltest.End(d, 0, "", usage))
-		}, spool.Outcome{Failed: 24, Usage: usage}, nil},
+		{
+			"unexpected error under a foreign execd", func(d spool.Dir) error {
+				return errors.Join(d.Write(spool.FileConfig, []byte("job_id=7\nja_task_id=3\n")), spooltest.End(d, 0, "odd", usage))
+			},
+			spool.Outcome{Failed: 20, Blame: spool.BlameSystem, Reason: "odd", Usage: usage},
+			nil,
+		},
+		{
+			"unexpected error, no config", func(d spool.Dir) error {
+				return errors.Join(os.Remove(d.Path(spool.FileConfig)), spooltest.End(d, 0, "odd", exit3))
+			},
+			spool.Outcome{Failed: 20, Blame: spool.BlameSystem, Reason: "odd", Usage: exit3},
+			nil,
+		},
+		{"migrates with a checkpoint", checkpointed("1\n"), spool.Outcome{Failed: 24, Usage: usage, Checkpoint: true}, nil},
+		{"migrates without", checkpointed("0\n"), spool.Outcome{Failed: 24, Usage: usage}, nil},
+		{"migrates with whatever", checkpointed("\xff"), spool.Outcome{Failed: 24, Usage: usage}, nil},
+		{
+			"an empty file of our shepherd is none", checkpointed(""),
+			spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "job 7.3 died through signal KILL (9)", Usage: usage},
+			nil,
+		},
+		{
+			"an empty file of a foreign one is one", func(d spool.Dir) error { return errors.Join(foreign(d), checkpointed("")(d)) },
+			spool.Outcome{Failed: 24, Usage: usage},
+			nil,
+		},
+		{
+			"a foreign one with a checkpoint", func(d spool.Dir) error { return errors.Join(foreign(d), checkpointed("1\n")(d)) },
+			spool.Outcome{Failed: 24, Usage: usage, Checkpoint: true},
+			nil,
+		},
+		{
+			"migrates, and the epilog fails", func(d spool.Dir) error {
+				return errors.Join(d.WriteNew(spool.FileCheckpointed, []byte("1\n")), spooltest.End(d, 15, "exit_status of epilog = 1", usage))
+			},
+			spool.Outcome{Failed: 24, Reason: "exit_status of epilog = 1", Usage: usage, Checkpoint: true},
+			nil,
+		},
+		{"checkpointed is a pipe", func(d spool.Dir) error {
+			return errors.Join(unix.Mkfifo(d.Path(spool.FileCheckpointed), 0o600), spooltest.End(d, 0, "", usage))
+		}, spool.Outcome{}, atomicfile.ErrNotRegular},
 		{"bad usage", func(d spool.Dir) error {
 			return errors.Join(d.WriteNew(spool.FileUsage, []byte("signal=0\n")), spooltest.End(d, 0, "", nil))
 		}, spool.Outcome{}, spool.ErrSyntax},
@@ -828,7 +890,9 @@ func TestRecycle(t *testing.T) {
 	}
 
 	for what, spoil := range map[string]func(d spool.Dir) error{
-		"another file":  func(d spool.Dir) error { return d.WriteNew(spool.FileSignal, []byte("9\n")) },
+		"another file": func(d spool.Dir) error { return d.WriteNew(spool.FileSignal, []byte("9\n")) },
+		// Emptied it would say that the next job migrates.
+		"a checkpoint":  func(d spool.Dir) error { return d.WriteNew(spool.FileCheckpointed, []byte("1\n")) },
 		"another mode":  func(d spool.Dir) error { return os.Chmod(d.Path(spool.FileUsage), 0o666) },
 		"a second name": func(d spool.Dir) error { return os.Link(d.Path(spool.FileUsage), root.Path("kept")) },
 		"a link": func(d spool.Dir) error {

@@ -107,6 +107,8 @@ type Outcome struct {
 	Blame  Blame
 	Reason string
 	Usage  *Usage // nil: the job was never started
+	// Checkpoint says that a job that ended to migrate left one to go on from.
+	Checkpoint bool
 }
 
 // ShepherdDied returns the outcome of a run whose shepherd died without a

@@ -251,7 +251,8 @@ func (r *Root) Remove(d Dir) error {
 const maxSpares = 64
 
 // recycled are the files that may stay in a directory which is used again,
-// emptied. Every run has them.
+// emptied. Every run has them. FileCheckpointed is none of them: a foreign
+// shepherd says something by leaving it empty.
 var recycled = [...]string{
 	FileConfig, FileEnvironment, FilePEHostfile, FileLock, FileTrace, FilePID, FileJobPID, FileAddGrpID,
 	FileError, FileExitStatus, FileUsage,

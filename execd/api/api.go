@@ -118,6 +118,7 @@ type SubmitRequest struct {
 	Rerun   Rerun    `json:"rerun,omitempty"`   // -r
 	Tasks   Tasks    `json:"tasks,omitzero"`    // -t
 	MaxRun  int      `json:"max_run,omitempty"` // -tc: at most so many tasks at once; 0: no limit
+	Notify  bool     `json:"notify,omitempty"`  // -notify: warn the job before it is killed or suspended
 
 	// Env holds NAME=value as -v and -V chose them, in order. Origin holds the
 	// SGE_O_* variables of the submitting session (SGE_O_HOME, SGE_O_LOGNAME,

@@ -18,7 +18,7 @@ _paddock() {
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qacct:-t) return ;;
   *) case ${COMP_WORDS[0]##*/}:$cur in
-    qsub:-*) words='-@ -A -b -clear -cwd -C -e -help -i -j -N -o -r -S -shell -sync -t -tc -terse -v -V -version -wd' ;;
+    qsub:-*) words='-@ -A -b -clear -cwd -C -e -help -i -j -N -notify -o -r -S -shell -sync -t -tc -terse -v -V -version -wd' ;;
     qstat:-*) words='-help -j -s -u -version' ;;
     qdel:-*) words='-f -help -t -u -version' ;;
     qacct:-*) words='-f -help -j -t -version' ;;

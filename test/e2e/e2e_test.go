@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -197,6 +198,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"waitjob":       cmdWaitJob,       // waitjob JOB ...: until no task is left and it is accounted
 	"waitstate":     cmdWaitState,     // waitstate JOB STATE [COUNT]: until COUNT (1) lines of qstat show it
 	"waitfile":      cmdWaitFile,      // waitfile FILE ...: until all are there and not empty
+	"waitgrep":      cmdWaitGrep,      // waitgrep REGEXP FILE: until a line of it matches
 	"accounted":     cmdAccounted,     // accounted JOB.TASK ...: each has exactly one accounting line
 	"waitaccounted": cmdWaitAccounted, // waitaccounted JOB.TASK ...: until each has a line
 	"status":        cmdStatus,        // status CODE COMMAND [ARG ...]: run it; it must exit so
@@ -297,6 +299,16 @@ func cmdWaitFile(ts *testscript.TestScript, neg bool, args []string) {
 			return err == nil && info.Size() > 0, err
 		}))
 	}
+}
+
+func cmdWaitGrep(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 2, "waitgrep REGEXP FILE")
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	ts.Check(harness.WaitFor(harness.Patience, args[0]+" in "+args[1], func() (bool, error) {
+		text, err := os.ReadFile(ts.MkAbs(args[1]))
+		return want.Match(text), err
+	}))
 }
 
 func cmdAccounted(ts *testscript.TestScript, neg bool, args []string) {

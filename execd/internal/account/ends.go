@@ -72,7 +72,7 @@ func FormatCursor(p job.Place) string {
 // taskEnd tells a waiting client what an accounting line says.
 func taskEnd(r *accounting.Record) api.TaskEnd {
 	e := api.TaskEnd{Task: r.TaskNumber, Failed: r.Failed, Exit: r.ExitStatus, Ran: r.StartTime > 0}
-	if r.Failed == spool.FailedAfterJob && r.ExitStatus > 128 {
+	if (r.Failed == spool.FailedAfterJob || r.Failed == spool.FailedEnforcedLimit) && r.ExitStatus > 128 {
 		e.Signal = "SIG" + spool.SignalName(r.ExitStatus-128)
 	}
 	if r.Failed != 0 {

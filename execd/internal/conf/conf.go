@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Config is everything the administrator's files say.
@@ -33,7 +34,27 @@ type Global struct {
 	ShepherdCmd string   // shepherd_cmd: another shepherd than ours
 	MaxJobs     int      // max_jobs: jobs not finished; 0: no limit
 	MaxUserJobs int      // max_u_jobs: the same for one user
-	Limits      []Limit  // S_DESCRIPTORS and the like of execd_params
+	Prolog      string   // prolog: of queues that have none; empty: none
+	Epilog      string   // epilog: the same
+
+	// Of execd_params.
+	Limits        []Limit       // S_DESCRIPTORS and the like
+	NotifyKill    Warning       // NOTIFY_KILL: the signal before KILL, of jobs with -notify
+	NotifySusp    Warning       // NOTIFY_SUSP: the signal before STOP
+	ScriptTimeout time.Duration // SCRIPT_TIMEOUT: how long prolog, epilog and the like may run
+	SkipNGroups   bool          // IGNORE_NGROUPS_MAX_LIMIT: a user with too many groups gets no additional one
+	NoAddGrpKill  bool          // ENABLE_ADDGRP_KILL=false: signals go to the job's process group alone
+
+	// Of qmaster_params.
+	ForbidReschedule bool // FORBID_RESCHEDULE: exit code 99 means nothing
+	ForbidApperror   bool // FORBID_APPERROR: exit code 100 means nothing
+}
+
+// Warning is what jobs with -notify get before a signal. The zero value is the
+// default: USR2 before KILL, USR1 before STOP.
+type Warning struct {
+	Off    bool   // none: the signal comes at once
+	Signal string // another signal, without SIG
 }
 
 // Queue is what one file of the directory queues says.
@@ -48,6 +69,14 @@ type Queue struct {
 	ShellStartMode string  // posix_compliant, unix_behavior or script_from_stdin
 	StarterMethod  string  // starter_method; empty: none
 	Limits         []Limit // s_cpu, h_cpu and the like, as written
+
+	Prolog          string        // prolog: run before a job, [user@]/path arguments; empty: the host's
+	Epilog          string        // epilog: run after it
+	SuspendMethod   string        // suspend_method: SIGxxx, a number or a command instead of STOP; empty: none
+	ResumeMethod    string        // resume_method: instead of CONT
+	TerminateMethod string        // terminate_method: instead of KILL
+	Notify          time.Duration // notify: between warning and signal, of jobs with -notify
+	SRT, HRT        time.Duration // s_rt, h_rt: wall clock time until USR1 and KILL; 0: no limit
 }
 
 // Limit is a resource limit as it goes into a job's config: key and value.
@@ -155,6 +184,8 @@ func defaultGlobal() Global {
 		MinGID:      100,
 		GIDRange:    []Range{{20000, 24999}},
 		LoginShells: []string{"sh", "bash", "ksh", "csh", "tcsh", "zsh"},
+		// As in Grid Engine, where it is but the delay of signals.
+		ScriptTimeout: 2 * time.Minute,
 	}
 }
 
@@ -164,5 +195,6 @@ func defaultQueue(tmpdir string) Queue {
 		Tmpdir:         tmpdir,
 		Shell:          "/bin/sh",
 		ShellStartMode: "posix_compliant",
+		Notify:         time.Minute,
 	}
 }

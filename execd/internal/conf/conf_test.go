@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -106,7 +107,7 @@ func TestPrintedQueue(t *testing.T) {
 	q.Limits = nil
 	want := Queue{
 		Name: "long.q", SeqNo: 10, Slots: 3, Priority: 5, Rerun: true,
-		Tmpdir: "/scratch", Shell: "/bin/bash", ShellStartMode: "unix_behavior",
+		Tmpdir: "/scratch", Shell: "/bin/bash", ShellStartMode: "unix_behavior", Notify: time.Minute,
 	}
 	if diff := cmp.Diff(want, q); diff != "" {
 		t.Errorf("long.q (-want +got):\n%s", diff)
@@ -144,7 +145,7 @@ func TestBadFiles(t *testing.T) {
 		{"range", "qname bad.q\nslots -1\n", `bad.q:2: slots: -1 is not between 0 and 100000`},
 		{"unknown", "qname bad.q\n\nslotz 3\n", `bad.q:3: unknown parameter "slotz", did you mean "slots"?`},
 		{"twice", "qname bad.q\nslots 1\nslots 2\n", `bad.q:3: slots is already set in line 2`},
-		{"not supported", "qname bad.q\nprolog root@/opt/p\n", `bad.q:2: prolog: not supported, only NONE is`},
+		{"not supported", "qname bad.q\nload_thresholds np_load_avg=1.75\n", `bad.q:2: load_thresholds: not supported, only NONE is`},
 		{"override", "qname bad.q\nslots 4,[gehost=8]\n", `bad.q:2: slots: overrides for hosts ("4,[gehost=8]") are not supported`},
 		{"no value", "qname bad.q\nshell\n", `bad.q:2: shell has no value`},
 		{"path", "qname bad.q\nshell bin/sh\n", `bad.q:2: shell: "bin/sh" is not an absolute path`},
@@ -169,6 +170,137 @@ func TestBadFiles(t *testing.T) {
 	_, err := Load(dir, "/tmp")
 	if n := strings.Count(err.Error(), "\n") + 1; n != 4 {
 		t.Errorf("Load reports %d mistakes; want 4:\n%v", n, err)
+	}
+}
+
+// What runs beside a job, and how it is ended.
+func TestProcedures(t *testing.T) {
+	const all = "/p $host $ja_task_id $job_owner $job_id $job_name $queue $processors $stdin_path $stdout_path $stderr_path " +
+		"$merge_stderr $fs_stdin_host $fs_stdout_path $fs_stderr_tmp_path $fs_stdin_file_staging $sge_root/$sge_cell"
+	for _, tt := range []struct {
+		name, value string
+		want        any    // what is kept of it
+		err         string // or why it is refused
+	}{
+		{"prolog", "NONE", "", ""},
+		{"prolog", "none", "", ""},
+		{"prolog", "/opt/site/p", "/opt/site/p", ""},
+		{"prolog", "root@/opt/site/p  $job_id\tx@y", "root@/opt/site/p  $job_id\tx@y", ""},
+		{"prolog", all, all, ""},
+		{"epilog", "alice@/e $queue-$job_id", "alice@/e $queue-$job_id", ""},
+		{"prolog", "p", nil, `prolog: "p" is not an absolute path`},
+		{"prolog", "root@p", nil, `prolog: "p" is not an absolute path`},
+		{"prolog", "@/p", nil, `prolog: no user before the @`},
+		{"prolog", "root@", nil, `prolog: "" is not an absolute path`},
+		{"prolog", "SIGTERM", nil, `prolog: "SIGTERM" is not an absolute path`},
+		{"prolog", "/p $job_idx", nil, `prolog: unknown variable $job_idx, did you mean "$job_id"?`},
+		{"prolog", "/p $job_pid", nil, `prolog: unknown variable $job_pid`},
+		{"epilog", "/p $pe_hostfile", nil, `epilog: unknown variable $pe_hostfile`},
+		{"prolog", "/p $FOO", nil, `prolog: unknown variable $FOO`},
+		{"prolog", "/p ${job_id}", nil, `prolog: a $ without the name of a variable behind it`},
+		{"prolog", "/p $$", nil, `prolog: a $ without the name of a variable behind it`},
+		{"prolog", "/p,[gehost=/q]", nil, `prolog: overrides for hosts`},
+		{"prolog", "/p \x01", nil, `prolog: contains a control character`},
+		{"suspend_method", "NONE", "", ""},
+		{"suspend_method", "SIGTSTP", "SIGTSTP", ""},
+		{"resume_method", "18", "18", ""},
+		{"terminate_method", "/opt/end $job_pid $job_id", "/opt/end $job_pid $job_id", ""},
+		{"terminate_method", "TERM", nil, `terminate_method: "TERM" is neither NONE nor a signal`},
+		{"terminate_method", "SIGNIX", nil, `terminate_method: "SIGNIX" is neither NONE nor a signal`},
+		{"terminate_method", "0", nil, `terminate_method: 0 is not the number of a signal`},
+		{"terminate_method", "99999999999999999999", nil, `terminate_method: 99999999999999999999 is not the number of a signal`},
+		{"terminate_method", "-9", nil, `terminate_method: "-9" is neither NONE nor a signal`},
+		{"terminate_method", "/opt/end $stdout_path", nil, `terminate_method: unknown variable $stdout_path`},
+		{"suspend_method", "root@/opt/s", nil, `suspend_method: "root@/opt/s" is neither NONE nor a signal`},
+		{"notify", "00:01:30", 90 * time.Second, ""},
+		{"notify", "0", time.Duration(0), ""},
+		{"notify", "INFINITY", nil, `notify: "INFINITY" is not a time`},
+		{"notify", "2G", nil, `notify: "2G" is not a time`},
+		{"s_rt", "INFINITY", time.Duration(0), ""},
+		{"s_rt", "3600", time.Hour, ""},
+		{"h_rt", "24:00:00", 24 * time.Hour, ""},
+		{"h_rt", "0:0:0", nil, `h_rt: 0 s would end every job at once`},
+		{"h_rt", "1.5", nil, `h_rt: "1.5" is not a time`},
+		{"h_rt", "99999999999", nil, `h_rt: 99999999999 is too long`},
+		{"h_rt", "24:0:0,[gehost=1:0:0]", nil, `h_rt: overrides for hosts`},
+	} {
+		t.Run(tt.name+" "+tt.value, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "queues/all.q", "qname all.q\n\n"+tt.name+" "+tt.value+"\n")
+			c, err := Load(dir, "/tmp")
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), "all.q:3: "+tt.err) {
+					t.Errorf("Load = %v; want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := &c.Queues[0]
+			got := map[string]any{
+				"prolog": q.Prolog, "epilog": q.Epilog, "suspend_method": q.SuspendMethod, "resume_method": q.ResumeMethod,
+				"terminate_method": q.TerminateMethod, "notify": q.Notify, "s_rt": q.SRT, "h_rt": q.HRT,
+			}[tt.name]
+			if got != tt.want {
+				t.Errorf("%v; want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// The words of execd_params and qmaster_params that concern how jobs end.
+func TestParams(t *testing.T) {
+	for _, tt := range []struct {
+		line string
+		want func(*Global)
+		err  string
+	}{
+		{"execd_params NONE", func(*Global) {}, ""},
+		{"execd_params NOTIFY_KILL=TERM,NOTIFY_SUSP=SIGUSR2", func(g *Global) { g.NotifyKill.Signal, g.NotifySusp.Signal = "TERM", "USR2" }, ""},
+		{"execd_params NOTIFY_KILL=none,NOTIFY_SUSP=default", func(g *Global) { g.NotifyKill.Off = true }, ""},
+		{"execd_params SCRIPT_TIMEOUT=0:5:0", func(g *Global) { g.ScriptTimeout = 5 * time.Minute }, ""},
+		{
+			"execd_params IGNORE_NGROUPS_MAX_LIMIT=true ENABLE_ADDGRP_KILL=false",
+			func(g *Global) { g.SkipNGroups, g.NoAddGrpKill = true, true }, "",
+		},
+		{"execd_params ENABLE_ADDGRP_KILL", func(*Global) {}, ""},
+		{"prolog root@/opt/p $host", func(g *Global) { g.Prolog = "root@/opt/p $host" }, ""},
+		{"epilog NONE", func(*Global) {}, ""},
+		{
+			"qmaster_params ENABLE_FORCED_QDEL=true,FORBID_RESCHEDULE,FORBID_APPERROR=1 MONITOR_TIME=0:0:10",
+			func(g *Global) { g.ForbidReschedule, g.ForbidApperror = true, true }, "",
+		},
+		{"qmaster_params forbid_reschedule=false", func(*Global) {}, ""},
+		{"qmaster_params none", func(*Global) {}, ""},
+		{"execd_params NOTIFY_KILL=NIX", nil, `execd_params: NOTIFY_KILL: "NIX" is neither a signal nor none nor default`},
+		{"execd_params NOTIFY_KILL", nil, `execd_params: NOTIFY_KILL: "" is neither a signal`},
+		{"execd_params SCRIPT_TIMEOUT=0", nil, `execd_params: SCRIPT_TIMEOUT: 0 s are too short`},
+		{"execd_params SCRIPT_TIMEOUT=INFINITY", nil, `execd_params: SCRIPT_TIMEOUT: "INFINITY" is not a time`},
+		{"execd_params ENABLE_ADDGRP_KILL=maybe", nil, `execd_params: ENABLE_ADDGRP_KILL: "maybe" is neither TRUE nor FALSE`},
+		{"execd_params USE_QSUB_GID=true", nil, `execd_params: USE_QSUB_GID is not supported`},
+		{"qmaster_params FORBID_APPERROR=often", nil, `qmaster_params: FORBID_APPERROR: "often" is neither TRUE nor FALSE`},
+		{"prolog relative", nil, `prolog: "relative" is not an absolute path`},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "sge_conf", tt.line+"\n")
+			c, err := Load(dir, "/tmp")
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), "sge_conf:1: "+tt.err) {
+					t.Errorf("Load = %v; want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaultGlobal()
+			tt.want(&want)
+			if diff := cmp.Diff(want, c.Global); diff != "" {
+				t.Errorf("sge_conf (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -99,7 +99,7 @@ func apply[T any](path string, entries []entry, params []param[T], into *T) erro
 		p := find(params, e.name)
 		switch {
 		case p == nil:
-			report("unknown parameter %q%s", e.name, suggest(params, e.name))
+			report("unknown parameter %q%s", e.name, suggest(names(params), e.name, ""))
 		case e.value == "":
 			report("%s has no value", e.name)
 		default:
@@ -120,18 +120,27 @@ func find[T any](params []param[T], name string) *param[T] {
 	return nil
 }
 
-// suggest names the parameter that was probably meant.
-func suggest[T any](params []param[T], name string) string {
+// names returns the names of parameters.
+func names[T any](params []param[T]) []string {
+	list := make([]string, len(params))
+	for i := range params {
+		list[i] = params[i].name
+	}
+	return list
+}
+
+// suggest names the one that was probably meant, behind its sign.
+func suggest(names []string, name, sign string) string {
 	best, at := "", len(name)/3+1
-	for _, p := range params {
-		if d := distance(strings.ToLower(name), p.name); d < at {
-			best, at = p.name, d
+	for _, n := range names {
+		if d := distance(strings.ToLower(name), n); d < at {
+			best, at = n, d
 		}
 	}
 	if best == "" {
 		return ""
 	}
-	return fmt.Sprintf(", did you mean %q?", best)
+	return fmt.Sprintf(", did you mean %q?", sign+best)
 }
 
 // distance is the number of letters to change, add or drop (Levenshtein).

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -32,20 +33,25 @@ var queueParams = slices.Concat([]param[Queue]{
 		}
 		return setPath(&q.StarterMethod, v)
 	}},
+	{"prolog", func(q *Queue, v string) error { return setProcedure(&q.Prolog, v) }},
+	{"epilog", func(q *Queue, v string) error { return setProcedure(&q.Epilog, v) }},
+	{"suspend_method", func(q *Queue, v string) error { return setMethod(&q.SuspendMethod, v) }},
+	{"resume_method", func(q *Queue, v string) error { return setMethod(&q.ResumeMethod, v) }},
+	{"terminate_method", func(q *Queue, v string) error { return setMethod(&q.TerminateMethod, v) }},
+	{"notify", func(q *Queue, v string) error { return setTime(&q.Notify, v) }},
+	{"s_rt", func(q *Queue, v string) error { return setTimeLimit(&q.SRT, v) }},
+	{"h_rt", func(q *Queue, v string) error { return setTimeLimit(&q.HRT, v) }},
 	// Read by nothing until a job can ask for what they govern.
-	accepted[Queue]("qtype"), accepted[Queue]("notify"), accepted[Queue]("min_cpu_interval"),
+	accepted[Queue]("qtype"), accepted[Queue]("min_cpu_interval"),
 	accepted[Queue]("pe_list"), accepted[Queue]("ckpt_list"),
 	accepted[Queue]("nsuspend"), accepted[Queue]("suspend_interval"),
 	// Would change what happens.
 	only[Queue]("load_thresholds", "NONE"), only[Queue]("suspend_thresholds", "NONE"),
 	only[Queue]("processors", "UNDEFINED"),
-	only[Queue]("prolog", "NONE"), only[Queue]("epilog", "NONE"),
-	only[Queue]("suspend_method", "NONE"), only[Queue]("resume_method", "NONE"), only[Queue]("terminate_method", "NONE"),
 	only[Queue]("owner_list", "NONE"), only[Queue]("user_lists", "NONE"), only[Queue]("xuser_lists", "NONE"),
 	only[Queue]("subordinate_list", "NONE"), only[Queue]("complex_values", "NONE"),
 	only[Queue]("projects", "NONE"), only[Queue]("xprojects", "NONE"), only[Queue]("calendar", "NONE"),
 	only[Queue]("initial_state", "default"),
-	only[Queue]("s_rt", "INFINITY"), only[Queue]("h_rt", "INFINITY"),
 }, queueLimits("cpu", "fsize", "data", "stack", "core", "rss", "vmem"))
 
 func queueLimits(names ...string) []param[Queue] {
@@ -79,16 +85,18 @@ var globalParams = slices.Concat([]param[Global]{
 	}},
 	{"max_jobs", func(g *Global, v string) error { return setInt(&g.MaxJobs, v, 0, 1<<30) }},
 	{"max_u_jobs", func(g *Global, v string) error { return setInt(&g.MaxUserJobs, v, 0, 1<<30) }},
+	{"prolog", func(g *Global, v string) error { return setProcedure(&g.Prolog, v) }},
+	{"epilog", func(g *Global, v string) error { return setProcedure(&g.Epilog, v) }},
 	{"execd_params", setExecdParams},
-	only[Global]("prolog", "NONE"), only[Global]("epilog", "NONE"),
+	{"qmaster_params", setQmasterParams},
 	only[Global]("load_sensor", "NONE"), only[Global]("set_token_cmd", "NONE"), only[Global]("pag_cmd", "NONE"),
 	only[Global]("user_lists", "NONE"), only[Global]("xuser_lists", "NONE"),
 	only[Global]("projects", "NONE"), only[Global]("xprojects", "NONE"),
 	only[Global]("enforce_project", "false"), only[Global]("jsv_url", "NONE"),
 }, many[Global](
 	"mailer", "xterm", "shell_start_mode", "enforce_user", "load_report_time", "max_unheard",
-	"reschedule_unknown", "loglevel", "administrator_mail", "token_extend_time", "qmaster_params",
-	"reporting_params", "finished_jobs", "qlogin_command", "qlogin_daemon", "rlogin_command",
+	"reschedule_unknown", "loglevel", "administrator_mail", "token_extend_time", "reporting_params",
+	"finished_jobs", "qlogin_command", "qlogin_daemon", "rlogin_command",
 	"rlogin_daemon", "rsh_command", "rsh_daemon", "max_aj_instances", "max_aj_tasks",
 	"max_advance_reservations", "auto_user_oticket", "auto_user_fshare", "auto_user_default_project",
 	"auto_user_delete_time", "delegated_file_staging", "reprioritize", "jsv_allowed_mod",
@@ -101,17 +109,52 @@ func setExecdParams(g *Global, v string) error {
 		return nil
 	}
 	for _, word := range list(v) {
-		name, value, _ := strings.Cut(word, "=")
+		name, value, hasValue := strings.Cut(word, "=")
 		name = strings.ToUpper(name)
+		var err error
 		switch name {
 		case "S_DESCRIPTORS", "H_DESCRIPTORS", "S_MAXPROC", "H_MAXPROC",
 			"S_MEMORYLOCKED", "H_MEMORYLOCKED", "S_LOCKS", "H_LOCKS":
-			if err := checkLimit(value); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+			err = checkLimit(value)
 			g.Limits = append(g.Limits, Limit{strings.ToLower(name), value})
+		case "NOTIFY_KILL":
+			err = setWarning(&g.NotifyKill, value)
+		case "NOTIFY_SUSP":
+			err = setWarning(&g.NotifySusp, value)
+		case "SCRIPT_TIMEOUT":
+			if err = setTime(&g.ScriptTimeout, value); err == nil && g.ScriptTimeout == 0 {
+				err = errors.New("0 s are too short for any procedure")
+			}
+		case "IGNORE_NGROUPS_MAX_LIMIT":
+			err = setFlag(&g.SkipNGroups, value, hasValue)
+		case "ENABLE_ADDGRP_KILL":
+			kill := false
+			err = setFlag(&kill, value, hasValue)
+			g.NoAddGrpKill = !kill
 		default:
 			return fmt.Errorf("%s is not supported", name)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// setQmasterParams reads what of qmaster_params concerns how a job ends. The
+// rest is the queue master's.
+func setQmasterParams(g *Global, v string) error {
+	for _, word := range list(v) {
+		name, value, hasValue := strings.Cut(word, "=")
+		var err error
+		switch strings.ToUpper(name) {
+		case "FORBID_RESCHEDULE":
+			err = setFlag(&g.ForbidReschedule, value, hasValue)
+		case "FORBID_APPERROR":
+			err = setFlag(&g.ForbidApperror, value, hasValue)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", strings.ToUpper(name), err)
 		}
 	}
 	return nil
@@ -167,6 +210,15 @@ func setBool(into *bool, v string) error {
 		return overrides(v, fmt.Errorf("%q is neither TRUE nor FALSE", v))
 	}
 	return nil
+}
+
+// setFlag is setBool for a word in a list, whose name alone means TRUE.
+func setFlag(into *bool, v string, hasValue bool) error {
+	if !hasValue {
+		*into = true
+		return nil
+	}
+	return setBool(into, v)
 }
 
 func setPath(into *string, v string) error {

@@ -182,7 +182,11 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 		Shepherd: shepherd, Privileged: o.RootMode,
 	}
 	if cmd := config.Global.ShepherdCmd; cmd != "" {
-		l.Shepherd, l.OwnShepherd = cmd, l.Shepherd
+		if sameFile(cmd, shepherd) {
+			config.Global.ShepherdCmd = "" // by another name
+		} else {
+			l.Shepherd, l.OwnShepherd = cmd, l.Shepherd
+		}
 	}
 	if o.Places.Dev {
 		l.PaddockDir = o.Places.State
@@ -214,6 +218,13 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 			Slots: slots.Slots, Host: host, Version: o.Version, Log: log, OwnerOnly: only,
 		},
 	}, nil
+}
+
+// sameFile reports whether two paths lead to the same program.
+func sameFile(a, b string) bool {
+	infoA, err1 := os.Stat(a)
+	infoB, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(infoA, infoB)
 }
 
 // binDir is where execd is, and with it the shepherd and the commands.

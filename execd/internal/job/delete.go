@@ -57,7 +57,8 @@ func ParseRange(text string) (api.Tasks, error) {
 }
 
 // Delete is qdel: it deletes what is pending or in error, and records the wish
-// to kill what runs, which kill then carries out. Forced, what runs is treated
+// to kill what runs, which kill then carries out, once for each time that
+// somebody asks. Forced, what runs is treated
 // the same: its shepherd is there to answer.
 func (s *Store) Delete(req *api.DeleteRequest, caller Caller, kill func(*Task)) (api.DeleteReply, error) {
 	var reply api.DeleteReply
@@ -107,7 +108,7 @@ type deletion struct {
 	gone    Tasks   // taken out of the queue, or out of error
 	errored []*Task // those of gone that were in error
 	kills   []*Task // run, and are to be killed
-	already []int   // run, and are being killed
+	already []*Task // run, and are being killed: they are told again
 }
 
 // deleteJob deletes one job, or the tasks of it that were named.
@@ -138,7 +139,7 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 			j.deleted += d.gone.Len()
 			for number := range j.runs {
 				if d.gone.Has(number) {
-					delete(j.runs, number)
+					j.forgetRuns(number)
 				}
 			}
 			if over = j.over() && s.jobs[j.Number] == j; over {
@@ -162,6 +163,9 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 			continue
 		}
 		kill(task)
+	}
+	for _, task := range d.already {
+		kill(task) // if it has ended there is nobody to be told
 	}
 	for _, number := range back {
 		one := target{job: j, tasks: api.Tasks{First: number, Last: number, Step: 1}, named: true}
@@ -203,7 +207,7 @@ func (s *Store) pick(t target) (*deletion, bool) {
 				d.gone.Add(task.Number)
 				delete(j.active, task.Number)
 			case task.Want != nil:
-				d.already = append(d.already, task.Number)
+				d.already = append(d.already, task)
 			case task.State == Started:
 				d.kills = append(d.kills, task)
 				select {
@@ -264,8 +268,8 @@ func (s *Store) tell(j *Job, named api.Tasks, d *deletion, caller Caller, say fu
 	for _, task := range d.kills {
 		say(false, "%s has registered the job-array task %d.%d for deletion", caller.Name, j.Number, task.Number)
 	}
-	for _, number := range d.already {
-		say(false, "job-array task %d.%d is already in deletion", j.Number, number)
+	for _, task := range d.already {
+		say(false, "job-array task %d.%d is already in deletion", j.Number, task.Number)
 	}
 	switch n := d.gone.Len(); {
 	case n == 1:

@@ -87,23 +87,60 @@ func (s *Store) Untake(t *Task) {
 	s.hint(t.Job)
 }
 
-// Withdraw gives back a task that was recorded as started and was not.
+// Withdraw gives back a task that was recorded as started and was not. One that
+// somebody has deleted meanwhile does not wait for a second start.
 func (s *Store) Withdraw(t *Task) error {
-	l := &line{Event: EventWithdrawn, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run}
-	if err := s.commit(t.Job, durable, nil, l); err != nil {
+	j, number, now := t.Job, strconv.Itoa(t.Number), time.Now()
+	lines := []*line{{Event: EventWithdrawn, Tasks: number, Time: now, Run: t.Run}}
+	if s.Want(t) == nil {
+		if err := s.commit(j, durable, nil, lines...); err != nil {
+			return err
+		}
+		s.hint(j)
+		return nil
+	}
+	over := false
+	lines = append(lines, &line{Event: EventDeleted, Tasks: number, Time: now})
+	err := s.commit(j, durable, func() {
+		if over = j.over() && s.jobs[j.Number] == j; over {
+			s.drop(j)
+		}
+	}, lines...)
+	if err != nil {
 		return err
 	}
-	s.hint(t.Job)
+	if over {
+		s.remove(j)
+	}
 	return nil
 }
 
 // Fail puts a task in error that was recorded as started and could not be, for
-// a reason that a second try would meet again.
+// a reason that a second try would meet again. One that was deleted meanwhile is
+// gone instead.
 func (s *Store) Fail(t *Task, reason string) error {
+	if s.Want(t) != nil {
+		return s.Withdraw(t)
+	}
 	tasks, now := strconv.Itoa(t.Number), time.Now()
 	return s.commit(t.Job, durable, t.Job.wakeWaiting,
 		&line{Event: EventWithdrawn, Tasks: tasks, Time: now, Run: t.Run},
 		&line{Event: EventErrored, Tasks: tasks, Time: now, Run: t.Run, Reason: reason})
+}
+
+// Exceed records that a running task has exceeded a limit and is to be killed.
+// Who wanted it killed before has it.
+func (s *Store) Exceed(t *Task, reason string) error {
+	s.mu.Lock()
+	wanted := t.Want != nil || t.State != Started
+	s.mu.Unlock()
+	if wanted {
+		return nil
+	}
+	return s.commit(t.Job, durable, nil, &line{
+		Event: EventWant, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run,
+		Want: &Want{Signal: sigkill, Reason: reason},
+	})
 }
 
 // Ending is the end of one task's run, on its way into record and accounting.

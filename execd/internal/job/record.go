@@ -50,11 +50,12 @@ type line struct {
 // state is what a snapshot says of a job as a whole. The tasks that the lines
 // behind it bring further count as pending in it.
 type state struct {
-	Pending  string      `json:"pending"` // as Tasks.format writes them
-	Finished int         `json:"finished"`
-	Deleted  int         `json:"deleted,omitempty"`
-	Runs     map[int]int `json:"runs,omitempty"`
-	Requeued time.Time   `json:"requeued,omitzero"`
+	Pending     string       `json:"pending"` // as Tasks.format writes them
+	Finished    int          `json:"finished"`
+	Deleted     int          `json:"deleted,omitempty"`
+	Runs        map[int]int  `json:"runs,omitempty"`
+	Checkpoints map[int]bool `json:"checkpoints,omitempty"`
+	Requeued    time.Time    `json:"requeued,omitzero"`
 }
 
 // Start is what must be known of a run to find it again.
@@ -68,7 +69,9 @@ type Start struct {
 // Want is what somebody asked for.
 type Want struct {
 	Signal int    `json:"signal"`
-	By     string `json:"by"` // user
+	By     string `json:"by,omitempty"` // user; empty: execd itself, for a reason
+	// Reason is the limit that the task has exceeded.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Fate is what becomes of a task whose run has ended.
@@ -87,6 +90,8 @@ type End struct {
 	Exit   int    `json:"exit"`
 	Reason string `json:"reason,omitempty"`
 	Fate   Fate   `json:"fate"`
+	// Checkpoint says that the run left a checkpoint from which the next goes on.
+	Checkpoint bool `json:"checkpoint,omitempty"`
 	// Accounting is the line for the accounting file, and Place where it was
 	// to be written: when the step is repeated after a crash it looks from
 	// there on for that very line.
@@ -188,13 +193,14 @@ func (j *Job) restore(st *state) error {
 		}
 	}
 	j.pending, j.active, j.started = pending, map[int]*Task{}, 0
-	j.finished, j.deleted, j.runs, j.requeued = st.Finished, st.Deleted, maps.Clone(st.Runs), st.Requeued
+	j.finished, j.deleted, j.requeued = st.Finished, st.Deleted, st.Requeued
+	j.runs, j.checkpoints = maps.Clone(st.Runs), maps.Clone(st.Checkpoints)
 	return nil
 }
 
 // lines returns events that lead to the present state of the job.
 func (j *Job) lines(now time.Time) []*line {
-	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Requeued: j.requeued}
+	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, Requeued: j.requeued}
 	pending := Tasks{of: j.pending.of, runs: slices.Clone(j.pending.runs), n: j.pending.n}
 	list := []*line{{Event: EventSnapshot, Time: now, State: st}}
 	for _, t := range j.tasksInOrder() {
@@ -245,7 +251,10 @@ func (j *Job) apply(number int, l *line) error {
 			return errors.New("a start without its particulars")
 		}
 		j.pending.Remove(number)
-		t = &Task{Job: j, Number: number, Run: j.runs[number], Started: l.Time, Start: *l.Start, begun: make(chan struct{})}
+		t = &Task{
+			Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number],
+			Started: l.Time, Start: *l.Start, begun: make(chan struct{}),
+		}
 		j.active[number] = t
 	case EventWithdrawn:
 		delete(j.active, number)
@@ -262,7 +271,7 @@ func (j *Job) apply(number int, l *line) error {
 		t.End = l.End
 	case EventDone:
 		delete(j.active, number)
-		delete(j.runs, number)
+		j.forgetRuns(number)
 		j.finished++
 	case EventRequeued:
 		delete(j.active, number)
@@ -271,18 +280,25 @@ func (j *Job) apply(number int, l *line) error {
 			j.runs = map[int]int{}
 		}
 		j.runs[number] = t.Run + 1
+		delete(j.checkpoints, number)
+		if t.End != nil && t.End.Checkpoint {
+			if j.checkpoints == nil {
+				j.checkpoints = map[int]bool{}
+			}
+			j.checkpoints[number] = true
+		}
 		j.requeued = l.Time
 	case EventErrored:
 		if t == nil {
 			j.pending.Remove(number)
-			t = &Task{Job: j, Number: number, Run: j.runs[number], begun: make(chan struct{})}
+			t = &Task{Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], begun: make(chan struct{})}
 			j.active[number] = t
 		}
 		t.Reason, t.Want = l.Reason, nil
 	case EventDeleted:
 		j.pending.Remove(number)
 		delete(j.active, number)
-		delete(j.runs, number)
+		j.forgetRuns(number)
 		j.deleted++
 	default:
 		return fmt.Errorf("unknown event %q", l.Event)
@@ -340,30 +356,32 @@ type Job struct {
 	base int64      // guarded by file; its size when it was new or made anew
 
 	// The rest is guarded by the Store's mutex.
-	dropped  bool // nothing is left of it, its record goes
-	pending  Tasks
-	active   map[int]*Task  // started, ended or in error
-	runs     map[int]int    // run numbers of tasks that ran before
-	started  int            // tasks in state Started
-	finished int            // tasks that ran to their end
-	deleted  int            // tasks deleted before they started
-	requeued time.Time      // when a task was last put back: the job queues behind those that did not have their turn
-	changed  chan struct{}  // closed and replaced when a task's end is in the accounting file
-	reasons  map[int]string // why tasks failed, for those who wait; lost with execd
-	request  *api.SubmitRequest
+	dropped     bool // nothing is left of it, its record goes
+	pending     Tasks
+	active      map[int]*Task  // started, ended or in error
+	runs        map[int]int    // run numbers of tasks that ran before
+	checkpoints map[int]bool   // those of them whose last run left a checkpoint
+	started     int            // tasks in state Started
+	finished    int            // tasks that ran to their end
+	deleted     int            // tasks deleted before they started
+	requeued    time.Time      // when a task was last put back: the job queues behind those that did not have their turn
+	changed     chan struct{}  // closed and replaced when a task's end is in the accounting file
+	reasons     map[int]string // why tasks failed, for those who wait; lost with execd
+	request     *api.SubmitRequest
 }
 
 // Task is a task that is not pending any more.
 type Task struct {
-	Job     *Job
-	Number  int // 1 for a job that is no array
-	Run     int // how often it was started before
-	State   State
-	Started time.Time
-	Start   Start
-	Want    *Want
-	End     *End   // from Ended on
-	Reason  string // of Errored
+	Job        *Job
+	Number     int  // 1 for a job that is no array
+	Run        int  // how often it was started before
+	Checkpoint bool // the run before left one to go on from
+	State      State
+	Started    time.Time
+	Start      Start
+	Want       *Want
+	End        *End   // from Ended on
+	Reason     string // of Errored
 
 	begun    chan struct{} // closed when the start is recorded, or given up
 	recorded bool          // guarded by the Store's mutex; the end is on disk
@@ -384,6 +402,12 @@ func newJob(h *header) *Job {
 		Tasks: r.Tasks, MaxRun: r.MaxRun, Rerun: r.Rerun, HasScript: !r.Binary,
 		pending: AllTasks(r.Tasks), active: map[int]*Task{}, changed: make(chan struct{}),
 	}
+}
+
+// forgetRuns forgets the earlier runs of a task that does not run again.
+func (j *Job) forgetRuns(number int) {
+	delete(j.runs, number)
+	delete(j.checkpoints, number)
 }
 
 // over reports whether nothing of the job is left to do.

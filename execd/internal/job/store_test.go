@@ -60,9 +60,9 @@ func summary(s *Store, number int) string {
 	if j == nil {
 		return "none"
 	}
-	text := fmt.Sprintf("pending %s finished %d deleted %d started %d runs %v", j.pending.String(), j.finished, j.deleted, j.started, j.runs)
+	text := fmt.Sprintf("pending %s finished %d deleted %d started %d runs %v checkpoints %v", j.pending.String(), j.finished, j.deleted, j.started, j.runs, j.checkpoints)
 	for _, t := range j.tasksInOrder() {
-		text += fmt.Sprintf("\n%d %v run %d want %v end %v", t.Number, t.State, t.Run, t.Want, t.State == Ended && t.End != nil)
+		text += fmt.Sprintf("\n%d %v run %d checkpoint %v want %v end %v", t.Number, t.State, t.Run, t.Checkpoint, t.Want, t.State == Ended && t.End != nil)
 	}
 	return text
 }
@@ -95,7 +95,7 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 				if rnd.IntN(10) == 0 {
 					continue // runs on
 				}
-				end := &End{Fate: []Fate{FateDone, FateDone, FateRequeue, FateError}[rnd.IntN(4)], Accounting: strings.Repeat("x", 200)}
+				end := &End{Fate: []Fate{FateDone, FateDone, FateRequeue, FateError}[rnd.IntN(4)], Checkpoint: rnd.IntN(2) == 0, Accounting: strings.Repeat("x", 200)}
 				if err := s.End([]Ending{{Task: task, End: end, Time: time.Now()}})[0]; err != nil {
 					t.Error(err)
 				}
@@ -235,5 +235,101 @@ func TestDeleteTexts(t *testing.T) {
 	}
 	if w := s.Want(running); w == nil || w.By != "root" {
 		t.Errorf("Want = %+v; want root's", w)
+	}
+}
+
+// A run knows whether the one before it left a checkpoint, also after execd was
+// restarted, and only that one.
+func TestCheckpointIsPassedOn(t *testing.T) {
+	root := newRoot(t)
+	s, _ := openStore(t, root)
+	j, err := s.Submit(alice, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, Limits{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for run, left := range []bool{true, true, false, false} {
+		task, _ := s.Take(j, Start{Queue: "all.q"}, time.Now())
+		if err := s.Begin(task); err != nil {
+			t.Fatal(err)
+		}
+		if want := run == 1 || run == 2; task.Run != run || task.Checkpoint != want {
+			t.Errorf("run %d, checkpoint %v; want %d, %v", task.Run, task.Checkpoint, run, want)
+		}
+		end := &End{Failed: 24, Fate: FateRequeue, Checkpoint: left}
+		if err := s.End([]Ending{{Task: task, End: end, Time: time.Now()}})[0]; err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(task); err != nil {
+			t.Fatal(err)
+		}
+		s, _ = openStore(t, root)
+		j = s.Get(j.Number)
+	}
+}
+
+// A limit is a reason to kill a running task, unless somebody else had one.
+func TestExceed(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	j := submitArray(t, s, 2)
+	first, _ := s.Take(j, Start{Queue: "all.q"}, time.Now())
+	second, _ := s.Take(j, Start{Queue: "all.q"}, time.Now())
+	for _, task := range []*Task{first, second} {
+		if err := s.Begin(task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := map[int]int{}
+	qdel := func(word, want string) {
+		t.Helper()
+		reply, err := s.Delete(&api.DeleteRequest{Jobs: []string{word}}, Caller{UID: alice.UID, Name: "alice"}, func(task *Task) { killed[task.Number]++ })
+		if err != nil || len(reply.Lines) != 1 || reply.Lines[0].Text != want {
+			t.Errorf("qdel %s = %+v, %v; want %q", word, reply.Lines, err, want)
+		}
+	}
+	if err := s.Exceed(first, "h_rt 2 s"); err != nil {
+		t.Fatal(err)
+	}
+	qdel("1.1", "job-array task 1.1 is already in deletion")
+	qdel("1.2", "alice has registered the job-array task 1.2 for deletion")
+	qdel("1.2", "job-array task 1.2 is already in deletion")
+	if err := s.Exceed(second, "h_rt 2 s"); err != nil {
+		t.Fatal(err)
+	}
+	if w := s.Want(first); w == nil || w.Reason != "h_rt 2 s" || w.By != "" {
+		t.Errorf("Want of the first = %+v; want the limit", w)
+	}
+	if w := s.Want(second); w == nil || w.By != "alice" || w.Reason != "" {
+		t.Errorf("Want of the second = %+v; want alice's", w)
+	}
+	if killed[1] != 1 || killed[2] != 2 {
+		t.Errorf("killed %v times; want the first once, the second twice", killed)
+	}
+}
+
+// A task that was deleted while its start failed does not come back.
+func TestDeletedWhileItsStartFailed(t *testing.T) {
+	root := newRoot(t)
+	s, _ := openStore(t, root)
+	j := submitArray(t, s, 3)
+	for _, give := range []func(*Task) error{s.Withdraw, s.Withdraw, func(task *Task) error { return s.Fail(task, "r") }} {
+		task, _ := s.Take(j, Start{Queue: "all.q"}, time.Now())
+		if err := s.Begin(task); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprintf("1.%d", task.Number)}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
+			t.Fatal(err)
+		}
+		if err := give(task); err != nil {
+			t.Fatal(err)
+		}
+		if j.pending.Has(task.Number) || j.active[task.Number] != nil {
+			t.Errorf("task %d waits; want it deleted", task.Number)
+		}
+	}
+	if s.Get(1) != nil {
+		t.Error("the job is still there; want it gone with its last task")
+	}
+	if again, _ := openStore(t, root); again.Get(1) != nil {
+		t.Error("the job comes back with the next execd")
 	}
 }

@@ -179,8 +179,32 @@ func abnormal(d spool.Dir, v Verdict) spool.Outcome {
 		usage, _ = d.Usage() // whole: the verdict says so
 	}
 	out := spool.ShepherdDied(v != NeverStarted, usage)
+	if usage != nil {
+		// What the job itself had asked for still counts.
+		migrates, checkpoint, _ := d.Migrates()
+		switch {
+		case migrates:
+			out.Failed, out.Checkpoint = spool.FailedMigrating, checkpoint
+		case usage.Signal == 0 && usage.ExitStatus == exitReschedule && !forbidsReschedule(d):
+			out.Failed = spool.FailedRescheduling
+		}
+		out.Blame = spool.BlameOf(out.Failed)
+	}
 	if reason, _, err := d.ErrorText(); err == nil && reason != "" {
 		out.Reason += ": " + reason
 	}
 	return out
+}
+
+// exitReschedule is the exit code by which a job asks to be run again.
+const exitReschedule = 99
+
+// forbidsReschedule reports whether that exit code means nothing for a run.
+func forbidsReschedule(d spool.Dir) bool {
+	c, err := d.Config()
+	if err != nil {
+		return true
+	}
+	forbidden, err := c.Bool(spool.KeyForbidReschedule)
+	return err != nil || forbidden
 }

@@ -1,10 +1,12 @@
 package launch
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
@@ -89,7 +91,15 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	n := o.names(l.Host)
 	c := &writer{config: &spool.Config{}}
 
+	if o.mentions("$sge_root", "$sge_cell") {
+		// Grid Engine's execd leaves them out, and its shepherd then fails.
+		c.text("sge_root", l.ConfigDir)
+		c.text("sge_cell", cell)
+	}
 	c.number("add_grp_id", o.Task.Start.AddGID)
+	if o.Global.SkipNGroups {
+		c.text(spool.KeySkipNGroups, "yes")
+	}
 	for _, stream := range []string{"stdin", "stdout", "stderr"} {
 		c.text("fs_"+stream+"_host", `""`)
 		c.text("fs_"+stream+"_path", "")
@@ -117,17 +127,13 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.number("min_gid", minGID)
 	c.number("min_uid", minUID)
 	c.text("cwd", dir)
-	c.text("prolog", "none")
-	c.text("epilog", "none")
-	starter := o.Queue.StarterMethod
-	if starter == "" {
-		starter = "NONE"
-	}
-	c.text("starter_method", starter)
-	for _, method := range []string{"suspend_method", "resume_method", "terminate_method"} {
-		c.text(method, "NONE")
-	}
-	c.number("script_timeout", 120)
+	c.text("prolog", cmp.Or(o.Queue.Prolog, o.Global.Prolog, "none"))
+	c.text("epilog", cmp.Or(o.Queue.Epilog, o.Global.Epilog, "none"))
+	c.text("starter_method", cmp.Or(o.Queue.StarterMethod, "NONE"))
+	c.text("suspend_method", cmp.Or(o.Queue.SuspendMethod, "NONE"))
+	c.text("resume_method", cmp.Or(o.Queue.ResumeMethod, "NONE"))
+	c.text("terminate_method", cmp.Or(o.Queue.TerminateMethod, "NONE"))
+	c.seconds("script_timeout", o.Global.ScriptTimeout)
 	c.text("pe", "none")
 	c.number("pe_slots", 1)
 	c.number("host_slots", 1)
@@ -135,8 +141,8 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.flag("use_login_shell", isLoginShell(shell, o.Global.LoginShells))
 	c.text("mail_list", o.Owner.Name+"@"+l.Host)
 	c.number("mail_options", 0)
-	c.number("forbid_reschedule", 0)
-	c.number("forbid_apperror", 0)
+	c.flag("forbid_reschedule", o.Global.ForbidReschedule)
+	c.flag("forbid_apperror", o.Global.ForbidApperror)
 	c.text("queue", o.Queue.Name)
 	c.text("host", l.Host)
 	c.text("processors", "UNDEFINED")
@@ -146,23 +152,25 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.number("ja_task_id", o.taskNumber())
 	c.text("account", account(r))
 	c.text("submission_time", strconv.FormatInt(o.Task.Job.Submitted.Unix(), 10))
-	c.number("notify", 0)
+	notify := o.Queue.Notify
+	if !r.Notify {
+		notify = 0
+	}
+	c.seconds("notify", notify)
 	c.text("acct_project", "none")
 	args := c.args(r.Args)
 	c.text("queue_tmpdir", o.Queue.Tmpdir)
 	c.number("use_afs", 0)
 	c.text("admin_user", "none")
-	c.number("notify_kill_type", 1)
-	c.text("notify_kill", "default")
-	c.number("notify_susp_type", 1)
-	c.text("notify_susp", "default")
+	c.warning("notify_kill", o.Global.NotifyKill)
+	c.warning("notify_susp", o.Global.NotifySusp)
 	c.text("qsub_gid", "no")
 	c.number("pty", 0)
 	c.number("write_osjob_id", 1)
 	// execd's environment is the administrator's, and never a job's.
 	c.number("inherit_env", 0)
 	c.number("enable_windomacc", 0)
-	c.flag("enable_addgrp_kill", o.Task.Start.AddGID != 0)
+	c.flag("enable_addgrp_kill", o.Task.Start.AddGID != 0 && !o.Global.NoAddGrpKill)
 	c.number("csp", 0)
 	c.number("ignore_fqdn", 0)
 	c.text("default_domain", "none")
@@ -173,7 +181,26 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.number(spool.KeyGID, o.Owner.GID)
 	c.text(spool.KeyGroups, joinInts(o.Owner.Groups))
 	c.text(spool.KeyHome, o.Owner.Home)
+	soft, hard := spool.KeySRT, spool.KeyHRT
+	if l.Foreign() {
+		c.flag(spool.KeyForeign, true)
+		soft, hard = spool.KeyForeignSRT, spool.KeyForeignHRT
+	}
+	if o.Queue.SRT > 0 {
+		c.seconds(soft, o.Queue.SRT)
+	}
+	if o.Queue.HRT > 0 {
+		c.seconds(hard, o.Queue.HRT)
+	}
 	return c.config, args, c.err
+}
+
+// mentions reports whether a command that runs beside the job has one of the
+// variables.
+func (o *Order) mentions(variables ...string) bool {
+	q, g := o.Queue, o.Global
+	commands := strings.Join([]string{q.Prolog, q.Epilog, g.Prolog, g.Epilog, q.SuspendMethod, q.ResumeMethod, q.TerminateMethod}, " ")
+	return slices.ContainsFunc(variables, func(v string) bool { return strings.Contains(commands, v) })
 }
 
 // writer sets keys until the first error.
@@ -189,6 +216,23 @@ func (w *writer) text(key, value string) {
 }
 
 func (w *writer) number(key string, n int) { w.text(key, strconv.Itoa(n)) }
+
+// seconds writes a time, which the files of configuration have in whole seconds.
+func (w *writer) seconds(key string, d time.Duration) { w.number(key, int(d/time.Second)) }
+
+// warning writes what comes before a signal: 0 is another signal than the
+// default, 1 the default, 2 none.
+func (w *writer) warning(key string, c conf.Warning) {
+	kind := 1
+	switch {
+	case c.Off:
+		kind = 2
+	case c.Signal != "":
+		kind = 0
+	}
+	w.number(key+"_type", kind)
+	w.text(key, cmp.Or(c.Signal, "default"))
+}
 
 func (w *writer) flag(key string, on bool) {
 	if on {

@@ -11,6 +11,9 @@ import (
 // defaultPath is the PATH of a job that brought none (spec 2.4).
 const defaultPath = "/usr/local/bin:/bin:/usr/bin"
 
+// cell is SGE_CELL: there is but one.
+const cell = "default"
+
 // environment composes the file environment in sge_execd's order. A variable
 // of the user's keeps its place and gets our value where it is not the user's
 // to choose.
@@ -55,7 +58,10 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 	e.set("NSLOTS", "1")
 	e.set("NHOSTS", "1")
 	restarted := "0"
-	if o.Task.Run > 0 {
+	switch {
+	case o.Task.Checkpoint:
+		restarted = "2"
+	case o.Task.Run > 0:
 		restarted = "1"
 	}
 	e.set("RESTARTED", restarted)
@@ -66,7 +72,7 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 			e.addVariable(v)
 		}
 	}
-	e.set("SGE_CELL", "default")
+	e.set("SGE_CELL", cell)
 	first, last, step, task := "undefined", "undefined", "undefined", "undefined"
 	if t := r.Tasks; t.IsArray() {
 		first, last, step = strconv.Itoa(t.First), strconv.Itoa(t.Last), strconv.Itoa(t.Step)

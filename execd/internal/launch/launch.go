@@ -47,9 +47,10 @@ type Launcher struct {
 
 // shepherd is one that runs.
 type shepherd struct {
-	pidfd  int
-	child  bool // ours to reap; false after a restart of execd
-	signal int  // guarded by Launcher.mu; sequence number of the last signal
+	pidfd   int
+	child   bool // ours to reap; false after a restart of execd
+	foreign bool // not our program
+	signal  int  // guarded by Launcher.mu; sequence number of the last signal
 }
 
 // Init starts what Run serves. Tmpdirs are the parents of scratch directories.
@@ -174,7 +175,7 @@ func (l *Launcher) fork(run spool.RunID, d spool.Dir) (int, error) {
 		return 0, err
 	}
 	defer lock.Close()
-	s := &shepherd{child: true}
+	s := &shepherd{child: true, foreign: l.Foreign()}
 	// Known before it exists: it may be gone before fork returns.
 	l.mu.Lock()
 	l.running[run] = s
@@ -226,8 +227,11 @@ func (l *Launcher) Reattach(run spool.RunID) error {
 	if signals, err := d.Signals(); err == nil && len(signals) > 0 {
 		seq = signals[len(signals)-1].Seq
 	}
+	// Which program it is may have been configured otherwise when it started.
+	c, err := d.Config()
+	foreign := err == nil && isForeign(c)
 	l.mu.Lock()
-	l.running[run] = &shepherd{pidfd: pidfd, signal: seq}
+	l.running[run] = &shepherd{pidfd: pidfd, foreign: foreign, signal: seq}
 	l.mu.Unlock()
 	if err := l.watch.add(run, pidfd); err != nil {
 		return fmt.Errorf("cannot watch shepherd %d: %w", pid, err)
@@ -264,7 +268,8 @@ func reap(pidfd int) {
 
 // Signal asks the shepherd of a run to give the job a signal: the number goes
 // into `signals` (so that no two are lost) and `signal` (where Grid Engine's
-// shepherd looks), and SIGTTIN says so.
+// shepherd looks), and SIGTTIN says so. Grid Engine's knows but the last number
+// in `signal`, so what has a carrier of its own goes by that.
 func (l *Launcher) Signal(run spool.RunID, sig syscall.Signal) error {
 	l.mu.Lock()
 	defer l.mu.Unlock() // one writer at a time; the files are a few bytes
@@ -274,18 +279,31 @@ func (l *Launcher) Signal(run spool.RunID, sig syscall.Signal) error {
 	}
 	d := l.Root.Active(run.ID())
 	s.signal++
+	carrier := unix.SIGTTIN
+	if c, ok := carriers[sig]; ok && s.foreign {
+		carrier = c
+	}
 	err := d.Append(spool.FileSignals, spool.AppendSignals(nil, []spool.Signal{{Signal: int(sig), Seq: s.signal}}))
-	if err == nil {
+	if err == nil && carrier == unix.SIGTTIN {
 		err = d.Write(spool.FileSignal, spool.AppendSignal(nil, int(sig), s.signal))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot signal job %v: %w", run, err)
 	}
-	err = unix.PidfdSendSignal(s.pidfd, unix.SIGTTIN, nil, 0)
+	err = unix.PidfdSendSignal(s.pidfd, carrier, nil, 0)
 	if err != nil && !errors.Is(err, unix.ESRCH) { // gone: the end is on its way
 		return fmt.Errorf("cannot signal job %v: %w", run, err)
 	}
 	return nil
+}
+
+// carriers are the signals that Grid Engine's execd sends to a shepherd so that
+// the job gets another (spec 5.2).
+var carriers = map[syscall.Signal]syscall.Signal{
+	unix.SIGKILL: unix.SIGTSTP,
+	unix.SIGXCPU: unix.SIGUSR2,
+	unix.SIGUSR1: unix.SIGUSR1,
+	unix.SIGCONT: unix.SIGCONT,
 }
 
 // Running returns how many shepherds run.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,9 +35,12 @@ func goldenOrder() (*Launcher, *Order) {
 				"SGE_O_SHELL=/bin/sh", "SGE_O_MAIL=/var/mail/geuser", "SGE_O_HOST=gehost", "SGE_O_WORKDIR=/home/geuser",
 			},
 		},
-		Owner:  &user.User{Name: "geuser", UID: 1001, GID: 1001, Groups: []int{1001}, Home: "/home/geuser"},
-		Queue:  &conf.Queue{Name: "gold.q", Tmpdir: "/tmp", Shell: "/bin/sh", ShellStartMode: "unix_behavior"},
-		Global: &conf.Global{MinUID: 1000, MinGID: 1000, LoginShells: []string{"sh", "bash"}},
+		Owner: &user.User{Name: "geuser", UID: 1001, GID: 1001, Groups: []int{1001}, Home: "/home/geuser"},
+		Queue: &conf.Queue{
+			Name: "gold.q", Tmpdir: "/tmp", Shell: "/bin/sh", ShellStartMode: "unix_behavior",
+			Prolog: "/opt/site/prolog.sh $job_id $queue", Epilog: "/opt/site/epilog.sh $job_id", Notify: time.Minute,
+		},
+		Global: &conf.Global{MinUID: 1000, MinGID: 1000, LoginShells: []string{"sh", "bash"}, ScriptTimeout: 2 * time.Minute},
 		Script: "/var/spool/gridengine/execd/gehost/job_scripts/69",
 	}
 	return l, o
@@ -55,7 +59,6 @@ func TestConfigIsGridEngines(t *testing.T) {
 		t.Fatalf("config: args %q, %v", args, err)
 	}
 	other := map[string]string{
-		"prolog": "none", "epilog": "none", // the golden site has scripts
 		"admin_user":  "none", // we flip no effective ids
 		"inherit_env": "0",    // execd's environment is not the job's
 	}
@@ -73,6 +76,198 @@ func TestConfigIsGridEngines(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("config (-Grid Engine's +ours):\n%s", diff)
+	}
+}
+
+// What the administrator's files say about the ways of a job's life and end
+// stands in config as sge_execd writes it.
+func TestConfigOfMethods(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*Launcher, *Order)
+		want   string // keys that are there, or, with a !, are not
+	}{
+		{"as it is", func(*Launcher, *Order) {}, "notify=0 notify_kill_type=1 notify_kill=default notify_susp_type=1 notify_susp=default " +
+			"suspend_method=NONE terminate_method=NONE script_timeout=120 forbid_reschedule=0 forbid_apperror=0 enable_addgrp_kill=1 " +
+			"!skip_ngroups_max_silently !paddock_s_rt !paddock_h_rt !paddock_foreign !sge_root"},
+		{"-notify", func(_ *Launcher, o *Order) { o.Request.Notify = true }, "notify=60"},
+		{"-notify of a queue without", func(_ *Launcher, o *Order) { o.Request.Notify, o.Queue.Notify = true, 0 }, "notify=0"},
+		{"warnings", func(_ *Launcher, o *Order) {
+			o.Global.NotifyKill, o.Global.NotifySusp = conf.Warning{Signal: "TERM"}, conf.Warning{Off: true}
+		}, "notify_kill_type=0 notify_kill=TERM notify_susp_type=2 notify_susp=default"},
+		{"the host's procedures", func(_ *Launcher, o *Order) {
+			o.Queue.Prolog, o.Queue.Epilog = "", ""
+			o.Global.Prolog, o.Global.Epilog = "root@/opt/p $host", "/opt/e"
+		}, "prolog=root@/opt/p_$host epilog=/opt/e"},
+		{"the queue's go before", func(_ *Launcher, o *Order) { o.Global.Prolog = "/opt/p" }, "prolog=/opt/site/prolog.sh_$job_id_$queue"},
+		{"no procedures", func(_ *Launcher, o *Order) { o.Queue.Prolog, o.Queue.Epilog = "", "" }, "prolog=none epilog=none"},
+		{"methods", func(_ *Launcher, o *Order) {
+			o.Queue.SuspendMethod, o.Queue.ResumeMethod, o.Queue.TerminateMethod = "SIGTSTP", "18", "/opt/end $job_pid"
+		}, "suspend_method=SIGTSTP resume_method=18 terminate_method=/opt/end_$job_pid"},
+		{"variables of the cell", func(_ *Launcher, o *Order) { o.Queue.TerminateMethod = "/opt/end $sge_cell" }, "sge_root=/var/lib/gridengine sge_cell=default"},
+		{"parameters", func(_ *Launcher, o *Order) {
+			g := o.Global
+			g.ScriptTimeout, g.SkipNGroups, g.NoAddGrpKill, g.ForbidReschedule, g.ForbidApperror = 5*time.Second, true, true, true, true
+		}, "script_timeout=5 skip_ngroups_max_silently=yes enable_addgrp_kill=0 forbid_reschedule=1 forbid_apperror=1"},
+		{"time limits", func(_ *Launcher, o *Order) { o.Queue.SRT, o.Queue.HRT = time.Minute, time.Hour }, "paddock_s_rt=60 paddock_h_rt=3600 !paddock_foreign"},
+		{"hard limit alone", func(_ *Launcher, o *Order) { o.Queue.HRT = time.Hour }, "!paddock_s_rt paddock_h_rt=3600"},
+		{"time limits of a foreign shepherd", func(l *Launcher, o *Order) {
+			l.OwnShepherd, o.Queue.SRT, o.Queue.HRT = "/usr/sbin/shepherd", time.Minute, time.Hour
+		}, "paddock_foreign=1 paddock_foreign_s_rt=60 paddock_foreign_h_rt=3600 !paddock_s_rt !paddock_h_rt"},
+		{"foreign shepherd, no limits", func(l *Launcher, _ *Order) { l.OwnShepherd = "/usr/sbin/shepherd" }, "paddock_foreign=1 !paddock_foreign_h_rt"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, o := goldenOrder()
+			tt.change(l, o)
+			config, _, err := l.config(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for word := range strings.FieldsSeq(tt.want) {
+				key, absent := strings.CutPrefix(word, "!")
+				key, value, _ := strings.Cut(key, "=")
+				got, ok := config.Lookup(key)
+				if ok == absent || strings.ReplaceAll(got, " ", "_") != value {
+					t.Errorf("%s = %q, there %v; want %s", key, got, ok, word)
+				}
+			}
+		})
+	}
+}
+
+// What a job is told of the runs before.
+func TestRestarted(t *testing.T) {
+	for _, tt := range []struct {
+		run        int
+		checkpoint bool
+		want       string
+	}{{0, false, "0"}, {1, false, "1"}, {3, false, "1"}, {1, true, "2"}} {
+		l, o := goldenOrder()
+		o.Task.Run, o.Task.Checkpoint = tt.run, tt.checkpoint
+		if env := l.environment(o, "/spool"); !slices.Contains(env, "RESTARTED="+tt.want) {
+			t.Errorf("run %d, checkpoint %v: want RESTARTED=%s in %q", tt.run, tt.checkpoint, tt.want, env)
+		}
+	}
+}
+
+// Which of the two limits is due when, and when to look again.
+func TestDue(t *testing.T) {
+	start := time.Unix(1000, 0)
+	both := TimeLimits{Soft: 10 * time.Second, Hard: 20 * time.Second}
+	soft, hard := TimeLimits{Soft: both.Soft}, TimeLimits{Hard: both.Hard}
+	for _, tt := range []struct {
+		name   string
+		limits TimeLimits
+		clock  Clock
+		after  time.Duration
+		sig    syscall.Signal
+		next   time.Duration
+	}{
+		{"no limits", TimeLimits{}, Clock{Started: start}, time.Hour, 0, 0},
+		{"not started", both, Clock{}, time.Hour, 0, 10 * time.Second},
+		{"not started, hard", hard, Clock{}, time.Hour, 0, 20 * time.Second},
+		{"at the start", both, Clock{Started: start}, 0, 0, 10 * time.Second},
+		{"before soft", both, Clock{Started: start}, 9 * time.Second, 0, time.Second},
+		{"at soft", both, Clock{Started: start}, 10 * time.Second, syscall.SIGUSR1, 10 * time.Second},
+		{"after soft", both, Clock{Started: start, Warned: true}, 12 * time.Second, 0, 8 * time.Second},
+		{"at hard", both, Clock{Started: start, Warned: true}, 20 * time.Second, syscall.SIGKILL, 90 * time.Second},
+		{"past both while nobody looked", both, Clock{Started: start}, time.Hour, syscall.SIGKILL, 90 * time.Second},
+		{"soft alone", soft, Clock{Started: start}, 10 * time.Second, syscall.SIGUSR1, 0},
+		{"soft alone, warned", soft, Clock{Started: start, Warned: true}, time.Hour, 0, 0},
+		{"soft behind hard", TimeLimits{Soft: 30 * time.Second, Hard: 20 * time.Second}, Clock{Started: start}, 0, 0, 20 * time.Second},
+		{"ended", both, Clock{Started: start, Ended: true}, time.Hour, 0, 0},
+		{"clock set back", both, Clock{Started: start}, -time.Hour, 0, 10 * time.Second},
+	} {
+		sig, next := tt.limits.Due(tt.clock, start.Add(tt.after))
+		if sig != tt.sig || next != tt.next {
+			t.Errorf("%s: Due = %d, %v; want %d, %v", tt.name, sig, next, tt.sig, tt.next)
+		}
+	}
+}
+
+// The clock of a run is what its directory says.
+func TestClock(t *testing.T) {
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Launcher{Root: root}
+	run := spool.RunID{Job: 7, Task: 1}
+	if _, err := root.Stage(run); err != nil {
+		t.Fatal(err)
+	}
+	d, err := root.Activate(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(what string, want Clock) {
+		t.Helper()
+		got, err := l.Clock(run)
+		if err != nil || !got.Started.Equal(want.Started) || got.Ended != want.Ended || got.Warned != want.Warned {
+			t.Errorf("%s: Clock = %+v, %v; want %+v", what, got, err, want)
+		}
+	}
+	put := func(name, text string) {
+		t.Helper()
+		if err := d.Append(name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.TimeLimits(run); err == nil {
+		t.Error("TimeLimits without config: no error")
+	}
+	put(spool.FileConfig, "paddock_format=1\npaddock_foreign=1\npaddock_foreign_s_rt=5\npaddock_foreign_h_rt=7\n")
+	if got, err := l.TimeLimits(run); err != nil || got != (TimeLimits{5 * time.Second, 7 * time.Second}) {
+		t.Errorf("TimeLimits = %+v, %v; want 5 s and 7 s", got, err)
+	}
+	look("nothing", Clock{})
+	put(spool.FileJobPID, "")
+	look("emptied job_pid", Clock{})
+	put(spool.FileJobPID, "12\n")
+	started := time.Unix(1234, 0)
+	if err := os.Chtimes(d.Path(spool.FileJobPID), started, started); err != nil {
+		t.Fatal(err)
+	}
+	look("started", Clock{Started: started})
+	put(spool.FileSignals, "9 1\n")
+	look("killed", Clock{Started: started})
+	put(spool.FileSignals, "10 2\n")
+	look("warned", Clock{Started: started, Warned: true})
+	put(spool.FileUsage, testUsage)
+	look("ended", Clock{Started: started, Ended: true, Warned: true})
+}
+
+// A run whose shepherd died after the job is not run again, unless the job had
+// asked for it.
+func TestAbnormal(t *testing.T) {
+	const own = "paddock_format=1\n"
+	exit := func(code string) string { return strings.Replace(testUsage, "exit_status=0", "exit_status="+code, 1) }
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  spool.Outcome
+	}{
+		{"exit 0", map[string]string{"config": own + "forbid_reschedule=0\n", "usage": testUsage}, spool.Outcome{Failed: 19, Blame: spool.BlameSystem}},
+		{"exit 99", map[string]string{"config": own + "forbid_reschedule=0\n", "usage": exit("99")}, spool.Outcome{Failed: 25}},
+		{"exit 99 forbidden", map[string]string{"config": own + "forbid_reschedule=1\n", "usage": exit("99")}, spool.Outcome{Failed: 19, Blame: spool.BlameSystem}},
+		{"exit 99, no config", map[string]string{"usage": exit("99")}, spool.Outcome{Failed: 19, Blame: spool.BlameSystem}},
+		{"migrates", map[string]string{"config": own, "usage": testUsage, "checkpointed": "1\n"}, spool.Outcome{Failed: 24, Checkpoint: true}},
+		{"migrates without", map[string]string{"config": own, "usage": testUsage, "checkpointed": "0\n"}, spool.Outcome{Failed: 24}},
+	} {
+		dir := t.TempDir()
+		for name, text := range tt.files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := abnormal(spool.OpenDir(dir), Unreported)
+		if got.Usage == nil {
+			t.Errorf("%s: no usage", tt.name)
+		}
+		got.Usage, got.Reason = nil, ""
+		if got != tt.want {
+			t.Errorf("%s: abnormal = %+v; want %+v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -124,8 +319,8 @@ func TestNothingCanAddALine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, _ := back.Lookup("epilog"); v != "none" {
-		t.Errorf("epilog = %q; want none", v)
+	if v, _ := back.Lookup("epilog"); v != "/opt/site/epilog.sh $job_id" {
+		t.Errorf("epilog = %q; want the queue's", v)
 	}
 	for what, set := range map[string]func(*api.SubmitRequest){
 		"name":    func(r *api.SubmitRequest) { r.Name = evil },
@@ -180,11 +375,14 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// testUsage is the usage of a job that exited with 0.
+const testUsage = "wait_status=1\nexit_status=0\nsignal=0\nstart_time=1\nend_time=2\nru_wallclock=1\n" +
+	"ru_utime=0.000000\nru_stime=0.000000\nru_maxrss=1\nru_ixrss=0\nru_idrss=0\nru_isrss=0\nru_minflt=0\nru_majflt=0\n" +
+	"ru_nswap=0\nru_inblock=0\nru_oublock=0\nru_msgsnd=0\nru_msgrcv=0\nru_nsignals=0\nru_nvcsw=0\nru_nivcsw=0\n"
+
 // Every row of the table of recovery, from real directories.
 func TestVerdict(t *testing.T) {
-	const usage = "wait_status=1\nexit_status=0\nsignal=0\nstart_time=1\nend_time=2\nru_wallclock=1\n" +
-		"ru_utime=0.000000\nru_stime=0.000000\nru_maxrss=1\nru_ixrss=0\nru_idrss=0\nru_isrss=0\nru_minflt=0\nru_majflt=0\n" +
-		"ru_nswap=0\nru_inblock=0\nru_oublock=0\nru_msgsnd=0\nru_msgrcv=0\nru_nsignals=0\nru_nvcsw=0\nru_nivcsw=0\n"
+	const usage = testUsage
 	for _, tt := range []struct {
 		name  string
 		files map[string]string

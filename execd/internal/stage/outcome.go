@@ -21,17 +21,35 @@ func (r *Runner) conclude(t *job.Task, out *spool.Outcome) *job.End {
 		e.Exit = out.Usage.ExitStatus
 		if e.Failed == 0 && out.Usage.Signal != 0 {
 			// Grid Engine's "assumedly after job".
-			e.Failed = 100
+			e.Failed = spool.FailedAfterJob
 		}
 		if out.Usage.Signal != 0 && e.Reason == "" {
 			e.Reason = fmt.Sprintf("killed by signal %s (%d)", spool.SignalName(out.Usage.Signal), out.Usage.Signal)
 		}
+	} else if e.Failed == 0 {
+		// The shepherd was told to end the job before there was one.
+		e.Failed = spool.FailedAfterJob
+		if e.Reason == "" {
+			e.Reason = "ended before the job started"
+		}
 	}
 	want := r.Store.Want(t)
-	if want != nil && e.Failed != 0 {
+	switch {
+	case want == nil || e.Failed == spool.FailedEnforcedLimit:
+	case want.Reason != "":
+		// A foreign shepherd does not know why it was to kill the job, and the
+		// job may have ended of a warning, with any code.
+		if out.Usage != nil && e.Failed != spool.FailedNoExitStatus {
+			e.Failed, e.Reason = spool.FailedEnforcedLimit, want.Reason
+		}
+	case e.Failed != 0:
 		e.Reason = "deleted by " + want.By
+		if out.Usage == nil && e.Failed != spool.FailedNoExitStatus && e.Failed != spool.FailedBeforeJob {
+			e.Reason += " before the job started"
+		}
 	}
 	e.Fate = r.fate(t, out, e.Failed, want != nil)
+	e.Checkpoint = e.Fate == job.FateRequeue && out.Checkpoint
 	e.Accounting = r.line(t, out, e)
 	return e
 }
@@ -39,20 +57,24 @@ func (r *Runner) conclude(t *job.Task, out *spool.Outcome) *job.End {
 // fate decides what becomes of a task, in the order of Grid Engine's qmaster
 // (spec 6.4). A failure before the job that Grid Engine would blame on the
 // queue or the host puts the task in error here: there is no other queue to
-// try, and to try the same again would go on for ever.
+// try, and to try the same again would go on for ever. One after the job
+// changes nothing for a job that ran: Grid Engine runs it again when the epilog
+// fails.
 func (r *Runner) fate(t *job.Task, out *spool.Outcome, failed int, unwanted bool) job.Fate {
+	switch failed {
+	case spool.FailedNone, spool.FailedAfterJob, spool.FailedEnforcedLimit:
+		return job.FateDone
+	}
 	switch {
 	case unwanted:
 		return job.FateDone
-	case failed == 25:
+	case failed == spool.FailedMigrating, failed == spool.FailedRescheduling:
 		return job.FateRequeue
-	case failed == 19 || failed == 17:
+	case failed == spool.FailedNoExitStatus, failed == spool.FailedThroughSignal:
 		// The shepherd died, or the host did. What has ended is not run again.
 		if out.Usage == nil && r.rerunnable(t) {
 			return job.FateRequeue
 		}
-		return job.FateDone
-	case failed == 0 || failed == 100:
 		return job.FateDone
 	}
 	switch out.Blame {

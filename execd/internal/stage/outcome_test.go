@@ -48,6 +48,8 @@ func TestConclude(t *testing.T) {
 		rerun    api.Rerun
 		queue    bool // rerun TRUE
 		deleted  bool
+		exceeded string // the limit for which execd wanted it killed
+		ckpt     bool   // the next run goes on from a checkpoint
 		fate     job.Fate
 		failed   int
 		exit     int
@@ -70,6 +72,70 @@ func TestConclude(t *testing.T) {
 		{name: "no directory", out: spool.Outcome{Failed: 28, Blame: spool.BlameJob, Reason: "r"}, fate: job.FateError, failed: 28, reason: "r", notInJob: true},
 		{name: "prolog", out: spool.Outcome{Failed: 8, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateError, failed: 8, reason: "r", notInJob: true},
 		{name: "epilog after the job", out: spool.Outcome{Failed: 15, Blame: spool.BlameQueue, Reason: "r", Usage: ran(0, 0)}, fate: job.FateDone, failed: 15, reason: "r"},
+		{name: "prolog deleted", out: spool.Outcome{}, deleted: true, fate: job.FateDone, failed: 100, reason: "deleted by bob before the job started", notInJob: true},
+		{
+			name: "prolog deleted, and it failed of that", out: spool.Outcome{Failed: 8, Blame: spool.BlameQueue, Reason: "exit_status of prolog = 143"}, deleted: true,
+			fate: job.FateDone, failed: 8, reason: "deleted by bob before the job started", notInJob: true,
+		},
+		{
+			name: "prolog deleted, and the epilog fails", out: spool.Outcome{Failed: 15, Blame: spool.BlameQueue, Reason: "r"}, deleted: true,
+			fate: job.FateDone, failed: 15, reason: "deleted by bob before the job started", notInJob: true,
+		},
+		{name: "cancelled by nobody", out: spool.Outcome{}, fate: job.FateDone, failed: 100, reason: "ended before the job started", notInJob: true},
+		{name: "cancelled, and why", out: spool.Outcome{Reason: "r"}, fate: job.FateDone, failed: 100, reason: "r", notInJob: true},
+		{name: "prolog, -r y", out: spool.Outcome{Failed: 8, Blame: spool.BlameQueue, Reason: "r"}, rerun: api.RerunYes, fate: job.FateError, failed: 8, reason: "r", notInJob: true},
+		{name: "prolog exits 99", out: spool.Outcome{Failed: 25, Reason: "exit_status of prolog = 99"}, fate: job.FateRequeue, failed: 25, reason: "exit_status of prolog = 99", notInJob: true},
+		{
+			name: "prolog exits 100", out: spool.Outcome{Failed: 30, Blame: spool.BlameJob, Reason: "exit_status of prolog = 100"},
+			fate: job.FateError, failed: 30, reason: "exit_status of prolog = 100", notInJob: true,
+		},
+		{name: "before the prolog", out: spool.Outcome{Failed: 7, Blame: spool.BlameHost, Reason: "r"}, fate: job.FateError, failed: 7, reason: "r", notInJob: true},
+		{name: "pe_start", out: spool.Outcome{Failed: 10, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateError, failed: 10, reason: "r", notInJob: true},
+		{name: "before pe_stop", out: spool.Outcome{Failed: 12, Blame: spool.BlameSystem, Reason: "r", Usage: ran(3, 0)}, rerun: api.RerunYes, fate: job.FateDone, failed: 12, exit: 3, reason: "r"},
+		{name: "pe_stop", out: spool.Outcome{Failed: 13, Blame: spool.BlameQueue, Reason: "r", Usage: ran(3, 0)}, rerun: api.RerunYes, fate: job.FateDone, failed: 13, exit: 3, reason: "r"},
+		{name: "before the epilog", out: spool.Outcome{Failed: 14, Blame: spool.BlameSystem, Reason: "r", Usage: ran(3, 0)}, queue: true, fate: job.FateDone, failed: 14, exit: 3, reason: "r"},
+		{name: "epilog, rerun TRUE", out: spool.Outcome{Failed: 15, Blame: spool.BlameQueue, Reason: "r", Usage: ran(3, 0)}, queue: true, fate: job.FateDone, failed: 15, exit: 3, reason: "r"},
+		{name: "epilog exits 99", out: spool.Outcome{Failed: 25, Reason: "r", Usage: ran(3, 0)}, fate: job.FateRequeue, failed: 25, exit: 3, reason: "r"},
+		{name: "epilog without a job", out: spool.Outcome{Failed: 15, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateError, failed: 15, reason: "r", notInJob: true},
+		{name: "migrates", out: spool.Outcome{Failed: 24, Usage: ran(137, 9)}, rerun: api.RerunNo, fate: job.FateRequeue, failed: 24, exit: 137, reason: "killed by signal KILL (9)"},
+		{
+			name: "migrates with a checkpoint", out: spool.Outcome{Failed: 24, Checkpoint: true, Usage: ran(0, 0)},
+			fate: job.FateRequeue, ckpt: true, failed: 24,
+		},
+		{name: "migrates in the prolog", out: spool.Outcome{Failed: 24}, fate: job.FateRequeue, failed: 24, notInJob: true},
+		{
+			name: "migrates, deleted", out: spool.Outcome{Failed: 24, Checkpoint: true, Usage: ran(137, 9)}, deleted: true,
+			fate: job.FateDone, failed: 24, exit: 137, reason: "deleted by bob",
+		},
+		{
+			name: "used up its processor time", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "job used up its processor time: h_cpu 2 s", Usage: ran(137, 9)},
+			fate: job.FateDone, failed: 100, exit: 137, reason: "job used up its processor time: h_cpu 2 s",
+		},
+		{
+			name: "h_rt", out: spool.Outcome{Failed: 37, Blame: spool.BlameJob, Reason: "h_rt 2 s", Usage: ran(137, 9)}, rerun: api.RerunYes,
+			fate: job.FateDone, failed: 37, exit: 137, reason: "h_rt 2 s",
+		},
+		{
+			name: "h_rt, and deleted", out: spool.Outcome{Failed: 37, Blame: spool.BlameJob, Reason: "h_rt 2 s", Usage: ran(137, 9)}, deleted: true,
+			fate: job.FateDone, failed: 37, exit: 137, reason: "h_rt 2 s",
+		},
+		{
+			name: "h_rt of a foreign shepherd", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "died", Usage: ran(137, 9)}, exceeded: "h_rt 2 s",
+			fate: job.FateDone, failed: 37, exit: 137, reason: "h_rt 2 s",
+		},
+		{
+			name: "h_rt of a foreign shepherd, then deleted", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "died", Usage: ran(137, 9)},
+			exceeded: "h_rt 2 s", deleted: true, fate: job.FateDone, failed: 37, exit: 137, reason: "h_rt 2 s",
+		},
+		{
+			name: "h_rt of a foreign shepherd, warned before", out: spool.Outcome{Usage: ran(0, 0)}, exceeded: "h_rt 2 s",
+			fate: job.FateDone, failed: 37, reason: "h_rt 2 s",
+		},
+		{
+			name: "h_rt of a foreign shepherd, which died", out: spool.ShepherdDied(true, nil), rerun: api.RerunYes, exceeded: "h_rt 2 s",
+			fate: job.FateDone, failed: 19, reason: "shepherd died before it wrote exit_status", notInJob: true,
+		},
+		{name: "shepherd died, deleted", out: spool.ShepherdDied(true, nil), deleted: true, fate: job.FateDone, failed: 19, reason: "deleted by bob", notInJob: true},
 		{name: "shepherd died", out: spool.ShepherdDied(true, nil), fate: job.FateDone, failed: 19, reason: "shepherd died before it wrote exit_status", notInJob: true},
 		{name: "shepherd died, -r y", out: spool.ShepherdDied(true, nil), rerun: api.RerunYes, fate: job.FateRequeue, failed: 19, reason: "shepherd died before it wrote exit_status", notInJob: true},
 		{name: "shepherd died, rerun TRUE", out: spool.ShepherdDied(true, nil), queue: true, fate: job.FateRequeue, failed: 19, reason: "shepherd died before it wrote exit_status", notInJob: true},
@@ -79,6 +145,11 @@ func TestConclude(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, store, task := startedTask(t, api.SubmitRequest{Rerun: tt.rerun}, tt.queue)
+			if tt.exceeded != "" {
+				if err := store.Exceed(task, tt.exceeded); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if tt.deleted {
 				_, err := store.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1002, Name: "bob", Manager: true}, func(*job.Task) {})
 				if err != nil {
@@ -86,9 +157,9 @@ func TestConclude(t *testing.T) {
 				}
 			}
 			e := r.conclude(task, &tt.out)
-			if e.Fate != tt.fate || e.Failed != tt.failed || e.Exit != tt.exit || e.Reason != tt.reason {
-				t.Errorf("conclude = fate %s, failed %d, exit %d, %q; want %s, %d, %d, %q",
-					e.Fate, e.Failed, e.Exit, e.Reason, tt.fate, tt.failed, tt.exit, tt.reason)
+			if e.Fate != tt.fate || e.Failed != tt.failed || e.Exit != tt.exit || e.Reason != tt.reason || e.Checkpoint != tt.ckpt {
+				t.Errorf("conclude = fate %s, failed %d, exit %d, %q, checkpoint %v; want %s, %d, %d, %q, %v",
+					e.Fate, e.Failed, e.Exit, e.Reason, e.Checkpoint, tt.fate, tt.failed, tt.exit, tt.reason, tt.ckpt)
 			}
 			rec, err := accounting.Parse([]byte(e.Accounting))
 			if err != nil {
@@ -103,6 +174,30 @@ func TestConclude(t *testing.T) {
 				t.Errorf("accounting record %+v", rec)
 			}
 		})
+	}
+}
+
+// A shepherd is asked to kill once for each time that somebody wishes it; what
+// was wished before there was one is asked for once.
+func TestKilling(t *testing.T) {
+	for _, tt := range []struct {
+		steps string // w: somebody wishes, r: there is a shepherd
+		want  int
+	}{
+		{"r", 0}, {"w", 0}, {"rw", 1}, {"wr", 1}, {"rww", 2}, {"wwr", 1}, {"wrw", 2},
+	} {
+		var k killing
+		asked := 0
+		for _, step := range tt.steps {
+			if step == 'w' {
+				k.wanted(func() { asked++ })
+			} else {
+				k.ready(func() { asked++ })
+			}
+		}
+		if asked != tt.want {
+			t.Errorf("%s: asked %d times; want %d", tt.steps, asked, tt.want)
+		}
 	}
 }
 

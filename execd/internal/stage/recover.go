@@ -74,6 +74,8 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	}
 	switch v {
 	case launch.Lives:
+		// Nobody knows whether the shepherd was asked before execd ended.
+		l.kill.kept = r.Store.Want(t) != nil
 		l.claim = r.Claims.Adopt(t.Start.Queue, t.String())
 	case launch.NeverStarted:
 		if err := r.Launcher.Discard(run); err != nil {
@@ -105,9 +107,8 @@ func (r *Runner) reattach(l *life) {
 	err := r.Launcher.Reattach(run)
 	if err == nil {
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", l.task))
-		if r.Store.Want(l.task) != nil {
-			r.Kill(l.task)
-		}
+		l.kill.ready(func() { r.signal(l.task, sigkill) })
+		r.advance(l, nil) // its time limits
 		return
 	}
 	if e, lookErr := launch.Look(r.Launcher.Root.Active(run.ID())); lookErr == nil && !e.Held {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"syscall"
 	"time"
 
 	"paddock/execd/internal/account"
@@ -70,9 +71,14 @@ type life struct {
 	released  bool
 	accounted bool
 	notified  bool
+	over      bool           // the list was gone through to its end
 	attempts  int            // failed attempts at the present stage
+	limits    *limits        // from run on
+	again     func()         // enters the list again; set when the life is added
 	outcome   *spool.Outcome // from reap on
 	end       *job.End       // from reap on
+
+	kill killing
 
 	taken, started, ended time.Time // for the split of time in the log
 }
@@ -121,17 +127,57 @@ func (r *Runner) Exited(run spool.RunID) {
 	}
 }
 
-// Kill carries out the wish to kill a task that runs. Before its shepherd
-// runs, the launch stage does it.
+// Kill carries out the wish to kill a task that runs: its shepherd is asked
+// once for each call. Before there is one to ask, the launch stage does it.
 func (r *Runner) Kill(t *job.Task) {
-	if err := r.Launcher.Signal(t.RunID(), sigkill); err != nil {
-		r.Log.Debug(err.Error())
+	r.mu.Lock()
+	l := r.lives[t.RunID()]
+	r.mu.Unlock()
+	if l != nil {
+		l.kill.wanted(func() { r.signal(t, sigkill) })
+	}
+}
+
+// signal asks the shepherd of a task to give the job a signal.
+func (r *Runner) signal(t *job.Task, sig syscall.Signal) {
+	if err := r.Launcher.Signal(t.RunID(), sig); err != nil {
+		r.Log.Debug(err.Error()) // gone: its end is on its way
+	}
+}
+
+// killing passes the wish to kill on to a shepherd, or keeps it until there is
+// one.
+type killing struct {
+	mu   sync.Mutex
+	up   bool // guarded by mu; there is a shepherd to be asked
+	kept bool // guarded by mu; somebody wished before
+}
+
+// wanted calls ask now, or lets up do so.
+func (k *killing) wanted(ask func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.up {
+		ask()
+	} else {
+		k.kept = true
+	}
+}
+
+// ready tells that there is a shepherd, and calls ask if somebody wished before.
+func (k *killing) ready(ask func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.up = true
+	if k.kept {
+		ask()
 	}
 }
 
 func (r *Runner) add(l *life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	l.again = func() { r.advance(l, nil) }
 	if r.lives == nil {
 		r.lives = map[spool.RunID]*life{}
 	}
@@ -160,6 +206,9 @@ func (r *Runner) advance(l *life, event func()) {
 		defer func() { <-places }()
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if l.over {
+			return // a timer that came too late
+		}
 		if event != nil {
 			event()
 		}
@@ -182,6 +231,7 @@ func (r *Runner) pass(l *life) {
 		case errors.Is(err, errWait):
 			return
 		case errors.Is(err, errOver):
+			l.over = true
 			r.drop(l)
 			return
 		case errors.As(err, &retry):
@@ -198,6 +248,7 @@ func (r *Runner) pass(l *life) {
 			return
 		}
 	}
+	l.over = true
 	r.drop(l)
 }
 
@@ -317,17 +368,25 @@ func (r *Runner) launch(l *life) error {
 	l.launched, l.started = true, time.Now()
 	t := l.task
 	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
-	if r.Store.Want(t) != nil {
-		r.Kill(t)
+	if !r.Launcher.Foreign() {
+		l.limits = &limits{} // our shepherd enforces them
 	}
+	l.kill.ready(func() { r.signal(t, sigkill) })
 	return nil
 }
 
-// run waits for the shepherd's end.
-func (r *Runner) run(*life) error { return errWait }
+// run waits for the shepherd's end, and meanwhile enforces the time limits that
+// the shepherd does not.
+func (r *Runner) run(l *life) error {
+	if err := r.enforce(l); err != nil {
+		return err
+	}
+	return errWait
+}
 
 // reap collects the outcome.
 func (r *Runner) reap(l *life) error {
+	l.limits.stop()
 	if r.Store.State(l.task) == job.Ended { // an earlier execd has recorded it
 		l.end, l.reaped = l.task.End, true
 		return nil

@@ -26,6 +26,22 @@ qname             all.q
 # A program that is started instead of the shell.
 #starter_method   NONE
 
+# Commands before and after each job: [user@]/path arguments.
+#prolog           NONE
+#epilog           NONE
+
+# What is done instead of STOP, CONT and KILL: a signal or a command.
+#suspend_method   NONE
+#resume_method    NONE
+#terminate_method NONE
+
+# How long before that jobs with qsub -notify are warned.
+#notify           0:1:0
+
+# Wall clock time until USR1 and until KILL: h:m:s, or seconds.
+#s_rt             INFINITY
+#h_rt             INFINITY
+
 # Soft and hard limits of each process: h:m:s, or a number with K, M or G.
 #s_cpu            INFINITY
 #h_cpu            INFINITY

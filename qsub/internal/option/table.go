@@ -62,7 +62,7 @@ var table = []Option{
 	{Name: "-ne", Commands: Qstat, Refused: true, Help: "hide empty queues"},
 	{Name: "-noshell", Commands: Elsewhere, Help: "start the command of qrsh without a shell"},
 	{Name: "-nostdin", Commands: Elsewhere, Help: "no standard input for the command of qrsh"},
-	{Name: "-notify", Commands: Qsub, Refused: true, Help: "warn the job before it is killed or suspended"},
+	{Name: "-notify", Commands: Qsub, Help: "warn the job before it is killed or suspended"},
 	{Name: "-now", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Refused: true, Help: "start at once or not at all"},
 	{Name: "-o", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard output"},
 	{Name: "-o", Args: one("owner"), Kind: List, Commands: Qacct, Refused: true, Help: "list by owner"},

@@ -1,0 +1,157 @@
+package conf
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/spool"
+)
+
+// Variables of commands: of procedures, which run before and after a job, and
+// of the methods that do something to a running one. Each has a key of its name
+// in the job's config.
+var (
+	procedureVariables = slices.Concat(commonVariables, []string{
+		"processors", "stdin_path", "stdout_path", "stderr_path", "merge_stderr",
+		"fs_stdin_host", "fs_stdin_path", "fs_stdin_tmp_path", "fs_stdin_file_staging",
+		"fs_stdout_host", "fs_stdout_path", "fs_stdout_tmp_path", "fs_stdout_file_staging",
+		"fs_stderr_host", "fs_stderr_path", "fs_stderr_tmp_path", "fs_stderr_file_staging",
+	})
+	methodVariables = slices.Concat(commonVariables, []string{"job_pid"})
+	commonVariables = []string{
+		"host", "ja_task_id", "job_owner", "job_id", "job_name", "queue", "sge_root", "sge_cell",
+	}
+)
+
+// setProcedure reads NONE or [user@]/path arguments.
+func setProcedure(into *string, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	command := v
+	if user, rest, ok := strings.Cut(v, "@"); ok && !strings.ContainsAny(user, "/ \t") {
+		if user == "" {
+			return errors.New("no user before the @")
+		}
+		command = rest
+	}
+	if err := checkCommand(command, procedureVariables); err != nil {
+		return err
+	}
+	*into = v
+	return nil
+}
+
+// setMethod reads NONE, SIGxxx, the number of a signal, or /path arguments.
+func setMethod(into *string, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	if strings.HasPrefix(v, "/") {
+		if err := checkCommand(v, methodVariables); err != nil {
+			return err
+		}
+		*into = v
+		return nil
+	}
+	if strings.Trim(v, "0123456789") == "" {
+		if n, err := strconv.Atoi(v); err != nil || n < 1 || n > maxSignal {
+			return fmt.Errorf("%s is not the number of a signal", v)
+		}
+		*into = v
+		return nil
+	}
+	// With SIG: Grid Engine's shepherd cuts three letters off whatever they are.
+	if _, ok := spool.SignalNumber(v); !ok || !strings.HasPrefix(v, "SIG") {
+		return overrides(v, fmt.Errorf("%q is neither NONE nor a signal (SIGTERM, 15) nor an absolute path", v))
+	}
+	*into = v
+	return nil
+}
+
+// maxSignal is the highest number of a signal, that of SIGRTMAX.
+const maxSignal = 64
+
+// setWarning reads default, none, or a signal, with or without SIG.
+func setWarning(into *Warning, v string) error {
+	switch {
+	case strings.EqualFold(v, "default"):
+		*into = Warning{}
+	case isNone(v):
+		*into = Warning{Off: true}
+	default:
+		if _, ok := spool.SignalNumber(v); !ok {
+			return fmt.Errorf("%q is neither a signal nor none nor default", v)
+		}
+		*into = Warning{Signal: strings.TrimPrefix(v, "SIG")}
+	}
+	return nil
+}
+
+// checkCommand checks /path arguments: what the shepherd would find wrong with
+// it would be every job's failure.
+func checkCommand(v string, variables []string) error {
+	path, _, _ := strings.Cut(strings.ReplaceAll(v, "\t", " "), " ")
+	switch {
+	case strings.Contains(v, ",["):
+		return overrides(v, nil)
+	case !filepath.IsAbs(path):
+		return overrides(v, fmt.Errorf("%q is not an absolute path", path))
+	case !spool.PlainValue(v):
+		return errors.New("contains a control character, or is too long")
+	}
+	for text := v; ; {
+		_, after, found := strings.Cut(text, "$")
+		if !found {
+			return nil
+		}
+		text = strings.TrimLeft(after, variableLetters)
+		name := after[:len(after)-len(text)]
+		switch {
+		case name == "":
+			return errors.New("a $ without the name of a variable behind it")
+		case !slices.Contains(variables, name):
+			return fmt.Errorf("unknown variable $%s%s", name, suggest(variables, name, "$"))
+		}
+	}
+}
+
+// variableLetters are what the name of a variable is made of.
+const variableLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
+// maxTime bounds times to what fits into a number of 32 bits, as foreign
+// shepherds read them.
+const maxTime = 1<<31 - 1
+
+// setTime reads a time: seconds, or h:m:s.
+func setTime(into *time.Duration, v string) error {
+	seconds, err := spool.ParseLimit(v)
+	if err != nil || strings.Trim(v, "0123456789:") != "" {
+		return overrides(v, fmt.Errorf("%q is not a time: want seconds or h:m:s", v))
+	}
+	if seconds > maxTime {
+		return fmt.Errorf("%s is too long, at most %d s are possible", v, maxTime)
+	}
+	*into = time.Duration(seconds) * time.Second
+	return nil
+}
+
+// setTimeLimit reads a time or INFINITY.
+func setTimeLimit(into *time.Duration, v string) error {
+	if strings.EqualFold(v, "INFINITY") {
+		*into = 0
+		return nil
+	}
+	if err := setTime(into, v); err != nil {
+		return err
+	}
+	if *into == 0 {
+		return errors.New("0 s would end every job at once; no limit is INFINITY")
+	}
+	return nil
+}

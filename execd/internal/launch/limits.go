@@ -1,0 +1,110 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"paddock/spool"
+)
+
+// Foreign reports whether the shepherds that are started are not our program:
+// then execd does for a job what they do not.
+func (l *Launcher) Foreign() bool { return l.OwnShepherd != "" }
+
+// isForeign is Foreign for a run that was started some time ago.
+func isForeign(c *spool.Config) bool {
+	_, ok := c.Lookup(spool.KeyForeign)
+	return ok
+}
+
+// TimeLimits are the wall clock limits of a run that execd has to enforce. Those
+// of our own shepherds are none: they see to it themselves, also while there is
+// no execd.
+type TimeLimits struct{ Soft, Hard time.Duration } // 0: none
+
+// TimeLimits reads them from the directory of a run, so that they stay what
+// they were when it started.
+func (l *Launcher) TimeLimits(run spool.RunID) (TimeLimits, error) {
+	c, err := l.Root.Active(run.ID()).Config()
+	if err != nil {
+		return TimeLimits{}, fmt.Errorf("cannot read limits of job %v: %w", run.ID(), err)
+	}
+	var t TimeLimits
+	for key, to := range map[string]*time.Duration{spool.KeyForeignSRT: &t.Soft, spool.KeyForeignHRT: &t.Hard} {
+		if _, ok := c.Lookup(key); !ok {
+			continue
+		}
+		seconds, err := c.Int(key)
+		if err != nil {
+			return TimeLimits{}, fmt.Errorf("cannot read limits of job %v: %w", run.ID(), err)
+		}
+		*to = time.Duration(seconds) * time.Second
+	}
+	return t, nil
+}
+
+// Clock is what the directory of a run tells of its job's time.
+type Clock struct {
+	Started time.Time // zero: it has not started yet
+	Ended   bool
+	Warned  bool // it was sent USR1 on behalf of its soft limit
+}
+
+// Clock reads the clock of a run. A shepherd writes job_pid when it starts the
+// job, however long the prolog took, and usage when the job has ended.
+func (l *Launcher) Clock(run spool.RunID) (Clock, error) {
+	d := l.Root.Active(run.ID())
+	var c Clock
+	info, err := os.Lstat(d.Path(spool.FileJobPID))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return c, fmt.Errorf("cannot see when job %v started: %w", run.ID(), err)
+	case info.Size() > 0: // else it is an earlier run's, emptied
+		c.Started = info.ModTime()
+	}
+	_, err = d.Usage()
+	c.Ended = err == nil
+	signals, err := d.Signals()
+	if err != nil {
+		return c, fmt.Errorf("cannot see what signals job %v got: %w", run.ID(), err)
+	}
+	for _, s := range signals {
+		c.Warned = c.Warned || s.Signal == int(syscall.SIGUSR1)
+	}
+	return c, nil
+}
+
+// killAgain is after what time a job that is still there is killed again: its
+// terminate_method may have been of no use.
+const killAgain = 90 * time.Second
+
+// Due says what limits ask for: the signal that the job is to get now, 0 for
+// none, and after what time to look again, 0 for never.
+func (t TimeLimits) Due(c Clock, now time.Time) (sig syscall.Signal, next time.Duration) {
+	if c.Ended {
+		return 0, 0
+	}
+	var ran time.Duration
+	if !c.Started.IsZero() {
+		ran = max(now.Sub(c.Started), 0) // somebody may have set the clock back
+	}
+	if t.Hard > 0 && ran >= t.Hard {
+		return syscall.SIGKILL, killAgain
+	}
+	if t.Hard > 0 {
+		next = t.Hard - ran
+	}
+	switch {
+	case t.Soft == 0 || c.Warned:
+	case ran >= t.Soft:
+		sig = syscall.SIGUSR1
+	case next == 0 || t.Soft-ran < next:
+		next = t.Soft - ran
+	}
+	return sig, next
+}
