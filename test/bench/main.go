@@ -24,7 +24,15 @@ func main() {
 	flag.BoolVar(&b.smoke, "smoke", false, "small sizes: does it run at all")
 	only := flag.String("only", "", "measure only these, by their first word, separated by commas")
 	timer := flag.String("timer", "", "internal: time the command of the arguments, as this user")
+	echo := flag.String("echo", "", "internal: write a byte into this FIFO for each SIGUSR1")
 	flag.Parse()
+	if *echo != "" {
+		if err := serveEcho(*echo); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *timer != "" {
 		if err := serveTimer(*timer, flag.Args()); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
@@ -55,12 +63,13 @@ type row struct {
 	unit         string
 	theirs, ours float64
 	alone        bool    // nothing of theirs
-	limit        float64 // of the ratio, or of ours when alone
+	absolute     bool    // the limit is of ours, not of the ratio
+	limit        float64 // of the ratio, or of ours when alone or absolute
 	atLeast      bool    // the limit is a lower one
 }
 
 func (r row) value() float64 {
-	if r.alone {
+	if r.alone || r.absolute {
 		return r.ours
 	}
 	return r.ours / r.theirs
@@ -113,6 +122,7 @@ func (b *bench) run(only string) (err error) {
 	}{
 		{"shepherd", b.shepherdTime},
 		{"memory", b.shepherdMemory},
+		{"signals", b.shepherdSignals},
 		{"qsub", b.qsubTime},
 		{"jobs", b.jobRate},
 		{"array", b.largeArray},
@@ -146,14 +156,17 @@ func (b *bench) report(r row) {
 	b.rows = append(b.rows, r)
 	theirs, ratio := "-", "-"
 	if !r.alone {
-		theirs, ratio = fmt.Sprintf("%.2f %s", r.theirs, r.unit), fmt.Sprintf("%.2f", r.value())
+		theirs = fmt.Sprintf("%.2f %s", r.theirs, r.unit)
+	}
+	if !r.alone && !r.absolute {
+		ratio = fmt.Sprintf("%.2f", r.value())
 	}
 	bound := "at most"
 	if r.atLeast {
 		bound = "at least"
 	}
 	unit := ""
-	if r.alone {
+	if r.alone || r.absolute {
 		unit = " " + r.unit
 	}
 	verdict := ""
