@@ -70,7 +70,7 @@ demo: build
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 
 test:
-	test/need useradd=passwd setpriv=util-linux mount=mount getent=libc-bin
+	test/need perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin
 	$(GO) test -count=1 ./...
 
 race:

@@ -96,11 +96,15 @@ func (p *parent) expandMethods(c *spool.Config, pid string) {
 	for i := range p.methods {
 		expand(&p.methods[i].Command, command.ForControl)
 	}
+	if p.ckpt.CanRestart() {
+		// What comes back from a checkpoint has the number that it was taken of.
+		p.vars["job_pid"], _ = c.Lookup(spool.KeyCkptPID)
+	}
 	for _, text := range []*string{&p.ckpt.Command, &p.ckpt.Migrate, &p.ckpt.Restart, &p.ckpt.Clean} {
 		expand(text, command.ForCheckpoint)
 	}
-	if p.ckpt.CanRestart() && p.ckpt.Restart != "" {
-		p.log.Line("restarting job from checkpoint: " + p.ckpt.Restart)
+	if p.ckpt.CanRestart() {
+		p.log.Line("restarting job from checkpoint arena")
 		p.order.Argv = []string{p.ckpt.Restart}
 	}
 }

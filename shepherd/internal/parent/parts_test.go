@@ -2,6 +2,7 @@ package parent
 
 import (
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -303,4 +304,29 @@ while [ ! -s ` + r.base + `/out/daemon ]; do :; done`,
 		}
 	}
 	r.ended(p.wait(), 0, 0)
+}
+
+// TestStartedAsAdmin starts the shepherd as sge_execd does: root's real user,
+// the admin user's effective one.
+func TestStartedAsAdmin(t *testing.T) {
+	t.Parallel()
+	needRoot(t, "becomes another user")
+	r := newRig(t, "id -u; id -ru").set(other...).set("admin_user=daemon", "job_owner=nobody").foreign()
+	r.fill()
+	if err := os.Chown(r.dir.Path(), 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("perl", "-e", `$> = 1; exec { $ARGV[0] } "sge_shepherd-1", "-bg"; die "$!"`, binary)
+	cmd.Dir = r.dir.Path()
+	cmd.Env = []string{"PATH=/bin:/usr/bin"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s%s", err, out, r.read(spool.FileTrace))
+	}
+	r.ended(0, 0, 0)
+	if got := r.output("o"); got != "65534\n65534\n" {
+		t.Errorf("the job saw the users %q", got)
+	}
+	if st, err := os.Stat(r.dir.Path(spool.FileUsage)); err != nil || st.Sys().(*syscall.Stat_t).Uid != 1 {
+		t.Errorf("usage: %v, %v; want it to be the admin user's", st, err)
+	}
 }

@@ -297,8 +297,7 @@ func (p *parent) checkpoint() {
 	case p.kernelLevel() && p.ckpt.Command != "":
 		p.log.Line("initiate regular kernel level checkpoint")
 		p.beside(spool.KeyCkptCommand, p.ckpt.Command, func(fine bool) {
-			if fine {
-				p.arena = true
+			if p.arena = fine; fine {
 				p.log.Line("checkpoint is in the arena after regular checkpoint")
 			}
 			if p.migrating {
@@ -330,8 +329,7 @@ func (p *parent) migrate() {
 	}
 	p.log.Line("initiate checkpoint due to migration request")
 	p.beside(spool.KeyCkptMigrCommand, p.ckpt.Migrate, func(fine bool) {
-		if fine {
-			p.arena = true
+		if p.arena = fine; fine {
 			p.log.Line("checkpoint is in the arena after migration request")
 		}
 	})

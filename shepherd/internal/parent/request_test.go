@@ -260,10 +260,10 @@ func TestCheckpoint(t *testing.T) {
 	t.Run("restart and clean", func(t *testing.T) {
 		r := newRig(t, "echo not from the beginning")
 		r.set(ckpt("hibernator", "ckpt_restarted=2",
-			"ckpt_rest_command=/bin/echo restarted in $ckpt_dir; exit 4",
+			"ckpt_pid=4711", "ckpt_rest_command=/bin/echo restarted $job_pid in $ckpt_dir; exit 4",
 			"ckpt_clean_command="+r.script("clean", "")+" $job_id")...).set("job_id=9")
 		r.ended(r.run(), 0, 4)
-		if got := r.output("o"); got != "restarted in /tmp\n" {
+		if got := r.output("o"); got != "restarted 4711 in /tmp\n" {
 			t.Errorf("output %q", got)
 		}
 		if got := r.log(); got != "clean 9" {

@@ -27,8 +27,12 @@ const RestartedOption = "-restarted"
 const inheritedFD = 9
 
 // restart repeats a foreign start; it returns nil only if there is no need.
+// sge_execd starts its shepherds with the admin user as effective user: the
+// second start has root's ids throughout, and what is to be the admin user's is
+// given to him.
 func restart(o Options) error {
-	if o.Restarted || slices.Equal(unix.Environ(), starter.Environment) && control.Blocked() {
+	admin := unix.Getuid() == 0 && unix.Geteuid() != 0
+	if o.Restarted || !admin && slices.Equal(unix.Environ(), starter.Environment) && control.Blocked() {
 		return nil
 	}
 	fd, err := unix.MemfdCreate("environment", 0)
@@ -47,6 +51,14 @@ func restart(o Options) error {
 	mask := control.Mask()
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err != nil {
 		return errors.New("cannot block signals: " + err.Error())
+	}
+	if admin {
+		// Of this thread alone, which is the one that exec keeps.
+		for _, trap := range []uintptr{unix.SYS_SETRESUID, unix.SYS_SETRESGID} {
+			if _, _, errno := unix.RawSyscall(trap, 0, 0, 0); errno != 0 {
+				return errors.New("cannot become root again: " + errno.Error())
+			}
+		}
 	}
 	starter.QuietRuntime()
 	err = syscall.Exec("/proc/self/exe", []string{"shepherd", RestartedOption, o.Dir}, starter.Environment)
