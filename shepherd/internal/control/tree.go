@@ -138,24 +138,24 @@ func (j *Job) Spare(pid int) {
 }
 
 // elders returns the pids of the elders that are left, of all below them and
-// of all in sessions of theirs.
+// of all in sessions of theirs. Elders of which nothing is left are forgotten:
+// a job of weeks may have a checkpoint command every minute.
 func (j *Job) elders(all []Process) map[int]bool {
 	if len(j.Elders) == 0 {
 		return nil
 	}
 	var roots []int
-	sessions := make(map[int]bool)
-	for _, e := range j.Elders {
-		if e.sid != j.Root {
-			sessions[e.sid] = true
+	j.Elders = slices.DeleteFunc(j.Elders, func(e Process) bool {
+		gone := true
+		for _, p := range all {
+			session := p.sid == e.sid && e.sid != j.Root && e.sid != j.PID
+			if session || p.pid == e.pid && p.start == e.start {
+				roots = append(roots, p.pid)
+				gone = false
+			}
 		}
-	}
-	for _, p := range all {
-		same := slices.ContainsFunc(j.Elders, func(e Process) bool { return e.pid == p.pid && e.start == p.start })
-		if same || sessions[p.sid] && p.sid != j.PID {
-			roots = append(roots, p.pid)
-		}
-	}
+		return gone
+	})
 	return descendants(all, roots...)
 }
 

@@ -292,7 +292,11 @@ func (p *parent) kernelLevel() bool {
 // checkpoint takes the checkpoint that is due. The next one is counted from
 // its end.
 func (p *parent) checkpoint() {
-	again := func() { p.timers.after(timerCheckpoint, p.ckpt.Interval) }
+	again := func() {
+		if p.state == phase.Running { // the job may have ended meanwhile
+			p.timers.after(timerCheckpoint, p.ckpt.Interval)
+		}
+	}
 	switch {
 	case p.kernelLevel() && p.ckpt.Command != "":
 		p.log.Line("initiate regular kernel level checkpoint")
@@ -300,7 +304,7 @@ func (p *parent) checkpoint() {
 			if p.arena = fine; fine {
 				p.log.Line("checkpoint is in the arena after regular checkpoint")
 			}
-			if p.migrating {
+			if p.migrating && p.state == phase.Running {
 				p.killed = true
 				p.deliver(unix.SIGKILL)
 				return
