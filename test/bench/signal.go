@@ -117,11 +117,16 @@ func (b *bench) signals(s starter, echo, dir string) (took, woken float64, err e
 		if err := syscall.Kill(pid, syscall.SIGTTIN); err != nil {
 			return 0, 0, err
 		}
-		_ = from.SetReadDeadline(time.Now().Add(harness.Patience))
-		if _, err := from.Read(one[:]); err != nil {
+		_ = from.SetReadDeadline(time.Now().Add(time.Second))
+		_, err := from.Read(one[:])
+		switch {
+		case err == nil:
+			times = append(times, time.Since(begin))
+		case s.path == harness.GEShepherd && errors.Is(err, os.ErrDeadlineExceeded):
+			// It loses one that comes while it is busy with the one before.
+		default:
 			return 0, 0, fmt.Errorf("cannot wait for a signal: %w", err)
 		}
-		times = append(times, time.Since(begin))
 	}
 	return milliseconds(median(times)), float64(after - before), nil
 }
