@@ -105,10 +105,13 @@ func (l *Launcher) Find(run spool.RunID) (d spool.Dir, finished bool, err error)
 // left running, and moves the directory to finished/. A directory that is
 // there already, or is not there at all, is no error. Rebooted says that the
 // run was started in another life of the host: then nothing of its directory
-// was ever synced, and what is missing proves nothing.
-func (l *Launcher) Collect(run spool.RunID, rebooted bool) (spool.Outcome, error) {
+// was ever synced, and what is missing proves nothing. gid is the additional
+// group of the run, 0 for none.
+func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outcome, error) {
 	d, finished, err := l.Find(run)
 	if errors.Is(err, fs.ErrNotExist) {
+		// Whether its shepherd came to the end of its work nobody can say.
+		l.KillLeft(run, gid)
 		return spool.Outcome{
 			Failed: spool.FailedNoExitStatus, Blame: spool.BlameOf(spool.FailedNoExitStatus),
 			Reason: "the job's spool directory is gone",
@@ -138,8 +141,8 @@ func (l *Launcher) Collect(run spool.RunID, rebooted bool) (spool.Outcome, error
 			return spool.Outcome{}, err
 		}
 	default:
-		if err := killLeft(d); err != nil {
-			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
+		if !finished { // else that was done before it was moved
+			l.KillLeft(run, gid)
 		}
 		out = abnormal(d, v)
 		if rebooted {
@@ -152,6 +155,16 @@ func (l *Launcher) Collect(run spool.RunID, rebooted bool) (spool.Outcome, error
 		}
 	}
 	return out, nil
+}
+
+// KillLeft kills what a run has left whose shepherd is gone, or whose directory
+// is, and reports whether there was anything.
+func (l *Launcher) KillLeft(run spool.RunID, gid int) bool {
+	n, err := l.killLeft(run, gid)
+	if err != nil {
+		l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
+	}
+	return n > 0
 }
 
 // unreadable is the outcome of a run that has ended and whose results make no

@@ -182,7 +182,7 @@ func (l *Launcher) fork(run spool.RunID, d spool.Dir) (int, error) {
 	l.mu.Unlock()
 	pid, pidfd, err := l.forks.start(&fork{
 		path: l.Shepherd,
-		argv: []string{"shepherd-" + run.ID().String(), "-bg"},
+		argv: []string{shepherdName(run), "-bg"},
 		dir:  d.Path(),
 		lock: lock,
 	})
@@ -286,6 +286,11 @@ func (l *Launcher) Signal(run spool.RunID, sig syscall.Signal) error {
 	err := d.Append(spool.FileSignals, spool.AppendSignals(nil, []spool.Signal{{Signal: int(sig), Seq: s.signal}}))
 	if err == nil && carrier == unix.SIGTTIN {
 		err = d.Write(spool.FileSignal, spool.AppendSignal(nil, int(sig), s.signal))
+	}
+	if c, ok := carriers[sig]; ok && err != nil {
+		// The disk is full, or the directory was removed under the shepherd:
+		// a job must end all the same.
+		carrier, err = c, nil
 	}
 	if err != nil {
 		return fmt.Errorf("cannot signal job %v: %w", run, err)

@@ -50,12 +50,13 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	rebooted := t.Start.Boot != r.Boot
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if !rebooted {
+		if !rebooted && !r.Launcher.KillLeft(run, t.Start.AddGID) {
 			// The directory moves to active_jobs/ before a shepherd is
 			// started, so none was.
 			return nil, r.giveBackRecovered(t, "not started yet")
 		}
-		// After a power cut the directory itself may be lost.
+		// After a power cut the directory itself may be lost; and somebody
+		// may have removed it under a job that ran.
 		l.exited, l.released = true, true
 		return l, nil
 	case err != nil:

@@ -391,7 +391,7 @@ func (r *Runner) reap(l *life) error {
 		l.end, l.reaped = l.task.End, true
 		return nil
 	}
-	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.Boot != r.Boot)
+	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.AddGID, l.task.Start.Boot != r.Boot)
 	if err != nil {
 		return err
 	}

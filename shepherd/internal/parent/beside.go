@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/phase"
 	"paddock/shepherd/internal/reap"
 	"paddock/shepherd/internal/starter"
 	"paddock/spool"
@@ -30,7 +31,10 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 	}
 	stage, err := starter.Launch(p.inherited)
 	if err != nil {
-		p.log.Line("cannot run " + name + ": " + err.Error())
+		p.cannotRun(name, err.Error())
+		if then != nil {
+			then(false)
+		}
 		return
 	}
 	c := &companion{name: name, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}, then: then}
@@ -43,6 +47,15 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 	p.log.Flush()
 	_ = stage.Go(starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
 	p.litter()
+}
+
+// cannotRun traces that a command could not be started. The job goes on, unless
+// it was to be ended: it may be the job's own doing that nothing can be started.
+func (p *parent) cannotRun(name, text string) {
+	p.log.Line("cannot run " + name + ": " + text)
+	if name == methodKeys[terminateMethod] && p.state == phase.Running {
+		p.deliver(unix.SIGKILL)
+	}
 }
 
 // isBeside reports whether a command runs beside the job.
@@ -78,7 +91,7 @@ func (p *parent) companionsEnded() {
 		for m := c.stage.Next(); !m.Closed && !m.Again; m = c.stage.Next() {
 			if m.Failure != nil {
 				fine = false
-				p.log.Line("cannot run " + c.name + ": " + m.Failure.Text)
+				p.cannotRun(c.name, m.Failure.Text)
 			}
 		}
 		c.stage.Close()

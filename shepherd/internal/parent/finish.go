@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/phase"
 	"paddock/spool"
 )
 
@@ -37,6 +38,9 @@ func (p *parent) verdict() int {
 	for _, n := range p.verdicts {
 		b = spool.AppendExitStatus(b, n)
 	}
+	if len(p.unsaid) > 0 && p.persist(func() error { return p.dir.Append(spool.FileError, p.unsaid) }) == nil {
+		p.give(spool.FileError)
+	}
 	if err := p.persist(func() error { return p.dir.Append(spool.FileExitStatus, b) }); err != nil {
 		p.log.Line("cannot write exit_status: " + err.Error())
 		p.log.Flush()
@@ -47,13 +51,14 @@ func (p *parent) verdict() int {
 }
 
 // persist writes, and waits for a while if the disk is full: how a job of days
-// ended is worth more than a minute of a shepherd. A job that did not run can be
-// started again, so that nothing is lost.
+// ended is worth more than a minute of a shepherd, and one that could not be
+// started for want of room would be taken for one whose shepherd died. Where
+// nothing was begun there is nothing to lose.
 func (p *parent) persist(write func() error) error {
 	until := time.Now().Add(diskLimit)
 	for {
 		err := write()
-		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) || !p.ran || time.Now().After(until) {
+		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) || p.part == phase.Begin || time.Now().After(until) {
 			return err
 		}
 		ts := unix.NsecToTimespec(int64(diskEvery))

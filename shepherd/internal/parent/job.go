@@ -156,8 +156,7 @@ func (p *parent) collect() {
 		p.ran = true
 	default:
 		p.failed = true
-		p.blame(spool.FailedBeforeStart, unix.Geteuid(), p.job.PID,
-			"internal error: the starter stage ended before the job was started, "+ending(ws))
+		p.blame(spool.FailedBeforeStart, unix.Geteuid(), p.job.PID, stageEnded("the job", ws))
 	}
 	if p.failed {
 		p.notBegun()
@@ -231,7 +230,7 @@ func (p *parent) closeJob() {
 	})
 	if err != nil {
 		// A verdict without usage would say that the job never ran.
-		p.log.Line("cannot write usage: " + err.Error())
+		p.explain("the job ended with exit status " + strconv.Itoa(usage.ExitStatus) + ", and its usage is lost: " + err.Error())
 		p.log.Flush()
 		p.unreported = true
 	} else {

@@ -97,6 +97,7 @@ type parent struct {
 
 	end      []string // for the environment of what runs after the job
 	verdicts []int    // for exit_status, in order
+	unsaid   []byte   // for error, which had no room
 }
 
 // ExitNotStarted is the exit code when the directory was not taken over and
@@ -348,14 +349,23 @@ func (p *parent) blameHere(number int, text string) {
 func (p *parent) blame(number, euid, pid int, text string) {
 	p.verdicts = append(p.verdicts, number)
 	line := spool.AppendTrace(nil, time.Now(), euid, pid, text)
-	_ = p.dir.Append(spool.FileError, line) // without it, the number still tells
-	p.give(spool.FileError)
+	p.reason(line)
 }
 
 // explain adds a reason to error that is nobody's failure.
 func (p *parent) explain(text string) {
 	p.log.Line(text)
-	_ = p.dir.Append(spool.FileError, spool.AppendTrace(nil, time.Now(), unix.Geteuid(), unix.Getpid(), text))
+	p.reason(spool.AppendTrace(nil, time.Now(), unix.Geteuid(), unix.Getpid(), text))
+}
+
+// reason adds a line to error, or keeps it until the verdict if there is no
+// room now. Without it, the number still tells.
+func (p *parent) reason(line []byte) {
+	if len(p.unsaid) > 0 || p.dir.Append(spool.FileError, line) != nil {
+		p.unsaid = append(p.unsaid, line...)
+		return
+	}
+	p.give(spool.FileError)
 }
 
 // trim makes a shepherd that only waits a quiet one: with the collector off

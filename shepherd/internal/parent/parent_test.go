@@ -3,6 +3,7 @@ package parent
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -60,6 +61,9 @@ type rig struct {
 	config *spool.Config
 	env    []string
 	raw    []byte // instead of config, if not nil
+
+	program string // instead of the shepherd, if not empty
+	fault   string // of the shepherd, see faultArg
 }
 
 // newRig returns a rig whose job is the body of a /bin/sh script.
@@ -144,7 +148,10 @@ func (r *rig) start() *running {
 		r.t.Fatal(err)
 	}
 	defer lock.Close()
-	p := &running{rig: r, cmd: exec.Command(binary)}
+	p := &running{rig: r, cmd: exec.Command(cmp.Or(r.program, binary))}
+	if r.fault != "" {
+		p.cmd.Path, p.cmd.Args[0] = "/proc/self/exe", faultArg+r.fault
+	}
 	p.cmd.Dir = r.dir.Path()
 	p.cmd.Env = starter.Environment
 	p.cmd.ExtraFiles = []*os.File{lock}

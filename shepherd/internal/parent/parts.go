@@ -281,7 +281,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 		p.blameHere(in, name+" was ended: a kill was asked for")
 		return phase.Failing
 	case !p.execing:
-		p.blameHere(p.order.State, "internal error: the starter stage ended before "+name+" was started, "+ending(ws))
+		p.blameHere(p.order.State, stageEnded(name, ws))
 		return phase.NotStarted
 	}
 	code := ws.ExitStatus()
@@ -352,6 +352,18 @@ func bit(b bool) string {
 	}
 	return "0"
 }
+
+// stageEnded says that a starter stage has not said why it is no more.
+func stageEnded(name string, ws syscall.WaitStatus) string {
+	if ws.ExitStatus() == goFatal {
+		return "cannot start " + name + ": the starter stage found too few processes (threads) or too little memory"
+	}
+	return "internal error: the starter stage ended before " + name + " was started, " + ending(ws)
+}
+
+// goFatal is the exit status of a Go program whose runtime cannot go on; its
+// words go nowhere.
+const goFatal = 2
 
 func ending(ws syscall.WaitStatus) string {
 	if ws.Signaled() {

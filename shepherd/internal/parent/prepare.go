@@ -180,14 +180,12 @@ func (p *parent) mark() string {
 		return ""
 	}
 	for _, v := range env {
-		if strings.HasPrefix(v, markName) {
+		if strings.HasPrefix(v, starter.Mark) {
 			return v
 		}
 	}
 	return ""
 }
-
-const markName = "SGE_JOB_SPOOL_DIR="
 
 // unsupported returns why a job cannot be run as config wants it, nil if it
 // can. What is asked for and not done would be worse than a job that does not

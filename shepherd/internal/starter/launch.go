@@ -2,6 +2,7 @@ package starter
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -11,10 +12,14 @@ import (
 // knows that it is meant.
 const Arg0 = "shepherd-starter"
 
-// Environment is all that the shepherd and its starter stage are started
-// with: one processor, since there is one goroutine, and each more would cost
+// Environment is all that the shepherd is started with, and its starter stage
+// but for the mark: one processor, since there is one goroutine, and each more would cost
 // memory in every running job.
 var Environment = []string{"GOMAXPROCS=1"}
+
+// Mark begins the variable by which what runs for a job is known, by its
+// directory, to the shepherd and to execd.
+const Mark = "SGE_JOB_SPOOL_DIR="
 
 // Descriptors of the starter stage.
 const (
@@ -53,9 +58,15 @@ func Launch(inherited int) (*Stage, error) {
 		files = append(files, uintptr(inherited))
 		argv = append(argv, "inherit")
 	}
+	// Until it is something else it has the mark of what it becomes: if the
+	// shepherd dies, it may hang in a file system, with the job still to come.
+	env := Environment
+	if dir, err := unix.Getwd(); err == nil {
+		env = append(slices.Clip(env), Mark+dir)
+	}
 	s := &Stage{PIDFD: -1, Socket: pair[0]}
 	s.PID, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{
-		Env:   Environment,
+		Env:   env,
 		Files: files,
 		// The session is made here and not by the stage, so that its process
 		// group can be killed from the first moment.
