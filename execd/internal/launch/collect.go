@@ -138,6 +138,7 @@ func (l *Launcher) Collect(run spool.RunID, rebooted bool) (spool.Outcome, error
 			return spool.Outcome{}, err
 		}
 	default:
+		l.killGroup(d)
 		if err := killLeft(d); err != nil {
 			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
 		}
@@ -158,6 +159,7 @@ func (l *Launcher) Collect(run spool.RunID, rebooted bool) (spool.Outcome, error
 // sense. A human must look at them; the job is not run again.
 func (l *Launcher) unreadable(run spool.RunID, d spool.Dir, cause error) (spool.Outcome, error) {
 	if config, err := d.Config(); err == nil {
+		l.removeGroup(config)
 		if err := l.removeTmpdir(config); err != nil {
 			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
 		}
