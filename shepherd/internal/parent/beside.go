@@ -28,7 +28,7 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 			return
 		}
 	}
-	stage, err := starter.Launch(p.inherited)
+	stage, _, err := p.begin(procedureLeaf)
 	if err != nil {
 		p.log.Line("cannot run " + name + ": " + err.Error())
 		return
