@@ -41,7 +41,7 @@ started) and writes down there how it ended.
 // shepherd.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == starter.Arg0 {
-		starter.Main(len(os.Args) > 1)
+		starter.Main(os.Args[1:])
 	}
 	os.Exit(run(os.Args))
 }

@@ -166,11 +166,22 @@ const (
 	KeySRT    = ownPrefix + "s_rt" // seconds until the job is warned; none: never
 	KeyHRT    = ownPrefix + "h_rt" // seconds until it is killed
 
+	// Of a run that has a control group (cgroup v2) of its own.
+	KeyCgroup = ownPrefix + "cgroup" // absolute path of the group, whose leaves are CgroupJob and CgroupProcedures
+	KeyVmem   = ownPrefix + "vmem"   // VmemGroup: the group holds h_vmem, and RLIMIT_AS is left alone
+
 	// Of a run whose shepherd is not ours: execd enforces what it does not, and
 	// reads what it leaves as Grid Engine would.
 	KeyForeign    = ownPrefix + "foreign"      // 1
 	KeyForeignSRT = ownPrefix + "foreign_s_rt" // instead of KeySRT
 	KeyForeignHRT = ownPrefix + "foreign_h_rt" // instead of KeyHRT
+)
+
+// What is below the group of KeyCgroup, and the value of KeyVmem.
+const (
+	CgroupJob        = "job"        // the job's processes and nothing else
+	CgroupProcedures = "procedures" // prolog, epilog, methods and the like
+	VmemGroup        = "group"
 )
 
 // Format is the number of the format of the job directory, in KeyFormat.

@@ -264,7 +264,7 @@ func TestExampleConfig(t *testing.T) {
 var directives = map[string][]string{
 	"Unit": {"After", "Description", "Documentation", "RequiresMountsFor", "Wants"},
 	"Service": {
-		"ConfigurationDirectory", "Delegate", "ExecStart", "KillMode", "OOMPolicy", "Restart",
+		"ConfigurationDirectory", "Delegate", "DelegateSubgroup", "ExecStart", "KillMode", "OOMPolicy", "Restart",
 		"RestartPreventExitStatus", "RestartSec", "RuntimeDirectory", "RuntimeDirectoryPreserve", "StateDirectory",
 		"TasksMax", "Type",
 	},
@@ -299,6 +299,8 @@ func TestUnit(t *testing.T) {
 		"KillMode":  "process", // jobs outlive execd
 		"Delegate":  "yes",
 		"OOMPolicy": "continue",
+		// The leaf of package cgroup.
+		"DelegateSubgroup": "execd",
 	} {
 		if got[key] != want {
 			t.Errorf("%s=%s; want %s", key, got[key], want)

@@ -44,6 +44,7 @@ type Global struct {
 	ScriptTimeout time.Duration // SCRIPT_TIMEOUT: how long prolog, epilog and the like may run
 	SkipNGroups   bool          // IGNORE_NGROUPS_MAX_LIMIT: a user with too many groups gets no additional one
 	NoAddGrpKill  bool          // ENABLE_ADDGRP_KILL=false: signals go to the job's process group alone
+	CPUQuota      bool          // CPU_QUOTA=slots: a job gets as many processors' time as it has slots
 
 	// Of qmaster_params.
 	ForbidReschedule bool // FORBID_RESCHEDULE: exit code 99 means nothing

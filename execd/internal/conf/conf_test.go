@@ -265,6 +265,9 @@ func TestParams(t *testing.T) {
 			func(g *Global) { g.SkipNGroups, g.NoAddGrpKill = true, true }, "",
 		},
 		{"execd_params ENABLE_ADDGRP_KILL", func(*Global) {}, ""},
+		{"execd_params CPU_QUOTA=slots", func(g *Global) { g.CPUQuota = true }, ""},
+		{"execd_params CPU_QUOTA=none", func(*Global) {}, ""},
+		{"execd_params CPU_QUOTA=2", nil, `execd_params: CPU_QUOTA: "2" is neither slots nor NONE`},
 		{"prolog root@/opt/p $host", func(g *Global) { g.Prolog = "root@/opt/p $host" }, ""},
 		{"epilog NONE", func(*Global) {}, ""},
 		{

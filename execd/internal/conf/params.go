@@ -131,6 +131,11 @@ func setExecdParams(g *Global, v string) error {
 			kill := false
 			err = setFlag(&kill, value, hasValue)
 			g.NoAddGrpKill = !kill
+		case "CPU_QUOTA": // ours: Grid Engine has no such thing
+			g.CPUQuota = strings.EqualFold(value, "slots")
+			if !g.CPUQuota && !isNone(value) {
+				err = fmt.Errorf("%q is neither slots nor NONE", value)
+			}
 		default:
 			return fmt.Errorf("%s is not supported", name)
 		}

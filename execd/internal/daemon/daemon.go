@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
@@ -191,6 +193,16 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 	if o.Places.Dev {
 		l.PaddockDir = o.Places.State
 	}
+	if l.Groups, err = cgroup.Open(groupName(o, root.Path())); err == nil {
+		if err = l.Groups.Probe(shepherd, "-version"); err != nil {
+			l.Groups = nil
+		}
+	}
+	if err != nil {
+		log.Info(fmt.Sprintf("execd: control groups: none: %v", err))
+	} else {
+		log.Info(fmt.Sprintf("execd: control groups: %v", l.Groups))
+	}
 	if err := l.Check(); err != nil {
 		return nil, &UsageError{err}
 	}
@@ -218,6 +230,17 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 			Slots: slots.Slots, Host: host, Version: o.Version, Log: log, OwnerOnly: only,
 		},
 	}, nil
+}
+
+// groupName is the name of the control group that has those of the jobs. Those
+// of another execd, of another spool, must not be taken for left over.
+func groupName(o Options, dir string) string {
+	if !o.Places.Dev {
+		return "paddock"
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(dir))
+	return fmt.Sprintf("paddock-%08x", h.Sum32())
 }
 
 // sameFile reports whether two paths lead to the same program.
@@ -275,6 +298,9 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := d.stages.Recover(); err != nil {
 		stop()
 		return err
+	}
+	if err := d.launch.SweepGroups(); err != nil {
+		d.log.Warn(err.Error())
 	}
 	queueDone.Go(func() { d.queue.Run(ctx) })
 	d.queue.Wake()

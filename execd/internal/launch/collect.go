@@ -141,6 +141,7 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 			return spool.Outcome{}, err
 		}
 	default:
+		l.killGroup(d)
 		if !finished { // else that was done before it was moved
 			l.KillLeft(run, gid)
 		}
@@ -171,6 +172,7 @@ func (l *Launcher) KillLeft(run spool.RunID, gid int) bool {
 // sense. A human must look at them; the job is not run again.
 func (l *Launcher) unreadable(run spool.RunID, d spool.Dir, cause error) (spool.Outcome, error) {
 	if config, err := d.Config(); err == nil {
+		l.removeGroup(config)
 		if err := l.removeTmpdir(config); err != nil {
 			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
 		}

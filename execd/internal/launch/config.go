@@ -25,6 +25,7 @@ type Order struct {
 	Script  string // path of the script in the spool; empty for a binary
 
 	chosen string // TMPDIR, once it is made
+	group  string // path of the control group, once it is made
 }
 
 // taskNumber is the number that config and file names have: 0 for no array.

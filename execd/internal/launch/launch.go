@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/cgroup"
 	"paddock/spool"
 )
 
@@ -32,7 +33,8 @@ type Launcher struct {
 	// OwnShepherd is the path of our own when Shepherd is another's
 	// (shepherd_cmd); empty: the same.
 	OwnShepherd string
-	Privileged  bool // root mode: files and TMPDIR are given to the owners
+	Privileged  bool         // root mode: files and TMPDIR are given to the owners
+	Groups      *cgroup.Tree // control groups of the runs; nil: the host has none for us
 	// Exited is called when a shepherd that was started or found again is
 	// gone. It must not block.
 	Exited func(spool.RunID)
@@ -96,6 +98,9 @@ func (l *Launcher) Build(o *Order) (err error) {
 			if o.chosen != "" {
 				_ = os.Remove(o.chosen) // nobody has used it yet
 			}
+			if o.group != "" {
+				err = errors.Join(err, l.Groups.Remove(o.group))
+			}
 		}
 	}()
 	if err := l.makeTmpdir(o); err != nil {
@@ -104,6 +109,9 @@ func (l *Launcher) Build(o *Order) (err error) {
 	config, args, err := l.config(o)
 	if err != nil {
 		return &Unfit{fmt.Sprintf("cannot write config: %v", err)}
+	}
+	if err := l.makeGroup(o, config); err != nil {
+		return err
 	}
 	active := l.Root.Active(run.ID())
 	// In sge_execd's order; config last, as nothing starts without it.
@@ -162,6 +170,7 @@ func (l *Launcher) DiscardStaged(run spool.RunID) error {
 
 func (l *Launcher) discard(d spool.Dir) error {
 	if config, err := d.Config(); err == nil {
+		l.removeGroup(config)
 		if err := l.removeTmpdir(config); err != nil {
 			l.Log.Warn(err.Error())
 		}
@@ -328,6 +337,7 @@ func (l *Launcher) Clean(run spool.RunID) error {
 		}
 	}
 	if err == nil {
+		l.removeGroup(config)
 		if err := l.removeTmpdir(config); err != nil {
 			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
 		}

@@ -18,6 +18,7 @@ type Job struct {
 	Root  int    // everything below this process is the job's: our own pid, whose orphans are ours
 	Group int    // additional group id, 0 if none
 	Mark  string // SGE_JOB_SPOOL_DIR=... to look for in environments, "" if not to be used
+	Leaf  *Group // control group, nil if there is none: then nothing of the job is outside of it
 
 	// Elders are below Root and not the job's: daemons that prolog or pe_start
 	// have left, and commands that run beside the job. Nor is what descends from
@@ -25,6 +26,7 @@ type Job struct {
 	Elders []Process
 
 	trace func(string)
+	swept bool // the leaf was killed for good
 }
 
 // NewJob returns a job whose signals are traced by trace.
@@ -46,6 +48,9 @@ type Process struct {
 func (j *Job) Signal(sig unix.Signal) int {
 	pid := strconv.Itoa(j.PID)
 	j.trace("now sending signal " + Name(sig) + " to pid -" + pid)
+	if sig == unix.SIGKILL && j.killLeaf() {
+		return 0
+	}
 	// The group first and in one call: a process that forks meanwhile cannot
 	// slip through. While its leader was not waited for, the number is ours.
 	_ = unix.Kill(-j.PID, sig)
@@ -55,7 +60,31 @@ func (j *Job) Signal(sig unix.Signal) int {
 // Sweep kills what is left once the first process was waited for; from then on
 // its number may be anybody's, so that every process is hit by its own.
 // It returns how many were hit.
-func (j *Job) Sweep() int { return j.rest(unix.SIGKILL, true) }
+func (j *Job) Sweep() int {
+	if j.Leaf != nil && !j.Leaf.Populated() {
+		return 0
+	}
+	// Once is enough, and every child that dies has us look again.
+	if j.swept = j.swept || j.killLeaf(); j.swept {
+		return 1
+	}
+	return j.rest(unix.SIGKILL, true)
+}
+
+// killLeaf kills the job through its control group and reports whether there is
+// one: everything at once, however fast it forks.
+func (j *Job) killLeaf() bool {
+	if j.Leaf == nil {
+		return false
+	}
+	err := j.Leaf.Kill()
+	if err != nil {
+		j.trace("cannot kill the control group: " + err.Error())
+		return false
+	}
+	j.trace("killed the control group")
+	return true
+}
 
 // rest sends sig to the job's processes that are not in its process group, or
 // to all of them.
@@ -161,13 +190,13 @@ func (j *Job) elders(all []Process) map[int]bool {
 
 func (j *Job) members() []Process {
 	all := processes()
-	below, elders := descendants(all, j.Root), j.elders(all)
+	below, elders, inside := descendants(all, j.Root), j.elders(all), j.Leaf.members()
 	var out []Process
 	for _, p := range all {
-		if p.pid == j.Root || p.zombie || elders[p.pid] {
+		if p.pid == j.Root || p.zombie || elders[p.pid] && !inside[p.pid] {
 			continue
 		}
-		if below[p.pid] || p.pgrp == j.PID || p.sid == j.PID || j.marked(&p) {
+		if inside[p.pid] || below[p.pid] || p.pgrp == j.PID || p.sid == j.PID || j.marked(&p) {
 			out = append(out, p)
 		}
 	}
@@ -178,6 +207,8 @@ func (j *Job) members() []Process {
 // for want of one, its directory in the environment it was started with.
 func (j *Job) marked(p *Process) bool {
 	switch {
+	case j.Leaf != nil: // who is in it needs no mark
+		return false
 	case j.Group > 0:
 		b, err := readProc(p.pid, "status")
 		if err != nil {
@@ -304,6 +335,11 @@ func readProc(pid int, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readAll(fd)
+}
+
+// readAll reads a descriptor to its end and closes it.
+func readAll(fd int) ([]byte, error) {
 	defer unix.Close(fd)
 	b := make([]byte, 0, 1<<10)
 	for {

@@ -29,7 +29,7 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 			return
 		}
 	}
-	stage, err := starter.Launch(p.inherited)
+	stage, _, err := p.begin(procedureLeaf)
 	if err != nil {
 		p.cannotRun(name, err.Error())
 		if then != nil {

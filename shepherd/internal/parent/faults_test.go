@@ -30,7 +30,7 @@ func init() {
 		return
 	}
 	if os.Args[0] == starter.Arg0 {
-		starter.Main(len(os.Args) > 1)
+		starter.Main(os.Args[1:])
 	}
 	if fault, ok := strings.CutPrefix(os.Args[0], faultArg); ok {
 		inject(fault)

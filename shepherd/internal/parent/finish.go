@@ -17,6 +17,9 @@ func (p *parent) finish() int {
 	if p.stage != nil { // for a part that did not come
 		p.dismiss()
 	}
+	if err := p.group.empty(); err != nil {
+		p.log.Line("cannot kill what is left in the control group: " + err.Error())
+	}
 	p.log.Flush()
 	if p.unreported {
 		return spool.FailedNoExitStatus
@@ -86,6 +89,7 @@ func (p *parent) panicked(e any) int {
 		number = spool.FailedNoExitStatus
 		p.job.Sweep()
 	}
+	_ = p.group.empty()
 	p.log.Line(text)
 	p.log.Flush()
 	p.verdicts = nil

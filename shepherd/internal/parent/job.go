@@ -39,7 +39,7 @@ func (p *parent) prepareJob() (int, error) {
 			return spool.FailedBeforeStart, err
 		}
 	}
-	if err := p.launch(); err != nil {
+	if err := p.launch(jobLeaf); err != nil {
 		return spool.FailedBeforeStart, err
 	}
 	group, err := groupIn(c)
@@ -60,6 +60,10 @@ func (p *parent) prepareJob() (int, error) {
 	p.log.Line(`parent: forked "job" with pid ` + pid)
 	p.log.Line("parent: job-pid: " + pid)
 	job := control.Job{PID: p.stage.PID, Root: unix.Getpid()}
+	if p.stageIn >= 0 {
+		job.Leaf = p.group.job
+		p.log.Line("job is in the control group " + p.group.path)
+	}
 	if unix.Geteuid() == 0 {
 		if flagIn(c, spool.KeyEnableAddGrpKill) {
 			job.Group = group
@@ -173,9 +177,12 @@ func (p *parent) collect() {
 // there is nothing; where there are children of others, /proc has to be read.
 func (p *parent) left() bool {
 	if !p.loop.Orphans() {
-		return false
+		return p.job.Leaf.Populated()
 	}
 	p.companionsEnded()
+	if p.job.Leaf != nil && p.elders && len(p.companions) == 0 {
+		return p.job.Leaf.Populated()
+	}
 	return len(p.companions) > 0 || !p.elders || len(p.job.Members()) > 0
 }
 
@@ -287,6 +294,9 @@ func (p *parent) limitReached() string {
 	case unix.SIGXFSZ:
 		return "job wrote a file larger than it may: limit " + value(spool.KeyHFsize)
 	case unix.SIGKILL:
+		if why := p.outOfMemory(); why != "" {
+			return why
+		}
 		text, _ := c.Lookup(spool.KeyHCPU)
 		l, err := spool.ParseLimit(text)
 		// For the limit the kernel counts ticks, for the usage it measures: on a

@@ -43,6 +43,7 @@ type parent struct {
 	log       *trace.Log
 	traceFile *os.File
 	inherited int // descriptor of the environment of a foreign start, or -1
+	group     group
 	loop      reap.Loop
 	timers    timers
 	state     phase.State
@@ -51,6 +52,7 @@ type parent struct {
 	part     phase.Part
 	outcome  phase.Outcome  // of it, or of the one before
 	stage    *starter.Stage // of it, or waiting for the next; nil if there is none
+	stageIn  int            // control group that the stage is in, -1 for none
 	order    starter.Order
 	execing  bool         // the stage said that exec is next
 	failed   bool         // it could not be started, and it is said why
@@ -171,7 +173,7 @@ func (p *parent) run() (code int) {
 	}
 	if err == nil {
 		// First of all, since its start-up is the longest part of ours.
-		err = p.launch()
+		err = p.launch(p.peek())
 	}
 	p.on(p.prepare(err))
 	for p.state != phase.Done {

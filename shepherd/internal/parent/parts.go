@@ -127,7 +127,7 @@ func (p *parent) readyProcedure() bool {
 		}
 		err := plan.err
 		if err == nil {
-			err = p.launch()
+			err = p.launch(procedureLeaf)
 		}
 		if err != nil {
 			p.outcome = phase.NotStarted
@@ -153,7 +153,7 @@ func (p *parent) readyProcedure() bool {
 
 // readyClean makes ready what the checkpoint interface wants run after a job.
 func (p *parent) readyClean() bool {
-	if p.ckpt.Clean == "" || !p.ran || p.launch() != nil {
+	if p.ckpt.Clean == "" || !p.ran || p.launch(procedureLeaf) != nil {
 		return false
 	}
 	p.log.Line("starting clean command: " + p.ckpt.Clean)
@@ -162,14 +162,6 @@ func (p *parent) readyClean() bool {
 		Argv: []string{p.ckpt.Clean}, Env: p.end,
 	}
 	return true
-}
-
-// launch starts a starter stage, unless one is waiting already.
-func (p *parent) launch() (err error) {
-	if p.stage == nil {
-		p.stage, err = starter.Launch(p.inherited)
-	}
-	return err
 }
 
 // tell tells the stage what to become.

@@ -22,6 +22,9 @@ func (s *stage) read() *Failure {
 	if s.limits, err = readLimits(c); err != nil {
 		return s.failed(err)
 	}
+	if v, _ := c.Lookup(spool.KeyVmem); v == spool.VmemGroup && s.grouped {
+		s.limits = leaveVmem(c, s.limits)
+	}
 	if s.nice, err = c.Int(spool.KeyPriority); err != nil {
 		return s.failed(err)
 	}

@@ -21,6 +21,12 @@ var Environment = []string{"GOMAXPROCS=1"}
 // directory, to the shepherd and to execd.
 const Mark = "SGE_JOB_SPOOL_DIR="
 
+// Arguments of the starter stage.
+const (
+	wordInherit = "inherit" // there is an environment
+	wordGroup   = "group"   // it is in the job's control group
+)
+
 // Descriptors of the starter stage.
 const (
 	fdReport    = 3 // socket to the shepherd
@@ -39,8 +45,9 @@ type Stage struct {
 
 // Launch starts a starter stage in a session of its own. It reads the job
 // directory at once, and does nothing that anybody could see before Go.
-// inherited is a descriptor with an environment, or -1.
-func Launch(inherited int) (*Stage, error) {
+// inherited is a descriptor with an environment, and group one of the control
+// group that it is born in; -1 is none.
+func Launch(inherited, group int) (*Stage, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, errors.New("cannot make a socket for the starter stage: " + errnoText(err))
@@ -56,7 +63,10 @@ func Launch(inherited int) (*Stage, error) {
 	argv := []string{Arg0}
 	if inherited >= 0 {
 		files = append(files, uintptr(inherited))
-		argv = append(argv, "inherit")
+		argv = append(argv, wordInherit)
+	}
+	if group >= 0 {
+		argv = append(argv, wordGroup)
 	}
 	// Until it is something else it has the mark of what it becomes: if the
 	// shepherd dies, it may hang in a file system, with the job still to come.
@@ -70,7 +80,7 @@ func Launch(inherited int) (*Stage, error) {
 		Files: files,
 		// The session is made here and not by the stage, so that its process
 		// group can be killed from the first moment.
-		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &s.PIDFD},
+		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &s.PIDFD, UseCgroupFD: group >= 0, CgroupFD: max(group, 0)},
 	})
 	if err == nil && s.PIDFD < 0 {
 		s.PIDFD, err = unix.PidfdOpen(s.PID, 0)

@@ -84,6 +84,23 @@ func readLimits(c *spool.Config) ([]limit, error) {
 	return out, nil
 }
 
+// leaveVmem leaves the address space alone of what is in a control group that
+// holds h_vmem. What s_vmem says is asked for besides.
+func leaveVmem(c *spool.Config, limits []limit) []limit {
+	for i := range limits {
+		l := &limits[i]
+		if l.resource != unix.RLIMIT_AS {
+			continue
+		}
+		text, _ := c.Lookup(spool.KeySVmem)
+		if soft, err := spool.ParseLimit(text); err != nil || soft >= spool.Undefined {
+			return append(limits[:i], limits[i+1:]...)
+		}
+		l.hard = spool.Infinity
+	}
+	return limits
+}
+
 // read returns one value, multiplied and raised as the table says. A value
 // that cannot be parsed is 0 in Grid Engine, hence the smallest one.
 func (r resource) read(c *spool.Config, key string, slots uint64) (spool.Limit, error) {

@@ -20,7 +20,7 @@ import (
 // The test's binary is the stage's, too: Launch starts it again.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Arg0 {
-		Main(len(os.Args) > 1)
+		Main(os.Args[1:])
 	}
 }
 
@@ -195,7 +195,7 @@ func (r *rig) launch() *Stage {
 			c <- launched{nil, err}
 			return
 		}
-		s, err := Launch(-1)
+		s, err := Launch(-1, -1)
 		c <- launched{s, err}
 	}()
 	l := <-c

@@ -27,6 +27,8 @@ type stage struct {
 	places owner.Places
 	root   bool // we may change ids
 
+	grouped bool // we are in the control group that config names
+
 	given     []string // the file environment
 	inherited []string // what the shepherd was started with, if the job is to have it
 	env       environment
@@ -45,11 +47,17 @@ type stage struct {
 	log *trace.Log
 }
 
-// Main is the second stage; it never returns. Call it on a locked thread or in
+// Main is the second stage, with the arguments behind its name; it never
+// returns. Call it on a locked thread or in
 // an init function, with the job directory as working directory. Whatever it
 // has to say goes to the shepherd by socket: the results are not its to write.
-func Main(inherited bool) {
+func Main(words []string) {
 	s := &stage{dir: spool.OpenDir("."), log: trace.New(-1), root: unix.Geteuid() == 0}
+	inherited := false
+	for _, word := range words {
+		inherited = inherited || word == wordInherit
+		s.grouped = s.grouped || word == wordGroup
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			s.die(&Failure{Number: s.state(), Text: "internal error: starter stage: " + panicText(p)})

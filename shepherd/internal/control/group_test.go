@@ -1,0 +1,101 @@
+package control
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// newLeaf makes files such as the kernel makes for a run's group.
+func newLeaf(t *testing.T, files map[string]string) (*Group, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := OpenGroup(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(g.FD) })
+	return g, dir
+}
+
+func TestGroupFiles(t *testing.T) {
+	g, dir := newLeaf(t, map[string]string{
+		"job/cgroup.events": "populated 1\nfrozen 0\n",
+		"job/memory.events": "low 0\nhigh 0\nmax 3\noom 0\noom_kill 2\noom_group_kill 1\n",
+		"job/memory.peak":   "67108864\n",
+		"job/cgroup.procs":  "17\n0\n42\n",
+		"job/cgroup.kill":   "",
+		"memory.events":     "low 0\nhigh 0\nmax 7\noom 1\noom_kill 2\n",
+		"cgroup.kill":       "",
+		"procedures/x":      "",
+	})
+	if !g.Populated() {
+		t.Error("not populated")
+	}
+	if killed, limit := g.Killed(); killed != 2 || limit != 1 {
+		t.Errorf("Killed() = %d, %d; want 2, 1", killed, limit)
+	}
+	if got := g.Peak(); got != 64<<20 {
+		t.Errorf("Peak() = %d", got)
+	}
+	if m := g.members(); len(m) != 2 || !m[17] || !m[42] {
+		t.Errorf("members() = %v", m)
+	}
+	if _, err := g.Procedures(); err != nil {
+		t.Error(err)
+	}
+	for name, kill := range map[string]func() error{"job/cgroup.kill": g.Kill, "cgroup.kill": g.KillAll} {
+		if err := kill(); err != nil {
+			t.Error(err)
+		}
+		if b, _ := os.ReadFile(filepath.Join(dir, name)); string(b) != "1" {
+			t.Errorf("%s is %q", name, b)
+		}
+	}
+}
+
+// Without the files of newer kernels nothing is claimed, and what is in the
+// group is frozen, killed one by one, and thawed.
+func TestGroupOfOldKernel(t *testing.T) {
+	child := exec.Command("sleep", "1000")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g, dir := newLeaf(t, map[string]string{
+		"job/cgroup.events": "populated 0\nfrozen 1\n",
+		"job/cgroup.freeze": "0",
+		"job/cgroup.procs":  strconv.Itoa(child.Process.Pid) + "\n",
+	})
+	if killed, limit := g.Killed(); g.Populated() || killed != 0 || limit != 0 || g.Peak() != 0 {
+		t.Errorf("killed %d, limit %d, peak %d", killed, limit, g.Peak())
+	}
+	if err := g.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Wait(); err == nil || child.ProcessState.Sys() == nil {
+		t.Error("the process has ended by itself")
+	}
+	if b, _ := os.ReadFile(dir + "/job/cgroup.freeze"); string(b) != "0" {
+		t.Errorf("cgroup.freeze is %q in the end", b)
+	}
+	if _, err := g.Procedures(); err == nil {
+		t.Error("opened a leaf that is not there")
+	}
+	var none *Group
+	if none.Populated() || none.members() != nil {
+		t.Error("no group is populated")
+	}
+}

@@ -1,0 +1,101 @@
+// Package vm runs the project's programs in a machine of its own, whose kernel
+// has control groups of version 2 and nothing else. The machine is booted by
+// the script vm; what is run in it is this test's binary, see guest_test.go.
+// Nobody imports it.
+package vm
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"paddock/test/harness"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == hogWord {
+		hog()
+	}
+	if len(os.Args) > 2 && os.Args[1] == aliceWord {
+		become(os.Args[2:])
+	}
+	os.Exit(m.Run())
+}
+
+// inGuest is the variable that the machine's first process sets.
+const inGuest = "PADDOCK_VM_GUEST"
+
+// script is the machine's first process.
+const script = `#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ ` + inGuest + `=1
+mkdir -p /srv /var/tmp /home/alice
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t devtmpfs dev /dev
+for d in /tmp /srv; do mount -t tmpfs tmpfs $d; done
+chmod 1777 /tmp
+chown alice /home/alice
+hostname guest
+cd /tmp
+/paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 200s
+echo "vm: exit $?"
+poweroff -f
+`
+
+// getent is what the name services are asked with.
+const getent = `#!/bin/sh
+while IFS= read -r line; do
+  case $line in "$2":*|*:x:"$2":*) echo "$line"; exit 0 ;; esac
+done <"/etc/$1"
+exit 2
+`
+
+// TestMachine boots the machine and passes on what is found in it.
+func TestMachine(t *testing.T) {
+	if os.Getenv("PADDOCK_VM") != "1" {
+		t.Skip("boots a machine under qemu, and installs that: needs PADDOCK_VM=1 (make vm)")
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"paddock", "bin", "etc"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.Build(filepath.Join(root, "paddock")); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "test", "-c", "-o", filepath.Join(root, "paddock", "vm.test"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build what runs in the machine: %v\n%s", err, out)
+	}
+	for name, text := range map[string]string{
+		"init": script, "bin/getent": getent,
+		"etc/passwd": "root:x:0:0:root:/:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n",
+		"etc/group":  "root:x:0:\nalice:x:1000:\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	machine := exec.Command("./vm", "run", root)
+	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=240")
+	out, err := machine.CombinedOutput()
+	out = bytes.ReplaceAll(out, []byte{'\r'}, nil)
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "vm: ") || strings.Contains(line, "--- ") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	if err != nil || !bytes.Contains(out, []byte("\nvm: exit 0\n")) {
+		t.Errorf("the machine: %v\n%s", err, out)
+	}
+}
