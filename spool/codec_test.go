@@ -226,7 +226,7 @@ func TestWaitStatus(t *testing.T) {
 		{syscall.WaitStatus(11 | 0x80), 3735558, 0, 11, true},
 		{syscall.WaitStatus(24 | 0x80), 3788806, 0, 24, true},
 		{syscall.WaitStatus(12), 3817474, 0, 12, false},
-		{syscall.WaitStatus(40), 0xfffff002, 0, 0, false}, // a real-time signal
+		{syscall.WaitStatus(40), 0xffff002, 0, 0, false}, // a real-time signal
 	} {
 		w := spool.MakeWaitStatus(tt.ws)
 		if w != tt.want || w.ExitStatus() != tt.exit && w.Exited() || w.Signal() != tt.sig || w.CoreDump() != tt.core {

@@ -105,7 +105,8 @@ func MakeWaitStatus(ws syscall.WaitStatus) WaitStatus {
 	case ws.Exited():
 		return WaitStatus(ws.ExitStatus())<<4 | waitExited
 	case ws.Signaled():
-		w := WaitStatus(GESignal(int(ws.Signal())))<<12 | waitSignaled
+		// Its field is 16 bits wide for a signal that has no number.
+		w := WaitStatus(GESignal(int(ws.Signal()))&0xffff)<<12 | waitSignaled
 		if ws.CoreDump() {
 			w |= waitCore
 		}

@@ -84,7 +84,8 @@ func ReadCheckpoint(c *spool.Config) (Checkpoint, error) {
 	var sig unix.Signal
 	if name := get(spool.KeyCkptSignal); name != "" { // a wrong one is refused also if it is not used
 		var ok bool
-		if sig, ok = signal(name); !ok {
+		name = strings.ToUpper(name)
+		if sig, ok = signal(name); !ok || strings.HasPrefix(name, "SIG") {
 			return Checkpoint{}, errIncomplete
 		}
 	}

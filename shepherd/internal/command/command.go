@@ -143,7 +143,7 @@ func value(name string, c *spool.Config, vars Vars) (string, error) {
 			v = vars[name]
 		}
 	default:
-		return c.String(name)
+		return streamOr(name, c)
 	}
 	if v == "" { // unlike others these name something that must be there
 		return "", cannotReplace(name, "it has no value")
@@ -152,6 +152,47 @@ func value(name string, c *spool.Config, vars Vars) (string, error) {
 		return "", cannotReplace(name, "its value has a newline or NUL byte")
 	}
 	return v, nil
+}
+
+// Staged returns where a stream's file is while prolog and epilog carry it
+// between hosts: in the job's TMPDIR, by its own name.
+func Staged(tmpdir, path string) string {
+	return tmpdir + "/" + path[strings.LastIndexByte(path, '/')+1:]
+}
+
+// unstaged is what Grid Engine's shepherd gives for fs_ variables of a stream
+// that is not staged.
+const unstaged = `""`
+
+// streamOr returns the value of a variable that stands in config as it is, but
+// for those of streams, which depend on whether the stream is staged.
+func streamOr(name string, c *spool.Config) (string, error) {
+	key, fs := strings.CutPrefix(name, "fs_")
+	which, what, ok := strings.Cut(key, "_")
+	path := which + "_path"
+	if !ok || what == "file_staging" || path != spool.KeyStdinPath && path != spool.KeyStdoutPath && path != spool.KeyStderrPath {
+		return c.String(name)
+	}
+	staged, _ := c.Lookup("fs_" + which + "_file_staging")
+	merged, _ := c.Lookup(spool.KeyMergeStderr)
+	if staged != "1" || path == spool.KeyStderrPath && merged == "1" {
+		if fs {
+			return unstaged, nil
+		}
+		return c.String(name)
+	}
+	switch {
+	case fs && what == "host", !fs && path == spool.KeyStdinPath:
+		return c.String(name)
+	case fs && what == "path":
+		return c.String(path)
+	}
+	tmpdir, err1 := c.String(spool.KeyTmpdir)
+	at, err2 := c.String(path)
+	if err1 != nil {
+		return "", err1
+	}
+	return Staged(tmpdir, at), err2
 }
 
 // trusted returns the value of a key that only some execds write, if the job

@@ -25,7 +25,7 @@ func config(t testing.TB, lines ...string) *spool.Config {
 // job is a config with every variable.
 var job = []string{
 	"host=node7", "ja_task_id=0", "job_owner=alice", "job_id=42", "job_name=pack", "queue=all.q",
-	"processors=UNDEFINED", "stdin_path=/dev/null", "stdout_path=/home/alice", "stderr_path=/home/alice/my err",
+	"processors=", "stdin_path=/dev/null", "stdout_path=/home/alice", "stderr_path=/home/alice/my err",
 	"merge_stderr=1", `fs_stdin_host=""`, "fs_stdin_path=", "fs_stdin_tmp_path=/tmp/i", "fs_stdin_file_staging=0",
 	`fs_stdout_host=""`, "fs_stdout_path=", "fs_stdout_tmp_path=/tmp/o", "fs_stdout_file_staging=0",
 	`fs_stderr_host=""`, "fs_stderr_path=", "fs_stderr_tmp_path=/tmp/e", "fs_stderr_file_staging=0",
@@ -77,7 +77,7 @@ func TestExpand(t *testing.T) {
 		{"/x a  b\t", ForProcedure, "/x a  b\t", ""},
 		{"/x $job_id$queue.$host-$job_name", ForProcedure, "/x 42all.q.node7-pack", ""},
 		{"$sge_root/$sge_cell/x", ForProcedure, "/opt/sge/default/x", ""},
-		{"/x <$fs_stdin_path> $job_id", ForProcedure, "/x <> 42", ""},
+		{"/x <$processors> $job_id", ForProcedure, "/x <> 42", ""},
 		{"/x $stderr_path", ForProcedure, "/x /home/alice/my err", ""},
 		{"/x $pe_slots $pe_hostfile $pe", ForPE, "/x 4 /spool/pe_hostfile smp", ""},
 		{"/x $job_pid", ForControl, "/x 4711", ""},
@@ -268,5 +268,38 @@ func TestShellBackquotes(t *testing.T) {
 	got, err := Expand("/x `cat $ckpt_dir/pid` '$job_name'", ForCheckpoint, config(t, "ckpt_dir=/ckpt", "job_name=a b"), nil)
 	if want := "/x `cat /ckpt/pid` 'a b'"; got != want || err != nil {
 		t.Errorf("Expand = %q, %v; want %q", got, err, want)
+	}
+}
+
+// TestStaged sees what the variables of streams are, as Grid Engine's shepherd
+// has them: those of config count only for the host.
+func TestStaged(t *testing.T) {
+	const text = "/x $fs_stdin_path $fs_stdin_tmp_path $stdin_path $fs_stdout_host $fs_stdout_path $fs_stdout_tmp_path $stdout_path " +
+		"$fs_stderr_path $fs_stderr_tmp_path $stderr_path $fs_stderr_file_staging"
+	for _, tt := range []struct {
+		set  []string
+		want string
+	}{
+		{nil, `/x "" "" /in "" "" "" /o/out "" "" /o/err 0`},
+		{
+			[]string{"fs_stdin_file_staging=1", "fs_stdout_file_staging=1", "fs_stderr_file_staging=1"},
+			"/x /in /tmp/j/in /in far /o/out /tmp/j/out /tmp/j/out /o/err /tmp/j/err /tmp/j/err 1",
+		},
+		{
+			[]string{"fs_stdout_file_staging=1", "fs_stderr_file_staging=1", "merge_stderr=1"},
+			`/x "" "" /in far /o/out /tmp/j/out /tmp/j/out "" "" /o/err 1`,
+		},
+	} {
+		c := config(t, "tmpdir=/tmp/j", "merge_stderr=0", "stdin_path=/in", "stdout_path=/o/out", "stderr_path=/o/err",
+			"fs_stdout_host=far", "fs_stdin_file_staging=0", "fs_stdout_file_staging=0", "fs_stderr_file_staging=0")
+		for _, kv := range tt.set {
+			k, v, _ := strings.Cut(kv, "=")
+			if err := c.Set(k, v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := Expand(text, ForProcedure, c, nil); err != nil || got != tt.want {
+			t.Errorf("%q: %s, %v; want %s", tt.set, got, err, tt.want)
+		}
 	}
 }

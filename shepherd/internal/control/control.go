@@ -155,6 +155,9 @@ func (h *Held) Add(sig unix.Signal) {
 	h.list = append(h.list, sig)
 }
 
+// Empty reports whether none is kept.
+func (h *Held) Empty() bool { return len(h.list) == 0 }
+
 // Take returns the signals kept so far and forgets them.
 func (h *Held) Take() []unix.Signal {
 	l := h.list

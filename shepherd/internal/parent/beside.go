@@ -2,6 +2,7 @@ package parent
 
 import (
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -20,12 +21,18 @@ type companion struct {
 	then  func(fine bool) // when it has ended by itself, nil for nothing
 }
 
+// besideNames are Grid Engine's names for the commands in traces.
+var besideNames = map[string]string{
+	spool.KeySuspendMethod: "suspend", spool.KeyResumeMethod: "resume", spool.KeyTerminateMethod: "terminate",
+	spool.KeyCkptCommand: "checkpoint", spool.KeyCkptMigrCommand: "migration checkpoint",
+}
+
 // beside runs a command beside the job, unless it runs still. The job goes on
 // whatever becomes of it.
 func (p *parent) beside(name, text string, then func(fine bool)) {
 	for _, c := range p.companions {
 		if c.name == name {
-			p.log.Line("Skipped start of " + name + ": previous command (pid= " + strconv.Itoa(c.child.PID) + ") is still active")
+			p.log.Line("Skipped start of " + besideNames[name] + ": previous command (pid= " + strconv.Itoa(c.child.PID) + ") is still active")
 			return
 		}
 	}
@@ -95,11 +102,10 @@ func (p *parent) companionsEnded() {
 			}
 		}
 		c.stage.Close()
-		how := "exited with status " + strconv.Itoa(c.child.Status.ExitStatus())
-		if c.child.Status.Signaled() {
-			how = "signaled: " + strconv.Itoa(int(c.child.Status.Signal()))
+		p.log.Line("reaped " + besideNames[c.name] + " command")
+		if strings.HasPrefix(c.name, "ckpt_") && c.child.Status.Exited() {
+			p.log.Line("checkpoint command exited normally")
 		}
-		p.log.Line("reaped " + c.name + " with pid " + strconv.Itoa(c.child.PID) + ", " + how)
 		if c.then != nil {
 			c.then(fine)
 		}

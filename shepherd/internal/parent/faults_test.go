@@ -220,11 +220,13 @@ func TestDeathInEveryPart(t *testing.T) {
 			if got, want := r.evidence(), (evidence{-1, c.usage, true}); got != want {
 				t.Errorf("what is left says %+v; want %+v", got, want)
 			}
-			// The shell and its child may still be on their way to that.
-			for until := time.Now().Add(10 * time.Second); len(r.marked()) < 2 && time.Now().Before(until); {
+			// The shell and its child may still be on their way to that, and in the
+			// middle of exec a process has no environment.
+			left := r.marked()
+			for until := time.Now().Add(10 * time.Second); len(left) < 2 && time.Now().Before(until); left = r.marked() {
 				time.Sleep(time.Millisecond)
 			}
-			if left := r.marked(); len(left) != 2 {
+			if len(left) != 2 {
 				t.Errorf("%v can be found; want 2 processes", left)
 			}
 			r.killMarked()

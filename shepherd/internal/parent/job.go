@@ -98,6 +98,7 @@ func (p *parent) expandMethods(c *spool.Config, pid string) {
 		*text = expanded
 	}
 	for i := range p.methods {
+		p.raw[i] = p.methods[i].Command
 		expand(&p.methods[i].Command, command.ForControl)
 	}
 	if p.ckpt.CanRestart() {
@@ -131,8 +132,8 @@ func (p *parent) runs() {
 	if p.ckpt.Interval > 0 {
 		p.timers.after(timerCheckpoint, p.ckpt.Interval)
 	}
-	for _, sig := range p.held.Take() {
-		p.request(sig)
+	if !p.held.Empty() {
+		p.timers.after(timerHeld, heldFor)
 	}
 }
 
@@ -176,10 +177,11 @@ func (p *parent) collect() {
 // is to come to its end. All orphans below us are ours, so that without a child
 // there is nothing; where there are children of others, /proc has to be read.
 func (p *parent) left() bool {
-	if !p.loop.Orphans() {
+	children := p.loop.Orphans()
+	p.companionsEnded()
+	if !children {
 		return p.job.Leaf.Populated()
 	}
-	p.companionsEnded()
 	if p.job.Leaf != nil && p.elders && len(p.companions) == 0 {
 		return p.job.Leaf.Populated()
 	}
@@ -217,6 +219,7 @@ func (p *parent) closeJob() {
 		p.step()
 		return
 	}
+	p.traceCheckpointing()
 	p.assess()
 	orphans := p.loop.OrphanUsage()
 	reap.Add(&p.rusage, &orphans)
@@ -248,6 +251,27 @@ func (p *parent) closeJob() {
 		p.checkpointed()
 	}
 	p.step()
+}
+
+// traceCheckpointing traces what the end of a job means that is checkpointed.
+func (p *parent) traceCheckpointing() {
+	switch {
+	case p.ckpt.Class == command.NoCheckpoint:
+		return
+	case p.status.Signaled():
+		if !p.migrating {
+			p.log.Line("job exited due to signal but not due to checkpoint")
+		}
+	default:
+		p.log.Line("checkpointing job exited normally")
+	}
+	if p.migrating || !p.kernelLevel() {
+		return
+	}
+	p.log.Line("starting ckpt clean command")
+	if p.ckpt.Clean == "" {
+		p.log.Line("no checkpointing clean command to start")
+	}
 }
 
 // assess looks at why the job ended: a limit of its own time, or an exit code by

@@ -25,6 +25,7 @@ import (
 
 const (
 	quietAfter = 50 * time.Millisecond // a job that lives longer is worth preparing for a long wait
+	heldFor    = time.Second           // until a job that has just begun gets what came before it
 	sweepEvery = 20 * time.Millisecond // between looks at what does not die at once
 	sweepLimit = 10 * time.Second      // until it is named and left to execd
 	diskLimit  = 60 * time.Second      // that a full disk is waited for
@@ -65,6 +66,7 @@ type parent struct {
 	planned []planned
 	limit   time.Duration // of a procedure's time, 0 for none
 	methods [methodCount]command.Method
+	raw     [methodCount]string // their commands as config has them
 	notice  command.Notification
 	ckpt    command.Checkpoint
 	vars    command.Vars
@@ -228,6 +230,10 @@ func (p *parent) elapsed(which timer) {
 		p.on(event{what: phase.Quiet})
 	case timerSweep:
 		p.sweep()
+	case timerHeld:
+		for _, sig := range p.held.Take() {
+			p.request(sig)
+		}
 	case timerLate:
 		p.on(event{what: phase.Late})
 	case timerKill:

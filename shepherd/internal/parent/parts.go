@@ -159,7 +159,7 @@ func (p *parent) readyClean() bool {
 	p.log.Line("starting clean command: " + p.ckpt.Clean)
 	p.order = starter.Order{
 		Kind: starter.Method, Name: p.part.String(), State: spool.FailedBeforePEStop,
-		Argv: []string{p.ckpt.Clean}, Env: p.end,
+		Argv: []string{p.ckpt.Clean},
 	}
 	return true
 }

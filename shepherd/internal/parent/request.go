@@ -116,7 +116,8 @@ func (p *parent) hold(sig unix.Signal) {
 		p.cancelled, p.migrating = true, false
 	case unix.SIGTTOU:
 		if !p.cancelled {
-			p.cancelled, p.migrating = true, p.ckpt.Class != command.NoCheckpoint
+			// Without a checkpoint interface as well: the job has not begun.
+			p.cancelled, p.migrating = true, true
 		}
 	default:
 		p.held.Add(sig)
@@ -125,6 +126,10 @@ func (p *parent) hold(sig unix.Signal) {
 
 // request does what is configured for a signal that the running job is to get.
 func (p *parent) request(sig unix.Signal) {
+	if sig != unix.SIGKILL && sig != unix.SIGTTOU && p.timers.running(timerHeld) {
+		p.held.Add(sig) // behind those that came before
+		return
+	}
 	switch sig {
 	case unix.SIGKILL:
 		p.killed = true
@@ -163,7 +168,11 @@ func (p *parent) warn(sig unix.Signal) (wait bool) {
 	case p.pending == unix.SIGKILL:
 		p.log.Line("termination in progress - ignoring " + control.Name(sig) + " notification")
 		return true
-	case p.notice.After <= 0 || warning == 0, sig == unix.SIGKILL && p.kills > 1:
+	case p.notice.After > 0 && warning == 0:
+		p.log.Line("No notif. signal -> notification for delayed (" + seconds(p.notice.After) + ") signal " + control.Name(sig))
+		p.forget()
+		return false
+	case p.notice.After <= 0, sig == unix.SIGKILL && p.kills > 1:
 		p.forget()
 		return false
 	}
@@ -202,7 +211,7 @@ func (p *parent) terminate() {
 	}
 	switch {
 	case m.Command != "":
-		p.override(unix.SIGKILL, m.Command)
+		p.override(unix.SIGKILL, p.raw[terminateMethod])
 		p.beside(methodKeys[terminateMethod], m.Command, nil)
 	case m.Signal != 0:
 		p.override(unix.SIGKILL, p.killLine(m.Signal))
@@ -229,7 +238,7 @@ func (p *parent) resume() {
 func (p *parent) apply(method int, usual unix.Signal) {
 	switch m := p.methods[method]; {
 	case m.Command != "":
-		p.override(usual, m.Command)
+		p.override(usual, p.raw[method])
 		p.beside(methodKeys[method], m.Command, nil)
 	case m.Signal != 0:
 		p.override(usual, p.killLine(m.Signal))
@@ -312,8 +321,15 @@ func (p *parent) checkpoint() {
 			again()
 		})
 		return
-	case !p.kernelLevel() && p.ckpt.Signal != 0:
-		p.deliver(p.ckpt.Signal)
+	case !p.kernelLevel():
+		kind := "transparent"
+		if p.ckpt.Class == command.UserDefined {
+			kind = "userdefined"
+		}
+		p.log.Line("send checkpointing signal to " + kind + " checkpointing job")
+		if p.ckpt.Signal != 0 {
+			p.send(p.ckpt.Signal)
+		}
 	}
 	again()
 }

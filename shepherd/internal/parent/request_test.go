@@ -83,7 +83,7 @@ func TestMethodCommands(t *testing.T) {
 	p.poke(syscall.SIGTSTP)
 	r.ended(p.wait(), 0, 128+9)
 	trace := r.read(spool.FileTrace)
-	for _, want := range []string{"-> overrides kill(-", "reaped suspend_method with pid ", "reaped resume_method with pid "} {
+	for _, want := range []string{"-> overrides kill(-", "reaped suspend command", "reaped resume command"} {
 		if !strings.Contains(trace, want) {
 			t.Errorf("trace lacks %q\n%s", want, trace)
 		}

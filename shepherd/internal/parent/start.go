@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +40,11 @@ func restart(o Options) error {
 	if err != nil {
 		return errors.New("cannot keep the environment: " + err.Error())
 	}
-	if _, err := unix.Write(fd, spool.AppendArgs(nil, unix.Environ())); err != nil {
+	environ := unix.Environ()
+	if admin { // the Go runtime takes it for a setuid program's, and adds this
+		environ = slices.DeleteFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOTRACEBACK=") })
+	}
+	if _, err := unix.Write(fd, spool.AppendArgs(nil, environ)); err != nil {
 		return errors.New("cannot keep the environment: " + err.Error())
 	}
 	if fd != inheritedFD {

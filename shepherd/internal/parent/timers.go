@@ -9,6 +9,7 @@ type timer uint8
 const (
 	timerQuiet      timer = iota // the job has run for a moment: make ready for a long wait
 	timerSweep                   // look again at what does not die
+	timerHeld                    // the job has had time to get ready for signals
 	timerLate                    // the procedure has used up its time
 	timerKill                    // the procedure did not heed TERM
 	timerNotify                  // the time between the warning and the signal is over
@@ -25,6 +26,8 @@ type timers [timerCount]time.Time
 func (t *timers) after(which timer, d time.Duration) { t[which] = time.Now().Add(d) }
 
 func (t *timers) stop(which timer) { t[which] = time.Time{} }
+
+func (t *timers) running(which timer) bool { return !t[which].IsZero() }
 
 // patience returns how long the next wait may last, negative for ever: an
 // idle shepherd is never woken by a clock.

@@ -18,6 +18,12 @@ func (s *stage) bind() {
 	if err == nil && request.none() {
 		return
 	}
+	if err == nil && request.inform {
+		if cpus, err := request.processors(sysCPU); err == nil {
+			s.bound = joinInts(cpus, " ")
+		}
+		return
+	}
 	var bound []int
 	if err == nil {
 		bound, err = request.apply(sysCPU)
@@ -33,8 +39,9 @@ func (s *stage) bind() {
 // A binding is a wish for processors: cores, or the processors themselves. The
 // zero value wishes for nothing.
 type binding struct {
-	cores []core
-	cpus  []int
+	cores  []core
+	cpus   []int
+	inform bool // the job is to know them, and to bind itself
 }
 
 // A core is given by two logical numbers, counted from 0 in the order of the
@@ -70,8 +77,16 @@ func readBinding(c *spool.Config) (binding, error) {
 // parseBinding parses the value of binding: explicit:socket,core:...:topology,
 // or a strategy with env_ or pe_ before it.
 func parseBinding(v string) (binding, error) {
-	if IsNone(v) || strings.EqualFold(v, "NULL") || strings.HasPrefix(v, "env_") || strings.HasPrefix(v, "pe_") {
+	if IsNone(v) || strings.EqualFold(v, "NULL") || strings.HasPrefix(v, "pe_") {
 		return binding{}, nil
+	}
+	if rest, ok := strings.CutPrefix(v, "env_"); ok {
+		b, err := parseBinding(rest)
+		if err != nil { // other strategies are the scheduler's to resolve
+			return binding{}, nil //nolint:nilerr // nothing is asked for that is not done
+		}
+		b.inform = true
+		return b, nil
 	}
 	bad := func(why string) (binding, error) {
 		return binding{}, errors.New("cannot use " + spool.KeyBinding + " " + strconv.Quote(v) + ": " + why)
@@ -144,15 +159,9 @@ func parseCPUs(s string) ([]int, error) {
 // apply binds this thread to the processors wished for, as far as it may use
 // them, and returns which they are. root is the kernel's directory of them.
 func (b *binding) apply(root string) ([]int, error) {
-	cpus := b.cpus
-	if len(b.cores) > 0 {
-		t, err := readTopology(root)
-		if err != nil {
-			return nil, err
-		}
-		if cpus, err = t.processors(b.cores); err != nil {
-			return nil, err
-		}
+	cpus, err := b.processors(root)
+	if err != nil {
+		return nil, err
 	}
 	mine, err := affinity()
 	if err != nil {
@@ -172,6 +181,18 @@ func (b *binding) apply(root string) ([]int, error) {
 		return nil, errors.New("cannot bind to processors " + joinInts(list, " ") + ": " + errnoText(err))
 	}
 	return list, nil
+}
+
+// processors returns the numbers of the processors wished for.
+func (b *binding) processors(root string) ([]int, error) {
+	if len(b.cores) == 0 {
+		return b.cpus, nil
+	}
+	t, err := readTopology(root)
+	if err != nil {
+		return nil, err
+	}
+	return t.processors(b.cores)
 }
 
 // cpuMask is a set of processors as the kernel has it, and larger than the one

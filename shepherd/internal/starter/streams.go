@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/command"
 	"paddock/spool"
 )
 
@@ -24,7 +25,6 @@ type stream struct {
 	// suffix is what a file in a directory has behind the job's name: if the path
 	// is a directory, that file is meant. "" if it cannot be.
 	suffix string
-	staged bool // the path is a staging place, whose name may be missing, too
 }
 
 // nowhere is the stream of what has none.
@@ -47,29 +47,24 @@ func readStreams(c *spool.Config, kind Kind) (streams, error) {
 		return s, firstOf(errs[:]...)
 	}
 	if kind == Job {
-		s.in, errs[2] = readStream(c, spool.KeyFSStdinStaging, spool.KeyFSStdinTmpPath, spool.KeyStdinPath)
-		if s.in.staged {
-			s.in.suffix = "i"
-		}
+		s.in, errs[2] = readStream(c, spool.KeyFSStdinStaging, spool.KeyStdinPath)
 	}
-	s.out, errs[3] = readStream(c, spool.KeyFSStdoutStaging, spool.KeyFSStdoutTmpPath, spool.KeyStdoutPath)
-	s.err, errs[4] = readStream(c, spool.KeyFSStderrStaging, spool.KeyFSStderrTmpPath, spool.KeyStderrPath)
+	s.out, errs[3] = readStream(c, spool.KeyFSStdoutStaging, spool.KeyStdoutPath)
+	s.err, errs[4] = readStream(c, spool.KeyFSStderrStaging, spool.KeyStderrPath)
 	s.out.suffix, s.err.suffix = "o", "e"
 	return s, firstOf(errs[:]...)
 }
 
 // readStream returns a stream: if the file is staged, by prolog and epilog, it
-// is opened where they leave or fetch it.
-func readStream(c *spool.Config, staging, tmp, key string) (stream, error) {
-	staged, err := c.Bool(staging)
-	if err != nil {
-		return stream{}, err
+// is opened in the job's TMPDIR, where they leave or fetch it.
+func readStream(c *spool.Config, staging, key string) (stream, error) {
+	staged, err1 := c.Bool(staging)
+	path, err2 := c.String(key)
+	if err := firstOf(err1, err2); err != nil || !staged {
+		return stream{path: path}, err
 	}
-	if staged {
-		key = tmp
-	}
-	path, err := c.String(key)
-	return stream{path: path, staged: staged}, err
+	tmpdir, err := c.String(spool.KeyTmpdir)
+	return stream{path: command.Staged(tmpdir, path)}, err
 }
 
 // defaultName returns the name of a stream's file in a directory.
@@ -96,7 +91,7 @@ func (s *streams) resolve(c *spool.Config) error {
 		}
 		var st unix.Stat_t
 		dir := unix.Stat(f.path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
-		if !dir && (!f.staged || !strings.HasSuffix(f.path, "/")) {
+		if !dir {
 			continue
 		}
 		name, err := defaultName(c, f.suffix)
