@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -49,6 +50,17 @@ func (g *GridEngine) As(user, line string) (string, error) {
 // Run runs a command as root among Grid Engine's commands.
 func (g *GridEngine) Run(args ...string) (string, error) {
 	return g.do(Patience, append([]string{"run"}, args...)...)
+}
+
+// Set sets one parameter of Grid Engine's global configuration and returns what
+// it was. Its execd learns of it with its next report.
+func (g *GridEngine) Set(name, value string) (was string, err error) {
+	was, err = g.do(Patience, "get", name)
+	if err != nil {
+		return "", err
+	}
+	_, err = g.do(Patience, "set", name, value)
+	return strings.TrimSpace(was), err
 }
 
 // Command returns the command that does what As does, for who wants to time

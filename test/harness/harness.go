@@ -90,6 +90,18 @@ func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 	}
 }
 
+// WriteExecutable writes a program, a script mostly, that a test is about to
+// run. No process is forked meanwhile: it would for an instant hold the file
+// open for writing, and the program could not be executed ("text file busy").
+func WriteExecutable(name, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(name, 0o755)
+}
+
 // Daemon is a running execd with everything below one directory.
 type Daemon struct {
 	Dir    string

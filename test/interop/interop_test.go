@@ -5,11 +5,17 @@
 package interop
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	osuser "os/user"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/test/harness"
 )
@@ -19,12 +25,29 @@ var (
 	bin  string // our binaries
 	ge   *harness.GridEngine
 	user *harness.User
+	// group is the number of one of the user's supplementary groups.
+	group string
 )
+
+// patience bounds every wait. Grid Engine delays signals by ten seconds, and its
+// execd, started again, looks after the shepherds that it finds once a minute.
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv("PADDOCK_INTEROP") == "" {
-		fmt.Println("interop: not run: it installs a real Grid Engine, as root; use make interop")
-		os.Exit(0)
+		// What needs neither root nor Grid Engine is run all the same.
+		flag.Parse()
+		if err := flag.Set("test.run", "^TestDifferences"); err != nil {
+			panic(err)
+		}
+		code := m.Run()
+		fmt.Println("interop: the rest is not run: it installs a real Grid Engine, as root; use make interop")
+		os.Exit(code)
+	}
+	defaultSignals()
+	// The tests wait most of the time.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	code, err := run(m)
 	if err != nil {
@@ -32,6 +55,21 @@ func TestMain(m *testing.M) {
 		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+// defaultSignals undoes what whoever started the test ignores of the C library's
+// own signals, which nothing else can: GNU make passes it on, and the job of
+// Grid Engine's shepherd would have it, too.
+func defaultSignals() {
+	var action struct { // the kernel's, SIG_DFL
+		handler  uintptr
+		flags    uint64
+		restorer uintptr
+		mask     uint64
+	}
+	for sig := uintptr(32); sig <= 33; sig++ {
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+	}
 }
 
 func run(m *testing.M) (code int, err error) {
@@ -52,6 +90,11 @@ func run(m *testing.M) (code int, err error) {
 	if user, err = harness.AddUser("paddock-interop", "paddock-iop-a", "paddock-iop-b"); err != nil {
 		return 1, err
 	}
+	g, err := osuser.LookupGroup(user.Groups[0])
+	if err != nil {
+		return 1, err
+	}
+	group = g.Gid
 	code = m.Run()
 
 	left, err := harness.LeftBehind(base)

@@ -166,8 +166,8 @@ func facts(t *testing.T, name string) map[string]string {
 var added = regexp.MustCompile(`\b65[45][0-9]{2}\b`)
 
 // startOurs starts our execd in root mode, with the queue and the settings of
-// the running Grid Engine.
-func startOurs(t *testing.T, name string) *harness.Daemon {
+// the running Grid Engine, and more of them.
+func startOurs(t *testing.T, name string, more ...string) *harness.Daemon {
 	t.Helper()
 	dir := filepath.Join(base, name, "pd")
 	queue, err := ge.Run("qconf", "-sq", "all.q")
@@ -187,6 +187,9 @@ func startOurs(t *testing.T, name string) *harness.Daemon {
 		if key, _, _ := strings.Cut(line, " "); slices.Contains([]string{"min_uid", "min_gid", "gid_range", "shell_start_mode", "login_shells"}, key) {
 			conf.WriteString(line)
 		}
+	}
+	for _, line := range more {
+		conf.WriteString(line + "\n")
 	}
 	for name, text := range map[string]string{"queues/all.q": strings.ReplaceAll(queue, "gehost", host), "sge_conf": conf.String()} {
 		path := filepath.Join(api.DevPlaces(dir).Config, name)
