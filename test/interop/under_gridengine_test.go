@@ -113,8 +113,9 @@ var clusterJobs = []clusterJob{
 	{name: "signal", script: "kill -TERM $$\n"},
 	{name: "output", options: "-o /no/such/directory/out", script: "true\n", steps: []clusterStep{inCluster("Eqw"), administer("qdel")}},
 	{name: "walltime", options: "-l h_rt=2", script: inLog + "sleep 1000\n"},
-	// Four at once: the execd's sum is over the limit long before one of them is.
-	{name: "cputime", options: "-l h_cpu=3", script: "ulimit -c 0; for i in 1 2 3 4; do while :; do :; done & done; wait\n"},
+	// Four at once: the execd's sum is over the limit long before one of them is,
+	// even when other jobs leave it little time to look.
+	{name: "cputime", options: "-l h_cpu=10", script: "ulimit -c 0; for i in 1 2 3 4; do while :; do :; done & done; wait\n"},
 	{
 		name: "checkpoint", options: "-ckpt interop", script: inLog + "say ready; [ ${RESTARTED:-0} = 0 ] && sleep 1000\n", records: 2,
 		steps: []clusterStep{logged("ready"), inCluster("r"), administer("qmod", "-sj"), logged("run 2")},
