@@ -125,7 +125,7 @@ func (p *parent) launch(where leaf) (err error) {
 
 // outOfMemory returns why the kernel ended the job if it did so for want of
 // memory.
-func (p *parent) outOfMemory() string {
+func (p *parent) outOfMemory(c *spool.Config) string {
 	if p.job.Leaf == nil {
 		return ""
 	}
@@ -135,11 +135,8 @@ func (p *parent) outOfMemory() string {
 	}
 	text := "job was killed: the host is out of memory"
 	if limit > 0 {
-		text = "job was killed: out of memory"
-		if c, err := p.dir.Config(); err == nil {
-			v, _ := c.Lookup(spool.KeyHVmem)
-			text += ", limit " + spool.KeyHVmem + " " + v
-		}
+		v, _ := c.Lookup(spool.KeyHVmem)
+		text = "job was killed: out of memory, limit " + spool.KeyHVmem + " " + v
 	}
 	if peak := p.job.Leaf.Peak(); peak > 0 {
 		text += " (peak " + size(peak) + ")"

@@ -1,7 +1,6 @@
 package parent
 
 import (
-	"errors"
 	"strconv"
 	"syscall"
 	"time"
@@ -227,17 +226,8 @@ func (p *parent) closeJob() {
 	p.end = []string{"SGE_JOBEXIT_STAT=" + strconv.Itoa(usage.ExitStatus)}
 	p.log.Line(`writing usage file to "usage"`)
 	b := usage.Append(nil)
-	// A new file is a third of the price of one that is renamed, and a torn
-	// usage is known as such. What is there already gets replaced.
-	write := p.dir.WriteNew
-	err := p.persist(func() error {
-		err := write(spool.FileUsage, b)
-		if errors.Is(err, unix.EEXIST) {
-			err = p.dir.Write(spool.FileUsage, b)
-		}
-		write = p.dir.Write
-		return err
-	})
+	// A torn usage is known as such.
+	err := p.persist(func() error { return p.put(spool.FileUsage, b) })
 	if err != nil {
 		// A verdict without usage would say that the job never ran.
 		p.explain("the job ended with exit status " + strconv.Itoa(usage.ExitStatus) + ", and its usage is lost: " + err.Error())
@@ -318,7 +308,7 @@ func (p *parent) limitReached() string {
 	case unix.SIGXFSZ:
 		return "job wrote a file larger than it may: limit " + value(spool.KeyHFsize)
 	case unix.SIGKILL:
-		if why := p.outOfMemory(); why != "" {
+		if why := p.outOfMemory(c); why != "" {
 			return why
 		}
 		text, _ := c.Lookup(spool.KeyHCPU)
@@ -345,14 +335,7 @@ func (p *parent) checkpointed() {
 	case !p.foreign:
 		b = spool.AppendNumber(nil, 0)
 	}
-	err := p.persist(func() error {
-		err := p.dir.WriteNew(spool.FileCheckpointed, b)
-		if errors.Is(err, unix.EEXIST) {
-			err = p.dir.Write(spool.FileCheckpointed, b)
-		}
-		return err
-	})
-	if err != nil {
+	if err := p.persist(func() error { return p.put(spool.FileCheckpointed, b) }); err != nil {
 		p.log.Line("cannot write checkpointed: " + err.Error())
 	}
 	p.give(spool.FileCheckpointed)

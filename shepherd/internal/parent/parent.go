@@ -149,11 +149,10 @@ func Run(o Options) int {
 		complain("the job in " + strconv.Quote(o.Dir) + " has ended already, with status " + strconv.Itoa(n))
 		return ExitNotStarted
 	}
-	inherited := -1
+	p.inherited = -1
 	if o.Restarted {
-		inherited = inheritedFD
+		p.inherited = inheritedFD
 	}
-	p.inherited = inherited
 	return p.run()
 }
 
@@ -356,8 +355,7 @@ func (p *parent) blameHere(number int, text string) {
 // blame adds a failure to the verdict and its reason to error.
 func (p *parent) blame(number, euid, pid int, text string) {
 	p.verdicts = append(p.verdicts, number)
-	line := spool.AppendTrace(nil, time.Now(), euid, pid, text)
-	p.reason(line)
+	p.reason(spool.AppendTrace(nil, time.Now(), euid, pid, text))
 }
 
 // explain adds a reason to error that is nobody's failure.

@@ -76,13 +76,7 @@ func (p *parent) prepare(launched error) event {
 // that finds them so knows that the shepherd is at work, or died.
 func (p *parent) openResults() error {
 	for _, name := range []string{spool.FileError, spool.FileExitStatus} {
-		err := p.dir.WriteNew(name, nil)
-		if errors.Is(err, unix.EEXIST) {
-			// Left by whoever made the directory, and perhaps with what an
-			// earlier run wrote: its verdict must not become this one's.
-			err = p.dir.Write(name, nil)
-		}
-		if err != nil {
+		if err := p.put(name, nil); err != nil {
 			return err
 		}
 	}
@@ -126,13 +120,20 @@ func (p *parent) give(name string) {
 	}
 }
 
-// write writes a file that holds one number.
-func (p *parent) write(name string, n int) error {
-	b := spool.AppendNumber(nil, n)
+// put writes a whole file. A new one is a third of the price of one that is
+// renamed; what is there already, left by whoever made the directory or by an
+// earlier run, is replaced: its verdict must not become this one's.
+func (p *parent) put(name string, b []byte) error {
 	err := p.dir.WriteNew(name, b)
 	if errors.Is(err, unix.EEXIST) {
 		err = p.dir.Write(name, b)
 	}
+	return err
+}
+
+// write writes a file that holds one number.
+func (p *parent) write(name string, n int) error {
+	err := p.put(name, spool.AppendNumber(nil, n))
 	if err == nil && p.admin.UID != unix.Geteuid() {
 		p.give(name)
 	}

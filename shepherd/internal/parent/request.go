@@ -205,22 +205,13 @@ func (p *parent) warned() {
 // that does not end it is tried again; the third time the job is killed, unless
 // a foreign execd repeats itself by the clock, which says nothing of patience.
 func (p *parent) terminate() {
-	m := p.methods[terminateMethod]
 	if p.kills > patienceWithMethod && !p.foreign {
-		m = command.Method{}
-	}
-	switch {
-	case m.Command != "":
-		p.override(unix.SIGKILL, p.raw[terminateMethod])
-		p.beside(methodKeys[terminateMethod], m.Command, nil)
-	case m.Signal != 0:
-		p.override(unix.SIGKILL, p.killLine(m.Signal))
-		p.send(m.Signal)
-		if p.suspended { // it could not act upon it
-			p.deliver(unix.SIGCONT)
-		}
-	default:
 		p.deliver(unix.SIGKILL)
+		return
+	}
+	p.apply(terminateMethod, unix.SIGKILL)
+	if p.suspended && p.methods[terminateMethod].Signal != 0 { // it could not act upon it
+		p.deliver(unix.SIGCONT)
 	}
 }
 
