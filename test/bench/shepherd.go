@@ -41,7 +41,7 @@ func (b *bench) starters() (theirs, ours, foreign starter) {
 	own := filepath.Join(b.bin, "shepherd")
 	theirs = starter{path: harness.GEShepherd, argv: []string{"sge_shepherd-1", "-bg"}, env: env, blocked: sge}
 	ours = starter{
-		path: own, argv: []string{"shepherd"}, env: []string{"GOMAXPROCS=1"}, lock: true, slack: 4e6,
+		path: own, argv: []string{"shepherd"}, env: spool.StartEnvironment, lock: true, slack: spool.StartTimerSlack,
 		blocked: slices.Concat(spool.CaughtSignals, spool.IgnoredSignals),
 	}
 	foreign = starter{path: own, argv: []string{"sge_shepherd-1"}, env: env, blocked: sge}

@@ -119,7 +119,7 @@ func (t *Tree) Probe(program string, args ...string) error {
 	}
 	defer dir.Close()
 	cmd := exec.Command(program, args...)
-	cmd.Env = []string{"GOMAXPROCS=1"}
+	cmd.Env = spool.StartEnvironment
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("cannot start a process in a control group: %w", err)

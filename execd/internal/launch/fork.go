@@ -23,12 +23,6 @@ type fork struct {
 	done       chan struct{}
 }
 
-// timerSlack is how late, in nanoseconds, a sleep in a shepherd may end: more
-// than usual, so that the Go runtime of a new process does not wake every 20 µs
-// to look at itself, a fifth of a short job's cost. The starter stage takes it
-// from the job again.
-const timerSlack = 4e6
-
 // forker starts processes from one thread that has the shepherd's signals
 // blocked: the mask is inherited, so that a signal sent to a shepherd in its
 // first instants waits for it instead of ending it, and the shepherd needs no
@@ -52,7 +46,7 @@ func (f *forker) run(stop <-chan struct{}) {
 		panic("internal error: cannot block signals: " + err.Error())
 	}
 	// Without it all is the same but slower.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, spool.StartTimerSlack, 0, 0, 0)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	for {
 		select {
@@ -72,14 +66,13 @@ func (f *forker) run(stop <-chan struct{}) {
 	}
 }
 
-// fork starts the process. Its whole environment is GOMAXPROCS=1: one thread
-// to run Go code is enough for a parent that sleeps, and costs less memory.
+// fork starts the process.
 func (j *fork) fork(null *os.File) {
 	n := null.Fd()
 	j.pidfd = -1
 	j.pid, j.err = syscall.ForkExec(j.path, j.argv, &syscall.ProcAttr{
 		Dir:   j.dir,
-		Env:   []string{"GOMAXPROCS=1"},
+		Env:   spool.StartEnvironment,
 		Files: []uintptr{n, n, n, j.lock.Fd()},
 		Sys: &syscall.SysProcAttr{
 			// What a terminal sends to execd is not meant for shepherds.

@@ -131,7 +131,7 @@ func (l *Launcher) asUser(uid, gid int, groups string, args ...string) error {
 	cmd := exec.CommandContext(ctx, l.ownShepherd(), append([]string{
 		"-as-user", fmt.Sprint(uid), fmt.Sprint(gid), groups,
 	}, args...)...)
-	cmd.Env = []string{"GOMAXPROCS=1"}
+	cmd.Env = spool.StartEnvironment
 	cmd.Dir = "/"
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/shepherd/internal/control"
-	"paddock/shepherd/internal/starter"
 	"paddock/spool"
 	"paddock/spool/spooltest"
 )
@@ -153,7 +152,7 @@ func (r *rig) start() *running {
 		p.cmd.Path, p.cmd.Args[0] = "/proc/self/exe", faultArg+r.fault
 	}
 	p.cmd.Dir = r.dir.Path()
-	p.cmd.Env = starter.Environment
+	p.cmd.Env = spool.StartEnvironment
 	p.cmd.ExtraFiles = []*os.File{lock}
 	p.cmd.Stderr = &p.stderr
 	runtime.LockOSThread()

@@ -33,7 +33,7 @@ const inheritedFD = 9
 // given to him.
 func restart(o Options) error {
 	admin := unix.Getuid() == 0 && unix.Geteuid() != 0
-	if o.Restarted || !admin && slices.Equal(unix.Environ(), starter.Environment) && control.Blocked() {
+	if o.Restarted || !admin && slices.Equal(unix.Environ(), spool.StartEnvironment) && control.Blocked() {
 		return nil
 	}
 	fd, err := unix.MemfdCreate("environment", 0)
@@ -66,7 +66,7 @@ func restart(o Options) error {
 		}
 	}
 	starter.QuietRuntime()
-	err = syscall.Exec("/proc/self/exe", []string{"shepherd", RestartedOption, o.Dir}, starter.Environment)
+	err = syscall.Exec("/proc/self/exe", []string{"shepherd", RestartedOption, o.Dir}, spool.StartEnvironment)
 	return errors.New("cannot start again: " + err.Error())
 }
 

@@ -251,18 +251,13 @@ func setPriority(nice int) error {
 	return raw(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(nice))
 }
 
-// Timer slack in nanoseconds: what the kernel gives its first process and so
-// everybody, and what a shepherd has: the Go runtime looks at itself every 20 µs
-// while it starts, which costs more than our own work; with this much slack it
-// hardly does.
-const (
-	defaultTimerSlack = 50e3
-	shepherdSlack     = 4e6
-)
+// defaultTimerSlack is what the kernel gives its first process and so everybody,
+// in nanoseconds.
+const defaultTimerSlack = 50e3
 
 // QuietRuntime gives what this thread executes next a shepherd's timer slack.
 // Without it all is the same but slower.
-func QuietRuntime() { _ = setTimerSlack(shepherdSlack) }
+func QuietRuntime() { _ = setTimerSlack(spool.StartTimerSlack) }
 
 func setTimerSlack(ns uintptr) error { return raw(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, ns, 0) }
 

@@ -6,16 +6,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/spool"
 )
 
 // Arg0 is the name of the starter stage in the process list, by which main
 // knows that it is meant.
 const Arg0 = "shepherd-starter"
-
-// Environment is all that the shepherd is started with, and its starter stage
-// but for the mark: one processor, since there is one goroutine, and each more would cost
-// memory in every running job.
-var Environment = []string{"GOMAXPROCS=1"}
 
 // Mark begins the variable by which what runs for a job is known, by its
 // directory, to the shepherd and to execd.
@@ -70,7 +67,7 @@ func Launch(inherited, group int) (*Stage, error) {
 	}
 	// Until it is something else it has the mark of what it becomes: if the
 	// shepherd dies, it may hang in a file system, with the job still to come.
-	env := Environment
+	env := spool.StartEnvironment
 	if dir, err := unix.Getwd(); err == nil {
 		env = append(slices.Clip(env), Mark+dir)
 	}
