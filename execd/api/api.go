@@ -36,6 +36,10 @@ const (
 	MaxEnv      = 1 << 20   // bytes of the whole environment: exec must have room for it beside the arguments
 	MaxArgs     = 1 << 20   // bytes of all arguments
 	MaxTask     = 10_000_000
+	MaxSlots    = 9_999_999 // of one job, and what "4-" means
+	MinPriority = -1023
+	MaxPriority = 1024
+	MaxWords    = 1000 // resources, queues, predecessors, addresses: of each
 )
 
 // Code says who is to blame for an error, so that a client can choose its
@@ -120,12 +124,49 @@ type SubmitRequest struct {
 	MaxRun  int      `json:"max_run,omitempty"` // -tc: at most so many tasks at once; 0: no limit
 	Notify  bool     `json:"notify,omitempty"`  // -notify: warn the job before it is killed or suspended
 
+	// What it needs. Resources and queues that follow -soft are wishes.
+	Hard         []Resource `json:"hard,omitempty"`          // -l; a later value of a name replaces an earlier one
+	Soft         []Resource `json:"soft,omitempty"`          // -soft -l
+	Queues       []string   `json:"queues,omitempty"`        // -q: patterns of queues, of queue@host, of queue@@hostgroup
+	SoftQueues   []string   `json:"soft_queues,omitempty"`   // -soft -q
+	MasterQueues []string   `json:"master_queues,omitempty"` // -masterq
+	PE           string     `json:"pe,omitempty"`            // -pe: name, or a pattern
+	Slots        []Slots    `json:"slots,omitempty"`         // -pe: ranges, ascending, none overlaps; empty without -pe
+	Binding      string     `json:"binding,omitempty"`       // -binding, as written
+	Reserve      bool       `json:"reserve,omitempty"`       // -R y: keep slots free for it when its turn has come
+
+	// When it may start.
+	Priority  int       `json:"priority,omitempty"`   // -p: -1023 to 1024
+	Hold      string    `json:"hold,omitempty"`       // -h: letters of u, o, s
+	After     time.Time `json:"after,omitzero"`       // -a
+	HoldJobs  []string  `json:"hold_jobs,omitempty"`  // -hold_jid: numbers, names, patterns
+	HoldArray []string  `json:"hold_array,omitempty"` // -hold_jid_ad: task n waits for task n
+	Now       bool      `json:"now,omitempty"`        // -now y: at once or never
+
+	Checkpoint     string   `json:"checkpoint,omitempty"`      // -ckpt: name of the interface
+	CheckpointWhen string   `json:"checkpoint_when,omitempty"` // -c: letters of n, s, m, x, or a time; empty: as the interface says
+	Mail           string   `json:"mail,omitempty"`            // -m: letters of b, e, a, s; empty: none
+	MailTo         []string `json:"mail_to,omitempty"`         // -M; empty: the owner
+
 	// Env holds NAME=value as -v and -V chose them, in order. Origin holds the
 	// SGE_O_* variables of the submitting session (SGE_O_HOME, SGE_O_LOGNAME,
 	// SGE_O_PATH, SGE_O_SHELL, SGE_O_MAIL, SGE_O_HOST, SGE_O_WORKDIR and, where
 	// set, SGE_O_TZ), in that order, with TERM first as plain TERM.
 	Env    []string `json:"env,omitempty"`
 	Origin []string `json:"origin,omitempty"`
+}
+
+// Resource is one element of -l.
+type Resource struct {
+	Name  string `json:"name"`  // or shortcut
+	Value string `json:"value"` // "TRUE" when there was none
+}
+
+// Slots is a range of numbers of slots, -pe NAME min-max:step.
+type Slots struct {
+	Min  int `json:"min"`
+	Max  int `json:"max"`  // MaxSlots: as many as there are
+	Step int `json:"step"` // at least 1
 }
 
 // SubmitReply is sent when the job is on disk for good.

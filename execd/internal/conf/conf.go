@@ -22,6 +22,19 @@ import (
 type Config struct {
 	Global Global
 	Queues []Queue // by seq_no, then name; never empty
+
+	PEs         map[string]*PE
+	Checkpoints map[string]*Checkpoint
+	Complex     []Attribute // by name
+	UserLists   map[string]*UserList
+	Scheduling  Scheduling
+
+	// Host and AnyHost are the complex_values of this host and of the host
+	// "global", which here is no more than a second name for it.
+	Host, AnyHost Values
+	LoadScaling   map[string]float64 // load_scaling: factors of load values
+
+	Managers, Operators []string // users, beside root
 }
 
 // Global is what the file sge_conf says, under Grid Engine's names.
@@ -37,6 +50,17 @@ type Global struct {
 	Prolog      string   // prolog: of queues that have none; empty: none
 	Epilog      string   // epilog: the same
 
+	Mailer         string        // mailer: program that sends mail; empty: none is sent
+	AdminMail      []string      // administrator_mail: who is told of what goes wrong; empty: nobody
+	LoadSensors    []string      // load_sensor: commands
+	LoadReportTime time.Duration // load_report_time: between two looks at the load
+	LogLevel       string        // loglevel: log_err, log_warning, log_info
+	UserLists      []string      // user_lists: who may have jobs here; empty: everybody
+	XUserLists     []string      // xuser_lists: who may not
+	MaxTasks       int           // max_aj_tasks: tasks of one array; 0: no limit
+	MaxTasksAtOnce int           // max_aj_instances: tasks of one array that run at the same time; 0: no limit
+	FinishedJobs   int           // finished_jobs: how many qstat -s z still shows
+
 	// Of execd_params.
 	Limits        []Limit       // S_DESCRIPTORS and the like
 	NotifyKill    Warning       // NOTIFY_KILL: the signal before KILL, of jobs with -notify
@@ -46,7 +70,13 @@ type Global struct {
 	NoAddGrpKill  bool          // ENABLE_ADDGRP_KILL=false: signals go to the job's process group alone
 	CPUQuota      bool          // CPU_QUOTA=slots: a job gets as many processors' time as it has slots
 
+	UsageInterval time.Duration // PDC_INTERVAL: at most so often is usage looked at; 0: only at the end
+	ReservedUsage bool          // ACCT_RESERVED_USAGE: account what was reserved, not what was used
+	KeepActive    bool          // KEEP_ACTIVE: leave the directories of jobs that have ended in finished/
+	QsubGID       bool          // USE_QSUB_GID: run jobs with the group they were submitted with
+
 	// Of qmaster_params.
+	SubmitRate int // SUBMIT_RATE: jobs a second that one user may submit for long; 0: no limit
 	ForbidReschedule bool // FORBID_RESCHEDULE: exit code 99 means nothing
 	ForbidApperror   bool // FORBID_APPERROR: exit code 100 means nothing
 }
@@ -78,6 +108,21 @@ type Queue struct {
 	TerminateMethod string        // terminate_method: instead of KILL
 	Notify          time.Duration // notify: between warning and signal, of jobs with -notify
 	SRT, HRT        time.Duration // s_rt, h_rt: wall clock time until USR1 and KILL; 0: no limit
+
+	Interactive, Batch bool          // qtype
+	PEs                []string      // pe_list
+	Checkpoints        []string      // ckpt_list
+	UserLists          []string      // user_lists: who may use it; empty: everybody
+	XUserLists         []string      // xuser_lists: who may not
+	Owners             []string      // owner_list: users who may suspend and disable it
+	Complex            Values        // complex_values, without slots
+	LoadThresholds     []Threshold   // load_thresholds: no job is started above them (a)
+	SuspendThresholds  []Threshold   // suspend_thresholds: jobs are suspended above them (A)
+	Suspend            int           // nsuspend: so many at a time
+	SuspendInterval    time.Duration // suspend_interval: between two times
+	Subordinates       []Subordinate // subordinate_list
+	InitiallyDisabled  bool          // initial_state disabled
+	Processors         string        // processors: as of -binding; empty: all
 }
 
 // Limit is a resource limit as it goes into a job's config: key and value.

@@ -1,0 +1,97 @@
+// Package schedule decides which task starts next, and on which slots: it
+// knows what waits, what runs, what the host has, and the time it is told. It
+// has no clock, no file, no goroutine and no lock of its own, so that a test
+// can play any day in a moment; package queue calls it, one call at a time. It
+// imports conf alone.
+//
+// The order is that of sge_priority(5): what -p says, the user's share (who
+// used less of late comes first), the time waited and the urgency of what is
+// asked for, each normalised to 0..1 and weighed by sched_conf(5). Among equals
+// the job that was submitted first is first.
+package schedule
+
+import (
+	"time"
+
+	"paddock/execd/internal/conf"
+)
+
+// Job is what must be known of a job that has tasks to start. It is not
+// changed after Add.
+type Job struct {
+	Number    int
+	User      string
+	Groups    []string  // of the user, for user lists
+	Submitted time.Time // or when it was put back: its turn is counted from here
+	Priority  int       // -p
+	Reserve   bool      // -R y
+	Tasks     int       // tasks that may start now: pending, and allowed by -tc
+	First     int       // number of the lowest of them: that one starts first
+
+	Hard, Soft                       []Request
+	Queues, SoftQueues, MasterQueues []string // patterns
+	PE                               string   // name or pattern; empty: a serial job
+	Slots                            []Range  // of -pe; empty for a serial job
+	Checkpoint                       string
+}
+
+// Request is one element of -l that names an attribute of the complex.
+type Request struct {
+	Name  string // full name of the attribute
+	Value conf.Value
+}
+
+// Range is a range of numbers of slots.
+type Range struct{ Min, Max, Step int }
+
+// Grant is where a task runs, and with what.
+type Grant struct {
+	PE     string
+	Queues []QueueSlots // the first is the master's; no queue stands twice
+	// Debits are the consumables it holds, on each level where they are
+	// counted.
+	Debits []Debit
+}
+
+// Slots returns how many slots the grant has.
+func (g *Grant) Slots() int {
+	n := 0
+	for _, q := range g.Queues {
+		n += q.Slots
+	}
+	return n
+}
+
+// QueueSlots is a number of slots of a queue.
+type QueueSlots struct {
+	Queue string `json:"queue"`
+	Slots int    `json:"slots"`
+}
+
+// Debit is an amount of a consumable.
+type Debit struct {
+	Name   string   `json:"name"`            // of the attribute
+	Queue  string   `json:"queue,omitempty"` // the queue that it is counted in; empty: the host's
+	Amount float64  `json:"amount"`
+	IDs    []string `json:"ids,omitempty"` // of a RSMAP: which units
+}
+
+// Running is a task that holds a grant.
+type Running struct {
+	Job, Task int
+	User      string
+	Started   time.Time
+	Duration  time.Duration // its h_rt; 0: not known
+	Grant     *Grant
+}
+
+// Closed says why a queue takes no new tasks (disabled, suspended, in error),
+// in words that Reasons can show; empty: it is open.
+type Closed func(queue string) string
+
+// Used is what a task consumed, for the share of its user.
+type Used struct {
+	CPU float64 // seconds
+	Mem float64 // GB seconds
+	IO  float64 // GB
+}
