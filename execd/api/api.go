@@ -24,6 +24,10 @@ const (
 	VerbDelete = "delete" // DeleteRequest -> DeleteReply
 	VerbWait   = "wait"   // WaitRequest -> WaitReply
 	VerbStatus = "status" // StatusRequest -> StatusReply
+	VerbModify = "modify" // ModifyRequest -> ModifyReply
+	VerbHost   = "host"   // HostRequest -> HostReply
+	VerbShow   = "show"   // ShowRequest -> ShowReply
+	VerbReload = "reload" // ReloadRequest -> ReloadReply
 )
 
 // Limits of a submission. Execd checks them, and a client may check them
@@ -224,6 +228,8 @@ type Detail struct {
 	Pending    string        `json:"pending,omitempty"` // the tasks not started, as in JobStatus.Tasks
 	Finished   int           `json:"finished"`          // number of tasks that ended
 	Reasons    []string      `json:"reasons,omitempty"` // why it is not starting
+	Holds      string        `json:"holds,omitempty"`   // letters of u, o, s, and j or a for jobs it waits for
+	WaitsFor   []int         `json:"waits_for,omitempty"`
 }
 
 // TaskDetail is a task that runs or is in error.
@@ -234,6 +240,7 @@ type TaskDetail struct {
 	Started time.Time `json:"started,omitzero"`
 	Run     int       `json:"run"` // how often it was started before
 	Reason  string    `json:"reason,omitempty"`
+	Usage   *Usage    `json:"usage,omitempty"` // nil: not running, or not known yet
 }
 
 // DetailReply has the jobs found, and the words of the request that matched
@@ -248,6 +255,110 @@ type DeleteRequest struct {
 	Jobs  []string `json:"jobs,omitempty"`
 	Users []string `json:"users,omitempty"` // -u
 	Force bool     `json:"force,omitempty"`
+}
+
+// Action is what qhold, qrls and qmod ask for.
+type Action string
+
+// The actions: on jobs and tasks, and where Queues are named on queues.
+const (
+	ActionHold       Action = "hold"       // qhold: Hold says which holds are set
+	ActionRelease    Action = "release"    // qrls: and which are taken away
+	ActionSuspend    Action = "suspend"    // qmod -sj, -sq
+	ActionResume     Action = "resume"     // qmod -usj, -usq
+	ActionClear      Action = "clear"      // qmod -cj, -cq: the error state
+	ActionReschedule Action = "reschedule" // qmod -rj, -rq
+	ActionDisable    Action = "disable"    // qmod -d
+	ActionEnable     Action = "enable"     // qmod -e
+)
+
+// ModifyRequest asks for an action on jobs, as DeleteRequest names them, or on
+// queues.
+type ModifyRequest struct {
+	Action Action   `json:"action"`
+	Jobs   []string `json:"jobs,omitempty"`
+	Users  []string `json:"users,omitempty"`  // -u
+	Queues []string `json:"queues,omitempty"` // patterns, of names or of queue@host
+	Hold   string   `json:"hold,omitempty"`   // letters of u, o, s
+	Force  bool     `json:"force,omitempty"`
+}
+
+// ModifyReply has a line for each job or queue, as the command prints it.
+type ModifyReply struct {
+	Lines []Line `json:"lines"`
+}
+
+// HostRequest asks for this host and its queues.
+type HostRequest struct{}
+
+// HostReply is what qhost and qstat -f show.
+type HostReply struct {
+	Host   string        `json:"host"`
+	Arch   string        `json:"arch"`
+	Groups string        `json:"groups"` // control groups: v2, hybrid, v1, or why there are none
+	Values []HostValue   `json:"values"`
+	Queues []QueueStatus `json:"queues"`
+}
+
+// HostValue is the value of an attribute, as qhost -F and qstat -F show it.
+type HostValue struct {
+	Source string `json:"source"` // hl, hc, hf, gl, gc, gf, qc, qf: level and origin as of qhost(1)
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+}
+
+// QueueStatus is a queue of this host, as qstat -f shows it.
+type QueueStatus struct {
+	Name     string      `json:"name"`
+	Type     string      `json:"type"` // letters of B, I, P, C
+	Reserved int         `json:"reserved"`
+	Used     int         `json:"used"`
+	Total    int         `json:"total"`
+	Load     float64     `json:"load"`              // np_load_avg; negative: not known
+	States   string      `json:"states,omitempty"`  // letters of a, A, d, s, S, E, o
+	Reasons  []string    `json:"reasons,omitempty"` // why, a line for each letter
+	Values   []HostValue `json:"values,omitempty"`
+}
+
+// ShowRequest asks for a part of the configuration as it is in force, in the
+// format of its file.
+type ShowRequest struct {
+	Kind string `json:"kind"` // queue, pe, ckpt, complex, conf, sched, userlist, hostgroup, host, manager, operator
+	Name string `json:"name,omitempty"`
+	List bool   `json:"list,omitempty"` // the names of all of the kind
+}
+
+// ShowReply is ready to be printed.
+type ShowReply struct {
+	Text string `json:"text"`
+}
+
+// ReloadRequest makes execd read its configuration again.
+type ReloadRequest struct{}
+
+// ReloadReply tells what was found wrong. Then nothing has changed.
+type ReloadReply struct {
+	Problems []string `json:"problems,omitempty"`
+	Changed  []string `json:"changed,omitempty"` // one line each
+}
+
+// Usage is what a task consumes, or has consumed.
+type Usage struct {
+	Wallclock  float64 `json:"wallclock"` // seconds
+	CPU        float64 `json:"cpu"`       // seconds
+	Mem        float64 `json:"mem"`       // GB seconds
+	IO         float64 `json:"io"`        // GB
+	IOWait     float64 `json:"iow"`       // seconds
+	VMem       float64 `json:"vmem"`      // bytes, as all that follow
+	MaxVMem    float64 `json:"maxvmem"`
+	RSS        float64 `json:"rss"`
+	MaxRSS     float64 `json:"maxrss"`
+	PIDs       int     `json:"pids"`
+	MemLimit   float64 `json:"mem_limit,omitempty"`   // 0: none
+	CPULimit   float64 `json:"cpu_limit,omitempty"`   // seconds; 0: none
+	TimeLimit  float64 `json:"time_limit,omitempty"`  // seconds of wall clock; 0: none
+	PIDsLimit  int     `json:"pids_limit,omitempty"`  // 0: none
+	LimitsFrom string  `json:"limits_from,omitempty"` // "cgroup" or "rlimit": what holds the memory limit
 }
 
 // DeleteReply has a line for each job, as qdel prints it.
@@ -297,5 +408,6 @@ type StatusReply struct {
 	Host    string `json:"host"`
 	Slots   int    `json:"slots"`
 	Running int    `json:"running"`
-	Pending int    `json:"pending"` // tasks
+	Pending int    `json:"pending"`          // tasks
+	Groups  string `json:"groups,omitempty"` // control groups: v2, hybrid, v1; empty: none
 }
