@@ -1,27 +1,21 @@
 // Package conf reads the administrator's files in Grid Engine's own formats:
-// the global configuration (sge_conf) and the queues (queue_conf). A parameter
-// that would change what happens and is not implemented is refused by name;
-// one whose value means "nothing" is silent. Only the daemon's packages import
-// it; it reads files and keeps nothing.
+// global configuration, queues, parallel environments, checkpointing, complex,
+// user lists, host groups, hosts, scheduler, managers and operators. A parameter
+// that would change what happens and is not implemented is refused by name, or
+// accepted with a warning where nobody is misled by it; one whose value means
+// "nothing" is silent. Only the daemon's packages import it. Load reads once;
+// Live keeps what was read last and reads again when a file changes.
 package conf
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
 	"time"
 )
 
 // Config is everything the administrator's files say.
 type Config struct {
 	Global Global
-	Queues []Queue // by seq_no, then name; never empty
+	Queues []Queue // those of this host, by seq_no, then name
 
 	PEs         map[string]*PE
 	Checkpoints map[string]*Checkpoint
@@ -35,7 +29,17 @@ type Config struct {
 	LoadScaling   map[string]float64 // load_scaling: factors of load values
 
 	Managers, Operators []string // users, beside root
+
+	Access    []Access  // of the hosts "global" and this one: each has to admit the user
+	Elsewhere []string  // names of queues that have not this host
+	Warnings  []Problem // what was accepted, and is without effect
+
+	objects map[string]map[string][]line // what Show prints, by kind and name
 }
+
+// Access is who may use something: nobody who is in a user list of Denied and,
+// if Allowed has any, only who is in one of those.
+type Access struct{ Allowed, Denied []string }
 
 // Global is what the file sge_conf says, under Grid Engine's names.
 type Global struct {
@@ -73,10 +77,11 @@ type Global struct {
 	UsageInterval time.Duration // PDC_INTERVAL: at most so often is usage looked at; 0: only at the end
 	ReservedUsage bool          // ACCT_RESERVED_USAGE: account what was reserved, not what was used
 	KeepActive    bool          // KEEP_ACTIVE: leave the directories of jobs that have ended in finished/
+	KeepFailed    bool          // KEEP_ACTIVE=error: only those of jobs that failed
 	QsubGID       bool          // USE_QSUB_GID: run jobs with the group they were submitted with
 
 	// Of qmaster_params.
-	SubmitRate int // SUBMIT_RATE: jobs a second that one user may submit for long; 0: no limit
+	SubmitRate       int  // SUBMIT_RATE: jobs a second that one user may submit for long; 0: no limit
 	ForbidReschedule bool // FORBID_RESCHEDULE: exit code 99 means nothing
 	ForbidApperror   bool // FORBID_APPERROR: exit code 100 means nothing
 }
@@ -122,7 +127,9 @@ type Queue struct {
 	SuspendInterval    time.Duration // suspend_interval: between two times
 	Subordinates       []Subordinate // subordinate_list
 	InitiallyDisabled  bool          // initial_state disabled
-	Processors         string        // processors: as of -binding; empty: all
+	InitiallyEnabled   bool          // initial_state enabled; neither: as it was before execd started
+	Processors         string        // processors: numbers, as 0-3,6; empty: all
+	MinCPUInterval     time.Duration // min_cpu_interval: at least so long between two checkpoints; 0: none
 }
 
 // Limit is a resource limit as it goes into a job's config: key and value.
@@ -145,75 +152,6 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
 }
 
-// Load reads the files below dir. Missing files mean defaults: a host without
-// configuration has one queue, all.q, with a slot for each processor. A queue
-// that names no tmpdir gets the one given. The error joins a *Problem for each
-// mistake.
-func Load(dir, tmpdir string) (*Config, error) {
-	c := &Config{Global: defaultGlobal()}
-	var problems []error
-	report := func(err error) {
-		if err != nil {
-			problems = append(problems, err)
-		}
-	}
-	global := filepath.Join(dir, "sge_conf")
-	entries, err := readFile(global)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		report(err)
-	default:
-		report(apply(global, entries, globalParams, &c.Global))
-	}
-
-	queues := filepath.Join(dir, "queues")
-	names, err := os.ReadDir(queues)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		report(fmt.Errorf("cannot read directory of queues: %w", err))
-	}
-	for _, name := range names {
-		if name.IsDir() || !isQueueFile(name.Name()) {
-			continue
-		}
-		path := filepath.Join(queues, name.Name())
-		entries, err := readFile(path)
-		if err != nil {
-			report(err)
-			continue
-		}
-		q := defaultQueue(tmpdir)
-		report(apply(path, entries, queueParams, &q))
-		switch {
-		case q.Name == "":
-			report(&Problem{File: path, Text: "qname is missing"})
-		case q.Name != name.Name():
-			report(&Problem{File: path, Text: fmt.Sprintf("qname %q is not the name of the file", q.Name)})
-		}
-		c.Queues = append(c.Queues, q)
-	}
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
-	if len(c.Queues) == 0 {
-		q := defaultQueue(tmpdir)
-		q.Name = "all.q"
-		c.Queues = []Queue{q}
-	}
-	slices.SortFunc(c.Queues, func(a, b Queue) int {
-		return cmp.Or(cmp.Compare(a.SeqNo, b.SeqNo), cmp.Compare(a.Name, b.Name))
-	})
-	return c, nil
-}
-
-// isQueueFile reports whether a name in the directory queues is meant as a
-// queue: not an editor's backup, not a hidden file, not a package manager's.
-func isQueueFile(name string) bool {
-	return !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~") &&
-		!strings.HasPrefix(name, "#") && !strings.Contains(name, ".dpkg-") &&
-		!strings.HasSuffix(name, ".rpmsave") && !strings.HasSuffix(name, ".rpmnew")
-}
-
 // Slots returns the number of slots of all queues.
 func (c *Config) Slots() int {
 	n := 0
@@ -221,26 +159,4 @@ func (c *Config) Slots() int {
 		n += q.Slots
 	}
 	return n
-}
-
-func defaultGlobal() Global {
-	return Global{
-		// System users run no jobs (spec: security hole 10 of Grid Engine).
-		MinUID:      100,
-		MinGID:      100,
-		GIDRange:    []Range{{20000, 24999}},
-		LoginShells: []string{"sh", "bash", "ksh", "csh", "tcsh", "zsh"},
-		// As in Grid Engine, where it is but the delay of signals.
-		ScriptTimeout: 2 * time.Minute,
-	}
-}
-
-func defaultQueue(tmpdir string) Queue {
-	return Queue{
-		Slots:          runtime.NumCPU(),
-		Tmpdir:         tmpdir,
-		Shell:          "/bin/sh",
-		ShellStartMode: "posix_compliant",
-		Notify:         time.Minute,
-	}
 }

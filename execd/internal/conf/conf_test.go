@@ -22,8 +22,13 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
+// load reads a directory as the host that the real files are of.
+func load(dir string) (*Config, error) {
+	return Load(Options{Dir: dir, Tmpdir: "/tmp", Host: "gehost.example.org"})
+}
+
 func TestDefaults(t *testing.T) {
-	c, err := Load(filepath.Join(t.TempDir(), "missing"), "/tmp")
+	c, err := Load(Options{Dir: filepath.Join(t.TempDir(), "missing"), Tmpdir: "/tmp", Host: "gehost"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +100,7 @@ func TestPrintedQueue(t *testing.T) {
 	write(t, dir, "queues/all.q", "# first come\nqname all.q\nslots 2\nseq_no 1\n")
 	write(t, dir, "queues/long.q~", "garbage")
 	write(t, dir, "queues/.long.q.swp", "\x00")
-	c, err := Load(dir, "/tmp")
+	c, err := load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +113,8 @@ func TestPrintedQueue(t *testing.T) {
 	want := Queue{
 		Name: "long.q", SeqNo: 10, Slots: 3, Priority: 5, Rerun: true,
 		Tmpdir: "/scratch", Shell: "/bin/bash", ShellStartMode: "unix_behavior", Notify: time.Minute,
+		PEs: []string{"make", "smp", "mpi"}, Batch: true, Interactive: true, Suspend: 1, SuspendInterval: 5 * time.Minute,
+		MinCPUInterval: 5 * time.Minute, Complex: Values{},
 	}
 	if diff := cmp.Diff(want, q); diff != "" {
 		t.Errorf("long.q (-want +got):\n%s", diff)
@@ -121,15 +128,25 @@ func TestPrintedQueue(t *testing.T) {
 	}
 }
 
-func TestGlobal(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, "sge_conf", "#global:\nmin_uid 500\ngid_range 30000-30010,31000\n"+
-		"execd_params S_DESCRIPTORS=1000,H_DESCRIPTORS=2000\nmailer /bin/mail\nmax_u_jobs 7\nlogin_shells bash,sh\n")
-	c, err := Load(dir, "/tmp")
+// defaultGlobal is what holds without a file.
+func defaultGlobal(t *testing.T) Global {
+	t.Helper()
+	c, err := load(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := defaultGlobal()
+	return c.Global
+}
+
+func TestGlobal(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "sge_conf", "#global:\nmin_uid 500\ngid_range 30000-30010,31000\n"+
+		"execd_params S_DESCRIPTORS=1000,H_DESCRIPTORS=2000\nxterm /bin/xterm\nmax_u_jobs 7\nlogin_shells bash,sh\n")
+	c, err := load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaultGlobal(t)
 	want.MinUID, want.MaxUserJobs = 500, 7
 	want.GIDRange = []Range{{30000, 30010}, {31000, 31000}}
 	want.Limits = []Limit{{"s_descriptors", "1000"}, {"h_descriptors", "2000"}}
@@ -145,19 +162,19 @@ func TestBadFiles(t *testing.T) {
 		{"range", "qname bad.q\nslots -1\n", `bad.q:2: slots: -1 is not between 0 and 100000`},
 		{"unknown", "qname bad.q\n\nslotz 3\n", `bad.q:3: unknown parameter "slotz", did you mean "slots"?`},
 		{"twice", "qname bad.q\nslots 1\nslots 2\n", `bad.q:3: slots is already set in line 2`},
-		{"not supported", "qname bad.q\nload_thresholds np_load_avg=1.75\n", `bad.q:2: load_thresholds: not supported, only NONE is`},
-		{"override", "qname bad.q\nslots 4,[gehost=8]\n", `bad.q:2: slots: overrides for hosts ("4,[gehost=8]") are not supported`},
+		{"not supported", "qname bad.q\ncalendar night\n", `bad.q:2: calendar: not supported, only NONE is: there are no calendars`},
+		{"override", "qname bad.q\nslots 4,[gehost]\n", `bad.q:2: slots: "[gehost]" is not [host=value]`},
 		{"no value", "qname bad.q\nshell\n", `bad.q:2: shell has no value`},
 		{"path", "qname bad.q\nshell bin/sh\n", `bad.q:2: shell: "bin/sh" is not an absolute path`},
 		{"mode", "qname bad.q\nshell_start_mode raw\n", `bad.q:2: shell_start_mode: "raw" is none of`},
 		{"limit", "qname bad.q\nh_vmem lots\n", `bad.q:2: h_vmem: "lots" is not a limit`},
-		{"other name", "qname good.q\n", `bad.q: qname "good.q" is not the name of the file`},
+		{"other name", "qname good.q\n", `bad.q:1: qname "good.q" is not the name of the file`},
 		{"binary", "qname bad.q\nsl\x00ts 1\n", `bad.q:2: not a text file: NUL byte`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "queues/bad.q", tt.text)
-			_, err := Load(dir, "/tmp")
+			_, err := load(dir)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Load = %v; want %q", err, tt.want)
 			}
@@ -166,8 +183,8 @@ func TestBadFiles(t *testing.T) {
 	// All mistakes are reported at once.
 	dir := t.TempDir()
 	write(t, dir, "queues/bad.q", "qname bad.q\nslots x\nrerun maybe\n")
-	write(t, dir, "sge_conf", "gid_range 5\nexecd_params KEEP_ACTIVE=true\n")
-	_, err := Load(dir, "/tmp")
+	write(t, dir, "sge_conf", "gid_range 5\nexecd_params KEEP_ACTIVE=maybe\n")
+	_, err := load(dir)
 	if n := strings.Count(err.Error(), "\n") + 1; n != 4 {
 		t.Errorf("Load reports %d mistakes; want 4:\n%v", n, err)
 	}
@@ -199,7 +216,8 @@ func TestProcedures(t *testing.T) {
 		{"prolog", "/p $FOO", nil, `prolog: unknown variable $FOO`},
 		{"prolog", "/p ${job_id}", nil, `prolog: a $ without the name of a variable behind it`},
 		{"prolog", "/p $$", nil, `prolog: a $ without the name of a variable behind it`},
-		{"prolog", "/p,[gehost=/q]", nil, `prolog: overrides for hosts`},
+		{"prolog", "/p,[gehost=/q]", "/q", ""},
+		{"prolog", "/p,[gehost=q]", nil, `prolog: "q" is not an absolute path`},
 		{"prolog", "/p \x01", nil, `prolog: contains a control character`},
 		{"suspend_method", "NONE", "", ""},
 		{"suspend_method", "SIGTSTP", "SIGTSTP", ""},
@@ -222,12 +240,12 @@ func TestProcedures(t *testing.T) {
 		{"h_rt", "0:0:0", nil, `h_rt: 0 s would end every job at once`},
 		{"h_rt", "1.5", nil, `h_rt: "1.5" is not a time`},
 		{"h_rt", "99999999999", nil, `h_rt: 99999999999 is too long`},
-		{"h_rt", "24:0:0,[gehost=1:0:0]", nil, `h_rt: overrides for hosts`},
+		{"h_rt", "24:0:0,[gehost=1:0:0]", time.Hour, ""},
 	} {
 		t.Run(tt.name+" "+tt.value, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "queues/all.q", "qname all.q\n\n"+tt.name+" "+tt.value+"\n")
-			c, err := Load(dir, "/tmp")
+			c, err := load(dir)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), "all.q:3: "+tt.err) {
 					t.Errorf("Load = %v; want %q", err, tt.err)
@@ -281,14 +299,14 @@ func TestParams(t *testing.T) {
 		{"execd_params SCRIPT_TIMEOUT=0", nil, `execd_params: SCRIPT_TIMEOUT: 0 s are too short`},
 		{"execd_params SCRIPT_TIMEOUT=INFINITY", nil, `execd_params: SCRIPT_TIMEOUT: "INFINITY" is not a time`},
 		{"execd_params ENABLE_ADDGRP_KILL=maybe", nil, `execd_params: ENABLE_ADDGRP_KILL: "maybe" is neither TRUE nor FALSE`},
-		{"execd_params USE_QSUB_GID=true", nil, `execd_params: USE_QSUB_GID is not supported`},
+		{"execd_params USE_QSUB_GIT=true", nil, `execd_params: USE_QSUB_GIT is not supported, did you mean "USE_QSUB_GID"?`},
 		{"qmaster_params FORBID_APPERROR=often", nil, `qmaster_params: FORBID_APPERROR: "often" is neither TRUE nor FALSE`},
 		{"prolog relative", nil, `prolog: "relative" is not an absolute path`},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "sge_conf", tt.line+"\n")
-			c, err := Load(dir, "/tmp")
+			c, err := load(dir)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), "sge_conf:1: "+tt.err) {
 					t.Errorf("Load = %v; want %q", err, tt.err)
@@ -298,7 +316,7 @@ func TestParams(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := defaultGlobal()
+			want := defaultGlobal(t)
 			tt.want(&want)
 			if diff := cmp.Diff(want, c.Global); diff != "" {
 				t.Errorf("sge_conf (-want +got):\n%s", diff)
@@ -315,12 +333,16 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		q := defaultQueue("/tmp")
-		_ = apply("file", entries, queueParams, &q) // must not panic
+		apply(testLoader(), "file", entries, queueParams, &Queue{}, map[string]string{}) // must not panic
 		for _, e := range entries {
 			if e.name == "" || strings.ContainsAny(e.name, " \t\n") || e.line < 1 {
 				t.Errorf("entry %+v", e)
 			}
 		}
 	})
+}
+
+// testLoader is one that has read nothing yet.
+func testLoader() *loader {
+	return &loader{Options: Options{Host: "gehost"}, conf: &Config{Complex: defaultComplex(), objects: map[string]map[string][]line{}}}
 }

@@ -2,10 +2,15 @@ package conf
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 )
 
 // maxFile bounds a configuration file: nobody writes a queue of a megabyte.
@@ -14,30 +19,51 @@ const maxFile = 1 << 20
 // entry is one parameter of a file.
 type entry struct {
 	name, value string
-	line        int
+	line, end   int // first line, and the one behind the last, counted from 1
 }
 
-// readFile reads a file in Grid Engine's format: a name, blanks, a value;
-// backslash at the end of a line continues it; '#' starts a comment line.
-func readFile(path string) ([]entry, error) {
-	info, err := os.Stat(path)
+// readFile reads a regular file of the administrator's.
+func (l *loader) readFile(path string) ([]byte, error) {
+	// Not blocked by a pipe in its place.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read configuration: %w", err)
+		return nil, err
 	}
-	if !info.Mode().IsRegular() {
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !info.Mode().IsRegular():
 		return nil, &Problem{File: path, Text: "not a regular file"}
-	}
-	if info.Size() > maxFile {
+	case info.Size() > maxFile:
 		return nil, &Problem{File: path, Text: fmt.Sprintf("%d bytes are too many for a configuration file", info.Size())}
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read configuration: %w", err)
+	if err := l.trust(path, info); err != nil {
+		return nil, err
 	}
-	return parse(path, data)
+	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// parse is readFile without the file.
+// trust refuses, in root mode, what another than root can write: it names
+// programs that are run as root.
+func (l *loader) trust(path string, info fs.FileInfo) error {
+	if !l.Root {
+		return nil
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	switch {
+	case owner != 0 && int(owner) != os.Geteuid():
+		return &Problem{File: path, Text: fmt.Sprintf("belongs to user %d, and must to root: it decides what is run as root", owner)}
+	case info.Mode().Perm()&0o022 != 0:
+		return &Problem{File: path, Text: fmt.Sprintf("mode %04o lets others than root write it: it decides what is run as root", info.Mode().Perm())}
+	}
+	return nil
+}
+
+// parse takes a file in Grid Engine's format apart: a name, blanks, a value;
+// backslash at the end of a line continues it; '#' starts a comment line.
 func parse(path string, data []byte) ([]entry, error) {
 	if before, _, found := bytes.Cut(data, []byte{0}); found {
 		line := 1 + bytes.Count(before, []byte("\n"))
@@ -53,15 +79,15 @@ func parse(path string, data []byte) ([]entry, error) {
 		}
 		for strings.HasSuffix(text, `\`) && i+1 < len(lines) {
 			i++
-			// Grid Engine's own tools break long lists after a comma and
-			// indent what follows.
-			text = strings.TrimSuffix(text, `\`) + strings.Trim(lines[i], " \t\r")
+			// As in Grid Engine, which breaks long values behind a comma or a
+			// blank, and indents what follows.
+			text = strings.TrimRight(strings.TrimSuffix(text, `\`), " \t") + " " + strings.Trim(lines[i], " \t\r")
 		}
 		name, value := cut(text)
 		if name == "" {
 			continue
 		}
-		entries = append(entries, entry{name, value, start})
+		entries = append(entries, entry{name, value, start, i + 2})
 	}
 	return entries, nil
 }
@@ -76,39 +102,122 @@ func cut(text string) (name, value string) {
 	return text[:i], strings.TrimSpace(text[i:])
 }
 
-// param is how one parameter is understood.
-type param[T any] struct {
-	name string
-	set  func(*T, string) error
+// form is how the value of a parameter is printed.
+type form int
+
+const (
+	plain  form = iota // as it was written
+	word               // NONE in capitals
+	truth              // TRUE or FALSE
+	spaced             // a list with blanks between its elements
+	commas             // one with commas
+)
+
+// canonical returns a value as it is printed.
+func (f form) canonical(v string) string {
+	switch {
+	case f != plain && isNone(v):
+		return "NONE"
+	case f == truth:
+		var b bool
+		if setBool(&b, v) == nil {
+			return strings.ToUpper(strconv.FormatBool(b))
+		}
+	case f == spaced:
+		return strings.Join(list(v), " ")
+	case f == commas:
+		return strings.Join(list(v), ",")
+	}
+	return v
 }
 
-// apply gives each entry to its parameter. It goes on after a mistake, so that
-// all are reported at once.
-func apply[T any](path string, entries []entry, params []param[T], into *T) error {
-	var problems []error
-	seen := map[string]int{}
+// param is how one parameter is understood, and printed.
+type param[T any] struct {
+	name string
+	// standard is the value of a file that leaves the parameter out. Without
+	// one it is not printed either.
+	standard string
+	form     form
+	set      func(*scope, *T, string) error
+}
+
+// scope is where a parameter stands that is being read.
+type scope struct {
+	*loader
+	file string
+	line int
+	name string
+}
+
+// warn says that a value is accepted, and why it changes nothing.
+func (s *scope) warn(format string, args ...any) {
+	s.conf.Warnings = append(s.conf.Warnings, Problem{s.file, s.line, s.name + ": " + fmt.Sprintf(format, args...)})
+}
+
+// line is a parameter of something configured.
+type line struct {
+	name    string
+	written string // as it is printed
+	inForce string // without the overrides, as it counts on this host
+}
+
+// apply gives each parameter its value, what stands in the file or what stands
+// for it, and returns them as they are printed. It goes on after a mistake, so
+// that all are reported at once. With a nil into, the object is another
+// host's, and its values are not looked at. Of a queue, which alone may have
+// overrides, absent has what is already set of the parameters that are left out.
+func apply[T any](l *loader, path string, entries []entry, params []param[T], into *T, absent map[string]string) []line {
+	before := len(l.problems)
+	defer func() {
+		slices.SortStableFunc(l.problems[before:], func(a, b *Problem) int { return cmp.Compare(a.Line, b.Line) })
+	}()
+	found := map[string]entry{}
 	for _, e := range entries {
-		report := func(format string, args ...any) {
-			problems = append(problems, &Problem{File: path, Line: e.line, Text: fmt.Sprintf(format, args...)})
-		}
-		if first, dup := seen[e.name]; dup {
-			report("%s is already set in line %d", e.name, first)
-			continue
-		}
-		seen[e.name] = e.line
-		p := find(params, e.name)
+		first, dup := found[e.name]
 		switch {
-		case p == nil:
-			report("unknown parameter %q%s", e.name, suggest(names(params), e.name, ""))
+		case dup:
+			l.problem(path, e.line, "%s is already set in line %d", e.name, first.line)
+		case find(params, e.name) == nil:
+			l.problem(path, e.line, "unknown parameter %q%s", e.name, suggest(names(params), e.name, ""))
 		case e.value == "":
-			report("%s has no value", e.name)
+			l.problem(path, e.line, "%s has no value", e.name)
 		default:
-			if err := p.set(into, e.value); err != nil {
-				report("%s: %v", e.name, err)
-			}
+			found[e.name] = e
 		}
 	}
-	return errors.Join(problems...)
+	var lines []line
+	for _, p := range params {
+		e, given := found[p.name]
+		if !given {
+			if v := absent[p.name]; v != "" {
+				lines = append(lines, line{p.name, v, v})
+			}
+			if p.standard == "" {
+				continue
+			}
+			e.value = p.standard
+		}
+		written, inForce := p.form.canonical(e.value), e.value
+		if absent != nil && given {
+			v, err := parseOverrides(e.value)
+			if err == nil {
+				written = v.print(p.form)
+				inForce, err = v.resolve(l)
+			}
+			if err != nil {
+				l.problem(path, e.line, "%s: %v", p.name, err)
+				continue
+			}
+		}
+		if into != nil {
+			if err := p.set(&scope{l, path, e.line, p.name}, into, inForce); err != nil {
+				l.problem(path, e.line, "%s: %v", p.name, err)
+				continue
+			}
+		}
+		lines = append(lines, line{p.name, written, p.form.canonical(inForce)})
+	}
+	return lines
 }
 
 func find[T any](params []param[T], name string) *param[T] {
@@ -129,11 +238,14 @@ func names[T any](params []param[T]) []string {
 	return list
 }
 
+// inWords is fmt.Errorf for what Grid Engine says, in its own words.
+func inWords(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
 // suggest names the one that was probably meant, behind its sign.
 func suggest(names []string, name, sign string) string {
 	best, at := "", len(name)/3+1
 	for _, n := range names {
-		if d := distance(strings.ToLower(name), n); d < at {
+		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < at {
 			best, at = n, d
 		}
 	}

@@ -7,51 +7,65 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/spool"
 )
 
-// queueParams are the parameters of queue_conf(5), all of them: those with a
-// meaning here, those that mean nothing as long as they say "nothing", and
-// those that concern only what cannot be asked for yet.
+// queueParams are the parameters of queue_conf(5), in the order in which qconf
+// prints them.
 var queueParams = slices.Concat([]param[Queue]{
-	{"qname", func(q *Queue, v string) error { q.Name = v; return checkName(v) }},
-	{"hostlist", func(*Queue, string) error { return nil }}, // this host reads the file, so it is on the list
-	{"seq_no", func(q *Queue, v string) error { return setInt(&q.SeqNo, v, 0, 1<<30) }},
-	{"slots", func(q *Queue, v string) error { return setInt(&q.Slots, v, 0, 100_000) }},
-	{"priority", func(q *Queue, v string) error { return setInt(&q.Priority, v, -20, 20) }},
-	{"rerun", func(q *Queue, v string) error { return setBool(&q.Rerun, v) }},
-	{"tmpdir", func(q *Queue, v string) error { return setPath(&q.Tmpdir, v) }},
-	{"shell", func(q *Queue, v string) error { return setPath(&q.Shell, v) }},
-	{"shell_start_mode", func(q *Queue, v string) error {
+	{"qname", "", plain, func(_ *scope, q *Queue, v string) error { q.Name = v; return checkName("queue name", v) }},
+	{"hostlist", "", spaced, func(*scope, *Queue, string) error { return nil }}, // looked at before
+	{"seq_no", "0", plain, func(_ *scope, q *Queue, v string) error { return setInt(&q.SeqNo, v, 0, 1<<30) }},
+	{"load_thresholds", "NONE", commas, func(s *scope, q *Queue, v string) error { return setThresholds(s, &q.LoadThresholds, v) }},
+	{"suspend_thresholds", "NONE", commas, func(s *scope, q *Queue, v string) error { return setThresholds(s, &q.SuspendThresholds, v) }},
+	{"nsuspend", "1", plain, func(_ *scope, q *Queue, v string) error { return setInt(&q.Suspend, v, 0, maxSlots) }},
+	{"suspend_interval", "00:05:00", plain, func(_ *scope, q *Queue, v string) error { return setTime(&q.SuspendInterval, v) }},
+	{"priority", "0", plain, func(_ *scope, q *Queue, v string) error { return setInt(&q.Priority, v, -20, 20) }},
+	{"min_cpu_interval", "00:05:00", plain, func(_ *scope, q *Queue, v string) error { return setTime(&q.MinCPUInterval, v) }},
+	{"processors", "UNDEFINED", plain, func(_ *scope, q *Queue, v string) error { return setProcessors(&q.Processors, v) }},
+	{"qtype", "BATCH INTERACTIVE", spaced, func(_ *scope, q *Queue, v string) error { return setType(q, v) }},
+	{"ckpt_list", "NONE", spaced, func(s *scope, q *Queue, v string) error {
+		return setInterfaces(s, &q.Checkpoints, v, "checkpointing interface", mapHas(s.conf.Checkpoints))
+	}},
+	{"pe_list", "NONE", spaced, func(s *scope, q *Queue, v string) error {
+		return setInterfaces(s, &q.PEs, v, "parallel environment", mapHas(s.conf.PEs))
+	}},
+	{"rerun", "FALSE", truth, func(_ *scope, q *Queue, v string) error { return setBool(&q.Rerun, v) }},
+	{"slots", "", plain, func(_ *scope, q *Queue, v string) error { return setInt(&q.Slots, v, 0, 100_000) }},
+	{"tmpdir", "", plain, func(_ *scope, q *Queue, v string) error { return setPath(&q.Tmpdir, v) }},
+	{"shell", "/bin/sh", plain, func(_ *scope, q *Queue, v string) error { return setPath(&q.Shell, v) }},
+	{"prolog", "NONE", word, func(_ *scope, q *Queue, v string) error { return setProcedure(&q.Prolog, v) }},
+	{"epilog", "NONE", word, func(_ *scope, q *Queue, v string) error { return setProcedure(&q.Epilog, v) }},
+	{"shell_start_mode", "posix_compliant", plain, func(_ *scope, q *Queue, v string) error {
 		q.ShellStartMode = v
 		return oneOf(v, "posix_compliant", "unix_behavior", "script_from_stdin")
 	}},
-	{"starter_method", func(q *Queue, v string) error {
-		if isNone(v) {
-			return nil
+	{"starter_method", "NONE", word, func(_ *scope, q *Queue, v string) error { return setOptionalPath(&q.StarterMethod, v) }},
+	{"suspend_method", "NONE", word, func(_ *scope, q *Queue, v string) error { return setMethod(&q.SuspendMethod, v) }},
+	{"resume_method", "NONE", word, func(_ *scope, q *Queue, v string) error { return setMethod(&q.ResumeMethod, v) }},
+	{"terminate_method", "NONE", word, func(_ *scope, q *Queue, v string) error { return setMethod(&q.TerminateMethod, v) }},
+	{"notify", "00:00:60", plain, func(_ *scope, q *Queue, v string) error { return setTime(&q.Notify, v) }},
+	{"owner_list", "NONE", spaced, func(_ *scope, q *Queue, v string) error { return setUsers(&q.Owners, v) }},
+	{"user_lists", "NONE", spaced, func(s *scope, q *Queue, v string) error { return setUserLists(s, &q.UserLists, v) }},
+	{"xuser_lists", "NONE", spaced, func(s *scope, q *Queue, v string) error { return setUserLists(s, &q.XUserLists, v) }},
+	{"subordinate_list", "NONE", commas, func(_ *scope, q *Queue, v string) error { return setSubordinates(&q.Subordinates, v) }},
+	{"complex_values", "NONE", commas, func(s *scope, q *Queue, v string) error {
+		err := setValues(s, &q.Complex, v)
+		if _, ok := q.Complex["slots"]; ok {
+			return errors.New("slots has a parameter of its own")
 		}
-		return setPath(&q.StarterMethod, v)
+		return err
 	}},
-	{"prolog", func(q *Queue, v string) error { return setProcedure(&q.Prolog, v) }},
-	{"epilog", func(q *Queue, v string) error { return setProcedure(&q.Epilog, v) }},
-	{"suspend_method", func(q *Queue, v string) error { return setMethod(&q.SuspendMethod, v) }},
-	{"resume_method", func(q *Queue, v string) error { return setMethod(&q.ResumeMethod, v) }},
-	{"terminate_method", func(q *Queue, v string) error { return setMethod(&q.TerminateMethod, v) }},
-	{"notify", func(q *Queue, v string) error { return setTime(&q.Notify, v) }},
-	{"s_rt", func(q *Queue, v string) error { return setTimeLimit(&q.SRT, v) }},
-	{"h_rt", func(q *Queue, v string) error { return setTimeLimit(&q.HRT, v) }},
-	// Read by nothing until a job can ask for what they govern.
-	accepted[Queue]("qtype"), accepted[Queue]("min_cpu_interval"),
-	accepted[Queue]("pe_list"), accepted[Queue]("ckpt_list"),
-	accepted[Queue]("nsuspend"), accepted[Queue]("suspend_interval"),
-	// Would change what happens.
-	only[Queue]("load_thresholds", "NONE"), only[Queue]("suspend_thresholds", "NONE"),
-	only[Queue]("processors", "UNDEFINED"),
-	only[Queue]("owner_list", "NONE"), only[Queue]("user_lists", "NONE"), only[Queue]("xuser_lists", "NONE"),
-	only[Queue]("subordinate_list", "NONE"), only[Queue]("complex_values", "NONE"),
-	only[Queue]("projects", "NONE"), only[Queue]("xprojects", "NONE"), only[Queue]("calendar", "NONE"),
-	only[Queue]("initial_state", "default"),
+	only[Queue]("projects", "NONE", noProjects), only[Queue]("xprojects", "NONE", noProjects),
+	only[Queue]("calendar", "NONE", "there are no calendars"),
+	{"initial_state", "default", plain, func(_ *scope, q *Queue, v string) error {
+		q.InitiallyDisabled, q.InitiallyEnabled = v == "disabled", v == "enabled"
+		return oneOf(v, "default", "enabled", "disabled")
+	}},
+	{"s_rt", "INFINITY", plain, func(_ *scope, q *Queue, v string) error { return setTimeLimit(&q.SRT, v) }},
+	{"h_rt", "INFINITY", plain, func(_ *scope, q *Queue, v string) error { return setTimeLimit(&q.HRT, v) }},
 }, queueLimits("cpu", "fsize", "data", "stack", "core", "rss", "vmem"))
 
 func queueLimits(names ...string) []param[Queue] {
@@ -59,7 +73,7 @@ func queueLimits(names ...string) []param[Queue] {
 	for _, name := range names {
 		for _, kind := range []string{"s_", "h_"} {
 			key := kind + name
-			params = append(params, param[Queue]{key, func(q *Queue, v string) error {
+			params = append(params, param[Queue]{key, "INFINITY", plain, func(_ *scope, q *Queue, v string) error {
 				q.Limits = append(q.Limits, Limit{key, v})
 				return checkLimit(v)
 			}})
@@ -68,135 +82,341 @@ func queueLimits(names ...string) []param[Queue] {
 	return params
 }
 
-// globalParams are the parameters of sge_conf(5) that concern an execution
-// host. Those of the queue master are accepted: there is none here, and a
-// file printed by `qconf -sconf` has them all.
-var globalParams = slices.Concat([]param[Global]{
-	{"execd_spool_dir", func(g *Global, v string) error { return setPath(&g.SpoolDir, v) }},
-	{"min_uid", func(g *Global, v string) error { return setInt(&g.MinUID, v, 0, 1<<31-1) }},
-	{"min_gid", func(g *Global, v string) error { return setInt(&g.MinGID, v, 0, 1<<31-1) }},
-	{"gid_range", func(g *Global, v string) error { return setRanges(&g.GIDRange, v) }},
-	{"login_shells", func(g *Global, v string) error { g.LoginShells = list(v); return nil }},
-	{"shepherd_cmd", func(g *Global, v string) error {
-		if isNone(v) {
-			return nil
-		}
-		return setPath(&g.ShepherdCmd, v)
-	}},
-	{"max_jobs", func(g *Global, v string) error { return setInt(&g.MaxJobs, v, 0, 1<<30) }},
-	{"max_u_jobs", func(g *Global, v string) error { return setInt(&g.MaxUserJobs, v, 0, 1<<30) }},
-	{"prolog", func(g *Global, v string) error { return setProcedure(&g.Prolog, v) }},
-	{"epilog", func(g *Global, v string) error { return setProcedure(&g.Epilog, v) }},
-	{"execd_params", setExecdParams},
-	{"qmaster_params", setQmasterParams},
-	only[Global]("load_sensor", "NONE"), only[Global]("set_token_cmd", "NONE"), only[Global]("pag_cmd", "NONE"),
-	only[Global]("user_lists", "NONE"), only[Global]("xuser_lists", "NONE"),
-	only[Global]("projects", "NONE"), only[Global]("xprojects", "NONE"),
-	only[Global]("enforce_project", "false"), only[Global]("jsv_url", "NONE"),
-}, many[Global](
-	"mailer", "xterm", "shell_start_mode", "enforce_user", "load_report_time", "max_unheard",
-	"reschedule_unknown", "loglevel", "administrator_mail", "token_extend_time", "reporting_params",
-	"finished_jobs", "qlogin_command", "qlogin_daemon", "rlogin_command",
-	"rlogin_daemon", "rsh_command", "rsh_daemon", "max_aj_instances", "max_aj_tasks",
-	"max_advance_reservations", "auto_user_oticket", "auto_user_fshare", "auto_user_default_project",
-	"auto_user_delete_time", "delegated_file_staging", "reprioritize", "jsv_allowed_mod",
-	"libjvm_path", "additional_jvm_args",
-))
+// maxSlots bounds the slots of whatever has slots, as in Grid Engine.
+const maxSlots = 9_999_999
 
-// setExecdParams reads the comma separated NAME=value of execd_params.
-func setExecdParams(g *Global, v string) error {
+// Why a parameter has but one value, or none that matters.
+const (
+	noProjects = "there are no projects"
+	noTickets  = "there are no tickets"
+	noAFS      = "there is no AFS"
+	oneHost    = "there is no other host to hear from"
+)
+
+// globalParams are the parameters of sge_conf(5), in the order in which qconf
+// prints them. Those without a standard it prints only where they are set.
+var globalParams = []param[Global]{
+	{"execd_spool_dir", "", plain, func(_ *scope, g *Global, v string) error { return setPath(&g.SpoolDir, v) }},
+	{"mailer", "none", plain, func(_ *scope, g *Global, v string) error { return setOptionalPath(&g.Mailer, v) }},
+	accepted[Global]("xterm", "none"),
+	{"load_sensor", "none", plain, func(_ *scope, g *Global, v string) error { return setSensors(&g.LoadSensors, v) }},
+	{"prolog", "none", plain, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Prolog, v) }},
+	{"epilog", "none", plain, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Epilog, v) }},
+	accepted[Global]("shell_start_mode", "posix_compliant"), // each queue has its own
+	{"login_shells", "sh,bash,ksh,csh,tcsh,zsh", plain, func(_ *scope, g *Global, v string) error { g.LoginShells = list(v); return nil }},
+	// System users run no jobs (spec: security hole 10 of Grid Engine).
+	{"min_uid", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MinUID, v, 0, 1<<31-1) }},
+	{"min_gid", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MinGID, v, 0, 1<<31-1) }},
+	{"user_lists", "none", plain, func(s *scope, g *Global, v string) error { return setUserLists(s, &g.UserLists, v) }},
+	{"xuser_lists", "none", plain, func(s *scope, g *Global, v string) error { return setUserLists(s, &g.XUserLists, v) }},
+	only[Global]("projects", "none", noProjects), only[Global]("xprojects", "none", noProjects),
+	only[Global]("enforce_project", "false", noProjects),
+	{"enforce_user", "auto", plain, func(_ *scope, _ *Global, v string) error {
+		if v = strings.ToLower(v); v == "true" {
+			return errors.New("there is no list of users; user_lists says who may submit")
+		}
+		return oneOf(v, "auto", "false")
+	}},
+	{"load_report_time", "00:00:40", plain, func(_ *scope, g *Global, v string) error {
+		if err := setTime(&g.LoadReportTime, v); err != nil {
+			return err
+		}
+		if g.LoadReportTime == 0 {
+			return errors.New("0 s are too short")
+		}
+		return nil
+	}},
+	accepted[Global]("max_unheard", "00:05:00"), accepted[Global]("reschedule_unknown", "00:00:00"),
+	{"loglevel", "log_info", plain, func(_ *scope, g *Global, v string) error {
+		g.LogLevel = v
+		return oneOf(v, "log_err", "log_warning", "log_info")
+	}},
+	{"administrator_mail", "none", plain, func(_ *scope, g *Global, v string) error { return setAddresses(&g.AdminMail, v) }},
+	only[Global]("set_token_cmd", "none", noAFS), only[Global]("pag_cmd", "none", noAFS), accepted[Global]("token_extend_time", "none"),
+	{"shepherd_cmd", "none", plain, func(_ *scope, g *Global, v string) error { return setOptionalPath(&g.ShepherdCmd, v) }},
+	{"qmaster_params", "none", plain, setQmasterParams},
+	{"execd_params", "none", plain, setExecdParams},
+	{"reporting_params", "accounting=true reporting=false flush_time=00:00:15 joblog=false sharelog=00:00:00", plain, setReportingParams},
+	{"finished_jobs", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.FinishedJobs, v, 0, 1<<30) }},
+	{"gid_range", "20000-24999", plain, func(_ *scope, g *Global, v string) error { return setRanges(&g.GIDRange, v) }},
+	inert[Global]("qlogin_command", "builtin", onlyBuiltin), inert[Global]("qlogin_daemon", "builtin", onlyBuiltin),
+	inert[Global]("rlogin_command", "builtin", onlyBuiltin), inert[Global]("rlogin_daemon", "builtin", onlyBuiltin),
+	inert[Global]("rsh_command", "builtin", onlyBuiltin), inert[Global]("rsh_daemon", "builtin", onlyBuiltin),
+	{"max_aj_instances", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxTasksAtOnce, v, 0, 1<<30) }},
+	{"max_aj_tasks", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxTasks, v, 0, 1<<30) }},
+	{"max_u_jobs", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxUserJobs, v, 0, 1<<30) }},
+	{"max_jobs", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxJobs, v, 0, 1<<30) }},
+	accepted[Global]("max_advance_reservations", ""), // nothing reserves in advance
+	only[Global]("auto_user_oticket", "0", noTickets), only[Global]("auto_user_fshare", "0", noTickets),
+	only[Global]("auto_user_default_project", "none", noProjects), accepted[Global]("auto_user_delete_time", "86400"),
+	inert[Global]("delegated_file_staging", "false", "no job can ask for it"),
+	{"reprioritize", "0", plain, func(_ *scope, _ *Global, v string) error {
+		var on bool
+		if err := setBool(&on, v); err != nil || !on {
+			return err
+		}
+		return errors.New(noTickets)
+	}},
+	only[Global]("jsv_url", "none", "there are no job submission verifiers"),
+	accepted[Global]("jsv_allowed_mod", "ac,h,i,e,o,j,M,N,p,w"), // of jsv_url
+	accepted[Global]("libjvm_path", ""), accepted[Global]("additional_jvm_args", ""),
+}
+
+const onlyBuiltin = "interactive jobs are connected by our own means"
+
+// atStart are the parameters of sge_conf(5) that execd looks at only when it
+// starts.
+var atStart = []string{"execd_spool_dir", "gid_range"}
+
+// option is a NAME or NAME=value of execd_params and the like.
+type option struct {
+	name string
+	set  func(s *scope, g *Global, v string, hasValue bool) error
+}
+
+// setOptions reads a list of options.
+func setOptions(s *scope, g *Global, v string, known []option) error {
 	if isNone(v) {
 		return nil
 	}
 	for _, word := range list(v) {
 		name, value, hasValue := strings.Cut(word, "=")
-		name = strings.ToUpper(name)
-		var err error
-		switch name {
-		case "S_DESCRIPTORS", "H_DESCRIPTORS", "S_MAXPROC", "H_MAXPROC",
-			"S_MEMORYLOCKED", "H_MEMORYLOCKED", "S_LOCKS", "H_LOCKS":
-			err = checkLimit(value)
-			g.Limits = append(g.Limits, Limit{strings.ToLower(name), value})
-		case "NOTIFY_KILL":
-			err = setWarning(&g.NotifyKill, value)
-		case "NOTIFY_SUSP":
-			err = setWarning(&g.NotifySusp, value)
-		case "SCRIPT_TIMEOUT":
-			if err = setTime(&g.ScriptTimeout, value); err == nil && g.ScriptTimeout == 0 {
-				err = errors.New("0 s are too short for any procedure")
+		i := slices.IndexFunc(known, func(o option) bool { return strings.EqualFold(o.name, name) })
+		if i < 0 {
+			var names []string
+			for _, o := range known {
+				names = append(names, o.name)
 			}
-		case "IGNORE_NGROUPS_MAX_LIMIT":
-			err = setFlag(&g.SkipNGroups, value, hasValue)
-		case "ENABLE_ADDGRP_KILL":
-			kill := false
-			err = setFlag(&kill, value, hasValue)
-			g.NoAddGrpKill = !kill
-		case "CPU_QUOTA": // ours: Grid Engine has no such thing
-			g.CPUQuota = strings.EqualFold(value, "slots")
-			if !g.CPUQuota && !isNone(value) {
-				err = fmt.Errorf("%q is neither slots nor NONE", value)
-			}
-		default:
-			return fmt.Errorf("%s is not supported", name)
+			return fmt.Errorf("%s is not supported%s", name, suggest(names, name, ""))
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := known[i].set(s, g, value, hasValue); err != nil {
+			return fmt.Errorf("%s: %w", known[i].name, err)
 		}
 	}
 	return nil
 }
 
-// setQmasterParams reads what of qmaster_params concerns how a job ends. The
-// rest is the queue master's.
-func setQmasterParams(g *Global, v string) error {
-	for _, word := range list(v) {
-		name, value, hasValue := strings.Cut(word, "=")
-		var err error
-		switch strings.ToUpper(name) {
-		case "FORBID_RESCHEDULE":
-			err = setFlag(&g.ForbidReschedule, value, hasValue)
-		case "FORBID_APPERROR":
-			err = setFlag(&g.ForbidApperror, value, hasValue)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", strings.ToUpper(name), err)
-		}
-	}
-	return nil
-}
-
-func accepted[T any](name string) param[T] {
-	return param[T]{name, func(*T, string) error { return nil }}
-}
-
-func many[T any](names ...string) []param[T] {
-	var params []param[T]
+// options are such that are set alike.
+func options(set func(s *scope, g *Global, v string, hasValue bool) error, names ...string) []option {
+	var all []option
 	for _, name := range names {
-		params = append(params, accepted[T](name))
+		all = append(all, option{name, set})
 	}
-	return params
+	return all
 }
 
-// only is a parameter of which nothing but the neutral value is supported.
-func only[T any](name, neutral string) param[T] {
-	return param[T]{name, func(_ *T, v string) error {
-		if strings.EqualFold(v, neutral) {
+// flag is an option that is TRUE or FALSE.
+func flag(name string, field func(*Global) *bool) option {
+	return option{name, func(_ *scope, g *Global, v string, hasValue bool) error { return setFlag(field(g), v, hasValue) }}
+}
+
+// must is an option of which one value is supported.
+func must(name string, be bool, reason string) option {
+	return option{name, func(_ *scope, _ *Global, v string, hasValue bool) error {
+		var is bool
+		if err := setFlag(&is, v, hasValue); err != nil || is == be {
+			return err
+		}
+		return fmt.Errorf("not supported, only %s is: %s", strings.ToUpper(strconv.FormatBool(be)), reason)
+	}}
+}
+
+// should is one of which the other value is without effect.
+func should(name string, be bool, reason string) option {
+	return option{name, func(s *scope, _ *Global, v string, hasValue bool) error {
+		var is bool
+		if err := setFlag(&is, v, hasValue); err != nil || is == be {
+			return err
+		}
+		s.warn("%s accepted, without effect here: %s", name, reason)
+		return nil
+	}}
+}
+
+// anything can change nothing here, whatever it is.
+func anything(*scope, *Global, string, bool) error { return nil }
+
+// execdOptions are those of execd_params.
+var execdOptions = slices.Concat(
+	jobLimits("S_DESCRIPTORS", "H_DESCRIPTORS", "S_MAXPROC", "H_MAXPROC", "S_MEMORYLOCKED", "H_MEMORYLOCKED", "S_LOCKS", "H_LOCKS"),
+	[]option{
+		{"NOTIFY_KILL", func(_ *scope, g *Global, v string, _ bool) error { return setWarning(&g.NotifyKill, v) }},
+		{"NOTIFY_SUSP", func(_ *scope, g *Global, v string, _ bool) error { return setWarning(&g.NotifySusp, v) }},
+		{"SCRIPT_TIMEOUT", func(_ *scope, g *Global, v string, _ bool) error {
+			if err := setTime(&g.ScriptTimeout, v); err != nil || g.ScriptTimeout > 0 {
+				return err
+			}
+			return errors.New("0 s are too short for any procedure")
+		}},
+		flag("IGNORE_NGROUPS_MAX_LIMIT", func(g *Global) *bool { return &g.SkipNGroups }),
+		{"ENABLE_ADDGRP_KILL", func(_ *scope, g *Global, v string, hasValue bool) error {
+			kill := false
+			err := setFlag(&kill, v, hasValue)
+			g.NoAddGrpKill = !kill
+			return err
+		}},
+		// Ours: Grid Engine has no such thing.
+		{"CPU_QUOTA", func(_ *scope, g *Global, v string, _ bool) error {
+			g.CPUQuota = strings.EqualFold(v, "slots")
+			if !g.CPUQuota && !isNone(v) {
+				return fmt.Errorf("%q is neither slots nor NONE", v)
+			}
+			return nil
+		}},
+		{"PDC_INTERVAL", func(_ *scope, g *Global, v string, _ bool) error {
+			switch strings.ToUpper(v) {
+			case "NEVER":
+				g.UsageInterval = 0
+				return nil
+			case "PER_LOAD_REPORT":
+				g.UsageInterval = g.LoadReportTime
+				return nil
+			}
+			if err := setTime(&g.UsageInterval, v); err != nil || g.UsageInterval > 0 {
+				return err
+			}
+			return errors.New("0 s are too short; NEVER is not at all")
+		}},
+		flag("ACCT_RESERVED_USAGE", func(g *Global) *bool { return &g.ReservedUsage }),
+		{"KEEP_ACTIVE", func(_ *scope, g *Global, v string, hasValue bool) error {
+			if g.KeepFailed = strings.EqualFold(v, "error"); g.KeepFailed {
+				g.KeepActive = false
+				return nil
+			}
+			return setFlag(&g.KeepActive, v, hasValue)
+		}},
+		flag("USE_QSUB_GID", func(g *Global) *bool { return &g.QsubGID }),
+		must("INHERIT_ENV", false, "execd's environment is no job's business"),
+		must("SET_LIB_PATH", false, "there are no libraries of ours that jobs need"),
+		must("SHARETREE_RESERVED_USAGE", false, "the share of a user counts what was used"),
+		must("SIMULATE_JOBS", false, "jobs are run"),
+		must("ENABLE_BINDING", true, "jobs that ask for cores get them"),
+		should("USE_CGROUPS", true, "control groups are used wherever the host has them"),
+		should("USE_SMAPS", false, "control groups know what memory a job has"),
+		should("USE_SYSLOG", false, "the log goes where execd(8) says"),
+		should("USE_QIDLE", false, "name it in load_sensor"),
+		should("ENABLE_MEM_DETAILS", false, "they are not collected"),
+		should("PROF_EXECD", false, "there is nothing to profile"),
+		{"USAGE_COLLECTION", func(_ *scope, _ *Global, v string, _ bool) error {
+			if strings.EqualFold(v, "FALSE") {
+				return errors.New("FALSE is not supported: usage is always collected; PDC_INTERVAL says how often")
+			}
+			return nil
+		}},
+		{"PTF_MIN_PRIORITY", noNice}, {"PTF_MAX_PRIORITY", noNice},
+	},
+	options(anything, "ENABLE_WINDOMACC", "NO_AUTHENTICATION", "DO_AUTHENTICATION", "NO_SECURITY", "DEMAND_LS",
+		"PRINT_MALLOC_INFO", "ENABLE_SYSTEMD", "ENABLE_HWLOC"))
+
+// jobLimits are resource limits that no queue has.
+func jobLimits(names ...string) (limits []option) {
+	for _, name := range names {
+		limits = append(limits, option{name, func(_ *scope, g *Global, v string, _ bool) error {
+			g.Limits = append(g.Limits, Limit{strings.ToLower(name), v})
+			return checkLimit(v)
+		}})
+	}
+	return limits
+}
+
+// noNice is the bounds of nice values by tickets; -999 is their default.
+func noNice(s *scope, _ *Global, v string, _ bool) error {
+	if v != "-999" {
+		s.warn("PTF_MIN_PRIORITY and PTF_MAX_PRIORITY accepted, without effect here: %s", noTickets)
+	}
+	return nil
+}
+
+// qmasterOptions are those of qmaster_params: how jobs end and are submitted,
+// and what concerns the queue master and its hosts alone.
+var qmasterOptions = slices.Concat([]option{
+	flag("FORBID_RESCHEDULE", func(g *Global) *bool { return &g.ForbidReschedule }),
+	flag("FORBID_APPERROR", func(g *Global) *bool { return &g.ForbidApperror }),
+	// Ours.
+	{"SUBMIT_RATE", func(_ *scope, g *Global, v string, _ bool) error { return setInt(&g.SubmitRate, v, 0, 1_000_000) }},
+	should("ENABLE_FORCED_QDEL", false, "a host that answers can always end a job"),
+	should("OLD_RESCHEDULE_BEHAVIOR", false, "a job that runs again goes to the end of the queue"),
+	should("OLD_RESCHEDULE_BEHAVIOR_ARRAY_JOB", false, "a task that runs again goes to the end of the queue"),
+	must("SIMULATE_EXECDS", false, "jobs are run"),
+}, options(anything, "ENABLE_ENFORCE_MASTER_LIMIT", "ENABLE_FORCED_QDEL_IF_UNKNOWN", "DISABLE_AUTO_RESCHEDULING",
+	"ENABLE_RESCHEDULE_KILL", "ENABLE_RESCHEDULE_SLAVE", "MAX_DYN_EC", "MONITOR_TIME", "LOG_MONITOR_MESSAGE",
+	"PROF_SIGNAL", "PROF_WORKER", "PROF_LISTENER", "PROF_DELIVER", "PROF_TEVENT", "PROF_SCHEDULER",
+	"STREE_SPOOL_INTERVAL", "MAX_JOB_DELETION_TIME", "GDI_TIMEOUT", "GDI_RETRIES", "CL_PING", "SCHEDULER_TIMEOUT",
+	"JSV_TIMEOUT", "JSV_THRESHOLD", "NO_AUTHENTICATION", "NO_SECURITY", "ENABLE_MTRACE", "PRINT_MALLOC_INFO"))
+
+// reportingOptions are those of reporting_params.
+var reportingOptions = slices.Concat([]option{
+	must("accounting", true, "the accounting file is always written"),
+	should("reporting", false, noReporting), should("joblog", false, noReporting), should("log_consumables", false, noReporting),
+	{"sharelog", func(s *scope, _ *Global, v string, _ bool) error {
+		var every time.Duration
+		if err := setTime(&every, v); err != nil || every == 0 {
+			return err
+		}
+		s.warn("sharelog accepted, without effect here: %s", noReporting)
+		return nil
+	}},
+}, options(anything, "flush_time", "accounting_flush_time"))
+
+const noReporting = "there is no reporting file"
+
+func setExecdParams(s *scope, g *Global, v string) error {
+	// As in Grid Engine, where the first is but the delay of signals.
+	g.ScriptTimeout, g.UsageInterval = 2*time.Minute, time.Second
+	return setOptions(s, g, v, execdOptions)
+}
+
+func setQmasterParams(s *scope, g *Global, v string) error {
+	return setOptions(s, g, v, qmasterOptions)
+}
+
+func setReportingParams(s *scope, g *Global, v string) error {
+	return setOptions(s, g, v, reportingOptions)
+}
+
+// accepted is a parameter that can change nothing here, whatever its value.
+func accepted[T any](name, standard string) param[T] {
+	return param[T]{name, standard, plain, func(*scope, *T, string) error { return nil }}
+}
+
+// inert is one that would change something if it had another value than the
+// usual one, and is accepted all the same, since files have it.
+func inert[T any](name, standard, reason string) param[T] {
+	return param[T]{name, standard, plain, func(s *scope, _ *T, v string) error {
+		if !same(v, standard) {
+			s.warn("accepted, without effect here: %s", reason)
+		}
+		return nil
+	}}
+}
+
+// only is one of which nothing but the neutral value is supported.
+func only[T any](name, neutral, reason string) param[T] {
+	f := plain
+	if neutral == "NONE" {
+		f = spaced
+	}
+	return param[T]{name, neutral, f, func(_ *scope, _ *T, v string) error {
+		if same(v, neutral) {
 			return nil
 		}
-		return fmt.Errorf("not supported, only %s is", neutral)
+		return fmt.Errorf("not supported, only %s is: %s", neutral, reason)
 	}}
+}
+
+// same compares values, which may be two ways to write a number.
+func same(a, b string) bool {
+	n, err1 := strconv.ParseFloat(a, 64)
+	m, err2 := strconv.ParseFloat(b, 64)
+	return strings.EqualFold(a, b) || err1 == nil && err2 == nil && n == m
 }
 
 func isNone(v string) bool { return strings.EqualFold(v, "none") }
 
-func list(v string) []string {
-	return strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
-}
-
 func setInt(into *int, v string, low, high int) error {
 	n, err := strconv.Atoi(v)
 	if err != nil {
-		return overrides(v, fmt.Errorf("%q is not a number", v))
+		return fmt.Errorf("%q is not a number", v)
 	}
 	if n < low || n > high {
 		return fmt.Errorf("%d is not between %d and %d", n, low, high)
@@ -212,7 +432,7 @@ func setBool(into *bool, v string) error {
 	case "FALSE", "0", "NO":
 		*into = false
 	default:
-		return overrides(v, fmt.Errorf("%q is neither TRUE nor FALSE", v))
+		return fmt.Errorf("%q is neither TRUE nor FALSE", v)
 	}
 	return nil
 }
@@ -228,7 +448,7 @@ func setFlag(into *bool, v string, hasValue bool) error {
 
 func setPath(into *string, v string) error {
 	if !filepath.IsAbs(v) || strings.ContainsAny(v, " \t") {
-		return overrides(v, fmt.Errorf("%q is not an absolute path", v))
+		return fmt.Errorf("%q is not an absolute path", v)
 	}
 	*into = v
 	return nil
@@ -260,27 +480,171 @@ func oneOf(v string, words ...string) error {
 	if slices.Contains(words, v) {
 		return nil
 	}
-	return overrides(v, fmt.Errorf("%q is none of %s", v, strings.Join(words, ", ")))
+	return fmt.Errorf("%q is none of %s", v, strings.Join(words, ", "))
 }
 
-func checkName(v string) error {
-	if v == "" || strings.ContainsAny(v, " \t/@:*?[]") || v[0] == '.' {
-		return fmt.Errorf("%q is not a queue name", v)
+// checkName checks what becomes the name of a file, and an element of lists
+// (spec: object_name).
+func checkName(what, v string) error {
+	if v == "" || v[0] == '.' || v[0] == '#' || len(v) > 255 || strings.ContainsAny(v, " \t/@:*?[](){}|,%\"'\\") || !spool.PlainValue(v) {
+		return fmt.Errorf("%q is not a %s", v, what)
+	}
+	return nil
+}
+
+// setOptionalPath is setPath, or NONE.
+func setOptionalPath(into *string, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	return setPath(into, v)
+}
+
+// setSensors reads commands with commas between them.
+func setSensors(into *[]string, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	for command := range strings.SplitSeq(v, ",") {
+		command = strings.TrimSpace(command)
+		if !filepath.IsAbs(command) || !spool.PlainValue(command) {
+			return fmt.Errorf("%q is not an absolute path", command)
+		}
+		*into = append(*into, command)
+	}
+	return nil
+}
+
+// setAddresses reads addresses of mail, which become arguments of the mailer.
+func setAddresses(into *[]string, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	for _, address := range list(v) {
+		if address[0] == '-' || !spool.PlainValue(address) {
+			return fmt.Errorf("%q is not an address", address)
+		}
+		*into = append(*into, address)
+	}
+	return nil
+}
+
+// setProcessors reads numbers of processors and ranges of them.
+func setProcessors(into *string, v string) error {
+	if strings.EqualFold(v, "UNDEFINED") || isNone(v) {
+		return nil
+	}
+	for _, word := range list(v) {
+		low, high, isRange := strings.Cut(word, "-")
+		if !isRange {
+			high = low
+		}
+		first, err1 := strconv.ParseUint(low, 10, 16)
+		last, err2 := strconv.ParseUint(high, 10, 16)
+		if err1 != nil || err2 != nil || last < first {
+			return fmt.Errorf("%q is not a range of processors", word)
+		}
+	}
+	*into = strings.Join(list(v), ",")
+	return nil
+}
+
+// setType reads qtype.
+func setType(q *Queue, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	for _, word := range list(v) {
+		switch strings.ToUpper(word) {
+		case "BATCH":
+			q.Batch = true
+		case "INTERACTIVE":
+			q.Interactive = true
+		default:
+			return fmt.Errorf("%q is none of BATCH, INTERACTIVE and NONE", word)
+		}
+	}
+	return nil
+}
+
+// setUsers reads names of users.
+func setUsers(into *[]string, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	for _, name := range list(v) {
+		if err := checkName("name of a user", name); err != nil {
+			return err
+		}
+		*into = append(*into, name)
+	}
+	return nil
+}
+
+// setUserLists reads names of user lists. One that is not there would lock
+// everybody out, or nobody.
+func setUserLists(s *scope, into *[]string, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	for _, name := range list(v) {
+		if s.conf.UserLists[name] == nil {
+			return fmt.Errorf("access list %q does not exist", name)
+		}
+		*into = append(*into, name)
+	}
+	return nil
+}
+
+// setInterfaces reads names of parallel environments or checkpointing
+// interfaces. One that is not there is no mistake: a queue of a real cluster
+// has make on its list.
+func setInterfaces(s *scope, into *[]string, v, what string, has func(string) bool) error {
+	if isNone(v) {
+		return nil
+	}
+	for _, name := range list(v) {
+		if !has(name) {
+			s.warn("there is no %s %q", what, name)
+		}
+		*into = append(*into, name)
+	}
+	return nil
+}
+
+func mapHas[V any](m map[string]V) func(string) bool {
+	return func(name string) bool { _, ok := m[name]; return ok }
+}
+
+// setSubordinates reads queues that are suspended as a whole: name or
+// name=slots.
+func setSubordinates(into *[]Subordinate, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	if strings.Contains(v, "(") {
+		return errors.New("slotwise preemption, slots=N(queue), is not supported")
+	}
+	for _, word := range list(v) {
+		var sub Subordinate
+		name, slots, limited := strings.Cut(word, "=")
+		if err := checkName("queue name", name); err != nil {
+			return err
+		}
+		sub.Queue = name
+		if limited {
+			if err := setInt(&sub.Slots, slots, 1, maxSlots); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		*into = append(*into, sub)
 	}
 	return nil
 }
 
 func checkLimit(v string) error {
 	if _, err := spool.ParseLimit(v); err != nil {
-		return overrides(v, fmt.Errorf("%q is not a limit", v))
+		return fmt.Errorf("%q is not a limit", v)
 	}
 	return nil
-}
-
-// overrides says so when a value is bad because it has an override for a host.
-func overrides(v string, err error) error {
-	if strings.Contains(v, "[") {
-		return fmt.Errorf("overrides for hosts (%q) are not supported", v)
-	}
-	return err
 }

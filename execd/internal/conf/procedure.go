@@ -23,13 +23,18 @@ var (
 		"fs_stderr_host", "fs_stderr_path", "fs_stderr_tmp_path", "fs_stderr_file_staging",
 	})
 	methodVariables = slices.Concat(commonVariables, []string{"job_pid"})
+	peVariables     = slices.Concat(procedureVariables, []string{"pe", "pe_slots", "pe_hostfile"})
+	ckptVariables   = slices.Concat(methodVariables, []string{"ckpt_dir", "ckpt_signal"})
 	commonVariables = []string{
 		"host", "ja_task_id", "job_owner", "job_id", "job_name", "queue", "sge_root", "sge_cell",
 	}
 )
 
-// setProcedure reads NONE or [user@]/path arguments.
-func setProcedure(into *string, v string) error {
+// setProcedure reads NONE or [user@]/path arguments, of a prolog or an epilog.
+func setProcedure(into *string, v string) error { return setCommand(into, v, procedureVariables) }
+
+// setCommand is setProcedure with other variables.
+func setCommand(into *string, v string, variables []string) error {
 	if isNone(v) {
 		return nil
 	}
@@ -40,7 +45,7 @@ func setProcedure(into *string, v string) error {
 		}
 		command = rest
 	}
-	if err := checkCommand(command, procedureVariables); err != nil {
+	if err := checkCommand(command, variables); err != nil {
 		return err
 	}
 	*into = v
@@ -68,7 +73,7 @@ func setMethod(into *string, v string) error {
 	}
 	// With SIG: Grid Engine's shepherd cuts three letters off whatever they are.
 	if _, ok := spool.SignalNumber(v); !ok || !strings.HasPrefix(v, "SIG") {
-		return overrides(v, fmt.Errorf("%q is neither NONE nor a signal (SIGTERM, 15) nor an absolute path", v))
+		return fmt.Errorf("%q is neither NONE nor a signal (SIGTERM, 15) nor an absolute path", v)
 	}
 	*into = v
 	return nil
@@ -97,12 +102,15 @@ func setWarning(into *Warning, v string) error {
 // it would be every job's failure.
 func checkCommand(v string, variables []string) error {
 	path, _, _ := strings.Cut(strings.ReplaceAll(v, "\t", " "), " ")
-	switch {
-	case strings.Contains(v, ",["):
-		return overrides(v, nil)
-	case !filepath.IsAbs(path):
-		return overrides(v, fmt.Errorf("%q is not an absolute path", path))
-	case !spool.PlainValue(v):
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%q is not an absolute path", path)
+	}
+	return checkVariables(v, variables)
+}
+
+// checkVariables checks the text of a command.
+func checkVariables(v string, variables []string) error {
+	if !spool.PlainValue(v) {
 		return errors.New("contains a control character, or is too long")
 	}
 	for text := v; ; {
@@ -132,7 +140,7 @@ const maxTime = 1<<31 - 1
 func setTime(into *time.Duration, v string) error {
 	seconds, err := spool.ParseLimit(v)
 	if err != nil || strings.Trim(v, "0123456789:") != "" {
-		return overrides(v, fmt.Errorf("%q is not a time: want seconds or h:m:s", v))
+		return fmt.Errorf("%q is not a time: want seconds or h:m:s", v)
 	}
 	if seconds > maxTime {
 		return fmt.Errorf("%s is too long, at most %d s are possible", v, maxTime)

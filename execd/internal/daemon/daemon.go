@@ -55,7 +55,11 @@ var ErrRunning = errors.New("another execd is running")
 
 // Check reads the configuration and says what is wrong with it.
 func Check(o Options) (*conf.Config, error) {
-	c, err := conf.Load(o.Places.Config, o.Places.Tmp)
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("cannot get the name of this host: %w", err)
+	}
+	c, err := conf.Load(conf.Options{Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode})
 	if err != nil {
 		return nil, &UsageError{err}
 	}

@@ -1,0 +1,351 @@
+package conf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Options say whose configuration is read, and from where.
+type Options struct {
+	Dir    string // the directory of the configuration; it may be missing
+	Tmpdir string // tmpdir of queues that name none
+	Host   string // this host, by which overrides and hostlists are resolved
+	Root   bool   // refuse what another than root can write
+}
+
+// Load reads the files below a directory. Missing files mean defaults: a host
+// without configuration has one queue, all.q, with a slot for each processor.
+// The error joins a *Problem for each mistake.
+func Load(o Options) (*Config, error) {
+	l := &loader{Options: o, conf: &Config{objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
+	l.load()
+	errs := make([]error, len(l.problems))
+	for i, p := range l.problems {
+		errs[i] = p
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return l.conf, nil
+}
+
+// loader is one reading of the configuration.
+type loader struct {
+	Options
+	conf     *Config
+	problems []*Problem
+	groups   map[string][]string // members of host groups
+	inGroup  []string            // those that are being resolved
+}
+
+func (l *loader) problem(file string, line int, format string, args ...any) {
+	l.problems = append(l.problems, &Problem{file, line, fmt.Sprintf(format, args...)})
+}
+
+// cannot reports a file that could not be read.
+func (l *loader) cannot(path string, err error) {
+	var problem *Problem
+	var pathErr *fs.PathError
+	switch {
+	case errors.As(err, &problem):
+		l.problems = append(l.problems, problem)
+	case errors.As(err, &pathErr):
+		l.problem(path, 0, "cannot %s: %v", pathErr.Op, pathErr.Err)
+	default:
+		l.problem(path, 0, "%v", err)
+	}
+}
+
+// The names of what is configured, as Show and List know them.
+const (
+	kindQueue     = "queue"
+	kindPE        = "pe"
+	kindCkpt      = "ckpt"
+	kindComplex   = "complex"
+	kindConf      = "conf"
+	kindSched     = "sched"
+	kindUserList  = "userlist"
+	kindHostGroup = "hostgroup"
+	kindHost      = "host"
+	kindManager   = "manager"
+	kindOperator  = "operator"
+)
+
+// places are the directory or the file of each kind.
+var places = map[string]string{
+	kindQueue: "queues", kindPE: "pes", kindCkpt: "ckpts", kindUserList: "userlists", kindHostGroup: "hostgroups", kindHost: "hosts",
+	kindComplex: "complexes", kindConf: "sge_conf", kindSched: "sched_conf", kindManager: "managers", kindOperator: "operators",
+}
+
+// load reads what is referred to before what refers to it.
+func (l *loader) load() {
+	l.misnamed()
+	c := l.conf
+	c.Complex = defaultComplex()
+	if data, path, ok := l.file(kindComplex); ok {
+		l.complexes(path, data)
+	}
+	for _, a := range c.Complex {
+		l.keep(kindComplex, a.Name, []line{{"", a.text(), a.text()}})
+	}
+	c.Managers, c.Operators = l.users(kindManager), l.users(kindOperator)
+
+	c.UserLists = map[string]*UserList{}
+	readAll(l, kindUserList, userListParams, func(u *UserList) { c.UserLists[u.Name] = u })
+	readAll(l, kindHostGroup, hostGroupParams, func(g *hostGroup) { l.groups[g.name] = g.hosts })
+	for _, name := range slices.Sorted(maps.Keys(l.groups)) {
+		if _, err := l.here(name); err != nil {
+			l.problem(l.path(kindHostGroup, name), 0, "%v", err)
+		}
+	}
+	c.PEs = map[string]*PE{}
+	readAll(l, kindPE, peParams, func(pe *PE) { c.PEs[pe.Name] = pe })
+	c.Checkpoints = map[string]*Checkpoint{}
+	readAll(l, kindCkpt, ckptParams, func(k *Checkpoint) { c.Checkpoints[k.Name] = k })
+	l.hosts()
+	readOne(l, kindConf, globalParams, &c.Global)
+	readOne(l, kindSched, schedParams, &c.Scheduling)
+	l.queues()
+}
+
+// misnamed warns of names that are read by nobody and look like ours.
+func (l *loader) misnamed() {
+	entries, _ := os.ReadDir(l.Dir) // what cannot be read is reported for the files in it
+	known := slices.Collect(maps.Values(places))
+	for _, e := range entries {
+		if hint := suggest(known, e.Name(), ""); hint != "" && !slices.Contains(known, e.Name()) && isMeant(e.Name()) {
+			l.conf.Warnings = append(l.conf.Warnings, Problem{filepath.Join(l.Dir, e.Name()), 0, "not read by anything" + hint})
+		}
+	}
+}
+
+func (l *loader) path(kind, name string) string { return filepath.Join(l.Dir, places[kind], name) }
+
+func (l *loader) keep(kind, name string, lines []line) {
+	if l.conf.objects[kind] == nil {
+		l.conf.objects[kind] = map[string][]line{}
+	}
+	l.conf.objects[kind][name] = lines
+}
+
+// file reads the one file of a kind, if it is there.
+func (l *loader) file(kind string) (data []byte, path string, ok bool) {
+	path = l.path(kind, "")
+	data, err := l.readFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.cannot(path, err)
+	}
+	return data, path, err == nil
+}
+
+// files returns the names in the directory of a kind that are meant.
+func (l *loader) files(kind string) []string {
+	dir := l.path(kind, "")
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var entries []fs.DirEntry
+	var info fs.FileInfo
+	if err == nil {
+		defer f.Close()
+		entries, err = f.ReadDir(-1)
+	}
+	if err == nil {
+		info, err = f.Stat()
+	}
+	if err == nil {
+		err = l.trust(dir, info)
+	}
+	if err != nil {
+		l.cannot(dir, err)
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && isMeant(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// isMeant reports whether a name is meant as configuration: not an editor's
+// backup, not a hidden file, not a package manager's.
+func isMeant(name string) bool {
+	return !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~") &&
+		!strings.HasPrefix(name, "#") && !strings.Contains(name, ".dpkg-") &&
+		!strings.HasSuffix(name, ".rpmsave") && !strings.HasSuffix(name, ".rpmnew")
+}
+
+// entries reads one file of a directory.
+func (l *loader) entries(kind, name string) (entries []entry, path string, ok bool) {
+	path = l.path(kind, name)
+	data, err := l.readFile(path)
+	if err != nil {
+		l.cannot(path, err)
+		return nil, path, false
+	}
+	entries, err = parse(path, data)
+	if err != nil {
+		l.cannot(path, err)
+	}
+	return entries, path, err == nil
+}
+
+// named returns the entries of a file with its first parameter, the name, in
+// front; a file that leaves it out has the file's.
+func (l *loader) withName(entries []entry, path, parameter, name string) []entry {
+	for _, e := range entries {
+		if e.name == parameter {
+			if e.value != name && e.value != "" {
+				l.problem(path, e.line, "%s %q is not the name of the file", parameter, e.value)
+			}
+			return entries
+		}
+	}
+	return append([]entry{{name: parameter, value: name}}, entries...)
+}
+
+// readAll reads the directory of a kind.
+func readAll[T any](l *loader, kind string, params []param[T], use func(*T)) {
+	for _, name := range l.files(kind) {
+		if entries, path, ok := l.entries(kind, name); ok {
+			into := new(T)
+			l.keep(kind, name, apply(l, path, l.withName(entries, path, params[0].name, name), params, into, nil))
+			use(into)
+		}
+	}
+}
+
+// readOne reads the one file of a kind.
+func readOne[T any](l *loader, kind string, params []param[T], into *T) {
+	data, path, _ := l.file(kind)
+	entries, err := parse(path, data)
+	if err != nil {
+		l.cannot(path, err)
+		return
+	}
+	l.keep(kind, "", apply(l, path, entries, params, into, nil))
+}
+
+// users reads a file of users, one a line.
+func (l *loader) users(kind string) (users []string) {
+	data, path, _ := l.file(kind)
+	entries, err := parse(path, data)
+	if err != nil {
+		l.cannot(path, err)
+	}
+	for _, e := range entries {
+		if err := checkName("name of a user", e.name); err != nil || e.value != "" {
+			l.problem(path, e.line, "want the name of one user in a line")
+			continue
+		}
+		users = append(users, e.name)
+	}
+	slices.Sort(users)
+	users = slices.Compact(users)
+	if len(users) > 0 {
+		all := strings.Join(users, "\n")
+		l.keep(kind, "", []line{{"", all, all}})
+	}
+	return users
+}
+
+// hosts reads what concerns this host, and all hosts.
+func (l *loader) hosts() {
+	mine := ""
+	for _, name := range l.files(kindHost) {
+		entries, path, ok := l.entries(kindHost, name)
+		if !ok {
+			continue
+		}
+		entries = l.withName(entries, path, "hostname", name)
+		var h *host
+		switch {
+		case name == "global" || sameHost(name, l.Host) && mine == "":
+			h = &host{}
+		case sameHost(name, l.Host):
+			l.problem(path, 0, "this host has the file %s, too", mine)
+		}
+		l.keep(kindHost, name, apply(l, path, entries, hostParams, h, nil))
+		switch {
+		case h == nil:
+			continue
+		case name == "global":
+			l.conf.AnyHost = h.values
+		default:
+			mine = name
+			l.conf.Host, l.conf.LoadScaling = h.values, h.scaling
+		}
+		if h.access.Allowed != nil || h.access.Denied != nil {
+			l.conf.Access = append(l.conf.Access, h.access)
+		}
+	}
+	for _, name := range []string{"global", cmp.Or(mine, l.Host)} {
+		if l.conf.objects[kindHost][name] == nil {
+			l.keep(kindHost, name, apply(l, "", []entry{{name: "hostname", value: name}}, hostParams, &host{}, nil))
+		}
+	}
+}
+
+// queues reads the queues. Without any there is all.q.
+func (l *loader) queues() {
+	c := l.conf
+	names := l.files(kindQueue)
+	if len(names) == 0 {
+		l.queue("all.q", "", l.withName(nil, "", "qname", "all.q"))
+	}
+	for _, name := range names {
+		if entries, path, ok := l.entries(kindQueue, name); ok {
+			l.queue(name, path, l.withName(entries, path, "qname", name))
+		}
+	}
+	for i := range c.Queues {
+		for _, s := range c.Queues[i].Subordinates {
+			if s.Queue == c.Queues[i].Name {
+				l.problem(l.path(kindQueue, s.Queue), 0, "subordinate_list: a queue cannot be its own subordinate")
+			}
+			if c.objects[kindQueue][s.Queue] == nil {
+				c.Warnings = append(c.Warnings, Problem{l.path(kindQueue, c.Queues[i].Name), 0,
+					fmt.Sprintf("subordinate_list: there is no queue %q", s.Queue)})
+			}
+		}
+	}
+	slices.SortFunc(c.Queues, func(a, b Queue) int {
+		return cmp.Or(cmp.Compare(a.SeqNo, b.SeqNo), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// queue reads a queue, and leaves it out when it has not this host.
+func (l *loader) queue(name, path string, entries []entry) {
+	into := &Queue{Slots: runtime.NumCPU(), Tmpdir: l.Tmpdir}
+	for _, e := range entries {
+		if e.name != "hostlist" {
+			continue
+		}
+		here, err := l.hereAny(list(e.value))
+		if err != nil {
+			l.problem(path, e.line, "hostlist: %v", err)
+		} else if !here {
+			into = nil
+		}
+	}
+	absent := map[string]string{"hostlist": l.Host, "slots": strconv.Itoa(runtime.NumCPU()), "tmpdir": l.Tmpdir}
+	l.keep(kindQueue, name, apply(l, path, entries, queueParams, into, absent))
+	if into == nil {
+		l.conf.Elsewhere = append(l.conf.Elsewhere, name)
+		return
+	}
+	l.conf.Queues = append(l.conf.Queues, *into)
+}
