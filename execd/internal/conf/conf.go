@@ -34,6 +34,7 @@ type Config struct {
 	Elsewhere []string  // names of queues that have not this host
 	Warnings  []Problem // what was accepted, and is without effect
 
+	host    string                       // whose this is
 	objects map[string]map[string][]line // what Show prints, by kind and name
 }
 

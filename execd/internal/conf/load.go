@@ -26,7 +26,7 @@ type Options struct {
 // without configuration has one queue, all.q, with a slot for each processor.
 // The error joins a *Problem for each mistake.
 func Load(o Options) (*Config, error) {
-	l := &loader{Options: o, conf: &Config{objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
+	l := &loader{Options: o, conf: &Config{host: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
 	l.load()
 	errs := make([]error, len(l.problems))
 	for i, p := range l.problems {
@@ -265,6 +265,7 @@ func (l *loader) users(kind string) (users []string) {
 // hosts reads what concerns this host, and all hosts.
 func (l *loader) hosts() {
 	mine := ""
+	l.conf.Host, l.conf.AnyHost = Values{}, Values{}
 	for _, name := range l.files(kindHost) {
 		entries, path, ok := l.entries(kindHost, name)
 		if !ok {

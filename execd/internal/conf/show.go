@@ -2,8 +2,154 @@ package conf
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 )
+
+// width is how much room the names of parameters have where qconf prints them.
+var width = map[string]int{
+	kindQueue: 22, kindPE: 19, kindCkpt: 19, kindConf: 29, kindSched: 34, kindHost: 22, kindUserList: 8,
+}
+
+// unknown is what qconf says of something that is not there.
+var unknown = map[string]string{
+	kindQueue:     "No cluster queue or queue instance matches the phrase %q",
+	kindPE:        "%s is not a parallel environment",
+	kindCkpt:      "%s is not a checkpointing interface definition",
+	kindUserList:  "denied: access list %q does not exist",
+	kindHostGroup: "Host group %q does not exist",
+	kindHost:      "can't resolve hostname %q",
+	kindConf:      "configuration %s not defined",
+}
+
+// Show returns the configuration in force, as qconf of Grid Engine 8.1.9 prints
+// it. The kinds are queue, pe, ckpt, userlist, hostgroup and host, which have
+// names, and complex, conf, sched, manager and operator, which have none. A queue
+// is shown with its overrides, and as queue@host without. The error is
+// qconf's.
+func (c *Config) Show(kind, name string) (string, error) {
+	var b strings.Builder
+	switch kind {
+	case kindComplex:
+		c.showComplex(&b)
+		return b.String(), nil
+	case kindManager, kindOperator:
+		for _, user := range c.List(kind) {
+			b.WriteString(user + "\n")
+		}
+		return b.String(), nil
+	}
+	cluster, host, instance := strings.Cut(name, "@")
+	if kind != kindQueue {
+		cluster, instance = name, false
+	}
+	lines, ok := c.objects[kind][cluster]
+	if !ok || instance && (!sameHost(host, c.host) || slices.Contains(c.Elsewhere, cluster)) {
+		if unknown[kind] == "" {
+			return "", fmt.Errorf("%q is no kind of configuration", kind)
+		}
+		return "", inWords(unknown[kind], name)
+	}
+	if kind == kindConf {
+		b.WriteString("#global:\n")
+	}
+	for _, l := range lines {
+		switch {
+		case !instance:
+			show(&b, l.name, l.written, width[kind])
+		case l.name == "hostlist":
+			show(&b, "hostname", c.host, width[kind])
+		default:
+			show(&b, l.name, l.inForce, width[kind])
+		}
+	}
+	if kind == kindConf {
+		b.WriteString("\n")
+	}
+	return b.String(), nil
+}
+
+// List returns the names of what there is of a kind, in order.
+func (c *Config) List(kind string) []string {
+	switch kind {
+	case kindManager:
+		return c.Managers
+	case kindOperator:
+		return c.Operators
+	case kindConf, kindSched:
+		return nil
+	case kindHost:
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(c.objects[kind])), func(name string) bool { return name == "global" })
+	}
+	return slices.Sorted(maps.Keys(c.objects[kind]))
+}
+
+// lineWidth is how long Grid Engine's lines are, and longer only when a value
+// has nowhere to be broken.
+const lineWidth = 80
+
+// show writes a parameter. Where it is too long it goes on in the next line,
+// behind a comma or a blank.
+func show(b *strings.Builder, name, value string, indent int) {
+	indent = max(indent, len(name)+1)
+	line := fmt.Sprintf("%-*s", indent, name)
+	for {
+		if len(line)+len(value) <= lineWidth {
+			b.WriteString(line + value + "\n")
+			return
+		}
+		at := 0 // the last place to break
+		for i := range len(value) {
+			mark := 1 // the backslash, behind a comma with a blank before it
+			if value[i] == ',' {
+				mark = 2
+			} else if value[i] != ' ' {
+				continue
+			}
+			if at > 0 && len(line)+i+1+mark > lineWidth {
+				break
+			}
+			at = i + 1
+		}
+		if at == 0 || at == len(value) {
+			b.WriteString(line + value + "\n")
+			return
+		}
+		b.WriteString(line + strings.TrimSuffix(value[:at], " ") + " \\\n")
+		line, value = strings.Repeat(" ", indent), value[at:]
+	}
+}
+
+// showComplex writes the attributes, in columns as wide as they must be.
+func (c *Config) showComplex(b *strings.Builder) {
+	head := []string{"#name", "shortcut", "type", "relop", "requestable", "consumable", "default", "urgency"}
+	rows := make([][]string, len(c.Complex))
+	wide := make([]int, len(head))
+	for i := range head {
+		wide[i] = len(head[i]) + 1
+	}
+	for i := range c.Complex {
+		rows[i] = strings.Fields(c.Complex[i].text())
+		for j, cell := range rows[i] {
+			wide[j] = max(wide[j], len(cell)+4)
+		}
+	}
+	total := 0
+	for i := range head {
+		fmt.Fprintf(b, "%-*s", wide[i], head[i])
+		total += wide[i]
+	}
+	b.WriteString("\n#" + strings.Repeat("-", total-1) + "\n")
+	for _, row := range rows {
+		for j, cell := range row[:len(row)-1] {
+			fmt.Fprintf(b, "%-*s", wide[j], cell)
+		}
+		b.WriteString(row[len(row)-1] + "\n")
+	}
+	b.WriteString("# >#< starts a comment but comments are not saved across edits --------\n")
+}
 
 // text is the attribute as a line of the file complexes.
 func (a *Attribute) text() string {
