@@ -77,11 +77,15 @@ func parse(path string, data []byte) ([]entry, error) {
 		if strings.HasPrefix(strings.TrimLeft(text, " \t"), "#") {
 			continue
 		}
-		for strings.HasSuffix(text, `\`) && i+1 < len(lines) {
-			i++
+		for strings.HasSuffix(text, `\`) {
 			// As in Grid Engine, which breaks long values behind a comma or a
 			// blank, and indents what follows.
-			text = strings.TrimRight(strings.TrimSuffix(text, `\`), " \t") + " " + strings.Trim(lines[i], " \t\r")
+			text = strings.TrimRight(strings.TrimSuffix(text, `\`), " \t")
+			if i+1 == len(lines) {
+				break
+			}
+			i++
+			text += " " + strings.Trim(lines[i], " \t\r")
 		}
 		name, value := cut(text)
 		if name == "" {
@@ -94,12 +98,12 @@ func parse(path string, data []byte) ([]entry, error) {
 
 // cut splits a line at its first run of blanks.
 func cut(text string) (name, value string) {
-	text = strings.TrimSpace(text)
+	text = strings.Trim(text, " \t")
 	i := strings.IndexAny(text, " \t")
 	if i < 0 {
 		return text, ""
 	}
-	return text[:i], strings.TrimSpace(text[i:])
+	return text[:i], strings.Trim(text[i:], " \t")
 }
 
 // form is how the value of a parameter is printed.
