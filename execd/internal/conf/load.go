@@ -88,6 +88,11 @@ var places = map[string]string{
 
 // load reads what is referred to before what refers to it.
 func (l *loader) load() {
+	if info, err := os.Stat(l.Dir); err == nil {
+		if err := l.trust(l.Dir, info); err != nil {
+			l.cannot(l.Dir, err)
+		}
+	}
 	l.misnamed()
 	c := l.conf
 	c.Complex = defaultComplex()

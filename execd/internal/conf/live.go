@@ -1,0 +1,219 @@
+package conf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Live is the configuration in force, read again when a file changes. Its
+// methods may be called from anywhere.
+type Live struct {
+	options Options
+	current atomic.Pointer[Config]
+	reading sync.Mutex // one Reload at a time
+}
+
+// Open reads the configuration for the first time. The error is that of Load.
+func Open(o Options) (*Live, error) {
+	o.Dir = filepath.Clean(o.Dir) // as the names of events are
+	c, err := Load(o)
+	if err != nil {
+		return nil, err
+	}
+	l := &Live{options: o}
+	l.current.Store(c)
+	return l, nil
+}
+
+// Current returns the configuration in force. It is never changed: another
+// takes its place.
+func (l *Live) Current() *Config { return l.current.Load() }
+
+// Reload reads all files again. Either all of them take effect, and what has
+// changed is returned, a line each; or there is a mistake in one, all mistakes
+// are in the error as from Load, and everything stays as it was.
+func (l *Live) Reload() (changed []string, err error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	c, err := Load(l.options)
+	if err != nil {
+		return nil, err
+	}
+	changed = changes(l.Current(), c)
+	l.current.Store(c)
+	return changed, nil
+}
+
+// settled is how long after an event nothing more must happen before files are
+// read: an editor that saves makes several, one after the other.
+const settled = 100 * time.Millisecond
+
+// Watch reads the configuration again whenever a file changes, until ctx is
+// done, and tells what came of it: what has changed, or why nothing did. It
+// tells nothing when nothing changed, nor the same mistakes again; after
+// mistakes it tells when they are gone. It is no more than a hint: a change
+// that it does not see, on a network file system for one, waits for the next
+// Reload.
+func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err error)) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("cannot watch the configuration: %w", err)
+	}
+	defer w.Close()
+	if err := l.watch(w); err != nil {
+		return err
+	}
+	// A change between Open and here.
+	due := time.NewTimer(settled)
+	defer due.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, ok := <-w.Events:
+			if !ok {
+				return nil
+			}
+			if l.concerns(event.Name) {
+				due.Reset(settled)
+			}
+		case err, ok := <-w.Errors:
+			if !ok {
+				return nil
+			}
+			// Events were lost: then everything may have changed.
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				onChange(nil, fmt.Errorf("cannot watch the configuration: %w", err))
+			}
+			due.Reset(settled)
+		case <-due.C:
+			// Before it is read: what changes then makes an event.
+			if err := l.watch(w); err != nil {
+				onChange(nil, err)
+			}
+			changed, err := l.Reload()
+			now := ""
+			if err != nil {
+				now = err.Error()
+			}
+			if len(changed) > 0 || now != last {
+				onChange(changed, err)
+			}
+			last = now
+		}
+	}
+}
+
+// concerns reports whether a path is below our directory, or is it.
+func (l *Live) concerns(path string) bool {
+	return path == l.options.Dir || strings.HasPrefix(path, l.options.Dir+string(filepath.Separator))
+}
+
+// watch watches the directories that are there. Where ours is missing, it waits
+// for it in the one above.
+func (l *Live) watch(w *fsnotify.Watcher) error {
+	err := w.Add(l.options.Dir)
+	if missing(err) {
+		err = w.Add(filepath.Dir(l.options.Dir))
+		if missing(err) {
+			return nil
+		}
+	} else {
+		_ = w.Remove(filepath.Dir(l.options.Dir)) // it is there now
+	}
+	for _, kind := range []string{kindQueue, kindPE, kindCkpt, kindUserList, kindHostGroup, kindHost} {
+		if e := w.Add(filepath.Join(l.options.Dir, places[kind])); !missing(e) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot watch the configuration: %w", err)
+	}
+	return nil
+}
+
+// changes compares two configurations: a line for each parameter, and for each
+// object that came or went.
+func changes(old, now *Config) (changed []string) {
+	for _, kind := range slices.Sorted(maps.Keys(places)) {
+		was, is := old.objects[kind], now.objects[kind]
+		names := maps.Clone(was)
+		if names == nil {
+			names = map[string][]line{}
+		}
+		maps.Copy(names, is)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			what := strings.TrimSpace(kind + " " + name)
+			before, hadIt := was[name]
+			after, hasIt := is[name]
+			switch {
+			case !hadIt:
+				changed = append(changed, what+": added"+values(after))
+			case !hasIt:
+				changed = append(changed, what+": removed"+values(before))
+			default:
+				changed = append(changed, differences(what, before, after)...)
+			}
+		}
+	}
+	return changed
+}
+
+// values is what stands alone in an object without parameters.
+func values(lines []line) string {
+	if len(lines) != 1 || lines[0].name != "" {
+		return ""
+	}
+	return ": " + strings.ReplaceAll(lines[0].inForce, "\n", " ")
+}
+
+// differences compares the parameters of an object.
+func differences(what string, before, after []line) (changed []string) {
+	was := map[string]string{}
+	for _, l := range before {
+		was[l.name] = l.inForce
+	}
+	add := func(name, from, to string) {
+		text := what + ": "
+		if name != "" {
+			text += name + " "
+		}
+		text += strings.ReplaceAll(from+" -> "+to, "\n", " ")
+		if strings.HasPrefix(what, kindConf) && slices.Contains(atStart, name) {
+			text += " (takes effect at the next start)"
+		}
+		changed = append(changed, text)
+	}
+	for _, l := range after {
+		if from, ok := was[l.name]; !ok {
+			add(l.name, "default", l.inForce)
+		} else if from != l.inForce {
+			add(l.name, from, l.inForce)
+		}
+		delete(was, l.name)
+	}
+	for _, l := range before {
+		if from, ok := was[l.name]; ok {
+			add(l.name, from, "default")
+		}
+	}
+	return changed
+}
+
+// missing reports whether what was to be watched is not there.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
