@@ -97,7 +97,14 @@ func run(c *cli.Context) error {
 		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
 			from += " does not exist, defaults"
 		}
-		fmt.Printf("%s: ok: queues=%d slots=%d\n", from, len(config.Queues), config.Slots())
+		for i := range config.Warnings {
+			fmt.Fprintf(os.Stderr, "execd: warning: %v\n", &config.Warnings[i])
+		}
+		fmt.Printf("%s: ok: queues=%d slots=%d pes=%d ckpts=%d attributes=%d userlists=%d warnings=%d\n", from, len(config.Queues), config.Slots(),
+			len(config.PEs), len(config.Checkpoints), len(config.Complex), len(config.UserLists), len(config.Warnings))
+		if len(config.Elsewhere) > 0 {
+			fmt.Printf("queues that have not this host: %s\n", strings.Join(config.Elsewhere, " "))
+		}
 		return nil
 	}
 	if c.String("dev") != "" && os.Geteuid() == 0 {

@@ -317,6 +317,9 @@ func (l *loader) queues() {
 			l.queue(name, path, l.withName(entries, path, "qname", name))
 		}
 	}
+	if len(c.Queues) == 0 {
+		c.Warnings = append(c.Warnings, Problem{l.path(kindQueue, ""), 0, fmt.Sprintf("no queue has this host, %s: nothing is run", l.Host)})
+	}
 	for i := range c.Queues {
 		for _, s := range c.Queues[i].Subordinates {
 			if s.Queue == c.Queues[i].Name {

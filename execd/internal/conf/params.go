@@ -205,8 +205,8 @@ func options(set func(s *scope, g *Global, v string, hasValue bool) error, names
 	return all
 }
 
-// flag is an option that is TRUE or FALSE.
-func flag(name string, field func(*Global) *bool) option {
+// boolean is an option that is TRUE or FALSE.
+func boolean(name string, field func(*Global) *bool) option {
 	return option{name, func(_ *scope, g *Global, v string, hasValue bool) error { return setFlag(field(g), v, hasValue) }}
 }
 
@@ -248,7 +248,7 @@ var execdOptions = slices.Concat(
 			}
 			return errors.New("0 s are too short for any procedure")
 		}},
-		flag("IGNORE_NGROUPS_MAX_LIMIT", func(g *Global) *bool { return &g.SkipNGroups }),
+		boolean("IGNORE_NGROUPS_MAX_LIMIT", func(g *Global) *bool { return &g.SkipNGroups }),
 		{"ENABLE_ADDGRP_KILL", func(_ *scope, g *Global, v string, hasValue bool) error {
 			kill := false
 			err := setFlag(&kill, v, hasValue)
@@ -277,7 +277,7 @@ var execdOptions = slices.Concat(
 			}
 			return errors.New("0 s are too short; NEVER is not at all")
 		}},
-		flag("ACCT_RESERVED_USAGE", func(g *Global) *bool { return &g.ReservedUsage }),
+		boolean("ACCT_RESERVED_USAGE", func(g *Global) *bool { return &g.ReservedUsage }),
 		{"KEEP_ACTIVE", func(_ *scope, g *Global, v string, hasValue bool) error {
 			if g.KeepFailed = strings.EqualFold(v, "error"); g.KeepFailed {
 				g.KeepActive = false
@@ -285,7 +285,7 @@ var execdOptions = slices.Concat(
 			}
 			return setFlag(&g.KeepActive, v, hasValue)
 		}},
-		flag("USE_QSUB_GID", func(g *Global) *bool { return &g.QsubGID }),
+		boolean("USE_QSUB_GID", func(g *Global) *bool { return &g.QsubGID }),
 		must("INHERIT_ENV", false, "execd's environment is no job's business"),
 		must("SET_LIB_PATH", false, "there are no libraries of ours that jobs need"),
 		must("SHARETREE_RESERVED_USAGE", false, "the share of a user counts what was used"),
@@ -330,8 +330,8 @@ func noNice(s *scope, _ *Global, v string, _ bool) error {
 // qmasterOptions are those of qmaster_params: how jobs end and are submitted,
 // and what concerns the queue master and its hosts alone.
 var qmasterOptions = slices.Concat([]option{
-	flag("FORBID_RESCHEDULE", func(g *Global) *bool { return &g.ForbidReschedule }),
-	flag("FORBID_APPERROR", func(g *Global) *bool { return &g.ForbidApperror }),
+	boolean("FORBID_RESCHEDULE", func(g *Global) *bool { return &g.ForbidReschedule }),
+	boolean("FORBID_APPERROR", func(g *Global) *bool { return &g.ForbidApperror }),
 	// Ours.
 	{"SUBMIT_RATE", func(_ *scope, g *Global, v string, _ bool) error { return setInt(&g.SubmitRate, v, 0, 1_000_000) }},
 	should("ENABLE_FORCED_QDEL", false, "a host that answers can always end a job"),

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,12 +12,14 @@ import (
 )
 
 // real is a configuration that qconf of Grid Engine 8.1.9 printed, on a host
-// gehost. test/interop compares it with a cluster.
+// gehost. test/interop has a cluster print it.
 const real = "testdata/8.1.9"
+
+var realDir = flag.String("real", real, "the configuration of TestShow, as qconf printed it")
 
 // TestShow holds what we print against what Grid Engine printed of the same.
 func TestShow(t *testing.T) {
-	c, err := load(real)
+	c, err := load(*realDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +28,7 @@ func TestShow(t *testing.T) {
 		kinds[place] = kind
 	}
 	shown := map[string]int{}
-	err = filepath.WalkDir(real, func(path string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(*realDir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -33,7 +36,7 @@ func TestShow(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		rel, _ := filepath.Rel(real, path)
+		rel, _ := filepath.Rel(*realDir, path)
 		place, name, _ := strings.Cut(rel, "/")
 		got, err := c.Show(kinds[place], name)
 		if diff := cmp.Diff(string(want), got); err != nil || diff != "" {
