@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,17 +136,17 @@ func TestConfiguration(t *testing.T) {
 	}
 
 	// A run that was killed left some of it.
-	for i := len(oddObjects) - 1; i >= 0; i-- {
-		_, _ = ge.Run("qconf", oddObjects[i].remove, oddObjects[i].name)
+	for _, o := range slices.Backward(oddObjects) {
+		_, _ = ge.Run("qconf", o.remove, o.name)
 	}
-	var complex strings.Builder
+	var others strings.Builder
 	for line := range strings.Lines(qconf("-sc")) {
 		if !strings.HasPrefix(line, "odd_") {
-			complex.WriteString(line)
+			others.WriteString(line)
 		}
 	}
-	clean("-Mc", file(in, "standard", complex.String()))
-	qconf("-Mc", file(in, "complexes", complex.String()+oddComplex))
+	clean("-Mc", file(in, "standard", others.String()))
+	qconf("-Mc", file(in, "complexes", others.String()+oddComplex))
 	standard := qconf("-sq", "all.q")
 	for _, o := range oddObjects {
 		text := o.text

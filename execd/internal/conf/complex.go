@@ -84,15 +84,15 @@ func (c *Config) Attribute(nameOrShortcut string) *Attribute {
 
 // defaultComplex returns the attributes that are there without any file.
 func defaultComplex() []Attribute {
-	var complex []Attribute
+	var attributes []Attribute
 	for line := range strings.Lines(strings.TrimSpace(standardComplex)) {
 		a, err := parseAttribute(strings.TrimSpace(line))
 		if err != nil {
 			panic(err)
 		}
-		complex = append(complex, a)
+		attributes = append(attributes, a)
 	}
-	return complex
+	return attributes
 }
 
 // parseAttribute reads a line of the file complexes.

@@ -325,23 +325,6 @@ func TestParams(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(printed))
-	f.Add([]byte("a b\\\n c\n#\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, err := parse("file", data)
-		if err != nil {
-			return
-		}
-		apply(testLoader(), "file", entries, queueParams, &Queue{}, map[string]string{}) // must not panic
-		for _, e := range entries {
-			if e.name == "" || strings.ContainsAny(e.name, " \t\n") || e.line < 1 {
-				t.Errorf("entry %+v", e)
-			}
-		}
-	})
-}
-
 // testLoader is one that has read nothing yet.
 func testLoader() *loader {
 	return &loader{Options: Options{Host: "gehost"}, conf: &Config{Complex: defaultComplex(), objects: map[string]map[string][]line{}}}

@@ -110,17 +110,18 @@ func cut(text string) (name, value string) {
 type form int
 
 const (
-	plain  form = iota // as it was written
-	word               // NONE in capitals
-	truth              // TRUE or FALSE
-	spaced             // a list with blanks between its elements
-	commas             // one with commas
+	plain   form = iota // as it was written
+	command             // the same; a comma is part of a word
+	word                // a command, NONE in capitals
+	truth               // TRUE or FALSE
+	spaced              // a list with blanks between its elements
+	commas              // one with commas
 )
 
 // canonical returns a value as it is printed.
 func (f form) canonical(v string) string {
 	switch {
-	case f != plain && isNone(v):
+	case f != plain && f != command && isNone(v):
 		return "NONE"
 	case f == truth:
 		var b bool
@@ -163,6 +164,7 @@ type line struct {
 	name    string
 	written string // as it is printed
 	inForce string // without the overrides, as it counts on this host
+	form    form
 }
 
 // apply gives each parameter its value, what stands in the file or what stands
@@ -183,7 +185,7 @@ func apply[T any](l *loader, path string, entries []entry, params []param[T], in
 			l.problem(path, e.line, "%s is already set in line %d", e.name, first.line)
 		case find(params, e.name) == nil:
 			l.problem(path, e.line, "unknown parameter %q%s", e.name, suggest(names(params), e.name, ""))
-		case e.value == "":
+		case strings.Trim(e.value, listSeparators) == "":
 			l.problem(path, e.line, "%s has no value", e.name)
 		default:
 			found[e.name] = e
@@ -194,7 +196,7 @@ func apply[T any](l *loader, path string, entries []entry, params []param[T], in
 		e, given := found[p.name]
 		if !given {
 			if v := absent[p.name]; v != "" {
-				lines = append(lines, line{p.name, v, v})
+				lines = append(lines, line{p.name, v, v, p.form})
 			}
 			if p.standard == "" {
 				continue
@@ -219,7 +221,7 @@ func apply[T any](l *loader, path string, entries []entry, params []param[T], in
 				continue
 			}
 		}
-		lines = append(lines, line{p.name, written, p.form.canonical(inForce)})
+		lines = append(lines, line{p.name, written, p.form.canonical(inForce), p.form})
 	}
 	return lines
 }

@@ -100,7 +100,7 @@ func (l *loader) load() {
 		l.complexes(path, data)
 	}
 	for _, a := range c.Complex {
-		l.keep(kindComplex, a.Name, []line{{"", a.text(), a.text()}})
+		l.keep(kindComplex, a.Name, []line{{written: a.text(), inForce: a.text()}})
 	}
 	c.Managers, c.Operators = l.users(kindManager), l.users(kindOperator)
 
@@ -262,7 +262,7 @@ func (l *loader) users(kind string) (users []string) {
 	users = slices.Compact(users)
 	if len(users) > 0 {
 		all := strings.Join(users, "\n")
-		l.keep(kind, "", []line{{"", all, all}})
+		l.keep(kind, "", []line{{written: all, inForce: all}})
 	}
 	return users
 }
@@ -326,8 +326,10 @@ func (l *loader) queues() {
 				l.problem(l.path(kindQueue, s.Queue), 0, "subordinate_list: a queue cannot be its own subordinate")
 			}
 			if c.objects[kindQueue][s.Queue] == nil {
-				c.Warnings = append(c.Warnings, Problem{l.path(kindQueue, c.Queues[i].Name), 0,
-					fmt.Sprintf("subordinate_list: there is no queue %q", s.Queue)})
+				c.Warnings = append(c.Warnings, Problem{
+					l.path(kindQueue, c.Queues[i].Name), 0,
+					fmt.Sprintf("subordinate_list: there is no queue %q", s.Queue),
+				})
 			}
 		}
 	}

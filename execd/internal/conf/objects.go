@@ -53,10 +53,10 @@ var ckptParams = []param[Checkpoint]{
 		c.Kind = v
 		return oneOf(v, "userdefined", "hibernator", "cpr", "cray-ckpt", "transparent", "application-level")
 	}},
-	{"ckpt_command", "none", plain, func(_ *scope, c *Checkpoint, v string) error { return setCkptCommand(&c.Command, v) }},
-	{"migr_command", "none", plain, func(_ *scope, c *Checkpoint, v string) error { return setCkptCommand(&c.Migrate, v) }},
-	{"restart_command", "none", plain, func(_ *scope, c *Checkpoint, v string) error { return setCkptCommand(&c.Restart, v) }},
-	{"clean_command", "none", plain, func(_ *scope, c *Checkpoint, v string) error { return setCkptCommand(&c.Clean, v) }},
+	{"ckpt_command", "none", command, func(_ *scope, c *Checkpoint, v string) error { return setCkptCommand(&c.Command, v) }},
+	{"migr_command", "none", command, func(_ *scope, c *Checkpoint, v string) error { return setCkptCommand(&c.Migrate, v) }},
+	{"restart_command", "none", command, func(_ *scope, c *Checkpoint, v string) error { return setCkptCommand(&c.Restart, v) }},
+	{"clean_command", "none", command, func(_ *scope, c *Checkpoint, v string) error { return setCkptCommand(&c.Clean, v) }},
 	{"ckpt_dir", "/tmp", plain, func(_ *scope, c *Checkpoint, v string) error { return setOptionalPath(&c.Dir, v) }},
 	{"signal", "none", plain, setCkptSignal},
 	{"when", "sx", plain, func(_ *scope, c *Checkpoint, v string) error {

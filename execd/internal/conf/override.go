@@ -38,7 +38,7 @@ func parseOverrides(v string) (overrides, error) {
 		inner, after, closed := strings.Cut(rest[1:], "]")
 		who, value, ok := strings.Cut(inner, "=")
 		who, value = strings.TrimSpace(who), strings.TrimSpace(value)
-		if !closed || !ok || who == "" || value == "" {
+		if !closed || !ok || value == "" || checkName("host", strings.TrimPrefix(who, "@")) != nil {
 			return o, fmt.Errorf("%q is not [host=value]", rest)
 		}
 		o.others = append(o.others, override{who, value})

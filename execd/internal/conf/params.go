@@ -99,9 +99,9 @@ var globalParams = []param[Global]{
 	{"execd_spool_dir", "", plain, func(_ *scope, g *Global, v string) error { return setPath(&g.SpoolDir, v) }},
 	{"mailer", "none", plain, func(_ *scope, g *Global, v string) error { return setOptionalPath(&g.Mailer, v) }},
 	accepted[Global]("xterm", "none"),
-	{"load_sensor", "none", plain, func(_ *scope, g *Global, v string) error { return setSensors(&g.LoadSensors, v) }},
-	{"prolog", "none", plain, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Prolog, v) }},
-	{"epilog", "none", plain, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Epilog, v) }},
+	{"load_sensor", "none", command, func(_ *scope, g *Global, v string) error { return setSensors(&g.LoadSensors, v) }},
+	{"prolog", "none", command, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Prolog, v) }},
+	{"epilog", "none", command, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Epilog, v) }},
 	accepted[Global]("shell_start_mode", "posix_compliant"), // each queue has its own
 	{"login_shells", "sh,bash,ksh,csh,tcsh,zsh", plain, func(_ *scope, g *Global, v string) error { g.LoginShells = list(v); return nil }},
 	// System users run no jobs (spec: security hole 10 of Grid Engine).
@@ -303,7 +303,8 @@ var execdOptions = slices.Concat(
 			}
 			return nil
 		}},
-		{"PTF_MIN_PRIORITY", noNice}, {"PTF_MAX_PRIORITY", noNice},
+		{"PTF_MIN_PRIORITY", noNice},
+		{"PTF_MAX_PRIORITY", noNice},
 	},
 	options(anything, "ENABLE_WINDOMACC", "NO_AUTHENTICATION", "DO_AUTHENTICATION", "NO_SECURITY", "DEMAND_LS",
 		"PRINT_MALLOC_INFO", "ENABLE_SYSTEMD", "ENABLE_HWLOC"))
@@ -505,12 +506,12 @@ func setSensors(into *[]string, v string) error {
 	if isNone(v) {
 		return nil
 	}
-	for command := range strings.SplitSeq(v, ",") {
-		command = strings.TrimSpace(command)
-		if !filepath.IsAbs(command) || !spool.PlainValue(command) {
-			return fmt.Errorf("%q is not an absolute path", command)
+	for sensor := range strings.SplitSeq(v, ",") {
+		sensor = strings.TrimSpace(sensor)
+		if !filepath.IsAbs(sensor) || !spool.PlainValue(sensor) {
+			return fmt.Errorf("%q is not an absolute path", sensor)
 		}
-		*into = append(*into, command)
+		*into = append(*into, sensor)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // comes first.
 var schedParams = []param[Scheduling]{
 	only[Scheduling]("algorithm", "default", "there is one scheduler"),
-	{"schedule_interval", "0:0:15", plain, func(s *scope, _ *Scheduling, v string) error {
+	{"schedule_interval", "0:0:15", plain, func(_ *scope, _ *Scheduling, v string) error {
 		var every time.Duration
 		if err := setTime(&every, v); err != nil || every > 0 {
 			return err

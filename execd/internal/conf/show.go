@@ -58,11 +58,11 @@ func (c *Config) Show(kind, name string) (string, error) {
 	for _, l := range lines {
 		switch {
 		case !instance:
-			show(&b, l.name, l.written, width[kind])
+			show(&b, l.name, l.written, l.form, width[kind])
 		case l.name == "hostlist":
-			show(&b, "hostname", c.host, width[kind])
+			show(&b, "hostname", c.host, plain, width[kind])
 		default:
-			show(&b, l.name, l.inForce, width[kind])
+			show(&b, l.name, l.inForce, l.form, width[kind])
 		}
 	}
 	if kind == kindConf {
@@ -91,8 +91,9 @@ func (c *Config) List(kind string) []string {
 const lineWidth = 80
 
 // show writes a parameter. Where it is too long it goes on in the next line,
-// behind a comma or a blank.
-func show(b *strings.Builder, name, value string, indent int) {
+// behind a comma or a blank, which is a blank when it is read: so not behind the
+// comma of a command.
+func show(b *strings.Builder, name, value string, f form, indent int) {
 	indent = max(indent, len(name)+1)
 	line := fmt.Sprintf("%-*s", indent, name)
 	for {
@@ -103,9 +104,10 @@ func show(b *strings.Builder, name, value string, indent int) {
 		at := 0 // the last place to break
 		for i := range len(value) {
 			mark := 1 // the backslash, behind a comma with a blank before it
-			if value[i] == ',' {
+			switch {
+			case value[i] == ',' && f != command && f != word:
 				mark = 2
-			} else if value[i] != ' ' {
+			case value[i] != ' ' || strings.ContainsAny(value[max(i-1, 0):i]+value[i+1:min(i+2, len(value))], " \t"):
 				continue
 			}
 			if at > 0 && len(line)+i+1+mark > lineWidth {

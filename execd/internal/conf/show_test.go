@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// real is a configuration that qconf of Grid Engine 8.1.9 printed, on a host
+// realFiles are a configuration that qconf of Grid Engine 8.1.9 printed, on a host
 // gehost. test/interop has a cluster print it.
-const real = "testdata/8.1.9"
+const realFiles = "testdata/8.1.9"
 
-var realDir = flag.String("real", real, "the configuration of TestShow, as qconf printed it")
+var realDir = flag.String("real", realFiles, "the configuration of TestShow, as qconf printed it")
 
 // TestShow holds what we print against what Grid Engine printed of the same.
 func TestShow(t *testing.T) {
@@ -54,7 +54,7 @@ func TestShow(t *testing.T) {
 // commas have blanks, qtype ends with one, and a subordinate has its numbers
 // four times.
 func TestShowInstance(t *testing.T) {
-	c, err := load(real)
+	c, err := load(realFiles)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestShowDefaults(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	c, err := load(real)
+	c, err := load(realFiles)
 	if err != nil {
 		t.Fatal(err)
 	}
