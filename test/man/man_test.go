@@ -243,7 +243,7 @@ func TestExampleConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for _, file := range []string{"sge_conf", "queues/all.q"} {
+			for _, file := range []string{"sge_conf", "sched_conf", "complexes", "queues/all.q"} {
 				to := filepath.Join(dir, "etc", file)
 				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 					t.Fatal(err)

@@ -44,10 +44,31 @@ func sorted(names []string) []string {
 // TestManual holds the parameters against their pages: each is in the one of
 // its file, once, and nothing else is.
 func TestManual(t *testing.T) {
-	if diff := cmp.Diff(sorted(names(queueParams)), inPage(t, "queue_conf.5")); diff != "" {
-		t.Errorf("queue_conf.5 and queueParams differ (-table +page):\n%s", diff)
+	for page, table := range map[string][]string{
+		"queue_conf.5": names(queueParams), "sge_conf.5": names(globalParams), "sched_conf.5": names(schedParams),
+		"sge_pe.5": names(peParams), "checkpoint.5": names(ckptParams), "access_list.5": names(userListParams),
+		"hostgroup.5": names(hostGroupParams), "host_conf.5": names(hostParams),
+	} {
+		if diff := cmp.Diff(sorted(table), inPage(t, page)); diff != "" {
+			t.Errorf("%s and its table differ (-table +page):\n%s", page, diff)
+		}
 	}
-	if diff := cmp.Diff(sorted(names(globalParams)), inPage(t, "sge_conf.5")); diff != "" {
-		t.Errorf("sge_conf.5 and globalParams differ (-table +page):\n%s", diff)
+}
+
+// TestManualOptions looks for the words of execd_params and the like, and for
+// the types of attributes.
+func TestManualOptions(t *testing.T) {
+	for page, words := range map[string][]string{
+		"sge_conf.5": optionNames(slices.Concat(execdOptions, qmasterOptions, reportingOptions)), "complex.5": kinds,
+	} {
+		text, err := os.ReadFile("../../../man/man5/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range words {
+			if !regexp.MustCompile(`(?m)^(\.It |\.)Cm .*\b` + word + `\b`).Match(text) {
+				t.Errorf("%s does not name %s", page, word)
+			}
+		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"paddock/spool"
 )
 
-// peParams are the parameters of pe(5), in the order in which qconf prints
+// peParams are the parameters of sge_pe(5), in the order in which qconf prints
 // them, as in all these tables.
 var peParams = []param[PE]{
 	{"pe_name", "", plain, func(_ *scope, p *PE, v string) error {

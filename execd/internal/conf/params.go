@@ -174,6 +174,14 @@ type option struct {
 	set  func(s *scope, g *Global, v string, hasValue bool) error
 }
 
+func optionNames(known []option) []string {
+	names := make([]string, len(known))
+	for i, o := range known {
+		names[i] = o.name
+	}
+	return names
+}
+
 // setOptions reads a list of options.
 func setOptions(s *scope, g *Global, v string, known []option) error {
 	if isNone(v) {
@@ -183,11 +191,7 @@ func setOptions(s *scope, g *Global, v string, known []option) error {
 		name, value, hasValue := strings.Cut(word, "=")
 		i := slices.IndexFunc(known, func(o option) bool { return strings.EqualFold(o.name, name) })
 		if i < 0 {
-			var names []string
-			for _, o := range known {
-				names = append(names, o.name)
-			}
-			return fmt.Errorf("%s is not supported%s", name, suggest(names, name, ""))
+			return fmt.Errorf("%s is not supported%s", name, suggest(optionNames(known), name, ""))
 		}
 		if err := known[i].set(s, g, value, hasValue); err != nil {
 			return fmt.Errorf("%s: %w", known[i].name, err)

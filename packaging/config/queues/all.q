@@ -1,10 +1,40 @@
 # A queue of Paddock, see queue_conf(5). The file's name is the queue's. What
-# has a # before it is the default. Try a change with `execd -t`, then restart
-# execd; running jobs do not notice.
+# has a # before it is the default. execd reads the file again when it is saved;
+# `execd -t` only looks. Values for one host or a group: slots 2,[node7=4].
 qname             all.q
+
+# Hosts that have the queue; @allhosts is all of them. Default: this one.
+#hostlist         @allhosts
 
 # Queues with lower numbers are filled first.
 #seq_no           0
+
+# batch jobs, interactive ones, and those of which parallel environments and
+# checkpointing interfaces.
+#qtype            BATCH INTERACTIVE
+#pe_list          NONE
+#ckpt_list        NONE
+
+# Who may use it, who may not, and who may suspend and disable it.
+#user_lists       NONE
+#xuser_lists      NONE
+#owner_list       NONE
+
+# What it has of the attributes of complex(5), for -l.
+#complex_values   NONE
+
+# Above which load nothing is started, as np_load_avg=1.75, and above which jobs
+# are suspended, so many at a time.
+#load_thresholds  NONE
+#suspend_thresholds NONE
+#nsuspend         1
+#suspend_interval 0:5:0
+
+# Queues that are suspended while this one is full.
+#subordinate_list NONE
+
+# The processors that jobs may use, as 0-3,6.
+#processors       UNDEFINED
 
 # Tasks at the same time. Default: the number of processors.
 #slots            8
