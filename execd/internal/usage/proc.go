@@ -1,0 +1,343 @@
+package usage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
+)
+
+// process is one process of the host.
+type process struct {
+	pid   int
+	inode uint64 // of its directory: another one is another process with the same number
+	scan  int    // the last scan that found it
+	since time.Time
+	job   *job
+	// settled says that it belongs to no job and never will: it is passed over
+	// without a look.
+	settled bool
+	reading
+	counted reading // what of it is in the sums of the job
+}
+
+// reading is what a process said at the last look. CPU and io are those of the
+// process and of all its children that it has waited for.
+type reading struct {
+	parent, session int
+	cpu             uint64 // ticks
+	io              uint64 // bytes that went through read and write calls
+	wait            uint64 // ticks that it waited for disks, children not included
+	rss, swap       uint64 // bytes
+	threads         int
+}
+
+// settle is for how long a process that belongs to no job is looked at again.
+// The first thing a shepherd's child does is to take the groups of its job; what
+// has not by then never will.
+const settle = 10 * time.Second
+
+// table is what is known of the processes of the host, so that a scan reads
+// nothing but the names in /proc and what it does not know.
+type table struct {
+	root  string // /proc
+	fd    int    // of root; 0: not open
+	scans int
+	procs map[int]*process // by pid
+
+	entries, text []byte // buffers
+}
+
+// scan looks at all processes of the jobs that are due, and finds out of new
+// ones whose they are. Those that belong to no job are looked at again if they
+// were first seen after recheck, which may be zero.
+func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
+	if err := t.open(); err != nil {
+		return err
+	}
+	swap := t.swapping()
+	gids, sessions := map[int]*job{}, map[int]*job{}
+	for _, j := range jobs {
+		j.now = reading{}
+		switch {
+		case j.AddGID > 0:
+			gids[j.AddGID] = j
+		case j.PID != nil:
+			if pid := j.PID(); pid > 0 {
+				sessions[pid] = j
+			}
+		}
+	}
+	t.scans++
+	var gone, strays []*process
+	err := t.list(func(pid int, inode uint64) {
+		p := t.procs[pid]
+		if p == nil || p.inode != inode || p.job != nil && p.job.removed {
+			if p != nil {
+				gone = append(gone, p)
+			}
+			p = &process{pid: pid, inode: inode, since: now}
+			t.procs[pid] = p
+		}
+		p.scan = t.scans
+		if p.settled && (recheck.IsZero() || p.since.Before(recheck)) {
+			return
+		}
+		if p.job == nil {
+			p.settled = now.Sub(p.since) >= settle
+			if len(gids) > 0 {
+				p.job = t.marked(p, gids)
+			}
+			if p.job == nil && len(sessions) > 0 && t.readStat(p) {
+				strays = append(strays, p)
+			}
+		}
+		if p.job != nil && p.job.due {
+			t.look(p, swap)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	t.adopt(strays, sessions, swap)
+	for _, p := range t.procs {
+		if p.scan != t.scans {
+			gone = append(gone, p)
+		}
+	}
+	for _, p := range gone {
+		if p.job != nil && !t.absorbed(p) {
+			p.job.seen.cpu -= p.counted.cpu
+			p.job.seen.io -= p.counted.io
+		}
+	}
+	for _, p := range gone { // now that nobody's parent is looked for
+		if t.procs[p.pid] == p {
+			delete(t.procs, p.pid)
+		}
+	}
+	return nil
+}
+
+// adopt finds the jobs of processes in the tree below a job's first process:
+// that made a session of its own, and a process stays the job's when its parent
+// ends.
+func (t *table) adopt(strays []*process, sessions map[int]*job, swap bool) {
+	for again := true; again; {
+		again = false
+		for _, p := range strays {
+			if p.job != nil {
+				continue
+			}
+			if p.job = sessions[p.session]; p.job == nil {
+				if parent := t.procs[p.parent]; parent != nil && parent.job != nil && parent.job.AddGID == 0 {
+					p.job = parent.job
+				}
+			}
+			if p.job != nil {
+				again = true
+				if p.job.due {
+					t.look(p, swap)
+				}
+			}
+		}
+	}
+}
+
+// absorbed reports whether what a process that is gone took has been added to
+// a process of the job that waited for it. Else it was somebody outside.
+func (t *table) absorbed(p *process) bool {
+	for range 100 { // numbers are used again, and could make a circle
+		parent := t.procs[p.parent]
+		if parent == nil || parent.job != p.job {
+			return false
+		}
+		if parent.scan == t.scans {
+			return true
+		}
+		p = parent
+	}
+	return false
+}
+
+// look reads what a process of a job that is due takes.
+func (t *table) look(p *process, swap bool) {
+	if !t.readStat(p) {
+		p.rss, p.swap, p.threads = 0, 0, 0 // it has just ended
+	} else {
+		if b, err := t.read(p.pid, "/io"); err == nil {
+			p.io = max(p.io, field(b, "rchar:")+field(b, "wchar:"))
+		}
+		if swap && !p.job.grouped {
+			if b, err := t.read(p.pid, "/status"); err == nil {
+				p.swap = field(b, "\nVmSwap:") << 10
+			}
+		}
+	}
+	sum := &p.job.now
+	sum.cpu += p.cpu
+	sum.io += p.io
+	sum.rss += p.rss
+	sum.swap += p.swap
+	sum.threads += p.threads
+	p.job.waited += max(p.wait, p.counted.wait) - p.counted.wait
+	p.counted = p.reading
+}
+
+// marked returns the job whose additional group a process has.
+func (t *table) marked(p *process, gids map[int]*job) *job {
+	b, err := t.read(p.pid, "/status")
+	if err != nil {
+		return nil
+	}
+	_, b, _ = bytes.Cut(b, []byte("\nGroups:"))
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	for word := range bytes.FieldsSeq(line) {
+		if j := gids[int(number(word))]; j != nil {
+			return j
+		}
+	}
+	return nil
+}
+
+// readStat reads /proc/PID/stat, where the name of the program may be anything
+// but has no closing parenthesis behind it.
+func (t *table) readStat(p *process) bool {
+	b, err := t.read(p.pid, "/stat")
+	if err != nil {
+		return false
+	}
+	b = b[bytes.LastIndexByte(b, ')')+1:]
+	i := 2 // the field before, counted as proc(5) does
+	p.cpu = 0
+	for word := range bytes.FieldsSeq(b) {
+		switch i++; i {
+		case 4:
+			p.parent = int(number(word))
+		case 6:
+			p.session = int(number(word))
+		case 14, 15, 16, 17: // utime, stime, and those of children
+			p.cpu += number(word)
+		case 20:
+			p.threads = int(number(word))
+		case 24:
+			p.rss = number(word) * uint64(os.Getpagesize())
+		case 42:
+			p.wait = number(word)
+		}
+	}
+	return i > 24
+}
+
+// swapping reports whether the host has swap, so that there is something to
+// ask processes for.
+func (t *table) swapping() bool {
+	b, err := t.readFile("swaps")
+	return err != nil || bytes.Count(b, []byte("\n")) > 1 // below a heading
+}
+
+func (t *table) open() error {
+	if t.fd > 0 {
+		return nil
+	}
+	fd, err := unix.Open(t.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: t.root, Err: err}
+	}
+	t.fd, t.procs = fd, map[int]*process{}
+	t.entries, t.text = make([]byte, 32<<10), make([]byte, 4<<10)
+	return nil
+}
+
+func (t *table) close() {
+	if t.fd > 0 {
+		unix.Close(t.fd)
+		t.fd = 0
+	}
+}
+
+// list calls do with number and inode of every process. The standard library
+// does not tell the inode without another system call for each.
+func (t *table) list(do func(pid int, inode uint64)) error {
+	if _, err := unix.Seek(t.fd, 0, unix.SEEK_SET); err != nil {
+		return &os.PathError{Op: "seek", Path: t.root, Err: err}
+	}
+	for {
+		n, err := unix.Getdents(t.fd, t.entries)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return &os.PathError{Op: "readdir", Path: t.root, Err: err}
+		}
+		if n == 0 {
+			return nil
+		}
+		for b := t.entries[:n]; len(b) > 0; {
+			// struct linux_dirent64: inode, offset, length, type, name.
+			inode, length := binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint16(b[16:])
+			name, _, _ := bytes.Cut(b[19:length], []byte{0})
+			if name[0] >= '1' && name[0] <= '9' {
+				do(int(number(name)), inode)
+			}
+			b = b[length:]
+		}
+	}
+}
+
+func (t *table) read(pid int, name string) ([]byte, error) {
+	return t.readFile(strconv.Itoa(pid) + name)
+}
+
+// maxText bounds a file of /proc: status grows with the groups of a process, of
+// which there may be 65536.
+const maxText = 1 << 20
+
+// readFile returns the content of a file below root, good until the next call.
+func (t *table) readFile(name string) ([]byte, error) {
+	fd, err := unix.Openat(t.fd, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	for n := 0; ; {
+		got, err := unix.Read(fd, t.text[n:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		n += got
+		if got == 0 || n == maxText {
+			return t.text[:n], nil
+		}
+		if n == len(t.text) {
+			t.text = append(t.text, make([]byte, len(t.text))...)
+		}
+	}
+}
+
+// field returns the number behind a name, 0 when it is not there.
+func field(b []byte, name string) uint64 {
+	_, b, _ = bytes.Cut(b, []byte(name))
+	return number(bytes.TrimLeft(b, " \t"))
+}
+
+// number returns the number that b begins with.
+func number(b []byte) uint64 {
+	var n uint64
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n
+}

@@ -1,0 +1,403 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/spool"
+)
+
+// Sampler looks at running jobs, at each as seldom as it bears. The exported
+// fields are set before first use.
+type Sampler struct {
+	Proc string // "/proc"; empty: that
+	// Exceeded is called when a job has exceeded a limit, once for each. It may
+	// call the Sampler; no other job is looked at until it returns.
+	Exceeded func(spool.RunID, Excess)
+	Log      *slog.Logger
+
+	// measuring is held by who looks at jobs, and by who takes one away.
+	measuring sync.Mutex
+	table     table // guarded by measuring
+	broken    bool  // guarded by measuring; it was said that processes cannot be seen
+
+	mu       sync.Mutex
+	jobs     map[spool.RunID]*job // guarded by mu
+	interval time.Duration        // guarded by mu; 0: never
+	recheck  time.Time            // guarded by mu; see table.scan
+	rest     time.Time            // guarded by mu; not before is the next round
+	wake     time.Time            // guarded by mu; when Run will wake up; zero: it will not
+	kick     chan struct{}        // guarded by mu: its making
+}
+
+// job is a job with what was seen of it.
+type job struct {
+	Job
+	run spool.RunID
+
+	// Guarded by measuring.
+	due     bool    // to be looked at in this round
+	grouped bool    // the group knows the memory
+	removed bool    // the job is no longer there
+	now     reading // sums over the processes at this look
+	seen    reading // at the last, less what was not added to anybody when its process ended
+	cpu, io uint64  // ticks and bytes of all looks together
+	waited  uint64  // ticks
+	most    float64 // most vmem of all looks
+	told    [4]bool // excesses, by their place in Limits.compare
+
+	// Guarded by mu.
+	usage api.Usage
+	last  time.Time // of the last look; zero: there was none
+	every time.Duration
+	next  time.Time
+}
+
+// How often a job is looked at. The shortest time is the administrator's.
+const (
+	// seldom is how far a job is put off that does nothing.
+	seldom = 64 * time.Second
+	// busy is how far one is put off that works, and whose memory does not
+	// change much; of one that is near a limit it is the most.
+	busy = 8
+	// idle is the share of a processor up to which a job does nothing.
+	idle = 0.01
+	// fresh is for how long a look is good enough for who asks.
+	fresh = time.Second
+	// share is how much longer than a round took there is none: looking at jobs
+	// takes at most a hundredth of a processor, however many there are.
+	share = 99
+)
+
+// ticks is what a second has in /proc: USER_HZ, which is 100 wherever Go runs.
+const ticks = 100
+
+// SetInterval sets how often a job is looked at at most; 0: never.
+func (s *Sampler) SetInterval(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interval = d
+	now := time.Now()
+	for _, j := range s.jobs {
+		j.every, j.next = d, now.Add(d)
+	}
+	s.poke()
+}
+
+// Add begins to watch a run.
+func (s *Sampler) Add(run spool.RunID, j Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs == nil {
+		s.jobs = map[spool.RunID]*job{}
+	}
+	now := time.Now()
+	s.jobs[run] = &job{Job: j, run: run, every: s.interval, next: now.Add(s.interval)}
+	// Its processes may have been seen, and passed over, before it was known.
+	if from := j.Started.Add(-settle); s.recheck.IsZero() || from.Before(s.recheck) {
+		s.recheck = from
+	}
+	if s.interval > 0 && (s.wake.IsZero() || now.Add(s.interval).Before(s.wake)) {
+		s.poke()
+	}
+}
+
+// Remove ends to watch a run and returns what it has consumed, as far as that
+// was seen. Its group, if there is one, is read a last time.
+func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
+	s.measuring.Lock()
+	defer s.measuring.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[run]
+	if j == nil {
+		return api.Usage{}, false
+	}
+	delete(s.jobs, run)
+	if len(s.jobs) == 0 {
+		s.poke() // nothing is to be waited for
+	}
+	j.removed = true
+	j.now = reading{}
+	now := time.Now()
+	s.record(j, now, s.group(j))
+	j.usage.Wallclock = wallclock(j, now)
+	return j.usage, true
+}
+
+// Usage returns what a run has consumed up to now. It is false when that is not
+// known.
+func (s *Sampler) Usage(run spool.RunID) (api.Usage, bool) {
+	s.ask(func(j *job) bool { return j.run == run })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[run]
+	if j == nil || j.last.IsZero() {
+		return api.Usage{}, false
+	}
+	u := j.usage
+	u.Wallclock = wallclock(j, time.Now())
+	return u, true
+}
+
+// All returns Usage of all runs of which it is known, in one look at the host.
+func (s *Sampler) All() map[spool.RunID]api.Usage {
+	s.ask(func(*job) bool { return true })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, now := map[spool.RunID]api.Usage{}, time.Now()
+	for run, j := range s.jobs {
+		if !j.last.IsZero() {
+			u := j.usage
+			u.Wallclock = wallclock(j, now)
+			all[run] = u
+		}
+	}
+	return all
+}
+
+func wallclock(j *job, now time.Time) float64 {
+	return max(0, now.Sub(j.Started).Seconds()) // somebody may have set the clock back
+}
+
+// ask looks at jobs that somebody wants to know of, unless that was done just
+// now, or would cost too much.
+func (s *Sampler) ask(which func(*job) bool) {
+	s.measure(func(j *job, now time.Time) bool {
+		return which(j) && (j.last.IsZero() || now.Sub(j.last) >= fresh && !now.Before(s.rest))
+	})
+}
+
+// Run looks at jobs until the context ends. It sleeps while there is none.
+func (s *Sampler) Run(ctx context.Context) {
+	defer func() {
+		s.measuring.Lock()
+		s.table.close()
+		s.measuring.Unlock()
+	}()
+	for {
+		s.mu.Lock()
+		kick := s.kicks()
+		now := time.Now()
+		s.wake = time.Time{}
+		if s.interval > 0 {
+			for _, j := range s.jobs {
+				if s.wake.IsZero() || j.next.Before(s.wake) {
+					s.wake = j.next
+				}
+			}
+			if s.wake.Before(s.rest) && !s.wake.IsZero() {
+				s.wake = s.rest
+			}
+		}
+		var timer *time.Timer
+		var after <-chan time.Time
+		if !s.wake.IsZero() {
+			timer = time.NewTimer(s.wake.Sub(now))
+			after = timer.C
+		}
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-kick:
+		case <-after:
+			// Those whose time is near are taken along: the names in /proc are
+			// read once for all.
+			s.measure(func(j *job, now time.Time) bool { return j.next.Sub(now) <= j.every/4 })
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// poke makes Run look again for how long it may sleep. The caller holds mu.
+func (s *Sampler) poke() {
+	select {
+	case s.kicks() <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Sampler) kicks() chan struct{} {
+	if s.kick == nil {
+		s.kick = make(chan struct{}, 1)
+	}
+	return s.kick
+}
+
+// measure looks at the jobs that are due, of which mu is held.
+func (s *Sampler) measure(due func(*job, time.Time) bool) {
+	s.measuring.Lock()
+	s.mu.Lock()
+	now := time.Now()
+	jobs := map[spool.RunID]*job{}
+	var some []*job
+	if s.interval > 0 {
+		for run, j := range s.jobs {
+			jobs[run] = j
+			if j.due = due(j, now); j.due {
+				some = append(some, j)
+			}
+		}
+	}
+	scan := slices.ContainsFunc(some, func(j *job) bool { return j.AddGID > 0 || j.PID != nil })
+	recheck := s.recheck
+	if scan {
+		s.recheck = time.Time{}
+	}
+	s.mu.Unlock()
+
+	if len(some) == 0 {
+		s.measuring.Unlock()
+		return
+	}
+	groups := make([]GroupUsage, len(some))
+	for i, j := range some {
+		groups[i] = s.group(j)
+	}
+	if scan {
+		s.scan(now, recheck, jobs)
+	}
+	var told []func()
+	s.mu.Lock()
+	if rest := time.Now().Add(share * time.Since(now)); rest.After(s.rest) {
+		s.rest = rest
+	}
+	for i, j := range some {
+		j.due = false
+		for _, e := range s.record(j, now, groups[i]) {
+			told = append(told, func() { s.Exceeded(j.run, e) })
+		}
+	}
+	s.mu.Unlock()
+	s.measuring.Unlock()
+	for _, tell := range told {
+		tell()
+	}
+}
+
+// scan looks at the processes of the host.
+func (s *Sampler) scan(now, recheck time.Time, jobs map[spool.RunID]*job) {
+	s.table.root = s.Proc
+	if s.table.root == "" {
+		s.table.root = "/proc"
+	}
+	err := s.table.scan(now, recheck, jobs)
+	if err != nil && !s.broken {
+		s.Log.Warn(fmt.Sprintf("usage of jobs is not known: cannot see processes: %v", err))
+	}
+	s.broken = err != nil
+}
+
+// group reads the group of a job. One that cannot be read, because its run is
+// over or nobody made it, knows nothing.
+func (s *Sampler) group(j *job) GroupUsage {
+	if j.Group == nil {
+		return GroupUsage{}
+	}
+	g, err := j.Group.Usage()
+	if err != nil {
+		s.Log.Debug(fmt.Sprintf("job %v: %v", j.run.ID(), err))
+		g = GroupUsage{}
+	}
+	j.grouped = g.Memory > 0
+	return g
+}
+
+// record adds a look to what is known of a job, and says when the next is due.
+// It returns the limits that were exceeded now. The caller holds mu and
+// measuring.
+func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
+	was := j.usage
+	u := &j.usage
+	// What a process took that ended is in another one, or is missing.
+	j.cpu += uint64(max(0, int64(j.now.cpu-j.seen.cpu)))
+	j.io += uint64(max(0, int64(j.now.io-j.seen.io)))
+	j.seen = j.now
+
+	u.CPU = max(was.CPU, float64(j.cpu)/ticks, g.CPU.Seconds())
+	u.IO = max(was.IO, float64(j.io)/gib, float64(g.IO)/gib)
+	u.IOWait = max(was.IOWait, float64(j.waited)/ticks, g.IOWait.Seconds())
+	u.RSS, u.VMem, u.PIDs = float64(j.now.rss), float64(j.now.rss+j.now.swap), j.now.threads
+	if g.Memory > 0 {
+		u.VMem, u.RSS = float64(g.Memory), float64(g.RSS)
+	}
+	if g.PIDs > 0 {
+		u.PIDs = g.PIDs
+	}
+	if j.removed { // its processes are gone, and how they ended is not how they worked
+		u.VMem, u.RSS, u.PIDs = was.VMem, was.RSS, was.PIDs
+	}
+	j.most = max(j.most, u.VMem)
+	u.MaxVMem = max(was.MaxVMem, u.VMem, float64(g.MemoryPeak))
+	u.MaxRSS = max(was.MaxRSS, u.RSS)
+	burned := u.CPU - was.CPU
+	mean := (was.VMem + u.VMem) / 2
+	if was.VMem == 0 || u.VMem == 0 { // there were no processes yet, or are none left: nobody burned anything then
+		mean = max(was.VMem, u.VMem)
+	}
+	u.Mem += burned * mean / gib
+
+	since := j.Started
+	if !j.last.IsZero() {
+		since = j.last
+	}
+	j.last = now
+	j.every = s.pace(j, was, burned, now.Sub(since))
+	j.next = now.Add(j.every)
+
+	var excesses []Excess
+	limits := j.Limits.compare(u.CPU, j.most)
+	for i, e := range limits {
+		if e.Max <= 0 || e.Used <= e.Max || j.told[i] {
+			continue
+		}
+		j.told[i] = true
+		if e.Hard {
+			j.told[i+1] = true
+		}
+		excesses = append(excesses, e)
+	}
+	return excesses
+}
+
+// pace returns how long a job may be left alone that has burned so many seconds
+// of processor time in a while.
+func (s *Sampler) pace(j *job, was api.Usage, burned float64, while time.Duration) time.Duration {
+	u := &j.usage
+	every := 2 * j.every
+	works := burned > idle*while.Seconds()
+	near, tight := math.Inf(1), false
+	for i, e := range j.Limits.compare(u.CPU, j.most) {
+		if e.Max <= 0 || j.told[i] {
+			continue
+		}
+		if i < 2 {
+			// Every thread may take a processor of its own from now on.
+			near = min(near, (e.Max-e.Used)/float64(max(1, u.PIDs)))
+		} else if u.VMem > e.Max*3/4 {
+			tight = true
+		}
+	}
+	moved := math.Abs(u.VMem-was.VMem) > u.VMem/8
+	switch {
+	case works && (moved || tight):
+		every = s.interval
+	case works || tight:
+		every = min(every, busy*s.interval)
+	}
+	if near < every.Seconds() {
+		every = time.Duration(near * float64(time.Second))
+	}
+	return max(s.interval, min(every, seldom))
+}

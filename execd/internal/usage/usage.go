@@ -1,0 +1,113 @@
+// Package usage measures: what running jobs consume, and how loaded the host
+// is, load sensors included. It looks seldom at what does not change, and not at
+// all when nobody needs it. Only the daemon's packages import it; it acts on
+// nothing and keeps nothing on disk.
+package usage
+
+import (
+	"fmt"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/spool"
+)
+
+// Job is a running job as the Sampler has to know it. What is zero is not
+// there; a job with neither group nor processes has only wall clock time.
+type Job struct {
+	Started time.Time
+	// Group is the job's control group.
+	Group Group
+	// AddGID is the additional group id that marks the job's processes.
+	AddGID int
+	// PID returns the process that the shepherd started for the job, 0 when it
+	// has not yet. Without an AddGID, the job is that process, its session, and
+	// the tree below it.
+	PID    func() int
+	Limits Limits
+}
+
+// Limits are those that nobody else enforces for the job as a whole. Zero is no
+// limit. A value that was exceeded once is: of memory, the most the job had
+// counts (spec 5.7).
+type Limits struct {
+	SoftCPU, HardCPU   float64 // seconds
+	SoftVMem, HardVMem float64 // bytes
+}
+
+// Group is a control group.
+type Group interface {
+	Usage() (GroupUsage, error)
+}
+
+// GroupUsage is what all processes take, or took, that are or were in a group.
+// Zero is not known: the kernel may lack the controller.
+type GroupUsage struct {
+	CPU        time.Duration
+	IOWait     time.Duration
+	IO         uint64 // bytes to and from disks
+	Memory     uint64 // bytes, resident and swap, without what is cached of files
+	RSS        uint64 // bytes of it that are resident
+	MemoryPeak uint64 // bytes, the most there ever was
+	PIDs       int    // processes and threads
+}
+
+// Excess is a limit that a job has exceeded.
+type Excess struct {
+	Limit     string // s_cpu, h_cpu, s_vmem, h_vmem
+	Hard      bool
+	Used, Max float64
+}
+
+// Line tells of it as Grid Engine's execd does in its log.
+func (e Excess) Line(id spool.ID, queue string) string {
+	kind, signal := "soft", "SIGXCPU"
+	if e.Hard {
+		kind, signal = "hard", "SIGKILL"
+	}
+	return fmt.Sprintf("job %v exceeds job %s limit %q of queue %q (%8.5f > limit:%8.5f) - sending %s",
+		id, kind, e.Limit, queue, e.Used, e.Max, signal)
+}
+
+// limits returns what of a job is compared with its limits: of either resource
+// the hard one first, which makes the soft one needless.
+func (l *Limits) compare(cpu, vmem float64) [4]Excess {
+	return [4]Excess{
+		{"h_cpu", true, cpu, l.HardCPU},
+		{"s_cpu", false, cpu, l.SoftCPU},
+		{"h_vmem", true, vmem, l.HardVMem},
+		{"s_vmem", false, vmem, l.SoftVMem},
+	}
+}
+
+// gib is the unit of mem and io.
+const gib = 1 << 30
+
+// Final returns what a run has consumed, from what was sampled while it ran
+// (zero: nothing was) and what its shepherd has seen (nil: nothing). CPU is the
+// larger of the two: samples miss what came after the last, and the shepherd
+// what nobody waited for. What came after the last sample is taken to have had
+// the memory of that. Of a job too short for samples, the memory of its largest
+// process is known.
+func Final(sampled api.Usage, ran *spool.Usage) api.Usage {
+	u := sampled
+	if ran == nil {
+		return u
+	}
+	u.Wallclock = float64(ran.Wallclock)
+	u.CPU = max(sampled.CPU, (ran.UTime + ran.STime).Seconds())
+	u.Mem += (u.CPU - sampled.CPU) * sampled.VMem / gib
+	u.MaxRSS = max(sampled.MaxRSS, float64(ran.MaxRSS<<10))
+	u.MaxVMem = max(sampled.MaxVMem, u.MaxRSS)
+	return u
+}
+
+// Reserve replaces what a run has used by what was kept for it, as
+// ACCT_RESERVED_USAGE asks for: slots, and memory if it was limited. The limit
+// is in bytes for all slots together; 0: none.
+func Reserve(u *api.Usage, slots int, memory float64) {
+	u.CPU = u.Wallclock * float64(slots)
+	if memory > 0 {
+		u.Mem = u.Wallclock * memory / gib
+	}
+}
