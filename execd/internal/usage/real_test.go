@@ -104,6 +104,18 @@ func TestRealGroup(t *testing.T) {
 		func(int) Job { return Job{AddGID: testGID} })
 }
 
+// publicDir makes a directory that other users reach.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for up := dir; up != filepath.Clean(os.TempDir()); up = filepath.Dir(up) {
+		if err := os.Chmod(up, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // TestRealTree without any right.
 func TestRealTreeAsUser(t *testing.T) {
 	needRoot(t)
@@ -112,15 +124,9 @@ func TestRealTreeAsUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(t.TempDir(), "test")
+	name := filepath.Join(publicDir(t), "test")
 	if err := os.WriteFile(name, binary, 0o755); err != nil {
 		t.Fatal(err)
-	}
-	// t.TempDir's own parent is root's as well.
-	for dir := filepath.Dir(name); dir != os.TempDir(); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
 	}
 	cmd := exec.CommandContext(t.Context(), name, "-test.run=^TestRealTree$", "-test.v")
 	cmd.Dir = "/"

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,11 +206,11 @@ func TestPassedOver(t *testing.T) {
 
 // group is a control group that counts how often it is asked.
 type group struct {
-	asked int
+	asked atomic.Int32
 	read  func() (GroupUsage, error)
 }
 
-func (g *group) Usage() (GroupUsage, error) { g.asked++; return g.read() }
+func (g *group) Usage() (GroupUsage, error) { g.asked.Add(1); return g.read() }
 
 // spin is a group whose processes burn so many processors, and hold memory.
 func spin(rate float64, memory uint64) *group {
@@ -250,7 +251,7 @@ func TestPace(t *testing.T) {
 		name        string
 		interval    time.Duration
 		rate        float64
-		least, most int // looks in an hour
+		least, most int32 // looks in an hour
 	}{
 		{"sleeps", time.Second, 0, 55, 70},
 		{"polls", time.Second, 0.005, 55, 70},
@@ -267,8 +268,8 @@ func TestPace(t *testing.T) {
 				s.Add(run, Job{Started: time.Now(), Group: g})
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if g.asked < c.least || g.asked > c.most {
-					t.Errorf("looked at %d times in an hour; want %d to %d", g.asked, c.least, c.most)
+				if g.asked.Load() < c.least || g.asked.Load() > c.most {
+					t.Errorf("looked at %d times in an hour; want %d to %d", g.asked.Load(), c.least, c.most)
 				}
 				if _, ok := s.Usage(run); ok != (c.interval > 0) {
 					t.Errorf("Usage: %v", ok)
@@ -297,10 +298,10 @@ func TestWakesUp(t *testing.T) {
 		}}
 		s.Add(run, Job{Started: begin, Group: g})
 		time.Sleep(time.Hour + seldom)
-		g.asked = 0
+		g.asked.Store(0)
 		time.Sleep(20 * time.Second)
-		if g.asked < 19 {
-			t.Errorf("looked at %d times in 20 s", g.asked)
+		if g.asked.Load() < 19 {
+			t.Errorf("looked at %d times in 20 s", g.asked.Load())
 		}
 	})
 }
@@ -354,12 +355,12 @@ func TestFresh(t *testing.T) {
 		if all := s.All(); len(all) != 1 || all[run].CPU != 3.5 {
 			t.Errorf("All = %+v", all)
 		}
-		if g.asked != 1 {
-			t.Errorf("looked %d times", g.asked)
+		if g.asked.Load() != 1 {
+			t.Errorf("looked %d times", g.asked.Load())
 		}
 		time.Sleep(time.Second)
-		if u, _ := s.Usage(run); u.CPU != 4.5 || g.asked != 2 {
-			t.Errorf("Usage = %+v after %d looks", u, g.asked)
+		if u, _ := s.Usage(run); u.CPU != 4.5 || g.asked.Load() != 2 {
+			t.Errorf("Usage = %+v after %d looks", u, g.asked.Load())
 		}
 	})
 }
@@ -420,6 +421,7 @@ func TestExceeded(t *testing.T) {
 				defer start(s)()
 				s.Add(run, Job{Started: begin, Group: c.group(), Limits: c.limits})
 				time.Sleep(2 * time.Hour)
+				synctest.Wait()
 				if len(got) != len(c.want) {
 					t.Fatalf("told %+v; want %+v", got, c.want)
 				}
@@ -442,14 +444,14 @@ func TestSetInterval(t *testing.T) {
 		s.Add(run, Job{Started: time.Now(), Group: g})
 		for _, c := range []struct {
 			interval    time.Duration
-			least, most int
+			least, most int32
 		}{{0, 0, 0}, {time.Second, 12, 20}, {0, 0, 0}, {50 * time.Second, 1, 2}} {
 			s.SetInterval(c.interval)
-			g.asked = 0
+			g.asked.Store(0)
 			time.Sleep(100 * time.Second)
 			synctest.Wait()
-			if g.asked < c.least || g.asked > c.most {
-				t.Errorf("interval %v: %d looks in 100 s; want %d to %d", c.interval, g.asked, c.least, c.most)
+			if g.asked.Load() < c.least || g.asked.Load() > c.most {
+				t.Errorf("interval %v: %d looks in 100 s; want %d to %d", c.interval, g.asked.Load(), c.least, c.most)
 			}
 		}
 	})

@@ -1,0 +1,366 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"paddock/execd/internal/conf"
+)
+
+// Load is how loaded the host is: the load values of complex(5) and what the
+// load sensors report. The exported fields are set before first use.
+type Load struct {
+	Proc, Sys string // "/proc" and "/sys/devices/system/cpu"; empty: those
+	// Bound returns the cores that jobs are bound to; nil: none are.
+	Bound func() []Core
+	// Parse makes a value of what a sensor reported, by the kind that the
+	// attribute has, and calls nothing here; nil: only what looks like a number is
+	// one.
+	Parse func(name, text string) conf.Value
+
+	Host       string              // name of the host: sensors get it as HOST, and report for it
+	SensorUser *syscall.Credential // whom sensors run as; nil: execd's user, which must not be root
+	SensorDir  string              // where sensors are started; empty: /
+	Log        *slog.Logger
+
+	grace time.Duration // of sensors that are told to quit; 0: sensorGrace
+
+	mu      sync.Mutex
+	report  time.Duration // guarded by mu; see Configure, as are the next two
+	needed  bool          // guarded by mu
+	wanted  []string      // guarded by mu: the sensors' commands
+	sensors []*sensor     // guarded by mu: those that run, in the order of wanted
+	asked   time.Time     // guarded by mu: when the sensors were
+	kick    chan struct{} // guarded by mu: its making
+
+	read     time.Time             // guarded by mu: when the following were
+	values   map[string]conf.Value // guarded by mu
+	online   string                // guarded by mu
+	cpus     []int                 // guarded by mu: by online, as is the next
+	topology topology              // guarded by mu
+	times    [2]uint64             // guarded by mu: of the processors, busy and all
+	cpu      float64               // guarded by mu
+	broken   string                // guarded by mu: what was said that cannot be read
+}
+
+// Configure says how often the load is looked at (load_report_time), whether
+// somebody needs that, and which sensors there are (load_sensor). What nobody
+// needs is looked at when somebody asks, and sensors are asked as often as that
+// at most.
+func (l *Load) Configure(report time.Duration, needed bool, sensors []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report, l.needed, l.wanted = report, needed, sensors
+	l.poke()
+}
+
+// Values returns all load values of the host. They are a second old at most,
+// those of sensors as old as their last report. A value of the host replaces
+// one that a sensor has for all hosts, and either the host's own; what is meant
+// for one processor is computed from the result.
+func (l *Load) Values() map[string]conf.Value {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.read.IsZero() || now.Sub(l.read) >= time.Second {
+		l.read = now
+		l.look()
+	}
+	l.ask(now)
+	all := maps.Clone(l.values)
+	for _, global := range []bool{true, false} {
+		for name, text := range l.reported(global) {
+			all[name] = l.parse(name, text)
+		}
+	}
+	if n := all["num_proc"].Number; n > 0 {
+		for _, name := range []string{"load_short", "load_medium", "load_long", "load_avg"} {
+			if v, ok := all[name]; ok {
+				all["np_"+name] = double(v.Number / n)
+			}
+		}
+	}
+	return all
+}
+
+// Global returns the values that sensors report for all hosts.
+func (l *Load) Global() map[string]conf.Value {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]conf.Value{}
+	for name, text := range l.reported(true) {
+		all[name] = l.parse(name, text)
+	}
+	return all
+}
+
+func (l *Load) parse(name, text string) conf.Value {
+	if l.Parse != nil {
+		return l.Parse(name, text)
+	}
+	v := conf.Value{Text: text}
+	v.Number, _ = strconv.ParseFloat(text, 64)
+	return v
+}
+
+// reported returns what the sensors have for all hosts, or for this. The caller
+// holds mu.
+func (l *Load) reported(global bool) map[string]string {
+	all := map[string]string{}
+	for _, s := range l.sensors {
+		maps.Copy(all, s.last(global))
+	}
+	return all
+}
+
+// ask asks the sensors for a report when it is time. The caller holds mu.
+func (l *Load) ask(now time.Time) {
+	if now.Sub(l.asked) < l.report {
+		return
+	}
+	l.asked = now
+	for _, s := range l.sensors {
+		s.ask()
+	}
+}
+
+// Run runs the sensors until the context ends, and while the load is needed
+// calls changed whenever a value has. When it returns, no sensor is left.
+func (l *Load) Run(ctx context.Context, changed func(map[string]conf.Value)) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var last map[string]conf.Value
+	for {
+		l.mu.Lock()
+		l.reconcile(ctx, &all)
+		needed, report, kick := l.needed, l.report, l.kicks()
+		l.mu.Unlock()
+		var timer <-chan time.Time
+		if needed {
+			values := l.Values()
+			if !maps.EqualFunc(values, last, func(a, b conf.Value) bool { return a.Text == b.Text }) {
+				last = values
+				changed(maps.Clone(values))
+			}
+			timer = time.After(report)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-kick:
+		case <-timer:
+		}
+	}
+}
+
+// reconcile starts the sensors that are wanted and stops the others. The caller
+// holds mu.
+func (l *Load) reconcile(ctx context.Context, all *sync.WaitGroup) {
+	had := map[string]*sensor{}
+	for _, s := range l.sensors {
+		had[s.command] = s
+	}
+	l.sensors = nil
+	for _, command := range l.wanted {
+		if slices.ContainsFunc(l.sensors, func(s *sensor) bool { return s.command == command }) {
+			continue // it is there twice
+		}
+		s := had[command]
+		delete(had, command)
+		if s == nil {
+			var own context.Context
+			s = &sensor{load: l, command: command, asked: make(chan struct{}, 1)}
+			own, s.stop = context.WithCancel(ctx)
+			all.Go(func() { s.run(own) })
+			s.ask()
+			l.asked = time.Now()
+		}
+		l.sensors = append(l.sensors, s)
+	}
+	for _, s := range had {
+		s.stop()
+	}
+}
+
+// poke makes Run look again. The caller holds mu.
+func (l *Load) poke() {
+	select {
+	case l.kicks() <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Load) kicks() chan struct{} {
+	if l.kick == nil {
+		l.kick = make(chan struct{}, 1)
+	}
+	return l.kick
+}
+
+// look reads the host's own values. One that cannot be read is missing. The
+// caller holds mu.
+func (l *Load) look() {
+	l.values = map[string]conf.Value{"arch": {Text: arch()}}
+	err := errors.Join(l.lookProcessors(), l.lookAverages(), l.lookMemory(), l.lookTimes())
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != l.broken {
+		l.Log.Warn("load of the host is not known: " + strings.ReplaceAll(text, "\n", "; "))
+	}
+	l.broken = text
+}
+
+// arch is the name that Grid Engine has for this kind of machine.
+func arch() string {
+	switch runtime.GOARCH {
+	case "386":
+		return "lx-x86"
+	case "arm":
+		return "lx-armhf"
+	}
+	return "lx-" + runtime.GOARCH
+}
+
+func (l *Load) lookProcessors() error {
+	root := l.Sys
+	if root == "" {
+		root = "/sys/devices/system/cpu"
+	}
+	text, err := os.ReadFile(filepath.Join(root, "online"))
+	if err != nil {
+		return err
+	}
+	if l.online != string(text) {
+		cpus, err := parseCPUs(string(text))
+		if err != nil {
+			return err
+		}
+		l.online, l.cpus = string(text), cpus
+		// Some machines do not describe themselves. Then that is not known, and
+		// no reason to complain.
+		l.topology, _ = readTopology(root, cpus)
+	}
+	l.values["num_proc"] = integer(len(l.cpus))
+	if l.topology == nil {
+		return nil
+	}
+	var used []Core
+	if l.Bound != nil {
+		used = l.Bound()
+	}
+	l.values["m_topology"] = conf.Value{Text: l.topology.text(nil)}
+	l.values["m_topology_inuse"] = conf.Value{Text: l.topology.text(used)}
+	l.values["m_socket"] = integer(len(l.topology))
+	l.values["m_core"] = integer(l.topology.cores())
+	l.values["m_thread"] = integer(len(l.cpus))
+	return nil
+}
+
+func (l *Load) lookAverages() error {
+	text, err := l.readProc("loadavg")
+	if err != nil {
+		return err
+	}
+	words := strings.Fields(text)
+	for i, name := range []string{"load_short", "load_medium", "load_long"} {
+		if i >= len(words) {
+			return errors.New("cannot read loadavg: it is too short")
+		}
+		n, err := strconv.ParseFloat(words[i], 64)
+		if err != nil {
+			return fmt.Errorf("cannot read loadavg: %w", err)
+		}
+		l.values[name] = double(n)
+	}
+	l.values["load_avg"] = l.values["load_medium"]
+	return nil
+}
+
+func (l *Load) lookMemory() error {
+	text, err := l.readProc("meminfo")
+	if err != nil {
+		return err
+	}
+	of := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(line, ":")
+		of[name] = number([]byte(strings.TrimLeft(rest, " "))) << 10
+	}
+	memory, swap := of["MemTotal"], of["SwapTotal"]
+	// What the kernel keeps for later use, it gives to whom needs it.
+	free := min(memory, of["MemFree"]+of["Buffers"]+of["Cached"])
+	swapFree := min(swap, of["SwapFree"])
+	for kind, n := range map[string][2]uint64{
+		"mem": {memory, free}, "swap": {swap, swapFree}, "virtual": {memory + swap, free + swapFree},
+	} {
+		l.values[kind+"_total"], l.values[kind+"_free"] = size(n[0]), size(n[1])
+		l.values[kind+"_used"] = size(n[0] - n[1])
+	}
+	return nil
+}
+
+// lookTimes computes how busy the processors were since the last look, the first
+// time since the host was started.
+func (l *Load) lookTimes() error {
+	text, err := l.readProc("stat")
+	if err != nil {
+		return err
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	words := strings.Fields(line)
+	if len(words) < 6 || words[0] != "cpu" {
+		return errors.New("cannot read stat: it does not begin with the processors")
+	}
+	var busy, all uint64
+	// Behind those are guests, which are in the first two already.
+	for i, word := range words[1:min(len(words), 9)] {
+		n := number([]byte(word))
+		all += n
+		if i != 3 && i != 4 { // idle, and waiting for disks
+			busy += n
+		}
+	}
+	if was := l.times; all > was[1] {
+		l.cpu = 100 * float64(max(busy, was[0])-was[0]) / float64(all-was[1])
+	}
+	l.times = [2]uint64{busy, all}
+	l.values["cpu"] = double(l.cpu)
+	return nil
+}
+
+func (l *Load) readProc(name string) (string, error) {
+	root := l.Proc
+	if root == "" {
+		root = "/proc"
+	}
+	b, err := os.ReadFile(filepath.Join(root, name))
+	return string(b), err
+}
+
+// The texts of values are Grid Engine's.
+
+func integer(n int) conf.Value { return conf.Value{Text: strconv.Itoa(n), Number: float64(n)} }
+
+func double(n float64) conf.Value {
+	return conf.Value{Text: strconv.FormatFloat(n, 'f', 6, 64), Number: n}
+}
+
+func size(n uint64) conf.Value {
+	return conf.Value{Text: strconv.FormatFloat(float64(n)/(1<<20), 'f', 6, 64) + "M", Number: float64(n)}
+}

@@ -1,0 +1,364 @@
+package usage
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/user"
+)
+
+// SensorUser returns whom load sensors run as where execd is root: the user
+// paddock, else nobody, and never root.
+func SensorUser(ctx context.Context, users *user.Directory) (*syscall.Credential, error) {
+	for _, name := range []string{"paddock", "nobody"} {
+		u, err := users.ByName(ctx, name)
+		switch {
+		case errors.Is(err, user.ErrUnknown):
+		case err != nil:
+			return nil, err
+		case u.UID == 0 || u.GID == 0:
+			return nil, fmt.Errorf("cannot run load sensors as user %s: that is root", name)
+		default:
+			return &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}, nil
+		}
+	}
+	return nil, errors.New("cannot run load sensors: there is neither a user paddock nor a user nobody")
+}
+
+// Limits of what a sensor may say in a report, and how long it is waited for.
+const (
+	maxLine   = 10_000  // bytes, as in Grid Engine
+	maxReport = 1 << 20 // bytes
+	maxValues = 1000
+	maxWord   = 255 // bytes of a name
+
+	sensorGrace    = 10 * time.Second // from quit till it is killed
+	leastBackoff   = time.Second      // before one that died is started again
+	mostBackoff    = 5 * time.Minute
+	sensorDraining = time.Second // for what it wrote before it died
+)
+
+// sensor is a program that says what execd cannot know (spec 10.8). It is asked
+// by a newline, and quits when it is told to, or when its input ends.
+type sensor struct {
+	load    *Load
+	command string
+	stop    context.CancelFunc
+	asked   chan struct{} // for a report
+
+	mu           sync.Mutex
+	host, global map[string]string // guarded by mu; of the last report
+
+	complained bool // of what it says, since it was started
+	backoff    time.Duration
+	notBefore  time.Time
+}
+
+// ask asks for a report. One that is under way is as good.
+func (s *sensor) ask() {
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+}
+
+// last returns what was reported last.
+func (s *sensor) last(global bool) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if global {
+		return s.global
+	}
+	return s.host
+}
+
+func (s *sensor) set(host, global map[string]string) {
+	s.mu.Lock()
+	s.host, s.global = host, global
+	s.mu.Unlock()
+	s.load.mu.Lock()
+	s.load.poke()
+	s.load.mu.Unlock()
+}
+
+// run keeps the sensor going. It is started again when it is asked for a report
+// and has died, or is not the program it was.
+func (s *sensor) run(ctx context.Context) {
+	var p *program
+	defer func() {
+		if p != nil {
+			s.quit(p)
+		}
+	}()
+	for {
+		var exited chan struct{}
+		if p != nil {
+			exited = p.exited
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-exited:
+			s.died(p, nil)
+			p = nil
+			continue
+		case <-s.asked:
+		}
+		if p != nil && !p.modified.Equal(modified(s.command)) {
+			s.quit(p)
+			p = nil
+		}
+		if p == nil {
+			if time.Now().Before(s.notBefore) {
+				continue
+			}
+			var err error
+			if p, err = s.start(); err != nil {
+				s.later()
+				s.load.Log.Warn(fmt.Sprintf("cannot start load sensor %q: %v", s.command, err))
+				continue
+			}
+		}
+		if err := s.report(ctx, p); ctx.Err() == nil {
+			if err != nil {
+				s.died(p, err)
+				p = nil
+			} else {
+				s.backoff = 0
+			}
+		}
+	}
+}
+
+// later puts off the next start.
+func (s *sensor) later() time.Duration {
+	s.backoff = min(max(2*s.backoff, leastBackoff), mostBackoff)
+	s.notBefore = time.Now().Add(s.backoff)
+	return s.backoff
+}
+
+// died cleans up after a sensor that has ended by itself, or has to. Nobody
+// knows whether what it said last is still so.
+func (s *sensor) died(p *program, reason error) {
+	p.kill()
+	if reason == nil || errors.Is(reason, errEnded) {
+		reason = errors.New("it ended: " + p.cmd.ProcessState.String())
+	}
+	s.load.Log.Warn(fmt.Sprintf("load sensor %q: %v: started again after %v at the earliest", s.command, reason, s.later()))
+	s.set(nil, nil)
+}
+
+// quit tells a sensor to end and waits until it has.
+func (s *sensor) quit(p *program) {
+	_, _ = p.stdin.WriteString("quit\n")
+	p.stdin.Close() // for one that does not know the word
+	// It may be in the middle of a report.
+	wait := cmp.Or(s.load.grace, sensorGrace)
+	_ = p.stdout.SetReadDeadline(time.Now().Add(wait))
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		for {
+			if _, err := p.lines.Discard(maxLine); err != nil {
+				return
+			}
+		}
+	}()
+	grace := time.NewTimer(wait)
+	defer grace.Stop()
+	select {
+	case <-p.exited:
+	case <-grace.C:
+		s.load.Log.Warn(fmt.Sprintf("load sensor %q: does not quit, killed", s.command))
+	}
+	p.kill()
+	<-drained
+	s.load.Log.Info(fmt.Sprintf("load sensor %q: stopped", s.command))
+	s.set(nil, nil)
+}
+
+// program is a sensor's process.
+type program struct {
+	cmd           *exec.Cmd
+	stdin, stdout *os.File
+	lines         *bufio.Reader
+	modified      time.Time     // the program's file
+	exited        chan struct{} // closed when it has, before it is waited for
+}
+
+// errEnded says that the output of a sensor has ended.
+var errEnded = errors.New("its output ended")
+
+func (s *sensor) start() (*program, error) {
+	if os.Geteuid() == 0 && (s.load.SensorUser == nil || s.load.SensorUser.Uid == 0 || s.load.SensorUser.Gid == 0) {
+		return nil, errors.New("it would run as root")
+	}
+	in, stdin, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	stdout, out, err := os.Pipe()
+	if err != nil {
+		stdin.Close()
+		return nil, err
+	}
+	defer out.Close()
+	p := &program{
+		stdin: stdin, stdout: stdout, lines: bufio.NewReaderSize(stdout, maxLine),
+		modified: modified(s.command), exited: make(chan struct{}),
+	}
+	p.cmd = exec.Command("/bin/sh", "-c", s.command)
+	p.cmd.Dir = s.load.SensorDir
+	if p.cmd.Dir == "" {
+		p.cmd.Dir = "/"
+	}
+	p.cmd.Env = []string{"HOST=" + s.load.Host, "PATH=/usr/local/bin:/usr/bin:/bin"}
+	p.cmd.Stdin, p.cmd.Stdout = in, out // standard error is /dev/null
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: s.load.SensorUser}
+	if err := p.cmd.Start(); err != nil {
+		stdin.Close()
+		stdout.Close()
+		return nil, err
+	}
+	s.complained = false
+	s.load.Log.Info(fmt.Sprintf("load sensor %q: started: pid=%d", s.command, p.cmd.Process.Pid))
+	go p.watch()
+	return p, nil
+}
+
+// watch waits until the process has ended, and leaves it a zombie: as long as it
+// is one, its number is the group's alone.
+func (p *program) watch() {
+	for {
+		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	// Somebody it left behind may hold its output open.
+	_ = p.stdout.SetReadDeadline(time.Now().Add(sensorDraining))
+	close(p.exited)
+}
+
+// kill kills what there is of the sensor, and waits for it.
+func (p *program) kill() {
+	_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	<-p.exited
+	_ = p.cmd.Wait()
+	p.stdin.Close()
+	p.stdout.Close()
+}
+
+// modified is when the program of a command was changed, zero if that is not to
+// be seen.
+func modified(command string) time.Time {
+	words := strings.Fields(command)
+	if len(words) == 0 {
+		return time.Time{}
+	}
+	info, err := os.Stat(words[0])
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// report asks for a report and reads it.
+func (s *sensor) report(ctx context.Context, p *program) error {
+	// Whatever it takes: the sensor may have to ask far away.
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = p.stdout.SetReadDeadline(time.Now())
+		close(interrupted)
+	})
+	defer func() {
+		if !stop() {
+			<-interrupted
+		}
+	}()
+	if _, err := p.stdin.WriteString("\n"); err != nil {
+		return errEnded
+	}
+	host, global := map[string]string{}, map[string]string{}
+	begun, size := false, 0
+	for {
+		line, err := p.lines.ReadSlice('\n')
+		size += len(line)
+		long := errors.Is(err, bufio.ErrBufferFull)
+		for errors.Is(err, bufio.ErrBufferFull) && size <= maxReport {
+			var more []byte
+			more, err = p.lines.ReadSlice('\n')
+			size += len(more)
+		}
+		if size > maxReport {
+			return fmt.Errorf("its report has more than %d bytes", maxReport)
+		}
+		if err != nil {
+			return errEnded
+		}
+		word := strings.TrimSpace(string(line))
+		switch {
+		case long:
+			s.complain(fmt.Sprintf("a line has more than %d bytes", maxLine))
+		case !begun:
+			begun = word == "begin" || word == "start"
+		case word == "end":
+			s.set(host, global)
+			return nil
+		default:
+			s.value(word, host, global)
+		}
+	}
+}
+
+// value takes a line HOST:NAME:VALUE of a report.
+func (s *sensor) value(line string, host, global map[string]string) {
+	parts := strings.SplitN(line, ":", 3)
+	if len(parts) < 3 || parts[1] == "" || len(parts[1]) > maxWord || !printable(line) || strings.Contains(parts[1], " ") {
+		s.complain(fmt.Sprintf("%q is not HOST:NAME:VALUE", line[:min(len(line), 80)]))
+		return
+	}
+	to := host
+	switch name := parts[0]; {
+	case name == "global":
+		to = global
+	case !strings.EqualFold(name, s.load.Host) && !strings.HasPrefix(strings.ToLower(name), strings.ToLower(s.load.Host)+"."):
+		s.complain(fmt.Sprintf("%q is neither this host nor global", name[:min(len(name), 80)]))
+		return
+	}
+	if len(host)+len(global) >= maxValues {
+		s.complain(fmt.Sprintf("it reports more than %d values", maxValues))
+		return
+	}
+	to[parts[1]] = strings.TrimSpace(parts[2])
+}
+
+// complain tells of the first thing that is wrong with what a sensor says, not
+// of all.
+func (s *sensor) complain(text string) {
+	if !s.complained {
+		s.load.Log.Warn(fmt.Sprintf("load sensor %q: %s: ignored", s.command, text))
+	}
+	s.complained = true
+}
+
+func printable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
