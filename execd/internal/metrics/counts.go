@@ -1,0 +1,76 @@
+package metrics
+
+import (
+	"sort"
+	"sync"
+	"time"
+)
+
+// Outcome is how a run has ended.
+type Outcome int
+
+// The outcomes.
+const (
+	Done      Outcome = iota // it exited with 0
+	Exited                   // with another code
+	Signalled                // by a signal that none of the following explains
+	Limit                    // a limit ended it
+	Deleted                  // somebody deleted it
+	Requeued                 // it will run again
+	Failed                   // it could not be run: the task is in error, or lost
+)
+
+// outcomes are their names in labels.
+var outcomes = [...]string{
+	Done: "done", Exited: "exited", Signalled: "signalled", Limit: "limit", Deleted: "deleted", Requeued: "requeued", Failed: "failed",
+}
+
+// Counts counts runs since execd was started. The zero value is ready.
+type Counts struct {
+	mu                                    sync.Mutex
+	started                               uint64                // guarded by mu, as are all
+	ended                                 [len(outcomes)]uint64 // by Outcome
+	waiting, starting, running, returning durations
+}
+
+// Start counts a run that has got its slot, after it waited for a while.
+func (c *Counts) Start(waiting time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.started++
+	c.waiting.add(waiting)
+}
+
+// End counts a run that has ended.
+func (c *Counts) End(o Outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended[o]++
+}
+
+// Stages counts the times of a run: until its shepherd was started, until that
+// had ended, and until the accounting line was written. Those of a run that was
+// found after a restart are not known, and not to be counted.
+func (c *Counts) Stages(starting, running, returning time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.starting.add(starting)
+	c.running.add(running)
+	c.returning.add(returning)
+}
+
+// buckets are the upper bounds of histograms, in seconds: from what a start
+// takes, some milliseconds, to a week.
+var buckets = [...]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
+
+// durations is a histogram.
+type durations struct {
+	counts [len(buckets) + 1]uint64 // of each bucket alone, the last of what is larger than all
+	sum    float64                  // seconds
+}
+
+func (d *durations) add(t time.Duration) {
+	s := max(0, t.Seconds()) // somebody may have set the clock back
+	d.counts[sort.SearchFloat64s(buckets[:], s)]++
+	d.sum += s
+}

@@ -1,0 +1,263 @@
+// Package metrics writes what execd counts and sees in the text format of
+// Prometheus, version 0.0.4. Only the daemon and who counts import it; it
+// measures nothing but execd's own process.
+package metrics
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// Snapshot is what there is to tell at one instant.
+type Snapshot struct {
+	Version string
+	Host    string
+	Started time.Time      // of execd
+	Tasks   map[string]int // that are not finished, by state in words: pending, hold, running, suspended, error
+	Running []Task
+	Queues  []Queue
+	Load    map[string]float64 // load values that are numbers
+	Counts  *Counts            // nil: none
+}
+
+// Task is a task that runs.
+type Task struct {
+	Job, Task    int // Task is 0 for a job that is no array
+	Owner, Queue string
+	Slots        int
+	Usage        api.Usage // zero: not known
+}
+
+// Queue is a queue of this host.
+type Queue struct {
+	Name        string
+	Used, Total int // slots
+}
+
+// kind is the type of a family of series.
+type kind string
+
+const (
+	gauge     kind = "gauge"
+	counter   kind = "counter"
+	histogram kind = "histogram"
+)
+
+// family is a metric with all its series.
+type family struct {
+	name string
+	kind kind
+	help string
+	// write writes the series.
+	write func(*writer, *Snapshot)
+}
+
+// families is everything there is, in the order of execd(8).
+var families = []family{
+	{"paddock_info", gauge, "Version of execd.", func(w *writer, s *Snapshot) {
+		w.series(1, "version", s.Version, "host", s.Host)
+	}},
+	{"paddock_tasks", gauge, "Tasks that are not finished, by state.", func(w *writer, s *Snapshot) {
+		each(s.Tasks, func(state string, n int) { w.series(float64(n), "state", state) })
+	}},
+	{"paddock_tasks_started_total", counter, "Runs that were started.", func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) { w.series(float64(c.started)) })
+	}},
+	{"paddock_tasks_ended_total", counter, "Runs that have ended, by outcome.", func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) {
+			for outcome, name := range outcomes {
+				w.series(float64(c.ended[outcome]), "outcome", name)
+			}
+		})
+	}},
+	{"paddock_queue_wait_seconds", histogram, "Time from submission until a slot was taken.", func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) { w.histogram(&c.waiting) })
+	}},
+	{"paddock_stage_seconds", histogram, "Time of a run in its stages.", func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) {
+			w.histogram(&c.starting, "stage", "starting")
+			w.histogram(&c.running, "stage", "running")
+			w.histogram(&c.returning, "stage", "returning")
+		})
+	}},
+	{"paddock_slots", gauge, "Slots of a queue.", func(w *writer, s *Snapshot) {
+		for _, q := range s.Queues {
+			w.series(float64(q.Total), "queue", q.Name)
+		}
+	}},
+	{"paddock_slots_used", gauge, "Slots of a queue in use.", func(w *writer, s *Snapshot) {
+		for _, q := range s.Queues {
+			w.series(float64(q.Used), "queue", q.Name)
+		}
+	}},
+	{"paddock_load", gauge, "Load values that are numbers, by name; memory in bytes.", func(w *writer, s *Snapshot) {
+		each(s.Load, func(name string, v float64) { w.series(v, "name", name) })
+	}},
+	task("slots", gauge, "Slots of a running task.", func(t *Task) float64 { return float64(t.Slots) }),
+	task("wallclock_seconds", gauge, "Time since it was started.", func(t *Task) float64 { return t.Usage.Wallclock }),
+	task("cpu_seconds_total", counter, "Processor time.", func(t *Task) float64 { return t.Usage.CPU }),
+	task("io_bytes_total", counter, "Bytes read and written.", func(t *Task) float64 { return t.Usage.IO * (1 << 30) }),
+	task("io_wait_seconds_total", counter, "Time waited for disks.", func(t *Task) float64 { return t.Usage.IOWait }),
+	task("memory_bytes", gauge, "Memory, resident and swap.", func(t *Task) float64 { return t.Usage.VMem }),
+	task("memory_peak_bytes", gauge, "The most of it so far.", func(t *Task) float64 { return t.Usage.MaxVMem }),
+	task("memory_limit_bytes", gauge, "Its limit; 0: none.", func(t *Task) float64 { return t.Usage.MemLimit }),
+	task("resident_bytes", gauge, "Resident memory.", func(t *Task) float64 { return t.Usage.RSS }),
+	task("resident_peak_bytes", gauge, "The most of it so far.", func(t *Task) float64 { return t.Usage.MaxRSS }),
+	task("processes", gauge, "Processes and threads.", func(t *Task) float64 { return float64(t.Usage.PIDs) }),
+	{"process_start_time_seconds", gauge, "When execd was started.", func(w *writer, s *Snapshot) {
+		w.series(float64(s.Started.UnixMilli()) / 1000)
+	}},
+	{"process_cpu_seconds_total", counter, "Processor time of execd.", func(w *writer, _ *Snapshot) {
+		var ru syscall.Rusage
+		if syscall.Getrusage(syscall.RUSAGE_SELF, &ru) == nil {
+			w.series(float64(ru.Utime.Nano()+ru.Stime.Nano()) / 1e9)
+		}
+	}},
+	{"process_resident_memory_bytes", gauge, "Resident memory of execd.", func(w *writer, _ *Snapshot) {
+		// Size, resident, shared, in pages.
+		if b, err := os.ReadFile("/proc/self/statm"); err == nil {
+			if words := strings.Fields(string(b)); len(words) > 1 {
+				pages, _ := strconv.Atoi(words[1])
+				w.series(float64(pages * os.Getpagesize()))
+			}
+		}
+	}},
+	{"go_goroutines", gauge, "Goroutines of execd.", func(w *writer, _ *Snapshot) {
+		w.series(float64(runtime.NumGoroutine()))
+	}},
+	{"go_threads", gauge, "Threads that execd has made.", func(w *writer, _ *Snapshot) {
+		n, _ := runtime.ThreadCreateProfile(nil)
+		w.series(float64(n))
+	}},
+}
+
+// task is a family with a series for each task that runs, and for no other, so
+// that there are never more than slots.
+func task(name string, k kind, help string, value func(*Task) float64) family {
+	return family{"paddock_task_" + name, k, help, func(w *writer, s *Snapshot) {
+		for i := range s.Running {
+			w.line("", value(&s.Running[i]), w.tasks[i])
+		}
+	}}
+}
+
+// each calls do for all elements in the order of their names.
+func each[T any](m map[string]T, do func(string, T)) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		do(name, m[name])
+	}
+}
+
+// Write writes all there is. A family without series is not written.
+func Write(to io.Writer, s *Snapshot) error {
+	w := &writer{tasks: make([]string, len(s.Running))}
+	for i, t := range s.Running {
+		number := ""
+		if t.Task > 0 {
+			number = strconv.Itoa(t.Task)
+		}
+		w.tasks[i] = labels("job", strconv.Itoa(t.Job), "task", number, "owner", t.Owner, "queue", t.Queue)
+	}
+	for _, f := range families {
+		w.family, w.begun = f, false
+		f.write(w, s)
+	}
+	_, err := to.Write(w.text)
+	return err
+}
+
+// Handler answers with what there is at the time.
+func Handler(snapshot func() *Snapshot) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "cannot "+r.Method+" metrics", http.StatusMethodNotAllowed)
+			return
+		}
+		var b bytes.Buffer // a client that reads slowly must not hold anything up
+		_ = Write(&b, snapshot())
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+		_, _ = b.WriteTo(w)
+	}
+}
+
+// writer writes one family after the other.
+type writer struct {
+	text   []byte
+	family family
+	begun  bool
+	tasks  []string // labels of the tasks that run
+}
+
+// counts calls do when there is somebody who counts.
+func (w *writer) counts(s *Snapshot, do func(*Counts)) {
+	if s.Counts != nil {
+		s.Counts.mu.Lock()
+		defer s.Counts.mu.Unlock()
+		do(s.Counts)
+	}
+}
+
+// series writes a series of the family with pairs of label and value.
+func (w *writer) series(v float64, pairs ...string) { w.line("", v, labels(pairs...)) }
+
+func (w *writer) histogram(h *durations, pairs ...string) {
+	n := uint64(0)
+	bucket := func(i int, bound float64) {
+		n += h.counts[i]
+		w.line("_bucket", float64(n), labels(append(slices.Clone(pairs), "le", string(appendNumber(nil, bound)))...))
+	}
+	for i, bound := range buckets {
+		bucket(i, bound)
+	}
+	bucket(len(buckets), math.Inf(1))
+	w.line("_sum", h.sum, labels(pairs...))
+	w.line("_count", float64(n), labels(pairs...))
+}
+
+// line writes a line of the family, before the first what it is.
+func (w *writer) line(suffix string, v float64, labels string) {
+	if !w.begun {
+		w.text = append(w.text, "# HELP "+w.family.name+" "+w.family.help+"\n# TYPE "+w.family.name+" "+string(w.family.kind)+"\n"...)
+		w.begun = true
+	}
+	w.text = append(w.text, w.family.name...)
+	w.text = append(w.text, suffix...)
+	w.text = append(w.text, labels...)
+	w.text = append(w.text, ' ')
+	w.text = append(appendNumber(w.text, v), '\n')
+}
+
+var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// labels returns pairs of label and value as they are written.
+func labels(pairs ...string) string {
+	if len(pairs) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteString(pairs[i] + `="` + escape.Replace(strings.ToValidUTF8(pairs[i+1], "\uFFFD")) + `"`)
+	}
+	return b.String() + "}"
+}
+
+// appendNumber appends a number. What Go calls +Inf, -Inf and NaN, the format
+// does too.
+func appendNumber(b []byte, v float64) []byte {
+	return strconv.AppendFloat(b, v, 'g', -1, 64)
+}

@@ -1,0 +1,338 @@
+package metrics
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/execd/api"
+)
+
+var (
+	metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*`)
+	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*`)
+)
+
+// parse reads the text format 0.0.4 and checks what it demands: a family is in
+// one piece behind its type, no series is there twice, histograms add up. It
+// returns the values by series, with labels sorted and unescaped.
+func parse(text string) (map[string]float64, error) {
+	values, types := map[string]float64{}, map[string]string{}
+	var current string
+	var last float64 // of the buckets of a histogram, as they come
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		return nil, errors.New("no newline at the end")
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if rest, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, help, ok := strings.Cut(rest, " ")
+			if !ok || help == "" || types[name] != "" {
+				return nil, fmt.Errorf("bad line %q", line)
+			}
+			current = name
+			continue
+		}
+		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			name, kind, _ := strings.Cut(rest, " ")
+			if name != current || types[name] != "" || !slices.Contains([]string{"gauge", "counter", "histogram"}, kind) ||
+				kind == "counter" != strings.HasSuffix(name, "_total") {
+				return nil, fmt.Errorf("bad line %q", line)
+			}
+			types[name] = kind
+			continue
+		}
+		name, labels, value, err := sample(line)
+		if err != nil {
+			return nil, fmt.Errorf("%w in %q", err, line)
+		}
+		base := name
+		if types[current] == "histogram" {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				base = strings.TrimSuffix(base, suffix)
+			}
+		}
+		if base != current || types[base] == "" {
+			return nil, fmt.Errorf("%q is not in its family", line)
+		}
+		key := name + strings.Join(labels, "|")
+		if _, ok := values[key]; ok {
+			return nil, fmt.Errorf("%q is there twice", line)
+		}
+		if types[base] != "gauge" && value < 0 {
+			return nil, fmt.Errorf("%q is negative", line)
+		}
+		values[key] = value
+		if types[base] == "histogram" {
+			if err := cumulates(&last, name, labels, value); err != nil {
+				return nil, fmt.Errorf("%w in %q", err, line)
+			}
+		}
+	}
+	return values, nil
+}
+
+// cumulates checks the series of a histogram, of which last is the bucket before.
+func cumulates(last *float64, name string, labels []string, value float64) error {
+	bound := slices.ContainsFunc(labels, func(l string) bool { return strings.HasPrefix(l, "le=") })
+	switch {
+	case strings.HasSuffix(name, "_bucket"):
+		if value < *last {
+			return errors.New("a larger bucket with less")
+		}
+		*last = value
+		if !bound {
+			return errors.New("a bucket without a bound")
+		}
+	case strings.HasSuffix(name, "_count"):
+		if value != *last {
+			return errors.New("the last bucket has not all")
+		}
+		*last = 0
+	}
+	return nil
+}
+
+// sample parses NAME{LABEL="VALUE",...} NUMBER.
+func sample(line string) (name string, labels []string, value float64, err error) {
+	name = metricName.FindString(line)
+	rest := line[len(name):]
+	if name == "" {
+		return "", nil, 0, errors.New("no name")
+	}
+	if strings.HasPrefix(rest, "{") {
+		for rest[0] != '}' {
+			rest = rest[1:]
+			label := labelName.FindString(rest)
+			quoted, ok := strings.CutPrefix(rest[len(label):], `="`)
+			if label == "" || !ok {
+				return "", nil, 0, errors.New("bad label")
+			}
+			var text strings.Builder
+			for ; quoted != "" && quoted[0] != '"'; quoted = quoted[1:] {
+				c := quoted[0]
+				if c == '\\' && len(quoted) > 1 {
+					quoted = quoted[1:]
+					switch c = quoted[0]; c {
+					case '\\', '"':
+					case 'n':
+						c = '\n'
+					default:
+						return "", nil, 0, errors.New("bad escape")
+					}
+				}
+				text.WriteByte(c)
+			}
+			if len(quoted) < 2 || quoted[1] != ',' && quoted[1] != '}' {
+				return "", nil, 0, errors.New("labels do not end")
+			}
+			rest = quoted[1:]
+			labels = append(labels, label+"="+text.String())
+		}
+		rest = rest[1:]
+	}
+	slices.Sort(labels)
+	number, ok := strings.CutPrefix(rest, " ")
+	if !ok {
+		return "", nil, 0, errors.New("no number")
+	}
+	if value, err = strconv.ParseFloat(number, 64); err != nil {
+		return "", nil, 0, err
+	}
+	return name, labels, value, nil
+}
+
+// The checker finds what is wrong.
+func TestParse(t *testing.T) {
+	for _, text := range []string{
+		"a 1", "a 1\n", "# TYPE a gauge\na 1\n", "# HELP a b\na 1\n",
+		"# HELP a b\n# TYPE a gauge\na 1\na 2\n",
+		"# HELP a b\n# TYPE a gauge\na x\n",
+		"# HELP a b\n# TYPE a gauge\na{b=\"1} 2\n",
+		"# HELP a b\n# TYPE a gauge\na{b=\"\\x\"} 2\n",
+		"# HELP a b\n# TYPE a counter\na 1\n",
+		"# HELP a_total b\n# TYPE a_total counter\na_total -1\n",
+		"# HELP a b\n# TYPE a gauge\na 1\n# HELP c d\n# TYPE c gauge\na{x=\"1\"} 2\n",
+		"# HELP a b\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\n",
+		"# HELP a b\n# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_count 2\n",
+	} {
+		if v, err := parse(text); err == nil {
+			t.Errorf("parse(%q) = %v; want an error", text, v)
+		}
+	}
+}
+
+func written(t *testing.T, s *Snapshot) map[string]float64 {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	values, err := parse(b.String())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.String())
+	}
+	return values
+}
+
+func example() *Snapshot {
+	c := &Counts{}
+	c.Start(7 * time.Millisecond)
+	c.Start(3 * time.Hour)
+	c.Start(-time.Second)
+	c.End(Done)
+	c.End(Limit)
+	c.End(Limit)
+	c.Stages(5*time.Millisecond, 400*24*time.Hour, time.Second)
+	return &Snapshot{
+		Version: "0.1.0", Host: "node7", Started: time.Unix(1795190461, 5e8),
+		Tasks: map[string]int{"pending": 3, "running": 2},
+		Running: []Task{
+			{Job: 42, Owner: "alice", Queue: "all.q", Slots: 4, Usage: api.Usage{
+				Wallclock: 10, CPU: 1.5, IO: 2, IOWait: 3, VMem: 4096, MaxVMem: 8192, MemLimit: 1 << 30, RSS: 1024, MaxRSS: 2048, PIDs: 5,
+			}},
+			{Job: 43, Task: 7, Owner: "b\\o\"b\n\xff", Queue: "all.q", Slots: 1},
+		},
+		Queues: []Queue{{"all.q", 5, 16}, {"fast.q", 0, 1}},
+		Load:   map[string]float64{"load_avg": 0.25, "odd": math.Inf(1), "odder": math.NaN()},
+		Counts: c,
+	}
+}
+
+func TestWrite(t *testing.T) {
+	got := written(t, example())
+	const alice, bob = "job=42|owner=alice|queue=all.q|task=", "job=43|owner=b\\o\"b\n\uFFFD|queue=all.q|task=7"
+	for key, want := range map[string]float64{
+		"paddock_infohost=node7|version=0.1.0":                1,
+		"paddock_tasksstate=pending":                          3,
+		"paddock_tasks_started_total":                         3,
+		"paddock_tasks_ended_totaloutcome=done":               1,
+		"paddock_tasks_ended_totaloutcome=limit":              2,
+		"paddock_tasks_ended_totaloutcome=failed":             0,
+		"paddock_queue_wait_seconds_bucketle=0.005":           1,
+		"paddock_queue_wait_seconds_bucketle=0.01":            2,
+		"paddock_queue_wait_seconds_bucketle=3600":            2,
+		"paddock_queue_wait_seconds_bucketle=14400":           3,
+		"paddock_queue_wait_seconds_bucketle=+Inf":            3,
+		"paddock_queue_wait_seconds_count":                    3,
+		"paddock_queue_wait_seconds_sum":                      10800.007,
+		"paddock_stage_seconds_bucketle=0.005|stage=starting": 1,
+		"paddock_stage_seconds_bucketle=604800|stage=running": 0,
+		"paddock_stage_seconds_bucketle=+Inf|stage=running":   1,
+		"paddock_stage_seconds_bucketle=0.5|stage=returning":  0,
+		"paddock_stage_seconds_bucketle=1|stage=returning":    1,
+		"paddock_slotsqueue=all.q":                            16,
+		"paddock_slots_usedqueue=all.q":                       5,
+		"paddock_loadname=load_avg":                           0.25,
+		"paddock_loadname=odd":                                math.Inf(1),
+		"paddock_task_slots" + alice:                          4,
+		"paddock_task_wallclock_seconds" + alice:              10,
+		"paddock_task_cpu_seconds_total" + alice:              1.5,
+		"paddock_task_io_bytes_total" + alice:                 2 << 30,
+		"paddock_task_io_wait_seconds_total" + alice:          3,
+		"paddock_task_memory_bytes" + alice:                   4096,
+		"paddock_task_memory_peak_bytes" + alice:              8192,
+		"paddock_task_memory_limit_bytes" + alice:             1 << 30,
+		"paddock_task_resident_bytes" + alice:                 1024,
+		"paddock_task_resident_peak_bytes" + alice:            2048,
+		"paddock_task_processes" + alice:                      5,
+		"paddock_task_cpu_seconds_total" + bob:                0,
+		"process_start_time_seconds":                          1795190461.5,
+	} {
+		if v, ok := got[key]; !ok || v != want {
+			t.Errorf("%q is %v, %v; want %v", key, v, ok, want)
+		}
+	}
+	if !math.IsNaN(got["paddock_loadname=odder"]) {
+		t.Error("NaN is not written")
+	}
+	for _, name := range []string{"process_cpu_seconds_total", "process_resident_memory_bytes", "go_goroutines", "go_threads"} {
+		if got[name] <= 0 {
+			t.Errorf("%s is %v", name, got[name])
+		}
+	}
+}
+
+// Of what is not there, nothing is said.
+func TestWriteNothing(t *testing.T) {
+	for key := range written(t, &Snapshot{}) {
+		if !strings.HasPrefix(key, "process_") && !strings.HasPrefix(key, "go_") && !strings.HasPrefix(key, "paddock_info") {
+			t.Errorf("there is %s", key)
+		}
+	}
+}
+
+func TestHandler(t *testing.T) {
+	h := Handler(example)
+	for _, method := range []string{"GET", "HEAD", "POST"} {
+		r := httptest.NewRecorder()
+		h.ServeHTTP(r, httptest.NewRequest(method, "/metrics", http.NoBody))
+		if method == "POST" {
+			if r.Code != http.StatusMethodNotAllowed {
+				t.Errorf("POST: %d", r.Code)
+			}
+			continue
+		}
+		if kind := r.Header().Get("Content-Type"); r.Code != http.StatusOK || kind != "text/plain; version=0.0.4; charset=utf-8" {
+			t.Errorf("%s: %d, %s", method, r.Code, kind)
+		}
+		if _, err := parse(r.Body.String()); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
+// TestManual holds the families against execd(8): each is there with its type,
+// in this order, and nothing else is.
+func TestManual(t *testing.T) {
+	text, err := os.ReadFile("../../../man/man8/execd.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n.Sh METRICS\n")
+	section, _, _ = strings.Cut(section, "\n.Sh ")
+	var page, table []string
+	for _, m := range regexp.MustCompile(`(?m)^\.It Li (\S+) Pq (\w+)`).FindAllStringSubmatch(section, -1) {
+		page = append(page, m[1]+" "+m[2])
+	}
+	for _, f := range families {
+		table = append(table, f.name+" "+string(f.kind))
+	}
+	if diff := cmp.Diff(table, page); diff != "" {
+		t.Errorf("families and execd(8) differ (-table +page):\n%s", diff)
+	}
+	for _, name := range outcomes {
+		if !strings.Contains(section, ".Li "+name) {
+			t.Errorf("execd(8) has no outcome %s", name)
+		}
+	}
+}
+
+// A thousand running tasks.
+func BenchmarkWrite(b *testing.B) {
+	s := example()
+	s.Running = nil
+	for i := range 1000 {
+		s.Running = append(s.Running, Task{Job: i, Owner: "alice", Queue: "all.q", Usage: api.Usage{CPU: float64(i) / 3}})
+	}
+	var out bytes.Buffer
+	for b.Loop() {
+		out.Reset()
+		if err := Write(&out, s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(int64(out.Len()))
+}
