@@ -2,10 +2,12 @@ package usage
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,7 @@ type process struct {
 	settled bool
 	reading
 	counted reading // what of it is in the sums of the job
+	reader  *reader // that was given up over it
 }
 
 // reading is what a process said at the last look. CPU and io are those of the
@@ -51,6 +54,11 @@ type table struct {
 	scans int
 	procs map[int]*process // by pid
 
+	patience time.Duration // with a file that is held back; 0: a second
+	reader   *reader       // of such files; nil: there is none at work
+	timer    *time.Timer   // for it
+	stuck    atomic.Int32  // readers that were given up and have not come back
+
 	entries, text []byte // buffers
 }
 
@@ -61,6 +69,7 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 	if err := t.open(); err != nil {
 		return err
 	}
+	defer t.dismiss()
 	swap := t.swapping()
 	gids, sessions := map[int]*job{}, map[int]*job{}
 	for _, j := range jobs {
@@ -69,8 +78,11 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 		case j.AddGID > 0:
 			gids[j.AddGID] = j
 		case j.PID != nil:
-			if pid := j.PID(); pid > 0 {
-				sessions[pid] = j
+			if j.pid == 0 {
+				j.pid = j.PID()
+			}
+			if j.pid > 0 {
+				sessions[j.pid] = j
 			}
 		}
 	}
@@ -171,9 +183,7 @@ func (t *table) look(p *process, swap bool) {
 	if !t.readStat(p) {
 		p.rss, p.swap, p.threads = 0, 0, 0 // it has just ended
 	} else {
-		if b, err := t.read(p.pid, "/io"); err == nil {
-			p.io = max(p.io, field(b, "rchar:")+field(b, "wchar:"))
-		}
+		p.io = max(p.io, t.readIO(p))
 		if swap && !p.job.grouped {
 			if b, err := t.read(p.pid, "/status"); err == nil {
 				p.swap = field(b, "\nVmSwap:") << 10
@@ -188,6 +198,74 @@ func (t *table) look(p *process, swap bool) {
 	sum.threads += p.threads
 	p.job.waited += max(p.wait, p.counted.wait) - p.counted.wait
 	p.counted = p.reading
+}
+
+// reader reads files that the kernel may hold back, in a goroutine of its own.
+type reader struct {
+	names   chan string
+	answers chan uint64
+	done    atomic.Bool
+}
+
+// maxStuck bounds the readers that were given up.
+const maxStuck = 8
+
+// readIO returns the bytes of read and write calls, 0 if that is not known. The
+// kernel holds /proc/PID/io back while the process executes another program,
+// and a process may drag that out for ever: by a file of its own file system that
+// is to be closed then. Nobody must be able to stop us that way.
+func (t *table) readIO(p *process) uint64 {
+	if p.reader != nil && !p.reader.done.Load() || t.stuck.Load() >= maxStuck {
+		return 0
+	}
+	if t.reader == nil {
+		// Neither side ever waits for the other: one question, one answer.
+		r := &reader{names: make(chan string, 1), answers: make(chan uint64, 1)}
+		t.reader, t.timer = r, time.NewTimer(time.Hour)
+		fd := t.fd
+		go func() {
+			defer r.done.Store(true)
+			buf := make([]byte, 512)
+			for name := range r.names {
+				r.answers <- readIO(fd, name, buf)
+			}
+		}()
+	}
+	t.reader.names <- strconv.Itoa(p.pid) + "/io"
+	t.timer.Reset(cmp.Or(t.patience, time.Second))
+	defer t.timer.Stop()
+	select {
+	case n := <-t.reader.answers:
+		return n
+	case <-t.timer.C:
+	}
+	r := t.reader
+	p.reader = r
+	t.stuck.Add(1)
+	go func() { <-r.answers; t.stuck.Add(-1) }()
+	t.dismiss()
+	return 0
+}
+
+// dismiss ends the reader when it has done what it was asked.
+func (t *table) dismiss() {
+	if t.reader != nil {
+		close(t.reader.names)
+		t.reader = nil
+	}
+}
+
+func readIO(dir int, name string, buf []byte) uint64 {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return 0
+	}
+	return field(buf[:n], "rchar:") + field(buf[:n], "wchar:")
 }
 
 // marked returns the job whose additional group a process has.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -45,6 +46,7 @@ type job struct {
 	due     bool    // to be looked at in this round
 	grouped bool    // the group knows the memory
 	removed bool    // the job is no longer there
+	pid     int     // of its first process; 0: not known yet
 	now     reading // sums over the processes at this look
 	seen    reading // at the last, less what was not added to anybody when its process ended
 	cpu, io uint64  // ticks and bytes of all looks together
@@ -114,19 +116,22 @@ func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 	s.measuring.Lock()
 	defer s.measuring.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	j := s.jobs[run]
-	if j == nil {
-		return api.Usage{}, false
-	}
 	delete(s.jobs, run)
 	if len(s.jobs) == 0 {
 		s.poke() // nothing is to be waited for
 	}
+	s.mu.Unlock()
+	if j == nil {
+		return api.Usage{}, false
+	}
 	j.removed = true
 	j.now = reading{}
+	g := s.group(j)
 	now := time.Now()
-	s.record(j, now, s.group(j))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record(j, now, g)
 	j.usage.Wallclock = wallclock(j, now)
 	return j.usage, true
 }
@@ -240,11 +245,9 @@ func (s *Sampler) measure(due func(*job, time.Time) bool) {
 	s.measuring.Lock()
 	s.mu.Lock()
 	now := time.Now()
-	jobs := map[spool.RunID]*job{}
 	var some []*job
 	if s.interval > 0 {
-		for run, j := range s.jobs {
-			jobs[run] = j
+		for _, j := range s.jobs {
 			if j.due = due(j, now); j.due {
 				some = append(some, j)
 			}
@@ -252,7 +255,9 @@ func (s *Sampler) measure(due func(*job, time.Time) bool) {
 	}
 	scan := slices.ContainsFunc(some, func(j *job) bool { return j.AddGID > 0 || j.PID != nil })
 	recheck := s.recheck
+	var jobs map[spool.RunID]*job
 	if scan {
+		jobs = maps.Clone(s.jobs)
 		s.recheck = time.Time{}
 	}
 	s.mu.Unlock()

@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"paddock/execd/api"
 	"paddock/spool"
+	"paddock/test/harness"
 )
 
 // host is a directory that looks like /proc.
@@ -464,4 +466,48 @@ func TestNoProcesses(t *testing.T) {
 		s.Add(run, Job{Started: time.Now(), AddGID: 20001})
 		s.want(t, "nothing", api.Usage{})
 	})
+}
+
+// A file that the kernel holds back holds up nobody, and counts when it comes.
+// Opening a pipe waits as the kernel does for /proc/PID/io.
+func TestHeldBack(t *testing.T) {
+	h := newHost(t)
+	s := newSampler(h, time.Second)
+	s.table.patience = 20 * time.Millisecond
+	defer s.table.close()
+	io := filepath.Join(h.dir, "100", "io")
+	h.set(fake{pid: 100, gid: 20001, cpu: 100})
+	h.set(fake{pid: 101, gid: 20001, cpu: 100, io: 5})
+	if err := errors.Join(os.Remove(io), syscall.Mkfifo(io, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s.Add(run, Job{Started: time.Now(), AddGID: 20001})
+	look := func() int {
+		s.measure(func(*job, time.Time) bool { return true })
+		u, _ := s.Usage(run)
+		if u.CPU != 2 {
+			t.Errorf("cpu is %v", u.CPU)
+		}
+		return int(u.IO * gib)
+	}
+	if n := look(); n != 5 {
+		t.Errorf("io is %d", n)
+	}
+	if n := look(); n != 5 || s.table.stuck.Load() != 1 {
+		t.Errorf("io is %d, %d readers are stuck", n, s.table.stuck.Load())
+	}
+	f, err := os.OpenFile(io, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if err := os.Remove(io); err != nil {
+		t.Fatal(err)
+	}
+	h.set(fake{pid: 100, gid: 20001, cpu: 100, io: 7})
+	if err := harness.WaitFor(10*time.Second, "the reader to come back", func() (bool, error) {
+		return s.table.stuck.Load() == 0 && look() == 12, nil
+	}); err != nil {
+		t.Error(err)
+	}
 }
