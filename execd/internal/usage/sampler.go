@@ -335,7 +335,10 @@ func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	u.IOWait = max(was.IOWait, float64(j.waited)/ticks, g.IOWait.Seconds())
 	u.RSS, u.VMem, u.PIDs = float64(j.now.rss), float64(j.now.rss+j.now.swap), j.now.threads
 	if g.Memory > 0 {
-		u.VMem, u.RSS = float64(g.Memory), float64(g.RSS)
+		u.VMem = float64(g.Memory)
+	}
+	if g.RSS > 0 {
+		u.RSS = float64(g.RSS)
 	}
 	if g.PIDs > 0 {
 		u.PIDs = g.PIDs
