@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"paddock/execd/api"
@@ -98,12 +96,6 @@ func column(text string, width int) string {
 	return text + strings.Repeat(" ", width-n)
 }
 
-// stamp is a time in the tables of qstat.
-func stamp(t time.Time) string { return t.Local().Format("01/02/2006 15:04:05") }
-
-// date is a time in the listings of qstat -j and qacct -j.
-func date(t time.Time) string { return t.Local().Format("Mon Jan _2 15:04:05 2006") }
-
 // states are the jobs that qstat -s chooses; the zero value chooses all.
 type states struct{ pending, running, suspended, held bool }
 
@@ -186,133 +178,4 @@ func (s *session) detail(ctx context.Context, jobs []string) error {
 		return &failure{exitFailed, "Following jobs do not exist: \n" + api.Visible(strings.Join(reply.Missing, ", "))}
 	}
 	return nil
-}
-
-// originKeys are the SGE_O_ variables that qstat -j shows, and their keys.
-var originKeys = []struct{ variable, key string }{
-	{"SGE_O_HOME=", "sge_o_home"},
-	{"SGE_O_LOGNAME=", "sge_o_log_name"},
-	{"SGE_O_PATH=", "sge_o_path"},
-	{"SGE_O_SHELL=", "sge_o_shell"},
-	{"SGE_O_TZ=", "sge_o_tz"},
-	{"SGE_O_WORKDIR=", "sge_o_workdir"},
-	{"SGE_O_HOST=", "sge_o_host"},
-}
-
-func writeDetail(b *bufio.Writer, d *api.Detail) {
-	r := &d.Request
-	say := func(key, value string) { fmt.Fprintf(b, "%-28s%s\n", key+":", api.Visible(value)) }
-	// has is for keys that stand only where they say something.
-	has := func(key, value string) {
-		if value != "" {
-			say(key, value)
-		}
-	}
-	path := func(key, value string) {
-		if value != "" {
-			say(key, "NONE:NONE:"+value)
-		}
-	}
-	fmt.Fprintln(b, strings.Repeat("=", 62))
-	say("job_number", fmt.Sprint(d.Job))
-	has("exec_file", d.ScriptFile)
-	say("submission_time", date(d.Submitted))
-	say("owner", d.Owner)
-	say("uid", fmt.Sprint(d.UID))
-	say("group", d.Group)
-	say("gid", fmt.Sprint(d.GID))
-	for _, k := range originKeys {
-		for _, v := range r.Origin {
-			if value, ok := strings.CutPrefix(v, k.variable); ok {
-				say(k.key, value)
-			}
-		}
-	}
-	account := r.Account
-	if account == "" {
-		account = "sge"
-	}
-	say("account", account)
-	has("cwd", r.Cwd)
-	path("stderr_path_list", r.Stderr)
-	if r.Merge {
-		say("merge", "y")
-	}
-	if r.Notify {
-		say("notify", "TRUE")
-	}
-	say("job_name", r.Name)
-	path("stdout_path_list", r.Stdout)
-	path("stdin_path_list", r.Stdin)
-	has("restart", string(r.Rerun))
-	if r.Shell != "" {
-		say("shell_list", "NONE:"+r.Shell)
-	}
-	if env := envList(r.Env); env != "" {
-		say("env_list", env)
-	}
-	if len(r.Args) > 0 {
-		say("job_args", strings.Join(r.Args, ","))
-	}
-	has("script_file", r.Command)
-	if r.Tasks.IsArray() {
-		say("job-array tasks", r.Tasks.String())
-		if r.MaxRun > 0 {
-			say("maximum concurrency", fmt.Sprint(r.MaxRun))
-		}
-		has("pending tasks", d.Pending)
-		say("finished tasks", fmt.Sprint(d.Finished))
-	}
-	kind := "NONE"
-	if r.Binary {
-		kind = "binary"
-		if r.NoShell {
-			kind += ",noshell"
-		}
-	}
-	say("job_type", kind)
-	inError := false
-	for i := range d.Tasks {
-		t := &d.Tasks[i]
-		inError = inError || strings.HasPrefix(t.State, "E")
-		task := func(key, value string) {
-			if value != "" {
-				fmt.Fprintf(b, "%s %*d:%12s%s\n", key, 14-len(key), t.Task, "", api.Visible(value))
-			}
-		}
-		task("job_state", t.State)
-		if !t.Started.IsZero() {
-			task("start_time", stamp(t.Started))
-		}
-		task("queue", t.Queue)
-		if t.Run > 0 {
-			task("restarts", fmt.Sprint(t.Run))
-		}
-		if t.Reason != "" {
-			fmt.Fprintf(b, "%-16s %6d:      %s\n", "error reason", t.Task, api.Visible(t.Reason))
-		}
-	}
-	reasons := d.Reasons
-	if inError && len(reasons) == 0 {
-		reasons = []string{"Job is in error state"}
-	}
-	for i, reason := range reasons {
-		key := "scheduling info:"
-		if i > 0 {
-			key = ""
-		}
-		fmt.Fprintf(b, "%-28s%s\n", key, api.Visible(reason))
-	}
-}
-
-// envList is an environment as qstat -j shows it.
-func envList(env []string) string {
-	items := make([]string, len(env))
-	for i, v := range env {
-		if strings.HasSuffix(v, "=") && strings.Count(v, "=") == 1 {
-			v += "NONE"
-		}
-		items[i] = v
-	}
-	return strings.Join(items, ",")
 }

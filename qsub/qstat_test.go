@@ -127,6 +127,8 @@ account:                    acc
 cwd:                        /tmp/gtw
 stderr_path_list:           NONE:NONE:b
 merge:                      y
+mail_list:                  geuser1@gehost
+notify:                     FALSE
 job_name:                   arr
 stdout_path_list:           NONE:NONE:a
 stdin_path_list:            NONE:NONE:c
@@ -139,6 +141,7 @@ job-array tasks:            1-9:1
 maximum concurrency:        2
 pending tasks:              5-9:1
 finished tasks:             2
+binding:                    NONE
 job_type:                   NONE
 job_state     3:            r
 start_time    3:            11/20/2026 16:07:01
@@ -157,8 +160,10 @@ uid:                        0
 group:                      g
 gid:                        0
 account:                    sge
+notify:                     FALSE
 job_name:                   b
 script_file:                sleep
+binding:                    NONE
 job_type:                   binary,noshell
 job_state     1:            Eqw
 error reason          1:      no

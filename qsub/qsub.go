@@ -101,7 +101,11 @@ func (s *session) script(operands []string) (name string, script []byte, err err
 
 // rejected is Grid Engine's form of a submission that was refused.
 func rejected(exit int, reason string) error {
-	return &failure{exit, "Unable to run job: " + api.Visible(reason) + "\nExiting."}
+	lines := strings.Split(reason, "\n")
+	for i := range lines {
+		lines[i] = api.Visible(lines[i])
+	}
+	return &failure{exit, "Unable to run job: " + strings.Join(lines, "\n") + "\nExiting."}
 }
 
 // cause returns the system's words for an error of a file, spelled as the C
@@ -116,11 +120,20 @@ func cause(err error) string {
 
 // submit sends the job and says what became of it.
 func (s *session) submit(ctx context.Context, j *job) error {
+	if j.verify {
+		writeDetail(s.out, &api.Detail{Request: j.req})
+		return nil
+	}
+	if j.req.Now {
+		fmt.Fprint(s.err, "Waiting for immediate job to be scheduled.\n\n")
+	}
 	var reply api.SubmitReply
 	err := s.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
 	switch e, ok := errors.AsType[*api.Error](err); {
 	case ok && e.Code == api.CodeLimit:
 		return rejected(exitLimit, e.Text)
+	case ok && e.Code == api.CodeBusy:
+		return &failure{exitFailed, "Your qsub request could not be scheduled; try again later."}
 	case ok:
 		return rejected(exitFailed, e.Text)
 	case errors.Is(err, api.ErrNotSent):
@@ -129,6 +142,12 @@ func (s *session) submit(ctx context.Context, j *job) error {
 		return rejected(exitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
 	case err != nil:
 		return rejected(exitFailed, err.Error())
+	}
+	for _, line := range reply.Lines {
+		fmt.Fprintln(s.out, api.Visible(line))
+	}
+	if reply.Job == 0 {
+		return nil // verified
 	}
 	id, kind := fmt.Sprint(reply.Job), "job"
 	if reply.Tasks.IsArray() {
@@ -139,12 +158,18 @@ func (s *session) submit(ctx context.Context, j *job) error {
 	} else {
 		fmt.Fprintf(s.out, "Your %s %s (\"%s\") has been submitted\n", kind, id, api.Visible(reply.Name))
 	}
-	if !j.sync {
+	if !j.sync && !j.req.Now {
 		return nil
 	}
 	// Before the wait: a script may read the number meanwhile.
 	if err := s.out.Flush(); err != nil {
 		return fmt.Errorf("cannot write standard output: %w", err)
+	}
+	if j.req.Now {
+		fmt.Fprintf(s.err, "Your immediate job %s has been successfully scheduled.\n", id)
+	}
+	if !j.sync {
+		return nil
 	}
 	return s.wait(ctx, &reply, j.terse)
 }
@@ -215,7 +240,9 @@ func defaultsFiles(p api.Places) ([]option.Setting, error) {
 		if err != nil {
 			return nil, err
 		}
-		settings = append(settings, in...)
+		// Each begins with hard requests again.
+		hard, _ := option.Lookup(option.Qsub, "-hard")
+		settings = append(append(settings, option.Setting{Option: hard}), in...)
 	}
 	return settings, nil
 }

@@ -182,7 +182,7 @@ func TestDefaultsFiles(t *testing.T) {
 	// Errors name file and line.
 	for text, wanted := range map[string]result{
 		"\n-badopt\n":  {2, "", home + "/.sge_request:2: invalid option argument \"-badopt\"\nType \"qsub -help\" for the options.\n"},
-		"-l h_rt=1":    {2, "", home + "/.sge_request:1: option -l is not supported yet\n"},
+		"-P x":         {2, "", home + "/.sge_request:1: option -P is not supported: there are no projects; -A marks a job for accounting\n"},
 		"-cwd word":    {5, "", home + "/.sge_request:1: Unknown option \"word\"\n"},
 		"-N\njob":      {2, "", home + "/.sge_request:1: -N option must have argument\n"},
 		"-cwd\n-N 'a":  {7, "", home + "/.sge_request:2: unmatched '\n"},
@@ -273,7 +273,6 @@ func TestClientRefuses(t *testing.T) {
 		{[]string{"-teres", "job.sh"}, 2, "qsub: invalid option argument \"-teres\"\nDid you mean -terse? " + hint},
 		{[]string{"-x", "job.sh"}, 2, "qsub: invalid option argument \"-x\"\n" + hint},
 		{[]string{"-nostdin", "job.sh"}, 2, "qsub: invalid option argument \"-nostdin\"\n" + hint},
-		{[]string{"-pe", "make", "2", "job.sh"}, 2, "qsub: option -pe is not supported yet\n"},
 		{[]string{"-N"}, 2, "qsub: -N option must have argument\n"},
 		{[]string{"-v"}, 2, "qsub: -v option must have variable list argument\n"},
 		{[]string{"-sync", "maybe", "job.sh"}, 7, "qsub: invalid option argument \"-sync maybe\"\n"},

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/directive"
@@ -19,6 +20,8 @@ type job struct {
 	prefix    string // of options in the script
 	sync      bool
 	terse     bool
+	soft      bool            // -l and -q are wishes now
+	verify    bool            // -verify: print the job only
 	exportAll bool            // -V
 	export    []variable      // -v, in order
 	exported  map[string]bool // the names in export
@@ -35,6 +38,7 @@ type variable struct {
 func newJob(sources ...[]option.Setting) (*job, error) {
 	j := &job{prefix: directive.DefaultPrefix}
 	for _, settings := range sources {
+		j.soft = false
 		for i := range settings {
 			o := &settings[i]
 			if err := apply[o.Name](j, o); err != nil {
@@ -48,8 +52,28 @@ func newJob(sources ...[]option.Setting) (*job, error) {
 // apply says what the options of qsub do. Those that are not here, parsing has
 // dealt with.
 var apply = map[string]func(*job, *option.Setting) error{
+	"-a": func(j *job, o *option.Setting) (err error) {
+		if j.req.After, err = parseDate(o.Value(), time.Now()); err != nil {
+			e := o.Errorf(option.ExitValue, "Wrong date/time format \"%s\" specified to -a option", o.Value())
+			e.Hint = err.Error()
+			return e
+		}
+		return nil
+	},
 	"-A": func(j *job, o *option.Setting) error { j.req.Account = o.Value(); return nil },
 	"-b": func(j *job, o *option.Setting) error { j.req.Binary = o.Yes(); return nil },
+	"-binding": func(j *job, o *option.Setting) error {
+		if wrong := checkBinding(o.Values); wrong != "" {
+			return o.Errorf(option.ExitUsage, "-binding option contains errors: %s", wrong)
+		}
+		j.req.Binding = strings.Join(o.Values, " ")
+		return nil
+	},
+	"-c": func(j *job, o *option.Setting) (err error) {
+		j.req.CheckpointWhen, err = parseCheckpoint(o)
+		return err
+	},
+	"-ckpt": func(j *job, o *option.Setting) error { j.req.Checkpoint = o.Value(); return nil },
 	"-clear": func(j *job, _ *option.Setting) error {
 		*j = job{prefix: directive.DefaultPrefix}
 		return nil
@@ -62,10 +86,28 @@ var apply = map[string]func(*job, *option.Setting) error{
 		j.req.Cwd = dir
 		return nil
 	},
-	"-C": func(j *job, o *option.Setting) error { j.prefix = o.Value(); return nil },
-	"-e": func(j *job, o *option.Setting) error { return setPath(&j.req.Stderr, o, "stderr") },
-	"-i": func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "stdin") },
-	"-j": func(j *job, o *option.Setting) error { j.req.Merge = o.Yes(); return nil },
+	"-C":           func(j *job, o *option.Setting) error { j.prefix = o.Value(); return nil },
+	"-e":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stderr, o, "stderr") },
+	"-h":           func(j *job, _ *option.Setting) error { j.req.Hold = "u"; return nil },
+	"-hard":        func(j *job, _ *option.Setting) error { j.soft = false; return nil },
+	"-hold_jid":    func(j *job, o *option.Setting) error { return addList(&j.req.HoldJobs, o, "jid_hold") },
+	"-hold_jid_ad": func(j *job, o *option.Setting) error { return addList(&j.req.HoldArray, o, "jid_hold_ad") },
+	"-i":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "stdin") },
+	"-j":           func(j *job, o *option.Setting) error { j.req.Merge = o.Yes(); return nil },
+	"-l":           (*job).addResources,
+	"-m": func(j *job, o *option.Setting) error {
+		found, ok := letters(o.Value(), "abesn")
+		if !ok {
+			return o.Errorf(option.ExitValue, "Wrong mail options list format \"%s\" specified to -m option", o.Value())
+		}
+		j.req.Mail, _ = letters(j.req.Mail+found, "abes")
+		if strings.Contains(found, "n") {
+			j.req.Mail = ""
+		}
+		return nil
+	},
+	"-M":       func(j *job, o *option.Setting) error { return addList(&j.req.MailTo, o, "mail") },
+	"-masterq": func(j *job, o *option.Setting) error { return addList(&j.req.MasterQueues, o, "queue") },
 	"-N": func(j *job, o *option.Setting) error {
 		if strings.Contains(o.Value(), "/") {
 			return o.Errorf(option.ExitUsage, "argument to -N option must not contain / : %s", o.Value())
@@ -74,7 +116,29 @@ var apply = map[string]func(*job, *option.Setting) error{
 		return nil
 	},
 	"-notify": func(j *job, _ *option.Setting) error { j.req.Notify = true; return nil },
+	"-now":    func(j *job, o *option.Setting) error { j.req.Now = o.Yes(); return nil },
 	"-o":      func(j *job, o *option.Setting) error { return setPath(&j.req.Stdout, o, "stdout") },
+	"-p": func(j *job, o *option.Setting) error {
+		n, err := strconv.Atoi(o.Value())
+		if err != nil || n < api.MinPriority || n > api.MaxPriority {
+			return o.Errorf(option.ExitValue, "invalid priority \"%s\".  Must be an integer from %d to %d", o.Value(), api.MinPriority, api.MaxPriority)
+		}
+		j.req.Priority = n
+		return nil
+	},
+	"-pe": func(j *job, o *option.Setting) (err error) {
+		j.req.PE = o.Value()
+		j.req.Slots, err = parseSlots(o)
+		return err
+	},
+	"-pty": func(*job, *option.Setting) error { return nil },
+	"-q": func(j *job, o *option.Setting) error {
+		if j.soft {
+			return addList(&j.req.SoftQueues, o, "queue")
+		}
+		return addList(&j.req.Queues, o, "queue")
+	},
+	"-R": func(j *job, o *option.Setting) error { j.req.Reserve = o.Yes(); return nil },
 	"-r": func(j *job, o *option.Setting) error {
 		j.req.Rerun = api.RerunNo
 		if o.Yes() {
@@ -84,6 +148,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 	},
 	"-S":     func(j *job, o *option.Setting) error { return setPath(&j.req.Shell, o, "shell") },
 	"-shell": func(j *job, o *option.Setting) error { j.req.NoShell = !o.Yes(); return nil },
+	"-soft":  func(j *job, _ *option.Setting) error { j.soft = true; return nil },
 	"-sync":  func(j *job, o *option.Setting) error { j.sync = o.Yes(); return nil },
 	"-t": func(j *job, o *option.Setting) (err error) {
 		j.req.Tasks, err = parseTasks(o)
@@ -97,9 +162,17 @@ var apply = map[string]func(*job, *option.Setting) error{
 		j.req.MaxRun = n
 		return nil
 	},
-	"-terse": func(j *job, _ *option.Setting) error { j.terse = true; return nil },
-	"-v":     (*job).addVariables,
-	"-V":     func(j *job, _ *option.Setting) error { j.exportAll = true; return nil },
+	"-terse":  func(j *job, _ *option.Setting) error { j.terse = true; return nil },
+	"-v":      (*job).addVariables,
+	"-V":      func(j *job, _ *option.Setting) error { j.exportAll = true; return nil },
+	"-verify": func(j *job, _ *option.Setting) error { j.verify = true; return nil },
+	"-w": func(j *job, o *option.Setting) error {
+		if len(o.Value()) != 1 || !strings.Contains("ewnvp", o.Value()) {
+			return o.Errorf(option.ExitValue, "invalid option argument \"-w %s\"", o.Value())
+		}
+		j.req.Verify = o.Value()
+		return nil
+	},
 	"-wd": func(j *job, o *option.Setting) error {
 		dir := o.Value()
 		if dir == "" {

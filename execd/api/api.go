@@ -55,6 +55,7 @@ const (
 	CodeBadRequest Code = "bad_request" // the request makes no sense
 	CodeRejected   Code = "rejected"    // the request is understood and refused
 	CodeLimit      Code = "limit"       // a limit on the number of jobs is reached (qsub exits 25)
+	CodeBusy       Code = "busy"        // a job of -now y cannot start now, and was not submitted
 	CodeDenied     Code = "denied"      // the caller may not do that
 	CodeNotFound   Code = "not_found"   // no such job
 	CodeInternal   Code = "internal"    // execd is at fault; its log has more
@@ -63,7 +64,7 @@ const (
 // Error is the body of every reply that is not 200.
 type Error struct {
 	Code Code   `json:"code"`
-	Text string `json:"text"` // one line, as it should be shown
+	Text string `json:"text"` // as it should be shown: one line, or for -w v and p a line for each queue too
 }
 
 func (e *Error) Error() string { return e.Text }
@@ -145,7 +146,11 @@ type SubmitRequest struct {
 	After     time.Time `json:"after,omitzero"`       // -a
 	HoldJobs  []string  `json:"hold_jobs,omitempty"`  // -hold_jid: numbers, names, patterns
 	HoldArray []string  `json:"hold_array,omitempty"` // -hold_jid_ad: task n waits for task n
-	Now       bool      `json:"now,omitempty"`        // -now y: at once or never
+	Now       bool      `json:"now,omitempty"`        // -now y: at once or never, CodeBusy
+	// Verify is the letter of -w, a check whether the job could ever run: "e"
+	// refuses it if not, "w" warns; "v", and "p", which counts what is in use
+	// now, only tell and submit nothing. "" or "n": no check.
+	Verify string `json:"verify,omitempty"`
 
 	Checkpoint     string   `json:"checkpoint,omitempty"`      // -ckpt: name of the interface
 	CheckpointWhen string   `json:"checkpoint_when,omitempty"` // -c: letters of n, s, m, x, or a time; empty: as the interface says
@@ -175,9 +180,10 @@ type Slots struct {
 
 // SubmitReply is sent when the job is on disk for good.
 type SubmitReply struct {
-	Job   int    `json:"job"`
-	Tasks Tasks  `json:"tasks,omitzero"`
-	Name  string `json:"name"`
+	Job   int      `json:"job"` // 0: only verified
+	Tasks Tasks    `json:"tasks,omitzero"`
+	Name  string   `json:"name"`
+	Lines []string `json:"lines,omitempty"` // what -w found, to be printed first
 	// Cursor is where to begin a WaitRequest for this job: nothing of it is
 	// accounted before.
 	Cursor string `json:"cursor"`
@@ -202,6 +208,7 @@ type JobStatus struct {
 	Slots    int       `json:"slots"`
 	Tasks    string    `json:"tasks,omitempty"`  // "5", or "6-10:2,13"; empty for a job that is no array
 	Reason   string    `json:"reason,omitempty"` // why it is in error, or why it is not starting
+	Holds    string    `json:"holds,omitempty"`  // as in Detail, and t: its time (-a) has not come
 }
 
 // JobsReply lists running tasks first, then pending jobs, each by job number.
@@ -296,7 +303,7 @@ type HostReply struct {
 	Host   string        `json:"host"`
 	Arch   string        `json:"arch"`
 	Groups string        `json:"groups"` // control groups: v2, hybrid, v1, or why there are none
-	Values []HostValue   `json:"values"`
+	Values []HostValue   `json:"values"` // all of the host
 	Queues []QueueStatus `json:"queues"`
 }
 
@@ -316,8 +323,8 @@ type QueueStatus struct {
 	Total    int         `json:"total"`
 	Load     float64     `json:"load"`              // np_load_avg; negative: not known
 	States   string      `json:"states,omitempty"`  // letters of a, A, d, s, S, E, o
-	Reasons  []string    `json:"reasons,omitempty"` // why, a line for each letter
-	Values   []HostValue `json:"values,omitempty"`
+	Reasons  []string    `json:"reasons,omitempty"` // why, a line for each letter, in their order; empty: not known
+	Values   []HostValue `json:"values,omitempty"`  // its own, and those that differ from the host's of the same name
 }
 
 // ShowRequest asks for a part of the configuration as it is in force, in the
@@ -370,6 +377,7 @@ type DeleteReply struct {
 type Line struct {
 	Text   string `json:"text"`
 	Failed bool   `json:"failed,omitempty"`
+	Code   Code   `json:"code,omitempty"` // of a failure of qhold and qrls: CodeNotFound (they exit 3) or CodeDenied (10)
 }
 
 // WaitRequest waits until tasks of a job have ended. A client repeats it, with

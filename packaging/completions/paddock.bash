@@ -10,15 +10,16 @@ _paddock() {
   qsub:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qsub:-@|qsub:-e|qsub:-i|qsub:-o|qsub:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qsub:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qsub:-A|qsub:-C|qsub:-N|qsub:-t|qsub:-tc) return ;;
-  qsub:-b|qsub:-j|qsub:-r|qsub:-shell|qsub:-sync) words='y n' ;;
+  qsub:-a|qsub:-A|qsub:-binding|qsub:-c|qsub:-ckpt|qsub:-C|qsub:-l|qsub:-m|qsub:-M|qsub:-masterq|qsub:-N|qsub:-p|qsub:-pe|qsub:-q|qsub:-t|qsub:-tc|qsub:-w) return ;;
+  qsub:-hold_jid|qsub:-hold_jid_ad) words=$(_paddock_jobs) ;;
+  qsub:-b|qsub:-j|qsub:-now|qsub:-pty|qsub:-r|qsub:-R|qsub:-shell|qsub:-sync) words='y n' ;;
   qstat:-s|qstat:-u) return ;;
   qstat:-j) words=$(_paddock_jobs) ;;
   qdel:-t|qdel:-u) return ;;
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qacct:-t) return ;;
   *) case ${COMP_WORDS[0]##*/}:$cur in
-    qsub:-*) words='-@ -A -b -clear -cwd -C -e -help -i -j -N -notify -o -r -S -shell -sync -t -tc -terse -v -V -version -wd' ;;
+    qsub:-*) words='-@ -a -A -b -binding -c -ckpt -clear -cwd -C -e -h -hard -help -hold_jid -hold_jid_ad -i -j -l -m -M -masterq -N -notify -now -o -p -pe -pty -q -r -R -S -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
     qstat:-*) words='-help -j -s -u -version' ;;
     qdel:-*) words='-f -help -t -u -version' ;;
     qacct:-*) words='-f -help -j -t -version' ;;

@@ -31,7 +31,9 @@ func offered(c Command) []*Option {
 }
 
 // jobs reports whether the argument of an option is a list of unfinished jobs.
-func jobs(c Command, o *Option) bool { return c == Qstat && o.Name == "-j" }
+func jobs(c Command, o *Option) bool {
+	return c == Qstat && o.Name == "-j" || c == Qsub && strings.HasPrefix(o.Name, "-hold_jid")
+}
 
 // listJobs is a shell command that prints the numbers of unfinished jobs.
 const listJobs = `qstat -u '*' 2>/dev/null | awk 'NR > 2 && !seen[$1]++ {print $1}'`
@@ -114,8 +116,8 @@ case $service in
 			if o.Repeat {
 				repeat = "*"
 			}
-			arg := ""
-			if len(o.Args) == 1 {
+			var arg strings.Builder
+			for _, name := range o.Args {
 				action := " "
 				switch {
 				case o.Kind == YesNo:
@@ -133,9 +135,9 @@ case $service in
 				if o.Kind == List {
 					colon = "::"
 				}
-				arg = colon + strings.ReplaceAll(o.Args[0], ":", `\:`) + ":" + action
+				fmt.Fprintf(&arg, "%s%s:%s", colon, strings.ReplaceAll(name, ":", `\:`), action)
 			}
-			fmt.Fprintf(&b, "  %s \\\n", zshQuote(fmt.Sprintf("%s%s[%s]%s", repeat, o.Name, strings.NewReplacer("[", `\[`, "]", `\]`).Replace(o.Help), arg)))
+			fmt.Fprintf(&b, "  %s \\\n", zshQuote(fmt.Sprintf("%s%s[%s]%s", repeat, o.Name, strings.NewReplacer("[", `\[`, "]", `\]`).Replace(o.Help), arg.String())))
 		}
 		switch c {
 		case Qsub:

@@ -37,7 +37,7 @@ func App(c Command, version string, out io.Writer, run cli.ActionFunc) *cli.App 
 		app.Flags = append(app.Flags, cliFlag{o})
 	}
 	if len(refused) > 0 {
-		app.Description = "\nOptions of Grid Engine's " + c.String() + " that are not supported yet:\n" + wrap(refused)
+		app.Description = "\nOptions of Grid Engine's " + c.String() + " that are not supported:\n" + wrap(refused)
 	}
 	return app
 }

@@ -104,8 +104,12 @@ type Option struct {
 	Commands Command
 	// Repeat: every occurrence counts. Otherwise the last one wins.
 	Repeat bool
-	// Refused: the option is Grid Engine's and known, but not supported yet.
+	// Before are words that may stand before the argument.
+	Before []string
+	// Refused: the option is Grid Engine's and known, but not supported: Why,
+	// or "" for not yet.
 	Refused bool
+	Why     string
 	Help    string
 }
 

@@ -2,6 +2,7 @@ package option
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -158,7 +159,11 @@ func parse(c Command, words []Word, include Include, depth int) (settings []Sett
 		case s.Commands&c == 0:
 			continue // another command's, in a file that is for all
 		case s.Refused:
-			return nil, nil, &Error{Exit: ExitUsage, Place: w.Place, Text: fmt.Sprintf("option %s is not supported yet", s.Name)}
+			why := " yet"
+			if s.Why != "" {
+				why = ": " + s.Why
+			}
+			return nil, nil, &Error{Exit: ExitUsage, Place: w.Place, Text: fmt.Sprintf("option %s is not supported%s", s.Name, why)}
 		case s.Name == "-help" && w.Place != (Place{}):
 			return nil, nil, &Error{Exit: ExitWord, Place: w.Place, Text: "-help not allowed in this context"}
 		case s.Name == "-@":
@@ -207,11 +212,17 @@ func setting(c Command, w Word, words []Word) (s Setting, rest []Word, err error
 		// the next.
 		if len(words) == 0 || words[0].Place != w.Place {
 			what := "argument"
-			if o.Kind == Vars {
+			switch {
+			case o.Kind == Vars:
 				what = "variable list argument"
+			case len(s.Values) > 0:
+				what = "range as 2nd argument" // of -pe
 			}
 			return s, nil, &Error{Exit: ExitUsage, Place: w.Place, Text: fmt.Sprintf("%s option must have %s", o.Name, what)}
 		}
+		s.Values, words = append(s.Values, words[0].Text), words[1:]
+	}
+	if slices.Contains(o.Before, s.Value()) && len(words) > 0 && words[0].Place == w.Place {
 		s.Values, words = append(s.Values, words[0].Text), words[1:]
 	}
 	if o.Kind == YesNo && !o.Refused {

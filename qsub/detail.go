@@ -1,0 +1,291 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// originKeys are the SGE_O_ variables that qstat -j shows, and their keys.
+var originKeys = []struct{ variable, key string }{
+	{"SGE_O_HOME=", "sge_o_home"},
+	{"SGE_O_LOGNAME=", "sge_o_log_name"},
+	{"SGE_O_PATH=", "sge_o_path"},
+	{"SGE_O_SHELL=", "sge_o_shell"},
+	{"SGE_O_TZ=", "sge_o_tz"},
+	{"SGE_O_WORKDIR=", "sge_o_workdir"},
+	{"SGE_O_HOST=", "sge_o_host"},
+}
+
+// writeDetail prints all about a job in the lines of Grid Engine's qstat -j and
+// their order; without a number it is one that was not submitted.
+func writeDetail(b *bufio.Writer, d *api.Detail) {
+	r := &d.Request
+	say := func(key, value string) { fmt.Fprintf(b, "%-28s%s\n", key+":", api.Visible(value)) }
+	// has is for keys that stand only where they say something.
+	has := func(key, value string) {
+		if value != "" {
+			say(key, value)
+		}
+	}
+	path := func(key, value string) {
+		if value != "" {
+			say(key, "NONE:NONE:"+value)
+		}
+	}
+	if d.Job == 0 {
+		say("job_number", "unassigned")
+	} else {
+		fmt.Fprintln(b, strings.Repeat("=", 62))
+		say("job_number", strconv.Itoa(d.Job))
+		has("exec_file", d.ScriptFile)
+		say("submission_time", date(d.Submitted))
+		say("owner", d.Owner)
+		say("uid", strconv.Itoa(d.UID))
+		say("group", d.Group)
+		say("gid", strconv.Itoa(d.GID))
+	}
+	for _, k := range originKeys {
+		has(k.key, originValue(r, k.variable))
+	}
+	if !r.After.IsZero() {
+		say("execution_time", date(r.After))
+	}
+	account := r.Account
+	if account == "" {
+		account = "sge"
+	}
+	say("account", account)
+	has("checkpoint_object", r.Checkpoint)
+	if n, ok := seconds(r.CheckpointWhen); ok {
+		say("checkpoint_interval", fmt.Sprintf("%d seconds", n))
+	} else {
+		has("checkpoint_attr", r.CheckpointWhen)
+	}
+	has("cwd", r.Cwd)
+	path("stderr_path_list", r.Stderr)
+	if r.Reserve {
+		say("reserve", "y")
+	}
+	if r.Merge {
+		say("merge", "y")
+	}
+	has("hard resource_list", resources(r.Hard))
+	has("soft resource_list", resources(r.Soft))
+	has("mail_options", r.Mail)
+	if to := r.MailTo; len(to) > 0 {
+		say("mail_list", strings.Join(to, ","))
+	} else if host := originValue(r, "SGE_O_HOST="); d.Owner != "" && host != "" {
+		say("mail_list", d.Owner+"@"+host)
+	}
+	say("notify", strings.ToUpper(strconv.FormatBool(r.Notify)))
+	say("job_name", r.Name)
+	path("stdout_path_list", r.Stdout)
+	path("stdin_path_list", r.Stdin)
+	if r.Priority != 0 {
+		say("priority", strconv.Itoa(r.Priority))
+	}
+	has("hard_queue_list", strings.Join(r.Queues, ","))
+	has("soft_queue_list", strings.Join(r.SoftQueues, ","))
+	has("restart", string(r.Rerun))
+	if r.Shell != "" {
+		say("shell_list", "NONE:"+r.Shell)
+	}
+	has("env_list", envList(r.Env))
+	has("job_args", strings.Join(r.Args, ","))
+	has("master hard queue_list", strings.Join(r.MasterQueues, ","))
+	has("script_file", r.Command)
+	if r.PE != "" {
+		fmt.Fprintf(b, "parallel environment:  %s range: %s\n", api.Visible(r.PE), slotRanges(r.Slots))
+	}
+	waitsFor := make([]string, len(d.WaitsFor))
+	for i, n := range d.WaitsFor {
+		waitsFor[i] = strconv.Itoa(n)
+	}
+	for _, p := range []struct {
+		key  string
+		list []string
+	}{{"jid_predecessor_list", r.HoldJobs}, {"ja_ad_predecessor_list", r.HoldArray}} {
+		if len(p.list) > 0 {
+			fmt.Fprintf(b, "%s (req): %s\n", p.key, api.Visible(strings.Join(p.list, ",")))
+			has(p.key, strings.Join(waitsFor, ","))
+		}
+	}
+	if r.Tasks.IsArray() {
+		say("job-array tasks", r.Tasks.String())
+		if r.MaxRun > 0 {
+			say("maximum concurrency", strconv.Itoa(r.MaxRun))
+		}
+		has("pending tasks", d.Pending)
+		if d.Job != 0 {
+			say("finished tasks", strconv.Itoa(d.Finished))
+		}
+	}
+	say("binding", binding(r.Binding))
+	kind := "NONE"
+	if r.Binary {
+		kind = "binary"
+		if r.NoShell {
+			kind += ",noshell"
+		}
+	}
+	say("job_type", kind)
+	has("holds", d.Holds)
+	inError := false
+	for i := range d.Tasks {
+		t := &d.Tasks[i]
+		inError = inError || strings.HasPrefix(t.State, "E")
+		writeTask(b, t)
+	}
+	reasons := d.Reasons
+	if inError && len(reasons) == 0 {
+		reasons = []string{"Job is in error state"}
+	}
+	for i, reason := range reasons {
+		key := "scheduling info:"
+		if i > 0 {
+			key = ""
+		}
+		fmt.Fprintf(b, "%-28s%s\n", key, api.Visible(reason))
+	}
+}
+
+// writeTask prints the lines of a task that runs or is in error.
+func writeTask(b *bufio.Writer, t *api.TaskDetail) {
+	say := func(key, value string) {
+		if value != "" {
+			fmt.Fprintf(b, "%s %*d:%12s%s\n", key, 14-len(key), t.Task, "", api.Visible(value))
+		}
+	}
+	say("job_state", t.State)
+	if !t.Started.IsZero() {
+		say("start_time", stamp(t.Started))
+	}
+	say("queue", t.Queue)
+	if t.Run > 0 {
+		say("restarts", strconv.Itoa(t.Run))
+	}
+	if u := t.Usage; u != nil {
+		say("usage", fmt.Sprintf("cpu=%s, mem=%.5f GB s, io=%.5f GB, vmem=%s, maxvmem=%s",
+			clock(u.CPU), u.Mem, u.IO, megabytes(u.VMem), megabytes(u.MaxVMem)))
+		say("limits", limits(u))
+	}
+	if t.Reason != "" {
+		fmt.Fprintf(b, "%-16s %6d:      %s\n", "error reason", t.Task, api.Visible(t.Reason))
+	}
+}
+
+// limits tells of what is limited, and how near the task has come. What holds
+// the memory says whether the peak of the address space or of the memory counts.
+func limits(u *api.Usage) string {
+	of := func(name, value, limit string, limited bool) string {
+		if !limited {
+			return name + "=" + value
+		}
+		return name + "=" + value + " of " + limit
+	}
+	items := []string{
+		of("wallclock", clock(u.Wallclock), clock(u.TimeLimit), u.TimeLimit > 0),
+		of("cpu", clock(u.CPU), clock(u.CPULimit), u.CPULimit > 0),
+		"rss=" + megabytes(u.RSS),
+		of("maxrss", megabytes(u.MaxRSS), megabytes(u.MemLimit), u.MemLimit > 0 && u.LimitsFrom == "cgroup"),
+		of("maxvmem", megabytes(u.MaxVMem), megabytes(u.MemLimit), u.MemLimit > 0 && u.LimitsFrom != "cgroup"),
+		of("pids", strconv.Itoa(u.PIDs), strconv.Itoa(u.PIDsLimit), u.PIDsLimit > 0),
+	}
+	if u.LimitsFrom != "" {
+		items = append(items, "by "+u.LimitsFrom)
+	}
+	return strings.Join(items, ", ")
+}
+
+// clock is a time of seconds as [days:]hours:minutes:seconds.
+func clock(seconds float64) string {
+	n := int64(seconds)
+	text := fmt.Sprintf("%02d:%02d:%02d", n/3600%24, n/60%60, n%60)
+	if days := n / 86400; days > 0 {
+		text = fmt.Sprintf("%d:%s", days, text)
+	}
+	return text
+}
+
+// megabytes is a number of bytes with three decimals and a letter.
+func megabytes(n float64) string {
+	if n == 0 {
+		return "N/A"
+	}
+	letters := []string{"", "K", "M", "G", "T", "P"}
+	i := 0
+	for i+1 < len(letters) && n >= 1024 {
+		n /= 1024
+		i++
+	}
+	return strconv.FormatFloat(n, 'f', 3, 64) + letters[i]
+}
+
+// resources is a list of -l.
+func resources(list []api.Resource) string {
+	items := make([]string, len(list))
+	for i, r := range list {
+		items[i] = r.Name + "=" + r.Value
+	}
+	return strings.Join(items, ",")
+}
+
+// slotRanges is a range of -pe.
+func slotRanges(list []api.Slots) string {
+	items := make([]string, len(list))
+	for i, s := range list {
+		items[i] = strconv.Itoa(s.Min)
+		if s.Max != s.Min {
+			items[i] += "-" + strconv.Itoa(s.Max)
+		}
+		if s.Step > 1 {
+			items[i] += ":" + strconv.Itoa(s.Step)
+		}
+	}
+	return strings.Join(items, ",")
+}
+
+// binding is -binding with what it begins with when not said.
+func binding(text string) string {
+	switch word, _, _ := strings.Cut(text, " "); {
+	case text == "":
+		return "NONE"
+	case slices.Contains([]string{"env", "pe", "set"}, word):
+		return text
+	}
+	return "set " + text
+}
+
+// originValue returns the value of a variable of the submitting session.
+func originValue(r *api.SubmitRequest, prefix string) string {
+	for _, v := range r.Origin {
+		if value, ok := strings.CutPrefix(v, prefix); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// stamp is a time in the tables of qstat.
+func stamp(t time.Time) string { return t.Local().Format("01/02/2006 15:04:05") }
+
+// date is a time in the listings of qstat -j and qacct -j.
+func date(t time.Time) string { return t.Local().Format("Mon Jan _2 15:04:05 2006") }
+
+// envList is an environment as qstat -j shows it.
+func envList(env []string) string {
+	items := make([]string, len(env))
+	for i, v := range env {
+		if strings.HasSuffix(v, "=") && strings.Count(v, "=") == 1 {
+			v += "NONE"
+		}
+		items[i] = v
+	}
+	return strings.Join(items, ",")
+}

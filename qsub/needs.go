@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// addResources reads name[=value],... of -l. What the names and values mean is
+// execd's to know.
+func (j *job) addResources(o *option.Setting) error {
+	to := &j.req.Hard
+	if j.soft {
+		to = &j.req.Soft
+	}
+	for _, item := range strings.FieldsFunc(o.Value(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		name, value, has := strings.Cut(item, "=")
+		switch {
+		case name == "":
+			return o.Errorf(option.ExitValue, "Wrong resource list format \"%s\" specified to -l option", o.Value())
+		case !has:
+			value = "TRUE"
+		case value == "":
+			return rejected(exitFailed, fmt.Sprintf("denied: missing value for resource %q", name))
+		}
+		*to = slices.DeleteFunc(*to, func(r api.Resource) bool { return r.Name == name })
+		*to = append(*to, api.Resource{Name: name, Value: value})
+	}
+	return nil
+}
+
+// addList adds the words of a list, each once. What is the list's kind, for the
+// error of an empty one.
+func addList(to *[]string, o *option.Setting, what string) error {
+	words := list(o.Value())
+	if len(words) == 0 {
+		return o.Errorf(option.ExitValue, "Wrong %s list format \"%s\" specified to %s option", what, o.Value(), o.Name)
+	}
+	for _, w := range words {
+		if !slices.Contains(*to, w) {
+			*to = append(*to, w)
+		}
+	}
+	return nil
+}
+
+// parseSlots reads the range of -pe: n, n-m, n-, -m or -, separated by commas.
+func parseSlots(o *option.Setting) ([]api.Slots, error) {
+	var ranges []api.Slots
+	for _, item := range list(o.Values[1]) {
+		first, last, isRange := strings.Cut(item, "-")
+		r := api.Slots{Min: 1, Max: api.MaxSlots, Step: 1}
+		for _, end := range []struct {
+			text string
+			to   *int
+		}{{first, &r.Min}, {last, &r.Max}} {
+			if end.text == "" {
+				continue
+			}
+			rest := strings.TrimLeft(end.text, "0123456789")
+			n, err := strconv.Atoi(end.text[:len(end.text)-len(rest)])
+			switch {
+			case rest == end.text:
+				e := o.Errorf(option.ExitValue, "Numerical value invalid!")
+				e.Hint = fmt.Sprintf("The initial portion of string \"%s\" contains no decimal number", api.Visible(end.text))
+				return nil, e
+			case rest != "":
+				return nil, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", end.text, rest)
+			case err != nil || n > api.MaxSlots:
+				return nil, rejected(exitFailed, fmt.Sprintf("job rejected: %s is more than the largest number of slots, %d", end.text, api.MaxSlots))
+			case n == 0:
+				return nil, rejected(exitFailed, "\"job\" rejected: pe range must be greater than zero")
+			}
+			*end.to = n
+		}
+		if !isRange {
+			r.Max = r.Min
+		}
+		if r.Max < r.Min {
+			r.Min, r.Max = r.Max, r.Min
+		}
+		ranges = append(ranges, r)
+	}
+	if len(ranges) == 0 {
+		return nil, o.Errorf(option.ExitUsage, "-pe option must have range as 2nd argument")
+	}
+	slices.SortFunc(ranges, func(a, b api.Slots) int { return a.Min - b.Min })
+	merged := ranges[:1]
+	for _, r := range ranges[1:] {
+		if top := &merged[len(merged)-1]; r.Min <= top.Max+1 {
+			top.Max = max(top.Max, r.Max)
+			continue
+		}
+		merged = append(merged, r)
+	}
+	return merged, nil
+}
+
+// checkBinding returns what is wrong with the syntax of -binding, or "". Which
+// cores there are is not known here.
+func checkBinding(words []string) string {
+	strategy, rest, has := strings.Cut(words[len(words)-1], ":")
+	if strategy == "explicit" {
+		if !has {
+			return "'explicit:' not found in string!"
+		}
+		return checkPairs(rest)
+	}
+	fields := strings.Split(rest, ":")
+	numbers := 1
+	switch strategy {
+	case "linear":
+		if !has || rest == "slots" {
+			return ""
+		}
+		if fields[0] == "slots" {
+			fields[0] = "1"
+		}
+	case "striding":
+		numbers = 2
+	default:
+		return "couldn't parse binding parameter (no strategy found)"
+	}
+	for i := range numbers {
+		if i >= len(fields) || !isNumber(fields[i]) || strings.Trim(fields[i], "0") == "" {
+			return fmt.Sprintf("couldn't parse amount (%s)", strategy)
+		}
+	}
+	if len(fields) == numbers {
+		return ""
+	}
+	socket, core, _ := strings.Cut(strings.Join(fields[numbers:], ":"), ",")
+	switch {
+	case !isNumber(socket):
+		return fmt.Sprintf("couldn't parse socket number (%s)", strategy)
+	case !isNumber(core):
+		return fmt.Sprintf("couldn't parse core number (%s)", strategy)
+	}
+	return ""
+}
+
+// checkPairs does so for socket,core:socket,core:...
+func checkPairs(text string) string {
+	seen := make(map[string]bool)
+	for i, pair := range strings.Split(text, ":") {
+		socket, core, has := strings.Cut(pair, ",")
+		switch {
+		case text == "":
+			return "No <socket,core> pair given!"
+		case !isNumber(socket) && i == 0:
+			return "First socket is not a number!"
+		case !isNumber(socket):
+			return "Socket is not a number!"
+		case !has && i == 0:
+			return "Missing first core number!"
+		case !has:
+			return "No core for a given socket!"
+		case !isNumber(core) && i == 0:
+			return "First core is not a number!"
+		case !isNumber(core):
+			return "Core is not a number!"
+		case seen[pair]:
+			return "<socket,core> pairs are not unique!"
+		}
+		seen[pair] = true
+	}
+	return ""
+}
