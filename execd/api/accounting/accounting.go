@@ -6,6 +6,7 @@ package accounting
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -99,6 +100,24 @@ var Names = [NumFields]string{
 	"ru_inblock", "ru_oublock", "ru_msgsnd", "ru_msgrcv", "ru_nsignals", "ru_nvcsw", "ru_nivcsw", "project",
 	"department", "granted_pe", "slots", "task_number", "cpu", "mem", "io", "category", "iow", "pe_taskid",
 	"maxvmem", "arid", "ar_submission_time",
+}
+
+// MarshalJSON implements json.Marshaler: an object with the fields by their
+// names, in their order.
+func (r *Record) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, f := range r.fields() {
+		value, err := json.Marshal(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", Names[i], err)
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(b, '"'), Names[i]...)
+		b = append(append(b, `":`...), value...)
+	}
+	return append(b, '}'), nil
 }
 
 // Parse reads one line, with or without its newline. What it accepts, Append
