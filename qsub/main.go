@@ -1,5 +1,6 @@
-// Command qsub is the client commands in one binary: qsub, qstat, qdel and
-// qacct, told apart by the name it is called by. They speak to execd through
+// Command qsub is the client commands in one binary: qsub, qstat, qdel, qhold,
+// qrls, qmod, qhost, qselect, qconf and qacct, told apart by the name it is
+// called by. They speak to execd through
 // execd/api and never read its spool; qacct reads the accounting file itself.
 package main
 
@@ -40,10 +41,16 @@ type session struct {
 
 // actions are what the commands do with their words.
 var actions = map[option.Command]func(*session, context.Context, []string) error{
-	option.Qsub:  (*session).qsub,
-	option.Qstat: (*session).qstat,
-	option.Qdel:  (*session).qdel,
-	option.Qacct: (*session).qacct,
+	option.Qsub:    (*session).qsub,
+	option.Qstat:   (*session).qstat,
+	option.Qdel:    (*session).qdel,
+	option.Qhold:   (*session).qhold,
+	option.Qrls:    (*session).qhold,
+	option.Qmod:    (*session).qmod,
+	option.Qhost:   (*session).qhost,
+	option.Qselect: (*session).qselect,
+	option.Qconf:   (*session).qconf,
+	option.Qacct:   (*session).qacct,
 }
 
 // run is the program. It returns the exit status.
@@ -105,7 +112,7 @@ func (s *session) exit(err error) int {
 		if e.Hint != "" {
 			fmt.Fprintln(s.err, e.Hint)
 		}
-		if s.command == option.Qsub {
+		if s.command&(option.Qsub|option.Qhold|option.Qrls) != 0 {
 			return e.Exit
 		}
 	}

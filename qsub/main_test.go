@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/option"
 )
 
 // execd is a stand-in for the daemon: a real socket, and a function for each
@@ -154,12 +155,13 @@ func write(t *testing.T, name, text string) {
 
 func TestCalledByAnotherName(t *testing.T) {
 	isolate(t)
-	want(t, result{2, "", "qfoo: cannot tell what to do: the program wants to be called qsub qstat qdel qacct\n"}, call(t, "", "/usr/bin/qfoo"))
+	want(t, result{2, "", "qfoo: cannot tell what to do: the program wants to be called qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct\n"}, call(t, "", "/usr/bin/qfoo"))
 }
 
 func TestHelpAndVersion(t *testing.T) {
 	isolate(t)
-	for _, command := range []string{"qsub", "qstat", "qdel", "qacct"} {
+	for _, c := range option.Commands() {
+		command := c.String()
 		for _, option := range []string{"-help", "--help"} {
 			got := call(t, "", command, option)
 			if got.Exit != 0 || got.Err != "" || !strings.HasPrefix(got.Out, "usage: "+command+" [options]") || !strings.Contains(got.Out, "   [-help] ") {
@@ -181,7 +183,10 @@ func TestNotThere(t *testing.T) {
 	const cause = ": connect: no such file or directory\n"
 	want(t, result{1, "", "Unable to initialize environment because of error: cannot reach execd at " + socket + cause + "Exiting.\n"},
 		call(t, "true", "qsub"))
-	for _, args := range [][]string{{"qstat"}, {"qstat", "-j", "1"}, {"qdel", "1"}} {
+	for _, args := range [][]string{
+		{"qstat"}, {"qstat", "-j", "1"}, {"qstat", "-f"}, {"qstat", "-g", "c"}, {"qdel", "1"}, {"qhold", "1"}, {"qrls", "1"}, {"qmod", "-sj", "1"},
+		{"qmod", "-s", "q"}, {"qhost"}, {"qselect"}, {"qconf", "-sql"}, {"qconf", "-reload"},
+	} {
 		want(t, result{1, "", "error: cannot reach execd at " + socket + cause}, call(t, "", args...))
 	}
 }

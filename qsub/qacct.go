@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,7 +32,7 @@ func (s *session) qacct(_ context.Context, args []string) error {
 	}
 	file := s.places.Accounting
 	var want filter
-	listing := false
+	listing, asJSON := false, false
 	for i := range settings {
 		o := &settings[i]
 		switch {
@@ -47,6 +49,8 @@ func (s *session) qacct(_ context.Context, args []string) error {
 			}
 		case o.Name == "-f":
 			file = o.Value()
+		case o.Name == "-json":
+			asJSON = true
 		}
 	}
 	if want.tasks.IsArray() && want.name == "" {
@@ -54,19 +58,24 @@ func (s *session) qacct(_ context.Context, args []string) error {
 	}
 	var total totals
 	found := 0
+	var failed error
 	err = each(file, want.keep, func(r *accounting.Record) {
 		found++
-		if listing {
+		switch {
+		case asJSON && failed == nil:
+			failed = json.NewEncoder(s.out).Encode(r)
+		case listing:
 			writeRecord(s.out, r)
 		}
 		total.add(r)
 	}, func(bad error) {
 		fmt.Fprintf(s.err, "qacct: warning: %s: %s\n", file, api.Visible(bad.Error()))
 	})
-	if err != nil {
+	if err = cmp.Or(err, failed); err != nil {
 		return err
 	}
 	switch {
+	case want.name == "" && asJSON:
 	case want.name == "":
 		total.write(s.out)
 	case found > 0:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -58,6 +59,32 @@ func line(t testing.TB, r accounting.Record) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// TestQacctJSON has an object a line, with the fields by their names.
+func TestQacctJSON(t *testing.T) {
+	isolate(t)
+	file := filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting")
+	write(t, file, line(t, accounting.Record{JobName: "a\"b", JobNumber: 1, CPU: 1.5})+line(t, accounting.Record{JobNumber: 2, TaskNumber: 3}))
+	got := call(t, "", "qacct", "-json")
+	lines := strings.Split(strings.TrimSuffix(got.Out, "\n"), "\n")
+	if got.Exit != 0 || len(lines) != 2 || !strings.HasPrefix(lines[0], `{"qname":"`) {
+		t.Fatalf("%+v; want 2 lines", got)
+	}
+	for i, wanted := range []map[string]any{{"job_number": 1.0, "job_name": "a\"b", "cpu": 1.5}, {"job_number": 2.0, "task_number": 3.0}} {
+		var record map[string]any
+		if err := json.Unmarshal([]byte(lines[i]), &record); err != nil || len(record) != accounting.NumFields {
+			t.Errorf("%s: %d fields, %v; want %d", lines[i], len(record), err, accounting.NumFields)
+		}
+		for name, value := range wanted {
+			if record[name] != value {
+				t.Errorf("line %d: %s is %v; want %v", i+1, name, record[name], value)
+			}
+		}
+	}
+	if got := call(t, "", "qacct", "-j", "2", "-json"); got.Out != lines[1]+"\n" {
+		t.Errorf("of job 2: %+v; want %s", got, lines[1])
+	}
 }
 
 func TestQacct(t *testing.T) {

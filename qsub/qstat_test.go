@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,8 @@ func TestQstat(t *testing.T) {
 		{Job: 140, Priority: 0.25, Name: "longjobname_12345", Owner: "geuser", State: "r", Time: noon, Queue: "all.q@gehost", Slots: 1},
 		{Job: 142, Priority: 0.25, Name: "arr", Owner: "geuser", State: "r", Time: noon, Queue: "all.q@gehost", Slots: 1, Tasks: "1"},
 		{Job: 142, Name: "arr", Owner: "geuser", State: "qw", Time: noon, Slots: 1, Tasks: "3,5"},
-		{Job: 143, Name: "held", Owner: "geuser", State: "hqw", Time: noon, Slots: 1},
+		{Job: 143, Name: "held", Owner: "geuser", State: "hqw", Time: noon, Slots: 1, Holds: "uj"},
+		{Job: 144, Name: "later", Owner: "geuser", State: "qw", Time: noon, Slots: 1, Holds: "t"},
 	}})
 	const head = "job-ID  prior   name       user         state submit/start at     queue                          slots ja-task-ID \n" +
 		"-----------------------------------------------------------------------------------------------------------------\n"
@@ -36,6 +38,7 @@ func TestQstat(t *testing.T) {
 		"    142 0.25000 arr        geuser       r     11/20/2026 16:07:01 all.q@gehost                       1 1\n",
 		"    142 0.00000 arr        geuser       qw    11/20/2026 16:07:01                                    1 3,5\n",
 		"    143 0.00000 held       geuser       hqw   11/20/2026 16:07:01                                    1        \n",
+		"    144 0.00000 later      geuser       qw    11/20/2026 16:07:01                                    1        \n",
 	}
 	for _, test := range []struct {
 		args []string
@@ -45,11 +48,15 @@ func TestQstat(t *testing.T) {
 		{nil, api.JobsRequest{}, strings.Join(lines, "")},
 		{[]string{"-u", "*"}, api.JobsRequest{Users: []string{"*"}}, strings.Join(lines, "")},
 		{[]string{"-u", "a,b", "-u", "c"}, api.JobsRequest{Users: []string{"a", "b", "c"}}, strings.Join(lines, "")},
-		{[]string{"-s", "p"}, api.JobsRequest{States: "p"}, lines[2] + lines[3]},
+		{[]string{"-s", "p"}, api.JobsRequest{States: "p"}, lines[2] + lines[3] + lines[4]},
 		{[]string{"-s", "r"}, api.JobsRequest{States: "r"}, lines[0] + lines[1]},
 		{[]string{"-s", "rp"}, api.JobsRequest{}, strings.Join(lines, "")},
 		{[]string{"-s", "hu"}, api.JobsRequest{States: "p"}, lines[3]},
-		{[]string{"-s", "rh"}, api.JobsRequest{}, lines[0] + lines[1] + lines[3]},
+		{[]string{"-s", "hohj"}, api.JobsRequest{States: "p"}, lines[3]},
+		{[]string{"-s", "ha"}, api.JobsRequest{States: "p"}, lines[4]},
+		{[]string{"-s", "hdhshop"}, api.JobsRequest{States: "p"}, lines[2] + lines[3] + lines[4]},
+		{[]string{"-s", "hd", "-s", "hs"}, api.JobsRequest{States: "p"}, ""},
+		{[]string{"-s", "rh"}, api.JobsRequest{}, lines[0] + lines[1] + lines[3] + lines[4]},
 		{[]string{"-s", "a"}, api.JobsRequest{}, strings.Join(lines, "")},
 		{[]string{"-s", "s"}, api.JobsRequest{States: "s"}, ""},
 	} {
@@ -76,13 +83,14 @@ func TestQstatRefuses(t *testing.T) {
 		err  string
 	}{
 		{[]string{"-badopt"}, "qstat: invalid option argument \"-badopt\"\nType \"qstat -help\" for the options.\n"},
-		{[]string{"-f"}, "qstat: option -f is not supported yet\n"},
+		{[]string{"-xml"}, "qstat: option -xml is not supported yet\n"},
+		{[]string{"-s", "hx"}, "qstat: ERROR! wrong argument to -s option\n"},
 		{[]string{"-s", "q"}, "qstat: ERROR! wrong argument to -s option\n"},
 		{[]string{"-s", "z"}, "qstat: option -s z is not supported yet; qacct -j shows finished jobs\n"},
 		{[]string{"-u"}, "qstat: -u option must have argument\n"},
 		{[]string{"-j"}, "qstat: -j option must have argument\n"},
 		{[]string{"-j", ","}, "qstat: -j option must have argument\n"},
-		{[]string{"foo"}, "qstat: invalid option argument \"foo\"\n"},
+		{[]string{"foo"}, "qstat: invalid option argument \"foo\"\nType \"qstat -help\" for the options.\n"},
 	} {
 		want(t, result{1, "", test.err}, call(t, "", append([]string{"qstat"}, test.args...)...))
 	}
@@ -223,5 +231,85 @@ func TestQdel(t *testing.T) {
 		{[]string{"1.x"}, "error: ERROR! \"1.x\" is an invalid job-task identifier\n"},
 	} {
 		want(t, result{1, "", test.err}, call(t, "", append([]string{"qdel"}, test.args...)...))
+	}
+}
+
+// TestQstatDetailAsks has the lines that Grid Engine's qstat -j printed for
+// these requests, and those of a task that runs.
+func TestQstatDetailAsks(t *testing.T) {
+	utc(t)
+	e := newExecd(t)
+	d := api.Detail{
+		Job: 831, Owner: "geuser", UID: 1001, Group: "users", GID: 100, Submitted: noon, ScriptFile: "job_scripts/831",
+		Request: api.SubmitRequest{
+			Name: "pca", Command: "sleep", Binary: true, Origin: []string{"SGE_O_HOST=gehost"}, After: noon, Checkpoint: "x", CheckpointWhen: "0:05:00",
+			Reserve: true, Hard: []api.Resource{{Name: "h_rt", Value: "10"}, {Name: "h_vmem", Value: "1G"}}, Soft: []api.Resource{{Name: "arch", Value: "x"}},
+			Mail: "abe", Notify: true, Priority: -3, Queues: []string{"a.q", "b.q"}, SoftQueues: []string{"all.q"}, MasterQueues: []string{"m.q"},
+			PE: "make", Slots: []api.Slots{{Min: 1, Max: 5, Step: 1}, {Min: 8, Max: 8, Step: 1}, {Min: 16, Max: api.MaxSlots, Step: 2}},
+			HoldJobs: []string{"foo", "pc*"}, Binding: "env linear:1",
+		},
+		Holds: "uj", WaitsFor: []int{17, 18},
+		Tasks: []api.TaskDetail{{Task: 1, State: "r", Usage: &api.Usage{
+			Wallclock: 61, CPU: 90061.5, Mem: 0.5, IO: 0.00004, VMem: 3.43 * 1024 * 1024, MaxVMem: 3 * 1024, RSS: 1 << 30, MaxRSS: 3 << 29, PIDs: 3,
+			MemLimit: 2 << 30, CPULimit: 100, TimeLimit: 3600, PIDsLimit: 50, LimitsFrom: "cgroup",
+		}}},
+	}
+	wanted := `==============================================================
+job_number:                 831
+exec_file:                  job_scripts/831
+submission_time:            Fri Nov 20 16:07:01 2026
+owner:                      geuser
+uid:                        1001
+group:                      users
+gid:                        100
+sge_o_host:                 gehost
+execution_time:             Fri Nov 20 16:07:01 2026
+account:                    sge
+checkpoint_object:          x
+checkpoint_interval:        300 seconds
+reserve:                    y
+hard resource_list:         h_rt=10,h_vmem=1G
+soft resource_list:         arch=x
+mail_options:               abe
+mail_list:                  geuser@gehost
+notify:                     TRUE
+job_name:                   pca
+priority:                   -3
+hard_queue_list:            a.q,b.q
+soft_queue_list:            all.q
+master hard queue_list:     m.q
+script_file:                sleep
+parallel environment:  make range: 1-5,8,16-9999999:2
+jid_predecessor_list (req): foo,pc*
+jid_predecessor_list:       17,18
+binding:                    env linear:1
+job_type:                   binary
+holds:                      uj
+job_state     1:            r
+usage         1:            cpu=1:01:01:01, mem=0.50000 GB s, io=0.00004 GB, vmem=3.430M, maxvmem=3.000K
+limits        1:            wallclock=00:01:01 of 01:00:00, cpu=1:01:01:01 of 00:01:40, rss=1.000G, maxrss=1.500G of 2.000G, maxvmem=3.000K, pids=3 of 50, by cgroup
+`
+	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d}})
+	want(t, result{0, wanted, ""}, call(t, "", "qstat", "-j", "831"))
+
+	// Without control groups it is the address space that is limited.
+	d.Tasks[0].Usage = &api.Usage{MemLimit: 1 << 30, MaxVMem: 512, LimitsFrom: "rlimit"}
+	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d}})
+	out := call(t, "", "qstat", "-j", "831").Out
+	const limits = "limits        1:            wallclock=00:00:00, cpu=00:00:00, rss=N/A, maxrss=N/A, maxvmem=512.000 of 1.000G, pids=0, by rlimit\n"
+	if !strings.HasSuffix(out, "vmem=N/A, maxvmem=512.000\n"+limits) {
+		t.Errorf("got %s; want at its end %s", out, limits)
+	}
+
+	// JSON is what execd sent, each job once, and tells of missing ones too.
+	reply := api.DetailReply{Jobs: []api.Detail{d}, Missing: []string{"x"}}
+	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d, d}, Missing: []string{"x"}})
+	r := call(t, "", "qstat", "-j", "831,pca,x", "-json")
+	var got api.DetailReply
+	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Exit != 1 || r.Err != "Following jobs do not exist: \nx\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if diff := cmp.Diff(reply, got); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
 }

@@ -13,20 +13,33 @@ _paddock() {
   qsub:-a|qsub:-A|qsub:-binding|qsub:-c|qsub:-ckpt|qsub:-C|qsub:-l|qsub:-m|qsub:-M|qsub:-masterq|qsub:-N|qsub:-p|qsub:-pe|qsub:-q|qsub:-t|qsub:-tc|qsub:-w) return ;;
   qsub:-hold_jid|qsub:-hold_jid_ad) words=$(_paddock_jobs) ;;
   qsub:-b|qsub:-j|qsub:-now|qsub:-pty|qsub:-r|qsub:-R|qsub:-shell|qsub:-sync) words='y n' ;;
-  qstat:-s|qstat:-u) return ;;
+  qstat:-explain|qstat:-g|qstat:-q|qstat:-qs|qstat:-s|qstat:-u) return ;;
   qstat:-j) words=$(_paddock_jobs) ;;
   qdel:-t|qdel:-u) return ;;
+  qhold:-h|qhold:-t|qhold:-u) return ;;
+  qrls:-h|qrls:-t|qrls:-u) return ;;
+  qmod:-cq|qmod:-d|qmod:-e|qmod:-rq|qmod:-sq|qmod:-t|qmod:-usq) return ;;
+  qmod:-c|qmod:-cj|qmod:-r|qmod:-rj|qmod:-s|qmod:-sj|qmod:-us|qmod:-usj) words=$(_paddock_jobs) ;;
+  qhost:-h|qhost:-u) return ;;
+  qselect:-q|qselect:-qs) return ;;
+  qconf:-sckpt|qconf:-se|qconf:-shgrp|qconf:-sp|qconf:-sq|qconf:-su) return ;;
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qacct:-t) return ;;
   *) case ${COMP_WORDS[0]##*/}:$cur in
     qsub:-*) words='-@ -a -A -b -binding -c -ckpt -clear -cwd -C -e -h -hard -help -hold_jid -hold_jid_ad -i -j -l -m -M -masterq -N -notify -now -o -p -pe -pty -q -r -R -S -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
-    qstat:-*) words='-help -j -s -u -version' ;;
+    qstat:-*) words='-explain -f -F -g -help -j -json -ne -q -qs -s -u -version' ;;
     qdel:-*) words='-f -help -t -u -version' ;;
-    qacct:-*) words='-f -help -j -t -version' ;;
-    qdel:*) words=$(_paddock_jobs) ;;
+    qhold:-*) words='-h -help -t -u -version' ;;
+    qrls:-*) words='-h -help -t -u -version' ;;
+    qmod:-*) words='-c -cj -cq -d -e -f -help -r -rj -rq -s -sj -sq -t -us -usj -usq -version' ;;
+    qhost:-*) words='-F -h -help -j -json -ncb -q -u -version' ;;
+    qselect:-*) words='-help -json -q -qs -version' ;;
+    qconf:-*) words='-help -json -reload -sc -sckpt -sckptl -sconf -se -sel -shgrp -shgrpl -sm -so -sp -spl -sq -sql -ssconf -su -sul -version' ;;
+    qacct:-*) words='-f -help -j -json -t -version' ;;
+    qdel:*|qhold:*|qrls:*|qmod:*) words=$(_paddock_jobs) ;;
     qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     esac ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }
-complete -F _paddock qsub qstat qdel qacct
+complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct

@@ -31,9 +31,12 @@ func offered(c Command) []*Option {
 }
 
 // jobs reports whether the argument of an option is a list of unfinished jobs.
-func jobs(c Command, o *Option) bool {
-	return c == Qstat && o.Name == "-j" || c == Qsub && strings.HasPrefix(o.Name, "-hold_jid")
+func jobs(o *Option) bool {
+	return len(o.Args) == 1 && (o.Args[0] == "job_list" || o.Args[0] == "job_queue_list")
 }
+
+// ofJobs are the commands whose operands are unfinished jobs.
+const ofJobs = Qdel | Qhold | Qrls | Qmod
 
 // listJobs is a shell command that prints the numbers of unfinished jobs.
 const listJobs = `qstat -u '*' 2>/dev/null | awk 'NR > 2 && !seen[$1]++ {print $1}'`
@@ -62,7 +65,7 @@ _paddock() {
 				what = "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); return"
 			case o.Kind == Vars:
 				what = "mapfile -t COMPREPLY < <(compgen -e -- \"$cur\"); return"
-			case jobs(c, o):
+			case jobs(o):
 				what = "words=$(_paddock_jobs)"
 			case o.Kind == Flag || o.Kind == List:
 				continue
@@ -83,7 +86,7 @@ _paddock() {
 		}
 		fmt.Fprintf(&b, "    %s:-*) words='%s' ;;\n", c, strings.Join(list, " "))
 	}
-	b.WriteString(`    qdel:*) words=$(_paddock_jobs) ;;
+	b.WriteString(`    qdel:*|qhold:*|qrls:*|qmod:*) words=$(_paddock_jobs) ;;
     qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     esac ;;
   esac
@@ -128,7 +131,7 @@ case $service in
 					action = "_files -/"
 				case o.Kind == Vars:
 					action = "_parameters -g '*export*'"
-				case jobs(c, o):
+				case jobs(o):
 					action = "_paddock_jobs"
 				}
 				colon := ":"
@@ -139,10 +142,10 @@ case $service in
 			}
 			fmt.Fprintf(&b, "  %s \\\n", zshQuote(fmt.Sprintf("%s%s[%s]%s", repeat, o.Name, strings.NewReplacer("[", `\[`, "]", `\]`).Replace(o.Help), arg.String())))
 		}
-		switch c {
-		case Qsub:
+		switch {
+		case c == Qsub:
 			b.WriteString("  '*:script:_files' ;;\n")
-		case Qdel:
+		case c&ofJobs != 0:
 			b.WriteString("  '*:job:_paddock_jobs' ;;\n")
 		default:
 			b.WriteString("  && return ;;\n")
@@ -177,14 +180,14 @@ end
 				args = " -x -a '(__fish_complete_directories)'"
 			case o.Kind == Vars:
 				args = " -x -a '(set -nx)'"
-			case jobs(c, o):
+			case jobs(o):
 				args = " -x -a '(__paddock_jobs)'"
 			case o.Kind == Text:
 				args = " -x"
 			}
 			fmt.Fprintf(&b, "complete -c %s -o %s%s -d '%s'\n", c, zshQuote(o.Name[1:]), args, fishEscape(o.Help))
 		}
-		if c == Qdel {
+		if c&ofJobs != 0 {
 			fmt.Fprintf(&b, "complete -c %s -a '(__paddock_jobs)'\n", c)
 		}
 	}

@@ -7,19 +7,27 @@ package option
 import "strings"
 
 // Command is a client command, or a set of them.
-type Command uint8
+type Command uint16
 
 // The commands.
 const (
 	Qsub Command = 1 << iota
 	Qstat
 	Qdel
+	Qhold
+	Qrls
+	Qmod
+	Qhost
+	Qselect
+	Qconf
 	Qacct
 
 	// Elsewhere are options of Grid Engine's qrsh, qsh, qlogin and qalter that
 	// qsub does not have. In a defaults file, which is for all of them, qsub
 	// passes over those.
 	Elsewhere
+
+	programs = Elsewhere - 1
 )
 
 // commands are the programs, by the names they are called by.
@@ -30,6 +38,12 @@ var commands = []struct {
 	{Qsub, "qsub", "[script [argument ...] | - [argument ...]]", "submit a batch job"},
 	{Qstat, "qstat", "", "show the jobs that are not finished"},
 	{Qdel, "qdel", "job[,job ...] ...", "delete jobs"},
+	{Qhold, "qhold", "job[,job ...] ...", "hold jobs back"},
+	{Qrls, "qrls", "job[,job ...] ...", "release jobs from holds"},
+	{Qmod, "qmod", "[job | queue ...]", "change the state of jobs and queues"},
+	{Qhost, "qhost", "", "show the host, its queues and jobs"},
+	{Qselect, "qselect", "", "print the names of queues"},
+	{Qconf, "qconf", "", "show the configuration, and read it again"},
 	{Qacct, "qacct", "", "show what finished jobs used"},
 }
 

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// host asks for the host and its queues.
+func (s *session) host(ctx context.Context) (*api.HostReply, error) {
+	var reply api.HostReply
+	if err := s.client.Call(ctx, api.VerbHost, &api.HostRequest{}, &reply); err != nil {
+		return nil, s.callFailed(err)
+	}
+	return &reply, nil
+}
+
+// hostAndJobs is what qhost -json and qstat -f -json print.
+type hostAndJobs struct {
+	*api.HostReply
+	Jobs []api.JobStatus `json:"jobs,omitempty"`
+}
+
+// printJSON prints a reply as it is sent, for programs.
+func (s *session) printJSON(reply any) error {
+	enc := json.NewEncoder(s.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(reply)
+}
+
+// hostValue returns the value of an attribute of the host, or "".
+func hostValue(host *api.HostReply, name string) string {
+	for _, v := range host.Values {
+		if v.Name == name {
+			return api.Visible(v.Value)
+		}
+	}
+	return ""
+}
+
+// instance returns the name of a queue on the host, "all.q@host".
+func instance(host *api.HostReply, q *api.QueueStatus) string {
+	if strings.Contains(q.Name, "@") {
+		return q.Name
+	}
+	return q.Name + "@" + host.Host
+}
+
+// matchQueue reports whether a pattern of a queue's name, or of queue@host, is
+// one of the queue.
+func matchQueue(pattern string, host *api.HostReply, q *api.QueueStatus) bool {
+	name, at, _ := strings.Cut(instance(host, q), "@")
+	queue, where, has := strings.Cut(pattern, "@")
+	match := func(pattern, text string) bool {
+		ok, err := path.Match(pattern, text)
+		return ok && err == nil
+	}
+	return match(queue, name) && (!has || match(where, at))
+}
+
+// queueFilter is what -q and -qs choose; the zero value chooses all.
+type queueFilter struct {
+	patterns []string
+	states   string
+}
+
+// queueStates are the letters of a queue's state.
+const queueStates = "acdosuACDES"
+
+// add reads -q or -qs.
+func (f *queueFilter) add(o *option.Setting) error {
+	if o.Name == "-q" {
+		if strings.Contains(o.Value(), "@@") {
+			return o.Errorf(exitFailed, "cannot select queues by host group: %s", o.Value())
+		}
+		return addList(&f.patterns, o, "queue")
+	}
+	f.states += o.Value()
+	return checkStates(o.Value())
+}
+
+func checkStates(text string) error {
+	if bad := strings.Trim(text, queueStates); bad != "" || text == "" {
+		return &failure{exitFailed, fmt.Sprintf("error: unknown queue state: %s found in string: %s", api.Visible(bad), api.Visible(text))}
+	}
+	return nil
+}
+
+// set reports whether the filter leaves anything out.
+func (f *queueFilter) set() bool { return f.states != "" || len(f.patterns) > 0 }
+
+// choose leaves the host those of its queues that the filter chooses. That no
+// queue has a name of -q is an error.
+func (f *queueFilter) choose(host *api.HostReply) error {
+	if len(f.patterns) > 0 {
+		host.Queues = slices.DeleteFunc(host.Queues, func(q api.QueueStatus) bool {
+			return !slices.ContainsFunc(f.patterns, func(p string) bool { return matchQueue(p, host, &q) })
+		})
+		if len(host.Queues) == 0 {
+			return &failure{exitFailed, fmt.Sprintf("No cluster queue or queue instance matches the phrase \"%s\"", api.Visible(strings.Join(f.patterns, ",")))}
+		}
+	}
+	if f.states != "" {
+		host.Queues = slices.DeleteFunc(host.Queues, func(q api.QueueStatus) bool { return !strings.ContainsAny(q.States, f.states) })
+	}
+	return nil
+}
+
+// qselect prints the names of queues.
+func (s *session) qselect(ctx context.Context, args []string) error {
+	settings, err := option.Mixed(option.Qselect, args)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(settings); done {
+		return err
+	}
+	var filter queueFilter
+	asJSON := false
+	for i := range settings {
+		o := &settings[i]
+		switch {
+		case o.Option == nil:
+			return s.noOperand(o)
+		case o.Name == "-json":
+			asJSON = true
+		default:
+			if err := filter.add(o); err != nil {
+				return err
+			}
+		}
+	}
+	host, err := s.host(ctx)
+	if err != nil {
+		return err
+	}
+	if err := filter.choose(host); err != nil {
+		return err
+	}
+	if asJSON {
+		return s.printJSON(host.Queues)
+	}
+	for i := range host.Queues {
+		fmt.Fprintln(s.out, api.Visible(instance(host, &host.Queues[i])))
+	}
+	if len(host.Queues) == 0 {
+		return &failure{exit: exitFailed}
+	}
+	return nil
+}
+
+// noOperand is the error of a word where only options may be.
+func (s *session) noOperand(o *option.Setting) error {
+	return &option.Error{Exit: exitFailed, Text: fmt.Sprintf("invalid option argument \"%s\"", o.Value()), Hint: fmt.Sprintf("Type \"%s -help\" for the options.", s.command)}
+}
+
+// qhost shows the host, and its queues and jobs.
+func (s *session) qhost(ctx context.Context, args []string) error {
+	settings, err := option.Mixed(option.Qhost, args)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(settings); done {
+		return err
+	}
+	var hosts, users, attributes []string
+	var queues, jobs, values, asJSON, short bool
+	for i := range settings {
+		o := &settings[i]
+		switch {
+		case o.Option == nil:
+			return s.noOperand(o)
+		case o.Name == "-F":
+			values = true
+			attributes = append(attributes, list(o.Value())...)
+		case o.Name == "-h":
+			hosts = append(hosts, list(o.Value())...)
+		case o.Name == "-j":
+			jobs = true
+		case o.Name == "-json":
+			asJSON = true
+		case o.Name == "-ncb":
+			short = true
+		case o.Name == "-q":
+			queues = true
+		case o.Name == "-u":
+			jobs = true
+			users = append(users, list(o.Value())...)
+		}
+	}
+	reply, err := s.host(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range hosts {
+		if name, _, _ := strings.Cut(reply.Host, "."); !strings.EqualFold(h, reply.Host) && !strings.EqualFold(h, name) && h != "localhost" {
+			return &failure{exitFailed, fmt.Sprintf("error: can't resolve hostname \"%s\"", api.Visible(h))}
+		}
+	}
+	var running []api.JobStatus
+	if jobs {
+		if len(users) == 0 {
+			users = []string{"*"}
+		}
+		all, err := s.jobs(ctx, &api.JobsRequest{Users: users})
+		if err != nil {
+			return err
+		}
+		running = slices.DeleteFunc(all, func(j api.JobStatus) bool { return j.Queue == "" })
+	}
+	if asJSON {
+		return s.printJSON(hostAndJobs{reply, running})
+	}
+	s.hostLines(reply, short)
+	if values {
+		writeHostValues(s, reply.Values, attributes)
+	}
+	if jobs && !queues && len(running) > 0 {
+		fmt.Fprintf(s.out, "   %-7s %-7s %-10s %-12s %-5s %-19s %-10s %s %s \n   %s\n", "job-ID", "prior", "name", "user", "state",
+			"submit/start at", "queue", "master", "ja-task-ID", strings.Repeat("-", 94))
+		for i := range running {
+			s.hostJob(&running[i], column(running[i].Queue, 10)+" ")
+		}
+	}
+	if queues {
+		for i := range reply.Queues {
+			q := &reply.Queues[i]
+			name, _, _ := strings.Cut(q.Name, "@")
+			fmt.Fprintf(s.out, "   %s %-5s %-14s%s\n", column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
+			for j := range running {
+				if running[j].Queue == instance(reply, q) {
+					s.hostJob(&running[j], "")
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// hostLines prints the table of hosts: the one there is, below what stands for
+// all of a cluster. Short leaves out sockets, cores and threads.
+func (s *session) hostLines(h *api.HostReply, short bool) {
+	line := func(cells []string) {
+		fmt.Fprintf(s.out, "%s %s %6s", column(cells[0], 23), column(cells[1], 10), cells[2])
+		if !short {
+			fmt.Fprintf(s.out, " %4s %4s %4s", cells[3], cells[4], cells[5])
+		}
+		fmt.Fprintf(s.out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
+	}
+	count := func(name string) string {
+		text, _, _ := strings.Cut(hostValue(h, name), ".")
+		if text == "" {
+			return "-"
+		}
+		return text
+	}
+	// number shortens the part before a unit.
+	number := func(name string, decimals int) string {
+		text := hostValue(h, name)
+		figures := strings.TrimRight(text, "kKmMgGtT")
+		n, err := strconv.ParseFloat(figures, 64)
+		if err != nil {
+			return "-"
+		}
+		return strconv.FormatFloat(n, 'f', decimals, 64) + text[len(figures):]
+	}
+	line([]string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"})
+	width := 94
+	if short {
+		width = 79
+	}
+	fmt.Fprintln(s.out, strings.Repeat("-", width))
+	line([]string{"global", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"})
+	line([]string{
+		h.Host, h.Arch, count("num_proc"), count("m_socket"), count("m_core"), count("m_thread"), number("load_avg", 2),
+		number("mem_total", 1), number("mem_used", 1), number("swap_total", 1), number("swap_used", 1),
+	})
+}
+
+// writeHostValues prints the attributes of qhost -F, all or some.
+func writeHostValues(s *session, values []api.HostValue, names []string) {
+	first := len(names) > 0
+	for _, v := range values {
+		if len(names) > 0 && !slices.Contains(names, v.Name) {
+			continue
+		}
+		before := "   "
+		if first {
+			before, first = "    Host Resource(s):      ", false
+		}
+		fmt.Fprintf(s.out, "%s%s:%s=%s\n", before, v.Source, v.Name, api.Visible(v.Value))
+	}
+}
+
+// hostJob prints the lines of a job, one for each slot.
+func (s *session) hostJob(j *api.JobStatus, queue string) {
+	tasks := j.Tasks
+	if tasks == "" {
+		tasks = "       "
+	}
+	fmt.Fprintf(s.out, "   %7d %7.5f %s %s %s %s %sMASTER %s\n", j.Job, j.Priority, column(j.Name, 10), column(j.Owner, 12), column(j.State, 5), stamp(j.Time), queue, tasks)
+	for range j.Slots - 1 {
+		fmt.Fprintf(s.out, "%*s%sSLAVE  %s\n", 69, "", queue, tasks)
+	}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/execd/api"
+)
+
+// recorded returns what Grid Engine printed, by command line.
+func recorded(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/gridengine.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	outputs := map[string]string{}
+	for _, section := range strings.Split(string(text), "\n$ ")[1:] {
+		command, output, _ := strings.Cut(section, "\n")
+		outputs[command] = strings.TrimSuffix(output, "\n") + "\n"
+	}
+	if len(outputs) < 10 {
+		t.Fatalf("%d recorded outputs", len(outputs))
+	}
+	return outputs
+}
+
+// attributes returns the attributes that stand in a listing, those of the host
+// and those of the queue of that name.
+func attributes(listing, queue string) (host, own []api.HostValue) {
+	in := queue == ""
+	seen := map[string]bool{}
+	for line := range strings.Lines(listing) {
+		if strings.Contains(line, "@gehost ") {
+			in = strings.HasPrefix(line, queue+"@")
+		}
+		source, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		name, value, ok := strings.Cut(rest, "=")
+		if !ok || len(source) != 2 {
+			continue
+		}
+		switch v := (api.HostValue{Source: source, Name: name, Value: value}); {
+		case source[0] == 'h' && !seen[name]:
+			seen[name] = true
+			host = append(host, v)
+		case source[0] == 'q' && in:
+			own = append(own, v)
+		}
+	}
+	return host, own
+}
+
+func at(clock string) time.Time {
+	when, err := time.Parse("15:04:05", clock)
+	if err != nil {
+		panic(err)
+	}
+	return time.Date(2026, 11, 21, when.Hour(), when.Minute(), when.Second(), 0, time.UTC)
+}
+
+// TestRecordedHost gives what Grid Engine had, and wants what it printed.
+func TestRecordedHost(t *testing.T) {
+	utc(t)
+	outputs := recorded(t)
+	e := newExecd(t)
+	for command, output := range outputs {
+		args := strings.Fields(command)
+		host := api.HostReply{Host: "gehost", Arch: "lx-amd64"}
+		var jobs []api.JobStatus
+		if args[0] == "qhost" {
+			host.Values, _ = attributes(outputs["qhost -F"], "")
+			host.Queues = []api.QueueStatus{{Name: "all.q", Type: "BIP", Used: 1, Total: 100}, {Name: "run.iop", Type: "BIPC", Used: 4, Total: 100}}
+			jobs = []api.JobStatus{
+				{Job: 835, Priority: 0.5, Name: "pcd", Owner: "geuser", State: "s", Time: at("17:43:40"), Queue: "all.q@gehost", Slots: 1},
+				{Job: 834, Priority: 0.25, Name: "pcc2", Owner: "geuser", State: "r", Time: at("17:43:09"), Queue: "run.iop@gehost", Slots: 1, Tasks: "1"},
+				{Job: 834, Priority: 0.25, Name: "pcc2", Owner: "geuser", State: "r", Time: at("17:43:09"), Queue: "run.iop@gehost", Slots: 1, Tasks: "2"},
+				{Job: 849, Priority: 0.75, Name: "t.sh", Owner: "other", State: "r", Time: at("17:43:41"), Queue: "run.iop@gehost", Slots: 2},
+				{Job: 850, Name: "waits", Owner: "other", State: "qw", Time: at("17:43:41"), Slots: 2},
+			}
+		} else {
+			var all, run []api.HostValue
+			host.Values, all = attributes(outputs["qstat -f -F"], "all.q")
+			_, run = attributes(outputs["qstat -f -F"], "run.iop")
+			host.Queues = []api.QueueStatus{
+				{Name: "all.q@gehost", Type: "BIP", Total: 100, Load: 0.65, States: "d", Values: all},
+				{Name: "run.iop@gehost", Type: "BIPC", Used: 2, Total: 100, Load: 0.65, Values: run},
+			}
+			jobs = []api.JobStatus{
+				{Job: 834, Priority: 0.5, Name: "pcc2", Owner: "geuser", State: "r", Time: at("17:43:09"), Queue: "run.iop@gehost", Slots: 1, Tasks: "1"},
+				{Job: 834, Priority: 0.5, Name: "pcc2", Owner: "geuser", State: "r", Time: at("17:43:09"), Queue: "run.iop@gehost", Slots: 1, Tasks: "2"},
+				{Job: 831, Name: "pca", Owner: "geuser", State: "hqw", Time: at("17:43:08"), Slots: 1, Tasks: "1-5:2"},
+				{Job: 835, Name: "pcd", Owner: "geuser", State: "hqw", Time: at("17:43:08"), Slots: 1},
+			}
+		}
+		e.replies(api.VerbHost, host)
+		e.replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
+		if diff := cmp.Diff(result{0, output, ""}, call(t, "", args...)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", command, diff)
+		}
+	}
+}
+
+func TestHostChoices(t *testing.T) {
+	utc(t)
+	e := newExecd(t)
+	host := api.HostReply{Host: "gehost.example", Arch: "lx-amd64", Values: []api.HostValue{{Source: "hl", Name: "mem_free", Value: "1G"}}, Queues: []api.QueueStatus{
+		{Name: "all.q", Type: "BP", Total: 4, Used: 1, States: "E", Load: -1, Reasons: []string{"queue all.q marked QERROR"}, Values: []api.HostValue{{Source: "qc", Name: "mem_free", Value: "2G"}}},
+		{Name: "long.q", Type: "B", Total: 2, States: "aS", Reasons: []string{"alarm hl:load_avg=9", ""}},
+	}}
+	jobs := []api.JobStatus{
+		{Job: 1, Name: "a", Owner: "u", State: "r", Time: noon, Queue: "all.q@gehost.example", Slots: 1},
+		{Job: 2, Name: "b", Owner: "u", State: "qw", Time: noon, Slots: 1},
+	}
+	e.replies(api.VerbHost, host)
+	e.replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
+	const head = "queuename                      qtype resv/used/tot. load_avg arch          states\n"
+	const rule = "---------------------------------------------------------------------------------\n"
+	const all = rule + "all.q@gehost.example           BP    0/1/4          -NA-     lx-amd64      E\n"
+	const long = rule + "long.q@gehost.example          B     0/0/2          -NA-     lx-amd64      aS\n"
+	const job = "      1 0.00000 a          u            r     11/20/2026 16:07:01     1        \n"
+	const pending = "\n############################################################################\n - PENDING JOBS - PENDING JOBS - PENDING JOBS - PENDING JOBS - PENDING JOBS\n" +
+		"############################################################################\n      2 0.00000 b          u            qw    11/20/2026 16:07:01     1        \n"
+	for _, test := range []struct {
+		args string
+		want result
+	}{
+		{"qselect", result{0, "all.q@gehost.example\nlong.q@gehost.example\n", ""}},
+		{"qselect -q l*", result{0, "long.q@gehost.example\n", ""}},
+		{"qselect -q *@gehost*,x -qs aE", result{0, "all.q@gehost.example\nlong.q@gehost.example\n", ""}},
+		{"qselect -qs E", result{0, "all.q@gehost.example\n", ""}},
+		{"qselect -qs d", result{1, "", ""}},
+		{"qselect -q nosuch", result{1, "", "No cluster queue or queue instance matches the phrase \"nosuch\"\n"}},
+		{"qselect -q all.q@other", result{1, "", "No cluster queue or queue instance matches the phrase \"all.q@other\"\n"}},
+		{"qselect -q *@@g", result{1, "", "qselect: cannot select queues by host group: *@@g\n"}},
+		{"qselect -qs x", result{1, "", "error: unknown queue state: x found in string: x\n"}},
+		{"qselect foo", result{1, "", "qselect: invalid option argument \"foo\"\nType \"qselect -help\" for the options.\n"}},
+		{"qstat -f -explain aE", result{0, head + all + "\tqueue all.q marked QERROR\n" + job + long + "\talarm hl:load_avg=9\n" + pending, ""}},
+		{"qstat -explain a", result{0, head + all + job + long + "\talarm hl:load_avg=9\n" + pending, ""}},
+		{"qstat -F mem_free -s r", result{0, head + all + "\tqc:mem_free=2G\n" + job + long + "\thl:mem_free=1G\n", ""}},
+		{"qstat -f -qs S", result{0, head + long + pending, ""}},
+		{"qstat -f -qs d -s r", result{0, "", ""}},
+		{"qstat -explain x", result{1, "", "error: unknown queue state: x found in string: x\n"}},
+		{"qstat -g c", result{0, "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  \n" +
+			"--------------------------------------------------------------------------------\n" +
+			"all.q                             -NA-      1      0      0      4      0      4 \n" +
+			"long.q                            0.00      0      0      0      2      2      0 \n", ""}},
+		{"qstat -g x", result{1, "", "wrong character 'x' for -g option\n"}},
+		{"qstat -g t", result{1, "", "qstat: option -g t is not supported yet\n"}},
+		{"qhost -h gehost,GEHOST.example -q", result{0, strings.Replace(unknown, "gehost                 ", "gehost.example         ", 1) +
+			"   all.q                BP    0/1/4         E\n   long.q               B     0/0/2         aS\n", ""}},
+		{"qhost -h nosuch", result{1, "", "error: can't resolve hostname \"nosuch\"\n"}},
+		{"qhost foo", result{1, "", "qhost: invalid option argument \"foo\"\nType \"qhost -help\" for the options.\n"}},
+		{"qhost -xml", result{1, "", "qhost: option -xml is not supported yet\n"}},
+	} {
+		if diff := cmp.Diff(test.want, call(t, "", strings.Fields(test.args)...)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.args, diff)
+		}
+	}
+	call(t, "", "qhost", "-u", "a,b")
+	if got := last[api.JobsRequest](t, e, api.VerbJobs); !cmp.Equal(got, api.JobsRequest{Users: []string{"a", "b"}}) {
+		t.Errorf("qhost -u asked %+v", got)
+	}
+
+	// JSON is what execd sent.
+	for _, test := range []struct {
+		args string
+		want any
+	}{
+		{"qhost -json", host},
+		{"qhost -j -json", hostAndJobs{&host, jobs[:1]}},
+		{"qselect -json", host.Queues},
+		{"qstat -g c -json", host},
+		{"qstat -json -s p", api.JobsReply{Jobs: jobs[1:]}},
+		{"qstat -f -json", hostAndJobs{&host, jobs}},
+		{"qstat -q all.q -json", api.JobsReply{Jobs: jobs}},
+		{"qstat -q long.q -json", api.JobsReply{Jobs: jobs[1:]}},
+	} {
+		sent, err := json.Marshal(test.want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got any
+		r := call(t, "", strings.Fields(test.args)...)
+		if json.Unmarshal(sent, &want) != nil || json.Unmarshal([]byte(r.Out), &got) != nil || r.Exit != 0 || !cmp.Equal(want, got) {
+			t.Errorf("%s: %+v; want %s", test.args, r, sent)
+		}
+	}
+}
+
+// unknown is what qhost prints of a host of which nothing is known.
+const unknown = `HOSTNAME                ARCH         NCPU NSOC NCOR NTHR  LOAD  MEMTOT  MEMUSE  SWAPTO  SWAPUS
+----------------------------------------------------------------------------------------------
+global                  -               -    -    -    -     -       -       -       -       -
+gehost                  lx-amd64        -    -    -    -     -       -       -       -       -
+`

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// jobWords gathers the jobs of a command line: numbers, numbers with tasks,
+// names and patterns, and -t behind them.
+type jobWords struct {
+	words []string
+	last  int // where the words of the last operand begin
+}
+
+// add adds the words of a list; the error is one's form.
+func (j *jobWords) add(text string) error {
+	j.last = len(j.words)
+	for _, job := range list(text) {
+		number, tasks, _ := strings.Cut(job, ".")
+		if strings.Trim(number, "0123456789-") == "" && !isNumber(number) || isNumber(number) && tasks != "" && !isRange(tasks) {
+			return fmt.Errorf("ERROR! \"%s\" is an invalid job-task identifier", api.Visible(job))
+		}
+		j.words = append(j.words, job)
+	}
+	return nil
+}
+
+// tasks applies -t to the words of the last operand.
+func (j *jobWords) tasks(o *option.Setting, exit int) error {
+	if j.last == len(j.words) {
+		return &failure{exit, fmt.Sprintf("error: found lonely '-t %s' option (The -t option needs a leading job name).", api.Visible(o.Value()))}
+	}
+	if !isRange(o.Value()) {
+		return o.Errorf(exit, "invalid task range \"%s\": want first[-last[:step]], three numbers", o.Value())
+	}
+	for k := j.last; k < len(j.words); k++ {
+		j.words[k] += "." + o.Value()
+	}
+	j.last = len(j.words)
+	return nil
+}
+
+// isNumber reports whether text is a number without sign.
+func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+// isRange reports whether text is first[-last[:step]].
+func isRange(text string) bool {
+	span, step, hasStep := strings.Cut(text, ":")
+	first, last, hasLast := strings.Cut(span, "-")
+	return isNumber(first) && (!hasLast || isNumber(last)) && (!hasStep || isNumber(step))
+}
+
+// report prints the lines of a reply. The error is a failure with the exit
+// status of the first line that tells of one.
+func (s *session) report(lines []api.Line, exit func(api.Code) int) error {
+	var failed error
+	for _, line := range lines {
+		fmt.Fprintln(s.out, api.Visible(line.Text))
+		if line.Failed && failed == nil {
+			failed = &failure{exit: exit(line.Code)}
+		}
+	}
+	return failed
+}
+
+// noArguments is the error of a command that has nothing to do.
+func (s *session) noArguments() error {
+	return &option.Error{Exit: exitFailed, Text: "ERROR! no option argument", Hint: fmt.Sprintf("Type \"%s -help\" for the options.", s.command)}
+}

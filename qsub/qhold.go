@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// Exit statuses of qhold and qrls besides those of package option.
+const (
+	exitNoJob  = 3
+	exitDenied = 10
+)
+
+// qhold sets holds of jobs and, as qrls, takes them away.
+func (s *session) qhold(ctx context.Context, args []string) error {
+	settings, err := option.Mixed(s.command, args)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(settings); done {
+		return err
+	}
+	request := api.ModifyRequest{Action: api.ActionHold, Hold: "u"}
+	if s.command == option.Qrls {
+		request.Action = api.ActionRelease
+	}
+	var jobs jobWords
+	for i := range settings {
+		o := &settings[i]
+		switch {
+		case o.Option == nil:
+			if err := jobs.add(o.Value()); err != nil {
+				return &failure{option.ExitUsage, err.Error()}
+			}
+		case o.Name == "-u":
+			request.Users = append(request.Users, list(o.Value())...)
+		case o.Name == "-h":
+			var ok bool
+			if request.Hold, ok = letters(o.Value(), "uos"); !ok {
+				return o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
+			}
+		case o.Name == "-t":
+			if err := jobs.tasks(o, option.ExitUsage); err != nil {
+				return err
+			}
+		}
+	}
+	request.Jobs = jobs.words
+	if len(request.Jobs) == 0 && len(request.Users) == 0 {
+		return s.noArguments()
+	}
+	var reply api.ModifyReply
+	if err := s.client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
+		return s.callFailed(err)
+	}
+	return s.report(reply.Lines, func(code api.Code) int {
+		switch code {
+		case api.CodeNotFound:
+			return exitNoJob
+		case api.CodeDenied:
+			return exitDenied
+		}
+		return exitFailed
+	})
+}
+
+// What an option of qmod names.
+const (
+	ofJobs = 1 << iota
+	ofQueues
+)
+
+// actionOf are the options of qmod that do something.
+var actionOf = map[string]struct {
+	action api.Action
+	of     int
+}{
+	"-c":   {api.ActionClear, ofJobs | ofQueues},
+	"-cj":  {api.ActionClear, ofJobs},
+	"-cq":  {api.ActionClear, ofQueues},
+	"-d":   {api.ActionDisable, ofQueues},
+	"-e":   {api.ActionEnable, ofQueues},
+	"-r":   {api.ActionReschedule, ofJobs | ofQueues},
+	"-rj":  {api.ActionReschedule, ofJobs},
+	"-rq":  {api.ActionReschedule, ofQueues},
+	"-s":   {api.ActionSuspend, ofJobs | ofQueues},
+	"-sj":  {api.ActionSuspend, ofJobs},
+	"-sq":  {api.ActionSuspend, ofQueues},
+	"-us":  {api.ActionResume, ofJobs | ofQueues},
+	"-usj": {api.ActionResume, ofJobs},
+	"-usq": {api.ActionResume, ofQueues},
+}
+
+// qmod changes the state of jobs and queues. Each of its options goes with the
+// words up to the next one.
+func (s *session) qmod(ctx context.Context, args []string) error {
+	settings, err := option.Mixed(option.Qmod, args)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(settings); done {
+		return err
+	}
+	type change struct {
+		request api.ModifyRequest
+		of      int
+		jobs    jobWords
+	}
+	var changes []change
+	force := false
+	for i := range settings {
+		o := &settings[i]
+		if o.Option != nil {
+			if o.Name == "-f" {
+				force = true
+				continue
+			}
+			if what, ok := actionOf[o.Name]; ok {
+				changes = append(changes, change{request: api.ModifyRequest{Action: what.action}, of: what.of})
+			}
+		}
+		if len(changes) == 0 {
+			return &option.Error{Text: "invalid option argument \"" + o.Value() + "\"", Hint: `Type "qmod -help" for the options.`}
+		}
+		c := &changes[len(changes)-1]
+		if o.Option != nil && o.Name != "-t" && len(list(o.Value())) == 0 {
+			return &option.Error{Text: o.Name + " option must have argument"}
+		}
+		switch {
+		case o.Option != nil && o.Name == "-t":
+			if err := c.jobs.tasks(o, exitFailed); err != nil {
+				return err
+			}
+		case c.of == ofQueues:
+			c.request.Queues = append(c.request.Queues, list(o.Value())...)
+		default:
+			if err := c.jobs.add(o.Value()); err != nil {
+				return &failure{exitFailed, err.Error()}
+			}
+		}
+	}
+	if len(changes) == 0 {
+		return s.noArguments()
+	}
+	var host *api.HostReply
+	var lines []api.Line
+	for i := range changes {
+		c := &changes[i]
+		c.request.Force = force
+		for _, word := range c.jobs.words {
+			queue := false
+			if c.of&ofQueues != 0 && !isNumber(word[:1]) {
+				if host == nil {
+					if host, err = s.host(ctx); err != nil {
+						return err
+					}
+				}
+				// A name that no queue has is a job's, but no job's has an @.
+				queue = strings.Contains(word, "@") || slices.ContainsFunc(host.Queues, func(q api.QueueStatus) bool { return matchQueue(word, host, &q) })
+			}
+			if queue {
+				c.request.Queues = append(c.request.Queues, word)
+			} else {
+				c.request.Jobs = append(c.request.Jobs, word)
+			}
+		}
+		var reply api.ModifyReply
+		if err := s.client.Call(ctx, api.VerbModify, &c.request, &reply); err != nil {
+			return s.callFailed(err)
+		}
+		lines = append(lines, reply.Lines...)
+	}
+	return s.report(lines, func(api.Code) int { return exitFailed })
+}
