@@ -15,7 +15,8 @@ type jobWords struct {
 	last  int // where the words of the last operand begin
 }
 
-// add adds the words of a list; the error is one's form.
+// add adds the words of a list. The error has Grid Engine's text; what stands
+// before it is the command's.
 func (j *jobWords) add(text string) error {
 	j.last = len(j.words)
 	for _, job := range list(text) {

@@ -184,8 +184,19 @@ func TestNotThere(t *testing.T) {
 	want(t, result{1, "", "Unable to initialize environment because of error: cannot reach execd at " + socket + cause + "Exiting.\n"},
 		call(t, "true", "qsub"))
 	for _, args := range [][]string{
-		{"qstat"}, {"qstat", "-j", "1"}, {"qstat", "-f"}, {"qstat", "-g", "c"}, {"qdel", "1"}, {"qhold", "1"}, {"qrls", "1"}, {"qmod", "-sj", "1"},
-		{"qmod", "-s", "q"}, {"qhost"}, {"qselect"}, {"qconf", "-sql"}, {"qconf", "-reload"},
+		{"qstat"},
+		{"qstat", "-j", "1"},
+		{"qstat", "-f"},
+		{"qstat", "-g", "c"},
+		{"qdel", "1"},
+		{"qhold", "1"},
+		{"qrls", "1"},
+		{"qmod", "-sj", "1"},
+		{"qmod", "-s", "q"},
+		{"qhost"},
+		{"qselect"},
+		{"qconf", "-sql"},
+		{"qconf", "-reload"},
 	} {
 		want(t, result{1, "", "error: cannot reach execd at " + socket + cause}, call(t, "", args...))
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/option"
 )
 
 // TestNeeds compares requests with what Grid Engine 8.1.9 made of the same
@@ -250,4 +253,42 @@ maximum concurrency:        2
 binding:                    set linear:1
 job_type:                   binary
 `, ""}, got)
+}
+
+// FuzzApply gives every option any value: it ends in a request that can be
+// sent, or in words and an exit status.
+func FuzzApply(f *testing.F) {
+	for _, seed := range []string{"1-5,8,16-", "h_rt=1,,x", "202612010101.05", "explicit:0,0:0,1", "striding:2:2:0,1", "linear:slots", "0:5:0", "1-5:2", "a@b,c", "-"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		for _, o := range option.Of(option.Qsub) {
+			if apply[o.Name] == nil {
+				continue
+			}
+			s := option.Setting{Option: o}
+			for range o.Args {
+				s.Values = append(s.Values, value)
+			}
+			j, err := newJob([]option.Setting{s})
+			if err != nil {
+				e, isOption := errors.AsType[*option.Error](err)
+				fail, isFailure := errors.AsType[*failure](err)
+				if (!isOption || e.Exit == 0) && (!isFailure || fail.exit == 0) || err.Error() == "" {
+					t.Errorf("%s %q: %#v; want words and an exit status", o.Name, value, err)
+				}
+				continue
+			}
+			if _, err := json.Marshal(&j.req); err != nil {
+				t.Errorf("%s %q: %v", o.Name, value, err)
+			}
+			last := 0
+			for _, r := range j.req.Slots {
+				if r.Min <= last || r.Max < r.Min || r.Max > api.MaxSlots || r.Step != 1 {
+					t.Errorf("%s %q: slots %v", o.Name, value, j.req.Slots)
+				}
+				last = r.Max
+			}
+		}
+	})
 }

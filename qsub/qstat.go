@@ -100,7 +100,6 @@ func (s *session) qstat(ctx context.Context, args []string) error {
 func (s *session) parseView(settings []option.Setting) (*view, error) {
 	v := &view{}
 	var operand *option.Setting
-	var states string
 	var err error
 	for i := range settings {
 		o := &settings[i]
@@ -137,8 +136,7 @@ func (s *session) parseView(settings []option.Setting) (*view, error) {
 		case "-q", "-qs":
 			err = v.queues.add(o)
 		case "-s":
-			states += o.Value()
-			v.states, err = parseStates(states)
+			err = v.states.add(o.Value())
 		case "-u":
 			v.users = append(v.users, list(o.Value())...)
 		}
@@ -301,8 +299,8 @@ type states struct {
 	held                        string // letters of allHolds
 }
 
-func parseStates(text string) (states, error) {
-	var s states
+// add reads one -s.
+func (s *states) add(text string) error {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case 'p':
@@ -327,12 +325,12 @@ func parseStates(text string) (states, error) {
 			s.held += letters[k : k+1]
 			i++
 		case 'z':
-			return s, &option.Error{Text: "option -s z is not supported yet; qacct -j shows finished jobs"}
+			return &option.Error{Text: "option -s z is not supported yet; qacct -j shows finished jobs"}
 		default:
-			return s, &option.Error{Text: "ERROR! wrong argument to -s option"}
+			return &option.Error{Text: "ERROR! wrong argument to -s option"}
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // ask returns what execd can choose by itself.
