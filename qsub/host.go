@@ -46,6 +46,44 @@ func hostValue(host *api.HostReply, name string) string {
 	return ""
 }
 
+// measured splits a value into a number and its unit, the largest that leaves 1
+// or more. Zero has no unit.
+func measured(text string) (n float64, unit string, err error) {
+	const units = "KMGT"
+	k := -1
+	if end := len(text) - 1; end > 0 {
+		if k = strings.IndexByte(units, text[end]); k >= 0 {
+			text = text[:end]
+		}
+	}
+	if n, err = strconv.ParseFloat(text, 64); err != nil || k < 0 {
+		return n, "", err
+	}
+	for k > 0 && n < 1 {
+		n *= 1024
+		k--
+	}
+	for k+1 < len(units) && n >= 1024 {
+		n /= 1024
+		k++
+	}
+	if n == 0 {
+		return 0, "", nil
+	}
+	return n, units[k : k+1], nil
+}
+
+// attributeText is the value of an attribute as qhost -F and qstat -F show it: a
+// measured size, which has six decimals, gets a unit that fits.
+func attributeText(v *api.HostValue) string {
+	if _, decimals, _ := strings.Cut(v.Value, "."); len(decimals) == 7 {
+		if n, unit, err := measured(v.Value); err == nil {
+			return strconv.FormatFloat(n, 'f', 3, 64) + unit
+		}
+	}
+	return api.Visible(v.Value)
+}
+
 // instance returns the name of a queue on the host, "all.q@host".
 func instance(host *api.HostReply, q *api.QueueStatus) string {
 	if strings.Contains(q.Name, "@") {
@@ -262,15 +300,12 @@ func (s *session) hostLines(h *api.HostReply, short bool) {
 		}
 		return text
 	}
-	// number shortens the part before a unit.
 	number := func(name string, decimals int) string {
-		text := hostValue(h, name)
-		figures := strings.TrimRight(text, "kKmMgGtT")
-		n, err := strconv.ParseFloat(figures, 64)
+		n, unit, err := measured(hostValue(h, name))
 		if err != nil {
 			return "-"
 		}
-		return strconv.FormatFloat(n, 'f', decimals, 64) + text[len(figures):]
+		return strconv.FormatFloat(n, 'f', decimals, 64) + unit
 	}
 	line([]string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"})
 	width := 94
@@ -296,7 +331,7 @@ func writeHostValues(s *session, values []api.HostValue, names []string) {
 		if first {
 			before, first = "    Host Resource(s):      ", false
 		}
-		fmt.Fprintf(s.out, "%s%s:%s=%s\n", before, v.Source, v.Name, api.Visible(v.Value))
+		fmt.Fprintf(s.out, "%s%s:%s=%s\n", before, v.Source, v.Name, attributeText(&v))
 	}
 }
 

@@ -30,6 +30,16 @@ var shows = map[string]api.ShowRequest{
 	"-sul":    {Kind: "userlist", List: true},
 }
 
+// none is what Grid Engine says of an empty list.
+var none = map[string]string{
+	"ckpt":      "no ckpt interface definition defined",
+	"hostgroup": "no host group list defined",
+	"manager":   "no manager defined",
+	"operator":  "no operator defined",
+	"pe":        "no parallel environment defined",
+	"userlist":  "no userset list defined",
+}
+
 // qconf shows the configuration that is in force, and has execd read it again.
 func (s *session) qconf(ctx context.Context, args []string) error {
 	settings, err := option.Mixed(option.Qconf, args)
@@ -82,9 +92,12 @@ func (s *session) qconf(ctx context.Context, args []string) error {
 		if err != nil {
 			return s.callFailed(err)
 		}
-		if asJSON {
+		switch text, ok := none[requests[i].Kind]; {
+		case asJSON:
 			err = s.printJSON(&reply)
-		} else {
+		case reply.Text == "" && requests[i].List && ok:
+			return &failure{exitFailed, text}
+		default:
 			_, err = s.out.WriteString(reply.Text)
 		}
 		if err != nil {

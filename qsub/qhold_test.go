@@ -163,6 +163,10 @@ func TestQconf(t *testing.T) {
 	e.replies(api.VerbShow, api.ShowReply{Text: "x\n"}, api.Errorf(api.CodeNotFound, "nosuch is not a parallel environment"))
 	want(t, result{1, "x\n", "nosuch is not a parallel environment\n"}, call(t, "", "qconf", "-spl", "-sp", "nosuch"))
 
+	e.replies(api.VerbShow, api.ShowReply{})
+	want(t, result{1, "", "no operator defined\n"}, call(t, "", "qconf", "-so", "-sm"))
+	want(t, result{0, "{\n  \"text\": \"\"\n}\n", ""}, call(t, "", "qconf", "-so", "-json"))
+
 	e.replies(api.VerbReload, api.ReloadReply{Changed: []string{"queue all.q: slots 4"}})
 	want(t, result{0, "queue all.q: slots 4\n", ""}, call(t, "", "qconf", "-reload"))
 	want(t, result{0, "{\n  \"changed\": [\n    \"queue all.q: slots 4\"\n  ]\n}\n", ""}, call(t, "", "qconf", "-reload", "-json"))

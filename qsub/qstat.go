@@ -213,7 +213,7 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 		if v.values {
 			for _, a := range queueValues(host, q) {
 				if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
-					fmt.Fprintf(s.out, "\t%s:%s=%s\n", a.Source, a.Name, api.Visible(a.Value))
+					fmt.Fprintf(s.out, "\t%s:%s=%s\n", a.Source, a.Name, attributeText(&a))
 				}
 			}
 		}
