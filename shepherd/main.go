@@ -49,7 +49,7 @@ func init() {
 func main() {}
 
 func run(args []string) int {
-	o := parent.Options{Dir: ".", Version: version}
+	o := parent.Options{Dir: ".", Version: version, Argv: args}
 	if len(args) > 0 {
 		args = args[1:]
 	}
@@ -66,6 +66,11 @@ func run(args []string) int {
 			return asUser(args[1:])
 		case parent.RestartedOption:
 			o.Restarted = true
+		case parent.NoStockOption:
+			if len(args) > 1 {
+				args = args[1:]
+				o.NoStock = args[0]
+			}
 		default:
 			return usage("unknown option " + arg)
 		}

@@ -30,9 +30,11 @@ var (
 	unsupported = difference{page: `
 Interactive jobs
 .Pq Cm script_file No QRSH, QLOGIN, QRLOGIN, INTERACTIVE
-and
+are refused under
+.Xr execd 8
+and handed over to Grid Engine's shepherd under its execd.
 .Cm use_afs
-are not supported, and refused before the job starts.`}
+is not supported, and refused before the job starts.`}
 
 	twoValues = difference{page: `
 The first value of a key in

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ type clusterJob struct {
 	options string
 	script  string
 	args    string
+	client  string // the command line instead of qsub's; it prints the number, and runs @SCRIPT@
 	steps   []clusterStep
 	records int // accounting records; 0 is 1
 }
@@ -120,6 +122,26 @@ var clusterJobs = []clusterJob{
 		name: "checkpoint", options: "-ckpt interop", script: inLog + "say ready; [ ${RESTARTED:-0} = 0 ] && sleep 1000\n", records: 2,
 		steps: []clusterStep{logged("ready"), inCluster("r"), administer("qmod", "-sj"), logged("run 2")},
 	},
+
+	// What ours hands over to Grid Engine's own.
+	{
+		name: "qrsh", client: "echo read | qrsh -verbose -now n -q run.iop @SCRIPT@ 'one two'; echo \"client $?\" >>@LOG@",
+		script: inLog + "read word; say $word $1 $# $JOB_NAME $REQUEST; tty >>@LOG@; exit 7\n",
+	},
+	{name: "qlogin", client: session("qlogin")},
+	{name: "qrlogin", client: session("qrsh")},
+	{
+		name: "tight", options: "-pe tight.iop 2", records: 3,
+		script: inLog + "for code in 0 6; do qrsh -inherit $HOSTNAME \"echo task \\$PE_HOSTFILE >>@LOG@; exit $code\"; say client $?; done; exit 4\n",
+	},
+}
+
+// session returns a command line that types into an interactive client once the
+// shell prompts: what is typed before is lost.
+func session(client string) string {
+	const until = "i=0; until grep -qs %s || [ $((i+=1)) -gt 300 ]; do sleep 0.1; done; "
+	return "{ " + fmt.Sprintf(until, "'[$] ' @LOG@.out") + "echo 'tty | cut -c1-9 >>@LOG@; echo done $JOB_ID >>@LOG@; exit 5'; " +
+		fmt.Sprintf(until, "done @LOG@") + "} | " + client + " -verbose -now n -q run.iop >@LOG@.out 2>&1; echo \"client $?\" >>@LOG@; cat @LOG@.out"
 }
 
 // cluster is the real Grid Engine with one of the shepherds.
@@ -167,19 +189,24 @@ type clusterResult struct {
 // run submits the job and does its steps.
 func (c *cluster) run(job clusterJob) (clusterResult, error) {
 	script := ""
+	replace := strings.NewReplacer("@LOG@", c.file(job.name, "log"), "@GO@", c.file(job.name, "go"), "@SCRIPT@", c.file(job.name, "sh")).Replace
 	if job.script != "" {
 		script = c.file(job.name, "sh")
-		text := strings.NewReplacer("@LOG@", c.file(job.name, "log"), "@GO@", c.file(job.name, "go")).Replace(job.script)
-		if err := harness.WriteExecutable(script, "#!/bin/sh\n"+text); err != nil {
+		if err := harness.WriteExecutable(script, "#!/bin/sh\n"+replace(job.script)); err != nil {
 			return clusterResult{}, err
 		}
 	}
 	// Of an option that is given twice the last one counts.
-	out, err := ge.As(user.Name, strings.Join([]string{"qsub -terse -S /bin/sh -j y -o /dev/null -q", cmp.Or(job.queue, "run.iop"), "-N", job.name, job.options, script, job.args}, " "))
+	line := strings.Join([]string{"qsub -S /bin/sh -j y -o /dev/null -q", cmp.Or(job.queue, "run.iop"), "-N", job.name, job.options, script, job.args}, " ")
+	out, err := ge.As(user.Name, cmp.Or(replace(job.client), line))
 	if err != nil {
 		return clusterResult{}, err
 	}
-	number, _, _ := strings.Cut(strings.TrimSpace(out), ".")
+	match := submission.FindStringSubmatch(out)
+	if match == nil {
+		return clusterResult{}, fmt.Errorf("%s prints no number of a job: %q", job.name, out)
+	}
+	number := match[1]
 	j := &submitted{clusterJob: job, number: number}
 	for _, s := range append(job.steps, inCluster("")) {
 		if err := s(c, j); err != nil {
@@ -197,6 +224,9 @@ func (c *cluster) run(job clusterJob) (clusterResult, error) {
 	r.Log = string(log)
 	return r, err
 }
+
+// submission is what a client says of a job's number.
+var submission = regexp.MustCompile(`Your job(?:-array)? ([0-9]+)`)
 
 // accounts reads what qacct prints.
 func accounts(out string) []string {
@@ -337,12 +367,14 @@ func configure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue = strings.NewReplacer("notify                00:00:60", "notify 00:00:01", "pe_list               make", "pe_list interop",
+	queue = strings.NewReplacer("notify                00:00:60", "notify 00:00:01", "pe_list               make", "pe_list interop tight.iop",
 		"ckpt_list             NONE", "ckpt_list interop").Replace(queue)
+	pe := "pe_name interop\nslots 10\nuser_lists NONE\nxuser_lists NONE\n" +
+		"start_proc_args " + dir + "/start start $pe_slots $host\nstop_proc_args " + dir + "/start stop $job_owner\n" +
+		"allocation_rule $pe_slots\ncontrol_slaves FALSE\njob_is_first_task TRUE\nurgency_slots min\naccounting_summary FALSE\nqsort_args NONE\n"
 	for _, o := range []struct{ kind, add, remove, name, text string }{
-		{"pe", "-Ap", "-dp", "interop", "pe_name interop\nslots 10\nuser_lists NONE\nxuser_lists NONE\n" +
-			"start_proc_args " + dir + "/start start $pe_slots $host\nstop_proc_args " + dir + "/start stop $job_owner\n" +
-			"allocation_rule $pe_slots\ncontrol_slaves FALSE\njob_is_first_task TRUE\nurgency_slots min\naccounting_summary FALSE\nqsort_args NONE\n"},
+		{"pe", "-Ap", "-dp", "interop", pe},
+		{"pe", "-Ap", "-dp", "tight.iop", strings.NewReplacer("pe_name interop", "pe_name tight.iop", "control_slaves FALSE", "control_slaves TRUE").Replace(pe)},
 		{"ckpt", "-Ackpt", "-dckpt", "interop", "ckpt_name interop\ninterface hibernator\nckpt_command none\nmigr_command " + dir + "/migrate $job_pid\n" +
 			"restart_command none\nclean_command none\nckpt_dir /tmp\nsignal none\nwhen xsr\n"},
 		{"queue", "-Aq", "-dq", "run.iop", strings.Replace(queue, "all.q", "run.iop", 1)},

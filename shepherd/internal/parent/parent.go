@@ -36,6 +36,7 @@ const (
 type parent struct {
 	dir     spool.Dir
 	version string
+	noStock string // see Options
 	config  *spool.Config
 	foreign bool // the directory is not our execd's
 	admin   owner.User
@@ -110,9 +111,11 @@ const ExitNotStarted = 1
 
 // Options say what is to be done.
 type Options struct {
-	Dir       string // of the job
-	Version   string // for the trace
-	Restarted bool   // this is the second start of a foreign one
+	Dir       string   // of the job
+	Version   string   // for the trace
+	Argv      []string // as we were called
+	Restarted bool     // this is the second start of a foreign one
+	NoStock   string   // why Grid Engine's own shepherd could not be started instead
 }
 
 // Run runs the job of a directory and returns the exit code. Call it in an
@@ -120,16 +123,20 @@ type Options struct {
 // because the kernel sends SIGCHLD to it and not to whichever thread waits.
 // Locking the thread would do as well, and costs a thread more.
 func Run(o Options) int {
+	foreign := o.foreign()
+	if foreign {
+		o.handOver() // first, since what is ignored stays so
+	}
 	control.Shield()
-	if err := restart(o); err != nil {
-		complain(err.Error())
+	if foreign {
+		complain(restart(o).Error())
 		return ExitNotStarted
 	}
 	if err := unix.Chdir(o.Dir); err != nil {
 		complain("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
 		return ExitNotStarted
 	}
-	p := &parent{dir: spool.OpenDir("."), version: o.Version, log: trace.New(-1), admin: owner.User{UID: -1, GID: -1}}
+	p := &parent{dir: spool.OpenDir("."), version: o.Version, noStock: o.NoStock, log: trace.New(-1), admin: owner.User{UID: -1, GID: -1}}
 	lock, passed, err := takeLock(p.dir)
 	if errors.Is(err, spool.ErrLocked) {
 		complain("cannot work in " + strconv.Quote(o.Dir) + ": another shepherd does")

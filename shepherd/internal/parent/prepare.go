@@ -48,7 +48,7 @@ func (p *parent) prepare(launched error) event {
 	} else { // the leader of a session stays what it is
 		p.log.Line("setpgid(" + pid + ", " + pid + ") failed: " + err.Error())
 	}
-	if u := unsupported(p.config); u != nil {
+	if u := p.unsupported(); u != nil {
 		return event{what: phase.Refused, fail: u}
 	}
 	p.forbidReschedule = flagIn(p.config, spool.KeyForbidReschedule)
@@ -195,16 +195,18 @@ func (p *parent) mark() string {
 // can. What is asked for and not done would be worse than a job that does not
 // start. Keys that the queue sets fail with the queue's state, those of the job
 // with the job's.
-func unsupported(c *spool.Config) *starter.Failure {
+func (p *parent) unsupported() *starter.Failure {
+	c := p.config
 	for _, k := range unsupportedKeys {
 		v, ok := c.Lookup(k.key)
 		if !ok || !k.asks(v) {
 			continue
 		}
-		return &starter.Failure{
-			Number: k.number,
-			Text:   "cannot run the job: this shepherd does not support " + k.key + "=" + v,
+		text := "cannot run the job: this shepherd does not support " + k.key + "=" + v
+		if k.key == spool.KeyScriptFile && p.noStock != "" {
+			text += ", and Grid Engine's own cannot be started: " + p.noStock
 		}
+		return &starter.Failure{Number: k.number, Text: text}
 	}
 	if v, ok := c.Lookup(spool.KeyFormat); ok && v != strconv.Itoa(spool.Format) {
 		return &starter.Failure{

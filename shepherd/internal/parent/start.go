@@ -27,24 +27,21 @@ const RestartedOption = "-restarted"
 // inheritedFD is that descriptor.
 const inheritedFD = 9
 
-// restart repeats a foreign start; it returns nil only if there is no need.
-// sge_execd starts its shepherds with the admin user as effective user: the
-// second start has root's ids throughout, and what is to be the admin user's is
-// given to him.
+// foreign reports whether this is a start that is not our execd's, and not the
+// second one of it.
+func (o *Options) foreign() bool {
+	return !o.Restarted && (asAdmin() || !slices.Equal(unix.Environ(), spool.StartEnvironment) || !control.Blocked())
+}
+
+// restart repeats a foreign start; it returns only if it cannot. sge_execd
+// starts its shepherds with the admin user as effective user: the second start
+// has root's ids throughout, and what is to be the admin user's is given to him.
 func restart(o Options) error {
-	admin := unix.Getuid() == 0 && unix.Geteuid() != 0
-	if o.Restarted || !admin && slices.Equal(unix.Environ(), spool.StartEnvironment) && control.Blocked() {
-		return nil
-	}
 	fd, err := unix.MemfdCreate("environment", 0)
 	if err != nil {
 		return errors.New("cannot keep the environment: " + err.Error())
 	}
-	environ := unix.Environ()
-	if admin { // the Go runtime takes it for a setuid program's, and adds this
-		environ = slices.DeleteFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOTRACEBACK=") })
-	}
-	if _, err := unix.Write(fd, spool.AppendArgs(nil, environ)); err != nil {
+	if _, err := unix.Write(fd, spool.AppendArgs(nil, given())); err != nil {
 		return errors.New("cannot keep the environment: " + err.Error())
 	}
 	if fd != inheritedFD {
@@ -57,7 +54,7 @@ func restart(o Options) error {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err != nil {
 		return errors.New("cannot block signals: " + err.Error())
 	}
-	if admin {
+	if asAdmin() {
 		// Of this thread alone, which is the one that exec keeps.
 		for _, trap := range []uintptr{unix.SYS_SETRESUID, unix.SYS_SETRESGID} {
 			if _, _, errno := unix.RawSyscall(trap, 0, 0, 0); errno != 0 {
@@ -66,8 +63,25 @@ func restart(o Options) error {
 		}
 	}
 	starter.QuietRuntime()
-	err = syscall.Exec("/proc/self/exe", []string{"shepherd", RestartedOption, o.Dir}, spool.StartEnvironment)
+	argv := []string{"shepherd", RestartedOption}
+	if o.NoStock != "" {
+		argv = append(argv, NoStockOption, o.NoStock)
+	}
+	err = syscall.Exec("/proc/self/exe", append(argv, o.Dir), spool.StartEnvironment)
 	return errors.New("cannot start again: " + err.Error())
+}
+
+// asAdmin reports whether we were started as sge_execd does it, with the admin
+// user as effective user and root as the real one.
+func asAdmin() bool { return unix.Getuid() == 0 && unix.Geteuid() != 0 }
+
+// given returns the environment we were started with.
+func given() []string {
+	environ := unix.Environ()
+	if asAdmin() { // the Go runtime takes it for a setuid program's, and adds this
+		environ = slices.DeleteFunc(environ, func(v string) bool { return strings.HasPrefix(v, "GOTRACEBACK=") })
+	}
+	return environ
 }
 
 // takeLock takes the lock of the directory, which is the proof that a shepherd
