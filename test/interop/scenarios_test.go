@@ -34,6 +34,10 @@ var (
 		"pe_start=@DIR@/start $pe_hostfile $host $job_id $pe $pe_slots", "pe_stop=@DIR@/stop $job_owner $queue", "epilog=@DIR@/epilog",
 	}
 
+	// task is what sge_execd writes for a task of a parallel job on its host,
+	// with a port where no client listens.
+	task = []string{"pe_task_id=1.gehost", "pe=tight", "pe_slots=1", "pe_start=none", "pe_stop=none", "qrsh_control_port=localhost:1"}
+
 	methods = []string{
 		"suspend_method=@DIR@/method suspend $host $job_owner $job_id $job_name $queue $job_pid \"a  b\"",
 		"resume_method=@DIR@/method resume $job_pid $ja_task_id", "terminate_method=@DIR@/method terminate $job_pid",
@@ -256,6 +260,13 @@ var scenarios = []scenario{
 	{name: "all procedures fail", script: noted, set: parallel, scripts: procedures(map[string]string{"start": "exit 3\n", "stop": "exit 4\n", "epilog": "exit 5\n"}), code: 10},
 	{name: "prolog of a parallel job fails", script: noted, set: keys(parallel, []string{"prolog=@DIR@/prolog"}), scripts: procedures(map[string]string{"prolog": "exit 1\n"}), code: 8},
 	{name: "parallel job is missing", set: keys(parallel, []string{"script_file=/no/such/script"}), scripts: procedures(nil), code: 11},
+
+	{
+		name: "task of a parallel job", script: noted + "echo out; echo loud >&2; exit 4\n", trace: true,
+		set: keys(task, []string{"stdout_path=@HOME@", "stderr_path=@HOME@", "merge_stderr=0", "job_name=petask", "ja_task_id=5"}),
+	},
+	{name: "task that cannot be started", set: keys(task, []string{"script_file=/no/such/script"}), code: 11},
+	{name: "job with a client", script: noted, set: keys(prologAndEpilog, []string{"qrsh_control_port=localhost:1"}), scripts: procedures(nil)},
 
 	// Signals.
 	{name: "kill", script: signalled, steps: []step{ready, send(unix.SIGTSTP)}, trace: true},

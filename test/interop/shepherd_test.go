@@ -547,20 +547,21 @@ func cmpopts() cmp.Option {
 // traceDiffers are lines of Grid Engine's trace that ours does not have, as
 // regular expressions, numbers replaced by N, and why.
 var traceDiffers = listed{
-	`starting up N\.N\.N`:                                                                 "the version is ours",
-	`do_core_binding: .*|bind_process_to_mask: .*`:                                        "functions of its source; binding is traced where it is done",
-	`setting limits|RLIMIT_.*|now running with uid=N, euid=N`:                             "limits are set last, so that a failure before is without them",
-	`start_as_command: .*`:                                                                "its source's variables; the command is in the lines beside",
-	`should map unmapable signal`:                                                         "said of a signal that is passed on unchanged",
-	`pdc_kill_addgrpid: N N|killing pid N/N`:                                              "what is outside of the process group is found and signalled otherwise",
-	`ignored signal KILL to pid -N`:                                                       "a kill is not left out",
-	`keep (RESCHEDULE|APPERROR)_EXIT_STATUS`:                                              "said again by the line after it",
-	`no postponed signal|SIGALRM without timeout|waitN returned -N`:                       "an alarm is not a signal in ours",
-	`parent: job-pid: N - ckpt_pid: N - ckpt_interval: N - ckpt_signal N`:                 "ours has the job's number as in any job",
-	`.*/ckpt (ckpt|migrate|clean) .*`:                                                     "the commands are traced when they are run",
-	`if jobs and shepherd do not exit there is some error in the migrate command`:         "it is said before it can be known",
-	`child: starting son\(prolog, .*@.*`:                                                  "ours is without the user, who is in the line below",
-	`reading passwd information for user 'paddock-interop'|setosjobid: uid = N, euid = N`: "ours looks the user up once",
+	`starting up N\.N\.N`:                                                                              "the version is ours",
+	`do_core_binding: .*|bind_process_to_mask: .*`:                                                     "functions of its source; binding is traced where it is done",
+	`setting limits|RLIMIT_.*|now running with uid=N, euid=N`:                                          "limits are set last, so that a failure before is without them",
+	`start_as_command: .*`:                                                                             "its source's variables; the command is in the lines beside",
+	`should map unmapable signal`:                                                                      "said of a signal that is passed on unchanged",
+	`pdc_kill_addgrpid: N N|killing pid N/N`:                                                           "what is outside of the process group is found and signalled otherwise",
+	`ignored signal KILL to pid -N`:                                                                    "a kill is not left out",
+	`keep (RESCHEDULE|APPERROR)_EXIT_STATUS`:                                                           "said again by the line after it",
+	`no postponed signal|SIGALRM without timeout|waitN returned -N`:                                    "an alarm is not a signal in ours",
+	`parent: job-pid: N - ckpt_pid: N - ckpt_interval: N - ckpt_signal N`:                              "ours has the job's number as in any job",
+	`.*/ckpt (ckpt|migrate|clean) .*`:                                                                  "the commands are traced when they are run",
+	`if jobs and shepherd do not exit there is some error in the migrate command`:                      "it is said before it can be known",
+	`child: starting son\(prolog, .*@.*`:                                                               "ours is without the user, who is in the line below",
+	`write_(exit_code_)?to_qrsh.*|error connecting stream socket: .*|writing exit code to qrsh failed`: "a client waits for interactive jobs alone, which are handed over",
+	`reading passwd information for user 'paddock-interop'|setosjobid: uid = N, euid = N`:              "ours looks the user up once",
 }
 
 // traceMeant reports whether a line of Grid Engine's trace may be missing.

@@ -372,19 +372,22 @@ func configure(t *testing.T) {
 	pe := "pe_name interop\nslots 10\nuser_lists NONE\nxuser_lists NONE\n" +
 		"start_proc_args " + dir + "/start start $pe_slots $host\nstop_proc_args " + dir + "/start stop $job_owner\n" +
 		"allocation_rule $pe_slots\ncontrol_slaves FALSE\njob_is_first_task TRUE\nurgency_slots min\naccounting_summary FALSE\nqsort_args NONE\n"
-	for _, o := range []struct{ kind, add, remove, name, text string }{
+	objects := []struct{ kind, add, remove, name, text string }{
 		{"pe", "-Ap", "-dp", "interop", pe},
 		{"pe", "-Ap", "-dp", "tight.iop", strings.NewReplacer("pe_name interop", "pe_name tight.iop", "control_slaves FALSE", "control_slaves TRUE").Replace(pe)},
 		{"ckpt", "-Ackpt", "-dckpt", "interop", "ckpt_name interop\ninterface hibernator\nckpt_command none\nmigr_command " + dir + "/migrate $job_pid\n" +
 			"restart_command none\nclean_command none\nckpt_dir /tmp\nsignal none\nwhen xsr\n"},
 		{"queue", "-Aq", "-dq", "run.iop", strings.Replace(queue, "all.q", "run.iop", 1)},
 		{"queue", "-Aq", "-dq", "fail.iop", strings.NewReplacer("all.q", "fail.iop", "prolog                NONE", "prolog "+dir+"/fail").Replace(queue)},
-	} {
+	}
+	for _, o := range slices.Backward(objects) {
+		_, _ = ge.Run("qconf", o.remove, o.name) // a run that was killed left it
+	}
+	for _, o := range objects {
 		file := filepath.Join(dir, o.kind)
 		if err := os.WriteFile(file, []byte(o.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = ge.Run("qconf", o.remove, o.name) // a run that was killed left it
 		if _, err := ge.Run("qconf", o.add, file); err != nil {
 			t.Fatal(err)
 		}

@@ -20,11 +20,25 @@ func (p *parent) finish() int {
 	if err := p.group.empty(); err != nil {
 		p.log.Line("cannot kill what is left in the control group: " + err.Error())
 	}
+	p.announce()
 	p.log.Flush()
 	if p.unreported {
 		return spool.FailedNoExitStatus
 	}
 	return p.verdict()
+}
+
+// announce says that a task of a parallel job is over, before anybody is told
+// how: whoever starts the next one then finds execd ready to give it this one's
+// slot.
+func (p *parent) announce() {
+	if !p.announced {
+		return
+	}
+	if err := p.put(spool.FileAboutToExit, nil); err != nil {
+		p.log.Line("cannot write " + spool.FileAboutToExit + ": " + err.Error())
+	}
+	p.give(spool.FileAboutToExit)
 }
 
 // verdict writes exit_status and returns the exit code. The file is there and

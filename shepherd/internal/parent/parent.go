@@ -64,14 +64,18 @@ type parent struct {
 	elders   bool         // procedures before the job may have left processes
 
 	// Read from config before the first part.
-	planned []planned
-	limit   time.Duration // of a procedure's time, 0 for none
-	methods [methodCount]command.Method
-	raw     [methodCount]string // their commands as config has them
-	notice  command.Notification
-	ckpt    command.Checkpoint
-	vars    command.Vars
-	nothing bool // there is no job (script_file none)
+	planned  []planned
+	limit    time.Duration // of a procedure's time, 0 for none
+	methods  [methodCount]command.Method
+	raw      [methodCount]string // their commands as config has them
+	notice   command.Notification
+	ckpt     command.Checkpoint
+	vars     command.Vars
+	nothing  bool // there is no job (script_file none)
+	parallel bool // there is a parallel environment
+	task     bool // of a parallel job, with no procedures of its own
+	// Its end is announced before it is told.
+	announced bool
 	// The job's own limits of time, 0 for none.
 	soft, hard time.Duration
 	// The job's exit codes 99 and 100 are ordinary ones.

@@ -55,9 +55,10 @@ func (p *parent) plan() error {
 	if err != nil {
 		return err
 	}
+	p.parallel = !starter.IsNone(pe)
 	for i := range procedures {
 		proc := &procedures[i]
-		if proc.scope == command.ForPE && starter.IsNone(pe) {
+		if p.task || proc.scope == command.ForPE && !p.parallel {
 			continue
 		}
 		raw, err := p.config.String(proc.key)
@@ -145,7 +146,7 @@ func (p *parent) readyProcedure() bool {
 		}
 		return true
 	}
-	if p.part == phase.Prolog || p.part == phase.Epilog {
+	if p.parallel || p.part == phase.Prolog || p.part == phase.Epilog {
 		p.log.Line("no " + p.part.String() + " script to start")
 	}
 	return false

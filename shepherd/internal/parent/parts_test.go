@@ -1,8 +1,11 @@
 package parent
 
 import (
+	"bytes"
+	endian "encoding/binary"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -328,5 +331,73 @@ func TestStartedAsAdmin(t *testing.T) {
 	}
 	if st, err := os.Stat(r.dir.Path(spool.FileUsage)); err != nil || st.Sys().(*syscall.Stat_t).Uid != 1 {
 		t.Errorf("usage: %v, %v; want it to be the admin user's", st, err)
+	}
+}
+
+// TestTask runs a task of a parallel job: without procedures and PE_HOSTFILE,
+// and its end is announced before it is told.
+func TestTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, `echo "job [$PE_HOSTFILE] [$PE]" >>log; exit 4`)
+	r.all(nil)
+	r.set("pe_task_id=1.node7", "job_name=petask", "stdout_path="+r.base+"/out")
+	r.env = append(r.env, "PE_HOSTFILE=/hosts", "PE=tight")
+	writes := r.watch()
+	r.ended(r.run(), 0, 4)
+	if got, want := r.log(), "job [] [tight]"; got != want {
+		t.Errorf("log %q; want %q", got, want)
+	}
+	if _, err := os.Stat(r.base + "/out/petask.o1"); err != nil {
+		t.Error(err)
+	}
+	order := writes()
+	last := order[max(len(order)-3, 0):]
+	if want := []string{spool.FileUsage, spool.FileAboutToExit, spool.FileExitStatus}; !slices.Equal(last, want) {
+		t.Errorf("files were written in the order %q; want %q last", order, want)
+	}
+}
+
+// TestAnnounceClient announces the end of what a client waits for, after the
+// epilog.
+func TestAnnounceClient(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "exit 0").set("qrsh_control_port=node7:1")
+	file := r.dir.Path(spool.FileAboutToExit)
+	r.all(map[string]string{"epilog": "[ ! -e " + file + " ]"})
+	r.ended(r.run(), 0, 0)
+	if b, err := os.ReadFile(file); err != nil || len(b) != 0 {
+		t.Errorf("%s: %q, %v; want it empty", file, b, err)
+	}
+}
+
+// watch returns a function that returns the names of the job's files that are
+// written from now on, without trace, each where it was written last.
+func (r *rig) watch() func() []string {
+	r.t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { unix.Close(fd) })
+	if _, err := unix.InotifyAddWatch(fd, r.dir.Path(), unix.IN_CREATE|unix.IN_MODIFY|unix.IN_MOVED_TO); err != nil {
+		r.t.Fatal(err)
+	}
+	return func() []string {
+		var names []string
+		b := make([]byte, 64<<10)
+		for {
+			n, err := unix.Read(fd, b)
+			if err != nil || n <= 0 {
+				return names
+			}
+			for e := b[:n]; len(e) >= unix.SizeofInotifyEvent; {
+				size := unix.SizeofInotifyEvent + int(endian.NativeEndian.Uint32(e[12:]))
+				name := string(bytes.TrimRight(e[unix.SizeofInotifyEvent:size], "\x00"))
+				e = e[size:]
+				if name != spool.FileTrace {
+					names = append(slices.DeleteFunc(names, func(s string) bool { return s == name }), name)
+				}
+			}
+		}
 	}
 }

@@ -48,6 +48,9 @@ func (p *parent) prepare(launched error) event {
 	} else { // the leader of a session stays what it is
 		p.log.Line("setpgid(" + pid + ", " + pid + ") failed: " + err.Error())
 	}
+	_, p.task = p.config.Lookup(spool.KeyPETaskID)
+	_, client := p.config.Lookup(spool.KeyQrshControlPort)
+	p.announced = p.task || client
 	if u := p.unsupported(); u != nil {
 		return event{what: phase.Refused, fail: u}
 	}

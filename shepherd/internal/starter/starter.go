@@ -168,6 +168,10 @@ func (s *stage) load(inherited bool) error {
 	if s.given, err = s.dir.Environment(); err != nil {
 		return err
 	}
+	if _, task := s.config.Lookup(spool.KeyPETaskID); task {
+		// The hosts are the whole job's to use.
+		s.given = filter(s.given, func(v string) bool { return !strings.HasPrefix(v, "PE_HOSTFILE=") })
+	}
 	if v, ok := s.config.Lookup(spool.KeyInheritEnv); inherited && (!ok || v != "0") {
 		s.inherited, err = readInherited(fdInherited)
 	}
