@@ -20,21 +20,29 @@ type difference struct {
 // The list of section DIFFERENCES FROM GRID ENGINE of shepherd(8), in its
 // order, is made of these.
 var differences = []*difference{
-	&unsupported, &twoValues, &missingKeys, &pidFirst, &notTheOwners, &says, &procedureError, &emptyVariable, &emptyArgument,
+	&unsupported, &tokenSays, &twoValues, &missingKeys, &pidFirst, &notTheOwners, &says, &procedureError, &emptyVariable, &emptyArgument,
 	&inherited, &fixedEnvironment, &proceduresDie, &notExecuted, &oneWord, &quoted, &methodNames, &methodsError, &methodsSession,
 	&lastKill, &restartStreams, &checkpointed, &oneSignal, &soon, &noSignalFile, &staysAlive, &allIsKilled, &noticeStays,
 	&ownLimits, &stagedInput, &qsubGID, &rootsOwn, &jobsPath, &softLimit, &limitsLast,
 }
 
 var (
-	unsupported = difference{page: `
+	unsupported = difference{elsewhere: "tests of the shepherd and under Grid Engine", page: `
 Interactive jobs
 .Pq Cm script_file No QRSH, QLOGIN, QRLOGIN, INTERACTIVE
 are refused under
 .Xr execd 8
-and handed over to Grid Engine's shepherd under its execd.
-.Cm use_afs
-is not supported, and refused before the job starts.`}
+and handed over to Grid Engine's shepherd under its execd.`}
+
+	tokenSays = difference{page: `
+.Cm set_token_cmd
+and
+.Cm coshepherd
+have sessions and an environment of their own, and
+.Cm set_token_cmd
+no longer than
+.Cm script_timeout ;
+it may print, which in Grid Engine ends it.`}
 
 	twoValues = difference{page: `
 The first value of a key in

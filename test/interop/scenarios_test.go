@@ -38,6 +38,15 @@ var (
 	// with a port where no client listens.
 	task = []string{"pe_task_id=1.gehost", "pe=tight", "pe_slots=1", "pe_start=none", "pe_stop=none", "qrsh_control_port=localhost:1"}
 
+	// afs is of a job with an AFS token, which is token.
+	afs     = []string{"use_afs=1", "coshepherd=@DIR@/coshepherd", "set_token_cmd=@DIR@/settoken  'a  b'", "token_extend_time=3600"}
+	token   = map[string]string{"job/token.afs": "TOKEN"}
+	renewer = map[string]string{
+		"settoken": "echo \"settoken $* $(id -u) $(pwd) $(cat) $(tr -d '\\0' </proc/$$/cmdline)\" >>@LOG@\n",
+		"coshepherd": "trap 'echo ends >>@LOG@; exit 3' TERM\necho \"renew $* $(id -u) $(pwd)\" >>@LOG@\n" +
+			"while :; do sleep 0.02; done\n",
+	}
+
 	methods = []string{
 		"suspend_method=@DIR@/method suspend $host $job_owner $job_id $job_name $queue $job_pid \"a  b\"",
 		"resume_method=@DIR@/method resume $job_pid $ja_task_id", "terminate_method=@DIR@/method terminate $job_pid",
@@ -177,7 +186,24 @@ var scenarios = []scenario{
 	{name: "bound to a processor", script: noted + "grep Cpus_allowed_list: /proc/self/status >>@LOG@\n", set: []string{"binding=explicit:0,0:ScC", "prolog=@DIR@/prolog"}, scripts: procedures(nil), trace: true},
 	{name: "told of a binding", script: noted + "grep Cpus_allowed_list: /proc/self/status >>@LOG@\n", set: []string{"binding=env_explicit:0,0:ScC"}},
 	{name: "bound to a processor that is not there", script: noted + "grep Cpus_allowed_list: /proc/self/status >>@LOG@\n", set: []string{"binding=explicit:7,7:S"}},
-	{name: "AFS", script: noted, set: []string{"use_afs=1"}, code: 29, differ: meant{"Error": &unsupported}},
+	{name: "AFS without its keys", script: noted, set: []string{"use_afs=1"}, code: 29, trace: true},
+	{name: "AFS without a token", script: noted, set: keys(afs, prologAndEpilog), scripts: procedures(nil), code: 29},
+	{
+		name: "AFS", script: noted + "until grep -q renew @LOG@; do sleep 0.02; done\n", set: keys(afs, prologAndEpilog),
+		files: token, scripts: procedures(renewer), trace: true,
+	},
+	{name: "AFS in a parallel job", script: noted, set: keys(afs, parallel), files: token, scripts: procedures(map[string]string{
+		"settoken": renewer["settoken"], "coshepherd": "@NOTE@ renew \"$@\"\n",
+		"start": "until grep -q renew @LOG@; do sleep 0.02; done\n",
+	}), differ: meant{"Log": &tokenSays, "Environment": &tokenSays}},
+	{name: "AFS token that cannot be set", script: noted, set: keys(afs, prologAndEpilog), files: token, scripts: procedures(map[string]string{"settoken": "cat >/dev/null; exit 99\n"}), code: 29},
+	{name: "AFS token without a program to set it", script: noted, set: keys(afs, []string{"set_token_cmd=/no/such/program"}), files: token, code: 29, differ: meant{"Error": &tokenSays}},
+	{name: "AFS token that nobody renews", script: noted, set: keys(afs, []string{"coshepherd=/no/such/program"}), files: token, scripts: renewer},
+	{
+		name: "AFS token by a program that says so", script: noted, set: keys(afs, []string{"coshepherd=/bin/true"}), files: token, code: 29,
+		scripts: map[string]string{"settoken": "cat >/dev/null; echo fine\n"},
+		differ:  meant{"Code": &tokenSays, "ExitStatus": &tokenSays, "Error": &tokenSays, "Files": &tokenSays, "UsageKeys": &tokenSays, "Usage": &tokenSays, "Output": &tokenSays, "Log": &tokenSays, "Environment": &tokenSays},
+	},
 
 	// What a job does to itself and leaves behind.
 	{name: "removes its own files", script: "rm -f @HOME@/out $0 @DIR@/in; echo lost; exit 4\n"},

@@ -291,7 +291,7 @@ func makeScenario(sc scenario, dir string) error {
 	home, events, job := filepath.Join(dir, "home"), filepath.Join(dir, "events"), filepath.Join(dir, "job")
 	replace := strings.NewReplacer("@DIR@", dir, "@JOB@", job, "@HOME@", home, "@EVENTS@", events,
 		"@LOG@", filepath.Join(events, "log"), "@NOTE@", filepath.Join(dir, "note"), "@USER@", user.Name, "@GROUP@", group).Replace
-	for _, d := range []string{home, events} {
+	for _, d := range []string{home, events, job} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return err
 		}

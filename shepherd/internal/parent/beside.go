@@ -1,6 +1,7 @@
 package parent
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +47,7 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 	}
 	c := &companion{name: name, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}, then: then}
 	p.companions = append(p.companions, c)
-	p.loop.Beside = append(p.loop.Beside, c.child)
+	p.watchBeside()
 	// What it does is not the job's doing, though it is done as the same user.
 	p.job.Spare(stage.PID)
 	p.elders = true
@@ -75,8 +76,31 @@ func (p *parent) isBeside(name string) bool {
 	return false
 }
 
+// watchBeside has the loop wait for all that runs beside the job.
+func (p *parent) watchBeside() {
+	p.loop.Beside = nil
+	for _, c := range append(slices.Clip(p.companions), p.coshepherd) {
+		if c != nil {
+			p.loop.Beside = append(p.loop.Beside, c.child)
+		}
+	}
+}
+
+// failure returns why a command that has ended could not be started, nil if it
+// was.
+func (c *companion) failure() (fail *starter.Failure) {
+	for m := c.stage.Next(); !m.Closed && !m.Again; m = c.stage.Next() {
+		if m.Failure != nil {
+			fail = m.Failure
+		}
+	}
+	c.stage.Close()
+	return fail
+}
+
 // companionsEnded sees to those that have ended.
 func (p *parent) companionsEnded() {
+	p.coshepherdEnded()
 	var left []*companion
 	var ended []*companion
 	for _, c := range p.companions {
@@ -89,19 +113,14 @@ func (p *parent) companionsEnded() {
 	if len(ended) == 0 {
 		return
 	}
-	p.companions, p.loop.Beside = left, nil
-	for _, c := range left {
-		p.loop.Beside = append(p.loop.Beside, c.child)
-	}
+	p.companions = left
+	p.watchBeside()
 	for _, c := range ended {
 		fine := c.child.Status == 0
-		for m := c.stage.Next(); !m.Closed && !m.Again; m = c.stage.Next() {
-			if m.Failure != nil {
-				fine = false
-				p.cannotRun(c.name, m.Failure.Text)
-			}
+		if fail := c.failure(); fail != nil {
+			fine = false
+			p.cannotRun(c.name, fail.Text)
 		}
-		c.stage.Close()
 		p.log.Line("reaped " + besideNames[c.name] + " command")
 		if strings.HasPrefix(c.name, "ckpt_") && c.child.Status.Exited() {
 			p.log.Line("checkpoint command exited normally")

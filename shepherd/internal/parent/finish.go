@@ -17,6 +17,7 @@ func (p *parent) finish() int {
 	if p.stage != nil { // for a part that did not come
 		p.dismiss()
 	}
+	p.endCoshepherd()
 	if err := p.group.empty(); err != nil {
 		p.log.Line("cannot kill what is left in the control group: " + err.Error())
 	}
@@ -103,6 +104,7 @@ func (p *parent) panicked(e any) int {
 		number = spool.FailedNoExitStatus
 		p.job.Sweep()
 	}
+	p.endCoshepherd()
 	_ = p.group.empty()
 	p.log.Line(text)
 	p.log.Flush()

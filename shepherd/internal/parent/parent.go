@@ -61,6 +61,7 @@ type parent struct {
 	late     bool         // a procedure used up its time
 	stopping bool         // and is being ended, for this or another reason
 	working  *control.Job // a procedure's processes
+	present  *planned     // the procedure that it is
 	elders   bool         // procedures before the job may have left processes
 
 	// Read from config before the first part.
@@ -93,6 +94,8 @@ type parent struct {
 	overdue    bool // h_rt is over
 	arena      bool // there is a checkpoint
 	companions []*companion
+	coshepherd *companion // renews the job's token, nil if nobody does
+	renewer    []string   // its command
 
 	// The job.
 	job            *control.Job

@@ -569,7 +569,6 @@ func TestUnsupported(t *testing.T) {
 		{"script_file=qlogin", 30},
 		{"script_file=QRLOGIN", 30},
 		{"script_file=INTERACTIVE", 30},
-		{"use_afs=1", 29},
 		{"paddock_format=2", 5},
 	} {
 		t.Run(c.kv, func(t *testing.T) {

@@ -140,13 +140,14 @@ func (p *parent) readyProcedure() bool {
 			p.log.Line(plan.raw)
 			p.log.Line(strings.Join(plan.command.Argv, " "))
 		}
+		p.present = plan
 		p.order = starter.Order{
 			Kind: plan.kind, Name: p.part.String(), State: plan.before,
 			User: plan.command.User, Argv: plan.command.Argv, Env: p.end,
 		}
 		return true
 	}
-	if p.parallel || p.part == phase.Prolog || p.part == phase.Epilog {
+	if p.part != phase.Token && (p.parallel || p.part == phase.Prolog || p.part == phase.Epilog) {
 		p.log.Line("no " + p.part.String() + " script to start")
 	}
 	return false
@@ -255,12 +256,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 	if p.part == phase.Clean {
 		return phase.Fine // nobody asks how it went
 	}
-	in := 0
-	for _, proc := range procedures {
-		if proc.part == p.part {
-			in = proc.in
-		}
-	}
+	in := p.present.in
 	switch {
 	case p.failed:
 		p.notBegun()
@@ -280,6 +276,16 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 	code := ws.ExitStatus()
 	if ws.Signaled() {
 		code = 128 + int(ws.Signal())
+	}
+	if p.part == phase.Token {
+		if code == 0 {
+			p.tokenIsSet()
+			return phase.Fine
+		}
+		text := `failed to set AFS token - set_token_command "` + p.present.raw + `" returned with exit status ` + strconv.Itoa(code)
+		p.log.Line(text)
+		p.blameHere(in, text)
+		return phase.Failing
 	}
 	switch code {
 	case 0:

@@ -71,6 +71,9 @@ func (p *parent) prepare(launched error) event {
 	if err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
+	if err := p.planAFS(); err != nil {
+		return refuse(spool.FailedAFS, err)
+	}
 	p.inbox = control.Inbox{Dir: p.dir}
 	return event{what: phase.Ready}
 }
@@ -226,7 +229,6 @@ var unsupportedKeys = []struct {
 	asks   func(string) bool
 }{
 	{spool.KeyScriptFile, spool.FailedApplication, interactive},
-	{spool.KeyUseAFS, spool.FailedAFS, number},
 }
 
 func number(v string) bool { return v != "" && v != "0" }

@@ -10,6 +10,7 @@ type Part uint8
 // The parts, in their order.
 const (
 	Begin  Part = iota // before everything
+	Token              // set_token_cmd, which sets the owner's AFS token
 	Prolog             // the queue's or host's preparation
 	PEStart
 	Job
@@ -21,7 +22,7 @@ const (
 )
 
 var partNames = [parts]string{
-	Begin: "begin", Prolog: "prolog", PEStart: "pe_start", Job: "job", Clean: "ckpt_clean_command",
+	Begin: "begin", Token: "set_token_cmd", Prolog: "prolog", PEStart: "pe_start", Job: "job", Clean: "ckpt_clean_command",
 	PEStop: "pe_stop", Epilog: "epilog", End: "end",
 }
 
@@ -29,7 +30,7 @@ var partNames = [parts]string{
 func (p Part) String() string { return partNames[p] }
 
 // Parts returns all parts.
-func Parts() []Part { return []Part{Begin, Prolog, PEStart, Job, Clean, PEStop, Epilog, End} }
+func Parts() []Part { return []Part{Begin, Token, Prolog, PEStart, Job, Clean, PEStop, Epilog, End} }
 
 // Outcome is how a part ended, as far as the next one depends on it.
 type Outcome uint8
@@ -59,7 +60,8 @@ func Outcomes() []Outcome { return []Outcome{Fine, Failing, NotStarted, Cancelle
 // prolog was not.
 var After = [parts][outcomes]Part{
 	//       Fine     Failing  NotStarted  Cancelled  Migrating
-	Begin:   {Prolog, End, End, End, End},
+	Begin:   {Token, End, End, End, End},
+	Token:   {Prolog, End, End, End, End},
 	Prolog:  {PEStart, Epilog, End, Epilog, Epilog},
 	PEStart: {Job, PEStop, Epilog, PEStop, PEStop},
 	Job:     {Clean, PEStop, PEStop, PEStop, PEStop},

@@ -16,7 +16,9 @@ const (
 	PEStart
 	PEStop
 	Epilog
-	Method // suspend, resume and terminate methods and checkpoint commands: /bin/sh -c, as the owner, beside the job
+	Method     // suspend, resume and terminate methods and checkpoint commands: /bin/sh -c, as the owner, beside the job
+	Token      // what sets an AFS token: /bin/sh -c, as the shepherd and in its directory, with the token as standard input
+	Coshepherd // what renews it: a program and its arguments, as the shepherd and in its directory
 	kinds
 )
 
@@ -39,7 +41,7 @@ type Order struct {
 	// procedures have one.
 	User string
 	// Argv is the command with its variables expanded: for a procedure the words
-	// to execute, the first of which is the path; for a method one word, the text
+	// to execute, the first of which is the path; for a method or token one word, the text
 	// for /bin/sh -c. A job has such a word only if it is to be restarted from a
 	// checkpoint; it takes the script's place.
 	Argv []string

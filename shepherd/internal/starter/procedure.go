@@ -3,6 +3,10 @@ package starter
 import (
 	"errors"
 	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/spool"
 )
 
 // procedure returns what a procedure runs: its words, without a shell. The path
@@ -27,4 +31,36 @@ func (s *stage) nameShell() {
 	if s.shell != "" {
 		s.say(`using "` + s.shell + `" as shell of user "` + s.target.Name + `"`)
 	}
+}
+
+// TokenFile holds the AFS token of the job's owner, as Grid Engine's execd has
+// it from the client.
+const TokenFile = "token.afs"
+
+// becomeOurs turns into a command of the shepherd's own: as whoever it runs as,
+// in its directory, with an environment that nobody else has made.
+func (s *stage) becomeOurs() *Failure {
+	var err error
+	if s.owner.Name, err = s.config.String(spool.KeyJobOwner); err != nil {
+		return s.failed(err)
+	}
+	groups, err := unix.Getgroups()
+	if err != nil {
+		return s.failed(err)
+	}
+	s.target = &IDs{Name: strconv.Itoa(unix.Geteuid()), UID: unix.Geteuid(), GID: unix.Getegid(), Groups: groups}
+	s.streams = streams{in: nowhere, out: nowhere, err: nowhere, cwd: "."}
+	if s.order.Kind == Token {
+		s.streams.in.path = TokenFile
+	}
+	unix.Umask(0o022)
+	if fail := s.streams.open(s.say); fail != nil {
+		return s.failed(errors.New(fail.Text))
+	}
+	s.env = s.fromNothing()
+	cmd, err := s.command()
+	if err != nil {
+		return s.failed(err)
+	}
+	return s.exec(cmd)
 }

@@ -193,6 +193,9 @@ func readInherited(fd int) ([]string, error) {
 
 // become turns into what was ordered; it returns only with a failure.
 func (s *stage) become() *Failure {
+	if s.order.Kind == Token || s.order.Kind == Coshepherd {
+		return s.becomeOurs()
+	}
 	if fail := s.read(); fail != nil {
 		return fail
 	}
@@ -243,7 +246,7 @@ func (s *stage) become() *Failure {
 func (s *stage) command() (Command, error) {
 	argv := s.order.Argv
 	switch kind := s.order.Kind; {
-	case kind.procedure():
+	case kind.procedure(), kind == Coshepherd:
 		return procedure(s.order.Name, argv)
 	case kind == Job && len(argv) == 0:
 		return s.request.Command(), nil
