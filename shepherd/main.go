@@ -21,7 +21,7 @@ const (
 	exitNoRights = 77 // -as-user: cannot become that user
 )
 
-const help = `usage: shepherd [-bg] [DIR]
+const help = `usage: shepherd [-bg] [-detail] [DIR]
        shepherd -as-user UID GID GROUPS -remove PATH
 Parent of one job: runs the job of the directory DIR (default: where it is
 started) and writes down there how it ended.
@@ -29,6 +29,7 @@ started) and writes down there how it ended.
   -as-user UID GID GROUPS  become that user, with the groups GROUPS (numbers,
                            separated by commas), for what follows
   -bg                      accepted and ignored, as sge_execd gives it
+  -detail                  trace every step
   -help                    print this text
   -remove PATH             remove everything in the directory PATH
   -version                 print the version
@@ -62,6 +63,8 @@ func run(args []string) int {
 			say(os.Stdout, "shepherd (Paddock) "+version+"\n")
 			return 0
 		case "-bg":
+		case "-detail":
+			o.Detail = true
 		case "-as-user":
 			return asUser(args[1:])
 		case parent.RestartedOption:

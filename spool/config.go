@@ -161,10 +161,11 @@ const (
 	KeyGID    = ownPrefix + "gid"
 	KeyGroups = ownPrefix + "groups" // comma list of gids, the primary one included
 	KeyHome   = ownPrefix + "home"
-	KeyRun    = ownPrefix + "run"  // the number of the run
-	KeyArgs   = ownPrefix + "args" // 1: the arguments are in the file args
-	KeySRT    = ownPrefix + "s_rt" // seconds until the job is warned; none: never
-	KeyHRT    = ownPrefix + "h_rt" // seconds until it is killed
+	KeyRun    = ownPrefix + "run"   // the number of the run
+	KeyArgs   = ownPrefix + "args"  // 1: the arguments are in the file args
+	KeySRT    = ownPrefix + "s_rt"  // seconds until the job is warned; none: never
+	KeyHRT    = ownPrefix + "h_rt"  // seconds until it is killed
+	KeyTrace  = ownPrefix + "trace" // TraceDetail
 
 	// Of a run that has a control group (cgroup v2) of its own.
 	KeyCgroup = ownPrefix + "cgroup" // absolute path of the group, whose leaves are CgroupJob and CgroupProcedures
@@ -183,6 +184,10 @@ const (
 	CgroupProcedures = "procedures" // prolog, epilog, methods and the like
 	VmemGroup        = "group"
 )
+
+// TraceDetail is the value of KeyTrace with which the shepherd traces every
+// step.
+const TraceDetail = "detail"
 
 // Format is the number of the format of the job directory, in KeyFormat.
 const Format = 1

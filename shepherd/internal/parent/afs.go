@@ -76,8 +76,7 @@ func (p *parent) tokenIsSet() {
 	p.coshepherd = &companion{name: coshepherdName, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}}
 	p.watchBeside()
 	p.elders = true
-	p.log.Flush()
-	_ = stage.Go(starter.Order{Kind: starter.Coshepherd, Name: coshepherdName, State: spool.FailedAFS, Argv: p.renewer})
+	p.release(stage, starter.Order{Kind: starter.Coshepherd, Name: coshepherdName, State: spool.FailedAFS, Argv: p.renewer})
 	p.log.Line("AFS setup done")
 }
 

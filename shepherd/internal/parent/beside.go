@@ -52,8 +52,7 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 	p.job.Spare(stage.PID)
 	p.elders = true
 	p.log.Line("starting " + name + " command: " + text)
-	p.log.Flush()
-	_ = stage.Go(starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
+	p.release(stage, starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
 	p.litter()
 }
 

@@ -121,6 +121,7 @@ type Options struct {
 	Dir       string   // of the job
 	Version   string   // for the trace
 	Argv      []string // as we were called
+	Detail    bool     // trace every step
 	Restarted bool     // this is the second start of a foreign one
 	NoStock   string   // why Grid Engine's own shepherd could not be started instead
 }
@@ -143,7 +144,11 @@ func Run(o Options) int {
 		complain("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
 		return ExitNotStarted
 	}
-	p := &parent{dir: spool.OpenDir("."), version: o.Version, noStock: o.NoStock, log: trace.New(-1), admin: owner.User{UID: -1, GID: -1}}
+	log := trace.New(-1)
+	if o.Detail {
+		log.SetDetail()
+	}
+	p := &parent{dir: spool.OpenDir("."), version: o.Version, noStock: o.NoStock, log: log, admin: owner.User{UID: -1, GID: -1}}
 	lock, passed, err := takeLock(p.dir)
 	if errors.Is(err, spool.ErrLocked) {
 		complain("cannot work in " + strconv.Quote(o.Dir) + ": another shepherd does")
@@ -288,6 +293,9 @@ func (p *parent) on(e event) {
 	step := phase.On(p.state, e.what)
 	from := p.state
 	p.state = step.Next
+	if p.log.Detailed() {
+		p.detailStep(e, from, step)
+	}
 	switch step.Do {
 	case phase.Impossible:
 		panic("internal error: event " + strconv.Quote(e.what.String()) + " in state " + from.String())

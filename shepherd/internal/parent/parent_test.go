@@ -1214,7 +1214,7 @@ func TestCommandLine(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"-help"}, 0, "usage: shepherd [-bg] [DIR]"},
+		{[]string{"-help"}, 0, "usage: shepherd [-bg] [-detail] [DIR]"},
 		{[]string{"-version"}, 0, "shepherd (Paddock) devel\n"},
 		{[]string{"-nonsense"}, 64, "unknown option -nonsense"},
 		{[]string{"a", "b"}, 64, "more than one directory"},

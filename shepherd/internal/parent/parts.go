@@ -170,8 +170,14 @@ func (p *parent) readyClean() bool {
 func (p *parent) tell() {
 	p.execing, p.failed, p.late, p.stopping = false, false, false, false
 	p.loop.PID, p.loop.Child, p.loop.Report = p.stage.PID, p.stage.PIDFD, p.stage.Socket
-	p.log.Flush()           // before the stage adds to the trace
-	_ = p.stage.Go(p.order) // if it is dead already, its end says so
+	p.release(p.stage, p.order)
+}
+
+// release tells a stage what to become. If it is dead already, its end says so.
+func (p *parent) release(stage *starter.Stage, order starter.Order) {
+	order.Detail = p.log.Detailed()
+	p.log.Flush() // before the stage adds to the trace
+	_ = stage.Go(order)
 }
 
 // call starts the procedure.
@@ -321,6 +327,7 @@ func (p *parent) take(name string) syscall.WaitStatus {
 		panic("cannot take the exit of " + name + ": " + err.Error())
 	}
 	p.rusage = ru
+	p.detailUsage(p.loop.PID, ws, &ru)
 	pid := strconv.Itoa(p.loop.PID)
 	p.log.Line("wait3 returned " + pid + " (status: " + strconv.Itoa(int(ws)) +
 		"; WIFSIGNALED: " + bit(ws.Signaled()) + ",  WIFEXITED: " + bit(ws.Exited()) +

@@ -401,3 +401,39 @@ func (r *rig) watch() func() []string {
 		}
 	}
 }
+
+// TestDetail traces every step where that is asked for, and no secret.
+func TestDetail(t *testing.T) {
+	needRoot(t, "becomes another user")
+	for name, start := range map[string]func(*rig) int{
+		"config": func(r *rig) int { return r.set("paddock_trace=detail").run() },
+		"option": func(r *rig) int { return r.foreign().startForeign([]string{"INHERITED=hidden"}, "-detail").wait() },
+		"none":   (*rig).run,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "sleep 0 & wait").set("job_owner=nobody", "paddock_uid=65534", "paddock_gid=65534", "inherit_env=1", "priority=3")
+			r.set("prolog=root@" + r.script("prolog", ""))
+			r.env = append(r.env, "PASSWORD=hidden")
+			r.ended(start(r), 0, 0)
+			trace := r.read(spool.FileTrace)
+			if name == "none" {
+				if strings.Contains(trace, "detail:") {
+					t.Errorf("the trace is detailed:\n%s", trace)
+				}
+				return
+			}
+			for _, want := range []string{
+				"born with SigIgn", "before the switch of users: uid 0 0 0", "after the switch of users: uid 0 65534 0, gid 65534 65534 65534, groups 65534, nice 3",
+				"umask was 022, is 022", "RLIMIT_CPU was: (soft ", "directory " + r.base + "/out", "descriptor 1: " + r.base + "/out/o, flags", "PASSWORD",
+				"starting, executed: note, then running", "ended with status 0, utime ",
+			} {
+				if !strings.Contains(trace, want) {
+					t.Errorf("%q is not in the trace:\n%s", want, trace)
+				}
+			}
+			if strings.Contains(trace, "hidden") {
+				t.Errorf("the trace tells values of variables:\n%s", trace)
+			}
+		})
+	}
+}

@@ -35,6 +35,7 @@ func (p *parent) prepare(launched error) event {
 	if err != nil {
 		return refuse(p.blameForConfig(err), err)
 	}
+	p.detailConfig()
 	if err := p.who(); err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
 	}

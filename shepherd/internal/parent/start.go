@@ -64,6 +64,9 @@ func restart(o Options) error {
 	}
 	starter.QuietRuntime()
 	argv := []string{"shepherd", RestartedOption}
+	if o.Detail {
+		argv = append(argv, "-detail")
+	}
 	if o.NoStock != "" {
 		argv = append(argv, NoStockOption, o.NoStock)
 	}

@@ -34,6 +34,9 @@ type Loop struct {
 
 	Beside []*Child // commands that run beside the job
 
+	// Note is called for each child that Orphans takes, if it is not nil.
+	Note func(pid int, ws syscall.WaitStatus, ru *syscall.Rusage)
+
 	orphans syscall.Rusage // of those taken by Orphans
 }
 
@@ -143,6 +146,9 @@ func (l *Loop) Orphans() (left bool) {
 			continue
 		}
 		Add(&l.orphans, &ru)
+		if l.Note != nil {
+			l.Note(pid, ws, &ru)
+		}
 		for _, c := range l.Beside {
 			if c.PID == pid && !c.Ended {
 				c.Ended, c.Status = true, ws

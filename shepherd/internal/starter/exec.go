@@ -58,7 +58,7 @@ func (s *stage) exec(cmd Command) *Failure {
 	last = spool.AppendTrace(last, now, uid, pid, line)
 	s.say("setting limits")
 	s.log.Flush()
-	traced := s.order.Kind == Job // Grid Engine traces the limits of jobs alone
+	traced := s.order.Kind == Job || s.log.Detailed() // Grid Engine traces the limits of jobs alone
 	tracefd := s.log.File()
 	text := make([]byte, 0, len(s.limits)*(maxLimitLine+len(prefix)))
 	message := make([]byte, 0, maxText+16)
@@ -70,6 +70,7 @@ func (s *stage) exec(cmd Command) *Failure {
 	// syscall.Exec only. One that fails does so, too: it is the way to give the
 	// job execd's value if config has none.
 	_ = syscall.Exec("", nil, nil)
+	s.detailLimits()
 	if len(envp)*16+len(last) > 64<<10 {
 		runtime.GC() // a collection under way would start threads later
 	}

@@ -32,7 +32,8 @@ func (k Kind) ofJob() bool { return k == Job || k == Method }
 
 // An Order is what the shepherd tells a stage together with its leave.
 type Order struct {
-	Kind Kind
+	Kind   Kind
+	Detail bool // trace every step
 	// Name stands in the trace and in messages: job, prolog, suspend_method.
 	Name string
 	// State is the number for what fails before exec and has none of its own.
@@ -68,6 +69,9 @@ func (o *Order) check(message []byte) error {
 // message returns the message that holds the order.
 func (o *Order) message() []byte {
 	b := append([]byte(nil), kindGo, byte(o.Kind), byte(o.State))
+	if o.Detail {
+		b[1] |= detailBit
+	}
 	b = append(b, o.Name...)
 	for _, s := range append([]string{o.User, strconv.Itoa(len(o.Argv))}, o.Argv...) {
 		b = append(append(b, 0), s...)
@@ -88,7 +92,8 @@ func parseOrder(b []byte) (Order, error) {
 		return Order{}, errBadOrder
 	}
 	bad := Order{State: int(b[2])}
-	if len(b) >= maxOrder || b[1] >= byte(kinds) {
+	kind := Kind(b[1] &^ detailBit)
+	if len(b) >= maxOrder || kind >= kinds {
 		return bad, errBadOrder
 	}
 	words := strings.Split(string(b[orderHead:]), "\x00")
@@ -100,10 +105,13 @@ func parseOrder(b []byte) (Order, error) {
 		return bad, errBadOrder
 	}
 	return Order{
-		Kind: Kind(b[1]), State: int(b[2]),
+		Kind: kind, Detail: b[1]&detailBit != 0, State: int(b[2]),
 		Name: words[0], User: words[1], Argv: words[3 : 3+n], Env: words[3+n:],
 	}, nil
 }
+
+// detailBit stands in the byte of the kind.
+const detailBit = 0x80
 
 // orderHead is how much of a message stands before its words.
 const orderHead = 3

@@ -13,7 +13,7 @@ func TestOrder(t *testing.T) {
 		{Name: "job", State: 11, Argv: []string{}, Env: []string{}},
 		{Kind: Prolog, Name: "prolog", State: 7, User: "root", Argv: []string{"/bin/x", "", "a b", "\n"}, Env: []string{"A=1", "", "B="}},
 		{Kind: Method, Name: "", State: 100, Argv: []string{""}, Env: []string{}},
-		{Kind: Epilog, Name: "epilog", State: 14, Argv: []string{"3", "2"}, Env: []string{"1"}},
+		{Kind: Epilog, Detail: true, Name: "epilog", State: 14, Argv: []string{"3", "2"}, Env: []string{"1"}},
 	} {
 		b := o.message()
 		if err := o.check(b); err != nil {

@@ -58,6 +58,7 @@ func (s *stage) becomeOurs() *Failure {
 		return s.failed(errors.New(fail.Text))
 	}
 	s.env = s.fromNothing()
+	s.detailReady()
 	cmd, err := s.command()
 	if err != nil {
 		return s.failed(err)

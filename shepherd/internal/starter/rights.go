@@ -92,6 +92,7 @@ const maxGroups = 65536
 // what is the user's is opened as the user. The real uid stays root's so that
 // the user cannot signal us.
 func (s *stage) asOwner() *Failure {
+	s.detailIDs("before")
 	if err := setPriority(s.nice); err != nil {
 		s.log.Line("setpriority failed: " + errnoText(err))
 	}
@@ -128,5 +129,6 @@ func (s *stage) asOwner() *Failure {
 	if err := setResUID(0, uid, 0); err != nil {
 		return s.failed(errors.New("cannot set user " + strconv.Itoa(s.owner.UID) + ": " + errnoText(err)))
 	}
+	s.detailIDs("after")
 	return nil
 }

@@ -81,10 +81,14 @@ func Main(words []string) {
 		s.log.SetFile(fd)
 	}
 	s.order = *order
+	if s.order.Detail {
+		s.log.SetDetail()
+	}
 	if bad != nil {
 		s.die(s.failed(bad))
 	}
 	s.introduce()
+	s.detailStart()
 	if err != nil {
 		s.die(s.failed(err))
 	}
@@ -209,7 +213,9 @@ func (s *stage) become() *Failure {
 		s.say("setosjobid: uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
 	}
 	s.bind()
-	unix.Umask(0o022)
+	if old := unix.Umask(0o022); s.log.Detailed() {
+		s.log.Detail("umask was 0" + strconv.FormatInt(int64(old), 8) + ", is 022")
+	}
 	s.say("setting environment")
 	s.say("Initializing error file")
 	s.say("switching to intermediate/target user")
@@ -232,6 +238,7 @@ func (s *stage) become() *Failure {
 		return fail
 	}
 	s.environment()
+	s.detailReady()
 	cmd, err := s.command()
 	if err != nil {
 		return s.failed(err)

@@ -14,8 +14,9 @@ import (
 // Log collects lines and appends them to trace in one write. Lines that
 // cannot be written are lost: a trace never decides a job's fate.
 type Log struct {
-	fd  int
-	buf []byte
+	fd     int
+	buf    []byte
+	detail bool
 }
 
 // New returns a log that appends to the descriptor fd; a negative one keeps
@@ -24,6 +25,20 @@ func New(fd int) *Log { return &Log{fd: fd} }
 
 // SetFile sets the descriptor lines are appended to.
 func (l *Log) SetFile(fd int) { l.fd = fd }
+
+// SetDetail has lines of the detailed level added, too.
+func (l *Log) SetDetail() { l.detail = true }
+
+// Detailed reports whether they are: what they say is not to be found out for
+// nothing.
+func (l *Log) Detailed() bool { return l.detail }
+
+// Detail adds a line of the detailed level.
+func (l *Log) Detail(text string) {
+	if l.detail {
+		l.Line("detail: " + text)
+	}
+}
 
 // Line adds a line, stamped with this moment, euid and process.
 func (l *Log) Line(text string) { l.LineOf(unix.Geteuid(), unix.Getpid(), text) }
