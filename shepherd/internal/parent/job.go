@@ -1,6 +1,7 @@
 package parent
 
 import (
+	"cmp"
 	"strconv"
 	"syscall"
 	"time"
@@ -272,7 +273,11 @@ func (p *parent) assess() {
 		p.blameHere(spool.FailedEnforcedLimit, "job was killed: it ran longer than its limit h_rt, "+seconds(p.hard))
 		return
 	case p.status.Signaled():
-		if why := p.limitReached(); why != "" && !p.foreign {
+		why := p.limitReached()
+		if p.status.CoreDump() {
+			why = cmp.Or(why, "job was ended by signal "+control.Name(p.status.Signal())) + " (core dumped)"
+		}
+		if why != "" && !p.foreign {
 			// Under a foreign execd a text without a number is a failure (20).
 			p.explain(why)
 		}

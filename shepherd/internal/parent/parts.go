@@ -341,6 +341,9 @@ func (p *parent) take(name string) syscall.WaitStatus {
 			line += " (core dumped)"
 		}
 		p.log.Line(line)
+		if ws.CoreDump() {
+			p.log.Line(p.core())
+		}
 	} else {
 		p.log.Line(name + " exited not due to signal")
 		line := name + " exited with status " + strconv.Itoa(ws.ExitStatus())
