@@ -149,6 +149,22 @@ const (
 	KeyTaskID           = "ja_task_id" // 0 for a job that is no array
 )
 
+// Keys of the execd of Open Cluster Scheduler 9 alone.
+const (
+	KeySGERoot          = "sge_root"
+	KeySGECell          = "sge_cell"
+	KeyUsageCollection  = "usage_collection"
+	KeyEnableSystemd    = "enable_systemd"
+	KeySystemdSlice     = "systemd_slice"
+	KeySystemdScope     = "systemd_scope"
+	KeyDevicesAllow     = "devices_allow"
+	KeyBindingInstance  = "binding_instance" // set, env or pe
+	KeyBindingToUse     = "binding_to_use"   // a topology
+	KeyBindingCPUSet    = "binding_cpuset"   // numbers of processors
+	KeyReconnectTimeout = "ijs_reconnect_timeout"
+	KeyTLS              = "tls"
+)
+
 // Keys of our own, which a foreign shepherd ignores. They stand before all
 // others: Config puts them there and ParseConfig refuses them anywhere else,
 // because under a foreign execd an argument with a newline can write whole

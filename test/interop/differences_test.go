@@ -20,7 +20,7 @@ type difference struct {
 // The list of section DIFFERENCES FROM GRID ENGINE of shepherd(8), in its
 // order, is made of these.
 var differences = []*difference{
-	&unsupported, &tokenSays, &twoValues, &missingKeys, &pidFirst, &notTheOwners, &says, &procedureError, &emptyVariable, &emptyArgument,
+	&unsupported, &devices, &tokenSays, &twoValues, &missingKeys, &pidFirst, &notTheOwners, &says, &procedureError, &emptyVariable, &emptyArgument,
 	&inherited, &fixedEnvironment, &proceduresDie, &notExecuted, &oneWord, &quoted, &methodNames, &methodsError, &methodsSession,
 	&lastKill, &restartStreams, &checkpointed, &oneSignal, &soon, &noSignalFile, &staysAlive, &allIsKilled, &noticeStays,
 	&ownLimits, &stagedInput, &qsubGID, &rootsOwn, &jobsPath, &softLimit, &limitsLast,
@@ -33,6 +33,12 @@ Interactive jobs
 are refused under
 .Xr execd 8
 and handed over to Grid Engine's shepherd under its execd.`}
+
+	devices = difference{page: `
+A job with
+.Cm devices_allow
+is refused: nothing here keeps it from other devices.
+Grid Engine 8.1.9 passes over the keys of Open Cluster Scheduler 9.`}
 
 	tokenSays = difference{page: `
 .Cm set_token_cmd

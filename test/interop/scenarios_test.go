@@ -144,7 +144,17 @@ var scenarios = []scenario{
 	{name: "keys nobody knows", script: noted, raw: "some_new_key=1\nanother key\n"},
 	{
 		name: "keys of Open Cluster Scheduler", script: noted, scripts: procedures(nil),
-		set: []string{"sge_root=/opt/ocs", "sge_cell=c1", "usage_collection=1", "enable_systemd=0", "ijs_reconnect_timeout=0", "tls=0", "binding_instance=NONE", "prolog=@DIR@/prolog $sge_root $sge_cell"},
+		set: []string{
+			"sge_root=/opt/ocs", "sge_cell=c1", "usage_collection=1", "ijs_reconnect_timeout=0", "tls=0", "script_timeout=300",
+			"enable_systemd=1", "systemd_slice=ocs-jobs.slice", "systemd_scope=ocs.1.scope", "devices_allow=NONE",
+			"binding_instance=NONE", "binding_to_use=NONE", "binding_cpuset=NONE", "submission_time=1795187788000000",
+			"prolog=@DIR@/prolog $sge_root $sge_cell", "epilog=@DIR@/epilog $sge_cell",
+		},
+		drop: []string{"add_grp_id", "pe_qsort", "enable_windomacc"},
+	},
+	{
+		name: "devices that a job may use", script: noted, set: []string{"devices_allow=/dev/null:rw"},
+		differ: meant{"Code": &devices, "ExitStatus": &devices, "Error": &devices, "Files": &devices, "UsageKeys": &devices, "Usage": &devices, "Output": &devices, "Log": &devices, "Environment": &devices},
 	},
 
 	// Streams and directory.

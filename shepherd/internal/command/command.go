@@ -29,12 +29,8 @@ const (
 // shell reports whether commands of the scope are given to a shell.
 func (s Scope) shell() bool { return s == ForControl || s == ForCheckpoint }
 
-// Variables that are no keys of Grid Engine 8.1.9's config.
-const (
-	varJobPID  = "job_pid"
-	varSGERoot = "sge_root"
-	varSGECell = "sge_cell"
-)
+// varJobPID is the variable that is no key of config.
+const varJobPID = "job_pid"
 
 // Vars are values that are not in config: job_pid, once it is known, and
 // sge_root and sge_cell from the environment. Others are not looked at.
@@ -44,7 +40,7 @@ type Vars map[string]string
 func known(name string, scope Scope) bool {
 	switch name {
 	case spool.KeyHost, spool.KeyTaskID, spool.KeyJobOwner, spool.KeyJobID, spool.KeyJobName, spool.KeyQueue,
-		varSGERoot, varSGECell:
+		spool.KeySGERoot, spool.KeySGECell:
 		return true
 	case spool.KeyProcessors, spool.KeyStdinPath, spool.KeyStdoutPath, spool.KeyStderrPath, spool.KeyMergeStderr,
 		spool.KeyFSStdinHost, spool.KeyFSStdinPath, spool.KeyFSStdinTmpPath, spool.KeyFSStdinStaging,
@@ -138,7 +134,7 @@ func value(name string, c *spool.Config, vars Vars) (string, error) {
 	switch name {
 	case varJobPID:
 		v = vars[name]
-	case varSGERoot, varSGECell:
+	case spool.KeySGERoot, spool.KeySGECell:
 		if v, ok = trusted(name, c); !ok {
 			v = vars[name]
 		}
@@ -211,7 +207,7 @@ func trusted(key string, c *spool.Config) (string, bool) {
 		switch e.Key {
 		case key:
 			return v, true
-		case varSGERoot, varSGECell:
+		case spool.KeySGERoot, spool.KeySGECell:
 		default:
 			return "", false
 		}

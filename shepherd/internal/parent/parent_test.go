@@ -569,6 +569,7 @@ func TestUnsupported(t *testing.T) {
 		{"script_file=qlogin", 30},
 		{"script_file=QRLOGIN", 30},
 		{"script_file=INTERACTIVE", 30},
+		{"devices_allow=/dev/null:rw", 30},
 		{"paddock_format=2", 5},
 	} {
 		t.Run(c.kv, func(t *testing.T) {

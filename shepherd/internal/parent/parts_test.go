@@ -437,3 +437,15 @@ func TestDetail(t *testing.T) {
 		})
 	}
 }
+
+// TestUnheeded names what config asks for in vain.
+func TestUnheeded(t *testing.T) {
+	r := newRig(t, "exit 0").set("enable_systemd=1", "systemd_scope=ocs.1.scope", "some_new_key=1", "x=2")
+	r.ended(r.run(), 0, 0)
+	trace := r.read(spool.FileTrace)
+	for _, want := range []string{`does not make "ocs.1.scope" (enable_systemd)`, "not known here: some_new_key x\n"} {
+		if !strings.Contains(trace, want) {
+			t.Errorf("%q is not in the trace:\n%s", want, trace)
+		}
+	}
+}

@@ -55,6 +55,7 @@ func (p *parent) prepare(launched error) event {
 	if u := p.unsupported(); u != nil {
 		return event{what: phase.Refused, fail: u}
 	}
+	p.unheeded()
 	p.forbidReschedule = flagIn(p.config, spool.KeyForbidReschedule)
 	p.forbidApperror = flagIn(p.config, spool.KeyForbidApperror)
 	script, err := p.config.String(spool.KeyScriptFile)
@@ -230,6 +231,20 @@ var unsupportedKeys = []struct {
 	asks   func(string) bool
 }{
 	{spool.KeyScriptFile, spool.FailedApplication, interactive},
+	{spool.KeyDevicesAllow, spool.FailedApplication, func(v string) bool { return !starter.IsNone(v) }},
+}
+
+// unheeded traces what config asks for that is done otherwise or means nothing
+// to us. A job without its systemd scope is limited and killed by the shepherd
+// all the same; what it used is in usage.
+func (p *parent) unheeded() {
+	if v, _ := p.config.Lookup(spool.KeyEnableSystemd); number(v) {
+		scope, _ := p.config.Lookup(spool.KeySystemdScope)
+		p.log.Line("the job runs without a systemd scope: this shepherd does not make " + strconv.Quote(scope) + " (" + spool.KeyEnableSystemd + ")")
+	}
+	if unknown := p.config.Unknown(); len(unknown) > 0 {
+		p.log.Line("keys in config that are not known here: " + strings.Join(unknown, " "))
+	}
 }
 
 func number(v string) bool { return v != "" && v != "0" }

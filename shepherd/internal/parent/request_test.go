@@ -213,7 +213,7 @@ func TestReason(t *testing.T) {
 	} {
 		t.Run(c.set, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, c.job).set(c.set)
+			r := newRig(t, c.job).set("s_core=0", "h_core=0", c.set)
 			if code := r.run(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}

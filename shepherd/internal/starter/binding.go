@@ -50,28 +50,27 @@ type core struct{ socket, core int }
 
 func (b *binding) none() bool { return len(b.cores) == 0 && len(b.cpus) == 0 }
 
-// Keys of the execd of Open Cluster Scheduler 9, in the place of binding.
-const (
-	keyBindingInstance = "binding_instance" // set, env or pe
-	keyBindingCPUSet   = "binding_cpuset"   // numbers of processors
-)
-
-// readBinding returns what config wishes for. Where the job or its parallel
-// environment is only to be informed, that is nothing.
+// readBinding returns what config wishes for. Where the parallel environment is
+// only to be informed, that is nothing. Open Cluster Scheduler 9 has three keys
+// in the place of one, of which the processors say all that the topology does.
 func readBinding(c *spool.Config) (binding, error) {
 	if v, ok := c.Lookup(spool.KeyBinding); ok {
 		return parseBinding(v)
 	}
-	instance, _ := c.Lookup(keyBindingInstance)
-	list, _ := c.Lookup(keyBindingCPUSet)
-	if IsNone(list) || !IsNone(instance) && instance != "set" {
+	instance, _ := c.Lookup(spool.KeyBindingInstance)
+	list, _ := c.Lookup(spool.KeyBindingCPUSet)
+	use, _ := c.Lookup(spool.KeyBindingToUse)
+	switch {
+	case strings.EqualFold(instance, "pe"), IsNone(list) && IsNone(use):
 		return binding{}, nil
+	case IsNone(list):
+		return binding{}, errors.New("cannot use " + spool.KeyBindingToUse + " " + strconv.Quote(use) + " without " + spool.KeyBindingCPUSet)
 	}
 	cpus, err := parseCPUs(list)
 	if err != nil {
-		return binding{}, errors.New("cannot use " + keyBindingCPUSet + ": " + err.Error())
+		return binding{}, errors.New("cannot use " + spool.KeyBindingCPUSet + ": " + err.Error())
 	}
-	return binding{cpus: cpus}, nil
+	return binding{cpus: cpus, inform: strings.EqualFold(instance, "env")}, nil
 }
 
 // parseBinding parses the value of binding: explicit:socket,core:...:topology,

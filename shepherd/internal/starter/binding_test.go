@@ -63,7 +63,9 @@ func TestReadBinding(t *testing.T) {
 		{[]string{"binding=explicit:x"}, binding{}, true},
 		{[]string{"binding_instance=set", "binding_to_use=ScCSCC", "binding_cpuset=0-1"}, binding{cpus: []int{0, 1}}, false},
 		{[]string{"binding_instance=NONE", "binding_cpuset=NONE"}, binding{}, false},
-		{[]string{"binding_instance=env", "binding_cpuset=0-1"}, binding{}, false},
+		{[]string{"binding_instance=env", "binding_cpuset=0-1"}, binding{cpus: []int{0, 1}, inform: true}, false},
+		{[]string{"binding_instance=set", "binding_to_use=NONE", "binding_cpuset=none"}, binding{}, false},
+		{[]string{"binding_instance=set", "binding_to_use=ScCSCC", "binding_cpuset=NONE"}, binding{}, true},
 		{[]string{"binding_instance=pe", "binding_cpuset=0-1"}, binding{}, false},
 		{[]string{"binding_instance=set", "binding_cpuset=a"}, binding{}, true},
 	} {
