@@ -24,10 +24,18 @@ func main() {
 	flag.BoolVar(&b.smoke, "smoke", false, "small sizes: does it run at all")
 	only := flag.String("only", "", "measure only these, by their first word, separated by commas")
 	timer := flag.String("timer", "", "internal: time the command of the arguments, as this user")
+	host := flag.Int("host", -1, "internal: time shepherds on the host of this number")
 	echo := flag.String("echo", "", "internal: write a byte into this FIFO for each SIGUSR1")
 	flag.Parse()
 	if *echo != "" {
 		if err := serveEcho(*echo); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if *host >= 0 {
+		if err := b.serveHost(hosts[*host]); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 			os.Exit(1)
 		}
@@ -121,6 +129,7 @@ func (b *bench) run(only string) (err error) {
 		run  func() error
 	}{
 		{"shepherd", b.shepherdTime},
+		{"host", b.shepherdHost},
 		{"memory", b.shepherdMemory},
 		{"signals", b.shepherdSignals},
 		{"qsub", b.qsubTime},

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -105,6 +107,11 @@ func (b *bench) once(s starter, directory func(string, ...string) error, dir str
 	if err := directory(dir, "/bin/true"); err != nil {
 		return 0, err
 	}
+	return s.time(dir)
+}
+
+// time has the shepherd run the job of dir and returns how long that took.
+func (s starter) time(dir string) (time.Duration, error) {
 	begin := time.Now()
 	pid, err := s.start(dir)
 	if err != nil {
@@ -193,6 +200,118 @@ func (b *bench) shepherdTime() error {
 	took := func(i int) float64 { return milliseconds(median(times[i])) }
 	b.report(row{what: "shepherd of /bin/true, as our execd starts it", unit: "ms", theirs: took(0), ours: took(1), limit: 0.35})
 	b.report(row{what: "the same, as sge_execd starts it", unit: "ms", theirs: took(2), ours: took(3), limit: 0.5})
+	return nil
+}
+
+// host is what a shepherd's cost may depend on, and should not.
+type host struct {
+	descriptors uint64 // that may be open at most; 0: as many as are
+	oneCPU      bool
+}
+
+// hosts are measured in turn.
+var hosts = []host{{descriptors: 1024}, {descriptors: 1 << 20}, {oneCPU: true}, {}}
+
+// shepherdHost measures how much more a shepherd costs where more descriptors
+// may be open, and where there is more than one processor.
+func (b *bench) shepherdHost() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	timers := make([]*timer, len(hosts))
+	for i := range hosts {
+		if timers[i], err = startTimer(exec.Command(self, "-bin", b.bin, "-host", strconv.Itoa(i))); err != nil {
+			return err
+		}
+	}
+	times := make([][2][]time.Duration, len(hosts))
+	dir := filepath.Join(b.base, "host")
+	for n := range b.size(100, 5) + 1 {
+		for i, t := range timers {
+			for who, name := range []string{"theirs", "ours"} {
+				if err := errors.Join(os.RemoveAll(dir), b.ourDirectory(dir, "/bin/true")); err != nil {
+					return err
+				}
+				d, err := t.once(name + " " + dir)
+				if err != nil {
+					return err
+				}
+				if n > 0 {
+					times[i][who] = append(times[i][who], d)
+				}
+			}
+		}
+	}
+	for _, t := range timers {
+		if err := t.stop(); err != nil {
+			return err
+		}
+	}
+	ratio := func(more, less, who int) float64 {
+		return milliseconds(median(times[more][who])) / milliseconds(median(times[less][who]))
+	}
+	most, err := atMost(hosts[1].descriptors)
+	if err != nil {
+		return err
+	}
+	b.report(row{what: fmt.Sprintf("shepherd with %d descriptors by one with 1024", most), theirs: ratio(1, 0, 0), ours: ratio(1, 0, 1), absolute: true, limit: 1.1})
+	b.report(row{what: fmt.Sprintf("shepherd on %d processors by one on 1", runtime.NumCPU()), theirs: ratio(3, 2, 0), ours: ratio(3, 2, 1), absolute: true, limit: 1.1})
+	return nil
+}
+
+// atMost returns n, or the hard limit of descriptors where it is lower and may
+// not be raised.
+func atMost(n uint64) (uint64, error) {
+	var is syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &is)
+	if n > is.Max && syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: is.Cur, Max: n}) != nil {
+		n = is.Max
+	}
+	return n, err
+}
+
+// serveHost starts shepherds on one of hosts, which this process makes of
+// itself: a hard limit cannot be raised again everywhere. For each line of
+// input, "ours" or "theirs" and a directory, it prints the nanoseconds it took.
+func (b *bench) serveHost(h host) error {
+	runtime.LockOSThread()
+	if h.descriptors != 0 {
+		n, err := atMost(h.descriptors)
+		if err != nil {
+			return err
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+			return err
+		}
+	}
+	if h.oneCPU {
+		var all, first unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &all); err != nil {
+			return err
+		}
+		for cpu := 0; first.Count() == 0; cpu++ {
+			if all.IsSet(cpu) {
+				first.Set(cpu)
+			}
+		}
+		if err := unix.SchedSetaffinity(0, &first); err != nil {
+			return err
+		}
+	}
+	theirs, ours, _ := b.starters()
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		who, dir, _ := strings.Cut(in.Text(), " ")
+		s := theirs
+		if who == "ours" {
+			s = ours
+		}
+		d, err := s.time(dir)
+		if err != nil {
+			return err
+		}
+		fmt.Println(d.Nanoseconds())
+	}
 	return nil
 }
 

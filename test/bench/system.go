@@ -141,15 +141,16 @@ func startTimer(cmd *exec.Cmd) (*timer, error) {
 	return &timer{cmd, in, bufio.NewReader(out)}, cmd.Start()
 }
 
-func (t *timer) once() (time.Duration, error) {
-	if _, err := io.WriteString(t.in, "\n"); err != nil {
+// once has the program take a time, of what the line says.
+func (t *timer) once(line string) (time.Duration, error) {
+	if _, err := io.WriteString(t.in, line+"\n"); err != nil {
 		return 0, err
 	}
-	line, err := t.out.ReadString('\n')
+	text, err := t.out.ReadString('\n')
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the time: %w", err)
 	}
-	ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	ns, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return time.Duration(ns), err
 }
 
@@ -187,7 +188,7 @@ func (b *bench) qsubTime() error {
 	var times [2][]time.Duration
 	for n := range b.size(100, 3) + 1 {
 		for i, t := range timers {
-			once, err := t.once()
+			once, err := t.once("")
 			if err != nil {
 				return err
 			}
