@@ -6,6 +6,7 @@ package main
 
 import (
 	"os"
+	"strconv"
 
 	"paddock/shepherd/internal/parent"
 	"paddock/shepherd/internal/starter"
@@ -16,13 +17,14 @@ var version = "devel"
 
 // Exit codes besides those of package parent.
 const (
-	exitLeft     = 1  // -remove: something is left
+	exitLeft     = 1  // -remove: something is left; -tail: cannot read
 	exitUsage    = 64 // called wrongly
 	exitNoRights = 77 // -as-user: cannot become that user
 )
 
 const help = `usage: shepherd [-bg] [-detail] [DIR]
        shepherd -as-user UID GID GROUPS -remove PATH
+       shepherd -as-user UID GID GROUPS -tail BYTES PATH
 Parent of one job: runs the job of the directory DIR (default: where it is
 started) and writes down there how it ended.
 
@@ -32,6 +34,7 @@ started) and writes down there how it ended.
   -detail                  trace every step
   -help                    print this text
   -remove PATH             remove everything in the directory PATH
+  -tail BYTES PATH         print the last BYTES bytes of the regular file PATH
   -version                 print the version
 `
 
@@ -102,8 +105,18 @@ func usage(text string) int {
 
 // asUser does something as a user on behalf of execd.
 func asUser(args []string) int {
-	if len(args) != 5 || args[3] != "-remove" {
-		return usage("-as-user wants UID GID GROUPS -remove PATH")
+	var do func() error
+	switch {
+	case len(args) == 5 && args[3] == "-remove":
+		do = func() error { return starter.RemoveContents(args[4]) }
+	case len(args) == 6 && args[3] == "-tail":
+		n, err := strconv.Atoi(args[4])
+		if err != nil {
+			return usage("-tail wants a number of bytes, not " + strconv.Quote(args[4]))
+		}
+		do = func() error { return starter.Tail(1, args[5], n) }
+	default:
+		return usage("-as-user wants UID GID GROUPS and -remove PATH or -tail BYTES PATH")
 	}
 	ids, err := starter.ParseIDs(args[0], args[1], args[2])
 	if err != nil {
@@ -113,7 +126,7 @@ func asUser(args []string) int {
 		complain(err.Error())
 		return exitNoRights
 	}
-	if err := starter.RemoveContents(args[4]); err != nil {
+	if err := do(); err != nil {
 		complain(err.Error())
 		return exitLeft
 	}

@@ -7,12 +7,9 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -113,7 +110,7 @@ func (l *Launcher) clearTmpdir(path string, uid, gid int, groups string) error {
 	if !l.Privileged {
 		return os.RemoveAll(path)
 	}
-	if err := l.asUser(uid, gid, groups, "-remove", path); err != nil {
+	if err := l.asUser(context.Background(), nil, uid, gid, groups, "-remove", path); err != nil {
 		return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)
 	}
 	err = unix.Rmdir(path)
@@ -121,36 +118,4 @@ func (l *Launcher) clearTmpdir(path string, uid, gid int, groups string) error {
 		return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)
 	}
 	return nil
-}
-
-// asUser runs the shepherd's starter stage for something that is to be done
-// with a user's rights and no others.
-func (l *Launcher) asUser(uid, gid int, groups string, args ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), asUserTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, l.ownShepherd(), append([]string{
-		"-as-user", fmt.Sprint(uid), fmt.Sprint(gid), groups,
-	}, args...)...)
-	cmd.Env = spool.StartEnvironment
-	cmd.Dir = "/"
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
-	}
-	return nil
-}
-
-// asUserTimeout bounds what is done as a user: a file system that hangs must
-// not hold up the clean-up of others for ever.
-const asUserTimeout = 10 * time.Minute
-
-// ownShepherd returns the path of our own shepherd, also when another is
-// configured to run jobs.
-func (l *Launcher) ownShepherd() string {
-	if l.OwnShepherd != "" {
-		return l.OwnShepherd
-	}
-	return l.Shepherd
 }

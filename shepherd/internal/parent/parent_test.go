@@ -1222,6 +1222,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"/no/dir"}, ExitNotStarted, `cannot work in "/no/dir"`},
 		{[]string{"-as-user", "1", "1"}, 64, "-as-user wants"},
 		{[]string{"-as-user", "-1", "1", "1", "-remove", "/x"}, 64, "bad id"},
+		{[]string{"-as-user", "1", "1", "1", "-tail", "x", "/x"}, 64, "-tail wants a number of bytes"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			cmd := exec.Command(binary, c.args...)

@@ -1,0 +1,80 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// asUserTimeout bounds what is done as a user: a file system that hangs must
+// not hold up the clean-up of others for ever.
+const asUserTimeout = 10 * time.Minute
+
+// Tail returns the last bytes of a file of a user's choice, at most n of them,
+// opened with that user's rights alone. The end of ctx ends the wait for it.
+func (l *Launcher) Tail(ctx context.Context, u *user.User, path string, n int) ([]byte, error) {
+	groups := make([]string, len(u.Groups))
+	for i, g := range u.Groups {
+		groups[i] = strconv.Itoa(g)
+	}
+	if len(groups) == 0 {
+		groups = []string{strconv.Itoa(u.GID)}
+	}
+	var out bytes.Buffer
+	err := l.asUser(ctx, &limited{&out, n}, u.UID, u.GID, strings.Join(groups, ","), "-tail", strconv.Itoa(n), path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the end of %q: %w", path, err)
+	}
+	return out.Bytes(), nil
+}
+
+// limited passes on n bytes and swallows the rest.
+type limited struct {
+	to io.Writer
+	n  int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	kept := p[:min(len(p), l.n)]
+	l.n -= len(kept)
+	if _, err := l.to.Write(kept); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// asUser runs the shepherd's starter stage for something that is to be done
+// with a user's rights and no others. What it prints goes to out; nil: nowhere.
+func (l *Launcher) asUser(ctx context.Context, out io.Writer, uid, gid int, groups string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, asUserTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, l.ownShepherd(), append([]string{
+		"-as-user", fmt.Sprint(uid), fmt.Sprint(gid), groups,
+	}, args...)...)
+	cmd.Env = spool.StartEnvironment
+	cmd.Dir = "/"
+	var stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = out, &stderr
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
+
+// ownShepherd returns the path of our own shepherd, also when another is
+// configured to run jobs.
+func (l *Launcher) ownShepherd() string {
+	if l.OwnShepherd != "" {
+		return l.OwnShepherd
+	}
+	return l.Shepherd
+}
