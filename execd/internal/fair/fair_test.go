@@ -10,7 +10,7 @@ import (
 )
 
 // entrant asks to come in and says so on a channel when it is inside.
-func entrant(t *testing.T, g *Gate, ctx context.Context, uid int, in chan<- int) (leave chan func()) {
+func entrant(ctx context.Context, t *testing.T, g *Gate, uid int, in chan<- int) (leave chan func()) {
 	t.Helper()
 	leave = make(chan func(), 1)
 	go func() {
@@ -33,12 +33,12 @@ func TestGateTakesTurns(t *testing.T) {
 		in := make(chan int, 100)
 		var leaves []chan func()
 		for range 6 {
-			leaves = append(leaves, entrant(t, g, t.Context(), 1, in))
+			leaves = append(leaves, entrant(t.Context(), t, g, 1, in))
 		}
 		for range 2 {
-			leaves = append(leaves, entrant(t, g, t.Context(), 2, in))
+			leaves = append(leaves, entrant(t.Context(), t, g, 2, in))
 		}
-		leaves = append(leaves, entrant(t, g, t.Context(), 3, in))
+		leaves = append(leaves, entrant(t.Context(), t, g, 3, in))
 		var order []int
 		for range leaves {
 			order = append(order, <-in)
@@ -61,13 +61,13 @@ func TestGatePerUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{Total: 3, PerUser: 2}
 		in := make(chan int, 10)
-		first := entrant(t, g, t.Context(), 1, in)
-		second := entrant(t, g, t.Context(), 1, in)
-		third := entrant(t, g, t.Context(), 1, in)
+		first := entrant(t.Context(), t, g, 1, in)
+		second := entrant(t.Context(), t, g, 1, in)
+		third := entrant(t.Context(), t, g, 1, in)
 		if len(in) != 2 {
 			t.Fatalf("%d of one user are inside; want 2", len(in))
 		}
-		other := entrant(t, g, t.Context(), 2, in)
+		other := entrant(t.Context(), t, g, 2, in)
 		if len(in) != 3 {
 			t.Fatal("another user waits although there is room")
 		}
@@ -86,10 +86,10 @@ func TestGateGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{Total: 1, PerUser: 1}
 		in := make(chan int, 10)
-		first := entrant(t, g, t.Context(), 1, in)
+		first := entrant(t.Context(), t, g, 1, in)
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := entrant(t, g, ctx, 2, in)
-		last := entrant(t, g, t.Context(), 3, in)
+		gone := entrant(ctx, t, g, 2, in)
+		last := entrant(t.Context(), t, g, 3, in)
 		cancel()
 		if f := <-gone; f != nil {
 			t.Fatal("let in although the place was taken")
