@@ -69,6 +69,16 @@ func (g *Gate) Enter(ctx context.Context, uid int) (leave func(), err error) {
 	return nil, ctx.Err()
 }
 
+// Waiting returns how many of a user wait.
+func (g *Gate) Waiting(uid int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if u := g.users[uid]; u != nil {
+		return len(u.waiting)
+	}
+	return 0
+}
+
 func (g *Gate) leave(uid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -42,7 +42,8 @@ type Server struct {
 	// -1 in root mode.
 	OwnerOnly int
 
-	stopping chan struct{} // closed when waiting clients should ask again, elsewhere
+	admission *admission
+	stopping  chan struct{} // closed when waiting clients should ask again, elsewhere
 }
 
 // who may use a verb; each handler narrows it to what is the caller's own.
@@ -53,14 +54,17 @@ const (
 	members     // users who may have jobs here: in user mode only the one
 )
 
+// handleFunc answers a request that is still to be read.
+type handleFunc func(*Server, context.Context, job.Caller, *json.Decoder) (any, error)
+
 // verbs is all that can be asked.
 var verbs = map[string]struct {
 	may    who
 	limit  int64 // bytes of the request
-	handle func(*Server, context.Context, job.Caller, *json.Decoder) (any, error)
+	handle handleFunc
 }{
 	// Base64 makes four bytes of three.
-	api.VerbSubmit: {members, (api.MaxScript+2)/3*4 + 8<<20, handler((*Server).submit)},
+	api.VerbSubmit: {members, (api.MaxScript+2)/3*4 + 8<<20, admitted(handler((*Server).submit))},
 	api.VerbJobs:   {anyone, 1 << 20, handler((*Server).jobs)},
 	api.VerbDetail: {anyone, 1 << 20, handler((*Server).detail)},
 	api.VerbDelete: {members, 1 << 20, handler((*Server).delete)},
@@ -69,7 +73,7 @@ var verbs = map[string]struct {
 }
 
 // handler fits a method with its request type into the table.
-func handler[Req, Rep any](f func(*Server, context.Context, job.Caller, *Req) (Rep, error)) func(*Server, context.Context, job.Caller, *json.Decoder) (any, error) {
+func handler[Req, Rep any](f func(*Server, context.Context, job.Caller, *Req) (Rep, error)) handleFunc {
 	return func(s *Server, ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
 		var req Req
 		if err := d.Decode(&req); err != nil {
@@ -115,7 +119,7 @@ type peerKey struct{}
 // Serve answers until ctx is done; then requests under way are finished, and
 // clients that wait are told to ask again.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	s.stopping = make(chan struct{})
+	s.stopping, s.admission = make(chan struct{}), newAdmission()
 	h := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,

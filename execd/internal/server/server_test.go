@@ -19,8 +19,8 @@ import (
 	"paddock/spool"
 )
 
-// serve runs a server without any shepherds behind it.
-func serve(t *testing.T, change func(*Server)) *api.Client {
+// newServer returns a server without any shepherds behind it, and a directory.
+func newServer(t *testing.T) (*Server, string) {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := spool.OpenRoot(filepath.Join(dir, "spool"), true)
@@ -33,12 +33,18 @@ func serve(t *testing.T, change func(*Server)) *api.Client {
 		t.Fatal(err)
 	}
 	config := &conf.Config{Queues: []conf.Queue{{Name: "all.q", Slots: 1}}}
-	s := &Server{
+	return &Server{
 		Store: store, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
 		Config: func() *conf.Config { return config }, Reasons: func(*job.Job) []string { return []string{"because"} },
 		Kill: func(*job.Task) {}, Slots: func() int { return 1 }, Host: "h", Version: "test", Log: log,
 		OwnerOnly: os.Getuid(),
-	}
+	}, dir
+}
+
+// serve runs a server.
+func serve(t *testing.T, change func(*Server)) *api.Client {
+	t.Helper()
+	s, dir := newServer(t)
 	if change != nil {
 		change(s)
 	}
@@ -91,6 +97,8 @@ func TestSubmitRefuses(t *testing.T) {
 		{"tasks", func(r *api.SubmitRequest) { r.Tasks = api.Tasks{First: 5, Last: 2, Step: 1} }, "5-2:1 is not a range of tasks"},
 		{"too many tasks", func(r *api.SubmitRequest) { r.Tasks = api.Tasks{First: 1, Last: 99_000_000, Step: 1} }, "more than the largest possible"},
 		{"-tc", func(r *api.SubmitRequest) { r.MaxRun = -1 }, "-tc -1 is negative"},
+		{"-M", func(r *api.SubmitRequest) { r.MailTo = []string{"bob", "-oQ/tmp"} }, `"-oQ/tmp" is not a mail address`},
+		{"many -M", func(r *api.SubmitRequest) { r.MailTo = make([]string, api.MaxWords+1) }, "1001 mail addresses are too many"},
 		{"-r", func(r *api.SubmitRequest) { r.Rerun = "x" }, `"x" is no value of -r`},
 	} {
 		req := good()

@@ -23,17 +23,13 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		return api.SubmitReply{}, err
 	}
 	conf := s.Config()
-	if s.OwnerOnly < 0 {
-		if owner.UID < conf.Global.MinUID {
-			return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: your user id %d is lower than minimum user id %d of cluster configuration", owner.UID, conf.Global.MinUID)
-		}
-		if owner.GID < conf.Global.MinGID {
-			return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: your group id %d is lower than minimum group id %d of cluster configuration", owner.GID, conf.Global.MinGID)
-		}
-	} else if owner.UID != s.OwnerOnly {
-		return api.SubmitReply{}, api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
+	if err := s.mayHaveJobs(conf, owner); err != nil {
+		return api.SubmitReply{}, err
 	}
 	if err := check(req); err != nil {
+		return api.SubmitReply{}, err
+	}
+	if err := mayHaveTasks(conf, req.Tasks); err != nil {
 		return api.SubmitReply{}, err
 	}
 	if conf.Global.ShepherdCmd != "" {
@@ -126,7 +122,7 @@ func check(r *api.SubmitRequest) error {
 	if r.MaxRun < 0 {
 		return reject("job rejected: -tc %d is negative", r.MaxRun)
 	}
-	return nil
+	return mayBeTold(r.MailTo)
 }
 
 func hasControl(s string) bool {

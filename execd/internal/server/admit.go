@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/fair"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/user"
+)
+
+// How many submissions are under way at the same time. Those of one user share
+// the syncs of a group commit, and are few enough for the others not to notice.
+const (
+	maxSubmits     = 128
+	maxUserSubmits = 16
+)
+
+// admission bounds what submissions cost others than who submits.
+type admission struct {
+	rate    fair.Meter
+	submits fair.Gate
+}
+
+func newAdmission() *admission {
+	return &admission{submits: fair.Gate{Total: maxSubmits, PerUser: maxUserSubmits}}
+}
+
+// admitted lets a submission in when its user's turn has come. It stands before
+// the request is read, which takes more time and memory than all the rest.
+func admitted(f handleFunc) handleFunc {
+	return func(s *Server, ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
+		if rate := s.Config().Global.SubmitRate; rate > 0 {
+			if wait := s.admission.rate.Take(c.UID, rate, time.Now()); wait > 0 {
+				return nil, api.Errorf(api.CodeLimit, "job rejected: user %s submits more than %d jobs a second; try again in %.0f s",
+					c.Name, rate, math.Ceil(wait.Seconds()))
+			}
+		}
+		leave, err := s.admission.submits.Enter(ctx, c.UID)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		return f(s, ctx, c, d)
+	}
+}
+
+// mayHaveJobs refuses users who may have no jobs here, in Grid Engine's words.
+func (s *Server) mayHaveJobs(c *conf.Config, owner *user.User) error {
+	g := &c.Global
+	switch {
+	case s.OwnerOnly >= 0 && owner.UID != s.OwnerOnly:
+		return api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
+	case s.OwnerOnly < 0 && owner.UID < g.MinUID:
+		return api.Errorf(api.CodeRejected, "job rejected: your user id %d is lower than minimum user id %d of cluster configuration", owner.UID, g.MinUID)
+	case s.OwnerOnly < 0 && owner.GID < g.MinGID:
+		return api.Errorf(api.CodeRejected, "job rejected: your group id %d is lower than minimum group id %d of cluster configuration", owner.GID, g.MinGID)
+	case !c.MayUse(g.UserLists, g.XUserLists, owner.Name, owner.Group):
+		return api.Errorf(api.CodeRejected, "job rejected: %s@%s is not allowed to submit jobs", owner.Name, s.Host)
+	}
+	return nil
+}
+
+// mayHaveTasks refuses arrays that are larger than configured, in Grid Engine's
+// words.
+func mayHaveTasks(c *conf.Config, t api.Tasks) error {
+	if most := c.Global.MaxTasks; most > 0 && t.Count() > most {
+		return api.Errorf(api.CodeRejected, "job rejected: you tried to submit a job with more than %d tasks", most)
+	}
+	return nil
+}
+
+// mayBeTold refuses addresses that no mail can be sent to.
+func mayBeTold(addresses []string) error {
+	if len(addresses) > api.MaxWords {
+		return api.Errorf(api.CodeRejected, "job rejected: %d mail addresses are too many, at most %d are possible", len(addresses), api.MaxWords)
+	}
+	for _, a := range addresses {
+		if err := api.CheckAddress(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
