@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -34,7 +35,7 @@ func main() {
 	app := &cli.App{
 		Name:            "execd",
 		Usage:           "execution daemon of Paddock",
-		UsageText:       "execd [-t | -status] [-debug] [-dev DIR | -root DIR]",
+		UsageText:       "execd [-t | -status | -drain [-off | -wait]] [-debug] [-dev DIR | -root DIR]",
 		Version:         version,
 		HideHelpCommand: true,
 		Flags: []cli.Flag{
@@ -42,11 +43,14 @@ func main() {
 			&cli.StringFlag{Name: "root", Usage: "run in root mode with everything below `DIR`, for tests"},
 			&cli.BoolFlag{Name: "t", Usage: "check the configuration and exit"},
 			&cli.BoolFlag{Name: "status", Usage: "ask the running execd how it does"},
+			&cli.BoolFlag{Name: "drain", Usage: "have the running execd start no more jobs"},
+			&cli.BoolFlag{Name: "off", Usage: "with -drain: have it start jobs again"},
+			&cli.BoolFlag{Name: "wait", Usage: "with -drain: return when no job runs"},
 			&cli.BoolFlag{Name: "debug", Usage: "log more"},
 		},
 		Action: run,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -status] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
+			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -status | -drain [-off | -wait]] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
 		},
 		// cli would print the error and exit 1.
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -82,11 +86,18 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.Bool("status") {
+	if c.Bool("off") && c.Bool("wait") || (c.Bool("off") || c.Bool("wait")) && !c.Bool("drain") {
+		return cli.Exit("execd: -off and -wait exclude each other and belong to -drain", exitUsage)
+	}
+	if c.Bool("status") || c.Bool("drain") {
 		if c.String("dev") == "" && c.String("root") == "" {
 			o.Places = api.ClientPlaces() // the one that qsub would talk to
 		}
-		return status(o)
+		client := api.NewClient(o.Places.Socket)
+		if c.Bool("drain") {
+			return drain(client, !c.Bool("off"), c.Bool("wait"))
+		}
+		return status(client)
 	}
 	if c.Bool("t") {
 		config, err := daemon.Check(o)
@@ -141,12 +152,51 @@ func options(c *cli.Context) (daemon.Options, error) {
 }
 
 // status asks the execd that runs.
-func status(o daemon.Options) error {
+func status(client *api.Client) error {
 	var reply api.StatusReply
-	err := api.NewClient(o.Places.Socket).Call(context.Background(), api.VerbStatus, api.StatusRequest{}, &reply)
+	err := client.Call(context.Background(), api.VerbStatus, api.StatusRequest{}, &reply)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("execd %s on %s: slots=%d running=%d pending=%d\n", reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending)
+	fmt.Printf("execd %s on %s: slots=%d running=%d pending=%d%s\n", reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending, drained(reply.Drain))
 	return nil
+}
+
+// drained describes a drain, behind what comes before it.
+func drained(d *api.Drain) string {
+	if d == nil {
+		return ""
+	}
+	text := " drained since " + d.Since.Local().Format(time.DateTime)
+	if d.By != "" {
+		text += " by " + d.By
+	}
+	return text
+}
+
+// drain asks the execd that runs to start no more jobs, or to start them again.
+func drain(client *api.Client, on, wait bool) error {
+	req := api.DrainRequest{On: on, Off: !on}
+	for {
+		var reply api.DrainReply
+		err := client.Call(context.Background(), api.VerbDrain, req, &reply)
+		switch {
+		case req.Wait && errors.Is(err, api.ErrUnreachable):
+			time.Sleep(time.Second) // it is being restarted
+			continue
+		case err != nil:
+			return err
+		case !on:
+			fmt.Println("execd: starts jobs")
+			return nil
+		case reply.Drain == nil:
+			return errors.New("cannot wait: jobs are started again")
+		case !req.Wait:
+			fmt.Printf("execd: running=%d%s\n", reply.Running, drained(reply.Drain))
+		}
+		if !wait || reply.Running == 0 {
+			return nil
+		}
+		req = api.DrainRequest{Wait: true}
+	}
 }

@@ -42,6 +42,7 @@ const (
 	FileExecdPID  = "execd.pid"
 	FileExecdLock = "execd.lock"
 	FileSeqNum    = "job_seq_num"
+	FileDrain     = "drain"
 )
 
 // A File is a row of the table of files.
@@ -84,6 +85,7 @@ var Files = []File{
 	{FileExecdPID, "execd", "people", "while execd runs", 0o644, ""},
 	{FileExecdLock, "execd", "execd", "held while execd runs", 0o600, ""},
 	{FileSeqNum, "execd", "execd", "before the record with the highest number goes", 0o644, ""},
+	{FileDrain, "execd", "execd", "while no job is to be started", 0o644, "after a power cut the host is still to be emptied"},
 }
 
 // A Place is a row of the table of directories.

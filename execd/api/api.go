@@ -418,4 +418,5 @@ type StatusReply struct {
 	Running int    `json:"running"`
 	Pending int    `json:"pending"`          // tasks
 	Groups  string `json:"groups,omitempty"` // control groups: v2, hybrid, v1; empty: none
+	Drain   *Drain `json:"drain,omitempty"`  // nil: tasks are started
 }

@@ -19,6 +19,7 @@ import (
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/drain"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/queue"
@@ -169,6 +170,10 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 	if err := store.Sweep(); err != nil {
 		return nil, err
 	}
+	drained, err := drain.Open(root)
+	if err != nil {
+		return nil, err
+	}
 	current := func() *conf.Config { return config }
 	users := &user.Directory{}
 	slots := claim.NewTable(config.Queues, queue.Holder)
@@ -216,6 +221,12 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 	}
 	l.Exited = stages.Exited
 	q := queue.New(store, slots, boot, gids, stages.Start)
+	q.Hold = func() string {
+		if drained.On() {
+			return "the host is being drained"
+		}
+		return ""
+	}
 	stages.Queue = q
 	store.OnWork(q.Add)
 
@@ -231,6 +242,7 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 		opts: o, log: log, root: root, launch: l, queue: q, stages: stages, book: book, tmpdirs: tmpdirs,
 		server: &server.Server{
 			Store: store, Book: book, Users: users, Config: current, Reasons: q.Reasons, Kill: stages.Kill,
+			Drain: drained, Settle: q.Settle,
 			Slots: slots.Slots, Host: host, Version: o.Version, Log: log, OwnerOnly: only,
 		},
 	}, nil

@@ -79,6 +79,7 @@ func (s *Store) Begin(t *Task) error {
 func (s *Store) Untake(t *Task) {
 	s.mu.Lock()
 	err := t.Job.apply(t.Number, &line{Event: EventWithdrawn})
+	t.Job.wakeWaiting()
 	s.mu.Unlock()
 	close(t.begun)
 	if err != nil {
@@ -93,7 +94,7 @@ func (s *Store) Withdraw(t *Task) error {
 	j, number, now := t.Job, strconv.Itoa(t.Number), time.Now()
 	lines := []*line{{Event: EventWithdrawn, Tasks: number, Time: now, Run: t.Run}}
 	if s.Want(t) == nil {
-		if err := s.commit(j, durable, nil, lines...); err != nil {
+		if err := s.commit(j, durable, j.wakeWaiting, lines...); err != nil {
 			return err
 		}
 		s.hint(j)

@@ -26,6 +26,10 @@ type Queue struct {
 	gids  *GIDs
 	start func(*job.Task, *claim.Claim) // takes over a task whose claim is activated
 
+	// Hold says why no task may be started now; empty: none is held. It is set
+	// before Run and must not block; nil: never.
+	Hold func() string
+
 	wake chan struct{} // capacity 1
 
 	mu     sync.Mutex
@@ -64,6 +68,22 @@ func (q *Queue) Wake() {
 	case q.wake <- struct{}{}:
 	default: // a hint is already there
 	}
+}
+
+// Settle returns when a task that was just being taken is taken, so that what
+// Hold says holds for all that come, and looks at all of them again.
+func (q *Queue) Settle() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.Wake()
+}
+
+// held returns what Hold says.
+func (q *Queue) held() string {
+	if q.Hold == nil {
+		return ""
+	}
+	return q.Hold()
 }
 
 // Pause starts nothing for a while, since starting has failed for a reason
@@ -128,6 +148,9 @@ func (q *Queue) startOne() bool {
 func (q *Queue) takeTask(start job.Start) *job.Task {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.held() != "" {
+		return nil
+	}
 	for e := q.line.Front(); e != nil; {
 		j := e.Value.(*job.Job)
 		t, found := q.store.Take(j, start, time.Now())
@@ -148,6 +171,9 @@ func (q *Queue) takeTask(start job.Start) *job.Task {
 func (q *Queue) Reasons(j *job.Job) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if reason := q.held(); reason != "" {
+		return []string{reason}
+	}
 	if q.closed != "" && time.Now().Before(q.until) {
 		return []string{q.closed}
 	}

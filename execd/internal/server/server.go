@@ -22,6 +22,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/drain"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/user"
 )
@@ -33,6 +34,8 @@ type Server struct {
 	Users   *user.Directory
 	Config  func() *conf.Config
 	Reasons func(*job.Job) []string // why a job is not starting
+	Drain   *drain.Drain
+	Settle  func() // called when Drain has changed; returns when no task is started any more
 	Kill    func(*job.Task)
 	Slots   func() int
 	Host    string
@@ -50,8 +53,9 @@ type Server struct {
 type who int
 
 const (
-	anyone  who = iota
-	members     // users who may have jobs here: in user mode only the one
+	anyone who = iota
+	managers
+	members // users who may have jobs here: in user mode only the one
 )
 
 // handleFunc answers a request that is still to be read.
@@ -70,6 +74,7 @@ var verbs = map[string]struct {
 	api.VerbDelete: {members, 1 << 20, handler((*Server).delete)},
 	api.VerbWait:   {anyone, 1 << 16, handler((*Server).wait)},
 	api.VerbStatus: {anyone, 1 << 16, handler((*Server).status)},
+	api.VerbDrain:  {managers, 1 << 16, handler((*Server).drain)},
 }
 
 // handler fits a method with its request type into the table.
@@ -191,6 +196,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 	caller, err := s.caller(r)
 	if err != nil {
 		return nil, err
+	}
+	if verb.may == managers && !caller.Manager {
+		return nil, api.Errorf(api.CodeDenied, "denied: %q must be manager for this operation", caller.Name)
 	}
 	if verb.may == members && s.OwnerOnly >= 0 && caller.UID != s.OwnerOnly && caller.UID != 0 {
 		return nil, api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")

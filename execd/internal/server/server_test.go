@@ -14,6 +14,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/drain"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -32,11 +33,15 @@ func newServer(t *testing.T) (*Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	drained, err := drain.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := &conf.Config{Queues: []conf.Queue{{Name: "all.q", Slots: 1}}}
 	return &Server{
 		Store: store, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
 		Config: func() *conf.Config { return config }, Reasons: func(*job.Job) []string { return []string{"because"} },
-		Kill: func(*job.Task) {}, Slots: func() int { return 1 }, Host: "h", Version: "test", Log: log,
+		Kill: func(*job.Task) {}, Drain: drained, Settle: func() {}, Slots: func() int { return 1 }, Host: "h", Version: "test", Log: log,
 		OwnerOnly: os.Getuid(),
 	}, dir
 }

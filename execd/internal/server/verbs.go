@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"paddock/execd/api"
@@ -27,7 +29,62 @@ func (s *Server) delete(_ context.Context, c job.Caller, req *api.DeleteRequest)
 // status is `execd -status`.
 func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (api.StatusReply, error) {
 	pending, running := s.Store.Count()
-	return api.StatusReply{Version: s.Version, Host: s.Host, Slots: s.Slots(), Pending: pending, Running: running}, nil
+	return api.StatusReply{Version: s.Version, Host: s.Host, Slots: s.Slots(), Pending: pending, Running: running, Drain: s.drained()}, nil
+}
+
+// drained returns since when no task is started; nil: tasks are.
+func (s *Server) drained() *api.Drain {
+	if d := s.Drain.State(); d.On {
+		return &api.Drain{Since: d.Since, By: d.By}
+	}
+	return nil
+}
+
+// drain is `execd -drain`.
+func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest) (reply api.DrainReply, err error) {
+	if req.On && req.Off {
+		return reply, api.Errorf(api.CodeBadRequest, "cannot drain: on and off exclude each other")
+	}
+	if req.On || req.Off {
+		if reply.Changed, err = s.Drain.Set(req.On, c.Name, time.Now()); err != nil {
+			return reply, err
+		}
+		s.Settle()
+	}
+	if reply.Changed {
+		s.Log.Info(fmt.Sprintf("execd: drain=%t by=%s", req.On, c.Name))
+	}
+	changed := s.Drain.Changed()
+	timer := time.NewTimer(longPoll)
+	defer timer.Stop()
+	for enough := !req.Wait; ; {
+		_, reply.Running = s.Store.Count()
+		reply.Drain = s.drained()
+		if enough || reply.Running == 0 || reply.Drain == nil {
+			return reply, nil
+		}
+		// All of them must end, so any one will do to wait for.
+		tasks := s.Store.Unfinished()
+		i := slices.IndexFunc(tasks, func(t *job.Task) bool { return s.Store.State(t) == job.Started })
+		if i < 0 {
+			continue
+		}
+		ended, _, _ := s.Store.Changed(tasks[i].Job)
+		if s.Store.State(tasks[i]) != job.Started {
+			continue
+		}
+		select {
+		case <-ended:
+		case <-changed:
+			enough = true
+		case <-timer.C:
+			enough = true
+		case <-s.stopping:
+			enough = true
+		case <-ctx.Done():
+			return reply, nil // the client has gone
+		}
+	}
 }
 
 // longPoll is how long a client is kept without news, gathering how long ends

@@ -1,0 +1,29 @@
+package api
+
+import "time"
+
+// VerbDrain is of the administrator: DrainRequest -> DrainReply.
+const VerbDrain = "drain"
+
+// DrainRequest asks execd to start no more tasks, or to start them again. It
+// changes nothing when it only waits.
+type DrainRequest struct {
+	On  bool `json:"on,omitempty"`
+	Off bool `json:"off,omitempty"`
+	// Wait keeps the reply back until nothing runs or some minutes have passed;
+	// then the client asks again.
+	Wait bool `json:"wait,omitempty"`
+}
+
+// DrainReply is how far it is.
+type DrainReply struct {
+	Drain   *Drain `json:"drain,omitempty"` // nil: tasks are started
+	Running int    `json:"running"`         // tasks
+	Changed bool   `json:"changed"`         // the request has changed something
+}
+
+// Drain is since when no task is started, and who wanted that.
+type Drain struct {
+	Since time.Time `json:"since"`
+	By    string    `json:"by,omitempty"` // empty: not known
+}
