@@ -43,6 +43,7 @@ const (
 	FileExecdLock = "execd.lock"
 	FileSeqNum    = "job_seq_num"
 	FileDrain     = "drain"
+	FileFormat    = "format"
 )
 
 // A File is a row of the table of files.
@@ -86,6 +87,7 @@ var Files = []File{
 	{FileExecdLock, "execd", "execd", "held while execd runs", 0o600, ""},
 	{FileSeqNum, "execd", "execd", "before the record with the highest number goes", 0o644, ""},
 	{FileDrain, "execd", "execd", "while no job is to be started", 0o644, "after a power cut the host is still to be emptied"},
+	{FileFormat, "execd", "execd", "when execd first uses the spool", 0o644, "an older execd must not misread what a newer one has left"},
 }
 
 // A Place is a row of the table of directories.

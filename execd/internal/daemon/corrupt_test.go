@@ -35,6 +35,7 @@ func TestGarbageEverywhere(t *testing.T) {
 		{"jobs/14/file", "a directory", "14"},
 		{"job_scripts/999", "a script without a job", ""},
 		{"job_seq_num", "many\n", "job_seq_num"},
+		{"format", "one\n", "format"},
 		{"staging/garbage", "x", "garbage"},
 		{"staging/20.1.0/config", "half made", ""},
 		{"active_jobs/garbage", "x", "garbage"},
@@ -124,26 +125,30 @@ func TestDamagedRecordStartsNothing(t *testing.T) {
 // Another format is in order for another version: execd must not start, and
 // must not touch it.
 func TestOtherFormatIsRefused(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "pd")
-	file := filepath.Join(api.DevPlaces(dir).Spool, "jobs", "5")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	const text = `{"format":2,"job":5}` + "\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := startExecd(t, dir, 0)
-	select {
-	case <-p.dead:
-	case <-time.After(20 * time.Second):
-		p.kill()
-		t.Fatal("execd runs")
-	}
-	if !strings.Contains(p.log.String(), "job 5: format not supported: the record has 2, this execd reads 1") {
-		t.Errorf("log: %s", p.log)
-	}
-	if got, err := os.ReadFile(file); err != nil || string(got) != text {
-		t.Errorf("the record was touched: %q, %v", got, err)
+	for place, c := range map[string]struct{ text, want string }{
+		"jobs/5": {`{"format":2,"job":5}` + "\n", "job 5: format not supported: the record has 2, this execd reads 1"},
+		"format": {"2\n", "format not supported: the spool has 2, this execd uses 1"},
+	} {
+		dir := filepath.Join(t.TempDir(), "pd")
+		file := filepath.Join(api.DevPlaces(dir).Spool, place)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := startExecd(t, dir, 0)
+		select {
+		case <-p.dead:
+		case <-time.After(20 * time.Second):
+			p.kill()
+			t.Fatalf("%s: execd runs", place)
+		}
+		if !strings.Contains(p.log.String(), c.want) {
+			t.Errorf("%s: log: %s; want %q", place, p.log, c.want)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != c.text {
+			t.Errorf("%s was touched: %q, %v", place, got, err)
+		}
 	}
 }

@@ -133,6 +133,23 @@ func openSpool(o Options, c *conf.Config, host string) (*spool.Root, error) {
 	return spool.OpenRoot(dir, true)
 }
 
+// claimSpool refuses the spool of an execd of another format and marks it as
+// one of this.
+func claimSpool(root *spool.Root, log *slog.Logger) error {
+	err := root.CheckFormat()
+	if errors.Is(err, spool.ErrFormat) {
+		return &UsageError{err}
+	}
+	if err != nil {
+		kept, asideErr := root.SetAside(root.Path(spool.FileFormat))
+		if asideErr != nil {
+			return asideErr
+		}
+		log.Warn(fmt.Sprintf("%v: kept in %s", err, kept))
+	}
+	return root.MarkFormat()
+}
+
 // daemon has the managers.
 type daemon struct {
 	opts   Options
@@ -155,6 +172,9 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 	}
 	bin, err := binDir()
 	if err != nil {
+		return nil, err
+	}
+	if err := claimSpool(root, log); err != nil {
 		return nil, err
 	}
 	if err := root.SweepDots(); err != nil {

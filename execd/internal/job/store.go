@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"paddock/execd/api"
 	"paddock/spool"
@@ -89,7 +88,7 @@ func (s *Store) load(number int) error {
 		s.setAside(file, err)
 		return nil
 	case err != nil:
-		return s.repair(j, data, err)
+		return s.repair(number, data, err)
 	}
 	if whole < len(data) {
 		// What comes next must not be glued to half a line.
@@ -120,39 +119,25 @@ func (s *Store) adopt(j *Job, size int64) {
 // repair makes a new record of a job whose events are damaged from some line
 // on. The old file goes to corrupt/. Nobody knows which of the tasks that look
 // pending have run since, so none is started: they wait in error.
-func (s *Store) repair(j *Job, data []byte, cause error) error {
-	file := s.root.Path(spool.DirJobs, strconv.Itoa(j.Number))
+func (s *Store) repair(number int, data []byte, cause error) error {
+	file := s.path(number)
 	kept, err := s.root.SetAside(file)
 	if err != nil {
-		return fmt.Errorf("cannot set record of job %d aside: %w", j.Number, err)
+		return fmt.Errorf("cannot set record of job %d aside: %w", number, err)
 	}
-	s.log.Warn(fmt.Sprintf("job %d: cannot read its record: %v: kept in %s, its tasks wait in error", j.Number, cause, kept))
-	good := goodLines(data)
-	now := time.Now()
-	var out bytes.Buffer
-	out.Write(good)
-	if j.pending.Len() > 0 {
-		l := line{
-			Event: EventErrored, Tasks: j.pending.format(), Time: now,
-			Reason: fmt.Sprintf("the record of the job was damaged, it is not known which tasks have run; see %s", kept),
-		}
-		b, err := encode(&l)
-		if err != nil {
-			return err
-		}
-		out.Write(b)
-		if err := j.replay(&l); err != nil {
-			return err
-		}
+	s.log.Warn(fmt.Sprintf("job %d: cannot read its record: %v: kept in %s, its tasks wait in error", number, cause, kept))
+	out, j, err := rebuilt(data, damaged, kept)
+	if err == nil {
+		err = atomicfile.WriteDurable(file, out, 0o600)
 	}
-	if err := atomicfile.WriteDurable(file, out.Bytes(), 0o600); err != nil {
-		return fmt.Errorf("cannot write record of job %d: %w", j.Number, err)
+	if err != nil {
+		return fmt.Errorf("cannot write record of job %d: %w", number, err)
 	}
 	if j.over() {
 		s.remove(j)
 		return nil
 	}
-	s.adopt(j, int64(out.Len()))
+	s.adopt(j, int64(len(out)))
 	return nil
 }
 

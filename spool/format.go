@@ -1,0 +1,54 @@
+package spool
+
+import (
+	"errors"
+	"io/fs"
+	"strconv"
+
+	"paddock/spool/atomicfile"
+)
+
+// RootFormat is the number of the format of the spool as a whole: of its
+// directories and of what their names mean. Records and job directories have
+// numbers of their own.
+const RootFormat = 1
+
+// ErrFormat is matched when a spool is of another format than RootFormat.
+var ErrFormat = errors.New("format not supported")
+
+// CheckFormat returns an error that matches ErrFormat when an execd of another
+// format has used the spool. One without a number is of format 1. Any other
+// error means that the number cannot be read.
+func (r *Root) CheckFormat() error {
+	data, err := readFile(r.Path(FileFormat))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	n := 0
+	if err == nil {
+		n, err = ParseNumber(data)
+	}
+	if err != nil {
+		return cannot("read format of spool", r.path, err)
+	}
+	if n != RootFormat {
+		return cannot("use spool", r.path, &formatError{n})
+	}
+	return nil
+}
+
+// MarkFormat writes the number for execds to come, unless it is there.
+func (r *Root) MarkFormat() error {
+	if _, err := readFile(r.Path(FileFormat)); err == nil {
+		return nil
+	}
+	return atomicfile.WriteDurable(r.Path(FileFormat), AppendNumber(nil, RootFormat), ModeOf(FileFormat))
+}
+
+type formatError struct{ has int }
+
+func (e *formatError) Error() string {
+	return ErrFormat.Error() + ": the spool has " + strconv.Itoa(e.has) + ", this execd uses " + strconv.Itoa(RootFormat)
+}
+
+func (e *formatError) Unwrap() error { return ErrFormat }
