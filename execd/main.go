@@ -24,8 +24,9 @@ import (
 // version is set by the linker.
 var version = "0.1.0-dev"
 
-// The exit codes, of sysexits(3).
+// The exit codes, of sysexits(3) but for the first.
 const (
+	exitDamage      = 1 // of -check
 	exitUsage       = 64
 	exitUnavailable = 69
 	exitConfig      = 78
@@ -35,12 +36,14 @@ func main() {
 	app := &cli.App{
 		Name:            "execd",
 		Usage:           "execution daemon of Paddock",
-		UsageText:       "execd [-t | -status | -drain [-off | -wait]] [-debug] [-dev DIR | -root DIR]",
+		UsageText:       "execd [-t | -check [-repair] | -status | -drain [-off | -wait]] [-debug] [-dev DIR | -root DIR]",
 		Version:         version,
 		HideHelpCommand: true,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dev", Usage: "run in the foreground as this user, with everything below `DIR`"},
 			&cli.StringFlag{Name: "root", Usage: "run in root mode with everything below `DIR`, for tests"},
+			&cli.BoolFlag{Name: "check", Usage: "look for damage in the spool and exit"},
+			&cli.BoolFlag{Name: "repair", Usage: "with -check: move what is damaged to the directory corrupt"},
 			&cli.BoolFlag{Name: "t", Usage: "check the configuration and exit"},
 			&cli.BoolFlag{Name: "status", Usage: "ask the running execd how it does"},
 			&cli.BoolFlag{Name: "drain", Usage: "have the running execd start no more jobs"},
@@ -50,12 +53,15 @@ func main() {
 		},
 		Action: run,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -status | -drain [-off | -wait]] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
+			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -check [-repair] | -status | -drain [-off | -wait]] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
 		},
 		// cli would print the error and exit 1.
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 	if err := app.Run(os.Args); err != nil {
+		if exitCode(err) == exitDamage {
+			os.Exit(exitDamage) // all is said
+		}
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			if !strings.HasPrefix(line, "execd:") && !strings.HasPrefix(line, "Usage:") {
 				line = "execd: " + line
@@ -98,6 +104,16 @@ func run(c *cli.Context) error {
 			return drain(client, !c.Bool("off"), c.Bool("wait"))
 		}
 		return status(client)
+	}
+	if c.Bool("repair") && !c.Bool("check") {
+		return cli.Exit("execd: -repair belongs to -check", exitUsage)
+	}
+	if c.Bool("check") {
+		clean, err := daemon.CheckSpool(o, c.Bool("repair"), os.Stdout)
+		if err == nil && !clean {
+			err = cli.Exit("", exitDamage)
+		}
+		return err
 	}
 	if c.Bool("t") {
 		config, err := daemon.Check(o)

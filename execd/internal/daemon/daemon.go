@@ -69,16 +69,9 @@ func Check(o Options) (*conf.Config, error) {
 
 // Run serves until ctx is done. Jobs go on running after it.
 func Run(ctx context.Context, o Options) error {
-	config, err := Check(o)
+	config, host, err := configured(o)
 	if err != nil {
 		return err
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("cannot get the name of this host: %w", err)
-	}
-	if o.RootMode && os.Geteuid() != 0 {
-		return &UsageError{errors.New("root mode needs root")}
 	}
 	if err := mkdirs(o); err != nil {
 		return err
@@ -106,6 +99,20 @@ func Run(ctx context.Context, o Options) error {
 	return d.run(ctx)
 }
 
+// configured returns what must be known first of all.
+func configured(o Options) (config *conf.Config, host string, err error) {
+	if config, err = Check(o); err != nil {
+		return nil, "", err
+	}
+	if host, err = os.Hostname(); err != nil {
+		return nil, "", fmt.Errorf("cannot get the name of this host: %w", err)
+	}
+	if o.RootMode && os.Geteuid() != 0 {
+		return nil, "", &UsageError{errors.New("root mode needs root")}
+	}
+	return config, host, nil
+}
+
 // mkdirs makes the directories that are execd's own.
 func mkdirs(o Options) error {
 	for _, dir := range []string{o.Places.State, filepath.Dir(o.Places.Accounting), o.Places.Tmp} {
@@ -118,6 +125,15 @@ func mkdirs(o Options) error {
 
 // openSpool opens this host's spool.
 func openSpool(o Options, c *conf.Config, host string) (*spool.Root, error) {
+	dir, err := spoolDir(o, c, host)
+	if err != nil {
+		return nil, err
+	}
+	return spool.OpenRoot(dir, true)
+}
+
+// spoolDir returns the path of this host's spool.
+func spoolDir(o Options, c *conf.Config, host string) (string, error) {
 	dir := o.Places.Spool
 	if c.Global.SpoolDir != "" && !o.Places.Dev {
 		dir = c.Global.SpoolDir
@@ -128,9 +144,9 @@ func openSpool(o Options, c *conf.Config, host string) (*spool.Root, error) {
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("cannot find spool: %w", err)
+		return "", fmt.Errorf("cannot find spool: %w", err)
 	}
-	return spool.OpenRoot(dir, true)
+	return dir, nil
 }
 
 // claimSpool refuses the spool of an execd of another format and marks it as
