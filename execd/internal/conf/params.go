@@ -297,7 +297,7 @@ var execdOptions = slices.Concat(
 		must("ENABLE_BINDING", true, "jobs that ask for cores get them"),
 		should("USE_CGROUPS", true, "control groups are used wherever the host has them"),
 		should("USE_SMAPS", false, "control groups know what memory a job has"),
-		should("USE_SYSLOG", false, "the log goes where execd(8) says"),
+		boolean("USE_SYSLOG", func(g *Global) *bool { return &g.Syslog }),
 		should("USE_QIDLE", false, "name it in load_sensor"),
 		should("ENABLE_MEM_DETAILS", false, "they are not collected"),
 		should("PROF_EXECD", false, "there is nothing to profile"),

@@ -91,11 +91,12 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer lock.Close()
 
-	log := newLog(o, root.Path(spool.FileMessages), host)
-	d, err := build(o, config, root, host, log)
+	h := newLog(o, config, root.Path(spool.FileMessages), host)
+	d, err := build(o, config, root, host, slog.New(h))
 	if err != nil {
 		return err
 	}
+	d.logs = h
 	return d.run(ctx)
 }
 
@@ -170,6 +171,7 @@ func claimSpool(root *spool.Root, log *slog.Logger) error {
 type daemon struct {
 	opts   Options
 	log    *slog.Logger
+	logs   *logHandler
 	root   *spool.Root
 	launch *launch.Launcher
 	queue  *queue.Queue
@@ -362,6 +364,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.log.Warn(err.Error())
 	}
 	d.log.Info(fmt.Sprintf("execd: ready: socket=%s spool=%s version=%s", d.opts.Places.Socket, d.root.Path(), d.opts.Version))
+	d.logs.configure(d.server.Config())
 	go func() {
 		for {
 			select {

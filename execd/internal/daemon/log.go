@@ -9,34 +9,70 @@ import (
 	"strings"
 	"sync"
 
+	"paddock/execd/internal/conf"
 	"paddock/spool/atomicfile"
 )
 
 // logHandler writes the log in Grid Engine's format to the file messages,
-// opened anew for every line so that it can be rotated, and in the foreground
-// in a shorter form to standard error.
+// opened anew for every line so that it can be rotated, or to the system's log;
+// and in the foreground in a shorter form to standard error. Where that is the
+// journal's, the lines go there with the fields that tell jobs apart.
 type logHandler struct {
-	level slog.Level
+	level slog.LevelVar
+	debug bool
 	path  string
 	host  string
 
-	mu     *sync.Mutex
-	screen io.Writer // guarded by mu; nil: none
+	mu      sync.Mutex
+	screen  io.Writer  // guarded by mu; nil: none
+	journal *systemLog // guarded by mu; instead of screen; nil: it is not the journal
+	syslog  *systemLog // guarded by mu; instead of the file; nil: not wanted
 }
 
-func newLog(o Options, path, host string) *slog.Logger {
-	h := &logHandler{level: slog.LevelInfo, path: path, host: host, mu: new(sync.Mutex)}
-	if o.Debug {
-		h.level = slog.LevelDebug
-	}
+func newLog(o Options, c *conf.Config, path, host string) *logHandler {
+	h := &logHandler{path: path, host: host, debug: o.Debug}
 	if o.Foreground {
 		h.screen = os.Stderr
+		if toJournal(os.Stderr) {
+			h.journal = newJournal()
+		}
 	}
-	return slog.New(h)
+	h.configure(c)
+	// Lines of the start are written whatever the level is.
+	h.setLevel("log_info")
+	return h
+}
+
+// configure does what the configuration says, at the start and when it was
+// read again.
+func (h *logHandler) configure(c *conf.Config) {
+	h.setLevel(c.Global.LogLevel)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !c.Global.Syslog:
+		h.syslog = nil
+	case h.syslog == nil:
+		h.syslog = newSystemLog()
+	}
+}
+
+// setLevel takes the words of loglevel; any other, and none, is log_info.
+func (h *logHandler) setLevel(level string) {
+	switch {
+	case h.debug:
+		h.level.Set(slog.LevelDebug)
+	case level == "log_err" || level == "log_crit":
+		h.level.Set(slog.LevelError)
+	case level == "log_warning":
+		h.level.Set(slog.LevelWarn)
+	default:
+		h.level.Set(slog.LevelInfo)
+	}
 }
 
 // Enabled reports whether lines of a level are written.
-func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
+func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level.Level() }
 
 // Handle writes one line.
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
@@ -50,10 +86,16 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		letter = "D"
 	}
 	text := strings.ReplaceAll(r.Message, "\n", "; ")
-	line := fmt.Sprintf("%s|  main|%s|%s|%s\n", r.Time.Format("01/02/2006 15:04:05"), h.host, letter, text)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	err := atomicfile.Append(h.path, []byte(line), 0o644)
+	var err error
+	if h.syslog == nil || h.syslog.write(r, text) != nil {
+		line := fmt.Sprintf("%s|  main|%s|%s|%s\n", r.Time.Format("01/02/2006 15:04:05"), h.host, letter, text)
+		err = atomicfile.Append(h.path, []byte(line), 0o644)
+	}
+	if h.journal != nil && h.journal.write(r, text) == nil {
+		return err
+	}
 	if h.screen != nil || err != nil {
 		screen := h.screen
 		if screen == nil {
