@@ -200,15 +200,25 @@ func (s *Store) Settle(t *Task) error {
 		return nil
 	}
 	after := j.forget
-	sync := durable
+	sync, over := durable, false
 	switch l.Event {
 	case EventDone:
 		sync = lazy
+		after = func() {
+			j.forget()
+			// Others may have been settled since settleLast has looked.
+			if over = j.over() && s.jobs[j.Number] == j; over {
+				s.drop(j)
+			}
+		}
 	case EventErrored:
 		after = j.wakeWaiting
 	}
 	if err := s.commit(j, sync, after, l); err != nil {
 		return err
+	}
+	if over {
+		s.remove(j)
 	}
 	if l.Event == EventRequeued {
 		s.hint(j)

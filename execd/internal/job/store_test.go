@@ -143,6 +143,42 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 
 // The last task takes record and script along, and the number of the job is
 // not given out again.
+// Whichever of the last tasks is settled last takes the job with it, also when
+// they are settled at the same time.
+func TestLastTasksAtOnce(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	for range 300 {
+		const n = 4
+		j := submitArray(t, s, n)
+		var ends []Ending
+		for range n {
+			task, _ := s.Take(j, Start{Queue: "all.q", Boot: "b"}, time.Now())
+			if err := s.Begin(task); err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, Ending{Task: task, End: &End{Fate: FateDone}, Time: time.Now()})
+		}
+		if err := errors.Join(s.End(ends)...); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for _, e := range ends {
+			wg.Go(func() {
+				if err := s.Settle(e.Task); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if s.Get(j.Number) != nil {
+			t.Fatalf("job %d is over and stays", j.Number)
+		}
+		if _, err := os.Stat(s.path(j.Number)); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("the record of job %d stays: %v", j.Number, err)
+		}
+	}
+}
+
 func TestNumbersAreNotUsedAgain(t *testing.T) {
 	root := newRoot(t)
 	s, _ := openStore(t, root)
