@@ -208,7 +208,7 @@ func (l *loader) entries(kind, name string) (entries []entry, path string, ok bo
 	return entries, path, err == nil
 }
 
-// named returns the entries of a file with its first parameter, the name, in
+// withName returns the entries of a file with its first parameter, the name, in
 // front; a file that leaves it out has the file's.
 func (l *loader) withName(entries []entry, path, parameter, name string) []entry {
 	for _, e := range entries {

@@ -90,7 +90,6 @@ const (
 	noProjects = "there are no projects"
 	noTickets  = "there are no tickets"
 	noAFS      = "there is no AFS"
-	oneHost    = "there is no other host to hear from"
 )
 
 // globalParams are the parameters of sge_conf(5), in the order in which qconf
