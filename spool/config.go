@@ -183,9 +183,17 @@ const (
 	KeyHRT    = ownPrefix + "h_rt"  // seconds until it is killed
 	KeyTrace  = ownPrefix + "trace" // TraceDetail
 
-	// Of a run that has a control group (cgroup v2) of its own.
-	KeyCgroup = ownPrefix + "cgroup" // absolute path of the group, whose leaves are CgroupJob and CgroupProcedures
-	KeyVmem   = ownPrefix + "vmem"   // VmemGroup: the group holds h_vmem, and RLIMIT_AS is left alone
+	// Of a run that has control groups of its own: absolute paths. The first two
+	// exclude each other; they hold every process of the run, in the leaves
+	// CgroupJob and CgroupProcedures.
+	KeyCgroup        = ownPrefix + "cgroup"         // version 2
+	KeyCgroupFreezer = ownPrefix + "cgroup_freezer" // version 1, on hosts without the other
+	// Groups of version 1 that hold the job alone, for its limits and usage.
+	KeyCgroupMemory  = ownPrefix + "cgroup_memory"
+	KeyCgroupPids    = ownPrefix + "cgroup_pids"
+	KeyCgroupCPU     = ownPrefix + "cgroup_cpu"
+	KeyCgroupCPUAcct = ownPrefix + "cgroup_cpuacct"
+	KeyVmem          = ownPrefix + "vmem" // VmemGroup: a group holds h_vmem, and RLIMIT_AS is left alone
 
 	// Of a run whose shepherd is not ours: execd enforces what it does not, and
 	// reads what it leaves as Grid Engine would.
@@ -194,7 +202,11 @@ const (
 	KeyForeignHRT = ownPrefix + "foreign_h_rt" // instead of KeyHRT
 )
 
-// What is below the group of KeyCgroup, and the value of KeyVmem.
+// JoinedCgroups are the keys of the groups that the job joins before exec.
+var JoinedCgroups = []string{KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct}
+
+// What is below the groups of KeyCgroup and KeyCgroupFreezer, and the value of
+// KeyVmem.
 const (
 	CgroupJob        = "job"        // the job's processes and nothing else
 	CgroupProcedures = "procedures" // prolog, epilog, methods and the like

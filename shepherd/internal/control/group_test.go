@@ -11,7 +11,7 @@ import (
 )
 
 // newLeaf makes files such as the kernel makes for a run's group.
-func newLeaf(t *testing.T, files map[string]string) (*Group, string) {
+func newLeaf(t *testing.T, v1 bool, files map[string]string) (*Group, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -23,7 +23,7 @@ func newLeaf(t *testing.T, files map[string]string) (*Group, string) {
 			t.Fatal(err)
 		}
 	}
-	g, err := OpenGroup(dir)
+	g, err := OpenGroup(dir, v1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func newLeaf(t *testing.T, files map[string]string) (*Group, string) {
 }
 
 func TestGroupFiles(t *testing.T) {
-	g, dir := newLeaf(t, map[string]string{
+	g, dir := newLeaf(t, false, map[string]string{
 		"job/cgroup.events": "populated 1\nfrozen 0\n",
 		"job/memory.events": "low 0\nhigh 0\nmax 3\noom 0\noom_kill 2\noom_group_kill 1\n",
 		"job/memory.peak":   "67108864\n",
@@ -74,7 +74,7 @@ func TestGroupOfOldKernel(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g, dir := newLeaf(t, map[string]string{
+	g, dir := newLeaf(t, false, map[string]string{
 		"job/cgroup.events": "populated 0\nfrozen 1\n",
 		"job/cgroup.freeze": "0",
 		"job/cgroup.procs":  strconv.Itoa(child.Process.Pid) + "\n",
@@ -91,11 +91,95 @@ func TestGroupOfOldKernel(t *testing.T) {
 	if b, _ := os.ReadFile(dir + "/job/cgroup.freeze"); string(b) != "0" {
 		t.Errorf("cgroup.freeze is %q in the end", b)
 	}
+	if err := os.Mkdir(dir+"/procedures", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if g.KillAll() == nil {
+		t.Error("KillAll has not come to the leaf of procedures")
+	}
+	if err := os.Remove(dir + "/procedures"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := g.Procedures(); err == nil {
 		t.Error("opened a leaf that is not there")
 	}
 	var none *Group
 	if none.Populated() || none.members() != nil {
 		t.Error("no group is populated")
+	}
+}
+
+// What cannot be frozen is killed, and said to be so: it may have forked away.
+func TestGroupOfVersion1(t *testing.T) {
+	child := exec.Command("sleep", "1000")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g, dir := newLeaf(t, true, map[string]string{
+		"job/cgroup.procs":  strconv.Itoa(child.Process.Pid) + "\n",
+		"job/freezer.state": "",
+	})
+	if !g.Populated() {
+		t.Error("not populated")
+	}
+	// The file says what was written, without the newline of the kernel's.
+	if err := g.Kill(); err == nil {
+		t.Error("what is not frozen was killed for good")
+	}
+	if child.Wait() == nil {
+		t.Error("the process has ended by itself")
+	}
+	if b, _ := os.ReadFile(dir + "/job/freezer.state"); string(b) != "THAWED" {
+		t.Errorf("freezer.state is %q in the end", b)
+	}
+	if err := os.WriteFile(dir+"/job/cgroup.procs", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if g.Populated() {
+		t.Error("populated")
+	}
+}
+
+func TestMemoryOfVersion1(t *testing.T) {
+	g, dir := newLeaf(t, true, map[string]string{
+		"job/cgroup.procs": "", "memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+		"memory/memory.max_usage_in_bytes": "33554432\n",
+	})
+	if _, err := g.WatchMemory(dir + "/memory"); err == nil {
+		t.Error("watched a group without cgroup.event_control")
+	}
+	if killed, limit := g.Killed(); killed != 2 || limit == 0 {
+		t.Errorf("Killed() = %d, %d", killed, limit)
+	}
+	if got := g.Peak(); got != 32<<20 {
+		t.Errorf("Peak() = %d", got)
+	}
+	if err := os.WriteFile(dir+"/memory/cgroup.event_control", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	events, err := g.WatchMemory(dir + "/memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(events)
+	if _, limit := g.Killed(); limit != 0 {
+		t.Errorf("the limit was reached %d times before anything was said", limit)
+	}
+	for range 2 {
+		if _, err := unix.Write(events, []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+			t.Fatal(err)
+		}
+		if _, limit := g.Killed(); limit == 0 {
+			t.Error("the event is not counted")
+		}
+	}
+	if _, limit := g.Killed(); limit != 2 {
+		t.Errorf("the limit was reached %d times; want 2", limit)
+	}
+	if err := os.WriteFile(dir+"/memory/memory.memsw.max_usage_in_bytes", []byte("33554433\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Peak(); got != 32<<20+1 {
+		t.Errorf("Peak() with swap = %d", got)
 	}
 }

@@ -3,10 +3,12 @@ package parent
 import (
 	"bytes"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/shepherd/internal/control"
+	"paddock/shepherd/internal/phase"
 	"paddock/shepherd/internal/starter"
 	"paddock/spool"
 )
@@ -42,17 +44,19 @@ func (p *parent) peek() leaf {
 	b := make([]byte, 1<<10)
 	n, _ := unix.Read(fd, b)
 	b = b[:max(n, 0)]
-	const key = "\n" + spool.KeyCgroup + "="
-	i := bytes.Index(b, []byte(key))
 	// Ours stand first: what does not begin with one has none.
-	if i < 0 || !bytes.HasPrefix(b, []byte(spool.KeyFormat)) {
+	if !bytes.HasPrefix(b, []byte(spool.KeyFormat)) {
 		return jobLeaf
 	}
-	path, _, whole := bytes.Cut(b[i+len(key):], []byte{'\n'})
+	path, whole := value(b, spool.KeyCgroup)
+	v1 := path == ""
+	if v1 {
+		path, whole = value(b, spool.KeyCgroupFreezer)
+	}
 	if !whole {
 		return jobLeaf
 	}
-	p.useGroup(string(path))
+	p.useGroup(path, v1)
 	more := make([]byte, 8<<10)
 	n, _ = unix.Read(fd, more)
 	b = append(b, more[:max(n, 0)]...)
@@ -64,14 +68,39 @@ func (p *parent) peek() leaf {
 	return jobLeaf
 }
 
-// useGroup opens the control group that config names. Without it the run goes
-// on as on a host that has none.
-func (p *parent) useGroup(path string) {
+// value returns what the head of config says of a key, and whether the line is
+// there and whole.
+func value(head []byte, key string) (string, bool) {
+	_, rest, _ := bytes.Cut(head, []byte("\n"+key+"="))
+	line, _, whole := bytes.Cut(rest, []byte{'\n'})
+	return string(line), whole
+}
+
+// useGroups opens the control groups that config names. Without them the run
+// goes on as on a host that has none.
+func (p *parent) useGroups(c *spool.Config) {
+	if path, ok := c.Lookup(spool.KeyCgroup); ok {
+		p.useGroup(path, false)
+	} else if path, ok := c.Lookup(spool.KeyCgroupFreezer); ok {
+		p.useGroup(path, true)
+	}
+	path, ok := c.Lookup(spool.KeyCgroupMemory)
+	if !ok || p.group.job == nil {
+		return
+	}
+	var err error
+	if p.loop.Memory, err = p.group.job.WatchMemory(path); err != nil {
+		p.log.Line(err.Error())
+	}
+}
+
+// useGroup opens one that holds the run.
+func (p *parent) useGroup(path string, v1 bool) {
 	if path == p.group.path {
 		return
 	}
 	p.group = group{path: path}
-	job, err := control.OpenGroup(path)
+	job, err := control.OpenGroup(path, v1)
 	if err != nil {
 		p.log.Line(err.Error())
 		return
@@ -101,15 +130,24 @@ func (p *parent) fd(where leaf) int {
 // begin starts a stage in a leaf or, where that cannot be, outside of it; in
 // says where it is, -1 for outside.
 func (p *parent) begin(where leaf) (stage *starter.Stage, in int, err error) {
-	in = p.fd(where)
-	stage, err = starter.Launch(p.inherited, in)
-	if err != nil && in >= 0 {
-		p.log.Line("cannot start in the control group, going on without: " + err.Error())
-		p.group.failed[where] = true
-		in = -1
-		stage, err = starter.Launch(p.inherited, in)
+	if in = p.fd(where); in < 0 {
+		stage, err = starter.Launch(p.inherited, -1, false)
+		return stage, in, err
 	}
-	return stage, in, err
+	if !p.group.job.V1 {
+		stage, err = starter.Launch(p.inherited, in, true)
+	} else if stage, err = starter.Launch(p.inherited, -1, true); err == nil {
+		if err = control.Take(in, stage.PID); err != nil {
+			stage.Dismiss()
+		}
+	}
+	if err == nil {
+		return stage, in, nil
+	}
+	p.log.Line("cannot start in the control group, going on without: " + err.Error())
+	p.group.failed[where] = true
+	stage, err = starter.Launch(p.inherited, -1, false)
+	return stage, -1, err
 }
 
 // launch starts a starter stage, unless one is waiting already in that place.
@@ -122,6 +160,36 @@ func (p *parent) launch(where leaf) (err error) {
 	}
 	return err
 }
+
+// memoryRanOut is called when the kernel says that the memory of a group of
+// version 1 has run out. It does so before it kills a process of the job, which
+// may take a moment and, if there is memory again, never comes. The rest of the
+// job is ours to kill: half of it is worth nothing, and would have no reason to
+// end.
+func (p *parent) memoryRanOut() {
+	p.memoryChecks = memoryChecks
+	p.checkMemory()
+}
+
+func (p *parent) checkMemory() {
+	killed, _ := p.group.job.Killed() // takes the event, too
+	switch {
+	case p.state != phase.Running || p.starved:
+	case killed > 0:
+		p.starved = true
+		p.log.Line("the job is out of memory")
+		p.job.Signal(unix.SIGKILL)
+	case p.memoryChecks > 0:
+		p.memoryChecks--
+		p.timers.after(timerMemory, memoryEvery)
+	}
+}
+
+// How long a process is waited for that the kernel is to kill.
+const (
+	memoryEvery  = 10 * time.Millisecond
+	memoryChecks = 100
+)
 
 // outOfMemory returns why the kernel ended the job if it did so for want of
 // memory.

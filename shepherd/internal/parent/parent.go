@@ -96,6 +96,9 @@ type parent struct {
 	companions []*companion
 	coshepherd *companion // renews the job's token, nil if nobody does
 	renewer    []string   // its command
+	// Of a job in a group of version 1 whose memory has run out.
+	starved      bool // it is being ended
+	memoryChecks int  // how often it is still looked whether a process was killed
 
 	// The job.
 	job            *control.Job
@@ -187,7 +190,7 @@ func (p *parent) run() (code int) {
 	}()
 	var err error
 	mask := control.Mask()
-	p.loop = reap.Loop{Child: -1, Report: -1}
+	p.loop = reap.Loop{Child: -1, Report: -1, Memory: -1}
 	if p.loop.Signals, err = unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
 		err = reap.Subreaper()
 	}
@@ -220,6 +223,9 @@ func (p *parent) events(w reap.Woken) {
 	}
 	if w.Signals {
 		p.signals()
+	}
+	if w.Memory {
+		p.memoryRanOut()
 	}
 	if w.Ended && p.loop.Child >= 0 {
 		p.on(event{what: phase.Ended})
@@ -264,6 +270,8 @@ func (p *parent) elapsed(which timer) {
 		p.tooLong(which)
 	case timerCheckpoint:
 		p.checkpoint()
+	case timerMemory:
+		p.checkMemory()
 	}
 }
 
@@ -363,9 +371,7 @@ func (p *parent) notStarted(number int, text string) {
 
 // dismiss ends a stage that was not told to go.
 func (p *parent) dismiss() {
-	p.stage.Close()
-	unix.Close(p.stage.PIDFD)
-	_, _ = unix.Wait4(p.stage.PID, nil, 0, nil)
+	p.stage.Dismiss()
 	p.stage = nil
 }
 

@@ -39,9 +39,7 @@ func (p *parent) prepare(launched error) event {
 	if err := p.who(); err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
-	if path, ok := p.config.Lookup(spool.KeyCgroup); ok {
-		p.useGroup(path)
-	}
+	p.useGroups(p.config)
 	p.log.Line("starting up " + p.version)
 	pid := strconv.Itoa(unix.Getpid())
 	if err := unix.Setpgid(0, 0); err == nil {

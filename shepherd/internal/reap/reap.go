@@ -29,6 +29,7 @@ type Loop struct {
 	Signals int // a signalfd, nonblocking
 	Child   int // pidfd of the job's process, until it was taken
 	Report  int // our end of the socket to the starter stage, until the other end was closed
+	Memory  int // descriptor that can be read when the job's memory has run out
 
 	PID int // of the job's process
 
@@ -44,6 +45,7 @@ type Loop struct {
 type Woken struct {
 	Signals bool // at least one signal is pending
 	Report  bool // the report socket has a message or was closed
+	Memory  bool // the job's memory has run out
 	Ended   bool // the job's process has ended
 	Beside  bool // a command beside it has ended
 	Orphan  bool // a signal of Go's own came, most likely SIGCHLD for an orphan
@@ -58,8 +60,9 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 		{Fd: int32(l.Signals), Events: unix.POLLIN},
 		{Fd: int32(l.Report), Events: unix.POLLIN},
 		{Fd: int32(l.Child), Events: unix.POLLIN},
+		{Fd: int32(l.Memory), Events: unix.POLLIN},
 	}
-	fds := room[:3]
+	fds := room[:4]
 	for _, c := range l.Beside {
 		fds = append(fds, unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN})
 	}
@@ -81,8 +84,9 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 		Signals: fds[0].Revents != 0,
 		Report:  fds[1].Revents != 0,
 		Ended:   fds[2].Revents != 0,
+		Memory:  fds[3].Revents != 0,
 	}
-	for _, fd := range fds[3:] {
+	for _, fd := range fds[4:] {
 		w.Beside = w.Beside || fd.Revents != 0
 	}
 	return w, nil

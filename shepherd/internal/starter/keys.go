@@ -22,7 +22,7 @@ func (s *stage) read() *Failure {
 	if s.limits, err = readLimits(c); err != nil {
 		return s.failed(err)
 	}
-	if v, _ := c.Lookup(spool.KeyVmem); v == spool.VmemGroup && s.grouped {
+	if s.join() {
 		s.limits = leaveVmem(c, s.limits)
 	}
 	if s.nice, err = c.Int(spool.KeyPriority); err != nil {

@@ -21,7 +21,7 @@ const Mark = "SGE_JOB_SPOOL_DIR="
 // Arguments of the starter stage.
 const (
 	wordInherit = "inherit" // there is an environment
-	wordGroup   = "group"   // it is in the job's control group
+	wordGroup   = "group"   // it is in the run's control group
 )
 
 // Descriptors of the starter stage.
@@ -43,8 +43,9 @@ type Stage struct {
 // Launch starts a starter stage in a session of its own. It reads the job
 // directory at once, and does nothing that anybody could see before Go.
 // inherited is a descriptor with an environment, and group one of the control
-// group that it is born in; -1 is none.
-func Launch(inherited, group int) (*Stage, error) {
+// group that it is born in; -1 is none. grouped says that it is in a group when
+// it gets its order.
+func Launch(inherited, group int, grouped bool) (*Stage, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, errors.New("cannot make a socket for the starter stage: " + errnoText(err))
@@ -62,7 +63,7 @@ func Launch(inherited, group int) (*Stage, error) {
 		files = append(files, uintptr(inherited))
 		argv = append(argv, wordInherit)
 	}
-	if group >= 0 {
+	if grouped {
 		argv = append(argv, wordGroup)
 	}
 	// Until it is something else it has the mark of what it becomes: if the
@@ -113,6 +114,13 @@ func (s *Stage) Close() {
 		unix.Close(s.Socket)
 		s.Socket = -1
 	}
+}
+
+// Dismiss ends a stage that was not told to go, and waits for it.
+func (s *Stage) Dismiss() {
+	s.Close()
+	unix.Close(s.PIDFD)
+	_, _ = unix.Wait4(s.PID, nil, 0, nil)
 }
 
 // The first byte of a message tells its kind.

@@ -195,7 +195,7 @@ func (r *rig) launch() *Stage {
 			c <- launched{nil, err}
 			return
 		}
-		s, err := Launch(-1, -1)
+		s, err := Launch(-1, -1, false)
 		c <- launched{s, err}
 	}()
 	l := <-c
