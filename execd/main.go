@@ -174,7 +174,8 @@ func status(client *api.Client) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("execd %s on %s: slots=%d running=%d pending=%d%s\n", reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending, drained(reply.Drain))
+	fmt.Printf("execd %s on %s: slots=%d running=%d pending=%d groups=%s%s\n",
+		reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending, reply.Groups, drained(reply.Drain))
 	return nil
 }
 

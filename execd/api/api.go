@@ -192,7 +192,7 @@ type SubmitReply struct {
 // JobsRequest asks for the jobs that are not finished.
 type JobsRequest struct {
 	Users  []string `json:"users,omitempty"`  // patterns as of -u; empty: the caller's own
-	States string   `json:"states,omitempty"` // "p" pending, "r" running, "s" suspended; empty: all
+	States string   `json:"states,omitempty"` // as of qstat -s; empty: all
 }
 
 // JobStatus is one line of qstat: one running task, or the pending tasks of
@@ -416,7 +416,9 @@ type StatusReply struct {
 	Host    string `json:"host"`
 	Slots   int    `json:"slots"`
 	Running int    `json:"running"`
-	Pending int    `json:"pending"`          // tasks
-	Groups  string `json:"groups,omitempty"` // control groups: v2, hybrid, v1; empty: none
-	Drain   *Drain `json:"drain,omitempty"`  // nil: tasks are started
+	Pending int    `json:"pending"` // tasks
+	// Groups is how jobs are held: none, or in control groups v2, hybrid or v1,
+	// with the controllers that limit them in brackets.
+	Groups string `json:"groups"`
+	Drain  *Drain `json:"drain,omitempty"` // nil: tasks are started
 }

@@ -36,6 +36,7 @@ type field struct {
 	uid  int        // of who submits, 0 for ourselves
 	root bool       // root mode
 	bin  string     // of the binaries, if not those of all
+	via  []string   // starts execd, if not we ourselves
 	d    *harness.Daemon
 
 	restart bool // execd is dead when a shepherd dies
@@ -73,7 +74,10 @@ func makeField(t *testing.T, root bool, more string) *field {
 	for _, name := range []string{"prolog", "epilog", "suspend", "terminate", "job"} {
 		f.script(name, f.hangs(name))
 	}
-	queue := "qname all.q\nslots 1\n" + strings.ReplaceAll(more, "PUB", f.pub)
+	queue := "qname all.q\n" + strings.ReplaceAll(more, "PUB", f.pub)
+	if !strings.Contains(queue, "\nslots ") {
+		queue += "slots 1\n"
+	}
 	if err := os.WriteFile(filepath.Join(f.dir, "etc", "queues", "all.q"), []byte(queue), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +94,7 @@ var fields atomic.Int32 // how many there are
 
 func (f *field) start() {
 	f.t.Helper()
-	o := harness.Options{Bin: cmp.Or(f.bin, bin), Dir: f.dir, Env: plainEnv(f.dir)}
+	o := harness.Options{Bin: cmp.Or(f.bin, bin), Dir: f.dir, Via: f.via, Env: plainEnv(f.dir)}
 	if f.root {
 		o.Mode = "-root"
 	} else {
@@ -110,8 +114,10 @@ func (f *field) start() {
 	})
 }
 
+// script writes a script, in whose text PUB is where jobs write.
 func (f *field) script(name, body string) {
 	f.t.Helper()
+	body = strings.ReplaceAll(body, "PUB", f.pub)
 	if err := harness.WriteExecutable(filepath.Join(f.pub, name), "#!/bin/sh\n"+body); err != nil {
 		f.t.Fatal(err)
 	}
@@ -121,7 +127,7 @@ func (f *field) script(name, body string) {
 // goes on for ever: itself, a child that has no environment, and a daemon in
 // a session of its own.
 func (f *field) hangs(name string) string {
-	return strings.NewReplacer("PUB", f.pub, "NAME", name).Replace(`
+	return strings.ReplaceAll(`
 echo NAME $JOB_ID $RESTARTED >>PUB/ran
 case $RESTARTED-$(cat PUB/hang) in
 0-*NAME*) ;;
@@ -136,7 +142,7 @@ env -i PATH="$PATH" sh -c 'echo $$ >>PUB/pids; exec sleep 1000' &
 echo $$ >>PUB/pids
 wait
 exit 3
-`)
+`, "NAME", name)
 }
 
 // plan makes the scripts hang where it says, and forgets what they noted.
@@ -764,25 +770,5 @@ func TestDiskFull(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// TestMemoryLimit has a job that wants more than h_vmem.
-func TestMemoryLimit(t *testing.T) {
-	t.Parallel()
-	f := newField(t, second != nil, "h_vmem 100M\n")
-	f.plan("")
-	f.script("eats", "echo >"+f.pub+"/eats.began\nexec perl -e '$x = \"a\" x 400_000_000; sleep 1000'\n")
-	job := f.submit("-r", "y", filepath.Join(f.pub, "eats"))
-	list := f.over(job, "0 12") // ENOMEM
-	if _, err := os.Stat(filepath.Join(f.pub, "eats.began")); err != nil {
-		t.Error(err)
-	}
-	if len(list) == 1 && list[0].RuMaxRSS > 100<<10 {
-		t.Errorf("it used %v KiB", list[0].RuMaxRSS)
-	}
-	f.goesOn()
-	if err := f.d.Stop(); err != nil {
-		t.Error(err)
 	}
 }

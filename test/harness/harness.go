@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -117,6 +118,7 @@ type Options struct {
 	Dir  string   // below which everything lies
 	Mode string   // "-dev", the default, or "-root"
 	Args []string // further arguments
+	Via  []string // a command that becomes execd, whose command line is appended
 	Env  []string // the environment; nil means that of the test
 	UID  int      // when not 0: the user it runs as, with the group of the same number
 }
@@ -142,7 +144,8 @@ func Start(o Options) (*Daemon, error) {
 	}
 	defer unix.Close(notify)
 
-	cmd := exec.Command(filepath.Join(o.Bin, "execd"), append([]string{o.Mode, o.Dir}, o.Args...)...)
+	argv := slices.Concat(o.Via, []string{filepath.Join(o.Bin, "execd"), o.Mode, o.Dir}, o.Args)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = o.Env
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
@@ -175,6 +178,7 @@ func Start(o Options) (*Daemon, error) {
 		d.Kill()
 		return nil, fmt.Errorf("%w\n%s", err, d.Log())
 	}
+	remember(o.Dir)
 	return d, nil
 }
 

@@ -196,8 +196,9 @@ func LeftBehind(dir string) ([]string, error) {
 	return left, nil
 }
 
-// KillLeft ends the processes that Processes lists: after a test has failed,
-// the machine is to be clean all the same.
+// KillLeft ends the processes that Processes lists and removes the control groups
+// of execds that are gone: after a test has failed, the machine is to be clean
+// all the same.
 func KillLeft(dir string) {
 	processes, err := Processes(dir)
 	if err != nil {
@@ -214,6 +215,9 @@ func KillLeft(dir string) {
 			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 		}
 		unix.Close(fd)
+	}
+	if err := removeGroups(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	}
 }
 

@@ -1,36 +1,32 @@
-// Package cgroup makes, limits and removes the control groups of runs where
-// the host has cgroup v2 and nothing else, and execd the right to it. Below a
-// place of execd's own each run has a group with two leaves: job, which holds
-// the job's processes, and procedures, for what is run around and beside it.
-// Launch and the daemon use it; it imports spool alone. The shepherd, which
-// joins and kills, needs no more than the path.
+// Package cgroup makes, limits and removes the control groups of runs, and
+// reads what they have used. What a host has is its tier: v2 alone; hybrid, that
+// is the tree of version 2 without controllers beside those of version 1; v1;
+// or none, when this process has no right to any. Below a place of execd's own
+// each run has a group that holds all of it, in the tree of version 2 or else in
+// the freezer's, with two leaves: job, which holds the job's processes, and
+// procedures, for what is run around and beside it. What version 2 does not
+// control does another group for the job alone, in a hierarchy of version 1, if
+// the run has such a limit. Launch and the daemon use it; it imports spool
+// alone. The shepherd, which joins and kills, needs no more than the paths.
 package cgroup
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"paddock/spool"
 )
 
-// Tree is execd's place among the groups of the host. Its methods do nothing
-// on a nil Tree, which stands for a host without.
+// Tree is execd's place among the groups of the host. A nil Tree stands for a
+// host without: its methods do nothing, but Make must not be called.
 type Tree struct {
-	mount  string   // where the hierarchy is mounted
-	root   *os.Root // the same: nothing outside is touched
-	base   string   // the parent of all runs' groups, below mount
-	enable []string // controllers that runs have
-
-	// The kernel's doing, which a test has to do itself elsewhere.
-	mkdir, rmdir func(*os.Root, string) error
+	tier string
+	all  []*hierarchy // the first holds every process of a run, the others are of version 1
 }
 
 // Limits are those of one run. Zero is no limit.
@@ -38,210 +34,21 @@ type Limits struct {
 	Memory uint64 // bytes, resident and swap together
 	Procs  uint64 // processes and threads of the job
 	CPUs   int    // processors' time
+	Weight int    // share of the processors when there are not enough, against 1 of another run
 }
 
-// wanted are the controllers that are enabled as far as they are there.
-var wanted = []string{"memory", "pids", "cpu"}
+// A Group is the control groups of one run: absolute paths by the keys of config
+// that name them.
+type Group map[string]string
 
-// String says what there is, for a line of the log.
-func (t *Tree) String() string {
-	return "v2 at " + path.Join(t.mount, t.base) + " (" + strings.Join(t.enable, " ") + ")"
-}
+// keys are the keys of config that name groups.
+var keys = append([]string{spool.KeyCgroup, spool.KeyCgroupFreezer}, spool.JoinedCgroups...)
 
-// Has reports whether runs can be limited by a controller.
-func (t *Tree) Has(controller string) bool { return t != nil && slices.Contains(t.enable, controller) }
-
-// Make makes the group of a run and returns its path. What an earlier run of
-// that name has left is removed first: its counts must not become this one's.
-func (t *Tree) Make(name string, l Limits) (_ string, err error) {
-	dir := path.Join(t.base, name)
-	if err = t.mkdir(t.root, dir); errors.Is(err, fs.ErrExist) {
-		if err = t.remove(dir); err == nil {
-			err = t.mkdir(t.root, dir)
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("cannot make control group: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.remove(dir))
-		}
-	}()
-	if err := t.limit(dir, l); err != nil {
-		return "", err
-	}
-	if err := t.control(dir, "memory", "pids"); err != nil {
-		return "", err
-	}
-	for _, leaf := range []string{spool.CgroupJob, spool.CgroupProcedures} {
-		if err := t.mkdir(t.root, path.Join(dir, leaf)); err != nil {
-			return "", fmt.Errorf("cannot make control group: %w", err)
-		}
-	}
-	job := path.Join(dir, spool.CgroupJob)
-	if t.Has("memory") {
-		// Half a job is worth nothing, and would have no reason to end.
-		if err := t.write(path.Join(job, "memory.oom.group"), "1"); err != nil {
-			return "", err
-		}
-	}
-	if t.Has("pids") && l.Procs > 0 {
-		// Of the job alone: when it has used up its number, the method that is
-		// to end it must still be started.
-		if err := t.write(path.Join(job, "pids.max"), strconv.FormatUint(l.Procs, 10)); err != nil {
-			return "", err
-		}
-	}
-	return path.Join(t.mount, dir), nil
-}
-
-// limit limits the group of a run as a whole.
-func (t *Tree) limit(dir string, l Limits) error {
-	if t.Has("memory") && l.Memory > 0 {
-		if err := t.write(path.Join(dir, "memory.max"), strconv.FormatUint(l.Memory, 10)); err != nil {
-			return err
-		}
-		// Resident and swap are one limit. The file is missing where the kernel
-		// does not count swap.
-		if err := t.write(path.Join(dir, "memory.swap.max"), "0"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	if t.Has("cpu") && l.CPUs > 0 {
-		return t.write(path.Join(dir, "cpu.max"), strconv.Itoa(l.CPUs*cpuPeriod)+" "+strconv.Itoa(cpuPeriod))
-	}
-	return nil
-}
-
-// cpuPeriod is the kernel's own, in microseconds.
-const cpuPeriod = 100_000
-
-// Kill kills everything in the group of that path.
-func (t *Tree) Kill(group string) error {
-	if t == nil {
-		return nil
-	}
-	dir, err := t.below(group)
-	if err != nil {
-		return err
-	}
-	return t.kill(dir)
-}
-
-// Remove kills what is left in the group of that path and removes it. One that
-// is not there is no error.
-func (t *Tree) Remove(group string) error {
-	if t == nil {
-		return nil
-	}
-	dir, err := t.below(group)
-	if err != nil {
-		return err
-	}
-	return t.remove(dir)
-}
-
-// Sweep removes the groups of runs that keep does not know.
-func (t *Tree) Sweep(keep func(name string) bool) error {
-	if t == nil {
-		return nil
-	}
-	names, err := t.children(t.base)
-	for _, name := range names {
-		if !keep(name) {
-			err = errors.Join(err, t.remove(path.Join(t.base, name)))
-		}
-	}
-	return err
-}
-
-// below returns a group's path below the mount: that of a run, and nothing
-// above it.
-func (t *Tree) below(group string) (string, error) {
-	rel, ok := strings.CutPrefix(path.Clean(group), strings.TrimSuffix(t.mount, "/")+"/")
-	if _, err := spool.ParseID(path.Base(rel)); !ok || err != nil {
-		return "", fmt.Errorf("%s is not the control group of a run", group)
-	}
-	return rel, nil
-}
-
-func (t *Tree) kill(dir string) error {
-	err := t.write(path.Join(dir, "cgroup.kill"), "1")
-	if !errors.Is(err, fs.ErrNotExist) || !t.exists(dir) {
-		return ignore(err, fs.ErrNotExist, syscall.ENODEV)
-	}
-	// Before Linux 5.14. Frozen, nothing forks away.
-	_ = t.write(path.Join(dir, "cgroup.freeze"), "1")
-	err = t.each(dir, func(dir string) error {
-		text, err := t.root.ReadFile(path.Join(dir, "cgroup.procs"))
-		for word := range strings.FieldsSeq(string(text)) {
-			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}
-		return ignore(err, fs.ErrNotExist, syscall.EOPNOTSUPP)
-	})
-	_ = t.write(path.Join(dir, "cgroup.freeze"), "0")
-	return err
-}
-
-// remove removes a group and all below it. What was killed in it may take a
-// moment to go.
-func (t *Tree) remove(dir string) error {
-	deadline := time.Now().Add(removeTimeout)
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		err := t.each(dir, func(dir string) error { return ignore(t.rmdir(t.root, dir), fs.ErrNotExist) })
-		if !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.ENOTEMPTY) {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("cannot remove control group: %w", err)
-		}
-		if err := t.kill(dir); err != nil {
-			return err
-		}
-		time.Sleep(pause)
-	}
-}
-
-// removeTimeout bounds the wait for processes that do not die: those in the
-// middle of a disk access that hangs.
-const removeTimeout = 5 * time.Second
-
-// each calls do for all groups below dir, then for dir, and returns the last
-// error: where a child cannot be removed its parent cannot.
-func (t *Tree) each(dir string, do func(string) error) error {
-	names, err := t.children(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, name := range names {
-		err = errors.Join(err, t.each(path.Join(dir, name), do))
-	}
-	if err != nil {
-		return err
-	}
-	return do(dir)
-}
-
-// children returns the names of the groups in a group.
-func (t *Tree) children(dir string) ([]string, error) {
-	entries, err := fs.ReadDir(t.root.FS(), dir)
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names, err
-}
-
-// control enables controllers for the children of a group.
-func (t *Tree) control(dir string, controllers ...string) error {
-	for _, c := range controllers {
-		if t.Has(c) {
-			if err := t.write(path.Join(dir, "cgroup.subtree_control"), "+"+c); err != nil {
+// Record has config name the groups.
+func (g Group) Record(c *spool.Config) error {
+	for _, key := range keys {
+		if path, ok := g[key]; ok {
+			if err := c.Set(key, path); err != nil {
 				return err
 			}
 		}
@@ -249,30 +56,226 @@ func (t *Tree) control(dir string, controllers ...string) error {
 	return nil
 }
 
-func (t *Tree) exists(name string) bool {
-	_, err := t.root.Lstat(name)
-	return err == nil
+// Of returns the groups that config names, which may be none.
+func Of(c *spool.Config) Group {
+	g := Group{}
+	for _, key := range keys {
+		if path, ok := c.Lookup(key); ok {
+			g[key] = path
+		}
+	}
+	return g
 }
 
-// write writes a control file, which is there or is not to be.
-func (t *Tree) write(name, text string) error {
-	f, err := t.root.OpenFile(name, os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("cannot set control group: %w", err)
+// limiting are the controllers that limit runs, as far as they are there.
+var limiting = []string{"memory", "pids", "cpu"}
+
+// Tier says in words what the host has: the tier and, in brackets, the
+// controllers by which runs can be limited.
+func (t *Tree) Tier() string {
+	if t == nil {
+		return "none"
 	}
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("cannot set control group to %s: %w", text, err)
+	return t.tier + " (" + t.controllers() + ")"
+}
+
+// String is Tier with the place, for a line of the log.
+func (t *Tree) String() string {
+	return t.tier + " at " + path.Join(t.all[0].mount, t.all[0].base) + " (" + t.controllers() + ")"
+}
+
+func (t *Tree) controllers() string {
+	var names []string
+	for _, c := range limiting {
+		if t.Has(c) {
+			names = append(names, c)
+		}
+	}
+	return cmp.Or(strings.Join(names, " "), "no controllers")
+}
+
+// Has reports whether runs can be limited by a controller.
+func (t *Tree) Has(controller string) bool {
+	return t != nil && slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.with(controller) })
+}
+
+// Make makes the groups of a run.
+func (t *Tree) Make(name string, l Limits) (g Group, err error) {
+	g = Group{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Remove(g))
+		}
+	}()
+	for i, h := range t.all {
+		if i > 0 && !h.asked(l) {
+			continue
+		}
+		dir, err := h.make(name)
+		if err != nil {
+			return g, err
+		}
+		g[h.key] = path.Join(h.mount, dir)
+		switch {
+		case h.v2():
+			err = h.makeV2(dir, l)
+		case i == 0:
+			err = h.leaves(dir)
+		default:
+			err = h.limitV1(dir, l)
+		}
+		if err != nil {
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+// makeV2 limits the group of a run as a whole and makes its leaves.
+func (h *hierarchy) makeV2(dir string, l Limits) error {
+	if h.with("memory") && l.Memory > 0 {
+		if err := h.write(path.Join(dir, "memory.max"), strconv.FormatUint(l.Memory, 10)); err != nil {
+			return err
+		}
+		// Resident and swap are one limit. The file is missing where the kernel
+		// does not count swap.
+		if err := h.write(path.Join(dir, "memory.swap.max"), "0"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if h.with("cpu") && l.CPUs > 0 {
+		if err := h.write(path.Join(dir, "cpu.max"), strconv.Itoa(l.CPUs*cpuPeriod)+" "+strconv.Itoa(cpuPeriod)); err != nil {
+			return err
+		}
+	}
+	if h.with("cpu") && l.Weight > 0 {
+		if err := h.write(path.Join(dir, "cpu.weight"), strconv.Itoa(min(l.Weight*weight, maxWeight))); err != nil {
+			return err
+		}
+	}
+	if err := h.control(dir, "memory", "pids"); err != nil {
+		return err
+	}
+	if err := h.leaves(dir); err != nil {
+		return err
+	}
+	job := path.Join(dir, spool.CgroupJob)
+	if h.with("memory") {
+		// Half a job is worth nothing, and would have no reason to end.
+		if err := h.write(path.Join(job, "memory.oom.group"), "1"); err != nil {
+			return err
+		}
+	}
+	if h.with("pids") && l.Procs > 0 {
+		// Of the job alone: when it has used up its number, the method that is
+		// to end it must still be started.
+		return h.write(path.Join(job, "pids.max"), strconv.FormatUint(l.Procs, 10))
 	}
 	return nil
 }
 
-// ignore returns nil for errors that are none.
-func ignore(err error, none ...error) error {
-	for _, n := range none {
-		if errors.Is(err, n) {
+// asked reports whether a run of such limits has a group in a hierarchy of
+// version 1. That costs time at its start, so that others have none.
+func (h *hierarchy) asked(l Limits) bool {
+	return h.with("memory") && l.Memory > 0 || h.with("pids") && l.Procs > 0 ||
+		h.with("cpu") && (l.CPUs > 0 || l.Weight > 0) || h.with("cpuacct")
+}
+
+// limitV1 limits the group of a job in a hierarchy of version 1.
+func (h *hierarchy) limitV1(dir string, l Limits) error {
+	var errs []error
+	set := func(file string, value uint64) error {
+		return h.write(path.Join(dir, file), strconv.FormatUint(value, 10))
+	}
+	if h.with("memory") && l.Memory > 0 {
+		// In this order: the second, of resident and swap together, must not be
+		// the smaller one. It is missing where the kernel does not count swap.
+		errs = append(errs, set("memory.limit_in_bytes", l.Memory), ignore(set("memory.memsw.limit_in_bytes", l.Memory), fs.ErrNotExist))
+	}
+	if h.with("pids") && l.Procs > 0 {
+		errs = append(errs, set("pids.max", l.Procs))
+	}
+	if h.with("cpu") && l.CPUs > 0 {
+		errs = append(errs, set("cpu.cfs_period_us", cpuPeriod), set("cpu.cfs_quota_us", uint64(l.CPUs)*cpuPeriod))
+	}
+	if h.with("cpu") && l.Weight > 0 {
+		errs = append(errs, set("cpu.shares", uint64(min(l.Weight*shares, maxShares))))
+	}
+	return errors.Join(errs...)
+}
+
+// What the kernel takes for the time of processors: the period is its own, in
+// microseconds; a group without a weight has that of weight or, in version 1,
+// shares.
+const (
+	cpuPeriod = 100_000
+	weight    = 100
+	maxWeight = 10_000
+	shares    = 1024
+	maxShares = 1 << 18
+)
+
+// Kill kills everything in the groups of a run.
+func (t *Tree) Kill(g Group) error {
+	return t.visit(g, func(h *hierarchy, dir string) error {
+		if h != t.all[0] { // what is there is in the first as well
 			return nil
 		}
+		return h.kill(dir)
+	})
+}
+
+// Remove kills what is left in the groups of a run and removes them. One that is
+// not there is no error.
+func (t *Tree) Remove(g Group) error {
+	return t.visit(g, func(h *hierarchy, dir string) error { return h.remove(dir) })
+}
+
+// visit calls do for each group of a run that is in a hierarchy of ours. Others
+// were made before a reboot.
+func (t *Tree) visit(g Group, do func(h *hierarchy, dir string) error) error {
+	if t == nil {
+		return nil
 	}
-	return err
+	var errs []error
+	for _, h := range t.all {
+		group, ok := g[h.key]
+		if !ok {
+			continue
+		}
+		dir, err := h.below(group)
+		if err == nil {
+			err = do(h, dir)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Sweep removes the groups of runs that keep does not know.
+func (t *Tree) Sweep(keep func(name string) bool) error {
+	if t == nil {
+		return nil
+	}
+	var errs []error
+	for _, h := range t.all {
+		names, err := h.children(h.base)
+		errs = append(errs, err)
+		for _, name := range names {
+			if !keep(name) {
+				errs = append(errs, h.remove(path.Join(h.base, name)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Leave removes execd's place unless there are runs in it. Nothing else can be
+// done with the Tree after.
+func (t *Tree) Leave() {
+	if t != nil {
+		for _, h := range t.all {
+			h.leave()
+		}
+	}
 }

@@ -3,15 +3,18 @@ package cgroup
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/spool"
 )
 
 // fake is a directory that behaves as the kernel's hierarchy does, as far as we
@@ -22,9 +25,9 @@ type fake struct {
 	controllers string
 }
 
-var files = []string{
+var kernelFiles = []string{
 	"cgroup.type", "cgroup.controllers", "cgroup.subtree_control", "cgroup.procs", "cgroup.kill", "memory.max", "memory.swap.max",
-	"memory.oom.group", "pids.max", "cpu.max",
+	"memory.oom.group", "pids.max", "cpu.max", "cpu.weight", "cpu.stat", "memory.current", "memory.peak", "memory.events", "io.stat",
 }
 
 func newFake(t *testing.T, controllers string) *fake {
@@ -37,7 +40,7 @@ func newFake(t *testing.T, controllers string) *fake {
 }
 
 func (f *fake) fill(dir string) {
-	for _, name := range files {
+	for _, name := range kernelFiles {
 		text := ""
 		if name == "cgroup.controllers" {
 			text = f.controllers
@@ -63,7 +66,7 @@ func (f *fake) rmdir(_ *os.Root, name string) error {
 	if f.get(name, "cgroup.procs") != "" && killed == "" {
 		return &fs.PathError{Op: "rmdir", Path: name, Err: syscall.EBUSY}
 	}
-	for _, file := range files {
+	for _, file := range kernelFiles {
 		_ = os.Remove(filepath.Join(dir, file))
 	}
 	return os.Remove(dir)
@@ -83,7 +86,8 @@ func (f *fake) put(group, file, text string) {
 
 func (f *fake) open(own string) *Tree {
 	f.t.Helper()
-	t, err := open(f.dir, own, "paddock", 42, true, f.mkdir, f.rmdir)
+	o := opener{name: "paddock", pid: 42, privileged: true, probe: func(*Tree) error { return nil }, kernel: kernel{f.mkdir, f.rmdir}}
+	t, err := o.open([]place{{mount: f.dir, group: own}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -96,14 +100,15 @@ func TestMake(t *testing.T) {
 	if got, want := tree.String(), "v2 at "+f.dir+"/paddock (memory pids cpu)"; got != want {
 		t.Errorf("String() = %q; want %q", got, want)
 	}
-	group, err := tree.Make("7.1", Limits{Memory: 1 << 30, Procs: 50, CPUs: 2})
-	if err != nil || group != f.dir+"/paddock/7.1" {
-		t.Fatalf("Make = %q, %v", group, err)
+	group, err := tree.Make("7.1", Limits{Memory: 1 << 30, Procs: 50, CPUs: 2, Weight: 3})
+	if want := (Group{spool.KeyCgroup: f.dir + "/paddock/7.1"}); err != nil || !maps.Equal(group, want) {
+		t.Fatalf("Make = %q, %v; want %q", group, err, want)
 	}
 	for _, want := range [][3]string{
 		{"paddock/7.1", "memory.max", "1073741824"},
 		{"paddock/7.1", "memory.swap.max", "0"},
 		{"paddock/7.1", "cpu.max", "200000 100000"},
+		{"paddock/7.1", "cpu.weight", "300"},
 		{"paddock/7.1", "pids.max", ""},
 		{"paddock/7.1", "memory.oom.group", ""},
 		{"paddock/7.1/job", "memory.oom.group", "1"},
@@ -163,13 +168,13 @@ func TestSweep(t *testing.T) {
 	if err := tree.Sweep(func(name string) bool { return name == "2.1" }); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := tree.children("paddock"); !slices.Equal(got, []string{"2.1"}) {
+	if got, _ := tree.all[0].children("paddock"); !slices.Equal(got, []string{"2.1"}) {
 		t.Errorf("left: %q", got)
 	}
 	if f.get("paddock/2.1", "cgroup.kill") != "" {
 		t.Error("the run was killed")
 	}
-	if err := tree.Kill(f.dir + "/paddock/2.1"); err != nil || f.get("paddock/2.1", "cgroup.kill") != "1" {
+	if err := tree.Kill(Group{spool.KeyCgroup: f.dir + "/paddock/2.1"}); err != nil || f.get("paddock/2.1", "cgroup.kill") != "1" {
 		t.Errorf("Kill: %v, cgroup.kill is %q", err, f.get("paddock/2.1", "cgroup.kill"))
 	}
 }
@@ -179,14 +184,20 @@ func TestBelow(t *testing.T) {
 	f := newFake(t, "")
 	tree := f.open(".")
 	for _, group := range []string{"", "/", f.dir, f.dir + "/paddock", f.dir + "/paddock/1.1/..", "/etc/1.1", f.dir + "/../1.1", f.dir + "/paddock/1.1/job"} {
-		if tree.Remove(group) == nil || tree.Kill(group) == nil {
+		if g := (Group{spool.KeyCgroup: group}); tree.Remove(g) == nil || tree.Kill(g) == nil {
 			t.Errorf("%q is taken for a run's group", group)
 		}
 	}
+	// What was made in another tier, before a reboot, is gone.
+	if err := tree.Remove(Group{spool.KeyCgroupFreezer: "/x/1.1"}); err != nil {
+		t.Error(err)
+	}
 	var none *Tree
-	if err := errors.Join(none.Remove("/x"), none.Kill("/x"), none.Sweep(nil)); err != nil || none.Has("memory") {
+	g := Group{spool.KeyCgroup: "/x"}
+	if err := errors.Join(none.Remove(g), none.Kill(g), none.Sweep(nil)); err != nil || none.Has("memory") || none.Tier() != "none" {
 		t.Errorf("without a tree: %v", err)
 	}
+	none.Leave()
 }
 
 func TestPlaces(t *testing.T) {
@@ -204,7 +215,7 @@ func TestPlaces(t *testing.T) {
 			for dir := tt.own; dir != "."; dir = path.Dir(dir) {
 				f.fill(filepath.Join(f.dir, dir))
 			}
-			if got := f.open(tt.own).base; got != tt.want {
+			if got := f.open(tt.own).all[0].base; got != tt.want {
 				t.Errorf("base is %s; want %s", got, tt.want)
 			}
 		})
@@ -214,93 +225,158 @@ func TestPlaces(t *testing.T) {
 func TestLocate(t *testing.T) {
 	const (
 		v2     = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
-		v1     = "31 23 0:27 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+		pids   = "31 23 0:27 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+		cpu    = "32 23 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,xattr,cpuacct,cpu\n"
+		named  = "33 23 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n"
 		other  = "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
 		within = "30 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n"
 	)
-	for _, tt := range []struct{ name, mountinfo, own, mount, group, err string }{
-		{"pure", other + v2, "0::/system.slice/x.service\n", "/sys/fs/cgroup", "system.slice/x.service", ""},
-		{"root", v2, "0::/\n", "/sys/fs/cgroup", ".", ""},
-		{"hybrid", v2 + v1, "9:pids:/\n0::/\n", "", "", "version 1"},
-		{"none", other, "", "", "", "no control groups"},
-		{"container", within, "0::/docker/abc\n", "/sys/fs/cgroup", ".", ""},
-		{"below a container", within, "0::/docker/abc/x\n", "/sys/fs/cgroup", "x", ""},
-		{"outside", v2, "0::/../x\n", "", "", "not below"},
-		{"elsewhere", within, "0::/user.slice\n", "", "", "not below"},
+	top := place{mount: "/sys/fs/cgroup", group: "."}
+	for _, tt := range []struct {
+		name, mountinfo, own string
+		want                 []place
+		err                  string
+	}{
+		{"pure", other + v2, "0::/system.slice/x.service\n", []place{{mount: "/sys/fs/cgroup", group: "system.slice/x.service"}}, ""},
+		{"root", v2, "0::/\n", []place{top}, ""},
+		{"twice", v2 + v2, "0::/\n", []place{top}, ""},
+		{"a hierarchy without controllers", v2 + named, "1:name=systemd:/x\n0::/\n", []place{top}, ""},
+		{
+			"hybrid", cpu + pids + named + v2, "9:pids:/a/b\n3:cpu,cpuacct:/\n1:name=systemd:/x\n0::/\n",
+			[]place{top, {"/sys/fs/cgroup/cpu,cpuacct", ".", []string{"cpu", "cpuacct"}}, {"/sys/fs/cgroup/pids", "a/b", []string{"pids"}}},
+			"",
+		},
+		{"version 1", pids, "9:pids:/\n", []place{{"/sys/fs/cgroup/pids", ".", []string{"pids"}}}, ""},
+		{"none", other, "", nil, "no control groups are mounted"},
+		{"container", within, "0::/docker/abc\n", []place{top}, ""},
+		{"below a container", within, "0::/docker/abc/x\n", []place{{mount: "/sys/fs/cgroup", group: "x"}}, ""},
+		{"outside", v2, "0::/../x\n", nil, "not below"},
+		{"elsewhere", within, "0::/user.slice\n", nil, "not below"},
+		{"beside", within, "0::/docker/abcd\n", nil, "not below"},
+		{"elsewhere in version 1", v2 + within + pids, "9:pids:/../x\n0::/\n", []place{top}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			mount, group, err := locate(tt.mountinfo, tt.own)
+			got, err := locate(tt.mountinfo, tt.own)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("locate: %v; want %q", err, tt.err)
 				}
 				return
 			}
-			if err != nil || mount != tt.mount || group != tt.group {
-				t.Errorf("locate = %q, %q, %v; want %q, %q", mount, group, err, tt.mount, tt.group)
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(place{})); err != nil || diff != "" {
+				t.Errorf("locate: %v (-want +got):\n%s", err, diff)
 			}
 		})
 	}
 }
 
-// The kernel's own hierarchy, with whatever controllers it has.
-func TestKernel(t *testing.T) {
-	mount := hierarchy(t)
-	name := "paddock-test-" + strconv.Itoa(os.Getpid())
-	tree, err := open(mount, ".", name, 0, true, mkdir, rmdir)
+// fakeV1 is a directory that behaves as a hierarchy of version 1 does.
+func fakeV1(t *testing.T, own string, controllers ...string) place {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, own), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return place{dir, own, controllers}
+}
+
+var fakeKernelV1 = kernel{
+	mkdir: func(r *os.Root, name string) error {
+		err := r.Mkdir(name, 0o755)
+		for _, file := range []string{
+			"freezer.state", "cgroup.procs", "memory.limit_in_bytes", "pids.max", "cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.shares",
+		} {
+			if err == nil {
+				err = r.WriteFile(path.Join(name, file), nil, 0o644)
+			}
+		}
+		return err
+	},
+	rmdir: func(r *os.Root, name string) error {
+		if _, err := r.Lstat(path.Join(name, spool.CgroupJob)); err == nil {
+			return syscall.EBUSY
+		}
+		return r.RemoveAll(name)
+	},
+}
+
+// Controllers that are mounted together have one group, which the job joins
+// once; the freezer's group is nobody else's.
+func TestMountedTogether(t *testing.T) {
+	freezer, cpu, memory := fakeV1(t, "u", "freezer", "pids"), fakeV1(t, ".", "cpu", "cpuacct"), fakeV1(t, "a/b", "memory", "hugetlb")
+	o := opener{name: "paddock", kernel: fakeKernelV1}
+	tree, err := o.open([]place{cpu, freezer, memory})
 	if err != nil {
-		t.Skip("needs a hierarchy to write to: ", err)
-	}
-	defer tree.rmdir(tree.root, tree.base)
-	if err := tree.Probe("/bin/true"); err != nil {
-		t.Skip("needs to start processes in groups: ", err)
-	}
-	if tree.Probe("/bin/false") == nil {
-		t.Error("Probe of what fails: no error")
-	}
-	group, err := tree.Make("1.1", Limits{Memory: 64 << 20, Procs: 50, CPUs: 1})
-	if err != nil {
 		t.Fatal(err)
 	}
-	// The job has made a group of its own, and sits there.
-	inner := group + "/job/inner"
-	if err := os.Mkdir(inner, 0o755); err != nil {
+	if got, want := tree.Tier(), "v1 (memory cpu)"; got != want {
+		t.Errorf("Tier() = %q; want %q", got, want)
+	}
+	g, err := tree.Make("1.1", Limits{Memory: 4096, Procs: 3, CPUs: 2, Weight: 2})
+	want := Group{
+		spool.KeyCgroupFreezer: freezer.mount + "/u/paddock/1.1",
+		spool.KeyCgroupCPU:     cpu.mount + "/paddock/1.1",
+		spool.KeyCgroupMemory:  memory.mount + "/a/b/paddock/1.1",
+	}
+	if diff := cmp.Diff(want, g); err != nil || diff != "" {
+		t.Errorf("Make: %v (-want +got):\n%s", err, diff)
+	}
+	for file, want := range map[string]string{
+		g[spool.KeyCgroupMemory] + "/memory.limit_in_bytes": "4096",
+		g[spool.KeyCgroupCPU] + "/cpu.cfs_period_us":        "100000",
+		g[spool.KeyCgroupCPU] + "/cpu.cfs_quota_us":         "200000",
+		g[spool.KeyCgroupCPU] + "/cpu.shares":               "2048",
+		g[spool.KeyCgroupFreezer] + "/pids.max":             "",
+	} {
+		if b, err := os.ReadFile(file); err != nil || string(b) != want {
+			t.Errorf("%s is %q, %v; want %q", file, b, err, want)
+		}
+	}
+	if err := tree.Remove(g); err != nil {
+		t.Error(err)
+	}
+	// Without limits there is but what counts.
+	g, err = tree.Make("1.1", Limits{})
+	delete(want, spool.KeyCgroupMemory)
+	if diff := cmp.Diff(want, g); err != nil || diff != "" {
+		t.Errorf("Make: %v (-want +got):\n%s", err, diff)
+	}
+	// One that cannot be made leaves nothing.
+	if err := os.RemoveAll(memory.mount + "/a/b/paddock"); err != nil {
 		t.Fatal(err)
 	}
-	sleeper := exec.Command("sleep", "1000")
-	if err := sleeper.Start(); err != nil {
-		t.Fatal(err)
+	if _, err := tree.Make("2.1", Limits{Memory: 4096}); err == nil {
+		t.Error("Make: no error")
 	}
-	defer func() { _ = sleeper.Process.Kill() }()
-	if err := os.WriteFile(inner+"/cgroup.procs", []byte(strconv.Itoa(sleeper.Process.Pid)), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := tree.Remove(group); err != nil {
-		t.Fatal(err)
-	}
-	if sleeper.Wait() == nil {
-		t.Error("the process in the group ended by itself")
-	}
-	if _, err := os.Stat(group); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the group is there: %v", err)
+	if _, err := os.Stat(freezer.mount + "/u/paddock/2.1"); err == nil {
+		t.Error("the group of the freezer is left")
 	}
 }
 
-// hierarchy returns where a hierarchy of version 2 is mounted.
-func hierarchy(t *testing.T) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes control groups")
+// Where shepherds cannot be started in groups of version 2, those of version 1
+// hold; and the first reason is told where nothing does.
+func TestFallBack(t *testing.T) {
+	f := newFake(t, "memory pids cpu\n")
+	o := opener{name: "paddock", privileged: true, kernel: kernel{f.mkdir, f.rmdir}, probe: func(*Tree) error { return errors.New("not here") }}
+	v2 := place{mount: f.dir, group: "."}
+	if _, err := o.open([]place{v2}); err == nil || err.Error() != "not here" {
+		t.Errorf("open: %v", err)
 	}
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Skip("needs /proc: ", err)
+	if _, err := os.Stat(f.dir + "/paddock"); err == nil {
+		t.Error("a place is left")
 	}
-	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, " - cgroup2 ") {
-			return strings.Fields(line)[4]
+	if _, err := o.open([]place{fakeV1(t, ".", "memory")}); err == nil || !strings.Contains(err.Error(), "neither version 2 nor the freezer") {
+		t.Errorf("open: %v", err)
+	}
+	o.rmdir = fakeKernelV1.rmdir
+	o.mkdir = func(r *os.Root, name string) error {
+		if r.Name() == f.dir {
+			return f.mkdir(r, name)
 		}
+		return fakeKernelV1.mkdir(r, name)
 	}
-	t.Skip("needs control groups of version 2")
-	return ""
+	tree, err := o.open([]place{v2, fakeV1(t, ".", "freezer")})
+	if err != nil || tree.Tier() != "v1 (no controllers)" {
+		t.Errorf("open: %v, %v", tree, err)
+	}
 }

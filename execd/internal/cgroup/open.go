@@ -1,12 +1,15 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +24,9 @@ import (
 const leaf = "execd"
 
 // Open finds the place for groups of runs and makes the group name there, which
-// is to be of one execd alone. The error says why the host has none for us.
-func Open(name string) (*Tree, error) {
+// is to be of one execd alone. A program is started in a group of version 2 to
+// see whether shepherds can do that. The error says why the host has none for us.
+func Open(name, program string, args ...string) (*Tree, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("cannot find control groups: %w", err)
@@ -31,148 +35,268 @@ func Open(name string) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find control groups: %w", err)
 	}
-	mount, group, err := locate(string(mounts), string(own))
+	places, err := locate(string(mounts), string(own))
 	if err != nil {
 		return nil, err
 	}
-	return open(mount, group, name, os.Getpid(), os.Geteuid() == 0, mkdir, rmdir)
+	o := opener{name: name, pid: os.Getpid(), privileged: os.Geteuid() == 0, kernel: realKernel}
+	o.probe = func(t *Tree) error { return t.probe(program, args...) }
+	return o.open(places)
 }
 
-func mkdir(r *os.Root, name string) error { return r.Mkdir(name, 0o755) }
-func rmdir(r *os.Root, name string) error { return r.Remove(name) }
+// place is where a hierarchy is mounted and the group we are in, below it.
+type place struct {
+	mount, group string
+	controllers  []string // of version 1; nil for version 2
+}
 
-// locate returns where the hierarchy is mounted and the group we are in, below
-// it, from mountinfo and cgroup of /proc/self.
-func locate(mountinfo, own string) (mount, group string, err error) {
-	var top string
+// locate returns the places there are, that of version 2 first, from mountinfo
+// and cgroup of /proc/self.
+func locate(mountinfo, own string) ([]place, error) {
+	groups := map[string]string{} // our own by controllers, those of version 2 by ""
+	for line := range strings.Lines(own) {
+		_, rest, _ := strings.Cut(line, ":")
+		controllers, group, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), ":")
+		if !strings.HasPrefix(controllers, "name=") { // has none
+			groups[controllers] = group
+		}
+	}
+	var places []place
+	err := errors.New("no control groups are mounted")
 	for line := range strings.Lines(mountinfo) {
 		before, after, _ := strings.Cut(line, " - ")
 		f, kind := strings.Fields(before), strings.Fields(after)
-		if len(f) < 5 || len(kind) == 0 {
+		if len(f) < 5 || len(kind) < 3 || strings.Contains(f[4], `\`) {
 			continue
 		}
+		p := place{mount: f[4]}
+		var ok bool
 		switch kind[0] {
-		case "cgroup":
-			return "", "", errors.New("this host has control groups of version 1")
 		case "cgroup2":
-			if mount == "" && !strings.Contains(f[4], `\`) {
-				top, mount = f[3], f[4]
+			p.group, ok = groups[""]
+		case "cgroup":
+			for names, group := range groups {
+				// The options have these among others, perhaps in another order.
+				list := strings.Split(names, ",")
+				if names != "" && !slices.ContainsFunc(list, func(n string) bool { return !slices.Contains(strings.Split(kind[2], ","), n) }) {
+					p.controllers, p.group, ok = list, group, true
+				}
 			}
+		default:
+			continue
+		}
+		if ok {
+			p.group, ok = strings.CutPrefix(strings.TrimSuffix(p.group, "/")+"/", strings.TrimSuffix(f[3], "/")+"/")
+		}
+		if p.group = path.Clean(p.group); !ok || !filepath.IsLocal(p.group) || strings.ContainsAny(p.group, " \\") {
+			err = fmt.Errorf("the group of this process is not below %s", p.mount)
+			continue
+		}
+		again := func(q place) bool { return slices.Equal(q.controllers, p.controllers) }
+		switch {
+		case slices.ContainsFunc(places, again):
+		case p.controllers == nil:
+			places = slices.Insert(places, 0, p)
+		default:
+			places = append(places, p)
 		}
 	}
-	if mount == "" {
-		return "", "", errors.New("no control groups of version 2 are mounted")
+	if len(places) == 0 {
+		return nil, err
 	}
-	group, ok := strings.CutPrefix(strings.TrimSuffix(own, "\n"), "0::/")
-	if ok && top != "/" {
-		group, ok = strings.CutPrefix("/"+group, top)
-	}
-	if !ok || strings.HasPrefix(group, "../") || group == ".." || strings.Contains(group, "\n") {
-		return "", "", fmt.Errorf("the group of this process is not below %s", mount)
-	}
-	return mount, path.Join(".", group), nil
+	return places, nil
 }
 
-// open tries the places there may be, best first.
-func open(mount, own, name string, pid int, privileged bool, mkdir, rmdir func(*os.Root, string) error) (*Tree, error) {
-	root, err := os.OpenRoot(mount)
+// opener is what Open knows and a test says.
+type opener struct {
+	name       string
+	pid        int  // of this process
+	privileged bool // it is root's
+	probe      func(*Tree) error
+	kernel
+}
+
+// open opens the places that are of use.
+func (o *opener) open(places []place) (*Tree, error) {
+	t := &Tree{tier: "v2"}
+	var err error
+	if places[0].controllers == nil {
+		if len(places) > 1 {
+			t.tier = "hybrid"
+		}
+		var h *hierarchy
+		if h, err = o.openV2(places[0]); err == nil {
+			t.all = []*hierarchy{h}
+			if err = o.probe(t); err != nil {
+				h.leave()
+				t.all = nil
+			}
+		}
+		places = places[1:]
+	}
+	freezer := slices.IndexFunc(places, func(p place) bool { return slices.Contains(p.controllers, "freezer") })
+	if t.all == nil && freezer >= 0 {
+		t.tier = "v1"
+		h, errV1 := o.openV1(places[freezer], spool.KeyCgroupFreezer, nil)
+		if errV1 == nil {
+			t.all = []*hierarchy{h}
+			// Its leaves hold the job in another group than limits would.
+			places = slices.Delete(places, freezer, freezer+1)
+		}
+		err = cmp.Or(err, errV1)
+	}
+	if t.all == nil {
+		return nil, cmp.Or(err, errors.New("neither version 2 nor the freezer of version 1 is mounted"))
+	}
+	wanted := limiting
+	if !t.all[0].v2() { // which counts time itself
+		wanted = append(slices.Clip(wanted), "cpuacct")
+	}
+	for _, p := range places {
+		var has []string
+		for _, c := range wanted {
+			if slices.Contains(p.controllers, c) && !t.Has(c) {
+				has = append(has, c)
+			}
+		}
+		if len(has) == 0 {
+			continue
+		}
+		// Without it there is no such limit, as String shows.
+		if h, err := o.openV1(p, joined[has[0]], has); err == nil {
+			t.all = append(t.all, h)
+		}
+	}
+	return t, nil
+}
+
+// joined are the keys of hierarchies of version 1 by their first controller.
+var joined = map[string]string{
+	"memory": spool.KeyCgroupMemory, "pids": spool.KeyCgroupPids,
+	"cpu": spool.KeyCgroupCPU, "cpuacct": spool.KeyCgroupCPUAcct,
+}
+
+func (o *opener) openV1(p place, key string, has []string) (*hierarchy, error) {
+	root, err := os.OpenRoot(p.mount)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find control groups: %w", err)
 	}
-	t := &Tree{mount: mount, root: root, mkdir: mkdir, rmdir: rmdir}
+	h := &hierarchy{key: key, mount: p.mount, root: root, has: has, kernel: o.kernel}
+	if err := h.take(p.group, o.name); err != nil {
+		root.Close()
+		return nil, err
+	}
+	if h.with("cpu") {
+		// Against the host's other processes all jobs together would have the share
+		// of one.
+		_ = h.write(path.Join(h.base, "cpu.shares"), strconv.Itoa(min(shares*runtime.NumCPU(), maxShares)))
+	}
+	return h, nil
+}
+
+// openV2 tries the places there may be, best first.
+func (o *opener) openV2(p place) (*hierarchy, error) {
+	root, err := os.OpenRoot(p.mount)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find control groups: %w", err)
+	}
+	h := &hierarchy{key: spool.KeyCgroup, mount: p.mount, root: root, kernel: o.kernel}
 	_, err = root.Lstat("cgroup.type") // which the root of the host has not
 	top := errors.Is(err, fs.ErrNotExist)
 	switch {
-	case path.Base(own) == leaf:
-		err = t.take(path.Dir(own), name, 0)
-	case own == "." && top:
-		err = t.take(own, name, 0)
-	case strings.HasSuffix(own, ".service") && privileged && top:
+	case path.Base(p.group) == leaf:
+		err = h.takeV2(path.Dir(p.group), o.name, 0)
+	case p.group == "." && top:
+		err = h.takeV2(p.group, o.name, 0)
+	case strings.HasSuffix(p.group, ".service") && o.privileged && top:
 		// Below a unit without a subgroup of ours the next start would fail as
 		// long as jobs run: its group may then hold no process.
-		err = t.take(".", name, 0)
+		err = h.takeV2(".", o.name, 0)
 	default:
-		if err = t.take(own, name, pid); err != nil && privileged && top {
-			err = t.take(".", name, 0)
+		if err = h.takeV2(p.group, o.name, o.pid); err != nil && o.privileged && top {
+			err = h.takeV2(".", o.name, 0)
 		}
 	}
 	if err != nil {
 		root.Close()
 		return nil, err
 	}
-	return t, nil
+	return h, nil
 }
 
-// Probe starts a program in a group, as shepherds will from the group that this
+// probe starts a program in a group, as shepherds will from the group that this
 // process is in. A sandbox may forbid it. And a newer Linux (seen with 6.18)
 // kills at birth what is started in a group that has seen a cgroup.kill more, or
 // fewer, than the group of who starts it: no job must meet that.
-func (t *Tree) Probe(program string, args ...string) error {
-	group, err := t.Make("probe", Limits{})
+func (t *Tree) probe(program string, args ...string) error {
+	h := t.all[0]
+	dir, err := h.make("probe")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = t.remove(path.Join(t.base, path.Base(group))) }()
-	dir, err := t.root.Open(path.Join(t.base, "probe", spool.CgroupJob))
+	defer func() { _ = h.remove(dir) }()
+	if err := h.makeV2(dir, Limits{}); err != nil {
+		return err
+	}
+	job, err := h.root.Open(path.Join(dir, spool.CgroupJob))
 	if err != nil {
 		return fmt.Errorf("cannot open control group: %w", err)
 	}
-	defer dir.Close()
+	defer job.Close()
 	cmd := exec.Command(program, args...)
 	cmd.Env = spool.StartEnvironment
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(job.Fd())}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("cannot start a process in a control group: %w", err)
 	}
 	return nil
 }
 
-// take makes the group for runs below place, and goes out of the way, into a
-// leaf, if pid is not 0 and nothing else will do.
-func (t *Tree) take(place, name string, pid int) error {
-	text, err := t.root.ReadFile(path.Join(place, "cgroup.controllers"))
+// takeV2 is take, enables what there is of controllers, and goes out of the way,
+// into a leaf, if pid is not 0 and nothing else will do.
+func (h *hierarchy) takeV2(place, name string, pid int) error {
+	text, err := h.root.ReadFile(path.Join(place, "cgroup.controllers"))
 	if err != nil {
 		return fmt.Errorf("cannot use control groups: %w", err)
 	}
-	t.enable = nil
-	for _, c := range wanted {
+	h.has = nil
+	for _, c := range append(slices.Clip(limiting), "io") { // the last for usage alone
 		if slices.Contains(strings.Fields(string(text)), c) {
-			t.enable = append(t.enable, c)
+			h.has = append(h.has, c)
 		}
 	}
-	t.base = path.Join(place, name)
 	// First of all, as it shows whether we may.
-	if err := t.mkdir(t.root, t.base); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("cannot use control groups: %w", err)
+	if err := h.take(place, name); err != nil {
+		return err
 	}
-	err = t.control(place, t.enable...)
+	err = h.control(place, h.has...)
 	if errors.Is(err, syscall.EBUSY) && pid != 0 {
-		err = t.move(place, pid)
+		err = h.move(place, pid)
 	}
 	if err == nil {
-		err = t.control(t.base, t.enable...)
+		err = h.control(h.base, h.has...)
 	}
 	if err != nil {
-		_ = t.rmdir(t.root, t.base) // unless there are runs in it
+		_ = h.rmdir(h.root, h.base) // unless there are runs in it
 	}
 	return err
 }
 
 // move moves this process to a leaf, so that place can have children with
 // controllers, and back if it does not help: others are in place, too.
-func (t *Tree) move(place string, pid int) error {
+func (h *hierarchy) move(place string, pid int) error {
 	to := path.Join(place, leaf)
-	if err := t.mkdir(t.root, to); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := h.mkdir(h.root, to); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("cannot use control groups: %w", err)
 	}
-	err := t.write(path.Join(to, "cgroup.procs"), strconv.Itoa(pid))
+	err := h.write(path.Join(to, "cgroup.procs"), strconv.Itoa(pid))
 	if err == nil {
-		if err = t.control(place, t.enable...); err != nil {
-			_ = t.write(path.Join(place, "cgroup.procs"), strconv.Itoa(pid))
+		if err = h.control(place, h.has...); err != nil {
+			_ = h.write(path.Join(place, "cgroup.procs"), strconv.Itoa(pid))
 		}
 	}
 	if err != nil {
-		_ = t.rmdir(t.root, to)
+		_ = h.rmdir(h.root, to)
 	}
 	return err
 }

@@ -74,6 +74,7 @@ type Global struct {
 	SkipNGroups   bool          // IGNORE_NGROUPS_MAX_LIMIT: a user with too many groups gets no additional one
 	NoAddGrpKill  bool          // ENABLE_ADDGRP_KILL=false: signals go to the job's process group alone
 	CPUQuota      bool          // CPU_QUOTA=slots: a job gets as many processors' time as it has slots
+	CPUWeight     bool          // CPU_WEIGHT=slots: its share of busy processors is as its slots are
 
 	UsageInterval time.Duration // PDC_INTERVAL: at most so often is usage looked at; 0: only at the end
 	ReservedUsage bool          // ACCT_RESERVED_USAGE: account what was reserved, not what was used

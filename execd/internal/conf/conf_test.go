@@ -285,6 +285,7 @@ func TestParams(t *testing.T) {
 		{"execd_params ENABLE_ADDGRP_KILL", func(*Global) {}, ""},
 		{"execd_params CPU_QUOTA=slots", func(g *Global) { g.CPUQuota = true }, ""},
 		{"execd_params CPU_QUOTA=none", func(*Global) {}, ""},
+		{"execd_params CPU_QUOTA=NONE CPU_WEIGHT=SLOTS", func(g *Global) { g.CPUWeight = true }, ""},
 		{"execd_params CPU_QUOTA=2", nil, `execd_params: CPU_QUOTA: "2" is neither slots nor NONE`},
 		{"prolog root@/opt/p $host", func(g *Global) { g.Prolog = "root@/opt/p $host" }, ""},
 		{"epilog NONE", func(*Global) {}, ""},

@@ -259,13 +259,8 @@ var execdOptions = slices.Concat(
 			return err
 		}},
 		// Ours: Grid Engine has no such thing.
-		{"CPU_QUOTA", func(_ *scope, g *Global, v string, _ bool) error {
-			g.CPUQuota = strings.EqualFold(v, "slots")
-			if !g.CPUQuota && !isNone(v) {
-				return fmt.Errorf("%q is neither slots nor NONE", v)
-			}
-			return nil
-		}},
+		{"CPU_QUOTA", func(_ *scope, g *Global, v string, _ bool) error { return setSlots(&g.CPUQuota, v) }},
+		{"CPU_WEIGHT", func(_ *scope, g *Global, v string, _ bool) error { return setSlots(&g.CPUWeight, v) }},
 		{"PDC_INTERVAL", func(_ *scope, g *Global, v string, _ bool) error {
 			switch strings.ToUpper(v) {
 			case "NEVER":
@@ -649,6 +644,15 @@ func setSubordinates(into *[]Subordinate, v string) error {
 func checkLimit(v string) error {
 	if _, err := spool.ParseLimit(v); err != nil {
 		return fmt.Errorf("%q is not a limit", v)
+	}
+	return nil
+}
+
+// setSlots reads whether something goes by slots.
+func setSlots(into *bool, v string) error {
+	*into = strings.EqualFold(v, "slots")
+	if !*into && !isNone(v) {
+		return fmt.Errorf("%q is neither slots nor NONE", v)
 	}
 	return nil
 }

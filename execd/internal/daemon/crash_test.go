@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/daemon"
 	"paddock/spool/atomicfile"
 )
@@ -109,7 +111,26 @@ func startExecd(t *testing.T, dir string, crashAt int) *process {
 		close(p.dead)
 	}()
 	p.client = api.NewClient(api.DevPlaces(dir).Socket)
+	t.Cleanup(func() { p.removeGroups(t) })
 	return p
+}
+
+// removeGroups removes the control groups that an execd has left that was
+// killed.
+func (p *process) removeGroups(t *testing.T) {
+	p.kill()
+	m := regexp.MustCompile(`control groups: \S+ at \S+/(\S+) \(`).FindStringSubmatch(p.log.String())
+	if m == nil {
+		return
+	}
+	tree, err := cgroup.Open(m[1], "/bin/true")
+	if err == nil {
+		err = tree.Sweep(func(string) bool { return false })
+		tree.Leave()
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func (p *process) kill() {

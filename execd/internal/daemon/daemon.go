@@ -240,18 +240,13 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 	if o.Places.Dev {
 		l.PaddockDir = o.Places.State
 	}
-	if l.Groups, err = cgroup.Open(groupName(o, root.Path())); err == nil {
-		if err = l.Groups.Probe(shepherd, "-version"); err != nil {
-			l.Groups = nil
-		}
+	if err := l.Check(); err != nil {
+		return nil, &UsageError{err}
 	}
-	if err != nil {
+	if l.Groups, err = cgroup.Open(groupName(o, root.Path()), shepherd, "-version"); err != nil {
 		log.Info(fmt.Sprintf("execd: control groups: none: %v", err))
 	} else {
 		log.Info(fmt.Sprintf("execd: control groups: %v", l.Groups))
-	}
-	if err := l.Check(); err != nil {
-		return nil, &UsageError{err}
 	}
 	stages := &stage.Runner{
 		Store: store, Launcher: l, Claims: slots, GIDs: gids, Book: book,
@@ -281,7 +276,7 @@ func build(o Options, config *conf.Config, root *spool.Root, host string, log *s
 		server: &server.Server{
 			Store: store, Book: book, Users: users, Config: current, Reasons: q.Reasons, Kill: stages.Kill,
 			Drain: drained, Settle: q.Settle,
-			Slots: slots.Slots, Host: host, Version: o.Version, Log: log, OwnerOnly: only,
+			Slots: slots.Slots, Groups: l.Groups.Tier(), Host: host, Version: o.Version, Log: log, OwnerOnly: only,
 		},
 	}, nil
 }
@@ -347,6 +342,7 @@ func (d *daemon) run(ctx context.Context) error {
 		bookDone.Wait()
 		close(stopLaunch)
 		launchDone.Wait()
+		d.launch.Groups.Leave()
 	}
 
 	if err := d.stages.Recover(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/user"
@@ -24,8 +25,8 @@ type Order struct {
 	Global  *conf.Global
 	Script  string // path of the script in the spool; empty for a binary
 
-	chosen string // TMPDIR, once it is made
-	group  string // path of the control group, once it is made
+	chosen string       // TMPDIR, once it is made
+	group  cgroup.Group // its control groups, once they are made
 }
 
 // taskNumber is the number that config and file names have: 0 for no array.

@@ -7,17 +7,21 @@ import (
 	"paddock/spool"
 )
 
-// makeGroup makes the control group of a run and says so in its config, which
-// has its limits. A host that cannot make one runs the job without, under the
-// limits that processes have; a foreign shepherd would know nothing of it.
+// makeGroup makes the control groups of a run and says so in its config, which
+// has its limits. A host that cannot make them runs the job without, under the
+// limits that processes have; a foreign shepherd would know nothing of them.
 func (l *Launcher) makeGroup(o *Order, c *spool.Config) error {
 	if l.Groups == nil || l.Foreign() {
 		return nil
 	}
 	id := o.Task.RunID().ID()
 	limits := cgroup.Limits{Memory: groupLimit(c, spool.KeyHVmem, leastMemory), Procs: groupLimit(c, spool.KeyHMaxproc, leastProcs)}
+	slots, _ := c.Int(spool.KeyHostSlots)
 	if o.Global.CPUQuota {
-		limits.CPUs, _ = c.Int(spool.KeyHostSlots)
+		limits.CPUs = slots
+	}
+	if o.Global.CPUWeight {
+		limits.Weight = slots
 	}
 	group, err := l.Groups.Make(id.String(), limits)
 	if err != nil {
@@ -25,7 +29,7 @@ func (l *Launcher) makeGroup(o *Order, c *spool.Config) error {
 		return nil
 	}
 	o.group = group
-	if err := c.Set(spool.KeyCgroup, group); err != nil {
+	if err := group.Record(c); err != nil {
 		return err
 	}
 	if limits.Memory > 0 && l.Groups.Has("memory") {
@@ -57,23 +61,19 @@ func groupLimit(c *spool.Config, key string, least uint64) uint64 {
 	return max(uint64(limit)*uint64(slots), least)
 }
 
-// killGroup kills what is left in a run's control group.
+// killGroup kills what is left in a run's control groups.
 func (l *Launcher) killGroup(d spool.Dir) {
 	if config, err := d.Config(); err == nil {
-		if group, ok := config.Lookup(spool.KeyCgroup); ok {
-			if err := l.Groups.Kill(group); err != nil {
-				l.Log.Warn(err.Error())
-			}
+		if err := l.Groups.Kill(cgroup.Of(config)); err != nil {
+			l.Log.Warn(err.Error())
 		}
 	}
 }
 
-// removeGroup removes the control group that a run's config names.
+// removeGroup removes the control groups that a run's config names.
 func (l *Launcher) removeGroup(config *spool.Config) {
-	if group, ok := config.Lookup(spool.KeyCgroup); ok {
-		if err := l.Groups.Remove(group); err != nil {
-			l.Log.Warn(err.Error())
-		}
+	if err := l.Groups.Remove(cgroup.Of(config)); err != nil {
+		l.Log.Warn(err.Error())
 	}
 }
 

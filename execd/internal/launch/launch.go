@@ -98,9 +98,7 @@ func (l *Launcher) Build(o *Order) (err error) {
 			if o.chosen != "" {
 				_ = os.Remove(o.chosen) // nobody has used it yet
 			}
-			if o.group != "" {
-				err = errors.Join(err, l.Groups.Remove(o.group))
-			}
+			err = errors.Join(err, l.Groups.Remove(o.group))
 		}
 	}()
 	if err := l.makeTmpdir(o); err != nil {

@@ -38,6 +38,7 @@ type Server struct {
 	Settle  func() // called when Drain has changed; returns when no task is started any more
 	Kill    func(*job.Task)
 	Slots   func() int
+	Groups  string // as api.StatusReply has it
 	Host    string
 	Version string
 	Log     *slog.Logger

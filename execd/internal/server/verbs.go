@@ -29,7 +29,7 @@ func (s *Server) delete(_ context.Context, c job.Caller, req *api.DeleteRequest)
 // status is `execd -status`.
 func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (api.StatusReply, error) {
 	pending, running := s.Store.Count()
-	return api.StatusReply{Version: s.Version, Host: s.Host, Slots: s.Slots(), Pending: pending, Running: running, Drain: s.drained()}, nil
+	return api.StatusReply{Version: s.Version, Host: s.Host, Slots: s.Slots(), Pending: pending, Running: running, Groups: s.Groups, Drain: s.drained()}, nil
 }
 
 // drained returns since when no task is started; nil: tasks are.

@@ -1,0 +1,206 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"paddock/spool"
+)
+
+// hierarchy is one of the host's trees of groups, and execd's place in it.
+type hierarchy struct {
+	key   string   // of config, that names the group of a run here
+	mount string   // where it is mounted
+	root  *os.Root // the same: nothing outside is touched
+	base  string   // the parent of all runs' groups, below mount
+	has   []string // controllers that runs have here
+	kernel
+}
+
+// kernel is what the kernel does, and a test has to do itself elsewhere.
+type kernel struct {
+	mkdir, rmdir func(*os.Root, string) error
+}
+
+var realKernel = kernel{
+	mkdir: func(r *os.Root, name string) error { return r.Mkdir(name, 0o755) },
+	rmdir: func(r *os.Root, name string) error { return r.Remove(name) },
+}
+
+// v2 reports whether the hierarchy is of version 2.
+func (h *hierarchy) v2() bool { return h.key == spool.KeyCgroup }
+
+func (h *hierarchy) with(controller string) bool { return slices.Contains(h.has, controller) }
+
+// make makes the group of a run. What an earlier run of that name has left is
+// removed first: its counts must not become this one's.
+func (h *hierarchy) make(name string) (dir string, err error) {
+	dir = path.Join(h.base, name)
+	if err = h.mkdir(h.root, dir); errors.Is(err, fs.ErrExist) {
+		if err = h.remove(dir); err == nil {
+			err = h.mkdir(h.root, dir)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot make control group: %w", err)
+	}
+	return dir, nil
+}
+
+// leaves makes what is below the group that holds a run.
+func (h *hierarchy) leaves(dir string) error {
+	for _, leaf := range []string{spool.CgroupJob, spool.CgroupProcedures} {
+		if err := h.mkdir(h.root, path.Join(dir, leaf)); err != nil {
+			return fmt.Errorf("cannot make control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// take makes the parent of all runs' groups.
+func (h *hierarchy) take(place, name string) error {
+	h.base = path.Join(place, name)
+	if err := h.mkdir(h.root, h.base); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("cannot use control groups: %w", err)
+	}
+	return nil
+}
+
+// leave removes it, unless there are runs in it.
+func (h *hierarchy) leave() {
+	_ = h.rmdir(h.root, h.base)
+	_ = h.root.Close()
+}
+
+// below returns a group's path below the mount: that of a run, and nothing
+// above it.
+func (h *hierarchy) below(group string) (string, error) {
+	rel, ok := strings.CutPrefix(path.Clean(group), strings.TrimSuffix(h.mount, "/")+"/")
+	if _, err := spool.ParseID(path.Base(rel)); !ok || err != nil {
+		return "", fmt.Errorf("%s is not the control group of a run", group)
+	}
+	return rel, nil
+}
+
+func (h *hierarchy) kill(dir string) error {
+	err := h.write(path.Join(dir, "cgroup.kill"), "1")
+	if !errors.Is(err, fs.ErrNotExist) || !h.exists(dir) {
+		return ignore(err, fs.ErrNotExist, syscall.ENODEV)
+	}
+	// Version 1, or before Linux 5.14. Frozen, nothing forks away.
+	file, freeze, thaw := "cgroup.freeze", "1", "0"
+	if !h.v2() {
+		file, freeze, thaw = "freezer.state", "FROZEN", "THAWED"
+	}
+	_ = h.write(path.Join(dir, file), freeze)
+	return h.each(dir, func(dir string) error {
+		text, err := h.root.ReadFile(path.Join(dir, "cgroup.procs"))
+		for word := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		// The leaves, too: a shepherd that was killed itself may have frozen one.
+		_ = h.write(path.Join(dir, file), thaw)
+		return ignore(err, fs.ErrNotExist, syscall.EOPNOTSUPP)
+	})
+}
+
+// remove removes a group and all below it. What was killed in it may take a
+// moment to go.
+func (h *hierarchy) remove(dir string) error {
+	deadline := time.Now().Add(removeTimeout)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		err := h.each(dir, func(dir string) error { return ignore(h.rmdir(h.root, dir), fs.ErrNotExist) })
+		if !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.ENOTEMPTY) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("cannot remove control group: %w", err)
+		}
+		if err := h.kill(dir); err != nil {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// removeTimeout bounds the wait for processes that do not die: those in the
+// middle of a disk access that hangs.
+const removeTimeout = 5 * time.Second
+
+// each calls do for all groups below dir, then for dir, and returns the last
+// error: where a child cannot be removed its parent cannot.
+func (h *hierarchy) each(dir string, do func(string) error) error {
+	names, err := h.children(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, name := range names {
+		err = errors.Join(err, h.each(path.Join(dir, name), do))
+	}
+	if err != nil {
+		return err
+	}
+	return do(dir)
+}
+
+// children returns the names of the groups in a group.
+func (h *hierarchy) children(dir string) ([]string, error) {
+	entries, err := fs.ReadDir(h.root.FS(), dir)
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// control enables controllers for the children of a group of version 2.
+func (h *hierarchy) control(dir string, controllers ...string) error {
+	for _, c := range controllers {
+		if h.with(c) {
+			if err := h.write(path.Join(dir, "cgroup.subtree_control"), "+"+c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *hierarchy) exists(name string) bool {
+	_, err := h.root.Lstat(name)
+	return err == nil
+}
+
+// write writes a control file, which is there or is not to be.
+func (h *hierarchy) write(name, text string) error {
+	f, err := h.root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("cannot set control group: %w", err)
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("cannot set control group to %s: %w", text, err)
+	}
+	return nil
+}
+
+// ignore returns nil for errors that are none.
+func ignore(err error, none ...error) error {
+	for _, n := range none {
+		if errors.Is(err, n) {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"paddock/test/harness"
+)
+
+// tiers are what a host may have of control groups, and how an execd is started
+// that sees no more of them. What it and its jobs see of the mounts is theirs.
+var tiers = map[string][]string{
+	"best": nil,
+	"v1":   {"unshare", "-m", "/bin/sh", "-c", `umount -a -t cgroup2 && exec "$@"`, "sh"},
+	"none": {"unshare", "-m", "/bin/sh", "-c", `umount -a -t cgroup,cgroup2 && exec "$@"`, "sh"},
+}
+
+// eachTier runs a test with an execd in each of the tiers. kind is what execd
+// says of it.
+func eachTier(t *testing.T, queue string, test func(t *testing.T, f *field, kind string)) {
+	t.Helper()
+	for name, via := range tiers {
+		t.Run(name, func(t *testing.T) {
+			if via != nil && second == nil {
+				t.Skip("needs root: it unmounts control groups")
+			}
+			f := makeField(t, second != nil, queue)
+			f.via = via
+			f.start()
+			out, err := exec.Command(filepath.Join(bin, "execd"), "-status", "-dev", f.dir).Output()
+			_, kind, ok := strings.Cut(strings.TrimSpace(string(out)), " groups=")
+			if err != nil || !ok {
+				t.Fatalf("execd -status: %v\n%s", err, out)
+			}
+			t.Log("groups: " + kind)
+			switch {
+			case name == "v1" && kind == "none":
+				t.Skip("needs control groups of version 1")
+			case name != "best" && !strings.HasPrefix(kind, name):
+				t.Errorf("groups=%s; want %s", kind, name)
+			}
+			test(t, f, kind)
+			if err := f.d.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// groups returns the control groups of a job that runs.
+func (f *field) groups(job int) []string {
+	f.t.Helper()
+	text, err := os.ReadFile(f.active(job, "config"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var list []string
+	for line := range strings.Lines(string(text)) {
+		key, path, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if strings.HasPrefix(key, "paddock_cgroup") {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+// has reports whether a job has written a file.
+func (f *field) has(name string) bool {
+	info, err := os.Stat(filepath.Join(f.pub, name))
+	return err == nil && info.Size() > 0
+}
+
+// TestMemoryLimit has a job that wants more than h_vmem, beside one that does
+// not.
+func TestMemoryLimit(t *testing.T) {
+	eachTier(t, "h_vmem 100M\nslots 2\nprolog PUB/before\n", func(t *testing.T, f *field, kind string) {
+		f.plan("")
+		grouped := strings.Contains(kind, "memory")
+		f.script("before", "ulimit -v >PUB/before.limit\n")
+		f.script("waits", "ulimit -v >PUB/waits.limit\nwhile ! test -e PUB/go; do sleep 0.05; done\n")
+		f.script("eats", "echo began >PUB/eats.began\nexec perl -e '$x = \"a\" x 400_000_000; sleep 1000'\n")
+		// The rest of the job has no reason of its own to end.
+		f.script("shares", "perl -e '$x = \"a\" x 400_000_000; sleep 1000' | cat\nsleep 1000\n")
+
+		neighbour := f.submit(filepath.Join(f.pub, "waits"))
+		f.until("the neighbour runs", func() bool { return f.has("waits.limit") })
+		const perProcess = "102400\n"
+		want := map[bool]string{true: "unlimited\n", false: perProcess}
+		if got := f.read("waits.limit"); got != want[grouped] {
+			t.Errorf("ulimit -v of a job is %q; want %q", got, want[grouped])
+		}
+		// In version 1 groups limit the job alone.
+		if got, held := f.read("before.limit"), strings.HasPrefix(kind, "v2") && grouped; got != want[held] {
+			t.Errorf("ulimit -v of its prolog is %q; want %q", got, want[held])
+		}
+
+		eats := filepath.Join(f.pub, "eats")
+		if !grouped {
+			list := f.over(f.submit("-r", "y", eats), "0 12") // ENOMEM
+			if len(list) == 1 && list[0].RuMaxRSS > 100<<10 {
+				t.Errorf("it used %v KiB", list[0].RuMaxRSS)
+			}
+		} else {
+			const reason = "job was killed: out of memory, limit h_vmem 100M (peak "
+			for _, script := range []string{eats, filepath.Join(f.pub, "shares")} {
+				out, _ := f.command("qsub", "-sync", "y", "-r", "y", "-o", "/dev/null", "-j", "y", "-wd", "/", script)
+				if !strings.Contains(out, reason) {
+					t.Errorf("qsub -sync y does not say %q:\n%s", reason, out)
+				}
+			}
+			for job := neighbour + 1; job <= neighbour+2; job++ {
+				f.over(job, "100 137")
+			}
+			log, err := os.ReadFile(harness.LogName(f.dir))
+			if err != nil || strings.Count(string(log), reason) != 2 {
+				t.Errorf("the log does not say twice %q: %v", reason, err)
+			}
+		}
+		if !f.has("eats.began") {
+			t.Error("the job has not begun")
+		}
+		if !alive(f.number(neighbour, "job_pid")) {
+			t.Error("the neighbour was ended, too")
+		}
+		if err := os.WriteFile(filepath.Join(f.pub, "go"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f.over(neighbour, "0 0")
+		f.goesOn()
+	})
+}
+
+// TestGroups has a job that wants out of its groups, which stay what they are
+// when execd is killed and another takes over, and go with the job.
+func TestGroups(t *testing.T) {
+	eachTier(t, "h_vmem 100M\n", func(t *testing.T, f *field, kind string) {
+		f.plan("")
+		f.script("leaves", `
+cat /proc/self/cgroup >PUB/before
+find /sys/fs/cgroup -maxdepth 4 '(' -name tasks -o -name cgroup.procs ')' | while read file; do
+  (echo $$ >$file) 2>/dev/null && echo $file >>PUB/out
+done
+cat /proc/self/cgroup >PUB/after
+echo tried >PUB/tried
+while ! test -e PUB/go; do sleep 0.05; done
+`)
+		job := f.submit(filepath.Join(f.pub, "leaves"))
+		f.until("the job has tried", func() bool { return f.has("tried") })
+		if second != nil { // of what is not root's the user may do what he likes
+			if out, err := os.ReadFile(filepath.Join(f.pub, "out")); err == nil || f.read("before") != f.read("after") {
+				t.Errorf("the job went to %s\nbefore:\n%safter:\n%s", out, f.read("before"), f.read("after"))
+			}
+		}
+		groups := f.groups(job)
+		if (len(groups) == 0) != (kind == "none") {
+			t.Errorf("groups: %q", groups)
+		}
+		pid := f.number(job, "job_pid")
+		stale := ""
+		if len(groups) > 0 {
+			stale = filepath.Join(filepath.Dir(groups[0]), "99.1")
+			if err := os.MkdirAll(stale+"/job", 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.d.Kill()
+		f.start()
+		if _, err := os.Stat(stale); stale != "" && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the group of no run is there: %v", err)
+		}
+		for _, group := range groups {
+			tasks, err1 := os.ReadFile(group + "/cgroup.procs")
+			inner, err2 := os.ReadFile(group + "/job/cgroup.procs")
+			if err1 != nil && err2 != nil || !strings.Contains("\n"+string(tasks)+string(inner), "\n"+strconv.Itoa(pid)+"\n") {
+				t.Errorf("job %d is not in %s after the restart: %v, %v", pid, group, err1, err2)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(f.pub, "go"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f.over(job, "0 0")
+		for _, group := range groups {
+			f.until("the end of "+group, func() bool { _, err := os.Stat(group); return errors.Is(err, fs.ErrNotExist) })
+		}
+	})
+}

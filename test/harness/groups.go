@@ -1,0 +1,111 @@
+package harness
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// places are the control groups that have those of jobs, by the directory of
+// the execd that made them.
+var places = struct {
+	sync.Mutex
+	byDir map[string]string
+}{byDir: map[string]string{}}
+
+var placeInLog = regexp.MustCompile(`control groups: \S+ at (\S+) \(`)
+
+// groupsInLog returns the name of the group that execd has made for those of jobs, ""
+// if it has none, from its log.
+func groupsInLog(dir string) string {
+	text, err := os.ReadFile(LogName(dir))
+	if err != nil {
+		return ""
+	}
+	all := placeInLog.FindAllSubmatch(text, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return filepath.Base(string(all[len(all)-1][1]))
+}
+
+// remember notes the groups of an execd that has started: one that is killed
+// leaves them.
+func remember(dir string) {
+	if name := groupsInLog(dir); strings.HasPrefix(name, "paddock-") { // another is not ours alone
+		places.Lock()
+		defer places.Unlock()
+		places.byDir[dir] = name
+	}
+}
+
+// removeGroups removes the control groups of execds below dir, which must not
+// run any more, in all hierarchies.
+func removeGroups(dir string) error {
+	places.Lock()
+	defer places.Unlock()
+	tops, err := groupTops()
+	for from, name := range places.byDir {
+		if from != dir && !strings.HasPrefix(from, dir+"/") {
+			continue
+		}
+		for _, top := range tops {
+			err = errors.Join(err, removeGroup(filepath.Join(top, name)))
+		}
+		delete(places.byDir, from)
+	}
+	return err
+}
+
+// groupTops returns the groups below which an execd that was started here makes
+// its own: in each hierarchy the top and the group of this process.
+func groupTops() ([]string, error) {
+	mounts, err1 := os.ReadFile("/proc/self/mountinfo")
+	own, err2 := os.ReadFile("/proc/self/cgroup")
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	var tops []string
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(line, " - ")
+		if !strings.HasPrefix(after, "cgroup") {
+			continue
+		}
+		mount := strings.Fields(before)[4]
+		tops = append(tops, mount)
+		for line := range strings.Lines(string(own)) {
+			if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 && f[2] != "/" {
+				tops = append(tops, filepath.Join(mount, f[2])) // where it is another's it is not there
+			}
+		}
+	}
+	return tops, nil
+}
+
+// removeGroup removes a group with all below it, whose last processes may take a
+// moment to go.
+func removeGroup(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return nil
+	}
+	_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+	return WaitFor(Patience, "control group "+dir+" to go", func() (bool, error) {
+		var dirs []string
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for i := len(dirs) - 1; i >= 0; i-- {
+			err = errors.Join(err, unix.Rmdir(dirs[i]))
+		}
+		return err == nil, err
+	})
+}
