@@ -42,6 +42,8 @@ chmod 1777 /tmp
 chown alice /home/alice
 hostname guest
 cd /tmp
+/paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 100s
+echo "vm: cgroup exit $?"
 /paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 200s
 echo "vm: exit $?"
 poweroff -f
@@ -72,10 +74,12 @@ func TestMachine(t *testing.T) {
 	if err := harness.Build(filepath.Join(root, "paddock")); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "test", "-c", "-o", filepath.Join(root, "paddock", "vm.test"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build what runs in the machine: %v\n%s", err, out)
+	for name, of := range map[string]string{"vm.test": ".", "cgroup.test": "paddock/execd/internal/cgroup"} {
+		build := exec.Command("go", "test", "-c", "-o", filepath.Join(root, "paddock", name), of)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("cannot build what runs in the machine: %v\n%s", err, out)
+		}
 	}
 	for name, text := range map[string]string{
 		"init": script, "bin/getent": getent,
@@ -95,7 +99,7 @@ func TestMachine(t *testing.T) {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
-	if err != nil || !bytes.Contains(out, []byte("\nvm: exit 0\n")) {
+	if err != nil || !bytes.Contains(out, []byte("\nvm: exit 0\n")) || !bytes.Contains(out, []byte("\nvm: cgroup exit 0\n")) {
 		t.Errorf("the machine: %v\n%s", err, out)
 	}
 }

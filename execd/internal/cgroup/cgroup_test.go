@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -27,7 +28,7 @@ type fake struct {
 
 var kernelFiles = []string{
 	"cgroup.type", "cgroup.controllers", "cgroup.subtree_control", "cgroup.procs", "cgroup.kill", "memory.max", "memory.swap.max",
-	"memory.oom.group", "pids.max", "cpu.max", "cpu.weight", "cpu.stat", "memory.current", "memory.peak", "memory.events", "io.stat",
+	"memory.oom.group", "pids.max", "cpu.max", "cpu.weight", "cpu.stat", "memory.current", "memory.swap.current", "memory.peak", "memory.events", "io.stat",
 }
 
 func newFake(t *testing.T, controllers string) *fake {
@@ -153,6 +154,41 @@ func TestFewControllers(t *testing.T) {
 	}
 	if got := f.get("paddock/7.1", "memory.max") + f.get("paddock/7.1", "cpu.max") + f.get("paddock/7.1/job", "memory.oom.group"); got != "" {
 		t.Errorf("limits without a controller: %q", got)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	f := newFake(t, "memory pids cpu io\n")
+	tree := f.open(".")
+	g, err := tree.Make("1.1", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What is not there yet, or not on this kernel, is 0.
+	if u, err := tree.Usage(g); err != nil || u != (Usage{}) {
+		t.Errorf("Usage = %+v, %v", u, err)
+	}
+	for file, text := range map[string]string{
+		"cpu.stat":       "usage_usec 3500000\nuser_usec 2000000\nsystem_usec 1500000\nnice_usec 0\n",
+		"memory.current": "4096\n", "memory.swap.current": "8192\n", "memory.peak": "65536\n",
+		"memory.events": "low 0\nhigh 0\nmax 9\noom 1\noom_kill 2\noom_group_kill 1\n",
+		"cgroup.procs":  "17\n42\n",
+	} {
+		f.put("paddock/1.1/job", file, text)
+	}
+	f.put("paddock/1.1", "io.stat", "8:0 rbytes=100 wbytes=20 rios=3 wios=4 dbytes=5 dios=6\n8:16 rbytes=1000 wbytes=200 rios=3 wios=4 dbytes=5 dios=6\n")
+	want := Usage{
+		User: 2 * time.Second, System: 1500 * time.Millisecond, Memory: 12288, Peak: 65536,
+		Procs: 2, Read: 1100, Written: 220, OOMKills: 2,
+	}
+	if u, err := tree.Usage(g); err != nil || u != want {
+		t.Errorf("Usage = %+v, %v; want %+v", u, err, want)
+	}
+	var none *Tree
+	for _, tree := range []*Tree{none, tree} {
+		if _, err := tree.Usage(Group{}); err == nil {
+			t.Error("Usage without a group: no error")
+		}
 	}
 }
 

@@ -169,8 +169,9 @@ func testKernelMemory(t *testing.T, tree *Tree) {
 		t.Errorf("the hog has ended: %v", err)
 	}
 	u, err := tree.Usage(g)
-	// The kernel lets some of its own through a full limit.
-	if err != nil || u.OOMKills != 1 || u.Peak < limit/2 || u.Peak > limit+limit/16 || u.Memory > u.Peak || u.Procs != 0 {
+	// The kernel lets some of its own through a full limit, and counts one that
+	// dies with its group twice.
+	if err != nil || u.OOMKills < 1 || u.Peak < limit/2 || u.Peak > limit+limit/16 || u.Memory > u.Peak || u.Procs != 0 {
 		t.Errorf("Usage = %+v, %v", u, err)
 	}
 }
