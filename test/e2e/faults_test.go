@@ -547,10 +547,11 @@ func TestNoShepherd(t *testing.T) {
 		job := f.submit("-r", rerun, filepath.Join(f.pub, "job"))
 		f.accounted(job, 1)
 		// To try again would go on for ever: it waits for somebody to look.
-		out, err := f.command("qstat", "-j", strconv.Itoa(job))
-		if err != nil || !strings.Contains(out, "Eqw") || !strings.Contains(out, "shepherd died before it wrote its pid") {
-			t.Errorf("qstat: %v\n%s", err, out)
-		}
+		// The state changes when the line is written.
+		f.until("qstat shows why the job waits", func() bool {
+			out, err := f.command("qstat", "-j", strconv.Itoa(job))
+			return err == nil && strings.Contains(out, "Eqw") && strings.Contains(out, "shepherd died before it wrote its pid")
+		})
 		if got := f.ran(job); got != "" {
 			t.Errorf("what ran: %q", got)
 		}

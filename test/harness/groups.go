@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -103,8 +104,8 @@ func removeGroup(dir string) error {
 			}
 			return nil
 		})
-		for i := len(dirs) - 1; i >= 0; i-- {
-			err = errors.Join(err, unix.Rmdir(dirs[i]))
+		for _, dir := range slices.Backward(dirs) {
+			err = errors.Join(err, unix.Rmdir(dir))
 		}
 		return err == nil, err
 	})

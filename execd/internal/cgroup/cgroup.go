@@ -119,7 +119,7 @@ func (t *Tree) Make(name string, l Limits) (g Group, err error) {
 		switch {
 		case h.v2():
 			err = h.makeV2(dir, l)
-		case i == 0:
+		case h.holds():
 			err = h.leaves(dir)
 		default:
 			err = h.limitV1(dir, l)
@@ -218,10 +218,10 @@ const (
 // Kill kills everything in the groups of a run.
 func (t *Tree) Kill(g Group) error {
 	return t.visit(g, func(h *hierarchy, dir string) error {
-		if h != t.all[0] { // what is there is in the first as well
-			return nil
+		if h.holds() { // what is in another is here as well
+			return h.kill(dir)
 		}
-		return h.kill(dir)
+		return nil
 	})
 }
 

@@ -60,11 +60,13 @@ func (f *fake) mkdir(r *os.Root, name string) error {
 	return nil
 }
 
-// rmdir refuses a group with a process until it or one above was killed.
+// rmdir refuses a group with another below it, and one with a process until it or
+// one above was killed.
 func (f *fake) rmdir(_ *os.Root, name string) error {
 	dir := filepath.Join(f.dir, name)
 	killed := f.get(name, "cgroup.kill") + f.get(path.Dir(name), "cgroup.kill")
-	if f.get(name, "cgroup.procs") != "" && killed == "" {
+	_, err := os.Stat(filepath.Join(dir, spool.CgroupJob))
+	if err == nil || f.get(name, "cgroup.procs") != "" && killed == "" {
 		return &fs.PathError{Op: "rmdir", Path: name, Err: syscall.EBUSY}
 	}
 	for _, file := range kernelFiles {

@@ -41,7 +41,7 @@ func (t *Tree) Usage(g Group) (Usage, error) {
 		switch {
 		case h.v2():
 			u.addV2(h, files{root, spool.CgroupJob + "/"}, files{root, ""})
-		case h == t.all[0]:
+		case h.holds():
 			u.Procs = files{root, spool.CgroupJob + "/"}.lines("cgroup.procs")
 		default:
 			u.addV1(h, files{root, ""})
