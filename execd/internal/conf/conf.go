@@ -26,6 +26,8 @@ type Config struct {
 	// Host and AnyHost are the complex_values of this host and of the host
 	// "global", which here is no more than a second name for it.
 	Host, AnyHost Values
+	Hostname      string
+	HostGroups    []string // names of the groups that the host belongs to, with their @
 	LoadScaling   map[string]float64 // load_scaling: factors of load values
 
 	Managers, Operators []string // users, beside root

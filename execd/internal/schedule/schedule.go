@@ -2,7 +2,7 @@
 // knows what waits, what runs, what the host has, and the time it is told. It
 // has no clock, no file, no goroutine and no lock of its own, so that a test
 // can play any day in a moment; package queue calls it, one call at a time. It
-// imports conf alone.
+// imports conf, and api for what a user asked and what qhost shows.
 //
 // The order is that of sge_priority(5): what -p says, the user's share (who
 // used less of late comes first), the time waited and the urgency of what is
@@ -25,6 +25,7 @@ type Job struct {
 	Submitted time.Time // or when it was put back: its turn is counted from here
 	Priority  int       // -p
 	Reserve   bool      // -R y
+	Now       bool      // -now y: it needs a queue of type INTERACTIVE
 	Tasks     int       // tasks that may start now: pending, and allowed by -tc
 	First     int       // number of the lowest of them: that one starts first
 
@@ -46,11 +47,11 @@ type Range struct{ Min, Max, Step int }
 
 // Grant is where a task runs, and with what.
 type Grant struct {
-	PE     string
-	Queues []QueueSlots // the first is the master's; no queue stands twice
+	PE     string       `json:"pe,omitempty"`
+	Queues []QueueSlots `json:"queues"` // the first is the master's; no queue stands twice
 	// Debits are the consumables it holds, on each level where they are
 	// counted.
-	Debits []Debit
+	Debits []Debit `json:"debits,omitempty"`
 }
 
 // Slots returns how many slots the grant has.
@@ -68,13 +69,16 @@ type QueueSlots struct {
 	Slots int    `json:"slots"`
 }
 
-// Debit is an amount of a consumable.
+// Debit is an amount of a consumable. Of an exclusive attribute it is 1.
 type Debit struct {
 	Name   string   `json:"name"`            // of the attribute
 	Queue  string   `json:"queue,omitempty"` // the queue that it is counted in; empty: the host's
 	Amount float64  `json:"amount"`
 	IDs    []string `json:"ids,omitempty"` // of a RSMAP: which units
 }
+
+// TaskID names a task; Task is 1 for a job that is no array.
+type TaskID struct{ Job, Task int }
 
 // Running is a task that holds a grant.
 type Running struct {
@@ -83,15 +87,28 @@ type Running struct {
 	Started   time.Time
 	Duration  time.Duration // its h_rt; 0: not known
 	Grant     *Grant
+	Stopped   bool // adopted, and suspended by Suspensions before
 }
-
-// Closed says why a queue takes no new tasks (disabled, suspended, in error),
-// in words that Reasons can show; empty: it is open.
-type Closed func(queue string) string
 
 // Used is what a task consumed, for the share of its user.
 type Used struct {
 	CPU float64 // seconds
 	Mem float64 // GB seconds
 	IO  float64 // GB
+}
+
+// QueueState is what qstat -f shows of a queue.
+type QueueState struct {
+	Name     string
+	Used     int
+	Reserved int // slots kept free for jobs with -R y
+	Total    int
+	Letters  string   // of a (load_thresholds), A (suspend_thresholds), S (subordinate), o (not configured any more)
+	Reasons  []string // a line for each letter but o
+}
+
+// Share is the usage of a user, as it was when it was last added to.
+type Share struct {
+	Usage float64   `json:"usage"` // weighed by usage_weight_list
+	Time  time.Time `json:"time"`
 }

@@ -1,0 +1,452 @@
+package schedule
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/internal/conf"
+)
+
+// class is what jobs with the same requests have in common: where one of them
+// does not fit, none does.
+type class struct {
+	want    Job    // only what is requested
+	lists   string // membership in user lists of their users
+	key     string
+	buckets int // that refer to it
+	urgency float64
+	failed  int // the pass in which it did not fit
+
+	compiled bool // what follows is worked out, when it is first needed
+	hard     []request
+	soft     []request
+	unknown  []string   // requested names that the complex does not have
+	pes      []*conf.PE // that it may use, by name
+	places   []place    // by queue
+	each     []use      // of the host, for each slot
+	once     []use      // of the host, for the job
+	volatile []request  // decided by load values, which change
+	consumes []request  // consumables with load values: neither may be exceeded
+	alone    []int      // accounts of the host that it has for itself
+	shared   []int      // accounts of the host that nobody may have for himself
+}
+
+// place is what a class can do in one queue.
+type place struct {
+	never         obstacle // why not, whatever is free; or none
+	master, slave bool     // whether the queue may have its first slot, the others
+	duration      time.Duration
+	each, once    []use
+	alone, shared []int
+	soft          int // wishes about queues that are not fulfilled
+}
+
+// reason is the kind of an obstacle.
+type reason int
+
+const (
+	none reason = iota
+	notOnList
+	noAccess
+	noSlots
+	noPE
+	notInteractive
+	notBatch
+	noCheckpoint
+	otherCheckpoint
+	forced
+	unknown
+	offersOnly
+	inUse
+	closed
+	suspended
+	overloaded
+	full
+	reserved
+)
+
+// obstacle is why a class cannot run somewhere. It is put into words only when
+// somebody asks.
+type obstacle struct {
+	reason    reason
+	attribute *conf.Attribute
+	offer     offer
+	text      string // name, or words
+}
+
+// classOf returns the class of a job, whose user has a membership.
+func (s *Scheduler) classOf(j *Job, lists string) *class {
+	key := s.keyOf(j, lists)
+	if c := s.classes[string(key)]; c != nil {
+		return c
+	}
+	c := &class{want: *j, lists: lists, key: string(key)}
+	c.want.Number, c.want.User, c.want.Groups, c.want.Submitted = 0, "", nil, time.Time{}
+	c.want.Priority, c.want.Tasks, c.want.First, c.want.Reserve = 0, 0, 0, false
+	c.urgency = s.urgencyOf(&c.want)
+	s.classes[c.key] = c
+	return c
+}
+
+// keyOf writes down all that makes a class, in a buffer that the next call
+// uses again.
+func (s *Scheduler) keyOf(j *Job, lists string) []byte {
+	k := s.key[:0]
+	word := func(w string) {
+		k = strconv.AppendInt(k, int64(len(w)), 10)
+		k = append(k, ':')
+		k = append(k, w...)
+	}
+	words := func(list []string) {
+		k = append(strconv.AppendInt(k, int64(len(list)), 10), ';')
+		for _, w := range list {
+			word(w)
+		}
+	}
+	requests := func(list []Request) {
+		k = append(strconv.AppendInt(k, int64(len(list)), 10), ';')
+		for _, r := range list {
+			word(r.Name)
+			word(r.Value.Text)
+			k = strconv.AppendUint(k, math.Float64bits(r.Value.Number), 36)
+		}
+	}
+	word(lists)
+	requests(j.Hard)
+	requests(j.Soft)
+	words(j.Queues)
+	words(j.SoftQueues)
+	words(j.MasterQueues)
+	word(j.PE)
+	word(j.Checkpoint)
+	k = strconv.AppendBool(k, j.Now)
+	for _, r := range j.Slots {
+		for _, n := range []int{r.Min, r.Max, r.Step} {
+			k = append(strconv.AppendInt(k, int64(n), 10), '-')
+		}
+	}
+	s.key = k
+	return k
+}
+
+// mostUrgent bounds what a user can ask for, which may be infinity.
+const mostUrgent = 1e15
+
+// urgencyOf is what the resources that a job asks for contribute to its
+// urgency (spec: sge_priority(5)).
+func (s *Scheduler) urgencyOf(j *Job) float64 {
+	assumed := s.assumedSlots(j)
+	sum := 0.0
+	if a := s.host.attributes[slots]; a != nil {
+		sum = a.Urgency * assumed
+	}
+	for _, r := range j.Hard {
+		a := s.host.attributes[r.Name]
+		switch {
+		case a == nil || a.Urgency == 0:
+		case a.Kind.Number():
+			sum += a.Urgency * min(r.Value.Number, mostUrgent) * assumed
+		default:
+			sum += a.Urgency
+		}
+	}
+	return max(-mostUrgent, min(mostUrgent, sum))
+}
+
+// assumedSlots is how many slots a job is taken to get: urgency_slots of its
+// PE says it.
+func (s *Scheduler) assumedSlots(j *Job) float64 {
+	if len(j.Slots) == 0 {
+		return 1
+	}
+	least, most := j.Slots[0].Min, 0
+	total, count := 0.0, 0.0
+	rule, limit := "min", math.MaxInt
+	if pe := s.host.conf.PEs[j.PE]; pe != nil {
+		rule, limit = pe.UrgencySlots, pe.Slots
+	}
+	for _, r := range j.Slots {
+		least = min(least, r.Min)
+		top := max(r.Min, min(r.Max, limit))
+		n := float64((top-r.Min)/max(1, r.Step) + 1)
+		most = max(most, top)
+		total += n * float64(r.Min+top) / 2
+		count += n
+	}
+	switch rule {
+	case "max":
+		return float64(most)
+	case "avg":
+		return total / count
+	}
+	if n, err := strconv.Atoi(rule); err == nil {
+		return float64(n)
+	}
+	return float64(least)
+}
+
+// requestsOf finds the attributes of requests, and the names that are none.
+func (s *Scheduler) requestsOf(list []Request, c *class) []request {
+	var found []request
+	for _, r := range list {
+		if a := s.host.attributes[r.Name]; a != nil {
+			found = append(found, request{a, r.Value})
+		} else {
+			c.unknown = append(c.unknown, r.Name)
+		}
+	}
+	return found
+}
+
+// compile works out what of a class depends on the configuration alone.
+func (s *Scheduler) compile(c *class) {
+	if c.compiled {
+		return
+	}
+	h := s.host
+	c.compiled = true
+	c.hard = s.requestsOf(c.want.Hard, c)
+	c.soft = s.requestsOf(c.want.Soft, c)
+	for _, name := range sorted(h.conf.PEs) {
+		pe := h.conf.PEs[name]
+		if c.want.PE != "" && matches(c.want.PE, name, false) && h.admits(c.lists, pe.UserLists, pe.XUserLists) {
+			c.pes = append(c.pes, pe)
+		}
+	}
+	if h.slots >= 0 {
+		c.each = append(c.each, use{h.slots, 1})
+	}
+	for _, r := range c.wanted(h) {
+		if i, ok := h.consumed[consumer{r.Name, ""}]; ok && consumable(r.Attribute) && r.value.Number > 0 {
+			addUse(r, i, &c.each, &c.once)
+		}
+		if _, ok := s.load[r.Name]; ok {
+			if consumable(r.Attribute) {
+				c.consumes = append(c.consumes, r)
+			} else {
+				c.volatile = append(c.volatile, r)
+			}
+		}
+	}
+	c.alone, c.shared = c.exclusives(h, h.exclusive)
+	c.places = make([]place, len(h.queues))
+	for i, q := range h.queues {
+		s.compilePlace(c, q, &c.places[i])
+	}
+}
+
+// wanted returns what a class asks for, and the defaults of what it does not.
+func (c *class) wanted(h *host) []request {
+	all := slices.Clone(c.hard)
+	for _, d := range h.defaults {
+		if !c.asksFor(d.Name) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+func (c *class) asksFor(name string) bool {
+	return slices.ContainsFunc(c.want.Hard, func(r Request) bool { return r.Name == name })
+}
+
+func addUse(r request, account int, each, once *[]use) {
+	if r.Consumable == conf.ConsumableJob {
+		*once = append(*once, use{account, r.value.Number})
+	} else {
+		*each = append(*each, use{account, r.value.Number})
+	}
+}
+
+// exclusives divides exclusive attributes into those that the class wants for
+// itself and those that others must not have.
+func (c *class) exclusives(h *host, accounts []int) (alone, shared []int) {
+	for _, i := range accounts {
+		name := h.accounts[i].attribute.Name
+		if slices.ContainsFunc(c.want.Hard, func(r Request) bool { return r.Name == name && r.Value.Number != 0 }) {
+			alone = append(alone, i)
+		} else {
+			shared = append(shared, i)
+		}
+	}
+	return alone, shared
+}
+
+func (s *Scheduler) compilePlace(c *class, q *queue, p *place) {
+	h := s.host
+	p.slave = len(c.want.Queues) == 0 || matchesQueue(h.conf, c.want.Queues, q.Name)
+	p.master = p.slave
+	if len(c.want.MasterQueues) > 0 {
+		p.master = matchesQueue(h.conf, c.want.MasterQueues, q.Name)
+	}
+	if len(c.want.SoftQueues) > 0 && !matchesQueue(h.conf, c.want.SoftQueues, q.Name) {
+		p.soft++
+	}
+	p.duration = s.durationOf(&c.want, q)
+	p.never = s.never(c, q, p)
+	p.each = append(p.each, use{q.slots, 1})
+	for _, r := range c.wanted(h) {
+		if i, ok := h.consumed[consumer{r.Name, q.Name}]; ok && consumable(r.Attribute) && r.value.Number > 0 {
+			addUse(r, i, &p.each, &p.once)
+		}
+	}
+	p.alone, p.shared = c.exclusives(h, q.exclusive)
+}
+
+// durationOf is how long a job may run in a queue: as it asks, else as the
+// queue allows, else default_duration; 0: for ever.
+func (s *Scheduler) durationOf(j *Job, q *queue) time.Duration {
+	if d := Requested(j); d > 0 {
+		return d
+	}
+	if q.HRT > 0 {
+		return q.HRT
+	}
+	return s.host.conf.Scheduling.DefaultDuration
+}
+
+// Requested returns how long a job asks to run, by the larger of h_rt and s_rt
+// (spec: sched_conf(5), max_reservation); 0: it does not say.
+func Requested(j *Job) time.Duration {
+	seconds := 0.0
+	for _, r := range j.Hard {
+		if (r.Name == "h_rt" || r.Name == "s_rt") && !math.IsInf(r.Value.Number, 0) {
+			seconds = max(seconds, r.Value.Number)
+		}
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// never returns why a class can never run in a queue.
+func (s *Scheduler) never(c *class, q *queue, p *place) obstacle {
+	h, g := s.host, &s.host.conf.Global
+	switch {
+	case !p.slave && !p.master:
+		return obstacle{reason: notOnList}
+	case !h.admits(c.lists, q.UserLists, q.XUserLists), !h.admits(c.lists, g.UserLists, g.XUserLists):
+		return obstacle{reason: noAccess}
+	case q.Slots == 0:
+		return obstacle{reason: noSlots}
+	case c.want.PE != "" && !slices.ContainsFunc(c.pes, func(pe *conf.PE) bool { return slices.Contains(q.PEs, pe.Name) }):
+		return obstacle{reason: noPE, text: c.want.PE}
+	case c.want.Now && !q.Interactive:
+		return obstacle{reason: notInteractive}
+	case !c.want.Now && !q.Batch && c.want.PE == "": // a queue with a PE is one for batch jobs in it
+		return obstacle{reason: notBatch}
+	case c.want.Checkpoint != "" && len(q.Checkpoints) == 0:
+		return obstacle{reason: noCheckpoint}
+	case c.want.Checkpoint != "" && !slices.Contains(q.Checkpoints, c.want.Checkpoint):
+		return obstacle{reason: otherCheckpoint, text: c.want.Checkpoint}
+	case len(c.unknown) > 0:
+		return obstacle{reason: unknown, text: c.unknown[0]}
+	}
+	for _, a := range h.forced {
+		if c.asksFor(a.Name) {
+			continue
+		}
+		for i, values := range []conf.Values{h.conf.AnyHost, h.conf.Host, q.Complex} {
+			if _, ok := values[a.Name]; ok {
+				return obstacle{reason: forced, attribute: a, offer: offer{level: "ghq"[i]}}
+			}
+		}
+	}
+	empty := make(ledger, len(h.accounts))
+	for _, r := range c.hard {
+		o, ok := s.offer(q, r.Attribute, empty)
+		if !ok {
+			return obstacle{reason: unknown, text: r.Name}
+		}
+		if exclusive(r.Attribute) {
+			if r.value.Number != 0 && o.value.Number == 0 {
+				return obstacle{reason: offersOnly, attribute: r.Attribute, offer: o}
+			}
+			continue
+		}
+		if consumable(r.Attribute) {
+			// A limit of the queue holds for each slot beside what is counted.
+			if v, ok := q.limitOf(r.Attribute, h.conf); ok && !satisfies(h.conf, r.Attribute, r.value, v) {
+				return obstacle{reason: offersOnly, attribute: r.Attribute, offer: offer{v, 'q', 'f'}}
+			}
+			continue
+		}
+		if _, isLoad := s.load[r.Name]; !isLoad && !satisfies(h.conf, r.Attribute, r.value, o.value) {
+			return obstacle{reason: offersOnly, attribute: r.Attribute, offer: o}
+		}
+	}
+	return obstacle{}
+}
+
+// words says what an obstacle is, for a queue or, without one, the host: as
+// schedd_job_info of Grid Engine does where it knows it.
+func (s *Scheduler) words(c *class, q *queue, o obstacle) string {
+	where := fmt.Sprintf("at host %q", s.host.conf.Hostname)
+	if o.offer.level == 'g' {
+		where = "globally"
+	}
+	if q != nil && o.offer.level != 'h' && o.offer.level != 'g' {
+		where = fmt.Sprintf("in queue %q", q.instance)
+	}
+	instance := ""
+	if q != nil {
+		instance = q.instance
+	}
+	switch o.reason {
+	case notOnList:
+		return fmt.Sprintf("cannot run in queue %q because it is not contained in its hard queue list (-q)", instance)
+	case noAccess:
+		return fmt.Sprintf("has no permission for cluster queue %q", q.Name)
+	case noSlots:
+		return fmt.Sprintf(`cannot run in queue instance %q because it has "0" slots`, instance)
+	case noPE:
+		return fmt.Sprintf("cannot run in queue %q because PE %q is not in PE list", instance, o.text)
+	case notInteractive:
+		return fmt.Sprintf("cannot run in queue %q because it is not of type interactive", instance)
+	case notBatch:
+		return fmt.Sprintf("cannot run in queue instance %q because it is not of type batch", instance)
+	case noCheckpoint:
+		return fmt.Sprintf("cannot run in queue instance %q because it is not of type checkpointing", instance)
+	case otherCheckpoint:
+		return fmt.Sprintf("cannot run in queue instance %q because ckpt object %q is not in ckpt list of queue", instance, o.text)
+	case forced:
+		switch o.offer.level {
+		case 'g':
+			return fmt.Sprintf("does not request globally 'forced' resource %q", o.attribute.Name)
+		case 'h':
+			return fmt.Sprintf("does not request 'forced' resource %q of host %s", o.attribute.Name, s.host.conf.Hostname)
+		}
+		return fmt.Sprintf("does not request 'forced' resource %q of queue instance %s", o.attribute.Name, instance)
+	case unknown:
+		return fmt.Sprintf("%s cannot run %s because job requests unknown resource (%s)", c.requestText(), where, o.text)
+	case offersOnly:
+		why := "it offers only "
+		if !c.asksFor(o.attribute.Name) {
+			why = "for default request it offers only "
+		}
+		return fmt.Sprintf("%s cannot run %s because %s%s%s", c.requestText(), where, why, o.offer.describe(o.attribute), o.text)
+	case inUse:
+		return fmt.Sprintf("%s cannot run %s because exclusive resource (%s) is already in use", c.requestText(), where, o.attribute.Name)
+	case closed, suspended, overloaded:
+		return fmt.Sprintf("queue instance %q dropped because it is %s", instance, o.text)
+	case full:
+		return fmt.Sprintf("queue instance %q dropped because it is full", instance)
+	case reserved:
+		return fmt.Sprintf("cannot run %s because %s", where, o.text)
+	}
+	panic(fmt.Sprintf("internal error: obstacle %d has no words", o.reason))
+}
+
+// requestText writes the requests of a class as its user wrote them.
+func (c *class) requestText() string {
+	if len(c.want.Hard) == 0 {
+		return "(-l NONE)"
+	}
+	var list []string
+	for _, r := range c.want.Hard {
+		list = append(list, r.Name+"="+r.Value.Text)
+	}
+	return "(-l " + strings.Join(list, ",") + ")"
+}

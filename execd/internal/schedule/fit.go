@@ -1,0 +1,561 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"paddock/execd/internal/conf"
+)
+
+// maxSlots is more than any job asks for.
+const maxSlots = 1 << 30
+
+// view is a state of the host in which a class may fit or not.
+type view struct {
+	used ledger
+	at   time.Time
+	// later are the reservations that begin after at: what still runs then must
+	// leave them what they need.
+	later []*reservation
+	when  when
+}
+
+type when int
+
+const (
+	now  when = iota
+	soon      // load will be another, and names of units do not matter
+	idle      // the host as it is configured, open and empty
+)
+
+// reservation is what is kept for a job with -R y.
+type reservation struct {
+	job   int
+	from  time.Time
+	until time.Time // zero: for ever
+	uses  []use
+	used  ledger // at from: by it, and by all that runs then
+}
+
+// plan is where a task can run.
+type plan struct {
+	pe     *conf.PE
+	queues []planned
+	soft   int           // wishes that are not fulfilled
+	length time.Duration // how long it may run; 0: for ever
+}
+
+type planned struct {
+	queue *queue
+	slots int
+}
+
+func (p *plan) slots() int {
+	n := 0
+	for _, q := range p.queues {
+		n += q.slots
+	}
+	return n
+}
+
+// delays reports whether what runs so long from the time of the view still runs
+// when a reservation begins.
+func (v *view) delays(r *reservation, length time.Duration) bool {
+	return length == 0 || v.at.Add(length).After(r.from)
+}
+
+// room returns for how many slots there is enough now, and when reservations
+// begin, of what each slot and the job as a whole take.
+func (s *Scheduler) room(v *view, each, once []use, alone, shared []int, length time.Duration) (int, obstacle) {
+	n, o := s.roomIn(v.used, each, once, alone, shared)
+	for _, r := range v.later {
+		if n == 0 {
+			break
+		}
+		if !v.delays(r, length) {
+			continue
+		}
+		m, why := s.roomIn(r.used, each, once, alone, shared)
+		if m < n {
+			n, o = m, why
+			if o.reason == offersOnly {
+				o.text = " due to a reservation"
+			} else {
+				o = obstacle{reason: reserved, text: r.String()}
+			}
+		}
+	}
+	return n, o
+}
+
+func (r *reservation) String() string {
+	return fmt.Sprintf("resources are kept free for job %d, which starts at %s at the latest", r.job, r.from.Format(time.DateTime))
+}
+
+func (s *Scheduler) roomIn(used ledger, each, once []use, alone, shared []int) (int, obstacle) {
+	h := s.host
+	for _, i := range alone {
+		if used[i] > 0 || s.occupied(used, h.accounts[i].queue) {
+			return 0, s.inUse(i)
+		}
+	}
+	for _, i := range shared {
+		if used[i] > 0 {
+			return 0, s.inUse(i)
+		}
+	}
+	if n, short := used.room(h, once, 1); n == 0 {
+		return 0, s.shortage(short, used)
+	}
+	n, short := used.room(h, each, maxSlots)
+	if n == 0 {
+		return 0, s.shortage(short, used)
+	}
+	return n, obstacle{}
+}
+
+// occupied reports whether anything runs in a queue, or for nil on the host.
+func (s *Scheduler) occupied(used ledger, q *queue) bool {
+	if q != nil {
+		return used[q.slots] > 0
+	}
+	return slices.ContainsFunc(s.host.queues, func(q *queue) bool { return used[q.slots] > 0 })
+}
+
+func (s *Scheduler) inUse(account int) obstacle {
+	a := &s.host.accounts[account]
+	return obstacle{reason: inUse, attribute: a.attribute, offer: offer{level: a.level}}
+}
+
+// slotsAttribute stands for the attribute of slots that a complex need not have.
+var slotsAttribute = &conf.Attribute{Name: slots, Kind: conf.KindInt, Relop: "<="}
+
+func (s *Scheduler) shortage(account int, used ledger) obstacle {
+	a := &s.host.accounts[account]
+	if a.attribute == nil && a.queue != nil {
+		return obstacle{reason: full}
+	}
+	o := obstacle{reason: offersOnly, attribute: cmp.Or(a.attribute, slotsAttribute)}
+	o.offer = offer{conf.Value{Number: max(0, a.limit-used[account])}, a.level, 'c'}
+	return o
+}
+
+// inQueue returns how many slots a class can have in a queue, or why none.
+func (s *Scheduler) inQueue(c *class, q *queue, v *view) (int, obstacle) {
+	p := &c.places[q.index]
+	if p.never.reason != none {
+		return 0, p.never
+	}
+	if v.when != idle {
+		if q.closed != "" {
+			return 0, obstacle{reason: closed, text: q.closed}
+		}
+		if by := q.suspendedBy(v.used); by != nil {
+			return 0, obstacle{reason: suspended, text: "suspended: " + by.words()}
+		}
+	}
+	if v.when == now {
+		if alarm := s.alarm(q); alarm != nil {
+			return 0, obstacle{reason: overloaded, text: "overloaded: " + alarm.words()}
+		}
+	}
+	for _, r := range c.volatile {
+		if v.when == soon || v.when == idle && !steady(r.Attribute) {
+			continue
+		}
+		if o, ok := s.offer(q, r.Attribute, v.used); ok && !satisfies(s.host.conf, r.Attribute, r.value, o.value) {
+			return 0, obstacle{reason: offersOnly, attribute: r.Attribute, offer: o}
+		}
+	}
+	n, o := s.room(v, p.each, p.once, p.alone, p.shared, p.duration)
+	if n == 0 && len(p.once) > 0 {
+		// Enough may be there for slots that are not the master's.
+		if m, _ := s.room(v, p.each, nil, p.alone, p.shared, p.duration); m > 0 && c.want.PE != "" && p.slave {
+			return m, obstacle{}
+		}
+	}
+	if n > 0 && v.when == now {
+		n = s.unitsFor(c, q, n)
+	}
+	if !p.slave {
+		n = min(n, 1)
+	}
+	return n, o
+}
+
+// onHost returns how many slots the host has for a class, or why none.
+func (s *Scheduler) onHost(c *class, v *view, length time.Duration) (int, obstacle) {
+	n, o := s.room(v, c.each, c.once, c.alone, c.shared, length)
+	if v.when != now {
+		return n, o
+	}
+	for _, r := range c.consumes {
+		load := s.load[r.Name]
+		fits := maxSlots
+		switch {
+		case r.value.Number <= 0:
+		case r.Consumable == conf.ConsumableJob:
+			if r.value.Number > load.Number {
+				fits = 0
+			}
+		default:
+			fits = int(min(maxSlots, max(0, load.Number/r.value.Number)))
+		}
+		if fits < n {
+			n, o = fits, obstacle{reason: offersOnly, attribute: r.Attribute, offer: offer{load, 'h', 'l'}}
+		}
+	}
+	return n, o
+}
+
+// steady reports whether a load value is a property of the host, that does not
+// change with what runs.
+func steady(a *conf.Attribute) bool {
+	switch a.Name {
+	case "num_proc", "mem_total", "swap_total", "virtual_total", "m_socket", "m_core", "m_thread":
+		return true
+	}
+	return !a.Kind.Number()
+}
+
+// allocate finds slots for a class, or returns nil.
+func (s *Scheduler) allocate(c *class, v *view) *plan {
+	s.compile(c)
+	order := s.queueOrder(c, v)
+	if c.want.PE == "" {
+		return s.single(c, order, v)
+	}
+	var best *plan
+	for _, pe := range c.pes {
+		// A job that may not run long in a queue may end before a reservation
+		// begins: so queues with less time are tried by themselves too.
+		for _, length := range c.lengths(v) {
+			if p := s.gather(c, pe, order, length, v); p != nil && (best == nil || p.better(best)) {
+				best = p
+			}
+		}
+	}
+	return best
+}
+
+func (p *plan) better(than *plan) bool {
+	return cmp.Or(cmp.Compare(p.slots(), than.slots()), cmp.Compare(than.soft, p.soft)) > 0
+}
+
+// queueOrder returns the queues in the order in which a class tries them:
+// those that fulfil most of its wishes first.
+func (s *Scheduler) queueOrder(c *class, v *view) []*queue {
+	if s.orderOf != s.changes {
+		s.sortQueues()
+		s.orderOf = s.changes
+	}
+	if len(c.soft) == 0 && len(c.want.SoftQueues) == 0 {
+		return s.order
+	}
+	order := slices.Clone(s.order)
+	slices.SortStableFunc(order, func(a, b *queue) int { return cmp.Compare(s.unfulfilled(c, a, v), s.unfulfilled(c, b, v)) })
+	return order
+}
+
+// unfulfilled counts the wishes of a class that a queue does not fulfil.
+func (s *Scheduler) unfulfilled(c *class, q *queue, v *view) int {
+	n := c.places[q.index].soft
+	for _, r := range c.soft {
+		if o, ok := s.offer(q, r.Attribute, v.used); !ok || !satisfies(s.host.conf, r.Attribute, r.value, o.value) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Scheduler) single(c *class, order []*queue, v *view) *plan {
+	for _, q := range order {
+		if n, _ := s.inQueue(c, q, v); n == 0 {
+			continue
+		}
+		length := c.places[q.index].duration
+		if n, _ := s.onHost(c, v, length); n > 0 {
+			return &plan{queues: []planned{{q, 1}}, length: length}
+		}
+	}
+	return nil
+}
+
+// lengths returns the times that a class may run in its queues, the longest
+// first; but one, that allows them all, where time does not matter.
+func (c *class) lengths(v *view) []time.Duration {
+	if len(v.later) == 0 {
+		return []time.Duration{0}
+	}
+	var list []time.Duration
+	for i := range c.places {
+		if d := c.places[i].duration; c.places[i].never.reason == none && !slices.Contains(list, d) {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b time.Duration) int { return -compareLengths(a, b) })
+	return list
+}
+
+// compareLengths compares durations of which 0 means for ever.
+func compareLengths(a, b time.Duration) int { return cmp.Compare(uint64(a)-1, uint64(b)-1) }
+
+// gather collects slots for a job in a PE, as many of those it asks for as
+// there are, from queues where it runs at most a certain time.
+func (s *Scheduler) gather(c *class, pe *conf.PE, order []*queue, length time.Duration, v *view) *plan {
+	limit, _ := s.onHost(c, v, length)
+	inPE, _ := s.room(v, []use{{s.host.pes[pe.Name], 1}}, nil, nil, nil, length)
+	if limit = min(limit, inPE); limit == 0 {
+		return nil
+	}
+	free, all := make([]int, len(order)), 0 // all: without those of queues that only the master may use
+	for i, q := range order {
+		p := &c.places[q.index]
+		if compareLengths(p.duration, length) > 0 || !slices.Contains(q.PEs, pe.Name) {
+			continue
+		}
+		free[i], _ = s.inQueue(c, q, v)
+		if p.slave {
+			all = min(maxSlots, all+free[i])
+		}
+	}
+	var best *plan
+	for i, q := range order {
+		p := &c.places[q.index]
+		if free[i] == 0 || !p.master {
+			continue
+		}
+		if n, _ := s.room(v, nil, p.once, nil, nil, p.duration); n == 0 {
+			continue
+		}
+		total := all
+		if !p.slave {
+			total++
+		}
+		if n := c.slots(pe, min(total, limit)); n > 0 && (best == nil || n > best.slots()) {
+			best = s.fill(c, pe, order, free, i, n, v)
+		}
+	}
+	return best
+}
+
+// fill takes n slots from queues with so many free, the first of them from the
+// master's.
+func (s *Scheduler) fill(c *class, pe *conf.PE, order []*queue, free []int, master, n int, v *view) *plan {
+	p := &plan{pe: pe}
+	take := func(i int) {
+		if k := min(n, free[i]); k > 0 {
+			p.queues = append(p.queues, planned{order[i], k})
+			place := &c.places[order[i].index]
+			p.soft += s.unfulfilled(c, order[i], v) * k
+			if len(p.queues) == 1 || compareLengths(place.duration, p.length) > 0 {
+				p.length = place.duration
+			}
+			n -= k
+		}
+	}
+	take(master)
+	for i, q := range order {
+		if i != master && c.places[q.index].slave {
+			take(i)
+		}
+	}
+	return p
+}
+
+// slots returns the largest number of slots that a class asks for, up to a
+// limit, and that its PE can give on one host; 0: none.
+func (c *class) slots(pe *conf.PE, limit int) int {
+	best := 0
+	for _, r := range c.want.Slots {
+		step := max(1, r.Step)
+		if top := min(limit, r.Max); top >= r.Min {
+			best = max(best, r.Min+(top-r.Min)/step*step)
+		}
+		if n := pe.AllocationRule; n > 0 && n <= limit && n >= r.Min && n <= r.Max && (n-r.Min)%step == 0 {
+			return n
+		}
+	}
+	if pe.AllocationRule > 0 {
+		return 0
+	}
+	return best
+}
+
+// grant writes down a plan for the present, and chooses the units of RSMAPs. It
+// reports false when there are not enough of them after all.
+func (s *Scheduler) grant(c *class, p *plan) (*Grant, bool) {
+	h := s.host
+	g := &Grant{}
+	if p.pe != nil {
+		g.PE = p.pe.Name
+	}
+	chosen := map[unit]int{}
+	whole := true
+	debit := func(u use, owner string, ids []string) []string {
+		a := &h.accounts[u.account]
+		if a.attribute == nil {
+			return nil // slots stand in Queues
+		}
+		if missing := int(u.amount) - len(ids); len(a.ids) > 0 && missing > 0 {
+			ids = append(ids, s.units(a.attribute.Name, owner, missing, chosen)...)
+			whole = whole && len(ids) == int(u.amount)
+		}
+		g.Debits = append(g.Debits, Debit{Name: a.attribute.Name, Queue: owner, Amount: u.amount, IDs: ids})
+		return ids
+	}
+	units := map[string][]string{} // by attribute, that queues have chosen
+	for i, pq := range p.queues {
+		g.Queues = append(g.Queues, QueueSlots{pq.queue.Name, pq.slots})
+		place := &c.places[pq.queue.index]
+		for _, u := range scale(place.each, place.once, place.alone, pq.slots, i == 0) {
+			if ids := debit(u, pq.queue.Name, nil); len(ids) > 0 {
+				name := h.accounts[u.account].attribute.Name
+				units[name] = append(units[name], ids...)
+			}
+		}
+	}
+	for _, u := range scale(c.each, c.once, c.alone, p.slots(), true) {
+		name := ""
+		if a := h.accounts[u.account].attribute; a != nil {
+			name = a.Name
+		}
+		debit(u, "", units[name])
+	}
+	return g, whole
+}
+
+// scale returns what n slots take, with what a job takes once.
+func scale(each, once []use, alone []int, n int, first bool) []use {
+	uses := make([]use, 0, len(each)+len(once)+len(alone))
+	for _, u := range each {
+		uses = append(uses, use{u.account, u.amount * float64(n)})
+	}
+	if first {
+		uses = append(uses, once...)
+	}
+	for _, i := range alone {
+		uses = append(uses, use{i, 1})
+	}
+	return uses
+}
+
+// planUses returns what a plan takes of each account.
+func (s *Scheduler) planUses(c *class, p *plan) []use {
+	uses := scale(c.each, c.once, c.alone, p.slots(), true)
+	for i, pq := range p.queues {
+		place := &c.places[pq.queue.index]
+		uses = append(uses, scale(place.each, place.once, place.alone, pq.slots, i == 0)...)
+	}
+	if p.pe != nil {
+		uses = append(uses, use{s.host.pes[p.pe.Name], float64(p.slots())})
+	}
+	return uses
+}
+
+// usesOf returns what a grant takes of each account that there is: its queue
+// may have been taken away since it was given.
+func (h *host) usesOf(g *Grant) []use {
+	var uses []use
+	for _, qs := range g.Queues {
+		if q := h.byName[qs.Queue]; q != nil {
+			uses = append(uses, use{q.slots, float64(qs.Slots)})
+		}
+	}
+	n := float64(g.Slots())
+	if h.slots >= 0 {
+		uses = append(uses, use{h.slots, n})
+	}
+	if i, ok := h.pes[g.PE]; ok {
+		uses = append(uses, use{i, n})
+	}
+	for _, d := range g.Debits {
+		if i, ok := h.consumed[consumer{d.Name, d.Queue}]; ok {
+			uses = append(uses, use{i, d.Amount})
+		}
+	}
+	return uses
+}
+
+// unit is one of the units of a RSMAP.
+type unit struct {
+	account int
+	id      string
+}
+
+// unitsFor lowers a number of slots to that for which there are units of each
+// RSMAP that the queue names: the host may name them too, and others run there.
+func (s *Scheduler) unitsFor(c *class, q *queue, n int) int {
+	p := &c.places[q.index]
+	left := func(u use) (int, bool) {
+		a := &s.host.accounts[u.account]
+		if len(a.ids) == 0 {
+			return 0, false
+		}
+		return len(s.units(a.attribute.Name, q.Name, math.MaxInt, nil)), true
+	}
+	for _, u := range p.each {
+		if k, ok := left(u); ok {
+			n = min(n, k/max(1, int(u.amount)))
+		}
+	}
+	for _, u := range p.once {
+		if k, ok := left(u); ok && k < int(u.amount) {
+			return 0
+		}
+	}
+	return n
+}
+
+// units returns the first n units of a RSMAP of a queue or, without one, of
+// the host, that are free there, and where the host names them too on the host
+// as well. An id that stands several times may be shared by so many. What is
+// returned is entered in chosen, and what stands there is not free.
+func (s *Scheduler) units(attribute, owner string, n int, chosen map[unit]int) []string {
+	account, ok := s.host.consumed[consumer{attribute, owner}]
+	if !ok {
+		return nil
+	}
+	places := []int{account}
+	if i, ok := s.host.consumed[consumer{attribute, ""}]; ok && owner != "" && len(s.host.accounts[i].ids) > 0 {
+		places = append(places, i)
+	}
+	var free []string
+	seen := map[string]int{}
+	for _, id := range s.host.accounts[account].ids {
+		if len(free) >= n {
+			break
+		}
+		isFree := true
+		for _, i := range places {
+			u := unit{i, id}
+			isFree = isFree && s.taken[u]+chosen[u]+seen[id] < count(s.host.accounts[i].ids, id)
+		}
+		if !isFree {
+			continue
+		}
+		free = append(free, id)
+		seen[id]++
+	}
+	for _, id := range free {
+		for _, i := range places {
+			if chosen != nil {
+				chosen[unit{i, id}]++
+			}
+		}
+	}
+	return free
+}
+
+func count(list []string, word string) int {
+	n := 0
+	for _, w := range list {
+		if w == word {
+			n++
+		}
+	}
+	return n
+}

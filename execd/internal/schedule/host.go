@@ -1,0 +1,456 @@
+package schedule
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"paddock/execd/internal/conf"
+)
+
+// slots is the name of the attribute that every job takes of.
+const slots = "slots"
+
+// host is what can be given out, made from a configuration.
+type host struct {
+	conf       *conf.Config
+	attributes map[string]*conf.Attribute
+	queues     []*queue // by seq_no, then name
+	byName     map[string]*queue
+	formula    []term
+	lists      map[string][]int // of user lists, by entry
+	listIndex  map[string]int
+
+	accounts  []account
+	consumed  map[consumer]int // accounts of consumables
+	slots     int              // account of the slots of the host; -1: only queues limit them
+	exclusive []int            // accounts of exclusive attributes of the host
+	pes       map[string]int   // accounts of the slots of PEs
+	forced    []*conf.Attribute
+	defaults  []request // of consumables, for jobs that do not ask
+}
+
+// queue is a queue with its accounts.
+type queue struct {
+	*conf.Queue
+	index     int
+	instance  string // all.q@host
+	slots     int    // account
+	exclusive []int  // accounts of exclusive attributes
+	superiors []superior
+
+	closed  string // why it is
+	alarm   *violation
+	alarmOf int // changes of the Scheduler when alarm was worked out
+}
+
+// superior is a queue that suspends another one.
+type superior struct {
+	*queue
+	threshold int // of its slots in use
+}
+
+// account is something of which there is a limited amount. What is used of it
+// stands in a ledger at the same index.
+type account struct {
+	attribute *conf.Attribute // nil: slots
+	queue     *queue          // nil: the host's
+	level     byte            // q, h or g: where the limit comes from
+	limit     float64
+	ids       []string // of a RSMAP
+}
+
+// consumer names an account by attribute and queue; the host has no queue.
+type consumer struct{ attribute, queue string }
+
+// use is an amount of an account.
+type use struct {
+	account int
+	amount  float64
+}
+
+// request is an element of -l, or the default of a consumable.
+type request struct {
+	*conf.Attribute
+	value conf.Value
+}
+
+func newHost(c *conf.Config) *host {
+	h := &host{
+		conf: c, attributes: map[string]*conf.Attribute{}, byName: map[string]*queue{},
+		lists: map[string][]int{}, listIndex: map[string]int{},
+		consumed: map[consumer]int{}, slots: -1, pes: map[string]int{},
+	}
+	for i := range c.Complex {
+		a := &c.Complex[i]
+		h.attributes[a.Name] = a
+		if a.Requestable == conf.RequestableForced {
+			h.forced = append(h.forced, a)
+		}
+		if v, ok := parseValue(a.Kind, a.Default); ok && consumable(a) && v.Number > 0 && a.Name != slots {
+			h.defaults = append(h.defaults, request{a, v})
+		}
+	}
+	for i := range c.Queues {
+		q := &queue{Queue: &c.Queues[i], index: i, instance: c.Queues[i].Name + "@" + c.Hostname}
+		q.slots = h.open(account{queue: q, level: 'q', limit: float64(q.Slots)})
+		h.queues = append(h.queues, q)
+		h.byName[q.Name] = q
+		h.openAll(q, 'q', q.Complex, &q.exclusive)
+	}
+	h.openAll(nil, 'h', c.Host, &h.exclusive)
+	h.openAll(nil, 'g', c.AnyHost, &h.exclusive)
+	for _, q := range h.queues {
+		for _, s := range q.Subordinates {
+			below := h.byName[s.Queue]
+			if below == nil || below == q {
+				continue
+			}
+			n := s.Slots
+			if n == 0 {
+				n = q.Slots
+			}
+			if n == 0 {
+				continue
+			}
+			below.superiors = append(below.superiors, superior{q, n})
+		}
+	}
+	for name, pe := range c.PEs {
+		h.pes[name] = h.open(account{level: 'g', limit: float64(pe.Slots)})
+	}
+	h.formula = parseFormula(c.Scheduling.LoadFormula)
+	for i, l := range sorted(c.UserLists) {
+		h.listIndex[l] = i
+		if !c.UserLists[l].ACL {
+			continue
+		}
+		for _, e := range c.UserLists[l].Entries {
+			h.lists[e] = append(h.lists[e], i)
+		}
+	}
+	return h
+}
+
+func sorted[T any](m map[string]T) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (h *host) open(a account) int {
+	h.accounts = append(h.accounts, a)
+	return len(h.accounts) - 1
+}
+
+// openAll opens accounts for the consumables among the complex_values of a
+// queue, of the host or of all hosts. All that runs, runs on this host: so the
+// host and all hosts share an account, with the lower limit of both.
+func (h *host) openAll(q *queue, level byte, values conf.Values, exclusives *[]int) {
+	owner := ""
+	if q != nil {
+		owner = q.Name
+	}
+	for _, name := range sorted(values) {
+		v, a := values[name], h.attributes[name]
+		if name == slots && q == nil {
+			if h.slots < 0 {
+				h.slots = h.open(account{limit: math.Inf(1)})
+			}
+			if s := &h.accounts[h.slots]; v.Number < s.limit {
+				s.limit, s.level = v.Number, level
+			}
+			continue
+		}
+		if a == nil || !consumable(a) && !exclusive(a) || math.IsInf(v.Number, 1) || exclusive(a) && v.Number == 0 {
+			continue
+		}
+		key := consumer{name, owner}
+		i, ok := h.consumed[key]
+		if !ok {
+			i = h.open(account{attribute: a, queue: q, level: level, limit: v.Number, ids: v.IDs})
+			h.consumed[key] = i
+			if exclusive(a) {
+				*exclusives = append(*exclusives, i)
+			}
+			continue
+		}
+		if s := &h.accounts[i]; v.Number < s.limit {
+			s.limit, s.level = v.Number, level
+		}
+		if s := &h.accounts[i]; len(s.ids) == 0 {
+			s.ids = v.IDs
+		}
+	}
+}
+
+// consumable reports whether an attribute is counted.
+func consumable(a *conf.Attribute) bool {
+	return (a.Consumable == conf.ConsumableYes || a.Consumable == conf.ConsumableJob) && a.Kind.Number() && !exclusive(a)
+}
+
+// exclusive reports whether an attribute is one that a job has for itself.
+func exclusive(a *conf.Attribute) bool { return a.Relop == "EXCL" }
+
+// membership says which user lists a user is on: a byte for each.
+func (h *host) membership(user string, groups []string) string {
+	if len(h.listIndex) == 0 {
+		return ""
+	}
+	on := []byte(strings.Repeat("0", len(h.listIndex)))
+	for _, i := range h.lists[user] {
+		on[i] = '1'
+	}
+	for _, g := range groups {
+		for _, i := range h.lists["@"+g] {
+			on[i] = '1'
+		}
+	}
+	return string(on)
+}
+
+// admits reports whether somebody with a membership may use what has these
+// user_lists and xuser_lists.
+func (h *host) admits(membership string, lists, without []string) bool {
+	on := func(name string) bool {
+		i, ok := h.listIndex[name]
+		return ok && membership[i] == '1'
+	}
+	return !slices.ContainsFunc(without, on) && (len(lists) == 0 || slices.ContainsFunc(lists, on))
+}
+
+// limitOf returns the value that a queue has for an attribute by its own
+// parameters: a name, a limit, a number.
+func (q *queue) limitOf(a *conf.Attribute, c *conf.Config) (conf.Value, bool) {
+	text := ""
+	switch a.Name {
+	case "qname":
+		text = q.Name
+	case "hostname":
+		text = c.Hostname
+	case "tmpdir":
+		text = q.Tmpdir
+	case "calendar":
+		text = "NONE"
+	case "seq_no":
+		return conf.Value{Number: float64(q.SeqNo)}, true
+	case "rerun":
+		v, _ := parseValue(conf.KindBool, map[bool]string{true: "1", false: "0"}[q.Rerun])
+		return v, true
+	case "h_rt", "s_rt":
+		d := q.HRT
+		if a.Name == "s_rt" {
+			d = q.SRT
+		}
+		if d == 0 {
+			return conf.Value{Number: math.Inf(1)}, true
+		}
+		return conf.Value{Number: d.Seconds()}, true
+	case "s_cpu", "h_cpu", "s_fsize", "h_fsize", "s_data", "h_data", "s_stack", "h_stack",
+		"s_core", "h_core", "s_rss", "h_rss", "s_vmem", "h_vmem":
+		i := slices.IndexFunc(q.Limits, func(l conf.Limit) bool { return l.Key == a.Name })
+		if i < 0 {
+			return conf.Value{Number: math.Inf(1)}, true
+		}
+		return parseValue(a.Kind, q.Limits[i].Value)
+	default:
+		return conf.Value{}, false
+	}
+	v, _ := parseValue(a.Kind, text)
+	return v, true
+}
+
+// term is a summand of load_formula.
+type term struct {
+	attribute string // empty: a constant
+	factor    float64
+}
+
+// parseFormula reads a load formula: {w|value[*w]}[{+|-}...]. What it cannot
+// read counts nothing: package conf has refused it.
+func parseFormula(formula string) []term {
+	var terms []term
+	sign := 1.0
+	for formula != "" {
+		end := strings.IndexAny(formula, "+-")
+		word, next := formula, ""
+		following := 1.0
+		if end >= 0 {
+			word, next = formula[:end], formula[end+1:]
+			if formula[end] == '-' {
+				following = -1
+			}
+		}
+		t := term{factor: sign}
+		for _, f := range strings.Split(word, "*") {
+			if n, ok := parseDouble(f); ok {
+				t.factor *= n
+			} else {
+				t.attribute = f
+			}
+		}
+		if word != "" {
+			terms = append(terms, t)
+		}
+		formula, sign = next, following
+	}
+	return terms
+}
+
+// offer is what a queue, or the host, has of an attribute.
+type offer struct {
+	value         conf.Value
+	level, source byte // as of qstat -F: q, h, g; and l, L, c, f
+}
+
+// offer returns the value of an attribute in a queue, or for nil of the host,
+// when so much is used: the most restrictive of all levels and sources, or
+// with == and != the one of the highest level (spec: complex(5), Overriding
+// attributes).
+func (s *Scheduler) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool) {
+	best, found := offer{}, false
+	add := func(v conf.Value, level, source byte) {
+		better := !found
+		if found && a.Kind.Number() {
+			switch a.Relop {
+			case "<=", "<":
+				better = v.Number < best.value.Number
+			case ">=", ">":
+				better = v.Number > best.value.Number
+			}
+		}
+		if better {
+			best, found = offer{v, level, source}, true
+		}
+	}
+	counted := func(account int) {
+		acct := &s.host.accounts[account]
+		add(conf.Value{Number: acct.limit - used[account]}, acct.level, 'c')
+	}
+	if a.Name == slots {
+		if s.host.slots >= 0 {
+			counted(s.host.slots)
+		}
+		if q != nil {
+			counted(q.slots)
+		}
+		return best, found
+	}
+	fixed := func(values conf.Values, level byte, owner string) {
+		v, ok := values[a.Name]
+		if !ok {
+			return
+		}
+		if i, ok := s.host.consumed[consumer{a.Name, owner}]; ok && consumable(a) {
+			counted(i)
+			return
+		}
+		add(v, level, 'f')
+	}
+	fixed(s.host.conf.AnyHost, 'g', "")
+	fixed(s.host.conf.Host, 'h', "")
+	if v, ok := s.load[a.Name]; ok {
+		source := byte('l')
+		if _, ok := s.host.conf.LoadScaling[a.Name]; ok {
+			source = 'L'
+		}
+		add(v, 'h', source)
+	}
+	if q != nil {
+		fixed(q.Complex, 'q', q.Name)
+		if v, ok := q.limitOf(a, s.host.conf); ok {
+			add(v, 'q', 'f')
+		}
+	}
+	return best, found
+}
+
+// text writes a value for people.
+func (o offer) text(a *conf.Attribute) string {
+	if o.value.Text != "" && o.source != 'c' {
+		return o.value.Text
+	}
+	return show(a.Kind, o.value.Number)
+}
+
+// describe names the attribute and its value as qstat -F does.
+func (o offer) describe(a *conf.Attribute) string {
+	return string([]byte{o.level, o.source, ':'}) + a.Name + "=" + o.text(a)
+}
+
+// sortQueues puts the queues in the order of queue_sort_method. The load
+// formula is taken with the values that each queue offers: where they are all
+// of the host, it is the same for all.
+func (s *Scheduler) sortQueues() {
+	h := s.host
+	s.order = append(s.order[:0], h.queues...)
+	if len(h.formula) == 0 {
+		return // they are in the order of seq_no
+	}
+	weight := s.weights[:0]
+	for _, q := range h.queues {
+		sum := 0.0
+		for _, t := range h.formula {
+			n := 1.0
+			if t.attribute != "" {
+				n = 0
+				if a := h.attributes[t.attribute]; a != nil {
+					o, _ := s.offer(q, a, s.used)
+					n = o.value.Number
+				}
+			}
+			sum += t.factor * n
+		}
+		weight = append(weight, sum)
+	}
+	s.weights = weight
+	slices.SortStableFunc(s.order, func(a, b *queue) int {
+		load := cmp.Compare(weight[a.index], weight[b.index])
+		if h.conf.Scheduling.SortBySeqNo {
+			return cmp.Or(cmp.Compare(a.SeqNo, b.SeqNo), load)
+		}
+		return load
+	})
+}
+
+// precision is up to where amounts are the same: sums of fractions, as of 0.1
+// ten times, are not exact.
+const precision = 1e-12
+
+// ledger has what is used of each account.
+type ledger []float64
+
+func (l ledger) debit(uses []use) {
+	for _, u := range uses {
+		l[u.account] += u.amount
+	}
+}
+
+func (l ledger) credit(uses []use) {
+	for _, u := range uses {
+		l[u.account] -= u.amount
+		if math.Abs(l[u.account]) < precision*max(1, u.amount) {
+			l[u.account] = 0
+		}
+	}
+}
+
+// room returns for how many slots there is enough, when each takes these uses,
+// at most limit; and for 0 which account is short.
+func (l ledger) room(h *host, each []use, limit int) (n, short int) {
+	for _, u := range each {
+		total := h.accounts[u.account].limit
+		free := total - l[u.account] + precision*max(1, math.Abs(total))
+		if free < u.amount*float64(limit) {
+			limit = max(0, int(free/u.amount))
+		}
+		if limit == 0 {
+			return 0, u.account
+		}
+	}
+	return limit, -1
+}

@@ -1,0 +1,370 @@
+package schedule
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// user is somebody with jobs, or with usage that is not forgotten.
+type user struct {
+	name    string
+	line    []turn // what waits, in its order
+	running int    // tasks, those granted and not started yet included
+	share   Share
+
+	// Of all that runs: what it uses is added to the share when it ends, and is
+	// guessed until then.
+	slots   float64
+	started float64 // times slots, in seconds since the origin
+
+	pass   int     // in which ticket was worked out
+	ticket float64 // its part of the priority
+	cursor int     // in line: what stands before it was looked at in this pass
+	place  int     // in the heap of the pass; -1: not there
+}
+
+// identity is a user with the groups that a job was submitted with.
+type identity struct {
+	*user
+	groups []string
+	lists  string
+}
+
+// turn is a bucket in the line of its user.
+type turn struct {
+	key    float64 // the part of the priority that does not depend on the user
+	bucket *bucket
+}
+
+// bucket is a line of jobs of one user, of which each is served before the
+// next: they have the same requests and the same -p.
+type bucket struct {
+	bucketKey
+	key  float64  // in the line
+	jobs []*entry // in the order of submission; empty only for a moment
+}
+
+type bucketKey struct {
+	class    *class
+	who      *identity
+	priority int
+	reserve  bool
+}
+
+// entry is a job that waits.
+type entry struct {
+	number    int
+	submitted int64 // nanoseconds since 1970
+	tasks     int
+	bucket    *bucket
+	gone      bool // removed or replaced
+}
+
+func compareEntries(a, b *entry) int {
+	return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.number, b.number))
+}
+
+func compareTurns(a, b turn) int {
+	return cmp.Or(cmp.Compare(b.key, a.key), compareEntries(a.bucket.jobs[0], b.bucket.jobs[0]))
+}
+
+// Add takes a job with tasks that may start, in place of the one of its number.
+func (s *Scheduler) Add(j Job) {
+	s.Remove(j.Number)
+	if j.Tasks <= 0 {
+		return
+	}
+	who := s.identityOf(j.User, j.Groups)
+	e := &entry{number: j.Number, submitted: j.Submitted.UnixNano(), tasks: j.Tasks}
+	e.bucket = s.bucketOf(bucketKey{s.classOf(&j, who.lists), who, j.Priority, j.Reserve})
+	s.enter(e)
+}
+
+// Remove forgets the tasks of a job that wait.
+func (s *Scheduler) Remove(number int) {
+	for _, r := range s.granted {
+		if r.entry.number == number {
+			r.entry.gone = true
+		}
+	}
+	if e := s.jobs[number]; e != nil {
+		e.gone = true
+		s.leave(e)
+	}
+}
+
+func (s *Scheduler) userOf(name string) *user {
+	u := s.users[name]
+	if u == nil {
+		u = &user{name: name, place: -1}
+		s.users[name] = u
+	}
+	return u
+}
+
+func (s *Scheduler) identityOf(name string, groups []string) *identity {
+	key := name + "\x00" + strings.Join(groups, "\x00")
+	who := s.identities[key]
+	if who == nil {
+		who = &identity{user: s.userOf(name), groups: groups, lists: s.host.membership(name, groups)}
+		s.identities[key] = who
+	}
+	return who
+}
+
+func (s *Scheduler) bucketOf(key bucketKey) *bucket {
+	b := s.buckets[key]
+	if b == nil {
+		b = &bucket{bucketKey: key}
+		s.buckets[key] = b
+		key.class.buckets++
+	}
+	return b
+}
+
+// bucketLike returns the bucket for jobs of one that is not in use any more.
+func (s *Scheduler) bucketLike(b *bucket) *bucket {
+	who := s.identityOf(b.who.name, b.who.groups)
+	return s.bucketOf(bucketKey{s.classOf(&b.class.want, who.lists), who, b.priority, b.reserve})
+}
+
+// enter puts a job in its bucket, and the bucket where it belongs.
+func (s *Scheduler) enter(e *entry) {
+	b := e.bucket
+	s.jobs[e.number] = e
+	i, _ := slices.BinarySearchFunc(b.jobs, e, compareEntries)
+	if i > 0 {
+		b.jobs = slices.Insert(b.jobs, i, e)
+	} else {
+		s.unline(b)
+		b.jobs = slices.Insert(b.jobs, i, e)
+		s.enline(b)
+	}
+	s.urgencies.widen(s.urgency(b, e))
+	s.fresh(b)
+}
+
+// leave takes a job out of its bucket.
+func (s *Scheduler) leave(e *entry) {
+	b := e.bucket
+	delete(s.jobs, e.number)
+	s.shrunk++
+	i, ok := slices.BinarySearchFunc(b.jobs, e, compareEntries)
+	if !ok {
+		panic("internal error: a job is not in its bucket")
+	}
+	if i > 0 {
+		b.jobs = slices.Delete(b.jobs, i, i+1)
+		return
+	}
+	s.unline(b)
+	b.jobs[0] = nil
+	b.jobs = b.jobs[1:] // most leave from the front, where nothing has to move
+	if len(b.jobs) > 0 {
+		s.enline(b)
+		return
+	}
+	delete(s.buckets, b.bucketKey)
+	if b.class.buckets--; b.class.buckets == 0 {
+		delete(s.classes, b.class.key)
+	}
+}
+
+// unline takes a bucket out of the line of its user, before its first job
+// changes.
+func (s *Scheduler) unline(b *bucket) {
+	if len(b.jobs) == 0 {
+		return
+	}
+	u := b.who.user
+	i, ok := slices.BinarySearchFunc(u.line, turn{b.key, b}, compareTurns)
+	if !ok {
+		panic("internal error: a bucket is not in its line")
+	}
+	u.line = slices.Delete(u.line, i, i+1)
+	if i < u.cursor {
+		u.cursor--
+	}
+	s.fix(u)
+}
+
+func (s *Scheduler) enline(b *bucket) {
+	u := b.who.user
+	b.key = s.keyFor(b, b.jobs[0], s.ordered)
+	t := turn{b.key, b}
+	i, _ := slices.BinarySearchFunc(u.line, t, compareTurns)
+	u.line = slices.Insert(u.line, i, t)
+	if i < u.cursor {
+		u.cursor++
+	}
+	s.fix(u)
+}
+
+// fresh lets a pass that has gone by a bucket look at it again, since it has a
+// new job.
+func (s *Scheduler) fresh(b *bucket) {
+	u := b.who.user
+	if !s.pass.begun || b.class.failed == s.pass.number && !b.reserve {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(u.line, turn{b.key, b}, compareTurns)
+	u.cursor = min(u.cursor, i)
+	s.fix(u)
+}
+
+// The priority of a job is the weighed sum of three numbers of 0 to 1 (spec:
+// sge_priority(5)). Two of them do not depend on the user and, as differences
+// of waiting times stay what they are, not on the time: they are the key in
+// the line of a user. The lines are merged as a pass goes along.
+
+// basePriority is half of the range of -p.
+const basePriority = 1024
+
+// keyFor is the part of the priority of a job that -p and urgency have, where
+// urgencies have a range.
+func (s *Scheduler) keyFor(b *bucket, e *entry, urgencies span) float64 {
+	w := &s.host.conf.Scheduling
+	return w.WeightPriority*float64(b.priority+basePriority)/(2*basePriority) +
+		w.WeightUrgency*urgencies.normal(s.urgency(b, e))
+}
+
+// urgency is that of a job, up to what the present time adds to all.
+func (s *Scheduler) urgency(b *bucket, e *entry) float64 {
+	return b.class.urgency - s.host.conf.Scheduling.WeightWaiting*s.seconds(time.Unix(0, e.submitted))
+}
+
+// seconds returns a time in seconds since the origin, which is close enough
+// that fractions are not lost.
+func (s *Scheduler) seconds(t time.Time) float64 {
+	if s.origin.IsZero() {
+		s.origin = t
+	}
+	return t.Sub(s.origin).Seconds()
+}
+
+// span is the range of numbers that are to be normalised.
+type span struct{ low, high float64 }
+
+// noSpan is that of no numbers.
+var noSpan = span{math.Inf(1), math.Inf(-1)}
+
+// normal maps a number to 0..1; where all are the same, to the middle.
+func (r span) normal(n float64) float64 {
+	if r.high <= r.low {
+		return 0.5
+	}
+	return (n - r.low) / (r.high - r.low)
+}
+
+func (r *span) widen(n float64) {
+	r.low, r.high = min(r.low, n), max(r.high, n)
+}
+
+// measure works out the range of urgencies when it may have become smaller. As
+// that touches all that waits, it is done only after many jobs have left.
+func (s *Scheduler) measure() {
+	if s.shrunk == 0 || len(s.jobs) >= few && s.shrunk*16 < len(s.jobs) {
+		return
+	}
+	s.urgencies, s.shrunk = noSpan, 0
+	for _, b := range s.buckets {
+		s.urgencies.widen(s.urgency(b, b.jobs[0]))
+		s.urgencies.widen(s.urgency(b, b.jobs[len(b.jobs)-1]))
+	}
+}
+
+// few jobs may all be touched at any time.
+const few = 64
+
+// reorder sorts what waits anew when the range of urgencies has changed so much
+// that it weighs differently against -p and shares: by a quarter, or at all
+// where few jobs wait.
+func (s *Scheduler) reorder() {
+	if s.host.conf.Scheduling.WeightUrgency == 0 {
+		return
+	}
+	s.measure()
+	was, is := s.ordered.high-s.ordered.low, s.urgencies.high-s.urgencies.low
+	if is <= was*1.25 && is >= was*0.75 && (len(s.jobs) >= few || s.ordered == s.urgencies) {
+		return
+	}
+	s.ordered = s.urgencies
+	for _, b := range s.buckets {
+		b.key = s.keyFor(b, b.jobs[0], s.ordered)
+	}
+	for _, u := range s.users {
+		for i := range u.line {
+			u.line[i].key = u.line[i].bucket.key
+		}
+		slices.SortFunc(u.line, compareTurns)
+	}
+}
+
+// usage is what a user has used of late: what has ended, of which half is
+// forgotten in each halftime, and what runs, as if its slots were busy.
+func (s *Scheduler) usage(u *user, now time.Time) float64 {
+	w := &s.host.conf.Scheduling
+	running := max(0, s.seconds(now)*u.slots-u.started)
+	return u.share.at(now, w.HalfTime) + running*w.UsageWeights.CPU
+}
+
+// at returns the usage of a share at a later time.
+func (h Share) at(now time.Time, half time.Duration) float64 {
+	if half <= 0 || !now.After(h.Time) {
+		return h.Usage
+	}
+	return h.Usage * math.Exp2(-float64(now.Sub(h.Time))/float64(half))
+}
+
+// used returns the range of the usage of users with jobs.
+func (s *Scheduler) usages(now time.Time) span {
+	used := noSpan
+	for _, u := range s.users {
+		if len(u.line) > 0 || u.running > 0 {
+			used.widen(s.usage(u, now))
+		}
+	}
+	return used
+}
+
+// ticket is what the share of a user contributes to the priority of his jobs:
+// most for the one who has used least.
+func (s *Scheduler) ticket(u *user, now time.Time, usages span) float64 {
+	return s.host.conf.Scheduling.WeightTicket * (1 - usages.normal(s.usage(u, now)))
+}
+
+// Priority is that of a job that waits, as qstat shows it: from 0 to the sum of
+// the weights. It is 0 for a job that the Scheduler does not have.
+func (s *Scheduler) Priority(job int, now time.Time) float64 {
+	e := s.jobs[job]
+	if e == nil {
+		return 0
+	}
+	s.measure()
+	if !s.asked.Equal(now) {
+		s.asked, s.askedUsages = now, s.usages(now)
+	}
+	return s.keyFor(e.bucket, e, s.urgencies) + s.ticket(e.bucket.who.user, now, s.askedUsages)
+}
+
+// Shares returns the usage of each user, to be kept over a restart.
+func (s *Scheduler) Shares() map[string]Share {
+	shares := map[string]Share{}
+	for name, u := range s.users {
+		if u.share.Usage > 0 {
+			shares[name] = u.share
+		}
+	}
+	return shares
+}
+
+// SetShares takes what Shares returned in an earlier life.
+func (s *Scheduler) SetShares(shares map[string]Share) {
+	for name, share := range shares {
+		s.userOf(name).share = share
+	}
+	s.changed()
+}

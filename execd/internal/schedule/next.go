@@ -1,0 +1,512 @@
+package schedule
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/execd/internal/conf"
+)
+
+// Scheduler knows what waits and what runs. See the package comment; New
+// makes one.
+type Scheduler struct {
+	host   *host
+	used   ledger
+	taken  map[unit]int          // units of RSMAPs in use
+	load   map[string]conf.Value // scaled
+	loaded map[string]conf.Value // as it was told
+	shut   map[string]string     // queues that are closed: why
+	gone   map[string]int        // slots in use of queues that are not configured any more
+
+	jobs       map[int]*entry
+	buckets    map[bucketKey]*bucket
+	classes    map[string]*class
+	users      map[string]*user
+	identities map[string]*identity
+
+	tasks   map[TaskID]*run
+	granted map[*Grant]*run // by Next, and not started yet
+
+	urgencies   span // of all that waits, or a little more
+	ordered     span // for which the lines are sorted
+	shrunk      int  // jobs that have left since urgencies was measured
+	origin      time.Time
+	asked       time.Time // by the last Priority
+	askedUsages span
+
+	pass    pass
+	changes int // of what is used, of load, of what is open
+
+	steps   map[string]time.Time // when suspend_thresholds last did something, by queue
+	order   []*queue             // in which they are tried
+	orderOf int                  // changes when it was made
+	weights []float64
+	key     []byte
+}
+
+// run is a task that holds a grant.
+type run struct {
+	Running
+	owner   *user
+	entry   *entry // until it is started
+	uses    []use
+	stopped bool // by Suspensions
+	tooMuch bool // on behalf of suspend_thresholds
+}
+
+// pass is the state of a series of calls of Next, until one finds nothing.
+// While it lasts there is less and less to give out: so a class that does not
+// fit is not tried again. Whatever may make one fit begins another pass.
+type pass struct {
+	number   int // never 0
+	begun    bool
+	at       time.Time
+	usages   span
+	line     merged
+	reserved []*reservation
+}
+
+// merged is a heap of users by whose turn it is.
+type merged []*user
+
+func (m merged) Len() int { return len(m) }
+
+func (m merged) Less(i, j int) bool {
+	a, b := m[i].line[m[i].cursor], m[j].line[m[j].cursor]
+	return cmp.Or(cmp.Compare(b.key+m[j].ticket, a.key+m[i].ticket), compareEntries(a.bucket.jobs[0], b.bucket.jobs[0])) < 0
+}
+
+func (m merged) Swap(i, j int) {
+	m[i], m[j] = m[j], m[i]
+	m[i].place, m[j].place = i, j
+}
+
+// Push is for package heap.
+func (m *merged) Push(x any) {
+	u := x.(*user)
+	u.place = len(*m)
+	*m = append(*m, u)
+}
+
+// Pop is for package heap.
+func (m *merged) Pop() any {
+	u := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	u.place = -1
+	return u
+}
+
+// New returns a scheduler of an idle host.
+func New(c *conf.Config) *Scheduler {
+	s := &Scheduler{
+		load: map[string]conf.Value{}, loaded: map[string]conf.Value{}, shut: map[string]string{},
+		jobs: map[int]*entry{}, buckets: map[bucketKey]*bucket{}, classes: map[string]*class{},
+		users: map[string]*user{}, identities: map[string]*identity{},
+		tasks: map[TaskID]*run{}, granted: map[*Grant]*run{}, urgencies: noSpan, steps: map[string]time.Time{},
+	}
+	s.Configure(c)
+	return s
+}
+
+// Configure takes another configuration. What runs keeps its grants, also of
+// queues and consumables that are gone.
+func (s *Scheduler) Configure(c *conf.Config) {
+	s.host = newHost(c)
+	s.used, s.taken, s.gone = make(ledger, len(s.host.accounts)), map[unit]int{}, map[string]int{}
+	for _, q := range s.host.queues {
+		q.closed = s.shut[q.Name]
+	}
+	for _, r := range s.holders() {
+		r.uses = s.host.usesOf(r.Grant)
+		s.hold(r, 1)
+	}
+	s.SetLoad(s.loaded)
+
+	// The memberships of users may have changed, and so the classes of their
+	// jobs.
+	old := s.buckets
+	s.buckets, s.classes, s.identities = map[bucketKey]*bucket{}, map[string]*class{}, map[string]*identity{}
+	s.urgencies, s.ordered = noSpan, span{}
+	for _, u := range s.users {
+		u.line = nil
+	}
+	s.changed()
+	for _, b := range old {
+		to := s.bucketLike(b)
+		for _, e := range b.jobs {
+			e.bucket = to
+			s.urgencies.widen(s.urgency(to, e))
+		}
+		s.unline(to)
+		to.jobs = append(to.jobs, b.jobs...)
+		slices.SortFunc(to.jobs, compareEntries)
+		s.enline(to)
+	}
+}
+
+// holders returns all that holds a grant, the longest first.
+func (s *Scheduler) holders() []*run {
+	var all []*run
+	for _, r := range s.tasks {
+		all = append(all, r)
+	}
+	for _, r := range s.granted {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *run) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task))
+	})
+	return all
+}
+
+// changed begins a new pass: something may fit that did not.
+func (s *Scheduler) changed() {
+	s.changes++
+	s.pass.number++
+	s.pass.begun = false
+}
+
+// SetLoad tells the load values of the host, all of them, by attribute.
+func (s *Scheduler) SetLoad(values map[string]conf.Value) {
+	s.loaded = values
+	load := make(map[string]conf.Value, len(values))
+	same := len(values) == len(s.load)
+	for name, v := range values {
+		if factor, ok := s.host.conf.LoadScaling[name]; ok {
+			v = conf.Value{Number: v.Number * factor}
+		}
+		load[name] = v
+		_, known := s.load[name]
+		same = same && known
+	}
+	s.load = load
+	if !same { // which requests depend on load is worked out anew
+		for _, c := range s.classes {
+			*c = class{want: c.want, lists: c.lists, key: c.key, buckets: c.buckets, urgency: c.urgency}
+		}
+	}
+	s.changed()
+}
+
+// SetClosed closes a queue for new tasks, and says why as in "it is disabled";
+// nothing opens it.
+func (s *Scheduler) SetClosed(queue, why string) {
+	if s.shut[queue] == why {
+		return
+	}
+	s.shut[queue] = why
+	if why == "" {
+		delete(s.shut, queue)
+	}
+	if q := s.host.byName[queue]; q != nil {
+		q.closed = why
+	}
+	s.changed()
+}
+
+// hold enters a grant in the books, or with sign -1 takes it out.
+func (s *Scheduler) hold(r *run, sign int) {
+	if sign > 0 {
+		s.used.debit(r.uses)
+	} else {
+		s.used.credit(r.uses)
+	}
+	for _, d := range r.Grant.Debits {
+		if i, ok := s.host.consumed[consumer{d.Name, d.Queue}]; ok {
+			for _, id := range d.IDs {
+				u := unit{i, id}
+				if s.taken[u] += sign; s.taken[u] == 0 {
+					delete(s.taken, u)
+				}
+			}
+		}
+	}
+	for _, q := range r.Grant.Queues {
+		if s.host.byName[q.Queue] == nil {
+			if s.gone[q.Queue] += sign * q.Slots; s.gone[q.Queue] == 0 {
+				delete(s.gone, q.Queue)
+			}
+		}
+	}
+	s.changes++
+}
+
+// begin holds a grant for its user.
+func (s *Scheduler) begin(r *run) {
+	r.owner = s.userOf(r.User)
+	r.uses = s.host.usesOf(r.Grant)
+	s.hold(r, 1)
+	r.owner.running++
+	s.clock(r, 1)
+}
+
+// clock starts or stops counting what a task is taken to use.
+func (s *Scheduler) clock(r *run, sign float64) {
+	n := sign * float64(r.Grant.Slots())
+	r.owner.slots += n
+	r.owner.started += n * s.seconds(r.Started)
+	if r.owner.running == 0 {
+		r.owner.slots, r.owner.started = 0, 0
+	}
+}
+
+// end gives back what a task holds.
+func (s *Scheduler) end(r *run) {
+	s.hold(r, -1)
+	r.owner.running--
+	s.clock(r, -1)
+	s.changed()
+}
+
+// Started says which task runs with a grant that Next returned. Any other
+// grant is adopted: that of a task that runs already, whatever has become of
+// its queue.
+func (s *Scheduler) Started(r Running) {
+	t, ok := s.granted[r.Grant]
+	if ok {
+		delete(s.granted, r.Grant)
+		s.clock(t, -1)
+		t.Running, t.entry = r, nil
+		s.clock(t, 1)
+	} else {
+		t = &run{Running: r, stopped: r.Stopped, tooMuch: r.Stopped}
+		s.begin(t)
+	}
+	s.tasks[TaskID{r.Job, r.Task}] = t
+}
+
+// GiveBack undoes a Next: the task waits again, unless its job was removed or
+// replaced meanwhile.
+func (s *Scheduler) GiveBack(job int, g *Grant) {
+	r, ok := s.granted[g]
+	if !ok {
+		return
+	}
+	delete(s.granted, g)
+	s.end(r)
+	e := r.entry
+	if e.gone {
+		return
+	}
+	e.tasks++
+	if s.jobs[job] == nil {
+		e.bucket = s.bucketLike(e.bucket)
+		s.enter(e)
+	}
+}
+
+// Ended frees what a task held, and charges its user for what it used.
+func (s *Scheduler) Ended(job, task int, used Used, now time.Time) {
+	id := TaskID{job, task}
+	r := s.tasks[id]
+	if r == nil {
+		return
+	}
+	delete(s.tasks, id)
+	w := &s.host.conf.Scheduling
+	amount := used.CPU*w.UsageWeights.CPU + used.Mem*w.UsageWeights.Mem + used.IO*w.UsageWeights.IO
+	r.owner.share = Share{r.owner.share.at(now, w.HalfTime) + amount, now}
+	s.end(r)
+}
+
+// Next returns the next job of which a task starts, the first of those that
+// may, and on what. The grant is debited at once; Started or GiveBack follows.
+func (s *Scheduler) Next(now time.Time) (job int, g *Grant, ok bool) {
+	if s.pass.begun && len(s.pass.line) == 0 && len(s.pass.reserved) > 0 && now.Sub(s.pass.at) >= time.Second {
+		s.changed() // what is kept free changes with the time
+	}
+	if len(s.jobs) == 0 || !s.anyFree() {
+		return 0, nil, false
+	}
+	if !s.pass.begun {
+		s.beginPass(now)
+	}
+	limit := s.host.conf.Scheduling.MaxUserRunning
+	for len(s.pass.line) > 0 {
+		u := s.pass.line[0]
+		b := u.line[u.cursor].bucket
+		switch {
+		case limit > 0 && u.running >= limit:
+			u.cursor = len(u.line)
+		case b.class.failed == s.pass.number:
+			s.reserveAll(b, now)
+			u.cursor++
+		default:
+			if r := s.start(b, now); r != nil {
+				return r.Job, r.Grant, true
+			}
+			b.class.failed = s.pass.number
+			continue
+		}
+		s.fix(u)
+	}
+	return 0, nil, false
+}
+
+// anyFree reports whether a queue has a free slot that could be given out.
+func (s *Scheduler) anyFree() bool {
+	h := s.host
+	if h.slots >= 0 && s.used[h.slots] >= h.accounts[h.slots].limit {
+		return false
+	}
+	return slices.ContainsFunc(h.queues, func(q *queue) bool {
+		return q.closed == "" && s.used[q.slots] < h.accounts[q.slots].limit
+	})
+}
+
+func (s *Scheduler) beginPass(now time.Time) {
+	s.reorder()
+	s.pass.begun, s.pass.at, s.pass.usages = true, now, s.usages(now)
+	s.pass.line = s.pass.line[:0]
+	s.pass.reserved = nil
+	for _, u := range s.users {
+		u.cursor, u.place = 0, -1
+		s.fix(u)
+	}
+}
+
+// fix puts a user where he belongs in a pass when his line or his cursor has
+// changed.
+func (s *Scheduler) fix(u *user) {
+	switch {
+	case !s.pass.begun:
+	case u.cursor >= len(u.line):
+		if u.place >= 0 {
+			heap.Remove(&s.pass.line, u.place)
+		}
+	case u.place >= 0:
+		heap.Fix(&s.pass.line, u.place)
+	default:
+		if u.pass != s.pass.number {
+			u.pass, u.ticket = s.pass.number, s.ticket(u, s.pass.at, s.pass.usages)
+		}
+		heap.Push(&s.pass.line, u)
+	}
+}
+
+// start grants what the first job of a bucket asks for, or returns nil.
+func (s *Scheduler) start(b *bucket, now time.Time) *run {
+	c := b.class
+	p := s.allocate(c, &view{used: s.used, at: now, later: s.pass.reserved})
+	if p == nil {
+		return nil
+	}
+	g, ok := s.grant(c, p)
+	if !ok {
+		return nil
+	}
+	e := b.jobs[0]
+	r := &run{Running: Running{Job: e.number, User: b.who.name, Started: now, Duration: p.length, Grant: g}, entry: e}
+	s.begin(r)
+	s.granted[g] = r
+	s.impose(r.uses, now, p.length)
+	if e.tasks--; e.tasks == 0 {
+		s.leave(e)
+	}
+	return r
+}
+
+// impose debits reservations with what still runs when they begin.
+func (s *Scheduler) impose(uses []use, from time.Time, length time.Duration) {
+	v := view{at: from}
+	for _, r := range s.pass.reserved {
+		if !r.from.Before(from) && v.delays(r, length) {
+			r.used.debit(uses)
+		}
+	}
+}
+
+// reserveAll keeps free what the jobs of a bucket need that did not fit, at the
+// earliest time there is, for as many jobs as max_reservation says.
+func (s *Scheduler) reserveAll(b *bucket, now time.Time) {
+	if !b.reserve {
+		return
+	}
+	for _, e := range b.jobs {
+		if len(s.pass.reserved) >= s.host.conf.Scheduling.MaxReservation || !s.reserve(b.class, e.number, now) {
+			return
+		}
+	}
+}
+
+// reserve finds the earliest time at which a class fits, going by the ends of
+// what runs and of other reservations.
+func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
+	type event struct {
+		at   time.Time
+		uses []use
+		sign int
+	}
+	var events []event
+	for _, r := range s.holders() {
+		length := r.Duration
+		if length == 0 {
+			length = s.host.conf.Scheduling.DefaultDuration
+		}
+		if length == 0 {
+			continue // for ever, as far as is known
+		}
+		at := r.Started.Add(length)
+		if !at.After(now) {
+			at = now.Add(time.Second) // it is overdue
+		}
+		events = append(events, event{at, r.uses, -1})
+	}
+	for _, r := range s.pass.reserved {
+		events = append(events, event{r.from, r.uses, 1})
+		if !r.until.IsZero() {
+			events = append(events, event{r.until, r.uses, -1})
+		}
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.sign, b.sign)) })
+
+	v := view{used: slices.Clone(s.used), when: soon}
+	for i, e := range events {
+		if e.sign < 0 {
+			v.used.credit(e.uses)
+		} else {
+			v.used.debit(e.uses)
+		}
+		if i+1 < len(events) && events[i+1].at.Equal(e.at) {
+			continue
+		}
+		v.at, v.later = e.at, nil
+		for _, r := range s.pass.reserved {
+			if r.from.After(e.at) {
+				v.later = append(v.later, r)
+			}
+		}
+		p := s.allocate(c, &v)
+		if p == nil {
+			continue
+		}
+		r := &reservation{job: job, from: e.at, uses: s.planUses(c, p)}
+		if p.length > 0 {
+			r.until = e.at.Add(p.length)
+		}
+		r.used = v.used
+		r.used.debit(r.uses)
+		s.impose(r.uses, e.at, p.length)
+		s.pass.reserved = append(s.pass.reserved, r)
+		return true
+	}
+	return false
+}
+
+// Possible reports why a job could not run here even if the host were idle and
+// all its queues open: nil when it could. Load values that change do not count.
+func (s *Scheduler) Possible(j *Job) error {
+	c := &class{want: *j, lists: s.host.membership(j.User, j.Groups)}
+	v := &view{used: make(ledger, len(s.host.accounts)), when: idle}
+	if s.allocate(c, v) != nil {
+		return nil
+	}
+	return noSuitableQueues(strings.Join(s.obstacles(c, v), "; "))
+}
+
+type noSuitableQueues string
+
+func (e noSuitableQueues) Error() string { return "no suitable queues: " + string(e) }

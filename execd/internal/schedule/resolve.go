@@ -1,0 +1,118 @@
+package schedule
+
+import (
+	"slices"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+)
+
+// Resolve makes a job of what somebody asked for. The error is for him, in
+// Grid Engine's words: a resource, queue or PE that there is none of, a value
+// that makes no sense, something he may not ask for. Number, Submitted, Tasks
+// and First are left to the caller.
+func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string) (Job, error) {
+	reject := func(format string, args ...any) (Job, error) {
+		return Job{}, api.Errorf(api.CodeRejected, format, args...)
+	}
+	on := func(list string) bool { return isOn(c.UserLists[list], user, groups) }
+	if g := &c.Global; slices.ContainsFunc(g.XUserLists, on) || len(g.UserLists) > 0 && !slices.ContainsFunc(g.UserLists, on) {
+		return reject("job rejected: %s@%s is not allowed to submit jobs", user, c.Hostname)
+	}
+	j := Job{
+		User: user, Groups: groups, Priority: r.Priority, Reserve: r.Reserve && !r.Now, Now: r.Now,
+		Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
+		PE: r.PE, Checkpoint: r.Checkpoint,
+	}
+	if r.Priority < api.MinPriority || r.Priority > api.MaxPriority {
+		return reject("job rejected: priority %d is not in the range from %d to %d", r.Priority, api.MinPriority, api.MaxPriority)
+	}
+	var err error
+	if j.Hard, err = resolve(c, r.Hard, false); err != nil {
+		return Job{}, err
+	}
+	if j.Soft, err = resolve(c, r.Soft, true); err != nil {
+		return Job{}, err
+	}
+	for _, patterns := range [][]string{r.Queues, r.SoftQueues, r.MasterQueues} {
+		if len(patterns) > api.MaxWords {
+			return reject("job rejected: it names %d queues, at most %d are possible", len(patterns), api.MaxWords)
+		}
+		for _, p := range patterns {
+			if !slices.ContainsFunc(c.Queues, func(q conf.Queue) bool { return matchesQueue(c, []string{p}, q.Name) }) {
+				return reject("Job was rejected because job requests unknown queue %q", short(p))
+			}
+		}
+	}
+	if r.Checkpoint != "" && c.Checkpoints[r.Checkpoint] == nil {
+		return reject("job rejected: the requested checkpointing environment %q does not exist", short(r.Checkpoint))
+	}
+	if r.PE == "" {
+		if len(r.Slots) > 0 {
+			return reject("job rejected: slots are requested without a parallel environment")
+		}
+		if len(r.MasterQueues) > 0 {
+			return reject("job rejected: specification of master queue is not allowed for non-parallel jobs")
+		}
+		return j, nil
+	}
+	if !slices.ContainsFunc(sorted(c.PEs), func(name string) bool { return matches(r.PE, name, false) }) {
+		return reject("job rejected: the requested parallel environment %q does not exist", short(r.PE))
+	}
+	if len(r.Slots) == 0 || len(r.Slots) > api.MaxWords {
+		return reject("job rejected: %d ranges of slots for parallel environment %q, from 1 to %d are possible", len(r.Slots), short(r.PE), api.MaxWords)
+	}
+	for _, s := range r.Slots {
+		if s.Min < 1 || s.Max < s.Min || s.Max > api.MaxSlots || s.Step < 1 {
+			return reject("job rejected: %d-%d:%d is not a range of slots", s.Min, s.Max, s.Step)
+		}
+		j.Slots = append(j.Slots, Range(s))
+	}
+	return j, nil
+}
+
+// isOn reports whether somebody is on a user list.
+func isOn(l *conf.UserList, user string, groups []string) bool {
+	return l != nil && l.ACL && (slices.Contains(l.Entries, user) ||
+		slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(l.Entries, "@"+g) }))
+}
+
+// resolve reads requests: a later one of the same attribute counts.
+func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) {
+	if len(list) > api.MaxWords {
+		return nil, api.Errorf(api.CodeRejected, "job rejected: it requests %d resources, at most %d are possible", len(list), api.MaxWords)
+	}
+	var found []Request
+	for _, r := range list {
+		i := slices.IndexFunc(c.Complex, func(a conf.Attribute) bool { return a.Name == r.Name || a.Shortcut == r.Name })
+		if i < 0 {
+			return nil, api.Errorf(api.CodeRejected, "unknown resource %q", short(r.Name))
+		}
+		a := &c.Complex[i]
+		v, ok := parseValue(a.Kind, r.Value)
+		counted := consumable(a) || exclusive(a)
+		switch {
+		case a.Name == slots:
+			return nil, api.Errorf(api.CodeRejected, "%q denied: use parallel environments instead of requesting slots explicitly", r.Name)
+		case a.Requestable == conf.RequestableNo:
+			return nil, api.Errorf(api.CodeRejected, "resource %q configured as non requestable", a.Name)
+		case soft && counted:
+			return nil, api.Errorf(api.CodeRejected, "denied: soft requests on consumables like %q are not supported", a.Name)
+		case !ok:
+			return nil, api.Errorf(api.CodeRejected, "wrong type in \"%s=%s\" - %s expected", a.Name, short(r.Value), a.Kind)
+		case counted && v.Number < 0:
+			return nil, api.Errorf(api.CodeRejected, "attribute %q is consumable but has a negative value", a.Name)
+		}
+		found = slices.DeleteFunc(found, func(f Request) bool { return f.Name == a.Name })
+		found = append(found, Request{Name: a.Name, Value: v})
+	}
+	return found, nil
+}
+
+// short bounds what of a user's text comes back in a message.
+func short(s string) string {
+	if len(s) > 100 {
+		return s[:100]
+	}
+	return s
+}

@@ -1,0 +1,164 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// Reasons says why a job that waits is not starting: a line for each obstacle
+// in a queue or on the host, in the words of Grid Engine's schedd_job_info
+// where it has them, and at last what that means. It is nil for a job that
+// the Scheduler does not have.
+func (s *Scheduler) Reasons(job int, now time.Time) []string {
+	e := s.jobs[job]
+	if e == nil {
+		return nil
+	}
+	c, u := e.bucket.class, e.bucket.who.user
+	if limit := s.host.conf.Scheduling.MaxUserRunning; limit > 0 && u.running >= limit {
+		return []string{
+			"job dropped because of user limitations",
+			fmt.Sprintf("user %s has %d tasks running, and may have %d (maxujobs)", u.name, u.running, limit),
+		}
+	}
+	ahead := fmt.Sprintf("%d jobs are ahead of it", s.ahead(e, now))
+	v := &view{used: s.used, at: now, later: s.pass.reserved}
+	if i := slices.IndexFunc(v.later, func(r *reservation) bool { return r.job == job }); i >= 0 {
+		// Only what was kept free before it is in its way.
+		lines := s.obstacles(c, &view{used: s.used, at: now, later: v.later[:i]})
+		return append(lines, fmt.Sprintf("resources are kept free for it: it starts at %s at the latest", v.later[i].from.Format(time.DateTime)))
+	}
+	if s.allocate(c, v) != nil {
+		return []string{"it can start when it is its turn: " + ahead}
+	}
+	lines := s.obstacles(c, v)
+	switch {
+	case s.allocate(c, &view{used: make(ledger, len(s.host.accounts)), when: idle}) == nil:
+		return append(lines, "no suitable queues: it cannot run here even if nothing else does")
+	case !slices.ContainsFunc(s.host.queues, func(q *queue) bool { return s.takes(q) }):
+		return append(lines, "All queues dropped because of overload or full; "+ahead)
+	case c.want.PE != "":
+		return append(lines, "cannot run because resources requested are not available for parallel job; "+ahead)
+	}
+	return append(lines, "cannot run because resources requested are not available; "+ahead)
+}
+
+// takes reports whether a queue would take a job that asks for nothing.
+func (s *Scheduler) takes(q *queue) bool {
+	return q.closed == "" && s.used[q.slots] < s.host.accounts[q.slots].limit && s.alarm(q) == nil && q.suspendedBy(s.used) == nil
+}
+
+// obstacles says what keeps a class from running.
+func (s *Scheduler) obstacles(c *class, v *view) []string {
+	s.compile(c)
+	var lines []string
+	add := func(line string) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if c.want.PE != "" && len(c.pes) == 0 {
+		add(fmt.Sprintf("cannot run because no access to PE %q", c.want.PE))
+	}
+	for _, q := range s.host.queues {
+		n, o := s.inQueue(c, q, v)
+		if n == 0 {
+			add(s.words(c, q, o))
+			continue
+		}
+		if n, o = s.onHost(c, v, c.places[q.index].duration); n == 0 {
+			add(s.words(c, nil, o))
+		}
+	}
+	for _, pe := range c.pes {
+		if rule := pe.AllocationRule; rule > 0 && c.slots(pe, maxSlots) == 0 {
+			add(fmt.Sprintf("PE %q dropped because allocation rule is not suitable", pe.Name))
+			continue
+		}
+		total := 0
+		for _, q := range s.host.queues {
+			if p := &c.places[q.index]; slices.Contains(q.PEs, pe.Name) {
+				n, _ := s.inQueue(c, q, v)
+				host, _ := s.onHost(c, v, p.duration)
+				total = min(total+n, host)
+			}
+		}
+		inPE, _ := s.room(v, []use{{s.host.pes[pe.Name], 1}}, nil, nil, nil, 0)
+		add(fmt.Sprintf("cannot run in PE %q because it only offers %d slots", pe.Name, min(total, inPE)))
+	}
+	return lines
+}
+
+// ahead counts the jobs whose turn is before that of another.
+func (s *Scheduler) ahead(e *entry, now time.Time) int {
+	usages := s.usages(now)
+	mine := s.keyFor(e.bucket, e, s.ordered) + s.ticket(e.bucket.who.user, now, usages)
+	n := 0
+	for _, u := range s.users {
+		ticket := s.ticket(u, now, usages)
+		for _, t := range u.line {
+			jobs := t.bucket.jobs
+			n += sort.Search(len(jobs), func(i int) bool {
+				theirs := s.keyFor(t.bucket, jobs[i], s.ordered) + ticket
+				return cmp.Or(cmp.Compare(mine, theirs), compareEntries(jobs[i], e)) >= 0
+			})
+		}
+	}
+	return n
+}
+
+// Queues returns the state of each queue: of those configured in the order of
+// their numbers, then of others in which tasks still run.
+func (s *Scheduler) Queues(time.Time) []QueueState {
+	var list []QueueState
+	for _, q := range s.host.queues {
+		st := QueueState{Name: q.Name, Used: int(s.used[q.slots]), Total: q.Slots}
+		for _, r := range s.pass.reserved {
+			for _, u := range r.uses {
+				if u.account == q.slots {
+					st.Reserved += int(u.amount)
+				}
+			}
+		}
+		add := func(letter, reason string) {
+			st.Letters += letter
+			st.Reasons = append(st.Reasons, reason)
+		}
+		if v := s.alarm(q); v != nil {
+			add("a", v.explain("load"))
+		}
+		if v := s.exceeded(q, q.SuspendThresholds); v != nil {
+			add("A", v.explain("suspend"))
+		}
+		if by := q.suspendedBy(s.used); by != nil {
+			add("S", by.words())
+		}
+		list = append(list, st)
+	}
+	for _, name := range sorted(s.gone) {
+		list = append(list, QueueState{Name: name, Used: s.gone[name], Letters: "o"})
+	}
+	return list
+}
+
+// Values returns the value of each attribute of the complex that a queue has
+// or, without a name, the host, as qstat -F and qhost -F show them.
+func (s *Scheduler) Values(queue string) []api.HostValue {
+	q := s.host.byName[queue]
+	if q == nil && queue != "" {
+		return nil
+	}
+	var list []api.HostValue
+	for i := range s.host.conf.Complex {
+		a := &s.host.conf.Complex[i]
+		if o, ok := s.offer(q, a, s.used); ok {
+			list = append(list, api.HostValue{Source: string([]byte{o.level, o.source}), Name: a.Name, Value: o.text(a)})
+		}
+	}
+	return list
+}
