@@ -42,7 +42,8 @@ type place struct {
 	duration      time.Duration
 	each, once    []use
 	alone, shared []int
-	soft          int // wishes about queues that are not fulfilled
+	named         bool // whether units of a RSMAP are among it
+	soft          int  // wishes about queues that are not fulfilled
 }
 
 // reason is the kind of an obstacle.
@@ -292,6 +293,7 @@ func (s *Scheduler) compilePlace(c *class, q *queue, p *place) {
 	for _, r := range c.wanted(h) {
 		if i, ok := h.consumed[consumer{r.Name, q.Name}]; ok && consumable(r.Attribute) && r.value.Number > 0 {
 			addUse(r, i, &p.each, &p.once)
+			p.named = p.named || len(h.accounts[i].ids) > 0
 		}
 	}
 	p.alone, p.shared = c.exclusives(h, q.exclusive)

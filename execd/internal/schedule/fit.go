@@ -177,8 +177,8 @@ func (s *Scheduler) inQueue(c *class, q *queue, v *view) (int, obstacle) {
 			return m, obstacle{}
 		}
 	}
-	if n > 0 && v.when == now {
-		n = s.unitsFor(c, q, n)
+	if n > 0 && v.when == now && p.named {
+		n, o = s.unitsFor(c, q, n)
 	}
 	if !p.slave {
 		n = min(n, 1)
@@ -488,26 +488,24 @@ type unit struct {
 
 // unitsFor lowers a number of slots to that for which there are units of each
 // RSMAP that the queue names: the host may name them too, and others run there.
-func (s *Scheduler) unitsFor(c *class, q *queue, n int) int {
+func (s *Scheduler) unitsFor(c *class, q *queue, n int) (int, obstacle) {
 	p := &c.places[q.index]
-	left := func(u use) (int, bool) {
+	for i, u := range slices.Concat(p.each, p.once) {
 		a := &s.host.accounts[u.account]
 		if len(a.ids) == 0 {
-			return 0, false
+			continue
 		}
-		return len(s.units(a.attribute.Name, q.Name, math.MaxInt, nil)), true
-	}
-	for _, u := range p.each {
-		if k, ok := left(u); ok {
-			n = min(n, k/max(1, int(u.amount)))
+		left := len(s.units(a.attribute.Name, q.Name, math.MaxInt, nil))
+		if i < len(p.each) {
+			n = min(n, left/max(1, int(u.amount)))
+		} else if left < int(u.amount) {
+			n = 0
 		}
-	}
-	for _, u := range p.once {
-		if k, ok := left(u); ok && k < int(u.amount) {
-			return 0
+		if n == 0 {
+			return 0, obstacle{reason: offersOnly, attribute: a.attribute, offer: offer{conf.Value{Number: float64(left)}, 'h', 'c'}}
 		}
 	}
-	return n
+	return n, obstacle{}
 }
 
 // units returns the first n units of a RSMAP of a queue or, without one, of

@@ -371,7 +371,7 @@ func (s *Scheduler) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool
 
 // text writes a value for people.
 func (o offer) text(a *conf.Attribute) string {
-	if o.value.Text != "" && o.source != 'c' {
+	if o.source == 'f' && o.value.Text != "" || !a.Kind.Number() {
 		return o.value.Text
 	}
 	return show(a.Kind, o.value.Number)

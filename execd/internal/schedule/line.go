@@ -20,7 +20,7 @@ type user struct {
 	slots   float64
 	started float64 // times slots, in seconds since the origin
 
-	pass   int     // in which ticket was worked out
+	shares int     // of the pass, for which ticket was worked out
 	ticket float64 // its part of the priority
 	cursor int     // in line: what stands before it was looked at in this pass
 	place  int     // in the heap of the pass; -1: not there
@@ -93,6 +93,9 @@ func (s *Scheduler) Remove(number int) {
 	if e := s.jobs[number]; e != nil {
 		e.gone = true
 		s.leave(e)
+	}
+	if slices.ContainsFunc(s.pass.reserved, func(r *reservation) bool { return r.job == number }) {
+		s.changed()
 	}
 }
 

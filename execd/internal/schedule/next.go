@@ -63,8 +63,9 @@ type run struct {
 type pass struct {
 	number   int // never 0
 	begun    bool
-	at       time.Time
+	at       time.Time // of the shares
 	usages   span
+	shares   int // how often they were worked out
 	line     merged
 	reserved []*reservation
 }
@@ -315,35 +316,71 @@ func (s *Scheduler) Ended(job, task int, used Used, now time.Time) {
 // Next returns the next job of which a task starts, the first of those that
 // may, and on what. The grant is debited at once; Started or GiveBack follows.
 func (s *Scheduler) Next(now time.Time) (job int, g *Grant, ok bool) {
-	if s.pass.begun && len(s.pass.line) == 0 && len(s.pass.reserved) > 0 && now.Sub(s.pass.at) >= time.Second {
+	p := &s.pass
+	if p.begun && len(p.line) == 0 && len(p.reserved) > 0 && now.Sub(p.at) >= time.Second {
 		s.changed() // what is kept free changes with the time
 	}
 	if len(s.jobs) == 0 || !s.anyFree() {
 		return 0, nil, false
 	}
-	if !s.pass.begun {
-		s.beginPass(now)
+	if r := s.sweep(now); r != nil {
+		return r.Job, r.Grant, true
+	}
+	return 0, nil, false
+}
+
+// sweep goes on with the pass until something starts, or begins one.
+func (s *Scheduler) sweep(now time.Time) *run {
+	p := &s.pass
+	switch {
+	case !p.begun:
+		s.reorder()
+		p.begun, p.line, p.reserved = true, p.line[:0], nil
+		s.share(now)
+		for _, u := range s.users {
+			u.cursor, u.place = 0, -1
+			s.fix(u)
+		}
+	case now.Sub(p.at) >= time.Second:
+		s.share(now)
 	}
 	limit := s.host.conf.Scheduling.MaxUserRunning
-	for len(s.pass.line) > 0 {
-		u := s.pass.line[0]
+	for len(p.line) > 0 {
+		u := p.line[0]
 		b := u.line[u.cursor].bucket
 		switch {
 		case limit > 0 && u.running >= limit:
 			u.cursor = len(u.line)
-		case b.class.failed == s.pass.number:
+		case b.class.failed == p.number:
 			s.reserveAll(b, now)
 			u.cursor++
 		default:
 			if r := s.start(b, now); r != nil {
-				return r.Job, r.Grant, true
+				return r
 			}
-			b.class.failed = s.pass.number
+			b.class.failed = p.number
 			continue
 		}
 		s.fix(u)
 	}
-	return 0, nil, false
+	return nil
+}
+
+// share works out the shares of users for the pass.
+func (s *Scheduler) share(now time.Time) {
+	p := &s.pass
+	p.at, p.usages = now, s.usages(now)
+	p.shares++
+	for _, u := range p.line {
+		s.fixTicket(u)
+	}
+	heap.Init(&p.line)
+}
+
+func (s *Scheduler) fixTicket(u *user) {
+	if u.shares != s.pass.shares {
+		u.shares, u.ticket = s.pass.shares, s.ticket(u, s.pass.at, s.pass.usages)
+	}
 }
 
 // anyFree reports whether a queue has a free slot that could be given out.
@@ -355,17 +392,6 @@ func (s *Scheduler) anyFree() bool {
 	return slices.ContainsFunc(h.queues, func(q *queue) bool {
 		return q.closed == "" && s.used[q.slots] < h.accounts[q.slots].limit
 	})
-}
-
-func (s *Scheduler) beginPass(now time.Time) {
-	s.reorder()
-	s.pass.begun, s.pass.at, s.pass.usages = true, now, s.usages(now)
-	s.pass.line = s.pass.line[:0]
-	s.pass.reserved = nil
-	for _, u := range s.users {
-		u.cursor, u.place = 0, -1
-		s.fix(u)
-	}
 }
 
 // fix puts a user where he belongs in a pass when his line or his cursor has
@@ -380,9 +406,7 @@ func (s *Scheduler) fix(u *user) {
 	case u.place >= 0:
 		heap.Fix(&s.pass.line, u.place)
 	default:
-		if u.pass != s.pass.number {
-			u.pass, u.ticket = s.pass.number, s.ticket(u, s.pass.at, s.pass.usages)
-		}
+		s.fixTicket(u)
 		heap.Push(&s.pass.line, u)
 	}
 }

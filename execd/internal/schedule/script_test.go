@@ -447,7 +447,7 @@ func (w *world) do(f []string, text string) ([]string, error) {
 		w.jobs[j.Number] = j
 		w.s.Add(j)
 	case "reject", "possible":
-		words, want, _ := strings.Cut(text, " => ")
+		words, want, _ := strings.Cut(text, "=>")
 		f = strings.Fields(words)
 		want = strings.TrimSpace(want)
 		j, _, err := w.resolve(f[1], f[2:])

@@ -27,6 +27,9 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 		}
 	}
 	ahead := fmt.Sprintf("%d jobs are ahead of it", s.ahead(e, now))
+	if e.bucket.reserve && !s.anyFree() {
+		s.sweep(now) // Next had no reason to, and nothing can start
+	}
 	v := &view{used: s.used, at: now, later: s.pass.reserved}
 	if i := slices.IndexFunc(v.later, func(r *reservation) bool { return r.job == job }); i >= 0 {
 		// Only what was kept free before it is in its way.
