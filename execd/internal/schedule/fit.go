@@ -224,6 +224,10 @@ func steady(a *conf.Attribute) bool {
 // allocate finds slots for a class, or returns nil.
 func (s *Scheduler) allocate(c *class, v *view) *plan {
 	s.compile(c)
+	// Most that does not fit does not fit the host.
+	if n, _ := s.roomIn(v.used, c.each, c.once, c.alone, c.shared); n == 0 {
+		return nil
+	}
 	order := s.queueOrder(c, v)
 	if c.want.PE == "" {
 		return s.single(c, order, v)

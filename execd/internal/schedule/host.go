@@ -117,8 +117,8 @@ func newHost(c *conf.Config) *host {
 			below.superiors = append(below.superiors, superior{q, n})
 		}
 	}
-	for name, pe := range c.PEs {
-		h.pes[name] = h.open(account{level: 'g', limit: float64(pe.Slots)})
+	for _, name := range sorted(c.PEs) {
+		h.pes[name] = h.open(account{level: 'g', limit: float64(c.PEs[name].Slots)})
 	}
 	h.formula = parseFormula(c.Scheduling.LoadFormula)
 	for i, l := range sorted(c.UserLists) {

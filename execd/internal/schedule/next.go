@@ -354,6 +354,9 @@ func (s *Scheduler) sweep(now time.Time) *run {
 		case b.class.failed == p.number:
 			s.reserveAll(b, now)
 			u.cursor++
+			for u.cursor < len(u.line) && s.passes(u.line[u.cursor].bucket) {
+				u.cursor++
+			}
 		default:
 			if r := s.start(b, now); r != nil {
 				return r
@@ -364,6 +367,11 @@ func (s *Scheduler) sweep(now time.Time) *run {
 		s.fix(u)
 	}
 	return nil
+}
+
+// passes reports whether a pass goes by a bucket in any case.
+func (s *Scheduler) passes(b *bucket) bool {
+	return b.class.failed == s.pass.number && (!b.reserve || len(s.pass.reserved) >= s.host.conf.Scheduling.MaxReservation)
 }
 
 // share works out the shares of users for the pass.
