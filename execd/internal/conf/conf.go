@@ -26,8 +26,8 @@ type Config struct {
 	// Host and AnyHost are the complex_values of this host and of the host
 	// "global", which here is no more than a second name for it.
 	Host, AnyHost Values
-	Hostname      string
-	HostGroups    []string // names of the groups that the host belongs to, with their @
+	Hostname      string             // of this host
+	HostGroups    []string           // names of the groups it belongs to, with their @
 	LoadScaling   map[string]float64 // load_scaling: factors of load values
 
 	Managers, Operators []string // users, beside root
@@ -36,7 +36,6 @@ type Config struct {
 	Elsewhere []string  // names of queues that have not this host
 	Warnings  []Problem // what was accepted, and is without effect
 
-	host    string                       // whose this is
 	objects map[string]map[string][]line // what Show prints, by kind and name
 }
 

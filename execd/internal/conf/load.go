@@ -26,7 +26,7 @@ type Options struct {
 // without configuration has one queue, all.q, with a slot for each processor.
 // The error joins a *Problem for each mistake.
 func Load(o Options) (*Config, error) {
-	l := &loader{Options: o, conf: &Config{host: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
+	l := &loader{Options: o, conf: &Config{Hostname: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
 	l.load()
 	errs := make([]error, len(l.problems))
 	for i, p := range l.problems {
@@ -108,8 +108,11 @@ func (l *loader) load() {
 	readAll(l, kindUserList, userListParams, func(u *UserList) { c.UserLists[u.Name] = u })
 	readAll(l, kindHostGroup, hostGroupParams, func(g *hostGroup) { l.groups[g.name] = g.hosts })
 	for _, name := range slices.Sorted(maps.Keys(l.groups)) {
-		if _, err := l.here(name); err != nil {
+		switch here, err := l.here(name); {
+		case err != nil:
 			l.problem(l.path(kindHostGroup, name), 0, "%v", err)
+		case here:
+			c.HostGroups = append(c.HostGroups, name)
 		}
 	}
 	c.PEs = map[string]*PE{}

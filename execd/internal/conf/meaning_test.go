@@ -161,6 +161,8 @@ func TestOverrides(t *testing.T) {
 			}
 		case err != nil || c.Queues[0].Slots != tt.want:
 			t.Errorf("%s: %v, %v; want %d", tt.slots, c, err, tt.want)
+		case c.Hostname != "gehost.example.org" || !slices.Equal(c.HostGroups, []string{"@in", "@nested"}):
+			t.Errorf("host %q in groups %q; want gehost.example.org in @in and @nested", c.Hostname, c.HostGroups)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (c *Config) Show(kind, name string) (string, error) {
 		cluster, instance = name, false
 	}
 	lines, ok := c.objects[kind][cluster]
-	if !ok || instance && (!sameHost(host, c.host) || slices.Contains(c.Elsewhere, cluster)) {
+	if !ok || instance && (!sameHost(host, c.Hostname) || slices.Contains(c.Elsewhere, cluster)) {
 		if unknown[kind] == "" {
 			return "", fmt.Errorf("%q is no kind of configuration", kind)
 		}
@@ -60,7 +60,7 @@ func (c *Config) Show(kind, name string) (string, error) {
 		case !instance:
 			show(&b, l.name, l.written, l.form, width[kind])
 		case l.name == "hostlist":
-			show(&b, "hostname", c.host, plain, width[kind])
+			show(&b, "hostname", c.Hostname, plain, width[kind])
 		default:
 			show(&b, l.name, l.inForce, l.form, width[kind])
 		}

@@ -311,26 +311,32 @@ func (s *Scheduler) durationOf(j *Job, q *queue) time.Duration {
 	return s.host.conf.Scheduling.DefaultDuration
 }
 
+// forever is more than any job runs, in seconds, and little enough to be added
+// to a time.
+const forever = 1e9
+
 // Requested returns how long a job asks to run, by the larger of h_rt and s_rt
 // (spec: sched_conf(5), max_reservation); 0: it does not say.
 func Requested(j *Job) time.Duration {
 	seconds := 0.0
 	for _, r := range j.Hard {
-		if (r.Name == "h_rt" || r.Name == "s_rt") && !math.IsInf(r.Value.Number, 0) {
+		if r.Name == "h_rt" || r.Name == "s_rt" {
 			seconds = max(seconds, r.Value.Number)
 		}
 	}
-	return time.Duration(seconds) * time.Second
+	return time.Duration(min(seconds, forever)) * time.Second
 }
 
 // never returns why a class can never run in a queue.
 func (s *Scheduler) never(c *class, q *queue, p *place) obstacle {
-	h, g := s.host, &s.host.conf.Global
+	h := s.host
 	switch {
 	case !p.slave && !p.master:
 		return obstacle{reason: notOnList}
-	case !h.admits(c.lists, q.UserLists, q.XUserLists), !h.admits(c.lists, g.UserLists, g.XUserLists):
-		return obstacle{reason: noAccess}
+	case !h.admits(c.lists, q.UserLists, q.XUserLists):
+		return obstacle{reason: noAccess, text: fmt.Sprintf("cluster queue %q", q.Name)}
+	case slices.ContainsFunc(h.access(), func(a conf.Access) bool { return !h.admits(c.lists, a.Allowed, a.Denied) }):
+		return obstacle{reason: noAccess, text: fmt.Sprintf("host %q", h.conf.Hostname)}
 	case q.Slots == 0:
 		return obstacle{reason: noSlots}
 	case c.want.PE != "" && !slices.ContainsFunc(c.pes, func(pe *conf.PE) bool { return slices.Contains(q.PEs, pe.Name) }):
@@ -400,7 +406,7 @@ func (s *Scheduler) words(c *class, q *queue, o obstacle) string {
 	case notOnList:
 		return fmt.Sprintf("cannot run in queue %q because it is not contained in its hard queue list (-q)", instance)
 	case noAccess:
-		return fmt.Sprintf("has no permission for cluster queue %q", q.Name)
+		return "has no permission for " + o.text
 	case noSlots:
 		return fmt.Sprintf(`cannot run in queue instance %q because it has "0" slots`, instance)
 	case noPE:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"paddock/execd/internal/conf"
@@ -88,7 +89,7 @@ func newHost(c *conf.Config) *host {
 		if a.Requestable == conf.RequestableForced {
 			h.forced = append(h.forced, a)
 		}
-		if v, ok := parseValue(a.Kind, a.Default); ok && consumable(a) && v.Number > 0 && a.Name != slots {
+		if v, err := conf.ParseValue(a.Kind, a.Default); err == nil && consumable(a) && v.Number > 0 && a.Name != slots {
 			h.defaults = append(h.defaults, request{a, v})
 		}
 	}
@@ -223,6 +224,11 @@ func (h *host) admits(membership string, lists, without []string) bool {
 	return !slices.ContainsFunc(without, on) && (len(lists) == 0 || slices.ContainsFunc(lists, on))
 }
 
+// access returns what has to admit a user before any queue does.
+func (h *host) access() []conf.Access {
+	return append([]conf.Access{{Allowed: h.conf.Global.UserLists, Denied: h.conf.Global.XUserLists}}, h.conf.Access...)
+}
+
 // limitOf returns the value that a queue has for an attribute by its own
 // parameters: a name, a limit, a number.
 func (q *queue) limitOf(a *conf.Attribute, c *conf.Config) (conf.Value, bool) {
@@ -239,8 +245,10 @@ func (q *queue) limitOf(a *conf.Attribute, c *conf.Config) (conf.Value, bool) {
 	case "seq_no":
 		return conf.Value{Number: float64(q.SeqNo)}, true
 	case "rerun":
-		v, _ := parseValue(conf.KindBool, map[bool]string{true: "1", false: "0"}[q.Rerun])
-		return v, true
+		if q.Rerun {
+			return conf.Value{Number: 1}, true
+		}
+		return conf.Value{}, true
 	case "h_rt", "s_rt":
 		d := q.HRT
 		if a.Name == "s_rt" {
@@ -256,12 +264,12 @@ func (q *queue) limitOf(a *conf.Attribute, c *conf.Config) (conf.Value, bool) {
 		if i < 0 {
 			return conf.Value{Number: math.Inf(1)}, true
 		}
-		return parseValue(a.Kind, q.Limits[i].Value)
+		v, err := conf.ParseValue(a.Kind, q.Limits[i].Value)
+		return v, err == nil
 	default:
 		return conf.Value{}, false
 	}
-	v, _ := parseValue(a.Kind, text)
-	return v, true
+	return conf.Value{Text: text}, true
 }
 
 // term is a summand of load_formula.
@@ -286,8 +294,8 @@ func parseFormula(formula string) []term {
 			}
 		}
 		t := term{factor: sign}
-		for _, f := range strings.Split(word, "*") {
-			if n, ok := parseDouble(f); ok {
+		for f := range strings.SplitSeq(word, "*") {
+			if n, err := strconv.ParseFloat(f, 64); err == nil {
 				t.factor *= n
 			} else {
 				t.attribute = f

@@ -3,6 +3,8 @@ package schedule
 import (
 	"cmp"
 	"container/heap"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +42,9 @@ type Scheduler struct {
 	pass    pass
 	changes int // of what is used, of load, of what is open
 
+	remains   ledger // of what runs for ever
+	remainsOf int    // changes when it was worked out
+
 	steps   map[string]time.Time // when suspend_thresholds last did something, by queue
 	order   []*queue             // in which they are tried
 	orderOf int                  // changes when it was made
@@ -68,6 +73,7 @@ type pass struct {
 	shares   int // how often they were worked out
 	line     merged
 	reserved []*reservation
+	searched int // how often a time for one was searched
 }
 
 // merged is a heap of users by whose turn it is.
@@ -172,7 +178,7 @@ func (s *Scheduler) changed() {
 
 // SetLoad tells the load values of the host, all of them, by attribute.
 func (s *Scheduler) SetLoad(values map[string]conf.Value) {
-	s.loaded = values
+	s.loaded = maps.Clone(values)
 	load := make(map[string]conf.Value, len(values))
 	same := len(values) == len(s.load)
 	for name, v := range values {
@@ -276,7 +282,11 @@ func (s *Scheduler) Started(r Running) {
 		t = &run{Running: r, stopped: r.Stopped, tooMuch: r.Stopped}
 		s.begin(t)
 	}
-	s.tasks[TaskID{r.Job, r.Task}] = t
+	id := TaskID{r.Job, r.Task}
+	if twice := s.tasks[id]; twice != nil {
+		s.end(twice)
+	}
+	s.tasks[id] = t
 }
 
 // GiveBack undoes a Next: the task waits again, unless its job was removed or
@@ -335,7 +345,7 @@ func (s *Scheduler) sweep(now time.Time) *run {
 	switch {
 	case !p.begun:
 		s.reorder()
-		p.begun, p.line, p.reserved = true, p.line[:0], nil
+		p.begun, p.line, p.reserved, p.searched = true, p.line[:0], nil, 0
 		s.share(now)
 		for _, u := range s.users {
 			u.cursor, u.place = 0, -1
@@ -371,7 +381,15 @@ func (s *Scheduler) sweep(now time.Time) *run {
 
 // passes reports whether a pass goes by a bucket in any case.
 func (s *Scheduler) passes(b *bucket) bool {
-	return b.class.failed == s.pass.number && (!b.reserve || len(s.pass.reserved) >= s.host.conf.Scheduling.MaxReservation)
+	return b.class.failed == s.pass.number && (!b.reserve || !s.mayReserve())
+}
+
+// mayReserve reports whether another job may have a reservation. Jobs for which
+// there is no time at all do not take the place of others, but there is an end
+// to searching.
+func (s *Scheduler) mayReserve() bool {
+	most := s.host.conf.Scheduling.MaxReservation
+	return len(s.pass.reserved) < most && s.pass.searched < 3*most
 }
 
 // share works out the shares of users for the pass.
@@ -452,55 +470,47 @@ func (s *Scheduler) impose(uses []use, from time.Time, length time.Duration) {
 }
 
 // reserveAll keeps free what the jobs of a bucket need that did not fit, at the
-// earliest time there is, for as many jobs as max_reservation says.
+// earliest time there is, for as many jobs as may have that.
 func (s *Scheduler) reserveAll(b *bucket, now time.Time) {
-	if !b.reserve {
+	if !b.reserve || !s.mayReserve() || !s.everFits(b.class, now) {
 		return
 	}
 	for _, e := range b.jobs {
-		if len(s.pass.reserved) >= s.host.conf.Scheduling.MaxReservation || !s.reserve(b.class, e.number, now) {
+		if !s.mayReserve() || !s.reserve(b.class, e.number, now) {
 			return
 		}
 	}
 }
 
+// length returns how long a task runs, as far as is known; 0: for ever.
+func (s *Scheduler) length(r *run) time.Duration {
+	return cmp.Or(r.Duration, s.host.conf.Scheduling.DefaultDuration)
+}
+
+// everFits reports whether a class fits when all has ended that ends.
+func (s *Scheduler) everFits(c *class, now time.Time) bool {
+	if s.remainsOf != s.changes {
+		s.remains, s.remainsOf = make(ledger, len(s.used)), s.changes
+		for _, r := range s.holders() {
+			if s.length(r) == 0 {
+				s.remains.debit(r.uses)
+			}
+		}
+	}
+	return s.allocate(c, &view{used: s.remains, at: now, when: soon}) != nil
+}
+
 // reserve finds the earliest time at which a class fits, going by the ends of
 // what runs and of other reservations.
 func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
-	type event struct {
-		at   time.Time
-		uses []use
-		sign int
-	}
-	var events []event
-	for _, r := range s.holders() {
-		length := r.Duration
-		if length == 0 {
-			length = s.host.conf.Scheduling.DefaultDuration
-		}
-		if length == 0 {
-			continue // for ever, as far as is known
-		}
-		at := r.Started.Add(length)
-		if !at.After(now) {
-			at = now.Add(time.Second) // it is overdue
-		}
-		events = append(events, event{at, r.uses, -1})
-	}
-	for _, r := range s.pass.reserved {
-		events = append(events, event{r.from, r.uses, 1})
-		if !r.until.IsZero() {
-			events = append(events, event{r.until, r.uses, -1})
-		}
-	}
-	slices.SortStableFunc(events, func(a, b event) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.sign, b.sign)) })
-
+	s.pass.searched++
+	events := s.events(now)
 	v := view{used: slices.Clone(s.used), when: soon}
 	for i, e := range events {
-		if e.sign < 0 {
-			v.used.credit(e.uses)
-		} else {
+		if e.begins {
 			v.used.debit(e.uses)
+		} else {
+			v.used.credit(e.uses)
 		}
 		if i+1 < len(events) && events[i+1].at.Equal(e.at) {
 			continue
@@ -515,17 +525,47 @@ func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
 		if p == nil {
 			continue
 		}
-		r := &reservation{job: job, from: e.at, uses: s.planUses(c, p)}
+		r := &reservation{job: job, from: e.at, uses: s.planUses(c, p), used: v.used}
 		if p.length > 0 {
 			r.until = e.at.Add(p.length)
 		}
-		r.used = v.used
 		r.used.debit(r.uses)
 		s.impose(r.uses, e.at, p.length)
 		s.pass.reserved = append(s.pass.reserved, r)
 		return true
 	}
 	return false
+}
+
+// event is when something takes or gives back what it uses.
+type event struct {
+	at     time.Time
+	uses   []use
+	begins bool
+}
+
+// events returns what is known to happen from now on, in the order of time.
+func (s *Scheduler) events(now time.Time) []event {
+	var list []event
+	for _, r := range s.holders() {
+		length := s.length(r)
+		if length == 0 {
+			continue
+		}
+		at := r.Started.Add(length)
+		if !at.After(now) {
+			at = now.Add(time.Second) // it is overdue
+		}
+		list = append(list, event{at, r.uses, false})
+	}
+	for _, r := range s.pass.reserved {
+		list = append(list, event{r.from, r.uses, true})
+		if !r.until.IsZero() {
+			list = append(list, event{r.until, r.uses, false})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b event) int { return a.at.Compare(b.at) })
+	return list
 }
 
 // Possible reports why a job could not run here even if the host were idle and
@@ -536,9 +576,5 @@ func (s *Scheduler) Possible(j *Job) error {
 	if s.allocate(c, v) != nil {
 		return nil
 	}
-	return noSuitableQueues(strings.Join(s.obstacles(c, v), "; "))
+	return fmt.Errorf("no suitable queues: %s", strings.Join(s.obstacles(c, v), "; "))
 }
-
-type noSuitableQueues string
-
-func (e noSuitableQueues) Error() string { return "no suitable queues: " + string(e) }

@@ -46,7 +46,6 @@ type playing struct {
 	wish  *wish
 	grant *Grant
 	from  time.Time
-	until time.Time
 }
 
 func (g *game) config() *conf.Config {
@@ -132,7 +131,7 @@ func (g *game) submit() {
 	if r.IntN(4) == 0 {
 		w.api.Queues = []string{g.c.Queues[r.IntN(len(g.c.Queues))].Name}
 	}
-	w.api.Reserve = r.IntN(3) == 0
+	w.api.Reserve, w.api.Priority = r.IntN(3) == 0, 5*r.IntN(2)
 	j, err := Resolve(g.c, &w.api, w.user, nil)
 	if err != nil {
 		g.t.Fatal(err)

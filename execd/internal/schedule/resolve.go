@@ -39,7 +39,8 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 			return reject("job rejected: it names %d queues, at most %d are possible", len(patterns), api.MaxWords)
 		}
 		for _, p := range patterns {
-			if !slices.ContainsFunc(c.Queues, func(q conf.Queue) bool { return matchesQueue(c, []string{p}, q.Name) }) {
+			here := slices.ContainsFunc(c.Queues, func(q conf.Queue) bool { return matchesQueue(c, []string{p}, q.Name) })
+			if !here && !slices.ContainsFunc(c.Elsewhere, func(q string) bool { return matches(p, q, false) }) {
 				return reject("Job was rejected because job requests unknown queue %q", short(p))
 			}
 		}
@@ -84,12 +85,11 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 	}
 	var found []Request
 	for _, r := range list {
-		i := slices.IndexFunc(c.Complex, func(a conf.Attribute) bool { return a.Name == r.Name || a.Shortcut == r.Name })
-		if i < 0 {
+		a := c.Attribute(r.Name)
+		if a == nil {
 			return nil, api.Errorf(api.CodeRejected, "unknown resource %q", short(r.Name))
 		}
-		a := &c.Complex[i]
-		v, ok := parseValue(a.Kind, r.Value)
+		v, err := conf.ParseValue(a.Kind, r.Value)
 		counted := consumable(a) || exclusive(a)
 		switch {
 		case a.Name == slots:
@@ -98,7 +98,7 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 			return nil, api.Errorf(api.CodeRejected, "resource %q configured as non requestable", a.Name)
 		case soft && counted:
 			return nil, api.Errorf(api.CodeRejected, "denied: soft requests on consumables like %q are not supported", a.Name)
-		case !ok:
+		case err != nil || len(r.Value) > maxExpression:
 			return nil, api.Errorf(api.CodeRejected, "wrong type in \"%s=%s\" - %s expected", a.Name, short(r.Value), a.Kind)
 		case counted && v.Number < 0:
 			return nil, api.Errorf(api.CodeRejected, "attribute %q is consumable but has a negative value", a.Name)

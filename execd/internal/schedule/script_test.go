@@ -30,7 +30,8 @@ import (
 //	ckpt NAME
 //	list NAME ENTRY... (dept NAME ENTRY... for one that is no ACL)
 //	host ATTR=VALUE..., global ATTR=VALUE..., scaling ATTR=FACTOR...
-//	cluster users=L xusers=L
+//	cluster users=L xusers=L (of the host: access users=L xusers=L)
+//	elsewhere QUEUE...
 //	groups @NAME...
 //	sched maxujobs=N reservations=N default=SECONDS half=SECONDS priority=W
 //	      ticket=W urgency=W waiting=W cpu=W mem=W io=W formula=F seqno=1
@@ -45,6 +46,7 @@ import (
 //	starts JOB@QUEUE=SLOTS,...{ID,...}   what Next starts, in order
 //	take JOB, giveback JOB               Next, which must return JOB; GiveBack
 //	end TASK cpu=N                       TASK: JOB or JOB.TASK
+//	again TASK                           Started, once more
 //	remove JOB
 //	load ATTR=VALUE..., close QUEUE WHY..., open QUEUE, reload, restart
 //	why JOB, queues, values QUEUE, suspensions, prior JOB
@@ -200,9 +202,9 @@ func (w *world) attribute(name string) *conf.Attribute {
 // value reads a value; of a RSMAP it is NUMBER(ID+ID).
 func (w *world) value(name, text string) conf.Value {
 	number, ids, isMap := strings.Cut(text, "(")
-	v, ok := parseValue(w.attribute(name).Kind, number)
-	if !ok {
-		panic("no value: " + text)
+	v, err := conf.ParseValue(w.attribute(name).Kind, number)
+	if err != nil {
+		panic(err)
 	}
 	if isMap {
 		v.IDs = strings.Split(strings.TrimSuffix(ids, ")"), "+")
@@ -212,7 +214,7 @@ func (w *world) value(name, text string) conf.Value {
 
 func (w *world) thresholds(text string) []conf.Threshold {
 	var list []conf.Threshold
-	for _, word := range strings.Split(text, ",") {
+	for word := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(word, ":")
 		list = append(list, conf.Threshold{Attribute: w.attribute(name), Value: w.value(name, value)})
 	}
@@ -252,8 +254,8 @@ func (w *world) configure(f []string) bool {
 				q.XUserLists = words(v)
 			case "with":
 				for _, p := range words(v) {
-					name, value, _ := strings.Cut(p, ":")
-					q.Complex[name] = w.value(name, value)
+					attribute, value, _ := strings.Cut(p, ":")
+					q.Complex[attribute] = w.value(attribute, value)
 				}
 			case "limit":
 				key, value, _ := strings.Cut(v, ":")
@@ -315,6 +317,16 @@ func (w *world) configure(f []string) bool {
 				w.c.Global.XUserLists = words(v)
 			}
 		})
+	case "access":
+		pairs(f[1:], func(name, v string) {
+			a := conf.Access{Allowed: words(v)}
+			if name == "xusers" {
+				a = conf.Access{Denied: words(v)}
+			}
+			w.c.Access = append(w.c.Access, a)
+		})
+	case "elsewhere":
+		w.c.Elsewhere = f[1:]
 	case "groups":
 		w.c.HostGroups = f[1:]
 	case "sched":
@@ -384,9 +396,9 @@ func options(f []string) (r *api.SubmitRequest, groups []string, tasks int) {
 			r.MasterQueues = strings.Split(arg(), ",")
 		case "-pe":
 			r.PE = arg()
-			for _, s := range strings.Split(arg(), ",") {
-				s, step, stepped := strings.Cut(s, ":")
-				low, high, isRange := strings.Cut(s, "-")
+			for word := range strings.SplitSeq(arg(), ",") {
+				bounds, step, stepped := strings.Cut(word, ":")
+				low, high, isRange := strings.Cut(bounds, "-")
 				n := api.Slots{Min: atoi(low), Max: atoi(low), Step: 1}
 				if isRange {
 					n.Max = api.MaxSlots
@@ -486,6 +498,8 @@ func (w *world) do(f []string, text string) ([]string, error) {
 	case "giveback":
 		job := atoi(f[1])
 		w.s.GiveBack(job, w.taken[job])
+	case "again":
+		w.s.Started(w.runs[taskID(f[1])])
 	case "end":
 		id := taskID(f[1])
 		var used Used
