@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,8 +28,10 @@ type User struct {
 	GID    int
 	Group  string // name of GID; the number in digits where it has no name
 	Groups []int  // all of the user's groups, GID included
-	Home   string
-	Shell  string
+	// GroupNames are the names of Groups, of those that have one.
+	GroupNames []string
+	Home       string
+	Shell      string
 }
 
 // Directory answers from the name services. The zero value is ready.
@@ -108,12 +111,6 @@ func ask(ctx context.Context, key string) (*User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up user %q: %w", key, err)
 	}
-	u.Group = strconv.Itoa(u.GID)
-	if line, err := run(ctx, "getent", "group", strconv.Itoa(u.GID)); err == nil {
-		if name, _, ok := strings.Cut(line, ":"); ok && name != "" {
-			u.Group = name
-		}
-	}
 	groups, err := run(ctx, "id", "-G", "--", u.Name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up groups of user %q: %w", u.Name, err)
@@ -125,7 +122,29 @@ func ask(ctx context.Context, key string) (*User, error) {
 		}
 		u.Groups = append(u.Groups, gid)
 	}
+	// Groups without a name make getent fail, after it has printed the others.
+	lines, _ := run(ctx, "getent", append([]string{"group", strconv.Itoa(u.GID)}, strings.Fields(groups)...)...)
+	u.Group, u.GroupNames = groupNames(lines, u.GID)
 	return u, nil
+}
+
+// groupNames returns the name of the group gid, its number where it has no
+// name, and the names of all groups in lines of group(5).
+func groupNames(lines string, gid int) (group string, names []string) {
+	group = strconv.Itoa(gid)
+	for line := range strings.SplitSeq(lines, "\n") {
+		f := strings.Split(line, ":")
+		if len(f) < 3 || f[0] == "" {
+			continue
+		}
+		if f[2] == strconv.Itoa(gid) {
+			group = f[0]
+		}
+		if !slices.Contains(names, f[0]) {
+			names = append(names, f[0])
+		}
+	}
+	return group, names
 }
 
 func run(ctx context.Context, name string, args ...string) (string, error) {
