@@ -156,6 +156,16 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
 }
 
+// Queue returns the queue of that name, or nil.
+func (c *Config) Queue(name string) *Queue {
+	for i := range c.Queues {
+		if c.Queues[i].Name == name {
+			return &c.Queues[i]
+		}
+	}
+	return nil
+}
+
 // Slots returns the number of slots of all queues.
 func (c *Config) Slots() int {
 	n := 0

@@ -149,6 +149,13 @@ func setTime(into *time.Duration, v string) error {
 	return nil
 }
 
+// ParseTime reads a time: seconds, or h:m:s.
+func ParseTime(text string) (time.Duration, error) {
+	var d time.Duration
+	err := setTime(&d, text)
+	return d, err
+}
+
 // setTimeLimit reads a time or INFINITY.
 func setTimeLimit(into *time.Duration, v string) error {
 	if strings.EqualFold(v, "INFINITY") {
