@@ -553,7 +553,8 @@ func (w *world) do(f []string, text string) ([]string, error) {
 	case "suspensions":
 		suspend, resume, next := w.s.Suspensions(w.now)
 		var lines []string
-		for _, id := range suspend {
+		for _, x := range suspend {
+			id := x.TaskID
 			lines = append(lines, fmt.Sprintf("suspend %d.%d", id.Job, id.Task))
 			r := w.runs[id]
 			r.Stopped = true

@@ -70,13 +70,20 @@ func (s *superior) words() string {
 	return fmt.Sprintf("%d slots of queue %q are in use", s.threshold, s.Name)
 }
 
+// Suspension is a task that is to be suspended, and the letter qstat shows for
+// it: S when another queue is the reason, T when a threshold is.
+type Suspension struct {
+	TaskID
+	Letter string
+}
+
 // Suspensions says which tasks are to be suspended and resumed on behalf of
 // suspend_thresholds and subordinate queues, and takes it as done. Above a
 // threshold nsuspend tasks are suspended in each suspend_interval, the
 // youngest first; below it as many are resumed, the oldest first. It is to be
 // asked when tasks start and end, when load is told, and at next, if that is
 // not zero.
-func (s *Scheduler) Suspensions(now time.Time) (suspend, resume []TaskID, next time.Time) {
+func (s *Scheduler) Suspensions(now time.Time) (suspend []Suspension, resume []TaskID, next time.Time) {
 	running := slices.DeleteFunc(s.holders(), func(r *run) bool { return r.entry != nil })
 	in := map[string][]*run{} // by the queue of the master
 	for _, r := range running {
@@ -95,7 +102,11 @@ func (s *Scheduler) Suspensions(now time.Time) (suspend, resume []TaskID, next t
 		})
 		switch id := (TaskID{r.Job, r.Task}); {
 		case stop && !r.stopped:
-			suspend = append(suspend, id)
+			letter := "S"
+			if r.tooMuch {
+				letter = "T"
+			}
+			suspend = append(suspend, Suspension{id, letter})
 		case !stop && r.stopped:
 			resume = append(resume, id)
 		}
