@@ -42,6 +42,8 @@ const (
 	FileExecdPID  = "execd.pid"
 	FileExecdLock = "execd.lock"
 	FileSeqNum    = "job_seq_num"
+	FileQueues    = "queues"
+	FileShares    = "shares"
 	FileDrain     = "drain"
 	FileFormat    = "format"
 )
@@ -86,6 +88,8 @@ var Files = []File{
 	{FileExecdPID, "execd", "people", "while execd runs", 0o644, ""},
 	{FileExecdLock, "execd", "execd", "held while execd runs", 0o600, ""},
 	{FileSeqNum, "execd", "execd", "before the record with the highest number goes", 0o644, ""},
+	{FileQueues, "execd", "execd", "when somebody disables, suspends or clears a queue", 0o644, "an administrator relies on it"},
+	{FileShares, "execd", "execd", "every ten minutes in which jobs ended, and at the end", 0o644, ""},
 	{FileDrain, "execd", "execd", "while no job is to be started", 0o644, "after a power cut the host is still to be emptied"},
 	{FileFormat, "execd", "execd", "when execd first uses the spool", 0o644, "an older execd must not misread what a newer one has left"},
 }

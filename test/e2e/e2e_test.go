@@ -196,6 +196,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"stopexecd":     cmdStop,          // stopexecd: end it with SIGTERM; it must exit 0
 	"killexecd":     cmdKill,          // killexecd: end it with SIGKILL
 	"waitjob":       cmdWaitJob,       // waitjob JOB ...: until no task is left and it is accounted
+	"waitqueue":     cmdWaitQueue,     // waitqueue QUEUE STATES: until qstat -f shows these states of it; - for none
 	"waitstate":     cmdWaitState,     // waitstate JOB STATE [COUNT]: until COUNT (1) lines of qstat show it
 	"waitfile":      cmdWaitFile,      // waitfile FILE ...: until all are there and not empty
 	"waitgrep":      cmdWaitGrep,      // waitgrep REGEXP FILE: until a line of it matches
@@ -288,6 +289,23 @@ func cmdWaitState(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 		return n == want, nil
+	}))
+}
+
+func cmdWaitQueue(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 2, "waitqueue QUEUE STATES")
+	d := running(ts)
+	ts.Check(harness.WaitFor(harness.Patience, fmt.Sprintf("queue %s to be in states %s", args[0], args[1]), func() (bool, error) {
+		queues, err := d.Queues()
+		if err != nil {
+			return false, err
+		}
+		for _, q := range queues {
+			if q.Name == args[0] {
+				return q.States == strings.Trim(args[1], "-"), nil
+			}
+		}
+		return false, fmt.Errorf("there is no queue %q", args[0])
 	}))
 }
 

@@ -331,3 +331,12 @@ func (d *Daemon) Jobs() ([]api.JobStatus, error) {
 	err := d.Client.Call(ctx, api.VerbJobs, api.JobsRequest{Users: []string{"*"}}, &reply)
 	return reply.Jobs, err
 }
+
+// Queues returns what qstat -f shows.
+func (d *Daemon) Queues() ([]api.QueueStatus, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	var reply api.HostReply
+	err := d.Client.Call(ctx, api.VerbHost, api.HostRequest{}, &reply)
+	return reply.Queues, err
+}

@@ -50,7 +50,7 @@ func newBed(t *testing.T) *bed {
 			first = j
 		}
 	}
-	task, _ := store.Take(first, job.Start{Queue: "all.q", Boot: "b"}, time.Now())
+	task := store.Take(first, job.Start{Queue: "all.q", Boot: "b"}, time.Now())
 	b.must(store.Begin(task))
 	staged, err := root.Stage(task.RunID())
 	b.must(err)

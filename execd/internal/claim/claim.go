@@ -1,21 +1,22 @@
-// Package claim keeps the slots of this host and who holds them. Every job
-// runs under a claim, whatever brought it: the claim is activated to start a
-// job and deactivated when its processes are over, so that there is one way
-// to occupy a slot. Today execd's own queue is the only holder. Other packages
-// of execd import it; it imports conf.
+// Package claim knows the slots of this host and who has them: every job runs
+// under claims, one for each of its slots, whatever brought it. There is one
+// holder so far, execd's own queue, which claims every slot for good and
+// activates and deactivates the claims for its jobs. Packages queue and stage
+// import it; it imports conf and schedule.
 package claim
 
 import (
-	"fmt"
+	"slices"
 	"sync"
 
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/schedule"
 )
 
-// Activity says what a claimed slot does.
+// Activity is what a claimed slot does.
 type Activity int
 
-// The activities of a claimed slot, with HTCondor's names.
+// The activities of a claimed slot.
 const (
 	Idle Activity = iota // claimed, and no job
 	Busy                 // claimed, and a job runs
@@ -28,9 +29,9 @@ func (a Activity) String() string {
 	return "Idle"
 }
 
-// Claim is the right to run jobs on one slot.
+// Claim is the right to use one slot.
 type Claim struct {
-	Slot   int    // slots are numbered from 1 over the queues by seq_no, then name
+	Slot   int    // of the queue, from 1; 0: beyond the slots that the queue has
 	Queue  string // the queue the slot belongs to
 	Holder string // who holds the claim: "queue" is execd's own
 
@@ -38,91 +39,125 @@ type Claim struct {
 	job      string   // guarded by Table.mu; what it runs
 }
 
-// Table has the claims of this host.
+// Table is all slots of the host. Its methods may be called from several
+// goroutines.
 type Table struct {
+	holder string
+
 	mu     sync.Mutex
-	claims []*Claim // guarded by mu; by slot
-	idle   int      // guarded by mu; where the search for an idle claim begins
-	busy   int      // guarded by mu
-	limit  int      // guarded by mu
+	queues map[string]*slots // guarded by mu
+	busy   int               // guarded by mu
 }
 
-// NewTable claims every slot of the queues for one holder.
+// slots are the claims of one queue.
+type slots struct {
+	claims []*Claim
+	idle   int // nothing below it is idle
+}
+
+// NewTable returns a table in which the holder has a claim on every slot.
 func NewTable(queues []conf.Queue, holder string) *Table {
-	t := &Table{}
-	for i := range queues {
-		for range queues[i].Slots {
-			t.claims = append(t.claims, &Claim{Slot: len(t.claims) + 1, Queue: queues[i].Name, Holder: holder})
-		}
-	}
-	t.limit = len(t.claims)
+	t := &Table{holder: holder, queues: map[string]*slots{}}
+	t.Resize(queues)
 	return t
 }
 
-// Slots returns the number of slots.
+// Resize makes the table that of other queues. Claims that are busy stay until
+// they are deactivated.
+func (t *Table) Resize(queues []conf.Queue) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fresh := map[string]*slots{}
+	for i := range queues {
+		q := &queues[i]
+		s := &slots{}
+		if old := t.queues[q.Name]; old != nil {
+			s.claims = old.claims[:min(len(old.claims), q.Slots)]
+			for _, c := range old.claims[len(s.claims):] {
+				c.Slot = 0
+			}
+		}
+		for len(s.claims) < q.Slots {
+			s.claims = append(s.claims, &Claim{Slot: len(s.claims) + 1, Queue: q.Name, Holder: t.holder})
+		}
+		fresh[q.Name] = s
+	}
+	for name, old := range t.queues {
+		if fresh[name] == nil {
+			for _, c := range old.claims {
+				c.Slot = 0
+			}
+		}
+	}
+	t.queues = fresh
+}
+
+// Slots returns how many slots there are.
 func (t *Table) Slots() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.limit
+	n := 0
+	for _, s := range t.queues {
+		n += len(s.claims)
+	}
+	return n
 }
 
-// Busy returns the number of slots that run a job.
+// Busy returns how many claims run a job.
 func (t *Table) Busy() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.busy
 }
 
-// Idle returns the idle claim with the lowest slot, or nil.
-func (t *Table) Idle() *Claim {
+// Activate finds idle claims for a grant and says what they run. Where a queue
+// has too few, as after a restart with fewer slots, it makes claims beyond its
+// slots: what runs has a claim.
+func (t *Table) Activate(job string, grant []schedule.QueueSlots) []*Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for ; t.idle < t.limit; t.idle++ {
-		if t.claims[t.idle].activity == Idle {
-			return t.claims[t.idle]
-		}
-	}
-	return nil
-}
-
-// Activate makes an idle claim run a job.
-func (t *Table) Activate(c *Claim, job string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c.activity != Idle {
-		return fmt.Errorf("cannot activate claim of slot %d: it runs job %s", c.Slot, c.job)
-	}
-	c.activity, c.job = Busy, job
-	t.busy++
-	return nil
-}
-
-// Adopt activates a claim for a job that runs already, found after a restart:
-// an idle one of its queue, else one that is made for it and goes when the job
-// ends, since the administrator may have taken slots away meanwhile.
-func (t *Table) Adopt(queue, job string) *Claim {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.busy++
-	for _, c := range t.claims[:t.limit] {
-		if c.activity == Idle && c.Queue == queue {
+	var claims []*Claim
+	for _, g := range grant {
+		s := t.queues[g.Queue]
+		for range g.Slots {
+			c := s.next()
+			if c == nil {
+				c = &Claim{Queue: g.Queue, Holder: t.holder}
+			}
 			c.activity, c.job = Busy, job
-			return c
+			t.busy++
+			claims = append(claims, c)
 		}
 	}
-	return &Claim{Queue: queue, Holder: "queue", activity: Busy, job: job}
+	return claims
 }
 
-// Deactivate ends the job of a claim; the holder keeps the claim.
-func (t *Table) Deactivate(c *Claim) {
+// next returns the lowest idle claim, or nil.
+func (s *slots) next() *Claim {
+	if s == nil {
+		return nil
+	}
+	i := slices.IndexFunc(s.claims[min(s.idle, len(s.claims)):], func(c *Claim) bool { return c.activity == Idle })
+	if i < 0 {
+		s.idle = len(s.claims)
+		return nil
+	}
+	s.idle += i
+	return s.claims[s.idle]
+}
+
+// Deactivate tells that the job of claims has ended.
+func (t *Table) Deactivate(claims []*Claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.activity == Idle {
-		return
-	}
-	c.activity, c.job = Idle, ""
-	t.busy--
-	if c.Slot > 0 {
-		t.idle = min(t.idle, c.Slot-1)
+	for _, c := range claims {
+		if c.activity == Idle {
+			continue
+		}
+		c.activity, c.job = Idle, ""
+		t.busy--
+		if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
+			s.idle = min(s.idle, c.Slot-1)
+		}
 	}
 }

@@ -17,11 +17,11 @@ import (
 // needs that no execd runs: else the error matches ErrRunning. It reports
 // whether all is well now.
 func CheckSpool(o Options, repair bool, out io.Writer) (clean bool, err error) {
-	config, host, err := configured(o)
+	live, err := configured(o)
 	if err != nil {
 		return false, err
 	}
-	dir, err := spoolDir(o, config, host)
+	dir, err := spoolDir(o, live.Current())
 	if err != nil {
 		return false, err
 	}

@@ -4,6 +4,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,11 @@ import (
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/mail"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/server"
 	"paddock/execd/internal/stage"
+	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
@@ -56,27 +59,36 @@ var ErrRunning = errors.New("another execd is running")
 
 // Check reads the configuration and says what is wrong with it.
 func Check(o Options) (*conf.Config, error) {
+	l, err := open(o)
+	if err != nil {
+		return nil, err
+	}
+	return l.Current(), nil
+}
+
+// open reads the configuration for the first time.
+func open(o Options) (*conf.Live, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("cannot get the name of this host: %w", err)
 	}
-	c, err := conf.Load(conf.Options{Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode})
+	l, err := conf.Open(conf.Options{Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode})
 	if err != nil {
 		return nil, &UsageError{err}
 	}
-	return c, nil
+	return l, nil
 }
 
 // Run serves until ctx is done. Jobs go on running after it.
 func Run(ctx context.Context, o Options) error {
-	config, host, err := configured(o)
+	live, err := configured(o)
 	if err != nil {
 		return err
 	}
 	if err := mkdirs(o); err != nil {
 		return err
 	}
-	root, err := openSpool(o, config, host)
+	root, err := openSpool(o, live.Current())
 	if err != nil {
 		return err
 	}
@@ -91,8 +103,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer lock.Close()
 
-	h := newLog(o, config, root.Path(spool.FileMessages), host)
-	d, err := build(o, config, root, host, slog.New(h))
+	h := newLog(o, live.Current(), root.Path(spool.FileMessages), live.Current().Hostname)
+	d, err := build(o, live, root, slog.New(h))
 	if err != nil {
 		return err
 	}
@@ -101,17 +113,15 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // configured returns what must be known first of all.
-func configured(o Options) (config *conf.Config, host string, err error) {
-	if config, err = Check(o); err != nil {
-		return nil, "", err
-	}
-	if host, err = os.Hostname(); err != nil {
-		return nil, "", fmt.Errorf("cannot get the name of this host: %w", err)
+func configured(o Options) (*conf.Live, error) {
+	live, err := open(o)
+	if err != nil {
+		return nil, err
 	}
 	if o.RootMode && os.Geteuid() != 0 {
-		return nil, "", &UsageError{errors.New("root mode needs root")}
+		return nil, &UsageError{errors.New("root mode needs root")}
 	}
-	return config, host, nil
+	return live, nil
 }
 
 // mkdirs makes the directories that are execd's own.
@@ -125,8 +135,8 @@ func mkdirs(o Options) error {
 }
 
 // openSpool opens this host's spool.
-func openSpool(o Options, c *conf.Config, host string) (*spool.Root, error) {
-	dir, err := spoolDir(o, c, host)
+func openSpool(o Options, c *conf.Config) (*spool.Root, error) {
+	dir, err := spoolDir(o, c)
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +144,13 @@ func openSpool(o Options, c *conf.Config, host string) (*spool.Root, error) {
 }
 
 // spoolDir returns the path of this host's spool.
-func spoolDir(o Options, c *conf.Config, host string) (string, error) {
+func spoolDir(o Options, c *conf.Config) (string, error) {
 	dir := o.Places.Spool
 	if c.Global.SpoolDir != "" && !o.Places.Dev {
 		dir = c.Global.SpoolDir
 	}
 	if o.RootMode && !o.Places.Dev {
-		short, _, _ := strings.Cut(host, ".")
+		short, _, _ := strings.Cut(c.Hostname, ".")
 		dir = filepath.Join(dir, short)
 	}
 	dir, err := filepath.Abs(dir)
@@ -170,115 +180,129 @@ func claimSpool(root *spool.Root, log *slog.Logger) error {
 // daemon has the managers.
 type daemon struct {
 	opts   Options
+	host   string
 	log    *slog.Logger
 	logs   *logHandler
 	root   *spool.Root
+	config *conf.Live
+	users  *user.Directory
+	store  *job.Store
+	states *queue.States
 	launch *launch.Launcher
 	queue  *queue.Queue
 	stages *stage.Runner
 	book   *account.Book
+	mail   *mail.Office
+	usage  *usage.Sampler
+	load   *usage.Load
 	server *server.Server
-
-	tmpdirs []string // of the queues
 }
 
 // build puts the managers together. None of them runs yet.
-func build(o Options, config *conf.Config, root *spool.Root, host string, log *slog.Logger) (*daemon, error) {
-	boot, err := launch.BootID()
-	if err != nil {
-		return nil, err
-	}
-	bin, err := binDir()
-	if err != nil {
-		return nil, err
-	}
+func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*daemon, error) {
+	config := live.Current()
+	host := config.Hostname
+	d := &daemon{opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}}
 	if err := claimSpool(root, log); err != nil {
 		return nil, err
 	}
 	if err := root.SweepDots(); err != nil {
 		return nil, err
 	}
-	store, err := job.Open(root, o.RootMode, log)
+	var err error
+	d.store, err = job.Open(root, o.RootMode, log)
 	if errors.Is(err, job.ErrFormat) {
 		return nil, &UsageError{err}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := store.Sweep(); err != nil {
+	if err := d.store.Sweep(); err != nil {
 		return nil, err
 	}
 	drained, err := drain.Open(root)
 	if err != nil {
 		return nil, err
 	}
-	current := func() *conf.Config { return config }
-	users := &user.Directory{}
-	slots := claim.NewTable(config.Queues, queue.Holder)
+	if d.states, err = queue.OpenStates(root, config.Queues); err != nil {
+		return nil, err
+	}
+	if err := d.buildLauncher(config); err != nil {
+		return nil, err
+	}
+	cores := d.buildLoad()
+	d.usage = &usage.Sampler{Log: log}
+	d.usage.SetInterval(config.Global.UsageInterval)
+	d.mail = mail.New(d.config.Current, host, log)
+	d.book = account.New(o.Places.Accounting, d.store)
+	boot, err := launch.BootID()
+	if err != nil {
+		return nil, err
+	}
 	var ranges []conf.Range
 	if o.RootMode {
 		ranges = config.Global.GIDRange
 	}
 	gids := queue.NewGIDs(ranges)
-	book := account.New(o.Places.Accounting, store)
-
-	shepherd := o.Shepherd
-	if shepherd == "" {
-		shepherd = filepath.Join(bin, "shepherd")
+	d.stages = &stage.Runner{
+		Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
+		Usage: d.usage, Mail: d.mail, Host: host, Boot: boot, Log: log,
 	}
-	l := &launch.Launcher{
-		Root: root, Log: log, Host: host, BinDir: bin, ConfigDir: o.Places.Config,
-		Shepherd: shepherd, Privileged: o.RootMode,
-	}
-	if cmd := config.Global.ShepherdCmd; cmd != "" {
-		if sameFile(cmd, shepherd) {
-			config.Global.ShepherdCmd = "" // by another name
-		} else {
-			l.Shepherd, l.OwnShepherd = cmd, l.Shepherd
-		}
-	}
-	if o.Places.Dev {
-		l.PaddockDir = o.Places.State
-	}
-	if err := l.Check(); err != nil {
-		return nil, &UsageError{err}
-	}
-	if l.Groups, err = cgroup.Open(groupName(o, root.Path()), shepherd, "-version"); err != nil {
-		log.Info(fmt.Sprintf("execd: control groups: none: %v", err))
-	} else {
-		log.Info(fmt.Sprintf("execd: control groups: %v", l.Groups))
-	}
-	stages := &stage.Runner{
-		Store: store, Launcher: l, Claims: slots, GIDs: gids, Book: book,
-		Users: users, Config: current, Host: host, Boot: boot, Log: log,
-	}
-	l.Exited = stages.Exited
-	q := queue.New(store, slots, boot, gids, stages.Start)
-	q.Hold = func() string {
-		if drained.On() {
-			return "the host is being drained"
-		}
-		return ""
-	}
-	stages.Queue = q
-	store.OnWork(q.Add)
-
-	var tmpdirs []string
-	for _, q := range config.Queues {
-		tmpdirs = append(tmpdirs, q.Tmpdir)
-	}
+	d.launch.Exited = d.stages.Exited
+	d.usage.Exceeded = d.stages.Exceeded
+	d.queue = queue.New(queue.Options{
+		Store: d.store, Claims: claim.NewTable(config.Queues, queue.Holder), GIDs: gids, Cores: cores, Boot: boot,
+		Config: config, States: d.states, Log: log, Start: d.stages.Start, Suspend: d.stages.Suspend,
+		NeedLoad: func(bool) { d.configureLoad() },
+		Hold: func() string {
+			if drained.On() {
+				return "the host is being drained"
+			}
+			return ""
+		},
+	})
+	d.stages.Queue = d.queue
+	d.store.OnWork(d.queue.Add)
 	only := -1
 	if !o.RootMode {
 		only = os.Geteuid()
 	}
-	return &daemon{
-		opts: o, log: log, root: root, launch: l, queue: q, stages: stages, book: book, tmpdirs: tmpdirs,
-		server: &server.Server{
-			Store: store, Book: book, Users: users, Config: current, Reasons: q.Reasons, Kill: stages.Kill,
-			Drain: drained, Settle: q.Settle,
-			Slots: slots.Slots, Groups: l.Groups.Tier(), Host: host, Version: o.Version, Log: log, OwnerOnly: only,
-		},
-	}, nil
+	d.server = &server.Server{
+		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Stages: d.stages,
+		Usage: d.usage, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
+		OwnerOnly: only,
+	}
+	return d, nil
+}
+
+// buildLauncher makes what starts shepherds, with the control groups that the
+// host lets us have.
+func (d *daemon) buildLauncher(config *conf.Config) error {
+	bin, err := binDir()
+	if err != nil {
+		return err
+	}
+	shepherd := cmp.Or(d.opts.Shepherd, filepath.Join(bin, "shepherd"))
+	l := &launch.Launcher{
+		Root: d.root, Log: d.log, Host: d.host, BinDir: bin, ConfigDir: d.opts.Places.Config,
+		Shepherd: shepherd, Privileged: d.opts.RootMode,
+	}
+	d.launch = l
+	if cmd := config.Global.ShepherdCmd; cmd != "" && !sameFile(cmd, shepherd) {
+		l.Shepherd, l.OwnShepherd = cmd, l.Shepherd
+	}
+	if d.opts.Places.Dev {
+		l.PaddockDir = d.opts.Places.State
+	}
+	if err := l.Check(); err != nil {
+		return &UsageError{err}
+	}
+	if l.Groups, err = cgroup.Open(groupName(d.opts, d.root.Path()), shepherd, "-version"); err != nil {
+		d.log.Info(fmt.Sprintf("execd: control groups: none: %v", err))
+	} else {
+		d.log.Info(fmt.Sprintf("execd: control groups: %v", l.Groups))
+	}
+	return nil
 }
 
 // groupName is the name of the control group that has those of the jobs. Those
@@ -314,7 +338,7 @@ func binDir() (string, error) {
 
 // run recovers, serves, and stops in order.
 func (d *daemon) run(ctx context.Context) error {
-	if err := d.launch.Init(d.tmpdirs); err != nil {
+	if err := d.launch.Init(d.tmpdirs()); err != nil {
 		return err
 	}
 	mode := os.FileMode(0o600)
@@ -335,6 +359,7 @@ func (d *daemon) run(ctx context.Context) error {
 	stopLaunch := make(chan struct{})
 	launchDone.Go(func() { d.launch.Run(stopLaunch) })
 	bookDone.Go(func() { d.book.Run(bookCtx) })
+	bookDone.Go(func() { d.mail.Run(bookCtx) })
 	stop := func() {
 		queueDone.Wait()
 		d.stages.Stop()
@@ -345,6 +370,8 @@ func (d *daemon) run(ctx context.Context) error {
 		d.launch.Groups.Leave()
 	}
 
+	d.loadShares()
+	d.queue.SetLoad(d.load.Values())
 	if err := d.stages.Recover(); err != nil {
 		stop()
 		return err
@@ -352,7 +379,11 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := d.launch.SweepGroups(); err != nil {
 		d.log.Warn(err.Error())
 	}
+	d.configureLoad()
 	queueDone.Go(func() { d.queue.Run(ctx) })
+	queueDone.Go(func() { d.load.Run(ctx, d.queue.SetLoad) })
+	queueDone.Go(func() { d.usage.Run(ctx) })
+	queueDone.Go(func() { d.keepShares(ctx) })
 	d.queue.Wake()
 
 	pid := d.root.Path(spool.FileExecdPID)
@@ -360,17 +391,16 @@ func (d *daemon) run(ctx context.Context) error {
 		d.log.Warn(err.Error())
 	}
 	d.log.Info(fmt.Sprintf("execd: ready: socket=%s spool=%s version=%s", d.opts.Places.Socket, d.root.Path(), d.opts.Version))
-	d.logs.configure(d.server.Config())
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-d.opts.HangUp:
-				d.log.Warn("execd: SIGHUP: the configuration is read at the start only; restart execd to read it again, jobs go on")
-			}
+	d.logs.configure(d.config.Current())
+	queueDone.Go(func() { d.hangUps(ctx) })
+	queueDone.Go(func() {
+		if err := d.config.Watch(ctx, d.reloaded); err != nil {
+			d.log.Warn(fmt.Sprintf("execd: %v: a change takes effect with qconf -reload or SIGHUP", err))
 		}
-	}()
+	})
+	for _, w := range d.config.Current().Warnings {
+		d.log.Warn(fmt.Sprintf("execd: configuration: %v", &w))
+	}
 	notify("READY=1")
 	err = d.server.Serve(ctx, listener)
 	notify("STOPPING=1")
@@ -378,4 +408,13 @@ func (d *daemon) run(ctx context.Context) error {
 	d.log.Info(fmt.Sprintf("execd: stopped; %d jobs go on running", d.launch.Running()))
 	_ = atomicfile.Remove(pid) // a stale one harms nobody
 	return err
+}
+
+// tmpdirs are the parents of the jobs' scratch directories.
+func (d *daemon) tmpdirs() []string {
+	var dirs []string
+	for _, q := range d.config.Current().Queues {
+		dirs = append(dirs, q.Tmpdir)
+	}
+	return dirs
 }

@@ -91,7 +91,7 @@ func (s *Store) Delete(req *api.DeleteRequest, caller Caller, kill func(*Task)) 
 			continue
 		}
 		for _, j := range found {
-			if caller.UID != j.UID && !caller.Manager {
+			if caller.UID != j.UID && !caller.Manager && !caller.Operator {
 				say(true, "%s - you do not have the necessary privileges to delete the job \"%d\"", caller.Name, j.Number)
 				continue
 			}

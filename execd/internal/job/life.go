@@ -27,40 +27,37 @@ func (s *Store) Pending() []*Job {
 	return jobs
 }
 
-// Waits reports whether a job has something to start.
-func (s *Store) Waits(j *Job) bool {
+// Turn returns the time from which a job's turn is counted: when it was
+// submitted, or last put back.
+func (s *Store) Turn(j *Job) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return j.pending.Len() > 0
+	if j.requeued.After(j.Submitted) {
+		return j.requeued
+	}
+	return j.Submitted
 }
 
-// Taking says what Take found.
-type Taking int
-
-// What Take found.
-const (
-	Took    Taking = iota // a task
-	NotNow                // the job has all the tasks running that it may (-tc)
-	Nothing               // the job has nothing to start
-)
-
-// Take makes the lowest pending task of a job a started one, in memory. Begin
-// makes it durable; until then nobody else can start it.
-func (s *Store) Take(j *Job, start Start, now time.Time) (*Task, Taking) {
+// Take makes the lowest task of a job that may start a started one, in memory;
+// nil when there is none. Begin makes it durable; until then nobody else can
+// start it.
+func (s *Store) Take(j *Job, start Start, now time.Time) *Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.jobs[j.Number] != j || j.pending.Len() == 0:
-		return nil, Nothing
-	case j.MaxRun > 0 && j.started >= j.MaxRun:
-		return nil, NotNow
+	case s.jobs[j.Number] != j || j.MaxRun > 0 && j.started >= j.MaxRun || j.After.After(now):
+		return nil
 	}
-	number := j.pending.Min()
+	set := s.free(j)
+	if set.Len() == 0 {
+		return nil
+	}
+	number := set.Min()
 	if err := j.apply(number, &line{Event: EventStarted, Time: now, Start: &start}); err != nil {
 		s.log.Error("internal error: " + err.Error())
-		return nil, Nothing
+		return nil
 	}
-	return j.active[number], Took
+	return j.active[number]
 }
 
 // Begin records that a task was taken to be started.
@@ -174,6 +171,9 @@ func (s *Store) End(ends []Ending) []error {
 				ends[i].Task.recorded = err == nil
 			}
 			s.mu.Unlock()
+			if j.MaxRun > 0 {
+				s.hint(j)
+			}
 		})
 	}
 	wg.Wait()
@@ -223,6 +223,7 @@ func (s *Store) Settle(t *Task) error {
 	if l.Event == EventRequeued {
 		s.hint(j)
 	}
+	s.taskOver(j)
 	return nil
 }
 

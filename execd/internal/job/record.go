@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/schedule"
 	"paddock/spool"
 )
 
@@ -29,8 +30,13 @@ type header struct {
 	UID       int               `json:"uid"`
 	Group     string            `json:"group"`
 	GID       int               `json:"gid"`
+	Groups    []string          `json:"groups,omitempty"` // all of the owner's, by name
 	Submitted time.Time         `json:"submitted"`
 	Request   api.SubmitRequest `json:"request"`
+	// WaitsFor and WaitsForTasks are the jobs that -hold_jid and -hold_jid_ad
+	// meant when the job was submitted.
+	WaitsFor      []int `json:"waits_for,omitempty"`
+	WaitsForTasks []int `json:"waits_for_tasks,omitempty"`
 }
 
 // line is one event of one task, or of several at once.
@@ -45,6 +51,7 @@ type line struct {
 	Want   *Want  `json:"want,omitempty"`   // of EventWant
 	State  *state `json:"state,omitempty"`  // of EventSnapshot
 	Reason string `json:"reason,omitempty"` // of EventErrored
+	Hold   string `json:"hold,omitempty"`   // of EventHeld and EventReleased: letters of u, o, s
 }
 
 // state is what a snapshot says of a job as a whole. The tasks that the lines
@@ -55,15 +62,22 @@ type state struct {
 	Deleted     int          `json:"deleted,omitempty"`
 	Runs        map[int]int  `json:"runs,omitempty"`
 	Checkpoints map[int]bool `json:"checkpoints,omitempty"`
+	PIDs        map[int]int  `json:"pids,omitempty"`
 	Requeued    time.Time    `json:"requeued,omitzero"`
+	// Held has the tasks with a hold, by its letter.
+	Held map[string]string `json:"held,omitempty"`
 }
 
 // Start is what must be known of a run to find it again.
 type Start struct {
-	Queue string `json:"queue"`
-	Boot  string `json:"boot"` // boot id: after a reboot no process of the run is left
+	Queue string `json:"queue"` // the master's
+	Boot  string `json:"boot"`  // boot id: after a reboot no process of the run is left
 	// AddGID is the additional group id of the run; 0: none.
 	AddGID int `json:"add_gid,omitempty"`
+	// Grant is what the run holds; nil: one slot of Queue.
+	Grant *schedule.Grant `json:"grant,omitempty"`
+	// Binding has the cores that the run is bound to, as its config.
+	Binding string `json:"binding,omitempty"`
 }
 
 // Want is what somebody asked for.
@@ -72,6 +86,8 @@ type Want struct {
 	By     string `json:"by,omitempty"` // user; empty: execd itself, for a reason
 	// Reason is the limit that the task has exceeded.
 	Reason string `json:"reason,omitempty"`
+	// Requeue says that the task is to run again, whatever its end.
+	Requeue bool `json:"requeue,omitempty"`
 }
 
 // Fate is what becomes of a task whose run has ended.
@@ -92,6 +108,8 @@ type End struct {
 	Fate   Fate   `json:"fate"`
 	// Checkpoint says that the run left a checkpoint from which the next goes on.
 	Checkpoint bool `json:"checkpoint,omitempty"`
+	// PID is the job's, for the command that restarts it from the checkpoint.
+	PID int `json:"pid,omitempty"`
 	// Accounting is the line for the accounting file, and Place where it was
 	// to be written: when the step is repeated after a crash it looks from
 	// there on for that very line.
@@ -172,6 +190,10 @@ func (j *Job) replay(l *line) error {
 	if !ok {
 		return fmt.Errorf("tasks %q are none of the job's", l.Tasks)
 	}
+	switch l.Event {
+	case EventHeld, EventReleased:
+		return j.hold(&set, l.Hold, l.Event == EventHeld)
+	}
 	for number := range set.All {
 		if err := j.apply(number, l); err != nil {
 			return err
@@ -194,14 +216,30 @@ func (j *Job) restore(st *state) error {
 	}
 	j.pending, j.active, j.started = pending, map[int]*Task{}, 0
 	j.finished, j.deleted, j.requeued = st.Finished, st.Deleted, st.Requeued
-	j.runs, j.checkpoints = maps.Clone(st.Runs), maps.Clone(st.Checkpoints)
+	j.runs, j.checkpoints, j.pids = maps.Clone(st.Runs), maps.Clone(st.Checkpoints), maps.Clone(st.PIDs)
+	j.held = nil
+	for letter, tasks := range st.Held {
+		set, ok := parseTasks(tasks, j.Tasks)
+		if !ok {
+			return fmt.Errorf("tasks %q are none of the job's", tasks)
+		}
+		if err := j.hold(&set, letter, true); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // lines returns events that lead to the present state of the job.
 func (j *Job) lines(now time.Time) []*line {
-	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, Requeued: j.requeued}
-	pending := Tasks{of: j.pending.of, runs: slices.Clone(j.pending.runs), n: j.pending.n}
+	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Requeued: j.requeued}
+	for letter, set := range j.held {
+		if st.Held == nil {
+			st.Held = map[string]string{}
+		}
+		st.Held[string(letter)] = set.format()
+	}
+	pending := j.pending.clone()
 	list := []*line{{Event: EventSnapshot, Time: now, State: st}}
 	for _, t := range j.tasksInOrder() {
 		pending.Add(t.Number)
@@ -212,6 +250,9 @@ func (j *Job) lines(now time.Time) []*line {
 		}
 		start := t.Start
 		list = append(list, &line{Event: EventStarted, Tasks: number, Time: t.Started, Run: t.Run, Start: &start})
+		if t.Suspended {
+			list = append(list, &line{Event: EventSuspended, Tasks: number, Time: now})
+		}
 		if t.Want != nil {
 			list = append(list, &line{Event: EventWant, Tasks: number, Time: now, Want: t.Want})
 		}
@@ -239,7 +280,7 @@ func (j *Job) apply(number int, l *line) error {
 	if !ok {
 		return fmt.Errorf("task %d is %v and cannot be %v", number, state, l.Event)
 	}
-	if to == state && (l.Event != EventWant || state != Started && state != Ended) {
+	if to == state && (!l.Event.changesStarted() || state != Started && state != Ended) {
 		if l.Event == EventEnded && l.End != nil {
 			t.End = l.End
 		}
@@ -252,7 +293,7 @@ func (j *Job) apply(number int, l *line) error {
 		}
 		j.pending.Remove(number)
 		t = &Task{
-			Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number],
+			Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number],
 			Started: l.Time, Start: *l.Start, begun: make(chan struct{}),
 		}
 		j.active[number] = t
@@ -264,6 +305,11 @@ func (j *Job) apply(number int, l *line) error {
 			return errors.New("a want without its particulars")
 		}
 		t.Want = l.Want
+	case EventSuspended, EventResumed:
+		t.Suspended = l.Event == EventSuspended
+	case EventCleared:
+		delete(j.active, number)
+		j.pending.Add(number)
 	case EventEnded:
 		if l.End == nil {
 			return errors.New("an end without its particulars")
@@ -281,17 +327,18 @@ func (j *Job) apply(number int, l *line) error {
 		}
 		j.runs[number] = t.Run + 1
 		delete(j.checkpoints, number)
+		delete(j.pids, number)
 		if t.End != nil && t.End.Checkpoint {
 			if j.checkpoints == nil {
-				j.checkpoints = map[int]bool{}
+				j.checkpoints, j.pids = map[int]bool{}, map[int]int{}
 			}
-			j.checkpoints[number] = true
+			j.checkpoints[number], j.pids[number] = true, t.End.PID
 		}
 		j.requeued = l.Time
 	case EventErrored:
 		if t == nil {
 			j.pending.Remove(number)
-			t = &Task{Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], begun: make(chan struct{})}
+			t = &Task{Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number], begun: make(chan struct{})}
 			j.active[number] = t
 		}
 		t.Reason, t.Want = l.Reason, nil
@@ -343,6 +390,7 @@ type Job struct {
 	UID       int
 	Group     string
 	GID       int
+	Groups    []string // all of the owner's, by name
 	Name      string
 	Account   string
 	Submitted time.Time
@@ -350,6 +398,13 @@ type Job struct {
 	MaxRun    int // tasks at the same time; 0: no limit
 	Rerun     api.Rerun
 	HasScript bool
+	Priority  int       // -p
+	After     time.Time // -a
+	Mail      string    // -m: letters of b, e, a, s
+	Needs     Needs
+	Slots     int // of -pe: the fewest; 1 for a serial job
+	// WaitsForTasks are the jobs of -hold_jid_ad.
+	WaitsForTasks []int
 
 	file sync.Mutex // one writer at a time; held before the Store's mutex
 	size int64      // guarded by file; of the record
@@ -361,12 +416,16 @@ type Job struct {
 	active      map[int]*Task  // started, ended or in error
 	runs        map[int]int    // run numbers of tasks that ran before
 	checkpoints map[int]bool   // those of them whose last run left a checkpoint
+	pids        map[int]int    // and the pid that the job had in it
 	started     int            // tasks in state Started
 	finished    int            // tasks that ran to their end
 	deleted     int            // tasks deleted before they started
 	requeued    time.Time      // when a task was last put back: the job queues behind those that did not have their turn
 	changed     chan struct{}  // closed and replaced when a task's end is in the accounting file
 	reasons     map[int]string // why tasks failed, for those who wait; lost with execd
+	held        map[rune]Tasks // tasks that are not to be started, by the letter of the hold
+	waitsFor    map[int]bool   // the jobs of -hold_jid that are not over
+	freed       []*Job         // of a job that is over: those that waited for it, to be told
 	request     *api.SubmitRequest
 }
 
@@ -376,15 +435,26 @@ type Task struct {
 	Number     int  // 1 for a job that is no array
 	Run        int  // how often it was started before
 	Checkpoint bool // the run before left one to go on from
+	LastPID    int  // of the job in the run before that left it; 0: not known
 	State      State
 	Started    time.Time
 	Start      Start
 	Want       *Want
+	Suspended  bool   // by somebody, as with qmod -sj
+	Stopped    string // why else it is stopped, S by its queue, T by a threshold; lost with execd
 	End        *End   // from Ended on
 	Reason     string // of Errored
 
 	begun    chan struct{} // closed when the start is recorded, or given up
 	recorded bool          // guarded by the Store's mutex; the end is on disk
+}
+
+// Slots returns how many slots the task has.
+func (t *Task) Slots() int {
+	if t.Start.Grant == nil {
+		return 1
+	}
+	return t.Start.Grant.Slots()
 }
 
 // RunID returns the name of the task's run in the spool.
@@ -396,18 +466,32 @@ func (t *Task) String() string { return fmt.Sprintf("%d.%d", t.Job.Number, t.Num
 
 func newJob(h *header) *Job {
 	r := &h.Request
-	return &Job{
-		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID,
+	j := &Job{
+		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
 		Name: r.Name, Account: r.Account, Submitted: h.Submitted,
 		Tasks: r.Tasks, MaxRun: r.MaxRun, Rerun: r.Rerun, HasScript: !r.Binary,
+		Priority: r.Priority, After: r.After, Mail: r.Mail, Needs: needsOf(r), Slots: 1, WaitsForTasks: h.WaitsForTasks,
 		pending: AllTasks(r.Tasks), active: map[int]*Task{}, changed: make(chan struct{}),
 	}
+	if len(r.Slots) > 0 {
+		j.Slots = r.Slots[0].Min
+	}
+	all := AllTasks(r.Tasks)
+	_ = j.hold(&all, r.Hold, true) // letters are checked at submission
+	for _, number := range h.WaitsFor {
+		if j.waitsFor == nil {
+			j.waitsFor = map[int]bool{}
+		}
+		j.waitsFor[number] = true
+	}
+	return j
 }
 
 // forgetRuns forgets the earlier runs of a task that does not run again.
 func (j *Job) forgetRuns(number int) {
 	delete(j.runs, number)
 	delete(j.checkpoints, number)
+	delete(j.pids, number)
 }
 
 // over reports whether nothing of the job is left to do.

@@ -44,11 +44,27 @@ const (
 	EventRequeued  Event = "requeued"  // accounted and cleaned, and to run again
 	EventErrored   Event = "errored"   // not to be started until somebody has looked
 	EventDeleted   Event = "deleted"   // deleted before it started
+	EventCleared   Event = "cleared"   // somebody has looked, and it may start again
+	EventSuspended Event = "suspended" // somebody stopped it, as qmod -sj does
+	EventResumed   Event = "resumed"   // and let it go on
 
-	// EventSnapshot is of the job as a whole, and replaces all that came
-	// before: a record that had grown long was made anew.
+	// These are of the job as a whole, whatever the states of its tasks.
+	EventHeld     Event = "held"     // tasks are not to be started
+	EventReleased Event = "released" // tasks may be started again
+	// EventSnapshot replaces all that came before: a record that had grown
+	// long was made anew.
 	EventSnapshot Event = "snapshot"
 )
+
+// changesStarted reports whether the event changes a task without leading it
+// to another state.
+func (e Event) changesStarted() bool {
+	switch e {
+	case EventWant, EventSuspended, EventResumed:
+		return true
+	}
+	return false
+}
 
 // next is the whole life of a task. What is not in it cannot happen, and a
 // record that says so is damaged. An event that leads to the state the task is
@@ -61,30 +77,42 @@ var next = map[State]map[Event]State{
 		EventDeleted:   Gone,
 		EventWithdrawn: Pending,
 		EventWant:      Pending,
+		EventSuspended: Pending,
+		EventResumed:   Pending,
 		EventRequeued:  Pending,
+		EventCleared:   Pending,
 	},
 	Started: {
 		EventStarted:   Started,
 		EventWithdrawn: Pending,
 		EventWant:      Started,
+		EventSuspended: Started,
+		EventResumed:   Started,
 		EventEnded:     Ended,
 		EventDeleted:   Gone, // the write of its start had failed, and it was given back
 	},
 	Ended: {
-		EventWant:     Ended, // asked for just before the end was known
-		EventEnded:    Ended,
-		EventDone:     Gone,
-		EventRequeued: Pending,
-		EventErrored:  Errored,
+		EventWant:      Ended, // asked for just before the end was known
+		EventSuspended: Ended,
+		EventResumed:   Ended,
+		EventEnded:     Ended,
+		EventDone:      Gone,
+		EventRequeued:  Pending,
+		EventErrored:   Errored,
 	},
 	Errored: {
-		EventWant:    Errored,
-		EventErrored: Errored,
-		EventDeleted: Gone,
+		EventWant:      Errored,
+		EventSuspended: Errored,
+		EventResumed:   Errored,
+		EventErrored:   Errored,
+		EventCleared:   Pending,
+		EventDeleted:   Gone,
 	},
 	Gone: {
-		EventWant:    Gone,
-		EventDone:    Gone,
-		EventDeleted: Gone,
+		EventWant:      Gone,
+		EventSuspended: Gone,
+		EventResumed:   Gone,
+		EventDone:      Gone,
+		EventDeleted:   Gone,
 	},
 }

@@ -39,13 +39,15 @@ type Store struct {
 	next   int          // guarded by mu; number of the next job
 	onWork func(*Job)   // guarded by mu; told when a job has something to start
 	byUser map[int]int  // guarded by mu; jobs by uid
+	// followers are the jobs that wait for a job, by its number.
+	followers map[int][]*Job // guarded by mu
 }
 
 // Open reads all records. One that cannot be read is moved to corrupt/ with a
 // line in the log, and the others carry on. A record of another format stops
 // execd: it was written by another version, and is in order.
 func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
-	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, compactAbove: defaultCompactAbove}
+	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, followers: map[int][]*Job{}, compactAbove: defaultCompactAbove}
 	names, err := root.ListJobs()
 	if err != nil {
 		return nil, err
@@ -66,6 +68,9 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 		s.setAside(root.Path(spool.FileSeqNum), err)
 	}
 	s.next = max(s.next, last) + 1
+	for _, j := range s.jobs {
+		s.link(j)
+	}
 	return s, nil
 }
 
@@ -251,14 +256,19 @@ func (s *Store) drop(j *Job) {
 	j.dropped = true
 	j.wakeWaiting()
 	delete(s.jobs, j.Number)
+	s.unlink(j)
 	if s.byUser[j.UID]--; s.byUser[j.UID] <= 0 {
 		delete(s.byUser, j.UID)
 	}
 }
 
-// remove deletes the files of a job that is over. The highest number given out
-// must be known from elsewhere before the record goes.
+// remove deletes the files of a job that is over, and tells those who waited
+// for it. The highest number given out must be known from elsewhere before the
+// record goes.
 func (s *Store) remove(j *Job) {
+	for _, f := range j.freed {
+		s.hint(f)
+	}
 	s.mu.Lock()
 	last := s.next - 1
 	s.mu.Unlock()

@@ -81,8 +81,8 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, uint64(w)))
 		wg.Go(func() {
 			for range 50 {
-				task, found := s.Take(j, Start{Queue: "all.q", Boot: "b"}, time.Now())
-				if found != Took {
+				task := s.Take(j, Start{Queue: "all.q", Boot: "b"}, time.Now())
+				if task == nil {
 					return
 				}
 				if rnd.IntN(10) == 0 {
@@ -152,7 +152,7 @@ func TestLastTasksAtOnce(t *testing.T) {
 		j := submitArray(t, s, n)
 		var ends []Ending
 		for range n {
-			task, _ := s.Take(j, Start{Queue: "all.q", Boot: "b"}, time.Now())
+			task := s.Take(j, Start{Queue: "all.q", Boot: "b"}, time.Now())
 			if err := s.Begin(task); err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +245,7 @@ func TestDeleteTexts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	running, _ := s.Take(single, Start{Queue: "all.q"}, time.Now())
+	running := s.Take(single, Start{Queue: "all.q"}, time.Now())
 	if err := s.Begin(running); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestCheckpointIsPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for run, left := range []bool{true, true, false, false} {
-		task, _ := s.Take(j, Start{Queue: "all.q"}, time.Now())
+		task := s.Take(j, Start{Queue: "all.q"}, time.Now())
 		if err := s.Begin(task); err != nil {
 			t.Fatal(err)
 		}
@@ -307,8 +307,8 @@ func TestCheckpointIsPassedOn(t *testing.T) {
 func TestExceed(t *testing.T) {
 	s, _ := openStore(t, newRoot(t))
 	j := submitArray(t, s, 2)
-	first, _ := s.Take(j, Start{Queue: "all.q"}, time.Now())
-	second, _ := s.Take(j, Start{Queue: "all.q"}, time.Now())
+	first := s.Take(j, Start{Queue: "all.q"}, time.Now())
+	second := s.Take(j, Start{Queue: "all.q"}, time.Now())
 	for _, task := range []*Task{first, second} {
 		if err := s.Begin(task); err != nil {
 			t.Fatal(err)
@@ -348,7 +348,7 @@ func TestDeletedWhileItsStartFailed(t *testing.T) {
 	s, _ := openStore(t, root)
 	j := submitArray(t, s, 3)
 	for _, give := range []func(*Task) error{s.Withdraw, s.Withdraw, func(task *Task) error { return s.Fail(task, "r") }} {
-		task, _ := s.Take(j, Start{Queue: "all.q"}, time.Now())
+		task := s.Take(j, Start{Queue: "all.q"}, time.Now())
 		if err := s.Begin(task); err != nil {
 			t.Fatal(err)
 		}

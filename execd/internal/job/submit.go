@@ -28,15 +28,19 @@ func (s *Store) Submit(owner *user.User, req *api.SubmitRequest, limits Limits, 
 		s.mu.Unlock()
 		return nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, s.byUser[owner.UID])
 	}
-	number := s.next
+	h := &header{
+		Format: Format, Job: s.next, Owner: owner.Name, UID: owner.UID, Group: owner.Group, GID: owner.GID, Groups: owner.GroupNames,
+		Submitted: now, Request: *req,
+		WaitsFor: s.resolve(req.HoldJobs, owner.UID), WaitsForTasks: s.resolve(req.HoldArray, owner.UID),
+	}
+	if err := s.checkArrays(h); err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	number := h.Job
 	s.next++
 	s.byUser[owner.UID]++
 	s.mu.Unlock()
-
-	h := &header{
-		Format: Format, Job: number, Owner: owner.Name, UID: owner.UID, Group: owner.Group, GID: owner.GID,
-		Submitted: now, Request: *req,
-	}
 	h.Request.Script = nil
 	j := newJob(h)
 	j.request = &h.Request
@@ -48,6 +52,7 @@ func (s *Store) Submit(owner *user.User, req *api.SubmitRequest, limits Limits, 
 	}
 	s.mu.Lock()
 	s.jobs[number] = j
+	s.link(j) // what it waits for may have ended meanwhile
 	s.mu.Unlock()
 	s.hint(j)
 	return j, nil

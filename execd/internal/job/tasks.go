@@ -27,6 +27,11 @@ func AllTasks(of api.Tasks) Tasks {
 // NoTasks returns an empty set of tasks of a range.
 func NoTasks(of api.Tasks) Tasks { return Tasks{of: of} }
 
+// clone returns a copy that shares nothing.
+func (s *Tasks) clone() Tasks {
+	return Tasks{of: s.of, runs: slices.Clone(s.runs), n: s.n}
+}
+
 // Len returns how many tasks are in the set.
 func (s *Tasks) Len() int { return s.n }
 
@@ -78,6 +83,28 @@ func (s *Tasks) AddAll(more *Tasks) {
 	for task := range more.All {
 		s.Add(task)
 	}
+}
+
+// Subtract takes the tasks of another set of the same job out of the set.
+func (s *Tasks) Subtract(less *Tasks) {
+	var kept []run
+	n, k := 0, 0
+	for _, r := range s.runs {
+		for ; k < len(less.runs) && less.runs[k].high < r.low; k++ {
+		}
+		for i := k; i < len(less.runs) && less.runs[i].low <= r.high; i++ {
+			if less.runs[i].low > r.low {
+				kept = append(kept, run{r.low, less.runs[i].low - 1})
+				n += less.runs[i].low - r.low
+			}
+			r.low = less.runs[i].high + 1
+		}
+		if r.low <= r.high {
+			kept = append(kept, r)
+			n += r.high - r.low + 1
+		}
+	}
+	s.runs, s.n = kept, n
 }
 
 // Remove takes a task out of the set and reports whether it was there.

@@ -2,9 +2,12 @@ package job
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 
 	"paddock/execd/api"
 	"paddock/spool"
@@ -12,9 +15,10 @@ import (
 
 // Caller is who asks, by what the kernel says of the connection.
 type Caller struct {
-	UID     int
-	Name    string
-	Manager bool // may do everything to everybody's jobs
+	UID      int
+	Name     string
+	Manager  bool // may do everything to everybody's jobs
+	Operator bool // may hold, suspend and reschedule everybody's jobs, and disable queues
 }
 
 // Get returns the job with a number, or nil.
@@ -74,7 +78,7 @@ func (s *Store) EndReason(j *Job, number int) string {
 }
 
 // List returns qstat's lines: running tasks first, then what is pending or in
-// error, each by job number.
+// error, each by job number, without priorities: those the queue knows.
 func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.JobStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +87,7 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 		if !j.ownedByOneOf(req.Users, caller) {
 			continue
 		}
-		status := api.JobStatus{Job: j.Number, Priority: priority, Name: j.Name, Owner: j.Owner, Slots: 1}
+		status := api.JobStatus{Job: j.Number, Name: j.Name, Owner: j.Owner, Slots: j.Slots}
 		for _, t := range j.tasksInOrder() {
 			line := status
 			line.State, line.Time, line.Reason = t.letters(), j.Submitted, t.Reason
@@ -94,39 +98,89 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 				waiting = append(waiting, line)
 				continue
 			}
-			line.Time, line.Queue = t.Started, t.Start.Queue+"@"+host
+			line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+host, t.Slots()
 			running = append(running, line)
 		}
 		if j.pending.Len() > 0 {
-			line := status
-			line.State, line.Time, line.Tasks = "qw", j.Submitted, j.pending.String()
-			waiting = append(waiting, line)
+			free := s.free(j)
+			held := j.pending.clone()
+			held.Subtract(&free)
+			for _, part := range []struct {
+				state string
+				tasks *Tasks
+			}{{"qw", &free}, {"hqw", &held}} {
+				if part.tasks.Len() == 0 {
+					continue
+				}
+				line := status
+				line.State, line.Time, line.Tasks, line.Holds = part.state, j.Submitted, part.tasks.String(), s.holds(j)
+				if part.state == "qw" {
+					line.Holds = ""
+				}
+				waiting = append(waiting, line)
+			}
 		}
 	}
-	switch req.States {
-	case "r":
-		return running
-	case "p":
-		return waiting
-	case "s":
-		return nil
-	}
-	return append(running, waiting...)
+	return chooseStates(req.States, running, waiting)
 }
 
-// priority is what qstat shows: all jobs have the same, the order is theirs of
-// submission.
-const priority = 0.5
+// chooseStates returns the lines that -s of qstat asks for.
+func chooseStates(states string, running, waiting []api.JobStatus) []api.JobStatus {
+	all := append(running, waiting...)
+	keep := func(l *api.JobStatus) bool { return true }
+	runs := func(l *api.JobStatus) bool { return l.Queue != "" }
+	switch states {
+	case "", "a", "prs", "psr", "rps", "rsp", "spr", "srp":
+	case "r":
+		keep = runs
+	case "p":
+		keep = func(l *api.JobStatus) bool { return !runs(l) }
+	case "s":
+		keep = func(l *api.JobStatus) bool { return runs(l) && strings.ContainsAny(l.State, "sST") }
+	case "h":
+		keep = func(l *api.JobStatus) bool { return l.Holds != "" }
+	case "hu", "ho", "hs", "hj":
+		keep = func(l *api.JobStatus) bool { return strings.Contains(l.Holds, states[1:]) }
+	case "hd":
+		keep = func(l *api.JobStatus) bool { return strings.ContainsAny(l.Holds, "ja") }
+	}
+	return slices.DeleteFunc(all, func(l api.JobStatus) bool { return !keep(&l) })
+}
 
 // letters returns the state of a task as Grid Engine abbreviates it.
 func (t *Task) letters() string {
 	if t.State == Errored {
 		return "Eqw"
 	}
+	state := ""
 	if t.Want != nil {
-		return "dr"
+		state = "d"
 	}
-	return "r"
+	if t.Run > 0 {
+		state += "R"
+	}
+	switch {
+	case t.Suspended:
+		return state + "s"
+	case t.Stopped != "":
+		return state + t.Stopped
+	}
+	return state + "r"
+}
+
+// SetStopped notes why execd has stopped a task, for those who look.
+func (s *Store) SetStopped(t *Task, letters string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.Stopped = letters
+}
+
+// WantStopped reports whether somebody has suspended a task, or execd has
+// stopped it.
+func (s *Store) WantStopped(t *Task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.Suspended || t.Stopped != ""
 }
 
 // ownedByOneOf reports whether one of the patterns names the owner; no pattern
@@ -198,7 +252,16 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		if !j.Tasks.IsArray() {
 			d.Pending = "1"
 		}
-		d.Reasons = why
+		d.Reasons, d.Holds = why, s.holds(j)
+		d.WaitsFor = slices.Sorted(maps.Keys(j.waitsFor))
+		for _, number := range j.WaitsForTasks {
+			if s.jobs[number] != nil {
+				d.WaitsFor = append(d.WaitsFor, number)
+			}
+		}
+		if free := s.free(j); free.Len() == 0 {
+			d.Reasons = []string{j.heldBecause(d.Holds, d.WaitsFor)}
+		}
 		if j.MaxRun > 0 && j.started >= j.MaxRun {
 			d.Reasons = []string{fmt.Sprintf("%d tasks of the job run, and -tc %d allows no more", j.started, j.MaxRun)}
 		}
@@ -208,6 +271,20 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		j.request = nil
 	}
 	return d
+}
+
+// heldBecause says what holds all pending tasks of a job back.
+func (j *Job) heldBecause(holds string, waitsFor []int) string {
+	var why []string
+	for _, h := range []struct{ letter, text string }{{"u", "a user hold"}, {"o", "an operator hold"}, {"s", "a system hold"}} {
+		if strings.Contains(holds, h.letter) {
+			why = append(why, h.text)
+		}
+	}
+	if len(waitsFor) > 0 {
+		why = append(why, "jobs that it waits for: "+strings.Trim(fmt.Sprint(waitsFor), "[]"))
+	}
+	return "held back by " + strings.Join(why, ", ")
 }
 
 // find returns the jobs that a number or a name pattern means.

@@ -12,6 +12,8 @@ import (
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -21,12 +23,27 @@ type Order struct {
 	Task    *job.Task
 	Request *api.SubmitRequest
 	Owner   *user.User
-	Queue   *conf.Queue
+	Queue   *conf.Queue // the master's
 	Global  *conf.Global
-	Script  string // path of the script in the spool; empty for a binary
+	Grant   *schedule.Grant
+	PE      *conf.PE         // nil: a serial job
+	Ckpt    *conf.Checkpoint // nil: none
+	Limits  []Limit          // what the job may use: the queue's and what it asked for
+	Script  string           // path of the script in the spool; empty for a binary
+	Binding string           // cores, as config has them; empty: none
+
+	SRT, HRT time.Duration // wall clock time until USR1 and KILL; 0: no limit
+
+	Measured usage.Job // from Build on: how its consumption is seen
 
 	chosen string       // TMPDIR, once it is made
 	group  cgroup.Group // its control groups, once they are made
+}
+
+// Limit is a limit of a run.
+type Limit struct {
+	conf.Limit
+	ForJob bool // of the whole job, not of each slot
 }
 
 // taskNumber is the number that config and file names have: 0 for no array.
@@ -115,7 +132,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.text("tmpdir", tmpdir)
 	c.flag("handle_as_binary", r.Binary)
 	c.flag("no_shell", r.Binary && r.NoShell)
-	c.number("ckpt_job", 0)
+	c.checkpoint(o)
 	c.limits(o)
 	c.number("priority", o.Queue.Priority)
 	shell := o.shell(l.Host)
@@ -136,19 +153,17 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.text("resume_method", cmp.Or(o.Queue.ResumeMethod, "NONE"))
 	c.text("terminate_method", cmp.Or(o.Queue.TerminateMethod, "NONE"))
 	c.seconds("script_timeout", o.Global.ScriptTimeout)
-	c.text("pe", "none")
-	c.number("pe_slots", 1)
-	c.number("host_slots", 1)
+	l.parallel(c, o, n, dir)
 	c.text("shell_start_mode", o.Queue.ShellStartMode)
 	c.flag("use_login_shell", isLoginShell(shell, o.Global.LoginShells))
-	c.text("mail_list", o.Owner.Name+"@"+l.Host)
-	c.number("mail_options", 0)
+	c.text("mail_list", cmp.Or(strings.Join(r.MailTo, ","), o.Owner.Name+"@"+l.Host))
+	c.number("mail_options", mailOptions(r.Mail))
 	c.flag("forbid_reschedule", o.Global.ForbidReschedule)
 	c.flag("forbid_apperror", o.Global.ForbidApperror)
 	c.text("queue", o.Queue.Name)
 	c.text("host", l.Host)
-	c.text("processors", "UNDEFINED")
-	c.text("binding", "NULL")
+	c.text("processors", cmp.Or(o.Queue.Processors, "UNDEFINED"))
+	c.text("binding", cmp.Or(o.Binding, "NULL"))
 	c.text("job_name", r.Name)
 	c.number("job_id", o.Task.Job.Number)
 	c.number("ja_task_id", o.taskNumber())
@@ -166,7 +181,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.text("admin_user", "none")
 	c.warning("notify_kill", o.Global.NotifyKill)
 	c.warning("notify_susp", o.Global.NotifySusp)
-	c.text("qsub_gid", "no")
+	c.text("qsub_gid", qsubGID(o))
 	c.number("pty", 0)
 	c.number("write_osjob_id", 1)
 	// execd's environment is the administrator's, and never a job's.
@@ -188,20 +203,123 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 		c.flag(spool.KeyForeign, true)
 		soft, hard = spool.KeyForeignSRT, spool.KeyForeignHRT
 	}
-	if o.Queue.SRT > 0 {
-		c.seconds(soft, o.Queue.SRT)
+	if o.SRT > 0 {
+		c.seconds(soft, o.SRT)
 	}
-	if o.Queue.HRT > 0 {
-		c.seconds(hard, o.Queue.HRT)
+	if o.HRT > 0 {
+		c.seconds(hard, o.HRT)
 	}
 	return c.config, args, c.err
+}
+
+// parallel writes what a parallel job's config has more than another's.
+func (l *Launcher) parallel(c *writer, o *Order, n names, dir string) {
+	slots := o.Grant.Slots()
+	if o.PE == nil {
+		c.text("pe", "none")
+		c.number("pe_slots", slots)
+		c.number("host_slots", slots)
+		return
+	}
+	c.text("pe", o.PE.Name)
+	c.number("pe_slots", slots)
+	c.number("host_slots", slots)
+	c.text("pe_hostfile", l.Root.Active(o.Task.RunID().ID()).Path(spool.FilePEHostfile))
+	c.text("pe_start", cmp.Or(o.PE.StartProcArgs, "none"))
+	c.text("pe_stop", cmp.Or(o.PE.StopProcArgs, "none"))
+	c.text("pe_qsort", "none")
+	c.text("pe_stdout_path", n.stream(o.Request.Stdout, dir, dir))
+	c.text("pe_stderr_path", n.stream(o.Request.Stderr, dir, dir))
+}
+
+// checkpoint writes the keys of a checkpointing interface (spec 3.6).
+func (w *writer) checkpoint(o *Order) {
+	k := o.Ckpt
+	if k == nil {
+		w.number("ckpt_job", 0)
+		return
+	}
+	w.number("ckpt_job", 1)
+	w.number("ckpt_restarted", restarted(o.Task))
+	w.number("ckpt_pid", o.Task.LastPID)
+	w.number("ckpt_osjobid", o.Task.Start.AddGID)
+	w.text("ckpt_interface", k.Kind)
+	w.text("ckpt_command", cmp.Or(k.Command, "none"))
+	w.text("ckpt_migr_command", cmp.Or(k.Migrate, "none"))
+	w.text("ckpt_rest_command", cmp.Or(k.Restart, "none"))
+	w.text("ckpt_clean_command", cmp.Or(k.Clean, "none"))
+	w.text("ckpt_dir", cmp.Or(k.Dir, "none"))
+	w.text("ckpt_signal", cmp.Or(k.Signal, "none"))
+	w.seconds("ckpt_interval", o.checkpointInterval())
+}
+
+// CheckpointWhen returns the letters that say when a job is checkpointed, and
+// the interval of -c (spec 8.3).
+func (o *Order) CheckpointWhen() (letters string, interval time.Duration) {
+	if o.Ckpt == nil {
+		return "", 0
+	}
+	when := o.Request.CheckpointWhen
+	switch {
+	case when == "":
+		return o.Ckpt.When, 0
+	case when[0] >= '0' && when[0] <= '9' || when[0] == ':':
+		interval, _ = conf.ParseTime(when) // checked at submission
+		return "m", interval
+	}
+	return when, 0
+}
+
+// checkpointInterval is the time between two checkpoints; 0: none at times.
+func (o *Order) checkpointInterval() time.Duration {
+	letters, interval := o.CheckpointWhen()
+	if !strings.Contains(letters, "m") {
+		return 0
+	}
+	return max(o.Queue.MinCPUInterval, interval)
+}
+
+// restarted is the value of RESTARTED: 0 for a first run, 1 for a later one, 2
+// for one that goes on from a checkpoint.
+func restarted(t *job.Task) int {
+	switch {
+	case t.Checkpoint:
+		return 2
+	case t.Run > 0:
+		return 1
+	}
+	return 0
+}
+
+// mailOptions are the bits that Grid Engine has for the letters of -m.
+func mailOptions(letters string) int {
+	n := 0
+	for _, letter := range letters {
+		n |= map[rune]int{'a': 1 << 18, 'b': 1 << 19, 'e': 1 << 20, 's': 1 << 22}[letter]
+	}
+	return n
+}
+
+// qsubGID is the group that the job was submitted with, where jobs run with it.
+func qsubGID(o *Order) string {
+	if !o.Global.QsubGID {
+		return "no"
+	}
+	return strconv.Itoa(o.Task.Job.GID)
 }
 
 // mentions reports whether a command that runs beside the job has one of the
 // variables.
 func (o *Order) mentions(variables ...string) bool {
 	q, g := o.Queue, o.Global
-	commands := strings.Join([]string{q.Prolog, q.Epilog, g.Prolog, g.Epilog, q.SuspendMethod, q.ResumeMethod, q.TerminateMethod}, " ")
+	list := []string{q.Prolog, q.Epilog, g.Prolog, g.Epilog, q.SuspendMethod, q.ResumeMethod, q.TerminateMethod}
+	if o.PE != nil {
+		list = append(list, o.PE.StartProcArgs, o.PE.StopProcArgs)
+	}
+	if k := o.Ckpt; k != nil {
+		list = append(list, k.Command, k.Migrate, k.Restart, k.Clean)
+	}
+	commands := strings.Join(list, " ")
 	return slices.ContainsFunc(variables, func(v string) bool { return strings.Contains(commands, v) })
 }
 
@@ -256,9 +374,12 @@ func (w *writer) args(args []string) (file []byte) {
 // limits writes the resource limits in Grid Engine's order: the queue's, then
 // those of execd_params.
 func (w *writer) limits(o *Order) {
-	set := map[string]string{}
-	for _, l := range slices.Concat(o.Global.Limits, o.Queue.Limits) {
+	set, forJob := map[string]string{}, map[string]bool{}
+	for _, l := range o.Global.Limits {
 		set[l.Key] = l.Value
+	}
+	for _, l := range o.Limits {
+		set[l.Key], forJob[l.Key] = l.Value, l.ForJob
 	}
 	value := func(key, otherwise string) string {
 		if v, ok := set[key]; ok {
@@ -269,7 +390,7 @@ func (w *writer) limits(o *Order) {
 	for _, name := range []string{"vmem", "cpu", "stack", "data"} {
 		for _, kind := range []string{"h_", "s_"} {
 			w.text(kind+name, value(kind+name, "INFINITY"))
-			w.number(kind+name+"_is_consumable_job", 0)
+			w.flag(kind+name+"_is_consumable_job", forJob[kind+name])
 		}
 	}
 	for _, name := range []string{"core", "rss", "fsize"} {

@@ -1,10 +1,15 @@
 package launch
 
 import (
+	"cmp"
+	"maps"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
+	"paddock/execd/internal/schedule"
 	"paddock/spool"
 )
 
@@ -54,17 +59,24 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 	e.set("JOB_ID", strconv.Itoa(o.Task.Job.Number))
 	e.set("ENVIRONMENT", "BATCH")
 	e.set("ARC", Arch())
-	e.set("NQUEUES", "1")
-	e.set("NSLOTS", "1")
+	e.set("NQUEUES", strconv.Itoa(len(o.Grant.Queues)))
+	e.set("NSLOTS", strconv.Itoa(o.Grant.Slots()))
 	e.set("NHOSTS", "1")
-	restarted := "0"
-	switch {
-	case o.Task.Checkpoint:
-		restarted = "2"
-	case o.Task.Run > 0:
-		restarted = "1"
+	e.set("RESTARTED", strconv.Itoa(restarted(o.Task)))
+	if o.PE != nil {
+		e.set("PE", o.PE.Name)
+		e.set("PE_HOSTFILE", filepath.Join(jobDir, spool.FilePEHostfile))
+		if o.PE.ControlSlaves {
+			e.set("SGE_RSH_COMMAND", "builtin")
+		}
 	}
-	e.set("RESTARTED", restarted)
+	if o.Ckpt != nil {
+		e.set("SGE_CKPT_ENV", o.Ckpt.Name)
+		if o.Ckpt.Dir != "" {
+			e.set("SGE_CKPT_DIR", o.Ckpt.Dir)
+		}
+	}
+	e.units(o.Grant.Debits)
 	e.set("TMPDIR", tmpdir)
 	e.set("TMP", tmpdir)
 	for _, v := range origin {
@@ -91,6 +103,34 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 		e.set("PADDOCK_DIR", l.PaddockDir)
 	}
 	return e.list
+}
+
+// units tells the job which units of resources with named units it has: in
+// SGE_HGR_<resource>, as Univa's and later Grid Engines do, and in
+// CUDA_VISIBLE_DEVICES those of a resource whose name begins with gpu, by the
+// numbers their names end with.
+func (e *env) units(debits []schedule.Debit) {
+	ids := map[string][]string{}
+	for _, d := range debits {
+		for _, id := range d.IDs {
+			if !slices.Contains(ids[d.Name], id) { // counted on several levels
+				ids[d.Name] = append(ids[d.Name], id)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		e.set("SGE_HGR_"+name, strings.Join(ids[name], " "))
+		if !strings.HasPrefix(name, "gpu") {
+			continue
+		}
+		var numbers []string
+		for _, id := range ids[name] {
+			numbers = append(numbers, id[len(strings.TrimRight(id, "0123456789")):])
+		}
+		if !slices.Contains(numbers, "") {
+			e.set("CUDA_VISIBLE_DEVICES", strings.Join(numbers, ","))
+		}
+	}
 }
 
 // env is an environment in which each name stands once, in order.
@@ -134,5 +174,13 @@ func Arch() string {
 
 // hosts is the file pe_hostfile, which serial jobs have too.
 func (l *Launcher) hosts(o *Order) []spool.PEHost {
-	return []spool.PEHost{{Host: l.Host, Slots: 1, Instance: o.Queue.Name + "@" + l.Host, Processors: "UNDEFINED"}}
+	hosts := make([]spool.PEHost, len(o.Grant.Queues))
+	processors := cmp.Or(o.Queue.Processors, "UNDEFINED")
+	if cores, ok := strings.CutPrefix(o.Binding, "pe_explicit:"); ok {
+		processors = cores[:strings.LastIndexByte(cores, ':')] // without the topology
+	}
+	for i, q := range o.Grant.Queues {
+		hosts[i] = spool.PEHost{Host: l.Host, Slots: q.Slots, Instance: q.Queue + "@" + l.Host, Processors: processors}
+	}
+	return hosts
 }

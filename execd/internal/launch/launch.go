@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -111,6 +112,7 @@ func (l *Launcher) Build(o *Order) (err error) {
 	if err := l.makeGroup(o, config); err != nil {
 		return err
 	}
+	o.Measured = l.Measured(run, config, time.Now())
 	active := l.Root.Active(run.ID())
 	// In sge_execd's order; config last, as nothing starts without it.
 	files := []struct {

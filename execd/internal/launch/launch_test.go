@@ -14,6 +14,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -23,6 +24,7 @@ import (
 func goldenOrder() (*Launcher, *Order) {
 	l := &Launcher{Privileged: true, Host: "gehost", BinDir: "/usr/sbin/lx-amd64", ConfigDir: "/var/lib/gridengine"}
 	o := &Order{
+		Grant: &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: "all.q", Slots: 1}}},
 		Task: &job.Task{
 			Job:    &job.Job{Number: 69, Submitted: time.Unix(1795191325, 0)},
 			Number: 1, Start: job.Start{AddGID: 65401},
@@ -109,10 +111,10 @@ func TestConfigOfMethods(t *testing.T) {
 			g := o.Global
 			g.ScriptTimeout, g.SkipNGroups, g.NoAddGrpKill, g.ForbidReschedule, g.ForbidApperror = 5*time.Second, true, true, true, true
 		}, "script_timeout=5 skip_ngroups_max_silently=yes enable_addgrp_kill=0 forbid_reschedule=1 forbid_apperror=1"},
-		{"time limits", func(_ *Launcher, o *Order) { o.Queue.SRT, o.Queue.HRT = time.Minute, time.Hour }, "paddock_s_rt=60 paddock_h_rt=3600 !paddock_foreign"},
-		{"hard limit alone", func(_ *Launcher, o *Order) { o.Queue.HRT = time.Hour }, "!paddock_s_rt paddock_h_rt=3600"},
+		{"time limits", func(_ *Launcher, o *Order) { o.SRT, o.HRT = time.Minute, time.Hour }, "paddock_s_rt=60 paddock_h_rt=3600 !paddock_foreign"},
+		{"hard limit alone", func(_ *Launcher, o *Order) { o.HRT = time.Hour }, "!paddock_s_rt paddock_h_rt=3600"},
 		{"time limits of a foreign shepherd", func(l *Launcher, o *Order) {
-			l.OwnShepherd, o.Queue.SRT, o.Queue.HRT = "/usr/sbin/shepherd", time.Minute, time.Hour
+			l.OwnShepherd, o.SRT, o.HRT = "/usr/sbin/shepherd", time.Minute, time.Hour
 		}, "paddock_foreign=1 paddock_foreign_s_rt=60 paddock_foreign_h_rt=3600 !paddock_s_rt !paddock_h_rt"},
 		{"foreign shepherd, no limits", func(l *Launcher, _ *Order) { l.OwnShepherd = "/usr/sbin/shepherd" }, "paddock_foreign=1 !paddock_foreign_h_rt"},
 	} {

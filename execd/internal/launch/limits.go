@@ -47,6 +47,36 @@ func (l *Launcher) TimeLimits(run spool.RunID) (TimeLimits, error) {
 	return t, nil
 }
 
+// Steered returns what the shepherd of a run was told last, STOP or CONT, and
+// whether the job migrates instead of being stopped.
+func (l *Launcher) Steered(run spool.RunID) (stopped, migrates bool) {
+	d := l.Root.Active(run.ID())
+	signals, err := d.Signals()
+	if err != nil {
+		l.Log.Warn(fmt.Sprintf("job %v: cannot see what signals it got: %v", run.ID(), err))
+	}
+	for _, s := range signals {
+		switch syscall.Signal(s.Signal) {
+		case syscall.SIGSTOP:
+			stopped = true
+		case syscall.SIGCONT:
+			stopped = false
+		case syscall.SIGTTOU:
+			stopped, migrates = true, true
+		}
+	}
+	return stopped, migrates
+}
+
+// JobPID returns the pid of the job of a run that has ended; 0: not known.
+func (l *Launcher) JobPID(run spool.RunID) int {
+	pid, err := l.Root.Finished(run).JobPID()
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
 // Clock is what the directory of a run tells of its job's time.
 type Clock struct {
 	Started time.Time // zero: it has not started yet

@@ -1,89 +1,105 @@
-// Package queue decides which task goes to which slot next: first come, first
-// served, over the slots in their order. It holds the claims of execd's own
-// queue and activates them. Only daemon imports it; it imports job and claim.
+// Package queue brings jobs and slots together: it tells the scheduler what
+// waits, what runs and what the host is like, asks it what starts next, and
+// activates the claims. It holds the claims of execd's own queue, and keeps
+// what administrators want of the queues (states.go). Only daemon, stage and
+// server import it; it imports job, claim, conf and schedule.
 package queue
 
 import (
-	"container/list"
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/claim"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
 )
 
 // Holder is the name of execd's own queue as holder of claims.
 const Holder = "queue"
 
-// Queue brings jobs and claims together. It learns of both by hints and reads
-// the truth from the Store and the claim Table.
-type Queue struct {
-	store *job.Store
-	slots *claim.Table
-	boot  string
-	gids  *GIDs
-	start func(*job.Task, *claim.Claim) // takes over a task whose claim is activated
-
-	// Hold says why no task may be started now; empty: none is held. It is set
-	// before Run and must not block; nil: never.
+// Options are what a Queue works with.
+type Options struct {
+	Store  *job.Store
+	Claims *claim.Table
+	GIDs   *GIDs
+	Cores  *Cores
+	Boot   string // id of this boot
+	Config *conf.Config
+	States *States
+	Log    *slog.Logger
+	// NeedLoad is told when jobs that ask for resources begin or cease to wait.
+	NeedLoad func(bool)
+	// Hold says why no task may be started now; empty: none is held. It must not
+	// block.
 	Hold func() string
+	// Start takes over a task whose claims are active. It must not block.
+	Start func(*job.Task, []*claim.Claim)
+	// Suspend tells why a task is to be stopped (S by its queue, T by a
+	// threshold), or with no letters that it may go on.
+	Suspend func(t *job.Task, letters string)
+}
+
+// Queue learns by hints of jobs, ends and changes, and reads the truth from the
+// Store. The scheduler's ledger is built anew at each start of execd.
+type Queue struct {
+	o Options
 
 	wake chan struct{} // capacity 1
 
-	mu     sync.Mutex
-	line   *list.List            // guarded by mu; of *job.Job, in the order of their turn
-	known  map[int]*list.Element // guarded by mu; by job number
-	closed string                // guarded by mu; why nothing is started, or empty
-	until  time.Time             // guarded by mu; when closed ends
+	mu      sync.Mutex
+	sched   *schedule.Scheduler   // guarded by mu
+	config  *conf.Config          // guarded by mu
+	load    map[string]conf.Value // guarded by mu; the values last told
+	changed map[int]*job.Job      // guarded by mu; jobs to look at again
+	later   map[int]*time.Timer   // guarded by mu; jobs that wait for a time
+	asking  map[int]bool          // guarded by mu; jobs that wait and ask for resources
+	shares  chan struct{}         // capacity 1; a hint that shares have changed
+	unfit   map[int]string        // guarded by mu; jobs that the configuration has no place for any more, and why
+	asked   map[[2]int]string     // guarded by mu; tasks that the scheduler wants stopped, and why
+	stopped map[[2]int]string     // guarded by mu; tasks told to Stop, and why
+	pulse   *time.Timer           // guarded by mu; when to look at suspensions again
+	closed  string                // guarded by mu; why nothing is started, or empty
+	until   time.Time             // guarded by mu; when closed ends; zero: when somebody says so
+	running map[[2]int]*job.Task  // guarded by mu
 }
 
-// New returns a queue; Run starts tasks by calling start, which must not block.
-func New(store *job.Store, slots *claim.Table, boot string, gids *GIDs, start func(*job.Task, *claim.Claim)) *Queue {
+// New returns a queue.
+func New(o Options) *Queue {
 	q := &Queue{
-		store: store, slots: slots, boot: boot, gids: gids, start: start,
-		wake: make(chan struct{}, 1), line: list.New(), known: map[int]*list.Element{},
+		o: o, wake: make(chan struct{}, 1), sched: schedule.New(o.Config), config: o.Config,
+		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, asking: map[int]bool{}, shares: make(chan struct{}, 1),
+		asked: map[[2]int]string{}, stopped: map[[2]int]string{}, running: map[[2]int]*job.Task{},
 	}
-	for _, j := range store.Pending() {
-		q.Add(j)
+	for _, j := range o.Store.Pending() {
+		q.changed[j.Number] = j
 	}
+	q.applyStates()
 	return q
 }
 
-// Add tells that a job has something to start. A job that is not in the line
-// goes to its end.
+// Add tells that what a job may start has changed.
 func (q *Queue) Add(j *job.Job) {
 	q.mu.Lock()
-	if q.known[j.Number] == nil {
-		q.known[j.Number] = q.line.PushBack(j)
-	}
+	q.changed[j.Number] = j
 	q.mu.Unlock()
 	q.Wake()
 }
 
-// Wake tells that a slot may be free.
+// Wake tells that something may be started.
 func (q *Queue) Wake() {
 	select {
 	case q.wake <- struct{}{}:
 	default: // a hint is already there
 	}
-}
-
-// Settle returns when a task that was just being taken is taken, so that what
-// Hold says holds for all that come, and looks at all of them again.
-func (q *Queue) Settle() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.Wake()
-}
-
-// held returns what Hold says.
-func (q *Queue) held() string {
-	if q.Hold == nil {
-		return ""
-	}
-	return q.Hold()
 }
 
 // Pause starts nothing for a while, since starting has failed for a reason
@@ -95,6 +111,187 @@ func (q *Queue) Pause(reason string, d time.Duration) {
 	time.AfterFunc(d, q.Wake)
 }
 
+// Settle returns when a task that was just being taken is taken, so that what
+// Hold says holds for all that come, and looks at all of them again.
+func (q *Queue) Settle() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.Wake()
+}
+
+// Configure takes over a new configuration.
+func (q *Queue) Configure(c *conf.Config) {
+	q.mu.Lock()
+	q.config = c
+	q.sched.Configure(c)
+	q.mu.Unlock()
+	q.o.Claims.Resize(c.Queues)
+	q.applyStates()
+	// What requests mean may be another thing now.
+	for _, j := range q.o.Store.Pending() {
+		q.mu.Lock()
+		q.changed[j.Number] = j
+		q.mu.Unlock()
+	}
+	q.Wake()
+}
+
+// SetLoad takes over new load values.
+func (q *Queue) SetLoad(values map[string]conf.Value) {
+	q.mu.Lock()
+	q.load = values
+	q.sched.SetLoad(values)
+	q.mu.Unlock()
+	q.Wake()
+}
+
+// applyStates tells the scheduler which queues take nothing.
+func (q *Queue) applyStates() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.config.Queues {
+		name := q.config.Queues[i].Name
+		q.sched.SetClosed(name, q.o.States.closed(name))
+	}
+}
+
+// Fault tells of a job that failed for a reason that may lie with its queue, and
+// reports whether the queue is in error now; sure says that nothing of its
+// owner's can be the reason.
+func (q *Queue) Fault(queue, owner, reason string, sure bool) bool {
+	faulty, err := q.o.States.fault(queue, owner, reason, sure)
+	if err != nil {
+		q.o.Log.Error(err.Error()) // in force until execd ends
+	}
+	if faulty {
+		q.applyStates()
+	}
+	return faulty
+}
+
+// Modify does what qmod asks on the queues that the patterns mean.
+func (q *Queue) Modify(req *api.ModifyRequest, caller job.Caller, host string) (api.ModifyReply, error) {
+	var reply api.ModifyReply
+	say := func(failed bool, format string, args ...any) {
+		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: failed})
+	}
+	q.mu.Lock()
+	queues := q.config.Queues
+	q.mu.Unlock()
+	for _, pattern := range req.Queues {
+		found := false
+		for i := range queues {
+			c := &queues[i]
+			if !Matches(pattern, c.Name, host) {
+				continue
+			}
+			found = true
+			instance := c.Name + "@" + host
+			if !caller.Manager && !caller.Operator && !slices.Contains(c.Owners, caller.Name) {
+				say(true, "%s - you have no permission to modify queue %q", caller.Name, instance)
+				continue
+			}
+			changed, err := q.o.States.change(req.Action, c.Name, caller.Name, "")
+			word := changes[req.Action].word
+			switch {
+			case err != nil:
+				return reply, err
+			case changed:
+				say(false, "%s@%s changed state of %q (%s)", caller.Name, host, instance, word)
+			default:
+				say(false, "Queue instance %q is already in the specified state: %s", instance, word)
+			}
+		}
+		if !found {
+			say(true, "invalid queue %q", pattern)
+		}
+	}
+	q.applyStates()
+	q.Wake()
+	return reply, nil
+}
+
+// Tasks returns the tasks that run in the queues that a pattern means, and
+// whether it means any.
+func (q *Queue) Tasks(pattern, host string) (tasks []string, found bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.config.Queues {
+		found = found || Matches(pattern, q.config.Queues[i].Name, host)
+	}
+	for _, t := range q.running {
+		if Matches(pattern, t.Start.Queue, host) {
+			tasks = append(tasks, t.String())
+		}
+	}
+	slices.Sort(tasks)
+	return tasks, found
+}
+
+// Status returns the queues as qstat -f shows them, with the values of their
+// attributes.
+func (q *Queue) Status() []api.QueueStatus {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var list []api.QueueStatus
+	for _, s := range q.sched.Queues(time.Now()) {
+		c := q.config.Queue(s.Name)
+		if c == nil {
+			continue
+		}
+		letters, reasons := q.o.States.Letters(s.Name)
+		list = append(list, api.QueueStatus{
+			Name: s.Name, Type: types(c), Reserved: s.Reserved, Used: s.Used, Total: s.Total, Load: q.loadAvg(),
+			States: s.Letters + letters, Reasons: append(slices.Clone(s.Reasons), reasons...), Values: q.sched.Values(s.Name),
+		})
+	}
+	return list
+}
+
+// loadAvg is the load that qstat -f shows; negative: not known. q.mu is held.
+func (q *Queue) loadAvg() float64 {
+	if v, ok := q.load["load_avg"]; ok {
+		return v.Number
+	}
+	return -1
+}
+
+// HostValues returns the values of this host's attributes.
+func (q *Queue) HostValues() []api.HostValue {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sched.Values("")
+}
+
+// types are the letters of what a queue is for.
+func types(q *conf.Queue) string {
+	s := ""
+	if q.Batch {
+		s += "B"
+	}
+	if q.Interactive {
+		s += "I"
+	}
+	if len(q.PEs) > 0 {
+		s += "P"
+	}
+	if len(q.Checkpoints) > 0 {
+		s += "C"
+	}
+	return s
+}
+
+// Matches reports whether a pattern of -q means a queue of this host: a name, a
+// name and a host, each may have wildcards.
+func Matches(pattern, queue, host string) bool {
+	name, at, hasHost := strings.Cut(pattern, "@")
+	if ok, err := path.Match(cmp.Or(name, "*"), queue); err != nil || !ok {
+		return false
+	}
+	ok, err := path.Match(at, host)
+	return !hasHost || err == nil && ok
+}
+
 // Run starts tasks until ctx is done.
 func (q *Queue) Run(ctx context.Context) {
 	for {
@@ -103,92 +300,283 @@ func (q *Queue) Run(ctx context.Context) {
 			return
 		case <-q.wake:
 		}
+		q.refresh()
 		for more := true; more && ctx.Err() == nil; {
 			more = q.startOne()
 		}
+		q.suspend()
 	}
+}
+
+// NeedsLoad reports whether a job waits that asks for resources.
+func (q *Queue) NeedsLoad() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.asking) > 0
+}
+
+// SharesChanged returns a channel that has something when the shares of users
+// have changed since it was last emptied.
+func (q *Queue) SharesChanged() <-chan struct{} { return q.shares }
+
+// refresh tells the scheduler what may start of the jobs that have changed, and
+// NeedLoad whether it needs to know the load.
+func (q *Queue) refresh() {
+	q.mu.Lock()
+	before := len(q.asking) > 0
+	q.update(time.Now())
+	after := len(q.asking) > 0
+	q.mu.Unlock()
+	if before != after {
+		q.o.NeedLoad(after)
+	}
+}
+
+// update is refresh under the lock.
+func (q *Queue) update(now time.Time) {
+	for number, j := range q.changed {
+		delete(q.changed, number)
+		if t := q.later[number]; t != nil {
+			t.Stop()
+			delete(q.later, number)
+		}
+		n, first, at := q.o.Store.Ready(j, now)
+		if most := q.config.Global.MaxTasksAtOnce; most > 0 && j.Tasks.IsArray() {
+			n = min(n, max(most-q.o.Store.Running(j), 0))
+		}
+		switch {
+		case !at.IsZero():
+			q.later[number] = time.AfterFunc(at.Sub(now), func() { q.Add(j) })
+			fallthrough
+		case n == 0:
+			q.sched.Remove(number)
+			delete(q.unfit, number)
+			delete(q.asking, number)
+		default:
+			q.add(j, n, first)
+		}
+	}
+}
+
+// add gives a job to the scheduler. What it asked for was checked when it was
+// submitted; when the configuration has changed since, it waits for what may
+// come back. q.mu is held.
+func (q *Queue) add(j *job.Job, n, first int) {
+	delete(q.unfit, j.Number)
+	s, err := schedule.Resolve(q.config, j.Needs.Request(), j.Owner, j.Groups)
+	if err != nil {
+		q.unfit[j.Number] = err.Error()
+		q.sched.Remove(j.Number)
+		return
+	}
+	if len(s.Hard)+len(s.Soft) > 0 {
+		q.asking[j.Number] = true
+	}
+	s.Number, s.Submitted, s.Priority, s.Tasks, s.First = j.Number, q.o.Store.Turn(j), j.Priority, n, first
+	q.sched.Add(s)
 }
 
 // startOne starts the task whose turn it is, and reports whether it is worth
 // to try again at once.
 func (q *Queue) startOne() bool {
 	q.mu.Lock()
-	paused := q.closed != "" && time.Now().Before(q.until)
-	if !paused {
-		q.closed = ""
-	}
-	q.mu.Unlock()
-	if paused {
+	defer q.mu.Unlock()
+	now := time.Now()
+	if q.blocked(now) != "" {
 		return false
 	}
-	c := q.slots.Idle()
-	if c == nil {
-		return false
-	}
-	gid, ok := q.gids.take()
+	gid, ok := q.o.GIDs.take()
 	if !ok {
-		q.Pause("no additional group id of gid_range is free", time.Second)
+		q.closed, q.until = "no additional group id of gid_range is free", now.Add(time.Second)
+		time.AfterFunc(time.Second, q.Wake)
 		return false
 	}
-	t := q.takeTask(job.Start{Queue: c.Queue, Boot: q.boot, AddGID: gid})
-	if t == nil {
-		q.gids.Give(gid)
+	number, grant, ok := q.sched.Next(now)
+	if !ok {
+		q.o.GIDs.Give(gid)
 		return false
 	}
-	if err := q.slots.Activate(c, t.String()); err != nil {
-		q.gids.Give(gid)
-		q.store.Untake(t)
+	j := q.o.Store.Get(number)
+	var t *job.Task
+	if j != nil {
+		start := job.Start{Queue: grant.Queues[0].Queue, Boot: q.o.Boot, AddGID: gid, Grant: grant}
+		if b := j.Needs.Request().Binding; b != "" {
+			start.Binding = q.o.Cores.Take(b, grant.Slots())
+		}
+		if t = q.o.Store.Take(j, start, now); t == nil {
+			q.o.Cores.Give(start.Binding)
+		}
+	}
+	if t == nil { // deleted or held meanwhile
+		q.sched.GiveBack(number, grant)
+		q.o.GIDs.Give(gid)
+		if j == nil {
+			q.sched.Remove(number)
+		} else {
+			q.changed[number] = j
+			q.Wake()
+		}
 		return true
 	}
-	q.start(t, c)
+	q.enter(t, grant)
+	q.o.Start(t, q.o.Claims.Activate(t.String(), grant.Queues))
 	return true
 }
 
-// takeTask takes the first task of the line that may start now.
-func (q *Queue) takeTask(start job.Start) *job.Task {
+// enter tells the ledger of a task that runs.
+func (q *Queue) enter(t *job.Task, grant *schedule.Grant) {
+	q.running[key(t)] = t
+	q.sched.Started(schedule.Running{
+		Job: t.Job.Number, Task: t.Number, User: t.Job.Owner, Started: t.Started,
+		Duration: q.duration(t, grant), Grant: grant,
+	})
+}
+
+// duration is how long a task runs at most; 0: nobody knows.
+func (q *Queue) duration(t *job.Task, grant *schedule.Grant) time.Duration {
+	conf := q.config.Queue(grant.Queues[0].Queue)
+	if conf == nil {
+		return 0
+	}
+	_, kill := WallClock(q.config, conf, t.Job.Needs.Request().Hard)
+	return kill
+}
+
+func key(t *job.Task) [2]int { return [2]int{t.Job.Number, t.Number} }
+
+// Adopt tells of a task that an earlier execd has started, and returns its
+// claims.
+func (q *Queue) Adopt(t *job.Task) []*claim.Claim {
+	grant := t.Start.Grant
+	if grant == nil {
+		grant = &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: t.Start.Queue, Slots: 1}}}
+	}
+	q.o.Cores.Use(t.Start.Binding)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held() != "" {
-		return nil
+	q.enter(t, grant)
+	return q.o.Claims.Activate(t.String(), grant.Queues)
+}
+
+// Occupy tells of slots that something runs on which is no job of ours.
+func (q *Queue) Occupy(name, queue string) {
+	q.o.Claims.Activate(name, []schedule.QueueSlots{{Queue: queue, Slots: 1}})
+}
+
+// Ended tells that a task holds its grant no more, and what it has used.
+func (q *Queue) Ended(t *job.Task, claims []*claim.Claim, used schedule.Used) {
+	q.o.Claims.Deactivate(claims)
+	q.mu.Lock()
+	if q.running[key(t)] == t {
+		delete(q.running, key(t))
+		q.o.Cores.Give(t.Start.Binding)
+		delete(q.asked, key(t))
+		delete(q.stopped, key(t))
+		q.sched.Ended(t.Job.Number, t.Number, used, time.Now())
 	}
-	for e := q.line.Front(); e != nil; {
-		j := e.Value.(*job.Job)
-		t, found := q.store.Take(j, start, time.Now())
-		if found == job.Took {
-			return t
-		}
-		following := e.Next()
-		if found == job.Nothing {
-			q.line.Remove(e)
-			delete(q.known, j.Number)
-		}
-		e = following
+	q.mu.Unlock()
+	select {
+	case q.shares <- struct{}{}:
+	default:
 	}
-	return nil
+	q.Wake()
+}
+
+// suspend stops and lets go on what the states of queues, thresholds and other
+// queues ask for.
+func (q *Queue) suspend() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	stop, resume, next := q.sched.Suspensions(time.Now())
+	for _, s := range stop {
+		q.asked[[2]int{s.Job, s.Task}] = s.Letter
+	}
+	for _, s := range resume {
+		delete(q.asked, [2]int{s.Job, s.Task})
+	}
+	if len(q.asked) > 0 || len(q.stopped) > 0 || q.o.States.anySuspended() {
+		for k, t := range q.running {
+			want := q.asked[k]
+			if q.o.States.suspended(t.Start.Queue) {
+				want = "S"
+			}
+			if want != q.stopped[k] {
+				q.o.Suspend(t, want)
+				q.stopped[k] = want
+			}
+			if want == "" {
+				delete(q.stopped, k)
+			}
+		}
+	}
+	if q.pulse != nil {
+		q.pulse.Stop()
+		q.pulse = nil
+	}
+	if !next.IsZero() {
+		q.pulse = time.AfterFunc(time.Until(next), q.Wake)
+	}
+}
+
+// blocked says why nothing at all is started. q.mu is held.
+func (q *Queue) blocked(now time.Time) string {
+	if q.closed != "" && !now.Before(q.until) {
+		q.closed = ""
+	}
+	return cmp.Or(q.o.Hold(), q.closed)
 }
 
 // Reasons says why a job that has something to start is not starting.
 func (q *Queue) Reasons(j *job.Job) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if reason := q.held(); reason != "" {
-		return []string{reason}
+	now := time.Now()
+	if why := q.blocked(now); why != "" {
+		return []string{why}
 	}
-	if q.closed != "" && time.Now().Before(q.until) {
-		return []string{q.closed}
+	if j.After.After(now) {
+		return []string{fmt.Sprintf("it is not to start before %s", j.After.Format(time.DateTime))}
 	}
-	slots := q.slots.Slots()
-	if slots == 0 {
-		return []string{"the queues of this host have no slots"}
+	q.update(now) // it may have come just now
+	if why := q.unfit[j.Number]; why != "" {
+		return []string{why}
 	}
-	if busy := q.slots.Busy(); busy >= slots {
-		ahead := 0
-		for e := q.line.Front(); e != nil && e.Value.(*job.Job) != j; e = e.Next() {
-			if q.store.Waits(e.Value.(*job.Job)) {
-				ahead++
-			}
-		}
-		return []string{fmt.Sprintf("slots: all %d are in use; %d jobs are ahead in the queue", slots, ahead)}
+	return q.sched.Reasons(j.Number, now)
+}
+
+// Priorities returns a function that tells the priorities of jobs as of now.
+func (q *Queue) Priorities() func(number int) float64 {
+	now := time.Now()
+	return func(number int) float64 {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.sched.Priority(number, now)
 	}
-	return nil
+}
+
+// Check looks at a request that is not submitted yet: it is refused when it asks
+// for what there is not or what the user may not have, and impossible when it
+// could not run here even if nothing else did.
+func (q *Queue) Check(r *api.SubmitRequest, user string, groups []string) (refused, impossible error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j, err := schedule.Resolve(q.config, r, user, groups)
+	if err != nil {
+		return err, nil
+	}
+	return nil, q.sched.Possible(&j)
+}
+
+// Shares returns what users have used of late, to be kept over a restart.
+func (q *Queue) Shares() map[string]schedule.Share {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sched.Shares()
+}
+
+// SetShares takes over what Shares returned.
+func (q *Queue) SetShares(s map[string]schedule.Share) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sched.SetShares(s)
 }

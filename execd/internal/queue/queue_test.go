@@ -12,17 +12,23 @@ import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
 
-func newStore(t *testing.T) *job.Store {
+func newRoot(t *testing.T) *spool.Root {
 	t.Helper()
 	root, err := spool.OpenRoot(t.TempDir(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := job.Open(root, false, slog.New(slog.DiscardHandler))
+	return root
+}
+
+func newStore(t *testing.T) *job.Store {
+	t.Helper()
+	s, err := job.Open(newRoot(t), false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,42 +46,54 @@ func submit(t *testing.T, s *job.Store, tasks api.Tasks, maxRun int) *job.Job {
 	return j
 }
 
-// bench is a queue whose tasks only start when it is told that others ended.
+// bench is a queue whose tasks only end when it is told so.
 type bench struct {
 	q       *Queue
-	slots   *claim.Table
+	claims  *claim.Table
 	started chan string
 
-	mu     sync.Mutex
-	claims map[string]*claim.Claim // guarded by mu
+	mu   sync.Mutex
+	held map[string]held // guarded by mu
+}
+
+type held struct {
+	task   *job.Task
+	claims []*claim.Claim
 }
 
 func newBench(t *testing.T, s *job.Store, slots int, gids *GIDs) *bench {
 	t.Helper()
-	b := &bench{
-		slots:   claim.NewTable([]conf.Queue{{Name: "all.q", Slots: slots}}, Holder),
-		started: make(chan string, 100), claims: map[string]*claim.Claim{},
+	config := &conf.Config{Hostname: "h", Queues: []conf.Queue{{Name: "all.q", Slots: slots, Batch: true}}}
+	states, err := OpenStates(newRoot(t), config.Queues)
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.q = New(s, b.slots, "boot", gids, func(task *job.Task, c *claim.Claim) {
-		b.mu.Lock()
-		b.claims[task.String()] = c
-		b.mu.Unlock()
-		b.started <- task.String()
+	b := &bench{claims: claim.NewTable(config.Queues, Holder), started: make(chan string, 100), held: map[string]held{}}
+	b.q = New(Options{
+		Store: s, Claims: b.claims, GIDs: gids, Cores: NewCores(""), Boot: "boot", Config: config, States: states,
+		Log: slog.New(slog.DiscardHandler), NeedLoad: func(bool) {}, Hold: func() string { return "" },
+		Suspend: func(*job.Task, string) {},
+		Start: func(task *job.Task, claims []*claim.Claim) {
+			b.mu.Lock()
+			b.held[task.String()] = held{task, claims}
+			b.mu.Unlock()
+			b.started <- task.String()
+		},
 	})
 	s.OnWork(b.q.Add)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { b.q.Run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
+	b.q.Wake()
 	return b
 }
 
 func (b *bench) end(name string) {
 	b.mu.Lock()
-	c := b.claims[name]
+	h := b.held[name]
 	b.mu.Unlock()
-	b.slots.Deactivate(c)
-	b.q.Wake()
+	b.q.Ended(h.task, h.claims, schedule.Used{})
 }
 
 func (b *bench) next(t *testing.T) string {
@@ -112,7 +130,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 	if got := b.next(t); got != "3.1" {
 		t.Errorf("started %s; want 3.1", got)
 	}
-	if got := b.slots.Busy(); got != 2 {
+	if got := b.claims.Busy(); got != 2 {
 		t.Errorf("Busy = %d; want 2", got)
 	}
 }
@@ -127,7 +145,7 @@ func TestMaxRun(t *testing.T) {
 	if want := []string{"1.1", "1.2", "2.1"}; !slices.Equal(got, want) {
 		t.Errorf("started %v; want %v", got, want)
 	}
-	if n := b.slots.Busy(); n != 3 {
+	if n := b.claims.Busy(); n != 3 {
 		t.Errorf("Busy = %d; want 3", n)
 	}
 }
@@ -138,7 +156,7 @@ func TestWhyNotStarting(t *testing.T) {
 	submit(t, s, api.Tasks{}, 0)
 	b.next(t)
 	waiting := submit(t, s, api.Tasks{}, 0)
-	if got, want := b.q.Reasons(waiting), []string{"slots: all 1 are in use; 0 jobs are ahead in the queue"}; !slices.Equal(got, want) {
+	if got, want := b.q.Reasons(waiting), []string{`queue instance "all.q@h" dropped because it is full`, "All queues dropped because of overload or full; 0 jobs are ahead of it"}; !slices.Equal(got, want) {
 		t.Errorf("Reasons = %q; want %q", got, want)
 	}
 	b.q.Pause("cannot start jobs: no space left on device", time.Hour)
@@ -178,23 +196,26 @@ func TestGIDs(t *testing.T) {
 	}
 }
 
-func TestAdoptMakesRoom(t *testing.T) {
-	slots := claim.NewTable([]conf.Queue{{Name: "all.q", Slots: 1}}, Holder)
-	first := slots.Adopt("all.q", "1.1")
-	second := slots.Adopt("gone.q", "2.1")
-	if slots.Idle() != nil || slots.Busy() != 2 {
-		t.Errorf("after two adoptions: idle %v, busy %d; want none, 2", slots.Idle(), slots.Busy())
+func TestClaimsBeyondTheSlots(t *testing.T) {
+	one := func(queue string) []schedule.QueueSlots { return []schedule.QueueSlots{{Queue: queue, Slots: 1}} }
+	slots := claim.NewTable([]conf.Queue{{Name: "all.q", Slots: 2}}, Holder)
+	first := slots.Activate("1.1", []schedule.QueueSlots{{Queue: "all.q", Slots: 2}})
+	second := slots.Activate("2.1", one("gone.q"))
+	third := slots.Activate("3.1", one("all.q"))
+	if slots.Busy() != 4 || len(first) != 2 || second[0].Slot != 0 || third[0].Slot != 0 {
+		t.Errorf("busy %d, claims %v %v %v; want 4, of which two have no slot", slots.Busy(), first, second, third)
 	}
 	slots.Deactivate(second)
 	slots.Deactivate(first)
 	slots.Deactivate(first)
-	if c := slots.Idle(); c != first || slots.Busy() != 0 {
-		t.Errorf("after both ended: idle %v, busy %d; want the first, 0", c, slots.Busy())
+	if slots.Busy() != 1 {
+		t.Errorf("Busy = %d; want 1", slots.Busy())
 	}
-	if err := slots.Activate(first, "3.1"); err != nil {
-		t.Error(err)
+	if c := slots.Activate("4.1", one("all.q")); c[0] != first[0] {
+		t.Errorf("after both ended slot %d is taken; want 1", c[0].Slot)
 	}
-	if err := slots.Activate(first, "4.1"); err == nil {
-		t.Error("a busy claim is activated")
+	slots.Resize([]conf.Queue{{Name: "all.q", Slots: 1}, {Name: "new.q", Slots: 1}})
+	if c := slots.Activate("5.1", one("all.q")); c[0].Slot != 0 || slots.Slots() != 2 {
+		t.Errorf("of a smaller queue slot %d is taken, of %d slots in all; want none, 2", c[0].Slot, slots.Slots())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,6 +25,9 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/stage"
+	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 )
 
@@ -33,12 +37,12 @@ type Server struct {
 	Book    *account.Book
 	Users   *user.Directory
 	Config  func() *conf.Config
-	Reasons func(*job.Job) []string // why a job is not starting
+	Queue   *queue.Queue
+	Stages  *stage.Runner
+	Reload  func() (changed []string, err error)
 	Drain   *drain.Drain
-	Settle  func() // called when Drain has changed; returns when no task is started any more
-	Kill    func(*job.Task)
-	Slots   func() int
-	Groups  string // as api.StatusReply has it
+	Usage   *usage.Sampler
+	Groups  string // the tier of control groups
 	Host    string
 	Version string
 	Log     *slog.Logger
@@ -75,6 +79,10 @@ var verbs = map[string]struct {
 	api.VerbDelete: {members, 1 << 20, handler((*Server).delete)},
 	api.VerbWait:   {anyone, 1 << 16, handler((*Server).wait)},
 	api.VerbStatus: {anyone, 1 << 16, handler((*Server).status)},
+	api.VerbModify: {members, 1 << 20, handler((*Server).modify)},
+	api.VerbHost:   {anyone, 1 << 16, handler((*Server).host)},
+	api.VerbShow:   {anyone, 1 << 16, handler((*Server).show)},
+	api.VerbReload: {members, 1 << 16, handler((*Server).reload)},
 	api.VerbDrain:  {managers, 1 << 16, handler((*Server).drain)},
 }
 
@@ -230,7 +238,12 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	case err != nil:
 		return job.Caller{}, api.Errorf(api.CodeInternal, "%v", err)
 	}
-	return job.Caller{UID: uid, Name: u.Name, Manager: uid == 0 || uid == s.OwnerOnly}, nil
+	config := s.Config()
+	return job.Caller{
+		UID: uid, Name: u.Name,
+		Manager:  uid == 0 || uid == s.OwnerOnly || slices.Contains(config.Managers, u.Name),
+		Operator: slices.Contains(config.Operators, u.Name),
+	}, nil
 }
 
 // fail sends an error.

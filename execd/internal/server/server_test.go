@@ -16,6 +16,9 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/stage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -37,12 +40,21 @@ func newServer(t *testing.T) (*Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &conf.Config{Queues: []conf.Queue{{Name: "all.q", Slots: 1}}}
+	config, err := conf.Load(conf.Options{Dir: filepath.Join(dir, "no"), Tmpdir: dir, Host: "h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, err := queue.OpenStates(root, config.Queues)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := queue.New(queue.Options{
+		Store: store, Config: config, States: states, Log: log, Hold: func() string { return "because" },
+	})
 	return &Server{
 		Store: store, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
-		Config: func() *conf.Config { return config }, Reasons: func(*job.Job) []string { return []string{"because"} },
-		Kill: func(*job.Task) {}, Drain: drained, Settle: func() {}, Slots: func() int { return 1 }, Host: "h", Version: "test", Log: log,
-		OwnerOnly: os.Getuid(),
+		Config: func() *conf.Config { return config }, Queue: q, Stages: &stage.Runner{Store: store, Launcher: &launch.Launcher{}},
+		Drain: drained, Host: "h", Version: "test", Log: log, OwnerOnly: os.Getuid(),
 	}, dir
 }
 

@@ -32,13 +32,17 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err := mayHaveTasks(conf, req.Tasks); err != nil {
 		return api.SubmitReply{}, err
 	}
-	if conf.Global.ShepherdCmd != "" {
+	if s.Stages.Launcher.Foreign() {
 		// Only our own shepherd reads the file args.
 		for _, a := range req.Args {
 			if !spool.PlainValue(a) {
-				return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: an argument has a control character, which shepherd_cmd %s cannot take", conf.Global.ShepherdCmd)
+				return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: an argument has a control character, which shepherd_cmd %s cannot take", s.Stages.Launcher.Shepherd)
 			}
 		}
+	}
+	lines, only, err := s.verify(req, owner)
+	if err != nil || only {
+		return api.SubmitReply{Name: req.Name, Lines: lines}, err
 	}
 	place := s.Book.Now()
 	limits := job.Limits{Jobs: conf.Global.MaxJobs, UserJobs: conf.Global.MaxUserJobs}
@@ -46,7 +50,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
-	return api.SubmitReply{Job: j.Number, Name: j.Name, Tasks: j.Tasks, Cursor: account.FormatCursor(place)}, nil
+	return api.SubmitReply{Job: j.Number, Name: j.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place)}, nil
 }
 
 // check refuses what cannot become a job, with Grid Engine's words where it

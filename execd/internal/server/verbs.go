@@ -13,23 +13,28 @@ import (
 
 // jobs is qstat.
 func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (api.JobsReply, error) {
-	return api.JobsReply{Jobs: s.Store.List(req, c, s.Host)}, nil
+	jobs := s.Store.List(req, c, s.Host)
+	priority := s.Queue.Priorities()
+	for i := range jobs {
+		jobs[i].Priority = priority(jobs[i].Job)
+	}
+	return api.JobsReply{Jobs: jobs}, nil
 }
 
 // detail is qstat -j.
 func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest) (api.DetailReply, error) {
-	return s.Store.Detail(req, c, s.Host, s.Reasons), nil
+	return s.Store.Detail(req, c, s.Host, s.Queue.Reasons), nil
 }
 
 // delete is qdel.
 func (s *Server) delete(_ context.Context, c job.Caller, req *api.DeleteRequest) (api.DeleteReply, error) {
-	return s.Store.Delete(req, c, s.Kill)
+	return s.Store.Delete(req, c, s.Stages.Kill)
 }
 
 // status is `execd -status`.
 func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (api.StatusReply, error) {
 	pending, running := s.Store.Count()
-	return api.StatusReply{Version: s.Version, Host: s.Host, Slots: s.Slots(), Pending: pending, Running: running, Groups: s.Groups, Drain: s.drained()}, nil
+	return api.StatusReply{Version: s.Version, Host: s.Host, Slots: s.Config().Slots(), Groups: s.Groups, Pending: pending, Running: running, Drain: s.drained()}, nil
 }
 
 // drained returns since when no task is started; nil: tasks are.
@@ -49,7 +54,7 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 		if reply.Changed, err = s.Drain.Set(req.On, c.Name, time.Now()); err != nil {
 			return reply, err
 		}
-		s.Settle()
+		s.Queue.Settle()
 	}
 	if reply.Changed {
 		s.Log.Info(fmt.Sprintf("execd: drain=%t by=%s", req.On, c.Name))

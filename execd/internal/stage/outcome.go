@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"syscall"
@@ -8,6 +9,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
 
@@ -15,7 +17,8 @@ const sigkill = syscall.SIGKILL
 
 // conclude makes of a run's outcome what is recorded of it: code, reason in
 // words, what becomes of the task, and the accounting line.
-func (r *Runner) conclude(t *job.Task, out *spool.Outcome) *job.End {
+func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
+	t := l.task
 	e := &job.End{Failed: out.Failed, Reason: out.Reason}
 	if out.Usage != nil {
 		e.Exit = out.Usage.ExitStatus
@@ -42,24 +45,31 @@ func (r *Runner) conclude(t *job.Task, out *spool.Outcome) *job.End {
 		if out.Usage != nil && e.Failed != spool.FailedNoExitStatus {
 			e.Failed, e.Reason = spool.FailedEnforcedLimit, want.Reason
 		}
+	case want.Requeue && e.Failed != 0:
+		e.Failed, e.Reason = spool.FailedRescheduling, "rescheduled by "+want.By
 	case e.Failed != 0:
 		e.Reason = "deleted by " + want.By
 		if out.Usage == nil && e.Failed != spool.FailedNoExitStatus && e.Failed != spool.FailedBeforeJob {
 			e.Reason += " before the job started"
 		}
 	}
-	e.Fate = r.fate(t, out, e.Failed, want != nil)
-	e.Checkpoint = e.Fate == job.FateRequeue && out.Checkpoint
-	e.Accounting = r.line(t, out, e)
+	e.Fate = r.fate(t, out, e.Failed, want != nil && !want.Requeue)
+	if e.Fate == job.FateRequeue && out.Checkpoint {
+		e.Checkpoint, e.PID = true, r.Launcher.JobPID(t.RunID())
+	}
+	e.Accounting = r.line(l, out, e)
 	return e
 }
 
+// maxLost bounds how often a task is started again after its shepherd, or the
+// host, has died under it: it may be the cause.
+const maxLost = 10
+
 // fate decides what becomes of a task, in the order of Grid Engine's qmaster
-// (spec 6.4). A failure before the job that Grid Engine would blame on the
-// queue or the host puts the task in error here: there is no other queue to
-// try, and to try the same again would go on for ever. One after the job
-// changes nothing for a job that ran: Grid Engine runs it again when the epilog
-// fails.
+// (spec 6.4). After a failure before the job that is to be blamed on the queue
+// or the host the task waits for another queue, or until somebody has cleared
+// this one. One after the job changes nothing for a job that ran: Grid Engine
+// runs it again when the epilog fails.
 func (r *Runner) fate(t *job.Task, out *spool.Outcome, failed int, unwanted bool) job.Fate {
 	switch failed {
 	case spool.FailedNone, spool.FailedAfterJob, spool.FailedEnforcedLimit:
@@ -72,46 +82,84 @@ func (r *Runner) fate(t *job.Task, out *spool.Outcome, failed int, unwanted bool
 		return job.FateRequeue
 	case failed == spool.FailedNoExitStatus, failed == spool.FailedThroughSignal:
 		// The shepherd died, or the host did. What has ended is not run again.
-		if out.Usage == nil && r.rerunnable(t) {
-			return job.FateRequeue
+		switch {
+		case out.Usage != nil || !r.Rerunnable(t):
+			return job.FateDone
+		case t.Run >= maxLost:
+			return job.FateError
 		}
-		return job.FateDone
+		return job.FateRequeue
 	}
 	switch out.Blame {
 	case spool.BlameJob:
 		return job.FateError
 	case spool.BlameQueue, spool.BlameHost, spool.BlameSystem:
 		if out.Usage == nil {
-			return job.FateError
+			return r.fault(t, out)
 		}
 	}
 	return job.FateDone
 }
 
-// rerunnable reports whether a run that was cut short may be repeated.
-func (r *Runner) rerunnable(t *job.Task) bool {
+// fault puts the queue of a task in error, as Grid Engine does after a failure
+// that the job is not to blame for, so that no further jobs are lost to it; the
+// task waits until it is cleared, or for another queue. But what runs as the
+// job's owner, with his environment, he can make fail as he likes: where that
+// failed for one owner alone his task is in error, not everybody's queue.
+//
+// What failed when the job itself was to be started, he named: its shell, its
+// program, its files.
+func (r *Runner) fault(t *job.Task, out *spool.Outcome) job.Fate {
+	if out.Failed > spool.FailedPEStart {
+		return job.FateError
+	}
+	sure := true
+	if q := r.Config().Queue(t.Start.Queue); q != nil && r.Launcher.Privileged {
+		procedure := ""
+		switch out.Failed {
+		case spool.FailedProlog:
+			procedure = cmp.Or(q.Prolog, r.Config().Global.Prolog)
+		case spool.FailedPEStart:
+			if g := t.Start.Grant; g != nil && r.Config().PEs[g.PE] != nil {
+				procedure = r.Config().PEs[g.PE].StartProcArgs
+			}
+		}
+		account, _, other := strings.Cut(procedure, "@")
+		sure = procedure == "" || other && !strings.Contains(account, "/")
+	}
+	reason := fmt.Sprintf("job %v failed: %s", t, out.Reason)
+	if !r.Queue.Fault(t.Start.Queue, t.Job.Owner, reason, sure) {
+		return job.FateError
+	}
+	r.Log.Error(fmt.Sprintf("queue %s: in error state: %s", t.Start.Queue, reason))
+	return job.FateRequeue
+}
+
+// Rerunnable reports whether a run that was cut short may be repeated. One that
+// has a checkpointing interface may (spec 8.4).
+func (r *Runner) Rerunnable(t *job.Task) bool {
 	switch t.Job.Rerun {
 	case api.RerunYes:
 		return true
 	case api.RerunNo:
 		return false
 	}
-	for _, q := range r.Config().Queues {
-		if q.Name == t.Start.Queue {
-			return q.Rerun
-		}
+	if t.Job.Needs.Request().Checkpoint != "" {
+		return true
 	}
-	return false
+	q := r.Config().Queue(t.Start.Queue)
+	return q != nil && q.Rerun
 }
 
 // line composes the accounting line.
-func (r *Runner) line(t *job.Task, out *spool.Outcome, e *job.End) string {
+func (r *Runner) line(l *life, out *spool.Outcome, e *job.End) string {
+	t := l.task
 	rec := accounting.Record{
 		QName: t.Start.Queue, Hostname: r.Host, Group: t.Job.Group, Owner: t.Job.Owner,
 		JobName: t.Job.Name, JobNumber: t.Job.Number, Account: t.Job.Account,
 		SubmissionTime: t.Job.Submitted.Unix(), Failed: e.Failed, ExitStatus: e.Exit,
 		Project: accounting.None, Department: "defaultdepartment", GrantedPE: accounting.None,
-		Slots: 1, Category: accounting.None, PETaskID: accounting.None,
+		Slots: t.Slots(), Category: accounting.None, PETaskID: accounting.None,
 	}
 	if rec.Account == "" {
 		rec.Account = "sge"
@@ -119,13 +167,21 @@ func (r *Runner) line(t *job.Task, out *spool.Outcome, e *job.End) string {
 	if t.Job.Tasks.IsArray() {
 		rec.TaskNumber = t.Number
 	}
-	for _, q := range r.Config().Queues {
-		if q.Name == t.Start.Queue {
-			rec.Priority = q.Priority
-		}
+	if q := r.Config().Queue(t.Start.Queue); q != nil {
+		rec.Priority = q.Priority
+	}
+	if g := t.Start.Grant; g != nil && g.PE != "" {
+		rec.GrantedPE = g.PE
+	}
+	if category := t.Job.Needs.Category(); category != "" {
+		rec.Category = category
 	}
 	if out.Usage != nil {
-		fill(&rec, out.Usage)
+		total := l.total
+		if r.Config().Global.ReservedUsage {
+			usage.Reserve(&total, t.Slots(), 0)
+		}
+		fill(&rec, out.Usage, &total)
 	}
 	b, err := accounting.Append(nil, rec)
 	if err != nil {

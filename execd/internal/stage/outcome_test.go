@@ -10,12 +10,15 @@ import (
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
 
 // startedTask returns a task that runs, and a runner that knows it.
-func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner, *job.Store, *job.Task) {
+func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner, *queue.States, *job.Task) {
 	t.Helper()
 	root, err := spool.OpenRoot(t.TempDir(), true)
 	if err != nil {
@@ -30,12 +33,20 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 	if err != nil {
 		t.Fatal(err)
 	}
-	task, _ := store.Take(j, job.Start{Queue: "all.q"}, time.Unix(1001, 0))
+	task := store.Take(j, job.Start{Queue: "all.q"}, time.Unix(1001, 0))
 	if err := store.Begin(task); err != nil {
 		t.Fatal(err)
 	}
 	config := &conf.Config{Queues: []conf.Queue{{Name: "all.q", Rerun: rerunQueue, Priority: 3}}}
-	return &Runner{Store: store, Host: "h", Config: func() *conf.Config { return config }, Log: slog.New(slog.DiscardHandler)}, store, task
+	states, err := queue.OpenStates(root, config.Queues)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	return &Runner{
+		Store: store, Launcher: &launch.Launcher{Root: root}, Host: "h", Config: func() *conf.Config { return config }, Log: log,
+		Queue: queue.New(queue.Options{Store: store, Config: config, States: states, Log: log}),
+	}, states, task
 }
 
 func TestConclude(t *testing.T) {
@@ -55,6 +66,7 @@ func TestConclude(t *testing.T) {
 		exit     int
 		reason   string
 		notInJob bool // the line has no start time
+		faulty   bool // the queue is in error
 	}{
 		{name: "exit 0", out: spool.Outcome{Usage: ran(0, 0)}, fate: job.FateDone},
 		{name: "exit 3", out: spool.Outcome{Usage: ran(3, 0)}, fate: job.FateDone, exit: 3},
@@ -70,7 +82,7 @@ func TestConclude(t *testing.T) {
 		{name: "99, deleted", out: spool.Outcome{Failed: 25, Usage: ran(99, 0)}, deleted: true, fate: job.FateDone, failed: 25, exit: 99, reason: "deleted by bob"},
 		{name: "100", out: spool.Outcome{Failed: 30, Blame: spool.BlameJob, Reason: "r", Usage: ran(100, 0)}, fate: job.FateError, failed: 30, exit: 100, reason: "r"},
 		{name: "no directory", out: spool.Outcome{Failed: 28, Blame: spool.BlameJob, Reason: "r"}, fate: job.FateError, failed: 28, reason: "r", notInJob: true},
-		{name: "prolog", out: spool.Outcome{Failed: 8, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateError, failed: 8, reason: "r", notInJob: true},
+		{name: "prolog", out: spool.Outcome{Failed: 8, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateRequeue, faulty: true, failed: 8, reason: "r", notInJob: true},
 		{name: "epilog after the job", out: spool.Outcome{Failed: 15, Blame: spool.BlameQueue, Reason: "r", Usage: ran(0, 0)}, fate: job.FateDone, failed: 15, reason: "r"},
 		{name: "prolog deleted", out: spool.Outcome{}, deleted: true, fate: job.FateDone, failed: 100, reason: "deleted by bob before the job started", notInJob: true},
 		{
@@ -83,14 +95,14 @@ func TestConclude(t *testing.T) {
 		},
 		{name: "cancelled by nobody", out: spool.Outcome{}, fate: job.FateDone, failed: 100, reason: "ended before the job started", notInJob: true},
 		{name: "cancelled, and why", out: spool.Outcome{Reason: "r"}, fate: job.FateDone, failed: 100, reason: "r", notInJob: true},
-		{name: "prolog, -r y", out: spool.Outcome{Failed: 8, Blame: spool.BlameQueue, Reason: "r"}, rerun: api.RerunYes, fate: job.FateError, failed: 8, reason: "r", notInJob: true},
+		{name: "prolog, -r y", out: spool.Outcome{Failed: 8, Blame: spool.BlameQueue, Reason: "r"}, rerun: api.RerunYes, fate: job.FateRequeue, faulty: true, failed: 8, reason: "r", notInJob: true},
 		{name: "prolog exits 99", out: spool.Outcome{Failed: 25, Reason: "exit_status of prolog = 99"}, fate: job.FateRequeue, failed: 25, reason: "exit_status of prolog = 99", notInJob: true},
 		{
 			name: "prolog exits 100", out: spool.Outcome{Failed: 30, Blame: spool.BlameJob, Reason: "exit_status of prolog = 100"},
 			fate: job.FateError, failed: 30, reason: "exit_status of prolog = 100", notInJob: true,
 		},
-		{name: "before the prolog", out: spool.Outcome{Failed: 7, Blame: spool.BlameHost, Reason: "r"}, fate: job.FateError, failed: 7, reason: "r", notInJob: true},
-		{name: "pe_start", out: spool.Outcome{Failed: 10, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateError, failed: 10, reason: "r", notInJob: true},
+		{name: "before the prolog", out: spool.Outcome{Failed: 7, Blame: spool.BlameHost, Reason: "r"}, fate: job.FateRequeue, faulty: true, failed: 7, reason: "r", notInJob: true},
+		{name: "pe_start", out: spool.Outcome{Failed: 10, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateRequeue, faulty: true, failed: 10, reason: "r", notInJob: true},
 		{name: "before pe_stop", out: spool.Outcome{Failed: 12, Blame: spool.BlameSystem, Reason: "r", Usage: ran(3, 0)}, rerun: api.RerunYes, fate: job.FateDone, failed: 12, exit: 3, reason: "r"},
 		{name: "pe_stop", out: spool.Outcome{Failed: 13, Blame: spool.BlameQueue, Reason: "r", Usage: ran(3, 0)}, rerun: api.RerunYes, fate: job.FateDone, failed: 13, exit: 3, reason: "r"},
 		{name: "before the epilog", out: spool.Outcome{Failed: 14, Blame: spool.BlameSystem, Reason: "r", Usage: ran(3, 0)}, queue: true, fate: job.FateDone, failed: 14, exit: 3, reason: "r"},
@@ -141,25 +153,28 @@ func TestConclude(t *testing.T) {
 		{name: "shepherd died, rerun TRUE", out: spool.ShepherdDied(true, nil), queue: true, fate: job.FateRequeue, failed: 19, reason: "shepherd died before it wrote exit_status", notInJob: true},
 		{name: "shepherd died, rerun TRUE, -r n", out: spool.ShepherdDied(true, nil), queue: true, rerun: api.RerunNo, fate: job.FateDone, failed: 19, reason: "shepherd died before it wrote exit_status", notInJob: true},
 		{name: "shepherd died after the job, -r y", out: spool.ShepherdDied(true, ran(0, 0)), rerun: api.RerunYes, fate: job.FateDone, failed: 19, reason: "shepherd died after the job had ended"},
-		{name: "no shepherd", out: spool.ShepherdDied(false, nil), rerun: api.RerunYes, fate: job.FateError, failed: 1, reason: "shepherd died before it wrote its pid", notInJob: true},
+		{name: "no shepherd", out: spool.ShepherdDied(false, nil), rerun: api.RerunYes, fate: job.FateRequeue, faulty: true, failed: 1, reason: "shepherd died before it wrote its pid", notInJob: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, store, task := startedTask(t, api.SubmitRequest{Rerun: tt.rerun}, tt.queue)
+			r, states, task := startedTask(t, api.SubmitRequest{Rerun: tt.rerun}, tt.queue)
 			if tt.exceeded != "" {
-				if err := store.Exceed(task, tt.exceeded); err != nil {
+				if err := r.Store.Exceed(task, tt.exceeded); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if tt.deleted {
-				_, err := store.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1002, Name: "bob", Manager: true}, func(*job.Task) {})
+				_, err := r.Store.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1002, Name: "bob", Manager: true}, func(*job.Task) {})
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
-			e := r.conclude(task, &tt.out)
+			e := r.conclude(&life{task: task, total: usage.Final(api.Usage{}, tt.out.Usage)}, &tt.out)
 			if e.Fate != tt.fate || e.Failed != tt.failed || e.Exit != tt.exit || e.Reason != tt.reason || e.Checkpoint != tt.ckpt {
 				t.Errorf("conclude = fate %s, failed %d, exit %d, %q, checkpoint %v; want %s, %d, %d, %q, %v",
 					e.Fate, e.Failed, e.Exit, e.Reason, e.Checkpoint, tt.fate, tt.failed, tt.exit, tt.reason, tt.ckpt)
+			}
+			if letters, _ := states.Letters("all.q"); (letters == "E") != tt.faulty {
+				t.Errorf("the queue is in states %q; want an error: %v", letters, tt.faulty)
 			}
 			rec, err := accounting.Parse([]byte(e.Accounting))
 			if err != nil {
@@ -174,30 +189,6 @@ func TestConclude(t *testing.T) {
 				t.Errorf("accounting record %+v", rec)
 			}
 		})
-	}
-}
-
-// A shepherd is asked to kill once for each time that somebody wishes it; what
-// was wished before there was one is asked for once.
-func TestKilling(t *testing.T) {
-	for _, tt := range []struct {
-		steps string // w: somebody wishes, r: there is a shepherd
-		want  int
-	}{
-		{"r", 0}, {"w", 0}, {"rw", 1}, {"wr", 1}, {"rww", 2}, {"wwr", 1}, {"wrw", 2},
-	} {
-		var k killing
-		asked := 0
-		for _, step := range tt.steps {
-			if step == 'w' {
-				k.wanted(func() { asked++ })
-			} else {
-				k.ready(func() { asked++ })
-			}
-		}
-		if asked != tt.want {
-			t.Errorf("%s: asked %d times; want %d", tt.steps, asked, tt.want)
-		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"time"
 
-	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/spool"
@@ -40,7 +39,7 @@ func (r *Runner) Recover() error {
 // recoverTask decides from the evidence where a task is, and returns its life;
 // nil when it went back to the queue.
 func (r *Runner) recoverTask(t *job.Task) (*life, error) {
-	l := &life{task: t, claim: &claim.Claim{}, begun: true, launched: true, taken: t.Started}
+	l := &life{task: t, begun: true, launched: true, taken: t.Started}
 	if t.State == job.Ended {
 		l.exited, l.released = true, true
 		return l, nil
@@ -76,8 +75,9 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	switch v {
 	case launch.Lives:
 		// Nobody knows whether the shepherd was asked before execd ended.
-		l.kill.kept = r.Store.Want(t) != nil
-		l.claim = r.Claims.Adopt(t.Start.Queue, t.String())
+		l.steer.kill = r.Store.Want(t) != nil
+		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
+		l.claims = r.Queue.Adopt(t)
 	case launch.NeverStarted:
 		if err := r.Launcher.Discard(run); err != nil {
 			return nil, err
@@ -108,7 +108,12 @@ func (r *Runner) reattach(l *life) {
 	err := r.Launcher.Reattach(run)
 	if err == nil {
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", l.task))
-		l.kill.ready(func() { r.signal(l.task, sigkill) })
+		if m, err := r.Launcher.MeasuredAgain(run, l.task.Started); err == nil {
+			r.Usage.Add(run, m)
+		} else {
+			r.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", l.task, err))
+		}
+		r.steerable(l)
 		r.advance(l, nil) // its time limits
 		return
 	}
@@ -196,7 +201,7 @@ func (r *Runner) orphan(id spool.ID) {
 				r.GIDs.Use(gid)
 			}
 			if name, err := config.String(spool.KeyQueue); err == nil {
-				r.Claims.Adopt(name, id.String())
+				r.Queue.Occupy(id.String(), name)
 			}
 		}
 		return

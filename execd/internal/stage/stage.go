@@ -10,16 +10,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/mail"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -60,8 +64,8 @@ func (r *Retry) Error() string { return r.Reason }
 // life is one run of one task, from taking it to its last trace. What is here
 // is either also on disk or can be had again.
 type life struct {
-	task  *job.Task
-	claim *claim.Claim
+	task   *job.Task
+	claims []*claim.Claim
 
 	mu        sync.Mutex // held by who advances it
 	begun     bool
@@ -76,9 +80,12 @@ type life struct {
 	limits    *limits        // from run on
 	again     func()         // enters the list again; set when the life is added
 	outcome   *spool.Outcome // from reap on
+	total     api.Usage      // from reap on; what the run has consumed
 	end       *job.End       // from reap on
 
-	kill killing
+	steer    steering
+	migrates bool // instead of being suspended
+	measured usage.Job
 
 	taken, started, ended time.Time // for the split of time in the log
 }
@@ -88,12 +95,13 @@ type life struct {
 type Runner struct {
 	Store    *job.Store
 	Launcher *launch.Launcher
-	Claims   *claim.Table
 	Queue    *queue.Queue
 	GIDs     *queue.GIDs
 	Book     *account.Book
 	Users    *user.Directory
 	Config   func() *conf.Config
+	Usage    *usage.Sampler
+	Mail     *mail.Office
 	Host     string
 	Boot     string // id of this boot
 	Log      *slog.Logger
@@ -110,9 +118,9 @@ type Runner struct {
 // threads stay. It is also how many ends share a group commit.
 const maxAtWork = 16
 
-// Start takes over a task whose claim is activated.
-func (r *Runner) Start(t *job.Task, c *claim.Claim) {
-	l := &life{task: t, claim: c, taken: time.Now()}
+// Start takes over a task whose claims are active.
+func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
+	l := &life{task: t, claims: claims, taken: time.Now()}
 	r.add(l)
 	r.advance(l, nil)
 }
@@ -124,53 +132,6 @@ func (r *Runner) Exited(run spool.RunID) {
 	r.mu.Unlock()
 	if l != nil {
 		r.advance(l, func() { l.exited, l.ended = true, time.Now() })
-	}
-}
-
-// Kill carries out the wish to kill a task that runs: its shepherd is asked
-// once for each call. Before there is one to ask, the launch stage does it.
-func (r *Runner) Kill(t *job.Task) {
-	r.mu.Lock()
-	l := r.lives[t.RunID()]
-	r.mu.Unlock()
-	if l != nil {
-		l.kill.wanted(func() { r.signal(t, sigkill) })
-	}
-}
-
-// signal asks the shepherd of a task to give the job a signal.
-func (r *Runner) signal(t *job.Task, sig syscall.Signal) {
-	if err := r.Launcher.Signal(t.RunID(), sig); err != nil {
-		r.Log.Debug(err.Error()) // gone: its end is on its way
-	}
-}
-
-// killing passes the wish to kill on to a shepherd, or keeps it until there is
-// one.
-type killing struct {
-	mu   sync.Mutex
-	up   bool // guarded by mu; there is a shepherd to be asked
-	kept bool // guarded by mu; somebody wished before
-}
-
-// wanted calls ask now, or lets up do so.
-func (k *killing) wanted(ask func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.up {
-		ask()
-	} else {
-		k.kept = true
-	}
-}
-
-// ready tells that there is a shepherd, and calls ask if somebody wished before.
-func (k *killing) ready(ask func()) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.up = true
-	if k.kept {
-		ask()
 	}
 }
 
@@ -270,7 +231,7 @@ func (r *Runner) Stop() {
 // the same time. Nothing runs yet.
 func (r *Runner) begin(l *life) error {
 	t := l.task
-	order, err := r.order(t)
+	order, err := r.order(l)
 	if err != nil {
 		// A second try would meet it again, as long as nobody mends it.
 		return r.refuse(l, err, true)
@@ -285,7 +246,7 @@ func (r *Runner) begin(l *life) error {
 		r.Log.Error(fmt.Sprintf("job %v: cannot start: %v", t, begun))
 		return errOver
 	}
-	l.begun = true
+	l.begun, l.measured = true, order.Measured
 	if err != nil {
 		var unfit *launch.Unfit
 		return r.refuse(l, err, errors.As(err, &unfit))
@@ -297,14 +258,10 @@ func (r *Runner) begin(l *life) error {
 const pause = 10 * time.Second
 
 // order gathers what the directory of a run is made from.
-func (r *Runner) order(t *job.Task) (*launch.Order, error) {
+func (r *Runner) order(l *life) (*launch.Order, error) {
+	t := l.task
 	c := r.Config()
-	o := &launch.Order{Task: t, Global: &c.Global}
-	for i := range c.Queues {
-		if c.Queues[i].Name == t.Start.Queue {
-			o.Queue = &c.Queues[i]
-		}
-	}
+	o := &launch.Order{Task: t, Global: &c.Global, Queue: c.Queue(t.Start.Queue), Grant: t.Start.Grant, Binding: t.Start.Binding}
 	if o.Queue == nil {
 		return nil, fmt.Errorf("queue %q does not exist any more", t.Start.Queue)
 	}
@@ -312,6 +269,19 @@ func (r *Runner) order(t *job.Task) (*launch.Order, error) {
 	if o.Request, err = r.Store.Request(t.Job); err != nil {
 		return nil, err
 	}
+	if pe := o.Grant.PE; pe != "" {
+		if o.PE = c.PEs[pe]; o.PE == nil {
+			return nil, fmt.Errorf("parallel environment %q does not exist any more", pe)
+		}
+	}
+	if ckpt := o.Request.Checkpoint; ckpt != "" {
+		if o.Ckpt = c.Checkpoints[ckpt]; o.Ckpt == nil {
+			return nil, fmt.Errorf("checkpointing interface %q does not exist any more", ckpt)
+		}
+	}
+	limit(c, o)
+	when, _ := o.CheckpointWhen()
+	l.migrates = strings.Contains(when, "x")
 	if o.Owner, err = r.Users.ByID(context.Background(), t.Job.UID); err != nil {
 		return nil, err
 	}
@@ -352,11 +322,15 @@ func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
 	return errOver
 }
 
+// used returns what the run has consumed, for the share of its owner.
+func (l *life) used() schedule.Used {
+	return schedule.Used{CPU: l.total.CPU, Mem: l.total.Mem, IO: l.total.IO}
+}
+
 // giveBack frees what a task held that is not started after all.
 func (r *Runner) giveBack(l *life) {
 	r.GIDs.Give(l.task.Start.AddGID)
-	r.Claims.Deactivate(l.claim)
-	r.Queue.Wake()
+	r.Queue.Ended(l.task, l.claims, schedule.Used{})
 }
 
 // launch starts the shepherd.
@@ -367,11 +341,13 @@ func (r *Runner) launch(l *life) error {
 	}
 	l.launched, l.started = true, time.Now()
 	t := l.task
+	l.measured.Started = l.started
+	r.Usage.Add(t.RunID(), l.measured)
 	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
 	if !r.Launcher.Foreign() {
 		l.limits = &limits{} // our shepherd enforces them
 	}
-	l.kill.ready(func() { r.signal(t, sigkill) })
+	r.steerable(l)
 	return nil
 }
 
@@ -387,6 +363,7 @@ func (r *Runner) run(l *life) error {
 // reap collects the outcome.
 func (r *Runner) reap(l *life) error {
 	l.limits.stop()
+	sampled, _ := r.Usage.Remove(l.task.RunID())
 	if r.Store.State(l.task) == job.Ended { // an earlier execd has recorded it
 		l.end, l.reaped = l.task.End, true
 		return nil
@@ -396,15 +373,15 @@ func (r *Runner) reap(l *life) error {
 		return err
 	}
 	l.outcome = &out
-	l.end = r.conclude(l.task, &out)
+	l.total = usage.Final(sampled, out.Usage)
+	l.end = r.conclude(l, &out)
 	l.reaped = true
 	return nil
 }
 
 // release frees the slot: what follows needs none.
 func (r *Runner) release(l *life) error {
-	r.Claims.Deactivate(l.claim)
-	r.Queue.Wake()
+	r.Queue.Ended(l.task, l.claims, l.used())
 	l.released = true
 	return nil
 }

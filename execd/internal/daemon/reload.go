@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+	"strings"
+)
+
+// reload reads the configuration again, and tells everybody. When something is
+// wrong with it the old one stays.
+func (d *daemon) reload() (changed []string, err error) {
+	changed, err = d.config.Reload()
+	d.reloaded(changed, err)
+	return changed, err
+}
+
+// reloaded is told what came of reading the configuration again.
+func (d *daemon) reloaded(changed []string, err error) {
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			d.log.Error("execd: configuration: " + strings.TrimSpace(line))
+		}
+		d.log.Error("execd: the configuration stays as it was")
+		return
+	}
+	c := d.config.Current()
+	for _, line := range changed {
+		d.log.Info("execd: configuration: " + line)
+	}
+	d.logs.configure(c)
+	d.queue.Configure(c)
+	d.usage.SetInterval(c.Global.UsageInterval)
+	d.configureLoad()
+}
+
+// hangUps reads the configuration again on SIGHUP, until ctx is done.
+func (d *daemon) hangUps(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.opts.HangUp:
+			_, _ = d.reload() // it has told the log
+		}
+	}
+}

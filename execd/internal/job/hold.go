@@ -1,0 +1,197 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// Holds are the letters of the holds that people set: user, operator, system.
+const Holds = "uos"
+
+// hold sets or takes away holds of tasks.
+func (j *Job) hold(tasks *Tasks, letters string, on bool) error {
+	for _, letter := range letters {
+		if !strings.ContainsRune(Holds, letter) {
+			return fmt.Errorf("there is no hold %q", letter)
+		}
+		set, ok := j.held[letter]
+		if !ok {
+			set = NoTasks(j.Tasks)
+		}
+		set.Subtract(tasks)
+		if on {
+			set.AddAll(tasks)
+		}
+		switch {
+		case set.Len() == 0:
+			delete(j.held, letter)
+		case j.held == nil:
+			j.held = map[rune]Tasks{letter: set}
+		default:
+			j.held[letter] = set
+		}
+	}
+	return nil
+}
+
+// free returns the pending tasks that nothing holds back but -a and -tc. The
+// Store's mutex is held. The set is to be read only.
+func (s *Store) free(j *Job) Tasks {
+	if len(j.waitsFor) > 0 {
+		return NoTasks(j.Tasks)
+	}
+	if len(j.held) == 0 && len(j.WaitsForTasks) == 0 {
+		return j.pending
+	}
+	set := j.pending.clone()
+	for _, held := range j.held {
+		set.Subtract(&held)
+	}
+	for _, number := range j.WaitsForTasks {
+		if p := s.jobs[number]; p != nil {
+			p.holdFollowers(&set)
+		}
+	}
+	return set
+}
+
+// holdFollowers takes those tasks out of the set of a job with -hold_jid_ad
+// that wait for unfinished tasks of p. Steps may differ: a task stands for all
+// numbers up to the next.
+func (j *Job) holdFollowers(set *Tasks) {
+	unfinished := j.pending.clone()
+	for number := range j.active {
+		unfinished.Add(number)
+	}
+	for _, r := range unfinished.runs {
+		low, high := unfinished.task(r.low), unfinished.task(r.high)
+		set.Cut(api.Tasks{First: max(low-max(set.of.Step, 1)+1, 1), Last: high + max(unfinished.of.Step, 1) - 1, Step: 1})
+	}
+}
+
+// Ready returns how many tasks of a job may start now, and the lowest of them.
+// When a job waits for the time of -a alone it returns that time.
+func (s *Store) Ready(j *Job, now time.Time) (n, first int, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[j.Number] != j {
+		return 0, 0, time.Time{}
+	}
+	set := s.free(j)
+	if n = set.Len(); n == 0 {
+		return 0, 0, time.Time{}
+	}
+	if j.After.After(now) {
+		return 0, 0, j.After
+	}
+	first = set.Min()
+	if j.MaxRun > 0 {
+		n = min(n, max(j.MaxRun-j.started, 0))
+	}
+	return n, first, time.Time{}
+}
+
+// Running returns how many tasks of a job are started.
+func (s *Store) Running(j *Job) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return j.started
+}
+
+// resolve finds the jobs that a new one has to wait for: those of the same
+// owner that are not over. The Store's mutex is held.
+func (s *Store) resolve(words []string, uid int) []int {
+	found := map[int]bool{}
+	for _, word := range words {
+		if number, err := strconv.Atoi(word); err == nil {
+			if s.jobs[number] != nil {
+				found[number] = true
+			}
+			continue
+		}
+		for _, j := range s.jobs {
+			if j.UID == uid && j.match(word) {
+				found[j.Number] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// checkArrays refuses a job with -hold_jid_ad whose tasks are not those of the
+// arrays it waits for (qsub(1)). The Store's mutex is held.
+func (s *Store) checkArrays(h *header) error {
+	for _, number := range h.WaitsForTasks {
+		a, b := s.jobs[number].Tasks, h.Request.Tasks
+		if a.First != b.First || a.Last != b.Last {
+			return api.Errorf(api.CodeRejected, "This array job must have the same range of sub-tasks as the dependent array job specified with -hold_jid_ad")
+		}
+	}
+	return nil
+}
+
+// link enters a job with those it waits for, so that their ends are told to
+// it; those that are over meanwhile are not waited for. The Store's mutex is
+// held.
+func (s *Store) link(j *Job) {
+	for number := range j.waitsFor {
+		if s.jobs[number] == nil {
+			delete(j.waitsFor, number)
+		}
+	}
+	for number := range j.waitsFor {
+		s.followers[number] = append(s.followers[number], j)
+	}
+	for _, number := range j.WaitsForTasks {
+		if s.jobs[number] != nil {
+			s.followers[number] = append(s.followers[number], j)
+		}
+	}
+}
+
+// unlink frees those who waited for a job that is over. The Store's mutex is
+// held.
+func (s *Store) unlink(j *Job) {
+	j.freed = s.followers[j.Number]
+	delete(s.followers, j.Number)
+	for _, f := range j.freed {
+		delete(f.waitsFor, j.Number)
+	}
+}
+
+// taskOver hints at the jobs that wait for single tasks of this one.
+func (s *Store) taskOver(j *Job) {
+	s.mu.Lock()
+	followers := slices.Clone(s.followers[j.Number])
+	s.mu.Unlock()
+	for _, f := range followers {
+		s.hint(f)
+	}
+}
+
+// holds returns the letters of what holds pending tasks back, for people: u, o
+// and s, j for other jobs, a for other jobs' tasks. The Store's mutex is held.
+func (s *Store) holds(j *Job) string {
+	var b strings.Builder
+	for _, letter := range Holds {
+		if _, ok := j.held[letter]; ok {
+			b.WriteRune(letter)
+		}
+	}
+	if len(j.waitsFor) > 0 {
+		b.WriteByte('j')
+	}
+	for _, number := range j.WaitsForTasks {
+		if s.jobs[number] != nil {
+			b.WriteByte('a')
+			break
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,309 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// Hooks are what Modify needs of those who have the running tasks.
+type Hooks struct {
+	Kill       func(*Task)      // its Want says why
+	Changed    func(*Task)      // it was suspended or resumed
+	Rerunnable func(*Task) bool // it may be started again
+	Host       string
+}
+
+// maxTold bounds the lines that are said of one array.
+const maxTold = 1000
+
+// Modify is qhold, qrls and qmod on jobs.
+func (s *Store) Modify(req *api.ModifyRequest, caller Caller, hooks Hooks) (api.ModifyReply, error) {
+	m := &modification{Store: s, req: req, caller: caller, hooks: hooks}
+	if err := m.check(); err != nil {
+		return api.ModifyReply{}, err
+	}
+	words := req.Jobs
+	if len(words) == 0 && len(req.Users) > 0 {
+		words = []string{"*"}
+	}
+	for _, word := range words {
+		name, tasks := parseTarget(word)
+		found := s.find(name)
+		if len(req.Users) > 0 {
+			found = slices.DeleteFunc(found, func(j *Job) bool { return !j.ownedByOneOf(req.Users, caller) })
+		}
+		if len(found) == 0 {
+			m.missing(name)
+		}
+		for _, j := range found {
+			if !m.allowed(j) {
+				continue
+			}
+			if err := m.job(j, tasks); err != nil {
+				return m.reply, err
+			}
+		}
+	}
+	return m.reply, nil
+}
+
+type modification struct {
+	*Store
+	req    *api.ModifyRequest
+	caller Caller
+	hooks  Hooks
+	reply  api.ModifyReply
+}
+
+func (m *modification) say(format string, args ...any) {
+	m.reply.Lines = append(m.reply.Lines, api.Line{Text: fmt.Sprintf(format, args...)})
+}
+
+// fail says what cannot be done, and why in a word.
+func (m *modification) fail(code api.Code, format string, args ...any) {
+	m.reply.Lines = append(m.reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
+}
+
+func (m *modification) holding() bool {
+	return m.req.Action == api.ActionHold || m.req.Action == api.ActionRelease
+}
+
+// check refuses what makes no sense for any job, or is not the caller's to do.
+func (m *modification) check() error {
+	if !m.holding() {
+		return nil
+	}
+	for _, letter := range m.req.Hold {
+		switch {
+		case !strings.ContainsRune(Holds, letter):
+			return api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", m.req.Hold)
+		case letter == 'o' && !m.caller.Operator && !m.caller.Manager:
+			return api.Errorf(api.CodeDenied, "denied: %q must be operator to set operator hold", m.caller.Name)
+		case letter == 's' && !m.caller.Manager:
+			return api.Errorf(api.CodeDenied, "denied: %q must be manager to set manager hold", m.caller.Name)
+		}
+	}
+	return nil
+}
+
+func (m *modification) missing(name string) {
+	switch {
+	case len(m.req.Users) > 0:
+		m.fail(api.CodeNotFound, "There is no job registered for the following users: %s", strings.Join(m.req.Users, ", "))
+	case m.holding():
+		m.fail(api.CodeNotFound, "denied: job %q does not exist", name)
+	default:
+		m.fail(api.CodeNotFound, "invalid queue or job %q", name)
+	}
+}
+
+func (m *modification) allowed(j *Job) bool {
+	switch {
+	case m.caller.UID == j.UID, m.caller.Manager, m.caller.Operator:
+		return true
+	case m.holding():
+		m.fail(api.CodeDenied, "denied: %q must be at least owner of job %d to change job attributes", m.caller.Name, j.Number)
+	default:
+		m.fail(api.CodeDenied, "%s - you have no permission to modify job \"%d\"", m.caller.Name, j.Number)
+	}
+	return false
+}
+
+// job does it to one job, or to the tasks of it that are named.
+func (m *modification) job(j *Job, tasks api.Tasks) error {
+	switch m.req.Action {
+	case api.ActionHold, api.ActionRelease:
+		return m.hold(j, tasks)
+	case api.ActionClear:
+		return m.clear(j, tasks)
+	case api.ActionSuspend, api.ActionResume:
+		return m.suspend(j, tasks)
+	case api.ActionReschedule:
+		return m.reschedule(j, tasks)
+	}
+	return api.Errorf(api.CodeBadRequest, "%q is no action on jobs", m.req.Action)
+}
+
+// hold sets or takes away holds of the tasks that are not finished.
+func (m *modification) hold(j *Job, tasks api.Tasks) error {
+	on := m.req.Action == api.ActionHold
+	m.mu.Lock()
+	set := j.pending.clone()
+	for number := range j.active {
+		set.Add(number)
+	}
+	if tasks.IsArray() {
+		set = set.Cut(tasks)
+	}
+	changed := NoTasks(j.Tasks)
+	for _, letter := range m.req.Hold {
+		held := j.held[letter]
+		part := set.clone()
+		if on {
+			part.Subtract(&held)
+		} else {
+			rest := part.clone()
+			rest.Subtract(&held)
+			part.Subtract(&rest)
+		}
+		changed.AddAll(&part)
+	}
+	m.mu.Unlock()
+	if changed.Len() == 0 {
+		return nil
+	}
+	event := EventReleased
+	if on {
+		event = EventHeld
+	}
+	if err := m.commit(j, durable, nil, &line{Event: event, Tasks: set.format(), Time: time.Now(), Hold: m.req.Hold}); err != nil {
+		return err
+	}
+	m.hint(j)
+	m.tellEach(j, &changed, "modified hold of %s %s")
+	return nil
+}
+
+// tellEach says a line for each task; for very many one for all of them.
+func (m *modification) tellEach(j *Job, tasks *Tasks, format string) {
+	switch {
+	case !j.Tasks.IsArray():
+		m.say(format, "job", strconv.Itoa(j.Number))
+	case tasks.Len() > maxTold:
+		m.say(format, "job-array tasks", strconv.Itoa(j.Number)+"."+tasks.format())
+	default:
+		for number := range tasks.All {
+			m.say(format, "job-array task", fmt.Sprintf("%d.%d", j.Number, number))
+		}
+	}
+}
+
+// named returns the active tasks that are named, in order.
+func (m *modification) named(j *Job, tasks api.Tasks) []*Task {
+	list := j.tasksInOrder()
+	if !tasks.IsArray() {
+		return list
+	}
+	return slices.DeleteFunc(list, func(t *Task) bool { return !within(t.Number, tasks) })
+}
+
+// what names a task in messages.
+func what(t *Task) string {
+	if t.Job.Tasks.IsArray() {
+		return fmt.Sprintf("job-array task %v", t)
+	}
+	return fmt.Sprintf("job %d", t.Job.Number)
+}
+
+// clear takes tasks out of the error state.
+func (m *modification) clear(j *Job, tasks api.Tasks) error {
+	errored := NoTasks(j.Tasks)
+	m.mu.Lock()
+	list := m.named(j, tasks)
+	for _, t := range list {
+		if t.State == Errored {
+			errored.Add(t.Number)
+		}
+	}
+	m.mu.Unlock()
+	for _, t := range list {
+		if !errored.Has(t.Number) {
+			text := what(t)
+			m.fail(api.CodeRejected, "%s is not in error state", strings.ToUpper(text[:1])+text[1:])
+		}
+	}
+	if errored.Len() == 0 {
+		if len(list) == 0 {
+			m.fail(api.CodeRejected, "Job %d is not in error state", j.Number)
+		}
+		return nil
+	}
+	if err := m.commit(j, durable, nil, &line{Event: EventCleared, Tasks: errored.format(), Time: time.Now()}); err != nil {
+		return err
+	}
+	m.hint(j)
+	m.tellEach(j, &errored, m.caller.Name+"@"+m.hooks.Host+" cleared error state of %s %s")
+	return nil
+}
+
+// suspend stops running tasks, or lets them go on.
+func (m *modification) suspend(j *Job, tasks api.Tasks) error {
+	on, event, done := true, EventSuspended, "suspended"
+	if m.req.Action == api.ActionResume {
+		on, event, done = false, EventResumed, "unsuspended"
+	}
+	set := NoTasks(j.Tasks)
+	var changed, running []*Task
+	m.mu.Lock()
+	for _, t := range m.named(j, tasks) {
+		if t.State != Started {
+			continue
+		}
+		running = append(running, t)
+		if t.Suspended != on {
+			changed = append(changed, t)
+			set.Add(t.Number)
+		}
+	}
+	m.mu.Unlock()
+	if len(running) == 0 {
+		m.fail(api.CodeRejected, "%s - job %d is not running", m.caller.Name, j.Number)
+		return nil
+	}
+	for _, t := range changed {
+		<-t.begun // what is recorded of it must stand behind its start
+	}
+	if set.Len() > 0 {
+		if err := m.commit(j, durable, nil, &line{Event: event, Tasks: set.format(), Time: time.Now()}); err != nil {
+			return err
+		}
+	}
+	for _, t := range running {
+		if !set.Has(t.Number) {
+			m.say("%s - %s is already %s", m.caller.Name, what(t), done)
+			continue
+		}
+		m.say("%s - %s %s", m.caller.Name, done, what(t))
+		m.hooks.Changed(t)
+	}
+	return nil
+}
+
+// reschedule ends running tasks so that they run again.
+func (m *modification) reschedule(j *Job, tasks api.Tasks) error {
+	m.mu.Lock()
+	var list []*Task
+	for _, t := range m.named(j, tasks) {
+		if t.State == Started {
+			list = append(list, t)
+		}
+	}
+	m.mu.Unlock()
+	if len(list) == 0 {
+		m.fail(api.CodeRejected, "%s - job %d is not running", m.caller.Name, j.Number)
+	}
+	for _, t := range list {
+		if !m.req.Force && !m.hooks.Rerunnable(t) {
+			text := what(t)
+			m.fail(api.CodeRejected, "The %s is running in queue %s where jobs are not rerunable.", text, t.Start.Queue)
+			continue
+		}
+		<-t.begun
+		want := &Want{Signal: sigkill, By: m.caller.Name, Requeue: true}
+		if err := m.commit(j, durable, nil, &line{Event: EventWant, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Want: want}); err != nil {
+			return err
+		}
+		m.hooks.Kill(t)
+		how := "Pushed"
+		if m.req.Force {
+			how = "Forced"
+		}
+		m.say("%s rescheduling of %s on host %s", how, what(t), m.hooks.Host)
+	}
+	return nil
+}

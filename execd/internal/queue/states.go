@@ -1,0 +1,224 @@
+package queue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+	"paddock/spool"
+	"paddock/spool/atomicfile"
+)
+
+// States is what administrators have done to the queues: it survives a restart,
+// in the file queues of the spool.
+type States struct {
+	path string
+
+	mu       sync.Mutex
+	by       map[string]*state  // guarded by mu; by name of the queue
+	suspects map[string]suspect // guarded by mu; by name of the queue
+}
+
+// suspect is somebody whose job has failed in a queue, perhaps by his own doing.
+type suspect struct {
+	owner string
+	until time.Time
+}
+
+// suspicion is how long a failure is held against its owner alone.
+const suspicion = time.Hour
+
+// state is that of one queue.
+type state struct {
+	Disabled  *mark `json:"disabled,omitempty"`
+	Suspended *mark `json:"suspended,omitempty"`
+	Error     *mark `json:"error,omitempty"`
+}
+
+// mark says who did something, when and why.
+type mark struct {
+	By     string    `json:"by,omitempty"`
+	Time   time.Time `json:"time"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+func (m *mark) String() string {
+	s := m.Time.Format(time.DateTime)
+	if m.By != "" {
+		s = "by " + m.By + " on " + s
+	}
+	if m.Reason != "" {
+		s += ": " + m.Reason
+	}
+	return s
+}
+
+// OpenStates reads the states. Queues with an initial_state are put into it.
+func OpenStates(root *spool.Root, queues []conf.Queue) (*States, error) {
+	s := &States{path: root.Path(spool.FileQueues), by: map[string]*state{}, suspects: map[string]suspect{}}
+	data, err := os.ReadFile(s.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot read states of queues: %w", err)
+	}
+	if err == nil {
+		if err := json.Unmarshal(data, &s.by); err != nil {
+			if _, err := root.SetAside(s.path); err != nil {
+				return nil, fmt.Errorf("cannot read states of queues: %w", err)
+			}
+			s.by = map[string]*state{}
+		}
+	}
+	for i := range queues {
+		q := &queues[i]
+		switch {
+		case q.InitiallyDisabled:
+			s.of(q.Name).Disabled = &mark{Time: time.Now(), Reason: "initial_state disabled"}
+		case q.InitiallyEnabled:
+			s.of(q.Name).Disabled = nil
+		}
+	}
+	return s, nil
+}
+
+// of returns the state of a queue, to be changed. s.mu is held.
+func (s *States) of(queue string) *state {
+	st := s.by[queue]
+	if st == nil {
+		st = &state{}
+		s.by[queue] = st
+	}
+	return st
+}
+
+// closed says why a queue takes nothing; empty: it is open.
+func (s *States) closed(queue string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.by[queue]
+	switch {
+	case st == nil:
+		return ""
+	case st.Disabled != nil:
+		return "it is disabled " + st.Disabled.String()
+	case st.Suspended != nil:
+		return "it is suspended " + st.Suspended.String()
+	case st.Error != nil:
+		return "it is in error state since " + st.Error.String()
+	}
+	return ""
+}
+
+func (s *States) suspended(queue string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.by[queue]
+	return st != nil && st.Suspended != nil
+}
+
+func (s *States) anySuspended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.by {
+		if st.Suspended != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Letters returns the letters of a queue's states, d, s and E, and a line for
+// each that says why.
+func (s *States) Letters(queue string) (letters string, reasons []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.by[queue]
+	if st == nil {
+		return "", nil
+	}
+	for _, m := range []struct {
+		letter, text string
+		mark         *mark
+	}{{"d", "disabled ", st.Disabled}, {"s", "suspended ", st.Suspended}, {"E", "in error since ", st.Error}} {
+		if m.mark != nil {
+			letters += m.letter
+			reasons = append(reasons, m.text+m.mark.String())
+		}
+	}
+	return letters, reasons
+}
+
+// change is one action on a queue: what it sets, and how it is told.
+var changes = map[api.Action]struct {
+	mark func(*state) **mark
+	on   bool
+	word string
+}{
+	api.ActionDisable: {func(s *state) **mark { return &s.Disabled }, true, "disabled"},
+	api.ActionEnable:  {func(s *state) **mark { return &s.Disabled }, false, "enabled"},
+	api.ActionSuspend: {func(s *state) **mark { return &s.Suspended }, true, "suspended"},
+	api.ActionResume:  {func(s *state) **mark { return &s.Suspended }, false, "unsuspended"},
+	api.ActionClear:   {func(s *state) **mark { return &s.Error }, false, "no error"},
+}
+
+// change does an action and reports whether it changed anything. What it did is
+// on disk.
+func (s *States) change(action api.Action, queue, by, reason string) (changed bool, err error) {
+	c, ok := changes[action]
+	if !ok {
+		return false, api.Errorf(api.CodeBadRequest, "%q is no action on queues", action)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := c.mark(s.of(queue))
+	before := *at
+	switch {
+	case c.on == (before != nil):
+		return false, nil
+	case c.on:
+		*at = &mark{By: by, Time: time.Now(), Reason: reason}
+	default:
+		*at = nil
+	}
+	if err := s.write(); err != nil {
+		*at = before
+		return false, err
+	}
+	return true, nil
+}
+
+// write stores the states. s.mu is held.
+func (s *States) write() error {
+	data, err := json.MarshalIndent(s.by, "", "\t")
+	if err != nil {
+		return fmt.Errorf("internal error: cannot encode states of queues: %w", err)
+	}
+	if err := atomicfile.WriteDurable(s.path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("cannot store states of queues: %w", err)
+	}
+	return nil
+}
+
+// fault tells of a job that failed for a reason that may lie with the queue. It
+// puts the queue in error, and reports whether it is, when that is sure or when
+// the jobs of two owners have failed.
+func (s *States) fault(queue, owner, reason string, sure bool) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	before := s.suspects[queue]
+	if !sure && (now.After(before.until) || before.owner == owner) {
+		s.suspects[queue] = suspect{owner, now.Add(suspicion)}
+		return false, nil
+	}
+	delete(s.suspects, queue)
+	if st := s.of(queue); st.Error == nil {
+		st.Error = &mark{Time: now, Reason: reason}
+	}
+	return true, s.write()
+}

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/user"
+)
+
+// modify is qhold, qrls and qmod.
+func (s *Server) modify(_ context.Context, c job.Caller, req *api.ModifyRequest) (api.ModifyReply, error) {
+	hooks := job.Hooks{Kill: s.Stages.Kill, Changed: s.Stages.Changed, Rerunnable: s.Stages.Rerunnable, Host: s.Host}
+	var reply api.ModifyReply
+	if req.Action == api.ActionReschedule {
+		for _, pattern := range req.Queues {
+			tasks, found := s.Queue.Tasks(pattern, s.Host)
+			if !found {
+				reply.Lines = append(reply.Lines, api.Line{Text: "invalid queue \"" + short(pattern) + "\"", Failed: true, Code: api.CodeNotFound})
+			}
+			req.Jobs = append(req.Jobs, tasks...)
+		}
+	} else if len(req.Queues) > 0 {
+		var err error
+		if reply, err = s.Queue.Modify(req, c, s.Host); err != nil {
+			return reply, err
+		}
+	}
+	if len(req.Jobs) == 0 && len(req.Users) == 0 {
+		return reply, nil
+	}
+	more, err := s.Store.Modify(req, c, hooks)
+	reply.Lines = append(reply.Lines, more.Lines...)
+	return reply, err
+}
+
+// host is qhost and qstat -f.
+func (s *Server) host(context.Context, job.Caller, *api.HostRequest) (api.HostReply, error) {
+	return api.HostReply{
+		Host: s.Host, Arch: launch.Arch(), Groups: s.Groups, Values: s.Queue.HostValues(), Queues: s.Queue.Status(),
+	}, nil
+}
+
+// show is qconf -s.
+func (s *Server) show(_ context.Context, _ job.Caller, req *api.ShowRequest) (api.ShowReply, error) {
+	c := s.Config()
+	if req.List {
+		names := c.List(req.Kind)
+		if len(names) == 0 {
+			return api.ShowReply{}, nil
+		}
+		return api.ShowReply{Text: strings.Join(names, "\n") + "\n"}, nil
+	}
+	text, err := c.Show(req.Kind, req.Name)
+	if err != nil {
+		return api.ShowReply{}, api.Errorf(api.CodeNotFound, "%v", err)
+	}
+	return api.ShowReply{Text: text}, nil
+}
+
+// reload is qconf -reload.
+func (s *Server) reload(_ context.Context, c job.Caller, _ *api.ReloadRequest) (api.ReloadReply, error) {
+	if !c.Manager {
+		return api.ReloadReply{}, api.Errorf(api.CodeDenied, "denied: %q must be manager for this operation", c.Name)
+	}
+	changed, err := s.Reload()
+	return api.ReloadReply{Changed: changed, Problems: problems(err)}, nil
+}
+
+// problems returns a line for each error that was joined.
+func problems(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return slices.Collect(strings.Lines(strings.TrimSpace(err.Error())))
+}
+
+// verify looks whether a job could run here, as -w asks for it. It returns lines
+// to print, and whether that was all that was wanted.
+func (s *Server) verify(req *api.SubmitRequest, owner *user.User) (lines []string, only bool, err error) {
+	refused, impossible := s.Queue.Check(req, owner.Name, owner.GroupNames)
+	var e *api.Error
+	switch {
+	case errors.As(refused, &e):
+		return nil, false, e
+	case refused != nil:
+		return nil, false, api.Errorf(api.CodeRejected, "%v", refused)
+	}
+	switch req.Verify {
+	case "e":
+		if impossible != nil {
+			return nil, false, api.Errorf(api.CodeRejected, "%v", impossible)
+		}
+	case "w":
+		if impossible != nil {
+			lines = []string{"warning: " + impossible.Error()}
+		}
+	case "v", "p":
+		only = true
+		lines = []string{"verification: found suitable queue(s)"}
+		if impossible != nil {
+			return nil, true, api.Errorf(api.CodeRejected, "verification: %v", impossible)
+		}
+	}
+	return lines, only, nil
+}

@@ -1,0 +1,33 @@
+package stage
+
+import (
+	"strings"
+
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/queue"
+)
+
+// limit sets the limits of a run: the queue's, or what the job asked for with
+// -l where that is less.
+func limit(c *conf.Config, o *launch.Order) {
+	o.SRT, o.HRT = queue.WallClock(c, o.Queue, o.Request.Hard)
+	asked := map[string]launch.Limit{}
+	for _, r := range o.Request.Hard {
+		a := c.Attribute(r.Name)
+		if a == nil {
+			continue
+		}
+		if a.Name != "s_rt" && a.Name != "h_rt" && (strings.HasPrefix(a.Name, "s_") || strings.HasPrefix(a.Name, "h_")) {
+			asked[a.Name] = launch.Limit{Limit: conf.Limit{Key: a.Name, Value: r.Value}, ForJob: a.Consumable == conf.ConsumableJob}
+		}
+	}
+	for _, l := range o.Queue.Limits {
+		if _, ok := asked[l.Key]; !ok {
+			o.Limits = append(o.Limits, launch.Limit{Limit: l})
+		}
+	}
+	for _, l := range asked {
+		o.Limits = append(o.Limits, l)
+	}
+}

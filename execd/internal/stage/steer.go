@@ -1,0 +1,96 @@
+package stage
+
+import (
+	"sync"
+	"syscall"
+
+	"paddock/execd/internal/job"
+)
+
+// steering passes on to a shepherd what people and queues want of its job, as
+// soon as there is a shepherd to be asked.
+type steering struct {
+	mu      sync.Mutex
+	up      bool // guarded by mu; there is a shepherd
+	kill    bool // guarded by mu; somebody wished to kill before
+	stopped bool // guarded by mu; the shepherd was told to stop the job last
+}
+
+// Kill carries out the wish to kill a task that runs: its shepherd is asked
+// once for each call. Before there is one to ask, the launch stage does it.
+func (r *Runner) Kill(t *job.Task) {
+	l := r.life(t)
+	if l == nil {
+		return
+	}
+	l.steer.mu.Lock()
+	defer l.steer.mu.Unlock()
+	if l.steer.up {
+		r.signal(t, sigkill)
+	} else {
+		l.steer.kill = true
+	}
+}
+
+// Suspend stops a task for the reasons that the letters stand for, or with none
+// lets it go on, unless somebody has suspended it.
+func (r *Runner) Suspend(t *job.Task, letters string) {
+	r.Store.SetStopped(t, letters)
+	r.Changed(t)
+}
+
+// Changed tells that a task was suspended or resumed.
+func (r *Runner) Changed(t *job.Task) {
+	if l := r.life(t); l != nil {
+		l.steer.mu.Lock()
+		defer l.steer.mu.Unlock()
+		r.stopOrGo(l)
+	}
+}
+
+// steerable tells that there is a shepherd to be asked.
+func (r *Runner) steerable(l *life) {
+	l.steer.mu.Lock()
+	defer l.steer.mu.Unlock()
+	l.steer.up = true
+	if l.steer.kill {
+		r.signal(l.task, sigkill)
+	}
+	r.stopOrGo(l)
+}
+
+// stopOrGo asks the shepherd to stop the job or to let it go on, when that is
+// not what it was asked last. A job with a checkpointing interface that has x
+// in its when migrates instead of being stopped. l.steer.mu is held.
+func (r *Runner) stopOrGo(l *life) {
+	if !l.steer.up {
+		return
+	}
+	want := r.Store.WantStopped(l.task)
+	if want == l.steer.stopped {
+		return
+	}
+	l.steer.stopped = want
+	switch {
+	case !want:
+		r.signal(l.task, syscall.SIGCONT)
+	case l.migrates:
+		r.signal(l.task, syscall.SIGTTOU)
+	default:
+		r.signal(l.task, syscall.SIGSTOP)
+	}
+}
+
+// life returns the life of a task; nil when it is over.
+func (r *Runner) life(t *job.Task) *life {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lives[t.RunID()]
+}
+
+// signal asks the shepherd of a task to give the job a signal.
+func (r *Runner) signal(t *job.Task, sig syscall.Signal) {
+	if err := r.Launcher.Signal(t.RunID(), sig); err != nil {
+		r.Log.Debug(err.Error()) // gone: its end is on its way
+	}
+}
