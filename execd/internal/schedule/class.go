@@ -218,9 +218,7 @@ func (s *Scheduler) compile(c *class) {
 			c.pes = append(c.pes, pe)
 		}
 	}
-	if h.slots >= 0 {
-		c.each = append(c.each, use{h.slots, 1})
-	}
+	c.each = append(c.each, use{h.slots, 1})
 	for _, r := range c.wanted(h) {
 		if i, ok := h.consumed[consumer{r.Name, ""}]; ok && consumable(r.Attribute) && r.value.Number > 0 {
 			addUse(r, i, &c.each, &c.once)

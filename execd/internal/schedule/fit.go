@@ -122,7 +122,7 @@ func (s *Scheduler) occupied(used ledger, q *queue) bool {
 	if q != nil {
 		return used[q.slots] > 0
 	}
-	return slices.ContainsFunc(s.host.queues, func(q *queue) bool { return used[q.slots] > 0 })
+	return used[s.host.slots] > 0
 }
 
 func (s *Scheduler) inUse(account int) obstacle {
@@ -463,15 +463,12 @@ func (s *Scheduler) planUses(c *class, p *plan) []use {
 // usesOf returns what a grant takes of each account that there is: its queue
 // may have been taken away since it was given.
 func (h *host) usesOf(g *Grant) []use {
-	var uses []use
+	n := float64(g.Slots())
+	uses := []use{{h.slots, n}}
 	for _, qs := range g.Queues {
 		if q := h.byName[qs.Queue]; q != nil {
 			uses = append(uses, use{q.slots, float64(qs.Slots)})
 		}
-	}
-	n := float64(g.Slots())
-	if h.slots >= 0 {
-		uses = append(uses, use{h.slots, n})
 	}
 	if i, ok := h.pes[g.PE]; ok {
 		uses = append(uses, use{i, n})

@@ -25,7 +25,7 @@ type host struct {
 
 	accounts  []account
 	consumed  map[consumer]int // accounts of consumables
-	slots     int              // account of the slots of the host; -1: only queues limit them
+	slots     int              // account of all slots in use; its limit may be infinite
 	exclusive []int            // accounts of exclusive attributes of the host
 	pes       map[string]int   // accounts of the slots of PEs
 	forced    []*conf.Attribute
@@ -81,8 +81,9 @@ func newHost(c *conf.Config) *host {
 	h := &host{
 		conf: c, attributes: map[string]*conf.Attribute{}, byName: map[string]*queue{},
 		lists: map[string][]int{}, listIndex: map[string]int{},
-		consumed: map[consumer]int{}, slots: -1, pes: map[string]int{},
+		consumed: map[consumer]int{}, pes: map[string]int{},
 	}
+	h.slots = h.open(account{limit: math.Inf(1)})
 	for i := range c.Complex {
 		a := &c.Complex[i]
 		h.attributes[a.Name] = a
@@ -159,9 +160,6 @@ func (h *host) openAll(q *queue, level byte, values conf.Values, exclusives *[]i
 	for _, name := range sorted(values) {
 		v, a := values[name], h.attributes[name]
 		if name == slots && q == nil {
-			if h.slots < 0 {
-				h.slots = h.open(account{limit: math.Inf(1)})
-			}
 			if s := &h.accounts[h.slots]; v.Number < s.limit {
 				s.limit, s.level = v.Number, level
 			}
@@ -340,7 +338,7 @@ func (s *Scheduler) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool
 		add(conf.Value{Number: acct.limit - used[account]}, acct.level, 'c')
 	}
 	if a.Name == slots {
-		if s.host.slots >= 0 {
+		if !math.IsInf(s.host.accounts[s.host.slots].limit, 1) {
 			counted(s.host.slots)
 		}
 		if q != nil {

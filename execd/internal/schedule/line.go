@@ -322,7 +322,7 @@ func (h Share) at(now time.Time, half time.Duration) float64 {
 	return h.Usage * math.Exp2(-float64(now.Sub(h.Time))/float64(half))
 }
 
-// used returns the range of the usage of users with jobs.
+// usages returns the range of the usage of users with jobs.
 func (s *Scheduler) usages(now time.Time) span {
 	used := noSpan
 	for _, u := range s.users {
@@ -339,6 +339,12 @@ func (s *Scheduler) ticket(u *user, now time.Time, usages span) float64 {
 	return s.host.conf.Scheduling.WeightTicket * (1 - usages.normal(s.usage(u, now)))
 }
 
+// question is what the range of usages depends on.
+type question struct {
+	now           time.Time
+	changes, jobs int
+}
+
 // Priority is that of a job that waits, as qstat shows it: from 0 to the sum of
 // the weights. It is 0 for a job that the Scheduler does not have.
 func (s *Scheduler) Priority(job int, now time.Time) float64 {
@@ -347,8 +353,8 @@ func (s *Scheduler) Priority(job int, now time.Time) float64 {
 		return 0
 	}
 	s.measure()
-	if !s.asked.Equal(now) {
-		s.asked, s.askedUsages = now, s.usages(now)
+	if q := (question{now, s.changes, len(s.jobs)}); s.asked != q { // qstat asks for each job
+		s.asked, s.askedUsages = q, s.usages(now)
 	}
 	return s.keyFor(e.bucket, e, s.urgencies) + s.ticket(e.bucket.who.user, now, s.askedUsages)
 }

@@ -36,7 +36,7 @@ type Scheduler struct {
 	ordered     span // for which the lines are sorted
 	shrunk      int  // jobs that have left since urgencies was measured
 	origin      time.Time
-	asked       time.Time // by the last Priority
+	asked       question // by the last Priority
 	askedUsages span
 
 	pass    pass
@@ -412,7 +412,7 @@ func (s *Scheduler) fixTicket(u *user) {
 // anyFree reports whether a queue has a free slot that could be given out.
 func (s *Scheduler) anyFree() bool {
 	h := s.host
-	if h.slots >= 0 && s.used[h.slots] >= h.accounts[h.slots].limit {
+	if s.used[h.slots] >= h.accounts[h.slots].limit {
 		return false
 	}
 	return slices.ContainsFunc(h.queues, func(q *queue) bool {
