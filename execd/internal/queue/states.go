@@ -96,7 +96,8 @@ func (s *States) of(queue string) *state {
 	return st
 }
 
-// closed says why a queue takes nothing; empty: it is open.
+// closed says why a queue takes nothing, as the end of a sentence with "it is";
+// empty: it is open.
 func (s *States) closed(queue string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,11 +106,11 @@ func (s *States) closed(queue string) string {
 	case st == nil:
 		return ""
 	case st.Disabled != nil:
-		return "it is disabled " + st.Disabled.String()
+		return "disabled " + st.Disabled.String()
 	case st.Suspended != nil:
-		return "it is suspended " + st.Suspended.String()
+		return "suspended " + st.Suspended.String()
 	case st.Error != nil:
-		return "it is in error state since " + st.Error.String()
+		return "in error state since " + st.Error.String()
 	}
 	return ""
 }
