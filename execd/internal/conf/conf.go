@@ -81,6 +81,7 @@ type Global struct {
 	ReservedUsage bool          // ACCT_RESERVED_USAGE: account what was reserved, not what was used
 	KeepActive    bool          // KEEP_ACTIVE: leave the directories of jobs that have ended in finished/
 	KeepFailed    bool          // KEEP_ACTIVE=error: only those of jobs that failed
+	Metrics       string        // METRICS: loopback address of the metrics; empty: none
 	Syslog        bool          // USE_SYSLOG: the log goes to the system's, not to the file messages
 	QsubGID       bool          // USE_QSUB_GID: run jobs with the group they were submitted with
 

@@ -3,6 +3,7 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -260,6 +261,18 @@ var execdOptions = slices.Concat(
 		}},
 		// Ours: Grid Engine has no such thing.
 		{"CPU_QUOTA", func(_ *scope, g *Global, v string, _ bool) error { return setSlots(&g.CPUQuota, v) }},
+		{"METRICS", func(_ *scope, g *Global, v string, _ bool) error {
+			if isNone(v) {
+				g.Metrics = ""
+				return nil
+			}
+			host, _, err := net.SplitHostPort(v)
+			if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+				return fmt.Errorf("%q is not an address of this host alone, like 127.0.0.1:9100", v)
+			}
+			g.Metrics = v
+			return nil
+		}},
 		{"CPU_WEIGHT", func(_ *scope, g *Global, v string, _ bool) error { return setSlots(&g.CPUWeight, v) }},
 		{"PDC_INTERVAL", func(_ *scope, g *Global, v string, _ bool) error {
 			switch strings.ToUpper(v) {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
@@ -24,6 +25,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
+	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/server"
 	"paddock/execd/internal/stage"
@@ -179,6 +181,7 @@ func claimSpool(root *spool.Root, log *slog.Logger) error {
 
 // daemon has the managers.
 type daemon struct {
+	began  time.Time
 	opts   Options
 	host   string
 	log    *slog.Logger
@@ -195,6 +198,7 @@ type daemon struct {
 	mail   *mail.Office
 	usage  *usage.Sampler
 	load   *usage.Load
+	counts metrics.Counts
 	server *server.Server
 }
 
@@ -202,7 +206,7 @@ type daemon struct {
 func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*daemon, error) {
 	config := live.Current()
 	host := config.Hostname
-	d := &daemon{opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}}
+	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}}
 	if err := claimSpool(root, log); err != nil {
 		return nil, err
 	}
@@ -246,7 +250,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	gids := queue.NewGIDs(ranges)
 	d.stages = &stage.Runner{
 		Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
-		Usage: d.usage, Mail: d.mail, Host: host, Boot: boot, Log: log,
+		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Host: host, Boot: boot, Log: log,
 	}
 	d.launch.Exited = d.stages.Exited
 	d.usage.Exceeded = d.stages.Exceeded
@@ -269,7 +273,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	}
 	d.server = &server.Server{
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Stages: d.stages,
-		Usage: d.usage, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
+		Usage: d.usage, Metrics: metrics.Handler(d.snapshot), Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		OwnerOnly: only,
 	}
 	return d, nil
@@ -393,6 +397,9 @@ func (d *daemon) run(ctx context.Context) error {
 	d.log.Info(fmt.Sprintf("execd: ready: socket=%s spool=%s version=%s", d.opts.Places.Socket, d.root.Path(), d.opts.Version))
 	d.logs.configure(d.config.Current())
 	queueDone.Go(func() { d.hangUps(ctx) })
+	if addr := d.config.Current().Global.Metrics; addr != "" {
+		queueDone.Go(func() { d.serveMetrics(ctx, addr) })
+	}
 	queueDone.Go(func() {
 		if err := d.config.Watch(ctx, d.reloaded); err != nil {
 			d.log.Warn(fmt.Sprintf("execd: %v: a change takes effect with qconf -reload or SIGHUP", err))

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -345,4 +346,54 @@ func (s *Store) ScriptMissing(j *Job) bool {
 	}
 	_, err := os.Lstat(s.Script(j))
 	return err != nil
+}
+
+// Tally returns how many tasks are in which state, in words.
+func (s *Store) Tally() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := map[string]int{"pending": 0, "hold": 0, "running": 0, "suspended": 0, "error": 0}
+	for _, j := range s.jobs {
+		free := s.free(j)
+		n["pending"] += free.Len()
+		n["hold"] += j.pending.Len() - free.Len()
+		for _, t := range j.active {
+			switch {
+			case t.State == Errored:
+				n["error"]++
+			case t.State != Started:
+			case t.Suspended || t.Stopped != "":
+				n["suspended"]++
+			default:
+				n["running"]++
+			}
+		}
+	}
+	return n
+}
+
+// Shown is a task that runs, for those who watch.
+type Shown struct {
+	Run          spool.RunID
+	Array        bool
+	Owner, Queue string
+	Slots        int
+}
+
+// Shown returns the tasks that run, by job and task.
+func (s *Store) Shown() []Shown {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []Shown
+	for _, j := range s.jobs {
+		for _, t := range j.active {
+			if t.State == Started {
+				list = append(list, Shown{t.RunID(), j.Tasks.IsArray(), j.Owner, t.Start.Queue, t.Slots()})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Shown) int {
+		return cmp.Or(cmp.Compare(a.Run.Job, b.Run.Job), cmp.Compare(a.Run.Task, b.Run.Task))
+	})
+	return list
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"paddock/spool"
 )
@@ -222,4 +223,25 @@ func forbidsReschedule(d spool.Dir) bool {
 	}
 	forbidden, err := c.Bool(spool.KeyForbidReschedule)
 	return err != nil || forbidden
+}
+
+// StderrPaths returns where the standard error of a run that has ended may
+// have gone, likeliest first: what stands in its config may be a directory,
+// and whether it is only its owner may look. There is always one.
+func (l *Launcher) StderrPaths(run spool.RunID) []string {
+	c, err := l.Root.Finished(run).Config()
+	if err != nil {
+		return []string{os.DevNull}
+	}
+	key, letter := spool.KeyStderrPath, "e"
+	if merged, _ := c.Bool(spool.KeyMergeStderr); merged {
+		key, letter = spool.KeyStdoutPath, "o"
+	}
+	path, _ := c.Lookup(key)
+	name, _ := c.Lookup(spool.KeyJobName)
+	file := fmt.Sprintf("%s.%s%d", name, letter, run.Job)
+	if task, _ := c.Int(spool.KeyTaskID); task > 0 {
+		file += fmt.Sprintf(".%d", task)
+	}
+	return []string{filepath.Join(path, file), path}
 }

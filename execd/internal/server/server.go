@@ -42,6 +42,7 @@ type Server struct {
 	Reload  func() (changed []string, err error)
 	Drain   *drain.Drain
 	Usage   *usage.Sampler
+	Metrics http.Handler
 	Groups  string // the tier of control groups
 	Host    string
 	Version string
@@ -183,6 +184,10 @@ func peerUID(c net.Conn) int {
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/metrics" && s.Metrics != nil {
+		s.Metrics.ServeHTTP(w, r)
+		return
+	}
 	reply, err := s.answer(w, r)
 	if r.Context().Err() != nil {
 		return // the client has gone

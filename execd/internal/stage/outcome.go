@@ -132,6 +132,7 @@ func (r *Runner) fault(t *job.Task, out *spool.Outcome) job.Fate {
 		return job.FateError
 	}
 	r.Log.Error(fmt.Sprintf("queue %s: in error state: %s", t.Start.Queue, reason))
+	r.Mail.Admin("queue "+t.Start.Queue, fmt.Sprintf("Queue %s@%s is in error state", t.Start.Queue, r.Host), reason)
 	return job.FateRequeue
 }
 

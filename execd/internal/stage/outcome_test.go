@@ -11,6 +11,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/mail"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -44,6 +45,7 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 	}
 	log := slog.New(slog.DiscardHandler)
 	return &Runner{
+		Mail:  mail.New(func() *conf.Config { return config }, "h", log),
 		Store: store, Launcher: &launch.Launcher{Root: root}, Host: "h", Config: func() *conf.Config { return config }, Log: log,
 		Queue: queue.New(queue.Options{Store: store, Config: config, States: states, Log: log}),
 	}, states, task

@@ -21,6 +21,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
+	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/usage"
@@ -102,6 +103,7 @@ type Runner struct {
 	Config   func() *conf.Config
 	Usage    *usage.Sampler
 	Mail     *mail.Office
+	Counts   *metrics.Counts
 	Host     string
 	Boot     string // id of this boot
 	Log      *slog.Logger
@@ -341,6 +343,8 @@ func (r *Runner) launch(l *life) error {
 	}
 	l.launched, l.started = true, time.Now()
 	t := l.task
+	r.Counts.Start(l.taken.Sub(t.Job.Submitted))
+	r.tell(l, mail.Started)
 	l.measured.Started = l.started
 	r.Usage.Add(t.RunID(), l.measured)
 	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
@@ -411,6 +415,8 @@ func (r *Runner) notify(l *life) error {
 		level = slog.LevelWarn
 	}
 	r.Log.Log(context.Background(), level, text)
+	r.count(l)
+	r.tell(l, l.ending())
 	l.notified = true
 	r.Store.Accounted(t)
 	return nil

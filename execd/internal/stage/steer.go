@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/mail"
 )
 
 // steering passes on to a shepherd what people and queues want of its job, as
@@ -71,6 +72,11 @@ func (r *Runner) stopOrGo(l *life) {
 		return
 	}
 	l.steer.stopped = want
+	if want {
+		r.tell(l, mail.Suspended)
+	} else {
+		r.tell(l, mail.Continued)
+	}
 	switch {
 	case !want:
 		r.signal(l.task, syscall.SIGCONT)

@@ -1,0 +1,92 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/mail"
+	"paddock/execd/internal/metrics"
+	"paddock/spool"
+)
+
+// tell sends the mail about a run that its owner asked for with qsub -m.
+func (r *Runner) tell(l *life, event mail.Event) {
+	t := l.task
+	// Who asked for the end of a job wants to know of every end.
+	if !event.Wanted(t.Job.Mail) && (event != mail.Aborted || !mail.Complete.Wanted(t.Job.Mail)) {
+		return
+	}
+	request, err := r.Store.Request(t.Job)
+	if err != nil {
+		r.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
+		return
+	}
+	owner, err := r.Users.ByID(context.Background(), t.Job.UID)
+	if err != nil {
+		r.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
+		return
+	}
+	j := mail.Job{
+		Number: t.Job.Number, Name: t.Job.Name, Owner: t.Job.Owner, Queue: t.Start.Queue + "@" + r.Host, Start: t.Started,
+	}
+	if t.Job.Tasks.IsArray() {
+		j.Task = t.Number
+	}
+	if l.end != nil {
+		j.End, j.Exit, j.Reason = l.ended, l.end.Exit, l.end.Reason
+		j.Usage = l.outcome != nil && l.outcome.Usage != nil
+		j.CPU, j.MaxVMem = l.total.CPU, l.total.MaxVMem
+		if j.Usage {
+			paths := r.Launcher.StderrPaths(t.RunID())
+			j.StderrPath = paths[0]
+			j.Stderr = func(ctx context.Context) (tail []byte, err error) {
+				for _, path := range paths {
+					if tail, err = r.Launcher.Tail(ctx, owner, path, mail.TailSize); err == nil {
+						return tail, nil
+					}
+				}
+				return nil, err
+			}
+		}
+	}
+	r.Mail.Tell(event, owner, request.MailTo, j)
+}
+
+// ending is the event of an end.
+func (l *life) ending() mail.Event {
+	if l.end.Failed != spool.FailedNone {
+		return mail.Aborted
+	}
+	return mail.Complete
+}
+
+// count counts the end of a run.
+func (r *Runner) count(l *life) {
+	e := l.end
+	want := r.Store.Want(l.task)
+	outcome := metrics.Failed
+	switch {
+	case e.Fate == job.FateRequeue:
+		outcome = metrics.Requeued
+	case e.Failed == spool.FailedEnforcedLimit:
+		outcome = metrics.Limit
+	case want != nil && want.By != "":
+		outcome = metrics.Deleted
+	case l.outcome == nil || l.outcome.Usage == nil || e.Fate == job.FateError:
+	case strings.HasPrefix(e.Reason, "job was killed: ") || strings.HasPrefix(e.Reason, "job used up "):
+		outcome = metrics.Limit
+	case l.outcome.Usage.Signal != 0:
+		outcome = metrics.Signalled
+	case e.Exit != 0:
+		outcome = metrics.Exited
+	case e.Failed == spool.FailedNone:
+		outcome = metrics.Done
+	}
+	r.Counts.End(outcome)
+	if !l.started.IsZero() && !l.ended.IsZero() {
+		r.Counts.Stages(l.started.Sub(l.taken), l.ended.Sub(l.started), time.Since(l.ended))
+	}
+}
