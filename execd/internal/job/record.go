@@ -76,6 +76,8 @@ type Start struct {
 	AddGID int `json:"add_gid,omitempty"`
 	// Grant is what the run holds; nil: one slot of Queue.
 	Grant *schedule.Grant `json:"grant,omitempty"`
+	// Priority is what the job had when its turn came, for those who look.
+	Priority float64 `json:"priority,omitempty"`
 	// Binding has the cores that the run is bound to, as its config.
 	Binding string `json:"binding,omitempty"`
 }

@@ -79,7 +79,7 @@ func (s *Store) EndReason(j *Job, number int) string {
 }
 
 // List returns qstat's lines: running tasks first, then what is pending or in
-// error, each by job number, without priorities: those the queue knows.
+// error, each by job number. The priorities of what waits only the queue knows.
 func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.JobStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,6 +100,7 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 				continue
 			}
 			line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+host, t.Slots()
+			line.Priority = t.Start.Priority
 			running = append(running, line)
 		}
 		if j.pending.Len() > 0 {

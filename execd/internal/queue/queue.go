@@ -399,7 +399,7 @@ func (q *Queue) startOne() bool {
 	j := q.o.Store.Get(number)
 	var t *job.Task
 	if j != nil {
-		start := job.Start{Queue: grant.Queues[0].Queue, Boot: q.o.Boot, AddGID: gid, Grant: grant}
+		start := job.Start{Queue: grant.Queues[0].Queue, Boot: q.o.Boot, AddGID: gid, Grant: grant, Priority: q.sched.Granted(grant, now)}
 		if b := j.Needs.Request().Binding; b != "" {
 			start.Binding = q.o.Cores.Take(b, grant.Slots())
 		}

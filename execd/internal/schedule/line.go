@@ -348,10 +348,21 @@ type question struct {
 // Priority is that of a job that waits, as qstat shows it: from 0 to the sum of
 // the weights. It is 0 for a job that the Scheduler does not have.
 func (s *Scheduler) Priority(job int, now time.Time) float64 {
-	e := s.jobs[job]
-	if e == nil {
-		return 0
+	if e := s.jobs[job]; e != nil {
+		return s.priority(e, now)
 	}
+	return 0
+}
+
+// Granted returns the priority of the job that Next has just given a grant.
+func (s *Scheduler) Granted(g *Grant, now time.Time) float64 {
+	if r := s.granted[g]; r != nil {
+		return s.priority(r.entry, now)
+	}
+	return 0
+}
+
+func (s *Scheduler) priority(e *entry, now time.Time) float64 {
 	s.measure()
 	if q := (question{now, s.changes, len(s.jobs)}); s.asked != q { // qstat asks for each job
 		s.asked, s.askedUsages = q, s.usages(now)

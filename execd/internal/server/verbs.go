@@ -16,7 +16,9 @@ func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (ap
 	jobs := s.Store.List(req, c, s.Host)
 	priority := s.Queue.Priorities()
 	for i := range jobs {
-		jobs[i].Priority = priority(jobs[i].Job)
+		if jobs[i].Queue == "" { // it waits
+			jobs[i].Priority = priority(jobs[i].Job)
+		}
 	}
 	return api.JobsReply{Jobs: jobs}, nil
 }
