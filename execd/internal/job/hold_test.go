@@ -98,29 +98,61 @@ func TestHolds(t *testing.T) {
 		array  string
 		single string
 	}{
-		{owner, api.ModifyRequest{Action: "release", Hold: "u", Jobs: []string{"1.3-5"}},
-			[]string{"modified hold of job-array task 1.3", "modified hold of job-array task 1.5"}, "2 from 3", "1 from 1"},
+		{
+			owner,
+			api.ModifyRequest{Action: "release", Hold: "u", Jobs: []string{"1.3-5"}},
+			[]string{"modified hold of job-array task 1.3", "modified hold of job-array task 1.5"},
+			"2 from 3", "1 from 1",
+		},
 		{owner, api.ModifyRequest{Action: "release", Hold: "u", Jobs: []string{"1.3"}}, nil, "2 from 3", "1 from 1"},
-		{owner, api.ModifyRequest{Action: "hold", Hold: "u", Jobs: []string{"2", "1.3"}},
-			[]string{"modified hold of job 2", "modified hold of job-array task 1.3"}, "1 from 5", "0 from 0"},
-		{owner, api.ModifyRequest{Action: "hold", Hold: "o", Jobs: []string{"2"}},
-			[]string{`denied: "alice" must be operator to set operator hold`}, "1 from 5", "0 from 0"},
-		{Caller{UID: 7, Name: "op", Operator: true}, api.ModifyRequest{Action: "hold", Hold: "o", Jobs: []string{"1"}},
+		{
+			owner,
+			api.ModifyRequest{Action: "hold", Hold: "u", Jobs: []string{"2", "1.3"}},
+			[]string{"modified hold of job 2", "modified hold of job-array task 1.3"},
+			"1 from 5", "0 from 0",
+		},
+		{
+			owner,
+			api.ModifyRequest{Action: "hold", Hold: "o", Jobs: []string{"2"}},
+			[]string{`denied: "alice" must be operator to set operator hold`},
+			"1 from 5", "0 from 0",
+		},
+		{
+			Caller{UID: 7, Name: "op", Operator: true},
+			api.ModifyRequest{Action: "hold", Hold: "o", Jobs: []string{"1"}},
 			[]string{
 				"modified hold of job-array task 1.1", "modified hold of job-array task 1.3", "modified hold of job-array task 1.5",
 				"modified hold of job-array task 1.7", "modified hold of job-array task 1.9",
-			}, "0 from 0", "0 from 0"},
-		{Caller{UID: 7, Name: "op", Operator: true}, api.ModifyRequest{Action: "release", Hold: "s", Jobs: []string{"1"}},
-			[]string{`denied: "op" must be manager to set manager hold`}, "0 from 0", "0 from 0"},
-		{Caller{UID: bob.UID, Name: "bob"}, api.ModifyRequest{Action: "release", Hold: "u", Jobs: []string{"2", "9"}},
-			[]string{`denied: "bob" must be at least owner of job 2 to change job attributes`, `denied: job "9" does not exist`}, "0 from 0", "0 from 0"},
-		{owner, api.ModifyRequest{Action: "release", Hold: "x", Jobs: []string{"2"}},
-			[]string{`Unknown hold list "x" specified to -h option`}, "0 from 0", "0 from 0"},
-		{Caller{Name: "root", Manager: true}, api.ModifyRequest{Action: "release", Hold: "uos", Jobs: []string{"j"}},
+			},
+			"0 from 0", "0 from 0",
+		},
+		{
+			Caller{UID: 7, Name: "op", Operator: true},
+			api.ModifyRequest{Action: "release", Hold: "s", Jobs: []string{"1"}},
+			[]string{`denied: "op" must be manager to set manager hold`},
+			"0 from 0", "0 from 0",
+		},
+		{
+			Caller{UID: bob.UID, Name: "bob"},
+			api.ModifyRequest{Action: "release", Hold: "u", Jobs: []string{"2", "9"}},
+			[]string{`denied: "bob" must be at least owner of job 2 to change job attributes`, `denied: job "9" does not exist`},
+			"0 from 0", "0 from 0",
+		},
+		{
+			owner,
+			api.ModifyRequest{Action: "release", Hold: "x", Jobs: []string{"2"}},
+			[]string{`Unknown hold list "x" specified to -h option`},
+			"0 from 0", "0 from 0",
+		},
+		{
+			Caller{Name: "root", Manager: true},
+			api.ModifyRequest{Action: "release", Hold: "uos", Jobs: []string{"j"}},
 			[]string{
 				"modified hold of job-array task 1.1", "modified hold of job-array task 1.3", "modified hold of job-array task 1.5",
 				"modified hold of job-array task 1.7", "modified hold of job-array task 1.9", "modified hold of job 2",
-			}, "5 from 1", "1 from 1"},
+			},
+			"5 from 1", "1 from 1",
+		},
 	} {
 		if diff := cmp.Diff(tt.lines, modify(t, s, tt.caller, tt.req)); diff != "" {
 			t.Errorf("%+v: lines (-want +got):\n%s", tt.req, diff)

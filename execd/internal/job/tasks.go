@@ -90,7 +90,8 @@ func (s *Tasks) Subtract(less *Tasks) {
 	var kept []run
 	n, k := 0, 0
 	for _, r := range s.runs {
-		for ; k < len(less.runs) && less.runs[k].high < r.low; k++ {
+		for k < len(less.runs) && less.runs[k].high < r.low {
+			k++
 		}
 		for i := k; i < len(less.runs) && less.runs[i].low <= r.high; i++ {
 			if less.runs[i].low > r.low {

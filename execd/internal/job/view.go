@@ -129,7 +129,7 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 // chooseStates returns the lines that -s of qstat asks for.
 func chooseStates(states string, running, waiting []api.JobStatus) []api.JobStatus {
 	all := append(running, waiting...)
-	keep := func(l *api.JobStatus) bool { return true }
+	keep := func(*api.JobStatus) bool { return true }
 	runs := func(l *api.JobStatus) bool { return l.Queue != "" }
 	switch states {
 	case "", "a", "prs", "psr", "rps", "rsp", "spr", "srp":

@@ -270,9 +270,11 @@ func (c *Cores) mark(cores []Core, bound bool) {
 	}
 }
 
-// Use and Give tell which cores a job has that runs, or has ended, by the value
-// of binding in its config.
-func (c *Cores) Use(value string)  { c.set(value, true) }
+// Use tells which cores a job has that runs, by the value of binding in its
+// config.
+func (c *Cores) Use(value string) { c.set(value, true) }
+
+// Give tells the same of one that has ended.
 func (c *Cores) Give(value string) { c.set(value, false) }
 
 func (c *Cores) set(value string, bound bool) {
