@@ -68,7 +68,7 @@ type Queue struct {
 	stopped map[[2]int]string     // guarded by mu; tasks told to Stop, and why
 	pulse   *time.Timer           // guarded by mu; when to look at suspensions again
 	closed  string                // guarded by mu; why nothing is started, or empty
-	until   time.Time             // guarded by mu; when closed ends; zero: when somebody says so
+	until   time.Time             // guarded by mu; when closed ends
 	running map[[2]int]*job.Task  // guarded by mu
 }
 
