@@ -76,7 +76,8 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	if os.Getuid() == 0 {
-		if second, err = harness.AddUser("paddock-e2e", "paddock-e2e-a", "paddock-e2e-b"); err != nil {
+		name := fmt.Sprintf("e2e%d", os.Getpid()) // two runs at once do not meet
+		if second, err = harness.AddUser(name, name+"-a", name+"-b"); err != nil {
 			return 1, err
 		}
 	}

@@ -547,9 +547,12 @@ func TestNoShepherd(t *testing.T) {
 		job := f.submit("-r", rerun, filepath.Join(f.pub, "job"))
 		f.accounted(job, 1)
 		// To try again would go on for ever: the queue waits for somebody to look.
-		out, err := f.command("qstat", "-j", strconv.Itoa(job))
-		if err != nil || !strings.Contains(out, "in error state") || !strings.Contains(out, "shepherd died before it wrote its pid") {
-			t.Errorf("qstat: %v\n%s", err, out)
+		err := harness.WaitFor(harness.Patience, "the job to wait", func() (bool, error) {
+			out, err := f.command("qstat", "-j", strconv.Itoa(job))
+			return strings.Contains(out, "in error state") && strings.Contains(out, "shepherd died before it wrote its pid"), err
+		})
+		if err != nil {
+			t.Error(err)
 		}
 		if got := f.ran(job); got != "" {
 			t.Errorf("what ran: %q", got)

@@ -107,7 +107,7 @@ func (s *Store) Delete(req *api.DeleteRequest, caller Caller, kill func(*Task)) 
 type deletion struct {
 	gone    Tasks   // taken out of the queue, or out of error
 	errored []*Task // those of gone that were in error
-	kills   []*Task // run, and are to be killed
+	kills   []*Task // run, and are to be killed; or have ended to run again
 	already []*Task // run, and are being killed: they are told again
 }
 
@@ -208,7 +208,7 @@ func (s *Store) pick(t target) (*deletion, bool) {
 				delete(j.active, task.Number)
 			case task.Want != nil:
 				d.already = append(d.already, task)
-			case task.State == Started:
+			case task.State == Started, task.State == Ended && task.End.Fate != FateDone:
 				d.kills = append(d.kills, task)
 				select {
 				case <-task.begun:

@@ -311,3 +311,37 @@ func TestReschedule(t *testing.T) {
 		t.Errorf("forced: %q", got)
 	}
 }
+
+// A task that has ended to run again is deleted when somebody says so before it
+// is put back.
+func TestDeleteBeforeRequeue(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	c := Caller{UID: alice.UID, Name: "alice"}
+	for _, fate := range []Fate{FateRequeue, FateError, FateDone} {
+		j := submit(t, s, api.SubmitRequest{})
+		task := s.Take(j, Start{Queue: "all.q"}, time.Now())
+		if err := s.Begin(task); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.End([]Ending{{Task: task, End: &End{Fate: fate}, Time: time.Now()}})[0]; err != nil {
+			t.Fatal(err)
+		}
+		reply, err := s.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, c, func(*Task) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("alice has registered the job %d for deletion", j.Number)
+		if fate == FateDone {
+			want = fmt.Sprintf(`denied: job "%d" does not exist`, j.Number)
+		}
+		if got := reply.Lines[0].Text; got != want {
+			t.Errorf("fate %s: %q; want %q", fate, got, want)
+		}
+		if err := s.Settle(task); err != nil {
+			t.Fatal(err)
+		}
+		if s.Get(j.Number) != nil {
+			t.Errorf("fate %s: the job is still there", fate)
+		}
+	}
+}

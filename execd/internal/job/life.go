@@ -186,7 +186,11 @@ func (s *Store) End(ends []Ending) []error {
 // finds its own line.
 func (s *Store) Settle(t *Task) error {
 	l := &line{Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run}
-	switch t.End.Fate {
+	fate := t.End.Fate
+	if want := s.Want(t); want != nil && !want.Requeue {
+		fate = FateDone // deleted since it has ended
+	}
+	switch fate {
 	case FateRequeue:
 		l.Event = EventRequeued
 	case FateError:
