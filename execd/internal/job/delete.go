@@ -230,7 +230,7 @@ func (s *Store) putBack(j *Job, d *deletion) {
 	s.mu.Lock()
 	for _, task := range d.errored {
 		d.gone.Remove(task.Number)
-		j.active[task.Number] = task
+		j.activate(task)
 	}
 	j.pending.AddAll(&d.gone)
 	s.mu.Unlock()

@@ -32,6 +32,11 @@ func Inspect(data []byte, number int) (*Inspection, error) {
 	case j.Number != number:
 		return nil, fmt.Errorf("the header says job %d", j.Number)
 	}
+	// All of it, while execd reads the request only when the job is started.
+	first, _, _ := bytes.Cut(data, []byte("\n"))
+	if _, err := decodeHeader(first); err != nil {
+		return nil, fmt.Errorf("line 1 is not a header: %v", err)
+	}
 	in := &Inspection{
 		HasScript: j.HasScript, UID: j.UID, Pending: j.pending.Len(), Active: map[spool.ID]int{},
 		Cut: len(data) - whole, Damage: err,

@@ -17,12 +17,7 @@ import (
 func (s *Store) Pending() []*Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var jobs []*Job
-	for _, j := range s.sorted() {
-		if j.pending.Len() > 0 {
-			jobs = append(jobs, j)
-		}
-	}
+	jobs := s.sorted(func(j *Job) bool { return j.pending.Len() > 0 })
 	slices.SortStableFunc(jobs, func(a, b *Job) int { return a.requeued.Compare(b.requeued) })
 	return jobs
 }
@@ -270,8 +265,10 @@ func (s *Store) Accounted(t *Task) {
 // wakeWaiting tells those who wait that something of the job has changed. The
 // Store's mutex is held.
 func (j *Job) wakeWaiting() {
-	close(j.changed)
-	j.changed = make(chan struct{})
+	if j.changed != nil {
+		close(j.changed)
+		j.changed = nil
+	}
 }
 
 // How a commit ends.

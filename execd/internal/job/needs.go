@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"unique"
 
 	"paddock/execd/api"
@@ -14,24 +15,62 @@ import (
 // equal for all jobs that ask for the same, and kept once for all of them.
 type Needs struct{ text unique.Handle[string] }
 
-// needsOf returns the needs of a request.
-func needsOf(r *api.SubmitRequest) Needs {
-	b, err := json.Marshal(&api.SubmitRequest{
+// needs is the same as api.SubmitRequest writes it.
+type needs struct {
+	Hard         []api.Resource `json:"hard,omitempty"`
+	Soft         []api.Resource `json:"soft,omitempty"`
+	Queues       []string       `json:"queues,omitempty"`
+	SoftQueues   []string       `json:"soft_queues,omitempty"`
+	MasterQueues []string       `json:"master_queues,omitempty"`
+	PE           string         `json:"pe,omitempty"`
+	Slots        []api.Slots    `json:"slots,omitempty"`
+	Reserve      bool           `json:"reserve,omitempty"`
+	Checkpoint   string         `json:"checkpoint,omitempty"`
+	Binding      string         `json:"binding,omitempty"`
+}
+
+// needsIn returns the needs of a request.
+func needsIn(r *api.SubmitRequest) needs {
+	return needs{
 		Hard: r.Hard, Soft: r.Soft, Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
 		PE: r.PE, Slots: r.Slots, Reserve: r.Reserve, Checkpoint: r.Checkpoint, Binding: r.Binding,
-	})
+	}
+}
+
+func needsOf(n *needs) Needs {
+	b, err := json.Marshal(n)
 	if err != nil {
 		panic("a request cannot be encoded: " + err.Error()) // it has come as JSON
 	}
 	return Needs{unique.Make(string(b))}
 }
 
-// Request returns a request that asks for the needs and nothing else.
+// requests are those of Needs that were decoded: most jobs ask for what others
+// have asked for.
+var requests struct {
+	sync.Mutex
+	of map[Needs]*api.SubmitRequest
+}
+
+// maxRequests bounds them.
+const maxRequests = 1000
+
+// Request returns a request that asks for the needs and nothing else. It is to
+// be read only.
 func (n Needs) Request() *api.SubmitRequest {
+	requests.Lock()
+	defer requests.Unlock()
+	if r := requests.of[n]; r != nil {
+		return r
+	}
 	r := &api.SubmitRequest{}
 	if err := json.Unmarshal([]byte(n.text.Value()), r); err != nil {
 		panic("needs cannot be decoded: " + err.Error()) // needsOf wrote them
 	}
+	if requests.of == nil || len(requests.of) >= maxRequests {
+		requests.of = map[Needs]*api.SubmitRequest{}
+	}
+	requests.of[n] = r
 	return r
 }
 

@@ -23,20 +23,55 @@ const Format = 1
 // A record is the file jobs/<number>: a header line, then a line for each
 // event, appended, all JSON. So `cat` shows the biography of a job, damage to
 // one file harms one job, and an array of any size costs a line a step.
-type header struct {
-	Format    int               `json:"format"`
-	Job       int               `json:"job"`
-	Owner     string            `json:"owner"`
-	UID       int               `json:"uid"`
-	Group     string            `json:"group"`
-	GID       int               `json:"gid"`
-	Groups    []string          `json:"groups,omitempty"` // all of the owner's, by name
-	Submitted time.Time         `json:"submitted"`
-	Request   api.SubmitRequest `json:"request"`
+type header = headerOf[api.SubmitRequest]
+
+// digest is a header as it is read at the start of execd, when there may be a
+// hundred thousand: the rest of the request, environments above all, is passed
+// over.
+type digest = headerOf[kept]
+
+type headerOf[R any] struct {
+	Format    int       `json:"format"`
+	Job       int       `json:"job"`
+	Owner     string    `json:"owner"`
+	UID       int       `json:"uid"`
+	Group     string    `json:"group"`
+	GID       int       `json:"gid"`
+	Groups    []string  `json:"groups,omitempty"` // all of the owner's, by name
+	Submitted time.Time `json:"submitted"`
+	Request   R         `json:"request"`
 	// WaitsFor and WaitsForTasks are the jobs that -hold_jid and -hold_jid_ad
 	// meant when the job was submitted.
 	WaitsFor      []int `json:"waits_for,omitempty"`
 	WaitsForTasks []int `json:"waits_for_tasks,omitempty"`
+}
+
+// kept is what of a request is kept in memory, as api.SubmitRequest writes it.
+type kept struct {
+	Name     api.Text  `json:"name"`
+	Account  api.Text  `json:"account"`
+	Binary   bool      `json:"binary"`
+	Rerun    api.Rerun `json:"rerun"`
+	Tasks    api.Tasks `json:"tasks"`
+	MaxRun   int       `json:"max_run"`
+	Priority int       `json:"priority"`
+	Hold     string    `json:"hold"`
+	After    time.Time `json:"after"`
+	Mail     string    `json:"mail"`
+	needs
+}
+
+// digestOf returns what is kept of a header.
+func digestOf(h *header) *digest {
+	r := &h.Request
+	return &digest{
+		Format: h.Format, Job: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
+		Submitted: h.Submitted, WaitsFor: h.WaitsFor, WaitsForTasks: h.WaitsForTasks,
+		Request: kept{
+			Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks,
+			MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail, needs: needsIn(r),
+		},
+	}
 }
 
 // line is one event of one task, or of several at once.
@@ -138,20 +173,18 @@ func decode(data []byte) (j *Job, whole int, err error) {
 	if !ok {
 		return nil, 0, errors.New("the header is cut short")
 	}
-	var probe struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(first, &probe); err != nil {
+	var h digest
+	if err := json.Unmarshal(first, &h); err != nil || h.Format != Format {
+		// What another format has elsewhere in the line may be of other types.
+		var probe struct {
+			Format int `json:"format"`
+		}
+		if probeErr := json.Unmarshal(first, &probe); probeErr == nil && probe.Format != Format {
+			return nil, 0, fmt.Errorf("%w: the record has %d, this execd reads %d", ErrFormat, probe.Format, Format)
+		}
 		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
 	}
-	if probe.Format != Format {
-		return nil, 0, fmt.Errorf("%w: the record has %d, this execd reads %d", ErrFormat, probe.Format, Format)
-	}
-	var h header
-	if err := json.Unmarshal(first, &h); err != nil {
-		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
-	}
-	if err := h.check(); err != nil {
+	if err := h.check(h.Request.Tasks); err != nil {
 		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
 	}
 	j = newJob(&h)
@@ -170,8 +203,7 @@ func decode(data []byte) (j *Job, whole int, err error) {
 }
 
 // check refuses a header that execd itself would not have written.
-func (h *header) check() error {
-	t := h.Request.Tasks
+func (h *headerOf[R]) check(t api.Tasks) error {
 	switch {
 	case h.Job < 1:
 		return fmt.Errorf("job %d", h.Job)
@@ -216,7 +248,7 @@ func (j *Job) restore(st *state) error {
 			return fmt.Errorf("tasks %q are none of the job's", st.Pending)
 		}
 	}
-	j.pending, j.active, j.started = pending, map[int]*Task{}, 0
+	j.pending, j.active, j.started = pending, nil, 0
 	j.finished, j.deleted, j.requeued = st.Finished, st.Deleted, st.Requeued
 	j.runs, j.checkpoints, j.pids = maps.Clone(st.Runs), maps.Clone(st.Checkpoints), maps.Clone(st.PIDs)
 	j.held = nil
@@ -298,7 +330,7 @@ func (j *Job) apply(number int, l *line) error {
 			Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number],
 			Started: l.Time, Start: *l.Start, begun: make(chan struct{}),
 		}
-		j.active[number] = t
+		j.activate(t)
 	case EventWithdrawn:
 		delete(j.active, number)
 		j.pending.Add(number)
@@ -341,7 +373,7 @@ func (j *Job) apply(number int, l *line) error {
 		if t == nil {
 			j.pending.Remove(number)
 			t = &Task{Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number], begun: make(chan struct{})}
-			j.active[number] = t
+			j.activate(t)
 		}
 		t.Reason, t.Want = l.Reason, nil
 	case EventDeleted:
@@ -370,7 +402,7 @@ func decodeHeader(b []byte) (*header, error) {
 	if err := json.Unmarshal(b, &h); err != nil {
 		return nil, err
 	}
-	return &h, h.check()
+	return &h, h.check(h.Request.Tasks)
 }
 
 // encode returns v as one line. Without HTML's escapes: people read it.
@@ -415,7 +447,7 @@ type Job struct {
 	// The rest is guarded by the Store's mutex.
 	dropped     bool // nothing is left of it, its record goes
 	pending     Tasks
-	active      map[int]*Task  // started, ended or in error
+	active      map[int]*Task  // started, ended or in error; nil: none was yet
 	runs        map[int]int    // run numbers of tasks that ran before
 	checkpoints map[int]bool   // those of them whose last run left a checkpoint
 	pids        map[int]int    // and the pid that the job had in it
@@ -423,7 +455,7 @@ type Job struct {
 	finished    int            // tasks that ran to their end
 	deleted     int            // tasks deleted before they started
 	requeued    time.Time      // when a task was last put back: the job queues behind those that did not have their turn
-	changed     chan struct{}  // closed and replaced when a task's end is in the accounting file
+	changed     chan struct{}  // closed when a task's end is in the accounting file; nil: nobody waits
 	reasons     map[int]string // why tasks failed, for those who wait; lost with execd
 	held        map[rune]Tasks // tasks that are not to be started, by the letter of the hold
 	waitsFor    map[int]bool   // the jobs of -hold_jid that are not over
@@ -466,20 +498,22 @@ func (t *Task) RunID() spool.RunID {
 
 func (t *Task) String() string { return fmt.Sprintf("%d.%d", t.Job.Number, t.Number) }
 
-func newJob(h *header) *Job {
+func newJob(h *digest) *Job {
 	r := &h.Request
 	j := &Job{
 		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
-		Name: r.Name, Account: r.Account, Submitted: h.Submitted,
+		Name: string(r.Name), Account: string(r.Account), Submitted: h.Submitted,
 		Tasks: r.Tasks, MaxRun: r.MaxRun, Rerun: r.Rerun, HasScript: !r.Binary,
-		Priority: r.Priority, After: r.After, Mail: r.Mail, Needs: needsOf(r), Slots: 1, WaitsForTasks: h.WaitsForTasks,
-		pending: AllTasks(r.Tasks), active: map[int]*Task{}, changed: make(chan struct{}),
+		Priority: r.Priority, After: r.After, Mail: r.Mail, Needs: needsOf(&r.needs), Slots: 1, WaitsForTasks: h.WaitsForTasks,
+		pending: AllTasks(r.Tasks),
 	}
 	if len(r.Slots) > 0 {
 		j.Slots = r.Slots[0].Min
 	}
-	all := AllTasks(r.Tasks)
-	_ = j.hold(&all, r.Hold, true) // letters are checked at submission
+	if r.Hold != "" {
+		all := AllTasks(r.Tasks)
+		_ = j.hold(&all, r.Hold, true) // letters are checked at submission
+	}
 	for _, number := range h.WaitsFor {
 		if j.waitsFor == nil {
 			j.waitsFor = map[int]bool{}
@@ -487,6 +521,14 @@ func newJob(h *header) *Job {
 		j.waitsFor[number] = true
 	}
 	return j
+}
+
+// activate enters a task that is not pending any more.
+func (j *Job) activate(t *Task) {
+	if j.active == nil {
+		j.active = map[int]*Task{}
+	}
+	j.active[t.Number] = t
 }
 
 // forgetRuns forgets the earlier runs of a task that does not run again.

@@ -2,6 +2,7 @@ package job
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestEveryPairOfStateAndEvent(t *testing.T) {
 	}
 	for _, from := range allStates {
 		for _, e := range allEvents {
-			j := newJob(&header{Job: 1})
+			j := newJob(&digest{Job: 1})
 			for _, step := range paths[from] {
 				if err := j.replay(event(step)); err != nil {
 					t.Fatalf("%v to %v: %v", step, from, err)
@@ -144,6 +145,42 @@ func TestDecodeBad(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("decode(%s) = %v; want %q", tt.name, err, tt.want)
 		}
+	}
+}
+
+// TestDigest holds what is kept of a request against what is written.
+func TestDigest(t *testing.T) {
+	h := &header{
+		Format: Format, Job: 7, Owner: "o", UID: 1, Group: "g", GID: 2, Groups: []string{"g", "h"},
+		Submitted: time.Unix(3, 4).UTC(), WaitsFor: []int{5}, WaitsForTasks: []int{6},
+		Request: api.SubmitRequest{
+			Name: "n\xff", Account: "a", Binary: true, Rerun: api.RerunYes, Tasks: api.Tasks{First: 1, Last: 9, Step: 2},
+			MaxRun: 2, Priority: 3, Hold: "u", After: time.Unix(8, 0).UTC(), Mail: "be", Env: []string{"A=\xfe"},
+			Hard: []api.Resource{{Name: "x", Value: "1"}}, Soft: []api.Resource{{Name: "y", Value: "2"}},
+			Queues: []string{"q"}, SoftQueues: []string{"r"}, MasterQueues: []string{"m"}, PE: "p",
+			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Checkpoint: "c", Binding: "linear",
+		},
+	}
+	data, err := encode(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got digest
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := digestOf(h); !reflect.DeepEqual(&got, want) {
+		t.Errorf("read %+v; want %+v", got, want)
+	}
+	for _, v := range []reflect.Value{reflect.ValueOf(got.Request), reflect.ValueOf(got.Request.needs)} {
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%s is not tried", v.Type().Field(i).Name)
+			}
+		}
+	}
+	if r := needsOf(&got.Request.needs).Request(); !reflect.DeepEqual(needsIn(r), got.Request.needs) {
+		t.Errorf("needs are %+v; want %+v", needsIn(r), got.Request.needs)
 	}
 }
 

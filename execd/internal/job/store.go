@@ -52,6 +52,7 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 	if err != nil {
 		return nil, err
 	}
+	var numbers []int
 	for _, name := range names {
 		number, err := strconv.Atoi(name)
 		if err != nil || number < 1 || strconv.Itoa(number) != name {
@@ -59,9 +60,10 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 			continue
 		}
 		s.next = max(s.next, number)
-		if err := s.load(number); err != nil {
-			return nil, err
-		}
+		numbers = append(numbers, number)
+	}
+	if err := s.loadAll(numbers); err != nil {
+		return nil, err
 	}
 	last, err := readSeqNum(root)
 	if err != nil {
@@ -74,15 +76,10 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 	return s, nil
 }
 
-// load reads one record.
-func (s *Store) load(number int) error {
-	file := s.root.Path(spool.DirJobs, strconv.Itoa(number))
-	data, err := os.ReadFile(file)
-	if err != nil {
-		s.setAside(file, err)
-		return nil
-	}
-	j, whole, err := decode(data)
+// load takes over a record that was read.
+func (s *Store) load(l *loaded) error {
+	j, number, err := l.job, l.number, l.err
+	file := s.path(number)
 	switch {
 	case errors.Is(err, ErrFormat):
 		return fmt.Errorf("cannot read record of job %d: %w", number, err)
@@ -93,11 +90,11 @@ func (s *Store) load(number int) error {
 		s.setAside(file, err)
 		return nil
 	case err != nil:
-		return s.repair(number, data, err)
+		return s.repair(number, l.data, err)
 	}
-	if whole < len(data) {
+	if l.whole < l.size {
 		// What comes next must not be glued to half a line.
-		if err := os.Truncate(file, int64(whole)); err != nil {
+		if err := os.Truncate(file, int64(l.whole)); err != nil {
 			return fmt.Errorf("cannot repair record of job %d: %w", number, err)
 		}
 	}
@@ -105,7 +102,7 @@ func (s *Store) load(number int) error {
 		s.remove(j)
 		return nil
 	}
-	s.adopt(j, int64(whole))
+	s.adopt(j, int64(l.whole))
 	return nil
 }
 
@@ -320,11 +317,13 @@ func (j *Job) match(pattern string) bool {
 	return err == nil && ok
 }
 
-// sorted returns all jobs by number. s.mu is held.
-func (s *Store) sorted() []*Job {
-	jobs := make([]*Job, 0, len(s.jobs))
+// sorted returns the jobs that are wanted by number. s.mu is held.
+func (s *Store) sorted(wanted func(*Job) bool) []*Job {
+	var jobs []*Job
 	for _, j := range s.jobs {
-		jobs = append(jobs, j)
+		if wanted(j) {
+			jobs = append(jobs, j)
+		}
 	}
 	slices.SortFunc(jobs, func(a, b *Job) int { return a.Number - b.Number })
 	return jobs

@@ -42,7 +42,7 @@ func (s *Store) Submit(owner *user.User, req *api.SubmitRequest, limits Limits, 
 	s.byUser[owner.UID]++
 	s.mu.Unlock()
 	h.Request.Script = nil
-	j := newJob(h)
+	j := newJob(digestOf(h))
 	j.request = &h.Request
 	if err := s.writeNew(h, req.Script, owner); err != nil {
 		s.mu.Lock()

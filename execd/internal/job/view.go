@@ -56,8 +56,9 @@ func (s *Store) Want(t *Task) *Want {
 func (s *Store) Changed(j *Job) (changed <-chan struct{}, over bool, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.jobs[j.Number] != j {
-		over = true
+	over = s.jobs[j.Number] != j
+	if j.changed == nil {
+		j.changed = make(chan struct{})
 	}
 	// Only when nothing else of it goes on is the job stuck.
 	if j.pending.Len() == 0 && j.started == 0 {
@@ -84,10 +85,7 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var running, waiting []api.JobStatus
-	for _, j := range s.sorted() {
-		if !j.ownedByOneOf(req.Users, caller) {
-			continue
-		}
+	for _, j := range s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) }) {
 		status := api.JobStatus{Job: j.Number, Name: j.Name, Owner: j.Owner, Slots: j.Slots}
 		for _, t := range j.tasksInOrder() {
 			line := status
@@ -299,13 +297,7 @@ func (s *Store) find(word string) []*Job {
 		}
 		return nil
 	}
-	var jobs []*Job
-	for _, j := range s.sorted() {
-		if j.match(word) {
-			jobs = append(jobs, j)
-		}
-	}
-	return jobs
+	return s.sorted(func(j *Job) bool { return j.match(word) })
 }
 
 // Count returns how many tasks wait and run.
@@ -325,7 +317,7 @@ func (s *Store) Unfinished() []*Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var tasks []*Task
-	for _, j := range s.sorted() {
+	for _, j := range s.sorted(func(j *Job) bool { return len(j.active) > 0 }) {
 		for _, t := range j.tasksInOrder() {
 			if t.State == Started || t.State == Ended {
 				tasks = append(tasks, t)

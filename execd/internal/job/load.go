@@ -1,0 +1,113 @@
+package job
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unique"
+
+	"golang.org/x/sys/unix"
+)
+
+// loaded is a record that was read.
+type loaded struct {
+	number int
+	size   int // of the record in bytes
+	whole  int // those up to the last whole line
+	job    *Job
+	err    error  // of reading, or of decoding
+	data   []byte // the record, if there was an error
+}
+
+// loaders is how many records are read at the same time: a disk is quicker with
+// some.
+const loaders = 8
+
+// loadAll reads the records of some jobs. There may be a hundred thousand:
+// several goroutines read and decode, one takes over.
+func (s *Store) loadAll(numbers []int) error {
+	read := make(chan *loaded, loaders)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range loaders {
+		wg.Go(func() {
+			var r recordReader
+			for i := next.Add(1) - 1; i < int64(len(numbers)); i = next.Add(1) - 1 {
+				read <- s.read(numbers[i], &r)
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		close(read)
+	}()
+	var err error
+	for l := range read {
+		if err != nil {
+			continue
+		}
+		if err = s.load(l); err != nil {
+			next.Store(int64(len(numbers)))
+		}
+	}
+	return err
+}
+
+// read reads one record.
+func (s *Store) read(number int, r *recordReader) *loaded {
+	l := &loaded{number: number}
+	data, err := r.read(s.path(number))
+	if err == nil {
+		l.size = len(data)
+		l.job, l.whole, err = decode(data)
+	}
+	if l.err = err; err != nil {
+		l.data = bytes.Clone(data)
+		return l
+	}
+	// What most jobs have in common is in memory once.
+	for _, text := range []*string{&l.job.Owner, &l.job.Group, &l.job.Name, &l.job.Account, &l.job.Mail} {
+		*text = unique.Make(*text).Value()
+	}
+	for i, name := range l.job.Groups {
+		l.job.Groups[i] = unique.Make(name).Value()
+	}
+	return l
+}
+
+// recordReader reads files by plain system calls into a buffer that is used
+// again.
+type recordReader struct{ buf []byte }
+
+// read returns the content of a file, good until the next call.
+func (r *recordReader) read(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	for errors.Is(err, unix.EINTR) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	if r.buf == nil {
+		r.buf = make([]byte, 64<<10)
+	}
+	for n := 0; ; {
+		got, err := unix.Read(fd, r.buf[n:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		}
+		n += got
+		if got == 0 {
+			return r.buf[:n], nil
+		}
+		if n == len(r.buf) {
+			r.buf = append(r.buf, make([]byte, n)...)
+		}
+	}
+}
