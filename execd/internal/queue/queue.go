@@ -324,7 +324,17 @@ func (q *Queue) SharesChanged() <-chan struct{} { return q.shares }
 func (q *Queue) refresh() {
 	q.mu.Lock()
 	before := len(q.asking) > 0
-	q.update(time.Now())
+	changed, now := q.changed, time.Now()
+	// Another one: to go through a map costs what its largest size did.
+	q.changed = map[int]*job.Job{}
+	n := 0
+	for _, j := range changed {
+		if n++; n%maxLooks == 0 {
+			q.mu.Unlock()
+			q.mu.Lock()
+		}
+		q.look(j, now)
+	}
 	after := len(q.asking) > 0
 	q.mu.Unlock()
 	if before != after {
@@ -332,29 +342,31 @@ func (q *Queue) refresh() {
 	}
 }
 
-// update is refresh under the lock.
-func (q *Queue) update(now time.Time) {
-	for number, j := range q.changed {
-		delete(q.changed, number)
-		if t := q.later[number]; t != nil {
-			t.Stop()
-			delete(q.later, number)
-		}
-		n, first, at := q.o.Store.Ready(j, now)
-		if most := q.config.Global.MaxTasksAtOnce; most > 0 && j.Tasks.IsArray() {
-			n = min(n, max(most-q.o.Store.Running(j), 0))
-		}
-		switch {
-		case !at.IsZero():
-			q.later[number] = time.AfterFunc(at.Sub(now), func() { q.Add(j) })
-			fallthrough
-		case n == 0:
-			q.sched.Remove(number)
-			delete(q.unfit, number)
-			delete(q.asking, number)
-		default:
-			q.add(j, n, first)
-		}
+// maxLooks is how many jobs are looked at before others may have the lock: at
+// the start of execd there may be a hundred thousand.
+const maxLooks = 1000
+
+// look tells the scheduler what may start of a job. q.mu is held.
+func (q *Queue) look(j *job.Job, now time.Time) {
+	number := j.Number
+	if t := q.later[number]; t != nil {
+		t.Stop()
+		delete(q.later, number)
+	}
+	n, first, at := q.o.Store.Ready(j, now)
+	if most := q.config.Global.MaxTasksAtOnce; most > 0 && j.Tasks.IsArray() {
+		n = min(n, max(most-q.o.Store.Running(j), 0))
+	}
+	switch {
+	case !at.IsZero():
+		q.later[number] = time.AfterFunc(at.Sub(now), func() { q.Add(j) })
+		fallthrough
+	case n == 0:
+		q.sched.Remove(number)
+		delete(q.unfit, number)
+		delete(q.asking, number)
+	default:
+		q.add(j, n, first)
 	}
 }
 
@@ -537,7 +549,7 @@ func (q *Queue) Reasons(j *job.Job) []string {
 	if j.After.After(now) {
 		return []string{fmt.Sprintf("it is not to start before %s", j.After.Format(time.DateTime))}
 	}
-	q.update(now) // it may have come just now
+	q.look(j, now) // it may have come just now
 	if why := q.unfit[j.Number]; why != "" {
 		return []string{why}
 	}
