@@ -251,8 +251,8 @@ func (s *session) queueSummary(host *api.HostReply) {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
 		load := "-NA-"
-		if q.Load >= 0 {
-			load = strconv.FormatFloat(q.Load, 'f', 2, 64)
+		if n, err := strconv.ParseFloat(hostValue(host, "np_load_avg"), 64); err == nil {
+			load = strconv.FormatFloat(n, 'f', 2, 64)
 		}
 		available := max(q.Total-q.Used, 0)
 		var soon, never int // slots of queues in a state that passes, and in one that somebody must end

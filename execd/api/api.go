@@ -321,7 +321,7 @@ type QueueStatus struct {
 	Reserved int         `json:"reserved"`
 	Used     int         `json:"used"`
 	Total    int         `json:"total"`
-	Load     float64     `json:"load"`              // np_load_avg; negative: not known
+	Load     float64     `json:"load"`              // load_avg; negative: not known
 	States   string      `json:"states,omitempty"`  // letters of a, A, d, s, S, E, o
 	Reasons  []string    `json:"reasons,omitempty"` // why, a line for each letter, in their order; empty: not known
 	Values   []HostValue `json:"values,omitempty"`  // its own, and those that differ from the host's of the same name
