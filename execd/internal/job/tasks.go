@@ -208,7 +208,7 @@ func (s *Tasks) format() string {
 		b.WriteString(strconv.Itoa(s.task(r.low)))
 		switch {
 		case r.high == r.low:
-		case r.high == r.low+1 && s.of.Step != 1:
+		case r.high == r.low+1:
 			b.WriteString("," + strconv.Itoa(s.task(r.high)))
 		default:
 			b.WriteString("-" + strconv.Itoa(s.task(r.high)) + ":" + strconv.Itoa(max(s.of.Step, 1)))

@@ -25,7 +25,7 @@ func TestTasksFormat(t *testing.T) {
 		{api.Tasks{}, nil, ""},
 		{api.Tasks{First: 1, Last: 6, Step: 1}, nil, "1-6:1"},
 		{api.Tasks{First: 1, Last: 6, Step: 1}, []int{1}, "2-6:1"},
-		{api.Tasks{First: 1, Last: 6, Step: 1}, []int{3}, "1-2:1,4-6:1"},
+		{api.Tasks{First: 1, Last: 6, Step: 1}, []int{3}, "1,2,4-6:1"},
 		{api.Tasks{First: 1, Last: 5, Step: 2}, []int{1}, "3,5"},
 		{api.Tasks{First: 3, Last: 9, Step: 2}, nil, "3-9:2"},
 		{api.Tasks{First: 3, Last: 9, Step: 2}, []int{5}, "3,7,9"},

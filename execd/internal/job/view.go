@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/spool"
@@ -85,6 +86,7 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var running, waiting []api.JobStatus
+	now := time.Now()
 	for _, j := range s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) }) {
 		status := api.JobStatus{Job: j.Number, Name: j.Name, Owner: j.Owner, Slots: j.Slots}
 		for _, t := range j.tasksInOrder() {
@@ -116,6 +118,9 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 				line.State, line.Time, line.Tasks, line.Holds = part.state, j.Submitted, part.tasks.String(), s.holds(j)
 				if part.state == "qw" {
 					line.Holds = ""
+				}
+				if j.After.After(now) {
+					line.Holds += "t"
 				}
 				waiting = append(waiting, line)
 			}
