@@ -3,6 +3,7 @@ package launch
 import (
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/usage"
 	"paddock/spool"
@@ -43,6 +44,26 @@ func (l *Launcher) MeasuredAgain(run spool.RunID, started time.Time) (usage.Job,
 		return usage.Job{}, err
 	}
 	return l.Measured(run, c, started), nil
+}
+
+// Limits fills in the limits of a run, from its config.
+func (l *Launcher) Limits(run spool.RunID, u *api.Usage) {
+	c, err := l.Root.Active(run.ID()).Config()
+	if err != nil {
+		return // it has just ended
+	}
+	u.CPULimit, u.MemLimit = jobLimit(c, "h_cpu"), jobLimit(c, spool.KeyHVmem)
+	if u.MemLimit > 0 {
+		u.LimitsFrom = "rlimit"
+		if v, _ := c.Lookup(spool.KeyVmem); v == spool.VmemGroup {
+			u.LimitsFrom = "cgroup"
+		}
+	}
+	for _, key := range []string{spool.KeyHRT, spool.KeyForeignHRT} {
+		if n, err := c.Int(key); err == nil {
+			u.TimeLimit = float64(n)
+		}
+	}
 }
 
 // measuredGroup are the control groups of a run, for who measures.

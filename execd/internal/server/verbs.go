@@ -9,6 +9,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/job"
+	"paddock/spool"
 )
 
 // jobs is qstat.
@@ -25,7 +26,22 @@ func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (ap
 
 // detail is qstat -j.
 func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest) (api.DetailReply, error) {
-	return s.Store.Detail(req, c, s.Host, s.Queue.Reasons), nil
+	reply := s.Store.Detail(req, c, s.Host, s.Queue.Reasons)
+	var used map[spool.RunID]api.Usage
+	for _, j := range reply.Jobs {
+		for i := range j.Tasks {
+			if used == nil {
+				used = s.Usage.All()
+			}
+			t := &j.Tasks[i]
+			run := spool.RunID{Job: j.Job, Task: t.Task, Run: t.Run}
+			if u, ok := used[run]; ok {
+				s.Stages.Launcher.Limits(run, &u)
+				t.Usage = &u
+			}
+		}
+	}
+	return reply, nil
 }
 
 // delete is qdel.
