@@ -124,11 +124,17 @@ func (s *Store) resolve(words []string, uid int) []int {
 	return slices.Sorted(maps.Keys(found))
 }
 
+// ErrNoArray refuses -hold_jid_ad of and on jobs that are no arrays.
+var ErrNoArray = api.Errorf(api.CodeRejected, `Can only specify "-hold_jid_ad" option with an array job (using "-t" option)`)
+
 // checkArrays refuses a job with -hold_jid_ad whose tasks are not those of the
 // arrays it waits for (qsub(1)). The Store's mutex is held.
 func (s *Store) checkArrays(h *header) error {
 	for _, number := range h.WaitsForTasks {
 		a, b := s.jobs[number].Tasks, h.Request.Tasks
+		if !a.IsArray() {
+			return ErrNoArray
+		}
 		if a.First != b.First || a.Last != b.Last {
 			return api.Errorf(api.CodeRejected, "This array job must have the same range of sub-tasks as the dependent array job specified with -hold_jid_ad")
 		}

@@ -78,15 +78,19 @@ func (m *modification) check() error {
 	if !m.holding() {
 		return nil
 	}
-	for _, letter := range m.req.Hold {
-		switch {
-		case !strings.ContainsRune(Holds, letter):
-			return api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", m.req.Hold)
-		case letter == 'o' && !m.caller.Operator && !m.caller.Manager:
-			return api.Errorf(api.CodeDenied, "denied: %q must be operator to set operator hold", m.caller.Name)
-		case letter == 's' && !m.caller.Manager:
-			return api.Errorf(api.CodeDenied, "denied: %q must be manager to set manager hold", m.caller.Name)
-		}
+	if strings.Trim(m.req.Hold, Holds) != "" {
+		return api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", m.req.Hold)
+	}
+	return MayHold(m.caller, m.req.Hold)
+}
+
+// MayHold refuses holds that are not the caller's to set or to take away.
+func MayHold(c Caller, letters string) error {
+	switch {
+	case strings.Contains(letters, "o") && !c.Operator && !c.Manager:
+		return api.Errorf(api.CodeDenied, "denied: %q must be operator to set operator hold", c.Name)
+	case strings.Contains(letters, "s") && !c.Manager:
+		return api.Errorf(api.CodeDenied, "denied: %q must be manager to set manager hold", c.Name)
 	}
 	return nil
 }
@@ -285,7 +289,7 @@ func (m *modification) reschedule(j *Job, tasks api.Tasks) error {
 	}
 	m.mu.Unlock()
 	if len(list) == 0 {
-		m.fail(api.CodeRejected, "%s - job %d is not running", m.caller.Name, j.Number)
+		m.say("Modify operation can not be applied on job %d in pending/hold state", j.Number)
 	}
 	for _, t := range list {
 		if !m.req.Force && !m.hooks.Rerunnable(t) {

@@ -25,6 +25,7 @@ type needs struct {
 	PE           string         `json:"pe,omitempty"`
 	Slots        []api.Slots    `json:"slots,omitempty"`
 	Reserve      bool           `json:"reserve,omitempty"`
+	Now          bool           `json:"now,omitempty"`
 	Checkpoint   string         `json:"checkpoint,omitempty"`
 	Binding      string         `json:"binding,omitempty"`
 }
@@ -33,7 +34,7 @@ type needs struct {
 func needsIn(r *api.SubmitRequest) needs {
 	return needs{
 		Hard: r.Hard, Soft: r.Soft, Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
-		PE: r.PE, Slots: r.Slots, Reserve: r.Reserve, Checkpoint: r.Checkpoint, Binding: r.Binding,
+		PE: r.PE, Slots: r.Slots, Reserve: r.Reserve, Now: r.Now, Checkpoint: r.Checkpoint, Binding: r.Binding,
 	}
 }
 

@@ -388,6 +388,21 @@ func (q *Queue) add(j *job.Job, n, first int) {
 	q.sched.Add(s)
 }
 
+// StartNow reports whether a job of -now y has started at once, its turn among
+// others included. One that has not is not started any more: it is to be deleted.
+func (q *Queue) StartNow(j *job.Job) bool {
+	q.refresh()
+	for q.startOne() {
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.o.Store.Running(j) > 0 || q.o.Store.Get(j.Number) != j {
+		return true
+	}
+	q.sched.Remove(j.Number)
+	return false
+}
+
 // startOne starts the task whose turn it is, and reports whether it is worth
 // to try again at once.
 func (q *Queue) startOne() bool {
@@ -568,7 +583,7 @@ func (q *Queue) Priorities() func(number int) float64 {
 
 // Check looks at a request that is not submitted yet: it is refused when it asks
 // for what there is not or what the user may not have, and impossible when it
-// could not run here even if nothing else did.
+// could not run here even if nothing else did; with -w p, when it could not now.
 func (q *Queue) Check(r *api.SubmitRequest, user string, groups []string) (refused, impossible error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -576,7 +591,11 @@ func (q *Queue) Check(r *api.SubmitRequest, user string, groups []string) (refus
 	if err != nil {
 		return err, nil
 	}
-	return nil, q.sched.Possible(&j)
+	var now time.Time
+	if r.Verify == "p" {
+		now = time.Now()
+	}
+	return nil, q.sched.Possible(&j, now)
 }
 
 // Shares returns what users have used of late, to be kept over a restart.

@@ -3,7 +3,6 @@ package schedule
 import (
 	"cmp"
 	"container/heap"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -568,13 +567,22 @@ func (s *Scheduler) events(now time.Time) []event {
 	return list
 }
 
+// Unsuitable is why a job cannot run, a line for each obstacle.
+type Unsuitable []string
+
+func (u Unsuitable) Error() string { return "no suitable queues: " + strings.Join(u, "; ") }
+
 // Possible reports why a job could not run here even if the host were idle and
 // all its queues open: nil when it could. Load values that change do not count.
-func (s *Scheduler) Possible(j *Job) error {
+// With a time it is asked whether the job could run with what is in use then.
+func (s *Scheduler) Possible(j *Job, now time.Time) error {
 	c := &class{want: *j, lists: s.host.membership(j.User, j.Groups)}
 	v := &view{used: make(ledger, len(s.host.accounts)), when: idle}
+	if !now.IsZero() {
+		v = &view{used: s.used, at: now, later: s.pass.reserved}
+	}
 	if s.allocate(c, v) != nil {
 		return nil
 	}
-	return fmt.Errorf("no suitable queues: %s", strings.Join(s.obstacles(c, v), "; "))
+	return Unsuitable(s.obstacles(c, v))
 }

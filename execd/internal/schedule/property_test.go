@@ -423,7 +423,7 @@ func TestRandomDays(t *testing.T) {
 				g.s.SetClosed(q.Name, "")
 			}
 			for _, job := range slices.Sorted(maps.Keys(g.waiting)) {
-				if w := g.waiting[job]; g.s.Possible(&w.job) != nil {
+				if w := g.waiting[job]; g.s.Possible(&w.job, time.Time{}) != nil {
 					delete(g.waiting, job)
 					g.s.Remove(job)
 				}

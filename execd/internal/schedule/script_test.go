@@ -467,7 +467,7 @@ func (w *world) do(f []string, text string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			err = w.s.Possible(&j)
+			err = w.s.Possible(&j, time.Time{})
 		}
 		got := ""
 		if err != nil {

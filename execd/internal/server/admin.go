@@ -9,6 +9,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
 )
 
@@ -90,21 +91,18 @@ func (s *Server) verify(req *api.SubmitRequest, owner *user.User) (lines []strin
 	case refused != nil:
 		return nil, false, api.Errorf(api.CodeRejected, "%v", refused)
 	}
-	switch req.Verify {
-	case "e":
-		if impossible != nil {
-			return nil, false, api.Errorf(api.CodeRejected, "%v", impossible)
-		}
-	case "w":
-		if impossible != nil {
-			lines = []string{"warning: " + impossible.Error()}
-		}
-	case "v", "p":
-		only = true
+	only = req.Verify == "v" || req.Verify == "p"
+	switch {
+	case only && impossible != nil:
+		var why schedule.Unsuitable
+		errors.As(impossible, &why)
+		return nil, true, api.Errorf(api.CodeRejected, "%s", strings.Join(append(why, "verification: no suitable queues"), "\n"))
+	case only:
 		lines = []string{"verification: found suitable queue(s)"}
-		if impossible != nil {
-			return nil, true, api.Errorf(api.CodeRejected, "verification: %v", impossible)
-		}
+	case impossible != nil && req.Verify == "e":
+		return nil, false, api.Errorf(api.CodeRejected, "error: no suitable queues")
+	case impossible != nil && req.Verify == "w":
+		lines = []string{"warning: no suitable queues"}
 	}
 	return lines, only, nil
 }

@@ -116,6 +116,16 @@ func TestSubmitRefuses(t *testing.T) {
 		{"-tc", func(r *api.SubmitRequest) { r.MaxRun = -1 }, "-tc -1 is negative"},
 		{"-M", func(r *api.SubmitRequest) { r.MailTo = []string{"bob", "-oQ/tmp"} }, `"-oQ/tmp" is not a mail address`},
 		{"many -M", func(r *api.SubmitRequest) { r.MailTo = make([]string, api.MaxWords+1) }, "1001 mail addresses are too many"},
+		{"-h", func(r *api.SubmitRequest) { r.Hold = "ux" }, `"ux" is no value of -h`},
+		{"-m", func(r *api.SubmitRequest) { r.Mail = "bx" }, `"bx" is no value of -m`},
+		{"-w", func(r *api.SubmitRequest) { r.Verify = "x" }, `"x" is no value of -w`},
+		{"-c", func(r *api.SubmitRequest) { r.CheckpointWhen = "q" }, `"q" is no value of -c`},
+		{"-c without -ckpt", func(r *api.SubmitRequest) { r.CheckpointWhen = "s" }, "checkpointing denied"},
+		{"-ckpt and -c n", func(r *api.SubmitRequest) { r.Checkpoint, r.CheckpointWhen = "x", "n" }, `job rejected: checkpointing with "-c n" requested`},
+		{"-hold_jid of a task", func(r *api.SubmitRequest) { r.HoldJobs = []string{"5.3"} }, `denied: job "5.3" not found`},
+		{"many -hold_jid", func(r *api.SubmitRequest) { r.HoldJobs = make([]string, api.MaxWords+1) }, "it waits for 1001 jobs"},
+		{"-hold_jid_ad", func(r *api.SubmitRequest) { r.HoldArray = []string{"5"} }, `Can only specify "-hold_jid_ad" option with an array job (using "-t" option)`},
+		{"-binding", func(r *api.SubmitRequest) { r.Binding = "round" }, `"round" is no value of -binding`},
 		{"-r", func(r *api.SubmitRequest) { r.Rerun = "x" }, `"x" is no value of -r`},
 	} {
 		req := good()

@@ -3,12 +3,16 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/queue"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -22,14 +26,17 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
-	conf := s.Config()
-	if err := s.mayHaveJobs(conf, owner); err != nil {
+	config := s.Config()
+	if err := s.mayHaveJobs(config, owner); err != nil {
 		return api.SubmitReply{}, err
 	}
 	if err := check(req); err != nil {
 		return api.SubmitReply{}, err
 	}
-	if err := mayHaveTasks(conf, req.Tasks); err != nil {
+	if err := mayAsk(c, req); err != nil {
+		return api.SubmitReply{}, err
+	}
+	if err := mayHaveTasks(config, req.Tasks); err != nil {
 		return api.SubmitReply{}, err
 	}
 	if s.Stages.Launcher.Foreign() {
@@ -45,10 +52,16 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		return api.SubmitReply{Name: req.Name, Lines: lines}, err
 	}
 	place := s.Book.Now()
-	limits := job.Limits{Jobs: conf.Global.MaxJobs, UserJobs: conf.Global.MaxUserJobs}
+	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
 	j, err := s.Store.Submit(owner, req, limits, time.Now())
 	if err != nil {
 		return api.SubmitReply{}, err
+	}
+	if req.Now && !s.Queue.StartNow(j) {
+		if _, err := s.Store.Delete(&api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, c, s.Stages.Kill); err != nil {
+			return api.SubmitReply{}, err
+		}
+		return api.SubmitReply{}, api.Errorf(api.CodeBusy, "job %d cannot start now", j.Number)
 	}
 	return api.SubmitReply{Job: j.Number, Name: j.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place)}, nil
 }
@@ -126,7 +139,62 @@ func check(r *api.SubmitRequest) error {
 	if r.MaxRun < 0 {
 		return reject("job rejected: -tc %d is negative", r.MaxRun)
 	}
+	if r.Binding != "" {
+		if err := queue.CheckBinding(r.Binding); err != nil {
+			return err
+		}
+	}
+	if err := checkWhen(r); err != nil {
+		return err
+	}
 	return mayBeTold(r.MailTo)
+}
+
+// checkWhen refuses what makes no sense of holds, predecessors, checkpoints and
+// letters.
+func checkWhen(r *api.SubmitRequest) error {
+	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
+	for _, o := range []struct{ option, value, letters string }{{"-h", r.Hold, job.Holds}, {"-m", r.Mail, "beas"}} {
+		if bad := strings.Trim(o.value, o.letters); bad != "" {
+			return reject("job rejected: %q is no value of %s", short(o.value), o.option)
+		}
+	}
+	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, r.Verify) {
+		return reject("job rejected: %q is no value of -w", short(r.Verify))
+	}
+	for _, words := range [][]string{r.HoldJobs, r.HoldArray} {
+		if len(words) > api.MaxWords {
+			return reject("job rejected: it waits for %d jobs, at most %d are possible", len(words), api.MaxWords)
+		}
+		for _, w := range words {
+			// No name begins with a digit, and a job waits for whole jobs.
+			if _, err := strconv.Atoi(w); w == "" || len(w) > api.MaxName || err != nil && w[0] >= '0' && w[0] <= '9' {
+				return reject("denied: job %q not found", short(w))
+			}
+		}
+	}
+	if len(r.HoldArray) > 0 && !r.Tasks.IsArray() {
+		return job.ErrNoArray
+	}
+	when := r.CheckpointWhen
+	if _, err := conf.ParseTime(when); when != "" && err != nil && strings.Trim(when, "nsmx") != "" {
+		return reject("job rejected: %q is no value of -c", short(when))
+	}
+	switch none := when == "" || strings.Contains(when, "n"); {
+	case r.Checkpoint == "" && !none:
+		return reject("checkpointing denied")
+	case r.Checkpoint != "" && none && when != "":
+		return reject("job rejected: checkpointing with \"-c n\" requested")
+	}
+	return nil
+}
+
+// mayAsk refuses what is not the caller's to ask for.
+func mayAsk(c job.Caller, r *api.SubmitRequest) error {
+	if r.Priority > 0 && !c.Operator && !c.Manager {
+		return api.Errorf(api.CodeRejected, "job rejected: positive submission priority requires operator privileges")
+	}
+	return job.MayHold(c, r.Hold)
 }
 
 func hasControl(s string) bool {
