@@ -166,7 +166,7 @@ func (s *Store) End(ends []Ending) []error {
 				ends[i].Task.recorded = err == nil
 			}
 			s.mu.Unlock()
-			if j.MaxRun > 0 {
+			if j.Tasks.IsArray() { // -tc or max_aj_instances may have held back others
 				s.hint(j)
 			}
 		})

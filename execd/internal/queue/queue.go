@@ -564,6 +564,11 @@ func (q *Queue) Reasons(j *job.Job) []string {
 	if j.After.After(now) {
 		return []string{fmt.Sprintf("it is not to start before %s", j.After.Format(time.DateTime))}
 	}
+	if most := q.config.Global.MaxTasksAtOnce; most > 0 && j.Tasks.IsArray() {
+		if n := q.o.Store.Running(j); n >= most {
+			return []string{fmt.Sprintf("%d tasks of the job run, and max_aj_instances %d allows no more", n, most)}
+		}
+	}
 	q.look(j, now) // it may have come just now
 	if why := q.unfit[j.Number]; why != "" {
 		return []string{why}

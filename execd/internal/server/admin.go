@@ -39,8 +39,11 @@ func (s *Server) modify(_ context.Context, c job.Caller, req *api.ModifyRequest)
 	return reply, err
 }
 
-// host is qhost and qstat -f.
+// host is qhost and qstat -f. Nobody may have needed the load until now.
 func (s *Server) host(context.Context, job.Caller, *api.HostRequest) (api.HostReply, error) {
+	if s.Load != nil {
+		s.Queue.SetLoad(s.Load())
+	}
 	return api.HostReply{
 		Host: s.Host, Arch: launch.Arch(), Groups: s.Groups, Values: s.Queue.HostValues(), Queues: s.Queue.Status(),
 	}, nil

@@ -43,7 +43,8 @@ type Server struct {
 	Drain   *drain.Drain
 	Usage   *usage.Sampler
 	Metrics http.Handler
-	Groups  string // the tier of control groups
+	Load    func() map[string]conf.Value // of the host, as of now; nil: not known
+	Groups  string                       // the tier of control groups
 	Host    string
 	Version string
 	Log     *slog.Logger
