@@ -206,6 +206,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"status":        cmdStatus,        // status CODE COMMAND [ARG ...]: run it; it must exit so
 	"as":            cmdAs,            // as USER COMMAND [ARG ...]: run it as another user (root)
 	"tmpfs":         cmdTmpfs,         // tmpfs DIR SIZE: mount one until the script ends (root)
+	"readonly":      cmdReadonly,      // [!] readonly DIR: nothing more can be written below it; !: it can again (root)
 	"idle":          cmdIdle,          // idle SECONDS MAX: execd and its shepherds switch at most so often
 	"rss":           cmdRSS,           // rss MB: execd holds at most so much memory
 	"untouched":     cmdUntouched,     // untouched: execd still is the process that was started
@@ -407,6 +408,24 @@ func cmdTmpfs(ts *testscript.TestScript, neg bool, args []string) {
 			return err == nil, err
 		}))
 	})
+}
+
+// cmdReadonly mounts a directory over itself: a file system that has files open
+// for writing cannot be made read-only itself.
+func cmdReadonly(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) != 1, "[!] readonly DIR")
+	dir := ts.MkAbs(args[0])
+	if neg {
+		ts.Check(ts.Exec("umount", "--lazy", dir))
+		return
+	}
+	ts.Check(ts.Exec("mount", "--bind", dir, dir))
+	ts.Defer(func() {
+		if left, err := harness.LeftBehind(dir); err == nil && strings.Contains(strings.Join(left, "\n")+"\n", "mount "+dir+"\n") {
+			ts.Check(ts.Exec("umount", "--lazy", dir))
+		}
+	})
+	ts.Check(ts.Exec("mount", "-o", "remount,bind,ro", dir))
 }
 
 func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {

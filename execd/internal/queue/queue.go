@@ -236,7 +236,8 @@ func (q *Queue) Status() []api.QueueStatus {
 	var list []api.QueueStatus
 	for _, s := range q.sched.Queues(time.Now()) {
 		c := q.config.Queue(s.Name)
-		if c == nil {
+		if c == nil { // gone, and a task still runs there
+			list = append(list, api.QueueStatus{Name: s.Name, Used: s.Used, Load: q.loadAvg(), States: s.Letters, Reasons: s.Reasons})
 			continue
 		}
 		letters, reasons := q.o.States.Letters(s.Name)
