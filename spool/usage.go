@@ -57,8 +57,12 @@ func NewUsage(ws syscall.WaitStatus, start, end time.Time, ru *syscall.Rusage) *
 		NVCSw:      ru.Nvcsw,
 		NIVCSw:     ru.Nivcsw,
 	}
-	// The clock may be set back while the job runs.
+	// The clock may be set while the job runs: then its two times differ by more
+	// than has passed.
 	u.Wallclock = max(0, u.End-u.Start)
+	if ran := max(0, int64(end.Sub(start)/time.Second)); u.Wallclock < ran || u.Wallclock > ran+1 {
+		u.Wallclock = ran
+	}
 	switch {
 	case ws.Exited():
 		u.ExitStatus = ws.ExitStatus()

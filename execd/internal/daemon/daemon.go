@@ -388,6 +388,11 @@ func (d *daemon) run(ctx context.Context) error {
 	queueDone.Go(func() { d.load.Run(ctx, d.queue.SetLoad) })
 	queueDone.Go(func() { d.usage.Run(ctx) })
 	queueDone.Go(func() { d.keepShares(ctx) })
+	queueDone.Go(func() {
+		if err := watchClock(ctx, d.queue.ClockSet); err != nil {
+			d.log.Warn(fmt.Sprintf("execd: %v: when it is set, jobs that wait for a time may be late", err))
+		}
+	})
 	d.queue.Wake()
 
 	pid := d.root.Path(spool.FileExecdPID)

@@ -182,6 +182,18 @@ func readProcess(pid string) (p process, ok bool) {
 	return p, err == nil
 }
 
+// processAge returns for how long a process has been there; false: it is not.
+func processAge(pid int) (time.Duration, bool) {
+	p, ok := readProcess(strconv.Itoa(pid))
+	ticks, err := strconv.ParseInt(p.start, 10, 64)
+	var boot unix.Timespec
+	if !ok || err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil {
+		return 0, false
+	}
+	const tick = time.Second / 100 // USER_HZ, wherever Go runs
+	return max(0, time.Duration(boot.Nano())-time.Duration(ticks)*tick), true
+}
+
 // owns reports whether a process belongs to the run by its own marks.
 func (l *leftovers) owns(pid string) bool {
 	if l.gid != "" {

@@ -225,7 +225,7 @@ func TestClock(t *testing.T) {
 	look("nothing", Clock{})
 	put(spool.FileJobPID, "")
 	look("emptied job_pid", Clock{})
-	put(spool.FileJobPID, "12\n")
+	put(spool.FileJobPID, "4194305\n") // more than any process has
 	started := time.Unix(1234, 0)
 	if err := os.Chtimes(d.Path(spool.FileJobPID), started, started); err != nil {
 		t.Fatal(err)
@@ -237,6 +237,16 @@ func TestClock(t *testing.T) {
 	look("warned", Clock{Started: started, Warned: true})
 	put(spool.FileUsage, testUsage)
 	look("ended", Clock{Started: started, Ended: true, Warned: true})
+	// A clock that was set forward makes nobody older.
+	if err := os.WriteFile(d.Path(spool.FileJobPID), spool.AppendNumber(nil, os.Getpid()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(d.Path(spool.FileJobPID), started, started); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.Clock(run); err != nil || time.Since(got.Started) > time.Hour {
+		t.Errorf("of a process that runs: Clock = %+v, %v; want its own start", got, err)
+	}
 }
 
 // A run whose shepherd died after the job is not run again, unless the job had

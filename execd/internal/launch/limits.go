@@ -96,6 +96,13 @@ func (l *Launcher) Clock(run spool.RunID) (Clock, error) {
 		return c, fmt.Errorf("cannot see when job %v started: %w", run.ID(), err)
 	case info.Size() > 0: // else it is an earlier run's, emptied
 		c.Started = info.ModTime()
+		// While the job is there the kernel knows how old it is, whatever was
+		// done to the clock.
+		if pid, err := d.JobPID(); err == nil {
+			if age, ok := processAge(pid); ok {
+				c.Started = time.Now().Add(-age)
+			}
+		}
 	}
 	_, err = d.Usage()
 	c.Ended = err == nil

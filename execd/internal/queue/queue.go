@@ -86,6 +86,19 @@ func New(o Options) *Queue {
 	return q
 }
 
+// ClockSet tells that the clock was set: what waits for a time has waited for a
+// duration.
+func (q *Queue) ClockSet() {
+	q.mu.Lock()
+	for number := range q.later {
+		if j := q.o.Store.Get(number); j != nil {
+			q.changed[number] = j
+		}
+	}
+	q.mu.Unlock()
+	q.Wake()
+}
+
 // Add tells that what a job may start has changed.
 func (q *Queue) Add(j *job.Job) {
 	q.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
 	"paddock/spool"
+	"paddock/test/harness"
 )
 
 func newRoot(t *testing.T) *spool.Root {
@@ -105,6 +106,29 @@ func (b *bench) next(t *testing.T) string {
 		t.Fatal("nothing is started")
 		return ""
 	}
+}
+
+// A job waits for a time of the day, not for a duration.
+func TestClockSet(t *testing.T) {
+	s := newStore(t)
+	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, &api.SubmitRequest{
+		Name: "j", Binary: true, Command: "true", After: time.Now().Add(time.Hour),
+	}, job.Limits{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, s, 1, NewGIDs(nil))
+	err = harness.WaitFor(harness.Patience, "the job to wait", func() (bool, error) {
+		b.q.mu.Lock()
+		defer b.q.mu.Unlock()
+		return len(b.q.later) == 1, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.After = time.Now() // as far away as if the clock had been set forward
+	b.q.ClockSet()
+	b.next(t)
 }
 
 func TestFirstComeFirstServed(t *testing.T) {
