@@ -84,6 +84,7 @@ type Global struct {
 	Metrics       string        // METRICS: loopback address of the metrics; empty: none
 	Syslog        bool          // USE_SYSLOG: the log goes to the system's, not to the file messages
 	QsubGID       bool          // USE_QSUB_GID: run jobs with the group they were submitted with
+	TraceDetail   bool          // SHEPHERD_TRACE=detail: shepherds trace every step
 
 	// Of qmaster_params.
 	SubmitRate       int  // SUBMIT_RATE: jobs a second that one user may submit for long; 0: no limit

@@ -90,7 +90,7 @@ const maxSlots = 9_999_999
 const (
 	noProjects = "there are no projects"
 	noTickets  = "there are no tickets"
-	noAFS      = "there is no AFS"
+	noAFS      = "qsub brings no AFS token"
 )
 
 // globalParams are the parameters of sge_conf(5), in the order in which qconf
@@ -297,6 +297,20 @@ var execdOptions = slices.Concat(
 			return setFlag(&g.KeepActive, v, hasValue)
 		}},
 		boolean("USE_QSUB_GID", func(g *Global) *bool { return &g.QsubGID }),
+		// Ours, as the next.
+		{"SHEPHERD_TRACE", func(_ *scope, g *Global, v string, _ bool) error {
+			g.TraceDetail = strings.EqualFold(v, spool.TraceDetail)
+			if g.TraceDetail || isNone(v) {
+				return nil
+			}
+			return fmt.Errorf("%q is neither %s nor NONE", v, spool.TraceDetail)
+		}},
+		{"SCRATCH_LIMIT", func(_ *scope, _ *Global, v string, _ bool) error {
+			if isNone(v) {
+				return nil
+			}
+			return errors.New("not supported, only NONE is: execd sets no quotas; h_fsize limits each file")
+		}},
 		must("INHERIT_ENV", false, "execd's environment is no job's business"),
 		must("SET_LIB_PATH", false, "there are no libraries of ours that jobs need"),
 		must("SHARETREE_RESERVED_USAGE", false, "the share of a user counts what was used"),

@@ -198,6 +198,9 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.number(spool.KeyGID, o.Owner.GID)
 	c.text(spool.KeyGroups, joinInts(o.Owner.Groups))
 	c.text(spool.KeyHome, o.Owner.Home)
+	if o.Global.TraceDetail {
+		c.text(spool.KeyTrace, spool.TraceDetail)
+	}
 	soft, hard := spool.KeySRT, spool.KeyHRT
 	if l.Foreign() {
 		c.flag(spool.KeyForeign, true)

@@ -91,7 +91,7 @@ func TestConfigOfMethods(t *testing.T) {
 	}{
 		{"as it is", func(*Launcher, *Order) {}, "notify=0 notify_kill_type=1 notify_kill=default notify_susp_type=1 notify_susp=default " +
 			"suspend_method=NONE terminate_method=NONE script_timeout=120 forbid_reschedule=0 forbid_apperror=0 enable_addgrp_kill=1 " +
-			"!skip_ngroups_max_silently !paddock_s_rt !paddock_h_rt !paddock_foreign !sge_root"},
+			"!skip_ngroups_max_silently !paddock_s_rt !paddock_h_rt !paddock_foreign !paddock_trace !sge_root"},
 		{"-notify", func(_ *Launcher, o *Order) { o.Request.Notify = true }, "notify=60"},
 		{"-notify of a queue without", func(_ *Launcher, o *Order) { o.Request.Notify, o.Queue.Notify = true, 0 }, "notify=0"},
 		{"warnings", func(_ *Launcher, o *Order) {
@@ -111,6 +111,7 @@ func TestConfigOfMethods(t *testing.T) {
 			g := o.Global
 			g.ScriptTimeout, g.SkipNGroups, g.NoAddGrpKill, g.ForbidReschedule, g.ForbidApperror = 5*time.Second, true, true, true, true
 		}, "script_timeout=5 skip_ngroups_max_silently=yes enable_addgrp_kill=0 forbid_reschedule=1 forbid_apperror=1"},
+		{"trace", func(_ *Launcher, o *Order) { o.Global.TraceDetail = true }, "paddock_trace=detail"},
 		{"time limits", func(_ *Launcher, o *Order) { o.SRT, o.HRT = time.Minute, time.Hour }, "paddock_s_rt=60 paddock_h_rt=3600 !paddock_foreign"},
 		{"hard limit alone", func(_ *Launcher, o *Order) { o.HRT = time.Hour }, "!paddock_s_rt paddock_h_rt=3600"},
 		{"time limits of a foreign shepherd", func(l *Launcher, o *Order) {
