@@ -172,7 +172,8 @@ func TestUsage(t *testing.T) {
 	}
 	for file, text := range map[string]string{
 		"cpu.stat":       "usage_usec 3500000\nuser_usec 2000000\nsystem_usec 1500000\nnice_usec 0\n",
-		"memory.current": "4096\n", "memory.swap.current": "8192\n", "memory.peak": "65536\n",
+		"memory.current": "16384\n", "memory.swap.current": "8192\n", "memory.peak": "65536\n",
+		"memory.stat":   "anon 4000\nfile 14000\nactive_anon 4000\ninactive_file 12000\nactive_file 288\nshmem 1712\n",
 		"memory.events": "low 0\nhigh 0\nmax 9\noom 1\noom_kill 2\noom_group_kill 1\n",
 		"cgroup.procs":  "17\n42\n",
 	} {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,6 +174,27 @@ func testKernelMemory(t *testing.T, tree *Tree) {
 	// dies with its group twice.
 	if err != nil || u.OOMKills < 1 || u.Peak < limit/2 || u.Peak > limit+limit/16 || u.Memory > u.Peak || u.Procs != 0 {
 		t.Errorf("Usage = %+v, %v", u, err)
+	}
+}
+
+// What is cached of a file that the job has written is no memory of the job's.
+func TestKernelCache(t *testing.T) { eachTier(t, testKernelCache) }
+
+func testKernelCache(t *testing.T, tree *Tree) {
+	need(t, tree, "memory")
+	g := mustMake(t, tree, Limits{Memory: 256 << 20})
+	const size = 64 << 20
+	file := filepath.Join(t.TempDir(), "file")
+	_, out := start(t, g, "/bin/sh", "-c", "head -c "+strconv.Itoa(size)+" /dev/zero >"+file+"; echo written; sleep 1000")
+	if line, err := out.ReadString('\n'); line != "written\n" {
+		t.Fatalf("the job says %q, %v", line, err)
+	}
+	u, err := tree.Usage(g)
+	if err != nil || u.Memory == 0 || u.Memory > size/4 {
+		t.Errorf("Usage = %+v, %v", u, err)
+	}
+	if u.Peak < size {
+		t.Skipf("nothing was cached: peak %d", u.Peak)
 	}
 }
 

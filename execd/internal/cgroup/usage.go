@@ -15,7 +15,8 @@ import (
 // host does not count is 0.
 type Usage struct {
 	User, System  time.Duration
-	Memory, Peak  uint64 // bytes now and at most; resident, and swap where the host counts that
+	Memory        uint64 // bytes now, resident, and swap where the host counts that, without what is cached of files
+	Peak          uint64 // bytes at most, with what was cached: the kernel keeps no other
 	Procs         int    // processes now
 	Read, Written uint64 // bytes from and to disks, by the procedures as well
 	OOMKills      int    // processes that were killed for want of memory
@@ -58,7 +59,7 @@ func (u *Usage) addV2(h *hierarchy, job, run files) {
 	cpu := job.table("cpu.stat") // whatever controllers there are
 	u.User, u.System = time.Duration(cpu["user_usec"])*time.Microsecond, time.Duration(cpu["system_usec"])*time.Microsecond
 	if h.with("memory") {
-		u.Memory = job.number("memory.current") + job.number("memory.swap.current")
+		u.Memory = job.memory("", job.number("memory.current")) + job.number("memory.swap.current")
 		u.Peak = job.number("memory.peak")
 		u.OOMKills = int(job.table("memory.events")["oom_kill"])
 	}
@@ -83,11 +84,11 @@ func (u *Usage) addV1(h *hierarchy, job files) {
 		u.User, u.System = time.Duration(cpu["user"])*tick, time.Duration(cpu["system"])*tick
 	}
 	if h.with("memory") {
-		if u.Memory = job.number("memory.memsw.usage_in_bytes"); u.Memory > 0 {
-			u.Peak = job.number("memory.memsw.max_usage_in_bytes")
-		} else {
-			u.Memory, u.Peak = job.number("memory.usage_in_bytes"), job.number("memory.max_usage_in_bytes")
+		all, peak := job.number("memory.memsw.usage_in_bytes"), job.number("memory.memsw.max_usage_in_bytes")
+		if all == 0 {
+			all, peak = job.number("memory.usage_in_bytes"), job.number("memory.max_usage_in_bytes")
 		}
+		u.Memory, u.Peak = job.memory("total_", all), peak
 		u.OOMKills = int(job.table("memory.oom_control")["oom_kill"])
 	}
 }
@@ -114,6 +115,14 @@ func (f files) number(name string) uint64 {
 }
 
 func (f files) lines(name string) int { return strings.Count(f.read(name), "\n") }
+
+// memory returns what of all memory is the processes' own. What is cached of the
+// files they read and write goes as soon as anybody wants the room.
+func (f files) memory(prefix string, all uint64) uint64 {
+	stat := f.table("memory.stat")
+	cached := stat[prefix+"active_file"] + stat[prefix+"inactive_file"]
+	return all - min(all, cached) // read at another moment
+}
 
 // table reads lines of a word and a number.
 func (f files) table(name string) map[string]uint64 {

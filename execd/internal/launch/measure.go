@@ -74,9 +74,13 @@ type measuredGroup struct {
 
 func (m *measuredGroup) Usage() (usage.GroupUsage, error) {
 	u, err := m.tree.Usage(m.group)
-	return usage.GroupUsage{
-		CPU: u.User + u.System, IO: u.Read + u.Written, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.Procs,
-	}, err
+	g := usage.GroupUsage{CPU: u.User + u.System, IO: u.Read + u.Written, Memory: u.Memory}
+	if u.OOMKills > 0 {
+		// Before it kills, the kernel gives up what is cached of files, of which a
+		// peak is full otherwise.
+		g.MemoryPeak = u.Peak
+	}
+	return g, err
 }
 
 // jobLimit returns a limit of the job as a whole; 0: none.
