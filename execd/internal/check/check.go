@@ -444,12 +444,15 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 		current, active = in.Active[id]
 	}
 	if !active || run >= 0 && run != current {
-		held, err := spool.OpenDir(path).Held()
+		d := spool.OpenDir(path)
+		kept, err1 := d.Has(spool.FileKept)
+		held, err2 := d.Held()
 		switch {
-		case err != nil:
-			return err
+		case err1 != nil || err2 != nil:
+			return errors.Join(err1, err2)
 		case held:
 			c.left(path, "a shepherd runs, and no record speaks of it")
+		case kept: // for people, by KEEP_ACTIVE
 		default:
 			c.aside(path, "no record speaks of this run", true)
 		}

@@ -327,9 +327,14 @@ func (l *Launcher) Running() int {
 	return len(l.running)
 }
 
-// Clean removes what is left of a run in finished/, and its TMPDIR.
-func (l *Launcher) Clean(run spool.RunID) error {
+// Clean removes what is left of a run: its TMPDIR, and its directory in
+// finished/. With keep that one stays and is marked, so that no later call
+// removes it either.
+func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 	d := l.Root.Finished(run)
+	if kept, err := d.Has(spool.FileKept); kept || err != nil {
+		return err
+	}
 	config, err := d.Config()
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(d.Path()); errors.Is(err, fs.ErrNotExist) {
@@ -341,6 +346,9 @@ func (l *Launcher) Clean(run spool.RunID) error {
 		if err := l.removeTmpdir(config); err != nil {
 			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
 		}
+	}
+	if keep {
+		return d.WriteNew(spool.FileKept, nil)
 	}
 	return l.Root.Recycle(d)
 }

@@ -179,8 +179,9 @@ func (r *Runner) sweep(known map[string]bool) error {
 		if known[run.ID().String()] {
 			continue
 		}
-		// Its task is settled, and only the removal was cut short.
-		if err := r.Launcher.Clean(run); err != nil {
+		// Its task is settled, and only the removal was cut short, unless it is
+		// kept.
+		if err := r.Launcher.Clean(run, false); err != nil {
 			return err
 		}
 	}

@@ -422,10 +422,11 @@ func (r *Runner) notify(l *life) error {
 	return nil
 }
 
-// clean removes the last traces. What becomes of the task is recorded after
+// clean removes the last traces, but for those that KEEP_ACTIVE wants. What becomes of the task is recorded after
 // them: a task that runs again must not meet its old directory.
 func (r *Runner) clean(l *life) error {
-	if err := r.Launcher.Clean(l.task.RunID()); err != nil {
+	g := &r.Config().Global
+	if err := r.Launcher.Clean(l.task.RunID(), g.KeepActive || g.KeepFailed && l.end.Failed != 0); err != nil {
 		return err
 	}
 	r.GIDs.Give(l.task.Start.AddGID)
