@@ -77,7 +77,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	if os.Getuid() == 0 {
 		name := fmt.Sprintf("e2e%d", os.Getpid()) // two runs at once do not meet
-		if second, err = harness.AddUser(name, name+"-a", name+"-b"); err != nil {
+		if second, err = harness.AddUser(name, name+"-a", name+"-b", name+"-gone"); err != nil {
 			return 1, err
 		}
 	}

@@ -21,7 +21,7 @@ func submit(t *testing.T, s *Store, r api.SubmitRequest) *Job {
 	if r.Name == "" {
 		r.Name = "j"
 	}
-	j, err := s.Submit(alice, &r, Limits{}, time.Now())
+	j, err := s.Submit(alice, alice.GID, &r, Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestArrayPredecessors(t *testing.T) {
 			live(t, s, first, FateDone)
 		}
 	}
-	_, err := s.Submit(alice, &api.SubmitRequest{
+	_, err := s.Submit(alice, alice.GID, &api.SubmitRequest{
 		Name: "j", Binary: true, Command: "true", HoldArray: []string{"2"}, Tasks: api.Tasks{First: 1, Last: 5, Step: 1},
 	}, Limits{}, time.Now())
 	if err == nil || !strings.Contains(err.Error(), "must have the same range of sub-tasks") {

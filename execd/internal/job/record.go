@@ -38,6 +38,7 @@ type headerOf[R any] struct {
 	Group     string    `json:"group"`
 	GID       int       `json:"gid"`
 	Groups    []string  `json:"groups,omitempty"` // all of the owner's, by name
+	SubmitGID int       `json:"submit_gid"`       // of the process that submitted it
 	Submitted time.Time `json:"submitted"`
 	Request   R         `json:"request"`
 	// WaitsFor and WaitsForTasks are the jobs that -hold_jid and -hold_jid_ad
@@ -425,6 +426,7 @@ type Job struct {
 	Group     string
 	GID       int
 	Groups    []string // all of the owner's, by name
+	SubmitGID int      // of the process that submitted it
 	Name      string
 	Account   string
 	Submitted time.Time
@@ -502,7 +504,7 @@ func newJob(h *digest) *Job {
 	r := &h.Request
 	j := &Job{
 		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
-		Name: string(r.Name), Account: string(r.Account), Submitted: h.Submitted,
+		SubmitGID: h.SubmitGID, Name: string(r.Name), Account: string(r.Account), Submitted: h.Submitted,
 		Tasks: r.Tasks, MaxRun: r.MaxRun, Rerun: r.Rerun, HasScript: !r.Binary,
 		Priority: r.Priority, After: r.After, Mail: r.Mail, Needs: needsOf(&r.needs), Slots: 1, WaitsForTasks: h.WaitsForTasks,
 		pending: AllTasks(r.Tasks),

@@ -43,7 +43,7 @@ var alice = &user.User{Name: "alice", UID: 1001, Group: "users", GID: 100}
 
 func submitArray(t *testing.T, s *Store, n int) *Job {
 	t.Helper()
-	j, err := s.Submit(alice, &api.SubmitRequest{
+	j, err := s.Submit(alice, alice.GID, &api.SubmitRequest{
 		Name: "a", Script: []byte("true\n"), Tasks: api.Tasks{First: 1, Last: n, Step: 1}, Env: []string{"A=b"},
 	}, Limits{}, time.Now())
 	if err != nil {
@@ -215,7 +215,7 @@ func TestSubmitOnFullDisk(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := s.Submit(alice, &api.SubmitRequest{Name: "a", Script: []byte("true\n")}, Limits{}, time.Now())
+		_, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "a", Script: []byte("true\n")}, Limits{}, time.Now())
 		restore()
 		if step < n {
 			if n < 5 {
@@ -241,7 +241,7 @@ func TestDeleteTexts(t *testing.T) {
 	root := newRoot(t)
 	s, _ := openStore(t, root)
 	submitArray(t, s, 5)
-	single, err := s.Submit(alice, &api.SubmitRequest{Name: "my.job", Binary: true, Command: "true"}, Limits{}, time.Now())
+	single, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "my.job", Binary: true, Command: "true"}, Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestDeleteTexts(t *testing.T) {
 func TestCheckpointIsPassedOn(t *testing.T) {
 	root := newRoot(t)
 	s, _ := openStore(t, root)
-	j, err := s.Submit(alice, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, Limits{}, time.Now())
+	j, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

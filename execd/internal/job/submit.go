@@ -17,8 +17,9 @@ import (
 // Limits bound how many jobs may be unfinished; 0: no bound.
 type Limits struct{ Jobs, UserJobs int }
 
-// Submit accepts a job: when it returns, the job is on disk for good.
-func (s *Store) Submit(owner *user.User, req *api.SubmitRequest, limits Limits, now time.Time) (*Job, error) {
+// Submit accepts a job: when it returns, the job is on disk for good. gid is the
+// group of the process that submits.
+func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits Limits, now time.Time) (*Job, error) {
 	s.mu.Lock()
 	if limits.Jobs > 0 && len(s.jobs) >= limits.Jobs {
 		s.mu.Unlock()
@@ -30,7 +31,7 @@ func (s *Store) Submit(owner *user.User, req *api.SubmitRequest, limits Limits, 
 	}
 	h := &header{
 		Format: Format, Job: s.next, Owner: owner.Name, UID: owner.UID, Group: owner.Group, GID: owner.GID, Groups: owner.GroupNames,
-		Submitted: now, Request: *req,
+		SubmitGID: gid, Submitted: now, Request: *req,
 		WaitsFor: s.resolve(req.HoldJobs, owner.UID), WaitsForTasks: s.resolve(req.HoldArray, owner.UID),
 	}
 	if err := s.checkArrays(h); err != nil {

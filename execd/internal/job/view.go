@@ -18,6 +18,7 @@ import (
 // Caller is who asks, by what the kernel says of the connection.
 type Caller struct {
 	UID      int
+	GID      int // of the process that asks, which may be any of the user's groups
 	Name     string
 	Manager  bool // may do everything to everybody's jobs
 	Operator bool // may hold, suspend and reschedule everybody's jobs, and disable queues

@@ -308,7 +308,7 @@ func qsubGID(o *Order) string {
 	if !o.Global.QsubGID {
 		return "no"
 	}
-	return strconv.Itoa(o.Task.Job.GID)
+	return strconv.Itoa(o.Task.Job.SubmitGID)
 }
 
 // mentions reports whether a command that runs beside the job has one of the

@@ -38,7 +38,7 @@ func newStore(t *testing.T) *job.Store {
 
 func submit(t *testing.T, s *job.Store, tasks api.Tasks, maxRun int) *job.Job {
 	t.Helper()
-	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, &api.SubmitRequest{
+	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, 100, &api.SubmitRequest{
 		Name: "j", Binary: true, Command: "true", Tasks: tasks, MaxRun: maxRun,
 	}, job.Limits{}, time.Now())
 	if err != nil {
@@ -111,7 +111,7 @@ func (b *bench) next(t *testing.T) string {
 // A job waits for a time of the day, not for a duration.
 func TestClockSet(t *testing.T) {
 	s := newStore(t)
-	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, &api.SubmitRequest{
+	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, 1, &api.SubmitRequest{
 		Name: "j", Binary: true, Command: "true", After: time.Now().Add(time.Hour),
 	}, job.Limits{}, time.Now())
 	if err != nil {

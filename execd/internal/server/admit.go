@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 
 	"paddock/execd/api"
@@ -50,15 +51,22 @@ func admitted(f handleFunc) handleFunc {
 }
 
 // mayHaveJobs refuses users who may have no jobs here, in Grid Engine's words.
-func (s *Server) mayHaveJobs(c *conf.Config, owner *user.User) error {
+// gid is the group of the process that submits.
+func (s *Server) mayHaveJobs(c *conf.Config, owner *user.User, gid int) error {
 	g := &c.Global
+	if !g.QsubGID {
+		gid = owner.GID
+	}
 	switch {
 	case s.OwnerOnly >= 0 && owner.UID != s.OwnerOnly:
 		return api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
 	case s.OwnerOnly < 0 && owner.UID < g.MinUID:
 		return api.Errorf(api.CodeRejected, "job rejected: your user id %d is lower than minimum user id %d of cluster configuration", owner.UID, g.MinUID)
-	case s.OwnerOnly < 0 && owner.GID < g.MinGID:
-		return api.Errorf(api.CodeRejected, "job rejected: your group id %d is lower than minimum group id %d of cluster configuration", owner.GID, g.MinGID)
+	case s.OwnerOnly < 0 && gid < g.MinGID:
+		return api.Errorf(api.CodeRejected, "job rejected: your group id %d is lower than minimum group id %d of cluster configuration", gid, g.MinGID)
+	case gid != owner.GID && !slices.Contains(owner.Groups, gid):
+		// A program may give its caller a group for what it does itself.
+		return api.Errorf(api.CodeRejected, "job rejected: you are not in group %d, which the job would run with", gid)
 	case !c.MayUse(g.UserLists, g.XUserLists, owner.Name, owner.Group):
 		return api.Errorf(api.CodeRejected, "job rejected: %s@%s is not allowed to submit jobs", owner.Name, s.Host)
 	}

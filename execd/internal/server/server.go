@@ -143,7 +143,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, peerUID(c))
+			return context.WithValue(ctx, peerKey{}, peer(c))
 		},
 	}
 	done := make(chan error, 1)
@@ -161,26 +161,21 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// peerUID asks the kernel who is at the other end; -1 when it does not know.
-func peerUID(c net.Conn) int {
+// peer asks the kernel who is at the other end; nil when it does not know.
+func peer(c net.Conn) (cred *unix.Ucred) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return -1
+		return nil
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
-		return -1
+		return nil
 	}
-	uid := -1
-	err = raw.Control(func(fd uintptr) {
-		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			uid = int(cred.Uid)
-		}
-	})
+	err = raw.Control(func(fd uintptr) { cred, _ = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err != nil {
-		return -1
+		return nil
 	}
-	return uid
+	return cred
 }
 
 // ServeHTTP answers one request.
@@ -232,10 +227,11 @@ func verbOf(path string) string {
 
 // caller says who asks.
 func (s *Server) caller(r *http.Request) (job.Caller, error) {
-	uid, ok := r.Context().Value(peerKey{}).(int)
-	if !ok || uid < 0 {
+	cred, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
+	if cred == nil {
 		return job.Caller{}, api.Errorf(api.CodeDenied, "the kernel does not say who asks")
 	}
+	uid := int(cred.Uid)
 	u, err := s.Users.ByID(r.Context(), uid)
 	switch {
 	case errors.Is(err, user.ErrUnknown):
@@ -246,7 +242,7 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	}
 	config := s.Config()
 	return job.Caller{
-		UID: uid, Name: u.Name,
+		UID: uid, GID: int(cred.Gid), Name: u.Name,
 		Manager:  uid == 0 || uid == s.OwnerOnly || slices.Contains(config.Managers, u.Name),
 		Operator: slices.Contains(config.Operators, u.Name),
 	}, nil

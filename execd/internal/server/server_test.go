@@ -230,7 +230,7 @@ func TestDetailHidesEnvironment(t *testing.T) {
 	owner := &user.User{Name: "other", UID: os.Getuid() + 4242}
 	req := good()
 	req.Env = []string{"SECRET=1"}
-	j, err := store.Submit(owner, &req, job.Limits{}, time.Now())
+	j, err := store.Submit(owner, owner.GID, &req, job.Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

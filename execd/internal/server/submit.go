@@ -27,7 +27,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		return api.SubmitReply{}, err
 	}
 	config := s.Config()
-	if err := s.mayHaveJobs(config, owner); err != nil {
+	if err := s.mayHaveJobs(config, owner, c.GID); err != nil {
 		return api.SubmitReply{}, err
 	}
 	if err := check(req); err != nil {
@@ -53,7 +53,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	}
 	place := s.Book.Now()
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
-	j, err := s.Store.Submit(owner, req, limits, time.Now())
+	j, err := s.Store.Submit(owner, c.GID, req, limits, time.Now())
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
