@@ -67,7 +67,7 @@ func digestOf(h *header) *digest {
 	r := &h.Request
 	return &digest{
 		Format: h.Format, Job: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
-		Submitted: h.Submitted, WaitsFor: h.WaitsFor, WaitsForTasks: h.WaitsForTasks,
+		SubmitGID: h.SubmitGID, Submitted: h.Submitted, WaitsFor: h.WaitsFor, WaitsForTasks: h.WaitsForTasks,
 		Request: kept{
 			Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks,
 			MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail, needs: needsIn(r),

@@ -151,14 +151,14 @@ func TestDecodeBad(t *testing.T) {
 // TestDigest holds what is kept of a request against what is written.
 func TestDigest(t *testing.T) {
 	h := &header{
-		Format: Format, Job: 7, Owner: "o", UID: 1, Group: "g", GID: 2, Groups: []string{"g", "h"},
+		Format: Format, Job: 7, Owner: "o", UID: 1, Group: "g", GID: 2, SubmitGID: 3, Groups: []string{"g", "h"},
 		Submitted: time.Unix(3, 4).UTC(), WaitsFor: []int{5}, WaitsForTasks: []int{6},
 		Request: api.SubmitRequest{
 			Name: "n\xff", Account: "a", Binary: true, Rerun: api.RerunYes, Tasks: api.Tasks{First: 1, Last: 9, Step: 2},
 			MaxRun: 2, Priority: 3, Hold: "u", After: time.Unix(8, 0).UTC(), Mail: "be", Env: []string{"A=\xfe"},
 			Hard: []api.Resource{{Name: "x", Value: "1"}}, Soft: []api.Resource{{Name: "y", Value: "2"}},
 			Queues: []string{"q"}, SoftQueues: []string{"r"}, MasterQueues: []string{"m"}, PE: "p",
-			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Checkpoint: "c", Binding: "linear",
+			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Now: true, Checkpoint: "c", Binding: "linear",
 		},
 	}
 	data, err := encode(h)
