@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -55,9 +56,9 @@ type table struct {
 	procs map[int]*process // by pid
 
 	patience time.Duration // with a file that is held back; 0: a second
-	reader   *reader       // of such files; nil: there is none at work
-	timer    *time.Timer   // for it
 	stuck    atomic.Int32  // readers that were given up and have not come back
+
+	looked, alive []*process // in this scan; the second are those that have not ended
 
 	entries, text []byte // buffers
 }
@@ -69,7 +70,6 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 	if err := t.open(); err != nil {
 		return err
 	}
-	defer t.dismiss()
 	swap := t.swapping()
 	gids, sessions := map[int]*job{}, map[int]*job{}
 	for _, j := range jobs {
@@ -87,6 +87,7 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 		}
 	}
 	t.scans++
+	t.looked, t.alive = t.looked[:0], t.alive[:0]
 	var gone, strays []*process
 	err := t.list(func(pid int, inode uint64) {
 		p := t.procs[pid]
@@ -118,6 +119,7 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 		return err
 	}
 	t.adopt(strays, sessions, swap)
+	t.add()
 	for _, p := range t.procs {
 		if p.scan != t.scans {
 			gone = append(gone, p)
@@ -178,80 +180,123 @@ func (t *table) absorbed(p *process) bool {
 	return false
 }
 
-// look reads what a process of a job that is due takes.
+// look reads what a process of a job that is due takes, but for what add does.
 func (t *table) look(p *process, swap bool) {
 	if !t.readStat(p) {
 		p.rss, p.swap, p.threads = 0, 0, 0 // it has just ended
 	} else {
-		p.io = max(p.io, t.readIO(p))
+		t.alive = append(t.alive, p)
 		if swap && !p.job.grouped {
 			if b, err := t.read(p.pid, "/status"); err == nil {
 				p.swap = field(b, "\nVmSwap:") << 10
 			}
 		}
 	}
-	sum := &p.job.now
-	sum.cpu += p.cpu
-	sum.io += p.io
-	sum.rss += p.rss
-	sum.swap += p.swap
-	sum.threads += p.threads
-	p.job.waited += max(p.wait, p.counted.wait) - p.counted.wait
-	p.counted = p.reading
+	t.looked = append(t.looked, p)
+}
+
+// add reads the bytes of the processes that were looked at and adds them all to
+// the sums of their jobs.
+func (t *table) add() {
+	t.readIO(t.alive)
+	for _, p := range t.looked {
+		sum := &p.job.now
+		sum.cpu += p.cpu
+		sum.io += p.io
+		sum.rss += p.rss
+		sum.swap += p.swap
+		sum.threads += p.threads
+		p.job.waited += max(p.wait, p.counted.wait) - p.counted.wait
+		p.counted = p.reading
+	}
 }
 
 // reader reads files that the kernel may hold back, in a goroutine of its own.
 type reader struct {
-	names   chan string
-	answers chan uint64
-	done    atomic.Bool
+	bytes []uint64 // what was read, as far as read says
+	read  atomic.Int64
+	given atomic.Bool   // given up: it is to end
+	ended chan struct{} // closed then, or when all is read
 }
 
 // maxStuck bounds the readers that were given up.
 const maxStuck = 8
 
-// readIO returns the bytes of read and write calls, 0 if that is not known. The
-// kernel holds /proc/PID/io back while the process executes another program,
-// and a process may drag that out for ever: by a file of its own file system that
-// is to be closed then. Nobody must be able to stop us that way.
-func (t *table) readIO(p *process) uint64 {
-	if p.reader != nil && !p.reader.done.Load() || t.stuck.Load() >= maxStuck {
-		return 0
+// readIO reads the bytes of read and write calls of processes. The kernel holds
+// /proc/PID/io back while the process executes another program, and a process
+// may drag that out for ever: by a file of its own file system that is to be
+// closed then. Nobody must be able to stop us that way. All share a goroutine:
+// one for each would wake a thread for each.
+func (t *table) readIO(list []*process) {
+	list = slices.DeleteFunc(list, func(p *process) bool { return p.reader != nil && !p.reader.over() })
+	for len(list) > 0 && t.stuck.Load() < maxStuck {
+		r := t.start(list)
+		n := t.await(r)
+		for i, p := range list[:n] {
+			p.io = max(p.io, r.bytes[i])
+		}
+		if n == len(list) {
+			return
+		}
+		list[n].reader = r
+		list = list[n+1:]
 	}
-	if t.reader == nil {
-		// Neither side ever waits for the other: one question, one answer.
-		r := &reader{names: make(chan string, 1), answers: make(chan uint64, 1)}
-		t.reader, t.timer = r, time.NewTimer(time.Hour)
-		fd := t.fd
-		go func() {
-			defer r.done.Store(true)
-			buf := make([]byte, 512)
-			for name := range r.names {
-				r.answers <- readIO(fd, name, buf)
-			}
-		}()
-	}
-	t.reader.names <- strconv.Itoa(p.pid) + "/io"
-	t.timer.Reset(cmp.Or(t.patience, time.Second))
-	defer t.timer.Stop()
-	select {
-	case n := <-t.reader.answers:
-		return n
-	case <-t.timer.C:
-	}
-	r := t.reader
-	p.reader = r
-	t.stuck.Add(1)
-	go func() { <-r.answers; t.stuck.Add(-1) }()
-	t.dismiss()
-	return 0
 }
 
-// dismiss ends the reader when it has done what it was asked.
-func (t *table) dismiss() {
-	if t.reader != nil {
-		close(t.reader.names)
-		t.reader = nil
+// start has a goroutine read files.
+func (t *table) start(list []*process) *reader {
+	r := &reader{bytes: make([]uint64, len(list)), ended: make(chan struct{})}
+	pids := make([]int, len(list))
+	for i, p := range list {
+		pids[i] = p.pid
+	}
+	fd := t.fd
+	go func() {
+		defer close(r.ended)
+		buf := make([]byte, 512)
+		for i, pid := range pids {
+			n := readIO(fd, strconv.Itoa(pid)+"/io", buf)
+			if r.given.Load() {
+				return
+			}
+			r.bytes[i] = n
+			r.read.Add(1)
+		}
+	}()
+	return r
+}
+
+// await returns how many files were read when all are, or when one takes too
+// long: then the reader is given up over the next.
+func (t *table) await(r *reader) int {
+	patience := cmp.Or(t.patience, time.Second)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for last := int64(0); ; {
+		select {
+		case <-r.ended:
+			return len(r.bytes)
+		case <-timer.C:
+		}
+		if n := r.read.Load(); n != last {
+			last = n
+			timer.Reset(patience)
+			continue
+		}
+		r.given.Store(true)
+		t.stuck.Add(1)
+		go func() { <-r.ended; t.stuck.Add(-1) }()
+		return min(int(r.read.Load()), len(r.bytes)-1)
+	}
+}
+
+// over reports whether the reader is not held back any more.
+func (r *reader) over() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
 	}
 }
 
