@@ -30,9 +30,16 @@ type kernel struct {
 	mkdir, rmdir func(*os.Root, string) error
 }
 
+// One call each: there are no links in the kernel's hierarchies, and three groups
+// are made and removed for every job.
 var realKernel = kernel{
-	mkdir: func(r *os.Root, name string) error { return r.Mkdir(name, 0o755) },
-	rmdir: func(r *os.Root, name string) error { return r.Remove(name) },
+	mkdir: func(r *os.Root, name string) error { return os.Mkdir(path.Join(r.Name(), name), 0o755) },
+	rmdir: func(r *os.Root, name string) error {
+		if err := syscall.Rmdir(path.Join(r.Name(), name)); err != nil {
+			return &fs.PathError{Op: "rmdir", Path: name, Err: err}
+		}
+		return nil
+	},
 }
 
 // v2 reports whether the hierarchy is of version 2.

@@ -80,7 +80,12 @@ func (s *spares) take(path string, uid int) bool {
 	if !emptyDirOf(spare, uid) {
 		return false
 	}
-	return unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE) == nil
+	if unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE) != nil {
+		// The name is taken, which is no reason to leave the directory behind.
+		_ = unix.Rmdir(spare)
+		return false
+	}
+	return true
 }
 
 // emptyDirOf reports whether a path is a directory, not a link to one, that
