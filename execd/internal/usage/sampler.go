@@ -6,9 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
 	"paddock/spool"
@@ -22,6 +25,8 @@ type Sampler struct {
 	// call the Sampler; no other job is looked at until it returns.
 	Exceeded func(spool.RunID, Excess)
 	Log      *slog.Logger
+
+	cost func() time.Duration // what looking has cost; nil: the processor time of the thread
 
 	// measuring is held by who looks at jobs, and by who takes one away.
 	measuring sync.Mutex
@@ -225,6 +230,15 @@ func (s *Sampler) Run(ctx context.Context) {
 	}
 }
 
+// threadTime returns how much processor time this thread has used.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
 // poke makes Run look again for how long it may sleep. The caller holds mu.
 func (s *Sampler) poke() {
 	select {
@@ -243,6 +257,15 @@ func (s *Sampler) kicks() chan struct{} {
 // measure looks at the jobs that are due, of which mu is held.
 func (s *Sampler) measure(due func(*job, time.Time) bool) {
 	s.measuring.Lock()
+	// What a round costs is the processor time of this thread: by the clock a
+	// busy host would be looked at least when there is most to see.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cost := s.cost
+	if cost == nil {
+		cost = threadTime
+	}
+	began := cost()
 	s.mu.Lock()
 	now := time.Now()
 	var some []*job
@@ -275,7 +298,7 @@ func (s *Sampler) measure(due func(*job, time.Time) bool) {
 	}
 	var told []func()
 	s.mu.Lock()
-	if rest := time.Now().Add(share * time.Since(now)); rest.After(s.rest) {
+	if rest := time.Now().Add(share * (cost() - began)); rest.After(s.rest) {
 		s.rest = rest
 	}
 	for i, j := range some {

@@ -315,6 +315,7 @@ func TestCost(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSampler(nil, time.Second)
 			var spent time.Duration
+			s.cost = func() time.Duration { return spent }
 			began := time.Now()
 			for i := range 50 {
 				g := &group{read: func() (GroupUsage, error) {
