@@ -214,7 +214,7 @@ func (d Dir) Has(name string) (bool, error) {
 	}
 	var st unix.Stat_t
 	err = unix.Lstat(path, &st)
-	if errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) { // damage: a file is in its place
 		return false, nil
 	}
 	if err != nil {
