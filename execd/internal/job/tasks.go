@@ -206,9 +206,9 @@ func (s *Tasks) format() string {
 			b.WriteByte(',')
 		}
 		b.WriteString(strconv.Itoa(s.task(r.low)))
-		switch {
-		case r.high == r.low:
-		case r.high == r.low+1:
+		switch r.high {
+		case r.low:
+		case r.low + 1:
 			b.WriteString("," + strconv.Itoa(s.task(r.high)))
 		default:
 			b.WriteString("-" + strconv.Itoa(s.task(r.high)) + ":" + strconv.Itoa(max(s.of.Step, 1)))
