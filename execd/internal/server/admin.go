@@ -83,6 +83,15 @@ func problems(err error) []string {
 	return slices.Collect(strings.Lines(strings.TrimSpace(err.Error())))
 }
 
+// canStartNow reports whether a job of -now y would start, did nobody come
+// between.
+func (s *Server) canStartNow(req *api.SubmitRequest, owner *user.User) bool {
+	now := *req
+	now.Verify = "p"
+	_, impossible := s.Queue.Check(&now, owner.Name, owner.GroupNames)
+	return impossible == nil && s.drained() == nil && req.Hold == ""
+}
+
 // verify looks whether a job could run here, as -w asks for it. It returns lines
 // to print, and whether that was all that was wanted.
 func (s *Server) verify(req *api.SubmitRequest, owner *user.User) (lines []string, only bool, err error) {

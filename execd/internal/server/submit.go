@@ -51,6 +51,10 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err != nil || only {
 		return api.SubmitReply{Name: req.Name, Lines: lines}, err
 	}
+	busy := api.Errorf(api.CodeBusy, "the job cannot start now")
+	if req.Now && !s.canStartNow(req, owner) {
+		return api.SubmitReply{}, busy
+	}
 	place := s.Book.Now()
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
 	j, err := s.Store.Submit(owner, c.GID, req, limits, time.Now())
@@ -61,7 +65,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		if _, err := s.Store.Delete(&api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, c, s.Stages.Kill); err != nil {
 			return api.SubmitReply{}, err
 		}
-		return api.SubmitReply{}, api.Errorf(api.CodeBusy, "job %d cannot start now", j.Number)
+		return api.SubmitReply{}, busy
 	}
 	return api.SubmitReply{Job: j.Number, Name: j.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place)}, nil
 }
