@@ -135,6 +135,8 @@ func (b *bench) run(only string) (err error) {
 		{"qsub", b.qsubTime},
 		{"jobs", b.jobRate},
 		{"array", b.largeArray},
+		{"crowd", b.crowd},
+		{"idle", b.idleTime},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue
