@@ -21,19 +21,24 @@ const asUserTimeout = 10 * time.Minute
 // Tail returns the last bytes of a file of a user's choice, at most n of them,
 // opened with that user's rights alone. The end of ctx ends the wait for it.
 func (l *Launcher) Tail(ctx context.Context, u *user.User, path string, n int) ([]byte, error) {
-	groups := make([]string, len(u.Groups))
-	for i, g := range u.Groups {
-		groups[i] = strconv.Itoa(g)
-	}
-	if len(groups) == 0 {
-		groups = []string{strconv.Itoa(u.GID)}
-	}
 	var out bytes.Buffer
-	err := l.asUser(ctx, &limited{&out, n}, u.UID, u.GID, strings.Join(groups, ","), "-tail", strconv.Itoa(n), path)
+	err := l.asUser(ctx, &limited{&out, n}, u.UID, u.GID, groupList(u), "-tail", strconv.Itoa(n), path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the end of %q: %w", path, err)
 	}
 	return out.Bytes(), nil
+}
+
+// groupList returns the groups of a user as asUser takes them.
+func groupList(u *user.User) string {
+	if len(u.Groups) == 0 {
+		return strconv.Itoa(u.GID)
+	}
+	groups := make([]string, len(u.Groups))
+	for i, g := range u.Groups {
+		groups[i] = strconv.Itoa(g)
+	}
+	return strings.Join(groups, ",")
 }
 
 // limited passes on n bytes and swallows the rest.

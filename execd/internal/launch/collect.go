@@ -102,6 +102,8 @@ func (l *Launcher) Find(run spool.RunID) (d spool.Dir, finished bool, err error)
 	return d, true, err
 }
 
+const hostRestarted = "the host was restarted while the job ran"
+
 // Collect reads what a shepherd that is gone has left, kills what it may have
 // left running, and moves the directory to finished/. A directory that is
 // there already, or is not there at all, is no error. Rebooted says that the
@@ -113,10 +115,14 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 	if errors.Is(err, fs.ErrNotExist) {
 		// Whether its shepherd came to the end of its work nobody can say.
 		l.KillLeft(run, gid)
-		return spool.Outcome{
+		out := spool.Outcome{
 			Failed: spool.FailedNoExitStatus, Blame: spool.BlameOf(spool.FailedNoExitStatus),
 			Reason: "the job's spool directory is gone",
-		}, nil
+		}
+		if rebooted {
+			out.Reason = hostRestarted
+		}
+		return out, nil
 	}
 	if err != nil {
 		return spool.Outcome{}, err
@@ -148,7 +154,7 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 		}
 		out = abnormal(d, v)
 		if rebooted {
-			out.Reason = "the host was restarted while the job ran"
+			out.Reason = hostRestarted
 		}
 	}
 	if !finished {

@@ -98,8 +98,11 @@ func (o *Order) tmpdir() string {
 	if o.chosen != "" {
 		return o.chosen
 	}
-	id := spool.ID{Job: o.Task.Job.Number, Task: o.Task.Number}
-	return filepath.Join(o.Queue.Tmpdir, id.String()+"."+o.Queue.Name)
+	return usualTmpdir(spool.ID{Job: o.Task.Job.Number, Task: o.Task.Number}, o.Queue)
+}
+
+func usualTmpdir(id spool.ID, q *conf.Queue) string {
+	return filepath.Join(q.Tmpdir, id.String()+"."+q.Name)
 }
 
 // config fills the file config in the order in which sge_execd writes it, with

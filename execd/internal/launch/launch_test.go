@@ -517,6 +517,44 @@ func TestTakenTmpdir(t *testing.T) {
 	}
 }
 
+// What may be another job's of the same owner stays, since it was made after
+// the host started.
+func TestLivingTmpdir(t *testing.T) {
+	l, o := goldenOrder()
+	l.Privileged = false
+	o.Owner.UID = os.Getuid()
+	o.Queue.Tmpdir = t.TempDir()
+	taken := filepath.Join(o.Queue.Tmpdir, "69.1.gold.q")
+	if err := os.Mkdir(taken, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.makeTmpdir(o); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.CleanOld(spool.ID{Job: 69, Task: 1}, o.Queue, o.Owner); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(taken); o.tmpdir() == taken || err != nil || !info.IsDir() {
+		t.Errorf("TMPDIR = %s; the one before: %v", o.tmpdir(), err)
+	}
+}
+
+// Who started the host again is told so, and who removed the directory of a
+// job that ran is not.
+func TestCollectLost(t *testing.T) {
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Launcher{Root: root}
+	for rebooted, want := range map[bool]string{true: hostRestarted, false: "the job's spool directory is gone"} {
+		out, err := l.Collect(spool.RunID{Job: 987654321, Task: 1}, 0, rebooted)
+		if err != nil || out.Failed != spool.FailedNoExitStatus || out.Reason != want {
+			t.Errorf("Collect(rebooted=%v) = %+v, %v; want the reason %q", rebooted, out, err, want)
+		}
+	}
+}
+
 func TestTmpdirParent(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {

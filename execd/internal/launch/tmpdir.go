@@ -10,9 +10,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/user"
 	"paddock/spool"
 )
 
@@ -27,6 +30,9 @@ func (l *Launcher) makeTmpdir(o *Order) error {
 		return err
 	}
 	path := o.tmpdir()
+	if err := l.removeOldTmpdir(path, o.Owner); err != nil {
+		l.Log.Warn(fmt.Sprintf("job %v: %v", o.Task, err)) // it is left alone
+	}
 	var err error
 	if !l.spares.take(path, o.Owner.UID) {
 		err = os.Mkdir(path, 0o700)
@@ -96,6 +102,32 @@ func (l *Launcher) removeTmpdir(config *spool.Config) error {
 		return err
 	}
 	return l.clearTmpdir(path, uid, gid, groups)
+}
+
+// CleanOld removes the scratch directory of a run from an earlier life of the
+// host, when power was cut before the config that names it was on the disk.
+func (l *Launcher) CleanOld(id spool.ID, q *conf.Queue, owner *user.User) error {
+	return l.removeOldTmpdir(usualTmpdir(id, q), owner)
+}
+
+// removeOldTmpdir removes a scratch directory of the owner's that has not been
+// touched since the host started: whoever it was made for does not run any
+// more.
+func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); errors.Is(err, unix.ENOENT) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("cannot look at TMPDIR %s: %w", path, err)
+	}
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return fmt.Errorf("cannot tell when the host started: %w", err)
+	}
+	if int(st.Uid) != owner.UID || !time.Unix(st.Ctim.Unix()).Before(time.Now().Add(-time.Duration(up.Nano()))) {
+		return nil
+	}
+	return l.clearTmpdir(path, owner.UID, owner.GID, groupList(owner))
 }
 
 // clearTmpdir empties a scratch directory as its owner, then removes it.

@@ -422,13 +422,34 @@ func (r *Runner) notify(l *life) error {
 	return nil
 }
 
-// clean removes the last traces, but for those that KEEP_ACTIVE wants. What becomes of the task is recorded after
-// them: a task that runs again must not meet its old directory.
+// clean removes the last traces, but for those that KEEP_ACTIVE wants. What
+// becomes of the task is recorded after them: a task that runs again must not
+// meet its old directory.
 func (r *Runner) clean(l *life) error {
+	t := l.task
 	g := &r.Config().Global
-	if err := r.Launcher.Clean(l.task.RunID(), g.KeepActive || g.KeepFailed && l.end.Failed != 0); err != nil {
+	if err := r.Launcher.Clean(t.RunID(), g.KeepActive || g.KeepFailed && l.end.Failed != 0); err != nil {
 		return err
 	}
-	r.GIDs.Give(l.task.Start.AddGID)
-	return r.Store.Settle(l.task)
+	if t.Start.Boot != r.Boot {
+		r.cleanOld(t)
+	}
+	r.GIDs.Give(t.Start.AddGID)
+	return r.Store.Settle(t)
+}
+
+// cleanOld removes what the directory of a run cannot tell of any more, since
+// the host was restarted.
+func (r *Runner) cleanOld(t *job.Task) {
+	q := r.Config().Queue(t.Start.Queue)
+	if q == nil {
+		return
+	}
+	owner, err := r.Users.ByID(context.Background(), t.Job.UID)
+	if err == nil {
+		err = r.Launcher.CleanOld(t.RunID().ID(), q, owner)
+	}
+	if err != nil {
+		r.Log.Warn(fmt.Sprintf("job %v: %v", t, err))
+	}
 }
