@@ -53,6 +53,9 @@ func (c *checker) accounting() error {
 			continue
 		}
 		c.highest = max(c.highest, record.JobNumber)
+		if record.StartTime == 0 {
+			continue // two runs of a task that power cuts ended have the same line
+		}
 		h := fnv.New128a()
 		_, _ = h.Write(line)
 		key := [16]byte(h.Sum(nil))

@@ -244,6 +244,18 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// A task that was started again after a power cut, and met another, has two
+// lines that say the same.
+func TestLostTwice(t *testing.T) {
+	b := newBed(t)
+	line, err := accounting.Append(nil, accounting.Record{QName: "all.q", JobNumber: 4, Failed: spool.FailedNoExitStatus})
+	b.must(err)
+	b.append(b.opts.Accounting, strings.Repeat(string(line), 2))
+	if found := b.check(b.opts); len(found) > 0 {
+		t.Errorf("found %+v; want nothing", found)
+	}
+}
+
 // Tasks of which nobody knows whether they have run are not started.
 func TestRescuedTasksWait(t *testing.T) {
 	b := newBed(t)
