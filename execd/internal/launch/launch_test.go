@@ -614,6 +614,12 @@ func TestSpareTmpdirs(t *testing.T) {
 	if !s.take(filepath.Join(parent, "c"), uid) {
 		t.Error("the spare is not taken")
 	}
+	if !s.keep(made("again"), uid) || s.take(filepath.Join(parent, "full"), uid) {
+		t.Error("a spare takes the place of another directory")
+	}
+	if left, _ := filepath.Glob(filepath.Join(parent, sparePrefix+"*")); len(left) != 1 {
+		t.Errorf("spare directories: %v; want one, that which could not be used is forgotten", left)
+	}
 	spare := s.kept[spareKey{uid, parent}][0]
 	if err := os.WriteFile(filepath.Join(spare, "late"), nil, 0o600); err != nil {
 		t.Fatal(err)
