@@ -126,10 +126,14 @@ interop:
 # every controller.
 vm:
 	test/vm/vm setup
-	PADDOCK_VM=1 $(GO) test -count=1 -v ./test/vm
+	PADDOCK_VM=1 $(GO) test -count=1 -v -run '^TestMachine$$' ./test/vm
 
+# And power cuts, in a machine as that of vm.
 soak:
+	test/need mkfs.ext4=e2fsprogs
+	test/vm/vm setup
 	$(GO) test -count=1 -timeout 30m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
+	PADDOCK_VM=1 $(GO) test -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 
 # Beside a real Grid Engine, which it installs. Root only.
 bench: build

@@ -1,7 +1,7 @@
 // Package vm runs the project's programs in a machine of its own, whose kernel
-// has control groups of version 2 and nothing else. The machine is booted by
-// the script vm; what is run in it is this test's binary, see guest_test.go.
-// Nobody imports it.
+// has control groups of version 2 and nothing else, and whose power may fail.
+// The machine is booted by the script vm; what is run in it is this test's
+// binary, see guest_test.go and load_test.go. Nobody imports it.
 package vm
 
 import (
@@ -18,6 +18,9 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == hogWord {
 		hog()
+	}
+	if len(os.Args) > 1 && os.Args[1] == loadWord {
+		load()
 	}
 	if len(os.Args) > 2 && os.Args[1] == aliceWord {
 		become(os.Args[2:])
@@ -57,6 +60,21 @@ done <"/etc/$1"
 exit 2
 `
 
+const (
+	passwd = "root:x:0:0:root:/:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n"
+	group  = "root:x:0:\nalice:x:1000:\n"
+)
+
+// buildTest builds the binary of a package's tests.
+func buildTest(t *testing.T, path, of string) {
+	t.Helper()
+	build := exec.Command("go", "test", "-c", "-o", path, of)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build what runs in the machine: %v\n%s", err, out)
+	}
+}
+
 // TestMachine boots the machine and passes on what is found in it.
 func TestMachine(t *testing.T) {
 	if os.Getenv("PADDOCK_VM") != "1" {
@@ -75,16 +93,10 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, of := range map[string]string{"vm.test": ".", "cgroup.test": "paddock/execd/internal/cgroup"} {
-		build := exec.Command("go", "test", "-c", "-o", filepath.Join(root, "paddock", name), of)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("cannot build what runs in the machine: %v\n%s", err, out)
-		}
+		buildTest(t, filepath.Join(root, "paddock", name), of)
 	}
 	for name, text := range map[string]string{
-		"init": script, "bin/getent": getent,
-		"etc/passwd": "root:x:0:0:root:/:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n",
-		"etc/group":  "root:x:0:\nalice:x:1000:\n",
+		"init": script, "bin/getent": getent, "etc/passwd": passwd, "etc/group": group,
 	} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
