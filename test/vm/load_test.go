@@ -26,7 +26,7 @@ const (
 	mounted = "/disk" // where the disk is
 	dir     = mounted + "/pd"
 	sofar   = "/sofar" // what the test has seen: bytes of accounting and marks, and whether this is the end
-	backlog = 12       // records that the load keeps
+	backlog = 6        // records that the load keeps
 )
 
 // marker is the job: one line in a file of everybody's, which no power cut

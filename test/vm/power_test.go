@@ -85,7 +85,7 @@ func TestPowerCuts(t *testing.T) {
 }
 
 // longest bounds the writes and flushes of the disk until the power fails.
-const longest = 1500
+const longest = 1000
 
 // plant is a disk, and what the machines that had it said.
 type plant struct {
