@@ -182,6 +182,9 @@ const (
 	KeySRT    = ownPrefix + "s_rt"  // seconds until the job is warned; none: never
 	KeyHRT    = ownPrefix + "h_rt"  // seconds until it is killed
 	KeyTrace  = ownPrefix + "trace" // TraceDetail
+	// KeyPrivateTmp is the directory, root's and closed, of what the job sees in
+	// the places of PrivateTmp.
+	KeyPrivateTmp = ownPrefix + "private_tmp"
 
 	// Of a run that has control groups of its own: absolute paths. The first two
 	// exclude each other; they hold every process of the run, in the leaves
@@ -212,6 +215,11 @@ const (
 	CgroupProcedures = "procedures" // prolog, epilog, methods and the like
 	VmemGroup        = "group"
 )
+
+// PrivateTmp are the places that a job has to itself with KeyPrivateTmp, and the
+// names below that directory of what is there. One that is missing there is the
+// host's.
+var PrivateTmp = []struct{ Place, Name string }{{"/tmp", "tmp"}, {"/var/tmp", "var_tmp"}}
 
 // TraceDetail is the value of KeyTrace with which the shepherd traces every
 // step.

@@ -53,7 +53,12 @@ func newField(t *testing.T, root bool, more string) *field {
 // makeField is newField without execd.
 func makeField(t *testing.T, root bool, more string) *field {
 	t.Helper()
-	base := place(t, "faults")
+	return makeFieldIn(t, place(t, "faults"), root, more)
+}
+
+// makeFieldIn is makeField in a directory that is there.
+func makeFieldIn(t *testing.T, base string, root bool, more string) *field {
+	t.Helper()
 	f := &field{t: t, top: t, dir: filepath.Join(base, "pd"), pub: filepath.Join(base, "pub"), root: root}
 	if second != nil {
 		f.uid = second.UID

@@ -84,6 +84,7 @@ type Global struct {
 	Metrics       string        // METRICS: loopback address of the metrics; empty: none
 	Syslog        bool          // USE_SYSLOG: the log goes to the system's, not to the file messages
 	QsubGID       bool          // USE_QSUB_GID: run jobs with the group they were submitted with
+	PrivateTmp    bool          // PRIVATE_TMP: each job has a /tmp and a /var/tmp of its own
 	TraceDetail   bool          // SHEPHERD_TRACE=detail: shepherds trace every step
 
 	// Of qmaster_params.

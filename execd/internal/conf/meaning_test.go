@@ -288,7 +288,7 @@ max_aj_tasks 10
 max_aj_instances 3
 finished_jobs 0
 loglevel log_err
-execd_params PDC_INTERVAL=PER_LOAD_REPORT,ACCT_RESERVED_USAGE=true,KEEP_ACTIVE=error,USE_QSUB_GID,SHEPHERD_TRACE=detail
+execd_params PDC_INTERVAL=PER_LOAD_REPORT,ACCT_RESERVED_USAGE=true,KEEP_ACTIVE=error,USE_QSUB_GID,SHEPHERD_TRACE=detail,PRIVATE_TMP
 qmaster_params SUBMIT_RATE=20
 `)
 	c, err := load(dir)
@@ -299,7 +299,8 @@ qmaster_params SUBMIT_RATE=20
 	want.Mailer, want.AdminMail, want.LoadSensors = "/usr/bin/mail", []string{"ops@example.org", "root"}, []string{"/opt/a -x 1", "/opt/b"}
 	want.LoadReportTime, want.UsageInterval, want.UserLists = time.Minute, time.Minute, []string{"friends"}
 	want.MaxTasks, want.MaxTasksAtOnce, want.FinishedJobs, want.LogLevel = 10, 3, 0, "log_err"
-	want.ReservedUsage, want.KeepFailed, want.QsubGID, want.TraceDetail, want.SubmitRate = true, true, true, true, 20
+	want.ReservedUsage, want.KeepFailed, want.QsubGID, want.SubmitRate = true, true, true, 20
+	want.TraceDetail, want.PrivateTmp = true, true
 	if diff := cmp.Diff(want, c.Global); diff != "" {
 		t.Errorf("sge_conf (-want +got):\n%s", diff)
 	}

@@ -297,7 +297,8 @@ var execdOptions = slices.Concat(
 			return setFlag(&g.KeepActive, v, hasValue)
 		}},
 		boolean("USE_QSUB_GID", func(g *Global) *bool { return &g.QsubGID }),
-		// Ours, as the next.
+		// Ours, as the next two.
+		boolean("PRIVATE_TMP", func(g *Global) *bool { return &g.PrivateTmp }),
 		{"SHEPHERD_TRACE", func(_ *scope, g *Global, v string, _ bool) error {
 			g.TraceDetail = strings.EqualFold(v, spool.TraceDetail)
 			if g.TraceDetail || isNone(v) {

@@ -32,11 +32,15 @@ type Order struct {
 	Script  string           // path of the script in the spool; empty for a binary
 	Binding string           // cores, as config has them; empty: none
 
+	// PrivateTmp says that the job asked for a /tmp of its own.
+	PrivateTmp bool
+
 	SRT, HRT time.Duration // wall clock time until USR1 and KILL; 0: no limit
 
 	Measured usage.Job // from Build on: how its consumption is seen
 
 	chosen string       // TMPDIR, once it is made
+	closed string       // what holds its private /tmp, once it is made; empty: it has none
 	group  cgroup.Group // its control groups, once they are made
 }
 
@@ -203,6 +207,9 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.text(spool.KeyHome, o.Owner.Home)
 	if o.Global.TraceDetail {
 		c.text(spool.KeyTrace, spool.TraceDetail)
+	}
+	if o.closed != "" {
+		c.text(spool.KeyPrivateTmp, o.closed)
 	}
 	soft, hard := spool.KeySRT, spool.KeyHRT
 	if l.Foreign() {

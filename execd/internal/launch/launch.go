@@ -40,6 +40,7 @@ type Launcher struct {
 	// gone. It must not block.
 	Exited func(spool.RunID)
 
+	shared sync.Once // says why PRIVATE_TMP is without effect
 	spares spares
 	forks  forker
 	watch  *watcher
@@ -99,10 +100,16 @@ func (l *Launcher) Build(o *Order) (err error) {
 			if o.chosen != "" {
 				_ = os.Remove(o.chosen) // nobody has used it yet
 			}
+			if o.closed != "" {
+				_ = os.RemoveAll(o.closed)
+			}
 			err = errors.Join(err, l.Groups.Remove(o.group))
 		}
 	}()
 	if err := l.makeTmpdir(o); err != nil {
+		return err
+	}
+	if err := l.makePrivateTmp(o); err != nil {
 		return err
 	}
 	config, args, err := l.config(o)

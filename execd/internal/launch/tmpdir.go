@@ -35,11 +35,7 @@ func (l *Launcher) makeTmpdir(o *Order) error {
 	}
 	var err error
 	if !l.spares.take(path, o.Owner.UID) {
-		err = os.Mkdir(path, 0o700)
-	}
-	for try := 0; errors.Is(err, fs.ErrExist) && try < 10; try++ {
-		path = o.tmpdir() + "." + strconv.FormatUint(rand.Uint64(), 36)
-		err = os.Mkdir(path, 0o700)
+		path, err = makeNew(path)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make TMPDIR: %w", err)
@@ -61,6 +57,17 @@ func (l *Launcher) makeTmpdir(o *Order) error {
 	return nil
 }
 
+// makeNew makes a directory that nobody else can enter, under another name if
+// that one is taken.
+func makeNew(name string) (path string, err error) {
+	path, err = name, os.Mkdir(name, 0o700)
+	for try := 0; errors.Is(err, fs.ErrExist) && try < 10; try++ {
+		path = name + "." + strconv.FormatUint(rand.Uint64(), 36)
+		err = os.Mkdir(path, 0o700)
+	}
+	return path, err
+}
+
 // checkTmpdirParent refuses a parent in which somebody else could rename or
 // replace what root makes there.
 func (l *Launcher) checkTmpdirParent(dir string) error {
@@ -80,8 +87,13 @@ func (l *Launcher) checkTmpdirParent(dir string) error {
 	return nil
 }
 
-// removeTmpdir removes the scratch directory that a run's config names.
+// removeTmpdir removes the scratch directory that a run's config names, and its
+// private /tmp.
 func (l *Launcher) removeTmpdir(config *spool.Config) error {
+	return errors.Join(l.removePrivateTmp(config), l.removeScratch(config))
+}
+
+func (l *Launcher) removeScratch(config *spool.Config) error {
 	path, err := config.String(spool.KeyTmpdir)
 	if err != nil || !filepath.IsAbs(path) {
 		return err

@@ -8,8 +8,8 @@ import (
 	"paddock/execd/internal/queue"
 )
 
-// limit sets the limits of a run: the queue's, or what the job asked for with
-// -l where that is less.
+// limit sets the limits of a run, the queue's, or what the job asked for with
+// -l where that is less, and what else it asked for there.
 func limit(c *conf.Config, o *launch.Order) {
 	o.SRT, o.HRT = queue.WallClock(c, o.Queue, o.Request.Hard)
 	asked := map[string]launch.Limit{}
@@ -17,6 +17,10 @@ func limit(c *conf.Config, o *launch.Order) {
 		a := c.Attribute(r.Name)
 		if a == nil {
 			continue
+		}
+		if a.Name == launch.PrivateTmp && a.Kind == conf.KindBool {
+			v, _ := conf.ParseValue(a.Kind, r.Value) // checked at submission
+			o.PrivateTmp = v.Number != 0
 		}
 		if a.Name != "s_rt" && a.Name != "h_rt" && (strings.HasPrefix(a.Name, "s_") || strings.HasPrefix(a.Name, "h_")) {
 			asked[a.Name] = launch.Limit{Limit: conf.Limit{Key: a.Name, Value: r.Value}, ForJob: a.Consumable == conf.ConsumableJob}

@@ -11,7 +11,8 @@ import (
 // RemoveContents removes everything in the directory path, but not the
 // directory itself, which is not the user's. It follows no link, not even in
 // path's last part, and stays on the directory's file system. It removes what it
-// can and returns the first error. Call it with the rights of the user only.
+// can and returns the first error. Call it with the rights of the user only, or
+// for a directory that nobody but root can get to any more.
 func RemoveContents(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

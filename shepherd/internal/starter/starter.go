@@ -246,6 +246,9 @@ func (s *stage) become() *Failure {
 	if fail := s.look(cmd); fail != nil {
 		return fail
 	}
+	if err := s.privateTmp(); err != nil {
+		return s.failed(err)
+	}
 	return s.exec(cmd)
 }
 
