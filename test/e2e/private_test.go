@@ -14,7 +14,7 @@ import (
 // away makes a directory that is not below /tmp.
 func away(t *testing.T) string {
 	t.Helper()
-	base, err := os.MkdirTemp("/var/lib", "paddock-e2e-")
+	base, err := os.MkdirTemp("/var/lib", "paddock-e2e-") //nolint:usetesting // which is below /tmp
 	if err == nil {
 		err = os.Chmod(base, 0o755)
 	}
