@@ -76,7 +76,8 @@ func lines(reply api.ModifyReply) []string {
 func modify(t *testing.T, s *Store, c Caller, req api.ModifyRequest) []string {
 	t.Helper()
 	reply, err := s.Modify(&req, c, Hooks{
-		Kill: func(*Task) {}, Changed: func(*Task) {}, Host: "h",
+		Launched: func(*Task) {},
+		Kill:     func(*Task) {}, Changed: func(*Task) {}, Host: "h",
 		Rerunnable: func(task *Task) bool { return task.Job.Rerun == api.RerunYes },
 	})
 	if err != nil {

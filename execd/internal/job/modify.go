@@ -13,6 +13,7 @@ import (
 // Hooks are what Modify needs of those who have the running tasks.
 type Hooks struct {
 	Kill       func(*Task)      // its Want says why
+	Launched   func(*Task)      // returns when it has a shepherd, or will not get one
 	Changed    func(*Task)      // it was suspended or resumed
 	Rerunnable func(*Task) bool // it may be started again
 	Host       string
@@ -261,6 +262,9 @@ func (m *modification) suspend(j *Job, tasks api.Tasks) error {
 	}
 	for _, t := range changed {
 		<-t.begun // what is recorded of it must stand behind its start
+		// One without a shepherd would be given back by the next execd, and
+		// start again as if nobody had stopped it.
+		m.hooks.Launched(t)
 	}
 	if set.Len() > 0 {
 		if err := m.commit(j, durable, nil, &line{Event: event, Tasks: set.format(), Time: time.Now()}); err != nil {

@@ -40,6 +40,15 @@ func (r *Runner) Suspend(t *job.Task, letters string) {
 	r.Changed(t)
 }
 
+// Launched returns when a task that has begun has a shepherd, or will not get
+// one: who leads its life on does both in one go.
+func (r *Runner) Launched(t *job.Task) {
+	if l := r.life(t); l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+	}
+}
+
 // Changed tells that a task was suspended or resumed.
 func (r *Runner) Changed(t *job.Task) {
 	if l := r.life(t); l != nil {
