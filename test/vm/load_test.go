@@ -191,11 +191,8 @@ const patience = 2 * time.Minute
 // settle waits until all that was submitted before the power failed has ended.
 func (d *running) settle() error {
 	// Those that were held have not run, and now they may.
-	if n, err := records(); err != nil || n > 0 {
-		if out, err := command(programs+"/qrls", "-u", "*"); err != nil {
-			out2, err2 := command(programs + "/qstat")
-			return fmt.Errorf("cannot release jobs: %v\n%s\n%v%s", err, out, err2, out2)
-		}
+	if out, err := command(programs+"/qrls", "-u", "*"); err != nil && !strings.Contains(out, "There is no job registered") {
+		return fmt.Errorf("cannot release jobs: %v: %s", err, out)
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		switch n, err := records(); {
