@@ -136,10 +136,19 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
 		return fmt.Errorf("cannot tell when the host started: %w", err)
 	}
-	if int(st.Uid) != owner.UID || !time.Unix(st.Ctim.Unix()).Before(time.Now().Add(-time.Duration(up.Nano()))) {
+	old := time.Unix(st.Ctim.Unix()).Before(time.Now().Add(-time.Duration(up.Nano())))
+	if !old || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
-	return l.clearTmpdir(path, owner.UID, owner.GID, groupList(owner))
+	switch int(st.Uid) {
+	case owner.UID:
+		return l.clearTmpdir(path, owner.UID, owner.GID, groupList(owner))
+	case os.Geteuid(): // the cut came before it was given to the owner
+		if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+			return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // clearTmpdir empties a scratch directory as its owner, then removes it.
