@@ -85,7 +85,7 @@ func TestPowerCuts(t *testing.T) {
 }
 
 // longest bounds the writes and flushes of the disk until the power fails.
-const longest = 1000
+const longest = 600
 
 // plant is a disk, and what the machines that had it said.
 type plant struct {
@@ -158,7 +158,7 @@ func (p *plant) prepare() {
 	}
 	image := filepath.Join(p.base, "image")
 	// Nothing is left to the kernel, which would write while the test counts.
-	mkfs := exec.Command("mkfs.ext4", "-q", "-d", content, "-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", image, "128M")
+	mkfs := exec.Command("mkfs.ext4", "-q", "-b", strconv.Itoa(sector), "-d", content, "-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", image, "128M")
 	mkfs.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	if out, err := mkfs.CombinedOutput(); err != nil {
 		p.t.Fatalf("cannot make the disk: %v\n%s", err, out)
