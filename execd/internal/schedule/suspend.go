@@ -84,6 +84,9 @@ type Suspension struct {
 // asked when tasks start and end, when load is told, and at next, if that is
 // not zero.
 func (s *Scheduler) Suspensions(now time.Time) (suspend []Suspension, resume []TaskID, next time.Time) {
+	if !s.suspends() {
+		return nil, nil, time.Time{}
+	}
 	running := slices.DeleteFunc(s.holders(), func(r *run) bool { return r.entry != nil })
 	in := map[string][]*run{} // by the queue of the master
 	for _, r := range running {
@@ -113,6 +116,20 @@ func (s *Scheduler) Suspensions(now time.Time) (suspend []Suspension, resume []T
 		r.stopped = stop
 	}
 	return suspend, resume, next
+}
+
+// suspends reports whether anything could be suspended, or is. To ask that is
+// cheap, and most hosts suspend nothing.
+func (s *Scheduler) suspends() bool {
+	if slices.ContainsFunc(s.host.queues, func(q *queue) bool { return len(q.SuspendThresholds) > 0 || len(q.superiors) > 0 }) {
+		return true
+	}
+	for _, r := range s.tasks {
+		if r.stopped || r.tooMuch {
+			return true
+		}
+	}
+	return false
 }
 
 // step goes one step towards what suspend_thresholds ask for, if it is time,
