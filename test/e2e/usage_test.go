@@ -15,23 +15,24 @@ exec perl -e '$x = "a"; $x x= 200_000_000; $end = time + 4; 1 while time < $end'
 `)
 		holds := filepath.Join(f.pub, "holds")
 		for _, job := range []int{f.submit(holds), f.submit("-l", "h_vmem=1G", holds)} {
+			const held, most = 200_000_000, 250_000_000
 			list := f.over(job, "0 0")
 			if len(list) != 1 {
 				continue
 			}
-			const held = 200_000_000
 			r := list[0]
-			if r.MaxVMem < held || r.MaxVMem > held*5/4 {
+			t.Logf("%s: cpu %.2f mem %.3f maxvmem %.0f ru_maxrss %.0f", kind, r.CPU, r.Mem, r.MaxVMem, r.RuMaxRSS)
+			if r.MaxVMem < held || r.MaxVMem > most {
 				t.Errorf("job %d: maxvmem %.0f; want %d and a little more", job, r.MaxVMem, held)
 			}
-			if r.RuMaxRSS < held>>10 || r.RuMaxRSS > held*5/4>>10 {
+			if r.RuMaxRSS < held>>10 || r.RuMaxRSS > most>>10 {
 				t.Errorf("job %d: ru_maxrss %.0f KiB", job, r.RuMaxRSS)
 			}
-			// The memory by the time that it was worked in, as far as that was seen.
-			if most := r.CPU * r.MaxVMem / (1 << 30); r.Mem < most/4 || r.Mem > most {
-				t.Errorf("job %d: mem %.2f GBs, and %.1f s of processor time; want up to %.2f", job, r.Mem, r.CPU, most)
+			// How much was seen depends on how busy the host is, which bounds how
+			// often execd looks.
+			if r.Mem <= 0 || r.Mem > r.CPU*r.MaxVMem/(1<<30) {
+				t.Errorf("job %d: mem %.3f GBs in %.2f s of processor time", job, r.Mem, r.CPU)
 			}
-			t.Logf("%s: cpu %.2f mem %.3f maxvmem %.0f ru_maxrss %.0f", kind, r.CPU, r.Mem, r.MaxVMem, r.RuMaxRSS)
 		}
 	})
 }

@@ -452,7 +452,7 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 			return errors.Join(err1, err2)
 		case held:
 			c.left(path, "a shepherd runs, and no record speaks of it")
-		case kept: // for people, by KEEP_ACTIVE
+		case kept: // by KEEP_ACTIVE
 		default:
 			c.aside(path, "no record speaks of this run", true)
 		}

@@ -339,7 +339,7 @@ func (l *Launcher) Running() int {
 // removes it either.
 func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 	d := l.Root.Finished(run)
-	if kept, err := d.Has(spool.FileKept); kept || err != nil {
+	if kept, err := d.Has(spool.FileKept); kept || err != nil && !errors.Is(err, unix.ENOTDIR) {
 		return err
 	}
 	config, err := d.Config()
