@@ -96,11 +96,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	// Held to the end of the process: two execds on one spool would start
 	// jobs twice.
-	lock, err := spool.LockFile(root.Path(spool.FileExecdLock))
+	lock, err := lockSpool(root)
 	if err != nil {
-		if errors.Is(err, spool.ErrLocked) {
-			return fmt.Errorf("%w on spool %s", ErrRunning, root.Path())
-		}
 		return err
 	}
 	defer lock.Close()
@@ -112,6 +109,25 @@ func Run(ctx context.Context, o Options) error {
 	}
 	d.logs = h
 	return d.run(ctx)
+}
+
+// lockPatience is how long the lock of the spool is waited for: an execd that
+// was killed while it started a shepherd has a child that holds the lock until
+// it has become the shepherd.
+const lockPatience = time.Second
+
+// lockSpool takes the lock of the spool.
+func lockSpool(root *spool.Root) (*os.File, error) {
+	path := root.Path(spool.FileExecdLock)
+	for end := time.Now().Add(lockPatience); ; time.Sleep(10 * time.Millisecond) {
+		lock, err := spool.LockFile(path)
+		if !errors.Is(err, spool.ErrLocked) {
+			return lock, err
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("%w on spool %s", ErrRunning, root.Path())
+		}
+	}
 }
 
 // configured returns what must be known first of all.
