@@ -132,8 +132,13 @@ func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 	}
 	j.removed = true
 	j.now = reading{}
-	g := s.group(j)
 	now := time.Now()
+	if j.last.IsZero() {
+		// Too short to have been seen: the shepherd, which has reaped all of it,
+		// knows as much.
+		return api.Usage{Wallclock: wallclock(j, now)}, true
+	}
+	g := s.group(j)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record(j, now, g)
