@@ -37,13 +37,14 @@ type Load struct {
 
 	grace time.Duration // of sensors that are told to quit; 0: sensorGrace
 
+	bell bell // has Run look again
+
 	mu      sync.Mutex
 	report  time.Duration // guarded by mu; see Configure, as are the next two
 	needed  bool          // guarded by mu
 	wanted  []string      // guarded by mu: the sensors' commands
 	sensors []*sensor     // guarded by mu: those that run, in the order of wanted
 	asked   time.Time     // guarded by mu: when the sensors were
-	kick    chan struct{} // guarded by mu: its making
 
 	read     time.Time             // guarded by mu: when the following were
 	values   map[string]conf.Value // guarded by mu
@@ -63,7 +64,7 @@ func (l *Load) Configure(report time.Duration, needed bool, sensors []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.report, l.needed, l.wanted = report, needed, sensors
-	l.poke()
+	l.bell.ring()
 }
 
 // Values returns all load values of the host. They are a second old at most,
@@ -147,7 +148,7 @@ func (l *Load) Run(ctx context.Context, changed func(map[string]conf.Value)) {
 	for {
 		l.mu.Lock()
 		l.reconcile(ctx, &all)
-		needed, report, kick := l.needed, l.report, l.kicks()
+		needed, report := l.needed, l.report
 		l.mu.Unlock()
 		var timer <-chan time.Time
 		if needed {
@@ -161,7 +162,7 @@ func (l *Load) Run(ctx context.Context, changed func(map[string]conf.Value)) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-kick:
+		case <-l.bell.heard():
 		case <-timer:
 		}
 	}
@@ -194,21 +195,6 @@ func (l *Load) reconcile(ctx context.Context, all *sync.WaitGroup) {
 	for _, s := range had {
 		s.stop()
 	}
-}
-
-// poke makes Run look again. The caller holds mu.
-func (l *Load) poke() {
-	select {
-	case l.kicks() <- struct{}{}:
-	default:
-	}
-}
-
-func (l *Load) kicks() chan struct{} {
-	if l.kick == nil {
-		l.kick = make(chan struct{}, 1)
-	}
-	return l.kick
 }
 
 // look reads the host's own values. One that cannot be read is missing. The

@@ -33,13 +33,14 @@ type Sampler struct {
 	table     table // guarded by measuring
 	broken    bool  // guarded by measuring; it was said that processes cannot be seen
 
+	bell bell // has Run look again for how long it may sleep
+
 	mu       sync.Mutex
 	jobs     map[spool.RunID]*job // guarded by mu
 	interval time.Duration        // guarded by mu; 0: never
 	recheck  time.Time            // guarded by mu; see table.scan
 	rest     time.Time            // guarded by mu; not before is the next round
 	wake     time.Time            // guarded by mu; when Run will wake up; zero: it will not
-	kick     chan struct{}        // guarded by mu: its making
 }
 
 // job is a job with what was seen of it.
@@ -94,7 +95,7 @@ func (s *Sampler) SetInterval(d time.Duration) {
 	for _, j := range s.jobs {
 		j.every, j.next = d, now.Add(d)
 	}
-	s.poke()
+	s.bell.ring()
 }
 
 // Add begins to watch a run.
@@ -111,7 +112,7 @@ func (s *Sampler) Add(run spool.RunID, j Job) {
 		s.recheck = from
 	}
 	if s.interval > 0 && (s.wake.IsZero() || now.Add(s.interval).Before(s.wake)) {
-		s.poke()
+		s.bell.ring()
 	}
 }
 
@@ -124,7 +125,7 @@ func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 	j := s.jobs[run]
 	delete(s.jobs, run)
 	if len(s.jobs) == 0 {
-		s.poke() // nothing is to be waited for
+		s.bell.ring() // nothing is to be waited for
 	}
 	s.mu.Unlock()
 	if j == nil {
@@ -198,7 +199,6 @@ func (s *Sampler) Run(ctx context.Context) {
 	}()
 	for {
 		s.mu.Lock()
-		kick := s.kicks()
 		now := time.Now()
 		s.wake = time.Time{}
 		if s.interval > 0 {
@@ -220,7 +220,7 @@ func (s *Sampler) Run(ctx context.Context) {
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-kick:
+		case <-s.bell.heard():
 		case <-after:
 			// Those whose time is near are taken along: the names in /proc are
 			// read once for all.
@@ -242,21 +242,6 @@ func threadTime() time.Duration {
 		return 0
 	}
 	return time.Duration(t.Nano())
-}
-
-// poke makes Run look again for how long it may sleep. The caller holds mu.
-func (s *Sampler) poke() {
-	select {
-	case s.kicks() <- struct{}{}:
-	default:
-	}
-}
-
-func (s *Sampler) kicks() chan struct{} {
-	if s.kick == nil {
-		s.kick = make(chan struct{}, 1)
-	}
-	return s.kick
 }
 
 // measure looks at the jobs that are due, of which mu is held.

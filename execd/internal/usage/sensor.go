@@ -88,7 +88,7 @@ func (s *sensor) set(host, global map[string]string) {
 	s.host, s.global = host, global
 	s.mu.Unlock()
 	s.load.mu.Lock()
-	s.load.poke()
+	s.load.bell.ring()
 	s.load.mu.Unlock()
 }
 

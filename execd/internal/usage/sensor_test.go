@@ -234,15 +234,25 @@ func TestSensorRestart(t *testing.T) {
 	}
 	s.waitText("license", "2")
 
-	// It dies of its own, with a child that holds its output open.
+	// It dies of its own when it is let, with a child that holds its output open.
+	if err := syscall.Mkfifo(s.dir+"/let", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	let := func() {
+		if err := os.WriteFile(s.dir+"/let", []byte("die\n"), 0); err != nil {
+			t.Error(err)
+		}
+	}
 	path = s.script("dies", `echo x >>"${0%/*}/starts"
-read line; echo begin; echo global:license:3; echo end; sleep 1000 & exit 7`)
+read line; echo begin; echo global:license:3; echo end; read line <"${0%/*}/let"; sleep 1000 & exit 7`)
 	begin := time.Now()
 	s.Configure(often, false, []string{path})
 	s.waitText("license", "3")
+	let()
 	s.waitLog("exit status 7: started again after 1s at the earliest")
 	s.wait("the value to go", func(v map[string]conf.Value) bool { _, ok := v["license"]; return !ok })
 	s.waitText("license", "3") // after that second
+	let()
 	s.Configure(often, false, nil)
 	s.wait("the value to go", func(v map[string]conf.Value) bool { _, ok := v["license"]; return !ok })
 	starts, err := os.ReadFile(s.dir + "/starts")
