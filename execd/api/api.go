@@ -192,7 +192,7 @@ type SubmitReply struct {
 // JobsRequest asks for the jobs that are not finished.
 type JobsRequest struct {
 	Users  []string `json:"users,omitempty"`  // patterns as of -u; empty: the caller's own
-	States string   `json:"states,omitempty"` // as of qstat -s; empty: all
+	States string   `json:"states,omitempty"` // "p" pending, "r" running, "s" suspended; empty: all
 }
 
 // JobStatus is one line of qstat: one running task, or the pending tasks of

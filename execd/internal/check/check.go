@@ -254,12 +254,6 @@ func (c *checker) regular(path string, owner int, mode fs.FileMode, passing bool
 	return c.rights(path, info, owner, mode, passing)
 }
 
-// jobNumber parses the name of a record or script.
-func jobNumber(name string) (int, bool) {
-	n, err := strconv.Atoi(name)
-	return n, err == nil && n > 0 && strconv.Itoa(n) == name
-}
-
 // jobs looks at the records.
 func (c *checker) jobs() error {
 	names, err := c.list(spool.DirJobs)
@@ -268,7 +262,7 @@ func (c *checker) jobs() error {
 	}
 	for _, name := range names {
 		path := c.root.Path(spool.DirJobs, name)
-		n, ok := jobNumber(name)
+		n, ok := job.ParseNumber(name)
 		if !ok {
 			c.aside(path, "is not the name of a record", false)
 			continue
@@ -335,7 +329,7 @@ func (c *checker) scripts() error {
 	there := map[int]bool{}
 	for _, name := range names {
 		path := c.root.Path(spool.DirScripts, name)
-		n, ok := jobNumber(name)
+		n, ok := job.ParseNumber(name)
 		if !ok {
 			c.aside(path, "is not the name of a script", false)
 			continue

@@ -4,11 +4,13 @@ import "slices"
 
 // MayUse reports whether user_lists and xuser_lists let a user in: one who is
 // on a list of xusers is not, and where there are users one must be on a list
-// of them. group is the user's primary group, as in Grid Engine.
-func (c *Config) MayUse(users, xusers []string, name, group string) bool {
+// of them. The groups are those that count: the primary one, as in Grid Engine,
+// or all of the user's.
+func (c *Config) MayUse(users, xusers []string, name string, groups ...string) bool {
 	on := func(list string) bool {
 		l := c.UserLists[list]
-		return l != nil && l.ACL && (slices.Contains(l.Entries, name) || slices.Contains(l.Entries, "@"+group))
+		return l != nil && l.ACL && (slices.Contains(l.Entries, name) ||
+			slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(l.Entries, "@"+g) }))
 	}
 	return !slices.ContainsFunc(xusers, on) && (len(users) == 0 || slices.ContainsFunc(users, on))
 }

@@ -38,18 +38,25 @@ func setCommand(into *string, v string, variables []string) error {
 	if isNone(v) {
 		return nil
 	}
-	command := v
-	if user, rest, ok := strings.Cut(v, "@"); ok && !strings.ContainsAny(user, "/ \t") {
-		if user == "" {
-			return errors.New("no user before the @")
-		}
-		command = rest
+	user, command, other := SplitProcedure(v)
+	if other && user == "" {
+		return errors.New("no user before the @")
 	}
 	if err := checkCommand(command, variables); err != nil {
 		return err
 	}
 	*into = v
 	return nil
+}
+
+// SplitProcedure splits [user@]/path arguments. other reports whether there is a
+// user as whom it runs; without one it runs as the job's owner.
+func SplitProcedure(v string) (user, command string, other bool) {
+	user, command, other = strings.Cut(v, "@")
+	if !other || strings.ContainsAny(user, "/ \t") { // the @ is in an argument
+		return "", v, false
+	}
+	return user, command, true
 }
 
 // setMethod reads NONE, SIGxxx, the number of a signal, or /path arguments.

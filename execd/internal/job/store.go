@@ -43,6 +43,12 @@ type Store struct {
 	followers map[int][]*Job // guarded by mu
 }
 
+// ParseNumber reads the name of a record or of a script: the number of its job.
+func ParseNumber(name string) (int, bool) {
+	n, err := strconv.Atoi(name)
+	return n, err == nil && n > 0 && strconv.Itoa(n) == name
+}
+
 // Open reads all records. One that cannot be read is moved to corrupt/ with a
 // line in the log, and the others carry on. A record of another format stops
 // execd: it was written by another version, and is in order.
@@ -54,8 +60,8 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 	}
 	var numbers []int
 	for _, name := range names {
-		number, err := strconv.Atoi(name)
-		if err != nil || number < 1 || strconv.Itoa(number) != name {
+		number, ok := ParseNumber(name)
+		if !ok {
 			s.setAside(root.Path(spool.DirJobs, name), errors.New("not the name of a record"))
 			continue
 		}

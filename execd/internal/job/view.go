@@ -132,25 +132,15 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 
 // chooseStates returns the lines that -s of qstat asks for.
 func chooseStates(states string, running, waiting []api.JobStatus) []api.JobStatus {
-	all := append(running, waiting...)
-	keep := func(*api.JobStatus) bool { return true }
-	runs := func(l *api.JobStatus) bool { return l.Queue != "" }
 	switch states {
-	case "", "a", "prs", "psr", "rps", "rsp", "spr", "srp":
 	case "r":
-		keep = runs
+		return running
 	case "p":
-		keep = func(l *api.JobStatus) bool { return !runs(l) }
+		return waiting
 	case "s":
-		keep = func(l *api.JobStatus) bool { return runs(l) && strings.ContainsAny(l.State, "sST") }
-	case "h":
-		keep = func(l *api.JobStatus) bool { return l.Holds != "" }
-	case "hu", "ho", "hs", "hj":
-		keep = func(l *api.JobStatus) bool { return strings.Contains(l.Holds, states[1:]) }
-	case "hd":
-		keep = func(l *api.JobStatus) bool { return strings.ContainsAny(l.Holds, "ja") }
+		return slices.DeleteFunc(running, func(l api.JobStatus) bool { return !strings.ContainsAny(l.State, "sST") })
 	}
-	return slices.DeleteFunc(all, func(l api.JobStatus) bool { return !keep(&l) })
+	return append(running, waiting...)
 }
 
 // letters returns the state of a task as Grid Engine abbreviates it.

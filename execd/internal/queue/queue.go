@@ -56,20 +56,20 @@ type Queue struct {
 	wake chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	sched   *schedule.Scheduler   // guarded by mu
-	config  *conf.Config          // guarded by mu
-	load    map[string]conf.Value // guarded by mu; the values last told
-	changed map[int]*job.Job      // guarded by mu; jobs to look at again
-	later   map[int]*time.Timer   // guarded by mu; jobs that wait for a time
-	asking  map[int]bool          // guarded by mu; jobs that wait and ask for resources
-	shares  chan struct{}         // capacity 1; a hint that shares have changed
-	unfit   map[int]string        // guarded by mu; jobs that the configuration has no place for any more, and why
-	asked   map[[2]int]string     // guarded by mu; tasks that the scheduler wants stopped, and why
-	stopped map[[2]int]string     // guarded by mu; tasks told to Stop, and why
-	pulse   *time.Timer           // guarded by mu; when to look at suspensions again
-	closed  string                // guarded by mu; why nothing is started, or empty
-	until   time.Time             // guarded by mu; when closed ends
-	running map[[2]int]*job.Task  // guarded by mu
+	sched   *schedule.Scheduler           // guarded by mu
+	config  *conf.Config                  // guarded by mu
+	load    map[string]conf.Value         // guarded by mu; the values last told
+	changed map[int]*job.Job              // guarded by mu; jobs to look at again
+	later   map[int]*time.Timer           // guarded by mu; jobs that wait for a time
+	asking  map[int]bool                  // guarded by mu; jobs that wait and ask for resources
+	shares  chan struct{}                 // capacity 1; a hint that shares have changed
+	unfit   map[int]string                // guarded by mu; jobs that the configuration has no place for any more, and why
+	asked   map[schedule.TaskID]string    // guarded by mu; tasks that the scheduler wants stopped, and why
+	stopped map[schedule.TaskID]string    // guarded by mu; tasks told to Stop, and why
+	pulse   *time.Timer                   // guarded by mu; when to look at suspensions again
+	closed  string                        // guarded by mu; why nothing is started, or empty
+	until   time.Time                     // guarded by mu; when closed ends
+	running map[schedule.TaskID]*job.Task // guarded by mu
 }
 
 // New returns a queue.
@@ -77,13 +77,21 @@ func New(o Options) *Queue {
 	q := &Queue{
 		o: o, wake: make(chan struct{}, 1), sched: schedule.New(o.Config), config: o.Config,
 		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, asking: map[int]bool{}, shares: make(chan struct{}, 1),
-		asked: map[[2]int]string{}, stopped: map[[2]int]string{}, running: map[[2]int]*job.Task{},
+		asked: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{},
 	}
-	for _, j := range o.Store.Pending() {
-		q.changed[j.Number] = j
-	}
+	q.lookAgain()
 	q.applyStates()
 	return q
+}
+
+// lookAgain has all jobs looked at that have something to start.
+func (q *Queue) lookAgain() {
+	jobs := q.o.Store.Pending()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, j := range jobs {
+		q.changed[j.Number] = j
+	}
 }
 
 // ClockSet tells that the clock was set: what waits for a time has waited for a
@@ -140,12 +148,7 @@ func (q *Queue) Configure(c *conf.Config) {
 	q.mu.Unlock()
 	q.o.Claims.Resize(c.Queues)
 	q.applyStates()
-	// What requests mean may be another thing now.
-	for _, j := range q.o.Store.Pending() {
-		q.mu.Lock()
-		q.changed[j.Number] = j
-		q.mu.Unlock()
-	}
+	q.lookAgain() // what requests mean may be another thing now
 	q.Wake()
 }
 
@@ -195,7 +198,7 @@ func (q *Queue) Modify(req *api.ModifyRequest, caller job.Caller, host string) (
 		found := false
 		for i := range queues {
 			c := &queues[i]
-			if !Matches(pattern, c.Name, host) {
+			if !matches(pattern, c.Name, host) {
 				continue
 			}
 			found = true
@@ -230,10 +233,10 @@ func (q *Queue) Tasks(pattern, host string) (tasks []string, found bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.config.Queues {
-		found = found || Matches(pattern, q.config.Queues[i].Name, host)
+		found = found || matches(pattern, q.config.Queues[i].Name, host)
 	}
 	for _, t := range q.running {
-		if Matches(pattern, t.Start.Queue, host) {
+		if matches(pattern, t.Start.Queue, host) {
 			tasks = append(tasks, t.String())
 		}
 	}
@@ -295,9 +298,9 @@ func types(q *conf.Queue) string {
 	return s
 }
 
-// Matches reports whether a pattern of -q means a queue of this host: a name, a
+// matches reports whether a pattern of -q means a queue of this host: a name, a
 // name and a host, each may have wildcards.
-func Matches(pattern, queue, host string) bool {
+func matches(pattern, queue, host string) bool {
 	name, at, hasHost := strings.Cut(pattern, "@")
 	if ok, err := path.Match(cmp.Or(name, "*"), queue); err != nil || !ok {
 		return false
@@ -483,7 +486,7 @@ func (q *Queue) duration(t *job.Task, grant *schedule.Grant) time.Duration {
 	return kill
 }
 
-func key(t *job.Task) [2]int { return [2]int{t.Job.Number, t.Number} }
+func key(t *job.Task) schedule.TaskID { return schedule.TaskID{Job: t.Job.Number, Task: t.Number} }
 
 // Adopt tells of a task that an earlier execd has started, and returns its
 // claims.
@@ -530,10 +533,10 @@ func (q *Queue) suspend() {
 	defer q.mu.Unlock()
 	stop, resume, next := q.sched.Suspensions(time.Now())
 	for _, s := range stop {
-		q.asked[[2]int{s.Job, s.Task}] = s.Letter
+		q.asked[s.TaskID] = s.Letter
 	}
-	for _, s := range resume {
-		delete(q.asked, [2]int{s.Job, s.Task})
+	for _, id := range resume {
+		delete(q.asked, id)
 	}
 	if len(q.asked) > 0 || len(q.stopped) > 0 || q.o.States.anySuspended() {
 		for k, t := range q.running {

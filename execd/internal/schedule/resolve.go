@@ -15,8 +15,7 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 	reject := func(format string, args ...any) (Job, error) {
 		return Job{}, api.Errorf(api.CodeRejected, format, args...)
 	}
-	on := func(list string) bool { return isOn(c.UserLists[list], user, groups) }
-	if g := &c.Global; slices.ContainsFunc(g.XUserLists, on) || len(g.UserLists) > 0 && !slices.ContainsFunc(g.UserLists, on) {
+	if g := &c.Global; !c.MayUse(g.UserLists, g.XUserLists, user, groups...) {
 		return reject("job rejected: %s@%s is not allowed to submit jobs", user, c.Hostname)
 	}
 	j := Job{
@@ -70,12 +69,6 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 		j.Slots = append(j.Slots, Range(s))
 	}
 	return j, nil
-}
-
-// isOn reports whether somebody is on a user list.
-func isOn(l *conf.UserList, user string, groups []string) bool {
-	return l != nil && l.ACL && (slices.Contains(l.Entries, user) ||
-		slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(l.Entries, "@"+g) }))
 }
 
 // resolve reads requests: a later one of the same attribute counts.

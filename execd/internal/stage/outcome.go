@@ -8,6 +8,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/usage"
 	"paddock/spool"
@@ -124,8 +125,8 @@ func (r *Runner) fault(t *job.Task, out *spool.Outcome) job.Fate {
 				procedure = r.Config().PEs[g.PE].StartProcArgs
 			}
 		}
-		account, _, other := strings.Cut(procedure, "@")
-		sure = procedure == "" || other && !strings.Contains(account, "/")
+		_, _, other := conf.SplitProcedure(procedure)
+		sure = procedure == "" || other
 	}
 	reason := fmt.Sprintf("job %v failed: %s", t, out.Reason)
 	if !r.Queue.Fault(t.Start.Queue, t.Job.Owner, reason, sure) {

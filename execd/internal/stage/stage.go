@@ -129,10 +129,7 @@ func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
 
 // Exited is told that the shepherd of a run is gone.
 func (r *Runner) Exited(run spool.RunID) {
-	r.mu.Lock()
-	l := r.lives[run]
-	r.mu.Unlock()
-	if l != nil {
+	if l := r.life(run); l != nil {
 		r.advance(l, func() { l.exited, l.ended = true, time.Now() })
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
+	"paddock/spool"
 )
 
 // steering passes on to a shepherd what people and queues want of its job, as
@@ -20,7 +21,7 @@ type steering struct {
 // Kill carries out the wish to kill a task that runs: its shepherd is asked
 // once for each call. Before there is one to ask, the launch stage does it.
 func (r *Runner) Kill(t *job.Task) {
-	l := r.life(t)
+	l := r.life(t.RunID())
 	if l == nil {
 		return
 	}
@@ -43,7 +44,7 @@ func (r *Runner) Suspend(t *job.Task, letters string) {
 // Launched returns when a task that has begun has a shepherd, or will not get
 // one: who leads its life on does both in one go.
 func (r *Runner) Launched(t *job.Task) {
-	if l := r.life(t); l != nil {
+	if l := r.life(t.RunID()); l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 	}
@@ -51,7 +52,7 @@ func (r *Runner) Launched(t *job.Task) {
 
 // Changed tells that a task was suspended or resumed.
 func (r *Runner) Changed(t *job.Task) {
-	if l := r.life(t); l != nil {
+	if l := r.life(t.RunID()); l != nil {
 		l.steer.mu.Lock()
 		defer l.steer.mu.Unlock()
 		r.stopOrGo(l)
@@ -96,11 +97,11 @@ func (r *Runner) stopOrGo(l *life) {
 	}
 }
 
-// life returns the life of a task; nil when it is over.
-func (r *Runner) life(t *job.Task) *life {
+// life returns the life of a run; nil when it is over.
+func (r *Runner) life(run spool.RunID) *life {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lives[t.RunID()]
+	return r.lives[run]
 }
 
 // signal asks the shepherd of a task to give the job a signal.

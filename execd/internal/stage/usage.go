@@ -26,9 +26,7 @@ func fill(rec *accounting.Record, u *spool.Usage, total *api.Usage) {
 
 // Exceeded is told of a job that as a whole has exceeded a limit.
 func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
-	r.mu.Lock()
-	l := r.lives[run]
-	r.mu.Unlock()
+	l := r.life(run)
 	if l == nil {
 		return // it has just ended
 	}
