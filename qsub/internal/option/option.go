@@ -7,7 +7,7 @@ package option
 import "strings"
 
 // Command is a client command, or a set of them.
-type Command uint16
+type Command uint32
 
 // The commands.
 const (
