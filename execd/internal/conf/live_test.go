@@ -148,7 +148,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	save("pes/smp", "slots 4\n")
-	expect("pe smp: added")
+	expect("pe smp: slots 9999999 -> 4") // instead of the one of a host without configuration
 
 	save("pes/smp", "slots 8\n")
 	expect("pe smp: slots 4 -> 8")
@@ -174,7 +174,7 @@ func TestWatch(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "pes")); err != nil {
 		t.Fatal(err)
 	}
-	expect("pe smp: removed")
+	expect("pe smp: slots 16 -> 9999999")
 }
 
 // TestTrust: in root mode nobody else may write what names programs that root

@@ -23,7 +23,8 @@ type Options struct {
 }
 
 // Load reads the files below a directory. Missing files mean defaults: a host
-// without configuration has one queue, all.q, with a slot for each processor.
+// without configuration has one queue, all.q, with a slot for each processor,
+// and one parallel environment, smp, whose slots are those of one host.
 // The error joins a *Problem for each mistake.
 func Load(o Options) (*Config, error) {
 	l := &loader{Options: o, conf: &Config{Hostname: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
@@ -117,6 +118,9 @@ func (l *loader) load() {
 	}
 	c.PEs = map[string]*PE{}
 	readAll(l, kindPE, peParams, func(pe *PE) { c.PEs[pe.Name] = pe })
+	if len(l.files(kindPE))+len(l.files(kindQueue)) == 0 {
+		l.ownPE()
+	}
 	c.Checkpoints = map[string]*Checkpoint{}
 	readAll(l, kindCkpt, ckptParams, func(k *Checkpoint) { c.Checkpoints[k.Name] = k })
 	l.hosts()
@@ -308,12 +312,26 @@ func (l *loader) hosts() {
 	}
 }
 
-// queues reads the queues. Without any there is all.q.
+// ownPE makes the parallel environment of a host without configuration: the one
+// that programs ask for which know no site.
+func (l *loader) ownPE() {
+	const name = "smp"
+	pe := &PE{}
+	l.keep(kindPE, name, apply(l, "", []entry{{name: "pe_name", value: name}}, peParams, pe, nil))
+	l.conf.PEs[name] = pe
+}
+
+// queues reads the queues. Without any there is all.q, for all parallel
+// environments.
 func (l *loader) queues() {
 	c := l.conf
 	names := l.files(kindQueue)
 	if len(names) == 0 {
-		l.queue("all.q", "", l.withName(nil, "", "qname", "all.q"))
+		entries := []entry{{name: "qname", value: "all.q"}}
+		if len(c.PEs) > 0 {
+			entries = append(entries, entry{name: "pe_list", value: strings.Join(slices.Sorted(maps.Keys(c.PEs)), " ")})
+		}
+		l.queue("all.q", "", entries)
 	}
 	for _, name := range names {
 		if entries, path, ok := l.entries(kindQueue, name); ok {

@@ -99,7 +99,7 @@ func TestShowDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for kind, name := range map[string]string{"queue": "all.q", "conf": "", "sched": "", "complex": "", "host": "gehost.example.org"} {
+	for kind, name := range map[string]string{"queue": "all.q", "pe": "smp", "conf": "", "sched": "", "complex": "", "host": "gehost.example.org"} {
 		text, err := c.Show(kind, name)
 		if err != nil {
 			t.Fatal(err)

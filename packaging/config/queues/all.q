@@ -12,7 +12,7 @@ qname             all.q
 # batch jobs, interactive ones, and those of which parallel environments and
 # checkpointing interfaces.
 #qtype            BATCH INTERACTIVE
-#pe_list          NONE
+pe_list           smp
 #ckpt_list        NONE
 
 # Who may use it, who may not, and who may suspend and disable it.
