@@ -37,7 +37,7 @@ UNIT = $$($(GO) list ./... | grep -v '/test/')
 export CGO_ENABLED = 0
 
 .PHONY: all build install demo test race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
-	manifest-check check e2e interop vm soak bench vuln clean
+	manifest-check check e2e interop workflow vm soak bench vuln clean
 
 all: build
 
@@ -121,6 +121,10 @@ e2e:
 # Beside a real Grid Engine, which it installs. Root only.
 interop:
 	PADDOCK_INTEROP=1 $(GO) test -count=1 -timeout 20m -v ./test/interop
+
+workflow:
+	test/need makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snakemake toil=toil
+	PADDOCK_WORKFLOW=1 $(GO) test -count=1 -v ./test/workflow
 
 # In a machine of its own, under qemu, which it installs: control groups with
 # every controller.
