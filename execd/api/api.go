@@ -157,6 +157,10 @@ type SubmitRequest struct {
 	Mail           string   `json:"mail,omitempty"`            // -m: letters of b, e, a, s; empty: none
 	MailTo         []string `json:"mail_to,omitempty"`         // -M; empty: the owner
 
+	// Context is what people note at the job, -ac, -dc and -sc: NAME=value or
+	// NAME, each name once. The job does not see it.
+	Context []string `json:"context,omitempty"`
+
 	// Env holds NAME=value as -v and -V chose them, in order. Origin holds the
 	// SGE_O_* variables of the submitting session (SGE_O_HOME, SGE_O_LOGNAME,
 	// SGE_O_PATH, SGE_O_SHELL, SGE_O_MAIL, SGE_O_HOST, SGE_O_WORKDIR and, where

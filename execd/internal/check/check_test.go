@@ -154,6 +154,9 @@ func TestDamage(t *testing.T) {
 		{"record is a link", func(b *bed) { b.must(os.Symlink("3", b.record(4))) }, "jobs/4", "not a regular file", false, true},
 		{"record damaged", func(b *bed) { b.append(b.record(3), bad+"\n") }, "jobs/3", "is damaged: line 2", false, true},
 		{"record says what cannot be", func(b *bed) { b.append(b.record(3), `{"event":"done","tasks":"1"}`+"\n") }, "jobs/3", "is damaged: line 2", false, true},
+		{"record altered to what cannot be", func(b *bed) {
+			b.append(b.record(3), `{"event":"altered","change":{"fields":["-N"],"to":{"name":"new"}}}`+"\n"+`{"event":"altered","change":{"fields":["-b"],"to":{"name":"x"}}}`+"\n")
+		}, "jobs/3", "is damaged: line 3", false, true},
 		{"record cut short", func(b *bed) { b.append(b.record(3), `{"event":"star`) }, "jobs/3", "cut short, 14 bytes", false, false},
 		{"record without script", func(b *bed) { b.must(os.Remove(b.root.Path("job_scripts/2"))) }, "jobs/2", "script is missing", false, false},
 		{"script without record", func(b *bed) { b.must(os.Remove(b.record(3))) }, "job_scripts/3", "script without a record", false, false},

@@ -40,20 +40,48 @@ func (j *Job) hold(tasks *Tasks, letters string, on bool) error {
 	return nil
 }
 
+// unfinished returns the tasks that are not over. The Store's mutex is held.
+func (j *Job) unfinished() Tasks {
+	set := j.pending.clone()
+	for number := range j.active {
+		set.Add(number)
+	}
+	return set
+}
+
+// holdChanges returns those of the tasks of which some hold would change. The
+// Store's mutex is held.
+func (j *Job) holdChanges(set *Tasks, letters string, on bool) Tasks {
+	changed := NoTasks(j.Tasks)
+	for _, letter := range letters {
+		held := j.held[letter]
+		part := set.clone()
+		if on {
+			part.Subtract(&held)
+		} else {
+			rest := part.clone()
+			rest.Subtract(&held)
+			part.Subtract(&rest)
+		}
+		changed.AddAll(&part)
+	}
+	return changed
+}
+
 // free returns the pending tasks that nothing holds back but -a and -tc. The
 // Store's mutex is held. The set is to be read only.
 func (s *Store) free(j *Job) Tasks {
 	if len(j.waitsFor) > 0 {
 		return NoTasks(j.Tasks)
 	}
-	if len(j.held) == 0 && len(j.WaitsForTasks) == 0 {
+	if len(j.held) == 0 && len(j.waitsForTasks) == 0 {
 		return j.pending
 	}
 	set := j.pending.clone()
 	for _, held := range j.held {
 		set.Subtract(&held)
 	}
-	for _, number := range j.WaitsForTasks {
+	for _, number := range j.waitsForTasks {
 		if p := s.jobs[number]; p != nil {
 			p.holdFollowers(&set)
 		}
@@ -65,10 +93,7 @@ func (s *Store) free(j *Job) Tasks {
 // that wait for unfinished tasks of p. Steps may differ: a task stands for all
 // numbers up to the next.
 func (j *Job) holdFollowers(set *Tasks) {
-	unfinished := j.pending.clone()
-	for number := range j.active {
-		unfinished.Add(number)
-	}
+	unfinished := j.unfinished()
 	for _, r := range unfinished.runs {
 		low, high := unfinished.task(r.low), unfinished.task(r.high)
 		set.Cut(api.Tasks{First: max(low-max(set.of.Step, 1)+1, 1), Last: high + max(unfinished.of.Step, 1) - 1, Step: 1})
@@ -83,16 +108,18 @@ func (s *Store) Ready(j *Job, now time.Time) (n, first int, at time.Time) {
 	if s.jobs[j.Number] != j {
 		return 0, 0, time.Time{}
 	}
+	j.stale = false
+	terms := j.Terms()
 	set := s.free(j)
 	if n = set.Len(); n == 0 {
 		return 0, 0, time.Time{}
 	}
-	if j.After.After(now) {
-		return 0, 0, j.After
+	if terms.After.After(now) {
+		return 0, 0, terms.After
 	}
 	first = set.Min()
-	if j.MaxRun > 0 {
-		n = min(n, max(j.MaxRun-j.started, 0))
+	if terms.MaxRun > 0 {
+		n = min(n, max(terms.MaxRun-j.started, 0))
 	}
 	return n, first, time.Time{}
 }
@@ -129,9 +156,9 @@ var ErrNoArray = api.Errorf(api.CodeRejected, `Can only specify "-hold_jid_ad" o
 
 // checkArrays refuses a job with -hold_jid_ad whose tasks are not those of the
 // arrays it waits for (qsub(1)). The Store's mutex is held.
-func (s *Store) checkArrays(h *header) error {
-	for _, number := range h.WaitsForTasks {
-		a, b := s.jobs[number].Tasks, h.Request.Tasks
+func (s *Store) checkArrays(b api.Tasks, waitsForTasks []int) error {
+	for _, number := range waitsForTasks {
+		a := s.jobs[number].Tasks
 		if !a.IsArray() {
 			return ErrNoArray
 		}
@@ -154,7 +181,7 @@ func (s *Store) link(j *Job) {
 	for number := range j.waitsFor {
 		s.followers[number] = append(s.followers[number], j)
 	}
-	for _, number := range j.WaitsForTasks {
+	for _, number := range j.waitsForTasks {
 		if s.jobs[number] != nil {
 			s.followers[number] = append(s.followers[number], j)
 		}
@@ -193,7 +220,7 @@ func (s *Store) holds(j *Job) string {
 	if len(j.waitsFor) > 0 {
 		b.WriteByte('j')
 	}
-	for _, number := range j.WaitsForTasks {
+	for _, number := range j.waitsForTasks {
 		if s.jobs[number] != nil {
 			b.WriteByte('a')
 			break

@@ -78,7 +78,7 @@ func modify(t *testing.T, s *Store, c Caller, req api.ModifyRequest) []string {
 	reply, err := s.Modify(&req, c, Hooks{
 		Launched: func(*Task) {},
 		Kill:     func(*Task) {}, Changed: func(*Task) {}, Host: "h",
-		Rerunnable: func(task *Task) bool { return task.Job.Rerun == api.RerunYes },
+		Rerunnable: func(task *Task) bool { return task.Job.Terms().Rerun == api.RerunYes },
 	})
 	if err != nil {
 		return []string{err.Error()}

@@ -39,8 +39,11 @@ func (s *Store) Turn(j *Job) time.Time {
 func (s *Store) Take(j *Job, start Start, now time.Time) *Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	terms := j.Terms()
 	switch {
-	case s.jobs[j.Number] != j || j.MaxRun > 0 && j.started >= j.MaxRun || j.After.After(now):
+	case s.jobs[j.Number] != j || terms.MaxRun > 0 && j.started >= terms.MaxRun || terms.After.After(now):
+		return nil
+	case j.stale: // the start may not be for what it asks for now
 		return nil
 	}
 	set := s.free(j)
@@ -284,6 +287,12 @@ const (
 // nobody knows what is on disk: the caller repeats the event, and the record
 // may hold it twice.
 func (s *Store) commit(j *Job, sync bool, after func(), lines ...*line) error {
+	return s.commitIf(j, nil, sync, after, lines...)
+}
+
+// commitIf is a commit that does nothing, nor calls after, when may, called with
+// the Store's mutex held, does not allow it.
+func (s *Store) commitIf(j *Job, may func() bool, sync bool, after func(), lines ...*line) error {
 	var data []byte
 	for _, l := range lines {
 		b, err := encode(l)
@@ -293,7 +302,7 @@ func (s *Store) commit(j *Job, sync bool, after func(), lines ...*line) error {
 		data = append(data, b...)
 	}
 	wrap := func(err error) error { return fmt.Errorf("cannot write record of job %d: %w", j.Number, err) }
-	f, err := s.appendAndApply(j, data, after, lines)
+	f, err := s.appendAndApply(j, may, data, after, lines)
 	if err != nil {
 		return wrap(err)
 	}
@@ -311,14 +320,14 @@ func (s *Store) commit(j *Job, sync bool, after func(), lines ...*line) error {
 
 // appendAndApply is the part of commit that is done by one at a time. It
 // returns the file, to be synced; nil when the job is over, and the record with
-// it: there is nothing to add.
-func (s *Store) appendAndApply(j *Job, data []byte, after func(), lines []*line) (*os.File, error) {
+// it, or when it may not: there is nothing to add.
+func (s *Store) appendAndApply(j *Job, may func() bool, data []byte, after func(), lines []*line) (*os.File, error) {
 	j.file.Lock()
 	defer j.file.Unlock()
 	s.mu.Lock()
-	over := j.dropped
+	nothing := j.dropped || may != nil && !may()
 	s.mu.Unlock()
-	if over {
+	if nothing {
 		return nil, nil
 	}
 	if j.size > s.compactAbove && j.size > 4*j.base {
@@ -368,14 +377,17 @@ func (s *Store) compact(j *Job) {
 
 // compacted returns the short form of a record.
 func (s *Store) compacted(j *Job) ([]byte, error) {
-	data, err := readHeader(s.path(j.Number))
+	s.mu.Lock()
+	altered, lines := j.alterations > 0, j.lines(time.Now())
+	s.mu.Unlock()
+	h, err := s.readRequest(j, altered)
 	if err != nil {
 		return nil, err
 	}
-	data = append(data, '\n')
-	s.mu.Lock()
-	lines := j.lines(time.Now())
-	s.mu.Unlock()
+	data, err := encode(h)
+	if err != nil {
+		return nil, err
+	}
 	for _, l := range lines {
 		b, err := encode(l)
 		if err != nil {

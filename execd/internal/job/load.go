@@ -68,9 +68,11 @@ func (s *Store) read(number int, r *recordReader) *loaded {
 		return l
 	}
 	// What most jobs have in common is in memory once.
-	for _, text := range []*string{&l.job.Owner, &l.job.Group, &l.job.Name, &l.job.Account, &l.job.Mail} {
+	terms := *l.job.Terms()
+	for _, text := range []*string{&l.job.Owner, &l.job.Group, &terms.Name, &terms.Account, &terms.Mail} {
 		*text = unique.Make(*text).Value()
 	}
+	l.job.terms.Store(&terms)
 	for i, name := range l.job.Groups {
 		l.job.Groups[i] = unique.Make(name).Value()
 	}

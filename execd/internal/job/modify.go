@@ -138,26 +138,11 @@ func (m *modification) job(j *Job, tasks api.Tasks) error {
 func (m *modification) hold(j *Job, tasks api.Tasks) error {
 	on := m.req.Action == api.ActionHold
 	m.mu.Lock()
-	set := j.pending.clone()
-	for number := range j.active {
-		set.Add(number)
-	}
+	set := j.unfinished()
 	if tasks.IsArray() {
 		set = set.Cut(tasks)
 	}
-	changed := NoTasks(j.Tasks)
-	for _, letter := range m.req.Hold {
-		held := j.held[letter]
-		part := set.clone()
-		if on {
-			part.Subtract(&held)
-		} else {
-			rest := part.clone()
-			rest.Subtract(&held)
-			part.Subtract(&rest)
-		}
-		changed.AddAll(&part)
-	}
+	changed := j.holdChanges(&set, m.req.Hold, on)
 	m.mu.Unlock()
 	if changed.Len() == 0 {
 		return nil

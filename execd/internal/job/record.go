@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"paddock/execd/api"
@@ -64,14 +65,18 @@ type kept struct {
 
 // digestOf returns what is kept of a header.
 func digestOf(h *header) *digest {
-	r := &h.Request
 	return &digest{
 		Format: h.Format, Job: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
 		SubmitGID: h.SubmitGID, Submitted: h.Submitted, WaitsFor: h.WaitsFor, WaitsForTasks: h.WaitsForTasks,
-		Request: kept{
-			Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks,
-			MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail, needs: needsIn(r),
-		},
+		Request: keptOf(&h.Request),
+	}
+}
+
+// keptOf returns what is kept of a request.
+func keptOf(r *api.SubmitRequest) kept {
+	return kept{
+		Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks,
+		MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail, needs: needsIn(r),
 	}
 }
 
@@ -82,12 +87,13 @@ type line struct {
 	Time  time.Time `json:"time"`
 	Run   int       `json:"run,omitempty"`
 
-	Start  *Start `json:"start,omitempty"`  // of EventStarted
-	End    *End   `json:"end,omitempty"`    // of EventEnded
-	Want   *Want  `json:"want,omitempty"`   // of EventWant
-	State  *state `json:"state,omitempty"`  // of EventSnapshot
-	Reason string `json:"reason,omitempty"` // of EventErrored
-	Hold   string `json:"hold,omitempty"`   // of EventHeld and EventReleased: letters of u, o, s
+	Start  *Start  `json:"start,omitempty"`  // of EventStarted
+	End    *End    `json:"end,omitempty"`    // of EventEnded
+	Want   *Want   `json:"want,omitempty"`   // of EventWant
+	State  *state  `json:"state,omitempty"`  // of EventSnapshot
+	Reason string  `json:"reason,omitempty"` // of EventErrored
+	Hold   string  `json:"hold,omitempty"`   // of EventHeld and EventReleased: letters of u, o, s
+	Change *change `json:"change,omitempty"` // of EventAltered
 }
 
 // state is what a snapshot says of a job as a whole. The tasks that the lines
@@ -116,6 +122,9 @@ type Start struct {
 	Priority float64 `json:"priority,omitempty"`
 	// Binding has the cores that the run is bound to, as its config.
 	Binding string `json:"binding,omitempty"`
+	// Needs are those of the job when the run was started; nil: those it has
+	// where the line stands.
+	Needs *needs `json:"needs,omitempty"`
 }
 
 // Want is what somebody asked for.
@@ -221,6 +230,9 @@ func (j *Job) replay(l *line) error {
 	if l.Event == EventSnapshot {
 		return j.restore(l.State)
 	}
+	if l.Event == EventAltered {
+		return j.alter(l)
+	}
 	set, ok := parseTasks(l.Tasks, j.Tasks)
 	if !ok {
 		return fmt.Errorf("tasks %q are none of the job's", l.Tasks)
@@ -284,6 +296,10 @@ func (j *Job) lines(now time.Time) []*line {
 			continue
 		}
 		start := t.Start
+		if t.Needs != j.Terms().Needs {
+			n := needsIn(t.Needs.Request())
+			start.Needs = &n
+		}
 		list = append(list, &line{Event: EventStarted, Tasks: number, Time: t.Started, Run: t.Run, Start: &start})
 		if t.Suspended {
 			list = append(list, &line{Event: EventSuspended, Tasks: number, Time: now})
@@ -329,7 +345,10 @@ func (j *Job) apply(number int, l *line) error {
 		j.pending.Remove(number)
 		t = &Task{
 			Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number],
-			Started: l.Time, Start: *l.Start, begun: make(chan struct{}),
+			Started: l.Time, Start: *l.Start, Needs: j.Terms().Needs, alteration: j.alterations, begun: make(chan struct{}),
+		}
+		if n := t.Start.Needs; n != nil {
+			t.Needs, t.Start.Needs = needsOf(n), nil
 		}
 		j.activate(t)
 	case EventWithdrawn:
@@ -427,42 +446,64 @@ type Job struct {
 	GID       int
 	Groups    []string // all of the owner's, by name
 	SubmitGID int      // of the process that submitted it
-	Name      string
-	Account   string
 	Submitted time.Time
 	Tasks     api.Tasks
-	MaxRun    int // tasks at the same time; 0: no limit
-	Rerun     api.Rerun
 	HasScript bool
-	Priority  int       // -p
-	After     time.Time // -a
-	Mail      string    // -m: letters of b, e, a, s
-	Needs     Needs
-	Slots     int // of -pe: the fewest; 1 for a serial job
-	// WaitsForTasks are the jobs of -hold_jid_ad.
-	WaitsForTasks []int
+
+	terms atomic.Pointer[Terms]
 
 	file sync.Mutex // one writer at a time; held before the Store's mutex
 	size int64      // guarded by file; of the record
 	base int64      // guarded by file; its size when it was new or made anew
 
 	// The rest is guarded by the Store's mutex.
-	dropped     bool // nothing is left of it, its record goes
-	pending     Tasks
-	active      map[int]*Task  // started, ended or in error; nil: none was yet
-	runs        map[int]int    // run numbers of tasks that ran before
-	checkpoints map[int]bool   // those of them whose last run left a checkpoint
-	pids        map[int]int    // and the pid that the job had in it
-	started     int            // tasks in state Started
-	finished    int            // tasks that ran to their end
-	deleted     int            // tasks deleted before they started
-	requeued    time.Time      // when a task was last put back: the job queues behind those that did not have their turn
-	changed     chan struct{}  // closed when a task's end is in the accounting file; nil: nobody waits
-	reasons     map[int]string // why tasks failed, for those who wait; lost with execd
-	held        map[rune]Tasks // tasks that are not to be started, by the letter of the hold
-	waitsFor    map[int]bool   // the jobs of -hold_jid that are not over
-	freed       []*Job         // of a job that is over: those that waited for it, to be told
-	request     *api.SubmitRequest
+	dropped       bool // nothing is left of it, its record goes
+	pending       Tasks
+	active        map[int]*Task  // started, ended or in error; nil: none was yet
+	runs          map[int]int    // run numbers of tasks that ran before
+	checkpoints   map[int]bool   // those of them whose last run left a checkpoint
+	pids          map[int]int    // and the pid that the job had in it
+	started       int            // tasks in state Started
+	finished      int            // tasks that ran to their end
+	deleted       int            // tasks deleted before they started
+	requeued      time.Time      // when a task was last put back: the job queues behind those that did not have their turn
+	changed       chan struct{}  // closed when a task's end is in the accounting file; nil: nobody waits
+	reasons       map[int]string // why tasks failed, for those who wait; lost with execd
+	held          map[rune]Tasks // tasks that are not to be started, by the letter of the hold
+	waitsFor      map[int]bool   // the jobs of -hold_jid that are not over
+	waitsForTasks []int          // the jobs of -hold_jid_ad
+	freed         []*Job         // of a job that is over: those that waited for it, to be told
+	request       *api.SubmitRequest
+	alterations   int  // how often it was altered
+	stale         bool // it was altered since somebody asked what is ready
+}
+
+// Terms are what of a job's request is at hand and may be altered. They are
+// replaced as a whole, and to be read only.
+type Terms struct {
+	Name     string
+	Account  string
+	MaxRun   int // tasks at the same time; 0: no limit
+	Rerun    api.Rerun
+	Priority int       // -p
+	After    time.Time // -a
+	Mail     string    // -m: letters of b, e, a, s
+	Needs    Needs
+	Slots    int // of -pe: the fewest; 1 for a serial job
+}
+
+// Terms returns what the job asks for at present.
+func (j *Job) Terms() *Terms { return j.terms.Load() }
+
+func termsOf(r *kept) *Terms {
+	t := &Terms{
+		Name: string(r.Name), Account: string(r.Account), MaxRun: r.MaxRun, Rerun: r.Rerun,
+		Priority: r.Priority, After: r.After, Mail: r.Mail, Needs: needsOf(&r.needs), Slots: 1,
+	}
+	if len(r.Slots) > 0 {
+		t.Slots = r.Slots[0].Min
+	}
+	return t
 }
 
 // Task is a task that is not pending any more.
@@ -475,14 +516,16 @@ type Task struct {
 	State      State
 	Started    time.Time
 	Start      Start
+	Needs      Needs // of the job when the run was started
 	Want       *Want
 	Suspended  bool   // by somebody, as with qmod -sj
 	Stopped    string // why else it is stopped, S by its queue, T by a threshold; lost with execd
 	End        *End   // from Ended on
 	Reason     string // of Errored
 
-	begun    chan struct{} // closed when the start is recorded, or given up
-	recorded bool          // guarded by the Store's mutex; the end is on disk
+	alteration int           // the Job's alterations when the run was started
+	begun      chan struct{} // closed when the start is recorded, or given up
+	recorded   bool          // guarded by the Store's mutex; the end is on disk
 }
 
 // Slots returns how many slots the task has.
@@ -504,25 +547,27 @@ func newJob(h *digest) *Job {
 	r := &h.Request
 	j := &Job{
 		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
-		SubmitGID: h.SubmitGID, Name: string(r.Name), Account: string(r.Account), Submitted: h.Submitted,
-		Tasks: r.Tasks, MaxRun: r.MaxRun, Rerun: r.Rerun, HasScript: !r.Binary,
-		Priority: r.Priority, After: r.After, Mail: r.Mail, Needs: needsOf(&r.needs), Slots: 1, WaitsForTasks: h.WaitsForTasks,
-		pending: AllTasks(r.Tasks),
+		SubmitGID: h.SubmitGID, Submitted: h.Submitted, Tasks: r.Tasks, HasScript: !r.Binary,
+		waitsForTasks: h.WaitsForTasks, pending: AllTasks(r.Tasks),
 	}
-	if len(r.Slots) > 0 {
-		j.Slots = r.Slots[0].Min
-	}
+	j.terms.Store(termsOf(r))
 	if r.Hold != "" {
 		all := AllTasks(r.Tasks)
 		_ = j.hold(&all, r.Hold, true) // letters are checked at submission
 	}
-	for _, number := range h.WaitsFor {
+	j.waitFor(h.WaitsFor)
+	return j
+}
+
+// waitFor has the job wait for the ends of these.
+func (j *Job) waitFor(numbers []int) {
+	j.waitsFor = nil
+	for _, number := range numbers {
 		if j.waitsFor == nil {
 			j.waitsFor = map[int]bool{}
 		}
 		j.waitsFor[number] = true
 	}
-	return j
 }
 
 // activate enters a task that is not pending any more.

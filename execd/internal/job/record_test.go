@@ -187,9 +187,18 @@ func TestDigest(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":1,"job":1,"owner":"a","request":{"tasks":{"first":1,"last":3,"step":1}}}` + "\n" +
 		`{"event":"deleted","tasks":"1-2:1"}` + "\n"))
+	f.Add([]byte(`{"format":1,"job":1,"owner":"a","request":{"name":"a","tasks":{"first":1,"last":3,"step":1}},"waits_for":[7]}` + "\n" +
+		`{"event":"altered","tasks":"2","change":{"fields":["-N","-hold_jid","-l"],"to":{"name":"b","command":"","hard":[{"name":"h_rt","value":"1"}]},"waits_for":[8],"hold":"u"}}` + "\n" +
+		`{"event":"started","tasks":"1","start":{"queue":"q","boot":"b","needs":{"pe":"smp"}}}` + "\n"))
 	f.Add([]byte("garbage\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		j, whole, err := decode(data)
+		if h, full := present(data); err == nil && full == nil {
+			// The digest that is at hand and the whole request say the same.
+			if k := keptOf(&h.Request); !reflect.DeepEqual(termsOf(&k), j.Terms()) {
+				t.Fatalf("the request asks for %+v, the job for %+v", termsOf(&k), j.Terms())
+			}
+		}
 		if whole < 0 || whole > len(data) {
 			t.Fatalf("whole = %d of %d", whole, len(data))
 		}

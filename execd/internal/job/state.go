@@ -51,6 +51,7 @@ const (
 	// These are of the job as a whole, whatever the states of its tasks.
 	EventHeld     Event = "held"     // tasks are not to be started
 	EventReleased Event = "released" // tasks may be started again
+	EventAltered  Event = "altered"  // the request is another one from here on
 	// EventSnapshot replaces all that came before: a record that had grown
 	// long was made anew.
 	EventSnapshot Event = "snapshot"

@@ -41,6 +41,8 @@ type Store struct {
 	byUser map[int]int  // guarded by mu; jobs by uid
 	// followers are the jobs that wait for a job, by its number.
 	followers map[int][]*Job // guarded by mu
+
+	predecessors sync.Mutex // held while those of a job are altered
 }
 
 // ParseNumber reads the name of a record or of a script: the number of its job.
@@ -205,26 +207,63 @@ func (s *Store) hint(j *Job) {
 	}
 }
 
-// Request returns what was submitted, without the script.
+// Request returns what is asked for at present, without the script.
 func (s *Store) Request(j *Job) (*api.SubmitRequest, error) {
-	s.mu.Lock()
-	req := j.request
-	s.mu.Unlock()
-	if req != nil {
-		return req, nil
+	req, _, err := s.request(j)
+	return req, err
+}
+
+// ErrAltered says that a job was altered since its turn came.
+var ErrAltered = errors.New("the job was altered meanwhile")
+
+// RequestFor returns what was asked for when the task was taken to be started,
+// and ErrAltered when that is not known any more.
+func (s *Store) RequestFor(t *Task) (*api.SubmitRequest, error) {
+	req, alteration, err := s.request(t.Job)
+	if err == nil && alteration != t.alteration {
+		return nil, ErrAltered
 	}
-	data, err := readHeader(s.path(j.Number))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read record of job %d: %w", j.Number, err)
+	return req, err
+}
+
+// request returns the request of a job, and after how many alterations.
+func (s *Store) request(j *Job) (*api.SubmitRequest, int, error) {
+	known := func() (*api.SubmitRequest, int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return j.request, j.alterations
 	}
-	h, err := decodeHeader(data)
+	if req, alteration := known(); req != nil {
+		return req, alteration, nil
+	}
+	j.file.Lock() // it is not altered meanwhile
+	defer j.file.Unlock()
+	_, alteration := known()
+	h, err := s.readRequest(j, alteration > 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read record of job %d: %w", j.Number, err)
+		return nil, 0, fmt.Errorf("cannot read record of job %d: %w", j.Number, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.request = &h.Request
-	return j.request, nil
+	return j.request, alteration, nil
+}
+
+// readRequest reads the header of a record as it is after all alterations. Of a
+// job without any the first line is enough.
+func (s *Store) readRequest(j *Job, altered bool) (*header, error) {
+	if altered {
+		data, err := os.ReadFile(s.path(j.Number))
+		if err != nil {
+			return nil, err
+		}
+		return present(data)
+	}
+	data, err := readHeader(s.path(j.Number))
+	if err != nil {
+		return nil, err
+	}
+	return decodeHeader(data)
 }
 
 // path returns the path of a record.
@@ -319,7 +358,7 @@ func (s *Store) Sweep() error {
 // match reports whether a job is meant by a name or pattern of qstat -j or
 // qdel.
 func (j *Job) match(pattern string) bool {
-	ok, err := path.Match(pattern, j.Name)
+	ok, err := path.Match(pattern, j.Terms().Name)
 	return err == nil && ok
 }
 

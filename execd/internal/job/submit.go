@@ -34,7 +34,7 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 		SubmitGID: gid, Submitted: now, Request: *req,
 		WaitsFor: s.resolve(req.HoldJobs, owner.UID), WaitsForTasks: s.resolve(req.HoldArray, owner.UID),
 	}
-	if err := s.checkArrays(h); err != nil {
+	if err := s.checkArrays(h.Request.Tasks, h.WaitsForTasks); err != nil {
 		s.mu.Unlock()
 		return nil, err
 	}

@@ -89,7 +89,8 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 	var running, waiting []api.JobStatus
 	now := time.Now()
 	for _, j := range s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) }) {
-		status := api.JobStatus{Job: j.Number, Name: j.Name, Owner: j.Owner, Slots: j.Slots}
+		terms := j.Terms()
+		status := api.JobStatus{Job: j.Number, Name: terms.Name, Owner: j.Owner, Slots: terms.Slots}
 		for _, t := range j.tasksInOrder() {
 			line := status
 			line.State, line.Time, line.Reason = t.letters(), j.Submitted, t.Reason
@@ -120,7 +121,7 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.Job
 				if part.state == "qw" {
 					line.Holds = ""
 				}
-				if j.After.After(now) {
+				if terms.After.After(now) {
 					line.Holds += "t"
 				}
 				waiting = append(waiting, line)
@@ -208,7 +209,7 @@ func (s *Store) Detail(req *api.DetailRequest, caller Caller, host string, reaso
 				if s.Get(j.Number) == nil {
 					continue // it ended while we looked
 				}
-				request = &api.SubmitRequest{Name: j.Name, Tasks: j.Tasks}
+				request = &api.SubmitRequest{Name: j.Terms().Name, Tasks: j.Tasks}
 			}
 			found = true
 			reply.Jobs = append(reply.Jobs, s.detail(j, request, caller, host, reasons))
@@ -250,7 +251,7 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		}
 		d.Reasons, d.Holds = why, s.holds(j)
 		d.WaitsFor = slices.Sorted(maps.Keys(j.waitsFor))
-		for _, number := range j.WaitsForTasks {
+		for _, number := range j.waitsForTasks {
 			if s.jobs[number] != nil {
 				d.WaitsFor = append(d.WaitsFor, number)
 			}
@@ -258,8 +259,8 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		if free := s.free(j); free.Len() == 0 {
 			d.Reasons = []string{j.heldBecause(d.Holds, d.WaitsFor)}
 		}
-		if j.MaxRun > 0 && j.started >= j.MaxRun {
-			d.Reasons = []string{fmt.Sprintf("%d tasks of the job run, and -tc %d allows no more", j.started, j.MaxRun)}
+		if most := j.Terms().MaxRun; most > 0 && j.started >= most {
+			d.Reasons = []string{fmt.Sprintf("%d tasks of the job run, and -tc %d allows no more", j.started, most)}
 		}
 	}
 	// The request stays in memory only while the job is being started.

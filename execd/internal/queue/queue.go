@@ -392,16 +392,18 @@ func (q *Queue) look(j *job.Job, now time.Time) {
 // come back. q.mu is held.
 func (q *Queue) add(j *job.Job, n, first int) {
 	delete(q.unfit, j.Number)
-	s, err := schedule.Resolve(q.config, j.Needs.Request(), j.Owner, j.Groups)
+	terms := j.Terms()
+	s, err := schedule.Resolve(q.config, terms.Needs.Request(), j.Owner, j.Groups)
 	if err != nil {
 		q.unfit[j.Number] = err.Error()
 		q.sched.Remove(j.Number)
 		return
 	}
+	delete(q.asking, j.Number)
 	if len(s.Hard)+len(s.Soft) > 0 {
 		q.asking[j.Number] = true
 	}
-	s.Number, s.Submitted, s.Priority, s.Tasks, s.First = j.Number, q.o.Store.Turn(j), j.Priority, n, first
+	s.Number, s.Submitted, s.Priority, s.Tasks, s.First = j.Number, q.o.Store.Turn(j), terms.Priority, n, first
 	q.sched.Add(s)
 }
 
@@ -444,19 +446,18 @@ func (q *Queue) startOne() bool {
 	var t *job.Task
 	if j != nil {
 		start := job.Start{Queue: grant.Queues[0].Queue, Boot: q.o.Boot, AddGID: gid, Grant: grant, Priority: q.sched.Granted(grant, now)}
-		if b := j.Needs.Request().Binding; b != "" {
+		if b := j.Terms().Needs.Request().Binding; b != "" {
 			start.Binding = q.o.Cores.Take(b, grant.Slots())
 		}
 		if t = q.o.Store.Take(j, start, now); t == nil {
 			q.o.Cores.Give(start.Binding)
 		}
 	}
-	if t == nil { // deleted or held meanwhile
+	if t == nil { // deleted, held or altered meanwhile
 		q.sched.GiveBack(number, grant)
 		q.o.GIDs.Give(gid)
-		if j == nil {
-			q.sched.Remove(number)
-		} else {
+		q.sched.Remove(number) // or it would be the next again
+		if j != nil {
 			q.changed[number] = j
 			q.Wake()
 		}
@@ -482,7 +483,7 @@ func (q *Queue) duration(t *job.Task, grant *schedule.Grant) time.Duration {
 	if conf == nil {
 		return 0
 	}
-	_, kill := WallClock(q.config, conf, t.Job.Needs.Request().Hard)
+	_, kill := WallClock(q.config, conf, t.Needs.Request().Hard)
 	return kill
 }
 
@@ -578,8 +579,8 @@ func (q *Queue) Reasons(j *job.Job) []string {
 	if why := q.blocked(now); why != "" {
 		return []string{why}
 	}
-	if j.After.After(now) {
-		return []string{fmt.Sprintf("it is not to start before %s", j.After.Format(time.DateTime))}
+	if after := j.Terms().After; after.After(now) {
+		return []string{fmt.Sprintf("it is not to start before %s", after.Format(time.DateTime))}
 	}
 	if most := q.config.Global.MaxTasksAtOnce; most > 0 && j.Tasks.IsArray() {
 		if n := q.o.Store.Running(j); n >= most {

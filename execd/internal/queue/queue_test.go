@@ -108,6 +108,49 @@ func (b *bench) next(t *testing.T) string {
 	}
 }
 
+// A job whose turn has come for what it asked for before is looked at again: it
+// is neither started nor the next for ever.
+func TestAlteredMeanwhile(t *testing.T) {
+	s := newStore(t)
+	b := newBench(t, s, 1, NewGIDs(nil))
+	submit(t, s, api.Tasks{}, 0)
+	b.next(t)
+	second := submit(t, s, api.Tasks{}, 0)
+	err := harness.WaitFor(harness.Patience, "the job to wait", func() (bool, error) {
+		b.q.mu.Lock()
+		defer b.q.mu.Unlock()
+		return len(b.q.changed) == 0, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.OnWork(nil) // the hint comes late
+	alter := func(to api.SubmitRequest) {
+		t.Helper()
+		reply, err := s.Alter(&api.AlterRequest{Jobs: []string{"2"}, Fields: []api.Field{api.FieldQueues}, To: to}, job.Caller{UID: 1}, job.AlterHooks{
+			Check: func(*job.Job, []api.Field, *api.SubmitRequest) ([]api.Line, bool, error) { return nil, false, nil },
+		})
+		if err != nil || len(reply.Lines) != 1 || reply.Lines[0].Failed {
+			t.Fatalf("%v, %v", reply.Lines, err)
+		}
+	}
+	alter(api.SubmitRequest{Queues: []string{"other.q"}})
+	b.end("1.1")
+	err = harness.WaitFor(harness.Patience, "the job to be unfit", func() (bool, error) {
+		b.q.mu.Lock()
+		defer b.q.mu.Unlock()
+		return b.q.unfit[second.Number] != "", nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.OnWork(b.q.Add)
+	alter(api.SubmitRequest{})
+	if got := b.next(t); got != "2.1" {
+		t.Errorf("%s is started; want 2.1", got)
+	}
+}
+
 // A job waits for a time of the day, not for a duration.
 func TestClockSet(t *testing.T) {
 	s := newStore(t)
@@ -126,7 +169,7 @@ func TestClockSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.After = time.Now() // as far away as if the clock had been set forward
+	j.Terms().After = time.Now() // as far away as if the clock had been set forward
 	b.q.ClockSet()
 	b.next(t)
 }

@@ -96,12 +96,8 @@ func (s *Server) canStartNow(req *api.SubmitRequest, owner *user.User) bool {
 // to print, and whether that was all that was wanted.
 func (s *Server) verify(req *api.SubmitRequest, owner *user.User) (lines []string, only bool, err error) {
 	refused, impossible := s.Queue.Check(req, owner.Name, owner.GroupNames)
-	var e *api.Error
-	switch {
-	case errors.As(refused, &e):
-		return nil, false, e
-	case refused != nil:
-		return nil, false, api.Errorf(api.CodeRejected, "%v", refused)
+	if refused != nil {
+		return nil, false, rejected(refused)
 	}
 	only = req.Verify == "v" || req.Verify == "p"
 	switch {

@@ -34,13 +34,19 @@ func newAdmission() *admission {
 // admitted lets a submission in when its user's turn has come. It stands before
 // the request is read, which takes more time and memory than all the rest.
 func admitted(f handleFunc) handleFunc {
+	f = gated(f)
 	return func(s *Server, ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
-		if rate := s.Config().Global.SubmitRate; rate > 0 {
-			if wait := s.admission.rate.Take(c.UID, rate, time.Now()); wait > 0 {
-				return nil, api.Errorf(api.CodeLimit, "job rejected: user %s submits more than %d jobs a second; try again in %.0f s",
-					c.Name, rate, math.Ceil(wait.Seconds()))
-			}
+		if err := s.mayHurry(c); err != nil {
+			return nil, err
 		}
+		return f(s, ctx, c, d)
+	}
+}
+
+// gated lets a request in when its user's turn has come among those that write
+// records.
+func gated(f handleFunc) handleFunc {
+	return func(s *Server, ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
 		leave, err := s.admission.submits.Enter(ctx, c.UID)
 		if err != nil {
 			return nil, err
@@ -48,6 +54,17 @@ func admitted(f handleFunc) handleFunc {
 		defer leave()
 		return f(s, ctx, c, d)
 	}
+}
+
+// mayHurry refuses submissions that come faster than configured.
+func (s *Server) mayHurry(c job.Caller) error {
+	if rate := s.Config().Global.SubmitRate; rate > 0 {
+		if wait := s.admission.rate.Take(c.UID, rate, time.Now()); wait > 0 {
+			return api.Errorf(api.CodeLimit, "job rejected: user %s submits more than %d jobs a second; try again in %.0f s",
+				c.Name, rate, math.Ceil(wait.Seconds()))
+		}
+	}
+	return nil
 }
 
 // mayHaveJobs refuses users who may have no jobs here, in Grid Engine's words.

@@ -86,6 +86,10 @@ var verbs = map[string]struct {
 	api.VerbShow:   {anyone, 1 << 16, handler((*Server).show)},
 	api.VerbReload: {members, 1 << 16, handler((*Server).reload)},
 	api.VerbDrain:  {managers, 1 << 16, handler((*Server).drain)},
+
+	// An environment and arguments, each byte of which may be written as six.
+	api.VerbAlter:    {members, 16 << 20, gated(handler((*Server).alter))},
+	api.VerbResubmit: {members, 1 << 16, gated(handler((*Server).resubmit))},
 }
 
 // handler fits a method with its request type into the table.

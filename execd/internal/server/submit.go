@@ -14,7 +14,6 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/user"
-	"paddock/spool"
 )
 
 // submit is qsub.
@@ -39,13 +38,8 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err := mayHaveTasks(config, req.Tasks); err != nil {
 		return api.SubmitReply{}, err
 	}
-	if s.Stages.Launcher.Foreign() {
-		// Only our own shepherd reads the file args.
-		for _, a := range req.Args {
-			if !spool.PlainValue(a) {
-				return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: an argument has a control character, which shepherd_cmd %s cannot take", s.Stages.Launcher.Shepherd)
-			}
-		}
+	if err := s.mayBeArgs(req.Args); err != nil {
+		return api.SubmitReply{}, err
 	}
 	lines, only, err := s.verify(req, owner)
 	if err != nil || only {
@@ -67,7 +61,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		}
 		return api.SubmitReply{}, busy
 	}
-	return api.SubmitReply{Job: j.Number, Name: j.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place)}, nil
+	return api.SubmitReply{Job: j.Number, Name: req.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place)}, nil
 }
 
 // check refuses what cannot become a job, with Grid Engine's words where it
@@ -149,6 +143,9 @@ func check(r *api.SubmitRequest) error {
 		}
 	}
 	if err := checkWhen(r); err != nil {
+		return err
+	}
+	if err := mayBeContext(r.Context); err != nil {
 		return err
 	}
 	return mayBeTold(r.MailTo)

@@ -140,13 +140,13 @@ func (r *Runner) fault(t *job.Task, out *spool.Outcome) job.Fate {
 // Rerunnable reports whether a run that was cut short may be repeated. One that
 // has a checkpointing interface may (spec 8.4).
 func (r *Runner) Rerunnable(t *job.Task) bool {
-	switch t.Job.Rerun {
+	switch t.Job.Terms().Rerun {
 	case api.RerunYes:
 		return true
 	case api.RerunNo:
 		return false
 	}
-	if t.Job.Needs.Request().Checkpoint != "" {
+	if t.Needs.Request().Checkpoint != "" {
 		return true
 	}
 	q := r.Config().Queue(t.Start.Queue)
@@ -156,9 +156,10 @@ func (r *Runner) Rerunnable(t *job.Task) bool {
 // line composes the accounting line.
 func (r *Runner) line(l *life, out *spool.Outcome, e *job.End) string {
 	t := l.task
+	terms := t.Job.Terms()
 	rec := accounting.Record{
 		QName: t.Start.Queue, Hostname: r.Host, Group: t.Job.Group, Owner: t.Job.Owner,
-		JobName: t.Job.Name, JobNumber: t.Job.Number, Account: t.Job.Account,
+		JobName: terms.Name, JobNumber: t.Job.Number, Account: terms.Account,
 		SubmissionTime: t.Job.Submitted.Unix(), Failed: e.Failed, ExitStatus: e.Exit,
 		Project: accounting.None, Department: "defaultdepartment", GrantedPE: accounting.None,
 		Slots: t.Slots(), Category: accounting.None, PETaskID: accounting.None,
@@ -175,7 +176,7 @@ func (r *Runner) line(l *life, out *spool.Outcome, e *job.End) string {
 	if g := t.Start.Grant; g != nil && g.PE != "" {
 		rec.GrantedPE = g.PE
 	}
-	if category := t.Job.Needs.Category(); category != "" {
+	if category := t.Needs.Category(); category != "" {
 		rec.Category = category
 	}
 	if out.Usage != nil {

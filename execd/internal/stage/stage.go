@@ -231,6 +231,12 @@ func (r *Runner) Stop() {
 func (r *Runner) begin(l *life) error {
 	t := l.task
 	order, err := r.order(l)
+	if errors.Is(err, job.ErrAltered) {
+		// What was granted may not be what it asks for now.
+		r.Store.Untake(t)
+		r.giveBack(l)
+		return errOver
+	}
 	if err != nil {
 		// A second try would meet it again, as long as nobody mends it.
 		return r.refuse(l, err, true)
@@ -265,7 +271,7 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 		return nil, fmt.Errorf("queue %q does not exist any more", t.Start.Queue)
 	}
 	var err error
-	if o.Request, err = r.Store.Request(t.Job); err != nil {
+	if o.Request, err = r.Store.RequestFor(t); err != nil {
 		return nil, err
 	}
 	if pe := o.Grant.PE; pe != "" {

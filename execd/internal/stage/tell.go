@@ -16,7 +16,8 @@ import (
 func (r *Runner) tell(l *life, event mail.Event) {
 	t := l.task
 	// Who asked for the end of a job wants to know of every end.
-	if !event.Wanted(t.Job.Mail) && (event != mail.Aborted || !mail.Complete.Wanted(t.Job.Mail)) {
+	terms := t.Job.Terms()
+	if !event.Wanted(terms.Mail) && (event != mail.Aborted || !mail.Complete.Wanted(terms.Mail)) {
 		return
 	}
 	request, err := r.Store.Request(t.Job)
@@ -30,7 +31,7 @@ func (r *Runner) tell(l *life, event mail.Event) {
 		return
 	}
 	j := mail.Job{
-		Number: t.Job.Number, Name: t.Job.Name, Owner: t.Job.Owner, Queue: t.Start.Queue + "@" + r.Host, Start: t.Started,
+		Number: t.Job.Number, Name: terms.Name, Owner: t.Job.Owner, Queue: t.Start.Queue + "@" + r.Host, Start: t.Started,
 	}
 	if t.Job.Tasks.IsArray() {
 		j.Task = t.Number

@@ -1,0 +1,196 @@
+package api
+
+import (
+	"slices"
+	"strings"
+)
+
+// The verbs of qalter and qresub.
+const (
+	VerbAlter    = "alter"    // AlterRequest -> AlterReply
+	VerbResubmit = "resubmit" // ResubmitRequest -> ResubmitReply
+)
+
+// MaxContext bounds the bytes of a job's context.
+const MaxContext = 64 << 10
+
+// Field names a part of a SubmitRequest that can be altered: the option that
+// sets it, where several do the one that speaks for them.
+type Field string
+
+// The fields.
+const (
+	FieldPriority       Field = "-p"
+	FieldAfter          Field = "-a"
+	FieldAccount        Field = "-A"
+	FieldCwd            Field = "-cwd"
+	FieldCheckpoint     Field = "-ckpt"
+	FieldCheckpointWhen Field = "-c"
+	FieldStderr         Field = "-e"
+	FieldStdin          Field = "-i"
+	FieldReserve        Field = "-R"
+	FieldMerge          Field = "-j"
+	FieldHard           Field = "-l"
+	FieldSoft           Field = "-soft -l"
+	FieldMail           Field = "-m"
+	FieldMailTo         Field = "-M"
+	FieldName           Field = "-N"
+	FieldHoldJobs       Field = "-hold_jid"
+	FieldHoldArray      Field = "-hold_jid_ad"
+	FieldNotify         Field = "-notify"
+	FieldStdout         Field = "-o"
+	FieldPE             Field = "-pe"
+	FieldBinding        Field = "-binding"
+	FieldQueues         Field = "-q"
+	FieldSoftQueues     Field = "-soft -q"
+	FieldMasterQueues   Field = "-masterq"
+	FieldRerun          Field = "-r"
+	FieldShell          Field = "-S"
+	FieldEnv            Field = "-v"
+	FieldArgs           Field = "--"
+	FieldContext        Field = "-ac"
+	FieldMaxRun         Field = "-tc"
+)
+
+// Alterable is a field and how it is altered.
+type Alterable struct {
+	Field Field
+	// What is its name in "modified ... of job 42"; empty: nothing is said.
+	What string
+	Copy func(to, from *SubmitRequest)
+}
+
+// Alterables are all fields that can be altered, in the order in which Grid
+// Engine tells of them.
+var Alterables = []Alterable{
+	{FieldPriority, "", func(to, from *SubmitRequest) { to.Priority = from.Priority }},
+	{FieldAfter, "start time", func(to, from *SubmitRequest) { to.After = from.After }},
+	{FieldAccount, "account", func(to, from *SubmitRequest) { to.Account = from.Account }},
+	{FieldCwd, "working directory", func(to, from *SubmitRequest) { to.Cwd = from.Cwd }},
+	{FieldCheckpoint, "checkpointing environment", func(to, from *SubmitRequest) { to.Checkpoint = from.Checkpoint }},
+	{FieldCheckpointWhen, "", func(to, from *SubmitRequest) { to.CheckpointWhen = from.CheckpointWhen }},
+	{FieldStderr, "stderr path list", func(to, from *SubmitRequest) { to.Stderr = from.Stderr }},
+	{FieldStdin, "stdin path list", func(to, from *SubmitRequest) { to.Stdin = from.Stdin }},
+	{FieldReserve, "reservation behaviour", func(to, from *SubmitRequest) { to.Reserve = from.Reserve }},
+	{FieldMerge, "output merge behaviour", func(to, from *SubmitRequest) { to.Merge = from.Merge }},
+	{FieldHard, "hard resource list", func(to, from *SubmitRequest) { to.Hard = from.Hard }},
+	{FieldSoft, "soft resource list", func(to, from *SubmitRequest) { to.Soft = from.Soft }},
+	{FieldMail, "mail options", func(to, from *SubmitRequest) { to.Mail = from.Mail }},
+	{FieldMailTo, "mail list", func(to, from *SubmitRequest) { to.MailTo = from.MailTo }},
+	{FieldName, "job name", func(to, from *SubmitRequest) { to.Name = from.Name }},
+	{FieldHoldJobs, "job id hold list", func(to, from *SubmitRequest) { to.HoldJobs = from.HoldJobs }},
+	{FieldHoldArray, "job id hold array list", func(to, from *SubmitRequest) { to.HoldArray = from.HoldArray }},
+	{FieldNotify, "notify behaviour", func(to, from *SubmitRequest) { to.Notify = from.Notify }},
+	{FieldStdout, "stdout path list", func(to, from *SubmitRequest) { to.Stdout = from.Stdout }},
+	{FieldPE, "parallel environment", func(to, from *SubmitRequest) { to.PE, to.Slots = from.PE, from.Slots }},
+	{FieldBinding, "binding", func(to, from *SubmitRequest) { to.Binding = from.Binding }},
+	{FieldQueues, "hard queue list", func(to, from *SubmitRequest) { to.Queues = from.Queues }},
+	{FieldSoftQueues, "soft queue list", func(to, from *SubmitRequest) { to.SoftQueues = from.SoftQueues }},
+	{FieldMasterQueues, "master hard queue list", func(to, from *SubmitRequest) { to.MasterQueues = from.MasterQueues }},
+	{FieldRerun, "restart behaviour", func(to, from *SubmitRequest) { to.Rerun = from.Rerun }},
+	{FieldShell, "shell list", func(to, from *SubmitRequest) { to.Shell = from.Shell }},
+	{FieldEnv, "environment", func(to, from *SubmitRequest) { to.Env = from.Env }},
+	{FieldArgs, "script arguments", func(to, from *SubmitRequest) { to.Args = from.Args }},
+	{FieldContext, "context", func(to, from *SubmitRequest) { to.Context = from.Context }},
+	{FieldMaxRun, "task concurrency", func(to, from *SubmitRequest) { to.MaxRun = from.MaxRun }},
+}
+
+// AlterableBy returns how a field is altered, or nil.
+func AlterableBy(f Field) *Alterable {
+	if i := slices.IndexFunc(Alterables, func(a Alterable) bool { return a.Field == f }); i >= 0 {
+		return &Alterables[i]
+	}
+	return nil
+}
+
+// AlterRequest is qalter: it changes jobs that are not finished. A job that is
+// refused is left as it is, the others are altered.
+type AlterRequest struct {
+	Jobs  []string `json:"jobs,omitempty"`  // as in DeleteRequest; tasks only where nothing but Hold is asked for
+	Users []string `json:"users,omitempty"` // -u
+	// Fields says which of To replace those of the job. Verify of To counts
+	// always.
+	Fields []Field       `json:"fields,omitempty"`
+	To     SubmitRequest `json:"to"`
+	// Context changes what the job has; FieldContext is not in Fields.
+	Context []ContextChange `json:"context,omitempty"`
+	// Hold has letters of u, o, s to set a hold, U, O, S to take it away, and n
+	// to take all away.
+	Hold string `json:"hold,omitempty"`
+}
+
+// HoldLetters are those of AlterRequest.Hold and ResubmitRequest.Hold.
+const HoldLetters = "uosnUOS"
+
+// SplitHold returns which of the holds u, o, s the letters set and which they
+// take away. Who takes away wins.
+func SplitHold(letters string) (set, release string) {
+	for _, h := range "uos" {
+		switch upper := strings.ToUpper(string(h)); {
+		case strings.Contains(letters, upper) || strings.Contains(letters, "n"):
+			release += string(h)
+		case strings.ContainsRune(letters, h):
+			set += string(h)
+		}
+	}
+	return set, release
+}
+
+// AlterReply has a line for each thing that was altered, as qalter prints it.
+type AlterReply struct {
+	Lines []Line `json:"lines"`
+}
+
+// ContextChange is one -ac, -dc or -sc.
+type ContextChange struct {
+	Option    string   `json:"option"`    // "-ac" adds, "-dc" takes away, "-sc" replaces all
+	Variables []string `json:"variables"` // NAME=value or NAME; of -dc the names
+}
+
+// ChangeContext returns a job's context after a change. Each name stands once,
+// where it came first.
+func ChangeContext(context []string, c ContextChange) []string {
+	same := func(a string) func(string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return func(b string) bool {
+			other, _, _ := strings.Cut(b, "=")
+			return name == other
+		}
+	}
+	context = slices.Clone(context)
+	if c.Option == "-sc" {
+		context = nil
+	}
+	for _, v := range c.Variables {
+		i := slices.IndexFunc(context, same(v))
+		switch {
+		case c.Option == "-dc" && i >= 0:
+			context = slices.Delete(context, i, i+1)
+		case c.Option == "-dc":
+		case i >= 0:
+			context[i] = v
+		default:
+			context = append(context, v)
+		}
+	}
+	return context
+}
+
+// ResubmitRequest is qresub: it submits copies of jobs that are not finished.
+type ResubmitRequest struct {
+	Jobs []string `json:"jobs"`           // numbers
+	Hold string   `json:"hold,omitempty"` // as in AlterRequest; without it the copies have no hold
+}
+
+// ResubmitReply has the jobs that were submitted, and the failure of the one
+// that was not.
+type ResubmitReply struct {
+	Submitted []Resubmitted `json:"submitted"`
+	Failed    *Error        `json:"failed,omitempty"`
+}
+
+// Resubmitted is the copy of a job.
+type Resubmitted struct {
+	From int `json:"from"`
+	SubmitReply
+}

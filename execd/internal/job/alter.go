@@ -1,0 +1,535 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// change is an alteration of a job, in its record.
+type change struct {
+	Fields []api.Field        `json:"fields,omitempty"`
+	To     *api.SubmitRequest `json:"to,omitempty"` // has the new values of the fields
+	// WaitsFor and WaitsForTasks are as in the header, of their fields.
+	WaitsFor      []int `json:"waits_for,omitempty"`
+	WaitsForTasks []int `json:"waits_for_tasks,omitempty"`
+	// Hold and Release are the holds that are set and taken away of the tasks
+	// of the line: letters of u, o, s.
+	Hold    string `json:"hold,omitempty"`
+	Release string `json:"release,omitempty"`
+}
+
+// check refuses a change that execd itself would not have written.
+func (c *change) check() error {
+	switch {
+	case c == nil:
+		return errors.New("an alteration without its particulars")
+	case len(c.Fields) > 0 && c.To == nil:
+		return errors.New("an alteration without its values")
+	case strings.Trim(c.Hold+c.Release, Holds) != "":
+		return fmt.Errorf("there is no hold %q", c.Hold+c.Release)
+	}
+	for _, f := range c.Fields {
+		if api.AlterableBy(f) == nil {
+			return fmt.Errorf("there is no field %q", f)
+		}
+	}
+	return nil
+}
+
+// apply puts the new values into a request.
+func (c *change) apply(r *api.SubmitRequest) {
+	for _, f := range c.Fields {
+		api.AlterableBy(f).Copy(r, c.To)
+	}
+}
+
+// present returns the header of a record as it is after all alterations.
+func present(data []byte) (*header, error) {
+	first, rest, _ := bytes.Cut(data, []byte("\n"))
+	h, err := decodeHeader(first)
+	if err != nil {
+		return nil, err
+	}
+	for n := 2; ; n++ {
+		text, more, whole := bytes.Cut(rest, []byte("\n"))
+		if !whole {
+			return h, nil
+		}
+		rest = more
+		var l struct {
+			Event  Event   `json:"event"`
+			Change *change `json:"change"`
+		}
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, fmt.Errorf("line %d is not an event: %v", n, err)
+		}
+		if l.Event != EventAltered {
+			continue
+		}
+		if err := l.Change.check(); err != nil {
+			return nil, fmt.Errorf("line %d: %v", n, err)
+		}
+		l.Change.apply(&h.Request)
+		if slices.Contains(l.Change.Fields, api.FieldHoldJobs) {
+			h.WaitsFor = l.Change.WaitsFor
+		}
+		if slices.Contains(l.Change.Fields, api.FieldHoldArray) {
+			h.WaitsForTasks = l.Change.WaitsForTasks
+		}
+	}
+}
+
+// alter applies an alteration to the job in memory.
+func (j *Job) alter(l *line) error {
+	c := l.Change
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.Hold+c.Release != "" {
+		set, ok := parseTasks(l.Tasks, j.Tasks)
+		if !ok {
+			return fmt.Errorf("tasks %q are none of the job's", l.Tasks)
+		}
+		// The letters are checked.
+		_ = j.hold(&set, c.Hold, true)
+		_ = j.hold(&set, c.Release, false)
+	}
+	r := j.Terms().request()
+	c.apply(&r)
+	k := keptOf(&r)
+	j.terms.Store(termsOf(&k))
+	if slices.Contains(c.Fields, api.FieldHoldJobs) {
+		j.waitFor(c.WaitsFor)
+	}
+	if slices.Contains(c.Fields, api.FieldHoldArray) {
+		j.waitsForTasks = c.WaitsForTasks
+	}
+	j.alterations++
+	j.stale, j.request = true, nil
+	return nil
+}
+
+// request returns a request that asks for the terms and nothing else.
+func (t *Terms) request() api.SubmitRequest {
+	r := *t.Needs.Request()
+	r.Name, r.Account, r.MaxRun, r.Rerun = t.Name, t.Account, t.MaxRun, t.Rerun
+	r.Priority, r.After, r.Mail = t.Priority, t.After, t.Mail
+	return r
+}
+
+// AlterHooks are what Alter needs of those who know the configuration.
+type AlterHooks struct {
+	// Check refuses what a job cannot become, of which the fields are new. With
+	// Verify it looks whether the job could run, and returns what it has found
+	// and whether that was all that was wanted.
+	Check func(j *Job, fields []api.Field, to *api.SubmitRequest) (lines []api.Line, only bool, err error)
+	Host  string
+}
+
+// maxAlter is how many jobs are altered at the same time, sharing the syncs.
+const maxAlter = 32
+
+// Alter is qalter.
+func (s *Store) Alter(req *api.AlterRequest, caller Caller, hooks AlterHooks) (api.AlterReply, error) {
+	a := &alteration{Store: s, req: req, caller: caller, hooks: hooks}
+	if err := a.check(); err != nil {
+		return api.AlterReply{}, err
+	}
+	words := req.Jobs
+	if len(words) == 0 && len(req.Users) > 0 {
+		words = []string{"*"}
+	}
+	var reply api.AlterReply
+	for _, word := range words {
+		name, tasks := parseTarget(word)
+		if tasks.IsArray() && !a.onlyHolds() {
+			return reply, ErrNotTasks
+		}
+		found := s.find(name)
+		if len(req.Users) > 0 {
+			found = slices.DeleteFunc(found, func(j *Job) bool { return !j.ownedByOneOf(req.Users, caller) })
+		}
+		found = a.allowed(name, found, &reply)
+		for chunk := range slices.Chunk(found, maxAlter) {
+			lines, errs := make([][]api.Line, len(chunk)), make([]error, len(chunk))
+			var wg sync.WaitGroup
+			for i, j := range chunk {
+				wg.Go(func() { lines[i], errs[i] = a.job(j, tasks) })
+			}
+			wg.Wait()
+			reply.Lines = slices.Concat(append([][]api.Line{reply.Lines}, lines...)...)
+			if err := errors.Join(errs...); err != nil {
+				return reply, err
+			}
+		}
+	}
+	return reply, nil
+}
+
+// ErrNotTasks refuses to alter or to copy single tasks.
+var ErrNotTasks = api.Errorf(api.CodeBadRequest, "denied: the selected option works only on jobs and not on tasks")
+
+type alteration struct {
+	*Store
+	req    *api.AlterRequest
+	caller Caller
+	hooks  AlterHooks
+}
+
+// check refuses what makes no sense for any job, or is not the caller's to do.
+func (a *alteration) check() error {
+	for i, f := range a.req.Fields {
+		if api.AlterableBy(f) == nil || f == api.FieldContext || slices.Contains(a.req.Fields[:i], f) {
+			return api.Errorf(api.CodeBadRequest, "cannot alter %q", f)
+		}
+	}
+	if strings.Trim(a.req.Hold, api.HoldLetters) != "" {
+		return api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", a.req.Hold)
+	}
+	set, release := api.SplitHold(a.req.Hold)
+	if err := MayHold(a.caller, set); err != nil {
+		return err
+	}
+	return mayRelease(a.caller, release)
+}
+
+// mayRelease refuses to take holds away that are not the caller's to take away.
+func mayRelease(c Caller, letters string) error {
+	switch {
+	case strings.Contains(letters, "s") && !c.Manager:
+		return api.Errorf(api.CodeDenied, "denied: %q must be manager to remove manager hold", c.Name)
+	case strings.Contains(letters, "o") && !c.Operator && !c.Manager:
+		return api.Errorf(api.CodeDenied, "denied: %q must be operator to remove operator hold", c.Name)
+	}
+	return nil
+}
+
+// onlyHolds reports whether nothing is altered but holds, which single tasks
+// have too.
+func (a *alteration) onlyHolds() bool {
+	return len(a.req.Fields)+len(a.req.Context) == 0 && a.req.To.Verify == ""
+}
+
+// allowed returns those of the jobs that the caller may alter. Of many that he
+// may not it tells once.
+func (a *alteration) allowed(name string, found []*Job, reply *api.AlterReply) []*Job {
+	fail := func(code api.Code, format string, args ...any) {
+		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
+	}
+	switch {
+	case len(found) > 0:
+	case len(a.req.Users) > 0:
+		fail(api.CodeNotFound, "The job %s of user(s) %s does not exist", name, strings.Join(a.req.Users, ","))
+	default:
+		fail(api.CodeNotFound, "denied: job %q does not exist", name)
+	}
+	var denied *Job
+	found = slices.DeleteFunc(found, func(j *Job) bool {
+		if a.caller.UID == j.UID || a.caller.Manager || a.caller.Operator {
+			return false
+		}
+		if denied == nil {
+			denied = j
+		}
+		return true
+	})
+	if denied != nil {
+		fail(api.CodeDenied, "denied: %q must be at least owner of job %d to change job attributes", a.caller.Name, denied.Number)
+	}
+	return found
+}
+
+// job alters one job. What is refused is told in a line.
+func (a *alteration) job(j *Job, tasks api.Tasks) ([]api.Line, error) {
+	if slices.Contains(a.req.Fields, api.FieldHoldJobs) || slices.Contains(a.req.Fields, api.FieldHoldArray) {
+		// Two that are altered to wait for each other must not both pass.
+		a.predecessors.Lock()
+		defer a.predecessors.Unlock()
+	}
+	for {
+		lines, done, err := a.try(j, tasks)
+		if refused, ok := errors.AsType[*api.Error](err); ok {
+			for text := range strings.SplitSeq(refused.Text, "\n") {
+				lines = append(lines, api.Line{Text: text, Failed: true, Code: refused.Code})
+			}
+			return lines, nil
+		}
+		if done || err != nil {
+			return lines, err
+		}
+		// Somebody else has altered it meanwhile.
+	}
+}
+
+// try works out an alteration and records it, unless the job was altered
+// between the two.
+func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, err error) {
+	over := api.Errorf(api.CodeNotFound, "denied: job \"%d\" does not exist", j.Number)
+	was, version, err := a.request(j)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, false, over
+	case err != nil:
+		return nil, false, err
+	}
+	c := &change{Fields: slices.Clone(a.req.Fields), To: &a.req.To}
+	to := *was
+	c.apply(&to)
+	if len(a.req.Context) > 0 {
+		for _, change := range a.req.Context {
+			to.Context = api.ChangeContext(to.Context, change)
+		}
+		c.Fields = append(c.Fields, api.FieldContext)
+	}
+	if err := a.mayAlter(j, was, &to); err != nil {
+		return nil, false, err
+	}
+	waits, err := a.waits(j, c)
+	if err != nil {
+		return nil, false, err
+	}
+	set, changed, idle := a.holds(j, tasks, c)
+	verify := a.req.To.Verify
+	if verify == "n" {
+		verify = ""
+	}
+	if idle {
+		to.Verify = verify
+	}
+	found, only, err := a.hooks.Check(j, c.Fields, &to)
+	if err != nil {
+		return nil, false, err
+	}
+	if verify != "" && !idle {
+		found, only = []api.Line{{Text: "verification: job is already running or is held"}}, verify == "v" || verify == "p"
+	}
+	if only || len(c.Fields) == 0 && c.Hold+c.Release == "" {
+		return found, true, nil
+	}
+	c.To = onlyFields(c.Fields, &to)
+	l := &line{Event: EventAltered, Time: time.Now(), Change: c}
+	if c.Hold+c.Release != "" {
+		l.Tasks = set.format()
+	}
+	before := a.predecessorsOf(j)
+	err = a.commitIf(j, func() bool { return j.alterations == version }, durable, func() {
+		done = true
+		a.relink(j, before)
+	}, l)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case !done && a.Get(j.Number) != j:
+		return nil, false, over
+	case !done:
+		return nil, false, nil
+	}
+	a.hint(j)
+	m := modification{Store: a.Store}
+	if changed.Len() > 0 {
+		m.tellEach(j, &changed, "modified hold of %s %s")
+	}
+	for _, al := range api.Alterables {
+		if slices.Contains(c.Fields, al.Field) {
+			a.tell(&m, j, al, &to, waits)
+		}
+	}
+	return append(m.reply.Lines, found...), true, nil
+}
+
+// onlyFields returns a request that has nothing but these fields of another.
+func onlyFields(fields []api.Field, r *api.SubmitRequest) *api.SubmitRequest {
+	if len(fields) == 0 {
+		return nil
+	}
+	out := &api.SubmitRequest{}
+	(&change{Fields: fields, To: r}).apply(out)
+	return out
+}
+
+// mayAlter refuses what is not the caller's to ask for, or not such a job's to
+// have.
+func (a *alteration) mayAlter(j *Job, was, to *api.SubmitRequest) error {
+	switch {
+	case to.Priority > was.Priority && !a.caller.Operator && !a.caller.Manager:
+		return api.Errorf(api.CodeDenied, "denied: %q must be operator to increase job priority", a.caller.Name)
+	case to.MaxRun != was.MaxRun && !j.Tasks.IsArray():
+		return api.Errorf(api.CodeRejected, "invalid option argument \"task concurrency\"")
+	}
+	return nil
+}
+
+// waiting are the predecessors that an alteration gives a job, for people.
+type waiting struct{ blocking, exited []string }
+
+// waits works out the predecessors of an alteration.
+func (a *alteration) waits(j *Job, c *change) (map[api.Field]waiting, error) {
+	told := map[api.Field]waiting{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range []struct {
+		field api.Field
+		words []string
+		to    *[]int
+	}{{api.FieldHoldJobs, a.req.To.HoldJobs, &c.WaitsFor}, {api.FieldHoldArray, a.req.To.HoldArray, &c.WaitsForTasks}} {
+		if !slices.Contains(c.Fields, f.field) {
+			continue
+		}
+		var w waiting
+		for _, word := range f.words {
+			numbers := a.resolve([]string{word}, j.UID)
+			if _, err := strconv.Atoi(word); err == nil && len(numbers) == 0 {
+				w.exited = append(w.exited, word)
+			}
+			for _, number := range numbers {
+				switch {
+				case number == j.Number:
+					return nil, api.Errorf(api.CodeRejected, "denied: job %q may not be its own jobnet predecessor", word)
+				case a.leadsTo(number, j.Number):
+					return nil, api.Errorf(api.CodeRejected, "job %d dependency change would generate a dependency cycle with job %d", j.Number, number)
+				case !slices.Contains(*f.to, number):
+					*f.to = append(*f.to, number)
+					w.blocking = append(w.blocking, strconv.Itoa(number))
+				}
+			}
+		}
+		told[f.field] = w
+	}
+	if !j.Tasks.IsArray() && slices.Contains(c.Fields, api.FieldHoldArray) {
+		return nil, ErrNoArray
+	}
+	return told, a.checkArrays(j.Tasks, c.WaitsForTasks)
+}
+
+// leadsTo reports whether a job waits, through whatever others, for another.
+// The Store's mutex is held.
+func (s *Store) leadsTo(from, to int) bool {
+	seen := map[int]bool{from: true}
+	for next := []int{from}; len(next) > 0; {
+		j := s.jobs[next[len(next)-1]]
+		next = next[:len(next)-1]
+		if j == nil {
+			continue
+		}
+		for _, number := range j.predecessors() {
+			if number == to {
+				return true
+			}
+			if !seen[number] {
+				seen[number] = true
+				next = append(next, number)
+			}
+		}
+	}
+	return false
+}
+
+// predecessors returns the jobs that a job waits for. The Store's mutex is held.
+func (j *Job) predecessors() []int {
+	numbers := slices.Clone(j.waitsForTasks)
+	for number := range j.waitsFor {
+		numbers = append(numbers, number)
+	}
+	return numbers
+}
+
+func (s *Store) predecessorsOf(j *Job) []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return j.predecessors()
+}
+
+// relink enters a job with those it waits for now, and not with those it waited
+// for before. The Store's mutex is held.
+func (s *Store) relink(j *Job, before []int) {
+	for _, number := range before {
+		rest := slices.DeleteFunc(s.followers[number], func(f *Job) bool { return f == j })
+		if len(rest) == 0 {
+			delete(s.followers, number)
+		} else {
+			s.followers[number] = rest
+		}
+	}
+	s.link(j)
+}
+
+// holds puts into the change what it does to the holds of tasks. It returns the
+// tasks that are meant, those of which a hold changes, and whether the job waits
+// with nothing to hold it back.
+func (a *alteration) holds(j *Job, tasks api.Tasks, c *change) (set, changed Tasks, idle bool) {
+	hold, release := api.SplitHold(a.req.Hold)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	set = j.unfinished()
+	if tasks.IsArray() {
+		set = set.Cut(tasks)
+	}
+	changed = j.holdChanges(&set, hold, true)
+	if changed.Len() > 0 {
+		c.Hold = hold
+	}
+	if released := j.holdChanges(&set, release, false); released.Len() > 0 {
+		c.Release = release
+		changed.AddAll(&released)
+	}
+	free := a.free(j)
+	return set, changed, j.started == 0 && free.Len() > 0
+}
+
+// tell says what was altered, in Grid Engine's words.
+func (a *alteration) tell(m *modification, j *Job, al api.Alterable, to *api.SubmitRequest, waits map[api.Field]waiting) {
+	switch {
+	case al.Field == api.FieldPriority:
+		m.say("%s@%s sets scheduling priority of job %d to %d", a.caller.Name, a.hooks.Host, j.Number, to.Priority)
+	case al.What != "":
+		m.say("modified %s of job %d", al.What, j.Number)
+	}
+	switch al.Field {
+	case api.FieldPE:
+		m.say("modified slot range of job %d", j.Number)
+	case api.FieldHoldJobs, api.FieldHoldArray:
+		list := func(words []string) string {
+			if len(words) == 0 {
+				return "NONE"
+			}
+			return strings.Join(words, ",")
+		}
+		m.say("   blocking jobs: %s", list(waits[al.Field].blocking))
+		m.say("   exited jobs:   %s", list(waits[al.Field].exited))
+	}
+}
+
+// Copyable returns the jobs with these numbers, in their order, each once. The
+// caller must be allowed to submit copies of all of them.
+func (s *Store) Copyable(words []string, caller Caller, host string) ([]*Job, error) {
+	if len(words) > api.MaxWords {
+		return nil, api.Errorf(api.CodeRejected, "%d jobs are too many, at most %d are possible", len(words), api.MaxWords)
+	}
+	found := map[*Job]bool{}
+	for _, word := range words {
+		if _, tasks := parseTarget(word); tasks.IsArray() {
+			return nil, ErrNotTasks
+		}
+		number, err := strconv.Atoi(word)
+		j := s.Get(number)
+		switch {
+		case err != nil || j == nil:
+			return nil, api.Errorf(api.CodeNotFound, "job %q does not exist", word)
+		case caller.UID != j.UID && !caller.Manager:
+			return nil, api.Errorf(api.CodeDenied, "job rejected: %s@%s is not allowed to resubmit jobs of user %s", caller.Name, host, j.Owner)
+		}
+		found[j] = true
+	}
+	return slices.SortedFunc(maps.Keys(found), func(a, b *Job) int { return a.Number - b.Number }), nil
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
+	"paddock/spool"
+)
+
+// alter is qalter.
+func (s *Server) alter(_ context.Context, c job.Caller, req *api.AlterRequest) (api.AlterReply, error) {
+	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, req.To.Verify) {
+		return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no value of -w", short(req.To.Verify))
+	}
+	for _, change := range req.Context {
+		if !slices.Contains([]string{"-ac", "-dc", "-sc"}, change.Option) {
+			return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no change of a context", short(change.Option))
+		}
+	}
+	return s.Store.Alter(req, c, job.AlterHooks{Check: s.mayBecome, Host: s.Host})
+}
+
+// asks are the fields of what a job asks of host and queues.
+var asks = []api.Field{
+	api.FieldHard, api.FieldSoft, api.FieldQueues, api.FieldSoftQueues, api.FieldMasterQueues, api.FieldPE, api.FieldCheckpoint,
+}
+
+// mayBecome refuses what a job cannot become. What it asked for before counts
+// only with what it asks for anew: what it is fit for may have changed since.
+func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest) (lines []api.Line, only bool, err error) {
+	r := *to
+	if !r.Binary {
+		r.Script = []byte{} // it is in the spool
+	}
+	if err := check(&r); err != nil {
+		return nil, false, err
+	}
+	if err := s.mayBeArgs(r.Args); err != nil {
+		return nil, false, err
+	}
+	asked := slices.ContainsFunc(fields, func(f api.Field) bool { return slices.Contains(asks, f) })
+	if !asked && r.Verify == "" {
+		return nil, false, nil
+	}
+	refused, impossible := s.Queue.Check(&r, j.Owner, j.Groups)
+	var why schedule.Unsuitable
+	switch only = r.Verify == "v" || r.Verify == "p"; {
+	case refused != nil:
+		e := rejected(refused)
+		// Grid Engine says it in fewer words of a job that is there already.
+		e.Text = strings.Replace(e.Text, "job rejected: the requested ", "denied: ", 1)
+		return nil, false, e
+	case only && errors.As(impossible, &why):
+		for _, w := range append(slices.Clone(why), "verification: no suitable queues") {
+			lines = append(lines, api.Line{Text: w, Failed: true, Code: api.CodeRejected})
+		}
+	case only:
+		lines = []api.Line{{Text: "verification: found suitable queue(s)"}}
+	case impossible != nil && r.Verify == "e":
+		return nil, false, api.Errorf(api.CodeRejected, "error: no suitable queues")
+	case impossible != nil && r.Verify == "w":
+		lines = []api.Line{{Text: "warning: no suitable queues", Failed: true, Code: api.CodeRejected}}
+	}
+	return lines, only, nil
+}
+
+// mayBeContext refuses a context that cannot be shown in a line.
+func mayBeContext(context []string) error {
+	total := 0
+	for i, v := range context {
+		total += len(v) + 1
+		name, _, _ := strings.Cut(v, "=")
+		same := func(other string) bool {
+			n, _, _ := strings.Cut(other, "=")
+			return n == name
+		}
+		if name == "" || hasControl(v) || !utf8.ValidString(v) || slices.ContainsFunc(context[:i], same) {
+			return api.Errorf(api.CodeRejected, "job rejected: %q is not a context variable", short(v))
+		}
+	}
+	if len(context) > api.MaxWords || total > api.MaxContext {
+		return api.Errorf(api.CodeRejected, "job rejected: the context has %d variables of %d bytes, at most %d of %d are possible", len(context), total, api.MaxWords, api.MaxContext)
+	}
+	return nil
+}
+
+// resubmit is qresub. Either all jobs are there and the caller's to copy, or
+// none is copied.
+func (s *Server) resubmit(ctx context.Context, c job.Caller, req *api.ResubmitRequest) (api.ResubmitReply, error) {
+	var reply api.ResubmitReply
+	if strings.Trim(req.Hold, api.HoldLetters) != "" || strings.Contains(req.Hold, "n") && req.Hold != "n" {
+		return reply, api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", short(req.Hold))
+	}
+	hold, _ := api.SplitHold(req.Hold)
+	if err := job.MayHold(c, hold); err != nil {
+		return reply, err
+	}
+	jobs, err := s.Store.Copyable(req.Jobs, c, s.Host)
+	if err != nil {
+		return reply, err
+	}
+	for _, j := range jobs {
+		submitted, err := s.copyJob(ctx, c, j, hold)
+		if e, ok := errors.AsType[*api.Error](err); ok {
+			reply.Failed = e
+			return reply, nil
+		}
+		if err != nil {
+			return reply, err
+		}
+		reply.Submitted = append(reply.Submitted, api.Resubmitted{From: j.Number, SubmitReply: submitted})
+	}
+	return reply, nil
+}
+
+// copyJob submits a copy of a job as one of the caller's.
+func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold string) (api.SubmitReply, error) {
+	if err := s.mayHurry(c); err != nil {
+		return api.SubmitReply{}, err
+	}
+	gone := api.Errorf(api.CodeNotFound, "job \"%d\" does not exist", j.Number)
+	was, err := s.Store.Request(j)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			err = gone
+		}
+		return api.SubmitReply{}, err
+	}
+	r := *was
+	r.Hold, r.Now, r.Verify = hold, false, ""
+	if j.HasScript {
+		f, err := os.Open(s.Store.Script(j))
+		if errors.Is(err, os.ErrNotExist) {
+			return api.SubmitReply{}, gone
+		}
+		if err != nil {
+			return api.SubmitReply{}, err
+		}
+		defer f.Close()
+		// It is its owner's, who may have made it longer.
+		if r.Script, err = io.ReadAll(io.LimitReader(f, api.MaxScript+1)); err != nil {
+			return api.SubmitReply{}, err
+		}
+	}
+	return s.submit(ctx, c, &r)
+}
+
+// mayBeArgs refuses arguments that the shepherd cannot take.
+func (s *Server) mayBeArgs(args []string) error {
+	if !s.Stages.Launcher.Foreign() {
+		return nil
+	}
+	// Only our own shepherd reads the file args.
+	for _, a := range args {
+		if !spool.PlainValue(a) {
+			return api.Errorf(api.CodeRejected, "job rejected: an argument has a control character, which shepherd_cmd %s cannot take", s.Stages.Launcher.Shepherd)
+		}
+	}
+	return nil
+}
+
+// rejected makes an error of the client's fault of what the queue refuses.
+func rejected(err error) *api.Error {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return e
+	}
+	return api.Errorf(api.CodeRejected, "%v", err)
+}
