@@ -126,6 +126,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail) {
 			say("finished tasks", strconv.Itoa(d.Finished))
 		}
 	}
+	has("context", contextList(r.Context))
 	say("binding", binding(r.Binding))
 	kind := "NONE"
 	if r.Binary {

@@ -1,6 +1,6 @@
 // Command qsub is the client commands in one binary: qsub, qstat, qdel, qhold,
-// qrls, qmod, qhost, qselect, qconf and qacct, told apart by the name it is
-// called by. They speak to execd through
+// qrls, qmod, qhost, qselect, qconf, qacct, qalter and qresub, told apart by the
+// name it is called by. They speak to execd through
 // execd/api and never read its spool; qacct reads the accounting file itself.
 package main
 
@@ -51,6 +51,8 @@ var actions = map[option.Command]func(*session, context.Context, []string) error
 	option.Qselect: (*session).qselect,
 	option.Qconf:   (*session).qconf,
 	option.Qacct:   (*session).qacct,
+	option.Qalter:  (*session).qalter,
+	option.Qresub:  (*session).qresub,
 }
 
 // run is the program. It returns the exit status.
@@ -112,7 +114,7 @@ func (s *session) exit(err error) int {
 		if e.Hint != "" {
 			fmt.Fprintln(s.err, e.Hint)
 		}
-		if s.command&(option.Qsub|option.Qhold|option.Qrls) != 0 {
+		if s.command&(option.Qsub|option.Qhold|option.Qrls|option.Qalter|option.Qresub) != 0 {
 			return e.Exit
 		}
 	}

@@ -149,14 +149,11 @@ func (s *session) submit(ctx context.Context, j *job) error {
 	if reply.Job == 0 {
 		return nil // verified
 	}
-	id, kind := fmt.Sprint(reply.Job), "job"
-	if reply.Tasks.IsArray() {
-		id, kind = fmt.Sprintf("%d.%v", reply.Job, reply.Tasks), "job-array"
-	}
+	id, _ := idOf(&reply)
 	if j.terse {
 		fmt.Fprintln(s.out, id)
 	} else {
-		fmt.Fprintf(s.out, "Your %s %s (\"%s\") has been submitted\n", kind, id, api.Visible(reply.Name))
+		fmt.Fprintln(s.out, api.Visible(hasBeenSubmitted(&reply)))
 	}
 	if !j.sync && !j.req.Now {
 		return nil
@@ -172,6 +169,21 @@ func (s *session) submit(ctx context.Context, j *job) error {
 		return nil
 	}
 	return s.wait(ctx, &reply, j.terse)
+}
+
+// idOf returns the number of a job that was submitted, with its tasks, and what
+// it is.
+func idOf(r *api.SubmitReply) (id, kind string) {
+	if r.Tasks.IsArray() {
+		return fmt.Sprintf("%d.%v", r.Job, r.Tasks), "job-array"
+	}
+	return fmt.Sprint(r.Job), "job"
+}
+
+// hasBeenSubmitted tells of a job that was submitted.
+func hasBeenSubmitted(r *api.SubmitReply) string {
+	id, kind := idOf(r)
+	return fmt.Sprintf("Your %s %s (\"%s\") has been submitted", kind, id, r.Name)
 }
 
 // maxOptionFile bounds a defaults file.

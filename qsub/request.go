@@ -189,6 +189,9 @@ var apply = map[string]func(*job, *option.Setting) error{
 		j.req.Cwd = dir
 		return nil
 	},
+	"-ac": (*job).changeContext,
+	"-dc": (*job).changeContext,
+	"-sc": (*job).changeContext,
 }
 
 // setPath keeps a list of paths as it is: execd takes the one for its host and

@@ -10,7 +10,7 @@ _paddock() {
   qsub:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qsub:-@|qsub:-e|qsub:-i|qsub:-o|qsub:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qsub:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qsub:-a|qsub:-A|qsub:-binding|qsub:-c|qsub:-ckpt|qsub:-C|qsub:-l|qsub:-m|qsub:-M|qsub:-masterq|qsub:-N|qsub:-p|qsub:-pe|qsub:-q|qsub:-t|qsub:-tc|qsub:-w) return ;;
+  qsub:-a|qsub:-ac|qsub:-A|qsub:-binding|qsub:-c|qsub:-ckpt|qsub:-C|qsub:-dc|qsub:-l|qsub:-m|qsub:-M|qsub:-masterq|qsub:-N|qsub:-p|qsub:-pe|qsub:-q|qsub:-sc|qsub:-t|qsub:-tc|qsub:-w) return ;;
   qsub:-hold_jid|qsub:-hold_jid_ad) words=$(_paddock_jobs) ;;
   qsub:-b|qsub:-j|qsub:-now|qsub:-pty|qsub:-r|qsub:-R|qsub:-shell|qsub:-sync) words='y n' ;;
   qstat:-explain|qstat:-g|qstat:-q|qstat:-qs|qstat:-s|qstat:-u) return ;;
@@ -25,8 +25,15 @@ _paddock() {
   qconf:-sckpt|qconf:-se|qconf:-shgrp|qconf:-sp|qconf:-sq|qconf:-su) return ;;
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qacct:-t) return ;;
+  qalter:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+  qalter:-@|qalter:-e|qalter:-i|qalter:-o|qalter:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  qalter:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
+  qalter:-a|qalter:-ac|qalter:-A|qalter:-binding|qalter:-c|qalter:-ckpt|qalter:-dc|qalter:-h|qalter:-l|qalter:-m|qalter:-M|qalter:-masterq|qalter:-N|qalter:-p|qalter:-pe|qalter:-q|qalter:-sc|qalter:-t|qalter:-tc|qalter:-u|qalter:-w) return ;;
+  qalter:-hold_jid|qalter:-hold_jid_ad) words=$(_paddock_jobs) ;;
+  qalter:-j|qalter:-r|qalter:-R) words='y n' ;;
+  qresub:-h) return ;;
   *) case ${COMP_WORDS[0]##*/}:$cur in
-    qsub:-*) words='-@ -a -A -b -binding -c -ckpt -clear -cwd -C -e -h -hard -help -hold_jid -hold_jid_ad -i -j -l -m -M -masterq -N -notify -now -o -p -pe -pty -q -r -R -S -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
+    qsub:-*) words='-@ -a -ac -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -l -m -M -masterq -N -notify -now -o -p -pe -pty -q -r -R -S -sc -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
     qstat:-*) words='-explain -f -F -g -help -j -json -ne -q -qs -s -u -version' ;;
     qdel:-*) words='-f -help -t -u -version' ;;
     qhold:-*) words='-h -help -t -u -version' ;;
@@ -36,10 +43,12 @@ _paddock() {
     qselect:-*) words='-help -json -q -qs -version' ;;
     qconf:-*) words='-help -json -reload -sc -sckpt -sckptl -sconf -se -sel -shgrp -shgrpl -sm -so -sp -spl -sq -sql -ssconf -su -sul -version' ;;
     qacct:-*) words='-f -help -j -json -t -version' ;;
+    qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
+    qresub:-*) words='-h -help -json -version' ;;
     qdel:*|qhold:*|qrls:*|qmod:*) words=$(_paddock_jobs) ;;
     qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     esac ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }
-complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct
+complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub

@@ -36,7 +36,7 @@ func jobs(o *Option) bool {
 }
 
 // ofJobs are the commands whose operands are unfinished jobs.
-const ofJobs = Qdel | Qhold | Qrls | Qmod
+const ofJobs = Qdel | Qhold | Qrls | Qmod | Qalter | Qresub
 
 // listJobs is a shell command that prints the numbers of unfinished jobs.
 const listJobs = `qstat -u '*' 2>/dev/null | awk 'NR > 2 && !seen[$1]++ {print $1}'`

@@ -21,6 +21,8 @@ const (
 	Qselect
 	Qconf
 	Qacct
+	Qalter
+	Qresub
 
 	// Elsewhere are options of Grid Engine's qrsh, qsh, qlogin and qalter that
 	// qsub does not have. In a defaults file, which is for all of them, qsub
@@ -45,6 +47,8 @@ var commands = []struct {
 	{Qselect, "qselect", "", "print the names of queues"},
 	{Qconf, "qconf", "", "show the configuration, and read it again"},
 	{Qacct, "qacct", "", "show what finished jobs used"},
+	{Qalter, "qalter", "job[,job ...] ... [-- argument ...]", "change jobs that are not finished"},
+	{Qresub, "qresub", "job[,job ...] ...", "submit copies of jobs"},
 }
 
 // Commands returns the programs.

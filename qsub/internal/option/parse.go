@@ -102,27 +102,32 @@ func Line(c Command, args []string, include Include) (settings []Setting, rest [
 // order, as qdel's "42 -t 1-3". An operand is a setting without option, with
 // one value; all words behind "--" are operands.
 func Mixed(c Command, args []string) ([]Setting, error) {
-	var all []Setting
+	all, behind, err := MixedArgs(c, args, nil)
+	for _, text := range behind {
+		all = append(all, Setting{Values: []string{text}})
+	}
+	return all, err
+}
+
+// MixedArgs is Mixed for a command that takes what stands behind "--" apart;
+// nil: there is no "--".
+func MixedArgs(c Command, args []string, include Include) (all []Setting, behind []string, err error) {
 	for words := Words(args); len(words) > 0; {
-		settings, rest, err := parse(c, words, nil, 0)
+		settings, rest, err := parse(c, words, include, 0)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all = append(all, settings...)
 		if len(rest) == 0 {
 			break
 		}
-		operands := rest[:1]
 		if rest[0].Text == "--" {
-			operands = rest[1:]
-			rest = rest[len(rest)-1:]
+			return all, args[len(args)-len(rest)+1:], nil
 		}
-		for _, w := range operands {
-			all = append(all, Setting{Values: []string{w.Text}})
-		}
+		all = append(all, Setting{Values: []string{rest[0].Text}})
 		words = rest[1:]
 	}
-	return all, nil
+	return all, nil, nil
 }
 
 // Lines parses the words of a script's option lines or of a defaults file: all
@@ -191,6 +196,9 @@ func setting(c Command, w Word, words []Word) (s Setting, rest []Word, err error
 	o, ok := Lookup(c, w.Text)
 	if !ok && c == Qsub && w.Place != (Place{}) {
 		o, ok = Lookup(Elsewhere, w.Text)
+	}
+	if _, other := Lookup(Qsub|Elsewhere, w.Text); !ok && other && c&(Qalter|Qresub) != 0 && w.Text != "-b" && w.Text != "-shell" {
+		return s, nil, &Error{Exit: ExitWord, Place: w.Place, Text: "Unknown option " + w.Text}
 	}
 	if !ok {
 		e := &Error{Exit: ExitUsage, Place: w.Place, Text: fmt.Sprintf("invalid option argument \"%s\"", w.Text)}

@@ -1,6 +1,9 @@
 package option
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // one names the single argument of an option.
 func one(arg string) []string { return []string{arg} }
@@ -8,7 +11,19 @@ func one(arg string) []string { return []string{arg} }
 // table is every option of every command, and the only place where an option
 // is made known. What an option of qsub does stands in the table of qsub's
 // request, keyed by the same names.
-var table = append(rows, later()...)
+var table = append(also(rows), later()...)
+
+// also gives qalter the options of qsub that it has too.
+func also(rows []Option) []Option {
+	altered := strings.Fields(`-@ -a -ac -ar -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -i -j -js -jsv
+		-l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -tc -v -V -verify -w -wd`)
+	for i := range rows {
+		if rows[i].Commands&Qsub != 0 && slices.Contains(altered, rows[i].Name) {
+			rows[i].Commands |= Qalter
+		}
+	}
+	return rows
+}
 
 // later are the options of Grid Engine's qconf that ours has not yet.
 func later() []Option {
@@ -30,7 +45,7 @@ func later() []Option {
 var rows = []Option{
 	{Name: "-@", Args: one("file"), Kind: File, Commands: Qsub, Repeat: true, Help: "read further options from a file"},
 	{Name: "-a", Args: one("date_time"), Kind: Text, Commands: Qsub, Help: "request a start time"},
-	{Name: "-ac", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Refused: true, Why: "jobs have no context", Help: "add context variables"},
+	{Name: "-ac", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "add context variables"},
 	{Name: "-ar", Args: one("ar_id"), Kind: Text, Commands: Qsub, Refused: true, Why: "there are no advance reservations", Help: "run in an advance reservation"},
 	{Name: "-ar", Args: one("ar_id"), Kind: List, Commands: Qacct, Refused: true, Help: "list an advance reservation"},
 	{Name: "-A", Args: one("account_string"), Kind: Text, Commands: Qsub, Help: "account string in the accounting record"},
@@ -49,7 +64,7 @@ var rows = []Option{
 	{Name: "-d", Args: one("days"), Kind: Text, Commands: Qacct, Refused: true, Help: "jobs started in the last days"},
 	{Name: "-d", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "disable queues: nothing is started in them"},
 	{Name: "-D", Args: one("department"), Kind: List, Commands: Qacct, Refused: true, Help: "list by department"},
-	{Name: "-dc", Args: one("variable_list"), Kind: Text, Commands: Qsub, Repeat: true, Refused: true, Why: "jobs have no context", Help: "delete context variables"},
+	{Name: "-dc", Args: one("variable_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "delete context variables"},
 	{Name: "-display", Args: one("display"), Kind: Text, Commands: Elsewhere, Help: "X display of an interactive job"},
 	{Name: "-dl", Args: one("date_time"), Kind: Text, Commands: Qsub, Refused: true, Why: "jobs are not ordered by a deadline; -a delays a job", Help: "deadline to start"},
 	{Name: "-e", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard error"},
@@ -68,6 +83,7 @@ var rows = []Option{
 	{Name: "-h", Commands: Qsub, Help: "submit with a user hold"},
 	{Name: "-h", Args: one("host"), Kind: List, Commands: Qacct, Refused: true, Help: "list by host"},
 	{Name: "-h", Args: one("u|o|s"), Kind: Text, Commands: Qhold | Qrls, Help: "holds of user, operator, system; default u"},
+	{Name: "-h", Args: one("u|o|s|n|U|O|S"), Kind: Text, Commands: Qalter | Qresub, Repeat: true, Help: "holds to set; U, O, S and n take them away"},
 	{Name: "-h", Args: one("host_list"), Kind: Text, Commands: Qhost, Repeat: true, Help: "show these hosts"},
 	{Name: "-hard", Commands: Qsub, Repeat: true, Help: "the following requests must be met"},
 	{Name: "-he", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Refused: true, Why: "Grid Engine refuses it too", Help: "hard error handling"},
@@ -82,6 +98,7 @@ var rows = []Option{
 	{Name: "-j", Commands: Qhost, Help: "show the jobs that run"},
 	{Name: "-js", Args: one("job_share"), Kind: Text, Commands: Qsub, Refused: true, Why: "there is no share tree; see -p", Help: "share of the job"},
 	{Name: "-json", Commands: Qstat | Qhost | Qselect | Qconf | Qacct, Help: "print JSON"},
+	{Name: "-json", Commands: Qalter | Qresub, Help: "print JSON"},
 	{Name: "-jsv", Args: one("jsv_url"), Kind: Text, Commands: Qsub, Refused: true, Why: "jobs are checked by execd alone", Help: "script that verifies the submission"},
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "request resources"},
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qstat | Qhost | Qselect | Qacct, Repeat: true, Refused: true, Help: "select by resources"},
@@ -100,6 +117,7 @@ var rows = []Option{
 	{Name: "-o", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard output"},
 	{Name: "-o", Args: one("owner"), Kind: List, Commands: Qacct, Refused: true, Help: "list by owner"},
 	{Name: "-ot", Args: one("tickets"), Kind: Text, Commands: Elsewhere, Help: "override tickets"},
+	{Name: "-ot", Args: one("tickets"), Kind: Text, Commands: Qalter, Refused: true, Why: "priorities are not made of override tickets; see -p", Help: "override tickets"},
 	{Name: "-p", Args: one("priority"), Kind: Text, Commands: Qsub, Help: "priority of the job"},
 	{Name: "-P", Args: one("project"), Kind: Text, Commands: Qsub, Refused: true, Why: "there are no projects; -A marks a job for accounting", Help: "project of the job"},
 	{Name: "-P", Args: one("project"), Kind: List, Commands: Qacct, Refused: true, Help: "list by project"},
@@ -123,7 +141,7 @@ var rows = []Option{
 	{Name: "-s", Args: one("p|r|s|h|a"), Kind: Text, Commands: Qstat, Repeat: true, Help: "pending, running, suspended, held or all jobs"},
 	{Name: "-s", Args: one("job_queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "suspend jobs or queues"},
 	{Name: "-S", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "shell that runs the job"},
-	{Name: "-sc", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Refused: true, Why: "jobs have no context", Help: "set the context"},
+	{Name: "-sc", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "set the context"},
 	{Name: "-sc", Commands: Qconf, Help: "show the attributes that can be requested"},
 	{Name: "-sckpt", Args: one("ckpt_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a checkpointing environment"},
 	{Name: "-sckptl", Commands: Qconf, Help: "list the checkpointing environments"},
@@ -152,10 +170,12 @@ var rows = []Option{
 	{Name: "-t", Args: one("first[-last[:step]]"), Kind: Text, Commands: Qacct, Help: "list these tasks of the job of -j"},
 	{Name: "-t", Commands: Qstat, Refused: true, Help: "show tasks of parallel jobs"},
 	{Name: "-t", Args: one("first[-last[:step]]"), Kind: Text, Commands: Qdel | Qhold | Qrls | Qmod, Repeat: true, Help: "only these tasks of the job before it"},
+	{Name: "-t", Args: one("first[-last[:step]]"), Kind: Text, Commands: Qalter, Repeat: true, Help: "only these tasks of the job before it; with -h"},
 	{Name: "-tc", Args: one("number"), Kind: Text, Commands: Qsub, Help: "run at most so many tasks at once; 0 for all"},
 	{Name: "-terse", Commands: Qsub, Help: "print the job's number only"},
 	{Name: "-u", Args: one("owner"), Kind: List, Commands: Qacct, Refused: true, Help: "list by owner"},
 	{Name: "-u", Args: one("user_list"), Kind: Text, Commands: Elsewhere, Help: "alter jobs of these users"},
+	{Name: "-u", Args: one("user_list"), Kind: Text, Commands: Qalter, Repeat: true, Help: "jobs of these users; '*' for all"},
 	{Name: "-u", Args: one("user_list"), Kind: Text, Commands: Qstat | Qdel | Qhold | Qrls | Qhost, Repeat: true, Help: "jobs of these users; '*' for all"},
 	{Name: "-U", Args: one("user_list"), Kind: Text, Commands: Qstat | Qselect, Refused: true, Help: "select queues by access"},
 	{Name: "-urg", Commands: Qstat, Refused: true, Help: "show urgency"},

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// exitTask is the exit status of qalter and qresub when they are asked for
+// single tasks, and of qresub when a job cannot be copied.
+const exitTask = 4
+
+// fieldOf are the options that set another field than that of their name. -l
+// and -q of wishes are told apart where they are read.
+var fieldOf = map[string]api.Field{"-wd": api.FieldCwd, "-V": api.FieldEnv}
+
+// alteration is what a command line of qalter or qresub asks for.
+type alteration struct {
+	settings []option.Setting // those that make the new request
+	request  api.AlterRequest
+	tasks    bool     // of single tasks
+	args     []string // behind --
+	verify   bool     // -verify: show only
+	json     bool
+}
+
+// qalter changes jobs that are not finished.
+func (s *session) qalter(ctx context.Context, args []string) error {
+	a, err := s.alteration(args)
+	if a == nil || err != nil {
+		return err
+	}
+	r := &a.request
+	if len(r.Jobs) == 0 && len(r.Users) == 0 {
+		return s.noArguments()
+	}
+	j, err := newJob(a.settings)
+	if err != nil {
+		return unwrapped(err)
+	}
+	r.To = j.req
+	r.To.Args, r.To.Context = a.args, nil
+	if slices.Contains(r.Fields, api.FieldEnv) {
+		r.To.Env = j.environment(os.Environ())
+	}
+	if a.tasks && (len(r.Fields)+len(r.Context) > 0 || r.To.Verify != "") {
+		return tasksRefused()
+	}
+	if a.verify {
+		return s.showAltered(ctx, r)
+	}
+	var reply api.AlterReply
+	err = s.client.Call(ctx, api.VerbAlter, r, &reply)
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
+		// Nothing was altered, and no job is to blame.
+		reply.Lines, err = []api.Line{{Text: e.Text, Failed: true, Code: e.Code}}, nil
+	}
+	if err != nil {
+		return s.callFailed(err)
+	}
+	return s.told(reply.Lines, a.json, func(api.Code) int { return exitFailed })
+}
+
+// told prints the lines of a reply, for people or for programs.
+func (s *session) told(lines []api.Line, asJSON bool, exit func(api.Code) int) error {
+	if !asJSON {
+		return s.report(lines, exit)
+	}
+	if err := s.printJSON(&api.AlterReply{Lines: lines}); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(lines, func(l api.Line) bool { return l.Failed }); i >= 0 {
+		return &failure{exit: exit(lines[i].Code)}
+	}
+	return nil
+}
+
+// alteration reads a command line; nil when it asked for help or the version
+// and has it.
+func (s *session) alteration(args []string) (*alteration, error) {
+	settings, operands, err := option.MixedArgs(s.command, args, include)
+	if err != nil {
+		return nil, err
+	}
+	if done, err := s.asked(settings); done {
+		return nil, err
+	}
+	a := &alteration{}
+	r := &a.request
+	if operands != nil && s.command == option.Qalter {
+		if len(operands) == 0 {
+			return nil, &option.Error{Exit: option.ExitUsage, Text: "-- option must be followed by job arguments"}
+		}
+		r.Fields = append(r.Fields, api.FieldArgs)
+		a.args = operands
+	}
+	var jobs jobWords
+	soft := false
+	for i := range settings {
+		o := &settings[i]
+		if o.Option == nil {
+			if err := jobs.add(o.Value()); err != nil {
+				return nil, &failure{option.ExitUsage, err.Error()}
+			}
+			continue
+		}
+		switch o.Name {
+		case "-u":
+			r.Users = append(r.Users, list(o.Value())...)
+		case "-h":
+			if strings.Trim(o.Value(), api.HoldLetters) != "" || s.command == option.Qresub && len(o.Value()) > 1 && strings.Contains(o.Value(), "n") {
+				return nil, o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
+			}
+			r.Hold += o.Value()
+		case "-t":
+			if err := jobs.tasks(o, option.ExitUsage); err != nil {
+				return nil, err
+			}
+		case "-json":
+			a.json = true
+		case "-verify":
+			a.verify = true
+		default:
+			a.settings = append(a.settings, *o)
+			a.field(o, &soft)
+		}
+	}
+	r.Jobs = jobs.words
+	a.tasks = slices.ContainsFunc(r.Jobs, func(w string) bool {
+		_, tasks, ok := strings.Cut(w, ".")
+		return ok && isRange(tasks)
+	})
+	return a, nil
+}
+
+// field notes which part of a request an option changes.
+func (a *alteration) field(o *option.Setting, soft *bool) {
+	field, ok := fieldOf[o.Name]
+	if !ok {
+		field = api.Field(o.Name)
+	}
+	switch o.Name {
+	case "-hard", "-soft":
+		*soft = o.Name == "-soft"
+		return
+	case "-w":
+		return
+	case "-ac", "-dc", "-sc":
+		variables, _ := contextWords(o) // newJob refuses what is wrong with it
+		a.request.Context = append(a.request.Context, api.ContextChange{Option: o.Name, Variables: variables})
+		return
+	case "-l", "-q":
+		if *soft {
+			field = api.Field("-soft " + o.Name)
+		}
+	}
+	if !slices.Contains(a.request.Fields, field) {
+		a.request.Fields = append(a.request.Fields, field)
+	}
+}
+
+// tasksRefused is the error of what cannot be done to single tasks.
+func tasksRefused() error {
+	return &failure{exitTask, "denied: the selected option works only on jobs and not on tasks"}
+}
+
+// unwrapped takes from an error the words that are for a job to be submitted.
+func unwrapped(err error) error {
+	if f, ok := errors.AsType[*failure](err); ok {
+		text := strings.TrimPrefix(f.text, "Unable to run job: ")
+		return &failure{f.exit, strings.TrimSuffix(text, "\nExiting.")}
+	}
+	return err
+}
+
+// showAltered shows jobs as they would be, and changes nothing.
+func (s *session) showAltered(ctx context.Context, r *api.AlterRequest) error {
+	var reply api.DetailReply
+	if err := s.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: r.Jobs}, &reply); err != nil {
+		return s.callFailed(err)
+	}
+	for i := range reply.Jobs {
+		d := &reply.Jobs[i]
+		for _, f := range r.Fields {
+			if a := api.AlterableBy(f); a != nil {
+				a.Copy(&d.Request, &r.To)
+			}
+		}
+		for _, c := range r.Context {
+			d.Request.Context = api.ChangeContext(d.Request.Context, c)
+		}
+		writeDetail(s.out, d)
+	}
+	var lines []api.Line
+	for _, word := range reply.Missing {
+		lines = append(lines, api.Line{Text: "denied: job \"" + word + "\" does not exist", Failed: true})
+	}
+	return s.report(lines, func(api.Code) int { return exitFailed })
+}
+
+// contextWords reads the variables of -ac, -dc and -sc.
+func contextWords(o *option.Setting) ([]string, error) {
+	var words []string
+	for rest := o.Value(); rest != ""; {
+		var item string
+		item, rest = cutItem(rest)
+		if item == "" {
+			continue
+		}
+		if item[0] == '=' {
+			words = nil
+			break
+		}
+		words = append(words, item)
+	}
+	if len(words) == 0 {
+		return nil, o.Errorf(option.ExitValue, "Wrong context list format %s \"%s\"", o.Name, o.Value())
+	}
+	return words, nil
+}
+
+// changeContext is -ac, -dc and -sc.
+func (j *job) changeContext(o *option.Setting) error {
+	words, err := contextWords(o)
+	j.req.Context = api.ChangeContext(j.req.Context, api.ContextChange{Option: o.Name, Variables: words})
+	return err
+}
+
+// contextList is a context as qstat -j shows it.
+func contextList(context []string) string {
+	items := make([]string, len(context))
+	for i, v := range context {
+		name, value, _ := strings.Cut(v, "=")
+		if value == "" {
+			value = "NONE"
+		}
+		items[i] = name + "=" + value
+	}
+	return strings.Join(items, ",")
+}
+
+// qresub submits copies of jobs that are not finished.
+func (s *session) qresub(ctx context.Context, args []string) error {
+	a, err := s.alteration(args)
+	if a == nil || err != nil {
+		return err
+	}
+	if len(a.request.Jobs) == 0 {
+		return s.noArguments()
+	}
+	if a.tasks {
+		return tasksRefused()
+	}
+	var reply api.ResubmitReply
+	err = s.client.Call(ctx, api.VerbResubmit, &api.ResubmitRequest{Jobs: a.request.Jobs, Hold: a.request.Hold}, &reply)
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
+		reply.Failed, err = e, nil
+	}
+	if err != nil {
+		return s.callFailed(err)
+	}
+	exit := exitTask
+	if f := reply.Failed; f != nil && strings.HasSuffix(f.Text, " hold") {
+		exit = exitDenied
+	}
+	if a.json {
+		if err := s.printJSON(&reply); err != nil {
+			return err
+		}
+		if reply.Failed != nil {
+			return &failure{exit: exit}
+		}
+		return nil
+	}
+	var lines []api.Line
+	for i := range reply.Submitted {
+		r := &reply.Submitted[i].SubmitReply
+		for _, text := range r.Lines {
+			lines = append(lines, api.Line{Text: text})
+		}
+		lines = append(lines, api.Line{Text: hasBeenSubmitted(r)})
+	}
+	if reply.Failed != nil {
+		lines = append(lines, api.Line{Text: reply.Failed.Text, Failed: true})
+	}
+	return s.report(lines, func(api.Code) int { return exit })
+}
