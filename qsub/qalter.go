@@ -212,7 +212,8 @@ func contextWords(o *option.Setting) ([]string, error) {
 		if item == "" {
 			continue
 		}
-		if item[0] == '=' {
+		// What is no text would become another one on its way.
+		if item[0] == '=' || item != api.Visible(item) {
 			words = nil
 			break
 		}

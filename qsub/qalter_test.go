@@ -114,6 +114,7 @@ func TestAlterRefused(t *testing.T) {
 		{[]string{"qalter", "-h", "1"}, 7, "qalter: Unknown hold list \"1\" specified to -h option\n"},
 		{[]string{"qalter", "-ac", "", "1"}, 7, "qalter: Wrong context list format -ac \"\"\n"},
 		{[]string{"qalter", "-ac", "=x", "1"}, 7, "qalter: Wrong context list format -ac \"=x\"\n"},
+		{[]string{"qalter", "-ac", "a=\xff", "1"}, 7, "qalter: Wrong context list format -ac \"a=\\xff\"\n"},
 		{[]string{"qalter", "-sc", "", "1"}, 7, "qalter: Wrong context list format -sc \"\"\n"},
 		{[]string{"qalter", "-dc", "", "1"}, 7, "qalter: Wrong context list format -dc \"\"\n"},
 		{[]string{"qalter", "-l", "a=", "1"}, 1, "denied: missing value for resource \"a\"\n"},

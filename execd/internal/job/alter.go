@@ -168,13 +168,33 @@ func (s *Store) Alter(req *api.AlterRequest, caller Caller, hooks AlterHooks) (a
 				wg.Go(func() { lines[i], errs[i] = a.job(j, tasks) })
 			}
 			wg.Wait()
-			reply.Lines = slices.Concat(append([][]api.Line{reply.Lines}, lines...)...)
+			a.told(&reply, lines)
 			if err := errors.Join(errs...); err != nil {
 				return reply, err
 			}
 		}
 	}
+	if a.untold > 0 {
+		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf("and %d more lines like these", a.untold)})
+	}
 	return reply, nil
+}
+
+// maxLines bounds the lines of a reply, of one kind.
+const maxLines = 100_000
+
+// told adds the lines of some jobs to the reply. Of very many only failures are
+// told, and of very many failures the number.
+func (a *alteration) told(reply *api.AlterReply, jobs [][]api.Line) {
+	for _, lines := range jobs {
+		for _, l := range lines {
+			if n := len(reply.Lines); n >= 2*maxLines || n >= maxLines && !l.Failed {
+				a.untold++
+				continue
+			}
+			reply.Lines = append(reply.Lines, l)
+		}
+	}
 }
 
 // ErrNotTasks refuses to alter or to copy single tasks.
@@ -185,6 +205,7 @@ type alteration struct {
 	req    *api.AlterRequest
 	caller Caller
 	hooks  AlterHooks
+	untold int // lines that the reply has no room for
 }
 
 // check refuses what makes no sense for any job, or is not the caller's to do.
@@ -257,6 +278,7 @@ func (a *alteration) job(j *Job, tasks api.Tasks) ([]api.Line, error) {
 		a.predecessors.Lock()
 		defer a.predecessors.Unlock()
 	}
+	defer a.Forget(j)
 	for {
 		lines, done, err := a.try(j, tasks)
 		if refused, ok := errors.AsType[*api.Error](err); ok {

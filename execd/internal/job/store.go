@@ -285,6 +285,16 @@ func readHeader(path string) ([]byte, error) {
 	return bytes.TrimSuffix(line, []byte("\n")), err
 }
 
+// Forget drops the request of a job that is not being started, when somebody
+// has only looked at it.
+func (s *Store) Forget(j *Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j.started == 0 {
+		j.request = nil
+	}
+}
+
 // forget drops the request of a job that has nothing to start, so that memory
 // holds environments only of jobs that are being started.
 func (j *Job) forget() {

@@ -46,6 +46,9 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	if err := s.mayBeArgs(r.Args); err != nil {
 		return nil, false, err
 	}
+	if r.Priority < api.MinPriority || r.Priority > api.MaxPriority {
+		return nil, false, api.Errorf(api.CodeRejected, "invalid priority \"%d\".  Must be an integer from %d to %d", r.Priority, api.MinPriority, api.MaxPriority)
+	}
 	asked := slices.ContainsFunc(fields, func(f api.Field) bool { return slices.Contains(asks, f) })
 	if !asked && r.Verify == "" {
 		return nil, false, nil
@@ -134,6 +137,7 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 		}
 		return api.SubmitReply{}, err
 	}
+	defer s.Store.Forget(j)
 	r := *was
 	r.Hold, r.Now, r.Verify = hold, false, ""
 	if j.HasScript {
