@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -181,11 +182,22 @@ func unwrapped(err error) error {
 // showAltered shows jobs as they would be, and changes nothing.
 func (s *session) showAltered(ctx context.Context, r *api.AlterRequest) error {
 	var reply api.DetailReply
-	if err := s.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: r.Jobs}, &reply); err != nil {
+	words := r.Jobs
+	if len(words) == 0 {
+		words = []string{"*"}
+	}
+	if err := s.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: words}, &reply); err != nil {
 		return s.callFailed(err)
 	}
 	for i := range reply.Jobs {
 		d := &reply.Jobs[i]
+		owned := func(pattern string) bool {
+			ok, err := path.Match(pattern, d.Owner)
+			return err == nil && ok
+		}
+		if len(r.Users) > 0 && !slices.ContainsFunc(r.Users, owned) {
+			continue
+		}
 		for _, f := range r.Fields {
 			if a := api.AlterableBy(f); a != nil {
 				a.Copy(&d.Request, &r.To)

@@ -167,6 +167,11 @@ func TestAlterReplies(t *testing.T) {
 		!strings.Contains(got.Out, "context:                    a=NONE,b=2,c=3\n") || !strings.Contains(got.Out, "denied: job \"9\" does not exist\n") {
 		t.Errorf("qalter -verify: %+v", got)
 	}
+	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Owner: "me"}, {Job: 2, Owner: "you"}}})
+	got = call(t, "", "qalter", "-verify", "-N", "new", "-u", "y*")
+	if got.Exit != 0 || strings.Contains(got.Out, "job_number:                 1\n") || !strings.Contains(got.Out, "job_number:                 2\n") {
+		t.Errorf("qalter -verify -u: %+v", got)
+	}
 }
 
 func TestResubmit(t *testing.T) {
