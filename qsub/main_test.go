@@ -210,7 +210,7 @@ func (failing) Write([]byte) (int, error) { return 0, os.ErrInvalid }
 func TestOutputCannotBeWritten(t *testing.T) {
 	isolate(t)
 	var errout bytes.Buffer
-	exit := run(t.Context(), []string{"qacct"}, strings.NewReader(""), failing{}, &errout)
+	exit := run(t.Context(), []string{"qacct", "-f", "/dev/null"}, strings.NewReader(""), failing{}, &errout)
 	if want := "qacct: cannot write standard output: invalid argument\n"; exit != 1 || errout.String() != want {
 		t.Errorf("exit %d, %q; want 1, %q", exit, errout.String(), want)
 	}

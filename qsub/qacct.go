@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,6 +16,15 @@ import (
 	"paddock/execd/api/accounting"
 	"paddock/qsub/internal/option"
 )
+
+// report is what the options of qacct ask for.
+type report struct {
+	file    string
+	want    selection
+	columns [len(sumColumns)]columnChoice
+	listing bool // -j: the records
+	json    bool
+}
 
 // qacct shows what finished jobs used. It needs no execd: it reads the file.
 func (s *session) qacct(_ context.Context, args []string) error {
@@ -30,282 +35,215 @@ func (s *session) qacct(_ context.Context, args []string) error {
 	if done, err := s.asked(settings); done {
 		return err
 	}
-	file := s.places.Accounting
-	var want filter
-	listing, asJSON := false, false
-	for i := range settings {
-		o := &settings[i]
-		switch {
-		case o.Option == nil:
-			return &option.Error{Text: fmt.Sprintf("invalid option argument \"%s\"", o.Value()), Hint: `Type "qacct -help" for the options.`}
-		case o.Name == "-j":
-			listing = true
-			if err := want.job(o.Value()); err != nil {
-				return err
-			}
-		case o.Name == "-t":
-			if want.tasks, err = parseTasks(o); err != nil {
-				return o.Errorf(exitFailed, "invalid task range \"%s\"", o.Value())
-			}
-		case o.Name == "-f":
-			file = o.Value()
-		case o.Name == "-json":
-			asJSON = true
-		}
-	}
-	if want.tasks.IsArray() && want.name == "" {
-		return &option.Error{Text: "option -t needs a job with -j"}
-	}
-	var total totals
-	found := 0
-	var failed error
-	err = each(file, want.keep, func(r *accounting.Record) {
-		found++
-		switch {
-		case asJSON && failed == nil:
-			failed = json.NewEncoder(s.out).Encode(r)
-		case listing:
-			writeRecord(s.out, r)
-		}
-		total.add(r)
-	}, func(bad error) {
-		fmt.Fprintf(s.err, "qacct: warning: %s: %s\n", file, api.Visible(bad.Error()))
-	})
-	if err = cmp.Or(err, failed); err != nil {
+	r, err := s.parseReport(settings)
+	if err != nil {
 		return err
 	}
+	in, err := s.openAccounting(r.file)
+	if err != nil {
+		return err
+	}
+	if f, ok := in.(io.Closer); ok {
+		defer f.Close()
+	}
+	found, lines := 0, 0
+	total := newSums(&r.columns)
+	err = accounting.Each(in, r.digest, func(d digest) error {
+		for _, b := range d.bad {
+			fmt.Fprintf(s.err, "error: ignoring invalid entry in line %d of %s: %s\n", lines+b.line, api.Visible(r.file), api.Visible(b.err.Error()))
+		}
+		lines += d.lines
+		found += d.found
+		total.merge(&d.sums)
+		if _, err := s.out.Write(d.listing.Bytes()); err != nil {
+			return fmt.Errorf("cannot write standard output: %w", err)
+		}
+		return nil
+	})
 	switch {
-	case want.name == "" && asJSON:
-	case want.name == "":
-		total.write(s.out)
-	case found > 0:
-	case want.tasks.IsArray():
-		return &failure{exitFailed, fmt.Sprintf("error: Job-array tasks %s.%v not found", api.Visible(want.name), want.tasks)}
-	case isNumber(want.name):
-		return &failure{exitFailed, fmt.Sprintf("error: job id %s not found", want.name)}
+	case err != nil:
+		return err
+	case r.want.name != "" && found == 0:
+		return r.want.notFound()
+	case r.want.name != "", r.json && r.listed():
+	case r.json:
+		return total.writeJSON(s.out)
 	default:
-		return &failure{exitFailed, fmt.Sprintf("error: job name %s not found", api.Visible(want.name))}
+		total.write(s.out)
 	}
 	return nil
 }
 
-// each reads the records of a file that keep wants.
-func each(file string, keep func([]byte) bool, use func(*accounting.Record), warn func(error)) error {
+// listed reports whether records are shown: by -j, or by -json unless sums are
+// asked for.
+func (r *report) listed() bool {
+	if r.listing || !r.json {
+		return r.listing
+	}
+	for _, c := range r.columns {
+		if c.shown {
+			return false
+		}
+	}
+	return true
+}
+
+// openAccounting opens an accounting file; "-" is standard input.
+func (s *session) openAccounting(file string) (io.Reader, error) {
+	if file == "-" {
+		return s.in, nil
+	}
 	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil // written with the first job that ends
-	}
 	if err != nil {
-		return fmt.Errorf("cannot open accounting file %s: %s", file, cause(err))
+		fmt.Fprintln(s.out, "no jobs running since startup")
+		text := fmt.Sprintf("%s: %s", api.Visible(file), cause(err))
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), cause(err))
+		}
+		return nil, &failure{exitFailed, text}
 	}
-	defer f.Close()
-	for r, err := range accounting.NewReader(f).Records(keep) {
-		if _, ok := errors.AsType[*accounting.LineError](err); ok {
-			warn(err)
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return f, nil
+	}
+	return regular{io.NewSectionReader(f, 0, info.Size()), f}, nil
+}
+
+// regular is a file as long as it was when it was opened.
+type regular struct {
+	*io.SectionReader
+	io.Closer
+}
+
+// digest is what some lines of a file came to.
+type digest struct {
+	lines   int // comments included
+	bad     []badLine
+	found   int
+	listing bytes.Buffer // records, ready to be printed
+	sums    partSums
+}
+
+// badLine is a line that is no record.
+type badLine struct {
+	line int // counted from 1
+	err  error
+}
+
+// digest looks at lines of the file. Several goroutines do so at once.
+func (r *report) digest(lines []byte) digest {
+	var d digest
+	var f accounting.Fields
+	listed := r.listed()
+	for len(lines) > 0 {
+		line := lines
+		whole := false
+		if end := bytes.IndexByte(lines, '\n'); end >= 0 {
+			line, lines, whole = lines[:end], lines[end+1:], true
+		} else {
+			lines = nil
+		}
+		d.lines++
+		if len(line) < 2 || line[0] == '#' {
 			continue
 		}
-		if err != nil {
-			return err
+		kept, err := r.want.keeps(line, &f)
+		if kept {
+			err = d.add(r, &f, listed)
 		}
-		use(&r)
+		// A last line without newline is being written at this moment.
+		if err != nil && (whole || len(line) > accounting.MaxLine) {
+			d.bad = append(d.bad, badLine{d.lines, err})
+		}
 	}
-	return nil
+	return d
 }
 
-// filter chooses records; the zero value chooses all.
-type filter struct {
-	name   string // a job's number, name or pattern
-	number []byte // the number as it stands in the file, or nil
-	prefix []byte // of a name, up to its first pattern sign
-	exact  bool   // prefix is the whole name
-	tasks  api.Tasks
+// add takes a line that is wanted to the sums, to the listing or to both.
+func (d *digest) add(r *report, f *accounting.Fields, listed bool) error {
+	if listed {
+		return d.list(r, f)
+	}
+	return d.sums.add(&r.columns, f)
 }
 
-// job reads the argument of -j: a number, perhaps with a task, a name or a
-// pattern.
-func (f *filter) job(text string) error {
-	f.name = text
-	if number, task, ok := strings.Cut(text, "."); ok && isNumber(number) && isNumber(task) {
-		n, err := strconv.Atoi(task)
-		if err != nil || n == 0 {
-			return &failure{exitFailed, fmt.Sprintf("error: job id %s not found", text)}
-		}
-		f.name, f.tasks = number, api.Tasks{First: n, Last: n, Step: 1}
+// list prints a record, which is summed up as well when all jobs are listed.
+func (d *digest) list(r *report, f *accounting.Fields) error {
+	record, err := f.Record()
+	if err != nil {
+		return err
 	}
-	if isNumber(f.name) {
-		f.number = []byte(f.name)
+	d.found++
+	if r.json {
+		text, err := record.MarshalJSON()
+		d.listing.Write(append(text, '\n'))
+		return err
+	}
+	writeRecord(&d.listing, &record)
+	if r.want.name != "" {
 		return nil
 	}
-	if _, err := path.Match(f.name, ""); err != nil {
-		return &failure{exitFailed, fmt.Sprintf("error: job name %s not found", api.Visible(f.name))}
-	}
-	end := strings.IndexAny(f.name, `*?[\`)
-	f.exact = end < 0
-	if f.exact {
-		end = len(f.name)
-	}
-	f.prefix = []byte(f.name[:end])
-	return nil
+	return d.sums.add(&r.columns, f)
 }
 
-// keep reports whether a line is wanted. It is asked for every line of a file
-// that may have millions.
-func (f *filter) keep(line []byte) bool {
-	switch {
-	case f.name == "":
-		return true
-	case f.number != nil:
-		// Most lines do not have the digits at all, which is seen at once.
-		if !bytes.Contains(line, f.number) || !bytes.Equal(accounting.Field(line, accounting.FieldJobNumber), f.number) {
-			return false
+// parseReport reads the options of qacct.
+func (s *session) parseReport(settings []option.Setting) (*report, error) {
+	r := &report{file: s.places.Accounting}
+	var times period
+	for i := range settings {
+		o := &settings[i]
+		if o.Option == nil {
+			return nil, s.noOperand(o)
 		}
-	default:
-		name := accounting.Field(line, accounting.FieldJobName)
-		if !bytes.HasPrefix(name, f.prefix) {
-			return false
-		}
-		if f.exact {
-			if len(name) != len(f.prefix) {
-				return false
+		var err error
+		switch o.Name {
+		case "-b":
+			times.begin, err = accountTime(o)
+		case "-d":
+			err = times.setDays(o)
+		case "-e":
+			times.end, err = accountTime(o)
+		case "-E":
+			r.want.byEnd = true
+		case "-f":
+			r.file = o.Value()
+		case "-j":
+			r.listing = true
+			if len(o.Values) > 0 {
+				err = r.want.job(o.Value())
 			}
-		} else if ok, _ := path.Match(f.name, string(name)); !ok {
-			return false
+		case "-json":
+			r.json = true
+		case "-m":
+			r.want.masters = true
+		case "-t":
+			err = r.want.setTasks(o)
+		default:
+			err = r.choose(o)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	if !f.tasks.IsArray() {
-		return true
+	if len(r.want.tasks) > 0 && r.want.name == "" {
+		return nil, &failure{exitFailed, "error: -t option requires -j option with an argument"}
 	}
-	task, err := strconv.Atoi(string(accounting.Field(line, accounting.FieldTaskNumber)))
-	t := f.tasks
-	return err == nil && task >= t.First && task <= t.Last && (task-t.First)%t.Step == 0
+	r.want.from, r.want.to = times.bounds(time.Now())
+	r.want.columns = &r.columns
+	return r, nil
 }
 
-const (
-	kib = 1 << 10
-	gib = 1 << 30
-)
-
-func writeRecord(b *bufio.Writer, r *accounting.Record) {
-	line := func(key, value string) { fmt.Fprintf(b, "%-13s%s\n", key, value) }
-	// Grid Engine pads some values, and those who compare bytes know it.
-	text := func(key, value string) { fmt.Fprintf(b, "%-13s%-20s\n", key, api.Visible(value)) }
-	number := func(key string, n int64) { fmt.Fprintf(b, "%-13s%-20d\n", key, n) }
-	seconds := func(key string, n float64) { line(key, strconv.FormatFloat(n, 'f', 3, 64)+"s") }
-	size := func(key string, bytes float64) { line(key, bytesText(bytes)) }
-	when := func(key string, t int64) {
-		if t == 0 {
-			line(key, "-/-")
-			return
+// choose reads an option that makes a column of the sums.
+func (r *report) choose(o *option.Setting) error {
+	for i := range sumColumns {
+		if sumColumns[i].option != o.Name && (o.Name != "-u" || sumColumns[i].option != "-o") {
+			continue
 		}
-		line(key, date(time.Unix(t, 0)))
+		r.columns[i].shown = true
+		if len(o.Values) == 0 {
+			return nil
+		}
+		return r.columns[i].set(&sumColumns[i], o, &r.columns[columnHost])
 	}
-	fmt.Fprintln(b, strings.Repeat("=", 62))
-	text("qname", r.QName)
-	text("hostname", r.Hostname)
-	text("group", r.Group)
-	text("owner", r.Owner)
-	text("project", r.Project)
-	text("department", r.Department)
-	text("jobname", r.JobName)
-	number("jobnumber", int64(r.JobNumber))
-	if r.TaskNumber == 0 {
-		line("taskid", "undefined")
-	} else {
-		number("taskid", int64(r.TaskNumber))
-	}
-	text("account", r.Account)
-	number("priority", int64(r.Priority))
-	line("qsub_time", date(time.Unix(r.SubmissionTime, 0)))
-	when("start_time", r.StartTime)
-	when("end_time", r.EndTime)
-	text("granted_pe", r.GrantedPE)
-	number("slots", int64(r.Slots))
-	if r.Failed == 0 {
-		line("failed", "0    ")
-	} else {
-		line("failed", fmt.Sprintf("%-4d: %s", r.Failed, accounting.FailedText(r.Failed)))
-	}
-	exit := fmt.Sprintf("%-20d", r.ExitStatus)
-	if name := signalText(r.ExitStatus - 128); name != "" {
-		exit += " (" + name + ")"
-	}
-	line("exit_status", exit)
-	line("ru_wallclock", fmt.Sprintf("%ds", r.RuWallclock))
-	seconds("ru_utime", r.RuUTime)
-	seconds("ru_stime", r.RuSTime)
-	// Grid Engine 8.1.9 takes these for bytes.
-	size("ru_maxrss", r.RuMaxRSS*kib)
-	size("ru_ixrss", float64(r.RuIXRSS)*kib)
-	size("ru_ismrss", float64(r.RuISMRSS)*kib)
-	size("ru_idrss", float64(r.RuIDRSS)*kib)
-	size("ru_isrss", float64(r.RuISRSS)*kib)
-	number("ru_minflt", r.RuMinFlt)
-	number("ru_majflt", r.RuMajFlt)
-	number("ru_nswap", r.RuNSwap)
-	number("ru_inblock", int64(r.RuInBlock))
-	number("ru_oublock", r.RuOuBlock)
-	number("ru_msgsnd", r.RuMsgSnd)
-	number("ru_msgrcv", r.RuMsgRcv)
-	number("ru_nsignals", r.RuNSignals)
-	number("ru_nvcsw", r.RuNVCSw)
-	number("ru_nivcsw", r.RuNIVCSw)
-	seconds("cpu", r.CPU)
-	line("mem", bytesText(r.Mem*gib)+"s")
-	size("io", r.IO*gib)
-	seconds("iow", r.IOW)
-	size("maxvmem", r.MaxVMem)
-	if r.ARID == 0 {
-		line("arid", "undefined")
-		line("ar_sub_time", "undefined")
-	} else {
-		number("arid", int64(r.ARID))
-		when("ar_sub_time", r.ARSubmission)
-	}
-	line("category", api.Visible(r.Category))
-}
-
-// bytesText is a number of bytes with three decimals and a unit.
-func bytesText(n float64) string {
-	units := []string{"B", "KB", "MB", "GB", "TB", "PB", "EB"}
-	i := 0
-	for i+1 < len(units) && (n >= kib || n <= -kib) {
-		n /= kib
-		i++
-	}
-	return strconv.FormatFloat(n, 'f', 3, 64) + units[i]
-}
-
-// signalTexts are the C library's words for signals 1 to 31.
-var signalTexts = strings.Split("Hangup,Interrupt,Quit,Illegal instruction,Trace/breakpoint trap,Aborted,Bus error,"+
-	"Floating point exception,Killed,User defined signal 1,Segmentation fault,User defined signal 2,Broken pipe,Alarm clock,"+
-	"Terminated,Stack fault,Child exited,Continued,Stopped (signal),Stopped,Stopped (tty input),Stopped (tty output),"+
-	"Urgent I/O condition,CPU time limit exceeded,File size limit exceeded,Virtual timer expired,Profiling timer expired,"+
-	"Window changed,I/O possible,Power failure,Bad system call", ",")
-
-func signalText(n int) string {
-	if n < 1 || n > len(signalTexts) {
-		return ""
-	}
-	return signalTexts[n-1]
-}
-
-// totals are the sums of qacct without a job.
-type totals struct {
-	wallclock                       int64
-	utime, stime, cpu, mem, io, iow float64
-}
-
-func (t *totals) add(r *accounting.Record) {
-	t.wallclock += r.RuWallclock
-	t.utime += r.RuUTime
-	t.stime += r.RuSTime
-	t.cpu += r.CPU
-	t.mem += r.Mem
-	t.io += r.IO
-	t.iow += r.IOW
-}
-
-func (t *totals) write(b *bufio.Writer) {
-	fmt.Fprintf(b, "Total System Usage\n%13s %13s %13s %13s %18s %18s %18s\n%s\n", "WALLCLOCK", "UTIME", "STIME", "CPU", "MEMORY", "IO", "IOW", strings.Repeat("=", 112))
-	fmt.Fprintf(b, "%13d %13.3f %13.3f %13.3f %18.3f %18.3f %18.3f\n", t.wallclock, t.utime, t.stime, t.cpu, t.mem, t.io, t.iow)
+	return fmt.Errorf("internal error: option %s", cmp.Or(o.Name, "without name"))
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -85,6 +87,17 @@ func TestQacctJSON(t *testing.T) {
 	if got := call(t, "", "qacct", "-j", "2", "-json"); got.Out != lines[1]+"\n" {
 		t.Errorf("of job 2: %+v; want %s", got, lines[1])
 	}
+	if got := call(t, "", "qacct", "-j", "-o", "", "-json"); got.Out != strings.Join(lines, "\n")+"\n" {
+		t.Errorf("with -j: %+v; want the records", got)
+	}
+	want(t, result{0, `{"owner":"","slots":0,"ru_wallclock":0,"ru_utime":0,"ru_stime":0,"cpu":1.5,"mem":0,"io":0,"iow":0}` + "\n", ""}, call(t, "", "qacct", "-json", "-slots", "-o"))
+	write(t, file, line(t, accounting.Record{JobNumber: 1, Reason: "h_rt: 2 s"}))
+	if got := call(t, "", "qacct", "-json"); !strings.HasSuffix(got.Out, `,"reason":"h_rt: 2 s"}`+"\n") {
+		t.Errorf("with a reason: %+v", got)
+	}
+	if got := call(t, "", "qacct", "-j", "1"); !strings.HasSuffix(got.Out, "\nreason       h_rt: 2 s\n") {
+		t.Errorf("with a reason: %+v", got)
+	}
 }
 
 func TestQacct(t *testing.T) {
@@ -92,12 +105,14 @@ func TestQacct(t *testing.T) {
 	isolate(t)
 	file := filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting")
 	// Before the first job has ended there is no file.
-	want(t, result{1, "", "error: job id 1 not found\n"}, call(t, "", "qacct", "-j", "1"))
+	nothing := result{1, "no jobs running since startup\n", file + ": No such file or directory\n"}
+	want(t, nothing, call(t, "", "qacct", "-j", "1"))
+	want(t, nothing, call(t, "", "qacct"))
 
 	text := "# Version: 1\n"
 	for _, r := range []accounting.Record{
 		{JobName: "one", JobNumber: 1, Owner: "12", RuWallclock: 2, CPU: 1.5, Mem: 3, IO: 0.25},
-		{JobName: "arr", JobNumber: 12, TaskNumber: 1},
+		{JobName: "arr", JobNumber: 12, TaskNumber: 1, Reason: "deleted by root"},
 		{JobName: "arr", JobNumber: 12, TaskNumber: 2},
 		{JobName: "arr", JobNumber: 12, TaskNumber: 3},
 		{JobName: "arrow", JobNumber: 13, Failed: 55, ExitStatus: 200},
@@ -115,18 +130,36 @@ func TestQacct(t *testing.T) {
 		{[]string{"-j", "12"}, []string{"12 1", "12 2", "12 3"}, ""},
 		{[]string{"-j", "12.2"}, []string{"12 2"}, ""},
 		{[]string{"-j", "12", "-t", "1-3:2"}, []string{"12 1", "12 3"}, ""},
+		{[]string{"-j", "12", "-t", "3,1"}, []string{"12 1", "12 3"}, ""},
 		{[]string{"-t", "2", "-j", "arr"}, []string{"12 2"}, ""},
 		{[]string{"-j", "arr"}, []string{"12 1", "12 2", "12 3"}, ""},
 		{[]string{"-j", "arr*"}, []string{"12 1", "12 2", "12 3", "13 undefined"}, ""},
 		{[]string{"-j", "*n[ef]"}, []string{"1 undefined"}, ""},
+		{[]string{"-j", "[!a]*"}, []string{"1 undefined", "14 undefined"}, ""},
+		{[]string{"-j", "arr", "-j", "1"}, []string{"1 undefined"}, ""},
+		{[]string{"-j", "-slots", "0", "-ar", "3"}, []string{"14 undefined"}, ""},
 		{[]string{"-j", "99999"}, nil, "error: job id 99999 not found\n"},
 		{[]string{"-j", "ar"}, nil, "error: job name ar not found\n"},
+		{[]string{"-j", ""}, nil, "error: job name  not found\n"},
 		{[]string{"-j", "[x"}, nil, "error: job name [x not found\n"},
 		{[]string{"-j", "12.7"}, nil, "error: Job-array tasks 12.7-7:1 not found\n"},
-		{[]string{"-j", "12", "-t", "7-9"}, nil, "error: Job-array tasks 12.7-9:1 not found\n"},
-		{[]string{"-t", "1"}, nil, "qacct: option -t needs a job with -j\n"},
-		{[]string{"-j", "1", "-t", "0"}, nil, "qacct: invalid task range \"0\"\n"},
-		{[]string{"-o", "me"}, nil, "qacct: option -o is not supported yet\n"},
+		{[]string{"-j", "12", "-t", "7-9,11"}, nil, "error: Job-array tasks 12.7-9:1,11-11:1 not found\n"},
+		{[]string{"-j", "a*", "-t", "7-9"}, nil, "error: Job-array tasks \"a*\".7-9:1 not found\n"},
+		{[]string{"-t", "1"}, nil, "error: -t option requires -j option with an argument\n"},
+		{[]string{"-t", "1", "-j"}, nil, "error: -t option requires -j option with an argument\n"},
+		{[]string{"-j", "1", "-t", "0"}, nil, "qacct: invalid list of task id ranges: 0\n"},
+		{[]string{"-j", "1", "-t", "1,,2"}, nil, "qacct: invalid list of task id ranges: 1,,2\n"},
+		{[]string{"-l", "arch=x"}, nil, "qacct: option -l is not supported: what queues have today says nothing of jobs that are over; -q selects by queue\n"},
+		{[]string{"-q", "all.q@@big"}, nil, "qacct: cannot select queues by host group: all.q@@big\n"},
+		{[]string{"-q", "[x"}, nil, "qacct: invalid option argument \"-q [x\"\n"},
+		{[]string{"-slots", "x"}, nil, "qacct: invalid option argument \"-slots x\"\n"},
+		{[]string{"-slots", "99999999999"}, nil, "qacct: invalid option argument \"-slots 99999999999\"\n"},
+		{[]string{"-ar", "1x"}, nil, "qacct: invalid advance reservation id, must be an unsigned integer\n"},
+		{[]string{"-d", "1.5"}, nil, "qacct: invalid option argument \"-d 1.5\"\n"},
+		{[]string{"-d", "-1"}, nil, "qacct: invalid option argument \"-d -1\"\n"},
+		{[]string{"-d", "10000000000"}, nil, "qacct: invalid option argument \"-d 10000000000\"\n"},
+		{[]string{"-e", "13010000"}, nil, "qacct: Invalid month specification.\nType \"qacct -help\" for the options.\n"},
+		{[]string{"-b"}, nil, "qacct: -b option must have argument\n"},
 		{[]string{"foo"}, nil, "qacct: invalid option argument \"foo\"\nType \"qacct -help\" for the options.\n"},
 		{[]string{"-badopt"}, nil, "qacct: invalid option argument \"-badopt\"\nType \"qacct -help\" for the options.\n"},
 		{[]string{"-j", "1", "-f", "."}, nil, "qacct: cannot read accounting file: read .: is a directory\n"},
@@ -155,14 +188,86 @@ func TestQacct(t *testing.T) {
 		"================================================================================================================\n" +
 		"            2         0.000         0.000         1.500              3.000              0.250              0.000\n"
 	want(t, result{0, sums, ""}, call(t, "", "qacct"))
+	want(t, result{0, sums, ""}, call(t, text, "qacct", "-f", "-"))
 	if got := call(t, "", "qacct", "-j"); got.Exit != 0 || strings.Count(got.Out, "jobnumber") != 6 || !strings.HasSuffix(got.Out, sums) {
 		t.Errorf("qacct -j: %+v", got)
 	}
 
 	// A line that cannot be read is told, and the others are shown.
 	write(t, file, text+"all.q:12:x\n"+line(t, accounting.Record{JobName: "arr", JobNumber: 15}))
-	got := call(t, "", "qacct")
-	want(t, result{0, sums, "qacct: warning: " + file + ": line 8: accounting line has 3 fields; want 45\n"}, got)
+	bad := "error: ignoring invalid entry in line 8 of " + file + ": accounting line has 3 fields; want 45\n"
+	want(t, result{0, sums, bad}, call(t, "", "qacct"))
+	got := call(t, "", "qacct", "-j", "15")
+	if got.Exit != 0 || strings.Count(got.Out, "jobnumber") != 1 || got.Err != bad {
+		t.Errorf("qacct -j with a broken line: %+v", got)
+	}
+}
+
+// TestQacctPrinted holds qacct to what Grid Engine 8.1.9 printed for the same
+// file; the interop tests write it.
+func TestQacctPrinted(t *testing.T) {
+	utc(t)
+	isolate(t)
+	tables := filepath.Join(source, "testdata", "qacct")
+	text, err := os.ReadFile(filepath.Join(tables, "printed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := regexp.MustCompile(`(?m)^error: ignoring invalid entry in line \d+ .*\n`)
+	hint := regexp.MustCompile(`(?m)^Type .*\n`)
+	for part := range strings.SplitSeq("\n"+string(text), "\n$ qacct") {
+		words, wanted, ok := strings.Cut(part, "\n")
+		if !ok {
+			continue
+		}
+		args := append([]string{"qacct", "-f", filepath.Join(tables, "accounting")}, strings.Fields(words)...)
+		got := call(t, "", args...)
+		printed := got.Out
+		for l := range strings.Lines(strings.TrimPrefix(hint.ReplaceAllString(bad.ReplaceAllString(got.Err, ""), ""), "qacct: ")) {
+			printed += "! " + l
+		}
+		printed += fmt.Sprintf("= %d", got.Exit)
+		if diff := cmp.Diff(strings.TrimSuffix(wanted, "\n"), printed); diff != "" {
+			t.Errorf("qacct%s (-want +got):\n%s", words, diff)
+		}
+	}
+}
+
+// TestQacctDays counts back from now.
+func TestQacctDays(t *testing.T) {
+	utc(t)
+	isolate(t)
+	const day = 24 * 60 * 60
+	now := time.Now().Unix()
+	text := ""
+	for i, r := range []accounting.Record{
+		{StartTime: now - 2*day - 60, EndTime: now - 2*day}, {StartTime: now - 2*day + 300, EndTime: now - 300}, {StartTime: now - 60, EndTime: now}, {},
+	} {
+		r.JobNumber, r.RuWallclock = i+1, 1<<i
+		text += line(t, r)
+	}
+	write(t, filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting"), text)
+	for _, test := range []struct {
+		args string
+		want float64
+	}{
+		{"-d 1", 4},
+		{"-d 2", 2 + 4},
+		{"-d 3", 1 + 2 + 4},
+		{"-d 1 -E", 2 + 4},
+		{"-d 1000000000", 1 + 2 + 4 + 8},
+		{"-b 7001010000 -d 1", 8},
+		{"-e 203801010000 -E", 1 + 2 + 4 + 8},
+		{"-e 7001010000.00 -d 1", 8},
+	} {
+		got := call(t, "", append([]string{"qacct", "-o", "-json"}, strings.Fields(test.args)...)...)
+		var row struct {
+			Wallclock float64 `json:"ru_wallclock"`
+		}
+		if err := json.Unmarshal([]byte(got.Out), &row); err != nil || row.Wallclock != test.want {
+			t.Errorf("qacct %s: %+v, %v; want the sum %v", test.args, got, err, test.want)
+		}
+	}
 }
 
 func TestRecordText(t *testing.T) {
@@ -171,38 +276,43 @@ func TestRecordText(t *testing.T) {
 			t.Errorf("bytesText(%v) = %s; want %s", n, got, want)
 		}
 	}
-	for n, want := range map[int]string{0: "", -1: "", 9: "Killed", 12: "User defined signal 2", 24: "CPU time limit exceeded", 31: "Bad system call", 32: ""} {
+	for n, want := range map[int]string{
+		-1: "Unknown signal -1", 0: "Unknown signal 0", 9: "Killed", 12: "User defined signal 2", 24: "CPU time limit exceeded", 31: "Bad system call",
+		33: "Unknown signal 33", 34: "Real-time signal 0", 64: "Real-time signal 30", 65: "Unknown signal 65",
+	} {
 		if got := signalText(n); got != want {
 			t.Errorf("signalText(%d) = %q; want %q", n, got, want)
 		}
 	}
 }
 
-// BenchmarkQacct looks for one job in a file of 100,000 lines.
+// BenchmarkQacct looks for one job in a file of 100,000 lines, and sums them up.
 func BenchmarkQacct(b *testing.B) {
 	var text bytes.Buffer
 	for i := range 100_000 {
 		text.WriteString(line(b, accounting.Record{
 			QName: "all.q", Hostname: "host", Group: "users", Owner: "alice", JobName: "job.sh", JobNumber: 1000 + i,
-			SubmissionTime: 1795191325, StartTime: 1795191325, EndTime: 1795191326, Project: "NONE", Department: "defaultdepartment", GrantedPE: "NONE",
-			Slots: 1, Category: "NONE", PETaskID: "NONE",
+			SubmissionTime: 1795191325, StartTime: 1795191325, EndTime: 1795191326, RuWallclock: 1, Project: "NONE", Department: "defaultdepartment",
+			GrantedPE: "NONE", Slots: 1, Category: "NONE", PETaskID: "NONE",
 		}))
 	}
 	file := filepath.Join(b.TempDir(), "accounting")
 	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(int64(text.Len()))
-	b.ReportAllocs()
-	for b.Loop() {
-		var f filter
-		if err := f.job("100999"); err != nil {
-			b.Fatal(err)
-		}
-		n := 0
-		err := each(file, f.keep, func(*accounting.Record) { n++ }, func(err error) { b.Error(err) })
-		if err != nil || n != 1 {
-			b.Fatalf("%d records, %v; want 1", n, err)
-		}
+	for _, bench := range []struct{ name, args, want string }{
+		{"job", "-j 100999", "jobnumber    100999"},
+		{"owners", "-o", "alice        100000"},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.SetBytes(int64(text.Len()))
+			b.ReportAllocs()
+			for b.Loop() {
+				var out, errout bytes.Buffer
+				if exit := run(b.Context(), append([]string{"qacct", "-f", file}, strings.Fields(bench.args)...), nil, &out, &errout); exit != 0 || !strings.Contains(out.String(), bench.want) {
+					b.Fatalf("exit %d, %s%s; want %q", exit, out.String(), errout.String(), bench.want)
+				}
+			}
+		})
 	}
 }

@@ -24,7 +24,7 @@ _paddock() {
   qselect:-q|qselect:-qs) return ;;
   qconf:-sckpt|qconf:-se|qconf:-shgrp|qconf:-sp|qconf:-sq|qconf:-su) return ;;
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-  qacct:-t) return ;;
+  qacct:-b|qacct:-d|qacct:-e|qacct:-t) return ;;
   qalter:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qalter:-@|qalter:-e|qalter:-i|qalter:-o|qalter:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qalter:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
@@ -42,7 +42,7 @@ _paddock() {
     qhost:-*) words='-F -h -help -j -json -ncb -q -u -version' ;;
     qselect:-*) words='-help -json -q -qs -version' ;;
     qconf:-*) words='-help -json -reload -sc -sckpt -sckptl -sconf -se -sel -shgrp -shgrpl -sm -so -sp -spl -sq -sql -ssconf -su -sul -version' ;;
-    qacct:-*) words='-f -help -j -json -t -version' ;;
+    qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -m -o -P -pe -q -slots -t -u -version' ;;
     qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
     qresub:-*) words='-h -help -json -version' ;;
     qdel:*|qhold:*|qrls:*|qmod:*) words=$(_paddock_jobs) ;;

@@ -1,5 +1,6 @@
 // Package accounting is the format of the accounting file, accounting(5): one
-// line of 45 fields for each run of a task, the bytes Grid Engine 8.1.9 writes.
+// line of 45 fields for each run of a task, the bytes Grid Engine 8.1.9 writes,
+// and behind them, where a run went wrong, the reason in words.
 // Execd writes it, qacct reads it, and whoever wants may import it; it imports
 // nothing of the project.
 package accounting
@@ -12,15 +13,34 @@ import (
 	"strconv"
 )
 
-// NumFields is the number of fields of a line.
+// NumFields is the number of fields of a line, without the reason.
 const NumFields = 45
 
 // Places of fields in a line, counted from 0, for Field.
 const (
-	FieldOwner      = 3
-	FieldJobName    = 4
-	FieldJobNumber  = 5
-	FieldTaskNumber = 35
+	FieldQName       = 0
+	FieldHostname    = 1
+	FieldGroup       = 2
+	FieldOwner       = 3
+	FieldJobName     = 4
+	FieldJobNumber   = 5
+	FieldAccount     = 6
+	FieldStartTime   = 9
+	FieldEndTime     = 10
+	FieldRuWallclock = 13
+	FieldRuUTime     = 14
+	FieldRuSTime     = 15
+	FieldProject     = 31
+	FieldDepartment  = 32
+	FieldGrantedPE   = 33
+	FieldSlots       = 34
+	FieldTaskNumber  = 35
+	FieldCPU         = 36
+	FieldMem         = 37
+	FieldIO          = 38
+	FieldIOW         = 40
+	FieldPETaskID    = 41
+	FieldARID        = 43
 )
 
 // None stands in a field of text that has nothing to say.
@@ -74,6 +94,11 @@ type Record struct {
 	MaxVMem        float64 // bytes
 	ARID           int     // advance reservation; 0: none
 	ARSubmission   int64   // seconds since the epoch; 0: none
+
+	// Reason says in words why the run went wrong. It is ours: the field is
+	// there only when there is something to say, and readers of Grid Engine's
+	// format pass over it.
+	Reason string
 }
 
 // field is one field of a Record as a pointer to where it is kept: *string,
@@ -103,7 +128,7 @@ var Names = [NumFields]string{
 }
 
 // MarshalJSON implements json.Marshaler: an object with the fields by their
-// names, in their order.
+// names, in their order, and the reason if there is one.
 func (r *Record) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	for i, f := range r.fields() {
@@ -117,6 +142,13 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 		b = append(append(b, '"'), Names[i]...)
 		b = append(append(b, `":`...), value...)
 	}
+	if r.Reason != "" {
+		value, err := json.Marshal(r.Reason)
+		if err != nil {
+			return nil, fmt.Errorf("reason: %w", err)
+		}
+		b = append(append(b, `,"reason":`...), value...)
+	}
 	return append(b, '}'), nil
 }
 
@@ -125,7 +157,8 @@ func (r *Record) MarshalJSON() ([]byte, error) {
 func Parse(line []byte) (Record, error) {
 	line = bytes.TrimSuffix(line, []byte{'\n'})
 	var r Record
-	if n := bytes.Count(line, []byte{':'}) + 1; n != NumFields {
+	n := bytes.Count(line, []byte{':'}) + 1
+	if n != NumFields && n != NumFields+1 {
 		return r, fmt.Errorf("accounting line has %d fields; want %d", n, NumFields)
 	}
 	if line[0] == '#' {
@@ -138,6 +171,12 @@ func Parse(line []byte) (Record, error) {
 		}
 		if !parseField(to, word) {
 			return Record{}, fmt.Errorf("accounting line has a bad %s %q", Names[i], clip(word))
+		}
+	}
+	if n > NumFields {
+		r.Reason = unescape(line)
+		if r.Reason == "" || escape(r.Reason) != string(line) {
+			return Record{}, fmt.Errorf("accounting line has a bad reason %q", clip(line))
 		}
 	}
 	return r, nil
@@ -234,6 +273,9 @@ func Append(b []byte, r Record) ([]byte, error) {
 			}
 			b = appendFloat(b, *v)
 		}
+	}
+	if r.Reason != "" {
+		b = append(append(b, ':'), escape(r.Reason)...)
 	}
 	return append(b, '\n'), nil
 }

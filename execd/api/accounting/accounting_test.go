@@ -3,10 +3,13 @@ package accounting
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -78,8 +81,8 @@ func TestParse(t *testing.T) {
 func TestFieldsOrder(t *testing.T) {
 	var r Record
 	v := reflect.ValueOf(&r).Elem()
-	if v.NumField() != NumFields {
-		t.Fatalf("Record has %d fields; want %d", v.NumField(), NumFields)
+	if got := v.NumField() - 1; got != NumFields { // and the reason
+		t.Fatalf("Record has %d fields; want %d", got, NumFields)
 	}
 	for i, p := range r.fields() {
 		if got, want := reflect.ValueOf(p).Pointer(), v.Field(i).Addr().Pointer(); got != want {
@@ -98,7 +101,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, test := range []struct{ name, line, want string }{
 		{"empty", "", "1 fields"},
 		{"short", valid[:strings.LastIndexByte(valid, ':')], "44 fields"},
-		{"long", valid + ":0", "46 fields"},
+		{"long", valid + ":a:0", "47 fields"},
 		{"comment", "#" + valid, "comment"},
 		{"two lines", with(44, "0\n0"), "ar_submission_time"},
 		{"letters", with(5, "7a"), "job_number"},
@@ -146,73 +149,253 @@ func TestFailedText(t *testing.T) {
 	}
 }
 
-func TestReader(t *testing.T) {
-	lines := golden(t)
-	text := "# Version: 8.1.9\n#\n" + string(lines[0]) + "\nnonsense\n" + string(lines[1]) +
-		strings.Repeat("x", 3*MaxLine) + "\n" + string(lines[2]) + string(lines[3][:50])
-	var tasks, bad []int
-	for r, err := range NewReader(iotest.HalfReader(strings.NewReader(text))).Records(nil) {
-		var line *LineError
-		switch {
-		case err == nil:
-			tasks = append(tasks, r.TaskNumber)
-		case errors.As(err, &line):
-			bad = append(bad, line.Line)
-		default:
-			t.Fatal(err)
+// lines reads a text by Each and returns its lines, in order, with what work saw
+// of each.
+func lines(t testing.TB, in io.Reader) []string {
+	t.Helper()
+	var all []string
+	err := Each(in, func(block []byte) []string {
+		var list []string
+		for line := range bytes.Lines(block) {
+			list = append(list, string(line))
 		}
-	}
-	if diff := cmp.Diff([]int{2, 4, 6}, tasks); diff != "" {
-		t.Errorf("tasks (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]int{5, 7}, bad); diff != "" {
-		t.Errorf("bad lines (-want +got):\n%s", diff)
-	}
-
-	// The last line counts without its newline, and keep chooses.
-	n := 0
-	last := strings.TrimSuffix(string(lines[0])+string(lines[1]), "\n")
-	for r, err := range NewReader(strings.NewReader(last)).Records(func(line []byte) bool { return string(Field(line, FieldTaskNumber)) == "4" }) {
-		if err != nil || r.TaskNumber != 4 {
-			t.Errorf("got task %d, %v; want 4, nil", r.TaskNumber, err)
-		}
-		n++
-	}
-	if n != 1 {
-		t.Errorf("%d records; want 1", n)
-	}
-
-	// A file that cannot be read is no end of the file.
-	broken := errors.New("broken")
-	var err error
-	for _, e := range NewReader(iotest.ErrReader(broken)).Records(nil) {
-		err = e
-	}
-	if !errors.Is(err, broken) {
-		t.Errorf("error %v; want %v", err, broken)
-	}
-}
-
-func TestReaderDoesNotAllocateForOthers(t *testing.T) {
-	text := bytes.Repeat(golden(t)[0], 1000)
-	got := testing.AllocsPerRun(5, func() {
-		for range NewReader(bytes.NewReader(text)).Records(func(line []byte) bool { return string(Field(line, FieldJobNumber)) == "99" }) {
-			t.Error("a record that was not asked for")
-		}
+		return list
+	}, func(list []string) error {
+		all = append(all, list...)
+		return nil
 	})
-	if got > 10 {
-		t.Errorf("%v allocations for 1000 lines; want a few for the reader itself", got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestEach(t *testing.T) {
+	numbered := func(n, length int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "%d%s\n", i, strings.Repeat("x", i*7919%length))
+		}
+		return b.String()
+	}
+	long := strings.Repeat("y", MaxLine+10)
+	for _, test := range []struct {
+		name, text string
+		want       []string // nil: the text's lines
+	}{
+		{"empty", "", []string{}},
+		{"one", "a\n", nil},
+		{"without newline", "a\nb", nil},
+		{"empty lines", "\n\na\n\n", nil},
+		{"many", numbered(20000, 200), nil},
+		{"lines that are longer than blocks", numbered(9, 3*blockSize), nil},
+		{"exactly a block", strings.Repeat("z", blockSize-1) + "\n", nil},
+		{"blocks that end with a line", strings.Repeat(strings.Repeat("z", blockSize/4-1)+"\n", 12), nil},
+		{"too long", "a\n" + long + "\nb\n", []string{"a\n", long[:MaxLine+1], "b\n"}},
+		{"too long at the end", "a\n" + long, []string{"a\n", long[:MaxLine+1]}},
+	} {
+		want := test.want
+		if want == nil {
+			want = strings.SplitAfter(test.text, "\n")
+			if want[len(want)-1] == "" {
+				want = want[:len(want)-1]
+			}
+		}
+		for name, in := range map[string]io.Reader{
+			"at once":        strings.NewReader(test.text),
+			"piece by piece": iotest.HalfReader(struct{ io.Reader }{strings.NewReader(test.text)}),
+			"cut short":      io.NewSectionReader(strings.NewReader(test.text), 0, int64(len(test.text))+3*blockSize),
+		} {
+			got := lines(t, in)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, read %s: %d lines; want %d the same", test.name, name, len(got), len(want))
+			}
+		}
 	}
 }
 
-func BenchmarkReader(b *testing.B) {
+func TestEachErrors(t *testing.T) {
+	text := strings.Repeat("line\n", blockSize)
+	broken := errors.New("broken")
+	work := func(block []byte) int { return len(block) }
+	for _, in := range []io.Reader{iotest.ErrReader(broken), io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken))} {
+		if err := Each(in, work, func(int) error { return nil }); !errors.Is(err, broken) {
+			t.Errorf("a file that cannot be read: %v; want %v", err, broken)
+		}
+	}
+	// What is not wanted any more is not waited for.
+	n := 0
+	err := Each(strings.NewReader(text), work, func(int) error {
+		n++
+		return broken
+	})
+	if !errors.Is(err, broken) || n != 1 {
+		t.Errorf("an error of use: %v after %d calls; want %v after 1", err, n, broken)
+	}
+}
+
+func BenchmarkEach(b *testing.B) {
 	text := bytes.Repeat(golden(b)[0], 10000)
 	want := []byte("99")
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		for range NewReader(bytes.NewReader(text)).Records(func(line []byte) bool { return bytes.Equal(Field(line, FieldJobNumber), want) }) {
+		err := Each(bytes.NewReader(text), func(block []byte) int {
+			n := 0
+			for line := range bytes.Lines(block) {
+				if bytes.Equal(Field(line, FieldJobNumber), want) {
+					n++
+				}
+			}
+			return n
+		}, func(int) error { return nil })
+		if err != nil {
+			b.Fatal(err)
 		}
 	}
+}
+
+// TestFields reads what other versions write, and their mistakes.
+func TestFields(t *testing.T) {
+	whole := strings.TrimSuffix(string(golden(t)[0]), "\n")
+	words := strings.Split(whole, ":")
+	with := func(n int, word string) string {
+		f := slices.Clone(words)
+		f[n] = word
+		return strings.Join(f, ":")
+	}
+	want, err := Parse([]byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, line string
+		change     func(*Record)
+		err        string
+	}{
+		{"whole", whole + "\n", func(*Record) {}, ""},
+		{"without reservation", strings.Join(words[:43], ":"), func(*Record) {}, ""},
+		{"fewest", strings.Join(words[:42], ":"), func(r *Record) { r.MaxVMem = 0 }, ""},
+		{"too few", strings.Join(words[:41], ":"), nil, "accounting line has 41 fields; want 45"},
+		{"empty", "", nil, "accounting line has 1 fields; want 45"},
+		{"reason", whole + ":h_rt%3A 2 s", func(r *Record) { r.Reason = "h_rt: 2 s" }, ""},
+		{"fields of others", whole + ":NONE:by root:1.5", func(*Record) {}, ""},
+		{"whole number for decimals", with(14, "3"), func(r *Record) { r.RuUTime = 3 }, ""},
+		{"decimals for a whole number", with(13, "8.9"), func(r *Record) { r.RuWallclock = 8 }, ""},
+		{"exponent", with(36, "1e3"), func(r *Record) { r.CPU = 1000 }, ""},
+		{"letters", with(36, "1x"), nil, `accounting line has a bad cpu "1x"`},
+		{"empty number", with(36, ""), nil, `accounting line has a bad cpu ""`},
+		{"infinite", with(36, "Inf"), nil, `accounting line has a bad cpu "Inf"`},
+		{"too long", with(4, strings.Repeat("x", MaxLine)), nil, "accounting line is longer than 1048576 bytes"},
+	} {
+		var f Fields
+		var got Record
+		err := f.Split([]byte(test.line))
+		if err == nil {
+			got, err = f.Record()
+		}
+		if err != nil || test.err != "" {
+			if err == nil || err.Error() != test.err {
+				t.Errorf("%s: error %v; want %q", test.name, err, test.err)
+			}
+			continue
+		}
+		want := want
+		test.change(&want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for _, word := range []string{
+		"0", "7", "-7", "0.000000", "1.5", ".5", "-0.25", "0.1", "123456789.123456", "9007199254740993", "900719925474099.3", "0.30000000000000004",
+		"1795190494.123456789", "123456789012345678901234567890", "1e300", "0.00000000000000000001",
+	} {
+		want, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := number([]byte(word)); !ok || got != want {
+			t.Errorf("number(%q) = %v, %v; want %v", word, got, ok, want)
+		}
+	}
+	for _, word := range []string{"", "-", ".", "1.", "--1", "+-1", "1.2.3", "x", "1 ", "NaN", "-Inf", "1e400"} {
+		if got, ok := number([]byte(word)); ok {
+			t.Errorf("number(%q) = %v; want an error", word, got)
+		}
+	}
+}
+
+func TestReason(t *testing.T) {
+	for reason, want := range map[string]string{
+		"deleted by bob":         "deleted by bob",
+		"h_rt: 100% of 2 s":      "h_rt%3A 100%25 of 2 s",
+		"cannot open a\nb\x7f\t": "cannot open a%0Ab%7F%09",
+		"Gr\xfc\xdfe %41":        "Gr\xfc\xdfe %2541",
+	} {
+		line, err := Append(nil, Record{Reason: reason})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(Field(line, NumFields)); got != want {
+			t.Errorf("field of %q is %q; want %q", reason, got, want)
+		}
+		if r, err := Parse(line); err != nil || r.Reason != reason {
+			t.Errorf("read back: %q, %v; want %q", r.Reason, err, reason)
+		}
+	}
+	// It is bounded, and no part of what stands for a byte is left.
+	line, err := Append(nil, Record{Reason: strings.Repeat(":", maxReason)})
+	if r, bad := Parse(line); err != nil || bad != nil || r.Reason != strings.Repeat(":", maxReason/3) {
+		t.Errorf("a long reason: %d bytes, %v, %v; want %d", len(r.Reason), err, bad, maxReason/3)
+	}
+	for _, field := range []string{"", "%", "%4", "%4z", "a%3a", "%41", strings.Repeat("x", maxReason+1)} {
+		whole, err := Append(nil, Record{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Parse([]byte(strings.TrimSuffix(string(whole), "\n") + ":" + field)); err == nil {
+			t.Errorf("Parse of the reason %q = %q; want an error", field, r.Reason)
+		}
+	}
+}
+
+// FuzzFields holds the reader of other versions' lines to Parse: what that
+// accepts, both read alike.
+func FuzzFields(f *testing.F) {
+	for _, line := range golden(f) {
+		f.Add(line)
+		f.Add(append(bytes.TrimSuffix(line, []byte{'\n'}), ":why%3A"...))
+	}
+	f.Add([]byte(strings.Repeat(":", 41)))
+	f.Add([]byte(strings.Repeat("1e9:", 60)))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		want, bad := Parse(line)
+		var fields Fields
+		err := fields.Split(line)
+		for i := range NumFields + 2 {
+			if got := fields.Text(i); err == nil && i <= NumFields && !bytes.Equal(got, Field(line, i)) {
+				t.Fatalf("field %d of %q is %q; want %q", i, line, got, Field(line, i))
+			}
+		}
+		if err != nil {
+			if bad == nil {
+				t.Fatalf("Split(%q): %v; Parse accepts it", line, err)
+			}
+			return
+		}
+		got, err := fields.Record()
+		if bad != nil {
+			return
+		}
+		if err != nil {
+			t.Fatalf("Record of %q: %v; Parse accepts it", line, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%q (-Parse +Record):\n%s", line, diff)
+		}
+	})
 }
 
 func FuzzParse(f *testing.F) {

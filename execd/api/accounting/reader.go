@@ -1,93 +1,170 @@
 package accounting
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
+	"runtime"
+	"sync"
 )
 
-// MaxLine is the longest line a Reader takes: the fields of text are limited
+// MaxLine is the longest line a reader takes: the fields of text are limited
 // at submission to a small part of it.
 const MaxLine = 1 << 20
 
-// Reader reads an accounting file line by line, without allocating for lines
-// that nobody wants.
-type Reader struct {
-	in   *bufio.Reader
-	line int
-}
+// blockSize is what is read at once: it stays in a processor's cache while it
+// is worked on.
+const blockSize = 256 << 10
 
-// NewReader returns a reader of an accounting file.
-func NewReader(r io.Reader) *Reader {
-	return &Reader{in: bufio.NewReaderSize(r, MaxLine)}
-}
-
-// LineError is a line that is no record.
-type LineError struct {
-	Line int // counted from 1, comments included
-	Err  error
-}
-
-func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
-func (e *LineError) Unwrap() error { return e.Err }
-
-// Records yields the records of the lines for which keep is true (of all lines
-// when it is nil), skipping comments and empty lines. A bad line is yielded as
-// *LineError, and reading goes on; any other error ends the sequence. keep sees
-// the raw line and must not hold on to it.
+// Each reads a file of any size, in blocks and with as many goroutines as there
+// are processors. Work gets whole lines, each with its newline but perhaps the
+// last one of the file, and must not hold on to them; several may run at once.
+// Use gets what work made of them, in the order of the file and one by one. An
+// error of use ends it all and is returned.
 //
-// A last line without newline is being written at this moment: it counts if it
-// is whole already.
-func (r *Reader) Records(keep func(line []byte) bool) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		for {
-			line, err := r.in.ReadSlice('\n')
-			r.line++
-			switch {
-			case errors.Is(err, bufio.ErrBufferFull):
-				bad := r.line
-				if err = r.skipLine(); err == nil {
-					if !yield(Record{}, &LineError{bad, fmt.Errorf("accounting line is longer than %d bytes", MaxLine)}) {
-						return
-					}
-					continue
-				}
-			case errors.Is(err, io.EOF):
-				if len(line) > 0 && line[0] != '#' && (keep == nil || keep(line)) {
-					if rec, err := Parse(line); err == nil {
-						yield(rec, nil)
-					}
-				}
-				return
-			case err == nil:
-				if len(line) == 1 || line[0] == '#' || keep != nil && !keep(line) {
-					continue
-				}
-				rec, err := Parse(line)
-				if err != nil {
-					err = &LineError{r.line, err}
-				}
-				if !yield(rec, err) {
-					return
-				}
-				continue
-			}
-			if !errors.Is(err, io.EOF) {
-				yield(Record{}, fmt.Errorf("cannot read accounting file: %w", err))
-			}
+// Of a line that is longer than MaxLine work gets the beginning, without
+// newline; it is no record.
+//
+// What has a size and can be read at any place (io.SectionReader) is read by all
+// goroutines at once, all else by one after the other.
+func Each[T any](in io.Reader, work func(lines []byte) T, use func(T) error) error {
+	s := &source{in: in, stop: make(chan struct{})}
+	if at, ok := in.(sized); ok {
+		s.at, s.size = at, at.Size()
+	}
+	workers := runtime.GOMAXPROCS(0)
+	// The order of the channels in order is that of the blocks.
+	order := make(chan chan block[T], 2*workers)
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() { readBlocks(s, order, work) })
+	}
+	go func() {
+		running.Wait()
+		close(order)
+	}()
+	err := inOrder(order, work, use)
+	close(s.stop)
+	for range order {
+		// Nobody may be left who waits to send.
+	}
+	return err
+}
+
+// sized is what can be read at any place.
+type sized interface {
+	io.ReaderAt
+	Size() int64
+}
+
+// source hands out the blocks of a file.
+type source struct {
+	mu   sync.Mutex
+	in   io.Reader
+	at   sized // nil: in has to be read from the front
+	size int64
+	next int64 // offset
+	over bool
+	stop chan struct{}
+}
+
+// block is a part of a file: what work made of the whole lines in it, and the
+// parts of lines around them.
+type block[T any] struct {
+	head, tail []byte // head is all when whole is false
+	whole      bool   // the block has a newline
+	worked     bool   // there is a line between head and tail
+	made       T
+	err        error
+}
+
+// readBlocks reads blocks and works on them until there are no more.
+func readBlocks[T any](s *source, order chan<- chan block[T], work func([]byte) T) {
+	buf := make([]byte, blockSize)
+	for {
+		s.mu.Lock()
+		if s.over {
+			s.mu.Unlock()
 			return
 		}
+		offset := s.next
+		s.next += blockSize
+		var n int
+		var err error
+		if s.at == nil {
+			n, err = io.ReadFull(s.in, buf)
+			s.over = err != nil
+		} else {
+			s.over = s.next >= s.size
+		}
+		to := make(chan block[T], 1)
+		select {
+		case order <- to:
+		case <-s.stop:
+			s.over = true
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		if s.at != nil {
+			// A file that was cut short meanwhile ends where it ends now.
+			n, err = s.at.ReadAt(buf[:min(blockSize, s.size-offset)], offset)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = nil
+		}
+		to <- divide(buf[:n], err, work)
 	}
 }
 
-// skipLine reads to the end of a line that is too long.
-func (r *Reader) skipLine() error {
-	for {
-		_, err := r.in.ReadSlice('\n')
-		if !errors.Is(err, bufio.ErrBufferFull) {
+// divide works on the whole lines of a block.
+func divide[T any](text []byte, err error, work func([]byte) T) block[T] {
+	b := block[T]{err: err}
+	first := bytes.IndexByte(text, '\n') + 1
+	last := bytes.LastIndexByte(text, '\n') + 1
+	b.head, b.tail = bytes.Clone(text[:first]), bytes.Clone(text[last:])
+	if b.whole = first > 0; !b.whole {
+		b.head, b.tail = b.tail, nil
+	}
+	if b.worked = first < last; b.worked {
+		b.made = work(text[first:last])
+	}
+	return b
+}
+
+// inOrder puts the lines together that blocks divide, and hands on what was made.
+func inOrder[T any](order <-chan chan block[T], work func([]byte) T, use func(T) error) error {
+	var line []byte // the part of a line that is there so far
+	join := func(more []byte) {
+		line = append(line, more[:min(len(more), MaxLine+1-len(line))]...)
+	}
+	flush := func() error {
+		if len(line) == 0 {
+			return nil
+		}
+		made := work(line)
+		line = line[:0]
+		return use(made)
+	}
+	for from := range order {
+		b := <-from
+		if b.err != nil {
+			return fmt.Errorf("cannot read accounting file: %w", b.err)
+		}
+		join(b.head)
+		if !b.whole {
+			continue
+		}
+		if err := flush(); err != nil {
 			return err
 		}
+		if b.worked {
+			if err := use(b.made); err != nil {
+				return err
+			}
+		}
+		join(b.tail)
 	}
+	return flush()
 }
