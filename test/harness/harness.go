@@ -315,7 +315,7 @@ func Accounting(dir string) (map[string]int, error) {
 			continue
 		}
 		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-		if len(f) != 45 || !strings.HasSuffix(line, "\n") {
+		if len(f) != 45 && len(f) != 46 || !strings.HasSuffix(line, "\n") { // with a reason
 			return nil, fmt.Errorf("accounting line with %d fields: %q", len(f), line)
 		}
 		lines[f[5]+"."+f[35]]++

@@ -2,6 +2,7 @@ package account
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,7 +77,7 @@ func taskEnd(r *accounting.Record) api.TaskEnd {
 		e.Signal = "SIG" + spool.SignalName(r.ExitStatus-128)
 	}
 	if r.Failed != 0 {
-		e.Reason = accounting.FailedText(r.Failed)
+		e.Reason = cmp.Or(r.Reason, accounting.FailedText(r.Failed))
 	}
 	return e
 }

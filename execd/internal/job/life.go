@@ -247,22 +247,12 @@ func (s *Store) settleLast(j *Job, t *Task, l *line) bool {
 	return true
 }
 
-// maxReasons bounds the reasons a job keeps for those who wait for it.
-const maxReasons = 1000
-
 // Accounted tells those who wait that the end of a task is in the accounting
-// file, and keeps the reason, which that file has no field for.
+// file.
 func (s *Store) Accounted(t *Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := t.Job
-	if t.End.Reason != "" && len(j.reasons) < maxReasons {
-		if j.reasons == nil {
-			j.reasons = map[int]string{}
-		}
-		j.reasons[t.Number] = t.End.Reason
-	}
-	j.wakeWaiting()
+	t.Job.wakeWaiting()
 }
 
 // wakeWaiting tells those who wait that something of the job has changed. The

@@ -468,7 +468,6 @@ type Job struct {
 	deleted       int            // tasks deleted before they started
 	requeued      time.Time      // when a task was last put back: the job queues behind those that did not have their turn
 	changed       chan struct{}  // closed when a task's end is in the accounting file; nil: nobody waits
-	reasons       map[int]string // why tasks failed, for those who wait; lost with execd
 	held          map[rune]Tasks // tasks that are not to be started, by the letter of the hold
 	waitsFor      map[int]bool   // the jobs of -hold_jid that are not over
 	waitsForTasks []int          // the jobs of -hold_jid_ad

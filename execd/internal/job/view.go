@@ -74,13 +74,6 @@ func (s *Store) Changed(j *Job) (changed <-chan struct{}, over bool, reason stri
 	return j.changed, over, reason
 }
 
-// EndReason returns why a task failed, in words, if that is still known.
-func (s *Store) EndReason(j *Job, number int) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return j.reasons[max(number, 1)]
-}
-
 // List returns qstat's lines: running tasks first, then what is pending or in
 // error, each by job number. The priorities of what waits only the queue knows.
 func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.JobStatus {

@@ -126,7 +126,6 @@ func (s *Server) wait(ctx context.Context, _ job.Caller, req *api.WaitRequest) (
 	if err != nil {
 		return api.WaitReply{}, api.Errorf(api.CodeBadRequest, "%v", err)
 	}
-	// Kept over its end: it knows reasons that the file has no field for.
 	j := s.Store.Get(req.Job)
 	var ended []api.TaskEnd
 	timer := time.NewTimer(longPoll)
@@ -151,7 +150,6 @@ func (s *Server) wait(ctx context.Context, _ job.Caller, req *api.WaitRequest) (
 			ended = append(ended, more...)
 		}
 		if enough {
-			s.addReasons(j, ended)
 			reply.Ended, reply.Cursor = ended, account.FormatCursor(place)
 			return reply, nil
 		}
@@ -163,18 +161,6 @@ func (s *Server) wait(ctx context.Context, _ job.Caller, req *api.WaitRequest) (
 			enough = true
 		case <-ctx.Done():
 			return reply, nil // the client has gone
-		}
-	}
-}
-
-// addReasons puts the reasons in words to what the accounting file says.
-func (s *Server) addReasons(j *job.Job, ended []api.TaskEnd) {
-	if j == nil {
-		return
-	}
-	for i, e := range ended {
-		if reason := s.Store.EndReason(j, e.Task); reason != "" {
-			ended[i].Reason = reason
 		}
 	}
 }

@@ -162,7 +162,7 @@ func (r *Runner) line(l *life, out *spool.Outcome, e *job.End) string {
 		JobName: terms.Name, JobNumber: t.Job.Number, Account: terms.Account,
 		SubmissionTime: t.Job.Submitted.Unix(), Failed: e.Failed, ExitStatus: e.Exit,
 		Project: accounting.None, Department: "defaultdepartment", GrantedPE: accounting.None,
-		Slots: t.Slots(), Category: accounting.None, PETaskID: accounting.None,
+		Slots: t.Slots(), Category: accounting.None, PETaskID: accounting.None, Reason: e.Reason,
 	}
 	if rec.Account == "" {
 		rec.Account = "sge"

@@ -187,7 +187,7 @@ func TestConclude(t *testing.T) {
 				start, cpu = 0, 0
 			}
 			if rec.Failed != tt.failed || rec.ExitStatus != tt.exit || rec.StartTime != start || rec.CPU != cpu ||
-				rec.SubmissionTime != 1000 || rec.Priority != 3 || rec.Owner != "alice" || rec.TaskNumber != 0 {
+				rec.SubmissionTime != 1000 || rec.Priority != 3 || rec.Owner != "alice" || rec.TaskNumber != 0 || rec.Reason != tt.reason {
 				t.Errorf("accounting record %+v", rec)
 			}
 		})
