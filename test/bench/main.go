@@ -133,6 +133,8 @@ func (b *bench) run(only string) (err error) {
 		{"memory", b.shepherdMemory},
 		{"signals", b.shepherdSignals},
 		{"qsub", b.qsubTime},
+		{"qacct", b.qacctTime},
+		{"qstat", b.qstatTime},
 		{"jobs", b.jobRate},
 		{"array", b.largeArray},
 		{"crowd", b.crowd},
