@@ -131,13 +131,12 @@ func drive(t *testing.T, dir, name string, args ...string) string {
 // order, and checks that each ended well.
 func ran(t *testing.T, pattern string) []string {
 	t.Helper()
-	f, err := os.Open(api.DevPlaces(daemon.Dir).Accounting)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
 	var names []string
-	for r, err := range accounting.NewReader(f).Records(func([]byte) bool { return true }) {
+	for line := range strings.Lines(read(t, api.DevPlaces(daemon.Dir).Accounting)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		r, err := accounting.Parse([]byte(strings.TrimSuffix(line, "\n")))
 		if err != nil {
 			t.Fatal(err)
 		}
