@@ -193,10 +193,13 @@ type SubmitReply struct {
 	Cursor string `json:"cursor"`
 }
 
-// JobsRequest asks for the jobs that are not finished.
+// JobsRequest asks for the jobs that are not finished, and perhaps for the last
+// ones that are.
 type JobsRequest struct {
-	Users  []string `json:"users,omitempty"`  // patterns as of -u; empty: the caller's own
-	States string   `json:"states,omitempty"` // "p" pending, "r" running, "s" suspended; empty: all
+	Users    []string `json:"users,omitempty"`    // patterns as of -u; empty: the caller's own
+	States   string   `json:"states,omitempty"`   // "p" pending, "r" running, "s" suspended, "z" none of them; empty: all
+	Finished bool     `json:"finished,omitempty"` // and those that have finished, as far as they are remembered
+	More     bool     `json:"more,omitempty"`     // with JobStatus.More
 }
 
 // JobStatus is one line of qstat: one running task, or the pending tasks of
@@ -206,16 +209,79 @@ type JobStatus struct {
 	Priority float64   `json:"priority"` // normalised, 0 to 1
 	Name     string    `json:"name"`
 	Owner    string    `json:"owner"`
-	State    string    `json:"state"`           // Grid Engine's letters: qw, hqw, t, r, dr, Eqw
+	State    string    `json:"state"`           // Grid Engine's letters: qw, hqw, t, r, dr, Eqw; z: finished
 	Time     time.Time `json:"time"`            // start time when running, else submission time
 	Queue    string    `json:"queue,omitempty"` // queue instance, "all.q@host", when running
 	Slots    int       `json:"slots"`
 	Tasks    string    `json:"tasks,omitempty"`  // "5", or "6-10:2,13"; empty for a job that is no array
 	Reason   string    `json:"reason,omitempty"` // why it is in error, or why it is not starting
 	Holds    string    `json:"holds,omitempty"`  // as in Detail, and t: its time (-a) has not come
+	More     *JobMore  `json:"more,omitempty"`   // nil: not asked for
 }
 
-// JobsReply lists running tasks first, then pending jobs, each by job number.
+// JobMore is what qstat shows of a job with -r, -ext, -pri, -urg, -t and -g t.
+type JobMore struct {
+	Submitted time.Time `json:"submitted"`
+	Started   time.Time `json:"started,omitzero"` // zero: it does not run
+	// Restarts is how often the task was started before.
+	Restarts int `json:"restarts,omitempty"`
+
+	Priority   int    `json:"priority,omitempty"` // -p
+	Account    string `json:"account"`
+	Project    string `json:"project,omitempty"`
+	Department string `json:"department"`
+	Reserve    bool   `json:"reserve,omitempty"`
+	Checkpoint string `json:"checkpoint,omitempty"` // -ckpt
+	Binding    string `json:"binding,omitempty"`    // as requested
+
+	Hard         []Requested `json:"hard,omitempty"`
+	Soft         []Resource  `json:"soft,omitempty"`
+	Queues       []string    `json:"queues,omitempty"`
+	SoftQueues   []string    `json:"soft_queues,omitempty"`
+	MasterQueues []string    `json:"master_queues,omitempty"`
+	PE           string      `json:"pe,omitempty"`    // as requested, name or pattern
+	Slots        []Slots     `json:"slots,omitempty"` // of -pe
+
+	HoldJobs      []string `json:"hold_jobs,omitempty"`       // words of -hold_jid
+	HoldArray     []string `json:"hold_array,omitempty"`      // words of -hold_jid_ad
+	WaitsFor      []int    `json:"waits_for,omitempty"`       // jobs of -hold_jid that are not over
+	WaitsForTasks []int    `json:"waits_for_tasks,omitempty"` // and of -hold_jid_ad
+
+	GrantedPE string    `json:"granted_pe,omitempty"`
+	Granted   []Granted `json:"granted,omitempty"` // of a running task; the first is the master's
+	Usage     *Usage    `json:"usage,omitempty"`   // nil: it does not run, or is not known yet
+
+	Urgency Urgency `json:"urgency"`
+	// The parts of the priority, each normalised to 0..1, before they are
+	// weighed: what -p says, the urgency, and the share of the owner (where
+	// Grid Engine has tickets).
+	NormalPriority float64 `json:"normal_priority"`
+	NormalUrgency  float64 `json:"normal_urgency"`
+	NormalTickets  float64 `json:"normal_tickets"`
+}
+
+// Requested is a hard request, and what it contributes to the urgency.
+type Requested struct {
+	Resource
+	Urgency float64 `json:"urgency"`
+}
+
+// Granted is a number of slots of a queue instance.
+type Granted struct {
+	Queue string `json:"queue"` // "all.q@host"
+	Slots int    `json:"slots"`
+}
+
+// Urgency is what makes a job urgent: the resources that it asks for, slots
+// above all, and the time that it has waited.
+type Urgency struct {
+	Total     float64 `json:"total"`
+	Resources float64 `json:"resources"`
+	Waiting   float64 `json:"waiting"`
+}
+
+// JobsReply lists running tasks first, then pending jobs, each by job number,
+// then the finished ones, in the order in which they ended.
 type JobsReply struct {
 	Jobs []JobStatus `json:"jobs"`
 }
