@@ -240,6 +240,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	if err := d.store.Sweep(); err != nil {
 		return nil, err
 	}
+	d.store.KeepFinished(config.Global.FinishedJobs)
 	drained, err := drain.Open(root)
 	if err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 	}
 	d.logs.configure(c)
 	d.queue.Configure(c)
+	d.store.KeepFinished(c.Global.FinishedJobs)
 	d.usage.SetInterval(c.Global.UsageInterval)
 	d.configureLoad()
 }

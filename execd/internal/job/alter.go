@@ -125,6 +125,9 @@ func (t *Terms) request() api.SubmitRequest {
 	r := *t.Needs.Request()
 	r.Name, r.Account, r.MaxRun, r.Rerun = t.Name, t.Account, t.MaxRun, t.Rerun
 	r.Priority, r.After, r.Mail = t.Priority, t.After, t.Mail
+	if p := t.Predecessors; p != nil {
+		r.HoldJobs, r.HoldArray = p.Jobs, p.Array
+	}
 	return r
 }
 

@@ -137,6 +137,7 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 	if len(lines) > 0 {
 		err := s.commit(j, durable, func() {
 			j.deleted += d.gone.Len()
+			s.finished.deleted(j, &d.gone)
 			for number := range j.runs {
 				if d.gone.Has(number) {
 					j.forgetRuns(number)

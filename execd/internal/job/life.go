@@ -98,6 +98,7 @@ func (s *Store) Withdraw(t *Task) error {
 	over := false
 	lines = append(lines, &line{Event: EventDeleted, Tasks: number, Time: now})
 	err := s.commit(j, durable, func() {
+		s.finished.ran(t)
 		if over = j.over() && s.jobs[j.Number] == j; over {
 			s.drop(j)
 		}
@@ -208,6 +209,7 @@ func (s *Store) Settle(t *Task) error {
 		sync = lazy
 		after = func() {
 			j.forget()
+			s.finished.ran(t)
 			// Others may have been settled since settleLast has looked.
 			if over = j.over() && s.jobs[j.Number] == j; over {
 				s.drop(j)
@@ -243,6 +245,7 @@ func (s *Store) settleLast(j *Job, t *Task, l *line) bool {
 		s.log.Error("internal error: " + err.Error())
 		return false
 	}
+	s.finished.ran(t)
 	s.drop(j)
 	return true
 }

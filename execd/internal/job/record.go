@@ -60,7 +60,14 @@ type kept struct {
 	Hold     string    `json:"hold"`
 	After    time.Time `json:"after"`
 	Mail     string    `json:"mail"`
+	Predecessors
 	needs
+}
+
+// Predecessors are the words of -hold_jid and -hold_jid_ad.
+type Predecessors struct {
+	Jobs  []string `json:"hold_jobs,omitempty"`
+	Array []string `json:"hold_array,omitempty"`
 }
 
 // digestOf returns what is kept of a header.
@@ -76,7 +83,8 @@ func digestOf(h *header) *digest {
 func keptOf(r *api.SubmitRequest) kept {
 	return kept{
 		Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks,
-		MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail, needs: needsIn(r),
+		MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail,
+		Predecessors: Predecessors{r.HoldJobs, r.HoldArray}, needs: needsIn(r),
 	}
 }
 
@@ -120,6 +128,8 @@ type Start struct {
 	Grant *schedule.Grant `json:"grant,omitempty"`
 	// Priority is what the job had when its turn came, for those who look.
 	Priority float64 `json:"priority,omitempty"`
+	// Parts is what that was made of.
+	Parts schedule.Parts `json:"parts,omitzero"`
 	// Binding has the cores that the run is bound to, as its config.
 	Binding string `json:"binding,omitempty"`
 	// Needs are those of the job when the run was started; nil: those it has
@@ -489,6 +499,8 @@ type Terms struct {
 	Mail     string    // -m: letters of b, e, a, s
 	Needs    Needs
 	Slots    int // of -pe: the fewest; 1 for a serial job
+
+	Predecessors *Predecessors // nil: none
 }
 
 // Terms returns what the job asks for at present.
@@ -501,6 +513,9 @@ func termsOf(r *kept) *Terms {
 	}
 	if len(r.Slots) > 0 {
 		t.Slots = r.Slots[0].Min
+	}
+	if p := r.Predecessors; len(p.Jobs)+len(p.Array) > 0 {
+		t.Predecessors = &p
 	}
 	return t
 }

@@ -43,6 +43,7 @@ type Store struct {
 	followers map[int][]*Job // guarded by mu
 
 	predecessors sync.Mutex // held while those of a job are altered
+	finished     memory     // guarded by mu
 }
 
 // ParseNumber reads the name of a record or of a script: the number of its job.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"paddock/execd/api"
 	"paddock/spool"
@@ -74,69 +73,6 @@ func (s *Store) Changed(j *Job) (changed <-chan struct{}, over bool, reason stri
 	return j.changed, over, reason
 }
 
-// List returns qstat's lines: running tasks first, then what is pending or in
-// error, each by job number. The priorities of what waits only the queue knows.
-func (s *Store) List(req *api.JobsRequest, caller Caller, host string) []api.JobStatus {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var running, waiting []api.JobStatus
-	now := time.Now()
-	for _, j := range s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) }) {
-		terms := j.Terms()
-		status := api.JobStatus{Job: j.Number, Name: terms.Name, Owner: j.Owner, Slots: terms.Slots}
-		for _, t := range j.tasksInOrder() {
-			line := status
-			line.State, line.Time, line.Reason = t.letters(), j.Submitted, t.Reason
-			if j.Tasks.IsArray() {
-				line.Tasks = strconv.Itoa(t.Number)
-			}
-			if t.State == Errored {
-				waiting = append(waiting, line)
-				continue
-			}
-			line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+host, t.Slots()
-			line.Priority = t.Start.Priority
-			running = append(running, line)
-		}
-		if j.pending.Len() > 0 {
-			free := s.free(j)
-			held := j.pending.clone()
-			held.Subtract(&free)
-			for _, part := range []struct {
-				state string
-				tasks *Tasks
-			}{{"qw", &free}, {"hqw", &held}} {
-				if part.tasks.Len() == 0 {
-					continue
-				}
-				line := status
-				line.State, line.Time, line.Tasks, line.Holds = part.state, j.Submitted, part.tasks.String(), s.holds(j)
-				if part.state == "qw" {
-					line.Holds = ""
-				}
-				if terms.After.After(now) {
-					line.Holds += "t"
-				}
-				waiting = append(waiting, line)
-			}
-		}
-	}
-	return chooseStates(req.States, running, waiting)
-}
-
-// chooseStates returns the lines that -s of qstat asks for.
-func chooseStates(states string, running, waiting []api.JobStatus) []api.JobStatus {
-	switch states {
-	case "r":
-		return running
-	case "p":
-		return waiting
-	case "s":
-		return slices.DeleteFunc(running, func(l api.JobStatus) bool { return !strings.ContainsAny(l.State, "sST") })
-	}
-	return append(running, waiting...)
-}
-
 // letters returns the state of a task as Grid Engine abbreviates it.
 func (t *Task) letters() string {
 	if t.State == Errored {
@@ -176,11 +112,15 @@ func (s *Store) WantStopped(t *Task) bool {
 // ownedByOneOf reports whether one of the patterns names the owner; no pattern
 // means the caller.
 func (j *Job) ownedByOneOf(patterns []string, caller Caller) bool {
+	return ownedByOneOf(patterns, j.Owner, j.UID, caller)
+}
+
+func ownedByOneOf(patterns []string, owner string, uid int, caller Caller) bool {
 	if len(patterns) == 0 {
-		return j.UID == caller.UID
+		return uid == caller.UID
 	}
 	for _, p := range patterns {
-		if ok, err := path.Match(p, j.Owner); err == nil && ok {
+		if ok, err := path.Match(p, owner); err == nil && ok {
 			return true
 		}
 	}

@@ -445,7 +445,8 @@ func (q *Queue) startOne() bool {
 	j := q.o.Store.Get(number)
 	var t *job.Task
 	if j != nil {
-		start := job.Start{Queue: grant.Queues[0].Queue, Boot: q.o.Boot, AddGID: gid, Grant: grant, Priority: q.sched.Granted(grant, now)}
+		start := job.Start{Queue: grant.Queues[0].Queue, Boot: q.o.Boot, AddGID: gid, Grant: grant}
+		start.Priority, start.Parts = q.sched.Granted(grant, now)
 		if b := j.Terms().Needs.Request().Binding; b != "" {
 			start.Binding = q.o.Cores.Take(b, grant.Slots())
 		}
@@ -602,6 +603,25 @@ func (q *Queue) Priorities() func(number int) float64 {
 		defer q.mu.Unlock()
 		return q.sched.Priority(number, now)
 	}
+}
+
+// Parts returns a function that tells what the priorities of jobs are made of,
+// as of now.
+func (q *Queue) Parts() func(number int) schedule.Parts {
+	now := time.Now()
+	return func(number int) schedule.Parts {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.sched.Parts(number, now)
+	}
+}
+
+// Contributions returns what each hard request contributes to the urgency of a
+// job.
+func (q *Queue) Contributions(r *api.SubmitRequest) []float64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sched.Contributions(r)
 }
 
 // Check looks at a request that is not submitted yet: it is refused when it asks

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/conf"
 )
 
@@ -146,16 +147,42 @@ func (s *Scheduler) urgencyOf(j *Job) float64 {
 		sum = a.Urgency * assumed
 	}
 	for _, r := range j.Hard {
-		a := s.host.attributes[r.Name]
-		switch {
-		case a == nil || a.Urgency == 0:
-		case a.Kind.Number():
-			sum += a.Urgency * min(r.Value.Number, mostUrgent) * assumed
-		default:
-			sum += a.Urgency
-		}
+		sum += s.contribution(r, assumed)
 	}
 	return max(-mostUrgent, min(mostUrgent, sum))
+}
+
+// contribution is that of one request to the urgency of a job with so many
+// slots.
+func (s *Scheduler) contribution(r Request, assumed float64) float64 {
+	a := s.host.attributes[r.Name]
+	switch {
+	case a == nil || a.Urgency == 0:
+		return 0
+	case a.Kind.Number():
+		return a.Urgency * min(r.Value.Number, mostUrgent) * assumed
+	}
+	return a.Urgency
+}
+
+// Contributions returns what each hard request contributes to the urgency of a
+// job; 0 for what the complex does not have.
+func (s *Scheduler) Contributions(r *api.SubmitRequest) []float64 {
+	if len(r.Hard) == 0 {
+		return nil
+	}
+	j := Job{PE: r.PE}
+	for _, slots := range r.Slots {
+		j.Slots = append(j.Slots, Range(slots))
+	}
+	assumed := s.assumedSlots(&j)
+	list := make([]float64, len(r.Hard))
+	for i := range r.Hard {
+		if found, err := resolve(s.host.conf, r.Hard[i:i+1], false); err == nil && len(found) == 1 {
+			list[i] = s.contribution(found[0], assumed)
+		}
+	}
+	return list
 }
 
 // assumedSlots is how many slots a job is taken to get: urgency_slots of its

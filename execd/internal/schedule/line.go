@@ -230,9 +230,11 @@ const basePriority = 1024
 // urgencies have a range.
 func (s *Scheduler) keyFor(b *bucket, e *entry, urgencies span) float64 {
 	w := &s.host.conf.Scheduling
-	return w.WeightPriority*float64(b.priority+basePriority)/(2*basePriority) +
-		w.WeightUrgency*urgencies.normal(s.urgency(b, e))
+	return w.WeightPriority*normalPriority(b.priority) + w.WeightUrgency*urgencies.normal(s.urgency(b, e))
 }
+
+// normalPriority maps -p to 0..1.
+func normalPriority(priority int) float64 { return float64(priority+basePriority) / (2 * basePriority) }
 
 // urgency is that of a job, up to what the present time adds to all.
 func (s *Scheduler) urgency(b *bucket, e *entry) float64 {
@@ -336,7 +338,12 @@ func (s *Scheduler) usages(now time.Time) span {
 // ticket is what the share of a user contributes to the priority of his jobs:
 // most for the one who has used least.
 func (s *Scheduler) ticket(u *user, now time.Time, usages span) float64 {
-	return s.host.conf.Scheduling.WeightTicket * (1 - usages.normal(s.usage(u, now)))
+	return s.host.conf.Scheduling.WeightTicket * s.claim(u, now, usages)
+}
+
+// claim is the share of a user normalised to 0..1.
+func (s *Scheduler) claim(u *user, now time.Time, usages span) float64 {
+	return 1 - usages.normal(s.usage(u, now))
 }
 
 // question is what the range of usages depends on.
@@ -354,20 +361,45 @@ func (s *Scheduler) Priority(job int, now time.Time) float64 {
 	return 0
 }
 
-// Granted returns the priority of the job that Next has just given a grant.
-func (s *Scheduler) Granted(g *Grant, now time.Time) float64 {
-	if r := s.granted[g]; r != nil {
-		return s.priority(r.entry, now)
+// Parts returns what the priority of a job that waits is made of. It is zero
+// for a job that the Scheduler does not have.
+func (s *Scheduler) Parts(job int, now time.Time) Parts {
+	if e := s.jobs[job]; e != nil {
+		return s.parts(e, now)
 	}
-	return 0
+	return Parts{}
+}
+
+// Granted returns the priority of the job that Next has just given a grant, and
+// what it is made of.
+func (s *Scheduler) Granted(g *Grant, now time.Time) (float64, Parts) {
+	if r := s.granted[g]; r != nil {
+		return s.priority(r.entry, now), s.parts(r.entry, now)
+	}
+	return 0, Parts{}
 }
 
 func (s *Scheduler) priority(e *entry, now time.Time) float64 {
+	s.askUsages(now)
+	return s.keyFor(e.bucket, e, s.urgencies) + s.ticket(e.bucket.who.user, now, s.askedUsages)
+}
+
+func (s *Scheduler) parts(e *entry, now time.Time) Parts {
+	s.askUsages(now)
+	b := e.bucket
+	return Parts{
+		Priority: normalPriority(b.priority), Urgency: s.urgencies.normal(s.urgency(b, e)), Share: s.claim(b.who.user, now, s.askedUsages),
+		Resources: b.class.urgency, Waiting: s.host.conf.Scheduling.WeightWaiting * now.Sub(time.Unix(0, e.submitted)).Seconds(),
+	}
+}
+
+// askUsages works out what priorities as of now depend on: qstat asks for each
+// job.
+func (s *Scheduler) askUsages(now time.Time) {
 	s.measure()
-	if q := (question{now, s.changes, len(s.jobs)}); s.asked != q { // qstat asks for each job
+	if q := (question{now, s.changes, len(s.jobs)}); s.asked != q {
 		s.asked, s.askedUsages = q, s.usages(now)
 	}
-	return s.keyFor(e.bucket, e, s.urgencies) + s.ticket(e.bucket.who.user, now, s.askedUsages)
 }
 
 // Shares returns the usage of each user, to be kept over a restart.

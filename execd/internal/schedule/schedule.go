@@ -90,6 +90,16 @@ type Running struct {
 	Stopped   bool // adopted, and suspended by Suspensions before
 }
 
+// Parts is what a priority is made of: three numbers of 0 to 1 before they are
+// weighed, and the two of which the urgency is the sum before it is normalised.
+type Parts struct {
+	Priority  float64 `json:"priority"`
+	Urgency   float64 `json:"urgency"`
+	Share     float64 `json:"share"`
+	Resources float64 `json:"resources,omitempty"`
+	Waiting   float64 `json:"waiting,omitempty"`
+}
+
 // Used is what a task consumed, for the share of its user.
 type Used struct {
 	CPU float64 // seconds

@@ -49,7 +49,8 @@ import (
 //	again TASK                           Started, once more
 //	remove JOB
 //	load ATTR=VALUE..., close QUEUE WHY..., open QUEUE, reload, restart
-//	why JOB, queues, values QUEUE, suspensions, prior JOB
+//	why JOB, queues, values QUEUE, suspensions, prior JOB, parts JOB,
+//	contributions OPTION...
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -535,6 +536,12 @@ func (w *world) do(f []string, text string) ([]string, error) {
 		return w.s.Reasons(atoi(f[1]), w.now), nil
 	case "prior":
 		return []string{fmt.Sprintf("%.5f", w.s.Priority(atoi(f[1]), w.now))}, nil
+	case "parts":
+		p := w.s.Parts(atoi(f[1]), w.now)
+		return []string{fmt.Sprintf("%.5f %.5f %.5f %g %g", p.Priority, p.Urgency, p.Share, p.Resources, p.Waiting)}, nil
+	case "contributions":
+		r, _, _ := options(f[1:])
+		return []string{strings.Trim(fmt.Sprint(w.s.Contributions(r)), "[]")}, nil
 	case "queues":
 		var lines []string
 		for _, q := range w.s.Queues(w.now) {

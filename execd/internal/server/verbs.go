@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"paddock/execd/api"
@@ -14,14 +16,54 @@ import (
 
 // jobs is qstat.
 func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (api.JobsReply, error) {
-	jobs := s.Store.List(req, c, s.Host)
+	l := s.Store.List(req, c, s.Host)
 	priority := s.Queue.Priorities()
-	for i := range jobs {
-		if jobs[i].Queue == "" { // it waits
-			jobs[i].Priority = priority(jobs[i].Job)
-		}
+	for i := range l.Waiting {
+		l.Waiting[i].Priority = priority(l.Waiting[i].Job)
+	}
+	slices.SortStableFunc(l.Waiting, func(a, b api.JobStatus) int { return cmp.Compare(b.Priority, a.Priority) })
+	jobs := slices.Concat(l.Running, l.Waiting, l.Finished)
+	if req.More {
+		s.describe(jobs, len(l.Running))
 	}
 	return api.JobsReply{Jobs: jobs}, nil
+}
+
+// describe adds what the Store does not know of jobs, of which the first run.
+func (s *Server) describe(jobs []api.JobStatus, running int) {
+	if running > 0 {
+		used := s.Usage.All()
+		for i := range jobs[:running] {
+			j := &jobs[i]
+			task, err := strconv.Atoi(j.Tasks)
+			if err != nil {
+				task = 1 // of a job that is no array
+			}
+			if u, ok := used[spool.RunID{Job: j.Job, Task: task, Run: j.More.Restarts}]; ok {
+				j.More.Usage = &u
+			}
+		}
+	}
+	parts := s.Queue.Parts()
+	told := map[*api.Requested]bool{}
+	for i := range jobs {
+		j := &jobs[i]
+		m := j.More
+		if i >= running && j.State != "z" {
+			job.SetParts(m, parts(j.Job))
+		}
+		if len(m.Hard) == 0 || told[&m.Hard[0]] {
+			continue
+		}
+		told[&m.Hard[0]] = true
+		r := &api.SubmitRequest{PE: m.PE, Slots: m.Slots}
+		for _, h := range m.Hard {
+			r.Hard = append(r.Hard, h.Resource)
+		}
+		for k, n := range s.Queue.Contributions(r) {
+			m.Hard[k].Urgency = n
+		}
+	}
 }
 
 // detail is qstat -j.

@@ -161,7 +161,7 @@ func (r *Runner) line(l *life, out *spool.Outcome, e *job.End) string {
 		QName: t.Start.Queue, Hostname: r.Host, Group: t.Job.Group, Owner: t.Job.Owner,
 		JobName: terms.Name, JobNumber: t.Job.Number, Account: terms.Account,
 		SubmissionTime: t.Job.Submitted.Unix(), Failed: e.Failed, ExitStatus: e.Exit,
-		Project: accounting.None, Department: "defaultdepartment", GrantedPE: accounting.None,
+		Project: accounting.None, Department: job.Department, GrantedPE: accounting.None,
 		Slots: t.Slots(), Category: accounting.None, PETaskID: accounting.None, Reason: e.Reason,
 	}
 	if rec.Account == "" {

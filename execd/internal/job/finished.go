@@ -1,0 +1,139 @@
+package job
+
+import (
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/schedule"
+)
+
+// memory is the last jobs of which something has ended, for qstat -s z. It is
+// lost with execd: the accounting file has the truth, and qacct shows it. The
+// zero value remembers nothing. It is guarded by the Store's mutex.
+type memory struct {
+	limit int
+	jobs  map[int]*finished
+	order []int // their numbers, in the order in which they first had an end
+}
+
+// finished is what is kept of a job: a few hundred bytes, and shared what others
+// have asked for too.
+type finished struct {
+	uid       int
+	name      string
+	owner     string
+	submitted time.Time
+	slots     int
+	ended     Tasks
+	account   string
+	priority  int // -p
+	needs     Needs
+	words     *Predecessors
+
+	// Of the last task that ran; zero when none did.
+	prior float64
+	parts schedule.Parts
+}
+
+// maxEndedRanges bounds the ranges of tasks that are kept of one job: somebody
+// could delete every second one of ten million.
+const maxEndedRanges = 1000
+
+// KeepFinished sets how many jobs are remembered after their end.
+func (s *Store) KeepFinished(limit int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finished.limit = limit
+	s.finished.forget()
+}
+
+// ran notes the end of a task that ran.
+func (m *memory) ran(t *Task) {
+	f := m.of(t.Job)
+	if f == nil {
+		return
+	}
+	f.add(t.Number)
+	f.slots, f.prior, f.parts = t.Slots(), t.Start.Priority, t.Start.Parts
+}
+
+// deleted notes tasks that were deleted before they ran.
+func (m *memory) deleted(j *Job, tasks *Tasks) {
+	if tasks.Len() == 0 {
+		return
+	}
+	f := m.of(j)
+	if f == nil {
+		return
+	}
+	if f.ended.Len() == 0 && len(tasks.runs) <= maxEndedRanges {
+		f.ended = tasks.clone()
+		return
+	}
+	for number := range tasks.All {
+		f.add(number)
+	}
+}
+
+// add notes the end of a task.
+func (f *finished) add(number int) {
+	if len(f.ended.runs) < maxEndedRanges {
+		f.ended.Add(number)
+	}
+}
+
+// of returns what is kept of a job; nil: nothing is to be kept.
+func (m *memory) of(j *Job) *finished {
+	if m.limit <= 0 {
+		return nil
+	}
+	f := m.jobs[j.Number]
+	if f == nil {
+		terms := j.Terms()
+		f = &finished{
+			uid: j.UID, name: terms.Name, owner: j.Owner, submitted: j.Submitted, slots: terms.Slots, ended: NoTasks(j.Tasks),
+			account: terms.Account, priority: terms.Priority, needs: terms.Needs, words: terms.Predecessors,
+		}
+		if m.jobs == nil {
+			m.jobs = map[int]*finished{}
+		}
+		m.jobs[j.Number] = f
+		m.order = append(m.order, j.Number)
+		m.forget()
+	}
+	return f
+}
+
+// forget drops the oldest of those that are too many.
+func (m *memory) forget() {
+	n := max(len(m.order)-max(m.limit, 0), 0)
+	for _, number := range m.order[:n] {
+		delete(m.jobs, number)
+	}
+	m.order = m.order[n:] // append makes another array, as small, when this one is at its end
+	if len(m.order) == 0 {
+		m.order, m.jobs = nil, nil
+	}
+}
+
+// finished returns the lines of finished jobs.
+func (m *describer) finished(users []string, caller Caller) []api.JobStatus {
+	var list []api.JobStatus
+	for _, number := range m.store.finished.order {
+		f := m.store.finished.jobs[number]
+		if !ownedByOneOf(users, f.owner, f.uid, caller) {
+			continue
+		}
+		line := api.JobStatus{
+			Job: number, Name: f.name, Owner: f.owner, Slots: f.slots, Time: f.submitted, State: "z",
+			Priority: f.prior, Tasks: f.ended.String(),
+		}
+		if m.wanted {
+			line.More = m.requested(f.needs, f.words)
+			line.More.Submitted, line.More.Priority, line.More.Account = f.submitted, f.priority, accountOf(f.account)
+			SetParts(line.More, f.parts)
+		}
+		list = append(list, line)
+	}
+	return list
+}

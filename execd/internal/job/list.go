@@ -1,0 +1,205 @@
+package job
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/schedule"
+)
+
+// Listing is qstat's lines. The priorities of what waits, and what hard
+// requests contribute to the urgency, only the queue knows; lines of jobs with
+// the same requests share their Hard.
+type Listing struct {
+	Running  []api.JobStatus // by job and task
+	Waiting  []api.JobStatus // pending or in error, by job
+	Finished []api.JobStatus // as they ended
+}
+
+// List returns the lines that somebody asks for.
+func (s *Store) List(req *api.JobsRequest, caller Caller, host string) Listing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var l Listing
+	m := &describer{store: s, host: host, wanted: req.More, hard: map[Needs][]api.Requested{}}
+	now := time.Now()
+	for _, j := range s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) }) {
+		l.Running = m.running(l.Running, j)
+		l.Waiting = m.waiting(l.Waiting, j, now)
+	}
+	if req.Finished {
+		l.Finished = m.finished(req.Users, caller)
+	}
+	switch req.States {
+	case "r":
+		l.Waiting = nil
+	case "p":
+		l.Running = nil
+	case "s":
+		l.Running, l.Waiting = slices.DeleteFunc(l.Running, func(l api.JobStatus) bool { return !strings.ContainsAny(l.State, "sST") }), nil
+	case "z":
+		l.Running, l.Waiting = nil, nil
+	}
+	return l
+}
+
+// describer writes lines of jobs. The Store's mutex is held.
+type describer struct {
+	store  *Store
+	host   string
+	wanted bool // whether lines have More
+	hard   map[Needs][]api.Requested
+}
+
+// status returns what all lines of a job have in common.
+func (j *Job) status() api.JobStatus {
+	terms := j.Terms()
+	return api.JobStatus{Job: j.Number, Name: terms.Name, Owner: j.Owner, Slots: terms.Slots, Time: j.Submitted}
+}
+
+// running adds a line for each task of a job that runs.
+func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
+	if j.started == 0 && len(j.active) == 0 {
+		return list
+	}
+	for _, t := range j.tasksInOrder() {
+		if t.State == Errored {
+			continue
+		}
+		line := j.status()
+		line.State, line.Reason, line.Tasks = t.letters(), t.Reason, t.index()
+		line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+m.host, t.Slots()
+		line.Priority = t.Start.Priority
+		if line.More = m.more(j, t.Needs); line.More != nil {
+			m.describe(line.More, t)
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+// waiting adds a line for each task of a job that is in error, and one for
+// those that wait, or two when only some are held.
+func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.JobStatus {
+	if len(j.active) > j.started {
+		for _, t := range j.tasksInOrder() {
+			if t.State == Errored {
+				line := j.status()
+				line.State, line.Reason, line.Tasks = t.letters(), t.Reason, t.index()
+				if line.More = m.more(j, j.Terms().Needs); line.More != nil {
+					line.More.Restarts = t.Run
+				}
+				list = append(list, line)
+			}
+		}
+	}
+	if j.pending.Len() == 0 {
+		return list
+	}
+	free := m.store.free(j)
+	held := j.pending.clone()
+	held.Subtract(&free)
+	for _, part := range []struct {
+		state string
+		tasks *Tasks
+	}{{"qw", &free}, {"hqw", &held}} {
+		if part.tasks.Len() == 0 {
+			continue
+		}
+		line := j.status()
+		line.State, line.Tasks, line.More = part.state, part.tasks.String(), m.more(j, j.Terms().Needs)
+		if part.state == "hqw" {
+			line.Holds = m.store.holds(j)
+		}
+		if j.Terms().After.After(now) {
+			line.Holds += "t"
+		}
+		list = append(list, line)
+	}
+	return list
+}
+
+// index returns the number of a task of an array job as qstat shows it, "" for
+// a job that is none.
+func (t *Task) index() string {
+	if !t.Job.Tasks.IsArray() {
+		return ""
+	}
+	return strconv.Itoa(t.Number)
+}
+
+// more returns what more there is to say of a job, nil if nobody asks. What it
+// points to is shared, and not to be changed. needs are those of the job, or of
+// its run.
+func (m *describer) more(j *Job, needs Needs) *api.JobMore {
+	if !m.wanted {
+		return nil
+	}
+	terms := j.Terms()
+	more := m.requested(needs, terms.Predecessors)
+	more.Submitted, more.Priority, more.Account = j.Submitted, terms.Priority, accountOf(terms.Account)
+	if len(j.waitsFor) > 0 {
+		more.WaitsFor = slices.Sorted(maps.Keys(j.waitsFor))
+	}
+	for _, number := range j.waitsForTasks {
+		if m.store.jobs[number] != nil {
+			more.WaitsForTasks = append(more.WaitsForTasks, number)
+		}
+	}
+	return more
+}
+
+// requested returns what a job has asked for.
+func (m *describer) requested(needs Needs, words *Predecessors) *api.JobMore {
+	r := needs.Request()
+	hard, ok := m.hard[needs]
+	if !ok {
+		for _, resource := range r.Hard {
+			hard = append(hard, api.Requested{Resource: resource})
+		}
+		m.hard[needs] = hard
+	}
+	more := &api.JobMore{
+		Department: Department, Reserve: r.Reserve, Checkpoint: r.Checkpoint, Binding: r.Binding,
+		Hard: hard, Soft: r.Soft, Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
+		PE: r.PE, Slots: r.Slots,
+	}
+	if words != nil {
+		more.HoldJobs, more.HoldArray = words.Jobs, words.Array
+	}
+	return more
+}
+
+// Department is everybody's: departments are not configured here.
+const Department = "defaultdepartment"
+
+// accountOf returns the account string of a job.
+func accountOf(account string) string {
+	if account == "" {
+		return "sge"
+	}
+	return account
+}
+
+// describe adds what there is to say of a task that runs.
+func (m *describer) describe(more *api.JobMore, t *Task) {
+	more.Started, more.Restarts = t.Started, t.Run
+	more.Granted = []api.Granted{{Queue: t.Start.Queue + "@" + m.host, Slots: t.Slots()}}
+	if g := t.Start.Grant; g != nil {
+		more.GrantedPE, more.Granted = g.PE, more.Granted[:0]
+		for _, q := range g.Queues {
+			more.Granted = append(more.Granted, api.Granted{Queue: q.Queue + "@" + m.host, Slots: q.Slots})
+		}
+	}
+	SetParts(more, t.Start.Parts)
+}
+
+// SetParts tells what the priority of a job is made of.
+func SetParts(more *api.JobMore, p schedule.Parts) {
+	more.NormalPriority, more.NormalUrgency, more.NormalTickets = p.Priority, p.Urgency, p.Share
+	more.Urgency = api.Urgency{Total: p.Resources + p.Waiting, Resources: p.Resources, Waiting: p.Waiting}
+}
