@@ -199,7 +199,10 @@ type JobsRequest struct {
 	Users    []string `json:"users,omitempty"`    // patterns as of -u; empty: the caller's own
 	States   string   `json:"states,omitempty"`   // "p" pending, "r" running, "s" suspended, "z" none of them; empty: all
 	Finished bool     `json:"finished,omitempty"` // and those that have finished, as far as they are remembered
-	More     bool     `json:"more,omitempty"`     // with JobStatus.More
+	// Queues are names of queues: of what waits, only what by its requests might
+	// run in one of them. Empty: all.
+	Queues []string `json:"queues,omitempty"`
+	More   bool     `json:"more,omitempty"` // with JobStatus.More
 }
 
 // JobStatus is one line of qstat: one running task, or the pending tasks of
@@ -216,7 +219,10 @@ type JobStatus struct {
 	Tasks    string    `json:"tasks,omitempty"`  // "5", or "6-10:2,13"; empty for a job that is no array
 	Reason   string    `json:"reason,omitempty"` // why it is in error, or why it is not starting
 	Holds    string    `json:"holds,omitempty"`  // as in Detail, and t: its time (-a) has not come
-	More     *JobMore  `json:"more,omitempty"`   // nil: not asked for
+	// Granted is where it runs when that is in several queues; the first is the
+	// master's, and Queue.
+	Granted []Granted `json:"granted,omitempty"`
+	More    *JobMore  `json:"more,omitempty"` // nil: not asked for
 }
 
 // JobMore is what qstat shows of a job with -r, -ext, -pri, -urg, -t and -g t.
@@ -249,7 +255,10 @@ type JobMore struct {
 
 	GrantedPE string    `json:"granted_pe,omitempty"`
 	Granted   []Granted `json:"granted,omitempty"` // of a running task; the first is the master's
-	Usage     *Usage    `json:"usage,omitempty"`   // nil: it does not run, or is not known yet
+	// MasterApart says that the job takes none of the slots itself: its PE has
+	// job_is_first_task FALSE.
+	MasterApart bool   `json:"master_apart,omitempty"`
+	Usage       *Usage `json:"usage,omitempty"` // nil: it does not run, or is not known yet
 
 	Urgency Urgency `json:"urgency"`
 	// The parts of the priority, each normalised to 0..1, before they are
@@ -307,6 +316,10 @@ type Detail struct {
 	Reasons    []string      `json:"reasons,omitempty"` // why it is not starting
 	Holds      string        `json:"holds,omitempty"`   // letters of u, o, s, and j or a for jobs it waits for
 	WaitsFor   []int         `json:"waits_for,omitempty"`
+	// Followers and ArrayFollowers are the jobs that wait for it by -hold_jid and
+	// by -hold_jid_ad.
+	Followers      []int `json:"followers,omitempty"`
+	ArrayFollowers []int `json:"array_followers,omitempty"`
 }
 
 // TaskDetail is a task that runs or is in error.
@@ -317,7 +330,8 @@ type TaskDetail struct {
 	Started time.Time `json:"started,omitzero"`
 	Run     int       `json:"run"` // how often it was started before
 	Reason  string    `json:"reason,omitempty"`
-	Usage   *Usage    `json:"usage,omitempty"` // nil: not running, or not known yet
+	Binding string    `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound
+	Usage   *Usage    `json:"usage,omitempty"`   // nil: not running, or not known yet
 }
 
 // DetailReply has the jobs found, and the words of the request that matched
@@ -365,8 +379,14 @@ type ModifyReply struct {
 	Lines []Line `json:"lines"`
 }
 
-// HostRequest asks for this host and its queues.
-type HostRequest struct{}
+// HostRequest asks for this host and its queues: all, or those that offer what
+// is asked for by what is configured, whatever is in use.
+type HostRequest struct {
+	Resources []Resource `json:"resources,omitempty"` // the queue has them; load counts where it is a property of the host
+	PEs       []string   `json:"pes,omitempty"`       // the queue has one of these
+	Users     []string   `json:"users,omitempty"`     // all of them may use the queue
+	Now       []Resource `json:"now,omitempty"`       // the host has them, as of now: else the reply is Excluded
+}
 
 // HostReply is what qhost and qstat -f show.
 type HostReply struct {
@@ -375,6 +395,8 @@ type HostReply struct {
 	Groups string        `json:"groups"` // control groups: v2, hybrid, v1, or why there are none
 	Values []HostValue   `json:"values"` // all of the host
 	Queues []QueueStatus `json:"queues"`
+	// Excluded says that the host does not have what was asked for.
+	Excluded bool `json:"excluded,omitempty"`
 }
 
 // HostValue is the value of an attribute, as qhost -F and qstat -F show it.
@@ -393,7 +415,7 @@ type QueueStatus struct {
 	Total    int         `json:"total"`
 	Load     float64     `json:"load"`              // load_avg; negative: not known
 	States   string      `json:"states,omitempty"`  // letters of a, A, d, s, S, E, o
-	Reasons  []string    `json:"reasons,omitempty"` // why, a line for each letter, in their order; empty: not known
+	Reasons  []string    `json:"reasons,omitempty"` // why, one or two lines for each letter, in their order; empty: not known
 	Values   []HostValue `json:"values,omitempty"`  // its own, and those that differ from the host's of the same name
 }
 

@@ -105,7 +105,7 @@ func TestDamagedRecordStartsNothing(t *testing.T) {
 		p := startExecd(t, dir, 0)
 		var jobs api.JobsReply
 		p.call(t, api.VerbJobs, api.JobsRequest{Users: []string{"*"}}, &jobs)
-		if len(jobs.Jobs) != 2 || jobs.Jobs[0].State != "Eqw" || !strings.Contains(jobs.Jobs[0].Reason, "record of the job was damaged") {
+		if len(jobs.Jobs) != 1 || jobs.Jobs[0].State != "Eqw" || jobs.Jobs[0].Tasks != "2,3" || !strings.Contains(jobs.Jobs[0].Reason, "record of the job was damaged") {
 			t.Errorf("jobs = %+v; want tasks 2 and 3 in error", jobs.Jobs)
 		}
 		p.kill()

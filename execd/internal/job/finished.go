@@ -54,7 +54,7 @@ func (m *memory) ran(t *Task) {
 		return
 	}
 	f.add(t.Number)
-	f.slots, f.prior, f.parts = t.Slots(), t.Start.Priority, t.Start.Parts
+	f.prior, f.parts = t.Start.Priority, t.Start.Parts
 }
 
 // deleted notes tasks that were deleted before they ran.

@@ -198,6 +198,25 @@ func (s *Store) unlink(j *Job) {
 	}
 }
 
+// followedBy returns the jobs that wait for one, by -hold_jid and by
+// -hold_jid_ad. The Store's mutex is held.
+func (s *Store) followedBy(j *Job) (jobs, array []int) {
+	for _, f := range s.followers[j.Number] {
+		if s.jobs[f.Number] != f {
+			continue // it was deleted
+		}
+		if f.waitsFor[j.Number] {
+			jobs = append(jobs, f.Number)
+		}
+		if slices.Contains(f.waitsForTasks, j.Number) {
+			array = append(array, f.Number)
+		}
+	}
+	slices.Sort(jobs)
+	slices.Sort(array)
+	return slices.Compact(jobs), slices.Compact(array)
+}
+
 // taskOver hints at the jobs that wait for single tasks of this one.
 func (s *Store) taskOver(j *Job) {
 	s.mu.Lock()

@@ -18,6 +18,25 @@ type Listing struct {
 	Running  []api.JobStatus // by job and task
 	Waiting  []api.JobStatus // pending or in error, by job
 	Finished []api.JobStatus // as they ended
+
+	needs []Needs // of Waiting
+}
+
+// Keep drops what waits and is not wanted, by what it asks for.
+func (l *Listing) Keep(wanted func(Needs) bool) {
+	known := map[Needs]bool{}
+	kept := l.Waiting[:0]
+	for i, needs := range l.needs {
+		keep, ok := known[needs]
+		if !ok {
+			keep = wanted(needs)
+			known[needs] = keep
+		}
+		if keep {
+			kept = append(kept, l.Waiting[i])
+		}
+	}
+	l.Waiting, l.needs = kept, nil
 }
 
 // List returns the lines that somebody asks for.
@@ -30,19 +49,23 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) Listing {
 	for _, j := range s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) }) {
 		l.Running = m.running(l.Running, j)
 		l.Waiting = m.waiting(l.Waiting, j, now)
+		for len(l.needs) < len(l.Waiting) {
+			l.needs = append(l.needs, j.Terms().Needs)
+		}
 	}
 	if req.Finished {
 		l.Finished = m.finished(req.Users, caller)
 	}
 	switch req.States {
 	case "r":
-		l.Waiting = nil
+		l.Waiting, l.needs = nil, nil
 	case "p":
 		l.Running = nil
 	case "s":
-		l.Running, l.Waiting = slices.DeleteFunc(l.Running, func(l api.JobStatus) bool { return !strings.ContainsAny(l.State, "sST") }), nil
+		l.Running = slices.DeleteFunc(l.Running, func(l api.JobStatus) bool { return !strings.ContainsAny(l.State, "sST") })
+		l.Waiting, l.needs = nil, nil
 	case "z":
-		l.Running, l.Waiting = nil, nil
+		l.Running, l.Waiting, l.needs = nil, nil, nil
 	}
 	return l
 }
@@ -74,6 +97,9 @@ func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
 		line.State, line.Reason, line.Tasks = t.letters(), t.Reason, t.index()
 		line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+m.host, t.Slots()
 		line.Priority = t.Start.Priority
+		if g := t.Start.Grant; g != nil && len(g.Queues) > 1 {
+			line.Granted = m.granted(g)
+		}
 		if line.More = m.more(j, t.Needs); line.More != nil {
 			m.describe(line.More, t)
 		}
@@ -82,20 +108,11 @@ func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
 	return list
 }
 
-// waiting adds a line for each task of a job that is in error, and one for
+// waiting adds a line for the tasks of a job that are in error, and one for
 // those that wait, or two when only some are held.
 func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.JobStatus {
 	if len(j.active) > j.started {
-		for _, t := range j.tasksInOrder() {
-			if t.State == Errored {
-				line := j.status()
-				line.State, line.Reason, line.Tasks = t.letters(), t.Reason, t.index()
-				if line.More = m.more(j, j.Terms().Needs); line.More != nil {
-					line.More.Restarts = t.Run
-				}
-				list = append(list, line)
-			}
-		}
+		list = m.errored(list, j)
 	}
 	if j.pending.Len() == 0 {
 		return list
@@ -121,6 +138,26 @@ func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.J
 		list = append(list, line)
 	}
 	return list
+}
+
+// errored adds a line for the tasks of a job that are in error, with the reason
+// of the first.
+func (m *describer) errored(list []api.JobStatus, j *Job) []api.JobStatus {
+	set := NoTasks(j.Tasks)
+	line := j.status()
+	for _, t := range j.tasksInOrder() {
+		if t.State == Errored {
+			if set.Len() == 0 {
+				line.State, line.Reason, line.More = t.letters(), t.Reason, m.more(j, j.Terms().Needs)
+			}
+			set.Add(t.Number)
+		}
+	}
+	if set.Len() == 0 {
+		return list
+	}
+	line.Tasks = set.String()
+	return append(list, line)
 }
 
 // index returns the number of a task of an array job as qstat shows it, "" for
@@ -190,12 +227,18 @@ func (m *describer) describe(more *api.JobMore, t *Task) {
 	more.Started, more.Restarts = t.Started, t.Run
 	more.Granted = []api.Granted{{Queue: t.Start.Queue + "@" + m.host, Slots: t.Slots()}}
 	if g := t.Start.Grant; g != nil {
-		more.GrantedPE, more.Granted = g.PE, more.Granted[:0]
-		for _, q := range g.Queues {
-			more.Granted = append(more.Granted, api.Granted{Queue: q.Queue + "@" + m.host, Slots: q.Slots})
-		}
+		more.GrantedPE, more.Granted = g.PE, m.granted(g)
 	}
 	SetParts(more, t.Start.Parts)
+}
+
+// granted returns the queues of a grant as qstat names them.
+func (m *describer) granted(g *schedule.Grant) []api.Granted {
+	list := make([]api.Granted, len(g.Queues))
+	for i, q := range g.Queues {
+		list[i] = api.Granted{Queue: q.Queue + "@" + m.host, Slots: q.Slots}
+	}
+	return list
 }
 
 // SetParts tells what the priority of a job is made of.

@@ -175,6 +175,7 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		td := api.TaskDetail{Task: t.Number, State: t.letters(), Run: t.Run, Reason: t.Reason}
 		if t.State != Errored {
 			td.Queue, td.Started = t.Start.Queue+"@"+host, t.Started
+			td.Binding = t.Start.Binding[strings.LastIndexByte(t.Start.Binding, ':')+1:]
 		}
 		d.Tasks = append(d.Tasks, td)
 	}
@@ -196,6 +197,7 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 			d.Reasons = []string{fmt.Sprintf("%d tasks of the job run, and -tc %d allows no more", j.started, most)}
 		}
 	}
+	d.Followers, d.ArrayFollowers = s.followedBy(j)
 	// The request stays in memory only while the job is being started.
 	if j.started == 0 {
 		j.request = nil

@@ -174,8 +174,8 @@ func (q *Queue) applyStates() {
 // Fault tells of a job that failed for a reason that may lie with its queue, and
 // reports whether the queue is in error now; sure says that nothing of its
 // owner's can be the reason.
-func (q *Queue) Fault(queue, owner, reason string, sure bool) bool {
-	faulty, err := q.o.States.fault(queue, owner, reason, sure)
+func (q *Queue) Fault(queue string, j *job.Job, reason string, sure bool) bool {
+	faulty, err := q.o.States.fault(queue, j, reason, sure)
 	if err != nil {
 		q.o.Log.Error(err.Error()) // in force until execd ends
 	}
@@ -256,7 +256,7 @@ func (q *Queue) Status() []api.QueueStatus {
 			list = append(list, api.QueueStatus{Name: s.Name, Used: s.Used, Load: q.loadAvg(), States: s.Letters, Reasons: s.Reasons})
 			continue
 		}
-		letters, reasons := q.o.States.Letters(s.Name)
+		letters, reasons := q.o.States.Letters(s.Name, q.config.Hostname)
 		list = append(list, api.QueueStatus{
 			Name: s.Name, Type: types(c), Reserved: s.Reserved, Used: s.Used, Total: s.Total, Load: q.loadAvg(),
 			States: s.Letters + letters, Reasons: append(slices.Clone(s.Reasons), reasons...), Values: q.sched.Values(s.Name),
@@ -622,6 +622,26 @@ func (q *Queue) Contributions(r *api.SubmitRequest) []float64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.sched.Contributions(r)
+}
+
+// Select returns the queues that offer what is asked for, as qselect chooses
+// them; and whether the host has what it is asked to have now.
+func (q *Queue) Select(req *api.HostRequest, users []schedule.Account) (names []string, here bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if names, err = q.sched.Select(req.Resources, req.PEs, users); err != nil {
+		return nil, false, err
+	}
+	here, err = q.sched.HostHas(req.Now)
+	return names, here, err
+}
+
+// Suits reports whether a job that asks for this might run in one of the
+// queues.
+func (q *Queue) Suits(r *api.SubmitRequest, queues []string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sched.Suits(r, queues)
 }
 
 // Check looks at a request that is not submitted yet: it is refused when it asks

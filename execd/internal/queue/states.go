@@ -11,6 +11,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -46,6 +47,7 @@ type mark struct {
 	By     string    `json:"by,omitempty"`
 	Time   time.Time `json:"time"`
 	Reason string    `json:"reason,omitempty"`
+	Job    int       `json:"job,omitempty"` // that failed
 }
 
 func (m *mark) String() string {
@@ -134,8 +136,8 @@ func (s *States) anySuspended() bool {
 }
 
 // Letters returns the letters of a queue's states, d, s and E, and a line for
-// each that says why.
-func (s *States) Letters(queue string) (letters string, reasons []string) {
+// each that says why; for E one in Grid Engine's words, and one of ours below.
+func (s *States) Letters(queue, host string) (letters string, reasons []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.by[queue]
@@ -146,10 +148,15 @@ func (s *States) Letters(queue string) (letters string, reasons []string) {
 		letter, text string
 		mark         *mark
 	}{{"d", "disabled ", st.Disabled}, {"s", "suspended ", st.Suspended}, {"E", "in error since ", st.Error}} {
-		if m.mark != nil {
-			letters += m.letter
-			reasons = append(reasons, m.text+m.mark.String())
+		if m.mark == nil {
+			continue
 		}
+		reason := m.text + m.mark.String()
+		if m.mark.Job > 0 {
+			reason = fmt.Sprintf("queue %s marked QERROR as result of job %d's failure at host %s\n%s", queue, m.mark.Job, host, reason)
+		}
+		letters += m.letter
+		reasons = append(reasons, reason)
 	}
 	return letters, reasons
 }
@@ -208,18 +215,18 @@ func (s *States) write() error {
 // fault tells of a job that failed for a reason that may lie with the queue. It
 // puts the queue in error, and reports whether it is, when that is sure or when
 // the jobs of two owners have failed.
-func (s *States) fault(queue, owner, reason string, sure bool) (bool, error) {
+func (s *States) fault(queue string, j *job.Job, reason string, sure bool) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	before := s.suspects[queue]
-	if !sure && (now.After(before.until) || before.owner == owner) {
-		s.suspects[queue] = suspect{owner, now.Add(suspicion)}
+	if !sure && (now.After(before.until) || before.owner == j.Owner) {
+		s.suspects[queue] = suspect{j.Owner, now.Add(suspicion)}
 		return false, nil
 	}
 	delete(s.suspects, queue)
 	if st := s.of(queue); st.Error == nil {
-		st.Error = &mark{Time: now, Reason: reason}
+		st.Error = &mark{Time: now, Reason: reason, Job: j.Number}
 	}
 	return true, s.write()
 }

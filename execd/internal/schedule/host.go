@@ -318,6 +318,11 @@ type offer struct {
 // with == and != the one of the highest level (spec: complex(5), Overriding
 // attributes).
 func (s *Scheduler) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool) {
+	return s.offerOf(q, a, used, s.load)
+}
+
+// offerOf is offer with other load values.
+func (s *Scheduler) offerOf(q *queue, a *conf.Attribute, used ledger, load map[string]conf.Value) (offer, bool) {
 	best, found := offer{}, false
 	add := func(v conf.Value, level, source byte) {
 		better := !found
@@ -359,7 +364,7 @@ func (s *Scheduler) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool
 	}
 	fixed(s.host.conf.AnyHost, 'g', "")
 	fixed(s.host.conf.Host, 'h', "")
-	if v, ok := s.load[a.Name]; ok {
+	if v, ok := load[a.Name]; ok {
 		source := byte('l')
 		if _, ok := s.host.conf.LoadScaling[a.Name]; ok {
 			source = 'L'

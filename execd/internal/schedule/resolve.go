@@ -1,7 +1,9 @@
 package schedule
 
 import (
+	"math"
 	"slices"
+	"strconv"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
@@ -100,6 +102,27 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 		found = append(found, Request{Name: a.Name, Value: v})
 	}
 	return found, nil
+}
+
+// Spell returns requests as Grid Engine shows them: attributes by their names,
+// not their shortcuts, times in seconds. What makes no sense stays as it is.
+func Spell(c *conf.Config, list []api.Resource) []api.Resource {
+	if len(list) == 0 {
+		return list
+	}
+	spelt := slices.Clone(list)
+	for i := range spelt {
+		r := &spelt[i]
+		a := c.Attribute(r.Name)
+		if a == nil {
+			continue
+		}
+		r.Name = a.Name
+		if v, err := conf.ParseValue(a.Kind, r.Value); err == nil && a.Kind == conf.KindTime && !math.IsInf(v.Number, 0) {
+			r.Value = strconv.FormatFloat(v.Number, 'f', 0, 64)
+		}
+	}
+	return spelt
 }
 
 // short bounds what of a user's text comes back in a message.

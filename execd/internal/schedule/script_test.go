@@ -51,6 +51,9 @@ import (
 //	load ATTR=VALUE..., close QUEUE WHY..., open QUEUE, reload, restart
 //	why JOB, queues, values QUEUE, suspensions, prior JOB, parts JOB,
 //	contributions OPTION...
+//	select -l ATTR=VALUE,... -pe PE,... -U USER,...   as qselect
+//	suits QUEUE,... OPTION...            whether such a job might run there
+//	has ATTR=VALUE...                    whether the host has it
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -542,6 +545,39 @@ func (w *world) do(f []string, text string) ([]string, error) {
 	case "contributions":
 		r, _, _ := options(f[1:])
 		return []string{strings.Trim(fmt.Sprint(w.s.Contributions(r)), "[]")}, nil
+	case "select":
+		var hard []api.Resource
+		var pes []string
+		var users []Account
+		for i := 1; i+1 < len(f); i += 2 {
+			for word := range strings.SplitSeq(f[i+1], ",") {
+				name, value, _ := strings.Cut(word, "=")
+				switch f[i] {
+				case "-l":
+					hard = append(hard, api.Resource{Name: name, Value: value})
+				case "-pe":
+					pes = append(pes, word)
+				case "-U":
+					users = append(users, Account{User: word})
+				}
+			}
+		}
+		names, err := w.s.Select(hard, pes, users)
+		if err != nil {
+			return []string{err.Error()}, nil
+		}
+		return []string{strings.Join(names, " ")}, nil
+	case "suits":
+		r, _, _ := options(f[2:])
+		return []string{strconv.FormatBool(w.s.Suits(r, strings.Split(f[1], ",")))}, nil
+	case "has":
+		var list []api.Resource
+		pairs(f[1:], func(name, value string) { list = append(list, api.Resource{Name: name, Value: value}) })
+		here, err := w.s.HostHas(list)
+		if err != nil {
+			return []string{err.Error()}, nil
+		}
+		return []string{strconv.FormatBool(here)}, nil
 	case "queues":
 		var lines []string
 		for _, q := range w.s.Queues(w.now) {

@@ -40,13 +40,50 @@ func (s *Server) modify(_ context.Context, c job.Caller, req *api.ModifyRequest)
 }
 
 // host is qhost and qstat -f. Nobody may have needed the load until now.
-func (s *Server) host(context.Context, job.Caller, *api.HostRequest) (api.HostReply, error) {
+func (s *Server) host(ctx context.Context, _ job.Caller, req *api.HostRequest) (api.HostReply, error) {
 	if s.Load != nil {
 		s.Queue.SetLoad(s.Load())
 	}
-	return api.HostReply{
+	reply := api.HostReply{
 		Host: s.Host, Arch: launch.Arch(), Groups: s.Groups, Values: s.Queue.HostValues(), Queues: s.Queue.Status(),
-	}, nil
+	}
+	if len(req.Resources)+len(req.PEs)+len(req.Users)+len(req.Now) == 0 {
+		return reply, nil
+	}
+	accounts, err := s.accounts(ctx, req.Users)
+	if err != nil {
+		return api.HostReply{}, err
+	}
+	chosen, here, err := s.Queue.Select(req, accounts)
+	if err != nil {
+		return api.HostReply{}, err
+	}
+	reply.Excluded = !here
+	reply.Queues = slices.DeleteFunc(reply.Queues, func(q api.QueueStatus) bool { return !slices.Contains(chosen, q.Name) })
+	return reply, nil
+}
+
+// maxAsked bounds the users that are looked up for one who asks.
+const maxAsked = 100
+
+// accounts returns users with their groups. One whom the host does not know has
+// none, and may be on a list all the same.
+func (s *Server) accounts(ctx context.Context, names []string) ([]schedule.Account, error) {
+	if len(names) > maxAsked {
+		return nil, api.Errorf(api.CodeBadRequest, "%d users are named, at most %d are possible", len(names), maxAsked)
+	}
+	var list []schedule.Account
+	for _, name := range names {
+		u, err := s.Users.ByName(ctx, name)
+		switch {
+		case errors.Is(err, user.ErrUnknown):
+			u = &user.User{Name: name}
+		case err != nil:
+			return nil, api.Errorf(api.CodeInternal, "%v", err)
+		}
+		list = append(list, schedule.Account{User: u.Name, Groups: u.GroupNames})
+	}
+	return list, nil
 }
 
 // show is qconf -s.

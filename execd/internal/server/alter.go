@@ -25,6 +25,9 @@ func (s *Server) alter(_ context.Context, c job.Caller, req *api.AlterRequest) (
 			return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no change of a context", short(change.Option))
 		}
 	}
+	// What cannot be is refused as it was written: Spell leaves it so.
+	config := s.Config()
+	req.To.Hard, req.To.Soft = schedule.Spell(config, req.To.Hard), schedule.Spell(config, req.To.Soft)
 	return s.Store.Alter(req, c, job.AlterHooks{Check: s.mayBecome, Host: s.Host})
 }
 

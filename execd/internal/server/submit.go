@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
 )
 
@@ -49,6 +50,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if req.Now && !s.canStartNow(req, owner) {
 		return api.SubmitReply{}, busy
 	}
+	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
 	place := s.Book.Now()
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
 	j, err := s.Store.Submit(owner, c.GID, req, limits, time.Now())

@@ -17,6 +17,9 @@ import (
 // jobs is qstat.
 func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (api.JobsReply, error) {
 	l := s.Store.List(req, c, s.Host)
+	if len(req.Queues) > 0 {
+		l.Keep(func(n job.Needs) bool { return s.Queue.Suits(n.Request(), req.Queues) })
+	}
 	priority := s.Queue.Priorities()
 	for i := range l.Waiting {
 		l.Waiting[i].Priority = priority(l.Waiting[i].Job)
@@ -32,7 +35,7 @@ func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (ap
 // describe adds what the Store does not know of jobs, of which the first run.
 func (s *Server) describe(jobs []api.JobStatus, running int) {
 	if running > 0 {
-		used := s.Usage.All()
+		used, pes := s.Usage.All(), s.Config().PEs
 		for i := range jobs[:running] {
 			j := &jobs[i]
 			task, err := strconv.Atoi(j.Tasks)
@@ -42,6 +45,8 @@ func (s *Server) describe(jobs []api.JobStatus, running int) {
 			if u, ok := used[spool.RunID{Job: j.Job, Task: task, Run: j.More.Restarts}]; ok {
 				j.More.Usage = &u
 			}
+			pe := pes[j.More.GrantedPE]
+			j.More.MasterApart = pe != nil && !pe.JobIsFirstTask
 		}
 	}
 	parts := s.Queue.Parts()

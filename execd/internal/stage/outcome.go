@@ -129,7 +129,7 @@ func (r *Runner) fault(t *job.Task, out *spool.Outcome) job.Fate {
 		sure = procedure == "" || other
 	}
 	reason := fmt.Sprintf("job %v failed: %s", t, out.Reason)
-	if !r.Queue.Fault(t.Start.Queue, t.Job.Owner, reason, sure) {
+	if !r.Queue.Fault(t.Start.Queue, t.Job, reason, sure) {
 		return job.FateError
 	}
 	r.Log.Error(fmt.Sprintf("queue %s: in error state: %s", t.Start.Queue, reason))

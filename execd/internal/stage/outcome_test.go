@@ -175,8 +175,12 @@ func TestConclude(t *testing.T) {
 				t.Errorf("conclude = fate %s, failed %d, exit %d, %q, checkpoint %v; want %s, %d, %d, %q, %v",
 					e.Fate, e.Failed, e.Exit, e.Reason, e.Checkpoint, tt.fate, tt.failed, tt.exit, tt.reason, tt.ckpt)
 			}
-			if letters, _ := states.Letters("all.q"); (letters == "E") != tt.faulty {
+			letters, reasons := states.Letters("all.q", "h")
+			if (letters == "E") != tt.faulty {
 				t.Errorf("the queue is in states %q; want an error: %v", letters, tt.faulty)
+			}
+			if tt.faulty && !strings.HasPrefix(reasons[0], "queue all.q marked QERROR as result of job 1's failure at host h\nin error since ") {
+				t.Errorf("the queue is in error because of %q", reasons[0])
 			}
 			rec, err := accounting.Parse([]byte(e.Accounting))
 			if err != nil {
