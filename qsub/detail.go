@@ -23,8 +23,9 @@ var originKeys = []struct{ variable, key string }{
 }
 
 // writeDetail prints all about a job in the lines of Grid Engine's qstat -j and
-// their order; without a number it is one that was not submitted.
-func writeDetail(b *bufio.Writer, d *api.Detail) {
+// their order; without a number it is one that was not submitted. Cores says
+// whether bindings are shown.
+func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	r := &d.Request
 	say := func(key, value string) { fmt.Fprintf(b, "%-28s%s\n", key+":", api.Visible(value)) }
 	// has is for keys that stand only where they say something.
@@ -65,7 +66,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail) {
 	if n, ok := seconds(r.CheckpointWhen); ok {
 		say("checkpoint_interval", fmt.Sprintf("%d seconds", n))
 	} else {
-		has("checkpoint_attr", r.CheckpointWhen)
+		has("checkpoint_attr", pad(r.CheckpointWhen))
 	}
 	has("cwd", r.Cwd)
 	path("stderr_path_list", r.Stderr)
@@ -90,6 +91,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail) {
 	if r.Priority != 0 {
 		say("priority", strconv.Itoa(r.Priority))
 	}
+	say("jobshare", "0") // there is no share tree
 	has("hard_queue_list", strings.Join(r.Queues, ","))
 	has("soft_queue_list", strings.Join(r.SoftQueues, ","))
 	has("restart", string(r.Rerun))
@@ -103,19 +105,17 @@ func writeDetail(b *bufio.Writer, d *api.Detail) {
 	if r.PE != "" {
 		fmt.Fprintf(b, "parallel environment:  %s range: %s\n", api.Visible(r.PE), slotRanges(r.Slots))
 	}
-	waitsFor := make([]string, len(d.WaitsFor))
-	for i, n := range d.WaitsFor {
-		waitsFor[i] = strconv.Itoa(n)
-	}
 	for _, p := range []struct {
 		key  string
 		list []string
 	}{{"jid_predecessor_list", r.HoldJobs}, {"ja_ad_predecessor_list", r.HoldArray}} {
 		if len(p.list) > 0 {
 			fmt.Fprintf(b, "%s (req): %s\n", p.key, api.Visible(strings.Join(p.list, ",")))
-			has(p.key, strings.Join(waitsFor, ","))
+			has(p.key, strings.Join(digits(d.WaitsFor), ","))
 		}
 	}
+	has("jid_successor_list", strings.Join(digits(d.Followers), ","))
+	has("ja_ad_successor_list", strings.Join(digits(d.ArrayFollowers), ","))
 	if r.Tasks.IsArray() {
 		say("job-array tasks", r.Tasks.String())
 		if r.MaxRun > 0 {
@@ -127,7 +127,9 @@ func writeDetail(b *bufio.Writer, d *api.Detail) {
 		}
 	}
 	has("context", contextList(r.Context))
-	say("binding", binding(r.Binding))
+	if cores {
+		say("binding", binding(r.Binding))
+	}
 	kind := "NONE"
 	if r.Binary {
 		kind = "binary"
@@ -137,12 +139,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail) {
 	}
 	say("job_type", kind)
 	has("holds", d.Holds)
-	inError := false
-	for i := range d.Tasks {
-		t := &d.Tasks[i]
-		inError = inError || strings.HasPrefix(t.State, "E")
-		writeTask(b, t)
-	}
+	inError := writeTasks(b, d.Tasks, cores)
 	reasons := d.Reasons
 	if inError && len(reasons) == 0 {
 		reasons = []string{"Job is in error state"}
@@ -156,29 +153,52 @@ func writeDetail(b *bufio.Writer, d *api.Detail) {
 	}
 }
 
-// writeTask prints the lines of a task that runs or is in error.
-func writeTask(b *bufio.Writer, t *api.TaskDetail) {
-	say := func(key, value string) {
+// writeTasks prints the lines of tasks that run or are in error, those of a kind
+// together as Grid Engine does, and reports whether any is in error.
+func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bool) {
+	say := func(t *api.TaskDetail, key, value string) {
 		if value != "" {
 			fmt.Fprintf(b, "%s %*d:%12s%s\n", key, 14-len(key), t.Task, "", api.Visible(value))
 		}
 	}
-	say("job_state", t.State)
-	if !t.Started.IsZero() {
-		say("start_time", stamp(t.Started))
+	for i := range tasks {
+		t := &tasks[i]
+		inError = inError || strings.HasPrefix(t.State, "E")
+		say(t, "job_state", t.State)
+		if !t.Started.IsZero() {
+			say(t, "start_time", stamp(t.Started))
+		}
+		say(t, "queue", t.Queue)
+		if t.Run > 0 {
+			say(t, "restarts", strconv.Itoa(t.Run))
+		}
 	}
-	say("queue", t.Queue)
-	if t.Run > 0 {
-		say("restarts", strconv.Itoa(t.Run))
+	for i := range tasks {
+		if u := tasks[i].Usage; u != nil {
+			say(&tasks[i], "usage", fmt.Sprintf("cpu=%s, mem=%.5f GB s, io=%.5f GB, vmem=%s, maxvmem=%s",
+				clock(u.CPU), u.Mem, u.IO, megabytes(u.VMem), megabytes(u.MaxVMem)))
+			say(&tasks[i], "limits", limits(u))
+		}
 	}
-	if u := t.Usage; u != nil {
-		say("usage", fmt.Sprintf("cpu=%s, mem=%.5f GB s, io=%.5f GB, vmem=%s, maxvmem=%s",
-			clock(u.CPU), u.Mem, u.IO, megabytes(u.VMem), megabytes(u.MaxVMem)))
-		say("limits", limits(u))
+	for i := range tasks {
+		if cores && tasks[i].Queue != "" {
+			say(&tasks[i], "binding", or(tasks[i].Binding, "NONE"))
+		}
 	}
-	if t.Reason != "" {
-		fmt.Fprintf(b, "%-16s %6d:      %s\n", "error reason", t.Task, api.Visible(t.Reason))
+	for i := range tasks {
+		if tasks[i].Reason != "" {
+			fmt.Fprintf(b, "%-16s %6d:      %s\n", "error reason", tasks[i].Task, api.Visible(tasks[i].Reason))
+		}
 	}
+	return inError
+}
+
+// pad returns the letters of -c as Grid Engine shows them.
+func pad(letters string) string {
+	if letters == "" {
+		return ""
+	}
+	return letters + "    "
 }
 
 // limits tells of what is limited, and how near the task has come. What holds
@@ -242,7 +262,11 @@ func slotRanges(list []api.Slots) string {
 	items := make([]string, len(list))
 	for i, s := range list {
 		items[i] = strconv.Itoa(s.Min)
-		if s.Max != s.Min {
+		switch {
+		case s.Max == s.Min+1:
+			items[i] += "," + strconv.Itoa(s.Max)
+			continue
+		case s.Max != s.Min:
 			items[i] += "-" + strconv.Itoa(s.Max)
 		}
 		if s.Step > 1 {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -14,9 +15,13 @@ import (
 )
 
 // host asks for the host and its queues.
-func (s *session) host(ctx context.Context) (*api.HostReply, error) {
+func (s *session) host(ctx context.Context, request *api.HostRequest) (*api.HostReply, error) {
 	var reply api.HostReply
-	if err := s.client.Call(ctx, api.VerbHost, &api.HostRequest{}, &reply); err != nil {
+	err := s.client.Call(ctx, api.VerbHost, request, &reply)
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
+		return nil, &failure{exitFailed, "error: " + api.Visible(e.Text)} // what was asked for is not known here
+	}
+	if err != nil {
 		return nil, s.callFailed(err)
 	}
 	return &reply, nil
@@ -104,36 +109,62 @@ func matchQueue(pattern string, host *api.HostReply, q *api.QueueStatus) bool {
 	return match(queue, name) && (!has || match(where, at))
 }
 
-// queueFilter is what -q and -qs choose; the zero value chooses all.
+// queueFilter is what -q, -qs, -l, -pe and -U choose; the zero value chooses
+// all.
 type queueFilter struct {
 	patterns []string
 	states   string
+	offers   api.HostRequest // execd's to know
 }
 
-// queueStates are the letters of a queue's state.
-const queueStates = "acdosuACDES"
+// queueStates are the letters of a queue's state, and explained those of which
+// -explain tells the reason.
+const (
+	queueStates = "acdosuACDES"
+	explained   = "acAE"
+)
 
-// add reads -q or -qs.
+// add reads one of the options.
 func (f *queueFilter) add(o *option.Setting) error {
-	if o.Name == "-q" {
+	switch o.Name {
+	case "-l":
+		return addResources(&f.offers.Resources, o)
+	case "-pe":
+		f.offers.PEs = append(f.offers.PEs, list(o.Value())...)
+		return nil
+	case "-U":
+		f.offers.Users = append(f.offers.Users, list(o.Value())...)
+		return nil
+	case "-q":
 		if strings.Contains(o.Value(), "@@") {
 			return o.Errorf(exitFailed, "cannot select queues by host group: %s", o.Value())
 		}
 		return addList(&f.patterns, o, "queue")
 	}
 	f.states += o.Value()
-	return checkStates(o.Value())
+	return checkStates(o.Value(), queueStates)
 }
 
-func checkStates(text string) error {
-	if bad := strings.Trim(text, queueStates); bad != "" || text == "" {
-		return &failure{exitFailed, fmt.Sprintf("error: unknown queue state: %s found in string: %s", api.Visible(bad), api.Visible(text))}
+func checkStates(text, known string) error {
+	if bad := strings.Trim(text, known); bad != "" || text == "" {
+		return &failure{exitFailed, fmt.Sprintf("error: unknown queue state: %s found in string: %s", api.Visible(bad[:min(1, len(bad))]), api.Visible(text))}
 	}
 	return nil
 }
 
 // set reports whether the filter leaves anything out.
-func (f *queueFilter) set() bool { return f.states != "" || len(f.patterns) > 0 }
+func (f *queueFilter) set() bool {
+	return f.states != "" || len(f.patterns)+len(f.offers.Resources)+len(f.offers.PEs)+len(f.offers.Users) > 0
+}
+
+// chosenHost asks for the host with the queues that the filter chooses.
+func (s *session) chosenHost(ctx context.Context, f *queueFilter) (*api.HostReply, error) {
+	host, err := s.host(ctx, &f.offers)
+	if err != nil {
+		return nil, err
+	}
+	return host, f.choose(host)
+}
 
 // choose leaves the host those of its queues that the filter chooses. That no
 // queue has a name of -q is an error.
@@ -176,11 +207,8 @@ func (s *session) qselect(ctx context.Context, args []string) error {
 			}
 		}
 	}
-	host, err := s.host(ctx)
+	host, err := s.chosenHost(ctx, &filter)
 	if err != nil {
-		return err
-	}
-	if err := filter.choose(host); err != nil {
 		return err
 	}
 	if asJSON {
@@ -209,6 +237,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	if done, err := s.asked(settings); done {
 		return err
 	}
+	var request api.HostRequest
 	var hosts, users, attributes []string
 	var queues, jobs, values, asJSON, short bool
 	for i := range settings {
@@ -225,6 +254,10 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 			jobs = true
 		case o.Name == "-json":
 			asJSON = true
+		case o.Name == "-l":
+			if err := addResources(&request.Now, o); err != nil {
+				return err
+			}
 		case o.Name == "-ncb":
 			short = true
 		case o.Name == "-q":
@@ -234,9 +267,15 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 			users = append(users, list(o.Value())...)
 		}
 	}
-	reply, err := s.host(ctx)
+	reply, err := s.host(ctx, &request)
 	if err != nil {
 		return err
+	}
+	if reply.Excluded {
+		if asJSON {
+			return s.printJSON(struct{}{})
+		}
+		return nil
 	}
 	for _, h := range hosts {
 		if name, _, _ := strings.Cut(reply.Host, "."); !strings.EqualFold(h, reply.Host) && !strings.EqualFold(h, name) && h != "localhost" {
@@ -248,7 +287,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		if len(users) == 0 {
 			users = []string{"*"}
 		}
-		all, err := s.jobs(ctx, &api.JobsRequest{Users: users})
+		all, err := s.jobs(ctx, &api.JobsRequest{Users: users, States: "r", More: true})
 		if err != nil {
 			return err
 		}
@@ -261,11 +300,12 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	if values {
 		writeHostValues(s, reply.Values, attributes)
 	}
+	lines := form{host: true, slots: true, full: queues}
+	columns := lines.columns()
 	if jobs && !queues && len(running) > 0 {
-		fmt.Fprintf(s.out, "   %-7s %-7s %-10s %-12s %-5s %-19s %-10s %s %s \n   %s\n", "job-ID", "prior", "name", "user", "state",
-			"submit/start at", "queue", "master", "ja-task-ID", strings.Repeat("-", 94))
+		s.heading(&lines, columns, "   ")
 		for i := range running {
-			s.hostJob(&running[i], column(running[i].Queue, 10)+" ")
+			s.jobLines(&lines, columns, &running[i], nil)
 		}
 	}
 	if queues {
@@ -274,9 +314,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 			name, _, _ := strings.Cut(q.Name, "@")
 			fmt.Fprintf(s.out, "   %s %-5s %-14s%s\n", column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
 			for j := range running {
-				if running[j].Queue == instance(reply, q) {
-					s.hostJob(&running[j], "")
-				}
+				s.jobLines(&lines, columns, &running[j], func(queue string) bool { return queue == instance(reply, q) })
 			}
 		}
 	}
@@ -332,17 +370,5 @@ func writeHostValues(s *session, values []api.HostValue, names []string) {
 			before, first = "    Host Resource(s):      ", false
 		}
 		fmt.Fprintf(s.out, "%s%s:%s=%s\n", before, v.Source, v.Name, attributeText(&v))
-	}
-}
-
-// hostJob prints the lines of a job, one for each slot.
-func (s *session) hostJob(j *api.JobStatus, queue string) {
-	tasks := j.Tasks
-	if tasks == "" {
-		tasks = "       "
-	}
-	fmt.Fprintf(s.out, "   %7d %7.5f %s %s %s %s %sMASTER %s\n", j.Job, j.Priority, column(j.Name, 10), column(j.Owner, 12), column(j.State, 5), stamp(j.Time), queue, tasks)
-	for range j.Slots - 1 {
-		fmt.Fprintf(s.out, "%*s%sSLAVE  %s\n", 69, "", queue, tasks)
 	}
 }

@@ -13,19 +13,22 @@ import (
 )
 
 // recorded returns what Grid Engine printed, by command line.
-func recorded(t *testing.T) map[string]string {
+func recorded(t *testing.T, file string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/gridengine.txt")
+	text, err := os.ReadFile("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	outputs := map[string]string{}
 	for _, section := range strings.Split(string(text), "\n$ ")[1:] {
 		command, output, _ := strings.Cut(section, "\n")
+		if output == "" {
+			t.Fatalf("%s: nothing is recorded of %s", file, command)
+		}
 		outputs[command] = strings.TrimSuffix(output, "\n") + "\n"
 	}
-	if len(outputs) < 10 {
-		t.Fatalf("%d recorded outputs", len(outputs))
+	if len(outputs) < 3 {
+		t.Fatalf("%d recorded outputs in %s", len(outputs), file)
 	}
 	return outputs
 }
@@ -66,7 +69,7 @@ func at(clock string) time.Time {
 // TestRecordedHost gives what Grid Engine had, and wants what it printed.
 func TestRecordedHost(t *testing.T) {
 	utc(t)
-	outputs := recorded(t)
+	outputs := recorded(t, "gridengine.txt")
 	e := newExecd(t)
 	for command, output := range outputs {
 		args := strings.Fields(command)
@@ -153,7 +156,14 @@ func TestHostChoices(t *testing.T) {
 			"all.q                             -NA-      1      0      0      4      0      4 \n" +
 			"long.q                            -NA-      0      0      0      2      2      0 \n", ""}},
 		{"qstat -g x", result{1, "", "wrong character 'x' for -g option\n"}},
-		{"qstat -g t", result{1, "", "qstat: option -g t is not supported yet\n"}},
+		{"qstat -g dcx", result{1, "", "wrong character 'x' for -g option\n"}},
+		{"qstat -g c -ext", result{0, "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE      s     A     S     C     u     a     d     D     c     o     E\n" +
+			"--------------------------------------------------------------------------------------------------------------------------------------------------\n" +
+			"all.q                             -NA-      1      0      0      4      0      4     0     0     0     0     0     0     0     0     0     0     4 \n" +
+			"long.q                            -NA-      0      0      0      2      2      0     0     0     2     0     0     2     0     0     0     0     0 \n", ""}},
+		{"qstat -explain aEd", result{1, "", "error: unknown queue state: d found in string: aEd\n"}},
+		{"qstat -explain E -explain a -q l*", result{0, head + long + "\talarm hl:load_avg=9\n" + pending, ""}},
+		{"qstat -l =x", result{1, "", "qstat: Wrong resource list format \"=x\" specified to -l option\n"}},
 		{"qhost -h gehost,GEHOST.example -q", result{0, strings.Replace(unknown, "gehost                 ", "gehost.example         ", 1) +
 			"   all.q                BP    0/1/4         E\n   long.q               B     0/0/2         aS\n", ""}},
 		{"qhost -h nosuch", result{1, "", "error: can't resolve hostname \"nosuch\"\n"}},
@@ -164,10 +174,37 @@ func TestHostChoices(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", test.args, diff)
 		}
 	}
-	call(t, "", "qhost", "-u", "a,b")
-	if got := last[api.JobsRequest](t, e, api.VerbJobs); !cmp.Equal(got, api.JobsRequest{Users: []string{"a", "b"}}) {
-		t.Errorf("qhost -u asked %+v", got)
+	for _, test := range []struct {
+		args string
+		jobs api.JobsRequest
+		host api.HostRequest
+	}{
+		{"qhost -u a,b", api.JobsRequest{Users: []string{"a", "b"}, States: "r", More: true}, api.HostRequest{}},
+		{"qhost -l a=1,b -l c=2", api.JobsRequest{}, api.HostRequest{Now: []api.Resource{{Name: "a", Value: "1"}, {Name: "b", Value: "TRUE"}, {Name: "c", Value: "2"}}}},
+		{"qstat -l a=1 -pe x,y -pe z -U u,v -r", api.JobsRequest{Queues: []string{"all.q", "long.q"}, More: true}, api.HostRequest{
+			Resources: []api.Resource{{Name: "a", Value: "1"}}, PEs: []string{"x", "y", "z"}, Users: []string{"u", "v"},
+		}},
+		{"qselect -l a=1 -l a=2 -pe x -U u", api.JobsRequest{}, api.HostRequest{
+			Resources: []api.Resource{{Name: "a", Value: "2"}}, PEs: []string{"x"}, Users: []string{"u"},
+		}},
+	} {
+		e.forget()
+		call(t, "", strings.Fields(test.args)...)
+		if diff := cmp.Diff(test.host, last[api.HostRequest](t, e, api.VerbHost)); diff != "" {
+			t.Errorf("%s asked for the host (-want +got):\n%s", test.args, diff)
+		}
+		if len(e.seen[api.VerbJobs]) == 0 && cmp.Equal(test.jobs, api.JobsRequest{}) {
+			continue
+		}
+		if diff := cmp.Diff(test.jobs, last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
+			t.Errorf("%s asked for jobs (-want +got):\n%s", test.args, diff)
+		}
 	}
+	e.replies(api.VerbHost, api.HostReply{Host: "gehost", Excluded: true})
+	want(t, result{0, "", ""}, call(t, "", "qhost", "-l", "a=1"))
+	e.replies(api.VerbHost, api.Errorf(api.CodeNotFound, `unknown resource "a"`))
+	want(t, result{1, "", "error: unknown resource \"a\"\n"}, call(t, "", "qhost", "-l", "a=1"))
+	e.replies(api.VerbHost, host)
 
 	// JSON is what execd sent.
 	for _, test := range []struct {
@@ -175,13 +212,15 @@ func TestHostChoices(t *testing.T) {
 		want any
 	}{
 		{"qhost -json", host},
-		{"qhost -j -json", hostAndJobs{&host, jobs[:1]}},
+		{"qhost -j -json", hostAndJobs{&host, []api.JobStatus{withMore(jobs[0])}}},
 		{"qselect -json", host.Queues},
 		{"qstat -g c -json", host},
 		{"qstat -json -s p", api.JobsReply{Jobs: jobs[1:]}},
 		{"qstat -f -json", hostAndJobs{&host, jobs}},
 		{"qstat -q all.q -json", api.JobsReply{Jobs: jobs}},
 		{"qstat -q long.q -json", api.JobsReply{Jobs: jobs[1:]}},
+		{"qstat -r -json", api.JobsReply{Jobs: []api.JobStatus{withMore(jobs[0]), withMore(jobs[1])}}},
+		{"qhost -l a=1 -json", host},
 	} {
 		sent, err := json.Marshal(test.want)
 		if err != nil {
@@ -193,6 +232,12 @@ func TestHostChoices(t *testing.T) {
 			t.Errorf("%s: %+v; want %s", test.args, r, sent)
 		}
 	}
+}
+
+// withMore returns a job as an execd sends it when more is asked for.
+func withMore(j api.JobStatus) api.JobStatus {
+	j.More = &api.JobMore{}
+	return j
 }
 
 // unknown is what qhost prints of a host of which nothing is known.

@@ -110,6 +110,13 @@ func (e *execd) replies(verb string, list ...any) {
 	})
 }
 
+// forget drops the requests so far.
+func (e *execd) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = map[string][]json.RawMessage{}
+}
+
 // last decodes the last request of a verb.
 func last[T any](t *testing.T, e *execd, verb string) T {
 	t.Helper()

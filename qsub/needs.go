@@ -13,10 +13,14 @@ import (
 // addResources reads name[=value],... of -l. What the names and values mean is
 // execd's to know.
 func (j *job) addResources(o *option.Setting) error {
-	to := &j.req.Hard
 	if j.soft {
-		to = &j.req.Soft
+		return addResources(&j.req.Soft, o)
 	}
+	return addResources(&j.req.Hard, o)
+}
+
+// addResources adds name[=value],... to a list, in place of earlier values.
+func addResources(to *[]api.Resource, o *option.Setting) error {
 	for _, item := range strings.FieldsFunc(o.Value(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
 		name, value, has := strings.Cut(item, "=")
 		switch {

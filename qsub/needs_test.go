@@ -230,7 +230,7 @@ func TestVerify(t *testing.T) {
 execution_time:             Tue Dec  1 01:01:05 2026
 account:                    sge
 checkpoint_object:          x
-checkpoint_attr:            sx
+checkpoint_attr:            sx    
 reserve:                    y
 merge:                      y
 hard resource_list:         mem_free=1G,h_rt=20
@@ -240,6 +240,7 @@ mail_list:                  a@b,c
 notify:                     TRUE
 job_name:                   pcx
 priority:                   -3
+jobshare:                   0
 soft_queue_list:            all.q
 restart:                    y
 env_list:                   A=1,B=NONE

@@ -206,7 +206,7 @@ func (s *session) showAltered(ctx context.Context, r *api.AlterRequest) error {
 		for _, c := range r.Context {
 			d.Request.Context = api.ChangeContext(d.Request.Context, c)
 		}
-		writeDetail(s.out, d)
+		writeDetail(s.out, d, true)
 	}
 	var lines []api.Line
 	for _, word := range reply.Missing {

@@ -155,7 +155,7 @@ func (s *session) qmod(ctx context.Context, args []string) error {
 			queue := false
 			if c.of&ofQueues != 0 && !isNumber(word[:1]) {
 				if host == nil {
-					if host, err = s.host(ctx); err != nil {
+					if host, err = s.host(ctx, &api.HostRequest{}); err != nil {
 						return err
 					}
 				}

@@ -15,10 +15,10 @@ import (
 
 // view is what the options of qstat ask for.
 type view struct {
+	form
 	users, jobs []string
 	states      states
 	detail      bool // -j
-	full        bool // -f: queues with their jobs
 	summary     bool // -g c
 	busy        bool // -ne: only queues with jobs
 	queues      queueFilter
@@ -42,105 +42,100 @@ func (s *session) qstat(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case v.detail:
+	if v.detail {
 		return s.detail(ctx, v)
-	case v.summary:
-		host, err := s.host(ctx)
-		if err != nil {
+	}
+	var host *api.HostReply
+	if v.summary || v.full || v.queues.set() {
+		if host, err = s.chosenHost(ctx, &v.queues); err != nil {
 			return err
 		}
-		if err := v.queues.choose(host); err != nil {
-			return err
-		}
+	}
+	if v.summary {
 		if v.json {
 			return s.printJSON(host)
 		}
-		s.queueSummary(host)
+		s.queueSummary(host, v.extended)
 		return nil
 	}
-	jobs, err := s.jobs(ctx, &api.JobsRequest{Users: v.users, States: v.states.ask()})
+	jobs, shown, err := s.chosenJobs(ctx, v, host)
 	if err != nil {
 		return err
 	}
-	jobs = slices.DeleteFunc(jobs, func(j api.JobStatus) bool { return !v.states.shows(&j) })
-	if !v.full && !v.queues.set() {
-		if v.json {
-			return s.printJSON(api.JobsReply{Jobs: jobs})
-		}
-		s.jobTable(jobs)
-		return nil
-	}
-	host, err := s.host(ctx)
-	if err != nil {
-		return err
-	}
-	if err := v.queues.choose(host); err != nil {
-		return err
-	}
-	chosen := make(map[string]bool)
-	for i := range host.Queues {
-		chosen[instance(host, &host.Queues[i])] = true
-	}
-	jobs = slices.DeleteFunc(jobs, func(j api.JobStatus) bool { return j.Queue != "" && !chosen[j.Queue] && v.queues.set() })
 	switch {
 	case v.json && v.full:
-		return s.printJSON(hostAndJobs{host, jobs})
+		return s.printJSON(hostAndJobs{host, v.form.apart(jobs)})
 	case v.json:
-		return s.printJSON(api.JobsReply{Jobs: jobs})
+		return s.printJSON(api.JobsReply{Jobs: v.form.apart(jobs)})
 	case v.full:
 		s.queueTable(host, jobs, v)
 	default:
-		s.jobTable(jobs)
+		s.jobTable(&v.form, jobs, shown)
 	}
 	return nil
+}
+
+// chosenJobs returns the jobs that are to be shown, and, when only some queues
+// are, which. Host has those queues.
+func (s *session) chosenJobs(ctx context.Context, v *view, host *api.HostReply) (jobs []api.JobStatus, shown func(queue string) bool, err error) {
+	request := &api.JobsRequest{Users: v.users, States: v.states.ask(), Finished: v.states.finished, More: v.form.needsMore()}
+	chosen := make(map[string]bool)
+	if v.queues.set() {
+		shown = func(queue string) bool { return chosen[queue] }
+		for i := range host.Queues {
+			chosen[instance(host, &host.Queues[i])] = true
+			name, _, _ := strings.Cut(host.Queues[i].Name, "@")
+			request.Queues = append(request.Queues, name)
+		}
+	}
+	if jobs, err = s.jobs(ctx, request); err != nil {
+		return nil, nil, err
+	}
+	return slices.DeleteFunc(jobs, func(j api.JobStatus) bool {
+		switch {
+		case !v.states.shows(&j):
+			return true
+		case shown == nil, j.State == "z":
+			return false
+		case j.Queue == "":
+			return len(chosen) == 0
+		}
+		return !slices.ContainsFunc(granted(&j), func(g api.Granted) bool { return chosen[g.Queue] })
+	}), shown, nil
+}
+
+// apart returns jobs as JSON has them: with -g d each task that waits for
+// itself.
+func (f *form) apart(jobs []api.JobStatus) []api.JobStatus {
+	if !f.single {
+		return jobs
+	}
+	var list []api.JobStatus
+	for i := range jobs {
+		if jobs[i].Queue != "" {
+			list = append(list, jobs[i])
+			continue
+		}
+		for _, tasks := range f.split(&jobs[i]) {
+			one := jobs[i]
+			one.Tasks = tasks
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // parseView reads the options of qstat.
 func (s *session) parseView(settings []option.Setting) (*view, error) {
 	v := &view{}
 	var operand *option.Setting
-	var err error
 	for i := range settings {
 		o := &settings[i]
 		if o.Option == nil {
 			v.jobs, operand = append(v.jobs, o.Value()), o
 			continue
 		}
-		switch o.Name {
-		case "-explain":
-			v.full = true
-			v.explain += o.Value()
-			err = checkStates(o.Value())
-		case "-f":
-			v.full = true
-		case "-F":
-			v.full, v.values = true, true
-			v.attributes = append(v.attributes, list(o.Value())...)
-		case "-g":
-			switch o.Value() {
-			case "c":
-				v.summary = true
-			case "d", "t":
-				err = &option.Error{Text: fmt.Sprintf("option -g %s is not supported yet", o.Value())}
-			default:
-				err = &failure{exitFailed, fmt.Sprintf("wrong character '%s' for -g option", api.Visible(o.Value()))}
-			}
-		case "-j":
-			v.detail = true
-			v.jobs = append(v.jobs, list(o.Value())...)
-		case "-json":
-			v.json = true
-		case "-ne":
-			v.busy = true
-		case "-q", "-qs":
-			err = v.queues.add(o)
-		case "-s":
-			err = v.states.add(o.Value())
-		case "-u":
-			v.users = append(v.users, list(o.Value())...)
-		}
-		if err != nil {
+		if err := v.add(o); err != nil {
 			return nil, err
 		}
 	}
@@ -150,45 +145,114 @@ func (s *session) parseView(settings []option.Setting) (*view, error) {
 	return v, nil
 }
 
-// jobs asks for jobs that are not finished.
+// add reads one option.
+func (v *view) add(o *option.Setting) error {
+	switch o.Name {
+	case "-cb":
+		v.hideCores = false
+	case "-explain":
+		v.full = true
+		v.explain = o.Value()
+		return checkStates(o.Value(), explained)
+	case "-ext":
+		v.extended = true
+	case "-f":
+		v.full = true
+	case "-F":
+		v.full, v.values = true, true
+		v.attributes = append(v.attributes, list(o.Value())...)
+	case "-g":
+		return v.group(o.Value())
+	case "-j":
+		v.detail = true
+		v.jobs = append(v.jobs, list(o.Value())...)
+	case "-json":
+		v.json = true
+	case "-l", "-pe", "-q", "-qs", "-U":
+		return v.queues.add(o)
+	case "-ncb":
+		v.hideCores = true
+	case "-ne":
+		v.busy = true
+	case "-pri":
+		v.priority = true
+	case "-r":
+		v.requests = true
+	case "-s":
+		return v.states.add(o.Value())
+	case "-t":
+		v.slots, v.peTasks = true, true
+	case "-u":
+		v.users = append(v.users, list(o.Value())...)
+	case "-urg":
+		v.urgency = true
+	}
+	return nil
+}
+
+// group reads the letters of -g.
+func (v *view) group(letters string) error {
+	for _, letter := range letters {
+		switch letter {
+		case 'c':
+			v.summary = true
+		case 'd':
+			v.single = true
+		case 't':
+			v.slots = true
+		default:
+			return &failure{exitFailed, fmt.Sprintf("wrong character '%s' for -g option", api.Visible(string(letter)))}
+		}
+	}
+	return nil
+}
+
+// jobs asks for jobs.
 func (s *session) jobs(ctx context.Context, request *api.JobsRequest) ([]api.JobStatus, error) {
 	var reply api.JobsReply
 	if err := s.client.Call(ctx, api.VerbJobs, request, &reply); err != nil {
 		return nil, s.callFailed(err)
 	}
+	for i := range reply.Jobs {
+		if request.More && reply.Jobs[i].More == nil { // an older execd
+			reply.Jobs[i].More = &api.JobMore{}
+		}
+	}
 	return reply.Jobs, nil
 }
 
-// jobTable prints the jobs.
-func (s *session) jobTable(jobs []api.JobStatus) {
+// jobTable prints the jobs, those that run where they run in queues that are
+// shown.
+func (s *session) jobTable(f *form, jobs []api.JobStatus, shown func(queue string) bool) {
+	if len(jobs) == 0 {
+		return
+	}
+	columns := f.columns()
+	headed := false
 	for i := range jobs {
-		if i == 0 {
-			fmt.Fprintf(s.out, "%-7s %-7s %-10s %-12s %-5s %-19s %-30s %5s %s \n%s\n", "job-ID", "prior", "name", "user", "state",
-				"submit/start at", "queue", "slots", "ja-task-ID", strings.Repeat("-", 113))
+		if !headed && (jobs[i].Queue == "" || f.shows(&jobs[i], shown)) {
+			headed = true
+			s.heading(f, columns, "")
 		}
-		s.jobLine(&jobs[i], column(jobs[i].Queue, 30)+" ")
+		s.jobLines(f, columns, &jobs[i], shown)
 	}
 }
 
-// jobLine prints a line of a job; queue is a column of its own, or "".
-func (s *session) jobLine(j *api.JobStatus, queue string) {
-	tasks := j.Tasks
-	if tasks == "" {
-		tasks = "       "
-	}
-	fmt.Fprintf(s.out, "%7d %7.5f %s %s %s %s %s%5d %s\n", j.Job, j.Priority, column(j.Name, 10), column(j.Owner, 12),
-		column(j.State, 5), stamp(j.Time), queue, j.Slots, tasks)
-}
-
-// queueTable prints queues with their jobs, and the jobs that wait.
+// queueTable prints queues with their jobs, the jobs that wait, and those that
+// have finished.
 func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view) {
-	line := strings.Repeat("-", 81)
+	width, pendingWidth := 81, 76
+	if v.form.extended {
+		width, pendingWidth = 189, 186
+	}
+	line, rule := strings.Repeat("-", width), strings.Repeat("#", pendingWidth)
+	columns := v.form.columns()
 	headed := false
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		var running []*api.JobStatus
 		for k := range jobs {
-			if jobs[k].Queue == instance(host, q) {
+			if inQueue(&jobs[k], instance(host, q)) {
 				running = append(running, &jobs[k])
 			}
 		}
@@ -206,8 +270,11 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 		fmt.Fprintf(s.out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, column(instance(host, q), 30), q.Type,
 			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), load, column(host.Arch, 13), api.Visible(q.States))
 		for k, reason := range q.Reasons {
-			if reason != "" && k < len(q.States) && strings.IndexByte(v.explain, q.States[k]) >= 0 {
-				fmt.Fprintf(s.out, "\t%s\n", api.Visible(reason))
+			if k >= len(q.States) || strings.IndexByte(v.explain, q.States[k]) < 0 {
+				continue
+			}
+			for why := range strings.Lines(reason) {
+				fmt.Fprintf(s.out, "\t%s\n", api.Visible(strings.TrimSuffix(why, "\n")))
 			}
 		}
 		if v.values {
@@ -218,20 +285,27 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 			}
 		}
 		for _, j := range running {
-			s.jobLine(j, "")
+			s.jobLines(&v.form, columns, j, func(queue string) bool { return queue == instance(host, q) })
 		}
 	}
-	headed = false
-	for i := range jobs {
-		if jobs[i].Queue != "" {
-			continue
+	for _, part := range []struct {
+		finished bool
+		title    string
+	}{
+		{false, " - PENDING JOBS - PENDING JOBS - PENDING JOBS - PENDING JOBS - PENDING JOBS"},
+		{true, " --  FINISHED JOBS  -  FINISHED JOBS  -  FINISHED JOBS  -  FINISHED JOBS  --  "},
+	} {
+		headed = false
+		for i := range jobs {
+			if jobs[i].Queue != "" || part.finished != (jobs[i].State == "z") {
+				continue
+			}
+			if !headed {
+				headed = true
+				fmt.Fprintf(s.out, "\n%s\n%s\n%s\n", rule, part.title, rule)
+			}
+			s.jobLines(&v.form, columns, &jobs[i], nil)
 		}
-		if !headed {
-			headed = true
-			rule := strings.Repeat("#", 76)
-			fmt.Fprintf(s.out, "\n%s\n - PENDING JOBS - PENDING JOBS - PENDING JOBS - PENDING JOBS - PENDING JOBS\n%s\n", rule, rule)
-		}
-		s.jobLine(&jobs[i], "")
 	}
 }
 
@@ -244,9 +318,22 @@ func queueValues(host *api.HostReply, q *api.QueueStatus) []api.HostValue {
 	return append(values, q.Values...)
 }
 
-// queueSummary prints the slots of each queue, qstat -g c.
-func (s *session) queueSummary(host *api.HostReply) {
-	fmt.Fprintf(s.out, "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  \n%s\n", strings.Repeat("-", 80))
+// summaryStates are the states of queues that qstat -g c -ext counts.
+const summaryStates = "sASCuadDcoE"
+
+// queueSummary prints the slots of each queue, qstat -g c; extended, how many
+// are in each state.
+func (s *session) queueSummary(host *api.HostReply, extended bool) {
+	head := "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  "
+	rule := 80
+	if extended {
+		for _, letter := range summaryStates {
+			head += "    " + string(letter) + " "
+		}
+		head = strings.TrimSuffix(head, " ")
+		rule = len(head) - 1
+	}
+	fmt.Fprintf(s.out, "%s\n%s\n", head, strings.Repeat("-", rule))
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
@@ -256,13 +343,23 @@ func (s *session) queueSummary(host *api.HostReply) {
 		}
 		available := max(q.Total-q.Used, 0)
 		var soon, never int // slots of queues in a state that passes, and in one that somebody must end
-		if strings.ContainsAny(q.States, "aoACDS") {
+		switch {
+		case strings.ContainsAny(q.States, "cdsuE"):
+			never, available = q.Total, 0
+		case strings.ContainsAny(q.States, "aoACDS"):
 			soon, available = q.Total, 0
 		}
-		if strings.ContainsAny(q.States, "cdsuE") {
-			never, available = q.Total, 0
+		fmt.Fprintf(s.out, "%s %7s %6d %6d %6d %6d %6d %6d ", column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
+		if extended {
+			for _, letter := range summaryStates {
+				n := 0
+				if strings.ContainsRune(q.States, letter) {
+					n = q.Total
+				}
+				fmt.Fprintf(s.out, "%5d ", n)
+			}
 		}
-		fmt.Fprintf(s.out, "%s %7s %6d %6d %6d %6d %6d %6d \n", column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
+		fmt.Fprintln(s.out)
 	}
 }
 
@@ -293,10 +390,11 @@ func column(text string, width int) string {
 // Letters of api.JobStatus.Holds.
 const allHolds = "uosjat"
 
-// states are the jobs that qstat -s chooses; the zero value chooses all.
+// states are the jobs that qstat -s chooses; the zero value chooses all that are
+// not finished.
 type states struct {
-	pending, running, suspended bool
-	held                        string // letters of allHolds
+	pending, running, suspended, finished bool
+	held                                  string // letters of allHolds
 }
 
 // add reads one -s.
@@ -309,6 +407,8 @@ func (s *states) add(text string) error {
 			s.running = true
 		case 's':
 			s.suspended = true
+		case 'z':
+			s.finished = true
 		case 'a':
 			s.pending, s.running, s.suspended = true, true, true
 		case 'h':
@@ -324,8 +424,6 @@ func (s *states) add(text string) error {
 			}
 			s.held += letters[k : k+1]
 			i++
-		case 'z':
-			return &option.Error{Text: "option -s z is not supported yet; qacct -j shows finished jobs"}
 		default:
 			return &option.Error{Text: "ERROR! wrong argument to -s option"}
 		}
@@ -335,13 +433,16 @@ func (s *states) add(text string) error {
 
 // ask returns what execd can choose by itself.
 func (s states) ask() string {
-	switch waiting := s.pending || s.held != ""; {
+	waiting := s.pending || s.held != ""
+	switch {
 	case waiting && !s.running && !s.suspended:
 		return "p"
-	case s == states{running: true}:
+	case s.running && !s.suspended && !waiting:
 		return "r"
-	case s == states{suspended: true}:
+	case s.suspended && !s.running && !waiting:
 		return "s"
+	case s.finished && !s.running && !s.suspended && !waiting:
+		return "z"
 	}
 	return ""
 }
@@ -349,6 +450,8 @@ func (s states) ask() string {
 // shows reports whether a job is wanted.
 func (s states) shows(j *api.JobStatus) bool {
 	switch {
+	case j.State == "z":
+		return s.finished
 	case s == states{}:
 		return true
 	case strings.ContainsAny(j.Holds, s.held):
@@ -384,7 +487,7 @@ func (s *session) detail(ctx context.Context, v *view) error {
 		}
 	} else {
 		for i := range reply.Jobs {
-			writeDetail(s.out, &reply.Jobs[i])
+			writeDetail(s.out, &reply.Jobs[i], !v.hideCores)
 		}
 	}
 	if len(reply.Missing) > 0 {

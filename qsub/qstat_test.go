@@ -86,7 +86,9 @@ func TestQstatRefuses(t *testing.T) {
 		{[]string{"-xml"}, "qstat: option -xml is not supported yet\n"},
 		{[]string{"-s", "hx"}, "qstat: ERROR! wrong argument to -s option\n"},
 		{[]string{"-s", "q"}, "qstat: ERROR! wrong argument to -s option\n"},
-		{[]string{"-s", "z"}, "qstat: option -s z is not supported yet; qacct -j shows finished jobs\n"},
+		{[]string{"-g"}, "qstat: -g option must have argument\n"},
+		{[]string{"-l"}, "qstat: -l option must have argument\n"},
+		{[]string{"-pe"}, "qstat: -pe option must have argument\n"},
 		{[]string{"-u"}, "qstat: -u option must have argument\n"},
 		{[]string{"-j"}, "qstat: -j option must have argument\n"},
 		{[]string{"-j", ","}, "qstat: -j option must have argument\n"},
@@ -140,6 +142,7 @@ notify:                     FALSE
 job_name:                   arr
 stdout_path_list:           NONE:NONE:a
 stdin_path_list:            NONE:NONE:c
+jobshare:                   0
 restart:                    y
 shell_list:                 NONE:/bin/sh
 env_list:                   A=1,B=NONE,C=x\ny
@@ -156,6 +159,7 @@ start_time    3:            11/20/2026 16:07:01
 queue         3:            all.q@gehost
 restarts      3:            1
 job_state     4:            Eqw
+binding       3:            NONE
 error reason          4:      can't chdir to /nonexist: No such file or directory
 scheduling info:            slots: all 2 are in use
                             job is behind 3 others
@@ -170,6 +174,7 @@ gid:                        0
 account:                    sge
 notify:                     FALSE
 job_name:                   b
+jobshare:                   0
 script_file:                sleep
 binding:                    NONE
 job_type:                   binary,noshell
@@ -275,6 +280,7 @@ mail_list:                  geuser@gehost
 notify:                     TRUE
 job_name:                   pca
 priority:                   -3
+jobshare:                   0
 hard_queue_list:            a.q,b.q
 soft_queue_list:            all.q
 master hard queue_list:     m.q

@@ -13,15 +13,15 @@ _paddock() {
   qsub:-a|qsub:-ac|qsub:-A|qsub:-binding|qsub:-c|qsub:-ckpt|qsub:-C|qsub:-dc|qsub:-l|qsub:-m|qsub:-M|qsub:-masterq|qsub:-N|qsub:-p|qsub:-pe|qsub:-q|qsub:-sc|qsub:-t|qsub:-tc|qsub:-w) return ;;
   qsub:-hold_jid|qsub:-hold_jid_ad) words=$(_paddock_jobs) ;;
   qsub:-b|qsub:-j|qsub:-now|qsub:-pty|qsub:-r|qsub:-R|qsub:-shell|qsub:-sync) words='y n' ;;
-  qstat:-explain|qstat:-g|qstat:-q|qstat:-qs|qstat:-s|qstat:-u) return ;;
+  qstat:-explain|qstat:-g|qstat:-l|qstat:-pe|qstat:-q|qstat:-qs|qstat:-s|qstat:-u|qstat:-U) return ;;
   qstat:-j) words=$(_paddock_jobs) ;;
   qdel:-t|qdel:-u) return ;;
   qhold:-h|qhold:-t|qhold:-u) return ;;
   qrls:-h|qrls:-t|qrls:-u) return ;;
   qmod:-cq|qmod:-d|qmod:-e|qmod:-rq|qmod:-sq|qmod:-t|qmod:-usq) return ;;
   qmod:-c|qmod:-cj|qmod:-r|qmod:-rj|qmod:-s|qmod:-sj|qmod:-us|qmod:-usj) words=$(_paddock_jobs) ;;
-  qhost:-h|qhost:-u) return ;;
-  qselect:-q|qselect:-qs) return ;;
+  qhost:-h|qhost:-l|qhost:-u) return ;;
+  qselect:-l|qselect:-pe|qselect:-q|qselect:-qs|qselect:-U) return ;;
   qconf:-sckpt|qconf:-se|qconf:-shgrp|qconf:-sp|qconf:-sq|qconf:-su) return ;;
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qacct:-b|qacct:-d|qacct:-e|qacct:-t) return ;;
@@ -34,13 +34,13 @@ _paddock() {
   qresub:-h) return ;;
   *) case ${COMP_WORDS[0]##*/}:$cur in
     qsub:-*) words='-@ -a -ac -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -l -m -M -masterq -N -notify -now -o -p -pe -pty -q -r -R -S -sc -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
-    qstat:-*) words='-explain -f -F -g -help -j -json -ne -q -qs -s -u -version' ;;
+    qstat:-*) words='-cb -explain -ext -f -F -g -help -j -json -l -ncb -ne -pe -pri -q -qs -r -s -t -u -U -urg -version' ;;
     qdel:-*) words='-f -help -t -u -version' ;;
     qhold:-*) words='-h -help -t -u -version' ;;
     qrls:-*) words='-h -help -t -u -version' ;;
     qmod:-*) words='-c -cj -cq -d -e -f -help -r -rj -rq -s -sj -sq -t -us -usj -usq -version' ;;
-    qhost:-*) words='-F -h -help -j -json -ncb -q -u -version' ;;
-    qselect:-*) words='-help -json -q -qs -version' ;;
+    qhost:-*) words='-F -h -help -j -json -l -ncb -q -u -version' ;;
+    qselect:-*) words='-help -json -l -pe -q -qs -U -version' ;;
     qconf:-*) words='-help -json -reload -sc -sckpt -sckptl -sconf -se -sel -shgrp -shgrpl -sm -so -sp -spl -sq -sql -ssconf -su -sul -version' ;;
     qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -m -o -P -pe -q -slots -t -u -version' ;;
     qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;

@@ -1,0 +1,376 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+)
+
+// form is how the lines of jobs look.
+type form struct {
+	full      bool // -f: below their queues
+	host      bool // qhost -j: below their host
+	extended  bool // -ext
+	urgency   bool // -urg
+	priority  bool // -pri
+	requests  bool // -r
+	slots     bool // -g t: a line for each slot
+	peTasks   bool // -t
+	single    bool // -g d: a line for each task that waits
+	hideCores bool // -ncb
+}
+
+// needsMore reports whether the form shows more than every listing has.
+func (f *form) needsMore() bool {
+	return f.extended || f.urgency || f.priority || f.requests || f.slots
+}
+
+// jobRow is one line of a job: of what waits, of one queue where it runs, or of
+// one slot there.
+type jobRow struct {
+	*api.JobStatus
+	queue  string
+	slots  int
+	role   string // MASTER or SLAVE
+	master bool   // the queue is the master's
+	next   bool   // a further slot: what the line above says is left out
+}
+
+// jobColumn is a column of a job's line.
+type jobColumn struct {
+	title string
+	width int
+	// again says that the column stands in the lines of further slots too.
+	again bool
+	cell  func(*jobRow) string // padded to the width, and no wider unless it must
+}
+
+// columns returns the columns of a form in their order. The last ones, which
+// have no cells, belong to tasks of parallel jobs that report usage of their
+// own: nothing starts such tasks here.
+func (f *form) columns() []jobColumn {
+	var list []jobColumn
+	add := func(wanted bool, columns ...jobColumn) {
+		if wanted {
+			list = append(list, columns...)
+		}
+	}
+	number := func(title string, width, decimals int, value func(*jobRow) float64) jobColumn {
+		return jobColumn{title: title, width: width, cell: func(r *jobRow) string { return decimal(value(r), width, decimals) }}
+	}
+	text := func(title string, width int, value func(*jobRow) string) jobColumn {
+		return jobColumn{title: title, width: width, cell: func(r *jobRow) string { return column(value(r), width) }}
+	}
+	none := func(title string, width int) jobColumn { return jobColumn{title: title, width: width} }
+	add(true,
+		jobColumn{title: "job-ID", width: 7, cell: func(r *jobRow) string { return right(strconv.Itoa(r.Job), 7) }},
+		number("prior", 7, 5, func(r *jobRow) float64 { return r.Priority }))
+	add(f.urgency || f.priority, number("nurg", 7, 5, func(r *jobRow) float64 { return r.More.NormalUrgency }))
+	add(f.priority, number("npprior", 7, 5, func(r *jobRow) float64 { return r.More.NormalPriority }))
+	add(f.priority || f.extended, number("ntckts", 7, 5, func(r *jobRow) float64 { return r.More.NormalTickets }))
+	add(f.urgency,
+		number("urg", 8, 0, func(r *jobRow) float64 { return r.More.Urgency.Total }),
+		number("rrcontr", 8, 0, func(r *jobRow) float64 { return r.More.Urgency.Resources }),
+		number("wtcontr", 8, 0, func(r *jobRow) float64 { return r.More.Urgency.Waiting }),
+		number("dlcontr", 8, 0, func(*jobRow) float64 { return 0 })) // no job has a deadline
+	add(f.priority, number(" ppri", 5, 0, func(r *jobRow) float64 { return float64(r.More.Priority) }))
+	add(true,
+		text("name", 10, func(r *jobRow) string { return r.Name }),
+		text("user", 12, func(r *jobRow) string { return r.Owner }))
+	add(f.extended,
+		text("project", 16, func(r *jobRow) string { return or(r.More.Project, "NA") }),
+		text("department", 10, func(r *jobRow) string { return r.More.Department }))
+	add(true, text("state", 5, func(r *jobRow) string { return r.State }))
+	add(!f.extended || f.urgency || f.priority || f.peTasks, jobColumn{title: "submit/start at", width: 19, cell: func(r *jobRow) string { return stamp(r.Time) }})
+	add(f.urgency, text(" deadline", 19, func(*jobRow) string { return "" }))
+	add(f.extended,
+		jobColumn{"cpu", 10, true, func(r *jobRow) string { return r.used(10, func(u *api.Usage) string { return days(u.CPU) }) }},
+		jobColumn{"mem", 7, true, func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.Mem, 0, 5) }) }},
+		jobColumn{"io", 7, true, func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.IO, 0, 5) }) }})
+	for _, title := range []string{"tckts", "ovrts", "otckt", "ftckt", "stckt"} {
+		add(f.extended, jobColumn{title, 5, true, func(r *jobRow) string { return r.tickets("    0") }})
+	}
+	add(f.extended, jobColumn{"share", 5, true, func(r *jobRow) string { return r.tickets("0.00 ") }})
+	width := 30
+	if f.host {
+		width = 10
+	}
+	add(!f.full, jobColumn{"queue", width, true, func(r *jobRow) string { return column(r.queue, width) }})
+	if f.slots {
+		add(true, jobColumn{"master", 6, true, func(r *jobRow) string { return column(r.role, 6) }})
+	} else {
+		add(true, jobColumn{title: "slots", width: 5, cell: func(r *jobRow) string { return right(strconv.Itoa(r.slots), 5) }})
+	}
+	add(true, jobColumn{"ja-task-ID", 10, true, func(r *jobRow) string { return or(r.Tasks, "       ") }})
+	add(f.peTasks, none("task-ID", 7), none("state", 5), none("cpu", 10), none("mem", 7), none("io", 7), none("stat", 4), none("failed", 6))
+	return list
+}
+
+// used returns what a task has used: nothing for one that does not run, NA for
+// what is not known, as in slots that are not the master's.
+func (r *jobRow) used(width int, value func(*api.Usage) string) string {
+	switch {
+	case r.queue == "":
+		return strings.Repeat(" ", width)
+	case r.More.Usage == nil || !r.master || r.next:
+		return column("NA", width)
+	}
+	text := value(r.More.Usage)
+	return text + strings.Repeat(" ", max(width-len(text), 0))
+}
+
+// tickets returns what stands for tickets, which nobody has.
+func (r *jobRow) tickets(none string) string {
+	if r.State == "z" {
+		return right("NA", len(none))
+	}
+	return none
+}
+
+// heading prints the titles of the columns, and a rule below.
+func (s *session) heading(f *form, columns []jobColumn, before string) {
+	var b strings.Builder
+	for _, c := range columns {
+		b.WriteString(column(c.title, c.width))
+		b.WriteByte(' ')
+	}
+	rule := b.Len() - 1
+	if !f.host {
+		rule = f.rule()
+	}
+	fmt.Fprintf(s.out, "%s%s\n%s%s\n", before, b.String(), before, strings.Repeat("-", rule))
+}
+
+// rule is the length of the rule below the titles. Grid Engine adds a length
+// for each option, whatever columns they have in common.
+func (f *form) rule() int {
+	n := 113
+	for _, part := range []struct {
+		on     bool
+		length int
+	}{{f.extended, 79}, {f.urgency, 64}, {f.priority, 35}, {f.slots, 1}, {f.peTasks, 53}} {
+		if part.on {
+			n += part.length
+		}
+	}
+	return n
+}
+
+// outOfLine is by how much with -pri the lines of further slots stand to the
+// right of their columns, in Grid Engine's qstat.
+const outOfLine = 12
+
+// jobLine prints a line of a job, and what it asked for if that is wanted.
+func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
+	var b strings.Builder
+	if f.host {
+		b.WriteString("   ")
+	}
+	if r.next && f.priority {
+		b.WriteString(strings.Repeat(" ", outOfLine))
+	}
+	for i := range columns {
+		c := &columns[i]
+		if c.cell == nil {
+			break
+		}
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if c.again || !r.next {
+			b.WriteString(c.cell(r))
+		} else {
+			b.WriteString(strings.Repeat(" ", c.width))
+		}
+	}
+	fmt.Fprintln(s.out, b.String())
+	if f.requests {
+		s.jobRequests(f, r)
+	}
+}
+
+// jobLines prints the lines of a job: those of the queues that are shown.
+func (s *session) jobLines(f *form, columns []jobColumn, j *api.JobStatus, shown func(queue string) bool) {
+	if j.Queue == "" {
+		for _, tasks := range f.split(j) {
+			one := *j
+			one.Tasks = tasks
+			s.jobLine(f, columns, &jobRow{JobStatus: &one, slots: j.Slots})
+		}
+		return
+	}
+	for i, g := range granted(j) {
+		master := i == 0
+		if shown != nil && !shown(g.Queue) {
+			continue
+		}
+		row := jobRow{JobStatus: j, queue: g.Queue, slots: g.Slots, master: master}
+		if !f.slots {
+			if !f.full && !master {
+				continue
+			}
+			if !f.full {
+				row.slots = j.Slots
+			}
+			s.jobLine(f, columns, &row)
+			continue
+		}
+		lines := g.Slots
+		if master && j.More.MasterApart {
+			lines++
+		}
+		for n := range lines {
+			row.role, row.next = "SLAVE", n > 0
+			if master && n == 0 {
+				row.role = "MASTER"
+			}
+			s.jobLine(f, columns, &row)
+		}
+	}
+}
+
+// shows reports whether a job that runs has a line, where only some queues are
+// shown.
+func (f *form) shows(j *api.JobStatus, shown func(queue string) bool) bool {
+	for i, g := range granted(j) {
+		if (i == 0 || f.slots) && (shown == nil || shown(g.Queue)) {
+			return true
+		}
+	}
+	return false
+}
+
+// granted returns the slots of a job that runs, by queue.
+func granted(j *api.JobStatus) []api.Granted {
+	switch {
+	case len(j.Granted) > 0:
+		return j.Granted
+	case j.More != nil && len(j.More.Granted) > 0:
+		return j.More.Granted
+	}
+	return []api.Granted{{Queue: j.Queue, Slots: j.Slots}}
+}
+
+// split returns the tasks of a job that waits, as they share a line.
+func (f *form) split(j *api.JobStatus) []string {
+	if !f.single || j.State == "z" || j.Tasks == "" {
+		return []string{j.Tasks}
+	}
+	return eachTask(j.Tasks)
+}
+
+// eachTask returns the numbers of a list like "1,3-9:2".
+func eachTask(text string) []string {
+	var tasks []string
+	for _, word := range list(text) {
+		span, stepText, _ := strings.Cut(word, ":")
+		first, last, isRange := strings.Cut(span, "-")
+		low, err := strconv.Atoi(first)
+		high, step := low, 1
+		if err == nil && isRange {
+			high, err = strconv.Atoi(last)
+		}
+		if err == nil && stepText != "" {
+			step, err = strconv.Atoi(stepText)
+		}
+		if err != nil || low < 0 || high > api.MaxTask || step < 1 {
+			return []string{text} // execd's, and not understood here
+		}
+		for n := low; n <= high; n += step {
+			tasks = append(tasks, strconv.Itoa(n))
+		}
+	}
+	return tasks
+}
+
+// jobRequests prints what a job asked for, qstat -r.
+func (s *session) jobRequests(f *form, r *jobRow) {
+	m := r.More
+	say := func(key, value string) { fmt.Fprintf(s.out, "       %-17s %s\n", key, api.Visible(value)) }
+	has := func(key, value string) {
+		if value != "" {
+			say(key, value)
+		}
+	}
+	resources := func(key string, lines []string) {
+		say(key, strings.Join(lines[:min(1, len(lines))], ""))
+		for _, line := range lines[min(1, len(lines)):] {
+			say("", line)
+		}
+	}
+	numbers := func(list []int) string { return strings.Join(digits(list), ", ") }
+	say("Full jobname:", r.Name)
+	has("Master Queue:", r.queue)
+	if m.PE != "" {
+		say("Requested PE:", m.PE+" "+slotRanges(m.Slots))
+	}
+	if m.GrantedPE != "" {
+		say("Granted PE:", fmt.Sprintf("%s %d", m.GrantedPE, r.Slots))
+	}
+	has("Checkpoint Env.:", m.Checkpoint)
+	var hard, soft []string
+	for _, h := range m.Hard {
+		hard = append(hard, fmt.Sprintf("%s=%s (%f)", h.Name, h.Value, h.Urgency))
+	}
+	for _, w := range m.Soft {
+		soft = append(soft, w.Name+"="+w.Value)
+	}
+	resources("Hard Resources:", hard)
+	resources("Soft Resources:", soft)
+	has("Hard requested queues:", strings.Join(m.Queues, ", "))
+	has("Soft requested queues:", strings.Join(m.SoftQueues, ", "))
+	has("Master task hard requested queues:", strings.Join(m.MasterQueues, ", "))
+	has("Predecessor Jobs (request):", strings.Join(m.HoldJobs, ", "))
+	has("Predecessor Jobs:", numbers(m.WaitsFor))
+	has("Predecessor Array Jobs (request):", strings.Join(m.HoldArray, ", "))
+	has("Predecessor Array Jobs:", numbers(m.WaitsForTasks))
+	if !f.hideCores {
+		say("Binding:", binding(m.Binding))
+	}
+}
+
+// digits writes numbers.
+func digits(list []int) []string {
+	words := make([]string, len(list))
+	for i, n := range list {
+		words[i] = strconv.Itoa(n)
+	}
+	return words
+}
+
+// or returns the first text that is not empty.
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// right pads text on the left.
+func right(text string, width int) string {
+	return strings.Repeat(" ", max(width-len(text), 0)) + text
+}
+
+// decimal is a number with so many decimals; what is too long for its column is
+// written with an exponent.
+func decimal(n float64, width, decimals int) string {
+	text := strconv.FormatFloat(n, 'f', decimals, 64)
+	if width > 0 && len(text) > width {
+		text = strconv.FormatFloat(n, 'g', 3, 64)
+	}
+	return right(text, width)
+}
+
+// days is a time of seconds as days:hours:minutes:seconds.
+func days(seconds float64) string {
+	n := int64(seconds)
+	return fmt.Sprintf("%d:%02d:%02d:%02d", n/86400, n/3600%24, n/60%60, n%60)
+}
+
+// inQueue reports whether a job runs in a queue, with any of its slots.
+func inQueue(j *api.JobStatus, queue string) bool {
+	return j.Queue == queue || slices.ContainsFunc(j.Granted, func(g api.Granted) bool { return g.Queue == queue })
+}
