@@ -10,9 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -192,13 +190,14 @@ func (q *Queue) Modify(req *api.ModifyRequest, caller job.Caller, host string) (
 		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: failed})
 	}
 	q.mu.Lock()
-	queues := q.config.Queues
+	config := q.config
 	q.mu.Unlock()
+	queues := config.Queues
 	for _, pattern := range req.Queues {
 		found := false
 		for i := range queues {
 			c := &queues[i]
-			if !matches(pattern, c.Name, host) {
+			if !schedule.MatchesQueue(config, pattern, c.Name) {
 				continue
 			}
 			found = true
@@ -229,14 +228,14 @@ func (q *Queue) Modify(req *api.ModifyRequest, caller job.Caller, host string) (
 
 // Tasks returns the tasks that run in the queues that a pattern means, and
 // whether it means any.
-func (q *Queue) Tasks(pattern, host string) (tasks []string, found bool) {
+func (q *Queue) Tasks(pattern string) (tasks []string, found bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.config.Queues {
-		found = found || matches(pattern, q.config.Queues[i].Name, host)
+		found = found || schedule.MatchesQueue(q.config, pattern, q.config.Queues[i].Name)
 	}
 	for _, t := range q.running {
-		if matches(pattern, t.Start.Queue, host) {
+		if schedule.MatchesQueue(q.config, pattern, t.Start.Queue) {
 			tasks = append(tasks, t.String())
 		}
 	}
@@ -296,17 +295,6 @@ func types(q *conf.Queue) string {
 		s += "C"
 	}
 	return s
-}
-
-// matches reports whether a pattern of -q means a queue of this host: a name, a
-// name and a host, each may have wildcards.
-func matches(pattern, queue, host string) bool {
-	name, at, hasHost := strings.Cut(pattern, "@")
-	if ok, err := path.Match(cmp.Or(name, "*"), queue); err != nil || !ok {
-		return false
-	}
-	ok, err := path.Match(at, host)
-	return !hasHost || err == nil && ok
 }
 
 // Run starts tasks until ctx is done.

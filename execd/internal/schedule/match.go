@@ -10,6 +10,19 @@ import (
 // recursion.
 const maxExpression = 1000
 
+// Matches reports whether a text matches a wildcard expression, as those of -q
+// and -l.
+func Matches(expression, text string) bool { return matches(expression, text, false) }
+
+// MatchesQueue reports whether a pattern of -q means a queue, by its name, on
+// this host. Without a name it means all.
+func MatchesQueue(c *conf.Config, pattern, queue string) bool {
+	if strings.HasPrefix(pattern, "@") {
+		pattern = "*" + pattern
+	}
+	return matchesQueue(c, []string{pattern}, queue)
+}
+
 // matches reports whether a value matches a wildcard expression of
 // sge_types(5): patterns joined by & and |, negated by !, grouped by
 // parentheses. & binds tighter. What is not well-formed matches nothing.

@@ -3,6 +3,8 @@ package schedule
 import (
 	"strings"
 	"testing"
+
+	"paddock/execd/internal/conf"
 )
 
 func TestMatches(t *testing.T) {
@@ -50,6 +52,19 @@ func TestMatches(t *testing.T) {
 	}
 	if !matches("A*", "aB", true) {
 		t.Error("case matters, and should not")
+	}
+}
+
+// TestMatchesQueue holds the patterns of qmod and qconf, which are those of -q.
+func TestMatchesQueue(t *testing.T) {
+	c := &conf.Config{Hostname: "node7.example.org", HostGroups: []string{"@big", "@all"}}
+	for pattern, want := range map[string]bool{
+		"all.q": true, "all*": true, "*": true, "b.q": false, "all.q@node7": true, "all.q@node7.example.org": true, "*@node8": false,
+		"all.q@@big": true, "*@@b*": true, "all.q@@small": false, "@node7": true, "@@big": true, "@@small": false, "all.q|b.q": true, "!all.q": false, "": false,
+	} {
+		if got := MatchesQueue(c, pattern, "all.q"); got != want {
+			t.Errorf("MatchesQueue(%q) = %t; want %t", pattern, got, want)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ func (s *Server) modify(_ context.Context, c job.Caller, req *api.ModifyRequest)
 	var reply api.ModifyReply
 	if req.Action == api.ActionReschedule {
 		for _, pattern := range req.Queues {
-			tasks, found := s.Queue.Tasks(pattern, s.Host)
+			tasks, found := s.Queue.Tasks(pattern)
 			if !found {
 				reply.Lines = append(reply.Lines, api.Line{Text: "invalid queue \"" + short(pattern) + "\"", Failed: true, Code: api.CodeNotFound})
 			}
