@@ -200,7 +200,7 @@ func (l *loader) complexes(path string, data []byte) {
 	for _, e := range entries {
 		a, err := parseAttribute(e.name + " " + e.value)
 		if err != nil {
-			l.problem(path, e.line, "%v", err)
+			l.mistake(path, e.line, "", err)
 			continue
 		}
 		if first, dup := seen[a.Name]; dup {
@@ -221,7 +221,7 @@ func (l *loader) complexes(path string, data []byte) {
 	for _, a := range l.conf.Complex {
 		for _, name := range slices.Compact([]string{a.Name, a.Shortcut}) {
 			if other, taken := owner[name]; taken {
-				l.problem(path, max(seen[a.Name], seen[other]), "complex with name %s or shortcut %s already exists", a.Name, a.Shortcut)
+				l.mistake(path, max(seen[a.Name], seen[other]), "", inWords("complex with name %s or shortcut %s already exists", a.Name, a.Shortcut))
 				break
 			}
 			owner[name] = a.Name

@@ -150,6 +150,8 @@ type Problem struct {
 	File string
 	Line int // 0: the file as a whole
 	Text string
+
+	words string // what Grid Engine says of it; empty: it has no words for it
 }
 
 func (p *Problem) Error() string {

@@ -24,6 +24,11 @@ type entry struct {
 
 // readFile reads a regular file of the administrator's.
 func (l *loader) readFile(path string) ([]byte, error) {
+	if data, ok := l.instead[path]; ok && data != nil {
+		return data, nil
+	} else if ok {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
 	// Not blocked by a pipe in its place.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -156,7 +161,7 @@ type scope struct {
 
 // warn says that a value is accepted, and why it changes nothing.
 func (s *scope) warn(format string, args ...any) {
-	s.conf.Warnings = append(s.conf.Warnings, Problem{s.file, s.line, s.name + ": " + fmt.Sprintf(format, args...)})
+	s.conf.Warnings = append(s.conf.Warnings, Problem{File: s.file, Line: s.line, Text: s.name + ": " + fmt.Sprintf(format, args...)})
 }
 
 // line is a parameter of something configured.
@@ -217,7 +222,7 @@ func apply[T any](l *loader, path string, entries []entry, params []param[T], in
 		}
 		if into != nil {
 			if err := p.set(&scope{l, path, e.line, p.name}, into, inForce); err != nil {
-				l.problem(path, e.line, "%s: %v", p.name, err)
+				l.mistake(path, e.line, p.name+": ", err)
 				continue
 			}
 		}
@@ -245,7 +250,15 @@ func names[T any](params []param[T]) []string {
 }
 
 // inWords is fmt.Errorf for what Grid Engine says, in its own words.
-func inWords(format string, args ...any) error { return fmt.Errorf(format, args...) }
+func inWords(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	return &worded{text, text}
+}
+
+// worded is an error for which Grid Engine has words of its own.
+type worded struct{ text, words string }
+
+func (w *worded) Error() string { return w.text }
 
 // suggest names the one that was probably meant, behind its sign.
 func suggest(names []string, name, sign string) string {

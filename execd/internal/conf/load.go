@@ -20,6 +20,13 @@ type Options struct {
 	Tmpdir string // tmpdir of queues that name none
 	Host   string // this host, by which overrides and hostlists are resolved
 	Root   bool   // refuse what another than root can write
+
+	// instead has what is read in place of files, to look at a change before it
+	// is made; nil: as if the file were not there.
+	instead map[string][]byte
+	// closely is a file of which all values are looked at, even if they are
+	// another host's.
+	closely string
 }
 
 // Load reads the files below a directory. Missing files mean defaults: a host
@@ -27,16 +34,26 @@ type Options struct {
 // and one parallel environment, smp, whose slots are those of one host.
 // The error joins a *Problem for each mistake.
 func Load(o Options) (*Config, error) {
-	l := &loader{Options: o, conf: &Config{Hostname: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
-	l.load()
-	errs := make([]error, len(l.problems))
-	for i, p := range l.problems {
+	c, problems := loadAll(o)
+	if len(problems) == 0 {
+		return c, nil
+	}
+	errs := make([]error, len(problems))
+	for i, p := range problems {
 		errs[i] = p
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return l.conf, nil
+	return nil, errors.Join(errs...)
+}
+
+// loadAll is Load with the mistakes one by one.
+func loadAll(o Options) (*Config, []*Problem) {
+	l := newLoader(o)
+	l.load()
+	return l.conf, l.problems
+}
+
+func newLoader(o Options) *loader {
+	return &loader{Options: o, conf: &Config{Hostname: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
 }
 
 // loader is one reading of the configuration.
@@ -49,7 +66,15 @@ type loader struct {
 }
 
 func (l *loader) problem(file string, line int, format string, args ...any) {
-	l.problems = append(l.problems, &Problem{file, line, fmt.Sprintf(format, args...)})
+	l.problems = append(l.problems, &Problem{File: file, Line: line, Text: fmt.Sprintf(format, args...)})
+}
+
+// mistake is problem for an error, for which there may be words.
+func (l *loader) mistake(file string, line int, prefix string, err error) {
+	l.problem(file, line, "%s%v", prefix, err)
+	if w, ok := errors.AsType[*worded](err); ok {
+		l.problems[len(l.problems)-1].words = w.words
+	}
 }
 
 // cannot reports a file that could not be read.
@@ -135,7 +160,7 @@ func (l *loader) misnamed() {
 	known := slices.Collect(maps.Values(places))
 	for _, e := range entries {
 		if hint := suggest(known, e.Name(), ""); hint != "" && !slices.Contains(known, e.Name()) && isMeant(e.Name()) {
-			l.conf.Warnings = append(l.conf.Warnings, Problem{filepath.Join(l.Dir, e.Name()), 0, "not read by anything" + hint})
+			l.conf.Warnings = append(l.conf.Warnings, Problem{File: filepath.Join(l.Dir, e.Name()), Text: "not read by anything" + hint})
 		}
 	}
 }
@@ -164,7 +189,7 @@ func (l *loader) files(kind string) []string {
 	dir := l.path(kind, "")
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return l.withInstead(dir, nil)
 	}
 	var entries []fs.DirEntry
 	var info fs.FileInfo
@@ -186,6 +211,21 @@ func (l *loader) files(kind string) []string {
 	for _, e := range entries {
 		if !e.IsDir() && isMeant(e.Name()) {
 			names = append(names, e.Name())
+		}
+	}
+	return l.withInstead(dir, names)
+}
+
+// withInstead returns the names of the files in a directory, in order, with
+// those that are read in their place.
+func (l *loader) withInstead(dir string, names []string) []string {
+	for path, data := range l.instead {
+		if filepath.Dir(path) != dir {
+			continue
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return name == filepath.Base(path) })
+		if data != nil {
+			names = append(names, filepath.Base(path))
 		}
 	}
 	slices.Sort(names)
@@ -291,7 +331,11 @@ func (l *loader) hosts() {
 		case sameHost(name, l.Host):
 			l.problem(path, 0, "this host has the file %s, too", mine)
 		}
-		l.keep(kindHost, name, apply(l, path, entries, hostParams, h, nil))
+		into := h
+		if h == nil && path == l.closely {
+			into = &host{}
+		}
+		l.keep(kindHost, name, apply(l, path, entries, hostParams, into, nil))
 		switch {
 		case h == nil:
 			continue
@@ -339,7 +383,7 @@ func (l *loader) queues() {
 		}
 	}
 	if len(c.Queues) == 0 {
-		c.Warnings = append(c.Warnings, Problem{l.path(kindQueue, ""), 0, fmt.Sprintf("no queue has this host, %s: nothing is run", l.Host)})
+		c.Warnings = append(c.Warnings, Problem{File: l.path(kindQueue, ""), Text: fmt.Sprintf("no queue has this host, %s: nothing is run", l.Host)})
 	}
 	for i := range c.Queues {
 		for _, s := range c.Queues[i].Subordinates {
@@ -348,8 +392,8 @@ func (l *loader) queues() {
 			}
 			if c.objects[kindQueue][s.Queue] == nil {
 				c.Warnings = append(c.Warnings, Problem{
-					l.path(kindQueue, c.Queues[i].Name), 0,
-					fmt.Sprintf("subordinate_list: there is no queue %q", s.Queue),
+					File: l.path(kindQueue, c.Queues[i].Name),
+					Text: fmt.Sprintf("subordinate_list: there is no queue %q", s.Queue),
 				})
 			}
 		}
@@ -374,7 +418,11 @@ func (l *loader) queue(name, path string, entries []entry) {
 		}
 	}
 	absent := map[string]string{"hostlist": l.Host, "slots": strconv.Itoa(runtime.NumCPU()), "tmpdir": l.Tmpdir}
-	l.keep(kindQueue, name, apply(l, path, entries, queueParams, into, absent))
+	look := into
+	if into == nil && path == l.closely {
+		look = &Queue{}
+	}
+	l.keep(kindQueue, name, apply(l, path, entries, queueParams, look, absent))
 	if into == nil {
 		l.conf.Elsewhere = append(l.conf.Elsewhere, name)
 		return

@@ -327,7 +327,7 @@ func TestDefaultsAreGood(t *testing.T) {
 	if len(l.problems) > 0 || len(l.conf.Warnings) > 0 {
 		t.Errorf("%v %v", l.problems, l.conf.Warnings)
 	}
-	if got := fmt.Sprint(&Problem{File: "f", Text: "t"}, " ", &Problem{"f", 3, "t"}); got != "f: t f:3: t" {
+	if got := fmt.Sprint(&Problem{File: "f", Text: "t"}, " ", &Problem{File: "f", Line: 3, Text: "t"}); got != "f: t f:3: t" {
 		t.Errorf("problems are printed as %q", got)
 	}
 }

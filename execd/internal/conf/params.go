@@ -616,7 +616,7 @@ func setUserLists(s *scope, into *[]string, v string) error {
 	}
 	for _, name := range list(v) {
 		if s.conf.UserLists[name] == nil {
-			return fmt.Errorf("access list %q does not exist", name)
+			return &worded{fmt.Sprintf("access list %q does not exist", name), fmt.Sprintf("Userset %q does not exist", name)}
 		}
 		*into = append(*into, name)
 	}

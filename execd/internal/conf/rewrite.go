@@ -13,13 +13,8 @@ import (
 // Rewrite changes parameters in the text of a file and leaves everything else,
 // comments above all, byte by byte. A parameter that the file does not have is
 // added at its end; one whose new value is empty is taken out. It does not
-// check names and values beyond what would make other lines of them. It is not
-// for the file complexes, whose lines are no parameters.
+// check names and values beyond what would make other lines of them.
 func Rewrite(data []byte, set map[string]string) ([]byte, error) {
-	entries, err := parse("the file", data)
-	if err != nil {
-		return nil, err
-	}
 	for name, value := range set {
 		switch {
 		case name == "" || strings.Trim(name, variableLetters) != "":
@@ -27,6 +22,16 @@ func Rewrite(data []byte, set map[string]string) ([]byte, error) {
 		case !spool.PlainValue(value) || strings.HasSuffix(value, `\`) || strings.Trim(value, " \t") != value:
 			return nil, fmt.Errorf("%s: %q is not a value in one line", name, value)
 		}
+	}
+	return rewrite(data, set)
+}
+
+// rewrite is Rewrite of names and values that were checked. The lines of the
+// file complexes, and of managers and operators, begin with a name too.
+func rewrite(data []byte, set map[string]string) ([]byte, error) {
+	entries, err := parse("the file", data)
+	if err != nil {
+		return nil, err
 	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	var out bytes.Buffer

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"paddock/execd/api"
 )
 
 // width is how much room the names of parameters have where qconf prints them.
@@ -35,6 +37,8 @@ func (c *Config) Show(kind, name string) (string, error) {
 	case kindComplex:
 		c.showComplex(&b)
 		return b.String(), nil
+	case api.KindAttribute:
+		return c.showAttribute(name)
 	case kindManager, kindOperator:
 		for _, user := range c.List(kind) {
 			b.WriteString(user + "\n")
@@ -80,6 +84,8 @@ func (c *Config) List(kind string) []string {
 		return c.Operators
 	case kindConf, kindSched:
 		return nil
+	case api.KindAttribute:
+		kind = kindComplex
 	case kindHost:
 		return slices.DeleteFunc(slices.Sorted(maps.Keys(c.objects[kind])), func(name string) bool { return name == "global" })
 	}

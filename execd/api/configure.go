@@ -1,0 +1,61 @@
+package api
+
+// VerbConfigure changes the configuration: ConfigureRequest -> ConfigureReply.
+const VerbConfigure = "configure"
+
+// MaxConfiguration bounds the text of a ConfigureRequest, in bytes, as execd
+// bounds the files of its configuration.
+const MaxConfiguration = 1 << 20
+
+// KindAttribute is one attribute of the kind complex, with a parameter for each
+// of its columns.
+const KindAttribute = "attribute"
+
+// KindUser is what users have used of late, which can only be cleared.
+const KindUser = "user"
+
+// Configure is what to do with an object of the configuration.
+type Configure string
+
+// The actions. Those on elements leave alone what the text does not name.
+const (
+	ConfigureAdd     Configure = "add"     // the object that the text has
+	ConfigureModify  Configure = "modify"  // the same, for one that is there
+	ConfigureRemove  Configure = "remove"  // the object of that name
+	ConfigureInsert  Configure = "insert"  // add elements to its lists
+	ConfigureChange  Configure = "change"  // change elements of its lists, and what is no list
+	ConfigureDelete  Configure = "delete"  // take elements off its lists
+	ConfigureReplace Configure = "replace" // give parameters other values
+	ConfigurePurge   Configure = "purge"   // forget what a queue has for one host: the text has the names, or *
+	ConfigureAdmit   Configure = "admit"   // put the users of the text, one a line, on a user list, which is made if it is not there
+	ConfigureExpel   Configure = "expel"   // take them off it
+	ConfigureClear   Configure = "clear"   // forget what the users of the text have used, or all
+)
+
+// ConfigureRequest changes one object of the configuration.
+type ConfigureRequest struct {
+	Action Configure `json:"action"`
+	Kind   string    `json:"kind"`           // as in ShowRequest, or KindAttribute
+	Name   string    `json:"name,omitempty"` // of add and modify the text has it; of elements it may be queue@host or queue@@hostgroup
+	Text   string    `json:"text,omitempty"` // in the format of the object's file
+	// Was is the text that was edited, as VerbShow gave it: when the object is
+	// another by now, nothing is changed. Empty: the new text is to replace
+	// whatever is there.
+	Was string `json:"was,omitempty"`
+	Dry bool   `json:"dry,omitempty"` // check, and say what would be done
+}
+
+// ConfigureReply tells what was done. With problems it is nothing.
+type ConfigureReply struct {
+	Lines    []Line    `json:"lines,omitempty"`
+	Problems []Problem `json:"problems,omitempty"`
+	Changed  []string  `json:"changed,omitempty"` // what is in force now and was not before, one line each
+}
+
+// Problem is a mistake in the text of a ConfigureRequest, or in a file.
+type Problem struct {
+	File  string `json:"file,omitempty"` // empty: the text
+	Line  int    `json:"line,omitempty"` // 0: no line in particular
+	Text  string `json:"text"`
+	Words bool   `json:"words,omitempty"` // the text is Grid Engine's, and is all it says
+}

@@ -1,0 +1,264 @@
+package conf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"paddock/execd/api"
+	"paddock/spool/atomicfile"
+)
+
+// maxObjectName bounds the name of what Change makes: the name of its file, and
+// of the temporary file beside it, must be one of the file system.
+const maxObjectName = 200
+
+// about is how Grid Engine speaks of objects.
+type about struct {
+	object string // cluster queue
+	list   string // cluster queue list
+	gone   string // the object where one is removed, if it is another word
+	from   string // the list it is removed from, if that is another
+}
+
+var speech = map[string]about{
+	kindQueue:         {object: "cluster queue", list: "cluster queue list"},
+	kindPE:            {object: "parallel environment", list: "parallel environment list"},
+	kindCkpt:          {object: "checkpoint interface", list: "checkpoint interface list", gone: "checkpointing environment", from: "checkpointing environment list"},
+	kindUserList:      {object: "userset", list: "userset list"},
+	kindHostGroup:     {object: "host group", list: "host group list", from: "host group entry list"},
+	kindHost:          {object: "exechost", list: "exechost list", gone: "execution host", from: "execution host list"},
+	kindConf:          {object: "configuration", list: "configuration list"},
+	kindSched:         {object: "scheduler configuration"},
+	kindComplex:       {object: "complex", list: "complex entry list", from: "complex list"},
+	api.KindAttribute: {object: "complex", list: "complex entry list", from: "complex list"},
+	kindManager:       {object: "manager", list: "manager list"},
+	kindOperator:      {object: "operator", list: "operator list"},
+}
+
+// Saved returns the configuration as the files are now, which may not be in
+// force yet. The error is that of Load.
+func (l *Live) Saved() (*Config, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	return Load(l.options)
+}
+
+// Change changes one object, in the files and in force, for somebody. The whole
+// configuration with the change in it must be valid, or nothing is changed.
+// What the files have of comments stays. The error is an *api.Error when it is
+// the request's fault.
+func (l *Live) Change(req *api.ConfigureRequest, by string) (api.ConfigureReply, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	// As the files are now: they may have been edited a moment ago.
+	old, broken := loadAll(l.options)
+	if len(broken) > 0 {
+		reply := api.ConfigureReply{Problems: problems(broken, "")}
+		reply.Lines = []api.Line{{Text: "cannot change the configuration: its files have mistakes", Failed: true}}
+		return reply, nil
+	}
+	e := &edit{ConfigureRequest: req, by: by, options: l.options, old: old}
+	if err := e.plan(); err != nil || len(e.reply.Problems) > 0 {
+		return e.reply, err
+	}
+	now := old
+	if len(e.files) > 0 {
+		var mistakes []*Problem
+		if now, mistakes = loadAll(e.with()); len(mistakes) > 0 {
+			e.reply.Problems, e.reply.Lines = problems(mistakes, e.textIs), nil
+			return e.reply, nil
+		}
+		if err := e.check(now); err != nil {
+			return api.ConfigureReply{}, err
+		}
+	}
+	if e.Dry {
+		e.reply.Changed = changes(old, now)
+		return e.reply, nil
+	}
+	for i := range e.files {
+		if err := e.write(&e.files[i]); err != nil {
+			return api.ConfigureReply{}, err
+		}
+	}
+	e.reply.Changed = changes(l.Current(), now)
+	l.current.Store(now)
+	return e.reply, nil
+}
+
+// problems are mistakes for the reply; those of one file are the text's.
+func problems(mistakes []*Problem, text string) []api.Problem {
+	list := make([]api.Problem, len(mistakes))
+	for i, p := range mistakes {
+		list[i] = api.Problem{File: p.File, Line: p.Line, Text: p.Text}
+		if p.File == text {
+			list[i].File = ""
+		}
+		if p.words != "" && p.File == text {
+			list[i].Text, list[i].Words = p.words, true
+		}
+	}
+	return list
+}
+
+// edit is one Change.
+type edit struct {
+	*api.ConfigureRequest
+	by      string // user@host
+	options Options
+	old     *Config
+	files   []file // in the order in which they are written
+	textIs  string // path of the file that the text becomes, with the same lines
+	reply   api.ConfigureReply
+}
+
+// file is a file that is to be changed.
+type file struct {
+	path string
+	was  []byte // nil: it is not there
+	is   []byte // nil: it goes
+}
+
+// with returns options by which the files are read as they become.
+func (e *edit) with() Options {
+	o := e.options
+	o.instead, o.closely = map[string][]byte{}, e.textIs
+	for _, f := range e.files {
+		o.instead[f.path] = f.is
+	}
+	return o
+}
+
+// undone are the verbs of what is done, for when it is not.
+var undone = map[string]string{
+	"added": "would add", "modified": "would modify", "removed": "would remove", "deleted": "would delete", "changed": "would change",
+}
+
+// done adds a line of what somebody does: verb, and what it is done to.
+func (e *edit) done(verb, format string, args ...any) {
+	e.tell("%s %s %s", e.by, e.verb(verb), fmt.Sprintf(format, args...))
+}
+
+// tell adds a line.
+func (e *edit) tell(format string, args ...any) {
+	e.reply.Lines = append(e.reply.Lines, api.Line{Text: fmt.Sprintf(format, args...)})
+}
+
+func (e *edit) verb(done string) string {
+	if e.Dry {
+		return undone[done]
+	}
+	return done
+}
+
+// fails adds a line of what is not done.
+func (e *edit) fails(format string, args ...any) {
+	e.reply.Lines = append(e.reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: true})
+}
+
+// rejected is an error in Grid Engine's words.
+func rejected(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
+
+// plan finds what becomes of which file.
+func (e *edit) plan() error {
+	if len(e.Text) > api.MaxConfiguration {
+		return rejected("%d bytes are too many for a configuration file", len(e.Text))
+	}
+	if speech[e.Kind].object == "" {
+		return rejected("%q is no kind of configuration", e.Kind)
+	}
+	switch {
+	case e.Action == api.ConfigureAdmit || e.Action == api.ConfigureExpel:
+		return e.members()
+	case e.Kind == kindManager || e.Kind == kindOperator:
+		return e.staff()
+	case e.Kind == kindComplex || e.Kind == api.KindAttribute:
+		return e.complex()
+	}
+	switch e.Action {
+	case api.ConfigureAdd:
+		return e.add()
+	case api.ConfigureModify:
+		return e.modify()
+	case api.ConfigureRemove:
+		return e.remove()
+	case api.ConfigureInsert, api.ConfigureChange, api.ConfigureDelete, api.ConfigureReplace:
+		return e.elements()
+	case api.ConfigurePurge:
+		return e.purge()
+	}
+	return rejected("%q is nothing to do with a configuration", e.Action)
+}
+
+// put plans a file.
+func (e *edit) put(path string, is []byte) error {
+	was, err := e.read(path)
+	if err != nil {
+		return err
+	}
+	if is == nil || !bytes.Equal(was, is) || was == nil {
+		e.files = append(e.files, file{path, was, is})
+	}
+	return nil
+}
+
+// read returns what a file has, nil if it is not there.
+func (e *edit) read(path string) ([]byte, error) {
+	data, err := newLoader(e.options).readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && data == nil {
+		data = []byte{}
+	}
+	return data, err
+}
+
+func (e *edit) path(kind, name string) string {
+	return filepath.Join(e.options.Dir, places[kind], name)
+}
+
+// write makes a file what it becomes, for good.
+func (e *edit) write(f *file) error {
+	path, what := f.path, "cannot change "+f.path
+	// An editor that saved while the change was looked at.
+	switch now, err := e.read(path); {
+	case err != nil:
+		return fmt.Errorf("%s: %v", what, err)
+	case (now == nil) != (f.was == nil) || !bytes.Equal(now, f.was):
+		return rejected("%s: it has been changed by somebody else a moment ago", what)
+	}
+	// What it leads to may be kept elsewhere for a reason.
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSymlink {
+		return rejected("%s: it is a symbolic link: edit what it leads to", what)
+	}
+	if f.is == nil {
+		if err := atomicfile.Remove(path); err != nil {
+			return err
+		}
+		return atomicfile.SyncDir(filepath.Dir(path))
+	}
+	if err := mkdir(filepath.Dir(path), filepath.Dir(e.options.Dir)); err != nil {
+		return err
+	}
+	return atomicfile.WriteDurable(path, f.is, 0o644)
+}
+
+// mkdir makes a directory that is not there, and those it is in, up to one that
+// is above the configuration.
+func mkdir(dir, top string) error {
+	if _, err := os.Stat(dir); err == nil || dir == top || dir == filepath.Dir(dir) {
+		return nil // what else is wrong is said when it is used
+	}
+	if err := mkdir(filepath.Dir(dir), top); err != nil {
+		return err
+	}
+	if err := atomicfile.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return atomicfile.SyncDir(filepath.Dir(dir))
+}

@@ -1,0 +1,309 @@
+package conf
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"paddock/execd/api"
+)
+
+// parameter is what there is to know of a parameter whatever its object.
+type parameter struct {
+	name     string
+	standard string
+	form     form
+}
+
+func parameters[T any](params []param[T]) []parameter {
+	list := make([]parameter, len(params))
+	for i, p := range params {
+		list[i] = parameter{p.name, p.standard, p.form}
+	}
+	return list
+}
+
+// schemas are the parameters of the kinds that have such, their name first
+// where they have one.
+var schemas = map[string][]parameter{
+	kindQueue: parameters(queueParams), kindPE: parameters(peParams), kindCkpt: parameters(ckptParams),
+	kindUserList: parameters(userListParams), kindHostGroup: parameters(hostGroupParams), kindHost: parameters(hostParams),
+	kindConf: parameters(globalParams), kindSched: parameters(schedParams),
+}
+
+// named are the kinds that have a directory, with a file for each object.
+var named = []string{kindQueue, kindPE, kindCkpt, kindUserList, kindHostGroup, kindHost}
+
+// measured are the parameters of a host that qconf -se shows, and that are not
+// configured.
+var measured = []string{"load_values", "processors"}
+
+// object finds what the text is about, and takes it apart.
+func (e *edit) object() (entries []entry, err error) {
+	entries, err = parse("", []byte(e.Text))
+	if err != nil {
+		if p, ok := errors.AsType[*Problem](err); ok {
+			e.reply.Problems = append(e.reply.Problems, api.Problem{Line: p.Line, Text: p.Text})
+			return nil, nil
+		}
+		return nil, err
+	}
+	schema := schemas[e.Kind]
+	for _, entry := range entries {
+		if !slices.ContainsFunc(schema, func(p parameter) bool { return p.name == entry.name }) {
+			e.problem(entry.line, "unknown attribute name %q", entry.name)
+		}
+	}
+	if !slices.Contains(named, e.Kind) {
+		if e.Name != "" && (e.Kind != kindConf || e.Name != "global") {
+			return nil, rejected("%s has no parts: %q is none", speech[e.Kind].object, e.Name)
+		}
+		e.Name = ""
+		return entries, nil
+	}
+	i := slices.IndexFunc(entries, func(n entry) bool { return n.name == schema[0].name })
+	if i < 0 {
+		e.missing(schema[0].name)
+		return nil, nil
+	}
+	e.Name = entries[i].value
+	return entries, e.checkName()
+}
+
+// problem is a mistake in the text for which Grid Engine has words.
+func (e *edit) problem(line int, format string, args ...any) {
+	e.reply.Problems = append(e.reply.Problems, api.Problem{Line: line, Text: fmt.Sprintf(format, args...)})
+}
+
+// missing is Grid Engine's word for a parameter that the text has not.
+func (e *edit) missing(name string) { e.problem(0, "required attribute %q is missing", name) }
+
+// checkName refuses what cannot be the name of an object, and of its file.
+func (e *edit) checkName() error {
+	name, ok := e.Name, true
+	if e.Kind == kindHostGroup {
+		name, ok = strings.CutPrefix(name, "@")
+	}
+	// A new queue begins as template.
+	ok = ok && (e.Action != api.ConfigureAdd || name != "template")
+	if !ok || checkName("", name) != nil || !isMeant(e.Name) || len(e.Name) > maxObjectName {
+		return rejected("%s name %q is not valid", speech[e.Kind].object, e.Name)
+	}
+	return nil
+}
+
+// there reports whether the object is there.
+func (e *edit) there() bool { return e.old.objects[e.Kind][e.Name] != nil }
+
+// absent is the error of an object that is not there.
+func (e *edit) absent(object string) error {
+	return api.Errorf(api.CodeNotFound, "denied: %s %q does not exist", object, e.Name)
+}
+
+// add makes a new object of the text.
+func (e *edit) add() error {
+	if !slices.Contains(named, e.Kind) {
+		return rejected("%s already exists", strings.TrimSpace(speech[e.Kind].object+" global"))
+	}
+	entries, err := e.object()
+	switch {
+	case err != nil || len(e.reply.Problems) > 0:
+		return err
+	case e.there():
+		return rejected("%s %q already exists", speech[e.Kind].object, e.Name)
+	}
+	data := []byte(e.Text)
+	if len(data) > 0 && data[len(data)-1] != '\n' {
+		data = append(data, '\n')
+	}
+	if e.Kind == kindHost {
+		if data, err = Rewrite(data, unset(measured)); err != nil {
+			return err
+		}
+	}
+	if err := e.keepDefault(); err != nil {
+		return err
+	}
+	e.textIs = e.path(e.Kind, e.Name)
+	e.done("added", "%q to %s", e.Name, speech[e.Kind].list)
+	if err := e.put(e.textIs, data); err != nil {
+		return err
+	}
+	return e.references(entries)
+}
+
+// unset takes parameters out, for Rewrite.
+func unset(names []string) map[string]string {
+	set := map[string]string{}
+	for _, name := range names {
+		set[name] = ""
+	}
+	return set
+}
+
+// defaultQueue is the queue that is there as long as there is no other.
+const defaultQueue = "all.q"
+
+// keepDefault gives the queue that is there by default a file, so that it does
+// not go when another one comes.
+func (e *edit) keepDefault() error {
+	if e.Kind != kindQueue || len(newLoader(e.options).files(kindQueue)) > 0 || e.Name == defaultQueue {
+		return nil
+	}
+	return e.put(e.path(kindQueue, defaultQueue), []byte("qname "+defaultQueue+"\n"))
+}
+
+// modify gives an object all values of the text. What it was edited from must
+// still be so.
+func (e *edit) modify() error {
+	entries, err := e.object()
+	if err != nil || len(e.reply.Problems) > 0 {
+		return err
+	}
+	if !e.there() {
+		return e.absent(speech[e.Kind].object)
+	}
+	set, err := e.differences(entries)
+	if err != nil || len(e.reply.Problems) > 0 {
+		return err
+	}
+	if e.Kind == kindSched {
+		e.reply.Lines = append(e.reply.Lines, api.Line{Text: e.verb("changed") + " scheduler configuration"})
+	} else {
+		e.modified()
+	}
+	if err := e.references(entries); err != nil {
+		return err
+	}
+	// The mistakes of the text first, with its lines.
+	o := e.options
+	e.textIs = e.path(e.Kind, e.Name)
+	o.instead, o.closely = map[string][]byte{e.textIs: []byte(e.Text)}, e.textIs
+	if _, mistakes := loadAll(o); len(mistakes) > 0 {
+		e.reply = api.ConfigureReply{Problems: problems(mistakes, e.textIs)}
+		return nil
+	}
+	return e.set(set)
+}
+
+// modified adds the line of an object that was changed.
+func (e *edit) modified() {
+	name := e.Name
+	if e.Kind == kindConf {
+		name = "global"
+	}
+	e.done("modified", "%q in %s", name, speech[e.Kind].list)
+}
+
+// set plans other values of parameters in the object's file. Everything else in
+// it stays as it is.
+func (e *edit) set(set map[string]string) error {
+	if len(set) == 0 {
+		return nil
+	}
+	path := e.path(e.Kind, e.Name)
+	data, err := e.read(path)
+	if err != nil {
+		return err
+	}
+	if data == nil && slices.Contains(named, e.Kind) {
+		data = []byte(schemas[e.Kind][0].name + " " + e.Name + "\n")
+	}
+	if data, err = Rewrite(data, set); err != nil {
+		return rejected("%v", err)
+	}
+	return e.put(path, data)
+}
+
+// differences returns the values of the text that are others than those in the
+// files.
+func (e *edit) differences(entries []entry) (map[string]string, error) {
+	if e.Was != "" {
+		if is, err := e.old.Show(e.Kind, e.Name); err != nil || is != e.Was {
+			return nil, rejected("cannot modify %s %q: somebody has changed it since you began to edit it", speech[e.Kind].object, e.Name)
+		}
+	}
+	given, set := map[string]string{}, map[string]string{}
+	for _, n := range entries {
+		if _, twice := given[n.name]; twice {
+			e.problem(n.line, "attribute %q is given twice", n.name)
+		}
+		given[n.name] = n.value
+	}
+	for _, l := range e.old.objects[e.Kind][e.Name] {
+		value, ok := given[l.name]
+		switch {
+		case e.Kind == kindHost && slices.Contains(measured, l.name):
+		case !ok && (e.Kind == kindConf || standardOf(e.Kind, l.name) == "" && e.Kind != kindQueue):
+			set[l.name] = "" // Grid Engine has such lines only where they are set
+		case !ok:
+			e.missing(l.name) // Grid Engine names the first
+			return nil, nil
+		case written(e.Kind, l.form, value) != l.written:
+			set[l.name] = value
+		}
+		delete(given, l.name)
+	}
+	for name, value := range given { // what is not shown as long as it is not set
+		if e.Kind != kindHost || !slices.Contains(measured, name) {
+			set[name] = value
+		}
+	}
+	return set, nil
+}
+
+func standardOf(kind, name string) string {
+	for _, p := range schemas[kind] {
+		if p.name == name {
+			return p.standard
+		}
+	}
+	return ""
+}
+
+// written is a value as it is printed.
+func written(kind string, f form, value string) string {
+	if kind == kindQueue {
+		if o, err := parseOverrides(value); err == nil {
+			return o.print(f)
+		}
+	}
+	return f.canonical(value)
+}
+
+// remove takes an object away, unless another refers to it.
+func (e *edit) remove() error {
+	about := speech[e.Kind]
+	object, from := about.object, about.list
+	if about.gone != "" {
+		object = about.gone
+	}
+	if about.from != "" {
+		from = about.from
+	}
+	switch {
+	case !slices.Contains(named, e.Kind):
+		return rejected("%s cannot be removed", object)
+	case e.Kind == kindHost && e.Name == "global":
+		return rejected("denied: pseudo host %q may not be deleted", e.Name)
+	}
+	if err := e.checkName(); err != nil || !e.there() {
+		return e.absent(object)
+	}
+	if err := e.referred(); err != nil {
+		return err
+	}
+	e.done("removed", "%q from %s", e.Name, from)
+	return e.put(e.path(e.Kind, e.Name), nil)
+}
+
+// check looks at the configuration as it would be.
+func (e *edit) check(now *Config) error {
+	if e.Action != api.ConfigureRemove || !slices.Contains(named, e.Kind) || now.objects[e.Kind][e.Name] == nil {
+		return nil
+	}
+	return rejected("cannot remove %s %q: without a file in %s it is there all the same",
+		speech[e.Kind].object, e.Name, filepath.Join(e.options.Dir, places[e.Kind]))
+}

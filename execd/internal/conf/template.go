@@ -1,0 +1,135 @@
+package conf
+
+import (
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+)
+
+// Template returns what a new object of a kind begins with: its name, and what
+// stands for each parameter that a file leaves out.
+func (l *Live) Template(kind, name string) (string, error) {
+	if name == "" {
+		name = "template"
+	}
+	var b strings.Builder
+	if kind == api.KindAttribute {
+		for i, value := range []string{name, name, "INT", "<=", "YES", "NO", "0", "0"} {
+			show(&b, attributeParams[i], value, plain, attributeWidth)
+		}
+		return b.String(), nil
+	}
+	if !slices.Contains(named, kind) {
+		return "", rejected("there is no template of %q", kind)
+	}
+	schema := schemas[kind]
+	standard := map[string]string{schema[0].name: name}
+	if kind == kindQueue {
+		standard["hostlist"], standard["slots"], standard["tmpdir"] = l.options.Host, strconv.Itoa(runtime.NumCPU()), l.options.Tmpdir
+	}
+	for _, p := range schema {
+		value := p.standard
+		if v, ok := standard[p.name]; ok {
+			value = v
+		}
+		if value != "" && (kind != kindHost || !slices.Contains(measured, p.name)) {
+			show(&b, p.name, p.form.canonical(value), p.form, width[kind])
+		}
+	}
+	return b.String(), nil
+}
+
+// Tree returns a host group with what it has of groups and hosts below it.
+func (c *Config) Tree(group string) (string, error) {
+	if c.objects[kindHostGroup][group] == nil {
+		return "", inWords(unknown[kindHostGroup], group)
+	}
+	var b strings.Builder
+	c.tree(&b, group, "")
+	return b.String(), nil
+}
+
+func (c *Config) tree(b *strings.Builder, name, indent string) {
+	b.WriteString(indent + name + "\n")
+	for _, member := range c.words(kindHostGroup, name, "hostlist") {
+		c.tree(b, member, indent+"   ")
+	}
+}
+
+// Resolved returns the hosts of a host group and of the groups in it.
+func (c *Config) Resolved(group string) (string, error) {
+	if c.objects[kindHostGroup][group] == nil {
+		return "", inWords(unknown[kindHostGroup], group)
+	}
+	var hosts []string
+	seen := map[string]bool{}
+	var add func(name string)
+	add = func(name string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		if !strings.HasPrefix(name, "@") {
+			hosts = append(hosts, name)
+		}
+		for _, member := range c.words(kindHostGroup, name, "hostlist") {
+			add(member)
+		}
+	}
+	add(group)
+	slices.Sort(hosts)
+	return strings.Join(hosts, " ") + "\n", nil
+}
+
+// Having returns the objects of which a parameter whose name matches has a
+// value that does, as a whole or in one of its words. Of queues it is the value
+// for all hosts; of the kinds queue_domain and queue_instance those for host
+// groups and for hosts, and what is returned is queue@@hostgroup and queue@host.
+func (c *Config) Having(kind, parameter, value string, matches func(pattern, text string) bool) ([]string, error) {
+	of := kind
+	switch kind {
+	case kindQueue, kindHost:
+	case "queue_domain", "queue_instance":
+		of = kindQueue
+	default:
+		return nil, rejected("%q is none of queue, queue_domain, queue_instance and exechost", kind)
+	}
+	has := func(l *line, v string) bool {
+		return matches(value, v) || l.form != plain && slices.ContainsFunc(list(v), func(w string) bool { return matches(value, w) })
+	}
+	names := map[string]bool{}
+	for object, lines := range c.objects[of] {
+		for i := range lines {
+			l := &lines[i]
+			if !matches(parameter, l.name) {
+				continue
+			}
+			o := overrides{standard: l.written}
+			if of == kindQueue {
+				if parsed, err := parseOverrides(l.written); err == nil {
+					o = parsed
+				}
+			}
+			if of == kind {
+				names[object] = names[object] || has(l, o.standard)
+				continue
+			}
+			for _, other := range o.others {
+				if strings.HasPrefix(other.who, "@") == (kind == "queue_domain") && has(l, other.value) {
+					names[object+"@"+other.who] = true
+				}
+			}
+		}
+	}
+	var found []string
+	for name, yes := range names {
+		if yes {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
