@@ -425,6 +425,23 @@ type ShowRequest struct {
 	Kind string `json:"kind"` // queue, pe, ckpt, complex, conf, sched, userlist, hostgroup, host, manager, operator
 	Name string `json:"name,omitempty"`
 	List bool   `json:"list,omitempty"` // the names of all of the kind
+	// Saved asks for what the files have by now, to be changed. Managers get it.
+	Saved bool `json:"saved,omitempty"`
+	// Template asks for what a new object begins with.
+	Template bool `json:"template,omitempty"`
+	// Tree and Resolved are other views of a hostgroup: the hosts it has, below
+	// their groups, or in one line.
+	Tree     bool `json:"tree,omitempty"`
+	Resolved bool `json:"resolved,omitempty"`
+	// Having lists the objects that have a value: of the kind queue, or of
+	// queue_domain, queue_instance and host.
+	Having *Having `json:"having,omitempty"`
+}
+
+// Having are patterns of the name of a parameter and of a word of its value.
+type Having struct {
+	Parameter string `json:"parameter"`
+	Value     string `json:"value"`
 }
 
 // ShowReply is ready to be printed.

@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"strings"
+
+	"paddock/execd/api"
 )
 
 // reload reads the configuration again, and tells everybody. When something is
@@ -11,6 +14,22 @@ func (d *daemon) reload() (changed []string, err error) {
 	changed, err = d.config.Reload()
 	d.reloaded(changed, err)
 	return changed, err
+}
+
+// change changes the configuration for somebody, and tells everybody.
+func (d *daemon) change(req *api.ConfigureRequest, by string) (api.ConfigureReply, error) {
+	reply, err := d.config.Change(req, by)
+	if err != nil || req.Dry || len(reply.Problems) > 0 {
+		return reply, err
+	}
+	for _, line := range reply.Lines {
+		if !line.Failed {
+			// All that is changed is told by whom it is.
+			d.log.Info(fmt.Sprintf("execd: qconf: %s %s", by, strings.TrimPrefix(line.Text, by+" ")))
+		}
+	}
+	d.reloaded(reply.Changed, nil)
+	return reply, nil
 }
 
 // reloaded is told what came of reading the configuration again.

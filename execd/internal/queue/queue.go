@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -241,6 +242,18 @@ func (q *Queue) Tasks(pattern string) (tasks []string, found bool) {
 	}
 	slices.Sort(tasks)
 	return tasks, found
+}
+
+// Running returns how many tasks run in the queue of a name.
+func (q *Queue) Running(name string) (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range q.running {
+		if t.Start.Queue == name {
+			n++
+		}
+	}
+	return n
 }
 
 // Status returns the queues as qstat -f shows them, with the values of their
@@ -661,4 +674,27 @@ func (q *Queue) SetShares(s map[string]schedule.Share) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sched.SetShares(s)
+}
+
+// ClearShares forgets what users have used of late, or all when none is named,
+// and returns their names. With dry it only returns them.
+func (q *Queue) ClearShares(users []string, dry bool) []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(q.sched.Shares())), func(name string) bool {
+		return len(users) > 0 && !slices.Contains(users, name)
+	})
+	if dry || len(names) == 0 {
+		return names
+	}
+	none := map[string]schedule.Share{}
+	for _, name := range names {
+		none[name] = schedule.Share{}
+	}
+	q.sched.SetShares(none)
+	select {
+	case q.shares <- struct{}{}:
+	default:
+	}
+	return names
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -87,20 +88,86 @@ func (s *Server) accounts(ctx context.Context, names []string) ([]schedule.Accou
 }
 
 // show is qconf -s.
-func (s *Server) show(_ context.Context, _ job.Caller, req *api.ShowRequest) (api.ShowReply, error) {
+func (s *Server) show(_ context.Context, caller job.Caller, req *api.ShowRequest) (api.ShowReply, error) {
 	c := s.Config()
 	if req.List {
-		names := c.List(req.Kind)
-		if len(names) == 0 {
-			return api.ShowReply{}, nil
-		}
-		return api.ShowReply{Text: strings.Join(names, "\n") + "\n"}, nil
+		return lines(c.List(req.Kind)), nil
 	}
-	text, err := c.Show(req.Kind, req.Name)
+	var text string
+	var err error
+	if req.Saved && caller.Manager {
+		if c, err = s.Saved(); err != nil {
+			return api.ShowReply{}, api.Errorf(api.CodeRejected, "cannot change the configuration: its files have mistakes\n%v", err)
+		}
+	}
+	switch {
+	case req.Having != nil:
+		names, err := c.Having(req.Kind, req.Having.Parameter, req.Having.Value, schedule.Matches)
+		return lines(names), err
+	case req.Template:
+		text, err = s.Template(req.Kind, req.Name)
+	case req.Kind == "hostgroup" && req.Tree:
+		text, err = c.Tree(req.Name)
+	case req.Kind == "hostgroup" && req.Resolved:
+		text, err = c.Resolved(req.Name)
+	default:
+		text, err = c.Show(req.Kind, req.Name)
+	}
 	if err != nil {
 		return api.ShowReply{}, api.Errorf(api.CodeNotFound, "%v", err)
 	}
 	return api.ShowReply{Text: text}, nil
+}
+
+// lines are names to be printed, one a line.
+func lines(names []string) (reply api.ShowReply) {
+	if len(names) > 0 {
+		reply.Text = strings.Join(names, "\n") + "\n"
+	}
+	return reply
+}
+
+// operators may change who is on a user list, as in Grid Engine.
+func operators(req *api.ConfigureRequest) bool {
+	return req.Kind == "userlist" && slices.Contains([]api.Configure{api.ConfigureAdd, api.ConfigureRemove, api.ConfigureAdmit, api.ConfigureExpel}, req.Action)
+}
+
+// configure is what of qconf changes the configuration.
+func (s *Server) configure(_ context.Context, c job.Caller, req *api.ConfigureRequest) (reply api.ConfigureReply, err error) {
+	switch {
+	case c.Manager:
+	case !operators(req):
+		return reply, api.Errorf(api.CodeDenied, "denied: %q must be manager for this operation", c.Name)
+	case !c.Operator:
+		return reply, api.Errorf(api.CodeDenied, "denied: %q must be operator for this operation", c.Name)
+	}
+	if req.Action == api.ConfigureRemove && req.Kind == "queue" {
+		if tasks := s.Queue.Running(req.Name); tasks > 0 {
+			return reply, api.Errorf(api.CodeRejected, "There are still running jobs in the queue. Deletion denied.")
+		}
+	}
+	by := c.Name + "@" + s.Host
+	if req.Action == api.ConfigureClear {
+		reply = s.clearUsage(req, by)
+	} else {
+		reply, err = s.Configure(req, by)
+	}
+	return reply, err
+}
+
+// clearUsage is qconf -clearusage.
+func (s *Server) clearUsage(req *api.ConfigureRequest, by string) (reply api.ConfigureReply) {
+	did := "modified"
+	if req.Dry {
+		did = "would modify"
+	}
+	for _, name := range s.Queue.ClearShares(strings.Fields(req.Text), req.Dry) {
+		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf("%s %s %q in user list", by, did, name)})
+	}
+	if !req.Dry && len(reply.Lines) > 0 {
+		s.Log.Info(fmt.Sprintf("execd: qconf: %s cleared the usage of %d users", by, len(reply.Lines)))
+	}
+	return reply
 }
 
 // reload is qconf -reload.

@@ -33,21 +33,25 @@ import (
 
 // Server has what the handlers need. The fields are set before Serve.
 type Server struct {
-	Store   *job.Store
-	Book    *account.Book
-	Users   *user.Directory
-	Config  func() *conf.Config
-	Queue   *queue.Queue
-	Stages  *stage.Runner
-	Reload  func() (changed []string, err error)
-	Drain   *drain.Drain
-	Usage   *usage.Sampler
-	Metrics http.Handler
-	Load    func() map[string]conf.Value // of the host, as of now; nil: not known
-	Groups  string                       // the tier of control groups
-	Host    string
-	Version string
-	Log     *slog.Logger
+	Store  *job.Store
+	Book   *account.Book
+	Users  *user.Directory
+	Config func() *conf.Config
+	Queue  *queue.Queue
+	Stages *stage.Runner
+	Reload func() (changed []string, err error)
+	// Configure changes the configuration for somebody, user@host.
+	Configure func(req *api.ConfigureRequest, by string) (api.ConfigureReply, error)
+	Saved     func() (*conf.Config, error)            // the configuration as it is in the files
+	Template  func(kind, name string) (string, error) // what an object begins with
+	Drain     *drain.Drain
+	Usage     *usage.Sampler
+	Metrics   http.Handler
+	Load      func() map[string]conf.Value // of the host, as of now; nil: not known
+	Groups    string                       // the tier of control groups
+	Host      string
+	Version   string
+	Log       *slog.Logger
 	// OwnerOnly is the uid that alone may do anything at all, in user mode;
 	// -1 in root mode.
 	OwnerOnly int
@@ -85,7 +89,9 @@ var verbs = map[string]struct {
 	api.VerbHost:   {anyone, 1 << 16, handler((*Server).host)},
 	api.VerbShow:   {anyone, 1 << 16, handler((*Server).show)},
 	api.VerbReload: {members, 1 << 16, handler((*Server).reload)},
-	api.VerbDrain:  {managers, 1 << 16, handler((*Server).drain)},
+	// Two texts, and JSON may make six bytes of one.
+	api.VerbConfigure: {members, 12*api.MaxConfiguration + 1<<16, handler((*Server).configure)},
+	api.VerbDrain:     {managers, 1 << 16, handler((*Server).drain)},
 
 	// An environment and arguments, each byte of which may be written as six.
 	api.VerbAlter:    {members, 16 << 20, gated(handler((*Server).alter))},
@@ -217,7 +223,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 	if verb.may == members && s.OwnerOnly >= 0 && caller.UID != s.OwnerOnly && caller.UID != 0 {
 		return nil, api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
 	}
-	return verb.handle(s, r.Context(), caller, json.NewDecoder(http.MaxBytesReader(w, r.Body, verb.limit)))
+	limit := verb.limit
+	if verbOf(r.URL.Path) == api.VerbConfigure && !caller.Manager && !caller.Operator {
+		limit = 1 << 16 // to be told that he may not
+	}
+	return verb.handle(s, r.Context(), caller, json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)))
 }
 
 // verbOf returns the verb of a path; empty for a path of another version.
