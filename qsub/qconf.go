@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
@@ -11,23 +12,27 @@ import (
 
 // shows are the options of qconf that print a part of the configuration.
 var shows = map[string]api.ShowRequest{
-	"-sc":     {Kind: "complex"},
-	"-sckpt":  {Kind: "ckpt"},
-	"-sckptl": {Kind: "ckpt", List: true},
-	"-sconf":  {Kind: "conf"},
-	"-se":     {Kind: "host"},
-	"-sel":    {Kind: "host", List: true},
-	"-shgrp":  {Kind: "hostgroup"},
-	"-shgrpl": {Kind: "hostgroup", List: true},
-	"-sm":     {Kind: "manager", List: true},
-	"-so":     {Kind: "operator", List: true},
-	"-sp":     {Kind: "pe"},
-	"-spl":    {Kind: "pe", List: true},
-	"-sq":     {Kind: "queue"},
-	"-sql":    {Kind: "queue", List: true},
-	"-ssconf": {Kind: "sched"},
-	"-su":     {Kind: "userlist"},
-	"-sul":    {Kind: "userlist", List: true},
+	"-sc":             {Kind: "complex"},
+	"-sce":            {Kind: api.KindAttribute},
+	"-scel":           {Kind: api.KindAttribute, List: true},
+	"-sckpt":          {Kind: "ckpt"},
+	"-sckptl":         {Kind: "ckpt", List: true},
+	"-sconf":          {Kind: "conf"},
+	"-se":             {Kind: "host"},
+	"-sel":            {Kind: "host", List: true},
+	"-shgrp":          {Kind: "hostgroup"},
+	"-shgrp_resolved": {Kind: "hostgroup", Resolved: true},
+	"-shgrp_tree":     {Kind: "hostgroup", Tree: true},
+	"-shgrpl":         {Kind: "hostgroup", List: true},
+	"-sm":             {Kind: "manager", List: true},
+	"-so":             {Kind: "operator", List: true},
+	"-sp":             {Kind: "pe"},
+	"-spl":            {Kind: "pe", List: true},
+	"-sq":             {Kind: "queue"},
+	"-sql":            {Kind: "queue", List: true},
+	"-ssconf":         {Kind: "sched"},
+	"-su":             {Kind: "userlist"},
+	"-sul":            {Kind: "userlist", List: true},
 }
 
 // none is what Grid Engine says of an empty list.
@@ -40,7 +45,54 @@ var none = map[string]string{
 	"userlist":  "no userset list defined",
 }
 
-// qconf shows the configuration that is in force, and has execd read it again.
+// absent is what Grid Engine says of what is never there here.
+var absent = map[string]struct {
+	format string // with the name that was asked for, if there is one
+	exit   int
+}{
+	"-dcal":     {"denied: calendar \"%s\" does not exist", exitFailed},
+	"-dprj":     {"denied: project \"%s\" does not exist", exitFailed},
+	"-drqs":     {"denied: resource quota set \"%s\" does not exist", exitFailed},
+	"-dstree":   {"sharetree does not exist", exitFailed},
+	"-duser":    {"denied: user \"%s\" does not exist", exitFailed},
+	"-rsstnode": {"No sharetree", 0},
+	"-scal":     {"%s is not a calendar", exitFailed},
+	"-scall":    {"no calendar defined", exitFailed},
+	"-sconfl":   {"no config defined", exitFailed},
+	"-sprj":     {"%s is not known as a project", exitFailed},
+	"-sprjl":    {"no project list defined", exitFailed},
+	"-srqs":     {"No resource quota set found", exitFailed},
+	"-srqsl":    {"no resource quota set list defined", exitFailed},
+	"-sst":      {"No sharetree", 0},
+	"-sstnode":  {"No sharetree", 0},
+	"-sstree":   {"no sharetree element", exitFailed},
+	"-suser":    {"%s is not known as a user", 0},
+	"-suserl":   {"no user list defined", exitFailed},
+}
+
+// conf is one call of qconf.
+type conf struct {
+	*session
+	json, dry bool
+}
+
+// step is one option of qconf with its words.
+type step struct {
+	*option.Option
+	args  []string // that belong to the option
+	words []string // that follow it
+}
+
+// names returns the names that the option is given, in lists or not.
+func (t *step) names() (names []string) {
+	for _, word := range append(append([]string{}, t.args...), t.words...) {
+		names = append(names, list(word)...)
+	}
+	return names
+}
+
+// qconf shows the configuration that is in force, changes it, and has execd
+// read it again.
 func (s *session) qconf(ctx context.Context, args []string) error {
 	settings, err := option.Mixed(option.Qconf, args)
 	if err != nil {
@@ -49,87 +101,200 @@ func (s *session) qconf(ctx context.Context, args []string) error {
 	if done, err := s.asked(settings); done {
 		return err
 	}
-	var requests []api.ShowRequest
-	var last *option.Option // that words belong to
-	reload, asJSON := false, false
+	c := &conf{session: s}
+	var steps []step
+	changes := false
 	for i := range settings {
 		o := &settings[i]
 		switch {
-		case o.Option != nil:
-			last = o.Option
-		case last == nil || len(last.Args) == 0:
+		case o.Option == nil && (len(steps) == 0 || len(steps[len(steps)-1].Args) == 0):
 			return s.noOperand(o)
-		}
-		what, isShow := shows[last.Name]
-		switch {
-		case last.Name == "-json":
-			asJSON = true
-		case last.Name == "-reload":
-			reload = true
-		case isShow && len(o.Values) == 0:
-			requests = append(requests, what)
-		case isShow:
-			for _, name := range list(o.Value()) {
-				what.Name = name
-				requests = append(requests, what)
-			}
-		}
-	}
-	if len(requests) == 0 && !reload {
-		return s.noArguments()
-	}
-	if reload {
-		if err := s.reload(ctx, asJSON); err != nil {
-			return err
-		}
-	}
-	for i := range requests {
-		var reply api.ShowReply
-		err := s.client.Call(ctx, api.VerbShow, &requests[i], &reply)
-		if e, ok := errors.AsType[*api.Error](err); ok {
-			return &failure{exitFailed, api.Visible(e.Text)}
-		}
-		if err != nil {
-			return s.callFailed(err)
-		}
-		switch text, ok := none[requests[i].Kind]; {
-		case asJSON:
-			err = s.printJSON(&reply)
-		case reply.Text == "" && requests[i].List && ok:
-			return &failure{exitFailed, text}
+		case o.Option == nil:
+			last := &steps[len(steps)-1]
+			last.words = append(last.words, o.Value())
+		case o.Name == "-json":
+			c.json = true
+		case o.Name == "-dry":
+			c.dry = true
 		default:
-			_, err = s.out.WriteString(reply.Text)
+			steps = append(steps, step{Option: o.Option, args: o.Values})
+			_, change := changesOf[o.Name]
+			changes = changes || change
 		}
-		if err != nil {
-			return fmt.Errorf("cannot write standard output: %w", err)
+	}
+	switch {
+	case len(steps) == 0:
+		return s.noArguments()
+	case c.dry && !changes:
+		return &option.Error{Exit: exitFailed, Text: "-dry goes with an option that changes something"}
+	}
+	for i := range steps {
+		if err := c.do(ctx, &steps[i]); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// reload has execd read its configuration again and tells what came of it.
-func (s *session) reload(ctx context.Context, asJSON bool) error {
-	var reply api.ReloadReply
-	if err := s.client.Call(ctx, api.VerbReload, &api.ReloadRequest{}, &reply); err != nil {
-		return s.callFailed(err)
+// do does what one option asks for.
+func (c *conf) do(ctx context.Context, t *step) error {
+	if what, ok := changesOf[t.Name]; ok {
+		return c.change(ctx, t, what)
 	}
-	if asJSON {
-		if err := s.printJSON(&reply); err != nil {
+	if what, ok := absent[t.Name]; ok {
+		return c.absent(t, what.format, what.exit)
+	}
+	switch t.Name {
+	case "-reload":
+		return c.reload(ctx)
+	case "-sobjl":
+		return c.having(ctx, t)
+	case "-sh", "-ss", "-sss", "-ah", "-as":
+		return c.hosts(ctx, t)
+	}
+	what := shows[t.Name]
+	names := t.names()
+	if len(names) == 0 {
+		what.Template = t.Name == "-sq"
+		return c.show(ctx, &what)
+	}
+	for _, name := range names {
+		what.Name = name
+		if err := c.show(ctx, &what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// absent says that something is not there.
+func (c *conf) absent(t *step, format string, exit int) error {
+	if !strings.Contains(format, "%") {
+		fmt.Fprintln(c.err, format)
+		return failedWith(exit)
+	}
+	for _, name := range t.names() {
+		fmt.Fprintf(c.err, format+"\n", api.Visible(name))
+	}
+	return failedWith(exit)
+}
+
+// failedWith is an exit status of which everything was said.
+func failedWith(exit int) error {
+	if exit == 0 {
+		return nil
+	}
+	return &failure{exit: exit}
+}
+
+// show prints a part of the configuration.
+func (c *conf) show(ctx context.Context, what *api.ShowRequest) error {
+	reply, err := c.ask(ctx, what)
+	if err != nil {
+		return err
+	}
+	switch text, ok := none[what.Kind]; {
+	case c.json:
+		err = c.printJSON(reply)
+	case reply.Text == "" && what.List && ok:
+		return &failure{exitFailed, text}
+	default:
+		_, err = c.out.WriteString(reply.Text)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write standard output: %w", err)
+	}
+	return nil
+}
+
+// ask asks for a part of the configuration.
+func (c *conf) ask(ctx context.Context, what *api.ShowRequest) (*api.ShowReply, error) {
+	var reply api.ShowReply
+	return &reply, c.failed(c.client.Call(ctx, api.VerbShow, what, &reply))
+}
+
+// failed gives what execd refuses the form of Grid Engine's qconf: its own
+// words alone.
+func (c *conf) failed(err error) error {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return &failure{exitFailed, visibleLines(e.Text)}
+	}
+	if err != nil {
+		return c.callFailed(err)
+	}
+	return nil
+}
+
+// visibleLines is api.Visible for a text of several lines.
+func visibleLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = api.Visible(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// kinds are what the options that change parameters call the kinds.
+var kinds = map[string]string{
+	"queue": "queue", "exechost": "host", "pe": "pe", "ckpt": "ckpt", "hostgroup": "hostgroup", "userset": "userlist",
+}
+
+// having prints the objects that have a value.
+func (c *conf) having(ctx context.Context, t *step) error {
+	kind := t.args[0]
+	if k, ok := kinds[kind]; ok {
+		kind = k
+	}
+	return c.show(ctx, &api.ShowRequest{Kind: kind, Having: &api.Having{Parameter: t.args[1], Value: t.args[2]}})
+}
+
+// hosts prints the host from which jobs may be submitted and administered, and
+// where they are scheduled: there is but one. It is there already.
+func (c *conf) hosts(ctx context.Context, t *step) error {
+	var reply api.StatusReply
+	if err := c.client.Call(ctx, api.VerbStatus, &api.StatusRequest{}, &reply); err != nil {
+		return c.callFailed(err)
+	}
+	object := map[string]string{"-ah": "adminhost", "-as": "submithost"}[t.Name]
+	if object == "" {
+		fmt.Fprintln(c.out, api.Visible(reply.Host))
+		return nil
+	}
+	var failed error
+	for _, host := range t.names() {
+		if host == reply.Host {
+			fmt.Fprintf(c.err, "%s %q already exists\n", object, host)
+			continue
+		}
+		fmt.Fprintf(c.err, "%s %q cannot be added: commands are answered on %s alone\n", object, api.Visible(host), reply.Host)
+		failed = failedWith(exitFailed)
+	}
+	return failed
+}
+
+// reload has execd read its configuration again and tells what came of it.
+func (c *conf) reload(ctx context.Context) error {
+	var reply api.ReloadReply
+	if err := c.client.Call(ctx, api.VerbReload, &api.ReloadRequest{}, &reply); err != nil {
+		return c.callFailed(err)
+	}
+	if c.json {
+		if err := c.printJSON(&reply); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 	} else {
 		for _, line := range reply.Changed {
-			fmt.Fprintln(s.out, api.Visible(line))
+			fmt.Fprintln(c.out, api.Visible(line))
 		}
 		for _, line := range reply.Problems {
-			fmt.Fprintln(s.err, api.Visible(line))
+			fmt.Fprintln(c.err, api.Visible(line))
 		}
 	}
 	switch {
 	case len(reply.Problems) > 0:
 		return &failure{exitFailed, "qconf: the configuration was not changed"}
-	case len(reply.Changed) == 0 && !asJSON:
-		fmt.Fprintln(s.out, "the configuration has not changed")
+	case len(reply.Changed) == 0 && !c.json:
+		fmt.Fprintln(c.out, "the configuration has not changed")
 	}
 	return nil
 }

@@ -185,8 +185,8 @@ func TestQconf(t *testing.T) {
 		"-sul foo": "qconf: invalid option argument \"foo\"\n" + hint,
 		"-sc foo":  "qconf: invalid option argument \"foo\"\n" + hint,
 		"-badopt":  "qconf: invalid option argument \"-badopt\"\n" + hint,
-		"-sp":      "qconf: -sp option must have argument\n",
-		"-Aq f":    "qconf: option -Aq is not supported yet\n",
+		"-sp":      "qconf: no option argument provided to \"-sp\"\n",
+		"-ks":      "qconf: option -ks is not supported: the scheduler is a part of execd\n",
 	} {
 		want(t, result{1, "", err}, call(t, "", append([]string{"qconf"}, strings.Fields(args)...)...))
 	}

@@ -22,7 +22,8 @@ _paddock() {
   qmod:-c|qmod:-cj|qmod:-r|qmod:-rj|qmod:-s|qmod:-sj|qmod:-us|qmod:-usj) words=$(_paddock_jobs) ;;
   qhost:-h|qhost:-l|qhost:-u) return ;;
   qselect:-l|qselect:-pe|qselect:-q|qselect:-qs|qselect:-U) return ;;
-  qconf:-sckpt|qconf:-se|qconf:-shgrp|qconf:-sp|qconf:-sq|qconf:-su) return ;;
+  qconf:-Ace|qconf:-Ackpt|qconf:-Ae|qconf:-Ahgrp|qconf:-Ap|qconf:-Aq|qconf:-Au|qconf:-Mc|qconf:-Mce|qconf:-Mckpt|qconf:-Mconf|qconf:-Me|qconf:-Mhgrp|qconf:-Mp|qconf:-Mq|qconf:-Msconf|qconf:-Mu) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  qconf:-aattr|qconf:-Aattr|qconf:-ace|qconf:-ackpt|qconf:-ah|qconf:-ahgrp|qconf:-am|qconf:-ao|qconf:-ap|qconf:-as|qconf:-au|qconf:-dattr|qconf:-Dattr|qconf:-dcal|qconf:-dce|qconf:-dckpt|qconf:-de|qconf:-dhgrp|qconf:-dm|qconf:-do|qconf:-dp|qconf:-dprj|qconf:-dq|qconf:-drqs|qconf:-du|qconf:-dul|qconf:-duser|qconf:-mattr|qconf:-Mattr|qconf:-mce|qconf:-mckpt|qconf:-me|qconf:-mhgrp|qconf:-mp|qconf:-mq|qconf:-mu|qconf:-purge|qconf:-rattr|qconf:-Rattr|qconf:-rsstnode|qconf:-scal|qconf:-sce|qconf:-sckpt|qconf:-se|qconf:-shgrp|qconf:-shgrp_resolved|qconf:-shgrp_tree|qconf:-sobjl|qconf:-sp|qconf:-sprj|qconf:-sstnode|qconf:-su|qconf:-suser) return ;;
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qacct:-b|qacct:-d|qacct:-e|qacct:-t) return ;;
   qalter:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
@@ -41,7 +42,7 @@ _paddock() {
     qmod:-*) words='-c -cj -cq -d -e -f -help -r -rj -rq -s -sj -sq -t -us -usj -usq -version' ;;
     qhost:-*) words='-F -h -help -j -json -l -ncb -q -u -version' ;;
     qselect:-*) words='-help -json -l -pe -q -qs -U -version' ;;
-    qconf:-*) words='-help -json -reload -sc -sckpt -sckptl -sconf -se -sel -shgrp -shgrpl -sm -so -sp -spl -sq -sql -ssconf -su -sul -version' ;;
+    qconf:-*) words='-aattr -Aattr -ace -Ace -ackpt -Ackpt -ae -Ae -ah -ahgrp -Ahgrp -am -ao -ap -Ap -aq -Aq -as -Au -au -clearusage -dattr -Dattr -dcal -dce -dckpt -de -dhgrp -dm -do -dp -dprj -dq -drqs -dry -dstree -du -dul -duser -help -json -mattr -Mattr -mc -Mc -mce -Mce -mckpt -Mckpt -mconf -Mconf -me -Me -mhgrp -Mhgrp -mp -Mp -mq -Mq -msconf -Msconf -mu -Mu -purge -rattr -Rattr -reload -rsstnode -sc -scal -scall -sce -scel -sckpt -sckptl -sconf -sconfl -se -sel -sh -shgrp -shgrp_resolved -shgrp_tree -shgrpl -sm -so -sobjl -sp -spl -sprj -sprjl -sq -sql -srqs -srqsl -ss -ssconf -sss -sst -sstnode -sstree -su -sul -suser -suserl -version' ;;
     qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -m -o -P -pe -q -slots -t -u -version' ;;
     qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
     qresub:-*) words='-h -help -json -version' ;;

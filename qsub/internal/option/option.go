@@ -45,7 +45,7 @@ var commands = []struct {
 	{Qmod, "qmod", "[job | queue ...]", "change the state of jobs and queues"},
 	{Qhost, "qhost", "", "show the host, its queues and jobs"},
 	{Qselect, "qselect", "", "print the names of queues"},
-	{Qconf, "qconf", "", "show the configuration, and read it again"},
+	{Qconf, "qconf", "", "show and change the configuration"},
 	{Qacct, "qacct", "", "show what finished jobs used"},
 	{Qalter, "qalter", "job[,job ...] ... [-- argument ...]", "change jobs that are not finished"},
 	{Qresub, "qresub", "job[,job ...] ...", "submit copies of jobs"},

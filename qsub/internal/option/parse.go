@@ -221,6 +221,8 @@ func setting(c Command, w Word, words []Word) (s Setting, rest []Word, err error
 		if len(words) == 0 || words[0].Place != w.Place {
 			what := "argument"
 			switch {
+			case c == Qconf:
+				return s, nil, &Error{Exit: ExitUsage, Place: w.Place, Text: fmt.Sprintf("no option argument provided to \"%s\"", o.Name)}
 			case o.Kind == Vars:
 				what = "variable list argument"
 			case len(s.Values) > 0:

@@ -11,7 +11,7 @@ func one(arg string) []string { return []string{arg} }
 // table is every option of every command, and the only place where an option
 // is made known. What an option of qsub does stands in the table of qsub's
 // request, keyed by the same names.
-var table = append(also(rows), later()...)
+var table = append(also(rows), senseless()...)
 
 // also gives qalter the options of qsub that it has too.
 func also(rows []Option) []Option {
@@ -25,18 +25,32 @@ func also(rows []Option) []Option {
 	return rows
 }
 
-// later are the options of Grid Engine's qconf that ours has not yet.
-func later() []Option {
+// without are the options of Grid Engine's qconf about what is not here, and
+// why it is not.
+var without = []struct{ why, names string }{
+	{"there are no calendars", "-acal -Acal -mcal -Mcal"},
+	{"there are no projects; qsub -A marks a job for accounting", "-aprj -Aprj -mprj -Mprj"},
+	{"there are no resource quota sets; slots, complex_values and maxujobs limit what is used", "-arqs -Arqs -mrqs -Mrqs"},
+	{"there is no share tree; users share alike, see sched_conf(5)", "-astnode -astree -Astree -dstnode -mstnode -mstree -Mstree -bonsai"},
+	{"users need not be made known; user_lists says who may submit", "-auser -Auser -muser -Muser"},
+	{"one host has one configuration, the global one", "-aconf -Aconf -dconf"},
+	{"the scheduler is a part of execd", "-at -ks -kt"},
+	{"execd is stopped by what started it, as systemctl stop execd", "-ke -kej -km"},
+	{"nobody subscribes to events", "-kec -secl"},
+	{"commands are answered on their own host alone", "-dh -ds"},
+	{"qstat -j tells why a job waits", "-tsm"},
+	{"execd collects every job that ends; qdel -f ends one", "-cq"},
+	{"nobody counts licensed processors", "-sep"},
+	{"qconf -sq shows what a queue has for other hosts than its own", "-sds"},
+}
+
+// senseless are the rows of without.
+func senseless() []Option {
 	var list []Option
-	for name := range strings.FieldsSeq(`
-		-aattr -Aattr -acal -Acal -ackpt -Ackpt -aconf -Aconf -ae -Ae -ah -ahgrp -Ahgrp -am -ao -ap -Ap -aprj -Aprj
-		-aq -Aq -arqs -Arqs -as -astnode -astree -Astree -at -au -Au -auser -Auser -clearusage -cq -dattr -Dattr -dcal
-		-dckpt -dconf -de -dh -dhgrp -dm -do -dp -dprj -dq -drqs -ds -dstnode -dstree -du -dul -duser -ke -kej -kec
-		-km -ks -kt -mattr -Mattr -mc -Mc -mcal -Mcal -mckpt -Mckpt -mconf -Mconf -me -Me -mhgrp -Mhgrp -mp -Mp -mprj
-		-Mprj -mq -Mq -mrqs -Mrqs -msconf -Msconf -mstnode -mstree -Mstree -mu -Mu -muser -Muser -purge -rattr -Rattr
-		-rsstnode -scal -scall -sconfl -sds -secl -sep -sh -shgrp_resolved -shgrp_tree -sobjl -sprj -sprjl -srqs -srqsl
-		-ss -sst -sstnode -sstree -suser -suserl -tsm`) {
-		list = append(list, Option{Name: name, Commands: Qconf, Refused: true, Help: "not there yet"})
+	for _, w := range without {
+		for name := range strings.FieldsSeq(w.names) {
+			list = append(list, Option{Name: name, Commands: Qconf, Refused: true, Why: w.why, Help: w.why})
+		}
 	}
 	return list
 }
@@ -45,11 +59,31 @@ func later() []Option {
 var rows = []Option{
 	{Name: "-@", Args: one("file"), Kind: File, Commands: Qsub, Repeat: true, Help: "read further options from a file"},
 	{Name: "-a", Args: one("date_time"), Kind: Text, Commands: Qsub, Help: "request a start time"},
+	{Name: "-aattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "add to lists of objects"},
+	{Name: "-Aattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "add to lists of objects, from a file"},
 	{Name: "-ac", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "add context variables"},
+	{Name: "-ace", Args: one("attribute"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add an attribute by editor"},
+	{Name: "-Ace", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add an attribute from a file"},
+	{Name: "-ackpt", Args: one("ckpt_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add a checkpointing environment by editor"},
+	{Name: "-Ackpt", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a checkpointing environment from a file"},
+	{Name: "-ae", Args: one("host"), Kind: List, Commands: Qconf, Repeat: true, Help: "add an execution host by editor"},
+	{Name: "-Ae", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add an execution host from a file"},
+	{Name: "-ah", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add administrative hosts: this one is there"},
+	{Name: "-ahgrp", Args: one("group"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add a host group by editor"},
+	{Name: "-Ahgrp", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a host group from a file"},
+	{Name: "-am", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "make users managers"},
+	{Name: "-ao", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "make users operators"},
+	{Name: "-ap", Args: one("pe_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add a parallel environment by editor"},
+	{Name: "-Ap", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a parallel environment from a file"},
+	{Name: "-aq", Args: one("queue"), Kind: List, Commands: Qconf, Repeat: true, Help: "add a queue by editor"},
+	{Name: "-Aq", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a queue from a file"},
 	{Name: "-ar", Args: one("ar_id"), Kind: Text, Commands: Qsub, Refused: true, Why: "there are no advance reservations", Help: "run in an advance reservation"},
 	{Name: "-ar", Args: one("ar_id"), Kind: List, Commands: Qacct, Help: "list an advance reservation"},
 	{Name: "-A", Args: one("account_string"), Kind: Text, Commands: Qsub, Help: "account string in the accounting record"},
 	{Name: "-A", Args: one("account_string"), Kind: List, Commands: Qacct, Help: "list by account string"},
+	{Name: "-as", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add submit hosts: this one is there"},
+	{Name: "-Au", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a list of users from a file"},
+	{Name: "-au", Args: []string{"user_list", "list_names"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "put users on lists of users"},
 	{Name: "-b", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "the operand is a command, not a script to send"},
 	{Name: "-b", Args: one("begin_time"), Kind: Text, Commands: Qacct, Help: "jobs started after"},
 	{Name: "-binding", Args: one("[type] strategy"), Kind: Text, Before: []string{"env", "pe", "set"}, Commands: Qsub, Help: "bind the job to processor cores"},
@@ -58,6 +92,7 @@ var rows = []Option{
 	{Name: "-cb", Commands: Qstat, Help: "show the binding of jobs, as is the default"},
 	{Name: "-ckpt", Args: one("ckpt_name"), Kind: Text, Commands: Qsub, Help: "checkpointing environment"},
 	{Name: "-clear", Commands: Qsub, Help: "forget all options so far"},
+	{Name: "-clearusage", Args: one("user_list"), Kind: List, Commands: Qconf, Repeat: true, Help: "forget what users have used, all or these"},
 	{Name: "-cwd", Commands: Qsub, Help: "run the job in the current directory"},
 	{Name: "-C", Args: one("prefix"), Kind: Text, Commands: Qsub, Help: "prefix of options in the script; '' for none"},
 	{Name: "-cj", Args: one("job_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "clear the error state of jobs"},
@@ -65,9 +100,27 @@ var rows = []Option{
 	{Name: "-d", Args: one("days"), Kind: Text, Commands: Qacct, Help: "jobs started in the last days"},
 	{Name: "-d", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "disable queues: nothing is started in them"},
 	{Name: "-D", Args: one("department"), Kind: List, Commands: Qacct, Help: "list by department"},
+	{Name: "-dattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "take off lists of objects"},
+	{Name: "-Dattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "take off lists of objects, from a file"},
 	{Name: "-dc", Args: one("variable_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "delete context variables"},
+	{Name: "-dcal", Args: one("calendar_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove calendars: there are none"},
+	{Name: "-dce", Args: one("attribute_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove attributes"},
+	{Name: "-dckpt", Args: one("ckpt_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove checkpointing environments"},
+	{Name: "-de", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove execution hosts"},
+	{Name: "-dhgrp", Args: one("group_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove host groups"},
 	{Name: "-display", Args: one("display"), Kind: Text, Commands: Elsewhere, Help: "X display of an interactive job"},
 	{Name: "-dl", Args: one("date_time"), Kind: Text, Commands: Qsub, Refused: true, Why: "jobs are not ordered by a deadline; -a delays a job", Help: "deadline to start"},
+	{Name: "-dm", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "users are no longer managers"},
+	{Name: "-do", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "users are no longer operators"},
+	{Name: "-dp", Args: one("pe_name_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove parallel environments"},
+	{Name: "-dprj", Args: one("project_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove projects: there are none"},
+	{Name: "-dq", Args: one("queue_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove queues"},
+	{Name: "-drqs", Args: one("rqs_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove resource quota sets: there are none"},
+	{Name: "-dry", Commands: Qconf, Help: "check, say what would be done, and change nothing"},
+	{Name: "-dstree", Commands: Qconf, Repeat: true, Help: "remove the share tree: there is none"},
+	{Name: "-du", Args: []string{"user_list", "list_names"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "take users off lists of users"},
+	{Name: "-dul", Args: one("list_names"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove lists of users"},
+	{Name: "-duser", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove users: none are known"},
 	{Name: "-e", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard error"},
 	{Name: "-e", Args: one("end_time"), Kind: Text, Commands: Qacct, Help: "jobs started before"},
 	{Name: "-e", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "enable queues"},
@@ -108,6 +161,28 @@ var rows = []Option{
 	{Name: "-m", Commands: Qacct, Help: "list only master tasks"},
 	{Name: "-M", Args: one("mail_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "whom to send mail"},
 	{Name: "-masterq", Args: one("queue_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "queues for the master task"},
+	{Name: "-mattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "change values, or elements of lists, of objects"},
+	{Name: "-Mattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "the same, from a file"},
+	{Name: "-mc", Commands: Qconf, Repeat: true, Help: "change the attributes by editor"},
+	{Name: "-Mc", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change the attributes from a file"},
+	{Name: "-mce", Args: one("attribute"), Kind: Text, Commands: Qconf, Repeat: true, Help: "change an attribute by editor"},
+	{Name: "-Mce", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change an attribute from a file"},
+	{Name: "-mckpt", Args: one("ckpt_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "change a checkpointing environment by editor"},
+	{Name: "-Mckpt", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change a checkpointing environment from a file"},
+	{Name: "-mconf", Args: one("global"), Kind: List, Commands: Qconf, Repeat: true, Help: "change the configuration by editor"},
+	{Name: "-Mconf", Args: one("file_list"), Kind: File, Commands: Qconf, Repeat: true, Help: "change the configuration from a file"},
+	{Name: "-me", Args: one("host"), Kind: Text, Commands: Qconf, Repeat: true, Help: "change an execution host by editor"},
+	{Name: "-Me", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change an execution host from a file"},
+	{Name: "-mhgrp", Args: one("group"), Kind: Text, Commands: Qconf, Repeat: true, Help: "change a host group by editor"},
+	{Name: "-Mhgrp", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change a host group from a file"},
+	{Name: "-mp", Args: one("pe_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "change a parallel environment by editor"},
+	{Name: "-Mp", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change a parallel environment from a file"},
+	{Name: "-mq", Args: one("queue"), Kind: Text, Commands: Qconf, Repeat: true, Help: "change a queue by editor"},
+	{Name: "-Mq", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change a queue from a file"},
+	{Name: "-msconf", Commands: Qconf, Repeat: true, Help: "change the scheduler's configuration by editor"},
+	{Name: "-Msconf", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change the scheduler's configuration from a file"},
+	{Name: "-mu", Args: one("list_names"), Kind: Text, Commands: Qconf, Repeat: true, Help: "change lists of users by editor"},
+	{Name: "-Mu", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change a list of users from a file"},
 	{Name: "-N", Args: one("name"), Kind: Text, Commands: Qsub, Help: "name of the job"},
 	{Name: "-ncb", Commands: Qhost, Help: "leave out sockets, cores and threads"},
 	{Name: "-ncb", Commands: Qstat, Help: "leave out the binding of jobs"},
@@ -128,6 +203,7 @@ var rows = []Option{
 	{Name: "-pe", Args: one("pe_list"), Kind: Text, Commands: Qstat | Qselect, Repeat: true, Help: "select queues by parallel environment"},
 	{Name: "-pri", Commands: Qstat, Help: "show priorities"},
 	{Name: "-pty", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "has no effect on a batch job"},
+	{Name: "-purge", Args: []string{"queue", "attrs", "obj"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "forget what a queue has for a host or group"},
 	{Name: "-q", Args: one("queue_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "run in one of these queues"},
 	{Name: "-q", Args: one("queue"), Kind: List, Commands: Qacct, Help: "list by queue"},
 	{Name: "-q", Args: one("queue_list"), Kind: Text, Commands: Qstat | Qselect, Repeat: true, Help: "select queues by name or pattern"},
@@ -137,35 +213,58 @@ var rows = []Option{
 	{Name: "-r", Commands: Qstat, Help: "show requested resources"},
 	{Name: "-r", Args: one("job_queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "start jobs, or all of queues, again"},
 	{Name: "-R", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "reserve resources"},
+	{Name: "-rattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "replace values of objects"},
+	{Name: "-Rattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "replace values of objects, from a file"},
 	{Name: "-reload", Commands: Qconf, Help: "have execd read its configuration again"},
 	{Name: "-rj", Args: one("job_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "start jobs again"},
 	{Name: "-rq", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "start all jobs of queues again"},
+	{Name: "-rsstnode", Args: one("node_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show nodes of the share tree: there is none"},
 	{Name: "-s", Args: one("p|r|s|z|h|a"), Kind: Text, Commands: Qstat, Repeat: true, Help: "pending, running, suspended, finished, held, all"},
 	{Name: "-s", Args: one("job_queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "suspend jobs or queues"},
 	{Name: "-S", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "shell that runs the job"},
 	{Name: "-sc", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "set the context"},
 	{Name: "-sc", Commands: Qconf, Help: "show the attributes that can be requested"},
+	{Name: "-scal", Args: one("calendar"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a calendar: there are none"},
+	{Name: "-scall", Commands: Qconf, Repeat: true, Help: "list the calendars: there are none"},
+	{Name: "-sce", Args: one("attribute"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show an attribute"},
+	{Name: "-scel", Commands: Qconf, Repeat: true, Help: "list the attributes"},
 	{Name: "-sckpt", Args: one("ckpt_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a checkpointing environment"},
 	{Name: "-sckptl", Commands: Qconf, Help: "list the checkpointing environments"},
 	{Name: "-sconf", Args: one("host"), Kind: List, Commands: Qconf, Repeat: true, Help: "show the configuration, global or of a host"},
+	{Name: "-sconfl", Commands: Qconf, Repeat: true, Help: "list the configurations of hosts: there are none"},
 	{Name: "-se", Args: one("host"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show an execution host"},
 	{Name: "-sel", Commands: Qconf, Help: "list the execution hosts"},
+	{Name: "-sh", Commands: Qconf, Repeat: true, Help: "list the administrative hosts"},
 	{Name: "-shell", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "start the command of -b y through a shell"},
 	{Name: "-shgrp", Args: one("group"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a host group"},
+	{Name: "-shgrp_resolved", Args: one("group"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show the hosts of a host group"},
+	{Name: "-shgrp_tree", Args: one("group"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a host group as a tree"},
 	{Name: "-shgrpl", Commands: Qconf, Help: "list the host groups"},
 	{Name: "-sj", Args: one("job_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "suspend jobs"},
 	{Name: "-slots", Args: one("slots"), Kind: List, Commands: Qacct, Help: "list by slots"},
 	{Name: "-sm", Commands: Qconf, Help: "list the managers"},
 	{Name: "-so", Commands: Qconf, Help: "list the operators"},
+	{Name: "-sobjl", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "list the objects that have a value"},
 	{Name: "-soft", Commands: Qsub, Repeat: true, Help: "the following requests may be met"},
 	{Name: "-sp", Args: one("pe_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a parallel environment"},
 	{Name: "-spl", Commands: Qconf, Help: "list the parallel environments"},
-	{Name: "-sq", Args: one("queue_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show queues"},
+	{Name: "-sprj", Args: one("project"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a project: there are none"},
+	{Name: "-sprjl", Commands: Qconf, Repeat: true, Help: "list the projects: there are none"},
+	{Name: "-sq", Args: one("queue_list"), Kind: List, Commands: Qconf, Repeat: true, Help: "show queues, or what a new one begins with"},
 	{Name: "-sq", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "suspend queues and the jobs in them"},
 	{Name: "-sql", Commands: Qconf, Help: "list the queues"},
+	{Name: "-srqs", Args: one("rqs_list"), Kind: List, Commands: Qconf, Repeat: true, Help: "show resource quota sets: there are none"},
+	{Name: "-srqsl", Commands: Qconf, Repeat: true, Help: "list the resource quota sets: there are none"},
+	{Name: "-ss", Commands: Qconf, Repeat: true, Help: "list the submit hosts"},
 	{Name: "-ssconf", Commands: Qconf, Help: "show the configuration of the scheduler"},
+	{Name: "-sss", Commands: Qconf, Repeat: true, Help: "show the host of the scheduler"},
+	{Name: "-sst", Commands: Qconf, Repeat: true, Help: "show the share tree: there is none"},
+	{Name: "-sstnode", Args: one("node_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show nodes of the share tree: there is none"},
+	{Name: "-sstree", Commands: Qconf, Repeat: true, Help: "show the share tree: there is none"},
 	{Name: "-su", Args: one("list_names"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show lists of users"},
 	{Name: "-sul", Commands: Qconf, Help: "list the lists of users"},
+	{Name: "-suser", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show users: none are known"},
+	{Name: "-suserl", Commands: Qconf, Repeat: true, Help: "list the users: none are known"},
 	{Name: "-suspend_remote", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Elsewhere, Help: "suspend the remote job with qrsh"},
 	{Name: "-sync", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "wait for the end and return the exit code"},
 	{Name: "-t", Args: one("first[-last[:step]]"), Kind: Text, Commands: Qsub, Help: "submit an array job with these tasks"},

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"paddock/execd/api"
+)
+
+// from is where the text of a change comes from.
+type from int
+
+const (
+	fromNames    from = iota // there is none, the words are names
+	fromFile                 // the word is the path of a file, or - for standard input
+	fromEditor               // the user edits it
+	fromWords                // the words are what it says
+	fromWordFile             // what it says is in a file that a word names
+	fromUsers                // the first word is users, the second names
+)
+
+// change is what an option of qconf changes.
+type change struct {
+	kind   string
+	action api.Configure
+	from   from
+}
+
+// changesOf are the options of qconf that change the configuration.
+var changesOf = map[string]change{
+	"-aq": {"queue", api.ConfigureAdd, fromEditor}, "-Aq": {"queue", api.ConfigureAdd, fromFile},
+	"-mq": {"queue", api.ConfigureModify, fromEditor}, "-Mq": {"queue", api.ConfigureModify, fromFile},
+	"-dq": {"queue", api.ConfigureRemove, fromNames},
+	"-ap": {"pe", api.ConfigureAdd, fromEditor}, "-Ap": {"pe", api.ConfigureAdd, fromFile},
+	"-mp": {"pe", api.ConfigureModify, fromEditor}, "-Mp": {"pe", api.ConfigureModify, fromFile},
+	"-dp":    {"pe", api.ConfigureRemove, fromNames},
+	"-ackpt": {"ckpt", api.ConfigureAdd, fromEditor}, "-Ackpt": {"ckpt", api.ConfigureAdd, fromFile},
+	"-mckpt": {"ckpt", api.ConfigureModify, fromEditor}, "-Mckpt": {"ckpt", api.ConfigureModify, fromFile},
+	"-dckpt": {"ckpt", api.ConfigureRemove, fromNames},
+	"-ae":    {"host", api.ConfigureAdd, fromEditor}, "-Ae": {"host", api.ConfigureAdd, fromFile},
+	"-me": {"host", api.ConfigureModify, fromEditor}, "-Me": {"host", api.ConfigureModify, fromFile},
+	"-de":    {"host", api.ConfigureRemove, fromNames},
+	"-ahgrp": {"hostgroup", api.ConfigureAdd, fromEditor}, "-Ahgrp": {"hostgroup", api.ConfigureAdd, fromFile},
+	"-mhgrp": {"hostgroup", api.ConfigureModify, fromEditor}, "-Mhgrp": {"hostgroup", api.ConfigureModify, fromFile},
+	"-dhgrp": {"hostgroup", api.ConfigureRemove, fromNames},
+	"-Au":    {"userlist", api.ConfigureAdd, fromFile},
+	"-mu":    {"userlist", api.ConfigureModify, fromEditor}, "-Mu": {"userlist", api.ConfigureModify, fromFile},
+	"-dul": {"userlist", api.ConfigureRemove, fromNames},
+	"-au":  {"userlist", api.ConfigureAdmit, fromUsers}, "-du": {"userlist", api.ConfigureExpel, fromUsers},
+	"-mc": {"complex", api.ConfigureModify, fromEditor}, "-Mc": {"complex", api.ConfigureModify, fromFile},
+	"-ace": {api.KindAttribute, api.ConfigureAdd, fromEditor}, "-Ace": {api.KindAttribute, api.ConfigureAdd, fromFile},
+	"-mce": {api.KindAttribute, api.ConfigureModify, fromEditor}, "-Mce": {api.KindAttribute, api.ConfigureModify, fromFile},
+	"-dce":   {api.KindAttribute, api.ConfigureRemove, fromNames},
+	"-mconf": {"conf", api.ConfigureModify, fromEditor}, "-Mconf": {"conf", api.ConfigureModify, fromFile},
+	"-msconf": {"sched", api.ConfigureModify, fromEditor}, "-Msconf": {"sched", api.ConfigureModify, fromFile},
+	"-am": {"manager", api.ConfigureAdd, fromNames}, "-dm": {"manager", api.ConfigureRemove, fromNames},
+	"-ao": {"operator", api.ConfigureAdd, fromNames}, "-do": {"operator", api.ConfigureRemove, fromNames},
+	"-aattr": {"", api.ConfigureInsert, fromWords}, "-Aattr": {"", api.ConfigureInsert, fromWordFile},
+	"-mattr": {"", api.ConfigureChange, fromWords}, "-Mattr": {"", api.ConfigureChange, fromWordFile},
+	"-dattr": {"", api.ConfigureDelete, fromWords}, "-Dattr": {"", api.ConfigureDelete, fromWordFile},
+	"-rattr": {"", api.ConfigureReplace, fromWords}, "-Rattr": {"", api.ConfigureReplace, fromWordFile},
+	"-purge":      {"", api.ConfigurePurge, fromWords},
+	"-clearusage": {api.KindUser, api.ConfigureClear, fromNames},
+}
+
+// unreadable is what Grid Engine says in the end of a text that is wrong.
+var unreadable = map[string]string{
+	"queue": "Cluster queue file %q is not correct",
+	"host":  "invalid format", "complex": "Complex attribute file %q is not correct",
+}
+
+// unchanged is what it says when the user has changed nothing, where that is
+// not "file unchanged".
+var unchanged = map[string]string{
+	"queue": "Object has not been changed", "hostgroup": "Object has not been changed", "conf": "configuration unchanged",
+	"complex": "Complex attribute configuration has not been changed",
+}
+
+// change does what one option that changes something asks for.
+func (c *conf) change(ctx context.Context, t *step, what change) error {
+	request := api.ConfigureRequest{Action: what.action, Kind: what.kind, Dry: c.dry}
+	switch what.from {
+	case fromFile:
+		return c.fromFiles(ctx, t, request)
+	case fromEditor:
+		return c.edit(ctx, t, request)
+	case fromWords, fromWordFile:
+		return c.elements(ctx, t, request, what.from == fromWordFile)
+	case fromUsers:
+		request.Text = strings.Join(list(t.args[0]), "\n")
+		return c.each(ctx, request, append(list(t.args[1]), t.words...))
+	case fromNames:
+	}
+	if what.action == api.ConfigureClear {
+		request.Text = strings.Join(t.names(), "\n")
+		return c.configure(ctx, &request, "")
+	}
+	return c.each(ctx, request, t.names())
+}
+
+// each does the same with several objects, whatever comes of it for one.
+func (c *conf) each(ctx context.Context, request api.ConfigureRequest, names []string) error {
+	var failed error
+	for _, name := range names {
+		request.Name = name
+		if err := c.configure(ctx, &request, ""); err != nil {
+			f, ok := err.(*failure) //nolint:errorlint // any other is none of execd's, and ends the command
+			if !ok || len(names) == 1 {
+				return err
+			}
+			if f.text != "" {
+				fmt.Fprintln(c.err, f.text)
+			}
+			failed = failedWith(f.exit)
+		}
+	}
+	return failed
+}
+
+// fromFiles takes the objects of files.
+func (c *conf) fromFiles(ctx context.Context, t *step, request api.ConfigureRequest) error {
+	for _, path := range append(append([]string{}, t.args...), t.words...) {
+		paths := []string{path}
+		if request.Kind == "conf" {
+			paths = list(path) // -Mconf alone takes a list
+		}
+		for _, path := range paths {
+			if request.Kind == "conf" {
+				request.Name = filepath.Base(path)
+				if path == "-" {
+					request.Name = "global"
+				}
+			}
+			var err error
+			if request.Text, err = c.read(path); err != nil {
+				return err
+			}
+			if err := c.configure(ctx, &request, path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// read reads a file of the user's, or standard input.
+func (c *conf) read(path string) (string, error) {
+	in := c.in
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return "", &failure{exitFailed, fmt.Sprintf("error: error opening file \"%s\" for reading: %s\nerror reading in file", api.Visible(path), cause(err))}
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, api.MaxConfiguration+1))
+	switch {
+	case err != nil:
+		return "", &failure{exitFailed, fmt.Sprintf("error: cannot read \"%s\": %s\nerror reading in file", api.Visible(path), cause(err))}
+	case len(data) > api.MaxConfiguration:
+		return "", &failure{exitFailed, fmt.Sprintf("error: \"%s\" has more than %d bytes\nerror reading in file", api.Visible(path), api.MaxConfiguration)}
+	case !utf8.Valid(data):
+		return "", &failure{exitFailed, fmt.Sprintf("error: \"%s\" is not a text in UTF-8\nerror reading in file", api.Visible(path))}
+	}
+	return string(data), nil
+}
+
+// elements changes parameters of objects one by one.
+func (c *conf) elements(ctx context.Context, t *step, request api.ConfigureRequest, inFile bool) error {
+	kind, ok := kinds[t.args[0]]
+	if request.Action == api.ConfigurePurge {
+		if kind != "queue" {
+			return &failure{exitFailed, fmt.Sprintf("error: Modification of object \"%s\" not supported", api.Visible(t.args[0]))}
+		}
+	} else if !ok {
+		return &failure{exitFailed, fmt.Sprintf("Modification of object \"%s\" not supported", api.Visible(t.args[0]))}
+	}
+	request.Kind = kind
+	switch {
+	case request.Action == api.ConfigurePurge:
+		request.Text = strings.Join(list(t.args[1]), "\n")
+		t.words = append([]string{t.args[2]}, t.words...)
+	case inFile:
+		var err error
+		if request.Text, err = c.read(t.args[1]); err != nil {
+			return err
+		}
+	case strings.ContainsAny(t.args[1]+t.args[2], "\n\r") || t.args[1] == "" || strings.ContainsAny(t.args[1], " \t#\\"):
+		return &failure{exitFailed, fmt.Sprintf("The attribute name (\"%s\") and/or value (\"%s\") is invalid", api.Visible(t.args[1]), api.Visible(t.args[2]))}
+	default:
+		request.Text = t.args[1] + " " + t.args[2] + "\n"
+	}
+	if len(t.words) == 0 {
+		return &failure{exitFailed, "qconf: missing object list"}
+	}
+	return c.each(ctx, request, t.words)
+}
+
+// configure asks for a change, and tells what came of it. Mistakes of the text
+// are told with the name of the file that it is from.
+func (c *conf) configure(ctx context.Context, request *api.ConfigureRequest, file string) error {
+	var reply api.ConfigureReply
+	if err := c.failed(c.client.Call(ctx, api.VerbConfigure, request, &reply)); err != nil {
+		return err
+	}
+	if c.json {
+		if err := c.printJSON(&reply); err != nil {
+			return fmt.Errorf("cannot write standard output: %w", err)
+		}
+	} else {
+		c.tell(request, &reply)
+		c.problems(request.Kind, reply.Problems, file)
+	}
+	for _, line := range reply.Lines {
+		if line.Failed {
+			return failedWith(exitFailed)
+		}
+	}
+	if len(reply.Problems) > 0 {
+		return failedWith(exitFailed)
+	}
+	return nil
+}
+
+// tell prints what was done, where Grid Engine prints it: changes of elements
+// on standard output, and all others on standard error.
+func (c *conf) tell(request *api.ConfigureRequest, reply *api.ConfigureReply) {
+	for _, line := range reply.Lines {
+		text := api.Visible(line.Text)
+		switch request.Action {
+		case api.ConfigureInsert, api.ConfigureChange, api.ConfigureDelete, api.ConfigureReplace, api.ConfigurePurge:
+			if !line.Failed && line.Code == "" {
+				fmt.Fprintln(c.out, text)
+				continue
+			}
+		default:
+		}
+		fmt.Fprintln(c.err, text)
+	}
+	if c.dry {
+		for _, line := range reply.Changed {
+			fmt.Fprintln(c.out, api.Visible(line))
+		}
+	}
+}
+
+// problems prints mistakes in a text that is from a file, and in files.
+func (c *conf) problems(kind string, problems []api.Problem, file string) {
+	inText, at := false, 0
+	for _, p := range problems {
+		text := api.Visible(p.Text)
+		switch {
+		case p.File != "" && p.Line > 0:
+			text = fmt.Sprintf("error: %s:%d: %s", api.Visible(p.File), p.Line, text)
+		case p.File != "":
+			text = fmt.Sprintf("error: %s: %s", api.Visible(p.File), text)
+		case file == "" || p.Words:
+		case p.Line == 0:
+			inText, text = true, "error: "+text
+		case strings.HasPrefix(p.Text, "unknown attribute name"):
+			inText, text, at = true, "error: "+text, cmp.Or(at, p.Line)
+		default:
+			inText, text = true, fmt.Sprintf("error: %s:%d: %s", api.Visible(file), p.Line, text)
+		}
+		fmt.Fprintln(c.err, text)
+	}
+	if at > 0 {
+		fmt.Fprintf(c.err, "error: error reading file: \"%s\": line %d\n", api.Visible(file), at)
+	}
+	if !inText {
+		return
+	}
+	last := unreadable[kind]
+	switch {
+	case last == "":
+		last = "error reading in file"
+	case strings.Contains(last, "%"):
+		last = fmt.Sprintf(last, api.Visible(file))
+	}
+	fmt.Fprintln(c.err, last)
+}
