@@ -320,6 +320,12 @@ type Detail struct {
 	// by -hold_jid_ad.
 	Followers      []int `json:"followers,omitempty"`
 	ArrayFollowers []int `json:"array_followers,omitempty"`
+	// WaitsForTasks are those of WaitsFor that are of -hold_jid_ad, its last ones.
+	WaitsForTasks []int `json:"waits_for_tasks,omitempty"`
+	// Parts of the priority, as in JobMore: as of now of a job that waits, else
+	// as its first task was started.
+	NormalUrgency float64 `json:"normal_urgency,omitempty"`
+	NormalTickets float64 `json:"normal_tickets,omitempty"`
 }
 
 // TaskDetail is a task that runs or is in error.

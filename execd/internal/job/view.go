@@ -175,6 +175,9 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		td := api.TaskDetail{Task: t.Number, State: t.letters(), Run: t.Run, Reason: t.Reason}
 		if t.State != Errored {
 			td.Queue, td.Started = t.Start.Queue+"@"+host, t.Started
+			if d.NormalTickets == 0 {
+				d.NormalUrgency, d.NormalTickets = t.Start.Parts.Urgency, t.Start.Parts.Share
+			}
 			td.Binding = t.Start.Binding[strings.LastIndexByte(t.Start.Binding, ':')+1:]
 		}
 		d.Tasks = append(d.Tasks, td)
@@ -188,6 +191,7 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		for _, number := range j.waitsForTasks {
 			if s.jobs[number] != nil {
 				d.WaitsFor = append(d.WaitsFor, number)
+				d.WaitsForTasks = append(d.WaitsForTasks, number)
 			}
 		}
 		if free := s.free(j); free.Len() == 0 {

@@ -75,7 +75,12 @@ func (s *Server) describe(jobs []api.JobStatus, running int) {
 func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest) (api.DetailReply, error) {
 	reply := s.Store.Detail(req, c, s.Host, s.Queue.Reasons)
 	var used map[spool.RunID]api.Usage
-	for _, j := range reply.Jobs {
+	parts := s.Queue.Parts()
+	for k := range reply.Jobs {
+		j := &reply.Jobs[k]
+		if p := parts(j.Job); p.Share > 0 || len(j.Tasks) == 0 { // it waits
+			j.NormalUrgency, j.NormalTickets = p.Urgency, p.Share
+		}
 		for i := range j.Tasks {
 			if used == nil {
 				used = s.Usage.All()

@@ -1,0 +1,48 @@
+package job
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/schedule"
+)
+
+func TestDetailTellsDependenciesApart(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	first, other := submitArray(t, s, 2), submitArray(t, s, 2)
+	word := func(j *Job) []string { return []string{strconv.Itoa(j.Number)} }
+	request := api.SubmitRequest{
+		Name: "after", Script: []byte("true\n"), Tasks: api.Tasks{First: 1, Last: 2, Step: 1}, HoldJobs: word(first), HoldArray: word(other),
+	}
+	after, err := s.Submit(alice, alice.GID, &request, Limits{}, time.Unix(1000, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	detail := func(j *Job) api.Detail {
+		t.Helper()
+		reply := s.Detail(&api.DetailRequest{Jobs: word(j)}, Caller{}, "h", func(*Job) []string { return nil })
+		if len(reply.Jobs) != 1 {
+			t.Fatalf("%d jobs", len(reply.Jobs))
+		}
+		return reply.Jobs[0]
+	}
+	d := detail(after)
+	if diff := cmp.Diff([]int{first.Number, other.Number}, d.WaitsFor); diff != "" {
+		t.Errorf("WaitsFor (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{other.Number}, d.WaitsForTasks); diff != "" {
+		t.Errorf("WaitsForTasks (-want +got):\n%s", diff)
+	}
+
+	start := Start{Parts: schedule.Parts{Urgency: 0.25, Share: 0.5}}
+	if s.Take(first, start, time.Now()) == nil {
+		t.Fatal("no task may start")
+	}
+	if d = detail(first); d.NormalUrgency != 0.25 || d.NormalTickets != 0.5 {
+		t.Errorf("of what runs: urgency %v, tickets %v", d.NormalUrgency, d.NormalTickets)
+	}
+}
