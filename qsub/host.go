@@ -239,7 +239,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	}
 	var request api.HostRequest
 	var hosts, users, attributes []string
-	var queues, jobs, values, asJSON, short bool
+	var queues, jobs, values, asJSON, asXML, short bool
 	for i := range settings {
 		o := &settings[i]
 		switch {
@@ -265,7 +265,12 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		case o.Name == "-u":
 			jobs = true
 			users = append(users, list(o.Value())...)
+		case o.Name == "-xml":
+			asXML = true
 		}
+	}
+	if asJSON && asXML {
+		return errTwoForms
 	}
 	reply, err := s.host(ctx, &request)
 	if err != nil {
@@ -274,6 +279,9 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	if reply.Excluded {
 		if asJSON {
 			return s.printJSON(struct{}{})
+		}
+		if asXML {
+			return s.xmlHosts(nil, nil, &hostView{})
 		}
 		return nil
 	}
@@ -295,6 +303,9 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	}
 	if asJSON {
 		return s.printJSON(hostAndJobs{reply, running})
+	}
+	if asXML {
+		return s.xmlHosts(reply, running, &hostView{queues, values, short, attributes})
 	}
 	s.hostLines(reply, short)
 	if values {
@@ -331,6 +342,19 @@ func (s *session) hostLines(h *api.HostReply, short bool) {
 		}
 		fmt.Fprintf(s.out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
 	}
+	line([]string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"})
+	width := 94
+	if short {
+		width = 79
+	}
+	fmt.Fprintln(s.out, strings.Repeat("-", width))
+	line([]string{"global", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"})
+	line(append([]string{h.Host}, hostCells(h)...))
+}
+
+// hostCells are the values of the host in its line: architecture, processors,
+// sockets, cores, threads, load, memory and swap space, in all and used.
+func hostCells(h *api.HostReply) []string {
 	count := func(name string) string {
 		text, _, _ := strings.Cut(hostValue(h, name), ".")
 		if text == "" {
@@ -345,17 +369,10 @@ func (s *session) hostLines(h *api.HostReply, short bool) {
 		}
 		return strconv.FormatFloat(n, 'f', decimals, 64) + unit
 	}
-	line([]string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"})
-	width := 94
-	if short {
-		width = 79
-	}
-	fmt.Fprintln(s.out, strings.Repeat("-", width))
-	line([]string{"global", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"})
-	line([]string{
-		h.Host, h.Arch, count("num_proc"), count("m_socket"), count("m_core"), count("m_thread"), number("load_avg", 2),
+	return []string{
+		h.Arch, count("num_proc"), count("m_socket"), count("m_core"), count("m_thread"), number("load_avg", 2),
 		number("mem_total", 1), number("mem_used", 1), number("swap_total", 1), number("swap_used", 1),
-	})
+	}
 }
 
 // writeHostValues prints the attributes of qhost -F, all or some.

@@ -168,7 +168,6 @@ func TestHostChoices(t *testing.T) {
 			"   all.q                BP    0/1/4         E\n   long.q               B     0/0/2         aS\n", ""}},
 		{"qhost -h nosuch", result{1, "", "error: can't resolve hostname \"nosuch\"\n"}},
 		{"qhost foo", result{1, "", "qhost: invalid option argument \"foo\"\nType \"qhost -help\" for the options.\n"}},
-		{"qhost -xml", result{1, "", "qhost: option -xml is not supported yet\n"}},
 	} {
 		if diff := cmp.Diff(test.want, call(t, "", strings.Fields(test.args)...)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.args, diff)

@@ -194,11 +194,16 @@ func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
 
 // jobLines prints the lines of a job: those of the queues that are shown.
 func (s *session) jobLines(f *form, columns []jobColumn, j *api.JobStatus, shown func(queue string) bool) {
+	f.rows(j, shown, func(r *jobRow) { s.jobLine(f, columns, r) })
+}
+
+// rows calls do for each line of a job: those of the queues that are shown.
+func (f *form) rows(j *api.JobStatus, shown func(queue string) bool, do func(r *jobRow)) {
 	if j.Queue == "" {
 		for _, tasks := range f.split(j) {
 			one := *j
 			one.Tasks = tasks
-			s.jobLine(f, columns, &jobRow{JobStatus: &one, slots: j.Slots})
+			do(&jobRow{JobStatus: &one, slots: j.Slots})
 		}
 		return
 	}
@@ -215,7 +220,7 @@ func (s *session) jobLines(f *form, columns []jobColumn, j *api.JobStatus, shown
 			if !f.full {
 				row.slots = j.Slots
 			}
-			s.jobLine(f, columns, &row)
+			do(&row)
 			continue
 		}
 		lines := g.Slots
@@ -227,7 +232,7 @@ func (s *session) jobLines(f *form, columns []jobColumn, j *api.JobStatus, shown
 			if master && n == 0 {
 				row.role = "MASTER"
 			}
-			s.jobLine(f, columns, &row)
+			do(&row)
 		}
 	}
 }

@@ -26,6 +26,7 @@ type view struct {
 	attributes  []string // of -F; none: all
 	explain     string   // letters of queue states
 	json        bool
+	xml         bool
 }
 
 // qstat shows the jobs that are not finished, alone or below their queues, or
@@ -55,6 +56,9 @@ func (s *session) qstat(ctx context.Context, args []string) error {
 		if v.json {
 			return s.printJSON(host)
 		}
+		if v.xml {
+			return s.xmlQueueSummary(host, v.extended)
+		}
 		s.queueSummary(host, v.extended)
 		return nil
 	}
@@ -63,6 +67,8 @@ func (s *session) qstat(ctx context.Context, args []string) error {
 		return err
 	}
 	switch {
+	case v.xml:
+		return s.xmlJobs(ctx, v, host, jobs, shown)
 	case v.json && v.full:
 		return s.printJSON(hostAndJobs{host, v.form.apart(jobs)})
 	case v.json:
@@ -142,6 +148,9 @@ func (s *session) parseView(settings []option.Setting) (*view, error) {
 	if operand != nil && !v.detail {
 		return nil, s.noOperand(operand)
 	}
+	if v.json && v.xml {
+		return nil, errTwoForms
+	}
 	return v, nil
 }
 
@@ -186,6 +195,8 @@ func (v *view) add(o *option.Setting) error {
 		v.users = append(v.users, list(o.Value())...)
 	case "-urg":
 		v.urgency = true
+	case "-xml":
+		v.xml = true
 	}
 	return nil
 }
@@ -481,6 +492,9 @@ func (s *session) detail(ctx context.Context, v *view) error {
 		shown[d.Job] = true
 		return twice
 	})
+	if v.xml {
+		return s.xmlDetail(ctx, &reply, !v.hideCores)
+	}
 	if v.json {
 		if err := s.printJSON(&reply); err != nil {
 			return err

@@ -83,7 +83,6 @@ func TestQstatRefuses(t *testing.T) {
 		err  string
 	}{
 		{[]string{"-badopt"}, "qstat: invalid option argument \"-badopt\"\nType \"qstat -help\" for the options.\n"},
-		{[]string{"-xml"}, "qstat: option -xml is not supported yet\n"},
 		{[]string{"-s", "hx"}, "qstat: ERROR! wrong argument to -s option\n"},
 		{[]string{"-s", "q"}, "qstat: ERROR! wrong argument to -s option\n"},
 		{[]string{"-g"}, "qstat: -g option must have argument\n"},

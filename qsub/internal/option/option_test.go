@@ -81,7 +81,6 @@ func TestLine(t *testing.T) {
 		{Qsub, []string{"-binding", "linear:1", "x"}, []string{"-binding linear:1"}, []string{"x"}, ""},
 		{Qsub, []string{"-binding", "env", "linear:1", "x"}, []string{"-binding env linear:1"}, []string{"x"}, ""},
 		{Qsub, []string{"-P", "p", "x"}, nil, nil, "option -P is not supported: there are no projects; -A marks a job for accounting"},
-		{Qstat, []string{"-xml"}, nil, nil, "option -xml is not supported yet"},
 		{Qsub, []string{"-terse", "-sync"}, []string{}, nil, "-sync option must have argument"},
 		{Qsub, []string{"-nostdin"}, nil, nil, `invalid option argument "-nostdin"`},
 		{Qsub, []string{"---"}, nil, nil, `invalid option argument "---"`},

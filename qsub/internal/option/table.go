@@ -290,5 +290,5 @@ var rows = []Option{
 	{Name: "-version", Commands: programs, Help: "print the version"},
 	{Name: "-w", Args: one("e|w|n|p|v"), Kind: Text, Commands: Qsub, Help: "check whether the job can be scheduled"},
 	{Name: "-wd", Args: one("directory"), Kind: Dir, Commands: Qsub, Help: "run the job in this directory"},
-	{Name: "-xml", Commands: Qstat | Qhost, Refused: true, Help: "print XML"},
+	{Name: "-xml", Commands: Qstat | Qhost, Help: "print XML"},
 }

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// schemas is where Grid Engine says that the schemas of its XML are. It is a
+// name that programs know, nobody looks there.
+const schemas = "http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/"
+
+// errTwoForms refuses a question that has two answers.
+var errTwoForms = &option.Error{Exit: exitFailed, Text: "options -json and -xml exclude each other"}
+
+// xmlWriter writes the XML of qstat and qhost, line by line as Grid Engine does,
+// since scripts read it by line, too.
+type xmlWriter struct {
+	out   *bufio.Writer
+	quote byte     // around values of attributes
+	path  []string // the elements that are open
+}
+
+// newXML begins a document. Its root is an element of the schema, or of none.
+func newXML(out *bufio.Writer, quote byte, root, schema string) *xmlWriter {
+	x := &xmlWriter{out: out, quote: quote}
+	fmt.Fprintln(out, "<?xml version='1.0'?>")
+	if schema == "" {
+		x.open(root)
+	} else {
+		x.open(root, "xmlns:xsd", schemas+schema)
+	}
+	return x
+}
+
+// begin writes an element's begin up to the closing bracket.
+func (x *xmlWriter) begin(name string, attributes []string) {
+	fmt.Fprintf(x.out, "%*s<%s", 2*len(x.path), "", name)
+	for i := 0; i+1 < len(attributes); i += 2 {
+		fmt.Fprintf(x.out, " %s=%c%s%c", attributes[i], x.quote, xmlEscape(attributes[i+1]), x.quote)
+	}
+	fmt.Fprint(x.out, ">")
+}
+
+// open begins an element that has others in it; of the attributes each name is
+// followed by its value.
+func (x *xmlWriter) open(name string, attributes ...string) {
+	x.begin(name, attributes)
+	fmt.Fprintln(x.out)
+	x.path = append(x.path, name)
+}
+
+// end ends the element that was opened last.
+func (x *xmlWriter) end() {
+	last := len(x.path) - 1
+	name := x.path[last]
+	x.path = x.path[:last]
+	fmt.Fprintf(x.out, "%*s</%s>\n", 2*last, "", name)
+}
+
+// text writes an element with a value.
+func (x *xmlWriter) text(name, value string, attributes ...string) {
+	x.begin(name, attributes)
+	fmt.Fprintf(x.out, "%s</%s>\n", xmlEscape(value), name)
+}
+
+// has writes an element that stands only where it says something.
+func (x *xmlWriter) has(name, value string) {
+	if value != "" {
+		x.text(name, value)
+	}
+}
+
+func (x *xmlWriter) number(name string, n int) { x.text(name, strconv.Itoa(n)) }
+
+func (x *xmlWriter) boolean(name string, b bool) { x.text(name, strconv.FormatBool(b)) }
+
+// real writes a number with decimals.
+func (x *xmlWriter) real(name string, n float64, decimals int) {
+	x.text(name, strconv.FormatFloat(n, 'f', decimals, 64))
+}
+
+// seconds writes a time as seconds since 1970; none is 0.
+func (x *xmlWriter) seconds(name string, t time.Time) {
+	n := int64(0)
+	if !t.IsZero() {
+		n = t.Unix()
+	}
+	x.text(name, strconv.FormatInt(n, 10))
+}
+
+// stamp writes a time as qstat's listings have it.
+func (x *xmlWriter) stamp(name string, t time.Time) {
+	x.text(name, t.Local().Format("2006-01-02T15:04:05"))
+}
+
+// xmlEscape returns text as it may stand in an element or attribute. What XML
+// knows no way to write, most control characters and what is no UTF-8, becomes
+// an escape as everywhere; of the rest, what a terminal would obey or a parser
+// would change becomes a reference, which a parser gives back as it was.
+func xmlEscape(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == '&':
+			b.WriteString("&amp;")
+		case r == '<':
+			b.WriteString("&lt;")
+		case r == '>':
+			b.WriteString("&gt;")
+		case r == '"':
+			b.WriteString("&quot;")
+		case r == '\'':
+			b.WriteString("&apos;")
+		case r == '\t', r == '\n', r == '\r', r >= 0x7f && r < 0xa0:
+			fmt.Fprintf(&b, "&#%d;", r)
+		case r == 0xfffe, r == 0xffff:
+			fmt.Fprintf(&b, `\u%x`, r)
+		case r < ' ':
+			b.WriteString(api.Visible(text[:n]))
+		case r == utf8.RuneError && n == 1:
+			b.WriteString(api.Visible(text[:n]))
+		default:
+			b.WriteString(text[:n])
+		}
+		text = text[n:]
+	}
+	return b.String()
+}

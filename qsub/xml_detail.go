@@ -1,0 +1,598 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// xmlDetail prints all about jobs, in the words of Grid Engine's own records.
+// Jobs that do not exist are named only when there is no other, for a document
+// has one root. Cores says whether bindings are shown.
+func (s *session) xmlDetail(ctx context.Context, reply *api.DetailReply, cores bool) error {
+	if len(reply.Jobs) == 0 {
+		x := newXML(s.out, '"', "unknown_jobs", "")
+		for _, word := range reply.Missing {
+			x.text("ST_name", word)
+		}
+		x.end()
+		return nil
+	}
+	var kinds map[string]attribute
+	for i := range reply.Jobs {
+		r := &reply.Jobs[i].Request
+		var err error
+		if kinds == nil && len(r.Hard)+len(r.Soft) > 0 {
+			if kinds, err = s.kinds(ctx); err != nil {
+				return err
+			}
+		}
+		if r.CheckpointWhen, err = s.checkpointWhen(ctx, r); err != nil {
+			return err
+		}
+	}
+	x := newXML(s.out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")
+	x.open("djob_info")
+	for i := range reply.Jobs {
+		x.open("element")
+		x.detail(&reply.Jobs[i], kinds, cores)
+		x.end()
+	}
+	x.end()
+	x.open("messages")
+	x.open("element")
+	x.messages(reply.Jobs)
+	x.end()
+	x.end()
+	x.end()
+	if len(reply.Missing) > 0 {
+		fmt.Fprintf(s.err, "Following jobs do not exist: \n%s\n", api.Visible(strings.Join(reply.Missing, ", ")))
+	}
+	return nil
+}
+
+// detail writes a job: what it is, how it was submitted, its tasks, and what
+// else was asked for it. The order is Grid Engine's.
+func (x *xmlWriter) detail(d *api.Detail, kinds map[string]attribute, cores bool) {
+	r := &d.Request
+	number := strconv.Itoa(d.Job)
+	x.text("JB_job_number", number)
+	x.number("JB_ar", 0)
+	x.text("JB_exec_file", "job_scripts/"+number)
+	x.seconds("JB_submission_time", d.Submitted)
+	x.text("JB_owner", d.Owner)
+	x.number("JB_uid", d.UID)
+	x.text("JB_group", d.Group)
+	x.number("JB_gid", d.GID)
+	x.text("JB_account", cmp.Or(r.Account, "sge"))
+	x.boolean("JB_merge_stderr", r.Merge)
+	x.mailList(d)
+	x.boolean("JB_notify", r.Notify)
+	x.text("JB_job_name", r.Name)
+	x.paths("JB_stdout_path_list", r.Stdout)
+	x.number("JB_jobshare", 0)
+	x.resources("JB_hard_resource_list", r.Hard, kinds)
+	x.resources("JB_soft_resource_list", r.Soft, kinds)
+	x.queueList("JB_hard_queue_list", r.Queues)
+	x.queueList("JB_soft_queue_list", r.SoftQueues)
+	x.paths("JB_shell_list", r.Shell)
+	x.environment(r)
+	x.words("JB_job_args", r.Args)
+	x.text("JB_script_file", r.Command)
+	x.tasks(d)
+	x.has("JB_cwd", r.Cwd)
+	x.paths("JB_stderr_path_list", r.Stderr)
+	x.dependencies(d)
+	x.number("JB_deadline", 0)
+	x.seconds("JB_execution_time", r.After)
+	x.checkpoint(r)
+	x.boolean("JB_reserve", r.Reserve)
+	x.number("JB_mail_options", bits(r.Mail, mailBits))
+	x.paths("JB_stdin_path_list", r.Stdin)
+	x.number("JB_priority", 1024+r.Priority)
+	x.number("JB_restart", map[api.Rerun]int{api.RerunYes: 1, api.RerunNo: 2}[r.Rerun])
+	x.number("JB_verify", 0)
+	x.queueList("JB_master_hard_queue_list", r.MasterQueues)
+	x.number("JB_script_size", 0)
+	if r.PE != "" {
+		x.text("JB_pe", r.PE)
+		x.open("JB_pe_range")
+		for _, slots := range r.Slots {
+			x.taskRange("ranges", slots.Min, slots.Max, slots.Step)
+		}
+		x.end()
+	}
+	x.requestedJobs("JB_jid_request_list", r.HoldJobs) // a second time
+	x.number("JB_verify_suitable_queues", map[string]int{"w": 1, "e": 2}[r.Verify])
+	x.number("JB_soft_wallclock_gmt", 0)
+	x.number("JB_hard_wallclock_gmt", 0)
+	x.number("JB_override_tickets", 0)
+	x.number("JB_version", 0)
+	x.open("JB_ja_structure")
+	tasks := api.Tasks{First: 1, Last: 1, Step: 1}
+	if r.Tasks.IsArray() {
+		tasks = r.Tasks
+	}
+	x.taskRange("task_id_range", tasks.First, tasks.Last, tasks.Step)
+	x.end()
+	x.number("JB_type", jobType(r))
+	if cores {
+		x.binding(r.Binding)
+	}
+	x.number("JB_ja_task_concurrency", r.MaxRun)
+	x.real("JB_nurg", d.NormalUrgency, 6)
+}
+
+// mailBits are the bits of JB_mail_options, by letter of -m.
+var mailBits = map[rune]int{'a': 0x40000, 'b': 0x80000, 'e': 0x100000, 's': 0x400000}
+
+// checkpointBits are the bits of JB_checkpoint_attr, by letter of -c.
+var checkpointBits = map[rune]int{'m': 1, 's': 2, 'x': 4}
+
+// bits returns the bits of letters.
+func bits(letters string, of map[rune]int) int {
+	n := 0
+	for _, letter := range letters {
+		n |= of[letter]
+	}
+	return n
+}
+
+// jobType returns the bits of JB_type.
+func jobType(r *api.SubmitRequest) int {
+	n := 0
+	if r.Binary {
+		n |= 64
+	}
+	if r.Tasks.IsArray() {
+		n |= 128
+	}
+	if r.NoShell {
+		n |= 256
+	}
+	return n
+}
+
+// mailList writes who gets mail: those of -M, or the owner.
+func (x *xmlWriter) mailList(d *api.Detail) {
+	to, element := d.Request.MailTo, "mail_list"
+	if len(to) == 0 {
+		to, element = []string{d.Owner + "@" + originValue(&d.Request, "SGE_O_HOST=")}, "element"
+	}
+	x.open("JB_mail_list")
+	for _, address := range to {
+		user, host, _ := strings.Cut(address, "@")
+		x.open(element)
+		x.text("MR_user", user)
+		x.text("MR_host", host)
+		x.end()
+	}
+	x.end()
+}
+
+// paths writes a list of one path, or nothing.
+func (x *xmlWriter) paths(name, path string) {
+	if path == "" {
+		return
+	}
+	x.open(name)
+	x.open("path_list")
+	x.text("PN_path", path)
+	x.text("PN_host", "")
+	x.text("PN_file_host", "")
+	x.boolean("PN_file_staging", false)
+	x.end()
+	x.end()
+}
+
+// words writes a list of words. An empty one is an element with nothing in it.
+func (x *xmlWriter) words(name string, words []string) {
+	if len(words) == 0 {
+		return
+	}
+	x.open(name)
+	for _, word := range words {
+		x.open("element")
+		x.has("ST_name", word)
+		x.end()
+	}
+	x.end()
+}
+
+func (x *xmlWriter) queueList(name string, queues []string) {
+	if len(queues) == 0 {
+		return
+	}
+	x.open(name)
+	for _, queue := range queues {
+		x.open("destin_ident_list")
+		x.text("QR_name", queue)
+		x.end()
+	}
+	x.end()
+}
+
+// sessionVariables are those of the submitting session, in Grid Engine's order.
+var sessionVariables = []string{
+	"SGE_O_HOME", "SGE_O_LOGNAME", "SGE_O_PATH", "SGE_O_SHELL", "SGE_O_TZ", "SGE_O_MAIL", "TERM", "SGE_O_HOST", "SGE_O_WORKDIR",
+}
+
+// environment writes the variables of the submitting session, SGE_ at whose
+// beginning has another name inside Grid Engine, and those that the job asked
+// for.
+func (x *xmlWriter) environment(r *api.SubmitRequest) {
+	var list []string
+	for _, name := range sessionVariables {
+		for _, v := range r.Origin {
+			if strings.HasPrefix(v, name+"=") {
+				list = append(list, strings.Replace(v, "SGE_", "__SGE_PREFIX__", 1))
+			}
+		}
+	}
+	list = append(list, r.Env...)
+	if len(list) == 0 {
+		return
+	}
+	x.open("JB_env_list")
+	for _, v := range list {
+		name, value, _ := strings.Cut(v, "=")
+		x.open("job_sublist")
+		x.text("VA_variable", name)
+		x.has("VA_value", value)
+		x.end()
+	}
+	x.end()
+}
+
+// tasks writes the tasks that run or are in error.
+func (x *xmlWriter) tasks(d *api.Detail) {
+	if len(d.Tasks) == 0 {
+		return
+	}
+	x.open("JB_ja_tasks")
+	for i := range d.Tasks {
+		t := &d.Tasks[i]
+		const running = 128
+		status := running
+		if t.Queue == "" {
+			status = 0
+		}
+		x.open("ulong_sublist")
+		x.number("JAT_status", status)
+		x.number("JAT_task_number", t.Task)
+		x.usage(t.Usage)
+		if t.Reason != "" {
+			x.open("JAT_message_list")
+			x.open("ulong_sublist")
+			x.number("QIM_type", 1)
+			x.text("QIM_message", t.Reason)
+			x.end()
+			x.end()
+		}
+		x.seconds("JAT_start_time", t.Started)
+		x.real("JAT_ntix", d.NormalTickets, 6)
+		x.end()
+	}
+	x.end()
+}
+
+func (x *xmlWriter) usage(u *api.Usage) {
+	if u == nil {
+		return
+	}
+	x.open("JAT_scaled_usage_list")
+	for _, item := range []struct {
+		name  string
+		value float64
+	}{{"cpu", u.CPU}, {"mem", u.Mem}, {"io", u.IO}, {"iow", u.IOWait}, {"vmem", u.VMem}, {"maxvmem", u.MaxVMem}} {
+		x.open("scaled")
+		x.text("UA_name", item.name)
+		x.real("UA_value", item.value, 6)
+		x.end()
+	}
+	x.end()
+}
+
+// dependencies writes what the job waits for, and what waits for it.
+func (x *xmlWriter) dependencies(d *api.Detail) {
+	jobs := func(list, element string, numbers []int) {
+		if len(numbers) == 0 {
+			return
+		}
+		x.open(list)
+		for _, n := range numbers {
+			x.open(element)
+			x.number("JRE_job_number", n)
+			x.end()
+		}
+		x.end()
+	}
+	jobs("JB_jid_predecessor_list", "job_predecessors", d.WaitsFor[:len(d.WaitsFor)-len(d.WaitsForTasks)])
+	x.requestedJobs("JB_jid_request_list", d.Request.HoldJobs)
+	jobs("JB_jid_successor_list", "ulong_sublist", d.Followers)
+	jobs("JB_ja_ad_predecessor_list", "job_predecessors_ad", d.WaitsForTasks)
+	x.requestedJobs("JB_ja_ad_request_list", d.Request.HoldArray)
+	jobs("JB_ja_ad_successor_list", "ulong_sublist", d.ArrayFollowers)
+}
+
+// requestedJobs writes the words of -hold_jid; of -hold_jid_ad Grid Engine
+// keeps how many there are.
+func (x *xmlWriter) requestedJobs(name string, words []string) {
+	if len(words) == 0 {
+		return
+	}
+	x.open(name)
+	for _, word := range words {
+		x.open("element")
+		x.number("JRE_job_number", 0)
+		if name == "JB_jid_request_list" {
+			x.text("JRE_job_name", word)
+		}
+		x.end()
+	}
+	x.end()
+}
+
+func (x *xmlWriter) checkpoint(r *api.SubmitRequest) {
+	x.has("JB_checkpoint_name", r.Checkpoint)
+	letters, interval, _ := strings.Cut(r.CheckpointWhen, " ")
+	n, _ := seconds(interval)
+	x.number("JB_checkpoint_attr", bits(letters, checkpointBits))
+	x.number("JB_checkpoint_interval", n)
+}
+
+// checkpointWhen returns the letters of -c or, where they were not said, those
+// of the checkpointing environment, and behind them the time of -c if there is
+// one.
+func (s *session) checkpointWhen(ctx context.Context, r *api.SubmitRequest) (string, error) {
+	_, timed := seconds(r.CheckpointWhen)
+	if r.Checkpoint == "" || r.CheckpointWhen != "" && !timed {
+		return r.CheckpointWhen, nil
+	}
+	var reply api.ShowReply
+	if err := s.client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "ckpt", Name: r.Checkpoint}, &reply); err != nil {
+		if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
+			return " " + r.CheckpointWhen, nil // it was removed since
+		}
+		return "", s.callFailed(err)
+	}
+	letters := ""
+	for line := range strings.Lines(reply.Text) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "when" {
+			letters = f[1]
+		}
+	}
+	return letters + " " + r.CheckpointWhen, nil
+}
+
+func (x *xmlWriter) taskRange(name string, first, last, step int) {
+	x.open(name)
+	x.number("RN_min", first)
+	x.number("RN_max", last)
+	x.number("RN_step", max(step, 1))
+	x.end()
+}
+
+// binding writes the parts of -binding. Offsets and a step that were not said
+// are 0, and the strategy says that it is left to Grid Engine where to begin.
+func (x *xmlWriter) binding(text string) {
+	b, element := parseBinding(text), "binding"
+	if text == "" {
+		element = "element"
+	}
+	x.open("JB_binding")
+	x.open(element)
+	x.text("BN_strategy", b.strategy)
+	x.number("BN_type", b.kind)
+	x.text("BN_parameter_n", b.cores)
+	x.text("BN_parameter_socket_offset", b.socket)
+	x.text("BN_parameter_core_offset", b.core)
+	x.text("BN_parameter_striding_step_size", b.step)
+	x.has("BN_parameter_explicit", b.explicit)
+	x.end()
+	x.end()
+}
+
+// bindingParts are the words of -binding as Grid Engine keeps them.
+type bindingParts struct {
+	strategy, cores, socket, core, step, explicit string
+	kind                                          int
+}
+
+func parseBinding(text string) bindingParts {
+	b := bindingParts{strategy: "no_job_binding", cores: "0", socket: "0", core: "0", step: "0"}
+	if text == "" {
+		b.explicit = "no_explicit_binding"
+		return b
+	}
+	b.kind = 3
+	word, rest, two := strings.Cut(text, " ")
+	if !two {
+		word, rest = "set", text
+	}
+	switch word {
+	case "pe":
+		b.kind = 1
+	case "env":
+		b.kind = 2
+	}
+	var parameters string
+	b.strategy, parameters, _ = strings.Cut(rest, ":")
+	if b.strategy == "explicit" {
+		b.explicit = rest
+		return b
+	}
+	fields := strings.Split(parameters, ":")
+	b.cores, fields = fields[0], fields[1:]
+	if b.strategy == "striding" && len(fields) > 0 {
+		b.step, fields = fields[0], fields[1:]
+	}
+	if len(fields) == 0 {
+		b.strategy += "_automatic"
+		return b
+	}
+	b.socket, b.core, _ = strings.Cut(fields[0], ",")
+	return b
+}
+
+// attribute is a line of the complex.
+type attribute struct {
+	name string
+	kind int // as Grid Engine counts types
+}
+
+// kindNumbers are the numbers of the types of attributes.
+var kindNumbers = map[string]int{
+	"INT": 1, "STRING": 2, "TIME": 3, "MEMORY": 4, "BOOL": 5, "CSTRING": 6, "HOST": 7, "DOUBLE": 8, "RESTRING": 9,
+}
+
+// kinds returns the attributes of the complex by name and shortcut.
+func (s *session) kinds(ctx context.Context) (map[string]attribute, error) {
+	var reply api.ShowReply
+	if err := s.client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "complex"}, &reply); err != nil {
+		return nil, s.callFailed(err)
+	}
+	kinds := map[string]attribute{}
+	for line := range strings.Lines(reply.Text) {
+		if f := strings.Fields(line); len(f) > 2 && line[0] != '#' {
+			a := attribute{f[0], kindNumbers[f[2]]}
+			kinds[f[0]], kinds[f[1]] = a, a
+		}
+	}
+	return kinds, nil
+}
+
+// resources writes requests of -l, in the words of the complex.
+func (x *xmlWriter) resources(name string, list []api.Resource, kinds map[string]attribute) {
+	if len(list) == 0 {
+		return
+	}
+	x.open(name)
+	for _, r := range list {
+		kind, name, value := inComplex(r, kinds)
+		x.open("qstat_l_requests")
+		x.text("CE_name", name)
+		x.number("CE_valtype", kind)
+		x.text("CE_stringval", value)
+		x.real("CE_doubleval", doubleValue(kind, value), 6)
+		x.number("CE_relop", 0)
+		x.number("CE_consumable", 0)
+		x.number("CE_dominant", 0)
+		x.real("CE_pj_doubleval", 0, 6)
+		x.number("CE_pj_dominant", 0)
+		x.number("CE_requestable", 0)
+		x.number("CE_tagged", 0)
+		x.end()
+	}
+	x.end()
+}
+
+// inComplex returns a request by the full name of its attribute, a time in
+// seconds.
+func inComplex(r api.Resource, kinds map[string]attribute) (kind int, name, value string) {
+	a, ok := kinds[r.Name]
+	if !ok {
+		return kindNumbers["STRING"], r.Name, r.Value // it was removed since
+	}
+	if n, ok := seconds(r.Value); ok && a.kind == kindNumbers["TIME"] {
+		return a.kind, a.name, strconv.Itoa(n)
+	}
+	return a.kind, a.name, r.Value
+}
+
+// doubleValue returns a requested value as a number, 0 for what is none.
+func doubleValue(kind int, text string) float64 {
+	if strings.EqualFold(text, "infinity") {
+		return math.MaxFloat64
+	}
+	switch kind {
+	case kindNumbers["INT"], kindNumbers["DOUBLE"], kindNumbers["MEMORY"]:
+		unit := 1.0
+		if n := len(text); n > 0 {
+			if power := strings.IndexByte("kmgt", text[n-1]|0x20); power >= 0 {
+				base := 1000.0
+				if text[n-1] < 'a' {
+					base = 1024
+				}
+				text, unit = text[:n-1], math.Pow(base, float64(power+1))
+			}
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsInf(n, 0) || math.IsNaN(n) {
+			return 0
+		}
+		return n * unit
+	case kindNumbers["TIME"]:
+		n, _ := seconds(text)
+		return float64(n)
+	case kindNumbers["BOOL"]:
+		if strings.EqualFold(text, "true") || text == "1" {
+			return 1
+		}
+	}
+	return 0
+}
+
+// messages writes why jobs wait, if any does.
+func (x *xmlWriter) messages(jobs []api.Detail) {
+	opened := false
+	for i := range jobs {
+		for _, reason := range waitingReasons(&jobs[i]) {
+			if !opened {
+				x.open("SME_message_list")
+				opened = true
+			}
+			x.open("element")
+			x.open("MES_job_number_list")
+			x.open("ulong_sublist")
+			x.number("ULNG_value", jobs[i].Job)
+			x.end()
+			x.end()
+			x.number("MES_message_number", reasonNumber(&jobs[i]))
+			x.text("MES_message", reason)
+			x.end()
+		}
+	}
+	if opened {
+		x.end()
+	}
+}
+
+// waitingReasons returns why a job waits or is in error.
+func waitingReasons(d *api.Detail) []string {
+	if len(d.Reasons) == 0 && inError(d) {
+		return []string{"Job is in error state"}
+	}
+	return d.Reasons
+}
+
+func inError(d *api.Detail) bool {
+	return slices.ContainsFunc(d.Tasks, func(t api.TaskDetail) bool { return strings.HasPrefix(t.State, "E") })
+}
+
+// reasonNumber returns Grid Engine's number of the reason for which a job
+// waits; 0 when it is none of those that hold a job back by itself.
+func reasonNumber(d *api.Detail) int {
+	const startTime, errorState, held, dependencies, enoughTasks = 31, 32, 33, 35, 45
+	switch {
+	case strings.ContainsAny(d.Holds, "uosa"):
+		return held
+	case d.Holds != "":
+		return dependencies
+	case d.Request.After.After(time.Now()):
+		return startTime
+	case inError(d):
+		return errorState
+	case d.Request.MaxRun > 0 && len(d.Tasks) >= d.Request.MaxRun:
+		return enoughTasks
+	}
+	return 0
+}

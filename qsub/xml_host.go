@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+)
+
+// xmlQueueSummary prints the slots of each queue, qstat -g c -xml.
+func (s *session) xmlQueueSummary(host *api.HostReply, extended bool) error {
+	x := newXML(s.out, '"', "job_info", "qstat/qstat.xsd")
+	for i := range host.Queues {
+		q := &host.Queues[i]
+		name, _, _ := strings.Cut(q.Name, "@")
+		inState := func(letters string) int {
+			if strings.ContainsAny(q.States, letters) {
+				return q.Total
+			}
+			return 0
+		}
+		soon, never := inState("aoACDS"), inState("cdsuE")
+		available := max(q.Total-q.Used, 0)
+		if soon+never > 0 {
+			available = 0
+		}
+		x.open("cluster_queue_summary")
+		x.text("name", name)
+		if n, err := strconv.ParseFloat(hostValue(host, "np_load_avg"), 64); err == nil {
+			x.real("load", n, 5)
+		}
+		x.number("used", q.Used)
+		x.number("resv", q.Reserved)
+		x.number("available", available)
+		x.number("total", q.Total)
+		x.number("temp_disabled", soon)
+		x.number("manual_intervention", never)
+		if extended {
+			for _, state := range []struct{ name, letter string }{
+				{"suspend_manual", "s"},
+				{"suspend_threshold", "A"},
+				{"suspend_on_subordinate", "S"},
+				{"suspend_calendar", "C"},
+				{"unknown", "u"},
+				{"load_alarm", "a"},
+				{"disabled_manual", "d"},
+				{"disabled_calendar", "D"},
+				{"ambiguous", "c"},
+				{"orphaned", "o"},
+				{"error", "E"},
+			} {
+				x.number(state.name, inState(state.letter))
+			}
+		}
+		x.end()
+	}
+	x.end()
+	return nil
+}
+
+// hostView is what the options of qhost ask for.
+type hostView struct {
+	queues, values, short bool
+	attributes            []string // of -F; none: all
+}
+
+// xmlHosts prints the host with its queues and the jobs that run, below what
+// stands for all hosts of a cluster; without a host nothing of all that.
+func (s *session) xmlHosts(host *api.HostReply, running []api.JobStatus, v *hostView) error {
+	x := newXML(s.out, '\'', "qhost", "qhost/qhost.xsd")
+	if host != nil {
+		x.hostValues("global", slices.Repeat([]string{"-"}, len(hostColumns)), v)
+		x.end()
+		x.host(host, running, v)
+	}
+	x.end()
+	return nil
+}
+
+func (x *xmlWriter) host(host *api.HostReply, running []api.JobStatus, v *hostView) {
+	x.hostValues(host.Host, hostCells(host), v)
+	if v.values {
+		for _, a := range host.Values {
+			if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
+				x.text("resourcevalue", hostAttribute(&a), "name", a.Name, "dominance", a.Source)
+			}
+		}
+	}
+	jobs := func(shown func(queue string) bool) {
+		lines := form{slots: true}
+		for i := range running {
+			lines.rows(&running[i], shown, func(r *jobRow) { x.hostJob(r, !v.queues) })
+		}
+	}
+	if !v.queues {
+		jobs(nil)
+	}
+	for i := range host.Queues {
+		if v.queues {
+			x.hostQueue(&host.Queues[i])
+			jobs(func(queue string) bool { return queue == instance(host, &host.Queues[i]) })
+		}
+	}
+	x.end()
+}
+
+// hostAttribute is the value of an attribute as qhost shows it: whole numbers
+// have decimals, too.
+func hostAttribute(a *api.HostValue) string {
+	if _, err := strconv.ParseUint(a.Value, 10, 64); err == nil {
+		return a.Value + ".000000"
+	}
+	return attributeText(a)
+}
+
+// hostColumns are the names of the values of a host, in the order of hostCells.
+var hostColumns = []string{
+	"arch_string", "num_proc", "m_socket", "m_core", "m_thread", "load_avg", "mem_total", "mem_used", "swap_total", "swap_used",
+}
+
+// hostValues opens a host and writes its values; those that begin with m_ and
+// count parts of processors are left out in the short form.
+func (x *xmlWriter) hostValues(name string, cells []string, v *hostView) {
+	x.open("host", "name", name)
+	for i, column := range hostColumns {
+		if !v.short || !strings.HasPrefix(column, "m_") {
+			x.text("hostvalue", cells[i], "name", column)
+		}
+	}
+}
+
+func (x *xmlWriter) hostQueue(q *api.QueueStatus) {
+	name, _, _ := strings.Cut(q.Name, "@")
+	x.open("queue", "name", name)
+	for _, value := range [][2]string{
+		{"qtype_string", q.Type},
+		{"slots_used", strconv.Itoa(q.Used)},
+		{"slots", strconv.Itoa(q.Total)},
+		{"slots_resv", strconv.Itoa(q.Reserved)},
+		{"state_string", q.States},
+	} {
+		x.text("queuevalue", value[1], "qname", name, "name", value[0])
+	}
+	x.end()
+}
+
+// hostJob writes a job, or one of its slots. Grid Engine quotes the priority
+// once more, and who reads it knows.
+func (x *xmlWriter) hostJob(j *jobRow, queue bool) {
+	number := strconv.Itoa(j.Job)
+	value := func(name, value string) { x.text("jobvalue", value, "jobid", number, "name", name) }
+	x.open("job", "name", number)
+	value("priority", fmt.Sprintf("'%.6f'", j.Priority))
+	value("qinstance_name", j.queue)
+	value("job_name", j.Name)
+	value("job_owner", j.Owner)
+	value("job_state", j.State)
+	value("start_time", strconv.FormatInt(j.Time.Unix(), 10))
+	if queue {
+		value("queue_name", j.queue)
+	}
+	value("pe_master", j.role)
+	if j.Tasks != "" {
+		value("taskid", j.Tasks)
+	}
+	x.end()
+}
