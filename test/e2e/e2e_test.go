@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"paddock/test/harness"
+	"paddock/test/structure"
 )
 
 var (
@@ -209,6 +210,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"readonly":      cmdReadonly,      // [!] readonly DIR: nothing more can be written below it; !: it can again (root)
 	"idle":          cmdIdle,          // idle SECONDS MAX: execd and its shepherds switch at most so often
 	"rss":           cmdRSS,           // rss MB: execd holds at most so much memory
+	"checkxml":      cmdCheckXML,      // checkxml FILE: it is XML with the structure of Grid Engine's; FILE may be stdout
 	"untouched":     cmdUntouched,     // untouched: execd still is the process that was started
 }
 
@@ -329,6 +331,15 @@ func cmdWaitGrep(ts *testscript.TestScript, neg bool, args []string) {
 		text, err := os.ReadFile(ts.MkAbs(args[1]))
 		return want.Match(text), err
 	}))
+}
+
+func cmdCheckXML(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 1, "checkxml FILE")
+	grammar, err := structure.Read(filepath.Join(harness.Root(), "qsub", "testdata", "xml.txt"))
+	ts.Check(err)
+	if problems := grammar.Check([]byte(ts.ReadFile(args[0]))); len(problems) > 0 {
+		ts.Fatalf("%s", strings.Join(problems, "\n"))
+	}
 }
 
 func cmdAccounted(ts *testscript.TestScript, neg bool, args []string) {
