@@ -45,6 +45,8 @@ const (
 	FileSeqNum    = "job_seq_num"
 	FileQueues    = "queues"
 	FileShares    = "shares"
+	FileOutputs   = "outputs"
+	FileOutputs1  = "outputs.1"
 	FileDrain     = "drain"
 	FileFormat    = "format"
 )
@@ -92,6 +94,8 @@ var Files = []File{
 	{FileSeqNum, "execd", "execd", "before the record with the highest number goes", 0o644, ""},
 	{FileQueues, "execd", "execd", "when somebody disables, suspends or clears a queue", 0o644, "an administrator relies on it"},
 	{FileShares, "execd", "execd", "every ten minutes in which jobs ended, and at the end", 0o644, ""},
+	{FileOutputs, "execd", "execd", "when a job is first started, appended", 0o600, ""},
+	{FileOutputs1, "execd", "execd", "when outputs has grown to 1 MB, in its place", 0o600, ""},
 	{FileDrain, "execd", "execd", "while no job is to be started", 0o644, "after a power cut the host is still to be emptied"},
 	{FileFormat, "execd", "execd", "when execd first uses the spool", 0o644, "an older execd must not misread what a newer one has left"},
 }

@@ -505,6 +505,7 @@ type WaitRequest struct {
 
 // TaskEnd is how one task ended, as the accounting file has it.
 type TaskEnd struct {
+	Job    int    `json:"job"`
 	Task   int    `json:"task"` // 0 for a job that is no array
 	Failed int    `json:"failed"`
 	Exit   int    `json:"exit"`             // exit code, or 128+n

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -16,13 +15,16 @@ import (
 	"paddock/spool"
 )
 
-// Ends returns how tasks of a job ended whose lines stand in the accounting
+// Ends returns how tasks of some jobs ended whose lines stand in the accounting
 // file from a place on, and the place behind what was read. This is what a
 // waiting client gets: it holds for a job that is long over and for one whose
 // execd was restarted, and costs no memory for finished tasks.
-func (b *Book) Ends(number int, from job.Place) ([]api.TaskEnd, job.Place, error) {
+func (b *Book) Ends(from job.Place, numbers ...int) ([]api.TaskEnd, job.Place, error) {
 	var ends []api.TaskEnd
-	digits := strconv.AppendInt(nil, int64(number), 10)
+	wanted := make(map[string]bool, len(numbers))
+	for _, number := range numbers {
+		wanted[strconv.Itoa(number)] = true
+	}
 	for _, path := range b.files(from.Inode) {
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -36,10 +38,10 @@ func (b *Book) Ends(number int, from job.Place) ([]api.TaskEnd, job.Place, error
 		}
 		from.Offset, err = eachLine(path, from.Offset, func(line []byte) bool {
 			// Most lines are other jobs': they are not taken apart.
-			if !bytes.Equal(accounting.Field(line, accounting.FieldJobNumber), digits) {
+			if !wanted[string(accounting.Field(line, accounting.FieldJobNumber))] {
 				return true
 			}
-			if r, err := accounting.Parse(line); err == nil && r.JobNumber == number && r.PETaskID == accounting.None {
+			if r, err := accounting.Parse(line); err == nil && r.PETaskID == accounting.None {
 				ends = append(ends, taskEnd(&r))
 			}
 			return true
@@ -72,7 +74,7 @@ func FormatCursor(p job.Place) string {
 
 // taskEnd tells a waiting client what an accounting line says.
 func taskEnd(r *accounting.Record) api.TaskEnd {
-	e := api.TaskEnd{Task: r.TaskNumber, Failed: r.Failed, Exit: r.ExitStatus, Ran: r.StartTime > 0}
+	e := api.TaskEnd{Job: r.JobNumber, Task: r.TaskNumber, Failed: r.Failed, Exit: r.ExitStatus, Ran: r.StartTime > 0}
 	if (r.Failed == spool.FailedAfterJob || r.Failed == spool.FailedEnforcedLimit) && r.ExitStatus > 128 {
 		e.Signal = "SIG" + spool.SignalName(r.ExitStatus-128)
 	}

@@ -26,6 +26,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/server"
 	"paddock/execd/internal/stage"
@@ -265,9 +266,10 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		ranges = config.Global.GIDRange
 	}
 	gids := queue.NewGIDs(ranges)
+	outputs := output.New(root)
 	d.stages = &stage.Runner{
 		Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
-		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Host: host, Boot: boot, Log: log,
+		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Outputs: outputs, Host: host, Boot: boot, Log: log,
 	}
 	d.launch.Exited = d.stages.Exited
 	d.usage.Exceeded = d.stages.Exceeded
@@ -291,7 +293,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.server = &server.Server{
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Stages: d.stages,
 		Usage: d.usage, Load: d.load.Values, Metrics: metrics.Handler(d.snapshot), Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
-		OwnerOnly: only, Configure: d.change, Saved: live.Saved, Template: live.Template,
+		OwnerOnly: only, Outputs: outputs, Configure: d.change, Saved: live.Saved, Template: live.Template,
 	}
 	return d, nil
 }

@@ -138,6 +138,7 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 		err := s.commit(j, durable, func() {
 			j.deleted += d.gone.Len()
 			s.finished.deleted(j, &d.gone)
+			j.wakeWaiting()
 			for number := range j.runs {
 				if d.gone.Has(number) {
 					j.forgetRuns(number)

@@ -210,6 +210,9 @@ func (s *Store) Settle(t *Task) error {
 		after = func() {
 			j.forget()
 			s.finished.ran(t)
+			if t.End.Fate != FateDone { // it was to run again, and does not
+				j.wakeWaiting()
+			}
 			// Others may have been settled since settleLast has looked.
 			if over = j.over() && s.jobs[j.Number] == j; over {
 				s.drop(j)
@@ -255,6 +258,7 @@ func (s *Store) settleLast(j *Job, t *Task, l *line) bool {
 func (s *Store) Accounted(t *Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	t.counted = true
 	t.Job.wakeWaiting()
 }
 

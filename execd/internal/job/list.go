@@ -2,6 +2,7 @@ package job
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,11 @@ func (l *Listing) Keep(wanted func(Needs) bool) {
 
 // List returns the lines that somebody asks for.
 func (s *Store) List(req *api.JobsRequest, caller Caller, host string) Listing {
+	return s.list(req, caller, host, math.MaxInt)
+}
+
+// list is List; once it has so many lines of what waits it adds no more.
+func (s *Store) list(req *api.JobsRequest, caller Caller, host string, most int) Listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var l Listing
@@ -48,7 +54,9 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) Listing {
 	now := time.Now()
 	for _, j := range s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) }) {
 		l.Running = m.running(l.Running, j)
-		l.Waiting = m.waiting(l.Waiting, j, now)
+		if len(l.Waiting) < most {
+			l.Waiting = m.waiting(l.Waiting, j, now)
+		}
 		for len(l.needs) < len(l.Waiting) {
 			l.needs = append(l.needs, j.Terms().Needs)
 		}

@@ -540,6 +540,7 @@ type Task struct {
 	alteration int           // the Job's alterations when the run was started
 	begun      chan struct{} // closed when the start is recorded, or given up
 	recorded   bool          // guarded by the Store's mutex; the end is on disk
+	counted    bool          // guarded by the Store's mutex; and in the accounting file
 }
 
 // Slots returns how many slots the task has.

@@ -245,9 +245,6 @@ func (l *Launcher) StderrPaths(run spool.RunID) []string {
 	}
 	path, _ := c.Lookup(key)
 	name, _ := c.Lookup(spool.KeyJobName)
-	file := fmt.Sprintf("%s.%s%d", name, letter, run.Job)
-	if task, _ := c.Int(spool.KeyTaskID); task > 0 {
-		file += fmt.Sprintf(".%d", task)
-	}
-	return []string{filepath.Join(path, file), path}
+	task, _ := c.Int(spool.KeyTaskID)
+	return []string{filepath.Join(path, defaultName(name, letter, run.Job, task)), path}
 }

@@ -66,16 +66,7 @@ func (o *Order) names(host string) names {
 }
 
 // dir is the working directory: the requested one, else the owner's home.
-func (o *Order) dir(host string) string {
-	if o.Request.Cwd == "" {
-		return o.Owner.Home
-	}
-	dir := o.names(host).expand(o.Request.Cwd)
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(o.Owner.Home, dir)
-	}
-	return dir
-}
+func (o *Order) dir(host string) string { return workingDir(o.names(host), o.Request.Cwd) }
 
 // shell is the path of the job's shell.
 func (o *Order) shell(host string) string {

@@ -25,6 +25,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/usage"
@@ -46,6 +47,7 @@ type Server struct {
 	Template  func(kind, name string) (string, error) // what an object begins with
 	Drain     *drain.Drain
 	Usage     *usage.Sampler
+	Outputs   *output.Memory // nil: nothing is known of jobs that are over
 	Metrics   http.Handler
 	Load      func() map[string]conf.Value // of the host, as of now; nil: not known
 	Groups    string                       // the tier of control groups
@@ -84,6 +86,10 @@ var verbs = map[string]struct {
 	api.VerbDetail: {anyone, 1 << 20, handler((*Server).detail)},
 	api.VerbDelete: {members, 1 << 20, handler((*Server).delete)},
 	api.VerbWait:   {anyone, 1 << 16, handler((*Server).wait)},
+	api.VerbFind:   {anyone, 1 << 20, handler((*Server).find)},
+	api.VerbEnds:   {anyone, 1 << 20, handler((*Server).ends)},
+	api.VerbOutput: {anyone, 1 << 16, handler((*Server).output)},
+	api.VerbTop:    {anyone, 1 << 16, handler((*Server).top)},
 	api.VerbStatus: {anyone, 1 << 16, handler((*Server).status)},
 	api.VerbModify: {members, 1 << 20, handler((*Server).modify)},
 	api.VerbHost:   {anyone, 1 << 16, handler((*Server).host)},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"paddock/execd/api"
-	"paddock/execd/internal/account"
 	"paddock/execd/internal/job"
 	"paddock/spool"
 )
@@ -152,61 +151,6 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 		case <-ended:
 		case <-changed:
 			enough = true
-		case <-timer.C:
-			enough = true
-		case <-s.stopping:
-			enough = true
-		case <-ctx.Done():
-			return reply, nil // the client has gone
-		}
-	}
-}
-
-// longPoll is how long a client is kept without news, gathering how long ends
-// are gathered before it is told of the first: a large array ends hundreds of
-// tasks a second.
-const (
-	longPoll  = 5 * time.Minute
-	gathering = 100 * time.Millisecond
-)
-
-// wait tells how tasks of a job ended, as soon as there is something to tell.
-// The accounting file is the truth, so that it works for jobs that are over,
-// over restarts, and keeps nothing of finished tasks in memory.
-func (s *Server) wait(ctx context.Context, _ job.Caller, req *api.WaitRequest) (api.WaitReply, error) {
-	place, err := account.ParseCursor(req.Cursor)
-	if err != nil {
-		return api.WaitReply{}, api.Errorf(api.CodeBadRequest, "%v", err)
-	}
-	j := s.Store.Get(req.Job)
-	var ended []api.TaskEnd
-	timer := time.NewTimer(longPoll)
-	defer timer.Stop()
-	for enough := false; ; {
-		// The job first, the file second: what ends between the two is in the
-		// file, and its hint in the channel.
-		var changed <-chan struct{}
-		reply := api.WaitReply{Done: true}
-		if j != nil {
-			changed, reply.Done, reply.Error = s.Store.Changed(j)
-		}
-		enough = enough || reply.Done || reply.Error != ""
-		if enough || len(ended) == 0 {
-			var more []api.TaskEnd
-			if more, place, err = s.Book.Ends(req.Job, place); err != nil {
-				return api.WaitReply{}, err
-			}
-			if len(ended) == 0 && len(more) > 0 {
-				timer.Reset(gathering)
-			}
-			ended = append(ended, more...)
-		}
-		if enough {
-			reply.Ended, reply.Cursor = ended, account.FormatCursor(place)
-			return reply, nil
-		}
-		select {
-		case <-changed:
 		case <-timer.C:
 			enough = true
 		case <-s.stopping:

@@ -22,6 +22,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/usage"
@@ -104,6 +105,7 @@ type Runner struct {
 	Usage    *usage.Sampler
 	Mail     *mail.Office
 	Counts   *metrics.Counts
+	Outputs  *output.Memory // nil: where jobs write is not remembered
 	Host     string
 	Boot     string // id of this boot
 	Log      *slog.Logger
@@ -255,6 +257,11 @@ func (r *Runner) begin(l *life) error {
 	if err != nil {
 		var unfit *launch.Unfit
 		return r.refuse(l, err, errors.As(err, &unfit))
+	}
+	if r.Outputs != nil {
+		if err := r.Outputs.Note(launch.StreamsOf(t.Job.Number, order.Request, order.Owner)); err != nil {
+			r.Log.Debug(err.Error())
+		}
 	}
 	return nil
 }

@@ -1,0 +1,184 @@
+package job
+
+import (
+	"slices"
+	"strconv"
+
+	"paddock/execd/api"
+	"paddock/spool"
+)
+
+// Find returns the unfinished jobs that words mean, for who waits for them:
+// names mean the caller's own, numbers anybody's. More than most are refused.
+// whole says that no end of any of them is accounted yet.
+func (s *Store) Find(words []string, caller Caller, most int) (found []api.Found, missing []string, whole bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	whole = true
+	for _, word := range words {
+		jobs, tasks := s.meant(word, caller)
+		known := false
+		for _, j := range jobs {
+			f, ok := j.found(tasks)
+			if !ok {
+				continue
+			}
+			if known = true; len(found) == most {
+				return nil, nil, false, api.Errorf(api.CodeRejected, "more than %d jobs are too many to wait for at once", most)
+			}
+			found = append(found, f)
+			whole = whole && !j.hasEnded()
+		}
+		if !known {
+			missing = append(missing, word)
+		}
+	}
+	return found, missing, whole, nil
+}
+
+// meant returns the jobs that a word means, and the tasks that it names; zero:
+// all. s.mu is held.
+func (s *Store) meant(word string, caller Caller) ([]*Job, api.Tasks) {
+	name, tasks := parseTarget(word)
+	if number, err := strconv.Atoi(name); err == nil {
+		if j := s.jobs[number]; j != nil {
+			return []*Job{j}, tasks
+		}
+		return nil, tasks
+	}
+	return s.sorted(func(j *Job) bool { return j.UID == caller.UID && j.match(name) }), tasks
+}
+
+// Youngest returns the job of a number, or the last that the caller has
+// submitted under a name, with the tasks that the word names; nil: there is
+// none that is not finished.
+func (s *Store) Youngest(word string, caller Caller) (*Job, api.Tasks) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	jobs, tasks := s.meant(word, caller)
+	if len(jobs) == 0 {
+		return nil, tasks
+	}
+	return jobs[len(jobs)-1], tasks
+}
+
+// Last returns the highest number that was given out.
+func (s *Store) Last() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next - 1
+}
+
+// found counts the tasks of a job; false: it has none of those.
+func (j *Job) found(tasks api.Tasks) (api.Found, bool) {
+	f := api.Found{Job: j.Number, Name: j.Terms().Name, Owner: j.Owner, Tasks: tasks, Array: j.Tasks.IsArray(), Count: j.Tasks.Count(), Pending: j.pending.Len()}
+	if tasks.IsArray() {
+		all, pending := AllTasks(j.Tasks), j.pending.clone()
+		f.Count, f.Pending = cutLen(&all, tasks), cutLen(&pending, tasks)
+	}
+	for _, t := range j.active {
+		switch {
+		case tasks.IsArray() && !within(t.Number, tasks):
+		case t.State == Errored:
+			f.InError++
+		case t.State == Started:
+			f.Running++
+		}
+	}
+	return f, f.Count > 0
+}
+
+func cutLen(s *Tasks, of api.Tasks) int {
+	cut := s.Cut(of)
+	return cut.Len()
+}
+
+// hasEnded reports whether the end of a task may be in the accounting file.
+func (j *Job) hasEnded() bool {
+	if j.finished > 0 {
+		return true
+	}
+	for _, t := range j.active {
+		if t.State == Ended {
+			return true
+		}
+	}
+	return false
+}
+
+// ChangedTasks is Changed for some tasks of a job alone; zero: all of them. They
+// are over when they are accounted and do not run again, however much of their
+// job is left.
+func (s *Store) ChangedTasks(j *Job, tasks api.Tasks) (changed <-chan struct{}, over bool, reason string) {
+	changed, over, reason = s.Changed(j)
+	if over || !tasks.IsArray() {
+		return changed, over, reason
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pending := j.pending.clone()
+	waits := cutLen(&pending, tasks) > 0
+	reason = ""
+	for _, t := range slices.Backward(j.tasksInOrder()) {
+		switch {
+		case !within(t.Number, tasks):
+		case t.State == Errored:
+			reason = t.Reason
+		case t.State == Ended && t.counted && t.End.Fate == FateDone:
+		default:
+			waits = true
+		}
+	}
+	if waits {
+		return changed, false, ""
+	}
+	return changed, reason == "", reason
+}
+
+// Top returns List of everybody's jobs, or of those that users' patterns name,
+// with no more lines of what waits than most.
+func (s *Store) Top(users []string, caller Caller, host string, most int) []api.JobStatus {
+	if len(users) == 0 {
+		users = []string{"*"}
+	}
+	l := s.list(&api.JobsRequest{Users: users}, caller, host, most)
+	return append(l.Running, l.Waiting...)
+}
+
+// Written returns the tasks whose output there is or is to be, of those named:
+// of them all, else of those that run, else the one of a job that is no array.
+// Those that have not started yet have no run.
+func (s *Store) Written(j *Job, tasks api.Tasks, most int) (list []Written, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range j.tasksInOrder() {
+		if tasks.IsArray() && !within(t.Number, tasks) {
+			continue
+		}
+		if len(list) == most {
+			return list, true
+		}
+		list = append(list, Written{Task: t.Number, State: t.letters(), Run: t.RunID()})
+	}
+	pending := j.pending.clone()
+	switch {
+	case tasks.IsArray():
+		pending = pending.Cut(tasks)
+	case j.Tasks.IsArray():
+		return list, false
+	}
+	for number := range pending.All {
+		if len(list) == most {
+			return list, true
+		}
+		list = append(list, Written{Task: number, State: "qw"})
+	}
+	return list, false
+}
+
+// Written is a task that writes, or will.
+type Written struct {
+	Task  int
+	State string
+	Run   spool.RunID // zero: it has not started
+}

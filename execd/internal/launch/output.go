@@ -1,0 +1,92 @@
+package launch
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// Streams are what the paths of a job's standard streams are made from, for
+// those who ask where its output is.
+type Streams struct {
+	Job    int      `json:"job"`
+	Owner  string   `json:"owner"`
+	UID    int      `json:"uid"`
+	Home   api.Text `json:"home"`
+	Name   api.Text `json:"name"`
+	Cwd    api.Text `json:"cwd,omitempty"`
+	Stdout api.Text `json:"stdout,omitempty"`
+	Stderr api.Text `json:"stderr,omitempty"`
+	Merge  bool     `json:"merge,omitempty"`
+	Array  bool     `json:"array,omitempty"`
+}
+
+// StreamsOf returns what is to be known of a job.
+func StreamsOf(number int, r *api.SubmitRequest, owner *user.User) Streams {
+	return Streams{
+		Job: number, Owner: owner.Name, UID: owner.UID, Home: api.Text(owner.Home), Name: api.Text(r.Name), Cwd: api.Text(r.Cwd),
+		Stdout: api.Text(r.Stdout), Stderr: api.Text(r.Stderr), Merge: r.Merge, Array: r.Tasks.IsArray(),
+	}
+}
+
+// Output returns where a task of the job writes on a host: what its config
+// says, or will say.
+func (s *Streams) Output(host string, task int) api.Output {
+	if !s.Array {
+		task = 0
+	}
+	n := names{home: string(s.Home), user: s.Owner, jobName: string(s.Name), host: host, job: s.Job, task: task}
+	dir := workingDir(n, string(s.Cwd))
+	return s.output(task, n.stream(string(s.Stdout), dir, dir), n.stream(string(s.Stderr), dir, dir))
+}
+
+func (s *Streams) output(task int, stdout, stderr string) api.Output {
+	file := func(letter, path string) api.File {
+		return api.File{Path: api.Text(path), Name: api.Text(defaultName(string(s.Name), letter, s.Job, task))}
+	}
+	return api.Output{Task: task, Merged: s.Merge, Stdout: file("o", stdout), Stderr: file("e", stderr)}
+}
+
+// Output returns where a run writes, or has written, from its config; false: it
+// has none any more.
+func (l *Launcher) Output(run spool.RunID) (api.Output, bool) {
+	d, _, err := l.Find(run)
+	if err != nil {
+		return api.Output{}, false
+	}
+	c, err := d.Config()
+	if err != nil {
+		return api.Output{}, false
+	}
+	stdout, _ := c.Lookup(spool.KeyStdoutPath)
+	stderr, _ := c.Lookup(spool.KeyStderrPath)
+	name, _ := c.Lookup(spool.KeyJobName)
+	task, _ := c.Int(spool.KeyTaskID)
+	s := Streams{Job: run.Job, Name: api.Text(name)}
+	s.Merge, _ = c.Bool(spool.KeyMergeStderr)
+	return s.output(task, stdout, stderr), true
+}
+
+// workingDir is the directory that a job asked for, else the owner's home.
+func workingDir(n names, cwd string) string {
+	if cwd == "" {
+		return n.home
+	}
+	dir := n.expand(cwd)
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(n.home, dir)
+	}
+	return dir
+}
+
+// defaultName is the name of a stream's file in a directory.
+func defaultName(name, letter string, job, task int) string {
+	file := fmt.Sprintf("%s.%s%d", name, letter, job)
+	if task > 0 {
+		file += fmt.Sprintf(".%d", task)
+	}
+	return file
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"reflect"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/job"
+)
+
+// find is the beginning of qwait.
+func (s *Server) find(_ context.Context, c job.Caller, req *api.FindRequest) (api.FindReply, error) {
+	if len(req.Jobs) > api.MaxWaited {
+		return api.FindReply{}, api.Errorf(api.CodeRejected, "more than %d jobs are too many to wait for at once", api.MaxWaited)
+	}
+	// First the place, then the jobs: what is accounted between the two stands
+	// behind it.
+	place := s.Book.Now()
+	reply := api.FindReply{User: c.Name}
+	var whole bool
+	var err error
+	if reply.Found, reply.Missing, whole, err = s.Store.Find(req.Jobs, c, api.MaxWaited); err != nil {
+		return api.FindReply{}, err
+	}
+	if reply.Last = s.Store.Last(); whole {
+		reply.Cursor = account.FormatCursor(place)
+	}
+	return reply, nil
+}
+
+// ends is qwait.
+func (s *Server) ends(ctx context.Context, _ job.Caller, req *api.EndsRequest) (api.EndsReply, error) {
+	if len(req.Jobs) == 0 || len(req.Jobs) > api.MaxWaited {
+		return api.EndsReply{}, api.Errorf(api.CodeBadRequest, "cannot wait for %d jobs at once", len(req.Jobs))
+	}
+	for _, w := range req.Jobs {
+		if t := w.Tasks; t != (api.Tasks{}) && (t.First < 1 || t.Last < t.First || t.Step < 1 || t.Last > api.MaxTask) {
+			return api.EndsReply{}, api.Errorf(api.CodeBadRequest, "%v is not a range of tasks", t)
+		}
+	}
+	return s.await(ctx, req)
+}
+
+// wait is qsub -sync.
+func (s *Server) wait(ctx context.Context, _ job.Caller, req *api.WaitRequest) (api.WaitReply, error) {
+	ends, err := s.await(ctx, &api.EndsRequest{Jobs: []api.Waited{{Job: req.Job}}, Cursor: req.Cursor})
+	reply := api.WaitReply{Ended: ends.Ended, Cursor: ends.Cursor, Done: len(ends.Over) > 0}
+	if len(ends.Stuck) > 0 {
+		reply.Error = ends.Stuck[0].Reason
+	}
+	return reply, err
+}
+
+// longPoll is how long a client is kept without news, gathering how long ends
+// are gathered before it is told of the first: a large array ends hundreds of
+// tasks a second.
+const (
+	longPoll  = 5 * time.Minute
+	gathering = 100 * time.Millisecond
+)
+
+// await tells how tasks of jobs ended, as soon as there is something to tell.
+// The accounting file is the truth, so that it works for jobs that are over,
+// over restarts, and keeps nothing of finished tasks in memory.
+func (s *Server) await(ctx context.Context, req *api.EndsRequest) (api.EndsReply, error) {
+	place, err := account.ParseCursor(req.Cursor)
+	if err != nil {
+		return api.EndsReply{}, api.Errorf(api.CodeBadRequest, "%v", err)
+	}
+	jobs := make([]*job.Job, len(req.Jobs))
+	numbers := make([]int, len(req.Jobs))
+	for i, w := range req.Jobs {
+		jobs[i], numbers[i] = s.Store.Get(w.Job), w.Job
+	}
+	var ended []api.TaskEnd
+	timer := time.NewTimer(longPoll)
+	defer timer.Stop()
+	for enough := false; ; {
+		// The jobs first, the file second: what ends between the two is in the
+		// file, and its hint in a channel.
+		var reply api.EndsReply
+		changed := s.look(jobs, req.Jobs, &reply)
+		enough = enough || len(reply.Over) > 0 || len(reply.Stuck) > 0
+		if enough || len(ended) == 0 {
+			var more []api.TaskEnd
+			if more, place, err = s.Book.Ends(place, numbers...); err != nil {
+				return api.EndsReply{}, err
+			}
+			if len(ended) == 0 && len(more) > 0 {
+				timer.Reset(gathering)
+			}
+			ended = append(ended, more...)
+		}
+		if enough {
+			reply.Ended, reply.Cursor = ended, account.FormatCursor(place)
+			return reply, nil
+		}
+		switch s.anyOf(ctx, changed, timer.C) {
+		case gone:
+			return reply, nil
+		case late:
+			enough = true
+		}
+	}
+}
+
+// look fills in which jobs are over, and which wait for somebody, and returns
+// what tells that one of the others has changed.
+func (s *Server) look(jobs []*job.Job, waited []api.Waited, reply *api.EndsReply) []<-chan struct{} {
+	var changed []<-chan struct{}
+	for i, j := range jobs {
+		if j == nil {
+			reply.Over = append(reply.Over, i)
+			continue
+		}
+		c, over, reason := s.Store.ChangedTasks(j, waited[i].Tasks)
+		if over {
+			reply.Over = append(reply.Over, i)
+		}
+		if reason != "" {
+			reply.Stuck = append(reply.Stuck, api.Stuck{Place: i, Reason: reason})
+		}
+		changed = append(changed, c)
+	}
+	return changed
+}
+
+// What anyOf has seen.
+const (
+	gone    = iota // the client
+	late           // it is to be answered now
+	another        // something has changed
+)
+
+// anyOf waits until one of the channels says something.
+func (s *Server) anyOf(ctx context.Context, changed []<-chan struct{}, late1 <-chan time.Time) int {
+	if len(changed) == 1 {
+		select {
+		case <-ctx.Done():
+			return gone
+		case <-late1:
+			return late
+		case <-s.stopping:
+			return late
+		case <-changed[0]:
+			return another
+		}
+	}
+	cases := make([]reflect.SelectCase, 0, len(changed)+3)
+	add := func(c any) {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)})
+	}
+	add(ctx.Done())
+	add(late1)
+	add(s.stopping)
+	for _, c := range changed {
+		add(c)
+	}
+	switch i, _, _ := reflect.Select(cases); i {
+	case 0:
+		return gone
+	case 1, 2:
+		return late
+	}
+	return another
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/spool"
+)
+
+// output is qlog. The files are the user's: he opens them, and execd never does.
+func (s *Server) output(ctx context.Context, c job.Caller, req *api.OutputRequest) (api.OutputReply, error) {
+	j, tasks := s.Store.Youngest(req.Job, c)
+	if j == nil {
+		return s.outputOfFinished(req.Job, tasks, c)
+	}
+	reply := api.OutputReply{Job: j.Number, Name: j.Terms().Name, Owner: j.Owner, Array: j.Tasks.IsArray()}
+	streams, err := s.streams(ctx, j)
+	if err != nil {
+		return reply, err
+	}
+	var list []job.Written
+	list, reply.More = s.Store.Written(j, tasks, api.MaxOutputs)
+	for _, w := range list {
+		out := streams.Output(s.Host, w.Task)
+		if w.Run != (spool.RunID{}) {
+			if written, ok := s.Stages.Launcher.Output(w.Run); ok {
+				out = written
+			}
+		}
+		out.State = w.State
+		reply.Outputs = append(reply.Outputs, out)
+	}
+	if len(reply.Outputs) == 0 && tasks.IsArray() { // they are over
+		return s.finishedTasks(reply, streams, tasks)
+	}
+	return reply, nil
+}
+
+// streams returns what the paths of an unfinished job are made from.
+func (s *Server) streams(ctx context.Context, j *job.Job) (*launch.Streams, error) {
+	request, err := s.Store.Request(j)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := s.Users.ByID(ctx, j.UID)
+	if err != nil {
+		return nil, api.Errorf(api.CodeInternal, "%v", err)
+	}
+	streams := launch.StreamsOf(j.Number, request, owner)
+	return &streams, nil
+}
+
+// outputOfFinished answers from what is remembered of jobs that are over.
+func (s *Server) outputOfFinished(word string, tasks api.Tasks, c job.Caller) (api.OutputReply, error) {
+	name := word
+	if tasks.IsArray() {
+		name = word[:strings.LastIndexByte(word, '.')]
+	}
+	number, err := strconv.Atoi(name)
+	var streams launch.Streams
+	ok := false
+	switch {
+	case s.Outputs == nil:
+	case err == nil:
+		streams, ok = s.Outputs.Job(number)
+	default:
+		streams, ok = s.Outputs.Youngest(c.UID, name)
+	}
+	reply := api.OutputReply{Job: streams.Job, Name: string(streams.Name), Owner: streams.Owner, Array: streams.Array, Finished: true}
+	switch {
+	case ok && (tasks.IsArray() || !streams.Array):
+		return s.finishedTasks(reply, &streams, tasks)
+	case ok:
+		return reply, nil
+	case err != nil:
+		return reply, api.Errorf(api.CodeNotFound, "The job %s of user(s) %s does not exist", short(name), c.Name)
+	case number < 1 || number > s.Store.Last():
+		return reply, api.Errorf(api.CodeNotFound, "denied: job %q does not exist", short(name))
+	}
+	return reply, api.Errorf(api.CodeNotFound, "job %d is over, and where it wrote is not known any more: it never started, or many others have since", number)
+}
+
+// finishedTasks fills in the tasks that were named, which are over.
+func (s *Server) finishedTasks(reply api.OutputReply, streams *launch.Streams, tasks api.Tasks) (api.OutputReply, error) {
+	if !streams.Array {
+		if tasks.IsArray() && (tasks.First != 1 || tasks.Last != 1) {
+			return reply, api.Errorf(api.CodeNotFound, "denied: job \"%d\" task \"%d\" does not exist", reply.Job, tasks.First)
+		}
+		tasks = api.Tasks{First: 1, Last: 1, Step: 1}
+	}
+	count := tasks.Count()
+	reply.More = count > api.MaxOutputs
+	for i := range min(count, api.MaxOutputs) {
+		reply.Outputs = append(reply.Outputs, streams.Output(s.Host, tasks.First+i*tasks.Step))
+	}
+	return reply, nil
+}
+
+// top is qtop: what runs, who waits first, and how the host does.
+func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.TopReply, error) {
+	tally := s.Store.Tally()
+	reply := api.TopReply{
+		Host: s.Host, Slots: s.Config().Slots(), Drain: s.drained(),
+		Running: tally["running"], Suspended: tally["suspended"], Pending: tally["pending"], Held: tally["hold"], InError: tally["error"],
+	}
+	for _, q := range s.Queue.Status() {
+		reply.Used += q.Used
+	}
+	s.topLoad(&reply)
+	jobs := s.Store.Top(req.Users, c, s.Host, api.MaxTop)
+	priority := s.Queue.Priorities()
+	runs := map[[2]int]int{}
+	for _, t := range s.Store.Shown() {
+		runs[[2]int{t.Run.Job, t.Run.Task}] = t.Run.Run
+	}
+	used := map[spool.RunID]api.Usage{}
+	if s.Usage != nil {
+		used = s.Usage.All()
+	}
+	running, waiting := 0, 0
+	for _, j := range jobs {
+		count := &waiting
+		if j.Queue != "" {
+			count = &running
+		}
+		if *count++; *count > api.MaxTop {
+			reply.More = true
+			continue
+		}
+		line := api.TopJob{JobStatus: j}
+		if j.Queue == "" {
+			line.Priority = priority(j.Job)
+		} else {
+			run := spool.RunID{Job: j.Job, Task: taskOf(&j)}
+			run.Run = runs[[2]int{run.Job, run.Task}]
+			if u, ok := used[run]; ok {
+				line.Usage = &u
+			}
+		}
+		reply.Jobs = append(reply.Jobs, line)
+	}
+	return reply, nil
+}
+
+// taskOf returns the number of a running task.
+func taskOf(j *api.JobStatus) int {
+	if n, err := strconv.Atoi(j.Tasks); err == nil {
+		return n
+	}
+	return 1
+}
+
+// topLoad fills in what the host does.
+func (s *Server) topLoad(reply *api.TopReply) {
+	if s.Load == nil {
+		return
+	}
+	load := s.Load()
+	if v, ok := load["load_short"]; ok {
+		reply.Load = v.Text + " " + load["load_medium"].Text + " " + load["load_long"].Text
+	}
+	reply.Processors = int(load["num_proc"].Number)
+	reply.Memory, reply.MemoryUsed = load["mem_total"].Number, load["mem_used"].Number
+}
