@@ -45,6 +45,7 @@ type jobColumn struct {
 	width int
 	// again says that the column stands in the lines of further slots too.
 	again bool
+	state bool // it is the job's, which has a colour on a terminal
 	cell  func(*jobRow) string // padded to the width, and no wider unless it must
 }
 
@@ -83,28 +84,30 @@ func (f *form) columns() []jobColumn {
 	add(f.extended,
 		text("project", 16, func(r *jobRow) string { return or(r.More.Project, "NA") }),
 		text("department", 10, func(r *jobRow) string { return r.More.Department }))
-	add(true, text("state", 5, func(r *jobRow) string { return r.State }))
+	state := text("state", 5, func(r *jobRow) string { return r.State })
+	state.state = true
+	add(true, state)
 	add(!f.extended || f.urgency || f.priority || f.peTasks, jobColumn{title: "submit/start at", width: 19, cell: func(r *jobRow) string { return stamp(r.Time) }})
 	add(f.urgency, text(" deadline", 19, func(*jobRow) string { return "" }))
 	add(f.extended,
-		jobColumn{"cpu", 10, true, func(r *jobRow) string { return r.used(10, func(u *api.Usage) string { return days(u.CPU) }) }},
-		jobColumn{"mem", 7, true, func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.Mem, 0, 5) }) }},
-		jobColumn{"io", 7, true, func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.IO, 0, 5) }) }})
+		jobColumn{title: "cpu", width: 10, again: true, cell: func(r *jobRow) string { return r.used(10, func(u *api.Usage) string { return days(u.CPU) }) }},
+		jobColumn{title: "mem", width: 7, again: true, cell: func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.Mem, 0, 5) }) }},
+		jobColumn{title: "io", width: 7, again: true, cell: func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.IO, 0, 5) }) }})
 	for _, title := range []string{"tckts", "ovrts", "otckt", "ftckt", "stckt"} {
-		add(f.extended, jobColumn{title, 5, true, func(r *jobRow) string { return r.tickets("    0") }})
+		add(f.extended, jobColumn{title: title, width: 5, again: true, cell: func(r *jobRow) string { return r.tickets("    0") }})
 	}
-	add(f.extended, jobColumn{"share", 5, true, func(r *jobRow) string { return r.tickets("0.00 ") }})
+	add(f.extended, jobColumn{title: "share", width: 5, again: true, cell: func(r *jobRow) string { return r.tickets("0.00 ") }})
 	width := 30
 	if f.host {
 		width = 10
 	}
-	add(!f.full, jobColumn{"queue", width, true, func(r *jobRow) string { return column(r.queue, width) }})
+	add(!f.full, jobColumn{title: "queue", width: width, again: true, cell: func(r *jobRow) string { return column(r.queue, width) }})
 	if f.slots {
-		add(true, jobColumn{"master", 6, true, func(r *jobRow) string { return column(r.role, 6) }})
+		add(true, jobColumn{title: "master", width: 6, again: true, cell: func(r *jobRow) string { return column(r.role, 6) }})
 	} else {
 		add(true, jobColumn{title: "slots", width: 5, cell: func(r *jobRow) string { return right(strconv.Itoa(r.slots), 5) }})
 	}
-	add(true, jobColumn{"ja-task-ID", 10, true, func(r *jobRow) string { return or(r.Tasks, "       ") }})
+	add(true, jobColumn{title: "ja-task-ID", width: 10, again: true, cell: func(r *jobRow) string { return or(r.Tasks, "       ") }})
 	add(f.peTasks, none("task-ID", 7), none("state", 5), none("cpu", 10), none("mem", 7), none("io", 7), none("stat", 4), none("failed", 6))
 	return list
 }
@@ -180,10 +183,13 @@ func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		if c.again || !r.next {
-			b.WriteString(c.cell(r))
-		} else {
+		switch {
+		case !c.again && r.next:
 			b.WriteString(strings.Repeat(" ", c.width))
+		case c.state:
+			b.WriteString(s.stateColumn(r.State, c.width))
+		default:
+			b.WriteString(c.cell(r))
 		}
 	}
 	fmt.Fprintln(s.out, b.String())

@@ -33,6 +33,8 @@ type session struct {
 	in      io.Reader
 	out     *bufio.Writer
 	err     io.Writer
+	screen  *os.File // standard output when it is a terminal, else nil
+	notes   *os.File // and standard error
 	places  api.Places
 	client  *api.Client
 	help    func() error // prints the help
@@ -71,6 +73,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errout io.Writer
 		return option.ExitUsage
 	}
 	s := &session{command: command, in: in, out: bufio.NewWriter(out), err: errout, places: api.ClientPlaces()}
+	s.screen, s.notes = terminal(out), terminal(errout)
 	s.client = api.NewClient(s.places.Socket)
 	app := option.App(command, version, s.out, func(c *cli.Context) error {
 		s.help = func() error { return cli.ShowAppHelp(c) }

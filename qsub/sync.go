@@ -65,47 +65,70 @@ func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) er
 func (s *session) follow(ctx context.Context, job *api.SubmitReply, terse bool) error {
 	w := waiter{s: s, job: job, terse: terse, ended: make([]uint64, (job.Tasks.Count()+63)/64)}
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor}
-	delay, told := firstRetry, false
+	var line *statusLine
+	if job.Tasks.IsArray() {
+		line = s.progress(ctx, []string{strconv.Itoa(job.Job)}, job.Tasks.Count())
+		defer line.end()
+	}
 	for {
 		var reply api.WaitReply
-		err := s.client.Call(ctx, api.VerbWait, &request, &reply)
-		if errors.Is(err, api.ErrUnreachable) {
-			if delay > noticeAfter && !told {
-				fmt.Fprintf(s.err, "qsub: %s; waiting for it\n", api.Visible(err.Error()))
-				told = true
+		if err := s.patiently(ctx, line, api.VerbWait, &request, &reply); err != nil {
+			if ctx.Err() != nil {
+				return err
 			}
-			timer := time.NewTimer(delay)
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return ctx.Err()
-			case <-timer.C:
-			}
-			delay = min(2*delay, lastRetry)
-			continue
-		}
-		if err != nil {
 			return fmt.Errorf("cannot wait for job %d: %w", job.Job, err)
 		}
-		delay, told = firstRetry, false
 		request.Cursor = reply.Cursor
-		for i := range reply.Ended {
-			w.task(&reply.Ended[i], reply.Error)
-		}
-		switch {
-		case reply.Error != "":
-			// Grid Engine waits here for ever.
-			if !w.unable {
-				fmt.Fprintf(s.err, "Unable to run job %d\n", job.Job)
-			}
-			return &failure{exitFailed, fmt.Sprintf("Job %d is in error state: %s", job.Job, api.Visible(reply.Error))}
-		case reply.Done:
-			return w.end()
-		}
-		if err := s.out.Flush(); err != nil {
-			return fmt.Errorf("cannot write standard output: %w", err)
+		if done, err := w.reply(line, &reply); done {
+			return err
 		}
 	}
+}
+
+// patiently is Call over restarts of execd. The user is told of long ones.
+func (s *session) patiently(ctx context.Context, line *statusLine, verb string, request, reply any) error {
+	for delay, told := firstRetry, false; ; delay = min(2*delay, lastRetry) {
+		err := s.client.Call(ctx, verb, request, reply)
+		if !errors.Is(err, api.ErrUnreachable) {
+			return err
+		}
+		if delay > noticeAfter && !told {
+			line.hold()
+			fmt.Fprintf(s.err, "%s: %s; waiting for it\n", s.command, api.Visible(err.Error()))
+			line.release()
+			told = true
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// reply tells of what has ended, and whether that was all.
+func (w *waiter) reply(line *statusLine, reply *api.WaitReply) (done bool, err error) {
+	line.hold()
+	defer line.release()
+	for i := range reply.Ended {
+		w.task(&reply.Ended[i], reply.Error)
+	}
+	switch {
+	case reply.Error != "":
+		// Grid Engine waits here for ever.
+		if !w.unable {
+			fmt.Fprintf(w.s.err, "Unable to run job %d\n", w.job.Job)
+		}
+		return true, &failure{exitFailed, fmt.Sprintf("Job %d is in error state: %s", w.job.Job, api.Visible(reply.Error))}
+	case reply.Done:
+		return true, w.end()
+	}
+	if err := w.s.out.Flush(); err != nil {
+		return true, fmt.Errorf("cannot write standard output: %w", err)
+	}
+	return false, nil
 }
 
 // waiter gathers the ends of a job's tasks.
@@ -150,18 +173,13 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 		w.count++
 	}
 	exit, out := exitFailed, w.s.err
-	switch {
-	case !e.Ran:
-		w.unable = true
-		fmt.Fprintf(out, "Unable to run job %s\n", id)
-	case e.Signal != "":
-		fmt.Fprintf(out, "Job %s exited because of signal %s\n", id, e.Signal)
-	case e.Failed == failedNoStatus:
-		fmt.Fprintf(out, "No information available on job %s's exit status.\n", id)
-	case e.Exit != 0:
-		exit = e.Exit
-		fmt.Fprintf(out, "Job %s exited with exit code %d.\n", id, e.Exit)
-	default:
+	w.unable = w.unable || !e.Ran
+	if text := endText(id, e); text != "" {
+		fmt.Fprintln(out, text)
+		if e.Ran && e.Signal == "" && e.Failed != failedNoStatus {
+			exit = e.Exit
+		}
+	} else {
 		if e.Failed == 0 {
 			exit = 0
 		}
@@ -175,6 +193,21 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 	if w.exit == 0 {
 		w.exit = exit
 	}
+}
+
+// endText is how a task ended, in Grid Engine's words; "": with exit code 0.
+func endText(id string, e *api.TaskEnd) string {
+	switch {
+	case !e.Ran:
+		return "Unable to run job " + id
+	case e.Signal != "":
+		return fmt.Sprintf("Job %s exited because of signal %s", id, e.Signal)
+	case e.Failed == failedNoStatus:
+		return fmt.Sprintf("No information available on job %s's exit status.", id)
+	case e.Exit != 0:
+		return fmt.Sprintf("Job %s exited with exit code %d.", id, e.Exit)
+	}
+	return ""
 }
 
 // end returns the result of the whole job.
