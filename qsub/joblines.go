@@ -45,7 +45,7 @@ type jobColumn struct {
 	width int
 	// again says that the column stands in the lines of further slots too.
 	again bool
-	state bool // it is the job's, which has a colour on a terminal
+	state bool                 // it is the job's, which has a colour on a terminal
 	cell  func(*jobRow) string // padded to the width, and no wider unless it must
 }
 

@@ -1,6 +1,6 @@
 // Command qsub is the client commands in one binary: qsub, qstat, qdel, qhold,
-// qrls, qmod, qhost, qselect, qconf, qacct, qalter and qresub, told apart by the
-// name it is called by. They speak to execd through
+// qrls, qmod, qhost, qselect, qconf, qacct, qalter, qresub, qwait, qlog and qtop,
+// told apart by the name it is called by. They speak to execd through
 // execd/api and never read its spool; qacct reads the accounting file itself.
 package main
 
@@ -55,6 +55,9 @@ var actions = map[option.Command]func(*session, context.Context, []string) error
 	option.Qacct:   (*session).qacct,
 	option.Qalter:  (*session).qalter,
 	option.Qresub:  (*session).qresub,
+	option.Qwait:   (*session).qwait,
+	option.Qlog:    (*session).qlog,
+	option.Qtop:    (*session).qtop,
 }
 
 // run is the program. It returns the exit status.

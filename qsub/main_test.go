@@ -162,7 +162,7 @@ func write(t *testing.T, name, text string) {
 
 func TestCalledByAnotherName(t *testing.T) {
 	isolate(t)
-	want(t, result{2, "", "qfoo: cannot tell what to do: the program wants to be called qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub\n"}, call(t, "", "/usr/bin/qfoo"))
+	want(t, result{2, "", "qfoo: cannot tell what to do: the program wants to be called qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub qwait qlog qtop\n"}, call(t, "", "/usr/bin/qfoo"))
 }
 
 func TestHelpAndVersion(t *testing.T) {
@@ -204,6 +204,10 @@ func TestNotThere(t *testing.T) {
 		{"qselect"},
 		{"qconf", "-sql"},
 		{"qconf", "-reload"},
+		{"qwait", "1"},
+		{"qlog", "1"},
+		{"qlog", "-f", "1"},
+		{"qtop"},
 	} {
 		want(t, result{1, "", "error: cannot reach execd at " + socket + cause}, call(t, "", args...))
 	}

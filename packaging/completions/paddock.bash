@@ -33,6 +33,9 @@ _paddock() {
   qalter:-hold_jid|qalter:-hold_jid_ad) words=$(_paddock_jobs) ;;
   qalter:-j|qalter:-r|qalter:-R) words='y n' ;;
   qresub:-h) return ;;
+  qwait:-timeout) return ;;
+  qlog:-n) return ;;
+  qtop:-d|qtop:-n|qtop:-u) return ;;
   *) case ${COMP_WORDS[0]##*/}:$cur in
     qsub:-*) words='-@ -a -ac -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -l -m -M -masterq -N -notify -now -o -p -pe -pty -q -r -R -S -sc -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
     qstat:-*) words='-cb -explain -ext -f -F -g -help -j -json -l -ncb -ne -pe -pri -q -qs -r -s -t -u -U -urg -version -xml' ;;
@@ -46,10 +49,13 @@ _paddock() {
     qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -m -o -P -pe -q -slots -t -u -version' ;;
     qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
     qresub:-*) words='-h -help -json -version' ;;
-    qdel:*|qhold:*|qrls:*|qmod:*) words=$(_paddock_jobs) ;;
+    qwait:-*) words='-help -json -timeout -version' ;;
+    qlog:-*) words='-e -f -help -n -o -version' ;;
+    qtop:-*) words='-b -d -help -json -n -u -version' ;;
+    qdel:*|qhold:*|qrls:*|qmod:*|qwait:*|qlog:*) words=$(_paddock_jobs) ;;
     qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     esac ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }
-complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub
+complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub qwait qlog qtop

@@ -190,7 +190,7 @@ var foreign = []string{
 	"setrlimit(2)", "setsid(2)", "signal(2)", "umask(2)", "wait4(2)",
 	"fnmatch(3)", "sd_notify(3)", "sysexits(3)",
 	"core(5)", "group(5)", "passwd(5)", "proc(5)", "systemd.service(5)",
-	"environ(7)", "glob(7)", "pty(7)", "signal(7)", "unix(7)",
+	"environ(7)", "glob(7)", "inotify(7)", "pty(7)", "signal(7)", "unix(7)",
 	"logrotate(8)",
 	"sge_execd(8)",
 }

@@ -36,7 +36,7 @@ func jobs(o *Option) bool {
 }
 
 // ofJobs are the commands whose operands are unfinished jobs.
-const ofJobs = Qdel | Qhold | Qrls | Qmod | Qalter | Qresub
+const ofJobs = Qdel | Qhold | Qrls | Qmod | Qalter | Qresub | Qwait | Qlog
 
 // listJobs is a shell command that prints the numbers of unfinished jobs.
 const listJobs = `qstat -u '*' 2>/dev/null | awk 'NR > 2 && !seen[$1]++ {print $1}'`
@@ -86,7 +86,7 @@ _paddock() {
 		}
 		fmt.Fprintf(&b, "    %s:-*) words='%s' ;;\n", c, strings.Join(list, " "))
 	}
-	b.WriteString(`    qdel:*|qhold:*|qrls:*|qmod:*) words=$(_paddock_jobs) ;;
+	b.WriteString(`    qdel:*|qhold:*|qrls:*|qmod:*|qwait:*|qlog:*) words=$(_paddock_jobs) ;;
     qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     esac ;;
   esac

@@ -23,6 +23,9 @@ const (
 	Qacct
 	Qalter
 	Qresub
+	Qwait
+	Qlog
+	Qtop
 
 	// Elsewhere are options of Grid Engine's qrsh, qsh, qlogin and qalter that
 	// qsub does not have. In a defaults file, which is for all of them, qsub
@@ -49,6 +52,9 @@ var commands = []struct {
 	{Qacct, "qacct", "", "show what finished jobs used"},
 	{Qalter, "qalter", "job[,job ...] ... [-- argument ...]", "change jobs that are not finished"},
 	{Qresub, "qresub", "job[,job ...] ...", "submit copies of jobs"},
+	{Qwait, "qwait", "job[.task][,job ...] ...", "wait for the end of jobs"},
+	{Qlog, "qlog", "job[.task]", "show the output of a job"},
+	{Qtop, "qtop", "", "watch jobs and the host"},
 }
 
 // Commands returns the programs.

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// logView is what the options of qlog ask for.
+type logView struct {
+	job      string
+	follow   bool
+	out, err bool // which streams
+	lines    int  // the last ones; negative: all
+}
+
+// qlog shows the output of a job. Execd says where it is; the files are opened
+// with the rights of the caller, and nobody else's.
+func (s *session) qlog(ctx context.Context, args []string) error {
+	settings, err := option.Mixed(option.Qlog, args)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(settings); done {
+		return err
+	}
+	v, err := s.parseLog(settings)
+	if err != nil {
+		return err
+	}
+	l := &logs{s: s, view: v, shown: map[int]bool{}}
+	where, err := l.ask(ctx, v.job)
+	if err != nil {
+		return err
+	}
+	l.job, l.array = where.Job, where.Array
+	if l.tasks = tasksOf(v.job); l.array && l.tasks == "" && where.Finished {
+		return fmt.Errorf("job %d is an array and is over: name a task, as in qlog %d.1", l.job, l.job)
+	}
+	l.many = l.array && !isNumber(l.tasks)
+	defer l.close()
+	if v.follow {
+		return l.follow(ctx, where)
+	}
+	return l.show(where)
+}
+
+// parseLog reads the options of qlog.
+func (s *session) parseLog(settings []option.Setting) (*logView, error) {
+	v := &logView{lines: -1}
+	for i := range settings {
+		o := &settings[i]
+		switch {
+		case o.Option == nil:
+			var word jobWords
+			if err := word.add(o.Value()); err != nil {
+				return nil, &failure{exitFailed, "error: " + err.Error()}
+			}
+			if v.job != "" || len(word.words) != 1 {
+				return nil, &option.Error{Text: "one job at a time, please", Hint: `Type "qlog -help" for the options.`}
+			}
+			v.job = word.words[0]
+		case o.Name == "-f":
+			v.follow = true
+		case o.Name == "-o":
+			v.out = true
+		case o.Name == "-e":
+			v.err = true
+		case o.Name == "-n":
+			n, err := strconv.Atoi(o.Value())
+			if err != nil || n < 0 {
+				return nil, o.Errorf(exitFailed, "invalid number of lines \"%s\"", api.Visible(o.Value()))
+			}
+			v.lines = n
+		}
+	}
+	if v.job == "" {
+		return nil, s.noArguments()
+	}
+	if !v.out && !v.err {
+		v.out, v.err = true, true
+	}
+	return v, nil
+}
+
+// tasksOf returns what a word says about tasks; "": nothing.
+func tasksOf(word string) string {
+	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && isRange(word[dot+1:]) {
+		return word[dot+1:]
+	}
+	return ""
+}
+
+// logs are the files that are shown.
+type logs struct {
+	s     *session
+	view  *logView
+	job   int
+	array bool
+	tasks string // that were named
+	many  bool   // of several tasks: each line begins with the task
+	files []*logFile
+	shown map[int]bool // the tasks among files
+}
+
+// word names the job, or these tasks of it.
+func (l *logs) word(tasks string) string {
+	if tasks == "" {
+		return strconv.Itoa(l.job)
+	}
+	return strconv.Itoa(l.job) + "." + tasks
+}
+
+func (l *logs) ask(ctx context.Context, word string) (*api.OutputReply, error) {
+	var reply api.OutputReply
+	if err := l.s.client.Call(ctx, api.VerbOutput, &api.OutputRequest{Job: word}, &reply); err != nil {
+		if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
+			return nil, &failure{exitFailed, api.Visible(e.Text)}
+		}
+		return nil, l.s.callFailed(err)
+	}
+	return &reply, nil
+}
+
+// add takes the files of tasks that are not among those shown.
+func (l *logs) add(where *api.OutputReply) {
+	for i := range where.Outputs {
+		o := &where.Outputs[i]
+		if l.shown[o.Task] {
+			continue
+		}
+		l.shown[o.Task] = true
+		one := func(stream, what string, f *api.File) {
+			file := &logFile{logs: l, task: o.Task, stream: stream, what: what, path: string(f.Path), name: string(f.Name), state: o.State}
+			if l.many {
+				file.prefix = strconv.Itoa(o.Task) + ": "
+			}
+			l.files = append(l.files, file)
+		}
+		if l.view.out || o.Merged {
+			one("stdout", "standard output", &o.Stdout)
+		}
+		if l.view.err && !o.Merged {
+			one("stderr", "standard error", &o.Stderr)
+		}
+	}
+}
+
+func (l *logs) close() {
+	for _, f := range l.files {
+		f.close()
+	}
+}
+
+// say tells the user something about a file.
+func (l *logs) say(format string, args ...any) {
+	fmt.Fprintf(l.s.err, "qlog: "+format+"\n", args...)
+}
+
+// show prints what there is.
+func (l *logs) show(where *api.OutputReply) error {
+	if len(where.Outputs) == 0 {
+		return fmt.Errorf("no task of job %d runs: name one, as in qlog %d.1", l.job, l.job)
+	}
+	l.add(where)
+	if where.More {
+		l.say("job %d has more tasks than these", l.job)
+	}
+	var failed error
+	waits := -1 // the task of which it was said
+	for _, f := range l.files {
+		err := f.open()
+		if err == nil {
+			err = f.copy(context.Background())
+		}
+		f.finish()
+		f.close()
+		if err := l.s.out.Flush(); err != nil {
+			return err
+		}
+		if errors.Is(err, errNowhere) {
+			continue // it was said
+		}
+		if err == nil {
+			continue
+		}
+		failed = &failure{exit: exitFailed}
+		if !errors.Is(err, fs.ErrNotExist) || !f.waits() {
+			l.say("%s", api.Visible(err.Error()))
+		} else if waits != f.task {
+			waits = f.task
+			l.say("job %s has not started", f.id())
+		}
+	}
+	return failed
+}
+
+// How often qlog looks by itself.
+const (
+	// pollInterval is for files that nobody tells of.
+	pollInterval = time.Second
+	// newTasks is for tasks of an array that have started.
+	newTasks = 2 * time.Second
+)
+
+// follow shows what is written until the job, or the task, is accounted, and
+// exits as it did.
+func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
+	l.add(where)
+	w := &jobsWait{s: l.s}
+	if err := w.find(ctx, []string{l.word(l.tasks)}); err != nil {
+		return err
+	}
+	var ended chan int
+	if l.many {
+		ended = make(chan int, 100)
+		// What ended before is not followed.
+		w.told, w.skip = ended, w.from == ""
+	}
+	watch := newWatch()
+	defer watch.close()
+	if len(l.files) > 0 && l.files[0].waits() && l.s.notes != nil {
+		l.say("job %s has not started yet", l.word(l.tasks))
+	}
+	err := l.s.interruptible(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		over := make(chan error, 1)
+		go func() { over <- w.wait(ctx) }()
+		err := l.until(ctx, over, ended, watch)
+		cancel()
+		return err
+	})
+	if by := (interrupted{}); errors.As(err, &by) {
+		return &failure{exit: by.exit()}
+	}
+	if err != nil {
+		return err
+	}
+	return cmp.Or(l.s.out.Flush(), w.verdict())
+}
+
+// until copies until over says that there will be no more.
+func (l *logs) until(ctx context.Context, over <-chan error, ended <-chan int, watch *watch) error {
+	var tasks <-chan time.Time
+	if l.many {
+		tick := time.NewTicker(newTasks)
+		defer tick.Stop()
+		tasks = tick.C
+	}
+	poll := time.NewTicker(time.Hour)
+	defer poll.Stop()
+	for last := false; ; {
+		blind := false
+		for _, f := range l.files {
+			known, err := f.advance(ctx, watch, last)
+			if err != nil {
+				return err
+			}
+			blind = blind || !known
+		}
+		if err := l.s.out.Flush(); err != nil {
+			return err
+		}
+		if last {
+			return nil
+		}
+		// Nobody is woken for a file that is quiet.
+		if poll.Reset(time.Hour); blind {
+			poll.Reset(pollInterval)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-over:
+			if err != nil {
+				return err
+			}
+			if err := l.drain(ctx, ended); err != nil {
+				return err
+			}
+			last = true
+		case task := <-ended:
+			if err := l.endOf(ctx, task); err != nil {
+				return err
+			}
+		case <-tasks:
+			if where, err := l.ask(ctx, l.word(l.tasks)); err == nil {
+				l.add(where)
+			}
+		case <-watch.events:
+		case <-poll.C:
+		}
+	}
+}
+
+// drain takes the tasks of which nobody was told yet that they ended.
+func (l *logs) drain(ctx context.Context, ended <-chan int) error {
+	for {
+		select {
+		case task := <-ended:
+			if err := l.endOf(ctx, task); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// endOf shows what is left of a task that has ended.
+func (l *logs) endOf(ctx context.Context, task int) error {
+	if !l.shown[task] {
+		where, err := l.ask(ctx, l.word(strconv.Itoa(task)))
+		if err != nil {
+			return nil //nolint:nilerr // where it wrote is not known
+		}
+		l.add(where)
+	}
+	kept := l.files[:0]
+	for _, f := range l.files {
+		if f.task != task {
+			kept = append(kept, f)
+			continue
+		}
+		if _, err := f.advance(ctx, nil, true); err != nil {
+			return err
+		}
+		f.close()
+	}
+	l.files = kept
+	return l.s.out.Flush()
+}

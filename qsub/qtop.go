@@ -1,0 +1,353 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// topView is what the options of qtop, and then the keys, ask for.
+type topView struct {
+	users   []string
+	delay   time.Duration
+	looks   int // 0: until somebody ends it
+	batch   bool
+	json    bool
+	by      topKey
+	reverse bool
+	first   int // the first line of the table that is shown
+}
+
+const defaultDelay = 2 * time.Second
+
+// qtop shows what runs and what it uses, again and again on a terminal, and as
+// tables elsewhere.
+func (s *session) qtop(ctx context.Context, args []string) error {
+	settings, err := option.Mixed(option.Qtop, args)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(settings); done {
+		return err
+	}
+	v := &topView{delay: defaultDelay, batch: s.screen == nil, by: byCPU}
+	for i := range settings {
+		o := &settings[i]
+		switch {
+		case o.Option == nil:
+			return s.noOperand(o)
+		case o.Name == "-b":
+			v.batch = true
+		case o.Name == "-d":
+			if v.delay, err = parseSeconds(o); err != nil {
+				return err
+			}
+		case o.Name == "-json":
+			v.batch, v.json = true, true
+		case o.Name == "-n":
+			if v.looks, err = strconv.Atoi(o.Value()); err != nil || v.looks < 1 {
+				return o.Errorf(exitFailed, "invalid number \"%s\"", api.Visible(o.Value()))
+			}
+		case o.Name == "-u":
+			v.users = append(v.users, list(o.Value())...)
+		}
+	}
+	v.delay = max(v.delay, minDelay)
+	t := &top{s: s, view: v, rates: rates{}}
+	if err := t.look(ctx); err != nil {
+		return err
+	}
+	if !v.batch {
+		return t.live(ctx)
+	}
+	v.looks = max(v.looks, 1)
+	return t.print(ctx)
+}
+
+// minDelay spares execd: it looks at the jobs no more often.
+const minDelay = 200 * time.Millisecond
+
+// top is what was seen last.
+type top struct {
+	s     *session
+	view  *topView
+	reply api.TopReply
+	at    time.Time
+	rates rates
+}
+
+// look asks execd.
+func (t *top) look(ctx context.Context) error {
+	reply, err := t.s.askTop(ctx, t.view.users)
+	if err == nil {
+		t.take(reply, time.Now())
+	}
+	return err
+}
+
+func (s *session) askTop(ctx context.Context, users []string) (*api.TopReply, error) {
+	for _, u := range users {
+		if _, err := path.Match(u, ""); err != nil {
+			return nil, fmt.Errorf("%q is not a pattern of users", u)
+		}
+	}
+	var reply api.TopReply
+	if err := s.client.Call(ctx, api.VerbTop, &api.TopRequest{Users: users}, &reply); err != nil {
+		return nil, s.callFailed(err)
+	}
+	return &reply, nil
+}
+
+// take takes over what execd says.
+func (t *top) take(reply *api.TopReply, now time.Time) {
+	t.reply, t.at = *reply, now
+	t.rates.take(reply, now)
+}
+
+// print prints tables.
+func (t *top) print(ctx context.Context) error {
+	for n := 1; ; n++ {
+		if t.view.json {
+			if err := t.s.printJSON(&t.reply); err != nil {
+				return err
+			}
+		} else {
+			if n > 1 {
+				fmt.Fprintln(t.s.out)
+			}
+			for _, line := range slices.Concat(t.summary(), []string{topHeader}, t.rows()) {
+				fmt.Fprintln(t.s.out, line)
+			}
+		}
+		if err := t.s.out.Flush(); err != nil || n == t.view.looks {
+			return err
+		}
+		timer := time.NewTimer(t.view.delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		if err := t.look(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// summary is what is said of the host: three lines.
+func (t *top) summary() []string {
+	r := &t.reply
+	host := api.Visible(r.Host)
+	if r.Load != "" {
+		fields := strings.Fields(r.Load)
+		for i := range fields {
+			if n, err := strconv.ParseFloat(fields[i], 64); err == nil {
+				fields[i] = strconv.FormatFloat(n, 'f', 2, 64)
+			}
+		}
+		host += "  load " + api.Visible(strings.Join(fields, " "))
+	}
+	if r.Processors > 0 {
+		host += fmt.Sprintf("  processors %d", r.Processors)
+	}
+	if r.Memory > 0 {
+		host += fmt.Sprintf("  memory %s of %s", sizeText(r.MemoryUsed), sizeText(r.Memory))
+	}
+	tasks := fmt.Sprintf("tasks: %d running, %d suspended, %d pending, %d held, %d in error", r.Running, r.Suspended, r.Pending, r.Held, r.InError)
+	slots := fmt.Sprintf("slots: %d of %d used", r.Used, r.Slots)
+	if r.Drain != nil {
+		slots += "; the host is being drained"
+	}
+	if len(t.view.users) > 0 {
+		slots += "; jobs of " + api.Visible(strings.Join(t.view.users, ","))
+	}
+	if r.More {
+		slots += "; there are more jobs than these"
+	}
+	return []string{host + "  " + t.at.Format("15:04:05"), tasks, slots}
+}
+
+// topHeader is the head of the table. With the short name of a queue a line has
+// less than 80 columns.
+var topHeader = fmt.Sprintf(topLine, "JOB", "USER", "NAME", "STATE", "SLOTS", "%CPU", "MEM", "MAX", "TIME", "QUEUE")
+
+const topLine = "%9s %-8s %-10s %-5s %5s %6s %6s %6s %6s %s"
+
+// topState is where the state begins in a line.
+const topState = 9 + 1 + 8 + 1 + 10 + 1
+
+// rows are the lines of the table: what runs in the order that was asked for,
+// then what waits.
+func (t *top) rows() []string {
+	jobs := slices.Clone(t.reply.Jobs)
+	slices.SortStableFunc(jobs, func(a, b api.TopJob) int {
+		if a.Queue == "" || b.Queue == "" {
+			return cmp.Compare(btoi(a.Queue == ""), btoi(b.Queue == ""))
+		}
+		order := t.view.by.compare(t, &a, &b)
+		if t.view.reverse {
+			order = -order
+		}
+		return order
+	})
+	rows := make([]string, len(jobs))
+	for i := range jobs {
+		rows[i] = t.row(&jobs[i])
+	}
+	return rows
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (t *top) row(j *api.TopJob) string {
+	cpu, mem, most := "", "", ""
+	if u := j.Usage; u != nil {
+		cpu = strconv.FormatFloat(t.rates.of(j), 'f', 1, 64)
+		mem, most = sizeText(u.RSS), sizeText(u.MaxRSS)
+	}
+	queue, _, _ := strings.Cut(j.Queue, "@")
+	return strings.TrimRight(fmt.Sprintf(topLine, cut(topID(j), 9), cut(j.Owner, 8), column(j.Name, 10), column(j.State, 5),
+		strconv.Itoa(j.Slots), cpu, mem, most, elapsed(t.at.Sub(j.Time)), api.Visible(queue)), " ")
+}
+
+// topID is a job with its task, or its tasks.
+func topID(j *api.TopJob) string {
+	if j.Tasks == "" {
+		return strconv.Itoa(j.Job)
+	}
+	return strconv.Itoa(j.Job) + "." + strings.TrimSuffix(j.Tasks, ":1")
+}
+
+// cut cuts text to a width, with a sign that it was.
+func cut(text string, width int) string {
+	r := []rune(api.Visible(text))
+	if len(r) <= width {
+		return string(r)
+	}
+	return string(r[:width-1]) + "+"
+}
+
+// sizeText is a number of bytes in six columns.
+func sizeText(n float64) string {
+	const units = "BKMGTP"
+	k := 0
+	for k+1 < len(units) && n >= 1000 {
+		n /= 1024
+		k++
+	}
+	if k == 0 {
+		return strconv.Itoa(int(n))
+	}
+	return strconv.FormatFloat(n, 'f', 1, 64) + units[k:k+1]
+}
+
+// topKey is what running tasks are sorted by, as the key that asks for it.
+type topKey byte
+
+const (
+	byCPU  topKey = 'c'
+	byMem  topKey = 'm'
+	byTime topKey = 't'
+	byJob  topKey = 'j'
+)
+
+// compare is the order of two running tasks: the largest first, and the lowest
+// number.
+func (k topKey) compare(t *top, a, b *api.TopJob) int {
+	used := func(j *api.TopJob) api.Usage {
+		if j.Usage == nil {
+			return api.Usage{}
+		}
+		return *j.Usage
+	}
+	order := 0
+	switch k {
+	case byCPU:
+		order = cmp.Compare(t.rates.of(b), t.rates.of(a))
+	case byMem:
+		order = cmp.Compare(used(b).RSS, used(a).RSS)
+	case byTime:
+		order = a.Time.Compare(b.Time)
+	}
+	return cmp.Or(order, cmp.Compare(a.Job, b.Job), cmp.Compare(taskNumber(a), taskNumber(b)))
+}
+
+func taskNumber(j *api.TopJob) int {
+	n, _ := strconv.Atoi(j.Tasks)
+	return n
+}
+
+// rates know how much processor time tasks have used of late.
+type rates map[rateKey][]sample
+
+type rateKey struct {
+	job     int
+	tasks   string
+	started int64 // another run is another key
+}
+
+// sample is the processor time that a task had used at a time.
+type sample struct {
+	at  time.Time
+	cpu float64
+}
+
+// rateWindow is what "of late" means. Execd does not look at the jobs each time
+// it is asked, if that is dear.
+const rateWindow = 10 * time.Second
+
+func keyOf(j *api.TopJob) rateKey { return rateKey{j.Job, j.Tasks, j.Time.UnixNano()} }
+
+// take adds what was seen, and forgets tasks that are over.
+func (r rates) take(reply *api.TopReply, now time.Time) {
+	there := make(map[rateKey]bool, len(reply.Jobs))
+	for i := range reply.Jobs {
+		j := &reply.Jobs[i]
+		if j.Usage == nil {
+			continue
+		}
+		key := keyOf(j)
+		there[key] = true
+		list := append(r[key], sample{now, j.Usage.CPU})
+		for len(list) > 2 && now.Sub(list[1].at) >= rateWindow {
+			list = list[1:]
+		}
+		r[key] = list
+	}
+	for key := range r {
+		if !there[key] {
+			delete(r, key)
+		}
+	}
+}
+
+// of returns the percentage of a processor that a task has used: of its whole
+// life at the first look.
+func (r rates) of(j *api.TopJob) float64 {
+	list := r[keyOf(j)]
+	if len(list) < 2 {
+		if u := j.Usage; u != nil && u.Wallclock > 0 {
+			return 100 * u.CPU / u.Wallclock
+		}
+		return 0
+	}
+	first, last := list[0], list[len(list)-1]
+	if while := last.at.Sub(first.at).Seconds(); while > 0 {
+		return max(0, 100*(last.cpu-first.cpu)/while)
+	}
+	return 0
+}

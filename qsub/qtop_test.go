@@ -1,0 +1,113 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"paddock/execd/api"
+)
+
+func topJob(job int, tasks, queue string, cpu, rss float64) api.TopJob {
+	j := api.TopJob{JobStatus: api.JobStatus{
+		Job: job, Name: "a-very-long-name", Owner: "somebody-else", State: "r", Queue: queue, Slots: 1, Tasks: tasks,
+		Time: time.Unix(int64(1000-job), 0),
+	}}
+	if queue == "" {
+		j.State = "qw"
+		return j
+	}
+	j.Usage = &api.Usage{CPU: cpu, Wallclock: 100, RSS: rss, MaxRSS: 2 * rss}
+	return j
+}
+
+// The table has its columns in 80, in the order that was asked for, with what
+// waits at the end.
+func TestTopRows(t *testing.T) {
+	reply := api.TopReply{Jobs: []api.TopJob{
+		topJob(1, "", "all.q@h", 50, 1<<30), topJob(2, "7", "all.q@h", 150, 1<<20), topJob(3, "12", "all.q@h", 10, 5000), topJob(4, "1-100:3", "", 0, 0),
+	}}
+	s := &top{view: &topView{by: byCPU}, rates: rates{}}
+	s.take(&reply, time.Unix(1100, 0))
+	want := []string{
+		"      2.7 somebod+ a-very-lon r         1  150.0   1.0M   2.0M  1m42s all.q",
+		"        1 somebod+ a-very-lon r         1   50.0   1.0G   2.0G  1m41s all.q",
+		"     3.12 somebod+ a-very-lon r         1   10.0   4.9K   9.8K  1m43s all.q",
+		"4.1-100:3 somebod+ a-very-lon qw        1                       1m44s",
+	}
+	if diff := cmp.Diff(want, s.rows()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for key, order := range map[topKey]string{byCPU: "2 1 3 4", byMem: "1 2 3 4", byTime: "3 2 1 4", byJob: "1 2 3 4"} {
+		for _, reverse := range []bool{false, true} {
+			s.view.by, s.view.reverse = key, reverse
+			var got []string
+			for _, row := range s.rows() {
+				id, _, _ := strings.Cut(strings.Fields(row)[0], ".")
+				got = append(got, id)
+			}
+			want := strings.Fields(order)
+			if reverse {
+				want[0], want[2] = want[2], want[0]
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("sorted by %c, reverse %v (-want +got):\n%s", key, reverse, diff)
+			}
+		}
+	}
+}
+
+// What is shown is the share of the last ten seconds, also when execd has looked
+// less often.
+func TestRates(t *testing.T) {
+	r := rates{}
+	at := time.Unix(0, 0)
+	look := func(seconds int, cpu float64) float64 {
+		j := topJob(1, "", "q@h", cpu, 0)
+		r.take(&api.TopReply{Jobs: []api.TopJob{j}}, at.Add(time.Duration(seconds)*time.Second))
+		return r.of(&j)
+	}
+	for _, tt := range []struct {
+		seconds   int
+		cpu, want float64
+	}{{0, 30, 30}, {2, 32, 100}, {4, 32, 50}, {6, 36, 100}, {12, 36, 40}, {30, 36, 0}, {32, 20, 0}} {
+		if got := look(tt.seconds, tt.cpu); got != tt.want {
+			t.Errorf("after %d s with %v s: %v %%; want %v", tt.seconds, tt.cpu, got, tt.want)
+		}
+	}
+	r.take(&api.TopReply{}, at)
+	if len(r) != 0 {
+		t.Errorf("%d tasks that are over are remembered", len(r))
+	}
+}
+
+func TestSizeText(t *testing.T) {
+	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1.0K", 1 << 20: "1.0M", 999 << 20: "999.0M", 1000 << 20: "1.0G", 3 << 40: "3.0T", 1 << 60: "1024.0P"} {
+		if got := sizeText(n); got != want {
+			t.Errorf("sizeText(%v) = %q; want %q", n, got, want)
+		}
+	}
+}
+
+func TestParseKeys(t *testing.T) {
+	for text, want := range map[string][]key{
+		"q": {'q'}, "ab": {'a', 'b'}, "\x1b[A": {keyUp}, "\x1bOB": {keyDown}, "\x1b[5~x": {keyPageUp, 'x'}, "\x1b": {keyEscape},
+		"\x1b[99;5Rq": {'q'}, "\x1b[1": nil, "\x1bq": {keyEscape, 'q'}, "\r": {keyEnter}, "\x7f": {keyBackspace}, "é": {'é'}, "\xff": nil, "\x01": nil, "": nil,
+	} {
+		if diff := cmp.Diff(want, parseKeys([]byte(text))); diff != "" {
+			t.Errorf("parseKeys(%q) (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func FuzzParseKeys(f *testing.F) {
+	f.Add([]byte("\x1b[5~x\x1bO"))
+	f.Add([]byte("\x1b[\xff\x1b"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if keys := parseKeys(b); len(keys) > len(b) {
+			t.Errorf("parseKeys(%q) = %d keys", b, len(keys))
+		}
+	})
+}

@@ -1,0 +1,503 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/option"
+)
+
+// Exit statuses of qwait and qlog besides those of the jobs.
+const (
+	exitTimeout     = 124 // as timeout(1)
+	exitInterrupted = 128 // and the signal
+)
+
+// qwait waits for the end of jobs and exits as they did.
+func (s *session) qwait(ctx context.Context, args []string) error {
+	settings, err := option.Mixed(option.Qwait, args)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(settings); done {
+		return err
+	}
+	var jobs jobWords
+	var timeout time.Duration
+	asJSON := false
+	for i := range settings {
+		o := &settings[i]
+		switch {
+		case o.Option == nil:
+			if err := jobs.add(o.Value()); err != nil {
+				return &failure{exitFailed, "error: " + err.Error()}
+			}
+		case o.Name == "-json":
+			asJSON = true
+		case o.Name == "-timeout":
+			if timeout, err = parseSeconds(o); err != nil {
+				return err
+			}
+		}
+	}
+	if len(jobs.words) == 0 {
+		return s.noArguments()
+	}
+	w := &jobsWait{s: s, json: asJSON}
+	if err := w.find(ctx, jobs.words); err != nil {
+		return err
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	w.line = s.progress(ctx, w.words(), w.total)
+	err = s.interruptible(ctx, w.wait)
+	w.line.end()
+	if err != nil {
+		return w.givenUp(err)
+	}
+	return w.verdict()
+}
+
+// parseSeconds reads a number of seconds above 0, which may have a fraction.
+func parseSeconds(o *option.Setting) (time.Duration, error) {
+	n, err := strconv.ParseFloat(o.Value(), 64)
+	if err != nil || !(n >= 1e-9 && n <= 1e9) { // NaN is neither
+		return 0, o.Errorf(exitFailed, "invalid number of seconds \"%s\"", api.Visible(o.Value()))
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
+
+// interrupted is a signal as an error.
+type interrupted struct{ os.Signal }
+
+func (i interrupted) Error() string { return "interrupted" }
+
+// exit is how the shell calls a program that ended so.
+func (i interrupted) exit() int {
+	n, _ := i.Signal.(syscall.Signal)
+	return exitInterrupted + int(n)
+}
+
+// interruptible does something that the first signal ends, with an interrupted
+// as its error.
+func (s *session) interruptible(ctx context.Context, do func(context.Context) error) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case sig := <-signals:
+		signal.Stop(signals) // the next one ends the program
+		cancel(interrupted{sig})
+		if err := <-done; err == nil {
+			return nil // it was just done
+		}
+		return interrupted{sig}
+	}
+}
+
+// jobsWait waits for jobs.
+type jobsWait struct {
+	s     *session
+	json  bool
+	jobs  []*jobWait // in the order of the command line
+	from  string     // where their ends begin
+	total int        // tasks of all of them
+	line  *statusLine
+
+	// told gets the tasks that end, for qlog; nil: nobody does. skip leaves out
+	// those of the first reply, which ended before.
+	told chan<- int
+	skip bool
+}
+
+// jobWait is one job of them, or some of its tasks.
+type jobWait struct {
+	api.Waited
+	count int // of its tasks; 0: it is over, and nobody knows
+	ends  taskEnds
+	stuck string // why it does not end by itself
+	over  bool
+}
+
+func (j *jobWait) String() string {
+	if t := j.Tasks; t.IsArray() {
+		text := strconv.Itoa(t.First)
+		if t.Last != t.First {
+			text = t.String()
+		}
+		return strconv.Itoa(j.Job) + "." + text
+	}
+	return strconv.Itoa(j.Job)
+}
+
+// find looks up what the words mean. A word that means nothing ends all: to wait
+// for the rest would hide it for long.
+func (w *jobsWait) find(ctx context.Context, words []string) error {
+	var reply api.FindReply
+	if err := w.s.client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err != nil {
+		return w.s.callFailed(err)
+	}
+	w.from = reply.Cursor
+	for _, f := range reply.Found {
+		w.jobs = append(w.jobs, &jobWait{Waited: api.Waited{Job: f.Job, Tasks: f.Tasks}, count: f.Count})
+		w.total += f.Count
+	}
+	for _, word := range reply.Missing {
+		j, err := w.finished(word, &reply)
+		if err != nil {
+			return err
+		}
+		w.jobs = append(w.jobs, j)
+		w.total++
+		w.from = "" // somewhere in the file
+	}
+	if len(w.jobs) > api.MaxWaited {
+		return fmt.Errorf("more than %d jobs are too many to wait for at once", api.MaxWaited)
+	}
+	return nil
+}
+
+// finished returns what a word means that means no unfinished job: one that is
+// over.
+func (w *jobsWait) finished(word string, reply *api.FindReply) (*jobWait, error) {
+	name, tasks := word, api.Tasks{}
+	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && isRange(word[dot+1:]) {
+		name = word[:dot]
+		if tasks = rangeOf(word[dot+1:]); !tasks.IsArray() {
+			return nil, &failure{exitFailed, fmt.Sprintf("denied: job \"%s\" does not exist", api.Visible(word))}
+		}
+	}
+	if isNumber(name) {
+		n, err := strconv.Atoi(name)
+		if err != nil || n < 1 || n > reply.Last {
+			return nil, &failure{exitFailed, fmt.Sprintf("denied: job \"%s\" does not exist", api.Visible(name))}
+		}
+		return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, nil
+	}
+	n, err := w.lastNamed(name, reply.User)
+	if err == nil && n == 0 {
+		err = &failure{exitFailed, fmt.Sprintf("The job %s of user(s) %s does not exist", api.Visible(name), api.Visible(reply.User))}
+	}
+	return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, err
+}
+
+// rangeOf reads what isRange has seen; zero: the numbers make no range.
+func rangeOf(text string) api.Tasks {
+	span, step, hasStep := strings.Cut(text, ":")
+	low, high, isSpan := strings.Cut(span, "-")
+	if !isSpan {
+		high = low
+	}
+	if !hasStep {
+		step = "1"
+	}
+	var t api.Tasks
+	var err [3]error
+	t.First, err[0] = strconv.Atoi(low)
+	t.Last, err[1] = strconv.Atoi(high)
+	t.Step, err[2] = strconv.Atoi(step)
+	if errors.Join(err[:]...) != nil || t.First < 1 || t.Last < t.First || t.Last > api.MaxTask || t.Step < 1 {
+		return api.Tasks{}
+	}
+	return t
+}
+
+// lastNamed returns the job of a name that a user had and that was accounted
+// last; 0: there is none. A pattern means unfinished jobs only: of what has ever
+// run it would mean too much.
+func (w *jobsWait) lastNamed(name, user string) (number int, err error) {
+	if strings.ContainsAny(name, `*?[\`) {
+		return 0, nil
+	}
+	file := w.s.places.Accounting
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return 0, nil // written with the first job that ends
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cannot open accounting file %s: %s", file, cause(err))
+	}
+	defer f.Close()
+	err = accounting.Each(f, func(lines []byte) (last int) {
+		for line := range bytes.Lines(lines) {
+			if string(accounting.Field(line, accounting.FieldJobName)) != name {
+				continue
+			}
+			// A broken line is no job's.
+			if r, err := accounting.Parse(bytes.TrimSuffix(line, []byte("\n"))); err == nil && r.JobName == name && r.Owner == user {
+				last = r.JobNumber
+			}
+		}
+		return last
+	}, func(last int) error {
+		number = cmp.Or(last, number)
+		return nil
+	})
+	return number, err
+}
+
+// words are the jobs as execd takes them.
+func (w *jobsWait) words() []string {
+	words := make([]string, len(w.jobs))
+	for i, j := range w.jobs {
+		words[i] = j.String()
+	}
+	return words
+}
+
+// wait returns when all jobs are over, or those that are left wait for somebody.
+func (w *jobsWait) wait(ctx context.Context) error {
+	cursor := w.from
+	for {
+		var request api.EndsRequest
+		var left []*jobWait
+		for _, j := range w.jobs {
+			if !j.over && j.stuck == "" {
+				left = append(left, j)
+				request.Jobs = append(request.Jobs, j.Waited)
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		request.Cursor = cursor
+		var reply api.EndsReply
+		if err := w.s.patiently(ctx, w.line, api.VerbEnds, &request, &reply); err != nil {
+			return err
+		}
+		cursor = reply.Cursor
+		for i := range reply.Ended {
+			for _, j := range left {
+				j.ends.add(&j.Waited, &reply.Ended[i], w.json)
+			}
+		}
+		if err := w.tell(ctx, reply.Ended); err != nil {
+			return err
+		}
+		for _, i := range reply.Over {
+			if i >= 0 && i < len(left) {
+				left[i].over = true
+			}
+		}
+		for _, stuck := range reply.Stuck {
+			if i := stuck.Place; i >= 0 && i < len(left) {
+				left[i].stuck = stuck.Reason
+			}
+		}
+	}
+}
+
+// tell passes on which tasks have ended.
+func (w *jobsWait) tell(ctx context.Context, ended []api.TaskEnd) error {
+	skip := w.skip
+	w.skip = false
+	if w.told == nil || skip {
+		return nil
+	}
+	for i := range ended {
+		select {
+		case w.told <- ended[i].Task:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// givenUp is the end of a wait that is not that of the jobs.
+func (w *jobsWait) givenUp(err error) error {
+	var left []string
+	for _, j := range w.jobs {
+		if !j.over && j.stuck == "" {
+			left = append(left, j.String())
+		}
+	}
+	goOn := "job " + strings.Join(left, ", ") + " goes on"
+	if len(left) != 1 {
+		goOn = fmt.Sprintf("%d jobs go on", len(left))
+	}
+	var by interrupted
+	switch {
+	case errors.As(err, &by):
+		return &failure{by.exit(), "qwait: interrupted; " + goOn}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &failure{exitTimeout, "qwait: the time of -timeout is over; " + goOn}
+	}
+	return w.s.callFailed(err)
+}
+
+// taskEnds are the last ends of tasks of one job.
+type taskEnds struct {
+	seen  []uint64 // a bit for each task
+	count int
+	bad   map[int]api.TaskEnd // those with an exit status that is not 0
+	all   map[int]api.TaskEnd // all of them, when they are to be printed
+}
+
+// add notes an end, if it is one of those that are waited for. What was run
+// again has another one, which replaces it.
+func (t *taskEnds) add(of *api.Waited, e *api.TaskEnd, all bool) {
+	number := max(e.Task, 1) // a job that is no array has one task
+	if e.Job != of.Job || e.Failed == failedMigrating || e.Failed == failedRescheduling || number > api.MaxTask {
+		return
+	}
+	if w := of.Tasks; w.IsArray() && (number < w.First || number > w.Last || (number-w.First)%w.Step != 0) {
+		return
+	}
+	for len(t.seen) <= number/64 {
+		t.seen = append(t.seen, 0)
+	}
+	if t.seen[number/64]&(1<<(number%64)) == 0 {
+		t.seen[number/64] |= 1 << (number % 64)
+		t.count++
+	}
+	if t.bad == nil {
+		t.bad, t.all = map[int]api.TaskEnd{}, map[int]api.TaskEnd{}
+	}
+	if all {
+		t.all[number] = *e
+	}
+	if exitOf(e) == 0 {
+		delete(t.bad, number)
+	} else {
+		t.bad[number] = *e
+	}
+}
+
+// exitOf is the exit status that stands for an end: the job's, 128 and the signal
+// that ended it, or 1 if it did not run, or failed otherwise.
+func exitOf(e *api.TaskEnd) int {
+	switch {
+	case e.Ran && e.Signal != "" && e.Exit > exitInterrupted && e.Exit < 256:
+		return e.Exit
+	case !e.Ran, e.Failed != 0 && e.Exit == 0, e.Failed == failedNoStatus:
+		return exitFailed
+	case e.Exit != 0 && e.Exit&0xff == 0: // would be taken for success
+		return exitFailed
+	}
+	return e.Exit & 0xff
+}
+
+// maxTold bounds the lines about tasks that failed.
+const maxTold = 20
+
+// verdict says what failed, and returns the exit status of the first that did,
+// in the order of the command line and of the tasks.
+func (w *jobsWait) verdict() error {
+	first := 0
+	fails := func(exit int) {
+		if first == 0 {
+			first = exit
+		}
+	}
+	for _, j := range w.jobs {
+		for k, number := range slices.Sorted(maps.Keys(j.ends.bad)) {
+			e := j.ends.bad[number]
+			fails(exitOf(&e))
+			if k < maxTold {
+				w.s.tellEnd(j.Job, &e)
+			}
+		}
+		if more := len(j.ends.bad) - maxTold; more > 0 {
+			fmt.Fprintf(w.s.err, "And %d tasks more of job %d failed.\n", more, j.Job)
+		}
+		if lost := j.lost(); lost != "" {
+			fails(exitFailed)
+			fmt.Fprintln(w.s.err, lost)
+		}
+	}
+	if w.json {
+		if err := w.print(first); err != nil {
+			return err
+		}
+	}
+	if first == 0 {
+		return nil
+	}
+	return &failure{exit: first}
+}
+
+// lost says what is missing of a job; "": nothing.
+func (j *jobWait) lost() string {
+	switch left := j.count - j.ends.count; {
+	case j.stuck != "":
+		return fmt.Sprintf("Job %v is in error state: %s", j, api.Visible(j.stuck))
+	case j.count == 0 && j.ends.count == 0:
+		return fmt.Sprintf("Job %v is over, and there is no accounting record of it: it was deleted before it started, or the accounting file is a new one.", j)
+	case j.count == 0 || left <= 0:
+		return ""
+	case j.ends.count == 0:
+		return fmt.Sprintf("Job %v was deleted before it started.", j)
+	default:
+		return fmt.Sprintf("Job %v: there is no accounting record of %d tasks: they were deleted before they started, or the accounting file is a new one.", j, left)
+	}
+}
+
+// tellEnd says how a task failed, in the words of qsub -sync.
+func (s *session) tellEnd(job int, e *api.TaskEnd) {
+	id := strconv.Itoa(job)
+	if e.Task > 0 {
+		id += "." + strconv.Itoa(e.Task)
+	}
+	if text := endText(id, e); text != "" {
+		fmt.Fprintln(s.err, text)
+	}
+	if e.Failed != 0 && e.Reason != "" {
+		fmt.Fprintf(s.err, "Job %s failed: %s\n", id, api.Visible(e.Reason))
+	}
+}
+
+// waitResult is what qwait -json prints.
+type waitResult struct {
+	Exit int         `json:"exit"`
+	Jobs []jobResult `json:"jobs"`
+}
+
+type jobResult struct {
+	Job     int          `json:"job"`
+	Missing string       `json:"missing,omitempty"` // what is not known, and why
+	Tasks   []taskResult `json:"tasks"`
+}
+
+// taskResult is an end as execd tells it, with the exit status that stands for
+// it.
+type taskResult struct {
+	api.TaskEnd
+	Status int `json:"status"`
+}
+
+func (w *jobsWait) print(exit int) error {
+	result := waitResult{Exit: exit, Jobs: []jobResult{}}
+	for _, j := range w.jobs {
+		r := jobResult{Job: j.Job, Missing: j.lost(), Tasks: []taskResult{}}
+		for _, number := range slices.Sorted(maps.Keys(j.ends.all)) {
+			e := j.ends.all[number]
+			r.Tasks = append(r.Tasks, taskResult{e, exitOf(&e)})
+		}
+		result.Jobs = append(result.Jobs, r)
+	}
+	return w.s.printJSON(&result)
+}

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+)
+
+// screen is a terminal that one program has for itself: its second screen, on
+// which keys come one by one and are not shown.
+type screen struct {
+	to    *os.File
+	keys  *os.File      // nil: none are read
+	saved *unix.Termios // how keys were read before
+	on    bool
+}
+
+// enter takes the terminal.
+func (c *screen) enter() {
+	if c.on {
+		return
+	}
+	c.on = true
+	if c.keys != nil {
+		if old, err := unix.IoctlGetTermios(int(c.keys.Fd()), unix.TCGETS); err == nil {
+			c.saved = old
+			raw := *old
+			// ^C and ^Z stay signals.
+			raw.Lflag &^= unix.ICANON | unix.ECHO
+			raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+			_ = unix.IoctlSetTermios(int(c.keys.Fd()), unix.TCSETS, &raw) // then a key needs a newline
+		}
+	}
+	fmt.Fprint(c.to, "\x1b[?1049h\x1b[?25l")
+}
+
+// leave gives the terminal back as it was. It may be called more than once.
+func (c *screen) leave() {
+	if !c.on {
+		return
+	}
+	c.on = false
+	fmt.Fprint(c.to, "\x1b[?25h\x1b[?1049l")
+	if c.saved != nil {
+		_ = unix.IoctlSetTermios(int(c.keys.Fd()), unix.TCSETS, c.saved) // there is nobody to tell
+	}
+}
+
+// draw shows lines from the top, and one at the bottom.
+func (c *screen) draw(lines []string, bottom string) {
+	if !c.on {
+		return
+	}
+	_, height := size(c.to)
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for i := range height - 1 {
+		if i < len(lines) {
+			b.WriteString(lines[i])
+		}
+		b.WriteString("\x1b[K\r\n")
+	}
+	b.WriteString(bottom)
+	b.WriteString("\x1b[K")
+	fmt.Fprint(c.to, b.String())
+}
+
+// key is what somebody has typed.
+type key rune
+
+// Keys that are no signs.
+const (
+	keyUp key = -1 - iota
+	keyDown
+	keyPageUp
+	keyPageDown
+	keyHome
+	keyEscape
+	keyEnter
+	keyBackspace
+)
+
+// sequences are what terminals send for such keys.
+var sequences = map[string]key{
+	"\x1b[A": keyUp, "\x1bOA": keyUp, "\x1b[B": keyDown, "\x1bOB": keyDown, "\x1b[5~": keyPageUp, "\x1b[6~": keyPageDown,
+	"\x1b[H": keyHome, "\x1bOH": keyHome, "\x1b[1~": keyHome, "\r": keyEnter, "\n": keyEnter, "\x7f": keyBackspace, "\b": keyBackspace,
+}
+
+// parseKeys takes apart what was read at once. A sequence that it does not know
+// is no key.
+func parseKeys(b []byte) []key {
+	var keys []key
+	for len(b) > 0 {
+		n := sequenceLen(b)
+		if k, ok := sequences[string(b[:n])]; ok {
+			keys = append(keys, k)
+		} else if n == 1 && b[0] == 0x1b {
+			keys = append(keys, keyEscape)
+		} else if r, size := utf8.DecodeRune(b[:n]); size == n && r >= ' ' && r != utf8.RuneError {
+			keys = append(keys, key(r))
+		}
+		b = b[n:]
+	}
+	return keys
+}
+
+// sequenceLen returns how many of the bytes are one key.
+func sequenceLen(b []byte) int {
+	if b[0] != 0x1b || len(b) == 1 {
+		_, n := utf8.DecodeRune(b)
+		return n
+	}
+	switch b[1] {
+	case 'O':
+		return min(3, len(b))
+	case '[':
+		for i := 2; i < len(b); i++ {
+			if b[i] >= '@' && b[i] <= '~' {
+				return i + 1
+			}
+		}
+		return len(b)
+	}
+	return 1
+}
+
+// readKeys sends keys until there are no more.
+func readKeys(f *os.File, to chan<- []key) {
+	buf := make([]byte, 256)
+	for {
+		n, err := f.Read(buf)
+		if err != nil {
+			return
+		}
+		to <- parseKeys(buf[:n])
+	}
+}
+
+// looked is the answer to one question of a screen.
+type looked struct {
+	reply *api.TopReply
+	err   error
+	users []string
+}
+
+// live shows the jobs on the terminal until a key or a signal ends it.
+func (t *top) live(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &screen{to: t.s.screen, keys: keyboard(t.s.in)}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH)
+	defer signal.Stop(signals)
+	keys := make(chan []key)
+	if c.keys != nil {
+		go readKeys(c.keys, keys)
+	}
+	c.enter()
+	defer c.leave() // also when this panics
+
+	answers := make(chan looked, 1)
+	ui := &topScreen{top: t, screen: c}
+	tick := time.NewTicker(t.view.delay)
+	defer tick.Stop()
+	asking := false
+	ask := func() {
+		if !asking {
+			asking = true
+			go t.ask(ctx, t.view.users, answers)
+		}
+	}
+	for looks := 1; ; {
+		ui.draw()
+		if t.view.looks > 0 && looks >= t.view.looks {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case sig := <-signals:
+			switch sig {
+			case syscall.SIGWINCH:
+			case syscall.SIGTSTP:
+				// Another thread may take the signal, and this one go on for a
+				// moment: SIGCONT tells when it is over.
+				c.leave()
+				_ = unix.Kill(unix.Getpid(), unix.SIGSTOP) // one's own process can be told
+			case syscall.SIGCONT:
+				c.enter()
+			default:
+				return &failure{exit: interrupted{sig}.exit()}
+			}
+		case list := <-keys:
+			for _, k := range list {
+				again, end := ui.press(k)
+				if end {
+					return nil
+				}
+				if again {
+					ask()
+				}
+			}
+		case a := <-answers:
+			asking = false
+			if !equalUsers(a.users, t.view.users) {
+				ask() // somebody has asked for others meanwhile
+				continue
+			}
+			looks++
+			ui.take(a)
+		case <-tick.C:
+			ask()
+		}
+	}
+}
+
+// ask asks execd, for no longer than the user would look at an old screen.
+func (t *top) ask(ctx context.Context, users []string, to chan<- looked) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	defer func() {
+		// A panic here would leave the terminal as it is.
+		if wrong := recover(); wrong != nil {
+			to <- looked{err: fmt.Errorf("internal error: %v", wrong), users: users}
+		}
+	}()
+	reply, err := t.s.askTop(ctx, users)
+	to <- looked{reply, err, users}
+}
+
+const askTime = 10 * time.Second
+
+func equalUsers(a, b []string) bool { return strings.Join(a, ",") == strings.Join(b, ",") }
+
+// keyboard returns where keys come from; nil: nowhere.
+func keyboard(in any) *os.File {
+	if f, ok := in.(*os.File); ok {
+		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
+			return f
+		}
+	}
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return nil
+	}
+	return f
+}
+
+// topScreen is the screen of qtop.
+type topScreen struct {
+	*top
+	screen *screen
+	typing bool   // of users, in the last line
+	typed  string // so far
+	wrong  string // why there is nothing new
+}
+
+func (u *topScreen) take(a looked) {
+	if u.wrong = ""; a.err != nil {
+		u.wrong = a.err.Error()
+		if f, ok := errors.AsType[*failure](a.err); ok {
+			u.wrong = f.text
+		}
+		return
+	}
+	u.top.take(a.reply, time.Now())
+}
+
+const topHelp = "q quit  c m t j sort by cpu, memory, time, job  r reverse  u user  arrows"
+
+// draw shows what was seen last.
+func (u *topScreen) draw() {
+	columns, height := size(u.screen.to)
+	rows := u.rows()
+	room := max(height-5, 1)
+	u.view.first = max(min(u.view.first, len(rows)-room), 0)
+	lines := append(u.summary(), "")
+	for _, row := range append([]string{topHeader}, rows[u.view.first:min(u.view.first+room, len(rows))]...) {
+		lines = append(lines, clip(row, columns))
+	}
+	for i := range 3 {
+		lines[i] = clip(lines[i], columns)
+	}
+	if u.wrong != "" {
+		lines[3] = clip(api.Visible(u.wrong), columns)
+	}
+	if coloured(u.screen.to) {
+		lines[0] = colour(bold, lines[0])
+		lines[4] = colour(invert, lines[4]+strings.Repeat(" ", max(columns-utf8.RuneCountInString(lines[4]), 0)))
+		for i := 5; i < len(lines); i++ {
+			lines[i] = colourState(lines[i])
+		}
+	}
+	bottom := topHelp
+	if u.typing {
+		bottom = "users, separated by commas; none for all: " + u.typed + "_"
+	}
+	u.screen.draw(lines, clip(bottom, columns-1))
+}
+
+// colourState colours the state in a row.
+func colourState(row string) string {
+	r := []rune(row)
+	if len(r) < topState+5 {
+		return row
+	}
+	state := strings.TrimRight(string(r[topState:topState+5]), " ")
+	code := stateColour(state)
+	if code == "" {
+		return row
+	}
+	return string(r[:topState]) + colour(code, state) + string(r[topState+len([]rune(state)):])
+}
+
+// clip cuts a line to the width of the terminal.
+func clip(line string, columns int) string {
+	r := []rune(line)
+	return string(r[:max(min(len(r), columns), 0)])
+}
+
+// press does what a key asks for. It reports whether execd is to be asked at
+// once, and whether that was the end.
+func (u *topScreen) press(k key) (again, end bool) {
+	if u.typing {
+		return u.spell(k), false
+	}
+	_, height := size(u.screen.to)
+	switch k {
+	case 'q', 'Q':
+		return false, true
+	case 'c', 'm', 't', 'j':
+		u.view.by, u.view.first = topKey(k), 0
+	case 'r':
+		u.view.reverse = !u.view.reverse
+	case 'u':
+		u.typing, u.typed = true, strings.Join(u.view.users, ",")
+	case ' ':
+		return true, false
+	case keyUp:
+		u.view.first--
+	case keyDown:
+		u.view.first++
+	case keyPageUp:
+		u.view.first -= max(height-6, 1)
+	case keyPageDown:
+		u.view.first += max(height-6, 1)
+	case keyHome:
+		u.view.first = 0
+	}
+	return false, false
+}
+
+// maxTyped bounds what is typed.
+const maxTyped = 200
+
+// spell adds a key to the names of users that are typed.
+func (u *topScreen) spell(k key) (done bool) {
+	switch {
+	case k == keyEnter:
+		u.typing, u.view.users, u.view.first = false, list(strings.TrimSpace(u.typed)), 0
+		return true
+	case k == keyEscape:
+		u.typing = false
+	case k == keyBackspace:
+		r := []rune(u.typed)
+		u.typed = string(r[:max(len(r)-1, 0)])
+	case k > ' ' && len(u.typed) < maxTyped:
+		u.typed += string(rune(k))
+	}
+	return false
+}
