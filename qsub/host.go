@@ -225,7 +225,11 @@ func (s *session) qselect(ctx context.Context, args []string) error {
 
 // noOperand is the error of a word where only options may be.
 func (s *session) noOperand(o *option.Setting) error {
-	return &option.Error{Exit: exitFailed, Text: fmt.Sprintf("invalid option argument \"%s\"", o.Value()), Hint: fmt.Sprintf("Type \"%s -help\" for the options.", s.command)}
+	hint := fmt.Sprintf("Type \"%s -help\" for the options.", s.command)
+	if s.command == option.Qstat && o.Value() != "" {
+		hint = fmt.Sprintf("Did you mean \"%s -j %s\"? %s", s.command, api.Visible(o.Value()), hint)
+	}
+	return &option.Error{Exit: exitFailed, Text: fmt.Sprintf("invalid option argument \"%s\"", o.Value()), Hint: hint}
 }
 
 // qhost shows the host, and its queues and jobs.

@@ -91,7 +91,7 @@ func TestQstatRefuses(t *testing.T) {
 		{[]string{"-u"}, "qstat: -u option must have argument\n"},
 		{[]string{"-j"}, "qstat: -j option must have argument\n"},
 		{[]string{"-j", ","}, "qstat: -j option must have argument\n"},
-		{[]string{"foo"}, "qstat: invalid option argument \"foo\"\nType \"qstat -help\" for the options.\n"},
+		{[]string{"foo"}, "qstat: invalid option argument \"foo\"\nDid you mean \"qstat -j foo\"? Type \"qstat -help\" for the options.\n"},
 	} {
 		want(t, result{1, "", test.err}, call(t, "", append([]string{"qstat"}, test.args...)...))
 	}
