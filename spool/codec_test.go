@@ -291,7 +291,7 @@ func TestUsage(t *testing.T) {
 	if err != nil || !cmp.Equal(got, u) {
 		t.Errorf("ParseUsage: %v\n%s", err, cmp.Diff(got, u))
 	}
-	if back := spool.NewUsage(0x300, start, start.Add(-time.Hour), ru); back.Wallclock != 0 || back.ExitStatus != 3 || back.Signal != 0 {
+	if back := spool.NewUsage(0x300, start, start.Add(-time.Hour), ru); back.Wallclock != 0 || back.End != back.Start || back.ExitStatus != 3 || back.Signal != 0 {
 		t.Errorf("clock set back: %+v", back)
 	}
 	// An entry that would add a line, or another value, is not written.

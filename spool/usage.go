@@ -63,6 +63,9 @@ func NewUsage(ws syscall.WaitStatus, start, end time.Time, ru *syscall.Rusage) *
 	if ran := max(0, int64(end.Sub(start)/time.Second)); u.Wallclock < ran || u.Wallclock > ran+1 {
 		u.Wallclock = ran
 	}
+	if u.End < u.Start { // nobody ends before he starts: the end by the clock of then
+		u.End = u.Start + u.Wallclock
+	}
 	switch {
 	case ws.Exited():
 		u.ExitStatus = ws.ExitStatus()

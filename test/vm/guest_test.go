@@ -66,6 +66,8 @@ func TestGuest(t *testing.T) {
 		{"restart", testRestart},
 		{"stale", testStale},
 		{"places", testPlaces},
+		{"clock", testClock},
+		{"foreignclock", testForeignClock},
 	} {
 		t.Run(tt.name, tt.test)
 	}
@@ -94,7 +96,7 @@ func prepare(t *testing.T, queue, global string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, user: alice, mode: "-root", dir: filepath.Join("/srv", t.Name()[len("TestGuest/"):])}
 	for name, text := range map[string]string{
-		"etc/queues/all.q": "qname all.q\nslots 2\n" + queue + "\n",
+		"etc/queues/all.q": "qname all.q\nslots 8\n" + queue + "\n",
 		"etc/sge_conf":     global + "\n",
 	} {
 		path := filepath.Join(c.dir, name)

@@ -47,7 +47,7 @@ hostname guest
 cd /tmp
 /paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 100s
 echo "vm: cgroup exit $?"
-/paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 200s
+/paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 400s
 echo "vm: exit $?"
 poweroff -f
 `
@@ -103,7 +103,7 @@ func TestMachine(t *testing.T) {
 		}
 	}
 	machine := exec.Command("./vm", "run", root)
-	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=240")
+	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=540")
 	out, err := machine.CombinedOutput()
 	out = bytes.ReplaceAll(out, []byte{'\r'}, nil)
 	for line := range strings.Lines(string(out)) {

@@ -47,6 +47,7 @@ type Launcher struct {
 
 	mu      sync.Mutex
 	running map[spool.RunID]*shepherd // guarded by mu
+	booted  time.Time                 // guarded by mu; see bootTime
 }
 
 // shepherd is one that runs.
@@ -68,6 +69,9 @@ func (l *Launcher) Init(tmpdirs []string) error {
 	}
 	l.watch = w
 	l.running = map[spool.RunID]*shepherd{}
+	if _, err := l.bootTime(); err != nil { // as of the clock now
+		return err
+	}
 	l.forks.jobs = make(chan *fork)
 	return nil
 }

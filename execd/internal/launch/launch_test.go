@@ -245,6 +245,13 @@ func TestClock(t *testing.T) {
 	if err := os.Chtimes(d.Path(spool.FileJobPID), started, started); err != nil {
 		t.Fatal(err)
 	}
+	if got := l.Since(run, started); !got.Equal(started) {
+		t.Errorf("Since = %v without a shepherd; want what was noted", got)
+	}
+	put(spool.FilePID, string(spool.AppendNumber(nil, os.Getpid())))
+	if got := l.Since(run, started); time.Since(got) > time.Hour {
+		t.Errorf("Since = %v; want the start of the process", got)
+	}
 	if got, err := l.Clock(run); err != nil || time.Since(got.Started) > time.Hour {
 		t.Errorf("of a process that runs: Clock = %+v, %v; want its own start", got, err)
 	}
@@ -533,6 +540,15 @@ func TestLivingTmpdir(t *testing.T) {
 	}
 	if err := l.CleanOld(spool.ID{Job: 69, Task: 1}, o.Queue, o.Owner); err != nil {
 		t.Error(err)
+	}
+	// Nor does a clock that is set forward make it older than the host.
+	booted, err := l.bootTime()
+	if err != nil || booted.After(time.Now()) {
+		t.Errorf("bootTime = %v, %v", booted, err)
+	}
+	l.booted = booted.Add(-time.Hour)
+	if again, err := l.bootTime(); err != nil || !again.Equal(l.booted) {
+		t.Errorf("bootTime = %v, %v; want the earlier one", again, err)
 	}
 	if info, err := os.Stat(taken); o.tmpdir() == taken || err != nil || !info.IsDir() {
 		t.Errorf("TMPDIR = %s; the one before: %v", o.tmpdir(), err)

@@ -116,6 +116,18 @@ func (l *Launcher) Clock(run spool.RunID) (Clock, error) {
 	return c, nil
 }
 
+// Since returns when the run of a shepherd that lives was started, as far as can
+// be told: the kernel knows how old a process is, and what was noted once is of no
+// use when the clock was set since.
+func (l *Launcher) Since(run spool.RunID, noted time.Time) time.Time {
+	if pid, err := l.Root.Active(run.ID()).PID(); err == nil {
+		if age, ok := processAge(pid); ok {
+			return time.Now().Add(-age)
+		}
+	}
+	return noted
+}
+
 // killAgain is after what time a job that is still there is killed again: its
 // terminate_method may have been of no use.
 const killAgain = 90 * time.Second

@@ -132,12 +132,11 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 	} else if err != nil {
 		return fmt.Errorf("cannot look at TMPDIR %s: %w", path, err)
 	}
-	var up unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
-		return fmt.Errorf("cannot tell when the host started: %w", err)
+	booted, err := l.bootTime()
+	if err != nil {
+		return err
 	}
-	old := time.Unix(st.Ctim.Unix()).Before(time.Now().Add(-time.Duration(up.Nano())))
-	if !old || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if !time.Unix(st.Ctim.Unix()).Before(booted) || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
 	switch int(st.Uid) {
@@ -149,6 +148,23 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 		}
 	}
 	return nil
+}
+
+// bootTime returns when the host started, by the clock that files were stamped
+// with: the earliest time there is for it, since the clock may have been set
+// meanwhile, and what is younger may be in use.
+func (l *Launcher) bootTime() (time.Time, error) {
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return time.Time{}, fmt.Errorf("cannot tell when the host started: %w", err)
+	}
+	booted := time.Now().Round(0).Add(-time.Duration(up.Nano()))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.booted.IsZero() || booted.Before(l.booted) {
+		l.booted = booted
+	}
+	return l.booted, nil
 }
 
 // clearTmpdir empties a scratch directory as its owner, then removes it.

@@ -39,11 +39,12 @@ type Job struct {
 	Start  time.Time
 	End    time.Time
 	// Usage, and with it Exit, is told of a run that has ended.
-	Usage   bool
-	CPU     float64 // s
-	MaxVMem float64 // bytes
-	Exit    int     // exit code, or 128 and the signal
-	Reason  string  // in words
+	Usage     bool
+	Wallclock float64 // s
+	CPU       float64 // s
+	MaxVMem   float64 // bytes
+	Exit      int     // exit code, or 128 and the signal
+	Reason    string  // in words
 	// StderrPath is where standard error was written to, and Stderr reads its
 	// end, about TailSize bytes. It is called when the mail is sent, from another
 	// goroutine; nil: it is not shown.
@@ -85,10 +86,8 @@ func (j *Job) body(ctx context.Context, e Event, host string) []byte {
 	line("Host", host)
 	line("Started", stamp(j.Start))
 	line("Ended", stamp(j.End))
-	if !j.Start.IsZero() && !j.End.IsZero() {
-		line("Wallclock", clock(j.End.Sub(j.Start).Seconds()))
-	}
 	if j.Usage {
+		line("Wallclock", clock(j.Wallclock))
 		line("CPU", clock(j.CPU))
 		line("Max vmem", size(j.MaxVMem))
 		line("Exit status", fmt.Sprint(j.Exit))

@@ -109,7 +109,7 @@ func aJob() Job {
 	at := time.Date(2026, 11, 21, 9, 3, 0, 0, time.UTC)
 	return Job{
 		Number: 42, Name: "n", Owner: "alice", Queue: "all.q", Start: at, End: at.Add(3725 * time.Second),
-		Usage: true, CPU: 59.6, MaxVMem: 3 << 20, Exit: 3, Reason: "deleted by bob",
+		Usage: true, Wallclock: 3725, CPU: 59.6, MaxVMem: 3 << 20, Exit: 3, Reason: "deleted by bob",
 		StderrPath: "/home/alice/n.e42",
 		Stderr:     func(context.Context) ([]byte, error) { return []byte("one\n.\n~!id\n\x1b[2Jtwo\n"), nil },
 	}

@@ -465,16 +465,16 @@ func (q *Queue) startOne() bool {
 		}
 		return true
 	}
-	q.enter(t, grant)
+	q.enter(t, grant, t.Started)
 	q.o.Start(t, q.o.Claims.Activate(t.String(), grant.Queues))
 	return true
 }
 
 // enter tells the ledger of a task that runs.
-func (q *Queue) enter(t *job.Task, grant *schedule.Grant) {
+func (q *Queue) enter(t *job.Task, grant *schedule.Grant, started time.Time) {
 	q.running[key(t)] = t
 	q.sched.Started(schedule.Running{
-		Job: t.Job.Number, Task: t.Number, User: t.Job.Owner, Started: t.Started,
+		Job: t.Job.Number, Task: t.Number, User: t.Job.Owner, Started: started,
 		Duration: q.duration(t, grant), Grant: grant,
 	})
 }
@@ -491,9 +491,9 @@ func (q *Queue) duration(t *job.Task, grant *schedule.Grant) time.Duration {
 
 func key(t *job.Task) schedule.TaskID { return schedule.TaskID{Job: t.Job.Number, Task: t.Number} }
 
-// Adopt tells of a task that an earlier execd has started, and returns its
-// claims.
-func (q *Queue) Adopt(t *job.Task) []*claim.Claim {
+// Adopt tells of a task that an earlier execd has started, at a time, and
+// returns its claims.
+func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Claim {
 	grant := t.Start.Grant
 	if grant == nil {
 		grant = &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: t.Start.Queue, Slots: 1}}}
@@ -501,7 +501,7 @@ func (q *Queue) Adopt(t *job.Task) []*claim.Claim {
 	q.o.Cores.Use(t.Start.Binding)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.enter(t, grant)
+	q.enter(t, grant, started)
 	return q.o.Claims.Activate(t.String(), grant.Queues)
 }
 

@@ -77,7 +77,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		// Nobody knows whether the shepherd was asked before execd ended.
 		l.steer.kill = r.Store.Want(t) != nil
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
-		l.claims = r.Queue.Adopt(t)
+		l.claims = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:
 		if err := r.Launcher.Discard(run); err != nil {
 			return nil, err
@@ -108,7 +108,7 @@ func (r *Runner) reattach(l *life) {
 	err := r.Launcher.Reattach(run)
 	if err == nil {
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", l.task))
-		if m, err := r.Launcher.MeasuredAgain(run, l.task.Started); err == nil {
+		if m, err := r.Launcher.MeasuredAgain(run, r.Launcher.Since(run, l.task.Started)); err == nil {
 			r.Usage.Add(run, m)
 		} else {
 			r.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", l.task, err))

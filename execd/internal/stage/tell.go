@@ -39,7 +39,7 @@ func (r *Runner) tell(l *life, event mail.Event) {
 	if l.end != nil {
 		j.End, j.Exit, j.Reason = l.ended, l.end.Exit, l.end.Reason
 		j.Usage = l.outcome != nil && l.outcome.Usage != nil
-		j.CPU, j.MaxVMem = l.total.CPU, l.total.MaxVMem
+		j.Wallclock, j.CPU, j.MaxVMem = l.total.Wallclock, l.total.CPU, l.total.MaxVMem
 		if j.Usage {
 			paths := r.Launcher.StderrPaths(t.RunID())
 			j.StderrPath = paths[0]

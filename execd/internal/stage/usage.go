@@ -14,6 +14,10 @@ import (
 // shepherd knows of the processes it reaped, and the total, which knows of all.
 func fill(rec *accounting.Record, u *spool.Usage, total *api.Usage) {
 	rec.StartTime, rec.EndTime, rec.RuWallclock = u.Start, u.End, u.Wallclock
+	if rec.EndTime < rec.StartTime { // what another shepherd says after the clock was set back
+		rec.RuWallclock = max(rec.RuWallclock, 0)
+		rec.EndTime = rec.StartTime + rec.RuWallclock
+	}
 	rec.RuUTime, rec.RuSTime = u.UTime.Seconds(), u.STime.Seconds()
 	rec.CPU, rec.Mem, rec.IO, rec.IOW, rec.MaxVMem = total.CPU, total.Mem, total.IO, total.IOWait, total.MaxVMem
 	rec.RuMaxRSS = float64(u.MaxRSS)

@@ -1,0 +1,213 @@
+package vm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api/accounting"
+)
+
+// setClock sets the clock of the machine forward or back; the time that this
+// process itself measures goes on as before.
+func setClock(t *testing.T, by time.Duration) {
+	t.Helper()
+	ts := unix.NsecToTimespec(time.Now().Round(0).Add(by).UnixNano())
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// qsub submits a command and returns the number of the job.
+func (c *cluster) qsub(command string, args ...string) int {
+	c.t.Helper()
+	args = append(args, "-terse", "-wd", "/tmp", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "y", command)
+	out := c.as("qsub", args...)
+	n, err := strconv.Atoi(strings.TrimSpace(out))
+	if err != nil {
+		c.t.Fatalf("qsub: %s", out)
+	}
+	return n
+}
+
+// after is what -a is given for a time that is so far away by the clock.
+func after(d time.Duration) string { return time.Now().Add(d).Format("200601021504.05") }
+
+// started waits until a job has begun, and returns when it was seen.
+func (c *cluster) started(job int) time.Time {
+	c.t.Helper()
+	c.wait(fmt.Sprintf("job %d runs", job), 40*time.Second, func() bool {
+		return read(fmt.Sprintf("%s/spool/active_jobs/%d.1/job_pid", c.dir, job)) != ""
+	})
+	return time.Now()
+}
+
+// ended waits for the record of a job in the accounting file.
+func (c *cluster) ended(job int) (r accounting.Record) {
+	c.t.Helper()
+	c.wait(fmt.Sprintf("job %d has ended", job), 40*time.Second, func() bool {
+		for line := range strings.Lines(read(c.dir + "/accounting")) {
+			if r, _ = accounting.Parse([]byte(line)); line[0] != '#' && r.JobNumber == job {
+				return true
+			}
+		}
+		return false
+	})
+	return r
+}
+
+// expectRun looks at the record of a job that has run for so long.
+func (c *cluster) expectRun(job int, ran time.Duration) {
+	c.t.Helper()
+	r := c.ended(job)
+	if off := r.RuWallclock - int64(ran/time.Second); off < -1 || off > 3 {
+		c.t.Errorf("job %d has ru_wallclock %d; want about %v", job, r.RuWallclock, ran)
+	}
+	if r.EndTime < r.StartTime || r.StartTime == 0 {
+		c.t.Errorf("job %d has started at %d and ended at %d", job, r.StartTime, r.EndTime)
+	}
+	fmt.Printf("vm: %s: job %d ran for %v: ru_wallclock %d, from %d to %d\n", c.t.Name(), job, ran.Round(time.Millisecond), r.RuWallclock, r.StartTime, r.EndTime)
+}
+
+// waits checks that a job is still to be started.
+func (c *cluster) waits(job int) {
+	c.t.Helper()
+	if _, err := os.Stat(fmt.Sprintf("%s/spool/active_jobs/%d.1", c.dir, job)); err == nil {
+		c.t.Errorf("job %d has started, and is to wait for its time", job)
+	}
+	if out := c.as("qstat", "-u", "*"); !strings.Contains(out, " qw ") {
+		c.t.Errorf("job %d does not wait:\n%s", job, out)
+	}
+}
+
+// limited waits for the end of a job with h_rt, and measures how long it ran.
+func (c *cluster) limited(job int, since time.Time, limit time.Duration) {
+	c.t.Helper()
+	r := c.ended(job)
+	ran := time.Since(since)
+	// The start was seen late, the end later still.
+	if r.Failed != 37 || ran < limit-2*time.Second || ran > limit+5*time.Second {
+		c.t.Errorf("job %d with h_rt of %v: failed %d after %v", job, limit, r.Failed, ran)
+	}
+	c.expectRun(job, limit)
+}
+
+// testClock sets the clock while jobs run, wait for a time and are limited, and
+// while there is no execd. What lasts counts as it passes; what waits for a time
+// of the day starts at that time.
+func testClock(t *testing.T) {
+	begun, was := time.Now(), time.Now().Round(0)
+	t.Cleanup(func() { setClock(t, was.Add(time.Since(begun)).Sub(time.Now().Round(0))) })
+	const limit = 8 * time.Second
+
+	c := start(t, "", "")
+	long := c.qsub("sleep 1000", "-l", "h_rt=3600")
+	longSince := c.started(long)
+	short := c.qsub("sleep 1000", "-l", "h_rt=8")
+	near := c.qsub("sleep 0.1", "-a", after(3*time.Hour))
+	far := c.qsub("sleep 0.1", "-a", after(100*time.Hour))
+	since := c.started(short)
+
+	// What another execd's job of the next number may have, whom it does not make
+	// older than the machine.
+	living := fmt.Sprintf("/tmp/%d.1.all.q", far+1)
+	err := os.Mkdir(living, 0o755)
+	if err == nil {
+		err = os.Chown(living, alice, alice)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	setClock(t, 5*time.Hour)
+	c.expectRun(near, 0)
+	c.waits(far)
+	c.limited(short, since, limit)
+
+	short = c.qsub("sleep 1000", "-l", "h_rt=8")
+	quick := c.qsub("sleep 3")
+	since = c.started(short)
+	if _, err := os.Stat(living); err != nil || short != far+1 {
+		t.Errorf("job %d has taken another's scratch directory: %v", short, err)
+	}
+	c.started(quick)
+	setClock(t, -10*time.Hour)
+	near = c.qsub("sleep 0.1", "-a", after(time.Hour))
+	c.expectRun(quick, 3*time.Second)
+	c.limited(short, since, limit)
+	c.waits(near)
+	setClock(t, 2*time.Hour)
+	c.expectRun(near, 0)
+	c.waits(far)
+
+	for _, by := range []time.Duration{6 * time.Hour, -30 * time.Hour} {
+		c.stop()
+		setClock(t, by)
+		c.run()
+		c.waits(far)
+		out := c.as("qstat", "-j", strconv.Itoa(long))
+		_, text, _ := strings.Cut(out, "wallclock=")
+		text, _, _ = strings.Cut(text, " ")
+		want := time.Since(longSince)
+		shown, err := time.ParseDuration(strings.Replace(strings.Replace(text, ":", "h", 1), ":", "m", 1) + "s")
+		if d := shown - want; err != nil || d < -3*time.Second || d > 3*time.Second {
+			t.Errorf("after a restart with the clock %v away a job that has run for %v is shown with wallclock=%s", by, want, text)
+		}
+		c.busy(2 * time.Second)
+	}
+	setClock(t, 130*time.Hour)
+	c.expectRun(far, 0)
+	c.as("qdel", strconv.Itoa(long))
+	ran := time.Since(longSince)
+	c.expectRun(long, ran)
+	c.busy(time.Second)
+}
+
+// busy looks at what execd uses of a processor while it has little to do.
+func (c *cluster) busy(during time.Duration) {
+	c.t.Helper()
+	used := func() time.Duration {
+		stat := read(filepath.Join("/proc", strconv.Itoa(c.cmd.Process.Pid), "stat"))
+		f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+		user, _ := strconv.Atoi(f[11])
+		system, _ := strconv.Atoi(f[12])
+		return time.Duration(user+system) * time.Second / 100
+	}
+	before := used()
+	time.Sleep(during)
+	share := float64(used()-before) / float64(during)
+	fmt.Printf("vm: %s: execd uses %.2f of a processor\n", c.t.Name(), share)
+	if share > 0.5 {
+		c.t.Errorf("execd uses %.2f of a processor after the clock was set", share)
+	}
+}
+
+// testForeignClock is about a shepherd that knows no limits of time: execd counts.
+func testForeignClock(t *testing.T) {
+	begun, was := time.Now(), time.Now().Round(0)
+	t.Cleanup(func() { setClock(t, was.Add(time.Since(begun)).Sub(time.Now().Round(0))) })
+	const other = "/tmp/other-shepherd"
+	program := read(programs + "/shepherd")
+	if err := os.WriteFile(other, []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, "", "shepherd_cmd "+other)
+	const limit = 8 * time.Second
+	job := c.qsub("sleep 1000", "-l", "h_rt=8")
+	since := c.started(job)
+	setClock(t, 5*time.Hour)
+	c.limited(job, since, limit)
+	job = c.qsub("sleep 1000", "-l", "h_rt=8")
+	since = c.started(job)
+	setClock(t, -11*time.Hour)
+	c.stop() // and with an execd that has not seen the clock set
+	setClock(t, 2*time.Hour)
+	c.run()
+	c.limited(job, since, limit)
+}
