@@ -136,7 +136,7 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 	if err != nil {
 		return err
 	}
-	if !time.Unix(st.Ctim.Unix()).Before(booted) || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if !time.Unix(st.Ctim.Unix()).Before(booted.Add(battery)) || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
 	switch int(st.Uid) {
@@ -149,6 +149,11 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 	}
 	return nil
 }
+
+// battery is by how much the clocks of two lives of the host may differ: what
+// keeps the time while it is off counts seconds. Nothing is run as soon after
+// the start of the kernel as that.
+const battery = 2 * time.Second
 
 // bootTime returns when the host started, by the clock that files were stamped
 // with: the earliest time there is for it, since the clock may have been set
