@@ -129,6 +129,7 @@ workflow:
 # In a machine of its own, under qemu, which it installs: control groups with
 # every controller.
 vm:
+	test/need mkfs.ext4=e2fsprogs
 	test/vm/vm setup
 	PADDOCK_VM=1 $(GO) test -count=1 -v -run '^TestMachine$$' ./test/vm
 

@@ -185,6 +185,11 @@ const (
 	// KeyPrivateTmp is the directory, root's and closed, of what the job sees in
 	// the places of PrivateTmp.
 	KeyPrivateTmp = ownPrefix + "private_tmp"
+	// Of a run whose TMPDIR is limited: by how many bytes, and by what: the number
+	// of a project of its file system, or a file system in memory (1).
+	KeyScratchLimit   = ownPrefix + "scratch_limit"
+	KeyScratchProject = ownPrefix + "scratch_project"
+	KeyScratchTmpfs   = ownPrefix + "scratch_tmpfs"
 
 	// Of a run that has control groups of its own: absolute paths. The first two
 	// exclude each other; they hold every process of the run, in the leaves

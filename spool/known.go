@@ -25,7 +25,8 @@ func Known(key string) bool {
 		KeyDefaultDomain, KeyForbidReschedule, KeyForbidApperror, KeyInheritEnv, KeyQueue, KeyHost, KeyJobID, KeyTaskID,
 		KeySGERoot, KeySGECell, KeyUsageCollection, KeyEnableSystemd, KeySystemdSlice, KeySystemdScope, KeyDevicesAllow,
 		KeyBindingInstance, KeyBindingToUse, KeyBindingCPUSet, KeyReconnectTimeout, KeyTLS, KeyFormat, KeyUID, KeyGID,
-		KeyGroups, KeyHome, KeyRun, KeyArgs, KeySRT, KeyHRT, KeyTrace, KeyPrivateTmp, KeyCgroup, KeyCgroupFreezer,
+		KeyGroups, KeyHome, KeyRun, KeyArgs, KeySRT, KeyHRT, KeyTrace, KeyPrivateTmp, KeyScratchLimit, KeyScratchProject,
+		KeyScratchTmpfs, KeyCgroup, KeyCgroupFreezer,
 		KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct, KeyVmem, KeyForeign, KeyForeignSRT,
 		KeyForeignHRT:
 		return true

@@ -66,6 +66,7 @@ func TestGuest(t *testing.T) {
 		{"restart", testRestart},
 		{"stale", testStale},
 		{"places", testPlaces},
+		{"scratch", testScratch},
 		{"clock", testClock},
 		{"foreignclock", testForeignClock},
 	} {

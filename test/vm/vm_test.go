@@ -44,9 +44,13 @@ for d in /tmp /srv; do mount -t tmpfs tmpfs $d; done
 chmod 1777 /tmp
 chown alice /home/alice
 hostname guest
+for m in /modules/*.ko; do insmod $m; done
+mkdir -p ` + quotas + ` && mount -t ext4 -o prjquota /dev/vda ` + quotas + ` || echo "vm: cannot mount the disk"
 cd /tmp
 /paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 100s
 echo "vm: cgroup exit $?"
+PADDOCK_QUOTA_DIR=` + quotas + ` /paddock/quota.test -test.v -test.timeout 100s
+echo "vm: quota exit $?"
 /paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 400s
 echo "vm: exit $?"
 poweroff -f
@@ -92,7 +96,9 @@ func TestMachine(t *testing.T) {
 	if err := harness.Build(filepath.Join(root, "paddock")); err != nil {
 		t.Fatal(err)
 	}
-	for name, of := range map[string]string{"vm.test": ".", "cgroup.test": "paddock/execd/internal/cgroup"} {
+	for name, of := range map[string]string{
+		"vm.test": ".", "cgroup.test": "paddock/execd/internal/cgroup", "quota.test": "paddock/execd/internal/quota",
+	} {
 		buildTest(t, filepath.Join(root, "paddock", name), of)
 	}
 	for name, text := range map[string]string{
@@ -102,7 +108,13 @@ func TestMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	machine := exec.Command("./vm", "run", root)
+	disk := filepath.Join(t.TempDir(), "disk")
+	mkfs := exec.Command("mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota,root_owner=0:0", disk, "64M")
+	mkfs.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	if out, err := mkfs.CombinedOutput(); err != nil {
+		t.Fatalf("cannot make a disk: %v\n%s", err, out)
+	}
+	machine := exec.Command("./vm", "run", root, disk)
 	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=540")
 	out, err := machine.CombinedOutput()
 	out = bytes.ReplaceAll(out, []byte{'\r'}, nil)
@@ -111,7 +123,9 @@ func TestMachine(t *testing.T) {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
-	if err != nil || !bytes.Contains(out, []byte("\nvm: exit 0\n")) || !bytes.Contains(out, []byte("\nvm: cgroup exit 0\n")) {
-		t.Errorf("the machine: %v\n%s", err, out)
+	for _, part := range []string{"", "cgroup ", "quota "} {
+		if err != nil || !bytes.Contains(out, []byte("\nvm: "+part+"exit 0\n")) {
+			t.Fatalf("the machine: %v\n%s", err, out)
+		}
 	}
 }

@@ -85,6 +85,9 @@ type Global struct {
 	Syslog        bool          // USE_SYSLOG: the log goes to the system's, not to the file messages
 	QsubGID       bool          // USE_QSUB_GID: run jobs with the group they were submitted with
 	PrivateTmp    bool          // PRIVATE_TMP: each job has a /tmp and a /var/tmp of its own
+	ScratchLimit  uint64        // SCRATCH_LIMIT: bytes that a job may have in TMPDIR if it asks for no other number; 0: no limit
+	ScratchIDs    []Range       // SCRATCH_PROJECTS: numbers of projects by whose quotas that is limited
+	ScratchTmpfs  bool          // SCRATCH_TMPFS: where there are none TMPDIR is a file system in memory
 	TraceDetail   bool          // SHEPHERD_TRACE=detail: shepherds trace every step
 
 	// Of qmaster_params.

@@ -301,7 +301,15 @@ func TestParams(t *testing.T) {
 		{"execd_params SCRIPT_TIMEOUT=INFINITY", nil, `execd_params: SCRIPT_TIMEOUT: "INFINITY" is not a time`},
 		{"execd_params ENABLE_ADDGRP_KILL=maybe", nil, `execd_params: ENABLE_ADDGRP_KILL: "maybe" is neither TRUE nor FALSE`},
 		{"execd_params SHEPHERD_TRACE=all", nil, `execd_params: SHEPHERD_TRACE: "all" is neither detail nor NONE`},
-		{"execd_params SCRATCH_LIMIT=10G", nil, `execd_params: SCRATCH_LIMIT: not supported, only NONE is: execd sets no quotas`},
+		{"execd_params SCRATCH_LIMIT=10G,SCRATCH_PROJECTS=1000-1999,SCRATCH_TMPFS", func(g *Global) {
+			g.ScratchLimit, g.ScratchIDs, g.ScratchTmpfs = 10<<30, []Range{{1000, 1999}}, true
+		}, ""},
+		{"execd_params SCRATCH_LIMIT=none,SCRATCH_PROJECTS=NONE,SCRATCH_TMPFS=false", func(*Global) {}, ""},
+		{"execd_params SCRATCH_LIMIT=INFINITY", nil, `execd_params: SCRATCH_LIMIT: "INFINITY" is not a number of bytes, like 10G`},
+		{"execd_params SCRATCH_LIMIT=10K", nil, `execd_params: SCRATCH_LIMIT: 10K is not between 1M and 1048576T`},
+		{"execd_params SCRATCH_PROJECTS=0-10", nil, `execd_params: SCRATCH_PROJECTS: "0-10" is not a range of numbers of projects`},
+		{"execd_params SCRATCH_PROJECTS=10", nil, `execd_params: SCRATCH_PROJECTS: "10" is not a range of numbers of projects`},
+		{"execd_params SCRATCH_PROJECTS=10-4294967295", nil, `execd_params: SCRATCH_PROJECTS: "10-4294967295" is not a range`},
 		{"set_token_cmd /usr/bin/tok", nil, `set_token_cmd: not supported, only none is: qsub brings no AFS token`},
 		{"execd_params USE_QSUB_GIT=true", nil, `execd_params: USE_QSUB_GIT is not supported, did you mean "USE_QSUB_GID"?`},
 		{"qmaster_params FORBID_APPERROR=often", nil, `qmaster_params: FORBID_APPERROR: "often" is neither TRUE nor FALSE`},

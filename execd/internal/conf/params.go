@@ -3,6 +3,7 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
@@ -297,7 +298,7 @@ var execdOptions = slices.Concat(
 			return setFlag(&g.KeepActive, v, hasValue)
 		}},
 		boolean("USE_QSUB_GID", func(g *Global) *bool { return &g.QsubGID }),
-		// Ours, as the next two.
+		// Ours, as the next five.
 		boolean("PRIVATE_TMP", func(g *Global) *bool { return &g.PrivateTmp }),
 		{"SHEPHERD_TRACE", func(_ *scope, g *Global, v string, _ bool) error {
 			g.TraceDetail = strings.EqualFold(v, spool.TraceDetail)
@@ -306,12 +307,9 @@ var execdOptions = slices.Concat(
 			}
 			return fmt.Errorf("%q is neither %s nor NONE", v, spool.TraceDetail)
 		}},
-		{"SCRATCH_LIMIT", func(_ *scope, _ *Global, v string, _ bool) error {
-			if isNone(v) {
-				return nil
-			}
-			return errors.New("not supported, only NONE is: execd sets no quotas; h_fsize limits each file")
-		}},
+		{"SCRATCH_LIMIT", func(_ *scope, g *Global, v string, _ bool) error { return setScratchLimit(&g.ScratchLimit, v) }},
+		{"SCRATCH_PROJECTS", func(_ *scope, g *Global, v string, _ bool) error { return setProjects(&g.ScratchIDs, v) }},
+		boolean("SCRATCH_TMPFS", func(g *Global) *bool { return &g.ScratchTmpfs }),
 		must("INHERIT_ENV", false, "execd's environment is no job's business"),
 		must("SET_LIB_PATH", false, "there are no libraries of ours that jobs need"),
 		must("SHARETREE_RESERVED_USAGE", false, "the share of a user counts what was used"),
@@ -500,6 +498,45 @@ func setRanges(into *[]Range, v string) error {
 		}
 		*into = append(*into, Range{first, last})
 	}
+	return nil
+}
+
+// setScratchLimit reads a number of bytes, or NONE.
+func setScratchLimit(into *uint64, v string) error {
+	*into = 0
+	if isNone(v) {
+		return nil
+	}
+	n, err := ParseValue(KindMemory, v)
+	switch {
+	case err != nil || math.IsInf(n.Number, 0):
+		return fmt.Errorf("%q is not a number of bytes, like 10G", v)
+	case n.Number < MinScratch || n.Number > MaxScratch:
+		return fmt.Errorf("%s is not between 1M and 1048576T", v)
+	}
+	*into = uint64(n.Number)
+	return nil
+}
+
+// What a scratch directory can be limited to.
+const (
+	MinScratch = 1 << 20
+	MaxScratch = 1 << 60
+)
+
+// setProjects reads first-last, or NONE. 0 is what belongs to no project.
+func setProjects(into *[]Range, v string) error {
+	*into = nil
+	if isNone(v) {
+		return nil
+	}
+	low, high, _ := strings.Cut(v, "-")
+	first, err1 := strconv.ParseUint(low, 10, 32)
+	last, err2 := strconv.ParseUint(high, 10, 32)
+	if err1 != nil || err2 != nil || first < 1 || last < first || last > 1<<31-1 {
+		return fmt.Errorf("%q is not a range of numbers of projects, like 100000-109999", v)
+	}
+	*into = []Range{{int(first), int(last)}}
 	return nil
 }
 

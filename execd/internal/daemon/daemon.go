@@ -66,7 +66,12 @@ func Check(o Options) (*conf.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.Current(), nil
+	c := l.Current()
+	_, without := launch.ScratchReport(c, o.RootMode)
+	for _, text := range without {
+		c.Warnings = append(c.Warnings, conf.Problem{File: o.Places.Config, Text: text})
+	}
+	return c, nil
 }
 
 // open reads the configuration for the first time.
@@ -399,9 +404,12 @@ func (d *daemon) run(ctx context.Context) error {
 		stop()
 		return err
 	}
-	if err := d.launch.SweepGroups(); err != nil {
-		d.log.Warn(err.Error())
+	for _, sweep := range []func() error{d.launch.SweepGroups, d.launch.SweepScratch} {
+		if err := sweep(); err != nil {
+			d.log.Warn(err.Error())
+		}
 	}
+	d.reportScratch()
 	d.configureLoad()
 	queueDone.Go(func() { d.queue.Run(ctx) })
 	queueDone.Go(func() { d.load.Run(ctx, d.queue.SetLoad) })
@@ -439,6 +447,17 @@ func (d *daemon) run(ctx context.Context) error {
 	d.log.Info(fmt.Sprintf("execd: stopped; %d jobs go on running", d.launch.Running()))
 	_ = atomicfile.Remove(pid) // a stale one harms nobody
 	return err
+}
+
+// reportScratch tells the log how scratch directories are limited.
+func (d *daemon) reportScratch() {
+	active, without := launch.ScratchReport(d.config.Current(), d.opts.RootMode)
+	for _, text := range active {
+		d.log.Info("execd: " + text)
+	}
+	for _, text := range without {
+		d.log.Warn("execd: " + text)
+	}
 }
 
 // tmpdirs are the parents of the jobs' scratch directories.

@@ -34,6 +34,8 @@ type Order struct {
 
 	// PrivateTmp says that the job asked for a /tmp of its own.
 	PrivateTmp bool
+	// ScratchLimit is how many bytes it asked for in TMPDIR; 0: it did not.
+	ScratchLimit uint64
 
 	SRT, HRT time.Duration // wall clock time until USR1 and KILL; 0: no limit
 
@@ -42,6 +44,8 @@ type Order struct {
 	chosen string       // TMPDIR, once it is made
 	closed string       // what holds its private /tmp, once it is made; empty: it has none
 	group  cgroup.Group // its control groups, once they are made
+
+	scratch scratch // what limits TMPDIR
 }
 
 // Limit is a limit of a run.
@@ -202,6 +206,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	if o.closed != "" {
 		c.text(spool.KeyPrivateTmp, o.closed)
 	}
+	o.scratch.record(c)
 	soft, hard := spool.KeySRT, spool.KeyHRT
 	if l.Foreign() {
 		c.flag(spool.KeyForeign, true)

@@ -40,10 +40,11 @@ type Launcher struct {
 	// gone. It must not block.
 	Exited func(spool.RunID)
 
-	shared sync.Once // says why PRIVATE_TMP is without effect
-	spares spares
-	forks  forker
-	watch  *watcher
+	shared   sync.Once // says why PRIVATE_TMP is without effect
+	spares   spares
+	projects projects
+	forks    forker
+	watch    *watcher
 
 	mu      sync.Mutex
 	running map[spool.RunID]*shepherd // guarded by mu
@@ -101,9 +102,7 @@ func (l *Launcher) Build(o *Order) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Root.Remove(d))
-			if o.chosen != "" {
-				_ = os.Remove(o.chosen) // nobody has used it yet
-			}
+			l.abandon(o)
 			if o.closed != "" {
 				_ = os.RemoveAll(o.closed)
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"paddock/execd/internal/quota"
 	"paddock/spool"
 )
 
@@ -36,6 +37,16 @@ func (l *Launcher) makePrivateTmp(o *Order) error {
 	if o.closed, err = makeNew(o.chosen + ".private"); err != nil {
 		o.closed = ""
 		return fmt.Errorf("cannot make a private /tmp: %w", err)
+	}
+	if o.scratch.project > 0 { // one limit for both
+		closed, err := openDir(o.closed)
+		if err == nil {
+			err = quota.Assign(closed, o.scratch.project)
+			closed.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("cannot make a private /tmp: %w", err)
+		}
 	}
 	tmpdir, err := filepath.EvalSymlinks(o.chosen)
 	if err != nil {

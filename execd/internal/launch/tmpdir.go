@@ -29,32 +29,46 @@ func (l *Launcher) makeTmpdir(o *Order) error {
 	if err := l.checkTmpdirParent(o.Queue.Tmpdir); err != nil {
 		return err
 	}
+	if err := l.chooseScratch(o); err != nil {
+		return err
+	}
 	path := o.tmpdir()
 	if err := l.removeOldTmpdir(path, o.Owner); err != nil {
 		l.Log.Warn(fmt.Sprintf("job %v: %v", o.Task, err)) // it is left alone
 	}
 	var err error
-	if !l.spares.take(path, o.Owner.UID) {
+	// One that is limited is made for this run: a spare one is its owner's already.
+	if o.scratch.limit > 0 || !l.spares.take(path, o.Owner.UID) {
 		path, err = makeNew(path)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make TMPDIR: %w", err)
 	}
 	o.chosen = path
-	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	dir, err := openDir(path)
+	if err == nil {
+		dir, err = l.confine(o, dir)
+	}
+	if dir != nil {
+		defer dir.Close()
+	}
 	if err != nil {
 		return fmt.Errorf("cannot make TMPDIR %s: %w", path, err)
 	}
-	defer unix.Close(fd)
 	if l.Privileged {
-		if err := unix.Fchown(fd, o.Owner.UID, o.Owner.GID); err != nil {
+		if err := dir.Chown(o.Owner.UID, o.Owner.GID); err != nil {
 			return fmt.Errorf("cannot give TMPDIR %s to user %s: %w", path, o.Owner.Name, err)
 		}
 	}
-	if err := unix.Fchmod(fd, 0o755); err != nil {
+	if err := dir.Chmod(0o755); err != nil {
 		return fmt.Errorf("cannot set mode of TMPDIR %s: %w", path, err)
 	}
 	return nil
+}
+
+// openDir opens a directory, and no link to one.
+func openDir(path string) (*os.File, error) {
+	return os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
 // makeNew makes a directory that nobody else can enter, under another name if
@@ -98,13 +112,27 @@ func (l *Launcher) removeScratch(config *spool.Config) error {
 	if err != nil || !filepath.IsAbs(path) {
 		return err
 	}
+	s := scratchOf(config)
+	if s.tmpfs() {
+		if err := unmount(path); err != nil {
+			return err
+		}
+	}
+	if err := l.removeFrom(config, path, s.limit == 0); err != nil {
+		return err
+	}
+	return l.free(s, filepath.Dir(path))
+}
+
+// removeFrom removes the scratch directory of a run, or keeps it as a spare one.
+func (l *Launcher) removeFrom(config *spool.Config, path string, keep bool) error {
 	uid, err1 := config.Int(spool.KeyUID)
 	// Most jobs leave it empty, and to keep or remove an empty directory needs
 	// no rights of the owner's: rename and rmdir follow nothing.
-	if err1 == nil && l.spares.keep(path, uid) {
+	if keep && err1 == nil && l.spares.keep(path, uid) {
 		return nil
 	}
-	err = unix.Rmdir(path)
+	err := unix.Rmdir(path)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}

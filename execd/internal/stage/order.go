@@ -22,6 +22,13 @@ func limit(c *conf.Config, o *launch.Order) {
 			v, _ := conf.ParseValue(a.Kind, r.Value) // checked at submission
 			o.PrivateTmp = v.Number != 0
 		}
+		if a.Name == launch.ScratchLimit && a.Kind == conf.KindMemory {
+			v, _ := conf.ParseValue(a.Kind, r.Value)
+			if a.Consumable == conf.ConsumableYes { // for each slot
+				v.Number *= float64(o.Grant.Slots())
+			}
+			o.ScratchLimit = uint64(min(max(v.Number, 1), conf.MaxScratch))
+		}
 		if a.Name != "s_rt" && a.Name != "h_rt" && (strings.HasPrefix(a.Name, "s_") || strings.HasPrefix(a.Name, "h_")) {
 			asked[a.Name] = launch.Limit{Limit: conf.Limit{Key: a.Name, Value: r.Value}, ForJob: a.Consumable == conf.ConsumableJob}
 		}

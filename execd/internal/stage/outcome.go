@@ -37,6 +37,13 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 			e.Reason = "ended before the job started"
 		}
 	}
+	if out.Usage != nil && e.Exit != 0 {
+		if full := r.Launcher.ScratchFull(t.RunID()); full != "" && e.Reason != "" {
+			e.Reason += "; " + full
+		} else {
+			e.Reason += full
+		}
+	}
 	want := r.Store.Want(t)
 	switch {
 	case want == nil || e.Failed == spool.FailedEnforcedLimit:

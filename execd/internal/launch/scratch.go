@@ -1,0 +1,375 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/quota"
+	"paddock/spool"
+)
+
+// ScratchLimit is the name of the attribute, MEMORY, by which a job says how many
+// bytes it may have in TMPDIR, where the administrator has defined it.
+const ScratchLimit = "scratch_limit"
+
+// scratch is what limits the TMPDIR of a run.
+type scratch struct {
+	limit   uint64 // bytes; 0: nothing does
+	project uint32 // the project that has it; 0: it is a file system in memory
+}
+
+// Means are those by which a scratch directory is limited.
+type Means string
+
+// The means there are.
+const (
+	ByQuota Means = "project quotas"
+	ByTmpfs Means = "tmpfs"
+)
+
+// ScratchMeans returns how what is in a directory can be limited; the error says
+// why it cannot.
+func ScratchMeans(g *conf.Global, dir string, privileged bool) (Means, error) {
+	if !privileged {
+		return "", errors.New("execd runs the jobs of one user, without root's rights")
+	}
+	why := errors.New("neither SCRATCH_PROJECTS nor SCRATCH_TMPFS is set")
+	if len(g.ScratchIDs) > 0 {
+		err := quota.Available(dir)
+		if err == nil {
+			return ByQuota, nil
+		}
+		why = fmt.Errorf("%s: %w", dir, err)
+	}
+	if g.ScratchTmpfs {
+		return ByTmpfs, nil
+	}
+	return "", why
+}
+
+// ScratchReport says for each parent of scratch directories how these are
+// limited, or why they are not. There is none where nothing asks for it.
+func ScratchReport(c *conf.Config, privileged bool) (active, without []string) {
+	a := c.Attribute(ScratchLimit)
+	if c.Global.ScratchLimit == 0 && (a == nil || a.Name != ScratchLimit || a.Kind != conf.KindMemory) {
+		return nil, nil
+	}
+	var seen []string
+	for i := range c.Queues {
+		dir := c.Queues[i].Tmpdir
+		if slices.Contains(seen, dir) {
+			continue
+		}
+		seen = append(seen, dir)
+		if means, why := ScratchMeans(&c.Global, dir, privileged); why != nil {
+			without = append(without, fmt.Sprintf("scratch directories in %s are not limited: %v", dir, why))
+		} else {
+			active = append(active, fmt.Sprintf("scratch directories in %s are limited by %s", dir, means))
+		}
+	}
+	return active, without
+}
+
+// chooseScratch decides what will limit the TMPDIR of a run. One that asked for it
+// does not run without.
+func (l *Launcher) chooseScratch(o *Order) error {
+	limit := o.Global.ScratchLimit
+	if o.ScratchLimit > 0 {
+		limit = max(o.ScratchLimit, conf.MinScratch)
+	}
+	if limit == 0 {
+		return nil
+	}
+	means, why := ScratchMeans(o.Global, o.Queue.Tmpdir, l.Privileged)
+	switch {
+	case why != nil && o.ScratchLimit > 0:
+		return &Unfit{"cannot limit TMPDIR: " + why.Error()}
+	case why != nil:
+		return nil // as the log has said
+	}
+	o.scratch.limit = min(limit, conf.MaxScratch)
+	if means != ByQuota {
+		return nil
+	}
+	parent, err := os.Open(o.Queue.Tmpdir)
+	if err == nil {
+		defer parent.Close()
+		o.scratch.project, err = l.takeProject(o.Global.ScratchIDs, parent)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot limit TMPDIR: %w", err)
+	}
+	if err := quota.Limit(parent, o.scratch.project, o.scratch.limit); err != nil {
+		l.giveProject(o.scratch.project)
+		o.scratch = scratch{}
+		return err
+	}
+	return nil
+}
+
+// confine has a directory that was just made, and is still root's, limited. It
+// returns what is in its place then.
+func (l *Launcher) confine(o *Order, dir *os.File) (*os.File, error) {
+	s := &o.scratch
+	switch {
+	case s.limit == 0:
+		return dir, nil
+	case s.project > 0:
+		return dir, quota.Assign(dir, s.project)
+	}
+	// So many files that the memory for what the kernel knows of them is bounded.
+	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700", s.limit, s.limit>>12+16)
+	at := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd()))
+	if err := unix.Mount(l.mountSource(), at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return dir, fmt.Errorf("cannot mount TMPDIR: %w", err)
+	}
+	dir.Close()
+	return openDir(o.chosen)
+}
+
+// mountSource is what mount(8) shows of our file systems, and we know them by.
+func (l *Launcher) mountSource() string { return "paddock:" + l.Root.Path() }
+
+// record has config name what limits TMPDIR.
+func (s *scratch) record(w *writer) {
+	switch {
+	case s.limit == 0:
+		return
+	case s.project > 0:
+		w.text(spool.KeyScratchProject, strconv.FormatUint(uint64(s.project), 10))
+	default:
+		w.flag(spool.KeyScratchTmpfs, true)
+	}
+	w.text(spool.KeyScratchLimit, strconv.FormatUint(s.limit, 10))
+}
+
+// scratchOf reads what limits the TMPDIR of a run.
+func scratchOf(c *spool.Config) (s scratch) {
+	text, _ := c.Lookup(spool.KeyScratchLimit)
+	s.limit, _ = strconv.ParseUint(text, 10, 64)
+	text, _ = c.Lookup(spool.KeyScratchProject)
+	n, _ := strconv.ParseUint(text, 10, 32)
+	s.project = uint32(n)
+	return s
+}
+
+// tmpfs reports whether TMPDIR is a file system in memory.
+func (s scratch) tmpfs() bool { return s.limit > 0 && s.project == 0 }
+
+// unmount takes away the file system that TMPDIR is, with all that is in it.
+// After a reboot there is none.
+func unmount(path string) error {
+	err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("cannot unmount TMPDIR %s: %w", path, err)
+	}
+	return nil
+}
+
+// free ends the limit of a TMPDIR that is gone, and was in a directory.
+func (l *Launcher) free(s scratch, place string) error {
+	if s.project == 0 {
+		return nil
+	}
+	parent, err := os.Open(place)
+	if err != nil {
+		return fmt.Errorf("cannot free project %d: %w", s.project, err)
+	}
+	defer parent.Close()
+	if quota.Available(place) == nil { // it may have been mounted anew without
+		err = quota.Limit(parent, s.project, 0)
+	}
+	l.giveProject(s.project)
+	return err
+}
+
+// abandon undoes what was made of a TMPDIR that nobody has used.
+func (l *Launcher) abandon(o *Order) {
+	if o.chosen != "" {
+		if o.scratch.tmpfs() {
+			_ = unmount(o.chosen)
+		}
+		_ = os.Remove(o.chosen)
+	}
+	if err := l.free(o.scratch, o.Queue.Tmpdir); err != nil {
+		l.Log.Warn(err.Error())
+	}
+}
+
+// ScratchFull says how full the TMPDIR of a run that has ended is, if it is so
+// full that the job may have met its limit.
+func (l *Launcher) ScratchFull(run spool.RunID) string {
+	c, err := l.Root.Finished(run).Config()
+	if err != nil {
+		return ""
+	}
+	s := scratchOf(c)
+	path, _ := c.Lookup(spool.KeyTmpdir)
+	if s.limit == 0 || !filepath.IsAbs(path) {
+		return ""
+	}
+	var used uint64
+	if s.project > 0 {
+		var parent *os.File
+		if parent, err = os.Open(filepath.Dir(path)); err == nil {
+			used, err = quota.Used(parent, s.project)
+			parent.Close()
+		}
+	} else {
+		var st unix.Statfs_t
+		if err = unix.Statfs(path, &st); err == nil && st.Type != unix.TMPFS_MAGIC {
+			return ""
+		}
+		used = (st.Blocks - st.Bfree) * uint64(st.Bsize)
+	}
+	// Who writes much at once is stopped before the last block is in use.
+	if err != nil || used < s.limit-s.limit/64 {
+		return ""
+	}
+	return fmt.Sprintf("TMPDIR was full: %.1f of %.1f MB", float64(used)/(1<<20), float64(s.limit)/(1<<20))
+}
+
+// projects are the numbers that runs have.
+type projects struct {
+	mu    sync.Mutex
+	used  map[uint32]bool // guarded by mu; nil: not known yet
+	alien map[uint32]bool // guarded by mu; those that somebody else's files have
+}
+
+// takeProject finds a number that no run has, and no file.
+func (l *Launcher) takeProject(ranges []conf.Range, parent *os.File) (uint32, error) {
+	p := &l.projects
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used == nil {
+		used, err := l.usedProjects()
+		if err != nil {
+			return 0, err
+		}
+		p.used, p.alien = used, map[uint32]bool{}
+	}
+	for _, r := range ranges {
+		for n := r.First; n <= r.Last; n++ {
+			id := uint32(n)
+			if p.used[id] {
+				continue
+			}
+			bytes, err := quota.Used(parent, id)
+			if err != nil {
+				return 0, err
+			}
+			if bytes > 0 {
+				if !p.alien[id] {
+					p.alien[id] = true
+					l.Log.Warn(fmt.Sprintf("project %d of SCRATCH_PROJECTS is passed over: there are files of it in %s already", id, parent.Name()))
+				}
+				continue
+			}
+			delete(p.alien, id)
+			p.used[id] = true
+			return id, nil
+		}
+	}
+	return 0, errors.New("all of SCRATCH_PROJECTS are in use")
+}
+
+func (l *Launcher) giveProject(id uint32) {
+	l.projects.mu.Lock()
+	defer l.projects.mu.Unlock()
+	delete(l.projects.used, id)
+}
+
+// usedProjects returns the numbers that the directories of runs name.
+func (l *Launcher) usedProjects() (map[uint32]bool, error) {
+	used := map[uint32]bool{}
+	err := l.configs(func(c *spool.Config) {
+		if s := scratchOf(c); s.project > 0 {
+			used[s.project] = true
+		}
+	})
+	return used, err
+}
+
+// configs calls do for the config of each run that may have something.
+func (l *Launcher) configs(do func(*spool.Config)) error {
+	active, err1 := l.Root.ListActive()
+	finished, err2 := l.Root.ListFinished()
+	staging, err3 := l.Root.ListStaging()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	look := func(d spool.Dir) {
+		if kept, _ := d.Has(spool.FileKept); kept {
+			return
+		}
+		if c, err := d.Config(); err == nil {
+			do(c)
+		}
+	}
+	for _, name := range active {
+		if id, err := spool.ParseID(name); err == nil {
+			look(l.Root.Active(id))
+		}
+	}
+	for i, name := range slices.Concat(finished, staging) {
+		if run, err := spool.ParseRunID(name); err == nil && i < len(finished) {
+			look(l.Root.Finished(run))
+		} else if err == nil {
+			look(l.Root.Staging(run))
+		}
+	}
+	return nil
+}
+
+// SweepScratch unmounts what no run has: execd was killed before it noted what it
+// had mounted. Call it before anything is started.
+func (l *Launcher) SweepScratch() error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("cannot find mounts of an earlier execd: %w", err)
+	}
+	var ours []string
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(line, " - ")
+		f, kind := strings.Fields(before), strings.Fields(after)
+		if len(f) > 4 && len(kind) > 1 && kind[0] == "tmpfs" && kind[1] == l.mountSource() {
+			ours = append(ours, f[4])
+		}
+	}
+	if len(ours) == 0 {
+		return nil
+	}
+	used := map[string]bool{}
+	err = l.configs(func(c *spool.Config) {
+		path, _ := c.Lookup(spool.KeyTmpdir)
+		if at, err := filepath.EvalSymlinks(path); err == nil {
+			used[at] = true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range ours {
+		if !used[path] {
+			err := unmount(path)
+			if err == nil {
+				if err = unix.Rmdir(path); errors.Is(err, fs.ErrNotExist) {
+					err = nil
+				}
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

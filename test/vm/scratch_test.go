@@ -1,0 +1,52 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// quotas is where the machine has a file system with project quotas.
+const quotas = "/quota"
+
+// testScratch has jobs that write to their TMPDIR until they cannot, and to a
+// /tmp of their own, for which there is one limit.
+func testScratch(t *testing.T) {
+	tmp := quotas + "/tmp"
+	if err := os.MkdirAll(tmp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := prepare(t, "tmpdir "+tmp+"\ncomplex_values private_tmp=TRUE,scratch_limit=1G", "execd_params SCRATCH_LIMIT=2M,SCRATCH_PROJECTS=7000-7001")
+	if err := os.WriteFile(c.dir+"/etc/complexes", []byte("scratch_limit sl MEMORY <= YES NO 0 0\nprivate_tmp ptmp BOOL == YES NO 0 0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.run()
+	if !strings.Contains(c.log(), "scratch directories in "+tmp+" are limited by project quotas") {
+		t.Error("the log does not say what limits scratch directories")
+	}
+	pub := quotas + "/pub" // since in /tmp nobody finds what a job leaves
+	if err := errors.Join(os.Mkdir(pub, 0o755), os.Chmod(pub, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	const limit = 2 << 20
+	for i, tt := range []struct{ where, request string }{
+		{"$TMPDIR", "sl=2M"},
+		{"/tmp", "private_tmp"},
+		{"$TMPDIR", "sl=2M"}, // what was there before counts no more
+	} {
+		script := "dd if=/dev/zero of=" + tt.where + "/file bs=64k count=160 2>" + pub + "/said; wc -c <" + tt.where + "/file >" + pub + "/wrote; exit 3"
+		out := c.as("qsub", "-l", tt.request, "-sync", "y", "-b", "y", "-wd", "/", "-o", "/dev/null", "-j", "y", "-shell", "y", script)
+		wrote := 0
+		_, err := fmt.Sscan(read(pub+"/wrote"), &wrote)
+		if err != nil || wrote < limit*7/8 || wrote > limit || !strings.Contains(out, "exited with exit code 3") {
+			t.Errorf("job %d wrote %d bytes below a limit of %d: %v %s%s", i+1, wrote, limit, err, out, read(pub+"/said"))
+		}
+		c.wait("the log says that TMPDIR was full", patience, func() bool {
+			return strings.Count(c.log(), `reason="TMPDIR was full: 2.0 of 2.0 MB"`) == i+1
+		})
+		fmt.Printf("vm: %s: %d of %d bytes were written to %s: %q\n", t.Name(), wrote, limit, tt.where, read(pub+"/said"))
+	}
+	c.wait("the scratch directories are gone", patience, func() bool { left, _ := os.ReadDir(tmp); return len(left) == 0 })
+}
