@@ -66,6 +66,7 @@ func TestGuest(t *testing.T) {
 		{"restart", testRestart},
 		{"stale", testStale},
 		{"places", testPlaces},
+		{"names", testNames},
 		{"scratch", testScratch},
 		{"clock", testClock},
 		{"foreignclock", testForeignClock},
@@ -529,4 +530,32 @@ func testPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Name services that fail for a moment put no job in error.
+func testNames(t *testing.T) {
+	const other = "/usr/sbin/getent" // which is found first
+	c := start(t, "", "")
+	job := c.qsub("exit 7", "-h")
+	c.stop() // what it knows of users is forgotten
+	if err := os.MkdirAll(filepath.Dir(other), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(other) })
+	if err := os.WriteFile(other, []byte("#!/bin/sh\nif [ \"$2\" = 1000 ]; then echo asked >>/tmp/asked; exit 3; fi\nexec /bin/getent \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.run()
+	c.user = 0
+	c.as("qrls", strconv.Itoa(job))
+	c.wait("the owner is asked for again", 20*time.Second, func() bool { return strings.Count(read("/tmp/asked"), "asked") > 1 })
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.ended(job); r.Failed != 0 || r.ExitStatus != 7 {
+		t.Errorf("the job has failed %d, exit_status %d", r.Failed, r.ExitStatus)
+	}
+	if log := c.log(); !strings.Contains(log, `begin: cannot look up user "1000": exit status 3 (tried again in 1s)`) {
+		t.Errorf("the log does not say that name services failed:\n%s", log)
+	}
 }

@@ -239,6 +239,10 @@ func (r *Runner) begin(l *life) error {
 		r.giveBack(l)
 		return errOver
 	}
+	var retry *Retry
+	if errors.As(err, &retry) && l.attempts < maxLookups {
+		return retry
+	}
 	if err != nil {
 		// A second try would meet it again, as long as nobody mends it.
 		return r.refuse(l, err, true)
@@ -265,6 +269,11 @@ func (r *Runner) begin(l *life) error {
 	}
 	return nil
 }
+
+// maxLookups is how often the owner of a job is looked up again, for half a minute
+// in all, before the job is in error: name services may be busy, or be started
+// anew. But what is wrong with one user must not hold up the slots of all.
+const maxLookups = 5
 
 // pause is how long nothing is started after the host could not start a job.
 const pause = 10 * time.Second
@@ -294,7 +303,11 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 	limit(c, o)
 	when, _ := o.CheckpointWhen()
 	l.migrates = strings.Contains(when, "x")
-	if o.Owner, err = r.Users.ByID(context.Background(), t.Job.UID); err != nil {
+	o.Owner, err = r.Users.ByID(context.Background(), t.Job.UID)
+	if err != nil && !errors.Is(err, user.ErrUnknown) {
+		err = &Retry{min(time.Second<<l.attempts, time.Minute), err.Error()}
+	}
+	if err != nil {
 		return nil, err
 	}
 	if o.Owner.Name != t.Job.Owner {

@@ -147,10 +147,15 @@ func groupNames(lines string, gid int) (group string, names []string) {
 	return group, names
 }
 
+// waitDelay is for how long an answer may be read when who gave it is gone. On a
+// host that is busy enough a program that is just being started by another
+// thread holds the pipe for more than a second.
+const waitDelay = 5 * time.Second
+
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = waitDelay
 	out, err := cmd.Output()
 	return strings.TrimSuffix(string(out), "\n"), err
 }
