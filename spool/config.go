@@ -201,6 +201,7 @@ const (
 	KeyCgroupPids    = ownPrefix + "cgroup_pids"
 	KeyCgroupCPU     = ownPrefix + "cgroup_cpu"
 	KeyCgroupCPUAcct = ownPrefix + "cgroup_cpuacct"
+	KeyCgroupDevices = ownPrefix + "cgroup_devices"
 	KeyVmem          = ownPrefix + "vmem" // VmemGroup: a group holds h_vmem, and RLIMIT_AS is left alone
 
 	// Of a run whose shepherd is not ours: execd enforces what it does not, and
@@ -211,7 +212,7 @@ const (
 )
 
 // JoinedCgroups are the keys of the groups that the job joins before exec.
-var JoinedCgroups = []string{KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct}
+var JoinedCgroups = []string{KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct, KeyCgroupDevices}
 
 // What is below the groups of KeyCgroup and KeyCgroupFreezer, and the value of
 // KeyVmem.

@@ -35,6 +35,8 @@ type Limits struct {
 	Procs  uint64 // processes and threads of the job
 	CPUs   int    // processors' time
 	Weight int    // share of the processors when there are not enough, against 1 of another run
+
+	Devices []Device // those that it may not use as it likes
 }
 
 // A Group is the control groups of one run: absolute paths by the keys of config
@@ -68,7 +70,7 @@ func Of(c *spool.Config) Group {
 }
 
 // limiting are the controllers that limit runs, as far as they are there.
-var limiting = []string{"memory", "pids", "cpu"}
+var limiting = []string{"memory", "pids", "cpu", devices}
 
 // Tier says in words what the host has: the tier and, in brackets, the
 // controllers by which runs can be limited.
@@ -153,6 +155,11 @@ func (h *hierarchy) makeV2(dir string, l Limits) error {
 			return err
 		}
 	}
+	if h.with(devices) && len(l.Devices) > 0 {
+		if err := h.limitDevicesV2(dir, l.Devices); err != nil {
+			return err
+		}
+	}
 	if err := h.control(dir, "memory", "pids"); err != nil {
 		return err
 	}
@@ -177,7 +184,7 @@ func (h *hierarchy) makeV2(dir string, l Limits) error {
 // asked reports whether a run of such limits has a group in a hierarchy of
 // version 1. That costs time at its start, so that others have none.
 func (h *hierarchy) asked(l Limits) bool {
-	return h.with("memory") && l.Memory > 0 || h.with("pids") && l.Procs > 0 ||
+	return h.with("memory") && l.Memory > 0 || h.with("pids") && l.Procs > 0 || h.with(devices) && len(l.Devices) > 0 ||
 		h.with("cpu") && (l.CPUs > 0 || l.Weight > 0) || h.with("cpuacct")
 }
 
@@ -200,6 +207,9 @@ func (h *hierarchy) limitV1(dir string, l Limits) error {
 	}
 	if h.with("cpu") && l.Weight > 0 {
 		errs = append(errs, set("cpu.shares", uint64(min(l.Weight*shares, maxShares))))
+	}
+	if h.with(devices) {
+		errs = append(errs, h.limitDevicesV1(dir, l.Devices))
 	}
 	return errors.Join(errs...)
 }

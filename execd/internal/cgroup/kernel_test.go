@@ -65,7 +65,7 @@ func eachTier(t *testing.T, test func(t *testing.T, tree *Tree)) {
 				}
 			}
 			o := opener{
-				name: "paddock-test-" + strconv.Itoa(os.Getpid()), privileged: true, kernel: realKernel,
+				name: "paddock-test-" + strconv.Itoa(os.Getpid()), privileged: true, kernel: realKernel, devices: deviceLimits,
 				probe: func(tree *Tree) error { return tree.probe("/bin/true") },
 			}
 			tree, err := o.open(places)
@@ -328,7 +328,7 @@ func testKernelRemove(t *testing.T, tree *Tree) {
 func TestKernelSweep(t *testing.T) { eachTier(t, testKernelSweep) }
 
 func testKernelSweep(t *testing.T, tree *Tree) {
-	all := Limits{Memory: 64 << 20, Procs: 50, CPUs: 1}
+	all := Limits{Memory: 64 << 20, Procs: 50, CPUs: 1, Devices: []Device{{Major: 1, Minor: 5}}}
 	runs := map[string]Group{}
 	commands := map[string]*exec.Cmd{}
 	outs := map[string]*bufio.Reader{}

@@ -39,7 +39,7 @@ func Open(name, program string, args ...string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := opener{name: name, pid: os.Getpid(), privileged: os.Geteuid() == 0, kernel: realKernel}
+	o := opener{name: name, pid: os.Getpid(), privileged: os.Geteuid() == 0, kernel: realKernel, devices: deviceLimits}
 	o.probe = func(t *Tree) error { return t.probe(program, args...) }
 	return o.open(places)
 }
@@ -113,6 +113,7 @@ type opener struct {
 	pid        int  // of this process
 	privileged bool // it is root's
 	probe      func(*Tree) error
+	devices    func() bool // whether groups of version 2 limit devices; nil: no
 	kernel
 }
 
@@ -130,6 +131,9 @@ func (o *opener) open(places []place) (*Tree, error) {
 			if err = o.probe(t); err != nil {
 				h.leave()
 				t.all = nil
+			}
+			if o.devices != nil && o.devices() {
+				h.has = append(h.has, devices)
 			}
 		}
 		places = places[1:]
@@ -174,6 +178,7 @@ func (o *opener) open(places []place) (*Tree, error) {
 var joined = map[string]string{
 	"memory": spool.KeyCgroupMemory, "pids": spool.KeyCgroupPids,
 	"cpu": spool.KeyCgroupCPU, "cpuacct": spool.KeyCgroupCPUAcct,
+	devices: spool.KeyCgroupDevices,
 }
 
 func (o *opener) openV1(p place, key string, has []string) (*hierarchy, error) {

@@ -34,13 +34,13 @@ func TestMeaning(t *testing.T) {
 		SuspendMethod: "SIGTSTP", ResumeMethod: "/opt/site/resume $job_pid", TerminateMethod: "15", Notify: 90 * time.Second,
 		SRT: 59*time.Minute + 30*time.Second, HRT: time.Hour, Batch: true, PEs: []string{"odd"}, Checkpoints: []string{"odd", "odd2"},
 		UserLists: []string{"oddusers", "oddothers"}, XUserLists: []string{"oddothers"}, Owners: []string{"root", "sgeadmin"},
-		Complex: Values{"odd_mem": {"16G", 16 << 30, nil}, "odd_time": {"3600", 3600, nil}},
+		Complex: Values{"odd_mem": {"16G", 16 << 30, nil, nil}, "odd_time": {"3600", 3600, nil, nil}},
 		LoadThresholds: []Threshold{
-			{attribute("np_load_avg"), Value{"1.75", 1.75, nil}},
-			{attribute("mem_free"), Value{"100M", 100 << 20, nil}},
-			{attribute("mem_used"), Value{"20G", 20 << 30, nil}},
+			{attribute("np_load_avg"), Value{"1.75", 1.75, nil, nil}},
+			{attribute("mem_free"), Value{"100M", 100 << 20, nil, nil}},
+			{attribute("mem_used"), Value{"20G", 20 << 30, nil, nil}},
 		},
-		SuspendThresholds: []Threshold{{attribute("load_avg"), Value{"20", 20, nil}}},
+		SuspendThresholds: []Threshold{{attribute("load_avg"), Value{"20", 20, nil, nil}}},
 		Suspend:           2, SuspendInterval: 90 * time.Second, Subordinates: []Subordinate{{"low.q", 2}}, InitiallyDisabled: true,
 		Processors: "0-3,6", MinCPUInterval: 10 * time.Minute,
 	}, q); diff != "" {
@@ -68,7 +68,7 @@ func TestMeaning(t *testing.T) {
 	if u := c.UserLists["oddusers"]; !u.ACL || len(u.Entries) != 16 || u.Entries[2] != "@staff" || u.Entries[12] != "leonard" {
 		t.Errorf("oddusers = %+v", u)
 	}
-	if diff := cmp.Diff(Values{"odd_mem": {"64G", 64 << 30, nil}, "odd_license_with_a_very_long_name": {"7", 7, nil}}, c.Host); diff != "" {
+	if diff := cmp.Diff(Values{"odd_mem": {"64G", 64 << 30, nil, nil}, "odd_license_with_a_very_long_name": {"7", 7, nil, nil}}, c.Host); diff != "" {
 		t.Errorf("host (-want +got):\n%s", diff)
 	}
 	if !cmp.Equal(c.LoadScaling, map[string]float64{"np_load_avg": 2, "mem_free": 0.5}) || !cmp.Equal(c.Access, []Access{{Allowed: []string{"oddusers"}}}) {

@@ -95,6 +95,15 @@ type Value struct {
 	Text   string   // as it was written
 	Number float64  // of kinds that are numbers: bytes, seconds, 0 and 1; +Inf for INFINITY
 	IDs    []string // the names of the units of a RSMAP
+	// Devices are the device nodes of units, by their names; nil: they have none.
+	Devices map[string][]Device
+}
+
+// Device is a device node that belongs to a unit of a RSMAP, and what who has
+// the unit may do with it.
+type Device struct {
+	Path        string
+	Read, Write bool
 }
 
 // Values are the complex_values of a queue or host, by name of the attribute.

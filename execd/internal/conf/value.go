@@ -3,6 +3,7 @@ package conf
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,9 +103,22 @@ func parseUnits(text string) (Value, error) {
 	if !closed || end != "" {
 		return Value{}, fmt.Errorf("%q is not a RSMAP: the names of the units do not end with )", text)
 	}
-	for word := range strings.FieldsSeq(list) {
+	for unit := range strings.FieldsSeq(list) {
+		word, properties, has := strings.Cut(unit, "[")
 		if strings.Trim(word, variableLetters+".-:/") != "" {
 			return Value{}, fmt.Errorf("%q is not the name of a unit", word)
+		}
+		if has {
+			nodes, err := parseDevices(properties)
+			if err != nil {
+				return Value{}, fmt.Errorf("unit %s: %w", word, err)
+			}
+			if v.Devices == nil {
+				v.Devices = map[string][]Device{}
+			}
+			v.Devices[word] = nodes
+			v.IDs = append(v.IDs, word)
+			continue
 		}
 		low, high, isRange := strings.Cut(word, "-")
 		first, err1 := strconv.Atoi(low)
@@ -124,6 +138,34 @@ func parseUnits(text string) (Value, error) {
 		return Value{}, fmt.Errorf("%s names a unit twice", text)
 	}
 	return v, nil
+}
+
+// parseDevices reads what stands in the brackets behind a unit:
+// device=PATH[:MODE][;PATH[:MODE]...], with r, w or rw for a mode.
+func parseDevices(text string) ([]Device, error) {
+	text, end, closed := strings.Cut(text, "]")
+	name, paths, _ := strings.Cut(text, "=")
+	switch {
+	case !closed || end != "":
+		return nil, fmt.Errorf("%q does not end with ]", text+end)
+	case name != "device" && name != "devices" || strings.ContainsAny(paths, "=,"):
+		return nil, fmt.Errorf("%q is not device=PATH: units have no other properties", text)
+	}
+	var list []Device
+	for word := range strings.SplitSeq(paths, ";") {
+		path, mode, has := strings.Cut(word, ":")
+		if !has {
+			mode = "rw"
+		}
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			return nil, fmt.Errorf("%q is not the absolute path of a device", path)
+		}
+		if mode != "r" && mode != "w" && mode != "rw" {
+			return nil, fmt.Errorf("%q is none of the modes r, w and rw", mode)
+		}
+		list = append(list, Device{path, strings.Contains(mode, "r"), strings.Contains(mode, "w")})
+	}
+	return list, nil
 }
 
 // listSeparators are what separates the elements of a list.

@@ -68,7 +68,7 @@ func Check(o Options) (*conf.Config, error) {
 	}
 	c := l.Current()
 	_, without := launch.ScratchReport(c, o.RootMode)
-	for _, text := range without {
+	for _, text := range append(without, launch.DeviceProblems(c)...) {
 		c.Warnings = append(c.Warnings, conf.Problem{File: o.Places.Config, Text: text})
 	}
 	return c, nil
@@ -409,7 +409,7 @@ func (d *daemon) run(ctx context.Context) error {
 			d.log.Warn(err.Error())
 		}
 	}
-	d.reportScratch()
+	d.report()
 	d.configureLoad()
 	queueDone.Go(func() { d.queue.Run(ctx) })
 	queueDone.Go(func() { d.load.Run(ctx, d.queue.SetLoad) })
@@ -449,8 +449,10 @@ func (d *daemon) run(ctx context.Context) error {
 	return err
 }
 
-// reportScratch tells the log how scratch directories are limited.
-func (d *daemon) reportScratch() {
+// report tells the log how scratch directories are limited, and which devices are
+// kept from jobs.
+func (d *daemon) report() {
+	d.launch.ReportDevices(d.config.Current())
 	active, without := launch.ScratchReport(d.config.Current(), d.opts.RootMode)
 	for _, text := range active {
 		d.log.Info("execd: " + text)

@@ -49,7 +49,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 	d.queue.Configure(c)
 	d.store.KeepFinished(c.Global.FinishedJobs)
 	d.usage.SetInterval(c.Global.UsageInterval)
-	d.reportScratch()
+	d.report()
 	d.configureLoad()
 }
 

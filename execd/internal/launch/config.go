@@ -34,6 +34,9 @@ type Order struct {
 
 	// PrivateTmp says that the job asked for a /tmp of its own.
 	PrivateTmp bool
+	// Devices are those of the units of resources, and what the job may do with
+	// them.
+	Devices []conf.Device
 	// ScratchLimit is how many bytes it asked for in TMPDIR; 0: it did not.
 	ScratchLimit uint64
 

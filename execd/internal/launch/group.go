@@ -23,7 +23,11 @@ func (l *Launcher) makeGroup(o *Order, c *spool.Config) error {
 	if o.Global.CPUWeight {
 		limits.Weight = slots
 	}
+	limits.Devices = l.nodes(o)
 	group, err := l.Groups.Make(id.String(), limits)
+	if err != nil && len(limits.Devices) > 0 {
+		return err // others' devices would be its own
+	}
 	if err != nil {
 		l.Log.Warn(fmt.Sprintf("job %v: %v", id, err))
 		return nil

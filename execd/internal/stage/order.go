@@ -11,6 +11,7 @@ import (
 // limit sets the limits of a run, the queue's, or what the job asked for with
 // -l where that is less, and what else it asked for there.
 func limit(c *conf.Config, o *launch.Order) {
+	o.Devices = launch.Devices(c, o.Grant.Debits)
 	o.SRT, o.HRT = queue.WallClock(c, o.Queue, o.Request.Hard)
 	asked := map[string]launch.Limit{}
 	for _, r := range o.Request.Hard {
