@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -242,8 +243,8 @@ func (l *Launcher) ScratchFull(run spool.RunID) string {
 // projects are the numbers that runs have.
 type projects struct {
 	mu    sync.Mutex
-	used  map[uint32]bool // guarded by mu; nil: not known yet
-	alien map[uint32]bool // guarded by mu; those that somebody else's files have
+	used  map[uint32]bool      // guarded by mu; nil: not known yet
+	alien map[uint32]time.Time // guarded by mu; since when files have one that no run has; zero: the log has it
 }
 
 // takeProject finds a number that no run has, and no file.
@@ -256,7 +257,7 @@ func (l *Launcher) takeProject(ranges []conf.Range, parent *os.File) (uint32, er
 		if err != nil {
 			return 0, err
 		}
-		p.used, p.alien = used, map[uint32]bool{}
+		p.used, p.alien = used, map[uint32]time.Time{}
 	}
 	for _, r := range ranges {
 		for n := r.First; n <= r.Last; n++ {
@@ -269,8 +270,12 @@ func (l *Launcher) takeProject(ranges []conf.Range, parent *os.File) (uint32, er
 				return 0, err
 			}
 			if bytes > 0 {
-				if !p.alien[id] {
-					p.alien[id] = true
+				since, seen := p.alien[id]
+				switch {
+				case !seen: // XFS counts what a run has left a little later
+					p.alien[id] = time.Now()
+				case !since.IsZero() && time.Since(since) > time.Minute:
+					p.alien[id] = time.Time{}
 					l.Log.Warn(fmt.Sprintf("project %d of SCRATCH_PROJECTS is passed over: there are files of it in %s already", id, parent.Name()))
 				}
 				continue
