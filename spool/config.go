@@ -202,7 +202,8 @@ const (
 	KeyCgroupCPU     = ownPrefix + "cgroup_cpu"
 	KeyCgroupCPUAcct = ownPrefix + "cgroup_cpuacct"
 	KeyCgroupDevices = ownPrefix + "cgroup_devices"
-	KeyVmem          = ownPrefix + "vmem" // VmemGroup: a group holds h_vmem, and RLIMIT_AS is left alone
+	KeyDevices       = ownPrefix + "devices" // 1: a group keeps devices from the job, which does not run outside of it
+	KeyVmem          = ownPrefix + "vmem"    // VmemGroup: a group holds h_vmem, and RLIMIT_AS is left alone
 
 	// Of a run whose shepherd is not ours: execd enforces what it does not, and
 	// reads what it leaves as Grid Engine would.

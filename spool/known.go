@@ -27,7 +27,7 @@ func Known(key string) bool {
 		KeyBindingInstance, KeyBindingToUse, KeyBindingCPUSet, KeyReconnectTimeout, KeyTLS, KeyFormat, KeyUID, KeyGID,
 		KeyGroups, KeyHome, KeyRun, KeyArgs, KeySRT, KeyHRT, KeyTrace, KeyPrivateTmp, KeyScratchLimit, KeyScratchProject,
 		KeyScratchTmpfs, KeyCgroup, KeyCgroupFreezer,
-		KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct, KeyCgroupDevices, KeyVmem, KeyForeign, KeyForeignSRT,
+		KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct, KeyCgroupDevices, KeyDevices, KeyVmem, KeyForeign, KeyForeignSRT,
 		KeyForeignHRT:
 		return true
 	}

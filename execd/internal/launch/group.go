@@ -36,6 +36,11 @@ func (l *Launcher) makeGroup(o *Order, c *spool.Config) error {
 	if err := group.Record(c); err != nil {
 		return err
 	}
+	if len(limits.Devices) > 0 {
+		if err := c.SetInt(spool.KeyDevices, 1); err != nil {
+			return err
+		}
+	}
 	if limits.Memory > 0 && l.Groups.Has("memory") {
 		return c.Set(spool.KeyVmem, spool.VmemGroup)
 	}

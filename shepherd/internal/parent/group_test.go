@@ -329,6 +329,22 @@ func TestNoMemoryV1(t *testing.T) {
 	})
 }
 
+// Without the one that keeps devices from it a job is not run.
+func TestNoDevices(t *testing.T) {
+	eachVersion(t, func(t *testing.T, g runGroup) {
+		r := newRig(t, "exit 5\n").set(g.key(), "paddock_cgroup_devices=/nonexistent/1.1", "paddock_devices=1")
+		r.run()
+		if text := r.read("error"); !strings.Contains(text, "cannot join control group /nonexistent/1.1: No such file or directory") {
+			t.Errorf("error does not say why:\n%s\n%s", text, r.read("trace"))
+		}
+	})
+	r := newRig(t, "exit 5\n").set("paddock_cgroup=/nonexistent/1.1", "paddock_devices=1")
+	r.run()
+	if text := r.read("error"); !strings.Contains(text, "cannot keep devices from the job outside of its control group") {
+		t.Errorf("error does not say why:\n%s\n%s", text, r.read("trace"))
+	}
+}
+
 func TestSize(t *testing.T) {
 	for n, want := range map[uint64]string{
 		0: "0", 1023: "1023", 1024: "1.0K", 1536: "1.5K", 64 << 20: "64.0M", 1 << 30: "1.0G", 3 << 39: "1.5T", 1<<20 - 1: "1.0M",

@@ -1,6 +1,8 @@
 package starter
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"paddock/spool"
@@ -8,10 +10,14 @@ import (
 
 // join joins the control groups of version 1 that are the job's alone, and
 // reports whether a group holds h_vmem for what the stage becomes. One that
-// cannot be joined does not hold, which the trace says.
-func (s *stage) join() bool {
+// cannot be joined does not hold, which the trace says; without the one that
+// keeps other jobs' devices from it the job is not run.
+func (s *stage) join() (held bool, err error) {
+	if v, _ := s.config.Lookup(spool.KeyDevices); v == "1" && s.order.Kind == Job && !s.grouped {
+		return false, errors.New("cannot keep devices from the job outside of its control group")
+	}
 	v, _ := s.config.Lookup(spool.KeyVmem)
-	held := v == spool.VmemGroup && s.grouped
+	held = v == spool.VmemGroup && s.grouped
 	for _, key := range spool.JoinedCgroups {
 		path, ok := s.config.Lookup(key)
 		if !ok {
@@ -20,7 +26,10 @@ func (s *stage) join() bool {
 		joined := false
 		if s.grouped && s.order.Kind == Job {
 			err := enter(path)
-			if joined = err == nil; !joined {
+			if joined = err == nil; !joined && key == spool.KeyCgroupDevices {
+				return false, errors.New("cannot join control group " + path + ": " + errnoText(err))
+			}
+			if !joined {
 				s.log.Line("cannot join control group " + path + ", going on without: " + errnoText(err))
 			}
 		}
@@ -28,7 +37,7 @@ func (s *stage) join() bool {
 			held = false
 		}
 	}
-	return held
+	return held, nil
 }
 
 // enter moves this thread to a group. It is the one that executes the job, and

@@ -22,7 +22,11 @@ func (s *stage) read() *Failure {
 	if s.limits, err = readLimits(c); err != nil {
 		return s.failed(err)
 	}
-	if s.join() {
+	held, err := s.join()
+	if err != nil {
+		return s.failed(err)
+	}
+	if held {
 		s.limits = leaveVmem(c, s.limits)
 	}
 	if s.nice, err = c.Int(spool.KeyPriority); err != nil {
