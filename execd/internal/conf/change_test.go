@@ -332,7 +332,7 @@ func TestChangeFirstQueue(t *testing.T) {
 	if want := []string{`alice@gehost added "A.q" to cluster queue list`, "> queue A.q: added"}; !slices.Equal(got, want) {
 		t.Errorf("told %q; want %q", got, want)
 	}
-	if got := l.Current().List(kindQueue); !slices.Equal(got, []string{"A.q", "all.q"}) {
+	if got := append(l.Current().List(kindQueue), l.Current().List(kindPE)...); !slices.Equal(got, []string{"A.q", "all.q", "smp"}) {
 		t.Errorf("queues %q", got)
 	}
 }

@@ -359,11 +359,16 @@ func (l *loader) hosts() {
 // ownPE makes the parallel environment of a host without configuration: the one
 // that programs ask for which know no site.
 func (l *loader) ownPE() {
-	const name = "smp"
 	pe := &PE{}
-	l.keep(kindPE, name, apply(l, "", []entry{{name: "pe_name", value: name}}, peParams, pe, nil))
-	l.conf.PEs[name] = pe
+	l.keep(kindPE, defaultPE, apply(l, "", []entry{{name: "pe_name", value: defaultPE}}, peParams, pe, nil))
+	l.conf.PEs[defaultPE] = pe
 }
+
+// What there is as long as nothing else is configured.
+const (
+	defaultQueue = "all.q"
+	defaultPE    = "smp"
+)
 
 // queues reads the queues. Without any there is all.q, for all parallel
 // environments.
@@ -371,11 +376,11 @@ func (l *loader) queues() {
 	c := l.conf
 	names := l.files(kindQueue)
 	if len(names) == 0 {
-		entries := []entry{{name: "qname", value: "all.q"}}
+		entries := []entry{{name: "qname", value: defaultQueue}}
 		if len(c.PEs) > 0 {
 			entries = append(entries, entry{name: "pe_list", value: strings.Join(slices.Sorted(maps.Keys(c.PEs)), " ")})
 		}
-		l.queue("all.q", "", entries)
+		l.queue(defaultQueue, "", entries)
 	}
 	for _, name := range names {
 		if entries, path, ok := l.entries(kindQueue, name); ok {

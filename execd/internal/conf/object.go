@@ -123,7 +123,7 @@ func (e *edit) add() error {
 			return err
 		}
 	}
-	if err := e.keepDefault(); err != nil {
+	if err := e.keepDefaults(); err != nil {
 		return err
 	}
 	e.textIs = e.path(e.Kind, e.Name)
@@ -143,16 +143,26 @@ func unset(names []string) map[string]string {
 	return set
 }
 
-// defaultQueue is the queue that is there as long as there is no other.
-const defaultQueue = "all.q"
-
-// keepDefault gives the queue that is there by default a file, so that it does
-// not go when another one comes.
-func (e *edit) keepDefault() error {
-	if e.Kind != kindQueue || len(newLoader(e.options).files(kindQueue)) > 0 || e.Name == defaultQueue {
+// keepDefaults gives the queue and the parallel environment that are there by
+// default files, so that they do not go when others come.
+func (e *edit) keepDefaults() error {
+	l := newLoader(e.options)
+	pes := l.files(kindPE)
+	if len(l.files(kindQueue)) > 0 || e.Kind != kindQueue && e.Kind != kindPE {
 		return nil
 	}
-	return e.put(e.path(kindQueue, defaultQueue), []byte("qname "+defaultQueue+"\n"))
+	if len(pes) == 0 {
+		pes = []string{defaultPE}
+		if e.Kind != kindPE || e.Name != defaultPE {
+			if err := e.put(e.path(kindPE, defaultPE), []byte("pe_name "+defaultPE+"\n")); err != nil {
+				return err
+			}
+		}
+	}
+	if e.Kind != kindQueue || e.Name == defaultQueue {
+		return nil
+	}
+	return e.put(e.path(kindQueue, defaultQueue), []byte("qname "+defaultQueue+"\npe_list "+strings.Join(pes, " ")+"\n"))
 }
 
 // modify gives an object all values of the text. What it was edited from must
