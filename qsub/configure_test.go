@@ -119,13 +119,13 @@ func TestQconfChanges(t *testing.T) {
 		"-mattr x slots 3 y":   "Modification of object \"x\" not supported\n",
 		"-mattr queue # 3 y":   "The attribute name (\"#\") and/or value (\"3\") is invalid\n",
 		"-purge pe slots x":    "error: Modification of object \"pe\" not supported\n",
-		"-am":                  "qconf: no option argument provided to \"-am\"\n",
-		"-au u":                "qconf: no option argument provided to \"-au\"\n",
-		"-dry -sql":            "qconf: -dry goes with an option that changes something\n",
+		"-am":                  "error: no option argument provided to \"-am\"\n",
+		"-au u":                "error: no option argument provided to \"-au\"\n",
+		"-dry -sql":            "error: -dry goes with an option that changes something\n",
 		"-scal x":              "x is not a calendar\n",
 		"-scall":               "no calendar defined\n",
 		"-drqs a,b":            "denied: resource quota set \"a\" does not exist\ndenied: resource quota set \"b\" does not exist\n",
-		"-acal x":              "qconf: option -acal is not supported: there are no calendars\n",
+		"-acal x":              "error: option -acal is not supported: there are no calendars\n",
 	} {
 		want(t, result{1, "", err}, call(t, "", append([]string{"qconf"}, strings.Fields(args)...)...))
 	}

@@ -23,10 +23,11 @@ var originKeys = []struct{ variable, key string }{
 }
 
 // writeDetail prints all about a job in the lines of Grid Engine's qstat -j and
-// their order; without a number it is one that was not submitted. Cores says
-// whether bindings are shown.
+// their order; without a number it is one that was not submitted, as -verify
+// shows it. Cores says whether bindings are shown.
 func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	r := &d.Request
+	draft := d.Job == 0
 	say := func(key, value string) { fmt.Fprintf(b, "%-28s%s\n", key+":", api.Visible(value)) }
 	// has is for keys that stand only where they say something.
 	has := func(key, value string) {
@@ -36,21 +37,21 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	}
 	path := func(key, value string) {
 		if value != "" {
-			say(key, "NONE:NONE:"+value)
+			say(key, pathList(value))
 		}
 	}
-	if d.Job == 0 {
+	if draft {
 		say("job_number", "unassigned")
 	} else {
 		fmt.Fprintln(b, strings.Repeat("=", 62))
 		say("job_number", strconv.Itoa(d.Job))
 		has("exec_file", d.ScriptFile)
 		say("submission_time", date(d.Submitted))
-		say("owner", d.Owner)
-		say("uid", strconv.Itoa(d.UID))
-		say("group", d.Group)
-		say("gid", strconv.Itoa(d.GID))
 	}
+	say("owner", d.Owner)
+	say("uid", strconv.Itoa(d.UID))
+	say("group", d.Group)
+	say("gid", strconv.Itoa(d.GID))
 	for _, k := range originKeys {
 		has(k.key, originValue(r, k.variable))
 	}
@@ -58,15 +59,15 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 		say("execution_time", date(r.After))
 	}
 	account := r.Account
-	if account == "" {
+	if account == "" && !draft {
 		account = "sge"
 	}
-	say("account", account)
+	has("account", account)
 	has("checkpoint_object", r.Checkpoint)
 	if n, ok := seconds(r.CheckpointWhen); ok {
 		say("checkpoint_interval", fmt.Sprintf("%d seconds", n))
 	} else {
-		has("checkpoint_attr", pad(r.CheckpointWhen))
+		has("checkpoint_attr", padded(r.CheckpointWhen))
 	}
 	has("cwd", r.Cwd)
 	path("stderr_path_list", r.Stderr)
@@ -79,11 +80,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	has("hard resource_list", resources(r.Hard))
 	has("soft resource_list", resources(r.Soft))
 	has("mail_options", r.Mail)
-	if to := r.MailTo; len(to) > 0 {
-		say("mail_list", strings.Join(to, ","))
-	} else if host := originValue(r, "SGE_O_HOST="); d.Owner != "" && host != "" {
-		say("mail_list", d.Owner+"@"+host)
-	}
+	has("mail_list", mailList(d))
 	say("notify", strings.ToUpper(strconv.FormatBool(r.Notify)))
 	say("job_name", r.Name)
 	path("stdout_path_list", r.Stdout)
@@ -98,10 +95,19 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	if r.Shell != "" {
 		say("shell_list", "NONE:"+r.Shell)
 	}
-	has("env_list", envList(r.Env))
+	if draft {
+		say("verify", "-verify")
+	}
+	say("env_list", envList(r, draft))
 	has("job_args", strings.Join(r.Args, ","))
 	has("master hard queue_list", strings.Join(r.MasterQueues, ","))
+	if draft && !r.Binary {
+		say("script_size", strconv.Itoa(len(r.Script)))
+	}
 	has("script_file", r.Command)
+	if draft && !r.Binary {
+		fmt.Fprintf(b, "%-23s\n%s\n", "script_ptr:", r.Script)
+	}
 	if r.PE != "" {
 		fmt.Fprintf(b, "parallel environment:  %s range: %s\n", api.Visible(r.PE), slotRanges(r.Slots))
 	}
@@ -116,6 +122,9 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	}
 	has("jid_successor_list", strings.Join(digits(d.Followers), ","))
 	has("ja_ad_successor_list", strings.Join(digits(d.ArrayFollowers), ","))
+	if n := strings.Index("wevp", r.Verify); draft && r.Verify != "" && n >= 0 {
+		say("verify_suitable_queues", strconv.Itoa(n+1))
+	}
 	if r.Tasks.IsArray() {
 		say("job-array tasks", r.Tasks.String())
 		if r.MaxRun > 0 {
@@ -130,14 +139,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	if cores {
 		say("binding", binding(r.Binding))
 	}
-	kind := "NONE"
-	if r.Binary {
-		kind = "binary"
-		if r.NoShell {
-			kind += ",noshell"
-		}
-	}
-	say("job_type", kind)
+	say("job_type", jobKinds(r))
 	has("holds", d.Holds)
 	inError := writeTasks(b, d.Tasks, cores)
 	reasons := d.Reasons
@@ -151,6 +153,63 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 		}
 		fmt.Fprintf(b, "%-28s%s\n", key, api.Visible(reason))
 	}
+}
+
+// jobKinds says in words what -b, -shell and -now have made of a job.
+func jobKinds(r *api.SubmitRequest) string {
+	var words []string
+	if r.Now {
+		words = append(words, "immediate")
+	}
+	if r.Binary {
+		words = append(words, "binary")
+	}
+	if r.NoShell {
+		words = append(words, "noshell")
+	}
+	if len(words) == 0 {
+		return "NONE"
+	}
+	return strings.Join(words, ",")
+}
+
+// pathList is a list of paths with their hosts.
+func pathList(text string) string {
+	items := list(text)
+	for i, item := range items {
+		host, path, has := strings.Cut(item, ":")
+		if !has {
+			host, path = "NONE", item
+		}
+		items[i] = host + ":NONE:" + path
+	}
+	return strings.Join(items, ",")
+}
+
+// padded is letters of -c with the blanks that Grid Engine puts behind them.
+func padded(letters string) string {
+	if letters == "" {
+		return ""
+	}
+	return letters + "    "
+}
+
+// mailList is whom mail goes to: the owner, where nobody is named.
+func mailList(d *api.Detail) string {
+	to := slices.Clone(d.Request.MailTo)
+	owner, host := d.Owner, originValue(&d.Request, "SGE_O_HOST=")
+	if owner == "" {
+		owner = originValue(&d.Request, "SGE_O_LOGNAME=")
+	}
+	if len(to) == 0 && owner != "" && host != "" {
+		return owner + "@" + host
+	}
+	for i, address := range to {
+		if !strings.Contains(address, "@") {
+			to[i] += "@NONE"
+		}
+	}
+	return strings.Join(to, ",")
 }
 
 // writeTasks prints the lines of tasks that run or are in error, those of a kind
@@ -191,14 +250,6 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		}
 	}
 	return inError
-}
-
-// pad returns the letters of -c as Grid Engine shows them.
-func pad(letters string) string {
-	if letters == "" {
-		return ""
-	}
-	return letters + "    "
 }
 
 // limits tells of what is limited, and how near the task has come. What holds
@@ -303,14 +354,31 @@ func stamp(t time.Time) string { return t.Local().Format("01/02/2006 15:04:05") 
 // date is a time in the listings of qstat -j and qacct -j.
 func date(t time.Time) string { return t.Local().Format("Mon Jan _2 15:04:05 2006") }
 
-// envList is an environment as qstat -j shows it.
-func envList(env []string) string {
-	items := make([]string, len(env))
-	for i, v := range env {
-		if strings.HasSuffix(v, "=") && strings.Count(v, "=") == 1 {
-			v += "NONE"
+// envList is an environment as qstat -j shows it: TERM, which the job has in any
+// case, comes first, and what is empty is NONE; -verify shows only the name.
+func envList(r *api.SubmitRequest, draft bool) string {
+	var items []string
+	for _, v := range append([]string{"TERM=" + environmentValue(r.Env, "TERM")}, r.Env...) {
+		name, value, _ := strings.Cut(v, "=")
+		switch {
+		case name == "TERM" && len(items) > 0:
+			continue
+		case value == "" && draft:
+			v = name
+		case value == "":
+			v = name + "=NONE"
 		}
-		items[i] = v
+		items = append(items, v)
 	}
 	return strings.Join(items, ",")
+}
+
+// environmentValue returns the value of a variable, or "".
+func environmentValue(env []string, name string) string {
+	for _, v := range env {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }

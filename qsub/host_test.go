@@ -142,9 +142,9 @@ func TestHostChoices(t *testing.T) {
 		{"qselect -qs d", result{1, "", ""}},
 		{"qselect -q nosuch", result{1, "", "No cluster queue or queue instance matches the phrase \"nosuch\"\n"}},
 		{"qselect -q all.q@other", result{1, "", "No cluster queue or queue instance matches the phrase \"all.q@other\"\n"}},
-		{"qselect -q *@@g", result{1, "", "qselect: cannot select queues by host group: *@@g\n"}},
+		{"qselect -q *@@g", result{1, "", "cannot select queues by host group: *@@g\n"}},
 		{"qselect -qs x", result{1, "", "error: unknown queue state: x found in string: x\n"}},
-		{"qselect foo", result{1, "", "qselect: invalid option argument \"foo\"\nType \"qselect -help\" for the options.\n"}},
+		{"qselect foo", result{1, "", "invalid option argument \"foo\"\nType \"qselect -help\" for the options.\n"}},
 		{"qstat -f -explain aE", result{0, head + all + "\tqueue all.q marked QERROR\n" + job + long + "\talarm hl:load_avg=9\n" + pending, ""}},
 		{"qstat -explain a", result{0, head + all + job + long + "\talarm hl:load_avg=9\n" + pending, ""}},
 		{"qstat -F mem_free -s r", result{0, head + all + "\tqc:mem_free=2G\n" + job + long + "\thl:mem_free=1G\n", ""}},
@@ -163,11 +163,11 @@ func TestHostChoices(t *testing.T) {
 			"long.q                            -NA-      0      0      0      2      2      0     0     0     2     0     0     2     0     0     0     0     0 \n", ""}},
 		{"qstat -explain aEd", result{1, "", "error: unknown queue state: d found in string: aEd\n"}},
 		{"qstat -explain E -explain a -q l*", result{0, head + long + "\talarm hl:load_avg=9\n" + pending, ""}},
-		{"qstat -l =x", result{1, "", "qstat: Wrong resource list format \"=x\" specified to -l option\n"}},
+		{"qstat -l =x", result{1, "", "Wrong resource list format \"=x\" specified to -l option\n"}},
 		{"qhost -h gehost,GEHOST.example -q", result{0, strings.Replace(unknown, "gehost                 ", "gehost.example         ", 1) +
 			"   all.q                BP    0/1/4         E\n   long.q               B     0/0/2         aS\n", ""}},
 		{"qhost -h nosuch", result{1, "", "error: can't resolve hostname \"nosuch\"\n"}},
-		{"qhost foo", result{1, "", "qhost: invalid option argument \"foo\"\nType \"qhost -help\" for the options.\n"}},
+		{"qhost foo", result{1, "", "error: invalid option argument \"foo\"\nType \"qhost -help\" for the options.\n"}},
 	} {
 		if diff := cmp.Diff(test.want, call(t, "", strings.Fields(test.args)...)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.args, diff)

@@ -34,8 +34,8 @@ func (j *jobWords) tasks(o *option.Setting, exit int) error {
 	if j.last == len(j.words) {
 		return &failure{exit, fmt.Sprintf("error: found lonely '-t %s' option (The -t option needs a leading job name).", api.Visible(o.Value()))}
 	}
-	if !isRange(o.Value()) {
-		return o.Errorf(exit, "invalid task range \"%s\": want first[-last[:step]], three numbers", o.Value())
+	if _, err := taskNumbers(o); err != nil {
+		return err
 	}
 	for k := j.last; k < len(j.words); k++ {
 		j.words[k] += "." + o.Value()
@@ -69,5 +69,5 @@ func (s *session) report(lines []api.Line, exit func(api.Code) int) error {
 
 // noArguments is the error of a command that has nothing to do.
 func (s *session) noArguments() error {
-	return &option.Error{Exit: exitFailed, Text: "ERROR! no option argument", Hint: fmt.Sprintf("Type \"%s -help\" for the options.", s.command)}
+	return &failure{exitFailed, fmt.Sprintf("ERROR! no option argument\nType \"%s -help\" for the options.", s.command)}
 }

@@ -115,16 +115,37 @@ func (s *session) exit(err error) int {
 	if errors.Is(err, syscall.EPIPE) {
 		return 1 // whoever read has gone, and knows it
 	}
-	fmt.Fprintf(s.err, "%s: %s\n", s.command, api.Visible(err.Error()))
 	if e, ok := errors.AsType[*option.Error](err); ok {
+		if e.Before != "" {
+			fmt.Fprintf(s.err, "\n%s\n", e.Before)
+		}
+		if e.Alone {
+			fmt.Fprintf(s.err, "%s\n\n", api.Visible(e.Error()))
+			return e.Exit
+		}
+		fmt.Fprintln(s.err, s.usagePrefix()+api.Visible(e.Error()))
 		if e.Hint != "" {
 			fmt.Fprintln(s.err, e.Hint)
 		}
 		if s.command&(option.Qsub|option.Qhold|option.Qrls|option.Qalter|option.Qresub) != 0 {
 			return e.Exit
 		}
+		return 1
 	}
+	fmt.Fprintf(s.err, "%s: %s\n", s.command, api.Visible(err.Error()))
 	return 1
+}
+
+// usagePrefix is what Grid Engine's commands begin with when they tell of their
+// options: some their name, some that it is an error, and some nothing.
+func (s *session) usagePrefix() string {
+	switch s.command {
+	case option.Qstat, option.Qselect, option.Qmod:
+		return ""
+	case option.Qhost, option.Qconf, option.Qdel:
+		return "error: "
+	}
+	return s.command.String() + ": "
 }
 
 // asked reports whether the settings ask for help or the version, and prints

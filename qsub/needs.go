@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"paddock/execd/api"
@@ -65,16 +64,11 @@ func parseSlots(o *option.Setting) ([]api.Slots, error) {
 			if end.text == "" {
 				continue
 			}
-			rest := strings.TrimLeft(end.text, "0123456789")
-			n, err := strconv.Atoi(end.text[:len(end.text)-len(rest)])
+			n, err := rangeNumber(o, end.text)
 			switch {
-			case rest == end.text:
-				e := o.Errorf(option.ExitValue, "Numerical value invalid!")
-				e.Hint = fmt.Sprintf("The initial portion of string \"%s\" contains no decimal number", api.Visible(end.text))
-				return nil, e
-			case rest != "":
-				return nil, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", end.text, rest)
-			case err != nil || n > api.MaxSlots:
+			case err != nil:
+				return nil, err
+			case n > api.MaxSlots:
 				return nil, rejected(exitFailed, fmt.Sprintf("job rejected: %s is more than the largest number of slots, %d", end.text, api.MaxSlots))
 			case n == 0:
 				return nil, rejected(exitFailed, "\"job\" rejected: pe range must be greater than zero")

@@ -114,13 +114,13 @@ func TestNeedsRefused(t *testing.T) {
 		{[]string{"-pe", "make", "5x"}, 7, "qsub: Range specifier \"5x\" has unknown trailer \"x\"\n"},
 		{[]string{"-pe", "make", "0-4"}, 1, unable("\"job\" rejected: pe range must be greater than zero")},
 		{[]string{"-pe", "make", "10000000"}, 1, unable("job rejected: 10000000 is more than the largest number of slots, 9999999")},
-		{[]string{"-pe", "make", "99999999999999999999"}, 1, unable("job rejected: 99999999999999999999 is more than the largest number of slots, 9999999")},
+		{[]string{"-pe", "make", "99999999999999999999"}, 1, unable("The input value for an argument is invalid.")},
 		{[]string{"-pe", "make", ""}, 2, "qsub: -pe option must have range as 2nd argument\n"},
 		{[]string{"-R", "maybe"}, 7, "qsub: invalid option argument \"-R maybe\"\n"},
 		{[]string{"-p", "1025"}, 7, "qsub: invalid priority \"1025\".  Must be an integer from -1023 to 1024\n"},
 		{[]string{"-p", "3x"}, 7, "qsub: invalid priority \"3x\".  Must be an integer from -1023 to 1024\n"},
-		{[]string{"-a", ""}, 7, fill(date, "") + "no date specified\n"},
-		{[]string{"-a", "1201"}, 7, fill(date, "1201") + "Invalid format of date/hour-minute field.\n"},
+		{[]string{"-a", ""}, 7, "\nno date specified\n" + fill(date, "")},
+		{[]string{"-a", "1201"}, 7, "\nInvalid format of date/hour-minute field.\n" + fill(date, "1201")},
 		{[]string{"-hold_jid", ""}, 7, "qsub: Wrong jid_hold list format \"\" specified to -hold_jid option\n"},
 		{[]string{"-hold_jid_ad", ","}, 7, "qsub: Wrong jid_hold_ad list format \",\" specified to -hold_jid_ad option\n"},
 		{[]string{"-c", "q"}, 2, "qsub: -c specifier invalid\n"},
@@ -227,23 +227,27 @@ func TestVerify(t *testing.T) {
 	}
 	got.Out = strings.Join(lines, "")
 	want(t, result{0, `job_number:                 unassigned
+owner:                      ` + `
+uid:                        0
+group:                      ` + `
+gid:                        0
 execution_time:             Tue Dec  1 01:01:05 2026
-account:                    sge
 checkpoint_object:          x
-checkpoint_attr:            sx    
+checkpoint_attr:            sx    ` + `
 reserve:                    y
 merge:                      y
 hard resource_list:         mem_free=1G,h_rt=20
 soft resource_list:         arch=x
 mail_options:               abe
-mail_list:                  a@b,c
+mail_list:                  a@b,c@NONE
 notify:                     TRUE
 job_name:                   pcx
 priority:                   -3
 jobshare:                   0
 soft_queue_list:            all.q
 restart:                    y
-env_list:                   A=1,B=NONE
+verify:                     -verify
+env_list:                   TERM,A=1,B
 job_args:                   1
 master hard queue_list:     all.q@gehost
 script_file:                sleep
@@ -251,7 +255,6 @@ parallel environment:  make range: 2-4,8,16-9999999
 jid_predecessor_list (req): 5,foo
 job-array tasks:            1-5:2
 maximum concurrency:        2
-binding:                    set linear:1
 job_type:                   binary
 `, ""}, got)
 }

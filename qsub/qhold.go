@@ -11,8 +11,9 @@ import (
 
 // Exit statuses of qhold and qrls besides those of package option.
 const (
-	exitNoJob  = 3
-	exitDenied = 10
+	exitNoJob   = 3
+	exitDenied  = 10
+	exitForeign = 18
 )
 
 // qhold sets holds of jobs and, as qrls, takes them away.
@@ -63,6 +64,8 @@ func (s *session) qhold(ctx context.Context, args []string) error {
 			return exitNoJob
 		case api.CodeDenied:
 			return exitDenied
+		case api.CodeForeign:
+			return exitForeign
 		}
 		return exitFailed
 	})

@@ -113,9 +113,9 @@ func TestModifyRefuses(t *testing.T) {
 		exit int
 		err  string
 	}{
-		{"qhold", 1, "qhold: ERROR! no option argument\n" + hint},
-		{"qhold -h u", 1, "qhold: ERROR! no option argument\n" + hint},
-		{"qrls", 1, "qrls: ERROR! no option argument\n" + hint},
+		{"qhold", 1, "ERROR! no option argument\n" + hint},
+		{"qhold -h u", 1, "ERROR! no option argument\n" + hint},
+		{"qrls", 1, "ERROR! no option argument\n" + hint},
 		{"qhold -h", 2, "qhold: -h option must have argument\n"},
 		{"qhold -badopt", 2, "qhold: invalid option argument \"-badopt\"\n" + hint},
 		{"qhold -h n 1", 7, "qhold: Unknown hold list \"n\" specified to -h option\n"},
@@ -123,11 +123,11 @@ func TestModifyRefuses(t *testing.T) {
 		{"qhold 831.x", 2, "ERROR! \"831.x\" is an invalid job-task identifier\n"},
 		{"qhold 1-3", 2, "ERROR! \"1-3\" is an invalid job-task identifier\n"},
 		{"qhold -t 1", 2, "error: found lonely '-t 1' option (The -t option needs a leading job name).\n"},
-		{"qmod", 1, "qmod: ERROR! no option argument\n" + hint},
-		{"qmod -f", 1, "qmod: ERROR! no option argument\n" + hint},
-		{"qmod 5", 1, "qmod: invalid option argument \"5\"\n" + hint},
-		{"qmod -t 5", 1, "qmod: invalid option argument \"5\"\n" + hint},
-		{"qmod -d", 1, "qmod: -d option must have argument\n"},
+		{"qmod", 1, "ERROR! no option argument\n" + hint},
+		{"qmod -f", 1, "ERROR! no option argument\n" + hint},
+		{"qmod 5", 1, "invalid option argument \"5\"\n" + hint},
+		{"qmod -t 5", 1, "invalid option argument \"5\"\n" + hint},
+		{"qmod -d", 1, "-d option must have argument\n"},
 		{"qmod -sj 1-3", 1, "ERROR! \"1-3\" is an invalid job-task identifier\n"},
 		{"qmod -d q -t 1", 1, "error: found lonely '-t 1' option (The -t option needs a leading job name).\n"},
 	} {
@@ -135,8 +135,8 @@ func TestModifyRefuses(t *testing.T) {
 		want(t, result{test.exit, "", strings.Replace(test.err, "%", args[0], 1)}, call(t, "", args...))
 	}
 	want(t, result{7, "", "qhold: Unknown hold list \"\" specified to -h option\n"}, call(t, "", "qhold", "-h", "", "1"))
-	want(t, result{1, "", "qmod: -d option must have argument\n"}, call(t, "", "qmod", "-d", ""))
-	want(t, result{1, "", "qmod: -sj option must have argument\n"}, call(t, "", "qmod", "-sj", ","))
+	want(t, result{1, "", "-d option must have argument\n"}, call(t, "", "qmod", "-d", ""))
+	want(t, result{1, "", "-sj option must have argument\n"}, call(t, "", "qmod", "-sj", ","))
 }
 
 func TestQconf(t *testing.T) {
@@ -179,14 +179,14 @@ func TestQconf(t *testing.T) {
 
 	const hint = "Type \"qconf -help\" for the options.\n"
 	for args, err := range map[string]string{
-		"":         "qconf: ERROR! no option argument\n" + hint,
-		"-json":    "qconf: ERROR! no option argument\n" + hint,
-		"foo":      "qconf: invalid option argument \"foo\"\n" + hint,
-		"-sul foo": "qconf: invalid option argument \"foo\"\n" + hint,
-		"-sc foo":  "qconf: invalid option argument \"foo\"\n" + hint,
-		"-badopt":  "qconf: invalid option argument \"-badopt\"\n" + hint,
-		"-sp":      "qconf: no option argument provided to \"-sp\"\n",
-		"-ks":      "qconf: option -ks is not supported: the scheduler is a part of execd\n",
+		"":         "ERROR! no option argument\n" + hint,
+		"-json":    "ERROR! no option argument\n" + hint,
+		"foo":      "error: invalid option argument \"foo\"\n" + hint,
+		"-sul foo": "error: invalid option argument \"foo\"\n" + hint,
+		"-sc foo":  "error: invalid option argument \"foo\"\n" + hint,
+		"-badopt":  "error: invalid option argument \"-badopt\"\n" + hint,
+		"-sp":      "error: no option argument provided to \"-sp\"\n",
+		"-ks":      "error: option -ks is not supported: the scheduler is a part of execd\n",
 	} {
 		want(t, result{1, "", err}, call(t, "", append([]string{"qconf"}, strings.Fields(args)...)...))
 	}

@@ -410,6 +410,9 @@ type states struct {
 
 // add reads one -s.
 func (s *states) add(text string) error {
+	if text == "" {
+		return &option.Error{Text: "-s option must have argument"}
+	}
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case 'p':

@@ -82,16 +82,16 @@ func TestQstatRefuses(t *testing.T) {
 		args []string
 		err  string
 	}{
-		{[]string{"-badopt"}, "qstat: invalid option argument \"-badopt\"\nType \"qstat -help\" for the options.\n"},
-		{[]string{"-s", "hx"}, "qstat: ERROR! wrong argument to -s option\n"},
-		{[]string{"-s", "q"}, "qstat: ERROR! wrong argument to -s option\n"},
-		{[]string{"-g"}, "qstat: -g option must have argument\n"},
-		{[]string{"-l"}, "qstat: -l option must have argument\n"},
-		{[]string{"-pe"}, "qstat: -pe option must have argument\n"},
-		{[]string{"-u"}, "qstat: -u option must have argument\n"},
-		{[]string{"-j"}, "qstat: -j option must have argument\n"},
-		{[]string{"-j", ","}, "qstat: -j option must have argument\n"},
-		{[]string{"foo"}, "qstat: invalid option argument \"foo\"\nDid you mean \"qstat -j foo\"? Type \"qstat -help\" for the options.\n"},
+		{[]string{"-badopt"}, "invalid option argument \"-badopt\"\nType \"qstat -help\" for the options.\n"},
+		{[]string{"-s", "hx"}, "ERROR! wrong argument to -s option\n"},
+		{[]string{"-s", "q"}, "ERROR! wrong argument to -s option\n"},
+		{[]string{"-g"}, "-g option must have argument\n"},
+		{[]string{"-l"}, "-l option must have argument\n"},
+		{[]string{"-pe"}, "-pe option must have argument\n"},
+		{[]string{"-u"}, "-u option must have argument\n"},
+		{[]string{"-j"}, "-j option must have argument\n"},
+		{[]string{"-j", ","}, "-j option must have argument\n"},
+		{[]string{"foo"}, "invalid option argument \"foo\"\nDid you mean \"qstat -j foo\"? Type \"qstat -help\" for the options.\n"},
 	} {
 		want(t, result{1, "", test.err}, call(t, "", append([]string{"qstat"}, test.args...)...))
 	}
@@ -144,7 +144,7 @@ stdin_path_list:            NONE:NONE:c
 jobshare:                   0
 restart:                    y
 shell_list:                 NONE:/bin/sh
-env_list:                   A=1,B=NONE,C=x\ny
+env_list:                   TERM=NONE,A=1,B=NONE,C=x\ny
 job_args:                   a,b c
 script_file:                e.sh
 job-array tasks:            1-9:1
@@ -174,6 +174,7 @@ account:                    sge
 notify:                     FALSE
 job_name:                   b
 jobshare:                   0
+env_list:                   TERM=NONE
 script_file:                sleep
 binding:                    NONE
 job_type:                   binary,noshell
@@ -225,11 +226,11 @@ func TestQdel(t *testing.T) {
 		args []string
 		err  string
 	}{
-		{nil, "qdel: ERROR! no option argument\n" + hint},
-		{[]string{""}, "qdel: ERROR! no option argument\n" + hint},
-		{[]string{"-badopt"}, "qdel: invalid option argument \"-badopt\"\n" + hint},
+		{nil, "ERROR! no option argument\n" + hint},
+		{[]string{""}, "ERROR! no option argument\n" + hint},
+		{[]string{"-badopt"}, "error: invalid option argument \"-badopt\"\n" + hint},
 		{[]string{"-t", "1"}, "error: found lonely '-t 1' option (The -t option needs a leading job name).\n"},
-		{[]string{"1", "-t", "x"}, "qdel: invalid task range \"x\": want first[-last[:step]], three numbers\n"},
+		{[]string{"1", "-t", "x"}, "error: Numerical value invalid!\nThe initial portion of string \"x\" contains no decimal number\n"},
 		{[]string{"1-3"}, "error: ERROR! \"1-3\" is an invalid job-task identifier\n"},
 		{[]string{"../../etc"}, "error: ERROR! \"../../etc\" is an invalid job-task identifier\n"},
 		{[]string{"1.x"}, "error: ERROR! \"1.x\" is an invalid job-task identifier\n"},
@@ -282,6 +283,7 @@ priority:                   -3
 jobshare:                   0
 hard_queue_list:            a.q,b.q
 soft_queue_list:            all.q
+env_list:                   TERM=NONE
 master hard queue_list:     m.q
 script_file:                sleep
 parallel environment:  make range: 1-5,8,16-9999999:2

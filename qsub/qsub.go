@@ -121,7 +121,7 @@ func cause(err error) string {
 // submit sends the job and says what became of it.
 func (s *session) submit(ctx context.Context, j *job) error {
 	if j.verify {
-		writeDetail(s.out, &api.Detail{Request: j.req}, true)
+		writeDetail(s.out, &api.Detail{Request: j.req}, false)
 		return nil
 	}
 	if j.req.Now {

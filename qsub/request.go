@@ -55,7 +55,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-a": func(j *job, o *option.Setting) (err error) {
 		if j.req.After, err = parseDate(o.Value(), time.Now()); err != nil {
 			e := o.Errorf(option.ExitValue, "Wrong date/time format \"%s\" specified to -a option", o.Value())
-			e.Hint = err.Error()
+			e.Before = err.Error()
 			return e
 		}
 		return nil
@@ -87,12 +87,12 @@ var apply = map[string]func(*job, *option.Setting) error{
 		return nil
 	},
 	"-C":           func(j *job, o *option.Setting) error { j.prefix = o.Value(); return nil },
-	"-e":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stderr, o, "stderr") },
+	"-e":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stderr, o, "path") },
 	"-h":           func(j *job, _ *option.Setting) error { j.req.Hold = "u"; return nil },
 	"-hard":        func(j *job, _ *option.Setting) error { j.soft = false; return nil },
 	"-hold_jid":    func(j *job, o *option.Setting) error { return addList(&j.req.HoldJobs, o, "jid_hold") },
 	"-hold_jid_ad": func(j *job, o *option.Setting) error { return addList(&j.req.HoldArray, o, "jid_hold_ad") },
-	"-i":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "stdin") },
+	"-i":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "path") },
 	"-j":           func(j *job, o *option.Setting) error { j.req.Merge = o.Yes(); return nil },
 	"-l":           (*job).addResources,
 	"-m": func(j *job, o *option.Setting) error {
@@ -110,14 +110,14 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-masterq": func(j *job, o *option.Setting) error { return addList(&j.req.MasterQueues, o, "queue") },
 	"-N": func(j *job, o *option.Setting) error {
 		if strings.Contains(o.Value(), "/") {
-			return o.Errorf(option.ExitUsage, "argument to -N option must not contain / : %s", o.Value())
+			return o.Errorf(option.ExitUsage, "argument to -N option must not contain / ")
 		}
 		j.req.Name, j.hasName = o.Value(), true
 		return nil
 	},
 	"-notify": func(j *job, _ *option.Setting) error { j.req.Notify = true; return nil },
 	"-now":    func(j *job, o *option.Setting) error { j.req.Now = o.Yes(); return nil },
-	"-o":      func(j *job, o *option.Setting) error { return setPath(&j.req.Stdout, o, "stdout") },
+	"-o":      func(j *job, o *option.Setting) error { return setPath(&j.req.Stdout, o, "stdout path") },
 	"-p": func(j *job, o *option.Setting) error {
 		n, err := strconv.Atoi(o.Value())
 		if err != nil || n < api.MinPriority || n > api.MaxPriority {
@@ -198,7 +198,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 // expands it.
 func setPath(to *string, o *option.Setting, what string) error {
 	if o.Value() == "" {
-		return o.Errorf(option.ExitValue, "Wrong %s path list format \"\" specified to %s option", what, o.Name)
+		return o.Errorf(option.ExitValue, "Wrong %s list format \"\" specified to %s option", what, o.Name)
 	}
 	*to = o.Value()
 	return nil
@@ -261,51 +261,65 @@ func cutItem(list string) (item, rest string) {
 	return list, ""
 }
 
-// parseTasks reads first[-last[:step]].
-func parseTasks(o *option.Setting) (api.Tasks, error) {
-	text := o.Value()
-	bad := func(format string, args ...any) (api.Tasks, error) {
-		return api.Tasks{}, o.Errorf(option.ExitValue, format, args...)
+// rangeNumber reads a number of a range. Its errors are Grid Engine's for all ranges.
+func rangeNumber(o *option.Setting, text string) (int, error) {
+	rest := strings.TrimLeft(text, "0123456789")
+	n, err := strconv.Atoi(text[:len(text)-len(rest)])
+	switch {
+	case rest == text:
+		e := o.Errorf(option.ExitValue, "Numerical value invalid!")
+		e.Hint = fmt.Sprintf("The initial portion of string \"%s\" contains no decimal number", api.Visible(text))
+		return 0, e
+	case rest != "":
+		return 0, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", text, rest)
+	case err != nil:
+		return 0, rejected(exitFailed, "The input value for an argument is invalid.")
 	}
+	return n, nil
+}
+
+// taskNumbers reads first[-last[:step]] without looking whether it is a range
+// of tasks.
+func taskNumbers(o *option.Setting) (t api.Tasks, err error) {
+	text := o.Value()
 	if strings.Contains(text, ",") {
-		return bad("-t option only allows one range specification")
+		return t, o.Errorf(option.ExitValue, "-t option only allows one range specification")
+	}
+	if rest, minus := strings.CutPrefix(text, "-"); minus && rest != "" {
+		return t, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", text, rest)
 	}
 	span, step, hasStep := strings.Cut(text, ":")
 	first, last, hasLast := strings.Cut(span, "-")
-	numbers := []string{first}
+	if t.First, err = rangeNumber(o, first); err != nil {
+		return t, err
+	}
+	t.Last, t.Step = t.First, 1
 	if hasLast {
-		numbers = append(numbers, last)
+		if t.Last, err = rangeNumber(o, last); err != nil {
+			return t, err
+		}
 	}
 	if hasStep {
-		numbers = append(numbers, step)
+		t.Step, err = rangeNumber(o, step)
 	}
-	values := make([]int, 0, 3)
-	for _, n := range numbers {
-		if n == "" || strings.Trim(n, "0123456789") != "" {
-			return bad("invalid task range \"%s\": want first[-last[:step]], three numbers", text)
-		}
-		value, err := strconv.Atoi(n)
-		if err != nil {
-			return api.Tasks{}, rejected(exitFailed, "The input value for an argument is invalid.")
-		}
-		values = append(values, value)
-	}
-	t := api.Tasks{First: values[0], Last: values[0], Step: 1}
-	if hasLast {
-		t.Last = values[1]
-	}
-	if hasStep {
-		t.Step = values[len(values)-1]
-	}
+	return t, err
+}
+
+// parseTasks reads the tasks of an array. That there are not too many is
+// execd's to see.
+func parseTasks(o *option.Setting) (api.Tasks, error) {
+	t, err := taskNumbers(o)
 	switch {
-	case t.First == 0:
-		return api.Tasks{}, rejected(exitFailed, "job rejected: 0 is an invalid task id")
+	case err != nil:
+		return api.Tasks{}, err
 	case t.Step == 0:
-		return bad("Negative or zero step in range is not allowed")
-	case t.Last < t.First:
-		return bad("invalid task range \"%s\": it ends before it begins", text)
-	case t.Last > api.MaxTask:
-		return api.Tasks{}, rejected(exitFailed, fmt.Sprintf("job rejected: %d is more than the largest task id, %d", t.Last, api.MaxTask))
+		return api.Tasks{}, o.Errorf(option.ExitValue, "Negative or zero step in range is not allowed")
+	}
+	if t.Last < t.First {
+		t.First, t.Last = t.Last, t.First
+	}
+	if t.First == 0 {
+		return api.Tasks{}, rejected(exitFailed, "job rejected: 0 is an invalid task id")
 	}
 	return t, nil
 }

@@ -19,7 +19,11 @@ func parseDate(text string, now time.Time) (time.Time, error) {
 		return bad("no date specified")
 	case seconds != "" && (len(seconds) != 2 || !isNumber(seconds)):
 		return bad("Invalid format of seconds field.")
-	case len(digits) != 8 && len(digits) != 10 && len(digits) != 12 || !isNumber(digits):
+	case len(digits) != 8 && len(digits) != 10 && len(digits) != 12:
+		return bad("Invalid format of date/hour-minute field.")
+	case !isNumber(digits[len(digits)-8 : len(digits)-6]):
+		return bad("Invalid month specification.")
+	case !isNumber(digits):
 		return bad("Invalid format of date/hour-minute field.")
 	}
 	year := now.Year()

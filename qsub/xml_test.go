@@ -358,8 +358,8 @@ func TestXMLDetail(t *testing.T) {
 
 func TestXMLAndJSON(t *testing.T) {
 	newExecd(t)
-	for _, command := range []string{"qstat", "qhost"} {
-		want(t, result{1, "", command + ": options -json and -xml exclude each other\n"}, call(t, "", command, "-json", "-xml"))
+	for command, prefix := range map[string]string{"qstat": "", "qhost": "error: "} {
+		want(t, result{1, "", prefix + "options -json and -xml exclude each other\n"}, call(t, "", command, "-json", "-xml"))
 	}
 }
 

@@ -57,6 +57,7 @@ const (
 	CodeLimit      Code = "limit"       // a limit on the number of jobs is reached (qsub exits 25)
 	CodeBusy       Code = "busy"        // a job of -now y cannot start now, and was not submitted
 	CodeDenied     Code = "denied"      // the caller may not do that
+	CodeForeign    Code = "foreign"     // the job is somebody else's
 	CodeNotFound   Code = "not_found"   // no such job
 	CodeInternal   Code = "internal"    // execd is at fault; its log has more
 )

@@ -22,9 +22,8 @@ var notInName = []struct {
 	{'?', "Questionmark ('?')"},
 }
 
-// CheckName refuses what cannot be the name of a job, in Grid Engine's words
-// and with the name behind them. Execd asks it, and qsub does before it sends
-// anything.
+// CheckName refuses what cannot be the name of a job, in Grid Engine's words.
+// Execd asks it, and qsub does before it sends anything.
 func CheckName(name string) error {
 	reject := func(format string, args ...any) error { return Errorf(CodeRejected, format, args...) }
 	switch {
@@ -40,16 +39,32 @@ func CheckName(name string) error {
 			return reject("Keyword (%q) not allowed as objectname", keyword)
 		}
 	}
-	for _, c := range notInName {
-		if strings.IndexByte(name, c.sign) >= 0 {
-			return reject("%s not allowed in objectname: %s", c.word, Visible(name))
-		}
+	if err := checkSigns(name); err != nil {
+		return err
 	}
 	switch {
 	case name[0] == '.':
 		return reject("denied: %q is not a valid object name (cannot start with a dot)", name)
 	case name != Visible(name):
 		return reject("denied: %q is not a valid object name (not text)", name)
+	}
+	return nil
+}
+
+// CheckAccount refuses what cannot be an account string, which is a field of the
+// accounting file.
+func CheckAccount(text string) error {
+	if len(text) > MaxName || strings.Contains(text, " ") {
+		return Errorf(CodeRejected, "%q is not an account string", text[:min(len(text), 60)])
+	}
+	return checkSigns(text)
+}
+
+func checkSigns(name string) error {
+	for _, c := range notInName {
+		if strings.IndexByte(name, c.sign) >= 0 {
+			return Errorf(CodeRejected, "%s not allowed in objectname", c.word)
+		}
 	}
 	return nil
 }

@@ -54,6 +54,10 @@ type Error struct {
 	Place Place
 	Text  string
 	Hint  string // a second line, or ""
+	// Before is what Grid Engine says before it, and nobody of whom; or "".
+	Before string
+	// Alone is that Grid Engine says it without a name, and with an empty line.
+	Alone bool
 }
 
 func (e *Error) Error() string {
@@ -197,8 +201,12 @@ func setting(c Command, w Word, words []Word) (s Setting, rest []Word, err error
 	if !ok && c == Qsub && w.Place != (Place{}) {
 		o, ok = Lookup(Elsewhere, w.Text)
 	}
-	if _, other := Lookup(Qsub|Elsewhere, w.Text); !ok && other && c&(Qalter|Qresub) != 0 && w.Text != "-b" && w.Text != "-shell" {
-		return s, nil, &Error{Exit: ExitWord, Place: w.Place, Text: "Unknown option " + w.Text}
+	if known, other := Lookup(Qsub|Elsewhere, w.Text); !ok && other && c&(Qalter|Qresub) != 0 && w.Text != "-b" && w.Text != "-shell" {
+		text := []string{"Unknown option", w.Text}
+		for _, argument := range words[:min(len(known.Args), len(words))] {
+			text = append(text, argument.Text)
+		}
+		return s, nil, &Error{Exit: ExitWord, Place: w.Place, Text: strings.Join(text, " "), Alone: true}
 	}
 	if !ok {
 		e := &Error{Exit: ExitUsage, Place: w.Place, Text: fmt.Sprintf("invalid option argument \"%s\"", w.Text)}
@@ -225,6 +233,8 @@ func setting(c Command, w Word, words []Word) (s Setting, rest []Word, err error
 				return s, nil, &Error{Exit: ExitUsage, Place: w.Place, Text: fmt.Sprintf("no option argument provided to \"%s\"", o.Name)}
 			case o.Kind == Vars:
 				what = "variable list argument"
+			case o.Name == "-@":
+				what = "file argument"
 			case len(s.Values) > 0:
 				what = "range as 2nd argument" // of -pe
 			}
