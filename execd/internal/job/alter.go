@@ -221,20 +221,9 @@ func (a *alteration) check() error {
 	if strings.Trim(a.req.Hold, api.HoldLetters) != "" {
 		return api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", a.req.Hold)
 	}
-	set, release := api.SplitHold(a.req.Hold)
-	if err := MayHold(a.caller, set); err != nil {
-		return err
-	}
-	return mayRelease(a.caller, release)
-}
-
-// mayRelease refuses to take holds away that are not the caller's to take away.
-func mayRelease(c Caller, letters string) error {
-	switch {
-	case strings.Contains(letters, "s") && !c.Manager:
-		return api.Errorf(api.CodeDenied, "denied: %q must be manager to remove manager hold", c.Name)
-	case strings.Contains(letters, "o") && !c.Operator && !c.Manager:
-		return api.Errorf(api.CodeDenied, "denied: %q must be operator to remove operator hold", c.Name)
+	if a.req.Hold == "n" {
+		// Grid Engine refuses it also where there is nothing to take away.
+		return mayHold(a.caller, Holds, "remove")
 	}
 	return nil
 }
@@ -324,7 +313,10 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	if err != nil {
 		return nil, false, err
 	}
-	set, changed, idle := a.holds(j, tasks, c)
+	set, changed, idle, err := a.holds(j, tasks, c)
+	if err != nil {
+		return nil, false, err
+	}
 	verify := a.req.To.Verify
 	if verify == "n" {
 		verify = ""
@@ -489,10 +481,10 @@ func (s *Store) relink(j *Job, before []int) {
 	s.link(j)
 }
 
-// holds puts into the change what it does to the holds of tasks. It returns the
-// tasks that are meant, those of which a hold changes, and whether the job waits
-// with nothing to hold it back.
-func (a *alteration) holds(j *Job, tasks api.Tasks, c *change) (set, changed Tasks, idle bool) {
+// holds puts into the change what it does to the holds of tasks, and refuses what
+// is not the caller's to change. It returns the tasks that are meant, those of
+// which a hold changes, and whether the job waits with nothing to hold it back.
+func (a *alteration) holds(j *Job, tasks api.Tasks, c *change) (set, changed Tasks, idle bool, err error) {
 	hold, release := api.SplitHold(a.req.Hold)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -500,16 +492,15 @@ func (a *alteration) holds(j *Job, tasks api.Tasks, c *change) (set, changed Tas
 	if tasks.IsArray() {
 		set = set.Cut(tasks)
 	}
-	changed = j.holdChanges(&set, hold, true)
-	if changed.Len() > 0 {
-		c.Hold = hold
+	changed, c.Hold = j.holdChanges(&set, hold, true)
+	if err := MayHold(a.caller, c.Hold); err != nil {
+		return set, changed, false, err
 	}
-	if released := j.holdChanges(&set, release, false); released.Len() > 0 {
-		c.Release = release
-		changed.AddAll(&released)
-	}
+	released, letters := j.holdChanges(&set, release, false)
+	c.Release = letters
+	changed.AddAll(&released)
 	free := a.free(j)
-	return set, changed, j.started == 0 && free.Len() > 0
+	return set, changed, j.started == 0 && free.Len() > 0, mayHold(a.caller, letters, "remove")
 }
 
 // tell says what was altered, in Grid Engine's words.

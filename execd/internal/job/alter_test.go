@@ -89,6 +89,7 @@ func TestAlter(t *testing.T) {
 		{"a hold that is there", owner, api.AlterRequest{Hold: "u", Jobs: []string{"3"}}, nil},
 		{"a hold taken away", owner, api.AlterRequest{Hold: "uU", Jobs: []string{"3"}}, []string{"modified hold of job 3"}},
 		{"an operator's hold", owner, api.AlterRequest{Hold: "o", Fields: fields(api.FieldName)}, []string{`! denied: "alice" must be operator to set operator hold`}},
+		{"a system's hold that is not there", owner, api.AlterRequest{Hold: "SO"}, nil},
 		{"all holds, by the owner", owner, api.AlterRequest{Hold: "n"}, []string{`! denied: "alice" must be manager to remove manager hold`}},
 		{"all holds, by a manager", manager, api.AlterRequest{Hold: "n", Jobs: []string{"3"}}, []string{"modified hold of job 3"}},
 		{"no hold", owner, api.AlterRequest{Hold: "x"}, []string{`! Unknown hold list "x" specified to -h option`}},

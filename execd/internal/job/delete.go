@@ -73,15 +73,19 @@ func (s *Store) Delete(req *api.DeleteRequest, caller Caller, kill func(*Task)) 
 		name, tasks := parseTarget(word)
 		var found []*Job
 		for _, j := range s.find(name) {
-			if len(req.Users) == 0 || j.ownedByOneOf(req.Users, caller) {
+			// A name is one of the caller's jobs, as long as nobody else is named.
+			if len(req.Users) == 0 && isNumber(name) || j.ownedByOneOf(req.Users, caller) {
 				found = append(found, j)
 			}
 		}
 		if len(found) == 0 {
+			number, task, _ := strings.Cut(name, ".")
 			switch {
+			case isNumber(number) && isNumber(task) && len(s.find(number)) > 0:
+				say(true, "job %q task %q does not exist", number, task) // there is no task 0
 			case len(req.Jobs) == 0:
 				say(true, "There is no job registered for the following users: %s", strings.Join(req.Users, ", "))
-			case strings.Trim(name, "0123456789") == "" && len(req.Users) == 0:
+			case isNumber(name) && len(req.Users) == 0:
 				say(true, "denied: job %q does not exist", name)
 			case len(req.Users) > 0:
 				say(true, "The job %s of user(s) %s does not exist", name, strings.Join(req.Users, ", "))
@@ -276,14 +280,17 @@ func (s *Store) tell(j *Job, named api.Tasks, d *deletion, caller Caller, say fu
 	switch n := d.gone.Len(); {
 	case n == 1:
 		say(false, "%s has deleted job-array task %d.%d", caller.Name, j.Number, d.gone.Min())
-	case n > 1 && n == j.Tasks.Count():
+	case n > 1 && (!named.IsArray() || n == j.Tasks.Count()):
 		say(false, "%s has deleted job %d", caller.Name, j.Number)
 	case n > 1:
-		say(false, "%s has deleted job-array tasks %s of job %d", caller.Name, strings.ReplaceAll(d.gone.format(), ":1", ""), j.Number)
+		say(false, "%s has deleted job-array tasks %s of job %d", caller.Name, d.gone.format(), j.Number)
 	case len(d.kills) == 0 && len(d.already) == 0:
-		say(true, "denied: job \"%d\" task \"%s\" does not exist", j.Number, spanOf(named))
+		say(true, "job \"%d\" task \"%s\" does not exist", j.Number, spanOf(named))
 	}
 }
+
+// isNumber reports whether a word is the number of a job.
+func isNumber(word string) bool { return word != "" && strings.Trim(word, "0123456789") == "" }
 
 // spanOf writes a range as people type it.
 func spanOf(t api.Tasks) string {

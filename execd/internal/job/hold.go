@@ -49,10 +49,10 @@ func (j *Job) unfinished() Tasks {
 	return set
 }
 
-// holdChanges returns those of the tasks of which some hold would change. The
-// Store's mutex is held.
-func (j *Job) holdChanges(set *Tasks, letters string, on bool) Tasks {
-	changed := NoTasks(j.Tasks)
+// holdChanges returns those of the tasks of which some hold would change, and
+// the letters of these holds. The Store's mutex is held.
+func (j *Job) holdChanges(set *Tasks, letters string, on bool) (changed Tasks, which string) {
+	changed = NoTasks(j.Tasks)
 	for _, letter := range letters {
 		held := j.held[letter]
 		part := set.clone()
@@ -63,9 +63,12 @@ func (j *Job) holdChanges(set *Tasks, letters string, on bool) Tasks {
 			rest.Subtract(&held)
 			part.Subtract(&rest)
 		}
+		if part.Len() > 0 {
+			which += string(letter)
+		}
 		changed.AddAll(&part)
 	}
-	return changed
+	return changed, which
 }
 
 // free returns the pending tasks that nothing holds back but -a and -tc. The

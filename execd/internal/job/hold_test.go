@@ -129,7 +129,7 @@ func TestHolds(t *testing.T) {
 		},
 		{
 			Caller{UID: 7, Name: "op", Operator: true},
-			api.ModifyRequest{Action: "release", Hold: "s", Jobs: []string{"1"}},
+			api.ModifyRequest{Action: "hold", Hold: "s", Jobs: []string{"1"}},
 			[]string{`denied: "op" must be manager to set manager hold`},
 			"0 from 0", "0 from 0",
 		},
@@ -214,7 +214,7 @@ func TestPredecessors(t *testing.T) {
 	live(t, s, second, FateError)
 	wantReady(t, s, after, "0 from 0")
 	if got, want := modify(t, s, Caller{Manager: true, Name: "root"}, api.ModifyRequest{Action: "clear", Jobs: []string{"2", "3"}}),
-		[]string{"root@h cleared error state of job 2", "Job 3 is not in error state"}; !cmp.Equal(got, want) {
+		[]string{"root@h cleared error state of job 2", "Modify operation can not be applied on job-array task 3.1 in pending/hold state"}; !cmp.Equal(got, want) {
 		t.Errorf("clear: %q; want %q", got, want)
 	}
 	hinted = nil

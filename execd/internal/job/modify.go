@@ -82,16 +82,19 @@ func (m *modification) check() error {
 	if strings.Trim(m.req.Hold, Holds) != "" {
 		return api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", m.req.Hold)
 	}
-	return MayHold(m.caller, m.req.Hold)
+	return nil
 }
 
-// MayHold refuses holds that are not the caller's to set or to take away.
-func MayHold(c Caller, letters string) error {
+// MayHold refuses holds that are not the caller's to set.
+func MayHold(c Caller, letters string) error { return mayHold(c, letters, "set") }
+
+// mayHold refuses holds that are not the caller's to set or to remove.
+func mayHold(c Caller, letters, do string) error {
 	switch {
-	case strings.Contains(letters, "o") && !c.Operator && !c.Manager:
-		return api.Errorf(api.CodeDenied, "denied: %q must be operator to set operator hold", c.Name)
 	case strings.Contains(letters, "s") && !c.Manager:
-		return api.Errorf(api.CodeDenied, "denied: %q must be manager to set manager hold", c.Name)
+		return api.Errorf(api.CodeDenied, "denied: %q must be manager to %s manager hold", c.Name, do)
+	case strings.Contains(letters, "o") && !c.Operator && !c.Manager:
+		return api.Errorf(api.CodeDenied, "denied: %q must be operator to %s operator hold", c.Name, do)
 	}
 	return nil
 }
@@ -99,7 +102,7 @@ func MayHold(c Caller, letters string) error {
 func (m *modification) missing(name string) {
 	switch {
 	case len(m.req.Users) > 0:
-		m.fail(api.CodeNotFound, "There is no job registered for the following users: %s", strings.Join(m.req.Users, ", "))
+		m.fail(api.CodeNotFound, "The job %s of user(s) %s does not exist", name, strings.Join(m.req.Users, ","))
 	case m.holding():
 		m.fail(api.CodeNotFound, "denied: job %q does not exist", name)
 	default:
@@ -112,7 +115,7 @@ func (m *modification) allowed(j *Job) bool {
 	case m.caller.UID == j.UID, m.caller.Manager, m.caller.Operator:
 		return true
 	case m.holding():
-		m.fail(api.CodeDenied, "denied: %q must be at least owner of job %d to change job attributes", m.caller.Name, j.Number)
+		m.fail(api.CodeForeign, "denied: %q must be at least owner of job %d to change job attributes", m.caller.Name, j.Number)
 	default:
 		m.fail(api.CodeDenied, "%s - you have no permission to modify job \"%d\"", m.caller.Name, j.Number)
 	}
@@ -142,16 +145,21 @@ func (m *modification) hold(j *Job, tasks api.Tasks) error {
 	if tasks.IsArray() {
 		set = set.Cut(tasks)
 	}
-	changed := j.holdChanges(&set, m.req.Hold, on)
+	changed, letters := j.holdChanges(&set, m.req.Hold, on)
 	m.mu.Unlock()
 	if changed.Len() == 0 {
 		return nil
 	}
-	event := EventReleased
+	event, do := EventReleased, "remove"
 	if on {
-		event = EventHeld
+		event, do = EventHeld, "set"
 	}
-	if err := m.commit(j, durable, nil, &line{Event: event, Tasks: set.format(), Time: time.Now(), Hold: m.req.Hold}); err != nil {
+	if err := mayHold(m.caller, letters, do); err != nil {
+		m.fail(api.CodeDenied, "%v", err)
+		return nil
+	}
+	// Not the other letters: somebody else may set them meanwhile.
+	if err := m.commit(j, durable, nil, &line{Event: event, Tasks: set.format(), Time: time.Now(), Hold: letters}); err != nil {
 		return err
 	}
 	m.hint(j)
@@ -190,6 +198,16 @@ func what(t *Task) string {
 	return fmt.Sprintf("job %d", t.Job.Number)
 }
 
+// pending says that a job has no task to which it could be done. Grid Engine
+// does not call that a failure, and a single job the task of an array.
+func (m *modification) pending(j *Job) {
+	name := fmt.Sprintf("job-array task %d.1", j.Number)
+	if j.Tasks.IsArray() {
+		name = fmt.Sprintf("job %d", j.Number)
+	}
+	m.say("Modify operation can not be applied on %s in pending/hold state", name)
+}
+
 // clear takes tasks out of the error state.
 func (m *modification) clear(j *Job, tasks api.Tasks) error {
 	errored := NoTasks(j.Tasks)
@@ -209,7 +227,7 @@ func (m *modification) clear(j *Job, tasks api.Tasks) error {
 	}
 	if errored.Len() == 0 {
 		if len(list) == 0 {
-			m.fail(api.CodeRejected, "Job %d is not in error state", j.Number)
+			m.pending(j)
 		}
 		return nil
 	}
@@ -242,7 +260,7 @@ func (m *modification) suspend(j *Job, tasks api.Tasks) error {
 	}
 	m.mu.Unlock()
 	if len(running) == 0 {
-		m.fail(api.CodeRejected, "%s - job %d is not running", m.caller.Name, j.Number)
+		m.pending(j)
 		return nil
 	}
 	for _, t := range changed {
@@ -278,7 +296,7 @@ func (m *modification) reschedule(j *Job, tasks api.Tasks) error {
 	}
 	m.mu.Unlock()
 	if len(list) == 0 {
-		m.say("Modify operation can not be applied on job %d in pending/hold state", j.Number)
+		m.pending(j)
 	}
 	for _, t := range list {
 		if !m.req.Force && !m.hooks.Rerunnable(t) {

@@ -259,9 +259,10 @@ func TestDeleteTexts(t *testing.T) {
 		{[]string{"nix"}, Caller{UID: 1001, Name: "alice"}, `The job nix of user(s) alice does not exist`, true},
 		{[]string{"1"}, Caller{UID: 65534, Name: "nobody"}, `nobody - you do not have the necessary privileges to delete the job "1"`, true},
 		{[]string{"1.3"}, Caller{UID: 1001, Name: "alice"}, `alice has deleted job-array task 1.3`, false},
-		{[]string{"1.3"}, Caller{UID: 1001, Name: "alice"}, `denied: job "1" task "3" does not exist`, true},
+		{[]string{"1.3"}, Caller{UID: 1001, Name: "alice"}, `job "1" task "3" does not exist`, true},
 		{[]string{"1.1-2"}, Caller{UID: 1001, Name: "alice"}, `alice has deleted job-array tasks 1,2 of job 1`, false},
-		{[]string{"my.job"}, Caller{UID: 0, Name: "root", Manager: true}, `root has registered the job 2 for deletion`, false},
+		{[]string{"my.job"}, Caller{UID: 0, Name: "root", Manager: true}, `The job my.job of user(s) root does not exist`, true},
+		{[]string{"2"}, Caller{UID: 0, Name: "root", Manager: true}, `root has registered the job 2 for deletion`, false},
 		{[]string{"2"}, Caller{UID: 0, Name: "root", Manager: true}, `job 2 is already in deletion`, false},
 	} {
 		reply, err := s.Delete(&api.DeleteRequest{Jobs: tt.words}, tt.caller, func(*Task) {})

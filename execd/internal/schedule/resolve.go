@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
@@ -88,13 +89,13 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 		counted := consumable(a) || exclusive(a)
 		switch {
 		case a.Name == slots:
-			return nil, api.Errorf(api.CodeRejected, "%q denied: use parallel environments instead of requesting slots explicitly", r.Name)
+			return nil, api.Errorf(api.CodeRejected, `"job" denied: use parallel environments instead of requesting slots explicitly`)
 		case a.Requestable == conf.RequestableNo:
 			return nil, api.Errorf(api.CodeRejected, "resource %q configured as non requestable", a.Name)
 		case soft && counted:
 			return nil, api.Errorf(api.CodeRejected, "denied: soft requests on consumables like %q are not supported", a.Name)
 		case err != nil || len(r.Value) > maxExpression:
-			return nil, api.Errorf(api.CodeRejected, "wrong type in \"%s=%s\" - %s expected", a.Name, short(r.Value), a.Kind)
+			return nil, api.Errorf(api.CodeRejected, "attribute %q is not a %s value", a.Name, kindWord(a.Kind))
 		case counted && v.Number < 0:
 			return nil, api.Errorf(api.CodeRejected, "attribute %q is consumable but has a negative value", a.Name)
 		}
@@ -123,6 +124,18 @@ func Spell(c *conf.Config, list []api.Resource) []api.Resource {
 		}
 	}
 	return spelt
+}
+
+// kindWord is what Grid Engine calls a kind of values when it tells that one is
+// none.
+func kindWord(k conf.Kind) string {
+	switch k {
+	case conf.KindInt, conf.KindRSMap:
+		return "integer"
+	case conf.KindBool:
+		return "boolean"
+	}
+	return strings.ToLower(string(k))
 }
 
 // short bounds what of a user's text comes back in a message.

@@ -80,7 +80,7 @@ func (s *Scheduler) wished(list []api.Resource) ([]request, error) {
 		}
 		v, err := conf.ParseValue(a.Kind, r.Value)
 		if err != nil || len(r.Value) > maxExpression {
-			return nil, api.Errorf(api.CodeBadRequest, "wrong type in \"%s=%s\" - %s expected", a.Name, short(r.Value), a.Kind)
+			return nil, api.Errorf(api.CodeBadRequest, "attribute %q is not a %s value", a.Name, kindWord(a.Kind))
 		}
 		found = append(found, request{a, v})
 	}

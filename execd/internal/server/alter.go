@@ -54,9 +54,10 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	}
 	asked := slices.ContainsFunc(fields, func(f api.Field) bool { return slices.Contains(asks, f) })
 	if !asked && r.Verify == "" {
-		return nil, false, nil
+		return nil, false, checkCheckpoint(&r)
 	}
 	refused, impossible := s.Queue.Check(&r, j.Owner, j.Groups)
+	senseless := checkCheckpoint(&r)
 	var why schedule.Unsuitable
 	switch only = r.Verify == "v" || r.Verify == "p"; {
 	case refused != nil:
@@ -64,6 +65,8 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 		// Grid Engine says it in fewer words of a job that is there already.
 		e.Text = strings.Replace(e.Text, "job rejected: the requested ", "denied: ", 1)
 		return nil, false, e
+	case senseless != nil:
+		return nil, false, senseless
 	case only && errors.As(impossible, &why):
 		for _, w := range append(slices.Clone(why), "verification: no suitable queues") {
 			lines = append(lines, api.Line{Text: w, Failed: true, Code: api.CodeRejected})

@@ -28,7 +28,7 @@ func TestAlterRefuses(t *testing.T) {
 	}{
 		{api.FieldName, api.SubmitRequest{Name: ""}, "job rejected cause there is no job_name in the request"},
 		{api.FieldName, api.SubmitRequest{Name: "a/b"}, "not allowed in objectname"},
-		{api.FieldAccount, api.SubmitRequest{Account: "a:b"}, "is not an account string"},
+		{api.FieldAccount, api.SubmitRequest{Account: "a:b"}, "not allowed in objectname"},
 		{api.FieldCwd, api.SubmitRequest{Cwd: long}, "the path of -wd has 4096 bytes"},
 		{api.FieldStdout, api.SubmitRequest{Stdout: "a\nb"}, "the path of -o contains a control character"},
 		{api.FieldShell, api.SubmitRequest{Shell: long}, "the path of -S has 4096 bytes"},
@@ -46,7 +46,7 @@ func TestAlterRefuses(t *testing.T) {
 		{api.FieldPE, api.SubmitRequest{PE: "nosuch", Slots: []api.Slots{{Min: 1, Max: 1, Step: 1}}}, `denied: parallel environment "nosuch" does not exist`},
 		{api.FieldHard, api.SubmitRequest{Hard: []api.Resource{{Name: "nosuch", Value: "1"}}}, `unknown resource "nosuch"`},
 		{api.FieldQueues, api.SubmitRequest{Queues: []string{"nosuch.q"}}, `Job was rejected because job requests unknown queue "nosuch.q"`},
-		{api.FieldHoldJobs, api.SubmitRequest{HoldJobs: []string{"1a"}}, `denied: job "1a" not found`},
+		{api.FieldHoldJobs, api.SubmitRequest{HoldJobs: []string{"1.1"}}, `denied: job "1.1" not found`},
 		{api.FieldMaxRun, api.SubmitRequest{MaxRun: 1}, `invalid option argument "task concurrency"`},
 	} {
 		var reply api.AlterReply

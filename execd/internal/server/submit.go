@@ -30,6 +30,9 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err := s.mayHaveJobs(config, owner, c.GID); err != nil {
 		return api.SubmitReply{}, err
 	}
+	if err := mayHaveTasks(config, req.Tasks); err != nil {
+		return api.SubmitReply{}, err
+	}
 	if err := check(req); err != nil {
 		return api.SubmitReply{}, err
 	}
@@ -45,6 +48,9 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	lines, only, err := s.verify(req, owner)
 	if err != nil || only {
 		return api.SubmitReply{Name: req.Name, Lines: lines}, err
+	}
+	if err := checkCheckpoint(req); err != nil {
+		return api.SubmitReply{}, err
 	}
 	busy := api.Errorf(api.CodeBusy, "the job cannot start now")
 	if req.Now && !s.canStartNow(req, owner) {
@@ -73,8 +79,8 @@ func check(r *api.SubmitRequest) error {
 	if err := api.CheckName(r.Name); err != nil {
 		return err
 	}
-	if i := strings.IndexAny(r.Account, ":/\n\t\r @\\*?"); i >= 0 || len(r.Account) > api.MaxName {
-		return reject("%q is not an account string", short(r.Account))
+	if err := api.CheckAccount(r.Account); err != nil {
+		return err
 	}
 	for what, path := range map[string]string{
 		"-wd": r.Cwd, "-o": r.Stdout, "-e": r.Stderr, "-i": r.Stdin, "-S": r.Shell, "command": r.Command,
@@ -170,8 +176,9 @@ func checkWhen(r *api.SubmitRequest) error {
 			return reject("job rejected: it waits for %d jobs, at most %d are possible", len(words), api.MaxWords)
 		}
 		for _, w := range words {
-			// No name begins with a digit, and a job waits for whole jobs.
-			if _, err := strconv.Atoi(w); w == "" || len(w) > api.MaxName || err != nil && w[0] >= '0' && w[0] <= '9' {
+			number, _, dot := strings.Cut(w, ".")
+			// A job waits for whole jobs.
+			if _, err := strconv.Atoi(number); w == "" || len(w) > api.MaxName || err == nil && dot {
 				return reject("denied: job %q not found", short(w))
 			}
 		}
@@ -183,11 +190,18 @@ func checkWhen(r *api.SubmitRequest) error {
 	if _, err := conf.ParseTime(when); when != "" && err != nil && strings.Trim(when, "nsmx") != "" {
 		return reject("job rejected: %q is no value of -c", short(when))
 	}
+	return nil
+}
+
+// checkCheckpoint refuses what makes no sense with or without -ckpt, once it is
+// known that there is such an interface.
+func checkCheckpoint(r *api.SubmitRequest) error {
+	when := r.CheckpointWhen
 	switch none := when == "" || strings.Contains(when, "n"); {
 	case r.Checkpoint == "" && !none:
-		return reject("checkpointing denied")
+		return api.Errorf(api.CodeRejected, "checkpointing denied")
 	case r.Checkpoint != "" && none && when != "":
-		return reject("job rejected: checkpointing with \"-c n\" requested")
+		return api.Errorf(api.CodeRejected, "job rejected: checkpointing with \"-c n\" requested")
 	}
 	return nil
 }
