@@ -31,7 +31,7 @@ type execd struct {
 
 // newExecd starts a stand-in and points the commands at it, in a directory and
 // a home of their own and with no variables that they could take for options.
-func newExecd(t *testing.T) *execd {
+func newExecd(t testing.TB) *execd {
 	t.Helper()
 	isolate(t)
 	e := &execd{dir: os.Getenv("PADDOCK_DIR"), seen: map[string][]json.RawMessage{}, verbs: map[string]func([]byte) (int, any){}}
@@ -40,7 +40,7 @@ func newExecd(t *testing.T) *execd {
 	return e
 }
 
-func isolate(t *testing.T) {
+func isolate(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{"home", "cwd", "etc"} {
@@ -56,7 +56,7 @@ func isolate(t *testing.T) {
 	t.Chdir(filepath.Join(dir, "cwd"))
 }
 
-func (e *execd) listen(t *testing.T) {
+func (e *execd) listen(t testing.TB) {
 	t.Helper()
 	l, err := net.Listen("unix", filepath.Join(e.dir, "execd.sock"))
 	if err != nil {
