@@ -44,9 +44,9 @@ A quote that is not closed is an error.`},
 A file of
 .Fl @
 that cannot be read, or has a wrong option, is an error; Grid Engine loses what follows it.`},
-	{name: "strict", alike: known(``, `^[127] (?:qsub|qalter|Unable to run job): `), page: `
+	{name: "strict", alike: known(``, `^[127] (?:qsub|qalter|Unable to run job): |^1 checkpointing denied\n$`), page: `
 Values that make no sense are errors where Grid Engine ignores them or guesses: an empty directory, range or list of holds,
-a number with letters behind it, a time without a value.`},
+a number with letters behind it, a time without a value, checkpoints without an environment for them.`},
 	{name: "path", alike: known(`^7 qsub: Wrong path list format "" specified to -e option\n$`, `^7 qsub: Wrong path list format "" specified to -i option\n$`), page: `
 The error of an empty
 .Fl i
@@ -99,12 +99,12 @@ that cannot start is not submitted, and no number printed.`},
 .Fl sync Cm y
 tells why a job failed.`},
 	{name: "details", alike: cutting(
-		`(?m)^(?:exec_file: .*|usage +1: .*|binding +1: .*|scheduling info: .*(?:\n {28}.*)*)\n`,
+		`(?m)^(?:version: .*|exec_file: .*|usage +1: .*|binding +1: .*|scheduling info: .*(?:\n {28}.*)*)\n`,
 		`(?m)^(?:pending tasks: .*|finished tasks: .*|holds: .*|(?:job_state|start_time|queue|usage|limits|binding) +1: .*|exec_file: .*|scheduling info: .*(?:\n {28}.*)*)\n`,
 	), page: `
 .Nm qstat Fl j
-shows state, start, queue, limits and holds of a job, and the tasks that wait; no script where there is none; and as
-scheduling info why this job waits, in words of its own.`},
+shows state, start, queue, limits and holds of a job, and the tasks that wait; no script where there is none, and
+not how often a job was altered; and as scheduling info why this job waits, in words of its own.`},
 	{name: "missing", alike: known(`^0 `, `^1 (?s:.*)\nFollowing jobs do not exist: \nnope\n$`), page: `
 .Nm qstat Fl j
 names each job that is not there, also when others are.`},
@@ -139,6 +139,14 @@ The tasks of an array are told in their order.`},
 	}, page: `
 .Nm qstat
 shows the priority of a job that waits at once, and the jobs in this order; Grid Engine does when its scheduler has run.`},
+	{name: "copies", alike: func(ge, pd outcome) (outcome, outcome) {
+		ge.Stdout = strings.Replace(ge.Stdout, "modified hold of job <p>\n", "", 1)
+		ge.Stdout = strings.Replace(ge.Stdout, `job "0"`, `job "nope"`, 1)
+		return ge, pd
+	}, page: `
+.Nm qresub Fl h
+does not say that it has modified the hold of the job that is copied, which it has not; and a name in place of a number
+is refused by that name, not as job 0.`},
 	{name: "qdel", alike: func(ge, pd outcome) (outcome, outcome) {
 		return outcome{"", ge.Stdout + ge.Stderr, ge.Exit}, pd
 	}, page: `

@@ -474,6 +474,71 @@ wait r r
 # The other run begins a minute later.
 qmod -rj @r
 `},
+	{"alter", `
+r = qsub -b y -o /dev/null -j y -q one.iop sleep 1000
+wait r r
+p = qsub -h -b y -o /dev/null -j y -N pend sleep 1000
+a = qsub -h -t 1-3 -b y -o /dev/null -j y -N arr -q one.iop sleep 1000
+qalter -zzz @p
+qalter -N
+qalter -N named @p
+qalter -N a/b @p
+qalter -N 'a:b' @p
+qalter -p 10 @p
+qalter -p -10 @p
+qalter -p x @p
+root: qalter -p 10 @p
+qalter -l h_rt=1:0:0 -q one.iop -A account @p
+qalter -l nope=1 @p
+qalter -l h_rt=x @p
+qalter -q nope @p
+qalter -pe pe.iop 2-4 @p
+qalter -pe nope 2 @p
+qalter -a 203001010000 @p
+qalter -h o @p
+qalter -h s @p
+qalter -h SO @p
+qalter -h n @p
+qalter -h x @p
+qalter -h U @p
+qalter -h u @p
+qalter -h u @p
+qalter -h U @a.2
+qalter -N tasks @a.1
+qalter -tc 2 @a
+qalter -tc 2 @p
+qalter -tc x @p
+qalter -hold_jid @r @p
+qalter -hold_jid @p @p
+qalter -hold_jid_ad @a @p
+qalter -m be -M nobody@there @p
+qalter -o /tmp -e /dev/null -j n @p
+qalter -ac one=1,two=2 @p
+qalter -dc one @p
+qalter -c m @p
+! strict
+qalter -ckpt nope @p
+qalter -N x 999999999
+qalter -N x nope
+qalter -N x @p,999999999
+other: qalter -N x @p
+qalter -N x @r
+qalter -now y @p
+qstat -j @p
+! details
+qalter -sc three=3 @p
+qalter @p
+qresub -zzz
+qresub @p
+qresub -h u @p
+! copies
+qresub @a.1
+qresub 999999999
+qresub nope
+! copies
+qresub -h x @p
+qresub -N x @p
+`},
 	{"delete", `
 printf 'exit 3\n' >script.sh
 r = qsub -b y -o /dev/null -j y -q one.iop sleep 1000

@@ -92,7 +92,7 @@ func newPair(t *testing.T) *pair {
 		p.sides[i] = s
 	}
 	// Which commands are meant must not be seen in PATH.
-	for _, name := range []string{"qsub", "qstat", "qdel", "qhold", "qrls", "qmod", "qhost", "qselect", "qconf", "qacct"} {
+	for _, name := range []string{"qsub", "qalter", "qresub", "qstat", "qdel", "qhold", "qrls", "qmod", "qhost", "qselect", "qconf", "qacct"} {
 		for i, dir := range []string{"/usr/bin", bin} {
 			if err := os.Symlink(filepath.Join(dir, name), filepath.Join(p.sides[i].dir, "bin", name)); err != nil {
 				t.Fatal(err)
@@ -422,7 +422,7 @@ var (
 		instead string
 	}{
 		{regexp.MustCompile(`\d\d/\d\d/\d{4} \d\d:\d\d:\d\d`), "DD/MM/YYYY HH:MM:SS"},
-		{regexp.MustCompile(`(?m)^(?:qalter|qhold|qrls): `), "qalter: "}, // who is called as what
+		{regexp.MustCompile(`(?m)^(?:qalter|qresub|qhold|qrls): `), "qalter: "}, // who is called as what
 		{regexp.MustCompile(`(BI?P?C? +\d+/\d+/\d+ +)\d+\.\d+ +`), "${1}LOAD "},
 		{regexp.MustCompile(`(?m)^(one.iop +)\d+\.\d\d( +\d+){6} $`), "${1}LOAD$2"},
 		{regexp.MustCompile(`(?m)^(gehost +\S+)(?: +[\d.]+)+(?: +[\d.]+[KMGT]?){4}$`), "$1 NUMBERS"},
