@@ -323,6 +323,22 @@ func TestChangeEverything(t *testing.T) {
 	}
 }
 
+// TestRemovePE removes a parallel environment that only the queue names that is
+// there by default.
+func TestRemovePE(t *testing.T) {
+	l := open(t, filepath.Join(t.TempDir(), "etc")) // which is not there
+	for _, name := range []string{"a", "b"} {
+		changed(t, l, api.ConfigureRequest{Action: api.ConfigureAdd, Kind: kindPE, Text: "pe_name " + name + "\n"})
+	}
+	got := changed(t, l, api.ConfigureRequest{Action: api.ConfigureRemove, Kind: kindPE, Name: "a"})
+	if want := `alice@gehost removed "a" from parallel environment list`; len(got) == 0 || got[0] != want {
+		t.Errorf("told %q; want %q", got, want)
+	}
+	if left := l.Current().List(kindPE); slices.Contains(left, "a") || !slices.Contains(left, "b") {
+		t.Errorf("left are %q", left)
+	}
+}
+
 // TestChangeFirstQueue adds a queue where there is none: the one that is there
 // by default stays.
 func TestChangeFirstQueue(t *testing.T) {
