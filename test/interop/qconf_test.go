@@ -15,6 +15,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"paddock/execd/api"
 	"paddock/test/harness"
 )
 
@@ -267,6 +268,15 @@ var qconfLines = []struct{ args, edit, differs string }{
 func TestQconf(t *testing.T) {
 	dir, err := os.MkdirTemp(base, "qconf") //nolint:usetesting // a socket's path is short
 	if err != nil {
+		t.Fatal(err)
+	}
+	// As in Grid Engine there is a queue of the administrator's, which does not
+	// name parallel environments of itself.
+	queues := filepath.Join(api.DevPlaces(filepath.Join(dir, "pd")).Config, "queues")
+	if err := os.MkdirAll(queues, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(queues, "all.q"), []byte("qname all.q\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	d, err := harness.Start(harness.Options{Bin: bin, Dir: filepath.Join(dir, "pd")})
