@@ -88,6 +88,7 @@ func (x *xmlWriter) detail(d *api.Detail, kinds map[string]attribute, cores bool
 	x.words("JB_job_args", r.Args)
 	x.text("JB_script_file", r.Command)
 	x.tasks(d)
+	x.variables("JB_context", "context_list", r.Context)
 	x.has("JB_cwd", r.Cwd)
 	x.paths("JB_stderr_path_list", r.Stderr)
 	x.dependencies(d)
@@ -237,14 +238,18 @@ func (x *xmlWriter) environment(r *api.SubmitRequest) {
 			}
 		}
 	}
-	list = append(list, r.Env...)
-	if len(list) == 0 {
+	x.variables("JB_env_list", "job_sublist", append(list, r.Env...))
+}
+
+// variables writes a list of NAME=value, or nothing.
+func (x *xmlWriter) variables(list, element string, variables []string) {
+	if len(variables) == 0 {
 		return
 	}
-	x.open("JB_env_list")
-	for _, v := range list {
+	x.open(list)
+	for _, v := range variables {
 		name, value, _ := strings.Cut(v, "=")
-		x.open("job_sublist")
+		x.open(element)
 		x.text("VA_variable", name)
 		x.has("VA_value", value)
 		x.end()

@@ -301,7 +301,7 @@ func TestXMLDetail(t *testing.T) {
 		Soft:   []api.Resource{{Name: "a", Value: "x"}, {Name: "gone", Value: "1"}},
 		Queues: []string{"a", "b"}, SoftQueues: []string{"c"}, MasterQueues: []string{"d"}, HoldJobs: []string{"x", "5"}, HoldArray: []string{"6"},
 		Mail: "abes", MailTo: []string{"u", "v@w"}, Priority: 7, After: noon, Checkpoint: "known", CheckpointWhen: "0:10:0", Binding: "env striding:2:3:1,0",
-		Origin: []string{"TERM=", "SGE_O_HOME=/h", "SGE_O_HOST=gehost", "SGE_O_MAIL=/m"},
+		Origin: []string{"TERM=", "SGE_O_HOME=/h", "SGE_O_HOST=gehost", "SGE_O_MAIL=/m"}, Context: []string{"c=1=2", "d"},
 	}
 	full := api.Detail{
 		Job: 7, Owner: "u", UID: 1, Group: "g", GID: 2, Submitted: noon, Request: request, Holds: "uja",
@@ -322,8 +322,8 @@ func TestXMLDetail(t *testing.T) {
 		"CE_name": {"h_rt", "mem_free", "num_proc", "rerun", "h_rt", "arch", "gone"}, "CE_valtype": {"3", "4", "1", "5", "3", "9", "2"},
 		"CE_stringval": {"3600", "1.5G", "2", "TRUE", "INFINITY", "x", "1"},
 		"CE_doubleval": {"3600.000000", "1610612736.000000", "2.000000", "1.000000", fmt.Sprintf("%f", 0x1.fffffffffffffp1023), "0.000000", "0.000000"},
-		"VA_variable":  {"__SGE_PREFIX__O_HOME", "__SGE_PREFIX__O_MAIL", "TERM", "__SGE_PREFIX__O_HOST", "A", "B", "C", "__SGE_PREFIX__O_HOST"},
-		"VA_value":     {"/h", "/m", "gehost", strings.TrimSpace(shownHostile), "gehost"}, "QR_name": {"a", "b", "c", "d"},
+		"VA_variable":  {"__SGE_PREFIX__O_HOME", "__SGE_PREFIX__O_MAIL", "TERM", "__SGE_PREFIX__O_HOST", "A", "B", "C", "c", "d", "__SGE_PREFIX__O_HOST"},
+		"VA_value":     {"/h", "/m", "gehost", strings.TrimSpace(shownHostile), "1=2", "gehost"}, "QR_name": {"a", "b", "c", "d"},
 		"JAT_status": {"128", "0"}, "JAT_task_number": {"1", "3"}, "JAT_start_time": {"1795190821", "0"}, "JAT_ntix": {"0.500000", "0.500000"},
 		"UA_value": {"1.000000", "0.000000", "0.000000", "0.000000", "0.000000", "4096.000000"}, "QIM_message": {strings.TrimSpace(shownHostile)},
 		"JRE_job_number": {"4", "5", "0", "0", "8", "6", "0", "9", "10", "0", "0"}, "JRE_job_name": {"x", "5", "x", "5"},

@@ -100,7 +100,7 @@ var xmlJobs = []struct{ name, options string }{
 	{"susp", "-b y -shell n sleep 600"},
 	{"full", "-e /tmp/e -i /dev/null -j y -l h_rt=0:1:0,mem_free=1.5M,s_rt=infinity -soft -l arch=lx-amd64,num_proc=1 -q xml.iop,all.q" +
 		" -hard -q xml.iop@* -masterq xml.iop -pe xmliop 1-2,4 -p -5 -R y -ckpt xmliop -c sx -m be -M a@b,c -a 203001020304.05" +
-		" -S /bin/bash -v A=1,B='x y',C,E= -notify -r y -binding linear:1 -A acc -cwd xml-wait.sh 1 2"},
+		" -ac c=1=2,d -S /bin/bash -v A=1,B='x y',C,E= -notify -r y -binding linear:1 -A acc -cwd xml-wait.sh 1 2"},
 	{"a.b-c>d&e'f]]>", "-h -b y -shell n -r n sleep 600"},
 	{"lt<", "-h -b y true"},
 	{"stride", "-h -binding pe striding:2:1:0,1 -m a -w e xml-wait.sh"},
