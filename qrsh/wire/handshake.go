@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// Token is what the session proves itself with, once.
+type Token [TokenSize]byte
+
+// NewToken returns a token that nobody can guess.
+func NewToken() (t Token) {
+	_, _ = rand.Read(t[:]) // it never fails
+	return t
+}
+
+// Fingerprint is the SHA-256 of a certificate.
+type Fingerprint [sha256.Size]byte
+
+// NewIdentity makes a key for one session, with its certificate.
+func NewIdentity() (tls.Certificate, Fingerprint, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, Fingerprint{}, fmt.Errorf("cannot make a key: %w", err)
+	}
+	// Nobody looks at more than the bytes: they must only be valid.
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, Fingerprint{}, fmt.Errorf("cannot make a certificate: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, sha256.Sum256(der), nil
+}
+
+// magic begins a hello.
+const magic = "paddock"
+
+// Sizes of the payloads of the handshake.
+const (
+	helloSize   = len(magic) + 2 + TokenSize + 8*int(streams) + 1
+	welcomeSize = 1 + 8*int(streams)
+)
+
+// ErrStranger is matched when one has connected who is not the session.
+var ErrStranger = errors.New("not the session")
+
+// Accept is the client's side of the beginning of a connection. It returns the
+// connection for Run, and what the session has received. The caller sets a
+// deadline and takes it away again. One that is not the session gets no answer.
+func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (net.Conn, Positions, error) {
+	secure := tls.Server(conn, &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{identity}, SessionTicketsDisabled: true,
+	})
+	b, err := readFrame(secure, TypeHello, helloSize)
+	if err != nil {
+		return nil, Positions{}, fmt.Errorf("%w: %w", ErrStranger, err)
+	}
+	rest, ok := bytes.CutPrefix(b, []byte(magic))
+	if !ok || len(b) != helloSize || subtle.ConstantTimeCompare(rest[2:2+TokenSize], token[:]) != 1 {
+		return nil, Positions{}, fmt.Errorf("%w: wrong token", ErrStranger)
+	}
+	first, last := rest[0], rest[1]
+	if first > LastVersion || last < FirstVersion {
+		return nil, Positions{}, fmt.Errorf("the session speaks versions %d to %d of the protocol; here are %d to %d", first, last, FirstVersion, LastVersion)
+	}
+	has := parsePositions(rest[2+TokenSize:])
+	l.mu.Lock()
+	if !l.used {
+		// A client that is new begins where the session is.
+		l.start, l.unwanted = has, rest[len(rest)-1] == 1
+	}
+	l.mu.Unlock()
+	mine, _ := l.positions()
+	welcome := appendPositions([]byte{min(last, LastVersion)}, mine)
+	if _, err := secure.Write(appendFrame(nil, TypeWelcome, welcome)); err != nil {
+		return nil, Positions{}, err
+	}
+	return secure, has, nil
+}
+
+// Offer is the session's side of it: identity is what the client must have.
+func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (net.Conn, Positions, error) {
+	secure := tls.Client(conn, &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, //nolint:gosec // no authority signs it: the very bytes are known
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if got := sha256.Sum256(state.PeerCertificates[0].Raw); got != identity {
+				return errors.New("another certificate than the client's")
+			}
+			return nil
+		},
+	})
+	mine, ended := l.positions()
+	hello := append([]byte(magic), FirstVersion, LastVersion)
+	hello = appendPositions(append(hello, token[:]...), mine)
+	hello = append(hello, 0)
+	if ended {
+		hello[len(hello)-1] = 1
+	}
+	if _, err := secure.Write(appendFrame(nil, TypeHello, hello)); err != nil {
+		return nil, Positions{}, err
+	}
+	b, err := readFrame(secure, TypeWelcome, welcomeSize)
+	if err != nil {
+		return nil, Positions{}, err
+	}
+	if len(b) != welcomeSize || b[0] < FirstVersion || b[0] > LastVersion {
+		return nil, Positions{}, broken("bad welcome of %d bytes", len(b))
+	}
+	return secure, parsePositions(b[1:]), nil
+}
+
+func appendPositions(b []byte, p Positions) []byte {
+	for _, n := range p {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+func parsePositions(b []byte) (p Positions) {
+	for s := range p {
+		p[s] = binary.BigEndian.Uint64(b[8*s:])
+	}
+	return p
+}
