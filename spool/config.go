@@ -182,6 +182,13 @@ const (
 	KeySRT    = ownPrefix + "s_rt"  // seconds until the job is warned; none: never
 	KeyHRT    = ownPrefix + "h_rt"  // seconds until it is killed
 	KeyTrace  = ownPrefix + "trace" // TraceDetail
+
+	// KeySession is the path of qrsh-session: the job is interactive, its streams
+	// are a client's. KeySessionGrace is how many seconds a client that is lost is
+	// waited for, -1 for ever.
+	KeySession      = ownPrefix + "session"
+	KeySessionGrace = ownPrefix + "session_grace"
+
 	// KeyPrivateTmp is the directory, root's and closed, of what the job sees in
 	// the places of PrivateTmp.
 	KeyPrivateTmp = ownPrefix + "private_tmp"

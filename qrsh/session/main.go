@@ -1,0 +1,325 @@
+// Command qrsh-session is the job's side of an interactive job: it carries the
+// job's streams, or its terminal, to the client qrsh and back. The shepherd starts
+// it beside the job, as the job's owner and with nothing but descriptors, and
+// tells it through the first of them where the client is and how the job ended
+// (package spool, file session). A client that is lost may come back. It imports
+// spool and qrsh/wire.
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/qrsh/wire"
+	"paddock/spool"
+)
+
+// connectTime bounds a connection's beginning: the client is waiting for it.
+const connectTime = 30 * time.Second
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "qrsh-session: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	// It has the token, and the owner's other processes must not read it.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot become undumpable: %w", err)
+	}
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	terminal := len(args) == 2 && args[1] == spool.SessionWithTerminal
+	if len(args) != 1 && !terminal {
+		return errors.New("it is started by the shepherd alone")
+	}
+	grace, err := strconv.Atoi(args[0])
+	if err != nil {
+		return fmt.Errorf("cannot read the grace time: %w", err)
+	}
+	shepherd, err := socket(spool.SessionSocket)
+	if err != nil {
+		return fmt.Errorf("cannot use the socket of the shepherd: %w", err)
+	}
+	over := make(chan struct{})
+	s := &session{shepherd: shepherd, grace: time.Duration(grace) * time.Second, over: over, finish: sync.OnceFunc(func() { close(over) })}
+	s.link = wire.New(s.message)
+	if err := s.streams(terminal); err != nil {
+		return err
+	}
+	return s.listen()
+}
+
+// socket returns a descriptor as the socket that it is.
+func socket(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "shepherd")
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// session is one interactive job's.
+type session struct {
+	shepherd net.Conn
+	grace    time.Duration // negative: for ever
+	link     *wire.Link
+	terminal *os.File // nil: the job has none
+
+	over   chan struct{} // closed when the client has all, or none is waited for
+	finish func()        // closes it
+
+	mu       sync.Mutex
+	ready    bool               // guarded by mu; there has been a client
+	ended    bool               // guarded by mu; the job has
+	number   int                // guarded by mu; of the client
+	leave    context.CancelFunc // guarded by mu; ends its connection
+	patience *time.Timer        // guarded by mu; how long it is waited for once it is lost
+}
+
+// say tells the shepherd something.
+func (s *session) say(words ...string) {
+	_, _ = s.shepherd.Write([]byte(strings.Join(words, " "))) // without a shepherd listen ends
+}
+
+// streams takes the ends of the job's streams.
+func (s *session) streams(terminal bool) error {
+	open := func(fd int) (*os.File, error) {
+		// So that Go waits for it without a thread, and can be woken.
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, fmt.Errorf("cannot use descriptor %d: %w", fd, err)
+		}
+		unix.CloseOnExec(fd)
+		return os.NewFile(uintptr(fd), "stream"), nil
+	}
+	if terminal {
+		f, err := open(spool.SessionTerminal)
+		if err != nil {
+			return err
+		}
+		s.terminal = f
+		s.link.Sink(wire.Stdin, keyboard{f})
+		s.link.Source(wire.Stdout, f, f)
+		return nil
+	}
+	var files [3]*os.File
+	for i := range files {
+		var err error
+		if files[i], err = open(spool.SessionStdin + i); err != nil {
+			return err
+		}
+	}
+	s.link.Sink(wire.Stdin, files[0])
+	s.link.Source(wire.Stdout, files[1], files[1])
+	s.link.Source(wire.Stderr, files[2], files[2])
+	return nil
+}
+
+// keyboard writes what is typed. Its end is typed, too.
+type keyboard struct{ terminal *os.File }
+
+func (k keyboard) Write(b []byte) (int, error) { return k.terminal.Write(b) }
+
+func (k keyboard) Close() error {
+	var mode *unix.Termios
+	control(k.terminal, func(fd int) { mode, _ = unix.IoctlGetTermios(fd, unix.TCGETS) })
+	if mode != nil && mode.Lflag&unix.ICANON != 0 {
+		_, err := k.terminal.Write([]byte{mode.Cc[unix.VEOF]})
+		return err
+	}
+	return nil
+}
+
+// control does something with a file's descriptor, which stays as it is.
+func control(f *os.File, do func(fd int)) {
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { do(int(fd)) })
+	}
+}
+
+// listen does what the shepherd says until it is gone, or the client has all.
+func (s *session) listen() error {
+	said := make(chan string)
+	go func() {
+		defer close(said)
+		b := make([]byte, spool.MaxSessionMessage)
+		for {
+			n, err := s.shepherd.Read(b)
+			if err != nil || n == 0 {
+				return
+			}
+			said <- string(b[:n])
+		}
+	}()
+	for {
+		select {
+		case <-s.over:
+			s.say(spool.SessionBye)
+			return nil
+		case text, ok := <-said:
+			if !ok {
+				return nil // the shepherd is dead, and so is the job
+			}
+			if err := s.hear(text); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// hear does one thing that the shepherd says.
+func (s *session) hear(text string) error {
+	word, rest, _ := strings.Cut(text, " ")
+	switch word {
+	case spool.SessionClient:
+		client, err := spool.ParseSession([]byte(rest))
+		if err != nil {
+			return err
+		}
+		go s.connect(&client)
+	case spool.SessionState:
+		s.link.Post(wire.State{Suspended: rest == "stop"})
+	case spool.SessionExit:
+		status, reason, _ := strings.Cut(rest, " ")
+		n, err := strconv.ParseUint(status, 10, 16)
+		if err != nil {
+			return fmt.Errorf("cannot read an exit status: %w", err)
+		}
+		s.exit(wire.Exit{Status: uint16(n), Reason: reason})
+	default:
+		return fmt.Errorf("the shepherd says %q", word)
+	}
+	return nil
+}
+
+// message does one thing that the client says.
+func (s *session) message(m wire.Message) {
+	switch m := m.(type) {
+	case wire.WindowSize:
+		if s.terminal != nil {
+			// The kernel tells those at the terminal.
+			size := unix.Winsize{Row: m.Rows, Col: m.Columns, Xpixel: m.Width, Ypixel: m.Height}
+			control(s.terminal, func(fd int) { _ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) })
+		}
+	case wire.Signal:
+		s.say(spool.SessionSignal, strconv.Itoa(int(m.Number)))
+	case wire.Bye:
+		s.finish()
+	}
+}
+
+// exit tells the client that the job has ended. Without one nobody waits for the
+// rest.
+func (s *session) exit(e wire.Exit) {
+	s.link.Post(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.leave == nil && s.patience == nil {
+		s.finish()
+	}
+}
+
+// connect connects to a client, in place of the one there is, and stays until it
+// is lost.
+func (s *session) connect(client *spool.Session) {
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
+	s.mu.Lock()
+	if client.Number <= s.number {
+		s.mu.Unlock()
+		return
+	}
+	s.number = client.Number
+	if s.leave != nil {
+		s.leave()
+	}
+	s.leave = leave
+	if s.patience != nil {
+		s.patience.Stop()
+		s.patience = nil
+	}
+	s.mu.Unlock()
+
+	err := s.serve(ctx, client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if client.Number != s.number {
+		return // another has come
+	}
+	s.leave = nil
+	select {
+	case <-s.over:
+		return
+	default:
+	}
+	if s.grace < 0 {
+		return
+	}
+	wait := s.grace
+	if !s.ready {
+		wait = 0 // there has been none that could come back
+	}
+	s.patience = time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if client.Number != s.number {
+			return
+		}
+		s.say(spool.SessionLost, reason(err))
+		s.patience = nil
+		if s.ended {
+			s.finish()
+		}
+	})
+}
+
+// reason is why a client is lost, in one line.
+func reason(err error) string {
+	if err == nil || errors.Is(err, io.EOF) {
+		return "the client has closed the connection"
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// serve uses one connection until it is over.
+func (s *session) serve(ctx context.Context, client *spool.Session) error {
+	var fingerprint wire.Fingerprint
+	var token wire.Token
+	// ParseSession has looked at them.
+	_, _ = hex.Decode(fingerprint[:], []byte(client.Fingerprint))
+	_, _ = hex.Decode(token[:], []byte(client.Token))
+	dialer := net.Dialer{Timeout: connectTime}
+	conn, err := dialer.DialContext(ctx, "tcp", client.Address)
+	if err != nil {
+		return fmt.Errorf("cannot connect to the client: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(connectTime))
+	secure, has, err := s.link.Offer(conn, fingerprint, token)
+	if err != nil {
+		return fmt.Errorf("cannot come to an understanding with the client at %s: %w", client.Address, err)
+	}
+	_ = conn.SetDeadline(time.Time{})
+	s.mu.Lock()
+	first := !s.ready
+	s.ready = true
+	s.mu.Unlock()
+	if first {
+		s.say(spool.SessionReady)
+	}
+	return s.link.Run(secure, has)
+}

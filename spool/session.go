@@ -1,0 +1,117 @@
+package spool
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Session is the file session: where the client of an interactive job listens,
+// and by what the two know each other. Execd writes it before the shepherd
+// starts, and anew for each client that comes back; the shepherd passes it on to
+// qrsh-session, which is not root and cannot read it.
+type Session struct {
+	Number      int    // 1 for the first client, one more for each that comes back
+	Address     string // host:port
+	Fingerprint string // SHA-256 of the client's certificate, in hexadecimal
+	Token       string // by which the session proves itself, once, in hexadecimal
+}
+
+// Keys of the file session.
+const (
+	keyNumber      = "number"
+	keyAddress     = "address"
+	keyFingerprint = "fingerprint"
+	keyToken       = "token"
+)
+
+// sessionHex is the length of fingerprint and token.
+const sessionHex = 64
+
+// ParseSession reads the file session.
+func ParseSession(b []byte) (Session, error) {
+	c, err := ParseConfig(b)
+	if err != nil {
+		return Session{}, err
+	}
+	var s Session
+	var errs [4]error
+	s.Number, errs[0] = c.Int(keyNumber)
+	s.Address, errs[1] = c.String(keyAddress)
+	s.Fingerprint, errs[2] = c.String(keyFingerprint)
+	s.Token, errs[3] = c.String(keyToken)
+	if err := errors.Join(errs[:]...); err != nil {
+		return Session{}, err
+	}
+	return s, s.Check()
+}
+
+// Check reports why a session cannot be one.
+func (s *Session) Check() error {
+	host, port, ok := strings.Cut(s.Address, ":")
+	if i := strings.LastIndexByte(s.Address, ':'); i > 0 && s.Address[0] == '[' { // an address of IPv6
+		host, port = s.Address[:i], s.Address[i+1:]
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	switch {
+	case s.Number < 1:
+		return errors.New("number " + strconv.Itoa(s.Number) + " of a session is not positive")
+	case !ok || host == "" || err != nil || n == 0 || len(s.Address) > 300 || strings.ContainsAny(s.Address, " \n\x00"):
+		return errors.New("address " + strconv.Quote(s.Address) + " of a session is not host:port")
+	case !isHex(s.Fingerprint):
+		return errors.New("the fingerprint of a session is not one")
+	case !isHex(s.Token):
+		return errors.New("the token of a session is not one")
+	}
+	return nil
+}
+
+func isHex(s string) bool {
+	return len(s) == sessionHex && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// Append appends the file session.
+func (s *Session) Append(b []byte) []byte {
+	b = append(b, keyNumber+"="+strconv.Itoa(s.Number)+"\n"...)
+	b = append(b, keyAddress+"="+s.Address+"\n"...)
+	b = append(b, keyFingerprint+"="+s.Fingerprint+"\n"...)
+	return append(b, keyToken+"="+s.Token+"\n"...)
+}
+
+// What the shepherd and qrsh-session say to each other, over a socket of
+// datagrams that qrsh-session has as descriptor SessionSocket: a word and what
+// belongs to it, separated by a blank.
+//
+//	shepherd     client FILE       the file session: a client is to be connected to
+//	             state run|stop    the job runs, or is suspended
+//	             exit STATUS TEXT  it has ended, 128+n for signal n, and why in words, if there is a reason
+//	qrsh-session ready             there has been a first connection
+//	             signal N          the client asks for a signal to the job
+//	             lost TEXT         the client is gone and will not be waited for any longer
+//	             bye               the client has all of it
+const (
+	SessionClient = "client"
+	SessionState  = "state"
+	SessionExit   = "exit"
+	SessionReady  = "ready"
+	SessionSignal = "signal"
+	SessionLost   = "lost"
+	SessionBye    = "bye"
+)
+
+// Descriptors of qrsh-session: the socket, and the other ends of the job's
+// standard streams. With SessionWithTerminal as its second argument, behind the
+// grace, it has the master of the job's terminal instead, at the first of them.
+const (
+	SessionSocket = 3 + iota
+	SessionStdin
+	SessionStdout
+	SessionStderr
+
+	SessionTerminal = SessionStdin
+
+	SessionWithTerminal = "terminal"
+)
+
+// MaxSessionMessage bounds the messages.
+const MaxSessionMessage = 4 << 10
