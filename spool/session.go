@@ -103,7 +103,7 @@ const (
 // standard streams. With SessionWithTerminal as its second argument, behind the
 // grace, it has the master of the job's terminal instead, at the first of them.
 const (
-	SessionSocket = 3 + iota
+	SessionSocket = 100 + iota // those below are the starter stage's
 	SessionStdin
 	SessionStdout
 	SessionStderr

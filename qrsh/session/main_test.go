@@ -27,8 +27,17 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	var err error
+	if base, err = os.MkdirTemp("", "qrsh-session"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(base)
+	os.Exit(code)
 }
+
+// base is a directory for what the tests share.
+var base string
 
 // bench has a session of its own, for which it plays shepherd, job and client.
 type bench struct {
@@ -53,7 +62,7 @@ func start(t *testing.T, grace int, terminal bool) *bench {
 	if b.shepherd, err = socket(pair[0]); err != nil {
 		t.Fatal(err)
 	}
-	files := []*os.File{far}
+	files := append(make([]*os.File, spool.SessionSocket-3), far)
 	args := []string{"qrsh-session", strconv.Itoa(grace)}
 	if terminal {
 		master, slave := openTerminal(t)

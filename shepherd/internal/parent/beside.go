@@ -78,7 +78,11 @@ func (p *parent) isBeside(name string) bool {
 // watchBeside has the loop wait for all that runs beside the job.
 func (p *parent) watchBeside() {
 	p.loop.Beside = nil
-	for _, c := range append(slices.Clip(p.companions), p.coshepherd) {
+	all := append(slices.Clip(p.companions), p.coshepherd)
+	if p.session != nil {
+		all = append(all, &p.session.companion)
+	}
+	for _, c := range all {
 		if c != nil {
 			p.loop.Beside = append(p.loop.Beside, c.child)
 		}

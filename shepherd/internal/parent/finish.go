@@ -17,6 +17,7 @@ func (p *parent) finish() int {
 	if p.stage != nil { // for a part that did not come
 		p.dismiss()
 	}
+	p.endSession()
 	p.endCoshepherd()
 	if err := p.group.empty(); err != nil {
 		p.log.Line("cannot kill what is left in the control group: " + err.Error())
@@ -104,6 +105,7 @@ func (p *parent) panicked(e any) int {
 		number = spool.FailedNoExitStatus
 		p.job.Sweep()
 	}
+	p.killSession()
 	p.endCoshepherd()
 	_ = p.group.empty()
 	p.log.Line(text)

@@ -39,6 +39,9 @@ func (p *parent) prepareJob() (int, error) {
 			return spool.FailedBeforeStart, err
 		}
 	}
+	if err := p.openSession(c); err != nil {
+		return spool.FailedBeforeStart, err
+	}
 	if err := p.launch(jobLeaf); err != nil {
 		return spool.FailedBeforeStart, err
 	}
@@ -117,7 +120,12 @@ func (p *parent) expandMethods(c *spool.Config, pid string) {
 // start starts the job.
 func (p *parent) start() {
 	p.started = time.Now()
-	p.tell()
+	if p.session == nil {
+		p.tell()
+		return
+	}
+	p.tell(p.session.streams...)
+	p.passStreams()
 }
 
 // runs is called when the job runs.

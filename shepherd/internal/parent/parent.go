@@ -91,8 +91,9 @@ type parent struct {
 	kills      int         // how often
 	pending    unix.Signal // comes when the time after a warning is over, 0 for none
 	suspended  bool
-	overdue    bool // h_rt is over
-	arena      bool // there is a checkpoint
+	overdue    bool     // h_rt is over
+	arena      bool     // there is a checkpoint
+	session    *session // nil unless the job is interactive
 	companions []*companion
 	coshepherd *companion // renews the job's token, nil if nobody does
 	renewer    []string   // its command
@@ -112,6 +113,7 @@ type parent struct {
 
 	end      []string // for the environment of what runs after the job
 	verdicts []int    // for exit_status, in order
+	why      string   // the last reason given in error
 	unsaid   []byte   // for error, which had no room
 }
 
@@ -190,7 +192,7 @@ func (p *parent) run() (code int) {
 	}()
 	var err error
 	mask := control.Mask()
-	p.loop = reap.Loop{Child: -1, Report: -1, Memory: -1}
+	p.loop = reap.Loop{Child: -1, Report: -1, Memory: -1, Session: -1}
 	if p.loop.Signals, err = unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
 		err = reap.Subreaper()
 	}
@@ -226,6 +228,9 @@ func (p *parent) events(w reap.Woken) {
 	}
 	if w.Memory {
 		p.memoryRanOut()
+	}
+	if w.Session {
+		p.heard()
 	}
 	if w.Ended && p.loop.Child >= 0 {
 		p.on(event{what: phase.Ended})
@@ -270,6 +275,9 @@ func (p *parent) elapsed(which timer) {
 		p.tooLong(which)
 	case timerCheckpoint:
 		p.checkpoint()
+	case timerHangup:
+		p.killed = true
+		p.deliver(unix.SIGKILL)
 	case timerMemory:
 		p.checkMemory()
 	}
@@ -383,12 +391,14 @@ func (p *parent) blameHere(number int, text string) {
 // blame adds a failure to the verdict and its reason to error.
 func (p *parent) blame(number, euid, pid int, text string) {
 	p.verdicts = append(p.verdicts, number)
+	p.why = text
 	p.reason(spool.AppendTrace(nil, time.Now(), euid, pid, text))
 }
 
 // explain adds a reason to error that is nobody's failure.
 func (p *parent) explain(text string) {
 	p.log.Line(text)
+	p.why = text
 	p.reason(spool.AppendTrace(nil, time.Now(), unix.Geteuid(), unix.Getpid(), text))
 }
 

@@ -167,17 +167,17 @@ func (p *parent) readyClean() bool {
 }
 
 // tell tells the stage what to become.
-func (p *parent) tell() {
+func (p *parent) tell(files ...int) {
 	p.execing, p.failed, p.late, p.stopping = false, false, false, false
 	p.loop.PID, p.loop.Child, p.loop.Report = p.stage.PID, p.stage.PIDFD, p.stage.Socket
-	p.release(p.stage, p.order)
+	p.release(p.stage, p.order, files...)
 }
 
 // release tells a stage what to become. If it is dead already, its end says so.
-func (p *parent) release(stage *starter.Stage, order starter.Order) {
+func (p *parent) release(stage *starter.Stage, order starter.Order, files ...int) {
 	order.Detail = p.log.Detailed()
 	p.log.Flush() // before the stage adds to the trace
-	_ = stage.Go(order)
+	_ = stage.Go(order, files...)
 }
 
 // call starts the procedure.

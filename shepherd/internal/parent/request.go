@@ -75,6 +75,11 @@ func (p *parent) signals() {
 			p.mapped(sig, to)
 			p.want(to)
 		case control.Read:
+			if p.session != nil {
+				if err := p.newClient(); err != nil {
+					p.log.Line(err.Error())
+				}
+			}
 			list, err := p.inbox.Take()
 			if err != nil {
 				p.log.Line("error reading signal file: " + err.Error())
@@ -217,11 +222,13 @@ func (p *parent) terminate() {
 
 func (p *parent) suspend() {
 	p.suspended = true
+	p.tellState()
 	p.apply(suspendMethod, unix.SIGSTOP)
 }
 
 func (p *parent) resume() {
 	p.suspended = false
+	p.tellState()
 	p.apply(resumeMethod, unix.SIGCONT)
 }
 

@@ -16,6 +16,7 @@ const (
 	timerSoft                    // s_rt
 	timerHard                    // h_rt
 	timerCheckpoint              // the next checkpoint is due
+	timerHangup                  // the job has had time to heed the loss of its client
 	timerMemory                  // the kernel has had time to kill a process
 	timerCount
 )

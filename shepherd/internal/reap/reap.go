@@ -30,6 +30,7 @@ type Loop struct {
 	Child   int // pidfd of the job's process, until it was taken
 	Report  int // our end of the socket to the starter stage, until the other end was closed
 	Memory  int // descriptor that can be read when the job's memory has run out
+	Session int // our end of the socket to qrsh-session
 
 	PID int // of the job's process
 
@@ -46,6 +47,7 @@ type Woken struct {
 	Signals bool // at least one signal is pending
 	Report  bool // the report socket has a message or was closed
 	Memory  bool // the job's memory has run out
+	Session bool // qrsh-session has said something, or is gone
 	Ended   bool // the job's process has ended
 	Beside  bool // a command beside it has ended
 	Orphan  bool // a signal of Go's own came, most likely SIGCHLD for an orphan
@@ -61,8 +63,9 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 		{Fd: int32(l.Report), Events: unix.POLLIN},
 		{Fd: int32(l.Child), Events: unix.POLLIN},
 		{Fd: int32(l.Memory), Events: unix.POLLIN},
+		{Fd: int32(l.Session), Events: unix.POLLIN},
 	}
-	fds := room[:4]
+	fds := room[:5]
 	for _, c := range l.Beside {
 		fds = append(fds, unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN})
 	}
@@ -85,8 +88,9 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 		Report:  fds[1].Revents != 0,
 		Ended:   fds[2].Revents != 0,
 		Memory:  fds[3].Revents != 0,
+		Session: fds[4].Revents != 0,
 	}
-	for _, fd := range fds[4:] {
+	for _, fd := range fds[5:] {
 		w.Beside = w.Beside || fd.Revents != 0
 	}
 	return w, nil

@@ -91,19 +91,22 @@ func Launch(inherited, group int, grouped bool) (*Stage, error) {
 	return s, nil
 }
 
-// Go tells the stage what to become. An order that cannot be sent is cut down to
+// Go tells the stage what to become, and gives it descriptors: a Job its standard
+// streams, or a terminal for all of them, a Session those from
+// spool.SessionSocket on. An order that cannot be sent is cut down to
 // one that the stage refuses, with the order's state: whoever waits for the
 // stage waits for an end in any case.
-func (s *Stage) Go(o Order) error {
+func (s *Stage) Go(o Order, files ...int) error {
 	b := o.message()
 	bad := o.check(b)
 	if bad != nil {
 		b = b[:orderHead]
 	}
-	err := ignoringEINTR(func() error {
-		_, err := unix.Write(s.Socket, b)
-		return err
-	})
+	var rights []byte
+	if len(files) > 0 {
+		rights = unix.UnixRights(files...)
+	}
+	err := ignoringEINTR(func() error { return unix.Sendmsg(s.Socket, b, rights, nil, 0) })
 	return firstOf(bad, err)
 }
 

@@ -19,6 +19,7 @@ const (
 	Method     // suspend, resume and terminate methods and checkpoint commands: /bin/sh -c, as the owner, beside the job
 	Token      // what sets an AFS token: /bin/sh -c, as the shepherd and in its directory, with the token as standard input
 	Coshepherd // what renews it: a program and its arguments, as the shepherd and in its directory
+	Session    // what carries the job's streams to a client: a program and its arguments, as the owner, with an environment that he has not made
 	kinds
 )
 

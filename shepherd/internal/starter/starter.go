@@ -40,6 +40,7 @@ type stage struct {
 
 	request Request
 	streams streams
+	files   []int // that came with the order
 	limits  []limit
 	nice    int
 	bound   string // processors it is bound to, "" for all
@@ -73,14 +74,14 @@ func Main(words []string) {
 			s.log.Line(err.Error())
 		}
 	}
-	order, bad := mayGo()
+	order, files, bad := mayGo()
 	if order == nil {
 		exit(0)
 	}
 	if fd, err := unix.Open(spool.FileTrace, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0); err == nil {
 		s.log.SetFile(fd)
 	}
-	s.order = *order
+	s.order, s.files = *order, files
 	if s.order.Detail {
 		s.log.SetDetail()
 	}
@@ -100,18 +101,27 @@ func Main(words []string) {
 
 // mayGo waits for the shepherd's leave. Without one (nil) it was refused, or the
 // shepherd is dead.
-func mayGo() (*Order, error) {
+func mayGo() (*Order, []int, error) {
 	b := &ordered
-	var n int
+	var rights [64]byte // four descriptors with their head, and more
+	var n, size int
 	err := ignoringEINTR(func() (err error) {
-		n, err = unix.Read(fdReport, b[:])
+		n, size, _, _, err = unix.Recvmsg(fdReport, b[:], rights[:], unix.MSG_CMSG_CLOEXEC)
 		return err
 	})
 	if err != nil || n == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	o, err := parseOrder(b[:n])
-	return &o, err
+	if err != nil || size == 0 {
+		return &o, nil, err
+	}
+	list, err := unix.ParseSocketControlMessage(rights[:size])
+	if err != nil || len(list) != 1 {
+		return &o, nil, errBadOrder
+	}
+	files, err := unix.ParseUnixRights(&list[0])
+	return &o, files, err
 }
 
 // CloseOnExec marks every descriptor from 3 on, so that nothing of the shepherd's
@@ -197,8 +207,11 @@ func readInherited(fd int) ([]string, error) {
 
 // become turns into what was ordered; it returns only with a failure.
 func (s *stage) become() *Failure {
-	if s.order.Kind == Token || s.order.Kind == Coshepherd {
+	switch s.order.Kind {
+	case Token, Coshepherd:
 		return s.becomeOurs()
+	case Session:
+		return s.becomeSession()
 	}
 	if fail := s.read(); fail != nil {
 		return fail
@@ -237,6 +250,9 @@ func (s *stage) become() *Failure {
 		}
 		return fail
 	}
+	if err := s.takeStreams(); err != nil {
+		return s.failed(err)
+	}
 	s.environment()
 	s.detailReady()
 	cmd, err := s.command()
@@ -256,7 +272,7 @@ func (s *stage) become() *Failure {
 func (s *stage) command() (Command, error) {
 	argv := s.order.Argv
 	switch kind := s.order.Kind; {
-	case kind.procedure(), kind == Coshepherd:
+	case kind.procedure(), kind == Coshepherd, kind == Session:
 		return procedure(s.order.Name, argv)
 	case kind == Job && len(argv) == 0:
 		return s.request.Command(), nil

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"encoding/hex"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/qrsh/wire"
+	"paddock/spool"
+	"paddock/spool/spooltest"
+)
+
+// shepherd is the real one, built once.
+var shepherd = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(base, "shepherd")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, "paddock/shepherd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		os.Stderr.Write(out)
+	}
+	return path, err
+})
+
+// job is an interactive job under the real shepherd, and its client.
+type job struct {
+	*testing.T
+	dir      spool.Dir
+	cmd      *exec.Cmd
+	listener net.Listener
+	pipes
+	*client
+}
+
+// startJob starts the shepherd for a script and connects to it.
+func startJob(t *testing.T, script string, set ...string) *job {
+	t.Helper()
+	path, err := shepherd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := t.TempDir()
+	session := filepath.Join(place, "qrsh-session")
+	if err := os.Symlink(self, session); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(place+"/job", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(place+"/script", []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j := &job{T: t, dir: spool.OpenDir(place + "/job")}
+	config := spooltest.Config(t, spooltest.Job{Script: place + "/script", Cwd: place, Stdout: "/dev/null", Stderr: "/dev/null"})
+	for _, pair := range append([]string{spool.KeySession + "=" + session, spool.KeySessionGrace + "=5"}, set...) {
+		k, v, _ := strings.Cut(pair, "=")
+		if err := config.Set(k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := spooltest.Fill(j.dir, config, []string{"PATH=/usr/bin:/bin", "SGE_JOB_SPOOL_DIR=" + j.dir.Path()}); err != nil {
+		t.Fatal(err)
+	}
+	if j.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.listener.Close() })
+	identity, fingerprint, err := wire.NewIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := wire.NewToken()
+	file := spool.Session{
+		Number: 1, Address: j.listener.Addr().String(), Fingerprint: hex.EncodeToString(fingerprint[:]), Token: hex.EncodeToString(token[:]),
+	}
+	if err := j.dir.Write(spool.FileSession, file.Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	j.cmd = exec.Command(path)
+	j.cmd.Dir, j.cmd.Stderr = j.dir.Path(), os.Stderr
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if j.cmd.ProcessState == nil {
+			_ = j.cmd.Process.Kill()
+			_ = j.cmd.Wait()
+		}
+	})
+	j.client = &client{said: make(chan wire.Message, 10), gone: make(chan error, 1)}
+	j.link = wire.New(func(m wire.Message) { j.said <- m })
+	t.Cleanup(j.link.Close)
+	if j.conn, err = j.listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	secure, has, err := j.link.Accept(j.conn, identity, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.begin(j.link)
+	go func() { j.gone <- j.link.Run(secure, has) }()
+	return j
+}
+
+// end waits for the exit, says goodbye and returns what the job has come to.
+func (j *job) end() (wire.Exit, string) {
+	j.Helper()
+	var e wire.Exit
+	select {
+	case m := <-j.said:
+		e, _ = m.(wire.Exit)
+	case <-time.After(patience):
+		trace, _ := j.dir.Read(spool.FileTrace)
+		j.Fatalf("the session says nothing; trace:\n%s", trace)
+	}
+	j.link.Post(wire.Bye{})
+	j.link.Close()
+	return e, j.wait()
+}
+
+// wait waits for the shepherd and returns what it says of the end.
+func (j *job) wait() string {
+	j.Helper()
+	timer := time.AfterFunc(patience, func() { _ = j.cmd.Process.Kill() })
+	defer timer.Stop()
+	_ = j.cmd.Wait()
+	reason, _ := j.dir.Read(spool.FileError)
+	return string(reason)
+}
+
+func (j *job) all(r io.Reader) string {
+	j.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		j.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestJobStreams(t *testing.T) {
+	j := startJob(t, "cat; echo diagnostics >&2; exit 7\n")
+	if _, err := io.WriteString(j.stdin, "through and back"); err != nil {
+		t.Fatal(err)
+	}
+	j.stdin.Close()
+	if out, diag := j.all(j.stdout), j.all(j.stderr); out != "through and back" || diag != "diagnostics\n" {
+		t.Errorf("it wrote %q and %q", out, diag)
+	}
+	if e, reason := j.end(); e != (wire.Exit{Status: 7}) || reason != "" {
+		t.Errorf("it ended with %v, %q", e, reason)
+	}
+}
+
+func TestJobTerminal(t *testing.T) {
+	j := startJob(t, `trap 'stty size; exit 3' WINCH
+tty -s && test -t 0 && test -t 1 && test -t 2 && stat -c %u $(tty)
+while :; do read line; done
+`, spool.KeyPTY+"=1")
+	_ = j.stderr.Close()
+	line := make([]byte, 100)
+	n, err := j.stdout.Read(line)
+	if err != nil || !strings.HasSuffix(string(line[:n]), "\r\n") {
+		t.Fatalf("it wrote %q, %v", line[:n], err)
+	}
+	j.link.Post(wire.WindowSize{Rows: 44, Columns: 101})
+	if out := j.all(j.stdout); out != "44 101\r\n" {
+		t.Errorf("it wrote %q", out)
+	}
+	if e, _ := j.end(); e != (wire.Exit{Status: 3}) {
+		t.Errorf("it ended with %v", e)
+	}
+}
+
+// A client that is lost for good ends the job, which has heard of it.
+func TestJobLost(t *testing.T) {
+	j := startJob(t, "trap 'exit 5' HUP\necho ready\nwhile :; do sleep 0.01; done\n", spool.KeySessionGrace+"=0")
+	line := make([]byte, 6)
+	if _, err := io.ReadFull(j.stdout, line); err != nil {
+		t.Fatal(err)
+	}
+	j.conn.Close()
+	j.listener.Close()
+	if reason := j.wait(); !strings.Contains(reason, "job was ended: it has lost its client: ") {
+		t.Errorf("the reason is %q", reason)
+	}
+	usage, err := j.dir.Usage()
+	if err != nil || usage.ExitStatus != 5 {
+		t.Errorf("the exit status is %v, %v", usage.ExitStatus, err)
+	}
+}
+
+// Signals of the client reach the job, and a deletion the client.
+func TestJobSignals(t *testing.T) {
+	j := startJob(t, "trap 'echo caught' INT\necho ready\nwhile :; do sleep 0.01; done\n")
+	j.expectLine("ready\n")
+	j.link.Post(wire.Signal{Number: uint8(unix.SIGINT)})
+	j.expectLine("caught\n")
+	if err := j.dir.Write(spool.FileSignal, []byte("9\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.cmd.Process.Signal(syscall.SIGTTIN); err != nil {
+		t.Fatal(err)
+	}
+	if e, _ := j.end(); e.Status != 137 {
+		t.Errorf("it ended with %v", e)
+	}
+}
+
+func (j *job) expectLine(want string) {
+	j.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(j.stdout, got); err != nil || string(got) != want {
+		j.Fatalf("it wrote %q, %v; want %q", got, err, want)
+	}
+}
+
+// A job that cannot be started says why.
+func TestJobNotStarted(t *testing.T) {
+	j := startJob(t, "exit 0\n", "cwd=/nonexistent")
+	if e, _ := j.end(); e.Status != 1 || !strings.Contains(e.Reason, "can't chdir to /nonexistent") {
+		t.Errorf("it ended with %v", e)
+	}
+}
