@@ -165,6 +165,10 @@ const (
 	KeyTLS              = "tls"
 )
 
+// ScriptLogin as script_file of an interactive job stands for its owner's login
+// shell, as Grid Engine calls qrsh without a command.
+const ScriptLogin = "QRLOGIN"
+
 // Keys of our own, which a foreign shepherd ignores. They stand before all
 // others: Config puts them there and ParseConfig refuses them anywhere else,
 // because under a foreign execd an argument with a newline can write whole

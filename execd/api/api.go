@@ -28,6 +28,7 @@ const (
 	VerbHost   = "host"   // HostRequest -> HostReply
 	VerbShow   = "show"   // ShowRequest -> ShowReply
 	VerbReload = "reload" // ReloadRequest -> ReloadReply
+	VerbAttach = "attach" // AttachRequest -> AttachReply
 )
 
 // Limits of a submission. Execd checks them, and a client may check them
@@ -153,6 +154,10 @@ type SubmitRequest struct {
 	// now, only tell and submit nothing. "" or "n": no check.
 	Verify string `json:"verify,omitempty"`
 
+	// Interactive makes it a job of qrsh: its streams are a client's. It is a
+	// binary, never an array, and never run again.
+	Interactive *Interactive `json:"interactive,omitempty"`
+
 	Checkpoint     string   `json:"checkpoint,omitempty"`      // -ckpt: name of the interface
 	CheckpointWhen string   `json:"checkpoint_when,omitempty"` // -c: letters of n, s, m, x, or a time; empty: as the interface says
 	Mail           string   `json:"mail,omitempty"`            // -m: letters of b, e, a, s; empty: none
@@ -181,6 +186,35 @@ type Slots struct {
 	Min  int `json:"min"`
 	Max  int `json:"max"`  // MaxSlots: as many as there are
 	Step int `json:"step"` // at least 1
+}
+
+// Interactive is what an interactive job has that a batch job has not.
+type Interactive struct {
+	Login    bool     `json:"login,omitempty"`    // run the owner's login shell, and no command
+	Terminal bool     `json:"terminal,omitempty"` // give the job one; else three streams
+	Client   Listener `json:"client"`
+}
+
+// Listener is where a client listens for the job's side of a session, and by what
+// the two know each other: package qrsh/wire. Its token is a secret between the
+// client and execd.
+type Listener struct {
+	Address     string `json:"address"`     // host:port
+	Fingerprint string `json:"fingerprint"` // SHA-256 of the client's certificate, in hexadecimal
+	Token       string `json:"token"`       // 32 bytes in hexadecimal, used once
+}
+
+// AttachRequest connects a client to an interactive job that runs, in the place
+// of the one that it had.
+type AttachRequest struct {
+	Job    int      `json:"job"`
+	Client Listener `json:"client"`
+}
+
+// AttachReply is sent when the job's side knows of the client.
+type AttachReply struct {
+	Terminal bool   `json:"terminal"`
+	Cursor   string `json:"cursor"` // where to begin a WaitRequest for the job
 }
 
 // SubmitReply is sent when the job is on disk for good.

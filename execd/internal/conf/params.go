@@ -253,6 +253,14 @@ var execdOptions = slices.Concat(
 			}
 			return errors.New("0 s are too short for any procedure")
 		}},
+		// Ours: Grid Engine's jobs end with their client.
+		{"QRSH_GRACE", func(_ *scope, g *Global, v string, _ bool) error {
+			if strings.EqualFold(v, "INFINITY") {
+				g.SessionGrace = -time.Second
+				return nil
+			}
+			return setTime(&g.SessionGrace, v)
+		}},
 		boolean("IGNORE_NGROUPS_MAX_LIMIT", func(g *Global) *bool { return &g.SkipNGroups }),
 		{"ENABLE_ADDGRP_KILL", func(_ *scope, g *Global, v string, hasValue bool) error {
 			kill := false
@@ -387,7 +395,7 @@ const noReporting = "there is no reporting file"
 
 func setExecdParams(s *scope, g *Global, v string) error {
 	// As in Grid Engine, where the first is but the delay of signals.
-	g.ScriptTimeout, g.UsageInterval = 2*time.Minute, time.Second
+	g.ScriptTimeout, g.SessionGrace, g.UsageInterval = 2*time.Minute, time.Minute, time.Second
 	return setOptions(s, g, v, execdOptions)
 }
 

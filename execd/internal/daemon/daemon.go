@@ -313,7 +313,7 @@ func (d *daemon) buildLauncher(config *conf.Config) error {
 	shepherd := cmp.Or(d.opts.Shepherd, filepath.Join(bin, "shepherd"))
 	l := &launch.Launcher{
 		Root: d.root, Log: d.log, Host: d.host, BinDir: bin, ConfigDir: d.opts.Places.Config,
-		Shepherd: shepherd, Privileged: d.opts.RootMode,
+		Shepherd: shepherd, Session: filepath.Join(filepath.Dir(shepherd), "qrsh-session"), Privileged: d.opts.RootMode,
 	}
 	d.launch = l
 	if cmd := config.Global.ShepherdCmd; cmd != "" && !sameFile(cmd, shepherd) {

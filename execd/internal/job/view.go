@@ -37,6 +37,17 @@ func (s *Store) State(t *Task) State {
 	return t.State
 }
 
+// RunOf returns the run of a job that is no array; false if it does not run.
+func (s *Store) RunOf(j *Job) (spool.RunID, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := j.active[1]
+	if t == nil || t.State != Started {
+		return spool.RunID{}, false
+	}
+	return t.RunID(), true
+}
+
 // Recorded reports whether the end of a task is on disk.
 func (s *Store) Recorded(t *Task) bool {
 	s.mu.Lock()
@@ -167,6 +178,9 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 	}
 	if caller.UID != j.UID && !caller.Manager {
 		d.Request.Env = nil
+	}
+	if i := request.Interactive; i != nil { // by its token one could be taken for the job
+		d.Request.Interactive = &api.Interactive{Login: i.Login, Terminal: i.Terminal}
 	}
 	for i, t := range j.tasksInOrder() {
 		if i == maxDetailTasks {

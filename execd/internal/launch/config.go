@@ -75,8 +75,11 @@ func (o *Order) names(host string) names {
 // dir is the working directory: the requested one, else the owner's home.
 func (o *Order) dir(host string) string { return workingDir(o.names(host), o.Request.Cwd) }
 
-// shell is the path of the job's shell.
+// shell is the path of the job's shell: of an interactive job the owner's own.
 func (o *Order) shell(host string) string {
+	if o.Request.Interactive != nil && o.Request.Shell == "" && o.Owner.Shell != "" {
+		return o.Owner.Shell
+	}
 	if o.Request.Shell == "" {
 		return o.Queue.Shell
 	}
@@ -88,6 +91,9 @@ func (o *Order) shell(host string) string {
 
 // program is the file that the job runs, as config and JOB_SCRIPT name it.
 func (o *Order) program() string {
+	if i := o.Request.Interactive; i != nil && i.Login {
+		return spool.ScriptLogin
+	}
 	if o.Request.Binary {
 		return o.Request.Command
 	}
@@ -130,8 +136,12 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 		c.text("fs_"+stream+"_tmp_path", tmpdir+"/")
 		c.number("fs_"+stream+"_file_staging", 0)
 	}
-	c.text("stdout_path", n.stream(r.Stdout, dir, dir))
-	c.text("stderr_path", n.stream(r.Stderr, dir, dir))
+	standard := dir
+	if r.Interactive != nil {
+		standard = "/dev/null" // of the procedures; the job has its client's
+	}
+	c.text("stdout_path", n.stream(r.Stdout, dir, standard))
+	c.text("stderr_path", n.stream(r.Stderr, dir, standard))
 	c.text("stdin_path", n.stream(r.Stdin, dir, "/dev/null"))
 	c.flag("merge_stderr", r.Merge)
 	c.text("tmpdir", tmpdir)
@@ -163,8 +173,9 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.flag("use_login_shell", isLoginShell(shell, o.Global.LoginShells))
 	c.text("mail_list", cmp.Or(strings.Join(r.MailTo, ","), o.Owner.Name+"@"+l.Host))
 	c.number("mail_options", mailOptions(r.Mail))
-	c.flag("forbid_reschedule", o.Global.ForbidReschedule)
-	c.flag("forbid_apperror", o.Global.ForbidApperror)
+	// The exit codes of an interactive job are its own.
+	c.flag("forbid_reschedule", o.Global.ForbidReschedule || r.Interactive != nil)
+	c.flag("forbid_apperror", o.Global.ForbidApperror || r.Interactive != nil)
 	c.text("queue", o.Queue.Name)
 	c.text("host", l.Host)
 	c.text("processors", cmp.Or(o.Queue.Processors, "UNDEFINED"))
@@ -187,7 +198,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.warning("notify_kill", o.Global.NotifyKill)
 	c.warning("notify_susp", o.Global.NotifySusp)
 	c.text("qsub_gid", qsubGID(o))
-	c.number("pty", 0)
+	l.interactive(c, o)
 	c.number("write_osjob_id", 1)
 	// execd's environment is the administrator's, and never a job's.
 	c.number("inherit_env", 0)
@@ -222,6 +233,18 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 		c.seconds(hard, o.HRT)
 	}
 	return c.config, args, c.err
+}
+
+// interactive writes what an interactive job's config has.
+func (l *Launcher) interactive(c *writer, o *Order) {
+	i := o.Request.Interactive
+	c.flag("pty", i != nil && i.Terminal)
+	if i == nil {
+		return
+	}
+	c.text("qrsh_control_port", i.Client.Address)
+	c.text(spool.KeySession, l.Session)
+	c.seconds(spool.KeySessionGrace, o.Global.SessionGrace)
 }
 
 // parallel writes what a parallel job's config has more than another's.

@@ -34,8 +34,10 @@ type Launcher struct {
 	// OwnShepherd is the path of our own when Shepherd is another's
 	// (shepherd_cmd); empty: the same.
 	OwnShepherd string
-	Privileged  bool         // root mode: files and TMPDIR are given to the owners
-	Groups      *cgroup.Tree // control groups of the runs; nil: the host has none for us
+	// Session is the path of qrsh-session, for interactive jobs.
+	Session    string
+	Privileged bool         // root mode: files and TMPDIR are given to the owners
+	Groups     *cgroup.Tree // control groups of the runs; nil: the host has none for us
 	// Exited is called when a shepherd that was started or found again is
 	// gone. It must not block.
 	Exited func(spool.RunID)
@@ -132,11 +134,12 @@ func (l *Launcher) Build(o *Order) (err error) {
 		{spool.FilePEHostfile, spool.AppendPEHosts(nil, l.hosts(o))},
 		{spool.FileEnvironment, spool.AppendEnvironment(nil, l.environment(o, active.Path()))},
 		{spool.FileArgs, args},
+		{spool.FileSession, sessionFile(o)},
 		{spool.FileLock, nil},
 		{spool.FileConfig, config.Append(nil)},
 	}
 	for _, f := range files {
-		if f.name == spool.FileArgs && args == nil {
+		if f.data == nil && f.name != spool.FileLock {
 			continue
 		}
 		if err := d.WriteNew(f.name, f.data); err != nil {

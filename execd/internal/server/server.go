@@ -94,6 +94,7 @@ var verbs = map[string]struct {
 	api.VerbModify: {members, 1 << 20, handler((*Server).modify)},
 	api.VerbHost:   {anyone, 1 << 16, handler((*Server).host)},
 	api.VerbShow:   {anyone, 1 << 16, handler((*Server).show)},
+	api.VerbAttach: {members, 1 << 16, handler((*Server).attach)},
 	api.VerbReload: {members, 1 << 16, handler((*Server).reload)},
 	// Two texts, and JSON may make six bytes of one.
 	api.VerbConfigure: {members, 12*api.MaxConfiguration + 1<<16, handler((*Server).configure)},

@@ -45,6 +45,11 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err := s.mayBeArgs(req.Args); err != nil {
 		return api.SubmitReply{}, err
 	}
+	if req.Interactive != nil {
+		if err := s.checkInteractive(req); err != nil {
+			return api.SubmitReply{}, err
+		}
+	}
 	lines, only, err := s.verify(req, owner)
 	if err != nil || only {
 		return api.SubmitReply{Name: req.Name, Lines: lines}, err

@@ -208,6 +208,9 @@ func (p *parent) unsupported() *starter.Failure {
 		if !ok || !k.asks(v) {
 			continue
 		}
+		if _, ours := c.Lookup(spool.KeySession); ours && k.key == spool.KeyScriptFile {
+			continue
+		}
 		text := "cannot run the job: this shepherd does not support " + k.key + "=" + v
 		if k.key == spool.KeyScriptFile && p.noStock != "" {
 			text += ", and Grid Engine's own cannot be started: " + p.noStock

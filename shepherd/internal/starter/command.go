@@ -12,6 +12,7 @@ type Request struct {
 	Binary     bool     // handle_as_binary
 	NoShell    bool     // no_shell
 	LoginShell bool     // use_login_shell
+	Login      bool     // a login shell is all
 }
 
 // The values of shell_start_mode. Any other is taken for unix_behavior.
@@ -41,6 +42,8 @@ func (r Request) Command() Command {
 		argv0 = "-" + argv0
 	}
 	switch {
+	case r.Login:
+		return Command{File: r.Shell, Argv: []string{"-" + r.Shell[strings.LastIndexByte(r.Shell, '/')+1:]}, Interpreter: true}
 	case r.Binary && !r.NoShell && r.Starter == "":
 		return Command{File: shell, Argv: []string{argv0, "-c", joined(r.Script, r.Args)}, Interpreter: true}
 	case r.Mode == modeStdin:

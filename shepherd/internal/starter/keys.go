@@ -65,6 +65,9 @@ func readRequest(c *spool.Config, dir spool.Dir) (Request, error) {
 	if IsNone(r.Starter) {
 		r.Starter = ""
 	}
+	if _, ours := c.Lookup(spool.KeySession); ours {
+		r.Login = r.Script == spool.ScriptLogin
+	}
 	var err error
 	r.Args, err = dir.Arguments(c)
 	return r, err

@@ -1,0 +1,69 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+	"paddock/spool"
+)
+
+// CheckInteractive reports why interactive jobs cannot be run.
+func (l *Launcher) CheckInteractive() error {
+	if l.Foreign() {
+		return fmt.Errorf("shepherd_cmd %s is not Paddock's shepherd", l.Shepherd)
+	}
+	info, err := os.Stat(l.Session)
+	if err != nil {
+		return fmt.Errorf("cannot find qrsh-session: %w", err)
+	}
+	if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
+		return fmt.Errorf("cannot use %s: not an executable file", l.Session)
+	}
+	return nil
+}
+
+// NewSession returns the file session for a client, or why it is none.
+func NewSession(number int, client *api.Listener) (spool.Session, error) {
+	s := spool.Session{Number: number, Address: client.Address, Fingerprint: client.Fingerprint, Token: client.Token}
+	return s, s.Check()
+}
+
+// sessionFile returns the file session of an interactive job; nil: it is none.
+func sessionFile(o *Order) []byte {
+	if o.Request.Interactive == nil {
+		return nil
+	}
+	s, _ := NewSession(1, &o.Request.Interactive.Client) // it was checked at submission
+	return s.Append(nil)
+}
+
+// Attach tells the shepherd of an interactive job of another client.
+func (l *Launcher) Attach(run spool.RunID, client *api.Listener) error {
+	l.mu.Lock()
+	defer l.mu.Unlock() // two clients get two numbers
+	shepherd := l.running[run]
+	if shepherd == nil || shepherd.pidfd == 0 {
+		return errors.New("no shepherd runs")
+	}
+	d := l.Root.Active(run.ID())
+	b, err := d.Read(spool.FileSession)
+	if err != nil {
+		return err
+	}
+	last, err := spool.ParseSession(b)
+	if err != nil {
+		return err
+	}
+	next, err := NewSession(last.Number+1, client)
+	if err != nil {
+		return err
+	}
+	if err := d.Write(spool.FileSession, next.Append(nil)); err != nil {
+		return err
+	}
+	return unix.PidfdSendSignal(shepherd.pidfd, unix.SIGTTIN, nil, 0)
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+)
+
+// checkInteractive refuses what cannot become an interactive job. One that was
+// cut short is not run again: its client is not there any more.
+func (s *Server) checkInteractive(r *api.SubmitRequest) error {
+	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
+	if err := s.Stages.Launcher.CheckInteractive(); err != nil {
+		return reject("job rejected: interactive jobs cannot be run: %v", err)
+	}
+	if _, err := launch.NewSession(1, &r.Interactive.Client); err != nil {
+		return reject("job rejected: %v", err)
+	}
+	switch {
+	case !r.Binary:
+		return reject("job rejected: an interactive job has no script")
+	case r.Tasks.IsArray():
+		return reject("job rejected: an interactive job cannot be an array")
+	case r.Rerun == api.RerunYes:
+		return reject("job rejected: an interactive job cannot be run again")
+	case r.Checkpoint != "":
+		return reject("job rejected: an interactive job cannot be checkpointed")
+	}
+	r.Rerun = api.RerunNo
+	return nil
+}
+
+// attach is qrsh -reconnect.
+func (s *Server) attach(_ context.Context, c job.Caller, req *api.AttachRequest) (api.AttachReply, error) {
+	j := s.Store.Get(req.Job)
+	if j == nil {
+		return api.AttachReply{}, api.Errorf(api.CodeNotFound, "job %d does not exist", req.Job)
+	}
+	// What is typed and printed is nobody else's business.
+	if j.UID != c.UID {
+		return api.AttachReply{}, api.Errorf(api.CodeDenied, "denied: job %d is not yours", req.Job)
+	}
+	request, err := s.Store.Request(j)
+	if err != nil {
+		return api.AttachReply{}, err
+	}
+	run, running := s.Store.RunOf(j)
+	switch {
+	case request.Interactive == nil:
+		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is not interactive", req.Job)
+	case !running:
+		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is not running", req.Job)
+	}
+	if _, err := launch.NewSession(1, &req.Client); err != nil {
+		return api.AttachReply{}, api.Errorf(api.CodeBadRequest, "cannot connect to a client: %v", err)
+	}
+	place := s.Book.Now()
+	if err := s.Stages.Launcher.Attach(run, &req.Client); err != nil {
+		return api.AttachReply{}, api.Errorf(api.CodeRejected, "cannot connect job %d to a client: %v", req.Job, err)
+	}
+	return api.AttachReply{Terminal: request.Interactive.Terminal, Cursor: account.FormatCursor(place)}, nil
+}
