@@ -9,7 +9,7 @@ LDFLAGS    = -s -w -X main.version=$(VERSION)
 # Without the library's generator of manual pages, whose parser costs every
 # start of a command half a millisecond.
 TAGS       = urfave_cli_no_docs
-COMMANDS   = qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub qwait qlog qtop
+COMMANDS   = qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub qwait qlog qtop qrsh qlogin
 
 DESTDIR  =
 PREFIX   = /usr/local
@@ -45,6 +45,7 @@ build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/shepherd ./shepherd
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/qsub ./qsub
+	$(GO) build -trimpath -ldflags '-s -w' $(BUILDFLAGS) -o $(BIN)/qrsh-session ./qrsh/session
 	for c in $(COMMANDS); do ln -sf qsub $(BIN)/$$c || exit 1; done
 
 # packaging/manifest says what goes where; owners are set when root installs.

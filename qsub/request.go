@@ -26,6 +26,15 @@ type job struct {
 	export    []variable      // -v, in order
 	exported  map[string]bool // the names in export
 	hasName   bool            // -N was given, be it ''
+	hasBinary bool            // -b was given
+	hasNow    bool            // -now was given
+
+	// Of an interactive job.
+	pty           string // -pty: y or n; empty: as usual
+	noStdin       bool   // -nostdin
+	verbose       bool   // -verbose
+	suspendRemote bool   // -suspend_remote
+	reconnect     int    // -reconnect: the number of the job; 0: a new one
 }
 
 // variable is an item of -v.
@@ -61,7 +70,10 @@ var apply = map[string]func(*job, *option.Setting) error{
 		return nil
 	},
 	"-A": func(j *job, o *option.Setting) error { j.req.Account = o.Value(); return nil },
-	"-b": func(j *job, o *option.Setting) error { j.req.Binary = o.Yes(); return nil },
+	"-b": func(j *job, o *option.Setting) error {
+		j.req.Binary, j.hasBinary = o.Yes(), true
+		return nil
+	},
 	"-binding": func(j *job, o *option.Setting) error {
 		if wrong := checkBinding(o.Values); wrong != "" {
 			return o.Errorf(option.ExitUsage, "-binding option contains errors: %s", wrong)
@@ -115,9 +127,14 @@ var apply = map[string]func(*job, *option.Setting) error{
 		j.req.Name, j.hasName = o.Value(), true
 		return nil
 	},
-	"-notify": func(j *job, _ *option.Setting) error { j.req.Notify = true; return nil },
-	"-now":    func(j *job, o *option.Setting) error { j.req.Now = o.Yes(); return nil },
-	"-o":      func(j *job, o *option.Setting) error { return setPath(&j.req.Stdout, o, "stdout path") },
+	"-notify":  func(j *job, _ *option.Setting) error { j.req.Notify = true; return nil },
+	"-noshell": func(j *job, _ *option.Setting) error { j.req.NoShell = true; return nil },
+	"-nostdin": func(j *job, _ *option.Setting) error { j.noStdin = true; return nil },
+	"-now": func(j *job, o *option.Setting) error {
+		j.req.Now, j.hasNow = o.Yes(), true
+		return nil
+	},
+	"-o": func(j *job, o *option.Setting) error { return setPath(&j.req.Stdout, o, "stdout path") },
 	"-p": func(j *job, o *option.Setting) error {
 		n, err := strconv.Atoi(o.Value())
 		if err != nil || n < api.MinPriority || n > api.MaxPriority {
@@ -131,14 +148,20 @@ var apply = map[string]func(*job, *option.Setting) error{
 		j.req.Slots, err = parseSlots(o)
 		return err
 	},
-	"-pty": func(*job, *option.Setting) error { return nil },
+	"-pty": func(j *job, o *option.Setting) error {
+		if j.pty = "n"; o.Yes() {
+			j.pty = "y"
+		}
+		return nil
+	},
 	"-q": func(j *job, o *option.Setting) error {
 		if j.soft {
 			return addList(&j.req.SoftQueues, o, "queue")
 		}
 		return addList(&j.req.Queues, o, "queue")
 	},
-	"-R": func(j *job, o *option.Setting) error { j.req.Reserve = o.Yes(); return nil },
+	"-reconnect": parseReconnect,
+	"-R":         func(j *job, o *option.Setting) error { j.req.Reserve = o.Yes(); return nil },
 	"-r": func(j *job, o *option.Setting) error {
 		j.req.Rerun = api.RerunNo
 		if o.Yes() {
@@ -146,10 +169,11 @@ var apply = map[string]func(*job, *option.Setting) error{
 		}
 		return nil
 	},
-	"-S":     func(j *job, o *option.Setting) error { return setPath(&j.req.Shell, o, "shell") },
-	"-shell": func(j *job, o *option.Setting) error { j.req.NoShell = !o.Yes(); return nil },
-	"-soft":  func(j *job, _ *option.Setting) error { j.soft = true; return nil },
-	"-sync":  func(j *job, o *option.Setting) error { j.sync = o.Yes(); return nil },
+	"-S":              func(j *job, o *option.Setting) error { return setPath(&j.req.Shell, o, "shell") },
+	"-shell":          func(j *job, o *option.Setting) error { j.req.NoShell = !o.Yes(); return nil },
+	"-soft":           func(j *job, _ *option.Setting) error { j.soft = true; return nil },
+	"-sync":           func(j *job, o *option.Setting) error { j.sync = o.Yes(); return nil },
+	"-suspend_remote": func(j *job, o *option.Setting) error { j.suspendRemote = o.Yes(); return nil },
 	"-t": func(j *job, o *option.Setting) (err error) {
 		j.req.Tasks, err = parseTasks(o)
 		return err
@@ -162,10 +186,11 @@ var apply = map[string]func(*job, *option.Setting) error{
 		j.req.MaxRun = n
 		return nil
 	},
-	"-terse":  func(j *job, _ *option.Setting) error { j.terse = true; return nil },
-	"-v":      (*job).addVariables,
-	"-V":      func(j *job, _ *option.Setting) error { j.exportAll = true; return nil },
-	"-verify": func(j *job, _ *option.Setting) error { j.verify = true; return nil },
+	"-terse":   func(j *job, _ *option.Setting) error { j.terse = true; return nil },
+	"-v":       (*job).addVariables,
+	"-V":       func(j *job, _ *option.Setting) error { j.exportAll = true; return nil },
+	"-verbose": func(j *job, _ *option.Setting) error { j.verbose = true; return nil },
+	"-verify":  func(j *job, _ *option.Setting) error { j.verify = true; return nil },
 	"-w": func(j *job, o *option.Setting) error {
 		if len(o.Value()) != 1 || !strings.Contains("ewnvp", o.Value()) {
 			return o.Errorf(option.ExitValue, "invalid option argument \"-w %s\"", o.Value())

@@ -75,6 +75,7 @@ var rules = []rule{
 
 	{"paddock/qrsh/wire", "paddock/...", "", "both ends link it"},
 	{"paddock/qrsh/wire", "github.com/...", "", "both ends link it"},
+	{"paddock/qrsh/client", "paddock/spool/...", "", "clients speak execd/api only"},
 	{"paddock/qrsh/session", "paddock/execd/...", "", "it stands between the shepherd and a client, and knows nothing of execd"},
 }
 

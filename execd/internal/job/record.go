@@ -60,6 +60,8 @@ type kept struct {
 	Hold     string    `json:"hold"`
 	After    time.Time `json:"after"`
 	Mail     string    `json:"mail"`
+
+	Interactive *struct{} `json:"interactive"`
 	Predecessors
 	needs
 }
@@ -81,11 +83,15 @@ func digestOf(h *header) *digest {
 
 // keptOf returns what is kept of a request.
 func keptOf(r *api.SubmitRequest) kept {
-	return kept{
+	k := kept{
 		Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks,
 		MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail,
 		Predecessors: Predecessors{r.HoldJobs, r.HoldArray}, needs: needsIn(r),
 	}
+	if r.Interactive != nil {
+		k.Interactive = &struct{}{}
+	}
+	return k
 }
 
 // line is one event of one task, or of several at once.
@@ -459,6 +465,8 @@ type Job struct {
 	Submitted time.Time
 	Tasks     api.Tasks
 	HasScript bool
+	// Interactive says that it is a job of qrsh: it ends with its first run.
+	Interactive bool
 
 	terms atomic.Pointer[Terms]
 
@@ -562,7 +570,7 @@ func newJob(h *digest) *Job {
 	r := &h.Request
 	j := &Job{
 		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
-		SubmitGID: h.SubmitGID, Submitted: h.Submitted, Tasks: r.Tasks, HasScript: !r.Binary,
+		SubmitGID: h.SubmitGID, Submitted: h.Submitted, Tasks: r.Tasks, HasScript: !r.Binary, Interactive: r.Interactive != nil,
 		waitsForTasks: h.WaitsForTasks, pending: AllTasks(r.Tasks),
 	}
 	j.terms.Store(termsOf(r))

@@ -159,7 +159,7 @@ func TestDigest(t *testing.T) {
 			Hard: []api.Resource{{Name: "x", Value: "1"}}, Soft: []api.Resource{{Name: "y", Value: "2"}},
 			Queues: []string{"q"}, SoftQueues: []string{"r"}, MasterQueues: []string{"m"}, PE: "p",
 			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Now: true, Checkpoint: "c", Binding: "linear",
-			HoldJobs: []string{"5", "x*"}, HoldArray: []string{"6"},
+			HoldJobs: []string{"5", "x*"}, HoldArray: []string{"6"}, Interactive: &api.Interactive{Terminal: true},
 		},
 	}
 	data, err := encode(h)

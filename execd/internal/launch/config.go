@@ -170,7 +170,8 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.seconds("script_timeout", o.Global.ScriptTimeout)
 	l.parallel(c, o, n, dir)
 	c.text("shell_start_mode", o.Queue.ShellStartMode)
-	c.flag("use_login_shell", isLoginShell(shell, o.Global.LoginShells))
+	// A command of qrsh is given to the shell as it is, as by ssh.
+	c.flag("use_login_shell", r.Interactive == nil && isLoginShell(shell, o.Global.LoginShells))
 	c.text("mail_list", cmp.Or(strings.Join(r.MailTo, ","), o.Owner.Name+"@"+l.Host))
 	c.number("mail_options", mailOptions(r.Mail))
 	// The exit codes of an interactive job are its own.

@@ -62,6 +62,9 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 		}
 	}
 	e.Fate = r.fate(t, out, e.Failed, want != nil && !want.Requeue)
+	if t.Job.Interactive {
+		e.Fate = job.FateDone // its client is told, and goes
+	}
 	if e.Fate == job.FateRequeue && out.Checkpoint {
 		e.Checkpoint, e.PID = true, r.Launcher.JobPID(t.RunID())
 	}

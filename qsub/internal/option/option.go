@@ -27,6 +27,9 @@ const (
 	Qlog
 	Qtop
 
+	Qrsh
+	Qlogin
+
 	// Elsewhere are options of Grid Engine's qrsh, qsh, qlogin and qalter that
 	// qsub does not have. In a defaults file, which is for all of them, qsub
 	// passes over those.
@@ -51,6 +54,8 @@ var commands = []struct {
 	{Qconf, "qconf", "", "show and change the configuration"},
 	{Qacct, "qacct", "", "show what finished jobs used"},
 	{Qalter, "qalter", "job[,job ...] ... [-- argument ...]", "change jobs that are not finished"},
+	{Qrsh, "qrsh", "[command [argument ...]]", "run a command or a shell as an interactive job"},
+	{Qlogin, "qlogin", "", "run a login shell as an interactive job"},
 	{Qresub, "qresub", "job[,job ...] ...", "submit copies of jobs"},
 	{Qwait, "qwait", "job[.task][,job ...] ...", "wait for the end of jobs"},
 	{Qlog, "qlog", "job[.task]", "show the output of a job"},

@@ -11,7 +11,7 @@ func one(arg string) []string { return []string{arg} }
 // table is every option of every command, and the only place where an option
 // is made known. What an option of qsub does stands in the table of qsub's
 // request, keyed by the same names.
-var table = append(also(rows), senseless()...)
+var table = append(interactive(also(rows)), senseless()...)
 
 // also gives qalter the options of qsub that it has too.
 func also(rows []Option) []Option {
@@ -20,6 +20,18 @@ func also(rows []Option) []Option {
 	for i := range rows {
 		if rows[i].Commands&Qsub != 0 && slices.Contains(altered, rows[i].Name) {
 			rows[i].Commands |= Qalter
+		}
+	}
+	return rows
+}
+
+// interactive gives qrsh and qlogin the options of qsub that they have too.
+func interactive(rows []Option) []Option {
+	names := strings.Fields(`-@ -A -ac -ar -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
+		-p -P -pe -q -R -S -sc -soft -v -V -verify -w -wd`)
+	for i := range rows {
+		if rows[i].Commands&Qsub != 0 && slices.Contains(names, rows[i].Name) {
+			rows[i].Commands |= Qrsh | Qlogin
 		}
 	}
 	return rows
@@ -84,6 +96,7 @@ var rows = []Option{
 	{Name: "-as", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add submit hosts: this one is there"},
 	{Name: "-Au", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a list of users from a file"},
 	{Name: "-au", Args: []string{"user_list", "list_names"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "put users on lists of users"},
+	{Name: "-b", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qrsh, Help: "y, which is so in any case"},
 	{Name: "-b", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "the operand is a command, not a script to send"},
 	{Name: "-b", Args: one("begin_time"), Kind: Text, Commands: Qacct, Help: "jobs started after"},
 	{Name: "-b", Commands: Qtop, Help: "print tables, as where there is no terminal"},
@@ -150,6 +163,7 @@ var rows = []Option{
 	{Name: "-hold_jid_ad", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the end of array tasks"},
 	{Name: "-i", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard input"},
 	{Name: "-inherit", Commands: Elsewhere, Help: "start a task of a parallel job"},
+	{Name: "-inherit", Commands: Qrsh, Refused: true, Why: "tasks of parallel jobs are not there yet", Help: "start a task of a parallel job"},
 	{Name: "-j", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "write standard error into standard output"},
 	{Name: "-j", Args: one("job_list"), Kind: Text, Commands: Qstat, Repeat: true, Help: "show all about jobs, by number, name or pattern"},
 	{Name: "-j", Args: one("job"), Kind: List, Commands: Qacct, Help: "list a job by number, name or pattern, or all"},
@@ -193,8 +207,8 @@ var rows = []Option{
 	{Name: "-ncb", Commands: Qhost, Help: "leave out sockets, cores and threads"},
 	{Name: "-ncb", Commands: Qstat, Help: "leave out the binding of jobs"},
 	{Name: "-ne", Commands: Qstat, Help: "with -f: leave out queues without jobs"},
-	{Name: "-noshell", Commands: Elsewhere, Help: "start the command of qrsh without a shell"},
-	{Name: "-nostdin", Commands: Elsewhere, Help: "no standard input for the command of qrsh"},
+	{Name: "-noshell", Commands: Elsewhere | Qrsh, Help: "start the command of qrsh without a shell"},
+	{Name: "-nostdin", Commands: Elsewhere | Qrsh, Help: "no standard input for the command of qrsh"},
 	{Name: "-notify", Commands: Qsub, Help: "warn the job before it is killed or suspended"},
 	{Name: "-now", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "start at once or not at all"},
 	{Name: "-o", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard output"},
@@ -209,6 +223,7 @@ var rows = []Option{
 	{Name: "-pe", Args: one("pe_name"), Kind: List, Commands: Qacct, Help: "list by parallel environment"},
 	{Name: "-pe", Args: one("pe_list"), Kind: Text, Commands: Qstat | Qselect, Repeat: true, Help: "select queues by parallel environment"},
 	{Name: "-pri", Commands: Qstat, Help: "show priorities"},
+	{Name: "-pty", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qrsh | Qlogin, Help: "give the job a terminal, or three streams"},
 	{Name: "-pty", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "has no effect on a batch job"},
 	{Name: "-purge", Args: []string{"queue", "attrs", "obj"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "forget what a queue has for a host or group"},
 	{Name: "-q", Args: one("queue_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "run in one of these queues"},
@@ -222,6 +237,7 @@ var rows = []Option{
 	{Name: "-R", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "reserve resources"},
 	{Name: "-rattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "replace values of objects"},
 	{Name: "-Rattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "replace values of objects, from a file"},
+	{Name: "-reconnect", Args: one("job"), Kind: Text, Commands: Qrsh | Qlogin, Help: "go on with a job that has lost its client"},
 	{Name: "-reload", Commands: Qconf, Help: "have execd read its configuration again"},
 	{Name: "-rj", Args: one("job_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "start jobs again"},
 	{Name: "-rq", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "start all jobs of queues again"},
@@ -272,7 +288,7 @@ var rows = []Option{
 	{Name: "-sul", Commands: Qconf, Help: "list the lists of users"},
 	{Name: "-suser", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show users: none are known"},
 	{Name: "-suserl", Commands: Qconf, Repeat: true, Help: "list the users: none are known"},
-	{Name: "-suspend_remote", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Elsewhere, Help: "suspend the remote job with qrsh"},
+	{Name: "-suspend_remote", Args: one("y|n"), Kind: YesNo, Commands: Elsewhere | Qrsh | Qlogin, Help: "suspend the remote job with qrsh"},
 	{Name: "-sync", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "wait for the end and return the exit code"},
 	{Name: "-t", Args: one("first[-last[:step]]"), Kind: Text, Commands: Qsub, Help: "submit an array job with these tasks"},
 	{Name: "-t", Args: one("first[-last[:step]]"), Kind: Text, Commands: Qacct, Help: "list these tasks of the job of -j"},
@@ -293,7 +309,7 @@ var rows = []Option{
 	{Name: "-usq", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "resume queues and the jobs in them"},
 	{Name: "-v", Args: one("variable[=value],..."), Kind: Vars, Commands: Qsub, Repeat: true, Help: "export environment variables"},
 	{Name: "-V", Commands: Qsub, Help: "export the whole environment"},
-	{Name: "-verbose", Commands: Elsewhere, Help: "show the progress of qrsh"},
+	{Name: "-verbose", Commands: Elsewhere | Qrsh | Qlogin, Help: "show the progress of qrsh"},
 	{Name: "-verify", Commands: Qsub, Help: "show the job, do not submit it"},
 	{Name: "-version", Commands: programs, Help: "print the version"},
 	{Name: "-w", Args: one("e|w|n|p|v"), Kind: Text, Commands: Qsub, Help: "check whether the job can be scheduled"},

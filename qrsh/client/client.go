@@ -1,0 +1,335 @@
+// Package client is the user's end of an interactive job: it listens for the
+// job's side, carries the streams of the terminal it is started at, and says how
+// the job has ended. The command qrsh imports it; it imports execd/api and
+// qrsh/wire.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+	"paddock/qrsh/internal/term"
+	"paddock/qrsh/wire"
+)
+
+const (
+	// strangerTime is how long one who connects has to prove that it is the
+	// session.
+	strangerTime = time.Second
+	// maxStrangers may try so at the same time.
+	maxStrangers = 16
+	// tellTime is how long the session, once it is connected, has to tell the end
+	// of a job that execd says is over.
+	tellTime = 5 * time.Second
+	// killed is the exit status of a job that was killed.
+	killed = 128 + uint16(unix.SIGKILL)
+)
+
+// Client is the user's end of an interactive job. The exported fields are set
+// before it is used.
+type Client struct {
+	Execd    *api.Client
+	Keyboard *os.File // standard input; its terminal, if it is one, is made raw
+	Raw      bool     // the job has a terminal, which the keys are for
+	In       io.Reader
+	Out, Err io.Writer // which stay open
+	Verbose  func(format string, args ...any)
+	Suspend  bool // ^Z at the client suspends the job, too
+
+	terminal *term.Terminal // nil: Keyboard is none
+	listener net.Listener
+	identity tls.Certificate
+	print    wire.Fingerprint
+
+	link  *wire.Link
+	exit  chan wire.Exit
+	lost  chan error    // why each connection has ended
+	ready chan struct{} // closed when there has been a connection
+
+	mu    sync.Mutex
+	token wire.Token // guarded by mu; what the next connection must have
+	begun bool       // guarded by mu; the streams are
+}
+
+// Listen makes the client ready to be connected to, and returns where.
+func (c *Client) Listen() (api.Listener, error) {
+	c.terminal = term.Open(c.Keyboard)
+	var err error
+	if c.identity, c.print, err = wire.NewIdentity(); err != nil {
+		return api.Listener{}, err
+	}
+	// Nobody but this host has a session for us.
+	if c.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return api.Listener{}, fmt.Errorf("cannot listen: %w", err)
+	}
+	c.exit, c.lost, c.ready = make(chan wire.Exit, 1), make(chan error, 1), make(chan struct{})
+	c.link = wire.New(c.message)
+	return c.newToken(), nil
+}
+
+// newToken returns what the next connection must have.
+func (c *Client) newToken() api.Listener {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = wire.NewToken()
+	return api.Listener{Address: c.listener.Addr().String(), Fingerprint: hex.EncodeToString(c.print[:]), Token: hex.EncodeToString(c.token[:])}
+}
+
+// serve takes connections until the listener is closed.
+func (c *Client) serve() {
+	places := make(chan struct{}, maxStrangers)
+	for {
+		conn, err := c.listener.Accept()
+		if err != nil {
+			return
+		}
+		select {
+		case places <- struct{}{}:
+			go func() {
+				c.greet(conn)
+				<-places
+			}()
+		default:
+			conn.Close()
+		}
+	}
+}
+
+// greet has one who connects prove that it is the session, and then stays with
+// it until it is gone.
+func (c *Client) greet(conn net.Conn) {
+	defer conn.Close()
+	c.mu.Lock()
+	token := c.token
+	c.mu.Unlock()
+	_ = conn.SetDeadline(time.Now().Add(strangerTime))
+	secure, has, err := c.link.Accept(conn, c.identity, token)
+	if err != nil {
+		c.Verbose("refused a connection from %s: %v", conn.RemoteAddr(), err)
+		return
+	}
+	_ = conn.SetDeadline(time.Time{})
+	c.mu.Lock()
+	if token != c.token { // two at once
+		c.mu.Unlock()
+		return
+	}
+	c.token = wire.NewToken() // this one has served
+	if !c.begun {
+		c.begun = true
+		c.begin()
+		close(c.ready)
+	}
+	c.mu.Unlock()
+	err = c.link.Run(secure, has)
+	select {
+	case c.lost <- err:
+	default:
+	}
+}
+
+// begin begins the streams. Before there is a connection nothing is read: what is
+// typed stays with the terminal.
+func (c *Client) begin() {
+	if c.Raw {
+		if err := c.terminal.Raw(); err != nil {
+			c.Verbose("cannot set the terminal to raw mode: %v", err)
+		}
+		c.resized()
+	}
+	c.link.Source(wire.Stdin, c.In, nil)
+	c.link.Sink(wire.Stdout, open{c.Out})
+	if !c.Raw {
+		c.link.Sink(wire.Stderr, open{c.Err})
+	}
+}
+
+// open is a writer that stays open: there may be more to say.
+type open struct{ io.Writer }
+
+func (open) Close() error { return nil }
+
+// resized tells the size of the terminal.
+func (c *Client) resized() {
+	if c.terminal == nil {
+		return
+	}
+	if size, err := c.terminal.Size(); err == nil {
+		c.link.Post(size)
+	}
+}
+
+// message takes what the session says.
+func (c *Client) message(m wire.Message) {
+	switch m := m.(type) {
+	case wire.State:
+		if m.Suspended {
+			c.Verbose("the job is suspended")
+		} else {
+			c.Verbose("the job goes on")
+		}
+	case wire.Exit:
+		select {
+		case c.exit <- m:
+		default: // said again
+		}
+	}
+}
+
+// signals passes on what the user's terminal, or somebody else, sends.
+func (c *Client) signals(ctx context.Context) {
+	heard := make(chan os.Signal, 8)
+	signal.Notify(heard, unix.SIGWINCH, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGCONT)
+	defer signal.Stop(heard)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-heard:
+			switch sig {
+			case unix.SIGWINCH:
+				c.resized()
+			case unix.SIGTSTP:
+				if c.Suspend {
+					c.link.Post(wire.Signal{Number: uint8(unix.SIGTSTP)})
+				}
+				c.terminal.Restore()
+				_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+			case unix.SIGCONT:
+				if c.Suspend {
+					c.link.Post(wire.Signal{Number: uint8(unix.SIGCONT)})
+				}
+				if c.Raw {
+					_ = c.terminal.Raw()
+					c.resized()
+				}
+			default:
+				c.link.Post(wire.Signal{Number: uint8(sig.(syscall.Signal))})
+			}
+		}
+	}
+}
+
+// ErrLost is matched when the connection is gone for good.
+var ErrLost = errors.New("connection lost")
+
+// Follow stays with a job until it has ended, and returns how. cursor is where
+// the file of ended jobs may have it. The terminal is as it was when it returns.
+func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// That nobody reads what the job writes is the job's to know.
+	signal.Ignore(unix.SIGPIPE)
+	go c.serve()
+	defer c.listener.Close()
+	defer c.terminal.Restore()
+	go c.signals(ctx)
+	type end struct {
+		exit wire.Exit
+		err  error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		e, err := c.endOf(ctx, job, cursor)
+		ended <- end{e, err}
+	}()
+	var late <-chan time.Time
+	var told end
+	for {
+		select {
+		case e := <-c.exit:
+			c.link.Written()
+			c.link.Post(wire.Bye{})
+			c.link.Close()
+			_ = <-c.lost // the goodbye is on its way, or nobody is there to hear it
+			// Who comes next finds the slot free, and the job accounted.
+			if ended != nil {
+				select {
+				case told = <-ended:
+				case <-time.After(tellTime):
+				}
+			}
+			if e.Reason == "" && e.Status == killed {
+				e.Reason = told.exit.Reason // who has killed it, execd knows
+			}
+			return e, nil
+		case told = <-ended:
+			ended = nil
+			select {
+			case <-c.ready:
+				late = time.After(tellTime)
+			default: // there never was a connection
+				return told.exit, told.err
+			}
+		case <-late:
+			return told.exit, told.err
+		case err := <-c.lost:
+			if ended == nil {
+				return told.exit, told.err
+			}
+			if err := c.reconnect(ctx, job); err != nil {
+				return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, err)
+			}
+			c.Verbose("connection lost (%v), connected again", err)
+		}
+	}
+}
+
+// reconnect has the session connect again, as long as there is one.
+func (c *Client) reconnect(ctx context.Context, job int) error {
+	_, err := c.Attach(ctx, job, c.newToken())
+	return err
+}
+
+// Attach has the session of a job connect to a client that listens, instead of
+// the one it has.
+func (c *Client) Attach(ctx context.Context, job int, at api.Listener) (reply api.AttachReply, err error) {
+	err = c.Execd.Call(ctx, api.VerbAttach, &api.AttachRequest{Job: job, Client: at}, &reply)
+	return reply, err
+}
+
+// endOf waits until execd says how a job has ended.
+func (c *Client) endOf(ctx context.Context, job int, cursor string) (wire.Exit, error) {
+	request := api.WaitRequest{Job: job, Cursor: cursor}
+	for {
+		var reply api.WaitReply
+		err := c.Execd.Call(ctx, api.VerbWait, &request, &reply)
+		if errors.Is(err, api.ErrUnreachable) && ctx.Err() == nil {
+			select { // execd is being restarted
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		if err != nil {
+			return wire.Exit{}, err
+		}
+		request.Cursor = reply.Cursor
+		for _, e := range reply.Ended {
+			if e.Ran {
+				return wire.Exit{Status: uint16(e.Exit), Reason: e.Reason}, nil
+			}
+			return wire.Exit{Status: 1, Reason: e.Reason}, nil
+		}
+		switch {
+		case reply.Error != "":
+			return wire.Exit{Status: 1, Reason: reply.Error}, nil
+		case reply.Done:
+			return wire.Exit{Status: 1, Reason: "job " + strconv.Itoa(job) + " was deleted"}, nil
+		}
+	}
+}

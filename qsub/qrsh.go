@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qrsh/client"
+	"paddock/qsub/internal/option"
+)
+
+// exitConnection is qrsh's exit status when not the command failed but the
+// connection to it.
+const exitConnection = 125
+
+// Names of interactive jobs without a command, as Grid Engine has them.
+var loginNames = map[option.Command]string{option.Qrsh: "QRLOGIN", option.Qlogin: "QLOGIN"}
+
+// qrsh runs a command, or a login shell, as a job with the caller's streams.
+func (s *session) qrsh(ctx context.Context, args []string) error {
+	line, command, err := option.Line(s.command, args, include)
+	if err != nil {
+		return err
+	}
+	if done, err := s.asked(line); done {
+		return err
+	}
+	defaults, err := defaultsFiles(s.places)
+	if err != nil {
+		return err
+	}
+	j, err := newJob(defaults, line)
+	if err != nil {
+		return err
+	}
+	if j.reconnect != 0 {
+		return s.reconnect(ctx, j)
+	}
+	if err := s.makeInteractive(j, command); err != nil {
+		return err
+	}
+	if j.verify {
+		writeDetail(s.out, &api.Detail{Request: j.req}, true)
+		return nil
+	}
+	c := s.interactiveClient(j)
+	if j.req.Interactive.Client, err = c.Listen(); err != nil {
+		return &failure{exitConnection, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
+	}
+	return s.runInteractive(ctx, j, c)
+}
+
+// makeInteractive makes the request that of an interactive job.
+func (s *session) makeInteractive(j *job, command []string) error {
+	if s.command == option.Qlogin && len(command) > 0 {
+		return &option.Error{Exit: option.ExitUsage, Text: "qlogin takes no command; qrsh does"}
+	}
+	r := &j.req
+	if j.hasBinary && !r.Binary {
+		return &option.Error{Exit: option.ExitUsage, Text: "option -b n is not supported: a script is for qsub; qrsh runs a command"}
+	}
+	login := len(command) == 0
+	name := loginNames[s.command]
+	if login {
+		command = []string{name}
+	}
+	r.Binary = true
+	if !login && !j.hasName {
+		// Of "a; b" the name of a, as Grid Engine calls such jobs.
+		word, _, _ := strings.Cut(command[0], ";")
+		if words := strings.Fields(word); len(words) > 0 {
+			name = path.Base(words[0])
+		}
+	}
+	if !j.hasName {
+		r.Name, j.hasName = name, true
+	}
+	if err := j.compose("", nil, command); err != nil {
+		return err
+	}
+	if !j.hasNow {
+		r.Now = true
+	}
+	// What defaults files say of batch jobs.
+	r.Tasks, r.MaxRun, r.Hold, r.Rerun, r.Checkpoint, r.CheckpointWhen = api.Tasks{}, 0, "", "", "", ""
+	r.Interactive = &api.Interactive{Login: login, Terminal: login}
+	if j.pty != "" {
+		r.Interactive.Terminal = j.pty == "y"
+	}
+	if r.Interactive.Terminal {
+		r.Origin[0] = "TERM=" + os.Getenv("TERM")
+	}
+	return nil
+}
+
+// interactiveClient returns the caller's end of the job.
+func (s *session) interactiveClient(j *job) *client.Client {
+	c := &client.Client{
+		Execd: s.client, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		Verbose: func(format string, args ...any) {
+			if j.verbose {
+				// The terminal may be raw, where a line does not begin at its left.
+				fmt.Fprintf(s.err, "\r%s: %s\r\n", s.command, api.Visible(fmt.Sprintf(format, args...)))
+			}
+		},
+	}
+	if j.noStdin {
+		c.In = strings.NewReader("")
+	}
+	return c
+}
+
+// runInteractive submits the job and stays with it.
+func (s *session) runInteractive(ctx context.Context, j *job, c *client.Client) error {
+	var reply api.SubmitReply
+	err := s.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
+	switch e, ok := errors.AsType[*api.Error](err); {
+	case ok && e.Code == api.CodeBusy:
+		return &failure{exitFailed, fmt.Sprintf("Your %q request could not be scheduled, try again later.", s.command)}
+	case ok && e.Code == api.CodeLimit:
+		return rejected(exitLimit, e.Text)
+	case err != nil:
+		return rejected(exitFailed, err.Error())
+	}
+	for _, line := range reply.Lines {
+		fmt.Fprintln(s.out, api.Visible(line))
+	}
+	if reply.Job == 0 {
+		return nil // verified
+	}
+	say := func(w io.Writer, format string, args ...any) {
+		if j.verbose || s.command == option.Qlogin {
+			fmt.Fprintf(w, format+"\n", args...)
+		}
+	}
+	say(s.out, "%s", api.Visible(hasBeenSubmitted(&reply)))
+	if err := s.out.Flush(); err != nil {
+		return fmt.Errorf("cannot write standard output: %w", err)
+	}
+	say(s.err, "waiting for interactive job to be scheduled ...")
+	return s.stay(ctx, c, reply.Job, reply.Cursor)
+}
+
+// stay carries the streams of a job until it has ended, and ends as it did.
+func (s *session) stay(ctx context.Context, c *client.Client, number int, cursor string) error {
+	end, err := c.Follow(ctx, number, cursor)
+	if errors.Is(err, client.ErrLost) {
+		return &failure{exitConnection, fmt.Sprintf("%s: %s; job %d: see qstat", s.command, api.Visible(err.Error()), number)}
+	}
+	if err != nil {
+		return s.callFailed(err)
+	}
+	text := ""
+	if end.Reason != "" {
+		text = fmt.Sprintf("%s: job %d: %s", s.command, number, api.Visible(end.Reason))
+	}
+	if end.Status == 0 && text == "" {
+		return nil
+	}
+	return &failure{int(end.Status), text}
+}
+
+// reconnect goes on with an interactive job that has lost its client.
+func (s *session) reconnect(ctx context.Context, j *job) error {
+	j.req.Interactive = &api.Interactive{}
+	c := s.interactiveClient(j)
+	at, err := c.Listen()
+	if err != nil {
+		return &failure{exitConnection, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
+	}
+	reply, err := c.Attach(ctx, j.reconnect, at)
+	if err != nil {
+		return s.callFailed(err)
+	}
+	c.Raw = reply.Terminal
+	return s.stay(ctx, c, j.reconnect, reply.Cursor)
+}
+
+// parseReconnect reads the number of -reconnect.
+func parseReconnect(j *job, o *option.Setting) (err error) {
+	if j.reconnect, err = strconv.Atoi(o.Value()); err != nil || j.reconnect < 1 {
+		return o.Errorf(option.ExitValue, "%q is not the number of a job", o.Value())
+	}
+	return nil
+}
