@@ -133,6 +133,7 @@ func (b *bench) run(only string) (err error) {
 		{"memory", b.shepherdMemory},
 		{"signals", b.shepherdSignals},
 		{"qsub", b.qsubTime},
+		{"qrsh", b.qrshTime},
 		{"qacct", b.qacctTime},
 		{"qstat", b.qstatTime},
 		{"jobs", b.jobRate},

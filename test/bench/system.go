@@ -168,46 +168,70 @@ func (b *bench) qsubTime() error {
 		d.Kill()
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	as := fmt.Sprintf("%d:%d", b.user.UID, b.user.GID)
 	args := []string{"-o", "/dev/null", "-j", "y", "-b", "y", "true"}
 	// Held, so that Grid Engine's qmaster does not start them meanwhile.
-	theirs := b.ge.Command(append([]string{"run", "env", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name, self, "-timer", as, "qsub", "-h"}, args...)...)
-	ours := exec.Command(self, append([]string{"-timer", as, filepath.Join(b.bin, "qsub")}, args...)...)
-	ours.Env = b.env(d)
-	var medians [2]time.Duration
-	var timers [2]*timer
-	for i, cmd := range []*exec.Cmd{theirs, ours} {
-		if timers[i], err = startTimer(cmd); err != nil {
-			return err
-		}
-	}
-	var times [2][]time.Duration
-	for n := range b.size(100, 3) + 1 {
-		for i, t := range timers {
-			once, err := t.once("")
-			if err != nil {
-				return err
-			}
-			if n > 0 {
-				times[i] = append(times[i], once)
-			}
-		}
-	}
-	for i, t := range timers {
-		medians[i] = median(times[i])
-		if err := t.stop(); err != nil {
-			return err
-		}
+	medians, err := b.inTurn(d, b.size(100, 3), append([]string{"qsub", "-h"}, args...), append([]string{"qsub"}, args...))
+	if err != nil {
+		return err
 	}
 	if _, err := b.ge.As(b.user.Name, "qdel -u "+b.user.Name); err != nil {
 		return err
 	}
 	b.report(row{what: "qsub", unit: "ms", theirs: milliseconds(medians[0]), ours: milliseconds(medians[1]), limit: 0.12})
 	return b.release(d)
+}
+
+// inTurn times a command of Grid Engine's and one of ours so many times, in turn,
+// each run as the user, and returns the medians.
+func (b *bench) inTurn(d *harness.Daemon, times int, theirs, ours []string) (medians [2]time.Duration, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return medians, err
+	}
+	as := fmt.Sprintf("%d:%d", b.user.UID, b.user.GID)
+	their := b.ge.Command(append([]string{"run", "env", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name, self, "-timer", as}, theirs...)...)
+	our := exec.Command(self, append([]string{"-timer", as, filepath.Join(b.bin, ours[0])}, ours[1:]...)...)
+	our.Env = b.env(d)
+	var timers [2]*timer
+	for i, cmd := range []*exec.Cmd{their, our} {
+		if timers[i], err = startTimer(cmd); err != nil {
+			return medians, err
+		}
+	}
+	var took [2][]time.Duration
+	for n := range times + 1 {
+		for i, t := range timers {
+			once, err := t.once("")
+			if err != nil {
+				return medians, err
+			}
+			if n > 0 {
+				took[i] = append(took[i], once)
+			}
+		}
+	}
+	for i, t := range timers {
+		medians[i] = median(took[i])
+		if err := t.stop(); err != nil {
+			return medians, err
+		}
+	}
+	return medians, nil
+}
+
+// qrshTime runs true interactively, which needs no terminal.
+func (b *bench) qrshTime() error {
+	d, err := b.startOurs("qrsh", 1)
+	if err != nil {
+		return err
+	}
+	defer d.Kill()
+	medians, err := b.inTurn(d, b.size(20, 2), []string{"qrsh", "true"}, []string{"qrsh", "true"})
+	if err != nil {
+		return err
+	}
+	b.report(row{what: "qrsh true", unit: "ms", theirs: milliseconds(medians[0]), ours: milliseconds(medians[1]), limit: 0.15})
+	return d.Stop()
 }
 
 // jobRate submits an array of trivial tasks to both and waits for its end.
