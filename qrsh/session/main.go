@@ -26,8 +26,14 @@ import (
 	"paddock/spool"
 )
 
-// connectTime bounds a connection's beginning: the client is waiting for it.
-const connectTime = 30 * time.Second
+const (
+	// connectTime bounds a connection's beginning: the client is waiting for it.
+	connectTime = 30 * time.Second
+	// hangupTime is how long a client is tried again that hangs up, knockAgain
+	// the time between.
+	hangupTime = 5 * time.Second
+	knockAgain = 200 * time.Millisecond
+)
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -300,20 +306,12 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 	// ParseSession has looked at them.
 	_, _ = hex.Decode(fingerprint[:], []byte(client.Fingerprint))
 	_, _ = hex.Decode(token[:], []byte(client.Token))
-	dialer := net.Dialer{Timeout: connectTime}
-	conn, err := dialer.DialContext(ctx, "tcp", client.Address)
+	secure, has, err := s.meet(ctx, client.Address, fingerprint, token)
 	if err != nil {
-		return fmt.Errorf("cannot connect to the client: %w", err)
+		return err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	stop := context.AfterFunc(ctx, func() { secure.Close() })
 	defer stop()
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(connectTime))
-	secure, has, err := s.link.Offer(conn, fingerprint, token)
-	if err != nil {
-		return fmt.Errorf("cannot come to an understanding with the client at %s: %w", client.Address, err)
-	}
-	_ = conn.SetDeadline(time.Time{})
 	s.mu.Lock()
 	first := !s.ready
 	s.ready = true
@@ -322,4 +320,40 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 		s.say(spool.SessionReady)
 	}
 	return s.link.Run(secure, has)
+}
+
+// meet connects to the client. One that hangs up may have its door full of
+// strangers: they are gone in a second, and it is tried again.
+func (s *session) meet(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (net.Conn, wire.Positions, error) {
+	for until := time.Now().Add(hangupTime); ; {
+		conn, has, err := s.knock(ctx, address, fingerprint, token)
+		hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET)
+		if !hungUp || time.Now().After(until) {
+			return conn, has, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, has, err
+		case <-time.After(knockAgain):
+		}
+	}
+}
+
+// knock connects once.
+func (s *session) knock(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (net.Conn, wire.Positions, error) {
+	dialer := net.Dialer{Timeout: connectTime}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, wire.Positions{}, fmt.Errorf("cannot connect to the client: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	_ = conn.SetDeadline(time.Now().Add(connectTime))
+	secure, has, err := s.link.Offer(conn, fingerprint, token)
+	if err != nil {
+		conn.Close()
+		return nil, has, fmt.Errorf("cannot come to an understanding with the client at %s: %w", address, err)
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return secure, has, nil
 }

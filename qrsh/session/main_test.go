@@ -49,6 +49,7 @@ type bench struct {
 
 	listener net.Listener
 	number   int
+	full     int // how often the client hangs up first
 }
 
 func start(t *testing.T, grace int, terminal bool) *bench {
@@ -173,6 +174,13 @@ func (b *bench) connect(begin func(*wire.Link)) *client {
 		Fingerprint: hex.EncodeToString(fingerprint[:]), Token: hex.EncodeToString(token[:]),
 	}
 	b.tell(spool.SessionClient + " " + string(file.Append(nil)))
+	for range b.full {
+		conn, err := b.listener.Accept()
+		if err != nil {
+			b.Fatal(err)
+		}
+		conn.Close()
+	}
 	c := &client{said: make(chan wire.Message, 10), gone: make(chan error, 1)}
 	c.link = wire.New(func(m wire.Message) { c.said <- m })
 	b.Cleanup(c.link.Close)
@@ -391,4 +399,16 @@ func TestShepherdDies(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the session goes on")
 	}
+}
+
+// A client whose door is full of strangers is tried again.
+func TestFullDoor(t *testing.T) {
+	b := start(t, -1, false)
+	b.full = 3
+	var p pipes
+	b.connect(p.begin)
+	b.hear(spool.SessionReady)
+	b.tell(spool.SessionExit + " 0")
+	b.out.Close()
+	b.diag.Close()
 }

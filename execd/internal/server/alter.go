@@ -144,6 +144,9 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 		return api.SubmitReply{}, err
 	}
 	defer s.Store.Forget(j)
+	if was.Interactive != nil {
+		return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: job %d is interactive, and its client has no other", j.Number)
+	}
 	r := *was
 	r.Hold, r.Now, r.Verify = hold, false, ""
 	if j.HasScript {
