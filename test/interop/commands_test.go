@@ -81,6 +81,11 @@ func newPair(t *testing.T) *pair {
 		}
 	})
 	p.users["other"] = other
+	t.Cleanup(func() {
+		if err := os.RemoveAll(filepath.Join(base, "commands")); err != nil {
+			t.Error(err)
+		}
+	})
 	for i, name := range []string{"ge", "pd"} {
 		s := &side{name: name, dir: filepath.Join(base, "commands", name), jobs: map[string]string{}}
 		if err := os.MkdirAll(filepath.Join(s.dir, "bin"), 0o755); err != nil {
@@ -423,6 +428,8 @@ var (
 	}{
 		{regexp.MustCompile(`\d\d/\d\d/\d{4} \d\d:\d\d:\d\d`), "DD/MM/YYYY HH:MM:SS"},
 		{regexp.MustCompile(`(?m)^(?:qalter|qresub|qhold|qrls): `), "qalter: "}, // who is called as what
+		// It depends on when Grid Engine's scheduler has run.
+		{regexp.MustCompile(` 0\.\d{4}[1-9]\d? | 0\.\d{0,3}[1-9]\d+ `), " PRIOR   "},
 		{regexp.MustCompile(`(BI?P?C? +\d+/\d+/\d+ +)\d+\.\d+ +`), "${1}LOAD "},
 		{regexp.MustCompile(`(?m)^(one.iop +)\d+\.\d\d( +\d+){6} $`), "${1}LOAD$2"},
 		{regexp.MustCompile(`(?m)^(gehost +\S+)(?: +[\d.]+)+(?: +[\d.]+[KMGT]?){4}$`), "$1 NUMBERS"},
