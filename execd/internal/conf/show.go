@@ -97,8 +97,8 @@ func (c *Config) List(kind string) []string {
 const lineWidth = 80
 
 // show writes a parameter. Where it is too long it goes on in the next line,
-// behind a comma or a blank, which is a blank when it is read: so not behind the
-// comma of a command.
+// behind a blank or, of a list, a comma; it is a blank when it is read, which only
+// in a list is none behind a comma.
 func show(b *strings.Builder, name, value string, f form, indent int) {
 	indent = max(indent, len(name)+1)
 	line := fmt.Sprintf("%-*s", indent, name)
@@ -111,7 +111,7 @@ func show(b *strings.Builder, name, value string, f form, indent int) {
 		for i := range len(value) {
 			mark := 1 // the backslash, behind a comma with a blank before it
 			switch {
-			case value[i] == ',' && f != command && f != word:
+			case value[i] == ',' && (f == commas || f == spaced):
 				mark = 2
 			case value[i] != ' ' || strings.ContainsAny(value[max(i-1, 0):i]+value[i+1:min(i+2, len(value))], " \t"):
 				continue
