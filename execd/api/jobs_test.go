@@ -11,16 +11,16 @@ import (
 // TestManyJobs reads a reply that is read in pieces.
 func TestManyJobs(t *testing.T) {
 	odd := strings.Repeat(`},{"job":1,"`, 20)
-	var want JobsReply
+	var all JobsReply
 	for n := range 3000 {
 		j := JobStatus{Job: n, Name: odd[:n%200], Owner: "somebody", State: "qw", Time: time.Unix(int64(n), 0).UTC(), Slots: 1}
 		if n%7 == 0 {
 			j.More = &JobMore{Hard: []Requested{{Resource: Resource{Name: "job", Value: odd}}}, WaitsFor: []int{n}}
 		}
-		want.Jobs = append(want.Jobs, j)
+		all.Jobs = append(all.Jobs, j)
 	}
-	for _, n := range []int{0, 1, 2, 100, len(want.Jobs)} {
-		want := JobsReply{Jobs: want.Jobs[:n]}
+	for _, n := range []int{0, 1, 2, 100, len(all.Jobs)} {
+		want := JobsReply{Jobs: all.Jobs[:n]}
 		b, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)

@@ -57,13 +57,16 @@ type Client struct {
 
 	link  *wire.Link
 	exit  chan wire.Exit
-	lost  chan error    // why each connection has ended
+	lost  chan closed   // each connection that has ended
 	ready chan struct{} // closed when there has been a connection
 
 	mu    sync.Mutex
 	token wire.Token // guarded by mu; what the next connection must have
 	begun bool       // guarded by mu; the streams are
 }
+
+// closed is a connection that has ended.
+type closed struct{ why error }
 
 // Listen makes the client ready to be connected to, and returns where.
 func (c *Client) Listen() (api.Listener, error) {
@@ -76,7 +79,7 @@ func (c *Client) Listen() (api.Listener, error) {
 	if c.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return api.Listener{}, fmt.Errorf("cannot listen: %w", err)
 	}
-	c.exit, c.lost, c.ready = make(chan wire.Exit, 1), make(chan error, 1), make(chan struct{})
+	c.exit, c.lost, c.ready = make(chan wire.Exit, 1), make(chan closed, 1), make(chan struct{})
 	c.link = wire.New(c.message)
 	return c.newToken(), nil
 }
@@ -137,7 +140,7 @@ func (c *Client) greet(conn net.Conn) {
 	c.mu.Unlock()
 	err = c.link.Run(secure, has)
 	select {
-	case c.lost <- err:
+	case c.lost <- closed{err}:
 	default:
 	}
 }
@@ -255,7 +258,7 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			c.link.Written()
 			c.link.Post(wire.Bye{})
 			c.link.Close()
-			_ = <-c.lost // the goodbye is on its way, or nobody is there to hear it
+			<-c.lost // the goodbye is on its way, or nobody is there to hear it
 			// Who comes next finds the slot free, and the job accounted.
 			if ended != nil {
 				select {
@@ -277,14 +280,14 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			}
 		case <-late:
 			return told.exit, told.err
-		case err := <-c.lost:
+		case connection := <-c.lost:
 			if ended == nil {
 				return told.exit, told.err
 			}
 			if err := c.reconnect(ctx, job); err != nil {
 				return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, err)
 			}
-			c.Verbose("connection lost (%v), connected again", err)
+			c.Verbose("connection lost (%v), connected again", connection.why)
 		}
 	}
 }
