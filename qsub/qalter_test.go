@@ -186,7 +186,8 @@ func TestResubmit(t *testing.T) {
 	if diff := cmp.Diff([]api.ResubmitRequest{{Jobs: []string{"1", "2"}, Hold: "u"}}, requests()); diff != "" {
 		t.Error(diff)
 	}
-	reply.Failed = api.Errorf(api.CodeLimit, "job rejected: only 2 jobs are allowed per cluster")
+	failed := api.ResubmitReply{Submitted: reply.Submitted, Failed: api.Errorf(api.CodeLimit, "job rejected: only 2 jobs are allowed per cluster")}
+	asked[api.ResubmitRequest](t, e, api.VerbResubmit, &failed)
 	want(t, result{4, both + "job rejected: only 2 jobs are allowed per cluster\n", ""}, call(t, "", "qresub", "1", "2", "5"))
 	got := call(t, "", "qresub", "-json", "1", "2", "5")
 	if got.Exit != 4 || !strings.Contains(got.Out, `"from": 2`) || !strings.Contains(got.Out, `"text": "job rejected: only`) {

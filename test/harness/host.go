@@ -33,6 +33,12 @@ func AddUser(name string, groups ...string) (*User, error) {
 	}
 	defer unlock()
 	u := &User{Name: name, Groups: groups}
+	if old, err := user.Lookup(name); err == nil {
+		uid, _ := strconv.Atoi(old.Uid)
+		if err := KillUser(uid); err != nil {
+			return nil, err
+		}
+	}
 	if err := u.remove(); err != nil {
 		return nil, err
 	}
@@ -84,6 +90,26 @@ func (u *User) remove() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// KillUser kills all processes of a user of the tests.
+func KillUser(uid int) error {
+	if uid < 1 {
+		return fmt.Errorf("uid %d is no user of the tests", uid)
+	}
+	return WaitFor(Patience, fmt.Sprintf("the processes of uid %d to go", uid), func() (bool, error) {
+		processes, err := filepath.Glob("/proc/[0-9]*")
+		none := true
+		for _, path := range processes {
+			var st unix.Stat_t
+			pid, _ := strconv.Atoi(filepath.Base(path))
+			if unix.Stat(path, &st) == nil && int(st.Uid) == uid && pid > 0 {
+				none = false
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		return none, err
+	})
 }
 
 // run runs a command of the administrator's; what it prints is shown only when

@@ -10,7 +10,6 @@ import (
 	"os"
 	osuser "os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,24 +57,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// killStrays kills what Grid Engine has left of the user's jobs, as it does now and
-// then of one that was to run again: what ours had left was looked for before.
-func killStrays(uid int) error {
-	return harness.WaitFor(patience, "Grid Engine's processes to go", func() (bool, error) {
-		processes, err := filepath.Glob("/proc/[0-9]*")
-		none := true
-		for _, path := range processes {
-			var st unix.Stat_t
-			pid, _ := strconv.Atoi(filepath.Base(path))
-			if unix.Stat(path, &st) == nil && int(st.Uid) == uid && pid > 0 {
-				none = false
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-		}
-		return none, err
-	})
-}
-
 // defaultSignals undoes what whoever started the test ignores of the C library's
 // own signals, which nothing else can: GNU make passes it on, and the job of
 // Grid Engine's shepherd would have it, too.
@@ -121,7 +102,8 @@ func run(m *testing.M) (code int, err error) {
 		return code, err
 	}
 	harness.KillLeft(base)
-	if err := killStrays(user.UID); err != nil {
+	// Grid Engine now and then leaves a process of a job that was to run again.
+	if err := harness.KillUser(user.UID); err != nil {
 		return code, err
 	}
 	if err := user.Remove(); err != nil {

@@ -246,9 +246,6 @@ func testKernelBomb(t *testing.T, tree *Tree) {
 	}
 	took := time.Since(begun)
 	t.Logf("%d processes were gone after %v", n, took.Round(time.Millisecond))
-	if took > time.Second {
-		t.Errorf("%d processes were gone after %v; want less than a second", n, took)
-	}
 	if cmd.Wait() == nil {
 		t.Error("the bomb has ended by itself")
 	}
