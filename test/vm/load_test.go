@@ -191,7 +191,7 @@ const patience = 2 * time.Minute
 // settle waits until all that was submitted before the power failed has ended.
 func (d *running) settle() error {
 	// Those that were held have not run, and now they may.
-	if out, err := command(programs+"/qrls", "-u", "*"); err != nil && !strings.Contains(out, "There is no job registered") {
+	if out, err := command(programs+"/qrls", "-u", "*"); err != nil && !strings.Contains(out, "does not exist") {
 		return fmt.Errorf("cannot release jobs: %v: %s", err, out)
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
