@@ -327,7 +327,13 @@ func (s *Store) remove(j *Job) {
 	s.mu.Unlock()
 	last = max(last, j.Number) // while Open reads, next is not known yet
 	if known, err := readSeqNum(s.root); err != nil || known < last {
-		if err := atomicfile.Write(s.root.Path(spool.FileSeqNum), spool.AppendNumber(nil, last), 0o644); err != nil {
+		// A file that replaces another has its contents when the power comes
+		// back (ext4, XFS, Btrfs); the first one may be empty.
+		write := atomicfile.Write
+		if err != nil || known == 0 {
+			write = atomicfile.WriteDurable
+		}
+		if err := write(s.root.Path(spool.FileSeqNum), spool.AppendNumber(nil, last), 0o644); err != nil {
 			// The record stays; the next start removes it.
 			s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
 			return
