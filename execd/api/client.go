@@ -56,7 +56,12 @@ func (c *Client) Call(ctx context.Context, verb string, request, reply any) erro
 		}
 		return e
 	}
-	if err := json.Unmarshal(answer, reply); err != nil {
+	if jobs, ok := reply.(*JobsReply); ok {
+		err = jobs.UnmarshalJSON(bytes.TrimSpace(answer)) // which package json would only call after two looks at all of it
+	} else {
+		err = json.Unmarshal(answer, reply)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot read the reply of execd at %s: %w", c.socket, &unreachable{err})
 	}
 	return nil
