@@ -32,6 +32,15 @@ func (b *bench) startOurs(name string, slots int) (*harness.Daemon, error) {
 	}
 	queue = strings.ReplaceAll(queue, "gehost", host)
 	queue = regexp.MustCompile(`(?m)^slots .*`).ReplaceAllString(queue, "slots "+strconv.Itoa(slots))
+	// What a killed execd leaves there goes with the rest.
+	scratch := filepath.Join(b.base, "scratch")
+	if err := os.MkdirAll(scratch, 0o777); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(scratch, 0o777|os.ModeSticky); err != nil {
+		return nil, err
+	}
+	queue = regexp.MustCompile(`(?m)^tmpdir .*`).ReplaceAllString(queue, "tmpdir "+scratch)
 	for name, text := range map[string]string{"queues/all.q": queue, "sge_conf": "min_uid 1000\nmin_gid 1000\ngid_range 65600-67999\n"} {
 		path := filepath.Join(api.DevPlaces(dir).Config, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
