@@ -24,15 +24,8 @@ var loginNames = map[option.Command]string{option.Qrsh: "QRLOGIN", option.Qlogin
 
 // qrsh runs a command, or a login shell, as a job with the caller's streams.
 func (s *session) qrsh(ctx context.Context, args []string) error {
-	line, command, err := option.Line(s.command, args, include)
-	if err != nil {
-		return err
-	}
-	if done, err := s.asked(line); done {
-		return err
-	}
-	defaults, err := defaultsFiles(s.places)
-	if err != nil {
+	defaults, line, command, done, err := s.readOptions(args)
+	if err != nil || done {
 		return err
 	}
 	j, err := newJob(defaults, line)

@@ -26,15 +26,8 @@ const (
 
 // qsub submits a job.
 func (s *session) qsub(ctx context.Context, args []string) error {
-	line, operands, err := option.Line(option.Qsub, args, include)
-	if err != nil {
-		return err
-	}
-	if done, err := s.asked(line); done {
-		return err
-	}
-	defaults, err := defaultsFiles(s.places)
-	if err != nil {
+	defaults, line, operands, done, err := s.readOptions(args)
+	if err != nil || done {
 		return err
 	}
 	// Whether and how the script is read for options is up to the others.
@@ -63,6 +56,20 @@ func (s *session) qsub(ctx context.Context, args []string) error {
 		return err
 	}
 	return s.submit(ctx, j)
+}
+
+// readOptions reads the options of a job from defaults files and the command
+// line, and what follows them there. done says that help or the version was asked
+// for, and printed.
+func (s *session) readOptions(args []string) (defaults, line []option.Setting, operands []string, done bool, err error) {
+	if line, operands, err = option.Line(s.command, args, include); err != nil {
+		return nil, nil, nil, false, err
+	}
+	if done, err = s.asked(line); done {
+		return nil, nil, nil, true, err
+	}
+	defaults, err = defaultsFiles(s.places)
+	return defaults, line, operands, false, err
 }
 
 // script reads the script that the operands name.

@@ -11,27 +11,27 @@ func one(arg string) []string { return []string{arg} }
 // table is every option of every command, and the only place where an option
 // is made known. What an option of qsub does stands in the table of qsub's
 // request, keyed by the same names.
-var table = append(interactive(also(rows)), senseless()...)
+var table = append(shared(rows), senseless()...)
 
-// also gives qalter the options of qsub that it has too.
-func also(rows []Option) []Option {
-	altered := strings.Fields(`-@ -a -ac -ar -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -i -j -js -jsv
-		-l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -tc -v -V -verify -w -wd`)
-	for i := range rows {
-		if rows[i].Commands&Qsub != 0 && slices.Contains(altered, rows[i].Name) {
-			rows[i].Commands |= Qalter
-		}
-	}
-	return rows
+// alsoOf are the options of qsub that other commands have too.
+var alsoOf = []struct {
+	commands Command
+	names    string
+}{
+	{Qalter, `-@ -a -ac -ar -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -i -j -js -jsv
+		-l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -tc -v -V -verify -w -wd`},
+	{Qrsh | Qlogin, `-@ -A -ac -ar -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
+		-p -P -pe -q -R -S -sc -soft -v -V -verify -w -wd`},
 }
 
-// interactive gives qrsh and qlogin the options of qsub that they have too.
-func interactive(rows []Option) []Option {
-	names := strings.Fields(`-@ -A -ac -ar -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
-		-p -P -pe -q -R -S -sc -soft -v -V -verify -w -wd`)
-	for i := range rows {
-		if rows[i].Commands&Qsub != 0 && slices.Contains(names, rows[i].Name) {
-			rows[i].Commands |= Qrsh | Qlogin
+// shared gives other commands the options of alsoOf.
+func shared(rows []Option) []Option {
+	for _, also := range alsoOf {
+		names := strings.Fields(also.names)
+		for i := range rows {
+			if rows[i].Commands&Qsub != 0 && slices.Contains(names, rows[i].Name) {
+				rows[i].Commands |= also.commands
+			}
 		}
 	}
 	return rows
