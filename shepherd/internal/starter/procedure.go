@@ -57,6 +57,12 @@ func (s *stage) becomeOurs() *Failure {
 	if fail := s.streams.open(s.say); fail != nil {
 		return s.failed(errors.New(fail.Text))
 	}
+	return s.execFromNothing()
+}
+
+// execFromNothing turns into what was ordered, with an environment that nobody
+// else has made.
+func (s *stage) execFromNothing() *Failure {
 	s.env = s.fromNothing()
 	s.detailReady()
 	cmd, err := s.command()

@@ -74,11 +74,5 @@ func (s *stage) becomeSession() *Failure {
 			return s.failed(err)
 		}
 	}
-	s.env = s.fromNothing()
-	s.detailReady()
-	cmd, err := s.command()
-	if err != nil {
-		return s.failed(err)
-	}
-	return s.exec(cmd)
+	return s.execFromNothing()
 }
