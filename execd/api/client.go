@@ -56,8 +56,9 @@ func (c *Client) Call(ctx context.Context, verb string, request, reply any) erro
 		}
 		return e
 	}
-	if jobs, ok := reply.(*JobsReply); ok {
-		err = jobs.UnmarshalJSON(bytes.TrimSpace(answer)) // which package json would only call after two looks at all of it
+	if own, ok := reply.(json.Unmarshaler); ok {
+		// Package json would look at all of it twice before it calls this.
+		err = own.UnmarshalJSON(bytes.TrimSpace(answer))
 	} else {
 		err = json.Unmarshal(answer, reply)
 	}

@@ -135,6 +135,9 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 	if err := s.mayHurry(c); err != nil {
 		return api.SubmitReply{}, err
 	}
+	if j.Interactive {
+		return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: job %d is interactive, and its client has no other", j.Number)
+	}
 	gone := api.Errorf(api.CodeNotFound, "job \"%d\" does not exist", j.Number)
 	was, err := s.Store.Request(j)
 	if err != nil {
@@ -144,9 +147,6 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 		return api.SubmitReply{}, err
 	}
 	defer s.Store.Forget(j)
-	if was.Interactive != nil {
-		return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: job %d is interactive, and its client has no other", j.Number)
-	}
 	r := *was
 	r.Hold, r.Now, r.Verify = hold, false, ""
 	if j.HasScript {

@@ -43,19 +43,19 @@ func (s *Server) attach(_ context.Context, c job.Caller, req *api.AttachRequest)
 	if j.UID != c.UID {
 		return api.AttachReply{}, api.Errorf(api.CodeDenied, "denied: job %d is not yours", req.Job)
 	}
-	request, err := s.Store.Request(j)
-	if err != nil {
-		return api.AttachReply{}, err
-	}
 	run, running := s.Store.RunOf(j)
 	switch {
-	case request.Interactive == nil:
+	case !j.Interactive:
 		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is not interactive", req.Job)
 	case !running:
 		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is not running", req.Job)
 	}
 	if _, err := launch.NewSession(1, &req.Client); err != nil {
 		return api.AttachReply{}, api.Errorf(api.CodeBadRequest, "cannot connect to a client: %v", err)
+	}
+	request, err := s.Store.Request(j)
+	if err != nil {
+		return api.AttachReply{}, err
 	}
 	place := s.Book.Now()
 	if err := s.Stages.Launcher.Attach(run, &req.Client); err != nil {
