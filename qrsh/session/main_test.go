@@ -17,6 +17,7 @@ import (
 
 	"paddock/qrsh/wire"
 	"paddock/spool"
+	"paddock/test/harness"
 )
 
 // patience bounds every wait.
@@ -66,7 +67,10 @@ func start(t *testing.T, grace int, terminal bool) *bench {
 	files := append(make([]*os.File, spool.SessionSocket-3), far)
 	args := []string{"qrsh-session", strconv.Itoa(grace)}
 	if terminal {
-		master, slave := openTerminal(t)
+		master, slave, err := harness.OpenTerminal()
+		if err != nil {
+			t.Fatal(err)
+		}
 		files, args = append(files, master), append(args, spool.SessionWithTerminal)
 		b.in, b.out = slave, slave
 	} else {
@@ -110,27 +114,6 @@ func start(t *testing.T, grace int, terminal bool) *bench {
 		}
 	})
 	return b
-}
-
-func openTerminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd := int(master.Fd())
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return master, slave
 }
 
 // tell is what the shepherd says.
@@ -207,6 +190,14 @@ func (b *bench) next(c *client) wire.Message {
 	}
 }
 
+// part has a client say goodbye.
+func (b *bench) part(c *client) {
+	b.Helper()
+	c.link.Post(wire.Bye{})
+	c.link.Close()
+	b.hear(spool.SessionBye)
+}
+
 // pipes give a link three streams.
 type pipes struct {
 	stdin          *io.PipeWriter
@@ -273,9 +264,7 @@ func TestStreams(t *testing.T) {
 	if m := b.next(c); m != (wire.Exit{Status: 137, Reason: "job was killed: out of memory"}) {
 		t.Errorf("the session says %v", m)
 	}
-	c.link.Post(wire.Bye{})
-	c.link.Close()
-	b.hear(spool.SessionBye)
+	b.part(c)
 }
 
 // A terminal has a size, and the end of what is typed is typed.
@@ -304,9 +293,7 @@ func TestTerminal(t *testing.T) {
 	if m := b.next(c); m != (wire.Exit{}) {
 		t.Errorf("the session says %v", m)
 	}
-	c.link.Post(wire.Bye{})
-	c.link.Close()
-	b.hear(spool.SessionBye)
+	b.part(c)
 }
 
 // A client that is lost comes back, another takes its place, and the third is

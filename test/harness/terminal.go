@@ -30,8 +30,9 @@ type Terminal struct {
 // standard streams and its controlling terminal. What it is given in cmd stays.
 func StartOnTerminal(cmd *exec.Cmd, columns, lines int) (*Terminal, error) {
 	t := &Terminal{cmd: cmd, done: make(chan struct{})}
-	if err := t.open(); err != nil {
-		return nil, fmt.Errorf("cannot make a terminal: %w", err)
+	var err error
+	if t.user, t.tty, err = OpenTerminal(); err != nil {
+		return nil, err
 	}
 	if err := t.Resize(columns, lines); err != nil {
 		t.close()
@@ -56,12 +57,14 @@ func StartOnTerminal(cmd *exec.Cmd, columns, lines int) (*Terminal, error) {
 	return t, nil
 }
 
-func (t *Terminal) open() (err error) {
-	if t.user, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
-		return err
+// OpenTerminal makes a terminal: the side of whoever sits at it, and that of the
+// programs.
+func OpenTerminal() (user, tty *os.File, err error) {
+	if user, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		return nil, nil, fmt.Errorf("cannot make a terminal: %w", err)
 	}
 	number := 0
-	conn, err := t.user.SyscallConn()
+	conn, err := user.SyscallConn()
 	if err == nil {
 		var failed error
 		err = conn.Control(func(fd uintptr) {
@@ -72,12 +75,13 @@ func (t *Terminal) open() (err error) {
 		err = errors.Join(err, failed)
 	}
 	if err == nil {
-		t.tty, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+		tty, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
 	}
 	if err != nil {
-		t.user.Close()
+		user.Close()
+		return nil, nil, fmt.Errorf("cannot make a terminal: %w", err)
 	}
-	return err
+	return user, tty, nil
 }
 
 func (t *Terminal) close() {

@@ -119,14 +119,6 @@ const (
 // prints of them and of its own.
 func (p *pair) configure(t *testing.T) {
 	t.Helper()
-	qconf := func(args ...string) string {
-		t.Helper()
-		out, err := ge.Run(append([]string{"qconf"}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
 	dir := filepath.Join(p.sides[ours].dir, "execd")
 	file := func(name, text string) string {
 		t.Helper()
@@ -141,29 +133,29 @@ func (p *pair) configure(t *testing.T) {
 	}
 	// The accounting file is written at once, not after fifteen seconds.
 	set(t, "reporting_params", "accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00")
-	all := qconf("-sq", "all.q")
+	all := qconf(t, "-sq", "all.q")
 	file("queues/all.q", all)
 	file("pes/make", strings.Replace(ownPE, "pe.iop", "make", 1)) // it is named there
-	file("managers", qconf("-sm"))
-	for name := range strings.FieldsSeq(qconf("-sul")) {
-		file("userlists/"+name, qconf("-su", name))
+	file("managers", qconf(t, "-sm"))
+	for name := range strings.FieldsSeq(qconf(t, "-sul")) {
+		file("userlists/"+name, qconf(t, "-su", name))
 	}
 	for _, o := range []struct{ add, remove, show, name, file, text string }{
 		{"-Ap", "-dp", "-sp", "pe.iop", "pes/pe.iop", ownPE},
 		{"-Aq", "-dq", "-sq", "one.iop", "queues/one.iop", merge(all, ownQueue)},
 	} {
 		_, _ = ge.Run("qconf", o.remove, o.name) // a run that was killed left it
-		qconf(o.add, file(o.file, o.text))
+		qconf(t, o.add, file(o.file, o.text))
 		t.Cleanup(func() {
 			if _, err := ge.Run("qconf", o.remove, o.name); err != nil {
 				t.Error(err)
 			}
 		})
-		file(o.file, qconf(o.show, o.name))
+		file(o.file, qconf(t, o.show, o.name))
 	}
-	file("sge_conf", qconf("-sconf"))
-	file("sched_conf", qconf("-ssconf"))
-	file("complexes", qconf("-sc"))
+	file("sge_conf", qconf(t, "-sconf"))
+	file("sched_conf", qconf(t, "-ssconf"))
+	file("complexes", qconf(t, "-sc"))
 	// Numbers of jobs have the same width in tables.
 	last, err := ge.Run("cat", "/var/spool/gridengine/qmaster/jobseqnum")
 	if err != nil {

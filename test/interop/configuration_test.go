@@ -107,14 +107,6 @@ var oddObjects = []struct{ add, remove, show, name, file, text string }{
 // conf expects them, and package conf must read and print them, and the rest of
 // the cluster's configuration, the same.
 func TestConfiguration(t *testing.T) {
-	qconf := func(args ...string) string {
-		t.Helper()
-		out, err := ge.Run(append([]string{"qconf"}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
 	in, out := t.TempDir(), t.TempDir()
 	file := func(dir, name, text string) string {
 		t.Helper()
@@ -140,20 +132,20 @@ func TestConfiguration(t *testing.T) {
 		_, _ = ge.Run("qconf", o.remove, o.name)
 	}
 	var others strings.Builder
-	for line := range strings.Lines(qconf("-sc")) {
+	for line := range strings.Lines(qconf(t, "-sc")) {
 		if !strings.HasPrefix(line, "odd_") {
 			others.WriteString(line)
 		}
 	}
 	clean("-Mc", file(in, "standard", others.String()))
-	qconf("-Mc", file(in, "complexes", others.String()+oddComplex))
-	standard := qconf("-sq", "all.q")
+	qconf(t, "-Mc", file(in, "complexes", others.String()+oddComplex))
+	standard := qconf(t, "-sq", "all.q")
 	for _, o := range oddObjects {
 		text := o.text
 		if o.add == "-Aq" {
 			text = merge(standard, text)
 		}
-		qconf(o.add, file(in, o.file, text))
+		qconf(t, o.add, file(in, o.file, text))
 		clean(o.remove, o.name)
 	}
 	for attribute, values := range map[string][2]string{
@@ -161,13 +153,13 @@ func TestConfiguration(t *testing.T) {
 		"load_scaling":   {"np_load_avg=2,mem_free=0.5", "np_load_avg,mem_free"},
 		"user_lists":     {"oddusers", "oddusers"},
 	} {
-		qconf("-aattr", "exechost", attribute, values[0], "gehost")
+		qconf(t, "-aattr", "exechost", attribute, values[0], "gehost")
 		clean("-dattr", "exechost", attribute, values[1], "gehost")
 	}
 
-	compared := map[string]string{"8.1.9/complexes": qconf("-sc"), "instance": qconf("-sq", "odd.q@gehost")}
+	compared := map[string]string{"8.1.9/complexes": qconf(t, "-sc"), "instance": qconf(t, "-sq", "odd.q@gehost")}
 	for _, o := range oddObjects {
-		compared["8.1.9/"+o.file] = qconf(o.show, o.name)
+		compared["8.1.9/"+o.file] = qconf(t, o.show, o.name)
 	}
 	for name, text := range compared {
 		file(out, name, text)
@@ -186,7 +178,7 @@ func TestConfiguration(t *testing.T) {
 	for name, args := range map[string][]string{
 		"sge_conf": {"-sconf"}, "sched_conf": {"-ssconf"}, "managers": {"-sm"}, "hosts/gehost": {"-se", "gehost"}, "hosts/global": {"-se", "global"},
 	} {
-		text := qconf(args...)
+		text := qconf(t, args...)
 		file(out, "8.1.9/"+name, text)
 		if *update {
 			file(printed, "8.1.9/"+name, text)

@@ -57,6 +57,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// qconf runs Grid Engine's qconf and returns what it prints.
+func qconf(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := ge.Run(append([]string{"qconf"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // defaultSignals undoes what whoever started the test ignores of the C library's
 // own signals, which nothing else can: GNU make passes it on, and the job of
 // Grid Engine's shepherd would have it, too.
