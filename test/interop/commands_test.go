@@ -347,7 +347,7 @@ func (p *pair) do(s *side, as, line string) (outcome, error) {
 	args = append(args, "env", "-i", "-C", s.dir, "SGE_ROOT=/var/lib/gridengine", "SGE_CELL=default", "HOME="+home, "LOGNAME="+login, "USER="+login,
 		"SHELL=/bin/sh", "PATH="+filepath.Join(s.dir, "bin")+":/usr/bin:/bin", "LC_ALL=C")
 	args = append(append(args, s.env...), "sh", "-c", line)
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	whole := ge.Command(args...)
 	cmd := exec.CommandContext(ctx, whole.Path, whole.Args[1:]...)
