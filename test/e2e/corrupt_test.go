@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -241,7 +240,7 @@ func TestCommandsWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	dir := place(t, "nobody")
 	for _, args := range [][]string{{"qsub", "-b", "y", "true"}, {"qstat"}, {"qdel", "1"}} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 		cmd := exec.CommandContext(ctx, filepath.Join(bin, args[0]), args[1:]...)
 		cmd.Env = plainEnv(dir)
 		out, err := cmd.CombinedOutput()

@@ -445,23 +445,38 @@ func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	limit, err := strconv.Atoi(args[1])
 	ts.Check(err)
-	d := running(ts)
-	ts.Check(harness.Settle(bin, bedOf(ts).dir))
-	before, err := harness.Switches(bin, bedOf(ts).dir)
+	b := bedOf(ts)
+	ts.Check(harness.Settle(bin, b.dir))
+	// On a busy host what looks settled may only be late. What wakes up by itself
+	// does so every time.
+	wrong := ""
+	for range 5 {
+		wrong = b.restless(ts, running(ts).PID(), seconds, limit)
+		if wrong == "" {
+			return
+		}
+	}
+	ts.Fatalf("%s", wrong)
+}
+
+// restless measures a stretch of time in which nothing is to happen, and tells
+// who gave up the processor too often.
+func (b *bed) restless(ts *testscript.TestScript, execd, seconds, limit int) string {
+	before, err := harness.Switches(bin, b.dir)
 	ts.Check(err)
-	// The measurement is of a stretch of time in which nothing happens.
 	<-time.After(time.Duration(seconds) * time.Second)
-	after, err := harness.Switches(bin, bedOf(ts).dir)
+	after, err := harness.Switches(bin, b.dir)
 	ts.Check(err)
-	if n := after[d.PID()] - before[d.PID()]; n > limit {
-		ts.Fatalf("idle execd gave up the processor %d times in %d s; want at most %d", n, seconds, limit)
+	if n := after[execd] - before[execd]; n > limit {
+		return fmt.Sprintf("idle execd gave up the processor %d times in %d s; want at most %d", n, seconds, limit)
 	}
 	for pid, n := range after {
 		was, ok := before[pid]
-		if n -= was; ok && pid != d.PID() && n > 0 {
-			ts.Fatalf("idle shepherd %d gave up the processor %d times in %d s; want 0", pid, n, seconds)
+		if n -= was; ok && pid != execd && n > 0 {
+			return fmt.Sprintf("idle shepherd %d gave up the processor %d times in %d s; want 0", pid, n, seconds)
 		}
 	}
+	return ""
 }
 
 func cmdRSS(ts *testscript.TestScript, neg bool, args []string) {

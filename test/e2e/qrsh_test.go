@@ -27,8 +27,8 @@ func TestQrsh(t *testing.T) {
 	}
 	d.press(term, "until test \"$(stty size)\" = '30 100'; do :; done; echo resized\n")
 	n = d.await(term, n, `[\r\n]resized\r\n`)
-	d.press(term, "cat\n")
-	n = d.await(term, n, `cat\r\n`)
+	d.press(term, "sh -c 'echo is $((1+1)); exec cat'\n")
+	n = d.await(term, n, `is 2\r\n`)
 	d.press(term, "\x03") // ^C ends cat, and nothing else
 	n = d.await(term, n, `<%s> $`)
 	d.press(term, `sh -c 'trap "echo again; exit" CONT; echo up; while :; do sleep 0.02; done'`+"\n")

@@ -1,21 +1,42 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
 )
 
-// TestUsage has jobs that hold 200 MB for some seconds and write a larger file,
+// TestUsage has jobs that hold 200 MB until that was seen and write a larger file,
 // which the system caches: what is accounted is what they hold.
 func TestUsage(t *testing.T) {
 	eachTier(t, "slots 2\n", func(t *testing.T, f *field, kind string) {
 		f.plan("")
 		f.script("holds", `head -c 400000000 /dev/zero >$TMPDIR/file
-exec perl -e '$x = "a"; $x x= 200_000_000; $end = time + 4; 1 while time < $end'
+exec perl -e '$x = "a"; $x x= 200_000_000; 1 until -e "PUB/seen"'
 `)
 		holds := filepath.Join(f.pub, "holds")
-		for _, job := range []int{f.submit(holds), f.submit("-l", "h_vmem=1G", holds)} {
-			const held, most = 200_000_000, 250_000_000
+		jobs := []int{f.submit(holds), f.submit("-l", "h_vmem=1G", holds)}
+		const held, most = 200_000_000, 250_000_000
+		shown := regexp.MustCompile(`mem=([0-9.]+) GB s, .*maxvmem=([0-9.]+)M`)
+		for _, job := range jobs {
+			f.until(fmt.Sprintf("the usage of job %d", job), func() bool {
+				out, _ := f.command("qstat", "-j", strconv.Itoa(job)) // what it says is looked at
+				m := shown.FindStringSubmatch(out)
+				if m == nil {
+					return false
+				}
+				mem, err1 := strconv.ParseFloat(m[1], 64)
+				maxvmem, err2 := strconv.ParseFloat(m[2], 64)
+				return err1 == nil && err2 == nil && mem > 0.1 && maxvmem > held>>20+1
+			})
+		}
+		if err := os.WriteFile(filepath.Join(f.pub, "seen"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range jobs {
 			list := f.over(job, "0 0")
 			if len(list) != 1 {
 				continue
