@@ -53,7 +53,7 @@ func TestStrangers(t *testing.T) {
 				text, _ := io.ReadAll(conn)
 				answer <- text
 			}()
-			_ = b.SetDeadline(time.Now().Add(10 * time.Second))
+			_ = b.SetDeadline(time.Now().Add(time.Minute))
 			_, _, err := New(nil).Accept(b, identity, token)
 			b.Close()
 			if err == nil || errors.Is(err, ErrStranger) == (c.name == "a later version") {

@@ -138,9 +138,9 @@ func start(t *testing.T, g Group, argv ...string) (*exec.Cmd, *bufio.Reader) {
 // until waits for something that ought to happen.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("not within 30 s: ", what)
+			t.Fatal("not within a minute: ", what)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (p *process) kill() {
 // when execd died.
 func (p *process) call(t *testing.T, verb string, request, reply any) bool {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := p.client.Call(t.Context(), verb, request, reply)
 		if err == nil {
@@ -249,7 +249,7 @@ func crashOnce(t *testing.T, dir string, at int) (over bool) {
 			// Whatever was accepted without anybody being told is number 1.
 			p.wait(t, 1)
 		}
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for !emptySpool(dir) {
 			if time.Now().After(deadline) {
 				t.Fatalf("crash at step %d: the spool is not empty:\n%s\n%s", at, tree(dir), p.log)

@@ -30,7 +30,7 @@ func listen(t *testing.T, path string) *net.UnixConn {
 // heard returns the next line that it got.
 func heard(t *testing.T, c *net.UnixConn) string {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 64<<10)

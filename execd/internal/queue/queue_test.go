@@ -102,7 +102,7 @@ func (b *bench) next(t *testing.T) string {
 	select {
 	case name := <-b.started:
 		return name
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing is started")
 		return ""
 	}

@@ -49,7 +49,7 @@ func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) J
 		t.Fatalf("the job wrote %q, %v", line, err)
 	}
 	var u api.Usage
-	if err := harness.WaitFor(30*time.Second, "half a second of processor time", func() (bool, error) {
+	if err := harness.WaitFor(harness.Patience, "half a second of processor time", func() (bool, error) {
 		u, _ = s.Usage(run)
 		return u.CPU > 0.5 && u.PIDs >= 2, nil
 	}); err != nil {

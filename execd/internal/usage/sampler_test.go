@@ -474,7 +474,7 @@ func TestNoProcesses(t *testing.T) {
 func TestHeldBack(t *testing.T) {
 	h := newHost(t)
 	s := newSampler(h, time.Second)
-	s.table.patience = 20 * time.Millisecond
+	s.table.patience = 3 * time.Second // what is not held back is read in it
 	defer s.table.close()
 	io := filepath.Join(h.dir, "100", "io")
 	h.set(fake{pid: 100, gid: 20001, cpu: 100})
@@ -506,7 +506,7 @@ func TestHeldBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.set(fake{pid: 100, gid: 20001, cpu: 100, io: 7})
-	if err := harness.WaitFor(10*time.Second, "the reader to come back", func() (bool, error) {
+	if err := harness.WaitFor(harness.Patience, "the reader to come back", func() (bool, error) {
 		return s.table.stuck.Load() == 0 && look() == 12, nil
 	}); err != nil {
 		t.Error(err)

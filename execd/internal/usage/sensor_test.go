@@ -78,7 +78,7 @@ func (s *sensing) end() {
 	s.cancel()
 	select {
 	case <-s.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		s.t.Error("sensors do not end")
 	}
 }
@@ -97,7 +97,7 @@ func (s *sensing) script(name, text string) string {
 func (s *sensing) wait(what string, ok func(map[string]conf.Value) bool) {
 	s.t.Helper()
 	var v map[string]conf.Value
-	if err := harness.WaitFor(20*time.Second, what, func() (bool, error) {
+	if err := harness.WaitFor(harness.Patience, what, func() (bool, error) {
 		v = s.Values()
 		return ok(v), nil
 	}); err != nil {
@@ -112,7 +112,7 @@ func (s *sensing) waitText(name, want string) {
 
 func (s *sensing) waitLog(text string) {
 	s.t.Helper()
-	if err := harness.WaitFor(20*time.Second, "the log to say "+text, func() (bool, error) {
+	if err := harness.WaitFor(harness.Patience, "the log to say "+text, func() (bool, error) {
 		s.Values()
 		return strings.Contains(s.log.String(), text), nil
 	}); err != nil {
@@ -265,7 +265,7 @@ read line; echo begin; echo global:license:3; echo end; read line <"${0%/*}/let"
 // none checks that no process of the sensors is left.
 func (s *sensing) none() {
 	s.t.Helper()
-	if err := harness.WaitFor(20*time.Second, "the processes of sensors to go", func() (bool, error) {
+	if err := harness.WaitFor(harness.Patience, "the processes of sensors to go", func() (bool, error) {
 		procs, err := filepath.Glob("/proc/[0-9]*/environ")
 		return !slices.ContainsFunc(procs, func(name string) bool {
 			b, _ := os.ReadFile(name)
@@ -337,7 +337,7 @@ func TestSensorStuck(t *testing.T) {
 	s.grace = time.Second
 	s.Configure(often, false, []string{stuck, good, good})
 	s.waitText("license", "5")
-	if err := harness.WaitFor(20*time.Second, "the sensor to be stuck", func() (bool, error) {
+	if err := harness.WaitFor(harness.Patience, "the sensor to be stuck", func() (bool, error) {
 		_, err := os.Stat(s.dir + "/waits")
 		return err == nil || !errors.Is(err, os.ErrNotExist), nil
 	}); err != nil {
@@ -375,7 +375,7 @@ func TestSensorTells(t *testing.T) {
 			if got != want {
 				t.Errorf("told of %q; want %q", got, want)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("not told of %q\n%s", want, s.log)
 		}
 	}

@@ -90,7 +90,7 @@ func (r *rig) marked() []int {
 // killMarked does what execd does when a shepherd is gone.
 func (r *rig) killMarked() {
 	r.t.Helper()
-	until := time.Now().Add(20 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for quiet := 0; quiet < 2; {
 		pids := r.marked()
 		for _, pid := range pids {
@@ -223,7 +223,7 @@ func TestDeathInEveryPart(t *testing.T) {
 			// The shell and its child may still be on their way to that, and in the
 			// middle of exec a process has no environment.
 			left := r.marked()
-			for until := time.Now().Add(10 * time.Second); len(left) < 2 && time.Now().Before(until); left = r.marked() {
+			for until := time.Now().Add(time.Minute); len(left) < 2 && time.Now().Before(until); left = r.marked() {
 				time.Sleep(time.Millisecond)
 			}
 			if len(left) != 2 {
@@ -249,7 +249,7 @@ func pidsGroup(t *testing.T) (dir string) {
 		t.Skip(err)
 	}
 	t.Cleanup(func() {
-		until := time.Now().Add(20 * time.Second)
+		until := time.Now().Add(time.Minute)
 		for {
 			err := os.Remove(dir)
 			if err == nil {

@@ -100,7 +100,7 @@ func makeGroup(t *testing.T, kind, controller string) string {
 func removeGroup(t *testing.T, dir string) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if err = syscall.Rmdir(dir); err == nil {
 			return
 		}
@@ -190,7 +190,7 @@ func testGroupOfProcedures(t *testing.T, g runGroup) {
 	if got := r.output("o"); got != "job\n" {
 		t.Errorf("the job is in %q", got)
 	}
-	for end := time.Now().Add(5 * time.Second); g.populated(t); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); g.populated(t); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the prolog's daemon has survived the epilog")
 		}

@@ -286,7 +286,7 @@ func (r *rig) pipe() func() string {
 	in := bufio.NewReader(f)
 	return func() string {
 		r.t.Helper()
-		_ = f.SetReadDeadline(time.Now().Add(30 * time.Second))
+		_ = f.SetReadDeadline(time.Now().Add(time.Minute))
 		line, err := in.ReadString('\n')
 		if err != nil {
 			r.t.Fatalf("no line from the job: %v\n%s%s", err, r.read(spool.FileTrace), r.read(spool.FileError))
@@ -492,7 +492,7 @@ func TestTextBusy(t *testing.T) {
 	}
 	defer f.Close()
 	p := r.start()
-	until := time.Now().Add(20 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for !strings.Contains(r.read(spool.FileTrace), "execvlp(") {
 		if time.Now().After(until) {
 			t.Fatalf("no exec:\n%s", r.read(spool.FileTrace))
@@ -1007,7 +1007,7 @@ func TestOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until := time.Now().Add(20 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		if time.Now().After(until) {
 			t.Fatalf("process %d is a zombie", pid)
@@ -1028,7 +1028,7 @@ func TestKillWhileOpening(t *testing.T) {
 	}
 	r.set("stdout_path=" + r.base + "/out/nobody-reads")
 	p := r.start()
-	until := time.Now().Add(20 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for !strings.Contains(r.read(spool.FileTrace), "further messages") {
 		if time.Now().After(until) {
 			t.Fatal("the starter stage does not get there")
@@ -1107,7 +1107,7 @@ func TestStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	stat := "/proc/" + strings.TrimSpace(r.read(spool.FileJobPID)) + "/stat"
-	until := time.Now().Add(20 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for {
 		b, err := os.ReadFile(stat)
 		if err != nil {
@@ -1169,7 +1169,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until := time.Now().Add(20 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		if time.Now().After(until) {
 			t.Fatal("the job does not end")

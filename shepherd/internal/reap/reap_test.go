@@ -56,7 +56,7 @@ func TestLoop(t *testing.T) {
 	l.PID, l.Child = start(t, "exit 3")
 	ended(t, l.PID)
 	ended(t, orphan)
-	if w, err := l.Wait(20 * time.Second); err != nil || w.Timeout {
+	if w, err := l.Wait(time.Minute); err != nil || w.Timeout {
 		t.Errorf("Wait = %+v, %v; want the child's end", w, err)
 	}
 	if !l.Orphans() {
