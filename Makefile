@@ -25,6 +25,9 @@ GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 # A count, not a time: at the end of a time go test sometimes reports its own
 # deadline as a failure of the target.
 FUZZTIME   = 100000x
+# go test, of which the log ends with what has failed.
+GOTEST = $(GO) run ./test/report
+
 SOAK_SCALE = 1
 SOAK_SEED  = 0
 BENCHFLAGS =
@@ -36,10 +39,16 @@ UNIT = $$($(GO) list ./... | grep -v '/test/')
 # the names of users come from getent.
 export CGO_ENABLED = 0
 
-.PHONY: all build install demo test race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
+.PHONY: all modules build install demo test race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
 	manifest-check check e2e interop workflow vm soak bench vuln clean
 
 all: build
+
+# All that the targets take from the network by way of Go.
+modules:
+	test/retry $(GO) mod download
+	test/retry $(GO) run $(GOLANGCI_LINT) --version
+	test/retry $(GO) run $(DEADCODE) -help 2>/dev/null >&2
 
 build:
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
@@ -71,12 +80,12 @@ demo: build
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 
 test:
-	test/need perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin
-	$(GO) test -count=1 ./...
+	test/need perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl
+	$(GOTEST) -count=1 -timeout 30m ./...
 
 race:
 	test/need gcc=gcc,libc6-dev
-	CGO_ENABLED=1 $(GO) test -race $(UNIT)
+	CGO_ENABLED=1 $(GOTEST) -race -timeout 30m $(UNIT)
 
 fuzz:
 	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u | while read -r dir; do \
@@ -117,29 +126,29 @@ manifest-check:
 check: vet lint race man-lint deadcode deps-check manifest-check
 
 e2e:
-	$(GO) test -count=1 ./test/e2e
+	$(GOTEST) -count=1 -timeout 30m ./test/e2e
 
 # Beside a real Grid Engine, which it installs. Root only.
 interop:
-	PADDOCK_INTEROP=1 $(GO) test -count=1 -timeout 20m -v ./test/interop
+	PADDOCK_INTEROP=1 $(GOTEST) -count=1 -timeout 40m ./test/interop
 
 workflow:
 	test/need makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snakemake toil=toil
-	PADDOCK_WORKFLOW=1 $(GO) test -count=1 -v ./test/workflow
+	PADDOCK_WORKFLOW=1 $(GOTEST) -count=1 -timeout 30m -v ./test/workflow
 
 # In a machine of its own, under qemu, which it installs: control groups with
 # every controller.
 vm:
 	test/need mkfs.ext4=e2fsprogs
 	test/vm/vm setup
-	PADDOCK_VM=1 $(GO) test -count=1 -v -run '^TestMachine$$' ./test/vm
+	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 40m -v -run '^TestMachine$$' ./test/vm
 
 # And power cuts, in a machine as that of vm.
 soak:
 	test/need mkfs.ext4=e2fsprogs
 	test/vm/vm setup
-	$(GO) test -count=1 -timeout 30m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
-	PADDOCK_VM=1 $(GO) test -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
+	$(GOTEST) -count=1 -timeout 40m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
+	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 
 # Beside a real Grid Engine, which it installs. Root only.
 bench: build

@@ -1,0 +1,229 @@
+// Report runs go test with the given arguments and prints of it what somebody
+// looks for: each package and each slow test when it is done, failed tests with
+// what they said (with -v the others, too), and the failed ones once more,
+// shortened, in the last lines: where a log is cut off, its end remains.
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	slow   = 10  // seconds from which a test is told when it passes
+	most   = 400 // lines of a failed test
+	digest = 50  // lines of the shortened end
+	width  = 240 // of its lines
+)
+
+func main() {
+	cmd := exec.Command("go", append([]string{"test", "-json"}, os.Args[1:]...)...)
+	cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "report: cannot run go test: %v\n", err)
+		os.Exit(1)
+	}
+	r := newReport(os.Stdout)
+	r.all = slices.Contains(os.Args, "-v")
+	readErr := r.read(out)
+	err = cmd.Wait()
+	r.end()
+	if err = errors.Join(readErr, err); err != nil || r.failed() {
+		fmt.Fprintf(os.Stderr, "report: go test %s: failed: %v\n", strings.Join(os.Args[1:], " "), err)
+		os.Exit(1)
+	}
+}
+
+// event is what go test -json prints; see go doc test2json.
+type event struct {
+	Time                    time.Time
+	Action, Package, Test   string
+	ImportPath, FailedBuild string
+	Output                  string
+	Elapsed                 float64
+}
+
+// name is what is tested: of a package, or of its build, without a test.
+func (e *event) name() string {
+	if e.Test != "" {
+		return e.Package + " " + e.Test
+	}
+	return cmp.Or(e.Package, e.ImportPath)
+}
+
+type report struct {
+	to            io.Writer
+	all           bool                // tell also what tests said that passed
+	said          map[string][]string // what runs or was built has printed
+	bad           []failure
+	passed, fails int
+	skipped       int
+}
+
+// failure is a test, or a package, and what it said.
+type failure struct {
+	name  string
+	lines []string
+}
+
+func newReport(to io.Writer) *report { return &report{to: to, said: map[string][]string{}} }
+
+func (r *report) failed() bool { return len(r.bad) > 0 }
+
+func (r *report) read(from io.Reader) error {
+	in := bufio.NewReader(from)
+	for {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			r.line(line)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("cannot read what go test prints: %w", err)
+		}
+	}
+}
+
+func (r *report) line(line string) {
+	var e event
+	if json.Unmarshal([]byte(line), &e) != nil {
+		fmt.Fprint(r.to, line) // not of go test
+		return
+	}
+	name := e.name()
+	switch e.Action {
+	case "output", "build-output":
+		r.keep(name, e.Output)
+	case "pass", "skip":
+		r.good(&e)
+		delete(r.said, name)
+	case "fail":
+		r.wrong(&e)
+		delete(r.said, name)
+	}
+}
+
+// keep remembers what was printed, of much the first and the last lines.
+func (r *report) keep(name, text string) {
+	for _, frame := range []string{"=== RUN ", "=== PAUSE ", "=== CONT ", "=== NAME ", "--- PASS", "--- FAIL", "--- SKIP", "PASS\n", "FAIL\n"} {
+		if strings.HasPrefix(strings.TrimLeft(text, " "), frame) {
+			return
+		}
+	}
+	said := append(r.said[name], strings.TrimSuffix(text, "\n"))
+	if len(said) > most {
+		said = slices.Delete(said, most/2, most/2+1)
+		said[most/2] = "..."
+	}
+	r.said[name] = said
+}
+
+func (r *report) good(e *event) {
+	switch {
+	case e.Test == "":
+		note := ""
+		if e.Action == "skip" {
+			note = " (nothing to run)"
+		}
+		fmt.Fprintf(r.to, "ok    %s %.1f s%s\n", e.Package, e.Elapsed, note)
+	case e.Action == "skip":
+		r.skipped++
+		fmt.Fprintf(r.to, "skip  %s\n", e.name())
+		r.tell(r.said[e.name()])
+	default:
+		r.passed++
+		said := r.said[e.name()]
+		if e.Elapsed >= slow || r.all && len(said) > 0 {
+			fmt.Fprintf(r.to, "pass  %s %.1f s\n", e.name(), e.Elapsed)
+		}
+		if r.all {
+			r.tell(said)
+		}
+	}
+}
+
+func (r *report) tell(lines []string) {
+	for _, l := range lines {
+		fmt.Fprintln(r.to, "      "+l)
+	}
+}
+
+func (r *report) wrong(e *event) {
+	name := e.name()
+	lines := r.said[name]
+	if e.FailedBuild != "" {
+		lines = append(r.said[e.FailedBuild], lines...)
+	}
+	if e.Test != "" {
+		r.fails++
+	}
+	fmt.Fprintf(r.to, "FAIL  %s %.1f s\n", name, e.Elapsed)
+	r.tell(lines)
+	// Who fails only by what is below it, or in it, says nothing of its own.
+	lines = slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
+		return strings.TrimSpace(l) == "" || strings.HasPrefix(l, "FAIL\t") || strings.HasPrefix(l, "exit status ")
+	})
+	if len(lines) > 0 || !r.below(name) {
+		r.bad = append(r.bad, failure{name, lines})
+	}
+}
+
+// below reports whether something in a test or a package has failed.
+func (r *report) below(name string) bool {
+	return slices.ContainsFunc(r.bad, func(f failure) bool {
+		return strings.HasPrefix(f.name, name+"/") || strings.HasPrefix(f.name, name+" ")
+	})
+}
+
+// end prints the sum, and the failures again.
+func (r *report) end() {
+	fmt.Fprintf(r.to, "%d tests passed, %d skipped, %d failed\n", r.passed, r.skipped, r.fails)
+	for name, lines := range r.said { // it did not come to an end
+		if len(r.bad) == 0 && len(lines) > 0 {
+			fmt.Fprintf(r.to, "%s said last:\n%s\n", name, strings.Join(lines, "\n"))
+		}
+	}
+	each := max(3, digest/max(1, len(r.bad))-1)
+	for i, f := range r.bad {
+		if i*(each+1) > digest {
+			fmt.Fprintf(r.to, "and %d more\n", len(r.bad)-i)
+			break
+		}
+		fmt.Fprintf(r.to, "FAIL  %s\n", f.name)
+		lines := shorten(f.lines, each)
+		for k, l := range lines {
+			if len(l) > width {
+				lines[k] = l[:width] + "..."
+			}
+		}
+		r.tell(lines)
+	}
+}
+
+// shorten keeps of many lines those around the word of testscript that something
+// is wrong, or else the first and the last.
+func shorten(lines []string, n int) []string {
+	if len(lines) <= n {
+		return slices.Clone(lines)
+	}
+	if k := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(strings.TrimSpace(l), "FAIL: ") }); k >= 0 {
+		from := max(0, min(k-n/2, len(lines)-n))
+		return slices.Clone(lines[from : from+n])
+	}
+	return slices.Concat(lines[:n-n/2-1], []string{"..."}, lines[len(lines)-n/2:])
+}
