@@ -32,7 +32,7 @@ func UseGridEngine() (*GridEngine, error) {
 		return nil, err
 	}
 	g := &GridEngine{script: filepath.Join(Root(), "test", "interop", "gridengine"), unlock: unlock}
-	if _, err := g.do(5*time.Minute, "up"); err != nil {
+	if _, err := g.do(20*time.Minute, "up"); err != nil {
 		unlock()
 		return nil, err
 	}

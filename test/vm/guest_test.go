@@ -137,7 +137,7 @@ func (c *cluster) run() {
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.wait("execd is ready", 20*time.Second, func() bool { return strings.Count(c.log(), "execd: ready") > before })
+	c.wait("execd is ready", func() bool { return strings.Count(c.log(), "execd: ready") > before })
 }
 
 func (c *cluster) stop() {
@@ -153,11 +153,12 @@ func (c *cluster) log() string {
 	return string(b)
 }
 
-func (c *cluster) wait(what string, limit time.Duration, ok func() bool) {
+// wait waits for what ought to happen at once.
+func (c *cluster) wait(what string, ok func() bool) {
 	c.t.Helper()
-	for end := time.Now().Add(limit); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			c.t.Fatalf("not within %v: %s\n%s", limit, what, c.log())
+			c.t.Fatalf("not within %v: %s\n%s", patience, what, c.log())
 		}
 	}
 }
@@ -187,7 +188,7 @@ func (c *cluster) submit(script string) (group string) {
 	out := c.as("qsub", "-o", "/dev/null", "-j", "y", "-terse", path)
 	id := strings.TrimSpace(out) + ".1"
 	group = c.group(id)
-	c.wait("job "+id+" runs", 20*time.Second, func() bool { return strings.Contains(read(group+"/job/cgroup.events"), "populated 1") })
+	c.wait("job "+id+" runs", func() bool { return strings.Contains(read(group+"/job/cgroup.events"), "populated 1") })
 	return group
 }
 
@@ -251,7 +252,7 @@ func testMemory(t *testing.T) {
 	if !strings.Contains(out, "exited with exit code 7") {
 		t.Errorf("with ulimit -v: %s", out)
 	}
-	c.wait("all groups are gone", 5*time.Second, func() bool { return c.gone(c.group("1.1")) && c.gone(c.group("3.1")) })
+	c.wait("all groups are gone", func() bool { return c.gone(c.group("1.1")) && c.gone(c.group("3.1")) })
 }
 
 // bomb forks for ever, and each of its processes loses its parent.
@@ -263,7 +264,7 @@ func testProcesses(t *testing.T) {
 	c.user, c.mode = 0, "-dev"
 	c.run()
 	group := c.submit("(while :; do sleep 1000 & done)\nsleep 1000\n") // the inner shell gives up
-	c.wait("the job uses up its processes", 30*time.Second, func() bool { return number(group+"/job/pids.events", "max") > 0 })
+	c.wait("the job uses up its processes", func() bool { return number(group+"/job/pids.events", "max") > 0 })
 	if n, _ := strconv.Atoi(strings.TrimSpace(read(group + "/job/pids.current"))); n > 60 {
 		t.Errorf("%d processes; want at most 60", n)
 	}
@@ -273,7 +274,7 @@ func testProcesses(t *testing.T) {
 func testBomb(t *testing.T) {
 	c := start(t, "", "")
 	group := c.submit(bomb)
-	c.wait("the bomb has gone off", 60*time.Second, func() bool {
+	c.wait("the bomb has gone off", func() bool {
 		n, _ := strconv.Atoi(strings.TrimSpace(read(group + "/job/pids.current")))
 		return n > 500
 	})
@@ -287,10 +288,9 @@ func (c *cluster) delete(group, job string) {
 	c.as("qdel", job)
 	called := time.Since(begun)
 	empty := func() bool { return !strings.Contains(read(group+"/cgroup.events"), "populated 1") }
-	// No shorter limit: the machine is emulated, on a host that may be busy.
 	var written time.Duration // since which the kernel is at work
 	n := ""
-	c.wait("the group is empty", 20*time.Second, func() bool {
+	c.wait("the group is empty", func() bool {
 		if written == 0 {
 			n = strings.TrimSpace(read(group + "/job/pids.peak"))
 			if strings.Contains(read(c.dir+"/spool/active_jobs/"+job+".1/trace"), "killed the control group") {
@@ -306,8 +306,8 @@ func (c *cluster) delete(group, job string) {
 	ms := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 	fmt.Printf("vm: %s: %s processes were gone %v after qdel was called: it returned after %v, cgroup.kill was written after %v\n",
 		c.t.Name(), n, ms(took), ms(called), ms(written))
-	c.wait("the group is removed", 20*time.Second, func() bool { return c.gone(group) })
-	c.wait("the job has ended", 20*time.Second, func() bool {
+	c.wait("the group is removed", func() bool { return c.gone(group) })
+	c.wait("the job has ended", func() bool {
 		return strings.Contains(c.log(), "job "+job+".1: ended") || strings.Contains(c.log(), "job "+job+": ended")
 	})
 	c.expectAccounting(job, "failed 100", "exit_status 137")
@@ -316,14 +316,17 @@ func (c *cluster) delete(group, job string) {
 func testProcessor(t *testing.T) {
 	c := start(t, "", "execd_params CPU_QUOTA=slots")
 	group := c.submit("while :; do :; done &\nwhile :; do :; done\n")
-	used := func() int { return number(group+"/job/cpu.stat", "usage_usec") }
-	begun, before := time.Now(), used()
-	time.Sleep(3 * time.Second)
-	share := float64(used()-before) / float64(time.Since(begun).Microseconds())
-	fmt.Printf("vm: %s: two loops in one slot used %.2f processors\n", t.Name(), share)
-	if share > 1.2 || share < 0.3 {
-		t.Errorf("%.2f processors for one slot; want about 1", share)
+	// How much that is is the kernel's to see to, and on a busy host nothing to
+	// measure in a short time.
+	file := group + "/cpu.max"
+	if read(file) == "max 100000\n" {
+		file = group + "/job/cpu.max"
 	}
+	if got := read(file); got != "100000 100000\n" {
+		t.Errorf("%s is %q; want all of one processor", file, got)
+	}
+	stat := filepath.Dir(file) + "/cpu.stat"
+	c.wait("the loops are throttled", func() bool { return number(stat, "nr_throttled") > 10 })
 	c.delete(group, "1")
 }
 
@@ -331,17 +334,15 @@ func testProcessor(t *testing.T) {
 func testDaemon(t *testing.T) {
 	c := start(t, "", "")
 	out := c.as("qsub", "-sync", "y", "-b", "y", "-o", "/dev/null", "-j", "y", "-shell", "y",
-		`(setsid env -i /bin/sh -c 'echo started >/tmp/daemon; /bin/sleep 7654 </dev/null >/dev/null 2>&1 &' &) ; sleep 1; exit 4`)
+		`(setsid env -i /bin/sh -c 'echo started >/tmp/daemon; /bin/sleep 7654 </dev/null >/dev/null 2>&1 &' &) ; until [ -s /tmp/daemon ]; do sleep 0.1; done; exit 4`)
 	if !strings.Contains(out, "exited with exit code 4") {
 		t.Errorf("the job: %s", out)
 	}
 	if text := read("/tmp/daemon"); text != "started\n" {
 		t.Errorf("the daemon has left %q", text)
 	}
-	if alive("7654") {
-		t.Error("the daemon has survived the job")
-	}
-	c.wait("the group is removed", 5*time.Second, func() bool { return c.gone(c.group("1.1")) })
+	c.wait("the daemon is gone", func() bool { return !alive("7654") })
+	c.wait("the group is removed", func() bool { return c.gone(c.group("1.1")) })
 }
 
 // What a prolog leaves lives until the epilog has ended, and no longer; none of
@@ -369,7 +370,7 @@ func testEpilog(t *testing.T) {
 	if got := read("/tmp/o"); !strings.HasSuffix(got, "1.1/job\n") {
 		t.Errorf("the job is in %q", got)
 	}
-	c.wait("the prolog's daemon is gone", 5*time.Second, func() bool {
+	c.wait("the prolog's daemon is gone", func() bool {
 		return !alive("4321") && c.gone(c.group("1.1"))
 	})
 }
@@ -386,20 +387,20 @@ func testRestart(t *testing.T) {
 	if err := os.WriteFile("/tmp/go", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.wait("the job is killed", 20*time.Second, func() bool { return strings.Contains(c.log(), outOfMemory) })
-	c.wait("the group is removed", 5*time.Second, func() bool { return c.gone(group) })
+	c.wait("the job is killed", func() bool { return strings.Contains(c.log(), outOfMemory) })
+	c.wait("the group is removed", func() bool { return c.gone(group) })
 
 	// The shepherd killed: execd kills the group.
 	group = c.submit("setsid env -i /bin/sleep 8765 &\nsleep 1000\n")
 	n := 0
-	c.wait("the shepherd writes its pid", 10*time.Second, func() bool {
+	c.wait("the shepherd writes its pid", func() bool {
 		n, _ = strconv.Atoi(strings.TrimSpace(read(c.dir + "/spool/active_jobs/2.1/pid")))
 		return n > 0
 	})
 	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	c.wait("the group is removed", 10*time.Second, func() bool { return c.gone(group) })
+	c.wait("the group is removed", func() bool { return c.gone(group) })
 }
 
 // alive reports whether a process has that argument.
@@ -432,7 +433,7 @@ func testStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.run()
-	c.wait("the stale group is gone", 5*time.Second, func() bool { return c.gone(own) })
+	c.wait("the stale group is gone", func() bool { return c.gone(own) })
 	if stray.Wait() == nil {
 		t.Error("what was in the stale group ended by itself")
 	}
@@ -548,7 +549,7 @@ func testNames(t *testing.T) {
 	c.run()
 	c.user = 0
 	c.as("qrls", strconv.Itoa(job))
-	c.wait("the owner is asked for again", 20*time.Second, func() bool { return strings.Count(read("/tmp/asked"), "asked") > 1 })
+	c.wait("the owner is asked for again", func() bool { return strings.Count(read("/tmp/asked"), "asked") > 1 })
 	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
 	}

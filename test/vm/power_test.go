@@ -194,7 +194,7 @@ func (p *plant) boot(operations int) {
 	}()
 
 	machine := exec.Command("./vm", "run", filepath.Join(p.base, "root"), "nbd:unix:"+socket)
-	machine.Env = append(os.Environ(), "VM_PIDFILE="+pidfile, "VM_TIMEOUT=400")
+	machine.Env = append(os.Environ(), "VM_PIDFILE="+pidfile, "VM_TIMEOUT=1200")
 	console, err := machine.StdoutPipe()
 	if err != nil {
 		p.t.Fatal(err)

@@ -43,10 +43,10 @@ func testScratch(t *testing.T) {
 		if err != nil || wrote < limit*7/8 || wrote > limit || !strings.Contains(out, "exited with exit code 3") {
 			t.Errorf("job %d wrote %d bytes below a limit of %d: %v %s%s", i+1, wrote, limit, err, out, read(pub+"/said"))
 		}
-		c.wait("the log says that TMPDIR was full", patience, func() bool {
+		c.wait("the log says that TMPDIR was full", func() bool {
 			return strings.Count(c.log(), `reason="TMPDIR was full: 2.0 of 2.0 MB"`) == i+1
 		})
 		fmt.Printf("vm: %s: %d of %d bytes were written to %s: %q\n", t.Name(), wrote, limit, tt.where, read(pub+"/said"))
 	}
-	c.wait("the scratch directories are gone", patience, func() bool { left, _ := os.ReadDir(tmp); return len(left) == 0 })
+	c.wait("the scratch directories are gone", func() bool { left, _ := os.ReadDir(tmp); return len(left) == 0 })
 }

@@ -47,11 +47,11 @@ hostname guest
 for m in /modules/*.ko; do insmod $m; done
 mkdir -p ` + quotas + ` && mount -t ext4 -o prjquota /dev/vda ` + quotas + ` || echo "vm: cannot mount the disk"
 cd /tmp
-/paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 100s
+/paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 400s
 echo "vm: cgroup exit $?"
-PADDOCK_QUOTA_DIR=` + quotas + ` /paddock/quota.test -test.v -test.timeout 100s
+PADDOCK_QUOTA_DIR=` + quotas + ` /paddock/quota.test -test.v -test.timeout 400s
 echo "vm: quota exit $?"
-/paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 400s
+/paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 1200s
 echo "vm: exit $?"
 poweroff -f
 `
@@ -115,7 +115,7 @@ func TestMachine(t *testing.T) {
 		t.Fatalf("cannot make a disk: %v\n%s", err, out)
 	}
 	machine := exec.Command("./vm", "run", root, disk)
-	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=540")
+	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=2100")
 	out, err := machine.CombinedOutput()
 	out = bytes.ReplaceAll(out, []byte{'\r'}, nil)
 	for line := range strings.Lines(string(out)) {

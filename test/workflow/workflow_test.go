@@ -110,7 +110,7 @@ func workplace(t *testing.T, files map[string]string) string {
 // others, and returns what it wrote.
 func drive(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*harness.Patience) // their starts alone take long on a busy host
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
