@@ -31,7 +31,9 @@ func TestQrsh(t *testing.T) {
 	n = d.await(term, n, `is 2\r\n`)
 	d.press(term, "\x03") // ^C ends cat, and nothing else
 	n = d.await(term, n, `<%s> $`)
-	d.press(term, `sh -c 'trap "echo again; exit" CONT; echo up; while :; do sleep 0.02; done'`+"\n")
+	// One process: a shell that has just forked to run something cannot be stopped
+	// before that is stopped, which is before it runs.
+	d.press(term, `perl -e '$| = 1; $SIG{CONT} = sub { print "again\n"; exit }; print "up\n"; select undef, undef, undef, 0.02 while 1'`+"\n")
 	n = d.await(term, n, `[\r\n]up\r\n`)
 	d.press(term, "\x1a") // ^Z stops it
 	n = d.await(term, n, `Stopped`)
