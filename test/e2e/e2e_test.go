@@ -9,11 +9,13 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,6 +35,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// The scripts wait most of the time.
+	if runtime.GOMAXPROCS(0) < 4 {
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
+		}
+	}
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: %v\n", err)

@@ -440,8 +440,8 @@ var scenarios = []scenario{
 	{name: "checkpoint job is killed", script: signalled, set: checkpoint("hibernator"), scripts: procedures(nil), steps: []step{ready, send(unix.SIGTSTP)}},
 	{name: "transparent job ends by itself", script: noted, set: checkpoint("transparent", "ckpt_signal=usr1"), scripts: procedures(nil)},
 	{name: "no clean command", script: noted, set: checkpoint("hibernator", "ckpt_clean_command=none"), scripts: procedures(nil), trace: true},
-	{name: "restart from nothing", script: noted, set: checkpoint("hibernator", "ckpt_restarted=1", "ckpt_pid=4711"), scripts: procedures(nil)},
-	{name: "restart of an application", script: noted, set: checkpoint("application-level", "ckpt_restarted=2", "ckpt_pid=4711"), scripts: procedures(nil)},
+	{name: "restart from nothing", script: noted, set: checkpoint("hibernator", "ckpt_restarted=1", "ckpt_pid=4194300"), scripts: procedures(nil)},
+	{name: "restart of an application", script: noted, set: checkpoint("application-level", "ckpt_restarted=2", "ckpt_pid=4194300"), scripts: procedures(nil)},
 	{name: "restart from a checkpoint", script: noted, set: checkpoint("hibernator", "ckpt_restarted=2", "ckpt_pid=4194300"), scripts: procedures(map[string]string{"ckpt": "@NOTE@ \"$@\"\nexit 7\n"}), differ: meant{"Files": &pidFirst, "Log": &restartStreams, "Environment": &restartStreams}},
 	{name: "restart without command", script: noted, set: checkpoint("cpr", "ckpt_restarted=2", "ckpt_pid=4194300", "ckpt_rest_command=none"), scripts: procedures(nil)},
 }
