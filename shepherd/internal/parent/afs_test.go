@@ -97,7 +97,7 @@ func (r *rig) noneLeft() {
 		if err != nil {
 			continue
 		}
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000); n != 1 {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000); n != 1 {
 			r.t.Errorf("process %d is left (%v)", pid, err)
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}

@@ -922,9 +922,14 @@ func gone(t *testing.T, pids ...string) {
 		if err != nil {
 			t.Fatalf("no pid: %q", pid)
 		}
-		if err := unix.Kill(n, 0); !errors.Is(err, unix.ESRCH) {
-			t.Errorf("process %s is still there (%v)", pid, err)
-			_ = unix.Kill(n, unix.SIGKILL)
+		until := time.Now().Add(time.Minute)
+		for !errors.Is(unix.Kill(n, 0), unix.ESRCH) {
+			if time.Now().After(until) {
+				t.Errorf("process %s is still there", pid)
+				_ = unix.Kill(n, unix.SIGKILL)
+				break
+			}
+			time.Sleep(time.Millisecond)
 		}
 	}
 }
