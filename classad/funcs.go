@@ -1,0 +1,265 @@
+package classad
+
+import "strings"
+
+// function is a built-in function. Arguments of the wrong number are an error,
+// and not evaluated.
+type function struct {
+	least, most int // most -1: any number
+	strict      func(c *context, args []Value) Value
+	lazy        func(c *context, s *scope, args []node) Value
+}
+
+var functions map[string]*function
+
+const longestName = 32
+
+func lookupFunction(name string) *function {
+	var buf [longestName]byte
+	if len(name) > len(buf) {
+		return nil
+	}
+	for i := range len(name) {
+		buf[i] = lower(name[i])
+	}
+	return functions[string(buf[:len(name)])]
+}
+
+// The table is filled at the start because eval leads back to it.
+func init() {
+	functions = make(map[string]*function, 100)
+	for _, add := range []func(map[string]*function){
+		typeFunctions, numberFunctions, listFunctions, stringFunctions,
+		stringListFunctions, regexpFunctions, timeFunctions, envFunctions,
+	} {
+		add(functions)
+	}
+	for name, f := range functions {
+		if lowered := strings.ToLower(name); lowered != name {
+			delete(functions, name)
+			functions[lowered] = f
+		}
+	}
+}
+
+// call calls a function.
+func (c *context) call(n *call, s *scope) Value {
+	fn := n.fn
+	switch {
+	case fn == nil:
+		return Error("no function " + n.name)
+	case len(n.args) < fn.least || fn.most >= 0 && len(n.args) > fn.most:
+		return Error("wrong number of arguments to " + n.name)
+	case fn.lazy != nil:
+		return fn.lazy(c, s, n.args)
+	}
+	bottom := len(c.stack)
+	for _, a := range n.args {
+		v := c.eval(a, s)
+		c.stack = append(c.stack, v)
+	}
+	v := fn.strict(c, c.stack[bottom:])
+	c.stack = c.stack[:bottom]
+	if c.exhausted != "" {
+		return c.spent()
+	}
+	return v
+}
+
+// firstOf returns the first argument that is undefined, or else an error.
+func firstOf(args []Value) (Value, bool) {
+	for _, a := range args {
+		if a.kind == UndefinedKind {
+			return a, true
+		}
+	}
+	for _, a := range args {
+		if a.kind == ErrorKind {
+			return a, true
+		}
+	}
+	return Value{}, false
+}
+
+// needs is the error of a function that got the wrong kind of value, or the
+// error that it got.
+func needs(what string, got Value) Value {
+	if got.kind == ErrorKind {
+		return got
+	}
+	return Error(got.kind.String() + " is no " + what)
+}
+
+func typeFunctions(m map[string]*function) {
+	for name, kind := range map[string]Kind{
+		"isUndefined": UndefinedKind,
+		"isError":     ErrorKind,
+		"isString":    StringKind,
+		"isInteger":   IntKind,
+		"isReal":      RealKind,
+		"isList":      ListKind,
+		"isClassAd":   AdKind,
+		"isBoolean":   BoolKind,
+		"isAbsTime":   AbsTimeKind,
+		"isRelTime":   RelTimeKind,
+	} {
+		m[name] = &function{least: 1, most: 1, strict: func(_ *context, args []Value) Value {
+			return Bool(args[0].kind == kind)
+		}}
+	}
+	m["ifThenElse"] = &function{least: 3, most: 3, lazy: ifThenElse}
+	m["eval"] = &function{least: 1, most: 1, lazy: evalString}
+	m["unparse"] = &function{least: 1, most: 1, lazy: unparse}
+	m["unresolved"] = &function{least: 1, most: 2, lazy: unresolved}
+	// What debug would log is nobody's to see here.
+	m["debug"] = &function{least: 1, most: 1, strict: func(_ *context, args []Value) Value { return args[0] }}
+	m["evalInEachContext"] = &function{least: 2, most: 2, lazy: evalInEachContext}
+	m["countMatches"] = &function{least: 2, most: 2, lazy: countMatches}
+}
+
+func ifThenElse(c *context, s *scope, args []node) Value {
+	v := c.eval(args[0], s)
+	switch v.truth() {
+	case truthTrue:
+		return c.eval(args[1], s)
+	case truthFalse:
+		return c.eval(args[2], s)
+	case truthUndefined:
+		return Value{}
+	}
+	return needs("condition", v)
+}
+
+// evalString evaluates what a string says; what is no string it is already.
+func evalString(c *context, s *scope, args []node) Value {
+	v := c.eval(args[0], s)
+	if v.kind != StringKind {
+		return v
+	}
+	// Parsing takes a little time and far more memory than the text.
+	if !c.alloc(len(v.str)) || !c.scan(8*len(v.str)) {
+		return c.spent()
+	}
+	e, err := Parse(v.str)
+	if err != nil {
+		return Error(err.Error())
+	}
+	return c.eval(e.root, s)
+}
+
+// attribute returns the expression of the attribute that a node refers to. ok
+// is false if the node is no reference; the expression is nil without one.
+func (c *context) attribute(n node, s *scope) (in *scope, expr node, ok bool) {
+	r, ok := n.(*ref)
+	if !ok || r.name == "" {
+		return nil, nil, false
+	}
+	i := -1
+	switch r.in {
+	case anywhere:
+		in, i = c.place(s, r.name, r.hash, false)
+	case inMy, inRoot:
+		in = s.root
+	case inTarget:
+		in = s.root.other
+	case inParent:
+		in = s.parent
+	}
+	if in != nil && r.in != anywhere {
+		i = in.find(r.name, r.hash, r.in == inTarget)
+	}
+	if i < 0 {
+		return nil, nil, true
+	}
+	return in, in.ad.attrs[i].expr, true
+}
+
+func unparse(c *context, s *scope, args []node) Value {
+	_, expr, ok := c.attribute(args[0], s)
+	if !ok {
+		return Error("unparse needs an attribute")
+	}
+	if expr == nil {
+		return String("")
+	}
+	return c.text(Expr{expr}.String())
+}
+
+// text is a string that a function made.
+func (c *context) text(s string) Value {
+	if !c.alloc(len(s)) {
+		return c.spent()
+	}
+	return String(s)
+}
+
+// unresolved lists the attributes that another one refers to and its ad does
+// not have, or tells whether one of them matches a pattern.
+func unresolved(c *context, s *scope, args []node) Value {
+	in, expr, ok := c.attribute(args[0], s)
+	if !ok {
+		return Error("unresolved needs an attribute")
+	}
+	if expr == nil {
+		return Value{}
+	}
+	w := walker{my: in.ad, steps: c.steps}
+	names := w.walk(expr).Target
+	if c.steps = w.steps; !c.scan(0) {
+		return c.spent()
+	}
+	if len(args) == 1 {
+		return c.text(strings.Join(names, ","))
+	}
+	pattern := c.eval(args[1], s)
+	if pattern.kind != StringKind {
+		return needs("pattern", pattern)
+	}
+	for _, name := range names {
+		if v := c.matches(pattern.str, name, ""); v.kind == ErrorKind || v.num != 0 {
+			return v
+		}
+	}
+	return Bool(false)
+}
+
+// inContext evaluates a node in an ad, and else in the scope around it.
+func (c *context) inContext(n node, v Value, s *scope) Value {
+	foreign := v.foreign(s) || v.obj.scope.foreign
+	return c.eval(n, &scope{ad: v.obj.ad, parent: s, root: s.root, foreign: foreign})
+}
+
+func evalInEachContext(c *context, s *scope, args []node) Value {
+	list := c.eval(args[1], s)
+	if list.kind != ListKind {
+		return needs("list", list)
+	}
+	vals := c.elems(list)
+	for i, v := range vals {
+		if v.kind != AdKind {
+			return needs("ad", v)
+		}
+		vals[i] = c.inContext(args[0], v, s)
+	}
+	return List(vals...)
+}
+
+func countMatches(c *context, s *scope, args []node) Value {
+	list := c.eval(args[1], s)
+	switch list.kind {
+	case UndefinedKind:
+		return Int(0)
+	case AdKind:
+		list = List(list)
+	case ListKind:
+	default:
+		return needs("list", list)
+	}
+	count := 0
+	for i := range listLen(list) {
+		if v := c.elem(list, i); v.kind == AdKind && c.inContext(args[0], v, s).True() {
+			count++
+		}
+	}
+	return Int(int64(count))
+}

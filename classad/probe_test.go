@@ -1,0 +1,86 @@
+package classad_test
+
+import (
+	"bufio"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/classad"
+)
+
+// epoch is the clock of the tests.
+var epoch = time.Unix(1_000_000, 0).UTC()
+
+func parse(t testing.TB, text string) classad.Expr {
+	t.Helper()
+	e, err := classad.Parse(text)
+	if err != nil {
+		t.Fatalf("Parse(%q): %v", text, err)
+	}
+	return e
+}
+
+func parseAd(t testing.TB, text string) *classad.Ad {
+	t.Helper()
+	ad, err := classad.ParseAd(text)
+	if err != nil {
+		t.Fatalf("ParseAd(%q): %v", text, err)
+	}
+	return ad
+}
+
+// TestProbes evaluates the expressions of testdata/probes. Its lines are
+// "[requirement]", "my [ad]", "target [ad]" and "expression => value", in which
+// a value of < is any number below zero.
+func TestProbes(t *testing.T) {
+	f, err := os.Open("testdata/probes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	env := &classad.Env{Now: epoch}
+	section := ""
+	lines := bufio.NewScanner(f)
+	for number := 1; lines.Scan(); number++ {
+		line := lines.Text()
+		text, want, probe := strings.Cut(line, " => ")
+		switch {
+		case line == "" || line[0] == '#':
+		case probe:
+			t.Run(section+"/"+text, func(t *testing.T) { tryProbe(t, env, number, text, want) })
+		case strings.HasPrefix(line, "my "):
+			env = &classad.Env{Now: epoch, My: parseAd(t, line[len("my "):]), Target: env.Target}
+		case strings.HasPrefix(line, "target "):
+			env = &classad.Env{Now: epoch, My: env.My, Target: parseAd(t, line[len("target "):])}
+		case line[0] == '[':
+			section, env = strings.Trim(line, "[]"), &classad.Env{Now: epoch}
+		default:
+			t.Fatalf("testdata/probes:%d: %q is no probe", number, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tryProbe(t *testing.T, env *classad.Env, number int, text, want string) {
+	e, err := classad.Parse(text)
+	if err != nil {
+		if want != "syntax error" {
+			t.Errorf("line %d: Parse(%q): %v", number, text, err)
+		}
+		return
+	}
+	got := env.Eval(e)
+	if want == "<" {
+		if n, ok := got.Int(); !ok || n >= 0 {
+			t.Errorf("line %d: %s = %s; want a number below zero", number, text, got)
+		}
+		return
+	}
+	if got.String() != want {
+		t.Errorf("line %d: %s = %s (%s); want %s", number, text, got, got.Reason(), want)
+	}
+}

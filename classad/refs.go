@@ -1,0 +1,227 @@
+package classad
+
+import (
+	"slices"
+	"strings"
+)
+
+// References is what the value of an expression depends on besides itself.
+type References struct {
+	// My and Target are the attributes that are looked for in the own ad and
+	// in the other one, sorted, each in one spelling, with those that the
+	// attributes found refer to in their turn. A name without prefix is one of
+	// My if the own ad has it, and else one of Target.
+	My, Target []string
+
+	Time   bool // it changes with the time
+	Random bool // it is another one each time
+	Any    bool // it may depend on any attribute and the time, as eval of a computed string does
+}
+
+// References returns what the expression refers to, directly and through the
+// attributes of the two ads, either of which may be nil.
+func (e Expr) References(my, target *Ad) References {
+	// Whoever asks this knows the ads, and has parsed them within bounds.
+	w := walker{my: my, target: target, steps: 1 << 62}
+	return w.walk(e.node())
+}
+
+// Constant reports whether the value depends on nothing at all.
+func (r References) Constant() bool {
+	return !r.Time && !r.Random && !r.Any && len(r.My) == 0 && len(r.Target) == 0
+}
+
+// Has reports whether an attribute of this name matters, in whichever ad.
+func (r References) Has(name string) bool {
+	is := func(n string) bool { return equalFold(n, name) }
+	return r.Any || slices.ContainsFunc(r.My, is) || slices.ContainsFunc(r.Target, is)
+}
+
+// walker goes through expressions and the attributes that they refer to. These
+// wait in a queue: a long chain of them is not deep.
+type walker struct {
+	my, target *Ad
+	steps      int
+	found      References
+	seen       [2]map[string]bool // by lower case names
+	queue      []pending
+}
+
+// pending is an attribute to be walked. swapped says that it is one of target,
+// for which the ads are the other way round.
+type pending struct {
+	expr    node
+	swapped bool
+}
+
+// around is the ads that an expression is written in, within that of its side.
+type around struct {
+	ad      *Ad
+	parent  *around
+	swapped bool
+}
+
+func (w *walker) walk(n node) References {
+	w.seen = [2]map[string]bool{{}, {}}
+	w.queue = []pending{{n, false}}
+	for len(w.queue) > 0 && w.steps >= 0 {
+		next := w.queue[len(w.queue)-1]
+		w.queue = w.queue[:len(w.queue)-1]
+		w.node(next.expr, &around{swapped: next.swapped})
+	}
+	byName := func(a, b string) int { return compareFold(a, b) }
+	slices.SortFunc(w.found.My, byName)
+	slices.SortFunc(w.found.Target, byName)
+	return w.found
+}
+
+func (w *walker) node(n node, a *around) {
+	w.steps--
+	switch n := n.(type) {
+	case *ref:
+		w.ref(n, a)
+	case *selection:
+		if equalFold(n.name, "CurrentTime") {
+			w.found.Time = true
+		}
+		w.node(n.of, a)
+	case *subscript:
+		w.node(n.of, a)
+		w.node(n.index, a)
+	case *unary:
+		w.node(n.x, a)
+	case *binary:
+		w.node(n.x, a)
+		w.node(n.y, a)
+		for _, t := range n.more {
+			w.node(t.y, a)
+		}
+	case *conditional:
+		w.conditional(n, a)
+	case *call:
+		w.call(n, a)
+	case *listNode:
+		for _, e := range n.elems {
+			w.node(e, a)
+		}
+	case *adNode:
+		inner := &around{ad: n.ad, parent: a, swapped: a.swapped}
+		for i := range n.ad.attrs {
+			w.node(n.ad.attrs[i].expr, inner)
+		}
+	}
+}
+
+func (w *walker) conditional(n *conditional, a *around) {
+	for {
+		w.node(n.cond, a)
+		w.node(n.yes, a)
+		next, ok := n.no.(*conditional)
+		if !ok {
+			w.node(n.no, a)
+			return
+		}
+		n = next
+	}
+}
+
+func (w *walker) call(n *call, a *around) {
+	for _, arg := range n.args {
+		w.node(arg, a)
+	}
+	switch {
+	case n.fn == nil:
+	case n.fn == lookupFunction("time"),
+		len(n.args) == 0 && (n.fn == lookupFunction("formatTime") || n.fn == lookupFunction("absTime")):
+		w.found.Time = true
+	case n.fn == lookupFunction("random"):
+		w.found.Random = true
+	case n.fn == lookupFunction("eval"):
+		w.eval(n, a)
+	}
+}
+
+// eval looks into a string that is there already.
+func (w *walker) eval(n *call, a *around) {
+	if len(n.args) != 1 {
+		return
+	}
+	l, ok := n.args[0].(*literal)
+	if !ok {
+		w.found.Any, w.found.Time = true, true
+		return
+	}
+	if l.v.kind == StringKind {
+		w.steps -= len(l.v.str)
+		if e, err := Parse(l.v.str); err == nil {
+			w.node(e.root, a)
+		}
+	}
+}
+
+func (w *walker) ref(n *ref, a *around) {
+	if n.name == "" {
+		// Of an ad as a whole anything may be asked.
+		w.found.Any = true
+		return
+	}
+	switch n.in {
+	case anywhere, inParent:
+		inner := a
+		if n.in == inParent && a.parent != nil {
+			inner = a.parent
+		}
+		for ; inner.parent != nil; inner = inner.parent {
+			if w.steps--; inner.ad.find(n.name, n.hash) >= 0 {
+				return // walked with the ad
+			}
+		}
+		w.outer(n, a.swapped, n.in == anywhere)
+	case inMy, inRoot:
+		w.attr(n, a.swapped)
+	case inTarget:
+		w.attr(n, !a.swapped)
+	}
+}
+
+// outer is a reference without prefix that the ads in between do not answer.
+func (w *walker) outer(n *ref, swapped, fallback bool) {
+	own := w.side(swapped)
+	if fallback && (own == nil || own.find(n.name, n.hash) < 0) {
+		swapped = !swapped
+	}
+	w.attr(n, swapped)
+}
+
+func (w *walker) side(swapped bool) *Ad {
+	if swapped {
+		return w.target
+	}
+	return w.my
+}
+
+// attr is a reference to an attribute of one side.
+func (w *walker) attr(n *ref, swapped bool) {
+	side, list := 0, &w.found.My
+	if swapped {
+		side, list = 1, &w.found.Target
+	}
+	key := strings.ToLower(n.name)
+	if w.seen[side][key] {
+		return
+	}
+	ad := w.side(swapped)
+	i := -1
+	if ad != nil {
+		i = ad.find(n.name, n.hash)
+	}
+	if i < 0 && key == "currenttime" {
+		w.found.Time = true
+		return
+	}
+	w.seen[side][key] = true
+	*list = append(*list, n.name)
+	if i >= 0 {
+		w.queue = append(w.queue, pending{ad.attrs[i].expr, swapped})
+	}
+}
