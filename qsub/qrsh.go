@@ -95,14 +95,22 @@ func (s *session) makeInteractive(j *job, command []string) error {
 // interactiveClient returns the caller's end of the job.
 func (s *session) interactiveClient(j *job) *client.Client {
 	c := &client.Client{
-		Execd: s.client, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote,
+		Execd: s.client, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote, Escape: j.escape,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		Verbose: func(format string, args ...any) {
-			if j.verbose {
-				// The terminal may be raw, where a line does not begin at its left.
-				fmt.Fprintf(s.err, "\r%s: %s\r\n", s.command, api.Visible(fmt.Sprintf(format, args...)))
-			}
-		},
+	}
+	say := func(format string, args ...any) {
+		// The terminal may be raw, where a line does not begin at its left.
+		fmt.Fprintf(s.err, "\r%s: %s\r\n", s.command, api.Visible(fmt.Sprintf(format, args...)))
+	}
+	c.Verbose = func(format string, args ...any) {
+		if j.verbose {
+			say(format, args...)
+		}
+	}
+	c.Notice = func(format string, args ...any) {
+		if j.verbose || c.Raw && s.notes != nil {
+			say(format, args...)
+		}
 	}
 	if j.noStdin {
 		c.In = strings.NewReader("")
@@ -138,7 +146,22 @@ func (s *session) runInteractive(ctx context.Context, j *job, c *client.Client) 
 		return fmt.Errorf("cannot write standard output: %w", err)
 	}
 	say(s.err, "waiting for interactive job to be scheduled ...")
-	return s.stay(ctx, c, reply.Job, reply.Cursor)
+	err = s.stay(ctx, c, reply.Job, reply.Cursor)
+	if by := (client.Signaled{}); errors.As(err, &by) {
+		return s.cancelInteractive(ctx, reply.Job)
+	}
+	return err
+}
+
+// cancelInteractive deletes a job that nobody waits for any more, before it has
+// begun.
+func (s *session) cancelInteractive(ctx context.Context, number int) error {
+	request := api.DeleteRequest{Jobs: []string{strconv.Itoa(number)}}
+	var reply api.DeleteReply
+	if err := s.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
+		return s.callFailed(err)
+	}
+	return &failure{exitFailed, "Request for interactive job has been canceled."}
 }
 
 // stay carries the streams of a job until it has ended, and ends as it did.
@@ -146,6 +169,12 @@ func (s *session) stay(ctx context.Context, c *client.Client, number int, cursor
 	end, err := c.Follow(ctx, number, cursor)
 	if errors.Is(err, client.ErrLost) {
 		return &failure{exitConnection, fmt.Sprintf("%s: %s; job %d: see qstat", s.command, api.Visible(err.Error()), number)}
+	}
+	if errors.Is(err, client.ErrLeft) {
+		return &failure{exitConnection, fmt.Sprintf("%s: left job %d, which waits for qrsh -reconnect %[2]d", s.command, number)}
+	}
+	if by := (client.Signaled{}); errors.As(err, &by) && c.Begun() {
+		return &failure{interrupted{by.Signal}.exit(), fmt.Sprintf("%s: %v; job %d waits for qrsh -reconnect %[3]d", s.command, err, number)}
 	}
 	if err != nil {
 		return s.callFailed(err)
@@ -173,7 +202,19 @@ func (s *session) reconnect(ctx context.Context, j *job) error {
 		return s.callFailed(err)
 	}
 	c.Raw = reply.Terminal
-	return s.stay(ctx, c, j.reconnect, reply.Cursor)
+	err = s.stay(ctx, c, j.reconnect, reply.Cursor)
+	if by := (client.Signaled{}); errors.As(err, &by) {
+		return &failure{interrupted{by.Signal}.exit(), ""}
+	}
+	return err
+}
+
+// parseEscape reads the character of -escape.
+func parseEscape(j *job, o *option.Setting) (err error) {
+	if j.escape, err = client.ParseEscape(o.Value()); err != nil {
+		return o.Errorf(option.ExitValue, "%q is no escape character: it is %v", o.Value(), err)
+	}
+	return nil
 }
 
 // parseReconnect reads the number of -reconnect.

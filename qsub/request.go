@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qrsh/client"
 	"paddock/qsub/internal/directive"
 	"paddock/qsub/internal/option"
 )
@@ -35,6 +36,7 @@ type job struct {
 	verbose       bool   // -verbose
 	suspendRemote bool   // -suspend_remote
 	reconnect     int    // -reconnect: the number of the job; 0: a new one
+	escape        byte   // -escape
 }
 
 // variable is an item of -v.
@@ -45,7 +47,7 @@ type variable struct {
 
 // newJob applies settings, the weakest first.
 func newJob(sources ...[]option.Setting) (*job, error) {
-	j := &job{prefix: directive.DefaultPrefix}
+	j := &job{prefix: directive.DefaultPrefix, escape: client.DefaultEscape}
 	for _, settings := range sources {
 		j.soft = false
 		for i := range settings {
@@ -99,6 +101,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 		return nil
 	},
 	"-C":           func(j *job, o *option.Setting) error { j.prefix = o.Value(); return nil },
+	"-escape":      parseEscape,
 	"-e":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stderr, o, "path") },
 	"-h":           func(j *job, _ *option.Setting) error { j.req.Hold = "u"; return nil },
 	"-hard":        func(j *job, _ *option.Setting) error { j.soft = false; return nil },

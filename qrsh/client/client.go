@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -48,7 +49,9 @@ type Client struct {
 	In       io.Reader
 	Out, Err io.Writer // which stay open
 	Verbose  func(format string, args ...any)
-	Suspend  bool // ^Z at the client suspends the job, too
+	Notice   func(format string, args ...any) // tells the user at a terminal
+	Suspend  bool                             // ^Z at the client suspends the job, too
+	Escape   byte                             // begins what is for the client, at the beginning of a line on a terminal
 
 	terminal *term.Terminal // nil: Keyboard is none
 	listener net.Listener
@@ -56,6 +59,7 @@ type Client struct {
 	print    wire.Fingerprint
 
 	link  *wire.Link
+	leave context.CancelCauseFunc // has Follow return, for this reason
 	exit  chan wire.Exit
 	lost  chan closed   // each connection that has ended
 	ready chan struct{} // closed when there has been a connection
@@ -94,6 +98,7 @@ func (c *Client) newToken() api.Listener {
 
 // serve takes connections until the listener is closed.
 func (c *Client) serve() {
+	defer c.guard()
 	places := make(chan struct{}, maxStrangers)
 	for {
 		conn, err := c.listener.Accept()
@@ -115,6 +120,7 @@ func (c *Client) serve() {
 // greet has one who connects prove that it is the session, and then stays with
 // it until it is gone.
 func (c *Client) greet(conn net.Conn) {
+	defer c.guard()
 	defer conn.Close()
 	c.mu.Lock()
 	token := c.token
@@ -148,17 +154,54 @@ func (c *Client) greet(conn net.Conn) {
 // begin begins the streams. Before there is a connection nothing is read: what is
 // typed stays with the terminal.
 func (c *Client) begin() {
+	in := c.In
 	if c.Raw {
-		if err := c.terminal.Raw(); err != nil {
-			c.Verbose("cannot set the terminal to raw mode: %v", err)
+		c.takeTerminal()
+		if c.terminal != nil && c.Escape != NoEscape {
+			in = &escapes{from: c.In, char: c.Escape, do: c.escape}
 		}
-		c.resized()
 	}
-	c.link.Source(wire.Stdin, c.In, nil)
+	c.link.Source(wire.Stdin, in, nil)
 	c.link.Sink(wire.Stdout, open{c.Out})
 	if !c.Raw {
 		c.link.Sink(wire.Stderr, open{c.Err})
 	}
+}
+
+// takeTerminal sets the terminal to raw mode, and tells what the job's is to be
+// like.
+func (c *Client) takeTerminal() {
+	if c.terminal == nil {
+		c.link.Post(noTerminal)
+		return
+	}
+	if modes, err := c.terminal.Modes(); err == nil {
+		c.link.Post(modes)
+	}
+	if err := c.terminal.Raw(); err != nil {
+		c.Verbose("cannot set the terminal to raw mode: %v", err)
+	}
+	c.resized()
+}
+
+// noTerminal is the size of a terminal that nobody looks at, as Grid Engine has
+// it.
+var noTerminal = wire.WindowSize{Rows: 60, Columns: 80, Width: 480, Height: 640}
+
+// escape does what the user asks the client for.
+func (c *Client) escape(key byte) (end bool) {
+	switch key {
+	case escapeLeave:
+		c.leave(ErrLeft)
+		return true
+	case escapeSuspend:
+		_ = unix.Kill(0, unix.SIGTSTP) // as the terminal would: all that the shell has started together
+	case escapeHelp:
+		for line := range strings.SplitSeq(escapeHelpText(c.Escape), "\n") {
+			c.Notice("%s", line)
+		}
+	}
+	return false
 }
 
 // open is a writer that stays open: there may be more to say.
@@ -171,9 +214,11 @@ func (c *Client) resized() {
 	if c.terminal == nil {
 		return
 	}
-	if size, err := c.terminal.Size(); err == nil {
-		c.link.Post(size)
+	size, err := c.terminal.Size()
+	if err != nil {
+		size = noTerminal
 	}
+	c.link.Post(size)
 }
 
 // message takes what the session says.
@@ -181,9 +226,9 @@ func (c *Client) message(m wire.Message) {
 	switch m := m.(type) {
 	case wire.State:
 		if m.Suspended {
-			c.Verbose("the job is suspended")
+			c.Notice("the job is suspended")
 		} else {
-			c.Verbose("the job goes on")
+			c.Notice("the job goes on")
 		}
 	case wire.Exit:
 		select {
@@ -193,48 +238,113 @@ func (c *Client) message(m wire.Message) {
 	}
 }
 
-// signals passes on what the user's terminal, or somebody else, sends.
+// Begun reports whether there has been a connection.
+func (c *Client) Begun() bool {
+	select {
+	case <-c.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// signals passes on what the user's terminal, or somebody else, sends. What was
+// ignored when the client was started stays so.
 func (c *Client) signals(ctx context.Context) {
+	defer c.guard()
 	heard := make(chan os.Signal, 8)
-	signal.Notify(heard, unix.SIGWINCH, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGCONT)
+	signal.Notify(heard, unix.SIGWINCH, unix.SIGCONT)
+	for _, sig := range [...]os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTERM, unix.SIGHUP} {
+		if !signal.Ignored(sig) {
+			signal.Notify(heard, sig)
+		}
+	}
 	defer signal.Stop(heard)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case sig := <-heard:
-			switch sig {
-			case unix.SIGWINCH:
-				c.resized()
-			case unix.SIGTSTP:
-				if c.Suspend {
-					c.link.Post(wire.Signal{Number: uint8(unix.SIGTSTP)})
-				}
-				c.terminal.Restore()
-				_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
-			case unix.SIGCONT:
-				if c.Suspend {
-					c.link.Post(wire.Signal{Number: uint8(unix.SIGCONT)})
-				}
-				if c.Raw {
-					_ = c.terminal.Raw()
-					c.resized()
-				}
-			default:
-				c.link.Post(wire.Signal{Number: uint8(sig.(syscall.Signal))})
-			}
+			c.signal(sig.(syscall.Signal))
 		}
+	}
+}
+
+// signal takes one signal.
+func (c *Client) signal(sig syscall.Signal) {
+	switch sig {
+	case unix.SIGWINCH:
+		if c.Raw && c.Begun() {
+			c.resized()
+		}
+	case unix.SIGTSTP:
+		c.stop()
+	case unix.SIGCONT:
+		c.goOn()
+	case unix.SIGTERM, unix.SIGHUP:
+		c.leave(Signaled{sig})
+	default:
+		if !c.Begun() {
+			c.leave(Signaled{sig})
+			return
+		}
+		c.link.Post(wire.Signal{Number: uint8(sig)})
+	}
+}
+
+// stop stops the client, if there is a shell that would continue it.
+func (c *Client) stop() {
+	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
+		c.Notice("cannot be suspended: no shell is there to continue it")
+		return
+	}
+	if c.Suspend {
+		c.link.Post(wire.Signal{Number: uint8(unix.SIGTSTP)})
+	}
+	c.terminal.Restore()
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
+}
+
+// goOn is what follows stop. The terminal may be another's meanwhile.
+func (c *Client) goOn() {
+	if !c.Begun() {
+		return
+	}
+	if c.Suspend {
+		c.link.Post(wire.Signal{Number: uint8(unix.SIGCONT)})
+	}
+	if c.Raw {
+		_ = c.terminal.Raw()
+		c.resized()
+	}
+}
+
+// guard gives the terminal back before a panic ends the program.
+func (c *Client) guard() {
+	if why := recover(); why != nil {
+		c.terminal.Restore()
+		panic(why)
 	}
 }
 
 // ErrLost is matched when the connection is gone for good.
 var ErrLost = errors.New("connection lost")
 
+// ErrLeft is matched when the user has left the job by the escape character.
+var ErrLeft = errors.New("left")
+
+// Signaled is the signal that has ended the client, before the job's end.
+type Signaled struct{ Signal syscall.Signal }
+
+func (s Signaled) Error() string { return "ended by signal " + unix.SignalName(s.Signal) }
+
 // Follow stays with a job until it has ended, and returns how. cursor is where
 // the file of ended jobs may have it. The terminal is as it was when it returns.
 func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, c.leave = context.WithCancelCause(ctx)
+	defer c.leave(nil)
+	stop := context.AfterFunc(ctx, c.link.Close)
+	defer stop()
 	// That nobody reads what the job writes is the job's to know.
 	signal.Ignore(unix.SIGPIPE)
 	go c.serve()
@@ -272,6 +382,9 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			return e, nil
 		case told = <-ended:
 			ended = nil
+			if ctx.Err() != nil {
+				continue // it was asked to leave
+			}
 			select {
 			case <-c.ready:
 				late = time.After(tellTime)
@@ -280,11 +393,18 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			}
 		case <-late:
 			return told.exit, told.err
+		case <-ctx.Done():
+			return wire.Exit{}, context.Cause(ctx)
 		case connection := <-c.lost:
+			if ctx.Err() != nil {
+				continue
+			}
 			if ended == nil {
 				return told.exit, told.err
 			}
-			if err := c.reconnect(ctx, job); err != nil {
+			if err := c.reconnect(ctx, job); ctx.Err() != nil {
+				continue
+			} else if err != nil {
 				return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, err)
 			}
 			c.Verbose("connection lost (%v), connected again", connection.why)

@@ -3,7 +3,7 @@
 // it beside the job, as the job's owner and with nothing but descriptors, and
 // tells it through the first of them where the client is and how the job ended
 // (package spool, file session). A client that is lost may come back. It imports
-// spool and qrsh/wire.
+// spool, qrsh/wire and qrsh/internal/term.
 package main
 
 import (
@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/qrsh/internal/term"
 	"paddock/qrsh/wire"
 	"paddock/spool"
 )
@@ -88,6 +89,7 @@ type session struct {
 
 	mu       sync.Mutex
 	ready    bool               // guarded by mu; there has been a client
+	begun    bool               // guarded by mu; and the job begins
 	ended    bool               // guarded by mu; the job has
 	number   int                // guarded by mu; of the client
 	leave    context.CancelFunc // guarded by mu; ends its connection
@@ -217,11 +219,40 @@ func (s *session) message(m wire.Message) {
 			// The kernel tells those at the terminal.
 			size := unix.Winsize{Row: m.Rows, Col: m.Columns, Xpixel: m.Width, Ypixel: m.Height}
 			control(s.terminal, func(fd int) { _ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) })
+			s.begin()
 		}
+	case wire.Modes:
+		s.setModes(m)
 	case wire.Signal:
 		s.say(spool.SessionSignal, strconv.Itoa(int(m.Number)))
 	case wire.Bye:
 		s.finish()
+	}
+}
+
+// setModes gives the job's terminal the modes of the user's. Once the job runs
+// they are its own.
+func (s *session) setModes(m wire.Modes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.terminal == nil || s.begun {
+		return
+	}
+	control(s.terminal, func(fd int) {
+		if mode, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+			term.Decode(m, mode)
+			_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
+		}
+	})
+}
+
+// begin has the job begun, if it has not.
+func (s *session) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.begun {
+		s.begun = true
+		s.say(spool.SessionReady)
 	}
 }
 
@@ -316,8 +347,8 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 	first := !s.ready
 	s.ready = true
 	s.mu.Unlock()
-	if first {
-		s.say(spool.SessionReady)
+	if s.terminal == nil || !first {
+		s.begin() // else with the size of the user's
 	}
 	return s.link.Run(secure, has)
 }

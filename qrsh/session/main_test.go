@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/qrsh/internal/term"
 	"paddock/qrsh/wire"
 	"paddock/spool"
 	"paddock/test/harness"
@@ -272,8 +273,22 @@ func TestTerminal(t *testing.T) {
 	b := start(t, 60, true)
 	var p pipes
 	c := b.connect(p.begin)
-	b.hear(spool.SessionReady)
+	mode, err := unix.IoctlGetTermios(int(b.in.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode.Cc[unix.VINTR], mode.Cc[unix.VQUIT] = 'X'&0x1f, 0
+	mode.Iflag &^= unix.IXON
+	mode.Iflag |= unix.IUTF8
+	c.link.Post(term.Encode(mode))
 	c.link.Post(wire.WindowSize{Rows: 30, Columns: 99})
+	b.hear(spool.SessionReady)
+	if got, err := unix.IoctlGetTermios(int(b.in.Fd()), unix.TCGETS); err != nil || *got != *mode {
+		t.Errorf("the modes are %+v, %v; want %+v", got, err, mode)
+	}
+	// Once the job has begun they are its own.
+	c.link.Post(wire.Modes{})
+	c.link.Post(wire.Modes{Pairs: string([]byte{53, 0, 0, 0, 0})})
 	b.write(p.stdin, "typed\n")
 	b.expect(b.in, "typed\n")
 	b.expect(p.stdout, "typed\r\n") // the echo

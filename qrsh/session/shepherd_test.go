@@ -171,6 +171,7 @@ tty -s && test -t 0 && test -t 1 && test -t 2 && stat -c %u $(tty)
 while :; do read line; done
 `, spool.KeyPTY+"=1")
 	_ = j.stderr.Close()
+	j.link.Post(wire.WindowSize{Rows: 24, Columns: 80})
 	line := make([]byte, 100)
 	n, err := j.stdout.Read(line)
 	if err != nil || !strings.HasSuffix(string(line[:n]), "\r\n") {

@@ -25,6 +25,10 @@
 //	 8 state     S>C  1 runs, 2 is suspended, 8 bits
 //	 9 exit      S>C  status, 16 bits; a text                the last that the session says
 //	10 bye       C>S                                         the answer to it
+//	11 modes     C>S  mode value, 8 and 32 bits, repeated    of the client's terminal, numbered as in RFC 4254, section 8
+//
+// A client of a job with a terminal says modes, if it has one itself, and window
+// as soon as it is connected: the job begins with them.
 //
 // Streams are 0, 1 and 2 as descriptors are, 8 bits. Offsets count the bytes of a
 // stream since the session began, in 64 bits; its end counts as a byte. Those of
@@ -54,6 +58,8 @@ const (
 	HeaderSize = 4
 	MaxPayload = 1 << 16
 	MaxReason  = 1 << 10 // of the text of exit
+	ModeSize   = 5       // of a mode and its value
+	MaxModes   = 128
 	TokenSize  = 32
 	// Window is how much of a stream may be under way.
 	Window = 1 << 20
@@ -74,6 +80,7 @@ const (
 	TypeState
 	TypeExit
 	TypeBye
+	TypeModes
 )
 
 // Stream is one of the three streams of a session.
@@ -114,7 +121,7 @@ func readHeader(r io.Reader) (t Type, length int, err error) {
 	}
 	head := binary.BigEndian.Uint32(b[:])
 	t, length = Type(head>>24), int(head&0xffffff)
-	if t < TypeHello || t > TypeBye {
+	if t < TypeHello || t > TypeModes {
 		return 0, 0, broken("frame of unknown type %d", t)
 	}
 	if length > MaxPayload {
@@ -166,6 +173,8 @@ type (
 	}
 	// Bye ends the session: the client has all of it.
 	Bye struct{}
+	// Modes are those of the client's terminal, as package term encodes them.
+	Modes struct{ Pairs string }
 )
 
 func (m WindowSize) frame() (Type, []byte) {
@@ -192,6 +201,8 @@ func (m Exit) frame() (Type, []byte) {
 
 func (Bye) frame() (Type, []byte) { return TypeBye, nil }
 
+func (m Modes) frame() (Type, []byte) { return TypeModes, []byte(m.Pairs) }
+
 // parseMessage reads the payload of a message.
 func parseMessage(t Type, b []byte) (Message, error) {
 	switch {
@@ -206,6 +217,8 @@ func parseMessage(t Type, b []byte) (Message, error) {
 		return Exit{binary.BigEndian.Uint16(b), string(b[2:])}, nil
 	case t == TypeBye && len(b) == 0:
 		return Bye{}, nil
+	case t == TypeModes && len(b)%ModeSize == 0 && len(b) <= MaxModes*ModeSize:
+		return Modes{string(b)}, nil
 	}
 	return nil, broken("bad frame of type %d and %d bytes", t, len(b))
 }

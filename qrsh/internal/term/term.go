@@ -1,5 +1,6 @@
-// Package term is the user's terminal: its size, and raw mode, which is given
-// back before the program ends or stops. Package client imports it.
+// Package term is the user's terminal: its size, its modes, which the job's is to
+// have too, and raw mode, which is given back before the program ends or stops.
+// Package client imports it, and qrsh-session for the modes.
 package term
 
 import (
@@ -28,18 +29,16 @@ func Open(f *os.File) *Terminal {
 	return &Terminal{file: f}
 }
 
-// Raw has every key passed on as it is.
+// Raw has every key passed on as it is. It may be said again, for a terminal that
+// somebody else has had meanwhile.
 func (t *Terminal) Raw() error {
 	if t == nil {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mode != nil {
-		return nil
-	}
 	mode, err := term.MakeRaw(int(t.file.Fd()))
-	if err == nil {
+	if err == nil && t.mode == nil {
 		t.mode = mode
 	}
 	return err
@@ -65,4 +64,13 @@ func (t *Terminal) Size() (wire.WindowSize, error) {
 		return wire.WindowSize{}, err
 	}
 	return wire.WindowSize{Rows: size.Row, Columns: size.Col, Width: size.Xpixel, Height: size.Ypixel}, nil
+}
+
+// Modes returns how the terminal is set, as it is sent.
+func (t *Terminal) Modes() (wire.Modes, error) {
+	mode, err := unix.IoctlGetTermios(int(t.file.Fd()), unix.TCGETS)
+	if err != nil {
+		return wire.Modes{}, err
+	}
+	return Encode(mode), nil
 }

@@ -141,6 +141,7 @@ var rows = []Option{
 	{Name: "-e", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "enable queues"},
 	{Name: "-e", Commands: Qlog, Help: "show standard error only"},
 	{Name: "-E", Commands: Qacct, Help: "select by end time, not start"},
+	{Name: "-escape", Args: one("char|none"), Kind: Text, Commands: Qrsh | Qlogin, Help: "begins what is for qrsh on a terminal; default ~"},
 	{Name: "-explain", Args: one("a|c|A|E"), Kind: Text, Commands: Qstat, Help: "show queues and why they are in these states"},
 	{Name: "-ext", Commands: Qstat, Help: "show additional attributes"},
 	{Name: "-f", Commands: Qdel, Help: "delete at once, whatever the job's processes do"},
