@@ -155,10 +155,13 @@ func (c *Client) greet(conn net.Conn) {
 // typed stays with the terminal.
 func (c *Client) begin() {
 	in := c.In
+	if c.terminal != nil && in == io.Reader(c.Keyboard) {
+		in = c.terminal
+	}
 	if c.Raw {
 		c.takeTerminal()
 		if c.terminal != nil && c.Escape != NoEscape {
-			in = &escapes{from: c.In, char: c.Escape, do: c.escape}
+			in = &escapes{from: in, char: c.Escape, do: c.escape}
 		}
 	}
 	c.link.Source(wire.Stdin, in, nil)
@@ -349,7 +352,7 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 	signal.Ignore(unix.SIGPIPE)
 	go c.serve()
 	defer c.listener.Close()
-	defer c.terminal.Restore()
+	defer c.terminal.Release()
 	go c.signals(ctx)
 	type end struct {
 		exit wire.Exit

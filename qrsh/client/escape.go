@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -56,7 +57,7 @@ func (e *escapes) Read(b []byte) (int, error) {
 		n, err := e.from.Read(e.buf[:])
 		e.err = err
 		e.sift(e.buf[:n])
-		if e.err != nil && e.held {
+		if e.err != nil && e.held { // nothing follows
 			e.rest, e.held = append(e.rest, e.char), false
 		}
 	}
@@ -78,7 +79,7 @@ func (e *escapes) sift(typed []byte) {
 		case e.held && (key == escapeLeave || key == escapeSuspend || key == escapeHelp):
 			e.held = false
 			if e.do(key) {
-				e.err = io.EOF
+				e.err = os.ErrClosed // the job's input has not ended
 				return
 			}
 			continue

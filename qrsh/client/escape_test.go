@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -36,6 +37,9 @@ func TestEscapes(t *testing.T) {
 				return key == escapeLeave
 			}}
 			got, err := io.ReadAll(iotest.OneByteReader(e))
+			if errors.Is(err, os.ErrClosed) && strings.Contains(c.done, ".") {
+				err = nil
+			}
 			if err != nil || string(got) != c.want || string(done) != c.done {
 				t.Errorf("%.20q %s: passed on %.20q, did %q, %v; want %.20q, %q", c.typed, name, got, done, err, c.want, c.done)
 			}

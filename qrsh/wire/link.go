@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"reflect"
 	"slices"
 	"sync"
@@ -69,7 +70,7 @@ func New(handle func(Message)) *Link {
 }
 
 // Source has a stream sent: what r gives until it ends, or fails, which is the
-// same. When nobody wants it any more, closer is called.
+// same; but one that was closed here has not ended. When nobody wants it any more, closer is called.
 func (l *Link) Source(s Stream, r io.Reader, closer io.Closer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,8 +94,11 @@ func (l *Link) fill(o *outgoing, r io.Reader) {
 		n, err := r.Read(room)
 		l.mu.Lock()
 		o.end += uint64(n)
-		o.ended = err != nil
+		o.ended = err != nil && !errors.Is(err, os.ErrClosed)
 		l.changed.Broadcast()
+		if err != nil {
+			return
+		}
 	}
 }
 

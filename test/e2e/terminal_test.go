@@ -26,8 +26,30 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
+	return newDeskWith(t, 0, "-dev")
+}
+
+// newDeskWith has a desk whose execd has so many slots, 0 for as many as usual,
+// and is started in this mode.
+func newDeskWith(t *testing.T, slots int, mode string) *desk {
+	t.Helper()
 	dir := place(t, "terminal")
-	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Env: plainEnv(dir)})
+	if err := os.MkdirAll(dir+"/etc/queues", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	if slots > 0 {
+		files["queues/all.q"] = "qname all.q\nslots " + strconv.Itoa(slots) + "\n"
+	}
+	if mode == "-root" {
+		files["sge_conf"] = "min_uid 0\nmin_gid 0\n"
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, "etc", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: mode, Env: plainEnv(dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

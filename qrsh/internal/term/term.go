@@ -4,8 +4,10 @@
 package term
 
 import (
+	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -15,7 +17,9 @@ import (
 
 // Terminal is the terminal that standard input is. A nil Terminal is none.
 type Terminal struct {
-	file *os.File
+	file     *os.File
+	released atomic.Bool
+	wake     [2]int // a pipe, with something in it when it is released
 
 	mu   sync.Mutex
 	mode *term.State // guarded by mu; what it was before raw mode; nil: it is not raw
@@ -26,7 +30,38 @@ func Open(f *os.File) *Terminal {
 	if !term.IsTerminal(int(f.Fd())) {
 		return nil
 	}
-	return &Terminal{file: f}
+	t := &Terminal{file: f}
+	if err := unix.Pipe2(t.wake[:], unix.O_CLOEXEC); err != nil {
+		return nil // a program that cannot even have a pipe
+	}
+	return t
+}
+
+// Read reads keys. What is typed behind Release is not read: it is for the next
+// program.
+func (t *Terminal) Read(b []byte) (int, error) {
+	fds := []unix.PollFd{{Fd: int32(t.file.Fd()), Events: unix.POLLIN}, {Fd: int32(t.wake[0]), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return 0, err
+		}
+		if t.released.Load() {
+			return 0, os.ErrClosed
+		}
+		if fds[0].Revents != 0 {
+			return t.file.Read(b)
+		}
+	}
+}
+
+// Release gives the terminal back for good.
+func (t *Terminal) Release() {
+	if t == nil {
+		return
+	}
+	t.released.Store(true)
+	_, _ = unix.Write(t.wake[1], []byte{0})
+	t.Restore()
 }
 
 // Raw has every key passed on as it is. It may be said again, for a terminal that
