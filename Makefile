@@ -80,7 +80,7 @@ demo: build
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 
 test:
-	test/need perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl
+	test/need perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny top=procps
 	$(GOTEST) -count=1 -timeout 30m ./...
 
 race:

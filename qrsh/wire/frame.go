@@ -1,6 +1,6 @@
 // Package wire is the language between qrsh, which listens, and qrsh-session,
 // which the shepherd of an interactive job starts and which connects to it. It
-// imports nothing of ours; qrsh and qrsh-session import it, and nobody else.
+// imports nothing of ours; qrsh, qrsh-session and tests import it, and nobody else.
 //
 // # Connection
 //

@@ -195,7 +195,7 @@ func TestQrshGivesBack(t *testing.T) {
 		cmd := d.command("qrsh")
 		cmd.Path = "/bin/sh"
 		cmd.Args = []string{"sh", "-c", `stty -g; "$@"; e=$?; stty -g; exit $e`, "sh", filepath.Join(bin, "qrsh"), "-pty", "y", "-S", "/bin/sh",
-			"trap 'exit 9' INT; trap 'exit 10' QUIT; echo up; while :; do sleep 0.02; done"}
+			"ulimit -c 0; trap 'exit 9' INT; trap 'exit 10' QUIT; echo up; while :; do sleep 0.02; done"}
 		term := d.start(cmd)
 		d.await(term, 0, `[\r\n]up\r\n`)
 		if raw := d.modes(term); raw.Lflag&unix.ICANON != 0 {

@@ -1,13 +1,28 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
+	"paddock/qrsh/wire"
+	"paddock/spool"
 	"paddock/test/harness"
 )
 
@@ -97,18 +112,19 @@ func TestQrshRestart(t *testing.T) {
 
 // TestQrshHostile has another user look for the token, and attach.
 func TestQrshHostile(t *testing.T) {
-	if os.Getuid() != 0 {
+	if second == nil {
 		t.Skip("another user is needed, and so root")
 	}
-	d := newDesk(t)
+	d := newDeskWith(t, 0, "-root")
 	term := d.start(d.command("qrsh", "-pty", "y", "echo begun; read a"))
 	d.await(term, 0, `begun`)
 	jobs, err := d.Jobs()
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("jobs %v, %v", jobs, err)
 	}
+	job := strconv.Itoa(jobs[0].Job)
 	token := regexp.MustCompile(`[0-9a-f]{64}`)
-	if text := d.run("qstat", "-j", strconv.Itoa(jobs[0].Job), "-json"); token.MatchString(text) {
+	if text := d.run("qstat", "-j", job, "-json"); token.MatchString(text) {
 		t.Errorf("qstat shows %q", token.FindString(text))
 	}
 	// Neither arguments nor environments have it; what only root can read, he
@@ -117,6 +133,7 @@ func TestQrshHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closed := []string{d.sessionFile(job)}
 	for _, p := range processes {
 		for _, name := range []string{"cmdline", "environ"} {
 			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID, name))
@@ -124,7 +141,178 @@ func TestQrshHostile(t *testing.T) {
 				t.Errorf("%v has a token in its %s", p, name)
 			}
 		}
+		closed = append(closed, fmt.Sprintf("/proc/%d/environ", p.PID), fmt.Sprintf("/proc/%d/mem", p.PID))
+	}
+	for _, name := range closed {
+		if out, err := d.as(second, "/bin/cat", name); err == nil || !strings.Contains(out, "Permission denied") {
+			t.Errorf("another user reads %s: %q, %v", name, out, err)
+		}
+	}
+	if out, err := d.as(second, filepath.Join(bin, "qrsh"), "-reconnect", job); err == nil || !strings.HasSuffix(out, "denied: job "+job+" is not yours\n") {
+		t.Errorf("another user attaches: %q, %v", out, err)
 	}
 	d.press(term, "\n")
 	d.ends(term, 0)
+}
+
+// as runs a program as another user and returns all that it prints.
+func (d *desk) as(user *harness.User, path string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir, cmd.Env = "/", plainEnv(d.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// sessionFile is where a job's shepherd has the token.
+func (d *desk) sessionFile(job string) string {
+	d.t.Helper()
+	names, err := filepath.Glob(filepath.Join(d.dir, "spool/active_jobs", job+".1", spool.FileSession))
+	if err != nil || len(names) != 1 {
+		d.t.Fatalf("session files of job %s: %q, %v", job, names, err)
+	}
+	return names[0]
+}
+
+// stranger is one who connects to qrsh and is not the session.
+type stranger struct {
+	name   string
+	secure bool // speaks TLS
+	says   []byte
+}
+
+// refused has a stranger connect, and returns when it is hung up on.
+func (s *stranger) refused(address string) error {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
+	if s.secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it is a stranger
+	}
+	_, _ = conn.Write(s.says) // as much as is taken
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("it is not hung up on: %w", err)
+	}
+	return nil
+}
+
+// TestQrshStrangers has all kinds of others connect to a qrsh, which goes on,
+// keeps nothing of them and says who they were.
+func TestQrshStrangers(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	cmd := exec.Command(filepath.Join(bin, "qrsh"), "-verbose", "cat")
+	cmd.Dir, cmd.Env = d.dir, plainEnv(d.dir)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(2*harness.Patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(line, "Your job 1 ") {
+		t.Fatalf("it prints %q, %v", line, err)
+	}
+	echoed := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(in, text); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := lines.ReadString('\n'); err != nil || line != text {
+			t.Fatalf("the job writes %q, %v; want %q", line, err, text)
+		}
+	}
+	echoed("one\n")
+	b, err := os.ReadFile(d.sessionFile("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := spool.ParseSession(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	hello := append([]byte{1, 0, 0, 0x42}, append([]byte("paddock\x00\x00"), make([]byte, 57)...)...)
+	strangers := []stranger{
+		{name: "one that says nothing"},
+		{name: "a browser", says: []byte("GET / HTTP/1.0\r\n\r\n")},
+		{name: "random bytes", says: someNoise(1 << 20)},
+		{name: "half a beginning of TLS", says: []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")},
+		{name: "TLS and nothing", secure: true},
+		{name: "TLS and random bytes", secure: true, says: someNoise(1 << 20)},
+		{name: "a giant frame", secure: true, says: append([]byte{1, 0xff, 0xff, 0xff}, someNoise(1<<20)...)},
+		{name: "an old version", secure: true, says: hello},
+	}
+	var all sync.WaitGroup
+	for i := range strangers {
+		all.Go(func() {
+			if err := strangers[i].refused(session.Address); err != nil {
+				t.Errorf("%s: %v", strangers[i].name, err)
+			}
+		})
+	}
+	all.Wait()
+	// The token that was used, by one who knows all that root knows.
+	var fingerprint wire.Fingerprint
+	var token wire.Token
+	for _, pair := range []struct {
+		to   []byte
+		from string
+	}{{fingerprint[:], session.Fingerprint}, {token[:], session.Token}} {
+		if _, err := hex.Decode(pair.to, []byte(pair.from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := net.Dial("tcp", session.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(harness.Patience))
+	if _, _, err := wire.New(nil).Offer(conn, fingerprint, token); err == nil {
+		t.Error("a token serves twice")
+	}
+	if l, err := net.Listen("tcp", session.Address); err == nil {
+		l.Close()
+		t.Error("somebody else listens at the same port")
+	}
+	// More than it talks to at once.
+	silent := stranger{name: "a scanner"}
+	for range 200 {
+		all.Go(func() {
+			if err := silent.refused(session.Address); err != nil {
+				t.Errorf("%s: %v", silent.name, err)
+			}
+		})
+	}
+	echoed("two\n")
+	all.Wait()
+	peak, err := harness.StatusField(cmd.Process.Pid, "VmHWM")
+	if err != nil || peak > 64<<10 {
+		t.Errorf("qrsh has used %d kB, %v", peak, err)
+	}
+	in.Close()
+	if _, err := lines.ReadString('\n'); !errors.Is(err, io.EOF) {
+		t.Errorf("behind the end: %v", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(said.String(), "qrsh: refused a connection from 127.0.0.1:"); n < len(strangers)+1 {
+		t.Errorf("it tells of %d strangers:\n%s", n, said.String())
+	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	scale = flag.Float64("scale", 0.01, "size: 1 means 1,000 single jobs, 10,000 tasks and 20 kills")
+	scale = flag.Float64("scale", 0.01, "size: 1 means 1,000 single jobs, 10,000 tasks and 20 kills, and 1 GB through an interactive job")
 	seed  = flag.Uint64("seed", 0, "of the moments at which execd is killed; 0 takes one from the clock")
 )
 
