@@ -314,22 +314,36 @@ func (p *parent) limitReached() string {
 		return ""
 	}
 	cpu := syscall.TimevalToNsec(p.rusage.Utime) + syscall.TimevalToNsec(p.rusage.Stime)
-	value := func(key string) string { v, _ := c.Lookup(key); return key + " " + v }
+	// Signals may be sent by anybody, also where there is no limit.
+	finite := func(key string) (spool.Limit, bool) {
+		text, _ := c.Lookup(key)
+		l, err := spool.ParseLimit(text)
+		return l, err == nil && l != spool.Infinity && l != spool.Undefined
+	}
+	reached := func(what string, keys ...string) string {
+		for _, key := range keys {
+			if _, ok := finite(key); ok {
+				text, _ := c.Lookup(key)
+				return "job " + what + ": limit " + key + " " + text
+			}
+		}
+		return ""
+	}
+	const cpuUsed = "used up its processor time"
 	switch p.status.Signal() {
 	case unix.SIGXCPU:
-		return "job used up its processor time: limit " + value(spool.KeySCPU)
+		return reached(cpuUsed, spool.KeySCPU, spool.KeyHCPU)
 	case unix.SIGXFSZ:
-		return "job wrote a file larger than it may: limit " + value(spool.KeyHFsize)
+		return reached("wrote a file larger than it may", spool.KeySFsize, spool.KeyHFsize)
 	case unix.SIGKILL:
 		if why := p.outOfMemory(c); why != "" {
 			return why
 		}
-		text, _ := c.Lookup(spool.KeyHCPU)
-		l, err := spool.ParseLimit(text)
+		l, ok := finite(spool.KeyHCPU)
 		// For the limit the kernel counts ticks, for the usage it measures: on a
 		// busy host a fifth less was seen.
-		if err == nil && l != spool.Infinity && l != spool.Undefined && !p.killed && cpu/2*3 >= int64(l)*int64(time.Second) {
-			return "job used up its processor time: limit " + value(spool.KeyHCPU)
+		if ok && !p.killed && cpu/2*3 >= int64(l)*int64(time.Second) {
+			return reached(cpuUsed, spool.KeyHCPU)
 		}
 	}
 	return ""

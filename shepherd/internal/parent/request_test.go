@@ -210,6 +210,9 @@ func TestReason(t *testing.T) {
 		{"while :; do :; done", "s_cpu=0:0:2", "job used up its processor time: limit s_cpu 0:0:2"},
 		{"trap '' XCPU; while :; do :; done", "h_cpu=2", "job used up its processor time: limit h_cpu 2"},
 		{"exec head -c 100k /dev/zero", "h_fsize=20k", "job wrote a file larger than it may: limit h_fsize 20k"},
+		{"exec head -c 100k /dev/zero", "s_fsize=30k", "job wrote a file larger than it may: limit s_fsize 30k"},
+		{"kill -XFSZ $$", "h_fsize=INFINITY", ""},
+		{"kill -XCPU $$", "s_cpu=INFINITY", ""},
 	} {
 		t.Run(c.set, func(t *testing.T) {
 			t.Parallel()
