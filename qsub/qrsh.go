@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path"
 	"strconv"
 	"strings"
@@ -18,6 +19,9 @@ import (
 // exitConnection is qrsh's exit status when not the command failed but the
 // connection to it.
 const exitConnection = 125
+
+// canceled is what Grid Engine says of a job that nobody waits for.
+const canceled = "Request for interactive job has been canceled."
 
 // Names of interactive jobs without a command, as Grid Engine has them.
 var loginNames = map[option.Command]string{option.Qrsh: "QRLOGIN", option.Qlogin: "QLOGIN"}
@@ -121,8 +125,13 @@ func (s *session) interactiveClient(j *job) *client.Client {
 // runInteractive submits the job and stays with it.
 func (s *session) runInteractive(ctx context.Context, j *job, c *client.Client) error {
 	var reply api.SubmitReply
-	err := s.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
+	calling, stop := signal.NotifyContext(ctx, client.Endings()...)
+	err := s.client.Call(calling, api.VerbSubmit, &j.req, &reply)
+	interrupted := calling.Err() != nil
+	stop()
 	switch e, ok := errors.AsType[*api.Error](err); {
+	case err != nil && interrupted:
+		return &failure{exitFailed, canceled}
 	case ok && e.Code == api.CodeBusy:
 		return &failure{exitFailed, fmt.Sprintf("Your %q request could not be scheduled, try again later.", s.command)}
 	case ok && e.Code == api.CodeLimit:
@@ -161,7 +170,7 @@ func (s *session) cancelInteractive(ctx context.Context, number int) error {
 	if err := s.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
 		return s.callFailed(err)
 	}
-	return &failure{exitFailed, "Request for interactive job has been canceled."}
+	return &failure{exitFailed, canceled}
 }
 
 // stay carries the streams of a job until it has ended, and ends as it did.
@@ -197,7 +206,9 @@ func (s *session) reconnect(ctx context.Context, j *job) error {
 	if err != nil {
 		return &failure{exitConnection, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
 	}
-	reply, err := c.Attach(ctx, j.reconnect, at)
+	calling, stop := signal.NotifyContext(ctx, client.Endings()...)
+	reply, err := c.Attach(calling, j.reconnect, at)
+	stop()
 	if err != nil {
 		return s.callFailed(err)
 	}

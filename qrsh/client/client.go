@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,6 +60,7 @@ type Client struct {
 	print    wire.Fingerprint
 
 	link  *wire.Link
+	heard chan os.Signal
 	leave context.CancelCauseFunc // has Follow return, for this reason
 	exit  chan wire.Exit
 	lost  chan closed   // each connection that has ended
@@ -85,7 +87,20 @@ func (c *Client) Listen() (api.Listener, error) {
 	}
 	c.exit, c.lost, c.ready = make(chan wire.Exit, 1), make(chan closed, 1), make(chan struct{})
 	c.link = wire.New(c.message)
+	// From now on: a signal that comes when the job is submitted is about it.
+	c.heard = make(chan os.Signal, 8)
+	signal.Notify(c.heard, append(Endings(), unix.SIGWINCH, unix.SIGCONT)...)
+	if !signal.Ignored(unix.SIGTSTP) {
+		signal.Notify(c.heard, unix.SIGTSTP)
+	}
 	return c.newToken(), nil
+}
+
+// Endings returns the signals that are to end the client, or the job: what was
+// ignored when the program was started stays so.
+func Endings() []os.Signal {
+	list := []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP}
+	return slices.DeleteFunc(list, signal.Ignored)
 }
 
 // newToken returns what the next connection must have.
@@ -251,23 +266,15 @@ func (c *Client) Begun() bool {
 	}
 }
 
-// signals passes on what the user's terminal, or somebody else, sends. What was
-// ignored when the client was started stays so.
+// signals passes on what the user's terminal, or somebody else, sends.
 func (c *Client) signals(ctx context.Context) {
 	defer c.guard()
-	heard := make(chan os.Signal, 8)
-	signal.Notify(heard, unix.SIGWINCH, unix.SIGCONT)
-	for _, sig := range [...]os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTERM, unix.SIGHUP} {
-		if !signal.Ignored(sig) {
-			signal.Notify(heard, sig)
-		}
-	}
-	defer signal.Stop(heard)
+	defer signal.Stop(c.heard)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case sig := <-heard:
+		case sig := <-c.heard:
 			c.signal(sig.(syscall.Signal))
 		}
 	}

@@ -25,7 +25,7 @@ import (
 
 // try runs qrsh without a terminal, whatever comes of it.
 func (d *desk) try(stdin []byte, args ...string) (stdout, stderr []byte, exit int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*harness.Patience) // there are many of them
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "qrsh"), args...)
 	cmd.Dir, cmd.Env = d.dir, plainEnv(d.dir)
