@@ -299,11 +299,13 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		if len(users) == 0 {
 			users = []string{"*"}
 		}
-		all, err := s.jobs(ctx, &api.JobsRequest{Users: users, States: "r", More: true})
-		if err != nil {
+		if err := s.eachJob(ctx, &api.JobsRequest{Users: users, States: "r", More: true}, func(j *api.JobStatus) {
+			if j.Queue != "" {
+				running = append(running, *j)
+			}
+		}); err != nil {
 			return err
 		}
-		running = slices.DeleteFunc(all, func(j api.JobStatus) bool { return j.Queue == "" })
 	}
 	if asJSON {
 		return s.printJSON(hostAndJobs{reply, running})

@@ -168,12 +168,12 @@ const outOfLine = 12
 
 // jobLine prints a line of a job, and what it asked for if that is wanted.
 func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
-	var b strings.Builder
+	b := s.out.AvailableBuffer()
 	if f.host {
-		b.WriteString("   ")
+		b = append(b, "   "...)
 	}
 	if r.next && f.priority {
-		b.WriteString(strings.Repeat(" ", outOfLine))
+		b = append(b, strings.Repeat(" ", outOfLine)...)
 	}
 	for i := range columns {
 		c := &columns[i]
@@ -181,18 +181,18 @@ func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
 			break
 		}
 		if i > 0 {
-			b.WriteByte(' ')
+			b = append(b, ' ')
 		}
 		switch {
 		case !c.again && r.next:
-			b.WriteString(strings.Repeat(" ", c.width))
+			b = append(b, strings.Repeat(" ", c.width)...)
 		case c.state:
-			b.WriteString(s.stateColumn(r.State, c.width))
+			b = append(b, s.stateColumn(r.State, c.width)...)
 		default:
-			b.WriteString(c.cell(r))
+			b = append(b, c.cell(r)...)
 		}
 	}
-	fmt.Fprintln(s.out, b.String())
+	_, _ = s.out.Write(append(b, '\n')) // the error is the flush's too
 	if f.requests {
 		s.jobRequests(f, r)
 	}
@@ -206,7 +206,11 @@ func (s *session) jobLines(f *form, columns []jobColumn, j *api.JobStatus, shown
 // rows calls do for each line of a job: those of the queues that are shown.
 func (f *form) rows(j *api.JobStatus, shown func(queue string) bool, do func(r *jobRow)) {
 	if j.Queue == "" {
-		for _, tasks := range f.split(j) {
+		if !f.single {
+			do(&jobRow{JobStatus: j, slots: j.Slots})
+			return
+		}
+		for _, tasks := range split(j) {
 			one := *j
 			one.Tasks = tasks
 			do(&jobRow{JobStatus: &one, slots: j.Slots})
@@ -265,9 +269,9 @@ func granted(j *api.JobStatus) []api.Granted {
 	return []api.Granted{{Queue: j.Queue, Slots: j.Slots}}
 }
 
-// split returns the tasks of a job that waits, as they share a line.
-func (f *form) split(j *api.JobStatus) []string {
-	if !f.single || j.State == "z" || j.Tasks == "" {
+// split returns the tasks of a job that waits, each for a line of its own.
+func split(j *api.JobStatus) []string {
+	if j.State == "z" || j.Tasks == "" {
 		return []string{j.Tasks}
 	}
 	return eachTask(j.Tasks)

@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -27,9 +26,6 @@ var version = "0.1.0-dev"
 func main() {
 	os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
-
-// collectFrom is how many bytes qstat uses before it collects garbage.
-const collectFrom = 256 << 20
 
 // session is one call of one command.
 type session struct {
@@ -80,12 +76,6 @@ func run(ctx context.Context, args []string, in io.Reader, out, errout io.Writer
 		}
 		fmt.Fprintln(errout)
 		return option.ExitUsage
-	}
-	if command == option.Qstat {
-		// It ends before a collection would be worth its time, which with many
-		// jobs is a third of it; with very many it collects after all.
-		debug.SetGCPercent(-1)
-		debug.SetMemoryLimit(collectFrom)
 	}
 	s := &session{command: command, in: in, out: bufio.NewWriter(out), err: errout, places: api.ClientPlaces()}
 	s.screen, s.notes = terminal(out), terminal(errout)

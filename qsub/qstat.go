@@ -62,52 +62,68 @@ func (s *session) qstat(ctx context.Context, args []string) error {
 		s.queueSummary(host, v.extended)
 		return nil
 	}
-	jobs, shown, err := s.chosenJobs(ctx, v, host)
-	if err != nil {
+	c := v.choose(host)
+	if !v.xml && !v.json && !v.full {
+		return s.jobTable(ctx, &v.form, c)
+	}
+	var jobs []api.JobStatus
+	if err := s.eachJob(ctx, &c.request, func(j *api.JobStatus) {
+		if c.has(j) {
+			jobs = append(jobs, *j)
+		}
+	}); err != nil {
 		return err
 	}
 	switch {
 	case v.xml:
-		return s.xmlJobs(ctx, v, host, jobs, shown)
+		return s.xmlJobs(ctx, v, host, jobs, c.shown)
 	case v.json && v.full:
 		return s.printJSON(hostAndJobs{host, v.form.apart(jobs)})
 	case v.json:
 		return s.printJSON(api.JobsReply{Jobs: v.form.apart(jobs)})
-	case v.full:
-		s.queueTable(host, jobs, v)
-	default:
-		s.jobTable(&v.form, jobs, shown)
 	}
+	s.queueTable(host, jobs, v)
 	return nil
 }
 
-// chosenJobs returns the jobs that are to be shown, and, when only some queues
-// are, which. Host has those queues.
-func (s *session) chosenJobs(ctx context.Context, v *view, host *api.HostReply) (jobs []api.JobStatus, shown func(queue string) bool, err error) {
-	request := &api.JobsRequest{Users: v.users, States: v.states.ask(), Finished: v.states.finished, More: v.form.needsMore()}
-	chosen := make(map[string]bool)
-	if v.queues.set() {
-		shown = func(queue string) bool { return chosen[queue] }
-		for i := range host.Queues {
-			chosen[instance(host, &host.Queues[i])] = true
-			name, _, _ := strings.Cut(host.Queues[i].Name, "@")
-			request.Queues = append(request.Queues, name)
-		}
+// choice is the jobs that are to be shown.
+type choice struct {
+	request api.JobsRequest
+	states  states
+	queues  map[string]bool // instances; nil: all
+	// shown reports whether what runs in a queue is shown; nil: in every one.
+	shown func(queue string) bool
+}
+
+// choose says which jobs are to be shown. Host has the queues, where only some
+// are wanted.
+func (v *view) choose(host *api.HostReply) *choice {
+	c := &choice{states: v.states}
+	c.request = api.JobsRequest{Users: v.users, States: v.states.ask(), Finished: v.states.finished, More: v.form.needsMore()}
+	if !v.queues.set() {
+		return c
 	}
-	if jobs, err = s.jobs(ctx, request); err != nil {
-		return nil, nil, err
+	c.queues = make(map[string]bool)
+	c.shown = func(queue string) bool { return c.queues[queue] }
+	for i := range host.Queues {
+		c.queues[instance(host, &host.Queues[i])] = true
+		name, _, _ := strings.Cut(host.Queues[i].Name, "@")
+		c.request.Queues = append(c.request.Queues, name)
 	}
-	return slices.DeleteFunc(jobs, func(j api.JobStatus) bool {
-		switch {
-		case !v.states.shows(&j):
-			return true
-		case shown == nil, j.State == "z":
-			return false
-		case j.Queue == "":
-			return len(chosen) == 0
-		}
-		return !slices.ContainsFunc(granted(&j), func(g api.Granted) bool { return chosen[g.Queue] })
-	}), shown, nil
+	return c
+}
+
+// has reports whether a job that execd has told of is one of them.
+func (c *choice) has(j *api.JobStatus) bool {
+	switch {
+	case !c.states.shows(j):
+		return false
+	case c.queues == nil, j.State == "z":
+		return true
+	case j.Queue == "":
+		return len(c.queues) > 0
+	}
+	return slices.ContainsFunc(granted(j), func(g api.Granted) bool { return c.queues[g.Queue] })
 }
 
 // apart returns jobs as JSON has them: with -g d each task that waits for
@@ -122,7 +138,7 @@ func (f *form) apart(jobs []api.JobStatus) []api.JobStatus {
 			list = append(list, jobs[i])
 			continue
 		}
-		for _, tasks := range f.split(&jobs[i]) {
+		for _, tasks := range split(&jobs[i]) {
 			one := jobs[i]
 			one.Tasks = tasks
 			list = append(list, one)
@@ -218,35 +234,32 @@ func (v *view) group(letters string) error {
 	return nil
 }
 
-// jobs asks for jobs.
-func (s *session) jobs(ctx context.Context, request *api.JobsRequest) ([]api.JobStatus, error) {
-	var reply api.JobsReply
-	if err := s.client.Call(ctx, api.VerbJobs, request, &reply); err != nil {
-		return nil, s.callFailed(err)
-	}
-	for i := range reply.Jobs {
-		if request.More && reply.Jobs[i].More == nil { // an older execd
-			reply.Jobs[i].More = &api.JobMore{}
+// eachJob asks for jobs and calls do for each as it comes. What do is given is
+// its own only until it returns.
+func (s *session) eachJob(ctx context.Context, request *api.JobsRequest, do func(*api.JobStatus)) error {
+	return s.callFailed(s.client.Jobs(ctx, request, func(j *api.JobStatus) {
+		if request.More && j.More == nil { // an older execd
+			j.More = &api.JobMore{}
 		}
-	}
-	return reply.Jobs, nil
+		do(j)
+	}))
 }
 
 // jobTable prints the jobs, those that run where they run in queues that are
 // shown.
-func (s *session) jobTable(f *form, jobs []api.JobStatus, shown func(queue string) bool) {
-	if len(jobs) == 0 {
-		return
-	}
+func (s *session) jobTable(ctx context.Context, f *form, c *choice) error {
 	columns := f.columns()
 	headed := false
-	for i := range jobs {
-		if !headed && (jobs[i].Queue == "" || f.shows(&jobs[i], shown)) {
+	return s.eachJob(ctx, &c.request, func(j *api.JobStatus) {
+		if !c.has(j) {
+			return
+		}
+		if !headed && (j.Queue == "" || f.shows(j, c.shown)) {
 			headed = true
 			s.heading(f, columns, "")
 		}
-		s.jobLines(f, columns, &jobs[i], shown)
-	}
+		s.jobLines(f, columns, j, c.shown)
+	})
 }
 
 // queueTable prints queues with their jobs, the jobs that wait, and those that

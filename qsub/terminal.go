@@ -38,8 +38,11 @@ func size(f *os.File) (columns, lines int) {
 // coloured reports whether a terminal, which may be nil, is to have colours.
 // See no-color.org.
 func coloured(f *os.File) bool {
+	if f == nil {
+		return false
+	}
 	term := os.Getenv("TERM")
-	return f != nil && os.Getenv("NO_COLOR") == "" && term != "" && term != "dumb"
+	return os.Getenv("NO_COLOR") == "" && term != "" && term != "dumb"
 }
 
 // Colours, by the numbers of ECMA-48.

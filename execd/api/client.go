@@ -39,42 +39,67 @@ func NewClient(socket string) *Client { return &Client{socket} }
 // *Error when execd answered with one, and matches ErrUnreachable when there
 // was no answer.
 func (c *Client) Call(ctx context.Context, verb string, request, reply any) error {
+	return c.exchange(ctx, verb, request, func(r io.Reader) error {
+		answer, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		return unreadable(json.Unmarshal(answer, reply))
+	})
+}
+
+// replyError is an error of what execd has said.
+type replyError struct{ error }
+
+func unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &replyError{err}
+}
+
+// exchange sends one request and has the reply read.
+func (c *Client) exchange(ctx context.Context, verb string, request any, read func(io.Reader) error) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("internal error: cannot encode %s request: %w", verb, err)
 	}
-	status, answer, err := c.post(ctx, verb, body)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		return fmt.Errorf("cannot reach execd at %s: %w", c.socket, &unreachable{err})
-	case status != "200 OK":
+	err = c.post(ctx, verb, body, func(status string, r io.Reader) error {
+		if status == "200 OK" {
+			return read(r)
+		}
+		answer, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
 		e := &Error{Code: CodeInternal}
 		if json.Unmarshal(answer, e) != nil || e.Text == "" {
 			e.Text = fmt.Sprintf("execd at %s answered %s", c.socket, status)
 		}
 		return e
+	})
+	if err == nil {
+		return nil
 	}
-	if own, ok := reply.(json.Unmarshaler); ok {
-		// Package json would look at all of it twice before it calls this.
-		err = own.UnmarshalJSON(bytes.TrimSpace(answer))
-	} else {
-		err = json.Unmarshal(answer, reply)
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
 	}
-	if err != nil {
-		return fmt.Errorf("cannot read the reply of execd at %s: %w", c.socket, &unreachable{err})
+	if bad, ok := errors.AsType[*replyError](err); ok {
+		return fmt.Errorf("cannot read the reply of execd at %s: %w", c.socket, &unreachable{bad.error})
 	}
-	return nil
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("cannot reach execd at %s: %w", c.socket, &unreachable{err})
 }
 
 // post does one request of HTTP/1.0: there is no other on the connection, and
-// the answer is not sent in chunks.
-func (c *Client) post(ctx context.Context, verb string, body []byte) (status string, answer []byte, err error) {
+// the answer is not sent in chunks. It has the answer read.
+func (c *Client) post(ctx context.Context, verb string, body []byte, read func(status string, r io.Reader) error) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.socket)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	defer conn.Close()
 	// The end of the context interrupts reading and writing.
@@ -83,15 +108,18 @@ func (c *Client) post(ctx context.Context, verb string, body []byte) (status str
 		strconv.Itoa(len(body)) + "\r\n\r\n"
 	_, sent := (&net.Buffers{[]byte(head), body}).WriteTo(conn)
 	// Execd may refuse what is too large before it has read all of it.
-	status, answer, err = readAnswer(bufio.NewReader(conn))
-	if err != nil && sent != nil {
-		err = sent
+	status, answer, err := readHead(bufio.NewReader(conn))
+	switch {
+	case err == nil:
+		return read(status, answer)
+	case sent != nil:
+		return sent
 	}
-	return status, answer, err
+	return err
 }
 
-// readAnswer reads an answer of HTTP/1.0.
-func readAnswer(r *bufio.Reader) (status string, body []byte, err error) {
+// readHead reads the head of an answer of HTTP/1.0, and returns its body.
+func readHead(r *bufio.Reader) (status string, body io.Reader, err error) {
 	line, err := readLine(r)
 	if err != nil {
 		return "", nil, err
@@ -119,15 +147,26 @@ func readAnswer(r *bufio.Reader) (status string, body []byte, err error) {
 		}
 	}
 	if length < 0 {
-		body, err = io.ReadAll(r)
-		return status, body, err
+		return status, r, nil
 	}
-	// Not made at once: a length is easily claimed.
-	var b bytes.Buffer
-	if _, err = io.CopyN(&b, r, length); errors.Is(err, io.EOF) {
+	return status, &exactly{r, length}, nil
+}
+
+// exactly reads so many bytes; fewer are an error.
+type exactly struct {
+	r io.Reader
+	n int64
+}
+
+func (e *exactly) Read(b []byte) (int, error) {
+	if e.n == 0 {
+		return 0, io.EOF
+	}
+	n, err := e.r.Read(b[:min(int64(len(b)), e.n)])
+	if e.n -= int64(n); errors.Is(err, io.EOF) && e.n > 0 {
 		err = io.ErrUnexpectedEOF
 	}
-	return status, b.Bytes(), err
+	return n, err
 }
 
 // readLine reads a line of the head, which is short.

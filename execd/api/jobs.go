@@ -1,53 +1,114 @@
 package api
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
-	"runtime"
-	"slices"
-	"sync"
+	"errors"
+	"io"
+	"iter"
 )
 
-// betweenJobs stands between two lines of a JobsReply, and nowhere else: in a
-// string the quotes would be escaped, and nothing within a line begins so.
-var betweenJobs = []byte(`},{"job":`)
+// A JobsReply is sent line by line: these stand around the jobs, of which each
+// has a line of its own, with a comma but for the last. So neither side needs to
+// have more than a line at hand, and what is sent is a JobsReply all the same.
+const (
+	jobsBegin = `{"jobs":[` + "\n"
+	jobsEnd   = `]}` + "\n"
+)
 
-// UnmarshalJSON reads the lines with all processors: of very many, reading them is
-// most of what qstat takes.
-func (r *JobsReply) UnmarshalJSON(b []byte) error {
-	type plain JobsReply
-	rest, ok := bytes.CutPrefix(b, []byte(`{"jobs":[`))
-	list, end := bytes.CutSuffix(rest, []byte(`]}`))
-	if !ok || !end || len(b) < 64<<10 {
-		return json.Unmarshal(b, (*plain)(r))
-	}
-	pieces := divideJobs(list, runtime.GOMAXPROCS(0))
-	jobs, errs := make([][]JobStatus, len(pieces)), make([]error, len(pieces))
-	var all sync.WaitGroup
-	for i, piece := range pieces {
-		all.Go(func() { errs[i] = json.Unmarshal(slices.Concat([]byte("["), piece, []byte("]")), &jobs[i]) })
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return json.Unmarshal(b, (*plain)(r)) // it says better what is wrong
+// sendAt is from how many bytes on lines are sent.
+const sendAt = 32 << 10
+
+// WriteJobs writes a JobsReply.
+func WriteJobs(w io.Writer, jobs iter.Seq[*JobStatus]) error {
+	b, err := append(make([]byte, 0, sendAt+4<<10), jobsBegin...), error(nil)
+	first := true
+	for j := range jobs {
+		if len(b) >= sendAt {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
+		if !first {
+			b = append(b, ",\n"...)
+		}
+		first = false
+		if b, err = appendJob(b, j); err != nil {
+			return err
 		}
 	}
-	r.Jobs = slices.Concat(jobs...)
-	return nil
+	if !first {
+		b = append(b, '\n')
+	}
+	_, err = w.Write(append(b, jobsEnd...))
+	return err
 }
 
-// divideJobs divides lines into about so many pieces of whole ones.
-func divideJobs(list []byte, pieces int) [][]byte {
-	var divided [][]byte
-	for ; pieces > 1; pieces-- {
-		from := len(list) / pieces
-		at := bytes.Index(list[from:], betweenJobs)
-		if at < 0 {
-			break
+// Jobs sends a request and calls do for each job of the JobsReply, as it comes.
+// What do is given is its own only until it returns. The errors are those of
+// Call.
+func (c *Client) Jobs(ctx context.Context, request *JobsRequest, do func(*JobStatus)) error {
+	return c.exchange(ctx, VerbJobs, request, func(r io.Reader) error { return readJobs(r, do) })
+}
+
+// readJobs reads a JobsReply, in lines or not, and calls do for each job.
+func readJobs(r io.Reader, do func(*JobStatus)) error {
+	lines := bufio.NewReaderSize(r, 2*sendAt)
+	head, err := lines.Peek(len(jobsBegin))
+	if string(head) != jobsBegin {
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
 		}
-		divided = append(divided, list[:from+at+1])
-		list = list[from+at+2:] // behind the comma
+		return readWhole(lines, do) // an older execd's
 	}
-	return append(divided, list)
+	_, _ = lines.Discard(len(head)) // it is there
+	var d jobReader
+	for {
+		line, err := wholeLine(lines)
+		switch {
+		case err != nil:
+			return err
+		case string(line) == jobsEnd:
+			return nil
+		}
+		j, err := d.read(bytes.TrimSuffix(line[:len(line)-1], []byte(",")))
+		if err != nil {
+			return unreadable(err)
+		}
+		do(j)
+	}
+}
+
+// wholeLine returns the next line, which is the reader's until the next one.
+func wholeLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		var rest []byte
+		line = bytes.Clone(line)
+		rest, err = r.ReadBytes('\n')
+		line = append(line, rest...)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return line, err
+}
+
+// readWhole is readJobs of a reply that is not in lines.
+func readWhole(r io.Reader, do func(*JobStatus)) error {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	var reply JobsReply
+	if err := json.Unmarshal(text, &reply); err != nil {
+		return unreadable(err)
+	}
+	for i := range reply.Jobs {
+		do(&reply.Jobs[i])
+	}
+	return nil
 }

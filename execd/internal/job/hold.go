@@ -80,6 +80,11 @@ func (s *Store) free(j *Job) Tasks {
 	if len(j.held) == 0 && len(j.waitsForTasks) == 0 {
 		return j.pending
 	}
+	for _, held := range j.held {
+		if held.Len() == j.Tasks.Count() {
+			return NoTasks(j.Tasks)
+		}
+	}
 	set := j.pending.clone()
 	for _, held := range j.held {
 		set.Subtract(&held)

@@ -52,7 +52,10 @@ func (s *Store) list(req *api.JobsRequest, caller Caller, host string, most int)
 	var l Listing
 	m := &describer{store: s, host: host, wanted: req.More, hard: map[Needs][]api.Requested{}}
 	now := time.Now()
-	for _, j := range s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) }) {
+	jobs := s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) })
+	l.Waiting = make([]api.JobStatus, 0, min(len(jobs), most)) // often all wait, and a line is large
+	l.needs = make([]Needs, 0, cap(l.Waiting))
+	for _, j := range jobs {
 		l.Running = m.running(l.Running, j)
 		if len(l.Waiting) < most {
 			l.Waiting = m.waiting(l.Waiting, j, now)
@@ -126,8 +129,15 @@ func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.J
 		return list
 	}
 	free := m.store.free(j)
-	held := j.pending.clone()
-	held.Subtract(&free)
+	held := NoTasks(j.Tasks)
+	switch free.Len() {
+	case j.pending.Len():
+	case 0:
+		held = j.pending // to be read only, as free
+	default:
+		held = j.pending.clone()
+		held.Subtract(&free)
+	}
 	for _, part := range []struct {
 		state string
 		tasks *Tasks

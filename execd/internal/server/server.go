@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -210,7 +211,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(reply); err != nil {
+	if long, ok := reply.(interface{ send(w io.Writer) error }); ok {
+		err = long.send(w)
+	} else {
+		err = json.NewEncoder(w).Encode(reply)
+	}
+	if err != nil {
 		s.Log.Debug(fmt.Sprintf("cannot send reply: %v", err))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -13,8 +14,14 @@ import (
 	"paddock/spool"
 )
 
+// jobList is a JobsReply that is sent as it is written: all of it would be some
+// times as large as the list.
+type jobList []*api.JobStatus
+
+func (l jobList) send(w io.Writer) error { return api.WriteJobs(w, slices.Values(l)) }
+
 // jobs is qstat.
-func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (api.JobsReply, error) {
+func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (jobList, error) {
 	l := s.Store.List(req, c, s.Host)
 	if len(req.Queues) > 0 {
 		l.Keep(func(n job.Needs) bool { return s.Queue.Suits(n.Request(), req.Queues) })
@@ -23,20 +30,25 @@ func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (ap
 	for i := range l.Waiting {
 		l.Waiting[i].Priority = priority(l.Waiting[i].Job)
 	}
-	slices.SortStableFunc(l.Waiting, func(a, b api.JobStatus) int { return cmp.Compare(b.Priority, a.Priority) })
-	jobs := slices.Concat(l.Running, l.Waiting, l.Finished)
+	jobs := make(jobList, 0, len(l.Running)+len(l.Waiting)+len(l.Finished))
+	for _, part := range [][]api.JobStatus{l.Running, l.Waiting, l.Finished} {
+		for i := range part {
+			jobs = append(jobs, &part[i])
+		}
+	}
+	waiting := jobs[len(l.Running):][:len(l.Waiting)]
+	slices.SortStableFunc(waiting, func(a, b *api.JobStatus) int { return cmp.Compare(b.Priority, a.Priority) })
 	if req.More {
 		s.describe(jobs, len(l.Running))
 	}
-	return api.JobsReply{Jobs: jobs}, nil
+	return jobs, nil
 }
 
 // describe adds what the Store does not know of jobs, of which the first run.
-func (s *Server) describe(jobs []api.JobStatus, running int) {
+func (s *Server) describe(jobs jobList, running int) {
 	if running > 0 {
 		used, pes := s.Usage.All(), s.Config().PEs
-		for i := range jobs[:running] {
-			j := &jobs[i]
+		for _, j := range jobs[:running] {
 			task, err := strconv.Atoi(j.Tasks)
 			if err != nil {
 				task = 1 // of a job that is no array
@@ -50,8 +62,7 @@ func (s *Server) describe(jobs []api.JobStatus, running int) {
 	}
 	parts := s.Queue.Parts()
 	told := map[*api.Requested]bool{}
-	for i := range jobs {
-		j := &jobs[i]
+	for i, j := range jobs {
 		m := j.More
 		if i >= running && j.State != "z" {
 			job.SetParts(m, parts(j.Job))
