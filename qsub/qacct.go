@@ -4,12 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"syscall"
 	"time"
 
 	"paddock/execd/api"
@@ -43,9 +38,7 @@ func (s *session) qacct(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f, ok := in.(io.Closer); ok {
-		defer f.Close()
-	}
+	defer in.Close()
 	found, lines := 0, 0
 	total := newSums(&r.columns)
 	err = accounting.Each(in, r.digest, func(d digest) error {
@@ -86,33 +79,6 @@ func (r *report) listed() bool {
 		}
 	}
 	return true
-}
-
-// openAccounting opens an accounting file; "-" is standard input.
-func (s *session) openAccounting(file string) (io.Reader, error) {
-	if file == "-" {
-		return s.in, nil
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		fmt.Fprintln(s.out, "no jobs running since startup")
-		text := fmt.Sprintf("%s: %s", api.Visible(file), cause(err))
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), cause(err))
-		}
-		return nil, &failure{exitFailed, text}
-	}
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return f, nil
-	}
-	return regular{io.NewSectionReader(f, 0, info.Size()), f}, nil
-}
-
-// regular is a file as long as it was when it was opened.
-type regular struct {
-	*io.SectionReader
-	io.Closer
 }
 
 // digest is what some lines of a file came to.

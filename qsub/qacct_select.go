@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os/user"
+	"os/exec"
 	"path"
 	"strconv"
 	"strings"
@@ -204,9 +204,7 @@ func (c *columnChoice) set(column *sumColumn, o *option.Setting, host *columnCho
 		return nil
 	case accounting.FieldGroup:
 		if isNumber(value) {
-			if g, err := user.LookupGroupId(value); err == nil {
-				value = g.Name
-			}
+			value = groupName(value)
 		}
 	}
 	if column.numeric {
@@ -221,6 +219,17 @@ func (c *columnChoice) set(column *sumColumn, o *option.Setting, host *columnCho
 	}
 	c.given, c.value = true, value
 	return nil
+}
+
+// groupName returns the name of a group, or its number if it has none. Package
+// os/user, without cgo, knows of no other name service than its file.
+func groupName(number string) string {
+	line, err := exec.Command("getent", "group", number).Output()
+	name, _, ok := strings.Cut(string(line), ":")
+	if err != nil || !ok {
+		return number
+	}
+	return name
 }
 
 // queuePattern is the argument of -q: a pattern of a queue's name, or of

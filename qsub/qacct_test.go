@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -200,6 +201,71 @@ func TestQacct(t *testing.T) {
 	got := call(t, "", "qacct", "-j", "15")
 	if got.Exit != 0 || strings.Count(got.Out, "jobnumber") != 1 || got.Err != bad {
 		t.Errorf("qacct -j with a broken line: %+v", got)
+	}
+}
+
+// TestQacctCompressed reads what logrotate(8) has left, also when it is cut short.
+func TestQacctCompressed(t *testing.T) {
+	isolate(t)
+	var text strings.Builder
+	for n := range 2000 {
+		text.WriteString(line(t, accounting.Record{JobName: "j", JobNumber: n, Owner: fmt.Sprintf("u%d", n%7), RuWallclock: int64(n)}))
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text.String())); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	compressed := b.String()
+	wanted := call(t, text.String(), "qacct", "-o", "-f", "-")
+	if strings.Count(wanted.Out, "\nu") != 7 {
+		t.Fatalf("%+v; want sums of seven users", wanted)
+	}
+	const wrong = "qacct: cannot read accounting file: "
+	for _, test := range []struct {
+		text string
+		want result
+	}{
+		{compressed, wanted},
+		{compressed[:len(compressed)/2], result{1, "", wrong + "the compressed text is cut short\n"}},
+		{compressed[:2], result{1, "", wrong + "the compressed text is cut short\n"}},
+		{compressed[:40] + "x" + compressed[41:], result{1, "", wrong + "flate: corrupt input before offset"}},
+		{gzipBegin + strings.Repeat("x", 100), result{1, "", wrong + "gzip: invalid header\n"}},
+	} {
+		write(t, "accounting.1.gz", test.text)
+		for _, got := range []result{
+			call(t, "", "qacct", "-o", "-f", "accounting.1.gz"), call(t, test.text, "qacct", "-o", "-f", "-"),
+		} {
+			if got.Exit != test.want.Exit || got.Out != test.want.Out || !strings.HasPrefix(got.Err, test.want.Err) {
+				t.Errorf("%d bytes: %+v; want %+v", len(test.text), got, test.want)
+			}
+		}
+	}
+}
+
+// TestQacctGroup asks for a group by its number, which getent knows.
+func TestQacctGroup(t *testing.T) {
+	isolate(t)
+	if err := os.Mkdir("bin", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "bin/getent", "#!/bin/sh\n[ \"$*\" = 'group 4711' ] && echo 'staff:x:4711:'\n")
+	if err := os.Chmod("bin/getent", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.Abs("bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	write(t, "a", line(t, accounting.Record{JobName: "a", Group: "staff", RuWallclock: 5})+line(t, accounting.Record{JobName: "b", Group: "4712", RuWallclock: 6}))
+	for number, want := range map[string]string{"4711": "\nstaff ", "4712": "\n4712 ", "staff": "\nstaff "} {
+		if got := call(t, "", "qacct", "-g", number, "-f", "a"); got.Exit != 0 || strings.Count(got.Out, want) != 1 || strings.Count(got.Out, "\n") != 3 {
+			t.Errorf("qacct -g %s: %+v; want one row with %q", number, got, want)
+		}
 	}
 }
 

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"paddock/execd/api"
+)
+
+// openAccounting opens an accounting file, which may be compressed; "-" is
+// standard input.
+func (s *session) openAccounting(file string) (io.ReadCloser, error) {
+	if file == "-" {
+		return unzipped(io.NopCloser(s.in)), nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		fmt.Fprintln(s.out, "no jobs running since startup")
+		text := fmt.Sprintf("%s: %s", api.Visible(file), cause(err))
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), cause(err))
+		}
+		return nil, &failure{exitFailed, text}
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return unzipped(f), nil
+	}
+	var begin [len(gzipBegin)]byte
+	if n, _ := f.ReadAt(begin[:], 0); string(begin[:n]) == gzipBegin {
+		return unzipped(f), nil
+	}
+	return regular{io.NewSectionReader(f, 0, info.Size()), f}, nil
+}
+
+// regular is a file as long as it was when it was opened.
+type regular struct {
+	*io.SectionReader
+	io.Closer
+}
+
+// gzipBegin is what a file of gzip begins with, and no line of text.
+const gzipBegin = "\x1f\x8b"
+
+// unzipped reads what may be compressed.
+func unzipped(in io.ReadCloser) io.ReadCloser {
+	b := bufio.NewReaderSize(in, 64<<10)
+	if begin, _ := b.Peek(len(gzipBegin)); string(begin) != gzipBegin {
+		return struct { // an error comes again
+			io.Reader
+			io.Closer
+		}{b, in}
+	}
+	return &zipped{Closer: in, from: b}
+}
+
+// zipped is compressed text. That it is cut short is not its end.
+type zipped struct {
+	io.Closer
+	from io.Reader
+	z    *gzip.Reader
+}
+
+func (z *zipped) Read(b []byte) (n int, err error) {
+	if z.z == nil {
+		z.z, err = gzip.NewReader(z.from)
+	}
+	if err == nil {
+		n, err = z.z.Read(b)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the compressed text is cut short")
+	}
+	return n, err
+}
