@@ -97,16 +97,28 @@ func instance(host *api.HostReply, q *api.QueueStatus) string {
 	return q.Name + "@" + host.Host
 }
 
-// matchQueue reports whether a pattern of a queue's name, or of queue@host, is
-// one of the queue.
+// matchQueue reports whether a pattern of a queue's name, of queue@host or of
+// queue@@hostgroup, is one of the queue. Without a queue it is one of all.
 func matchQueue(pattern string, host *api.HostReply, q *api.QueueStatus) bool {
 	name, at, _ := strings.Cut(instance(host, q), "@")
 	queue, where, has := strings.Cut(pattern, "@")
-	match := func(pattern, text string) bool {
-		ok, err := path.Match(pattern, text)
-		return ok && err == nil
+	if !matchName(or(queue, "*"), name) {
+		return false
 	}
-	return match(queue, name) && (!has || match(where, at))
+	return !has || matchName(where, at) || inGroup(where, host)
+}
+
+// inGroup reports whether the host is in a group that a pattern with @ in front
+// is one of.
+func inGroup(pattern string, host *api.HostReply) bool {
+	return strings.HasPrefix(pattern, "@") && slices.ContainsFunc(host.HostGroups, func(group string) bool {
+		return matchName(strings.ToLower(pattern), strings.ToLower(group))
+	})
+}
+
+func matchName(pattern, text string) bool {
+	ok, err := path.Match(pattern, text)
+	return ok && err == nil
 }
 
 // queueFilter is what -q, -qs, -l, -pe and -U choose; the zero value chooses
@@ -136,9 +148,6 @@ func (f *queueFilter) add(o *option.Setting) error {
 		f.offers.Users = append(f.offers.Users, list(o.Value())...)
 		return nil
 	case "-q":
-		if strings.Contains(o.Value(), "@@") {
-			return o.Errorf(exitFailed, "cannot select queues by host group: %s", o.Value())
-		}
 		return addList(&f.patterns, o, "queue")
 	}
 	f.states += o.Value()

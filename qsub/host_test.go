@@ -114,7 +114,7 @@ func TestRecordedHost(t *testing.T) {
 func TestHostChoices(t *testing.T) {
 	utc(t)
 	e := newExecd(t)
-	host := api.HostReply{Host: "gehost.example", Arch: "lx-amd64", Values: []api.HostValue{{Source: "hl", Name: "mem_free", Value: "1G"}}, Queues: []api.QueueStatus{
+	host := api.HostReply{Host: "gehost.example", Arch: "lx-amd64", HostGroups: []string{"@h", "@g"}, Values: []api.HostValue{{Source: "hl", Name: "mem_free", Value: "1G"}}, Queues: []api.QueueStatus{
 		{Name: "all.q", Type: "BP", Total: 4, Used: 1, States: "E", Load: -1, Reasons: []string{"queue all.q marked QERROR"}, Values: []api.HostValue{{Source: "qc", Name: "mem_free", Value: "2G"}}},
 		{Name: "long.q", Type: "B", Total: 2, States: "aS", Reasons: []string{"alarm hl:load_avg=9", ""}},
 	}}
@@ -142,7 +142,11 @@ func TestHostChoices(t *testing.T) {
 		{"qselect -qs d", result{1, "", ""}},
 		{"qselect -q nosuch", result{1, "", "No cluster queue or queue instance matches the phrase \"nosuch\"\n"}},
 		{"qselect -q all.q@other", result{1, "", "No cluster queue or queue instance matches the phrase \"all.q@other\"\n"}},
-		{"qselect -q *@@g", result{1, "", "cannot select queues by host group: *@@g\n"}},
+		{"qselect -q *@@g", result{0, "all.q@gehost.example\nlong.q@gehost.example\n", ""}},
+		{"qselect -q l*@@G*", result{0, "long.q@gehost.example\n", ""}},
+		{"qselect -q l*@@other", result{1, "", "No cluster queue or queue instance matches the phrase \"l*@@other\"\n"}},
+		{"qselect -q *@g", result{1, "", "No cluster queue or queue instance matches the phrase \"*@g\"\n"}},
+		{"qstat -f -qs S -q l*@@g", result{0, head + long + pending, ""}},
 		{"qselect -qs x", result{1, "", "error: unknown queue state: x found in string: x\n"}},
 		{"qselect foo", result{1, "", "invalid option argument \"foo\"\nType \"qselect -help\" for the options.\n"}},
 		{"qstat -f -explain aE", result{0, head + all + "\tqueue all.q marked QERROR\n" + job + long + "\talarm hl:load_avg=9\n" + pending, ""}},

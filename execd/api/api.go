@@ -431,11 +431,13 @@ type HostRequest struct {
 
 // HostReply is what qhost and qstat -f show.
 type HostReply struct {
-	Host   string        `json:"host"`
-	Arch   string        `json:"arch"`
-	Groups string        `json:"groups"` // control groups: v2, hybrid, v1, or why there are none
-	Values []HostValue   `json:"values"` // all of the host
-	Queues []QueueStatus `json:"queues"`
+	Host   string `json:"host"`
+	Arch   string `json:"arch"`
+	Groups string `json:"groups"` // control groups: v2, hybrid, v1, or why there are none
+	// HostGroups are the names of the groups that the host is in, with their @.
+	HostGroups []string      `json:"host_groups,omitempty"`
+	Values     []HostValue   `json:"values"` // all of the host
+	Queues     []QueueStatus `json:"queues"`
 	// Excluded says that the host does not have what was asked for.
 	Excluded bool `json:"excluded,omitempty"`
 }

@@ -46,7 +46,8 @@ func (s *Server) host(ctx context.Context, _ job.Caller, req *api.HostRequest) (
 		s.Queue.SetLoad(s.Load())
 	}
 	reply := api.HostReply{
-		Host: s.Host, Arch: launch.Arch(), Groups: s.Groups, Values: s.Queue.HostValues(), Queues: s.Queue.Status(),
+		Host: s.Host, Arch: launch.Arch(), Groups: s.Groups, HostGroups: s.Config().HostGroups,
+		Values: s.Queue.HostValues(), Queues: s.Queue.Status(),
 	}
 	if len(req.Resources)+len(req.PEs)+len(req.Users)+len(req.Now) == 0 {
 		return reply, nil
