@@ -98,14 +98,11 @@ func instance(host *api.HostReply, q *api.QueueStatus) string {
 }
 
 // matchQueue reports whether a pattern of a queue's name, of queue@host or of
-// queue@@hostgroup, is one of the queue. Without a queue it is one of all.
+// queue@@hostgroup, is one of the queue.
 func matchQueue(pattern string, host *api.HostReply, q *api.QueueStatus) bool {
 	name, at, _ := strings.Cut(instance(host, q), "@")
 	queue, where, has := strings.Cut(pattern, "@")
-	if !matchName(or(queue, "*"), name) {
-		return false
-	}
-	return !has || matchName(where, at) || inGroup(where, host)
+	return matchName(queue, name) && (!has || matchName(where, at) || inGroup(where, host))
 }
 
 // inGroup reports whether the host is in a group that a pattern with @ in front

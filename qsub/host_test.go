@@ -145,6 +145,7 @@ func TestHostChoices(t *testing.T) {
 		{"qselect -q *@@g", result{0, "all.q@gehost.example\nlong.q@gehost.example\n", ""}},
 		{"qselect -q l*@@G*", result{0, "long.q@gehost.example\n", ""}},
 		{"qselect -q l*@@other", result{1, "", "No cluster queue or queue instance matches the phrase \"l*@@other\"\n"}},
+		{"qselect -q @@g", result{1, "", "No cluster queue or queue instance matches the phrase \"@@g\"\n"}},
 		{"qselect -q *@g", result{1, "", "No cluster queue or queue instance matches the phrase \"*@g\"\n"}},
 		{"qstat -f -qs S -q l*@@g", result{0, head + long + pending, ""}},
 		{"qselect -qs x", result{1, "", "error: unknown queue state: x found in string: x\n"}},

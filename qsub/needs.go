@@ -28,7 +28,11 @@ func addResources(to *[]api.Resource, o *option.Setting) error {
 		case !has:
 			value = "TRUE"
 		case value == "":
-			return rejected(exitFailed, fmt.Sprintf("denied: missing value for resource %q", name))
+			text := fmt.Sprintf("denied: missing value for resource %q", name)
+			if o.Commands&(option.Qstat|option.Qacct) != 0 { // there is no job
+				return &failure{exitFailed, "error: " + api.Visible(text)}
+			}
+			return rejected(exitFailed, text)
 		}
 		*to = slices.DeleteFunc(*to, func(r api.Resource) bool { return r.Name == name })
 		*to = append(*to, api.Resource{Name: name, Value: value})

@@ -18,11 +18,15 @@ type report struct {
 	want    selection
 	columns [len(sumColumns)]columnChoice
 	listing bool // -j: the records
-	json    bool
+	// Of -l, and what queues there are for it; nil: -l is not given.
+	resources []api.Resource
+	offers    offers
+	json      bool
 }
 
-// qacct shows what finished jobs used. It needs no execd: it reads the file.
-func (s *session) qacct(_ context.Context, args []string) error {
+// qacct shows what finished jobs used. It reads the file, and needs execd only
+// for -l and for host groups.
+func (s *session) qacct(ctx context.Context, args []string) error {
 	settings, err := option.Mixed(option.Qacct, args)
 	if err != nil {
 		return err
@@ -34,12 +38,15 @@ func (s *session) qacct(_ context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.askQueues(ctx, r); err != nil {
+		return err
+	}
 	in, err := s.openAccounting(r.file)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	found, lines := 0, 0
+	found, lines, ignored := 0, 0, 0
 	total := newSums(&r.columns)
 	err = accounting.Each(in, r.digest, func(d digest) error {
 		for _, b := range d.bad {
@@ -47,15 +54,18 @@ func (s *session) qacct(_ context.Context, args []string) error {
 		}
 		lines += d.lines
 		found += d.found
+		ignored += d.ignored
 		total.merge(&d.sums)
 		if _, err := s.out.Write(d.listing.Bytes()); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 		return nil
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	s.tellIgnored(ignored)
+	switch {
 	case r.want.name != "" && found == 0:
 		return r.want.notFound()
 	case r.want.name != "", r.json && r.listed():
@@ -86,6 +96,7 @@ type digest struct {
 	lines   int // comments included
 	bad     []badLine
 	found   int
+	ignored int          // of queues that are no longer
 	listing bytes.Buffer // records, ready to be printed
 	sums    partSums
 }
@@ -114,6 +125,9 @@ func (r *report) digest(lines []byte) digest {
 			continue
 		}
 		kept, err := r.want.keeps(line, &f)
+		if kept && r.offers != nil {
+			kept = d.offered(r.offers, &f)
+		}
 		if kept {
 			err = d.add(r, &f, listed)
 		}
@@ -123,6 +137,18 @@ func (r *report) digest(lines []byte) digest {
 		}
 	}
 	return d
+}
+
+// offered reports whether a line is one of -l. One that is not has been found.
+func (d *digest) offered(q offers, f *accounting.Fields) bool {
+	offered, known := q.has(f)
+	if !known {
+		d.ignored++
+	}
+	if !offered {
+		d.found++
+	}
+	return offered
 }
 
 // add takes a line that is wanted to the sums, to the listing or to both.
@@ -180,6 +206,8 @@ func (s *session) parseReport(settings []option.Setting) (*report, error) {
 			}
 		case "-json":
 			r.json = true
+		case "-l":
+			err = addResources(&r.resources, o)
 		case "-m":
 			r.want.masters = true
 		case "-t":

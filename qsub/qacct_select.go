@@ -193,9 +193,6 @@ func (c *columnChoice) set(column *sumColumn, o *option.Setting, host *columnCho
 	value := o.Value()
 	switch column.field {
 	case accounting.FieldQName:
-		if strings.Contains(value, "@@") {
-			return o.Errorf(exitFailed, "cannot select queues by host group: %s", value)
-		}
 		pattern, err := parseQueuePattern(value)
 		if err != nil {
 			return o.Errorf(exitFailed, "invalid option argument \"%s %s\"", o.Name, value)
@@ -232,10 +229,11 @@ func groupName(number string) string {
 	return name
 }
 
-// queuePattern is the argument of -q: a pattern of a queue's name, or of
-// queue@host.
+// queuePattern is the argument of -q: a pattern of a queue's name, of queue@host
+// or of queue@@hostgroup.
 type queuePattern struct {
 	queue, host string
+	instances   map[string]bool // those of the host group
 }
 
 func parseQueuePattern(text string) (*queuePattern, error) {
@@ -247,10 +245,13 @@ func parseQueuePattern(text string) (*queuePattern, error) {
 	if err == nil {
 		_, err = path.Match(host, "")
 	}
-	return &queuePattern{queue, host}, err
+	return &queuePattern{queue: queue, host: host}, err
 }
 
 func (p *queuePattern) matches(f *accounting.Fields) bool {
+	if p.instances != nil {
+		return p.instances[instanceOf(f)]
+	}
 	queue, err1 := path.Match(p.queue, string(f.Text(accounting.FieldQName)))
 	host, err2 := path.Match(p.host, string(f.Text(accounting.FieldHostname)))
 	return queue && host && err1 == nil && err2 == nil

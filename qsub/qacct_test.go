@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"paddock/execd/api"
 	"paddock/execd/api/accounting"
 )
 
@@ -150,8 +152,7 @@ func TestQacct(t *testing.T) {
 		{[]string{"-t", "1", "-j"}, nil, "error: -t option requires -j option with an argument\n"},
 		{[]string{"-j", "1", "-t", "0"}, nil, "qacct: invalid list of task id ranges: 0\n"},
 		{[]string{"-j", "1", "-t", "1,,2"}, nil, "qacct: invalid list of task id ranges: 1,,2\n"},
-		{[]string{"-l", "arch=x"}, nil, "qacct: option -l is not supported: what queues have today says nothing of jobs that are over; -q selects by queue\n"},
-		{[]string{"-q", "all.q@@big"}, nil, "qacct: cannot select queues by host group: all.q@@big\n"},
+		{[]string{"-l", "arch="}, nil, "error: denied: missing value for resource \"arch\"\n"},
 		{[]string{"-q", "[x"}, nil, "qacct: invalid option argument \"-q [x\"\n"},
 		{[]string{"-slots", "x"}, nil, "qacct: invalid option argument \"-slots x\"\n"},
 		{[]string{"-slots", "99999999999"}, nil, "qacct: invalid option argument \"-slots 99999999999\"\n"},
@@ -242,6 +243,49 @@ func TestQacctCompressed(t *testing.T) {
 			if got.Exit != test.want.Exit || got.Out != test.want.Out || !strings.HasPrefix(got.Err, test.want.Err) {
 				t.Errorf("%d bytes: %+v; want %+v", len(test.text), got, test.want)
 			}
+		}
+	}
+}
+
+// TestQacctQueues chooses by what execd knows of the queues that there are.
+func TestQacctQueues(t *testing.T) {
+	e := newExecd(t)
+	all := api.HostReply{Host: "h", HostGroups: []string{"@g"}, Queues: []api.QueueStatus{{Name: "a.q"}, {Name: "b.q"}}}
+	some := api.HostReply{Host: "h", Queues: all.Queues[:1]}
+	e.on(api.VerbHost, func(body []byte) (int, any) {
+		if strings.Contains(string(body), "arch") {
+			return http.StatusOK, some
+		}
+		return http.StatusOK, all
+	})
+	var text string
+	for i, queue := range []string{"a.q@h", "b.q@h", "gone.q@h", "a.q@other", "a.q@h"} {
+		name, host, _ := strings.Cut(queue, "@")
+		text += line(t, accounting.Record{QName: name, Hostname: host, JobName: "j", JobNumber: i, Owner: fmt.Sprintf("u%d", i), RuWallclock: 1})
+	}
+	write(t, "a", text)
+	const gone = " jobs ignored for accounting. Jobs' master queue no longer exists.\n\n"
+	for _, test := range []struct {
+		args, owners, err string
+		exit              int
+	}{
+		{"-o -l arch=x", "u0 u4", "2" + gone, 0},
+		{"-o -l arch=x,num_proc=2", "u0 u4", "2" + gone, 0},
+		{"-o -l num_proc=2", "u0 u1 u4", "2" + gone, 0},
+		{"-o -l arch=x -q a.q@h", "u0 u4", "", 0},
+		{"-j 0 -l arch=x -o", "u0", "", 0},
+		{"-j 1 -l arch=x", "", "", 0},
+		{"-j 2 -l arch=x", "", "1" + gone, 0},
+		{"-j 9 -l arch=x", "", "error: job id 9 not found\n", 1},
+		{"-o -q *@@g", "u0 u4 u1", "", 0},
+		{"-o -q a.q@@G*", "u0 u4", "", 0},
+		{"-o -q gone.q@@g", "", "No queues remaining after -q queue selection\n", 1},
+		{"-o -q *@@other", "", "No queues remaining after -q queue selection\n", 1},
+	} {
+		got := call(t, "", append([]string{"qacct", "-f", "a"}, strings.Fields(test.args)...)...)
+		owners := strings.Join(regexp.MustCompile(`\bu[0-9]\b`).FindAllString(got.Out, -1), " ")
+		if owners != test.owners || got.Err != test.err || got.Exit != test.exit {
+			t.Errorf("qacct %s: exit %d, %q, owners %s; want %d, %q, %s", test.args, got.Exit, got.Err, owners, test.exit, test.err, test.owners)
 		}
 	}
 }

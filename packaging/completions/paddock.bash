@@ -25,7 +25,7 @@ _paddock() {
   qconf:-Ace|qconf:-Ackpt|qconf:-Ae|qconf:-Ahgrp|qconf:-Ap|qconf:-Aq|qconf:-Au|qconf:-Mc|qconf:-Mce|qconf:-Mckpt|qconf:-Mconf|qconf:-Me|qconf:-Mhgrp|qconf:-Mp|qconf:-Mq|qconf:-Msconf|qconf:-Mu) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qconf:-aattr|qconf:-Aattr|qconf:-ace|qconf:-ackpt|qconf:-ah|qconf:-ahgrp|qconf:-am|qconf:-ao|qconf:-ap|qconf:-as|qconf:-au|qconf:-dattr|qconf:-Dattr|qconf:-dcal|qconf:-dce|qconf:-dckpt|qconf:-de|qconf:-dhgrp|qconf:-dm|qconf:-do|qconf:-dp|qconf:-dprj|qconf:-dq|qconf:-drqs|qconf:-du|qconf:-dul|qconf:-duser|qconf:-mattr|qconf:-Mattr|qconf:-mce|qconf:-mckpt|qconf:-me|qconf:-mhgrp|qconf:-mp|qconf:-mq|qconf:-mu|qconf:-purge|qconf:-rattr|qconf:-Rattr|qconf:-rsstnode|qconf:-scal|qconf:-sce|qconf:-sckpt|qconf:-se|qconf:-shgrp|qconf:-shgrp_resolved|qconf:-shgrp_tree|qconf:-sobjl|qconf:-sp|qconf:-sprj|qconf:-sstnode|qconf:-su|qconf:-suser) return ;;
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-  qacct:-b|qacct:-d|qacct:-e|qacct:-t) return ;;
+  qacct:-b|qacct:-d|qacct:-e|qacct:-l|qacct:-t) return ;;
   qalter:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qalter:-@|qalter:-e|qalter:-i|qalter:-o|qalter:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qalter:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
@@ -56,7 +56,7 @@ _paddock() {
     qhost:-*) words='-F -h -help -j -json -l -ncb -q -u -version -xml' ;;
     qselect:-*) words='-help -json -l -pe -q -qs -U -version' ;;
     qconf:-*) words='-aattr -Aattr -ace -Ace -ackpt -Ackpt -ae -Ae -ah -ahgrp -Ahgrp -am -ao -ap -Ap -aq -Aq -as -Au -au -clearusage -dattr -Dattr -dcal -dce -dckpt -de -dhgrp -dm -do -dp -dprj -dq -drqs -dry -dstree -du -dul -duser -help -json -mattr -Mattr -mc -Mc -mce -Mce -mckpt -Mckpt -mconf -Mconf -me -Me -mhgrp -Mhgrp -mp -Mp -mq -Mq -msconf -Msconf -mu -Mu -purge -rattr -Rattr -reload -rsstnode -sc -scal -scall -sce -scel -sckpt -sckptl -sconf -sconfl -se -sel -sh -shgrp -shgrp_resolved -shgrp_tree -shgrpl -sm -so -sobjl -sp -spl -sprj -sprjl -sq -sql -srqs -srqsl -ss -ssconf -sss -sst -sstnode -sstree -su -sul -suser -suserl -version' ;;
-    qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -m -o -P -pe -q -slots -t -u -version' ;;
+    qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -l -m -o -P -pe -q -slots -t -u -version' ;;
     qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
     qrsh:-*) words='-@ -ac -A -b -binding -clear -cwd -dc -e -escape -hard -help -l -m -M -masterq -N -noshell -nostdin -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
     qlogin:-*) words='-@ -ac -A -binding -clear -cwd -dc -e -escape -hard -help -l -m -M -masterq -N -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;

@@ -175,7 +175,7 @@ var rows = []Option{
 	{Name: "-jsv", Args: one("jsv_url"), Kind: Text, Commands: Qsub, Refused: true, Why: "jobs are checked by execd alone", Help: "script that verifies the submission"},
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "request resources"},
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qstat | Qhost | Qselect, Repeat: true, Help: "select by resources"},
-	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qacct, Repeat: true, Refused: true, Why: "what queues have today says nothing of jobs that are over; -q selects by queue", Help: "select by resources of the queue"},
+	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qacct, Repeat: true, Help: "select by resources of the queue"},
 	{Name: "-m", Args: one("b|e|a|s|n"), Kind: Text, Commands: Qsub, Repeat: true, Help: "when to send mail"},
 	{Name: "-m", Commands: Qacct, Help: "list only master tasks"},
 	{Name: "-M", Args: one("mail_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "whom to send mail"},

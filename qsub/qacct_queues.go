@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/execd/api/accounting"
+)
+
+// offers are the queues that qacct -l is about: those that there are, and
+// whether they have what is asked for.
+type offers map[string]bool
+
+// askQueues asks execd for what only it knows: which queues have the resources
+// of -l, and which are on the hosts of a group of -q.
+func (s *session) askQueues(ctx context.Context, r *report) error {
+	if len(r.resources) > 0 {
+		if err := s.askOffers(ctx, r); err != nil {
+			return err
+		}
+	}
+	for i := range r.columns {
+		if p := r.columns[i].pattern; p != nil && strings.HasPrefix(p.host, "@") {
+			if err := s.askGroup(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *session) askOffers(ctx context.Context, r *report) error {
+	all, err := s.host(ctx, &api.HostRequest{})
+	if err != nil {
+		return err
+	}
+	having, err := s.host(ctx, &api.HostRequest{Resources: r.resources})
+	if err != nil {
+		return err
+	}
+	r.offers = offers{}
+	for i := range all.Queues {
+		r.offers[instance(all, &all.Queues[i])] = false
+	}
+	for i := range having.Queues {
+		r.offers[instance(having, &having.Queues[i])] = true
+	}
+	return nil
+}
+
+// askGroup makes a pattern of queue@@hostgroup one of the queues that there are.
+func (s *session) askGroup(ctx context.Context, p *queuePattern) error {
+	host, err := s.host(ctx, &api.HostRequest{})
+	if err != nil {
+		return err
+	}
+	p.instances = map[string]bool{}
+	for i := range host.Queues {
+		if q := &host.Queues[i]; matchQueue(p.queue+"@"+p.host, host, q) {
+			p.instances[instance(host, q)] = true
+		}
+	}
+	if len(p.instances) == 0 {
+		return &failure{exitFailed, "No queues remaining after -q queue selection"}
+	}
+	return nil
+}
+
+// has reports whether the queue of a line has what is asked for, and whether
+// there is that queue.
+func (q offers) has(f *accounting.Fields) (offered, known bool) {
+	offered, known = q[instanceOf(f)]
+	return offered, known
+}
+
+func instanceOf(f *accounting.Fields) string {
+	return string(f.Text(accounting.FieldQName)) + "@" + string(f.Text(accounting.FieldHostname))
+}
+
+// tellIgnored says how many lines -l could not judge.
+func (s *session) tellIgnored(lines int) {
+	if lines > 0 {
+		fmt.Fprintf(s.err, "%d jobs ignored for accounting. Jobs' master queue no longer exists.\n\n", lines)
+	}
+}
