@@ -150,8 +150,9 @@ soak:
 	$(GOTEST) -count=1 -timeout 40m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 
-# Beside a real Grid Engine, which it installs. Root only.
+# Beside a real Grid Engine and OpenSSH, which it installs. Root only.
 bench: build
+	test/need sshd=openssh-server ssh=openssh-client
 	$(GO) run ./test/bench -bin $(BIN) $(BENCHFLAGS)
 
 # Not in check: its database is not reachable from every network.

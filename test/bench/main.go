@@ -26,7 +26,15 @@ func main() {
 	timer := flag.String("timer", "", "internal: time the command of the arguments, as this user")
 	host := flag.Int("host", -1, "internal: time shepherds on the host of this number")
 	echo := flag.String("echo", "", "internal: write a byte into this FIFO for each SIGUSR1")
+	tally := flag.Bool("tally", false, "internal: print the tally of standard input")
 	flag.Parse()
+	if *tally {
+		if err := tallyInput(); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *echo != "" {
 		if err := serveEcho(*echo); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
@@ -134,6 +142,7 @@ func (b *bench) run(only string) (err error) {
 		{"signals", b.shepherdSignals},
 		{"qsub", b.qsubTime},
 		{"qrsh", b.qrshTime},
+		{"ssh", b.sshTime},
 		{"qacct", b.qacctTime},
 		{"qstat", b.qstatTime},
 		{"jobs", b.jobRate},
