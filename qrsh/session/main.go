@@ -355,7 +355,7 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 
 // meet connects to the client. One that hangs up may have its door full of
 // strangers: they are gone in a second, and it is tried again.
-func (s *session) meet(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (net.Conn, wire.Positions, error) {
+func (s *session) meet(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
 	for until := time.Now().Add(hangupTime); ; {
 		conn, has, err := s.knock(ctx, address, fingerprint, token)
 		hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET)
@@ -371,7 +371,7 @@ func (s *session) meet(ctx context.Context, address string, fingerprint wire.Fin
 }
 
 // knock connects once.
-func (s *session) knock(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (net.Conn, wire.Positions, error) {
+func (s *session) knock(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
 	dialer := net.Dialer{Timeout: connectTime}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {

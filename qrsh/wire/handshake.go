@@ -59,10 +59,12 @@ var ErrStranger = errors.New("not the session")
 // Accept is the client's side of the beginning of a connection. It returns the
 // connection for Run, and what the session has received. The caller sets a
 // deadline and takes it away again. One that is not the session gets no answer.
-func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (net.Conn, Positions, error) {
-	secure := tls.Server(conn, &tls.Config{
+func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Conn, Positions, error) {
+	below := newPile(conn)
+	secure := &Conn{below: below, Conn: tls.Server(below, &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{identity}, SessionTicketsDisabled: true,
-	})
+		DynamicRecordSizingDisabled: true,
+	})}
 	b, err := readFrame(secure, TypeHello, helloSize)
 	if err != nil {
 		return nil, Positions{}, fmt.Errorf("%w: %w", ErrStranger, err)
@@ -91,9 +93,10 @@ func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (net
 }
 
 // Offer is the session's side of it: identity is what the client must have.
-func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (net.Conn, Positions, error) {
-	secure := tls.Client(conn, &tls.Config{
-		MinVersion:         tls.VersionTLS13,
+func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, Positions, error) {
+	below := newPile(conn)
+	secure := &Conn{below: below, Conn: tls.Client(below, &tls.Config{
+		MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true,
 		InsecureSkipVerify: true, //nolint:gosec // no authority signs it: the very bytes are known
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if got := sha256.Sum256(state.PeerCertificates[0].Raw); got != identity {
@@ -101,7 +104,7 @@ func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (net.Conn
 			}
 			return nil
 		},
-	})
+	})}
 	mine, ended := l.positions()
 	hello := append([]byte(magic), FirstVersion, LastVersion)
 	hello = appendPositions(append(hello, token[:]...), mine)

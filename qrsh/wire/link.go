@@ -221,7 +221,7 @@ func (l *Link) Close() {
 // Run uses a connection, behind its handshake, until it breaks or the link is
 // closed, and returns why; it closes the connection. has is what the other end
 // has received. One connection is used at a time.
-func (l *Link) Run(conn net.Conn, has Positions) error {
+func (l *Link) Run(conn *Conn, has Positions) error {
 	l.mu.Lock()
 	for s, o := range l.out {
 		if o == nil {
@@ -252,7 +252,7 @@ func (l *Link) Run(conn net.Conn, has Positions) error {
 		l.fail(l.write(conn))
 		conn.Close()
 	}()
-	l.fail(l.read(bufio.NewReaderSize(conn, MaxPayload+HeaderSize)))
+	l.fail(l.read(bufio.NewReader(conn)))
 	conn.Close()
 	<-written
 	l.mu.Lock()
@@ -271,52 +271,64 @@ func (l *Link) fail(err error) {
 }
 
 // write sends whatever is to be sent until the connection is over.
-func (l *Link) write(conn net.Conn) error {
-	w := bufio.NewWriterSize(conn, MaxPayload+HeaderSize)
+func (l *Link) write(conn *Conn) error {
+	unsent := true
 	for {
-		head, o, chunk, err := l.next(w.Buffered() > 0)
+		head, chunk, err := l.next(unsent)
 		if err != nil {
-			return errors.Join(err, w.Flush())
-		}
-		if _, err := w.Write(head); err != nil {
-			return err
-		}
-		if _, err := w.Write(chunk); err != nil {
-			return err
-		}
-		if o != nil {
-			l.mu.Lock()
-			o.sent += uint64(max(len(chunk), 1)) // the end counts as a byte
-			l.changed.Broadcast()
-			l.mu.Unlock()
+			return errors.Join(err, conn.below.flush())
 		}
 		if len(head) == 0 {
-			if err := w.Flush(); err != nil {
+			if err := conn.below.flush(); err != nil {
 				return err
 			}
+			unsent = false
+			continue
+		}
+		unsent = true
+		if err := writeFrame(conn, head, chunk); err != nil {
+			return err
 		}
 	}
 }
 
+// writeFrame writes the head of a frame and the chunk that belongs to it: a short
+// one in one record, a long one without copying it.
+func writeFrame(w io.Writer, head, chunk []byte) error {
+	if len(chunk) <= shortChunk {
+		head, chunk = append(head, chunk...), nil
+	}
+	for _, b := range [...][]byte{head, chunk} {
+		if len(b) == 0 {
+			continue
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // next waits for something to send: the head of a frame, and the chunk of a
-// stream that belongs to it. With unsent it does not wait, and returns nothing.
-func (l *Link) next(unsent bool) (head []byte, o *outgoing, chunk []byte, err error) {
+// stream that belongs to it, which counts as sent: its receipt may come before it
+// is known to be written. With unsent it does not wait, and returns nothing.
+func (l *Link) next(unsent bool) (head, chunk []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
 		if l.failed != nil {
-			return nil, nil, nil, l.failed
+			return nil, nil, l.failed
 		}
 		if head := l.receipts(); len(head) > 0 {
-			return head, nil, nil, nil
+			return head, nil, nil
 		}
 		if len(l.messages) > 0 && (l.messages[0] != l.last || l.closed || l.allSent()) {
 			t, payload := l.messages[0].frame()
 			l.messages = l.messages[1:]
-			return appendFrame(nil, t, payload), nil, nil, nil
+			return appendFrame(nil, t, payload), nil, nil
 		}
 		if l.closed {
-			return nil, nil, nil, net.ErrClosed
+			return nil, nil, net.ErrClosed
 		}
 		for s, o := range l.out {
 			if o == nil || o.refused || o.sent >= o.limit() {
@@ -327,14 +339,18 @@ func (l *Link) next(unsent bool) (head []byte, o *outgoing, chunk []byte, err er
 			head := make([]byte, HeaderSize+1)
 			putHeader(head, TypeData, 1+len(chunk))
 			head[HeaderSize] = byte(s)
-			return head, o, chunk, nil
+			o.sent += uint64(max(len(chunk), 1)) // the end counts as a byte
+			return head, chunk, nil
 		}
 		if unsent {
-			return nil, nil, nil, nil
+			return nil, nil, nil
 		}
 		l.changed.Wait()
 	}
 }
+
+// shortChunk is cheaper to copy than to encrypt by itself.
+const shortChunk = 1 << 12
 
 // allSent reports whether the streams are sent whole: the last message follows
 // them.

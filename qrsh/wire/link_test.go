@@ -114,7 +114,7 @@ func (p *pair) connect(start func()) (breakIt func(), over <-chan struct{}) {
 	a, b := loopback(p.t)
 	token := NewToken()
 	accepted := make(chan error, 1)
-	var onClient net.Conn
+	var onClient *Conn
 	var has Positions
 	go func() {
 		var err error
