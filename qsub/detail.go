@@ -245,6 +245,9 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		}
 	}
 	for i := range tasks {
+		say(&tasks[i], "suspended", tasks[i].Suspended)
+	}
+	for i := range tasks {
 		if tasks[i].Reason != "" {
 			fmt.Fprintf(b, "%-16s %6d:      %s\n", "error reason", tasks[i].Task, api.Visible(tasks[i].Reason))
 		}

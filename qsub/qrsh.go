@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path"
@@ -86,7 +87,7 @@ func (s *session) makeInteractive(j *job, command []string) error {
 	}
 	// What defaults files say of batch jobs.
 	r.Tasks, r.MaxRun, r.Hold, r.Rerun, r.Checkpoint, r.CheckpointWhen = api.Tasks{}, 0, "", "", "", ""
-	r.Interactive = &api.Interactive{Login: login, Terminal: login}
+	r.Interactive = &api.Interactive{Login: login, Terminal: login, Lost: j.lost}
 	if j.pty != "" {
 		r.Interactive.Terminal = j.pty == "y"
 	}
@@ -99,7 +100,7 @@ func (s *session) makeInteractive(j *job, command []string) error {
 // interactiveClient returns the caller's end of the job.
 func (s *session) interactiveClient(j *job) *client.Client {
 	c := &client.Client{
-		Execd: s.client, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote, Escape: j.escape,
+		Execd: s.client, Address: j.listen, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote, Escape: j.escape,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 	}
 	say := func(format string, args ...any) {
@@ -224,6 +225,25 @@ func (s *session) reconnect(ctx context.Context, j *job) error {
 func parseEscape(j *job, o *option.Setting) (err error) {
 	if j.escape, err = client.ParseEscape(o.Value()); err != nil {
 		return o.Errorf(option.ExitValue, "%q is no escape character: it is %v", o.Value(), err)
+	}
+	return nil
+}
+
+// parseListen reads the address of -listen: one that others can connect to.
+func parseListen(j *job, o *option.Setting) error {
+	ip, err := netip.ParseAddr(o.Value())
+	if err != nil || ip.IsUnspecified() || ip.IsMulticast() {
+		return o.Errorf(option.ExitValue, "%q is not an address of this host, like 192.0.2.7", o.Value())
+	}
+	j.listen = ip.String()
+	return nil
+}
+
+// parseLost reads what becomes of the job without its client.
+func parseLost(j *job, o *option.Setting) error {
+	j.lost = o.Value()
+	if j.lost != "end" && j.lost != "stop" && j.lost != "keep" {
+		return o.Errorf(option.ExitValue, "%q is none of end, stop and keep", j.lost)
 	}
 	return nil
 }

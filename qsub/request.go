@@ -37,6 +37,8 @@ type job struct {
 	suspendRemote bool   // -suspend_remote
 	reconnect     int    // -reconnect: the number of the job; 0: a new one
 	escape        byte   // -escape
+	listen        string // -listen: the address for the job's side; empty: the loopback's
+	lost          string // -lost: end, stop or keep; empty: as the host has it
 }
 
 // variable is an item of -v.
@@ -121,6 +123,8 @@ var apply = map[string]func(*job, *option.Setting) error{
 		}
 		return nil
 	},
+	"-listen":  parseListen,
+	"-lost":    parseLost,
 	"-M":       func(j *job, o *option.Setting) error { return addList(&j.req.MailTo, o, "mail") },
 	"-masterq": func(j *job, o *option.Setting) error { return addList(&j.req.MasterQueues, o, "queue") },
 	"-N": func(j *job, o *option.Setting) error {

@@ -189,9 +189,11 @@ const (
 
 	// KeySession is the path of qrsh-session: the job is interactive, its streams
 	// are a client's. KeySessionGrace is how many seconds a client that is lost is
-	// waited for, -1 for ever.
+	// waited for, -1 for ever, KeySessionLost what becomes of the job then: LostEnd
+	// and so on.
 	KeySession      = ownPrefix + "session"
 	KeySessionGrace = ownPrefix + "session_grace"
+	KeySessionLost  = ownPrefix + "session_lost"
 
 	// KeyPrivateTmp is the directory, root's and closed, of what the job sees in
 	// the places of PrivateTmp.

@@ -8,7 +8,7 @@ package spool
 import "io/fs"
 
 // Files of a job directory. Names and bytes are Grid Engine's, except for the
-// last five, which only our own daemons know.
+// last six, which only our own daemons know.
 const (
 	FileConfig       = "config"
 	FileEnvironment  = "environment"
@@ -28,6 +28,7 @@ const (
 	FileSignals      = "signals"
 	FileArgs         = "args"
 	FileSession      = "session"
+	FileLost         = "lost"
 	FileKept         = "kept"
 )
 
@@ -86,6 +87,7 @@ var Files = []File{
 	{FileCheckpointed, "shepherd", "execd", "when the job ended to migrate", 0o644, ""},
 	{FileAboutToExit, "shepherd", "execd", "interactive jobs and PE tasks, before the exit code is sent", 0o644, ""},
 	{FileSession, "execd", "qrsh-session", "interactive jobs, replaced when a client comes back", 0o600, ""},
+	{FileLost, "shepherd", "execd", "while an interactive job is to be stopped for want of a client", 0o644, ""},
 	{FileKept, "execd", "execd", "when the directory stays for people, at the end", 0o600, ""},
 
 	{FileMessages, "execd", "people", "all along, appended", 0o644, ""},

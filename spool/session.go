@@ -85,7 +85,7 @@ func (s *Session) Append(b []byte) []byte {
 //	shepherd     client FILE       the file session: a client is to be connected to
 //	             state run|stop    the job runs, or is suspended
 //	             exit STATUS TEXT  it has ended, 128+n for signal n, and why in words, if there is a reason
-//	qrsh-session ready             there has been a first connection
+//	qrsh-session ready             a client is connected to, the first or another
 //	             signal N          the client asks for a signal to the job
 //	             lost TEXT         the client is gone and will not be waited for any longer
 //	             bye               the client has all of it
@@ -97,6 +97,13 @@ const (
 	SessionSignal = "signal"
 	SessionLost   = "lost"
 	SessionBye    = "bye"
+)
+
+// What becomes of an interactive job that has lost its client for good.
+const (
+	LostEnd  = "end"  // it gets SIGHUP
+	LostStop = "stop" // it is suspended until a client comes
+	LostKeep = "keep" // it goes on
 )
 
 // Descriptors of qrsh-session: the socket, and the other ends of the job's

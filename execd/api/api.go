@@ -192,6 +192,7 @@ type Slots struct {
 type Interactive struct {
 	Login    bool     `json:"login,omitempty"`    // run the owner's login shell, and no command
 	Terminal bool     `json:"terminal,omitempty"` // give the job one; else three streams
+	Lost     string   `json:"lost,omitempty"`     // end, stop or keep: what becomes of it without a client; empty: as QRSH_LOST says
 	Client   Listener `json:"client"`
 }
 
@@ -371,8 +372,10 @@ type TaskDetail struct {
 	Started time.Time `json:"started,omitzero"`
 	Run     int       `json:"run"` // how often it was started before
 	Reason  string    `json:"reason,omitempty"`
-	Binding string    `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound
-	Usage   *Usage    `json:"usage,omitempty"`   // nil: not running, or not known yet
+	// Suspended is why it is, if it was not a user who has done it.
+	Suspended string `json:"suspended,omitempty"`
+	Binding   string `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound
+	Usage     *Usage `json:"usage,omitempty"`   // nil: not running, or not known yet
 }
 
 // DetailReply has the jobs found, and the words of the request that matched

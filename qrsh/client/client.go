@@ -5,6 +5,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/hex"
@@ -37,6 +38,11 @@ const (
 	// tellTime is how long the session, once it is connected, has to tell the end
 	// of a job that execd says is over.
 	tellTime = 5 * time.Second
+	// A session that does not come is called again after callAgain, an execd that
+	// does not answer after askAgain, for patience in all.
+	callAgain = 10 * time.Second
+	askAgain  = time.Second
+	patience  = 5 * time.Minute
 	// killed is the exit status of a job that was killed.
 	killed = 128 + uint16(unix.SIGKILL)
 )
@@ -45,6 +51,7 @@ const (
 // before it is used.
 type Client struct {
 	Execd    *api.Client
+	Address  string   // of this host, for the session to connect to; empty: the loopback's
 	Keyboard *os.File // standard input; its terminal, if it is one, is made raw
 	Raw      bool     // the job has a terminal, which the keys are for
 	In       io.Reader
@@ -66,9 +73,13 @@ type Client struct {
 	lost  chan closed   // each connection that has ended
 	ready chan struct{} // closed when there has been a connection
 
-	mu    sync.Mutex
-	token wire.Token // guarded by mu; what the next connection must have
-	begun bool       // guarded by mu; the streams are
+	using sync.Mutex // held while there is a connection
+
+	mu        sync.Mutex
+	token     wire.Token // guarded by mu; what the next connection must have
+	begun     bool       // guarded by mu; the streams are
+	called    bool       // guarded by mu; the session is
+	connected bool       // guarded by mu
 }
 
 // closed is a connection that has ended.
@@ -81,8 +92,8 @@ func (c *Client) Listen() (api.Listener, error) {
 	if c.identity, c.print, err = wire.NewIdentity(); err != nil {
 		return api.Listener{}, err
 	}
-	// Nobody but this host has a session for us.
-	if c.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	// Usually nobody but this host has a session for us.
+	if c.listener, err = net.Listen("tcp", net.JoinHostPort(cmp.Or(c.Address, "127.0.0.1"), "0")); err != nil {
 		return api.Listener{}, fmt.Errorf("cannot listen: %w", err)
 	}
 	c.exit, c.lost, c.ready = make(chan wire.Exit, 1), make(chan closed, 1), make(chan struct{})
@@ -147,19 +158,29 @@ func (c *Client) greet(conn net.Conn) {
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
+	if err := wire.KeepAlive(conn); err != nil {
+		c.Verbose("%v", err)
+	}
+	c.using.Lock()
+	defer c.using.Unlock()
 	c.mu.Lock()
 	if token != c.token { // two at once
 		c.mu.Unlock()
 		return
 	}
-	c.token = wire.NewToken() // this one has served
+	c.token, c.connected = wire.NewToken(), true // this one has served
 	if !c.begun {
 		c.begun = true
 		c.begin()
 		close(c.ready)
+	} else {
+		c.Verbose("connected again")
 	}
 	c.mu.Unlock()
 	err = c.link.Run(secure, has)
+	c.mu.Lock()
+	c.connected = false
+	c.mu.Unlock()
 	select {
 	case c.lost <- closed{err}:
 	default:
@@ -370,15 +391,20 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 		e, err := c.endOf(ctx, job, cursor)
 		ended <- end{e, err}
 	}()
-	var late <-chan time.Time
+	var late, again <-chan time.Time
 	var told end
+	var answered time.Time // by execd, while there is no connection
+	if c.isCalled() {
+		answered, again = time.Now(), time.After(callAgain)
+	}
 	for {
 		select {
 		case e := <-c.exit:
 			c.link.Written()
 			c.link.Post(wire.Bye{})
 			c.link.Close()
-			<-c.lost // the goodbye is on its way, or nobody is there to hear it
+			c.using.Lock()   // the goodbye is on its way, or nobody is there to hear it
+			c.using.Unlock() //nolint:staticcheck // waiting for its holder is all that is wanted
 			// Who comes next finds the slot free, and the job accounted.
 			if ended != nil {
 				select {
@@ -412,25 +438,45 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			if ended == nil {
 				return told.exit, told.err
 			}
-			if err := c.reconnect(ctx, job); ctx.Err() != nil {
+			c.Verbose("connection lost (%v)", connection.why)
+			answered, again = time.Now(), time.After(0)
+		case <-again:
+			again = nil
+			if ended == nil || c.isConnected() {
 				continue
-			} else if err != nil {
-				return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, err)
 			}
-			c.Verbose("connection lost (%v), connected again", connection.why)
+			// Execd may be away, or the job over, of which execd will tell.
+			switch _, err := c.Attach(ctx, job, c.newToken()); {
+			case ctx.Err() != nil:
+			case err == nil:
+				answered, again = time.Now(), time.After(callAgain)
+			case time.Since(answered) > patience:
+				return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, err)
+			default:
+				again = time.After(askAgain)
+			}
 		}
 	}
 }
 
-// reconnect has the session connect again, as long as there is one.
-func (c *Client) reconnect(ctx context.Context, job int) error {
-	_, err := c.Attach(ctx, job, c.newToken())
-	return err
+func (c *Client) isCalled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.called
+}
+
+func (c *Client) isConnected() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.connected
 }
 
 // Attach has the session of a job connect to a client that listens, instead of
 // the one it has.
 func (c *Client) Attach(ctx context.Context, job int, at api.Listener) (reply api.AttachReply, err error) {
+	c.mu.Lock()
+	c.called = true
+	c.mu.Unlock()
 	err = c.Execd.Call(ctx, api.VerbAttach, &api.AttachRequest{Job: job, Client: at}, &reply)
 	return reply, err
 }

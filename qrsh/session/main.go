@@ -34,6 +34,9 @@ const (
 	// the time between.
 	hangupTime = 5 * time.Second
 	knockAgain = 200 * time.Millisecond
+	// lastGrace is how long a client that is otherwise waited for as long as the
+	// job runs is waited for when it is lost after the job's end.
+	lastGrace = 60 * time.Second
 )
 
 func main() {
@@ -256,14 +259,20 @@ func (s *session) begin() {
 	}
 }
 
+func (s *session) hasBegun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begun
+}
+
 // exit tells the client that the job has ended. Without one nobody waits for the
-// rest.
+// rest, and one that has not been there yet is told by execd.
 func (s *session) exit(e wire.Exit) {
 	s.link.Post(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	if s.leave == nil && s.patience == nil {
+	if !s.ready || s.leave == nil && s.patience == nil {
 		s.finish()
 	}
 }
@@ -301,12 +310,14 @@ func (s *session) connect(client *spool.Session) {
 		return
 	default:
 	}
-	if s.grace < 0 {
-		return
-	}
 	wait := s.grace
-	if !s.ready {
+	switch {
+	case !s.ready:
 		wait = 0 // there has been none that could come back
+	case wait < 0 && s.ended:
+		wait = lastGrace
+	case wait < 0:
+		return
 	}
 	s.patience = time.AfterFunc(wait, func() {
 		s.mu.Lock()
@@ -347,7 +358,10 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 	first := !s.ready
 	s.ready = true
 	s.mu.Unlock()
-	if s.terminal == nil || !first {
+	switch {
+	case s.hasBegun():
+		s.say(spool.SessionReady) // a job that was stopped may go on
+	case s.terminal == nil || !first:
 		s.begin() // else with the size of the user's
 	}
 	return s.link.Run(secure, has)
@@ -376,6 +390,10 @@ func (s *session) knock(ctx context.Context, address string, fingerprint wire.Fi
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, wire.Positions{}, fmt.Errorf("cannot connect to the client: %w", err)
+	}
+	if err := wire.KeepAlive(conn); err != nil {
+		conn.Close()
+		return nil, wire.Positions{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()

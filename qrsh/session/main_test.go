@@ -325,6 +325,7 @@ func TestReconnect(t *testing.T) {
 	c.conn.Close()
 	b.write(b.out, "two")
 	c = b.connect(second.begin)
+	b.hear(spool.SessionReady)
 	// What the first has written the session may not have heard of.
 	got := make([]byte, 3)
 	if _, err := io.ReadFull(second.stdout, got); err != nil {
@@ -340,6 +341,7 @@ func TestReconnect(t *testing.T) {
 
 	var third pipes
 	other := b.connect(third.begin)
+	b.hear(spool.SessionReady)
 	select {
 	case <-c.gone:
 	case <-time.After(patience):

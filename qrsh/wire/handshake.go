@@ -78,6 +78,7 @@ func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Co
 		return nil, Positions{}, fmt.Errorf("the session speaks versions %d to %d of the protocol; here are %d to %d", first, last, FirstVersion, LastVersion)
 	}
 	has := parsePositions(rest[2+TokenSize:])
+	l.replace()
 	l.mu.Lock()
 	if !l.used {
 		// A client that is new begins where the session is.
@@ -105,6 +106,7 @@ func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, P
 			return nil
 		},
 	})}
+	l.replace()
 	mine, ended := l.positions()
 	hello := append([]byte(magic), FirstVersion, LastVersion)
 	hello = appendPositions(append(hello, token[:]...), mine)

@@ -32,6 +32,7 @@ type Link struct {
 	start    Positions // where streams begin
 	unwanted bool      // all of stdin has come in an earlier connection
 	closed   bool
+	conn     net.Conn // the one in use, nil for none
 }
 
 // outgoing is a stream that is sent.
@@ -243,7 +244,7 @@ func (l *Link) Run(conn *Conn, has Positions) error {
 	if l.last != nil {
 		l.messages = append(l.messages, l.last)
 	}
-	l.failed, l.used = nil, true
+	l.failed, l.used, l.conn = nil, true, conn
 	l.mu.Unlock()
 
 	written := make(chan struct{})
@@ -257,7 +258,27 @@ func (l *Link) Run(conn *Conn, has Positions) error {
 	<-written
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.conn = nil
+	l.changed.Broadcast()
 	return l.failed
+}
+
+// errReplaced is why a connection is over in the place of which comes another.
+var errReplaced = errors.New("there is another connection")
+
+// replace ends the use of a connection that the other end takes for lost: what
+// came over it later would come twice.
+func (l *Link) replace() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.conn != nil {
+		if l.failed == nil {
+			l.failed = errReplaced
+			l.changed.Broadcast()
+			go l.conn.Close() // may wait for the other end
+		}
+		l.changed.Wait()
+	}
 }
 
 // fail ends the use of the present connection.

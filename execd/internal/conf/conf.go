@@ -73,6 +73,7 @@ type Global struct {
 	NotifySusp    Warning       // NOTIFY_SUSP: the signal before STOP
 	ScriptTimeout time.Duration // SCRIPT_TIMEOUT: how long prolog, epilog and the like may run
 	SessionGrace  time.Duration // QRSH_GRACE: how long an interactive job waits for a lost client; -1 s: for ever
+	SessionLost   []string      // QRSH_LOST: what becomes of it then, spool.LostEnd and so on; the others users may choose
 	SkipNGroups   bool          // IGNORE_NGROUPS_MAX_LIMIT: a user with too many groups gets no additional one
 	NoAddGrpKill  bool          // ENABLE_ADDGRP_KILL=false: signals go to the job's process group alone
 	CPUQuota      bool          // CPU_QUOTA=slots: a job gets as many processors' time as it has slots

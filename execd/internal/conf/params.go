@@ -261,6 +261,7 @@ var execdOptions = slices.Concat(
 			}
 			return setTime(&g.SessionGrace, v)
 		}},
+		{"QRSH_LOST", func(_ *scope, g *Global, v string, _ bool) error { return setLost(&g.SessionLost, v) }},
 		boolean("IGNORE_NGROUPS_MAX_LIMIT", func(g *Global) *bool { return &g.SkipNGroups }),
 		{"ENABLE_ADDGRP_KILL", func(_ *scope, g *Global, v string, hasValue bool) error {
 			kill := false
@@ -396,7 +397,23 @@ const noReporting = "there is no reporting file"
 func setExecdParams(s *scope, g *Global, v string) error {
 	// As in Grid Engine, where the first is but the delay of signals.
 	g.ScriptTimeout, g.SessionGrace, g.UsageInterval = 2*time.Minute, time.Minute, time.Second
+	g.SessionLost = []string{spool.LostEnd, spool.LostStop, spool.LostKeep}
 	return setOptions(s, g, v, execdOptions)
+}
+
+// setLost reads what becomes of interactive jobs that have lost their clients.
+func setLost(list *[]string, v string) error {
+	*list = nil
+	for word := range strings.SplitSeq(strings.ToLower(v), ":") {
+		switch {
+		case word != spool.LostEnd && word != spool.LostStop && word != spool.LostKeep:
+			return fmt.Errorf("%q is none of %s, %s and %s", word, spool.LostEnd, spool.LostStop, spool.LostKeep)
+		case slices.Contains(*list, word):
+			return fmt.Errorf("%s is there twice", word)
+		}
+		*list = append(*list, word)
+	}
+	return nil
 }
 
 func setQmasterParams(s *scope, g *Global, v string) error {

@@ -276,7 +276,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
 		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Outputs: outputs, Host: host, Boot: boot, Log: log,
 	}
-	d.launch.Exited = d.stages.Exited
+	d.launch.Exited, d.launch.Noticed = d.stages.Exited, d.stages.Noticed
 	d.usage.Exceeded = d.stages.Exceeded
 	d.queue = queue.New(queue.Options{
 		Store: d.store, Claims: claim.NewTable(config.Queues, queue.Holder), GIDs: gids, Cores: cores, Boot: boot,

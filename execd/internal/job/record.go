@@ -318,7 +318,7 @@ func (j *Job) lines(now time.Time) []*line {
 		}
 		list = append(list, &line{Event: EventStarted, Tasks: number, Time: t.Started, Run: t.Run, Start: &start})
 		if t.Suspended {
-			list = append(list, &line{Event: EventSuspended, Tasks: number, Time: now})
+			list = append(list, &line{Event: EventSuspended, Tasks: number, Time: now, Reason: t.Missing})
 		}
 		if t.Want != nil {
 			list = append(list, &line{Event: EventWant, Tasks: number, Time: now, Want: t.Want})
@@ -376,7 +376,7 @@ func (j *Job) apply(number int, l *line) error {
 		}
 		t.Want = l.Want
 	case EventSuspended, EventResumed:
-		t.Suspended = l.Event == EventSuspended
+		t.Suspended, t.Missing = l.Event == EventSuspended, l.Reason
 	case EventCleared:
 		delete(j.active, number)
 		j.pending.Add(number)
@@ -541,6 +541,7 @@ type Task struct {
 	Needs      Needs // of the job when the run was started
 	Want       *Want
 	Suspended  bool   // by somebody, as with qmod -sj
+	Missing    string // why it is, if it is for want of a client
 	Stopped    string // why else it is stopped, S by its queue, T by a threshold; lost with execd
 	End        *End   // from Ended on
 	Reason     string // of Errored

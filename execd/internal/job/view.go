@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/spool"
@@ -112,6 +113,23 @@ func (s *Store) SetStopped(t *Task, letters string) {
 	t.Stopped = letters
 }
 
+// Miss suspends an interactive job that has lost its client, for a reason, or
+// with none lets it go on if nobody else has suspended it, and reports whether
+// that has changed anything.
+func (s *Store) Miss(t *Task, why string) (bool, error) {
+	l := line{Event: EventSuspended, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Reason: why}
+	if why == "" {
+		l.Event = EventResumed
+	}
+	s.mu.Lock()
+	changes := t.State == Started && (why != "" && !t.Suspended || why == "" && t.Missing != "")
+	s.mu.Unlock()
+	if !changes {
+		return false, nil
+	}
+	return true, s.commit(t.Job, durable, nil, &l)
+}
+
 // WantStopped reports whether somebody has suspended a task, or execd has
 // stopped it.
 func (s *Store) WantStopped(t *Task) bool {
@@ -180,13 +198,13 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		d.Request.Env = nil
 	}
 	if i := request.Interactive; i != nil { // by its token one could be taken for the job
-		d.Request.Interactive = &api.Interactive{Login: i.Login, Terminal: i.Terminal}
+		d.Request.Interactive = &api.Interactive{Login: i.Login, Terminal: i.Terminal, Lost: i.Lost}
 	}
 	for i, t := range j.tasksInOrder() {
 		if i == maxDetailTasks {
 			break
 		}
-		td := api.TaskDetail{Task: t.Number, State: t.letters(), Run: t.Run, Reason: t.Reason}
+		td := api.TaskDetail{Task: t.Number, State: t.letters(), Run: t.Run, Reason: t.Reason, Suspended: t.Missing}
 		if t.State != Errored {
 			td.Queue, td.Started = t.Start.Queue+"@"+host, t.Started
 			if d.NormalTickets == 0 {

@@ -246,6 +246,11 @@ func (l *Launcher) interactive(c *writer, o *Order) {
 	c.text("qrsh_control_port", i.Client.Address)
 	c.text(spool.KeySession, l.Session)
 	c.seconds(spool.KeySessionGrace, o.Global.SessionGrace)
+	lost := i.Lost
+	if !slices.Contains(o.Global.SessionLost, lost) { // none was asked for, or it is not allowed any more
+		lost = o.Global.SessionLost[0]
+	}
+	c.text(spool.KeySessionLost, lost)
 }
 
 // parallel writes what a parallel job's config has more than another's.

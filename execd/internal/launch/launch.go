@@ -41,6 +41,9 @@ type Launcher struct {
 	// Exited is called when a shepherd that was started or found again is
 	// gone. It must not block.
 	Exited func(spool.RunID)
+	// Noticed is called when Lost may say something else of a run that Attend was
+	// called for. It must not block.
+	Noticed func(spool.RunID)
 
 	shared   sync.Once // says why PRIVATE_TMP is without effect
 	spares   spares
@@ -66,7 +69,7 @@ func (l *Launcher) Init(tmpdirs []string) error {
 	for _, dir := range tmpdirs {
 		sweepSpares(dir)
 	}
-	w, err := newWatcher(l.gone)
+	w, err := newWatcher(l.gone, func(run spool.RunID) { l.Noticed(run) })
 	if err != nil {
 		return err
 	}
@@ -274,6 +277,7 @@ func (l *Launcher) gone(run spool.RunID) {
 		reap(s.pidfd)
 	}
 	unix.Close(s.pidfd)
+	l.watch.neglect(run)
 	l.Exited(run)
 }
 

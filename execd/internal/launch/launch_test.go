@@ -450,7 +450,7 @@ func TestVerdict(t *testing.T) {
 func TestWatcherTellsOfEachEnd(t *testing.T) {
 	l := &Launcher{}
 	ended := make(chan spool.RunID, 8)
-	w, err := newWatcher(func(run spool.RunID) { ended <- run })
+	w, err := newWatcher(func(run spool.RunID) { ended <- run }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,11 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -39,6 +41,27 @@ func sessionFile(o *Order) []byte {
 	}
 	s, _ := NewSession(1, &o.Request.Interactive.Client) // it was checked at submission
 	return s.Append(nil)
+}
+
+// Attend watches whether an interactive job that runs is to be stopped for want
+// of a client.
+func (l *Launcher) Attend(run spool.RunID) error {
+	if err := l.watch.attend(run, l.Root.Active(run.ID()).Path()); err != nil {
+		return fmt.Errorf("cannot watch the directory of job %v: %w", run.ID(), err)
+	}
+	l.Noticed(run) // what was before
+	return nil
+}
+
+// Lost returns why an interactive job that runs is to be stopped for want of a
+// client, and nothing if it is not.
+func (l *Launcher) Lost(run spool.RunID) string {
+	b, err := l.Root.Active(run.ID()).Read(spool.FileLost)
+	if err != nil {
+		return ""
+	}
+	why, _, _ := strings.Cut(string(b), "\n")
+	return cmp.Or(why, "the client is gone")
 }
 
 // Attach tells the shepherd of an interactive job of another client.

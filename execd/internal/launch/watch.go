@@ -1,8 +1,12 @@
 package launch
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -12,16 +16,20 @@ import (
 
 // watcher waits for the end of many processes in one thread: a pidfd becomes
 // readable when its process ends. (Process.Wait would keep a thread for each.)
+// And for the file lost in the directories of interactive jobs, come or gone.
 type watcher struct {
-	epoll int
-	wake  int // eventfd that ends run
-	gone  func(spool.RunID)
+	epoll   int
+	wake    int // eventfd that ends run
+	notify  int // of inotify
+	gone    func(spool.RunID)
+	noticed func(spool.RunID)
 
 	mu   sync.Mutex
 	runs map[int32]spool.RunID // guarded by mu; by pidfd
+	dirs map[int32]spool.RunID // guarded by mu; by watch
 }
 
-func newWatcher(gone func(spool.RunID)) (*watcher, error) {
+func newWatcher(gone, noticed func(spool.RunID)) (*watcher, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch processes: %w", err)
@@ -34,7 +42,68 @@ func newWatcher(gone func(spool.RunID)) (*watcher, error) {
 		unix.Close(epoll)
 		return nil, fmt.Errorf("cannot watch processes: %w", err)
 	}
-	return &watcher{epoll: epoll, wake: wake, gone: gone, runs: map[int32]spool.RunID{}}, nil
+	return &watcher{
+		epoll: epoll, wake: wake, notify: -1, gone: gone, noticed: noticed,
+		runs: map[int32]spool.RunID{}, dirs: map[int32]spool.RunID{},
+	}, nil
+}
+
+// attend watches the directory of a run for the file lost.
+func (w *watcher) attend(run spool.RunID, dir string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.notify < 0 { // most hosts never need one
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+		if err == nil {
+			err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+		}
+		if err != nil {
+			return err
+		}
+		w.notify = fd
+	}
+	watch, err := unix.InotifyAddWatch(w.notify, dir, unix.IN_MOVED_TO|unix.IN_DELETE|unix.IN_ONLYDIR)
+	if err == nil {
+		w.dirs[int32(watch)] = run
+	}
+	return err
+}
+
+// neglect ends attend.
+func (w *watcher) neglect(run spool.RunID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for watch, r := range w.dirs {
+		if r == run {
+			_, _ = unix.InotifyRmWatch(w.notify, uint32(watch))
+			delete(w.dirs, watch)
+		}
+	}
+}
+
+// notices reads what has happened in the directories.
+func (w *watcher) notices() {
+	b := make([]byte, 16<<10)
+	n, err := unix.Read(w.notify, b)
+	if err != nil {
+		return
+	}
+	for b = b[:n]; len(b) >= unix.SizeofInotifyEvent; {
+		watch, length := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[12:])
+		name := bytes.TrimRight(b[unix.SizeofInotifyEvent:][:length], "\x00")
+		b = b[unix.SizeofInotifyEvent+int(length):]
+		w.mu.Lock()
+		var runs []spool.RunID
+		if run, known := w.dirs[watch]; known && string(name) == spool.FileLost {
+			runs = append(runs, run)
+		} else if watch < 0 { // there were too many to be told of
+			runs = slices.Collect(maps.Values(w.dirs))
+		}
+		w.mu.Unlock()
+		for _, run := range runs {
+			w.noticed(run)
+		}
+	}
 }
 
 // add watches a process. The descriptor is closed by who is told of its end.
@@ -62,10 +131,13 @@ func (w *watcher) run() {
 			panic("internal error: epoll: " + err.Error())
 		}
 		for _, e := range events[:n] {
-			if int(e.Fd) == w.wake {
-				unix.Close(w.epoll)
-				unix.Close(w.wake)
+			switch int(e.Fd) {
+			case w.wake:
+				w.close()
 				return
+			case w.listening():
+				w.notices()
+				continue
 			}
 			// Taken out before gone closes it: the number may be reused at once.
 			_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, int(e.Fd), nil)
@@ -77,6 +149,23 @@ func (w *watcher) run() {
 				w.gone(run)
 			}
 		}
+	}
+}
+
+// listening returns the descriptor of inotify, -1 for none.
+func (w *watcher) listening() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.notify
+}
+
+func (w *watcher) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	unix.Close(w.epoll)
+	unix.Close(w.wake)
+	if w.notify >= 0 {
+		unix.Close(w.notify)
 	}
 }
 

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
@@ -19,7 +21,10 @@ func (s *Server) checkInteractive(r *api.SubmitRequest) error {
 	if _, err := launch.NewSession(1, &r.Interactive.Client); err != nil {
 		return reject("job rejected: %v", err)
 	}
+	allowed := s.Config().Global.SessionLost
 	switch {
+	case r.Interactive.Lost != "" && !slices.Contains(allowed, r.Interactive.Lost):
+		return reject("job rejected: -lost %s is not allowed, only %s", r.Interactive.Lost, strings.Join(allowed, ", "))
 	case !r.Binary:
 		return reject("job rejected: an interactive job has no script")
 	case r.Tasks.IsArray():

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"fmt"
 	"sync"
 	"syscall"
 
@@ -59,6 +60,26 @@ func (r *Runner) Changed(t *job.Task) {
 	}
 }
 
+// Noticed is told that an interactive job may have lost its client, or found one.
+func (r *Runner) Noticed(run spool.RunID) {
+	l := r.life(run)
+	if l == nil {
+		return
+	}
+	r.advance(l, func() {
+		if l.exited {
+			return
+		}
+		changed, err := r.Store.Miss(l.task, r.Launcher.Lost(run))
+		if err != nil {
+			r.Log.Error(fmt.Sprintf("job %v: %v", l.task, err))
+		}
+		if changed {
+			r.Changed(l.task)
+		}
+	})
+}
+
 // steerable tells that there is a shepherd to be asked.
 func (r *Runner) steerable(l *life) {
 	l.steer.mu.Lock()
@@ -68,6 +89,11 @@ func (r *Runner) steerable(l *life) {
 		r.signal(l.task, sigkill)
 	}
 	r.stopOrGo(l)
+	if l.task.Job.Interactive {
+		if err := r.Launcher.Attend(l.task.RunID()); err != nil {
+			r.Log.Warn(err.Error())
+		}
+	}
 }
 
 // stopOrGo asks the shepherd to stop the job or to let it go on, when that is

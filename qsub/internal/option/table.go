@@ -176,6 +176,8 @@ var rows = []Option{
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "request resources"},
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qstat | Qhost | Qselect, Repeat: true, Help: "select by resources"},
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qacct, Repeat: true, Help: "select by resources of the queue"},
+	{Name: "-listen", Args: one("address"), Kind: Text, Commands: Elsewhere | Qrsh | Qlogin, Help: "address at which the job finds the client"},
+	{Name: "-lost", Args: one("end|stop|keep"), Kind: Text, Commands: Elsewhere | Qrsh | Qlogin, Help: "what becomes of the job without its client"},
 	{Name: "-m", Args: one("b|e|a|s|n"), Kind: Text, Commands: Qsub, Repeat: true, Help: "when to send mail"},
 	{Name: "-m", Commands: Qacct, Help: "list only master tasks"},
 	{Name: "-M", Args: one("mail_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "whom to send mail"},

@@ -17,7 +17,6 @@ func (p *parent) finish() int {
 	if p.stage != nil { // for a part that did not come
 		p.dismiss()
 	}
-	p.endSession()
 	p.endCoshepherd()
 	if err := p.group.empty(); err != nil {
 		p.log.Line("cannot kill what is left in the control group: " + err.Error())

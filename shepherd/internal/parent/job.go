@@ -33,15 +33,6 @@ func (p *parent) readyJob() bool {
 // prepareJob returns what exit_status is to say together with the error.
 func (p *parent) prepareJob() (int, error) {
 	c := p.config
-	if c == nil { // not the first part, and given back
-		var err error
-		if c, err = p.dir.Config(); err != nil {
-			return spool.FailedBeforeStart, err
-		}
-	}
-	if err := p.openSession(c); err != nil {
-		return spool.FailedBeforeStart, err
-	}
 	if err := p.launch(jobLeaf); err != nil {
 		return spool.FailedBeforeStart, err
 	}
@@ -142,6 +133,9 @@ func (p *parent) runs() {
 	}
 	if !p.held.Empty() {
 		p.timers.after(timerHeld, heldFor)
+	}
+	if p.session != nil && p.session.missing != "" {
+		p.miss(p.session.missing)
 	}
 }
 

@@ -75,6 +75,8 @@ type parent struct {
 	nothing  bool // there is no job (script_file none)
 	parallel bool // there is a parallel environment
 	task     bool // of a parallel job, with no procedures of its own
+	// Its streams are a client's.
+	interactive bool
 	// Its end is announced before it is told.
 	announced bool
 	// The job's own limits of time, 0 for none.
@@ -93,7 +95,7 @@ type parent struct {
 	suspended  bool
 	overdue    bool     // h_rt is over
 	arena      bool     // there is a checkpoint
-	session    *session // nil unless the job is interactive
+	session    *session // nil unless the job is interactive, and then until its client is connected to
 	companions []*companion
 	coshepherd *companion // renews the job's token, nil if nobody does
 	renewer    []string   // its command
@@ -216,6 +218,7 @@ type event struct {
 	what   phase.Event
 	signal unix.Signal      // WantSignal
 	fail   *starter.Failure // Refused, Failed
+	why    string           // Lost
 }
 
 // events turns what woke the shepherd into events.
@@ -245,6 +248,9 @@ func (p *parent) events(w reap.Woken) {
 		p.sweep()
 	}
 	p.companionsEnded()
+	if p.state == phase.Parting && p.session.child.Ended {
+		p.on(event{what: phase.Left})
+	}
 	now := time.Now()
 	for which, ok := p.timers.due(now); ok; which, ok = p.timers.due(now) {
 		p.elapsed(which)
@@ -320,6 +326,13 @@ func (p *parent) on(e event) {
 		p.step()
 	case phase.Call:
 		p.call()
+	case phase.Connect:
+		p.connect()
+	case phase.Forgo:
+		p.forgo(e)
+	case phase.Cancel:
+		p.hold(e.signal)
+		p.step()
 	case phase.Go:
 		p.start()
 	case phase.Fail:
@@ -330,6 +343,10 @@ func (p *parent) on(e event) {
 		p.hold(e.signal)
 	case phase.Deliver:
 		p.request(e.signal)
+	case phase.Miss:
+		p.miss(e.why)
+	case phase.Greet:
+		p.greet()
 	case phase.Kill:
 		p.killed = true
 		p.deliver(unix.SIGKILL)
@@ -348,6 +365,10 @@ func (p *parent) on(e event) {
 			p.log.Line("cannot kill pid " + strconv.Itoa(pid) + ", it is left behind")
 		}
 		p.closeJob()
+	case phase.Farewell:
+		p.farewell()
+	case phase.HangUp:
+		p.killSession()
 	}
 	p.log.Flush()
 }

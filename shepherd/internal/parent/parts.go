@@ -74,19 +74,29 @@ func (p *parent) plan() error {
 }
 
 // step finds the part to go on with and raises its event.
-func (p *parent) step() { p.on(event{what: p.next()}) }
+func (p *parent) step() {
+	p.timers.stop(timerLate)
+	p.on(event{what: p.next()})
+}
 
 // next returns the event of the part that follows. Parts that are not there and
-// parts that cannot be begun are passed on the way.
+// parts that cannot be begun are passed on the way. The job of a client has to
+// wait for it, ahead of its part: so far it can be cancelled.
 func (p *parent) next() phase.Event {
 	for {
 		if p.cancelled && p.part < phase.Job {
 			p.cancel()
 		}
-		p.part = phase.After[p.part][p.outcome]
-		p.outcome = phase.Fine
+		part := phase.After[p.part][p.outcome]
+		if part == phase.Job && p.interactive && p.session == nil {
+			return phase.ClientNext
+		}
+		p.part, p.outcome = part, phase.Fine
 		switch p.part {
 		case phase.End:
+			if p.session != nil && !p.session.child.Ended {
+				return phase.FarewellNext
+			}
 			return phase.NothingNext
 		case phase.Job:
 			if p.nothing {
@@ -226,7 +236,6 @@ func (p *parent) stop(e event) {
 
 // judge takes the exit of a procedure.
 func (p *parent) judge() {
-	p.timers.stop(timerLate)
 	p.timers.stop(timerKill)
 	if p.stopping {
 		p.working.Signal(unix.SIGKILL)

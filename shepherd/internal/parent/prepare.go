@@ -48,6 +48,7 @@ func (p *parent) prepare(launched error) event {
 		p.log.Line("setpgid(" + pid + ", " + pid + ") failed: " + err.Error())
 	}
 	_, p.task = p.config.Lookup(spool.KeyPETaskID)
+	_, p.interactive = p.config.Lookup(spool.KeySession)
 	_, client := p.config.Lookup(spool.KeyQrshControlPort)
 	p.announced = p.task || client
 	if u := p.unsupported(); u != nil {

@@ -228,6 +228,7 @@ func (p *parent) suspend() {
 
 func (p *parent) resume() {
 	p.suspended = false
+	p.found()
 	p.tellState()
 	p.apply(resumeMethod, unix.SIGCONT)
 }

@@ -34,21 +34,42 @@ type session struct {
 	socket  int
 	streams []int // the job's, until it has them: standard streams, or a terminal
 	client  int   // the number of the client that it was told of
-	ready   bool  // there has been a client
-	lost    bool  // the client, for good
+	policy  string
+	missing string // why there is no client, which is not waited for any longer
+	gone    bool   // qrsh-session
+	ending  bool   // the job, for want of a client
 }
 
-// openSession starts qrsh-session if the job is interactive, and waits until it
-// has found the client.
+// connect starts qrsh-session and has it connect to the client.
+func (p *parent) connect() {
+	p.timers.after(timerLate, clientTime)
+	if err := p.openSession(p.config); err != nil {
+		p.on(event{what: phase.Lost, why: err.Error()})
+	}
+}
+
+// forgo gives up a job whose client was not found.
+func (p *parent) forgo(e event) {
+	if e.what == phase.Late {
+		e.why = "no connection to the client after " + seconds(clientTime)
+	}
+	p.part, p.outcome = phase.Job, phase.NotStarted
+	p.notStarted(spool.FailedBeforeStart, e.why)
+	p.log.Line("failed starting job")
+	p.step()
+}
+
+// openSession starts qrsh-session and tells it of the client.
 func (p *parent) openSession(c *spool.Config) error {
-	path, ok := c.Lookup(spool.KeySession)
-	if !ok {
-		return nil
+	path, err := c.String(spool.KeySession)
+	if err != nil {
+		return err
 	}
 	grace, err := c.Int(spool.KeySessionGrace)
 	if err != nil {
 		return err
 	}
+	policy, _ := c.Lookup(spool.KeySessionLost)
 	argv := []string{path, strconv.Itoa(grace)}
 	var mine, far []int
 	if flagIn(c, spool.KeyPTY) {
@@ -73,7 +94,7 @@ func (p *parent) openSession(c *spool.Config) error {
 	}
 	p.session = &session{
 		companion: companion{name: sessionName, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}},
-		socket:    pair[0], streams: mine,
+		socket:    pair[0], streams: mine, policy: policy,
 	}
 	p.loop.Session = pair[0]
 	p.watchBeside()
@@ -81,10 +102,7 @@ func (p *parent) openSession(c *spool.Config) error {
 	p.log.Line("starting " + sessionName)
 	p.release(stage, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
 	closeAll(far)
-	if err := p.newClient(); err != nil {
-		return err
-	}
-	return p.awaitClient()
+	return p.newClient()
 }
 
 func closeAll(lists ...[]int) {
@@ -172,36 +190,6 @@ func (p *parent) newClient() error {
 	return nil
 }
 
-// awaitClient waits until the client is connected.
-func (p *parent) awaitClient() error {
-	s := p.session
-	for until := time.Now().Add(clientTime); ; {
-		left := time.Until(until)
-		if left <= 0 {
-			return errors.New("no connection to the client after " + seconds(clientTime))
-		}
-		ts := unix.NsecToTimespec(int64(left))
-		fds := []unix.PollFd{{Fd: int32(s.socket), Events: unix.POLLIN}}
-		if _, err := unix.Ppoll(fds, &ts, nil); err != nil && !errors.Is(err, unix.EINTR) {
-			return errors.New("cannot wait for " + sessionName + ": " + err.Error())
-		}
-		for word, rest := s.next(); word != ""; word, rest = s.next() {
-			switch word {
-			case spool.SessionReady:
-				s.ready = true
-				return nil
-			case spool.SessionLost:
-				return errors.New(rest)
-			case sessionGone:
-				if fail := s.failure(); fail != nil {
-					return errors.New(fail.Text)
-				}
-				return errors.New(sessionName + " has ended")
-			}
-		}
-	}
-}
-
 // sessionGone stands for what one says who is not there any more.
 const sessionGone = "gone"
 
@@ -242,27 +230,67 @@ func (p *parent) heard() {
 				p.killed = p.killed || n == int(unix.SIGKILL)
 				p.deliver(unix.Signal(n))
 			}
+		case spool.SessionReady:
+			p.on(event{what: phase.Connected})
 		case spool.SessionLost:
-			p.clientLost(rest)
+			p.on(event{what: phase.Lost, why: rest})
 		case sessionGone:
 			p.loop.Session = -1
-			p.clientLost(sessionName + " has ended")
+			p.session.gone = true
+			why := sessionName + " has ended"
+			if fail := p.session.failure(); fail != nil {
+				why = fail.Text
+			}
+			p.on(event{what: phase.Lost, why: why})
 			return
 		}
 	}
 }
 
-// clientLost ends a job whose client does not come back, as the loss of a
-// terminal does.
-func (p *parent) clientLost(why string) {
-	if p.session.lost || p.state != phase.Running {
+// miss sees to a job whose client does not come back: it goes on without, is
+// stopped until there is one, which execd does, or ends as by the loss of a
+// terminal. Without qrsh-session there is no way back.
+func (p *parent) miss(why string) {
+	s := p.session
+	s.missing = why
+	switch {
+	case p.state != phase.Running || s.ending:
+		return // runs comes back to it
+	case !s.gone && s.policy == spool.LostKeep:
+		p.log.Line("the job goes on without its client: " + why)
 		return
+	case !s.gone && s.policy == spool.LostStop:
+		p.log.Line("the job is to be stopped, it has lost its client: " + why)
+		err := p.dir.Write(spool.FileLost, []byte(why+"\n"))
+		if err == nil {
+			return
+		}
+		p.log.Line("cannot have it stopped, and end it: " + err.Error())
 	}
-	p.session.lost = true
+	s.ending = true
 	p.explain("job was ended: it has lost its client: " + why)
 	p.deliver(unix.SIGHUP)
 	p.deliver(unix.SIGCONT)
 	p.timers.after(timerHangup, hangupTime)
+}
+
+// greet takes note of a client that has come back.
+func (p *parent) greet() {
+	if p.session.missing != "" {
+		p.session.missing = ""
+		p.log.Line("the client is there again")
+		p.found()
+	}
+	if p.suspended {
+		p.tellState()
+	}
+}
+
+// found takes back that the job is to be stopped.
+func (p *parent) found() {
+	if p.session != nil && p.session.policy == spool.LostStop {
+		_ = unix.Unlink(spool.FileLost)
+	}
 }
 
 // tellState tells the client whether the job is suspended.
@@ -277,42 +305,17 @@ func (p *parent) tellState() {
 	p.session.tell(spool.SessionState, state)
 }
 
-// endSession tells the client how the job has ended, and waits until it knows: as
-// long as it is there, and if it is lost as long as it is waited for. The job
-// is over; who wants its end now means this.
-func (p *parent) endSession() {
-	s := p.session
-	if s == nil {
-		return
-	}
+// farewell tells the client how the job has ended. qrsh-session stays until it
+// knows: as long as it is there, and if it is lost as long as it is waited for.
+func (p *parent) farewell() {
 	p.passStreams()
 	status, why := 1, p.why
 	if p.ran {
 		status = spool.NewUsage(p.status, p.started, p.ended, &p.rusage).ExitStatus
 	}
 	why = strings.ReplaceAll(why, "\n", " ")
-	s.tell(spool.SessionExit, strconv.Itoa(status), why[:min(len(why), 1<<10)])
+	p.session.tell(spool.SessionExit, strconv.Itoa(status), why[:min(len(why), 1<<10)])
 	p.log.Line("waiting for " + sessionName)
-	p.log.Flush()
-	for !p.sessionEnded() {
-		fds := []unix.PollFd{{Fd: int32(s.child.FD), Events: unix.POLLIN}, {Fd: int32(p.loop.Signals), Events: unix.POLLIN}}
-		_, _ = unix.Ppoll(fds, nil, nil)
-		if fds[1].Revents == 0 {
-			continue
-		}
-		for sig, _, ok := p.loop.Signal(); ok; sig, _, ok = p.loop.Signal() {
-			if meaning, _ := control.Carrier(sig); meaning != control.Read {
-				continue
-			}
-			_ = p.newClient()
-			wanted, _ := p.inbox.Take()
-			for _, to := range wanted {
-				if to == unix.SIGKILL {
-					p.killSession()
-				}
-			}
-		}
-	}
 }
 
 // killSession ends qrsh-session without a word.
@@ -321,10 +324,4 @@ func (p *parent) killSession() {
 		p.log.Line("killing " + sessionName)
 		_ = unix.Kill(-p.session.child.PID, unix.SIGKILL)
 	}
-}
-
-// sessionEnded reports whether qrsh-session has ended.
-func (p *parent) sessionEnded() bool {
-	p.loop.Orphans()
-	return p.session.child.Ended
 }

@@ -75,22 +75,24 @@ var After = [parts][outcomes]Part{
 type State uint8
 
 // The states, in the order a run passes through them; Between to Sweeping are
-// passed once for each part.
+// passed once for each part. Connecting and Parting are those of interactive jobs.
 const (
-	Preparing State = iota // the directory is being read and checked
-	Between                // no part is under way
-	Calling                // the starter stage was told to go and has not become the procedure yet
-	Working                // a procedure runs
-	Starting               // the starter stage was told to go and has not become the job yet
-	Running                // the job runs
-	Sweeping               // the job has ended, what it left behind is being killed
-	Done                   // nothing is left to do but to write the verdict and exit
+	Preparing  State = iota // the directory is being read and checked
+	Between                 // no part is under way
+	Calling                 // the starter stage was told to go and has not become the procedure yet
+	Working                 // a procedure runs
+	Connecting              // the client is being connected to, and then comes the job
+	Starting                // the starter stage was told to go and has not become the job yet
+	Running                 // the job runs
+	Sweeping                // the job has ended, what it left behind is being killed
+	Parting                 // the client is told how it ended, and waited for
+	Done                    // nothing is left to do but to write the verdict and exit
 	states
 )
 
 var stateNames = [states]string{
 	Preparing: "preparing", Between: "between", Calling: "calling", Working: "working",
-	Starting: "starting", Running: "running", Sweeping: "sweeping", Done: "done",
+	Connecting: "connecting", Starting: "starting", Running: "running", Sweeping: "sweeping", Parting: "parting", Done: "done",
 }
 
 // String returns the state's name as it is in the manual page.
@@ -98,7 +100,7 @@ func (s State) String() string { return stateNames[s] }
 
 // States returns all states.
 func States() []State {
-	return []State{Preparing, Between, Calling, Working, Starting, Running, Sweeping, Done}
+	return []State{Preparing, Between, Calling, Working, Connecting, Starting, Running, Sweeping, Parting, Done}
 }
 
 // Event is something that was seen to happen, or that somebody asked for.
@@ -109,23 +111,29 @@ const (
 	Ready         Event = iota // the directory is in order and everything is written that must be there first
 	Refused                    // the directory is not in order: nothing of it can be started
 	ProcedureNext              // the next part is a procedure
+	ClientNext                 // the next part is the job, but its client is to be connected to first
 	JobNext                    // the next part is the job
+	FarewellNext               // there is no further part, but a client that is to be told
 	NothingNext                // there is no further part
 	Executed                   // the starter stage has become what it should
 	Failed                     // the starter stage reported why it cannot
 	Ended                      // the part's process (or the starter stage) has ended
 	Empty                      // nothing that the job started is left
+	Connected                  // the client is connected to, for the first time or again
+	Lost                       // the client is gone and not waited for any longer
+	Left                       // qrsh-session has ended, which stands for the client
 	WantKill                   // the job is to end
 	WantSignal                 // the job is to get a signal
-	Late                       // a procedure has used up its time
+	Late                       // a procedure has used up its time, or the client has
 	Quiet                      // nothing has happened for a moment
 	TimedOut                   // what is left of the job does not die
 	events
 )
 
 var eventNames = [events]string{
-	Ready: "ready", Refused: "refused", ProcedureNext: "procedure next", JobNext: "job next", NothingNext: "nothing next",
-	Executed: "executed", Failed: "failed", Ended: "ended", Empty: "empty", WantKill: "kill wanted",
+	Ready: "ready", Refused: "refused", ProcedureNext: "procedure next", ClientNext: "client next", JobNext: "job next",
+	FarewellNext: "farewell next", NothingNext: "nothing next", Executed: "executed", Failed: "failed", Ended: "ended",
+	Empty: "empty", Connected: "client connected", Lost: "client lost", Left: "client left", WantKill: "kill wanted",
 	WantSignal: "signal wanted", Late: "late", Quiet: "quiet", TimedOut: "timed out",
 }
 
@@ -135,8 +143,8 @@ func (e Event) String() string { return eventNames[e] }
 // Events returns all events.
 func Events() []Event {
 	return []Event{
-		Ready, Refused, ProcedureNext, JobNext, NothingNext, Executed, Failed, Ended, Empty,
-		WantKill, WantSignal, Late, Quiet, TimedOut,
+		Ready, Refused, ProcedureNext, ClientNext, JobNext, FarewellNext, NothingNext, Executed, Failed, Ended, Empty,
+		Connected, Lost, Left, WantKill, WantSignal, Late, Quiet, TimedOut,
 	}
 }
 
@@ -149,11 +157,16 @@ const (
 	Carry                    // carry on, nothing is to be done
 	Advance                  // find the next part
 	Call                     // tell the starter stage to become a procedure
+	Connect                  // have qrsh-session connect to the client
+	Forgo                    // record why there is no client, and find the part after the job
+	Cancel                   // note that the job is not wanted, and find the part after it
 	Go                       // tell it to become the job
 	Fail                     // record why something was not started
 	Note                     // note that the job runs, and deliver what was held back
 	Hold                     // keep a signal until the job runs
 	Deliver                  // send a signal to every process of the job, once each, or do what is configured instead
+	Miss                     // end the job that has lost its client, have it stopped, or let it be
+	Greet                    // note that the client is there again
 	Kill                     // kill every process of what is being started
 	Stop                     // end a procedure: TERM, and KILL later
 	Judge                    // take a procedure's exit, and find the next part
@@ -161,13 +174,16 @@ const (
 	Trim                     // make ready for a long wait without wake-ups
 	Finish                   // write down how the job ended, and find the next part
 	Abandon                  // name the processes that do not die, then finish
+	Farewell                 // tell the client how it ended
+	HangUp                   // kill qrsh-session
 	actions
 )
 
 var actionNames = [actions]string{
-	Impossible: "impossible", Carry: "carry on", Advance: "advance", Call: "call", Go: "go", Fail: "fail", Note: "note",
-	Hold: "hold", Deliver: "deliver", Kill: "kill", Stop: "stop", Judge: "judge", Collect: "collect",
-	Trim: "make ready to wait", Finish: "finish", Abandon: "abandon",
+	Impossible: "impossible", Carry: "carry on", Advance: "advance", Call: "call", Connect: "connect", Forgo: "forgo",
+	Cancel: "cancel", Go: "go", Fail: "fail", Note: "note", Hold: "hold", Deliver: "deliver", Miss: "miss", Greet: "greet",
+	Kill: "kill", Stop: "stop", Judge: "judge", Collect: "collect", Trim: "make ready to wait", Finish: "finish",
+	Abandon: "abandon", Farewell: "say farewell", HangUp: "hang up",
 }
 
 // String returns the action's name as it is in the manual page.
@@ -187,62 +203,90 @@ var no = Step{Impossible, Done}
 // once, by the preparation; those about the next part only between parts;
 // Executed and Failed only by a starter stage that was told to go; Ended once
 // for each child; Empty and TimedOut only by the sweep; Late only while a
-// procedure is under way. Requests may come at any time and are answered in
-// every state.
+// procedure or the client is waited for; Left only at the end. Requests, and what
+// the client does, may come at any time and are answered in every state.
 var Table = [states][events]Step{
 	Preparing: {
 		Ready: {Advance, Between}, Refused: {Fail, Done},
-		ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no, Ended: no, Empty: no,
+		ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no, Ended: no, Empty: no,
+		Connected: no, Lost: no, Left: no,
 		WantKill: {Hold, Preparing}, WantSignal: {Hold, Preparing},
 		Late: no, Quiet: {Carry, Preparing}, TimedOut: no,
 	},
 	Between: {
 		Ready: no, Refused: no,
-		ProcedureNext: {Call, Calling}, JobNext: {Go, Starting}, NothingNext: {Carry, Done},
+		ProcedureNext: {Call, Calling}, ClientNext: {Connect, Connecting}, JobNext: {Go, Starting},
+		FarewellNext: {Farewell, Parting}, NothingNext: {Carry, Done},
 		Executed: no, Failed: no, Ended: no, Empty: no,
+		Connected: {Carry, Between}, Lost: {Carry, Between}, Left: no,
 		WantKill: {Hold, Between}, WantSignal: {Hold, Between},
 		Late: no, Quiet: {Carry, Between}, TimedOut: no,
 	},
 	Calling: {
-		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no,
-		Executed: {Carry, Working},
-		Failed:   {Fail, Calling}, // its process still has to end
-		Ended:    {Judge, Between},
-		Empty:    no,
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed:  {Carry, Working},
+		Failed:    {Fail, Calling}, // its process still has to end
+		Ended:     {Judge, Between},
+		Empty:     no,
+		Connected: {Carry, Calling}, Lost: {Carry, Calling}, Left: no,
 		WantKill: {Stop, Calling}, WantSignal: {Hold, Calling},
 		Late: {Stop, Calling}, Quiet: {Carry, Calling}, TimedOut: no,
 	},
 	Working: {
-		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no,
-		Ended:    {Judge, Between},
-		Empty:    no,
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no,
+		Ended:     {Judge, Between},
+		Empty:     no,
+		Connected: {Carry, Working}, Lost: {Carry, Working}, Left: no,
 		WantKill: {Stop, Working}, WantSignal: {Hold, Working},
 		Late: {Stop, Working}, Quiet: {Carry, Working}, TimedOut: no,
 	},
+	Connecting: {
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no, Ended: no, Empty: no,
+		Connected: {Advance, Between}, Lost: {Forgo, Between}, Left: no,
+		WantKill: {Cancel, Between}, WantSignal: {Hold, Connecting},
+		Late: {Forgo, Between}, Quiet: {Carry, Connecting}, TimedOut: no,
+	},
 	Starting: {
-		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no,
-		Executed: {Note, Running},
-		Failed:   {Fail, Starting},
-		Ended:    {Collect, Sweeping},
-		Empty:    no,
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed:  {Note, Running},
+		Failed:    {Fail, Starting},
+		Ended:     {Collect, Sweeping},
+		Empty:     no,
+		Connected: {Greet, Starting}, Lost: {Miss, Starting}, Left: no, // seen to when it runs
 		WantKill: {Kill, Starting}, WantSignal: {Hold, Starting}, // it may hang while it opens the job's files
 		Late: no, Quiet: {Carry, Starting}, TimedOut: no,
 	},
 	Running: {
-		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no,
-		Ended:    {Collect, Sweeping},
-		Empty:    no,
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no,
+		Ended:     {Collect, Sweeping},
+		Empty:     no,
+		Connected: {Greet, Running}, Lost: {Miss, Running}, Left: no,
 		WantKill: {Deliver, Running}, WantSignal: {Deliver, Running},
 		Late: no, Quiet: {Trim, Running}, TimedOut: no,
 	},
 	Sweeping: {
-		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no, Ended: no,
-		Empty:    {Finish, Between},
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no, Ended: no,
+		Empty:     {Finish, Between},
+		Connected: {Carry, Sweeping}, Lost: {Carry, Sweeping}, Left: no,
 		WantKill: {Carry, Sweeping}, WantSignal: {Carry, Sweeping}, // being killed already; too late, as in Grid Engine
 		Late: no, Quiet: {Carry, Sweeping}, TimedOut: {Abandon, Between},
 	},
+	Parting: {
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no, Ended: no, Empty: no,
+		Connected: {Carry, Parting}, Lost: {Carry, Parting}, Left: {Carry, Done},
+		WantKill: {HangUp, Parting}, WantSignal: {Carry, Parting}, // the job is over: it is the wait that is not wanted
+		Late: no, Quiet: {Carry, Parting}, TimedOut: no,
+	},
 	Done: {
-		Ready: no, Refused: no, ProcedureNext: no, JobNext: no, NothingNext: no, Executed: no, Failed: no, Ended: no, Empty: no,
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no, Ended: no, Empty: no,
+		Connected: {Carry, Done}, Lost: {Carry, Done}, Left: no,
 		WantKill: {Carry, Done}, WantSignal: {Carry, Done},
 		Late: no, Quiet: {Carry, Done}, TimedOut: no,
 	},
