@@ -1,12 +1,14 @@
 package main
 
 import (
+	"crypto/tls"
 	"encoding/hex"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,6 +20,7 @@ import (
 	"paddock/qrsh/wire"
 	"paddock/spool"
 	"paddock/spool/spooltest"
+	"paddock/test/harness"
 )
 
 // shepherd is the real one, built once.
@@ -44,6 +47,27 @@ type job struct {
 
 // startJob starts the shepherd for a script and connects to it.
 func startJob(t *testing.T, script string, set ...string) *job {
+	t.Helper()
+	j, identity, token := callJob(t, script, set...)
+	j.client = &client{said: make(chan wire.Message, 10), gone: make(chan error, 1)}
+	j.link = wire.New(func(m wire.Message) { j.said <- m })
+	t.Cleanup(j.link.Close)
+	var err error
+	if j.conn, err = j.listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	secure, has, err := j.link.Accept(j.conn, identity, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.begin(j.link)
+	go func() { j.gone <- j.link.Run(secure, has) }()
+	return j
+}
+
+// callJob starts the shepherd for a script, and returns by what its client is
+// known.
+func callJob(t *testing.T, script string, set ...string) (*job, tls.Certificate, wire.Token) {
 	t.Helper()
 	path, err := shepherd()
 	if err != nil {
@@ -101,19 +125,7 @@ func startJob(t *testing.T, script string, set ...string) *job {
 			_ = j.cmd.Wait()
 		}
 	})
-	j.client = &client{said: make(chan wire.Message, 10), gone: make(chan error, 1)}
-	j.link = wire.New(func(m wire.Message) { j.said <- m })
-	t.Cleanup(j.link.Close)
-	if j.conn, err = j.listener.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	secure, has, err := j.link.Accept(j.conn, identity, token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.begin(j.link)
-	go func() { j.gone <- j.link.Run(secure, has) }()
-	return j
+	return j, identity, token
 }
 
 // end waits for the exit, says goodbye and returns what the job has come to.
@@ -204,18 +216,135 @@ func TestJobLost(t *testing.T) {
 	}
 }
 
+// A client that has gone may find its job again: ended, or as it was.
+func TestJobKept(t *testing.T) {
+	j := startJob(t, "echo ready\nuntil test -e go; do sleep 0.01; done\nexit 6\n",
+		spool.KeySessionGrace+"=0", spool.KeySessionLost+"="+spool.LostKeep)
+	j.expectLine("ready\n")
+	j.conn.Close()
+	j.await("the job goes on without its client")
+	j.open("go")
+	if reason := j.wait(); reason != "" {
+		t.Errorf("the reason is %q", reason)
+	}
+	usage, err := j.dir.Usage()
+	if err != nil || usage.ExitStatus != 6 {
+		t.Errorf("the exit status is %v, %v", usage.ExitStatus, err)
+	}
+}
+
+// What is to be stopped for want of a client is not any more when somebody says
+// so.
+func TestJobStopped(t *testing.T) {
+	j := startJob(t, "echo ready\nuntil test -e go; do sleep 0.01; done\nexit 6\n",
+		spool.KeySessionGrace+"=0", spool.KeySessionLost+"="+spool.LostStop)
+	j.expectLine("ready\n")
+	j.conn.Close()
+	j.await("the job is to be stopped, it has lost its client: ")
+	if has, err := j.dir.Has(spool.FileLost); !has || err != nil {
+		t.Errorf("there is a file lost: %v, %v", has, err)
+	}
+	j.signal(unix.SIGCONT)
+	j.await(", CONT)")
+	j.open("go")
+	_ = j.wait()
+	if has, err := j.dir.Has(spool.FileLost); has || err != nil {
+		t.Errorf("there is a file lost: %v, %v", has, err)
+	}
+}
+
+// A job that waits for its client is not wanted any more.
+func TestJobCancelled(t *testing.T) {
+	j, _, _ := callJob(t, "exit 0\n")
+	conn, err := j.listener.Accept() // who says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	j.signal(unix.SIGKILL)
+	j.wait()
+	trace, _ := j.dir.Read(spool.FileTrace)
+	if !strings.Contains(string(trace), "got SIGKILL before job start") {
+		t.Errorf("the trace is\n%s", trace)
+	}
+	if has, err := j.dir.Has(spool.FileUsage); has || err != nil {
+		t.Errorf("there is a usage: %v, %v", has, err)
+	}
+}
+
+// Whoever kills a job that has ended means the wait for its client.
+func TestJobHangUp(t *testing.T) {
+	j := startJob(t, "exit 3\n")
+	j.all(j.stdout) // and no goodbye
+	j.await("waiting for qrsh-session")
+	j.signal(unix.SIGKILL)
+	j.wait()
+	usage, err := j.dir.Usage()
+	if err != nil || usage.ExitStatus != 3 {
+		t.Errorf("the exit status is %v, %v", usage.ExitStatus, err)
+	}
+}
+
+// Without qrsh-session a job ends, whatever is to become of one whose client is
+// lost.
+func TestJobSessionDies(t *testing.T) {
+	j := startJob(t, "trap 'exit 5' HUP\necho ready\nwhile :; do sleep 0.01; done\n", spool.KeySessionLost+"="+spool.LostKeep)
+	j.expectLine("ready\n")
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if parent, _ := harness.StatusField(pid, "PPid"); err != nil || parent != j.cmd.Process.Pid {
+			continue
+		}
+		if comm, _ := os.ReadFile("/proc/" + e.Name() + "/comm"); string(comm) == "qrsh-session\n" {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	if reason := j.wait(); !strings.Contains(reason, "job was ended: it has lost its client: qrsh-session has ended") {
+		t.Errorf("the reason is %q", reason)
+	}
+}
+
+// signal does as execd.
+func (j *job) signal(sig syscall.Signal) {
+	j.Helper()
+	if err := j.dir.Write(spool.FileSignal, spool.AppendSignal(nil, int(sig), 1)); err != nil {
+		j.Fatal(err)
+	}
+	if err := j.cmd.Process.Signal(syscall.SIGTTIN); err != nil {
+		j.Fatal(err)
+	}
+}
+
+// await waits for a line of the trace.
+func (j *job) await(text string) {
+	j.Helper()
+	if err := harness.WaitFor(patience, strconv.Quote(text)+" in the trace", func() (bool, error) {
+		trace, err := j.dir.Read(spool.FileTrace)
+		return strings.Contains(string(trace), text), err
+	}); err != nil {
+		j.Fatal(err)
+	}
+}
+
+// open makes a file in the job's working directory.
+func (j *job) open(name string) {
+	j.Helper()
+	if err := os.WriteFile(filepath.Join(filepath.Dir(j.dir.Path()), name), nil, 0o644); err != nil {
+		j.Fatal(err)
+	}
+}
+
 // Signals of the client reach the job, and a deletion the client.
 func TestJobSignals(t *testing.T) {
 	j := startJob(t, "trap 'echo caught' INT\necho ready\nwhile :; do sleep 0.01; done\n")
 	j.expectLine("ready\n")
 	j.link.Post(wire.Signal{Number: uint8(unix.SIGINT)})
 	j.expectLine("caught\n")
-	if err := j.dir.Write(spool.FileSignal, []byte("9\n")); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.cmd.Process.Signal(syscall.SIGTTIN); err != nil {
-		t.Fatal(err)
-	}
+	j.signal(unix.SIGKILL)
 	if e, _ := j.end(); e.Status != 137 {
 		t.Errorf("it ended with %v", e)
 	}

@@ -110,6 +110,98 @@ func TestQrshRestart(t *testing.T) {
 	}
 }
 
+// TestQrshStop loses a qrsh whose job is to be stopped then, restarts execd, and
+// has another go on with it.
+func TestQrshStop(t *testing.T) {
+	dir := place(t, "stop")
+	configure(t, dir, "execd_params QRSH_GRACE=0,QRSH_LOST=end:stop\n")
+	start := func() *harness.Daemon {
+		daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Env: plainEnv(dir)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return daemon
+	}
+	d := &desk{t: t, dir: dir, Daemon: start()}
+	state := func(want string) int {
+		t.Helper()
+		job := 0
+		if err := harness.WaitFor(harness.Patience, "the job to be in state "+want, func() (bool, error) {
+			jobs, err := d.Jobs()
+			if err != nil || len(jobs) != 1 {
+				return false, fmt.Errorf("jobs %v, %w", jobs, err)
+			}
+			if job = jobs[0].Job; jobs[0].State != want {
+				return false, fmt.Errorf("it is %s", jobs[0].State)
+			}
+			return true, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	first := d.start(d.command("qrsh", "-pty", "y", "-lost", "stop", "read a; echo got $a; read b; echo then $b; exit 9"))
+	d.press(first, "one\n")
+	d.await(first, 0, `got one`)
+	if err := first.Signal(os.Kill); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	number := strconv.Itoa(state("s"))
+	why := regexp.MustCompile(`(?m)^suspended +1: +the client has closed the connection$`)
+	if text := d.run("qstat", "-j", number); !why.MatchString(text) {
+		t.Errorf("qstat -j says\n%s", text)
+	}
+	d.Kill()
+	d.Daemon = start()
+	state("s")
+	// Somebody lets it go on, and after a loss it is stopped again.
+	d.run("qmod", "-usj", number)
+	state("r")
+	second := d.start(d.command("qrsh", "-reconnect", number))
+	d.press(second, "two\n")
+	d.await(second, 0, `two`)
+	d.await(second, 0, `then two`)
+	d.ends(second, 9)
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+	lines, err := harness.Accounting(dir)
+	if err != nil || len(lines) != 1 {
+		t.Errorf("accounted %v, %v", lines, err)
+	}
+}
+
+// TestQrshStopResume has the one who comes back resume the job.
+func TestQrshStopResume(t *testing.T) {
+	dir := place(t, "resume")
+	configure(t, dir, "execd_params QRSH_GRACE=0,QRSH_LOST=stop\n")
+	d := deskIn(t, dir, "-dev")
+	term := d.start(d.command("qrsh", "-pty", "y", "echo up; while read a; do echo got $a; done"))
+	for turn := range 3 {
+		d.await(term, 0, `up|again`)
+		if err := term.Signal(os.Kill); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := term.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if err := harness.WaitFor(harness.Patience, "the job to be suspended", func() (bool, error) {
+			jobs, err := d.Jobs()
+			return len(jobs) == 1 && jobs[0].State == "s", err
+		}); err != nil {
+			t.Fatal(turn, err)
+		}
+		term = d.start(d.command("qrsh", "-reconnect", "1"))
+		d.press(term, "again\n")
+		d.await(term, 0, `got again`)
+	}
+	d.press(term, "\x04")
+	d.ends(term, 0)
+}
+
 // TestQrshHostile has another user look for the token, and attach.
 func TestQrshHostile(t *testing.T) {
 	if second == nil {

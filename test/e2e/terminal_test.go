@@ -49,6 +49,12 @@ func newDeskWith(t *testing.T, slots int, mode string) *desk {
 			t.Fatal(err)
 		}
 	}
+	return deskIn(t, dir, mode)
+}
+
+// deskIn is a desk in a directory where there may be a configuration.
+func deskIn(t *testing.T, dir, mode string) *desk {
+	t.Helper()
 	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: mode, Env: plainEnv(dir)})
 	if err != nil {
 		t.Fatal(err)
@@ -384,5 +390,17 @@ func TestColours(t *testing.T) {
 	d.run("qsub", "-b", "y", "-cwd", "-sync", "y", "echo out; echo err >&2")
 	if text := d.ends(d.start(d.command("qlog", "3")), 0); text != "out\r\n\x1b[31merr\x1b[0m\r\n" {
 		t.Errorf("qlog: %q", text)
+	}
+}
+
+// configure writes the configuration of an execd that is to be started.
+func configure(t *testing.T, dir, text string) {
+	t.Helper()
+	err := os.Mkdir(filepath.Join(dir, "etc"), 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "etc", "sge_conf"), []byte(text), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
