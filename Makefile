@@ -80,7 +80,7 @@ demo: build
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 
 test:
-	test/need perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny top=procps
+	test/need perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny top=procps ip=iproute2
 	$(GOTEST) -count=1 -timeout 30m ./...
 
 race:
@@ -145,7 +145,7 @@ vm:
 
 # And power cuts, in a machine as that of vm.
 soak:
-	test/need mkfs.ext4=e2fsprogs
+	test/need mkfs.ext4=e2fsprogs ip=iproute2
 	test/vm/vm setup
 	$(GOTEST) -count=1 -timeout 40m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)

@@ -173,9 +173,14 @@ func (r *rationed) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Both streams arrive whole though the connection breaks all the time, and the
+// The streams arrive whole though the connection breaks all the time, and the
 // exit comes after them.
-func TestBroken(t *testing.T) {
+func TestBroken(t *testing.T) { testConnections(t, false) }
+
+// Nor does it matter that another connection comes while there is one.
+func TestReplaced(t *testing.T) { testConnections(t, true) }
+
+func testConnections(t *testing.T, replaced bool) {
 	const size = 8 << 20
 	in, out, diag := noise(size), noise(size+1), noise(size/2)
 	p := newPair(t)
@@ -207,8 +212,10 @@ func TestBroken(t *testing.T) {
 		if len(p.heard) > 0 {
 			break
 		}
-		breakIt()
-		<-over
+		if !replaced {
+			breakIt()
+			<-over
+		}
 	}
 	stdin.wait(t)
 	stdout.wait(t)

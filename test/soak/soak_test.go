@@ -1,5 +1,5 @@
-// Package soak holds the long run: thousands of jobs while execd is killed
-// again and again. `make soak` runs it at full size; without -scale it is a
+// Package soak holds the long runs: thousands of jobs while execd is killed
+// again and again, and hundreds of sessions while whatever they need is. `make soak` runs it at full size; without -scale it is a
 // hundredth, so that every `go test ./...` has it. Nobody imports it.
 package soak
 
@@ -22,20 +22,25 @@ import (
 )
 
 var (
-	scale = flag.Float64("scale", 0.01, "size: 1 means 1,000 single jobs, 10,000 tasks and 20 kills, and 1 GB through an interactive job")
-	seed  = flag.Uint64("seed", 0, "of the moments at which execd is killed; 0 takes one from the clock")
+	scale = flag.Float64("scale", 0.01, "size: 1 means 1,000 single jobs, 10,000 tasks, 20 kills, 200 sessions, and 1 GB through an interactive job")
+	seed  = flag.Uint64("seed", 0, "of the moments at which something is killed; 0 takes one from the clock")
 )
 
 // part returns n at the chosen scale, but at least low.
 func part(n, low int) int { return max(low, int(float64(n)*(*scale)+0.5)) }
 
+// drawSeed takes a seed from the clock if none was given.
+func drawSeed() {
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+}
+
 // TestKills submits jobs one by one and one large array, and kills execd at
 // random moments meanwhile. Every task runs once and has one accounting line;
 // the jobs that run all the time do not notice.
 func TestKills(t *testing.T) {
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
-	}
+	drawSeed()
 	singles, tasks, kills, sentinels := part(1000, 10), part(10000, 100), part(20, 3), 3
 	t.Logf("%d single jobs, an array of %d tasks, %d kills; repeat with -scale %g -seed %d", singles, tasks, kills, *scale, *seed)
 
