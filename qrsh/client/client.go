@@ -70,8 +70,7 @@ type Client struct {
 	heard chan os.Signal
 	leave context.CancelCauseFunc // has Follow return, for this reason
 	exit  chan wire.Exit
-	lost  chan closed   // each connection that has ended
-	ready chan struct{} // closed when there has been a connection
+	lost  chan closed // each connection that has ended
 
 	using sync.Mutex // held while there is a connection
 
@@ -96,7 +95,7 @@ func (c *Client) Listen() (api.Listener, error) {
 	if c.listener, err = net.Listen("tcp", net.JoinHostPort(cmp.Or(c.Address, "127.0.0.1"), "0")); err != nil {
 		return api.Listener{}, fmt.Errorf("cannot listen: %w", err)
 	}
-	c.exit, c.lost, c.ready = make(chan wire.Exit, 1), make(chan closed, 1), make(chan struct{})
+	c.exit, c.lost = make(chan wire.Exit, 1), make(chan closed, 1)
 	c.link = wire.New(c.message)
 	// From now on: a signal that comes when the job is submitted is about it.
 	c.heard = make(chan os.Signal, 8)
@@ -172,7 +171,6 @@ func (c *Client) greet(conn net.Conn) {
 	if !c.begun {
 		c.begun = true
 		c.begin()
-		close(c.ready)
 	} else {
 		c.Verbose("connected again")
 	}
@@ -279,12 +277,9 @@ func (c *Client) message(m wire.Message) {
 
 // Begun reports whether there has been a connection.
 func (c *Client) Begun() bool {
-	select {
-	case <-c.ready:
-		return true
-	default:
-		return false
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun
 }
 
 // signals passes on what the user's terminal, or somebody else, sends.
@@ -403,8 +398,8 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			c.link.Written()
 			c.link.Post(wire.Bye{})
 			c.link.Close()
-			c.using.Lock()   // the goodbye is on its way, or nobody is there to hear it
-			c.using.Unlock() //nolint:staticcheck // waiting for its holder is all that is wanted
+			c.using.Lock() // the goodbye is on its way, or nobody is there to hear it
+			c.using.Unlock()
 			// Who comes next finds the slot free, and the job accounted.
 			if ended != nil {
 				select {
@@ -421,18 +416,16 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			if ctx.Err() != nil {
 				continue // it was asked to leave
 			}
-			select {
-			case <-c.ready:
-				late = time.After(tellTime)
-			default: // there never was a connection
+			if !c.isConnected() && len(c.exit) == 0 { // and nobody is left to connect
 				return told.exit, told.err
 			}
+			late = time.After(tellTime)
 		case <-late:
 			return told.exit, told.err
 		case <-ctx.Done():
 			return wire.Exit{}, context.Cause(ctx)
 		case connection := <-c.lost:
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || len(c.exit) > 0 {
 				continue
 			}
 			if ended == nil {

@@ -191,7 +191,12 @@ func (l *lane) start() bool {
 
 func (l *lane) close() {
 	if l.daemon != nil {
-		if err := l.daemon.Stop(); err != nil {
+		// Of a client that died while it submitted there may be a job yet.
+		err := harness.WaitFor(long, "all jobs to be over", func() (bool, error) {
+			jobs, err := l.daemon.Jobs()
+			return len(jobs) == 0, err
+		})
+		if err = errors.Join(err, l.daemon.Stop()); err != nil {
 			l.Error(err)
 		}
 	}
@@ -255,7 +260,8 @@ func (l *lane) ends(r *run, term *harness.Terminal, before unix.Termios) int {
 // disturb has one session and disturbs it.
 func (l *lane) disturb(r *run) {
 	name := fmt.Sprintf("run%d", r.number)
-	args := []string{"-pty", "y", "-lost", r.policy, "-N", name}
+	// With -now y it would fail when the slot is not free yet.
+	args := []string{"-now", "n", "-pty", "y", "-lost", r.policy, "-N", name}
 	var other *harness.Terminal
 	if r.what == execdWaiting {
 		// The only slot is taken.
@@ -263,7 +269,6 @@ func (l *lane) disturb(r *run) {
 			return
 		}
 		l.await(r, other, `up\r\n`)
-		args = append(args, "-now", "n")
 	}
 	term := l.client(append(args, conversation)...)
 	if term == nil {
@@ -285,7 +290,7 @@ func (l *lane) disturb(r *run) {
 		l.waits(r, name)
 	}
 	<-time.After(r.after)
-	l.happen(r, name, term)
+	l.happen(r, term)
 	if r.what == clientDies || r.what == clientComes {
 		if _, err := term.Wait(); err != nil {
 			l.Errorf("%v: %v", r, err)
@@ -341,7 +346,7 @@ func (l *lane) waits(r *run, name string) {
 }
 
 // happen does what disturbs the session.
-func (l *lane) happen(r *run, name string, term *harness.Terminal) {
+func (l *lane) happen(r *run, term *harness.Terminal) {
 	switch r.what {
 	case clientDies, clientComes:
 		_ = term.Signal(os.Kill) // it may have ended
