@@ -194,8 +194,10 @@ func TestQrshGivesBack(t *testing.T) {
 	}{{syscall.SIGTERM, 143}, {syscall.SIGHUP, 129}, {syscall.SIGINT, 9}, {syscall.SIGQUIT, 10}} {
 		cmd := d.command("qrsh")
 		cmd.Path = "/bin/sh"
-		cmd.Args = []string{"sh", "-c", `stty -g; "$@"; e=$?; stty -g; exit $e`, "sh", filepath.Join(bin, "qrsh"), "-pty", "y", "-S", "/bin/sh",
-			"ulimit -c 0; trap 'exit 9' INT; trap 'exit 10' QUIT; echo up; while :; do sleep 0.02; done"}
+		cmd.Args = []string{
+			"sh", "-c", `stty -g; "$@"; e=$?; stty -g; exit $e`, "sh", filepath.Join(bin, "qrsh"), "-pty", "y", "-S", "/bin/sh",
+			"ulimit -c 0; trap 'exit 9' INT; trap 'exit 10' QUIT; echo up; while :; do sleep 0.02; done",
+		}
 		term := d.start(cmd)
 		d.await(term, 0, `[\r\n]up\r\n`)
 		if raw := d.modes(term); raw.Lflag&unix.ICANON != 0 {
@@ -219,8 +221,10 @@ func TestQrshModes(t *testing.T) {
 	d := newDesk(t)
 	cmd := d.command("qrsh")
 	cmd.Path = "/bin/sh"
-	cmd.Args = []string{"sh", "-c", `stty erase ^H intr ^X quit undef -ixon -echoctl rows 33 cols 99; stty -a; echo =; "$@"`, "sh",
-		filepath.Join(bin, "qrsh"), "-pty", "y", "-S", "/bin/sh", `stty -a; printf "=$TERM \033[38;5;9mred\033[m\n"`}
+	cmd.Args = []string{
+		"sh", "-c", `stty erase ^H intr ^X quit undef -ixon -echoctl rows 33 cols 99; stty -a; echo =; "$@"`, "sh",
+		filepath.Join(bin, "qrsh"), "-pty", "y", "-S", "/bin/sh", `stty -a; printf "=$TERM \033[38;5;9mred\033[m\n"`,
+	}
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
 	parts := strings.Split(d.ends(d.start(cmd), 0), "=\r\n")
 	if len(parts) != 2 {
