@@ -75,6 +75,16 @@ func TestSessions(t *testing.T) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("network namespaces need ip (Debian: iproute2)")
 	}
+	// Root in a container may not, and small kernels cannot.
+	probe := fmt.Sprintf("paddock-probe-%d", os.Getpid())
+	out, err := exec.Command("ip", "netns", "add", probe).CombinedOutput()
+	if err == nil {
+		out, err = exec.Command("ip", "-n", probe, "link", "add", "type", "veth").CombinedOutput()
+		_ = exec.Command("ip", "netns", "del", probe).Run()
+	}
+	if err != nil {
+		t.Skipf("this host gives no network namespaces: %s", out)
+	}
 	base, err := os.MkdirTemp("", "paddock-soak-") //nolint:usetesting // kept when the test fails
 	if err != nil {
 		t.Fatal(err)
