@@ -300,6 +300,9 @@ func TestParams(t *testing.T) {
 		{"execd_params SCRIPT_TIMEOUT=0", nil, `execd_params: SCRIPT_TIMEOUT: 0 s are too short`},
 		{"execd_params SCRIPT_TIMEOUT=INFINITY", nil, `execd_params: SCRIPT_TIMEOUT: "INFINITY" is not a time`},
 		{"execd_params ENABLE_ADDGRP_KILL=maybe", nil, `execd_params: ENABLE_ADDGRP_KILL: "maybe" is neither TRUE nor FALSE`},
+		{"execd_params QRSH_LOST=Stop:end", func(g *Global) { g.SessionLost = []string{"stop", "end"} }, ""},
+		{"execd_params QRSH_LOST=stop:never", nil, `execd_params: QRSH_LOST: "never" is none of end, stop and keep`},
+		{"execd_params QRSH_LOST=stop:stop", nil, `execd_params: QRSH_LOST: stop is there twice`},
 		{"execd_params SHEPHERD_TRACE=all", nil, `execd_params: SHEPHERD_TRACE: "all" is neither detail nor NONE`},
 		{"execd_params SCRATCH_LIMIT=10G,SCRATCH_PROJECTS=1000-1999,SCRATCH_TMPFS", func(g *Global) {
 			g.ScratchLimit, g.ScratchIDs, g.ScratchTmpfs = 10<<30, []Range{{1000, 1999}}, true
