@@ -496,7 +496,7 @@ func (s states) shows(j *api.JobStatus) bool {
 // detail is qstat -j.
 func (s *session) detail(ctx context.Context, v *view) error {
 	if len(v.jobs) == 0 {
-		return &option.Error{Text: "-j option must have argument"}
+		return s.obstacles(ctx, v)
 	}
 	var reply api.DetailReply
 	if err := s.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: v.jobs}, &reply); err != nil {

@@ -89,12 +89,37 @@ func TestQstatRefuses(t *testing.T) {
 		{[]string{"-l"}, "-l option must have argument\n"},
 		{[]string{"-pe"}, "-pe option must have argument\n"},
 		{[]string{"-u"}, "-u option must have argument\n"},
-		{[]string{"-j"}, "-j option must have argument\n"},
-		{[]string{"-j", ","}, "-j option must have argument\n"},
+		{[]string{"-j", "-xml"}, "-j without a job is not supported with -xml\n"},
 		{[]string{"foo"}, "invalid option argument \"foo\"\nDid you mean \"qstat -j foo\"? Type \"qstat -help\" for the options.\n"},
 	} {
 		want(t, result{1, "", test.err}, call(t, "", append([]string{"qstat"}, test.args...)...))
 	}
+}
+
+func TestQstatObstacles(t *testing.T) {
+	e := newExecd(t)
+	const never = "Jobs can not run because no host can satisfy the resource requirements"
+	jobs := []api.JobStatus{
+		{Job: 3, State: "qw", Reason: never}, {Job: 1, State: "qw", Reason: never}, {Job: 2, State: "hqw", Holds: "u"},
+		{Job: 2, State: "qw", Reason: never}, {Job: 4, State: "hqw", Holds: "jo"}, {Job: 5, State: "qw", Holds: "t"},
+		{Job: 6, State: "Eqw", Reason: "broken"}, {Job: 7, State: "qw"}, {Job: 8, State: "qw", Reason: "odd\x1b"},
+	}
+	for n := range 9 {
+		jobs = append(jobs, api.JobStatus{Job: 11 + n, State: "hqw", Holds: "a"})
+	}
+	e.replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
+	const out = never + "\n\t1,\t2,\t3\n\nJobs dropped because of hold state\n\t2,\t4\n\n" +
+		"Job dropped because of job dependencies\n\t4,\t11,\t12,\t13,\t14,\t15,\t16,\t17,\n\t18,\t19\n\n" +
+		"Jobs dropped because execution time not reached\n\t5\n\nJobs dropped because of error state\n\t6\n\nodd\\x1b\n\t8\n"
+	want(t, result{0, out, ""}, call(t, "", "qstat", "-j"))
+	if diff := cmp.Diff(api.JobsRequest{Users: []string{"*"}, States: "p", Reasons: true}, last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	want(t, result{0, out, ""}, call(t, "", "qstat", "-j", "", "-u", "u"))
+	e.replies(api.VerbJobs, api.JobsReply{Jobs: jobs[2:3]})
+	want(t, result{0, "[\n  {\n    \"reason\": \"Jobs dropped because of hold state\",\n    \"jobs\": [\n      2\n    ]\n  }\n]\n", ""}, call(t, "", "qstat", "-j", "-json"))
+	e.replies(api.VerbJobs, api.JobsReply{})
+	want(t, result{0, "scheduling info:            There are no messages available\n\n", ""}, call(t, "", "qstat", "-j"))
 }
 
 func TestQstatDetail(t *testing.T) {

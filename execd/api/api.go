@@ -239,6 +239,9 @@ type JobsRequest struct {
 	// run in one of them. Empty: all.
 	Queues []string `json:"queues,omitempty"`
 	More   bool     `json:"more,omitempty"` // with JobStatus.More
+	// Reasons asks for JobStatus.Reason of what waits and is not held, in words
+	// that many jobs share.
+	Reasons bool `json:"reasons,omitempty"`
 }
 
 // JobStatus is one line of qstat: one running task, or the pending tasks of

@@ -108,9 +108,9 @@ not how often a job was altered; and as scheduling info why this job waits, in w
 	{name: "missing", alike: known(`^0 `, `^1 (?s:.*)\nFollowing jobs do not exist: \nnope\n$`), page: `
 .Nm qstat Fl j
 names each job that is not there, also when others are.`},
-	{name: "scheduler", alike: known(`^0 scheduling info`, `^1 -j option must have argument\n$`), page: `
+	{name: "scheduler", alike: known(`^0 scheduling info`, `^0 Jobs? `), page: `
 .Nm qstat Fl j
-without a job does not show what the scheduler thought last.`},
+without a job says in few words why jobs wait as of now; Grid Engine what its scheduler thought last, also of queues.`},
 	{name: "queue", alike: cutting(`\z.`, `(?m)^No cluster queue or queue instance matches the phrase "nope"\n`), page: `
 .Nm qstat Fl q
 and

@@ -596,6 +596,20 @@ func (q *Queue) Reasons(j *job.Job) []string {
 	return q.sched.Reasons(j.Number, now)
 }
 
+// Verdicts returns a function that says in a few words why jobs with something
+// to start are not starting, as of now.
+func (q *Queue) Verdicts() func(number int) string {
+	now := time.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	verdict := q.sched.Verdicts(now)
+	return func(number int) string {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return cmp.Or(q.blocked(now), q.unfit[number], verdict(number), "Jobs dropped because as many of their tasks run as may")
+	}
+}
+
 // Priorities returns a function that tells the priorities of jobs as of now.
 func (q *Queue) Priorities() func(number int) float64 {
 	now := time.Now()

@@ -51,6 +51,44 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 	return append(lines, "cannot run because resources requested are not available; "+ahead)
 }
 
+// Verdicts returns a function that says in a few words why jobs that wait are
+// not starting, as of now: those of one class, which ask for the same, for the
+// same reason. It is "" for a job that the Scheduler does not have.
+func (s *Scheduler) Verdicts(now time.Time) func(job int) string {
+	known := map[*class]string{}
+	return func(job int) string {
+		e := s.jobs[job]
+		if e == nil {
+			return ""
+		}
+		if limit := s.host.conf.Scheduling.MaxUserRunning; limit > 0 && e.bucket.who.user.running >= limit {
+			return "Job dropped because of user limitations"
+		}
+		c := e.bucket.class
+		why, ok := known[c]
+		if !ok {
+			why = s.verdict(c, now)
+			known[c] = why
+		}
+		return why
+	}
+}
+
+func (s *Scheduler) verdict(c *class, now time.Time) string {
+	s.compile(c)
+	switch {
+	case s.allocate(c, &view{used: s.used, at: now, later: s.pass.reserved}) != nil:
+		return "Jobs can start when it is their turn"
+	case s.allocate(c, &view{used: make(ledger, len(s.host.accounts)), when: idle}) == nil:
+		return "Jobs can not run because no host can satisfy the resource requirements"
+	case !slices.ContainsFunc(s.host.queues, func(q *queue) bool { return s.takes(q) }):
+		return "All queues dropped because of overload or full"
+	case c.want.PE != "":
+		return "Jobs can not run because resources requested are not available for parallel job"
+	}
+	return "Jobs can not run because resources requested are not available"
+}
+
 // takes reports whether a queue would take a job that asks for nothing.
 func (s *Scheduler) takes(q *queue) bool {
 	return q.closed == "" && s.used[q.slots] < s.host.accounts[q.slots].limit && s.alarm(q) == nil && q.suspendedBy(s.used) == nil

@@ -38,10 +38,23 @@ func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (jo
 	}
 	waiting := jobs[len(l.Running):][:len(l.Waiting)]
 	slices.SortStableFunc(waiting, func(a, b *api.JobStatus) int { return cmp.Compare(b.Priority, a.Priority) })
+	if req.Reasons {
+		s.explain(waiting)
+	}
 	if req.More {
 		s.describe(jobs, len(l.Running))
 	}
 	return jobs, nil
+}
+
+// explain says of jobs that wait and are not held why they are not starting.
+func (s *Server) explain(jobs jobList) {
+	verdict := s.Queue.Verdicts()
+	for _, j := range jobs {
+		if j.State == "qw" && j.Holds == "" {
+			j.Reason = verdict(j.Job)
+		}
+	}
 }
 
 // describe adds what the Store does not know of jobs, of which the first run.

@@ -166,7 +166,7 @@ var rows = []Option{
 	{Name: "-inherit", Commands: Elsewhere, Help: "start a task of a parallel job"},
 	{Name: "-inherit", Commands: Qrsh, Refused: true, Why: "tasks of parallel jobs are not there yet", Help: "start a task of a parallel job"},
 	{Name: "-j", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "write standard error into standard output"},
-	{Name: "-j", Args: one("job_list"), Kind: Text, Commands: Qstat, Repeat: true, Help: "show all about jobs, by number, name or pattern"},
+	{Name: "-j", Args: one("job_list"), Kind: List, Commands: Qstat, Repeat: true, Help: "show all about jobs, or why jobs wait"},
 	{Name: "-j", Args: one("job"), Kind: List, Commands: Qacct, Help: "list a job by number, name or pattern, or all"},
 	{Name: "-j", Commands: Qhost, Help: "show the jobs that run"},
 	{Name: "-js", Args: one("job_share"), Kind: Text, Commands: Qsub, Refused: true, Why: "there is no share tree; see -p", Help: "share of the job"},

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// obstacle is what keeps jobs from starting.
+type obstacle struct {
+	Reason string `json:"reason"`
+	Jobs   []int  `json:"jobs"`
+}
+
+// obstacles prints why the jobs that wait are not starting, qstat -j without a
+// job.
+func (s *session) obstacles(ctx context.Context, v *view) error {
+	if v.xml {
+		return &option.Error{Text: "-j without a job is not supported with -xml"}
+	}
+	users := v.users
+	if len(users) == 0 {
+		users = []string{"*"}
+	}
+	list := []*obstacle{}
+	add := func(reason string, job int) {
+		k := slices.IndexFunc(list, func(o *obstacle) bool { return o.Reason == reason })
+		if k < 0 {
+			k = len(list)
+			list = append(list, &obstacle{Reason: reason})
+		}
+		list[k].Jobs = append(list[k].Jobs, job)
+	}
+	if err := s.eachJob(ctx, &api.JobsRequest{Users: users, States: "p", Reasons: true}, func(j *api.JobStatus) {
+		for _, reason := range whyWaiting(j) {
+			add(reason, j.Job)
+		}
+	}); err != nil {
+		return err
+	}
+	if v.json {
+		return s.printJSON(list)
+	}
+	if len(list) == 0 {
+		fmt.Fprint(s.out, "scheduling info:            There are no messages available\n\n")
+	}
+	for i, o := range list {
+		if i > 0 {
+			fmt.Fprintln(s.out)
+		}
+		slices.Sort(o.Jobs)
+		fmt.Fprintln(s.out, api.Visible(o.Reason))
+		for k, job := range slices.Compact(o.Jobs) {
+			switch {
+			case k == 0:
+			case k%jobsInLine == 0:
+				fmt.Fprintln(s.out, ",")
+			default:
+				fmt.Fprint(s.out, ",")
+			}
+			fmt.Fprintf(s.out, "\t%d", job)
+		}
+		fmt.Fprintln(s.out)
+	}
+	return nil
+}
+
+// jobsInLine is how many jobs an obstacle has in a line.
+const jobsInLine = 8
+
+// whyWaiting returns what keeps the tasks of a line from starting.
+func whyWaiting(j *api.JobStatus) []string {
+	if strings.Contains(j.State, "E") {
+		return []string{"Jobs dropped because of error state"}
+	}
+	var why []string
+	for _, kind := range []struct{ holds, reason string }{
+		{"uos", "Jobs dropped because of hold state"},
+		{"ja", "Job dropped because of job dependencies"},
+		{"t", "Jobs dropped because execution time not reached"},
+	} {
+		if strings.ContainsAny(j.Holds, kind.holds) {
+			why = append(why, kind.reason)
+		}
+	}
+	if why == nil && j.Reason != "" {
+		why = []string{j.Reason}
+	}
+	return why
+}
