@@ -100,9 +100,15 @@ func TestQstatObstacles(t *testing.T) {
 	e := newExecd(t)
 	const never = "Jobs can not run because no host can satisfy the resource requirements"
 	jobs := []api.JobStatus{
-		{Job: 3, State: "qw", Reason: never}, {Job: 1, State: "qw", Reason: never}, {Job: 2, State: "hqw", Holds: "u"},
-		{Job: 2, State: "qw", Reason: never}, {Job: 4, State: "hqw", Holds: "jo"}, {Job: 5, State: "qw", Holds: "t"},
-		{Job: 6, State: "Eqw", Reason: "broken"}, {Job: 7, State: "qw"}, {Job: 8, State: "qw", Reason: "odd\x1b"},
+		{Job: 3, State: "qw", Reason: never},
+		{Job: 1, State: "qw", Reason: never},
+		{Job: 2, State: "hqw", Holds: "u"},
+		{Job: 2, State: "qw", Reason: never},
+		{Job: 4, State: "hqw", Holds: "jo"},
+		{Job: 5, State: "qw", Holds: "t"},
+		{Job: 6, State: "Eqw", Reason: "broken"},
+		{Job: 7, State: "qw"},
+		{Job: 8, State: "qw", Reason: "odd\x1b"},
 	}
 	for n := range 9 {
 		jobs = append(jobs, api.JobStatus{Job: 11 + n, State: "hqw", Holds: "a"})
