@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -125,7 +126,8 @@ func TestMachine(t *testing.T) {
 	}
 	for _, part := range []string{"", "cgroup ", "quota "} {
 		if err != nil || !bytes.Contains(out, []byte("\nvm: "+part+"exit 0\n")) {
-			t.Fatalf("the machine: %v\n%s", err, out)
+			wrong := regexp.MustCompile(`(?m)^.*(?:_test\.go:\d+: |--- FAIL|panic: |exit [1-9]).*$`).FindAllString(string(out), -1)
+			t.Fatalf("the machine: %v\n%s\nof this:\n%s", err, out, strings.Join(wrong, "\n"))
 		}
 	}
 }
