@@ -244,7 +244,9 @@ func (c *context) evalNode(n node, s *scope) Value {
 // ref returns the value of a reference.
 func (c *context) ref(n *ref, s *scope) Value {
 	switch n.in {
-	case inMy, inRoot:
+	case inMy:
+		return c.in(s, n)
+	case inRoot:
 		return c.in(s.root, n)
 	case inTarget:
 		return c.in(s.root.other, n)

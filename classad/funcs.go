@@ -158,7 +158,9 @@ func (c *context) attribute(n node, s *scope) (in *scope, expr node, ok bool) {
 	switch r.in {
 	case anywhere:
 		in, i = c.place(s, r.name, r.hash, false)
-	case inMy, inRoot:
+	case inMy:
+		in = s
+	case inRoot:
 		in = s.root
 	case inTarget:
 		in = s.root.other

@@ -57,6 +57,9 @@ func avg(c *context, args []Value) Value {
 	if vals == nil || len(vals) == 0 && listLen(args[0]) > 0 {
 		return wrong
 	}
+	if len(vals) == 0 {
+		return Int(0)
+	}
 	return average(vals)
 }
 

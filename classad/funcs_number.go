@@ -151,16 +151,16 @@ func rounding(round func(float64) float64) func(*context, []Value) Value {
 	}
 }
 
-func pow(_ *context, args []Value) Value {
+func pow(c *context, args []Value) Value {
 	base, exp := args[0], args[1]
 	if base.kind == IntKind && exp.kind == IntKind && int64(exp.num) >= 0 {
 		return Int(intPow(int64(base.num), int64(exp.num)))
 	}
-	b, ok := base.Number()
+	b, ok := c.number(base)
 	if !ok {
 		return needs("number", base)
 	}
-	e, ok := exp.Number()
+	e, ok := c.number(exp)
 	if !ok {
 		return needs("number", exp)
 	}
@@ -187,17 +187,17 @@ func intPow(base, exp int64) int64 {
 // element of a list that is not.
 func quantize(c *context, args []Value) Value {
 	a, b := args[0], args[1]
-	n, ok := a.Number()
+	n, ok := c.number(a)
 	if !ok {
 		return needs("number", a)
 	}
 	if b.kind != ListKind {
-		return multiple(a, n, b)
+		return c.multiple(a, n, b)
 	}
 	last := Value{}
 	for i := range listLen(b) {
 		last = c.elem(b, i)
-		e, ok := last.Number()
+		e, ok := c.number(last)
 		if !ok {
 			return needs("number", last)
 		}
@@ -208,10 +208,10 @@ func quantize(c *context, args []Value) Value {
 	if listLen(b) == 0 {
 		return a
 	}
-	return multiple(a, n, last)
+	return c.multiple(a, n, last)
 }
 
-func multiple(a Value, n float64, base Value) Value {
+func (c *context) multiple(a Value, n float64, base Value) Value {
 	if integral(a) && integral(base) {
 		x, b := int64(a.num), int64(base.num)
 		if b == 0 || b == -1 {
@@ -223,7 +223,7 @@ func multiple(a Value, n float64, base Value) Value {
 		}
 		return Int(q * b)
 	}
-	b, ok := base.Number()
+	b, ok := c.number(base)
 	switch {
 	case !ok:
 		return needs("number", base)

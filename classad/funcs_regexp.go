@@ -136,16 +136,22 @@ func option(args []Value, i int) string {
 	return ""
 }
 
+// allStrings reports whether the arguments are strings. If not, wrong is what
+// that makes of the call: errors come before what is undefined, and that
+// before other kinds.
 func allStrings(args []Value) (wrong Value, ok bool) {
-	if v, found := firstOf(args); found {
-		return v, false
-	}
+	ok = true
 	for _, a := range args {
-		if a.kind != StringKind {
-			return needs("string", a), false
+		switch {
+		case a.kind == ErrorKind:
+			return a, false
+		case a.kind == UndefinedKind:
+			wrong, ok = a, false
+		case a.kind != StringKind && ok:
+			wrong, ok = needs("string", a), false
 		}
 	}
-	return Value{}, true
+	return wrong, ok
 }
 
 func matchRegexp(c *context, args []Value) Value {

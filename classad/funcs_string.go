@@ -1,6 +1,8 @@
 package classad
 
 import (
+	"math"
+	"strconv"
 	"strings"
 )
 
@@ -17,7 +19,7 @@ func stringFunctions(m map[string]*function) {
 	m["version_in_range"] = &function{least: 3, most: 3, strict: versionInRange}
 	number := func(order int) Value { return Int(int64(order)) }
 	m["strcmp"] = comparing(strings.Compare, number)
-	m["stricmp"] = comparing(compareFold, number)
+	m["stricmp"] = comparing(func(a, b string) int { return compareOrdered(int64(compareFold(a, b)), 0) }, number)
 	m["versioncmp"] = comparing(compareVersions, number)
 	for name, o := range map[string]op{
 		"versionLT": opLess, "versionLE": opLessEqual, "versionEQ": opEqual, "versionGE": opGreaterEqual, "versionGT": opGreater,
@@ -31,12 +33,17 @@ func (c *context) string(v Value) Value {
 	switch v.kind {
 	case StringKind, UndefinedKind, ErrorKind:
 		return v
+	case RealKind:
+		// A string need not be read as the same number again.
+		if r := v.real(); r != 0 && !math.IsInf(r, 0) && !math.IsNaN(r) {
+			return c.text(strconv.FormatFloat(r, 'E', 15, 64))
+		}
 	case AbsTimeKind:
 		return c.text(string(appendAbsTime(nil, v)))
 	case RelTimeKind:
 		return c.text(string(appendRelTime(nil, v.real())))
 	}
-	return c.text(v.String())
+	return c.text(string((&printer{}).value(nil, v)))
 }
 
 // texts converts arguments to strings; if ok is false, v is why not.

@@ -59,9 +59,6 @@ func delimiters(args []Value, i int) (string, Value) {
 // onList is a function of a list.
 func onList(f func(c *context, items []string) Value) *function {
 	return &function{least: 1, most: 2, strict: func(c *context, args []Value) Value {
-		if args[0].kind == UndefinedKind {
-			return Value{}
-		}
 		if args[0].kind != StringKind {
 			return needs("string", args[0])
 		}
@@ -142,13 +139,8 @@ func onLists(fold func(string) string, enough func([]string, func(string) bool) 
 }
 
 func stringListRegexpMember(c *context, args []Value) Value {
-	if v, found := firstOf(args); found {
+	if v, ok := allStrings(args); !ok {
 		return v
-	}
-	for _, a := range args {
-		if a.kind != StringKind {
-			return needs("string", a)
-		}
 	}
 	delims, options := comma, ""
 	if len(args) > 2 {

@@ -29,24 +29,16 @@ func (c *context) unary(o op, v Value) Value {
 }
 
 func signed(o op, v Value) Value {
-	switch v.kind {
-	case IntKind, BoolKind:
-		if o == opPlus {
-			return v
-		}
+	switch {
+	case v.kind != IntKind && v.kind != RealKind && v.kind != RelTimeKind:
+		return wrongOperand(o, v)
+	case o == opPlus:
+		return v
+	case v.kind == IntKind:
 		return Int(-int64(v.num))
-	case RealKind:
-		if o == opPlus {
-			return v
-		}
-		return Real(-v.real())
-	case RelTimeKind:
-		if o == opPlus {
-			return v
-		}
-		return relTime(-v.real())
 	}
-	return wrongOperand(o, v)
+	v.num ^= 1 << 63 // the sign of a real
+	return v
 }
 
 func wrongOperand(o op, v Value) Value {
@@ -64,12 +56,12 @@ func (c *context) operate(o op, x, y Value) Value {
 		return c.identity(o, x, y)
 	}
 	switch {
-	case x.kind == UndefinedKind || y.kind == UndefinedKind:
-		return Value{}
 	case x.kind == ErrorKind:
 		return x
 	case y.kind == ErrorKind:
 		return y
+	case x.kind == UndefinedKind || y.kind == UndefinedKind:
+		return Value{}
 	}
 	switch ops[o].level {
 	case levelEqual, levelLess:

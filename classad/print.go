@@ -10,10 +10,12 @@ import (
 func (e Expr) String() string { return string((&printer{}).node(nil, e.node(), 0)) }
 
 // OldString returns the expression in old syntax, on one line.
-func (e Expr) OldString() string { return string((&printer{old: true}).line(nil, e.node())) }
+func (e Expr) OldString() string {
+	return string((&printer{old: true, short: true}).line(nil, e.node()))
+}
 
-// String returns the value as an expression of new syntax has it.
-func (v Value) String() string { return string((&printer{}).value(nil, v)) }
+// String returns the value as an expression has it, for people.
+func (v Value) String() string { return string((&printer{short: true}).value(nil, v)) }
 
 // String returns the ad in new syntax, without its secrets.
 func (ad *Ad) String() string { return string((&printer{}).ad(nil, ad)) }
@@ -26,7 +28,7 @@ func (ad *Ad) OldString() string { return string(ad.appendOld(nil, false)) }
 func (ad *Ad) SecretString() string { return string(ad.appendOld(nil, true)) }
 
 func (ad *Ad) appendOld(b []byte, secrets bool) []byte {
-	p := &printer{old: true, secrets: secrets}
+	p := &printer{old: true, short: true, secrets: secrets}
 	for i := range ad.attrs {
 		if a := &ad.attrs[i]; secrets || !a.private {
 			b = append(p.name(b, a.name), " = "...)
@@ -38,7 +40,10 @@ func (ad *Ad) appendOld(b []byte, secrets bool) []byte {
 
 // printer appends text. Old syntax has one escape in strings, \", and so
 // cannot have all of them: see string.
-type printer struct{ old, secrets bool }
+type printer struct {
+	old, secrets bool
+	short        bool // reals as in old syntax, though the rest is new
+}
 
 // line appends an expression that ends a line.
 func (p *printer) line(b []byte, n node) []byte {
@@ -147,15 +152,15 @@ func (p *printer) nodes(b []byte, nodes []node) []byte {
 }
 
 func (p *printer) list(b []byte, elems []node) []byte {
-	if len(elems) == 0 {
-		return append(b, "{ }"...)
-	}
 	return append(p.nodes(append(b, "{ "...), elems), " }"...)
 }
 
 func (p *printer) ad(b []byte, ad *Ad) []byte {
 	b = append(b, '[')
 	sep := " "
+	if len(ad.attrs) == 0 {
+		b = append(b, ' ')
+	}
 	for i := range ad.attrs {
 		a := &ad.attrs[i]
 		if a.private && !p.secrets {
@@ -195,7 +200,7 @@ func (p *printer) value(b []byte, v Value) []byte {
 	case IntKind:
 		return strconv.AppendInt(b, int64(v.num), 10)
 	case RealKind:
-		return appendReal(b, v.real())
+		return p.real(b, v.real())
 	case StringKind:
 		return p.string(b, v.str)
 	case ListKind:
@@ -210,9 +215,10 @@ func (p *printer) value(b []byte, v Value) []byte {
 	return append(appendRelTime(b, v.real()), `")`...)
 }
 
-// appendReal appends a real as C's %.16G has it, with a point or an exponent,
-// and with a digit more if it would be read as another number without.
-func appendReal(b []byte, r float64) []byte {
+// real appends a real as C's %.15E or, in old syntax, %.16G has it, with a
+// point or an exponent, and with a digit more if it would be read as another
+// number without.
+func (p *printer) real(b []byte, r float64) []byte {
 	switch {
 	case math.IsNaN(r):
 		return append(b, `real("NaN")`...)
@@ -225,7 +231,11 @@ func appendReal(b []byte, r float64) []byte {
 	}
 	start := len(b)
 	for digits := 16; ; digits++ {
-		b = appendG(b[:start], r, digits)
+		if p.short {
+			b = appendG(b[:start], r, digits)
+		} else {
+			b = strconv.AppendFloat(b[:start], r, 'E', digits-1, 64)
+		}
 		if back, err := strconv.ParseFloat(string(b[start:]), 64); digits == 17 || err == nil && back == r {
 			return b
 		}

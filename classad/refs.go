@@ -177,7 +177,12 @@ func (w *walker) ref(n *ref, a *around) {
 			}
 		}
 		w.outer(n, a.swapped, n.in == anywhere)
-	case inMy, inRoot:
+	case inMy:
+		// That of an ad in the ad is walked with it.
+		if a.parent == nil {
+			w.attr(n, a.swapped)
+		}
+	case inRoot:
 		w.attr(n, a.swapped)
 	case inTarget:
 		w.attr(n, !a.swapped)

@@ -45,6 +45,7 @@ type rule struct {
 const (
 	lean  = "its start is paid by every job and its memory by every running one"
 	floor = "spool is the floor: the standard library and x/sys, nothing else"
+	plain = "the language is the standard library, and knows nothing of what is described in it"
 )
 
 var rules = []rule{
@@ -72,6 +73,10 @@ var rules = []rule{
 	{"paddock/qsub/...", "paddock/spool/...", "", "clients speak execd/api only"},
 	{"paddock/qsub/...", "paddock/execd/internal/...", "", "clients speak execd/api only"},
 	{"paddock/qsub/...", "github.com/fsnotify/...", "", "only execd watches directories"},
+
+	{"paddock/classad", "paddock/...", "", plain},
+	{"paddock/classad", "github.com/...", "", plain},
+	{"paddock/classad", "golang.org/...", "", plain},
 
 	{"paddock/qrsh/wire", "paddock/...", "", "both ends link it"},
 	{"paddock/qrsh/wire", "github.com/...", "", "both ends link it"},

@@ -193,6 +193,7 @@ var foreign = []string{
 	"environ(7)", "glob(7)", "inotify(7)", "pty(7)", "signal(7)", "unix(7)",
 	"logrotate(8)",
 	"sge_execd(8)",
+	"strftime(3)",
 }
 
 // reference matches a cross reference.
