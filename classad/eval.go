@@ -1,6 +1,7 @@
 package classad
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -316,10 +317,8 @@ func (c *context) attr(s *scope, i int) Value {
 		return l.v
 	}
 	a := active{s.ad, s.root, i}
-	for _, b := range c.active {
-		if a == b {
-			return Error("circular reference to " + s.ad.attrs[i].name)
-		}
+	if slices.Contains(c.active, a) {
+		return Error("circular reference to " + s.ad.attrs[i].name)
 	}
 	c.steps -= len(c.active) >> 4
 	c.active = append(c.active, a)

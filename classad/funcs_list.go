@@ -86,16 +86,16 @@ func extreme(o op) func(*context, []Value) Value {
 
 // most returns the least or the greatest number, as a real if one of them is.
 func most(o op, vals []Value) Value {
-	best, real := vals[0], false
+	best, mixed := vals[0], false
 	b, _ := best.Number()
 	for _, v := range vals {
-		real = real || v.kind == RealKind
+		mixed = mixed || v.kind == RealKind
 		n, _ := v.Number()
 		if o == opLess && n < b || o == opGreater && n > b {
 			best, b = v, n
 		}
 	}
-	if real {
+	if mixed {
 		return Real(b)
 	}
 	return best

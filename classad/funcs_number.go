@@ -120,7 +120,7 @@ func toRealNumber(c *context, args []Value) Value {
 	return needs("number", v)
 }
 
-func toBool(c *context, args []Value) Value {
+func toBool(_ *context, args []Value) Value {
 	v := args[0]
 	switch v.kind {
 	case UndefinedKind, ErrorKind, BoolKind:

@@ -42,10 +42,14 @@ func regexpFunctions(m map[string]*function) {
 // compile returns the compiled pattern, and pays for what is new.
 func (c *context) compile(text, options string) *pattern {
 	flags := ""
-	for _, f := range []string{"i", "m", "s"} {
-		if strings.ContainsAny(options, f+strings.ToUpper(f)) {
-			flags += f
-		}
+	if strings.ContainsAny(options, "iI") {
+		flags += "i"
+	}
+	if strings.ContainsAny(options, "mM") {
+		flags += "m"
+	}
+	if strings.ContainsAny(options, "sS") {
+		flags += "s"
 	}
 	key := flags + "/" + text
 	patterns.RLock()

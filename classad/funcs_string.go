@@ -161,7 +161,7 @@ func split(c *context, args []Value) Value {
 	return List(vals...)
 }
 
-func splitUserName(c *context, args []Value) Value {
+func splitUserName(_ *context, args []Value) Value {
 	if args[0].kind != StringKind {
 		return needs("string", args[0])
 	}
@@ -169,7 +169,7 @@ func splitUserName(c *context, args []Value) Value {
 	return List(String(user), String(domain))
 }
 
-func splitSlotName(c *context, args []Value) Value {
+func splitSlotName(_ *context, args []Value) Value {
 	if args[0].kind != StringKind {
 		return needs("string", args[0])
 	}
@@ -259,7 +259,7 @@ func compareVersions(a, b string) int {
 	inA, inB := i < len(a) && digit(a[i]), i < len(b) && digit(b[i])
 	common := a[start:i]
 	switch {
-	case common == "" && !(inA && inB && a[i] != '0' && b[i] != '0'):
+	case common == "" && (!inA || !inB || a[i] == '0' || b[i] == '0'):
 	case common != "" && common[0] == '0':
 		if strings.Trim(common, "0") == "" && inA != inB {
 			return sign(inB)

@@ -2,6 +2,7 @@ package classad
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -224,12 +225,12 @@ func parseRelTime(s string) (seconds float64, ok bool) {
 	}
 	parts := strings.Split(rest, ":")
 	weight := 1.0
-	for i := len(parts) - 1; i >= 0; i-- {
-		end, ok := numberEnd(parts[i])
-		if !ok || end < len(parts[i]) || weight > 3600 {
+	for _, part := range slices.Backward(parts) {
+		end, ok := numberEnd(part)
+		if !ok || end < len(part) || weight > 3600 {
 			return 0, false
 		}
-		n, _ := parseNumber(parts[i])
+		n, _ := parseNumber(part)
 		seconds += weight * n
 		weight *= 60
 	}

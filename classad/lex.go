@@ -158,18 +158,18 @@ func (l *lexer) digits() bool {
 func (l *lexer) at(c byte) bool { return l.pos < len(l.text) && l.text[l.pos] == c }
 
 func (l *lexer) number(t *token) string {
-	start, real := l.pos, false
+	start, fraction := l.pos, false
 	l.digits()
 	if l.at('.') {
 		l.pos++
-		real = true
+		fraction = true
 		if !l.digits() {
 			return "number without digits after the point"
 		}
 	}
 	if l.at('e') || l.at('E') {
 		l.pos++
-		real = true
+		fraction = true
 		if l.at('+') || l.at('-') {
 			l.pos++
 		}
@@ -181,7 +181,7 @@ func (l *lexer) number(t *token) string {
 		return "malformed number"
 	}
 	text := l.text[start:l.pos]
-	if real {
+	if fraction {
 		t.kind = tokReal
 		r, err := strconv.ParseFloat(text, 64)
 		if err != nil {

@@ -1,5 +1,7 @@
 package classad
 
+import "slices"
+
 // differ are the probes in which the two differ, and why that is right.
 var differ = []struct {
 	why    string
@@ -75,10 +77,8 @@ var differ = []struct {
 // exception says why two differ in a probe, and "" if they should not.
 func exception(probe string) string {
 	for _, group := range differ {
-		for _, p := range group.probes {
-			if p == probe {
-				return group.why
-			}
+		if slices.Contains(group.probes, probe) {
+			return group.why
 		}
 	}
 	return ""
