@@ -124,12 +124,17 @@ func newContext(env *Env) *context {
 	return c
 }
 
-// release gives the context to the next evaluation, and holds on to nothing.
+// release gives the context to the next evaluation, and holds on to nothing:
+// neither to ads and values nor to the room that an unusual one took.
 func (c *context) release() {
-	clear(c.stack[:cap(c.stack)])
-	if cap(c.stack) > 1<<10 {
+	const usual = 64
+	if cap(c.stack) > usual {
 		c.stack = nil
 	}
+	if cap(c.active) > usual {
+		c.active = nil
+	}
+	clear(c.stack[:cap(c.stack)])
 	clear(c.active[:cap(c.active)])
 	c.env, c.my, c.target = nil, scope{}, scope{}
 	contexts.Put(c)
