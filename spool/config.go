@@ -194,6 +194,10 @@ const (
 	KeySession      = ownPrefix + "session"
 	KeySessionGrace = ownPrefix + "session_grace"
 	KeySessionLost  = ownPrefix + "session_lost"
+	// KeySessionDaemon is a command, absolute: the job is this daemon, on a
+	// connection that the client's program makes, and has what it was submitted
+	// for from it.
+	KeySessionDaemon = ownPrefix + "session_daemon"
 
 	// KeyPrivateTmp is the directory, root's and closed, of what the job sees in
 	// the places of PrivateTmp.

@@ -87,6 +87,7 @@ func (s *Session) Append(b []byte) []byte {
 //	             exit STATUS TEXT  it has ended, 128+n for signal n, and why in words, if there is a reason
 //	qrsh-session ready             a client is connected to, the first or another
 //	             signal N          the client asks for a signal to the job
+//	             status N          so has ended what the client wanted, as wait(2) has it; of a job that is a daemon
 //	             lost TEXT         the client is gone and will not be waited for any longer
 //	             bye               the client has all of it
 const (
@@ -95,6 +96,7 @@ const (
 	SessionExit   = "exit"
 	SessionReady  = "ready"
 	SessionSignal = "signal"
+	SessionStatus = "status"
 	SessionLost   = "lost"
 	SessionBye    = "bye"
 )
@@ -109,6 +111,9 @@ const (
 // Descriptors of qrsh-session: the socket, and the other ends of the job's
 // standard streams. With SessionWithTerminal as its second argument, behind the
 // grace, it has the master of the job's terminal instead, at the first of them.
+// With SessionWithDaemon and the host's name behind it, it has a socket of streams
+// there, to the starter stage of the job: which sends the Command that was
+// submitted, and is sent a connection for its daemon, or the reason why there is none.
 const (
 	SessionSocket = 100 + iota // those below are the starter stage's
 	SessionStdin
@@ -118,6 +123,7 @@ const (
 	SessionTerminal = SessionStdin
 
 	SessionWithTerminal = "terminal"
+	SessionWithDaemon   = "daemon"
 )
 
 // MaxSessionMessage bounds the messages.

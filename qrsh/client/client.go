@@ -60,6 +60,7 @@ type Client struct {
 	Notice   func(format string, args ...any) // tells the user at a terminal
 	Suspend  bool                             // ^Z at the client suspends the job, too
 	Escape   byte                             // begins what is for the client, at the beginning of a line on a terminal
+	Program  *Program                         // nil: the streams are the session's
 
 	terminal *term.Terminal // nil: Keyboard is none
 	listener net.Listener
@@ -188,6 +189,9 @@ func (c *Client) greet(conn net.Conn) {
 // begin begins the streams. Before there is a connection nothing is read: what is
 // typed stays with the terminal.
 func (c *Client) begin() {
+	if c.Program != nil {
+		return // it has them
+	}
 	in := c.In
 	if c.terminal != nil && in == io.Reader(c.Keyboard) {
 		in = c.terminal
@@ -266,6 +270,10 @@ func (c *Client) message(m wire.Message) {
 			c.Notice("the job is suspended")
 		} else {
 			c.Notice("the job goes on")
+		}
+	case wire.Daemon:
+		if c.Program != nil {
+			c.Program.begin(func() { c.runProgram(m) })
 		}
 	case wire.Exit:
 		select {
@@ -371,12 +379,17 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 	defer c.leave(nil)
 	stop := context.AfterFunc(ctx, c.link.Close)
 	defer stop()
-	// That nobody reads what the job writes is the job's to know.
-	signal.Ignore(unix.SIGPIPE)
+	if c.Program == nil {
+		// That nobody reads what the job writes is the job's to know.
+		signal.Ignore(unix.SIGPIPE)
+		go c.signals(ctx)
+	} else {
+		c.Program.over = make(chan struct{})
+		defer c.Program.end()
+	}
 	go c.serve()
 	defer c.listener.Close()
 	defer c.terminal.Release()
-	go c.signals(ctx)
 	type end struct {
 		exit wire.Exit
 		err  error
@@ -430,6 +443,9 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			}
 			if ended == nil {
 				return told.exit, told.err
+			}
+			if c.Program != nil { // whose connection is another one
+				return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, cmp.Or(connection.why, io.EOF))
 			}
 			c.Verbose("connection lost (%v)", connection.why)
 			answered, again = time.Now(), time.After(0)

@@ -47,13 +47,21 @@ func main() {
 }
 
 func run(args []string) error {
+	if len(args) == 2 && args[0] == wordCommand {
+		status, err := runCommand(args[1])
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "qrsh: %v\n", err)
+		}
+		os.Exit(status)
+	}
 	// It has the token, and the owner's other processes must not read it.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become undumpable: %w", err)
 	}
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	terminal := len(args) == 2 && args[1] == spool.SessionWithTerminal
-	if len(args) != 1 && !terminal {
+	daemon := len(args) == 3 && args[1] == spool.SessionWithDaemon
+	if len(args) != 1 && !terminal && !daemon {
 		return errors.New("it is started by the shepherd alone")
 	}
 	grace, err := strconv.Atoi(args[0])
@@ -67,7 +75,12 @@ func run(args []string) error {
 	over := make(chan struct{})
 	s := &session{shepherd: shepherd, grace: time.Duration(grace) * time.Second, over: over, finish: sync.OnceFunc(func() { close(over) })}
 	s.link = wire.New(s.message)
-	if err := s.streams(terminal); err != nil {
+	if daemon {
+		err = newDaemon(s, args[2])
+	} else {
+		err = s.streams(terminal)
+	}
+	if err != nil {
 		return err
 	}
 	return s.listen()
@@ -86,6 +99,7 @@ type session struct {
 	grace    time.Duration // negative: for ever
 	link     *wire.Link
 	terminal *os.File // nil: the job has none
+	daemon   *daemon  // nil: the job is none
 
 	over   chan struct{} // closed when the client has all, or none is waited for
 	finish func()        // closes it
@@ -101,6 +115,9 @@ type session struct {
 
 // say tells the shepherd something.
 func (s *session) say(words ...string) {
+	if s.daemon != nil && words[0] == spool.SessionLost {
+		s.daemon.giveUp("the client is lost: " + words[1])
+	}
 	_, _ = s.shepherd.Write([]byte(strings.Join(words, " "))) // without a shepherd listen ends
 }
 
@@ -228,6 +245,10 @@ func (s *session) message(m wire.Message) {
 		s.setModes(m)
 	case wire.Signal:
 		s.say(spool.SessionSignal, strconv.Itoa(int(m.Number)))
+	case wire.Status:
+		if s.daemon != nil {
+			s.daemon.ended(m.Status)
+		}
 	case wire.Bye:
 		s.finish()
 	}

@@ -26,9 +26,18 @@
 //	 9 exit      S>C  status, 16 bits; a text                the last that the session says
 //	10 bye       C>S                                         the answer to it
 //	11 modes     C>S  mode value, 8 and 32 bits, repeated    of the client's terminal, numbered as in RFC 4254, section 8
+//	12 daemon    S>C  port, 16 bits; three texts             where a daemon waits for the client's program
+//	13 status    C>S  status, 16 bits                        that program has ended
 //
 // A client of a job with a terminal says modes, if it has one itself, and window
 // as soon as it is connected: the job begins with them.
+//
+// The last two are those of version 2, and of a job that is a daemon like sshd: it
+// has no streams in the session, but a connection of its own, which the client's
+// program makes. The texts of daemon are the path of the program that begins the
+// job's command on the other side of the daemon, by what it finds the session, and
+// the name of the host, each with a NUL byte between it and the next. The first
+// two are empty where a login shell is all that is wanted.
 //
 // Streams are 0, 1 and 2 as descriptors are, 8 bits. Offsets count the bytes of a
 // stream since the session began, in 64 bits; its end counts as a byte. Those of
@@ -50,7 +59,9 @@ import (
 // Versions of the protocol that are spoken here.
 const (
 	FirstVersion = 1
-	LastVersion  = 1
+	LastVersion  = 2
+	// DaemonVersion is the first that has the frames daemon and status.
+	DaemonVersion = 2
 )
 
 // Sizes in bytes.
@@ -81,6 +92,8 @@ const (
 	TypeExit
 	TypeBye
 	TypeModes
+	TypeDaemon
+	TypeStatus
 )
 
 // Stream is one of the three streams of a session.
@@ -121,7 +134,7 @@ func readHeader(r io.Reader) (t Type, length int, err error) {
 	}
 	head := binary.BigEndian.Uint32(b[:])
 	t, length = Type(head>>24), int(head&0xffffff)
-	if t < TypeHello || t > TypeModes {
+	if t < TypeHello || t > TypeStatus {
 		return 0, 0, broken("frame of unknown type %d", t)
 	}
 	if length > MaxPayload {
@@ -219,6 +232,10 @@ func parseMessage(t Type, b []byte) (Message, error) {
 		return Bye{}, nil
 	case t == TypeModes && len(b)%ModeSize == 0 && len(b) <= MaxModes*ModeSize:
 		return Modes{string(b)}, nil
+	case t == TypeDaemon && len(b) >= 2:
+		return parseDaemon(b)
+	case t == TypeStatus && len(b) == 2:
+		return Status{binary.BigEndian.Uint16(b)}, nil
 	}
 	return nil, broken("bad frame of type %d and %d bytes", t, len(b))
 }

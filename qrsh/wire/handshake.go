@@ -79,14 +79,16 @@ func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Co
 	}
 	has := parsePositions(rest[2+TokenSize:])
 	l.replace()
+	version := min(last, LastVersion)
 	l.mu.Lock()
+	l.version = version
 	if !l.used {
 		// A client that is new begins where the session is.
 		l.start, l.unwanted = has, rest[len(rest)-1] == 1
 	}
 	l.mu.Unlock()
 	mine, _ := l.positions()
-	welcome := appendPositions([]byte{min(last, LastVersion)}, mine)
+	welcome := appendPositions([]byte{version}, mine)
 	if _, err := secure.Write(appendFrame(nil, TypeWelcome, welcome)); err != nil {
 		return nil, Positions{}, err
 	}
@@ -108,7 +110,7 @@ func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, P
 	})}
 	l.replace()
 	mine, ended := l.positions()
-	hello := append([]byte(magic), FirstVersion, LastVersion)
+	hello := append([]byte(magic), l.least(), LastVersion)
 	hello = appendPositions(append(hello, token[:]...), mine)
 	hello = append(hello, 0)
 	if ended {
@@ -121,10 +123,21 @@ func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, P
 	if err != nil {
 		return nil, Positions{}, err
 	}
-	if len(b) != welcomeSize || b[0] < FirstVersion || b[0] > LastVersion {
+	if len(b) != welcomeSize || b[0] < l.least() || b[0] > LastVersion {
 		return nil, Positions{}, broken("bad welcome of %d bytes", len(b))
 	}
+	l.mu.Lock()
+	l.version = b[0]
+	l.mu.Unlock()
 	return secure, parsePositions(b[1:]), nil
+}
+
+// least is the first version that will do.
+func (l *Link) least() uint8 {
+	if l.ForDaemon {
+		return DaemonVersion
+	}
+	return FirstVersion
 }
 
 func appendPositions(b []byte, p Positions) []byte {

@@ -19,6 +19,10 @@ type Positions [streams]uint64
 // connection after another: a connection that breaks loses nothing. It holds at
 // most Window bytes of each stream and direction.
 type Link struct {
+	// ForDaemon says, before there is a connection, that the job is a daemon:
+	// only with one who knows of such is there any.
+	ForDaemon bool
+
 	handle func(Message)
 
 	mu       sync.Mutex
@@ -28,6 +32,7 @@ type Link struct {
 	messages []Message // to be sent
 	last     Message   // the Exit or Bye that was posted, sent again over each connection
 	failed   error     // why the present connection is over; nil while there is one
+	version  uint8     // that is spoken over it
 	used     bool      // there has been a connection
 	start    Positions // where streams begin
 	unwanted bool      // all of stdin has come in an earlier connection
@@ -475,6 +480,12 @@ func (l *Link) readOther(r *bufio.Reader, t Type, length int) error {
 	switch t {
 	case TypeTaken, TypeRefused:
 		return l.receipt(t, payload)
+	}
+	l.mu.Lock()
+	version := l.version
+	l.mu.Unlock()
+	if t >= TypeDaemon && version < DaemonVersion {
+		return broken("frame of type %d in version %d", t, version)
 	}
 	m, err := parseMessage(t, payload)
 	if err == nil {

@@ -25,6 +25,10 @@ type Job struct {
 	// them or is in a session of theirs.
 	Elders []Process
 
+	// Daemon says that the first process and its group are a daemon, which starts
+	// the job's own in sessions of theirs.
+	Daemon bool
+
 	trace func(string)
 	swept bool // the leaf was killed for good
 }
@@ -53,8 +57,20 @@ func (j *Job) Signal(sig unix.Signal) int {
 	}
 	// The group first and in one call: a process that forks meanwhile cannot
 	// slip through. While its leader was not waited for, the number is ours.
-	_ = unix.Kill(-j.PID, sig)
+	if !j.Daemon || endsOrStops(sig) {
+		_ = unix.Kill(-j.PID, sig)
+	}
 	return j.rest(sig, false)
+}
+
+// endsOrStops reports whether a signal is meant for a daemon and what it has
+// started alike. Any other is a word to the job, of which a daemon would die.
+func endsOrStops(sig unix.Signal) bool {
+	switch sig {
+	case unix.SIGKILL, unix.SIGTERM, unix.SIGHUP, unix.SIGSTOP, unix.SIGTSTP, unix.SIGCONT:
+		return true
+	}
+	return false
 }
 
 // Sweep kills what is left once the first process was waited for; from then on

@@ -53,7 +53,7 @@ func (p *parent) prepareJob() (int, error) {
 	}
 	p.log.Line(`parent: forked "job" with pid ` + pid)
 	p.log.Line("parent: job-pid: " + pid)
-	job := control.Job{PID: p.stage.PID, Root: unix.Getpid()}
+	job := control.Job{PID: p.stage.PID, Root: unix.Getpid(), Daemon: isDaemon(c)}
 	if p.stageIn >= 0 {
 		job.Leaf = p.group.job
 		p.log.Line("job is in the control group " + p.group.path)
@@ -150,7 +150,8 @@ func (p *parent) collect() {
 	ws := p.take("job")
 	p.stage.Close()
 	p.stage = nil
-	p.ended, p.status = time.Now(), ws
+	p.ended = time.Now()
+	p.status = p.statusOf(ws)
 	p.log.Line("now sending signal KILL to pid -" + strconv.Itoa(p.job.PID))
 	left := p.left()
 	if left {

@@ -38,6 +38,9 @@ type session struct {
 	missing string // why there is no client, which is not waited for any longer
 	gone    bool   // qrsh-session
 	ending  bool   // the job, for want of a client
+
+	daemon bool // the job is one
+	told   int  // how ended what the client wanted, as wait(2) has it; -1: nobody has said yet
 }
 
 // connect starts qrsh-session and has it connect to the client.
@@ -72,7 +75,10 @@ func (p *parent) openSession(c *spool.Config) error {
 	policy, _ := c.Lookup(spool.KeySessionLost)
 	argv := []string{path, strconv.Itoa(grace)}
 	var mine, far []int
-	if flagIn(c, spool.KeyPTY) {
+	if isDaemon(c) {
+		argv = append(argv, daemonWords(c)...)
+		mine, far, err = openDaemon()
+	} else if flagIn(c, spool.KeyPTY) {
 		argv = append(argv, spool.SessionWithTerminal)
 		mine, far, err = openTerminal(c)
 	} else {
@@ -94,7 +100,7 @@ func (p *parent) openSession(c *spool.Config) error {
 	}
 	p.session = &session{
 		companion: companion{name: sessionName, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}},
-		socket:    pair[0], streams: mine, policy: policy,
+		socket:    pair[0], streams: mine, policy: policy, daemon: isDaemon(c), told: -1,
 	}
 	p.loop.Session = pair[0]
 	p.watchBeside()
@@ -232,6 +238,8 @@ func (p *parent) heard() {
 			}
 		case spool.SessionReady:
 			p.on(event{what: phase.Connected})
+		case spool.SessionStatus:
+			p.session.heardStatus(rest)
 		case spool.SessionLost:
 			p.on(event{what: phase.Lost, why: rest})
 		case sessionGone:

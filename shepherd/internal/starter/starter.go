@@ -27,6 +27,7 @@ type stage struct {
 	places owner.Places
 	root   bool // we may change ids
 
+	daemon  bool // it becomes the daemon of an interactive job
 	grouped bool // we are in the control group that config names
 
 	given     []string // the file environment
@@ -250,6 +251,9 @@ func (s *stage) become() *Failure {
 		}
 		return fail
 	}
+	if command, ok := s.config.Lookup(spool.KeySessionDaemon); ok && s.order.Kind == Job {
+		return s.becomeDaemon(command)
+	}
 	if err := s.takeStreams(); err != nil {
 		return s.failed(err)
 	}
@@ -340,7 +344,10 @@ func (s *stage) failed(err error) *Failure {
 // program that is missing is the job's or the queue's mistake (27); that a
 // procedure cannot be started is what its own state says.
 func (s *stage) notExecuted() int {
-	if s.order.Kind == Job {
+	switch {
+	case s.daemon:
+		return spool.FailedDaemons
+	case s.order.Kind == Job:
 		return spool.FailedSearchingShell
 	}
 	return s.state()
