@@ -194,6 +194,13 @@ type Interactive struct {
 	Terminal bool     `json:"terminal,omitempty"` // give the job one; else three streams
 	Lost     string   `json:"lost,omitempty"`     // end, stop or keep: what becomes of it without a client; empty: as QRSH_LOST says
 	Client   Listener `json:"client"`
+
+	Qlogin bool `json:"qlogin,omitempty"` // of a login shell: it is connected as qlogin says, not as qrsh
+	// Display makes it a job of qsh: a window there, and no client.
+	Display string `json:"display,omitempty"`
+	// Daemon is what the job is if it is not connected by our own means: execd
+	// sets it, whatever a client says.
+	Daemon string `json:"daemon,omitempty"`
 }
 
 // Listener is where a client listens for the job's side of a session, and by what
@@ -227,6 +234,9 @@ type SubmitReply struct {
 	// Cursor is where to begin a WaitRequest for this job: nothing of it is
 	// accounted before.
 	Cursor string `json:"cursor"`
+	// Program is the command by which the client of an interactive job connects
+	// to it; "": by our own means.
+	Program string `json:"program,omitempty"`
 }
 
 // JobsRequest asks for the jobs that are not finished, and perhaps for the last

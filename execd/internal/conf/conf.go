@@ -58,6 +58,10 @@ type Global struct {
 
 	Mailer         string        // mailer: program that sends mail; empty: none is sent
 	AdminMail      []string      // administrator_mail: who is told of what goes wrong; empty: nobody
+	Xterm          string        // xterm: what qsh opens; empty: there is no qsh
+	Qlogin         Connection    // qlogin_command, qlogin_daemon
+	Rlogin         Connection    // rlogin_command, rlogin_daemon: of qrsh without a command
+	Rsh            Connection    // rsh_command, rsh_daemon: of qrsh with one
 	LoadSensors    []string      // load_sensor: commands
 	LoadReportTime time.Duration // load_report_time: between two looks at the load
 	LogLevel       string        // loglevel: log_err, log_warning, log_info

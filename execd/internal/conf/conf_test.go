@@ -147,7 +147,7 @@ func TestGlobal(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := defaultGlobal(t)
-	want.MinUID, want.MaxUserJobs = 500, 7
+	want.MinUID, want.MaxUserJobs, want.Xterm = 500, 7, "/bin/xterm"
 	want.GIDRange = []Range{{30000, 30010}, {31000, 31000}}
 	want.Limits = []Limit{{"s_descriptors", "1000"}, {"h_descriptors", "2000"}}
 	want.LoginShells = []string{"bash", "sh"}

@@ -232,7 +232,10 @@ func TestMistakes(t *testing.T) {
 		{"sge_conf", "load_sensor sensor.sh", `sge_conf:1: load_sensor: "sensor.sh" is not an absolute path`},
 		{"sge_conf", "load_report_time 0", "sge_conf:1: load_report_time: 0 s are too short"},
 		{"sge_conf", "administrator_mail -x", `sge_conf:1: administrator_mail: "-x" is not an address`},
-		{"sge_conf", "qlogin_command /usr/bin/ssh", "warning sge_conf:1: qlogin_command: accepted, without effect here"},
+		{"sge_conf", "qlogin_command /usr/bin/ssh", "warning sge_conf: qlogin_daemon: it is builtin, qlogin_command is not"},
+		{"sge_conf", "rsh_daemon /usr/sbin/sshd -i", "warning sge_conf:1: rsh_daemon: rsh_command is builtin, and no connection comes about"},
+		{"sge_conf", "rsh_daemon none", "warning sge_conf:1: rsh_daemon: there is no program of our own for none"},
+		{"sge_conf", "rlogin_daemon sshd -i", `sge_conf:1: rlogin_daemon: "sshd -i" is neither builtin nor a command with an absolute path`},
 		{"sge_conf", "user_lists friends", `sge_conf:1: user_lists: access list "friends" does not exist`},
 		{"sge_conf", "reporting_params accounting=false", "sge_conf:1: reporting_params: accounting: not supported, only TRUE is"},
 		{"sge_conf", "reporting_params joblog=true", "warning sge_conf:1: reporting_params: joblog accepted, without effect here: there is no reporting file"},
@@ -273,6 +276,21 @@ func TestNeutral(t *testing.T) {
 		if c, err := load(dir); err != nil || len(c.Warnings) > 0 {
 			t.Errorf("%s: %v, %+v; want neither an error nor a warning", file, err, c)
 		}
+	}
+}
+
+// TestConnection: a daemon and its command are taken as they stand.
+func TestConnection(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "sge_conf", "qlogin_command /usr/bin/login.sh\nqlogin_daemon /usr/sbin/sshd -i -f /etc/sshd\nrsh_command Builtin\nxterm none\n")
+	c, err := load(dir)
+	if err != nil || len(c.Warnings) > 0 {
+		t.Fatalf("%v, warnings %v", err, c.Warnings)
+	}
+	want := defaultGlobal(t)
+	want.Qlogin, want.Xterm = Connection{"/usr/bin/login.sh", "/usr/sbin/sshd -i -f /etc/sshd"}, ""
+	if diff := cmp.Diff(want, c.Global); diff != "" {
+		t.Errorf("sge_conf (-want +got):\n%s", diff)
 	}
 }
 

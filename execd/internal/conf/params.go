@@ -99,7 +99,7 @@ const (
 var globalParams = []param[Global]{
 	{"execd_spool_dir", "", plain, func(_ *scope, g *Global, v string) error { return setPath(&g.SpoolDir, v) }},
 	{"mailer", "none", plain, func(_ *scope, g *Global, v string) error { return setOptionalPath(&g.Mailer, v) }},
-	accepted[Global]("xterm", "none"),
+	{"xterm", "/usr/bin/xterm", plain, func(_ *scope, g *Global, v string) error { return setOptionalPath(&g.Xterm, v) }},
 	{"load_sensor", "none", command, func(_ *scope, g *Global, v string) error { return setSensors(&g.LoadSensors, v) }},
 	{"prolog", "none", command, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Prolog, v) }},
 	{"epilog", "none", command, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Epilog, v) }},
@@ -140,9 +140,9 @@ var globalParams = []param[Global]{
 	{"reporting_params", "accounting=true reporting=false flush_time=00:00:15 joblog=false sharelog=00:00:00", plain, setReportingParams},
 	{"finished_jobs", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.FinishedJobs, v, 0, 1<<30) }},
 	{"gid_range", "20000-24999", plain, func(_ *scope, g *Global, v string) error { return setRanges(&g.GIDRange, v) }},
-	inert[Global]("qlogin_command", "builtin", onlyBuiltin), inert[Global]("qlogin_daemon", "builtin", onlyBuiltin),
-	inert[Global]("rlogin_command", "builtin", onlyBuiltin), inert[Global]("rlogin_daemon", "builtin", onlyBuiltin),
-	inert[Global]("rsh_command", "builtin", onlyBuiltin), inert[Global]("rsh_daemon", "builtin", onlyBuiltin),
+	connecting("qlogin_command", func(g *Global) *string { return &g.Qlogin.Command }), answering("qlogin", func(g *Global) *Connection { return &g.Qlogin }),
+	connecting("rlogin_command", func(g *Global) *string { return &g.Rlogin.Command }), answering("rlogin", func(g *Global) *Connection { return &g.Rlogin }),
+	connecting("rsh_command", func(g *Global) *string { return &g.Rsh.Command }), answering("rsh", func(g *Global) *Connection { return &g.Rsh }),
 	{"max_aj_instances", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxTasksAtOnce, v, 0, 1<<30) }},
 	{"max_aj_tasks", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxTasks, v, 0, 1<<30) }},
 	{"max_u_jobs", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxUserJobs, v, 0, 1<<30) }},
@@ -162,8 +162,6 @@ var globalParams = []param[Global]{
 	accepted[Global]("jsv_allowed_mod", "ac,h,i,e,o,j,M,N,p,w"), // of jsv_url
 	accepted[Global]("libjvm_path", ""), accepted[Global]("additional_jvm_args", ""),
 }
-
-const onlyBuiltin = "interactive jobs are connected by our own means"
 
 // atStart are the parameters of sge_conf(5) that execd looks at only when it
 // starts.

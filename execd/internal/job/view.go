@@ -198,7 +198,9 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		d.Request.Env = nil
 	}
 	if i := request.Interactive; i != nil { // by its token one could be taken for the job
-		d.Request.Interactive = &api.Interactive{Login: i.Login, Terminal: i.Terminal, Lost: i.Lost}
+		d.Request.Interactive = &api.Interactive{
+			Login: i.Login, Terminal: i.Terminal, Lost: i.Lost, Qlogin: i.Qlogin, Display: i.Display, Daemon: i.Daemon,
+		}
 	}
 	for i, t := range j.tasksInOrder() {
 		if i == maxDetailTasks {

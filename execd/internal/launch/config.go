@@ -91,7 +91,9 @@ func (o *Order) shell(host string) string {
 
 // program is the file that the job runs, as config and JOB_SCRIPT name it.
 func (o *Order) program() string {
-	if i := o.Request.Interactive; i != nil && i.Login {
+	if i := o.Request.Interactive; i != nil && i.Display != "" {
+		return o.Global.Xterm
+	} else if i != nil && i.Login {
 		return spool.ScriptLogin
 	}
 	if o.Request.Binary {
@@ -146,7 +148,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.flag("merge_stderr", r.Merge)
 	c.text("tmpdir", tmpdir)
 	c.flag("handle_as_binary", r.Binary)
-	c.flag("no_shell", r.Binary && r.NoShell)
+	c.flag("no_shell", r.Binary && (r.NoShell || o.display() != ""))
 	c.checkpoint(o)
 	c.limits(o)
 	c.number("priority", o.Queue.Priority)
@@ -163,7 +165,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.text("cwd", dir)
 	c.text("prolog", cmp.Or(o.Queue.Prolog, o.Global.Prolog, "none"))
 	c.text("epilog", cmp.Or(o.Queue.Epilog, o.Global.Epilog, "none"))
-	c.text("starter_method", cmp.Or(o.Queue.StarterMethod, "NONE"))
+	c.text("starter_method", cmp.Or(o.starter(), "NONE"))
 	c.text("suspend_method", cmp.Or(o.Queue.SuspendMethod, "NONE"))
 	c.text("resume_method", cmp.Or(o.Queue.ResumeMethod, "NONE"))
 	c.text("terminate_method", cmp.Or(o.Queue.TerminateMethod, "NONE"))
@@ -192,7 +194,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	}
 	c.seconds("notify", notify)
 	c.text("acct_project", "none")
-	args := c.args(r.Args)
+	args := c.args(o.args(shell))
 	c.text("queue_tmpdir", o.Queue.Tmpdir)
 	c.number("use_afs", 0)
 	c.text("admin_user", "none")
@@ -243,11 +245,18 @@ func (l *Launcher) interactive(c *writer, o *Order) {
 	if i == nil {
 		return
 	}
+	if i.Display != "" {
+		return
+	}
 	c.text("qrsh_control_port", i.Client.Address)
 	c.text(spool.KeySession, l.Session)
 	c.seconds(spool.KeySessionGrace, o.Global.SessionGrace)
 	lost := i.Lost
-	if !slices.Contains(o.Global.SessionLost, lost) { // none was asked for, or it is not allowed any more
+	switch {
+	case i.Daemon != "": // whose connection is gone for good
+		c.text(spool.KeySessionDaemon, i.Daemon)
+		lost = spool.LostEnd
+	case !slices.Contains(o.Global.SessionLost, lost): // none was asked for, or it is not allowed any more
 		lost = o.Global.SessionLost[0]
 	}
 	c.text(spool.KeySessionLost, lost)

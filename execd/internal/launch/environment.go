@@ -77,6 +77,9 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 		}
 	}
 	e.units(o.Grant.Debits)
+	if display := o.display(); display != "" {
+		e.set("DISPLAY", display)
+	}
 	e.set("TMPDIR", tmpdir)
 	e.set("TMP", tmpdir)
 	for _, v := range origin {

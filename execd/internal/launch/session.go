@@ -36,7 +36,7 @@ func NewSession(number int, client *api.Listener) (spool.Session, error) {
 
 // sessionFile returns the file session of an interactive job; nil: it is none.
 func sessionFile(o *Order) []byte {
-	if o.Request.Interactive == nil {
+	if o.Request.Interactive == nil || o.Request.Interactive.Display != "" {
 		return nil
 	}
 	s, _ := NewSession(1, &o.Request.Interactive.Client) // it was checked at submission

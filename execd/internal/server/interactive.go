@@ -7,6 +7,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 )
@@ -18,8 +19,13 @@ func (s *Server) checkInteractive(r *api.SubmitRequest) error {
 	if err := s.Stages.Launcher.CheckInteractive(); err != nil {
 		return reject("job rejected: interactive jobs cannot be run: %v", err)
 	}
-	if _, err := launch.NewSession(1, &r.Interactive.Client); err != nil {
+	if r.Interactive.Display != "" {
+		r.Interactive.Client = api.Listener{}
+	} else if _, err := launch.NewSession(1, &r.Interactive.Client); err != nil {
 		return reject("job rejected: %v", err)
+	}
+	if err := s.connect(r); err != nil {
+		return err
 	}
 	allowed := s.Config().Global.SessionLost
 	switch {
@@ -36,6 +42,47 @@ func (s *Server) checkInteractive(r *api.SubmitRequest) error {
 	}
 	r.Rerun = api.RerunNo
 	return nil
+}
+
+// connect decides how an interactive job is connected.
+func (s *Server) connect(r *api.SubmitRequest) error {
+	i, global := r.Interactive, &s.Config().Global
+	i.Daemon = ""
+	if i.Display != "" {
+		switch {
+		case global.Xterm == "":
+			return api.Errorf(api.CodeRejected, "job rejected: there is no qsh: xterm of sge_conf is none")
+		case !api.PlainDisplay(i.Display):
+			return api.Errorf(api.CodeRejected, "job rejected: %q is not an X display", short(i.Display))
+		}
+		return nil
+	}
+	kind, c := connectionOf(global, i)
+	if half := c.Half(); half != "" {
+		return api.Errorf(api.CodeRejected, "job rejected: of %s_command and %s_daemon of sge_conf only the %s is not builtin", kind, kind, half)
+	}
+	i.Daemon = c.Daemon
+	return nil
+}
+
+// connectionOf returns how a kind of interactive jobs is connected.
+func connectionOf(g *conf.Global, i *api.Interactive) (kind string, c *conf.Connection) {
+	switch {
+	case i.Login && i.Qlogin:
+		return "qlogin", &g.Qlogin
+	case i.Login:
+		return "rlogin", &g.Rlogin
+	}
+	return "rsh", &g.Rsh
+}
+
+// programOf returns the command by which the client of a job connects to it.
+func programOf(g *conf.Global, r *api.SubmitRequest) string {
+	if r.Interactive == nil || r.Interactive.Daemon == "" {
+		return ""
+	}
+	_, c := connectionOf(g, r.Interactive)
+	return c.Command
 }
 
 // attach is qrsh -reconnect.
@@ -61,6 +108,12 @@ func (s *Server) attach(_ context.Context, c job.Caller, req *api.AttachRequest)
 	request, err := s.Store.Request(j)
 	if err != nil {
 		return api.AttachReply{}, err
+	}
+	switch i := request.Interactive; {
+	case i.Display != "":
+		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is of qsh, and has no client", req.Job)
+	case i.Daemon != "":
+		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is connected by %s, and not again", req.Job, i.Daemon)
 	}
 	place := s.Book.Now()
 	if err := s.Stages.Launcher.Attach(run, &req.Client); err != nil {

@@ -74,7 +74,10 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		}
 		return api.SubmitReply{}, busy
 	}
-	return api.SubmitReply{Job: j.Number, Name: req.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place)}, nil
+	return api.SubmitReply{
+		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place),
+		Program: programOf(&config.Global, req),
+	}, nil
 }
 
 // check refuses what cannot become a job, with Grid Engine's words where it

@@ -1,0 +1,68 @@
+package conf
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"paddock/spool"
+)
+
+// Connection is how a kind of interactive jobs is connected, if not by our own
+// means: by a daemon on the job's side and a command on the client's, both empty
+// where that is so.
+type Connection struct {
+	Command string // qlogin_command, rlogin_command, rsh_command
+	Daemon  string // qlogin_daemon, rlogin_daemon, rsh_daemon: absolute
+}
+
+// Half reports which of the two is there without the other; "": neither.
+func (c *Connection) Half() string {
+	switch {
+	case c.Command == "" && c.Daemon != "":
+		return "daemon"
+	case c.Command != "" && c.Daemon == "":
+		return "command"
+	}
+	return ""
+}
+
+// connecting is what the client calls.
+func connecting(name string, field func(*Global) *string) param[Global] {
+	return param[Global]{name, "builtin", command, func(s *scope, g *Global, v string) error {
+		return setConnection(s, field(g), v)
+	}}
+}
+
+// answering is the daemon that it is to find. It is looked at behind the command.
+func answering(kind string, connection func(*Global) *Connection) param[Global] {
+	return param[Global]{kind + "_daemon", "builtin", command, func(s *scope, g *Global, v string) error {
+		c := connection(g)
+		if err := setConnection(s, &c.Daemon, v); err != nil {
+			return err
+		}
+		switch c.Half() {
+		case "daemon":
+			s.warn("%s_command is builtin, and no connection comes about", kind)
+		case "command":
+			s.warn("it is builtin, %s_command is not, and no connection comes about", kind)
+		}
+		return nil
+	}}
+}
+
+// setConnection reads a command with its arguments. Grid Engine has rsh programs of
+// its own for none, and we have none.
+func setConnection(s *scope, into *string, v string) error {
+	switch {
+	case strings.EqualFold(v, "builtin"):
+		return nil
+	case isNone(v):
+		s.warn("there is no program of our own for none, which means builtin here")
+		return nil
+	case !filepath.IsAbs(v) || !spool.PlainValue(v):
+		return fmt.Errorf("%q is neither builtin nor a command with an absolute path", v)
+	}
+	*into = v
+	return nil
+}
