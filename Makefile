@@ -9,7 +9,7 @@ LDFLAGS    = -s -w -X main.version=$(VERSION)
 # Without the library's generator of manual pages, whose parser costs every
 # start of a command half a millisecond.
 TAGS       = urfave_cli_no_docs
-COMMANDS   = qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub qwait qlog qtop qrsh qlogin
+COMMANDS   = qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qresub qwait qlog qtop qrsh qlogin qsh
 
 DESTDIR  =
 PREFIX   = /usr/local

@@ -1,6 +1,6 @@
 // Command qsub is the client commands in one binary: qsub, qstat, qdel, qhold,
 // qrls, qmod, qhost, qselect, qconf, qacct, qalter, qresub, qwait, qlog, qtop,
-// qrsh and qlogin, told apart by the name it is called by. They speak to execd through
+// qrsh, qlogin and qsh, told apart by the name it is called by. They speak to execd through
 // execd/api and never read its spool; qacct reads the accounting file itself.
 package main
 
@@ -57,6 +57,7 @@ var actions = map[option.Command]func(*session, context.Context, []string) error
 	option.Qresub:  (*session).qresub,
 	option.Qrsh:    (*session).qrsh,
 	option.Qlogin:  (*session).qrsh,
+	option.Qsh:     (*session).qsh,
 	option.Qwait:   (*session).qwait,
 	option.Qlog:    (*session).qlog,
 	option.Qtop:    (*session).qtop,
@@ -129,7 +130,7 @@ func (s *session) exit(err error) int {
 		if e.Hint != "" {
 			fmt.Fprintln(s.err, e.Hint)
 		}
-		if s.command&(option.Qsub|option.Qhold|option.Qrls|option.Qalter|option.Qresub|option.Qrsh|option.Qlogin) != 0 {
+		if s.command&(option.Qsub|option.Qhold|option.Qrls|option.Qalter|option.Qresub|option.Qrsh|option.Qlogin|option.Qsh) != 0 {
 			return e.Exit
 		}
 		return 1

@@ -162,7 +162,7 @@ func write(t *testing.T, name, text string) {
 
 func TestCalledByAnotherName(t *testing.T) {
 	isolate(t)
-	want(t, result{2, "", "qfoo: cannot tell what to do: the program wants to be called qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qrsh qlogin qresub qwait qlog qtop\n"}, call(t, "", "/usr/bin/qfoo"))
+	want(t, result{2, "", "qfoo: cannot tell what to do: the program wants to be called qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qrsh qlogin qsh qresub qwait qlog qtop\n"}, call(t, "", "/usr/bin/qfoo"))
 }
 
 func TestHelpAndVersion(t *testing.T) {

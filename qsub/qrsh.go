@@ -82,12 +82,8 @@ func (s *session) makeInteractive(j *job, command []string) error {
 	if err := j.compose("", nil, command); err != nil {
 		return err
 	}
-	if !j.hasNow {
-		r.Now = true
-	}
-	// What defaults files say of batch jobs.
-	r.Tasks, r.MaxRun, r.Hold, r.Rerun, r.Checkpoint, r.CheckpointWhen = api.Tasks{}, 0, "", "", "", ""
-	r.Interactive = &api.Interactive{Login: login, Terminal: login, Lost: j.lost}
+	r.Interactive = &api.Interactive{Login: login, Terminal: login, Qlogin: s.command == option.Qlogin, Lost: j.lost}
+	j.onlyInteractive()
 	if j.pty != "" {
 		r.Interactive.Terminal = j.pty == "y"
 	}
@@ -95,6 +91,15 @@ func (s *session) makeInteractive(j *job, command []string) error {
 		r.Origin[0] = "TERM=" + os.Getenv("TERM")
 	}
 	return nil
+}
+
+// onlyInteractive takes away what defaults files say of batch jobs.
+func (j *job) onlyInteractive() {
+	r := &j.req
+	if !j.hasNow {
+		r.Now = true
+	}
+	r.Tasks, r.MaxRun, r.Hold, r.Rerun, r.Checkpoint, r.CheckpointWhen = api.Tasks{}, 0, "", "", "", ""
 }
 
 // interactiveClient returns the caller's end of the job.
@@ -125,6 +130,22 @@ func (s *session) interactiveClient(j *job) *client.Client {
 
 // runInteractive submits the job and stays with it.
 func (s *session) runInteractive(ctx context.Context, j *job, c *client.Client) error {
+	reply, err := s.submitInteractive(ctx, j)
+	if err != nil || reply.Job == 0 {
+		return err // or verified
+	}
+	if reply.Program != "" {
+		c.Program = s.connection(j, reply.Job, reply.Program)
+	}
+	err = s.stay(ctx, c, reply.Job, reply.Cursor)
+	if by := (client.Signaled{}); errors.As(err, &by) {
+		return s.cancelInteractive(ctx, reply.Job)
+	}
+	return err
+}
+
+// submitInteractive submits the job and says so.
+func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitReply, error) {
 	var reply api.SubmitReply
 	calling, stop := signal.NotifyContext(ctx, client.Endings()...)
 	err := s.client.Call(calling, api.VerbSubmit, &j.req, &reply)
@@ -132,35 +153,31 @@ func (s *session) runInteractive(ctx context.Context, j *job, c *client.Client) 
 	stop()
 	switch e, ok := errors.AsType[*api.Error](err); {
 	case err != nil && interrupted:
-		return &failure{exitFailed, canceled}
+		return nil, &failure{exitFailed, canceled}
 	case ok && e.Code == api.CodeBusy:
-		return &failure{exitFailed, fmt.Sprintf("Your %q request could not be scheduled, try again later.", s.command)}
+		return nil, &failure{exitFailed, fmt.Sprintf("Your %q request could not be scheduled, try again later.", s.command)}
 	case ok && e.Code == api.CodeLimit:
-		return rejected(exitLimit, e.Text)
+		return nil, rejected(exitLimit, e.Text)
 	case err != nil:
-		return rejected(exitFailed, err.Error())
+		return nil, rejected(exitFailed, err.Error())
 	}
 	for _, line := range reply.Lines {
 		fmt.Fprintln(s.out, api.Visible(line))
 	}
 	if reply.Job == 0 {
-		return nil // verified
+		return &reply, nil
 	}
 	say := func(w io.Writer, format string, args ...any) {
-		if j.verbose || s.command == option.Qlogin {
+		if j.verbose || s.command&(option.Qlogin|option.Qsh) != 0 {
 			fmt.Fprintf(w, format+"\n", args...)
 		}
 	}
 	say(s.out, "%s", api.Visible(hasBeenSubmitted(&reply)))
 	if err := s.out.Flush(); err != nil {
-		return fmt.Errorf("cannot write standard output: %w", err)
+		return nil, fmt.Errorf("cannot write standard output: %w", err)
 	}
 	say(s.err, "waiting for interactive job to be scheduled ...")
-	err = s.stay(ctx, c, reply.Job, reply.Cursor)
-	if by := (client.Signaled{}); errors.As(err, &by) {
-		return s.cancelInteractive(ctx, reply.Job)
-	}
-	return err
+	return &reply, nil
 }
 
 // cancelInteractive deletes a job that nobody waits for any more, before it has
@@ -188,6 +205,9 @@ func (s *session) stay(ctx context.Context, c *client.Client, number int, cursor
 	}
 	if err != nil {
 		return s.callFailed(err)
+	}
+	if c.Program != nil {
+		c.Program.Told(int(end.Status))
 	}
 	text := ""
 	if end.Reason != "" {

@@ -311,7 +311,7 @@ func TestClientRefuses(t *testing.T) {
 }
 
 func TestOptionsAreApplied(t *testing.T) {
-	for _, o := range option.Of(option.Qsub | option.Qrsh | option.Qlogin) {
+	for _, o := range option.Of(option.Qsub | option.Qrsh | option.Qlogin | option.Qsh) {
 		_, ok := apply[o.Name]
 		elsewhere := o.Name == "-help" || o.Name == "-version" || o.Name == "-@"
 		if ok == (o.Refused || elsewhere) {
@@ -319,7 +319,7 @@ func TestOptionsAreApplied(t *testing.T) {
 		}
 	}
 	for name := range apply {
-		if _, ok := option.Lookup(option.Qsub|option.Qrsh, name); !ok {
+		if _, ok := option.Lookup(option.Qsub|option.Qrsh|option.Qsh, name); !ok {
 			t.Errorf("%s is applied, but not in the table", name)
 		}
 	}

@@ -35,6 +35,7 @@ type job struct {
 	noStdin       bool   // -nostdin
 	verbose       bool   // -verbose
 	suspendRemote bool   // -suspend_remote
+	display       string // -display; empty: DISPLAY says
 	reconnect     int    // -reconnect: the number of the job; 0: a new one
 	escape        byte   // -escape
 	listen        string // -listen: the address for the job's side; empty: the loopback's
@@ -103,6 +104,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 		return nil
 	},
 	"-C":           func(j *job, o *option.Setting) error { j.prefix = o.Value(); return nil },
+	"-display":     func(j *job, o *option.Setting) error { j.display = o.Value(); return nil },
 	"-escape":      parseEscape,
 	"-e":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stderr, o, "path") },
 	"-h":           func(j *job, _ *option.Setting) error { j.req.Hold = "u"; return nil },

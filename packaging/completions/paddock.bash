@@ -42,6 +42,11 @@ _paddock() {
   qlogin:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
   qlogin:-ac|qlogin:-A|qlogin:-binding|qlogin:-dc|qlogin:-escape|qlogin:-l|qlogin:-listen|qlogin:-lost|qlogin:-m|qlogin:-M|qlogin:-masterq|qlogin:-N|qlogin:-p|qlogin:-pe|qlogin:-q|qlogin:-reconnect|qlogin:-sc|qlogin:-w) return ;;
   qlogin:-now|qlogin:-pty|qlogin:-R|qlogin:-suspend_remote) words='y n' ;;
+  qsh:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+  qsh:-@|qsh:-e|qsh:-o|qsh:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  qsh:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
+  qsh:-ac|qsh:-A|qsh:-binding|qsh:-dc|qsh:-display|qsh:-l|qsh:-m|qsh:-M|qsh:-masterq|qsh:-N|qsh:-p|qsh:-pe|qsh:-q|qsh:-sc|qsh:-w) return ;;
+  qsh:-now|qsh:-R) words='y n' ;;
   qresub:-h) return ;;
   qwait:-timeout) return ;;
   qlog:-n) return ;;
@@ -60,6 +65,7 @@ _paddock() {
     qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
     qrsh:-*) words='-@ -ac -A -b -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -noshell -nostdin -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
     qlogin:-*) words='-@ -ac -A -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
+    qsh:-*) words='-@ -ac -A -binding -clear -cwd -dc -display -e -hard -help -l -m -M -masterq -N -notify -now -o -p -pe -q -R -S -sc -soft -v -V -verbose -verify -version -w -wd' ;;
     qresub:-*) words='-h -help -json -version' ;;
     qwait:-*) words='-help -json -timeout -version' ;;
     qlog:-*) words='-e -f -help -n -o -version' ;;
@@ -70,4 +76,4 @@ _paddock() {
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }
-complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qrsh qlogin qresub qwait qlog qtop
+complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qrsh qlogin qsh qresub qwait qlog qtop

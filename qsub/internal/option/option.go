@@ -29,6 +29,7 @@ const (
 
 	Qrsh
 	Qlogin
+	Qsh
 
 	// Elsewhere are options of Grid Engine's qrsh, qsh, qlogin and qalter that
 	// qsub does not have. In a defaults file, which is for all of them, qsub
@@ -56,6 +57,7 @@ var commands = []struct {
 	{Qalter, "qalter", "job[,job ...] ... [-- argument ...]", "change jobs that are not finished"},
 	{Qrsh, "qrsh", "[command [argument ...]]", "run a command or a shell as an interactive job"},
 	{Qlogin, "qlogin", "", "run a login shell as an interactive job"},
+	{Qsh, "qsh", "[-- argument ...]", "open a terminal window as an interactive job"},
 	{Qresub, "qresub", "job[,job ...] ...", "submit copies of jobs"},
 	{Qwait, "qwait", "job[.task][,job ...] ...", "wait for the end of jobs"},
 	{Qlog, "qlog", "job[.task]", "show the output of a job"},

@@ -20,7 +20,7 @@ var alsoOf = []struct {
 }{
 	{Qalter, `-@ -a -ac -ar -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -i -j -js -jsv
 		-l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -tc -v -V -verify -w -wd`},
-	{Qrsh | Qlogin, `-@ -A -ac -ar -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
+	{Qrsh | Qlogin | Qsh, `-@ -A -ac -ar -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
 		-p -P -pe -q -R -S -sc -soft -v -V -verify -w -wd`},
 }
 
@@ -123,7 +123,7 @@ var rows = []Option{
 	{Name: "-dckpt", Args: one("ckpt_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove checkpointing environments"},
 	{Name: "-de", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove execution hosts"},
 	{Name: "-dhgrp", Args: one("group_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove host groups"},
-	{Name: "-display", Args: one("display"), Kind: Text, Commands: Elsewhere, Help: "X display of an interactive job"},
+	{Name: "-display", Args: one("display"), Kind: Text, Commands: Elsewhere | Qsh, Help: "X display of an interactive job"},
 	{Name: "-dl", Args: one("date_time"), Kind: Text, Commands: Qsub, Refused: true, Why: "jobs are not ordered by a deadline; -a delays a job", Help: "deadline to start"},
 	{Name: "-dm", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "users are no longer managers"},
 	{Name: "-do", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "users are no longer operators"},
@@ -312,7 +312,7 @@ var rows = []Option{
 	{Name: "-usq", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "resume queues and the jobs in them"},
 	{Name: "-v", Args: one("variable[=value],..."), Kind: Vars, Commands: Qsub, Repeat: true, Help: "export environment variables"},
 	{Name: "-V", Commands: Qsub, Help: "export the whole environment"},
-	{Name: "-verbose", Commands: Elsewhere | Qrsh | Qlogin, Help: "show the progress of qrsh"},
+	{Name: "-verbose", Commands: Elsewhere | Qrsh | Qlogin | Qsh, Help: "show the progress of qrsh"},
 	{Name: "-verify", Commands: Qsub, Help: "show the job, do not submit it"},
 	{Name: "-version", Commands: programs, Help: "print the version"},
 	{Name: "-w", Args: one("e|w|n|p|v"), Kind: Text, Commands: Qsub, Help: "check whether the job can be scheduled"},
