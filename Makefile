@@ -139,7 +139,8 @@ interop:
 	PADDOCK_INTEROP=1 $(GOTEST) -count=1 -timeout 40m ./test/interop
 
 workflow:
-	test/need makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snakemake toil=toil
+	test/need makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snakemake toil=toil \
+		sshd=openssh-server ssh=openssh-client Xvfb=xvfb xterm=xterm
 	PADDOCK_WORKFLOW=1 $(GOTEST) -count=1 -timeout 30m -v ./test/workflow
 
 # In a machine of its own, under qemu, which it installs: control groups with
