@@ -80,7 +80,7 @@ func TestStrangers(t *testing.T) {
 // Whatever comes, it is an error or it is understood, and no more than the
 // window is kept of it.
 func FuzzFrames(f *testing.F) {
-	for _, m := range []Message{WindowSize{24, 80, 640, 480}, Signal{15}, State{true}, Exit{3, "why"}, Bye{}, Modes{"\x01\x00\x00\x00\x03"}} {
+	for _, m := range []Message{WindowSize{24, 80, 640, 480}, Signal{15}, State{true}, Exit{3, "why"}, Bye{}, Daemon{9, "/p", "a1", "h"}, Daemon{9, "", "", "h"}, Status{3}, Modes{"\x01\x00\x00\x00\x03"}} {
 		t, b := m.frame()
 		f.Add(appendFrame(nil, t, b))
 	}
@@ -97,6 +97,7 @@ func FuzzFrames(f *testing.F) {
 			}
 		})
 		defer l.Close()
+		l.version = LastVersion
 		out := newSink()
 		l.Sink(Stdout, out)
 		l.Source(Stdin, bytes.NewReader(nil), nil)
