@@ -27,6 +27,7 @@ type Config struct {
 	// "global", which here is no more than a second name for it.
 	Host, AnyHost Values
 	Hostname      string             // of this host
+	Aliases       []string           // other names of it, of host_aliases
 	HostGroups    []string           // names of the groups it belongs to, with their @
 	LoadScaling   map[string]float64 // load_scaling: factors of load values
 

@@ -148,7 +148,7 @@ func (l *Live) watch(w *fsnotify.Watcher) error {
 // changes compares two configurations: a line for each parameter, and for each
 // object that came or went.
 func changes(old, now *Config) (changed []string) {
-	for _, kind := range slices.Sorted(maps.Keys(places)) {
+	for _, kind := range append(slices.Sorted(maps.Keys(places)), fileAliases) {
 		was, is := old.objects[kind], now.objects[kind]
 		names := maps.Clone(was)
 		if names == nil {

@@ -106,6 +106,9 @@ const (
 	kindOperator  = "operator"
 )
 
+// fileAliases is the one file that qconf does not know.
+const fileAliases = "host_aliases"
+
 // places are the directory or the file of each kind.
 var places = map[string]string{
 	kindQueue: "queues", kindPE: "pes", kindCkpt: "ckpts", kindUserList: "userlists", kindHostGroup: "hostgroups", kindHost: "hosts",
@@ -129,6 +132,7 @@ func (l *loader) load() {
 		l.keep(kindComplex, a.Name, []line{{written: a.text(), inForce: a.text()}})
 	}
 	c.Managers, c.Operators = l.users(kindManager), l.users(kindOperator)
+	l.aliases()
 
 	c.UserLists = map[string]*UserList{}
 	readAll(l, kindUserList, userListParams, func(u *UserList) { c.UserLists[u.Name] = u })
@@ -157,7 +161,7 @@ func (l *loader) load() {
 // misnamed warns of names that are read by nobody and look like ours.
 func (l *loader) misnamed() {
 	entries, _ := os.ReadDir(l.Dir) // what cannot be read is reported for the files in it
-	known := slices.Collect(maps.Values(places))
+	known := append(slices.Collect(maps.Values(places)), fileAliases)
 	for _, e := range entries {
 		if hint := suggest(known, e.Name(), ""); hint != "" && !slices.Contains(known, e.Name()) && isMeant(e.Name()) {
 			l.conf.Warnings = append(l.conf.Warnings, Problem{File: filepath.Join(l.Dir, e.Name()), Text: "not read by anything" + hint})
