@@ -37,7 +37,12 @@ func (s *session) qrsh(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if j.reconnect != 0 {
+	switch {
+	case j.into != "":
+		return s.into(ctx, line, command)
+	case j.inherit:
+		return s.inherit(ctx, j, command)
+	case j.reconnect != 0:
 		return s.reconnect(ctx, j)
 	}
 	if err := s.makeInteractive(j, command); err != nil {

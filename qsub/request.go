@@ -40,6 +40,8 @@ type job struct {
 	escape        byte   // -escape
 	listen        string // -listen: the address for the job's side; empty: the loopback's
 	lost          string // -lost: end, stop or keep; empty: as the host has it
+	inherit       bool   // -inherit
+	into          string // -into: the job
 }
 
 // variable is an item of -v.
@@ -112,6 +114,8 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-hold_jid":    func(j *job, o *option.Setting) error { return addList(&j.req.HoldJobs, o, "jid_hold") },
 	"-hold_jid_ad": func(j *job, o *option.Setting) error { return addList(&j.req.HoldArray, o, "jid_hold_ad") },
 	"-i":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "path") },
+	"-inherit":     func(j *job, _ *option.Setting) error { j.inherit = true; return nil },
+	"-into":        parseInto,
 	"-j":           func(j *job, o *option.Setting) error { j.req.Merge = o.Yes(); return nil },
 	"-l":           (*job).addResources,
 	"-m": func(j *job, o *option.Setting) error {

@@ -148,6 +148,15 @@ func (d Dir) Write(name string, data []byte) error {
 	return atomicfile.Write(path, data, ModeOf(name))
 }
 
+// WriteDurable is Write for a file that is on disk when it returns.
+func (d Dir) WriteDurable(name string, data []byte) error {
+	path, err := d.file("write", name)
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteDurable(path, data, ModeOf(name))
+}
+
 // WriteNew writes a file that must not exist yet, or be empty, with the mode of
 // the table.
 // It is cheaper than Write, and right where no reader looks before another

@@ -15,6 +15,7 @@ type ID struct {
 // A RunID names one run of a task. Runs are counted from 0.
 type RunID struct {
 	Job, Task, Run int
+	PETask         string // of one that was started in the run; empty: the run itself
 }
 
 // ParseID parses "42.1" or "42.1/3.host". It accepts exactly what String
@@ -99,10 +100,28 @@ func (r RunID) Valid() bool {
 	return r.ID().Valid() && 0 <= r.Run && r.Run <= maxID
 }
 
-// String returns the name that ParseRunID parses.
+// String returns the name that ParseRunID parses, and behind it the task that
+// was started in the run.
 func (r RunID) String() string {
-	return strconv.Itoa(r.Job) + "." + strconv.Itoa(r.Task) + "." + strconv.Itoa(r.Run)
+	s := strconv.Itoa(r.Job) + "." + strconv.Itoa(r.Task) + "." + strconv.Itoa(r.Run)
+	if r.PETask != "" {
+		s += "/" + r.PETask
+	}
+	return s
 }
 
 // ID returns the task whose run it is.
-func (r RunID) ID() ID { return ID{Job: r.Job, Task: r.Task} }
+func (r RunID) ID() ID { return ID{Job: r.Job, Task: r.Task, PETask: r.PETask} }
+
+// Within returns the run that it was started in.
+func (r RunID) Within() RunID { return RunID{Job: r.Job, Task: r.Task, Run: r.Run} }
+
+// intoPrefix begins the names of what qrsh -into starts in a job.
+const intoPrefix = "into."
+
+// IntoTask returns the name of what is started in a job by its owner or an
+// administrator, counted from 1.
+func IntoTask(n int) string { return intoPrefix + strconv.Itoa(n) }
+
+// IsInto reports whether a task of that name was started by qrsh -into.
+func IsInto(petask string) bool { return strings.HasPrefix(petask, intoPrefix) }

@@ -8,7 +8,7 @@ package spool
 import "io/fs"
 
 // Files of a job directory. Names and bytes are Grid Engine's, except for the
-// last six, which only our own daemons know.
+// last eight, which only our own daemons know.
 const (
 	FileConfig       = "config"
 	FileEnvironment  = "environment"
@@ -30,6 +30,8 @@ const (
 	FileSession      = "session"
 	FileLost         = "lost"
 	FileKept         = "kept"
+	FileTasks        = "tasks"
+	FileAccounting   = "accounting"
 )
 
 // Directories and files of the spool of a host.
@@ -89,6 +91,8 @@ var Files = []File{
 	{FileSession, "execd", "qrsh-session", "interactive jobs, replaced when a client comes back", 0o600, ""},
 	{FileLost, "shepherd", "execd", "while an interactive job is to be stopped for want of a client", 0o644, ""},
 	{FileKept, "execd", "execd", "when the directory stays for people, at the end", 0o600, ""},
+	{FileTasks, "execd", "execd", "jobs in which tasks were started, for each, replaced", 0o600, ""},
+	{FileAccounting, "execd", "execd", "tasks of jobs, at their end", 0o600, "after a power cut a task must not be accounted twice"},
 
 	{FileMessages, "execd", "people", "all along, appended", 0o644, ""},
 	{FileExecdPID, "execd", "people", "while execd runs", 0o644, ""},

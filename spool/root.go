@@ -131,6 +131,84 @@ func (r *Root) Active(id ID) Dir {
 // Finished returns the directory of a run whose processes are over.
 func (r *Root) Finished(run RunID) Dir { return r.runDir(DirFinished, run) }
 
+// StageTask makes the directory in which a task that is started in a run is
+// built: below that of the run, under a dot name. A left-over is removed.
+func (r *Root) StageTask(run RunID) (Dir, error) {
+	d, err := r.hiddenTask("stage task", run)
+	if err != nil {
+		return Dir{}, err
+	}
+	err = atomicfile.Mkdir(d.path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		if err = atomicfile.RemoveAll(d.path); err == nil {
+			err = atomicfile.Mkdir(d.path, 0o700)
+		}
+	}
+	if err != nil {
+		return Dir{}, cannot("stage task", run.String(), err)
+	}
+	return d, nil
+}
+
+// ActivateTask gives the directory of a task its name.
+func (r *Root) ActivateTask(run RunID) (Dir, error) {
+	d, err := r.hiddenTask("activate task", run)
+	if err != nil {
+		return Dir{}, err
+	}
+	to := r.Active(run.ID())
+	if err := atomicfile.RenameNew(d.path, to.path); err != nil {
+		return Dir{}, cannot("activate task", run.String(), err)
+	}
+	return to, nil
+}
+
+// DiscardTask removes what StageTask has made.
+func (r *Root) DiscardTask(run RunID) error {
+	d, err := r.hiddenTask("discard task", run)
+	if err != nil {
+		return err
+	}
+	return atomicfile.RemoveAll(d.path)
+}
+
+func (r *Root) hiddenTask(verb string, run RunID) (Dir, error) {
+	if !run.Valid() || run.PETask == "" {
+		return Dir{}, cannot(verb, run.String(), errors.New("not the id of a task within a run"))
+	}
+	return Dir{path: r.Active(run.Within().ID()).Path("." + run.PETask)}, nil
+}
+
+// ListTasks returns the tasks that have a directory in that of a run, in no
+// order, and removes what was half made of others. That there is no directory
+// is no error.
+func (r *Root) ListTasks(run RunID) ([]string, error) {
+	d := r.Active(run.Within().ID())
+	names, err := readNames(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, cannot("list tasks of job", run.ID().String(), err)
+	}
+	var tasks []string
+	for _, name := range names {
+		if isDir(d.Path(name)) != nil {
+			continue // a file of the job's
+		}
+		if name[0] == '.' {
+			if err := atomicfile.RemoveAll(d.Path(name)); err != nil {
+				return nil, cannot("remove task", d.Path(name), err)
+			}
+			continue
+		}
+		if validPETask(name) {
+			tasks = append(tasks, name)
+		}
+	}
+	return tasks, nil
+}
+
 func (r *Root) runDir(place string, run RunID) Dir {
 	if !run.Valid() {
 		return Dir{}

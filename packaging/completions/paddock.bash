@@ -35,7 +35,7 @@ _paddock() {
   qrsh:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qrsh:-@|qrsh:-e|qrsh:-o|qrsh:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qrsh:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qrsh:-ac|qrsh:-A|qrsh:-binding|qrsh:-dc|qrsh:-escape|qrsh:-l|qrsh:-listen|qrsh:-lost|qrsh:-m|qrsh:-M|qrsh:-masterq|qrsh:-N|qrsh:-p|qrsh:-pe|qrsh:-q|qrsh:-reconnect|qrsh:-sc|qrsh:-w) return ;;
+  qrsh:-ac|qrsh:-A|qrsh:-binding|qrsh:-dc|qrsh:-escape|qrsh:-into|qrsh:-l|qrsh:-listen|qrsh:-lost|qrsh:-m|qrsh:-M|qrsh:-masterq|qrsh:-N|qrsh:-p|qrsh:-pe|qrsh:-q|qrsh:-reconnect|qrsh:-sc|qrsh:-w) return ;;
   qrsh:-b|qrsh:-now|qrsh:-pty|qrsh:-R|qrsh:-suspend_remote) words='y n' ;;
   qlogin:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qlogin:-@|qlogin:-e|qlogin:-o|qlogin:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
@@ -63,7 +63,7 @@ _paddock() {
     qconf:-*) words='-aattr -Aattr -ace -Ace -ackpt -Ackpt -ae -Ae -ah -ahgrp -Ahgrp -am -ao -ap -Ap -aq -Aq -as -Au -au -clearusage -dattr -Dattr -dcal -dce -dckpt -de -dhgrp -dm -do -dp -dprj -dq -drqs -dry -dstree -du -dul -duser -help -json -mattr -Mattr -mc -Mc -mce -Mce -mckpt -Mckpt -mconf -Mconf -me -Me -mhgrp -Mhgrp -mp -Mp -mq -Mq -msconf -Msconf -mu -Mu -purge -rattr -Rattr -reload -rsstnode -sc -scal -scall -sce -scel -sckpt -sckptl -sconf -sconfl -se -sel -sh -shgrp -shgrp_resolved -shgrp_tree -shgrpl -sm -so -sobjl -sp -spl -sprj -sprjl -sq -sql -srqs -srqsl -ss -ssconf -sss -sst -sstnode -sstree -su -sul -suser -suserl -version' ;;
     qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -l -m -o -P -pe -q -slots -t -u -version' ;;
     qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
-    qrsh:-*) words='-@ -ac -A -b -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -noshell -nostdin -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
+    qrsh:-*) words='-@ -ac -A -b -binding -clear -cwd -dc -e -escape -hard -help -inherit -into -l -listen -lost -m -M -masterq -N -noshell -nostdin -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
     qlogin:-*) words='-@ -ac -A -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
     qsh:-*) words='-@ -ac -A -binding -clear -cwd -dc -display -e -hard -help -l -m -M -masterq -N -notify -now -o -p -pe -q -R -S -sc -soft -v -V -verbose -verify -version -w -wd' ;;
     qresub:-*) words='-h -help -json -version' ;;

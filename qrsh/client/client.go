@@ -62,6 +62,10 @@ type Client struct {
 	Escape   byte                             // begins what is for the client, at the beginning of a line on a terminal
 	Program  *Program                         // nil: the streams are the session's
 
+	// Task is what was started in a job, of which this is the client; nil: it is
+	// that of a job of its own.
+	Task *api.TaskEndRequest
+
 	terminal *term.Terminal // nil: Keyboard is none
 	listener net.Listener
 	identity tls.Certificate
@@ -387,6 +391,10 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 		c.Program.over = make(chan struct{})
 		defer c.Program.end()
 	}
+	if c.Task != nil {
+		// The warnings that a job gets are its script's, which this is called by.
+		signal.Ignore(unix.SIGUSR1, unix.SIGUSR2)
+	}
 	go c.serve()
 	defer c.listener.Close()
 	defer c.terminal.Release()
@@ -402,7 +410,7 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 	var late, again <-chan time.Time
 	var told end
 	var answered time.Time // by execd, while there is no connection
-	if c.isCalled() {
+	if c.Task == nil && c.isCalled() {
 		answered, again = time.Now(), time.After(callAgain)
 	}
 	for {
@@ -413,8 +421,9 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			c.link.Close()
 			c.using.Lock() // the goodbye is on its way, or nobody is there to hear it
 			c.using.Unlock()
-			// Who comes next finds the slot free, and the job accounted.
-			if ended != nil {
+			// Who comes next finds the slot free, and the job accounted. That of a
+			// task is free: it was about to exit before we were told.
+			if ended != nil && c.Task == nil {
 				select {
 				case told = <-ended:
 				case <-time.After(tellTime):
@@ -448,6 +457,9 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 				return wire.Exit{}, fmt.Errorf("%w: %w", ErrLost, cmp.Or(connection.why, io.EOF))
 			}
 			c.Verbose("connection lost (%v)", connection.why)
+			if c.Task != nil {
+				continue // which ends the task
+			}
 			answered, again = time.Now(), time.After(0)
 		case <-again:
 			again = nil
@@ -492,15 +504,14 @@ func (c *Client) Attach(ctx context.Context, job int, at api.Listener) (reply ap
 
 // endOf waits until execd says how a job has ended.
 func (c *Client) endOf(ctx context.Context, job int, cursor string) (wire.Exit, error) {
+	if c.Task != nil {
+		return c.endOfTask(ctx)
+	}
 	request := api.WaitRequest{Job: job, Cursor: cursor}
 	for {
 		var reply api.WaitReply
 		err := c.Execd.Call(ctx, api.VerbWait, &request, &reply)
-		if errors.Is(err, api.ErrUnreachable) && ctx.Err() == nil {
-			select { // execd is being restarted
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
+		if again(ctx, err) {
 			continue
 		}
 		if err != nil {
@@ -518,6 +529,37 @@ func (c *Client) endOf(ctx context.Context, job int, cursor string) (wire.Exit, 
 			return wire.Exit{Status: 1, Reason: reply.Error}, nil
 		case reply.Done:
 			return wire.Exit{Status: 1, Reason: "job " + strconv.Itoa(job) + " was deleted"}, nil
+		}
+	}
+}
+
+// again reports whether execd is being restarted, after a moment.
+func again(ctx context.Context, err error) bool {
+	if !errors.Is(err, api.ErrUnreachable) || ctx.Err() != nil {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	return true
+}
+
+// endOfTask waits until execd says how a task has ended.
+func (c *Client) endOfTask(ctx context.Context) (wire.Exit, error) {
+	for {
+		var reply api.TaskEndReply
+		err := c.Execd.Call(ctx, api.VerbTaskEnd, c.Task, &reply)
+		switch e := reply.Ended; {
+		case again(ctx, err):
+		case err != nil:
+			return wire.Exit{}, err
+		case reply.Gone:
+			return wire.Exit{Status: 1, Reason: "task " + c.Task.ID + " has ended"}, nil
+		case e != nil && e.Ran:
+			return wire.Exit{Status: uint16(e.Exit), Reason: e.Reason}, nil
+		case e != nil:
+			return wire.Exit{Status: 1, Reason: e.Reason}, nil
 		}
 	}
 }

@@ -30,8 +30,8 @@ type Book struct {
 
 // entry is one end on its way.
 type entry struct {
-	end      job.Ending
-	recorded bool // the record has it: an earlier attempt or an earlier execd was interrupted
+	end      job.Ending // of a run; without a Task it is only the line and its place
+	recorded bool       // the record has it: an earlier attempt or an earlier execd was interrupted
 	err      error
 	done     chan struct{}
 }
@@ -51,6 +51,16 @@ func New(path string, store *job.Store) *Book {
 // it is not there.
 func (b *Book) Enter(e job.Ending) error {
 	en := &entry{end: e, recorded: b.store.Recorded(e.Task), done: make(chan struct{})}
+	b.in <- en
+	<-en.done
+	return en.err
+}
+
+// Add writes a line of something that has no record of its own: a task that was
+// started in a run. Who calls has written down the line and a place before, that
+// of Now. Again says that it may have been written already, behind that place.
+func (b *Book) Add(line string, from job.Place, again bool) error {
+	en := &entry{end: job.Ending{End: &job.End{Accounting: line, Place: from}}, recorded: again, done: make(chan struct{})}
 	b.in <- en
 	<-en.done
 	return en.err
@@ -99,7 +109,7 @@ func (b *Book) commit(batch []*entry) {
 	var ends []job.Ending
 	var fresh []*entry
 	for _, e := range batch {
-		if !e.recorded {
+		if !e.recorded && e.end.Task != nil {
 			e.end.End.Place = place
 			ends = append(ends, e.end)
 			fresh = append(fresh, e)

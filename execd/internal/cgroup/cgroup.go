@@ -118,19 +118,42 @@ func (t *Tree) Make(name string, l Limits) (g Group, err error) {
 			return g, err
 		}
 		g[h.key] = path.Join(h.mount, dir)
-		switch {
-		case h.v2():
-			err = h.makeV2(dir, l)
-		case h.holds():
-			err = h.leaves(dir)
-		default:
-			err = h.limitV1(dir, l)
-		}
-		if err != nil {
+		if err := h.equip(dir, l); err != nil {
 			return g, err
 		}
 	}
 	return g, nil
+}
+
+// MakeWithin makes the groups of a task that is started in a run: below those of
+// the run, wherever it has one, so that the run's limits hold for it as well.
+func (t *Tree) MakeWithin(run Group, name string, l Limits) (g Group, err error) {
+	g = Group{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Remove(g))
+		}
+	}()
+	err = t.visit(run, func(h *hierarchy, parent string) error {
+		dir, err := h.makeIn(parent, name)
+		if err != nil {
+			return err
+		}
+		g[h.key] = path.Join(h.mount, dir)
+		return h.equip(dir, l)
+	})
+	return g, err
+}
+
+// equip limits a new group and makes what is to be in it.
+func (h *hierarchy) equip(dir string, l Limits) error {
+	switch {
+	case h.v2():
+		return h.makeV2(dir, l)
+	case h.holds():
+		return h.leaves(dir)
+	}
+	return h.limitV1(dir, l)
 }
 
 // makeV2 limits the group of a run as a whole and makes its leaves.

@@ -52,8 +52,10 @@ func (h *hierarchy) with(controller string) bool { return slices.Contains(h.has,
 
 // make makes the group of a run. What an earlier run of that name has left is
 // removed first: its counts must not become this one's.
-func (h *hierarchy) make(name string) (dir string, err error) {
-	dir = path.Join(h.base, name)
+func (h *hierarchy) make(name string) (dir string, err error) { return h.makeIn(h.base, name) }
+
+func (h *hierarchy) makeIn(parent, name string) (dir string, err error) {
+	dir = path.Join(parent, name)
 	if err = h.mkdir(h.root, dir); errors.Is(err, fs.ErrExist) {
 		if err = h.remove(dir); err == nil {
 			err = h.mkdir(h.root, dir)
@@ -90,11 +92,16 @@ func (h *hierarchy) leave() {
 	_ = h.root.Close()
 }
 
-// below returns a group's path below the mount: that of a run, and nothing
-// above it.
+// below returns a group's path below the mount: that of a run, or of a task in
+// one, and nothing above it.
 func (h *hierarchy) below(group string) (string, error) {
 	rel, ok := strings.CutPrefix(path.Clean(group), strings.TrimSuffix(h.mount, "/")+"/")
-	if _, err := spool.ParseID(path.Base(rel)); !ok || err != nil {
+	name := path.Base(rel)
+	_, err := spool.ParseID(name)
+	if err != nil && name != spool.CgroupJob && name != spool.CgroupProcedures {
+		_, err = spool.ParseID(path.Base(path.Dir(rel)) + "/" + name)
+	}
+	if !ok || err != nil {
 		return "", fmt.Errorf("%s is not the control group of a run", group)
 	}
 	return rel, nil

@@ -49,6 +49,29 @@ func (s *Store) RunOf(j *Job) (spool.RunID, bool) {
 	return t.RunID(), true
 }
 
+// RunningTask returns a task of a job that runs; with 0 the only one. Where
+// several do there is none such, and more says so.
+func (s *Store) RunningTask(j *Job, number int) (t *Task, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if number > 0 {
+		if t = j.active[number]; t != nil && t.State == Started {
+			return t, false
+		}
+		return nil, false
+	}
+	for _, other := range j.active {
+		if other.State != Started {
+			continue
+		}
+		if t != nil {
+			return nil, true
+		}
+		t = other
+	}
+	return t, false
+}
+
 // Recorded reports whether the end of a task is on disk.
 func (s *Store) Recorded(t *Task) bool {
 	s.mu.Lock()

@@ -42,6 +42,9 @@ type Order struct {
 
 	SRT, HRT time.Duration // wall clock time until USR1 and KILL; 0: no limit
 
+	// Sub is the task that is to be started in the run; nil: the run itself.
+	Sub *Subtask
+
 	Measured usage.Job // from Build on: how its consumption is seen
 
 	chosen string       // TMPDIR, once it is made
@@ -63,6 +66,23 @@ func (o *Order) taskNumber() int {
 		return o.Task.Number
 	}
 	return 0
+}
+
+// run is what the directory is made for.
+func (o *Order) run() spool.RunID {
+	run := o.Task.RunID()
+	if o.Sub != nil {
+		run.PETask = o.Sub.Name
+	}
+	return run
+}
+
+// addGID is the additional group id; 0: none.
+func (o *Order) addGID() int {
+	if o.Sub != nil {
+		return o.Sub.GID
+	}
+	return o.Task.Start.AddGID
 }
 
 func (o *Order) names(host string) names {
@@ -128,7 +148,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 		c.text("sge_root", l.ConfigDir)
 		c.text("sge_cell", cell)
 	}
-	c.number("add_grp_id", o.Task.Start.AddGID)
+	c.number("add_grp_id", o.addGID())
 	if o.Global.SkipNGroups {
 		c.text(spool.KeySkipNGroups, "yes")
 	}
@@ -163,8 +183,12 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.number("min_gid", minGID)
 	c.number("min_uid", minUID)
 	c.text("cwd", dir)
-	c.text("prolog", cmp.Or(o.Queue.Prolog, o.Global.Prolog, "none"))
-	c.text("epilog", cmp.Or(o.Queue.Epilog, o.Global.Epilog, "none"))
+	prolog, epilog := cmp.Or(o.Queue.Prolog, o.Global.Prolog, "none"), cmp.Or(o.Queue.Epilog, o.Global.Epilog, "none")
+	if o.Sub != nil {
+		prolog, epilog = "none", "none"
+	}
+	c.text("prolog", prolog)
+	c.text("epilog", epilog)
 	c.text("starter_method", cmp.Or(o.starter(), "NONE"))
 	c.text("suspend_method", cmp.Or(o.Queue.SuspendMethod, "NONE"))
 	c.text("resume_method", cmp.Or(o.Queue.ResumeMethod, "NONE"))
@@ -202,11 +226,14 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.warning("notify_susp", o.Global.NotifySusp)
 	c.text("qsub_gid", qsubGID(o))
 	l.interactive(c, o)
+	if o.Sub != nil {
+		c.text(spool.KeyPETaskID, o.Sub.Name)
+	}
 	c.number("write_osjob_id", 1)
 	// execd's environment is the administrator's, and never a job's.
 	c.number("inherit_env", 0)
 	c.number("enable_windomacc", 0)
-	c.flag("enable_addgrp_kill", o.Task.Start.AddGID != 0 && !o.Global.NoAddGrpKill)
+	c.flag("enable_addgrp_kill", o.addGID() != 0 && !o.Global.NoAddGrpKill)
 	c.number("csp", 0)
 	c.number("ignore_fqdn", 0)
 	c.text("default_domain", "none")
@@ -250,13 +277,16 @@ func (l *Launcher) interactive(c *writer, o *Order) {
 	}
 	c.text("qrsh_control_port", i.Client.Address)
 	c.text(spool.KeySession, l.Session)
-	c.seconds(spool.KeySessionGrace, o.Global.SessionGrace)
-	lost := i.Lost
+	grace, lost := o.Global.SessionGrace, i.Lost
+	if o.Sub != nil {
+		grace, lost = 0, spool.LostEnd // nobody comes back to it
+	}
+	c.seconds(spool.KeySessionGrace, grace)
 	switch {
 	case i.Daemon != "": // whose connection is gone for good
 		c.text(spool.KeySessionDaemon, i.Daemon)
 		lost = spool.LostEnd
-	case !slices.Contains(o.Global.SessionLost, lost): // none was asked for, or it is not allowed any more
+	case o.Sub == nil && !slices.Contains(o.Global.SessionLost, lost): // none was asked for, or it is not allowed any more
 		lost = o.Global.SessionLost[0]
 	}
 	c.text(spool.KeySessionLost, lost)
@@ -265,18 +295,26 @@ func (l *Launcher) interactive(c *writer, o *Order) {
 // parallel writes what a parallel job's config has more than another's.
 func (l *Launcher) parallel(c *writer, o *Order, n names, dir string) {
 	slots := o.Grant.Slots()
+	here := slots
+	if o.Sub != nil {
+		here = o.Sub.Slots
+	}
 	if o.PE == nil {
 		c.text("pe", "none")
 		c.number("pe_slots", slots)
-		c.number("host_slots", slots)
+		c.number("host_slots", here)
 		return
 	}
 	c.text("pe", o.PE.Name)
 	c.number("pe_slots", slots)
-	c.number("host_slots", slots)
-	c.text("pe_hostfile", l.Root.Active(o.Task.RunID().ID()).Path(spool.FilePEHostfile))
-	c.text("pe_start", cmp.Or(o.PE.StartProcArgs, "none"))
-	c.text("pe_stop", cmp.Or(o.PE.StopProcArgs, "none"))
+	c.number("host_slots", here)
+	c.text("pe_hostfile", l.Root.Active(o.run().ID()).Path(spool.FilePEHostfile))
+	start, stop := cmp.Or(o.PE.StartProcArgs, "none"), cmp.Or(o.PE.StopProcArgs, "none")
+	if o.Sub != nil {
+		start, stop = "none", "none"
+	}
+	c.text("pe_start", start)
+	c.text("pe_stop", stop)
 	c.text("pe_qsort", "none")
 	c.text("pe_stdout_path", n.stream(o.Request.Stdout, dir, dir))
 	c.text("pe_stderr_path", n.stream(o.Request.Stderr, dir, dir))

@@ -41,7 +41,10 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 	if path == "" {
 		path = defaultPath
 	}
-	e.set("PATH", tmpdir+":"+path)
+	if !strings.HasPrefix(path, tmpdir+":") { // of a task with -V it is the job's
+		path = tmpdir + ":" + path
+	}
+	e.set("PATH", path)
 	if r.Cwd != "" {
 		e.set("PWD", o.dir(l.Host))
 	}
@@ -65,7 +68,9 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 	e.set("RESTARTED", strconv.Itoa(restarted(o.Task)))
 	if o.PE != nil {
 		e.set("PE", o.PE.Name)
-		e.set("PE_HOSTFILE", filepath.Join(jobDir, spool.FilePEHostfile))
+		if o.Sub == nil {
+			e.set("PE_HOSTFILE", filepath.Join(jobDir, spool.FilePEHostfile))
+		}
 		if o.PE.ControlSlaves {
 			e.set("SGE_RSH_COMMAND", "builtin")
 		}

@@ -212,7 +212,8 @@ func (l *leftovers) owns(pid string) bool {
 	if environ, err := os.ReadFile("/proc/" + pid + "/environ"); err == nil {
 		for v := range bytes.SplitSeq(environ, []byte{0}) {
 			for _, mark := range l.marks {
-				if bytes.Equal(v, mark) {
+				// What is below is a task that was started in the run.
+				if rest, ok := bytes.CutPrefix(v, mark); ok && (len(rest) == 0 || rest[0] == '/') {
 					return true
 				}
 			}

@@ -127,15 +127,20 @@ func (l *Launcher) Build(o *Order) (err error) {
 	if err := l.makeGroup(o, config); err != nil {
 		return err
 	}
-	o.Measured = l.Measured(run, config, time.Now())
-	active := l.Root.Active(run.ID())
+	env := l.environment(o, l.Root.Active(run.ID()).Path())
+	return l.fill(d, o, config, args, spool.AppendPEHosts(nil, l.hosts(o)), env)
+}
+
+// fill writes what the shepherd reads into a directory.
+func (l *Launcher) fill(d spool.Dir, o *Order, config *spool.Config, args, hosts []byte, env []string) error {
+	o.Measured = l.Measured(o.run(), config, time.Now())
 	// In sge_execd's order; config last, as nothing starts without it.
 	files := []struct {
 		name string
 		data []byte
 	}{
-		{spool.FilePEHostfile, spool.AppendPEHosts(nil, l.hosts(o))},
-		{spool.FileEnvironment, spool.AppendEnvironment(nil, l.environment(o, active.Path()))},
+		{spool.FilePEHostfile, hosts},
+		{spool.FileEnvironment, spool.AppendEnvironment(nil, env)},
 		{spool.FileArgs, args},
 		{spool.FileSession, sessionFile(o)},
 		{spool.FileLock, nil},
@@ -337,11 +342,16 @@ var carriers = map[syscall.Signal]syscall.Signal{
 	unix.SIGCONT: unix.SIGCONT,
 }
 
-// Running returns how many shepherds run.
-func (l *Launcher) Running() int {
+// Running returns how many jobs have a shepherd that runs.
+func (l *Launcher) Running() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.running)
+	for run := range l.running {
+		if run.PETask == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // Clean removes what is left of a run: its TMPDIR, and its directory in

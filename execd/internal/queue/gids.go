@@ -7,7 +7,7 @@ import (
 )
 
 // GIDs hands out the additional group ids of gid_range, one for each running
-// task, so that a job's processes are known wherever they go. It goes round,
+// task and for each that is started in one, so that a job's processes are known wherever they go. It goes round,
 // so that a freed id rests as long as it can: a straggler of an old job must
 // not be taken for one of a new job's.
 type GIDs struct {
@@ -39,9 +39,9 @@ func (g *GIDs) Give(gid int) {
 	delete(g.used, gid)
 }
 
-// take returns a free id, 0 where none are given out, and whether there was
+// Take returns a free id, 0 where none are given out, and whether there was
 // one.
-func (g *GIDs) take() (int, bool) {
+func (g *GIDs) Take() (int, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	total := 0

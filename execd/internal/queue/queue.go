@@ -432,7 +432,7 @@ func (q *Queue) startOne() bool {
 	if q.blocked(now) != "" {
 		return false
 	}
-	gid, ok := q.o.GIDs.take()
+	gid, ok := q.o.GIDs.Take()
 	if !ok {
 		q.closed, q.until = "no additional group id of gid_range is free", now.Add(time.Second)
 		time.AfterFunc(time.Second, q.Wake)

@@ -243,7 +243,7 @@ func TestGIDs(t *testing.T) {
 	g.Use(101)
 	var got []int
 	for {
-		gid, ok := g.take()
+		gid, ok := g.Take()
 		if !ok {
 			break
 		}
@@ -254,11 +254,11 @@ func TestGIDs(t *testing.T) {
 	}
 	g.Give(101)
 	g.Give(0)
-	if gid, ok := g.take(); !ok || gid != 101 {
+	if gid, ok := g.Take(); !ok || gid != 101 {
 		t.Errorf("take = %d, %v; want 101", gid, ok)
 	}
 	none := NewGIDs(nil)
-	if gid, ok := none.take(); !ok || gid != 0 {
+	if gid, ok := none.Take(); !ok || gid != 0 {
 		t.Errorf("without ranges: take = %d, %v; want 0, true", gid, ok)
 	}
 }

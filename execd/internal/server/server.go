@@ -25,6 +25,7 @@ import (
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
+	"paddock/execd/internal/fair"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
@@ -60,6 +61,7 @@ type Server struct {
 	OwnerOnly int
 
 	admission *admission
+	refusals  fair.Meter    // of tasks, in the log
 	stopping  chan struct{} // closed when waiting clients should ask again, elsewhere
 }
 
@@ -82,21 +84,23 @@ var verbs = map[string]struct {
 	handle handleFunc
 }{
 	// Base64 makes four bytes of three.
-	api.VerbSubmit: {members, (api.MaxScript+2)/3*4 + 8<<20, admitted(handler((*Server).submit))},
-	api.VerbJobs:   {anyone, 1 << 20, handler((*Server).jobs)},
-	api.VerbDetail: {anyone, 1 << 20, handler((*Server).detail)},
-	api.VerbDelete: {members, 1 << 20, handler((*Server).delete)},
-	api.VerbWait:   {anyone, 1 << 16, handler((*Server).wait)},
-	api.VerbFind:   {anyone, 1 << 20, handler((*Server).find)},
-	api.VerbEnds:   {anyone, 1 << 20, handler((*Server).ends)},
-	api.VerbOutput: {anyone, 1 << 16, handler((*Server).output)},
-	api.VerbTop:    {anyone, 1 << 16, handler((*Server).top)},
-	api.VerbStatus: {anyone, 1 << 16, handler((*Server).status)},
-	api.VerbModify: {members, 1 << 20, handler((*Server).modify)},
-	api.VerbHost:   {anyone, 1 << 16, handler((*Server).host)},
-	api.VerbShow:   {anyone, 1 << 16, handler((*Server).show)},
-	api.VerbAttach: {members, 1 << 16, handler((*Server).attach)},
-	api.VerbReload: {members, 1 << 16, handler((*Server).reload)},
+	api.VerbSubmit:  {members, (api.MaxScript+2)/3*4 + 8<<20, admitted(handler((*Server).submit))},
+	api.VerbJobs:    {anyone, 1 << 20, handler((*Server).jobs)},
+	api.VerbDetail:  {anyone, 1 << 20, handler((*Server).detail)},
+	api.VerbDelete:  {members, 1 << 20, handler((*Server).delete)},
+	api.VerbWait:    {anyone, 1 << 16, handler((*Server).wait)},
+	api.VerbFind:    {anyone, 1 << 20, handler((*Server).find)},
+	api.VerbEnds:    {anyone, 1 << 20, handler((*Server).ends)},
+	api.VerbOutput:  {anyone, 1 << 16, handler((*Server).output)},
+	api.VerbTop:     {anyone, 1 << 16, handler((*Server).top)},
+	api.VerbStatus:  {anyone, 1 << 16, handler((*Server).status)},
+	api.VerbModify:  {members, 1 << 20, handler((*Server).modify)},
+	api.VerbHost:    {anyone, 1 << 16, handler((*Server).host)},
+	api.VerbShow:    {anyone, 1 << 16, handler((*Server).show)},
+	api.VerbAttach:  {members, 1 << 16, handler((*Server).attach)},
+	api.VerbTask:    {members, 16 << 20, gated(handler((*Server).task))},
+	api.VerbTaskEnd: {members, 1 << 16, handler((*Server).taskEnd)},
+	api.VerbReload:  {members, 1 << 16, handler((*Server).reload)},
 	// Two texts, and JSON may make six bytes of one.
 	api.VerbConfigure: {members, 12*api.MaxConfiguration + 1<<16, handler((*Server).configure)},
 	api.VerbDrain:     {managers, 1 << 16, handler((*Server).drain)},

@@ -165,7 +165,20 @@ func (r *Runner) Rerunnable(t *job.Task) bool {
 
 // line composes the accounting line.
 func (r *Runner) line(l *life, out *spool.Outcome, e *job.End) string {
-	t := l.task
+	rec := r.record(l.task, e)
+	if out.Usage != nil {
+		total := l.total
+		if r.Config().Global.ReservedUsage {
+			usage.Reserve(&total, l.task.Slots(), 0)
+		}
+		fill(&rec, out.Usage, &total)
+		l.tasks.addSum(&rec)
+	}
+	return r.compose(l.task, rec)
+}
+
+// record is what an accounting line says beside what was used.
+func (r *Runner) record(t *job.Task, e *job.End) accounting.Record {
 	terms := t.Job.Terms()
 	rec := accounting.Record{
 		QName: t.Start.Queue, Hostname: r.Host, Group: t.Job.Group, Owner: t.Job.Owner,
@@ -189,13 +202,11 @@ func (r *Runner) line(l *life, out *spool.Outcome, e *job.End) string {
 	if category := t.Needs.Category(); category != "" {
 		rec.Category = category
 	}
-	if out.Usage != nil {
-		total := l.total
-		if r.Config().Global.ReservedUsage {
-			usage.Reserve(&total, t.Slots(), 0)
-		}
-		fill(&rec, out.Usage, &total)
-	}
+	return rec
+}
+
+// compose writes an accounting line without its end.
+func (r *Runner) compose(t *job.Task, rec accounting.Record) string {
 	b, err := accounting.Append(nil, rec)
 	if err != nil {
 		// Names are checked at submission; a group's comes from outside.

@@ -27,6 +27,7 @@ func (r *Runner) Recover() error {
 			continue
 		}
 		r.add(l)
+		r.findTasks(l)
 		if l.exited {
 			r.advance(l, nil)
 		} else {

@@ -41,6 +41,7 @@ var stages = []struct {
 	{"begin", func(l *life) bool { return l.begun }, (*Runner).begin},         // record the start, make the directory
 	{"launch", func(l *life) bool { return l.launched }, (*Runner).launch},    // start the shepherd
 	{"run", func(l *life) bool { return l.exited }, (*Runner).run},            // until the shepherd is gone
+	{"tasks", func(l *life) bool { return l.alone }, (*Runner).endTasks},      // end what was started in the run
 	{"reap", func(l *life) bool { return l.reaped }, (*Runner).reap},          // outcome and usage; the directory moves to finished/
 	{"release", func(l *life) bool { return l.released }, (*Runner).release},  // the slot may start the next job
 	{"account", func(l *life) bool { return l.accounted }, (*Runner).account}, // record the end, write the accounting line
@@ -73,6 +74,7 @@ type life struct {
 	begun     bool
 	launched  bool
 	exited    bool
+	alone     bool
 	reaped    bool
 	released  bool
 	accounted bool
@@ -85,6 +87,7 @@ type life struct {
 	total     api.Usage      // from reap on; what the run has consumed
 	end       *job.End       // from reap on
 
+	tasks    tasks // what was started in it
 	steer    steering
 	migrates bool // instead of being suspended
 	measured usage.Job
@@ -131,6 +134,10 @@ func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
 
 // Exited is told that the shepherd of a run is gone.
 func (r *Runner) Exited(run spool.RunID) {
+	if run.PETask != "" {
+		r.taskExited(run)
+		return
+	}
 	if l := r.life(run); l != nil {
 		r.advance(l, func() { l.exited, l.ended = true, time.Now() })
 	}
@@ -154,6 +161,22 @@ func (r *Runner) drop(l *life) {
 
 // advance leads a life on in a goroutine of its own, after the event.
 func (r *Runner) advance(l *life, event func()) {
+	r.inPlace(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.over {
+			return // a timer that came too late
+		}
+		if event != nil {
+			event()
+		}
+		r.pass(l)
+	})
+}
+
+// inPlace does a part of the work in a goroutine of its own, when there is a place
+// for it.
+func (r *Runner) inPlace(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stop {
@@ -166,15 +189,7 @@ func (r *Runner) advance(l *life, event func()) {
 	r.work.Go(func() {
 		places <- struct{}{}
 		defer func() { <-places }()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.over {
-			return // a timer that came too late
-		}
-		if event != nil {
-			event()
-		}
-		r.pass(l)
+		do()
 	})
 }
 
@@ -280,16 +295,22 @@ const pause = 10 * time.Second
 
 // order gathers what the directory of a run is made from.
 func (r *Runner) order(l *life) (*launch.Order, error) {
+	request, err := r.Store.RequestFor(l.task)
+	if err != nil {
+		return nil, err
+	}
+	return r.orderFor(l, request)
+}
+
+// orderFor is order for what is asked for by a request.
+func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, error) {
 	t := l.task
 	c := r.Config()
-	o := &launch.Order{Task: t, Global: &c.Global, Queue: c.Queue(t.Start.Queue), Grant: t.Start.Grant, Binding: t.Start.Binding}
+	o := &launch.Order{Task: t, Request: request, Global: &c.Global, Queue: c.Queue(t.Start.Queue), Grant: t.Start.Grant, Binding: t.Start.Binding}
 	if o.Queue == nil {
 		return nil, fmt.Errorf("queue %q does not exist any more", t.Start.Queue)
 	}
 	var err error
-	if o.Request, err = r.Store.RequestFor(t); err != nil {
-		return nil, err
-	}
 	if pe := o.Grant.PE; pe != "" {
 		if o.PE = c.PEs[pe]; o.PE == nil {
 			return nil, fmt.Errorf("parallel environment %q does not exist any more", pe)
@@ -347,9 +368,12 @@ func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
 	return errOver
 }
 
-// used returns what the run has consumed, for the share of its owner.
+// used returns what the run and its tasks have consumed, for the share of its
+// owner.
 func (l *life) used() schedule.Used {
-	return schedule.Used{CPU: l.total.CPU, Mem: l.total.Mem, IO: l.total.IO}
+	u := l.tasks.used()
+	u.CPU, u.Mem, u.IO = u.CPU+l.total.CPU, u.Mem+l.total.Mem, u.IO+l.total.IO
+	return u
 }
 
 // giveBack frees what a task held that is not started after all.

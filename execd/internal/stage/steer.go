@@ -30,6 +30,7 @@ func (r *Runner) Kill(t *job.Task) {
 	defer l.steer.mu.Unlock()
 	if l.steer.up {
 		r.signal(t, sigkill)
+		r.signalTasks(l, sigkill)
 	} else {
 		l.steer.kill = true
 	}
@@ -87,6 +88,7 @@ func (r *Runner) steerable(l *life) {
 	l.steer.up = true
 	if l.steer.kill {
 		r.signal(l.task, sigkill)
+		r.signalTasks(l, sigkill)
 	}
 	r.stopOrGo(l)
 	if l.task.Job.Interactive {
@@ -116,10 +118,12 @@ func (r *Runner) stopOrGo(l *life) {
 	switch {
 	case !want:
 		r.signal(l.task, syscall.SIGCONT)
+		r.signalTasks(l, syscall.SIGCONT)
 	case l.migrates:
-		r.signal(l.task, syscall.SIGTTOU)
+		r.signal(l.task, syscall.SIGTTOU) // its tasks end with it
 	default:
 		r.signal(l.task, syscall.SIGSTOP)
+		r.signalTasks(l, syscall.SIGSTOP)
 	}
 }
 

@@ -30,9 +30,13 @@ func fill(rec *accounting.Record, u *spool.Usage, total *api.Usage) {
 
 // Exceeded is told of a job that as a whole has exceeded a limit.
 func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
-	l := r.life(run)
+	l := r.life(run.Within())
 	if l == nil {
 		return // it has just ended
+	}
+	if run.PETask != "" {
+		r.taskExceeded(l, run, e)
+		return
 	}
 	r.Log.Info(e.Line(run.ID(), l.task.Start.Queue))
 	if !e.Hard {

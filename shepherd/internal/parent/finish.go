@@ -17,11 +17,11 @@ func (p *parent) finish() int {
 	if p.stage != nil { // for a part that did not come
 		p.dismiss()
 	}
+	p.announce()
 	p.endCoshepherd()
 	if err := p.group.empty(); err != nil {
 		p.log.Line("cannot kill what is left in the control group: " + err.Error())
 	}
-	p.announce()
 	p.log.Flush()
 	if p.unreported {
 		return spool.FailedNoExitStatus
@@ -31,11 +31,12 @@ func (p *parent) finish() int {
 
 // announce says that a task of a parallel job is over, before anybody is told
 // how: whoever starts the next one then finds execd ready to give it this one's
-// slot.
+// slot. It is said once.
 func (p *parent) announce() {
 	if !p.announced {
 		return
 	}
+	p.announced = false
 	if err := p.put(spool.FileAboutToExit, nil); err != nil {
 		p.log.Line("cannot write " + spool.FileAboutToExit + ": " + err.Error())
 	}

@@ -316,6 +316,7 @@ func (p *parent) tellState() {
 // farewell tells the client how the job has ended. qrsh-session stays until it
 // knows: as long as it is there, and if it is lost as long as it is waited for.
 func (p *parent) farewell() {
+	p.announce()
 	p.passStreams()
 	status, why := 1, p.why
 	if p.ran {

@@ -183,7 +183,7 @@ func (s *stage) load(inherited bool) error {
 	if s.given, err = s.dir.Environment(); err != nil {
 		return err
 	}
-	if _, task := s.config.Lookup(spool.KeyPETaskID); task {
+	if name, task := s.config.Lookup(spool.KeyPETaskID); task && !spool.IsInto(name) {
 		// The hosts are the whole job's to use.
 		s.given = filter(s.given, func(v string) bool { return !strings.HasPrefix(v, "PE_HOSTFILE=") })
 	}

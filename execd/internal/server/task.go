@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/stage"
+)
+
+// refusalsLogged is how many refused tasks of one user a second stand in the log.
+const refusalsLogged = 5
+
+// task is qrsh -inherit and qrsh -into.
+func (s *Server) task(ctx context.Context, c job.Caller, req *api.TaskRequest) (api.TaskReply, error) {
+	if !req.Into && req.Host != "" && !s.Config().IsHere(req.Host) {
+		return api.TaskReply{}, api.Errorf(api.CodeElsewhere, "host %q is not this host, %s", req.Host, s.Host)
+	}
+	t, err := s.mayStartTask(c, req)
+	if err == nil {
+		err = s.checkTask(req)
+	}
+	if err != nil {
+		return api.TaskReply{}, s.refuseTask(c, req, err)
+	}
+	by, err := s.Users.ByID(ctx, c.UID)
+	if err != nil {
+		return api.TaskReply{}, err
+	}
+	name, err := s.Stages.StartTask(&stage.TaskOrder{Task: t, Request: req, By: by})
+	if refused, ok := errors.AsType[*stage.Refused](err); ok {
+		err = api.Errorf(api.CodeRejected, "%s", refused.Text)
+	}
+	if err != nil {
+		return api.TaskReply{}, s.refuseTask(c, req, err)
+	}
+	return api.TaskReply{Task: t.Number, ID: name, Host: s.Host}, nil
+}
+
+// refuseTask tells the log why a task of a parallel job is not started, in Grid
+// Engine's words: its user learns only that it is not.
+func (s *Server) refuseTask(c job.Caller, req *api.TaskRequest, err error) error {
+	if !req.Into && s.refusals.Take(c.UID, refusalsLogged, time.Now()) == 0 {
+		s.Log.Warn(api.Visible(err.Error()))
+	}
+	return err
+}
+
+// mayStartTask returns the task of a job that something may be started in by the
+// caller.
+func (s *Server) mayStartTask(c job.Caller, req *api.TaskRequest) (*job.Task, error) {
+	if req.Into {
+		return s.mayEnter(c, req)
+	}
+	no := func(code api.Code, format string, args ...any) (*job.Task, error) {
+		return nil, api.Errorf(code, "received task belongs to job "+format, args...)
+	}
+	j := s.Store.Get(req.Job)
+	if j == nil {
+		return no(api.CodeNotFound, "%d but that job is not here", req.Job)
+	}
+	t, _ := s.Store.RunningTask(j, max(req.Task, 1))
+	if t == nil {
+		return no(api.CodeNotFound, "%d; that job is here but the JobArray task %d is not here", req.Job, max(req.Task, 1))
+	}
+	// Who asks is what the kernel says. Grid Engine takes the request's word.
+	if c.UID != j.UID {
+		return nil, api.Errorf(api.CodeDenied, "denied request of user %q to start a PE task in job of user %q", c.Name, j.Owner)
+	}
+	if g := t.Start.Grant; g == nil || s.Config().PEs[g.PE] == nil || !s.Config().PEs[g.PE].ControlSlaves {
+		return no(api.CodeRejected, "%d but that job is not suited for starting tasks", req.Job)
+	}
+	return t, nil
+}
+
+// mayEnter is mayStartTask for people: the owner, and administrators.
+func (s *Server) mayEnter(c job.Caller, req *api.TaskRequest) (*job.Task, error) {
+	j := s.Store.Get(req.Job)
+	if j == nil {
+		return nil, api.Errorf(api.CodeNotFound, "job %d does not exist", req.Job)
+	}
+	// Who enters acts as the owner, which is more than operators may.
+	if c.UID != j.UID && !c.Manager {
+		return nil, api.Errorf(api.CodeDenied, "denied: %s may not enter job %d of user %s", c.Name, req.Job, j.Owner)
+	}
+	t, more := s.Store.RunningTask(j, req.Task)
+	switch {
+	case t != nil:
+		return t, nil
+	case more:
+		return nil, api.Errorf(api.CodeRejected, "several tasks of job %d run: name one, as %d.1", req.Job, req.Job)
+	case req.Task > 0 && j.Tasks.IsArray():
+		return nil, api.Errorf(api.CodeRejected, "task %d of job %d is not running", req.Task, req.Job)
+	}
+	return nil, api.Errorf(api.CodeRejected, "job %d is not running", req.Job)
+}
+
+// checkTask refuses what cannot be started.
+func (s *Server) checkTask(req *api.TaskRequest) error {
+	if err := s.Stages.Launcher.CheckInteractive(); err != nil {
+		return api.Errorf(api.CodeRejected, "tasks cannot be started: %v", err)
+	}
+	if _, err := launch.NewSession(1, &req.Interactive.Client); err != nil {
+		return api.Errorf(api.CodeBadRequest, "%v", err)
+	}
+	if req.Interactive.Login == (req.Command != "") || req.Interactive.Login && !req.Into {
+		return api.Errorf(api.CodeBadRequest, "a task needs a command")
+	}
+	command := req.Command
+	if command == "" {
+		command = "login"
+	}
+	err := check(&api.SubmitRequest{
+		Name: "petask", Binary: true, Command: command, Args: req.Args, Cwd: req.Cwd, Env: req.Env, Origin: req.Origin,
+	})
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return api.Errorf(e.Code, "%s", strings.TrimPrefix(e.Text, "job rejected: "))
+	}
+	return err
+}
+
+// taskEnd waits for the end of a task.
+func (s *Server) taskEnd(ctx context.Context, c job.Caller, req *api.TaskEndRequest) (api.TaskEndReply, error) {
+	gone := api.TaskEndReply{Gone: true}
+	j := s.Store.Get(req.Job)
+	if j == nil {
+		return gone, nil
+	}
+	if c.UID != j.UID && !c.Manager {
+		return gone, api.Errorf(api.CodeDenied, "denied: job %d is not yours", req.Job)
+	}
+	t, _ := s.Store.RunningTask(j, req.Task)
+	if t == nil {
+		return gone, nil
+	}
+	over, end := s.Stages.TaskEnd(t, req.ID)
+	switch {
+	case end != nil:
+		return api.TaskEndReply{Ended: end}, nil
+	case over == nil:
+		return gone, nil
+	}
+	timer := time.NewTimer(longPoll)
+	defer timer.Stop()
+	select {
+	case <-over:
+		if _, end := s.Stages.TaskEnd(t, req.ID); end != nil {
+			return api.TaskEndReply{Ended: end}, nil
+		}
+		return gone, nil
+	case <-timer.C:
+	case <-s.stopping:
+	case <-ctx.Done():
+		return api.TaskEndReply{}, fmt.Errorf("the client has gone: %w", ctx.Err())
+	}
+	return api.TaskEndReply{}, nil
+}

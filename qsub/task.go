@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/qrsh/client"
+	"paddock/qsub/internal/option"
+)
+
+// resolveTime bounds how long the name of another host is looked up.
+const resolveTime = 10 * time.Second
+
+// inherit is qrsh -inherit: it starts a task of the parallel job that it is
+// called in.
+func (s *session) inherit(ctx context.Context, j *job, operands []string) error {
+	text := os.Getenv("JOB_ID")
+	if text == "" {
+		return &failure{exitFailed, fmt.Sprintf("error: %q called with option \"-inherit\", but \"JOB_ID\" not set in environment", s.command)}
+	}
+	number, err := strconv.Atoi(text)
+	if err != nil || number < 1 {
+		return &failure{exitFailed, fmt.Sprintf("error: JOB_ID %q in the environment is not the number of a job", api.Visible(text))}
+	}
+	if len(operands) < 2 {
+		return &option.Error{Exit: option.ExitUsage, Text: "option -inherit wants a host and a command"}
+	}
+	req := j.taskRequest(operands[1:])
+	req.Job, req.Host = number, operands[0]
+	if task, err := strconv.Atoi(os.Getenv("SGE_TASK_ID")); err == nil {
+		req.Task = task // of an array
+	}
+	if req.Cwd == "" {
+		req.Cwd = j.exportedDirectory()
+	}
+	return s.runTask(ctx, j, req)
+}
+
+// exportedDirectory is where a task works: where PWD, if that is exported, says,
+// as in Grid Engine, else where it is started.
+func (j *job) exportedDirectory() string {
+	for _, v := range j.export {
+		if v.name == "PWD" && !v.caller && filepath.IsAbs(v.value) {
+			return v.value
+		}
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// into is qrsh -into: a shell or a command in a job that runs. What defaults files
+// say of jobs is not meant for it.
+func (s *session) into(ctx context.Context, line []option.Setting, command []string) error {
+	j, err := newJob(line)
+	if err != nil {
+		return err
+	}
+	req := j.taskRequest(command)
+	req.Into = true
+	name, task, _ := strings.Cut(j.into, ".")
+	req.Job, _ = strconv.Atoi(name) // parseInto has looked
+	req.Task, _ = strconv.Atoi(task)
+	return s.runTask(ctx, j, req)
+}
+
+// parseInto reads the job of -into.
+func parseInto(j *job, o *option.Setting) error {
+	name, task, array := strings.Cut(o.Value(), ".")
+	number, err := strconv.Atoi(name)
+	n, taskErr := strconv.Atoi(task)
+	if err != nil || number < 1 || array && (taskErr != nil || n < 1) {
+		return o.Errorf(option.ExitValue, "%q is not the number of a job, or of one and a task of it", o.Value())
+	}
+	j.into = o.Value()
+	return nil
+}
+
+// taskRequest is what the options say of a task.
+func (j *job) taskRequest(command []string) *api.TaskRequest {
+	req := &api.TaskRequest{NoShell: j.req.NoShell, Cwd: j.req.Cwd, Env: j.environment(os.Environ()), Origin: origin()}
+	login := len(command) == 0
+	if !login {
+		req.Command, req.Args = command[0], command[1:]
+	}
+	req.Interactive = api.Interactive{Login: login, Terminal: login}
+	if j.pty != "" {
+		req.Interactive.Terminal = j.pty == "y"
+	}
+	if req.Interactive.Terminal {
+		req.Origin[0] = "TERM=" + os.Getenv("TERM")
+	}
+	return req
+}
+
+// runTask starts a task and stays with it.
+func (s *session) runTask(ctx context.Context, j *job, req *api.TaskRequest) error {
+	j.req.Interactive = &req.Interactive
+	c := s.interactiveClient(j)
+	var err error
+	if req.Interactive.Client, err = c.Listen(); err != nil {
+		return &failure{exitFailed, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
+	}
+	say := func(format string, args ...any) {
+		if j.verbose {
+			fmt.Fprintf(s.err, format+"\n", args...)
+		}
+	}
+	if !req.Into {
+		say("Starting server daemon at host %q", api.Visible(req.Host))
+	}
+	reply, err := s.startTask(ctx, req, say)
+	if err != nil {
+		return err
+	}
+	say("Server daemon successfully started with task id %q", api.Visible(reply.ID))
+	c.Task = &api.TaskEndRequest{Job: req.Job, Task: reply.Task, ID: reply.ID}
+	end, err := c.Follow(ctx, req.Job, "")
+	if errors.Is(err, client.ErrLost) {
+		return &failure{exitFailed, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
+	}
+	if err != nil {
+		return s.callFailed(err)
+	}
+	text := ""
+	if end.Reason != "" {
+		text = fmt.Sprintf("%s: job %d: %s", s.command, req.Job, api.Visible(end.Reason))
+	}
+	if end.Status == 0 && text == "" {
+		return nil
+	}
+	return &failure{int(end.Status), text}
+}
+
+// startTask asks execd for a task. Its refusals are Grid Engine's.
+func (s *session) startTask(ctx context.Context, req *api.TaskRequest, say func(string, ...any)) (reply api.TaskReply, err error) {
+	err = s.client.Call(ctx, api.VerbTask, req, &reply)
+	e, refused := errors.AsType[*api.Error](err)
+	if err == nil || !refused || req.Into {
+		if err != nil {
+			err = s.callFailed(err)
+		}
+		return reply, err
+	}
+	failed := func(format string, args ...any) error {
+		return &failure{exitFailed, fmt.Sprintf("error: executing task of job %d failed: ", req.Job) + api.Visible(fmt.Sprintf(format, args...))}
+	}
+	if e.Code != api.CodeElsewhere {
+		say("%s", api.Visible(e.Text))
+		return reply, failed("execution daemon on host %q didn't accept task", req.Host)
+	}
+	here, err := isHere(ctx, req.Host)
+	switch {
+	case err != nil:
+		return reply, failed("failed sending task to execd@%s: can't resolve host name", req.Host)
+	case !here:
+		return reply, failed("failed sending task to execd@%s: it is not this host, and the job runs nowhere else", req.Host)
+	}
+	req.Host = "" // the same by a name that execd does not know
+	return s.startTask(ctx, req, say)
+}
+
+// isHere reports whether the name of a host leads to this one.
+func isHere(ctx context.Context, host string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return false, err
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, nil //nolint:nilerr // then nobody knows
+	}
+	for _, f := range found {
+		if f.IP.IsLoopback() {
+			return true, nil
+		}
+		for _, o := range own {
+			if n, ok := o.(*net.IPNet); ok && n.IP.Equal(f.IP) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
