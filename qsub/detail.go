@@ -240,6 +240,15 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		}
 	}
 	for i := range tasks {
+		for _, sub := range tasks[i].Subtasks {
+			text := sub.ID + ", queue=" + sub.Queue + ", start_time=" + stamp(sub.Started)
+			if u := sub.Usage; u != nil {
+				text += ", cpu=" + clock(u.CPU) + ", maxvmem=" + megabytes(u.MaxVMem)
+			}
+			say(&tasks[i], "pe_task", text)
+		}
+	}
+	for i := range tasks {
 		if cores && tasks[i].Queue != "" {
 			say(&tasks[i], "binding", or(tasks[i].Binding, "NONE"))
 		}

@@ -389,6 +389,16 @@ type TaskDetail struct {
 	Suspended string `json:"suspended,omitempty"`
 	Binding   string `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound
 	Usage     *Usage `json:"usage,omitempty"`   // nil: not running, or not known yet
+	// Started beside the job, by qrsh -inherit and -into.
+	Subtasks []Subtask `json:"subtasks,omitempty"`
+}
+
+// Subtask is what was started in a job that runs.
+type Subtask struct {
+	ID      string    `json:"id"` // "3.host", or "into.1"
+	Queue   string    `json:"queue"`
+	Started time.Time `json:"started"`
+	Usage   *Usage    `json:"usage,omitempty"` // nil: not known yet
 }
 
 // DetailReply has the jobs found, and the words of the request that matched

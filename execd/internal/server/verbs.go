@@ -114,6 +114,13 @@ func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest)
 				s.Stages.Launcher.Limits(run, &u)
 				t.Usage = &u
 			}
+			t.Subtasks = s.Stages.Subtasks(run)
+			for i := range t.Subtasks {
+				run.PETask = t.Subtasks[i].ID
+				if u, ok := used[run]; ok {
+					t.Subtasks[i].Usage = &u
+				}
+			}
 		}
 	}
 	return reply, nil

@@ -37,6 +37,7 @@ type subtask struct {
 	run   spool.RunID
 	queue string
 	gid   int
+	began time.Time
 	over  chan struct{} // closed when it is collected and accounted
 
 	killed bool   // guarded by tasks.mu; at the end of the job
@@ -99,13 +100,14 @@ func (r *Runner) StartTask(o *TaskOrder) (name string, err error) {
 	}
 	order.Sub.GID = gid
 	s := l.tasks.add(t, order.Sub.Name, queue.Name, gid)
+	s.began = time.Now()
 	pid, err := r.Launcher.StartTask(order)
 	if err != nil {
 		r.GIDs.Give(gid)
 		delete(l.tasks.list, order.Sub.Name)
 		return "", fmt.Errorf("cannot start task %s of job %v: %w", order.Sub.Name, t, err)
 	}
-	order.Measured.Started = time.Now()
+	order.Measured.Started = s.began
 	r.Usage.Add(s.run, order.Measured)
 	r.logStart(o, s, pid)
 	// What was asked of the job meanwhile it was not told.
@@ -468,6 +470,7 @@ func (r *Runner) findTasks(l *life) {
 	for _, f := range found {
 		r.GIDs.Use(f.GID)
 		s := l.tasks.add(l.task, f.Run.PETask, f.Queue, f.GID)
+		s.began = r.Launcher.Since(f.Run, time.Now())
 		if f.Lives {
 			time.AfterFunc(0, func() { r.reattachTask(l, s) })
 		} else {
@@ -488,7 +491,7 @@ func (r *Runner) reattachTask(l *life, s *subtask) {
 	}
 	if err := r.Launcher.Reattach(s.run); err == nil {
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", s.run.ID()))
-		if m, err := r.Launcher.MeasuredAgain(s.run, r.Launcher.Since(s.run, time.Now())); err == nil {
+		if m, err := r.Launcher.MeasuredAgain(s.run, s.began); err == nil {
 			r.Usage.Add(s.run, m)
 		}
 		l.tasks.mu.Lock()
@@ -508,4 +511,20 @@ func (ts *tasks) used() schedule.Used {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	return ts.book.Used
+}
+
+// Subtasks returns what was started in a run and has not ended, the oldest first.
+func (r *Runner) Subtasks(run spool.RunID) []api.Subtask {
+	l := r.life(run)
+	if l == nil {
+		return nil
+	}
+	l.tasks.mu.Lock()
+	defer l.tasks.mu.Unlock()
+	list := make([]api.Subtask, 0, len(l.tasks.list))
+	for name, s := range l.tasks.list {
+		list = append(list, api.Subtask{ID: name, Queue: s.queue, Started: s.began})
+	}
+	slices.SortFunc(list, func(a, b api.Subtask) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID)) })
+	return list
 }
