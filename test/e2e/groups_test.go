@@ -190,3 +190,76 @@ while ! test -e PUB/go; do sleep 0.05; done
 		}
 	})
 }
+
+// TestTaskGroups has tasks of a parallel job in groups within the job's: what
+// limits a slot limits a task, what limits the job both, and nothing is left of
+// them. Who enters the job is in them as well.
+func TestTaskGroups(t *testing.T) {
+	eachTier(t, "h_vmem 100M\nslots 4\n", func(t *testing.T, f *field, kind string) {
+		f.plan("")
+		f.parallel()
+		grouped := strings.Contains(kind, "memory")
+		f.script("tasks", `
+PATH=$SGE_BINARY_PATH:$PATH
+qrsh -inherit $HOSTNAME 'cat /proc/self/cgroup >PUB/task.groups; ulimit -v >PUB/task.limit'
+qrsh -inherit $HOSTNAME 'echo began >PUB/task.began; exec perl -e '"'"'$x = "a" x 170_000_000; sleep 1000'"'"
+echo $? >PUB/task.code
+while ! test -e PUB/go; do sleep 0.05; done
+`)
+		job := f.submit("-pe", "tight", "2", filepath.Join(f.pub, "tasks"))
+		f.until("the second task has ended", func() bool { return f.has("task.code") })
+		// Without groups it is told that there is no more, and ends as it likes.
+		if got := f.read("task.code"); got == "0\n" || grouped != (got == "137\n") {
+			t.Errorf("a task that takes too much memory ends with %q", got)
+		}
+		groups := f.groups(job)
+		for _, group := range groups {
+			_, name, _ := strings.Cut(group, "/paddock")
+			if !strings.Contains(f.read("task.groups"), "/paddock"+name+"/1.") {
+				t.Errorf("the task is not in a group within %s:\n%s", group, f.read("task.groups"))
+			}
+		}
+		out, err := f.command("qrsh", "-into", strconv.Itoa(job), "ulimit -v; cat /proc/self/cgroup")
+		limit := map[bool]string{true: "unlimited\n", false: "204800\n"}[grouped]
+		if err != nil || !strings.HasPrefix(out, limit) {
+			t.Errorf("who enters the job has the limit and groups %q, %v; want %q first", out, err, limit)
+		}
+		for _, group := range groups {
+			_, name, _ := strings.Cut(group, "/paddock")
+			if !strings.Contains(out, "/paddock"+name+"/into.1") {
+				t.Errorf("who enters the job is not in a group within %s:\n%s", group, out)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(f.pub, "go"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f.until("the end of the job", func() bool { _, err := os.Stat(f.active(job, "config")); return errors.Is(err, fs.ErrNotExist) })
+		for _, group := range groups {
+			f.until("the end of "+group, func() bool { _, err := os.Stat(group); return errors.Is(err, fs.ErrNotExist) })
+		}
+	})
+}
+
+// parallel adds a parallel environment, tight, whose jobs start tasks.
+func (f *field) parallel() {
+	f.t.Helper()
+	etc := filepath.Join(f.dir, "etc")
+	queue, err := os.ReadFile(filepath.Join(etc, "queues", "all.q"))
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(etc, "pes"), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(etc, "pes", "tight"), []byte("pe_name tight\ncontrol_slaves TRUE\n"), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(etc, "queues", "all.q"), append(queue, "pe_list tight\n"...), 0o644)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "qconf"), "-reload")
+	cmd.Env = plainEnv(f.dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		f.t.Fatalf("qconf -reload: %v\n%s", err, out)
+	}
+}

@@ -408,3 +408,29 @@ func TestQrshStrangers(t *testing.T) {
 		t.Errorf("it tells of %d strangers:\n%s", n, said.String())
 	}
 }
+
+// TestQrshInto enters a batch job with a terminal, which the job has not.
+func TestQrshInto(t *testing.T) {
+	d := newDesk(t)
+	script, open := d.gate("tty; exit 0")
+	d.run("qsub", "-cwd", "-S", "/bin/sh", "-N", "batch", "-j", "y", "-o", "out", script)
+	d.waitRunning(1)
+	cmd := d.command("qrsh", "-into", "1")
+	cmd.Env = append(cmd.Env, "HOME="+d.dir)
+	term := d.start(cmd)
+	d.press(term, "PS1='<%s> '; unset PROMPT_COMMAND\n")
+	n := d.await(term, 0, `<%s> $`)
+	d.press(term, "tty && stty size && echo $TERM in $JOB_NAME\n")
+	n = d.await(term, n, `/dev/pts/\d+\r\n24 80\r\nxterm in batch\r\n`)
+	d.press(term, "sh -c 'echo is $((1+1)); exec cat'\n")
+	n = d.await(term, n, `is 2\r\n`)
+	d.press(term, "\x03")
+	d.await(term, n, `<%s> $`)
+	d.press(term, "exit 5\n")
+	d.ends(term, 5)
+	// Its end is the job's at the latest.
+	term = d.start(d.command("qrsh", "-into", "1", "-pty", "y", "echo up; exec sleep 1000"))
+	d.await(term, 0, `up\r\n`)
+	d.open(open)
+	d.ends(term, 137)
+}

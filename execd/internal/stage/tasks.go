@@ -76,6 +76,8 @@ type TaskOrder struct {
 // StartTask starts a task in a run and returns its name.
 func (r *Runner) StartTask(o *TaskOrder) (name string, err error) {
 	t := o.Task
+	// What it starts may come before we know that its shepherd is there.
+	r.Launched(t)
 	l := r.life(t.RunID())
 	if l == nil || !l.isUp() {
 		return "", &Refused{fmt.Sprintf("job %v does not run", t)}
