@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,4 +30,23 @@ func TestAliases(t *testing.T) {
 	if len(c.Warnings) > 0 {
 		t.Errorf("warnings %v", c.Warnings)
 	}
+}
+
+// FuzzAliases reads any text for host_aliases: whatever it says, this host has
+// its own name, and no name that does not stand there.
+func FuzzAliases(f *testing.F) {
+	f.Add([]byte("node1 a b,c\nnode2 d\n"))
+	f.Add([]byte("a node1\\\n b\n#node1 x\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l := newLoader(Options{Dir: "/none", Host: "node1", instead: map[string][]byte{"/none/host_aliases": text}})
+		l.aliases()
+		if !l.conf.IsHere("node1") || l.conf.IsHere("\x00") {
+			t.Errorf("names %q", l.conf.Aliases)
+		}
+		for _, name := range l.conf.Aliases {
+			if name == "" || !bytes.Contains(text, []byte(name)) {
+				t.Errorf("name %q does not stand in %q", name, text)
+			}
+		}
+	})
 }
