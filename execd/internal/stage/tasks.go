@@ -317,33 +317,35 @@ func (r *Runner) taskExited(run spool.RunID) {
 	if l == nil {
 		return
 	}
-	l.tasks.mu.Lock()
-	s := l.tasks.list[run.PETask]
-	l.tasks.mu.Unlock()
-	if s != nil {
-		r.leadTask(l, s)
-	}
+	r.inPlace(func() { // whoever tells must not wait for a task that is started
+		l.tasks.mu.Lock()
+		s := l.tasks.list[run.PETask]
+		l.tasks.mu.Unlock()
+		if s != nil {
+			r.finishTask(l, s)
+		}
+	})
 }
 
-// leadTask brings a task to its end in a goroutine of its own, and tries again
-// what fails.
-func (r *Runner) leadTask(l *life, s *subtask) {
-	r.inPlace(func() {
-		s.work.Lock()
-		defer s.work.Unlock()
-		if s.done {
-			return
-		}
-		if err := r.endTask(l, s); err != nil {
-			s.attempts++
-			after := min(time.Second<<min(s.attempts-1, 10), time.Minute)
-			r.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", s.run.ID(), err, after))
-			time.AfterFunc(after, func() { r.leadTask(l, s) })
-			return
-		}
-		s.done = true
-		r.advance(l, nil) // which may have waited for it
-	})
+// leadTask brings a task to its end in a goroutine of its own.
+func (r *Runner) leadTask(l *life, s *subtask) { r.inPlace(func() { r.finishTask(l, s) }) }
+
+// finishTask brings a task to its end, and has it tried again when that fails.
+func (r *Runner) finishTask(l *life, s *subtask) {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if s.done {
+		return
+	}
+	if err := r.endTask(l, s); err != nil {
+		s.attempts++
+		after := min(time.Second<<min(s.attempts-1, 10), time.Minute)
+		r.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", s.run.ID(), err, after))
+		time.AfterFunc(after, func() { r.leadTask(l, s) })
+		return
+	}
+	s.done = true
+	r.advance(l, nil) // which may have waited for it
 }
 
 // endTask collects a task, accounts it and removes its directory. Each step can
