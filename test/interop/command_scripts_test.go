@@ -286,6 +286,8 @@ p = qsub -b y -o /dev/null -j y -N waiter -q one.iop -p -3 sleep 1000
 h = qsub -h -b y -o /dev/null -j y -N holder -q one.iop sleep 1000
 a = qsub -h -t 1-5:2 -b y -o /dev/null -j y -N anarrayname sleep 1000
 n = qsub -h -b y -o /dev/null -j y -N anamethatistoolongforitscolumn -pe pe.iop 2 sleep 1000
+# It has its priority from when the scheduler has seen it.
+wait p qw
 qstat
 qstat -u nobody
 qstat -u paddock-interop

@@ -387,9 +387,14 @@ func (p *pair) state(s *side, name string) (string, error) {
 	}
 	var states []string
 	for line := range strings.Lines(o.Stdout) {
-		if f := strings.Fields(line); len(f) > 5 && f[0] == s.jobs[name] {
-			states = append(states, f[4])
+		f := strings.Fields(line)
+		if len(f) < 6 || f[0] != s.jobs[name] {
+			continue
 		}
+		if f[4] == "qw" && f[1] == "0.00000" {
+			return "not seen by the scheduler", nil
+		}
+		states = append(states, f[4])
 	}
 	slices.Sort(states)
 	return strings.Join(slices.Compact(states), ","), nil

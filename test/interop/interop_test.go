@@ -31,7 +31,7 @@ var (
 
 // patience bounds every wait. Grid Engine delays signals by ten seconds, and its
 // execd, started again, looks after the shepherds that it finds once a minute.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv("PADDOCK_INTEROP") == "" {

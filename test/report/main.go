@@ -135,12 +135,9 @@ func (r *report) keep(name, text string) {
 
 func (r *report) good(e *event) {
 	switch {
+	case e.Test == "" && e.Action == "skip": // it has no tests
 	case e.Test == "":
-		note := ""
-		if e.Action == "skip" {
-			note = " (nothing to run)"
-		}
-		fmt.Fprintf(r.to, "ok    %s %.1f s%s\n", e.Package, e.Elapsed, note)
+		fmt.Fprintf(r.to, "ok    %s %.1f s\n", e.Package, e.Elapsed)
 	case e.Action == "skip":
 		r.skipped++
 		fmt.Fprintf(r.to, "skip  %s\n", e.name())
