@@ -15,6 +15,7 @@ const pileSize = 1 << 17
 type Conn struct {
 	*tls.Conn
 	below *pile
+	turn  uint64 // of the link's handshakes
 }
 
 // Close ends the connection, even while something is written to one who does not

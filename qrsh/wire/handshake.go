@@ -78,7 +78,7 @@ func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Co
 		return nil, Positions{}, fmt.Errorf("the session speaks versions %d to %d of the protocol; here are %d to %d", first, last, FirstVersion, LastVersion)
 	}
 	has := parsePositions(rest[2+TokenSize:])
-	l.replace()
+	secure.turn = l.replace()
 	version := min(last, LastVersion)
 	l.mu.Lock()
 	l.version = version
@@ -108,7 +108,7 @@ func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, P
 			return nil
 		},
 	})}
-	l.replace()
+	secure.turn = l.replace()
 	mine, ended := l.positions()
 	hello := append([]byte(magic), l.least(), LastVersion)
 	hello = appendPositions(append(hello, token[:]...), mine)

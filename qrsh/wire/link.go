@@ -38,6 +38,7 @@ type Link struct {
 	unwanted bool      // all of stdin has come in an earlier connection
 	closed   bool
 	conn     net.Conn // the one in use, nil for none
+	turn     uint64   // the last handshake
 }
 
 // outgoing is a stream that is sent.
@@ -229,6 +230,11 @@ func (l *Link) Close() {
 // has received. One connection is used at a time.
 func (l *Link) Run(conn *Conn, has Positions) error {
 	l.mu.Lock()
+	if conn.turn != l.turn {
+		l.mu.Unlock()
+		conn.Close()
+		return errReplaced
+	}
 	for s, o := range l.out {
 		if o == nil {
 			continue
@@ -272,10 +278,13 @@ func (l *Link) Run(conn *Conn, has Positions) error {
 var errReplaced = errors.New("there is another connection")
 
 // replace ends the use of a connection that the other end takes for lost: what
-// came over it later would come twice.
-func (l *Link) replace() {
+// came over it later would come twice. Nor is one used whose handshake was before,
+// and it returns by what the next one is known.
+func (l *Link) replace() (turn uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.turn++
+	turn = l.turn
 	for l.conn != nil {
 		if l.failed == nil {
 			l.failed = errReplaced
@@ -284,6 +293,7 @@ func (l *Link) replace() {
 		}
 		l.changed.Wait()
 	}
+	return turn
 }
 
 // fail ends the use of the present connection.
