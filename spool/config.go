@@ -190,10 +190,12 @@ const (
 	// KeySession is the path of qrsh-session: the job is interactive, its streams
 	// are a client's. KeySessionGrace is how many seconds a client that is lost is
 	// waited for, -1 for ever, KeySessionLost what becomes of the job then: LostEnd
-	// and so on.
+	// and so on. KeySessionNotes names the outputs of procedures that are the
+	// client's, since nobody has chosen a file: NotedStdout, NotedStderr.
 	KeySession      = ownPrefix + "session"
 	KeySessionGrace = ownPrefix + "session_grace"
 	KeySessionLost  = ownPrefix + "session_lost"
+	KeySessionNotes = ownPrefix + "session_notes"
 	// KeySessionDaemon is a command, absolute: the job is this daemon, on a
 	// connection that the client's program makes, and has what it was submitted
 	// for from it.

@@ -26,7 +26,7 @@ func Known(key string) bool {
 		KeySGERoot, KeySGECell, KeyUsageCollection, KeyEnableSystemd, KeySystemdSlice, KeySystemdScope, KeyDevicesAllow,
 		KeyBindingInstance, KeyBindingToUse, KeyBindingCPUSet, KeyReconnectTimeout, KeyTLS, KeyFormat, KeyUID, KeyGID,
 		KeyGroups, KeyHome, KeyRun, KeyArgs, KeySRT, KeyHRT, KeyTrace, KeyPrivateTmp, KeyScratchLimit, KeyScratchProject,
-		KeyScratchTmpfs, KeySession, KeySessionGrace, KeySessionLost, KeySessionDaemon, KeyCgroup, KeyCgroupFreezer,
+		KeyScratchTmpfs, KeySession, KeySessionGrace, KeySessionLost, KeySessionNotes, KeySessionDaemon, KeyCgroup, KeyCgroupFreezer,
 		KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct, KeyCgroupDevices, KeyDevices, KeyVmem, KeyForeign, KeyForeignSRT,
 		KeyForeignHRT:
 		return true

@@ -89,6 +89,7 @@ func (s *Session) Append(b []byte) []byte {
 //	             signal N          the client asks for a signal to the job
 //	             status N          so has ended what the client wanted, as wait(2) has it; of a job that is a daemon
 //	             lost TEXT         the client is gone and will not be waited for any longer
+//	             deaf              nobody reads the job's standard error, or what prolog and epilog say
 //	             bye               the client has all of it
 const (
 	SessionClient = "client"
@@ -98,6 +99,7 @@ const (
 	SessionSignal = "signal"
 	SessionStatus = "status"
 	SessionLost   = "lost"
+	SessionDeaf   = "deaf"
 	SessionBye    = "bye"
 )
 
@@ -108,9 +110,16 @@ const (
 	LostKeep = "keep" // it goes on
 )
 
+// The outputs of procedures that KeySessionNotes names.
+const (
+	NotedStdout = "stdout"
+	NotedStderr = "stderr"
+)
+
 // Descriptors of qrsh-session: the socket, and the other ends of the job's
 // standard streams. With SessionWithTerminal as its second argument, behind the
-// grace, it has the master of the job's terminal instead, at the first of them.
+// grace, it has the master of the job's terminal instead, at the first of them,
+// and at the second the other end of what prolog and epilog write to.
 // With SessionWithDaemon and the host's name behind it, it has a socket of streams
 // there, to the starter stage of the job: which sends the Command that was
 // submitted, and is sent a connection for its daemon, or the reason why there is none.
@@ -121,6 +130,7 @@ const (
 	SessionStderr
 
 	SessionTerminal = SessionStdin
+	SessionNotes    = SessionStdout
 
 	SessionWithTerminal = "terminal"
 	SessionWithDaemon   = "daemon"

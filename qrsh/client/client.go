@@ -5,6 +5,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -208,9 +209,11 @@ func (c *Client) begin() {
 	}
 	c.link.Source(wire.Stdin, in, nil)
 	c.link.Sink(wire.Stdout, open{c.Out})
-	if !c.Raw {
-		c.link.Sink(wire.Stderr, open{c.Err})
+	diag := c.Err
+	if f, ok := diag.(*os.File); ok && c.Raw && c.terminal != nil && term.Is(f) {
+		diag = cooked{f} // which has no more than what prolog and epilog say
 	}
+	c.link.Sink(wire.Stderr, open{diag})
 }
 
 // takeTerminal sets the terminal to raw mode, and tells what the job's is to be
@@ -253,6 +256,16 @@ func (c *Client) escape(key byte) (end bool) {
 type open struct{ io.Writer }
 
 func (open) Close() error { return nil }
+
+// cooked writes to a raw terminal, where a new line does not begin at the left.
+type cooked struct{ io.Writer }
+
+func (c cooked) Write(b []byte) (int, error) {
+	if _, err := c.Writer.Write(bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n"))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
 
 // resized tells the size of the terminal.
 func (c *Client) resized() {

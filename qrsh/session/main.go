@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -100,6 +101,7 @@ type session struct {
 	link     *wire.Link
 	terminal *os.File // nil: the job has none
 	daemon   *daemon  // nil: the job is none
+	notes    *notes   // the job's standard error; nil: it is a daemon
 
 	over   chan struct{} // closed when the client has all, or none is waited for
 	finish func()        // closes it
@@ -137,8 +139,13 @@ func (s *session) streams(terminal bool) error {
 			return err
 		}
 		s.terminal = f
-		s.link.Sink(wire.Stdin, keyboard{f})
+		s.link.Sink(wire.Stdin, keyboard{s, f})
 		s.link.Source(wire.Stdout, f, f)
+		diag, err := open(spool.SessionNotes)
+		if err != nil {
+			return err
+		}
+		s.note(diag)
 		return nil
 	}
 	var files [3]*os.File
@@ -150,14 +157,87 @@ func (s *session) streams(terminal bool) error {
 	}
 	s.link.Sink(wire.Stdin, files[0])
 	s.link.Source(wire.Stdout, files[1], files[1])
-	s.link.Source(wire.Stderr, files[2], files[2])
+	s.note(files[2])
 	return nil
 }
 
-// keyboard writes what is typed. Its end is typed, too.
-type keyboard struct{ terminal *os.File }
+// note carries the job's standard error, and what prolog and epilog say.
+func (s *session) note(f *os.File) {
+	s.notes = &notes{s, f}
+	s.link.Source(wire.Stderr, s.notes, s.notes)
+}
 
-func (k keyboard) Write(b []byte) (int, error) { return k.terminal.Write(b) }
+// notes is where they say it. What they have left running may keep it open: once
+// all of the job is over, its end is where nothing is left in it.
+type notes struct {
+	*session
+	pipe *os.File
+}
+
+// Read reads, behind the end of the job without waiting: when all was read, and
+// taken by the client, so that whoever waited for room has had some, there may be
+// more for a last time.
+func (n *notes) Read(b []byte) (int, error) {
+	got, err := n.pipe.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return got, err
+	}
+	for last := false; ; last = true {
+		control(n.pipe, func(fd int) {
+			for got, err = unix.Read(fd, b); errors.Is(err, unix.EINTR); {
+				got, err = unix.Read(fd, b)
+			}
+		})
+		if got > 0 {
+			return got, nil
+		}
+		if last || !errors.Is(err, unix.EAGAIN) {
+			return 0, io.EOF
+		}
+		n.link.Taken(wire.Stderr)
+	}
+}
+
+// end is called when all of the job is over.
+func (n *notes) end() { _ = n.pipe.SetReadDeadline(time.Now()) }
+
+// Close is called when the client wants no more. The job has that from the pipe,
+// and for prolog and epilog the shepherd sees to it.
+func (n *notes) Close() error {
+	err := n.pipe.Close()
+	n.say(spool.SessionDeaf)
+	return err
+}
+
+// keyboard writes what is typed. Its end is typed, too.
+type keyboard struct {
+	*session
+	terminal *os.File
+}
+
+func (k keyboard) Write(b []byte) (int, error) {
+	k.early(b)
+	return k.terminal.Write(b)
+}
+
+// early has the shepherd keep for the job the signals that are typed before it
+// has the terminal: they would be nobody's.
+func (k keyboard) early(b []byte) {
+	control(k.terminal, func(fd int) {
+		if group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil || group != 0 {
+			return
+		}
+		mode, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err != nil || mode.Lflag&unix.ISIG == 0 {
+			return
+		}
+		for key, sig := range map[int]unix.Signal{unix.VINTR: unix.SIGINT, unix.VQUIT: unix.SIGQUIT} {
+			if c := mode.Cc[key]; c != 0 && bytes.IndexByte(b, c) >= 0 {
+				k.say(spool.SessionSignal, strconv.Itoa(int(sig)))
+			}
+		}
+	})
+}
 
 func (k keyboard) Close() error {
 	var mode *unix.Termios
@@ -289,6 +369,9 @@ func (s *session) hasBegun() bool {
 // exit tells the client that the job has ended. Without one nobody waits for the
 // rest, and one that has not been there yet is told by execd.
 func (s *session) exit(e wire.Exit) {
+	if s.notes != nil {
+		s.notes.end()
+	}
 	s.link.Post(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -72,7 +72,12 @@ func start(t *testing.T, grace int, terminal bool) *bench {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, args = append(files, master), append(args, spool.SessionWithTerminal)
+		noted, diag, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.diag = diag
+		files, args = append(files, master, noted), append(args, spool.SessionWithTerminal)
 		b.in, b.out = slave, slave
 	} else {
 		var theirs [3]*os.File
@@ -268,6 +273,51 @@ func TestStreams(t *testing.T) {
 	b.part(c)
 }
 
+// What prolog and epilog say arrives whole, whoever keeps their pipe open and
+// however long the client takes.
+func TestNotes(t *testing.T) {
+	for _, terminal := range []bool{false, true} {
+		b := start(t, 60, terminal)
+		var p pipes
+		c := b.connect(p.begin)
+		if terminal {
+			c.link.Post(wire.WindowSize{Rows: 24, Columns: 80})
+		}
+		b.hear(spool.SessionReady)
+		b.write(b.diag, "prolog\n")
+		b.expect(p.stderr, "prolog\n")
+		b.in.Close()
+		if !terminal {
+			b.out.Close()
+		}
+		b.expectEnd(p.stdout)
+		// As much as session and pipe hold for a client that does not read.
+		epilog := strings.Repeat("epilog\n", (wire.Window+60_000)/7)
+		b.write(b.diag, epilog)
+		b.tell(spool.SessionExit + " 0")
+		got, err := io.ReadAll(p.stderr)
+		if err != nil || string(got) != epilog {
+			t.Errorf("terminal %v: the client has got %d bytes, %v; want %d", terminal, len(got), err, len(epilog))
+		}
+		if m := b.next(c); m != (wire.Exit{}) {
+			t.Errorf("the session says %v", m)
+		}
+		b.part(c)
+		b.diag.Close()
+	}
+}
+
+// Who does not want the notes has the shepherd know it.
+func TestDeaf(t *testing.T) {
+	b := start(t, 60, false)
+	var p pipes
+	b.connect(p.begin)
+	b.hear(spool.SessionReady)
+	p.stderr.Close()
+	b.write(b.diag, "something")
+	b.hear(spool.SessionDeaf)
+}
+
 // A terminal has a size, and the end of what is typed is typed.
 func TestTerminal(t *testing.T) {
 	b := start(t, 60, true)
@@ -286,6 +336,10 @@ func TestTerminal(t *testing.T) {
 	if got, err := unix.IoctlGetTermios(int(b.in.Fd()), unix.TCGETS); err != nil || *got != *mode {
 		t.Errorf("the modes are %+v, %v; want %+v", got, err, mode)
 	}
+	// What is typed before the job has the terminal is a signal for it.
+	b.write(p.stdin, string([]byte{mode.Cc[unix.VINTR]}))
+	b.hear(spool.SessionSignal + " 2")
+	b.expect(p.stdout, "^X")
 	// Once the job has begun they are its own.
 	c.link.Post(wire.Modes{})
 	c.link.Post(wire.Modes{Pairs: string([]byte{53, 0, 0, 0, 0})})

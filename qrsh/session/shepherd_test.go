@@ -290,9 +290,18 @@ func TestJobHangUp(t *testing.T) {
 func TestJobSessionDies(t *testing.T) {
 	j := startJob(t, "trap 'exit 5' HUP\necho ready\nwhile :; do sleep 0.01; done\n", spool.KeySessionLost+"="+spool.LostKeep)
 	j.expectLine("ready\n")
+	j.killSession()
+	if reason := j.wait(); !strings.Contains(reason, "job was ended: it has lost its client: qrsh-session has ended") {
+		t.Errorf("the reason is %q", reason)
+	}
+}
+
+// killSession ends qrsh-session.
+func (j *job) killSession() {
+	j.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		t.Fatal(err)
+		j.Fatal(err)
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -302,9 +311,6 @@ func TestJobSessionDies(t *testing.T) {
 		if comm, _ := os.ReadFile("/proc/" + e.Name() + "/comm"); string(comm) == "qrsh-session\n" {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-	}
-	if reason := j.wait(); !strings.Contains(reason, "job was ended: it has lost its client: qrsh-session has ended") {
-		t.Errorf("the reason is %q", reason)
 	}
 }
 
@@ -352,8 +358,13 @@ func TestJobSignals(t *testing.T) {
 
 func (j *job) expectLine(want string) {
 	j.Helper()
+	j.expectFrom(j.stdout, want)
+}
+
+func (j *job) expectFrom(r io.Reader, want string) {
+	j.Helper()
 	got := make([]byte, len(want))
-	if _, err := io.ReadFull(j.stdout, got); err != nil || string(got) != want {
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != want {
 		j.Fatalf("it wrote %q, %v; want %q", got, err, want)
 	}
 }
@@ -363,5 +374,144 @@ func TestJobNotStarted(t *testing.T) {
 	j := startJob(t, "exit 0\n", "cwd=/nonexistent")
 	if e, _ := j.end(); e.Status != 1 || !strings.Contains(e.Reason, "can't chdir to /nonexistent") {
 		t.Errorf("it ended with %v", e)
+	}
+}
+
+// procedure makes a script of the administrator's.
+func procedure(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "procedure")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// waiting is a prolog that goes on when there is a file.
+const waiting = "echo waiting\nuntil test -e go; do sleep 0.01; done\n"
+
+// noted are the keys of a job whose procedures say all to its client.
+func noted(t *testing.T, prolog, epilog string) []string {
+	t.Helper()
+	return []string{
+		spool.KeySessionGrace + "=0", spool.KeySessionNotes + "=" + spool.NotedStdout + " " + spool.NotedStderr,
+		spool.KeyProlog + "=" + procedure(t, prolog), spool.KeyEpilog + "=" + procedure(t, epilog),
+	}
+}
+
+// What procedures say is the client's, unless there is a file for it.
+func TestJobNotes(t *testing.T) {
+	for _, tt := range []struct {
+		set  []string
+		want string
+	}{
+		{nil, "prolog\nwarns\nepilog\nwarns\n"},
+		{[]string{spool.KeySessionNotes + "=" + spool.NotedStderr}, "warns\nwarns\n"},
+		{[]string{spool.KeySessionNotes + "=" + spool.NotedStderr, spool.KeyMergeStderr + "=1"}, ""},
+		{[]string{spool.KeySessionNotes + "=" + spool.NotedStdout, spool.KeyMergeStderr + "=1"}, "prolog\nwarns\nepilog\nwarns\n"},
+		{[]string{spool.KeySessionNotes + "=none"}, ""},
+		{[]string{spool.KeyPTY + "=1"}, "prolog\nwarns\nepilog\nwarns\n"},
+	} {
+		j := startJob(t, "echo job\n", append(noted(t, "echo prolog; echo warns >&2", "echo epilog; echo warns >&2"), tt.set...)...)
+		j.link.Post(wire.WindowSize{Rows: 24, Columns: 80})
+		if out := j.all(j.stdout); strings.TrimRight(out, "\r\n") != "job" {
+			t.Errorf("%q: the job wrote %q", tt.set, out)
+		}
+		if diag := j.all(j.stderr); diag != tt.want {
+			t.Errorf("%q: the procedures wrote %q; want %q", tt.set, diag, tt.want)
+		}
+		if e, reason := j.end(); e != (wire.Exit{}) || reason != "" {
+			t.Errorf("%q: it ended with %v, %q", tt.set, e, reason)
+		}
+	}
+}
+
+// Without a client nothing is begun, and so nothing is undone.
+func TestJobNoClient(t *testing.T) {
+	j, _, _ := callJob(t, "touch ran\n", noted(t, "touch ran\n", "touch ran\n")...)
+	conn, err := j.listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.listener.Close()
+	conn.Close()
+	if reason := j.wait(); !strings.Contains(reason, "cannot connect to the client") && !strings.Contains(reason, "with the client at") {
+		t.Errorf("the reason is %q", reason)
+	}
+	if j.ran("ran") {
+		t.Error("something was run")
+	}
+}
+
+func (j *job) ran(name string) bool {
+	_, err := os.Stat(filepath.Join(filepath.Dir(j.dir.Path()), name))
+	return err == nil
+}
+
+// A client that is lost during the prolog is seen to when the job would start.
+func TestJobLostEarly(t *testing.T) {
+	for _, tt := range []struct {
+		policy string
+		ran    bool
+	}{{spool.LostEnd, false}, {spool.LostKeep, true}, {spool.LostStop, true}} {
+		j := startJob(t, "touch ran\n", append(noted(t, waiting, "touch undone\n"), spool.KeySessionLost+"="+tt.policy)...)
+		j.expectFrom(j.stderr, "waiting\n")
+		j.conn.Close()
+		j.listener.Close()
+		j.await("the client is lost: ")
+		j.open("go")
+		reason := j.wait()
+		if j.ran("ran") != tt.ran || !j.ran("undone") {
+			t.Errorf("%s: the job ran: %v, the epilog: %v", tt.policy, j.ran("ran"), j.ran("undone"))
+		}
+		if strings.Contains(reason, "job was not started: it has lost its client: ") == tt.ran {
+			t.Errorf("%s: the reason is %q", tt.policy, reason)
+		}
+	}
+}
+
+// Signals that come during the prolog are the job's, and a kill ends it.
+func TestJobSignalEarly(t *testing.T) {
+	j := startJob(t, "trap 'echo caught; exit 4' INT\nwhile :; do sleep 0.01; done\n", noted(t, waiting, "")...)
+	j.expectFrom(j.stderr, "waiting\n")
+	j.link.Post(wire.Signal{Number: uint8(unix.SIGINT)})
+	j.await("the client sends signal INT, ahead of the job")
+	j.open("go")
+	j.expectLine("caught\n")
+	if e, _ := j.end(); e != (wire.Exit{Status: 4}) {
+		t.Errorf("it ended with %v", e)
+	}
+
+	j = startJob(t, "touch ran\n", noted(t, waiting, "echo undone\n")...)
+	j.expectFrom(j.stderr, "waiting\n")
+	j.signal(unix.SIGKILL)
+	j.expectFrom(j.stderr, "undone\n")
+	if e, _ := j.end(); e.Status != 1 || j.ran("ran") {
+		t.Errorf("it ended with %v, and ran: %v", e, j.ran("ran"))
+	}
+}
+
+// Who does not read the notes, or has killed qrsh-session, breaks no procedure.
+func TestJobDeaf(t *testing.T) {
+	const much = waiting + "set -e\nhead -c 4000000 /dev/zero >&2\ntouch prepared\n"
+	for _, set := range [][]string{nil, {spool.KeyPTY + "=1"}} {
+		j := startJob(t, "touch ran\n", append(noted(t, much, "head -c 4000000 /dev/zero && touch undone\n"), set...)...)
+		j.link.Post(wire.WindowSize{Rows: 24, Columns: 80})
+		j.expectFrom(j.stderr, "waiting\n")
+		_ = j.stderr.Close()
+		j.open("go")
+		if e, reason := j.end(); e != (wire.Exit{}) || reason != "" || !j.ran("ran") || !j.ran("undone") {
+			t.Errorf("%q: it ended with %v, %q", set, e, reason)
+		}
+
+		j = startJob(t, "touch ran\n", append(noted(t, much, "touch undone\n"), set...)...)
+		j.link.Post(wire.WindowSize{Rows: 24, Columns: 80})
+		j.expectFrom(j.stderr, "waiting\n")
+		j.killSession()
+		j.open("go")
+		reason := j.wait()
+		if j.ran("ran") || !j.ran("prepared") || !j.ran("undone") || !strings.Contains(reason, "job was not started: it has lost its client: qrsh-session has ended") {
+			t.Errorf("%q: the reason is %q", set, reason)
+		}
 	}
 }

@@ -216,6 +216,16 @@ func (l *Link) written() bool {
 	return true
 }
 
+// Taken waits until the other end has taken all that was read of a stream, or
+// wants no more of it.
+func (l *Link) Taken(s Stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for o := l.out[s]; !l.closed && !o.refused && o.base < o.end; {
+		l.changed.Wait()
+	}
+}
+
 // Close ends the link. Messages that were posted before go out; streams are
 // dropped.
 func (l *Link) Close() {

@@ -433,3 +433,69 @@ func TestQrshInto(t *testing.T) {
 	d.open(open)
 	d.ends(term, 137)
 }
+
+// TestQrshProcedures has a prolog, which takes a while, and an epilog around a
+// job with a terminal: what they say, ^C ahead of the job, a deletion, and the loss
+// of qrsh.
+func TestQrshProcedures(t *testing.T) {
+	dir := place(t, "procedures")
+	prolog, epilog, gate := filepath.Join(dir, "prolog"), filepath.Join(dir, "epilog"), filepath.Join(dir, "gate")
+	for path, text := range map[string]string{
+		prolog: "echo prolog says; echo and warns >&2; until [ -e " + gate + " ]; do sleep 0.02; done; echo go on\n",
+		epilog: "echo epilog says\necho over >>" + dir + "/over\n",
+	} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure(t, dir, "execd_params QRSH_GRACE=0\nprolog "+prolog+"\nepilog "+epilog+"\n")
+	d := deskIn(t, dir, "-dev")
+	begin := func(command string) (*harness.Terminal, int) {
+		t.Helper()
+		if err := os.Remove(gate); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		term := d.start(d.command("qrsh", "-pty", "y", "-S", "/bin/sh", command))
+		return term, d.await(term, 0, `^prolog says\r\nand warns\r\n`)
+	}
+
+	term, n := begin("trap 'echo caught; exit 4' INT; while :; do sleep 0.02; done")
+	d.press(term, "\x03")
+	n = d.await(term, n, `\^C`)
+	d.open(gate)
+	n = d.await(term, n, `go on\r\n(?s:.*)caught\r\n`)
+	d.await(term, n, `epilog says\r\n`)
+	d.ends(term, 4)
+
+	term, n = begin("echo job")
+	d.run("qdel", "2")
+	d.await(term, n, `epilog says\r\n`)
+	if text := d.ends(term, 1); strings.Contains(text, "job\r\n") {
+		t.Errorf("a job that was deleted during its prolog ran:\n%q", text)
+	}
+
+	term, _ = begin("echo job >" + dir + "/ran")
+	if err := term.Signal(os.Kill); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := term.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	trace := filepath.Join(filepath.Dir(d.sessionFile("3")), spool.FileTrace)
+	if err := harness.WaitFor(harness.Patience, "the client to be lost", func() (bool, error) {
+		text, err := os.ReadFile(trace)
+		return strings.Contains(string(text), "the client is lost: "), err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d.open(gate)
+	if err := harness.WaitFor(harness.Patience, "three epilogs", func() (bool, error) {
+		text, err := os.ReadFile(dir + "/over")
+		return strings.Count(string(text), "over\n") == 3, err
+	}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir + "/ran"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a job whose qrsh was lost during its prolog ran: %v", err)
+	}
+}

@@ -194,7 +194,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.text("resume_method", cmp.Or(o.Queue.ResumeMethod, "NONE"))
 	c.text("terminate_method", cmp.Or(o.Queue.TerminateMethod, "NONE"))
 	c.seconds("script_timeout", o.Global.ScriptTimeout)
-	l.parallel(c, o, n, dir)
+	l.parallel(c, o, n, standard)
 	c.text("shell_start_mode", o.Queue.ShellStartMode)
 	// A command of qrsh is given to the shell as it is, as by ssh.
 	c.flag("use_login_shell", r.Interactive == nil && isLoginShell(shell, o.Global.LoginShells))
@@ -225,7 +225,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.warning("notify_kill", o.Global.NotifyKill)
 	c.warning("notify_susp", o.Global.NotifySusp)
 	c.text("qsub_gid", qsubGID(o))
-	l.interactive(c, o)
+	l.interactive(c, o, n)
 	if o.Sub != nil {
 		c.text(spool.KeyPETaskID, o.Sub.Name)
 	}
@@ -266,7 +266,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 }
 
 // interactive writes what an interactive job's config has.
-func (l *Launcher) interactive(c *writer, o *Order) {
+func (l *Launcher) interactive(c *writer, o *Order, n names) {
 	i := o.Request.Interactive
 	c.flag("pty", i != nil && i.Terminal)
 	if i == nil {
@@ -290,10 +290,20 @@ func (l *Launcher) interactive(c *writer, o *Order) {
 		lost = o.Global.SessionLost[0]
 	}
 	c.text(spool.KeySessionLost, lost)
+	var noted []string
+	if choose(o.Request.Stdout, n.host) == "" {
+		noted = append(noted, spool.NotedStdout)
+	}
+	if choose(o.Request.Stderr, n.host) == "" {
+		noted = append(noted, spool.NotedStderr)
+	}
+	if len(noted) > 0 {
+		c.text(spool.KeySessionNotes, strings.Join(noted, " "))
+	}
 }
 
 // parallel writes what a parallel job's config has more than another's.
-func (l *Launcher) parallel(c *writer, o *Order, n names, dir string) {
+func (l *Launcher) parallel(c *writer, o *Order, n names, standard string) {
 	slots := o.Grant.Slots()
 	here := slots
 	if o.Sub != nil {
@@ -316,8 +326,9 @@ func (l *Launcher) parallel(c *writer, o *Order, n names, dir string) {
 	c.text("pe_start", start)
 	c.text("pe_stop", stop)
 	c.text("pe_qsort", "none")
-	c.text("pe_stdout_path", n.stream(o.Request.Stdout, dir, dir))
-	c.text("pe_stderr_path", n.stream(o.Request.Stderr, dir, dir))
+	dir := o.dir(l.Host)
+	c.text("pe_stdout_path", n.stream(o.Request.Stdout, dir, standard))
+	c.text("pe_stderr_path", n.stream(o.Request.Stderr, dir, standard))
 }
 
 // checkpoint writes the keys of a checkpointing interface (spec 3.6).

@@ -25,9 +25,12 @@ type Terminal struct {
 	mode *term.State // guarded by mu; what it was before raw mode; nil: it is not raw
 }
 
+// Is reports whether a file is a terminal.
+func Is(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
 // Open returns the terminal of a file, nil if it is none.
 func Open(f *os.File) *Terminal {
-	if !term.IsTerminal(int(f.Fd())) {
+	if !Is(f) {
 		return nil
 	}
 	t := &Terminal{file: f}

@@ -33,6 +33,9 @@ func (p *parent) readyJob() bool {
 // prepareJob returns what exit_status is to say together with the error.
 func (p *parent) prepareJob() (int, error) {
 	c := p.config
+	if err := p.deserted(); err != nil {
+		return spool.FailedBeforeStart, err
+	}
 	if err := p.launch(jobLeaf); err != nil {
 		return spool.FailedBeforeStart, err
 	}

@@ -194,7 +194,7 @@ func (p *parent) run() (code int) {
 	}()
 	var err error
 	mask := control.Mask()
-	p.loop = reap.Loop{Child: -1, Report: -1, Memory: -1, Session: -1}
+	p.loop = reap.Loop{Child: -1, Report: -1, Memory: -1, Session: -1, Notes: -1}
 	if p.loop.Signals, err = unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
 		err = reap.Subreaper()
 	}
@@ -234,6 +234,9 @@ func (p *parent) events(w reap.Woken) {
 	}
 	if w.Session {
 		p.heard()
+	}
+	if w.Notes {
+		p.overhear()
 	}
 	if w.Ended && p.loop.Child >= 0 {
 		p.on(event{what: phase.Ended})

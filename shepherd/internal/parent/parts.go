@@ -80,15 +80,15 @@ func (p *parent) step() {
 }
 
 // next returns the event of the part that follows. Parts that are not there and
-// parts that cannot be begun are passed on the way. The job of a client has to
-// wait for it, ahead of its part: so far it can be cancelled.
+// parts that cannot be begun are passed on the way. The first procedure has to
+// wait for the client, who hears what it says: so far there is nothing to undo.
 func (p *parent) next() phase.Event {
 	for {
 		if p.cancelled && p.part < phase.Job {
 			p.cancel()
 		}
 		part := phase.After[p.part][p.outcome]
-		if part == phase.Job && p.interactive && p.session == nil {
+		if part == phase.Prolog && p.interactive && p.session == nil {
 			return phase.ClientNext
 		}
 		p.part, p.outcome = part, phase.Fine
@@ -205,7 +205,7 @@ func (p *parent) call() {
 		working.Elders = control.Below(working.Root, p.stage.PID)
 	}
 	p.working = control.NewJob(working, p.log.Line)
-	p.tell()
+	p.tell(p.noteFiles()...)
 }
 
 // stop ends a procedure: at the end of its time, or because the job is not

@@ -35,7 +35,10 @@ type session struct {
 	streams []int // the job's, until it has them: standard streams, or a terminal
 	client  int   // the number of the client that it was told of
 	policy  string
+	notes   int    // where procedures write what has no file: the job's standard error, or a pipe beside its terminal
+	guard   int    // its other end while procedures write, so that nobody's loss is theirs; or -1
 	missing string // why there is no client, which is not waited for any longer
+	deaf    bool   // nobody reads the notes
 	gone    bool   // qrsh-session
 	ending  bool   // the job, for want of a client
 
@@ -51,12 +54,12 @@ func (p *parent) connect() {
 	}
 }
 
-// forgo gives up a job whose client was not found.
+// forgo gives up a job whose client was not found: nothing of it is begun.
 func (p *parent) forgo(e event) {
 	if e.what == phase.Late {
 		e.why = "no connection to the client after " + seconds(clientTime)
 	}
-	p.part, p.outcome = phase.Job, phase.NotStarted
+	p.part, p.outcome = phase.Prolog, phase.NotStarted
 	p.notStarted(spool.FailedBeforeStart, e.why)
 	p.log.Line("failed starting job")
 	p.step()
@@ -100,7 +103,12 @@ func (p *parent) openSession(c *spool.Config) error {
 	}
 	p.session = &session{
 		companion: companion{name: sessionName, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}},
-		socket:    pair[0], streams: mine, policy: policy, daemon: isDaemon(c), told: -1,
+		socket:    pair[0], streams: mine, policy: policy, notes: -1, guard: -1, told: -1,
+	}
+	if s := p.session; isDaemon(c) { // which has a connection of its own
+		s.daemon, s.deaf = true, true
+	} else {
+		s.streams, s.notes = mine[:len(mine)-1], mine[len(mine)-1]
 	}
 	p.loop.Session = pair[0]
 	p.watchBeside()
@@ -119,7 +127,8 @@ func closeAll(lists ...[]int) {
 	}
 }
 
-// openPipes makes the job's standard streams, and their far ends.
+// openPipes makes the job's standard streams, and their far ends. The last of
+// them stays ours when the job has the others.
 func openPipes() (mine, far []int, err error) {
 	for to := range 3 {
 		var pipe [2]int
@@ -133,11 +142,17 @@ func openPipes() (mine, far []int, err error) {
 			mine, far = append(mine, pipe[1]), append(far, pipe[0])
 		}
 	}
-	return mine, far, nil
+	notes, err := unix.FcntlInt(uintptr(mine[2]), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		closeAll(mine, far)
+		return nil, nil, errors.New("cannot keep a pipe of the job: " + err.Error())
+	}
+	return append(mine, notes), far, nil
 }
 
-// openTerminal makes a terminal that belongs to the job's owner. Its slave is
-// opened through the master: no name is used that somebody could change.
+// openTerminal makes a terminal that belongs to the job's owner, and a pipe for
+// what procedures say beside it. Its slave is opened through the master: no name
+// is used that somebody could change.
 func openTerminal(c *spool.Config) (slave, master []int, err error) {
 	m, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -168,7 +183,12 @@ func openTerminal(c *spool.Config) (slave, master []int, err error) {
 			return fail("give away", err)
 		}
 	}
-	return []int{s}, []int{m}, nil
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		unix.Close(s)
+		return fail("make a pipe beside", err)
+	}
+	return []int{s, pipe[1]}, []int{m, pipe[0]}, nil
 }
 
 // tell tells qrsh-session something. One that does not listen is dead, or will
@@ -219,6 +239,45 @@ func (p *parent) passStreams() {
 	if p.session != nil {
 		closeAll(p.session.streams)
 		p.session.streams = nil
+		p.unguard()
+	}
+}
+
+// noteFiles returns where a procedure writes whose output has no file; nothing
+// if nobody reads it.
+func (p *parent) noteFiles() []int {
+	s := p.session
+	if s == nil || s.gone || s.deaf || p.part == phase.Clean {
+		return nil
+	}
+	if s.guard < 0 {
+		// qrsh-session is the user's to kill, and root's procedure would end of that.
+		fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(s.notes), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			p.log.Line("cannot keep the output of " + p.order.Name + ": " + err.Error())
+			return nil
+		}
+		s.guard = fd
+	}
+	return []int{s.notes}
+}
+
+// unguard leaves the notes to qrsh-session alone: the job's loss is its own.
+func (p *parent) unguard() {
+	if s := p.session; s.guard >= 0 {
+		p.loop.Notes = -1
+		unix.Close(s.guard)
+		s.guard = -1
+	}
+}
+
+// overhear reads what procedures say to nobody: they would wait for ever.
+func (p *parent) overhear() {
+	var b [4 << 10]byte
+	for range 16 { // a full pipe
+		if n, err := unix.Read(p.loop.Notes, b[:]); n < len(b) || err != nil {
+			return
+		}
 	}
 }
 
@@ -231,11 +290,12 @@ func (p *parent) heard() {
 			return
 		case spool.SessionSignal:
 			n, err := strconv.Atoi(rest)
-			if err == nil && n > 0 && n < 64 && p.state == phase.Running {
-				p.log.Line("the client sends signal " + control.Name(unix.Signal(n)))
-				p.killed = p.killed || n == int(unix.SIGKILL)
-				p.deliver(unix.Signal(n))
+			if err == nil && n > 0 && n < 64 {
+				p.clientSends(unix.Signal(n))
 			}
+		case spool.SessionDeaf:
+			p.session.deaf = true
+			p.loop.Notes = p.session.guard
 		case spool.SessionReady:
 			p.on(event{what: phase.Connected})
 		case spool.SessionStatus:
@@ -245,6 +305,7 @@ func (p *parent) heard() {
 		case sessionGone:
 			p.loop.Session = -1
 			p.session.gone = true
+			p.loop.Notes = p.session.guard
 			why := sessionName + " has ended"
 			if fail := p.session.failure(); fail != nil {
 				why = fail.Text
@@ -252,6 +313,20 @@ func (p *parent) heard() {
 			p.on(event{what: phase.Lost, why: why})
 			return
 		}
+	}
+}
+
+// clientSends has the job get a signal, when it runs.
+func (p *parent) clientSends(sig unix.Signal) {
+	switch {
+	case p.state == phase.Running:
+		p.log.Line("the client sends signal " + control.Name(sig))
+		p.killed = p.killed || sig == unix.SIGKILL
+		p.deliver(sig)
+	case sig == unix.SIGTTOU: // which has another meaning here
+	case p.part < phase.Job, p.state == phase.Starting:
+		p.log.Line("the client sends signal " + control.Name(sig) + ", ahead of the job")
+		p.want(sig)
 	}
 }
 
@@ -263,11 +338,12 @@ func (p *parent) miss(why string) {
 	s.missing = why
 	switch {
 	case p.state != phase.Running || s.ending:
-		return // runs comes back to it
-	case !s.gone && s.policy == spool.LostKeep:
+		p.log.Line("the client is lost: " + why)
+		return // deserted and runs come back to it
+	case s.keeps() && s.policy == spool.LostKeep:
 		p.log.Line("the job goes on without its client: " + why)
 		return
-	case !s.gone && s.policy == spool.LostStop:
+	case s.keeps():
 		p.log.Line("the job is to be stopped, it has lost its client: " + why)
 		err := p.dir.Write(spool.FileLost, []byte(why+"\n"))
 		if err == nil {
@@ -282,6 +358,19 @@ func (p *parent) miss(why string) {
 	p.timers.after(timerHangup, hangupTime)
 }
 
+// keeps reports whether a job may be there without its client.
+func (s *session) keeps() bool {
+	return !s.gone && (s.policy == spool.LostKeep || s.policy == spool.LostStop)
+}
+
+// deserted returns why a job is not to begin that has lost its client before.
+func (p *parent) deserted() error {
+	if s := p.session; s != nil && s.missing != "" && !s.keeps() {
+		return errors.New("job was not started: it has lost its client: " + s.missing)
+	}
+	return nil
+}
+
 // greet takes note of a client that has come back.
 func (p *parent) greet() {
 	if p.session.missing != "" {
@@ -289,7 +378,7 @@ func (p *parent) greet() {
 		p.log.Line("the client is there again")
 		p.found()
 	}
-	if p.suspended {
+	if p.suspended && p.part == phase.Job {
 		p.tellState()
 	}
 }
@@ -318,6 +407,9 @@ func (p *parent) tellState() {
 func (p *parent) farewell() {
 	p.announce()
 	p.passStreams()
+	if fd := p.session.notes; fd >= 0 {
+		unix.Close(fd) // that it ends with what was left running
+	}
 	status, why := 1, p.why
 	if p.ran {
 		status = spool.NewUsage(p.status, p.started, p.ended, &p.rusage).ExitStatus

@@ -74,14 +74,15 @@ var After = [parts][outcomes]Part{
 // State is what the shepherd knows for certain about its present child.
 type State uint8
 
-// The states, in the order a run passes through them; Between to Sweeping are
-// passed once for each part. Connecting and Parting are those of interactive jobs.
+// The states, in the order a run passes through them; Between and Calling to
+// Sweeping are passed once for each part. Connecting and Parting are those of
+// interactive jobs.
 const (
 	Preparing  State = iota // the directory is being read and checked
 	Between                 // no part is under way
+	Connecting              // the client is being connected to, and then comes the first procedure
 	Calling                 // the starter stage was told to go and has not become the procedure yet
 	Working                 // a procedure runs
-	Connecting              // the client is being connected to, and then comes the job
 	Starting                // the starter stage was told to go and has not become the job yet
 	Running                 // the job runs
 	Sweeping                // the job has ended, what it left behind is being killed
@@ -91,8 +92,8 @@ const (
 )
 
 var stateNames = [states]string{
-	Preparing: "preparing", Between: "between", Calling: "calling", Working: "working",
-	Connecting: "connecting", Starting: "starting", Running: "running", Sweeping: "sweeping", Parting: "parting", Done: "done",
+	Preparing: "preparing", Between: "between", Connecting: "connecting", Calling: "calling", Working: "working",
+	Starting: "starting", Running: "running", Sweeping: "sweeping", Parting: "parting", Done: "done",
 }
 
 // String returns the state's name as it is in the manual page.
@@ -100,7 +101,7 @@ func (s State) String() string { return stateNames[s] }
 
 // States returns all states.
 func States() []State {
-	return []State{Preparing, Between, Calling, Working, Connecting, Starting, Running, Sweeping, Parting, Done}
+	return []State{Preparing, Between, Connecting, Calling, Working, Starting, Running, Sweeping, Parting, Done}
 }
 
 // Event is something that was seen to happen, or that somebody asked for.
@@ -111,7 +112,7 @@ const (
 	Ready         Event = iota // the directory is in order and everything is written that must be there first
 	Refused                    // the directory is not in order: nothing of it can be started
 	ProcedureNext              // the next part is a procedure
-	ClientNext                 // the next part is the job, but its client is to be connected to first
+	ClientNext                 // the next part may be a procedure or the job, but the client is to be connected to first
 	JobNext                    // the next part is the job
 	FarewellNext               // there is no further part, but a client that is to be told
 	NothingNext                // there is no further part
@@ -158,8 +159,8 @@ const (
 	Advance                  // find the next part
 	Call                     // tell the starter stage to become a procedure
 	Connect                  // have qrsh-session connect to the client
-	Forgo                    // record why there is no client, and find the part after the job
-	Cancel                   // note that the job is not wanted, and find the part after it
+	Forgo                    // record why there is no client, and begin nothing
+	Cancel                   // note that the job is not wanted, and begin nothing
 	Go                       // tell it to become the job
 	Fail                     // record why something was not started
 	Note                     // note that the job runs, and deliver what was held back
@@ -219,9 +220,16 @@ var Table = [states][events]Step{
 		ProcedureNext: {Call, Calling}, ClientNext: {Connect, Connecting}, JobNext: {Go, Starting},
 		FarewellNext: {Farewell, Parting}, NothingNext: {Carry, Done},
 		Executed: no, Failed: no, Ended: no, Empty: no,
-		Connected: {Carry, Between}, Lost: {Carry, Between}, Left: no,
+		Connected: {Greet, Between}, Lost: {Miss, Between}, Left: no,
 		WantKill: {Hold, Between}, WantSignal: {Hold, Between},
 		Late: no, Quiet: {Carry, Between}, TimedOut: no,
+	},
+	Connecting: {
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no, Ended: no, Empty: no,
+		Connected: {Advance, Between}, Lost: {Forgo, Between}, Left: no,
+		WantKill: {Cancel, Between}, WantSignal: {Hold, Connecting},
+		Late: {Forgo, Between}, Quiet: {Carry, Connecting}, TimedOut: no,
 	},
 	Calling: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
@@ -229,7 +237,7 @@ var Table = [states][events]Step{
 		Failed:    {Fail, Calling}, // its process still has to end
 		Ended:     {Judge, Between},
 		Empty:     no,
-		Connected: {Carry, Calling}, Lost: {Carry, Calling}, Left: no,
+		Connected: {Greet, Calling}, Lost: {Miss, Calling}, Left: no, // seen to when the job would start
 		WantKill: {Stop, Calling}, WantSignal: {Hold, Calling},
 		Late: {Stop, Calling}, Quiet: {Carry, Calling}, TimedOut: no,
 	},
@@ -238,16 +246,9 @@ var Table = [states][events]Step{
 		Executed: no, Failed: no,
 		Ended:     {Judge, Between},
 		Empty:     no,
-		Connected: {Carry, Working}, Lost: {Carry, Working}, Left: no,
+		Connected: {Greet, Working}, Lost: {Miss, Working}, Left: no,
 		WantKill: {Stop, Working}, WantSignal: {Hold, Working},
 		Late: {Stop, Working}, Quiet: {Carry, Working}, TimedOut: no,
-	},
-	Connecting: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Empty: no,
-		Connected: {Advance, Between}, Lost: {Forgo, Between}, Left: no,
-		WantKill: {Cancel, Between}, WantSignal: {Hold, Connecting},
-		Late: {Forgo, Between}, Quiet: {Carry, Connecting}, TimedOut: no,
 	},
 	Starting: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,

@@ -66,7 +66,7 @@ func TestNames(t *testing.T) {
 	for _, e := range phase.Events() {
 		events = append(events, e.String())
 	}
-	for a := phase.Impossible; a <= phase.Abandon; a++ {
+	for a := phase.Impossible; a <= phase.HangUp; a++ {
 		actions = append(actions, a.String())
 	}
 	check("part", parts)

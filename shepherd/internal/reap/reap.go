@@ -31,6 +31,7 @@ type Loop struct {
 	Report  int // our end of the socket to the starter stage, until the other end was closed
 	Memory  int // descriptor that can be read when the job's memory has run out
 	Session int // our end of the socket to qrsh-session
+	Notes   int // pipe of what procedures say, while nobody but us reads it
 
 	PID int // of the job's process
 
@@ -48,6 +49,7 @@ type Woken struct {
 	Report  bool // the report socket has a message or was closed
 	Memory  bool // the job's memory has run out
 	Session bool // qrsh-session has said something, or is gone
+	Notes   bool // a procedure has said something to nobody
 	Ended   bool // the job's process has ended
 	Beside  bool // a command beside it has ended
 	Orphan  bool // a signal of Go's own came, most likely SIGCHLD for an orphan
@@ -64,8 +66,9 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 		{Fd: int32(l.Child), Events: unix.POLLIN},
 		{Fd: int32(l.Memory), Events: unix.POLLIN},
 		{Fd: int32(l.Session), Events: unix.POLLIN},
+		{Fd: int32(l.Notes), Events: unix.POLLIN},
 	}
-	fds := room[:5]
+	fds := room[:6]
 	for _, c := range l.Beside {
 		fds = append(fds, unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN})
 	}
@@ -89,8 +92,9 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 		Ended:   fds[2].Revents != 0,
 		Memory:  fds[3].Revents != 0,
 		Session: fds[4].Revents != 0,
+		Notes:   fds[5].Revents != 0,
 	}
-	for _, fd := range fds[5:] {
+	for _, fd := range fds[6:] {
 		w.Beside = w.Beside || fd.Revents != 0
 	}
 	return w, nil

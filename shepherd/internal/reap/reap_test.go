@@ -47,7 +47,7 @@ func TestLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(sfd)
-	l := Loop{Signals: sfd, Report: -1, Child: -1, Memory: -1}
+	l := Loop{Signals: sfd, Report: -1, Child: -1, Memory: -1, Session: -1, Notes: -1}
 	if l.Orphans() {
 		t.Fatal("a child is left over from another test")
 	}

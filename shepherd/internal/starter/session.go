@@ -2,6 +2,8 @@ package starter
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +17,9 @@ func (s *stage) takeStreams() error {
 	case 0:
 		return nil
 	case 1:
+		if s.order.Kind.procedure() {
+			return s.takeNotes()
+		}
 		for to := range 3 {
 			if err := moveTo(s.files[0], to); err != nil {
 				return err
@@ -34,6 +39,26 @@ func (s *stage) takeStreams() error {
 		return nil
 	}
 	return errBadOrder
+}
+
+// takeNotes has a procedure around an interactive job write to its client what
+// has no file.
+func (s *stage) takeNotes() error {
+	v, _ := s.config.Lookup(spool.KeySessionNotes)
+	noted := strings.Fields(v)
+	out, diag := slices.Contains(noted, spool.NotedStdout), slices.Contains(noted, spool.NotedStderr)
+	if s.streams.merge {
+		diag = out
+	}
+	for to, noted := range []bool{1: out, 2: diag} {
+		if !noted {
+			continue
+		}
+		if err := moveTo(s.files[0], to); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moveTo makes a descriptor another one, which stays open over exec.
