@@ -142,6 +142,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	r, dir, tmpdir := o.Request, o.dir(l.Host), o.tmpdir()
 	n := o.names(l.Host)
 	c := &writer{config: &spool.Config{}}
+	c.number(spool.KeyFormat, 1) // first of all: by it a shepherd knows whose config it is
 
 	if o.mentions("$sge_root", "$sge_cell") {
 		// Grid Engine's execd leaves them out, and its shepherd then fails.
@@ -238,7 +239,6 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.number("ignore_fqdn", 0)
 	c.text("default_domain", "none")
 
-	c.number(spool.KeyFormat, 1)
 	c.number(spool.KeyRun, o.Task.Run)
 	c.number(spool.KeyUID, o.Owner.UID)
 	c.number(spool.KeyGID, o.Owner.GID)

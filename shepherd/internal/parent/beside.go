@@ -87,6 +87,9 @@ func (p *parent) watchBeside() {
 			p.loop.Beside = append(p.loop.Beside, c.child)
 		}
 	}
+	if p.ahead != nil {
+		p.loop.Beside = append(p.loop.Beside, p.ahead)
+	}
 }
 
 // failure returns why a command that has ended could not be started, nil if it

@@ -9,6 +9,7 @@ import (
 
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/phase"
+	"paddock/shepherd/internal/reap"
 	"paddock/shepherd/internal/starter"
 	"paddock/spool"
 )
@@ -57,6 +58,9 @@ func (p *parent) peek() leaf {
 		return jobLeaf
 	}
 	p.useGroup(path, v1)
+	if bytes.Contains(b, []byte("\n"+spool.KeySession+"=")) {
+		return procedureLeaf
+	}
 	more := make([]byte, 8<<10)
 	n, _ = unix.Read(fd, more)
 	b = append(b, more[:max(n, 0)]...)
@@ -152,6 +156,7 @@ func (p *parent) begin(where leaf) (stage *starter.Stage, in int, err error) {
 
 // launch starts a starter stage, unless one is waiting already in that place.
 func (p *parent) launch(where leaf) (err error) {
+	p.endAhead()
 	if p.stage != nil && p.stageIn != p.fd(where) {
 		p.dismiss()
 	}
@@ -159,6 +164,37 @@ func (p *parent) launch(where leaf) (err error) {
 		p.stage, p.stageIn, err = p.begin(where)
 	}
 	return err
+}
+
+// launchAhead starts the stage of a job that is to come later. If it cannot, or
+// the stage dies meanwhile, it is started when its time comes.
+func (p *parent) launchAhead() {
+	if p.launch(jobLeaf) == nil {
+		p.ahead = &reap.Child{PID: p.stage.PID, FD: p.stage.PIDFD}
+		p.watchBeside()
+	}
+}
+
+// endAhead ends the watch over a stage that was started ahead.
+func (p *parent) endAhead() {
+	if p.ahead == nil {
+		return
+	}
+	if p.ahead.Ended {
+		p.stage.Close()
+		p.stage = nil
+	}
+	p.ahead = nil
+	p.watchBeside()
+}
+
+// takeStage starts a stage for what runs beside the job, or gives it the one that
+// waits in that place.
+func (p *parent) takeStage(where leaf) (*starter.Stage, error) {
+	err := p.launch(where)
+	stage := p.stage
+	p.stage = nil
+	return stage, err
 }
 
 // memoryRanOut is called when the kernel says that the memory of a group of

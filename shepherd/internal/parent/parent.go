@@ -55,6 +55,7 @@ type parent struct {
 	outcome  phase.Outcome  // of it, or of the one before
 	stage    *starter.Stage // of it, or waiting for the next; nil if there is none
 	stageIn  int            // control group that the stage is in, -1 for none
+	ahead    *reap.Child    // the stage, if it was started long before its time
 	order    starter.Order
 	execing  bool         // the stage said that exec is next
 	failed   bool         // it could not be started, and it is said why
@@ -403,6 +404,9 @@ func (p *parent) notStarted(number int, text string) {
 
 // dismiss ends a stage that was not told to go.
 func (p *parent) dismiss() {
+	if p.endAhead(); p.stage == nil {
+		return
+	}
 	p.stage.Dismiss()
 	p.stage = nil
 }

@@ -51,7 +51,9 @@ func (p *parent) connect() {
 	p.timers.after(timerLate, clientTime)
 	if err := p.openSession(p.config); err != nil {
 		p.on(event{what: phase.Lost, why: err.Error()})
+		return
 	}
+	p.launchAhead()
 }
 
 // forgo gives up a job whose client was not found: nothing of it is begun.
@@ -96,7 +98,7 @@ func (p *parent) openSession(c *spool.Config) error {
 		return errors.New("cannot make a socket for " + sessionName + ": " + err.Error())
 	}
 	far = append([]int{pair[1]}, far...)
-	stage, _, err := p.begin(procedureLeaf)
+	stage, err := p.takeStage(procedureLeaf)
 	if err != nil {
 		closeAll(mine, far, pair[:1])
 		return err
