@@ -73,6 +73,11 @@ func (p *parent) prepareJob() (int, error) {
 		p.elders = len(job.Elders) > 0
 	}
 	p.job = control.NewJob(job, p.log.Line)
+	if p.session != nil && !p.elders {
+		// It is the only one: there is no need to look through all of /proc.
+		p.job.Spare(p.session.child.PID)
+		p.elders = true
+	}
 	p.order = starter.Order{Name: "job", State: spool.FailedBeforeStart}
 	p.expandMethods(c, pid)
 	return 0, nil

@@ -201,7 +201,7 @@ func (p *parent) call() {
 	p.log.Line("parent: " + p.order.Name + "-pid: " + pid)
 	// Everything below us is this procedure's but for what earlier ones have left.
 	working := control.Job{PID: p.stage.PID, Root: unix.Getpid()}
-	if p.elders {
+	if p.elders || p.session != nil {
 		working.Elders = control.Below(working.Root, p.stage.PID)
 	}
 	p.working = control.NewJob(working, p.log.Line)

@@ -114,7 +114,6 @@ func (p *parent) openSession(c *spool.Config) error {
 	}
 	p.loop.Session = pair[0]
 	p.watchBeside()
-	p.elders = true
 	p.log.Line("starting " + sessionName)
 	p.release(stage, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
 	closeAll(far)
