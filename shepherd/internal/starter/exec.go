@@ -103,7 +103,9 @@ func (s *stage) exec(cmd Command) *Failure {
 	_ = rawWrite(tracefd, text)
 	_ = rawWrite(tracefd, last)
 	dispositions.reset()
-	_ = setTimerSlack(defaultTimerSlack)
+	if s.order.Kind != Session { // which is a Go program, too
+		_ = setTimerSlack(defaultTimerSlack)
+	}
 	message = append(message, kindExec)
 	_ = rawWrite(fdReport, message)
 	emptyMask()
