@@ -24,16 +24,17 @@ import (
 type Book struct {
 	path  string
 	store *job.Store
-	in    chan *entry
+	in    chan *Entry
 	group atomicfile.Group
 }
 
-// entry is one end on its way.
-type entry struct {
+// Entry is one end on its way.
+type Entry struct {
 	end      job.Ending // of a run; without a Task it is only the line and its place
 	recorded bool       // the record has it: an earlier attempt or an earlier execd was interrupted
 	err      error
-	done     chan struct{}
+	written  chan struct{} // closed when the line can be read
+	done     chan struct{} // closed at the end
 }
 
 // maxBatch bounds one group commit.
@@ -42,28 +43,46 @@ const maxBatch = 512
 // New returns the book at path. The file is made when the first line is
 // written; it may be rotated away at any time.
 func New(path string, store *job.Store) *Book {
-	return &Book{path: path, store: store, in: make(chan *entry, maxBatch)}
+	return &Book{path: path, store: store, in: make(chan *Entry, maxBatch)}
 }
 
-// Enter records the end of a run and writes its line, e.End.Accounting. When it
-// returns nil both are on disk. After an error it is called again with the
-// same Ending; when the end is recorded already, the line is written only if
-// it is not there.
-func (b *Book) Enter(e job.Ending) error {
-	en := &entry{end: e, recorded: b.store.Recorded(e.Task), done: make(chan struct{})}
-	b.in <- en
-	<-en.done
-	return en.err
+// Enter records the end of a run and writes its line, e.End.Accounting. After
+// an error of the entry it is called again with the same Ending; when the end is
+// recorded already, the line is written only if it is not there.
+func (b *Book) Enter(e job.Ending) *Entry {
+	return b.enter(&Entry{end: e, recorded: b.store.Recorded(e.Task)})
+}
+
+func (b *Book) enter(e *Entry) *Entry {
+	e.written, e.done = make(chan struct{}), make(chan struct{})
+	b.in <- e
+	return e
+}
+
+// Written waits until the end is recorded on disk and its line can be read. Then
+// those who wait may be told: a line that is lost with the power is written again
+// by the record.
+func (e *Entry) Written() error {
+	select {
+	case <-e.written:
+		return nil
+	case <-e.done:
+		return e.err
+	}
+}
+
+// Synced waits until the line is on disk as well, and nobody needs the record any
+// more.
+func (e *Entry) Synced() error {
+	<-e.done
+	return e.err
 }
 
 // Add writes a line of something that has no record of its own: a task that was
 // started in a run. Who calls has written down the line and a place before, that
 // of Now. Again says that it may have been written already, behind that place.
 func (b *Book) Add(line string, from job.Place, again bool) error {
-	en := &entry{end: job.Ending{End: &job.End{Accounting: line, Place: from}}, recorded: again, done: make(chan struct{})}
-	b.in <- en
-	<-en.done
-	return en.err
+	return b.enter(&Entry{end: job.Ending{End: &job.End{Accounting: line, Place: from}}, recorded: again}).Synced()
 }
 
 // Run writes until ctx is done.
@@ -73,7 +92,7 @@ func (b *Book) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-b.in:
-			batch := []*entry{e}
+			batch := []*Entry{e}
 			for more := true; more && len(batch) < maxBatch; {
 				select {
 				case e := <-b.in:
@@ -91,7 +110,7 @@ func (b *Book) Run(ctx context.Context) {
 }
 
 // commit takes a batch through the three steps: where, the records, the lines.
-func (b *Book) commit(batch []*entry) {
+func (b *Book) commit(batch []*Entry) {
 	fail := func(err error) {
 		for _, e := range batch {
 			if e.err == nil {
@@ -107,7 +126,7 @@ func (b *Book) commit(batch []*entry) {
 	defer f.Close()
 
 	var ends []job.Ending
-	var fresh []*entry
+	var fresh []*Entry
 	for _, e := range batch {
 		if !e.recorded && e.end.Task != nil {
 			e.end.End.Place = place
@@ -142,6 +161,11 @@ func (b *Book) commit(batch []*entry) {
 	}
 	err = atomicfile.AppendTo(f, text)
 	if err == nil {
+		for _, e := range batch {
+			if e.err == nil {
+				close(e.written)
+			}
+		}
 		// The record goes when this is told: the line must not be lost after it.
 		err = b.group.Sync(f)
 	}

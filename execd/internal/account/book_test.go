@@ -112,7 +112,7 @@ func TestManyAtOnceOneLineEach(t *testing.T) {
 	for _, task := range tasks {
 		e := ending(t, task)
 		wg.Go(func() {
-			if err := b.Enter(e); err != nil {
+			if err := b.Enter(e).Synced(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -146,7 +146,7 @@ func TestRepeatedStep(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b, store := book(t)
 			tasks := startedTasks(t, store, 2)
-			if err := b.Enter(ending(t, tasks[0])); err != nil {
+			if err := b.Enter(ending(t, tasks[0])).Synced(); err != nil {
 				t.Fatal(err)
 			}
 			e := ending(t, tasks[1])
@@ -157,12 +157,12 @@ func TestRepeatedStep(t *testing.T) {
 					}
 					return nil
 				})
-				err := b.Enter(e)
+				err := b.Enter(e).Synced()
 				restore()
 				if !errors.Is(err, unix.ENOSPC) {
 					t.Fatalf("Enter = %v; want ENOSPC", err)
 				}
-			} else if err := b.Enter(e); err != nil {
+			} else if err := b.Enter(e).Synced(); err != nil {
 				t.Fatal(err)
 			}
 			if tt.rotate {
@@ -171,7 +171,7 @@ func TestRepeatedStep(t *testing.T) {
 				}
 			}
 			for range 2 {
-				if err := b.Enter(e); err != nil {
+				if err := b.Enter(e).Synced(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -182,13 +182,28 @@ func TestRepeatedStep(t *testing.T) {
 	}
 }
 
+func TestWrittenCanBeRead(t *testing.T) {
+	b, store := book(t)
+	task := startedTasks(t, store, 1)[0]
+	e := b.Enter(ending(t, task))
+	if err := e.Written(); err != nil {
+		t.Fatal(err)
+	}
+	if got := count(t, b); got[1] != 1 || !store.Recorded(task) {
+		t.Errorf("lines by task: %v, recorded: %v; want one of task 1, recorded", got, store.Recorded(task))
+	}
+	if err := e.Synced(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestHalfALineIsCutOff(t *testing.T) {
 	b, store := book(t)
 	if err := os.WriteFile(b.path, []byte("# head\nall.q:h:g:ali"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	task := startedTasks(t, store, 1)[0]
-	if err := b.Enter(ending(t, task)); err != nil {
+	if err := b.Enter(ending(t, task)).Synced(); err != nil {
 		t.Fatal(err)
 	}
 	if got := count(t, b); got[1] != 1 || len(got) != 1 {
@@ -201,7 +216,7 @@ func TestNotAFile(t *testing.T) {
 	if err := os.Mkdir(b.path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	err := b.Enter(ending(t, startedTasks(t, store, 1)[0]))
+	err := b.Enter(ending(t, startedTasks(t, store, 1)[0])).Synced()
 	if err == nil || !strings.Contains(err.Error(), "cannot write accounting file") {
 		t.Errorf("Enter = %v; want a refusal", err)
 	}

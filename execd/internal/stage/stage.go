@@ -38,15 +38,15 @@ var stages = []struct {
 	done func(*life) bool
 	do   func(*Runner, *life) error
 }{
-	{"begin", func(l *life) bool { return l.begun }, (*Runner).begin},         // record the start, make the directory
-	{"launch", func(l *life) bool { return l.launched }, (*Runner).launch},    // start the shepherd
-	{"run", func(l *life) bool { return l.exited }, (*Runner).run},            // until the shepherd is gone
-	{"tasks", func(l *life) bool { return l.alone }, (*Runner).endTasks},      // end what was started in the run
-	{"reap", func(l *life) bool { return l.reaped }, (*Runner).reap},          // outcome and usage; the directory moves to finished/
-	{"release", func(l *life) bool { return l.released }, (*Runner).release},  // the slot may start the next job
-	{"account", func(l *life) bool { return l.accounted }, (*Runner).account}, // record the end, write the accounting line
-	{"notify", func(l *life) bool { return l.notified }, (*Runner).notify},    // tell who waits
-	{"clean", func(*life) bool { return false }, (*Runner).clean},             // remove directory, TMPDIR, record
+	{"begin", func(l *life) bool { return l.begun }, (*Runner).begin},            // record the start, make the directory
+	{"launch", func(l *life) bool { return l.launched }, (*Runner).launch},       // start the shepherd
+	{"run", func(l *life) bool { return l.exited }, (*Runner).run},               // until the shepherd is gone
+	{"tasks", func(l *life) bool { return l.alone }, (*Runner).endTasks},         // end what was started in the run
+	{"reap", func(l *life) bool { return l.reaped }, (*Runner).reap},             // outcome and usage; the directory moves to finished/
+	{"release", func(l *life) bool { return l.released }, (*Runner).release},     // the slot may start the next job
+	{"account", func(l *life) bool { return l.entry != nil }, (*Runner).account}, // record the end, write the accounting line
+	{"notify", func(l *life) bool { return l.notified }, (*Runner).notify},       // tell who waits
+	{"clean", func(*life) bool { return false }, (*Runner).clean},                // remove directory, TMPDIR, record
 }
 
 // errWait says that a stage waits for an event.
@@ -70,22 +70,22 @@ type life struct {
 	task   *job.Task
 	claims []*claim.Claim
 
-	mu        sync.Mutex // held by who advances it
-	begun     bool
-	launched  bool
-	exited    bool
-	alone     bool
-	reaped    bool
-	released  bool
-	accounted bool
-	notified  bool
-	over      bool           // the list was gone through to its end
-	attempts  int            // failed attempts at the present stage
-	limits    *limits        // from run on
-	again     func()         // enters the list again; set when the life is added
-	outcome   *spool.Outcome // from reap on
-	total     api.Usage      // from reap on; what the run has consumed
-	end       *job.End       // from reap on
+	mu       sync.Mutex // held by who advances it
+	begun    bool
+	launched bool
+	exited   bool
+	alone    bool
+	reaped   bool
+	released bool
+	notified bool
+	over     bool           // the list was gone through to its end
+	attempts int            // failed attempts at the present stage
+	limits   *limits        // from run on
+	again    func()         // enters the list again; set when the life is added
+	outcome  *spool.Outcome // from reap on
+	total    api.Usage      // from reap on; what the run has consumed
+	end      *job.End       // from reap on
+	entry    *account.Entry // from account on, unless that has to be repeated
 
 	tasks    tasks // what was started in it
 	steer    steering
@@ -437,12 +437,13 @@ func (r *Runner) release(l *life) error {
 	return nil
 }
 
-// account makes the end durable, in record and accounting file.
+// account makes the end durable and writes its accounting line.
 func (r *Runner) account(l *life) error {
-	if err := r.Book.Enter(job.Ending{Task: l.task, End: l.end, Time: time.Now()}); err != nil {
+	entry := r.Book.Enter(job.Ending{Task: l.task, End: l.end, Time: time.Now()})
+	if err := entry.Written(); err != nil {
 		return &Retry{l.backoff(), err.Error()}
 	}
-	l.accounted = true
+	l.entry = entry
 	return nil
 }
 
@@ -471,7 +472,8 @@ func (r *Runner) notify(l *life) error {
 
 // clean removes the last traces, but for those that KEEP_ACTIVE wants. What
 // becomes of the task is recorded after them: a task that runs again must not
-// meet its old directory.
+// meet its old directory, and the record must not go before the accounting line is
+// on disk.
 func (r *Runner) clean(l *life) error {
 	t := l.task
 	g := &r.Config().Global
@@ -480,6 +482,10 @@ func (r *Runner) clean(l *life) error {
 	}
 	if t.Start.Boot != r.Boot {
 		r.cleanOld(t)
+	}
+	if err := l.entry.Synced(); err != nil {
+		l.entry = nil
+		return &Retry{l.backoff(), err.Error()}
 	}
 	r.GIDs.Give(t.Start.AddGID)
 	return r.Store.Settle(t)
