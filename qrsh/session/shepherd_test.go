@@ -49,20 +49,26 @@ type job struct {
 func startJob(t *testing.T, script string, set ...string) *job {
 	t.Helper()
 	j, identity, token := callJob(t, script, set...)
+	j.answer(identity, token)
+	return j
+}
+
+// answer lets the session connect.
+func (j *job) answer(identity tls.Certificate, token wire.Token) {
+	j.Helper()
 	j.client = &client{said: make(chan wire.Message, 10), gone: make(chan error, 1)}
 	j.link = wire.New(func(m wire.Message) { j.said <- m })
-	t.Cleanup(j.link.Close)
+	j.Cleanup(j.link.Close)
 	var err error
 	if j.conn, err = j.listener.Accept(); err != nil {
-		t.Fatal(err)
+		j.Fatal(err)
 	}
 	secure, has, err := j.link.Accept(j.conn, identity, token)
 	if err != nil {
-		t.Fatal(err)
+		j.Fatal(err)
 	}
 	j.begin(j.link)
 	go func() { j.gone <- j.link.Run(secure, has) }()
-	return j
 }
 
 // callJob starts the shepherd for a script, and returns by what its client is
@@ -514,4 +520,48 @@ func TestJobDeaf(t *testing.T) {
 			t.Errorf("%q: the reason is %q", set, reason)
 		}
 	}
+}
+
+// The job's own starter stage waits while the client connects. If it dies there
+// is another.
+func TestStageOfJobDies(t *testing.T) {
+	j, identity, token := callJob(t, "exit 7")
+	stage := 0
+	err := harness.WaitFor(patience, "the session and the stage of the job to be there", func() (bool, error) {
+		sessions, stages := j.children("qrsh-session"), j.children("shepherd-starte")
+		if len(sessions) != 1 || len(stages) != 1 {
+			return false, nil
+		}
+		stage = stages[0]
+		return true, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(stage, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	err = harness.WaitFor(patience, "the stage to be buried", func() (bool, error) { return unix.Kill(stage, 0) == unix.ESRCH, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.answer(identity, token)
+	if e, reason := j.end(); e != (wire.Exit{Status: 7}) || reason != "" {
+		t.Errorf("it ended with %v, %q", e, reason)
+	}
+}
+
+// children returns the children of the shepherd that have a name.
+func (j *job) children(name string) (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		b, _ := os.ReadFile(dir + "/stat")
+		comm, rest, _ := strings.Cut(string(b), ") ")
+		fields := strings.Fields(rest)
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if strings.HasSuffix(comm, "("+name) && len(fields) > 1 && fields[1] == strconv.Itoa(j.cmd.Process.Pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
