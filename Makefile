@@ -140,7 +140,7 @@ interop:
 
 workflow:
 	test/need makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snakemake toil=toil \
-		sshd=openssh-server ssh=openssh-client Xvfb=xvfb xterm=xterm
+		sshd=openssh-server ssh=openssh-client Xvfb=xvfb xterm=xterm ip=iproute2
 	PADDOCK_WORKFLOW=1 $(GOTEST) -count=1 -timeout 30m -v ./test/workflow
 
 # In a machine of its own, under qemu, which it installs: control groups with

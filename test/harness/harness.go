@@ -121,6 +121,9 @@ type Options struct {
 	Via  []string // a command that becomes execd, whose command line is appended
 	Env  []string // the environment; nil means that of the test
 	UID  int      // when not 0: the user it runs as, with the group of the same number
+	// Notify is the path of the socket on which it says that it is ready. Empty: it
+	// has an abstract name, which other network namespaces do not see.
+	Notify string
 }
 
 // Start starts an execd and returns when it says that it accepts requests. The
@@ -138,11 +141,14 @@ func Start(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	defer log.Close()
-	notify, name, err := listenNotify()
+	notify, name, err := listenNotify(o.Notify)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(notify)
+	if o.Notify != "" {
+		defer os.Remove(o.Notify)
+	}
 
 	argv := slices.Concat(o.Via, []string{filepath.Join(o.Bin, "execd"), o.Mode, o.Dir}, o.Args)
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -182,15 +188,15 @@ func Start(o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// listenNotify opens a datagram socket with an abstract name: it needs no
-// file that somebody would have to remove, and any user may write to it.
-func listenNotify() (fd int, name string, err error) {
+// listenNotify opens a datagram socket, without a path one with an abstract name:
+// it needs no file that somebody would have to remove, and any user may write to it.
+func listenNotify(path string) (fd int, name string, err error) {
 	fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return -1, "", fmt.Errorf("cannot make a notify socket: %w", err)
 	}
 	// An empty name lets the kernel choose a free one.
-	if err := unix.Bind(fd, &unix.SockaddrUnix{}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
 		unix.Close(fd)
 		return -1, "", fmt.Errorf("cannot bind a notify socket: %w", err)
 	}

@@ -312,7 +312,7 @@ func (d *daemon) buildLauncher(config *conf.Config) error {
 	}
 	shepherd := cmp.Or(d.opts.Shepherd, filepath.Join(bin, "shepherd"))
 	l := &launch.Launcher{
-		Root: d.root, Log: d.log, Host: d.host, BinDir: bin, ConfigDir: d.opts.Places.Config,
+		Root: d.root, Log: d.log, Host: d.host, BinDir: commandDir(bin), SGERoot: filepath.Join(d.opts.Places.State, "sge"),
 		Shepherd: shepherd, Session: filepath.Join(filepath.Dir(shepherd), "qrsh-session"), Privileged: d.opts.RootMode,
 	}
 	d.launch = l
@@ -351,7 +351,7 @@ func sameFile(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(infoA, infoB)
 }
 
-// binDir is where execd is, and with it the shepherd and the commands.
+// binDir is where execd is, and with it the shepherd.
 func binDir() (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -362,6 +362,17 @@ func binDir() (string, error) {
 		return "", fmt.Errorf("cannot find own program: %w", err)
 	}
 	return filepath.Dir(exe), nil
+}
+
+// commandDir is where the commands are: beside execd, as they are built, or as
+// they are installed, in the directory bin beside that of execd.
+func commandDir(execd string) string {
+	for _, dir := range []string{execd, filepath.Join(filepath.Dir(execd), "bin")} {
+		if _, err := os.Stat(filepath.Join(dir, "qsub")); err == nil {
+			return dir
+		}
+	}
+	return execd
 }
 
 // run recovers, serves, and stops in order.

@@ -146,7 +146,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 
 	if o.mentions("$sge_root", "$sge_cell") {
 		// Grid Engine's execd leaves them out, and its shepherd then fails.
-		c.text("sge_root", l.ConfigDir)
+		c.text("sge_root", l.SGERoot)
 		c.text("sge_cell", cell)
 	}
 	c.number("add_grp_id", o.addGID())

@@ -103,7 +103,7 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 	e.set("SGE_TASK_LAST", last)
 	e.set("SGE_TASK_STEPSIZE", step)
 	e.set("SGE_ARCH", Arch())
-	e.set("SGE_ROOT", l.ConfigDir)
+	e.set("SGE_ROOT", l.SGERoot)
 	e.set("SGE_ACCOUNT", account(r))
 	e.set("SGE_JOB_SPOOL_DIR", jobDir)
 	if l.PaddockDir != "" {

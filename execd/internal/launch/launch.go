@@ -28,7 +28,7 @@ type Launcher struct {
 	Log        *slog.Logger
 	Host       string // name of this host as config, environment and accounting have it
 	BinDir     string // directory of the commands: SGE_BINARY_PATH
-	ConfigDir  string // SGE_ROOT of the jobs
+	SGERoot    string // SGE_ROOT of the jobs; Init makes it
 	PaddockDir string // PADDOCK_DIR of the jobs; empty outside of -dev
 	Shepherd   string // path of the shepherd that runs jobs
 	// OwnShepherd is the path of our own when Shepherd is another's
@@ -68,6 +68,9 @@ type shepherd struct {
 func (l *Launcher) Init(tmpdirs []string) error {
 	for _, dir := range tmpdirs {
 		sweepSpares(dir)
+	}
+	if err := l.linkCommands(); err != nil {
+		l.Log.Warn(fmt.Sprintf("execd: what looks for commands below SGE_ROOT in a job finds none: %v", err))
 	}
 	w, err := newWatcher(l.gone, func(run spool.RunID) { l.Noticed(run) })
 	if err != nil {

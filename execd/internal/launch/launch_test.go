@@ -22,7 +22,7 @@ import (
 // The order that makes, as far as it is the same everywhere, the directory of
 // the golden job batch-exit3.
 func goldenOrder() (*Launcher, *Order) {
-	l := &Launcher{Privileged: true, Host: "gehost", BinDir: "/usr/sbin/lx-amd64", ConfigDir: "/var/lib/gridengine"}
+	l := &Launcher{Privileged: true, Host: "gehost", BinDir: "/usr/sbin/lx-amd64", SGERoot: "/var/lib/gridengine"}
 	o := &Order{
 		Grant: &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: "all.q", Slots: 1}}},
 		Task: &job.Task{
