@@ -368,7 +368,7 @@ func TestTerminal(t *testing.T) {
 // A client that is lost comes back, another takes its place, and the third is
 // waited for in vain.
 func TestReconnect(t *testing.T) {
-	b := start(t, 1, false)
+	b := start(t, 10, false)
 	var first, second pipes
 	c := b.connect(first.begin)
 	b.hear(spool.SessionReady)
