@@ -187,7 +187,7 @@ func (b *bench) sshData(d *harness.Daemon, server *sshServer) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	self, err := b.self()
 	if err != nil {
 		return err
 	}
@@ -216,6 +216,21 @@ func (b *bench) sshData(d *harness.Daemon, server *sshServer) error {
 		b.report(row{what: what, unit: "s", theirs: median(took[i][0]).Seconds(), ours: median(took[i][1]).Seconds(), limit: 1})
 	}
 	return b.lost(d, file)
+}
+
+// self is a copy of this program where the user finds it: go run has it in a
+// directory that is closed to others.
+func (b *bench) self() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(b.base, "bench")
+	return path, harness.WriteExecutable(path, string(program))
 }
 
 // data makes a file, and says how often it is a gigabyte, and that one's tally.
@@ -277,7 +292,11 @@ func send(cmd *exec.Cmd, file string, times int, want tally) (time.Duration, err
 	if err := source.Start(); err != nil {
 		return 0, err
 	}
-	err = cmd.Run()
+	err = cmd.Start()
+	pipe.Close() // or the source would wait for a reader that has ended
+	if err == nil {
+		err = cmd.Wait()
+	}
 	elapsed := time.Since(begin)
 	if err := errors.Join(err, source.Wait()); err != nil {
 		return 0, fmt.Errorf("cannot run %s: %w\n%s", cmd.Args[0], err, answer.Bytes())
