@@ -413,10 +413,17 @@ func (r *Runner) concludeTask(l *life, s *subtask, out *spool.Outcome) *job.End 
 		e.Reason = reason
 	case want != nil && want.By != "":
 		e.Reason = "deleted by " + want.By
-	case killed:
+	case killed, out.Usage != nil && out.Usage.Signal == int(syscall.SIGKILL) && r.jobIsOver(s.run):
 		e.Reason = "killed at the end of the job"
 	}
 	return e
+}
+
+// jobIsOver reports whether the job of a task has ended: its shepherd kills what is
+// left before execd hears of it.
+func (r *Runner) jobIsOver(task spool.RunID) bool {
+	over, err := r.Launcher.Root.Active(task.Within().ID()).Has(spool.FileUsage)
+	return over && err == nil
 }
 
 // endOf tells a waiting client of an end.
