@@ -20,17 +20,8 @@ const sigkill = syscall.SIGKILL
 // words, what becomes of the task, and the accounting line.
 func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 	t := l.task
-	e := &job.End{Failed: out.Failed, Reason: out.Reason}
-	if out.Usage != nil {
-		e.Exit = out.Usage.ExitStatus
-		if e.Failed == 0 && out.Usage.Signal != 0 {
-			// Grid Engine's "assumedly after job".
-			e.Failed = spool.FailedAfterJob
-		}
-		if out.Usage.Signal != 0 && e.Reason == "" {
-			e.Reason = fmt.Sprintf("killed by signal %s (%d)", spool.SignalName(out.Usage.Signal), out.Usage.Signal)
-		}
-	} else if e.Failed == 0 {
+	e := endOf(out)
+	if out.Usage == nil && e.Failed == 0 {
 		// The shepherd was told to end the job before there was one.
 		e.Failed = spool.FailedAfterJob
 		if e.Reason == "" {
@@ -69,6 +60,23 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 		e.Checkpoint, e.PID = true, r.Launcher.JobPID(t.RunID())
 	}
 	e.Accounting = r.line(l, out, e)
+	return e
+}
+
+// endOf is what an outcome says by itself.
+func endOf(out *spool.Outcome) *job.End {
+	e := &job.End{Failed: out.Failed, Reason: out.Reason}
+	if out.Usage == nil {
+		return e
+	}
+	e.Exit = out.Usage.ExitStatus
+	if e.Failed == 0 && out.Usage.Signal != 0 {
+		// Grid Engine's "assumedly after job".
+		e.Failed = spool.FailedAfterJob
+	}
+	if out.Usage.Signal != 0 && e.Reason == "" {
+		e.Reason = fmt.Sprintf("killed by signal %s (%d)", spool.SignalName(out.Usage.Signal), out.Usage.Signal)
+	}
 	return e
 }
 

@@ -123,12 +123,20 @@ func (r *Runner) reattach(l *life) {
 		return
 	}
 	l.attempts++
-	time.AfterFunc(20*time.Millisecond, func() {
+	r.unlessStopped(reattachAgain, func() { r.reattach(l) })
+}
+
+// reattachAgain is after how long a shepherd is asked for again.
+const reattachAgain = 20 * time.Millisecond
+
+// unlessStopped does something after a while, if nothing was stopped by then.
+func (r *Runner) unlessStopped(after time.Duration, do func()) {
+	time.AfterFunc(after, func() {
 		r.mu.Lock()
 		stop := r.stop
 		r.mu.Unlock()
 		if !stop {
-			r.reattach(l)
+			do()
 		}
 	})
 }

@@ -229,9 +229,12 @@ func (r *Runner) pass(l *life) {
 	r.drop(l)
 }
 
-// backoff is the time until the next attempt: 1 s, doubling, at most a minute.
-func (l *life) backoff() time.Duration {
-	return min(time.Second<<min(max(l.attempts-1, 0), 10), time.Minute)
+func (l *life) backoff() time.Duration { return backoff(l.attempts) }
+
+// backoff is the time until the next attempt, after so many that failed: 1 s,
+// doubling, at most a minute.
+func backoff(attempts int) time.Duration {
+	return min(time.Second<<min(max(attempts-1, 0), 10), time.Minute)
 }
 
 // Stop lets the stages that are under way come to their end and begins

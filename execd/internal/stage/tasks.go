@@ -339,7 +339,7 @@ func (r *Runner) finishTask(l *life, s *subtask) {
 	}
 	if err := r.endTask(l, s); err != nil {
 		s.attempts++
-		after := min(time.Second<<min(s.attempts-1, 10), time.Minute)
+		after := backoff(s.attempts)
 		r.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", s.run.ID(), err, after))
 		time.AfterFunc(after, func() { r.leadTask(l, s) })
 		return
@@ -381,7 +381,7 @@ func (r *Runner) endTask(l *life, s *subtask) error {
 	}
 	r.GIDs.Give(s.gid)
 	delete(l.tasks.list, s.run.PETask)
-	l.tasks.remember(s.run.PETask, endOf(l.task, e, out.Usage != nil))
+	l.tasks.remember(s.run.PETask, endForClient(l.task, e, out.Usage != nil))
 	close(s.over)
 	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d", s.run.ID(), e.Failed, e.Exit)
 	if e.Reason != "" {
@@ -393,16 +393,7 @@ func (r *Runner) endTask(l *life, s *subtask) error {
 
 // concludeTask makes of the outcome of a task what is accounted.
 func (r *Runner) concludeTask(l *life, s *subtask, out *spool.Outcome) *job.End {
-	e := &job.End{Failed: out.Failed, Reason: out.Reason}
-	if out.Usage != nil {
-		e.Exit = out.Usage.ExitStatus
-		if e.Failed == 0 && out.Usage.Signal != 0 {
-			e.Failed = spool.FailedAfterJob
-		}
-		if out.Usage.Signal != 0 && e.Reason == "" {
-			e.Reason = fmt.Sprintf("killed by signal %s (%d)", spool.SignalName(out.Usage.Signal), out.Usage.Signal)
-		}
-	}
+	e := endOf(out)
 	l.tasks.mu.Lock()
 	reason, killed := s.reason, s.killed
 	l.tasks.mu.Unlock()
@@ -426,8 +417,8 @@ func (r *Runner) jobIsOver(task spool.RunID) bool {
 	return over && err == nil
 }
 
-// endOf tells a waiting client of an end.
-func endOf(t *job.Task, e *job.End, ran bool) api.TaskEnd {
+// endForClient tells a waiting client of an end.
+func endForClient(t *job.Task, e *job.End, ran bool) api.TaskEnd {
 	end := api.TaskEnd{Job: t.Job.Number, Failed: e.Failed, Exit: e.Exit, Ran: ran}
 	if t.Job.Tasks.IsArray() {
 		end.Task = t.Number
@@ -483,7 +474,7 @@ func (r *Runner) findTasks(l *life) {
 		s := l.tasks.add(l.task, f.Run.PETask, f.Queue, f.GID)
 		s.began = r.Launcher.Since(f.Run, time.Now())
 		if f.Lives {
-			time.AfterFunc(0, func() { r.reattachTask(l, s) })
+			r.unlessStopped(0, func() { r.reattachTask(l, s) })
 		} else {
 			r.leadTask(l, s)
 		}
@@ -494,12 +485,6 @@ func (r *Runner) findTasks(l *life) {
 // been started has not written its pid yet: then it is asked for again in a
 // moment.
 func (r *Runner) reattachTask(l *life, s *subtask) {
-	r.mu.Lock()
-	stop := r.stop
-	r.mu.Unlock()
-	if stop {
-		return
-	}
 	if err := r.Launcher.Reattach(s.run); err == nil {
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", s.run.ID()))
 		if m, err := r.Launcher.MeasuredAgain(s.run, s.began); err == nil {
@@ -514,7 +499,7 @@ func (r *Runner) reattachTask(l *life, s *subtask) {
 		r.leadTask(l, s)
 		return
 	}
-	time.AfterFunc(20*time.Millisecond, func() { r.reattachTask(l, s) })
+	r.unlessStopped(reattachAgain, func() { r.reattachTask(l, s) })
 }
 
 // used returns what the tasks that have ended have consumed.
