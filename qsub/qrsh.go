@@ -14,6 +14,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qrsh/client"
+	"paddock/qrsh/wire"
 	"paddock/qsub/internal/option"
 )
 
@@ -87,16 +88,26 @@ func (s *session) makeInteractive(j *job, command []string) error {
 	if err := j.compose("", nil, command); err != nil {
 		return err
 	}
-	r.Interactive = &api.Interactive{Login: login, Terminal: login, Qlogin: s.command == option.Qlogin, Lost: j.lost}
+	r.Interactive = &api.Interactive{Login: login, Terminal: j.wantsTerminal(login), Qlogin: s.command == option.Qlogin, Lost: j.lost}
 	j.onlyInteractive()
-	if j.pty != "" {
-		r.Interactive.Terminal = j.pty == "y"
-	}
 	if r.Interactive.Terminal {
-		r.Origin[0] = "TERM=" + os.Getenv("TERM")
+		r.Origin[0] = originTerminal()
 	}
 	return nil
 }
+
+// wantsTerminal reports whether the job has a terminal: one that is a login has,
+// unless -pty says otherwise.
+func (j *job) wantsTerminal(login bool) bool {
+	if j.pty != "" {
+		return j.pty == "y"
+	}
+	return login
+}
+
+// originTerminal is what the job is told of the caller's terminal, first of what
+// origin returns.
+func originTerminal() string { return "TERM=" + os.Getenv("TERM") }
 
 // onlyInteractive takes away what defaults files say of batch jobs.
 func (j *job) onlyInteractive() {
@@ -214,6 +225,11 @@ func (s *session) stay(ctx context.Context, c *client.Client, number int, cursor
 	if c.Program != nil {
 		c.Program.Told(int(end.Status))
 	}
+	return s.endAs(number, end)
+}
+
+// endAs ends as a job, or something in it, has.
+func (s *session) endAs(number int, end wire.Exit) error {
 	text := ""
 	if end.Reason != "" {
 		text = fmt.Sprintf("%s: job %d: %s", s.command, number, api.Visible(end.Reason))

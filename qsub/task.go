@@ -93,12 +93,9 @@ func (j *job) taskRequest(command []string) *api.TaskRequest {
 	if !login {
 		req.Command, req.Args = command[0], command[1:]
 	}
-	req.Interactive = api.Interactive{Login: login, Terminal: login}
-	if j.pty != "" {
-		req.Interactive.Terminal = j.pty == "y"
-	}
+	req.Interactive = api.Interactive{Login: login, Terminal: j.wantsTerminal(login)}
 	if req.Interactive.Terminal {
-		req.Origin[0] = "TERM=" + os.Getenv("TERM")
+		req.Origin[0] = originTerminal()
 	}
 	return req
 }
@@ -132,14 +129,7 @@ func (s *session) runTask(ctx context.Context, j *job, req *api.TaskRequest) err
 	if err != nil {
 		return s.callFailed(err)
 	}
-	text := ""
-	if end.Reason != "" {
-		text = fmt.Sprintf("%s: job %d: %s", s.command, req.Job, api.Visible(end.Reason))
-	}
-	if end.Status == 0 && text == "" {
-		return nil
-	}
-	return &failure{int(end.Status), text}
+	return s.endAs(req.Job, end)
 }
 
 // startTask asks execd for a task. Its refusals are Grid Engine's.

@@ -531,11 +531,8 @@ func (c *Client) endOf(ctx context.Context, job int, cursor string) (wire.Exit, 
 			return wire.Exit{}, err
 		}
 		request.Cursor = reply.Cursor
-		for _, e := range reply.Ended {
-			if e.Ran {
-				return wire.Exit{Status: uint16(e.Exit), Reason: e.Reason}, nil
-			}
-			return wire.Exit{Status: 1, Reason: e.Reason}, nil
+		if len(reply.Ended) > 0 {
+			return exitOf(&reply.Ended[0]), nil
 		}
 		switch {
 		case reply.Error != "":
@@ -544,6 +541,14 @@ func (c *Client) endOf(ctx context.Context, job int, cursor string) (wire.Exit, 
 			return wire.Exit{Status: 1, Reason: "job " + strconv.Itoa(job) + " was deleted"}, nil
 		}
 	}
+}
+
+// exitOf is the end that execd tells as the session does.
+func exitOf(e *api.TaskEnd) wire.Exit {
+	if e.Ran {
+		return wire.Exit{Status: uint16(e.Exit), Reason: e.Reason}
+	}
+	return wire.Exit{Status: 1, Reason: e.Reason}
 }
 
 // again reports whether execd is being restarted, after a moment.
@@ -569,10 +574,8 @@ func (c *Client) endOfTask(ctx context.Context) (wire.Exit, error) {
 			return wire.Exit{}, err
 		case reply.Gone:
 			return wire.Exit{Status: 1, Reason: "task " + c.Task.ID + " has ended"}, nil
-		case e != nil && e.Ran:
-			return wire.Exit{Status: uint16(e.Exit), Reason: e.Reason}, nil
 		case e != nil:
-			return wire.Exit{Status: 1, Reason: e.Reason}, nil
+			return exitOf(e), nil
 		}
 	}
 }

@@ -117,9 +117,6 @@ type session struct {
 
 // say tells the shepherd something.
 func (s *session) say(words ...string) {
-	if s.daemon != nil && words[0] == spool.SessionLost {
-		s.daemon.giveUp("the client is lost: " + words[1])
-	}
 	_, _ = s.shepherd.Write([]byte(strings.Join(words, " "))) // without a shepherd listen ends
 }
 
@@ -360,12 +357,6 @@ func (s *session) begin() {
 	}
 }
 
-func (s *session) hasBegun() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.begun
-}
-
 // exit tells the client that the job has ended. Without one nobody waits for the
 // rest, and one that has not been there yet is told by execd.
 func (s *session) exit(e wire.Exit) {
@@ -429,7 +420,11 @@ func (s *session) connect(client *spool.Session) {
 		if client.Number != s.number {
 			return
 		}
-		s.say(spool.SessionLost, reason(err))
+		why := reason(err)
+		if s.daemon != nil {
+			s.daemon.giveUp("the client is lost: " + why)
+		}
+		s.say(spool.SessionLost, why)
 		s.patience = nil
 		if s.ended {
 			s.finish()
@@ -459,15 +454,12 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 	stop := context.AfterFunc(ctx, func() { secure.Close() })
 	defer stop()
 	s.mu.Lock()
-	first := !s.ready
+	if s.begun || s.ready || s.terminal == nil { // else it begins with the size of the user's
+		s.begun = true
+		s.say(spool.SessionReady) // also a job that was stopped may go on
+	}
 	s.ready = true
 	s.mu.Unlock()
-	switch {
-	case s.hasBegun():
-		s.say(spool.SessionReady) // a job that was stopped may go on
-	case s.terminal == nil || !first:
-		s.begin() // else with the size of the user's
-	}
 	return s.link.Run(secure, has)
 }
 

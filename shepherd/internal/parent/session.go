@@ -105,12 +105,13 @@ func (p *parent) openSession(c *spool.Config) error {
 	}
 	p.session = &session{
 		companion: companion{name: sessionName, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}},
-		socket:    pair[0], streams: mine, policy: policy, notes: -1, guard: -1, told: -1,
+		socket:    pair[0], streams: mine, policy: policy, notes: -1, guard: -1, daemon: isDaemon(c), told: -1,
 	}
-	if s := p.session; isDaemon(c) { // which has a connection of its own
-		s.daemon, s.deaf = true, true
+	if s := p.session; s.daemon {
+		s.deaf = true // it has a connection of its own
 	} else {
-		s.streams, s.notes = mine[:len(mine)-1], mine[len(mine)-1]
+		last := len(mine) - 1
+		s.streams, s.notes = mine[:last], mine[last]
 	}
 	p.loop.Session = pair[0]
 	p.watchBeside()
