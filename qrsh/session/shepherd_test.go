@@ -207,19 +207,13 @@ while :; do read line; done
 // A client that is lost for good ends the job, which has heard of it.
 func TestJobLost(t *testing.T) {
 	j := startJob(t, "trap 'exit 5' HUP\necho ready\nwhile :; do sleep 0.01; done\n", spool.KeySessionGrace+"=0")
-	line := make([]byte, 6)
-	if _, err := io.ReadFull(j.stdout, line); err != nil {
-		t.Fatal(err)
-	}
+	j.expectLine("ready\n")
 	j.conn.Close()
 	j.listener.Close()
 	if reason := j.wait(); !strings.Contains(reason, "job was ended: it has lost its client: ") {
 		t.Errorf("the reason is %q", reason)
 	}
-	usage, err := j.dir.Usage()
-	if err != nil || usage.ExitStatus != 5 {
-		t.Errorf("the exit status is %v, %v", usage.ExitStatus, err)
-	}
+	j.exited(5)
 }
 
 // A client that has gone may find its job again: ended, or as it was.
@@ -233,10 +227,7 @@ func TestJobKept(t *testing.T) {
 	if reason := j.wait(); reason != "" {
 		t.Errorf("the reason is %q", reason)
 	}
-	usage, err := j.dir.Usage()
-	if err != nil || usage.ExitStatus != 6 {
-		t.Errorf("the exit status is %v, %v", usage.ExitStatus, err)
-	}
+	j.exited(6)
 }
 
 // What is to be stopped for want of a client is not any more when somebody says
@@ -285,10 +276,7 @@ func TestJobHangUp(t *testing.T) {
 	j.await("waiting for qrsh-session")
 	j.signal(unix.SIGKILL)
 	j.wait()
-	usage, err := j.dir.Usage()
-	if err != nil || usage.ExitStatus != 3 {
-		t.Errorf("the exit status is %v, %v", usage.ExitStatus, err)
-	}
+	j.exited(3)
 }
 
 // Without qrsh-session a job ends, whatever is to become of one whose client is
@@ -359,6 +347,15 @@ func TestJobSignals(t *testing.T) {
 	j.signal(unix.SIGKILL)
 	if e, _ := j.end(); e.Status != 137 {
 		t.Errorf("it ended with %v", e)
+	}
+}
+
+// exited looks at how the job has ended.
+func (j *job) exited(want int) {
+	j.Helper()
+	usage, err := j.dir.Usage()
+	if err != nil || usage.ExitStatus != want {
+		j.Errorf("the exit status is %v, %v; want %d", usage.ExitStatus, err, want)
 	}
 }
 

@@ -69,12 +69,7 @@ func TestQrshLost(t *testing.T) {
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("jobs %v, %v", jobs, err)
 	}
-	if err := first.Signal(os.Kill); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	d.lose(first)
 	second := d.start(d.command("qrsh", "-reconnect", strconv.Itoa(jobs[0].Job)))
 	d.press(second, "two\n")
 	d.await(second, 0, `then two`)
@@ -86,20 +81,14 @@ func TestQrshLost(t *testing.T) {
 // TestQrshRestart restarts execd under a session, which goes on.
 func TestQrshRestart(t *testing.T) {
 	dir := place(t, "restart")
-	start := func() *harness.Daemon {
-		daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Env: plainEnv(dir)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return daemon
-	}
-	d := &desk{t: t, dir: dir, Daemon: start()}
+	d := &desk{t: t, dir: dir}
+	d.begin()
 	term := d.start(d.command("qrsh", "-pty", "y", "echo begun; read a; echo got $a; exit 4"))
 	n := d.await(term, 0, `begun`)
 	d.Kill()
 	d.press(term, "word\n")
 	d.await(term, n, `got word`)
-	d.Daemon = start()
+	d.begin()
 	d.ends(term, 4)
 	if err := d.Stop(); err != nil {
 		t.Error(err)
@@ -115,14 +104,8 @@ func TestQrshRestart(t *testing.T) {
 func TestQrshStop(t *testing.T) {
 	dir := place(t, "stop")
 	configure(t, dir, "execd_params QRSH_GRACE=0,QRSH_LOST=end:stop\n")
-	start := func() *harness.Daemon {
-		daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Env: plainEnv(dir)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return daemon
-	}
-	d := &desk{t: t, dir: dir, Daemon: start()}
+	d := &desk{t: t, dir: dir}
+	d.begin()
 	state := func(want string) int {
 		t.Helper()
 		job := 0
@@ -143,19 +126,14 @@ func TestQrshStop(t *testing.T) {
 	first := d.start(d.command("qrsh", "-pty", "y", "-lost", "stop", "read a; echo got $a; read b; echo then $b; exit 9"))
 	d.press(first, "one\n")
 	d.await(first, 0, `got one`)
-	if err := first.Signal(os.Kill); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	d.lose(first)
 	number := strconv.Itoa(state("s"))
 	why := regexp.MustCompile(`(?m)^suspended +1: +the client has closed the connection$`)
 	if text := d.run("qstat", "-j", number); !why.MatchString(text) {
 		t.Errorf("qstat -j says\n%s", text)
 	}
 	d.Kill()
-	d.Daemon = start()
+	d.begin()
 	state("s")
 	// Somebody lets it go on, and after a loss it is stopped again.
 	d.run("qmod", "-usj", number)
@@ -182,12 +160,7 @@ func TestQrshStopResume(t *testing.T) {
 	term := d.start(d.command("qrsh", "-pty", "y", "echo up; while read a; do echo got $a; done"))
 	for turn := range 3 {
 		d.await(term, 0, `up|again`)
-		if err := term.Signal(os.Kill); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := term.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		d.lose(term)
 		if err := harness.WaitFor(harness.Patience, "the job to be suspended", func() (bool, error) {
 			jobs, err := d.Jobs()
 			return len(jobs) == 1 && jobs[0].State == "s", err
@@ -475,12 +448,7 @@ func TestQrshProcedures(t *testing.T) {
 	}
 
 	term, _ = begin("echo job >" + dir + "/ran")
-	if err := term.Signal(os.Kill); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := term.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	d.lose(term)
 	trace := filepath.Join(filepath.Dir(d.sessionFile("3")), spool.FileTrace)
 	if err := harness.WaitFor(harness.Patience, "the client to be lost", func() (bool, error) {
 		text, err := os.ReadFile(trace)

@@ -52,6 +52,26 @@ func newDeskWith(t *testing.T, slots int, mode string) *desk {
 	return deskIn(t, dir, mode)
 }
 
+// begin starts execd for a desk that may have had one before; the test stops it.
+func (d *desk) begin() {
+	d.t.Helper()
+	var err error
+	if d.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: d.dir, Env: plainEnv(d.dir)}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// lose kills a command at its terminal.
+func (d *desk) lose(term *harness.Terminal) {
+	d.t.Helper()
+	if err := term.Signal(os.Kill); err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := term.Wait(); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // deskIn is a desk in a directory where there may be a configuration.
 func deskIn(t *testing.T, dir, mode string) *desk {
 	t.Helper()
