@@ -113,6 +113,21 @@ func TestJobDaemonKilled(t *testing.T) {
 	}
 }
 
+// Who deletes the job does not wait for what nobody says.
+func TestJobDaemonDeleted(t *testing.T) {
+	j := startDaemon(t, "", daemonScript, spool.KeyScriptFile+"="+spool.ScriptLogin)
+	j.ask(j.where(), "exit 0")
+	j.await("waiting to be told")
+	j.signal(unix.SIGKILL)
+	if e, _ := j.end(); e.Status != 255 {
+		t.Errorf("it ended with %v", e)
+	}
+	trace, err := j.dir.Read(spool.FileTrace)
+	if err != nil || !strings.Contains(string(trace), "nobody says how has ended") {
+		t.Errorf("the trace is\n%s%v", trace, err)
+	}
+}
+
 // One that is not there is the host's failure, before anybody is told a port.
 func TestJobDaemonMissing(t *testing.T) {
 	for daemon, want := range map[string]string{

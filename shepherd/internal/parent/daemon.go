@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/phase"
 	"paddock/spool"
 )
 
@@ -45,46 +46,26 @@ func (s *session) heardStatus(text string) {
 	}
 }
 
-// statusOf returns how a job has ended. A daemon that ends by itself says nothing
-// of what it was wanted for: the client, or who was started in its name, does.
-func (p *parent) statusOf(ws syscall.WaitStatus) syscall.WaitStatus {
+// hears reports whether it is still to be heard how the job has ended. A daemon
+// that ends by itself says nothing of what it was wanted for: the client, or who
+// was started in its name, does.
+func (p *parent) hears() bool {
 	s := p.session
-	if s == nil || !s.daemon || !ws.Exited() || !p.execing || p.failed {
-		return ws
-	}
-	for until := time.Now().Add(statusTime); p.hearsStatus(); {
-		left := time.Until(until)
-		if left <= 0 {
-			break
-		}
-		ts := unix.NsecToTimespec(int64(left))
-		fds := []unix.PollFd{{Fd: int32(s.socket), Events: unix.POLLIN}}
-		_, _ = unix.Ppoll(fds, &ts, nil)
-	}
-	if s.told < 0 {
-		p.log.Line("nobody says how has ended what the daemon was wanted for")
-		return ws
-	}
-	p.log.Line("the daemon has ended with " + strconv.Itoa(ws.ExitStatus()) + ", what it was wanted for with wait status " + strconv.Itoa(s.told))
-	return syscall.WaitStatus(s.told)
+	return s != nil && s.daemon && p.status.Exited() && p.execing && !p.failed && s.told < 0 && s.missing == "" && !s.gone
 }
 
-// hearsStatus takes what qrsh-session has said, and reports whether it may still
-// say how has ended what the daemon was wanted for.
-func (p *parent) hearsStatus() bool {
-	s := p.session
-	for {
-		word, rest := s.next()
-		switch word {
-		case "":
-			return s.told < 0 && s.missing == "" && p.loop.Session >= 0
-		case spool.SessionStatus:
-			s.heardStatus(rest)
-		case spool.SessionLost:
-			s.missing = rest
-		case sessionGone:
-			p.loop.Session, s.gone = -1, true
-			return false
-		}
+// judgeDaemon takes for the end of a daemon that of what it was wanted for, as
+// far as that was heard when the wait for it ended.
+func (p *parent) judgeDaemon(why phase.Event) {
+	told := p.session.told
+	switch {
+	case !p.status.Exited() || !p.execing || p.failed:
+	case told < 0 && why == phase.Late:
+		p.log.Line("nobody has said in " + seconds(statusTime) + " how has ended what the daemon was wanted for")
+	case told < 0:
+		p.log.Line("nobody says how has ended what the daemon was wanted for")
+	default:
+		p.log.Line("the daemon has ended with " + strconv.Itoa(p.status.ExitStatus()) + ", what it was wanted for with wait status " + strconv.Itoa(told))
+		p.status = syscall.WaitStatus(told)
 	}
 }

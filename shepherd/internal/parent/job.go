@@ -147,7 +147,7 @@ func (p *parent) runs() {
 	}
 }
 
-// collect takes the job's exit and kills what it left.
+// collect takes the job's exit.
 func (p *parent) collect() {
 	for which := range p.timers {
 		p.timers.stop(timer(which))
@@ -159,7 +159,21 @@ func (p *parent) collect() {
 	p.stage.Close()
 	p.stage = nil
 	p.ended = time.Now()
-	p.status = p.statusOf(ws)
+	p.status = ws
+	if p.hears() {
+		p.log.Line("waiting to be told how has ended what the daemon was wanted for")
+		p.timers.after(timerLate, statusTime)
+		return
+	}
+	p.on(event{what: phase.Told})
+}
+
+// clearUp kills what the job has left, once it is known how it has ended.
+func (p *parent) clearUp(e event) {
+	p.timers.stop(timerLate)
+	if p.session != nil && p.session.daemon {
+		p.judgeDaemon(e.what)
+	}
 	p.log.Line("now sending signal KILL to pid -" + strconv.Itoa(p.job.PID))
 	left := p.left()
 	if left {
@@ -168,11 +182,11 @@ func (p *parent) collect() {
 	}
 	switch {
 	case p.failed:
-	case p.execing, p.killed && ws.Signaled():
+	case p.execing, p.killed && p.status.Signaled():
 		p.ran = true
 	default:
 		p.failed = true
-		p.blame(spool.FailedBeforeStart, unix.Geteuid(), p.job.PID, stageEnded("the job", ws))
+		p.blame(spool.FailedBeforeStart, unix.Geteuid(), p.job.PID, stageEnded("the job", p.status))
 	}
 	if p.failed {
 		p.notBegun()

@@ -360,6 +360,8 @@ func (p *parent) on(e event) {
 		p.judge()
 	case phase.Collect:
 		p.collect()
+	case phase.Sweep:
+		p.clearUp(e)
 	case phase.Trim:
 		p.trim()
 	case phase.Finish:

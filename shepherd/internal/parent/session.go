@@ -302,6 +302,9 @@ func (p *parent) heard() {
 			p.on(event{what: phase.Connected})
 		case spool.SessionStatus:
 			p.session.heardStatus(rest)
+			if p.state == phase.Hearing && p.session.told >= 0 {
+				p.on(event{what: phase.Told})
+			}
 		case spool.SessionLost:
 			p.on(event{what: phase.Lost, why: rest})
 		case sessionGone:

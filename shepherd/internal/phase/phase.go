@@ -75,8 +75,8 @@ var After = [parts][outcomes]Part{
 type State uint8
 
 // The states, in the order a run passes through them; Between and Calling to
-// Sweeping are passed once for each part. Connecting and Parting are those of
-// interactive jobs.
+// Sweeping are passed once for each part. Connecting, Hearing and Parting are
+// those of interactive jobs; others pass through Hearing at once.
 const (
 	Preparing  State = iota // the directory is being read and checked
 	Between                 // no part is under way
@@ -85,6 +85,7 @@ const (
 	Working                 // a procedure runs
 	Starting                // the starter stage was told to go and has not become the job yet
 	Running                 // the job runs
+	Hearing                 // the job was a daemon and has ended, how ended what it was wanted for is waited for
 	Sweeping                // the job has ended, what it left behind is being killed
 	Parting                 // the client is told how it ended, and waited for
 	Done                    // nothing is left to do but to write the verdict and exit
@@ -93,7 +94,7 @@ const (
 
 var stateNames = [states]string{
 	Preparing: "preparing", Between: "between", Connecting: "connecting", Calling: "calling", Working: "working",
-	Starting: "starting", Running: "running", Sweeping: "sweeping", Parting: "parting", Done: "done",
+	Starting: "starting", Running: "running", Hearing: "hearing", Sweeping: "sweeping", Parting: "parting", Done: "done",
 }
 
 // String returns the state's name as it is in the manual page.
@@ -101,7 +102,7 @@ func (s State) String() string { return stateNames[s] }
 
 // States returns all states.
 func States() []State {
-	return []State{Preparing, Between, Connecting, Calling, Working, Starting, Running, Sweeping, Parting, Done}
+	return []State{Preparing, Between, Connecting, Calling, Working, Starting, Running, Hearing, Sweeping, Parting, Done}
 }
 
 // Event is something that was seen to happen, or that somebody asked for.
@@ -119,6 +120,7 @@ const (
 	Executed                   // the starter stage has become what it should
 	Failed                     // the starter stage reported why it cannot
 	Ended                      // the part's process (or the starter stage) has ended
+	Told                       // all is heard that is to be heard of how the job has ended
 	Empty                      // nothing that the job started is left
 	Connected                  // the client is connected to, for the first time or again
 	Lost                       // the client is gone and not waited for any longer
@@ -133,7 +135,7 @@ const (
 
 var eventNames = [events]string{
 	Ready: "ready", Refused: "refused", ProcedureNext: "procedure next", ClientNext: "client next", JobNext: "job next",
-	FarewellNext: "farewell next", NothingNext: "nothing next", Executed: "executed", Failed: "failed", Ended: "ended",
+	FarewellNext: "farewell next", NothingNext: "nothing next", Executed: "executed", Failed: "failed", Ended: "ended", Told: "told",
 	Empty: "empty", Connected: "client connected", Lost: "client lost", Left: "client left", WantKill: "kill wanted",
 	WantSignal: "signal wanted", Late: "late", Quiet: "quiet", TimedOut: "timed out",
 }
@@ -144,7 +146,7 @@ func (e Event) String() string { return eventNames[e] }
 // Events returns all events.
 func Events() []Event {
 	return []Event{
-		Ready, Refused, ProcedureNext, ClientNext, JobNext, FarewellNext, NothingNext, Executed, Failed, Ended, Empty,
+		Ready, Refused, ProcedureNext, ClientNext, JobNext, FarewellNext, NothingNext, Executed, Failed, Ended, Told, Empty,
 		Connected, Lost, Left, WantKill, WantSignal, Late, Quiet, TimedOut,
 	}
 }
@@ -171,7 +173,8 @@ const (
 	Kill                     // kill every process of what is being started
 	Stop                     // end a procedure: TERM, and KILL later
 	Judge                    // take a procedure's exit, and find the next part
-	Collect                  // take the job's exit, kill what it left behind
+	Collect                  // take the job's exit
+	Sweep                    // kill what it left behind
 	Trim                     // make ready for a long wait without wake-ups
 	Finish                   // write down how the job ended, and find the next part
 	Abandon                  // name the processes that do not die, then finish
@@ -183,7 +186,7 @@ const (
 var actionNames = [actions]string{
 	Impossible: "impossible", Carry: "carry on", Advance: "advance", Call: "call", Connect: "connect", Forgo: "forgo",
 	Cancel: "cancel", Go: "go", Fail: "fail", Note: "note", Hold: "hold", Deliver: "deliver", Miss: "miss", Greet: "greet",
-	Kill: "kill", Stop: "stop", Judge: "judge", Collect: "collect", Trim: "make ready to wait", Finish: "finish",
+	Kill: "kill", Stop: "stop", Judge: "judge", Collect: "collect", Sweep: "sweep", Trim: "make ready to wait", Finish: "finish",
 	Abandon: "abandon", Farewell: "say farewell", HangUp: "hang up",
 }
 
@@ -203,14 +206,15 @@ var no = Step{Impossible, Done}
 // Table holds a step for every state and event. Ready and Refused are raised
 // once, by the preparation; those about the next part only between parts;
 // Executed and Failed only by a starter stage that was told to go; Ended once
-// for each child; Empty and TimedOut only by the sweep; Late only while a
-// procedure or the client is waited for; Left only at the end. Requests, and what
-// the client does, may come at any time and are answered in every state.
+// for each child; Told once the job's exit is taken; Empty and TimedOut only by
+// the sweep; Late only while a procedure or the client is waited for; Left only at
+// the end. Requests, and what the client does, may come at any time and are
+// answered in every state.
 var Table = [states][events]Step{
 	Preparing: {
 		Ready: {Advance, Between}, Refused: {Fail, Done},
 		ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Empty: no,
+		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
 		Connected: no, Lost: no, Left: no,
 		WantKill: {Hold, Preparing}, WantSignal: {Hold, Preparing},
 		Late: no, Quiet: {Carry, Preparing}, TimedOut: no,
@@ -219,24 +223,24 @@ var Table = [states][events]Step{
 		Ready: no, Refused: no,
 		ProcedureNext: {Call, Calling}, ClientNext: {Connect, Connecting}, JobNext: {Go, Starting},
 		FarewellNext: {Farewell, Parting}, NothingNext: {Carry, Done},
-		Executed: no, Failed: no, Ended: no, Empty: no,
+		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
 		Connected: {Greet, Between}, Lost: {Miss, Between}, Left: no,
 		WantKill: {Hold, Between}, WantSignal: {Hold, Between},
 		Late: no, Quiet: {Carry, Between}, TimedOut: no,
 	},
 	Connecting: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Empty: no,
+		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
 		Connected: {Advance, Between}, Lost: {Forgo, Between}, Left: no,
 		WantKill: {Cancel, Between}, WantSignal: {Hold, Connecting},
 		Late: {Forgo, Between}, Quiet: {Carry, Connecting}, TimedOut: no,
 	},
 	Calling: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed:  {Carry, Working},
-		Failed:    {Fail, Calling}, // its process still has to end
-		Ended:     {Judge, Between},
-		Empty:     no,
+		Executed: {Carry, Working},
+		Failed:   {Fail, Calling}, // its process still has to end
+		Ended:    {Judge, Between},
+		Told:     no, Empty: no,
 		Connected: {Greet, Calling}, Lost: {Miss, Calling}, Left: no, // seen to when the job would start
 		WantKill: {Stop, Calling}, WantSignal: {Hold, Calling},
 		Late: {Stop, Calling}, Quiet: {Carry, Calling}, TimedOut: no,
@@ -244,18 +248,18 @@ var Table = [states][events]Step{
 	Working: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
 		Executed: no, Failed: no,
-		Ended:     {Judge, Between},
-		Empty:     no,
+		Ended: {Judge, Between},
+		Told:  no, Empty: no,
 		Connected: {Greet, Working}, Lost: {Miss, Working}, Left: no,
 		WantKill: {Stop, Working}, WantSignal: {Hold, Working},
 		Late: {Stop, Working}, Quiet: {Carry, Working}, TimedOut: no,
 	},
 	Starting: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed:  {Note, Running},
-		Failed:    {Fail, Starting},
-		Ended:     {Collect, Sweeping},
-		Empty:     no,
+		Executed: {Note, Running},
+		Failed:   {Fail, Starting},
+		Ended:    {Collect, Hearing},
+		Told:     no, Empty: no,
 		Connected: {Greet, Starting}, Lost: {Miss, Starting}, Left: no, // seen to when it runs
 		WantKill: {Kill, Starting}, WantSignal: {Hold, Starting}, // it may hang while it opens the job's files
 		Late: no, Quiet: {Carry, Starting}, TimedOut: no,
@@ -263,15 +267,24 @@ var Table = [states][events]Step{
 	Running: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
 		Executed: no, Failed: no,
-		Ended:     {Collect, Sweeping},
-		Empty:     no,
+		Ended: {Collect, Hearing},
+		Told:  no, Empty: no,
 		Connected: {Greet, Running}, Lost: {Miss, Running}, Left: no,
 		WantKill: {Deliver, Running}, WantSignal: {Deliver, Running},
 		Late: no, Quiet: {Trim, Running}, TimedOut: no,
 	},
-	Sweeping: {
+	Hearing: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
 		Executed: no, Failed: no, Ended: no,
+		Told:      {Sweep, Sweeping},
+		Empty:     no,
+		Connected: {Carry, Hearing}, Lost: {Sweep, Sweeping}, Left: no,
+		WantKill: {Sweep, Sweeping}, WantSignal: {Carry, Hearing}, // too late for a signal, and not worth the wait
+		Late: {Sweep, Sweeping}, Quiet: {Carry, Hearing}, TimedOut: no,
+	},
+	Sweeping: {
+		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
+		Executed: no, Failed: no, Ended: no, Told: no,
 		Empty:     {Finish, Between},
 		Connected: {Carry, Sweeping}, Lost: {Carry, Sweeping}, Left: no,
 		WantKill: {Carry, Sweeping}, WantSignal: {Carry, Sweeping}, // being killed already; too late, as in Grid Engine
@@ -279,14 +292,14 @@ var Table = [states][events]Step{
 	},
 	Parting: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Empty: no,
+		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
 		Connected: {Carry, Parting}, Lost: {Carry, Parting}, Left: {Carry, Done},
 		WantKill: {HangUp, Parting}, WantSignal: {Carry, Parting}, // the job is over: it is the wait that is not wanted
 		Late: no, Quiet: {Carry, Parting}, TimedOut: no,
 	},
 	Done: {
 		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Empty: no,
+		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
 		Connected: {Carry, Done}, Lost: {Carry, Done}, Left: no,
 		WantKill: {Carry, Done}, WantSignal: {Carry, Done},
 		Late: no, Quiet: {Carry, Done}, TimedOut: no,
