@@ -3,6 +3,7 @@ package classad_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -53,6 +54,7 @@ func TestREQ_AD_5_OldSyntax(t *testing.T) {
 	}
 }
 
+// REQ-AD-5: a bad line is told by its number, and who is lenient gets the rest.
 func TestREQ_AD_5_BadLines(t *testing.T) {
 	const text = "A = 1\nB\n\n  C = (1\nD = 4\nE = \"x\n1 = 2\nF = 5 5\n"
 	_, err := classad.ParseOld(text)
@@ -80,6 +82,7 @@ func TestREQ_AD_5_BadLines(t *testing.T) {
 	}
 }
 
+// REQ-AD-6: both rules for escapes in strings.
 func TestREQ_AD_6_Escapes(t *testing.T) {
 	const in = `"a\nb\t\\ \" \101\x"`
 	fresh, _ := parse(t, in).Constant()
@@ -96,7 +99,7 @@ func TestREQ_AD_6_Escapes(t *testing.T) {
 	}
 }
 
-// Whatever a string holds, it stays on its line and comes back.
+// REQ-AD-6, REQ-AD-13: whatever a string holds, it stays on its line and comes back.
 func TestREQ_AD_6_OldStrings(t *testing.T) {
 	for _, s := range []string{"", `\`, `a\`, `"`, `a"\`, `\"`, "a\nB = 1", "\r", "\x00", "a\n\"\\", "é\xff", "\t"} {
 		want := classad.New(attr("A", classad.String(s)), attr("L", classad.List(classad.String(s), classad.Int(1))))
@@ -110,6 +113,7 @@ func TestREQ_AD_6_OldStrings(t *testing.T) {
 	}
 }
 
+// REQ-AD-6: nested ads and lists, quoted names, comments, and what is none of it.
 func TestREQ_AD_6_NewSyntax(t *testing.T) {
 	ad := parseAd(t, "/* x */ [ a = 1; ; B = [c = {1,\"2\"}; 'd e' = 'f\\'g']; ] // end")
 	if got, want := ad.String(), `[ a = 1; B = [ c = { 1,"2" }; 'd e' = 'f\'g' ] ]`; got != want {
@@ -127,6 +131,7 @@ func TestREQ_AD_6_NewSyntax(t *testing.T) {
 	}
 }
 
+// REQ-AD-7: names do not differ by case, spelling and order stay.
 func TestREQ_AD_7_Names(t *testing.T) {
 	ad := parseOld(t, "Zeta = 1\nalpha = 2\nZETA = 3\n")
 	if got, want := ad.OldString(), "Zeta = 3\nalpha = 2\n"; got != want {
@@ -145,7 +150,7 @@ func TestREQ_AD_7_Names(t *testing.T) {
 	}
 }
 
-// Ads of all sizes around that at which they get an index, and long names.
+// REQ-AD-7: ads of all sizes around that at which they get an index, and long names.
 func TestREQ_AD_7_ManyNames(t *testing.T) {
 	for _, n := range []int{0, 1, 8, 9, 32, 33, 1000, 10000} {
 		var text strings.Builder
@@ -168,6 +173,7 @@ func TestREQ_AD_7_ManyNames(t *testing.T) {
 	}
 }
 
+// REQ-AD-10: true and numbers but zero suit, and nothing else.
 func TestREQ_AD_10_Match(t *testing.T) {
 	for _, test := range []struct {
 		my, target string
@@ -193,6 +199,7 @@ func TestREQ_AD_10_Match(t *testing.T) {
 	}
 }
 
+// REQ-AD-10: a rank is a number, or 0.
 func TestREQ_AD_10_Rank(t *testing.T) {
 	for text, want := range map[string]float64{
 		"3": 3, "2.5": 2.5, "true": 1, "undefined": 0, "error": 0, `"7"`: 0, "{1}": 0, `real("nan")`: 0,
@@ -203,6 +210,8 @@ func TestREQ_AD_10_Rank(t *testing.T) {
 	}
 }
 
+// REQ-AD-13: no parentheses but those that are needed, and what is printed is read
+// as itself.
 func TestREQ_AD_13_Print(t *testing.T) {
 	for in, want := range map[string]string{
 		"((a))+(b*c)":            "a + b * c",
@@ -251,6 +260,34 @@ func TestREQ_AD_13_Print(t *testing.T) {
 	}
 }
 
+// REQ-AD-13: what printing takes grows as the expression does, and not as its
+// square, wherever its terms hang.
+func TestREQ_AD_13_Linear(t *testing.T) {
+	const times = 8
+	for name, text := range map[string]func(n int) string{
+		"chain":   func(n int) string { return "a" + strings.Repeat(" + a", 10*n) },
+		"nested":  func(n int) string { return strings.Repeat("f(a,", n) + "a" + strings.Repeat(")", n) },
+		"choices": func(n int) string { return strings.Repeat("a ? b : ", n) + "c" },
+		"lists":   func(n int) string { return "{" + strings.Repeat("{a, \"x\"}, ", 10*n) + "a}" },
+	} {
+		taken := func(n int) uint64 {
+			e := parse(t, text(n))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range 10 { // so that what others allocate meanwhile is little of it
+				_ = e.String()
+			}
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		few, many := taken(40), taken(40*times)
+		if many > 3*times*few {
+			t.Errorf("%s: %d bytes for an expression, %d for one %d times as long", name, few, many, times)
+		}
+	}
+}
+
+// REQ-AD-14: secrets are printed only for who asks, nested ones too.
 func TestREQ_AD_14_Secrets(t *testing.T) {
 	ad := parseOld(t, "A = 1\nClaimId = \"id\"\ncapability = \"c\"\n_Condor_PrivX = 1\nN = [ClaimIdList = 1; b = 2]\n")
 	if got, want := ad.OldString(), "A = 1\nN = [ b = 2 ]\n"; got != want {
@@ -311,7 +348,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// Values are what a caller takes apart.
+// REQ-AD-1: values are what a caller takes apart.
 func TestREQ_AD_1_Values(t *testing.T) {
 	env := &classad.Env{My: parseAd(t, "[L = {1, 2.5, \"x\", true, {A}, [b = A], undefined, error}; A = 7]")}
 	vals := env.Attr("l").List()
@@ -357,7 +394,7 @@ func TestREQ_AD_1_Values(t *testing.T) {
 	}
 }
 
-// Nothing comes from outside but through the environment.
+// REQ-AD-2: nothing comes from outside but through the environment.
 func TestREQ_AD_2_Environment(t *testing.T) {
 	env := &classad.Env{}
 	for _, text := range []string{"time()", "CurrentTime", "formatTime()", "random()"} {

@@ -31,8 +31,15 @@ func parseAd(t testing.TB, text string) *classad.Ad {
 	return ad
 }
 
-// TestProbes evaluates the expressions of testdata/probes. Its lines are
-// "[requirement]", "my [ad]", "target [ad]" and "expression => value", in which
+// probed are the requirements that the probes are for, and the least number of
+// them for each: REQ-AD-1, REQ-AD-6, REQ-AD-8 scopes, REQ-AD-9 three-valued logic,
+// REQ-AD-11 functions, REQ-AD-12 regular expressions, REQ-AD-14.
+var probed = map[string]int{
+	"REQ-AD-1": 20, "REQ-AD-6": 6, "REQ-AD-8": 30, "REQ-AD-9": 80, "REQ-AD-11": 180, "REQ-AD-12": 18, "REQ-AD-14": 9,
+}
+
+// TestProbes, REQ-AD-15, evaluates the expressions of testdata/probes. Its lines
+// are "[requirement]", "my [ad]", "target [ad]" and "expression => value", in which
 // a value of < is any number below zero.
 func TestProbes(t *testing.T) {
 	f, err := os.Open("testdata/probes")
@@ -42,6 +49,7 @@ func TestProbes(t *testing.T) {
 	defer f.Close()
 	env := &classad.Env{Now: epoch}
 	section := ""
+	tried := map[string]int{}
 	lines := bufio.NewScanner(f)
 	for number := 1; lines.Scan(); number++ {
 		line := lines.Text()
@@ -49,6 +57,8 @@ func TestProbes(t *testing.T) {
 		switch {
 		case line == "" || line[0] == '#':
 		case probe:
+			requirement, _, _ := strings.Cut(section, " ")
+			tried[requirement]++
 			t.Run(section+"/"+text, func(t *testing.T) { tryProbe(t, env, number, text, want) })
 		case strings.HasPrefix(line, "my "):
 			env = &classad.Env{Now: epoch, My: parseAd(t, line[len("my "):]), Target: env.Target}
@@ -62,6 +72,11 @@ func TestProbes(t *testing.T) {
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
+	}
+	for requirement, least := range probed {
+		if tried[requirement] < least {
+			t.Errorf("%d probes for %s; want at least %d", tried[requirement], requirement, least)
+		}
 	}
 }
 
