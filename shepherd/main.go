@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 
+	"paddock/shepherd/internal/hook"
 	"paddock/shepherd/internal/parent"
 	"paddock/shepherd/internal/starter"
 )
@@ -17,25 +18,33 @@ var version = "devel"
 
 // Exit codes besides those of package parent.
 const (
-	exitLeft     = 1  // -remove: something is left; -tail: cannot read
+	exitLeft     = 1  // -remove: something is left; -tail: cannot read; -append, -write: cannot write
 	exitUsage    = 64 // called wrongly
 	exitNoRights = 77 // -as-user: cannot become that user
 )
 
 const help = `usage: shepherd [-bg] [-detail] [DIR]
+       shepherd -as-user UID GID GROUPS -append PATH
+       shepherd -as-user UID GID GROUPS -hook PROCESSES DIR PROGRAM [ARG ...]
        shepherd -as-user UID GID GROUPS -remove PATH
        shepherd -as-user UID GID GROUPS -tail BYTES PATH
+       shepherd -as-user UID GID GROUPS -write PATH
 Parent of one job: runs the job of the directory DIR (default: where it is
 started) and writes down there how it ended.
 
+  -append PATH             add standard input to the end of the regular file PATH
   -as-user UID GID GROUPS  become that user, with the groups GROUPS (numbers,
                            separated by commas), for what follows
   -bg                      accepted and ignored, as sge_execd gives it
   -detail                  trace every step
   -help                    print this text
+  -hook PROCESSES DIR PROGRAM [ARG ...]
+                           run PROGRAM in DIR with PROCESSES processes at most
+                           and end all that it leaves; for execd
   -remove PATH             remove everything in the directory PATH
   -tail BYTES PATH         print the last BYTES bytes of the regular file PATH
   -version                 print the version
+  -write PATH              replace the file PATH by standard input
 `
 
 // init is where everything runs, and it does not return. All init functions run
@@ -107,6 +116,12 @@ func usage(text string) int {
 func asUser(args []string) int {
 	var do func() error
 	switch {
+	case len(args) > 3 && args[3] == "-hook":
+		return asHook(args)
+	case len(args) == 5 && args[3] == "-append":
+		do = func() error { return starter.Append(0, args[4]) }
+	case len(args) == 5 && args[3] == "-write":
+		do = func() error { return starter.Replace(0, args[4]) }
 	case len(args) == 5 && args[3] == "-remove":
 		do = func() error { return starter.RemoveContents(args[4]) }
 	case len(args) == 6 && args[3] == "-tail":
@@ -116,7 +131,7 @@ func asUser(args []string) int {
 		}
 		do = func() error { return starter.Tail(1, args[5], n) }
 	default:
-		return usage("-as-user wants UID GID GROUPS and -remove PATH or -tail BYTES PATH")
+		return usage("-as-user wants UID GID GROUPS and -hook, -append, -remove or -write PATH, or -tail BYTES PATH")
 	}
 	ids, err := starter.ParseIDs(args[0], args[1], args[2])
 	if err != nil {
@@ -131,4 +146,28 @@ func asUser(args []string) int {
 		return exitLeft
 	}
 	return 0
+}
+
+// asHook runs a hook as a user on behalf of execd.
+func asHook(args []string) int {
+	if len(args) < 7 || args[6] == "" {
+		return usage("-hook wants PROCESSES DIR PROGRAM and arguments")
+	}
+	n, err := strconv.Atoi(args[4])
+	if err != nil || n < 1 {
+		return usage("-hook wants a number of processes, not " + strconv.Quote(args[4]))
+	}
+	ids, err := starter.ParseIDs(args[0], args[1], args[2])
+	if err != nil {
+		return usage(err.Error())
+	}
+	if !hook.Given() {
+		return usage("-hook is for execd: descriptor 3 is no socket")
+	}
+	_ = starter.Unprotect() // one that stays protected is no reason not to run it
+	if err := starter.Become(ids); err != nil {
+		hook.Fail(err.Error())
+		return exitNoRights
+	}
+	return hook.Run(hook.Options{Processes: n, Dir: args[5], Argv: args[6:]})
 }

@@ -8,7 +8,7 @@ package spool
 import "io/fs"
 
 // Files of a job directory. Names and bytes are Grid Engine's, except for the
-// last eight, which only our own daemons know.
+// last twelve, which only our own daemons know.
 const (
 	FileConfig       = "config"
 	FileEnvironment  = "environment"
@@ -32,6 +32,10 @@ const (
 	FileKept         = "kept"
 	FileTasks        = "tasks"
 	FileAccounting   = "accounting"
+	FileHooks        = "hooks"
+	FileJobAd        = "job_ad"
+	FileHookJobAd    = "job.ad"
+	FileHookSlotAd   = "machine.ad"
 )
 
 // Directories and files of the spool of a host.
@@ -42,6 +46,7 @@ const (
 	DirCorrupt    = "corrupt"
 	DirJobs       = "jobs"
 	DirScripts    = "job_scripts"
+	DirClaims     = "claims"
 	FileMessages  = "messages"
 	FileExecdPID  = "execd.pid"
 	FileExecdLock = "execd.lock"
@@ -93,6 +98,10 @@ var Files = []File{
 	{FileKept, "execd", "execd", "when the directory stays for people, at the end", 0o600, ""},
 	{FileTasks, "execd", "execd", "jobs in which tasks were started, for each, replaced", 0o600, ""},
 	{FileAccounting, "execd", "execd", "tasks of jobs, at their end", 0o600, "after a power cut a task must not be accounted twice"},
+	{FileHooks, "execd", "execd", "jobs with hooks, scripts or an event log, for each step, appended", 0o600, ""},
+	{FileJobAd, "execd", "execd", "when a hook has changed the job, replaced", 0o600, ""},
+	{FileHookJobAd, "execd", "hooks of the job, whose owner's it is", "before the first hook, replaced", 0o600, ""},
+	{FileHookSlotAd, "execd", "hooks of the job, whose owner's it is", "before the first hook, replaced", 0o600, ""},
 
 	{FileMessages, "execd", "people", "all along, appended", 0o644, ""},
 	{FileExecdPID, "execd", "people", "while execd runs", 0o644, ""},
@@ -122,6 +131,7 @@ var Places = []Place{
 	{DirCorrupt, "what a human must look at", 0o700},
 	{DirJobs, "the records of jobs and tasks", 0o700},
 	{DirScripts, "job scripts, each for its owner alone", 0o711},
+	{DirClaims, "claims of slots that are not the queue's, with their secrets", 0o700},
 }
 
 // ModeOf returns the mode of a file by name: that of the table, or 0600 for a

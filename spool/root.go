@@ -491,6 +491,9 @@ func (r *Root) ListCorrupt() ([]string, error) { return r.list(DirCorrupt) }
 // ListJobs returns the names in jobs, as ListStaging does.
 func (r *Root) ListJobs() ([]string, error) { return r.list(DirJobs) }
 
+// ListClaims returns the names in claims, as ListStaging does.
+func (r *Root) ListClaims() ([]string, error) { return r.list(DirClaims) }
+
 // ListScripts returns the names in job_scripts, as ListStaging does.
 func (r *Root) ListScripts() ([]string, error) { return r.list(DirScripts) }
 

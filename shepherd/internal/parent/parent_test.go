@@ -1226,8 +1226,13 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"a", "b"}, 64, "more than one directory"},
 		{[]string{"/no/dir"}, ExitNotStarted, `cannot work in "/no/dir"`},
 		{[]string{"-as-user", "1", "1"}, 64, "-as-user wants"},
+		{[]string{"-as-user", "1", "1", "1", "-append"}, 64, "-as-user wants"},
 		{[]string{"-as-user", "-1", "1", "1", "-remove", "/x"}, 64, "bad id"},
 		{[]string{"-as-user", "1", "1", "1", "-tail", "x", "/x"}, 64, "-tail wants a number of bytes"},
+		{[]string{"-as-user", "1", "1", "1", "-hook", "4", "/"}, 64, "-hook wants PROCESSES DIR PROGRAM"},
+		{[]string{"-as-user", "1", "1", "1", "-hook", "0", "/", "/bin/true"}, 64, "-hook wants a number of processes"},
+		{[]string{"-as-user", "1", "x", "1", "-hook", "4", "/", "/bin/true"}, 64, "bad id"},
+		{[]string{"-as-user", "1", "1", "1", "-hook", "4", "/", "/bin/true"}, 64, "descriptor 3 is no socket"},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
 			cmd := exec.Command(binary, c.args...)

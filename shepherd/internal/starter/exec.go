@@ -240,6 +240,13 @@ const (
 	sigIgn = 1
 )
 
+// OpenSignals makes every signal of this thread, and of what it starts, one that
+// is neither blocked nor ignored.
+func OpenSignals() {
+	resetters().reset()
+	emptyMask()
+}
+
 // emptyMask unblocks every signal of this thread, whose mask is the job's.
 func emptyMask() {
 	var none uint64

@@ -1,0 +1,338 @@
+// Package hook is the parent of one hook: a program of the administrator's that
+// execd runs as a user, for itself or around a job. It has become that user
+// already, starts the hook in a session of its own, and when the hook ends, or
+// is to end, or execd is no more, ends whatever descends from it. It has no
+// files: execd is asked and told by a socket. Only the shepherd's main package
+// imports it.
+package hook
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/shepherd/internal/control"
+	"paddock/shepherd/internal/reap"
+	"paddock/shepherd/internal/starter"
+	"paddock/spool"
+)
+
+const (
+	grace     = 3 * time.Second  // from SIGTERM to SIGKILL
+	killLimit = 10 * time.Second // from SIGKILL until what lives still is named and left
+	// firstLook is when the number of processes is looked at first; the time to the
+	// next look doubles. A look reads of all processes of the host, and most hooks
+	// are over sooner: they are not to pay for one.
+	firstLook = 100 * time.Millisecond
+	// The most from one look to the next while their number changes, and while it
+	// does not. A hook that asks for work may wait for minutes in one read, on each
+	// slot of the host, and is not to wake the host twice a second to be counted.
+	// The count is against a mistake of the administrator's, as a loop that starts
+	// processes and forgets them: what gets out of hand in half a second is no less
+	// so in five, and is killed whole either way. For what is faster than any look
+	// there are the limits of its user and its control group.
+	busyLook  = 500 * time.Millisecond
+	quietLook = 5 * time.Second
+	// Looking takes no more than one part in this many of the time.
+	lookShare = 50
+)
+
+// Options say what is to be run.
+type Options struct {
+	Processes int      // the hook may have as many at once, itself included
+	Dir       string   // where it runs
+	Argv      []string // the program's path and its arguments
+}
+
+// Fail tells execd that the hook cannot be started, and why.
+func Fail(text string) { tell((&spool.HookReport{Failed: text}).Append(nil)) }
+
+// Run runs a hook and returns the shepherd's exit code: 0 if execd was told how
+// it has ended. Call it in an init function, which stays on the first thread:
+// the hook dies with the thread that started it.
+func Run(o Options) int {
+	if err := isolate(); err != nil {
+		Fail(err.Error())
+		return 1
+	}
+	env, err := spool.ReadHookEnvironment(socket{})
+	if err != nil {
+		return 1 // execd is gone
+	}
+	h := &hook{processes: o.Processes}
+	if err := h.start(o, env); err != nil {
+		Fail(err.Error())
+		return 1
+	}
+	tell(h.report.AppendStarted(nil))
+	h.watch()
+	h.sweep()
+	tell(h.report.Append(nil))
+	return 0
+}
+
+// isolate makes this process no business of the user's whose rights it has: his
+// other processes cannot look into it or take its descriptors. They can end it,
+// and then there is no verdict.
+func isolate() error {
+	starter.CloseOnExec()
+	_ = starter.SetName("shepherd-hook")
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return errors.New("cannot protect the parent of the hook: " + err.Error())
+	}
+	if err := reap.Subreaper(); err != nil {
+		return errors.New("cannot become the parent of orphans: " + err.Error())
+	}
+	_, _ = unix.Setsid() // fails where execd has done it
+	starter.OpenSignals()
+	return nil
+}
+
+// hook is a hook that runs.
+type hook struct {
+	processes int
+	loop      reap.Loop
+	job       *control.Job
+	report    spool.HookReport
+
+	// When it is to end: zero until then.
+	killAt  time.Time
+	killed  bool
+	look    time.Time     // when its processes are counted next
+	between time.Duration // two counts
+	counted int           // processes, by the last
+}
+
+// start starts the program.
+func (h *hook) start(o Options, env []string) error {
+	if err := unix.Chdir(o.Dir); err != nil {
+		return errors.New("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
+	}
+	unix.Umask(0o022)
+	h.loop = reap.Loop{Signals: -1, Child: -1, Report: spool.HookSocket, Memory: -1, Session: -1, Notes: -1}
+	attr := &syscall.ProcAttr{
+		Env:   env,
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL, PidFD: &h.loop.Child},
+	}
+	pid, err := syscall.ForkExec(o.Argv[0], o.Argv, attr)
+	for try := 0; errors.Is(err, unix.ETXTBSY) && try < busyTries; try++ {
+		time.Sleep(busyPause)
+		pid, err = syscall.ForkExec(o.Argv[0], o.Argv, attr)
+	}
+	if err == nil && h.loop.Child < 0 {
+		h.loop.Child, err = unix.PidfdOpen(pid, 0)
+	}
+	if err != nil {
+		return errors.New("cannot execute " + strconv.Quote(o.Argv[0]) + ": " + reason(o.Argv[0], err))
+	}
+	h.loop.PID, h.report.PID = pid, pid
+	h.job = control.NewJob(control.Job{PID: pid, Root: unix.Getpid()}, func(string) {})
+	h.between = firstLook
+	h.look = time.Now().Add(firstLook)
+	// Only now: a hook starts with an empty mask. A signal that came before has
+	// ended us, and the hook with us.
+	var mask unix.Sigset_t
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		mask.Val[(sig-1)/64] |= 1 << ((sig - 1) % 64)
+	}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err == nil {
+		if fd, err := unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
+			h.loop.Signals = fd
+		}
+	}
+	letGo()
+	return nil
+}
+
+// A file that somebody is writing is tried again, as the starter stage does.
+const (
+	busyTries = 50
+	busyPause = 10 * time.Millisecond
+)
+
+// reason says more about an error of execve where the kernel's number misleads.
+func reason(path string, err error) string {
+	switch {
+	case errors.Is(err, unix.ENOENT) && unix.Access(path, unix.F_OK) == nil:
+		return "its interpreter is missing"
+	case errors.Is(err, unix.ENOEXEC):
+		return "no program, and no script with a line #! at its beginning"
+	}
+	return err.Error()
+}
+
+// letGo gives up the hook's pipes, so that their ends are seen when the hook has
+// closed them, and its directory.
+func letGo() {
+	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		for fd := range 3 {
+			_ = unix.Dup3(null, fd, unix.O_CLOEXEC)
+		}
+		unix.Close(null)
+	}
+	_ = unix.Chdir("/")
+}
+
+// watch waits until nothing of the hook is left, or what is left is to be
+// killed: its first process has ended and was not told to.
+func (h *hook) watch() {
+	for h.loop.Orphans() {
+		now := time.Now()
+		switch over := h.stopping() && !now.Before(h.killAt); {
+		case h.report.Ended && (!h.stopping() || over):
+			return
+		case over && h.killed:
+			return // it does not die
+		case over:
+			h.job.Signal(unix.SIGKILL)
+			h.killed, h.killAt = true, now.Add(killLimit)
+		case !h.stopping() && !now.Before(h.look):
+			h.count()
+			continue
+		}
+		until := h.look
+		if h.stopping() {
+			until = h.killAt
+		}
+		w, err := h.loop.Wait(max(until.Sub(now), 0))
+		if err != nil {
+			h.stop("cannot wait: "+err.Error(), 0)
+		}
+		if w.Ended { // of itself, whatever else has come
+			h.take()
+			continue
+		}
+		if w.Signals {
+			for sig, _, ok := h.loop.Signal(); ok; sig, _, ok = h.loop.Signal() {
+				h.stop("its parent got signal "+control.Name(sig), grace)
+			}
+		}
+		if w.Report {
+			// Nothing is sent but the end.
+			h.loop.Report = -1
+			h.stop("told to", grace)
+		}
+	}
+}
+
+func (h *hook) stopping() bool { return !h.killAt.IsZero() }
+
+// stop begins the end of a hook, of which SIGKILL is the latest after a time.
+func (h *hook) stop(why string, after time.Duration) {
+	if h.stopping() {
+		return
+	}
+	h.report.Stopped = why
+	h.killAt = time.Now().Add(after)
+	if after > 0 {
+		h.job.Signal(unix.SIGTERM)
+		h.job.Signal(unix.SIGCONT) // what is stopped could not obey
+	}
+}
+
+// take takes the exit of the first process.
+func (h *hook) take() {
+	ws, _, err := h.loop.Take()
+	h.report.Ended = err == nil
+	switch {
+	case err != nil:
+		h.stop("cannot take its exit: "+err.Error(), 0)
+	case ws.Signaled():
+		h.report.Status = -int(ws.Signal())
+	default:
+		h.report.Status = ws.ExitStatus()
+	}
+}
+
+// count ends a hook that has more processes than it may.
+func (h *hook) count() {
+	begun := time.Now()
+	n := len(control.Below(unix.Getpid(), 0))
+	h.between = pace(h.between, n != h.counted, time.Since(begun))
+	h.look, h.counted = time.Now().Add(h.between), n
+	if n > h.processes {
+		h.stop("more than "+strconv.Itoa(h.processes)+" processes", 0)
+	}
+}
+
+// pace is the time to the next count, after one that took so long and found as many
+// processes as the one before it, or did not.
+func pace(before time.Duration, changed bool, took time.Duration) time.Duration {
+	most := quietLook
+	if changed {
+		most = busyLook
+	}
+	return max(min(2*before, most), lookShare*took)
+}
+
+// sweep kills what is left, until nothing is.
+func (h *hook) sweep() {
+	limit, pause := time.Now().Add(killLimit), time.Millisecond
+	if h.killed { // that time was given already
+		limit = time.Now().Add(time.Second)
+	}
+	// What is there to be read, and is read no more, would end every wait.
+	h.loop.Report, h.loop.Signals = -1, -1
+	for h.loop.Orphans() {
+		if h.loop.Child >= 0 {
+			h.job.Signal(unix.SIGKILL)
+		}
+		hit := h.job.Sweep()
+		if time.Now().After(limit) {
+			h.report.Left = h.job.Members()
+			return
+		}
+		if hit > manyHit {
+			continue // what forks must not get the time to
+		}
+		w, _ := h.loop.Wait(pause)
+		if w.Ended {
+			h.take()
+		}
+		pause = min(2*pause, 50*time.Millisecond)
+	}
+}
+
+// manyHit is how many processes of a hook that is being killed show that it
+// forks.
+const manyHit = 8
+
+// socket reads from execd.
+type socket struct{}
+
+func (socket) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(spool.HookSocket, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+// tell sends lines to execd, which may be gone.
+func tell(b []byte) {
+	for len(b) > 0 {
+		n, err := unix.Write(spool.HookSocket, b)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		b = b[max(n, 0):]
+	}
+}
+
+// Given reports whether there is the socket that execd gives.
+func Given() bool {
+	var st unix.Stat_t
+	return unix.Fstat(spool.HookSocket, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK
+}
