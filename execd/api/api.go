@@ -3,6 +3,10 @@
 // accounting file are, and the client. Everybody may import it; it imports
 // nothing else of the project, and never package spool.
 //
+// A program that brings work of its own, without a queue, claims slots with
+// Client.Claim, and has job after job run there with Claim.Activate: see the example.
+// What it may be refused is an Error with a Refusal.
+//
 // The transport is HTTP with JSON bodies over a Unix socket. Every verb is a
 // POST to /v1/<verb>. Who calls is taken by the server from the kernel
 // (SO_PEERCRED), never from the message.
@@ -67,6 +71,8 @@ const (
 type Error struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"` // as it should be shown: one line, or for -w v and p a line for each queue too
+	// Refusal says more of a refused claim or activation; 0: it is another error.
+	Refusal Refusal `json:"refusal,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Text }
@@ -173,6 +179,19 @@ type SubmitRequest struct {
 	// set, SGE_O_TZ), in that order, with TERM first as plain TERM.
 	Env    []string `json:"env,omitempty"`
 	Origin []string `json:"origin,omitempty"`
+
+	// Work is what the job has if it did not come by qsub; nil: it did.
+	Work *Work `json:"work,omitempty"`
+}
+
+// Work is what a job has that did not come by qsub. execd sets it, whatever a
+// client says.
+type Work struct {
+	Ad       string `json:"ad"`                 // as it came, in old syntax, with HookKeyword in it
+	Identity string `json:"identity,omitempty"` // its GlobalJobId; empty: it has none
+	Slot     int    `json:"slot"`               // that it runs on
+	Claim    string `json:"claim,omitempty"`    // public id of the claim that it runs under
+	Holder   string `json:"holder"`             // "fetch", or who holds the claim
 }
 
 // Resource is one element of -l.
@@ -391,6 +410,20 @@ type TaskDetail struct {
 	Usage     *Usage `json:"usage,omitempty"`   // nil: not running, or not known yet
 	// Started beside the job, by qrsh -inherit and -into.
 	Subtasks []Subtask `json:"subtasks,omitempty"`
+	// Hooks are those of the site that were called for it, in their order.
+	Hooks []HookRun `json:"hooks,omitempty"`
+}
+
+// HookRun is a hook that was called for a task, or a script of its own.
+type HookRun struct {
+	Keyword string    `json:"keyword"` // of its set of hooks
+	Hook    string    `json:"hook"`
+	Started time.Time `json:"started"`
+	Took    float64   `json:"took"` // seconds, so far where it runs
+	Running bool      `json:"running,omitempty"`
+	Result  string    `json:"result,omitempty"`  // in words
+	Count   int       `json:"count,omitempty"`   // how often it ran, of one that is called again and again; the last is told of
+	Skipped int       `json:"skipped,omitempty"` // and how often it was not called since it still ran
 }
 
 // Subtask is what was started in a job that runs.
@@ -464,6 +497,9 @@ type HostReply struct {
 	HostGroups []string      `json:"host_groups,omitempty"`
 	Values     []HostValue   `json:"values"` // all of the host
 	Queues     []QueueStatus `json:"queues"`
+	// BrokenHooks are the programs of hooks.conf that cannot be called, a line each
+	// with file and line.
+	BrokenHooks []string `json:"broken_hooks,omitempty"`
 	// Excluded says that the host does not have what was asked for.
 	Excluded bool `json:"excluded,omitempty"`
 }
@@ -491,7 +527,7 @@ type QueueStatus struct {
 // ShowRequest asks for a part of the configuration as it is in force, in the
 // format of its file.
 type ShowRequest struct {
-	Kind string `json:"kind"` // queue, pe, ckpt, complex, conf, sched, userlist, hostgroup, host, manager, operator
+	Kind string `json:"kind"` // queue, pe, ckpt, complex, conf, sched, userlist, hostgroup, host, manager, operator, knob
 	Name string `json:"name,omitempty"`
 	List bool   `json:"list,omitempty"` // the names of all of the kind
 	// Saved asks for what the files have by now, to be changed. Managers get it.
@@ -525,6 +561,8 @@ type ReloadRequest struct{}
 type ReloadReply struct {
 	Problems []string `json:"problems,omitempty"`
 	Changed  []string `json:"changed,omitempty"` // one line each
+	// BrokenHooks are as of HostReply: the configuration is in force without them.
+	BrokenHooks []string `json:"broken_hooks,omitempty"`
 }
 
 // Usage is what a task consumes, or has consumed.

@@ -11,6 +11,9 @@ const MaxConfiguration = 1 << 20
 // of its columns.
 const KindAttribute = "attribute"
 
+// KindKnob is the knobs of hooks.conf, which qconf shows and does not change.
+const KindKnob = "knob"
+
 // KindUser is what users have used of late, which can only be cleared.
 const KindUser = "user"
 

@@ -10,6 +10,10 @@ const VerbDrain = "drain"
 type DrainRequest struct {
 	On  bool `json:"on,omitempty"`
 	Off bool `json:"off,omitempty"`
+	// Speed, with On, has what runs leave: graceful, when it has had the time that
+	// the policy promises it; quick, with the time to end by itself; fast, at once.
+	// Empty: what runs may finish.
+	Speed string `json:"speed,omitempty"`
 	// Wait keeps the reply back until nothing runs or some minutes have passed;
 	// then the client asks again.
 	Wait bool `json:"wait,omitempty"`

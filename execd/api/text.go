@@ -74,6 +74,31 @@ func (r *SubmitRequest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// plainWork is a Work without its methods.
+type plainWork Work
+
+// wireWork is how a Work is written, as wireRequest.
+type wireWork struct {
+	Ad       Text `json:"ad"`
+	Identity Text `json:"identity,omitempty"`
+	*plainWork
+}
+
+// MarshalJSON implements json.Marshaler; see Text.
+func (w Work) MarshalJSON() ([]byte, error) {
+	return json.Marshal(wireWork{Text(w.Ad), Text(w.Identity), (*plainWork)(&w)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler; see Text.
+func (w *Work) UnmarshalJSON(b []byte) error {
+	wire := wireWork{plainWork: (*plainWork)(w)}
+	if err := json.Unmarshal(b, &wire); err != nil {
+		return err
+	}
+	w.Ad, w.Identity = string(wire.Ad), string(wire.Identity)
+	return nil
+}
+
 func texts(list []string) []Text {
 	if list == nil {
 		return nil

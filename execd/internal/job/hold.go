@@ -109,7 +109,7 @@ func (j *Job) holdFollowers(set *Tasks) {
 }
 
 // Ready returns how many tasks of a job may start now, and the lowest of them.
-// When a job waits for the time of -a alone it returns that time.
+// When a job waits for a time alone, that of -a or of Postpone, it returns it.
 func (s *Store) Ready(j *Job, now time.Time) (n, first int, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +122,8 @@ func (s *Store) Ready(j *Job, now time.Time) (n, first int, at time.Time) {
 	if n = set.Len(); n == 0 {
 		return 0, 0, time.Time{}
 	}
-	if terms.After.After(now) {
-		return 0, 0, terms.After
+	if at, _ = j.earliest(); at.After(now) {
+		return 0, 0, at
 	}
 	first = set.Min()
 	if terms.MaxRun > 0 {

@@ -40,8 +40,9 @@ func (s *Store) Take(j *Job, start Start, now time.Time) *Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	terms := j.Terms()
+	at, _ := j.earliest()
 	switch {
-	case s.jobs[j.Number] != j || terms.MaxRun > 0 && j.started >= terms.MaxRun || terms.After.After(now):
+	case s.jobs[j.Number] != j || terms.MaxRun > 0 && j.started >= terms.MaxRun || at.After(now):
 		return nil
 	case j.stale: // the start may not be for what it asks for now
 		return nil
@@ -86,17 +87,26 @@ func (s *Store) Untake(t *Task) {
 // Withdraw gives back a task that was recorded as started and was not. One that
 // somebody has deleted meanwhile does not wait for a second start.
 func (s *Store) Withdraw(t *Task) error {
-	j, number, now := t.Job, strconv.Itoa(t.Number), time.Now()
-	lines := []*line{{Event: EventWithdrawn, Tasks: number, Time: now, Run: t.Run}}
-	if s.Want(t) == nil {
-		if err := s.commit(j, durable, j.wakeWaiting, lines...); err != nil {
-			return err
-		}
-		s.hint(j)
-		return nil
+	if s.Unwanted(t) {
+		return s.end(t)
 	}
+	j := t.Job
+	err := s.commit(j, durable, j.wakeWaiting, &line{Event: EventWithdrawn, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run})
+	if err != nil {
+		return err
+	}
+	s.hint(j)
+	return nil
+}
+
+// end records that a task, which was recorded as started and was not, is over.
+func (s *Store) end(t *Task) error {
+	j, number, now := t.Job, strconv.Itoa(t.Number), time.Now()
 	over := false
-	lines = append(lines, &line{Event: EventDeleted, Tasks: number, Time: now})
+	lines := []*line{
+		{Event: EventWithdrawn, Tasks: number, Time: now, Run: t.Run},
+		{Event: EventDeleted, Tasks: number, Time: now},
+	}
 	err := s.commit(j, durable, func() {
 		s.finished.ran(t)
 		if over = j.over() && s.jobs[j.Number] == j; over {
@@ -116,7 +126,7 @@ func (s *Store) Withdraw(t *Task) error {
 // a reason that a second try would meet again. One that was deleted meanwhile is
 // gone instead.
 func (s *Store) Fail(t *Task, reason string) error {
-	if s.Want(t) != nil {
+	if s.Unwanted(t) {
 		return s.Withdraw(t)
 	}
 	tasks, now := strconv.Itoa(t.Number), time.Now()
@@ -138,6 +148,22 @@ func (s *Store) Exceed(t *Task, reason string) error {
 		Event: EventWant, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run,
 		Want: &Want{Signal: sigkill, Reason: reason},
 	})
+}
+
+// Evict records that a running task is to leave its slot: with Requeue to run
+// again, else for good. It reports whether that is news: who wanted it killed
+// before has it, but for one who only wanted it to run elsewhere.
+func (s *Store) Evict(t *Task, want Want) (bool, error) {
+	<-t.begun // a want must stand behind the start
+	news := false
+	may := func() bool {
+		news = t.State == Started && (t.Want == nil || t.Want.Requeue && t.Want.Signal != want.Signal)
+		return news
+	}
+	err := s.commitIf(t.Job, may, durable, nil, &line{
+		Event: EventWant, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Want: &want,
+	})
+	return news, err
 }
 
 // Ending is the end of one task's run, on its way into record and accounting.
@@ -168,6 +194,7 @@ func (s *Store) End(ends []Ending) []error {
 			for _, i := range indexes {
 				errs[i] = err
 				ends[i].Task.recorded = err == nil
+				j.prepared()
 			}
 			s.mu.Unlock()
 			if j.Tasks.IsArray() { // -tc or max_aj_instances may have held back others
@@ -186,14 +213,20 @@ func (s *Store) End(ends []Ending) []error {
 func (s *Store) Settle(t *Task) error {
 	l := &line{Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run}
 	fate := t.End.Fate
-	if want := s.Want(t); want != nil && !want.Requeue {
+	want := s.Want(t)
+	if want != nil && !want.Requeue {
 		fate = FateDone // deleted since it has ended
+	} else if want != nil && want.Error != "" && fate == FateRequeue {
+		fate = FateError
 	}
 	switch fate {
 	case FateRequeue:
 		l.Event = EventRequeued
 	case FateError:
 		l.Event, l.Reason = EventErrored, t.End.Reason
+		if want != nil && want.Error != "" {
+			l.Reason = want.Error
+		}
 	default:
 		l.Event = EventDone
 	}

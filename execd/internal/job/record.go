@@ -62,8 +62,14 @@ type kept struct {
 	Mail     string    `json:"mail"`
 
 	Interactive *struct{} `json:"interactive"`
+	Work        *work     `json:"work"`
 	Predecessors
 	needs
+}
+
+// work is what is kept of api.Work: the ad may be large.
+type work struct {
+	Identity api.Text `json:"identity"`
 }
 
 // Predecessors are the words of -hold_jid and -hold_jid_ad.
@@ -91,6 +97,9 @@ func keptOf(r *api.SubmitRequest) kept {
 	if r.Interactive != nil {
 		k.Interactive = &struct{}{}
 	}
+	if r.Work != nil {
+		k.Work = &work{api.Text(r.Work.Identity)}
+	}
 	return k
 }
 
@@ -108,6 +117,7 @@ type line struct {
 	Reason string  `json:"reason,omitempty"` // of EventErrored
 	Hold   string  `json:"hold,omitempty"`   // of EventHeld and EventReleased: letters of u, o, s
 	Change *change `json:"change,omitempty"` // of EventAltered
+	Late   bool    `json:"late,omitempty"`   // of EventWithdrawn: it took too long to prepare it
 }
 
 // state is what a snapshot says of a job as a whole. The tasks that the lines
@@ -119,7 +129,9 @@ type state struct {
 	Runs        map[int]int  `json:"runs,omitempty"`
 	Checkpoints map[int]bool `json:"checkpoints,omitempty"`
 	PIDs        map[int]int  `json:"pids,omitempty"`
+	Late        map[int]int  `json:"late,omitempty"`
 	Requeued    time.Time    `json:"requeued,omitzero"`
+	Replied     bool         `json:"replied,omitempty"`
 	// Held has the tasks with a hold, by its letter.
 	Held map[string]string `json:"held,omitempty"`
 }
@@ -138,6 +150,8 @@ type Start struct {
 	Parts schedule.Parts `json:"parts,omitzero"`
 	// Binding has the cores that the run is bound to, as its config.
 	Binding string `json:"binding,omitempty"`
+	// Claim is the public id of the claim that the run is under; empty: the queue's.
+	Claim string `json:"claim,omitempty"`
 	// Needs are those of the job when the run was started; nil: those it has
 	// where the line stands.
 	Needs *needs `json:"needs,omitempty"`
@@ -151,6 +165,11 @@ type Want struct {
 	Reason string `json:"reason,omitempty"`
 	// Requeue says that the task is to run again, whatever its end.
 	Requeue bool `json:"requeue,omitempty"`
+	// Error, with Requeue, has the task wait in error instead of for a slot, and
+	// says why.
+	Error string `json:"error,omitempty"`
+	// Slot says that its slot has to be left, whatever becomes of it then.
+	Slot bool `json:"slot,omitempty"`
 }
 
 // Fate is what becomes of a task whose run has ended.
@@ -249,6 +268,10 @@ func (j *Job) replay(l *line) error {
 	if l.Event == EventAltered {
 		return j.alter(l)
 	}
+	if l.Event == EventReplied {
+		j.replied = true
+		return nil
+	}
 	set, ok := parseTasks(l.Tasks, j.Tasks)
 	if !ok {
 		return fmt.Errorf("tasks %q are none of the job's", l.Tasks)
@@ -278,8 +301,9 @@ func (j *Job) restore(st *state) error {
 		}
 	}
 	j.pending, j.active, j.started = pending, nil, 0
-	j.finished, j.deleted, j.requeued = st.Finished, st.Deleted, st.Requeued
+	j.finished, j.deleted, j.requeued, j.replied = st.Finished, st.Deleted, st.Requeued, st.Replied
 	j.runs, j.checkpoints, j.pids = maps.Clone(st.Runs), maps.Clone(st.Checkpoints), maps.Clone(st.PIDs)
+	j.late = maps.Clone(st.Late)
 	j.held = nil
 	for letter, tasks := range st.Held {
 		set, ok := parseTasks(tasks, j.Tasks)
@@ -295,7 +319,7 @@ func (j *Job) restore(st *state) error {
 
 // lines returns events that lead to the present state of the job.
 func (j *Job) lines(now time.Time) []*line {
-	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Requeued: j.requeued}
+	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Late: j.lateness(), Requeued: j.requeued, Replied: j.replied}
 	for letter, set := range j.held {
 		if st.Held == nil {
 			st.Held = map[string]string{}
@@ -370,6 +394,9 @@ func (j *Job) apply(number int, l *line) error {
 	case EventWithdrawn:
 		delete(j.active, number)
 		j.pending.Add(number)
+		if l.Late {
+			j.noteLate(number)
+		}
 	case EventWant:
 		if l.Want == nil {
 			return errors.New("a want without its particulars")
@@ -379,6 +406,7 @@ func (j *Job) apply(number int, l *line) error {
 		t.Suspended, t.Missing = l.Event == EventSuspended, l.Reason
 	case EventCleared:
 		delete(j.active, number)
+		delete(j.late, number)
 		j.pending.Add(number)
 	case EventEnded:
 		if l.End == nil {
@@ -467,6 +495,10 @@ type Job struct {
 	HasScript bool
 	// Interactive says that it is a job of qrsh: it ends with its first run.
 	Interactive bool
+	// Foreign says that it did not come by qsub, and has api.Work. Identity is by
+	// what those it came from know it; empty: by nothing.
+	Foreign  bool
+	Identity string
 
 	terms atomic.Pointer[Terms]
 
@@ -476,11 +508,16 @@ type Job struct {
 
 	// The rest is guarded by the Store's mutex.
 	dropped       bool // nothing is left of it, its record goes
+	replied       bool // who it came from was told that it was accepted
 	pending       Tasks
 	active        map[int]*Task  // started, ended or in error; nil: none was yet
 	runs          map[int]int    // run numbers of tasks that ran before
 	checkpoints   map[int]bool   // those of them whose last run left a checkpoint
 	pids          map[int]int    // and the pid that the job had in it
+	late          map[int]int    // how often it took too long to prepare them
+	notBefore     time.Time      // when it may be prepared again; lost with execd
+	delayed       string         // and why not before
+	delays        int            // how often that was
 	started       int            // tasks in state Started
 	finished      int            // tasks that ran to their end
 	deleted       int            // tasks deleted before they started
@@ -574,6 +611,9 @@ func newJob(h *digest) *Job {
 		SubmitGID: h.SubmitGID, Submitted: h.Submitted, Tasks: r.Tasks, HasScript: !r.Binary, Interactive: r.Interactive != nil,
 		waitsForTasks: h.WaitsForTasks, pending: AllTasks(r.Tasks),
 	}
+	if r.Work != nil {
+		j.Foreign, j.Identity = true, string(r.Work.Identity)
+	}
 	j.terms.Store(termsOf(r))
 	if r.Hold != "" {
 		all := AllTasks(r.Tasks)
@@ -604,6 +644,7 @@ func (j *Job) activate(t *Task) {
 
 // forgetRuns forgets the earlier runs of a task that does not run again.
 func (j *Job) forgetRuns(number int) {
+	delete(j.late, number)
 	delete(j.runs, number)
 	delete(j.checkpoints, number)
 	delete(j.pids, number)

@@ -160,6 +160,7 @@ func TestDigest(t *testing.T) {
 			Queues: []string{"q"}, SoftQueues: []string{"r"}, MasterQueues: []string{"m"}, PE: "p",
 			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Now: true, Checkpoint: "c", Binding: "linear",
 			HoldJobs: []string{"5", "x*"}, HoldArray: []string{"6"}, Interactive: &api.Interactive{Terminal: true},
+			Work: &api.Work{Ad: "A = 1\n", Identity: "i\xff", Slot: 1, Claim: "c", Holder: "fetch"},
 		},
 	}
 	data, err := encode(h)
@@ -172,6 +173,9 @@ func TestDigest(t *testing.T) {
 	}
 	if want := digestOf(h); !reflect.DeepEqual(&got, want) {
 		t.Errorf("read %+v; want %+v", got, want)
+	}
+	if j := newJob(&got); !j.Foreign || j.Identity != "i\xff" {
+		t.Errorf("the job is foreign %v, with identity %q; want true and %q", j.Foreign, j.Identity, "i\xff")
 	}
 	for _, v := range []reflect.Value{reflect.ValueOf(got.Request), reflect.ValueOf(got.Request.needs)} {
 		for i := range v.NumField() {

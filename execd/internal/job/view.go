@@ -219,6 +219,11 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 	}
 	if caller.UID != j.UID && !caller.Manager {
 		d.Request.Env = nil
+		if w := request.Work; w != nil { // its ad has an environment too
+			public := *w
+			public.Ad = ""
+			d.Request.Work = &public
+		}
 	}
 	if i := request.Interactive; i != nil { // by its token one could be taken for the job
 		d.Request.Interactive = &api.Interactive{
@@ -253,6 +258,9 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 		}
 		if free := s.free(j); free.Len() == 0 {
 			d.Reasons = []string{j.heldBecause(d.Holds, d.WaitsFor)}
+		}
+		if at, delayed := j.earliest(); delayed != "" && at.After(time.Now()) {
+			d.Reasons = []string{fmt.Sprintf("not started again before %s: %s", at.Format(time.DateTime), delayed)}
 		}
 		if most := j.Terms().MaxRun; most > 0 && j.started >= most {
 			d.Reasons = []string{fmt.Sprintf("%d tasks of the job run, and -tc %d allows no more", j.started, most)}

@@ -69,6 +69,7 @@ const (
 	overloaded
 	full
 	reserved
+	unwilling
 )
 
 // obstacle is why a class cannot run somewhere. It is put into words only when
@@ -466,6 +467,8 @@ func (s *Scheduler) words(c *class, q *queue, o obstacle) string {
 		return fmt.Sprintf("queue instance %q dropped because it is %s", instance, o.text)
 	case full:
 		return fmt.Sprintf("queue instance %q dropped because it is full", instance)
+	case unwilling:
+		return fmt.Sprintf("cannot run in queue %q because %s", instance, o.text)
 	case reserved:
 		return fmt.Sprintf("cannot run %s because %s", where, o.text)
 	}

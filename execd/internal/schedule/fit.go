@@ -21,6 +21,7 @@ type view struct {
 	// leave them what they need.
 	later []*reservation
 	when  when
+	job   int // for which it is, where the slots' will counts; 0: it does not
 }
 
 type when int
@@ -145,6 +146,23 @@ func (s *Scheduler) shortage(account int, used ledger) obstacle {
 
 // inQueue returns how many slots a class can have in a queue, or why none.
 func (s *Scheduler) inQueue(c *class, q *queue, v *view) (int, obstacle) {
+	n, o := s.fits(c, q, v)
+	if n == 0 || v.job == 0 || v.when != now || s.gate == nil {
+		return n, o
+	}
+	most := n
+	if c.want.PE == "" {
+		most = 1
+	}
+	willing, why := s.gate(v.job, q.Name, most)
+	if willing == 0 {
+		return 0, obstacle{reason: unwilling, text: why}
+	}
+	return min(n, willing), obstacle{}
+}
+
+// fits is inQueue whatever the slots' will is.
+func (s *Scheduler) fits(c *class, q *queue, v *view) (int, obstacle) {
 	p := &c.places[q.index]
 	if p.never.reason != none {
 		return 0, p.never

@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"container/heap"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ type Scheduler struct {
 	load   map[string]conf.Value // scaled
 	loaded map[string]conf.Value // as it was told
 	shut   map[string]string     // queues that are closed: why
+	gate   Gate                  // nil: every free slot takes every job
+	kept   int                   // how many of tasks are Kept
 	gone   map[string]int        // slots in use of queues that are not configured any more
 
 	jobs       map[int]*entry
@@ -213,6 +216,19 @@ func (s *Scheduler) SetClosed(queue, why string) {
 	s.changed()
 }
 
+// SetGate has every start asked for at the slots; nil: at none of them.
+func (s *Scheduler) SetGate(g Gate) {
+	s.gate = g
+	s.changed()
+}
+
+// GateChanged tells that slots may be willing now that were not.
+func (s *Scheduler) GateChanged() {
+	if s.gate != nil {
+		s.changed()
+	}
+}
+
 // hold enters a grant in the books, or with sign -1 takes it out.
 func (s *Scheduler) hold(r *run, sign int) {
 	if sign > 0 {
@@ -242,7 +258,11 @@ func (s *Scheduler) hold(r *run, sign int) {
 
 // begin holds a grant for its user.
 func (s *Scheduler) begin(r *run) {
-	r.owner = s.userOf(r.User)
+	if r.Kept {
+		r.owner = &user{place: -1} // who is in nobody's way
+	} else {
+		r.owner = s.userOf(r.User)
+	}
 	r.uses = s.host.usesOf(r.Grant)
 	s.hold(r, 1)
 	r.owner.running++
@@ -284,8 +304,17 @@ func (s *Scheduler) Started(r Running) {
 	id := TaskID{r.Job, r.Task}
 	if twice := s.tasks[id]; twice != nil {
 		s.end(twice)
+		s.count(twice, -1)
 	}
 	s.tasks[id] = t
+	s.count(t, 1)
+}
+
+// count keeps the number of those that are kept.
+func (s *Scheduler) count(r *run, n int) {
+	if r.Kept {
+		s.kept += n
+	}
 }
 
 // GiveBack undoes a Next: the task waits again, unless its job was removed or
@@ -316,6 +345,7 @@ func (s *Scheduler) Ended(job, task int, used Used, now time.Time) {
 		return
 	}
 	delete(s.tasks, id)
+	s.count(r, -1)
 	w := &s.host.conf.Scheduling
 	amount := used.CPU*w.UsageWeights.CPU + used.Mem*w.UsageWeights.Mem + used.IO*w.UsageWeights.IO
 	r.owner.share = Share{r.owner.share.at(now, w.HalfTime) + amount, now}
@@ -367,8 +397,13 @@ func (s *Scheduler) sweep(now time.Time) *run {
 				u.cursor++
 			}
 		default:
-			if r := s.start(b, now); r != nil {
+			r, refused := s.start(b, now)
+			if r != nil {
 				return r
+			}
+			if refused { // its slots take others of the class, perhaps
+				u.cursor++
+				break
 			}
 			b.class.failed = p.number
 			continue
@@ -436,26 +471,70 @@ func (s *Scheduler) fix(u *user) {
 	}
 }
 
-// start grants what the first job of a bucket asks for, or returns nil.
-func (s *Scheduler) start(b *bucket, now time.Time) *run {
+// start grants what the first job of a bucket asks for, or the first that the
+// slots are willing to run, or returns nil; refused says that it was for the slots'
+// will.
+func (s *Scheduler) start(b *bucket, now time.Time) (r *run, refused bool) {
 	c := b.class
-	p := s.allocate(c, &view{used: s.used, at: now, later: s.pass.reserved})
+	v := &view{used: s.used, at: now, later: s.pass.reserved}
+	p, e := s.allocate(c, v), b.jobs[0]
 	if p == nil {
-		return nil
+		return nil, false
+	}
+	if s.gate != nil {
+		if p, e = s.admitted(b, v); p == nil {
+			return nil, true
+		}
 	}
 	g, ok := s.grant(c, p)
 	if !ok {
-		return nil
+		return nil, false
 	}
-	e := b.jobs[0]
-	r := &run{Running: Running{Job: e.number, User: b.who.name, Started: now, Duration: p.length, Grant: g}, entry: e}
+	r = &run{Running: Running{Job: e.number, User: b.who.name, Started: now, Duration: p.length, Grant: g}, entry: e}
 	s.begin(r)
 	s.granted[g] = r
 	s.impose(r.uses, now, p.length)
 	if e.tasks--; e.tasks == 0 {
 		s.leave(e)
 	}
-	return r
+	return r, false
+}
+
+// admitted returns the first job of a bucket that slots are willing to run, and
+// where; nil: none.
+func (s *Scheduler) admitted(b *bucket, v *view) (*plan, *entry) {
+	for _, e := range b.jobs {
+		v.job = e.number
+		if p := s.allocate(b.class, v); p != nil {
+			return p, e
+		}
+	}
+	return nil, nil
+}
+
+// Place returns a grant of one slot of a queue for a job that is not among those
+// that wait, when there is what it asks for: Started follows. It does not look at
+// what is kept for jobs with -R y.
+func (s *Scheduler) Place(j *Job, queue string, now time.Time) (*Grant, error) {
+	q := s.host.byName[queue]
+	if q == nil {
+		return nil, Unsuitable{fmt.Sprintf("queue %q does not exist any more", queue)}
+	}
+	c := &class{want: *j, lists: s.host.membership(j.User, j.Groups)}
+	s.compile(c)
+	v := &view{used: s.used, at: now}
+	if n, o := s.inQueue(c, q, v); n == 0 {
+		return nil, Unsuitable{s.words(c, q, o)}
+	}
+	length := c.places[q.index].duration
+	if n, o := s.onHost(c, v, length); n == 0 {
+		return nil, Unsuitable{s.words(c, nil, o)}
+	}
+	g, ok := s.grant(c, &plan{queues: []planned{{q, 1}}, length: length})
+	if !ok {
+		return nil, Unsuitable{"not enough units of a resource map are free"}
+	}
+	return g, nil
 }
 
 // impose debits reservations with what still runs when they begin.
@@ -483,6 +562,9 @@ func (s *Scheduler) reserveAll(b *bucket, now time.Time) {
 
 // length returns how long a task runs, as far as is known; 0: for ever.
 func (s *Scheduler) length(r *run) time.Duration {
+	if r.Kept {
+		return 0
+	}
 	return cmp.Or(r.Duration, s.host.conf.Scheduling.DefaultDuration)
 }
 

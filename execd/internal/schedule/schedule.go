@@ -88,7 +88,14 @@ type Running struct {
 	Duration  time.Duration // its h_rt; 0: not known
 	Grant     *Grant
 	Stopped   bool // adopted, and suspended by Suspensions before
+	// Kept says that this is no task: the slots are somebody else's, who may
+	// start something there at any time. Nobody is charged for them.
+	Kept bool
 }
+
+// Gate says how many slots of a queue are willing to run a job now, counting to
+// most, and, if none is, why, as the end of a sentence with "because".
+type Gate func(job int, queue string, most int) (willing int, why string)
 
 // Parts is what a priority is made of: three numbers of 0 to 1 before they are
 // weighed, and the two of which the urgency is the sum before it is normalised.

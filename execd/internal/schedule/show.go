@@ -30,10 +30,10 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 	if e.bucket.reserve && !s.anyFree() {
 		s.sweep(now) // Next had no reason to, and nothing can start
 	}
-	v := &view{used: s.used, at: now, later: s.pass.reserved}
+	v := &view{used: s.used, at: now, later: s.pass.reserved, job: job}
 	if i := slices.IndexFunc(v.later, func(r *reservation) bool { return r.job == job }); i >= 0 {
 		// Only what was kept free before it is in its way.
-		lines := s.obstacles(c, &view{used: s.used, at: now, later: v.later[:i]})
+		lines := s.obstacles(c, &view{used: s.used, at: now, later: v.later[:i], job: job})
 		return append(lines, fmt.Sprintf("resources are kept free for it: it starts at %s at the latest", v.later[i].from.Format(time.DateTime)))
 	}
 	if s.allocate(c, v) != nil {
@@ -70,15 +70,20 @@ func (s *Scheduler) Verdicts(now time.Time) func(job int) string {
 			why = s.verdict(c, now)
 			known[c] = why
 		}
+		if s.gate != nil && why == mayStart && s.allocate(c, &view{used: s.used, at: now, later: s.pass.reserved, job: job}) == nil {
+			return "Jobs can not run because no slot is willing to run them"
+		}
 		return why
 	}
 }
+
+const mayStart = "Jobs can start when it is their turn"
 
 func (s *Scheduler) verdict(c *class, now time.Time) string {
 	s.compile(c)
 	switch {
 	case s.allocate(c, &view{used: s.used, at: now, later: s.pass.reserved}) != nil:
-		return "Jobs can start when it is their turn"
+		return mayStart
 	case s.allocate(c, &view{used: make(ledger, len(s.host.accounts)), when: idle}) == nil:
 		return "Jobs can not run because no host can satisfy the resource requirements"
 	case !slices.ContainsFunc(s.host.queues, func(q *queue) bool { return s.takes(q) }):
@@ -166,6 +171,9 @@ func (s *Scheduler) Queues(time.Time) []QueueState {
 				}
 			}
 		}
+		if kept := s.keptIn(q.Name); kept > 0 {
+			st.Used, st.Reserved = st.Used-kept, st.Reserved+kept
+		}
 		add := func(letter, reason string) {
 			st.Letters += letter
 			st.Reasons = append(st.Reasons, reason)
@@ -185,6 +193,21 @@ func (s *Scheduler) Queues(time.Time) []QueueState {
 		list = append(list, QueueState{Name: name, Used: s.gone[name], Letters: "o"})
 	}
 	return list
+}
+
+// keptIn counts the slots of a queue that are somebody else's.
+func (s *Scheduler) keptIn(queue string) (n int) {
+	if s.kept == 0 {
+		return 0
+	}
+	for _, r := range s.tasks {
+		for _, g := range r.Grant.Queues {
+			if r.Kept && g.Queue == queue {
+				n += g.Slots
+			}
+		}
+	}
+	return n
 }
 
 // Values returns the value of each attribute of the complex that a queue has

@@ -1,0 +1,288 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Verbs of claims. A claim is the right to use one slot: who has it may start one
+// job after the other there, without a queue. Whoever may claim (managers,
+// operators and the users of the knob CLAIM_USERS) has the id of a claim from
+// ClaimReply, and it alone opens the slot; only the user who has claimed, and
+// managers, may use it.
+const (
+	VerbClaim         = "claim"          // ClaimRequest -> ClaimReply
+	VerbActivate      = "activate"       // ActivateRequest -> ActivateReply
+	VerbDeactivate    = "deactivate"     // DeactivateRequest -> Permit
+	VerbRelease       = "release"        // ClaimOrder -> ClaimState
+	VerbRenew         = "renew"          // ClaimOrder -> ClaimState
+	VerbClaimSuspend  = "claim-suspend"  // ClaimOrder -> ClaimState
+	VerbClaimContinue = "claim-continue" // ClaimOrder -> ClaimState
+	VerbClaimCheck    = "claim-check"    // ClaimOrder -> Permit
+	VerbVacate        = "vacate"         // VacateRequest -> VacateReply; managers
+	VerbSlots         = "slots"          // SlotsRequest -> SlotsReply
+)
+
+// ClaimID is the id of a claim with its secret, `<host>#boot#sequence#secret`. It
+// prints as its public part alone. It travels over the socket as it is.
+type ClaimID string
+
+// String returns the public part, followed by three dots.
+func (id ClaimID) String() string {
+	i := strings.LastIndexByte(string(id), '#')
+	if i < 0 {
+		return "..."
+	}
+	return string(id[:i+1]) + "..."
+}
+
+// GoString is String, in quotes.
+func (id ClaimID) GoString() string { return fmt.Sprintf("%q", id.String()) }
+
+// Refusal says why a claim or an activation is refused, and who has ended an
+// activation: HTCondor's numbers.
+type Refusal int
+
+// The refusals of claims and activations.
+const (
+	RefusedMessage      Refusal = 1026 // the message is not complete
+	RefusedRequirements Refusal = 1027 // job and slot do not match: START, Requirements, resources
+	RefusedTryAgain     Refusal = 1028 // what ran before is still being removed: try again soon
+	RefusedWorkLife     Refusal = 1029 // the claim has had its time
+	RefusedPreempted    Refusal = 1030 // somebody else is to have the slot
+	RefusedBroken       Refusal = 1031 // the slot is out of order
+	RefusedBusy         Refusal = 1032 // a job runs
+	RefusedState        Refusal = 1033 // the slot is not in a state for it
+	RefusedUnknown      Refusal = 1034 // no claim has this id, or it is not the caller's
+	RefusedShutdown     Refusal = 1013 // execd is about to end, or the host is drained
+	RefusedRank         Refusal = 1018 // what runs there ranks higher
+)
+
+// RefusalOf returns the number of a refusal; 0 for any other error.
+func RefusalOf(err error) Refusal {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Refusal
+	}
+	return 0
+}
+
+// Refusef returns an error that refuses.
+func Refusef(why Refusal, format string, args ...any) *Error {
+	e := Errorf(CodeRejected, format, args...)
+	e.Refusal = why
+	switch why {
+	case RefusedTryAgain:
+		e.Code = CodeBusy
+	case RefusedUnknown:
+		e.Code = CodeNotFound
+	}
+	return e
+}
+
+// ClaimRequest asks for a slot.
+type ClaimRequest struct {
+	Slot int `json:"slot,omitempty"` // 0: any that is willing, the lowest first
+	// Ad describes what is to run, in old or new ClassAd syntax: START and RANK of
+	// the slot are evaluated with it. Empty: nothing is known of it.
+	Ad string `json:"ad,omitempty"`
+	// Lease is after how many seconds without a renewal the claim is lost, and
+	// what runs under it killed: at least 10. 0: what execd has configured.
+	Lease int `json:"lease,omitempty"`
+	// Priority is that of the claimant among those of the same rank: a greater one
+	// preempts a smaller one. Only managers and operators may have one above 0.
+	Priority int `json:"priority,omitempty"`
+	// NoWait refuses instead of waiting for what runs in the slot to leave.
+	NoWait bool `json:"no_wait,omitempty"`
+}
+
+// MinLease is the shortest lease, in seconds.
+const MinLease = 10
+
+// ClaimReply is a claim.
+type ClaimReply struct {
+	ID ClaimID `json:"id"`
+	// Waiting says that the slot is not the claimant's yet: what runs there is
+	// leaving. The client calls again with AwaitClaim until it is false.
+	Waiting bool   `json:"waiting,omitempty"`
+	Slot    int    `json:"slot"`
+	Name    string `json:"name"`         // slot3@host
+	Lease   int    `json:"lease"`        // seconds
+	Renew   int    `json:"renew"`        // renew each so many seconds
+	Ad      string `json:"ad,omitempty"` // of the slot, in old syntax
+}
+
+// ClaimOrder names a claim.
+type ClaimOrder struct {
+	ID ClaimID `json:"id"`
+	// Await, of VerbRenew, keeps the reply back while the claim waits for its slot,
+	// for some minutes at most.
+	Await bool `json:"await,omitempty"`
+}
+
+// ClaimState is what has become of a claim.
+type ClaimState struct {
+	State    string `json:"state"`    // of the slot
+	Activity string `json:"activity"` // of the slot
+	Waiting  bool   `json:"waiting,omitempty"`
+	Job      int    `json:"job,omitempty"`   // that runs, or ran last
+	Lease    int    `json:"lease,omitempty"` // seconds from now on
+}
+
+// ActivateRequest has a job run under a claim: either Ad or Request says what.
+type ActivateRequest struct {
+	ID ClaimID `json:"id"`
+	// Ad is the job, in old or new ClassAd syntax: job(5).
+	Ad string `json:"ad,omitempty"`
+	// Request is the job as qsub would have put it together.
+	Request *SubmitRequest `json:"request,omitempty"`
+}
+
+// ActivateReply names the job that runs.
+type ActivateReply struct {
+	Job    int    `json:"job"`
+	Cursor string `json:"cursor"` // where to begin a WaitRequest for the job
+}
+
+// Deactivation says how a job is to be ended.
+type Deactivation string
+
+// The ways.
+const (
+	Graceful Deactivation = "graceful" // with the time that policy and job allow
+	Forcible Deactivation = "forcible" // at once
+	JobDone  Deactivation = "job-done" // not at all: the reply comes when it has ended
+)
+
+// DeactivateRequest ends the job of a claim, not the claim.
+type DeactivateRequest struct {
+	ID  ClaimID      `json:"id"`
+	How Deactivation `json:"how"`
+}
+
+// Permit says whether a claim may be activated again. When not, the claim is as
+// good as released.
+type Permit struct {
+	Start         bool `json:"start"`
+	StillCleaning bool `json:"still_cleaning,omitempty"` // of JobDone: the job had not ended after 10 s
+}
+
+// VacateRequest takes slots from whoever has them.
+type VacateRequest struct {
+	Slots []int `json:"slots,omitempty"` // none: all
+	Fast  bool  `json:"fast,omitempty"`  // kill what runs at once
+}
+
+// VacateReply says from how many slots somebody is leaving.
+type VacateReply struct {
+	Vacated int `json:"vacated"`
+}
+
+// SlotsRequest asks for the slots of the host.
+type SlotsRequest struct {
+	Slot int  `json:"slot,omitempty"` // only that; 0: all
+	Ads  bool `json:"ads,omitempty"`  // with SlotStatus.Ad
+}
+
+// SlotsReply has them by number.
+type SlotsReply struct {
+	Host  string       `json:"host"`
+	Slots []SlotStatus `json:"slots"`
+}
+
+// SlotStatus is what a slot is like.
+type SlotStatus struct {
+	Slot     int       `json:"slot"`
+	Name     string    `json:"name"`
+	Queue    string    `json:"queue"`
+	State    string    `json:"state"`
+	Activity string    `json:"activity"`
+	Since    time.Time `json:"since,omitzero"`   // of the activity; zero: not known
+	Holder   string    `json:"holder,omitempty"` // "queue", "fetch", or the user who has claimed it
+	Claim    string    `json:"claim,omitempty"`  // public id
+	Job      string    `json:"job,omitempty"`    // 12.1
+	Ad       string    `json:"ad,omitempty"`     // in old syntax
+}
+
+// Claim asks for a slot, and waits until it is the caller's unless the request says
+// otherwise.
+func (c *Client) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
+	reply := ClaimReply{}
+	if err := c.Call(ctx, VerbClaim, &r, &reply); err != nil {
+		return nil, err
+	}
+	claim := &Claim{client: c, Reply: reply}
+	for claim.Reply.Waiting {
+		state := ClaimState{}
+		if err := c.Call(ctx, VerbRenew, &ClaimOrder{ID: reply.ID, Await: true}, &state); err != nil {
+			if ctx.Err() != nil {
+				// Who waits in vain must not keep others waiting.
+				release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+				defer cancel()
+				err = errors.Join(err, claim.Release(release))
+			}
+			return nil, err
+		}
+		claim.Reply.Waiting = state.Waiting
+	}
+	return claim, nil
+}
+
+// Claim is a slot that the program has claimed. It is to be renewed each
+// Reply.Renew seconds, and released at the end.
+type Claim struct {
+	client *Client
+	Reply  ClaimReply
+}
+
+// ClaimOf returns a claim whose id is known, as after a restart of the program.
+func (c *Client) ClaimOf(id ClaimID) *Claim { return &Claim{client: c, Reply: ClaimReply{ID: id}} }
+
+func (c *Claim) order(ctx context.Context, verb string) (state ClaimState, err error) {
+	err = c.client.Call(ctx, verb, &ClaimOrder{ID: c.Reply.ID}, &state)
+	return state, err
+}
+
+// Activate has a job run. What runs is a job like any other: qstat shows it, qdel
+// ends it, and qacct has its end.
+func (c *Claim) Activate(ctx context.Context, r ActivateRequest) (ActivateReply, error) {
+	r.ID = c.Reply.ID
+	reply := ActivateReply{}
+	err := c.client.Call(ctx, VerbActivate, &r, &reply)
+	return reply, err
+}
+
+// Deactivate ends the job that runs.
+func (c *Claim) Deactivate(ctx context.Context, how Deactivation) (Permit, error) {
+	permit := Permit{}
+	err := c.client.Call(ctx, VerbDeactivate, &DeactivateRequest{ID: c.Reply.ID, How: how}, &permit)
+	return permit, err
+}
+
+// Check asks whether the claim may be activated again.
+func (c *Claim) Check(ctx context.Context) (Permit, error) {
+	permit := Permit{}
+	err := c.client.Call(ctx, VerbClaimCheck, &ClaimOrder{ID: c.Reply.ID}, &permit)
+	return permit, err
+}
+
+// Renew begins the lease anew.
+func (c *Claim) Renew(ctx context.Context) (ClaimState, error) { return c.order(ctx, VerbRenew) }
+
+// Suspend stops the job until Continue.
+func (c *Claim) Suspend(ctx context.Context) (ClaimState, error) {
+	return c.order(ctx, VerbClaimSuspend)
+}
+
+// Continue lets a job go on that Suspend has stopped.
+func (c *Claim) Continue(ctx context.Context) (ClaimState, error) {
+	return c.order(ctx, VerbClaimContinue)
+}
+
+// Release gives the slot back. What runs there is killed.
+func (c *Claim) Release(ctx context.Context) error {
+	_, err := c.order(ctx, VerbRelease)
+	return err
+}

@@ -1,0 +1,81 @@
+package job
+
+import (
+	"maps"
+	"strconv"
+	"time"
+)
+
+// What a task is given back for whose preparation failed is worth a second try,
+// but not at once: what prepares a job is a program of the site's, and may fail
+// for everybody for a while.
+const (
+	firstDelay = 10 * time.Second
+	lastDelay  = 5 * time.Minute
+)
+
+// Postpone gives back a task that was recorded as started and could not be
+// prepared. The job is not started again before a time, which is returned: 10 s,
+// doubling with each call until a task of the job has run, at most 5 minutes. The
+// delay is lost with execd. Late says that the preparation took too long, which is
+// remembered.
+func (s *Store) Postpone(t *Task, reason string, late bool) (until time.Time, err error) {
+	if s.Unwanted(t) {
+		return time.Time{}, s.Withdraw(t)
+	}
+	j := t.Job
+	s.mu.Lock()
+	until = time.Now().Add(min(firstDelay<<min(j.delays, 10), lastDelay))
+	s.mu.Unlock()
+	err = s.commit(j, durable, func() {
+		j.delays++
+		j.notBefore, j.delayed = until, reason
+		j.wakeWaiting()
+	}, &line{Event: EventWithdrawn, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Reason: reason, Late: late})
+	if err != nil {
+		return time.Time{}, err
+	}
+	s.hint(j)
+	return until, nil
+}
+
+// Late returns how often the preparation of a task took too long.
+func (s *Store) Late(t *Task) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.Job.late[t.Number]
+}
+
+// Unwanted reports whether a task is to end and not to run again.
+func (s *Store) Unwanted(t *Task) bool {
+	want := s.Want(t)
+	return want != nil && !want.Requeue
+}
+
+// Abandon ends a task that was recorded as started and will never run: nobody is
+// there to start it again.
+func (s *Store) Abandon(t *Task) error { return s.end(t) }
+
+// noteLate counts a preparation that took too long.
+func (j *Job) noteLate(number int) {
+	if j.late == nil {
+		j.late = map[int]int{}
+	}
+	j.late[number]++
+}
+
+// earliest is when a job may start, as far as times go, and why that is not by
+// -a; the zero time: at once. The Store's mutex is held.
+func (j *Job) earliest() (at time.Time, why string) {
+	if at = j.Terms().After; j.notBefore.After(at) {
+		return j.notBefore, j.delayed
+	}
+	return at, ""
+}
+
+// prepared forgets the delays of a job of which a task has run. The Store's mutex
+// is held.
+func (j *Job) prepared() { j.delays, j.notBefore, j.delayed = 0, time.Time{}, "" }
+
+// lateness is a copy for a snapshot.
+func (j *Job) lateness() map[int]int { return maps.Clone(j.late) }
