@@ -10,6 +10,8 @@ package conf
 import (
 	"fmt"
 	"time"
+
+	"paddock/execd/internal/conf/knob"
 )
 
 // Config is everything the administrator's files say.
@@ -32,6 +34,8 @@ type Config struct {
 	LoadScaling   map[string]float64 // load_scaling: factors of load values
 
 	Managers, Operators []string // users, beside root
+
+	Knobs *knob.Set // of hooks.conf; where there is none, an empty one
 
 	Access    []Access  // of the hosts "global" and this one: each has to admit the user
 	Elsewhere []string  // names of queues that have not this host

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"paddock/execd/internal/conf/spell"
 )
 
 // maxFile bounds a configuration file: nobody writes a queue of a megabyte.
@@ -262,35 +264,9 @@ func (w *worded) Error() string { return w.text }
 
 // suggest names the one that was probably meant, behind its sign.
 func suggest(names []string, name, sign string) string {
-	best, at := "", len(name)/3+1
-	for _, n := range names {
-		if d := distance(strings.ToLower(name), strings.ToLower(n)); d < at {
-			best, at = n, d
-		}
-	}
+	best := spell.Nearest(names, name, len(name)/3+1)
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf(", did you mean %q?", sign+best)
-}
-
-// distance is the number of letters to change, add or drop (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

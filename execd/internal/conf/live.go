@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"paddock/execd/internal/conf/knob"
 )
 
 // Live is the configuration in force, read again when a file changes. Its
@@ -23,18 +25,28 @@ type Live struct {
 	options Options
 	current atomic.Pointer[Config]
 	reading sync.Mutex // one Reload at a time
+	// knobs are those of the last reading, even if it failed: what is wrong may be
+	// put right in the files that they came from.
+	knobs atomic.Pointer[knob.Set]
 }
 
 // Open reads the configuration for the first time. The error is that of Load.
 func Open(o Options) (*Live, error) {
 	o.Dir = filepath.Clean(o.Dir) // as the names of events are
-	c, err := Load(o)
+	l := &Live{options: o}
+	c, err := l.load()
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{options: o}
 	l.current.Store(c)
 	return l, nil
+}
+
+// load is Load, and keeps where the knobs came from.
+func (l *Live) load() (*Config, error) {
+	c, problems := loadAll(l.options)
+	l.knobs.Store(c.Knobs)
+	return c, joined(problems)
 }
 
 // Current returns the configuration in force. It is never changed: another
@@ -47,7 +59,7 @@ func (l *Live) Current() *Config { return l.current.Load() }
 func (l *Live) Reload() (changed []string, err error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
-	c, err := Load(l.options)
+	c, err := l.load()
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +116,11 @@ func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err er
 			if err := l.watch(w); err != nil {
 				onChange(nil, err)
 			}
+			before := l.knobs.Load()
 			changed, err := l.Reload()
+			if now := l.knobs.Load(); !slices.Equal(before.Files(), now.Files()) || !slices.Equal(before.Dirs(), now.Dirs()) {
+				due.Reset(settled) // what came to be read is not watched yet
+			}
 			now := ""
 			if err != nil {
 				now = err.Error()
@@ -117,9 +133,13 @@ func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err er
 	}
 }
 
-// concerns reports whether a path is below our directory, or is it.
+// concerns reports whether a path is a file that the knobs come from, or is below
+// our directory or one of theirs, or is one of them.
 func (l *Live) concerns(path string) bool {
-	return path == l.options.Dir || strings.HasPrefix(path, l.options.Dir+string(filepath.Separator))
+	knobs := l.knobs.Load()
+	return slices.Contains(knobs.Files(), path) || slices.ContainsFunc(append([]string{l.options.Dir}, knobs.Dirs()...), func(dir string) bool {
+		return path == dir || strings.HasPrefix(path, dir+string(filepath.Separator))
+	})
 }
 
 // watch watches the directories that are there. Where ours is missing, it waits
@@ -139,16 +159,35 @@ func (l *Live) watch(w *fsnotify.Watcher) error {
 			err = errors.Join(err, e)
 		}
 	}
+	for _, dir := range beyond(l.knobs.Load()) {
+		e := w.Add(dir)
+		if missing(e) {
+			e = w.Add(filepath.Dir(dir)) // until it comes
+		}
+		if !missing(e) {
+			err = errors.Join(err, e)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("cannot watch the configuration: %w", err)
 	}
 	return nil
 }
 
+// beyond returns the directories that the knobs come from.
+func beyond(knobs *knob.Set) []string {
+	dirs := slices.Clone(knobs.Dirs())
+	for _, file := range knobs.Files() {
+		dirs = append(dirs, filepath.Dir(file))
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
 // changes compares two configurations: a line for each parameter, and for each
 // object that came or went.
 func changes(old, now *Config) (changed []string) {
-	for _, kind := range append(slices.Sorted(maps.Keys(places)), fileAliases) {
+	for _, kind := range append(slices.Sorted(maps.Keys(places)), fileAliases, fileKnobs) {
 		was, is := old.objects[kind], now.objects[kind]
 		names := maps.Clone(was)
 		if names == nil {

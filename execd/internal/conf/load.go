@@ -20,6 +20,8 @@ type Options struct {
 	Tmpdir string // tmpdir of queues that name none
 	Host   string // this host, by which overrides and hostlists are resolved
 	Root   bool   // refuse what another than root can write
+	// Environ is the environment, in which _CONDOR_NAME overrides the knob NAME.
+	Environ []string
 
 	// instead has what is read in place of files, to look at a change before it
 	// is made; nil: as if the file were not there.
@@ -35,14 +37,19 @@ type Options struct {
 // The error joins a *Problem for each mistake.
 func Load(o Options) (*Config, error) {
 	c, problems := loadAll(o)
-	if len(problems) == 0 {
-		return c, nil
+	if err := joined(problems); err != nil {
+		return nil, err
 	}
+	return c, nil
+}
+
+// joined is all mistakes as one error, or nil.
+func joined(problems []*Problem) error {
 	errs := make([]error, len(problems))
 	for i, p := range problems {
 		errs[i] = p
 	}
-	return nil, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // loadAll is Load with the mistakes one by one.
@@ -156,12 +163,13 @@ func (l *loader) load() {
 	readOne(l, kindConf, globalParams, &c.Global)
 	readOne(l, kindSched, schedParams, &c.Scheduling)
 	l.queues()
+	l.knobs()
 }
 
 // misnamed warns of names that are read by nobody and look like ours.
 func (l *loader) misnamed() {
 	entries, _ := os.ReadDir(l.Dir) // what cannot be read is reported for the files in it
-	known := append(slices.Collect(maps.Values(places)), fileAliases)
+	known := append(slices.Collect(maps.Values(places)), fileAliases, fileKnobs)
 	for _, e := range entries {
 		if hint := suggest(known, e.Name(), ""); hint != "" && !slices.Contains(known, e.Name()) && isMeant(e.Name()) {
 			l.conf.Warnings = append(l.conf.Warnings, Problem{File: filepath.Join(l.Dir, e.Name()), Text: "not read by anything" + hint})

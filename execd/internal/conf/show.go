@@ -28,7 +28,8 @@ var unknown = map[string]string{
 
 // Show returns the configuration in force, as qconf of Grid Engine 8.1.9 prints
 // it. The kinds are queue, pe, ckpt, userlist, hostgroup and host, which have
-// names, and complex, conf, sched, manager and operator, which have none. A queue
+// names, and complex, conf, sched, manager and operator, which have none; the
+// name of a knob is a pattern, or empty for all. A queue
 // is shown with its overrides, and as queue@host without. The error is
 // qconf's.
 func (c *Config) Show(kind, name string) (string, error) {
@@ -39,6 +40,8 @@ func (c *Config) Show(kind, name string) (string, error) {
 		return b.String(), nil
 	case api.KindAttribute:
 		return c.showAttribute(name)
+	case api.KindKnob:
+		return c.showKnobs(name)
 	case kindManager, kindOperator:
 		for _, user := range c.List(kind) {
 			b.WriteString(user + "\n")

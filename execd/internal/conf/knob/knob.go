@@ -1,0 +1,231 @@
+// Package knob reads hooks.conf, which is written in HTCondor's configuration
+// language: the variables ("knobs") by which slots are given to others than the
+// queue, and the hooks of a site's own. It knows which knobs execd reads, and
+// finds mistakes in them by file and line. It touches no file by itself: who
+// imports it, package conf for the administrator's files, says how one is read
+// and what makes it trustworthy. Only packages of execd import it.
+//
+// hooks.conf(5) describes the language and the knobs.
+package knob
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/classad"
+)
+
+// Set is what the files say. It never changes. A nil Set is valid and empty.
+type Set struct {
+	knobs  map[string]*Knob // by name in capitals
+	refers map[string]bool  // names in capitals that something refers to
+	files  []string
+	dirs   []string
+}
+
+// Knob is one knob, and where it comes from.
+type Knob struct {
+	Name    string // as it was written first; of a known one, as hooks.conf(5) writes it
+	Value   string // expanded
+	Raw     string // as written, without the comments and continuations in it
+	File    string // "": not of a file
+	Line    int    // in File; of a value over several lines the first one
+	Env     string // the environment variable that it is of; "": none
+	Default bool   // nothing says anything of it, or what is said is empty: the value is execd's own, or ""
+}
+
+// Where says where the knob comes from: a file and line, the environment, or
+// "default".
+func (k Knob) Where() string {
+	switch {
+	case k.Default:
+		return "default"
+	case k.Env != "":
+		return "environment " + k.Env
+	case k.Line == 0:
+		return cmp.Or(k.File, "built in")
+	}
+	return fmt.Sprintf("%s:%d", k.File, k.Line)
+}
+
+// Problem is something that is wrong in a file.
+type Problem struct {
+	File    string
+	Line    int // 0: the file as a whole
+	Text    string
+	Warning bool // what stands there is read, and does less than it seems
+}
+
+func (p Problem) String() string {
+	switch {
+	case p.File == "":
+		return p.Text
+	case p.Line == 0:
+		return p.File + ": " + p.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+}
+
+// prefixes are the daemon names under which a knob is looked for before its bare
+// name: execd's own, and that of the daemon whose files may be shared with it.
+var prefixes = []string{"EXECD.", "STARTD."}
+
+// key is a name as it is looked up: case makes no difference.
+func key(name string) string { return strings.ToUpper(name) }
+
+// find returns what decides about a name, or nil. What is defined as nothing is
+// as good as not defined.
+func (s *Set) find(name string) *Knob {
+	if s == nil {
+		return nil
+	}
+	name = key(name)
+	for _, p := range prefixes {
+		if k := s.knobs[p+name]; k != nil && k.Raw != "" {
+			return k
+		}
+	}
+	if k := s.knobs[name]; k != nil && k.Raw != "" {
+		return k
+	}
+	return nil
+}
+
+// Lookup returns the value of a knob, with everything in it expanded. ok is false
+// when nothing defines it, or it is defined as nothing; execd's own defaults are
+// not applied. The names of daemons, EXECD.NAME and STARTD.NAME, are tried
+// first.
+func (s *Set) Lookup(name string) (value string, ok bool) {
+	k := s.find(name)
+	if k == nil {
+		return "", false
+	}
+	return k.Value, k.Value != ""
+}
+
+// Get returns a knob with where it comes from. Of one that is not set, Default is
+// true and Value is execd's own, "" if it has none.
+func (s *Set) Get(name string) Knob {
+	if k := s.find(name); k != nil && k.Value != "" {
+		return *k
+	}
+	if d := Find(name); d != nil {
+		return Knob{Name: cmp.Or(d.Name, name), Value: d.Default, Raw: d.Default, Default: true}
+	}
+	return Knob{Name: name, Default: true}
+}
+
+// All returns every knob: what is set, and what execd knows and is at its
+// default, by name.
+func (s *Set) All() []Knob {
+	all := map[string]Knob{}
+	for _, d := range known {
+		if !d.pattern() {
+			all[key(d.Name)] = Knob{Name: d.Name, Value: d.Default, Raw: d.Default, Default: true}
+		}
+	}
+	if s != nil {
+		for name, k := range s.knobs {
+			if k.Value != "" || k.Raw != "" {
+				all[name] = *k
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b Knob) int { return cmp.Compare(key(a.Name), key(b.Name)) })
+}
+
+// Names returns the names of all knobs that something defines, in capitals, in
+// order, and without the names of daemons before them.
+func (s *Set) Names() []string {
+	if s == nil {
+		return nil
+	}
+	names := map[string]bool{}
+	for name := range s.knobs {
+		names[bare(name)] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Refers reports whether any value refers to the knob of that name.
+func (s *Set) Refers(name string) bool { return s != nil && s.refers[key(name)] }
+
+// Equal reports whether two Sets say the same in the same places.
+func (s *Set) Equal(other *Set) bool {
+	return slices.Equal(s.All(), other.All())
+}
+
+// Files returns the files that were read, or would have been if they were there,
+// in order.
+func (s *Set) Files() []string {
+	if s == nil {
+		return nil
+	}
+	return s.files
+}
+
+// Dirs returns the directories of LOCAL_CONFIG_DIR, in order.
+func (s *Set) Dirs() []string {
+	if s == nil {
+		return nil
+	}
+	return s.dirs
+}
+
+// Expr returns a knob that is an expression. ok is false when it is not set:
+// defaults are not applied.
+func (s *Set) Expr(name string) (e classad.Expr, ok bool) {
+	v, ok := s.Lookup(name)
+	if !ok {
+		return e, false
+	}
+	e, err := classad.ParseOldExpr(v)
+	return e, err == nil
+}
+
+// Int returns a knob that is a whole number, def when it is not set. A value may
+// be calculated (60 * 5); that it gives a number was checked when it was read.
+func (s *Set) Int(name string, def int) int {
+	if v, ok := s.Lookup(name); ok {
+		if n, err := number(v); err == nil {
+			return int(n)
+		}
+	}
+	return def
+}
+
+// Bool returns a knob that is true or false, def when it is not set.
+func (s *Set) Bool(name string, def bool) bool {
+	if v, ok := s.Lookup(name); ok {
+		if b, err := truth(v); err == nil {
+			return b
+		}
+	}
+	return def
+}
+
+// Duration returns a knob that is in whole seconds, def when it is not set.
+func (s *Set) Duration(name string, def time.Duration) time.Duration {
+	if v, ok := s.Lookup(name); ok {
+		if n, err := number(v); err == nil {
+			return time.Duration(n) * time.Second
+		}
+	}
+	return def
+}
+
+// Words returns a knob that is a list, with commas or blanks between its
+// elements; nil when it is not set.
+func (s *Set) Words(name string) []string {
+	v, _ := s.Lookup(name)
+	return words(v)
+}
+
+// words takes a list apart.
+func words(v string) []string {
+	return strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
+}

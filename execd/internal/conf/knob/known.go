@@ -1,0 +1,321 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/classad"
+)
+
+// Kind is what the value of a knob has to be.
+type Kind string
+
+// The kinds, in the words of hooks.conf(5).
+const (
+	Expression Kind = "expression" // of classad(7), evaluated when it is needed
+	Number     Kind = "number"     // whole, not negative; may be calculated
+	Seconds    Kind = "seconds"    // the same, and at most a year
+	Truth      Kind = "boolean"
+	List       Kind = "list"    // of words
+	Keyword    Kind = "keyword" // letters, digits and underscores
+	Path       Kind = "path"
+	Args       Kind = "arguments"
+)
+
+// Known is a knob that execd reads.
+type Known struct {
+	Name    string // of a family of knobs: N stands for a slot's number, KEYWORD and NAME for themselves
+	Kind    Kind
+	Least   int64    // of numbers: the smallest
+	Default string   // "": not set
+	Meaning string   // in one line
+	Words   []string // of lists: those that it may have, in capitals, whatever the case of letters; nil: any
+
+	family *regexp.Regexp // the names of a family, in capitals; nil: it is one knob
+}
+
+func (k *Known) pattern() bool { return k.family != nil }
+
+// hook matches the knobs of a hook, by what stands behind its name.
+func hook(ending string) *regexp.Regexp {
+	return regexp.MustCompile(`^.+_HOOK_(FETCH_WORK|REPLY_FETCH|REPLY_CLAIM|EVICT_CLAIM|RENEW_CLAIM|PREPARE_JOB|PREPARE_JOB_BEFORE_TRANSFER|UPDATE_JOB_INFO|JOB_EXIT)` + ending + `$`)
+}
+
+// universe matches the expressions that jobs of one universe may have of their
+// own.
+func universe(name string) *regexp.Regexp {
+	return regexp.MustCompile(`^(WANT_SUSPEND|SUSPEND|CONTINUE|PREEMPT|KILL|WANT_VACATE)_` + name + `$`)
+}
+
+// known is every knob that execd reads, in the order of hooks.conf(5).
+var known = []Known{
+	{Name: "START", Kind: Expression, Default: "true", Meaning: "whether the slot takes a job"},
+	{Name: "RANK", Kind: Expression, Default: "0.0", Meaning: "how much the slot prefers a job; the higher one preempts"},
+	{Name: "IS_OWNER", Kind: Expression, Default: "false", Meaning: "whether the owner has the machine for himself, and the slot is offered to nobody"},
+	{Name: "WANT_SUSPEND", Kind: Expression, Default: "false", Meaning: "whether SUSPEND is looked at rather than PREEMPT"},
+	{Name: "SUSPEND", Kind: Expression, Default: "false", Meaning: "whether the job is suspended"},
+	{Name: "CONTINUE", Kind: Expression, Default: "true", Meaning: "whether a suspended job goes on"},
+	{Name: "PREEMPT", Kind: Expression, Default: "false", Meaning: "whether the job has to leave"},
+	{Name: "KILL", Kind: Expression, Default: "false", Meaning: "whether a job that is leaving is killed at once"},
+	{Name: "WANT_VACATE", Kind: Expression, Default: "true", Meaning: "whether a job that has to leave is asked first"},
+	{Name: "WANT_HOLD", Kind: Expression, Meaning: "whether a job that has to leave by PREEMPT is put on hold"},
+	{Name: "WANT_HOLD_REASON", Kind: Expression, Meaning: "the reason that is then shown"},
+	{Name: "WANT_HOLD_SUBCODE", Kind: Expression, Meaning: "the number that is then shown beside code 21"},
+	{Name: "MaxJobRetirementTime", Kind: Expression, Default: "0", Meaning: "seconds that a job may run in all before it really has to leave"},
+	{Name: "MachineMaxVacateTime", Kind: Expression, Default: "600", Meaning: "seconds that a job has to end after it was asked to"},
+	{Name: "NAME_VANILLA", Kind: Expression, Meaning: "an expression in the place of NAME, for jobs of the vanilla universe, as those of queues are", family: universe("VANILLA")},
+	{Name: "NAME_VM", Kind: Expression, Meaning: "the same for jobs of the vm universe", family: universe("VM")},
+
+	{Name: "POLLING_INTERVAL", Kind: Seconds, Least: 1, Default: "5", Meaning: "how often a claimed slot looks at expressions that change with the time"},
+	{Name: "UPDATE_INTERVAL", Kind: Seconds, Least: 1, Default: "300", Meaning: "the same for a slot that is not claimed"},
+	{Name: "CLAIM_WORKLIFE", Kind: Seconds, Least: -1, Default: "1200", Meaning: "how long a claim takes new jobs; -1: for ever"},
+	{Name: "ALIVE_INTERVAL", Kind: Seconds, Least: 1, Default: "300", Meaning: "how often a holder has to renew his claim, if he says nothing else"},
+	{Name: "MAX_CLAIM_ALIVES_MISSED", Kind: Number, Least: 1, Default: "6", Meaning: "after how many missed renewals the claim is lost"},
+	{Name: "MATCH_TIMEOUT", Kind: Seconds, Least: 1, Default: "120", Meaning: "how long a matched slot waits for its claim"},
+	{Name: "KILLING_TIMEOUT", Kind: Seconds, Least: 1, Default: "30", Meaning: "how long a killed job has to be gone before its whole family is killed"},
+	{Name: "CLAIM_USERS", Kind: List, Meaning: "who may claim slots beside managers: users, or patterns"},
+	{Name: "STARTD_ATTRS", Kind: List, Meaning: "knobs whose values, which are expressions, become attributes of slots"},
+	{Name: "STARTD_JOB_ATTRS", Kind: List, Meaning: "attributes of the job that are copied to the ad of its slot"},
+
+	{Name: "FetchWorkDelay", Kind: Expression, Default: "300", Meaning: "seconds from the end of one fetch to the next"},
+	{Name: "FETCH_OWNERS", Kind: List, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},
+	{Name: "FETCH_SEND_CLAIM_ID", Kind: Truth, Default: "false", Meaning: "give the secret claim id to REPLY_FETCH and EVICT_CLAIM"},
+
+	{Name: "STARTD_JOB_HOOK_KEYWORD", Kind: Keyword, Meaning: "the hooks of slots that have no keyword of their own"},
+	{
+		Name: "SLOTN_JOB_HOOK_KEYWORD", Kind: Keyword, Meaning: "the hooks of slot N",
+		family: regexp.MustCompile(`^SLOT[0-9]+(_[0-9]+)?_JOB_HOOK_KEYWORD$`),
+	},
+	{Name: "STARTER_JOB_HOOK_KEYWORD", Kind: Keyword, Meaning: "the hooks of all jobs, whatever their ads say"},
+	{Name: "STARTER_DEFAULT_JOB_HOOK_KEYWORD", Kind: Keyword, Meaning: "the hooks of jobs whose ads name none that there are"},
+	{Name: "STARTER_INITIAL_UPDATE_INTERVAL", Kind: Seconds, Least: 1, Default: "8", Meaning: "from the start of a job to the first UPDATE_JOB_INFO"},
+	{Name: "STARTER_UPDATE_INTERVAL", Kind: Seconds, Least: 1, Default: "300", Meaning: "from one UPDATE_JOB_INFO to the next"},
+	{Name: "DEFAULT_USERLOG_FORMAT_OPTIONS", Kind: List, Words: []string{"XML", "JSON", "ISO_DATE", "SUB_SECOND", "UTC", "LEGACY"}, Meaning: "how event logs of jobs are written: XML, JSON, ISO_DATE, SUB_SECOND, UTC, LEGACY"},
+	{Name: "HOOK_UPDATE_ON_SUSPEND", Kind: Truth, Default: "true", Meaning: "call UPDATE_JOB_INFO when a job is suspended or goes on, too"},
+
+	{Name: "KEYWORD_HOOK_NAME", Kind: Path, Meaning: "the program that the hook NAME is", family: hook("")},
+	{Name: "KEYWORD_HOOK_NAME_TIMEOUT", Kind: Seconds, Least: 1, Meaning: "how long it may run", family: hook("_TIMEOUT")},
+	{Name: "KEYWORD_HOOK_NAME_MAX_OUTPUT", Kind: Number, Default: "1048576", Meaning: "bytes it may print", family: hook("_MAX_OUTPUT")},
+	{Name: "KEYWORD_HOOK_NAME_MAX_PROCESSES", Kind: Number, Least: 1, Default: "64", Meaning: "processes it may have at a time", family: hook("_MAX_PROCESSES")},
+	{
+		Name: "KEYWORD_HOOK_PREPARE_JOB_ARGS", Kind: Args, Meaning: "arguments of the PREPARE_JOB hooks",
+		family: regexp.MustCompile(`^.+_HOOK_PREPARE_JOB(_BEFORE_TRANSFER)?_ARGS$`),
+	},
+	{
+		Name: "KEYWORD_HOOK_PREPARE_JOB_SLOT_AD", Kind: Truth, Default: "true", Meaning: "give the ad of the slot to PREPARE_JOB, behind that of the job",
+		family: regexp.MustCompile(`^.+_HOOK_PREPARE_JOB_SLOT_AD$`),
+	},
+
+	{Name: "LOCAL_CONFIG_DIR", Kind: List, Meaning: "directories whose files are read behind this one, in lexical order"},
+}
+
+// Table returns what execd reads, in the order of hooks.conf(5).
+func Table() []Known { return known }
+
+// Find returns what execd reads under a name, with or without the name of a
+// daemon before it; nil when it reads nothing of it.
+func Find(name string) *Known {
+	name = bare(key(name))
+	for i := range known {
+		k := &known[i]
+		if k.pattern() && k.family.MatchString(name) || !k.pattern() && key(k.Name) == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// bare returns a name in capitals without a daemon's before it.
+func bare(name string) string {
+	for _, p := range prefixes {
+		if rest, ok := strings.CutPrefix(name, p); ok {
+			return rest
+		}
+	}
+	return name
+}
+
+// elsewhere are knobs that would change what happens, and are read by nobody
+// here; with what to use instead.
+var elsewhere = map[string]string{
+	"LOCAL_CONFIG_FILE": "include the file instead",
+	"NUM_CPUS":          "slots of queues say how many jobs run", "MEMORY": "complex_values of the host say what there is",
+	"START_BACKFILL": "there are no backfill jobs", "EVICT_BACKFILL": "there are no backfill jobs", "ENABLE_BACKFILL": "there are no backfill jobs",
+	"RUNBENCHMARKS":        "no benchmarks are run",
+	"PARTITIONABLE_QUEUES": "all slots of a queue are of one size", "MODIFY_REQUEST_EXPR_REQUESTCPUS": "no slots are carved",
+	"MODIFY_REQUEST_EXPR_REQUESTMEMORY": "no slots are carved", "MODIFY_REQUEST_EXPR_REQUESTDISK": "no slots are carved",
+	"STARTD_CRON_JOBLIST": "load_sensor of sge_conf is for that", "STARTER_HOOK_JOB_EXIT_TIMEOUT": "KEYWORD_HOOK_JOB_EXIT_TIMEOUT is",
+	"USER_JOB_WRAPPER": "starter_method of queues is for that", "ALLOW_DAEMON": "execd listens to no network",
+}
+
+var slotType = regexp.MustCompile(`^(NUM_SLOTS(_TYPE_[0-9]+)?|SLOT_TYPE_[0-9]+(_.*)?)$`)
+
+// unread says why a knob has no effect here, "" if it may have.
+func unread(name string) string {
+	if slotType.MatchString(name) {
+		return "slots are those of the queues"
+	}
+	return elsewhere[name]
+}
+
+// check says what is wrong with a value.
+func (k *Known) check(v string) error {
+	var err error
+	switch k.Kind {
+	case Expression:
+		_, err = parse(v)
+	case Number, Seconds:
+		var n int64
+		n, err = number(v)
+		switch {
+		case err != nil:
+		case n < k.Least:
+			err = fmt.Errorf("want at least %d, not %s", k.Least, v)
+		case k.Kind == Seconds && n > int64(longest/time.Second):
+			err = fmt.Errorf("%s seconds are more than a year", v)
+		}
+	case Truth:
+		_, err = truth(v)
+	case Keyword:
+		if !IsKeyword(v) {
+			err = fmt.Errorf("%s is no keyword: letters, digits and underscores", strconv.Quote(v))
+		}
+	case Args:
+		_, err = Arguments(v)
+	case List:
+		for _, word := range words(v) {
+			if k.Words != nil && !slices.Contains(k.Words, strings.ToUpper(word)) {
+				err = fmt.Errorf("%s is none of %s", strconv.Quote(word), strings.Join(k.Words, ", "))
+				break
+			}
+		}
+	case Path:
+	}
+	if err != nil && strings.Contains(v, "#") {
+		err = fmt.Errorf("%w (a comment needs a line of its own)", err)
+	}
+	return err
+}
+
+// longest is the longest time a knob may say.
+const longest = 365 * 24 * time.Hour
+
+// IsKeyword reports whether a word may name a set of hooks: it becomes a part of
+// the name of knobs, and may come from a job's ad.
+func IsKeyword(word string) bool {
+	if word == "" || len(word) > maxName {
+		return false
+	}
+	for _, c := range []byte(word) {
+		if c != '_' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+func parse(v string) (classad.Expr, error) {
+	e, err := classad.ParseOldExpr(v)
+	if bad, ok := errors.AsType[*classad.SyntaxError](err); ok {
+		return e, fmt.Errorf("not an expression: column %d: %s", bad.Column, bad.Msg)
+	}
+	return e, err
+}
+
+// constant calculates a value in which nothing but constants may be.
+func constant(v string) (classad.Value, error) {
+	e, err := parse(v)
+	if err != nil {
+		return classad.Value{}, err
+	}
+	return (&classad.Env{}).Eval(e), nil
+}
+
+// number is a whole number of 32 bits.
+func number(v string) (int64, error) {
+	if n, err := strconv.ParseInt(v, 10, 32); err == nil {
+		return n, nil
+	}
+	c, err := constant(v)
+	if err != nil {
+		return 0, fmt.Errorf("want a whole number: %w", err)
+	}
+	n, ok := c.Int()
+	if !ok || n != int64(int32(n)) {
+		return 0, fmt.Errorf("want a whole number, not %s", v)
+	}
+	return n, nil
+}
+
+// truth is a boolean: a word, or what a constant expression gives.
+func truth(v string) (bool, error) {
+	switch strings.ToLower(v) {
+	case "true", "yes", "t", "y", "1":
+		return true, nil
+	case "false", "no", "f", "n", "0":
+		return false, nil
+	}
+	c, err := constant(v)
+	if err == nil {
+		if b, ok := c.Bool(); ok {
+			return b, nil
+		}
+		if n, ok := c.Number(); ok {
+			return n != 0, nil
+		}
+	}
+	return false, fmt.Errorf("want true or false, not %s", v)
+}
+
+// Arguments takes apart the arguments of a program, in either of HTCondor's two
+// forms. Plain, they have blanks between them, and \" stands for a quote. In
+// double quotes as a whole, single quotes keep blanks together, and either quote
+// is written twice to stand for itself.
+func Arguments(v string) ([]string, error) {
+	v = strings.TrimSpace(v)
+	if !strings.HasPrefix(v, `"`) {
+		if rest := strings.ReplaceAll(v, `\"`, ""); strings.Contains(rest, `"`) {
+			return nil, errors.New(`a double quote among plain arguments is written \"`)
+		}
+		return strings.Fields(strings.ReplaceAll(v, `\"`, `"`)), nil
+	}
+	v = v[1:]
+	var args []string
+	var arg strings.Builder
+	some, quoted := false, false // there is an argument, maybe an empty one; within single quotes
+	for i := 0; i < len(v); i++ {
+		c := v[i]
+		switch {
+		case c == '"' && strings.HasPrefix(v[i+1:], `"`), c == '\'' && quoted && strings.HasPrefix(v[i+1:], "'"):
+			arg.WriteByte(c)
+			some = true
+			i++
+		case c == '"' && quoted:
+			return nil, errors.New("arguments have a single quote without its end")
+		case c == '"' && strings.TrimSpace(v[i+1:]) != "":
+			return nil, fmt.Errorf("something stands behind the double quote that ends the arguments: %q", v[i+1:])
+		case c == '"':
+			if some {
+				args = append(args, arg.String())
+			}
+			return args, nil
+		case c == '\'':
+			quoted, some = !quoted, true
+		case !quoted && strings.IndexByte(" \t\r\n", c) >= 0:
+			if some {
+				args = append(args, arg.String())
+			}
+			arg.Reset()
+			some = false
+		default:
+			arg.WriteByte(c)
+			some = true
+		}
+	}
+	return nil, errors.New("arguments have a double quote without its end")
+}

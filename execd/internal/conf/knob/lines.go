@@ -1,0 +1,298 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// lines is one file being read.
+type lines struct {
+	r      *reader
+	file   string
+	text   string // what is not read yet
+	line   int    // of what was read last, from 1
+	blocks []block
+}
+
+// block is an if that is open.
+type block struct {
+	line  int
+	taken bool // one of its branches was
+	on    bool // the one being read is
+	ended bool // there was an else
+	outer bool // what is around it is read
+}
+
+const maxBlocks = 64
+
+func (l *lines) problem(line int, format string, args ...any) {
+	l.r.problem(l.file, line, format, args...)
+}
+
+// next returns the next line as it stands.
+func (l *lines) next() (string, bool) {
+	if l.text == "" {
+		return "", false
+	}
+	line, rest, _ := strings.Cut(l.text, "\n")
+	l.text = rest
+	l.line++
+	return strings.TrimSuffix(line, "\r"), true
+}
+
+func isComment(line string) bool {
+	return strings.HasPrefix(strings.TrimLeft(line, " \t"), "#")
+}
+
+// statement returns the next line that is no comment, with those that continue
+// it, and the number of the first. Comments within a continuation are skipped.
+func (l *lines) statement() (string, int, bool) {
+	for {
+		line, ok := l.next()
+		if !ok {
+			return "", 0, false
+		}
+		if isComment(line) {
+			continue
+		}
+		first := l.line
+		var b strings.Builder
+		for {
+			line = strings.TrimRight(line, " \t")
+			body, more := strings.CutSuffix(line, `\`)
+			if b.Len() > 0 {
+				body = strings.TrimLeft(body, " \t")
+			}
+			b.WriteString(body)
+			if !more {
+				break
+			}
+			if line, ok = l.following(); !ok {
+				break
+			}
+		}
+		return strings.Trim(b.String(), " \t"), first, true
+	}
+}
+
+// following returns the next line that is no comment.
+func (l *lines) following() (string, bool) {
+	for {
+		line, ok := l.next()
+		if !ok || !isComment(line) {
+			return line, ok
+		}
+	}
+}
+
+// read reads the file.
+func (l *lines) read() {
+	if before, _, found := strings.Cut(l.text, "\x00"); found {
+		l.problem(1+strings.Count(before, "\n"), "not a text file: NUL byte")
+		return
+	}
+	for {
+		text, line, ok := l.statement()
+		if !ok {
+			break
+		}
+		if text != "" {
+			l.one(text, line)
+		}
+	}
+	for _, b := range l.blocks {
+		l.problem(b.line, "if without its endif")
+	}
+}
+
+// on reports whether what stands here counts.
+func (l *lines) on() bool {
+	return len(l.blocks) == 0 || l.blocks[len(l.blocks)-1].on
+}
+
+// one reads a statement.
+func (l *lines) one(text string, line int) {
+	first, rest := word(text)
+	isValue := strings.HasPrefix(rest, "=")
+	switch lower := strings.ToLower(first); {
+	case isValue:
+	case lower == "if":
+		l.begin(rest, line)
+		return
+	case lower == "elif", lower == "else", lower == "endif":
+		l.branch(lower, rest, line)
+		return
+	}
+	name, value, ok := strings.Cut(text, "=")
+	here := ok && strings.HasSuffix(name, "@")
+	tag := ""
+	if here {
+		name, tag = strings.TrimSuffix(name, "@"), strings.TrimSpace(value)
+		value = l.until(tag, line)
+	}
+	if !l.on() {
+		return
+	}
+	lower := strings.ToLower(first)
+	switch {
+	case !isValue && (lower == "include" || strings.HasPrefix(lower, "include:")):
+		l.include(strings.TrimSpace(text[len("include"):]), line)
+	case !isValue && (lower == "use" || strings.HasPrefix(lower, "use:")):
+		l.problem(line, "cannot use %s: there are no templates here", shorten(rest))
+	case !ok:
+		l.problem(line, "cannot read %q: want NAME = value", shorten(text))
+	default:
+		l.r.define(assignment{name: strings.TrimSpace(name), value: strings.TrimSpace(value), file: l.file, line: line})
+	}
+}
+
+// word returns the first word of a statement, and what is behind it.
+func word(text string) (first, rest string) {
+	i := strings.IndexAny(text, " \t")
+	if i < 0 {
+		return text, ""
+	}
+	return text[:i], strings.TrimLeft(text[i:], " \t")
+}
+
+// until returns the lines up to the one that is @tag, as they are.
+func (l *lines) until(tag string, line int) string {
+	if !validName(tag) {
+		l.problem(line, "@= wants a word that ends the value")
+		return ""
+	}
+	var all []string
+	for {
+		text, ok := l.next()
+		if !ok {
+			l.problem(line, "no line @%s ends the value", tag)
+			return ""
+		}
+		if strings.EqualFold(strings.TrimSpace(text), "@"+tag) {
+			return strings.Join(all, "\n")
+		}
+		all = append(all, text)
+	}
+}
+
+// begin opens an if.
+func (l *lines) begin(condition string, line int) {
+	if len(l.blocks) == maxBlocks {
+		l.problem(line, "more than %d ifs within each other", maxBlocks)
+		l.text = ""
+		l.blocks = nil
+		return
+	}
+	b := block{line: line, outer: l.on()}
+	if b.outer {
+		b.on = l.condition(condition, line)
+		b.taken = b.on
+	}
+	l.blocks = append(l.blocks, b)
+}
+
+// branch goes on to another branch of an if, or ends it.
+func (l *lines) branch(what, condition string, line int) {
+	if len(l.blocks) == 0 {
+		l.problem(line, "%s without an if", what)
+		return
+	}
+	b := &l.blocks[len(l.blocks)-1]
+	if what != "elif" && condition != "" {
+		l.problem(line, "%s has nothing behind it, not %q", what, shorten(condition))
+	}
+	switch {
+	case what == "endif":
+		l.blocks = l.blocks[:len(l.blocks)-1]
+		return
+	case b.ended:
+		l.problem(line, "%s behind the else of the if in line %d", what, b.line)
+		b.on = false
+		return
+	case what == "else":
+		b.ended = true
+		b.on = b.outer && !b.taken
+	default:
+		b.on = b.outer && !b.taken && l.condition(condition, line)
+	}
+	b.taken = b.taken || b.on
+}
+
+// condition is what stands behind if: defined NAME, or what is true or false
+// when it is expanded, with an exclamation mark before it or not.
+func (l *lines) condition(text string, line int) bool {
+	rest, not := strings.CutPrefix(text, "!")
+	rest = strings.TrimSpace(rest)
+	b, err := l.holds(rest)
+	if err != nil {
+		l.problem(line, "cannot tell whether %q holds: %v", shorten(text), err)
+		return false
+	}
+	return b != not
+}
+
+func (l *lines) holds(text string) (bool, error) {
+	what, rest := word(text)
+	switch strings.ToLower(what) {
+	case "":
+		return false, errors.New("there is no condition")
+	case "version":
+		return false, errors.New("there is no version to compare with here")
+	}
+	expanded, failed := l.r.expand(text)
+	if failed != nil {
+		return false, failed
+	}
+	if strings.EqualFold(what, "defined") {
+		_, name := word(strings.TrimSpace(expanded))
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "" && rest != "":
+			return false, nil // a reference to nothing
+		case !validName(name):
+			return false, fmt.Errorf("%q is no name of a knob", shorten(name))
+		}
+		_, ok, failed := l.r.lookup(key(name))
+		if failed != nil {
+			return false, failed
+		}
+		return ok, nil
+	}
+	return truth(strings.TrimSpace(expanded))
+}
+
+// include reads another file: include [ifexist] : path.
+func (l *lines) include(text string, line int) {
+	option, path, ok := strings.Cut(text, ":")
+	option = strings.ToLower(strings.TrimSpace(option))
+	path = strings.TrimSpace(path)
+	switch {
+	case !ok:
+		l.problem(line, "include: want include : FILE")
+		return
+	case option != "" && option != "ifexist":
+		l.problem(line, "include %s: only files are included here", shorten(option))
+		return
+	}
+	expanded, failed := l.r.expand(path)
+	if failed != nil {
+		l.problem(line, "include: %v", failed)
+		return
+	}
+	if expanded = strings.TrimSpace(expanded); expanded == "" {
+		l.problem(line, "include: no file is named")
+		return
+	}
+	path = l.r.path(l.file, expanded)
+	l.r.read[path] = true
+	data, err := l.r.Read(path)
+	switch {
+	case err == nil:
+		l.r.file(path, data)
+	case option == "ifexist" && errors.Is(err, fs.ErrNotExist):
+	default:
+		l.r.cannot(l.file, line, path, err)
+	}
+}

@@ -1,0 +1,122 @@
+package conf
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"paddock/execd/internal/conf/knob"
+)
+
+// fileKnobs is the file of the knobs, in a language of its own; and what they
+// are called where it is told what has changed.
+const fileKnobs = "hooks.conf"
+
+// knobs reads hooks.conf, and what it includes. Those files have to be as
+// trustworthy as all others: they name programs that are run.
+func (l *loader) knobs() {
+	set, problems := knob.Load(knob.Source{
+		File: filepath.Join(l.Dir, fileKnobs), Read: l.readKnobs, Names: l.fragments, Environ: l.Environ, Host: l.Host,
+	})
+	for _, p := range problems {
+		problem := Problem{File: p.File, Line: p.Line, Text: p.Text}
+		if p.Warning {
+			l.conf.Warnings = append(l.conf.Warnings, problem)
+		} else {
+			l.problems = append(l.problems, &problem)
+		}
+	}
+	l.conf.Knobs = set
+	lines := []line{}
+	for _, k := range set.All() {
+		if !k.Default {
+			lines = append(lines, line{name: k.Name, written: k.Raw, inForce: k.Value})
+		}
+	}
+	l.keep(fileKnobs, "", lines)
+}
+
+// readKnobs reads one of the files. The directory of one that is not below ours
+// is to be trusted, too: who can write it can put another file in its place.
+func (l *loader) readKnobs(path string) ([]byte, error) {
+	data, err := l.readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if dir := filepath.Dir(path); dir != filepath.Clean(l.Dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.trust(dir, info); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}
+
+// fragments returns the names of the files in a directory of LOCAL_CONFIG_DIR
+// that are meant.
+func (l *loader) fragments(dir string) ([]string, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.trust(dir, info); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && isMeant(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// showKnobs prints the knobs that a pattern names, in any case of letters; an
+// empty one names all. What is printed could stand in hooks.conf.
+func (c *Config) showKnobs(pattern string) (string, error) {
+	var b strings.Builder
+	for _, k := range c.Knobs.All() {
+		if ok, err := path.Match(strings.ToUpper(pattern), strings.ToUpper(k.Name)); err != nil {
+			return "", fmt.Errorf("%q is no pattern", pattern)
+		} else if ok || pattern == "" {
+			showKnob(&b, &k)
+		}
+	}
+	if b.Len() == 0 && pattern != "" {
+		return "", fmt.Errorf("no knob matches %q", pattern)
+	}
+	return b.String(), nil
+}
+
+func showKnob(b *strings.Builder, k *knob.Knob) {
+	if strings.Contains(k.Value, "\n") {
+		fmt.Fprintf(b, "%s @=%s\n%s\n@%[2]s\n", k.Name, endOf(k.Value), k.Value)
+	} else {
+		fmt.Fprintln(b, strings.TrimRight(k.Name+" = "+k.Value, " "))
+	}
+	if k.Raw != k.Value {
+		fmt.Fprintf(b, " # written: %s\n", strings.ReplaceAll(k.Raw, "\n", "\n #          "))
+	}
+	fmt.Fprintf(b, " # from: %s\n", k.Where())
+}
+
+// endOf returns a word that ends a value of several lines, because none of them
+// is it.
+func endOf(value string) string {
+	lines := strings.Split(strings.ToLower(value), "\n")
+	for word := "end"; ; word += "_" {
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.TrimSpace(l) == "@"+word }) {
+			return word
+		}
+	}
+}
