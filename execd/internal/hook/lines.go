@@ -1,0 +1,99 @@
+package hook
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of what a hook can do to the log.
+const (
+	maxLine   = 1 << 10 // bytes of a line
+	keepTail  = 4 << 10 // bytes of the end that a result has
+	lineBurst = 50      // lines at once
+	lineEvery = 100 * time.Millisecond
+	maxLines  = 1000 // lines of one run in all: scripts of jobs are users', and may run for an hour
+)
+
+// lines passes the standard error of one run of a hook on to the log, line by
+// line: not more than lineBurst at once, then one in lineEvery, and maxLines in
+// all. One goroutine at a time may use it.
+type lines struct {
+	log   *slog.Logger
+	label string
+	hook  string
+	pid   atomic.Int64
+
+	last    []byte // the end of all
+	line    []byte // begun, with maxLine at most
+	cut     bool   // there was more of it
+	quota   time.Duration
+	since   time.Time
+	said    int
+	dropped int
+}
+
+// add takes what was read.
+func (l *lines) add(b []byte) {
+	l.last = append(l.last, b...)
+	if n := len(l.last) - keepTail; n > 0 {
+		l.last = append(l.last[:0], l.last[n:]...)
+	}
+	for len(b) > 0 {
+		part, rest, whole := bytes.Cut(b, []byte{'\n'})
+		room := maxLine - len(l.line)
+		l.cut = l.cut || len(part) > room
+		l.line = append(l.line, part[:min(len(part), room)]...)
+		if whole {
+			l.say()
+		}
+		b = rest
+	}
+}
+
+// say logs the line that is whole.
+func (l *lines) say() {
+	line, cut := l.line, l.cut
+	l.line, l.cut = l.line[:0], false
+	if len(line) == 0 || !l.may() {
+		return
+	}
+	more := ""
+	if cut {
+		more = " (cut)"
+	}
+	l.log.Info(fmt.Sprintf("%s: hook %s: stderr: pid=%d text=%q%s", l.label, l.hook, l.pid.Load(), line, more))
+}
+
+// may reports whether one more line may be logged now.
+func (l *lines) may() bool {
+	now := time.Now()
+	if l.since.IsZero() {
+		l.quota = lineBurst * lineEvery
+	} else {
+		l.quota = min(l.quota+now.Sub(l.since), lineBurst*lineEvery)
+	}
+	l.since = now
+	if l.quota < lineEvery || l.said >= maxLines {
+		l.dropped++
+		return false
+	}
+	l.said++
+	l.quota -= lineEvery
+	return true
+}
+
+// end logs what has no newline, and how much is missing.
+func (l *lines) end() {
+	if len(l.line) > 0 {
+		l.say()
+	}
+	if l.dropped > 0 {
+		l.log.Warn(fmt.Sprintf("%s: hook %s: stderr: pid=%d lines=%d not logged: too many", l.label, l.hook, l.pid.Load(), l.dropped))
+	}
+}
+
+// tail returns the last bytes.
+func (l *lines) tail() string { return string(l.last) }

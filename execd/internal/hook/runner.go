@@ -1,0 +1,234 @@
+package hook
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"paddock/execd/internal/user"
+)
+
+// Account is the account as which hooks of the daemon run where execd is root.
+const Account = "paddock"
+
+// Users finds accounts; a *user.Directory does.
+type Users interface {
+	ByName(ctx context.Context, name string) (*user.User, error)
+	ByID(ctx context.Context, uid int) (*user.User, error)
+}
+
+// Runner runs hooks, any number at once. Its fields are not to be changed once it
+// is in use.
+type Runner struct {
+	Shepherd   string // path of our own shepherd
+	Privileged bool   // root mode: hooks run as the account, or as users of jobs, and never as root
+	Users      Users
+	Account    string // of hooks of the daemon in root mode; "": Account
+	Host       string // for HOSTNAME
+	Log        *slog.Logger
+
+	advisory sync.WaitGroup // those that Go has begun
+
+	mu      sync.Mutex
+	stopped bool                                // guarded by mu; none is begun any more
+	runs    map[*context.CancelCauseFunc]string // guarded by mu; ends one that runs, by its label
+	quiet   chan struct{}                       // guarded by mu; closed when the last of runs has ended; nil: nobody waits
+}
+
+// ErrStopped is matched by the Err of a hook that was ended, or not begun, since
+// execd stops.
+var ErrStopped = errors.New("execd stops")
+
+// A Call is one run of a hook.
+type Call struct {
+	Hook  *Hook
+	As    *user.User // whose rights it has; nil: the daemon's account, or in user mode the user himself
+	Stdin []byte
+	Args  []string // before Hook.Args
+	Dir   string   // absolute; "": /
+	Env   []string // all of it; nil: BaseEnvironment
+	// Group is the directory of a control group of version 2 in which the hook and
+	// its parent are born; "": that of execd. Of a job it is the leaf of the
+	// procedures: the job's limits of memory and processor hold there, and the end
+	// of the job does not end it.
+	Group string
+	Label string // for the log: "job 3.1", "slot 2"
+}
+
+// Run runs a hook, waits for its end, and sees to it that nothing of it is left
+// then. The end of ctx ends the hook.
+func (r *Runner) Run(ctx context.Context, c Call) Result {
+	res := Result{Keyword: c.Hook.Keyword, Hook: c.Hook.Name, Started: time.Now(), Status: noStatus}
+	ctx, over := r.begin(ctx, c.Label)
+	defer over()
+	if err := r.run(ctx, &c, &res); err != nil {
+		res.Err = err
+	}
+	res.Took = time.Since(res.Started)
+	return res
+}
+
+// Go runs a hook that is not waited for, and whose result does not matter. done,
+// if it is not nil, is told all the same, in another goroutine. The hook has its
+// limit like any other.
+func (r *Runner) Go(ctx context.Context, c Call, done func(Result)) {
+	r.advisory.Go(func() {
+		res := r.Run(ctx, c)
+		if !res.OK() {
+			r.Log.Warn(fmt.Sprintf("%s: hook %s: %v: ignored", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), &res))
+		}
+		if done != nil {
+			done(res)
+		}
+	})
+}
+
+// Wait waits for all hooks that Go has begun: end their context first.
+func (r *Runner) Wait() { r.advisory.Wait() }
+
+// begin notes that a hook runs; over, that it does no more. Its context ends with
+// Stop as well.
+func (r *Runner) begin(ctx context.Context, label string) (_ context.Context, over func()) {
+	ctx, end := context.WithCancelCause(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		end(ErrStopped)
+		return ctx, func() {}
+	}
+	if r.runs == nil {
+		r.runs = map[*context.CancelCauseFunc]string{}
+	}
+	r.runs[&end] = label
+	return ctx, func() {
+		end(nil)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.runs, &end)
+		if len(r.runs) == 0 && r.quiet != nil {
+			close(r.quiet)
+			r.quiet = nil
+		}
+	}
+}
+
+// Stop ends all hooks that run, whoever has begun them, and begins none any more.
+// It waits until they are gone, but not longer than a time, and returns the labels
+// of those that are not: their parents, which see the end of execd, are at it.
+func (r *Runner) Stop(limit time.Duration) (left []string) {
+	r.mu.Lock()
+	r.stopped = true
+	for end := range r.runs {
+		(*end)(ErrStopped)
+	}
+	if len(r.runs) == 0 {
+		r.mu.Unlock()
+		return nil
+	}
+	quiet := make(chan struct{})
+	r.quiet = quiet
+	r.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-quiet:
+	case <-timer.C:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Values(r.runs))
+}
+
+func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, context.Cause(ctx))
+	}
+	if err := c.Hook.Check(); err != nil {
+		return err
+	}
+	u, err := r.account(ctx, c.As)
+	if err != nil {
+		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, err)
+	}
+	env := c.Env
+	if env == nil {
+		env = BaseEnvironment(u, r.Host)
+	}
+	mark, err := newMark()
+	if err != nil {
+		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, err)
+	}
+	p, err := r.start(u, c, append(slices.Clip(env), mark))
+	if err != nil {
+		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, err)
+	}
+	why := p.wait(ctx, c.Hook.Limit)
+	p.judge(why, res)
+	if len(p.report.Left) > 0 {
+		// Of another user's, by a program that gives its rights.
+		r.Log.Warn(fmt.Sprintf("%s: hook %s: its user cannot kill what it has left: pids=%v", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), p.report.Left))
+	}
+	if len(p.report.Left) > 0 || !p.report.Ended && p.report.Failed == "" {
+		// Who was to end it all could not, or is dead.
+		if n := killMarked(mark); n > 0 {
+			r.Log.Warn(fmt.Sprintf("%s: hook %s: had lost its parent: processes=%d killed", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), n))
+		}
+	}
+	if errors.Is(res.Err, errNoStart) {
+		res.Err = fmt.Errorf("cannot run hook %q as user %s: %s", c.Hook.Path, u.Name, p.report.Failed)
+	}
+	return res.Err
+}
+
+// account returns whose rights a hook has.
+func (r *Runner) account(ctx context.Context, as *user.User) (*user.User, error) {
+	switch {
+	case as != nil:
+	case r.Privileged:
+		account := r.Account
+		if account == "" {
+			account = Account
+		}
+		u, err := r.Users.ByName(ctx, account)
+		if errors.Is(err, user.ErrUnknown) {
+			return nil, fmt.Errorf("this host has no account %q, as which hooks of execd run", account)
+		}
+		if err != nil {
+			return nil, err
+		}
+		as = u
+	default:
+		u, err := r.Users.ByID(ctx, os.Getuid())
+		if errors.Is(err, user.ErrUnknown) { // of a container, say
+			u, err = &user.User{Name: fmt.Sprint(os.Getuid()), UID: os.Getuid(), GID: os.Getgid(), Home: "/", Shell: "/bin/sh"}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		as = u
+	}
+	if r.Privileged && as.UID == 0 {
+		return nil, errors.New("hooks do not run as root")
+	}
+	return as, nil
+}
+
+// markName begins the variable by which the processes of one run of a hook are
+// found when its parent has died.
+const markName = "PADDOCK_HOOK_RUN="
+
+func newMark() (string, error) {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	return markName + hex.EncodeToString(b[:]), nil
+}
