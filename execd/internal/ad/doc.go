@@ -1,0 +1,77 @@
+// Package ad writes ClassAds of what execd has and reads those that describe
+// work: ads of slots, of jobs however they came, of jobs as they run and end,
+// and the request that the ad of fetched work amounts to. job(5) has the names.
+//
+// It is imported by who evaluates policies, calls hooks or shows ads. It keeps
+// nothing and asks nobody: what an ad says is handed to it. Ads of work are
+// written by who is trusted to bring work and with nothing else: reading them is
+// bounded, and no ad panics.
+//
+// An ad has secrets in two places. Ids of claims are private attributes, which
+// package classad prints for nobody who does not ask. The environment of a job is
+// in its ad only where JobInfo asks for it: for hooks of that job, and for root.
+package ad
+
+import (
+	"math"
+	"time"
+
+	"paddock/classad"
+)
+
+// builder collects the attributes of an ad. Of those with the same name, in any
+// spelling, the last one counts.
+type builder struct{ attrs []classad.Attr }
+
+func (b *builder) expr(name string, e classad.Expr) {
+	b.attrs = append(b.attrs, classad.Attr{Name: name, Expr: e})
+}
+
+func (b *builder) value(name string, v classad.Value) { b.expr(name, v.Expr()) }
+
+func (b *builder) integer(name string, n int64) { b.value(name, classad.Int(n)) }
+
+func (b *builder) number(name string, n float64) { b.value(name, classad.Real(n)) }
+
+func (b *builder) flag(name string, on bool) { b.value(name, classad.Bool(on)) }
+
+// text writes a string that there is.
+func (b *builder) text(name, s string) {
+	if s != "" {
+		b.value(name, classad.String(s))
+	}
+}
+
+// maxLine is the longest line of an ad that package classad reads.
+const maxLine = 64 << 10
+
+// long writes a string if it is not too long for an ad to be read again. Half of
+// it would be worse than none.
+func (b *builder) long(name, s string) {
+	if e := classad.String(s).Expr(); len(name)+len(" = ")+len(e.OldString()) <= maxLine {
+		b.expr(name, e)
+	}
+}
+
+// at writes a time that is known, in seconds since the epoch.
+func (b *builder) at(name string, t time.Time) {
+	if !t.IsZero() {
+		b.integer(name, t.Unix())
+	}
+}
+
+// over returns the attributes as an ad, laid over another; nil: over none.
+func (b *builder) over(base *classad.Ad) *classad.Ad {
+	if base == nil {
+		return classad.New(b.attrs...)
+	}
+	return base.With(b.attrs...)
+}
+
+// amount is a number as an integer where it is one.
+func amount(n float64) classad.Value {
+	if n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+		return classad.Int(int64(n))
+	}
+	return classad.Real(n)
+}

@@ -1,0 +1,288 @@
+package ad
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+)
+
+// JobStatus is the state of a job as ads number it.
+type JobStatus int
+
+// The states.
+const (
+	StatusIdle      JobStatus = 1
+	StatusRunning   JobStatus = 2
+	StatusRemoved   JobStatus = 3
+	StatusCompleted JobStatus = 4
+	StatusHeld      JobStatus = 5
+	StatusSuspended JobStatus = 7
+)
+
+// The universes: what kind of program a job is.
+const (
+	universeVanilla = 5
+	universeJava    = 10
+)
+
+// JobInfo is what the ad of a job says.
+type JobInfo struct {
+	Number, Task  int // task 1 of a job that is no array
+	Host          string
+	Owner, Group  string
+	Domain        string // of the owner; empty: Host
+	Submitted     time.Time
+	Request       *api.SubmitRequest // with Work: of a job that did not come by qsub
+	Status        JobStatus
+	EnteredStatus time.Time
+	HoldReason    string    // why it is held, or in error
+	Starts        int       // runs that were begun, this one too
+	Started       time.Time // this run; zero: it does not run
+
+	// What it was granted; empty and 0: nothing yet.
+	Queue, PE string
+	Slots     int
+	Slot      string // name of the slot
+	SlotID    int
+
+	// Resources are those of Request.Hard, as AskedIn reads them.
+	Resources []Asked
+	// Iwd, In, Out and Err are the working directory and the streams as they are
+	// used; empty: as they were requested.
+	Iwd, In, Out, Err string
+
+	// Environment says that the ad is to have the environment: it is for a hook of
+	// the job, or for root.
+	Environment bool
+}
+
+// Asked is a resource that a job asks for with -l.
+type Asked struct {
+	Name   string
+	Kind   conf.Kind
+	Value  conf.Value
+	PerJob bool // else the value is for each slot
+}
+
+// AskedIn reads the resources of a request. One that is not defined any more, or
+// is no value of its kind, is left out.
+func AskedIn(c *conf.Config, hard []api.Resource) []Asked {
+	var list []Asked
+	for _, r := range hard {
+		a := c.Attribute(r.Name)
+		if a == nil {
+			continue
+		}
+		v, err := conf.ParseValue(a.Kind, r.Value)
+		if err != nil {
+			continue // checked at submission; the complex was changed since
+		}
+		list = append(list, Asked{Name: a.Name, Kind: a.Kind, Value: v, PerJob: !perSlot(a)})
+	}
+	return list
+}
+
+// perSlot reports whether a request of an attribute is for each slot: limits are,
+// and what is consumed by the slot.
+func perSlot(a *conf.Attribute) bool {
+	limit := strings.HasPrefix(a.Name, "h_") || strings.HasPrefix(a.Name, "s_")
+	return a.Consumable == conf.ConsumableYes || limit && a.Consumable != conf.ConsumableJob
+}
+
+// The attributes of complex(5) that stand behind RequestMemory, the first that a
+// job asks for, and behind RequestDisk.
+var (
+	memoryResources = []string{limitMemory, "h_rss", "mem_free", "virtual_free", "s_vmem", "s_rss"}
+	diskResources   = []string{limitDisk}
+)
+
+// What a job of fetched work is limited by.
+const (
+	limitMemory = "h_vmem"
+	limitDisk   = "scratch_limit"
+)
+
+// unasked is RequestCpus, RequestMemory and RequestDisk of a job that does not
+// say.
+const unasked = 1
+
+// ours are the attributes that execd alone says of a job, whatever the ad says that
+// it came with.
+var ours = []string{
+	"Owner", "User", "OwnerGroup", "JobId", "JobStatus", "EnteredCurrentStatus", "NumJobStarts", "JobStartDate",
+	"JobCurrentStartDate", "QDate", "Queue", "PE", "SlotID", "RemoteHost", "HoldReason",
+}
+
+// environments are the attributes with an environment in them.
+var environments = []string{"Environment", "Env", "PreEnvironment", "PostEnvironment"}
+
+// Job returns the ad of a job: of one that did not come by qsub its own, with what
+// execd says of it laid over.
+func Job(in JobInfo) *classad.Ad {
+	var b builder
+	in.context(&b) // first, so that no name of a user's hides one of ours
+	in.resources(&b)
+	in.identity(&b)
+	in.launch(&b)
+	in.state(&b)
+	if in.Request.Work == nil {
+		return b.over(nil)
+	}
+	base, _ := classad.ParseOldLenient(in.Request.Work.Ad) // read strictly when it came
+	return b.under(base, in.Environment)
+}
+
+// under returns the attributes that are execd's to say, and those that the ad does
+// not have, laid over the ad.
+func (b *builder) under(base *classad.Ad, environment bool) *classad.Ad {
+	out := slices.Clone(ours)
+	for name := range base.All() {
+		if classad.Private(name) {
+			out = append(out, name)
+		}
+	}
+	has := func(name string) bool {
+		_, ok := base.Lookup(name)
+		return ok
+	}
+	var over builder
+	for _, a := range b.attrs {
+		other := "" // that says the same
+		switch a.Name {
+		case "Arguments":
+			other = "Args"
+		case "Environment":
+			other = "Env"
+		}
+		if contains(ours, a.Name) || !has(a.Name) && !has(other) {
+			over.attrs = append(over.attrs, a)
+		}
+	}
+	if !environment {
+		out = append(out, environments...)
+	}
+	return over.over(base.Without(out...))
+}
+
+// Public returns the ad of a job without what its owner and root alone may know.
+func Public(job *classad.Ad) *classad.Ad { return job.Without(environments...) }
+
+// context has what people noted at the job with -ac.
+func (in *JobInfo) context(b *builder) {
+	for _, c := range in.Request.Context {
+		name, value, _ := strings.Cut(c, "=")
+		b.long("Context_"+name, value)
+	}
+}
+
+// resources has what was asked for with -l as Request and the name of the
+// resource, for the whole job.
+func (in *JobInfo) resources(b *builder) {
+	slots := float64(in.slots())
+	total := func(a Asked) conf.Value {
+		if !a.PerJob && a.Kind.Number() && a.Kind != conf.KindBool && a.Kind != conf.KindTime {
+			a.Value.Number *= slots
+		}
+		return a.Value
+	}
+	for _, a := range in.Resources {
+		b.value("Request"+a.Name, resourceValue(a.Kind, total(a)))
+	}
+	// first returns the first of the resources that is asked for, in units.
+	first := func(names []string, unit float64) int64 {
+		for _, name := range names {
+			for _, a := range in.Resources {
+				if n := total(a).Number; a.Name == name && a.Kind == conf.KindMemory && n > 0 && n < 1<<62 {
+					return int64(math.Ceil(n / unit))
+				}
+			}
+		}
+		return unasked
+	}
+	b.integer("RequestCpus", int64(in.slots()))
+	b.integer("RequestMemory", first(memoryResources, 1<<20))
+	b.integer("RequestDisk", first(diskResources, 1<<10))
+}
+
+// slots returns how many slots the job has, or needs at least.
+func (in *JobInfo) slots() int {
+	if in.Slots > 0 {
+		return in.Slots
+	}
+	if len(in.Request.Slots) > 0 {
+		return in.Request.Slots[0].Min
+	}
+	return 1
+}
+
+func (in *JobInfo) identity(b *builder) {
+	r, id := in.Request, fmt.Sprintf("%d.%d", in.Number, in.Task)
+	b.text("MyType", "Job")
+	b.text("TargetType", "Machine")
+	b.integer("ClusterId", int64(in.Number))
+	b.integer("ProcId", int64(in.Task))
+	b.text("JobId", id)
+	b.text("GlobalJobId", in.Host+"#"+id+"#"+strconv.FormatInt(in.Submitted.Unix(), 10))
+	b.text("Owner", in.Owner)
+	b.text("User", in.Owner+"@"+cmp.Or(in.Domain, in.Host))
+	b.text("OwnerGroup", in.Group)
+	b.integer("JobUniverse", universeVanilla)
+	b.text("JobBatchName", r.Name)
+	b.text("AccountingGroup", r.Account)
+	b.at("QDate", in.Submitted)
+	b.flag("Requirements", true)
+	b.number("Rank", 0)
+}
+
+// launch has what is run, and how.
+func (in *JobInfo) launch(b *builder) {
+	r := in.Request
+	b.text("Cmd", r.Command)
+	b.long("Arguments", FormatArguments(r.Args))
+	if in.Environment {
+		b.long("Environment", FormatEnvironment(r.Env))
+	}
+	b.text("Iwd", cmp.Or(in.Iwd, r.Cwd))
+	b.text("In", cmp.Or(in.In, r.Stdin, devNull))
+	out := cmp.Or(in.Out, r.Stdout)
+	b.text("Out", out)
+	if r.Merge {
+		b.text("Err", out)
+	} else {
+		b.text("Err", cmp.Or(in.Err, r.Stderr))
+	}
+	b.integer("JobPrio", int64(r.Priority))
+	if r.Rerun != api.RerunDefault {
+		b.flag("Rerunable", r.Rerun == api.RerunYes)
+	}
+	if r.MaxRun > 0 {
+		b.integer("JobMaxRunning", int64(r.MaxRun))
+	}
+	b.flag("WantNotify", r.Notify)
+	b.flag("Reserve", r.Reserve)
+	b.text("Checkpoint", r.Checkpoint)
+	b.flag("Interactive", r.Interactive != nil)
+	b.text("PE", cmp.Or(in.PE, r.PE))
+}
+
+func (in *JobInfo) state(b *builder) {
+	b.integer("JobStatus", int64(in.Status))
+	b.at("EnteredCurrentStatus", in.EnteredStatus)
+	b.integer("NumJobStarts", int64(in.Starts))
+	b.at("JobStartDate", in.Started)
+	b.at("JobCurrentStartDate", in.Started)
+	b.text("HoldReason", in.HoldReason)
+	b.text("Queue", in.Queue)
+	b.text("RemoteHost", in.Slot)
+	if in.SlotID > 0 {
+		b.integer("SlotID", int64(in.SlotID))
+	}
+}

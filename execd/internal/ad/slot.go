@@ -1,0 +1,336 @@
+package ad
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/internal/conf"
+)
+
+// SlotInfo is what the ad of a slot says. What is zero and could not be so is
+// left out.
+type SlotInfo struct {
+	ID            int // of the slot, from 1
+	Dynamic       int // number of a slot that was carved out of it; 0: it was not
+	Partitionable bool
+	Host, Queue   string
+	Address       string // at which execd takes claims
+	Platform      Platform
+	Version       string    // of execd
+	Started       time.Time // execd
+	Now           time.Time // in the zone of ClockMin and ClockDay
+
+	State, Activity               string
+	EnteredState, EnteredActivity time.Time
+	Spent                         []Spent
+
+	Cpus                                int
+	Memory                              int64 // MiB
+	Disk                                int64 // KiB
+	TotalCpus, TotalSlotCpus            int
+	TotalMemory, TotalSlotMemory        int64 // MiB
+	TotalDisk, TotalSlotDisk            int64 // KiB
+	DetectedCpus                        int
+	DetectedMemory                      int64 // MiB
+	TotalSlots                          int   // of the host
+	NumDynamicSlots                     int
+	ChildCpus, ChildMemory, ChildStates []classad.Value // of a partitionable slot: of the slots carved out of it
+	Resources                           []Resource
+
+	Load SlotLoad
+
+	// Policy are the expressions of the slot: Start, Rank and so on, as they are
+	// configured. Without Start it is true, without Rank 0.
+	Policy                    []classad.Attr
+	RetirementTimeRemaining   int64 // seconds; -1: it is not retiring
+	CurrentRank               float64
+	Draining                  bool
+	AcceptedWhileDraining     bool
+	GracefulDrain, QuickDrain Drain
+	BrokenCode                int
+	BrokenReason              string
+
+	Claim *Claim   // nil: nobody has it
+	Job   *SlotJob // nil: nothing runs
+
+	// Extra are the attributes of STARTD_ATTRS and, copied out of the ad of the
+	// job, of STARTD_JOB_ATTRS. They are not laid over what the slot itself says.
+	Extra []classad.Attr
+}
+
+// Spent is how long a slot was in a state and an activity since execd started.
+type Spent struct {
+	State, Activity string
+	Time            time.Duration
+}
+
+// Resource is something else that a slot has: an attribute of complex(5).
+type Resource struct {
+	Name  string
+	Kind  conf.Kind
+	Value conf.Value // that is free or offered
+	Total float64    // that the slot has at all; 0: not known
+	Units []string   // of a RSMAP: those that a job has been given
+}
+
+// SlotLoad is what goes on at the host. Durations are since when nothing did;
+// negative: it is not known.
+type SlotLoad struct {
+	LoadAvg, OwnLoadAvg       float64       // of the host, and the part that jobs make
+	KeyboardIdle, ConsoleIdle time.Duration // since somebody typed
+	CpusUsage                 float64       // cores that the job of the slot uses
+	VirtualMemory             int64         // KiB of swap that are free
+}
+
+// Drain is what draining the slot now would cost.
+type Drain struct {
+	Badput     time.Duration // times cores: work that is lost
+	Completion time.Time
+}
+
+// Claim is who has a slot, and who waits for it.
+type Claim struct {
+	Public string // id without its secret
+	Secret string // the id; empty: it is not to be in the ad
+	// Owner is for whom it is, User the same with a domain, Client the host that
+	// asked, Holder who has the claim.
+	Owner, User, Client, Holder string
+	AccountingGroup             string
+	Run, Suspended              time.Duration // of its jobs together
+
+	PreemptingOwner, PreemptingUser string // who is to have the slot next
+	PreemptingRank                  float64
+}
+
+// SlotJob is what runs on a slot.
+type SlotJob struct {
+	ID, GlobalID               string
+	Universe                   int
+	Started                    time.Time
+	Processes                  int
+	ImageSize, ResidentSetSize int64 // KiB
+	Run, Suspended             time.Duration
+}
+
+// Slot returns the ad of a slot.
+func Slot(in SlotInfo) *classad.Ad {
+	var b builder
+	for _, r := range in.Resources { // first, so that no name of an administrator's hides one of the slot's
+		r.write(&b)
+	}
+	b.attrs = append(b.attrs, in.Extra...)
+	in.identity(&b)
+	in.state(&b)
+	in.amounts(&b)
+	in.load(&b)
+	in.policy(&b)
+	in.claim(&b)
+	in.job(&b)
+	return b.over(nil)
+}
+
+// name returns the name of a slot without its host.
+func (in *SlotInfo) name() string {
+	if in.Dynamic > 0 {
+		return fmt.Sprintf("slot%d_%d", in.ID, in.Dynamic)
+	}
+	return fmt.Sprintf("slot%d", in.ID)
+}
+
+func (in *SlotInfo) identity(b *builder) {
+	b.text("MyType", "Machine")
+	b.text("TargetType", "Job")
+	b.text("Name", in.name()+"@"+in.Host)
+	b.text("Machine", in.Host)
+	b.integer("SlotID", int64(in.ID))
+	kind := "Static"
+	switch {
+	case in.Dynamic > 0:
+		kind = "Dynamic"
+		b.integer("DSlotID", int64(in.Dynamic))
+		b.flag("DynamicSlot", true)
+		b.text("ParentSlotName", fmt.Sprintf("slot%d@%s", in.ID, in.Host))
+	case in.Partitionable:
+		kind = "Partitionable"
+		b.flag("PartitionableSlot", true)
+		b.integer("NumDynamicSlots", int64(in.NumDynamicSlots))
+	}
+	b.text("SlotType", kind)
+	b.text("Queue", in.Queue)
+	b.text("StartdIpAddr", in.Address)
+	b.text("MyAddress", in.Address)
+	in.Platform.write(b)
+	b.text("CondorVersion", in.Version)
+	b.at("DaemonStartTime", in.Started)
+}
+
+func (in *SlotInfo) state(b *builder) {
+	b.text("State", in.State)
+	b.text("Activity", in.Activity)
+	b.at("EnteredCurrentState", in.EnteredState)
+	b.at("EnteredCurrentActivity", in.EnteredActivity)
+	b.at("MyCurrentTime", in.Now)
+	for _, s := range in.Spent {
+		b.integer("TotalTime"+s.State+s.Activity, seconds(s.Time))
+	}
+}
+
+func (in *SlotInfo) amounts(b *builder) {
+	b.integer("Cpus", int64(in.Cpus))
+	b.integer("Memory", in.Memory)
+	b.integer("Disk", in.Disk)
+	for _, a := range []struct {
+		name string
+		n    int64
+	}{
+		{"TotalCpus", int64(in.TotalCpus)},
+		{"TotalMemory", in.TotalMemory},
+		{"TotalDisk", in.TotalDisk},
+		{"TotalSlotCpus", int64(in.TotalSlotCpus)},
+		{"TotalSlotMemory", in.TotalSlotMemory},
+		{"TotalSlotDisk", in.TotalSlotDisk},
+		{"DetectedCpus", int64(in.DetectedCpus)},
+		{"DetectedMemory", in.DetectedMemory},
+		{"TotalSlots", int64(in.TotalSlots)},
+	} {
+		if a.n != 0 {
+			b.integer(a.name, a.n)
+		}
+	}
+	if in.Partitionable {
+		b.value("ChildCpus", classad.List(in.ChildCpus...))
+		b.value("ChildMemory", classad.List(in.ChildMemory...))
+		b.value("ChildState", classad.List(in.ChildStates...))
+	}
+}
+
+// write adds a resource by its name, numbers as numbers: bytes, seconds, a
+// boolean for BOOL. Of units it says which ones a job has been given.
+func (r *Resource) write(b *builder) {
+	if classad.Private(r.Name) {
+		return
+	}
+	b.value(r.Name, resourceValue(r.Kind, r.Value))
+	if r.Kind.Number() && r.Kind != conf.KindBool && r.Total != 0 {
+		b.value("TotalSlot"+r.Name, amount(r.Total))
+	}
+	if r.Kind == conf.KindRSMap {
+		units := make([]classad.Value, len(r.Units))
+		for i, u := range r.Units {
+			units[i] = classad.String(u)
+		}
+		b.value("Assigned"+r.Name, classad.List(units...))
+	}
+}
+
+// resourceValue is a value of complex(5) as one of an ad.
+func resourceValue(kind conf.Kind, v conf.Value) classad.Value {
+	switch {
+	case kind == conf.KindBool:
+		return classad.Bool(v.Number != 0)
+	case kind.Number():
+		return amount(v.Number)
+	}
+	return classad.String(v.Text)
+}
+
+func (in *SlotInfo) load(b *builder) {
+	b.number("LoadAvg", in.Load.LoadAvg)
+	b.number("CondorLoadAvg", in.Load.OwnLoadAvg)
+	if in.Load.KeyboardIdle >= 0 {
+		b.integer("KeyboardIdle", seconds(in.Load.KeyboardIdle))
+	}
+	if in.Load.ConsoleIdle >= 0 {
+		b.integer("ConsoleIdle", seconds(in.Load.ConsoleIdle))
+	}
+	if !in.Now.IsZero() {
+		b.integer("ClockMin", int64(in.Now.Hour()*60+in.Now.Minute()))
+		b.integer("ClockDay", int64(in.Now.Weekday()))
+	}
+	b.number("CpusUsage", in.Load.CpusUsage)
+	b.integer("VirtualMemory", in.Load.VirtualMemory)
+}
+
+// within is what a job may ask of a slot, and requirements what the slot asks of
+// a job.
+var (
+	within       = mustParse("TARGET.RequestCpus <= MY.Cpus && TARGET.RequestMemory <= MY.Memory && TARGET.RequestDisk <= MY.Disk")
+	requirements = mustParse("START && WithinResourceLimits")
+)
+
+func mustParse(text string) classad.Expr {
+	e, err := classad.Parse(text)
+	if err != nil {
+		panic(err) // it is ours
+	}
+	return e
+}
+
+func (in *SlotInfo) policy(b *builder) {
+	b.flag("Start", true)
+	b.expr("WithinResourceLimits", within)
+	b.expr("Requirements", requirements)
+	b.number("Rank", 0)
+	b.attrs = append(b.attrs, in.Policy...)
+	if in.RetirementTimeRemaining >= 0 && in.Claim != nil {
+		b.integer("RetirementTimeRemaining", in.RetirementTimeRemaining)
+	}
+	b.number("CurrentRank", in.CurrentRank)
+	b.flag("Draining", in.Draining)
+	b.flag("AcceptedWhileDraining", in.AcceptedWhileDraining)
+	for _, d := range []struct {
+		speed string
+		Drain
+	}{{"Graceful", in.GracefulDrain}, {"Quick", in.QuickDrain}} {
+		if !d.Completion.IsZero() {
+			b.integer("ExpectedMachine"+d.speed+"DrainingBadput", seconds(d.Badput))
+			b.at("ExpectedMachine"+d.speed+"DrainingCompletion", d.Completion)
+		}
+	}
+	if in.BrokenReason != "" {
+		b.integer("SlotBrokenCode", int64(in.BrokenCode))
+		b.text("SlotBrokenReason", in.BrokenReason)
+	}
+}
+
+func (in *SlotInfo) claim(b *builder) {
+	c := in.Claim
+	if c == nil {
+		return
+	}
+	b.text("RemoteOwner", c.Owner)
+	b.text("RemoteUser", c.User)
+	b.text("ClientMachine", c.Client)
+	b.text("RemoteScheddName", c.Holder)
+	b.text("PublicClaimId", c.Public)
+	b.text("ClaimId", c.Secret)
+	b.text("AccountingGroup", c.AccountingGroup)
+	b.integer("TotalClaimRunTime", seconds(c.Run))
+	b.integer("TotalClaimSuspendTime", seconds(c.Suspended))
+	if c.PreemptingUser != "" || c.PreemptingOwner != "" {
+		b.text("PreemptingOwner", c.PreemptingOwner)
+		b.text("PreemptingUser", c.PreemptingUser)
+		b.number("PreemptingRank", c.PreemptingRank)
+	}
+}
+
+func (in *SlotInfo) job(b *builder) {
+	j := in.Job
+	if j == nil {
+		return
+	}
+	b.text("JobId", j.ID)
+	b.text("GlobalJobId", j.GlobalID)
+	b.integer("JobUniverse", int64(j.Universe))
+	b.at("JobStart", j.Started)
+	b.integer("NumPids", int64(j.Processes))
+	b.integer("ImageSize", j.ImageSize)
+	b.integer("ResidentSetSize", j.ResidentSetSize)
+	b.integer("TotalJobRunTime", seconds(j.Run))
+	b.integer("TotalJobSuspendTime", seconds(j.Suspended))
+}
+
+// seconds is a duration as ads have it.
+func seconds(d time.Duration) int64 { return int64(math.Round(d.Seconds())) }

@@ -1,0 +1,84 @@
+package ad
+
+import (
+	"time"
+
+	"paddock/classad"
+)
+
+// Status is a job as it runs.
+type Status struct {
+	Suspended bool
+	PID       int       // of the process that was started for it; 0: not known
+	Processes int       // that it has now
+	Started   time.Time // of this run
+	// SysCPU and UserCPU are what all of its processes used, those that are over
+	// too.
+	SysCPU, UserCPU time.Duration
+	ImageSize       int64 // KiB that its processes have mapped, the most there was
+	ResidentSetSize int64 // KiB that they have in memory, the most there was; 0: not known
+	DiskUsage       int64 // KiB that it has in TMPDIR; 0: not known
+}
+
+// End is how a run ended.
+type End struct {
+	Status
+	Reason   string        // in words
+	Signal   int           // that ended it; 0: none did
+	ExitCode int           // without Signal
+	Core     bool          // it left a core dump
+	Duration time.Duration // of this run
+}
+
+// ended are the attributes that a job has only once it is over.
+var ended = []string{"ExitReason", "ExitBySignal", "ExitSignal", "ExitCode", "JobDuration", "JobCoreDumped"}
+
+// Running returns the ad of a job with what is known of it while it runs.
+func Running(job *classad.Ad, s Status) *classad.Ad {
+	var b builder
+	state, status := "Running", StatusRunning
+	if s.Suspended {
+		state, status = "Suspended", StatusSuspended
+	}
+	b.text("JobState", state)
+	b.integer("JobStatus", int64(status))
+	b.status(&s)
+	// What came with the ad is of another run.
+	return b.over(job.Without(ended...))
+}
+
+// Ended returns the ad of a job with how it ended. A run that ended by a signal
+// has no ExitCode, any other no ExitSignal.
+func Ended(job *classad.Ad, e End) *classad.Ad {
+	var b builder
+	b.text("JobState", "Exited")
+	b.integer("JobStatus", int64(StatusCompleted))
+	b.status(&e.Status)
+	b.text("ExitReason", e.Reason)
+	b.flag("ExitBySignal", e.Signal != 0)
+	if e.Signal != 0 {
+		b.integer("ExitSignal", int64(e.Signal))
+	} else {
+		b.integer("ExitCode", int64(e.ExitCode))
+	}
+	b.flag("JobCoreDumped", e.Core)
+	b.number("JobDuration", e.Duration.Seconds())
+	return b.over(job.Without(ended...))
+}
+
+func (b *builder) status(s *Status) {
+	if s.PID != 0 {
+		b.integer("JobPid", int64(s.PID))
+	}
+	b.integer("NumPids", int64(s.Processes))
+	b.at("JobStartDate", s.Started)
+	b.number("RemoteSysCpu", s.SysCPU.Seconds())
+	b.number("RemoteUserCpu", s.UserCPU.Seconds())
+	b.integer("ImageSize", s.ImageSize)
+	if s.ResidentSetSize > 0 {
+		b.integer("ResidentSetSize", s.ResidentSetSize)
+	}
+	if s.DiskUsage > 0 {
+		b.integer("DiskUsage", s.DiskUsage)
+	}
+}

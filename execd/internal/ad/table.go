@@ -1,0 +1,60 @@
+package ad
+
+// A Row is an attribute of job ads that is what a request or a job directory has
+// too. job(5) shows the table.
+type Row struct {
+	Attribute string
+	Kind      string // string, integer, boolean, expression
+	// Otherwise is what an ad of fetched work means that does not have it; "-":
+	// it must be there.
+	Otherwise string
+	// Field is the field of api.SubmitRequest in JSON; "": none. Of several
+	// attributes with the same one the first that an ad has counts.
+	Field string
+	Key   string // key of config, or "the file NAME", in the job directory; "": none
+	Reads bool   // of an ad of fetched work the attribute becomes the field
+	// Writes says that of a job of qsub the field becomes the attribute.
+	Writes bool
+}
+
+// Table has the attributes in the order in which job(5) has them.
+var Table = []Row{
+	{"Cmd", "string", "-", "command", "script_file", true, true},
+	{"Arguments", "string", "none", "args", "job_arg", true, true},
+	{"Args", "string", "none", "args", "job_arg", true, false},
+	{"Environment", "string", "none", "env", "the file environment", true, true},
+	{"Env", "string", "none", "env", "the file environment", true, false},
+	{"Iwd", "string", "the home directory of the owner", "cwd", "cwd", true, true},
+	{"In", "string", "/dev/null", "stdin", "stdin_path", true, true},
+	{"Out", "string", "/dev/null", "stdout", "stdout_path", true, true},
+	{"Err", "string", "/dev/null", "stderr", "stderr_path", true, true},
+	{"JobBatchName", "string", "the file name in Cmd", "name", "job_name", true, true},
+	{"AccountingGroup", "string", "none", "account", "account", true, true},
+	{"RequestCpus", "integer", "1", "slots", "pe_slots", true, true},
+	{"RequestMemory", "integer", "1", "hard", "h_vmem", true, true},
+	{"RequestDisk", "integer", "1", "hard", "paddock_scratch_limit", true, true},
+	{"JobPrio", "integer", "", "priority", "", false, true},
+	{"PE", "string", "", "pe", "pe", false, true},
+	{"Rerunable", "boolean", "", "rerun", "", false, true},
+	{"JobMaxRunning", "integer", "", "max_run", "", false, true},
+	{"WantNotify", "boolean", "", "notify", "notify", false, true},
+	{"Reserve", "boolean", "", "reserve", "", false, true},
+	{"Checkpoint", "string", "", "checkpoint", "ckpt_interface", false, true},
+	{"Interactive", "boolean", "", "interactive", "pty", false, true},
+	{"JobUniverse", "integer", "5", "", "", true, true},
+	{"JarFiles", "string", "none", "args", "job_arg", true, false},
+	{"KillSig", "string, integer", "SIGTERM", "", "", true, false},
+	{"PreCmd", "string", "none", "", "", true, false},
+	{"PreArguments", "string", "none", "", "", true, false},
+	{"PostCmd", "string", "none", "", "", true, false},
+	{"PostArguments", "string", "none", "", "", true, false},
+	{"StarterUserLog", "string", "none", "", "", true, false},
+	{"StarterUserLogUseXML", "boolean", "false", "", "", true, false},
+	{"OutputAd", "string", "none", "", "", true, false},
+	{"JobLeaseDuration", "integer", "none", "", "", true, false},
+	{"HookKeyword", "string", "that of the slot", "", "", true, false},
+	{"ClusterId", "integer", "1", "", "job_id", true, true},
+	{"ProcId", "integer", "0", "", "ja_task_id", true, true},
+	{"Requirements", "expression", "true", "", "", true, true},
+	{"Rank", "expression", "0.0", "", "", true, true},
+}
