@@ -1,0 +1,186 @@
+package slot
+
+import "time"
+
+// FetchHolder is who holds the claims of fetched work.
+const FetchHolder = "fetch"
+
+// Decision says what becomes of work that was fetched.
+type Decision struct {
+	Accept   bool
+	Claim    Number // that it would have
+	Preempts bool   // somebody has to go first
+	Reason   Reason // of a refusal
+	Text     string
+}
+
+func reject(why Reason, text string) Decision {
+	if text == "" {
+		text = why.String()
+	}
+	return Decision{Reason: why, Text: text}
+}
+
+// Decide says what becomes of fetched work if it is offered now, and changes
+// nothing. User priority plays no part: work must be of higher RANK to take the
+// slot from other work.
+func (m *Machine) Decide(now time.Time, j Job) Decision {
+	m.begin(now)
+	d := m.decide(j)
+	m.ads = ads{}
+	return d
+}
+
+func (m *Machine) decide(j Job) Decision {
+	s := m.place.State
+	switch {
+	case m.drain.on && m.drain.Shutdown:
+		return reject(ReasonShutdown, "")
+	case s == Drained, m.drain.on && (s == Claimed || !m.offeredWhileDraining()):
+		return reject(ReasonDraining, "")
+	case s == Matched:
+		return reject(ReasonNotIdle, "the slot is promised to somebody else")
+	case s == Preempting:
+		return reject(ReasonPreempted, "")
+	case s == Deleted:
+		return reject(ReasonUnknownClaim, "")
+	case m.broken != "":
+		return reject(ReasonBrokenSlot, "the slot is broken: "+m.broken)
+	case s == Backfill && m.cause != noCause:
+		return reject(ReasonNotIdle, "the slot is being freed for somebody else")
+	}
+	if ok, text := m.willing(j); !ok {
+		return reject(ReasonNotWilling, text)
+	}
+	if s != Claimed {
+		if why, text := m.refusesNow(); why != noReason {
+			return reject(why, text)
+		}
+		return Decision{Accept: true, Claim: m.cur.number, Preempts: s == Backfill}
+	}
+	if m.asksForMore() {
+		if m.workLifeOver() {
+			return reject(ReasonWorkLifeOver, "")
+		}
+		return Decision{Accept: true, Claim: m.cur.number}
+	}
+	rank := m.rank(j)
+	if !(rank > m.cur.rank) {
+		return reject(ReasonNotWilling, "RANK is not higher than that of the claim on the slot")
+	}
+	if m.pre.waits() && !(rank > m.pre.rank) {
+		return reject(ReasonNotWilling, "RANK is not higher than that of the claim that waits for the slot")
+	}
+	return Decision{Accept: true, Claim: m.Offer(), Preempts: true}
+}
+
+// asksForMore reports whether the slot has a claim of fetched work and nothing
+// to do.
+func (m *Machine) asksForMore() bool {
+	return m.place == (Place{Claimed, Idle}) && m.cur.kind == Fetch && !m.cur.awaiting && !m.pre.waits()
+}
+
+func (FetchBegan) happen(m *Machine) { m.fetching = true }
+
+func (e FetchEnded) happen(m *Machine) {
+	m.fetching, m.fetched, m.lastFetch = false, true, m.now
+	if e.Job != nil {
+		d := m.decide(e.Job)
+		if d.Accept {
+			m.accept(e.Job, d)
+			return
+		}
+		m.refuse(d.Claim, d.Reason, d.Text)
+	}
+	if m.asksForMore() {
+		m.leave(ReasonReleased, false)
+	}
+}
+
+// accept takes fetched work.
+func (m *Machine) accept(j Job, d Decision) {
+	c := m.role(d.Claim)
+	again := m.place.State == Claimed && c == m.cur
+	c.kind, c.holder, c.job, c.rank, c.lease = Fetch, FetchHolder, j, m.rank(j), 0
+	switch {
+	case again:
+		m.about(Accepted, c, noReason)
+		m.spawn()
+	case m.place.State == Claimed:
+		m.displace(c, time.Time{})
+	case m.place.State == Backfill:
+		m.holdBack(c, time.Time{})
+		m.evict(causeClaim)
+	default:
+		m.becomeClaimed(5)
+	}
+}
+
+func (e NoWork) happen(m *Machine) {
+	c := m.role(e.Claim)
+	switch {
+	case c == nil || c.kind != Fetch:
+	case c != m.cur:
+		m.drop(c, noReason)
+	case m.place == (Place{Claimed, Idle}):
+		c.awaiting = false
+		m.leave(ReasonReleased, false)
+	case m.place.State == Backfill && m.cause == causeClaim:
+		m.renumber(noReason)
+		m.evict(causeEvict)
+	}
+}
+
+// MayFetch reports whether work may be looked for now. If not, it returns when
+// to ask again; zero is after the next action of the Machine, and Text says why.
+func (m *Machine) MayFetch(now time.Time) (ok bool, at time.Time, text string) {
+	m.begin(now)
+	defer func() { m.ads = ads{} }()
+	switch p := m.place; {
+	case m.fetching:
+		return false, at, "work is being looked for"
+	case p.State == Matched, p.State == Preempting, p.State == Drained, p.State == Deleted,
+		p.Activity == Suspended, p.Activity == Cleaning, p == Place{Backfill, Killing}:
+		return false, at, "the slot is " + p.String()
+	case m.broken != "":
+		return false, at, "the slot is broken"
+	case m.cur.awaiting || m.pre.waits() && m.pre.kind == Fetch:
+		return false, at, "fetched work is about to start"
+	case m.drain.on && (p.State == Claimed || !m.offeredWhileDraining()):
+		return false, at, "the slot is being drained"
+	case !m.mayStart():
+		if m.changesBySelf(Start, nil) {
+			at = m.now.Add(m.interval())
+		}
+		return false, at, "START is false"
+	case !m.fetched:
+		return true, at, ""
+	}
+	delay := max(seconds(m.eval(FetchWorkDelay, m.job()), defaultFetchDelay), 0)
+	at = m.lastFetch.Add(delay)
+	if !m.now.Before(at) {
+		return true, time.Time{}, ""
+	}
+	if m.changesBySelf(FetchWorkDelay, m.job()) {
+		if tick := m.now.Add(m.interval()); tick.Before(at) {
+			at = tick
+		}
+	}
+	return false, at, "FetchWorkDelay is not over"
+}
+
+// interval is how often a policy is looked at that changes by itself.
+func (m *Machine) interval() time.Duration {
+	if m.place.State == Claimed {
+		return m.policy.poll
+	}
+	return m.policy.update
+}
+
+// changesBySelf reports whether an expression has another value now and then
+// though nothing happens.
+func (m *Machine) changesBySelf(x Expression, j Job) bool {
+	ad := m.jobAd(j)
+	r := m.policy.rule(x, ad)
+	return !r.constant && changesBySelf(r.expr.References(m.slotAd(), ad))
+}

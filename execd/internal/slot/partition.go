@@ -1,0 +1,235 @@
+package slot
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"paddock/classad"
+)
+
+// PartitionableLease is the longest lease of a claim on a partitionable slot
+// itself: while it lasts nobody else may carve.
+const PartitionableLease = 3600 * time.Second
+
+// Resources are what a slot has, or a job requests.
+type Resources struct {
+	Cpus   int64
+	Memory int64 // MB
+	Disk   int64 // KiB
+	GPUs   int64
+}
+
+// each are the resources with their names, and what a request without them has
+// before it is modified.
+func (r *Resources) each() [4]resource {
+	return [...]resource{
+		{"Cpus", &r.Cpus, "1", "quantize(RequestCpus, {1})", 1},
+		{"Memory", &r.Memory, "128", "quantize(RequestMemory, {128})", 0},
+		{"Disk", &r.Disk, "1", "quantize(RequestDisk, {1024})", 0},
+		{"GPUs", &r.GPUs, "0", "RequestGPUs", 0},
+	}
+}
+
+type resource struct {
+	name    string
+	amount  *int64
+	missing string // the request, if there is none
+	modify  string // default of MODIFY_REQUEST_EXPR_REQUEST...
+	least   int64
+}
+
+// maxAmount is more than any host has, and so small that sums do not overflow.
+const maxAmount = 1 << 50
+
+// take subtracts, and reports of which resource there is too little; nothing has
+// been taken then.
+func (r *Resources) take(other Resources) (short string) {
+	left := *r
+	amounts := other.each()
+	for i, x := range left.each() {
+		if *amounts[i].amount > *x.amount {
+			return x.name
+		}
+		*x.amount -= *amounts[i].amount
+	}
+	*r = left
+	return ""
+}
+
+// add gives back.
+func (r *Resources) add(other Resources) {
+	amounts := other.each()
+	for i, x := range r.each() {
+		*x.amount += *amounts[i].amount
+	}
+}
+
+// Partitionable is a slot out of which dynamic slots are carved, each as large as
+// its job requests. It is not safe for several goroutines.
+type Partitionable struct {
+	number int
+	total  Resources
+	left   Resources
+	modify [4]classad.Expr
+	slots  map[int]Resources // dynamic ones, by their second number
+
+	holder  string    // who alone may carve; empty: anybody
+	holdEnd time.Time // until when
+}
+
+// Dynamic is a slot that was carved.
+type Dynamic struct {
+	Number    int    // the second one, from 1; used again when the slot is gone
+	Name      string // slotN_M, which stands before the @ of the name of the slot
+	Resources Resources
+}
+
+// NewPartitionable returns a slot of this number with these resources.
+func NewPartitionable(k Knobs, number int, total Resources) *Partitionable {
+	if k == nil {
+		k = noKnobs{}
+	}
+	p := &Partitionable{number: number, total: total, left: total, slots: map[int]Resources{}}
+	for i, x := range total.each() {
+		e, set := k.Expr("MODIFY_REQUEST_EXPR_REQUEST" + strings.ToUpper(x.name))
+		if !set {
+			e, _ = classad.Parse(x.modify)
+		}
+		p.modify[i] = e
+	}
+	return p
+}
+
+// Request returns what a job is given that has this ad: what it requests, rounded
+// up by MODIFY_REQUEST_EXPR_REQUESTCPUS and its like. Fetched work must name Cpus,
+// Memory and Disk. Slot is the ad of the partitionable slot.
+func (p *Partitionable) Request(job, slot *classad.Ad, fetched bool) (Resources, error) {
+	var want Resources
+	var asked []classad.Attr
+	for _, x := range want.each() {
+		name := "Request" + x.name
+		if _, ok := job.Lookup(name); ok {
+			continue
+		}
+		if fetched && x.name != "GPUs" {
+			return want, fmt.Errorf("cannot carve a slot: the work has no %s", name)
+		}
+		e, _ := classad.Parse(x.missing)
+		asked = append(asked, classad.Attr{Name: name, Expr: e})
+	}
+	env := classad.Env{My: job.With(asked...), Target: slot}
+	for i, x := range want.each() {
+		// To round up must not make something of a request that is nonsense.
+		if n, ok := env.Attr("Request" + x.name).Number(); ok && n < 0 {
+			return want, fmt.Errorf("cannot carve a slot: Request%s is %g", x.name, n)
+		}
+		v := env.Eval(p.modify[i])
+		n, ok := v.Number()
+		if !ok || math.IsNaN(n) {
+			return want, fmt.Errorf("cannot carve a slot: Request%s is %s", x.name, v)
+		}
+		n = math.Ceil(n)
+		if n < float64(x.least) || n > maxAmount {
+			return want, fmt.Errorf("cannot carve a slot: Request%s is %g, which is none of %d to %d", x.name, n, x.least, int64(maxAmount))
+		}
+		*x.amount = int64(n)
+	}
+	return want, nil
+}
+
+// Carve makes a dynamic slot for a holder.
+func (p *Partitionable) Carve(now time.Time, holder string, want Resources) (Dynamic, error) {
+	if p.holder != "" && p.holder != holder && now.Before(p.holdEnd) {
+		return Dynamic{}, fmt.Errorf("cannot carve slot%d: it is claimed by %s", p.number, p.holder)
+	}
+	for _, x := range want.each() {
+		if *x.amount < x.least {
+			return Dynamic{}, fmt.Errorf("cannot carve slot%d: %d %s", p.number, *x.amount, x.name)
+		}
+	}
+	if short := p.left.take(want); short != "" {
+		return Dynamic{}, fmt.Errorf("cannot carve slot%d: too little %s is left", p.number, short)
+	}
+	n := 1
+	for {
+		if _, used := p.slots[n]; !used {
+			break
+		}
+		n++
+	}
+	p.slots[n] = want
+	return Dynamic{Number: n, Name: fmt.Sprintf("slot%d_%d", p.number, n), Resources: want}, nil
+}
+
+// Restore takes back a dynamic slot in which a job runs after a restart. What it
+// has counts as taken even if the slot has become smaller.
+func (p *Partitionable) Restore(d Dynamic) error {
+	if _, used := p.slots[d.Number]; used || d.Number < 1 {
+		return fmt.Errorf("cannot restore slot%d_%d: there is one", p.number, d.Number)
+	}
+	p.slots[d.Number] = d.Resources
+	p.count()
+	return nil
+}
+
+// Return takes back what a dynamic slot had that has been deleted, and reports
+// whether there was one.
+func (p *Partitionable) Return(number int) bool {
+	if _, ok := p.slots[number]; !ok {
+		return false
+	}
+	delete(p.slots, number)
+	p.count()
+	return true
+}
+
+// Resize gives the slot other resources. What is in use stays.
+func (p *Partitionable) Resize(total Resources) {
+	p.total = total
+	p.count()
+}
+
+// count finds out what is left, which is nothing where more is in use than there
+// is.
+func (p *Partitionable) count() {
+	var used Resources
+	for _, r := range p.slots {
+		used.add(r)
+	}
+	p.left = p.total
+	amounts := used.each()
+	for i, x := range p.left.each() {
+		*x.amount = max(*x.amount-*amounts[i].amount, 0)
+	}
+}
+
+// Left returns what can still be carved: the left-overs that who carves is told.
+func (p *Partitionable) Left() Resources { return p.left }
+
+// Total returns what the slot has.
+func (p *Partitionable) Total() Resources { return p.total }
+
+// Dynamic returns how many dynamic slots there are.
+func (p *Partitionable) Dynamic() int { return len(p.slots) }
+
+// Claim lets a holder alone carve, for his lease, which is no longer than
+// PartitionableLease. It reports whether nobody else does.
+func (p *Partitionable) Claim(now time.Time, holder string, lease time.Duration) bool {
+	if p.holder != "" && p.holder != holder && now.Before(p.holdEnd) {
+		return false
+	}
+	if lease <= 0 || lease > PartitionableLease {
+		lease = PartitionableLease
+	}
+	p.holder, p.holdEnd = holder, now.Add(lease)
+	return true
+}
+
+// Release lets anybody carve again, if the holder is the one who claimed.
+func (p *Partitionable) Release(holder string) {
+	if p.holder == holder {
+		p.holder = ""
+	}
+}

@@ -1,0 +1,260 @@
+package slot
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"paddock/classad"
+)
+
+// Knobs is what a policy is made from.
+type Knobs interface {
+	// Expr returns the expression of a knob, and false if it is not set.
+	Expr(name string) (classad.Expr, bool)
+	Int(name string, def int) int
+	Duration(name string, def time.Duration) time.Duration
+}
+
+// Expression is an expression of the policy.
+type Expression uint8
+
+// The expressions of the policy. Those up to WantVacate have forms for kinds of
+// jobs: WANT_SUSPEND_VANILLA is in place of WANT_SUSPEND for plain jobs, and
+// WANT_SUSPEND_VM for virtual machines.
+const (
+	WantSuspend Expression = iota
+	SuspendWhen
+	ContinueWhen
+	PreemptWhen
+	KillWhen
+	WantVacate
+	Start
+	Rank
+	IsOwner
+	MaxJobRetirementTime
+	MachineMaxVacateTime
+	WantHold
+	WantHoldReason
+	WantHoldSubcode
+	StartBackfill
+	EvictBackfill
+	RunBenchmarks
+	FetchWorkDelay
+	expressions = int(FetchWorkDelay) + 1
+	byUniverse  = int(WantVacate) + 1
+)
+
+// knob is the name of an expression's knob and its default.
+type knob struct{ name, def string }
+
+var knobs = [expressions]knob{
+	WantSuspend:          {"WANT_SUSPEND", "false"},
+	SuspendWhen:          {"SUSPEND", "false"},
+	ContinueWhen:         {"CONTINUE", "true"},
+	PreemptWhen:          {"PREEMPT", "false"},
+	KillWhen:             {"KILL", "false"},
+	WantVacate:           {"WANT_VACATE", "true"},
+	Start:                {"START", "true"},
+	Rank:                 {"RANK", "0.0"},
+	IsOwner:              {"IS_OWNER", "false"},
+	MaxJobRetirementTime: {"MaxJobRetirementTime", "0"},
+	MachineMaxVacateTime: {"MachineMaxVacateTime", "600"},
+	WantHold:             {"WANT_HOLD", "undefined"},
+	WantHoldReason:       {"WANT_HOLD_REASON", "undefined"},
+	WantHoldSubcode:      {"WANT_HOLD_SUBCODE", "undefined"},
+	StartBackfill:        {"START_BACKFILL", "undefined"},
+	EvictBackfill:        {"EVICT_BACKFILL", "undefined"},
+	RunBenchmarks:        {"RunBenchmarks", "LastBenchmark == 0"},
+	FetchWorkDelay:       {"FetchWorkDelay", "300"},
+}
+
+// String returns the name of the expression's knob.
+func (x Expression) String() string { return knobs[x].name }
+
+// Universes that have forms of their own of some expressions.
+const (
+	universeVanilla = 5
+	universeVM      = 13
+)
+
+// The clocks that are no expressions, and how often policies are looked at that
+// change with time.
+const (
+	defaultPoll       = 5 * time.Second
+	defaultUpdate     = 300 * time.Second
+	defaultWorkLife   = 1200 // seconds
+	defaultMatch      = 120 * time.Second
+	defaultKilling    = 30 * time.Second
+	defaultFetchDelay = 300 * time.Second
+
+	// patienceMargin is how much earlier than the match times out the answer must
+	// be there to somebody who waits for a claim.
+	patienceMargin = 10 * time.Second
+	// activationDelay is how long before the end of a drain a slot may still be
+	// claimed, and how long a claim made meanwhile may stay idle.
+	activationDelay = 20 * time.Second
+	// jobDoneWait is how long the answer to a Deactivate of a job that has ended
+	// waits for the supervisor.
+	jobDoneWait = 10 * time.Second
+)
+
+// rule is one expression of a policy.
+type rule struct {
+	expr     classad.Expr
+	set      bool
+	constant bool // its value never changes
+	value    classad.Value
+}
+
+func makeRule(e classad.Expr, set bool) rule {
+	r := rule{expr: e, set: set}
+	if e.References(nil, nil).Constant() {
+		r.constant, r.value = true, (&classad.Env{}).Eval(e)
+	}
+	return r
+}
+
+// Policy is what the owner of a host wants of its slots. It does not change.
+type Policy struct {
+	rules   [expressions]rule
+	vanilla [byUniverse]rule
+	vm      [byUniverse]rule
+	special bool // some rule of vanilla or vm is set
+	plain   bool
+
+	poll, update   time.Duration
+	match, killing time.Duration
+	workLife       time.Duration // negative: for ever
+}
+
+// NewPolicy reads the policy out of the knobs, which may be nil.
+func NewPolicy(k Knobs) *Policy {
+	if k == nil {
+		k = noKnobs{}
+	}
+	p := &Policy{
+		plain:   true,
+		poll:    atLeastASecond(k.Duration("POLLING_INTERVAL", defaultPoll)),
+		update:  atLeastASecond(k.Duration("UPDATE_INTERVAL", defaultUpdate)),
+		match:   k.Duration("MATCH_TIMEOUT", defaultMatch),
+		killing: atLeastASecond(k.Duration("KILLING_TIMEOUT", defaultKilling)),
+	}
+	p.workLife = time.Duration(k.Int("CLAIM_WORKLIFE", defaultWorkLife)) * time.Second
+	for x := range knobs {
+		e, set := k.Expr(knobs[x].name)
+		if !set {
+			e, _ = classad.Parse(knobs[x].def)
+		} else if Expression(x) != FetchWorkDelay {
+			p.plain = false
+		}
+		p.rules[x] = makeRule(e, set)
+	}
+	for x := range byUniverse {
+		if e, set := k.Expr(knobs[x].name + "_VANILLA"); set {
+			p.vanilla[x] = makeRule(e, true)
+			p.special, p.plain = true, false
+		}
+		if e, set := k.Expr(knobs[x].name + "_VM"); set {
+			p.vm[x] = makeRule(e, true)
+			p.special, p.plain = true, false
+		}
+	}
+	return p
+}
+
+// Plain reports whether no expression is set: such a slot takes everything and
+// lets it end by itself.
+func (p *Policy) Plain() bool { return p.plain }
+
+// Expr returns an expression as it is in force, for the slot's ad.
+func (p *Policy) Expr(x Expression) classad.Expr { return p.rules[x].expr }
+
+// Patience is how long somebody waits for a claim on a slot that has to be
+// freed first.
+func (p *Policy) Patience() time.Duration { return max(p.match-patienceMargin, time.Second) }
+
+type noKnobs struct{}
+
+func (noKnobs) Expr(string) (classad.Expr, bool)                   { return classad.Expr{}, false }
+func (noKnobs) Int(_ string, def int) int                          { return def }
+func (noKnobs) Duration(_ string, def time.Duration) time.Duration { return def }
+
+func atLeastASecond(d time.Duration) time.Duration { return max(d, time.Second) }
+
+// rule returns the form of an expression that is for a job, which may be nil.
+func (p *Policy) rule(x Expression, job *classad.Ad) *rule {
+	if !p.special || job == nil || int(x) >= byUniverse {
+		return &p.rules[x]
+	}
+	env := classad.Env{My: job}
+	switch u, ok := env.Attr("JobUniverse").Int(); {
+	case (!ok || u == universeVanilla) && p.vanilla[x].set:
+		return &p.vanilla[x]
+	case ok && u == universeVM && p.vm[x].set:
+		return &p.vm[x]
+	}
+	return &p.rules[x]
+}
+
+// isFalse reports whether a value is false or the number zero: what is not known
+// is not false.
+func isFalse(v classad.Value) bool {
+	n, ok := v.Number()
+	return ok && n == 0
+}
+
+// condition reports whether a value can be a condition at all.
+func condition(v classad.Value) bool {
+	_, ok := v.Number()
+	return ok
+}
+
+// forever is longer than anything runs, and can be added to a time.
+const forever = 100 * 365 * 24 * time.Hour
+
+// seconds returns a value in seconds as a duration, def if it is none.
+func seconds(v classad.Value, def time.Duration) time.Duration {
+	n, ok := v.Number()
+	switch {
+	case !ok || math.IsNaN(n):
+		return def
+	case n >= forever.Seconds():
+		return forever
+	case n <= -forever.Seconds():
+		return -forever
+	}
+	return time.Duration(int64(n)) * time.Second
+}
+
+// selfChanging are the attributes that have another value each time, though
+// nothing happens that would be an event.
+var selfChanging = map[string]bool{}
+
+func init() {
+	for name := range strings.FieldsSeq(`
+		MyCurrentTime LoadAvg CondorLoadAvg TotalLoadAvg TotalCondorLoadAvg OwnerLoadAvg KeyboardIdle ConsoleIdle
+		ClockMin ClockDay CpusUsage MemoryUsage DiskUsage GPUsUsage VirtualMemory TotalVirtualMemory Disk TotalDisk
+		ImageSize ResidentSetSize ProportionalSetSizeKb NumPids RemoteUserCpu RemoteSysCpu RetirementTimeRemaining
+		TotalJobRunTime TotalJobSuspendTime TotalClaimRunTime TotalClaimSuspendTime
+		PendingSandboxes PendingSandboxDisk JobDuration`) {
+		selfChanging[strings.ToLower(name)] = true
+	}
+}
+
+// changesBySelf reports whether something that was referred to changes without
+// an event.
+func changesBySelf(r classad.References) bool {
+	if r.Time || r.Random || r.Any {
+		return true
+	}
+	for _, list := range [][]string{r.My, r.Target} {
+		for _, name := range list {
+			name = strings.ToLower(name)
+			if selfChanging[name] || strings.HasPrefix(name, "totaltime") {
+				return true
+			}
+		}
+	}
+	return false
+}

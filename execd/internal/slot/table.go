@@ -1,0 +1,88 @@
+package slot
+
+import "slices"
+
+// DeleteRow is the number of the row that has none in the table.
+const DeleteRow = 0
+
+// Row is a row of the table of transitions.
+type Row struct {
+	Number  int
+	From    []Place
+	To      []Place
+	Trigger string
+}
+
+// has reports whether the row leads from one place to another.
+func (r *Row) has(from, to Place) bool {
+	return slices.Contains(r.From, from) && slices.Contains(r.To, to) && from != to
+}
+
+// at makes places of a state.
+func at(s State, list ...Activity) []Place {
+	if list == nil {
+		list = allowed[s]
+	}
+	var places []Place
+	for _, a := range list {
+		places = append(places, Place{s, a})
+	}
+	return places
+}
+
+var (
+	free = slices.Concat(at(Unclaimed), at(Owner)) // where a claim can begin
+	gone = at(Preempting)                          // where one ends
+)
+
+// Table is all transitions of a slot, by number. Nothing but these happens.
+var Table = []Row{
+	{1, at(Owner), at(Unclaimed, Idle), "IS_OWNER is false"},
+	{2, at(Unclaimed, Idle), at(Owner), "IS_OWNER is true"},
+	{3, at(Unclaimed, Idle), at(Unclaimed, Benchmarking), "RunBenchmarks is true"},
+	{4, at(Unclaimed, Benchmarking), at(Unclaimed, Idle), "the benchmarks are done"},
+	{5, free, at(Claimed, Idle), "a request is accepted, or fetched work"},
+	{6, free, at(Matched), "somebody is matched to it"},
+	{7, at(Unclaimed, Idle), at(Backfill, Idle), "START_BACKFILL is true"},
+	{8, at(Matched), at(Owner), "MATCH_TIMEOUT is over, or the claim fails"},
+	{9, at(Matched), at(Claimed, Idle), "a request is accepted"},
+	{10, at(Claimed, Idle), gone, "another claim waits, IS_OWNER is true, CLAIM_WORKLIFE is over, or draining; release, vacate, end of the lease, no more fetched work"},
+	{11, at(Claimed, Idle), at(Claimed, Busy), "a job is started"},
+	{12, at(Claimed, Busy, Cleaning), at(Claimed, Cleaning, Idle), "the job has ended; then its supervisor is gone"},
+	{13, at(Claimed, Busy), at(Claimed, Retiring), "PREEMPT is true and WANT_SUSPEND is not; another claim waits; draining, release, vacate"},
+	{14, at(Claimed, Busy), at(Claimed, Suspended), "WANT_SUSPEND and SUSPEND are true, or by command"},
+	{15, at(Claimed, Suspended), at(Claimed, Busy), "CONTINUE is true, or by command; the job is gone"},
+	{16, at(Claimed, Suspended), at(Claimed, Retiring), "CONTINUE is true while in retirement, or PREEMPT is true for the first time"},
+	{17, at(Claimed, Suspended), gone, "the time of retirement is over"},
+	{18, at(Claimed, Retiring), gone, "the time of retirement is over, or the job is gone"},
+	{19, at(Claimed, Retiring), at(Claimed, Busy), "the claim that waited is gone, and nothing else wants the slot"},
+	{20, at(Claimed, Retiring), at(Claimed, Suspended), "WANT_SUSPEND and SUSPEND are true, or by command"},
+	{21, at(Preempting, Vacating), at(Preempting, Killing), "KILL is true, or the time for vacating is over"},
+	{22, at(Preempting, Vacating), at(Owner), "the job is gone, and no claim waits that is welcome"},
+	{23, at(Preempting, Vacating), at(Claimed, Idle), "the job is gone, and a claim waits that is welcome"},
+	{24, at(Preempting, Killing), at(Claimed, Idle), "the job is gone, and a claim waits that is welcome"},
+	{25, at(Preempting, Killing), at(Owner), "the job is gone, and no claim waits that is welcome"},
+	{26, at(Backfill, Idle), at(Backfill, Busy), "the filler is started"},
+	{27, at(Backfill, Busy), at(Backfill, Idle), "the filler ended by itself"},
+	{28, at(Backfill, Busy), at(Backfill, Killing), "a match, a claim, EVICT_BACKFILL, vacate or shutdown"},
+	{29, at(Backfill, Killing), at(Backfill, Idle), "the filler and its children are gone"},
+	{30, at(Backfill, Idle), at(Owner), "EVICT_BACKFILL, vacate or shutdown"},
+	{31, at(Backfill, Idle), at(Claimed, Idle), "a claim was the cause"},
+	{32, at(Backfill, Idle), at(Matched), "a match was the cause"},
+	{33, at(Drained, Retiring), at(Drained, Idle), "every slot of the host is drained"},
+	{34, at(Drained, Retiring), at(Owner), "draining is cancelled"},
+	{35, at(Drained, Idle), at(Owner), "draining is cancelled, or over"},
+	{36, at(Owner), at(Drained, Retiring), "draining"},
+	{37, at(Unclaimed), at(Drained, Retiring), "draining"},
+	{DeleteRow, free, at(Deleted), "the slot is dynamic, unless it is broken or work is being fetched for it"},
+}
+
+// row returns a row of the table, nil for a number that is none.
+func row(number int) *Row {
+	for i := range Table {
+		if Table[i].Number == number {
+			return &Table[i]
+		}
+	}
+	return nil
+}
