@@ -1,0 +1,441 @@
+// Package eventlog is the log of what happens to a job that its owner may have
+// beside it, eventlog(5): its records in the three forms that programs read, a
+// reader of them, and a Journal that writes them with the owner's rights alone.
+// Package stage writes with it; it imports classad, for the ad of how a job
+// ended, and user.
+package eventlog
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Number is what a record begins with: which event it is.
+type Number int
+
+// The events that execd writes. A reader meets others.
+const (
+	NumberSubmitted   Number = 0
+	NumberExecuting   Number = 1
+	NumberEvicted     Number = 4
+	NumberTerminated  Number = 5
+	NumberImageSize   Number = 6
+	NumberGeneric     Number = 8
+	NumberAborted     Number = 9
+	NumberSuspended   Number = 10
+	NumberResumed     Number = 11
+	NumberHeld        Number = 12
+	NumberReleased    Number = 13
+	NumberRemoteError Number = 21
+)
+
+// Event is one record.
+type Event struct {
+	// ID names the event among all of its log, and is the same when it is written
+	// again: readers drop doubles by it. Empty: it has none.
+	ID string
+	// Cluster, Proc and Subproc name the job: ClusterId and ProcId of its ad, or
+	// its number and task, and 0.
+	Cluster, Proc, Subproc int
+	Time                   time.Time
+	Body                   Body
+}
+
+// Body is what an event tells: one of the types of this package.
+type Body interface {
+	number() Number
+	// typeName is MyType of the forms that are ads.
+	typeName() string
+	// text appends the rest of the first line, and the lines below it.
+	text(*lines)
+	// attrs returns what the forms that are ads have.
+	attrs() []attr
+}
+
+// Submitted tells that a job is known.
+type Submitted struct {
+	Host  string // of the submission
+	Notes string // anything; empty: no such line
+}
+
+// Executing tells that a job runs.
+type Executing struct {
+	Host string
+	Slot string // slot1@HOST; empty: no such line
+	// Properties are attributes of the slot that are worth a line each.
+	Properties []Property
+}
+
+// Property is an attribute of a slot.
+type Property struct {
+	Name  string
+	Value string // in the syntax of ads
+}
+
+// Evicted tells that a job was removed from its slot before its end, and may run
+// again.
+type Evicted struct {
+	Checkpointed   bool
+	Run            CPU
+	Sent, Received int64 // bytes
+	Reason         string
+	Code, Subcode  int
+	Resources      []Resource
+}
+
+// Terminated tells that a job has ended.
+type Terminated struct {
+	// Signal ended it; 0: it ended by itself, with ReturnValue.
+	Signal      int
+	ReturnValue int
+	CoreFile    string // empty: there is none
+	Run, Total  CPU    // of this run, and of all runs of the job
+	// Bytes of this run, and of all.
+	Sent, Received, TotalSent, TotalReceived int64
+	Resources                                []Resource
+	// By is who ended it; empty: nobody, it ended of its own accord.
+	By     string
+	Reason string // why it was ended; empty: no such line
+}
+
+// ImageSize tells how much memory a job takes. Negative values are not known.
+type ImageSize struct {
+	Size   int64 // KiB of address space
+	Memory int64 // MiB
+	RSS    int64 // KiB
+	PSS    int64 // KiB
+}
+
+// Generic is any text.
+type Generic struct{ Text string }
+
+// Aborted tells that a job was deleted.
+type Aborted struct{ Reason string }
+
+// Suspended tells that a job was stopped.
+type Suspended struct{ Processes int }
+
+// Resumed tells that a stopped job goes on.
+type Resumed struct{}
+
+// Held tells that a job waits for somebody.
+type Held struct {
+	Reason        string
+	Code, Subcode int
+}
+
+// Released tells that it waits no more.
+type Released struct{ Reason string }
+
+// RemoteError tells what somebody who works for the job has to say: a hook, or
+// what transfers its files.
+type RemoteError struct {
+	Daemon        string // who; empty: starter
+	Host          string // where, or the slot
+	Text          string
+	Warning       bool // the job goes on
+	Code, Subcode int  // Code 0: no such line
+}
+
+// CPU is processor time.
+type CPU struct{ User, System time.Duration }
+
+// Resource is a line of the table of resources. Negative values are not known.
+type Resource struct {
+	Name string // Cpus
+	Unit string // MB; empty: it is counted
+	// Usage may have a fraction.
+	Usage, Request, Allocated float64
+}
+
+func (Submitted) number() Number   { return NumberSubmitted }
+func (Executing) number() Number   { return NumberExecuting }
+func (Evicted) number() Number     { return NumberEvicted }
+func (Terminated) number() Number  { return NumberTerminated }
+func (ImageSize) number() Number   { return NumberImageSize }
+func (Generic) number() Number     { return NumberGeneric }
+func (Aborted) number() Number     { return NumberAborted }
+func (Suspended) number() Number   { return NumberSuspended }
+func (Resumed) number() Number     { return NumberResumed }
+func (Held) number() Number        { return NumberHeld }
+func (Released) number() Number    { return NumberReleased }
+func (RemoteError) number() Number { return NumberRemoteError }
+
+func (Submitted) typeName() string   { return "SubmitEvent" }
+func (Executing) typeName() string   { return "ExecuteEvent" }
+func (Evicted) typeName() string     { return "JobEvictedEvent" }
+func (Terminated) typeName() string  { return "JobTerminatedEvent" }
+func (ImageSize) typeName() string   { return "JobImageSizeEvent" }
+func (Generic) typeName() string     { return "GenericEvent" }
+func (Aborted) typeName() string     { return "JobAbortedEvent" }
+func (Suspended) typeName() string   { return "JobSuspendedEvent" }
+func (Resumed) typeName() string     { return "JobUnsuspendedEvent" }
+func (Held) typeName() string        { return "JobHeldEvent" }
+func (Released) typeName() string    { return "JobReleasedEvent" }
+func (RemoteError) typeName() string { return "RemoteErrorEvent" }
+
+// unspecified stands for a reason where there is none: a reader takes the line
+// below the first one for it, whatever it says.
+const unspecified = "Reason unspecified"
+
+func (b Submitted) text(l *lines) {
+	l.head("Job submitted from host: %s", address(b.Host))
+	if b.Notes != "" {
+		l.line("%s", b.Notes)
+	}
+}
+
+func (b Submitted) attrs() []attr {
+	return optional([]attr{{"SubmitHost", address(b.Host)}}, "LogNotes", b.Notes)
+}
+
+func (b Executing) text(l *lines) {
+	l.head("Job executing on host: %s", address(b.Host))
+	if b.Slot != "" {
+		l.line("SlotName: %s", b.Slot)
+	}
+	for _, p := range b.Properties[:min(len(b.Properties), maxLines)] {
+		l.line("%s = %s", p.Name, p.Value)
+	}
+}
+
+func (b Executing) attrs() []attr {
+	list := optional([]attr{{"ExecuteHost", address(b.Host)}}, "SlotName", b.Slot)
+	for _, p := range b.Properties[:min(len(b.Properties), maxLines)] {
+		list = append(list, attr{p.Name, plain(p.Value)})
+	}
+	return list
+}
+
+func (b Evicted) text(l *lines) {
+	l.head("Job was evicted.")
+	if b.Checkpointed {
+		l.line("(1) Job was checkpointed.")
+	} else {
+		l.line("(0) Job was not checkpointed.")
+	}
+	l.usage("Run", b.Run)
+	l.bytes("Run", b.Sent, b.Received)
+	if b.Reason != "" {
+		l.line("Reason: %s", b.Reason)
+	}
+	if b.Code != 0 {
+		l.line("Code %d Subcode %d", b.Code, b.Subcode)
+	}
+	l.resources(b.Resources)
+}
+
+func (b Evicted) attrs() []attr {
+	list := []attr{
+		{"Checkpointed", b.Checkpointed},
+		{"RunRemoteUsage", b.Run.String()},
+		{"RunLocalUsage", CPU{}.String()},
+		{"SentBytes", float64(b.Sent)},
+		{"ReceivedBytes", float64(b.Received)},
+		{"TerminatedAndRequeued", false},
+		{"TerminatedNormally", false},
+	}
+	list = optional(list, "Reason", b.Reason)
+	if b.Code != 0 {
+		list = append(list, attr{"ReasonCode", b.Code}, attr{"ReasonSubCode", b.Subcode})
+	}
+	return append(list, resourceAttrs(b.Resources)...)
+}
+
+func (b Terminated) text(l *lines) {
+	l.head("Job terminated.")
+	switch {
+	case b.Signal == 0:
+		l.line("(1) Normal termination (return value %d)", b.ReturnValue)
+	case b.CoreFile != "":
+		l.line("(0) Abnormal termination (signal %d)", b.Signal)
+		l.line("(1) Corefile in: %s", b.CoreFile)
+	default:
+		l.line("(0) Abnormal termination (signal %d)", b.Signal)
+		l.line("(0) No core file")
+	}
+	l.usage("Run", b.Run)
+	l.usage("Total", b.Total)
+	l.bytes("Run", b.Sent, b.Received)
+	l.bytes("Total", b.TotalSent, b.TotalReceived)
+	l.resources(b.Resources)
+	how := fmt.Sprintf("exit-code %d", b.ReturnValue)
+	if b.Signal != 0 {
+		how = fmt.Sprintf("signal %d", b.Signal)
+	}
+	at := l.time.UTC().Format("2006-01-02T15:04:05Z")
+	l.blank()
+	if b.By == "" {
+		l.line("Job terminated of its own accord at %s with %s.", at, how)
+	} else {
+		l.line("Job terminated by %s at %s with %s.", b.By, at, how)
+	}
+	if b.Reason != "" {
+		l.line("Reason: %s", b.Reason)
+	}
+}
+
+func (b Terminated) attrs() []attr {
+	list := []attr{{"TerminatedNormally", b.Signal == 0}}
+	if b.Signal == 0 {
+		list = append(list, attr{"ReturnValue", b.ReturnValue})
+	} else {
+		list = optional(append(list, attr{"TerminatedBySignal", b.Signal}), "CoreFile", b.CoreFile)
+	}
+	list = append(list, []attr{
+		{"RunRemoteUsage", b.Run.String()},
+		{"RunLocalUsage", CPU{}.String()},
+		{"TotalRemoteUsage", b.Total.String()},
+		{"TotalLocalUsage", CPU{}.String()},
+		{"SentBytes", float64(b.Sent)},
+		{"ReceivedBytes", float64(b.Received)},
+		{"TotalSentBytes", float64(b.TotalSent)},
+		{"TotalReceivedBytes", float64(b.TotalReceived)},
+	}...)
+	list = optional(append(list, resourceAttrs(b.Resources)...), "TerminatedBy", b.By)
+	return optional(list, "Reason", b.Reason)
+}
+
+// sizes are the lines below that of an image size, with their attributes.
+func (b ImageSize) sizes() []struct {
+	value       int64
+	label, name string
+} {
+	return []struct {
+		value       int64
+		label, name string
+	}{
+		{b.Memory, "MemoryUsage of job (MB)", "MemoryUsage"},
+		{b.RSS, "ResidentSetSize of job (KB)", "ResidentSetSize"},
+		{b.PSS, "ProportionalSetSize of job (KB)", "ProportionalSetSize"},
+	}
+}
+
+func (b ImageSize) text(l *lines) {
+	l.head("Image size of job updated: %d", max(b.Size, 0))
+	for _, s := range b.sizes() {
+		if s.value >= 0 {
+			l.line("%d  -  %s", s.value, s.label)
+		}
+	}
+}
+
+func (b ImageSize) attrs() []attr {
+	list := []attr{{"Size", int(max(b.Size, 0))}}
+	for _, s := range b.sizes() {
+		if s.value >= 0 {
+			list = append(list, attr{s.name, int(s.value)})
+		}
+	}
+	return list
+}
+
+func (b Generic) text(l *lines)   { l.head("%s", b.Text) }
+func (b Generic) attrs() []attr   { return []attr{{"Info", b.Text}} }
+func (b Suspended) attrs() []attr { return []attr{{"NumberOfPIDs", b.Processes}} }
+func (Resumed) text(l *lines)     { l.head("Job was unsuspended.") }
+func (Resumed) attrs() []attr     { return nil }
+
+func (b Aborted) text(l *lines) {
+	l.head("Job was aborted.")
+	l.line("%s", cmp.Or(b.Reason, unspecified))
+}
+
+func (b Aborted) attrs() []attr { return optional(nil, "Reason", b.Reason) }
+
+func (b Suspended) text(l *lines) {
+	l.head("Job was suspended.")
+	l.line("Number of processes actually suspended: %d", b.Processes)
+}
+
+func (b Held) text(l *lines) {
+	l.head("Job was held.")
+	l.line("%s", cmp.Or(b.Reason, unspecified))
+	l.line("Code %d Subcode %d", b.Code, b.Subcode)
+}
+
+func (b Held) attrs() []attr {
+	return append(optional(nil, "HoldReason", b.Reason), attr{"HoldReasonCode", b.Code}, attr{"HoldReasonSubCode", b.Subcode})
+}
+
+func (b Released) text(l *lines) {
+	l.head("Job was released.")
+	l.line("%s", cmp.Or(b.Reason, unspecified))
+}
+
+func (b Released) attrs() []attr { return optional(nil, "Reason", b.Reason) }
+
+func (b RemoteError) text(l *lines) {
+	what := "Error"
+	if b.Warning {
+		what = "Warning"
+	}
+	l.head("%s from %s on %s:", what, cmp.Or(b.Daemon, "starter"), b.Host)
+	for line := range strings.SplitSeq(long(b.Text), "\n") {
+		l.line("%s", line)
+	}
+	if b.Code != 0 {
+		l.line("Code %d Subcode %d", b.Code, b.Subcode)
+	}
+}
+
+func (b RemoteError) attrs() []attr {
+	list := []attr{
+		{"Daemon", cmp.Or(b.Daemon, "starter")}, {"ExecuteHost", b.Host}, {"ErrorMsg", b.Text}, {"CriticalError", !b.Warning},
+	}
+	if b.Code != 0 {
+		list = append(list, attr{"HoldReasonCode", b.Code}, attr{"HoldReasonSubCode", b.Subcode})
+	}
+	return list
+}
+
+// address is a host as the log has it.
+func address(host string) string {
+	if strings.HasPrefix(host, "<") {
+		return host
+	}
+	return "<" + host + ">"
+}
+
+// String returns the form of all logs: days, hours, minutes and seconds.
+func (c CPU) String() string { return "Usr " + clock(c.User) + ", Sys " + clock(c.System) }
+
+func clock(d time.Duration) string {
+	s := int64(max(d, 0).Round(time.Second) / time.Second)
+	return fmt.Sprintf("%d %02d:%02d:%02d", s/86400, s/3600%24, s/60%60, s%60)
+}
+
+// attr is an attribute of a record that is an ad. Its value is a string, an int,
+// a float64, a bool, or an expression.
+type attr struct {
+	name  string
+	value any
+}
+
+// expression is a value in the syntax of ads.
+type expression string
+
+// optional appends an attribute unless it says nothing.
+func optional(list []attr, name, value string) []attr {
+	if value == "" {
+		return list
+	}
+	return append(list, attr{name, value})
+}
+
+// resourceAttrs are the lines of the table of resources as attributes.
+func resourceAttrs(resources []Resource) (list []attr) {
+	for _, r := range resources {
+		for _, a := range []struct {
+			name  string
+			value float64
+		}{{r.Name + "Usage", r.Usage}, {"Request" + r.Name, r.Request}, {r.Name, r.Allocated}} {
+			if a.value >= 0 {
+				list = append(list, attr{a.name, a.value})
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,203 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/internal/user"
+)
+
+// Files is what writes and reads files of users, with their rights alone;
+// launch.Launcher does.
+type Files interface {
+	AppendAs(ctx context.Context, u *user.User, path string, data []byte) error
+	WriteAs(ctx context.Context, u *user.User, path string, data []byte) error
+	Tail(ctx context.Context, u *user.User, path string, n int) ([]byte, error)
+}
+
+// Limit bounds a write: a file system that hangs must not hold up the end of a
+// job for ever.
+const Limit = 30 * time.Second
+
+// tail is how much of a log is looked at for a record that may be there.
+const tail = 64 << 10
+
+// Journal writes records, each once.
+type Journal struct {
+	Files Files
+
+	mu      sync.Mutex
+	written map[string]map[string]*write // guarded by mu; by Activation and ID
+}
+
+// write is a record that is being written, or was.
+type write struct {
+	done chan struct{} // closed when it is over
+	err  error
+}
+
+// Entry is where a record goes, and what all have in common.
+type Entry struct {
+	Owner *user.User
+	Path  string // absolute; empty or /dev/null: there is no log
+	Form  Form
+	Times Times
+
+	// Activation names this run of the job among all that may write to this log,
+	// on this host and others: HOST/JOB.TASK.RUN. The events of a run that happen
+	// once are told apart by their number, the others by Seq as well, from 1; an
+	// event has the same Seq whenever it is written, also after a restart.
+	Activation string
+	Seq        int
+
+	Cluster, Proc, Subproc int
+	Time                   time.Time // of the event
+
+	// Again says that an earlier execd may have written the record: then it is
+	// looked for.
+	Again bool
+}
+
+// ID returns the id of an event of this entry.
+func (e *Entry) ID(b Body) string {
+	if e.Activation == "" {
+		return ""
+	}
+	id := fmt.Sprintf("%s#%03d", e.Activation, b.number())
+	if e.Seq > 0 {
+		id += fmt.Sprintf(".%d", e.Seq)
+	}
+	return id
+}
+
+// Write writes a record, and returns when it is on disk. A record that was
+// written in this life of execd is not written again, and nil is returned. After
+// an error it may be there or not, and the next call writes it. One that an
+// earlier execd may have written is looked for near the end of the log if the
+// entry says so; where it cannot be found, it may be there twice.
+func (j *Journal) Write(ctx context.Context, e Entry, b Body) error {
+	if unwanted(e.Path) {
+		return nil
+	}
+	if !filepath.IsAbs(e.Path) {
+		return fmt.Errorf("cannot write event log %q: not an absolute path", e.Path)
+	}
+	id := e.ID(b)
+	if id == "" {
+		return j.write(ctx, &e, b, id)
+	}
+	w, mine := j.claim(e.Activation, id)
+	if !mine {
+		select {
+		case <-w.done:
+			return w.err
+		default: // what is written is no matter of time
+		}
+		select {
+		case <-w.done:
+			return w.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	w.err = j.write(ctx, &e, b, id)
+	if w.err != nil {
+		j.mu.Lock()
+		delete(j.written[e.Activation], id)
+		j.mu.Unlock()
+	}
+	close(w.done)
+	return w.err
+}
+
+// claim returns the write of a record, and whether it is the caller's to do.
+func (j *Journal) claim(activation, id string) (w *write, mine bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if w = j.written[activation][id]; w != nil {
+		return w, false
+	}
+	if j.written == nil {
+		j.written = make(map[string]map[string]*write)
+	}
+	if j.written[activation] == nil {
+		j.written[activation] = make(map[string]*write)
+	}
+	w = &write{done: make(chan struct{})}
+	j.written[activation][id] = w
+	return w, true
+}
+
+// Forget frees what is remembered of an activation: nothing more is written of
+// it.
+func (j *Journal) Forget(activation string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.written, activation)
+}
+
+func (j *Journal) write(ctx context.Context, e *Entry, b Body, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	if e.Again && id != "" && j.there(ctx, e, id, b.number()) {
+		return nil
+	}
+	record := Append(nil, Event{
+		ID: id, Cluster: e.Cluster, Proc: e.Proc, Subproc: e.Subproc, Time: e.Time, Body: b,
+	}, e.Form, e.Times)
+	if len(record) > MaxRecord {
+		return fmt.Errorf("cannot write event log %q: a record of %d bytes", e.Path, len(record))
+	}
+	if err := j.Files.AppendAs(ctx, e.Owner, e.Path, record); err != nil {
+		return fmt.Errorf("cannot write event log: %w", err)
+	}
+	return nil
+}
+
+// there reports whether a record stands near the end of its log, whole.
+func (j *Journal) there(ctx context.Context, e *Entry, id string, n Number) bool {
+	text, err := j.Files.Tail(ctx, e.Owner, e.Path, tail)
+	if err != nil {
+		return false // it is not there yet, or the write will tell
+	}
+	r := NewReader(bytes.NewReader(text))
+	for {
+		rec, err := r.Next()
+		var bad *SyntaxError
+		switch {
+		case err == nil:
+			if rec.ID == id && rec.Number == n && rec.Cluster == e.Cluster && rec.Proc == e.Proc {
+				return true
+			}
+		case !errors.As(err, &bad): // half of a record at the beginning
+			return false
+		}
+	}
+}
+
+// OutputAd writes the ad of how a job ended to a file of its owner's, in old
+// syntax and without secrets, whole or not at all. An empty path and /dev/null
+// are no file.
+func (j *Journal) OutputAd(ctx context.Context, owner *user.User, path string, ad *classad.Ad) error {
+	if unwanted(path) {
+		return nil
+	}
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("cannot write output ad %q: not an absolute path", path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	if err := j.Files.WriteAs(ctx, owner, path, []byte(ad.OldString())); err != nil {
+		return fmt.Errorf("cannot write output ad: %w", err)
+	}
+	return nil
+}
+
+// unwanted reports whether a path says that nothing is to be written.
+func unwanted(path string) bool { return path == "" || path == "/dev/null" }
