@@ -1,16 +1,28 @@
 // Package claim knows the slots of this host and who has them: every job runs
-// under claims, one for each of its slots, whatever brought it. There is one
-// holder so far, execd's own queue, which claims every slot for good and
-// activates and deactivates the claims for its jobs. Packages queue and stage
-// import it; it imports conf and schedule.
+// under claims, one for each of its slots, whatever brought it.
+//
+// Most slots are plain: no policy, no hook and nobody but execd's own queue has
+// anything to say of them. The queue has them for good, and a job costs a search
+// for an idle one. All others are managed: a machine of package slot says who may
+// have one, what may run there, and when it has to leave; this package gives the
+// machines their events, keeps the ids of claims, in memory and in the spool, and
+// returns what is to be done with jobs as effects.
+//
+// Package queue is in front of it, and calls what changes a managed slot with its
+// own lock held: the scheduler's books must be those of the slots. Packages queue,
+// stage, server and daemon import it; it imports conf, job, schedule, slot and the API.
 package claim
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/slot"
 )
 
 // Activity is what a claimed slot does.
@@ -29,7 +41,8 @@ func (a Activity) String() string {
 	return "Idle"
 }
 
-// Claim is the right to use one slot.
+// Claim is the right to use one slot. That of a managed slot stands for the slot,
+// whoever has it.
 type Claim struct {
 	Slot   int    // of the queue, from 1; 0: beyond the slots that the queue has
 	Queue  string // the queue the slot belongs to
@@ -37,6 +50,7 @@ type Claim struct {
 
 	activity Activity // guarded by Table.mu
 	job      string   // guarded by Table.mu; what it runs
+	managed  *managed // guarded by Table.mu; nil: the slot is plain
 }
 
 // Table is all slots of the host. Its methods may be called from several
@@ -44,20 +58,36 @@ type Claim struct {
 type Table struct {
 	holder string
 
-	mu     sync.Mutex
-	queues map[string]*slots // guarded by mu
-	busy   int               // guarded by mu
+	mu      sync.Mutex
+	queues  map[string]*slots // guarded by mu
+	order   []*slots          // guarded by mu; by number of their slots
+	busy    int               // guarded by mu
+	some    atomic.Bool       // whether any slot is managed
+	o       Options           // guarded by mu
+	policy  *slot.Policy      // guarded by mu
+	wanted  func(int) bool    // guarded by mu; whether a slot is managed; nil: none is for its own sake
+	managed []*managed        // guarded by mu; by number, those that are gone at the end
+	serial  int               // guarded by mu; of the last managed slot
+	seq     uint64            // guarded by mu; of the last claim
+	drain   *slot.Drain       // guarded by mu; nil: the host is not drained
+	effects []Effect          // guarded by mu; to be taken
+	unkept  []Kept            // guarded by mu; of slots that are not managed any more
+	listed  chan struct{}     // guarded by mu; closed when there are other slots
 }
 
 // slots are the claims of one queue.
 type slots struct {
-	claims []*Claim
-	idle   int // nothing below it is idle
+	queue   string
+	claims  []*Claim
+	first   int // number of the first
+	idle    int // nothing below it is idle
+	managed int // how many of them are managed
 }
 
-// NewTable returns a table in which the holder has a claim on every slot.
+// NewTable returns a table in which the holder has a claim on every slot. Queues
+// are in the order of their numbers.
 func NewTable(queues []conf.Queue, holder string) *Table {
-	t := &Table{holder: holder, queues: map[string]*slots{}}
+	t := &Table{holder: holder, queues: map[string]*slots{}, policy: slot.NewPolicy(nil), listed: make(chan struct{}), o: Options{Now: time.Now, Log: slog.New(slog.DiscardHandler)}}
 	t.Resize(queues)
 	return t
 }
@@ -68,28 +98,64 @@ func (t *Table) Resize(queues []conf.Queue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	fresh := map[string]*slots{}
+	t.order = nil
+	first := 1
 	for i := range queues {
 		q := &queues[i]
-		s := &slots{}
+		s := &slots{queue: q.Name, first: first}
 		if old := t.queues[q.Name]; old != nil {
 			s.claims = old.claims[:min(len(old.claims), q.Slots)]
-			for _, c := range old.claims[len(s.claims):] {
-				c.Slot = 0
-			}
+			t.retire(old.claims[len(s.claims):])
 		}
 		for len(s.claims) < q.Slots {
 			s.claims = append(s.claims, &Claim{Slot: len(s.claims) + 1, Queue: q.Name, Holder: t.holder})
 		}
+		for _, c := range s.claims {
+			if c.managed != nil {
+				s.managed++
+			}
+		}
+		first += len(s.claims)
 		fresh[q.Name] = s
+		t.order = append(t.order, s)
 	}
 	for name, old := range t.queues {
 		if fresh[name] == nil {
-			for _, c := range old.claims {
-				c.Slot = 0
-			}
+			t.retire(old.claims)
 		}
 	}
 	t.queues = fresh
+	close(t.listed)
+	t.listed = make(chan struct{})
+	t.remanage()
+}
+
+// retire takes away slots that the configuration has not any more.
+func (t *Table) retire(claims []*Claim) {
+	for _, c := range claims {
+		c.Slot = 0
+		if c.managed != nil {
+			t.happen(c.managed, slot.Vacate{Reason: slot.ReasonSystemPolicyVacate})
+		}
+	}
+}
+
+// number returns the number of a claim's slot, over all queues; 0: it is gone.
+func (t *Table) number(c *Claim) int {
+	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
+		return s.first + c.Slot - 1
+	}
+	return 0
+}
+
+// at returns the slot of a number, nil if there is none.
+func (t *Table) at(number int) *Claim {
+	for _, s := range t.order {
+		if number >= s.first && number < s.first+len(s.claims) {
+			return s.claims[number-s.first]
+		}
+	}
+	return nil
 }
 
 // Slots returns how many slots there are.
@@ -110,17 +176,22 @@ func (t *Table) Busy() int {
 	return t.busy
 }
 
-// Activate finds idle claims for a grant and says what they run. Where a queue
-// has too few, as after a restart with fewer slots, it makes claims beyond its
-// slots: what runs has a claim.
-func (t *Table) Activate(job string, grant []schedule.QueueSlots) []*Claim {
+// Activate finds idle claims for a grant and says what they run; of managed slots
+// those that are willing to run j, which is not looked at for plain ones. Where a
+// queue has too few, as after a restart with fewer slots, it makes claims beyond
+// its slots: what runs has a claim. It returns nil when no slot is willing any more.
+func (t *Table) Activate(job string, grant []schedule.QueueSlots, j slot.Job) []*Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var claims []*Claim
 	for _, g := range grant {
 		s := t.queues[g.Queue]
 		for range g.Slots {
-			c := s.next()
+			c := t.next(s, job, j)
+			if c == nil && s != nil && s.managed > 0 && j != nil {
+				t.deactivate(claims)
+				return nil
+			}
 			if c == nil {
 				c = &Claim{Queue: g.Queue, Holder: t.holder}
 			}
@@ -132,10 +203,13 @@ func (t *Table) Activate(job string, grant []schedule.QueueSlots) []*Claim {
 	return claims
 }
 
-// next returns the lowest idle claim, or nil.
-func (s *slots) next() *Claim {
+// next returns the lowest idle claim that will have a job, or nil.
+func (t *Table) next(s *slots, job string, j slot.Job) *Claim {
 	if s == nil {
 		return nil
+	}
+	if s.managed > 0 {
+		return t.nextWilling(s, job, j)
 	}
 	i := slices.IndexFunc(s.claims[min(s.idle, len(s.claims)):], func(c *Claim) bool { return c.activity == Idle })
 	if i < 0 {
@@ -150,6 +224,10 @@ func (s *slots) next() *Claim {
 func (t *Table) Deactivate(claims []*Claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.deactivate(claims)
+}
+
+func (t *Table) deactivate(claims []*Claim) {
 	for _, c := range claims {
 		if c.activity == Idle {
 			continue
@@ -158,6 +236,9 @@ func (t *Table) Deactivate(claims []*Claim) {
 		t.busy--
 		if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
 			s.idle = min(s.idle, c.Slot-1)
+		}
+		if c.managed != nil {
+			t.ended(c.managed)
 		}
 	}
 }

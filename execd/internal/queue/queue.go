@@ -1,8 +1,12 @@
 // Package queue brings jobs and slots together: it tells the scheduler what
 // waits, what runs and what the host is like, asks it what starts next, and
-// activates the claims. It holds the claims of execd's own queue, and keeps
-// what administrators want of the queues (states.go). Only daemon, stage and
-// server import it; it imports job, claim, conf and schedule.
+// activates the claims. It holds the claims of execd's own queue, is in front of
+// those of others (claims.go), and keeps what administrators want of the queues
+// (states.go). Only daemon, stage and server import it; it imports job, claim,
+// conf, schedule and slot.
+//
+// Its lock comes before that of the slots: what a slot may run and what stands in
+// the scheduler's books change together.
 package queue
 
 import (
@@ -20,6 +24,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/slot"
 )
 
 // Holder is the name of execd's own queue as holder of claims.
@@ -45,6 +50,7 @@ type Options struct {
 	// Suspend tells why a task is to be stopped (S by its queue, T by a
 	// threshold), or with no letters that it may go on.
 	Suspend func(t *job.Task, letters string)
+	Slots   Slots
 }
 
 // Queue learns by hints of jobs, ends and changes, and reads the truth from the
@@ -69,6 +75,7 @@ type Queue struct {
 	closed  string                        // guarded by mu; why nothing is started, or empty
 	until   time.Time                     // guarded by mu; when closed ends
 	running map[schedule.TaskID]*job.Task // guarded by mu
+	managed managed
 }
 
 // New returns a queue.
@@ -144,8 +151,9 @@ func (q *Queue) Configure(c *conf.Config) {
 	q.mu.Lock()
 	q.config = c
 	q.sched.Configure(c)
-	q.mu.Unlock()
 	q.o.Claims.Resize(c.Queues)
+	q.settle()
+	q.mu.Unlock()
 	q.applyStates()
 	q.lookAgain() // what requests mean may be another thing now
 	q.Wake()
@@ -318,11 +326,13 @@ func (q *Queue) Run(ctx context.Context) {
 			return
 		case <-q.wake:
 		}
+		q.policies()
 		q.refresh()
 		for more := true; more && ctx.Err() == nil; {
 			more = q.startOne()
 		}
 		q.suspend()
+		q.repoll()
 	}
 }
 
@@ -367,6 +377,10 @@ const maxLooks = 1000
 // look tells the scheduler what may start of a job. q.mu is held.
 func (q *Queue) look(j *job.Job, now time.Time) {
 	number := j.Number
+	if j.Foreign {
+		q.stray(j)
+		return
+	}
 	if t := q.later[number]; t != nil {
 		t.Stop()
 		delete(q.later, number)
@@ -465,8 +479,25 @@ func (q *Queue) startOne() bool {
 		}
 		return true
 	}
+	// The slots see it as they did when the scheduler asked them: as a job that
+	// waits. Else START could say yes then and no now, again and again.
+	seen := q.ref(j, nil)
+	claims := q.o.Claims.Activate(t.String(), grant.Queues, seen)
+	if claims == nil { // no slot wants it any more
+		q.sched.GiveBack(number, grant)
+		q.o.GIDs.Give(gid)
+		q.o.Cores.Give(t.Start.Binding)
+		// The Store tells us of it, which takes the lock; and not at once, since it
+		// might be the same again then.
+		time.AfterFunc(time.Second, func() { q.o.Store.Untake(t) })
+		return false
+	}
+	if r, ok := seen.(*ref); ok {
+		r.task = t
+	}
 	q.enter(t, grant, t.Started)
-	q.o.Start(t, q.o.Claims.Activate(t.String(), grant.Queues))
+	q.o.Start(t, claims)
+	q.settle()
 	return true
 }
 
@@ -499,28 +530,37 @@ func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Claim {
 		grant = &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: t.Start.Queue, Slots: 1}}}
 	}
 	q.o.Cores.Use(t.Start.Binding)
+	work := q.workOf(t.Job)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.enter(t, grant, started)
-	return q.o.Claims.Activate(t.String(), grant.Queues)
+	claims := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.refOf(t, work))
+	q.settle()
+	return claims
 }
 
 // Occupy tells of slots that something runs on which is no job of ours.
 func (q *Queue) Occupy(name, queue string) {
-	q.o.Claims.Activate(name, []schedule.QueueSlots{{Queue: queue, Slots: 1}})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.o.Claims.Adopt(name, []schedule.QueueSlots{{Queue: queue, Slots: 1}}, "", time.Now(), slot.JobOf(nil))
+	q.settle()
 }
 
 // Ended tells that a task holds its grant no more, and what it has used.
 func (q *Queue) Ended(t *job.Task, claims []*claim.Claim, used schedule.Used) {
-	q.o.Claims.Deactivate(claims)
 	q.mu.Lock()
+	q.o.Claims.Deactivate(claims)
 	if q.running[key(t)] == t {
 		delete(q.running, key(t))
 		q.o.Cores.Give(t.Start.Binding)
 		delete(q.asked, key(t))
 		delete(q.stopped, key(t))
+		delete(q.managed.stopped, key(t))
+		delete(q.managed.holds, key(t))
 		q.sched.Ended(t.Job.Number, t.Number, used, time.Now())
 	}
+	q.settle()
 	q.mu.Unlock()
 	select {
 	case q.shares <- struct{}{}:
@@ -541,10 +581,10 @@ func (q *Queue) suspend() {
 	for _, id := range resume {
 		delete(q.asked, id)
 	}
-	if len(q.asked) > 0 || len(q.stopped) > 0 || q.o.States.anySuspended() {
+	if len(q.asked) > 0 || len(q.stopped) > 0 || len(q.managed.stopped) > 0 || q.o.States.anySuspended() {
 		for k, t := range q.running {
 			want := q.asked[k]
-			if q.o.States.suspended(t.Start.Queue) {
+			if q.managed.stopped[k] || q.o.States.suspended(t.Start.Queue) {
 				want = "S"
 			}
 			if want != q.stopped[k] {

@@ -266,9 +266,9 @@ func TestGIDs(t *testing.T) {
 func TestClaimsBeyondTheSlots(t *testing.T) {
 	one := func(queue string) []schedule.QueueSlots { return []schedule.QueueSlots{{Queue: queue, Slots: 1}} }
 	slots := claim.NewTable([]conf.Queue{{Name: "all.q", Slots: 2}}, Holder)
-	first := slots.Activate("1.1", []schedule.QueueSlots{{Queue: "all.q", Slots: 2}})
-	second := slots.Activate("2.1", one("gone.q"))
-	third := slots.Activate("3.1", one("all.q"))
+	first := slots.Activate("1.1", []schedule.QueueSlots{{Queue: "all.q", Slots: 2}}, nil)
+	second := slots.Activate("2.1", one("gone.q"), nil)
+	third := slots.Activate("3.1", one("all.q"), nil)
 	if slots.Busy() != 4 || len(first) != 2 || second[0].Slot != 0 || third[0].Slot != 0 {
 		t.Errorf("busy %d, claims %v %v %v; want 4, of which two have no slot", slots.Busy(), first, second, third)
 	}
@@ -278,11 +278,11 @@ func TestClaimsBeyondTheSlots(t *testing.T) {
 	if slots.Busy() != 1 {
 		t.Errorf("Busy = %d; want 1", slots.Busy())
 	}
-	if c := slots.Activate("4.1", one("all.q")); c[0] != first[0] {
+	if c := slots.Activate("4.1", one("all.q"), nil); c[0] != first[0] {
 		t.Errorf("after both ended slot %d is taken; want 1", c[0].Slot)
 	}
 	slots.Resize([]conf.Queue{{Name: "all.q", Slots: 1}, {Name: "new.q", Slots: 1}})
-	if c := slots.Activate("5.1", one("all.q")); c[0].Slot != 0 || slots.Slots() != 2 {
+	if c := slots.Activate("5.1", one("all.q"), nil); c[0].Slot != 0 || slots.Slots() != 2 {
 		t.Errorf("of a smaller queue slot %d is taken, of %d slots in all; want none, 2", c[0].Slot, slots.Slots())
 	}
 }

@@ -117,6 +117,9 @@ func (s *States) closed(queue string) string {
 	return ""
 }
 
+// Closed is closed, for who claims slots.
+func (s *States) Closed(queue string) string { return s.closed(queue) }
+
 func (s *States) suspended(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,692 @@
+package claim
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/slot"
+)
+
+// Options are what managed slots need. The functions are called with locks held,
+// and must not block or call back.
+type Options struct {
+	Host  string
+	Boot  time.Time // when this execd was started
+	Store *Store    // nil: claims do not outlive execd
+	Log   *slog.Logger
+	Now   func() time.Time // nil: time.Now
+	// Ad returns the ad of a slot; nil: an empty one.
+	Ad func(*Info) *classad.Ad
+	// JobOf returns what slots see of a task that runs, which was started on a slot
+	// when it was plain.
+	JobOf func(task string) slot.Job
+	// Closed says why a queue takes nothing, as the end of a sentence with "it is";
+	// empty: it is open.
+	Closed func(queue string) string
+}
+
+// Info is what the ad of a slot is made of.
+type Info struct {
+	Number  int
+	Queue   string
+	Slots   int // of the host
+	Now     time.Time
+	Machine *slot.Machine // to be asked, not to be given events
+	Policy  *slot.Policy
+
+	Holder, User string // of the claim; empty: none
+	ID           ID
+	Task         string   // that runs
+	Job          slot.Job // the same; nil: none, or not known of a plain slot
+}
+
+// managed is a slot of which others than the queue may have something to say. The
+// Table's mutex guards it.
+type managed struct {
+	claim   *Claim
+	serial  int // among all that were ever managed
+	machine *slot.Machine
+	grants  map[slot.Number]*grant // of those who are not the queue
+	under   slot.Number            // the claim that the task runs under
+	task    string                 // that runs; empty: none
+	job     slot.Job               // the same
+	kept    bool                   // it stands in the scheduler's books as another's
+	changed chan struct{}          // closed at the next change
+	permits []chan api.Permit      // of those who wait for the end of the job
+}
+
+// grant is a claim of somebody who is not the queue.
+type grant struct {
+	slot     *managed
+	number   slot.Number
+	id       ID
+	kind     Kind
+	holder   string
+	by       By
+	priority int
+	lease    time.Duration
+	ad       *classad.Ad
+	made     time.Time
+
+	waiting  bool     // for the slot
+	starting bool     // a job is about to be started under it
+	promised *job.Job // that is to be started when the slot is its own
+	last     string   // the last task
+	stored   bool     // there is a file of it
+	over     bool     // nothing is left of it
+	refused  error    // why it was taken from one who waited
+}
+
+// Do is what is to be done, of an Effect.
+type Do int
+
+// What is to be done.
+const (
+	Suspend    Do = iota // stop the job
+	Resume               // let it go on
+	Hold                 // what ends the job now has it wait in error, for Text
+	Stop                 // ask the job to end
+	Kill                 // kill the job
+	KillFamily           // and everything it has started
+	Evict                // tell of Eviction
+	Begin                // start Job under the claim of Slot
+	Forget               // remove the file of the claim
+)
+
+// Effect is something to be done outside of the locks, in this order.
+type Effect struct {
+	Do       Do
+	Slot     int
+	Task     string
+	Reason   slot.Reason
+	Text     string
+	Requeue  bool // what ends is to run again
+	Eviction Eviction
+	Job      *job.Job
+
+	id ID
+}
+
+// Manage begins to manage slots: it is called once, before anything runs. It reads
+// the claims that an earlier execd has left.
+func (t *Table) Manage(o Options) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	t.o = o
+	if o.Store == nil {
+		return nil
+	}
+	records, aside, err := o.Store.load()
+	if err != nil {
+		return fmt.Errorf("cannot read claims: %w", err)
+	}
+	for _, err := range aside {
+		o.Log.Warn(err.Error())
+	}
+	for i := range records {
+		t.reclaim(&records[i])
+	}
+	return nil
+}
+
+// reclaim gives a slot back to who has claimed it of an earlier execd.
+func (t *Table) reclaim(r *record) {
+	id, _ := ParseID(r.ID) // the Store has read it
+	if boot, seq, _ := id.sequence(); boot == t.o.Boot.Unix() {
+		t.seq = max(t.seq, seq)
+	}
+	g := &grant{
+		id: id, kind: r.Kind, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
+		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true,
+	}
+	s := t.queues[r.Queue]
+	if s == nil || r.Place > len(s.claims) || s.claims[r.Place-1].managed != nil && len(s.claims[r.Place-1].managed.grants) > 0 {
+		t.o.Log.Warn(fmt.Sprintf("claim %v: dropped: slot %d of queue %s is not there any more", id, r.Place, r.Queue))
+		t.effects = append(t.effects, Effect{Do: Forget, id: id})
+		return
+	}
+	if r.Ad != "" {
+		g.ad, _ = classad.ParseOld(r.Ad) // as it was written; without it RANK is 0
+	}
+	m := t.manage(s.claims[r.Place-1])
+	t.restore(m, g, time.Time{}, slot.JobOf(g.ad))
+	t.o.Log.Info(fmt.Sprintf("claim %v: found after the restart: slot=%d holder=%s", id, t.number(m.claim), g.holder))
+}
+
+// restore makes the machine of a slot that is claimed already: for a grant, or with
+// nil for the queue, and with a job that runs since a time, or none.
+func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job) {
+	now := t.o.Now()
+	saved := slot.Saved{Kind: slot.Queue, Holder: t.holder, Since: now, Begun: begun}
+	if !begun.IsZero() {
+		saved.Since, saved.Activations = begun, 1
+	}
+	m.grants = map[slot.Number]*grant{}
+	if g != nil {
+		saved.Holder, saved.Since, saved.Lease = g.holder, g.made, g.lease
+		if g.kind == KindFetch {
+			saved.Kind = slot.Fetch
+		}
+		if g.lease > 0 {
+			saved.LeaseEnd = now.Add(g.lease)
+		}
+	}
+	m.machine = slot.New(t.config(m, &saved, j), now)
+	m.under = 0
+	n := m.machine.Current().Number
+	if g != nil {
+		g.slot, g.number = m, n
+		m.grants[n] = g
+	}
+	if !begun.IsZero() {
+		m.under, m.job = n, j
+	}
+	t.happen(m, slot.Evaluate{})
+}
+
+// config is what the machine of a slot is made of.
+func (t *Table) config(m *managed, saved *slot.Saved, j slot.Job) slot.Config {
+	return slot.Config{Policy: t.policy, Slot: func() *classad.Ad { return t.ad(m) }, Restored: saved, Job: j}
+}
+
+// ad returns the ad of a slot.
+func (t *Table) ad(m *managed) *classad.Ad {
+	if t.o.Ad == nil {
+		return classad.New()
+	}
+	return t.o.Ad(t.info(m))
+}
+
+// info returns what the ad of a slot is made of.
+func (t *Table) info(m *managed) *Info {
+	in := &Info{
+		Number: t.number(m.claim), Queue: m.claim.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
+	}
+	for _, s := range t.order {
+		in.Slots += len(s.claims)
+	}
+	cur := m.machine.Current()
+	if g := m.grants[cur.Number]; g != nil && !g.waiting {
+		in.Holder, in.User, in.ID = g.holder, g.by.Name, g.id
+	} else if m.task != "" {
+		in.Holder = t.holder
+	}
+	return in
+}
+
+// manage returns what manages a slot from now on.
+func (t *Table) manage(c *Claim) *managed {
+	if c.managed != nil {
+		return c.managed
+	}
+	t.serial++
+	m := &managed{claim: c, serial: t.serial, changed: make(chan struct{}), grants: map[slot.Number]*grant{}}
+	c.managed = m
+	t.managed = append(t.managed, m)
+	t.some.Store(true)
+	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
+		s.managed++
+	}
+	if c.activity == Busy {
+		m.task = c.job
+		var j slot.Job
+		if t.o.JobOf != nil {
+			j = t.o.JobOf(c.job)
+		}
+		if j == nil {
+			j = slot.JobOf(nil)
+		}
+		t.restore(m, nil, t.o.Now(), j)
+	} else {
+		m.machine = slot.New(t.config(m, nil, nil), t.o.Now())
+		t.happen(m, slot.Evaluate{})
+	}
+	if t.drain != nil {
+		t.happen(m, *t.drain)
+	}
+	return m
+}
+
+// Configure takes another policy, and which slots are managed whatever the policy
+// says: those with a hook; nil: none.
+func (t *Table) Configure(p *slot.Policy, wanted func(number int) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.policy, t.wanted = p, wanted
+	for _, m := range t.managed {
+		m.machine.SetPolicy(p)
+		t.happen(m, slot.Evaluate{})
+	}
+	t.remanage()
+}
+
+// remanage manages the slots that are to be managed now, and no others.
+func (t *Table) remanage() {
+	for _, s := range t.order {
+		for _, c := range s.claims {
+			if c.managed == nil && t.isWanted(c) {
+				t.manage(c)
+			}
+		}
+	}
+	for _, m := range slices.Clone(t.managed) {
+		t.tidy(m)
+	}
+}
+
+// isWanted reports whether a slot is managed for its own sake.
+func (t *Table) isWanted(c *Claim) bool {
+	n := t.number(c)
+	return n > 0 && (!t.policy.Plain() || t.wanted != nil && t.wanted(n) || t.drain != nil)
+}
+
+// tidy makes a slot plain again of which nobody has anything to say any more.
+func (t *Table) tidy(m *managed) {
+	c := m.claim
+	if c.managed != m || m.task != "" || len(m.grants) > 0 || t.isWanted(c) {
+		return
+	}
+	if s := m.machine.State(); s != slot.Owner && s != slot.Unclaimed {
+		return
+	}
+	if m.kept {
+		t.unkept = append(t.unkept, Kept{m.serial, c.Queue, false})
+	}
+	c.managed = nil
+	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
+	t.some.Store(len(t.managed) > 0)
+	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
+		s.managed--
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// reply is what a machine has answered.
+type reply struct {
+	accepted, held bool
+	number         slot.Number // accepted or held back
+	refused        error
+	permit         *api.Permit
+}
+
+// happen gives a slot an event, and takes down what is to be done.
+func (t *Table) happen(m *managed, e slot.Event) (r reply) {
+	actions := m.machine.Handle(t.o.Now(), e)
+	for i := range actions {
+		t.act(m, &actions[i], &r)
+	}
+	if len(actions) > 0 {
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
+	return r
+}
+
+// act takes down one action.
+func (t *Table) act(m *managed, a *slot.Action, r *reply) {
+	g := m.grants[a.Claim]
+	number := t.number(m.claim)
+	job := func(do Do) {
+		if m.task == "" {
+			return
+		}
+		t.effects = append(t.effects, Effect{Do: do, Slot: number, Task: m.task, Reason: a.Reason, Text: a.Text, Requeue: g == nil && a.Reason != slot.ReasonRemoved})
+	}
+	switch a.Do {
+	case slot.Moved:
+		t.o.Log.Debug(fmt.Sprintf("slot %d: %v to %v: row=%d reason=%q", number, a.From, a.To, a.Row, a.Reason))
+	case slot.Accepted:
+		r.accepted, r.number = true, a.Claim
+		if g != nil && g.waiting {
+			g.waiting = false
+		}
+	case slot.HeldBack:
+		r.held, r.number = true, a.Claim
+	case slot.Refused, slot.TryAgain:
+		r.refused = refusal(a)
+		if g != nil && g.waiting {
+			g.refused = r.refused
+		}
+	case slot.Deactivated:
+		p := api.Permit{Start: a.Again, StillCleaning: a.StillCleaning}
+		r.permit = &p
+		m.permit(p)
+	case slot.Spawn:
+		if g != nil {
+			g.waiting = false
+			if g.promised != nil {
+				t.effects = append(t.effects, Effect{Do: Begin, Slot: number, Job: g.promised})
+			}
+		}
+	case slot.Broken:
+		if g != nil && g.kind == KindFetch {
+			t.evict(m, g, a.Reason)
+		}
+	case slot.Dropped:
+		if g != nil {
+			t.dropped(m, g, a.Reason)
+		}
+	case slot.SuspendJob:
+		job(Suspend)
+	case slot.ResumeJob:
+		job(Resume)
+	case slot.HoldJob:
+		job(Hold)
+	case slot.StopJob:
+		job(Stop)
+	case slot.KillJob:
+		job(Kill)
+	case slot.KillFamily:
+		job(KillFamily)
+	case slot.Note:
+		t.o.Log.Warn(fmt.Sprintf("slot %d: %s", number, a.Text))
+	case slot.NewClaim, slot.Ask, slot.StartBenchmarks, slot.StopBenchmarks, slot.StartFiller, slot.KillFiller, slot.DrainComplete:
+	}
+}
+
+// permit answers those who wait for the end of a job.
+func (m *managed) permit(p api.Permit) {
+	for _, c := range m.permits {
+		c <- p // it has room
+	}
+	m.permits = nil
+}
+
+// evict takes down that a claim of fetched work is over, once.
+func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
+	if g.over {
+		return
+	}
+	g.over = true
+	e := Eviction{Slot: t.number(m.claim), Reason: why.String(), Ad: t.ad(m), ID: g.id}
+	switch {
+	case g.promised != nil:
+		e.Job = g.promised.Number
+	case m.task != "":
+		_, _ = fmt.Sscanf(m.task, "%d", &e.Job)
+	}
+	t.effects = append(t.effects, Effect{Do: Evict, Slot: e.Slot, Eviction: e})
+}
+
+// dropped forgets a claim.
+func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
+	if g.kind == KindFetch {
+		t.evict(m, g, why)
+	}
+	g.over = true
+	delete(m.grants, g.number)
+	if g.stored {
+		t.effects = append(t.effects, Effect{Do: Forget, id: g.id})
+	}
+	if len(m.permits) > 0 && m.task == "" {
+		m.permit(api.Permit{})
+	}
+	t.o.Log.Info(fmt.Sprintf("claim %v: over: slot=%d holder=%s reason=%q", g.id, t.number(m.claim), g.holder, why))
+}
+
+// refusal returns the error of an action that refuses.
+func refusal(a *slot.Action) error {
+	why := api.Refusal(a.Reason)
+	if a.Do == slot.TryAgain {
+		why = api.RefusedTryAgain
+	}
+	text := a.Text
+	if text == "" {
+		text = a.Reason.String()
+	}
+	return api.Refusef(why, "%s", text)
+}
+
+// ended tells a slot that its job is gone. A claim of the queue is for one job.
+func (t *Table) ended(m *managed) {
+	n := m.under
+	if g := m.grants[n]; g != nil {
+		g.last = m.task
+	}
+	m.task, m.job, m.under = "", nil, 0
+	queues := m.grants[n] == nil
+	t.happen(m, slot.Exited{Claim: n})
+	if len(m.permits) > 0 {
+		m.permit(api.Permit{})
+	}
+	if queues {
+		t.happen(m, slot.Release{Claim: n})
+	}
+	t.tidy(m)
+	t.drained()
+}
+
+// Effects takes what is to be done. Slots that came free are told by freed.
+func (t *Table) Effects() []Effect {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.effects
+	t.effects = nil
+	return e
+}
+
+// Managed reports whether any slot is managed. It takes no lock.
+func (t *Table) Managed() bool { return t.some.Load() }
+
+// Tick lets the policies of all slots speak whose time has come, and returns when
+// it is to be called again; zero: when nothing depends on time.
+func (t *Table) Tick() (next time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.managed) == 0 {
+		return next
+	}
+	now := t.o.Now()
+	for _, m := range slices.Clone(t.managed) {
+		if at := m.machine.Next(); !at.IsZero() && !at.After(now) {
+			t.happen(m, slot.Evaluate{})
+			t.tidy(m)
+		}
+		if at := m.machine.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// Kept is a slot that has to stand in the scheduler's books as another's, or not
+// any more.
+type Kept struct {
+	Serial int // of the slot, from 1
+	Queue  string
+	On     bool
+}
+
+// Books returns the slots whose place in the scheduler's books has changed since
+// it was last called.
+func (t *Table) Books() (list []Kept) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list, t.unkept = t.unkept, nil
+	for _, m := range t.managed {
+		// A claim is a promise of a slot; and what was accepted in the place of a job
+		// that leaves will come when that is gone.
+		want := m.task == "" && len(m.grants) > 0
+		if want != m.kept {
+			m.kept = want
+			list = append(list, Kept{m.serial, m.claim.Queue, want})
+		}
+	}
+	return list
+}
+
+// Willing returns how many slots of a queue are willing to run a job, counting to
+// most, and if none is, why: the end of a sentence with "because".
+func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.queues[queue]
+	if s == nil {
+		return 0, "it does not exist any more"
+	}
+	if s.managed == 0 {
+		return most, ""
+	}
+	for _, c := range s.claims {
+		if n >= most {
+			break
+		}
+		if c.activity == Busy {
+			continue
+		}
+		text := ""
+		if c.managed != nil {
+			text = t.unwilling(c.managed, j)
+		}
+		if text == "" {
+			n++
+		} else if why == "" {
+			why = text
+		}
+	}
+	if n == 0 && why == "" {
+		why = "all its slots are busy"
+	}
+	return n, why
+}
+
+// unwilling says why a slot does not take a job of the queue now; empty: it does.
+func (t *Table) unwilling(m *managed, j slot.Job) string {
+	name := fmt.Sprintf("slot%d", t.number(m.claim))
+	switch s := m.machine.State(); {
+	case len(m.grants) > 0:
+		for _, g := range m.grants {
+			return fmt.Sprintf("%s is claimed by %s", name, g.holder)
+		}
+	case s != slot.Owner && s != slot.Unclaimed:
+		return fmt.Sprintf("%s is %v", name, m.machine.Place())
+	}
+	d := m.machine.Decide(t.o.Now(), j)
+	switch {
+	case d.Accept:
+		return ""
+	case d.Reason == slot.ReasonNotWilling:
+		if v, ok := t.start(m, j); !ok {
+			return fmt.Sprintf("START of %s is %s", name, v)
+		}
+		if m.machine.State() == slot.Owner {
+			return fmt.Sprintf("IS_OWNER of %s is true", name)
+		}
+	}
+	return fmt.Sprintf("of %s: %s", name, d.Text)
+}
+
+// start evaluates START, and reports whether it is true.
+func (t *Table) start(m *managed, j slot.Job) (string, bool) {
+	env := classad.Env{My: t.ad(m), Target: j.Ad(), Now: t.o.Now()}
+	v := env.Eval(t.policy.Expr(slot.Start))
+	return v.String(), v.True()
+}
+
+// nextWilling returns the lowest idle slot of a queue that will have a job, or nil,
+// and takes it if it is managed.
+func (t *Table) nextWilling(s *slots, task string, j slot.Job) *Claim {
+	for _, c := range s.claims {
+		switch {
+		case c.activity == Busy:
+		case c.managed == nil:
+			return c
+		case j != nil && t.occupy(c.managed, task, j):
+			return c
+		}
+	}
+	return nil
+}
+
+// occupy has a slot run a job of the queue, and reports whether it does.
+func (t *Table) occupy(m *managed, task string, j slot.Job) bool {
+	if s := m.machine.State(); len(m.grants) > 0 || s != slot.Owner && s != slot.Unclaimed {
+		return false
+	}
+	n := m.machine.Offer()
+	if r := t.happen(m, slot.Request{Claim: n, Holder: t.holder, Job: j}); !r.accepted {
+		return false
+	}
+	m.task, m.under, m.job = task, n, j
+	if r := t.happen(m, slot.Activate{Claim: n, Job: j}); !r.accepted {
+		m.task, m.under, m.job = "", 0, nil
+		t.happen(m, slot.Release{Claim: n})
+		return false
+	}
+	return true
+}
+
+// Adopt is Activate for what an earlier execd has started, at a time: under the
+// claim with a public id, if there is one. No slot is asked for its will.
+func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job) []*Claim {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var claims []*Claim
+	take := func(c *Claim) {
+		c.activity, c.job = Busy, task
+		t.busy++
+		claims = append(claims, c)
+	}
+	if public != "" {
+		if g := t.byPublic(public); g != nil && g.slot.task == "" {
+			m := g.slot
+			m.task = task
+			t.restore(m, g, started, j)
+			take(m.claim)
+			return claims
+		}
+	}
+	for _, g := range grant {
+		for range g.Slots {
+			c := t.free(g.Queue)
+			if c == nil {
+				c = &Claim{Queue: g.Queue, Holder: t.holder}
+			}
+			if m := c.managed; m != nil {
+				m.task = task
+				t.restore(m, nil, started, j)
+			}
+			take(c)
+		}
+	}
+	return claims
+}
+
+// free returns the lowest slot of a queue that nobody has; nil: there is none.
+func (t *Table) free(queue string) *Claim {
+	s := t.queues[queue]
+	if s == nil {
+		return nil
+	}
+	for _, c := range s.claims {
+		if c.activity == Idle && (c.managed == nil || len(c.managed.grants) == 0) {
+			return c
+		}
+	}
+	return nil
+}
+
+// byPublic returns the claim of a public id, nil if there is none.
+func (t *Table) byPublic(public string) *grant {
+	for _, m := range t.managed {
+		for _, g := range m.grants {
+			if g.id.String() == public {
+				return g
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package claim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"paddock/spool"
+	"paddock/spool/atomicfile"
+)
+
+// recordFormat is the format of the files in claims/.
+const recordFormat = 1
+
+// record is a claim as it lies on disk: all that cannot be had again. The lease is
+// not counted while execd is away, so it begins anew when the record is read.
+type record struct {
+	Format   int       `json:"format"`
+	ID       string    `json:"id"` // with its secret
+	Queue    string    `json:"queue"`
+	Place    int       `json:"place"` // of the slot in its queue, from 1
+	Kind     Kind      `json:"kind"`
+	Holder   string    `json:"holder"`
+	UID      int       `json:"uid"`
+	Since    time.Time `json:"since"`
+	Lease    int       `json:"lease,omitempty"` // seconds; 0: for ever
+	Priority int       `json:"priority,omitempty"`
+	Ad       string    `json:"ad,omitempty"` // that was claimed for, in old syntax
+}
+
+// Store keeps claims over a restart of execd, in the directory claims of the spool.
+type Store struct{ root *spool.Root }
+
+// NewStore returns the store of a spool.
+func NewStore(root *spool.Root) *Store { return &Store{root} }
+
+// path returns the file of a claim, which has no part of the secret in its name.
+func (s *Store) path(id ID) (string, error) {
+	boot, seq, ok := id.sequence()
+	if !ok {
+		return "", fmt.Errorf("internal error: claim %v has no number", id)
+	}
+	return s.root.Path(spool.DirClaims, strconv.FormatInt(boot, 10)+"."+strconv.FormatUint(seq, 10)), nil
+}
+
+// put writes a claim; when it returns the claim is on disk for good.
+func (s *Store) put(id ID, r *record) error {
+	path, err := s.path(id)
+	if err != nil {
+		return err
+	}
+	r.Format, r.ID = recordFormat, id.Reveal()
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = atomicfile.WriteDurable(path, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot store claim %v: %w", id, err)
+	}
+	return nil
+}
+
+// remove removes a claim that is over. When it returns no restart finds it again.
+func (s *Store) remove(id ID) error {
+	path, err := s.path(id)
+	if err != nil {
+		return err
+	}
+	if err = atomicfile.Remove(path); err == nil {
+		err = atomicfile.SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove claim %v: %w", id, err)
+	}
+	return nil
+}
+
+// maxRecord bounds what is read of a file in claims/: an ad is at most as large as
+// a request to execd.
+const maxRecord = 16 << 20
+
+// load returns the claims that an earlier execd has left. Files that are none are
+// moved to corrupt/, and aside tells which.
+func (s *Store) load() (records []record, aside []error, err error) {
+	names, err := s.root.ListClaims()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		r, err := s.read(name)
+		if err == nil {
+			records = append(records, *r)
+			continue
+		}
+		kept, moved := s.root.SetAside(s.root.Path(spool.DirClaims, name))
+		aside = append(aside, errors.Join(fmt.Errorf("cannot read claims/%s: %w (kept in %s)", name, err, kept), moved))
+	}
+	return records, aside, nil
+}
+
+func (s *Store) read(name string) (*record, error) {
+	path := s.root.Path(spool.DirClaims, name)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxRecord {
+		return nil, errors.New("not a file of ours")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, errors.New("not a claim") // the error would have a piece of it
+	}
+	id, err := ParseID(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	switch want, err := s.path(id); {
+	case err != nil || filepath.Base(want) != name:
+		return nil, errors.New("it has the id of another claim")
+	case r.Format != recordFormat:
+		return nil, fmt.Errorf("format %d, this execd reads %d", r.Format, recordFormat)
+	case r.Queue == "" || r.Place < 1 || r.Lease < 0 || r.Kind != KindFetch && r.Kind != KindProgram:
+		return nil, errors.New("a claim of no slot")
+	}
+	return &r, nil
+}

@@ -1,0 +1,591 @@
+package claim
+
+import (
+	"fmt"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
+)
+
+// name returns the name of a slot in its ad.
+func (t *Table) name(number int) string { return fmt.Sprintf("slot%d@%s", number, t.o.Host) }
+
+// Request asks for a slot. What it grants is on disk after Keep, and must not be
+// told to anybody before.
+func (t *Table) Request(r Request) (Granted, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.drain != nil {
+		return Granted{}, api.Refusef(api.RefusedShutdown, "the host is being drained")
+	}
+	ad := r.Ad
+	if ad == nil {
+		ad = classad.New()
+	}
+	j := slot.JobOf(ad)
+	if r.Slot > 0 {
+		c := t.at(r.Slot)
+		if c == nil {
+			return Granted{}, api.Errorf(api.CodeNotFound, "there is no slot %d", r.Slot)
+		}
+		return t.try(c, &r, j)
+	}
+	refused := error(api.Refusef(api.RefusedState, "there is no slot"))
+	for _, free := range []bool{true, false} {
+		for _, s := range t.order {
+			for _, c := range s.claims {
+				if t.isFree(c) != free {
+					continue
+				}
+				g, err := t.try(c, &r, j)
+				if err == nil {
+					return g, nil
+				}
+				refused = err
+			}
+		}
+	}
+	return Granted{}, refused
+}
+
+// isFree reports whether nobody has a slot who would have to leave.
+func (t *Table) isFree(c *Claim) bool {
+	return c.activity == Idle && (c.managed == nil || len(c.managed.grants) == 0)
+}
+
+// try asks one slot.
+func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
+	number := t.number(c)
+	if t.o.Closed != nil {
+		if why := t.o.Closed(c.Queue); why != "" {
+			return Granted{}, api.Refusef(api.RefusedState, "queue %s is %s", c.Queue, why)
+		}
+	}
+	if !t.isFree(c) && r.NoWait {
+		return Granted{}, api.Refusef(api.RefusedTryAgain, "slot %d is in use", number)
+	}
+	m := t.manage(c)
+	defer t.tidy(m)
+	if err := t.outranks(m, r, j); err != nil {
+		return Granted{}, err
+	}
+	n := m.machine.Offer()
+	answer := t.happen(m, slot.Request{Claim: n, Holder: r.Holder, Job: j, Lease: r.Lease})
+	if !answer.accepted && !answer.held {
+		return Granted{}, answer.refused
+	}
+	return t.grant(m, n, r, answer.held), nil
+}
+
+// outranks refuses who is of the same rank as who has a slot, and not of a greater
+// priority. What ranks higher is the machine's to know.
+func (t *Table) outranks(m *managed, r *Request, j slot.Job) error {
+	if m.machine.State() != slot.Claimed {
+		return nil
+	}
+	over, priority := m.machine.Current(), 0
+	if w := m.machine.Preempting(); w.Waiting {
+		over = w
+	}
+	if g := m.grants[over.Number]; g != nil {
+		priority = g.priority
+	}
+	env := classad.Env{My: t.ad(m), Target: j.Ad(), Now: t.o.Now()}
+	if rank := env.Eval(t.policy.Expr(slot.Rank)).Rank(); rank > over.Rank || rank == over.Rank && r.Priority > priority {
+		return nil
+	}
+	return api.Refusef(api.RefusedRank, "slot %d is claimed by who ranks as high", t.number(m.claim))
+}
+
+// grant makes a claim of what a machine has granted.
+func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Granted {
+	t.seq++
+	g := &grant{
+		slot: m, number: n, id: newID(t.o.Host, t.o.Boot.Unix(), t.seq), kind: r.Kind, holder: r.Holder, by: r.By,
+		priority: r.Priority, lease: r.Lease, ad: r.Ad, made: t.o.Now(), waiting: waiting,
+	}
+	m.grants[n] = g
+	number := t.number(m.claim)
+	t.o.Log.Info(fmt.Sprintf("claim %v: made: slot=%d holder=%s waits=%t", g.id, number, g.holder, waiting))
+	return Granted{ID: g.id, Slot: number, Name: t.name(number), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
+}
+
+// Keep writes a claim to disk: it blocks, and no lock may be held. After an error
+// the claim is gone.
+func (t *Table) Keep(id ID) error {
+	t.mu.Lock()
+	g := t.byPublic(id.String())
+	store := t.o.Store
+	if g == nil || store == nil {
+		t.mu.Unlock()
+		return nil
+	}
+	r := record{
+		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: g.kind, Holder: g.holder, UID: g.by.UID, Since: g.made,
+		Lease: int(g.lease / time.Second), Priority: g.priority,
+	}
+	if g.ad != nil {
+		r.Ad = g.ad.OldString()
+	}
+	t.mu.Unlock()
+	err := store.put(id, &r)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil:
+		t.happen(g.slot, slot.Release{Claim: g.number})
+	case g.over: // meanwhile
+		t.effects = append(t.effects, Effect{Do: Forget, id: id})
+	default:
+		g.stored = true
+	}
+	return err
+}
+
+// Forget removes the file of a claim that is over. It blocks.
+func (t *Table) Forget(e Effect) error {
+	t.mu.Lock()
+	store := t.o.Store
+	t.mu.Unlock()
+	if store == nil {
+		return nil
+	}
+	return store.remove(e.id)
+}
+
+// find returns a claim by its whole id, for who may use it.
+func (t *Table) find(id ID, by By) (*grant, error) {
+	g := t.byPublic(id.String())
+	if g == nil || !g.id.Equal(id) || g.kind != KindProgram || by.UID != g.by.UID && !by.Manager {
+		return nil, unknown(id)
+	}
+	return g, nil
+}
+
+// state returns what has become of a claim.
+func (t *Table) state(g *grant) State {
+	m := g.slot
+	p := m.machine.Place()
+	s := State{State: p.State.String(), Activity: p.Activity.String(), Waiting: g.waiting, Task: g.last}
+	cur := m.machine.Current()
+	if cur.Number == g.number {
+		if m.task != "" {
+			s.Task = m.task
+		}
+		if !cur.LeaseEnd.IsZero() {
+			s.Lease = cur.LeaseEnd.Sub(t.o.Now())
+		}
+	}
+	return s
+}
+
+// Waiting returns a function that says whether a claim still waits for its slot,
+// and a channel that is closed when to ask again; or why it waits in vain.
+func (t *Table) Waiting(id ID, by By) (func() (bool, <-chan struct{}, error), error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, err := t.find(id, by)
+	if err != nil {
+		return nil, err
+	}
+	return func() (bool, <-chan struct{}, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		switch {
+		case g.refused != nil:
+			return false, nil, g.refused
+		case g.over:
+			return false, nil, unknown(id)
+		}
+		return g.waiting, g.slot.changed, nil
+	}, nil
+}
+
+// Order gives the slot of a claim an event that is about it.
+func (t *Table) Order(id ID, by By, event func(slot.Number) slot.Event) (State, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, err := t.find(id, by)
+	if err != nil {
+		return State{}, err
+	}
+	t.happen(g.slot, event(g.number))
+	s := t.state(g)
+	t.tidy(g.slot)
+	return s, nil
+}
+
+// Check says whether a claim may be activated again.
+func (t *Table) Check(id ID, by By) (api.Permit, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, err := t.find(id, by)
+	if err != nil {
+		return api.Permit{}, err
+	}
+	m := g.slot
+	again := !g.waiting && m.machine.Current().Number == g.number && m.machine.MayActivateAgain(t.o.Now())
+	return api.Permit{Start: again && !m.machine.Preempting().Waiting}, nil
+}
+
+// DeactivateClaim ends the job of a claim. The answer comes by the channel, which has
+// room for it.
+func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api.Permit, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, err := t.find(id, by)
+	if err != nil {
+		return nil, err
+	}
+	m := g.slot
+	c := make(chan api.Permit, 1)
+	m.permits = append(m.permits, c)
+	r := t.happen(m, slot.Deactivate{Claim: g.number, How: how})
+	if r.refused != nil {
+		m.permit(api.Permit{})
+		return nil, r.refused
+	}
+	t.tidy(m)
+	return c, nil
+}
+
+// Starting begins an activation in the order in which it is refused: what the job
+// is has been looked at before. Started, or Unstarted, follows.
+func (t *Table) Starting(id ID, by By) (slotNumber int, holder string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.drain != nil {
+		return 0, "", api.Refusef(api.RefusedShutdown, "the host is being drained")
+	}
+	g, err := t.find(id, by)
+	if err != nil {
+		return 0, "", err
+	}
+	m := g.slot
+	switch p := m.machine.Place(); {
+	case g.waiting || p.State != slot.Claimed || m.machine.Current().Number != g.number:
+		return 0, "", api.Refusef(api.RefusedState, "slot %d is %v, and not the claim's", t.number(m.claim), p)
+	case p.Activity == slot.Cleaning || g.starting:
+		return 0, "", api.Refusef(api.RefusedTryAgain, "slot %d is about to change", t.number(m.claim))
+	case p.Activity != slot.Idle || m.task != "":
+		return 0, "", api.Refusef(api.RefusedBusy, "slot %d runs job %s", t.number(m.claim), m.task)
+	}
+	g.starting = true
+	return t.number(m.claim), g.holder, nil
+}
+
+// Unstarted ends an activation that came to nothing.
+func (t *Table) Unstarted(id ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.byPublic(id.String()); g != nil {
+		g.starting = false
+	}
+}
+
+// Under returns the queue of a slot, and the public id of the claim that has it; if
+// one is given it must be that. The ad is that of the work which was fetched.
+func (t *Table) Under(number int, public string) (queue, id string, work *classad.Ad, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, err := t.current(number, public)
+	if err != nil {
+		return "", "", nil, err
+	}
+	if g.kind == KindFetch {
+		work = g.ad
+	}
+	return g.slot.claim.Queue, g.id.String(), work, nil
+}
+
+// Restless reports whether START may change without anything happening.
+func (t *Table) Restless() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.policy.Expr(slot.Start).References(nil, nil).Constant()
+}
+
+// current returns the claim that has a slot; with a public id it must be that.
+func (t *Table) current(number int, public string) (*grant, error) {
+	c := t.at(number)
+	if c == nil || c.managed == nil {
+		return nil, api.Refusef(api.RefusedState, "nobody has claimed slot %d", number)
+	}
+	g := c.managed.grants[c.managed.machine.Current().Number]
+	if g == nil || g.waiting || public != "" && g.id.String() != public {
+		return nil, api.Refusef(api.RefusedPreempted, "slot %d has been taken away", number)
+	}
+	return g, nil
+}
+
+// Run has a slot run a task under the claim that it has: the machine may refuse.
+func (t *Table) Run(number int, public, task string, j slot.Job) ([]*Claim, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, err := t.current(number, public)
+	if err != nil {
+		return nil, err
+	}
+	m := g.slot
+	g.starting, g.promised = false, nil
+	if m.task != "" {
+		return nil, api.Refusef(api.RefusedBusy, "slot %d runs job %s", number, m.task)
+	}
+	m.task, m.job, m.under = task, j, g.number
+	r := t.happen(m, slot.Activate{Claim: g.number, Job: j})
+	if !r.accepted {
+		m.task, m.job, m.under = "", nil, 0
+		if r.refused == nil {
+			r.refused = api.Refusef(api.RefusedState, "slot %d does not take it", number)
+		}
+		return nil, r.refused
+	}
+	g.last = task
+	c := m.claim
+	c.activity, c.job = Busy, task
+	t.busy++
+	return []*Claim{c}, nil
+}
+
+// Vacate takes slots from whoever has them, all when none is named, and returns
+// from how many.
+func (t *Table) Vacate(numbers []int, fast bool, why slot.Reason) (n int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []*Claim
+	for _, number := range numbers {
+		c := t.at(number)
+		if c == nil {
+			return 0, api.Errorf(api.CodeNotFound, "there is no slot %d", number)
+		}
+		list = append(list, c)
+	}
+	if len(numbers) == 0 {
+		for _, s := range t.order {
+			list = append(list, s.claims...)
+		}
+	}
+	for _, c := range list {
+		if t.isFree(c) {
+			continue
+		}
+		m := t.manage(c)
+		t.happen(m, slot.Vacate{Fast: fast, Reason: why})
+		t.tidy(m)
+		n++
+	}
+	return n, nil
+}
+
+// Drain takes all slots out of service, or with nil puts them in again.
+func (t *Table) Drain(d *slot.Drain) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drain = d
+	if d != nil {
+		t.remanage()
+	}
+	for _, s := range t.order {
+		for _, c := range s.claims {
+			m := c.managed
+			if m == nil {
+				continue
+			}
+			if d != nil {
+				t.happen(m, *d)
+			} else {
+				t.happen(m, slot.Undrain{})
+				t.happen(m, slot.Evaluate{})
+				t.tidy(m)
+			}
+		}
+	}
+	t.drained()
+}
+
+// drained tells the slots when nothing runs any more.
+func (t *Table) drained() {
+	if t.drain == nil || len(t.managed) == 0 {
+		return
+	}
+	machines := make([]*slot.Machine, 0, len(t.managed))
+	for _, m := range t.managed {
+		machines = append(machines, m.machine)
+	}
+	if slot.AllAreDrained(machines) {
+		for _, m := range t.managed {
+			t.happen(m, slot.AllDrained{})
+		}
+	}
+}
+
+// Offer decides about fetched work for a slot, and when it accepts has claimed the
+// slot. Keep follows.
+func (t *Table) Offer(number int, ad *classad.Ad) (Granted, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.at(number)
+	if c == nil {
+		return Granted{}, api.Refusef(api.RefusedState, "there is no slot %d", number)
+	}
+	m := t.manage(c)
+	defer t.tidy(m)
+	t.happen(m, slot.FetchBegan{})
+	r := t.happen(m, slot.FetchEnded{Job: slot.JobOf(ad)})
+	if !r.accepted && !r.held {
+		return Granted{}, r.refused
+	}
+	if g := m.grants[r.number]; g != nil { // the same claim as before
+		g.ad = ad
+		return Granted{ID: g.id, Slot: number, Name: t.name(number), Ad: t.ad(m)}, nil
+	}
+	return t.grant(m, r.number, &Request{Kind: KindFetch, Holder: slot.FetchHolder, Ad: ad}, r.held), nil
+}
+
+// Promise has a job started in a slot as soon as the fetched work's claim has it,
+// and reports whether that is now.
+func (t *Table) Promise(number int, j *job.Job) (now bool, public string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.at(number)
+	if c == nil || c.managed == nil {
+		return false, "", api.Refusef(api.RefusedPreempted, "slot %d has been taken away", number)
+	}
+	_, g := c.managed.fetched(true)
+	switch {
+	case g == nil || g.over:
+		return false, "", api.Refusef(api.RefusedPreempted, "slot %d has been taken away", number)
+	case g.waiting:
+		g.promised = j
+		return false, g.id.String(), nil
+	}
+	return true, g.id.String(), nil
+}
+
+// fetched returns a claim of fetched work: the one that has the slot, or, if
+// that is what is asked for and there is one, the one that waits for it to leave.
+func (m *managed) fetched(waiting bool) (slot.Number, *grant) {
+	var number slot.Number
+	var found *grant
+	for n, g := range m.grants {
+		if g.kind == KindFetch && (found == nil || g.waiting == waiting) {
+			number, found = n, g
+		}
+	}
+	return number, found
+}
+
+// Withdraw gives the claim of fetched work on a slot back; as one that is lost when
+// it has expired.
+func (t *Table) Withdraw(number int, expired bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.at(number)
+	if c == nil || c.managed == nil {
+		return
+	}
+	m := c.managed
+	n, g := m.fetched(!expired) // what runs is what is renewed; what waits is what came to nothing
+	switch {
+	case g == nil:
+		return
+	case expired:
+		t.happen(m, slot.Lost{Claim: n})
+	case m.task != "" && m.under == n:
+		t.happen(m, slot.Release{Claim: n})
+	default:
+		t.happen(m, slot.NoWork{Claim: n})
+	}
+	t.tidy(m)
+}
+
+// List returns the slots, and a channel that is closed when there are others.
+func (t *Table) List() (refs []Ref, changed <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.order {
+		for i := range s.claims {
+			refs = append(refs, Ref{Number: s.first + i})
+		}
+	}
+	return refs, t.listed
+}
+
+// Changed returns a channel that is closed at the next change of a slot.
+func (t *Table) Changed(number int) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.at(number)
+	if c == nil || c.managed == nil {
+		return t.listed
+	}
+	return c.managed.changed
+}
+
+// Snapshot returns what a slot is like, with its ads if they are wanted; false:
+// there is no such slot.
+func (t *Table) Snapshot(number int, ads bool) (View, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.at(number)
+	if c == nil {
+		return View{}, false
+	}
+	return t.view(c, number, ads), true
+}
+
+// Views returns what all slots are like, by number.
+func (t *Table) Views(ads bool) []View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []View
+	for _, s := range t.order {
+		for i, c := range s.claims {
+			list = append(list, t.view(c, s.first+i, ads))
+		}
+	}
+	return list
+}
+
+func (t *Table) view(c *Claim, number int, ads bool) View {
+	v := View{Ref: Ref{Number: number}, Name: t.name(number), Queue: c.Queue, Kind: KindQueue, Task: c.job}
+	closed := t.o.Closed != nil && t.o.Closed(c.Queue) != ""
+	m := c.managed
+	if m == nil {
+		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), c.activity.String(), c.Holder, closed
+		if ads && t.o.Ad != nil {
+			v.Ad = t.o.Ad(&Info{Number: number, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job})
+		}
+		return v
+	}
+	p := m.machine.Place()
+	v.State, v.Activity, v.Since = p.State.String(), p.Activity.String(), m.machine.EnteredActivity()
+	cur := m.machine.Current()
+	switch g := m.grants[cur.Number]; {
+	case g != nil && !g.waiting:
+		v.Kind, v.Holder, v.ID, v.Made, v.Promised = g.kind, g.holder, g.id, g.made, g.promised != nil
+	case m.task != "":
+		v.Holder = t.holder
+	default:
+		v.Kind = ""
+	}
+	for _, g := range m.grants {
+		v.Promised = v.Promised || g.kind == KindFetch && g.waiting
+	}
+	v.Closed = closed || t.drain != nil
+	if !ads {
+		return v
+	}
+	v.Ad = t.ad(m)
+	env := classad.Env{My: v.Ad, Now: t.o.Now()}
+	if n, ok := env.Eval(t.policy.Expr(slot.Start)).Number(); ok && n == 0 {
+		v.Closed = true
+	}
+	if m.job != nil && m.task != "" {
+		v.Job = m.job.Ad()
+	}
+	return v
+}

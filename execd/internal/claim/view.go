@@ -1,0 +1,58 @@
+package claim
+
+import (
+	"time"
+
+	"paddock/classad"
+)
+
+// Kind says by what way a claim came.
+type Kind string
+
+// The kinds.
+const (
+	KindQueue   Kind = "queue"   // execd's own, in process, for one job at a time
+	KindFetch   Kind = "fetch"   // of the layer that fetches work
+	KindProgram Kind = "program" // of a program, over the socket
+)
+
+// Ref names a slot.
+type Ref struct {
+	Number int // from 1, over all queues of the host by seq_no and name
+	Parent int // the partitionable slot that it was carved from; 0: none
+}
+
+// View is what a slot is like at a moment.
+type View struct {
+	Ref
+	Name  string // slot3@host
+	Queue string
+
+	State    string    // as in the slot's ad
+	Activity string    // as in the slot's ad
+	Since    time.Time // of State and Activity; zero: not known, of a plain slot
+
+	Ad  *classad.Ad // of the slot, without secrets; nil of Views
+	Job *classad.Ad // of the job that runs in it, as far as it is known; nil: none
+
+	Kind   Kind
+	Holder string // "queue", "fetch", or a user; empty: nobody has claimed it
+	ID     ID     // of the claim; zero: execd's own
+	Made   time.Time
+	Task   string // that runs, as 12.1; empty: none
+	// Promised says that a job is still to be started under the claim: what was
+	// preempted for it has not left, or Start was not called yet.
+	Promised bool
+	// Closed says that nothing at all may start: the queue is disabled or, which is
+	// looked at where ads are wanted, START is false without a job.
+	Closed bool
+}
+
+// Eviction tells that a claim of fetched work is over.
+type Eviction struct {
+	Slot   int
+	Reason string
+	Ad     *classad.Ad // of the slot when the claim was broken
+	ID     ID
+	Job    int // that was running or promised; 0: none
+}

@@ -1,0 +1,586 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/slot"
+)
+
+// Slots is what is done with the jobs of slots that are managed. The functions may
+// be nil where no slot is.
+type Slots struct {
+	// JobAd returns the ad of a job, or of a task of it that runs, which is nil for
+	// one that waits. It must not block.
+	JobAd func(*job.Job, *job.Task) *classad.Ad
+	// Evict has a task end as an effect says: Stop, Kill or KillFamily. With a text it
+	// waits in error then. It may block, and is not called by two goroutines.
+	Evict func(t *job.Task, e claim.Effect, hold string)
+	// Evicted tells that a claim of fetched work is over. It may block.
+	Evicted func(claim.Eviction)
+	// Unstarted tells that a job could not be started in the slot that was its own. It
+	// may block.
+	Unstarted func(j *job.Job, err error)
+	// Stray tells of a job that came under a claim, and waits for a second run, which
+	// nobody will start. It may block.
+	Stray func(*job.Job)
+}
+
+// managed is what the queue has to remember of slots that are.
+type managed struct {
+	ended   bool                       // guarded by Queue.mu; execd is about to end
+	gated   bool                       // guarded by Queue.mu; the scheduler asks the slots
+	refused bool                       // guarded by Queue.mu; a slot has refused a job since the policies were last looked at
+	stopped map[schedule.TaskID]bool   // guarded by Queue.mu; by the policy of their slots
+	holds   map[schedule.TaskID]string // guarded by Queue.mu; tasks that end in error, and why
+	work    []func()                   // guarded by Queue.mu; what may block, in order
+	worker  chan struct{}              // guarded by Queue.mu; closed when what was there is done; nil: nothing is
+	pulse   *time.Timer                // guarded by Queue.mu; when to look at policies again
+	asked   *ref                       // guarded by Queue.mu; about which slots were asked last
+}
+
+// ref is a job as slots see it.
+type ref struct {
+	q    *Queue
+	job  *job.Job
+	task *job.Task   // nil: it waits
+	work *classad.Ad // as it came; nil: by qsub
+	ad   *classad.Ad // of one that waits
+}
+
+// claimed are the attributes of work that say what it wants of a slot, which it may
+// say itself.
+var claimed = []string{"Requirements", "Rank"}
+
+// over returns an ad with what the work says of itself beside it: what execd knows
+// of a job is not the work's to say.
+func (r *ref) over(ad *classad.Ad) *classad.Ad {
+	if r.work == nil {
+		return ad
+	}
+	var more []classad.Attr
+	for name, expr := range r.work.All() {
+		_, known := ad.Lookup(name)
+		if !known || slices.ContainsFunc(claimed, func(c string) bool { return strings.EqualFold(c, name) }) {
+			more = append(more, classad.Attr{Name: name, Expr: expr})
+		}
+	}
+	return ad.With(more...)
+}
+
+// workOf returns the ad of a job that did not come by qsub, from its record; nil:
+// it has none. It blocks.
+func (q *Queue) workOf(j *job.Job) *classad.Ad {
+	if !j.Foreign {
+		return nil
+	}
+	request, err := q.o.Store.Request(j)
+	if err != nil || request.Work == nil {
+		return nil
+	}
+	work, err := classad.ParseOld(request.Work.Ad)
+	if err != nil {
+		return nil // its policies see what execd knows of it
+	}
+	return work
+}
+
+// Ad implements slot.Job.
+func (r *ref) Ad() *classad.Ad {
+	if r.q.o.Slots.JobAd == nil {
+		return classad.New()
+	}
+	if r.task != nil {
+		return r.over(r.q.o.Slots.JobAd(r.job, r.task))
+	}
+	if r.ad == nil {
+		r.ad = r.over(r.q.o.Slots.JobAd(r.job, nil))
+	}
+	return r.ad
+}
+
+// ref returns a job as slots see it; nil where none is asked.
+func (q *Queue) ref(j *job.Job, t *job.Task) slot.Job {
+	if !q.o.Claims.Managed() {
+		return nil
+	}
+	return &ref{q: q, job: j, task: t}
+}
+
+// refOf returns a task that came with an ad as slots see it.
+func (q *Queue) refOf(t *job.Task, work *classad.Ad) slot.Job {
+	if !q.o.Claims.Managed() {
+		return nil
+	}
+	return &ref{q: q, job: t.Job, task: t, work: work}
+}
+
+// JobOf returns a task as slots see it. q.mu is held.
+func (q *Queue) JobOf(task string) slot.Job {
+	if t := q.named(task); t != nil {
+		return &ref{q: q, job: t.Job, task: t}
+	}
+	return nil
+}
+
+// named returns the task of a name that runs. q.mu is held.
+func (q *Queue) named(name string) *job.Task {
+	number, task, _ := strings.Cut(name, ".")
+	n, err1 := strconv.Atoi(number)
+	m, err2 := strconv.Atoi(task)
+	if err1 != nil || err2 != nil {
+		return nil
+	}
+	return q.running[schedule.TaskID{Job: n, Task: m}]
+}
+
+// gate asks the slots of a queue whether they are willing to run a job. q.mu is
+// held.
+func (q *Queue) gate(number int, queue string, most int) (int, string) {
+	if a := q.managed.asked; a == nil || a.job.Number != number {
+		j := q.o.Store.Get(number)
+		if j == nil {
+			return 0, "it is gone"
+		}
+		q.managed.asked = &ref{q: q, job: j}
+	}
+	n, why := q.o.Claims.Willing(queue, q.managed.asked, most)
+	q.managed.refused = q.managed.refused || n == 0
+	return n, why
+}
+
+// settle carries out what the slots want, and keeps the scheduler's books as the
+// slots are. q.mu is held. Where no slot is managed it costs nothing.
+func (q *Queue) settle() {
+	is := q.o.Claims.Managed()
+	if !is && !q.managed.gated || q.managed.ended {
+		return
+	}
+	q.managed.asked = nil
+	var next time.Time
+	for again := true; again; {
+		next = q.o.Claims.Tick()
+		q.books()
+		again = false
+		for _, e := range q.o.Claims.Effects() {
+			q.effect(e)
+			again = true
+		}
+	}
+	if is != q.managed.gated {
+		q.managed.gated = is
+		if is {
+			q.sched.SetGate(q.gate)
+		} else {
+			q.sched.SetGate(nil)
+		}
+	}
+	q.sched.GateChanged()
+	q.timer(next)
+	q.Wake()
+}
+
+// repoll has the slots asked again in a while when one has refused a job, for a
+// reason that may pass without a word.
+func (q *Queue) repoll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.managed.gated && q.managed.refused {
+		q.timer(q.o.Claims.Tick())
+	}
+}
+
+// books enters the slots that are another's in the scheduler's books. q.mu is held.
+func (q *Queue) books() {
+	for _, k := range q.o.Claims.Books() {
+		if !k.On {
+			q.sched.Ended(-k.Serial, 0, schedule.Used{}, time.Now())
+			continue
+		}
+		q.sched.Started(schedule.Running{
+			Job: -k.Serial, Started: time.Now(), Kept: true,
+			Grant: &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: k.Queue, Slots: 1}}},
+		})
+	}
+}
+
+// repolling is how often it is looked whether a slot has become willing to run a
+// job that waits, where no event tells.
+const repolling = 5 * time.Second
+
+// timer has the policies looked at again at a time; zero: not for the time's sake.
+// q.mu is held.
+func (q *Queue) timer(next time.Time) {
+	if q.managed.ended {
+		next = time.Time{}
+	} else if q.managed.refused && q.o.Claims.Restless() {
+		if at := time.Now().Add(repolling); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if q.managed.pulse != nil {
+		q.managed.pulse.Stop()
+		q.managed.pulse = nil
+	}
+	if !next.IsZero() {
+		q.managed.pulse = time.AfterFunc(time.Until(next), q.speak)
+	}
+}
+
+// speak lets the policies speak whose time has come.
+func (q *Queue) speak() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.managed.refused = false
+	q.settle()
+}
+
+// policies forgets that slots have refused jobs: they are asked again now.
+func (q *Queue) policies() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.managed.refused = false
+}
+
+// effect does one thing that a slot wants. q.mu is held.
+func (q *Queue) effect(e claim.Effect) {
+	switch e.Do {
+	case claim.Evict:
+		if q.o.Slots.Evicted != nil {
+			q.outside(func() { q.o.Slots.Evicted(e.Eviction) })
+		}
+		return
+	case claim.Forget:
+		q.outside(func() {
+			if err := q.o.Claims.Forget(e); err != nil {
+				q.o.Log.Error(err.Error()) // it is met again at the next start, and is nobody's
+			}
+		})
+		return
+	case claim.Begin:
+		if err := q.startUnder(e.Slot, "", e.Job, nil); err != nil && q.o.Slots.Unstarted != nil {
+			q.outside(func() { q.o.Slots.Unstarted(e.Job, err) })
+		}
+		return
+	}
+	t := q.named(e.Task)
+	if t == nil {
+		return // it has ended
+	}
+	k := key(t)
+	switch e.Do {
+	case claim.Suspend:
+		if q.managed.stopped == nil {
+			q.managed.stopped = map[schedule.TaskID]bool{}
+		}
+		q.managed.stopped[k] = true
+		q.Wake()
+	case claim.Resume:
+		delete(q.managed.stopped, k)
+		q.Wake()
+	case claim.Hold:
+		if q.managed.holds == nil {
+			q.managed.holds = map[schedule.TaskID]string{}
+		}
+		q.managed.holds[k] = e.Text
+	default:
+		hold := q.managed.holds[k]
+		if q.managed.stopped[k] { // what is stopped cannot end
+			delete(q.managed.stopped, k)
+			q.Wake()
+		}
+		if q.o.Slots.Evict != nil {
+			q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%d reason=%q", t, e.Slot, e.Reason))
+			q.outside(func() { q.o.Slots.Evict(t, e, hold) })
+		}
+	}
+}
+
+// outside does what may block in a goroutine of its own, one after the other. q.mu is
+// held.
+func (q *Queue) outside(do func()) {
+	q.managed.work = append(q.managed.work, do)
+	if q.managed.worker != nil {
+		return
+	}
+	done := make(chan struct{})
+	q.managed.worker = done
+	go func() {
+		defer close(done)
+		for {
+			q.mu.Lock()
+			work := q.managed.work
+			q.managed.work = nil
+			if len(work) == 0 {
+				q.managed.worker = nil
+				q.mu.Unlock()
+				return
+			}
+			q.mu.Unlock()
+			for _, do := range work {
+				do()
+			}
+		}
+	}()
+}
+
+// Stop has the slots want nothing more, and returns when what they wanted is done.
+// The next execd finds them as they are.
+func (q *Queue) Stop() {
+	q.mu.Lock()
+	q.managed.ended = true
+	q.timer(time.Time{})
+	q.mu.Unlock()
+	q.Quiet()
+}
+
+// Quiet returns when what slots have wanted is done.
+func (q *Queue) Quiet() {
+	q.mu.Lock()
+	worker := q.managed.worker
+	q.mu.Unlock()
+	if worker != nil {
+		<-worker
+	}
+}
+
+// stray deals with a job that came under a claim and is not the queue's to start:
+// nobody will, when its run has come to nothing. q.mu is held.
+func (q *Queue) stray(j *job.Job) {
+	if q.o.Slots.Stray == nil || !q.o.Store.Turn(j).After(j.Submitted) {
+		return
+	}
+	if n, _, at := q.o.Store.Ready(j, time.Now()); n > 0 || !at.IsZero() {
+		q.outside(func() { q.o.Slots.Stray(j) })
+	}
+}
+
+// slots does something with the slots, and then what they want.
+func slotsDo[T any](q *Queue, do func(*claim.Table) (T, error)) (T, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	v, err := do(q.o.Claims)
+	q.settle()
+	return v, err
+}
+
+// Policy takes another policy of the slots, and which of them are managed for the
+// sake of their hooks.
+func (q *Queue) Policy(p *slot.Policy, hooked func(number int) bool) {
+	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
+		t.Configure(p, hooked)
+		return struct{}{}, nil
+	})
+}
+
+// Claim gives somebody a slot. When it returns the claim is on disk.
+func (q *Queue) Claim(r claim.Request) (claim.Granted, error) {
+	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) {
+		if why := q.o.Hold(); why != "" {
+			return claim.Granted{}, api.Refusef(api.RefusedShutdown, "%s", why)
+		}
+		return t.Request(r)
+	})
+	if err != nil {
+		return g, err
+	}
+	return g, q.keep(g.ID)
+}
+
+// keep writes a claim to disk.
+func (q *Queue) keep(id claim.ID) error {
+	err := q.o.Claims.Keep(id)
+	q.mu.Lock()
+	q.settle()
+	q.mu.Unlock()
+	return err
+}
+
+// Order gives the slot of a claim an event.
+func (q *Queue) Order(id claim.ID, by claim.By, event func(slot.Number) slot.Event) (claim.State, error) {
+	return slotsDo(q, func(t *claim.Table) (claim.State, error) { return t.Order(id, by, event) })
+}
+
+// Deactivate ends the job of a claim; the answer comes by the channel.
+func (q *Queue) Deactivate(id claim.ID, by claim.By, how slot.Deactivation) (<-chan api.Permit, error) {
+	return slotsDo(q, func(t *claim.Table) (<-chan api.Permit, error) { return t.DeactivateClaim(id, by, how) })
+}
+
+// CheckClaim says whether a claim may be activated again.
+func (q *Queue) CheckClaim(id claim.ID, by claim.By) (api.Permit, error) {
+	return slotsDo(q, func(t *claim.Table) (api.Permit, error) { return t.Check(id, by) })
+}
+
+// Waiting returns a function that says whether a claim waits for its slot, and a
+// channel that is closed when to ask again.
+func (q *Queue) Waiting(id claim.ID, by claim.By) (func() (bool, <-chan struct{}, error), error) {
+	return q.o.Claims.Waiting(id, by)
+}
+
+// Starting begins an activation, which StartUnder or Unstarted ends.
+func (q *Queue) Starting(id claim.ID, by claim.By) (number int, holder string, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.o.Claims.Starting(id, by)
+}
+
+// Unstarted ends an activation that came to nothing.
+func (q *Queue) Unstarted(id claim.ID) { q.o.Claims.Unstarted(id) }
+
+// Vacate takes slots from whoever has them, and returns from how many.
+func (q *Queue) Vacate(numbers []int, fast bool) (int, error) {
+	return slotsDo(q, func(t *claim.Table) (int, error) { return t.Vacate(numbers, fast, slot.ReasonVacateCommand) })
+}
+
+// Drain takes the slots out of service at a speed, and what runs out of them; empty:
+// it puts them in again.
+func (q *Queue) Drain(speed claim.Speed) {
+	var d *slot.Drain
+	switch speed {
+	case "":
+	case claim.Graceful:
+		d = &slot.Drain{Speed: slot.DrainGraceful}
+	case claim.Quick:
+		d = &slot.Drain{Speed: slot.DrainQuick}
+	default:
+		d = &slot.Drain{Speed: slot.DrainFast}
+	}
+	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
+		t.Drain(d)
+		return struct{}{}, nil
+	})
+}
+
+// Views returns what a slot is like, or what all are like: 0.
+func (q *Queue) Views(number int, ads bool) []claim.View {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if number > 0 {
+		if v, ok := q.o.Claims.Snapshot(number, ads); ok {
+			return []claim.View{v}
+		}
+		return nil
+	}
+	return q.o.Claims.Views(ads)
+}
+
+// Snapshot returns what a slot is like; false: there is none.
+func (q *Queue) Snapshot(number int) (claim.View, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.o.Claims.Snapshot(number, true)
+}
+
+// Offer decides about fetched work for a slot. When it accepts, the claim is on disk.
+func (q *Queue) Offer(number int, ad *classad.Ad) (claim.Granted, error) {
+	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) { return t.Offer(number, ad) })
+	if err != nil {
+		return g, err
+	}
+	return g, q.keep(g.ID)
+}
+
+// Begin has a job that was fetched run in a slot: now, or when what was preempted
+// for it is gone.
+func (q *Queue) Begin(number int, j *job.Job) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now, public, err := q.o.Claims.Promise(number, j)
+	if err == nil && now {
+		err = q.startUnder(number, public, j, nil)
+	}
+	q.settle()
+	return err
+}
+
+// Withdraw gives the claim of fetched work back; as one that is lost if it has
+// expired.
+func (q *Queue) Withdraw(number int, expired bool) {
+	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
+		t.Withdraw(number, expired)
+		return struct{}{}, nil
+	})
+}
+
+// StartUnder has a job run in a slot, under the claim with a public id that has it.
+// After an error the job has not been started, and never will be.
+// work is its ad, nil if it has none.
+func (q *Queue) StartUnder(number int, public string, j *job.Job, work *classad.Ad) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.startUnder(number, public, j, work)
+	q.settle()
+	return err
+}
+
+// startUnder is StartUnder. q.mu is held, from before the slot's machine takes the
+// job until the books have it: nothing else can be started in between.
+func (q *Queue) startUnder(number int, public string, j *job.Job, work *classad.Ad) error {
+	now := time.Now()
+	if why := q.blocked(now); why != "" {
+		return api.Refusef(api.RefusedShutdown, "%s", why)
+	}
+	request := j.Terms().Needs.Request()
+	if request.PE != "" {
+		return api.Refusef(api.RefusedRequirements, "a claim has one slot, and the job asks for a parallel environment")
+	}
+	want, err := schedule.Resolve(q.config, request, j.Owner, j.Groups)
+	if err != nil {
+		return api.Refusef(api.RefusedRequirements, "%v", err)
+	}
+	queue, id, fetched, err := q.o.Claims.Under(number, public)
+	if err != nil {
+		return err
+	}
+	gid, ok := q.o.GIDs.Take()
+	if !ok {
+		return api.Refusef(api.RefusedTryAgain, "no additional group id of gid_range is free")
+	}
+	if work == nil {
+		work = fetched
+	}
+	r := &ref{q: q, job: j, work: work}
+	claims, err := q.o.Claims.Run(number, id, fmt.Sprintf("%d.1", j.Number), r)
+	if err != nil {
+		q.o.GIDs.Give(gid)
+		return err
+	}
+	q.books() // what was kept for it is free for it
+	t, grant, err := q.take(j, &want, queue, id, gid, now)
+	if err != nil {
+		q.o.GIDs.Give(gid)
+		q.o.Claims.Deactivate(claims)
+		return err
+	}
+	r.task = t
+	q.enter(t, grant, t.Started)
+	q.o.Start(t, claims)
+	return nil
+}
+
+// take gives a job what it asks for beside its slot, and takes its task.
+func (q *Queue) take(j *job.Job, want *schedule.Job, queue, claim string, gid int, now time.Time) (*job.Task, *schedule.Grant, error) {
+	grant, err := q.sched.Place(want, queue, now)
+	if err != nil {
+		return nil, nil, api.Refusef(api.RefusedRequirements, "%v", err)
+	}
+	start := job.Start{Queue: queue, Boot: q.o.Boot, AddGID: gid, Grant: grant, Claim: claim}
+	if b := j.Terms().Needs.Request().Binding; b != "" {
+		start.Binding = q.o.Cores.Take(b, 1)
+	}
+	q.o.Store.Ready(j, now)
+	t := q.o.Store.Take(j, start, now)
+	if t == nil {
+		q.o.Cores.Give(start.Binding)
+		return nil, nil, api.Refusef(api.RefusedRequirements, "the job is gone, or held")
+	}
+	return t, grant, nil
+}
