@@ -59,6 +59,11 @@ func (l *limited) Write(p []byte) (int, error) {
 // asUser runs the shepherd's starter stage for something that is to be done
 // with a user's rights and no others. What it prints goes to out; nil: nowhere.
 func (l *Launcher) asUser(ctx context.Context, out io.Writer, uid, gid int, groups string, args ...string) error {
+	return l.asUserWith(ctx, nil, out, uid, gid, groups, args...)
+}
+
+// asUserWith is asUser with a standard input; nil: nothing.
+func (l *Launcher) asUserWith(ctx context.Context, in io.Reader, out io.Writer, uid, gid int, groups string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, asUserTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, l.ownShepherd(), append([]string{
@@ -67,12 +72,40 @@ func (l *Launcher) asUser(ctx context.Context, out io.Writer, uid, gid int, grou
 	cmd.Env = spool.StartEnvironment
 	cmd.Dir = "/"
 	var stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = out, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &stderr
 	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	gone, err := outlived(ctx, ended)
+	if err != nil && gone {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
-	return nil
+	return err
+}
+
+// lastWait is how long a process is waited for that was killed. A file system that
+// hangs may keep it for ever, and users can have such file systems.
+const lastWait = 5 * time.Second
+
+// outlived waits for the end of a process, but not much longer than ctx: one that
+// does not die is left alone, and reaped whenever it ends. gone says that it has.
+func outlived(ctx context.Context, ended <-chan error) (gone bool, err error) {
+	select {
+	case err := <-ended:
+		return true, err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(lastWait)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return true, err
+	case <-timer.C:
+		return false, fmt.Errorf("%w, and it does not die: its file system hangs", context.Cause(ctx))
+	}
 }
 
 // ownShepherd returns the path of our own shepherd, also when another is

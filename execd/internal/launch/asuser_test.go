@@ -2,11 +2,14 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"paddock/execd/internal/user"
 )
@@ -44,4 +47,51 @@ func TestTail(t *testing.T) {
 	if _, err := fakeShepherd(t, "exec cat /dev/zero").Tail(ctx, owner, "/x", 5); err == nil {
 		t.Error("Tail = nil; want an end with its context")
 	}
+}
+
+// What is written as a user goes through the shepherd's standard input.
+func TestWriteAs(t *testing.T) {
+	owner := &user.User{Name: "alice", UID: 1001, GID: 100, Groups: []int{100, 200}}
+	out := filepath.Join(t.TempDir(), "out")
+	l := fakeShepherd(t, `(echo "$@"; cat) >>`+out)
+	if err := l.AppendAs(t.Context(), owner, "/home/a b", []byte("record\n")); err != nil {
+		t.Error(err)
+	}
+	if err := l.WriteAs(t.Context(), owner, "/home/ad", []byte("ad\n")); err != nil {
+		t.Error(err)
+	}
+	want := "-as-user 1001 100 100,200 -append /home/a b\nrecord\n-as-user 1001 100 100,200 -write /home/ad\nad\n"
+	if got, err := os.ReadFile(out); string(got) != want || err != nil {
+		t.Errorf("the shepherd was asked %q, %v; want %q", got, err, want)
+	}
+	l = fakeShepherd(t, "echo no >&2; exit 1")
+	for what, err := range map[string]error{
+		`cannot append to "/x": exit status 1: no`: l.AppendAs(t.Context(), owner, "/x", []byte("a")),
+		`cannot write "/x": exit status 1: no`:     l.WriteAs(t.Context(), owner, "/x", []byte("a")),
+		`cannot write "/y": more than 1048576 bytes`: l.WriteAs(t.Context(), owner, "/y",
+			make([]byte, MaxWrite+1)),
+	} {
+		if err == nil || err.Error() != what {
+			t.Errorf("%v; want %s", err, what)
+		}
+	}
+}
+
+// A process that does not even die by SIGKILL, as in a file system that hangs, is
+// not waited for longer than its time.
+func TestOutlived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		gone, err := outlived(ctx, make(chan error))
+		if d := time.Since(began); gone || !errors.Is(err, context.DeadlineExceeded) || d != time.Minute+lastWait {
+			t.Errorf("after %v: gone=%t, %v; want an error after %v", d, gone, err, time.Minute+lastWait)
+		}
+		ended := make(chan error, 1)
+		ended <- nil
+		if gone, err := outlived(ctx, ended); !gone || err != nil {
+			t.Errorf("one that has ended: gone=%t, %v", gone, err)
+		}
+	})
 }

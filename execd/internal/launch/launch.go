@@ -174,6 +174,9 @@ func (u *Unfit) Error() string { return u.Reason }
 // shepherd, which holds the lock of the directory from its first instant.
 func (l *Launcher) Start(run spool.RunID) (pid int, err error) {
 	d, err := l.Root.Activate(run)
+	if errors.Is(err, fs.ErrNotExist) && l.activated(run) {
+		d, err = l.Root.Active(run.ID()), nil
+	}
 	if err != nil {
 		return 0, err
 	}

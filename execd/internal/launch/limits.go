@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -75,6 +76,21 @@ func (l *Launcher) JobPID(run spool.RunID) int {
 		return 0
 	}
 	return pid
+}
+
+// JobOver reports whether the job of a run that is active has ended: its shepherd
+// writes that down only when it has killed what is left.
+func (l *Launcher) JobOver(run spool.RunID) bool {
+	d := l.Root.Active(run.ID())
+	if over, err := d.Has(spool.FileUsage); over && err == nil {
+		return true
+	}
+	pid, err := d.JobPID()
+	if err != nil {
+		return false // it has not begun
+	}
+	_, there := readProcess(strconv.Itoa(pid))
+	return !there
 }
 
 // Clock is what the directory of a run tells of its job's time.

@@ -53,14 +53,29 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 		}
 	}
 	e.Fate = r.fate(t, out, e.Failed, want != nil && !want.Requeue)
-	if t.Job.Interactive {
-		e.Fate = job.FateDone // its client is told, and goes
+	if !l.postStatus.OK() && e.Fate == job.FateDone {
+		e.Fate, e.Reason = job.FateError, r.postReason(l, e)
+	}
+	if t.Job.Interactive || t.Job.Foreign { // nobody would start it again
+		e.Fate = job.FateDone // who sent it is told
 	}
 	if e.Fate == job.FateRequeue && out.Checkpoint {
 		e.Checkpoint, e.PID = true, r.Launcher.JobPID(t.RunID())
 	}
 	e.Accounting = r.line(l, out, e)
 	return e
+}
+
+// postReason says how the script after a job has failed.
+func (r *Runner) postReason(l *life, e *job.End) string {
+	text := fmt.Sprintf("script after the job failed: exit status %d", l.postStatus.Code)
+	if l.postStatus.Signal != 0 {
+		text = fmt.Sprintf("script after the job failed: killed by signal %s (%d)", spool.SignalName(l.postStatus.Signal), l.postStatus.Signal)
+	}
+	if e.Reason != "" {
+		text = e.Reason + "; " + text
+	}
+	return text
 }
 
 // endOf is what an outcome says by itself.

@@ -205,7 +205,7 @@ func TestStagesInOrder(t *testing.T) {
 	for _, s := range stages {
 		names = append(names, s.name)
 	}
-	if got, want := strings.Join(names, " "), "begin launch run tasks reap release account notify clean"; got != want {
+	if got, want := strings.Join(names, " "), "begin prepare launch run reap exit"; got != want {
 		t.Errorf("stages = %s; want %s", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/stage/exit"
 	"paddock/spool"
 )
 
@@ -28,9 +30,11 @@ func (r *Runner) Recover() error {
 		}
 		r.add(l)
 		r.findTasks(l)
-		if l.exited {
+		r.setUp(l)
+		switch {
+		case l.exited || !l.launched:
 			r.advance(l, nil)
-		} else {
+		default:
 			r.reattach(l)
 		}
 	}
@@ -40,7 +44,10 @@ func (r *Runner) Recover() error {
 // recoverTask decides from the evidence where a task is, and returns its life;
 // nil when it went back to the queue.
 func (r *Runner) recoverTask(t *job.Task) (*life, error) {
-	l := &life{task: t, begun: true, launched: true, taken: t.Started}
+	l := &life{task: t, begun: true, prepared: true, launched: true, taken: t.Started}
+	if err := r.findAgain(l); err != nil {
+		r.Log.Warn(fmt.Sprintf("job %v: goes on without hooks: %v", t, err))
+	}
 	if t.State == job.Ended {
 		l.exited, l.released = true, true
 		return l, nil
@@ -62,7 +69,8 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	case err != nil:
 		return nil, err
 	case finished:
-		l.exited, l.released = true, true
+		l.exited = true
+		r.holdAgain(l)
 		return l, nil
 	}
 	e, err := launch.Look(d)
@@ -80,15 +88,60 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
 		l.claims = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:
+		if has, err := d.Has(spool.FileHooks); has && err == nil && l.extra != nil {
+			// It was being prepared: what is done is not done again.
+			l.prepared, l.launched = false, false
+			l.claims = r.Queue.Adopt(t, t.Started)
+			r.Log.Info(fmt.Sprintf("job %v: found after the restart: is prepared", t))
+			return l, nil
+		}
 		if err := r.Launcher.Discard(run); err != nil {
 			return nil, err
 		}
 		return nil, r.giveBackRecovered(t, "not started yet")
 	default:
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: %v", t, v))
-		l.exited, l.released = true, true
+		l.exited = true
+		r.holdAgain(l)
 	}
 	return l, nil
+}
+
+// findAgain finds out what a run has beside its job, and what of it an earlier
+// execd has done.
+func (r *Runner) findAgain(l *life) error {
+	hooks := r.Hooks != nil && r.HookTable != nil && r.HookTable().Any()
+	told := r.Journal != nil && r.Journal.Wants(l.task)
+	fed := r.Input != nil && r.Input.Wants(l.task)
+	if !hooks && !told && !fed && !l.task.Job.Foreign {
+		return nil
+	}
+	request, err := r.Store.Request(l.task.Job)
+	if err != nil {
+		return err
+	}
+	owner, err := r.Users.ByID(context.Background(), l.task.Job.UID)
+	if err != nil {
+		return err
+	}
+	err = r.findExtra(l, request, owner)
+	d, _, findErr := r.Launcher.Find(l.task.RunID())
+	if findErr != nil {
+		return err // which the caller will see as well
+	}
+	list, readErr := readHooks(d)
+	l.recall(list)
+	return errors.Join(err, readErr)
+}
+
+// holdAgain takes back the slots of a run whose hook for the end has not been run:
+// it has them until then.
+func (r *Runner) holdAgain(l *life) {
+	if l.extra == nil || l.extra.exit == nil && l.extra.post == nil || l.flow.Over(exit.StepHook) {
+		l.released = true
+		return
+	}
+	l.claims = r.Queue.Adopt(l.task, l.task.Started)
 }
 
 // giveBackRecovered puts a task back into the queue that no shepherd was
@@ -115,6 +168,7 @@ func (r *Runner) reattach(l *life) {
 			r.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", l.task, err))
 		}
 		r.steerable(l)
+		r.startUpdates(l)
 		r.advance(l, nil) // its time limits
 		return
 	}

@@ -1,14 +1,17 @@
 // Package stage is one job's life as a list of stages (see stages below): each
 // is recorded when it is done, can be repeated, and every event enters the
 // list again at the top, so that a crash between two stages repeats the one
-// that was not recorded. It drives launch, account and claim, and only daemon
-// and queue's callback use it.
+// that was not recorded. It drives launch, account, claim and hook, and only daemon
+// and queue's callback use it. Its package exit has what follows the end of a
+// job's processes.
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -18,6 +21,7 @@ import (
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
@@ -25,6 +29,7 @@ import (
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -38,15 +43,16 @@ var stages = []struct {
 	done func(*life) bool
 	do   func(*Runner, *life) error
 }{
-	{"begin", func(l *life) bool { return l.begun }, (*Runner).begin},            // record the start, make the directory
-	{"launch", func(l *life) bool { return l.launched }, (*Runner).launch},       // start the shepherd
-	{"run", func(l *life) bool { return l.exited }, (*Runner).run},               // until the shepherd is gone
-	{"tasks", func(l *life) bool { return l.alone }, (*Runner).endTasks},         // end what was started in the run
-	{"reap", func(l *life) bool { return l.reaped }, (*Runner).reap},             // outcome and usage; the directory moves to finished/
-	{"release", func(l *life) bool { return l.released }, (*Runner).release},     // the slot may start the next job
-	{"account", func(l *life) bool { return l.entry != nil }, (*Runner).account}, // record the end, write the accounting line
-	{"notify", func(l *life) bool { return l.notified }, (*Runner).notify},       // tell who waits
-	{"clean", func(*life) bool { return false }, (*Runner).clean},                // remove directory, TMPDIR, record
+	{"begin", func(l *life) bool { return l.begun }, (*Runner).begin},        // record the start, make the directory
+	{"prepare", func(l *life) bool { return l.prepared }, (*Runner).prepare}, // hooks, files and a script before the job; most have none
+	{"launch", func(l *life) bool { return l.launched }, (*Runner).launch},   // start the shepherd
+	{"run", func(l *life) bool { return l.left }, (*Runner).run},             // until nothing of the run is left: job, tasks, a script after it
+	{"reap", func(l *life) bool { return l.reaped }, (*Runner).reap},         // outcome and usage; the directory moves to finished/
+	// The steps of package exit: a hook for the end; release, the slot may start
+	// the next job; transfer of output; account, record the end and write the
+	// accounting line; notify, tell who waits; clean, remove directory, TMPDIR,
+	// record. File finish.go has them.
+	{"exit", func(*life) bool { return false }, (*Runner).exit},
 }
 
 // errWait says that a stage waits for an event.
@@ -72,20 +78,31 @@ type life struct {
 
 	mu       sync.Mutex // held by who advances it
 	begun    bool
+	prepared bool
 	launched bool
-	exited   bool
-	alone    bool
+	exited   bool // the shepherd is gone
+	left     bool // and all else of the run
 	reaped   bool
 	released bool
-	notified bool
 	over     bool           // the list was gone through to its end
 	attempts int            // failed attempts at the present stage
 	limits   *limits        // from run on
 	again    func()         // enters the list again; set when the life is added
+	event    func(func())   // and that after an event
 	outcome  *spool.Outcome // from reap on
 	total    api.Usage      // from reap on; what the run has consumed
 	end      *job.End       // from reap on
 	entry    *account.Entry // from account on, unless that has to be repeated
+
+	flow       exit.Pipeline // its processes, and the steps of its end
+	tail       exit.Marks    // of telling of the end
+	extra      *extra        // what it has beside the job; nil: nothing
+	outbox     outbox
+	writing    *writing       // nil: none is waited for
+	journal    bool           // its events are written into a file of its owner
+	postStatus exit.Status    // of the script after the job
+	exitTries  int            // how often the hook for its end could not be started
+	output     *exit.Transfer // nil: not begun
 
 	tasks    tasks // what was started in it
 	steer    steering
@@ -112,6 +129,19 @@ type Runner struct {
 	Host     string
 	Boot     string // id of this boot
 	Log      *slog.Logger
+	// Over is told that the run of a job that did not come by qsub has ended, and its
+	// exit hook with it; Abandoned that such a job is not run. Both before its slot is
+	// free again. nil: nobody wants to know.
+	Over      func(*job.Job)
+	Abandoned func(j *job.Job, reason string)
+
+	// What jobs may have beside themselves; nil: none has.
+	Hooks     Caller             // runs hooks, and the scripts of fetched work
+	HookTable func() *hook.Table // the hooks of the present configuration
+	SlotOf    SlotOf
+	Journal   Journal
+	Input     Input
+	Output    Output
 
 	mu     sync.Mutex
 	lives  map[spool.RunID]*life // guarded by mu
@@ -139,14 +169,17 @@ func (r *Runner) Exited(run spool.RunID) {
 		return
 	}
 	if l := r.life(run); l != nil {
-		r.advance(l, func() { l.exited, l.ended = true, time.Now() })
+		r.advance(l, func() {
+			l.exited, l.ended = true, time.Now()
+			l.flow.Reap(childJob, exit.Status{}) // its status is in the directory
+		})
 	}
 }
 
 func (r *Runner) add(l *life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.again = func() { r.advance(l, nil) }
+	l.again, l.event = func() { r.advance(l, nil) }, func(f func()) { r.advance(l, f) }
 	if r.lives == nil {
 		r.lives = map[spool.RunID]*life{}
 	}
@@ -213,14 +246,17 @@ func (r *Runner) pass(l *life) {
 			return
 		case errors.As(err, &retry):
 			l.attempts++
-			r.Log.Warn(fmt.Sprintf("job %v: %s: %s (tried again in %v)", l.task, s.name, retry.Reason, retry.After))
+			r.Log.Warn(fmt.Sprintf("job %v: %s: %s (tried again in %v)", l.task, cmp.Or(stepOf(err), s.name), retry.Reason, retry.After))
 			time.AfterFunc(retry.After, func() { r.advance(l, nil) })
 			return
 		default:
 			// Nothing is lost: the run stays where it is on disk.
 			l.attempts++
 			after := l.backoff()
-			r.Log.Error(fmt.Sprintf("job %v: %s: %v (tried again in %v)", l.task, s.name, err, after))
+			if step := stepOf(err); step == "" {
+				err = fmt.Errorf("%s: %w", s.name, err)
+			}
+			r.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", l.task, err, after))
 			time.AfterFunc(after, func() { r.advance(l, nil) })
 			return
 		}
@@ -265,6 +301,10 @@ func (r *Runner) begin(l *life) error {
 		// A second try would meet it again, as long as nobody mends it.
 		return r.refuse(l, err, true)
 	}
+	if err := r.findExtra(l, order.Request, order.Owner); err != nil {
+		return r.refuse(l, err, true)
+	}
+	r.setUp(l)
 	recorded := make(chan error, 1)
 	go func() { recorded <- r.Store.Begin(t) }()
 	err = r.Launcher.Build(order)
@@ -352,13 +392,14 @@ func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
 	t := l.task
 	var err error
 	switch {
-	case jobToBlame && !l.begun:
-		if err = r.Store.Begin(t); err == nil {
-			l.begun = true
-			err = r.Store.Fail(t, cause.Error())
-		}
 	case jobToBlame:
-		err = r.Store.Fail(t, cause.Error())
+		if !l.begun {
+			err = r.Store.Begin(t)
+		}
+		if err == nil {
+			l.begun = true
+			err = r.fail(t, cause.Error())
+		}
 	default:
 		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", cause), pause)
 		err = r.Store.Withdraw(t)
@@ -369,6 +410,23 @@ func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
 	}
 	r.giveBack(l)
 	return errOver
+}
+
+// fail puts a task in error that did not run. Of what did not come by qsub nobody
+// would look at it: that is over.
+func (r *Runner) fail(t *job.Task, reason string) error {
+	if t.Job.Foreign {
+		r.abandoned(t, reason)
+		return r.Store.Abandon(t)
+	}
+	return r.Store.Fail(t, reason)
+}
+
+// abandoned tells that a job is not run that did not come by qsub.
+func (r *Runner) abandoned(t *job.Task, reason string) {
+	if r.Abandoned != nil {
+		r.Abandoned(t.Job, reason)
+	}
 }
 
 // used returns what the run and its tasks have consumed, for the share of its
@@ -401,17 +459,29 @@ func (r *Runner) launch(l *life) error {
 	if !r.Launcher.Foreign() {
 		l.limits = &limits{} // our shepherd enforces them
 	}
+	r.happened(l, Event{Kind: Executing})
 	r.steerable(l)
+	r.startUpdates(l)
 	return nil
 }
 
-// run waits for the shepherd's end, and meanwhile enforces the time limits that
-// the shepherd does not.
+// run waits for the end of all processes of the run, and meanwhile enforces the
+// time limits that the shepherd does not. When the job has ended its tasks are
+// ended, and then the script after it is run.
 func (r *Runner) run(l *life) error {
-	if err := r.enforce(l); err != nil {
-		return err
+	if !l.exited {
+		if err := r.enforce(l); err != nil {
+			return err
+		}
+		return errWait
 	}
-	return errWait
+	if !l.flow.Idle() {
+		if err := r.runPost(l); err != nil {
+			return err
+		}
+	}
+	l.left = true
+	return nil
 }
 
 // reap collects the outcome.
@@ -420,7 +490,7 @@ func (r *Runner) reap(l *life) error {
 	sampled, _ := r.Usage.Remove(l.task.RunID())
 	if r.Store.State(l.task) == job.Ended { // an earlier execd has recorded it
 		l.end, l.reaped = l.task.End, true
-		return nil
+		return r.lookBack(l)
 	}
 	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.AddGID, l.task.Start.Boot != r.Boot)
 	if err != nil {
@@ -433,11 +503,30 @@ func (r *Runner) reap(l *life) error {
 	return nil
 }
 
+// lookBack finds out how a run has ended whose end an earlier execd has recorded,
+// when something is still to be told of it.
+func (r *Runner) lookBack(l *life) error {
+	if !l.journal || l.tail.Over(stepAd) {
+		return nil
+	}
+	if _, _, err := r.Launcher.Find(l.task.RunID()); errors.Is(err, fs.ErrNotExist) {
+		return nil // that was the last
+	}
+	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.AddGID, l.task.Start.Boot != r.Boot)
+	if err != nil {
+		return err
+	}
+	l.outcome, l.total = &out, usage.Final(api.Usage{}, out.Usage)
+	return nil
+}
+
 // release frees the slot: what follows needs none.
-func (r *Runner) release(l *life) error {
+func (r *Runner) release(l *life) {
+	if l.task.Job.Foreign && r.Over != nil {
+		r.Over(l.task.Job)
+	}
 	r.Queue.Ended(l.task, l.claims, l.used())
 	l.released = true
-	return nil
 }
 
 // account makes the end durable and writes its accounting line.
@@ -451,7 +540,7 @@ func (r *Runner) account(l *life) error {
 }
 
 // notify tells the log and those who wait.
-func (r *Runner) notify(l *life) error {
+func (r *Runner) notify(l *life) {
 	t, e := l.task, l.end
 	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d fate=%s", t, e.Failed, e.Exit, e.Fate)
 	if e.Reason != "" {
@@ -467,10 +556,7 @@ func (r *Runner) notify(l *life) error {
 	}
 	r.Log.Log(context.Background(), level, text)
 	r.count(l)
-	r.tell(l, l.ending())
-	l.notified = true
 	r.Store.Accounted(t)
-	return nil
 }
 
 // clean removes the last traces, but for those that KEEP_ACTIVE wants. What

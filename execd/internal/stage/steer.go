@@ -33,6 +33,9 @@ func (r *Runner) Kill(t *job.Task) {
 		r.signalTasks(l, sigkill)
 	} else {
 		l.steer.kill = true
+		if l.extra != nil {
+			l.extra.cancelCall() // what prepares it
+		}
 	}
 }
 
@@ -112,9 +115,12 @@ func (r *Runner) stopOrGo(l *life) {
 	l.steer.stopped = want
 	if want {
 		r.tell(l, mail.Suspended)
+		r.happened(l, Event{Kind: Suspended})
 	} else {
 		r.tell(l, mail.Continued)
+		r.happened(l, Event{Kind: Resumed})
 	}
+	r.changedState(l)
 	switch {
 	case !want:
 		r.signal(l.task, syscall.SIGCONT)

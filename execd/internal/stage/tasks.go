@@ -15,6 +15,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -288,16 +289,19 @@ func (r *Runner) taskExceeded(l *life, run spool.RunID, e usage.Excess) {
 	r.signalTask(s, sigkill)
 }
 
-// endTasks ends what still runs in a run whose job has ended, and waits for it:
-// the job is accounted last. Grid Engine kills such tasks, too.
-func (r *Runner) endTasks(l *life) error {
+// tasksOver is told of an end in a run, and reports whether the job and all that was
+// started beside it are over. When the job has ended it ends the others: the job is
+// accounted last. Grid Engine kills such tasks, too.
+func (r *Runner) tasksOver(l *life, child string) bool {
+	if child != childJob && !l.exited {
+		return false
+	}
 	l.tasks.mu.Lock()
 	defer l.tasks.mu.Unlock()
 	first := !l.tasks.closed
 	l.tasks.closed = true
 	if len(l.tasks.list) == 0 {
-		l.alone = true
-		return nil
+		return true
 	}
 	for _, s := range l.tasks.list {
 		if !s.killed {
@@ -308,7 +312,7 @@ func (r *Runner) endTasks(l *life) error {
 	if first {
 		time.AfterFunc(clientPatience, func() { r.signalTasks(l, sigkill) })
 	}
-	return errWait
+	return false
 }
 
 // taskExited is told that the shepherd of a task is gone.
@@ -345,7 +349,7 @@ func (r *Runner) finishTask(l *life, s *subtask) {
 		return
 	}
 	s.done = true
-	r.advance(l, nil) // which may have waited for it
+	r.advance(l, func() { l.flow.Reap(s.run.PETask, exit.Status{}) }) // who may have waited for it
 }
 
 // endTask collects a task, accounts it and removes its directory. Each step can
@@ -404,17 +408,19 @@ func (r *Runner) concludeTask(l *life, s *subtask, out *spool.Outcome) *job.End 
 		e.Reason = reason
 	case want != nil && want.By != "":
 		e.Reason = "deleted by " + want.By
-	case killed, out.Usage != nil && out.Usage.Signal == int(syscall.SIGKILL) && r.jobIsOver(s.run):
+	case killed, r.endedWithJob(s.run, out):
 		e.Reason = "killed at the end of the job"
 	}
 	return e
 }
 
-// jobIsOver reports whether the job of a task has ended: its shepherd kills what is
-// left before execd hears of it.
-func (r *Runner) jobIsOver(task spool.RunID) bool {
-	over, err := r.Launcher.Root.Active(task.Within().ID()).Has(spool.FileUsage)
-	return over && err == nil
+// endedWithJob reports whether a task was killed, or its client was, because the
+// job has ended: its shepherd kills what is left before execd hears of the end.
+func (r *Runner) endedWithJob(task spool.RunID, out *spool.Outcome) bool {
+	if out.Usage == nil || out.Usage.Signal != int(syscall.SIGKILL) && out.Usage.Signal != int(syscall.SIGHUP) {
+		return false
+	}
+	return r.Launcher.JobOver(task.Within())
 }
 
 // endForClient tells a waiting client of an end.

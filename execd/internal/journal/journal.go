@@ -1,0 +1,298 @@
+// Package journal tells the event logs of jobs, and the files for their last
+// ads, what package stage tells it: it knows which job has one, whose it is, and
+// what an event of a run is in the words of package eventlog. The daemon makes
+// it for stage; nobody else imports it.
+package journal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/eventlog"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// Options is the knob that says how logs are written: see
+// eventlog.ParseOptions. A job that asks for XML gets it, whatever it says.
+const Options = "DEFAULT_USERLOG_FORMAT_OPTIONS"
+
+// maxTries is how often something is tried to be written. What fails is most
+// likely the user's own doing, as a directory that is gone, and his job must not
+// wait for it for ever.
+const maxTries = 5
+
+// Journal is a stage.Journal. The exported fields are set before first use.
+type Journal struct {
+	Log   *eventlog.Journal
+	Store interface {
+		Request(j *job.Job) (*api.SubmitRequest, error)
+	}
+	Users interface {
+		ByID(ctx context.Context, uid int) (*user.User, error)
+	}
+	Config func() *conf.Config
+	Host   string
+	Err    *slog.Logger // hears what is given up
+
+	mu   sync.Mutex
+	runs map[string]*run // guarded by mu; by activation
+}
+
+var _ stage.Journal = (*Journal)(nil)
+
+// run is what is known of a run that is told of.
+type run struct {
+	begun bool           // in this life of execd
+	tries map[string]int // that failed, by what was tried
+	lost  bool           // something was given up: all else is tried once
+}
+
+// target is where a job's events and its ad go.
+type target struct {
+	owner         *user.User
+	extras        ad.Extras
+	cluster, proc int
+	host, slot    string
+}
+
+// Wants reports whether a job has a log or a file for its ad. Jobs that came by
+// qsub have none.
+func (j *Journal) Wants(t *job.Task) bool {
+	if !t.Job.Foreign {
+		return false
+	}
+	to, err := j.target(t)
+	return err != nil || to.extras.UserLog != "" || to.extras.OutputAd != ""
+}
+
+// target finds out where the events of a task go.
+func (j *Journal) target(t *job.Task) (*target, error) {
+	request, err := j.Store.Request(t.Job)
+	if err != nil {
+		return nil, err
+	}
+	to := &target{cluster: t.Job.Number, proc: t.Number, host: j.Host}
+	if request.Work == nil {
+		return to, nil
+	}
+	if to.owner, err = j.Users.ByID(context.Background(), t.Job.UID); err != nil {
+		return nil, err
+	}
+	base, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
+	if to.extras, err = ad.ExtrasOf(base, ad.RequestOptions{Home: to.owner.Home, Now: time.Now(), Config: j.Config()}); err != nil {
+		return nil, err
+	}
+	env := classad.Env{My: base}
+	for name, number := range map[string]*int{"ClusterId": &to.cluster, "ProcId": &to.proc} {
+		if i, ok := env.Attr(name).Int(); ok && i >= 0 {
+			*number = int(i)
+		}
+	}
+	to.slot = fmt.Sprintf("slot%d@%s", request.Work.Slot, j.Host)
+	return to, nil
+}
+
+// activation names a run among all that may write to a log.
+func (j *Journal) activation(t *job.Task) string {
+	return fmt.Sprintf("%s/%d.%d.%d", j.Host, t.Job.Number, t.Number, t.Run)
+}
+
+// Record writes an event. What happens once in a run has an id without a number
+// of its own; what may happen again is told apart by when it did. What an execd
+// before this one may have told is looked for.
+func (j *Journal) Record(e stage.Event) error {
+	activation := j.activation(e.Task)
+	r := j.run(activation)
+	if e.Kind == stage.Executing {
+		j.mu.Lock()
+		r.begun = true
+		j.mu.Unlock()
+	}
+	err := j.try(r, e, string(e.Kind), func(to *target) error {
+		form, times, err := eventlog.ParseOptions(j.options())
+		if err != nil {
+			j.Err.Warn("event log: " + err.Error())
+		}
+		if to.extras.UserLogXML {
+			form = eventlog.XML
+		}
+		entry := eventlog.Entry{
+			Owner: to.owner, Path: to.extras.UserLog, Form: form, Times: times, Activation: activation,
+			Cluster: to.cluster, Proc: to.proc, Time: e.Time, Again: !r.begun,
+		}
+		if e.Kind != stage.Executing && e.Kind != stage.Over {
+			entry.Seq = int(e.Time.UnixMilli())
+		}
+		return j.Log.Write(context.Background(), entry, body(e, to))
+	})
+	if e.Kind == stage.Held || e.Kind == stage.Postponed {
+		j.forget(activation) // it never ran
+	}
+	return err
+}
+
+// WriteAd writes the ad of a run that is over, the last that is told of it.
+func (j *Journal) WriteAd(e stage.Event) error {
+	activation := j.activation(e.Task)
+	err := j.try(j.run(activation), e, "ad", func(to *target) error {
+		if e.Ad == nil {
+			return nil
+		}
+		return j.Log.OutputAd(context.Background(), to.owner, to.extras.OutputAd, ad.Public(e.Ad))
+	})
+	if err == nil {
+		j.forget(activation)
+	}
+	return err
+}
+
+// options is the value of the knob.
+func (j *Journal) options() string {
+	value, _ := j.Config().Knobs.Lookup(Options)
+	return value
+}
+
+func (j *Journal) run(activation string) *run {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.runs == nil {
+		j.runs = make(map[string]*run)
+	}
+	r := j.runs[activation]
+	if r == nil {
+		r = &run{tries: make(map[string]int)}
+		j.runs[activation] = r
+	}
+	return r
+}
+
+func (j *Journal) forget(activation string) {
+	j.Log.Forget(activation)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.runs, activation)
+}
+
+// try does something for a run, or gives it up. The end of a run is waited with;
+// all else is tried once, since stage does no more.
+func (j *Journal) try(r *run, e stage.Event, what string, do func(*target) error) error {
+	to, err := j.target(e.Task)
+	if err == nil {
+		err = do(to)
+	}
+	if err == nil || e.Kind != stage.Over {
+		return err
+	}
+	j.mu.Lock()
+	r.tries[what]++
+	tries := r.tries[what]
+	if tries < maxTries && !r.lost {
+		j.mu.Unlock()
+		return err
+	}
+	r.lost = true
+	j.mu.Unlock()
+	j.Err.Error(fmt.Sprintf("job %v: event log: given up after %d tries: %v", e.Task, tries, err))
+	return nil
+}
+
+// body is what an event is in a log.
+func body(e stage.Event, to *target) eventlog.Body {
+	switch e.Kind {
+	case stage.Executing:
+		return eventlog.Executing{Host: to.host, Slot: to.slot}
+	case stage.Suspended:
+		return eventlog.Suspended{Processes: int(number(e.Ad, "NumPids"))}
+	case stage.Resumed:
+		return eventlog.Resumed{}
+	case stage.Warned:
+		return eventlog.RemoteError{Host: to.slot, Text: e.Text, Warning: true}
+	case stage.Postponed:
+		return eventlog.RemoteError{Host: to.slot, Text: e.Text, Code: e.Code, Subcode: e.Subcode}
+	case stage.Held:
+		return eventlog.Held{Reason: e.Text, Code: e.Code, Subcode: e.Subcode}
+	case stage.Over:
+		return over(e)
+	}
+	return eventlog.Generic{Text: string(e.Kind) + ": " + e.Text}
+}
+
+// requeueCode is the code of what goes back to its queue.
+const requeueCode = 1005
+
+// over is the event of an end: it depends on what becomes of the job.
+func over(e stage.Event) eventlog.Body {
+	reason := e.Text
+	if e.End != nil && e.End.Reason != "" {
+		reason = e.End.Reason
+	}
+	used := eventlog.CPU{
+		User: time.Duration(number(e.Ad, "RemoteUserCpu") * float64(time.Second)), System: time.Duration(number(e.Ad, "RemoteSysCpu") * float64(time.Second)),
+	}
+	switch {
+	case e.End != nil && e.End.Fate == job.FateRequeue, e.Exit == exit.Requeue:
+		return eventlog.Evicted{
+			Checkpointed: e.End != nil && e.End.Checkpoint, Run: used, Reason: reason, Code: requeueCode, Resources: resources(e.Ad),
+		}
+	case e.End != nil && e.End.Fate == job.FateError, e.Exit == exit.Hold:
+		return eventlog.Held{Reason: reason, Code: e.Code, Subcode: e.Subcode}
+	case e.Exit == exit.Killed, e.Exit == exit.Remove, e.Exit == exit.NotStarted:
+		return eventlog.Aborted{Reason: reason}
+	}
+	ended := eventlog.Terminated{
+		Signal: e.Status.Signal, ReturnValue: e.Status.Code, Run: used, Total: used, Resources: resources(e.Ad),
+	}
+	if e.End != nil && e.End.Failed == spool.FailedEnforcedLimit { // not of its own accord, even if it had warning
+		ended.By, ended.Reason = daemon, reason
+	}
+	return ended
+}
+
+// daemon is who ends jobs that exceed a limit.
+const daemon = "execd"
+
+// resources is the table of a job that has ended, from its ad.
+func resources(a *classad.Ad) []eventlog.Resource {
+	if a == nil {
+		return nil
+	}
+	const unknown = -1
+	value := func(name string) float64 {
+		if v, ok := (&classad.Env{My: a}).Attr(name).Number(); ok && v >= 0 {
+			return v
+		}
+		return unknown
+	}
+	cpus, memory := float64(unknown), value("ResidentSetSize")
+	if wall := number(a, "JobDuration"); wall > 0 {
+		cpus = (number(a, "RemoteUserCpu") + number(a, "RemoteSysCpu")) / wall
+	}
+	if memory > 0 {
+		memory = float64(int64(memory+1023) / 1024)
+	}
+	return []eventlog.Resource{
+		{Name: "Cpus", Usage: cpus, Request: value("RequestCpus"), Allocated: value("RequestCpus")},
+		{Name: "Disk", Unit: "KB", Usage: value("DiskUsage"), Request: value("RequestDisk"), Allocated: unknown},
+		{Name: "Memory", Unit: "MB", Usage: memory, Request: value("RequestMemory"), Allocated: unknown},
+	}
+}
+
+// number is an attribute of an ad; 0 where it is none, or there is no ad.
+func number(a *classad.Ad, name string) float64 {
+	if a == nil {
+		return 0
+	}
+	v, _ := (&classad.Env{My: a}).Attr(name).Number()
+	return v
+}

@@ -1,0 +1,117 @@
+package exit
+
+import (
+	"errors"
+	"fmt"
+)
+
+// MaxTransfers is how often a transfer that fails for a reason that may pass is
+// tried before it is given up.
+const MaxTransfers = 5
+
+// Permanent is the error of a transfer that no second attempt would mend.
+type Permanent struct {
+	Errno int // why; 0: not known
+	Err   error
+}
+
+func (e *Permanent) Error() string { return e.Err.Error() }
+func (e *Permanent) Unwrap() error { return e.Err }
+
+// The codes with which a job is held whose files could not be transferred.
+const (
+	HoldOutput = 12
+	HoldInput  = 13
+)
+
+// GivenUp says what became of a transfer that did not succeed.
+type GivenUp struct {
+	Hold    bool // else the job runs again
+	Code    int  // of the hold
+	Subcode int
+	Err     error
+}
+
+// Transfer is a transfer as a step: it runs elsewhere, one at a time, and its end
+// enters the pipeline again.
+type Transfer struct {
+	// Code is HoldOutput or HoldInput.
+	Code int
+	// Start begins it and returns at once. It calls done, once, at its end, and
+	// not before it returns.
+	Start func(done func(error))
+	// Enter enters the pipeline at its top, by an event of its own.
+	Enter func()
+	// Lost is told of a failure that may pass: the connection is dropped.
+	Lost func(error)
+	// Call lets what done tells meet the step, one after the other.
+	Call func(func())
+
+	active, over, waits bool
+	attempts            int
+	failed              *GivenUp
+}
+
+// Step is the transfer's step.
+func (t *Transfer) Step() (Result, error) {
+	switch {
+	case t.over:
+		return Done, nil
+	case t.active:
+		return InProgress, nil
+	case t.waits:
+		return Failed, errors.New("waits: reconnect")
+	}
+	t.active = true
+	t.attempts++
+	t.Start(func(err error) { t.Call(func() { t.ended(err) }) })
+	return InProgress, nil
+}
+
+// ended takes note of the end of an attempt.
+func (t *Transfer) ended(err error) {
+	t.active = false
+	var permanent *Permanent
+	switch {
+	case err == nil:
+		t.over = true
+	case errors.As(err, &permanent):
+		t.over, t.failed = true, &GivenUp{Hold: true, Code: t.Code, Subcode: permanent.Errno, Err: err}
+	case t.attempts >= MaxTransfers:
+		t.over, t.failed = true, &GivenUp{Err: fmt.Errorf("%w (after %d attempts)", err, t.attempts)}
+	default:
+		t.waits = true
+		t.Lost(err)
+	}
+	t.Enter()
+}
+
+// Reconnected tells that there is a connection again: the next step tries it.
+func (t *Transfer) Reconnected() { t.waits = false }
+
+// GivenUp returns what became of a transfer that is over and did not succeed;
+// nil: it did.
+func (t *Transfer) GivenUp() *GivenUp { return t.failed }
+
+// Ending is what is known of a job when it is asked whether its output is
+// transferred.
+type Ending struct {
+	SetUp      bool // all before the job was done, and it was started
+	Why        Why
+	OnEviction bool // the job wants it when it is evicted
+	Final      bool // who removes it wants it
+	Fast       bool // the host is in a hurry
+}
+
+// WantsOutput reports whether the output of a job is transferred.
+func WantsOutput(e Ending) bool {
+	switch {
+	case !e.SetUp:
+		return false
+	case !e.Why.Requested():
+		return true
+	case e.Why.Remove:
+		return e.Final
+	}
+	return e.OnEviction && !e.Fast
+}

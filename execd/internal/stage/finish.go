@@ -1,0 +1,346 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/exit"
+	"paddock/spool"
+)
+
+// The processes of a run, as its list of processes has them.
+const (
+	childPre  = "pre script"
+	childJob  = "job"
+	childPost = "post script"
+	companion = "tasks"
+)
+
+// Steps that are noted beside those of package exit.
+const (
+	stepPost   = childPost
+	stepRecord = "event log"
+	stepSave   = "account"
+	stepTell   = "notify"
+	stepAd     = "output ad"
+)
+
+// Output takes the files of a job to where they belong, when it has ended.
+type Output interface {
+	// Wants reports whether a run has files to be transferred.
+	Wants(t *job.Task, e exit.Ending) bool
+	// Send begins to and returns at once; it calls done, once, at the end.
+	Send(t *job.Task, done func(error))
+}
+
+// setUp makes the list of a run's processes and chooses who is told of its end. It
+// is called when it is known what the run has beside its job.
+func (r *Runner) setUp(l *life) {
+	r.findSlot(l)
+	f := finish{r: r, l: l}
+	if l.task.Job.Foreign {
+		l.flow.Controller = &local{f}
+	} else {
+		l.flow.Controller = &queued{f}
+	}
+	keep := func(step string) error { return r.note(l, HookRun{Step: step}) }
+	l.flow.Keep, l.tail.Keep = keep, keep
+	l.flow.Next = func(over exit.Process, active []exit.Process) exit.Process { return r.next(l, over, active) }
+	if x := l.extra; x != nil && x.pre != nil && !l.launched && !x.prep.Over(stepPre) {
+		l.flow.Spawned(&exit.Script{Of: childPre})
+	} else {
+		l.flow.Spawned(newJob())
+	}
+	l.flow.Spawned(&exit.Companion{Of: companion, Other: func(child string, _ exit.Status) bool { return r.tasksOver(l, child) }})
+	if l.exited {
+		l.flow.Reap(childJob, exit.Status{})
+	}
+}
+
+func newJob() exit.Process { return &exit.Job{Script: exit.Script{Of: childJob}} }
+
+// next says what is started when a process of a run is over.
+func (r *Runner) next(l *life, over exit.Process, active []exit.Process) exit.Process {
+	x := l.extra
+	switch {
+	case over.Name() == childPre:
+		return newJob()
+	case over.Name() == childPost || len(active) > 0 || x == nil || x.post == nil || l.flow.Over(stepPost):
+		return nil
+	case r.Store.State(l.task) == job.Ended:
+		return nil
+	}
+	if want := r.Store.Want(l.task); want != nil && want.Reason == "" {
+		return nil // its end was asked for, and not by a limit
+	}
+	return &exit.Script{Of: childPost}
+}
+
+// runPost runs the script that the job wants to be run after it, when its turn has
+// come.
+func (r *Runner) runPost(l *life) error {
+	if active := l.flow.Active(); len(active) != 1 || active[0].Name() != childPost {
+		return errWait
+	}
+	res, err := r.await(l, l.extra.post, nil, func() ([]byte, error) { return nil, nil })
+	if err != nil {
+		return err
+	}
+	if res == nil {
+		return errWait
+	}
+	if err := r.note(l, HookRun{Step: stepPost, Result: res}); err != nil {
+		return err
+	}
+	l.extra.called()
+	l.postStatus = statusOf(res)
+	l.flow.Set(stepPost)
+	l.flow.Reap(childPost, l.postStatus)
+	if !l.flow.Idle() {
+		return errWait
+	}
+	return nil
+}
+
+// finish is what all who are told of an end have in common.
+type finish struct {
+	exit.Base
+	r *Runner
+	l *life
+}
+
+// Enter stops what goes on beside a job that runs. What is said of its end the
+// stage before has fixed.
+func (f *finish) Enter() (exit.Result, error) {
+	if err := f.r.stopUpdates(f.l); err != nil {
+		return exit.Failed, err
+	}
+	return exit.Nothing, nil
+}
+
+// Hook runs the hook for the end of a job that was started.
+func (f *finish) Hook() (exit.Result, error) {
+	r, l := f.r, f.l
+	if l.extra == nil || l.extra.exit == nil || l.outcome == nil || l.outcome.Usage == nil || r.Store.State(l.task) == job.Ended {
+		return exit.Nothing, nil
+	}
+	h := l.extra.exit
+	res, err := r.await(l, h, []string{r.why(l).Word()}, func() ([]byte, error) {
+		a, err := r.jobAd(l)
+		if err != nil {
+			return nil, err
+		}
+		return ad.Stdin(ad.Ended(a, r.final(l)), nil), nil
+	})
+	if err != nil {
+		// Nobody is helped by a job that never ends for want of its ad.
+		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s result=%q", l.task, h.Keyword, h.Name, err))
+		res = &hook.Result{Keyword: h.Keyword, Hook: h.Name, Started: time.Now(), Err: err}
+		l.exitTries = maxExitTries
+	}
+	if res == nil {
+		return exit.InProgress, nil
+	}
+	if res.Err != nil && l.exitTries < maxExitTries {
+		l.exitTries++
+		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s result=%q (tried again)", l.task, h.Keyword, h.Name, res.Err))
+		l.extra.called()
+		return f.Hook()
+	}
+	if !res.OK() {
+		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s took=%.3fs result=%q", l.task, h.Keyword, h.Name, res.Took.Seconds(), res.String()))
+	}
+	if err := r.note(l, HookRun{Step: exit.StepHook, Result: res}); err != nil {
+		return exit.Failed, err
+	}
+	l.extra.called()
+	return exit.Nothing, nil // it is noted
+}
+
+// maxExitTries is how often a hook for the end of a job that cannot be started is
+// tried again.
+const maxExitTries = 1
+
+// Free gives the slots back.
+func (f *finish) Free() (exit.Result, error) {
+	if f.l.released {
+		return exit.Nothing, nil
+	}
+	f.r.release(f.l)
+	return exit.Nothing, nil
+}
+
+// Transfer takes the output of a job to where it belongs.
+func (f *finish) Transfer() (exit.Result, error) {
+	r, l := f.r, f.l
+	if r.Output == nil || l.end == nil {
+		return exit.Nothing, nil
+	}
+	ran := l.outcome != nil && l.outcome.Usage != nil
+	if e := (exit.Ending{SetUp: ran, Why: r.why(l)}); !exit.WantsOutput(e) || !r.Output.Wants(l.task, e) {
+		return exit.Nothing, nil
+	}
+	if l.output == nil {
+		l.output = &exit.Transfer{
+			Code:  exit.HoldOutput,
+			Start: func(done func(error)) { r.Output.Send(l.task, done) },
+			Enter: l.again,
+			Call:  l.event,
+			Lost:  func(err error) { r.Log.Warn(fmt.Sprintf("job %v: output: %v", l.task, err)) },
+		}
+	}
+	result, err := l.output.Step()
+	if result == exit.Failed { // there is no connection that could come back
+		l.output.Reconnected()
+		return result, &Retry{backoff(l.attempts + 1), err.Error()}
+	}
+	if g := l.output.GivenUp(); g != nil {
+		r.Log.Error(fmt.Sprintf("job %v: output: given up: %v", l.task, g.Err))
+		l.end.Reason, l.end.Fate = "output transfer: "+g.Err.Error(), job.FateRequeue
+		if g.Hold {
+			l.end.Fate = job.FateError
+		}
+	}
+	return result, err
+}
+
+// Gone removes the last traces, and what becomes of the task is recorded.
+func (f *finish) Gone() (exit.Result, error) {
+	if f.l.entry == nil { // it has to be written again
+		if err := f.r.account(f.l); err != nil {
+			return exit.Failed, err
+		}
+	}
+	if err := f.r.clean(f.l); err != nil {
+		return exit.Failed, err
+	}
+	return exit.Nothing, nil
+}
+
+// saved makes the end durable; the record and the accounting file tell of it.
+func (f *finish) saved() (exit.Result, error) {
+	if err := f.r.account(f.l); err != nil {
+		return exit.Failed, err
+	}
+	return exit.Nothing, nil
+}
+
+// recorded writes the event of the end.
+func (f *finish) recorded() (exit.Result, error) {
+	return f.journal(stepRecord, func(e Event) error { return f.r.Journal.Record(e) })
+}
+
+// published writes the ad of the job that has ended.
+func (f *finish) published() (exit.Result, error) {
+	return f.journal(stepAd, func(e Event) error { return f.r.Journal.WriteAd(e) })
+}
+
+func (f *finish) journal(step string, write func(Event) error) (exit.Result, error) {
+	r, l := f.r, f.l
+	if !l.journal || l.outcome == nil { // of an end that an earlier execd has recorded nothing more is known
+		return exit.Nothing, nil
+	}
+	why, ran := r.why(l), l.outcome.Usage != nil
+	e := Event{Kind: Over, Task: l.task, Time: l.ended, End: l.end}
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	if ran {
+		e.Status = exit.Status{Code: l.outcome.Usage.ExitStatus, Signal: l.outcome.Usage.Signal}
+	}
+	if ran && l.end.Failed == spool.FailedEnforcedLimit {
+		why.Remove = false // nobody has deleted it: it has ended, though not by itself
+	}
+	e.Exit = exit.CodeOf(why, ran, e.Status)
+	if l.end.Fate == job.FateError {
+		e.Exit = exit.Hold
+	}
+	if a, err := r.jobAd(l); err == nil {
+		e.Ad = ad.Ended(a, r.final(l))
+	}
+	return l.write(step, func() error { return write(e) })
+}
+
+// queued is the end of a job of execd's own queue. What the end makes of the job was
+// decided by the stage before, while it still had its slots: a queue that is to
+// blame must not start another one.
+type queued struct{ finish }
+
+// Notify tells of the end of the job: the event log, the record and the accounting
+// file, those who wait and mail, and the file of the job's ad.
+func (q *queued) Notify(exit.Process) (exit.Result, error) {
+	return q.l.tail.Run([]exit.Step{
+		{Name: stepRecord, Do: q.recorded},
+		{Name: stepSave, Do: q.saved},
+		{Name: stepTell, Do: func() (exit.Result, error) {
+			q.r.tell(q.l, q.l.ending())
+			q.r.notify(q.l)
+			return exit.Nothing, nil
+		}},
+		{Name: stepAd, Do: q.published},
+	})
+}
+
+// local is the end of a job that did not come by qsub: who sent it is told by hooks,
+// and nobody gets mail.
+type local struct{ finish }
+
+// Notify tells of the end of the job.
+func (c *local) Notify(exit.Process) (exit.Result, error) {
+	return c.l.tail.Run([]exit.Step{
+		{Name: stepRecord, Do: c.recorded},
+		{Name: stepAd, Do: c.published},
+		{Name: stepSave, Do: c.saved},
+		{Name: stepTell, Do: func() (exit.Result, error) {
+			c.r.notify(c.l)
+			return exit.Nothing, nil
+		}},
+	})
+}
+
+// exit leads a run from the end of its processes to its own.
+func (r *Runner) exit(l *life) error {
+	result, err := l.flow.AllDone()
+	switch {
+	case err != nil:
+		return err
+	case !result.Over():
+		return errWait
+	}
+	return nil
+}
+
+// why is what was asked of a run before it ended.
+func (r *Runner) why(l *life) exit.Why {
+	var w exit.Why
+	want := r.Store.Want(l.task)
+	switch {
+	case want != nil && want.Error != "":
+		w.Hold = true
+	case want != nil && (want.Requeue || want.Slot):
+		w.Evict = true
+	case want != nil:
+		w.Remove = true // by somebody, or for a limit
+	}
+	if l.end != nil {
+		switch l.end.Failed {
+		case spool.FailedEnforcedLimit:
+			w.Remove = true
+		case spool.FailedMigrating:
+			w.Evict = true
+		}
+	}
+	return w
+}
+
+// stepOf returns the step in which a stage has failed; "" if that is not known.
+func stepOf(err error) string {
+	if s, ok := errors.AsType[*exit.StepError](err); ok {
+		return s.Step
+	}
+	return ""
+}

@@ -1,0 +1,531 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/usage"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// memory is a journal, and a trace of what else is seen of an end.
+type memory struct {
+	mu    sync.Mutex
+	trace []string
+	fails map[string]int // how often what is written fails
+	last  Event
+}
+
+func (m *memory) note(what string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails[what] > 0 {
+		m.fails[what]--
+		m.trace = append(m.trace, what+" fails")
+		return errors.New("disk full")
+	}
+	m.trace = append(m.trace, what)
+	return nil
+}
+
+func (m *memory) Wants(*job.Task) bool { return true }
+func (m *memory) Record(e Event) error {
+	m.last = e
+	return m.note("event " + string(e.Kind))
+}
+func (m *memory) WriteAd(Event) error { return m.note("ad") }
+
+// Write is the log: its lines that tell of the end of the job are when people are
+// told.
+func (m *memory) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), ": ended: ") {
+		_ = m.note("told")
+	}
+	return len(b), nil
+}
+
+// hooks is a Caller that is scripted.
+type hooks struct {
+	memory *memory
+	mu     sync.Mutex
+	calls  []hook.Call
+	run    func(ctx context.Context, n int, c hook.Call) hook.Result // n counts from 1
+}
+
+func (h *hooks) Run(ctx context.Context, c hook.Call) hook.Result {
+	h.mu.Lock()
+	h.calls = append(h.calls, c)
+	n := len(h.calls)
+	h.mu.Unlock()
+	_ = h.memory.note("hook " + strings.Join(c.Args, " "))
+	res := hook.Result{Keyword: c.Hook.Keyword, Hook: c.Hook.Name, Started: time.Now()}
+	if h.run != nil {
+		res = h.run(ctx, n, c)
+	}
+	return res
+}
+
+// scene is a run whose processes are gone, and what it was made with.
+type scene struct {
+	r      *Runner
+	l      *life
+	memory *memory
+	hooks  *hooks
+	book   string // the accounting file
+	t      *testing.T
+}
+
+// newScene returns a run that has exited with 3, in its directory.
+func newScene(t *testing.T, work *api.Work) *scene {
+	t.Helper()
+	r, states, task := startedTask(t, api.SubmitRequest{Work: work}, false)
+	r.Queue = queue.New(queue.Options{
+		Store: r.Store, Claims: claim.NewTable(r.Config().Queues, queue.Holder), Config: r.Config(), States: states, Log: slog.New(slog.DiscardHandler),
+	})
+	m := &memory{fails: map[string]int{}}
+	s := &scene{r: r, memory: m, hooks: &hooks{memory: m}, book: filepath.Join(t.TempDir(), "later", "accounting"), t: t}
+	r.Log = slog.New(slog.NewTextHandler(m, nil))
+	r.Launcher.Log = slog.New(slog.DiscardHandler)
+	r.Journal, r.Hooks = m, s.hooks
+	r.GIDs, r.Usage, r.Counts, r.Users = queue.NewGIDs(nil), &usage.Sampler{Log: r.Log}, &metrics.Counts{}, &user.Directory{}
+	r.Book = account.New(s.book, r.Store)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.Book.Run(ctx) })
+	t.Cleanup(func() { r.Stop(); stop(); running.Wait() })
+
+	d, err := r.Launcher.Root.Stage(task.RunID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &spool.Config{}
+	for _, kv := range [][2]string{{spool.KeyTmpdir, t.TempDir()}, {spool.KeyCwd, "/"}, {spool.KeyRun, "0"}} {
+		if err := config.Set(kv[0], kv[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, data := range map[string][]byte{
+		spool.FileConfig: config.Append(nil), spool.FileEnvironment: []byte("A=1\n"), spool.FileJobPID: []byte("77\n"),
+	} {
+		if err := d.WriteNew(name, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Launcher.Root.Activate(task.RunID()); err != nil {
+		t.Fatal(err)
+	}
+	s.l = s.life(task)
+	r.add(s.l)
+	return s
+}
+
+// life is what an execd knows of the run when its shepherd is gone.
+func (s *scene) life(task *job.Task) *life {
+	usage := &spool.Usage{ExitStatus: 3, Start: 1001, End: 1005, Wallclock: 4, UTime: 1500 * time.Millisecond}
+	l := &life{
+		task: task, begun: true, prepared: true, launched: true, exited: true, left: true, reaped: true, journal: true,
+		outcome: &spool.Outcome{Usage: usage}, taken: time.Now(),
+	}
+	l.event = func(f func()) { s.r.advance(l, f) }
+	l.again = func() { s.r.advance(l, nil) }
+	l.end = s.r.conclude(l, l.outcome)
+	s.r.setUp(l)
+	return l
+}
+
+// hasHook gives the run a hook for its end.
+func (s *scene) hasHook() {
+	s.l.extra = &extra{
+		keyword: "K", owner: &user.User{Name: "alice", UID: os.Getuid(), GID: os.Getgid()},
+		exit: &hook.Hook{Keyword: "K", Name: hook.JobExit, Path: "/bin/true", Limit: time.Minute},
+	}
+}
+
+// enter enters the steps of the end once, and returns what came of it.
+func (s *scene) enter() error {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	return s.r.exit(s.l)
+}
+
+// settled enters them until they wait for nothing that is under way.
+func (s *scene) settled() (err error) {
+	s.t.Helper()
+	eventually(s.t, "settled", func() bool { err = s.enter(); return !errors.Is(err, errWait) })
+	return err
+}
+
+// until enters them until they are over, as events and timers do.
+func (s *scene) until() {
+	s.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		err := s.enter()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("not over after a minute: %v", err)
+		}
+	}
+}
+
+func (s *scene) accounting() int {
+	b, _ := os.ReadFile(s.book)
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		if !strings.HasPrefix(line, "#") {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *scene) wantTrace(want ...string) {
+	s.t.Helper()
+	eventually(s.t, "written", func() bool {
+		s.l.outbox.mu.Lock()
+		defer s.l.outbox.mu.Unlock()
+		return !s.l.outbox.busy
+	})
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	if !slices.Equal(s.memory.trace, want) {
+		s.t.Errorf("trace %q; want %q", s.memory.trace, want)
+	}
+}
+
+// mend lets the accounting file be written.
+func (s *scene) mend() {
+	if err := os.MkdirAll(filepath.Dir(s.book), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// REQ-EXIT-12, REQ-EXIT-28, REQ-EXIT-30, REQ-EXIT-31, REQ-EXIT-41, REQ-EXIT-42: of a
+// job of the queue the event log comes before the record, which is tried again
+// until it succeeds, and nothing before it with it; then who waits is told, the ad
+// is written, and all is gone.
+func TestEndOfQueuedJob(t *testing.T) {
+	s := newScene(t, nil)
+	for range 3 {
+		err := s.settled()
+		var retry *Retry
+		if !errors.As(err, &retry) || retry.After <= 0 || stepOf(err) != stepSave {
+			t.Fatalf("without an accounting file: %v in step %q; want to be tried again", err, stepOf(err))
+		}
+		if left := s.l.flow.Reaped(); len(left) == 0 || left[0].Name() != childJob {
+			t.Fatal("the job has left the list")
+		}
+	}
+	s.wantTrace("event over")
+	if s.r.Store.Want(s.l.task) != nil || s.accounting() != 0 {
+		t.Fatal("accounted")
+	}
+	s.mend()
+	s.until()
+	s.wantTrace("event over", "told", "ad")
+	if n := s.accounting(); n != 1 {
+		t.Errorf("%d accounting lines; want 1", n)
+	}
+	if e := s.memory.last; e.Exit != exit.Exited || e.Status.Code != 3 || e.End.Exit != 3 {
+		t.Errorf("event %+v", e)
+	}
+	if s.r.life(s.l.task.RunID()) != nil && s.r.Store.State(s.l.task) != job.Gone {
+		t.Errorf("the task is %v; want gone", s.r.Store.State(s.l.task))
+	}
+}
+
+// REQ-EXIT-27, REQ-EXIT-29, REQ-EXIT-34: of a job that did not come by qsub the
+// event log comes first and then its ad; execd's own record follows, and no mail is
+// sent. Its own part in execd ends by itself.
+func TestEndOfFetchedJob(t *testing.T) {
+	s := newScene(t, &api.Work{Ad: "Cmd = \"/bin/true\"\n", Holder: "fetch"})
+	if _, ok := s.l.flow.Controller.(*local); !ok {
+		t.Fatalf("its end is %T's", s.l.flow.Controller)
+	}
+	s.mend()
+	s.until()
+	s.wantTrace("event over", "ad", "told")
+	if n := s.accounting(); n != 1 {
+		t.Errorf("%d accounting lines; want 1", n)
+	}
+	// Mail would go through an Office, which was given nobody to send by: a job
+	// of the queue that asks for it would have needed one.
+}
+
+// REQ-EXIT-36, REQ-EXIT-38: an event log that cannot be written stops what follows,
+// and each record is written once in the end.
+func TestEventLogFails(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.memory.fails["event over"], s.memory.fails["ad"] = 2, 1
+	s.until()
+	s.wantTrace("event over fails", "event over fails", "event over", "told", "ad fails", "ad")
+	if n := s.accounting(); n != 1 {
+		t.Errorf("%d accounting lines; want 1", n)
+	}
+}
+
+// REQ-EXIT-10, REQ-EXIT-17, REQ-EXIT-104, REQ-HOOK-52, REQ-HOOK-53:
+// nothing is seen of the end while the hook runs, and however often it is entered
+// there is one.
+func TestExitHookIsAwaited(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.hasHook()
+	over := make(chan struct{})
+	s.hooks.run = func(_ context.Context, _ int, c hook.Call) hook.Result {
+		<-over
+		return hook.Result{Keyword: "K", Hook: c.Hook.Name, Status: 1} // REQ-HOOK-51
+	}
+	for range 5 {
+		if err := s.enter(); !errors.Is(err, errWait) {
+			t.Fatalf("while the hook runs: %v", err)
+		}
+		if s.l.released {
+			t.Fatal("the slot is free")
+		}
+	}
+	close(over)
+	s.until()
+	s.wantTrace("hook exit", "event over", "told", "ad")
+	if in := string(s.hooks.calls[0].Stdin); !strings.Contains(in, "ExitCode = 3\n") || strings.Contains(in, "-----") {
+		t.Errorf("the hook read %q", in)
+	}
+	if s.hooks.calls[0].As.Name != "alice" || s.hooks.calls[0].Dir == "" {
+		t.Errorf("the hook ran as %+v in %q", s.hooks.calls[0].As, s.hooks.calls[0].Dir)
+	}
+}
+
+// REQ-EXIT-106: a hook that cannot be started is tried once more, and the job ends
+// without it.
+func TestExitHookCannotStart(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.hasHook()
+	s.hooks.run = func(context.Context, int, hook.Call) hook.Result {
+		return hook.Result{Keyword: "K", Hook: hook.JobExit, Err: errors.New("no such file")}
+	}
+	s.until()
+	s.wantTrace("hook exit", "hook exit", "event over", "told", "ad")
+}
+
+// REQ-EXIT-107: a job that never ran has no such hook.
+func TestNoExitHookWithoutJob(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.hasHook()
+	s.l.outcome.Usage = nil
+	s.until()
+	if len(s.hooks.calls) > 0 {
+		t.Errorf("%d hooks were called", len(s.hooks.calls))
+	}
+}
+
+// REQ-EXIT-115, REQ-EXIT-117: what is noted in the directory is not repeated by the
+// next execd, wherever the last one was; an end that is recorded never runs again.
+func TestEndAfterRestart(t *testing.T) {
+	s := newScene(t, nil)
+	s.hasHook()
+	for err := s.enter(); stepOf(err) != stepSave; err = s.enter() {
+		time.Sleep(time.Millisecond)
+	}
+	s.wantTrace("hook exit", "event over")
+	d, _, err := s.r.Launcher.Find(s.l.task.RunID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := readHooks(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := s.l.extra
+	s.l.mu.Lock()
+	s.l.over = true // the execd that was is dead
+	s.l.mu.Unlock()
+	s.l = s.life(s.l.task)
+	s.l.extra = &extra{keyword: x.keyword, owner: x.owner, exit: x.exit}
+	s.l.recall(list)
+	s.mend()
+	s.until()
+	s.wantTrace("hook exit", "event over", "told", "ad")
+	if len(s.l.extra.runs) != 1 || s.l.extra.runs[0].Result.Hook != hook.JobExit {
+		t.Errorf("hooks of the run: %+v", s.l.extra.runs)
+	}
+}
+
+// REQ-EXIT-113, REQ-HOOK-49: the word for the hook, by what was asked of the job.
+func TestWordOfTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		do     func(s *scene)
+		failed int
+		want   string
+	}{
+		{"by itself", func(*scene) {}, 0, "exit"},
+		{"by a signal of its own", func(*scene) {}, spool.FailedAfterJob, "exit"},
+		{"deleted", func(s *scene) {
+			_, _ = s.r.Store.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1001, Name: "alice"}, func(*job.Task) {})
+		}, 0, "remove"},
+		{"a limit", func(s *scene) { _ = s.r.Store.Exceed(s.l.task, "h_vmem") }, 0, "remove"},
+		{"a limit that the shepherd holds", func(*scene) {}, spool.FailedEnforcedLimit, "remove"},
+		{"migrates", func(*scene) {}, spool.FailedMigrating, "evict"},
+		{"leaves its slot", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true} }, 0, "evict"},
+		{"leaves its slot to run again", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true, Requeue: true} }, 0, "evict"},
+		{"leaves its slot and is held", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true, Requeue: true, Error: "policy"} }, 0, "hold"},
+	} {
+		s := newScene(t, nil)
+		tt.do(s)
+		s.l.end.Failed = tt.failed
+		if got := s.r.why(s.l).Word(); got != tt.want {
+			t.Errorf("%s: %q; want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A job that exceeded a limit has ended, and one that was deleted was killed: the
+// event log has different events for them.
+func TestCodeOfLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		ran    bool
+		failed int
+		want   exit.Code
+	}{
+		{"a limit", true, spool.FailedEnforcedLimit, exit.Exited},
+		{"a limit before the job", false, spool.FailedEnforcedLimit, exit.Killed},
+		{"by itself", true, spool.FailedNone, exit.Exited},
+	} {
+		s := newScene(t, nil)
+		s.mend()
+		s.l.end.Failed = tt.failed
+		if !tt.ran {
+			s.l.outcome.Usage = nil
+		}
+		s.until()
+		if s.memory.last.Exit != tt.want {
+			t.Errorf("%s: code %d; want %d", tt.name, s.memory.last.Exit, tt.want)
+		}
+	}
+}
+
+// sender is an Output that fails as often as it is told to.
+type sender struct {
+	memory *memory
+	fails  []error
+}
+
+func (o *sender) Wants(*job.Task, exit.Ending) bool { return true }
+func (o *sender) Send(_ *job.Task, done func(error)) {
+	_ = o.memory.note("output")
+	var err error
+	if len(o.fails) > 0 {
+		err, o.fails = o.fails[0], o.fails[1:]
+	}
+	go done(err)
+}
+
+// REQ-EXIT-11, REQ-EXIT-19, REQ-EXIT-21, REQ-EXIT-109, REQ-EXIT-111: the output is
+// transferred between the hook and what people see of the end; a failure is tried
+// again, and one for good holds the job.
+func TestOutputOfQueuedJob(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.hasHook()
+	s.r.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
+	s.until()
+	s.wantTrace("hook exit", "output", "output", "event over", "told", "ad")
+
+	s = newScene(t, nil)
+	s.mend()
+	s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
+	s.until()
+	if s.memory.last.Exit != exit.Hold || s.r.Store.State(s.l.task) != job.Errored || !strings.Contains(s.l.task.Reason, "output transfer: no space") {
+		t.Errorf("the task is %v, %q, code %d; want it in error", s.r.Store.State(s.l.task), s.l.task.Reason, s.memory.last.Exit)
+	}
+}
+
+// REQ-EXIT-5, REQ-EXIT-7, REQ-EXIT-8, REQ-EXIT-102: tasks end by the job, the script
+// after it comes when all have ended, and one that fails holds the job.
+func TestScriptAfterTheJob(t *testing.T) {
+	s := newScene(t, nil)
+	l := s.life(s.l.task)
+	l.exited, l.left, l.reaped = false, false, false
+	l.flow = exit.Pipeline{}
+	l.extra = &extra{
+		keyword: "job", owner: &user.User{Name: "alice"},
+		post: &hook.Hook{Keyword: "job", Name: postScript, Path: "/bin/false", Limit: time.Minute},
+	}
+	s.l = l
+	s.r.setUp(l)
+	task := l.tasks.add(l.task, "1.h", "all.q", 0)
+	s.hooks.run = func(context.Context, int, hook.Call) hook.Result {
+		return hook.Result{Keyword: "job", Hook: postScript, Status: 4}
+	}
+	l.exited = true
+	l.flow.Reap(childJob, exit.Status{})
+	if err := s.r.run(l); !errors.Is(err, errWait) || len(s.hooks.calls) > 0 || !task.killed {
+		t.Fatalf("with a task: %v, %d scripts, the task is killed: %v; want to wait for it", err, len(s.hooks.calls), task.killed)
+	}
+	delete(l.tasks.list, "1.h")
+	l.flow.Reap("1.h", exit.Status{})
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		err := s.r.run(l)
+		l.mu.Unlock()
+		if err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	if e := s.r.conclude(l, &spool.Outcome{Usage: &spool.Usage{}}); e.Fate != job.FateError || e.Reason != "script after the job failed: exit status 4" {
+		t.Errorf("fate %s, %q; want an error", e.Fate, e.Reason)
+	}
+	if len(s.hooks.calls) != 1 {
+		t.Errorf("%d scripts were run; want 1", len(s.hooks.calls))
+	}
+}
+
+// An ad keeps what it was when a hook has changed it.
+func TestJobAdOfTheRun(t *testing.T) {
+	s := newScene(t, nil)
+	s.hasHook()
+	a, err := s.r.jobAd(s.l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := &classad.Env{My: a}
+	if word, _ := env.Attr("HookKeyword").Str(); word != "K" {
+		t.Errorf("HookKeyword = %q; want K", word)
+	}
+	d, _, _ := s.r.Launcher.Find(s.l.task.RunID())
+	if err := d.Write(spool.FileJobAd, []byte("Site = 7\n")); err != nil {
+		t.Fatal(err)
+	}
+	if a, err = s.r.jobAd(s.l); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := (&classad.Env{My: a}).Attr("Site").Int(); n != 7 {
+		t.Errorf("Site = %d; want 7", n)
+	}
+}

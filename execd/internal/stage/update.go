@@ -1,0 +1,212 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/hook"
+)
+
+// What hooks.conf does not say about UPDATE_JOB_INFO.
+const (
+	initialUpdate = 8 * time.Second
+	steadyUpdate  = 300 * time.Second
+)
+
+// updates is the pace of UPDATE_JOB_INFO for one run. Its timer exists only for runs
+// with such a hook. Nobody waits for the hook; there is one at a time.
+type updates struct {
+	mu      sync.Mutex
+	timer   *time.Timer        // guarded by mu; nil: it does not tick
+	cancel  context.CancelFunc // guarded by mu; of the hook that runs; nil: none does
+	stopped bool               // guarded by mu; the run is over
+	last    *hook.Result       // guarded by mu
+	count   int                // guarded by mu; how often it ran
+	skipped int                // guarded by mu; how often it did not, as it still ran
+	failed  bool               // guarded by mu; the last one has
+}
+
+// intervals returns when the first update comes and how long it is from one to the
+// next. The first never comes later than a later one would.
+func intervals(c *conf.Config) (first, steady time.Duration) {
+	steady = max(c.Knobs.Duration("STARTER_UPDATE_INTERVAL", steadyUpdate), time.Second)
+	return min(max(c.Knobs.Duration("STARTER_INITIAL_UPDATE_INTERVAL", initialUpdate), 0), steady), steady
+}
+
+// startUpdates has the hook called from now on: the job has been started, or found
+// again.
+func (r *Runner) startUpdates(l *life) {
+	if l.extra == nil || l.extra.update == nil {
+		return
+	}
+	first, _ := intervals(r.Config())
+	u := &l.extra.updates
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.timer == nil && !u.stopped {
+		u.timer = time.AfterFunc(first, func() { r.tick(l) })
+	}
+}
+
+// tick is one beat. The next is counted from it, not from the end of the hook.
+func (r *Runner) tick(l *life) {
+	u := &l.extra.updates
+	_, steady := intervals(r.Config())
+	u.mu.Lock()
+	if u.stopped {
+		u.mu.Unlock()
+		return
+	}
+	u.timer = time.AfterFunc(steady, func() { r.tick(l) })
+	u.mu.Unlock()
+	r.update(l)
+}
+
+// changedState calls the hook at once: the job was suspended, or goes on.
+func (r *Runner) changedState(l *life) {
+	if l.extra == nil || l.extra.update == nil || !r.Config().Knobs.Bool("HOOK_UPDATE_ON_SUSPEND", true) {
+		return
+	}
+	go r.update(l)
+}
+
+// update calls the hook unless it still runs.
+func (r *Runner) update(l *life) {
+	u := &l.extra.updates
+	u.mu.Lock()
+	if u.stopped || u.cancel != nil {
+		if !u.stopped {
+			u.skipped++
+		}
+		u.mu.Unlock()
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	u.cancel = cancel
+	u.mu.Unlock()
+	go func() {
+		res := r.callUpdate(ctx, l)
+		ended := ctx.Err() != nil || errors.Is(res.Err, hook.ErrStopped)
+		cancel()
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.cancel = nil
+		if ended {
+			return // with the job, or with execd
+		}
+		u.last, u.count = &res, u.count+1
+		failed := res.Err != nil || res.TimedOut
+		if failed && !u.failed { // once for all that follow
+			r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s took=%.3fs result=%q", l.task, res.Keyword, res.Hook, res.Took.Seconds(), res.String()))
+		}
+		u.failed = failed
+	}()
+}
+
+func (r *Runner) callUpdate(ctx context.Context, l *life) hook.Result {
+	h := l.extra.update
+	fail := func(err error) hook.Result {
+		return hook.Result{Keyword: h.Keyword, Hook: h.Name, Started: time.Now(), Err: err}
+	}
+	a, err := r.jobAd(l)
+	if err != nil {
+		return fail(err)
+	}
+	used, _ := r.Usage.Usage(l.task.RunID())
+	c, err := r.hookCall(l, h, nil, ad.Stdin(ad.Running(a, r.status(l, used)), nil), false)
+	if err != nil {
+		return fail(err)
+	}
+	return r.Hooks.Run(ctx, c)
+}
+
+// stopUpdates ends the pace, and the hook if it runs, and notes what there was.
+func (r *Runner) stopUpdates(l *life) error {
+	if l.extra == nil || l.extra.update == nil {
+		return nil
+	}
+	u := &l.extra.updates
+	u.mu.Lock()
+	u.stopped = true
+	if u.timer != nil {
+		u.timer.Stop()
+	}
+	if u.cancel != nil {
+		u.cancel()
+	}
+	u.mu.Unlock()
+	if line := u.shown(); line != nil {
+		if err := r.note(l, *line); err != nil {
+			return err
+		}
+		u.mu.Lock()
+		u.last = nil // it is in the list now
+		u.mu.Unlock()
+	}
+	return nil
+}
+
+// shown is a line for all updates so far; nil: there was none.
+func (u *updates) shown() *HookRun {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.last == nil {
+		return nil
+	}
+	return &HookRun{Result: u.last, Count: u.count, Skipped: u.skipped}
+}
+
+// status is what is known of a job that runs.
+func (r *Runner) status(l *life, used api.Usage) ad.Status {
+	run := l.task.RunID()
+	s := ad.Status{Suspended: r.Store.WantStopped(l.task), Started: r.Launcher.Since(run, l.task.Started)}
+	if d, _, err := r.Launcher.Find(run); err == nil {
+		if pid, err := d.JobPID(); err == nil {
+			s.PID = pid
+		}
+	}
+	s.Processes = used.PIDs
+	s.ImageSize, s.ResidentSetSize = int64(used.MaxVMem/1024), int64(used.MaxRSS/1024)
+	s.UserCPU = time.Duration(used.CPU * float64(time.Second))
+	return s
+}
+
+// final is what is known of a job that has ended.
+func (r *Runner) final(l *life) ad.End {
+	e := ad.End{Status: r.status(l, l.total), Reason: l.end.Reason}
+	e.Suspended, e.Processes = false, 0
+	if e.Reason == "" {
+		e.Reason = fmt.Sprintf("exited with status %d", l.end.Exit)
+	}
+	e.ExitCode = l.end.Exit
+	if l.outcome == nil || l.outcome.Usage == nil {
+		return e
+	}
+	u := l.outcome.Usage
+	e.Signal, e.ExitCode, e.Started = u.Signal, u.ExitStatus, time.Unix(u.Start, 0)
+	e.Duration = time.Duration(u.Wallclock) * time.Second
+	if !l.started.IsZero() && !l.ended.IsZero() {
+		e.Duration = l.ended.Sub(l.started)
+	}
+	// What the shepherd has reaped it knows better; what it has not, as processes
+	// that left their session, only the total has.
+	user, sys := u.UTime, u.STime
+	if rest := time.Duration(l.total.CPU*float64(time.Second)) - user - sys; rest > 0 {
+		user += rest
+	}
+	e.UserCPU, e.SysCPU = user, sys
+	if e.Signal != 0 {
+		e.Reason = "killed by signal " + syscall.Signal(e.Signal).String()
+		if l.end.Reason != "" {
+			e.Reason = l.end.Reason
+		}
+	}
+	return e
+}
