@@ -1,0 +1,382 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// fakeSlots are slots that do what a test says. A job runs until the test ends it.
+type fakeSlots struct {
+	mu      sync.Mutex
+	slots   map[int]*fakeSlot
+	listed  chan struct{}
+	claims  int
+	refuse  func(w *Work) error // nil: every offer is accepted
+	failing error               // of Start
+	evicted func(Eviction)
+	trace   []string
+	store   *job.Store
+}
+
+type fakeSlot struct {
+	Slot
+	job     *job.Job
+	changed chan struct{}
+}
+
+func newSlots(numbers ...int) *fakeSlots {
+	f := &fakeSlots{slots: map[int]*fakeSlot{}, listed: make(chan struct{})}
+	for _, n := range numbers {
+		f.slots[n] = &fakeSlot{Slot: Slot{Ref: Ref{Number: n}, State: "Unclaimed", Activity: "Idle"}, changed: make(chan struct{})}
+	}
+	return f
+}
+
+func (f *fakeSlots) note(format string, args ...any) {
+	f.trace = append(f.trace, fmt.Sprintf(format, args...))
+}
+
+// told returns what has happened so far.
+func (f *fakeSlots) told() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.trace, "\n")
+}
+
+func (f *fakeSlots) List() []Ref {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []Ref
+	for _, s := range f.slots {
+		list = append(list, s.Ref)
+	}
+	return list
+}
+
+func (f *fakeSlots) ListChanged() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.listed
+}
+
+func (f *fakeSlots) Snapshot(slot int) (Slot, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.slots[slot]
+	if s == nil {
+		return Slot{}, false
+	}
+	snap := s.Slot
+	snap.Ad = s.ad()
+	return snap, true
+}
+
+func (s *fakeSlot) ad() *classad.Ad {
+	return classad.New(
+		classad.Attr{Name: "SlotID", Expr: classad.Int(int64(s.Number)).Expr()},
+		classad.Attr{Name: "State", Expr: classad.String(s.State).Expr()},
+		classad.Attr{Name: "Activity", Expr: classad.String(s.Activity).Expr()},
+	)
+}
+
+func (f *fakeSlots) Changed(slot int) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.slots[slot]; s != nil {
+		return s.changed
+	}
+	return f.listed
+}
+
+// set changes a slot.
+func (f *fakeSlots) set(slot int, change func(*fakeSlot)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.locked(slot, change)
+}
+
+func (f *fakeSlots) locked(slot int, change func(*fakeSlot)) {
+	s := f.slots[slot]
+	change(s)
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (f *fakeSlots) Offer(slot int, w *Work) (Held, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.slots[slot]
+	if f.refuse != nil {
+		if err := f.refuse(w); err != nil {
+			f.note("slot %d: refused", slot)
+			return Held{}, err
+		}
+	}
+	if s.State == "Claimed" && s.Activity != "Idle" || s.State == "Matched" || s.State == "Preempting" {
+		f.note("slot %d: refused", slot)
+		return Held{}, errors.New("the slot is busy")
+	}
+	if !s.Fetched {
+		f.claims++
+		s.Claim = fmt.Sprintf("<h>#1#%d#...", f.claims)
+	}
+	f.note("slot %d: claimed %s", slot, s.Claim)
+	f.locked(slot, func(s *fakeSlot) {
+		s.State, s.Activity, s.Fetched, s.Promised = "Claimed", "Idle", true, true
+	})
+	return Held{Slot: slot, Ad: s.ad(), Claim: s.Claim, Secret: strings.TrimSuffix(s.Claim, "...") + "secret"}, nil
+}
+
+func (f *fakeSlots) Start(slot int, j *job.Job) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failing != nil {
+		return f.failing
+	}
+	f.note("slot %d: job %d starts", slot, j.Number)
+	f.locked(slot, func(s *fakeSlot) { s.Activity, s.Promised, s.job = "Busy", false, j })
+	return nil
+}
+
+func (f *fakeSlots) Withdraw(slot int, reason string) { f.drop(slot, "withdrawn", reason) }
+
+func (f *fakeSlots) Expire(slot int, reason string) { f.drop(slot, "expired", reason) }
+
+func (f *fakeSlots) drop(slot int, word, reason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.slots[slot]
+	if !s.Fetched {
+		return
+	}
+	f.note("slot %d: %s: %s", slot, word, reason)
+	e := Eviction{Slot: slot, Reason: reason, Ad: s.ad(), Claim: s.Claim, Secret: "secret"}
+	if s.job != nil {
+		e.Job = s.job.Number
+	}
+	f.locked(slot, func(s *fakeSlot) {
+		s.State, s.Activity, s.Fetched, s.Promised, s.Claim, s.job = "Owner", "Idle", false, false, "", nil
+	})
+	f.evicted(e)
+}
+
+// end ends the job of a slot.
+func (f *fakeSlots) end(t *testing.T, l *Layer, slot int) {
+	t.Helper()
+	f.mu.Lock()
+	j := f.slots[slot].job
+	f.mu.Unlock()
+	if j == nil {
+		t.Fatalf("slot %d runs nothing", slot)
+	}
+	l.Over(j)
+	if _, err := l.o.Store.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
+		t.Fatal(err)
+	}
+	f.set(slot, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
+}
+
+// fakeHooks answer what a test says.
+type fakeHooks struct {
+	mu    sync.Mutex
+	calls []call
+	// fetch answers FETCH_WORK; nil: there is never work.
+	fetch func(ctx context.Context, c hook.Call) hook.Result
+	// other answers all other hooks; nil: they do nothing.
+	other func(ctx context.Context, c hook.Call) hook.Result
+}
+
+type call struct {
+	hook  hook.Name
+	kw    string
+	args  string
+	label string
+	stdin string
+	at    time.Time
+}
+
+func (f *fakeHooks) Run(ctx context.Context, c hook.Call) hook.Result {
+	f.mu.Lock()
+	f.calls = append(f.calls, call{c.Hook.Name, c.Hook.Keyword, strings.Join(c.Args, " "), c.Label, string(c.Stdin), time.Now()})
+	fetch, other := f.fetch, f.other
+	f.mu.Unlock()
+	answer := other
+	if c.Hook.Name == hook.FetchWork {
+		answer = fetch
+	}
+	if answer == nil {
+		return hook.Result{}
+	}
+	return answer(ctx, c)
+}
+
+// of returns the calls of a hook.
+func (f *fakeHooks) of(n hook.Name) []call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.calls), func(c call) bool { return c.hook != n })
+}
+
+// words returns the hooks called and their arguments, in order.
+func (f *fakeHooks) words() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var w []string
+	for _, c := range f.calls {
+		w = append(w, strings.TrimSpace(string(c.hook)+" "+c.args))
+	}
+	return strings.Join(w, ", ")
+}
+
+// once answers with these texts, one for each call, and then with nothing.
+func once(texts ...string) func(context.Context, hook.Call) hook.Result {
+	var mu sync.Mutex
+	return func(context.Context, hook.Call) hook.Result {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(texts) == 0 {
+			return hook.Result{}
+		}
+		text := texts[0]
+		texts = texts[1:]
+		return hook.Result{Stdout: []byte(text)}
+	}
+}
+
+type fakeUsers map[string]*user.User
+
+func (f fakeUsers) ByName(_ context.Context, name string) (*user.User, error) {
+	if u := f[name]; u != nil {
+		return u, nil
+	}
+	return nil, fmt.Errorf("%w %q", user.ErrUnknown, name)
+}
+
+func (f fakeUsers) ByID(_ context.Context, uid int) (*user.User, error) {
+	for _, u := range f {
+		if u.UID == uid {
+			return u, nil
+		}
+	}
+	return nil, user.ErrUnknown
+}
+
+var users = fakeUsers{
+	"me":      {Name: "me", UID: 1000, GID: 100, Group: "users", Groups: []int{100}, Home: "/home/me", Shell: "/bin/sh"},
+	"other":   {Name: "other", UID: 1001, GID: 100, Group: "users", Groups: []int{100}, Home: "/home/other", Shell: "/bin/sh"},
+	"low":     {Name: "low", UID: 10, GID: 10, Group: "low", Groups: []int{10}, Home: "/", Shell: "/bin/sh"},
+	"root":    {Name: "root", UID: 0, GID: 0, Group: "root", Groups: []int{0}, Home: "/root", Shell: "/bin/sh"},
+	"paddock": {Name: "paddock", UID: 999, GID: 999, Group: "paddock", Groups: []int{999}, Home: "/", Shell: "/bin/sh"},
+	"toor":    {Name: "toor", UID: 0, GID: 0, Group: "root", Groups: []int{0}, Home: "/root", Shell: "/bin/sh"},
+}
+
+// bench is a layer with all that it needs.
+type bench struct {
+	*Layer
+	slots *fakeSlots
+	hooks *fakeHooks
+	root  *spool.Root
+	log   *buffer
+	knobs string
+}
+
+type buffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// settings makes settings of a text of hooks.conf, in which $(HOOK) is a program.
+func settings(t *testing.T, text string) Settings {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "hook")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	set, problems := knob.Parse("hooks.conf", "HOOK = "+program+"\n"+text)
+	for _, p := range problems {
+		t.Fatal(p)
+	}
+	table := hook.NewTable(set)
+	for _, p := range table.Problems() {
+		t.Fatal(p)
+	}
+	return Settings{Knobs: set, Hooks: table}
+}
+
+// allHooks is a set of all hooks of execd for every slot.
+const allHooks = `STARTD_JOB_HOOK_KEYWORD = kw
+KW_HOOK_FETCH_WORK = $(HOOK)
+KW_HOOK_REPLY_FETCH = $(HOOK)
+KW_HOOK_EVICT_CLAIM = $(HOOK)
+`
+
+func newBench(t *testing.T, knobs string, slots ...int) *bench {
+	t.Helper()
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{slots: newSlots(slots...), hooks: &fakeHooks{}, root: root, knobs: knobs}
+	b.open(t)
+	return b
+}
+
+// open makes layer and Store anew, as a start of execd does.
+func (b *bench) open(t *testing.T) {
+	t.Helper()
+	b.log = &buffer{}
+	log := slog.New(slog.NewTextHandler(b.log, nil))
+	store, err := job.Open(b.root, false, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.slots.store = store
+	b.Layer = New(Options{
+		Slots: b.slots, Store: store, Hooks: b.hooks, Owners: Owners{Users: users, Self: 1000, MinUID: func() int { return 0 }},
+		Config: func() *conf.Config { return &conf.Config{} },
+		Check:  func(*user.User, *api.SubmitRequest) error { return nil },
+		Limits: func() job.Limits { return job.Limits{} },
+		Log:    log,
+	}, settings(t, b.knobs))
+	b.slots.evicted = b.Evicted
+}
+
+// start runs the layer; the function that it returns stops it.
+func (b *bench) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	l := b.Layer
+	go func() { defer close(done); l.Run(ctx) }()
+	return func() { cancel(); <-done }
+}

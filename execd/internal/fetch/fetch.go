@@ -1,0 +1,421 @@
+// Package fetch brings work that nobody submitted: for each slot whose keyword
+// has a hook FETCH_WORK it asks that hook for a job, offers what comes to the
+// slots, records it as a job like any other, says by the hook REPLY_FETCH what was
+// decided, and has it started. When no more comes it gives the claim back, and
+// the hook EVICT_CLAIM is told.
+//
+// There is one goroutine for each such slot and none for the others. It sleeps
+// until the slot changes or the delay is over; nothing is polled.
+//
+// What is accepted is a job exactly once. Its record is on disk before anybody is
+// told; who was not told before execd ended is told again by the next one; and
+// work whose identity is known here is not started a second time.
+//
+// Only daemon imports it. It imports ad, hook, job and user, and asks whoever has
+// the slots by its own interface, Slots.
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/user"
+)
+
+// Holder is the name of this package as holder of claims.
+const Holder = "fetch"
+
+// Runner runs hooks; *hook.Runner does.
+type Runner interface {
+	Run(ctx context.Context, c hook.Call) hook.Result
+}
+
+// Options are what a Layer works with.
+type Options struct {
+	Slots  Slots
+	Store  *job.Store
+	Hooks  Runner
+	Owners Owners
+	Config func() *conf.Config
+	// Check refuses what no client may submit either; it may bring the request into
+	// the form in which it is stored.
+	Check func(owner *user.User, req *api.SubmitRequest) error
+	// Limits bound how many jobs there may be.
+	Limits func() job.Limits
+	Log    *slog.Logger
+}
+
+// Settings are what the administrator says of fetching. They are replaced as a
+// whole.
+type Settings struct {
+	Knobs *knob.Set
+	Hooks *hook.Table
+}
+
+// Layer is the fetching of all slots.
+type Layer struct {
+	o     Options
+	known register
+
+	reconfigured chan struct{} // capacity 1
+
+	mu       sync.Mutex
+	settings Settings         // guarded by mu
+	desks    map[int]*desk    // guarded by mu; by slot
+	workers  map[int]*worker  // guarded by mu; by slot
+	stopped  bool             // guarded by mu; no hook is begun any more
+	errands  sync.WaitGroup   // hooks that are not waited for
+	running  context.Context  // ends when execd stops
+	left     map[int][]*claim // guarded by mu; by slot: accepted by an earlier execd and not started yet
+	leaving  map[int]bool     // guarded by mu; slots that fetch no more, and are given back when idle
+}
+
+// New returns a layer. It finds again in the Store what an earlier execd has
+// accepted.
+func New(o Options, s Settings) *Layer {
+	l := &Layer{
+		o: o, settings: s, reconfigured: make(chan struct{}, 1),
+		desks: map[int]*desk{}, workers: map[int]*worker{}, left: map[int][]*claim{}, leaving: map[int]bool{},
+	}
+	l.known.init()
+	return l
+}
+
+// Configure takes over new settings.
+func (l *Layer) Configure(s Settings) {
+	l.mu.Lock()
+	l.settings = s
+	workers := make([]*worker, 0, len(l.workers))
+	for _, w := range l.workers {
+		workers = append(workers, w)
+	}
+	l.mu.Unlock()
+	for _, w := range workers {
+		w.look()
+	}
+	select {
+	case l.reconfigured <- struct{}{}:
+	default: // a hint is already there
+	}
+}
+
+func (l *Layer) current() Settings {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settings
+}
+
+// Run fetches until ctx is done. Then it ends the hooks that are running, and
+// returns when they are gone. Jobs go on running.
+func (l *Layer) Run(ctx context.Context) {
+	l.mu.Lock()
+	l.running = ctx
+	l.mu.Unlock()
+	l.recover()
+	var wg sync.WaitGroup
+	for ctx.Err() == nil {
+		listed := l.o.Slots.ListChanged()
+		l.arrange(ctx, &wg)
+		select {
+		case <-ctx.Done():
+		case <-listed:
+		case <-l.reconfigured:
+		}
+	}
+	wg.Wait()
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	l.errands.Wait()
+}
+
+// arrange has a worker for each slot that is to fetch, and for no other.
+func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
+	s := l.current()
+	wanted := map[int]string{}
+	for _, ref := range l.o.Slots.List() {
+		if keyword := s.Hooks.SlotKeyword(ref.Number, ref.Parent); keyword != "" && s.Hooks.Hook(keyword, hook.FetchWork) != nil {
+			wanted[ref.Number] = keyword
+		}
+	}
+	l.mu.Lock()
+	var gone []*worker
+	for slot, w := range l.workers {
+		if wanted[slot] != w.keyword {
+			gone = append(gone, w)
+			delete(l.workers, slot)
+		}
+	}
+	l.mu.Unlock()
+	for _, w := range gone {
+		w.stop()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for slot, keyword := range wanted {
+		if l.workers[slot] != nil {
+			continue
+		}
+		w := newWorker(l, slot, keyword)
+		l.workers[slot] = w
+		wctx, cancel := context.WithCancel(ctx)
+		w.cancel = cancel
+		wg.Go(func() {
+			defer close(w.done)
+			w.run(wctx)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.workers[slot] == w { // the slot has gone; another of that number may come
+				delete(l.workers, slot)
+			}
+			cancel()
+		})
+	}
+	for slot := range l.desks { // that ever had fetched work
+		if wanted[slot] == "" && !l.leaving[slot] {
+			l.leaving[slot] = true
+			wg.Go(func() { l.leave(ctx, slot) })
+		}
+	}
+	for slot, list := range l.left {
+		if wanted[slot] == "" {
+			delete(l.left, slot)
+			for _, c := range list {
+				wg.Go(func() { l.drop(c, "its slot fetches no work any more") })
+			}
+		}
+	}
+}
+
+// leave gives back the claim of fetched work on a slot that fetches no more, when
+// what runs there has ended: nobody else would.
+func (l *Layer) leave(ctx context.Context, number int) {
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.leaving, number)
+	}()
+	for ctx.Err() == nil {
+		changed := l.o.Slots.Changed(number)
+		s, ok := l.o.Slots.Snapshot(number)
+		l.mu.Lock()
+		again := l.workers[number] != nil
+		l.mu.Unlock()
+		switch {
+		case !ok || !s.Fetched || again:
+			return
+		case idle(&s):
+			l.o.Slots.Withdraw(number, "the slot fetches no work any more")
+			return
+		}
+		sleep(ctx, 0, changed, nil, nil)
+	}
+}
+
+// Wake has slots ask at once, whatever their delay; none named: all that fetch.
+// One that is asking now asks once more when it has been answered. It returns
+// how many were told, and the slots named that fetch nothing.
+func (l *Layer) Wake(slots []int) (told int, missing []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(slots) == 0 {
+		for _, w := range l.workers {
+			w.hurry()
+		}
+		return len(l.workers), nil
+	}
+	for _, slot := range slots {
+		if w := l.workers[slot]; w != nil {
+			w.hurry()
+			told++
+		} else {
+			missing = append(missing, slot)
+		}
+	}
+	return told, missing
+}
+
+// Attributes returns what the ad of a slot says of its fetching: how the hook
+// does, how often it has failed since it last worked, and why it did. A slot that
+// does not fetch has none. It takes no lock that is held around a call of Slots.
+func (l *Layer) Attributes(slot int) []classad.Attr {
+	l.mu.Lock()
+	w := l.workers[slot]
+	l.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.attributes()
+}
+
+// Evicted is told that the claim of fetched work is broken. It does not block.
+func (l *Layer) Evicted(e Eviction) {
+	l.desk(e.Slot).evicted(e)
+}
+
+// Work returns what the record of a fetched job has of where it came from; nil: it
+// was not fetched, or is over. It takes no lock that is held around a call of Slots.
+func (l *Layer) Work(number int) *api.Work {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.desks {
+		if c := d.claimOf(number); c != nil {
+			return c.request.Work
+		}
+	}
+	return nil
+}
+
+// Over is told that a run has ended and that who the work came from was told so
+// by its exit hook, before the slot is given to other work. What is fetched from
+// then on is not taken for the same, whatever its identity.
+func (l *Layer) Over(j *job.Job) { l.known.over(j.Number, time.Now()) }
+
+// Abandoned is told that an accepted job will not run, before its slot is idle
+// again. The claim is broken then, which tells who it came from.
+func (l *Layer) Abandoned(j *job.Job, reason string) {
+	l.known.over(j.Number, time.Now())
+	l.mu.Lock()
+	desks := slices.Collect(maps.Values(l.desks))
+	l.mu.Unlock()
+	for _, d := range desks {
+		d.abandoned(j.Number, reason)
+	}
+}
+
+// Unstarted is told that an accepted job is not run, and waits for nothing: it
+// could not be started when the slot was its own, or its run came to nothing before
+// it began. Jobs that were not fetched are left alone.
+func (l *Layer) Unstarted(j *job.Job, reason string) {
+	l.mu.Lock()
+	desks := slices.Collect(maps.Values(l.desks))
+	l.mu.Unlock()
+	for _, d := range desks {
+		if c := d.claimOf(j.Number); c != nil {
+			l.fail(c, reason)
+			return
+		}
+	}
+}
+
+// desk returns the desk of a slot.
+func (l *Layer) desk(slot int) *desk {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.desks[slot]
+	if d == nil {
+		d = &desk{layer: l, slot: slot}
+		l.desks[slot] = d
+	}
+	return d
+}
+
+// recover finds what an earlier execd has accepted. Those that were not told are
+// told; what was not started yet waits for the worker of its slot.
+func (l *Layer) recover() {
+	for _, f := range l.o.Store.Foreigners() {
+		c, err := l.reread(f)
+		if err != nil {
+			l.o.Log.Error(fmt.Sprintf("job %d: fetched work: %v", f.Number, err))
+			continue
+		}
+		if c == nil {
+			continue
+		}
+		l.known.add(f.Identity, f.Number, c.slot)
+		if f.State == job.Ended {
+			l.known.over(f.Number, time.Now())
+		}
+		d := l.desk(c.slot)
+		d.took(c)
+		if !f.Replied {
+			l.o.Log.Info(fmt.Sprintf("slot %d: fetch: accepted before the restart: job=%d: told again", c.slot, f.Number))
+			d.reply(c.keyword, true, c, l.slotAd(c.slot), "", "")
+		}
+		if f.State == job.Pending || f.State == job.Errored {
+			l.mu.Lock()
+			l.left[c.slot] = append(l.left[c.slot], c)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// reread makes a claim of a job's record; nil: it was not fetched.
+func (l *Layer) reread(f job.Foreigner) (*claim, error) {
+	req, err := l.o.Store.Request(f.Job)
+	if err != nil {
+		return nil, err
+	}
+	defer l.o.Store.Forget(f.Job)
+	if req.Work == nil || req.Work.Holder != Holder {
+		return nil, nil
+	}
+	ad, err := classad.ParseOld(req.Work.Ad)
+	if err != nil {
+		return nil, fmt.Errorf("its ad: %w", err)
+	}
+	keyword, _ := text(ad, attrKeyword)
+	return &claim{slot: req.Work.Slot, keyword: keyword, ad: ad, job: f.Job, request: req, id: req.Work.Claim}, nil
+}
+
+// takeLeft returns what an earlier execd has accepted for a slot and not started.
+func (l *Layer) takeLeft(slot int) []*claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.left[slot]
+	delete(l.left, slot)
+	return list
+}
+
+// drop forgets an accepted job that has not run and will not. Who it came from
+// is told.
+func (l *Layer) drop(c *claim, reason string) {
+	l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
+	l.forget(c)
+	l.desk(c.slot).evicted(Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})
+}
+
+// forget takes a job that has not run out of the Store.
+func (l *Layer) forget(c *claim) {
+	req := &api.DeleteRequest{Jobs: []string{fmt.Sprint(c.job.Number)}}
+	if _, err := l.o.Store.Delete(req, job.Caller{Name: "execd", Manager: true}, func(*job.Task) {}); err != nil {
+		l.o.Log.Error(fmt.Sprintf("job %d: fetched work that was not run: %v", c.job.Number, err))
+	}
+	l.known.over(c.job.Number, time.Now())
+}
+
+func (l *Layer) slotAd(slot int) *classad.Ad {
+	snap, ok := l.o.Slots.Snapshot(slot)
+	if !ok || snap.Ad == nil {
+		return classad.New()
+	}
+	return snap.Ad
+}
+
+// Attributes of the ads that are read and set here.
+const (
+	attrKeyword  = "HookKeyword"
+	attrIdentity = "GlobalJobId"
+	attrOwner    = "Owner"
+	attrClaim    = "ClaimId"
+)
+
+// text returns the string that an attribute is.
+func text(ad *classad.Ad, name string) (string, bool) {
+	if _, ok := ad.Lookup(name); !ok {
+		return "", false
+	}
+	env := &classad.Env{My: ad, Now: time.Now()}
+	return env.Attr(name).Str()
+}

@@ -1,0 +1,755 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+)
+
+// work is an ad that a hook may print.
+func adOf(id string, more ...string) string {
+	return fmt.Sprintf("Cmd = \"/bin/true\"\nGlobalJobId = %q\n%s", id, strings.Join(append(more, ""), "\n"))
+}
+
+// in runs a test with a clock of its own.
+func in(t *testing.T, knobs string, slots []int, f func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, knobs, slots...)
+		f(t, b)
+	})
+}
+
+// The life of two jobs under one claim, and what the hooks see of it.
+//
+// REQ-HOOK-7, REQ-HOOK-10, REQ-HOOK-11, REQ-HOOK-15, REQ-HOOK-16, REQ-HOOK-17, REQ-HOOK-18, REQ-HOOK-24, REQ-HOOK-25, REQ-HOOK-28, REQ-HOOK-64.
+func TestLife(t *testing.T) {
+	in(t, allHooks+`FetchWorkDelay = State == "Claimed" && Activity == "Idle" ? 0 : 300`, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"), adOf("b"))
+		defer b.start()()
+		synctest.Wait()
+		began := time.Now()
+		b.slots.end(t, b.Layer, 1)
+		synctest.Wait()
+		b.slots.end(t, b.Layer, 1)
+		synctest.Wait()
+		if d := time.Since(began); d != 0 {
+			t.Errorf("%v went by between jobs of one claim; want none", d)
+		}
+		want := `slot 1: claimed <h>#1#1#...
+slot 1: job 1 starts
+slot 1: claimed <h>#1#1#...
+slot 1: job 2 starts
+slot 1: withdrawn: no more work`
+		if got := b.slots.told(); got != want {
+			t.Errorf("the slots were told\n%s\nwant\n%s", got, want)
+		}
+		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH accept, FETCH_WORK, REPLY_FETCH accept, FETCH_WORK, EVICT_CLAIM"; got != want {
+			t.Errorf("the hooks were\n%s\nwant\n%s", got, want)
+		}
+		evict := b.hooks.of(hook.EvictClaim)[0]
+		if !strings.Contains(evict.stdin, `GlobalJobId = "b"`) || !strings.Contains(evict.stdin, `HookKeyword = "KW"`) {
+			t.Errorf("EVICT_CLAIM has read\n%s", evict.stdin)
+		}
+		// Then the other delay holds.
+		time.Sleep(299 * time.Second)
+		synctest.Wait()
+		if n := len(b.hooks.of(hook.FetchWork)); n != 3 {
+			t.Errorf("%d questions in 299 s; want 3", n)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(b.hooks.of(hook.FetchWork)); n != 4 {
+			t.Errorf("%d questions in 300 s; want 4", n)
+		}
+	})
+}
+
+// REQ-HOOK-20, REQ-HOOK-21, REQ-HOOK-26, REQ-HOOK-29: what the hooks are handed, to the byte.
+func TestStdin(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		defer b.start()()
+		synctest.Wait()
+		fetch, reply := b.hooks.of(hook.FetchWork)[0], b.hooks.of(hook.ReplyFetch)[0]
+		if want := "SlotID = 1\nState = \"Unclaimed\"\nActivity = \"Idle\"\n"; fetch.stdin != want || fetch.args != "" {
+			t.Errorf("FETCH_WORK has read\n%s\nwith arguments %q; want\n%s", fetch.stdin, fetch.args, want)
+		}
+		job, slot, ok := strings.Cut(reply.stdin, "-----\n")
+		if !ok || !strings.HasPrefix(job, "Cmd = \"/bin/true\"\nGlobalJobId = \"a\"\n") {
+			t.Errorf("REPLY_FETCH has read\n%s", reply.stdin)
+		}
+		if want := "SlotID = 1\nState = \"Claimed\"\nActivity = \"Idle\"\nPublicClaimId = \"<h>#1#1#...\"\n"; slot != want {
+			t.Errorf("the slot's ad is\n%s\nwant\n%s", slot, want)
+		}
+		b.slots.Withdraw(1, "somebody wants it")
+		synctest.Wait()
+		evict := b.hooks.of(hook.EvictClaim)[0]
+		if gotJob, gotSlot, ok := strings.Cut(evict.stdin, "-----\n"); !ok || evict.args != "" || gotJob != job || !strings.Contains(gotSlot, "PublicClaimId = \"<h>#1#1#...\"\n") {
+			t.Errorf("EVICT_CLAIM has read\n%s\nwith arguments %q", evict.stdin, evict.args)
+		}
+	})
+}
+
+// REQ-HOOK-109: the secret goes to those who accept, and only if it is wanted.
+func TestSecret(t *testing.T) {
+	for _, send := range []bool{false, true} {
+		in(t, fmt.Sprintf("%sFETCH_SEND_CLAIM_ID = %v\n", allHooks, send), []int{1}, func(t *testing.T, b *bench) {
+			b.hooks.fetch = once(adOf("a"))
+			defer b.start()()
+			synctest.Wait()
+			got := b.hooks.of(hook.ReplyFetch)[0].stdin
+			if strings.Contains(got, "#secret") != send {
+				t.Errorf("FETCH_SEND_CLAIM_ID %v: REPLY_FETCH has read\n%s", send, got)
+			}
+		})
+	}
+}
+
+// REQ-HOOK-71, REQ-HOOK-74, REQ-HOOK-75: the delay is counted from the end of a question, and is 300 s where
+// nothing is said.
+func TestDelayFromCompletion(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = func(context.Context, hook.Call) hook.Result {
+			time.Sleep(100 * time.Second)
+			return hook.Result{}
+		}
+		stop := b.start()
+		time.Sleep(399 * time.Second)
+		synctest.Wait()
+		if n := len(b.hooks.of(hook.FetchWork)); n != 1 {
+			t.Errorf("%d questions in 399 s; want 1", n)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		calls := b.hooks.of(hook.FetchWork)
+		if len(calls) != 2 || calls[1].at.Sub(calls[0].at) != 400*time.Second {
+			t.Errorf("questions at %v; want two, 400 s apart", calls)
+		}
+		time.Sleep(100 * time.Second)
+		stop()
+	})
+}
+
+// REQ-HOOK-5, REQ-HOOK-63: each slot asks by itself, and one without a keyword never.
+func TestEachSlot(t *testing.T) {
+	knobs := `SLOT1_JOB_HOOK_KEYWORD = kw
+SLOT2_JOB_HOOK_KEYWORD = kw
+KW_HOOK_FETCH_WORK = $(HOOK)
+FetchWorkDelay = SlotID * 100`
+	in(t, knobs, []int{1, 2, 3}, func(t *testing.T, b *bench) {
+		stop := b.start()
+		time.Sleep(450 * time.Second)
+		synctest.Wait()
+		stop()
+		n := map[string]int{}
+		for _, c := range b.hooks.of(hook.FetchWork) {
+			n[c.label]++
+		}
+		if n["slot 1"] != 5 || n["slot 2"] != 3 || n["slot 3"] != 0 {
+			t.Errorf("questions by slot: %v; want 5, 3 and none", n)
+		}
+	})
+}
+
+// REQ-HOOK-69, REQ-HOOK-72, REQ-HOOK-73: a change of the slot's state has the delay evaluated again, with the job as
+// TARGET; both ways to write the usual policy mean the same.
+func TestDelayIsEvaluatedAgain(t *testing.T) {
+	for _, policy := range []string{
+		`State == "Claimed" && Activity == "Idle" ? 0 : 300`,
+		`ifThenElse(State == "Claimed" && Activity == "Idle", 0, 300)`,
+	} {
+		in(t, allHooks+"FetchWorkDelay = "+policy, []int{1}, func(t *testing.T, b *bench) {
+			stop := b.start()
+			synctest.Wait()
+			b.slots.set(1, func(s *fakeSlot) { s.State = "Claimed" })
+			synctest.Wait()
+			time.Sleep(emptyPace)
+			synctest.Wait()
+			stop()
+			if n := len(b.hooks.of(hook.FetchWork)); n < 2 {
+				t.Errorf("%s: %d questions when the slot is Claimed/Idle; want another one", policy, n)
+			}
+		})
+	}
+}
+
+// REQ-HOOK-108: in these states nothing is asked, and in the others it is.
+func TestStatesThatAsk(t *testing.T) {
+	tests := []struct {
+		state, activity  string
+		closed, promised bool
+		want             bool
+	}{
+		{state: "Owner", activity: "Idle", want: true},
+		{state: "Unclaimed", activity: "Idle", want: true},
+		{state: "Unclaimed", activity: "Benchmarking", want: true},
+		{state: "Unclaimed", activity: "Idle", closed: true},
+		{state: "Matched", activity: "Idle"},
+		{state: "Claimed", activity: "Idle", want: true},
+		{state: "Claimed", activity: "Idle", promised: true},
+		{state: "Claimed", activity: "Busy", want: true}, // REQ-HOOK-70: RANK may prefer what comes
+		{state: "Claimed", activity: "Retiring", want: true},
+		{state: "Claimed", activity: "Suspended"},
+		{state: "Claimed", activity: "Cleaning"},
+		{state: "Preempting", activity: "Vacating"},
+		{state: "Preempting", activity: "Killing"},
+		{state: "Backfill", activity: "Busy", want: true},
+		{state: "Backfill", activity: "Killing"},
+		{state: "Drained", activity: "Idle"},
+		{state: "Drained", activity: "Retiring"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.state+"_"+tt.activity, func(t *testing.T) {
+			in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+				b.slots.set(1, func(s *fakeSlot) {
+					s.State, s.Activity, s.Closed, s.Promised = tt.state, tt.activity, tt.closed, tt.promised
+				})
+				stop := b.start()
+				synctest.Wait()
+				stop()
+				if got := len(b.hooks.of(hook.FetchWork)) > 0; got != tt.want {
+					t.Errorf("%+v: asked %v", tt, got)
+				}
+			})
+		})
+	}
+}
+
+// REQ-HOOK-6, REQ-HOOK-9: what counts is the slot when the hook has answered.
+func TestStateChangesMeanwhile(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = func(context.Context, hook.Call) hook.Result {
+			b.slots.set(1, func(s *fakeSlot) { s.State = "Matched" })
+			return hook.Result{Stdout: []byte(adOf("a"))}
+		}
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH reject"; got != want {
+			t.Errorf("hooks: %s; want %s", got, want)
+		}
+		if n := len(b.o.Store.Foreigners()); n != 0 {
+			t.Errorf("%d jobs; want none", n)
+		}
+	})
+}
+
+// REQ-HOOK-22, REQ-HOOK-105, REQ-HOOK-23: what the answers of a hook mean.
+func TestAnswers(t *testing.T) {
+	good := adOf("a")
+	tests := []struct {
+		name   string
+		result hook.Result
+		hooks  string
+		log    string
+	}{
+		{"good", hook.Result{Stdout: []byte(good)}, "REPLY_FETCH accept", "accepted: job=1"},
+		{"status", hook.Result{Stdout: []byte(good), Status: 7}, "REPLY_FETCH accept", "accepted: job=1"},
+		{"nothing", hook.Result{}, "", ""},
+		{"blanks", hook.Result{Stdout: []byte(" \n\n")}, "", ""},
+		{"comment", hook.Result{Stdout: []byte("# nothing today\n")}, "", ""},
+		{"one bad line", hook.Result{Stdout: []byte(good + "what is this\n")}, "", "line 3"},
+		{"NUL", hook.Result{Stdout: []byte(good + "A = \"\x00\"\n")}, "", "line 3: a NUL byte"},
+		{"no command", hook.Result{Stdout: []byte("GlobalJobId = \"a\"\n")}, "REPLY_FETCH reject", "Cmd"},
+		{"wrong owner", hook.Result{Stdout: []byte(adOf("a", `Owner = "other"`))}, "REPLY_FETCH reject", "jobs of user me only"},
+		{"timeout", hook.Result{Stdout: []byte(good), TimedOut: true}, "", "killed after its limit of 1m0s"},
+		{"too long", hook.Result{Stdout: []byte(good), TooLong: true}, "", "killed after more than 1048576 bytes"},
+		{"signal", hook.Result{Stdout: []byte(good), Status: -11}, "", "killed by signal 11"},
+		{"not started", hook.Result{Err: errors.New("no such thing")}, "", "no such thing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+				answered := false
+				b.hooks.fetch = func(context.Context, hook.Call) hook.Result {
+					if answered {
+						return hook.Result{}
+					}
+					answered = true
+					return tt.result
+				}
+				stop := b.start()
+				synctest.Wait()
+				stop()
+				got := strings.TrimPrefix(strings.TrimPrefix(b.hooks.words(), "FETCH_WORK"), ", ")
+				if got != tt.hooks {
+					t.Errorf("hooks behind the first: %q; want %q", got, tt.hooks)
+				}
+				if !strings.Contains(b.log.String(), tt.log) {
+					t.Errorf("the log has\n%s\nwithout %q", b.log, tt.log)
+				}
+			})
+		})
+	}
+}
+
+// REQ-HOOK-115, REQ-HOOK-71: a hook that fails is left alone for longer and longer, never for less than the delay, and the
+// slot's ad says so; when it works again that is forgotten.
+func TestBackoff(t *testing.T) {
+	in(t, allHooks+"FetchWorkDelay = 0", []int{1}, func(t *testing.T, b *bench) {
+		var works atomic.Bool
+		b.hooks.fetch = func(context.Context, hook.Call) hook.Result {
+			if !works.Load() {
+				return hook.Result{TimedOut: true}
+			}
+			return hook.Result{}
+		}
+		stop := b.start()
+		time.Sleep(64 * time.Second)
+		synctest.Wait()
+		calls := b.hooks.of(hook.FetchWork)
+		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32} {
+			if got := calls[i+1].at.Sub(calls[i].at); got != want*time.Second {
+				t.Errorf("after failure %d: %v; want %v", i+1, got, want*time.Second)
+			}
+		}
+		text := ""
+		for _, a := range b.Attributes(1) {
+			text += a.Name + " = " + a.Expr.String() + "\n"
+		}
+		if want := "FetchHookState = \"Failing\"\nFetchFailures = 7\nFetchFailureReason = \"killed after its limit of 1m0s\"\n"; text != want {
+			t.Errorf("attributes are\n%swant\n%s", text, want)
+		}
+		works.Store(true)
+		time.Sleep(64 * time.Second)
+		synctest.Wait()
+		if got := b.Attributes(1)[1].Expr.String(); got != "0" {
+			t.Errorf("FetchFailures is %s when the hook works again", got)
+		}
+		stop()
+		if got := len(b.Attributes(2)); got != 0 {
+			t.Errorf("a slot that does not fetch has %d attributes", got)
+		}
+	})
+}
+
+// With a delay of 0 a hook that has nothing is not run without a break; one that
+// waits for work itself is asked again at once.
+func TestEmptyPace(t *testing.T) {
+	for _, tt := range []struct{ takes, want time.Duration }{{0, time.Second}, {30 * time.Second, 30 * time.Second}} {
+		in(t, allHooks+"FetchWorkDelay = 0", []int{1}, func(t *testing.T, b *bench) {
+			b.hooks.fetch = func(ctx context.Context, _ hook.Call) hook.Result {
+				select {
+				case <-ctx.Done():
+				case <-time.After(tt.takes):
+				}
+				return hook.Result{}
+			}
+			stop := b.start()
+			time.Sleep(100 * time.Second)
+			stop()
+			calls := b.hooks.of(hook.FetchWork)
+			if got := calls[1].at.Sub(calls[0].at); got != tt.want {
+				t.Errorf("a hook that takes %v is asked again after %v; want %v", tt.takes, got, tt.want)
+			}
+		})
+	}
+}
+
+// REQ-HOOK-27, REQ-HOOK-30: nobody waits for the hooks that are told, but the slot's own next
+// question.
+func TestReplyIsNotWaitedFor(t *testing.T) {
+	in(t, allHooks+"FetchWorkDelay = 0", []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		b.hooks.other = func(ctx context.Context, c hook.Call) hook.Result {
+			select {
+			case <-ctx.Done():
+			case <-time.After(c.Hook.Limit):
+			}
+			return hook.Result{TimedOut: true, Status: -9}
+		}
+		began := time.Now()
+		stop := b.start()
+		synctest.Wait()
+		if got := b.slots.told(); !strings.Contains(got, "job 1 starts") || time.Since(began) != 0 {
+			t.Errorf("after %v the slots were told\n%s", time.Since(began), got)
+		}
+		b.slots.end(t, b.Layer, 1)
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if n := len(b.hooks.of(hook.FetchWork)); n != 2 {
+			t.Errorf("%d questions; want the second when the reply is over", n)
+		}
+		if got := b.slots.told(); !strings.HasSuffix(got, "withdrawn: no more work") {
+			t.Errorf("the slots were told\n%s", got)
+		}
+		stop()
+	})
+}
+
+// REQ-HOOK-119: who is told of an acceptance has a job on disk, and nobody is told of
+// what has no place.
+func TestRecordBeforeReply(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		var found []job.Foreigner
+		var claimed string
+		b.hooks.other = func(context.Context, hook.Call) hook.Result {
+			again, err := job.Open(b.root, false, b.o.Log)
+			if err != nil {
+				t.Error(err)
+				return hook.Result{}
+			}
+			found, claimed = again.Foreigners(), b.slots.told()
+			return hook.Result{}
+		}
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		if len(found) != 1 || found[0].Identity != "a" || !strings.Contains(claimed, "claimed") {
+			t.Errorf("when the reply was made the disk had %+v, and the slots were told %q", found, claimed)
+		}
+	})
+}
+
+// An identity that is alive is answered again, and not started again; one that has
+// ended may come again.
+func TestIdentity(t *testing.T) {
+	in(t, allHooks+`FetchWorkDelay = 10`, []int{1, 2}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = func(_ context.Context, c hook.Call) hook.Result {
+			if c.Label == "slot 2" {
+				time.Sleep(time.Second)
+			}
+			return hook.Result{Stdout: []byte(adOf("same"))}
+		}
+		stop := b.start()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := len(b.o.Store.Foreigners()); n != 1 {
+			t.Fatalf("%d jobs of one identity", n)
+		}
+		replies := b.hooks.of(hook.ReplyFetch)
+		if len(replies) != 2 || replies[0].args != "accept" || replies[1].args != "accept" {
+			t.Errorf("replies are %v; want accept twice", replies)
+		}
+		b.slots.set(2, func(s *fakeSlot) { s.State = "Drained" })
+		b.slots.end(t, b.Layer, 1)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := b.slots.told(); strings.Count(got, "starts") != 2 {
+			t.Errorf("the slots were told\n%s\nwant a second start when the first has ended", got)
+		}
+		stop()
+	})
+}
+
+// An answer that was on its way when the work ended names work that is over.
+func TestIdentityThatHasJustEnded(t *testing.T) {
+	in(t, allHooks+`FetchWorkDelay = 10`, []int{1, 2}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = func(_ context.Context, c hook.Call) hook.Result {
+			if c.Label == "slot 2" {
+				time.Sleep(5 * time.Second)
+			}
+			return hook.Result{Stdout: []byte(adOf("same"))}
+		}
+		stop := b.start()
+		synctest.Wait()
+		b.slots.set(1, func(s *fakeSlot) { s.Closed = true })
+		time.Sleep(time.Second)
+		b.slots.end(t, b.Layer, 1)
+		time.Sleep(5 * time.Second) // slot 2 asked before, and has its answer now
+		synctest.Wait()
+		if got := b.slots.told(); strings.Count(got, "starts") != 1 {
+			t.Errorf("the slots were told\n%s\nwant one start", got)
+		}
+		stop()
+		if len(b.known.byID)+len(b.known.byJob) != 0 {
+			t.Errorf("the register still has %v", b.known.byID)
+		}
+	})
+}
+
+// What was accepted and told to nobody is told after a restart; what was not
+// started then is.
+func TestRestart(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		b.hooks.other = func(ctx context.Context, _ hook.Call) hook.Result {
+			<-ctx.Done() // execd ends before the hook does
+			return hook.Result{Err: ctx.Err()}
+		}
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		b.slots.set(1, func(s *fakeSlot) {
+			s.State, s.Activity, s.Fetched, s.job, s.Claim = "Unclaimed", "Idle", false, nil, ""
+		})
+		b.hooks.other = nil
+		b.open(t)
+		stop = b.start()
+		synctest.Wait()
+		stop()
+		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 || replies[1].args != "accept" {
+			t.Errorf("replies are %v; want a second accept", replies)
+		}
+		if got := b.slots.told(); strings.Count(got, "job 1 starts") != 2 {
+			t.Errorf("the slots were told\n%s\nwant job 1 started again", got)
+		}
+		b.slots.set(1, func(s *fakeSlot) {
+			s.State, s.Activity, s.Fetched, s.job, s.Claim = "Unclaimed", "Idle", false, nil, ""
+		})
+		b.open(t)
+		b.slots.refuse = func(*Work) error { return errors.New("START is false") }
+		stop = b.start()
+		synctest.Wait()
+		stop()
+		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 {
+			t.Errorf("%d replies; want none when it was told", len(replies))
+		}
+		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 || len(b.o.Store.Foreigners()) != 0 {
+			t.Errorf("%d evictions, %d jobs; want one and none when the slot refuses", n, len(b.o.Store.Foreigners()))
+		}
+	})
+}
+
+// Work that cannot be started is forgotten, and its claim broken: who it came from is
+// told by that.
+func TestStartFails(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		b.slots.failing = errors.New("no shepherd")
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH accept, EVICT_CLAIM"; got != want {
+			t.Errorf("hooks: %s; want %s", got, want)
+		}
+		if n := len(b.o.Store.Foreigners()); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+	})
+}
+
+// And what is given back after its start, as by a disk that is full, the same.
+func TestGivenBack(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		stop := b.start()
+		synctest.Wait()
+		b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
+		synctest.Wait()
+		stop()
+		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH accept, EVICT_CLAIM"; got != want {
+			t.Errorf("hooks: %s; want %s", got, want)
+		}
+		if n := len(b.o.Store.Foreigners()); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+	})
+}
+
+// What a hook of the job or the host keeps from running the same: its claim is
+// broken, and the next work has another one.
+func TestAbandoned(t *testing.T) {
+	in(t, allHooks+`FetchWorkDelay = Activity == "Idle" ? 0 : 300`, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"), adOf("b"))
+		stop := b.start()
+		synctest.Wait()
+		b.Abandoned(b.slots.slots[1].job, "its prepare hook has failed")
+		b.slots.end(t, b.Layer, 1)
+		synctest.Wait()
+		stop()
+		want := `slot 1: claimed <h>#1#1#...
+slot 1: job 1 starts
+slot 1: withdrawn: its prepare hook has failed
+slot 1: claimed <h>#1#2#...
+slot 1: job 2 starts`
+		if got := b.slots.told(); got != want {
+			t.Errorf("the slots were told\n%s\nwant\n%s", got, want)
+		}
+		if evicted := b.hooks.of(hook.EvictClaim); len(evicted) != 1 || !strings.Contains(evicted[0].stdin, `GlobalJobId = "a"`) {
+			t.Errorf("evictions are %v; want one, of a", evicted)
+		}
+	})
+}
+
+// Nobody is told of the end of a claim under which nothing was accepted.
+func TestRecordFails(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		b.o.Limits = func() job.Limits { return job.Limits{UserJobs: 1} }
+		if _, err := b.o.Store.Submit(users["me"], 100, mustRequest(), job.Limits{}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH reject"; got != want {
+			t.Errorf("hooks: %s; want %s", got, want)
+		}
+		if got := b.slots.told(); !strings.HasSuffix(got, "withdrawn: the work could not be recorded") {
+			t.Errorf("the slots were told\n%s", got)
+		}
+	})
+}
+
+// Wake has slots ask at once, and one that is asking once more.
+func TestWake(t *testing.T) {
+	in(t, allHooks, []int{1, 2}, func(t *testing.T, b *bench) {
+		takes := time.Duration(0)
+		b.hooks.fetch = func(context.Context, hook.Call) hook.Result {
+			time.Sleep(takes)
+			return hook.Result{}
+		}
+		stop := b.start()
+		synctest.Wait()
+		if told, missing := b.Wake([]int{2, 7}); told != 1 || len(missing) != 1 || missing[0] != 7 {
+			t.Errorf("%d told, missing %v", told, missing)
+		}
+		synctest.Wait()
+		if n := len(b.hooks.of(hook.FetchWork)); n != 3 {
+			t.Errorf("%d questions; want 3", n)
+		}
+		takes = 10 * time.Second
+		if told, _ := b.Wake(nil); told != 2 {
+			t.Errorf("%d told", told)
+		}
+		time.Sleep(time.Second)
+		b.Wake([]int{1})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := len(b.hooks.of(hook.FetchWork)); n != 6 {
+			t.Errorf("%d questions; want 6", n)
+		}
+		time.Sleep(10 * time.Second)
+		stop()
+	})
+}
+
+// The end of execd ends the hook that is asked, and is not waited for by it.
+func TestStopEndsHook(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = func(ctx context.Context, _ hook.Call) hook.Result {
+			<-ctx.Done()
+			return hook.Result{Err: ctx.Err()}
+		}
+		stop := b.start()
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		if time.Since(began) != 0 {
+			t.Errorf("the stop took %v", time.Since(began))
+		}
+		if strings.Contains(b.log.String(), "failures") {
+			t.Errorf("the log takes it for a failure:\n%s", b.log)
+		}
+	})
+}
+
+// REQ-HOOK-19, REQ-HOOK-62: without FETCH_WORK no hook is ever called; after a reload that brings one it is, and after
+// one that takes it away an idle claim goes.
+func TestReload(t *testing.T) {
+	in(t, "STARTD_JOB_HOOK_KEYWORD = kw\nKW_HOOK_REPLY_FETCH = $(HOOK)\n", []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		stop := b.start()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := b.hooks.words(); got != "" {
+			t.Errorf("hooks: %s", got)
+		}
+		b.Configure(settings(t, allHooks))
+		synctest.Wait()
+		b.slots.end(t, b.Layer, 1)
+		synctest.Wait()
+		b.Configure(settings(t, ""))
+		synctest.Wait()
+		if got := b.slots.told(); !strings.HasSuffix(got, "withdrawn: the slot fetches no work any more") {
+			t.Errorf("the slots were told\n%s", got)
+		}
+		stop()
+	})
+}
+
+// A slot that stops fetching while its work runs is given back when that ends, also
+// by an execd that was started meanwhile.
+func TestReloadWhileBusy(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+			b.hooks.fetch = once(adOf("a"))
+			stop := b.start()
+			synctest.Wait()
+			if restart {
+				stop()
+				b.knobs = ""
+				b.open(t)
+				stop = b.start()
+			} else {
+				b.Configure(settings(t, ""))
+			}
+			synctest.Wait()
+			if got := b.slots.told(); strings.Contains(got, "withdrawn") {
+				t.Errorf("restart %t: the slots were told\n%s", restart, got)
+			}
+			b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
+			synctest.Wait()
+			if got := b.slots.told(); !strings.HasSuffix(got, "withdrawn: the slot fetches no work any more") {
+				t.Errorf("restart %t: the slots were told\n%s", restart, got)
+			}
+			stop()
+		})
+	}
+}
+
+// Renewals come at a third of the lease; status 1 and a lease without one end the
+// claim.
+func TestRenew(t *testing.T) {
+	knobs := allHooks + "KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = Activity == \"Idle\" ? 0 : 300\n"
+	tests := []struct {
+		name   string
+		result hook.Result
+		want   string
+		after  time.Duration
+	}{
+		{"renewed", hook.Result{}, "", 0},
+		{"not known", hook.Result{Status: 1}, "slot 1: expired: its hook says that nobody waits for it", 30 * time.Second},
+		{"fails", hook.Result{TimedOut: true}, "slot 1: expired: its lease is over", 90 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			in(t, knobs, []int{1}, func(t *testing.T, b *bench) {
+				b.hooks.fetch = once(adOf("before"), adOf("a", "JobLeaseDuration = 90"))
+				b.hooks.other = func(_ context.Context, c hook.Call) hook.Result {
+					if c.Hook.Name == hook.RenewClaim {
+						return tt.result
+					}
+					return hook.Result{}
+				}
+				stop := b.start()
+				synctest.Wait()
+				b.slots.end(t, b.Layer, 1)
+				time.Sleep(29 * time.Second)
+				synctest.Wait()
+				if n := len(b.hooks.of(hook.RenewClaim)); n != 0 {
+					t.Errorf("%d renewals in 29 s", n)
+				}
+				time.Sleep(62 * time.Second)
+				synctest.Wait()
+				stop()
+				n := len(b.hooks.of(hook.RenewClaim))
+				if tt.want == "" {
+					if n != 3 || strings.Contains(b.slots.told(), "expired") {
+						t.Errorf("%d renewals in 91 s, want 3; the slots were told\n%s", n, b.slots.told())
+					}
+					return
+				}
+				if !strings.HasSuffix(b.slots.told(), tt.want) {
+					t.Errorf("the slots were told\n%s\nwant %q", b.slots.told(), tt.want)
+				}
+			})
+		})
+	}
+}
+
+func mustRequest() *api.SubmitRequest {
+	return &api.SubmitRequest{Name: "n", Binary: true, Command: "/bin/true"}
+}

@@ -1,0 +1,94 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/hook"
+)
+
+// renewAgain is after how long a renewal is tried again that has failed.
+const renewAgain = 5 * time.Second
+
+// notKnown is the exit status of RENEW_CLAIM that says that nobody waits for the
+// work any more.
+const notKnown = 1
+
+// lease returns for how long work may go on that nobody has renewed: what its ad
+// says, or as long as a claim may miss signs of life.
+func lease(knobs *knob.Set, job *classad.Ad) time.Duration {
+	if job != nil {
+		env := &classad.Env{My: job, Now: time.Now()}
+		if n, ok := env.Attr("JobLeaseDuration").Int(); ok && n > 0 {
+			return time.Duration(min(n, int64(maxDelay/time.Second))) * time.Second
+		}
+	}
+	return knobs.Duration("ALIVE_INTERVAL", 300*time.Second) * time.Duration(max(knobs.Int("MAX_CLAIM_ALIVES_MISSED", 6), 1))
+}
+
+// renew keeps the claims of fetched work alive while there is a hook RENEW_CLAIM:
+// it runs at a third of the lease. Exit status 0 renews, 1 says that the work is
+// not wanted any more, and whatever else happens is a failure that is tried again
+// until the lease is over. It returns when ctx is done or the slot gone.
+func (w *worker) renew(ctx context.Context) {
+	l := w.layer
+	var of *claim         // whose lease the times are of
+	var renewed time.Time // when its lease has begun
+	var due time.Time     // when the hook is to be called
+	for ctx.Err() == nil {
+		changed := l.o.Slots.Changed(w.slot)
+		slot, ok := l.o.Slots.Snapshot(w.slot)
+		if !ok {
+			return
+		}
+		s := l.current()
+		h := s.Hooks.Hook(w.keyword, hook.RenewClaim)
+		c := l.desk(w.slot).holds(slot.Claim)
+		if h == nil || c == nil || !slot.Fetched || slot.State != "Claimed" {
+			of = nil
+			sleep(ctx, 0, changed, w.renewal, nil)
+			continue
+		}
+		now, term := time.Now(), lease(s.Knobs, c.ad)
+		if c != of { // each work has a lease of its own, also under the same claim
+			of, renewed, due = c, now, now.Add(term/3)
+		}
+		if wait := due.Sub(now); wait > 0 {
+			sleep(ctx, wait, changed, w.renewal, nil)
+			continue
+		}
+		r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: ad.Stdin(c.ad, slot.Ad), Label: fmt.Sprintf("slot %d", w.slot)})
+		if ctx.Err() != nil {
+			return
+		}
+		now = time.Now()
+		why := failure(&r, h)
+		switch {
+		case why == "" && r.Status == 0:
+			renewed, due = now, now.Add(term/3)
+			continue
+		case why == "" && r.Status == notKnown:
+			w.expire(slot.Claim, "its hook says that nobody waits for it")
+			continue
+		case why == "":
+			why = fmt.Sprintf("exit status %d", r.Status)
+		}
+		due = now.Add(renewAgain)
+		l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: hook %s of %s: %s: lease=%v left=%v", w.slot, hook.RenewClaim, w.keyword, why, term, max(renewed.Add(term).Sub(now), 0).Round(time.Second)))
+		if !now.Before(renewed.Add(term)) {
+			w.expire(slot.Claim, "its lease is over")
+		}
+	}
+}
+
+// expire ends a claim if the slot still has it.
+func (w *worker) expire(claim, reason string) {
+	slots := w.layer.o.Slots
+	if s, ok := slots.Snapshot(w.slot); ok && s.Fetched && s.Claim == claim {
+		slots.Expire(w.slot, reason)
+	}
+}

@@ -1,0 +1,104 @@
+package fetch
+
+import (
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/user"
+)
+
+// Slots is what fetched work needs of whoever has the slots. Its methods may be
+// called from several goroutines; none of them calls back into this package
+// before it returns, but by the channels and by Layer.Evicted, which take no lock
+// that is held around a call of Slots.
+type Slots interface {
+	// List returns the slots that there are now, the dynamic ones among them, and
+	// ListChanged a channel that is closed when List would say something else.
+	// To miss nothing the channel is asked for first.
+	List() []Ref
+	ListChanged() <-chan struct{}
+
+	// Snapshot returns what a slot is like at this moment; false: there is no such
+	// slot (any more).
+	Snapshot(slot int) (Slot, bool)
+	// Changed returns a channel that is closed at the next change of the slot's
+	// state, activity or claim, or when the slot goes. To miss nothing it is asked
+	// for before Snapshot.
+	Changed(slot int) <-chan struct{}
+
+	// Offer decides about work for a slot as the slot is at this moment (START,
+	// Requirements, RANK, resources), and when it accepts has claimed the slot, or
+	// carved one out of it, when it returns: what it accepted will find its place.
+	// A running job that ranks lower may have to leave first. The error says why
+	// the work is refused, in words for the log.
+	//
+	// Until Start or Withdraw the claim is held for the holder "fetch", and nothing
+	// but Evicted takes it away.
+	Offer(slot int, w *Work) (Held, error)
+	// Start has a job run, the only task of it, in a slot whose claim an Offer has
+	// made or kept: at once, or when what was preempted for it is gone. From then on
+	// the job is like any other. After an error it will not be started.
+	Start(on int, j *job.Job) error
+	// Withdraw gives the claim of fetched work back: no more work came, or the work
+	// could not be started. The slot goes over Preempting to Owner, and Evicted is
+	// told. It does nothing when fetched work has no claim there.
+	Withdraw(slot int, reason string)
+	// Expire ends the claim of fetched work as if its lease were over: what runs is
+	// killed at once, and Evicted is told.
+	Expire(slot int, reason string)
+}
+
+// Ref names a slot.
+type Ref struct {
+	Number int // from 1 on, over all queues of the host
+	Parent int // the partitionable slot that it was carved from; 0: none
+}
+
+// Slot is what a slot is like at a moment.
+type Slot struct {
+	Ref
+	State    string // as in the slot's ad: Owner, Unclaimed, Matched, Claimed, Preempting, Backfill, Drained
+	Activity string // Idle, Busy, Suspended, Retiring, Cleaning, ...
+
+	Ad  *classad.Ad // of the slot, without secrets
+	Job *classad.Ad // of the job that runs in it; nil: none
+
+	// Fetched says that the current claim is held by fetched work, and Claim is its
+	// public id.
+	Fetched bool
+	Claim   string
+	// Promised says that accepted work is still to be started here: what was
+	// preempted for it has not left, or Start was not called yet.
+	Promised bool
+	// Closed says that nothing at all may start here: START is false without a
+	// job, or the queue is disabled. Nothing is asked for then (REQ-HOOK-108).
+	Closed bool
+}
+
+// Work is what a fetch hook has brought.
+type Work struct {
+	Ad      *classad.Ad // with its HookKeyword
+	Request *api.SubmitRequest
+	Owner   *user.User
+}
+
+// Held is the claim that work was accepted under.
+type Held struct {
+	// Slot is where the work is to be started: the slot that was asked for, or the
+	// dynamic one that was carved out of it.
+	Slot   int
+	Ad     *classad.Ad // of that slot
+	Claim  string      // the claim's public id: the same as before when an idle claim is used again
+	Secret string      // its whole id
+}
+
+// Eviction tells that the claim of fetched work has been taken away, or given
+// back by Withdraw.
+type Eviction struct {
+	Slot   int
+	Reason string
+	Ad     *classad.Ad // of the slot when the claim was broken
+	Claim  string      // its public id
+	Secret string      // its whole id
+	Job    int         // that was running or promised; 0: none
+}

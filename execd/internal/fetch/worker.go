@@ -1,0 +1,394 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+)
+
+// worker asks for work for one slot.
+type worker struct {
+	layer   *Layer
+	slot    int
+	keyword string
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when run has returned
+	again   chan struct{} // capacity 1; look at everything again
+	renewal chan struct{} // the same for renew
+
+	// Of the goroutine that runs it.
+	last    time.Time // when the last question was answered; zero: none was asked
+	pace    time.Time // not before that, whatever the delay
+	problem string    // of FetchWorkDelay, as last logged
+
+	mu       sync.Mutex
+	hurried  bool   // guarded by mu; somebody wants it to ask now
+	state    string // guarded by mu; one of the states below
+	failures int    // guarded by mu; of the hook, since it last worked
+	reason   string // guarded by mu; of the last of them
+}
+
+// The values of FetchHookState.
+const (
+	stateNever    = "Never"    // nothing was asked yet
+	stateFetching = "Fetching" // the hook runs
+	stateWorking  = "Working"  // the last answer made sense
+	stateFailing  = "Failing"  // the hook failed, or its answer made no sense
+)
+
+func newWorker(l *Layer, slot int, keyword string) *worker {
+	return &worker{layer: l, slot: slot, keyword: keyword, done: make(chan struct{}), again: make(chan struct{}, 1), renewal: make(chan struct{}, 1), state: stateNever}
+}
+
+// look has the worker look at everything again.
+func (w *worker) look() {
+	for _, c := range []chan struct{}{w.again, w.renewal} {
+		select {
+		case c <- struct{}{}:
+		default: // a hint is already there
+		}
+	}
+}
+
+// hurry has the worker ask at once.
+func (w *worker) hurry() {
+	w.mu.Lock()
+	w.hurried = true
+	w.mu.Unlock()
+	w.look()
+}
+
+func (w *worker) isHurried() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hurried
+}
+
+// stop ends the worker and returns when it is gone.
+func (w *worker) stop() {
+	w.cancel()
+	<-w.done
+}
+
+func (w *worker) attributes() []classad.Attr {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	attrs := []classad.Attr{
+		{Name: "FetchHookState", Expr: classad.String(w.state).Expr()},
+		{Name: "FetchFailures", Expr: classad.Int(int64(w.failures)).Expr()},
+	}
+	if w.reason != "" {
+		attrs = append(attrs, classad.Attr{Name: "FetchFailureReason", Expr: classad.String(w.reason).Expr()})
+	}
+	return attrs
+}
+
+// run asks for work until ctx is done or the slot is gone. When the keyword of
+// the slot is not what it was, what has been accepted is finished, and an idle
+// claim given back.
+func (w *worker) run(ctx context.Context) {
+	l := w.layer
+	var renewing sync.WaitGroup
+	defer renewing.Wait()
+	renewing.Go(func() { w.renew(ctx) })
+	for _, c := range l.takeLeft(w.slot) {
+		w.resume(c)
+	}
+	for ctx.Err() == nil {
+		changed := l.o.Slots.Changed(w.slot)
+		slot, ok := l.o.Slots.Snapshot(w.slot)
+		if !ok {
+			return
+		}
+		if w.notRun(&slot) {
+			continue
+		}
+		if slot.Fetched && slot.Closed && idle(&slot) {
+			l.o.Slots.Withdraw(w.slot, "the slot is closed")
+			continue
+		}
+		told := l.desk(w.slot).settled()
+		if told == nil && mayAsk(&slot) {
+			wait := w.wait(&slot, time.Now())
+			if wait <= 0 {
+				w.ask(ctx, &slot)
+				continue
+			}
+			w.sleep(ctx, wait, changed, nil)
+			continue
+		}
+		w.sleep(ctx, 0, changed, told)
+	}
+	if l.runs() { // it is this slot alone that stops
+		w.giveBack("the slot fetches no work any more")
+	}
+}
+
+// sleep returns when something has happened, or the time is over; 0: it never is.
+func (w *worker) sleep(ctx context.Context, d time.Duration, changed, told <-chan struct{}) {
+	sleep(ctx, d, changed, told, w.again)
+}
+
+// sleep returns when ctx is done, the time is over (0: it never is), or one of the
+// channels has something.
+func sleep(ctx context.Context, d time.Duration, a, b, c <-chan struct{}) {
+	var due <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-due:
+	case <-a:
+	case <-b:
+	case <-c:
+	}
+}
+
+// idle reports whether a claim has nothing to run.
+func idle(s *Slot) bool { return s.State == "Claimed" && s.Activity == "Idle" && !s.Promised }
+
+// mayAsk reports whether a slot may ask for work in the state it is in
+// (REQ-HOOK-108).
+func mayAsk(s *Slot) bool {
+	if s.Closed || s.Promised {
+		return false
+	}
+	switch s.State {
+	case "Owner", "Unclaimed":
+		return true
+	case "Claimed":
+		return s.Activity != "Suspended" && s.Activity != "Cleaning"
+	case "Backfill":
+		return s.Activity != "Killing"
+	}
+	return false
+}
+
+// wait returns how long the next question has to wait; 0: it is time.
+func (w *worker) wait(s *Slot, now time.Time) time.Duration {
+	if w.last.IsZero() || w.isHurried() {
+		return 0
+	}
+	d, changing, problem := delay(w.layer.current().Knobs, s.Ad, s.Job, now)
+	if problem != w.problem {
+		w.problem = problem
+		if problem != "" {
+			w.layer.o.Log.Warn(fmt.Sprintf("slot %d: fetch: %s: %v is taken", w.slot, problem, d))
+		}
+	}
+	w.mu.Lock()
+	pause := backoff(w.failures)
+	w.mu.Unlock()
+	due := w.last.Add(max(d, pause))
+	if w.pace.After(due) {
+		due = w.pace
+	}
+	wait := due.Sub(now)
+	if changing && wait > clockPace {
+		wait = clockPace
+	}
+	return max(wait, 0)
+}
+
+// ask asks once, and does what the answer says.
+func (w *worker) ask(ctx context.Context, slot *Slot) {
+	l := w.layer
+	h := l.current().Hooks.Hook(w.keyword, hook.FetchWork)
+	if h == nil { // since a moment ago: whoever has changed it stops the worker
+		w.sleep(ctx, 0, nil, nil)
+		return
+	}
+	w.mu.Lock()
+	w.hurried, w.state = false, stateFetching
+	w.mu.Unlock()
+	began := time.Now()
+	l.known.ask(w, began)
+	defer l.known.answered(w)
+	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: []byte(slot.Ad.OldString()), Label: fmt.Sprintf("slot %d", w.slot)})
+	w.last, w.pace = time.Now(), time.Time{}
+	if ctx.Err() != nil {
+		return // what it brought nobody was told of: it will bring it again
+	}
+	c, why := w.read(&r, h)
+	w.note(why)
+	switch {
+	case why != "":
+		w.giveBack("the fetch hook failed")
+	case c == nil:
+		w.pace = began.Add(emptyPace)
+		l.o.Log.Debug(fmt.Sprintf("slot %d: fetch: no work: keyword=%s took=%.3fs", w.slot, w.keyword, r.Took.Seconds()))
+		w.giveBack("no more work")
+	case !w.offer(ctx, c, began):
+		w.pace = began.Add(emptyPace)
+		w.giveBack("no suitable work")
+	}
+}
+
+// note notes how the hook has done.
+func (w *worker) note(failure string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	log, name := w.layer.o.Log, fmt.Sprintf("slot %d: fetch: hook %s of %s", w.slot, hook.FetchWork, w.keyword)
+	if failure == "" {
+		if w.failures > 0 {
+			log.Info(fmt.Sprintf("%s: works again: failures=%d", name, w.failures))
+		}
+		w.state, w.failures, w.reason = stateWorking, 0, ""
+		return
+	}
+	w.state, w.reason = stateFailing, failure
+	w.failures++
+	log.Warn(fmt.Sprintf("%s: %s: failures=%d", name, failure, w.failures))
+}
+
+// giveBack gives back a claim of fetched work that has nothing to run.
+func (w *worker) giveBack(reason string) {
+	slots := w.layer.o.Slots
+	if s, ok := slots.Snapshot(w.slot); ok && s.Fetched && idle(&s) {
+		slots.Withdraw(w.slot, reason)
+	}
+}
+
+// offer offers work that was fetched, and reports whether it was accepted as
+// something new.
+func (w *worker) offer(ctx context.Context, c *claim, asked time.Time) bool {
+	l := w.layer
+	id, _ := text(c.ad, attrIdentity)
+	if id != "" {
+		if e := l.known.reserve(id, w.slot, asked); e != nil {
+			// It was not told before it answered.
+			l.o.Log.Info(fmt.Sprintf("slot %d: fetch: already here: job=%d identity=%q", w.slot, e.job, id))
+			c.slot = e.slot
+			l.desk(w.slot).reply(w.keyword, true, c, l.slotAd(e.slot), "", "")
+			return false
+		}
+	}
+	held, err := w.accept(ctx, c, id)
+	number := 0
+	if err == nil {
+		number = c.job.Number
+	}
+	if id != "" {
+		l.known.decide(id, number, held.Slot)
+	}
+	if err != nil {
+		l.o.Log.Info(fmt.Sprintf("slot %d: fetch: refused: identity=%q: %v", w.slot, id, err))
+		l.desk(w.slot).reply(w.keyword, false, c, l.slotAd(w.slot), "", "")
+		return false
+	}
+	l.o.Log.Info(fmt.Sprintf("slot %d: fetch: accepted: job=%d identity=%q keyword=%s", held.Slot, number, id, w.keyword))
+	d := l.desk(held.Slot)
+	d.took(c)
+	d.reply(w.keyword, true, c, held.Ad, held.Claim, held.Secret)
+	if err := l.o.Slots.Start(held.Slot, c.job); err != nil {
+		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
+	}
+	return true
+}
+
+// accept has the slots decide, and when they accept makes a job of the work. In
+// that order, so that nobody is told of what then has no place (REQ-HOOK-119).
+func (w *worker) accept(ctx context.Context, c *claim, id string) (Held, error) {
+	l := w.layer
+	owner, err := l.o.Owners.of(ctx, c.ad, l.current().Knobs)
+	if err != nil {
+		return Held{}, err
+	}
+	if err := w.prepare(c, owner); err != nil {
+		return Held{}, err
+	}
+	if err := l.o.Check(owner, c.request); err != nil {
+		return Held{}, err
+	}
+	held, err := l.o.Slots.Offer(w.slot, &Work{Ad: c.ad, Request: c.request, Owner: owner})
+	if err != nil {
+		return Held{}, err
+	}
+	c.slot, c.id = held.Slot, held.Claim
+	c.request.Work = work(c, id)
+	if c.job, err = l.o.Store.Submit(owner, owner.GID, c.request, l.o.Limits(), time.Now()); err != nil {
+		l.o.Slots.Withdraw(held.Slot, "the work could not be recorded")
+		return Held{}, err
+	}
+	return held, nil
+}
+
+// resume starts what an earlier execd has accepted and not started.
+func (w *worker) resume(c *claim) {
+	l := w.layer
+	if c.job.Foreign && !l.waits(c.job) {
+		return // deleted meanwhile, or started
+	}
+	owner, err := l.o.Owners.of(context.Background(), c.ad, l.current().Knobs)
+	if err != nil {
+		l.drop(c, err.Error())
+		return
+	}
+	held, err := l.o.Slots.Offer(w.slot, &Work{Ad: c.ad, Request: c.request, Owner: owner})
+	if err != nil {
+		l.drop(c, err.Error())
+		return
+	}
+	c.slot, c.id = held.Slot, held.Claim
+	l.desk(held.Slot).took(c)
+	l.o.Log.Info(fmt.Sprintf("slot %d: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
+	if err := l.o.Slots.Start(held.Slot, c.job); err != nil {
+		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
+	}
+}
+
+// notRun deals with work that was to be started and was not, for a reason that the
+// log has: the claim is broken, which tells who it came from. It reports whether
+// there was such work.
+func (w *worker) notRun(slot *Slot) bool {
+	if !slot.Fetched || !idle(slot) {
+		return false
+	}
+	l := w.layer
+	d := l.desk(w.slot)
+	c := d.holds(slot.Claim)
+	if c == nil {
+		return false
+	}
+	if reason := d.reasonOf(c); reason != "" {
+		l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
+		l.o.Slots.Withdraw(w.slot, reason)
+		return true
+	}
+	if !l.waits(c.job) {
+		return false
+	}
+	l.fail(c, "it could not be started")
+	return true
+}
+
+// waits reports whether a job waits, to be started or in error.
+func (l *Layer) waits(j *job.Job) bool {
+	state, ok := l.o.Store.ForeignState(j)
+	return ok && (state == job.Pending || state == job.Errored)
+}
+
+// fail forgets accepted work that was not run, and breaks its claim.
+func (l *Layer) fail(c *claim, reason string) {
+	if !l.waits(c.job) {
+		return // somebody else has found it, or it runs after all
+	}
+	l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
+	l.forget(c)
+	l.o.Slots.Withdraw(c.slot, reason)
+}
+
+// runs reports whether execd is not stopping.
+func (l *Layer) runs() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running.Err() == nil
+}
