@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -36,7 +38,7 @@ func main() {
 	app := &cli.App{
 		Name:            "execd",
 		Usage:           "execution daemon of Paddock",
-		UsageText:       "execd [-t | -check [-repair] | -status | -drain [-off | -wait]] [-debug] [-dev DIR | -root DIR]",
+		UsageText:       "execd [-t | -check [-repair] | -status | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]",
 		Version:         version,
 		HideHelpCommand: true,
 		Flags: []cli.Flag{
@@ -48,12 +50,16 @@ func main() {
 			&cli.BoolFlag{Name: "status", Usage: "ask the running execd how it does"},
 			&cli.BoolFlag{Name: "drain", Usage: "have the running execd start no more jobs"},
 			&cli.BoolFlag{Name: "off", Usage: "with -drain: have it start jobs again"},
+			&cli.StringFlag{Name: "speed", Usage: "with -drain: end what runs: graceful, quick or fast"},
 			&cli.BoolFlag{Name: "wait", Usage: "with -drain: return when no job runs"},
+			&cli.BoolFlag{Name: "fetch", Usage: "have the running execd ask for work now, for these slots or all that fetch work"},
+			&cli.BoolFlag{Name: "vacate", Usage: "have what runs in these slots leave them, and whoever has claimed them"},
+			&cli.BoolFlag{Name: "fast", Usage: "with -vacate: kill what runs at once"},
 			&cli.BoolFlag{Name: "debug", Usage: "log more"},
 		},
 		Action: run,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -check [-repair] | -status | -drain [-off | -wait]] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
+			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -check [-repair] | -status | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
 		},
 		// cli would print the error and exit 1.
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -85,7 +91,7 @@ func exitCode(err error) int {
 }
 
 func run(c *cli.Context) error {
-	if c.NArg() > 0 {
+	if c.NArg() > 0 && !c.Bool("fetch") && !c.Bool("vacate") {
 		return cli.Exit(fmt.Sprintf("execd: unexpected argument %q; see execd -help", c.Args().First()), exitUsage)
 	}
 	o, err := options(c)
@@ -95,13 +101,28 @@ func run(c *cli.Context) error {
 	if c.Bool("off") && c.Bool("wait") || (c.Bool("off") || c.Bool("wait")) && !c.Bool("drain") {
 		return cli.Exit("execd: -off and -wait exclude each other and belong to -drain", exitUsage)
 	}
-	if c.Bool("status") || c.Bool("drain") {
+	if speed := c.String("speed"); speed != "" && (!c.Bool("drain") || c.Bool("off") || !slices.Contains([]string{"graceful", "quick", "fast"}, speed)) {
+		return cli.Exit("execd: -speed is graceful, quick or fast, and belongs to -drain", exitUsage)
+	}
+	if c.Bool("fast") && !c.Bool("vacate") {
+		return cli.Exit("execd: -fast belongs to -vacate", exitUsage)
+	}
+	if c.Bool("vacate") && c.NArg() == 0 {
+		return cli.Exit("execd: -vacate wants the numbers of slots; see qhost -slots", exitUsage)
+	}
+	if c.Bool("status") || c.Bool("drain") || c.Bool("fetch") || c.Bool("vacate") {
 		if c.String("dev") == "" && c.String("root") == "" {
 			o.Places = api.ClientPlaces() // the one that qsub would talk to
 		}
 		client := api.NewClient(o.Places.Socket)
 		if c.Bool("drain") {
-			return drain(client, !c.Bool("off"), c.Bool("wait"))
+			return drain(client, !c.Bool("off"), c.String("speed"), c.Bool("wait"))
+		}
+		if c.Bool("fetch") {
+			return fetch(client, c.Args().Slice())
+		}
+		if c.Bool("vacate") {
+			return vacate(client, c.Args().Slice(), c.Bool("fast"))
 		}
 		return status(client)
 	}
@@ -179,6 +200,46 @@ func status(client *api.Client) error {
 	return nil
 }
 
+// slotNumbers reads the numbers of slots.
+func slotNumbers(words []string) (numbers []int, err error) {
+	for _, word := range words {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return nil, cli.Exit(fmt.Sprintf("execd: %q is not the number of a slot; see qhost -slots", word), exitUsage)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
+
+// fetch has slots of the execd that runs ask for work.
+func fetch(client *api.Client, words []string) error {
+	slots, err := slotNumbers(words)
+	if err != nil {
+		return err
+	}
+	var reply api.FetchReply
+	if err := client.Call(context.Background(), api.VerbFetch, api.FetchRequest{Slots: slots}, &reply); err != nil {
+		return err
+	}
+	fmt.Printf("execd: asking: slots=%d\n", reply.Slots)
+	return nil
+}
+
+// vacate takes slots of the execd that runs from whoever has them.
+func vacate(client *api.Client, words []string, fast bool) error {
+	slots, err := slotNumbers(words)
+	if err != nil {
+		return err
+	}
+	var reply api.VacateReply
+	if err := client.Call(context.Background(), api.VerbVacate, api.VacateRequest{Slots: slots, Fast: fast}, &reply); err != nil {
+		return err
+	}
+	fmt.Printf("execd: vacating: slots=%d\n", reply.Vacated)
+	return nil
+}
+
 // drained describes a drain, behind what comes before it.
 func drained(d *api.Drain) string {
 	if d == nil {
@@ -192,8 +253,8 @@ func drained(d *api.Drain) string {
 }
 
 // drain asks the execd that runs to start no more jobs, or to start them again.
-func drain(client *api.Client, on, wait bool) error {
-	req := api.DrainRequest{On: on, Off: !on}
+func drain(client *api.Client, on bool, speed string, wait bool) error {
+	req := api.DrainRequest{On: on, Off: !on, Speed: speed}
 	for {
 		var reply api.DrainReply
 		err := client.Call(context.Background(), api.VerbDrain, req, &reply)

@@ -249,6 +249,11 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		}
 	}
 	for i := range tasks {
+		for j := range tasks[i].Hooks {
+			say(&tasks[i], "hook", hookRun(&tasks[i].Hooks[j]))
+		}
+	}
+	for i := range tasks {
 		if cores && tasks[i].Queue != "" {
 			say(&tasks[i], "binding", or(tasks[i].Binding, "NONE"))
 		}
@@ -262,6 +267,18 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		}
 	}
 	return inError
+}
+
+// hookRun tells of a hook: which, since when, for how long, and how it ended.
+func hookRun(h *api.HookRun) string {
+	text := fmt.Sprintf("%s of %s, start_time=%s, took=%.3fs", h.Hook, h.Keyword, stamp(h.Started), h.Took)
+	if h.Count > 0 {
+		text += fmt.Sprintf(", times=%d, skipped=%d", h.Count, h.Skipped)
+	}
+	if h.Running {
+		return text + ", runs"
+	}
+	return text + ", " + h.Result
 }
 
 // limits tells of what is limited, and how near the task has come. What holds

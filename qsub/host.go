@@ -250,6 +250,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	var request api.HostRequest
 	var hosts, users, attributes []string
 	var queues, jobs, values, asJSON, asXML, short bool
+	var slots slotsAsked
 	for i := range settings {
 		o := &settings[i]
 		switch {
@@ -272,6 +273,14 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 			short = true
 		case o.Name == "-q":
 			queues = true
+		case o.Name == "-slotad":
+			if err := slots.add(true, o.Value()); err != nil {
+				return err
+			}
+		case o.Name == "-slots":
+			if err := slots.add(false, ""); err != nil {
+				return err
+			}
 		case o.Name == "-u":
 			jobs = true
 			users = append(users, list(o.Value())...)
@@ -281,6 +290,9 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	}
 	if asJSON && asXML {
 		return errTwoForms
+	}
+	if slots.set {
+		return s.slots(ctx, &slots, asJSON)
 	}
 	reply, err := s.host(ctx, &request)
 	if err != nil {
@@ -320,6 +332,9 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		return s.xmlHosts(reply, running, &hostView{queues, values, short, attributes})
 	}
 	s.hostLines(reply, short)
+	for _, broken := range reply.BrokenHooks {
+		fmt.Fprintf(s.out, "    broken hook: %s\n", api.Visible(broken))
+	}
 	if values {
 		writeHostValues(s, reply.Values, attributes)
 	}

@@ -24,6 +24,7 @@ var shows = map[string]api.ShowRequest{
 	"-shgrp_resolved": {Kind: "hostgroup", Resolved: true},
 	"-shgrp_tree":     {Kind: "hostgroup", Tree: true},
 	"-shgrpl":         {Kind: "hostgroup", List: true},
+	"-sknobs":         {Kind: api.KindKnob},
 	"-sm":             {Kind: "manager", List: true},
 	"-so":             {Kind: "operator", List: true},
 	"-sp":             {Kind: "pe"},
@@ -285,6 +286,9 @@ func (c *conf) reload(ctx context.Context) error {
 	} else {
 		for _, line := range reply.Changed {
 			fmt.Fprintln(c.out, api.Visible(line))
+		}
+		for _, line := range reply.BrokenHooks {
+			fmt.Fprintf(c.err, "qconf: broken hook: %s\n", api.Visible(line))
 		}
 		for _, line := range reply.Problems {
 			fmt.Fprintln(c.err, api.Visible(line))

@@ -152,6 +152,7 @@ func TestQconf(t *testing.T) {
 		{"-sckpt x -sckptl -sc", []api.ShowRequest{{Kind: "ckpt", Name: "x"}, {Kind: "ckpt", List: true}, {Kind: "complex"}}},
 		{"-sconf -sconf h -ssconf", []api.ShowRequest{{Kind: "conf"}, {Kind: "conf", Name: "h"}, {Kind: "sched"}}},
 		{"-sul -su l -shgrpl -shgrp @g", []api.ShowRequest{{Kind: "userlist", List: true}, {Kind: "userlist", Name: "l"}, {Kind: "hostgroup", List: true}, {Kind: "hostgroup", Name: "@g"}}},
+		{"-sknobs -sknobs START,*_HOOK_*", []api.ShowRequest{{Kind: "knob"}, {Kind: "knob", Name: "START"}, {Kind: "knob", Name: "*_HOOK_*"}}},
 		{"-sel -se h -sm -so", []api.ShowRequest{{Kind: "host", List: true}, {Kind: "host", Name: "h"}, {Kind: "manager", List: true}, {Kind: "operator", List: true}}},
 	} {
 		want(t, result{0, strings.Repeat("a\nb\n", len(test.want)), ""}, call(t, "", append([]string{"qconf"}, strings.Fields(test.args)...)...))
@@ -172,6 +173,8 @@ func TestQconf(t *testing.T) {
 	want(t, result{0, "{\n  \"changed\": [\n    \"queue all.q: slots 4\"\n  ]\n}\n", ""}, call(t, "", "qconf", "-reload", "-json"))
 	e.replies(api.VerbReload, api.ReloadReply{})
 	want(t, result{0, "the configuration has not changed\n", ""}, call(t, "", "qconf", "-reload"))
+	e.replies(api.VerbReload, api.ReloadReply{BrokenHooks: []string{"hooks.conf:3: no such\x1b"}})
+	want(t, result{0, "the configuration has not changed\n", "qconf: broken hook: hooks.conf:3: no such\\x1b\n"}, call(t, "", "qconf", "-reload"))
 	e.replies(api.VerbReload, api.ReloadReply{Problems: []string{"sge_conf:3: no such parameter\x1b"}})
 	want(t, result{1, "", "sge_conf:3: no such parameter\\x1b\nqconf: the configuration was not changed\n"}, call(t, "", "qconf", "-reload"))
 	e.replies(api.VerbReload, api.Errorf(api.CodeDenied, "only managers may do that"))

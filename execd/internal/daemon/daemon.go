@@ -14,15 +14,21 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
+	"paddock/execd/internal/eventlog"
+	"paddock/execd/internal/fetch"
+	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/journal"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/metrics"
@@ -67,6 +73,9 @@ func Check(o Options) (*conf.Config, error) {
 		return nil, err
 	}
 	c := l.Current()
+	if err := checkHooks(c); err != nil {
+		return nil, &UsageError{err}
+	}
 	_, without := launch.ScratchReport(c, o.RootMode)
 	for _, text := range append(without, launch.DeviceProblems(c)...) {
 		c.Warnings = append(c.Warnings, conf.Problem{File: o.Places.Config, Text: text})
@@ -80,7 +89,10 @@ func open(o Options) (*conf.Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot get the name of this host: %w", err)
 	}
-	l, err := conf.Open(conf.Options{Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode})
+	l, err := conf.Open(conf.Options{
+		Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode,
+		Environ: os.Environ(), //nolint:forbidigo // it is read, and handed on to nobody
+	})
 	if err != nil {
 		return nil, &UsageError{err}
 	}
@@ -210,6 +222,8 @@ type daemon struct {
 	logs   *logHandler
 	root   *spool.Root
 	config *conf.Live
+	hooks  atomic.Pointer[hook.Table] // of the configuration in force
+	calls  *hook.Runner               // of hooks
 	users  *user.Directory
 	store  *job.Store
 	states *queue.States
@@ -222,6 +236,9 @@ type daemon struct {
 	load   *usage.Load
 	counts metrics.Counts
 	server *server.Server
+
+	slotAds *slotAds
+	fetch   *fetch.Layer
 }
 
 // build puts the managers together. None of them runs yet.
@@ -229,6 +246,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	config := live.Current()
 	host := config.Hostname
 	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}}
+	d.hooks.Store(hook.NewTable(config.Knobs))
 	if err := claimSpool(root, log); err != nil {
 		return nil, err
 	}
@@ -276,10 +294,21 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
 		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Outputs: outputs, Host: host, Boot: boot, Log: log,
 	}
+	d.stages.Journal = &journal.Journal{
+		Log: &eventlog.Journal{Files: d.launch}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
+	}
+	d.calls = &hook.Runner{
+		Shepherd: cmp.Or(d.launch.OwnShepherd, d.launch.Shepherd), Privileged: o.RootMode, Users: d.users, Host: host, Log: log,
+	}
+	d.stages.Hooks, d.stages.HookTable = d.calls, d.hooks.Load
 	d.launch.Exited, d.launch.Noticed = d.stages.Exited, d.stages.Noticed
 	d.usage.Exceeded = d.stages.Exceeded
+	table := claim.NewTable(config.Queues, queue.Holder)
+	d.stages.SlotOf = slotOf(table)
+	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}
 	d.queue = queue.New(queue.Options{
-		Store: d.store, Claims: claim.NewTable(config.Queues, queue.Holder), GIDs: gids, Cores: cores, Boot: boot,
+		Slots: d.slotJobs(),
+		Store: d.store, Claims: table, GIDs: gids, Cores: cores, Boot: boot,
 		Config: config, States: d.states, Log: log, Start: d.stages.Start, Suspend: d.stages.Suspend,
 		NeedLoad: func(bool) { d.configureLoad() },
 		Hold: func() string {
@@ -289,6 +318,10 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 			return ""
 		},
 	})
+	d.buildFetch(table)
+	if err := d.manageSlots(table); err != nil {
+		return nil, err
+	}
 	d.stages.Queue = d.queue
 	d.store.OnWork(d.queue.Add)
 	only := -1
@@ -299,6 +332,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Stages: d.stages,
 		Usage: d.usage, Load: d.load.Values, Metrics: metrics.Handler(d.snapshot), Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		OwnerOnly: only, Outputs: outputs, Configure: d.change, Saved: live.Saved, Template: live.Template,
+		Hooks: d.hooks.Load, Fetch: d.fetch.Wake,
 	}
 	return d, nil
 }
@@ -401,7 +435,9 @@ func (d *daemon) run(ctx context.Context) error {
 	bookDone.Go(func() { d.mail.Run(bookCtx) })
 	stop := func() {
 		queueDone.Wait()
+		d.queue.Stop()
 		d.stages.Stop()
+		d.stopHooks()
 		stopBook()
 		bookDone.Wait()
 		close(stopLaunch)
@@ -420,9 +456,11 @@ func (d *daemon) run(ctx context.Context) error {
 			d.log.Warn(err.Error())
 		}
 	}
+	d.dropStrays()
 	d.report()
 	d.configureLoad()
 	queueDone.Go(func() { d.queue.Run(ctx) })
+	queueDone.Go(func() { d.fetch.Run(ctx) })
 	queueDone.Go(func() { d.load.Run(ctx, d.queue.SetLoad) })
 	queueDone.Go(func() { d.usage.Run(ctx) })
 	queueDone.Go(func() { d.keepShares(ctx) })
@@ -451,6 +489,7 @@ func (d *daemon) run(ctx context.Context) error {
 	for _, w := range d.config.Current().Warnings {
 		d.log.Warn(fmt.Sprintf("execd: configuration: %v", &w))
 	}
+	d.reportHooks()
 	notify("READY=1")
 	err = d.server.Serve(ctx, listener)
 	notify("STOPPING=1")

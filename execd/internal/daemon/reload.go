@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/hook"
 )
 
 // reload reads the configuration again, and tells everybody. When something is
@@ -45,8 +46,12 @@ func (d *daemon) reloaded(changed []string, err error) {
 	for _, line := range changed {
 		d.log.Info("execd: configuration: " + line)
 	}
+	d.hooks.Store(hook.NewTable(c.Knobs))
+	d.reportHooks()
 	d.logs.configure(c)
 	d.queue.Configure(c)
+	d.setPolicy(c)
+	d.fetch.Configure(d.fetchSettings())
 	d.store.KeepFinished(c.Global.FinishedJobs)
 	d.usage.SetInterval(c.Global.UsageInterval)
 	d.report()

@@ -48,6 +48,7 @@ func (s *Server) host(ctx context.Context, _ job.Caller, req *api.HostRequest) (
 	reply := api.HostReply{
 		Host: s.Host, Arch: launch.Arch(), Groups: s.Groups, HostGroups: s.Config().HostGroups,
 		Values: s.Queue.HostValues(), Queues: s.Queue.Status(),
+		BrokenHooks: s.brokenHooks(),
 	}
 	if len(req.Resources)+len(req.PEs)+len(req.Users)+len(req.Now) == 0 {
 		return reply, nil
@@ -63,6 +64,19 @@ func (s *Server) host(ctx context.Context, _ job.Caller, req *api.HostRequest) (
 	reply.Excluded = !here
 	reply.Queues = slices.DeleteFunc(reply.Queues, func(q api.QueueStatus) bool { return !slices.Contains(chosen, q.Name) })
 	return reply, nil
+}
+
+// brokenHooks are the hooks that cannot be called, a line each.
+func (s *Server) brokenHooks() (lines []string) {
+	if s.Hooks == nil {
+		return nil
+	}
+	for _, p := range s.Hooks().Problems() {
+		if !p.Warning {
+			lines = append(lines, p.String())
+		}
+	}
+	return lines
 }
 
 // maxAsked bounds the users that are looked up for one who asks.
@@ -177,7 +191,7 @@ func (s *Server) reload(_ context.Context, c job.Caller, _ *api.ReloadRequest) (
 		return api.ReloadReply{}, api.Errorf(api.CodeDenied, "denied: %q must be manager for this operation", c.Name)
 	}
 	changed, err := s.Reload()
-	return api.ReloadReply{Changed: changed, Problems: problems(err)}, nil
+	return api.ReloadReply{Changed: changed, Problems: problems(err), BrokenHooks: s.brokenHooks()}, nil
 }
 
 // problems returns a line for each error that was joined.

@@ -26,6 +26,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/fair"
+	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
@@ -40,6 +41,7 @@ type Server struct {
 	Book   *account.Book
 	Users  *user.Directory
 	Config func() *conf.Config
+	Hooks  func() *hook.Table // those of the configuration; nil: there are none
 	Queue  *queue.Queue
 	Stages *stage.Runner
 	Reload func() (changed []string, err error)
@@ -48,14 +50,17 @@ type Server struct {
 	Saved     func() (*conf.Config, error)            // the configuration as it is in the files
 	Template  func(kind, name string) (string, error) // what an object begins with
 	Drain     *drain.Drain
-	Usage     *usage.Sampler
-	Outputs   *output.Memory // nil: nothing is known of jobs that are over
-	Metrics   http.Handler
-	Load      func() map[string]conf.Value // of the host, as of now; nil: not known
-	Groups    string                       // the tier of control groups
-	Host      string
-	Version   string
-	Log       *slog.Logger
+	// Fetch has slots ask for work; none named: all that fetch. It returns how many
+	// do, and the slots named that fetch none.
+	Fetch   func(slots []int) (told int, missing []int)
+	Usage   *usage.Sampler
+	Outputs *output.Memory // nil: nothing is known of jobs that are over
+	Metrics http.Handler
+	Load    func() map[string]conf.Value // of the host, as of now; nil: not known
+	Groups  string                       // the tier of control groups
+	Host    string
+	Version string
+	Log     *slog.Logger
 	// OwnerOnly is the uid that alone may do anything at all, in user mode;
 	// -1 in root mode.
 	OwnerOnly int
@@ -104,6 +109,18 @@ var verbs = map[string]struct {
 	// Two texts, and JSON may make six bytes of one.
 	api.VerbConfigure: {members, 12*api.MaxConfiguration + 1<<16, handler((*Server).configure)},
 	api.VerbDrain:     {managers, 1 << 16, handler((*Server).drain)},
+	api.VerbFetch:     {managers, 1 << 20, handler((*Server).fetch)},
+
+	api.VerbClaim:         {members, 2*maxAd + 1<<16, gated(handler((*Server).claim))},
+	api.VerbActivate:      {members, (api.MaxScript+2)/3*4 + 8<<20, gated(handler((*Server).activate))},
+	api.VerbDeactivate:    {members, 1 << 16, handler((*Server).deactivate)},
+	api.VerbRelease:       {members, 1 << 16, handler((*Server).release)},
+	api.VerbRenew:         {members, 1 << 16, handler((*Server).renew)},
+	api.VerbClaimSuspend:  {members, 1 << 16, handler(suspendClaim)},
+	api.VerbClaimContinue: {members, 1 << 16, handler(continueClaim)},
+	api.VerbClaimCheck:    {members, 1 << 16, handler((*Server).check)},
+	api.VerbVacate:        {managers, 1 << 16, handler((*Server).vacate)},
+	api.VerbSlots:         {anyone, 1 << 16, handler((*Server).slots)},
 
 	// An environment and arguments, each byte of which may be written as six.
 	api.VerbAlter:    {members, 16 << 20, gated(handler((*Server).alter))},

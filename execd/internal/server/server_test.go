@@ -13,6 +13,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/job"
@@ -49,7 +50,7 @@ func newServer(t *testing.T) (*Server, string) {
 		t.Fatal(err)
 	}
 	q := queue.New(queue.Options{
-		Store: store, Config: config, States: states, Log: log, Hold: func() string { return "because" },
+		Store: store, Claims: claim.NewTable(config.Queues, queue.Holder), Config: config, States: states, Log: log, Hold: func() string { return "because" },
 	})
 	return &Server{
 		Store: store, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
@@ -230,6 +231,7 @@ func TestDetailHidesEnvironment(t *testing.T) {
 	owner := &user.User{Name: "other", UID: os.Getuid() + 4242}
 	req := good()
 	req.Env = []string{"SECRET=1"}
+	req.Work = &api.Work{Ad: "Env = \"SECRET=1\"\n", Identity: "i", Holder: "fetch"}
 	j, err := store.Submit(owner, owner.GID, &req, job.Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -246,10 +248,37 @@ func TestDetailHidesEnvironment(t *testing.T) {
 		d := store.Detail(&api.DetailRequest{Jobs: []string{"1", "nix"}}, tt.caller, "h", func(*job.Job) []string { return nil })
 		if len(d.Jobs) != 1 || len(d.Jobs[0].Request.Env) != tt.want || len(d.Missing) != 1 {
 			t.Errorf("detail for %+v = %+v; want %d variables and one missing", tt.caller, d, tt.want)
+			continue
+		}
+		if w := d.Jobs[0].Request.Work; w == nil || w.Identity != "i" || (w.Ad != "") != (tt.want > 0) {
+			t.Errorf("work for %+v = %+v; want the ad only for those who see the environment", tt.caller, w)
 		}
 	}
-	if r, err := store.Request(j); err != nil || len(r.Env) != 1 {
+	if r, err := store.Request(j); err != nil || len(r.Env) != 1 || r.Work.Ad == "" {
 		t.Errorf("the job's own environment is gone: %v, %v", r.Env, err)
+	}
+}
+
+// Nobody says of his own job that it was fetched, and under which claim.
+func TestWorkOfClientsIsDropped(t *testing.T) {
+	s := rooted(t, &conf.Config{})
+	reply, err := submitAs(t, s, os.Getuid(), func(r *api.SubmitRequest) {
+		r.Work = &api.Work{Ad: "Owner = \"root\"\n", Identity: "i", Slot: 1, Claim: "c", Holder: "fetch"}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := s.Store.Pending()
+	if len(jobs) != 1 {
+		t.Fatalf("%d jobs wait; want job %d", len(jobs), reply.Job)
+	}
+	for _, j := range jobs {
+		if j.Foreign || j.Identity != "" {
+			t.Errorf("job %d counts as fetched, with identity %q", j.Number, j.Identity)
+		}
+		if r, err := s.Store.Request(j); err != nil || r.Work != nil {
+			t.Errorf("the record of job %d has work %+v, %v; want none", reply.Job, r.Work, err)
+		}
 	}
 }
 

@@ -26,23 +26,9 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
+	req.Work = nil
 	config := s.Config()
-	if err := s.mayHaveJobs(config, owner, c.GID); err != nil {
-		return api.SubmitReply{}, err
-	}
-	if err := mayHaveTasks(config, req.Tasks); err != nil {
-		return api.SubmitReply{}, err
-	}
-	if err := check(req); err != nil {
-		return api.SubmitReply{}, err
-	}
-	if err := mayAsk(c, req); err != nil {
-		return api.SubmitReply{}, err
-	}
-	if err := mayHaveTasks(config, req.Tasks); err != nil {
-		return api.SubmitReply{}, err
-	}
-	if err := s.mayBeArgs(req.Args); err != nil {
+	if err := s.mayBeJob(config, c, owner, c.GID, req); err != nil {
 		return api.SubmitReply{}, err
 	}
 	if req.Interactive != nil {
@@ -78,6 +64,37 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place),
 		Program: programOf(&config.Global, req),
 	}, nil
+}
+
+// mayBeJob refuses what is not to be a job of its owner, whatever it waits for.
+func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, gid int, req *api.SubmitRequest) error {
+	if err := s.mayHaveJobs(config, owner, gid); err != nil {
+		return err
+	}
+	if err := mayHaveTasks(config, req.Tasks); err != nil {
+		return err
+	}
+	if err := check(req); err != nil {
+		return err
+	}
+	if err := mayAsk(c, req); err != nil {
+		return err
+	}
+	return s.mayBeArgs(req.Args)
+}
+
+// accept makes a job that does not wait for its turn.
+func (s *Server) accept(c job.Caller, owner *user.User, gid int, req *api.SubmitRequest) (*job.Job, error) {
+	config := s.Config()
+	if err := s.mayBeJob(config, c, owner, gid, req); err != nil {
+		return nil, err
+	}
+	if err := checkCheckpoint(req); err != nil {
+		return nil, err
+	}
+	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
+	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
+	return s.Store.Submit(owner, gid, req, limits, time.Now())
 }
 
 // check refuses what cannot become a job, with Grid Engine's words where it

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 	"paddock/spool"
 )
@@ -114,7 +115,7 @@ func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest)
 				s.Stages.Launcher.Limits(run, &u)
 				t.Usage = &u
 			}
-			t.Subtasks = s.Stages.Subtasks(run)
+			t.Subtasks, t.Hooks = s.Stages.Subtasks(run), s.Stages.HookRuns(run)
 			for i := range t.Subtasks {
 				run.PETask = t.Subtasks[i].ID
 				if u, ok := used[run]; ok {
@@ -150,11 +151,19 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 	if req.On && req.Off {
 		return reply, api.Errorf(api.CodeBadRequest, "cannot drain: on and off exclude each other")
 	}
+	speed := claim.Speed(req.Speed)
+	if !slices.Contains([]claim.Speed{"", claim.Graceful, claim.Quick, claim.Fast}, speed) || speed != "" && !req.On {
+		return reply, api.Errorf(api.CodeBadRequest, "cannot drain: %q is no speed", short(req.Speed))
+	}
 	if req.On || req.Off {
 		if reply.Changed, err = s.Drain.Set(req.On, c.Name, time.Now()); err != nil {
 			return reply, err
 		}
 		s.Queue.Settle()
+		if speed != "" || req.Off {
+			s.Queue.Drain(speed)
+			s.Log.Info(fmt.Sprintf("execd: drain: speed=%q by=%s", speed, c.Name))
+		}
 	}
 	if reply.Changed {
 		s.Log.Info(fmt.Sprintf("execd: drain=%t by=%s", req.On, c.Name))

@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"os"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/fetch"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/user"
+)
+
+// fetchSlots are the slots as package fetch wants them.
+type fetchSlots struct {
+	queue  *queue.Queue
+	claims *claim.Table
+}
+
+// List implements fetch.Slots.
+func (s fetchSlots) List() []fetch.Ref {
+	refs, _ := s.claims.List()
+	list := make([]fetch.Ref, len(refs))
+	for i, r := range refs {
+		list[i] = fetch.Ref(r)
+	}
+	return list
+}
+
+// ListChanged implements fetch.Slots.
+func (s fetchSlots) ListChanged() <-chan struct{} {
+	_, changed := s.claims.List()
+	return changed
+}
+
+// Snapshot implements fetch.Slots.
+func (s fetchSlots) Snapshot(number int) (fetch.Slot, bool) {
+	v, ok := s.queue.Snapshot(number)
+	if !ok {
+		return fetch.Slot{}, false
+	}
+	return fetch.Slot{
+		Ref: fetch.Ref(v.Ref), State: v.State, Activity: v.Activity, Ad: v.Ad, Job: v.Job,
+		Fetched: v.Kind == claim.KindFetch, Claim: v.ID.String(), Promised: v.Promised, Closed: v.Closed,
+	}, true
+}
+
+// Changed implements fetch.Slots.
+func (s fetchSlots) Changed(number int) <-chan struct{} { return s.claims.Changed(number) }
+
+// Offer implements fetch.Slots.
+func (s fetchSlots) Offer(number int, w *fetch.Work) (fetch.Held, error) {
+	g, err := s.queue.Offer(number, w.Ad)
+	if err != nil {
+		return fetch.Held{}, err
+	}
+	return fetch.Held{Slot: g.Slot, Ad: g.Ad, Claim: g.ID.String(), Secret: g.ID.Reveal()}, nil
+}
+
+// Start implements fetch.Slots.
+func (s fetchSlots) Start(number int, j *job.Job) error { return s.queue.Begin(number, j) }
+
+// Withdraw implements fetch.Slots.
+func (s fetchSlots) Withdraw(number int, _ string) { s.queue.Withdraw(number, false) }
+
+// Expire implements fetch.Slots.
+func (s fetchSlots) Expire(number int, _ string) { s.queue.Withdraw(number, true) }
+
+// buildFetch makes what fetches work. Nothing is fetched yet.
+func (d *daemon) buildFetch(claims *claim.Table) {
+	self := -1
+	if !d.opts.RootMode {
+		self = os.Geteuid()
+	}
+	d.fetch = fetch.New(fetch.Options{
+		Slots: fetchSlots{d.queue, claims}, Store: d.store, Hooks: d.calls, Log: d.log, Config: d.config.Current,
+		Owners: fetch.Owners{Users: d.users, Self: self, MinUID: func() int { return d.config.Current().Global.MinUID }},
+		Check:  func(owner *user.User, req *api.SubmitRequest) error { return d.server.CheckWork(owner, req) },
+		Limits: func() job.Limits {
+			g := &d.config.Current().Global
+			return job.Limits{Jobs: g.MaxJobs, UserJobs: g.MaxUserJobs}
+		},
+	}, d.fetchSettings())
+	d.stages.Over, d.stages.Abandoned = d.fetch.Over, d.fetch.Abandoned
+}
+
+// fetchSettings are what the configuration in force says of fetching.
+func (d *daemon) fetchSettings() fetch.Settings {
+	return fetch.Settings{Knobs: d.config.Current().Knobs, Hooks: d.hooks.Load()}
+}
+
+// evicted tells who fetched work came from that its claim is over.
+func (d *daemon) evicted(e claim.Eviction) {
+	d.fetch.Evicted(fetch.Eviction{Slot: e.Slot, Reason: e.Reason, Ad: e.Ad, Claim: e.ID.String(), Secret: e.ID.Reveal(), Job: e.Job})
+}

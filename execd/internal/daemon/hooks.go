@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/hook"
+)
+
+// checkHooks says what is wrong with the hooks of a configuration, as one error;
+// what is merely odd is added to its warnings.
+func checkHooks(c *conf.Config) error {
+	var errs []error
+	for _, p := range hook.NewTable(c.Knobs).Problems() {
+		problem := conf.Problem{File: p.File, Line: p.Line, Text: p.Text}
+		if p.Warning {
+			c.Warnings = append(c.Warnings, problem)
+		} else {
+			errs = append(errs, &problem)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reportHooks tells the log what is wrong with the hooks. A broken one stops
+// nobody: the others and all jobs of the queue go on.
+func (d *daemon) reportHooks() {
+	for _, p := range d.hooks.Load().Problems() {
+		if p.Warning {
+			d.log.Warn(fmt.Sprintf("execd: configuration: %v", p))
+		} else {
+			d.log.Error(fmt.Sprintf("execd: hook: broken: %v", p))
+		}
+	}
+}
+
+// hooksStop is how long execd waits at its end for hooks that it ends: they have
+// 3 s from SIGTERM to SIGKILL.
+const hooksStop = 5 * time.Second
+
+// stopHooks ends the hooks of jobs that still run, whether somebody waits for them
+// or not. What they were to tell the next execd tells: to it they have not run.
+func (d *daemon) stopHooks() {
+	for _, label := range d.calls.Stop(hooksStop) {
+		d.log.Warn(fmt.Sprintf("%s: hook: still ends: its parent kills it", label))
+	}
+}

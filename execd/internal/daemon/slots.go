@@ -1,0 +1,281 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/slot"
+	"paddock/execd/internal/stage"
+)
+
+// slotAds writes the ads of slots. It is asked with the queue's lock held, so it
+// asks nobody but the kernel, and that at most once a second.
+type slotAds struct {
+	d        *daemon
+	platform ad.Platform
+	address  string
+
+	mu   sync.Mutex
+	read time.Time // guarded by mu; when what follows was read
+	load float64   // guarded by mu; of the last minute
+	mem  int64     // guarded by mu; MiB of the host
+	disk int64     // guarded by mu; KiB that are free where jobs have their TMPDIR
+}
+
+// fresh is how long what the kernel has said is good.
+const fresh = time.Second
+
+// host returns the load of the host, its memory in MiB and its free disk in KiB.
+func (a *slotAds) host(now time.Time) (load float64, memory, disk int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Sub(a.read) >= fresh || now.Before(a.read) {
+		a.read = now
+		if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+			first, _, _ := strings.Cut(string(text), " ")
+			a.load, _ = strconv.ParseFloat(first, 64)
+		}
+		var info syscall.Sysinfo_t
+		if syscall.Sysinfo(&info) == nil {
+			a.mem = int64(info.Totalram * uint64(info.Unit) >> 20)
+		}
+		var fs syscall.Statfs_t
+		if syscall.Statfs(a.d.opts.Places.Tmp, &fs) == nil {
+			a.disk = int64(fs.Bavail * uint64(fs.Bsize) >> 10)
+		}
+	}
+	return a.load, a.mem, a.disk
+}
+
+// policies are the expressions that stand in the ad of a slot.
+var policies = []slot.Expression{
+	slot.Start, slot.Rank, slot.IsOwner, slot.WantSuspend, slot.SuspendWhen, slot.ContinueWhen, slot.PreemptWhen, slot.KillWhen,
+	slot.WantVacate, slot.MaxJobRetirementTime, slot.MachineMaxVacateTime,
+}
+
+// names are what some expressions are called in ads.
+var names = map[slot.Expression]string{slot.Start: "Start", slot.Rank: "Rank", slot.IsOwner: "IsOwner"}
+
+// of returns the ad of a slot.
+func (a *slotAds) of(in *claim.Info) *classad.Ad {
+	config := a.d.config.Current()
+	load, memory, disk := a.host(in.Now)
+	slots := max(in.Slots, config.Slots(), 1)
+	info := ad.SlotInfo{
+		ID: in.Number, Host: a.d.host, Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
+		Started: a.d.began, Now: in.Now, State: slot.Claimed.String(), Activity: slot.Idle.String(),
+		Cpus: 1, TotalSlotCpus: 1, TotalCpus: runtime.NumCPU(), DetectedCpus: runtime.NumCPU(),
+		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: memory,
+		Disk: disk / int64(slots), TotalSlotDisk: disk / int64(slots), TotalDisk: disk,
+		TotalSlots: slots, Load: ad.SlotLoad{LoadAvg: load}, RetirementTimeRemaining: -1,
+	}
+	if in.Task != "" {
+		info.Activity = slot.Busy.String()
+		info.Job = &ad.SlotJob{ID: in.Task, GlobalID: a.d.host + "#" + in.Task, Universe: 5}
+	}
+	for _, x := range policies {
+		name, ok := names[x]
+		if !ok {
+			name = x.String()
+		}
+		info.Policy = append(info.Policy, classad.Attr{Name: name, Expr: in.Policy.Expr(x)})
+	}
+	if m := in.Machine; m != nil {
+		p := m.Place()
+		info.State, info.Activity = p.State.String(), p.Activity.String()
+		info.EnteredState, info.EnteredActivity = m.EnteredState(), m.EnteredActivity()
+		_, info.Draining = m.Draining()
+		info.BrokenReason = m.Broken()
+		cur := m.Current()
+		info.CurrentRank = cur.Rank
+		run := m.Run(in.Now)
+		if in.Holder != "" {
+			c := &ad.Claim{Owner: in.User, User: in.User, Holder: in.Holder, Run: run.Claim, Suspended: run.Stopped}
+			if !in.ID.Zero() {
+				c.Public, c.Secret = in.ID.String(), in.ID.Reveal()
+			}
+			info.Claim = c
+		}
+		if info.Job != nil {
+			info.Job.Started, info.Job.Run, info.Job.Suspended = run.Begun, run.Job, run.Suspended
+		}
+	}
+	for _, name := range config.Knobs.Words("STARTD_ATTRS") {
+		if e, ok := config.Knobs.Expr(name); ok {
+			info.Extra = append(info.Extra, classad.Attr{Name: name, Expr: e})
+		}
+	}
+	if list := config.Knobs.Words("STARTD_JOB_ATTRS"); len(list) > 0 && in.Task != "" && in.Job != nil {
+		info.Extra = append(info.Extra, ad.JobAttrs(in.Job.Ad(), list)...)
+	}
+	info.Extra = append(info.Extra, a.d.fetch.Attributes(in.Number)...)
+	return ad.Slot(info)
+}
+
+// jobAd returns the ad of a job as slots see it, from what is in memory: neither
+// the command nor the environment of a job that waits is.
+func (a *slotAds) jobAd(j *job.Job, t *job.Task) *classad.Ad {
+	terms := j.Terms()
+	request := *terms.Needs.Request()
+	request.Name, request.Account, request.Priority = terms.Name, terms.Account, terms.Priority
+	info := ad.JobInfo{
+		Number: j.Number, Task: 1, Host: a.d.host, Owner: j.Owner, Group: j.Group, Submitted: j.Submitted, Request: &request,
+		Status: ad.StatusIdle, Slots: 1, Resources: ad.AskedIn(a.d.config.Current(), request.Hard),
+	}
+	if j.Foreign {
+		request.Work = a.d.fetch.Work(j.Number)
+	}
+	if t != nil {
+		info.Task, info.Status, info.Started, info.Starts, info.Queue = t.Number, ad.StatusRunning, t.Started, t.Run+1, t.Start.Queue
+	}
+	return ad.Job(info)
+}
+
+// osRelease is what the host says of its system.
+func osRelease() string {
+	text, err := os.ReadFile("/etc/os-release")
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// manageSlots lets others than the queue have slots.
+func (d *daemon) manageSlots(table *claim.Table) error {
+	err := table.Manage(claim.Options{
+		Host: d.host, Boot: d.began, Store: claim.NewStore(d.root), Log: d.log, Ad: d.slotAds.of,
+		JobOf:  func(task string) slot.Job { return d.queue.JobOf(task) },
+		Closed: d.states.Closed,
+	})
+	if err != nil {
+		return err
+	}
+	d.setPolicy(d.config.Current())
+	return nil
+}
+
+// setPolicy has the slots follow the knobs of a configuration.
+func (d *daemon) setPolicy(c *conf.Config) {
+	hooks := d.hooks.Load()
+	var hooked func(int) bool
+	if hooks.Any() {
+		hooked = func(number int) bool { return hooks.SlotKeyword(number, 0) != "" }
+	}
+	d.queue.Policy(slot.NewPolicy(c.Knobs), hooked)
+}
+
+// slotJobs is what is done with the jobs of managed slots.
+func (d *daemon) slotJobs() queue.Slots {
+	return queue.Slots{JobAd: d.slotAds.jobAd, Evict: d.evict, Evicted: d.evicted, Unstarted: d.unstarted, Stray: d.stray}
+}
+
+// evict has a task leave its slot, as gently as it is to be. Who asked for it to be
+// killed before has it. One that may run again does.
+func (d *daemon) evict(t *job.Task, e claim.Effect, hold string) {
+	signal := syscall.SIGKILL
+	if e.Do == claim.Stop {
+		signal = syscall.SIGTERM
+	}
+	want := job.Want{
+		Signal: int(signal), By: fmt.Sprintf("slot%d (%v)", e.Slot, e.Reason),
+		Requeue: hold != "" || e.Requeue && !t.Job.Interactive && d.stages.Rerunnable(t), Error: hold,
+		Slot: e.Reason != slot.ReasonRemoved,
+	}
+	if _, err := d.store.Evict(t, want); err != nil {
+		d.log.Error(fmt.Sprintf("job %v: %v", t, err)) // it is ended all the same
+	}
+	if e.Do != claim.Stop {
+		d.stages.Kill(t)
+		return
+	}
+	d.stages.Launched(t)
+	if err := d.launch.Signal(t.RunID(), d.killSig(t)); err != nil {
+		d.log.Debug(err.Error()) // gone: its end is on its way
+	}
+}
+
+// killSig is the signal by which a task is asked to end.
+func (d *daemon) killSig(t *job.Task) syscall.Signal {
+	if !t.Job.Foreign {
+		return syscall.SIGTERM
+	}
+	request, err := d.store.Request(t.Job)
+	if err != nil || request.Work == nil {
+		return syscall.SIGTERM
+	}
+	work, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
+	return ad.KillSig(work)
+}
+
+// unstarted deletes a job whose slot was taken away before it was started.
+func (d *daemon) unstarted(j *job.Job, err error) {
+	if d.fetched(j) {
+		d.fetch.Unstarted(j, err.Error())
+		return
+	}
+	d.log.Warn(fmt.Sprintf("job %d: cannot start: %v", j.Number, err))
+	d.drop(j)
+}
+
+// stray deletes a job that came under a claim and waits for a second run.
+func (d *daemon) stray(j *job.Job) {
+	if d.fetched(j) {
+		return // its slot looks at it, when it is idle again or execd was started
+	}
+	d.log.Warn(fmt.Sprintf("job %d: is not run again: its claim is over", j.Number))
+	d.drop(j)
+}
+
+// fetched reports whether a job was fetched, and is for package fetch to deal with.
+func (d *daemon) fetched(j *job.Job) bool {
+	request, err := d.store.Request(j)
+	return err != nil || request.Work == nil || request.Work.Holder == slot.FetchHolder
+}
+
+// drop deletes a job that has not run.
+func (d *daemon) drop(j *job.Job) {
+	me := job.Caller{UID: os.Geteuid(), Name: "execd", Manager: true}
+	if _, err := d.store.Delete(&api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, me, d.stages.Kill); err != nil {
+		d.log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
+	}
+}
+
+// dropStrays deletes the jobs under claims that an earlier execd has not started:
+// nobody was told of them.
+func (d *daemon) dropStrays() {
+	for _, j := range d.store.Pending() {
+		if j.Foreign {
+			d.stray(j)
+		}
+	}
+}
+
+// slotOf finds the slot of a task for its hooks.
+func slotOf(table *claim.Table) stage.SlotOf {
+	return func(t *job.Task, ads bool) (number int, slot *classad.Ad) {
+		name := t.String()
+		for _, v := range table.Views(false) {
+			if v.Task != name {
+				continue
+			}
+			if ads {
+				v, _ = table.Snapshot(v.Number, true)
+			}
+			return v.Number, v.Ad
+		}
+		return 0, nil
+	}
+}

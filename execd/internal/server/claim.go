@@ -1,0 +1,378 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/slot"
+	"paddock/execd/internal/user"
+)
+
+// maxAd bounds the ad of a claim or an activation, as it is sent.
+const maxAd = 1 << 20
+
+// readAd reads an ad of either syntax; empty: nil.
+func readAd(text string) (*classad.Ad, error) {
+	var ad *classad.Ad
+	var err error
+	switch first := strings.TrimSpace(text); {
+	case first == "":
+		return nil, nil
+	case len(text) > maxAd:
+		return nil, api.Refusef(api.RefusedMessage, "the ad has %d bytes, at most %d are possible", len(text), maxAd)
+	case first[0] == '[':
+		ad, err = classad.ParseAd(text)
+	default:
+		ad, err = classad.ParseOld(text)
+	}
+	if err != nil {
+		return nil, api.Refusef(api.RefusedMessage, "cannot read the ad: %v", err)
+	}
+	return ad, nil
+}
+
+// mayClaim refuses who may not claim slots: managers and operators may, and the
+// users whom the knob CLAIM_USERS names.
+func (s *Server) mayClaim(c job.Caller) error {
+	if c.Name == queue.Holder || c.Name == slot.FetchHolder {
+		return api.Errorf(api.CodeDenied, "denied: %q is the name of a holder of execd's own", c.Name)
+	}
+	if c.Manager || c.Operator || s.knobNames("CLAIM_USERS", c.Name) {
+		return nil
+	}
+	return api.Errorf(api.CodeDenied, "denied: %q may not claim slots", c.Name)
+}
+
+// by is the caller as package claim knows him.
+func by(c job.Caller) claim.By { return claim.By{UID: c.UID, Name: c.Name, Manager: c.Manager} }
+
+// The lease of a claim, and how often it is renewed, unless they are configured.
+const (
+	aliveInterval = 300 * time.Second
+	maxMissed     = 6
+	renewals      = 3 // in a lease
+)
+
+// lease returns that of a claim: as is asked for, else as is configured.
+func (s *Server) lease(seconds int) (time.Duration, error) {
+	k := s.Config().Knobs
+	most := k.Duration("ALIVE_INTERVAL", aliveInterval) * time.Duration(max(k.Int("MAX_CLAIM_ALIVES_MISSED", maxMissed), 1))
+	most = max(most, api.MinLease*time.Second)
+	switch {
+	case seconds == 0:
+		return most, nil
+	case seconds < api.MinLease:
+		return 0, api.Refusef(api.RefusedMessage, "a lease of %d seconds is too short, at least %d are possible", seconds, api.MinLease)
+	}
+	return min(time.Duration(min(seconds, int(most/time.Second)))*time.Second, most), nil
+}
+
+// claim gives the caller a slot.
+func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (api.ClaimReply, error) {
+	if err := s.mayClaim(c); err != nil {
+		return api.ClaimReply{}, err
+	}
+	if req.Priority > 0 && !c.Manager && !c.Operator {
+		return api.ClaimReply{}, api.Errorf(api.CodeDenied, "denied: a positive priority of a claim requires operator privileges")
+	}
+	text, err := readAd(req.Ad)
+	if err != nil {
+		return api.ClaimReply{}, err
+	}
+	lease, err := s.lease(req.Lease)
+	if err != nil {
+		return api.ClaimReply{}, err
+	}
+	if req.Slot < 0 {
+		return api.ClaimReply{}, api.Refusef(api.RefusedMessage, "%d is no number of a slot", req.Slot)
+	}
+	g, err := s.Queue.Claim(claim.Request{
+		Slot: req.Slot, Kind: claim.KindProgram, Holder: c.Name, By: by(c), Ad: text, Lease: lease, Priority: req.Priority, NoWait: req.NoWait,
+	})
+	if err != nil {
+		return api.ClaimReply{}, err
+	}
+	seconds := int(g.Lease / time.Second)
+	return api.ClaimReply{
+		ID: api.ClaimID(g.ID.Reveal()), Slot: g.Slot, Name: g.Name, Waiting: g.Waiting, Lease: seconds, Renew: max(seconds/renewals, 1), Ad: g.Ad.OldString(),
+	}, nil
+}
+
+// order reads the id of an order. One that cannot be read opens nothing.
+func order(c job.Caller, text api.ClaimID) (claim.ID, claim.By, error) {
+	id, err := claim.ParseID(string(text))
+	if err != nil {
+		return id, claim.By{}, api.Refusef(api.RefusedUnknown, "%v", err)
+	}
+	return id, by(c), nil
+}
+
+// stateOf is a state as it is sent.
+func stateOf(s claim.State) api.ClaimState {
+	r := api.ClaimState{State: s.State, Activity: s.Activity, Waiting: s.Waiting, Lease: int(s.Lease / time.Second)}
+	_, _ = fmt.Sscanf(s.Task, "%d", &r.Job)
+	return r
+}
+
+// event is a handler that gives the slot of a claim an event.
+func event(of func(slot.Number) slot.Event) func(*Server, context.Context, job.Caller, *api.ClaimOrder) (api.ClaimState, error) {
+	return func(s *Server, _ context.Context, c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
+		id, by, err := order(c, req.ID)
+		if err != nil {
+			return api.ClaimState{}, err
+		}
+		state, err := s.Queue.Order(id, by, of)
+		return stateOf(state), err
+	}
+}
+
+var (
+	releaseOnce   = event(func(n slot.Number) slot.Event { return slot.Release{Claim: n} })
+	suspendClaim  = event(func(n slot.Number) slot.Event { return slot.Suspend{Claim: n} })
+	continueClaim = event(func(n slot.Number) slot.Event { return slot.Continue{Claim: n} })
+	renewOnce     = event(func(n slot.Number) slot.Event { return slot.Renew{Claim: n} })
+)
+
+// release gives a slot back. When it returns no restart of execd finds the claim.
+func (s *Server) release(ctx context.Context, c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
+	state, err := releaseOnce(s, ctx, c, req)
+	if err == nil {
+		s.Queue.Quiet()
+	}
+	return state, err
+}
+
+// renew begins a lease anew, and with Await keeps the reply back while the claim
+// waits for its slot.
+func (s *Server) renew(ctx context.Context, c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
+	if !req.Await {
+		return renewOnce(s, ctx, c, req)
+	}
+	id, by, err := order(c, req.ID)
+	if err != nil {
+		return api.ClaimState{}, err
+	}
+	ask, err := s.Queue.Waiting(id, by)
+	if err != nil {
+		return api.ClaimState{}, err
+	}
+	timer := time.NewTimer(longPoll)
+	defer timer.Stop()
+	for enough := false; ; {
+		waits, changed, err := ask()
+		if err != nil {
+			return api.ClaimState{}, err
+		}
+		if !waits || enough {
+			return renewOnce(s, ctx, c, req)
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			enough = true
+		case <-s.stopping:
+			enough = true
+		case <-ctx.Done():
+			// Who does not wait any more must not keep others waiting.
+			return s.giveUp(id, by)
+		}
+	}
+}
+
+// giveUp ends a claim whose holder has gone while it waited for its slot.
+func (s *Server) giveUp(id claim.ID, by claim.By) (api.ClaimState, error) {
+	state, err := s.Queue.Order(id, by, func(n slot.Number) slot.Event { return slot.Gone{Claim: n} })
+	return stateOf(state), err
+}
+
+// check says whether a claim may be activated again.
+func (s *Server) check(_ context.Context, c job.Caller, req *api.ClaimOrder) (api.Permit, error) {
+	id, by, err := order(c, req.ID)
+	if err != nil {
+		return api.Permit{}, err
+	}
+	return s.Queue.CheckClaim(id, by)
+}
+
+// deactivate ends the job of a claim.
+func (s *Server) deactivate(ctx context.Context, c job.Caller, req *api.DeactivateRequest) (api.Permit, error) {
+	how, ok := map[api.Deactivation]slot.Deactivation{
+		api.Graceful: slot.Graceful, api.Forcible: slot.Forcible, api.JobDone: slot.JobDone,
+	}[req.How]
+	if !ok {
+		return api.Permit{}, api.Refusef(api.RefusedMessage, "%q is no way to end a job", short(string(req.How)))
+	}
+	id, by, err := order(c, req.ID)
+	if err != nil {
+		return api.Permit{}, err
+	}
+	answer, err := s.Queue.Deactivate(id, by, how)
+	if err != nil {
+		return api.Permit{}, err
+	}
+	select {
+	case permit := <-answer:
+		return permit, nil
+	case <-ctx.Done():
+		return api.Permit{}, nil
+	}
+}
+
+// activate has a job run under a claim. What can be refused before there is a job
+// is, in HTCondor's order: the message first.
+func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRequest) (api.ActivateReply, error) {
+	var none api.ActivateReply
+	text, err := readAd(req.Ad)
+	if err != nil {
+		return none, err
+	}
+	if (text == nil) == (req.Request == nil) {
+		return none, api.Refusef(api.RefusedMessage, "an activation has either an ad or a request")
+	}
+	if why := s.drained(); why != nil {
+		return none, api.Refusef(api.RefusedShutdown, "the host is being drained")
+	}
+	id, who, err := order(c, req.ID)
+	if err != nil {
+		return none, err
+	}
+	number, holder, err := s.Queue.Starting(id, who)
+	if err != nil {
+		return none, err
+	}
+	reply, err := s.start(ctx, c, req.Request, text, id, number, holder)
+	if err != nil {
+		s.Queue.Unstarted(id)
+	}
+	return reply, err
+}
+
+// start makes a job of what is to run under a claim, and has it run.
+func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, text *classad.Ad, id claim.ID, number int, holder string) (none api.ActivateReply, err error) {
+	owner, err := s.ownerOf(ctx, c, text)
+	if err != nil {
+		return none, err
+	}
+	gid := c.GID
+	if owner.UID != c.UID {
+		gid = owner.GID
+	}
+	work := &api.Work{Slot: number, Claim: id.String(), Holder: holder}
+	if text != nil {
+		if text, err = ad.Complete(text, "", false); err == nil {
+			o := ad.RequestOptions{Home: owner.Home, Now: time.Now(), Config: s.Config(), Cpus: 1}
+			if v, ok := s.Queue.Snapshot(number); ok {
+				o.Slot = v.Ad
+			}
+			r, err = ad.Request(text, o)
+		}
+		if err != nil {
+			return none, api.Refusef(api.RefusedRequirements, "%v", err)
+		}
+		work.Ad = text.OldString()
+	}
+	switch {
+	case r.Interactive != nil || r.Tasks.IsArray() || r.Now || r.Verify != "" && r.Verify != "n" || r.Hold != "" || len(r.HoldJobs)+len(r.HoldArray) > 0 || !r.After.IsZero():
+		return none, api.Refusef(api.RefusedRequirements, "a claim runs one task, at once: no array, no interactive job, nothing held")
+	}
+	r.Work = work
+	place := s.Book.Now()
+	j, err := s.accept(c, owner, gid, r)
+	if err != nil {
+		return none, err
+	}
+	if err := s.Queue.StartUnder(number, id.String(), j, text); err != nil {
+		s.forget(j)
+		return none, err
+	}
+	return api.ActivateReply{Job: j.Number, Cursor: account.FormatCursor(place)}, nil
+}
+
+// ownerOf returns as whom a job under a claim runs: as the caller, or for a manager
+// as the Owner of the ad, if the knob FETCH_OWNERS lets work run as him.
+func (s *Server) ownerOf(ctx context.Context, c job.Caller, text *classad.Ad) (*user.User, error) {
+	name := ""
+	if text != nil {
+		name, _ = (&classad.Env{My: text}).Attr("Owner").Str()
+	}
+	if name == "" || name == c.Name {
+		owner, err := s.Users.ByID(ctx, c.UID)
+		if errors.Is(err, user.ErrUnknown) {
+			err = api.Refusef(api.RefusedRequirements, "user %d is not known on this host", c.UID)
+		}
+		return owner, err
+	}
+	if !c.Manager {
+		return nil, api.Errorf(api.CodeDenied, "denied: %q may not start jobs of %q", c.Name, short(name))
+	}
+	owner, err := s.Users.ByName(ctx, name)
+	switch {
+	case errors.Is(err, user.ErrUnknown):
+		return nil, api.Refusef(api.RefusedRequirements, "user %q is not known on this host", short(name))
+	case err != nil:
+		return nil, err
+	case !s.knobNames("FETCH_OWNERS", owner.Name):
+		return nil, api.Errorf(api.CodeDenied, "denied: FETCH_OWNERS does not name %q", owner.Name)
+	case owner.UID == 0: // as of fetched work, and whatever a pattern says
+		return nil, api.Errorf(api.CodeDenied, "denied: work under a claim never runs as root for another user")
+	case owner.Name == hook.Account:
+		return nil, api.Errorf(api.CodeDenied, "denied: work under a claim never runs as the account of hooks")
+	}
+	return owner, nil
+}
+
+// knobNames reports whether a knob that has names of users, or patterns, names one.
+func (s *Server) knobNames(knob, name string) bool {
+	return slices.ContainsFunc(s.Config().Knobs.Words(knob), func(w string) bool {
+		ok, err := path.Match(w, name)
+		return ok && err == nil
+	})
+}
+
+// forget deletes a job that could not be started under its claim.
+func (s *Server) forget(j *job.Job) {
+	me := job.Caller{Name: "execd", Manager: true}
+	if _, err := s.Store.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, me, s.Stages.Kill); err != nil {
+		s.Log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
+	}
+}
+
+// vacate takes slots from whoever has them.
+func (s *Server) vacate(_ context.Context, c job.Caller, req *api.VacateRequest) (api.VacateReply, error) {
+	n, err := s.Queue.Vacate(req.Slots, req.Fast)
+	if err == nil {
+		s.Log.Info(fmt.Sprintf("execd: vacate: slots=%v fast=%t by=%s vacated=%d", req.Slots, req.Fast, c.Name, n))
+	}
+	return api.VacateReply{Vacated: n}, err
+}
+
+// slots shows the slots.
+func (s *Server) slots(_ context.Context, _ job.Caller, req *api.SlotsRequest) (api.SlotsReply, error) {
+	reply := api.SlotsReply{Host: s.Host, Slots: []api.SlotStatus{}}
+	for _, v := range s.Queue.Views(req.Slot, req.Ads) {
+		t := api.SlotStatus{
+			Slot: v.Number, Name: v.Name, Queue: v.Queue, State: v.State, Activity: v.Activity, Since: v.Since, Holder: v.Holder, Claim: v.ID.String(), Job: v.Task,
+		}
+		if v.Ad != nil {
+			t.Ad = v.Ad.OldString() // without what is private
+		}
+		reply.Slots = append(reply.Slots, t)
+	}
+	if req.Slot > 0 && len(reply.Slots) == 0 {
+		return reply, api.Errorf(api.CodeNotFound, "there is no slot %d", req.Slot)
+	}
+	return reply, nil
+}
