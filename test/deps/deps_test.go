@@ -45,6 +45,7 @@ type rule struct {
 const (
 	lean  = "its start is paid by every job and its memory by every running one"
 	floor = "spool is the floor: the standard library and x/sys, nothing else"
+	pure  = "what a slot does is decided by events, the time and its policy alone"
 	plain = "the language is the standard library, and knows nothing of what is described in it"
 )
 
@@ -74,9 +75,15 @@ var rules = []rule{
 	{"paddock/qsub/...", "paddock/execd/internal/...", "", "clients speak execd/api only"},
 	{"paddock/qsub/...", "github.com/fsnotify/...", "", "only execd watches directories"},
 
+	{"paddock/execd/internal/conf/knob", "paddock/execd/...", "paddock/execd/internal/conf/...", "the language knows nothing of what its knobs are for"},
+
 	{"paddock/classad", "paddock/...", "", plain},
 	{"paddock/classad", "github.com/...", "", plain},
 	{"paddock/classad", "golang.org/...", "", plain},
+
+	{"paddock/execd/internal/slot", "paddock/...", "paddock/classad", pure},
+	{"paddock/execd/internal/slot", "net/...", "", pure},
+	{"paddock/execd/internal/slot", "github.com/...", "", pure},
 
 	{"paddock/qrsh/wire", "paddock/...", "", "both ends link it"},
 	{"paddock/qrsh/wire", "github.com/...", "", "both ends link it"},

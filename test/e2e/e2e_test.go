@@ -6,7 +6,7 @@
 // qsub and its links on PATH, $PADDOCK_DIR set, $ME the caller's name ($ME12
 // its first twelve bytes), $LIBEXEC and
 // $EXAMPLES what is installed there, and, as root, a second user $USER2 ($UID2, $GID2,
-// $HOME2).
+// $HOME2), and $UIDP, the uid of the account that execd -root has for its hooks.
 package e2e
 
 import (
@@ -154,6 +154,7 @@ func setup(env *testscript.Env) error {
 		env.Setenv("UID2", strconv.Itoa(second.UID))
 		env.Setenv("GID2", strconv.Itoa(second.GID))
 		env.Setenv("HOME2", second.Home)
+		env.Setenv("UIDP", strconv.Itoa(accountUID()))
 	}
 	b.env = env.Vars
 	env.Values[bedKey{}] = b
@@ -206,7 +207,7 @@ func hasCgroup2() bool {
 
 // commands are what scripts can say, beside testscript's own.
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"execd":         cmdExecd,         // execd [-root|-dev] [ARG ...]: start it and wait until it is ready
+	"execd":         cmdExecd,         // execd [-root|-dev] [-account|-no-account] [ARG ...]: start it and wait until it is ready; with an account for its hooks, or surely none (root)
 	"stopexecd":     cmdStop,          // stopexecd: end it with SIGTERM; it must exit 0
 	"killexecd":     cmdKill,          // killexecd: end it with SIGKILL
 	"waitjob":       cmdWaitJob,       // waitjob JOB ...: until no task is left and it is accounted
@@ -244,7 +245,7 @@ func usage(ts *testscript.TestScript, bad bool, text string) {
 }
 
 func cmdExecd(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg, "execd [-root|-dev] [ARG ...]")
+	usage(ts, neg, "execd [-root|-dev] [-account|-no-account] [ARG ...]")
 	b := bedOf(ts)
 	if b.daemon != nil && !b.daemon.Exited() {
 		ts.Fatalf("execd is running already")
@@ -253,10 +254,33 @@ func cmdExecd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 0 && (args[0] == "-root" || args[0] == "-dev") {
 		o.Mode, args = args[0], args[1:]
 	}
+	if len(args) > 0 && (args[0] == "-account" || args[0] == "-no-account") {
+		var err error
+		o.Via, err = hookAccount(filepath.Join(ts.MkAbs("."), "etc"+args[0]), args[0] == "-account")
+		ts.Check(err)
+		args = args[1:]
+	}
 	o.Args = args
 	d, err := harness.Start(o)
 	ts.Check(err)
 	b.daemon = d
+}
+
+// accountUID is the uid of the account of hooks: nobody's but this run's.
+func accountUID() int { return second.UID + 20000 }
+
+// hookAccount returns how execd is started on a host that has, or has not, the
+// account as which hooks of slots run in root mode. The host has another root too,
+// by the name of toor.
+func hookAccount(etc string, there bool) (via []string, err error) {
+	lines := []string{"toor:x:0:0:another root:/:/bin/sh"}
+	if there {
+		lines = append(lines, fmt.Sprintf("paddock:x:%d:%[1]d:hooks of execd:/:/usr/sbin/nologin", accountUID()))
+	}
+	if err := os.RemoveAll(etc); err != nil {
+		return nil, err
+	}
+	return harness.OtherAccounts(etc, "paddock", lines...)
 }
 
 func cmdStop(ts *testscript.TestScript, neg bool, args []string) {

@@ -99,7 +99,7 @@ func TestManifest(t *testing.T) {
 	for _, e := range manifest(t) {
 		sources[e.Source] = true
 	}
-	for _, dir := range []string{"man/man*/*", "packaging/config/sge_conf", "packaging/config/queues/*", "packaging/systemd/*", "packaging/completions/*"} {
+	for _, dir := range []string{"man/man*/*", "packaging/config/sge_conf", "packaging/config/hooks.conf", "packaging/config/queues/*", "packaging/systemd/*", "packaging/sysusers/*", "packaging/completions/*"} {
 		files, err := filepath.Glob(filepath.Join(harness.Root(), dir))
 		if err != nil {
 			t.Fatal(err)

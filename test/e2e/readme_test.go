@@ -18,21 +18,40 @@ import (
 // with what stands there.
 func TestReadme(t *testing.T) {
 	t.Parallel()
+	typeReadme(t, "## Five minutes")
+}
+
+// TestReadmeHooks types what the README has of slots that fetch their work.
+func TestReadmeHooks(t *testing.T) {
+	t.Parallel()
+	typeReadme(t, "## Slots, claims and hooks")
+}
+
+// typeReadme types the first block of a section, where the binaries are built and
+// PADDOCK_DIR is set.
+func typeReadme(t *testing.T, section string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(harness.Root(), "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, ok := strings.Cut(string(text), "## Five minutes")
+	_, block, ok := strings.Cut(string(text), section)
 	if !ok {
-		t.Fatal("the README has no five minutes")
+		t.Fatalf("the README has no section %q", section)
 	}
 	_, block, _ = strings.Cut(block, "```\n")
 	block, _, _ = strings.Cut(block, "```")
 
 	dir := place(t, "readme")
+	if err := os.Mkdir(filepath.Join(dir, "pd"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	var script bytes.Buffer
 	var want []string
 	for line := range strings.Lines(block) {
+		if n := len(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("a line of %d columns does not fit into a terminal: %s", n, line)
+		}
 		command, typed := strings.CutPrefix(line, "$ ")
 		if !typed {
 			want = append(want, strings.TrimSpace(line))
@@ -40,8 +59,9 @@ func TestReadme(t *testing.T) {
 		}
 		command = strings.ReplaceAll(command, "make build && export PATH=$PWD/bin:$PATH", "export")
 		command = strings.ReplaceAll(command, "/tmp/pd", filepath.Join(dir, "pd"))
+		command = strings.ReplaceAll(command, " packaging/", " "+filepath.Join(harness.Root(), "packaging")+"/")
 		script.WriteString(command)
-		if strings.HasPrefix(command, "execd ") {
+		if strings.HasPrefix(command, "execd ") && strings.HasSuffix(command, " &\n") {
 			// Nobody types so fast.
 			script.WriteString("until [ -S $PADDOCK_DIR/execd.sock ]; do kill -0 $!; sleep 0.01; done\n")
 		}
@@ -51,7 +71,7 @@ func TestReadme(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", script.String())
 	cmd.Dir = dir
-	cmd.Env = plainEnv(dir)
+	cmd.Env = append(plainEnv(dir), "PADDOCK_DIR="+filepath.Join(dir, "pd"))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {

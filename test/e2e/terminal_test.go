@@ -19,8 +19,9 @@ import (
 
 // desk is an execd of one's own with a terminal before it.
 type desk struct {
-	t   *testing.T
-	dir string
+	t         *testing.T
+	dir, mode string
+	via       []string // see harness.Options
 	*harness.Daemon
 }
 
@@ -56,7 +57,7 @@ func newDeskWith(t *testing.T, slots int, mode string) *desk {
 func (d *desk) begin() {
 	d.t.Helper()
 	var err error
-	if d.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: d.dir, Env: plainEnv(d.dir)}); err != nil {
+	if d.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: d.dir, Mode: d.mode, Via: d.via, Env: plainEnv(d.dir)}); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -73,13 +74,13 @@ func (d *desk) lose(term *harness.Terminal) {
 }
 
 // deskIn is a desk in a directory where there may be a configuration.
-func deskIn(t *testing.T, dir, mode string) *desk {
+func deskIn(t *testing.T, dir, mode string, via ...string) *desk {
 	t.Helper()
-	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: mode, Env: plainEnv(dir)})
+	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: mode, Via: via, Env: plainEnv(dir)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, dir: dir, Daemon: daemon}
+	d := &desk{t: t, dir: dir, mode: mode, via: via, Daemon: daemon}
 	t.Cleanup(func() {
 		d.run("qdel", "-u", "*")
 		for _, err := range []error{
@@ -368,7 +369,7 @@ func TestProgress(t *testing.T) {
 	if err := d.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: d.dir, Env: plainEnv(d.dir)})
+	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: d.dir, Mode: d.mode, Env: plainEnv(d.dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

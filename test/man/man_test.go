@@ -206,8 +206,8 @@ func TestReferences(t *testing.T) {
 	}
 	list := pages(t)
 	for _, page := range list {
-		name, sect, _ := strings.Cut(filepath.Base(page), ".")
-		have[name+"("+sect+")"] = true
+		sect := strings.TrimPrefix(filepath.Ext(page), ".")
+		have[strings.TrimSuffix(filepath.Base(page), "."+sect)+"("+sect+")"] = true
 		if dir := filepath.Base(filepath.Dir(page)); dir != "man"+sect {
 			t.Errorf("%s is in %s", filepath.Base(page), dir)
 		}
@@ -231,7 +231,31 @@ func TestReferences(t *testing.T) {
 
 // parameter matches a line of the example configuration that is commented out:
 // prose has a blank behind the sign.
-var parameter = regexp.MustCompile(`(?m)^#([a-z])`)
+var parameter = regexp.MustCompile(`(?m)^#([A-Za-z])`)
+
+// hookDir and hookProgram match what the example hooks.conf says of programs,
+// which are the site's to write.
+var (
+	hookDir     = regexp.MustCompile(`(?m)^SITE_HOOK_DIR = .*$`)
+	hookProgram = regexp.MustCompile(`\$\(SITE_HOOK_DIR\)/(\S+)`)
+)
+
+// withHooks makes the programs of a hooks.conf, and returns it with their place.
+func withHooks(t *testing.T, text, dir string) string {
+	t.Helper()
+	programs := filepath.Join(dir, "programs")
+	for _, d := range []string{programs, filepath.Join(dir, "etc", "hooks.d")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range hookProgram.FindAllStringSubmatch(text, -1) {
+		if err := os.WriteFile(filepath.Join(programs, m[1]), []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	return hookDir.ReplaceAllString(text, "SITE_HOOK_DIR = "+programs)
+}
 
 // TestExampleConfig gives the example configuration to execd, as it is and
 // with every parameter in force.
@@ -243,12 +267,16 @@ func TestExampleConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for _, file := range []string{"sge_conf", "sched_conf", "complexes", "queues/all.q"} {
+			for _, file := range []string{"sge_conf", "sched_conf", "complexes", "queues/all.q", "hooks.conf"} {
 				to := filepath.Join(dir, "etc", file)
 				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(to, []byte(change(read(t, "packaging", "config", file))), 0o644); err != nil {
+				text := change(read(t, "packaging", "config", file))
+				if file == "hooks.conf" {
+					text = withHooks(t, text, dir)
+				}
+				if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
