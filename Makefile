@@ -79,9 +79,12 @@ demo: build
 	test/need tar=tar gzip=gzip sha256sum=coreutils
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 
+# Those that take the longest come first, so that the others are beside them.
+LONG = ./test/e2e ./shepherd/internal/parent ./execd/internal/hook
+
 test:
 	test/need perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny top=procps ip=iproute2
-	$(GOTEST) -count=1 -timeout 30m ./...
+	$(GOTEST) -count=1 -timeout 30m $(LONG) ./...
 
 race:
 	test/need gcc=gcc,libc6-dev
