@@ -94,7 +94,7 @@ fuzz:
 	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n 1 dirname | sort -u | while read -r dir; do \
 		for f in $$($(GO) test -list '^Fuzz' "$$dir" | grep '^Fuzz'); do \
 			echo "== $$dir $$f"; \
-			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1000x "$$dir" </dev/null || exit 1; \
 		done || exit 1; \
 	done
 

@@ -8,6 +8,15 @@ var differ = []struct {
 	probes []string
 }{
 	{"they have no such function or value", []string{
+		`getMonth(absTime("2020-02-03T04:05:06+00:00"))`,
+		`getDayOfMonth(absTime("2020-02-03T04:05:06+00:00"))`,
+		`getDayOfWeek(absTime("2020-02-03T04:05:06+00:00"))`,
+		`getHours(absTime("2020-02-03T04:05:06+00:00"))`,
+		`getMinutes(absTime("2020-02-03T04:05:06+00:00"))`,
+		`getSeconds(absTime("2020-02-03T04:05:06+00:00"))`,
+		`inDays(relTime("1+12:00:00"))`,
+		`inHours(relTime("1+12:00:00"))`,
+		`inSeconds(relTime("1:30"))`,
 		`isAbsTime(absTime("2020-01-02T03:04:05+00:00"))`,
 		`isRelTime(relTime("1:00"))`,
 		`evalInEachContext(Prio,{[Prio=3],[Prio=1]})`,

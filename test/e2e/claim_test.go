@@ -115,6 +115,7 @@ func (h *holder) submit(command string) int {
 // CLAIM-REQUEST, CLAIM-ACTIVATE, CLAIM-DEACTIVATE, CLAIM-CHECK, CLAIM-RELEASE: job
 // after job under one claim, beside those of the queue, which has the other slot.
 func TestClaimRunsJobs(t *testing.T) {
+	t.Parallel()
 	h := newHolder(t, "")
 	c := h.claim(api.ClaimRequest{Slot: 2})
 	if c.Reply.Slot != 2 || c.Reply.Lease != 1800 || strings.Contains(fmt.Sprintf("%v %+v", c.Reply.ID, c.Reply), string(c.Reply.ID)) {
@@ -206,6 +207,7 @@ func (h *holder) command(name string, args ...string) (string, error) {
 // CLAIM-LEASE, CLAIM-ID: a claim and what runs under it survive the death of execd,
 // and the program goes on with the id that it has.
 func TestClaimSurvivesExecd(t *testing.T) {
+	t.Parallel()
 	h := newHolder(t, "")
 	idle, c := h.claim(api.ClaimRequest{}), h.claim(api.ClaimRequest{})
 	job := h.start(c, "touch up; while test ! -e go; do sleep 0.1; done; touch done")
@@ -248,6 +250,7 @@ func TestClaimSurvivesExecd(t *testing.T) {
 // the slot of a job of the queue, which runs again when the slot is free; and
 // administrators take slots from everybody.
 func TestClaimPreempts(t *testing.T) {
+	t.Parallel()
 	h := newHolder(t, "")
 	job := h.submit("touch up1$(ls | grep -c ^up); exec sleep 1000")
 	h.file("up10")
@@ -296,6 +299,7 @@ func TestClaimPreempts(t *testing.T) {
 // POLICY-START, POLICY-SUSPEND, POLICY-CONTINUE, POLICY-PREEMPT: policies govern the
 // jobs of the queue too, and qstat -j names the expression that refuses one.
 func TestPolicyOfSlots(t *testing.T) {
+	t.Parallel()
 	h := newHolder(t, "START = TARGET.JobBatchName =!= \"held\" || SlotID == 2\n")
 	first, second := h.submit("touch up; while test ! -e go; do sleep 0.1; done"), h.submit("true")
 	h.file("up")

@@ -108,6 +108,7 @@ func (s *service) heard(event string) bool {
 //
 // REQ-HOOK-4: execd listens to nothing, and the service connects to nobody.
 func TestFetchHTTP(t *testing.T) {
+	t.Parallel()
 	d, s, _ := startHTTP(t, "-dev")
 	for _, id := range []string{"one", "two"} {
 		s.add("Cmd = \"/bin/sh\"\nArguments = \"-c 'exit 4'\"\nGlobalJobId = \"" + id + "\"\n")
@@ -133,6 +134,7 @@ func TestFetchHTTP(t *testing.T) {
 // REQ-HOOK-103: the exit hook has what the job's user can read, the others what the
 // account can.
 func TestRootFetchHTTP(t *testing.T) {
+	t.Parallel()
 	if second == nil {
 		t.Skip("running fetched work as somebody else needs root")
 	}
@@ -240,6 +242,7 @@ func (s *service) wait(t *testing.T, d *harness.Daemon, what string, ok func() b
 // TestDirectoryOwners: whose file it is runs it, so that a unit which others may
 // write, or that has a second name somewhere, is handed out to nobody.
 func TestDirectoryOwners(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make files of others")
 	}
