@@ -21,18 +21,13 @@ import (
 	"paddock/spool"
 	"paddock/spool/spooltest"
 	"paddock/test/harness"
+	"paddock/test/props"
 )
 
 // shepherd is the real one, built once.
 var shepherd = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(base, "shepherd")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, "paddock/shepherd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		os.Stderr.Write(out)
-	}
-	return path, err
+	return path, props.BuildShepherd(path)
 })
 
 // job is an interactive job under the real shepherd, and its client.

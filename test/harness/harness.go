@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/test/props"
 )
 
 // Patience bounds every wait for something that ought to happen at once. It
@@ -91,17 +92,8 @@ func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 	}
 }
 
-// WriteExecutable writes a program, a script mostly, that a test is about to
-// run. No process is forked meanwhile: it would for an instant hold the file
-// open for writing, and the program could not be executed ("text file busy").
-func WriteExecutable(name, text string) error {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
-		return err
-	}
-	return os.Chmod(name, 0o755)
-}
+// WriteExecutable is [props.WriteExecutable].
+func WriteExecutable(name, text string) error { return props.WriteExecutable(name, text) }
 
 // Daemon is a running execd with everything below one directory.
 type Daemon struct {

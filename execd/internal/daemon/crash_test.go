@@ -1,7 +1,6 @@
 package daemon_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/daemon"
 	"paddock/spool/atomicfile"
+	"paddock/test/props"
 )
 
 // The test binary is execd itself when this variable is set: its value is the
@@ -60,10 +59,8 @@ func beExecd(dir string) int {
 // buildShepherd builds the real shepherd into a directory.
 func buildShepherd(t *testing.T, dir string) {
 	t.Helper()
-	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "shepherd"), "paddock/shepherd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build shepherd: %v\n%s", err, out)
+	if err := props.BuildShepherd(filepath.Join(dir, "shepherd")); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -71,26 +68,8 @@ func buildShepherd(t *testing.T, dir string) {
 type process struct {
 	cmd    *exec.Cmd
 	dead   chan struct{}
-	log    *logBuffer
+	log    *props.Log
 	client *api.Client
-}
-
-// logBuffer is read while the process writes it.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer // guarded by mu
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 func startExecd(t *testing.T, dir string, crashAt int) *process {
@@ -99,7 +78,7 @@ func startExecd(t *testing.T, dir string, crashAt int) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(exe), dead: make(chan struct{}), log: new(logBuffer)}
+	p := &process{cmd: exec.Command(exe), dead: make(chan struct{}), log: new(props.Log)}
 	p.cmd.Env = append(os.Environ(), execdVariable+"="+dir, crashVariable+"="+strconv.Itoa(crashAt))
 	p.cmd.Stderr = p.log
 	// A shepherd must not hold up Wait with the log's pipe: it gets none.

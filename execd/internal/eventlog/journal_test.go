@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,7 +14,7 @@ import (
 	"paddock/execd/internal/eventlog"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/user"
-	"paddock/test/harness"
+	"paddock/test/props"
 )
 
 // files are files in memory, whose writes may fail, before or after something
@@ -235,10 +234,8 @@ func TestJournalReal(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	shepherd := filepath.Join(dir, "shepherd")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", shepherd, "./shepherd")
-	build.Dir = harness.Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the shepherd: %v\n%s", err, out)
+	if err := props.BuildShepherd(shepherd); err != nil {
+		t.Fatal(err)
 	}
 	owner := &user.User{Name: "somebody", UID: os.Getuid(), GID: os.Getgid()}
 	if os.Getuid() == 0 {

@@ -21,6 +21,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/user"
 	"paddock/spool"
+	"paddock/test/props"
 )
 
 // fakeSlots are slots that do what a test says. A job runs until the test ends it.
@@ -294,25 +295,8 @@ type bench struct {
 	slots *fakeSlots
 	hooks *fakeHooks
 	root  *spool.Root
-	log   *buffer
+	log   *props.Log
 	knobs string
-}
-
-type buffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // settings makes settings of a text of hooks.conf, in which $(HOOK) is a program.
@@ -355,7 +339,7 @@ func newBench(t *testing.T, knobs string, slots ...int) *bench {
 // open makes layer and Store anew, as a start of execd does.
 func (b *bench) open(t *testing.T) {
 	t.Helper()
-	b.log = &buffer{}
+	b.log = new(props.Log)
 	log := slog.New(slog.NewTextHandler(b.log, nil))
 	store, err := job.Open(b.root, false, log)
 	if err != nil {

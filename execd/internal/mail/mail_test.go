@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
 	"paddock/test/harness"
+	"paddock/test/props"
 )
 
 // A post office with a mailer that is a shell script; it works in a directory
@@ -26,7 +26,7 @@ type rig struct {
 	t      *testing.T
 	dir    string
 	config conf.Config
-	log    lines
+	log    props.Log
 	stop   context.CancelFunc
 	done   chan struct{}
 }
@@ -77,24 +77,6 @@ func (r *rig) waitFor(what string, ok func() bool) {
 func (r *rig) file(name string) string {
 	b, _ := os.ReadFile(filepath.Join(r.dir, name))
 	return string(b)
-}
-
-// lines is a log for several goroutines.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // record is a mailer that writes down how it was called, whole at once.

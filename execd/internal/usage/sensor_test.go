@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,25 +18,8 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
 	"paddock/test/harness"
+	"paddock/test/props"
 )
-
-// log is what was logged.
-type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
 
 // sensing is a Load that runs, with sensors in a directory that their user can
 // read.
@@ -45,7 +27,7 @@ type sensing struct {
 	*Load
 	t      *testing.T
 	dir    string
-	log    *logged
+	log    *props.Log
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -55,7 +37,7 @@ func newSensing(t *testing.T) *sensing {
 	if err := os.Chmod(dir, 0o777); err != nil { // the sensors leave traces there
 		t.Fatal(err)
 	}
-	s := &sensing{t: t, dir: dir, log: &logged{}, done: make(chan struct{})}
+	s := &sensing{t: t, dir: dir, log: new(props.Log), done: make(chan struct{})}
 	h := newHost(t)
 	h.write("loadavg", "1 2 3\n")
 	s.Load = &Load{

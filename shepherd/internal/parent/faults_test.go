@@ -133,8 +133,10 @@ func (r *rig) evidence() evidence {
 // a while, from there on; and dies there. Whatever it was, what is left says
 // no less than what ran.
 func TestFaultAtEveryWrite(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"1 error", "1000 error", "2 full", "1 kill"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			for n := 1; ; n++ {
 				hit := false
 				t.Run(strconv.Itoa(n), func(t *testing.T) { hit = faultAt(t, n, kind) })

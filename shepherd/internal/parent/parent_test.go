@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +24,7 @@ import (
 	"paddock/shepherd/internal/control"
 	"paddock/spool"
 	"paddock/spool/spooltest"
+	"paddock/test/props"
 )
 
 // binary is the real shepherd, built once: the starter stage needs a binary
@@ -32,6 +34,14 @@ var binary string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	flag.Parse()
+	// Those that run beside each other wait most of the time.
+	if runtime.GOMAXPROCS(0) < 8 {
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	dir, err := os.MkdirTemp("", "shepherd")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -39,10 +49,8 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "shepherd")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "paddock/shepherd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build the shepherd: %v\n%s", err, out)
+	if err := props.BuildShepherd(binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	if err := os.Chmod(dir, 0o711); err != nil {

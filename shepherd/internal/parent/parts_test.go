@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/spool"
+	"paddock/test/props"
 )
 
 // script makes a script that adds "name arguments" to the log and then does
@@ -23,7 +24,7 @@ func (r *rig) script(name, body string) string {
 	r.t.Helper()
 	path := r.base + "/bin/" + name
 	text := "#!/bin/sh\necho " + name + ` "$@" >>` + r.base + "/out/log\n" + body
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+	if err := props.WriteExecutable(path, text); err != nil {
 		r.t.Fatal(err)
 	}
 	return path

@@ -179,15 +179,18 @@ func TestNotifyKinds(t *testing.T) {
 		{[]string{"notify_kill_type=1", "notify_kill=XCPU"}, "USR2"},
 		{[]string{"notify_kill_type=2"}, ""},
 	} {
-		r := newRig(t, listening).set("notify=10").set(c.set...)
-		next := r.pipe()
-		p := r.start()
-		expect(t, next, "ready")
-		p.poke(syscall.SIGTSTP)
-		if c.want != "" {
-			expect(t, next, c.want)
-		}
-		r.ended(p.wait(), 0, 128+9)
+		t.Run(c.set[0], func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, listening).set("notify=10").set(c.set...)
+			next := r.pipe()
+			p := r.start()
+			expect(t, next, "ready")
+			p.poke(syscall.SIGTSTP)
+			if c.want != "" {
+				expect(t, next, c.want)
+			}
+			r.ended(p.wait(), 0, 128+9)
+		})
 	}
 }
 
@@ -238,6 +241,7 @@ func ckpt(kind string, more ...string) []string {
 func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	t.Run("signal", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, listening).set(ckpt("transparent", "ckpt_signal=USR2", "ckpt_interval=5")...)
 		next := r.pipe()
 		p := r.start()
@@ -246,6 +250,7 @@ func TestCheckpoint(t *testing.T) {
 		r.migrated(p.wait(), "0\n")
 	})
 	t.Run("command", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t, listening)
 		next := r.pipe()
 		say := " >" + r.base + "/out/pipe"
