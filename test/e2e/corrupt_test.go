@@ -54,6 +54,7 @@ func TestCorruptSpool(t *testing.T) {
 	}
 	for i, name := range files {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := filepath.Join(base, strconv.Itoa(i), "pd")
 			copyTree(t, model, dir)
 			replace(t, filepath.Join(dir, name), "\x00\xff garbage = {[\n\n= \x7f\n")

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,8 +39,8 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// The scripts wait most of the time.
-	if runtime.GOMAXPROCS(0) < 4 {
-		if err := flag.Set("test.parallel", "4"); err != nil {
+	if runtime.GOMAXPROCS(0) < 6 {
+		if err := flag.Set("test.parallel", "6"); err != nil {
 			panic(err)
 		}
 	}
@@ -114,9 +115,32 @@ func run(m *testing.M) (code int, err error) {
 	return code, os.RemoveAll(base)
 }
 
+// slow are scripts that wait for limits to pass. They begin first, so that no other
+// test waits for them.
+var slow = []string{"wallclock_foreign", "wallclock", "notify", "hooks_run", "hooks_prepare", "idle"}
+
+// scripts returns the files of all scripts, the slow ones first.
+func scripts(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first []string
+	for _, name := range slow {
+		file := filepath.Join("script", name+".txtar")
+		if !slices.Contains(files, file) {
+			t.Fatalf("there is no %s", file)
+		}
+		first = append(first, file)
+	}
+	return append(first, slices.DeleteFunc(files, func(f string) bool { return slices.Contains(first, f) })...)
+}
+
 func TestScript(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir:                 "script",
+		Files:               scripts(t),
 		WorkdirRoot:         place(t, "s"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

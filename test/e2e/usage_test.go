@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// TestUsage has jobs that hold 200 MB until that was seen and write a larger file,
-// which the system caches: what is accounted is what they hold.
+// TestUsage has jobs that hold 200 MB until that was seen and write a file, which
+// the system caches: what is accounted is what they hold.
 func TestUsage(t *testing.T) {
 	eachTier(t, "slots 2\n", func(t *testing.T, f *field, kind string) {
 		f.plan("")
-		f.script("holds", `head -c 400000000 /dev/zero >$TMPDIR/file
+		f.script("holds", `head -c 100000000 /dev/zero >$TMPDIR/file
 exec perl -e '$x = "a"; $x x= 200_000_000; 1 until -e "PUB/seen"'
 `)
 		holds := filepath.Join(f.pub, "holds")

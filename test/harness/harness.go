@@ -42,7 +42,7 @@ func Root() string {
 // Build builds the real binaries into dir, by the Makefile, so that the flags
 // they are built with stand in one place.
 func Build(dir string) error {
-	args := []string{"-s", "--no-print-directory", "-C", Root(), "build", "BIN=" + dir}
+	args := []string{"-s", "--no-print-directory", "-C", Root(), "build", "TRIMPATH=", "BIN=" + dir}
 	if os.Getenv("GOCOVERDIR") != "" {
 		args = append(args, "BUILDFLAGS=-cover -coverpkg=paddock/...")
 	}

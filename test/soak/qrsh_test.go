@@ -91,9 +91,7 @@ func TestSessions(t *testing.T) {
 	}
 	s := &soak{base: base, bin: filepath.Join(base, "bin")}
 	t.Cleanup(func() { s.cleanUp(t) })
-	if err := harness.Build(s.bin); err != nil {
-		t.Fatal(err)
-	}
+	s.install(t)
 	drawSeed()
 	runs := draw()
 	t.Logf("%d sessions; repeat with -scale %g -seed %d", len(runs[0])+len(runs[1]), *scale, *seed)

@@ -1,6 +1,6 @@
 // Package soak holds the long runs: thousands of jobs while execd is killed
 // again and again, and hundreds of sessions while whatever they need is. `make soak` runs it at full size; without -scale it is a
-// hundredth, so that every `go test ./...` has it. Nobody imports it.
+// two-hundredth, so that every `go test ./...` has it. Nobody imports it.
 package soak
 
 import (
@@ -22,9 +22,39 @@ import (
 )
 
 var (
-	scale = flag.Float64("scale", 0.01, "size: 1 means 1,000 single jobs, 10,000 tasks, 20 kills, 200 sessions, and 1 GB through an interactive job")
+	scale = flag.Float64("scale", 0.005, "size: 1 means 1,000 single jobs, 10,000 tasks, 20 kills, 200 sessions, and 1 GB through an interactive job")
 	seed  = flag.Uint64("seed", 0, "of the moments at which something is killed; 0 takes one from the clock")
 )
+
+// built is where the binaries are, which are the same for all tests.
+var built string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "paddock-soak-bin-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		built, err = dir, harness.Build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// install has the binaries below the directory of a test, so that what runs from
+// there is known for its own.
+func (s *soak) install(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("cp", "-a", "-l", built, s.bin).CombinedOutput(); err != nil {
+		t.Fatalf("cannot link the binaries: %v\n%s", err, out)
+	}
+	if err := os.Chmod(s.bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // part returns n at the chosen scale, but at least low.
 func part(n, low int) int { return max(low, int(float64(n)*(*scale)+0.5)) }
@@ -133,9 +163,7 @@ type booked struct {
 }
 
 func (s *soak) prepare(t *testing.T) {
-	if err := harness.Build(s.bin); err != nil {
-		t.Fatal(err)
-	}
+	s.install(t)
 	for name, text := range map[string]string{
 		"pd/etc/queues/all.q": "qname all.q\nslots 9\n",
 		// One write to a file opened for append is whole, however many tasks
