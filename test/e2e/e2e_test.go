@@ -117,7 +117,7 @@ func run(m *testing.M) (code int, err error) {
 
 // slow are scripts that wait for limits to pass. They begin first, so that no other
 // test waits for them.
-var slow = []string{"wallclock_foreign", "wallclock", "notify", "hooks_run", "hooks_prepare", "idle"}
+var slow = []string{"root_fetch", "wallclock_foreign", "wallclock", "notify", "hooks_run", "hooks_prepare", "idle"}
 
 // scripts returns the files of all scripts, the slow ones first.
 func scripts(t *testing.T) []string {

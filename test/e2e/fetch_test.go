@@ -118,8 +118,8 @@ func TestFetchHTTP(t *testing.T) {
 		}
 		s.wait(t, d, "the acceptance of "+id, func() bool { return s.heard("reply/accept " + id) })
 	}
-	// A lease of six seconds, asked for after two, and refused.
-	s.add("Cmd = \"/bin/sleep\"\nArgs = \"1000\"\nGlobalJobId = \"three\"\nJobLeaseDuration = 6\n")
+	// A lease of fifteen seconds, asked for after five, and refused.
+	s.add("Cmd = \"/bin/sleep\"\nArgs = \"1000\"\nGlobalJobId = \"three\"\nJobLeaseDuration = 15\n")
 	s.wait(t, d, "a renewal", func() bool { return s.heard("renew three") })
 	s.wait(t, d, "the eviction", func() bool { return s.heard("evict three") })
 	s.wait(t, d, "the end of the job", func() bool { return s.heard("exit/evict three") || s.heard("exit/remove three") })

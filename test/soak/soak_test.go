@@ -1,6 +1,7 @@
 // Package soak holds the long runs: thousands of jobs while execd is killed
-// again and again, and hundreds of sessions while whatever they need is. `make soak` runs it at full size; without -scale it is a
-// two-hundredth, so that every `go test ./...` has it. Nobody imports it.
+// again and again, and hundreds of sessions while whatever they need is. `make soak`
+// runs it at full size; without -scale it is a two-hundredth, so that every
+// `go test ./...` has it. Nobody imports it.
 package soak
 
 import (
