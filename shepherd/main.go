@@ -25,7 +25,7 @@ const (
 
 const help = `usage: shepherd [-bg] [-detail] [DIR]
        shepherd -as-user UID GID GROUPS -append PATH
-       shepherd -as-user UID GID GROUPS -hook PROCESSES DIR PROGRAM [ARG ...]
+       shepherd -as-user UID GID GROUPS -hook
        shepherd -as-user UID GID GROUPS -remove PATH
        shepherd -as-user UID GID GROUPS -tail BYTES PATH
        shepherd -as-user UID GID GROUPS -write PATH
@@ -38,9 +38,8 @@ started) and writes down there how it ended.
   -bg                      accepted and ignored, as sge_execd gives it
   -detail                  trace every step
   -help                    print this text
-  -hook PROCESSES DIR PROGRAM [ARG ...]
-                           run PROGRAM in DIR with PROCESSES processes at most
-                           and end all that it leaves; for execd
+  -hook                    run one hook after another, and end all that each
+                           of them leaves; for execd
   -remove PATH             remove everything in the directory PATH
   -tail BYTES PATH         print the last BYTES bytes of the regular file PATH
   -version                 print the version
@@ -116,7 +115,7 @@ func usage(text string) int {
 func asUser(args []string) int {
 	var do func() error
 	switch {
-	case len(args) > 3 && args[3] == "-hook":
+	case len(args) == 4 && args[3] == "-hook":
 		return asHook(args)
 	case len(args) == 5 && args[3] == "-append":
 		do = func() error { return starter.Append(0, args[4]) }
@@ -148,15 +147,8 @@ func asUser(args []string) int {
 	return 0
 }
 
-// asHook runs a hook as a user on behalf of execd.
+// asHook runs hooks as a user on behalf of execd.
 func asHook(args []string) int {
-	if len(args) < 7 || args[6] == "" {
-		return usage("-hook wants PROCESSES DIR PROGRAM and arguments")
-	}
-	n, err := strconv.Atoi(args[4])
-	if err != nil || n < 1 {
-		return usage("-hook wants a number of processes, not " + strconv.Quote(args[4]))
-	}
 	ids, err := starter.ParseIDs(args[0], args[1], args[2])
 	if err != nil {
 		return usage(err.Error())
@@ -169,5 +161,5 @@ func asHook(args []string) int {
 		hook.Fail(err.Error())
 		return exitNoRights
 	}
-	return hook.Run(hook.Options{Processes: n, Dir: args[5], Argv: args[6:]})
+	return hook.Run()
 }

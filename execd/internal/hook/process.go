@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,20 +24,25 @@ const (
 	// patience is for how long a shepherd is waited for that was told to end its
 	// hook: longer than it needs itself, with what cannot be killed.
 	patience = 30 * time.Second
-	// drain is for how long pipes are read when nobody of the hook is left to
+	// takeLimit is for how long one is waited for that was kept and is to take a call.
+	takeLimit = 5 * time.Second
+	// drainLimit is for how long pipes are read when nobody of the hook is left to
 	// write: somebody else may hold them.
-	drain = 2 * time.Second
+	drainLimit = 2 * time.Second
 	// maxReport bounds what a shepherd tells.
 	maxReport = 64 << 10
 )
 
 // process is a hook that runs, by its parent.
 type process struct {
-	cmd                           *exec.Cmd
+	parent                        *parent
+	keep                          bool     // the parent may have another hook after this one
 	socket, stdin, stdout, stderr *os.File // our ends
 
 	report  spool.HookReport // readers may look at it once they are done
+	taken   chan struct{}    // closed when the parent has said so; readers may be done before
 	started chan struct{}    // closed when the hook's pid is known, or never will be
+	whole   chan struct{}    // closed when the report is, and the parent waits for another hook
 	tooLong chan struct{}    // closed when it has printed more than it may
 	out     []byte
 	lines   *lines
@@ -48,13 +51,67 @@ type process struct {
 	writers sync.WaitGroup
 }
 
-// start starts the shepherd of a hook.
-func (r *Runner) start(u *user.User, c *Call, env []string) (_ *process, err error) {
-	var open []*os.File // theirs, to be closed in any case
-	p := &process{started: make(chan struct{}), tooLong: make(chan struct{})}
+// start has a hook run by a parent that was kept, if there is one for it, or by one
+// of its own.
+func (r *Runner) start(ctx context.Context, u *user.User, c *Call, env []string) (*process, error) {
+	if !r.keeps(c) {
+		fresh, err := newParent(r.Shepherd, u, c.Group)
+		if err != nil {
+			return nil, err
+		}
+		defer fresh.dismiss() // after this one
+		return r.call(fresh, c, env)
+	}
+	ids := rights(u)
+	for kept := r.parents.take(ids); kept != nil; kept = r.parents.take(ids) {
+		p, err := r.call(kept, c, env)
+		if err != nil {
+			kept.kill()
+			continue
+		}
+		if p.isTaken(ctx) {
+			return p, nil
+		}
+		// It was killed or stopped since its last hook, or is not what it was.
+		gone := kept.kill()
+		p.drain()
+		if p.report.Taken {
+			return p, nil // too late: wait finds it dead
+		}
+		p.finish()
+		if !gone {
+			return nil, fmt.Errorf("process %d, which was to run it, does not end", kept.cmd.Process.Pid)
+		}
+	}
+	fresh, err := newParent(r.Shepherd, u, "")
+	if err != nil {
+		return nil, err
+	}
+	p, err := r.call(fresh, c, env)
+	if err != nil {
+		fresh.dismiss()
+		return nil, err
+	}
+	return p, nil
+}
+
+// keeps reports whether the parent of a hook may have been another's before, and
+// another's after: one of the daemon's own account, or of the only user of an execd
+// in user mode, outside of control groups of jobs.
+func (r *Runner) keeps(c *Call) bool { return c.Group == "" && (c.As == nil || !r.Privileged) }
+
+// call hands a hook over to a parent.
+func (r *Runner) call(to *parent, c *Call, env []string) (_ *process, err error) {
+	var theirs [spool.HookFiles]*os.File // to be closed in any case
+	p := &process{
+		parent: to, keep: r.keeps(c),
+		taken: make(chan struct{}), started: make(chan struct{}), whole: make(chan struct{}), tooLong: make(chan struct{}),
+	}
 	defer func() {
-		for _, f := range open {
-			f.Close()
+		for _, f := range theirs {
+			if f != nil {
+				f.Close()
+			}
 		}
 		if err != nil {
 			p.close()
@@ -66,59 +123,30 @@ func (r *Runner) start(u *user.User, c *Call, env []string) (_ *process, err err
 	}
 	_ = unix.SetNonblock(pair[0], true)
 	p.socket = os.NewFile(uintptr(pair[0]), "socket of a hook")
-	theirs := os.NewFile(uintptr(pair[1]), "socket of a hook")
-	open = append(open, theirs)
-	var in, out, errs *os.File
-	for _, pipe := range []struct {
-		theirs, ours **os.File
-		write        bool // we do
-	}{{&in, &p.stdin, true}, {&out, &p.stdout, false}, {&errs, &p.stderr, false}} {
+	theirs[3] = os.NewFile(uintptr(pair[1]), "socket of a hook")
+	for i, ours := range []**os.File{&p.stdin, &p.stdout, &p.stderr} {
 		from, to, err := os.Pipe()
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a pipe: %w", err)
 		}
-		*pipe.theirs, *pipe.ours = to, from
-		if pipe.write {
-			*pipe.theirs, *pipe.ours = from, to
+		theirs[i], *ours = to, from
+		if ours == &p.stdin {
+			theirs[i], *ours = from, to
 		}
-		open = append(open, *pipe.theirs)
 	}
-	n := c.Hook.MaxProcesses
-	if n <= 0 {
-		n = DefaultMaxProcesses
-	}
-	args := []string{
-		"-as-user", strconv.Itoa(u.UID), strconv.Itoa(u.GID), groupList(u),
-		"-hook", strconv.Itoa(n), cmp.Or(c.Dir, "/"), c.Hook.Path,
-	}
-	p.cmd = exec.Command(r.Shepherd, append(append(args, c.Args...), c.Hook.Args...)...)
-	// What the hook gets goes through the socket: nothing of it is to matter to
-	// the shepherd.
-	p.cmd.Env = spool.StartEnvironment
-	p.cmd.Dir = "/"
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, errs
-	p.cmd.ExtraFiles = []*os.File{theirs} // spool.HookSocket
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if c.Group != "" {
-		group, err := os.OpenFile(c.Group, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			return nil, fmt.Errorf("cannot enter control group: %w", err)
-		}
-		open = append(open, group)
-		p.cmd.SysProcAttr.UseCgroupFD, p.cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
-	}
-	if err := p.cmd.Start(); err != nil {
+	if err := to.hand(theirs); err != nil {
 		return nil, err
 	}
-	p.lines = &lines{log: r.Log, label: c.Label, hook: knobName(c.Hook.Keyword, c.Hook.Name)}
-	most := c.Hook.MaxOutput
-	if most <= 0 {
-		most = DefaultMaxOutput
+	call := spool.HookCall{
+		Processes: cmp.Or(max(c.Hook.MaxProcesses, 0), DefaultMaxProcesses), Dir: cmp.Or(c.Dir, "/"),
+		Argv: slices.Concat([]string{c.Hook.Path}, c.Args, c.Hook.Args), Env: env,
 	}
+	p.lines = &lines{log: r.Log, label: c.Label, hook: knobName(c.Hook.Keyword, c.Hook.Name)}
+	most := cmp.Or(max(c.Hook.MaxOutput, 0), DefaultMaxOutput)
 	p.writers.Go(func() {
 		// Neither can fail in a way that matters: a hook need not read, and of one
-		// that was not told its environment there is no verdict.
-		_, _ = p.socket.Write(spool.AppendHookEnvironment(nil, env))
+		// that was not told what to run there is no verdict.
+		_, _ = p.socket.Write(call.Append(nil))
 	})
 	p.writers.Go(func() {
 		_, _ = p.stdin.Write(c.Stdin)
@@ -130,16 +158,20 @@ func (r *Runner) start(u *user.User, c *Call, env []string) (_ *process, err err
 	return p, nil
 }
 
-// groupList returns the groups of a user as the shepherd takes them.
-func groupList(u *user.User) string {
-	if len(u.Groups) == 0 {
-		return strconv.Itoa(u.GID)
+// isTaken waits until a parent that was kept says that it has the call, and reports
+// whether it has. Where nobody wants the hook any more that makes no difference.
+func (p *process) isTaken(ctx context.Context) bool {
+	timer := time.NewTimer(takeLimit)
+	defer timer.Stop()
+	select {
+	case <-p.taken:
+		return true
+	case <-ctx.Done():
+		return true
+	case <-p.parent.ended:
+	case <-timer.C:
 	}
-	groups := make([]string, len(u.Groups))
-	for i, g := range u.Groups {
-		groups[i] = strconv.Itoa(g)
-	}
-	return strings.Join(groups, ",")
+	return false
 }
 
 func (p *process) close() {
@@ -158,20 +190,16 @@ var (
 )
 
 // wait waits for the end of a hook and of all that it has started. It returns
-// why the shepherd was told to end it, nil if it was not.
-func (p *process) wait(ctx context.Context, limit time.Duration) (why error) {
-	ended := make(chan string, 1)
-	go func() {
-		_ = p.cmd.Wait() // how it has ended is in the report
-		ended <- p.cmd.ProcessState.String()
-	}()
+// why the shepherd was told to end it, nil if it was not. keep says that the
+// shepherd waits for another hook; if not, it has ended.
+func (p *process) wait(ctx context.Context, limit time.Duration) (keep bool, why error) {
 	var over, hopeless <-chan time.Time
 	if limit > 0 {
 		timer := time.NewTimer(limit)
 		defer timer.Stop()
 		over = timer.C
 	}
-	tooLong, done := p.tooLong, ctx.Done()
+	whole, tooLong, done := p.whole, p.tooLong, ctx.Done()
 	stop := func(err error) {
 		over, tooLong, done = nil, nil, nil
 		why = err
@@ -181,8 +209,16 @@ func (p *process) wait(ctx context.Context, limit time.Duration) (why error) {
 	killed := false
 	for running := true; running; {
 		select {
-		case p.end = <-ended:
+		case <-p.parent.ended:
+			p.end = p.parent.cmd.ProcessState.String()
 			running = false
+		case <-whole:
+			whole = nil
+			keep = p.keep && why == nil
+			running = !keep
+			if !keep {
+				p.parent.dismiss()
+			}
 		case <-over:
 			stop(errLimit)
 		case <-tooLong:
@@ -194,19 +230,32 @@ func (p *process) wait(ctx context.Context, limit time.Duration) (why error) {
 			// for any longer, and reaped whenever it ends.
 			running = !killed
 			killed = true
-			_ = p.cmd.Process.Kill()
+			_ = p.parent.cmd.Process.Kill()
 			hopeless = time.After(patience)
 		}
 	}
-	// Everybody who had the other ends is dead, or has given them away.
+	if !keep {
+		p.parent.dismiss()
+	}
+	p.drain()
+	p.finish()
+	p.lines.end()
+	return keep, why
+}
+
+// drain reads what is left to be read: everybody who had the other ends is dead, or
+// has given them away.
+func (p *process) drain() {
 	for _, f := range []*os.File{p.stdout, p.stderr, p.socket} {
-		_ = f.SetReadDeadline(time.Now().Add(drain))
+		_ = f.SetReadDeadline(time.Now().Add(drainLimit))
 	}
 	p.readers.Wait()
+}
+
+// finish gives up what a hook had of ours, once it was drained.
+func (p *process) finish() {
 	p.close()
 	p.writers.Wait()
-	p.lines.end()
-	return why
 }
 
 // stop tells the shepherd to end the hook. One that its user has stopped does
@@ -215,7 +264,7 @@ func (p *process) stop() {
 	if raw, err := p.socket.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 	}
-	_ = p.cmd.Process.Signal(unix.SIGCONT)
+	_ = p.parent.cmd.Process.Signal(unix.SIGCONT)
 }
 
 // judge says how a hook has ended that was ended for a reason, or for none.
@@ -248,6 +297,7 @@ func (p *process) judge(why error, res *Result) {
 
 // readReport reads what the shepherd tells.
 func (p *process) readReport() {
+	taken := sync.OnceFunc(func() { close(p.taken) })
 	known := sync.OnceFunc(func() { close(p.started) })
 	defer known()
 	in := bufio.NewScanner(p.socket)
@@ -256,10 +306,19 @@ func (p *process) readReport() {
 		if p.report.Take(in.Text()) != nil {
 			return
 		}
+		if p.report.Taken {
+			taken()
+		}
 		if p.report.PID != 0 {
 			p.lines.pid.Store(int64(p.report.PID))
 			known()
 		}
+		if p.report.Ended {
+			break // the last line
+		}
+	}
+	if p.report.Ended && p.report.Waits {
+		close(p.whole)
 	}
 }
 

@@ -36,6 +36,7 @@ type Runner struct {
 	Log        *slog.Logger
 
 	advisory sync.WaitGroup // those that Go has begun
+	parents  parents        // that wait for another hook
 
 	mu      sync.Mutex
 	stopped bool                                // guarded by mu; none is begun any more
@@ -122,8 +123,10 @@ func (r *Runner) begin(ctx context.Context, label string) (_ context.Context, ov
 
 // Stop ends all hooks that run, whoever has begun them, and begins none any more.
 // It waits until they are gone, but not longer than a time, and returns the labels
-// of those that are not: their parents, which see the end of execd, are at it.
+// of those that are not: their parents, which see the end of execd, are at it. Those
+// that wait for another hook end at once.
 func (r *Runner) Stop(limit time.Duration) (left []string) {
+	r.parents.close()
 	r.mu.Lock()
 	r.stopped = true
 	for end := range r.runs {
@@ -166,11 +169,14 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	if err != nil {
 		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, err)
 	}
-	p, err := r.start(u, c, append(slices.Clip(env), mark))
+	p, err := r.start(ctx, u, c, append(slices.Clip(env), mark))
 	if err != nil {
 		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, err)
 	}
-	why := p.wait(ctx, c.Hook.Limit)
+	keep, why := p.wait(ctx, c.Hook.Limit)
+	if keep {
+		r.parents.put(rights(u), p.parent)
+	}
 	p.judge(why, res)
 	if len(p.report.Left) > 0 {
 		// Of another user's, by a program that gives its rights.

@@ -1,9 +1,8 @@
-// Package hook is the parent of one hook: a program of the administrator's that
-// execd runs as a user, for itself or around a job. It has become that user
-// already, starts the hook in a session of its own, and when the hook ends, or
-// is to end, or execd is no more, ends whatever descends from it. It has no
-// files: execd is asked and told by a socket. Only the shepherd's main package
-// imports it.
+// Package hook is the parent of hooks: programs of the administrator's that execd
+// runs as a user, for itself or around a job. It has become that user already,
+// starts one hook at a time in a session of its own, and when the hook ends, or is
+// to end, or execd is no more, ends whatever descends from it. It has no files:
+// execd is asked and told by sockets. Only the shepherd's main package imports it.
 package hook
 
 import (
@@ -41,38 +40,66 @@ const (
 	lookShare = 50
 )
 
-// Options say what is to be run.
-type Options struct {
-	Processes int      // the hook may have as many at once, itself included
-	Dir       string   // where it runs
-	Argv      []string // the program's path and its arguments
+// Fail tells execd that the hook that it hands over cannot be started, and why.
+func Fail(text string) {
+	if c, err := receive(); err == nil {
+		c.tell((&spool.HookReport{Failed: text}).Append(nil))
+	}
 }
 
-// Fail tells execd that the hook cannot be started, and why.
-func Fail(text string) { tell((&spool.HookReport{Failed: text}).Append(nil)) }
-
-// Run runs a hook and returns the shepherd's exit code: 0 if execd was told how
-// it has ended. Call it in an init function, which stays on the first thread:
-// the hook dies with the thread that started it.
-func Run(o Options) int {
+// Run runs the hooks that execd hands over and returns the shepherd's exit code: 0
+// if there are no more, or if the last had to be ended and execd was told how. Call
+// it in an init function, which stays on the first thread: a hook dies with the
+// thread that started it.
+func Run() int {
 	if err := isolate(); err != nil {
 		Fail(err.Error())
 		return 1
 	}
-	env, err := spool.ReadHookEnvironment(socket{})
-	if err != nil {
-		return 1 // execd is gone
+	born := observe()
+	for first := true; ; first = false {
+		c, err := receive()
+		if errors.Is(err, io.EOF) {
+			return 0
+		}
+		if err != nil {
+			return 1
+		}
+		if !first && observe() != born {
+			return 0 // it was not begun: execd has another parent run it
+		}
+		if again, code := c.run(); !again {
+			return code
+		}
 	}
-	h := &hook{processes: o.Processes}
-	if err := h.start(o, env); err != nil {
-		Fail(err.Error())
-		return 1
+}
+
+// run runs a hook. A parent that has seen its hook to a proper end, of which nothing
+// was left and nobody had to be killed, is as good as new and may have another.
+func (c *call) run() (again bool, code int) {
+	h := &hook{processes: c.Processes}
+	if err := c.tell(h.report.AppendTaken(nil)); err != nil {
+		return false, 1 // execd is gone, or wants it no more
 	}
-	tell(h.report.AppendStarted(nil))
+	if err := h.start(c); err != nil {
+		h.report.Failed = err.Error()
+		_ = c.tell(h.report.Append(nil))
+		return false, 1
+	}
+	_ = c.tell(h.report.AppendStarted(nil))
 	h.watch()
+	h.report.Waits = h.report.Ended && !h.stopping() && !h.loop.Orphans()
 	h.sweep()
-	tell(h.report.Append(nil))
-	return 0
+	_ = c.tell(h.report.Append(nil))
+	if !h.report.Waits {
+		return false, 0
+	}
+	unix.Close(h.signals)
+	unix.Close(c.socket)
+	// A signal that has come meanwhile ends us now. What execd may have handed over
+	// already was not taken.
+	starter.OpenSignals()
+	return true, 0
 }
 
 // isolate makes this process no business of the user's whose rights it has: his
@@ -95,6 +122,7 @@ func isolate() error {
 // hook is a hook that runs.
 type hook struct {
 	processes int
+	signals   int // a signalfd
 	loop      reap.Loop
 	job       *control.Job
 	report    spool.HookReport
@@ -108,27 +136,29 @@ type hook struct {
 }
 
 // start starts the program.
-func (h *hook) start(o Options, env []string) error {
-	if err := unix.Chdir(o.Dir); err != nil {
-		return errors.New("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
+func (h *hook) start(c *call) error {
+	defer c.letGo()
+	if err := unix.Chdir(c.Dir); err != nil {
+		return errors.New("cannot work in " + strconv.Quote(c.Dir) + ": " + err.Error())
 	}
 	unix.Umask(0o022)
-	h.loop = reap.Loop{Signals: -1, Child: -1, Report: spool.HookSocket, Memory: -1, Session: -1, Notes: -1}
+	h.signals = -1
+	h.loop = reap.Loop{Signals: -1, Child: -1, Report: c.socket, Memory: -1, Session: -1, Notes: -1}
 	attr := &syscall.ProcAttr{
-		Env:   env,
-		Files: []uintptr{0, 1, 2},
+		Env:   c.Env,
+		Files: c.streams[:],
 		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL, PidFD: &h.loop.Child},
 	}
-	pid, err := syscall.ForkExec(o.Argv[0], o.Argv, attr)
+	pid, err := syscall.ForkExec(c.Argv[0], c.Argv, attr)
 	for try := 0; errors.Is(err, unix.ETXTBSY) && try < busyTries; try++ {
 		time.Sleep(busyPause)
-		pid, err = syscall.ForkExec(o.Argv[0], o.Argv, attr)
+		pid, err = syscall.ForkExec(c.Argv[0], c.Argv, attr)
 	}
 	if err == nil && h.loop.Child < 0 {
 		h.loop.Child, err = unix.PidfdOpen(pid, 0)
 	}
 	if err != nil {
-		return errors.New("cannot execute " + strconv.Quote(o.Argv[0]) + ": " + reason(o.Argv[0], err))
+		return errors.New("cannot execute " + strconv.Quote(c.Argv[0]) + ": " + reason(c.Argv[0], err))
 	}
 	h.loop.PID, h.report.PID = pid, pid
 	h.job = control.NewJob(control.Job{PID: pid, Root: unix.Getpid()}, func(string) {})
@@ -142,10 +172,9 @@ func (h *hook) start(o Options, env []string) error {
 	}
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err == nil {
 		if fd, err := unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
-			h.loop.Signals = fd
+			h.signals, h.loop.Signals = fd, fd
 		}
 	}
-	letGo()
 	return nil
 }
 
@@ -164,18 +193,6 @@ func reason(path string, err error) string {
 		return "no program, and no script with a line #! at its beginning"
 	}
 	return err.Error()
-}
-
-// letGo gives up the hook's pipes, so that their ends are seen when the hook has
-// closed them, and its directory.
-func letGo() {
-	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
-		for fd := range 3 {
-			_ = unix.Dup3(null, fd, unix.O_CLOEXEC)
-		}
-		unix.Close(null)
-	}
-	_ = unix.Chdir("/")
 }
 
 // watch waits until nothing of the hook is left, or what is left is to be
@@ -301,38 +318,3 @@ func (h *hook) sweep() {
 // manyHit is how many processes of a hook that is being killed show that it
 // forks.
 const manyHit = 8
-
-// socket reads from execd.
-type socket struct{}
-
-func (socket) Read(b []byte) (int, error) {
-	for {
-		n, err := unix.Read(spool.HookSocket, b)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return 0, err
-		case n == 0:
-			return 0, io.EOF
-		}
-		return n, nil
-	}
-}
-
-// tell sends lines to execd, which may be gone.
-func tell(b []byte) {
-	for len(b) > 0 {
-		n, err := unix.Write(spool.HookSocket, b)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return
-		}
-		b = b[max(n, 0):]
-	}
-}
-
-// Given reports whether there is the socket that execd gives.
-func Given() bool {
-	var st unix.Stat_t
-	return unix.Fstat(spool.HookSocket, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK
-}

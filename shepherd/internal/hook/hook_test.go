@@ -1,11 +1,11 @@
 package hook
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,32 +16,65 @@ import (
 )
 
 // The test's binary is the parent of hooks, too, as main makes it one.
-const parentWord = "parent-of-a-hook"
+const parentWord = "parent-of-hooks"
 
 func init() {
-	if len(os.Args) > 3 && os.Args[1] == parentWord {
-		n, _ := strconv.Atoi(os.Args[2])
-		os.Exit(Run(Options{Processes: n, Dir: os.Args[3], Argv: os.Args[4:]}))
+	if len(os.Args) > 1 && os.Args[1] == parentWord {
+		os.Exit(Run())
 	}
 }
 
-// talk runs a hook, sends what is given and no more, and returns what it was
-// told, what the hook has printed, and the exit code. hold keeps the hook from
-// hearing of the end.
-func talk(t *testing.T, sent []byte, hold bool, argv ...string) (report, out string, code int) {
+// parentOf starts a parent of hooks, which gets its calls by the socket.
+func parentOf(t *testing.T) (*exec.Cmd, *os.File) {
+	t.Helper()
+	ours, theirs := socketPair(t)
+	cmd := exec.Command(os.Args[0], parentWord)
+	cmd.Env = spool.StartEnvironment
+	cmd.ExtraFiles = []*os.File{theirs}
+	err := cmd.Start()
+	theirs.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ours.Close()
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd, ours
+}
+
+func socketPair(t *testing.T) (ours, theirs *os.File) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+	return os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+}
+
+// talk has a parent run a hook, sends what is given and no more, and returns what
+// it was told and what the hook has printed. hold keeps the hook from hearing of the
+// end.
+func talk(t *testing.T, parent *os.File, sent []byte, hold bool) (report, out string) {
+	t.Helper()
+	ours, theirs := socketPair(t)
 	defer ours.Close()
-	var stdout strings.Builder
-	cmd := exec.Command(os.Args[0], append([]string{parentWord}, argv...)...)
-	cmd.Env = spool.StartEnvironment
-	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.Stdout = &stdout
-	err = cmd.Start()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	files := unix.UnixRights(int(null.Fd()), int(to.Fd()), int(to.Fd()), int(theirs.Fd()))
+	err = unix.Sendmsg(int(parent.Fd()), []byte{0}, files, nil, unix.MSG_NOSIGNAL)
+	to.Close()
 	theirs.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +83,7 @@ func talk(t *testing.T, sent []byte, hold bool, argv ...string) (report, out str
 		t.Fatal(err)
 	}
 	if !hold {
-		if err := unix.Shutdown(pair[0], unix.SHUT_WR); err != nil {
+		if err := unix.Shutdown(int(ours.Fd()), unix.SHUT_WR); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,42 +91,120 @@ func talk(t *testing.T, sent []byte, hold bool, argv ...string) (report, out str
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()
-	return string(b), stdout.String(), cmd.ProcessState.ExitCode()
+	printed, err := io.ReadAll(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), string(printed)
 }
 
-// TestRun sees what is told of hooks.
+// calling is a call as execd sends it.
+func calling(processes int, dir string, argv ...string) []byte {
+	c := spool.HookCall{Processes: processes, Dir: dir, Argv: argv, Env: []string{"WORD=hello", "PATH=/usr/bin:/bin"}}
+	return c.Append(nil)
+}
+
+func sh(text string) []byte { return calling(10, "/", "/bin/sh", "-c", text) }
+
+// TestRun sees what is told of hooks, and which parents wait for another.
 func TestRun(t *testing.T) {
-	env := spool.AppendHookEnvironment(nil, []string{"WORD=hello", "PATH=/usr/bin:/bin"})
-	sh := func(text string) []string { return []string{"10", "/", "/bin/sh", "-c", text} }
+	whole := sh("echo never")
 	for _, test := range []struct {
-		argv []string
 		sent []byte
 		hold bool
-		want string // of the report, behind the line with the pid
+		want string // of the report, without the line with the pid
 		out  string
-		code int
+		code int // -1: it waits
 	}{
-		{sh("echo $WORD; exit 3"), env, true, "status 3\n", "hello\n", 0},
-		{sh("kill -9 $$"), env, true, "status -9\n", "", 0},
-		{sh("sleep 1000"), env, false, "stopped told to\nstatus -15\n", "", 0},
-		{sh("sleep 1000 & sleep 1000 & sleep 1000"), env, false, "stopped told to\nstatus -15\n", "", 0},
-		{sh("while :; do sleep 1000 & done"), env, true, "stopped more than 10 processes\nstatus -9\n", "", 0},
-		{[]string{"10", "/no/dir", "/bin/sh"}, env, true, "failed cannot work in \"/no/dir\": no such file or directory\n", "", 1},
-		{[]string{"10", "/", "/no/program"}, env, true, "failed cannot execute \"/no/program\": no such file or directory\n", "", 1},
-		{sh("echo never"), nil, false, "", "", 1},
-		{sh("echo never"), env[:len(env)-1], false, "", "", 1},
+		{sh("echo $WORD; exit 3"), true, "taken\nwaits\nstatus 3\n", "hello\n", -1},
+		{sh("kill -9 $$"), true, "taken\nwaits\nstatus -9\n", "", -1},
+		{sh("sleep 1000 & exit 3"), true, "taken\nstatus 3\n", "", 0},
+		{sh("sleep 1000"), false, "taken\nstopped told to\nstatus -15\n", "", 0},
+		{sh("sleep 1000 & sleep 1000 & sleep 1000"), false, "taken\nstopped told to\nstatus -15\n", "", 0},
+		{sh("while :; do sleep 1000 & done"), true, "taken\nstopped more than 10 processes\nstatus -9\n", "", 0},
+		{calling(10, "/no/dir", "/bin/sh"), true, "taken\nfailed cannot work in \"/no/dir\": no such file or directory\n", "", 1},
+		{calling(10, "/", "/no/program"), true, "taken\nfailed cannot execute \"/no/program\": no such file or directory\n", "", 1},
+		{nil, false, "", "", 1},
+		{whole[:len(whole)-1], false, "", "", 1},
 	} {
-		report, out, code := talk(t, test.sent, test.hold, test.argv...)
-		if first, rest, _ := strings.Cut(report, "\n"); strings.HasPrefix(first, "started ") {
-			report = rest
-		} else if test.code == 0 {
-			t.Errorf("%q: no pid is told: %q", test.argv, report)
+		cmd, socket := parentOf(t)
+		report, out := talk(t, socket, test.sent, test.hold)
+		head, rest, ok := strings.Cut(report, "started ")
+		if ok {
+			_, rest, _ = strings.Cut(rest, "\n")
+		} else if test.code <= 0 {
+			t.Errorf("%q: no pid is told: %q", test.sent, report)
 		}
-		if report != test.want || out != test.out || code != test.code {
-			t.Errorf("%q: report %q, output %q, exit code %d; want %q, %q, %d", test.argv, report, out, code, test.want, test.out, test.code)
+		if head+rest != test.want || out != test.out {
+			t.Errorf("%q: report %q, output %q; want %q, %q", test.sent, report, out, test.want, test.out)
+		}
+		if test.code < 0 {
+			if again, out := talk(t, socket, sh("echo again"), true); !strings.HasSuffix(again, "\nwaits\nstatus 0\n") || out != "again\n" {
+				t.Errorf("%q: after it another hook is reported as %q, and has printed %q", test.sent, again, out)
+			}
+			socket.Close()
+		}
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != max(test.code, 0) {
+			t.Errorf("%q: exit code %d; want %d", test.sent, got, max(test.code, 0))
 		}
 	}
+}
+
+// TestCondition has something done to a parent that the next hook would inherit: it
+// does not run that, nor says that it would.
+func TestCondition(t *testing.T) {
+	for what, do := range map[string]func(pid int) error{
+		"a limit": func(pid int) error {
+			return unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{Cur: 0, Max: 4096}, nil)
+		},
+		"the nice value": func(pid int) error { return unix.Setpriority(unix.PRIO_PROCESS, pid, 19) },
+		"the processors": func(pid int) error { return oneProcessor(pid) },
+		"the policy": func(pid int) error {
+			return unix.SchedSetAttr(pid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0)
+		},
+		"the io priority": func(pid int) error { return idleIO(pid) },
+	} {
+		cmd, socket := parentOf(t)
+		if report, _ := talk(t, socket, sh("exit 0"), true); !strings.Contains(report, "\nwaits\n") {
+			t.Fatalf("it does not wait: %q", report)
+		}
+		if err := do(cmd.Process.Pid); err != nil {
+			t.Logf("%s: %v", what, err)
+			continue
+		}
+		if report, out := talk(t, socket, sh("echo ran"), true); report != "" || out != "" {
+			t.Errorf("%s was changed: report %q, output %q; want neither", what, report, out)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s was changed: %v", what, err)
+		}
+	}
+}
+
+func oneProcessor(pid int) error {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(pid, &set); err != nil {
+		return err
+	}
+	if set.Count() < 2 {
+		return errors.New("there is one alone")
+	}
+	for i := range len(set) * 64 {
+		if set.IsSet(i) {
+			set.Clear(i)
+			break
+		}
+	}
+	return unix.SchedSetaffinity(pid, &set)
+}
+
+func idleIO(pid int) error {
+	const process, idle = 1, 3 << 13
+	if _, _, errno := unix.Syscall(unix.SYS_IOPRIO_SET, process, uintptr(pid), idle); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func TestReason(t *testing.T) {

@@ -1,0 +1,207 @@
+package hook
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// parent is a shepherd that runs hooks, one at a time.
+type parent struct {
+	cmd    *exec.Cmd
+	socket *os.File      // by which it gets them
+	ended  chan struct{} // closed when it was waited for; cmd says how it has ended
+	since  time.Time     // when it was kept
+}
+
+// newParent starts the parent of hooks of a user, in a control group if one is
+// given.
+func newParent(shepherd string, u *user.User, group string) (*parent, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a socket: %w", err)
+	}
+	p := &parent{socket: os.NewFile(uintptr(pair[0]), "socket to a parent of hooks"), ended: make(chan struct{})}
+	theirs := os.NewFile(uintptr(pair[1]), "socket of a parent of hooks")
+	defer theirs.Close()
+	p.cmd = exec.Command(shepherd, "-as-user", strconv.Itoa(u.UID), strconv.Itoa(u.GID), groupList(u), "-hook")
+	// What a hook gets goes through sockets: nothing of it is to matter to the
+	// shepherd.
+	p.cmd.Env = spool.StartEnvironment
+	p.cmd.Dir = "/"
+	p.cmd.ExtraFiles = []*os.File{theirs} // spool.HookSocket
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if group != "" {
+		dir, err := os.OpenFile(group, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			p.socket.Close()
+			return nil, fmt.Errorf("cannot enter control group: %w", err)
+		}
+		defer dir.Close()
+		p.cmd.SysProcAttr.UseCgroupFD, p.cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	}
+	if err := p.cmd.Start(); err != nil {
+		p.socket.Close()
+		return nil, err
+	}
+	go func() {
+		_ = p.cmd.Wait() // how it has ended is in the report
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// rights says whose rights a parent has.
+func rights(u *user.User) string { return fmt.Sprintf("%d %d %s", u.UID, u.GID, groupList(u)) }
+
+// groupList returns the groups of a user as the shepherd takes them.
+func groupList(u *user.User) string {
+	if len(u.Groups) == 0 {
+		return strconv.Itoa(u.GID)
+	}
+	groups := make([]string, len(u.Groups))
+	for i, g := range u.Groups {
+		groups[i] = strconv.Itoa(g)
+	}
+	return strings.Join(groups, ",")
+}
+
+// hand hands over the descriptors of a call.
+func (p *parent) hand(files [spool.HookFiles]*os.File) error {
+	var fds [spool.HookFiles]int
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	// There is always room: it gets one call at a time.
+	if err := unix.Sendmsg(int(p.socket.Fd()), []byte{0}, unix.UnixRights(fds[:]...), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != nil {
+		return fmt.Errorf("cannot reach the parent of hooks: %w", err)
+	}
+	return nil
+}
+
+// dismiss has it end when it has nothing to do any more.
+func (p *parent) dismiss() { p.socket.Close() }
+
+// kill kills it, and reports whether it is gone then.
+func (p *parent) kill() bool {
+	p.dismiss()
+	_ = p.cmd.Process.Kill()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+const (
+	// keepParents is how many parents are kept at most. Each has 3 MB, and hooks that
+	// follow each other closely, as those of fetched work, are seldom more at a time
+	// on the processors of a host.
+	keepParents = 8
+	// keepTime is how long one is kept that has nothing to do.
+	keepTime = time.Minute
+)
+
+// parents are those that wait for another hook. The one that came last goes first,
+// so that no more are kept than are used.
+type parents struct {
+	keep time.Duration // how long; 0: keepTime
+
+	mu     sync.Mutex
+	closed bool        // guarded by mu; none is kept any more
+	ids    string      // guarded by mu; whose rights they have
+	idle   []*parent   // guarded by mu; the one that waits longest first
+	timer  *time.Timer // guarded by mu; nil: none is set
+}
+
+// take returns a parent with these rights; nil: there is none. Those with others are
+// of no use any more: the account of hooks has changed.
+func (ps *parents) take(ids string) *parent {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ids != ps.ids {
+		ps.dismiss(len(ps.idle))
+		ps.ids = ids
+	}
+	for len(ps.idle) > 0 {
+		n := len(ps.idle) - 1
+		p := ps.idle[n]
+		ps.idle = slices.Delete(ps.idle, n, n+1)
+		select {
+		case <-p.ended: // of somebody's doing
+			p.dismiss()
+		default:
+			return p
+		}
+	}
+	return nil
+}
+
+// put keeps a parent that has nothing to do.
+func (ps *parents) put(ids string, p *parent) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.closed || ids != ps.ids {
+		p.dismiss()
+		return
+	}
+	if len(ps.idle) >= keepParents {
+		ps.dismiss(1)
+	}
+	p.since = time.Now()
+	ps.idle = append(ps.idle, p)
+	if ps.timer == nil {
+		ps.timer = time.AfterFunc(ps.keepTime(), ps.expire)
+	}
+}
+
+// expire dismisses those that have had nothing to do for too long.
+func (ps *parents) expire() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	now, old := time.Now(), 0
+	for old < len(ps.idle) && now.Sub(ps.idle[old].since) >= ps.keepTime() {
+		old++
+	}
+	ps.dismiss(old)
+	if ps.timer = nil; len(ps.idle) > 0 {
+		ps.timer = time.AfterFunc(ps.keepTime()-now.Sub(ps.idle[0].since), ps.expire)
+	}
+}
+
+func (ps *parents) keepTime() time.Duration { return cmp.Or(ps.keep, keepTime) }
+
+// close dismisses all, and keeps none any more.
+func (ps *parents) close() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.closed = true
+	ps.dismiss(len(ps.idle))
+	if ps.timer != nil {
+		ps.timer.Stop()
+		ps.timer = nil
+	}
+}
+
+// dismiss dismisses those that wait longest. Called with mu held.
+func (ps *parents) dismiss(n int) {
+	for _, p := range ps.idle[:n] {
+		p.dismiss()
+	}
+	ps.idle = slices.Delete(ps.idle, 0, n)
+}

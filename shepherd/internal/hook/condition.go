@@ -1,0 +1,52 @@
+package hook
+
+import "golang.org/x/sys/unix"
+
+// condition is what a hook inherits from its parent and any process of the same
+// user can change from outside, a hook first of all: a parent whose condition is not
+// the one that it was born in runs no other hook. All else that is inherited is set
+// anew for each hook (directory, umask, mask and dispositions of signals, session,
+// descriptors, environment), or closed to others since the parent cannot be looked
+// into.
+type condition struct {
+	limits [rlimits]unix.Rlimit
+	policy unix.SchedAttr // and the nice value
+	io     uintptr        // priority
+	cpus   unix.CPUSet
+	cgroup string
+	oom    string // oom_score_adj
+}
+
+// rlimits is how many limits of resources there are, numbered from 0.
+const rlimits = 16
+
+// observe returns the condition of this thread, which is the one that starts hooks.
+// What this kernel does not show is the same at any time.
+func observe() condition {
+	var c condition
+	for i := range c.limits {
+		if unix.Prlimit(0, i, nil, &c.limits[i]) != nil {
+			c.limits[i] = unix.Rlimit{}
+		}
+	}
+	if a, err := unix.SchedGetAttr(0, 0); err == nil {
+		c.policy = *a
+	}
+	const thisProcess = 1 // IOPRIO_WHO_PROCESS
+	c.io, _, _ = unix.RawSyscall(unix.SYS_IOPRIO_GET, thisProcess, 0, 0)
+	_ = unix.SchedGetaffinity(0, &c.cpus)
+	c.cgroup, c.oom = content("/proc/thread-self/cgroup"), content("/proc/self/oom_score_adj")
+	return c
+}
+
+// content returns what is in a file that the kernel makes, as far as it goes.
+func content(path string) string {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	var b [4 << 10]byte
+	n, _ := unix.Read(fd, b[:])
+	return string(b[:max(n, 0)])
+}
