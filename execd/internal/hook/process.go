@@ -25,7 +25,7 @@ const (
 	// hook: longer than it needs itself, with what cannot be killed.
 	patience = 30 * time.Second
 	// takeLimit is for how long one is waited for that was kept and is to take a call.
-	takeLimit = 5 * time.Second
+	takeLimit = 2 * time.Second
 	// drainLimit is for how long pipes are read when nobody of the hook is left to
 	// write: somebody else may hold them.
 	drainLimit = 2 * time.Second

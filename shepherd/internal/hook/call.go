@@ -18,7 +18,7 @@ type call struct {
 
 var errCall = errors.New("bad call")
 
-// receive waits for a call. The end is execd's, or its wish.
+// receive waits for a call. io.EOF is the end of execd, or its wish.
 func receive() (*call, error) {
 	files, err := receiveFiles()
 	if err != nil {
@@ -30,7 +30,7 @@ func receive() (*call, error) {
 	}
 	read, err := spool.ReadHookCall(descriptor(c.socket))
 	if err != nil {
-		return nil, err
+		return nil, errCall // execd has ended meanwhile
 	}
 	c.HookCall = *read
 	return c, nil
