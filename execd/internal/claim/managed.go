@@ -29,6 +29,9 @@ type Options struct {
 	// Closed says why a queue takes nothing, as the end of a sentence with "it is";
 	// empty: it is open.
 	Closed func(queue string) string
+	// Idled is told how long a claim had nothing to run, when it has something;
+	// nil: nobody wants to know. It must not call the table.
+	Idled func(time.Duration)
 }
 
 // Info is what the ad of a slot is made of.
@@ -322,9 +325,19 @@ type reply struct {
 	permit         *api.Permit
 }
 
+// Where the slot of a claim is when it has nothing to run, and something.
+var (
+	claimedIdle = slot.Place{State: slot.Claimed, Activity: slot.Idle}
+	claimedBusy = slot.Place{State: slot.Claimed, Activity: slot.Busy}
+)
+
 // happen gives a slot an event, and takes down what is to be done.
 func (t *Table) happen(m *managed, e slot.Event) (r reply) {
+	was, since := m.machine.Place(), m.machine.EnteredActivity()
 	actions := m.machine.Handle(t.o.Now(), e)
+	if t.o.Idled != nil && was == claimedIdle && m.machine.Place() == claimedBusy {
+		t.o.Idled(m.machine.EnteredActivity().Sub(since))
+	}
 	for i := range actions {
 		t.act(m, &actions[i], &r)
 	}

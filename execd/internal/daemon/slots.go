@@ -158,7 +158,7 @@ func (d *daemon) manageSlots(table *claim.Table) error {
 	err := table.Manage(claim.Options{
 		Host: d.host, Boot: d.began, Store: claim.NewStore(d.root), Log: d.log, Ad: d.slotAds.of,
 		JobOf:  func(task string) slot.Job { return d.queue.JobOf(task) },
-		Closed: d.states.Closed,
+		Closed: d.states.Closed, Idled: d.counts.Idle,
 	})
 	if err != nil {
 		return err

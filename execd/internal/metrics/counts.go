@@ -31,6 +31,7 @@ type Counts struct {
 	started                               uint64                // guarded by mu, as are all
 	ended                                 [len(outcomes)]uint64 // by Outcome
 	waiting, starting, running, returning durations
+	idle                                  durations
 }
 
 // Start counts a run that has got its slot, after it waited for a while.
@@ -57,6 +58,13 @@ func (c *Counts) Stages(starting, running, returning time.Duration) {
 	c.starting.add(starting)
 	c.running.add(running)
 	c.returning.add(returning)
+}
+
+// Idle counts the time that a claim had nothing to run.
+func (c *Counts) Idle(t time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle.add(t)
 }
 
 // buckets are the upper bounds of histograms, in seconds: from what a start

@@ -92,6 +92,9 @@ var families = []family{
 			w.histogram(&c.returning, "stage", "returning")
 		})
 	}},
+	{"paddock_slot_idle_seconds", histogram, "Time that a claim had nothing to run until it had something.", func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) { w.histogram(&c.idle) })
+	}},
 	{"paddock_slots", gauge, "Slots of a queue.", func(w *writer, s *Snapshot) {
 		for _, q := range s.Queues {
 			w.series(float64(q.Total), "queue", q.Name)

@@ -195,6 +195,7 @@ func example() *Snapshot {
 	c.End(Done)
 	c.End(Limit)
 	c.End(Limit)
+	c.Idle(20 * time.Millisecond)
 	c.Stages(5*time.Millisecond, 400*24*time.Hour, time.Second)
 	return &Snapshot{
 		Version: "0.1.0", Host: "node7", Started: time.Unix(1795190461, 5e8),
@@ -233,6 +234,9 @@ func TestWrite(t *testing.T) {
 		"paddock_stage_seconds_bucketle=+Inf|stage=running":   1,
 		"paddock_stage_seconds_bucketle=0.5|stage=returning":  0,
 		"paddock_stage_seconds_bucketle=1|stage=returning":    1,
+		"paddock_slot_idle_seconds_bucketle=0.01":             0,
+		"paddock_slot_idle_seconds_bucketle=0.025":            1,
+		"paddock_slot_idle_seconds_sum":                       0.02,
 		"paddock_slotsqueue=all.q":                            16,
 		"paddock_slots_usedqueue=all.q":                       5,
 		"paddock_loadname=load_avg":                           0.25,
