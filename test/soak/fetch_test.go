@@ -1,7 +1,12 @@
 package soak
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/test/harness"
 )
 
@@ -34,7 +40,8 @@ func TestFetched(t *testing.T) {
 
 	begin := time.Now()
 	var killer sync.WaitGroup
-	killer.Go(func() { s.killAtRandom(t, kills, units) })
+	var idle idleTimes
+	killer.Go(func() { s.killAtRandom(t, kills, units, func() { idle.add(t, s) }) })
 	done := 0
 	for fed := 0; done < units; {
 		// A few hundred at a time, as they would come.
@@ -58,12 +65,83 @@ func TestFetched(t *testing.T) {
 	if err := harness.WaitFor(harness.Patience, "the last job to be over", func() (bool, error) { return s.left(t) == 0, nil }); err != nil {
 		t.Fatal(err)
 	}
+	idle.add(t, s)
 	if err := s.daemon.Stop(); err != nil {
 		t.Error(err)
 	}
 	checkFetched(t, s, queue, units)
-	t.Logf("%d units in %.1f s (%.0f a second), execd killed %d times; between two of a claim a slot was idle for %v (median)",
-		units, elapsed.Seconds(), float64(units)/elapsed.Seconds(), kills, medianIdle(t, s))
+	t.Logf("%d units in %.1f s (%.0f a second), execd killed %d times", units, elapsed.Seconds(), float64(units)/elapsed.Seconds(), kills)
+	t.Logf("from the end of a unit to the beginning of the next of its slot: %v (median, as units see it); slots were Claimed/Idle for %v between two",
+		medianGap(t, s), &idle)
+}
+
+// idleTimes is how long slots were Claimed/Idle by their own state, by what each
+// execd has counted.
+type idleTimes struct {
+	buckets map[float64]float64 // how many were not longer than so many seconds
+	count   float64
+	sum     float64
+}
+
+var idleLine = regexp.MustCompile(`(?m)^paddock_slot_idle_seconds_(bucket\{le="([^"]*)"\}|sum|count) (\S+)$`)
+
+// add asks the execd that runs.
+func (i *idleTimes) add(t *testing.T, s *soak) {
+	t.Helper()
+	socket := api.DevPlaces(s.dir).Socket
+	client := http.Client{Timeout: harness.Patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	answer, err := client.Get("http://execd/metrics")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if i.buckets == nil {
+		i.buckets = map[float64]float64{}
+	}
+	for _, m := range idleLine.FindAllStringSubmatch(string(text), -1) {
+		n, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			t.Fatalf("line %q", m[0])
+		}
+		switch m[1] {
+		case "sum":
+			i.sum += n
+		case "count":
+			i.count += n
+		default:
+			bound, err := strconv.ParseFloat(m[2], 64)
+			if err != nil {
+				t.Fatalf("line %q", m[0])
+			}
+			i.buckets[bound] += n
+		}
+	}
+}
+
+// String tells between which bounds the median is, and the mean.
+func (i *idleTimes) String() string {
+	if i.count == 0 {
+		return "no time"
+	}
+	low := 0.0
+	for _, bound := range slices.Sorted(maps.Keys(i.buckets)) {
+		if i.buckets[bound] >= i.count/2 {
+			return fmt.Sprintf("%g to %g ms (median), %.1f ms (mean)", 1000*low, 1000*bound, 1000*i.sum/i.count)
+		}
+		low = bound
+	}
+	return "ever"
 }
 
 // prepareFetched makes what the run needs, and returns the queue.
@@ -158,10 +236,11 @@ func checkFetched(t *testing.T, s *soak, queue string, units int) {
 
 var accepted = regexp.MustCompile(`slot (\d+): fetch: accepted: job=\d+ identity="?(\w+)"?`)
 
-// medianIdle returns how long a slot had nothing to run between two units, from
-// the end of the one to the beginning of the other as the units themselves saw it.
+// medianGap returns how long a slot had nothing to run between two units, from
+// the end of the one to the beginning of the other as the units themselves saw it:
+// that has the end of a job in it and the start of one, with the programs of each.
 // What a kill has cost is among them, and too rare to be the median.
-func medianIdle(t *testing.T, s *soak) time.Duration {
+func medianGap(t *testing.T, s *soak) time.Duration {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(s.dir, "spool", "messages"))
 	if err != nil {

@@ -98,7 +98,7 @@ func TestKills(t *testing.T) {
 	total := singles + tasks
 	begin := time.Now()
 	var killer sync.WaitGroup
-	killer.Go(func() { s.killAtRandom(t, kills, total) })
+	killer.Go(func() { s.killAtRandom(t, kills, total, nil) })
 	array := s.submit(t, "-N", "array", "-t", fmt.Sprintf("1-%d", tasks), filepath.Join(base, "task.sh"))
 	numbers := make([]string, 0, singles)
 	for range singles {
@@ -196,7 +196,8 @@ func (s *soak) start(t *testing.T) {
 // killAtRandom kills execd at moments spread over the first nine tenths of
 // the work: after a number of accounting lines drawn in advance, and then
 // after a delay of up to 50 ms, so that every step of a job's life can be hit.
-func (s *soak) killAtRandom(t *testing.T, kills, total int) {
+// before, if it is not nil, is called before each kill.
+func (s *soak) killAtRandom(t *testing.T, kills, total int, before func()) {
 	rng := rand.New(rand.NewPCG(*seed, 0))
 	for i := range kills {
 		from, to := total*9*i/(kills*10), total*9*(i+1)/(kills*10)
@@ -209,6 +210,9 @@ func (s *soak) killAtRandom(t *testing.T, kills, total int) {
 			return
 		}
 		<-time.After(delay)
+		if before != nil {
+			before()
+		}
 		s.mu.Lock()
 		s.daemon.Kill()
 		s.start(t)

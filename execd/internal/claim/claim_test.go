@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ type desk struct {
 	*Table
 	now  time.Time
 	root *spool.Root
+	idle []time.Duration // of claims until they had something to run
 }
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -50,7 +52,8 @@ func (d *desk) again(policy string, boot time.Time) {
 	d.Table = NewTable([]conf.Queue{{Name: "a.q", Slots: 2}, {Name: "b.q", Slots: 1}}, "queue")
 	err := d.Manage(Options{
 		Host: "node", Boot: boot, Store: NewStore(d.root), Now: func() time.Time { return d.now },
-		Ad: func(in *Info) *classad.Ad { return ad(d.T, "[SlotID = "+string(rune('0'+in.Number))+"]") },
+		Ad:    func(in *Info) *classad.Ad { return ad(d.T, "[SlotID = "+string(rune('0'+in.Number))+"]") },
+		Idled: func(t time.Duration) { d.idle = append(d.idle, t) },
 	})
 	if err != nil {
 		d.Fatal(err)
@@ -501,9 +504,14 @@ func TestFetchedWork(t *testing.T) {
 		t.Error("work of the same rank is accepted where work runs")
 	}
 	d.Deactivate(claims)
+	d.now = d.now.Add(3 * time.Second)
 	again, err := d.Offer(1, ad(t, plainJob))
 	if err != nil || !again.ID.Equal(g.ID) {
 		t.Errorf("the next work has claim %v, %v; want the same", again.ID, err)
+	}
+	d.Deactivate(d.run(g, "7.2"))
+	if !slices.Equal(d.idle, []time.Duration{0, 3 * time.Second}) {
+		t.Errorf("the claim had nothing to run for %v; want for no time, and then for 3 s", d.idle)
 	}
 	changed := d.Changed(1)
 	d.Withdraw(1, false)
