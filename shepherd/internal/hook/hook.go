@@ -43,7 +43,7 @@ const (
 // Fail tells execd that the hook that it hands over cannot be started, and why.
 func Fail(text string) {
 	if c, err := receive(); err == nil {
-		c.tell((&spool.HookReport{Failed: text}).Append(nil))
+		_ = c.tell((&spool.HookReport{Failed: text}).Append(nil))
 	}
 }
 
