@@ -190,11 +190,16 @@ func TestAttacked(t *testing.T) {
 // another, and with execd.
 func TestIdleEnds(t *testing.T) {
 	b := keptBed(t)
-	b.r.parents.keep = short
+	keep := func(d time.Duration) {
+		b.r.parents.mu.Lock()
+		defer b.r.parents.mu.Unlock()
+		b.r.parents.keep = d
+	}
+	keep(short)
 	pid, _ := b.parentOf("exit 0")
 	b.ended(b.open(pid))
 
-	b.r.parents.keep = long
+	keep(long)
 	pid, _ = b.parentOf("exit 0")
 	fd := b.open(pid)
 	if b.r.Privileged {
@@ -208,6 +213,8 @@ func TestIdleEnds(t *testing.T) {
 	}
 	b.r.Stop(time.Minute)
 	b.ended(fd)
+	b.r.parents.mu.Lock()
+	defer b.r.parents.mu.Unlock()
 	if n := len(b.r.parents.idle); n > 0 {
 		t.Errorf("%d parents are kept after the end", n)
 	}
