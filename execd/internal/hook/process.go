@@ -325,7 +325,7 @@ func (p *process) readReport() {
 // readOutput reads the standard output, and no more of it than the hook may
 // print.
 func (p *process) readOutput(most int64) {
-	b := make([]byte, 32<<10)
+	b := make([]byte, 4<<10) // most print little
 	for {
 		n, err := p.stdout.Read(b)
 		room := most - int64(len(p.out))
@@ -338,8 +338,14 @@ func (p *process) readOutput(most int64) {
 		if err != nil {
 			return
 		}
+		if n == len(b) && n < pipeSize {
+			b = make([]byte, 2*n)
+		}
 	}
 }
+
+// pipeSize is how much a pipe holds at most.
+const pipeSize = 64 << 10
 
 // readErrors reads the standard error for the log.
 func (p *process) readErrors() {
