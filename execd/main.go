@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/daemon"
+	"paddock/execd/internal/slot"
 )
 
 // version is set by the linker.
@@ -200,21 +200,21 @@ func status(client *api.Client) error {
 	return nil
 }
 
-// slotNumbers reads the numbers of slots.
-func slotNumbers(words []string) (numbers []int, err error) {
+// slotIDs reads the names of slots.
+func slotIDs(words []string) (ids []api.SlotID, err error) {
 	for _, word := range words {
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 {
-			return nil, cli.Exit(fmt.Sprintf("execd: %q is not the number of a slot; see qhost -slots", word), exitUsage)
+		id, err := slot.ParseID(word)
+		if err != nil {
+			return nil, cli.Exit(fmt.Sprintf("execd: %q is not a slot; see qhost -slots", word), exitUsage)
 		}
-		numbers = append(numbers, n)
+		ids = append(ids, api.SlotID(id.String()))
 	}
-	return numbers, nil
+	return ids, nil
 }
 
 // fetch has slots of the execd that runs ask for work.
 func fetch(client *api.Client, words []string) error {
-	slots, err := slotNumbers(words)
+	slots, err := slotIDs(words)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func fetch(client *api.Client, words []string) error {
 
 // vacate takes slots of the execd that runs from whoever has them.
 func vacate(client *api.Client, words []string, fast bool) error {
-	slots, err := slotNumbers(words)
+	slots, err := slotIDs(words)
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,10 @@ func (a *slotsAsked) add(ads bool, number string) error {
 	if number == "" {
 		return nil
 	}
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 {
+	if n, err := strconv.Atoi(number); err != nil || n < 1 {
 		return &failure{exitFailed, fmt.Sprintf("error: %q is no number of a slot", api.Visible(number))}
 	}
-	a.request.Slot = n
+	a.request.Slot = api.SlotID(number)
 	return nil
 }
 
@@ -62,7 +61,7 @@ func (s *session) slots(ctx context.Context, a *slotsAsked, asJSON bool) error {
 	fmt.Fprintln(s.out, strings.Repeat("-", 75))
 	for i := range reply.Slots {
 		t := &reply.Slots[i]
-		line(strconv.Itoa(t.Slot), t.Queue, t.State, t.Activity, t.Holder, t.Job)
+		line(string(t.Slot), t.Queue, t.State, t.Activity, t.Holder, t.Job)
 	}
 	return nil
 }

@@ -189,7 +189,7 @@ type SubmitRequest struct {
 type Work struct {
 	Ad       string `json:"ad"`                 // as it came, in old syntax, with HookKeyword in it
 	Identity string `json:"identity,omitempty"` // its GlobalJobId; empty: it has none
-	Slot     int    `json:"slot"`               // that it runs on
+	Slot     SlotID `json:"slot"`               // that it runs on
 	Claim    string `json:"claim,omitempty"`    // public id of the claim that it runs under
 	Holder   string `json:"holder"`             // "fetch", or who holds the claim
 }

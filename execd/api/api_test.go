@@ -15,7 +15,7 @@ func TestSubmitRequestKeepsAllBytes(t *testing.T) {
 		Name: "n", Account: "\xe4", Script: []byte("true \xff\n"), Command: "./Gr\xfc\xdfe", Args: []string{"", "a\nb", "\xff\xfe", "<&>"},
 		Shell: "/bin/\x80", Cwd: "/tmp/\xe9t\xe9", Stdin: "\xc3", Stdout: "\xc3\x28", Stderr: "ok", Merge: true, Rerun: RerunNo,
 		Tasks: Tasks{1, 9, 2}, MaxRun: 3, Env: []string{"A=\xff", "B=x\ny", "C=\ufffd", "D=\u2028"}, Origin: []string{"SGE_O_HOME=/h\xf6me"},
-		Work: &Work{Ad: "Cmd = \"/bin/\xe9\"\n", Identity: "j\xff", Slot: 2, Claim: "<h>#1#2", Holder: "fetch"},
+		Work: &Work{Ad: "Cmd = \"/bin/\xe9\"\n", Identity: "j\xff", Slot: "2", Claim: "<h>#1#2", Holder: "fetch"},
 	}
 	b, err := json.Marshal(DetailReply{Jobs: []Detail{{Request: want}}})
 	if err != nil {

@@ -84,7 +84,7 @@ func Refusef(why Refusal, format string, args ...any) *Error {
 
 // ClaimRequest asks for a slot.
 type ClaimRequest struct {
-	Slot int `json:"slot,omitempty"` // 0: any that is willing, the lowest first
+	Slot SlotID `json:"slot,omitempty"` // empty: any that is willing, the lowest first
 	// Ad describes what is to run, in old or new ClassAd syntax: START and RANK of
 	// the slot are evaluated with it. Empty: nothing is known of it.
 	Ad string `json:"ad,omitempty"`
@@ -107,7 +107,7 @@ type ClaimReply struct {
 	// Waiting says that the slot is not the claimant's yet: what runs there is
 	// leaving. The client calls again with AwaitClaim until it is false.
 	Waiting bool   `json:"waiting,omitempty"`
-	Slot    int    `json:"slot"`
+	Slot    SlotID `json:"slot"`
 	Name    string `json:"name"`         // slot3@host
 	Lease   int    `json:"lease"`        // seconds
 	Renew   int    `json:"renew"`        // renew each so many seconds
@@ -171,8 +171,8 @@ type Permit struct {
 
 // VacateRequest takes slots from whoever has them.
 type VacateRequest struct {
-	Slots []int `json:"slots,omitempty"` // none: all
-	Fast  bool  `json:"fast,omitempty"`  // kill what runs at once
+	Slots []SlotID `json:"slots,omitempty"` // none: all
+	Fast  bool     `json:"fast,omitempty"`  // kill what runs at once
 }
 
 // VacateReply says from how many slots somebody is leaving.
@@ -182,8 +182,8 @@ type VacateReply struct {
 
 // SlotsRequest asks for the slots of the host.
 type SlotsRequest struct {
-	Slot int  `json:"slot,omitempty"` // only that; 0: all
-	Ads  bool `json:"ads,omitempty"`  // with SlotStatus.Ad
+	Slot SlotID `json:"slot,omitempty"` // only that; empty: all
+	Ads  bool   `json:"ads,omitempty"`  // with SlotStatus.Ad
 }
 
 // SlotsReply has them by number.
@@ -194,7 +194,7 @@ type SlotsReply struct {
 
 // SlotStatus is what a slot is like.
 type SlotStatus struct {
-	Slot     int       `json:"slot"`
+	Slot     SlotID    `json:"slot"`
 	Name     string    `json:"name"`
 	Queue    string    `json:"queue"`
 	State    string    `json:"state"`

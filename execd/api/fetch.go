@@ -5,7 +5,7 @@ const VerbFetch = "fetch"
 
 // FetchRequest has slots ask their hooks for work at once, whatever their delay.
 type FetchRequest struct {
-	Slots []int `json:"slots,omitempty"` // by number; none: all that fetch work
+	Slots []SlotID `json:"slots,omitempty"` // none: all that fetch work
 }
 
 // FetchReply is how many slots ask now, or will when the question they are asking

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func (h *holder) start(c *api.Claim, command string) int {
 func (h *holder) slot(number int) string {
 	h.t.Helper()
 	var reply api.SlotsReply
-	if err := h.Client.Call(h.ctx, api.VerbSlots, &api.SlotsRequest{Slot: number}, &reply); err != nil {
+	if err := h.Client.Call(h.ctx, api.VerbSlots, &api.SlotsRequest{Slot: api.SlotID(strconv.Itoa(number))}, &reply); err != nil {
 		h.t.Fatal(err)
 	}
 	s := reply.Slots[0]
@@ -117,8 +118,8 @@ func (h *holder) submit(command string) int {
 func TestClaimRunsJobs(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t, "")
-	c := h.claim(api.ClaimRequest{Slot: 2})
-	if c.Reply.Slot != 2 || c.Reply.Lease != 1800 || strings.Contains(fmt.Sprintf("%v %+v", c.Reply.ID, c.Reply), string(c.Reply.ID)) {
+	c := h.claim(api.ClaimRequest{Slot: "2"})
+	if c.Reply.Slot != "2" || c.Reply.Lease != 1800 || strings.Contains(fmt.Sprintf("%v %+v", c.Reply.ID, c.Reply), string(c.Reply.ID)) {
 		t.Errorf("claimed %+v; want slot 2 for 1800 s, without the secret", c.Reply)
 	}
 	job := h.start(c, "touch ran")
@@ -254,12 +255,12 @@ func TestClaimPreempts(t *testing.T) {
 	h := newHolder(t, "")
 	job := h.submit("touch up1$(ls | grep -c ^up); exec sleep 1000")
 	h.file("up10")
-	other := h.claim(api.ClaimRequest{Slot: 2})
-	_, err := h.Client.Claim(h.ctx, api.ClaimRequest{Slot: 1})
+	other := h.claim(api.ClaimRequest{Slot: "2"})
+	_, err := h.Client.Claim(h.ctx, api.ClaimRequest{Slot: "1"})
 	if got := api.RefusalOf(err); got != api.RefusedRank {
 		t.Errorf("a slot in use: %v (%d); want it refused with %d", err, got, api.RefusedRank)
 	}
-	c := h.claim(api.ClaimRequest{Slot: 1, Priority: 1})
+	c := h.claim(api.ClaimRequest{Slot: "1", Priority: 1})
 	h.start(c, "touch mine; exec sleep 1000")
 	h.file("mine")
 	if _, err := c.Deactivate(h.ctx, api.Forcible); err != nil {
@@ -271,7 +272,7 @@ func TestClaimPreempts(t *testing.T) {
 	}
 	h.file("up11") // the job of the queue, again
 	var reply api.VacateReply
-	if err := h.Client.Call(h.ctx, api.VerbVacate, &api.VacateRequest{Slots: []int{2}}, &reply); err != nil || reply.Vacated != 1 {
+	if err := h.Client.Call(h.ctx, api.VerbVacate, &api.VacateRequest{Slots: []api.SlotID{"2"}}, &reply); err != nil || reply.Vacated != 1 {
 		t.Errorf("vacated %+v, %v; want slot 2", reply, err)
 	}
 	if _, err := other.Check(h.ctx); api.RefusalOf(err) != api.RefusedUnknown {

@@ -41,7 +41,7 @@ func TestJournalRights(t *testing.T) {
 	d := deskIn(t, dir, "-root")
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
-	claim, err := d.Client.Claim(ctx, api.ClaimRequest{Slot: 1})
+	claim, err := d.Client.Claim(ctx, api.ClaimRequest{Slot: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}

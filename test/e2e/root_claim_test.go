@@ -180,7 +180,7 @@ func TestRootClaimIsItsUsers(t *testing.T) {
 		if _, err = h.Client.Claim(h.ctx, api.ClaimRequest{Priority: 1}); codeOf(err) != api.CodeDenied {
 			t.Errorf("a priority above 0: %v; want denied", err)
 		}
-		if c, err = h.Client.Claim(h.ctx, api.ClaimRequest{Slot: 2}); err != nil {
+		if c, err = h.Client.Claim(h.ctx, api.ClaimRequest{Slot: "2"}); err != nil {
 			t.Error(err)
 			return
 		}
@@ -319,7 +319,7 @@ func TestRootClaimOfManager(t *testing.T) {
 		t.Skip("claims of more than one user need root")
 	}
 	h := newRootHolder(t, "FETCH_OWNERS = "+second.Name+", root, toor, paddock, daemon, nosuchuser\n")
-	c := h.claim(api.ClaimRequest{Slot: 1})
+	c := h.claim(api.ClaimRequest{Slot: "1"})
 	try := func(c *api.Claim, owner string) (api.ActivateReply, error) {
 		return c.Activate(h.ctx, api.ActivateRequest{Ad: fmt.Sprintf(
 			"Cmd = \"/bin/sh\"\nArguments = \"-c 'id -u >as-%s'\"\nIwd = \"%s/u\"\nOwner = %q\n", owner, h.dir, owner)})
@@ -359,7 +359,7 @@ func TestRootClaimOfManager(t *testing.T) {
 		t.Fatalf("qconf -am: %v\n%s", err, out)
 	}
 	h.second(func() {
-		c, err := h.Client.Claim(h.ctx, api.ClaimRequest{Slot: 2})
+		c, err := h.Client.Claim(h.ctx, api.ClaimRequest{Slot: "2"})
 		if err != nil {
 			t.Error(err)
 			return

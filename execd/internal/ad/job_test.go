@@ -108,7 +108,7 @@ Requirements = TARGET.Memory > 10
 Custom = Memory * 2
 HoldReason = "of another time"
 HookKeyword = "KW"
-`, Identity: "outside#1", Slot: 7, Holder: "fetch"}}
+`, Identity: "outside#1", Slot: "7", Holder: "fetch"}}
 	in.Resources = nil
 	got := attrs(Job(in))
 	for name, want := range map[string]string{

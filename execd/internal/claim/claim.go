@@ -59,20 +59,20 @@ type Table struct {
 	holder string
 
 	mu      sync.Mutex
-	queues  map[string]*slots // guarded by mu
-	order   []*slots          // guarded by mu; by number of their slots
-	busy    int               // guarded by mu
-	some    atomic.Bool       // whether any slot is managed
-	o       Options           // guarded by mu
-	policy  *slot.Policy      // guarded by mu
-	wanted  func(int) bool    // guarded by mu; whether a slot is managed; nil: none is for its own sake
-	managed []*managed        // guarded by mu; by number, those that are gone at the end
-	serial  int               // guarded by mu; of the last managed slot
-	seq     uint64            // guarded by mu; of the last claim
-	drain   *slot.Drain       // guarded by mu; nil: the host is not drained
-	effects []Effect          // guarded by mu; to be taken
-	unkept  []Kept            // guarded by mu; of slots that are not managed any more
-	listed  chan struct{}     // guarded by mu; closed when there are other slots
+	queues  map[string]*slots  // guarded by mu
+	order   []*slots           // guarded by mu; by number of their slots
+	busy    int                // guarded by mu
+	some    atomic.Bool        // whether any slot is managed
+	o       Options            // guarded by mu
+	policy  *slot.Policy       // guarded by mu
+	wanted  func(slot.ID) bool // guarded by mu; whether a slot is managed; nil: none is for its own sake
+	managed []*managed         // guarded by mu; by number, those that are gone at the end
+	serial  int                // guarded by mu; of the last managed slot
+	seq     uint64             // guarded by mu; of the last claim
+	drain   *slot.Drain        // guarded by mu; nil: the host is not drained
+	effects []Effect           // guarded by mu; to be taken
+	unkept  []Kept             // guarded by mu; of slots that are not managed any more
+	listed  chan struct{}      // guarded by mu; closed when there are other slots
 }
 
 // slots are the claims of one queue.
@@ -140,19 +140,19 @@ func (t *Table) retire(claims []*Claim) {
 	}
 }
 
-// number returns the number of a claim's slot, over all queues; 0: it is gone.
-func (t *Table) number(c *Claim) int {
+// id returns the name of a claim's slot; no slot: it is gone.
+func (t *Table) id(c *Claim) slot.ID {
 	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
-		return s.first + c.Slot - 1
+		return slot.Static(s.first + c.Slot - 1)
 	}
-	return 0
+	return slot.ID{}
 }
 
-// at returns the slot of a number, nil if there is none.
-func (t *Table) at(number int) *Claim {
+// at returns a slot by its name, nil if there is none.
+func (t *Table) at(id slot.ID) *Claim {
 	for _, s := range t.order {
-		if number >= s.first && number < s.first+len(s.claims) {
-			return s.claims[number-s.first]
+		if !id.IsDynamic() && id.Number >= s.first && id.Number < s.first+len(s.claims) {
+			return s.claims[id.Number-s.first]
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (d *desk) again(policy string, boot time.Time) {
 	d.Table = NewTable([]conf.Queue{{Name: "a.q", Slots: 2}, {Name: "b.q", Slots: 1}}, "queue")
 	err := d.Manage(Options{
 		Host: "node", Boot: boot, Store: NewStore(d.root), Now: func() time.Time { return d.now },
-		Ad:    func(in *Info) *classad.Ad { return ad(d.T, "[SlotID = "+string(rune('0'+in.Number))+"]") },
+		Ad:    func(in *Info) *classad.Ad { return ad(d.T, "[SlotID = "+string(rune('0'+in.Slot.Number))+"]") },
 		Idled: func(t time.Duration) { d.idle = append(d.idle, t) },
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func (d *desk) run(g Granted, task string) []*Claim {
 // place returns state and activity of a slot.
 func (d *desk) place(number int) string {
 	d.Helper()
-	v, ok := d.Snapshot(number, false)
+	v, ok := d.Snapshot(slot.Static(number), false)
 	if !ok {
 		d.Fatalf("there is no slot %d", number)
 	}
@@ -165,11 +165,11 @@ func TestClaimAndRelease(t *testing.T) {
 	if d.Managed() || d.place(3) != "Claimed/Idle" {
 		t.Fatalf("managed %v, slot 3 %s; want plain slots", d.Managed(), d.place(3))
 	}
-	g := d.claim(Request{Slot: 3, Lease: time.Hour})
-	if g.Slot != 3 || g.Waiting || g.Name != "slot3@node" {
+	g := d.claim(Request{Slot: slot.Static(3), Lease: time.Hour})
+	if g.Slot != slot.Static(3) || g.Waiting || g.Name != "slot3@node" {
 		t.Errorf("granted %+v; want slot 3 at once", g)
 	}
-	if v, _ := d.Snapshot(3, false); v.Holder != "alice" || !v.ID.Equal(g.ID) || v.Kind != KindProgram {
+	if v, _ := d.Snapshot(slot.Static(3), false); v.Holder != "alice" || !v.ID.Equal(g.ID) || v.Kind != KindProgram {
 		t.Errorf("the slot is %+v; want it to be alice's", v)
 	}
 	if books := d.Books(); len(books) != 1 || !books[0].On || books[0].Queue != "b.q" {
@@ -201,7 +201,7 @@ func TestClaimAndRelease(t *testing.T) {
 // refuses an activation.
 func TestRefusals(t *testing.T) {
 	d := newDesk(t, "")
-	g := d.claim(Request{Slot: 1})
+	g := d.claim(Request{Slot: slot.Static(1)})
 	forged, err := ParseID(g.ID.public + strings.Repeat("0", 64))
 	if err != nil {
 		t.Fatal(err)
@@ -226,19 +226,19 @@ func TestRefusals(t *testing.T) {
 	claims := d.run(g, "7.1")
 	_, _, err = d.Starting(g.ID, root)
 	d.refused("an activation of a busy slot", err, api.RefusedBusy)
-	_, err = d.Request(Request{Slot: 1, By: bob, Holder: "bob", Kind: KindProgram})
+	_, err = d.Request(Request{Slot: slot.Static(1), By: bob, Holder: "bob", Kind: KindProgram})
 	d.refused("a slot of one of the same rank", err, api.RefusedRank)
-	_, err = d.Request(Request{Slot: 1, By: root, Holder: "root", Kind: KindProgram, Priority: 9, NoWait: true})
+	_, err = d.Request(Request{Slot: slot.Static(1), By: root, Holder: "root", Kind: KindProgram, Priority: 9, NoWait: true})
 	d.refused("a slot in use, without waiting", err, api.RefusedTryAgain)
 	d.Deactivate(claims)
 	if d.place(1) != "Claimed/Idle" {
 		t.Errorf("slot 1 is %s; want the claim to be still there", d.place(1))
 	}
-	if _, err = d.Request(Request{Slot: 9}); err == nil {
+	if _, err = d.Request(Request{Slot: slot.Static(9)}); err == nil {
 		t.Error("there is a slot 9")
 	}
 	d.Drain(&slot.Drain{Speed: slot.DrainFast})
-	_, err = d.Request(Request{Slot: 2, By: alice, Holder: "alice", Kind: KindProgram})
+	_, err = d.Request(Request{Slot: slot.Static(2), By: alice, Holder: "alice", Kind: KindProgram})
 	d.refused("a slot of a drained host", err, api.RefusedShutdown)
 }
 
@@ -246,7 +246,7 @@ func TestRefusals(t *testing.T) {
 // killed at once.
 func TestLease(t *testing.T) {
 	d := newDesk(t, "")
-	g := d.claim(Request{Slot: 1, Lease: time.Minute})
+	g := d.claim(Request{Slot: slot.Static(1), Lease: time.Minute})
 	claims := d.run(g, "7.1")
 	d.now = d.now.Add(50 * time.Second)
 	s, err := d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Renew{Claim: n} })
@@ -270,7 +270,7 @@ func TestLease(t *testing.T) {
 // CLAIM-SUSPEND, CLAIM-DEACTIVATE, CLAIM-CHECK: what a holder does with its job.
 func TestHolderSteersItsJob(t *testing.T) {
 	d := newDesk(t, "")
-	g := d.claim(Request{Slot: 2})
+	g := d.claim(Request{Slot: slot.Static(2)})
 	claims := d.run(g, "7.1")
 	for _, step := range []struct {
 		event func(slot.Number) slot.Event
@@ -316,9 +316,9 @@ func TestHolderSteersItsJob(t *testing.T) {
 // what runs there has left; the answer is held back until then.
 func TestPriorityPreempts(t *testing.T) {
 	d := newDesk(t, "")
-	first := d.claim(Request{Slot: 1})
+	first := d.claim(Request{Slot: slot.Static(1)})
 	claims := d.run(first, "7.1")
-	second := d.claim(Request{Slot: 1, By: root, Priority: 1})
+	second := d.claim(Request{Slot: slot.Static(1), By: root, Priority: 1})
 	if !second.Waiting {
 		t.Fatal("two have the same slot")
 	}
@@ -350,7 +350,7 @@ func TestPriorityPreempts(t *testing.T) {
 func TestVacate(t *testing.T) {
 	d := newDesk(t, "")
 	claims := d.Activate("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, nil)
-	if n, err := d.Vacate([]int{3}, true, slot.ReasonVacateCommand); n != 1 || err != nil {
+	if n, err := d.Vacate([]slot.ID{slot.Static(3)}, true, slot.ReasonVacateCommand); n != 1 || err != nil {
 		t.Fatalf("vacated %d, %v; want 1", n, err)
 	}
 	if did := d.carry(); did != "kill 7.1" {
@@ -360,7 +360,7 @@ func TestVacate(t *testing.T) {
 	if d.carry(); d.Managed() || d.Busy() != 0 {
 		t.Errorf("managed %v, busy %d; want a plain, idle slot", d.Managed(), d.Busy())
 	}
-	if _, err := d.Vacate([]int{4}, false, slot.ReasonVacateCommand); err == nil {
+	if _, err := d.Vacate([]slot.ID{slot.Static(4)}, false, slot.ReasonVacateCommand); err == nil {
 		t.Error("there is a slot 4")
 	}
 }
@@ -415,12 +415,12 @@ func TestPolicyOfTheQueue(t *testing.T) {
 	if more := d.Activate("8.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, j); more != nil {
 		t.Errorf("a job runs where no slot is willing: %+v", more)
 	}
-	g := d.claim(Request{Slot: 2, Ad: ad(t, "[Owner = \"u\"; Wanted = true]")})
+	g := d.claim(Request{Slot: slot.Static(2), Ad: ad(t, "[Owner = \"u\"; Wanted = true]")})
 	if did := d.carry(); !g.Waiting || did != "stop 7.1" {
 		t.Errorf("waits %v, did %q; want the queue's job to leave", g.Waiting, did)
 	}
 	d.Deactivate(claims)
-	if v, _ := d.Snapshot(2, false); v.Holder != "alice" || v.State+"/"+v.Activity != "Claimed/Idle" {
+	if v, _ := d.Snapshot(slot.Static(2), false); v.Holder != "alice" || v.State+"/"+v.Activity != "Claimed/Idle" {
 		t.Errorf("slot 2 is %+v; want it alice's", v)
 	}
 }
@@ -446,7 +446,7 @@ func TestPreemptAndHold(t *testing.T) {
 // that are none harm nobody.
 func TestRestart(t *testing.T) {
 	d := newDesk(t, "")
-	idle, busy := d.claim(Request{Slot: 1, Lease: time.Minute}), d.claim(Request{Slot: 3})
+	idle, busy := d.claim(Request{Slot: slot.Static(1), Lease: time.Minute}), d.claim(Request{Slot: slot.Static(3)})
 	d.run(busy, "7.1")
 	for name, text := range map[string]string{"1.1": "{", "x": "", "5.5": `{"format":1,"id":"<node>#5#6#00"}`} {
 		if err := os.WriteFile(d.root.Path(spool.DirClaims, name), []byte(text), 0o600); err != nil {
@@ -467,7 +467,7 @@ func TestRestart(t *testing.T) {
 	}
 	d.Deactivate(claims)
 	d.run(busy, "8.1")
-	if g := d.claim(Request{Slot: 2}); g.ID.public == idle.ID.public || g.ID.public == busy.ID.public {
+	if g := d.claim(Request{Slot: slot.Static(2)}); g.ID.public == idle.ID.public || g.ID.public == busy.ID.public {
 		t.Errorf("%v is given out twice", g.ID)
 	}
 }
@@ -475,7 +475,7 @@ func TestRestart(t *testing.T) {
 // A claim that cannot be written is none.
 func TestKeepFails(t *testing.T) {
 	d := newDesk(t, "")
-	g, err := d.Request(Request{Slot: 1, Kind: KindProgram, Holder: "alice", By: alice})
+	g, err := d.Request(Request{Slot: slot.Static(1), Kind: KindProgram, Holder: "alice", By: alice})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -492,20 +492,20 @@ func TestKeepFails(t *testing.T) {
 // Fetched work has a claim of its own, and is told when it loses it.
 func TestFetchedWork(t *testing.T) {
 	d := newDesk(t, "RANK = TARGET.Wanted =?= true ? 1 : 0\n")
-	g, err := d.Offer(1, ad(t, plainJob))
+	g, err := d.Offer(slot.Static(1), ad(t, plainJob))
 	if err != nil || g.Waiting {
 		t.Fatalf("offered: %+v, %v", g, err)
 	}
-	if v, _ := d.Snapshot(1, true); v.Kind != KindFetch || v.Ad == nil || !v.ID.Equal(g.ID) {
+	if v, _ := d.Snapshot(slot.Static(1), true); v.Kind != KindFetch || v.Ad == nil || !v.ID.Equal(g.ID) {
 		t.Errorf("the slot is %+v; want it to be fetched work's", v)
 	}
 	claims := d.run(g, "7.1")
-	if _, err = d.Offer(1, ad(t, plainJob)); err == nil {
+	if _, err = d.Offer(slot.Static(1), ad(t, plainJob)); err == nil {
 		t.Error("work of the same rank is accepted where work runs")
 	}
 	d.Deactivate(claims)
 	d.now = d.now.Add(3 * time.Second)
-	again, err := d.Offer(1, ad(t, plainJob))
+	again, err := d.Offer(slot.Static(1), ad(t, plainJob))
 	if err != nil || !again.ID.Equal(g.ID) {
 		t.Errorf("the next work has claim %v, %v; want the same", again.ID, err)
 	}
@@ -513,8 +513,8 @@ func TestFetchedWork(t *testing.T) {
 	if !slices.Equal(d.idle, []time.Duration{0, 3 * time.Second}) {
 		t.Errorf("the claim had nothing to run for %v; want for no time, and then for 3 s", d.idle)
 	}
-	changed := d.Changed(1)
-	d.Withdraw(1, false)
+	changed := d.Changed(slot.Static(1))
+	d.Withdraw(slot.Static(1), false)
 	if did := d.carry(); did != "evicted" || d.place(1) != "Unclaimed/Idle" {
 		t.Errorf("did %q, slot 1 is %s; want the work evicted", did, d.place(1))
 	}
@@ -523,11 +523,11 @@ func TestFetchedWork(t *testing.T) {
 	default:
 		t.Error("nobody is told of the change")
 	}
-	if _, err = d.Offer(1, ad(t, plainJob)); err != nil {
+	if _, err = d.Offer(slot.Static(1), ad(t, plainJob)); err != nil {
 		t.Fatal(err)
 	}
-	d.run(Granted{Slot: 1}, "8.1")
-	d.Withdraw(1, true)
+	d.run(Granted{Slot: slot.Static(1)}, "8.1")
+	d.Withdraw(slot.Static(1), true)
 	if did := d.carry(); !strings.HasSuffix(did, "kill 8.1") {
 		t.Errorf("did %q; want what runs killed when the claim has expired", did)
 	}
@@ -538,7 +538,7 @@ func TestManyAtOnce(t *testing.T) {
 	d := newDesk(t, "")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	holders := map[int]int{}
+	holders := map[slot.ID]int{}
 	for i := range 8 {
 		wg.Go(func() {
 			for range 30 {
@@ -551,7 +551,7 @@ func TestManyAtOnce(t *testing.T) {
 				}
 				mu.Lock()
 				if holders[g.Slot]++; holders[g.Slot] > 1 {
-					t.Errorf("slot %d is claimed twice", g.Slot)
+					t.Errorf("slot %v is claimed twice", g.Slot)
 				}
 				mu.Unlock()
 				if err := d.Keep(g.ID); err != nil {
@@ -578,7 +578,7 @@ func TestManyAtOnce(t *testing.T) {
 // A slot that is taken out of the configuration goes when nobody has it.
 func TestSlotsGo(t *testing.T) {
 	d := newDesk(t, "")
-	g := d.claim(Request{Slot: 2})
+	g := d.claim(Request{Slot: slot.Static(2)})
 	d.Resize([]conf.Queue{{Name: "a.q", Slots: 1}})
 	if _, err := d.Check(g.ID, alice); !errors.As(err, new(*api.Error)) {
 		t.Errorf("the claim of a slot that is gone is still there: %v", err)
@@ -596,7 +596,7 @@ func TestAdsAreMadeForWhoAsks(t *testing.T) {
 	if err := table.Manage(Options{Host: "h", Ad: func(*Info) *classad.Ad { made++; return classad.New() }}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.Request(Request{Slot: 1, Kind: KindProgram, Holder: "alice", By: alice}); err != nil {
+	if _, err := table.Request(Request{Slot: slot.Static(1), Kind: KindProgram, Holder: "alice", By: alice}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -605,8 +605,8 @@ func TestAdsAreMadeForWhoAsks(t *testing.T) {
 		want int
 	}{
 		{"no ads of all", func() { table.Views(false) }, 0},
-		{"no ad of one", func() { table.Snapshot(1, false) }, 0},
-		{"the ad of one", func() { table.Snapshot(1, true) }, 1},
+		{"no ad of one", func() { table.Snapshot(slot.Static(1), false) }, 0},
+		{"the ad of one", func() { table.Snapshot(slot.Static(1), true) }, 1},
 		{"the ads of all", func() { table.Views(true) }, 4},
 	} {
 		made = 0

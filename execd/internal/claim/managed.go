@@ -36,7 +36,7 @@ type Options struct {
 
 // Info is what the ad of a slot is made of.
 type Info struct {
-	Number  int
+	Slot    slot.ID
 	Queue   string
 	Slots   int // of the host
 	Now     time.Time
@@ -105,7 +105,7 @@ const (
 // Effect is something to be done outside of the locks, in this order.
 type Effect struct {
 	Do       Do
-	Slot     int
+	Slot     slot.ID
 	Task     string
 	Reason   slot.Reason
 	Text     string
@@ -165,7 +165,7 @@ func (t *Table) reclaim(r *record) {
 	}
 	m := t.manage(s.claims[r.Place-1])
 	t.restore(m, g, time.Time{}, slot.JobOf(g.ad))
-	t.o.Log.Info(fmt.Sprintf("claim %v: found after the restart: slot=%d holder=%s", id, t.number(m.claim), g.holder))
+	t.o.Log.Info(fmt.Sprintf("claim %v: found after the restart: slot=%v holder=%s", id, t.id(m.claim), g.holder))
 }
 
 // restore makes the machine of a slot that is claimed already: for a grant, or with
@@ -215,7 +215,7 @@ func (t *Table) ad(m *managed) *classad.Ad {
 // info returns what the ad of a slot is made of.
 func (t *Table) info(m *managed) *Info {
 	in := &Info{
-		Number: t.number(m.claim), Queue: m.claim.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
+		Slot: t.id(m.claim), Queue: m.claim.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
 	}
 	for _, s := range t.order {
 		in.Slots += len(s.claims)
@@ -264,7 +264,7 @@ func (t *Table) manage(c *Claim) *managed {
 
 // Configure takes another policy, and which slots are managed whatever the policy
 // says: those with a hook; nil: none.
-func (t *Table) Configure(p *slot.Policy, wanted func(number int) bool) {
+func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.policy, t.wanted = p, wanted
@@ -291,8 +291,8 @@ func (t *Table) remanage() {
 
 // isWanted reports whether a slot is managed for its own sake.
 func (t *Table) isWanted(c *Claim) bool {
-	n := t.number(c)
-	return n > 0 && (!t.policy.Plain() || t.wanted != nil && t.wanted(n) || t.drain != nil)
+	id := t.id(c)
+	return !id.IsZero() && (!t.policy.Plain() || t.wanted != nil && t.wanted(id) || t.drain != nil)
 }
 
 // tidy makes a slot plain again of which nobody has anything to say any more.
@@ -351,16 +351,16 @@ func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 // act takes down one action.
 func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 	g := m.grants[a.Claim]
-	number := t.number(m.claim)
+	id := t.id(m.claim)
 	job := func(do Do) {
 		if m.task == "" {
 			return
 		}
-		t.effects = append(t.effects, Effect{Do: do, Slot: number, Task: m.task, Reason: a.Reason, Text: a.Text, Requeue: g == nil && a.Reason != slot.ReasonRemoved})
+		t.effects = append(t.effects, Effect{Do: do, Slot: id, Task: m.task, Reason: a.Reason, Text: a.Text, Requeue: g == nil && a.Reason != slot.ReasonRemoved})
 	}
 	switch a.Do {
 	case slot.Moved:
-		t.o.Log.Debug(fmt.Sprintf("slot %d: %v to %v: row=%d reason=%q", number, a.From, a.To, a.Row, a.Reason))
+		t.o.Log.Debug(fmt.Sprintf("slot %v: %v to %v: row=%d reason=%q", id, a.From, a.To, a.Row, a.Reason))
 	case slot.Accepted:
 		r.accepted, r.number = true, a.Claim
 		if g != nil && g.waiting {
@@ -381,7 +381,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		if g != nil {
 			g.waiting = false
 			if g.promised != nil {
-				t.effects = append(t.effects, Effect{Do: Begin, Slot: number, Job: g.promised})
+				t.effects = append(t.effects, Effect{Do: Begin, Slot: id, Job: g.promised})
 			}
 		}
 	case slot.Broken:
@@ -405,7 +405,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 	case slot.KillFamily:
 		job(KillFamily)
 	case slot.Note:
-		t.o.Log.Warn(fmt.Sprintf("slot %d: %s", number, a.Text))
+		t.o.Log.Warn(fmt.Sprintf("slot %v: %s", id, a.Text))
 	case slot.NewClaim, slot.Ask, slot.StartBenchmarks, slot.StopBenchmarks, slot.StartFiller, slot.KillFiller, slot.DrainComplete:
 	}
 }
@@ -424,7 +424,7 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 		return
 	}
 	g.over = true
-	e := Eviction{Slot: t.number(m.claim), Reason: why.String(), Ad: t.ad(m), ID: g.id}
+	e := Eviction{Slot: t.id(m.claim), Reason: why.String(), Ad: t.ad(m), ID: g.id}
 	switch {
 	case g.promised != nil:
 		e.Job = g.promised.Number
@@ -447,7 +447,7 @@ func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
 	if len(m.permits) > 0 && m.task == "" {
 		m.permit(api.Permit{})
 	}
-	t.o.Log.Info(fmt.Sprintf("claim %v: over: slot=%d holder=%s reason=%q", g.id, t.number(m.claim), g.holder, why))
+	t.o.Log.Info(fmt.Sprintf("claim %v: over: slot=%v holder=%s reason=%q", g.id, t.id(m.claim), g.holder, why))
 }
 
 // refusal returns the error of an action that refuses.
@@ -578,7 +578,7 @@ func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string) 
 
 // unwilling says why a slot does not take a job of the queue now; empty: it does.
 func (t *Table) unwilling(m *managed, j slot.Job) string {
-	name := fmt.Sprintf("slot%d", t.number(m.claim))
+	name := t.id(m.claim).Name()
 	switch s := m.machine.State(); {
 	case len(m.grants) > 0:
 		for _, g := range m.grants {

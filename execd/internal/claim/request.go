@@ -5,6 +5,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/slot"
 )
 
 // By is who uses a claim: the user whom the kernel names, or execd itself.
@@ -16,7 +17,7 @@ type By struct {
 
 // Request asks for a slot.
 type Request struct {
-	Slot     int // 0: any that is willing, the lowest first
+	Slot     slot.ID // none: any that is willing, the lowest first
 	Kind     Kind
 	Holder   string // who is to have it: "fetch", or a user
 	By       By
@@ -29,7 +30,7 @@ type Request struct {
 // Granted is a claim that was made.
 type Granted struct {
 	ID      ID
-	Slot    int
+	Slot    slot.ID
 	Name    string
 	Lease   time.Duration
 	Waiting bool // for what runs to leave

@@ -11,7 +11,7 @@ import (
 )
 
 // name returns the name of a slot in its ad.
-func (t *Table) name(number int) string { return fmt.Sprintf("slot%d@%s", number, t.o.Host) }
+func (t *Table) name(id slot.ID) string { return id.Name() + "@" + t.o.Host }
 
 // Request asks for a slot. What it grants is on disk after Keep, and must not be
 // told to anybody before.
@@ -26,10 +26,10 @@ func (t *Table) Request(r Request) (Granted, error) {
 		ad = classad.New()
 	}
 	j := slot.JobOf(ad)
-	if r.Slot > 0 {
+	if !r.Slot.IsZero() {
 		c := t.at(r.Slot)
 		if c == nil {
-			return Granted{}, api.Errorf(api.CodeNotFound, "there is no slot %d", r.Slot)
+			return Granted{}, api.Errorf(api.CodeNotFound, "there is no slot %v", r.Slot)
 		}
 		return t.try(c, &r, j)
 	}
@@ -58,14 +58,14 @@ func (t *Table) isFree(c *Claim) bool {
 
 // try asks one slot.
 func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
-	number := t.number(c)
+	id := t.id(c)
 	if t.o.Closed != nil {
 		if why := t.o.Closed(c.Queue); why != "" {
 			return Granted{}, api.Refusef(api.RefusedState, "queue %s is %s", c.Queue, why)
 		}
 	}
 	if !t.isFree(c) && r.NoWait {
-		return Granted{}, api.Refusef(api.RefusedTryAgain, "slot %d is in use", number)
+		return Granted{}, api.Refusef(api.RefusedTryAgain, "slot %v is in use", id)
 	}
 	m := t.manage(c)
 	defer t.tidy(m)
@@ -97,7 +97,7 @@ func (t *Table) outranks(m *managed, r *Request, j slot.Job) error {
 	if rank := env.Eval(t.policy.Expr(slot.Rank)).Rank(); rank > over.Rank || rank == over.Rank && r.Priority > priority {
 		return nil
 	}
-	return api.Refusef(api.RefusedRank, "slot %d is claimed by who ranks as high", t.number(m.claim))
+	return api.Refusef(api.RefusedRank, "slot %v is claimed by who ranks as high", t.id(m.claim))
 }
 
 // grant makes a claim of what a machine has granted.
@@ -108,9 +108,9 @@ func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Grant
 		priority: r.Priority, lease: r.Lease, ad: r.Ad, made: t.o.Now(), waiting: waiting,
 	}
 	m.grants[n] = g
-	number := t.number(m.claim)
-	t.o.Log.Info(fmt.Sprintf("claim %v: made: slot=%d holder=%s waits=%t", g.id, number, g.holder, waiting))
-	return Granted{ID: g.id, Slot: number, Name: t.name(number), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
+	id := t.id(m.claim)
+	t.o.Log.Info(fmt.Sprintf("claim %v: made: slot=%v holder=%s waits=%t", g.id, id, g.holder, waiting))
+	return Granted{ID: g.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
 }
 
 // Keep writes a claim to disk: it blocks, and no lock may be held. After an error
@@ -254,27 +254,27 @@ func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api
 
 // Starting begins an activation in the order in which it is refused: what the job
 // is has been looked at before. Started, or Unstarted, follows.
-func (t *Table) Starting(id ID, by By) (slotNumber int, holder string, err error) {
+func (t *Table) Starting(id ID, by By) (on slot.ID, holder string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.drain != nil {
-		return 0, "", api.Refusef(api.RefusedShutdown, "the host is being drained")
+		return on, "", api.Refusef(api.RefusedShutdown, "the host is being drained")
 	}
 	g, err := t.find(id, by)
 	if err != nil {
-		return 0, "", err
+		return on, "", err
 	}
 	m := g.slot
 	switch p := m.machine.Place(); {
 	case g.waiting || p.State != slot.Claimed || m.machine.Current().Number != g.number:
-		return 0, "", api.Refusef(api.RefusedState, "slot %d is %v, and not the claim's", t.number(m.claim), p)
+		return on, "", api.Refusef(api.RefusedState, "slot %v is %v, and not the claim's", t.id(m.claim), p)
 	case p.Activity == slot.Cleaning || g.starting:
-		return 0, "", api.Refusef(api.RefusedTryAgain, "slot %d is about to change", t.number(m.claim))
+		return on, "", api.Refusef(api.RefusedTryAgain, "slot %v is about to change", t.id(m.claim))
 	case p.Activity != slot.Idle || m.task != "":
-		return 0, "", api.Refusef(api.RefusedBusy, "slot %d runs job %s", t.number(m.claim), m.task)
+		return on, "", api.Refusef(api.RefusedBusy, "slot %v runs job %s", t.id(m.claim), m.task)
 	}
 	g.starting = true
-	return t.number(m.claim), g.holder, nil
+	return t.id(m.claim), g.holder, nil
 }
 
 // Unstarted ends an activation that came to nothing.
@@ -288,10 +288,10 @@ func (t *Table) Unstarted(id ID) {
 
 // Under returns the queue of a slot, and the public id of the claim that has it; if
 // one is given it must be that. The ad is that of the work which was fetched.
-func (t *Table) Under(number int, public string) (queue, id string, work *classad.Ad, err error) {
+func (t *Table) Under(on slot.ID, public string) (queue, id string, work *classad.Ad, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g, err := t.current(number, public)
+	g, err := t.current(on, public)
 	if err != nil {
 		return "", "", nil, err
 	}
@@ -309,37 +309,37 @@ func (t *Table) Restless() bool {
 }
 
 // current returns the claim that has a slot; with a public id it must be that.
-func (t *Table) current(number int, public string) (*grant, error) {
-	c := t.at(number)
+func (t *Table) current(id slot.ID, public string) (*grant, error) {
+	c := t.at(id)
 	if c == nil || c.managed == nil {
-		return nil, api.Refusef(api.RefusedState, "nobody has claimed slot %d", number)
+		return nil, api.Refusef(api.RefusedState, "nobody has claimed slot %v", id)
 	}
 	g := c.managed.grants[c.managed.machine.Current().Number]
 	if g == nil || g.waiting || public != "" && g.id.String() != public {
-		return nil, api.Refusef(api.RefusedPreempted, "slot %d has been taken away", number)
+		return nil, api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	}
 	return g, nil
 }
 
 // Run has a slot run a task under the claim that it has: the machine may refuse.
-func (t *Table) Run(number int, public, task string, j slot.Job) ([]*Claim, error) {
+func (t *Table) Run(id slot.ID, public, task string, j slot.Job) ([]*Claim, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g, err := t.current(number, public)
+	g, err := t.current(id, public)
 	if err != nil {
 		return nil, err
 	}
 	m := g.slot
 	g.starting, g.promised = false, nil
 	if m.task != "" {
-		return nil, api.Refusef(api.RefusedBusy, "slot %d runs job %s", number, m.task)
+		return nil, api.Refusef(api.RefusedBusy, "slot %v runs job %s", id, m.task)
 	}
 	m.task, m.job, m.under = task, j, g.number
 	r := t.happen(m, slot.Activate{Claim: g.number, Job: j})
 	if !r.accepted {
 		m.task, m.job, m.under = "", nil, 0
 		if r.refused == nil {
-			r.refused = api.Refusef(api.RefusedState, "slot %d does not take it", number)
+			r.refused = api.Refusef(api.RefusedState, "slot %v does not take it", id)
 		}
 		return nil, r.refused
 	}
@@ -352,18 +352,18 @@ func (t *Table) Run(number int, public, task string, j slot.Job) ([]*Claim, erro
 
 // Vacate takes slots from whoever has them, all when none is named, and returns
 // from how many.
-func (t *Table) Vacate(numbers []int, fast bool, why slot.Reason) (n int, err error) {
+func (t *Table) Vacate(ids []slot.ID, fast bool, why slot.Reason) (n int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []*Claim
-	for _, number := range numbers {
-		c := t.at(number)
+	for _, id := range ids {
+		c := t.at(id)
 		if c == nil {
-			return 0, api.Errorf(api.CodeNotFound, "there is no slot %d", number)
+			return 0, api.Errorf(api.CodeNotFound, "there is no slot %v", id)
 		}
 		list = append(list, c)
 	}
-	if len(numbers) == 0 {
+	if len(ids) == 0 {
 		for _, s := range t.order {
 			list = append(list, s.claims...)
 		}
@@ -424,12 +424,12 @@ func (t *Table) drained() {
 
 // Offer decides about fetched work for a slot, and when it accepts has claimed the
 // slot. Keep follows.
-func (t *Table) Offer(number int, ad *classad.Ad) (Granted, error) {
+func (t *Table) Offer(id slot.ID, ad *classad.Ad) (Granted, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(number)
+	c := t.at(id)
 	if c == nil {
-		return Granted{}, api.Refusef(api.RefusedState, "there is no slot %d", number)
+		return Granted{}, api.Refusef(api.RefusedState, "there is no slot %v", id)
 	}
 	m := t.manage(c)
 	defer t.tidy(m)
@@ -440,24 +440,24 @@ func (t *Table) Offer(number int, ad *classad.Ad) (Granted, error) {
 	}
 	if g := m.grants[r.number]; g != nil { // the same claim as before
 		g.ad = ad
-		return Granted{ID: g.id, Slot: number, Name: t.name(number), Ad: t.ad(m)}, nil
+		return Granted{ID: g.id, Slot: id, Name: t.name(id), Ad: t.ad(m)}, nil
 	}
 	return t.grant(m, r.number, &Request{Kind: KindFetch, Holder: slot.FetchHolder, Ad: ad}, r.held), nil
 }
 
 // Promise has a job started in a slot as soon as the fetched work's claim has it,
 // and reports whether that is now.
-func (t *Table) Promise(number int, j *job.Job) (now bool, public string, err error) {
+func (t *Table) Promise(id slot.ID, j *job.Job) (now bool, public string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(number)
+	c := t.at(id)
 	if c == nil || c.managed == nil {
-		return false, "", api.Refusef(api.RefusedPreempted, "slot %d has been taken away", number)
+		return false, "", api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	}
 	_, g := c.managed.fetched(true)
 	switch {
 	case g == nil || g.over:
-		return false, "", api.Refusef(api.RefusedPreempted, "slot %d has been taken away", number)
+		return false, "", api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	case g.waiting:
 		g.promised = j
 		return false, g.id.String(), nil
@@ -480,10 +480,10 @@ func (m *managed) fetched(waiting bool) (slot.Number, *grant) {
 
 // Withdraw gives the claim of fetched work on a slot back; as one that is lost when
 // it has expired.
-func (t *Table) Withdraw(number int, expired bool) {
+func (t *Table) Withdraw(id slot.ID, expired bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(number)
+	c := t.at(id)
 	if c == nil || c.managed == nil {
 		return
 	}
@@ -503,22 +503,22 @@ func (t *Table) Withdraw(number int, expired bool) {
 }
 
 // List returns the slots, and a channel that is closed when there are others.
-func (t *Table) List() (refs []Ref, changed <-chan struct{}) {
+func (t *Table) List() (ids []slot.ID, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range t.order {
 		for i := range s.claims {
-			refs = append(refs, Ref{Number: s.first + i})
+			ids = append(ids, slot.Static(s.first+i))
 		}
 	}
-	return refs, t.listed
+	return ids, t.listed
 }
 
 // Changed returns a channel that is closed at the next change of a slot.
-func (t *Table) Changed(number int) <-chan struct{} {
+func (t *Table) Changed(id slot.ID) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(number)
+	c := t.at(id)
 	if c == nil || c.managed == nil {
 		return t.listed
 	}
@@ -527,14 +527,14 @@ func (t *Table) Changed(number int) <-chan struct{} {
 
 // Snapshot returns what a slot is like, with its ads if they are wanted; false:
 // there is no such slot.
-func (t *Table) Snapshot(number int, ads bool) (View, bool) {
+func (t *Table) Snapshot(id slot.ID, ads bool) (View, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(number)
+	c := t.at(id)
 	if c == nil {
 		return View{}, false
 	}
-	return t.view(c, number, ads), true
+	return t.view(c, id, ads), true
 }
 
 // Views returns what all slots are like, by number.
@@ -544,20 +544,20 @@ func (t *Table) Views(ads bool) []View {
 	var list []View
 	for _, s := range t.order {
 		for i, c := range s.claims {
-			list = append(list, t.view(c, s.first+i, ads))
+			list = append(list, t.view(c, slot.Static(s.first+i), ads))
 		}
 	}
 	return list
 }
 
-func (t *Table) view(c *Claim, number int, ads bool) View {
-	v := View{Ref: Ref{Number: number}, Name: t.name(number), Queue: c.Queue, Kind: KindQueue, Task: c.job}
+func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
+	v := View{Slot: id, Name: t.name(id), Queue: c.Queue, Kind: KindQueue, Task: c.job}
 	closed := t.o.Closed != nil && t.o.Closed(c.Queue) != ""
 	m := c.managed
 	if m == nil {
 		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), c.activity.String(), c.Holder, closed
 		if ads && t.o.Ad != nil {
-			v.Ad = t.o.Ad(&Info{Number: number, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job})
+			v.Ad = t.o.Ad(&Info{Slot: id, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job})
 		}
 		return v
 	}

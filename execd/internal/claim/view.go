@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"paddock/classad"
+	"paddock/execd/internal/slot"
 )
 
 // Kind says by what way a claim came.
@@ -16,15 +17,9 @@ const (
 	KindProgram Kind = "program" // of a program, over the socket
 )
 
-// Ref names a slot.
-type Ref struct {
-	Number int // from 1, over all queues of the host by seq_no and name
-	Parent int // the partitionable slot that it was carved from; 0: none
-}
-
 // View is what a slot is like at a moment.
 type View struct {
-	Ref
+	Slot  slot.ID
 	Name  string // slot3@host
 	Queue string
 
@@ -50,7 +45,7 @@ type View struct {
 
 // Eviction tells that a claim of fetched work is over.
 type Eviction struct {
-	Slot   int
+	Slot   slot.ID
 	Reason string
 	Ad     *classad.Ad // of the slot when the claim was broken
 	ID     ID

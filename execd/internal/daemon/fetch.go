@@ -8,6 +8,7 @@ import (
 	"paddock/execd/internal/fetch"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
 )
 
@@ -18,12 +19,8 @@ type fetchSlots struct {
 }
 
 // List implements fetch.Slots.
-func (s fetchSlots) List() []fetch.Ref {
-	refs, _ := s.claims.List()
-	list := make([]fetch.Ref, len(refs))
-	for i, r := range refs {
-		list[i] = fetch.Ref(r)
-	}
+func (s fetchSlots) List() []slot.ID {
+	list, _ := s.claims.List()
 	return list
 }
 
@@ -34,23 +31,23 @@ func (s fetchSlots) ListChanged() <-chan struct{} {
 }
 
 // Snapshot implements fetch.Slots.
-func (s fetchSlots) Snapshot(number int) (fetch.Slot, bool) {
-	v, ok := s.queue.Snapshot(number)
+func (s fetchSlots) Snapshot(id slot.ID) (fetch.Slot, bool) {
+	v, ok := s.queue.Snapshot(id)
 	if !ok {
 		return fetch.Slot{}, false
 	}
 	return fetch.Slot{
-		Ref: fetch.Ref(v.Ref), State: v.State, Activity: v.Activity, Ad: v.Ad, Job: v.Job,
+		ID: v.Slot, State: v.State, Activity: v.Activity, Ad: v.Ad, Job: v.Job,
 		Fetched: v.Kind == claim.KindFetch, Claim: v.ID.String(), Promised: v.Promised, Closed: v.Closed,
 	}, true
 }
 
 // Changed implements fetch.Slots.
-func (s fetchSlots) Changed(number int) <-chan struct{} { return s.claims.Changed(number) }
+func (s fetchSlots) Changed(id slot.ID) <-chan struct{} { return s.claims.Changed(id) }
 
 // Offer implements fetch.Slots.
-func (s fetchSlots) Offer(number int, w *fetch.Work) (fetch.Held, error) {
-	g, err := s.queue.Offer(number, w.Ad)
+func (s fetchSlots) Offer(id slot.ID, w *fetch.Work) (fetch.Held, error) {
+	g, err := s.queue.Offer(id, w.Ad)
 	if err != nil {
 		return fetch.Held{}, err
 	}
@@ -58,13 +55,13 @@ func (s fetchSlots) Offer(number int, w *fetch.Work) (fetch.Held, error) {
 }
 
 // Start implements fetch.Slots.
-func (s fetchSlots) Start(number int, j *job.Job) error { return s.queue.Begin(number, j) }
+func (s fetchSlots) Start(id slot.ID, j *job.Job) error { return s.queue.Begin(id, j) }
 
 // Withdraw implements fetch.Slots.
-func (s fetchSlots) Withdraw(number int, _ string) { s.queue.Withdraw(number, false) }
+func (s fetchSlots) Withdraw(id slot.ID, _ string) { s.queue.Withdraw(id, false) }
 
 // Expire implements fetch.Slots.
-func (s fetchSlots) Expire(number int, _ string) { s.queue.Withdraw(number, true) }
+func (s fetchSlots) Expire(id slot.ID, _ string) { s.queue.Withdraw(id, true) }
 
 // buildFetch makes what fetches work. Nothing is fetched yet.
 func (d *daemon) buildFetch(claims *claim.Table) {

@@ -75,7 +75,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	load, memory, disk := a.host(in.Now)
 	slots := max(in.Slots, config.Slots(), 1)
 	info := ad.SlotInfo{
-		ID: in.Number, Host: a.d.host, Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
+		ID: in.Slot.Number, Dynamic: in.Slot.Dynamic, Host: a.d.host, Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
 		Started: a.d.began, Now: in.Now, State: slot.Claimed.String(), Activity: slot.Idle.String(),
 		Cpus: 1, TotalSlotCpus: 1, TotalCpus: runtime.NumCPU(), DetectedCpus: runtime.NumCPU(),
 		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: memory,
@@ -121,7 +121,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	if list := config.Knobs.Words("STARTD_JOB_ATTRS"); len(list) > 0 && in.Task != "" && in.Job != nil {
 		info.Extra = append(info.Extra, ad.JobAttrs(in.Job.Ad(), list)...)
 	}
-	info.Extra = append(info.Extra, a.d.fetch.Attributes(in.Number)...)
+	info.Extra = append(info.Extra, a.d.fetch.Attributes(in.Slot)...)
 	return ad.Slot(info)
 }
 
@@ -170,9 +170,9 @@ func (d *daemon) manageSlots(table *claim.Table) error {
 // setPolicy has the slots follow the knobs of a configuration.
 func (d *daemon) setPolicy(c *conf.Config) {
 	hooks := d.hooks.Load()
-	var hooked func(int) bool
+	var hooked func(slot.ID) bool
 	if hooks.Any() {
-		hooked = func(number int) bool { return hooks.SlotKeyword(number, 0) != "" }
+		hooked = func(id slot.ID) bool { return hooks.SlotKeyword(id.Number, 0) != "" }
 	}
 	d.queue.Policy(slot.NewPolicy(c.Knobs), hooked)
 }
@@ -190,7 +190,7 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold string) {
 		signal = syscall.SIGTERM
 	}
 	want := job.Want{
-		Signal: int(signal), By: fmt.Sprintf("slot%d (%v)", e.Slot, e.Reason),
+		Signal: int(signal), By: fmt.Sprintf("%s (%v)", e.Slot.Name(), e.Reason),
 		Requeue: hold != "" || e.Requeue && !t.Job.Interactive && d.stages.Rerunnable(t), Error: hold,
 		Slot: e.Reason != slot.ReasonRemoved,
 	}
@@ -265,17 +265,17 @@ func (d *daemon) dropStrays() {
 
 // slotOf finds the slot of a task for its hooks.
 func slotOf(table *claim.Table) stage.SlotOf {
-	return func(t *job.Task, ads bool) (number int, slot *classad.Ad) {
+	return func(t *job.Task, ads bool) (slot.ID, *classad.Ad) {
 		name := t.String()
 		for _, v := range table.Views(false) {
 			if v.Task != name {
 				continue
 			}
 			if ads {
-				v, _ = table.Snapshot(v.Number, true)
+				v, _ = table.Snapshot(v.Slot, true)
 			}
-			return v.Number, v.Ad
+			return v.Slot, v.Ad
 		}
-		return 0, nil
+		return slot.ID{}, nil
 	}
 }

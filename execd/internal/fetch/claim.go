@@ -11,11 +11,12 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 )
 
 // claim is work that was fetched, and what became of it.
 type claim struct {
-	slot    int
+	slot    slot.ID
 	keyword string
 	ad      *classad.Ad // with its HookKeyword
 	request *api.SubmitRequest
@@ -30,7 +31,7 @@ type claim struct {
 // been told of an answer would give the same answer again.
 type desk struct {
 	layer *Layer
-	slot  int
+	slot  slot.ID
 
 	mu    sync.Mutex
 	held  []*claim      // guarded by mu; the work last accepted under each of the slot's claims
@@ -131,7 +132,7 @@ func (d *desk) evicted(e Eviction) {
 	if c == nil {
 		return
 	}
-	d.layer.o.Log.Info(fmt.Sprintf("slot %d: fetch: claim ended: job=%d reason=%q", d.slot, c.job.Number, e.Reason))
+	d.layer.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: job=%d reason=%q", d.slot, c.job.Number, e.Reason))
 	slot := e.Ad
 	if slot == nil {
 		slot = classad.New()
@@ -158,9 +159,9 @@ func (d *desk) run(ctx context.Context, keyword string, name hook.Name, args []s
 		// The hook is the administrator's, and he has said so (REQ-HOOK-109).
 		stdin = ad.SecretStdin(c.ad, slot.With(classad.Attr{Name: attrClaim, Expr: classad.String(secret).Expr()}))
 	}
-	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Args: args, Stdin: stdin, Label: fmt.Sprintf("slot %d", d.slot)})
+	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Args: args, Stdin: stdin, Label: fmt.Sprintf("slot %v", d.slot)})
 	if why := failure(&r, h); why != "" && ctx.Err() == nil {
-		l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: hook %s of %s: %s", d.slot, name, keyword, why))
+		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: hook %s of %s: %s", d.slot, name, keyword, why))
 	}
 }
 

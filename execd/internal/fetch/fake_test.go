@@ -19,6 +19,7 @@ import (
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 	"paddock/test/props"
@@ -27,7 +28,7 @@ import (
 // fakeSlots are slots that do what a test says. A job runs until the test ends it.
 type fakeSlots struct {
 	mu      sync.Mutex
-	slots   map[int]*fakeSlot
+	slots   map[slot.ID]*fakeSlot
 	listed  chan struct{}
 	claims  int
 	refuse  func(w *Work) error // nil: every offer is accepted
@@ -44,9 +45,10 @@ type fakeSlot struct {
 }
 
 func newSlots(numbers ...int) *fakeSlots {
-	f := &fakeSlots{slots: map[int]*fakeSlot{}, listed: make(chan struct{})}
+	f := &fakeSlots{slots: map[slot.ID]*fakeSlot{}, listed: make(chan struct{})}
 	for _, n := range numbers {
-		f.slots[n] = &fakeSlot{Slot: Slot{Ref: Ref{Number: n}, State: "Unclaimed", Activity: "Idle"}, changed: make(chan struct{})}
+		id := slot.Static(n)
+		f.slots[id] = &fakeSlot{Slot: Slot{ID: id, State: "Unclaimed", Activity: "Idle"}, changed: make(chan struct{})}
 	}
 	return f
 }
@@ -62,12 +64,12 @@ func (f *fakeSlots) told() string {
 	return strings.Join(f.trace, "\n")
 }
 
-func (f *fakeSlots) List() []Ref {
+func (f *fakeSlots) List() []slot.ID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var list []Ref
+	var list []slot.ID
 	for _, s := range f.slots {
-		list = append(list, s.Ref)
+		list = append(list, s.ID)
 	}
 	return list
 }
@@ -78,10 +80,10 @@ func (f *fakeSlots) ListChanged() <-chan struct{} {
 	return f.listed
 }
 
-func (f *fakeSlots) Snapshot(slot int) (Slot, bool) {
+func (f *fakeSlots) Snapshot(id slot.ID) (Slot, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.slots[slot]
+	s := f.slots[id]
 	if s == nil {
 		return Slot{}, false
 	}
@@ -92,107 +94,107 @@ func (f *fakeSlots) Snapshot(slot int) (Slot, bool) {
 
 func (s *fakeSlot) ad() *classad.Ad {
 	return classad.New(
-		classad.Attr{Name: "SlotID", Expr: classad.Int(int64(s.Number)).Expr()},
+		classad.Attr{Name: "SlotID", Expr: classad.Int(int64(s.ID.Number)).Expr()},
 		classad.Attr{Name: "State", Expr: classad.String(s.State).Expr()},
 		classad.Attr{Name: "Activity", Expr: classad.String(s.Activity).Expr()},
 	)
 }
 
-func (f *fakeSlots) Changed(slot int) <-chan struct{} {
+func (f *fakeSlots) Changed(id slot.ID) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s := f.slots[slot]; s != nil {
+	if s := f.slots[id]; s != nil {
 		return s.changed
 	}
 	return f.listed
 }
 
 // set changes a slot.
-func (f *fakeSlots) set(slot int, change func(*fakeSlot)) {
+func (f *fakeSlots) set(number int, change func(*fakeSlot)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.locked(slot, change)
+	f.locked(slot.Static(number), change)
 }
 
-func (f *fakeSlots) locked(slot int, change func(*fakeSlot)) {
-	s := f.slots[slot]
+func (f *fakeSlots) locked(id slot.ID, change func(*fakeSlot)) {
+	s := f.slots[id]
 	change(s)
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-func (f *fakeSlots) Offer(slot int, w *Work) (Held, error) {
+func (f *fakeSlots) Offer(id slot.ID, w *Work) (Held, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.slots[slot]
+	s := f.slots[id]
 	if f.refuse != nil {
 		if err := f.refuse(w); err != nil {
-			f.note("slot %d: refused", slot)
+			f.note("slot %v: refused", id)
 			return Held{}, err
 		}
 	}
 	if s.State == "Claimed" && s.Activity != "Idle" || s.State == "Matched" || s.State == "Preempting" {
-		f.note("slot %d: refused", slot)
+		f.note("slot %v: refused", id)
 		return Held{}, errors.New("the slot is busy")
 	}
 	if !s.Fetched {
 		f.claims++
 		s.Claim = fmt.Sprintf("<h>#1#%d#...", f.claims)
 	}
-	f.note("slot %d: claimed %s", slot, s.Claim)
-	f.locked(slot, func(s *fakeSlot) {
+	f.note("slot %v: claimed %s", id, s.Claim)
+	f.locked(id, func(s *fakeSlot) {
 		s.State, s.Activity, s.Fetched, s.Promised = "Claimed", "Idle", true, true
 	})
-	return Held{Slot: slot, Ad: s.ad(), Claim: s.Claim, Secret: strings.TrimSuffix(s.Claim, "...") + "secret"}, nil
+	return Held{Slot: id, Ad: s.ad(), Claim: s.Claim, Secret: strings.TrimSuffix(s.Claim, "...") + "secret"}, nil
 }
 
-func (f *fakeSlots) Start(slot int, j *job.Job) error {
+func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failing != nil {
 		return f.failing
 	}
-	f.note("slot %d: job %d starts", slot, j.Number)
-	f.locked(slot, func(s *fakeSlot) { s.Activity, s.Promised, s.job = "Busy", false, j })
+	f.note("slot %v: job %d starts", id, j.Number)
+	f.locked(id, func(s *fakeSlot) { s.Activity, s.Promised, s.job = "Busy", false, j })
 	return nil
 }
 
-func (f *fakeSlots) Withdraw(slot int, reason string) { f.drop(slot, "withdrawn", reason) }
+func (f *fakeSlots) Withdraw(id slot.ID, reason string) { f.drop(id, "withdrawn", reason) }
 
-func (f *fakeSlots) Expire(slot int, reason string) { f.drop(slot, "expired", reason) }
+func (f *fakeSlots) Expire(id slot.ID, reason string) { f.drop(id, "expired", reason) }
 
-func (f *fakeSlots) drop(slot int, word, reason string) {
+func (f *fakeSlots) drop(id slot.ID, word, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.slots[slot]
+	s := f.slots[id]
 	if !s.Fetched {
 		return
 	}
-	f.note("slot %d: %s: %s", slot, word, reason)
-	e := Eviction{Slot: slot, Reason: reason, Ad: s.ad(), Claim: s.Claim, Secret: "secret"}
+	f.note("slot %v: %s: %s", id, word, reason)
+	e := Eviction{Slot: id, Reason: reason, Ad: s.ad(), Claim: s.Claim, Secret: "secret"}
 	if s.job != nil {
 		e.Job = s.job.Number
 	}
-	f.locked(slot, func(s *fakeSlot) {
+	f.locked(id, func(s *fakeSlot) {
 		s.State, s.Activity, s.Fetched, s.Promised, s.Claim, s.job = "Owner", "Idle", false, false, "", nil
 	})
 	f.evicted(e)
 }
 
 // end ends the job of a slot.
-func (f *fakeSlots) end(t *testing.T, l *Layer, slot int) {
+func (f *fakeSlots) end(t *testing.T, l *Layer, number int) {
 	t.Helper()
 	f.mu.Lock()
-	j := f.slots[slot].job
+	j := f.slots[slot.Static(number)].job
 	f.mu.Unlock()
 	if j == nil {
-		t.Fatalf("slot %d runs nothing", slot)
+		t.Fatalf("slot %d runs nothing", number)
 	}
 	l.Over(j)
 	if _, err := l.o.Store.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
 		t.Fatal(err)
 	}
-	f.set(slot, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
+	f.set(number, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
 }
 
 // fakeHooks answer what a test says.

@@ -30,6 +30,7 @@ import (
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
 )
 
@@ -71,14 +72,14 @@ type Layer struct {
 	reconfigured chan struct{} // capacity 1
 
 	mu       sync.Mutex
-	settings Settings         // guarded by mu
-	desks    map[int]*desk    // guarded by mu; by slot
-	workers  map[int]*worker  // guarded by mu; by slot
-	stopped  bool             // guarded by mu; no hook is begun any more
-	errands  sync.WaitGroup   // hooks that are not waited for
-	running  context.Context  // ends when execd stops
-	left     map[int][]*claim // guarded by mu; by slot: accepted by an earlier execd and not started yet
-	leaving  map[int]bool     // guarded by mu; slots that fetch no more, and are given back when idle
+	settings Settings             // guarded by mu
+	desks    map[slot.ID]*desk    // guarded by mu; by slot
+	workers  map[slot.ID]*worker  // guarded by mu; by slot
+	stopped  bool                 // guarded by mu; no hook is begun any more
+	errands  sync.WaitGroup       // hooks that are not waited for
+	running  context.Context      // ends when execd stops
+	left     map[slot.ID][]*claim // guarded by mu; by slot: accepted by an earlier execd and not started yet
+	leaving  map[slot.ID]bool     // guarded by mu; slots that fetch no more, and are given back when idle
 }
 
 // New returns a layer. It finds again in the Store what an earlier execd has
@@ -86,7 +87,7 @@ type Layer struct {
 func New(o Options, s Settings) *Layer {
 	l := &Layer{
 		o: o, settings: s, reconfigured: make(chan struct{}, 1),
-		desks: map[int]*desk{}, workers: map[int]*worker{}, left: map[int][]*claim{}, leaving: map[int]bool{},
+		desks: map[slot.ID]*desk{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*claim{}, leaving: map[slot.ID]bool{},
 	}
 	l.known.init()
 	return l
@@ -143,18 +144,18 @@ func (l *Layer) Run(ctx context.Context) {
 // arrange has a worker for each slot that is to fetch, and for no other.
 func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 	s := l.current()
-	wanted := map[int]string{}
-	for _, ref := range l.o.Slots.List() {
-		if keyword := s.Hooks.SlotKeyword(ref.Number, ref.Parent); keyword != "" && s.Hooks.Hook(keyword, hook.FetchWork) != nil {
-			wanted[ref.Number] = keyword
+	wanted := map[slot.ID]string{}
+	for _, id := range l.o.Slots.List() {
+		if keyword := s.Hooks.SlotKeyword(id.Number, 0); keyword != "" && s.Hooks.Hook(keyword, hook.FetchWork) != nil {
+			wanted[id] = keyword
 		}
 	}
 	l.mu.Lock()
 	var gone []*worker
-	for slot, w := range l.workers {
-		if wanted[slot] != w.keyword {
+	for id, w := range l.workers {
+		if wanted[id] != w.keyword {
 			gone = append(gone, w)
-			delete(l.workers, slot)
+			delete(l.workers, id)
 		}
 	}
 	l.mu.Unlock()
@@ -163,12 +164,12 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for slot, keyword := range wanted {
-		if l.workers[slot] != nil {
+	for id, keyword := range wanted {
+		if l.workers[id] != nil {
 			continue
 		}
-		w := newWorker(l, slot, keyword)
-		l.workers[slot] = w
+		w := newWorker(l, id, keyword)
+		l.workers[id] = w
 		wctx, cancel := context.WithCancel(ctx)
 		w.cancel = cancel
 		wg.Go(func() {
@@ -176,21 +177,21 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 			w.run(wctx)
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if l.workers[slot] == w { // the slot has gone; another of that number may come
-				delete(l.workers, slot)
+			if l.workers[id] == w { // the slot has gone; another of that number may come
+				delete(l.workers, id)
 			}
 			cancel()
 		})
 	}
-	for slot := range l.desks { // that ever had fetched work
-		if wanted[slot] == "" && !l.leaving[slot] {
-			l.leaving[slot] = true
-			wg.Go(func() { l.leave(ctx, slot) })
+	for id := range l.desks { // that ever had fetched work
+		if wanted[id] == "" && !l.leaving[id] {
+			l.leaving[id] = true
+			wg.Go(func() { l.leave(ctx, id) })
 		}
 	}
-	for slot, list := range l.left {
-		if wanted[slot] == "" {
-			delete(l.left, slot)
+	for id, list := range l.left {
+		if wanted[id] == "" {
+			delete(l.left, id)
 			for _, c := range list {
 				wg.Go(func() { l.drop(c, "its slot fetches no work any more") })
 			}
@@ -200,23 +201,23 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 
 // leave gives back the claim of fetched work on a slot that fetches no more, when
 // what runs there has ended: nobody else would.
-func (l *Layer) leave(ctx context.Context, number int) {
+func (l *Layer) leave(ctx context.Context, id slot.ID) {
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.leaving, number)
+		delete(l.leaving, id)
 	}()
 	for ctx.Err() == nil {
-		changed := l.o.Slots.Changed(number)
-		s, ok := l.o.Slots.Snapshot(number)
+		changed := l.o.Slots.Changed(id)
+		s, ok := l.o.Slots.Snapshot(id)
 		l.mu.Lock()
-		again := l.workers[number] != nil
+		again := l.workers[id] != nil
 		l.mu.Unlock()
 		switch {
 		case !ok || !s.Fetched || again:
 			return
 		case idle(&s):
-			l.o.Slots.Withdraw(number, "the slot fetches no work any more")
+			l.o.Slots.Withdraw(id, "the slot fetches no work any more")
 			return
 		}
 		sleep(ctx, 0, changed, nil, nil)
@@ -226,7 +227,7 @@ func (l *Layer) leave(ctx context.Context, number int) {
 // Wake has slots ask at once, whatever their delay; none named: all that fetch.
 // One that is asking now asks once more when it has been answered. It returns
 // how many were told, and the slots named that fetch nothing.
-func (l *Layer) Wake(slots []int) (told int, missing []int) {
+func (l *Layer) Wake(slots []slot.ID) (told int, missing []slot.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(slots) == 0 {
@@ -235,12 +236,12 @@ func (l *Layer) Wake(slots []int) (told int, missing []int) {
 		}
 		return len(l.workers), nil
 	}
-	for _, slot := range slots {
-		if w := l.workers[slot]; w != nil {
+	for _, id := range slots {
+		if w := l.workers[id]; w != nil {
 			w.hurry()
 			told++
 		} else {
-			missing = append(missing, slot)
+			missing = append(missing, id)
 		}
 	}
 	return told, missing
@@ -249,9 +250,9 @@ func (l *Layer) Wake(slots []int) (told int, missing []int) {
 // Attributes returns what the ad of a slot says of its fetching: how the hook
 // does, how often it has failed since it last worked, and why it did. A slot that
 // does not fetch has none. It takes no lock that is held around a call of Slots.
-func (l *Layer) Attributes(slot int) []classad.Attr {
+func (l *Layer) Attributes(id slot.ID) []classad.Attr {
 	l.mu.Lock()
-	w := l.workers[slot]
+	w := l.workers[id]
 	l.mu.Unlock()
 	if w == nil {
 		return nil
@@ -310,13 +311,13 @@ func (l *Layer) Unstarted(j *job.Job, reason string) {
 }
 
 // desk returns the desk of a slot.
-func (l *Layer) desk(slot int) *desk {
+func (l *Layer) desk(id slot.ID) *desk {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.desks[slot]
+	d := l.desks[id]
 	if d == nil {
-		d = &desk{layer: l, slot: slot}
-		l.desks[slot] = d
+		d = &desk{layer: l, slot: id}
+		l.desks[id] = d
 	}
 	return d
 }
@@ -340,7 +341,7 @@ func (l *Layer) recover() {
 		d := l.desk(c.slot)
 		d.took(c)
 		if !f.Replied {
-			l.o.Log.Info(fmt.Sprintf("slot %d: fetch: accepted before the restart: job=%d: told again", c.slot, f.Number))
+			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted before the restart: job=%d: told again", c.slot, f.Number))
 			d.reply(c.keyword, true, c, l.slotAd(c.slot), "", "")
 		}
 		if f.State == job.Pending || f.State == job.Errored {
@@ -366,22 +367,23 @@ func (l *Layer) reread(f job.Foreigner) (*claim, error) {
 		return nil, fmt.Errorf("its ad: %w", err)
 	}
 	keyword, _ := text(ad, attrKeyword)
-	return &claim{slot: req.Work.Slot, keyword: keyword, ad: ad, job: f.Job, request: req, id: req.Work.Claim}, nil
+	on, _ := slot.ParseID(string(req.Work.Slot)) // execd has written it
+	return &claim{slot: on, keyword: keyword, ad: ad, job: f.Job, request: req, id: req.Work.Claim}, nil
 }
 
 // takeLeft returns what an earlier execd has accepted for a slot and not started.
-func (l *Layer) takeLeft(slot int) []*claim {
+func (l *Layer) takeLeft(id slot.ID) []*claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := l.left[slot]
-	delete(l.left, slot)
+	list := l.left[id]
+	delete(l.left, id)
 	return list
 }
 
 // drop forgets an accepted job that has not run and will not. Who it came from
 // is told.
 func (l *Layer) drop(c *claim, reason string) {
-	l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
+	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.forget(c)
 	l.desk(c.slot).evicted(Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})
 }
@@ -395,8 +397,8 @@ func (l *Layer) forget(c *claim) {
 	l.known.over(c.job.Number, time.Now())
 }
 
-func (l *Layer) slotAd(slot int) *classad.Ad {
-	snap, ok := l.o.Slots.Snapshot(slot)
+func (l *Layer) slotAd(id slot.ID) *classad.Ad {
+	snap, ok := l.o.Slots.Snapshot(id)
 	if !ok || snap.Ad == nil {
 		return classad.New()
 	}

@@ -13,6 +13,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 )
 
 // work is an ad that a hook may print.
@@ -84,14 +85,14 @@ func TestStdin(t *testing.T) {
 		if want := "SlotID = 1\nState = \"Unclaimed\"\nActivity = \"Idle\"\n"; fetch.stdin != want || fetch.args != "" {
 			t.Errorf("FETCH_WORK has read\n%s\nwith arguments %q; want\n%s", fetch.stdin, fetch.args, want)
 		}
-		job, slot, ok := strings.Cut(reply.stdin, "-----\n")
+		job, slotAd, ok := strings.Cut(reply.stdin, "-----\n")
 		if !ok || !strings.HasPrefix(job, "Cmd = \"/bin/true\"\nGlobalJobId = \"a\"\n") {
 			t.Errorf("REPLY_FETCH has read\n%s", reply.stdin)
 		}
-		if want := "SlotID = 1\nState = \"Claimed\"\nActivity = \"Idle\"\nPublicClaimId = \"<h>#1#1#...\"\n"; slot != want {
-			t.Errorf("the slot's ad is\n%s\nwant\n%s", slot, want)
+		if want := "SlotID = 1\nState = \"Claimed\"\nActivity = \"Idle\"\nPublicClaimId = \"<h>#1#1#...\"\n"; slotAd != want {
+			t.Errorf("the slot's ad is\n%s\nwant\n%s", slotAd, want)
 		}
-		b.slots.Withdraw(1, "somebody wants it")
+		b.slots.Withdraw(slot.Static(1), "somebody wants it")
 		synctest.Wait()
 		evict := b.hooks.of(hook.EvictClaim)[0]
 		if gotJob, gotSlot, ok := strings.Cut(evict.stdin, "-----\n"); !ok || evict.args != "" || gotJob != job || !strings.Contains(gotSlot, "PublicClaimId = \"<h>#1#1#...\"\n") {
@@ -314,7 +315,7 @@ func TestBackoff(t *testing.T) {
 			}
 		}
 		text := ""
-		for _, a := range b.Attributes(1) {
+		for _, a := range b.Attributes(slot.Static(1)) {
 			text += a.Name + " = " + a.Expr.String() + "\n"
 		}
 		if want := "FetchHookState = \"Failing\"\nFetchFailures = 7\nFetchFailureReason = \"killed after its limit of 1m0s\"\n"; text != want {
@@ -323,11 +324,11 @@ func TestBackoff(t *testing.T) {
 		works.Store(true)
 		time.Sleep(64 * time.Second)
 		synctest.Wait()
-		if got := b.Attributes(1)[1].Expr.String(); got != "0" {
+		if got := b.Attributes(slot.Static(1))[1].Expr.String(); got != "0" {
 			t.Errorf("FetchFailures is %s when the hook works again", got)
 		}
 		stop()
-		if got := len(b.Attributes(2)); got != 0 {
+		if got := len(b.Attributes(slot.Static(2))); got != 0 {
 			t.Errorf("a slot that does not fetch has %d attributes", got)
 		}
 	})
@@ -555,7 +556,7 @@ func TestAbandoned(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"), adOf("b"))
 		stop := b.start()
 		synctest.Wait()
-		b.Abandoned(b.slots.slots[1].job, "its prepare hook has failed")
+		b.Abandoned(b.slots.slots[slot.Static(1)].job, "its prepare hook has failed")
 		b.slots.end(t, b.Layer, 1)
 		synctest.Wait()
 		stop()
@@ -603,7 +604,7 @@ func TestWake(t *testing.T) {
 		}
 		stop := b.start()
 		synctest.Wait()
-		if told, missing := b.Wake([]int{2, 7}); told != 1 || len(missing) != 1 || missing[0] != 7 {
+		if told, missing := b.Wake([]slot.ID{slot.Static(2), slot.Static(7)}); told != 1 || len(missing) != 1 || missing[0] != slot.Static(7) {
 			t.Errorf("%d told, missing %v", told, missing)
 		}
 		synctest.Wait()
@@ -615,7 +616,7 @@ func TestWake(t *testing.T) {
 			t.Errorf("%d told", told)
 		}
 		time.Sleep(time.Second)
-		b.Wake([]int{1})
+		b.Wake([]slot.ID{slot.Static(1)})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if n := len(b.hooks.of(hook.FetchWork)); n != 6 {

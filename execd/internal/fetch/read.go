@@ -111,5 +111,5 @@ func (w *worker) prepare(c *claim, owner *user.User) error {
 
 // work is what the job's record keeps of where it came from.
 func work(c *claim, identity string) *api.Work {
-	return &api.Work{Ad: c.ad.OldString(), Identity: identity, Slot: c.slot, Claim: c.id, Holder: Holder}
+	return &api.Work{Ad: c.ad.OldString(), Identity: identity, Slot: api.SlotID(c.slot.String()), Claim: c.id, Holder: Holder}
 }

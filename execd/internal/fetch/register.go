@@ -3,6 +3,8 @@ package fetch
 import (
 	"sync"
 	"time"
+
+	"paddock/execd/internal/slot"
 )
 
 // register knows the identities (GlobalJobId) of fetched work that is alive here,
@@ -19,7 +21,7 @@ type register struct {
 type entry struct {
 	id      string
 	job     int // 0: it is being decided
-	slot    int
+	slot    slot.ID
 	ended   time.Time     // zero: it is alive
 	decided chan struct{} // closed when job is set, or the entry gone
 }
@@ -29,13 +31,13 @@ func (r *register) init() {
 }
 
 // add enters what an earlier execd has accepted.
-func (r *register) add(id string, job, slot int) {
+func (r *register) add(id string, job int, on slot.ID) {
 	if id == "" {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := &entry{id: id, job: job, slot: slot, decided: make(chan struct{})}
+	e := &entry{id: id, job: job, slot: on, decided: make(chan struct{})}
 	close(e.decided)
 	r.byID[id], r.byJob[job] = e, e
 }
@@ -75,13 +77,13 @@ func (r *register) remove(number int, e *entry) {
 // reserve enters an identity that is to be decided of, in answer to a question
 // asked at a time. When it is alive, or has ended since that question was asked,
 // it returns its job instead. It waits for who is deciding of the same one.
-func (r *register) reserve(id string, slot int, asked time.Time) (known *entry) {
+func (r *register) reserve(id string, on slot.ID, asked time.Time) (known *entry) {
 	for {
 		r.mu.Lock()
 		e := r.byID[id]
 		switch {
 		case e == nil, e.job != 0 && !e.ended.IsZero() && e.ended.Before(asked):
-			r.byID[id] = &entry{id: id, slot: slot, decided: make(chan struct{})}
+			r.byID[id] = &entry{id: id, slot: on, decided: make(chan struct{})}
 			r.mu.Unlock()
 			return nil
 		case e.job != 0:
@@ -95,14 +97,14 @@ func (r *register) reserve(id string, slot int, asked time.Time) (known *entry) 
 }
 
 // decide ends a reservation: the work is a job now, or was refused (0).
-func (r *register) decide(id string, job, slot int) {
+func (r *register) decide(id string, job int, on slot.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.byID[id]
 	if job == 0 {
 		delete(r.byID, id)
 	} else {
-		e.job, e.slot = job, slot
+		e.job, e.slot = job, on
 		r.byJob[job] = e
 	}
 	close(e.decided)

@@ -61,7 +61,7 @@ func (w *worker) renew(ctx context.Context) {
 			sleep(ctx, wait, changed, w.renewal, nil)
 			continue
 		}
-		r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: ad.Stdin(c.ad, slot.Ad), Label: fmt.Sprintf("slot %d", w.slot)})
+		r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: ad.Stdin(c.ad, slot.Ad), Label: fmt.Sprintf("slot %v", w.slot)})
 		if ctx.Err() != nil {
 			return
 		}
@@ -78,7 +78,7 @@ func (w *worker) renew(ctx context.Context) {
 			why = fmt.Sprintf("exit status %d", r.Status)
 		}
 		due = now.Add(renewAgain)
-		l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: hook %s of %s: %s: lease=%v left=%v", w.slot, hook.RenewClaim, w.keyword, why, term, max(renewed.Add(term).Sub(now), 0).Round(time.Second)))
+		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: hook %s of %s: %s: lease=%v left=%v", w.slot, hook.RenewClaim, w.keyword, why, term, max(renewed.Add(term).Sub(now), 0).Round(time.Second)))
 		if !now.Before(renewed.Add(term)) {
 			w.expire(slot.Claim, "its lease is over")
 		}

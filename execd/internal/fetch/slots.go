@@ -4,6 +4,7 @@ import (
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
 )
 
@@ -15,16 +16,16 @@ type Slots interface {
 	// List returns the slots that there are now, the dynamic ones among them, and
 	// ListChanged a channel that is closed when List would say something else.
 	// To miss nothing the channel is asked for first.
-	List() []Ref
+	List() []slot.ID
 	ListChanged() <-chan struct{}
 
 	// Snapshot returns what a slot is like at this moment; false: there is no such
 	// slot (any more).
-	Snapshot(slot int) (Slot, bool)
+	Snapshot(on slot.ID) (Slot, bool)
 	// Changed returns a channel that is closed at the next change of the slot's
 	// state, activity or claim, or when the slot goes. To miss nothing it is asked
 	// for before Snapshot.
-	Changed(slot int) <-chan struct{}
+	Changed(on slot.ID) <-chan struct{}
 
 	// Offer decides about work for a slot as the slot is at this moment (START,
 	// Requirements, RANK, resources), and when it accepts has claimed the slot, or
@@ -34,29 +35,23 @@ type Slots interface {
 	//
 	// Until Start or Withdraw the claim is held for the holder "fetch", and nothing
 	// but Evicted takes it away.
-	Offer(slot int, w *Work) (Held, error)
+	Offer(on slot.ID, w *Work) (Held, error)
 	// Start has a job run, the only task of it, in a slot whose claim an Offer has
 	// made or kept: at once, or when what was preempted for it is gone. From then on
 	// the job is like any other. After an error it will not be started.
-	Start(on int, j *job.Job) error
+	Start(on slot.ID, j *job.Job) error
 	// Withdraw gives the claim of fetched work back: no more work came, or the work
 	// could not be started. The slot goes over Preempting to Owner, and Evicted is
 	// told. It does nothing when fetched work has no claim there.
-	Withdraw(slot int, reason string)
+	Withdraw(on slot.ID, reason string)
 	// Expire ends the claim of fetched work as if its lease were over: what runs is
 	// killed at once, and Evicted is told.
-	Expire(slot int, reason string)
-}
-
-// Ref names a slot.
-type Ref struct {
-	Number int // from 1 on, over all queues of the host
-	Parent int // the partitionable slot that it was carved from; 0: none
+	Expire(on slot.ID, reason string)
 }
 
 // Slot is what a slot is like at a moment.
 type Slot struct {
-	Ref
+	ID       slot.ID
 	State    string // as in the slot's ad: Owner, Unclaimed, Matched, Claimed, Preempting, Backfill, Drained
 	Activity string // Idle, Busy, Suspended, Retiring, Cleaning, ...
 
@@ -86,7 +81,7 @@ type Work struct {
 type Held struct {
 	// Slot is where the work is to be started: the slot that was asked for, or the
 	// dynamic one that was carved out of it.
-	Slot   int
+	Slot   slot.ID
 	Ad     *classad.Ad // of that slot
 	Claim  string      // the claim's public id: the same as before when an idle claim is used again
 	Secret string      // its whole id
@@ -95,7 +90,7 @@ type Held struct {
 // Eviction tells that the claim of fetched work has been taken away, or given
 // back by Withdraw.
 type Eviction struct {
-	Slot   int
+	Slot   slot.ID
 	Reason string
 	Ad     *classad.Ad // of the slot when the claim was broken
 	Claim  string      // its public id

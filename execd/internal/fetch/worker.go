@@ -9,12 +9,13 @@ import (
 	"paddock/classad"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 )
 
 // worker asks for work for one slot.
 type worker struct {
 	layer   *Layer
-	slot    int
+	slot    slot.ID
 	keyword string
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has returned
@@ -41,8 +42,8 @@ const (
 	stateFailing  = "Failing"  // the hook failed, or its answer made no sense
 )
 
-func newWorker(l *Layer, slot int, keyword string) *worker {
-	return &worker{layer: l, slot: slot, keyword: keyword, done: make(chan struct{}), again: make(chan struct{}, 1), renewal: make(chan struct{}, 1), state: stateNever}
+func newWorker(l *Layer, id slot.ID, keyword string) *worker {
+	return &worker{layer: l, slot: id, keyword: keyword, done: make(chan struct{}), again: make(chan struct{}, 1), renewal: make(chan struct{}, 1), state: stateNever}
 }
 
 // look has the worker look at everything again.
@@ -181,7 +182,7 @@ func (w *worker) wait(s *Slot, now time.Time) time.Duration {
 	if problem != w.problem {
 		w.problem = problem
 		if problem != "" {
-			w.layer.o.Log.Warn(fmt.Sprintf("slot %d: fetch: %s: %v is taken", w.slot, problem, d))
+			w.layer.o.Log.Warn(fmt.Sprintf("slot %v: fetch: %s: %v is taken", w.slot, problem, d))
 		}
 	}
 	w.mu.Lock()
@@ -212,7 +213,7 @@ func (w *worker) ask(ctx context.Context, slot *Slot) {
 	began := time.Now()
 	l.known.ask(w, began)
 	defer l.known.answered(w)
-	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: []byte(slot.Ad.OldString()), Label: fmt.Sprintf("slot %d", w.slot)})
+	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: []byte(slot.Ad.OldString()), Label: fmt.Sprintf("slot %v", w.slot)})
 	w.last, w.pace = time.Now(), time.Time{}
 	if ctx.Err() != nil {
 		return // what it brought nobody was told of: it will bring it again
@@ -224,7 +225,7 @@ func (w *worker) ask(ctx context.Context, slot *Slot) {
 		w.giveBack("the fetch hook failed")
 	case c == nil:
 		w.pace = began.Add(emptyPace)
-		l.o.Log.Debug(fmt.Sprintf("slot %d: fetch: no work: keyword=%s took=%.3fs", w.slot, w.keyword, r.Took.Seconds()))
+		l.o.Log.Debug(fmt.Sprintf("slot %v: fetch: no work: keyword=%s took=%.3fs", w.slot, w.keyword, r.Took.Seconds()))
 		w.giveBack("no more work")
 	case !w.offer(ctx, c, began):
 		w.pace = began.Add(emptyPace)
@@ -236,7 +237,7 @@ func (w *worker) ask(ctx context.Context, slot *Slot) {
 func (w *worker) note(failure string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	log, name := w.layer.o.Log, fmt.Sprintf("slot %d: fetch: hook %s of %s", w.slot, hook.FetchWork, w.keyword)
+	log, name := w.layer.o.Log, fmt.Sprintf("slot %v: fetch: hook %s of %s", w.slot, hook.FetchWork, w.keyword)
 	if failure == "" {
 		if w.failures > 0 {
 			log.Info(fmt.Sprintf("%s: works again: failures=%d", name, w.failures))
@@ -265,7 +266,7 @@ func (w *worker) offer(ctx context.Context, c *claim, asked time.Time) bool {
 	if id != "" {
 		if e := l.known.reserve(id, w.slot, asked); e != nil {
 			// It was not told before it answered.
-			l.o.Log.Info(fmt.Sprintf("slot %d: fetch: already here: job=%d identity=%q", w.slot, e.job, id))
+			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: already here: job=%d identity=%q", w.slot, e.job, id))
 			c.slot = e.slot
 			l.desk(w.slot).reply(w.keyword, true, c, l.slotAd(e.slot), "", "")
 			return false
@@ -280,11 +281,11 @@ func (w *worker) offer(ctx context.Context, c *claim, asked time.Time) bool {
 		l.known.decide(id, number, held.Slot)
 	}
 	if err != nil {
-		l.o.Log.Info(fmt.Sprintf("slot %d: fetch: refused: identity=%q: %v", w.slot, id, err))
+		l.o.Log.Info(fmt.Sprintf("slot %v: fetch: refused: identity=%q: %v", w.slot, id, err))
 		l.desk(w.slot).reply(w.keyword, false, c, l.slotAd(w.slot), "", "")
 		return false
 	}
-	l.o.Log.Info(fmt.Sprintf("slot %d: fetch: accepted: job=%d identity=%q keyword=%s", held.Slot, number, id, w.keyword))
+	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted: job=%d identity=%q keyword=%s", held.Slot, number, id, w.keyword))
 	d := l.desk(held.Slot)
 	d.took(c)
 	d.reply(w.keyword, true, c, held.Ad, held.Claim, held.Secret)
@@ -339,7 +340,7 @@ func (w *worker) resume(c *claim) {
 	}
 	c.slot, c.id = held.Slot, held.Claim
 	l.desk(held.Slot).took(c)
-	l.o.Log.Info(fmt.Sprintf("slot %d: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
+	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
 	if err := l.o.Slots.Start(held.Slot, c.job); err != nil {
 		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
 	}
@@ -359,7 +360,7 @@ func (w *worker) notRun(slot *Slot) bool {
 		return false
 	}
 	if reason := d.reasonOf(c); reason != "" {
-		l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
+		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 		l.o.Slots.Withdraw(w.slot, reason)
 		return true
 	}
@@ -381,7 +382,7 @@ func (l *Layer) fail(c *claim, reason string) {
 	if !l.waits(c.job) {
 		return // somebody else has found it, or it runs after all
 	}
-	l.o.Log.Warn(fmt.Sprintf("slot %d: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
+	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.forget(c)
 	l.o.Slots.Withdraw(c.slot, reason)
 }

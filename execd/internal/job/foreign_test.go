@@ -14,7 +14,7 @@ func TestReplied(t *testing.T) {
 	submitted := func(id string) *Job {
 		r := api.SubmitRequest{Name: "n", Binary: true, Command: "/bin/true"}
 		if id != "" {
-			r.Work = &api.Work{Ad: "Cmd = \"/bin/true\"\n", Identity: id, Slot: 1, Holder: "fetch"}
+			r.Work = &api.Work{Ad: "Cmd = \"/bin/true\"\n", Identity: id, Slot: "1", Holder: "fetch"}
 		}
 		return submit(t, s, r)
 	}

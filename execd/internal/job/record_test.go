@@ -160,7 +160,7 @@ func TestDigest(t *testing.T) {
 			Queues: []string{"q"}, SoftQueues: []string{"r"}, MasterQueues: []string{"m"}, PE: "p",
 			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Now: true, Checkpoint: "c", Binding: "linear",
 			HoldJobs: []string{"5", "x*"}, HoldArray: []string{"6"}, Interactive: &api.Interactive{Terminal: true},
-			Work: &api.Work{Ad: "A = 1\n", Identity: "i\xff", Slot: 1, Claim: "c", Holder: "fetch"},
+			Work: &api.Work{Ad: "A = 1\n", Identity: "i\xff", Slot: "1", Claim: "c", Holder: "fetch"},
 		},
 	}
 	data, err := encode(h)

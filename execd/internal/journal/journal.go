@@ -99,7 +99,7 @@ func (j *Journal) target(t *job.Task) (*target, error) {
 			*number = int(i)
 		}
 	}
-	to.slot = fmt.Sprintf("slot%d@%s", request.Work.Slot, j.Host)
+	to.slot = fmt.Sprintf("slot%s@%s", request.Work.Slot, j.Host)
 	return to, nil
 }
 

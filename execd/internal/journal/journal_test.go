@@ -34,7 +34,7 @@ type world struct {
 }
 
 func (w *world) Request(*job.Job) (*api.SubmitRequest, error) {
-	return &api.SubmitRequest{Work: &api.Work{Ad: w.ad, Slot: 2}}, nil
+	return &api.SubmitRequest{Work: &api.Work{Ad: w.ad, Slot: "2"}}, nil
 }
 
 func (w *world) ByID(_ context.Context, uid int) (*user.User, error) {

@@ -298,7 +298,7 @@ func (q *Queue) effect(e claim.Effect) {
 			q.Wake()
 		}
 		if q.o.Slots.Evict != nil {
-			q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%d reason=%q", t, e.Slot, e.Reason))
+			q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Reason))
 			q.outside(func() { q.o.Slots.Evict(t, e, hold) })
 		}
 	}
@@ -374,7 +374,7 @@ func slotsDo[T any](q *Queue, do func(*claim.Table) (T, error)) (T, error) {
 
 // Policy takes another policy of the slots, and which of them are managed for the
 // sake of their hooks.
-func (q *Queue) Policy(p *slot.Policy, hooked func(number int) bool) {
+func (q *Queue) Policy(p *slot.Policy, hooked func(slot.ID) bool) {
 	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
 		t.Configure(p, hooked)
 		return struct{}{}, nil
@@ -426,7 +426,7 @@ func (q *Queue) Waiting(id claim.ID, by claim.By) (func() (bool, <-chan struct{}
 }
 
 // Starting begins an activation, which StartUnder or Unstarted ends.
-func (q *Queue) Starting(id claim.ID, by claim.By) (number int, holder string, err error) {
+func (q *Queue) Starting(id claim.ID, by claim.By) (on slot.ID, holder string, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.o.Claims.Starting(id, by)
@@ -436,8 +436,8 @@ func (q *Queue) Starting(id claim.ID, by claim.By) (number int, holder string, e
 func (q *Queue) Unstarted(id claim.ID) { q.o.Claims.Unstarted(id) }
 
 // Vacate takes slots from whoever has them, and returns from how many.
-func (q *Queue) Vacate(numbers []int, fast bool) (int, error) {
-	return slotsDo(q, func(t *claim.Table) (int, error) { return t.Vacate(numbers, fast, slot.ReasonVacateCommand) })
+func (q *Queue) Vacate(ids []slot.ID, fast bool) (int, error) {
+	return slotsDo(q, func(t *claim.Table) (int, error) { return t.Vacate(ids, fast, slot.ReasonVacateCommand) })
 }
 
 // Drain takes the slots out of service at a speed, and what runs out of them; empty:
@@ -459,12 +459,12 @@ func (q *Queue) Drain(speed claim.Speed) {
 	})
 }
 
-// Views returns what a slot is like, or what all are like: 0.
-func (q *Queue) Views(number int, ads bool) []claim.View {
+// Views returns what a slot is like, or what all are like when none is named.
+func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if number > 0 {
-		if v, ok := q.o.Claims.Snapshot(number, ads); ok {
+	if !id.IsZero() {
+		if v, ok := q.o.Claims.Snapshot(id, ads); ok {
 			return []claim.View{v}
 		}
 		return nil
@@ -473,15 +473,15 @@ func (q *Queue) Views(number int, ads bool) []claim.View {
 }
 
 // Snapshot returns what a slot is like; false: there is none.
-func (q *Queue) Snapshot(number int) (claim.View, bool) {
+func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.o.Claims.Snapshot(number, true)
+	return q.o.Claims.Snapshot(id, true)
 }
 
 // Offer decides about fetched work for a slot. When it accepts, the claim is on disk.
-func (q *Queue) Offer(number int, ad *classad.Ad) (claim.Granted, error) {
-	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) { return t.Offer(number, ad) })
+func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
+	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) { return t.Offer(id, ad) })
 	if err != nil {
 		return g, err
 	}
@@ -490,12 +490,12 @@ func (q *Queue) Offer(number int, ad *classad.Ad) (claim.Granted, error) {
 
 // Begin has a job that was fetched run in a slot: now, or when what was preempted
 // for it is gone.
-func (q *Queue) Begin(number int, j *job.Job) error {
+func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now, public, err := q.o.Claims.Promise(number, j)
+	now, public, err := q.o.Claims.Promise(id, j)
 	if err == nil && now {
-		err = q.startUnder(number, public, j, nil)
+		err = q.startUnder(id, public, j, nil)
 	}
 	q.settle()
 	return err
@@ -503,9 +503,9 @@ func (q *Queue) Begin(number int, j *job.Job) error {
 
 // Withdraw gives the claim of fetched work back; as one that is lost if it has
 // expired.
-func (q *Queue) Withdraw(number int, expired bool) {
+func (q *Queue) Withdraw(id slot.ID, expired bool) {
 	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
-		t.Withdraw(number, expired)
+		t.Withdraw(id, expired)
 		return struct{}{}, nil
 	})
 }
@@ -513,17 +513,17 @@ func (q *Queue) Withdraw(number int, expired bool) {
 // StartUnder has a job run in a slot, under the claim with a public id that has it.
 // After an error the job has not been started, and never will be.
 // work is its ad, nil if it has none.
-func (q *Queue) StartUnder(number int, public string, j *job.Job, work *classad.Ad) error {
+func (q *Queue) StartUnder(on slot.ID, public string, j *job.Job, work *classad.Ad) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err := q.startUnder(number, public, j, work)
+	err := q.startUnder(on, public, j, work)
 	q.settle()
 	return err
 }
 
 // startUnder is StartUnder. q.mu is held, from before the slot's machine takes the
 // job until the books have it: nothing else can be started in between.
-func (q *Queue) startUnder(number int, public string, j *job.Job, work *classad.Ad) error {
+func (q *Queue) startUnder(on slot.ID, public string, j *job.Job, work *classad.Ad) error {
 	now := time.Now()
 	if why := q.blocked(now); why != "" {
 		return api.Refusef(api.RefusedShutdown, "%s", why)
@@ -536,7 +536,7 @@ func (q *Queue) startUnder(number int, public string, j *job.Job, work *classad.
 	if err != nil {
 		return api.Refusef(api.RefusedRequirements, "%v", err)
 	}
-	queue, id, fetched, err := q.o.Claims.Under(number, public)
+	queue, id, fetched, err := q.o.Claims.Under(on, public)
 	if err != nil {
 		return err
 	}
@@ -548,7 +548,7 @@ func (q *Queue) startUnder(number int, public string, j *job.Job, work *classad.
 		work = fetched
 	}
 	r := &ref{q: q, job: j, work: work}
-	claims, err := q.o.Claims.Run(number, id, fmt.Sprintf("%d.1", j.Number), r)
+	claims, err := q.o.Claims.Run(on, id, fmt.Sprintf("%d.1", j.Number), r)
 	if err != nil {
 		q.o.GIDs.Give(gid)
 		return err

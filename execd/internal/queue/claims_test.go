@@ -44,7 +44,7 @@ func managedBench(t *testing.T, s *job.Store, slots int, policy string) *bench {
 func under(t *testing.T, s *job.Store, g claim.Granted) *job.Job {
 	t.Helper()
 	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, 100, &api.SubmitRequest{
-		Name: "j", Binary: true, Command: "true", Work: &api.Work{Slot: g.Slot, Claim: g.ID.String(), Holder: "alice"},
+		Name: "j", Binary: true, Command: "true", Work: &api.Work{Slot: api.SlotID(g.Slot.String()), Claim: g.ID.String(), Holder: "alice"},
 	}, job.Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +54,8 @@ func under(t *testing.T, s *job.Store, g claim.Granted) *job.Job {
 
 var alice = claim.By{UID: 1, Name: "alice"}
 
-func programClaim(number int) claim.Request {
-	return claim.Request{Slot: number, Kind: claim.KindProgram, Holder: "alice", By: alice, NoWait: true}
+func programClaim(id slot.ID) claim.Request {
+	return claim.Request{Slot: id, Kind: claim.KindProgram, Holder: "alice", By: alice, NoWait: true}
 }
 
 // CLAIM-ACTIVATE, CLAIM-RELEASE: a claimed slot is not the queue's until it is given
@@ -63,7 +63,7 @@ func programClaim(number int) claim.Request {
 func TestQueueLeavesClaimedSlots(t *testing.T) {
 	s := newStore(t)
 	b := managedBench(t, s, 2, "")
-	g, err := b.q.Claim(programClaim(1))
+	g, err := b.q.Claim(programClaim(slot.Static(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestNoSlotTwice(t *testing.T) {
 	for range 4 {
 		programs.Go(func() {
 			for range 25 {
-				g, err := b.q.Claim(programClaim(1 + rand.IntN(slots)))
+				g, err := b.q.Claim(programClaim(slot.Static(1 + rand.IntN(slots))))
 				if err != nil {
 					continue
 				}

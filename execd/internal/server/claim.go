@@ -96,19 +96,45 @@ func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (
 	if err != nil {
 		return api.ClaimReply{}, err
 	}
-	if req.Slot < 0 {
-		return api.ClaimReply{}, api.Refusef(api.RefusedMessage, "%d is no number of a slot", req.Slot)
+	on, err := slotID(req.Slot)
+	if err != nil {
+		return api.ClaimReply{}, err
 	}
 	g, err := s.Queue.Claim(claim.Request{
-		Slot: req.Slot, Kind: claim.KindProgram, Holder: c.Name, By: by(c), Ad: text, Lease: lease, Priority: req.Priority, NoWait: req.NoWait,
+		Slot: on, Kind: claim.KindProgram, Holder: c.Name, By: by(c), Ad: text, Lease: lease, Priority: req.Priority, NoWait: req.NoWait,
 	})
 	if err != nil {
 		return api.ClaimReply{}, err
 	}
 	seconds := int(g.Lease / time.Second)
 	return api.ClaimReply{
-		ID: api.ClaimID(g.ID.Reveal()), Slot: g.Slot, Name: g.Name, Waiting: g.Waiting, Lease: seconds, Renew: max(seconds/renewals, 1), Ad: g.Ad.OldString(),
+		ID: api.ClaimID(g.ID.Reveal()), Slot: api.SlotID(g.Slot.String()), Name: g.Name, Waiting: g.Waiting, Lease: seconds, Renew: max(seconds/renewals, 1), Ad: g.Ad.OldString(),
 	}, nil
+}
+
+// slotID reads the name of a slot; empty is none.
+func slotID(name api.SlotID) (slot.ID, error) {
+	if name == "" {
+		return slot.ID{}, nil
+	}
+	id, err := slot.ParseID(string(name))
+	if err != nil {
+		return id, api.Refusef(api.RefusedMessage, "%q is no name of a slot", short(string(name)))
+	}
+	return id, nil
+}
+
+// slotIDs reads the names of slots.
+func slotIDs(names []api.SlotID) ([]slot.ID, error) {
+	ids := make([]slot.ID, len(names))
+	for i, name := range names {
+		id, err := slot.ParseID(string(name))
+		if err != nil {
+			return nil, api.Refusef(api.RefusedMessage, "%q is no name of a slot", short(string(name)))
+		}
+		ids[i] = id
+	}
+	return ids, nil
 }
 
 // order reads the id of an order. One that cannot be read opens nothing.
@@ -249,11 +275,11 @@ func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRe
 	if err != nil {
 		return none, err
 	}
-	number, holder, err := s.Queue.Starting(id, who)
+	on, holder, err := s.Queue.Starting(id, who)
 	if err != nil {
 		return none, err
 	}
-	reply, err := s.start(ctx, c, req.Request, text, id, number, holder)
+	reply, err := s.start(ctx, c, req.Request, text, id, on, holder)
 	if err != nil {
 		s.Queue.Unstarted(id)
 	}
@@ -261,7 +287,7 @@ func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRe
 }
 
 // start makes a job of what is to run under a claim, and has it run.
-func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, text *classad.Ad, id claim.ID, number int, holder string) (none api.ActivateReply, err error) {
+func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, text *classad.Ad, id claim.ID, on slot.ID, holder string) (none api.ActivateReply, err error) {
 	owner, err := s.ownerOf(ctx, c, text)
 	if err != nil {
 		return none, err
@@ -270,11 +296,11 @@ func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, 
 	if owner.UID != c.UID {
 		gid = owner.GID
 	}
-	work := &api.Work{Slot: number, Claim: id.String(), Holder: holder}
+	work := &api.Work{Slot: api.SlotID(on.String()), Claim: id.String(), Holder: holder}
 	if text != nil {
 		if text, err = ad.Complete(text, "", false); err == nil {
 			o := ad.RequestOptions{Home: owner.Home, Now: time.Now(), Config: s.Config(), Cpus: 1}
-			if v, ok := s.Queue.Snapshot(number); ok {
+			if v, ok := s.Queue.Snapshot(on); ok {
 				o.Slot = v.Ad
 			}
 			r, err = ad.Request(text, o)
@@ -294,7 +320,7 @@ func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, 
 	if err != nil {
 		return none, err
 	}
-	if err := s.Queue.StartUnder(number, id.String(), j, text); err != nil {
+	if err := s.Queue.StartUnder(on, id.String(), j, text); err != nil {
 		s.forget(j)
 		return none, err
 	}
@@ -352,9 +378,13 @@ func (s *Server) forget(j *job.Job) {
 
 // vacate takes slots from whoever has them.
 func (s *Server) vacate(_ context.Context, c job.Caller, req *api.VacateRequest) (api.VacateReply, error) {
-	n, err := s.Queue.Vacate(req.Slots, req.Fast)
+	ids, err := slotIDs(req.Slots)
+	if err != nil {
+		return api.VacateReply{}, err
+	}
+	n, err := s.Queue.Vacate(ids, req.Fast)
 	if err == nil {
-		s.Log.Info(fmt.Sprintf("execd: vacate: slots=%v fast=%t by=%s vacated=%d", req.Slots, req.Fast, c.Name, n))
+		s.Log.Info(fmt.Sprintf("execd: vacate: slots=%v fast=%t by=%s vacated=%d", ids, req.Fast, c.Name, n))
 	}
 	return api.VacateReply{Vacated: n}, err
 }
@@ -362,17 +392,21 @@ func (s *Server) vacate(_ context.Context, c job.Caller, req *api.VacateRequest)
 // slots shows the slots.
 func (s *Server) slots(_ context.Context, _ job.Caller, req *api.SlotsRequest) (api.SlotsReply, error) {
 	reply := api.SlotsReply{Host: s.Host, Slots: []api.SlotStatus{}}
-	for _, v := range s.Queue.Views(req.Slot, req.Ads) {
+	id, err := slotID(req.Slot)
+	if err != nil {
+		return reply, err
+	}
+	for _, v := range s.Queue.Views(id, req.Ads) {
 		t := api.SlotStatus{
-			Slot: v.Number, Name: v.Name, Queue: v.Queue, State: v.State, Activity: v.Activity, Since: v.Since, Holder: v.Holder, Claim: v.ID.String(), Job: v.Task,
+			Slot: api.SlotID(v.Slot.String()), Name: v.Name, Queue: v.Queue, State: v.State, Activity: v.Activity, Since: v.Since, Holder: v.Holder, Claim: v.ID.String(), Job: v.Task,
 		}
 		if v.Ad != nil {
 			t.Ad = v.Ad.OldString() // without what is private
 		}
 		reply.Slots = append(reply.Slots, t)
 	}
-	if req.Slot > 0 && len(reply.Slots) == 0 {
-		return reply, api.Errorf(api.CodeNotFound, "there is no slot %d", req.Slot)
+	if !id.IsZero() && len(reply.Slots) == 0 {
+		return reply, api.Errorf(api.CodeNotFound, "there is no slot %v", id)
 	}
 	return reply, nil
 }

@@ -16,7 +16,11 @@ func (s *Server) fetch(_ context.Context, _ job.Caller, req *api.FetchRequest) (
 	if len(req.Slots) > api.MaxWords {
 		return api.FetchReply{}, api.Errorf(api.CodeRejected, "%d slots are too many, at most %d are possible", len(req.Slots), api.MaxWords)
 	}
-	n, missing := s.Fetch(req.Slots)
+	ids, err := slotIDs(req.Slots)
+	if err != nil {
+		return api.FetchReply{}, err
+	}
+	n, missing := s.Fetch(ids)
 	if len(missing) > 0 {
 		words := strings.Trim(fmt.Sprint(missing), "[]")
 		return api.FetchReply{}, api.Errorf(api.CodeNotFound, "no work is fetched for slot %s", strings.ReplaceAll(words, " ", ", "))

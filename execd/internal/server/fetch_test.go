@@ -7,13 +7,14 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
 )
 
 // execd -fetch tells how many slots ask, and names those that fetch nothing.
 func TestFetch(t *testing.T) {
-	var asked []int
-	s := &Server{Fetch: func(slots []int) (int, []int) {
+	var asked []slot.ID
+	s := &Server{Fetch: func(slots []slot.ID) (int, []slot.ID) {
 		asked = slots
 		if len(slots) == 0 {
 			return 4, nil
@@ -21,14 +22,14 @@ func TestFetch(t *testing.T) {
 		return 1, slots[1:]
 	}}
 	for _, tt := range []struct {
-		slots []int
+		slots []api.SlotID
 		want  int
 		err   string
 	}{
 		{nil, 4, ""},
-		{[]int{2}, 1, ""},
-		{[]int{2, 7, 9}, 0, "no work is fetched for slot 7, 9"},
-		{make([]int, api.MaxWords+1), 0, "too many"},
+		{[]api.SlotID{"2"}, 1, ""},
+		{[]api.SlotID{"2", "7", "9_1"}, 0, "no work is fetched for slot 7, 9_1"},
+		{make([]api.SlotID, api.MaxWords+1), 0, "too many"},
 	} {
 		reply, err := s.fetch(t.Context(), job.Caller{}, &api.FetchRequest{Slots: tt.slots})
 		if reply.Slots != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {

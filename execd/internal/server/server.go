@@ -30,6 +30,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -52,7 +53,7 @@ type Server struct {
 	Drain     *drain.Drain
 	// Fetch has slots ask for work; none named: all that fetch. It returns how many
 	// do, and the slots named that fetch none.
-	Fetch   func(slots []int) (told int, missing []int)
+	Fetch   func(slots []slot.ID) (told int, missing []slot.ID)
 	Usage   *usage.Sampler
 	Outputs *output.Memory // nil: nothing is known of jobs that are over
 	Metrics http.Handler

@@ -263,7 +263,7 @@ func TestDetailHidesEnvironment(t *testing.T) {
 func TestWorkOfClientsIsDropped(t *testing.T) {
 	s := rooted(t, &conf.Config{})
 	reply, err := submitAs(t, s, os.Getuid(), func(r *api.SubmitRequest) {
-		r.Work = &api.Work{Ad: "Owner = \"root\"\n", Identity: "i", Slot: 1, Claim: "c", Holder: "fetch"}
+		r.Work = &api.Work{Ad: "Owner = \"root\"\n", Identity: "i", Slot: "1", Claim: "c", Holder: "fetch"}
 	})
 	if err != nil {
 		t.Fatal(err)

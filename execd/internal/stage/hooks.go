@@ -19,6 +19,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -51,7 +52,7 @@ type extra struct {
 	stageIn                       bool
 
 	owner *user.User
-	slot  int // that it was started on; 0: as its claims say
+	slot  slot.ID // that it was started on; none: as its claims say
 
 	call    *call          // the one that is waited for; nil: none
 	prep    exit.Marks     // of the stage prepare
@@ -103,7 +104,7 @@ func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User
 	x := &extra{owner: owner, stageIn: stageIn}
 	word := ""
 	if w := request.Work; w != nil && r.Hooks != nil {
-		x.slot = w.Slot
+		x.slot, _ = slot.ParseID(string(w.Slot)) // execd has written it
 		base, _ := classad.ParseOldLenient(w.Ad)
 		extras, err := ad.ExtrasOf(base, ad.RequestOptions{Home: owner.Home, Now: time.Now(), Config: r.Config()})
 		if err != nil {
@@ -241,16 +242,16 @@ func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, ov
 
 // slotName is the name of the slot that a run has, the first where it has several.
 func (l *life) slotName() string {
-	if n := l.slotNumber(); n > 0 {
-		return fmt.Sprintf("slot%d", n)
+	if id := l.slotID(); !id.IsZero() {
+		return id.Name()
 	}
 	return ""
 }
 
-// slotNumber is its number; 0: not known.
-func (l *life) slotNumber() int {
+// slotID is the slot itself; none: not known.
+func (l *life) slotID() slot.ID {
 	if l.extra == nil {
-		return 0
+		return slot.ID{}
 	}
 	return l.extra.slot
 }
@@ -258,12 +259,12 @@ func (l *life) slotNumber() int {
 // findSlot finds out on which slot a run is, the first where it has several.
 func (r *Runner) findSlot(l *life) {
 	switch x := l.extra; {
-	case x == nil || x.slot > 0:
+	case x == nil || !x.slot.IsZero():
 	case r.SlotOf != nil:
 		x.slot, _ = r.SlotOf(l.task, false)
 	default:
 		for _, c := range l.claims {
-			x.slot = cmp.Or(x.slot, c.Slot)
+			x.slot.Number = cmp.Or(x.slot.Number, c.Slot)
 		}
 	}
 }
@@ -283,7 +284,7 @@ func (r *Runner) jobAd(l *life) (*classad.Ad, error) {
 	in := ad.JobInfo{
 		Number: t.Job.Number, Task: t.Number, Host: r.Host, Owner: t.Job.Owner, Group: t.Job.Group, Submitted: t.Job.Submitted,
 		Request: request, Status: ad.StatusRunning, EnteredStatus: t.Started, Starts: t.Run + 1, Started: t.Started,
-		Queue: t.Start.Queue, Slots: t.Slots(), Slot: l.slotName(), SlotID: l.slotNumber(),
+		Queue: t.Start.Queue, Slots: t.Slots(), Slot: l.slotName(), SlotID: l.slotID().Number,
 		Resources: ad.AskedIn(r.Config(), request.Hard), Environment: true,
 	}
 	if g := t.Start.Grant; g != nil {
@@ -317,7 +318,7 @@ func (r *Runner) slotAd(l *life) *classad.Ad {
 		}
 	}
 	return ad.Slot(ad.SlotInfo{
-		ID: l.slotNumber(), Host: r.Host, Queue: l.task.Start.Queue, Now: time.Now(),
+		ID: l.slotID().Number, Dynamic: l.slotID().Dynamic, Host: r.Host, Queue: l.task.Start.Queue, Now: time.Now(),
 		State: "Claimed", Activity: "Busy", EnteredState: l.task.Started, EnteredActivity: l.task.Started,
 		Cpus: l.task.Slots(),
 	})
@@ -459,4 +460,4 @@ func statusOf(r *hook.Result) exit.Status {
 
 // SlotOf finds the slot that a task runs on, the first where it has several: its
 // number, 0 if it is not known, and with ads its ad.
-type SlotOf func(t *job.Task, ads bool) (number int, slot *classad.Ad)
+type SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)
