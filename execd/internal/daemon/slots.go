@@ -172,7 +172,7 @@ func (d *daemon) setPolicy(c *conf.Config) {
 	hooks := d.hooks.Load()
 	var hooked func(slot.ID) bool
 	if hooks.Any() {
-		hooked = func(id slot.ID) bool { return hooks.SlotKeyword(id.Number, 0) != "" }
+		hooked = func(id slot.ID) bool { return hooks.SlotKeyword(id.String()) != "" }
 	}
 	d.queue.Policy(slot.NewPolicy(c.Knobs), hooked)
 }

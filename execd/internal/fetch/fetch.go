@@ -146,7 +146,7 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 	s := l.current()
 	wanted := map[slot.ID]string{}
 	for _, id := range l.o.Slots.List() {
-		if keyword := s.Hooks.SlotKeyword(id.Number, 0); keyword != "" && s.Hooks.Hook(keyword, hook.FetchWork) != nil {
+		if keyword := s.Hooks.SlotKeyword(id.String()); keyword != "" && s.Hooks.Hook(keyword, hook.FetchWork) != nil {
 			wanted[id] = keyword
 		}
 	}

@@ -185,17 +185,18 @@ func (t *Table) keyword(knobName string) string {
 }
 
 // SlotKeyword returns the keyword of a slot, that of the slot it was carved from
-// (0: none) or that of all slots, in this order; "" for none.
-func (t *Table) SlotKeyword(slot, parent int) string {
+// or that of all slots, in this order; "" for none. The slot is named by its
+// numbers: "3", or "1_2" for one that was carved from slot 1.
+func (t *Table) SlotKeyword(slot string) string {
 	if t == nil {
 		return ""
 	}
-	numbers := []int{slot}
-	if parent != 0 {
-		numbers = append(numbers, parent)
+	names := []string{slot}
+	if parent, _, carved := strings.Cut(slot, "_"); carved {
+		names = append(names, parent)
 	}
-	for _, n := range numbers {
-		if keyword := t.keyword(fmt.Sprintf("SLOT%d%s", n, ofKeyword)); keyword != "" {
+	for _, name := range names {
+		if keyword := t.keyword("SLOT" + name + ofKeyword); keyword != "" {
 			return keyword
 		}
 	}

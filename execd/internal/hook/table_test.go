@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,13 +116,12 @@ DATABASE_HOOK_REPLY_FETCH = $(DATABASE_HOOK_DIR)/b
 // carved from another has that one's between them.
 func TestSlotKeyword(t *testing.T) {
 	s := newSite(t)
-	tab := s.table("STARTD_JOB_HOOK_KEYWORD = all\nSLOT1_JOB_HOOK_KEYWORD = one\nslot12_job_hook_keyword = twelve\nSLOT3_JOB_HOOK_KEYWORD =\n")
-	for _, c := range []struct {
-		slot, parent int
-		want         string
-	}{{1, 0, "ONE"}, {12, 0, "TWELVE"}, {2, 0, "ALL"}, {3, 0, "ALL"}, {5, 1, "ONE"}, {12, 1, "TWELVE"}, {5, 4, "ALL"}} {
-		if got := tab.SlotKeyword(c.slot, c.parent); got != c.want {
-			t.Errorf("slot %d of %d has %q, want %q", c.slot, c.parent, got, c.want)
+	tab := s.table("STARTD_JOB_HOOK_KEYWORD = all\nSLOT1_JOB_HOOK_KEYWORD = one\nslot12_job_hook_keyword = twelve\nSLOT3_JOB_HOOK_KEYWORD =\nSLOT1_2_JOB_HOOK_KEYWORD = two\n")
+	for slot, want := range map[string]string{
+		"1": "ONE", "12": "TWELVE", "2": "ALL", "3": "ALL", "1_1": "ONE", "1_2": "TWO", "12_2": "TWELVE", "4_1": "ALL",
+	} {
+		if got := tab.SlotKeyword(slot); got != want {
+			t.Errorf("slot %s has %q, want %q", slot, got, want)
 		}
 	}
 }
@@ -131,10 +131,10 @@ func TestSlotKeyword(t *testing.T) {
 func TestNoKeyword(t *testing.T) {
 	s := newSite(t, "a")
 	tab := s.table("X_HOOK_FETCH_WORK = $(DIR)/a\nSLOT2_JOB_HOOK_KEYWORD = X\n")
-	if got := tab.SlotKeyword(1, 0); got != "" || tab.Hook(got, FetchWork) != nil {
+	if got := tab.SlotKeyword("1"); got != "" || tab.Hook(got, FetchWork) != nil {
 		t.Errorf("slot 1 has %q", got)
 	}
-	if got := tab.SlotKeyword(2, 0); got != "X" {
+	if got := tab.SlotKeyword("2"); got != "X" {
 		t.Errorf("slot 2 has %q", got)
 	}
 	if got, note := tab.JobKeyword(""); got != "" || note != "" {
@@ -163,7 +163,7 @@ WEB_HOOK_FETCH_WORK = $(DIR)/web_fetch
 		if slot == 4 {
 			fetch, reply = "web_fetch", ""
 		}
-		keyword := tab.SlotKeyword(slot, 0)
+		keyword := tab.SlotKeyword(strconv.Itoa(slot))
 		if got := s.path(tab.Hook(keyword, FetchWork)); got != fetch {
 			t.Errorf("slot %d fetches with %q", slot, got)
 		}
@@ -444,7 +444,7 @@ func TestEmpty(t *testing.T) {
 	var none *Table
 	for name, tab := range map[string]*Table{"nil": none, "no file": NewTable(nil)} {
 		keyword, note := tab.JobKeyword("X")
-		if tab.Any() || tab.Hook("X", FetchWork) != nil || tab.SlotKeyword(1, 0) != "" || keyword != "" || len(tab.Problems())+len(tab.Keywords()) > 0 || !tab.SlotAd("X") {
+		if tab.Any() || tab.Hook("X", FetchWork) != nil || tab.SlotKeyword("1") != "" || keyword != "" || len(tab.Problems())+len(tab.Keywords()) > 0 || !tab.SlotAd("X") {
 			t.Errorf("%s: has something, keyword %q, note %q", name, keyword, note)
 		}
 	}

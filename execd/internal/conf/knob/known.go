@@ -79,6 +79,11 @@ var known = []Known{
 	{Name: "MATCH_TIMEOUT", Kind: Seconds, Least: 1, Default: "120", Meaning: "how long a matched slot waits for its claim"},
 	{Name: "KILLING_TIMEOUT", Kind: Seconds, Least: 1, Default: "30", Meaning: "how long a killed job has to be gone before its whole family is killed"},
 	{Name: "CLAIM_USERS", Kind: List, Meaning: "who may claim slots beside managers: users, or patterns"},
+	{Name: "PARTITIONABLE_QUEUES", Kind: List, Meaning: "queues whose slots are one, of which each job has as much as it requests"},
+	{Name: "MODIFY_REQUEST_EXPR_REQUESTCPUS", Kind: Expression, Default: "quantize(RequestCpus, {1})", Meaning: "how many slots of such a queue a request is worth"},
+	{Name: "MODIFY_REQUEST_EXPR_REQUESTMEMORY", Kind: Expression, Default: "quantize(RequestMemory, {128})", Meaning: "how many MiB"},
+	{Name: "MODIFY_REQUEST_EXPR_REQUESTDISK", Kind: Expression, Default: "quantize(RequestDisk, {1024})", Meaning: "how many KiB of disk"},
+	{Name: "MODIFY_REQUEST_EXPR_REQUESTGPUS", Kind: Expression, Default: "RequestGPUs", Meaning: "how many GPUs"},
 	{Name: "STARTD_ATTRS", Kind: List, Meaning: "knobs whose values, which are expressions, become attributes of slots"},
 	{Name: "STARTD_JOB_ATTRS", Kind: List, Meaning: "attributes of the job that are copied to the ad of its slot"},
 
@@ -146,9 +151,7 @@ var elsewhere = map[string]string{
 	"LOCAL_CONFIG_FILE": "include the file instead",
 	"NUM_CPUS":          "slots of queues say how many jobs run", "MEMORY": "complex_values of the host say what there is",
 	"START_BACKFILL": "there are no backfill jobs", "EVICT_BACKFILL": "there are no backfill jobs", "ENABLE_BACKFILL": "there are no backfill jobs",
-	"RUNBENCHMARKS":        "no benchmarks are run",
-	"PARTITIONABLE_QUEUES": "all slots of a queue are of one size", "MODIFY_REQUEST_EXPR_REQUESTCPUS": "no slots are carved",
-	"MODIFY_REQUEST_EXPR_REQUESTMEMORY": "no slots are carved", "MODIFY_REQUEST_EXPR_REQUESTDISK": "no slots are carved",
+	"RUNBENCHMARKS":       "no benchmarks are run",
 	"STARTD_CRON_JOBLIST": "load_sensor of sge_conf is for that", "STARTER_HOOK_JOB_EXIT_TIMEOUT": "KEYWORD_HOOK_JOB_EXIT_TIMEOUT is",
 	"USER_JOB_WRAPPER": "starter_method of queues is for that", "ALLOW_DAEMON": "execd listens to no network",
 }
