@@ -37,6 +37,18 @@ func (l *loader) knobs() {
 		}
 	}
 	l.keep(fileKnobs, "", lines)
+	l.partitionable()
+}
+
+// partitionable warns of queues that are to be one slot each and are not there.
+func (l *loader) partitionable() {
+	const name = "PARTITIONABLE_QUEUES"
+	k := l.conf.Knobs.Get(name)
+	for _, queue := range l.conf.Knobs.Words(name) {
+		if !slices.ContainsFunc(l.conf.Queues, func(q Queue) bool { return q.Name == queue }) && !slices.Contains(l.conf.Elsewhere, queue) {
+			l.conf.Warnings = append(l.conf.Warnings, Problem{File: k.File, Line: k.Line, Text: fmt.Sprintf("%s: there is no queue %q", name, queue)})
+		}
+	}
 }
 
 // readKnobs reads one of the files. The directory of one that is not below ours

@@ -14,7 +14,7 @@ import (
 // TestKnobs reads hooks.conf with what belongs to it.
 func TestKnobs(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "hooks.conf", "LOCAL_CONFIG_DIR = frag\nSTART = $(X) > 1\nNUM_SLOTS = 3\n")
+	write(t, dir, "hooks.conf", "LOCAL_CONFIG_DIR = frag\nSTART = $(X) > 1\nNUM_SLOTS = 3\nPARTITIONABLE_QUEUES = all.q, al.q\n")
 	write(t, dir, "frag/b", "X = 2\n")
 	write(t, dir, "frag/a", "X = 1\n")
 	for _, name := range []string{".c", "c~", "c.rpmsave", "c.dpkg-old"} {
@@ -29,7 +29,10 @@ func TestKnobs(t *testing.T) {
 	for _, w := range c.Warnings {
 		warnings = append(warnings, strings.TrimPrefix(w.Error(), dir+"/"))
 	}
-	want := []string{`hook.conf: not read by anything, did you mean "hooks.conf"?`, "hooks.conf:3: NUM_SLOTS: has no effect here: slots are those of the queues"}
+	want := []string{
+		`hook.conf: not read by anything, did you mean "hooks.conf"?`, "hooks.conf:3: NUM_SLOTS: has no effect here: slots are those of the queues",
+		`hooks.conf:4: PARTITIONABLE_QUEUES: there is no queue "al.q"`,
+	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
