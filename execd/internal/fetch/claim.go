@@ -33,11 +33,12 @@ type desk struct {
 	layer *Layer
 	slot  slot.ID
 
-	mu    sync.Mutex
-	held  []*claim      // guarded by mu; the work last accepted under each of the slot's claims
-	queue []func()      // guarded by mu; what is to be told
-	busy  bool          // guarded by mu; somebody is telling
-	quiet chan struct{} // guarded by mu; closed when all was told; nil: nobody waits
+	mu       sync.Mutex
+	held     []*claim      // guarded by mu; the work last accepted under each of the slot's claims
+	starting bool          // guarded by mu; the slot was carved, and its work is not started yet
+	queue    []func()      // guarded by mu; what is to be told
+	busy     bool          // guarded by mu; somebody is telling
+	quiet    chan struct{} // guarded by mu; closed when all was told; nil: nobody waits
 }
 
 // took notes the work that a claim of the slot is for now.
@@ -45,6 +46,34 @@ func (d *desk) took(c *claim) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.held = append(slices.DeleteFunc(d.held, func(o *claim) bool { return o.id == c.id }), c)
+}
+
+// forget takes back that the slot took work.
+func (d *desk) forget(c *claim) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held = slices.DeleteFunc(d.held, func(o *claim) bool { return o == c })
+}
+
+// begin says whether the worker of another slot is about to start what this one
+// took: until then nobody else may ask in its name, or give it back.
+func (d *desk) begin(starting bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.starting = starting
+}
+
+func (d *desk) isStarting() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.starting
+}
+
+// isHeld reports whether the slot has fetched work that is its own to look after.
+func (d *desk) isHeld() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.held) > 0 && !d.starting
 }
 
 // holds returns the work that a claim of the slot is for; nil: none.

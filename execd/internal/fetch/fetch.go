@@ -105,6 +105,11 @@ func (l *Layer) Configure(s Settings) {
 	for _, w := range workers {
 		w.look()
 	}
+	l.poke()
+}
+
+// poke has Run look at what slots are to fetch.
+func (l *Layer) poke() {
 	select {
 	case l.reconfigured <- struct{}{}:
 	default: // a hint is already there
@@ -144,12 +149,11 @@ func (l *Layer) Run(ctx context.Context) {
 // arrange has a worker for each slot that is to fetch, and for no other.
 func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 	s := l.current()
-	wanted := map[slot.ID]string{}
+	there := map[slot.ID]bool{}
 	for _, id := range l.o.Slots.List() {
-		if keyword := s.Hooks.SlotKeyword(id.String()); keyword != "" && s.Hooks.Hook(keyword, hook.FetchWork) != nil {
-			wanted[id] = keyword
-		}
+		there[id] = true
 	}
+	wanted := l.wanted(s.Hooks, there)
 	l.mu.Lock()
 	var gone []*worker
 	for id, w := range l.workers {
@@ -195,6 +199,39 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 			for _, c := range list {
 				wg.Go(func() { l.drop(c, "its slot fetches no work any more") })
 			}
+		}
+	}
+}
+
+// wanted returns the keywords of the slots that are to fetch. One that was carved
+// out of another asks only when its work is over: it needs nobody before it has
+// some.
+func (l *Layer) wanted(hooks *hook.Table, there map[slot.ID]bool) map[slot.ID]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wanted := map[slot.ID]string{}
+	for id := range there {
+		if d := l.desks[id]; id.IsDynamic() && (d == nil || !d.isHeld()) {
+			continue
+		}
+		if keyword := hooks.SlotKeyword(id.String()); keyword != "" && hooks.Hook(keyword, hook.FetchWork) != nil {
+			wanted[id] = keyword
+		}
+	}
+	return wanted
+}
+
+// rehome has what an earlier execd has accepted in slots that were carved, and are
+// not there any more, carved anew. l.mu is held.
+func (l *Layer) rehome(there map[slot.ID]bool) {
+	for id, list := range l.left {
+		if !id.IsDynamic() || there[id] {
+			continue
+		}
+		delete(l.left, id)
+		for _, c := range list {
+			l.desks[id].forget(c)
+			l.left[id.Parent()] = append(l.left[id.Parent()], c)
 		}
 	}
 }

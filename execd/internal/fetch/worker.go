@@ -23,9 +23,10 @@ type worker struct {
 	renewal chan struct{} // the same for renew
 
 	// Of the goroutine that runs it.
-	last    time.Time // when the last question was answered; zero: none was asked
+	last    time.Time // when the last question was answered; zero: none was asked, or the next may be at once
 	pace    time.Time // not before that, whatever the delay
 	problem string    // of FetchWorkDelay, as last logged
+	carved  *desk     // of the slot that was last carved for what this one was given
 
 	mu       sync.Mutex
 	hurried  bool   // guarded by mu; somebody wants it to ask now
@@ -113,7 +114,7 @@ func (w *worker) run(ctx context.Context) {
 			l.o.Slots.Withdraw(w.slot, "the slot is closed")
 			continue
 		}
-		told := l.desk(w.slot).settled()
+		told := w.unsettled()
 		if told == nil && mayAsk(&slot) {
 			wait := w.wait(&slot, time.Now())
 			if wait <= 0 {
@@ -128,6 +129,18 @@ func (w *worker) run(ctx context.Context) {
 	if l.runs() { // it is this slot alone that stops
 		w.giveBack("the slot fetches no work any more")
 	}
+}
+
+// unsettled returns a channel that is closed when who the work comes from has been
+// told what became of it; nil: he has.
+func (w *worker) unsettled() <-chan struct{} {
+	told := w.layer.desk(w.slot).settled()
+	if told == nil && w.carved != nil {
+		if told = w.carved.settled(); told == nil {
+			w.carved = nil
+		}
+	}
+	return told
 }
 
 // sleep returns when something has happened, or the time is over; 0: it never is.
@@ -156,11 +169,23 @@ func sleep(ctx context.Context, d time.Duration, a, b, c <-chan struct{}) {
 // idle reports whether a claim has nothing to run.
 func idle(s *Slot) bool { return s.State == "Claimed" && s.Activity == "Idle" && !s.Promised }
 
+// partitionable reports whether others are carved out of a slot.
+func partitionable(s *Slot) bool {
+	env := &classad.Env{My: s.Ad}
+	return s.Ad != nil && env.Attr("PartitionableSlot").True()
+}
+
 // mayAsk reports whether a slot may ask for work in the state it is in
-// (REQ-HOOK-108).
+// (REQ-HOOK-108). One that was carved asks when its work is over, and one that is
+// carved while anything is left of it.
 func mayAsk(s *Slot) bool {
-	if s.Closed || s.Promised {
+	switch {
+	case s.Closed || s.Promised:
 		return false
+	case s.ID.IsDynamic():
+		return s.Fetched && idle(s)
+	case partitionable(s):
+		return s.State == "Owner" || s.State == "Unclaimed"
 	}
 	switch s.State {
 	case "Owner", "Unclaimed":
@@ -213,6 +238,8 @@ func (w *worker) ask(ctx context.Context, slot *Slot) {
 	began := time.Now()
 	l.known.ask(w, began)
 	defer l.known.answered(w)
+	l.o.Slots.Asking(w.slot, true)
+	defer l.o.Slots.Asking(w.slot, false)
 	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: []byte(slot.Ad.OldString()), Label: fmt.Sprintf("slot %v", w.slot)})
 	w.last, w.pace = time.Now(), time.Time{}
 	if ctx.Err() != nil {
@@ -230,6 +257,8 @@ func (w *worker) ask(ctx context.Context, slot *Slot) {
 	case !w.offer(ctx, c, began):
 		w.pace = began.Add(emptyPace)
 		w.giveBack("no suitable work")
+	case w.slot.IsDynamic() || partitionable(slot):
+		w.last = time.Time{} // what has room for more, or is idle, is not kept from others
 	}
 }
 
@@ -286,13 +315,27 @@ func (w *worker) offer(ctx context.Context, c *claim, asked time.Time) bool {
 		return false
 	}
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted: job=%d identity=%q keyword=%s", held.Slot, number, id, w.keyword))
+	w.start(c, &held, func(d *desk) { d.reply(w.keyword, true, c, held.Ad, held.Claim, held.Secret) })
+	return true
+}
+
+// start has work started that was accepted, after somebody has been told of it. In
+// a slot that was carved for it the work is that slot's own from then on.
+func (w *worker) start(c *claim, held *Held, tell func(*desk)) {
+	l := w.layer
 	d := l.desk(held.Slot)
+	carved := held.Slot != w.slot
+	d.begin(carved)
 	d.took(c)
-	d.reply(w.keyword, true, c, held.Ad, held.Claim, held.Secret)
+	tell(d)
 	if err := l.o.Slots.Start(held.Slot, c.job); err != nil {
 		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
 	}
-	return true
+	if carved {
+		d.begin(false)
+		w.carved = d
+		l.poke()
+	}
 }
 
 // accept has the slots decide, and when they accept makes a job of the work. In
@@ -339,11 +382,8 @@ func (w *worker) resume(c *claim) {
 		return
 	}
 	c.slot, c.id = held.Slot, held.Claim
-	l.desk(held.Slot).took(c)
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
-	if err := l.o.Slots.Start(held.Slot, c.job); err != nil {
-		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
-	}
+	w.start(c, &held, func(*desk) {})
 }
 
 // notRun deals with work that was to be started and was not, for a reason that the
