@@ -14,7 +14,9 @@
 package claim
 
 import (
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,9 +46,12 @@ func (a Activity) String() string {
 // Claim is the right to use one slot. That of a managed slot stands for the slot,
 // whoever has it.
 type Claim struct {
-	Slot   int    // of the queue, from 1; 0: beyond the slots that the queue has
-	Queue  string // the queue the slot belongs to
-	Holder string // who holds the claim: "queue" is execd's own
+	Slot    int    // of the queue, from 1; 0: beyond the slots that the queue has
+	Dynamic int    // M of slotN_M, which was carved out of that slot; 0: it was not
+	Queue   string // the queue the slot belongs to
+	Holder  string // who holds the claim: "queue" is execd's own
+
+	has slot.Resources // of one that was carved
 
 	activity Activity // guarded by Table.mu
 	job      string   // guarded by Table.mu; what it runs
@@ -58,62 +63,71 @@ type Claim struct {
 type Table struct {
 	holder string
 
-	mu      sync.Mutex
-	queues  map[string]*slots  // guarded by mu
-	order   []*slots           // guarded by mu; by number of their slots
-	busy    int                // guarded by mu
-	some    atomic.Bool        // whether any slot is managed
-	o       Options            // guarded by mu
-	policy  *slot.Policy       // guarded by mu
-	wanted  func(slot.ID) bool // guarded by mu; whether a slot is managed; nil: none is for its own sake
-	managed []*managed         // guarded by mu; by number, those that are gone at the end
-	serial  int                // guarded by mu; of the last managed slot
-	seq     uint64             // guarded by mu; of the last claim
-	drain   *slot.Drain        // guarded by mu; nil: the host is not drained
-	effects []Effect           // guarded by mu; to be taken
-	unkept  []Kept             // guarded by mu; of slots that are not managed any more
-	listed  chan struct{}      // guarded by mu; closed when there are other slots
+	mu         sync.Mutex
+	queues     map[string]*slots  // guarded by mu
+	order      []*slots           // guarded by mu; by number of their slots
+	busy       int                // guarded by mu
+	some       atomic.Bool        // whether any slot is managed
+	o          Options            // guarded by mu
+	policy     *slot.Policy       // guarded by mu
+	wanted     func(slot.ID) bool // guarded by mu; whether a slot is managed; nil: none is for its own sake
+	managed    []*managed         // guarded by mu; by number, those that are gone at the end
+	serial     int                // guarded by mu; of the last managed slot
+	seq        uint64             // guarded by mu; of the last claim
+	drain      *slot.Drain        // guarded by mu; nil: the host is not drained
+	effects    []Effect           // guarded by mu; to be taken
+	unkept     []Kept             // guarded by mu; of slots that are not managed any more
+	listed     chan struct{}      // guarded by mu; closed when there are other slots
+	configured []conf.Queue       // guarded by mu; as Resize was told last
+	waiting    map[string]bool    // guarded by mu; queues that become partitionable, or cease to be, when nobody uses them
+	begun      bool               // guarded by mu; Manage was called
 }
 
 // slots are the claims of one queue.
 type slots struct {
 	queue   string
-	claims  []*Claim
-	first   int // number of the first
-	idle    int // nothing below it is idle
-	managed int // how many of them are managed
+	claims  []*Claim   // of a queue that is one partitionable slot that alone
+	size    int        // how many slots the scheduler knows
+	part    *partition // nil: each slot is for itself
+	first   int        // number of the first
+	idle    int        // nothing below it is idle
+	managed int        // how many of claims are managed
 }
 
 // NewTable returns a table in which the holder has a claim on every slot. Queues
 // are in the order of their numbers.
 func NewTable(queues []conf.Queue, holder string) *Table {
-	t := &Table{holder: holder, queues: map[string]*slots{}, policy: slot.NewPolicy(nil), listed: make(chan struct{}), o: Options{Now: time.Now, Log: slog.New(slog.DiscardHandler)}}
+	t := &Table{holder: holder, queues: map[string]*slots{}, waiting: map[string]bool{}, policy: slot.NewPolicy(nil), listed: make(chan struct{}), o: Options{Now: time.Now, Log: slog.New(slog.DiscardHandler)}}
 	t.Resize(queues)
 	return t
 }
 
 // Resize makes the table that of other queues. Claims that are busy stay until
-// they are deactivated.
+// they are deactivated. A queue becomes partitionable, or ceases to be, when nobody
+// uses it.
 func (t *Table) Resize(queues []conf.Queue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	fresh := map[string]*slots{}
+	t.resize(queues)
+}
+
+func (t *Table) resize(queues []conf.Queue) {
+	t.configured = queues
+	fresh, waiting := map[string]*slots{}, map[string]bool{}
 	t.order = nil
 	first := 1
 	for i := range queues {
 		q := &queues[i]
-		s := &slots{queue: q.Name, first: first}
-		if old := t.queues[q.Name]; old != nil {
-			s.claims = old.claims[:min(len(old.claims), q.Slots)]
-			t.retire(old.claims[len(s.claims):])
+		s := &slots{queue: q.Name, first: first, size: q.Slots}
+		old := t.queues[q.Name]
+		parted := q.Partitionable
+		if old != nil && (old.part != nil) != parted && old.inUse() {
+			parted, waiting[q.Name] = !parted, true
 		}
-		for len(s.claims) < q.Slots {
-			s.claims = append(s.claims, &Claim{Slot: len(s.claims) + 1, Queue: q.Name, Holder: t.holder})
-		}
-		for _, c := range s.claims {
-			if c.managed != nil {
-				s.managed++
-			}
+		if parted {
+			t.reuse(s, old, q)
+		} else {
+			t.repeat(s, old, q)
 		}
 		first += len(s.claims)
 		fresh[q.Name] = s
@@ -121,14 +135,61 @@ func (t *Table) Resize(queues []conf.Queue) {
 	}
 	for name, old := range t.queues {
 		if fresh[name] == nil {
-			t.retire(old.claims)
+			t.retire(old.all())
 		}
 	}
-	t.queues = fresh
-	close(t.listed)
-	t.listed = make(chan struct{})
+	for _, name := range slices.Sorted(maps.Keys(waiting)) {
+		if !t.waiting[name] {
+			t.o.Log.Info(fmt.Sprintf("queue %s: what PARTITIONABLE_QUEUES says of it takes effect when none of its slots is busy or claimed", name))
+		}
+	}
+	for name := range t.waiting {
+		if !waiting[name] {
+			t.o.Log.Info(fmt.Sprintf("queue %s: what PARTITIONABLE_QUEUES says of it is in effect", name))
+		}
+	}
+	t.queues, t.waiting = fresh, waiting
+	t.relist()
+	t.any()
 	t.remanage()
 }
+
+// repeat has a queue of slots that are each for itself, with those that it had.
+func (t *Table) repeat(s, old *slots, q *conf.Queue) {
+	switch {
+	case old == nil:
+	case old.part != nil:
+		t.retire(old.all())
+	default:
+		s.claims = old.claims[:min(len(old.claims), q.Slots)]
+		t.retire(old.claims[len(s.claims):])
+	}
+	for len(s.claims) < q.Slots {
+		s.claims = append(s.claims, &Claim{Slot: len(s.claims) + 1, Queue: q.Name, Holder: t.holder})
+	}
+	for _, c := range s.claims {
+		if c.managed != nil {
+			s.managed++
+		}
+	}
+}
+
+// reuse has a queue of one partitionable slot, with what is carved out of it.
+func (t *Table) reuse(s, old *slots, q *conf.Queue) {
+	if old != nil && old.part != nil {
+		s.part, s.claims, s.managed = old.part, old.claims, old.managed
+		t.refresh(s)
+		return
+	}
+	if old != nil {
+		t.retire(old.claims)
+	}
+	s.part = t.newPartition(q)
+	s.claims = []*Claim{s.part.parent}
+}
+
+// any notes whether there is a slot of which somebody else may have something to say.
+func (t *Table) any() { t.some.Store(len(t.managed) > 0 || len(t.waiting) > 0) }
 
 // retire takes away slots that the configuration has not any more.
 func (t *Table) retire(claims []*Claim) {
@@ -143,7 +204,7 @@ func (t *Table) retire(claims []*Claim) {
 // id returns the name of a claim's slot; no slot: it is gone.
 func (t *Table) id(c *Claim) slot.ID {
 	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
-		return slot.Static(s.first + c.Slot - 1)
+		return slot.ID{Number: s.first + c.Slot - 1, Dynamic: c.Dynamic}
 	}
 	return slot.ID{}
 }
@@ -151,8 +212,19 @@ func (t *Table) id(c *Claim) slot.ID {
 // at returns a slot by its name, nil if there is none.
 func (t *Table) at(id slot.ID) *Claim {
 	for _, s := range t.order {
-		if !id.IsDynamic() && id.Number >= s.first && id.Number < s.first+len(s.claims) {
+		if id.Number < s.first || id.Number >= s.first+len(s.claims) {
+			continue
+		}
+		if !id.IsDynamic() {
 			return s.claims[id.Number-s.first]
+		}
+		if s.part == nil {
+			return nil
+		}
+		for _, c := range s.part.carved {
+			if c.Dynamic == id.Dynamic {
+				return c
+			}
 		}
 	}
 	return nil
@@ -164,7 +236,7 @@ func (t *Table) Slots() int {
 	defer t.mu.Unlock()
 	n := 0
 	for _, s := range t.queues {
-		n += len(s.claims)
+		n += s.size
 	}
 	return n
 }
@@ -188,7 +260,7 @@ func (t *Table) Activate(job string, grant []schedule.QueueSlots, j slot.Job) []
 		s := t.queues[g.Queue]
 		for range g.Slots {
 			c := t.next(s, job, j)
-			if c == nil && s != nil && s.managed > 0 && j != nil {
+			if c == nil && s != nil && (s.managed > 0 || s.part != nil) && j != nil {
 				t.deactivate(claims)
 				return nil
 			}
@@ -208,7 +280,10 @@ func (t *Table) next(s *slots, job string, j slot.Job) *Claim {
 	if s == nil {
 		return nil
 	}
-	if s.managed > 0 {
+	switch {
+	case s.part != nil:
+		return t.nextCarved(s, job, j)
+	case s.managed > 0:
 		return t.nextWilling(s, job, j)
 	}
 	i := slices.IndexFunc(s.claims[min(s.idle, len(s.claims)):], func(c *Claim) bool { return c.activity == Idle })

@@ -172,7 +172,7 @@ func TestClaimAndRelease(t *testing.T) {
 	if v, _ := d.Snapshot(slot.Static(3), false); v.Holder != "alice" || !v.ID.Equal(g.ID) || v.Kind != KindProgram {
 		t.Errorf("the slot is %+v; want it to be alice's", v)
 	}
-	if books := d.Books(); len(books) != 1 || !books[0].On || books[0].Queue != "b.q" {
+	if books := d.Books(); len(books) != 1 || books[0].Slots != 1 || books[0].Queue != "b.q" {
 		t.Errorf("books %+v; want a slot of b.q kept", books)
 	}
 	if n, why := d.Willing("b.q", slot.JobOf(ad(t, plainJob)), 1); n != 0 || why != "slot3 is claimed by alice" {
@@ -189,7 +189,7 @@ func TestClaimAndRelease(t *testing.T) {
 	if did := d.carry(); did != "" || d.Managed() || len(d.files()) != 0 {
 		t.Errorf("did %q, managed %v, files %v; want nothing left", did, d.Managed(), d.files())
 	}
-	if books := d.Books(); len(books) != 1 || books[0].On {
+	if books := d.Books(); len(books) != 1 || books[0].Slots != 0 {
 		t.Errorf("books %+v; want the slot back", books)
 	}
 	// CLAIM-ID: a released id is never valid again.
@@ -458,7 +458,7 @@ func TestRestart(t *testing.T) {
 	if names := d.files(); len(names) != 2 {
 		t.Errorf("claims are %v; want the two that are good", names)
 	}
-	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)))
+	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil)
 	if len(claims) != 1 || d.place(3) != "Claimed/Busy" || d.place(1) != "Claimed/Idle" {
 		t.Fatalf("slot 1 is %s, slot 3 %s; want both claimed", d.place(1), d.place(3))
 	}

@@ -26,6 +26,9 @@ type Options struct {
 	// JobOf returns what slots see of a task that runs, which was started on a slot
 	// when it was plain.
 	JobOf func(task string) slot.Job
+	// Share returns what so many slots of a queue have together; nil: nothing but Cpus
+	// is scarce.
+	Share func(queue string, slots int) slot.Resources
 	// Closed says why a queue takes nothing, as the end of a sentence with "it is";
 	// empty: it is open.
 	Closed func(queue string) string
@@ -37,11 +40,17 @@ type Options struct {
 // Info is what the ad of a slot is made of.
 type Info struct {
 	Slot    slot.ID
+	Type    string // Static, Partitionable or Dynamic
 	Queue   string
 	Slots   int // of the host
 	Now     time.Time
 	Machine *slot.Machine // to be asked, not to be given events
 	Policy  *slot.Policy
+
+	// Has is what is left of a partitionable slot, of Total, and what a dynamic one
+	// has; of others they are zero.
+	Has, Total slot.Resources
+	Children   []Child // of a partitionable slot
 
 	Holder, User string // of the claim; empty: none
 	ID           ID
@@ -59,7 +68,9 @@ type managed struct {
 	under   slot.Number            // the claim that the task runs under
 	task    string                 // that runs; empty: none
 	job     slot.Job               // the same
-	kept    bool                   // it stands in the scheduler's books as another's
+	kept    int                    // so many slots stand in the scheduler's books as another's
+	part    *partition             // that it was carved out of; nil: it was not
+	before  *classad.Ad            // of what it is being carved out of; nil: it has its own
 	changed chan struct{}          // closed at the next change
 	permits []chan api.Permit      // of those who wait for the end of the job
 }
@@ -127,7 +138,13 @@ func (t *Table) Manage(o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	t.o = o
+	t.o, t.begun = o, true
+	for _, s := range t.order {
+		if s.part != nil {
+			t.refresh(s)
+		}
+	}
+	t.remanage()
 	if o.Store == nil {
 		return nil
 	}
@@ -155,7 +172,7 @@ func (t *Table) reclaim(r *record) {
 		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true,
 	}
 	s := t.queues[r.Queue]
-	if s == nil || r.Place > len(s.claims) || s.claims[r.Place-1].managed != nil && len(s.claims[r.Place-1].managed.grants) > 0 {
+	if s == nil || !s.fits(r) {
 		t.o.Log.Warn(fmt.Sprintf("claim %v: dropped: slot %d of queue %s is not there any more", id, r.Place, r.Queue))
 		t.effects = append(t.effects, Effect{Do: Forget, id: id})
 		return
@@ -163,9 +180,30 @@ func (t *Table) reclaim(r *record) {
 	if r.Ad != "" {
 		g.ad, _ = classad.ParseOld(r.Ad) // as it was written; without it RANK is 0
 	}
-	m := t.manage(s.claims[r.Place-1])
+	var m *managed
+	switch {
+	case r.Dynamic > 0:
+		m = t.again(s, r.Dynamic, r.Has)
+	default:
+		m = t.manage(s.claims[r.Place-1])
+	}
+	if r.Partitionable {
+		t.hold(s, g)
+	}
 	t.restore(m, g, time.Time{}, slot.JobOf(g.ad))
 	t.o.Log.Info(fmt.Sprintf("claim %v: found after the restart: slot=%v holder=%s", id, t.id(m.claim), g.holder))
+}
+
+// fits reports whether the slot of a record is there, and nobody has claimed it.
+func (s *slots) fits(r *record) bool {
+	switch {
+	case r.Dynamic > 0:
+		return s.part != nil
+	case (s.part != nil) != r.Partitionable || r.Place > len(s.claims):
+		return false
+	}
+	m := s.claims[r.Place-1].managed
+	return m == nil || len(m.grants) == 0
 }
 
 // restore makes the machine of a slot that is claimed already: for a grant, or with
@@ -201,12 +239,15 @@ func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job) {
 
 // config is what the machine of a slot is made of.
 func (t *Table) config(m *managed, saved *slot.Saved, j slot.Job) slot.Config {
-	return slot.Config{Policy: t.policy, Slot: func() *classad.Ad { return t.ad(m) }, Restored: saved, Job: j}
+	return slot.Config{Policy: t.policy, Slot: func() *classad.Ad { return t.ad(m) }, Restored: saved, Job: j, Dynamic: m.part != nil}
 }
 
 // ad returns the ad of a slot.
 func (t *Table) ad(m *managed) *classad.Ad {
-	if t.o.Ad == nil {
+	switch {
+	case m.before != nil:
+		return m.before
+	case t.o.Ad == nil:
 		return classad.New()
 	}
 	return t.o.Ad(t.info(m))
@@ -217,8 +258,9 @@ func (t *Table) info(m *managed) *Info {
 	in := &Info{
 		Slot: t.id(m.claim), Queue: m.claim.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
 	}
+	in.Type, in.Has, in.Total, in.Children = t.parts(m.claim)
 	for _, s := range t.order {
-		in.Slots += len(s.claims)
+		in.Slots += s.size
 	}
 	cur := m.machine.Current()
 	if g := m.grants[cur.Number]; g != nil && !g.waiting {
@@ -268,7 +310,12 @@ func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.policy, t.wanted = p, wanted
-	for _, m := range t.managed {
+	for _, s := range t.order {
+		if s.part != nil {
+			s.part.space.SetPolicy(p)
+		}
+	}
+	for _, m := range slices.Clone(t.managed) {
 		m.machine.SetPolicy(p)
 		t.happen(m, slot.Evaluate{})
 	}
@@ -277,6 +324,9 @@ func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 
 // remanage manages the slots that are to be managed now, and no others.
 func (t *Table) remanage() {
+	if !t.begun {
+		return
+	}
 	for _, s := range t.order {
 		for _, c := range s.claims {
 			if c.managed == nil && t.isWanted(c) {
@@ -292,11 +342,15 @@ func (t *Table) remanage() {
 // isWanted reports whether a slot is managed for its own sake.
 func (t *Table) isWanted(c *Claim) bool {
 	id := t.id(c)
-	return !id.IsZero() && (!t.policy.Plain() || t.wanted != nil && t.wanted(id) || t.drain != nil)
+	return !id.IsZero() && (!t.policy.Plain() || t.isParent(c) || t.wanted != nil && t.wanted(id) || t.drain != nil)
 }
 
 // tidy makes a slot plain again of which nobody has anything to say any more.
 func (t *Table) tidy(m *managed) {
+	if m.part != nil {
+		t.uncarve(m)
+		return
+	}
 	c := m.claim
 	if c.managed != m || m.task != "" || len(m.grants) > 0 || t.isWanted(c) {
 		return
@@ -304,17 +358,16 @@ func (t *Table) tidy(m *managed) {
 	if s := m.machine.State(); s != slot.Owner && s != slot.Unclaimed {
 		return
 	}
-	if m.kept {
-		t.unkept = append(t.unkept, Kept{m.serial, c.Queue, false})
+	if m.kept > 0 {
+		t.unkept = append(t.unkept, Kept{m.serial, c.Queue, 0})
 	}
 	c.managed = nil
 	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
-	t.some.Store(len(t.managed) > 0)
+	t.any()
 	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
 		s.managed--
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
+	m.touch()
 }
 
 // reply is what a machine has answered.
@@ -342,8 +395,7 @@ func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 		t.act(m, &actions[i], &r)
 	}
 	if len(actions) > 0 {
-		close(m.changed)
-		m.changed = make(chan struct{})
+		m.touch()
 	}
 	return r
 }
@@ -441,6 +493,9 @@ func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
 	}
 	g.over = true
 	delete(m.grants, g.number)
+	if s := t.parted(m.claim); s != nil && m.part == nil {
+		s.part.space.Release(g.holder)
+	}
 	if g.stored {
 		t.effects = append(t.effects, Effect{Do: Forget, id: g.id})
 	}
@@ -499,6 +554,7 @@ func (t *Table) Managed() bool { return t.some.Load() }
 func (t *Table) Tick() (next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.reshape()
 	if len(t.managed) == 0 {
 		return next
 	}
@@ -515,12 +571,11 @@ func (t *Table) Tick() (next time.Time) {
 	return next
 }
 
-// Kept is a slot that has to stand in the scheduler's books as another's, or not
-// any more.
+// Kept is a slot that has to stand in the scheduler's books as another's.
 type Kept struct {
 	Serial int // of the slot, from 1
 	Queue  string
-	On     bool
+	Slots  int // so many of the queue's; 0: not any more
 }
 
 // Books returns the slots whose place in the scheduler's books has changed since
@@ -530,15 +585,27 @@ func (t *Table) Books() (list []Kept) {
 	defer t.mu.Unlock()
 	list, t.unkept = t.unkept, nil
 	for _, m := range t.managed {
-		// A claim is a promise of a slot; and what was accepted in the place of a job
-		// that leaves will come when that is gone.
-		want := m.task == "" && len(m.grants) > 0
-		if want != m.kept {
+		if want := t.keeps(m); want != m.kept {
 			m.kept = want
 			list = append(list, Kept{m.serial, m.claim.Queue, want})
 		}
 	}
 	return list
+}
+
+// keeps returns how many slots of the queue a slot keeps from it, beside that of the
+// task that runs there. A claim is a promise of a slot; and what was accepted in the
+// place of a job that leaves will come when that is gone.
+func (t *Table) keeps(m *managed) int {
+	switch {
+	case m.part != nil && m.task != "":
+		return int(m.claim.has.Cpus) - 1
+	case m.part != nil:
+		return int(m.claim.has.Cpus)
+	case m.task == "" && len(m.grants) > 0 && !t.isParent(m.claim):
+		return 1
+	}
+	return 0
 }
 
 // Willing returns how many slots of a queue are willing to run a job, counting to
@@ -550,7 +617,10 @@ func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string) 
 	if s == nil {
 		return 0, "it does not exist any more"
 	}
-	if s.managed == 0 {
+	switch {
+	case s.part != nil:
+		return t.willingToCarve(s, j, most)
+	case s.managed == 0:
 		return most, ""
 	}
 	for _, c := range s.claims {
@@ -578,15 +648,27 @@ func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string) 
 
 // unwilling says why a slot does not take a job of the queue now; empty: it does.
 func (t *Table) unwilling(m *managed, j slot.Job) string {
+	if why := t.taken(m); why != "" {
+		return why
+	}
+	return t.undecided(m, j)
+}
+
+// taken says why a slot takes no job of the queue, whatever it is; empty: it may.
+func (t *Table) taken(m *managed) string {
 	name := t.id(m.claim).Name()
-	switch s := m.machine.State(); {
-	case len(m.grants) > 0:
-		for _, g := range m.grants {
-			return fmt.Sprintf("%s is claimed by %s", name, g.holder)
-		}
-	case s != slot.Owner && s != slot.Unclaimed:
+	for _, g := range m.grants {
+		return fmt.Sprintf("%s is claimed by %s", name, g.holder)
+	}
+	if s := m.machine.State(); s != slot.Owner && s != slot.Unclaimed {
 		return fmt.Sprintf("%s is %v", name, m.machine.Place())
 	}
+	return ""
+}
+
+// undecided says why a slot that is free does not take a job; empty: it does.
+func (t *Table) undecided(m *managed, j slot.Job) string {
+	name := t.id(m.claim).Name()
 	d := m.machine.Decide(t.o.Now(), j)
 	switch {
 	case d.Accept:
@@ -643,8 +725,9 @@ func (t *Table) occupy(m *managed, task string, j slot.Job) bool {
 }
 
 // Adopt is Activate for what an earlier execd has started, at a time: under the
-// claim with a public id, if there is one. No slot is asked for its will.
-func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job) []*Claim {
+// claim with a public id, if there is one; carved is what the record says of the slots
+// that were carved for it. No slot is asked for its will.
+func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job, carved []job.Carved) []*Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var claims []*Claim
@@ -664,6 +747,17 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 	}
 	for _, g := range grant {
 		for range g.Slots {
+			if s := t.queues[g.Queue]; s != nil && s.part != nil {
+				var record *job.Carved
+				if i := slices.IndexFunc(carved, func(r job.Carved) bool { return r.Queue == g.Queue }); i >= 0 {
+					record, carved = &carved[i], slices.Concat(carved[:i], carved[i+1:])
+				}
+				m := t.recarve(s, record, j)
+				m.task = task
+				t.restore(m, nil, started, j)
+				take(m.claim)
+				continue
+			}
 			c := t.free(g.Queue)
 			if c == nil {
 				c = &Claim{Queue: g.Queue, Holder: t.holder}

@@ -25,6 +25,11 @@ type Request struct {
 	Lease    time.Duration // 0: for ever
 	Priority int
 	NoWait   bool // refuse when something runs that would have to leave first
+	// Preempt are claims of who asks on slots that were carved out of Slot: they are
+	// given up to make room.
+	Preempt []ID
+	// LeftOvers asks for a claim on what is left of a partitionable slot, too.
+	LeftOvers bool
 }
 
 // Granted is a claim that was made.
@@ -35,6 +40,8 @@ type Granted struct {
 	Lease   time.Duration
 	Waiting bool // for what runs to leave
 	Ad      *classad.Ad
+	// LeftOvers is the claim on the slot that this one was carved out of; nil: none.
+	LeftOvers *Granted
 }
 
 // State is what has become of a claim.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"paddock/execd/internal/slot"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -30,6 +31,10 @@ type record struct {
 	Lease    int       `json:"lease,omitempty"` // seconds; 0: for ever
 	Priority int       `json:"priority,omitempty"`
 	Ad       string    `json:"ad,omitempty"` // that was claimed for, in old syntax
+
+	Partitionable bool           `json:"partitionable,omitempty"` // the slot is, and others are carved out of it
+	Dynamic       int            `json:"dynamic,omitempty"`       // number of a slot that was carved
+	Has           slot.Resources `json:"has,omitzero"`            // of one
 }
 
 // Store keeps claims over a restart of execd, in the directory claims of the spool.
@@ -128,7 +133,7 @@ func (s *Store) read(name string) (*record, error) {
 		return nil, errors.New("it has the id of another claim")
 	case r.Format != recordFormat:
 		return nil, fmt.Errorf("format %d, this execd reads %d", r.Format, recordFormat)
-	case r.Queue == "" || r.Place < 1 || r.Lease < 0 || r.Kind != KindFetch && r.Kind != KindProgram:
+	case r.Queue == "" || r.Place < 1 || r.Lease < 0 || r.Dynamic < 0 || r.Kind != KindFetch && r.Kind != KindProgram:
 		return nil, errors.New("a claim of no slot")
 	}
 	return &r, nil

@@ -67,6 +67,9 @@ func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
 	if !t.isFree(c) && r.NoWait {
 		return Granted{}, api.Refusef(api.RefusedTryAgain, "slot %v is in use", id)
 	}
+	if s := t.parted(c); s != nil && c.Dynamic == 0 {
+		return t.tryCarve(s, r, j)
+	}
 	m := t.manage(c)
 	defer t.tidy(m)
 	if err := t.outranks(m, r, j); err != nil {
@@ -126,6 +129,7 @@ func (t *Table) Keep(id ID) error {
 	r := record{
 		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: g.kind, Holder: g.holder, UID: g.by.UID, Since: g.made,
 		Lease: int(g.lease / time.Second), Priority: g.priority,
+		Partitionable: t.isParent(g.slot.claim), Dynamic: g.slot.claim.Dynamic, Has: g.slot.claim.has,
 	}
 	if g.ad != nil {
 		r.Ad = g.ad.OldString()
@@ -137,6 +141,7 @@ func (t *Table) Keep(id ID) error {
 	switch {
 	case err != nil:
 		t.happen(g.slot, slot.Release{Claim: g.number})
+		t.tidy(g.slot)
 	case g.over: // meanwhile
 		t.effects = append(t.effects, Effect{Do: Forget, id: id})
 	default:
@@ -212,7 +217,11 @@ func (t *Table) Order(id ID, by By, event func(slot.Number) slot.Event) (State, 
 	if err != nil {
 		return State{}, err
 	}
-	t.happen(g.slot, event(g.number))
+	e := event(g.number)
+	// The claim on what others are carved out of is never longer than its first lease.
+	if _, renews := e.(slot.Renew); !renews || !t.isParent(g.slot.claim) {
+		t.happen(g.slot, e)
+	}
 	s := t.state(g)
 	t.tidy(g.slot)
 	return s, nil
@@ -266,6 +275,8 @@ func (t *Table) Starting(id ID, by By) (on slot.ID, holder string, err error) {
 	}
 	m := g.slot
 	switch p := m.machine.Place(); {
+	case t.isParent(m.claim):
+		return on, "", api.Refusef(api.RefusedState, "slot %v is partitionable: jobs run in what is carved out of it", t.id(m.claim))
 	case g.waiting || p.State != slot.Claimed || m.machine.Current().Number != g.number:
 		return on, "", api.Refusef(api.RefusedState, "slot %v is %v, and not the claim's", t.id(m.claim), p)
 	case p.Activity == slot.Cleaning || g.starting:
@@ -314,6 +325,9 @@ func (t *Table) current(id slot.ID, public string) (*grant, error) {
 	if c == nil || c.managed == nil {
 		return nil, api.Refusef(api.RefusedState, "nobody has claimed slot %v", id)
 	}
+	if t.isParent(c) {
+		return nil, api.Refusef(api.RefusedState, "slot %v is partitionable: jobs run in what is carved out of it", id)
+	}
 	g := c.managed.grants[c.managed.machine.Current().Number]
 	if g == nil || g.waiting || public != "" && g.id.String() != public {
 		return nil, api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
@@ -341,6 +355,7 @@ func (t *Table) Run(id slot.ID, public, task string, j slot.Job) ([]*Claim, erro
 		if r.refused == nil {
 			r.refused = api.Refusef(api.RefusedState, "slot %v does not take it", id)
 		}
+		t.tidy(m)
 		return nil, r.refused
 	}
 	g.last = task
@@ -361,11 +376,15 @@ func (t *Table) Vacate(ids []slot.ID, fast bool, why slot.Reason) (n int, err er
 		if c == nil {
 			return 0, api.Errorf(api.CodeNotFound, "there is no slot %v", id)
 		}
+		if s := t.parted(c); s != nil && c.Dynamic == 0 {
+			list = append(list, s.all()...)
+			continue
+		}
 		list = append(list, c)
 	}
 	if len(ids) == 0 {
 		for _, s := range t.order {
-			list = append(list, s.claims...)
+			list = append(list, s.all()...)
 		}
 	}
 	for _, c := range list {
@@ -389,13 +408,14 @@ func (t *Table) Drain(d *slot.Drain) {
 		t.remanage()
 	}
 	for _, s := range t.order {
-		for _, c := range s.claims {
+		for _, c := range s.all() {
 			m := c.managed
 			if m == nil {
 				continue
 			}
 			if d != nil {
 				t.happen(m, *d)
+				t.tidy(m)
 			} else {
 				t.happen(m, slot.Undrain{})
 				t.happen(m, slot.Evaluate{})
@@ -430,6 +450,9 @@ func (t *Table) Offer(id slot.ID, ad *classad.Ad) (Granted, error) {
 	c := t.at(id)
 	if c == nil {
 		return Granted{}, api.Refusef(api.RefusedState, "there is no slot %v", id)
+	}
+	if s := t.parted(c); s != nil && c.Dynamic == 0 {
+		return t.offerCarved(s, ad)
 	}
 	m := t.manage(c)
 	defer t.tidy(m)
@@ -507,8 +530,8 @@ func (t *Table) List() (ids []slot.ID, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range t.order {
-		for i := range s.claims {
-			ids = append(ids, slot.Static(s.first+i))
+		for _, c := range s.all() {
+			ids = append(ids, t.id(c))
 		}
 	}
 	return ids, t.listed
@@ -543,8 +566,8 @@ func (t *Table) Views(ads bool) []View {
 	defer t.mu.Unlock()
 	var list []View
 	for _, s := range t.order {
-		for i, c := range s.claims {
-			list = append(list, t.view(c, slot.Static(s.first+i), ads))
+		for _, c := range s.all() {
+			list = append(list, t.view(c, t.id(c), ads))
 		}
 	}
 	return list
@@ -552,12 +575,13 @@ func (t *Table) Views(ads bool) []View {
 
 func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
 	v := View{Slot: id, Name: t.name(id), Queue: c.Queue, Kind: KindQueue, Task: c.job}
+	v.Type, v.Has, _, _ = t.parts(c)
 	closed := t.o.Closed != nil && t.o.Closed(c.Queue) != ""
 	m := c.managed
 	if m == nil {
 		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), c.activity.String(), c.Holder, closed
 		if ads && t.o.Ad != nil {
-			v.Ad = t.o.Ad(&Info{Slot: id, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job})
+			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job})
 		}
 		return v
 	}
@@ -575,7 +599,7 @@ func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
 	for _, g := range m.grants {
 		v.Promised = v.Promised || g.kind == KindFetch && g.waiting
 	}
-	v.Closed = closed || t.drain != nil
+	v.Closed = closed || t.drain != nil || v.Type == Partitionable && (v.Has.Cpus == 0 || len(m.grants) > 0)
 	if !ads {
 		return v
 	}

@@ -21,7 +21,10 @@ const (
 type View struct {
 	Slot  slot.ID
 	Name  string // slot3@host
+	Type  string // Static, Partitionable or Dynamic
 	Queue string
+
+	Has slot.Resources // what is left of a partitionable slot; what a dynamic one has; zero of others
 
 	State    string    // as in the slot's ad
 	Activity string    // as in the slot's ad

@@ -151,6 +151,8 @@ type Queue struct {
 	InitiallyEnabled   bool          // initial_state enabled; neither: as it was before execd started
 	Processors         string        // processors: numbers, as 0-3,6; empty: all
 	MinCPUInterval     time.Duration // min_cpu_interval: at least so long between two checkpoints; 0: none
+
+	Partitionable bool // PARTITIONABLE_QUEUES of hooks.conf: its slots are one, of which each job has the part that it asks for
 }
 
 // Limit is a resource limit as it goes into a job's config: key and value.

@@ -45,6 +45,9 @@ func (s fetchSlots) Snapshot(id slot.ID) (fetch.Slot, bool) {
 // Changed implements fetch.Slots.
 func (s fetchSlots) Changed(id slot.ID) <-chan struct{} { return s.claims.Changed(id) }
 
+// Asking implements fetch.Slots.
+func (s fetchSlots) Asking(id slot.ID, asks bool) { s.queue.Asking(id, asks) }
+
 // Offer implements fetch.Slots.
 func (s fetchSlots) Offer(id slot.ID, w *fetch.Work) (fetch.Held, error) {
 	g, err := s.queue.Offer(id, w.Ad)

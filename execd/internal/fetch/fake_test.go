@@ -123,6 +123,8 @@ func (f *fakeSlots) locked(id slot.ID, change func(*fakeSlot)) {
 	s.changed = make(chan struct{})
 }
 
+func (f *fakeSlots) Asking(slot.ID, bool) {}
+
 func (f *fakeSlots) Offer(id slot.ID, w *Work) (Held, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

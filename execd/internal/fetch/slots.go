@@ -27,6 +27,10 @@ type Slots interface {
 	// for before Snapshot.
 	Changed(on slot.ID) <-chan struct{}
 
+	// Asking tells that a hook is asked for work for a slot, and then that the answer
+	// was dealt with: a slot that was carved out of another is not deleted in between.
+	Asking(on slot.ID, asks bool)
+
 	// Offer decides about work for a slot as the slot is at this moment (START,
 	// Requirements, RANK, resources), and when it accepts has claimed the slot, or
 	// carved one out of it, when it returns: what it accepted will find its place.

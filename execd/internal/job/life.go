@@ -59,6 +59,13 @@ func (s *Store) Take(j *Job, start Start, now time.Time) *Task {
 	return j.active[number]
 }
 
+// Carve notes the slots that were carved for a task which was taken, before Begin.
+func (s *Store) Carve(t *Task, carved []Carved) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.Start.Carved = carved
+}
+
 // Begin records that a task was taken to be started.
 func (s *Store) Begin(t *Task) error {
 	start := t.Start

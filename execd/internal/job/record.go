@@ -152,9 +152,21 @@ type Start struct {
 	Binding string `json:"binding,omitempty"`
 	// Claim is the public id of the claim that the run is under; empty: the queue's.
 	Claim string `json:"claim,omitempty"`
+	// Carved are the slots of the run that were carved out of others.
+	Carved []Carved `json:"carved,omitempty"`
 	// Needs are those of the job when the run was started; nil: those it has
 	// where the line stands.
 	Needs *needs `json:"needs,omitempty"`
+}
+
+// Carved is a slot that was carved for a run.
+type Carved struct {
+	Queue  string `json:"queue"`
+	Slot   int    `json:"slot"` // M of slotN_M
+	Cpus   int64  `json:"cpus"`
+	Memory int64  `json:"memory"` // MB
+	Disk   int64  `json:"disk"`   // KiB
+	GPUs   int64  `json:"gpus,omitempty"`
 }
 
 // Want is what somebody asked for.

@@ -201,13 +201,13 @@ func (q *Queue) repoll() {
 // books enters the slots that are another's in the scheduler's books. q.mu is held.
 func (q *Queue) books() {
 	for _, k := range q.o.Claims.Books() {
-		if !k.On {
+		if k.Slots == 0 {
 			q.sched.Ended(-k.Serial, 0, schedule.Used{}, time.Now())
 			continue
 		}
 		q.sched.Started(schedule.Running{
 			Job: -k.Serial, Started: time.Now(), Kept: true,
-			Grant: &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: k.Queue, Slots: 1}}},
+			Grant: &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: k.Queue, Slots: k.Slots}}},
 		})
 	}
 }
@@ -392,7 +392,10 @@ func (q *Queue) Claim(r claim.Request) (claim.Granted, error) {
 	if err != nil {
 		return g, err
 	}
-	return g, q.keep(g.ID)
+	if err = q.keep(g.ID); err == nil && g.LeftOvers != nil {
+		err = q.keep(g.LeftOvers.ID)
+	}
+	return g, err
 }
 
 // keep writes a claim to disk.
@@ -488,6 +491,14 @@ func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
 	return g, q.keep(g.ID)
 }
 
+// Asking tells that work is being looked for, for a slot, or is not any more.
+func (q *Queue) Asking(id slot.ID, asks bool) {
+	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
+		t.Asking(id, asks)
+		return struct{}{}, nil
+	})
+}
+
 // Begin has a job that was fetched run in a slot: now, or when what was preempted
 // for it is gone.
 func (q *Queue) Begin(id slot.ID, j *job.Job) error {
@@ -561,9 +572,18 @@ func (q *Queue) startUnder(on slot.ID, public string, j *job.Job, work *classad.
 		return err
 	}
 	r.task = t
+	q.carved(t, claims)
 	q.enter(t, grant, t.Started)
 	q.o.Start(t, claims)
 	return nil
+}
+
+// carved notes which slots were carved for a task: they are carved again when execd
+// is started anew.
+func (q *Queue) carved(t *job.Task, claims []*claim.Claim) {
+	if list := q.o.Claims.Carved(claims); list != nil {
+		q.o.Store.Carve(t, list)
+	}
 }
 
 // take gives a job what it asks for beside its slot, and takes its task.

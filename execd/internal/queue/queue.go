@@ -495,6 +495,7 @@ func (q *Queue) startOne() bool {
 	if r, ok := seen.(*ref); ok {
 		r.task = t
 	}
+	q.carved(t, claims)
 	q.enter(t, grant, t.Started)
 	q.o.Start(t, claims)
 	q.settle()
@@ -534,7 +535,7 @@ func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Claim {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.enter(t, grant, started)
-	claims := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.refOf(t, work))
+	claims := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.refOf(t, work), t.Start.Carved)
 	q.settle()
 	return claims
 }
@@ -543,7 +544,7 @@ func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Claim {
 func (q *Queue) Occupy(name, queue string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.o.Claims.Adopt(name, []schedule.QueueSlots{{Queue: queue, Slots: 1}}, "", time.Now(), slot.JobOf(nil))
+	q.o.Claims.Adopt(name, []schedule.QueueSlots{{Queue: queue, Slots: 1}}, "", time.Now(), slot.JobOf(nil), nil)
 	q.settle()
 }
 

@@ -140,6 +140,9 @@ type (
 	// claim that it has, or HeldBack with that and later Spawn, or Refused.
 	FetchEnded struct{ Job Job } // nil: nothing
 
+	// FetchStopped tells that nobody waits any more for what would be found.
+	FetchStopped struct{}
+
 	// NoWork tells that the work for which a claim was accepted will not come.
 	NoWork struct{ Claim Number }
 

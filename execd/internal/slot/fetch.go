@@ -82,6 +82,8 @@ func (m *Machine) asksForMore() bool {
 
 func (FetchBegan) happen(m *Machine) { m.fetching = true }
 
+func (FetchStopped) happen(m *Machine) { m.fetching = false }
+
 func (e FetchEnded) happen(m *Machine) {
 	m.fetching, m.fetched, m.lastFetch = false, true, m.now
 	if e.Job != nil {

@@ -107,7 +107,7 @@ func walk(t testing.TB, data []byte) *bench {
 				e = FetchEnded{work()}
 			}
 		case 28:
-			e = []Event{NoWork{number()}, SignalFailed{number()}, FetchBegan{}}[next(3)]
+			e = []Event{NoWork{number()}, SignalFailed{number()}, FetchBegan{}, FetchStopped{}}[next(4)]
 		case 30, 31:
 			n := b.m.Offer()
 			e = []Event{FillerStarted{}, FillerEnded{}, Request{Claim: n, Job: work()}, Gone{b.m.Preempting().Number}, Activate{b.m.Current().Number, work()}, Suspend{b.m.Current().Number}}[next(6)]

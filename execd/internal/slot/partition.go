@@ -15,10 +15,10 @@ const PartitionableLease = 3600 * time.Second
 
 // Resources are what a slot has, or a job requests.
 type Resources struct {
-	Cpus   int64
-	Memory int64 // MB
-	Disk   int64 // KiB
-	GPUs   int64
+	Cpus   int64 `json:"cpus"`
+	Memory int64 `json:"memory"` // MB
+	Disk   int64 `json:"disk"`   // KiB
+	GPUs   int64 `json:"gpus,omitempty"`
 }
 
 // each are the resources with their names, and what a request without them has
@@ -58,8 +58,11 @@ func (r *Resources) take(other Resources) (short string) {
 	return ""
 }
 
-// add gives back.
-func (r *Resources) add(other Resources) {
+// Short returns of what there is less than is wanted; empty: of nothing.
+func (r Resources) Short(want Resources) string { return r.take(want) }
+
+// Add gives back.
+func (r *Resources) Add(other Resources) {
 	amounts := other.each()
 	for i, x := range r.each() {
 		*x.amount += *amounts[i].amount
@@ -69,10 +72,9 @@ func (r *Resources) add(other Resources) {
 // Partitionable is a slot out of which dynamic slots are carved, each as large as
 // its job requests. It is not safe for several goroutines.
 type Partitionable struct {
-	number int
+	policy *Policy
 	total  Resources
 	left   Resources
-	modify [4]classad.Expr
 	slots  map[int]Resources // dynamic ones, by their second number
 
 	holder  string    // who alone may carve; empty: anybody
@@ -81,25 +83,28 @@ type Partitionable struct {
 
 // Dynamic is a slot that was carved.
 type Dynamic struct {
-	Number    int    // the second one, from 1; used again when the slot is gone
-	Name      string // slotN_M, which stands before the @ of the name of the slot
+	Number    int // the second one, from 1; used again when the slot is gone
 	Resources Resources
 }
 
-// NewPartitionable returns a slot of this number with these resources.
-func NewPartitionable(k Knobs, number int, total Resources) *Partitionable {
-	if k == nil {
-		k = noKnobs{}
-	}
-	p := &Partitionable{number: number, total: total, left: total, slots: map[int]Resources{}}
-	for i, x := range total.each() {
+// NewPartitionable returns a slot with these resources.
+func NewPartitionable(policy *Policy, total Resources) *Partitionable {
+	return &Partitionable{policy: policy, total: total, left: total, slots: map[int]Resources{}}
+}
+
+// SetPolicy changes how requests are rounded up.
+func (p *Partitionable) SetPolicy(policy *Policy) { p.policy = policy }
+
+// modifiers returns how the policy has requests rounded up.
+func modifiers(k Knobs) (list [4]classad.Expr) {
+	for i, x := range new(Resources).each() {
 		e, set := k.Expr("MODIFY_REQUEST_EXPR_REQUEST" + strings.ToUpper(x.name))
 		if !set {
 			e, _ = classad.Parse(x.modify)
 		}
-		p.modify[i] = e
+		list[i] = e
 	}
-	return p
+	return list
 }
 
 // Request returns what a job is given that has this ad: what it requests, rounded
@@ -114,7 +119,7 @@ func (p *Partitionable) Request(job, slot *classad.Ad, fetched bool) (Resources,
 			continue
 		}
 		if fetched && x.name != "GPUs" {
-			return want, fmt.Errorf("cannot carve a slot: the work has no %s", name)
+			return want, fmt.Errorf("the work has no %s", name)
 		}
 		e, _ := classad.Parse(x.missing)
 		asked = append(asked, classad.Attr{Name: name, Expr: e})
@@ -123,34 +128,35 @@ func (p *Partitionable) Request(job, slot *classad.Ad, fetched bool) (Resources,
 	for i, x := range want.each() {
 		// To round up must not make something of a request that is nonsense.
 		if n, ok := env.Attr("Request" + x.name).Number(); ok && n < 0 {
-			return want, fmt.Errorf("cannot carve a slot: Request%s is %g", x.name, n)
+			return want, fmt.Errorf("Request%s is %g", x.name, n)
 		}
-		v := env.Eval(p.modify[i])
+		v := env.Eval(p.policy.modify[i])
 		n, ok := v.Number()
 		if !ok || math.IsNaN(n) {
-			return want, fmt.Errorf("cannot carve a slot: Request%s is %s", x.name, v)
+			return want, fmt.Errorf("Request%s is %s", x.name, v)
 		}
 		n = math.Ceil(n)
 		if n < float64(x.least) || n > maxAmount {
-			return want, fmt.Errorf("cannot carve a slot: Request%s is %g, which is none of %d to %d", x.name, n, x.least, int64(maxAmount))
+			return want, fmt.Errorf("Request%s is %g, which is none of %d to %d", x.name, n, x.least, int64(maxAmount))
 		}
 		*x.amount = int64(n)
 	}
 	return want, nil
 }
 
-// Carve makes a dynamic slot for a holder.
+// Carve makes a dynamic slot for a holder. The error is the end of a sentence about
+// the slot.
 func (p *Partitionable) Carve(now time.Time, holder string, want Resources) (Dynamic, error) {
 	if p.holder != "" && p.holder != holder && now.Before(p.holdEnd) {
-		return Dynamic{}, fmt.Errorf("cannot carve slot%d: it is claimed by %s", p.number, p.holder)
+		return Dynamic{}, fmt.Errorf("it is claimed by %s", p.holder)
 	}
 	for _, x := range want.each() {
 		if *x.amount < x.least {
-			return Dynamic{}, fmt.Errorf("cannot carve slot%d: %d %s", p.number, *x.amount, x.name)
+			return Dynamic{}, fmt.Errorf("%d %s are requested", *x.amount, x.name)
 		}
 	}
 	if short := p.left.take(want); short != "" {
-		return Dynamic{}, fmt.Errorf("cannot carve slot%d: too little %s is left", p.number, short)
+		return Dynamic{}, fmt.Errorf("too little %s is left", short)
 	}
 	n := 1
 	for {
@@ -160,14 +166,14 @@ func (p *Partitionable) Carve(now time.Time, holder string, want Resources) (Dyn
 		n++
 	}
 	p.slots[n] = want
-	return Dynamic{Number: n, Name: fmt.Sprintf("slot%d_%d", p.number, n), Resources: want}, nil
+	return Dynamic{Number: n, Resources: want}, nil
 }
 
 // Restore takes back a dynamic slot in which a job runs after a restart. What it
 // has counts as taken even if the slot has become smaller.
 func (p *Partitionable) Restore(d Dynamic) error {
 	if _, used := p.slots[d.Number]; used || d.Number < 1 {
-		return fmt.Errorf("cannot restore slot%d_%d: there is one", p.number, d.Number)
+		return fmt.Errorf("there is a dynamic slot %d", d.Number)
 	}
 	p.slots[d.Number] = d.Resources
 	p.count()
@@ -196,7 +202,7 @@ func (p *Partitionable) Resize(total Resources) {
 func (p *Partitionable) count() {
 	var used Resources
 	for _, r := range p.slots {
-		used.add(r)
+		used.Add(r)
 	}
 	p.left = p.total
 	amounts := used.each()

@@ -42,7 +42,7 @@ func TestPartitionRequest(t *testing.T) {
 		{nil, "RequestGPUs = undefined", false, Resources{}, "RequestGPUs is undefined"},
 		{nil, "RequestCpus = 1; RequestMemory = 1", true, Resources{}, "the work has no RequestDisk"},
 	} {
-		p := NewPartitionable(test.knobs, 1, Resources{8, 16000, 1 << 20, 0})
+		p := NewPartitionable(NewPolicy(test.knobs), Resources{8, 16000, 1 << 20, 0})
 		got, err := p.Request(adOf(t, test.job), slot, test.fetched)
 		if test.err != "" {
 			if err == nil || !strings.Contains(err.Error(), test.err) {
@@ -54,7 +54,7 @@ func TestPartitionRequest(t *testing.T) {
 			t.Errorf("%v %s: %+v, %v; want %+v", test.knobs, test.job, got, err, test.want)
 		}
 	}
-	if p := NewPartitionable(nil, 1, Resources{}); p.Left() != (Resources{}) {
+	if p := NewPartitionable(NewPolicy(nil), Resources{}); p.Left() != (Resources{}) {
 		t.Error("something is left of nothing")
 	}
 }
@@ -63,7 +63,7 @@ func TestPartitionRequest(t *testing.T) {
 // back with them; only who has claimed the slot may carve.
 func TestPartition(t *testing.T) {
 	total := Resources{4, 1000, 5000, 1}
-	p := NewPartitionable(nil, 3, total)
+	p := NewPartitionable(NewPolicy(nil), total)
 	carve := func(r Resources, want string) Dynamic {
 		t.Helper()
 		d, err := p.Carve(epoch, "cat", r)
@@ -74,22 +74,22 @@ func TestPartition(t *testing.T) {
 	}
 	a := carve(Resources{1, 300, 1000, 0}, "")
 	b := carve(Resources{2, 300, 1000, 1}, "")
-	if a.Name != "slot3_1" || b.Name != "slot3_2" || b.Number != 2 || p.Left() != (Resources{1, 400, 3000, 0}) || p.Dynamic() != 2 {
+	if a.Number != 1 || b.Number != 2 || p.Left() != (Resources{1, 400, 3000, 0}) || p.Dynamic() != 2 {
 		t.Errorf("%+v %+v left %+v", a, b, p.Left())
 	}
-	carve(Resources{2, 1, 1, 0}, "cannot carve slot3: too little Cpus is left")
-	carve(Resources{1, 401, 1, 0}, "cannot carve slot3: too little Memory is left")
-	carve(Resources{1, 1, 3001, 0}, "cannot carve slot3: too little Disk is left")
-	carve(Resources{1, 1, 1, 1}, "cannot carve slot3: too little GPUs is left")
-	carve(Resources{0, 1, 1, 0}, "cannot carve slot3: 0 Cpus")
-	carve(Resources{1, -1, 1, 0}, "cannot carve slot3: -1 Memory")
+	carve(Resources{2, 1, 1, 0}, "too little Cpus is left")
+	carve(Resources{1, 401, 1, 0}, "too little Memory is left")
+	carve(Resources{1, 1, 3001, 0}, "too little Disk is left")
+	carve(Resources{1, 1, 1, 1}, "too little GPUs is left")
+	carve(Resources{0, 1, 1, 0}, "0 Cpus are requested")
+	carve(Resources{1, -1, 1, 0}, "-1 Memory are requested")
 	if p.Left() != (Resources{1, 400, 3000, 0}) {
 		t.Errorf("a refusal leaves %+v", p.Left())
 	}
 	if !p.Return(1) || p.Return(1) || p.Return(9) {
 		t.Error("returned twice")
 	}
-	if c := carve(Resources{1, 1, 1, 0}, ""); c.Name != "slot3_1" {
+	if c := carve(Resources{1, 1, 1, 0}, ""); c.Number != 1 {
 		t.Errorf("%+v is the next", c)
 	}
 	if !p.Return(1) || !p.Return(2) || p.Left() != total {
@@ -100,17 +100,17 @@ func TestPartition(t *testing.T) {
 	if !p.Claim(epoch, "dog", 5*PartitionableLease) || p.Claim(epoch, "cat", time.Hour) || !p.Claim(epoch, "dog", 0) {
 		t.Error("the claim is not one holder's")
 	}
-	carve(Resources{1, 1, 1, 0}, "cannot carve slot3: it is claimed by dog")
+	carve(Resources{1, 1, 1, 0}, "it is claimed by dog")
 	if _, err := p.Carve(epoch.Add(PartitionableLease), "cat", Resources{1, 1, 1, 0}); err != nil {
 		t.Error(err)
 	}
 	p.Release("cat")
-	carve(Resources{1, 1, 1, 0}, "cannot carve slot3: it is claimed by dog")
+	carve(Resources{1, 1, 1, 0}, "it is claimed by dog")
 	p.Release("dog")
 	carve(Resources{1, 1, 1, 0}, "")
 
 	// After a restart with less.
-	p = NewPartitionable(nil, 3, total)
+	p = NewPartitionable(NewPolicy(nil), total)
 	if err := p.Restore(Dynamic{Number: 2, Resources: Resources{3, 900, 1, 0}}); err != nil {
 		t.Error(err)
 	}
@@ -121,7 +121,7 @@ func TestPartition(t *testing.T) {
 	if p.Left() != (Resources{0, 100, 4999, 1}) || p.Total().Cpus != 2 {
 		t.Errorf("%+v is left", p.Left())
 	}
-	carve(Resources{1, 1, 1, 0}, "cannot carve slot3: too little Cpus is left")
+	carve(Resources{1, 1, 1, 0}, "too little Cpus is left")
 	p.Return(2)
 	if p.Left() != (Resources{2, 1000, 5000, 1}) {
 		t.Errorf("%+v is left", p.Left())

@@ -122,6 +122,7 @@ type Policy struct {
 	vm      [byUniverse]rule
 	special bool // some rule of vanilla or vm is set
 	plain   bool
+	modify  [4]classad.Expr // what is carved for a request
 
 	poll, update   time.Duration
 	match, killing time.Duration
@@ -135,6 +136,7 @@ func NewPolicy(k Knobs) *Policy {
 	}
 	p := &Policy{
 		plain:   true,
+		modify:  modifiers(k),
 		poll:    atLeastASecond(k.Duration("POLLING_INTERVAL", defaultPoll)),
 		update:  atLeastASecond(k.Duration("UPDATE_INTERVAL", defaultUpdate)),
 		match:   k.Duration("MATCH_TIMEOUT", defaultMatch),

@@ -1,0 +1,434 @@
+package claim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
+)
+
+// The types of slots, as SlotType in their ads.
+const (
+	Static        = "Static"
+	Partitionable = "Partitionable"
+	Dynamic       = "Dynamic"
+)
+
+// partition is a queue that is one partitionable slot. The Table's mutex guards it.
+type partition struct {
+	space  *slot.Partitionable
+	parent *Claim   // what the others are carved out of: nothing runs there itself
+	carved []*Claim // by number
+}
+
+// Child is a slot that was carved out of another.
+type Child struct {
+	Slot  slot.ID
+	State string
+	Has   slot.Resources
+}
+
+// plenty is what each slot has of what nobody counts.
+const plenty = 1 << 40
+
+// share returns what so many slots of a queue have together.
+func (t *Table) share(queue string, slots int) slot.Resources {
+	if t.o.Share == nil {
+		return slot.Resources{Cpus: int64(slots), Memory: plenty, Disk: plenty}
+	}
+	return t.o.Share(queue, slots)
+}
+
+// newPartition makes all slots of a queue one.
+func (t *Table) newPartition(q *conf.Queue) *partition {
+	return &partition{
+		space:  slot.NewPartitionable(t.policy, t.share(q.Name, q.Slots)),
+		parent: &Claim{Slot: 1, Queue: q.Name, Holder: t.holder},
+	}
+}
+
+// refresh takes over what the slot has as of now: what is free on disk is never the
+// same.
+func (t *Table) refresh(s *slots) {
+	if total := t.share(s.queue, s.size); total != s.part.space.Total() {
+		s.part.space.Resize(total)
+	}
+}
+
+// all returns the slots of a queue, those that are carved behind what they are carved
+// out of. It is not to be changed, and does not change.
+func (s *slots) all() []*Claim {
+	if s.part == nil || len(s.part.carved) == 0 {
+		return s.claims
+	}
+	return append([]*Claim{s.part.parent}, s.part.carved...)
+}
+
+// parted returns the queue of a claim if it is one partitionable slot; nil: it is not.
+func (t *Table) parted(c *Claim) *slots {
+	if s := t.queues[c.Queue]; s != nil && s.part != nil && c.Slot > 0 {
+		return s
+	}
+	return nil
+}
+
+// isParent reports whether others are carved out of a slot.
+func (t *Table) isParent(c *Claim) bool { return t.parted(c) != nil && c.Dynamic == 0 }
+
+// carve makes a slot for a job out of that of a queue. It is to be claimed at once: what
+// its policy sees until settled is the slot that it was carved out of as that was
+// before.
+func (t *Table) carve(s *slots, j slot.Job, holder string, fetched bool) (*managed, error) {
+	parent := t.manage(s.part.parent)
+	name := t.id(s.part.parent).Name()
+	if t.drain != nil {
+		return nil, api.Refusef(api.RefusedShutdown, "the host is being drained")
+	}
+	before := t.ad(parent) // which is as of now
+	want, err := s.part.space.Request(adOf(j), before, fetched)
+	if err == nil {
+		var d slot.Dynamic
+		if d, err = s.part.space.Carve(t.o.Now(), holder, want); err == nil {
+			m := t.enter(s, d)
+			m.before = before
+			m.machine = slot.New(t.config(m, nil, nil), t.o.Now())
+			return m, nil
+		}
+	}
+	return nil, api.Refusef(api.RefusedRequirements, "cannot carve %s: %v", name, err)
+}
+
+// adOf returns the ad of a job, an empty one if it has none.
+func adOf(j slot.Job) *classad.Ad {
+	if j != nil {
+		if ad := j.Ad(); ad != nil {
+			return ad
+		}
+	}
+	return classad.New()
+}
+
+// enter makes the slot for what was carved. It has no machine yet.
+func (t *Table) enter(s *slots, d slot.Dynamic) *managed {
+	t.serial++
+	c := &Claim{Slot: 1, Dynamic: d.Number, Queue: s.queue, Holder: t.holder, has: d.Resources}
+	m := &managed{claim: c, serial: t.serial, changed: make(chan struct{}), grants: map[slot.Number]*grant{}, part: s.part}
+	c.managed = m
+	i, _ := slices.BinarySearchFunc(s.part.carved, d.Number, func(c *Claim, n int) int { return c.Dynamic - n })
+	s.part.carved = slices.Insert(slices.Clone(s.part.carved), i, c)
+	t.managed = append(t.managed, m)
+	t.recount(s.part)
+	return m
+}
+
+// settled ends that a slot is looked at as it was before it was carved, and deletes it
+// if nobody has claimed it.
+func (t *Table) settled(m *managed) {
+	m.before = nil
+	t.tidy(m)
+}
+
+// uncarve gives back what a dynamic slot had, when its machine says that it is deleted.
+func (t *Table) uncarve(m *managed) {
+	c, p := m.claim, m.part
+	if c.managed != m || m.task != "" || len(m.grants) > 0 || m.machine.State() != slot.Deleted {
+		return
+	}
+	if m.kept > 0 {
+		t.unkept = append(t.unkept, Kept{m.serial, c.Queue, 0})
+	}
+	c.managed = nil
+	p.space.Return(c.Dynamic)
+	p.carved = slices.DeleteFunc(slices.Clone(p.carved), func(o *Claim) bool { return o == c })
+	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
+	m.touch()
+	t.recount(p)
+}
+
+// recount tells that there are other slots, and something else is left of one.
+func (t *Table) recount(p *partition) {
+	if m := p.parent.managed; m != nil {
+		m.touch()
+	}
+	t.relist()
+	t.any()
+}
+
+// touch tells who waits for a change of the slot.
+func (m *managed) touch() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// relist tells who waits for other slots.
+func (t *Table) relist() {
+	close(t.listed)
+	t.listed = make(chan struct{})
+}
+
+// willingToCarve is Willing of a queue that is one partitionable slot.
+func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why string) {
+	m := t.manage(s.part.parent)
+	name := t.id(m.claim).Name()
+	if why = t.taken(m); why != "" {
+		return 0, why
+	}
+	space := s.part.space
+	want, err := space.Request(adOf(j), t.ad(m), false)
+	if err != nil {
+		return 0, fmt.Sprintf("of %s: %v", name, err)
+	}
+	// START is asked with what would be left, so it is carved for the time being.
+	var tried []int
+	for n < most {
+		d, err := space.Carve(t.o.Now(), t.holder, want)
+		if err != nil {
+			why = fmt.Sprintf("of %s: %v", name, err)
+			break
+		}
+		space.Return(d.Number)
+		if why = t.undecided(m, j); why != "" {
+			break
+		}
+		d, _ = space.Carve(t.o.Now(), t.holder, want)
+		tried = append(tried, d.Number)
+		n++
+	}
+	for _, number := range tried {
+		space.Return(number)
+	}
+	return n, why
+}
+
+// nextCarved carves a slot for a job of the queue, which runs there.
+func (t *Table) nextCarved(s *slots, task string, j slot.Job) *Claim {
+	if j == nil || t.taken(t.manage(s.part.parent)) != "" {
+		return nil
+	}
+	m, err := t.carve(s, j, t.holder, false)
+	if err != nil {
+		return nil
+	}
+	c := m.claim
+	if !t.occupy(m, task, j) {
+		c = nil
+	}
+	t.settled(m)
+	return c
+}
+
+// tryCarve is try of a partitionable slot.
+func (t *Table) tryCarve(s *slots, r *Request, j slot.Job) (Granted, error) {
+	if err := t.grow(s, r, j); err != nil {
+		return Granted{}, err
+	}
+	m, err := t.carve(s, j, r.Holder, false)
+	if err != nil {
+		return Granted{}, err
+	}
+	n := m.machine.Offer()
+	answer := t.happen(m, slot.Request{Claim: n, Holder: r.Holder, Job: j, Lease: r.Lease})
+	if !answer.accepted {
+		t.settled(m)
+		return Granted{}, answer.refused
+	}
+	m.before = nil
+	g := t.grant(m, n, r, false)
+	if r.LeftOvers {
+		g.LeftOvers = t.leftOvers(s, r)
+	}
+	return g, nil
+}
+
+// grow gives up claims of who asks, so that there is room for what he asks for. What
+// still runs under them is killed, and he may ask again when it is gone.
+func (t *Table) grow(s *slots, r *Request, j slot.Job) error {
+	if len(r.Preempt) == 0 {
+		return nil
+	}
+	var list []*grant
+	room := s.part.space.Left()
+	for _, id := range r.Preempt {
+		g, err := t.find(id, r.By)
+		switch {
+		case err != nil:
+			return err
+		case g.slot.part != s.part || slices.Contains(list, g):
+			return api.Refusef(api.RefusedMessage, "claim %v has no slot that was carved out of %s", id, t.id(s.part.parent).Name())
+		case g.slot.machine.RetirementRemaining(t.o.Now()) > 0:
+			return api.Refusef(api.RefusedState, "what runs in %s may still finish", t.id(g.slot.claim).Name())
+		}
+		list = append(list, g)
+		room.Add(g.slot.claim.has)
+	}
+	want, err := s.part.space.Request(adOf(j), t.ad(t.manage(s.part.parent)), false)
+	if err != nil {
+		return api.Refusef(api.RefusedRequirements, "%v", err)
+	}
+	if short := room.Short(want); short != "" {
+		return api.Refusef(api.RefusedRequirements, "too little %s would be left of %s", short, t.id(s.part.parent).Name())
+	}
+	wait := false
+	for _, g := range list {
+		m := g.slot
+		wait = wait || m.task != ""
+		t.happen(m, slot.Vacate{Fast: true, Reason: slot.ReasonPriorityPreempted})
+		t.tidy(m)
+	}
+	if wait {
+		return api.Refusef(api.RefusedTryAgain, "what ran there is being killed")
+	}
+	return nil
+}
+
+// leftOvers claims the partitionable slot itself for who has just carved it, if
+// anything is left and he may have it: until the lease is over nobody else carves.
+func (t *Table) leftOvers(s *slots, r *Request) *Granted {
+	lease := r.Lease
+	if lease <= 0 || lease > slot.PartitionableLease {
+		lease = slot.PartitionableLease
+	}
+	m, now := t.manage(s.part.parent), t.o.Now()
+	if s.part.space.Left().Cpus == 0 || !s.part.space.Claim(now, r.Holder, lease) {
+		return nil
+	}
+	if cur := m.grants[m.machine.Current().Number]; cur != nil {
+		t.happen(m, slot.Renew{Claim: cur.number})
+		return &Granted{ID: cur.id, Slot: t.id(m.claim), Name: t.name(t.id(m.claim)), Lease: cur.lease, Ad: t.ad(m)}
+	}
+	whole := *r
+	whole.Lease, whole.Ad = lease, adOf(slot.JobOf(r.Ad)).Without("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs")
+	n := m.machine.Offer()
+	answer := t.happen(m, slot.Request{Claim: n, Holder: r.Holder, Job: slot.JobOf(whole.Ad), Lease: lease})
+	if !answer.accepted {
+		s.part.space.Release(r.Holder)
+		return nil
+	}
+	g := t.grant(m, n, &whole, false)
+	return &g
+}
+
+// offerCarved is Offer of a partitionable slot.
+func (t *Table) offerCarved(s *slots, ad *classad.Ad) (Granted, error) {
+	j := slot.JobOf(ad)
+	m, err := t.carve(s, j, slot.FetchHolder, true)
+	if err != nil {
+		return Granted{}, err
+	}
+	t.happen(m, slot.FetchBegan{})
+	r := t.happen(m, slot.FetchEnded{Job: j})
+	if !r.accepted {
+		t.settled(m)
+		return Granted{}, r.refused
+	}
+	m.before = nil
+	return t.grant(m, r.number, &Request{Kind: KindFetch, Holder: slot.FetchHolder, Ad: ad}, false), nil
+}
+
+// Asking tells that work is being looked for, for a slot, or is not any more: one
+// that was carved is not deleted meanwhile, since the answer would find another one
+// of the same name.
+func (t *Table) Asking(id slot.ID, asks bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.at(id)
+	if c == nil || c.Dynamic == 0 {
+		return
+	}
+	m := c.managed
+	if asks {
+		t.happen(m, slot.FetchBegan{})
+		return
+	}
+	t.happen(m, slot.FetchStopped{})
+	t.tidy(m)
+}
+
+// again makes a slot anew that an earlier execd has carved: of the same name, unless
+// that is in use. It has no machine yet.
+func (t *Table) again(s *slots, number int, has slot.Resources) *managed {
+	d := slot.Dynamic{Number: max(number, 1), Resources: has}
+	for s.part.space.Restore(d) != nil {
+		d.Number++
+	}
+	t.manage(s.part.parent)
+	return t.enter(s, d)
+}
+
+// recarve makes the slot anew in which a task runs: as its record says, and without
+// one as its job asks for it. No slot is asked for its will.
+func (t *Table) recarve(s *slots, record *job.Carved, j slot.Job) *managed {
+	if record != nil {
+		return t.again(s, record.Slot, slot.Resources{Cpus: record.Cpus, Memory: record.Memory, Disk: record.Disk, GPUs: record.GPUs})
+	}
+	want, err := s.part.space.Request(adOf(j), t.ad(t.manage(s.part.parent)), false)
+	if err != nil {
+		want = slot.Resources{Cpus: 1}
+	}
+	return t.again(s, 1, want)
+}
+
+// Carved returns what is to be known of claims to carve them again after a restart;
+// nil: none of them was carved.
+func (t *Table) Carved(claims []*Claim) (list []job.Carved) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range claims {
+		if c.Dynamic > 0 {
+			list = append(list, job.Carved{Queue: c.Queue, Slot: c.Dynamic, Cpus: c.has.Cpus, Memory: c.has.Memory, Disk: c.has.Disk, GPUs: c.has.GPUs})
+		}
+	}
+	return list
+}
+
+// parts are what the ad and the view of a slot say of how it is cut.
+func (t *Table) parts(c *Claim) (kind string, has, total slot.Resources, children []Child) {
+	s := t.parted(c)
+	switch {
+	case c.Dynamic > 0:
+		return Dynamic, c.has, c.has, nil
+	case s == nil:
+		return Static, has, total, nil
+	}
+	t.refresh(s)
+	for _, o := range s.part.carved {
+		children = append(children, Child{t.id(o), o.managed.machine.State().String(), o.has})
+	}
+	return Partitionable, s.part.space.Left(), s.part.space.Total(), children
+}
+
+// reshape makes queues partitionable, or not any more, that were in use when the
+// configuration began to say so.
+func (t *Table) reshape() {
+	for name := range maps.Keys(t.waiting) {
+		if s := t.queues[name]; s == nil || !s.inUse() {
+			t.resize(t.configured)
+			return
+		}
+	}
+}
+
+// inUse reports whether anything runs in a queue, or somebody has claimed a slot of
+// it.
+func (s *slots) inUse() bool {
+	if s.part != nil && len(s.part.carved) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(s.claims, func(c *Claim) bool {
+		return c.activity == Busy || c.managed != nil && (len(c.managed.grants) > 0 || c.managed.task != "")
+	})
+}
+
+// lease returns when the lease of a claim that is read again ends: that of a
+// partitionable slot is never longer than at first.
+func (t *Table) hold(s *slots, g *grant) {
+	if g.lease <= 0 || g.lease > slot.PartitionableLease {
+		g.lease = slot.PartitionableLease
+	}
+	s.part.space.Claim(t.o.Now(), g.holder, g.lease)
+}
