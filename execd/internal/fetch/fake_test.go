@@ -42,6 +42,9 @@ type fakeSlot struct {
 	Slot
 	job     *job.Job
 	changed chan struct{}
+
+	partitionable bool
+	left          int // of its Cpus
 }
 
 func newSlots(numbers ...int) *fakeSlots {
@@ -55,6 +58,32 @@ func newSlots(numbers ...int) *fakeSlots {
 
 func (f *fakeSlots) note(format string, args ...any) {
 	f.trace = append(f.trace, fmt.Sprintf(format, args...))
+}
+
+// partition makes a slot partitionable, with as many Cpus.
+func (f *fakeSlots) partition(number, cpus int) {
+	f.set(number, func(s *fakeSlot) { s.partitionable, s.left = true, cpus })
+}
+
+// carve makes a slot of one of the Cpus of another; nil: there is none.
+func (f *fakeSlots) carve(parent *fakeSlot) *fakeSlot {
+	if parent.left == 0 {
+		return nil
+	}
+	id := slot.ID{Number: parent.ID.Number, Dynamic: 1}
+	for f.slots[id] != nil {
+		id.Dynamic++
+	}
+	f.slots[id] = &fakeSlot{Slot: Slot{ID: id, State: "Unclaimed", Activity: "Idle"}, changed: make(chan struct{})}
+	f.resized(parent, -1)
+	return f.slots[id]
+}
+
+// resized has a partitionable slot have more or fewer Cpus left, and another list.
+func (f *fakeSlots) resized(parent *fakeSlot, by int) {
+	f.locked(parent.ID, func(s *fakeSlot) { s.left += by; s.Closed = s.left == 0 })
+	close(f.listed)
+	f.listed = make(chan struct{})
 }
 
 // told returns what has happened so far.
@@ -93,11 +122,18 @@ func (f *fakeSlots) Snapshot(id slot.ID) (Slot, bool) {
 }
 
 func (s *fakeSlot) ad() *classad.Ad {
-	return classad.New(
+	ad := classad.New(
 		classad.Attr{Name: "SlotID", Expr: classad.Int(int64(s.ID.Number)).Expr()},
 		classad.Attr{Name: "State", Expr: classad.String(s.State).Expr()},
 		classad.Attr{Name: "Activity", Expr: classad.String(s.Activity).Expr()},
 	)
+	switch {
+	case s.partitionable:
+		ad = ad.With(classad.Attr{Name: "PartitionableSlot", Expr: classad.Bool(true).Expr()}, classad.Attr{Name: "Cpus", Expr: classad.Int(int64(s.left)).Expr()})
+	case s.ID.IsDynamic():
+		ad = ad.With(classad.Attr{Name: "DSlotID", Expr: classad.Int(int64(s.ID.Dynamic)).Expr()})
+	}
+	return ad
 }
 
 func (f *fakeSlots) Changed(id slot.ID) <-chan struct{} {
@@ -139,6 +175,12 @@ func (f *fakeSlots) Offer(id slot.ID, w *Work) (Held, error) {
 		f.note("slot %v: refused", id)
 		return Held{}, errors.New("the slot is busy")
 	}
+	if s.partitionable {
+		if s = f.carve(s); s == nil {
+			return Held{}, errors.New("too little Cpus is left")
+		}
+		id = s.ID
+	}
 	if !s.Fetched {
 		f.claims++
 		s.Claim = fmt.Sprintf("<h>#1#%d#...", f.claims)
@@ -169,7 +211,7 @@ func (f *fakeSlots) drop(id slot.ID, word, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]
-	if !s.Fetched {
+	if s == nil || !s.Fetched {
 		return
 	}
 	f.note("slot %v: %s: %s", id, word, reason)
@@ -180,23 +222,34 @@ func (f *fakeSlots) drop(id slot.ID, word, reason string) {
 	f.locked(id, func(s *fakeSlot) {
 		s.State, s.Activity, s.Fetched, s.Promised, s.Claim, s.job = "Owner", "Idle", false, false, "", nil
 	})
+	if id.IsDynamic() {
+		delete(f.slots, id)
+		f.resized(f.slots[id.Parent()], 1)
+	}
 	f.evicted(e)
 }
 
 // end ends the job of a slot.
 func (f *fakeSlots) end(t *testing.T, l *Layer, number int) {
 	t.Helper()
+	f.endIn(t, l, slot.Static(number))
+}
+
+func (f *fakeSlots) endIn(t *testing.T, l *Layer, id slot.ID) {
+	t.Helper()
 	f.mu.Lock()
-	j := f.slots[slot.Static(number)].job
+	j := f.slots[id].job
 	f.mu.Unlock()
 	if j == nil {
-		t.Fatalf("slot %d runs nothing", number)
+		t.Fatalf("slot %v runs nothing", id)
 	}
 	l.Over(j)
 	if _, err := l.o.Store.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
 		t.Fatal(err)
 	}
-	f.set(number, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.locked(id, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
 }
 
 // fakeHooks answer what a test says.

@@ -168,27 +168,14 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.rehome(there)
 	for id, keyword := range wanted {
-		if l.workers[id] != nil {
-			continue
+		if l.workers[id] == nil {
+			l.employ(ctx, wg, id, keyword)
 		}
-		w := newWorker(l, id, keyword)
-		l.workers[id] = w
-		wctx, cancel := context.WithCancel(ctx)
-		w.cancel = cancel
-		wg.Go(func() {
-			defer close(w.done)
-			w.run(wctx)
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if l.workers[id] == w { // the slot has gone; another of that number may come
-				delete(l.workers, id)
-			}
-			cancel()
-		})
 	}
-	for id := range l.desks { // that ever had fetched work
-		if wanted[id] == "" && !l.leaving[id] {
+	for id, d := range l.desks { // that ever had fetched work
+		if wanted[id] == "" && !l.leaving[id] && there[id] && !d.isStarting() {
 			l.leaving[id] = true
 			wg.Go(func() { l.leave(ctx, id) })
 		}
@@ -201,6 +188,25 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 			}
 		}
 	}
+}
+
+// employ has a worker for a slot. l.mu is held.
+func (l *Layer) employ(ctx context.Context, wg *sync.WaitGroup, id slot.ID, keyword string) {
+	w := newWorker(l, id, keyword)
+	l.workers[id] = w
+	wctx, cancel := context.WithCancel(ctx)
+	w.cancel = cancel
+	wg.Go(func() {
+		defer close(w.done)
+		w.run(wctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.workers[id] == w { // the slot has gone; another of that number may be there already
+			delete(l.workers, id)
+			l.poke()
+		}
+		cancel()
+	})
 }
 
 // wanted returns the keywords of the slots that are to fetch. One that was carved
