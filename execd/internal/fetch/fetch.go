@@ -235,10 +235,7 @@ func (l *Layer) rehome(there map[slot.ID]bool) {
 			continue
 		}
 		delete(l.left, id)
-		for _, c := range list {
-			l.desks[id].forget(c)
-			l.left[id.Parent()] = append(l.left[id.Parent()], c)
-		}
+		l.left[id.Parent()] = append(l.left[id.Parent()], list...)
 	}
 }
 

@@ -381,9 +381,9 @@ func (w *worker) resume(c *claim) {
 		l.drop(c, err.Error())
 		return
 	}
-	c.slot, c.id = held.Slot, held.Claim
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
-	w.start(c, &held, func(*desk) {})
+	anew := &claim{slot: held.Slot, keyword: c.keyword, ad: c.ad, request: c.request, job: c.job, id: held.Claim}
+	w.start(anew, &held, func(*desk) { l.desk(c.slot).forget(c) })
 }
 
 // notRun deals with work that was to be started and was not, for a reason that the
