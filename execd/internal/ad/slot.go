@@ -26,18 +26,18 @@ type SlotInfo struct {
 	EnteredState, EnteredActivity time.Time
 	Spent                         []Spent
 
-	Cpus                                int
-	Memory                              int64 // MiB
-	Disk                                int64 // KiB
-	TotalCpus, TotalSlotCpus            int
-	TotalMemory, TotalSlotMemory        int64 // MiB
-	TotalDisk, TotalSlotDisk            int64 // KiB
-	DetectedCpus                        int
-	DetectedMemory                      int64 // MiB
-	TotalSlots                          int   // of the host
-	NumDynamicSlots                     int
-	ChildCpus, ChildMemory, ChildStates []classad.Value // of a partitionable slot: of the slots carved out of it
-	Resources                           []Resource
+	Cpus                         int
+	Memory                       int64 // MiB
+	Disk                         int64 // KiB
+	GPUs, TotalSlotGPUs          int   // of a slot that is carved, or was
+	TotalCpus, TotalSlotCpus     int
+	TotalMemory, TotalSlotMemory int64 // MiB
+	TotalDisk, TotalSlotDisk     int64 // KiB
+	DetectedCpus                 int
+	DetectedMemory               int64 // MiB
+	TotalSlots                   int   // of the host
+	Children                     []Child
+	Resources                    []Resource
 
 	Load SlotLoad
 
@@ -58,6 +58,16 @@ type SlotInfo struct {
 	// Extra are the attributes of STARTD_ATTRS and, copied out of the ad of the
 	// job, of STARTD_JOB_ATTRS. They are not laid over what the slot itself says.
 	Extra []classad.Attr
+}
+
+// Child is a slot that was carved out of a partitionable one.
+type Child struct {
+	Dynamic int // its number
+	State   string
+	Cpus    int
+	Memory  int64 // MiB
+	Disk    int64 // KiB
+	GPUs    int
 }
 
 // Spent is how long a slot was in a state and an activity since execd started.
@@ -155,7 +165,7 @@ func (in *SlotInfo) identity(b *builder) {
 	case in.Partitionable:
 		kind = "Partitionable"
 		b.flag("PartitionableSlot", true)
-		b.integer("NumDynamicSlots", int64(in.NumDynamicSlots))
+		b.integer("NumDynamicSlots", int64(len(in.Children)))
 	}
 	b.text("SlotType", kind)
 	b.text("Queue", in.Queue)
@@ -199,11 +209,30 @@ func (in *SlotInfo) amounts(b *builder) {
 			b.integer(a.name, a.n)
 		}
 	}
-	if in.Partitionable {
-		b.value("ChildCpus", classad.List(in.ChildCpus...))
-		b.value("ChildMemory", classad.List(in.ChildMemory...))
-		b.value("ChildState", classad.List(in.ChildStates...))
+	if in.Partitionable || in.Dynamic > 0 {
+		b.integer("GPUs", int64(in.GPUs))
+		b.integer("TotalSlotGPUs", int64(in.TotalSlotGPUs))
 	}
+	if in.Partitionable {
+		in.children(b)
+	}
+}
+
+// children adds lists with an element for each slot that was carved out of it.
+func (in *SlotInfo) children(b *builder) {
+	list := func(name string, of func(*Child) classad.Value) {
+		values := make([]classad.Value, len(in.Children))
+		for i := range in.Children {
+			values[i] = of(&in.Children[i])
+		}
+		b.value(name, classad.List(values...))
+	}
+	list("ChildDSlotID", func(c *Child) classad.Value { return classad.Int(int64(c.Dynamic)) })
+	list("ChildState", func(c *Child) classad.Value { return classad.String(c.State) })
+	list("ChildCpus", func(c *Child) classad.Value { return classad.Int(int64(c.Cpus)) })
+	list("ChildMemory", func(c *Child) classad.Value { return classad.Int(c.Memory) })
+	list("ChildDisk", func(c *Child) classad.Value { return classad.Int(c.Disk) })
+	list("ChildGPUs", func(c *Child) classad.Value { return classad.Int(int64(c.GPUs)) })
 }
 
 // write adds a resource by its name, numbers as numbers: bytes, seconds, a

@@ -42,11 +42,10 @@ func fullSlots() []SlotInfo {
 		},
 	}
 	parts := static
-	parts.Partitionable, parts.NumDynamicSlots, parts.Job, parts.Claim = true, 1, nil, nil
-	parts.ChildCpus, parts.ChildMemory = []classad.Value{classad.Int(1)}, []classad.Value{classad.Int(64)}
-	parts.ChildStates = []classad.Value{classad.String("Claimed")}
+	parts.Partitionable, parts.Job, parts.Claim, parts.TotalSlotGPUs = true, nil, nil, 3
+	parts.Children = []Child{{2, "Claimed", 1, 64, 5, 3}, {4, "Preempting", 2, 128, 6, 0}}
 	dynamic := static
-	dynamic.Dynamic = 2
+	dynamic.Dynamic, dynamic.GPUs, dynamic.TotalSlotGPUs = 2, 3, 3
 	return []SlotInfo{static, parts, dynamic}
 }
 
@@ -80,8 +79,9 @@ func TestSlot(t *testing.T) {
 	}
 	got := attrs(Slot(list[1]))
 	for name, want := range map[string]string{
-		"SlotType": `"Partitionable"`, "PartitionableSlot": "true", "NumDynamicSlots": "1", "ChildCpus": "{ 1 }", "ChildMemory": "{ 64 }",
-		"ChildState": `{ "Claimed" }`, "OpSysAndVer": `"Debian13"`, "OpSysMajorVer": "13", "RetirementTimeRemaining": "", "RemoteOwner": "", "JobId": "",
+		"SlotType": `"Partitionable"`, "PartitionableSlot": "true", "NumDynamicSlots": "2", "ChildCpus": "{ 1, 2 }", "ChildMemory": "{ 64, 128 }",
+		"ChildState": `{ "Claimed", "Preempting" }`, "ChildDSlotID": "{ 2, 4 }", "ChildDisk": "{ 5, 6 }", "ChildGPUs": "{ 3, 0 }",
+		"GPUs": "0", "TotalSlotGPUs": "3", "DSlotID": "", "OpSysAndVer": `"Debian13"`, "OpSysMajorVer": "13", "RetirementTimeRemaining": "", "RemoteOwner": "", "JobId": "",
 	} {
 		if strings.ReplaceAll(got[name], " ", "") != strings.ReplaceAll(want, " ", "") {
 			t.Errorf("partitionable: %s = %s; want %s", name, got[name], want)
@@ -90,6 +90,7 @@ func TestSlot(t *testing.T) {
 	got = attrs(Slot(list[2]))
 	for name, want := range map[string]string{
 		"SlotType": `"Dynamic"`, "DynamicSlot": "true", "DSlotID": "2", "Name": `"slot3_2@h.example"`, "ParentSlotName": `"slot3@h.example"`,
+		"GPUs": "3", "TotalSlotGPUs": "3", "ChildState": "", "NumDynamicSlots": "",
 	} {
 		if got[name] != want {
 			t.Errorf("dynamic: %s = %s; want %s", name, got[name], want)
