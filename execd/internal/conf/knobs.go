@@ -40,12 +40,15 @@ func (l *loader) knobs() {
 	l.partitionable()
 }
 
-// partitionable warns of queues that are to be one slot each and are not there.
+// partitionable notes which queues are one slot each, and warns of those that are
+// not there.
 func (l *loader) partitionable() {
 	const name = "PARTITIONABLE_QUEUES"
 	k := l.conf.Knobs.Get(name)
 	for _, queue := range l.conf.Knobs.Words(name) {
-		if !slices.ContainsFunc(l.conf.Queues, func(q Queue) bool { return q.Name == queue }) && !slices.Contains(l.conf.Elsewhere, queue) {
+		if q := l.conf.Queue(queue); q != nil {
+			q.Partitionable = true
+		} else if !slices.Contains(l.conf.Elsewhere, queue) {
 			l.conf.Warnings = append(l.conf.Warnings, Problem{File: k.File, Line: k.Line, Text: fmt.Sprintf("%s: there is no queue %q", name, queue)})
 		}
 	}

@@ -82,6 +82,9 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 		Disk: disk / int64(slots), TotalSlotDisk: disk / int64(slots), TotalDisk: disk,
 		TotalSlots: slots, Load: ad.SlotLoad{LoadAvg: load}, RetirementTimeRemaining: -1,
 	}
+	if in.Type != claim.Static {
+		cut(&info, in)
+	}
 	if in.Task != "" {
 		info.Activity = slot.Busy.String()
 		info.Job = &ad.SlotJob{ID: in.Task, GlobalID: a.d.host + "#" + in.Task, Universe: 5}
@@ -125,6 +128,27 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	return ad.Slot(info)
 }
 
+// cut has the ad of a slot that was carved, or that others are carved out of, say what
+// it has.
+func cut(info *ad.SlotInfo, in *claim.Info) {
+	info.Partitionable, info.NumDynamicSlots = in.Type == claim.Partitionable, len(in.Children)
+	info.Cpus, info.Memory, info.Disk = int(in.Has.Cpus), in.Has.Memory, in.Has.Disk
+	info.TotalSlotCpus, info.TotalSlotMemory, info.TotalSlotDisk = int(in.Total.Cpus), in.Total.Memory, in.Total.Disk
+	for _, c := range in.Children {
+		info.ChildCpus = append(info.ChildCpus, classad.Int(c.Has.Cpus))
+		info.ChildMemory = append(info.ChildMemory, classad.Int(c.Has.Memory))
+		info.ChildStates = append(info.ChildStates, classad.String(c.State))
+	}
+}
+
+// share returns what so many slots of the host have together. No slot has a GPU of its
+// own: those are a resource of complex(5).
+func (a *slotAds) share(_ string, slots int) slot.Resources {
+	_, memory, disk := a.host(time.Now())
+	n, all := int64(slots), int64(max(a.d.config.Current().Slots(), slots, 1))
+	return slot.Resources{Cpus: n, Memory: memory / all * n, Disk: disk / all * n}
+}
+
 // jobAd returns the ad of a job as slots see it, from what is in memory: neither
 // the command nor the environment of a job that waits is.
 func (a *slotAds) jobAd(j *job.Job, t *job.Task) *classad.Ad {
@@ -158,6 +182,7 @@ func (d *daemon) manageSlots(table *claim.Table) error {
 	err := table.Manage(claim.Options{
 		Host: d.host, Boot: d.began, Store: claim.NewStore(d.root), Log: d.log, Ad: d.slotAds.of,
 		JobOf:  func(task string) slot.Job { return d.queue.JobOf(task) },
+		Share:  d.slotAds.share,
 		Closed: d.states.Closed, Idled: d.counts.Idle,
 	})
 	if err != nil {
