@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,17 +18,22 @@ type slotsAsked struct {
 	request api.SlotsRequest
 }
 
-// add reads one of the options; number is the argument of -slotad.
-func (a *slotsAsked) add(ads bool, number string) error {
+// slotName is what a slot may be called: 3, slot3, 1_2, slot1_2, and with the host
+// behind it.
+var slotName = regexp.MustCompile(`^(?:slot)?([1-9][0-9]{0,8}(?:_[1-9][0-9]{0,8})?)(?:@.*)?$`)
+
+// add reads one of the options; name is the argument of -slotad.
+func (a *slotsAsked) add(ads bool, name string) error {
 	a.set = true
 	a.request.Ads = a.request.Ads || ads
-	if number == "" {
+	if name == "" {
 		return nil
 	}
-	if n, err := strconv.Atoi(number); err != nil || n < 1 {
-		return &failure{exitFailed, fmt.Sprintf("error: %q is no number of a slot", api.Visible(number))}
+	m := slotName.FindStringSubmatch(name)
+	if m == nil {
+		return &failure{exitFailed, fmt.Sprintf("error: %q is no slot", api.Visible(name))}
 	}
-	a.request.Slot = api.SlotID(number)
+	a.request.Slot = api.SlotID(m[1])
 	return nil
 }
 
@@ -53,15 +60,33 @@ func (s *session) slots(ctx context.Context, a *slotsAsked, asJSON bool) error {
 		}
 		return nil
 	}
-	line := func(cells ...string) {
-		fmt.Fprintln(s.out, strings.TrimRight(fmt.Sprintf("%s %s %s %s %s %s",
-			column(cells[0], 5), column(cells[1], 20), column(cells[2], 10), column(cells[3], 12), column(cells[4], 16), cells[5]), " "))
-	}
-	line("SLOT", "QUEUE", "STATE", "ACTIVITY", "HOLDER", "JOB")
-	fmt.Fprintln(s.out, strings.Repeat("-", 75))
-	for i := range reply.Slots {
-		t := &reply.Slots[i]
-		line(string(t.Slot), t.Queue, t.State, t.Activity, t.Holder, t.Job)
-	}
+	s.slotLines(reply.Slots)
 	return nil
+}
+
+// slotLines prints the table of slots. What others have that are carved is shown only
+// where there are such slots.
+func (s *session) slotLines(slots []api.SlotStatus) {
+	carved := slices.ContainsFunc(slots, func(t api.SlotStatus) bool { return t.Has != nil })
+	line := func(cells ...string) {
+		text := fmt.Sprintf("%s %s %s %s %s ", column(cells[0], 5), column(cells[1], 20), column(cells[2], 10), column(cells[3], 12), column(cells[4], 16))
+		if carved {
+			text += fmt.Sprintf("%-14s %5s %7s ", cells[6], cells[7], cells[8])
+		}
+		fmt.Fprintln(s.out, strings.TrimRight(text+cells[5], " "))
+	}
+	line("SLOT", "QUEUE", "STATE", "ACTIVITY", "HOLDER", "JOB", "TYPE", "CPUS", "MEMORY")
+	width := 75
+	if carved {
+		width = 104
+	}
+	fmt.Fprintln(s.out, strings.Repeat("-", width))
+	for i := range slots {
+		t := &slots[i]
+		cpus, memory := "", ""
+		if t.Has != nil {
+			cpus, memory = strconv.FormatInt(t.Has.Cpus, 10), strconv.FormatInt(t.Has.Memory, 10)+"M"
+		}
+		line(string(t.Slot), t.Queue, t.State, t.Activity, t.Holder, t.Job, t.Type, cpus, memory)
+	}
 }

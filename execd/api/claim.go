@@ -196,6 +196,7 @@ type SlotsReply struct {
 type SlotStatus struct {
 	Slot     SlotID    `json:"slot"`
 	Name     string    `json:"name"`
+	Type     string    `json:"type"` // Static, Partitionable or Dynamic
 	Queue    string    `json:"queue"`
 	State    string    `json:"state"`
 	Activity string    `json:"activity"`
@@ -204,6 +205,17 @@ type SlotStatus struct {
 	Claim    string    `json:"claim,omitempty"`  // public id
 	Job      string    `json:"job,omitempty"`    // 12.1
 	Ad       string    `json:"ad,omitempty"`     // in old syntax
+	// Has is what a dynamic slot has, or what is left of a partitionable one; nil of
+	// a static one.
+	Has *SlotResources `json:"has,omitempty"`
+}
+
+// SlotResources are what is carved out of a partitionable slot.
+type SlotResources struct {
+	Cpus   int64 `json:"cpus"`
+	Memory int64 `json:"memory"` // MiB
+	Disk   int64 `json:"disk"`   // KiB
+	GPUs   int64 `json:"gpus"`
 }
 
 // Claim asks for a slot, and waits until it is the caller's unless the request says

@@ -131,13 +131,14 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 // cut has the ad of a slot that was carved, or that others are carved out of, say what
 // it has.
 func cut(info *ad.SlotInfo, in *claim.Info) {
-	info.Partitionable, info.NumDynamicSlots = in.Type == claim.Partitionable, len(in.Children)
-	info.Cpus, info.Memory, info.Disk = int(in.Has.Cpus), in.Has.Memory, in.Has.Disk
-	info.TotalSlotCpus, info.TotalSlotMemory, info.TotalSlotDisk = int(in.Total.Cpus), in.Total.Memory, in.Total.Disk
+	info.Partitionable = in.Type == claim.Partitionable
+	info.Cpus, info.Memory, info.Disk, info.GPUs = int(in.Has.Cpus), in.Has.Memory, in.Has.Disk, int(in.Has.GPUs)
+	info.TotalSlotCpus, info.TotalSlotMemory = int(in.Total.Cpus), in.Total.Memory
+	info.TotalSlotDisk, info.TotalSlotGPUs = in.Total.Disk, int(in.Total.GPUs)
 	for _, c := range in.Children {
-		info.ChildCpus = append(info.ChildCpus, classad.Int(c.Has.Cpus))
-		info.ChildMemory = append(info.ChildMemory, classad.Int(c.Has.Memory))
-		info.ChildStates = append(info.ChildStates, classad.String(c.State))
+		info.Children = append(info.Children, ad.Child{
+			Dynamic: c.Slot.Dynamic, State: c.State, Cpus: int(c.Has.Cpus), Memory: c.Has.Memory, Disk: c.Has.Disk, GPUs: int(c.Has.GPUs),
+		})
 	}
 }
 

@@ -398,7 +398,10 @@ func (s *Server) slots(_ context.Context, _ job.Caller, req *api.SlotsRequest) (
 	}
 	for _, v := range s.Queue.Views(id, req.Ads) {
 		t := api.SlotStatus{
-			Slot: api.SlotID(v.Slot.String()), Name: v.Name, Queue: v.Queue, State: v.State, Activity: v.Activity, Since: v.Since, Holder: v.Holder, Claim: v.ID.String(), Job: v.Task,
+			Slot: api.SlotID(v.Slot.String()), Name: v.Name, Type: v.Type, Queue: v.Queue, State: v.State, Activity: v.Activity, Since: v.Since, Holder: v.Holder, Claim: v.ID.String(), Job: v.Task,
+		}
+		if v.Type != claim.Static {
+			t.Has = &api.SlotResources{Cpus: v.Has.Cpus, Memory: v.Has.Memory, Disk: v.Has.Disk, GPUs: v.Has.GPUs}
 		}
 		if v.Ad != nil {
 			t.Ad = v.Ad.OldString() // without what is private

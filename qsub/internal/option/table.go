@@ -269,7 +269,7 @@ var rows = []Option{
 	{Name: "-shgrpl", Commands: Qconf, Help: "list the host groups"},
 	{Name: "-sj", Args: one("job_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "suspend jobs"},
 	{Name: "-sknobs", Args: one("pattern_list"), Kind: List, Commands: Qconf, Repeat: true, Help: "show the knobs of hooks.conf, all or some"},
-	{Name: "-slotad", Args: one("number"), Kind: List, Commands: Qhost, Help: "show the ads of the slots, all or one"},
+	{Name: "-slotad", Args: one("slot"), Kind: List, Commands: Qhost, Help: "show the ads of the slots, all or one"},
 	{Name: "-slots", Commands: Qhost, Help: "show the slots, and who has them"},
 	{Name: "-slots", Args: one("slots"), Kind: List, Commands: Qacct, Help: "list by slots"},
 	{Name: "-sm", Commands: Qconf, Help: "list the managers"},
