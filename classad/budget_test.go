@@ -193,3 +193,22 @@ func TestREQ_AD_4_Chains(t *testing.T) {
 		}
 	}
 }
+
+// Evaluations that share their steps cost no more than these together.
+func TestSharedSteps(t *testing.T) {
+	e := parse(t, "size({1, 2, 3}) > 2")
+	steps := 50
+	env := &classad.Env{Steps: &steps}
+	n := 0
+	for ; env.Eval(e).True(); n++ {
+		if n > 50 {
+			t.Fatal("the steps do not come to an end")
+		}
+	}
+	if v := env.Eval(e); n < 3 || steps != 0 || v.Kind() != classad.ErrorKind {
+		t.Errorf("after %d times %d steps are left, and the value is %v; want an error", n, steps, v)
+	}
+	if !(&classad.Env{}).Eval(e).True() {
+		t.Error("an evaluation on its own is bound by what others have taken")
+	}
+}

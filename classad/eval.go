@@ -25,6 +25,11 @@ type Env struct {
 	// Home returns the home directory of a user, and "" if there is none.
 	// Without it nobody has one.
 	Home func(user string) string
+
+	// Steps bounds what several evaluations cost together: each takes what it needs
+	// of them, and is an error when it needs more. Nil: each has its own bound only.
+	// Evaluations that share it must not be made at the same time.
+	Steps *int
 }
 
 // Eval returns the value of an expression.
@@ -90,6 +95,7 @@ type context struct {
 	env        *Env
 	my, target scope
 	steps      int
+	given      int // of those that are shared
 	bytes      int
 	depth      int
 	exhausted  string   // which budget is spent
@@ -111,6 +117,10 @@ func newContext(env *Env) *context {
 	c := contexts.Get().(*context)
 	c.env = env
 	c.steps, c.bytes, c.depth, c.exhausted = maxSteps, maxBytes, 0, ""
+	if env.Steps != nil {
+		c.steps = min(maxSteps, *env.Steps)
+		c.given = c.steps
+	}
 	c.active, c.stack = c.active[:0], c.stack[:0]
 	c.my = scope{ad: noAttrs, root: &c.my}
 	if env.My != nil {
@@ -127,6 +137,9 @@ func newContext(env *Env) *context {
 // release gives the context to the next evaluation, and holds on to nothing:
 // neither to ads and values nor to the room that an unusual one took.
 func (c *context) release() {
+	if s := c.env.Steps; s != nil {
+		*s -= c.given - max(c.steps, 0)
+	}
 	const usual = 64
 	if cap(c.stack) > usual {
 		c.stack = nil
