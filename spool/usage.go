@@ -76,6 +76,27 @@ func NewUsage(ws syscall.WaitStatus, start, end time.Time, ru *syscall.Rusage) *
 	return u
 }
 
+// keyAsked is the key of ours that says by which signal the job was asked to end
+// while it still ran; 0: by none.
+const keyAsked = "asked_to_end"
+
+// Ask notes by which signal the job was asked to end while it still ran; 0: by none.
+func (u *Usage) Ask(sig int) {
+	u.Extra = append(u.Extra, Entry{Key: keyAsked, Value: strconv.Itoa(sig)})
+}
+
+// Asked returns by which signal the job was asked to end while it still ran; 0: it
+// has ended by itself. A foreign shepherd does not tell: then it is not known.
+func (u *Usage) Asked() (sig int, known bool) {
+	for _, e := range u.Extra {
+		if e.Key == keyAsked {
+			n, ok := decimal(e.Value, maxID)
+			return int(n), ok
+		}
+	}
+	return 0, false
+}
+
 // usageKeys are Grid Engine's keys on Linux in its order.
 var usageKeys = [...]string{
 	"wait_status", "exit_status", "signal", "start_time", "end_time", "ru_wallclock",

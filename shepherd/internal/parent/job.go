@@ -249,6 +249,9 @@ func (p *parent) closeJob() {
 	orphans := p.loop.OrphanUsage()
 	reap.Add(&p.rusage, &orphans)
 	usage := spool.NewUsage(p.status, p.started, p.ended, &p.rusage)
+	if !p.foreign {
+		usage.Ask(int(p.asked))
+	}
 	p.end = []string{"SGE_JOBEXIT_STAT=" + strconv.Itoa(usage.ExitStatus)}
 	p.log.Line(`writing usage file to "usage"`)
 	b := usage.Append(nil)

@@ -1107,6 +1107,43 @@ while :; do sleep 1000 & wait $!; done`)
 	r.ended(p.wait(), 0, 7)
 }
 
+// TestAsked tells a job that ended since it was asked to from one that would have
+// anyway, whatever both exit with.
+func TestAsked(t *testing.T) {
+	for _, tt := range []struct {
+		script string
+		sig    unix.Signal
+		want   int
+	}{
+		{"trap 'exit 0' TERM\necho ready\nwhile :; do sleep 1000 & wait $!; done", unix.SIGTERM, 15},
+		{"trap 'exit 0' USR1\necho ready\nwhile :; do sleep 1000 & wait $!; done", unix.SIGUSR1, 0},
+		{"echo ready", 0, 0},
+	} {
+		r := newRig(t, tt.script)
+		next := r.pipe()
+		p := r.start()
+		if got := next(); got != "ready" {
+			t.Fatal(got)
+		}
+		if tt.sig != 0 {
+			if err := r.dir.Append(spool.FileSignals, spool.AppendSignals(nil, []spool.Signal{{Signal: int(tt.sig), Seq: 1}})); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.cmd.Process.Signal(syscall.SIGTTIN); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.ended(p.wait(), 0, 0)
+		u, err := r.dir.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, known := u.Asked(); got != tt.want || !known {
+			t.Errorf("signal %v: asked by %d, %v; want %d", tt.sig, got, known, tt.want)
+		}
+	}
+}
+
 // TestStop stops a job for good and kills it then.
 func TestStop(t *testing.T) {
 	r := newRig(t, "echo ready; while :; do sleep 1000 & wait; done")

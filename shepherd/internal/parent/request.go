@@ -137,6 +137,7 @@ func (p *parent) request(sig unix.Signal) {
 	}
 	switch sig {
 	case unix.SIGKILL:
+		p.ask(sig)
 		p.killed = true
 		p.kills++
 		if !p.warn(sig) {
@@ -153,8 +154,19 @@ func (p *parent) request(sig unix.Signal) {
 			p.forget()
 		}
 		p.resume()
+	case unix.SIGTERM:
+		p.ask(sig)
+		p.deliver(sig)
 	default:
 		p.deliver(sig)
+	}
+}
+
+// ask notes that the job is asked to end, unless it has ended already. What it makes
+// of that is its business: it may well exit with 0, and has not come to its own end.
+func (p *parent) ask(sig unix.Signal) {
+	if !p.loop.Over() {
+		p.asked = sig
 	}
 }
 

@@ -171,6 +171,20 @@ func (l *Loop) Orphans() (left bool) {
 	}
 }
 
+// Over reports whether the child has ended, though it may not have been taken.
+func (l *Loop) Over() bool {
+	if l.Child < 0 {
+		return true
+	}
+	fds := [1]unix.PollFd{{Fd: int32(l.Child), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds[:], 0)
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && n > 0
+		}
+	}
+}
+
 // Take takes the exit of the job's process, which must have ended, and closes
 // its descriptor. The usage is that of the process and of what it waited for.
 func (l *Loop) Take() (syscall.WaitStatus, syscall.Rusage, error) {
