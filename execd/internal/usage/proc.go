@@ -35,7 +35,7 @@ type process struct {
 // process and of all its children that it has waited for.
 type reading struct {
 	parent, session int
-	cpu             uint64 // ticks
+	cpu, sys        uint64 // ticks; the second in the kernel alone
 	io              uint64 // bytes that went through read and write calls
 	wait            uint64 // ticks that it waited for disks, children not included
 	rss, swap       uint64 // bytes
@@ -128,6 +128,7 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 	for _, p := range gone {
 		if p.job != nil && !t.absorbed(p) {
 			p.job.seen.cpu -= p.counted.cpu
+			p.job.seen.sys -= p.counted.sys
 			p.job.seen.io -= p.counted.io
 		}
 	}
@@ -202,6 +203,7 @@ func (t *table) add() {
 	for _, p := range t.looked {
 		sum := &p.job.now
 		sum.cpu += p.cpu
+		sum.sys += p.sys
 		sum.io += p.io
 		sum.rss += p.rss
 		sum.swap += p.swap
@@ -338,7 +340,7 @@ func (t *table) readStat(p *process) bool {
 	}
 	b = b[bytes.LastIndexByte(b, ')')+1:]
 	i := 2 // the field before, counted as proc(5) does
-	p.cpu = 0
+	p.cpu, p.sys = 0, 0
 	for word := range bytes.FieldsSeq(b) {
 		switch i++; i {
 		case 4:
@@ -346,7 +348,11 @@ func (t *table) readStat(p *process) bool {
 		case 6:
 			p.session = int(number(word))
 		case 14, 15, 16, 17: // utime, stime, and those of children
-			p.cpu += number(word)
+			n := number(word)
+			p.cpu += n
+			if i == 15 || i == 17 {
+				p.sys += n
+			}
 		case 20:
 			p.threads = int(number(word))
 		case 24:

@@ -56,6 +56,7 @@ type job struct {
 	now     reading // sums over the processes at this look
 	seen    reading // at the last, less what was not added to anybody when its process ended
 	cpu, io uint64  // ticks and bytes of all looks together
+	sys     uint64  // ticks of cpu in the kernel
 	waited  uint64  // ticks
 	most    float64 // most vmem of all looks
 	told    [4]bool // excesses, by their place in Limits.compare
@@ -340,10 +341,12 @@ func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	u := &j.usage
 	// What a process took that ended is in another one, or is missing.
 	j.cpu += uint64(max(0, int64(j.now.cpu-j.seen.cpu)))
+	j.sys += uint64(max(0, int64(j.now.sys-j.seen.sys)))
 	j.io += uint64(max(0, int64(j.now.io-j.seen.io)))
 	j.seen = j.now
 
 	u.CPU = max(was.CPU, float64(j.cpu)/ticks, g.CPU.Seconds())
+	u.SysCPU = min(max(was.SysCPU, float64(j.sys)/ticks, g.SysCPU.Seconds()), u.CPU)
 	u.IO = max(was.IO, float64(j.io)/gib, float64(g.IO)/gib)
 	u.IOWait = max(was.IOWait, float64(j.waited)/ticks, g.IOWait.Seconds())
 	u.RSS, u.VMem, u.PIDs = float64(j.now.rss), float64(j.now.rss+j.now.swap), j.now.threads

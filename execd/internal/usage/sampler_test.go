@@ -43,6 +43,7 @@ func (h *host) write(name, text string) {
 type fake struct {
 	pid, parent, session, gid int
 	cpu, io, rss, swap        int // ticks, bytes, MiB, MiB
+	sys                       int // ticks of cpu in the kernel, beside one
 }
 
 func (h *host) set(p fake) {
@@ -52,8 +53,8 @@ func (h *host) set(p fake) {
 		h.t.Fatal(err)
 	}
 	// A name that a hostile user would choose.
-	stat := fmt.Sprintf("%d (a) R 1 (b) S %d 1 %d 0 -1 4194560 9 9 9 9 %d 1 0 0 20 0 2 0 777 12345 %d 18446744073709551615 "+
-		"1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 %d 0 0\n", p.pid, p.parent, p.session, p.cpu-1, p.rss<<20/os.Getpagesize(), p.cpu/10)
+	stat := fmt.Sprintf("%d (a) R 1 (b) S %d 1 %d 0 -1 4194560 9 9 9 9 %d %d 0 0 20 0 2 0 777 12345 %d 18446744073709551615 "+
+		"1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 %d 0 0\n", p.pid, p.parent, p.session, p.cpu-1-p.sys, 1+p.sys, p.rss<<20/os.Getpagesize(), p.cpu/10)
 	h.write(dir+"/stat", stat)
 	h.write(dir+"/status", fmt.Sprintf("Name:\ta\\nGroups:\t20001\nUid:\t0\nGroups:\t4 24 %d 30000 \nVmRSS:\t%8d kB\nVmSwap:\t%8d kB\n",
 		p.gid, p.rss<<10, p.swap<<10))
@@ -90,12 +91,39 @@ func (s *Sampler) want(t *testing.T, what string, want api.Usage) {
 	t.Helper()
 	time.Sleep(time.Second) // of the bubble
 	got, ok := s.Usage(run)
-	got.Wallclock = 0
+	got.Wallclock, got.SysCPU = 0, 0
 	got.Mem = math.Round(got.Mem*1e6) / 1e6
 	got.IO = math.Round(got.IO * gib)
 	if !ok || got != want {
 		t.Errorf("%s: %+v, %v; want %+v", what, got, ok, want)
 	}
+}
+
+// What the processes of a job take in the kernel is told apart, also of those that
+// have ended, and a group knows it of all that were ever in it.
+func TestKernelTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		s := newSampler(h, time.Second)
+		g := &group{read: func() (GroupUsage, error) { return GroupUsage{}, nil }}
+		h.set(fake{pid: 100, parent: 1, session: 100, gid: 20001, cpu: 1000, sys: 399})
+		h.set(fake{pid: 101, parent: 100, session: 100, gid: 20001, cpu: 500, sys: 99})
+		s.Add(run, Job{AddGID: 20001, Started: time.Now(), Group: g})
+		defer start(s)()
+		want := func(what string, cpu, sys float64) {
+			t.Helper()
+			time.Sleep(time.Minute) // longer than it is ever left alone
+			if got, ok := s.Usage(run); !ok || got.CPU != cpu || got.SysCPU != sys {
+				t.Errorf("%s: %v of %v s in the kernel; want %v of %v", what, got.SysCPU, got.CPU, sys, cpu)
+			}
+		}
+		want("two processes", 15, 5)
+		h.end(101)
+		h.set(fake{pid: 100, parent: 1, session: 100, gid: 20001, cpu: 1600, sys: 599})
+		want("one has ended, and the other has waited for it", 16, 6)
+		g.read = func() (GroupUsage, error) { return GroupUsage{CPU: 30 * time.Second, SysCPU: 10 * time.Second}, nil }
+		want("the group knows more", 30, 10)
+	})
 }
 
 func TestProcesses(t *testing.T) {
@@ -158,7 +186,7 @@ func TestProcesses(t *testing.T) {
 				u, ok := s.Remove(run)
 				u.Wallclock, u.IO, u.Mem = 0, math.Round(u.IO*gib), math.Round(u.Mem*1e6)/1e6
 				if want := (api.Usage{
-					CPU: 9, Mem: 13.75, IO: 110, IOWait: 1.1, VMem: 1 << 30, MaxVMem: 2560 << 20, RSS: 1 << 30, MaxRSS: 1536 << 20, PIDs: 2,
+					CPU: 9, SysCPU: 0.03, Mem: 13.75, IO: 110, IOWait: 1.1, VMem: 1 << 30, MaxVMem: 2560 << 20, RSS: 1 << 30, MaxRSS: 1536 << 20, PIDs: 2,
 				}); !ok || u != want {
 					t.Errorf("Remove = %+v, %v; want %+v", u, ok, want)
 				}

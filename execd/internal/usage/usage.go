@@ -44,6 +44,7 @@ type Group interface {
 // Zero is not known: the kernel may lack the controller.
 type GroupUsage struct {
 	CPU        time.Duration
+	SysCPU     time.Duration // of CPU in the kernel
 	IOWait     time.Duration
 	IO         uint64 // bytes to and from disks
 	Memory     uint64 // bytes, resident and swap, without what is cached of files
