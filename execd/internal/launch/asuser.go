@@ -66,6 +66,11 @@ func (l *Launcher) asUser(ctx context.Context, out io.Writer, uid, gid int, grou
 func (l *Launcher) asUserWith(ctx context.Context, in io.Reader, out io.Writer, uid, gid int, groups string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, asUserTimeout)
 	defer cancel()
+	done, err := l.turns.take(ctx, uid)
+	if err != nil {
+		return fmt.Errorf("cannot do anything as uid %d: %w", uid, err)
+	}
+	defer done()
 	cmd := exec.CommandContext(ctx, l.ownShepherd(), append([]string{
 		"-as-user", fmt.Sprint(uid), fmt.Sprint(gid), groups,
 	}, args...)...)

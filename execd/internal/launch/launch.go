@@ -44,11 +44,15 @@ type Launcher struct {
 	// Noticed is called when Lost may say something else of a run that Attend was
 	// called for. It must not block.
 	Noticed func(spool.RunID)
+	// Aside does something for which a user may have others wait, so that nobody but
+	// its caller waits; nil: it is done.
+	Aside func(do func())
 
 	shared   sync.Once // says why PRIVATE_TMP is without effect
 	spares   spares
 	projects projects
 	forks    forker
+	turns    turns
 	watch    *watcher
 
 	mu      sync.Mutex

@@ -74,7 +74,7 @@ type measuredGroup struct {
 
 func (m *measuredGroup) Usage() (usage.GroupUsage, error) {
 	u, err := m.tree.Usage(m.group)
-	g := usage.GroupUsage{CPU: u.User + u.System, IO: u.Read + u.Written, Memory: u.Memory}
+	g := usage.GroupUsage{CPU: u.User + u.System, SysCPU: u.System, IO: u.Read + u.Written, Memory: u.Memory}
 	if u.OOMKills > 0 {
 		// Before it kills, the kernel gives up what is cached of files, of which a
 		// peak is full otherwise.
