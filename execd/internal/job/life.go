@@ -170,6 +170,15 @@ func (s *Store) Evict(t *Task, want Want) (bool, error) {
 	err := s.commitIf(t.Job, may, durable, nil, &line{
 		Event: EventWant, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Want: &want,
 	})
+	if err != nil {
+		// It leaves all the same. Its end is recorded when there is room again, and must
+		// not lack what was to become of it.
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if may() {
+			t.Want = &want
+		}
+	}
 	return news, err
 }
 
