@@ -46,6 +46,9 @@ type Hook struct {
 	Limit        time.Duration // how long it may run
 	MaxOutput    int64         // bytes of its standard output
 	MaxProcesses int           // processes it may have at a time, itself among them
+	// Own says that it is a program of the user's whose rights it has: its path is
+	// looked at by nobody who may see more than he.
+	Own bool
 }
 
 // How many bytes and processes a hook may have if hooks.conf does not say.

@@ -154,8 +154,10 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, context.Cause(ctx))
 	}
-	if err := c.Hook.Check(); err != nil {
-		return err
+	if !c.Hook.Own {
+		if err := c.Hook.Check(); err != nil {
+			return err
+		}
 	}
 	u, err := r.account(ctx, c.As)
 	if err != nil {
@@ -205,7 +207,7 @@ func (r *Runner) account(ctx context.Context, as *user.User) (*user.User, error)
 		}
 		u, err := r.Users.ByName(ctx, account)
 		if errors.Is(err, user.ErrUnknown) {
-			return nil, fmt.Errorf("this host has no account %q, as which hooks of execd run", account)
+			return nil, noAccount(account)
 		}
 		if err != nil {
 			return nil, err

@@ -971,3 +971,40 @@ func measure(bench *testing.B, b *bed) {
 	used := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
 	bench.ReportMetric(float64(used)/float64(bench.N)/1e6, "cpu-ms/op")
 }
+
+// A program that a user names is looked at with his rights alone: what is said of it
+// tells him nothing of where he cannot go, and in what directory he has it is his
+// business.
+func TestProgramOfTheUsers(t *testing.T) {
+	b := newBed(t)
+	h := b.hook("echo ran")
+	h.Own = true
+	open := filepath.Join(b.dir, "open")
+	if err := errors.Join(os.Mkdir(open, 0o755), os.Chmod(open, 0o777), os.Rename(h.Path, filepath.Join(open, "hook"))); err != nil {
+		t.Fatal(err)
+	}
+	h.Path = filepath.Join(open, "hook")
+	if res := b.run(b.call(h)); !res.OK() || string(res.Stdout) != "ran\n" {
+		t.Errorf("in a directory of his choice: %v", &res)
+	}
+	h.Own = false
+	if res := b.run(b.call(h)); res.Err == nil {
+		t.Error("a hook that everybody can replace is run")
+	}
+	if !b.r.Privileged {
+		return // there is nothing that he may not see
+	}
+	hidden := filepath.Join(b.dir, "hidden")
+	if err := errors.Join(os.Mkdir(hidden, 0o700), os.WriteFile(filepath.Join(hidden, "secret"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var said [2]string
+	for i, name := range []string{"secret", "nothing"} {
+		h := &Hook{Keyword: "job", Name: "PreCmd", Path: filepath.Join(hidden, name), Limit: long, Own: true}
+		res := b.run(b.call(h))
+		said[i] = strings.ReplaceAll(res.String(), name, "FILE")
+	}
+	if said[0] != said[1] || !strings.Contains(said[0], "permission denied") {
+		t.Errorf("of what is there it is said %q, of what is not %q", said[0], said[1])
+	}
+}

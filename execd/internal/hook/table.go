@@ -239,8 +239,7 @@ func (t *Table) Hook(keyword string, n Name) *Hook {
 	}
 	h := t.hooks[strings.ToUpper(keyword)][n]
 	if h != nil && t.broken[h] {
-		switch n {
-		case FetchWork, ReplyFetch, EvictClaim, RenewClaim:
+		if slices.Contains(ofDaemon, n) {
 			return nil
 		}
 	}

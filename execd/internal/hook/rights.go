@@ -1,0 +1,124 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/user"
+)
+
+// ofDaemon are the hooks that execd calls for itself. The others have the rights of
+// a job's user.
+var ofDaemon = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim}
+
+// Rights returns as warnings what keeps hooks from being run where execd is root: that
+// there is no account for those of execd itself, said once, and programs which those
+// as whom they run cannot get at. Programs that must not be run are told of by
+// Problems.
+func (t *Table) Rights(ctx context.Context, users Users) []knob.Problem {
+	var list []knob.Problem
+	warn := func(h *Hook, text string) {
+		k := t.knobs.Get(knobName(h.Keyword, h.Name))
+		list = append(list, knob.Problem{File: k.File, Line: k.Line, Text: knobName(h.Keyword, h.Name) + ": " + text, Warning: true})
+	}
+	account, err := users.ByName(ctx, Account)
+	told := false
+	for _, keyword := range t.Keywords() {
+		for _, n := range Names {
+			h := t.hooks[keyword][n]
+			switch {
+			case h == nil || t.broken[h]:
+			case !slices.Contains(ofDaemon, n):
+				if why := closed(h.Path, nil); why != "" {
+					warn(h, fmt.Sprintf("%s: %s keeps the users of jobs from running it", shown(h.Path), why))
+				}
+			case errors.Is(err, user.ErrUnknown):
+				if !told {
+					told = true
+					warn(h, noAccount(Account).Error()+": none of them is called")
+				}
+			case err == nil:
+				if why := closed(h.Path, account); why != "" {
+					warn(h, fmt.Sprintf("%s: %s keeps user %s from running it", shown(h.Path), why, account.Name))
+				}
+			}
+		}
+	}
+	return list
+}
+
+// noAccount is the error of a host that lacks the account of execd's own hooks.
+func noAccount(name string) error {
+	return fmt.Errorf("this host has no account %q, as which hooks of execd run", name)
+}
+
+// The permissions of one class of users, in a mode.
+const (
+	mayRead = 0o4
+	mayRun  = 0o1
+)
+
+// closed says what keeps a user from running a program, or, nil, everybody who is
+// neither its owner nor in its group; empty: nothing does. What only an access
+// control list lets him do it does not know.
+func closed(path string, u *user.User) string {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "" // whoever runs it says so
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if mode, ok := permits(dir, u, mayRun); !ok {
+			return fmt.Sprintf("mode %04o of %s", mode, shown(dir))
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	need := os.FileMode(mayRun)
+	if isScript(path) { // its interpreter reads it
+		need |= mayRead
+	}
+	if mode, ok := permits(path, u, need); !ok {
+		return fmt.Sprintf("its mode %04o", mode)
+	}
+	return ""
+}
+
+// permits reports whether the mode of a file permits something to a user, and what
+// it is.
+func permits(path string, u *user.User, need os.FileMode) (mode os.FileMode, ok bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, true
+	}
+	mode = info.Mode().Perm()
+	class := mode
+	if st, known := info.Sys().(*syscall.Stat_t); known && u != nil {
+		switch gid := int(st.Gid); {
+		case int(st.Uid) == u.UID:
+			class = mode >> 6
+		case gid == u.GID || slices.Contains(u.Groups, gid):
+			class = mode >> 3
+		}
+	}
+	return mode, class&need == need
+}
+
+// isScript reports whether a program is one that an interpreter runs.
+func isScript(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var head [2]byte
+	_, err = io.ReadFull(f, head[:])
+	return err == nil && string(head[:]) == "#!"
+}
