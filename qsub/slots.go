@@ -67,7 +67,7 @@ func (s *session) slots(ctx context.Context, a *slotsAsked, asJSON bool) error {
 // slotLines prints the table of slots. What others have that are carved is shown only
 // where there are such slots.
 func (s *session) slotLines(slots []api.SlotStatus) {
-	carved := slices.ContainsFunc(slots, func(t api.SlotStatus) bool { return t.Has != nil })
+	carved := slices.ContainsFunc(slots, func(t api.SlotStatus) bool { return t.Type != "" })
 	line := func(cells ...string) {
 		text := fmt.Sprintf("%s %s %s %s %s ", column(cells[0], 5), column(cells[1], 20), column(cells[2], 10), column(cells[3], 12), column(cells[4], 16))
 		if carved {
@@ -83,10 +83,10 @@ func (s *session) slotLines(slots []api.SlotStatus) {
 	fmt.Fprintln(s.out, strings.Repeat("-", width))
 	for i := range slots {
 		t := &slots[i]
-		cpus, memory := "", ""
-		if t.Has != nil {
-			cpus, memory = strconv.FormatInt(t.Has.Cpus, 10), strconv.FormatInt(t.Has.Memory, 10)+"M"
+		kind, cpus, memory := "Static", "", ""
+		if t.Type != "" {
+			kind, cpus, memory = t.Type, strconv.FormatInt(t.Cpus, 10), strconv.FormatInt(t.Memory, 10)+"M"
 		}
-		line(string(t.Slot), t.Queue, t.State, t.Activity, t.Holder, t.Job, t.Type, cpus, memory)
+		line(string(t.Slot), t.Queue, t.State, t.Activity, t.Holder, t.Job, kind, cpus, memory)
 	}
 }

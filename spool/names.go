@@ -47,6 +47,7 @@ const (
 	DirJobs       = "jobs"
 	DirScripts    = "job_scripts"
 	DirClaims     = "claims"
+	DirEvictions  = "evictions"
 	FileMessages  = "messages"
 	FileExecdPID  = "execd.pid"
 	FileExecdLock = "execd.lock"
@@ -132,6 +133,7 @@ var Places = []Place{
 	{DirJobs, "the records of jobs and tasks", 0o700},
 	{DirScripts, "job scripts, each for its owner alone", 0o711},
 	{DirClaims, "claims of slots that are not the queue's, with their secrets", 0o700},
+	{DirEvictions, "ends of claims of fetched work that are to be told", 0o700},
 }
 
 // ModeOf returns the mode of a file by name: that of the table, or 0600 for a

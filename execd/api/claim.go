@@ -84,7 +84,9 @@ func Refusef(why Refusal, format string, args ...any) *Error {
 
 // ClaimRequest asks for a slot.
 type ClaimRequest struct {
-	Slot SlotID `json:"slot,omitempty"` // empty: any that is willing, the lowest first
+	// Slot is empty for any that is willing, the lowest first; an Ad that is dear to
+	// evaluate is refused then, if it is not had by one of the first slots.
+	Slot SlotID `json:"slot,omitempty"`
 	// Ad describes what is to run, in old or new ClassAd syntax: START and RANK of
 	// the slot are evaluated with it. Empty: nothing is known of it.
 	Ad string `json:"ad,omitempty"`
@@ -96,6 +98,13 @@ type ClaimRequest struct {
 	Priority int `json:"priority,omitempty"`
 	// NoWait refuses instead of waiting for what runs in the slot to leave.
 	NoWait bool `json:"no_wait,omitempty"`
+	// LeftOvers asks, where Slot is partitionable, for a claim on what is left of it as
+	// well: while that lasts, for an hour at most, nobody else has slots carved there.
+	LeftOvers bool `json:"left_overs,omitempty"`
+	// Preempt are claims of the caller's on slots that were carved out of Slot. They
+	// are given up at once to make room, if nothing runs there that may still finish.
+	// What has to be killed first has the request refused with RefusedTryAgain.
+	Preempt []ClaimID `json:"preempt,omitempty"`
 }
 
 // MinLease is the shortest lease, in seconds.
@@ -112,6 +121,9 @@ type ClaimReply struct {
 	Lease   int    `json:"lease"`        // seconds
 	Renew   int    `json:"renew"`        // renew each so many seconds
 	Ad      string `json:"ad,omitempty"` // of the slot, in old syntax
+	// LeftOvers is the claim on what is left of the slot that this one was carved out
+	// of; nil: there is none. No job runs under it.
+	LeftOvers *ClaimReply `json:"left_overs,omitempty"`
 }
 
 // ClaimOrder names a claim.
@@ -196,7 +208,6 @@ type SlotsReply struct {
 type SlotStatus struct {
 	Slot     SlotID    `json:"slot"`
 	Name     string    `json:"name"`
-	Type     string    `json:"type"` // Static, Partitionable or Dynamic
 	Queue    string    `json:"queue"`
 	State    string    `json:"state"`
 	Activity string    `json:"activity"`
@@ -205,17 +216,15 @@ type SlotStatus struct {
 	Claim    string    `json:"claim,omitempty"`  // public id
 	Job      string    `json:"job,omitempty"`    // 12.1
 	Ad       string    `json:"ad,omitempty"`     // in old syntax
-	// Has is what a dynamic slot has, or what is left of a partitionable one; nil of
-	// a static one.
-	Has *SlotResources `json:"has,omitempty"`
-}
 
-// SlotResources are what is carved out of a partitionable slot.
-type SlotResources struct {
-	Cpus   int64 `json:"cpus"`
-	Memory int64 `json:"memory"` // MiB
-	Disk   int64 `json:"disk"`   // KiB
-	GPUs   int64 `json:"gpus"`
+	// Type is Partitionable or Dynamic of a slot that others are carved out of, or that
+	// was carved; empty: it is Static. Of those the numbers are what is left of it, or
+	// what it has.
+	Type   string `json:"type,omitempty"`
+	Cpus   int64  `json:"cpus,omitempty"`
+	Memory int64  `json:"memory,omitempty"` // MB
+	Disk   int64  `json:"disk,omitempty"`   // KiB
+	GPUs   int64  `json:"gpus,omitempty"`
 }
 
 // Claim asks for a slot, and waits until it is the caller's unless the request says
@@ -251,6 +260,15 @@ type Claim struct {
 
 // ClaimOf returns a claim whose id is known, as after a restart of the program.
 func (c *Client) ClaimOf(id ClaimID) *Claim { return &Claim{client: c, Reply: ClaimReply{ID: id}} }
+
+// LeftOvers returns the claim on what is left of the slot that this one was carved out
+// of; nil: there is none. It is to be released, or ends with its lease.
+func (c *Claim) LeftOvers() *Claim {
+	if c.Reply.LeftOvers == nil {
+		return nil
+	}
+	return &Claim{client: c.client, Reply: *c.Reply.LeftOvers}
+}
 
 func (c *Claim) order(ctx context.Context, verb string) (state ClaimState, err error) {
 	err = c.client.Call(ctx, verb, &ClaimOrder{ID: c.Reply.ID}, &state)

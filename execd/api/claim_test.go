@@ -85,3 +85,18 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("the end of a context is a refusal, %d", got)
 	}
 }
+
+// A slot is read as a text and, as before there were any that are carved, as a number.
+func TestSlotID(t *testing.T) {
+	for text, want := range map[string]api.SlotID{`{"slot":3}`: "3", `{"slot":"3"}`: "3", `{"slot":"1_2"}`: "1_2", `{"slot":0}`: "", `{"slot":null}`: "", `{}`: ""} {
+		var got api.Work
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got.Slot != want {
+			t.Errorf("%s: %q, %v; want %q", text, got.Slot, err, want)
+		}
+	}
+	for _, text := range []string{`{"slot":1.5}`, `{"slot":true}`, `{"slot":[1]}`} {
+		if err := json.Unmarshal([]byte(text), new(api.Work)); err == nil {
+			t.Errorf("%s is read", text)
+		}
+	}
+}

@@ -8,6 +8,9 @@
 // machines their events, keeps the ids of claims, in memory and in the spool, and
 // returns what is to be done with jobs as effects.
 //
+// A queue may be one partitionable slot: then a slot is carved out of that for each
+// claim, as large as what is to run there asks for, and is gone with it.
+//
 // Package queue is in front of it, and calls what changes a managed slot with its
 // own lock held: the scheduler's books must be those of the slots. Packages queue,
 // stage, server and daemon import it; it imports conf, job, schedule, slot and the API.
@@ -81,6 +84,7 @@ type Table struct {
 	configured []conf.Queue       // guarded by mu; as Resize was told last
 	waiting    map[string]bool    // guarded by mu; queues that become partitionable, or cease to be, when nobody uses them
 	begun      bool               // guarded by mu; Manage was called
+	round      round              // guarded by mu
 }
 
 // slots are the claims of one queue.
@@ -92,6 +96,7 @@ type slots struct {
 	first   int        // number of the first
 	idle    int        // nothing below it is idle
 	managed int        // how many of claims are managed
+	asked   asked
 }
 
 // NewTable returns a table in which the holder has a claim on every slot. Queues
@@ -151,6 +156,7 @@ func (t *Table) resize(queues []conf.Queue) {
 	t.queues, t.waiting = fresh, waiting
 	t.relist()
 	t.any()
+	t.forget()
 	t.remanage()
 }
 
@@ -195,8 +201,9 @@ func (t *Table) any() { t.some.Store(len(t.managed) > 0 || len(t.waiting) > 0) }
 func (t *Table) retire(claims []*Claim) {
 	for _, c := range claims {
 		c.Slot = 0
-		if c.managed != nil {
-			t.happen(c.managed, slot.Vacate{Reason: slot.ReasonSystemPolicyVacate})
+		if m := c.managed; m != nil {
+			t.happen(m, slot.Vacate{Reason: slot.ReasonSystemPolicyVacate})
+			t.ask(m, false) // who asks will not find it
 		}
 	}
 }
@@ -293,6 +300,19 @@ func (t *Table) next(s *slots, job string, j slot.Job) *Claim {
 	}
 	s.idle += i
 	return s.claims[s.idle]
+}
+
+// Ending tells that the processes of a job are gone, and what is left of it is to tell
+// of its end: Deactivate follows.
+func (t *Table) Ending(claims []*Claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range claims {
+		if m := c.managed; m != nil && m.task != "" && !m.ending {
+			m.ending = true
+			m.touch()
+		}
+	}
 }
 
 // Deactivate tells that the job of claims has ended.

@@ -175,7 +175,7 @@ func TestClaimAndRelease(t *testing.T) {
 	if books := d.Books(); len(books) != 1 || books[0].Slots != 1 || books[0].Queue != "b.q" {
 		t.Errorf("books %+v; want a slot of b.q kept", books)
 	}
-	if n, why := d.Willing("b.q", slot.JobOf(ad(t, plainJob)), 1); n != 0 || why != "slot3 is claimed by alice" {
+	if n, why, _ := d.Willing("b.q", slot.JobOf(ad(t, plainJob)), 1); n != 0 || why != "slot3 is claimed by alice" {
 		t.Errorf("willing %d, %q; want none, for alice's sake", n, why)
 	}
 	info, err := os.Stat(filepath.Join(d.root.Path(spool.DirClaims), d.files()[0]))
@@ -399,10 +399,10 @@ func TestDrain(t *testing.T) {
 func TestPolicyOfTheQueue(t *testing.T) {
 	d := newDesk(t, "START = TARGET.Owner == \"u\" && SlotID != 1\nRANK = TARGET.Wanted =?= true ? 1 : 0\n")
 	j, other := slot.JobOf(ad(t, plainJob)), slot.JobOf(ad(t, "[JobUniverse = 5; Owner = \"v\"]"))
-	if n, why := d.Willing("a.q", other, 1); n != 0 || why != "START of slot1 is false" {
+	if n, why, _ := d.Willing("a.q", other, 1); n != 0 || why != "START of slot1 is false" {
 		t.Errorf("willing %d, %q; want START to refuse", n, why)
 	}
-	if n, _ := d.Willing("a.q", j, 9); n != 1 {
+	if n, _, _ := d.Willing("a.q", j, 9); n != 1 {
 		t.Errorf("%d slots are willing; want slot 2 alone", n)
 	}
 	claims := d.Activate("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, j)
@@ -514,7 +514,7 @@ func TestFetchedWork(t *testing.T) {
 		t.Errorf("the claim had nothing to run for %v; want for no time, and then for 3 s", d.idle)
 	}
 	changed := d.Changed(slot.Static(1))
-	d.Withdraw(slot.Static(1), false)
+	d.Withdraw(slot.Static(1), false, "no more work")
 	if did := d.carry(); did != "evicted" || d.place(1) != "Unclaimed/Idle" {
 		t.Errorf("did %q, slot 1 is %s; want the work evicted", did, d.place(1))
 	}
@@ -527,7 +527,7 @@ func TestFetchedWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.run(Granted{Slot: slot.Static(1)}, "8.1")
-	d.Withdraw(slot.Static(1), true)
+	d.Withdraw(slot.Static(1), true, "no more work")
 	if did := d.carry(); !strings.HasSuffix(did, "kill 8.1") {
 		t.Errorf("did %q; want what runs killed when the claim has expired", did)
 	}

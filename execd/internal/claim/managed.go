@@ -70,9 +70,12 @@ type managed struct {
 	job     slot.Job               // the same
 	kept    int                    // so many slots stand in the scheduler's books as another's
 	part    *partition             // that it was carved out of; nil: it was not
+	asking  bool                   // work is being looked for: the answer must not find another slot of the name
 	before  *classad.Ad            // of what it is being carved out of; nil: it has its own
 	changed chan struct{}          // closed at the next change
 	permits []chan api.Permit      // of those who wait for the end of the job
+	ending  bool                   // the processes of the task are gone
+	looked  looked
 }
 
 // grant is a claim of somebody who is not the queue.
@@ -94,6 +97,7 @@ type grant struct {
 	last     string   // the last task
 	stored   bool     // there is a file of it
 	over     bool     // nothing is left of it
+	why      string   // fetched work has given it back, in words; empty: it has not
 	refused  error    // why it was taken from one who waited
 }
 
@@ -171,9 +175,12 @@ func (t *Table) reclaim(r *record) {
 		id: id, kind: r.Kind, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
 		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true,
 	}
-	s := t.queues[r.Queue]
-	if s == nil || !s.fits(r) {
-		t.o.Log.Warn(fmt.Sprintf("claim %v: dropped: slot %d of queue %s is not there any more", id, r.Place, r.Queue))
+	s, why := t.queues[r.Queue], "is not there any more"
+	if s != nil {
+		why = s.unfit(r)
+	}
+	if why != "" {
+		t.o.Log.Warn(fmt.Sprintf("claim %v: dropped: slot %v of queue %s %s", id, slot.ID{Number: r.Place, Dynamic: r.Dynamic}, r.Queue, why))
 		t.effects = append(t.effects, Effect{Do: Forget, id: id})
 		return
 	}
@@ -194,16 +201,24 @@ func (t *Table) reclaim(r *record) {
 	t.o.Log.Info(fmt.Sprintf("claim %v: found after the restart: slot=%v holder=%s", id, t.id(m.claim), g.holder))
 }
 
-// fits reports whether the slot of a record is there, and nobody has claimed it.
-func (s *slots) fits(r *record) bool {
-	switch {
-	case r.Dynamic > 0:
-		return s.part != nil
-	case (s.part != nil) != r.Partitionable || r.Place > len(s.claims):
-		return false
+// unfit says why the slot of a record cannot be given back, as the end of a sentence
+// that begins with it; empty: it can.
+func (s *slots) unfit(r *record) string {
+	if (s.part != nil) != (r.Partitionable || r.Dynamic > 0) || r.Place > len(s.claims) {
+		return "is not there any more"
 	}
-	m := s.claims[r.Place-1].managed
-	return m == nil || len(m.grants) == 0
+	c := s.claims[r.Place-1]
+	if r.Dynamic > 0 {
+		i := slices.IndexFunc(s.part.carved, func(c *Claim) bool { return c.Dynamic == r.Dynamic })
+		if i < 0 {
+			return ""
+		}
+		c = s.part.carved[i]
+	}
+	if c.managed != nil && len(c.managed.grants) > 0 {
+		return "has another claim, for which it waited"
+	}
+	return ""
 }
 
 // restore makes the machine of a slot that is claimed already: for a grant, or with
@@ -310,6 +325,7 @@ func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.policy, t.wanted = p, wanted
+	t.forget()
 	for _, s := range t.order {
 		if s.part != nil {
 			s.part.space.SetPolicy(p)
@@ -395,6 +411,7 @@ func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 		t.act(m, &actions[i], &r)
 	}
 	if len(actions) > 0 {
+		t.stir()
 		m.touch()
 	}
 	return r
@@ -476,14 +493,23 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 		return
 	}
 	g.over = true
-	e := Eviction{Slot: t.id(m.claim), Reason: why.String(), Ad: t.ad(m), ID: g.id}
+	e := Eviction{Slot: t.id(m.claim), Reason: g.reason(why), Ad: t.ad(m), ID: g.id}
 	switch {
 	case g.promised != nil:
 		e.Job = g.promised.Number
-	case m.task != "":
+	case m.task != "" && m.under == g.number: // not what runs in front of one that waits
 		_, _ = fmt.Sscanf(m.task, "%d", &e.Job)
 	}
 	t.effects = append(t.effects, Effect{Do: Evict, Slot: e.Slot, Eviction: e})
+}
+
+// reason says in words why a claim is over: as who has given it back does, or else by
+// what the slot has done.
+func (g *grant) reason(why slot.Reason) string {
+	if g.why != "" {
+		return g.why
+	}
+	return why.String()
 }
 
 // dropped forgets a claim.
@@ -502,7 +528,7 @@ func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
 	if len(m.permits) > 0 && m.task == "" {
 		m.permit(api.Permit{})
 	}
-	t.o.Log.Info(fmt.Sprintf("claim %v: over: slot=%v holder=%s reason=%q", g.id, t.id(m.claim), g.holder, why))
+	t.o.Log.Info(fmt.Sprintf("claim %v: over: slot=%v holder=%s reason=%q", g.id, t.id(m.claim), g.holder, g.reason(why)))
 }
 
 // refusal returns the error of an action that refuses.
@@ -524,7 +550,7 @@ func (t *Table) ended(m *managed) {
 	if g := m.grants[n]; g != nil {
 		g.last = m.task
 	}
-	m.task, m.job, m.under = "", nil, 0
+	m.task, m.job, m.under, m.ending = "", nil, 0, false
 	queues := m.grants[n] == nil
 	t.happen(m, slot.Exited{Claim: n})
 	if len(m.permits) > 0 {
@@ -554,6 +580,7 @@ func (t *Table) Managed() bool { return t.some.Load() }
 func (t *Table) Tick() (next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.stir() // what happens, happens before
 	t.reshape()
 	if len(t.managed) == 0 {
 		return next
@@ -606,52 +633,6 @@ func (t *Table) keeps(m *managed) int {
 		return 1
 	}
 	return 0
-}
-
-// Willing returns how many slots of a queue are willing to run a job, counting to
-// most, and if none is, why: the end of a sentence with "because".
-func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.queues[queue]
-	if s == nil {
-		return 0, "it does not exist any more"
-	}
-	switch {
-	case s.part != nil:
-		return t.willingToCarve(s, j, most)
-	case s.managed == 0:
-		return most, ""
-	}
-	for _, c := range s.claims {
-		if n >= most {
-			break
-		}
-		if c.activity == Busy {
-			continue
-		}
-		text := ""
-		if c.managed != nil {
-			text = t.unwilling(c.managed, j)
-		}
-		if text == "" {
-			n++
-		} else if why == "" {
-			why = text
-		}
-	}
-	if n == 0 && why == "" {
-		why = "all its slots are busy"
-	}
-	return n, why
-}
-
-// unwilling says why a slot does not take a job of the queue now; empty: it does.
-func (t *Table) unwilling(m *managed, j slot.Job) string {
-	if why := t.taken(m); why != "" {
-		return why
-	}
-	return t.undecided(m, j)
 }
 
 // taken says why a slot takes no job of the queue, whatever it is; empty: it may.

@@ -152,6 +152,7 @@ func (t *Table) uncarve(m *managed) {
 
 // recount tells that there are other slots, and something else is left of one.
 func (t *Table) recount(p *partition) {
+	t.stir()
 	if m := p.parent.managed; m != nil {
 		m.touch()
 	}
@@ -185,19 +186,22 @@ func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why strin
 	}
 	// START is asked with what would be left, so it is carved for the time being.
 	var tried []int
-	for n < most {
+	for ; n < most; n++ {
+		if short := space.Left().Short(want); short != "" {
+			why = fmt.Sprintf("of %s: too little %s is left", name, short)
+			break
+		}
+		if n == 0 || !t.policy.Plain() {
+			if why = t.undecided(m, j); why != "" {
+				break
+			}
+		}
 		d, err := space.Carve(t.o.Now(), t.holder, want)
 		if err != nil {
 			why = fmt.Sprintf("of %s: %v", name, err)
 			break
 		}
-		space.Return(d.Number)
-		if why = t.undecided(m, j); why != "" {
-			break
-		}
-		d, _ = space.Carve(t.o.Now(), t.holder, want)
 		tried = append(tried, d.Number)
-		n++
 	}
 	for _, number := range tried {
 		space.Return(number)
@@ -340,7 +344,15 @@ func (t *Table) Asking(id slot.ID, asks bool) {
 	if c == nil || c.Dynamic == 0 {
 		return
 	}
-	m := c.managed
+	t.ask(c.managed, asks)
+}
+
+// ask is Asking of a slot that was carved.
+func (t *Table) ask(m *managed, asks bool) {
+	if m.asking == asks {
+		return
+	}
+	m.asking = asks
 	if asks {
 		t.happen(m, slot.FetchBegan{})
 		return
@@ -424,8 +436,8 @@ func (s *slots) inUse() bool {
 	})
 }
 
-// lease returns when the lease of a claim that is read again ends: that of a
-// partitionable slot is never longer than at first.
+// hold lets who had claimed the slot itself before a restart carve alone again, for a
+// lease that begins anew.
 func (t *Table) hold(s *slots, g *grant) {
 	if g.lease <= 0 || g.lease > slot.PartitionableLease {
 		g.lease = slot.PartitionableLease

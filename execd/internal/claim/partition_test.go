@@ -121,10 +121,10 @@ func TestQueueCarves(t *testing.T) {
 		t.Fatalf("slots %s, %d of them, managed %v", got, d.Slots(), d.Managed())
 	}
 	small, big := slot.JobOf(work(t, 1, 100)), slot.JobOf(work(t, 1, 2500))
-	if n, why := d.Willing("p.q", small, 9); n != 4 || why != "of slot1: too little Cpus is left" {
+	if n, why, _ := d.Willing("p.q", small, 9); n != 4 || why != "of slot1: too little Cpus is left" {
 		t.Errorf("willing %d, %q; want four", n, why)
 	}
-	if n, why := d.Willing("p.q", big, 9); n != 1 || why != "of slot1: too little Memory is left" {
+	if n, why, _ := d.Willing("p.q", big, 9); n != 1 || why != "of slot1: too little Memory is left" {
 		t.Errorf("willing %d, %q; want one", n, why)
 	}
 	_, listed := d.List()
@@ -147,7 +147,7 @@ func TestQueueCarves(t *testing.T) {
 	if left := d.left(); left != (slot.Resources{Cpus: 1, Memory: 4000 - 2560 - 256, Disk: 40000 - 3*1024}) {
 		t.Errorf("%+v is left", left)
 	}
-	if n, why := d.Willing("p.q", big, 1); n != 0 || why != "of slot1: too little Memory is left" {
+	if n, why, _ := d.Willing("p.q", big, 1); n != 0 || why != "of slot1: too little Memory is left" {
 		t.Errorf("willing %d, %q; want too little memory", n, why)
 	}
 	if books := d.Books(); len(books) != 0 {
@@ -177,13 +177,13 @@ func TestQueueCarves(t *testing.T) {
 func TestStartSeesWhatIsLeft(t *testing.T) {
 	d := newParted(t, "START = SlotID != 1 || MY.SlotType == \"Partitionable\" && MY.Cpus > 2\n")
 	j := slot.JobOf(work(t, 1, 1))
-	if n, why := d.Willing("p.q", j, 9); n != 2 || why != "START of slot1 is false" {
+	if n, why, _ := d.Willing("p.q", j, 9); n != 2 || why != "START of slot1 is false" {
 		t.Errorf("willing %d, %q; want two", n, why)
 	}
 	if c := d.Activate("7.1", grantOf(2), j); len(c) != 2 {
 		t.Fatalf("runs on %+v", c)
 	}
-	if n, why := d.Willing("p.q", j, 9); n != 0 || why != "START of slot1 is false" {
+	if n, why, _ := d.Willing("p.q", j, 9); n != 0 || why != "START of slot1 is false" {
 		t.Errorf("willing %d, %q; want none", n, why)
 	}
 	if c := d.Activate("8.1", grantOf(1), j); c != nil || d.left().Cpus != 2 {
@@ -206,11 +206,11 @@ func TestNoLeftOvers(t *testing.T) {
 		t.Errorf("granted %+v", g.LeftOvers)
 	}
 	d.Configure(slot.NewPolicy(nil), nil)
-	if n, why := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 9); n != 3 {
+	if n, why, _ := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 9); n != 3 {
 		t.Errorf("willing %d, %q; want all that is left", n, why)
 	}
 	bad := slot.JobOf(ad(t, "[RequestCpus = -1]"))
-	if n, why := d.Willing("p.q", bad, 1); n != 0 || why != "of slot1: RequestCpus is -1" {
+	if n, why, _ := d.Willing("p.q", bad, 1); n != 0 || why != "of slot1: the job's RequestCpus is -1" {
 		t.Errorf("willing %d, %q", n, why)
 	}
 	if claims := d.Adopt("2.1", grantOf(1), "", noon, bad, nil); len(claims) != 1 || claims[0].has.Cpus != 1 {
@@ -229,7 +229,7 @@ func TestClaimCarves(t *testing.T) {
 	if books := d.Books(); len(books) != 1 || books[0].Slots != 3 || books[0].Queue != "p.q" {
 		t.Errorf("books %+v; want three slots", books)
 	}
-	if n, _ := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 9); n != 1 {
+	if n, _, _ := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 9); n != 1 {
 		t.Errorf("%d slots are left for the queue; want one", n)
 	}
 	claims := d.run(g, "7.1")
@@ -246,8 +246,8 @@ func TestClaimCarves(t *testing.T) {
 	}
 	_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 2, 1), By: bob, Holder: "bob", Kind: KindProgram})
 	d.refused("more than is left", err, api.RefusedRequirements)
-	if g := d.claim(Request{Ad: work(t, 1, 1)}); g.Slot != (slot.ID{Number: 1, Dynamic: 2}) {
-		t.Errorf("any slot is %v", g.Slot)
+	if other := d.claim(Request{Ad: work(t, 1, 1)}); other.Slot != (slot.ID{Number: 1, Dynamic: 2}) {
+		t.Errorf("any slot is %v", other.Slot)
 	}
 	if _, err := d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
 		t.Fatal(err)
@@ -291,8 +291,11 @@ func TestFetchCarves(t *testing.T) {
 	if _, err := d.Offer(g.Slot, work(t, 5, 1)); err == nil {
 		t.Error("work is accepted that does not fit")
 	}
-	if d.place(1); d.left().Cpus != 4 {
-		t.Errorf("%s; want the claim over, since its only offer did not fit", d.slots())
+	if got := d.slots(); got != "1:Unclaimed:0 1_1:Owner:4 2:Claimed:0" {
+		t.Errorf("slots %s; want the claim over, and its name not another's while who asked has not done", got)
+	}
+	if d.Asking(g.Slot, false); d.left().Cpus != 4 {
+		t.Errorf("%s; want the slot gone", d.slots())
 	}
 	// The slot stays as long as an answer is on its way, and no longer.
 	g, err = d.Offer(parent, work(t, 2, 100))
@@ -301,7 +304,7 @@ func TestFetchCarves(t *testing.T) {
 	}
 	d.run(g, "8.1")
 	d.Asking(g.Slot, true)
-	d.Withdraw(g.Slot, true)
+	d.Withdraw(g.Slot, true, "no more work")
 	c := d.at(g.Slot)
 	d.Deactivate([]*Claim{c})
 	if got := d.slots(); got != "1:Unclaimed:2 1_1:Owner:2 2:Claimed:0" {
@@ -334,7 +337,7 @@ func TestLeftOvers(t *testing.T) {
 			t.Errorf("books have %+v; want nothing but the slot that was carved", k)
 		}
 	}
-	if n, why := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 1); n != 0 || why != "slot1 is claimed by alice" {
+	if n, why, _ := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 1); n != 0 || why != "slot1 is claimed by alice" {
 		t.Errorf("willing %d, %q", n, why)
 	}
 	_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 1, 1), By: bob, Holder: "bob", Kind: KindProgram, Priority: 9})
@@ -345,7 +348,7 @@ func TestLeftOvers(t *testing.T) {
 	_, _, err = d.Starting(rest.ID, alice)
 	d.refused("a job in what is left", err, api.RefusedState)
 	d.now = d.now.Add(time.Minute)
-	more := d.claim(Request{Slot: slot.Static(1), Ad: work(t, 1, 1), LeftOvers: true})
+	more := d.claim(Request{Slot: slot.Static(1), Ad: work(t, 1, 1), LeftOvers: true, NoWait: true})
 	if more.LeftOvers == nil || !more.LeftOvers.ID.Equal(rest.ID) || d.left().Cpus != 2 {
 		t.Errorf("carved again: %+v", more)
 	}
@@ -357,7 +360,7 @@ func TestLeftOvers(t *testing.T) {
 	if _, err := d.Order(rest.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
 		t.Fatal(err)
 	}
-	if n, why := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 9); n != 2 {
+	if n, why, _ := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 9); n != 2 {
 		t.Errorf("willing %d, %q; want what is left", n, why)
 	}
 }
@@ -468,7 +471,7 @@ func TestPartitionVacatedAndDrained(t *testing.T) {
 	if did := d.carry(); did != "stop 9.1" {
 		t.Errorf("did %q; want the job asked to end", did)
 	}
-	if n, _ := d.Willing("p.q", j, 1); n != 0 || d.Activate("10.1", grantOf(1), j) != nil {
+	if n, _, _ := d.Willing("p.q", j, 1); n != 0 || d.Activate("10.1", grantOf(1), j) != nil {
 		t.Error("a slot is carved while the host is drained")
 	}
 	if _, err := d.Offer(slot.Static(1), work(t, 1, 1)); api.RefusalOf(err) != api.RefusedShutdown {
@@ -479,7 +482,7 @@ func TestPartitionVacatedAndDrained(t *testing.T) {
 		t.Errorf("slots %s", got)
 	}
 	d.Drain(nil)
-	if n, why := d.Willing("p.q", j, 9); n != 4 {
+	if n, why, _ := d.Willing("p.q", j, 9); n != 4 {
 		t.Errorf("willing %d, %q after the drain", n, why)
 	}
 }
@@ -526,7 +529,7 @@ func TestPartitionRestart(t *testing.T) {
 	}
 	d.Deactivate(parallel)
 	d.Deactivate(under)
-	d.Withdraw(slot.ID{Number: 1, Dynamic: 1}, false)
+	d.Withdraw(slot.ID{Number: 1, Dynamic: 1}, false, "no more work")
 	if d.carry(); d.slots() != "1:Unclaimed:4 2:Claimed:0" || len(d.files()) != 0 {
 		t.Errorf("slots %s, files %v", d.slots(), d.files())
 	}
@@ -604,7 +607,9 @@ func TestPartitionReload(t *testing.T) {
 	// A queue that goes takes what was carved with it.
 	d.Resize(parted)
 	claims = d.Activate("9.1", grantOf(1), j)
+	d.Asking(slot.ID{Number: 1, Dynamic: 1}, true)
 	d.Resize(parted[1:])
+	d.Asking(slot.ID{Number: 1, Dynamic: 1}, false)
 	if did := d.carry(); did != "stop 9.1" || d.slots() != "1:Claimed:0" {
 		t.Errorf("did %q, slots %s", did, d.slots())
 	}
@@ -682,7 +687,7 @@ func (w *walk) step() {
 	case 0, 1: // the scheduler starts something if it may
 		j := slot.JobOf(work(w.T, 1, w.random.IntN(1500)))
 		n := 1 + w.random.IntN(2)
-		willing, _ := w.Willing("p.q", j, n)
+		willing, _, _ := w.Willing("p.q", j, n)
 		if willing < n || w.used()+n > 4 {
 			return
 		}
@@ -738,7 +743,7 @@ func (w *walk) step() {
 
 func (w *walk) release(g Granted) {
 	if _, err := w.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
-		w.Withdraw(g.Slot, false)
+		w.Withdraw(g.Slot, false, "no more work")
 	}
 }
 

@@ -39,6 +39,7 @@ type Granted struct {
 	Name    string
 	Lease   time.Duration
 	Waiting bool // for what runs to leave
+	Again   bool // the claim is on disk already, with the ad of earlier work
 	Ad      *classad.Ad
 	// LeftOvers is the claim on the slot that this one was carved out of; nil: none.
 	LeftOvers *Granted

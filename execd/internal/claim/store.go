@@ -1,12 +1,15 @@
 package claim
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"paddock/execd/internal/slot"
@@ -38,10 +41,15 @@ type record struct {
 }
 
 // Store keeps claims over a restart of execd, in the directory claims of the spool.
-type Store struct{ root *spool.Root }
+type Store struct {
+	root *spool.Root
+
+	mu   sync.Mutex
+	left map[string]bool // guarded by mu; files of claims that are over and could not be removed
+}
 
 // NewStore returns the store of a spool.
-func NewStore(root *spool.Root) *Store { return &Store{root} }
+func NewStore(root *spool.Root) *Store { return &Store{root: root, left: map[string]bool{}} }
 
 // path returns the file of a claim, which has no part of the secret in its name.
 func (s *Store) path(id ID) (string, error) {
@@ -60,6 +68,12 @@ func (s *Store) put(id ID, r *record) error {
 	}
 	r.Format, r.ID = recordFormat, id.Reveal()
 	data, err := json.Marshal(r)
+	if err == nil && len(data) >= maxRecord {
+		err = fmt.Errorf("it has %d bytes with its ad, at most %d are possible", len(data)+1, maxRecord)
+	}
+	if err == nil {
+		err = s.removeLeft() // a restart would give the slot to what was there before
+	}
 	if err == nil {
 		err = atomicfile.WriteDurable(path, append(data, '\n'), 0o600)
 	}
@@ -69,23 +83,43 @@ func (s *Store) put(id ID, r *record) error {
 	return nil
 }
 
-// remove removes a claim that is over. When it returns no restart finds it again.
+// remove removes a claim that is over. When it returns no restart finds it again. After
+// an error no other claim is written before it is removed.
 func (s *Store) remove(id ID) error {
 	path, err := s.path(id)
 	if err != nil {
 		return err
 	}
-	if err = atomicfile.Remove(path); err == nil {
-		err = atomicfile.SyncDir(filepath.Dir(path))
-	}
-	if err != nil {
+	s.mu.Lock()
+	s.left[path] = true
+	s.mu.Unlock()
+	if err := s.removeLeft(); err != nil {
 		return fmt.Errorf("cannot remove claim %v: %w", id, err)
 	}
 	return nil
 }
 
-// maxRecord bounds what is read of a file in claims/: an ad is at most as large as
-// a request to execd.
+// removeLeft removes the files of all claims that are over.
+func (s *Store) removeLeft() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.left) == 0 {
+		return nil
+	}
+	for path := range s.left {
+		if err := atomicfile.Remove(path); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.SyncDir(s.root.Path(spool.DirClaims)); err != nil {
+		return err
+	}
+	clear(s.left)
+	return nil
+}
+
+// maxRecord bounds a file in claims/, written or read. What is fetched may have an ad
+// for which that is too little, if the administrator lets hooks print so much.
 const maxRecord = 16 << 20
 
 // load returns the claims that an earlier execd has left. Files that are none are
@@ -104,7 +138,18 @@ func (s *Store) load() (records []record, aside []error, err error) {
 		kept, moved := s.root.SetAside(s.root.Path(spool.DirClaims, name))
 		aside = append(aside, errors.Join(fmt.Errorf("cannot read claims/%s: %w (kept in %s)", name, err, kept), moved))
 	}
+	slices.SortFunc(records, older)
 	return records, aside, nil
+}
+
+// older orders claims by when they were made. Of two of one slot the older has it, and
+// the other waited.
+func older(a, b record) int {
+	first, _ := ParseID(a.ID) // they were read
+	second, _ := ParseID(b.ID)
+	boot1, seq1, _ := first.sequence()
+	boot2, seq2, _ := second.sequence()
+	return cmp.Or(cmp.Compare(boot1, boot2), cmp.Compare(seq1, seq2))
 }
 
 func (s *Store) read(name string) (*record, error) {

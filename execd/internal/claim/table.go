@@ -33,22 +33,78 @@ func (t *Table) Request(r Request) (Granted, error) {
 		}
 		return t.try(c, &r, j)
 	}
+	return t.search(&r, j)
+}
+
+// maxSearch is how many steps of evaluation it may cost to find a slot, with an ad
+// that a user has written, however many slots there are.
+const maxSearch = 250_000
+
+// search asks all slots, the free ones first. What refuses without a look at the ad
+// does so first; and nothing is told to a slot that would not have the job.
+func (t *Table) search(r *Request, j slot.Job) (Granted, error) {
 	refused := error(api.Refusef(api.RefusedState, "there is no slot"))
+	steps := maxSearch
 	for _, free := range []bool{true, false} {
 		for _, s := range t.order {
 			for _, c := range s.claims {
 				if t.isFree(c) != free {
 					continue
 				}
-				g, err := t.try(c, &r, j)
+				before := steps
+				err := t.suits(c, r, j, &steps)
 				if err == nil {
-					return g, nil
+					var g Granted
+					if g, err = t.try(c, r, j); err == nil {
+						return g, nil
+					}
+					steps -= 3 * (before - steps) // it has evaluated the same, and RANK
 				}
-				refused = err
+				if refused = err; steps <= 0 {
+					return Granted{}, api.Refusef(api.RefusedRequirements, "the ad costs too much to be looked at by all slots")
+				}
 			}
 		}
 	}
 	return Granted{}, refused
+}
+
+// suits says why a slot would not be given to somebody, as far as that can be told
+// without asking it.
+func (t *Table) suits(c *Claim, r *Request, j slot.Job, steps *int) error {
+	if err := t.barred(c, r); err != nil {
+		return err
+	}
+	m := t.manage(c)
+	defer t.tidy(m)
+	s := m.machine.State()
+	if s != slot.Owner && s != slot.Unclaimed && s != slot.Claimed {
+		return api.Refusef(api.RefusedState, "slot %v is %v", t.id(c), m.machine.Place())
+	}
+	if why := m.machine.Broken(); why != "" {
+		return api.Refusef(api.RefusedBroken, "slot %v is broken: %s", t.id(c), why)
+	}
+	ok, rank, text := m.machine.Suits(t.o.Now(), j, steps)
+	switch {
+	case !ok:
+		return api.Refusef(api.RefusedRequirements, "%s", text)
+	case s == slot.Claimed && !t.isParent(c): // who has claimed what is left of it may carve
+		return t.outranks(m, r, rank)
+	}
+	return nil
+}
+
+// barred refuses who may not even ask for a slot.
+func (t *Table) barred(c *Claim, r *Request) error {
+	if t.o.Closed != nil {
+		if why := t.o.Closed(c.Queue); why != "" {
+			return api.Refusef(api.RefusedState, "queue %s is %s", c.Queue, why)
+		}
+	}
+	if !t.isFree(c) && r.NoWait && !t.isParent(c) {
+		return api.Refusef(api.RefusedTryAgain, "slot %v is in use", t.id(c))
+	}
+	return nil
 }
 
 // isFree reports whether nobody has a slot who would have to leave.
@@ -58,22 +114,19 @@ func (t *Table) isFree(c *Claim) bool {
 
 // try asks one slot.
 func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
-	id := t.id(c)
-	if t.o.Closed != nil {
-		if why := t.o.Closed(c.Queue); why != "" {
-			return Granted{}, api.Refusef(api.RefusedState, "queue %s is %s", c.Queue, why)
-		}
-	}
-	if !t.isFree(c) && r.NoWait {
-		return Granted{}, api.Refusef(api.RefusedTryAgain, "slot %v is in use", id)
+	if err := t.barred(c, r); err != nil {
+		return Granted{}, err
 	}
 	if s := t.parted(c); s != nil && c.Dynamic == 0 {
 		return t.tryCarve(s, r, j)
 	}
 	m := t.manage(c)
 	defer t.tidy(m)
-	if err := t.outranks(m, r, j); err != nil {
-		return Granted{}, err
+	if m.machine.State() == slot.Claimed {
+		env := classad.Env{My: t.ad(m), Target: j.Ad(), Now: t.o.Now()}
+		if err := t.outranks(m, r, env.Eval(t.policy.Expr(slot.Rank)).Rank()); err != nil {
+			return Granted{}, err
+		}
 	}
 	n := m.machine.Offer()
 	answer := t.happen(m, slot.Request{Claim: n, Holder: r.Holder, Job: j, Lease: r.Lease})
@@ -85,10 +138,7 @@ func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
 
 // outranks refuses who is of the same rank as who has a slot, and not of a greater
 // priority. What ranks higher is the machine's to know.
-func (t *Table) outranks(m *managed, r *Request, j slot.Job) error {
-	if m.machine.State() != slot.Claimed {
-		return nil
-	}
+func (t *Table) outranks(m *managed, r *Request, rank float64) error {
 	over, priority := m.machine.Current(), 0
 	if w := m.machine.Preempting(); w.Waiting {
 		over = w
@@ -96,8 +146,7 @@ func (t *Table) outranks(m *managed, r *Request, j slot.Job) error {
 	if g := m.grants[over.Number]; g != nil {
 		priority = g.priority
 	}
-	env := classad.Env{My: t.ad(m), Target: j.Ad(), Now: t.o.Now()}
-	if rank := env.Eval(t.policy.Expr(slot.Rank)).Rank(); rank > over.Rank || rank == over.Rank && r.Priority > priority {
+	if rank > over.Rank || rank == over.Rank && r.Priority > priority {
 		return nil
 	}
 	return api.Refusef(api.RefusedRank, "slot %v is claimed by who ranks as high", t.id(m.claim))
@@ -126,6 +175,27 @@ func (t *Table) Keep(id ID) error {
 		t.mu.Unlock()
 		return nil
 	}
+	r := t.record(g)
+	t.mu.Unlock()
+	err := store.put(id, r)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil:
+		// The file may be there all the same, and not be durable: nobody is to find it.
+		g.stored = true
+		t.happen(g.slot, slot.Release{Claim: g.number})
+		t.tidy(g.slot)
+	case g.over: // meanwhile
+		t.effects = append(t.effects, Effect{Do: Forget, id: id})
+	default:
+		g.stored = true
+	}
+	return err
+}
+
+// record returns what is written of a claim.
+func (t *Table) record(g *grant) *record {
 	r := record{
 		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: g.kind, Holder: g.holder, UID: g.by.UID, Since: g.made,
 		Lease: int(g.lease / time.Second), Priority: g.priority,
@@ -134,18 +204,27 @@ func (t *Table) Keep(id ID) error {
 	if g.ad != nil {
 		r.Ad = g.ad.OldString()
 	}
+	return &r
+}
+
+// KeepAd writes a claim again that Keep has written, since it is for other work now. It
+// blocks, and no lock may be held. Nothing depends on it but what RANK sees after a
+// restart, so that an error changes nothing.
+func (t *Table) KeepAd(id ID) error {
+	t.mu.Lock()
+	g := t.byPublic(id.String())
+	store := t.o.Store
+	if g == nil || store == nil || !g.stored {
+		t.mu.Unlock()
+		return nil
+	}
+	r := t.record(g)
 	t.mu.Unlock()
-	err := store.put(id, &r)
+	err := store.put(id, r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case err != nil:
-		t.happen(g.slot, slot.Release{Claim: g.number})
-		t.tidy(g.slot)
-	case g.over: // meanwhile
+	if g.over { // meanwhile
 		t.effects = append(t.effects, Effect{Do: Forget, id: id})
-	default:
-		g.stored = true
 	}
 	return err
 }
@@ -463,7 +542,7 @@ func (t *Table) Offer(id slot.ID, ad *classad.Ad) (Granted, error) {
 	}
 	if g := m.grants[r.number]; g != nil { // the same claim as before
 		g.ad = ad
-		return Granted{ID: g.id, Slot: id, Name: t.name(id), Ad: t.ad(m)}, nil
+		return Granted{ID: g.id, Slot: id, Name: t.name(id), Ad: t.ad(m), Again: g.stored}, nil
 	}
 	return t.grant(m, r.number, &Request{Kind: KindFetch, Holder: slot.FetchHolder, Ad: ad}, r.held), nil
 }
@@ -501,9 +580,9 @@ func (m *managed) fetched(waiting bool) (slot.Number, *grant) {
 	return number, found
 }
 
-// Withdraw gives the claim of fetched work on a slot back; as one that is lost when
-// it has expired.
-func (t *Table) Withdraw(id slot.ID, expired bool) {
+// Withdraw gives the claim of fetched work on a slot back, and says why; as one that
+// is lost when it has expired.
+func (t *Table) Withdraw(id slot.ID, expired bool, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.at(id)
@@ -512,9 +591,11 @@ func (t *Table) Withdraw(id slot.ID, expired bool) {
 	}
 	m := c.managed
 	n, g := m.fetched(!expired) // what runs is what is renewed; what waits is what came to nothing
-	switch {
-	case g == nil:
+	if g == nil {
 		return
+	}
+	g.why = why
+	switch {
 	case expired:
 		t.happen(m, slot.Lost{Claim: n})
 	case m.task != "" && m.under == n:
@@ -586,7 +667,7 @@ func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
 		return v
 	}
 	p := m.machine.Place()
-	v.State, v.Activity, v.Since = p.State.String(), p.Activity.String(), m.machine.EnteredActivity()
+	v.State, v.Activity, v.Since, v.Ending = p.State.String(), p.Activity.String(), m.machine.EnteredActivity(), m.ending
 	cur := m.machine.Current()
 	switch g := m.grants[cur.Number]; {
 	case g != nil && !g.waiting:

@@ -38,6 +38,9 @@ type View struct {
 	ID     ID     // of the claim; zero: execd's own
 	Made   time.Time
 	Task   string // that runs, as 12.1; empty: none
+	// Ending says that the processes of the task are gone, and only its end is still to
+	// be told.
+	Ending bool
 	// Promised says that a job is still to be started under the claim: what was
 	// preempted for it has not left, or Start was not called yet.
 	Promised bool

@@ -73,7 +73,7 @@ func Check(o Options) (*conf.Config, error) {
 		return nil, err
 	}
 	c := l.Current()
-	if err := checkHooks(c); err != nil {
+	if err := checkHooks(c, o.RootMode); err != nil {
 		return nil, &UsageError{err}
 	}
 	_, without := launch.ScratchReport(c, o.RootMode)
@@ -234,6 +234,8 @@ type daemon struct {
 	mail   *mail.Office
 	usage  *usage.Sampler
 	load   *usage.Load
+	drain  *drain.Drain
+	gauge  *usage.Gauge // of the host, for the ads of slots
 	counts metrics.Counts
 	server *server.Server
 
@@ -269,6 +271,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	if err != nil {
 		return nil, err
 	}
+	d.drain = drained
 	if d.states, err = queue.OpenStates(root, config.Queues); err != nil {
 		return nil, err
 	}
@@ -301,10 +304,10 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Shepherd: cmp.Or(d.launch.OwnShepherd, d.launch.Shepherd), Privileged: o.RootMode, Users: d.users, Host: host, Log: log,
 	}
 	d.stages.Hooks, d.stages.HookTable = d.calls, d.hooks.Load
-	d.launch.Exited, d.launch.Noticed = d.stages.Exited, d.stages.Noticed
+	d.launch.Exited, d.launch.Noticed, d.launch.Aside = d.stages.Exited, d.stages.Noticed, d.stages.Aside
 	d.usage.Exceeded = d.stages.Exceeded
 	table := claim.NewTable(config.Queues, queue.Holder)
-	d.stages.SlotOf = slotOf(table)
+	d.stages.SlotOf = d.slotOf(table)
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}
 	d.queue = queue.New(queue.Options{
 		Slots: d.slotJobs(),
@@ -457,6 +460,9 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 	}
 	d.dropStrays()
+	if s := d.drain.State(); s.On && s.Speed != "" {
+		d.queue.Drain(claim.Speed(s.Speed)) // as an earlier execd was told to
+	}
 	d.report()
 	d.configureLoad()
 	queueDone.Go(func() { d.queue.Run(ctx) })

@@ -38,7 +38,7 @@ func (s fetchSlots) Snapshot(id slot.ID) (fetch.Slot, bool) {
 	}
 	return fetch.Slot{
 		ID: v.Slot, State: v.State, Activity: v.Activity, Ad: v.Ad, Job: v.Job,
-		Fetched: v.Kind == claim.KindFetch, Claim: v.ID.String(), Promised: v.Promised, Closed: v.Closed,
+		Fetched: v.Kind == claim.KindFetch, Claim: v.ID.String(), Promised: v.Promised, Ending: v.Ending, Closed: v.Closed,
 	}, true
 }
 
@@ -61,10 +61,10 @@ func (s fetchSlots) Offer(id slot.ID, w *fetch.Work) (fetch.Held, error) {
 func (s fetchSlots) Start(id slot.ID, j *job.Job) error { return s.queue.Begin(id, j) }
 
 // Withdraw implements fetch.Slots.
-func (s fetchSlots) Withdraw(id slot.ID, _ string) { s.queue.Withdraw(id, false) }
+func (s fetchSlots) Withdraw(id slot.ID, reason string) { s.queue.Withdraw(id, false, reason) }
 
 // Expire implements fetch.Slots.
-func (s fetchSlots) Expire(id slot.ID, _ string) { s.queue.Withdraw(id, true) }
+func (s fetchSlots) Expire(id slot.ID, reason string) { s.queue.Withdraw(id, true, reason) }
 
 // buildFetch makes what fetches work. Nothing is fetched yet.
 func (d *daemon) buildFetch(claims *claim.Table) {
@@ -73,7 +73,7 @@ func (d *daemon) buildFetch(claims *claim.Table) {
 		self = os.Geteuid()
 	}
 	d.fetch = fetch.New(fetch.Options{
-		Slots: fetchSlots{d.queue, claims}, Store: d.store, Hooks: d.calls, Log: d.log, Config: d.config.Current,
+		Slots: fetchSlots{d.queue, claims}, Store: d.store, Root: d.root, Hooks: d.calls, Log: d.log, Config: d.config.Current,
 		Owners: fetch.Owners{Users: d.users, Self: self, MinUID: func() int { return d.config.Current().Global.MinUID }},
 		Check:  func(owner *user.User, req *api.SubmitRequest) error { return d.server.CheckWork(owner, req) },
 		Limits: func() job.Limits {

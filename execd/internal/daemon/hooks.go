@@ -1,19 +1,28 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/user"
 )
 
 // checkHooks says what is wrong with the hooks of a configuration, as one error;
-// what is merely odd is added to its warnings.
-func checkHooks(c *conf.Config) error {
+// what is merely odd is added to its warnings, and in root mode what keeps them from
+// being run as whom they are to be run.
+func checkHooks(c *conf.Config, rootMode bool) error {
 	var errs []error
-	for _, p := range hook.NewTable(c.Knobs).Problems() {
+	table := hook.NewTable(c.Knobs)
+	list := table.Problems()
+	if rootMode {
+		list = slices.Concat(list, table.Rights(context.Background(), &user.Directory{}))
+	}
+	for _, p := range list {
 		problem := conf.Problem{File: p.File, Line: p.Line, Text: p.Text}
 		if p.Warning {
 			c.Warnings = append(c.Warnings, problem)
@@ -27,7 +36,12 @@ func checkHooks(c *conf.Config) error {
 // reportHooks tells the log what is wrong with the hooks. A broken one stops
 // nobody: the others and all jobs of the queue go on.
 func (d *daemon) reportHooks() {
-	for _, p := range d.hooks.Load().Problems() {
+	table := d.hooks.Load()
+	list := table.Problems()
+	if d.opts.RootMode {
+		list = slices.Concat(list, table.Rights(context.Background(), d.users))
+	}
+	for _, p := range list {
 		if p.Warning {
 			d.log.Warn(fmt.Sprintf("execd: configuration: %v", p))
 		} else {

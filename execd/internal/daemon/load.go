@@ -39,6 +39,8 @@ func (d *daemon) buildLoad() *queue.Cores {
 		}
 		return bound
 	}
+	d.gauge = &usage.Gauge{Load: d.load, Dir: d.opts.Places.Tmp, Log: d.log}
+	d.gauge.Look()
 	return cores
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/conf"
 	"paddock/spool/atomicfile"
 )
@@ -85,7 +86,8 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	case r.Level < slog.LevelInfo:
 		letter = "D"
 	}
-	text := strings.ReplaceAll(r.Message, "\n", "; ")
+	// Reasons may have words of users in them: they are no commands to a terminal.
+	text := api.Visible(strings.ReplaceAll(r.Message, "\n", "; "))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var err error

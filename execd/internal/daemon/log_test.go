@@ -51,6 +51,17 @@ func newTestLog(t *testing.T) (*logHandler, func() string) {
 	}
 }
 
+// What a user could have put into a reason is no command to the terminal of who reads
+// the log, and no line of its own.
+func TestLogShowsControlCharacters(t *testing.T) {
+	h, text := newTestLog(t)
+	slog.New(h).Error("job 1.1: cannot start: HookStatusCode is \"\x1b]0;x\a\r\u009b2J\x9b\x7f\u00e9\"\n01/02/2026 15:04:05|  main|node7|I|forged")
+	want := `|E|job 1.1: cannot start: HookStatusCode is "\x1b]0;x\x07\r\u009b2J\x9b\x7f` + "\u00e9" + `"; 01/02/2026 15:04:05|  main|node7|I|forged` + "\n"
+	if got := text(); !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 1 {
+		t.Errorf("logged %q; want its end %q", got, want)
+	}
+}
+
 func TestLogLevel(t *testing.T) {
 	for _, tt := range []struct {
 		level string

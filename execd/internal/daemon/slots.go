@@ -6,9 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
 
 	"paddock/classad"
 	"paddock/execd/api"
@@ -22,42 +20,11 @@ import (
 )
 
 // slotAds writes the ads of slots. It is asked with the queue's lock held, so it
-// asks nobody but the kernel, and that at most once a second.
+// takes the figures of the host as they were read last.
 type slotAds struct {
 	d        *daemon
 	platform ad.Platform
 	address  string
-
-	mu   sync.Mutex
-	read time.Time // guarded by mu; when what follows was read
-	load float64   // guarded by mu; of the last minute
-	mem  int64     // guarded by mu; MiB of the host
-	disk int64     // guarded by mu; KiB that are free where jobs have their TMPDIR
-}
-
-// fresh is how long what the kernel has said is good.
-const fresh = time.Second
-
-// host returns the load of the host, its memory in MiB and its free disk in KiB.
-func (a *slotAds) host(now time.Time) (load float64, memory, disk int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now.Sub(a.read) >= fresh || now.Before(a.read) {
-		a.read = now
-		if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-			first, _, _ := strings.Cut(string(text), " ")
-			a.load, _ = strconv.ParseFloat(first, 64)
-		}
-		var info syscall.Sysinfo_t
-		if syscall.Sysinfo(&info) == nil {
-			a.mem = int64(info.Totalram * uint64(info.Unit) >> 20)
-		}
-		var fs syscall.Statfs_t
-		if syscall.Statfs(a.d.opts.Places.Tmp, &fs) == nil {
-			a.disk = int64(fs.Bavail * uint64(fs.Bsize) >> 10)
-		}
-	}
-	return a.load, a.mem, a.disk
 }
 
 // policies are the expressions that stand in the ad of a slot.
@@ -72,7 +39,8 @@ var names = map[slot.Expression]string{slot.Start: "Start", slot.Rank: "Rank", s
 // of returns the ad of a slot.
 func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	config := a.d.config.Current()
-	load, memory, disk := a.host(in.Now)
+	host := a.d.gauge.Last()
+	memory, disk := host.Memory>>20, host.Disk>>10
 	slots := max(in.Slots, config.Slots(), 1)
 	info := ad.SlotInfo{
 		ID: in.Slot.Number, Dynamic: in.Slot.Dynamic, Host: a.d.host, Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
@@ -80,7 +48,10 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 		Cpus: 1, TotalSlotCpus: 1, TotalCpus: runtime.NumCPU(), DetectedCpus: runtime.NumCPU(),
 		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: memory,
 		Disk: disk / int64(slots), TotalSlotDisk: disk / int64(slots), TotalDisk: disk,
-		TotalSlots: slots, Load: ad.SlotLoad{LoadAvg: load}, RetirementTimeRemaining: -1,
+		TotalSlots: slots, RetirementTimeRemaining: -1,
+		Load: ad.SlotLoad{
+			LoadAvg: host.Load, VirtualMemory: host.Swap >> 10, KeyboardIdle: host.Keyboard, ConsoleIdle: host.Console,
+		},
 	}
 	if in.Type != claim.Static {
 		cut(&info, in)
@@ -142,12 +113,30 @@ func cut(info *ad.SlotInfo, in *claim.Info) {
 	}
 }
 
-// share returns what so many slots of the host have together. No slot has a GPU of its
-// own: those are a resource of complex(5).
-func (a *slotAds) share(_ string, slots int) slot.Resources {
-	_, memory, disk := a.host(time.Now())
-	n, all := int64(slots), int64(max(a.d.config.Current().Slots(), slots, 1))
-	return slot.Resources{Cpus: n, Memory: memory / all * n, Disk: disk / all * n}
+// share returns what so many slots of a queue have together.
+func (a *slotAds) share(queue string, slots int) slot.Resources {
+	config := a.d.config.Current()
+	host := a.d.gauge.Last()
+	n, all := int64(slots), int64(max(config.Slots(), slots, 1))
+	return slot.Resources{Cpus: n, Memory: host.Memory >> 20 / all * n, Disk: host.Disk >> 10 / all * n, GPUs: gpus(config, queue)}
+}
+
+// gpus returns how many a queue has, where the site counts them as a resource: those
+// of the queue, or else of the host, all of them. How many are in use is the
+// scheduler's to know.
+func gpus(c *conf.Config, queue string) int64 {
+	lists := []conf.Values{c.Host, c.AnyHost}
+	if q := c.Queue(queue); q != nil {
+		lists = append([]conf.Values{q.Complex}, lists...)
+	}
+	for _, list := range lists {
+		for name, v := range list {
+			if strings.EqualFold(name, "gpus") {
+				return int64(min(v.Number, 1<<40))
+			}
+		}
+	}
+	return 0
 }
 
 // jobAd returns the ad of a job as slots see it, from what is in memory: neither
@@ -200,12 +189,29 @@ func (d *daemon) setPolicy(c *conf.Config) {
 	if hooks.Any() {
 		hooked = func(id slot.ID) bool { return hooks.SlotKeyword(id.String()) != "" }
 	}
+	d.gauge.WatchTerminals(aboutTerminals(c))
+	d.gauge.Look()
 	d.queue.Policy(slot.NewPolicy(c.Knobs), hooked)
+}
+
+// aboutTerminals reports whether an expression of hooks.conf refers to since when
+// nobody typed.
+func aboutTerminals(c *conf.Config) bool {
+	for _, k := range c.Knobs.All() {
+		e, ok := c.Knobs.Expr(k.Name)
+		if !ok {
+			continue
+		}
+		if r := e.References(nil, nil); r.Has("KeyboardIdle") || r.Has("ConsoleIdle") {
+			return true
+		}
+	}
+	return false
 }
 
 // slotJobs is what is done with the jobs of managed slots.
 func (d *daemon) slotJobs() queue.Slots {
-	return queue.Slots{JobAd: d.slotAds.jobAd, Evict: d.evict, Evicted: d.evicted, Unstarted: d.unstarted, Stray: d.stray}
+	return queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict, Evicted: d.evicted, Unstarted: d.unstarted, Stray: d.stray}
 }
 
 // evict has a task leave its slot, as gently as it is to be. Who asked for it to be
@@ -290,7 +296,7 @@ func (d *daemon) dropStrays() {
 }
 
 // slotOf finds the slot of a task for its hooks.
-func slotOf(table *claim.Table) stage.SlotOf {
+func (d *daemon) slotOf(table *claim.Table) stage.SlotOf {
 	return func(t *job.Task, ads bool) (slot.ID, *classad.Ad) {
 		name := t.String()
 		for _, v := range table.Views(false) {
@@ -298,6 +304,7 @@ func slotOf(table *claim.Table) stage.SlotOf {
 				continue
 			}
 			if ads {
+				d.gauge.Look()
 				v, _ = table.Snapshot(v.Slot, true)
 			}
 			return v.Slot, v.Ad

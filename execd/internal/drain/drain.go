@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +34,11 @@ type State struct {
 	On    bool
 	Since time.Time
 	By    string // user; empty: not known
+	Speed string // at which what runs leaves, one of speeds; empty: it may finish
 }
+
+// speeds are those that the API has.
+var speeds = []string{"graceful", "quick", "fast"}
 
 // Open reads the state of a spool. A file that cannot be read means on: to
 // start jobs on a host that may be about to be taken away is worse than to
@@ -51,6 +56,9 @@ func Open(root *spool.Root) (*Drain, error) {
 	since, by, ok := strings.Cut(strings.TrimSuffix(string(text), "\n"), " ")
 	if t, err := time.Parse(time.RFC3339, since); err == nil && ok {
 		d.state.Since, d.state.By = t, by
+		if i := strings.LastIndexByte(by, ' '); i > 0 && slices.Contains(speeds, by[i+1:]) {
+			d.state.By, d.state.Speed = by[:i], by[i+1:]
+		}
 	} else if info, err := os.Stat(d.path); err == nil {
 		d.state.Since = info.ModTime()
 	}
@@ -74,19 +82,25 @@ func (d *Drain) Changed() <-chan struct{} {
 	return d.changed
 }
 
-// Set changes the state for a user, and reports whether it was another. When
-// it returns, the state is on disk for good. Who wanted it first is remembered.
-func (d *Drain) Set(on bool, by string, now time.Time) (bool, error) {
+// Set changes the state for a user, and reports whether it was another but for the
+// speed. When it returns, the state is on disk for good. Who wanted it first is
+// remembered, and a speed until there is another or it is off.
+func (d *Drain) Set(on bool, speed, by string, now time.Time) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.state.On == on {
+	was := d.state
+	if was.On == on && (speed == "" || speed == was.Speed) {
 		return false, nil
 	}
 	state := State{}
 	var err error
 	if on {
 		state = State{On: true, Since: now.Truncate(time.Second), By: by}
-		err = atomicfile.WriteDurable(d.path, []byte(state.Since.UTC().Format(time.RFC3339)+" "+by+"\n"), spool.ModeOf(spool.FileDrain))
+		if was.On {
+			state = was
+		}
+		state.Speed = speed
+		err = d.write(&state)
 	} else if err = atomicfile.Remove(d.path); err == nil {
 		err = atomicfile.SyncDir(filepath.Dir(d.path))
 	}
@@ -96,5 +110,13 @@ func (d *Drain) Set(on bool, by string, now time.Time) (bool, error) {
 	d.state = state
 	close(d.changed)
 	d.changed = make(chan struct{})
-	return true, nil
+	return was.On != on, nil
+}
+
+func (d *Drain) write(s *State) error {
+	line := s.Since.UTC().Format(time.RFC3339) + " " + s.By
+	if s.Speed != "" {
+		line += " " + s.Speed
+	}
+	return atomicfile.WriteDurable(d.path, []byte(line+"\n"), spool.ModeOf(spool.FileDrain))
 }

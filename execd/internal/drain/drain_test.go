@@ -31,7 +31,7 @@ func TestDrain(t *testing.T) {
 	}
 	set := func(on bool, by string, now time.Time, want bool) {
 		t.Helper()
-		if changed, err := d.Set(on, by, now); err != nil || changed != want {
+		if changed, err := d.Set(on, "", by, now); err != nil || changed != want {
 			t.Errorf("Set(%v) = %v, %v; want %v", on, changed, err, want)
 		}
 	}
@@ -52,7 +52,7 @@ func TestDrain(t *testing.T) {
 	}
 	// What cannot be written has not happened.
 	restore := atomicfile.Inject(func(atomicfile.Op, string) error { return errors.New("disk") })
-	if _, err := d.Set(false, "alice", now); err == nil || !d.On() {
+	if _, err := d.Set(false, "", "alice", now); err == nil || !d.On() {
 		t.Errorf("Set = %v, on %v; want the failure, and the state as it was", err, d.On())
 	}
 	restore()
@@ -73,6 +73,38 @@ func TestDamagedMeansOn(t *testing.T) {
 		}
 		if s := open(t, root).State(); !s.On || s.By != "" || time.Since(s.Since) > time.Hour {
 			t.Errorf("%q: %+v; want on, since the file is there", text, s)
+		}
+	}
+}
+
+// The speed is kept over a restart, until another is named or the host is put in
+// service again.
+func TestSpeedIsKept(t *testing.T) {
+	root, err := spool.OpenRoot(filepath.Join(t.TempDir(), "spool"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for i, step := range []struct {
+		on                bool
+		speed, by         string
+		changed           bool
+		wantSpeed, wantBy string
+	}{
+		{true, "quick", "alice", true, "quick", "alice"},
+		{true, "", "bob", false, "quick", "alice"},
+		{true, "fast", "bob", false, "fast", "alice"},
+		{false, "", "bob", true, "", ""},
+		{true, "", "fast", true, "", "fast"}, // a user has any name
+		{true, "graceful", "bob", false, "graceful", "fast"},
+	} {
+		changed, err := open(t, root).Set(step.on, step.speed, step.by, now)
+		if err != nil || changed != step.changed {
+			t.Errorf("step %d: changed %t, %v; want %t", i, changed, err, step.changed)
+		}
+		s := open(t, root).State()
+		if s.On != step.on || s.Speed != step.wantSpeed || s.By != step.wantBy {
+			t.Errorf("step %d: %+v; want speed %q by %q", i, s, step.wantSpeed, step.wantBy)
 		}
 	}
 }

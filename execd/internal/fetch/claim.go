@@ -39,6 +39,7 @@ type desk struct {
 	queue    []func()      // guarded by mu; what is to be told
 	busy     bool          // guarded by mu; somebody is telling
 	quiet    chan struct{} // guarded by mu; closed when all was told; nil: nobody waits
+	telling  map[int]bool  // guarded by mu; jobs of which EVICT_CLAIM is told
 }
 
 // took notes the work that a claim of the slot is for now.
@@ -126,7 +127,7 @@ func (d *desk) let(e *Eviction) *claim {
 	if i < 0 && e.Job != 0 { // of an earlier execd, that had another claim
 		i = slices.IndexFunc(d.held, func(c *claim) bool { return c.job.Number == e.Job })
 	}
-	if i < 0 && e.Job == 0 && len(d.held) == 1 {
+	if i < 0 && e.Job == 0 && e.Claim == "" && len(d.held) == 1 {
 		i = 0
 	}
 	if i < 0 {
@@ -155,19 +156,57 @@ func (d *desk) reply(keyword string, accepted bool, c *claim, slot *classad.Ad, 
 	})
 }
 
-// evicted has EVICT_CLAIM run, if the claim was for any work. It does not block.
+// evicted has EVICT_CLAIM run, if the claim was for any work. It does not wait for
+// the hook.
 func (d *desk) evicted(e Eviction) {
 	c := d.let(&e)
 	if c == nil {
 		return
 	}
 	d.layer.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: job=%d reason=%q", d.slot, c.job.Number, e.Reason))
-	slot := e.Ad
-	if slot == nil {
-		slot = classad.New()
+	on := e.Ad
+	if on == nil {
+		on = classad.New()
 	}
+	if d.layer.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil || !d.noticed(c.job.Number) {
+		return
+	}
+	over := &claim{keyword: c.keyword, ad: c.ad.With(classad.Attr{Name: attrReason, Expr: classad.String(e.Reason).Expr()})}
+	n := notice{Slot: d.slot.String(), Keyword: c.keyword, Claim: e.Claim, Work: over.ad.OldString(), Ad: on.OldString()}
+	if err := d.layer.keep(c.job.Number, &n); err != nil {
+		d.layer.o.Log.Error(err.Error()) // it is told all the same if execd goes on
+	}
+	d.notify(c.job.Number, over, on, e.Claim, e.Secret, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.telling, c.job.Number)
+	})
+}
+
+// noticed notes that the end of a job's claim is told, and reports whether it was
+// not noted before.
+func (d *desk) noticed(job int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.telling[job] {
+		return false
+	}
+	if d.telling == nil {
+		d.telling = map[int]bool{}
+	}
+	d.telling[job] = true
+	return true
+}
+
+// notify has EVICT_CLAIM run. When execd ends before the hook has, the next one has
+// it run. It does not block.
+func (d *desk) notify(job int, c *claim, on *classad.Ad, public, secret string, after func()) {
 	d.tell(func(ctx context.Context) {
-		d.run(ctx, c.keyword, hook.EvictClaim, nil, c, slot, e.Claim, e.Secret)
+		d.run(ctx, c.keyword, hook.EvictClaim, nil, c, on, public, secret)
+		if ctx.Err() == nil {
+			d.layer.told(job)
+			after()
+		}
 	})
 }
 

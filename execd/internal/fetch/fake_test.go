@@ -249,7 +249,7 @@ func (f *fakeSlots) endIn(t *testing.T, l *Layer, id slot.ID) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.locked(id, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
+	f.locked(id, func(s *fakeSlot) { s.Activity, s.Ending, s.job = "Idle", false, nil })
 }
 
 // fakeHooks answer what a test says.
@@ -404,7 +404,7 @@ func (b *bench) open(t *testing.T) {
 	}
 	b.slots.store = store
 	b.Layer = New(Options{
-		Slots: b.slots, Store: store, Hooks: b.hooks, Owners: Owners{Users: users, Self: 1000, MinUID: func() int { return 0 }},
+		Slots: b.slots, Store: store, Root: b.root, Hooks: b.hooks, Owners: Owners{Users: users, Self: 1000, MinUID: func() int { return 0 }},
 		Config: func() *conf.Config { return &conf.Config{} },
 		Check:  func(*user.User, *api.SubmitRequest) error { return nil },
 		Limits: func() job.Limits { return job.Limits{} },

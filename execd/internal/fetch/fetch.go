@@ -32,6 +32,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
+	"paddock/spool"
 )
 
 // Holder is the name of this package as holder of claims.
@@ -46,6 +47,7 @@ type Runner interface {
 type Options struct {
 	Slots  Slots
 	Store  *job.Store
+	Root   *spool.Root
 	Hooks  Runner
 	Owners Owners
 	Config func() *conf.Config
@@ -300,7 +302,8 @@ func (l *Layer) Attributes(id slot.ID) []classad.Attr {
 	return w.attributes()
 }
 
-// Evicted is told that the claim of fetched work is broken. It does not block.
+// Evicted is told that the claim of fetched work is broken. It may block, but not for
+// a hook.
 func (l *Layer) Evicted(e Eviction) {
 	l.desk(e.Slot).evicted(e)
 }
@@ -365,6 +368,7 @@ func (l *Layer) desk(id slot.ID) *desk {
 // recover finds what an earlier execd has accepted. Those that were not told are
 // told; what was not started yet waits for the worker of its slot.
 func (l *Layer) recover() {
+	l.tellLeft()
 	for _, f := range l.o.Store.Foreigners() {
 		c, err := l.reread(f)
 		if err != nil {
@@ -388,6 +392,13 @@ func (l *Layer) recover() {
 			l.mu.Lock()
 			l.left[c.slot] = append(l.left[c.slot], c)
 			l.mu.Unlock()
+		}
+	}
+	// A claim may be there and its work not, if execd was killed in between. With its
+	// desk it is given back, also where no work is fetched any more.
+	for _, id := range l.o.Slots.List() {
+		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched {
+			l.desk(id)
 		}
 	}
 }
@@ -451,6 +462,7 @@ const (
 	attrIdentity = "GlobalJobId"
 	attrOwner    = "Owner"
 	attrClaim    = "ClaimId"
+	attrReason   = "VacateReason"
 )
 
 // text returns the string that an attribute is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
+	"paddock/spool"
 )
 
 // work is an ad that a hook may print.
@@ -58,7 +60,8 @@ slot 1: withdrawn: no more work`
 			t.Errorf("the hooks were\n%s\nwant\n%s", got, want)
 		}
 		evict := b.hooks.of(hook.EvictClaim)[0]
-		if !strings.Contains(evict.stdin, `GlobalJobId = "b"`) || !strings.Contains(evict.stdin, `HookKeyword = "KW"`) {
+		if !strings.Contains(evict.stdin, `GlobalJobId = "b"`) || !strings.Contains(evict.stdin, `HookKeyword = "KW"`) ||
+			!strings.Contains(evict.stdin, "VacateReason = \"no more work\"\n") {
 			t.Errorf("EVICT_CLAIM has read\n%s", evict.stdin)
 		}
 		// Then the other delay holds.
@@ -73,6 +76,39 @@ slot 1: withdrawn: no more work`
 			t.Errorf("%d questions in 300 s; want 4", n)
 		}
 	})
+}
+
+// With FETCH_WORK_AHEAD the next work is asked for while the end of the last is told,
+// and decided when that is done.
+func TestAhead(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		knobs := fmt.Sprintf("%sFETCH_WORK_AHEAD = %v\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300", allHooks, wanted)
+		in(t, knobs, []int{1}, func(t *testing.T, b *bench) {
+			b.hooks.fetch = once(adOf("a"), adOf("b"))
+			defer b.start()()
+			synctest.Wait()
+			b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
+			synctest.Wait()
+			asked := b.hooks.of(hook.FetchWork)
+			if (len(asked) == 2) != wanted {
+				t.Fatalf("FETCH_WORK_AHEAD %v: asked %d times; want the second only if it is wanted", wanted, len(asked))
+			}
+			if wanted && !strings.Contains(asked[1].stdin, "Activity = \"Idle\"\n") {
+				t.Errorf("FETCH_WORK has read\n%s", asked[1].stdin)
+			}
+			if got := b.slots.told(); strings.Contains(got, "job 2") || len(b.hooks.of(hook.ReplyFetch)) != 1 {
+				t.Errorf("FETCH_WORK_AHEAD %v: before the end of the first job the slots were told\n%s", wanted, got)
+			}
+			b.slots.end(t, b.Layer, 1)
+			synctest.Wait()
+			if got := b.slots.told(); !strings.HasSuffix(got, "slot 1: claimed <h>#1#1#...\nslot 1: job 2 starts") {
+				t.Errorf("FETCH_WORK_AHEAD %v: the slots were told\n%s", wanted, got)
+			}
+			if n := len(b.hooks.of(hook.FetchWork)); n != 2 {
+				t.Errorf("FETCH_WORK_AHEAD %v: asked %d times for two jobs", wanted, n)
+			}
+		})
+	}
 }
 
 // REQ-HOOK-20, REQ-HOOK-21, REQ-HOOK-26, REQ-HOOK-29: what the hooks are handed, to the byte.
@@ -95,6 +131,7 @@ func TestStdin(t *testing.T) {
 		b.slots.Withdraw(slot.Static(1), "somebody wants it")
 		synctest.Wait()
 		evict := b.hooks.of(hook.EvictClaim)[0]
+		job += "VacateReason = \"somebody wants it\"\n"
 		if gotJob, gotSlot, ok := strings.Cut(evict.stdin, "-----\n"); !ok || evict.args != "" || gotJob != job || !strings.Contains(gotSlot, "PublicClaimId = \"<h>#1#1#...\"\n") {
 			t.Errorf("EVICT_CLAIM has read\n%s\nwith arguments %q", evict.stdin, evict.args)
 		}
@@ -704,7 +741,7 @@ func TestReloadWhileBusy(t *testing.T) {
 // Renewals come at a third of the lease; status 1 and a lease without one end the
 // claim.
 func TestRenew(t *testing.T) {
-	knobs := allHooks + "KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = Activity == \"Idle\" ? 0 : 300\n"
+	knobs := allHooks + "KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300\n"
 	tests := []struct {
 		name   string
 		result hook.Result
@@ -753,4 +790,79 @@ func TestRenew(t *testing.T) {
 
 func mustRequest() *api.SubmitRequest {
 	return &api.SubmitRequest{Name: "n", Binary: true, Command: "/bin/true"}
+}
+
+// REQ-HOOK-25: that a claim is over is told by the next execd when this one ends
+// before the hook has, with what the hook would have read but the secret; and once.
+func TestEvictionOutlivesExecd(t *testing.T) {
+	in(t, allHooks+"FETCH_SEND_CLAIM_ID = true\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300\n", []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		b.hooks.other = func(ctx context.Context, c hook.Call) hook.Result {
+			if c.Hook.Name == hook.EvictClaim {
+				<-ctx.Done() // execd ends before the hook does
+				return hook.Result{Err: ctx.Err()}
+			}
+			return hook.Result{}
+		}
+		stop := b.start()
+		synctest.Wait()
+		b.slots.end(t, b.Layer, 1)
+		synctest.Wait()
+		first := b.hooks.of(hook.EvictClaim)
+		stop()
+		if len(first) != 1 || !strings.Contains(first[0].stdin, "ClaimId = \"secret\"") {
+			t.Fatalf("EVICT_CLAIM has read %v", first)
+		}
+		names, err := b.root.ListEvictions()
+		if err != nil || len(names) != 1 {
+			t.Fatalf("%v, %v are to be told; want one", names, err)
+		}
+		path := b.root.Path(spool.DirEvictions, names[0])
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v; want mode 0600", info.Mode(), err)
+		}
+		if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "secret") {
+			t.Errorf("on disk is %s, %v; want no secret", text, err)
+		}
+		b.hooks.other = nil
+		for range 2 {
+			b.open(t)
+			stop = b.start()
+			synctest.Wait()
+			stop()
+			told := b.hooks.of(hook.EvictClaim)
+			if len(told) != 2 {
+				t.Fatalf("told %d times; want a second time, and no third", len(told))
+			}
+			if want := strings.Replace(first[0].stdin, "ClaimId = \"secret\"\n", "", 1); told[1].stdin != want {
+				t.Errorf("EVICT_CLAIM has read\n%s\nwant\n%s", told[1].stdin, want)
+			}
+		}
+	})
+}
+
+// What lies among the ends of claims and is none is set aside, and told.
+func TestDamagedEvictions(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		for name, text := range map[string]string{
+			"x": "{}", "007": "{}", "1": "nonsense", "2": `{"format":9,"slot":"1"}`, "3": `{"format":1,"slot":"here"}`,
+			"4": `{"format":1,"slot":"1","keyword":"KW","work":"a = ","ad":""}`,
+		} {
+			if err := os.WriteFile(b.root.Path(spool.DirEvictions, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
+			t.Errorf("told %d times; want once, of job 4", n)
+		}
+		left, err := b.root.ListEvictions()
+		aside, asideErr := b.root.ListCorrupt()
+		if err != nil || asideErr != nil || len(left) != 0 || len(aside) != 5 {
+			t.Errorf("left %v, %v; aside %v, %v; want five aside", left, err, aside, asideErr)
+		}
+	})
 }

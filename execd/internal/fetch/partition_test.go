@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -167,4 +168,41 @@ func TestPartitionableFetchesNoMore(t *testing.T) {
 			t.Errorf("the slots were told\n%s", got)
 		}
 	})
+}
+
+// Work that is accepted and not run comes back to who it came from, and would be given
+// again: the delay is between two tries.
+func TestPartitionableNotRun(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+			b.slots.partition(1, 1)
+			b.hooks.fetch = func(context.Context, hook.Call) hook.Result { return hook.Result{Stdout: []byte(sized("a"))} }
+			if !later {
+				b.slots.failing = errors.New("no")
+			}
+			defer b.start()()
+			synctest.Wait()
+			for range 3 {
+				if later { // its preparation says so
+					b.slots.mu.Lock()
+					j := b.slots.slots[slot.ID{Number: 1, Dynamic: 1}].job
+					b.slots.mu.Unlock()
+					b.Abandoned(j, "its hook says so")
+					b.slots.endIn(t, b.Layer, slot.ID{Number: 1, Dynamic: 1})
+				}
+				synctest.Wait()
+				n := len(b.hooks.of(hook.FetchWork))
+				time.Sleep(299 * time.Second)
+				synctest.Wait()
+				if now := len(b.hooks.of(hook.FetchWork)); now != n {
+					t.Fatalf("later %t: %d questions within the delay", later, now-n)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if now := len(b.hooks.of(hook.FetchWork)); now != n+1 {
+					t.Fatalf("later %t: %d questions after the delay; want one", later, now-n)
+				}
+			}
+		})
+	}
 }

@@ -66,6 +66,9 @@ type Slot struct {
 	// public id.
 	Fetched bool
 	Claim   string
+	// Ending says that the processes of the job that runs are gone, and its hook
+	// JOB_EXIT still tells of its end.
+	Ending bool
 	// Promised says that accepted work is still to be started here: what was
 	// preempted for it has not left, or Start was not called yet.
 	Promised bool

@@ -30,6 +30,7 @@ type worker struct {
 
 	mu       sync.Mutex
 	hurried  bool   // guarded by mu; somebody wants it to ask now
+	calmed   bool   // guarded by mu; what it was given last was not run
 	state    string // guarded by mu; one of the states below
 	failures int    // guarded by mu; of the hook, since it last worked
 	reason   string // guarded by mu; of the last of them
@@ -114,6 +115,9 @@ func (w *worker) run(ctx context.Context) {
 			l.o.Slots.Withdraw(w.slot, "the slot is closed")
 			continue
 		}
+		if slot.Ending && l.current().Knobs.Bool("FETCH_WORK_AHEAD", false) {
+			slot = ahead(slot)
+		}
 		told := w.unsettled()
 		if told == nil && mayAsk(&slot) {
 			wait := w.wait(&slot, time.Now())
@@ -175,6 +179,28 @@ func partitionable(s *Slot) bool {
 	return s.Ad != nil && env.Attr("PartitionableSlot").True()
 }
 
+// ahead returns a slot in which a job is about to be over as it will be then, if its
+// claim is that of fetched work.
+func ahead(s Slot) Slot {
+	if !s.Fetched || s.State != "Claimed" || s.Activity != "Busy" {
+		return s
+	}
+	s.Activity, s.Job = "Idle", nil
+	s.Ad = s.Ad.With(classad.Attr{Name: "Activity", Expr: classad.String(s.Activity).Expr()})
+	return s
+}
+
+// awaitEnd returns when no job is about to be over in the slot.
+func (w *worker) awaitEnd(ctx context.Context) {
+	for ctx.Err() == nil {
+		changed := w.layer.o.Slots.Changed(w.slot)
+		if s, ok := w.layer.o.Slots.Snapshot(w.slot); !ok || !s.Ending {
+			return
+		}
+		sleep(ctx, 0, changed, nil, nil)
+	}
+}
+
 // mayAsk reports whether a slot may ask for work in the state it is in
 // (REQ-HOOK-108). One that was carved asks when its work is over, and one that is
 // carved while anything is left of it.
@@ -198,8 +224,37 @@ func mayAsk(s *Slot) bool {
 	return false
 }
 
+// calm has the delay count from now on.
+func (w *worker) calm() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calmed = true
+}
+
+// calmDown is what comes of calm.
+func (w *worker) calmDown(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calmed && w.last.IsZero() {
+		w.last = now
+	}
+	w.calmed = false
+}
+
+// calm has the slot wait that another was carved out of for work which was not run: it
+// would be given the same work at once, again and again.
+func (l *Layer) calm(id slot.ID) {
+	l.mu.Lock()
+	w := l.workers[id.Parent()]
+	l.mu.Unlock()
+	if id.IsDynamic() && w != nil {
+		w.calm()
+	}
+}
+
 // wait returns how long the next question has to wait; 0: it is time.
 func (w *worker) wait(s *Slot, now time.Time) time.Duration {
+	w.calmDown(now)
 	if w.last.IsZero() || w.isHurried() {
 		return 0
 	}
@@ -242,6 +297,9 @@ func (w *worker) ask(ctx context.Context, slot *Slot) {
 	defer l.o.Slots.Asking(w.slot, false)
 	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: []byte(slot.Ad.OldString()), Label: fmt.Sprintf("slot %v", w.slot)})
 	w.last, w.pace = time.Now(), time.Time{}
+	if slot.Ending { // what the answer is for
+		w.awaitEnd(ctx)
+	}
 	if ctx.Err() != nil {
 		return // what it brought nobody was told of: it will bring it again
 	}
@@ -401,6 +459,7 @@ func (w *worker) notRun(slot *Slot) bool {
 	}
 	if reason := d.reasonOf(c); reason != "" {
 		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
+		l.calm(w.slot)
 		l.o.Slots.Withdraw(w.slot, reason)
 		return true
 	}
@@ -424,6 +483,7 @@ func (l *Layer) fail(c *claim, reason string) {
 	}
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.forget(c)
+	l.calm(c.slot)
 	l.o.Slots.Withdraw(c.slot, reason)
 }
 

@@ -69,7 +69,7 @@ func (c *Counts) Idle(t time.Duration) {
 
 // buckets are the upper bounds of histograms, in seconds: from what a start
 // takes, some milliseconds, to a week.
-var buckets = [...]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
+var buckets = [...]float64{0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
 
 // durations is a histogram.
 type durations struct {

@@ -21,6 +21,9 @@ type Slots struct {
 	// JobAd returns the ad of a job, or of a task of it that runs, which is nil for
 	// one that waits. It must not block.
 	JobAd func(*job.Job, *job.Task) *classad.Ad
+	// Look reads what the ads of slots tell of the host, unless that was done
+	// just now. It may block, but not for long.
+	Look func()
 	// Evict has a task end as an effect says: Stop, Kill or KillFamily. With a text it
 	// waits in error then. It may block, and is not called by two goroutines.
 	Evict func(t *job.Task, e claim.Effect, hold string)
@@ -107,6 +110,19 @@ func (r *ref) Ad() *classad.Ad {
 	return r.ad
 }
 
+// Like implements claim.Alike. What JobAd says of a job that waits, and only that,
+// is in a likeness.
+func (r *ref) Like() (claim.Likeness, bool) {
+	if r.task != nil || r.job.Foreign {
+		return claim.Likeness{}, false
+	}
+	terms := r.job.Terms()
+	return claim.Likeness{
+		Needs: terms.Needs, Owner: r.job.Owner, Group: r.job.Group, Name: terms.Name, Account: terms.Account,
+		Priority: terms.Priority, Number: r.job.Number, Submitted: r.job.Submitted.UnixNano(),
+	}, true
+}
+
 // ref returns a job as slots see it; nil where none is asked.
 func (q *Queue) ref(j *job.Job, t *job.Task) slot.Job {
 	if !q.o.Claims.Managed() {
@@ -144,17 +160,17 @@ func (q *Queue) named(name string) *job.Task {
 
 // gate asks the slots of a queue whether they are willing to run a job. q.mu is
 // held.
-func (q *Queue) gate(number int, queue string, most int) (int, string) {
+func (q *Queue) gate(number int, queue string, most int) (int, string, bool) {
 	if a := q.managed.asked; a == nil || a.job.Number != number {
 		j := q.o.Store.Get(number)
 		if j == nil {
-			return 0, "it is gone"
+			return 0, "it is gone", false
 		}
 		q.managed.asked = &ref{q: q, job: j}
 	}
-	n, why := q.o.Claims.Willing(queue, q.managed.asked, most)
+	n, why, same := q.o.Claims.Willing(queue, q.managed.asked, most)
 	q.managed.refused = q.managed.refused || n == 0
-	return n, why
+	return n, why, same
 }
 
 // settle carries out what the slots want, and keeps the scheduler's books as the
@@ -235,8 +251,16 @@ func (q *Queue) timer(next time.Time) {
 	}
 }
 
+// gauge has what slots tell of the host read, before the lock is taken.
+func (q *Queue) gauge() {
+	if q.o.Slots.Look != nil {
+		q.o.Slots.Look()
+	}
+}
+
 // speak lets the policies speak whose time has come.
 func (q *Queue) speak() {
+	q.gauge()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.managed.refused = false
@@ -245,6 +269,9 @@ func (q *Queue) speak() {
 
 // policies forgets that slots have refused jobs: they are asked again now.
 func (q *Queue) policies() {
+	if q.o.Claims.Managed() {
+		q.gauge()
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.managed.refused = false
@@ -261,7 +288,7 @@ func (q *Queue) effect(e claim.Effect) {
 	case claim.Forget:
 		q.outside(func() {
 			if err := q.o.Claims.Forget(e); err != nil {
-				q.o.Log.Error(err.Error()) // it is met again at the next start, and is nobody's
+				q.o.Log.Error(err.Error()) // no other claim is written before it is gone
 			}
 		})
 		return
@@ -383,6 +410,7 @@ func (q *Queue) Policy(p *slot.Policy, hooked func(slot.ID) bool) {
 
 // Claim gives somebody a slot. When it returns the claim is on disk.
 func (q *Queue) Claim(r claim.Request) (claim.Granted, error) {
+	q.gauge()
 	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) {
 		if why := q.o.Hold(); why != "" {
 			return claim.Granted{}, api.Refusef(api.RefusedShutdown, "%s", why)
@@ -393,7 +421,10 @@ func (q *Queue) Claim(r claim.Request) (claim.Granted, error) {
 		return g, err
 	}
 	if err = q.keep(g.ID); err == nil && g.LeftOvers != nil {
-		err = q.keep(g.LeftOvers.ID)
+		if err := q.keep(g.LeftOvers.ID); err != nil {
+			q.o.Log.Error(err.Error())
+			g.LeftOvers = nil // what was asked for is there
+		}
 	}
 	return g, err
 }
@@ -464,6 +495,9 @@ func (q *Queue) Drain(speed claim.Speed) {
 
 // Views returns what a slot is like, or what all are like when none is named.
 func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
+	if ads {
+		q.gauge()
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !id.IsZero() {
@@ -477,6 +511,7 @@ func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 
 // Snapshot returns what a slot is like; false: there is none.
 func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
+	q.gauge()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.o.Claims.Snapshot(id, true)
@@ -484,11 +519,25 @@ func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
 
 // Offer decides about fetched work for a slot. When it accepts, the claim is on disk.
 func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
+	q.gauge()
 	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) { return t.Offer(id, ad) })
 	if err != nil {
 		return g, err
 	}
-	return g, q.keep(g.ID)
+	if !g.Again {
+		return g, q.keep(g.ID)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.outside(func() { // the slot is idle until its work begins
+		if err := q.o.Claims.KeepAd(g.ID); err != nil {
+			q.o.Log.Warn(err.Error())
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.settle()
+	})
+	return g, nil
 }
 
 // Asking tells that work is being looked for, for a slot, or is not any more.
@@ -512,11 +561,11 @@ func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 	return err
 }
 
-// Withdraw gives the claim of fetched work back; as one that is lost if it has
-// expired.
-func (q *Queue) Withdraw(id slot.ID, expired bool) {
+// Withdraw gives the claim of fetched work back, and says why; as one that is lost if
+// it has expired.
+func (q *Queue) Withdraw(id slot.ID, expired bool, why string) {
 	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
-		t.Withdraw(id, expired)
+		t.Withdraw(id, expired, why)
 		return struct{}{}, nil
 	})
 }

@@ -548,6 +548,9 @@ func (q *Queue) Occupy(name, queue string) {
 	q.settle()
 }
 
+// Ending tells that the processes of a task are gone, and its end is being told.
+func (q *Queue) Ending(claims []*claim.Claim) { q.o.Claims.Ending(claims) }
+
 // Ended tells that a task holds its grant no more, and what it has used.
 func (q *Queue) Ended(t *job.Task, claims []*claim.Claim, used schedule.Used) {
 	q.mu.Lock()

@@ -22,6 +22,9 @@ type view struct {
 	later []*reservation
 	when  when
 	job   int // for which it is, where the slots' will counts; 0: it does not
+	// varies says that the slots may answer otherwise for another job of the same
+	// user and class.
+	varies bool
 }
 
 type when int
@@ -154,7 +157,8 @@ func (s *Scheduler) inQueue(c *class, q *queue, v *view) (int, obstacle) {
 	if c.want.PE == "" {
 		most = 1
 	}
-	willing, why := s.gate(v.job, q.Name, most)
+	willing, why, same := s.gate(v.job, q.Name, most)
+	v.varies = v.varies || !same
 	if willing == 0 {
 		return 0, obstacle{reason: unwilling, text: why}
 	}

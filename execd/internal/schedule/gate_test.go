@@ -23,11 +23,11 @@ func gated(t *testing.T, takes Gate) *Scheduler {
 // POLICY-START: of jobs that ask for the same those start that a slot is willing
 // to run, and the others do not stand in their way.
 func TestGateChoosesJobs(t *testing.T) {
-	s := gated(t, func(job int, _ string, _ int) (int, string) {
+	s := gated(t, func(job int, _ string, _ int) (int, string, bool) {
 		if job%2 == 0 {
-			return 2, ""
+			return 2, "", false
 		}
-		return 0, "START of slot1 is false"
+		return 0, "START of slot1 is false", false
 	})
 	for n := 1; n <= 6; n++ {
 		s.Add(Job{Number: n, User: "u", Submitted: epoch.Add(time.Duration(n)), Tasks: 1})
@@ -54,7 +54,7 @@ func TestGateChoosesJobs(t *testing.T) {
 
 func TestGateLimitsSlots(t *testing.T) {
 	willing := 1
-	s := gated(t, func(int, string, int) (int, string) { return willing, "no" })
+	s := gated(t, func(int, string, int) (int, string, bool) { return willing, "no", true })
 	s.host.conf.PEs = map[string]*conf.PE{"smp": {Name: "smp", Slots: 9}}
 	for i := range s.host.conf.Queues {
 		s.host.conf.Queues[i].PEs = []string{"smp"}
@@ -114,5 +114,25 @@ func TestKeptSlots(t *testing.T) {
 	}
 	if _, ok := s.users[""]; ok {
 		t.Error("there is a user without a name")
+	}
+}
+
+// What the slots say of all jobs that ask for the same is asked once in a pass.
+func TestGateIsAskedOnce(t *testing.T) {
+	for same, want := range map[bool]int{true: 2, false: 200} { // by two queues
+		asked := 0
+		s := gated(t, func(int, string, int) (int, string, bool) {
+			asked++
+			return 0, "no", same
+		})
+		for n := 1; n <= 100; n++ {
+			s.Add(Job{Number: n, User: "u", Submitted: epoch.Add(time.Duration(n)), Tasks: 1})
+		}
+		if _, _, ok := s.Next(epoch); ok {
+			t.Fatal("a job is started that no slot takes")
+		}
+		if asked != want {
+			t.Errorf("same %t: asked %d times for 100 jobs; want %d", same, asked, want)
+		}
 	}
 }

@@ -508,6 +508,9 @@ func (s *Scheduler) admitted(b *bucket, v *view) (*plan, *entry) {
 		if p := s.allocate(b.class, v); p != nil {
 			return p, e
 		}
+		if !v.varies {
+			break // the others ask for the same, and get the same answer
+		}
 	}
 	return nil, nil
 }

@@ -94,8 +94,10 @@ type Running struct {
 }
 
 // Gate says how many slots of a queue are willing to run a job now, counting to
-// most, and, if none is, why, as the end of a sentence with "because".
-type Gate func(job int, queue string, most int) (willing int, why string)
+// most, and, if none is, why, as the end of a sentence with "because". The same is
+// true if all jobs of its user that ask for the same, with the same priority, get
+// this answer.
+type Gate func(job int, queue string, most int) (willing int, why string, same bool)
 
 // Parts is what a priority is made of: three numbers of 0 to 1 before they are
 // weighed, and the two of which the urgency is the sum before it is normalised.

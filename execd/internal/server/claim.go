@@ -56,6 +56,24 @@ func (s *Server) mayClaim(c job.Caller) error {
 	return api.Errorf(api.CodeDenied, "denied: %q may not claim slots", c.Name)
 }
 
+// claimant returns the ad of a claim with its owner: the caller, whatever it says, so
+// that START and RANK do not take one user for another. A manager may claim for
+// another user, as he may start that user's jobs.
+func (s *Server) claimant(c job.Caller, text *classad.Ad) *classad.Ad {
+	if text == nil {
+		text = classad.New()
+	}
+	env := classad.Env{My: text}
+	owner, _ := env.Attr("Owner").Str()
+	if !c.Manager || owner == "" {
+		owner = c.Name
+	}
+	return text.Without("OwnerGroup").With(
+		classad.Attr{Name: "Owner", Expr: classad.String(owner).Expr()},
+		classad.Attr{Name: "User", Expr: classad.String(owner + "@" + s.Host).Expr()},
+	)
+}
+
 // by is the caller as package claim knows him.
 func by(c job.Caller) claim.By { return claim.By{UID: c.UID, Name: c.Name, Manager: c.Manager} }
 
@@ -100,16 +118,38 @@ func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (
 	if err != nil {
 		return api.ClaimReply{}, err
 	}
+	if len(req.Preempt) > api.MaxWords {
+		return api.ClaimReply{}, api.Refusef(api.RefusedMessage, "%d claims are too many, at most %d are possible", len(req.Preempt), api.MaxWords)
+	}
+	var preempt []claim.ID
+	for _, text := range req.Preempt {
+		id, _, err := order(c, text)
+		if err != nil {
+			return api.ClaimReply{}, err
+		}
+		preempt = append(preempt, id)
+	}
 	g, err := s.Queue.Claim(claim.Request{
-		Slot: on, Kind: claim.KindProgram, Holder: c.Name, By: by(c), Ad: text, Lease: lease, Priority: req.Priority, NoWait: req.NoWait,
+		Slot: on, Kind: claim.KindProgram, Holder: c.Name, By: by(c), Ad: s.claimant(c, text), Lease: lease, Priority: req.Priority, NoWait: req.NoWait,
+		LeftOvers: req.LeftOvers, Preempt: preempt,
 	})
 	if err != nil {
 		return api.ClaimReply{}, err
 	}
+	reply := replyOf(&g)
+	if g.LeftOvers != nil {
+		rest := replyOf(g.LeftOvers)
+		reply.LeftOvers = &rest
+	}
+	return reply, nil
+}
+
+// replyOf is a claim as it is sent to who has it now.
+func replyOf(g *claim.Granted) api.ClaimReply {
 	seconds := int(g.Lease / time.Second)
 	return api.ClaimReply{
 		ID: api.ClaimID(g.ID.Reveal()), Slot: api.SlotID(g.Slot.String()), Name: g.Name, Waiting: g.Waiting, Lease: seconds, Renew: max(seconds/renewals, 1), Ad: g.Ad.OldString(),
-	}, nil
+	}
 }
 
 // slotID reads the name of a slot; empty is none.
@@ -268,6 +308,9 @@ func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRe
 	if (text == nil) == (req.Request == nil) {
 		return none, api.Refusef(api.RefusedMessage, "an activation has either an ad or a request")
 	}
+	if err := s.mayClaim(c); err != nil { // he might have lost it since he has claimed
+		return none, err
+	}
 	if why := s.drained(); why != nil {
 		return none, api.Refusef(api.RefusedShutdown, "the host is being drained")
 	}
@@ -301,7 +344,7 @@ func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, 
 		if text, err = ad.Complete(text, "", false); err == nil {
 			o := ad.RequestOptions{Home: owner.Home, Now: time.Now(), Config: s.Config(), Cpus: 1}
 			if v, ok := s.Queue.Snapshot(on); ok {
-				o.Slot = v.Ad
+				o.Slot, o.Cpus = v.Ad, max(int(v.Has.Cpus), 1)
 			}
 			r, err = ad.Request(text, o)
 		}
@@ -398,10 +441,10 @@ func (s *Server) slots(_ context.Context, _ job.Caller, req *api.SlotsRequest) (
 	}
 	for _, v := range s.Queue.Views(id, req.Ads) {
 		t := api.SlotStatus{
-			Slot: api.SlotID(v.Slot.String()), Name: v.Name, Type: v.Type, Queue: v.Queue, State: v.State, Activity: v.Activity, Since: v.Since, Holder: v.Holder, Claim: v.ID.String(), Job: v.Task,
+			Slot: api.SlotID(v.Slot.String()), Name: v.Name, Queue: v.Queue, State: v.State, Activity: v.Activity, Since: v.Since, Holder: v.Holder, Claim: v.ID.String(), Job: v.Task,
 		}
 		if v.Type != claim.Static {
-			t.Has = &api.SlotResources{Cpus: v.Has.Cpus, Memory: v.Has.Memory, Disk: v.Has.Disk, GPUs: v.Has.GPUs}
+			t.Type, t.Cpus, t.Memory, t.Disk, t.GPUs = v.Type, v.Has.Cpus, v.Has.Memory, v.Has.Disk, v.Has.GPUs
 		}
 		if v.Ad != nil {
 			t.Ad = v.Ad.OldString() // without what is private

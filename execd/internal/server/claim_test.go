@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -53,6 +54,41 @@ func TestMayClaim(t *testing.T) {
 	}
 }
 
+// CLAIM-REQUEST: START and RANK see who claims, not whom he says that he is.
+func TestClaimant(t *testing.T) {
+	s := withKnobs(t, "")
+	s.Host = "h"
+	forged := "owner = \"boss\"\nUser = \"boss@h\"\nOwnerGroup = \"bosses\"\nA = 1\n"
+	for _, tt := range []struct {
+		what   string
+		caller job.Caller
+		ad     string
+		owner  string
+		more   bool
+	}{
+		{"a forged owner", job.Caller{Name: "mallory"}, forged, "mallory", true},
+		{"an operator's", job.Caller{Name: "op", Operator: true}, forged, "op", true},
+		{"an owner that is computed", job.Caller{Name: "mallory"}, `Owner = strcat("bo", "ss")`, "mallory", false},
+		{"no ad", job.Caller{Name: "mallory"}, "", "mallory", false},
+		{"a manager's for another user", job.Caller{Name: "root", Manager: true}, forged, "boss", true},
+		{"a manager's own", job.Caller{Name: "root", Manager: true}, "", "root", false},
+	} {
+		text, err := readAd(tt.ad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := classad.Env{My: s.claimant(tt.caller, text)}
+		owner, _ := env.Attr("Owner").Str()
+		whole, _ := env.Attr("User").Str()
+		if _, group := env.My.Lookup("OwnerGroup"); owner != tt.owner || whole != tt.owner+"@h" || group {
+			t.Errorf("%s: Owner %q, User %q, a group: %v; want %s", tt.what, owner, whole, group, tt.owner)
+		}
+		if _, more := env.My.Lookup("A"); more != tt.more {
+			t.Errorf("%s: what else it says: %v; want %v", tt.what, more, tt.more)
+		}
+	}
+}
+
 // CLAIM-LEASE: a lease is neither too short nor longer than is configured.
 func TestLeaseOfClaims(t *testing.T) {
 	s := withKnobs(t, "ALIVE_INTERVAL = 100\nMAX_CLAIM_ALIVES_MISSED = 2\n")
@@ -96,6 +132,15 @@ func TestBadActivations(t *testing.T) {
 	}
 	if _, err := s.deactivate(ctx, me, &api.DeactivateRequest{How: "softly"}); api.RefusalOf(err) != api.RefusedMessage {
 		t.Errorf("a way to end a job that is none: %v", err)
+	}
+}
+
+// Who may not claim slots any more starts nothing under the claims that he has.
+func TestActivationOfWhoMayNotClaim(t *testing.T) {
+	s := withKnobs(t, "CLAIM_USERS = bob\n")
+	_, err := s.activate(context.Background(), job.Caller{UID: 1, Name: "alice"}, &api.ActivateRequest{ID: "<h>#1#1#00", Ad: "Cmd = \"/bin/true\""})
+	if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeDenied {
+		t.Errorf("an activation: %v; want it denied", err)
 	}
 }
 

@@ -156,7 +156,7 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 		return reply, api.Errorf(api.CodeBadRequest, "cannot drain: %q is no speed", short(req.Speed))
 	}
 	if req.On || req.Off {
-		if reply.Changed, err = s.Drain.Set(req.On, c.Name, time.Now()); err != nil {
+		if reply.Changed, err = s.Drain.Set(req.On, req.Speed, c.Name, time.Now()); err != nil {
 			return reply, err
 		}
 		s.Queue.Settle()

@@ -63,7 +63,7 @@ func (m *Machine) evaluateUnclaimed() {
 
 // delete ends a dynamic slot, and reports whether nothing keeps it.
 func (m *Machine) delete() bool {
-	if m.fetching || m.broken != "" && m.cfg.KeepBroken {
+	if m.fetching > 0 || m.broken != "" && m.cfg.KeepBroken {
 		return false
 	}
 	m.stopBenchmarks()

@@ -1,6 +1,10 @@
 package slot
 
-import "time"
+import (
+	"time"
+
+	"paddock/classad"
+)
 
 // FetchHolder is who holds the claims of fetched work.
 const FetchHolder = "fetch"
@@ -24,8 +28,12 @@ func reject(why Reason, text string) Decision {
 // Decide says what becomes of fetched work if it is offered now, and changes
 // nothing. User priority plays no part: work must be of higher RANK to take the
 // slot from other work.
-func (m *Machine) Decide(now time.Time, j Job) Decision {
+func (m *Machine) Decide(now time.Time, j Job) Decision { return m.DecideWith(now, j, nil) }
+
+// DecideWith is Decide for who has made the slot's ad already; nil: he has not.
+func (m *Machine) DecideWith(now time.Time, j Job, ad *classad.Ad) Decision {
 	m.begin(now)
+	m.ads.slot = ad
 	d := m.decide(j)
 	m.ads = ads{}
 	return d
@@ -80,12 +88,12 @@ func (m *Machine) asksForMore() bool {
 	return m.place == (Place{Claimed, Idle}) && m.cur.kind == Fetch && !m.cur.awaiting && !m.pre.waits()
 }
 
-func (FetchBegan) happen(m *Machine) { m.fetching = true }
+func (FetchBegan) happen(m *Machine) { m.fetching++ }
 
-func (FetchStopped) happen(m *Machine) { m.fetching = false }
+func (FetchStopped) happen(m *Machine) { m.fetching = max(m.fetching-1, 0) }
 
 func (e FetchEnded) happen(m *Machine) {
-	m.fetching, m.fetched, m.lastFetch = false, true, m.now
+	m.fetching, m.fetched, m.lastFetch = max(m.fetching-1, 0), true, m.now
 	if e.Job != nil {
 		d := m.decide(e.Job)
 		if d.Accept {
@@ -139,7 +147,7 @@ func (m *Machine) MayFetch(now time.Time) (ok bool, at time.Time, text string) {
 	m.begin(now)
 	defer func() { m.ads = ads{} }()
 	switch p := m.place; {
-	case m.fetching:
+	case m.fetching > 0:
 		return false, at, "work is being looked for"
 	case p.State == Matched, p.State == Preempting, p.State == Drained, p.State == Deleted,
 		p.Activity == Suspended, p.Activity == Cleaning, p == Place{Backfill, Killing}:

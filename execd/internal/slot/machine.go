@@ -129,7 +129,7 @@ type Machine struct {
 	cause      backfillCause
 	fillerNext time.Time
 
-	fetching  bool
+	fetching  int       // how often FetchBegan has come and not its end
 	fetched   bool      // a fetch has ended, at
 	lastFetch time.Time //
 	broken    string
@@ -140,6 +140,7 @@ type Machine struct {
 	retireAt    time.Time // when retirement is over
 	ads         ads
 	asking      bool // for the slot's ad
+	steps       *int // that Suits has; nil: each evaluation has its own
 	watched     bool // refs and changes belong to the place and the job
 	refs        classad.References
 	changes     bool
@@ -473,7 +474,7 @@ func (m *Machine) eval(x Expression, j Job) classad.Value {
 
 // value evaluates an expression of the slot's side.
 func (m *Machine) value(e classad.Expr, j Job) classad.Value {
-	env := classad.Env{My: m.slotAd(), Target: m.jobAd(j), Now: m.now, Random: m.cfg.Random}
+	env := classad.Env{My: m.slotAd(), Target: m.jobAd(j), Now: m.now, Random: m.cfg.Random, Steps: m.steps}
 	return env.Eval(e)
 }
 
@@ -553,12 +554,25 @@ func (m *Machine) willing(j Job) (bool, string) {
 		return true, ""
 	}
 	if _, ok := ad.Lookup("Requirements"); ok {
-		env := classad.Env{My: ad, Target: m.slotAd(), Now: m.now, Random: m.cfg.Random}
+		env := classad.Env{My: ad, Target: m.slotAd(), Now: m.now, Random: m.cfg.Random, Steps: m.steps}
 		if !env.Attr("Requirements").True() {
 			return false, "the Requirements of the job are not met"
 		}
 	}
 	return m.fits(ad)
+}
+
+// Suits reports whether slot and job suit each other now, whoever has the slot, and
+// what the slot thinks of the job, for no more than these steps of evaluation
+// altogether, of which it takes what it needs. It changes nothing else.
+func (m *Machine) Suits(now time.Time, j Job, steps *int) (ok bool, rank float64, text string) {
+	m.begin(now)
+	m.steps = steps
+	defer func() { m.steps, m.ads = nil, ads{} }()
+	if ok, text = m.willing(j); ok {
+		rank = m.rank(j)
+	}
+	return ok, rank, text
 }
 
 // sizes are what a job may request of a slot.
@@ -576,12 +590,12 @@ func (m *Machine) fits(ad *classad.Ad) (bool, string) {
 		if slot == nil {
 			return true, ""
 		}
-		job := classad.Env{My: ad, Target: slot, Now: m.now}
+		job := classad.Env{My: ad, Target: slot, Now: m.now, Steps: m.steps}
 		want, ok := job.Attr(s.request).Number()
 		if !ok || want <= 0 {
 			continue
 		}
-		env := classad.Env{My: slot, Target: ad, Now: m.now}
+		env := classad.Env{My: slot, Target: ad, Now: m.now, Steps: m.steps}
 		v := env.Attr(s.has)
 		have, ok := v.Number()
 		if !ok && v.Kind() == classad.UndefinedKind && s.has != "GPUs" {

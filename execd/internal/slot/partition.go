@@ -128,20 +128,30 @@ func (p *Partitionable) Request(job, slot *classad.Ad, fetched bool) (Resources,
 	for i, x := range want.each() {
 		// To round up must not make something of a request that is nonsense.
 		if n, ok := env.Attr("Request" + x.name).Number(); ok && n < 0 {
-			return want, fmt.Errorf("Request%s is %g", x.name, n)
+			return want, fmt.Errorf("the job's Request%s is %g", x.name, n)
 		}
 		v := env.Eval(p.policy.modify[i])
 		n, ok := v.Number()
 		if !ok || math.IsNaN(n) {
-			return want, fmt.Errorf("Request%s is %s", x.name, v)
+			return want, fmt.Errorf("the job's Request%s is %s", x.name, v)
 		}
 		n = math.Ceil(n)
 		if n < float64(x.least) || n > maxAmount {
-			return want, fmt.Errorf("Request%s is %g, which is none of %d to %d", x.name, n, x.least, int64(maxAmount))
+			return want, fmt.Errorf("the job's Request%s is %g, which is none of %d to %d", x.name, n, x.least, int64(maxAmount))
 		}
 		*x.amount = int64(n)
 	}
 	return want, nil
+}
+
+// References returns what of a job, as target, decides what it is given.
+func (p *Partitionable) References() (r classad.References) {
+	for _, e := range p.policy.modify {
+		of := e.References(nil, nil) // to it the job is its own side
+		r.Target = append(r.Target, of.My...)
+		r.Time, r.Random, r.Any = r.Time || of.Time, r.Random || of.Random, r.Any || of.Any
+	}
+	return r
 }
 
 // Carve makes a dynamic slot for a holder. The error is the end of a sentence about

@@ -129,6 +129,9 @@ func (f *finish) Hook() (exit.Result, error) {
 		return exit.Nothing, nil
 	}
 	h := l.extra.exit
+	if l.task.Job.Foreign {
+		r.Queue.Ending(l.claims)
+	}
 	res, err := r.await(l, h, []string{r.why(l).Word()}, func() ([]byte, error) {
 		a, err := r.jobAd(l)
 		if err != nil {
@@ -319,6 +322,7 @@ func (r *Runner) why(l *life) exit.Why {
 	var w exit.Why
 	want := r.Store.Want(l.task)
 	switch {
+	case want != nil && (want.Requeue || want.Slot) && endedByItself(l.outcome): // it came too late
 	case want != nil && want.Error != "":
 		w.Hold = true
 	case want != nil && (want.Requeue || want.Slot):

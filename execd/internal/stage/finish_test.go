@@ -315,6 +315,32 @@ func TestExitHookIsAwaited(t *testing.T) {
 	}
 }
 
+// TMPDIR is its owner's, who may put a link in its place: nobody follows it with
+// more rights than his.
+func TestHookWhereTmpdirIsALink(t *testing.T) {
+	s := newScene(t, nil)
+	s.hasHook()
+	d, _, err := s.r.Launcher.Find(s.l.task.RunID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := d.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch, _ := config.Lookup(spool.KeyTmpdir)
+	call, err := s.r.hookCall(s.l, s.l.extra.exit, nil, nil, true)
+	if err != nil || call.Dir != scratch {
+		t.Errorf("a hook works in %q, %v; want %s", call.Dir, err, scratch)
+	}
+	if err := errors.Join(os.Remove(scratch), os.Symlink("/", scratch)); err != nil {
+		t.Fatal(err)
+	}
+	if call, err = s.r.hookCall(s.l, s.l.extra.exit, nil, nil, true); err != nil || call.Dir != "" {
+		t.Errorf("with a link there it works in %q, %v; want the link not followed", call.Dir, err)
+	}
+}
+
 // REQ-EXIT-106: a hook that cannot be started is tried once more, and the job ends
 // without it.
 func TestExitHookCannotStart(t *testing.T) {

@@ -149,7 +149,7 @@ func script(name hook.Name, c *ad.Command) *hook.Hook {
 	}
 	return &hook.Hook{
 		Keyword: "job", Name: name, Path: c.Path, Args: c.Args, Limit: scriptLimit,
-		MaxOutput: hook.DefaultMaxOutput, MaxProcesses: hook.DefaultMaxProcesses,
+		MaxOutput: hook.DefaultMaxOutput, MaxProcesses: hook.DefaultMaxProcesses, Own: true,
 	}
 }
 
@@ -231,8 +231,8 @@ func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, ov
 	dir := scratch
 	if h.Name == preScript || h.Name == postScript {
 		dir = iwd // they are the job's own, and find its files as it does
-	} else if _, err := os.Stat(dir); err != nil {
-		dir = "" // somebody has removed it: no reason not to tell of the end
+	} else if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		dir = "" // its owner has removed it, or put a link there: no reason not to tell of the end
 	}
 	return hook.Call{
 		Hook: h, As: l.extra.owner, Stdin: stdin, Args: args, Dir: dir, Env: hook.JobEnvironment(l.extra.owner, r.Host, &j),
@@ -264,7 +264,7 @@ func (r *Runner) findSlot(l *life) {
 		x.slot, _ = r.SlotOf(l.task, false)
 	default:
 		for _, c := range l.claims {
-			x.slot.Number = cmp.Or(x.slot.Number, c.Slot)
+			x.slot = cmp.Or(x.slot, slot.ID{Number: c.Slot, Dynamic: c.Dynamic})
 		}
 	}
 }

@@ -3,11 +3,14 @@ package stage
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
@@ -98,6 +101,53 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
+// What a job that runs takes of the processor is told apart.
+func TestStatusOfProcessor(t *testing.T) {
+	s := newScene(t, nil)
+	got := s.r.status(s.l, api.Usage{CPU: 5, SysCPU: 2})
+	if got.UserCPU != 3*time.Second || got.SysCPU != 2*time.Second {
+		t.Errorf("status has %v and %v in the kernel; want 3s, and 2s", got.UserCPU, got.SysCPU)
+	}
+	// What its shepherd has not seen, of 1.5 s, the samples have.
+	s.l.total = api.Usage{CPU: 5, SysCPU: 2}
+	if end := s.r.final(s.l); end.UserCPU != 3*time.Second || end.SysCPU != 2*time.Second {
+		t.Errorf("the end has %v and %v in the kernel; want 3s, and 2s", end.UserCPU, end.SysCPU)
+	}
+}
+
+// REQ-HOOK-38, REQ-HOOK-39: jobs that execd finds again keep their beats, and are not
+// all told of at once.
+func TestBeatIsKept(t *testing.T) {
+	const first, steady = 8 * time.Second, 300 * time.Second
+	for ran, want := range map[time.Duration]time.Duration{
+		-time.Hour: first, 0: first, 5 * time.Second: 3 * time.Second, 8 * time.Second: 0,
+		9 * time.Second: 299 * time.Second, 307 * time.Second: time.Second, 308 * time.Second: 0,
+		308*time.Second + time.Hour: 0, 310*time.Second + time.Hour: 298 * time.Second,
+	} {
+		if got := untilNext(ran, first, steady); got != want {
+			t.Errorf("after %v: %v; want %v", ran, got, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := updating(t)
+		var told []time.Duration // of the bubble's clock
+		begun := time.Now()
+		s.hooks.run = func(context.Context, int, hook.Call) hook.Result {
+			told = append(told, time.Since(begun))
+			return hook.Result{}
+		}
+		s.r.startUpdates(s.l, 100*time.Second) // the next is at 308 s
+		time.Sleep(600 * time.Second)
+		synctest.Wait()
+		if err := s.r.stopUpdates(s.l); err != nil {
+			t.Error(err)
+		}
+		if want := []time.Duration{208 * time.Second, 508 * time.Second}; !slices.Equal(told, want) {
+			t.Errorf("told after %v; want %v", told, want)
+		}
+	})
+}
+
 // updating returns a run that has a hook for updates.
 func updating(t *testing.T) *scene {
 	s := newScene(t, nil)
@@ -176,13 +226,13 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func TestNoUpdatesWithoutHook(t *testing.T) {
 	s := updating(t)
 	s.l.extra.update = nil
-	s.r.startUpdates(s.l)
+	s.r.startUpdates(s.l, 0)
 	s.r.changedState(s.l)
 	if s.l.extra.updates.timer != nil || len(s.hooks.calls) > 0 {
 		t.Error("something ticks")
 	}
 	s.l.extra = nil
-	s.r.startUpdates(s.l)
+	s.r.startUpdates(s.l, 0)
 	s.r.changedState(s.l)
 	if err := s.r.stopUpdates(s.l); err != nil {
 		t.Error(err)
@@ -387,7 +437,7 @@ func TestWithoutHooks(t *testing.T) {
 		if err := s.r.prepare(l); err != nil || !l.prepared {
 			t.Fatal("something was prepared")
 		}
-		s.r.startUpdates(l)
+		s.r.startUpdates(l, 0)
 		s.r.changedState(l)
 		s.r.happened(l, Event{Kind: Executing})
 	})

@@ -44,8 +44,9 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 		if out.Usage != nil && e.Failed != spool.FailedNoExitStatus {
 			e.Failed, e.Reason = spool.FailedEnforcedLimit, want.Reason
 		}
-	case want.Requeue && e.Failed != 0:
+	case want.Requeue && cutShort(out, e.Failed):
 		e.Failed, e.Reason = spool.FailedRescheduling, "rescheduled by "+want.By
+	case want.Requeue, want.Slot && endedByItself(out):
 	case e.Failed != 0:
 		e.Reason = "deleted by " + want.By
 		if out.Usage == nil && e.Failed != spool.FailedNoExitStatus && e.Failed != spool.FailedBeforeJob {
@@ -64,6 +65,28 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 	}
 	e.Accounting = r.line(l, out, e)
 	return e
+}
+
+// endedByItself reports whether a job had come to its own end before it was asked for
+// one. Of a foreign shepherd that is not known.
+func endedByItself(out *spool.Outcome) bool {
+	if out == nil || out.Usage == nil {
+		return false
+	}
+	sig, known := out.Usage.Asked()
+	return known && sig == 0
+}
+
+// cutShort reports whether a job that is to run again has not come to its own end. One
+// that was asked to end may have done so in good order, and with 0. Where it is not
+// known whether it was, what has exited is over.
+func cutShort(out *spool.Outcome, failed int) bool {
+	if out.Usage != nil {
+		if sig, known := out.Usage.Asked(); known {
+			return sig != 0
+		}
+	}
+	return failed != 0
 }
 
 // postReason says how the script after a job has failed.

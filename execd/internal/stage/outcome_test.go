@@ -55,12 +55,17 @@ func TestConclude(t *testing.T) {
 	ran := func(exit, signal int) *spool.Usage {
 		return &spool.Usage{ExitStatus: exit, Signal: signal, Start: 1001, End: 1005, Wallclock: 4, UTime: 1500 * time.Millisecond}
 	}
+	asked := func(signal int, u *spool.Usage) *spool.Usage {
+		u.Ask(signal)
+		return u
+	}
 	for _, tt := range []struct {
 		name     string
 		out      spool.Outcome
 		rerun    api.Rerun
 		queue    bool // rerun TRUE
 		deleted  bool
+		evicted  *job.Want
 		exceeded string // the limit for which execd wanted it killed
 		ckpt     bool   // the next run goes on from a checkpoint
 		fate     job.Fate
@@ -155,6 +160,46 @@ func TestConclude(t *testing.T) {
 		{name: "shepherd died, rerun TRUE", out: spool.ShepherdDied(true, nil), queue: true, fate: job.FateRequeue, failed: 19, reason: "shepherd died before it wrote exit_status", notInJob: true},
 		{name: "shepherd died, rerun TRUE, -r n", out: spool.ShepherdDied(true, nil), queue: true, rerun: api.RerunNo, fate: job.FateDone, failed: 19, reason: "shepherd died before it wrote exit_status", notInJob: true},
 		{name: "shepherd died after the job, -r y", out: spool.ShepherdDied(true, ran(0, 0)), rerun: api.RerunYes, fate: job.FateDone, failed: 19, reason: "shepherd died after the job had ended"},
+		{
+			name: "leaves its slot", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Usage: asked(15, ran(143, 15))}, evicted: &job.Want{Requeue: true, Slot: true},
+			fate: job.FateRequeue, failed: 25, exit: 143, reason: "rescheduled by slot1",
+		},
+		{
+			name: "leaves its slot in good order", out: spool.Outcome{Usage: asked(15, ran(0, 0))}, evicted: &job.Want{Requeue: true, Slot: true},
+			fate: job.FateRequeue, failed: 25, reason: "rescheduled by slot1",
+		},
+		{
+			name: "had ended when it was to leave", out: spool.Outcome{Usage: asked(0, ran(0, 0))}, evicted: &job.Want{Requeue: true, Slot: true},
+			fate: job.FateDone,
+		},
+		{
+			name: "had crashed when it was to leave", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "r", Usage: asked(0, ran(139, 11))},
+			evicted: &job.Want{Requeue: true, Slot: true}, fate: job.FateDone, failed: 100, exit: 139, reason: "r",
+		},
+		{
+			name: "had asked to run again when it was to leave", out: spool.Outcome{Failed: 25, Reason: "r", Usage: asked(0, ran(99, 0))},
+			evicted: &job.Want{Requeue: true, Slot: true}, fate: job.FateRequeue, failed: 25, exit: 99, reason: "r",
+		},
+		{
+			name: "leaves its slot, as a foreign shepherd tells", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Usage: ran(143, 15)},
+			evicted: &job.Want{Requeue: true, Slot: true}, fate: job.FateRequeue, failed: 25, exit: 143, reason: "rescheduled by slot1",
+		},
+		{
+			name: "has exited, as a foreign shepherd tells", out: spool.Outcome{Usage: ran(0, 0)},
+			evicted: &job.Want{Requeue: true, Slot: true}, fate: job.FateDone,
+		},
+		{
+			name: "leaves its slot before it began", out: spool.Outcome{}, evicted: &job.Want{Requeue: true, Slot: true},
+			fate: job.FateRequeue, failed: 25, reason: "rescheduled by slot1", notInJob: true,
+		},
+		{
+			name: "leaves its slot and may not run again", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Usage: asked(9, ran(137, 9))},
+			evicted: &job.Want{Slot: true}, fate: job.FateDone, failed: 100, exit: 137, reason: "deleted by slot1",
+		},
+		{
+			name: "had crashed when it was to leave for good", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "r", Usage: asked(0, ran(139, 11))},
+			evicted: &job.Want{Slot: true}, fate: job.FateDone, failed: 100, exit: 139, reason: "r",
+		},
 		{name: "no shepherd", out: spool.ShepherdDied(false, nil), rerun: api.RerunYes, fate: job.FateRequeue, faulty: true, failed: 1, reason: "shepherd died before it wrote its pid", notInJob: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -168,6 +213,12 @@ func TestConclude(t *testing.T) {
 				_, err := r.Store.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1002, Name: "bob", Manager: true}, func(*job.Task) {})
 				if err != nil {
 					t.Fatal(err)
+				}
+			}
+			if tt.evicted != nil {
+				tt.evicted.Signal, tt.evicted.By = 15, "slot1"
+				if news, err := r.Store.Evict(task, *tt.evicted); err != nil || !news {
+					t.Fatalf("Evict = %v, %v", news, err)
 				}
 			}
 			e := r.conclude(&life{task: task, total: usage.Final(api.Usage{}, tt.out.Usage)}, &tt.out)

@@ -162,13 +162,14 @@ func (r *Runner) reattach(l *life) {
 	err := r.Launcher.Reattach(run)
 	if err == nil {
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", l.task))
-		if m, err := r.Launcher.MeasuredAgain(run, r.Launcher.Since(run, l.task.Started)); err == nil {
+		since := r.Launcher.Since(run, l.task.Started)
+		if m, err := r.Launcher.MeasuredAgain(run, since); err == nil {
 			r.Usage.Add(run, m)
 		} else {
 			r.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", l.task, err))
 		}
 		r.steerable(l)
-		r.startUpdates(l)
+		r.startUpdates(l, time.Since(since))
 		r.advance(l, nil) // its time limits
 		return
 	}

@@ -226,6 +226,20 @@ func (r *Runner) inPlace(do func()) {
 	})
 }
 
+// Aside does something for which a user may have others wait, without the place of
+// its caller: else a few of his runs would hold up those of everybody.
+func (r *Runner) Aside(do func()) {
+	r.mu.Lock()
+	places := r.places
+	r.mu.Unlock()
+	select {
+	case <-places:
+		defer func() { places <- struct{}{} }()
+	default: // its caller has none
+	}
+	do()
+}
+
 // pass goes through the list from the top. l.mu is held.
 func (r *Runner) pass(l *life) {
 	for i := range stages {
@@ -461,7 +475,7 @@ func (r *Runner) launch(l *life) error {
 	}
 	r.happened(l, Event{Kind: Executing})
 	r.steerable(l)
-	r.startUpdates(l)
+	r.startUpdates(l, 0)
 	return nil
 }
 

@@ -40,18 +40,28 @@ func intervals(c *conf.Config) (first, steady time.Duration) {
 	return min(max(c.Knobs.Duration("STARTER_INITIAL_UPDATE_INTERVAL", initialUpdate), 0), steady), steady
 }
 
+// untilNext returns how long it is to the next update of a job that has run for a
+// time: it keeps its beat over a restart of execd, or the hooks of all jobs would
+// start together then and ever after.
+func untilNext(ran, first, steady time.Duration) time.Duration {
+	if late := ran - first; late > 0 {
+		return (steady - late%steady) % steady
+	}
+	return first - max(ran, 0)
+}
+
 // startUpdates has the hook called from now on: the job has been started, or found
-// again.
-func (r *Runner) startUpdates(l *life) {
+// again when it had run for a time.
+func (r *Runner) startUpdates(l *life, ran time.Duration) {
 	if l.extra == nil || l.extra.update == nil {
 		return
 	}
-	first, _ := intervals(r.Config())
+	first, steady := intervals(r.Config())
 	u := &l.extra.updates
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.timer == nil && !u.stopped {
-		u.timer = time.AfterFunc(first, func() { r.tick(l) })
+		u.timer = time.AfterFunc(untilNext(ran, first, steady), func() { r.tick(l) })
 	}
 }
 
@@ -174,7 +184,8 @@ func (r *Runner) status(l *life, used api.Usage) ad.Status {
 	}
 	s.Processes = used.PIDs
 	s.ImageSize, s.ResidentSetSize = int64(used.MaxVMem/1024), int64(used.MaxRSS/1024)
-	s.UserCPU = time.Duration(used.CPU * float64(time.Second))
+	s.SysCPU = time.Duration(used.SysCPU * float64(time.Second))
+	s.UserCPU = time.Duration(used.CPU*float64(time.Second)) - s.SysCPU
 	return s
 }
 
@@ -199,7 +210,8 @@ func (r *Runner) final(l *life) ad.End {
 	// that left their session, only the total has.
 	user, sys := u.UTime, u.STime
 	if rest := time.Duration(l.total.CPU*float64(time.Second)) - user - sys; rest > 0 {
-		user += rest
+		inKernel := min(max(time.Duration(l.total.SysCPU*float64(time.Second))-sys, 0), rest)
+		user, sys = user+rest-inKernel, sys+inKernel
 	}
 	e.UserCPU, e.SysCPU = user, sys
 	if e.Signal != 0 {

@@ -89,6 +89,7 @@ var known = []Known{
 
 	{Name: "FetchWorkDelay", Kind: Expression, Default: "300", Meaning: "seconds from the end of one fetch to the next"},
 	{Name: "FETCH_OWNERS", Kind: List, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},
+	{Name: "FETCH_WORK_AHEAD", Kind: Truth, Default: "false", Meaning: "ask for the next work while JOB_EXIT tells of the last"},
 	{Name: "FETCH_SEND_CLAIM_ID", Kind: Truth, Default: "false", Meaning: "give the secret claim id to REPLY_FETCH and EVICT_CLAIM"},
 
 	{Name: "STARTD_JOB_HOOK_KEYWORD", Kind: Keyword, Meaning: "the hooks of slots that have no keyword of their own"},

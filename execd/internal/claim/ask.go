@@ -1,0 +1,377 @@
+package claim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
+)
+
+// The scheduler asks for thousands of jobs, again and again, whether slots are
+// willing to run them. So what a slot's START has refused is remembered for all jobs
+// that are alike as far as it looks at them, until something that START looks at
+// changes in the slot. All other answers are good until something happens.
+
+// Likeness is what a job that waits is like: the ads of two jobs of the same one are
+// the same.
+type Likeness struct {
+	Needs         job.Needs
+	Owner, Group  string
+	Name, Account string
+	Priority      int
+	Number        int
+	Submitted     int64 // Unix time in nanoseconds
+}
+
+// Alike is a job that knows its likeness; false: there is no other like it.
+type Alike interface {
+	Like() (Likeness, bool)
+}
+
+// aspects are parts of a likeness.
+type aspects uint8
+
+const (
+	ofNeeds aspects = 1 << iota
+	ofOwner
+	ofGroup
+	ofName
+	ofAccount
+	ofPriority
+	ofNumber
+	ofTime
+	ofAll = ^aspects(0)
+)
+
+// aspectOf are the parts behind attributes of jobs, beside Request and the name of a
+// resource. Whoever makes the ads of jobs may say more in them: that is taken to be
+// another thing for each job.
+var aspectOf = map[string]aspects{
+	"owner": ofOwner, "user": ofOwner, "ownergroup": ofGroup, "jobbatchname": ofName, "accountinggroup": ofAccount,
+	"jobprio": ofPriority, "clusterid": ofNumber, "jobid": ofNumber, "qdate": ofTime,
+	"pe": ofNeeds, "checkpoint": ofNeeds, "reserve": ofNeeds,
+	"jobuniverse": 0, "jobstatus": 0, "procid": 0, "mytype": 0, "targettype": 0,
+}
+
+// about returns the parts of a likeness that an expression looks at.
+func about(r *classad.References) aspects {
+	if r.Any {
+		return ofAll
+	}
+	var a aspects
+	for _, name := range r.Target {
+		name = strings.ToLower(name)
+		of, ok := aspectOf[name]
+		switch {
+		case ok:
+		case strings.HasPrefix(name, "request"):
+			of = ofNeeds
+		default:
+			of = ofAll
+		}
+		a |= of
+	}
+	return a
+}
+
+// only returns a likeness with nothing but some parts.
+func (l *Likeness) only(a aspects) Likeness {
+	var some Likeness
+	if a&ofNeeds != 0 {
+		some.Needs = l.Needs
+	}
+	if a&ofOwner != 0 {
+		some.Owner = l.Owner
+	}
+	if a&ofGroup != 0 {
+		some.Group = l.Group
+	}
+	if a&ofName != 0 {
+		some.Name = l.Name
+	}
+	if a&ofAccount != 0 {
+		some.Account = l.Account
+	}
+	if a&ofPriority != 0 {
+		some.Priority = l.Priority
+	}
+	if a&ofNumber != 0 {
+		some.Number = l.Number
+	}
+	if a&ofTime != 0 {
+		some.Submitted = l.Submitted
+	}
+	return some
+}
+
+// freshness is how long answers are good when nothing happens.
+const freshness = time.Second
+
+// maxRefusals bounds what is remembered of the slots of one queue.
+const maxRefusals = 1 << 19
+
+// round is a time in which nothing happens: its answers are good until it ends.
+type round struct {
+	number   int       // of the last one, from 1
+	until    time.Time // zero: it is over
+	versions int       // how often what START looks at has changed in any slot
+}
+
+// begin returns the number of the round, of a new one if the last is over.
+func (r *round) begin(now time.Time) int {
+	if !now.Before(r.until) || now.Before(r.until.Add(-freshness)) {
+		r.number++
+		r.until = now.Add(freshness)
+	}
+	return r.number
+}
+
+// asked is what the slots of a queue have answered.
+type asked struct {
+	round   int                         // of answers
+	looks   aspects                     // at which START looks, of any of the slots
+	answers map[Likeness]answer         // of all slots together
+	refused map[Likeness][]startRefused // by START, of each slot
+}
+
+// answer is how many slots are willing.
+type answer struct {
+	n, most int
+	why     string
+}
+
+// startRefused is that START of a slot has refused a job.
+type startRefused struct {
+	version int // of the slot then; 0: it has not
+	text    string
+}
+
+// looked is what a managed slot is like, for START.
+type looked struct {
+	round   int         // in which it was looked at
+	ad      *classad.Ad // in the round
+	basis   *classad.Ad // what START looks at of it
+	version int         // of that: no two slots have the same one
+	text    string      // of the last refusal, kept once
+}
+
+// question is one that is asked of the slots of a queue.
+type question struct {
+	job       slot.Job
+	like      Likeness
+	alike     bool
+	near, far Likeness       // with what START looks at, and with all that slots look at
+	refused   []startRefused // by START, of each slot; nil: it is not remembered
+	others    bool           // a slot has answered otherwise than by START
+}
+
+// stir ends the round: something has happened.
+func (t *Table) stir() { t.round.until = time.Time{} }
+
+// forget drops all answers: the policy is another, or the ads are made otherwise.
+func (t *Table) forget() {
+	t.stir()
+	for _, s := range t.order {
+		s.asked = asked{}
+	}
+	for _, m := range t.managed {
+		m.looked = looked{}
+	}
+}
+
+// Willing returns how many slots of a queue are willing to run a job, counting to
+// most, and if none is, why: the end of a sentence with "because". The same is true
+// if they say so of all jobs of the owner that need the same and have the same
+// priority.
+func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string, same bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.queues[queue]
+	if s == nil {
+		return 0, "it does not exist any more", true
+	}
+	if s.managed == 0 && s.part == nil {
+		return most, "", true
+	}
+	q := question{job: j}
+	if a, ok := j.(Alike); ok {
+		q.like, q.alike = a.Like()
+	}
+	for {
+		if a, known := t.recall(s, &q, most); known {
+			return min(a.n, most), a.why, s.asked.sameFor(&q)
+		}
+		if a, ok := t.poll(s, &q, most); ok {
+			return a.n, a.why, s.asked.sameFor(&q)
+		}
+	}
+}
+
+// sameFor reports whether what was asked is answered alike for all jobs of an owner
+// that need the same and have the same priority.
+func (a *asked) sameFor(q *question) bool {
+	return q.alike && a.looks&^(ofNeeds|ofOwner|ofPriority) == 0
+}
+
+// recall returns the answer to a question if it is known in this round.
+func (t *Table) recall(s *slots, q *question, most int) (answer, bool) {
+	a := &s.asked
+	if n := t.round.begin(t.o.Now()); a.round != n {
+		a.round = n
+		clear(a.answers)
+	}
+	if !q.alike {
+		return answer{}, false
+	}
+	if a.answers == nil {
+		a.answers, a.refused = map[Likeness]answer{}, map[Likeness][]startRefused{}
+	}
+	q.near, q.far = q.like.only(a.looks), q.like.only(a.looks|ofNeeds)
+	for _, key := range []*Likeness{&q.near, &q.far} {
+		if known, ok := a.answers[*key]; ok && (known.n < known.most || most <= known.n) {
+			return known, true
+		}
+	}
+	q.refused = a.refused[q.near]
+	if len(q.refused) < len(s.claims) {
+		if (len(a.refused)+1)*(len(s.claims)+4) > maxRefusals {
+			clear(a.refused)
+		}
+		q.refused = append(q.refused, make([]startRefused, len(s.claims)-len(q.refused))...)
+		a.refused[q.near] = q.refused
+	}
+	return answer{}, false
+}
+
+// poll asks the slots, and remembers what they say; false: START of one looks at more
+// than was known, and so fewer jobs are alike.
+func (t *Table) poll(s *slots, q *question, most int) (answer, bool) {
+	a := answer{most: most}
+	q.others = s.part != nil
+	if s.part != nil {
+		if t.look(s, t.manage(s.part.parent)) {
+			return a, false
+		}
+		a.n, a.why = t.willingToCarve(s, q.job, most)
+		return s.asked.keep(q, a), true
+	}
+	for i, c := range s.claims {
+		if a.n >= most {
+			break
+		}
+		if c.activity == Busy {
+			continue
+		}
+		text := ""
+		if c.managed != nil {
+			if t.look(s, c.managed) {
+				return a, false
+			}
+			text = t.unwilling(c.managed, i, q)
+		} else {
+			q.others = true
+		}
+		if text == "" {
+			a.n++
+		} else if a.why == "" {
+			a.why = text
+		}
+	}
+	if a.n > 0 {
+		a.why = ""
+	} else if a.why == "" {
+		a.why = "all its slots are busy"
+	}
+	return s.asked.keep(q, a), true
+}
+
+// keep remembers the answer to a question.
+func (a *asked) keep(q *question, got answer) answer {
+	if q.alike {
+		key := q.near
+		if q.others {
+			key = q.far
+		}
+		a.answers[key] = got
+	}
+	return got
+}
+
+// look looks at a slot once in a round, and reports whether its START looks at more
+// of a job than is known of the queue.
+func (t *Table) look(s *slots, m *managed) (more bool) {
+	l := &m.looked
+	if l.round == t.round.number {
+		return false
+	}
+	l.round, l.ad = t.round.number, t.ad(m)
+	r := t.policy.Expr(slot.Start).References(l.ad, nil)
+	if s.part != nil {
+		carve := s.part.space.References()
+		r.Target = append(r.Target, carve.Target...)
+		r.Time, r.Random, r.Any = r.Time || carve.Time, r.Random || carve.Random, r.Any || carve.Any
+	}
+	var attrs []classad.Attr
+	for _, name := range r.My {
+		if e, ok := l.ad.Lookup(name); ok {
+			attrs = append(attrs, classad.Attr{Name: name, Expr: e})
+		}
+	}
+	basis := classad.New(attrs...)
+	if l.basis == nil || r.Time || r.Random || r.Any || !basis.Equal(l.basis) {
+		t.round.versions++
+		l.version = t.round.versions
+	}
+	l.basis = basis
+	looks := about(&r)
+	more = looks&^s.asked.looks != 0
+	s.asked.looks |= looks
+	return more
+}
+
+// unwilling says why a slot of a queue, by its place there, does not take a job now;
+// empty: it does. The cheapest answers come first.
+func (t *Table) unwilling(m *managed, place int, q *question) string {
+	if why := t.taken(m); why != "" {
+		q.others = true
+		return why
+	}
+	if _, draining := m.machine.Draining(); !draining && m.machine.Broken() == "" {
+		if text := t.refusedByStart(m, place, q); text != "" {
+			return text
+		}
+	}
+	name := t.id(m.claim).Name()
+	q.others = true
+	d := m.machine.DecideWith(t.o.Now(), q.job, m.looked.ad)
+	switch {
+	case d.Accept:
+		return ""
+	case d.Reason == slot.ReasonNotWilling && m.machine.State() == slot.Owner:
+		return fmt.Sprintf("IS_OWNER of %s is true", name)
+	}
+	return fmt.Sprintf("of %s: %s", name, d.Text)
+}
+
+// refusedByStart says that START of a slot is not true for a job; empty: it is.
+func (t *Table) refusedByStart(m *managed, place int, q *question) string {
+	l := &m.looked
+	if q.refused != nil && q.refused[place].version == l.version {
+		return q.refused[place].text
+	}
+	env := classad.Env{My: l.ad, Target: q.job.Ad(), Now: t.o.Now()}
+	v := env.Eval(t.policy.Expr(slot.Start))
+	if v.True() {
+		return ""
+	}
+	if text := fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), v); text != l.text {
+		l.text = text
+	}
+	if q.refused != nil {
+		q.refused[place] = startRefused{l.version, l.text}
+	}
+	return l.text
+}

@@ -1,0 +1,87 @@
+package claim
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/slot"
+	"paddock/spool/spooltest"
+)
+
+// life is that of a claim of a program: made, used by one job and given back. It
+// returns whether its holder knows that it is over.
+func (d *desk) life() (over bool, err error) {
+	g, err := d.Request(Request{Slot: slot.Static(1), Kind: KindProgram, Holder: "alice", By: alice, Lease: time.Minute})
+	if err == nil {
+		err = d.Keep(g.ID)
+	}
+	if err != nil {
+		return false, err
+	}
+	d.Deactivate(d.run(g, "7.1"))
+	if _, err := d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
+		d.Fatal(err)
+	}
+	for _, e := range d.Effects() {
+		if e.Do == Forget {
+			err = d.Forget(e)
+		}
+	}
+	return err == nil, err
+}
+
+// Execd is killed at each step of a claim's life. The next one knows a claim that
+// was told of and not given back; and what it knows beside that ends with its lease.
+func TestClaimCrashes(t *testing.T) {
+	over := false
+	spooltest.EachCrash(t,
+		func(t *testing.T) *desk { over = false; return newDesk(t, "") },
+		func(t *testing.T, d *desk) {
+			d.T = t
+			if over, _ = d.life(); !over {
+				t.Error("the claim is not over")
+			}
+		},
+		func(t *testing.T, d *desk, _ bool) {
+			d.T = t
+			d.now = d.now.Add(time.Second)
+			d.again("", d.now)
+			v, _ := d.Snapshot(slot.Static(1), false)
+			switch {
+			case over && !v.ID.Zero():
+				t.Errorf("slot 1 is %+v; want it free, as its holder was told", v)
+			case !v.ID.Zero() && v.State+"/"+v.Activity != "Claimed/Idle":
+				t.Errorf("slot 1 is %+v", v)
+			}
+			d.now = d.now.Add(2 * time.Minute)
+			d.Tick()
+			if d.carry(); len(d.files()) != 0 || d.place(1) != "Claimed/Idle" && d.Managed() {
+				t.Errorf("after the lease there are files %v, and slot 1 is %s", d.files(), d.place(1))
+			}
+		})
+}
+
+// The disk fails at each step of it. What was told and given back in vain is no
+// other claim's to suffer from: a restart finds the one that is alive.
+func TestClaimFaults(t *testing.T) {
+	spooltest.EachFault(t, unix.EIO,
+		func(t *testing.T) *desk { return newDesk(t, "") },
+		func(t *testing.T, d *desk) error {
+			d.T = t
+			_, err := d.life()
+			return err
+		},
+		func(t *testing.T, d *desk, _ error) {
+			d.T = t
+			d.carry()
+			alive := d.claim(Request{Slot: slot.Static(1), Lease: time.Minute})
+			d.run(alive, "8.1")
+			d.now = d.now.Add(time.Second)
+			d.again("", d.now)
+			if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(alive.ID) || len(d.files()) != 1 {
+				t.Errorf("after a restart slot 1 is %+v, and there are files %v; want the claim that is alive", v, d.files())
+			}
+		})
+}

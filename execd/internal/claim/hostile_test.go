@@ -1,0 +1,174 @@
+package claim
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/classad"
+	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/slot"
+	"paddock/spool/spooltest"
+)
+
+// evictions returns what those who fetch work are told, and forgets the rest.
+func (d *desk) evictions() (list []Eviction) {
+	for _, e := range d.Effects() {
+		if e.Do == Evict {
+			list = append(list, e.Eviction)
+		}
+	}
+	return list
+}
+
+// Better work that comes to nothing while other work runs, since the disk is full or
+// its job cannot be recorded, is not told as the end of the work that runs.
+func TestEvictionNamesItsOwnJob(t *testing.T) {
+	for what, fail := range map[string]func(*desk, Granted){
+		"the disk is full": func(d *desk, g Granted) {
+			f := spooltest.InjectFrom(d.T, 1, unix.ENOSPC)
+			if err := d.Keep(g.ID); err == nil {
+				d.Error("a claim is kept on a full disk")
+			}
+			f.Restore()
+		},
+		"its job is not recorded": func(d *desk, g Granted) {
+			if err := d.Keep(g.ID); err != nil {
+				d.Fatal(err)
+			}
+			d.Withdraw(slot.Static(1), false, "no more work")
+		},
+	} {
+		d := newDesk(t, "RANK = TARGET.Wanted =?= true ? 1 : 0\nMaxJobRetirementTime = 3600\n")
+		first, err := d.Offer(slot.Static(1), ad(t, plainJob))
+		if err == nil {
+			err = d.Keep(first.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.run(first, "7.1")
+		better, err := d.Offer(slot.Static(1), ad(t, `[JobUniverse = 5; Owner = "u"; Wanted = true]`))
+		if err != nil || !better.Waiting {
+			t.Fatalf("%s: better work: %+v, %v; want it to wait", what, better, err)
+		}
+		d.Effects()
+		fail(d, better)
+		list := d.evictions()
+		if len(list) != 1 || !list[0].ID.Equal(better.ID) || list[0].Job != 0 {
+			t.Errorf("%s: evictions %+v; want the one of the better work, without the job that runs", what, list)
+		}
+		if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(first.ID) || v.Task != "7.1" {
+			t.Errorf("%s: slot 1 is %+v; want what runs left alone", what, v)
+		}
+	}
+}
+
+// A claim that is refused since its file cannot be made durable has no file either: a
+// restart would find a claim of which nobody has the id.
+func TestRefusedClaimIsNotFoundAgain(t *testing.T) {
+	spooltest.EachFault(t, unix.ENOSPC,
+		func(t *testing.T) *desk { return newDesk(t, "") },
+		func(_ *testing.T, d *desk) error {
+			g, err := d.Request(Request{Slot: slot.Static(1), Kind: KindProgram, Holder: "alice", By: alice})
+			if err != nil {
+				d.Fatal(err)
+			}
+			return d.Keep(g.ID)
+		},
+		func(t *testing.T, d *desk, got error) {
+			d.T = t
+			d.carry()
+			if kept := len(d.files()) == 1; kept != (got == nil) {
+				t.Errorf("Keep returned %v, and there are the files %v", got, d.files())
+			}
+			if got != nil && d.Managed() {
+				t.Error("the slot of a claim that there is not is still managed")
+			}
+		})
+}
+
+// What is too large to be read again after a restart is refused when it is written.
+func TestClaimTooLargeToBeFoundAgain(t *testing.T) {
+	d := newDesk(t, "")
+	var attrs []classad.Attr
+	for i := range 60 { // each character is six bytes in the file
+		attrs = append(attrs, classad.Attr{Name: "A" + string(rune('A'+i%26)) + strings.Repeat("x", i), Expr: classad.String(strings.Repeat("<", 60<<10)).Expr()})
+	}
+	g, err := d.Offer(slot.Static(1), classad.New(attrs...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.Keep(g.ID)
+	d.carry()
+	d.again("", d.now)
+	v, _ := d.Snapshot(slot.Static(1), false)
+	if found := v.ID.Equal(g.ID); found != (err == nil) {
+		t.Errorf("Keep returned %v, and after a restart the claim is found: %v", err, found)
+	}
+}
+
+// Execd ends while a claim waits for a slot that another has. After the restart the
+// slot is whose job runs there, whichever claim has which number.
+func TestRestartWhileAClaimWaits(t *testing.T) {
+	d := newDesk(t, "MaxJobRetirementTime = 3600\n")
+	for range 8 { // so that the numbers have one digit and two
+		g := d.claim(Request{Slot: slot.Static(2)})
+		if _, err := d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
+			t.Fatal(err)
+		}
+		d.carry()
+	}
+	busy := d.claim(Request{Slot: slot.Static(1)})
+	d.run(busy, "7.1")
+	waits := d.claim(Request{Slot: slot.Static(1), Priority: 1})
+	if !waits.Waiting || len(d.files()) != 2 {
+		t.Fatalf("the second claim: %+v, files %v; want it to wait", waits, d.files())
+	}
+	d.again("MaxJobRetirementTime = 3600\n", noon.Add(time.Minute))
+	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil)
+	d.carry()
+	if v, _ := d.Snapshot(slot.Static(1), false); len(claims) != 1 || v.Task != "7.1" || !v.ID.Equal(busy.ID) {
+		t.Errorf("slot 1 is %+v; want the job in it, under its claim", v)
+	}
+	if files := d.files(); len(files) != 1 {
+		t.Errorf("claims are %v; want the one that has the slot", files)
+	}
+}
+
+// Why fetched work has no claim any more is said in the words of who has given it
+// back, and in the slot's where somebody has taken it.
+func TestReasonOfTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		end  func(*desk)
+		want string
+	}{
+		{func(d *desk) { d.Withdraw(slot.Static(1), false, "no more work") }, "no more work"},
+		{func(d *desk) { d.Withdraw(slot.Static(1), true, "its lease is over") }, "its lease is over"},
+		{func(d *desk) {
+			if _, err := d.Vacate([]slot.ID{slot.Static(1)}, true, slot.ReasonVacateCommand); err != nil {
+				d.Fatal(err)
+			}
+		}, slot.ReasonVacateCommand.String()},
+	} {
+		d := newDesk(t, "")
+		var log bytes.Buffer
+		d.mu.Lock()
+		d.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		d.mu.Unlock()
+		if _, err := d.Offer(slot.Static(1), ad(t, plainJob)); err != nil {
+			t.Fatal(err)
+		}
+		tt.end(d)
+		if list := d.evictions(); len(list) != 1 || list[0].Reason != tt.want {
+			t.Errorf("evictions %+v; want one because of %q", list, tt.want)
+		}
+		if !strings.Contains(log.String(), tt.want) {
+			t.Errorf("the log says\n%swant %q in it", &log, tt.want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package fetch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+
+	"paddock/classad"
+
+	"paddock/execd/internal/slot"
+	"paddock/spool"
+	"paddock/spool/atomicfile"
+)
+
+// noticeFormat is the format of the files in evictions/.
+const noticeFormat = 1
+
+// maxNotice bounds what is read of one: two ads, each at most as large as a request
+// to execd.
+const maxNotice = 32 << 20
+
+// notice is what EVICT_CLAIM is still to be told of a claim that is over, as it lies
+// on disk: without it an execd that ends before the hook has would tell nobody. The
+// secret of the claim is not in it.
+type notice struct {
+	Format  int    `json:"format"`
+	Slot    string `json:"slot"`
+	Keyword string `json:"keyword"`
+	Claim   string `json:"claim,omitempty"` // its public id
+	Work    string `json:"work"`            // the ad that was fetched
+	Ad      string `json:"ad"`              // of the slot when the claim was broken
+}
+
+func (l *Layer) noticePath(job int) string {
+	return l.o.Root.Path(spool.DirEvictions, strconv.Itoa(job))
+}
+
+// keep writes a notice about the work that was a job.
+func (l *Layer) keep(job int, n *notice) error {
+	n.Format = noticeFormat
+	data, err := json.Marshal(n)
+	if err == nil {
+		err = atomicfile.WriteDurable(l.noticePath(job), append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot store that the claim of job %d is over: %w", job, err)
+	}
+	return nil
+}
+
+// told forgets a notice. After a crash it may be told twice.
+func (l *Layer) told(job int) {
+	if err := atomicfile.Remove(l.noticePath(job)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.o.Log.Error(fmt.Sprintf("cannot forget that the claim of job %d is over: %v", job, err))
+	}
+}
+
+// tellLeft tells EVICT_CLAIM what an earlier execd has not told it, the oldest first.
+func (l *Layer) tellLeft() {
+	names, err := l.o.Root.ListEvictions()
+	if err != nil {
+		l.o.Log.Error(err.Error())
+		return
+	}
+	jobs := make([]int, 0, len(names))
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && n > 0 && strconv.Itoa(n) == name {
+			jobs = append(jobs, n)
+			continue
+		}
+		l.setAside(name, errors.New("it is named by no job"))
+	}
+	slices.Sort(jobs)
+	for _, job := range jobs {
+		if err := l.tellAgain(job); err != nil {
+			l.setAside(strconv.Itoa(job), err)
+		}
+	}
+}
+
+func (l *Layer) setAside(name string, err error) {
+	kept, moved := l.o.Root.SetAside(l.o.Root.Path(spool.DirEvictions, name))
+	l.o.Log.Warn(errors.Join(fmt.Errorf("cannot read evictions/%s: %w (kept in %s)", name, err, kept), moved).Error())
+}
+
+// tellAgain tells of one claim.
+func (l *Layer) tellAgain(job int) error {
+	path := l.noticePath(job)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxNotice {
+		return errors.New("not a file of ours")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var n notice
+	if err := json.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	if n.Format != noticeFormat {
+		return fmt.Errorf("format %d, this execd reads %d", n.Format, noticeFormat)
+	}
+	on, err := slot.ParseID(n.Slot)
+	if err != nil {
+		return err
+	}
+	// They are as they were written, and what is not to be read is left out.
+	work, _ := classad.ParseOldLenient(n.Work)
+	of, _ := classad.ParseOldLenient(n.Ad)
+	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended before the restart: job=%d: told again", on, job))
+	d := l.desk(on)
+	d.noticed(job) // for good: its claim may be found again, and be over again
+	d.notify(job, &claim{slot: on, keyword: n.Keyword, ad: work}, of, n.Claim, "", func() {})
+	return nil
+}
