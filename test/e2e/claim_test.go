@@ -340,3 +340,60 @@ func TestPolicyOfSlots(t *testing.T) {
 	h.until(1, "Claimed/Idle queue")
 	h.until(2, "Claimed/Idle queue")
 }
+
+// PSLOT: who has a slot carved for him may claim what is left as well. Then nobody but
+// he has more carved, until he gives it back; and he may give up what he has for
+// something larger.
+func TestClaimLeftOvers(t *testing.T) {
+	t.Parallel()
+	h := newHolder(t, "PARTITIONABLE_QUEUES = all.q\n")
+	one := "RequestCpus = 1\nRequestMemory = 64\nRequestDisk = 1\n"
+	first := h.claim(api.ClaimRequest{Slot: "1", Ad: one, LeftOvers: true, Lease: 1200})
+	left := first.LeftOvers()
+	if first.Reply.Slot != "1_1" || left == nil || left.Reply.Slot != "1" || left.Reply.Lease > 3600 {
+		t.Fatalf("claimed %+v with %+v; want slot 1_1, and the left-overs of slot 1", first.Reply, first.Reply.LeftOvers)
+	}
+	if !strings.Contains(left.Reply.Ad, "\nCpus = 1\n") || !strings.Contains(first.Reply.Ad, "\nMemory = 128\n") {
+		t.Errorf("the left-overs are\n%s\nof\n%s", left.Reply.Ad, first.Reply.Ad)
+	}
+	_, err := left.Activate(h.ctx, api.ActivateRequest{Request: h.sh("true")})
+	if api.RefusalOf(err) == 0 {
+		t.Errorf("a job in the left-overs: %v; want it refused", err)
+	}
+	queued := h.submit("touch queued")
+	if err := harness.WaitFor(patience, "job to be refused", func() (bool, error) {
+		out, err := h.command("qstat", "-j", strconv.Itoa(queued))
+		return strings.Contains(out, "slot1 is claimed by "), err
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	second := h.claim(api.ClaimRequest{Slot: "1", Ad: one})
+	if second.Reply.Slot != "1_2" {
+		t.Errorf("claimed slot %s; want 1_2", second.Reply.Slot)
+	}
+	both := api.ClaimRequest{Slot: "1", Ad: strings.Replace(one, "Cpus = 1", "Cpus = 2", 1)}
+	if _, err := h.Client.Claim(h.ctx, both); api.RefusalOf(err) != api.RefusedRequirements {
+		t.Errorf("a claim for more than is left: %v; want it refused", err)
+	}
+	both.Preempt = []api.ClaimID{first.Reply.ID, second.Reply.ID}
+	large := h.claim(both)
+	if !strings.Contains(large.Reply.Ad, "\nCpus = 2\n") {
+		t.Errorf("in the place of both there is\n%s", large.Reply.Ad)
+	}
+	if _, err := first.Check(h.ctx); api.RefusalOf(err) != api.RefusedUnknown {
+		t.Errorf("a claim that was given up: %v; want it unknown", err)
+	}
+	h.start(large, "touch large; sleep 1000")
+	h.file("large")
+	if err := large.Release(h.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(h.dir, "queued")); err == nil {
+		t.Error("the queue has carved what somebody else has claimed")
+	}
+	if err := left.Release(h.ctx); err != nil {
+		t.Fatal(err)
+	}
+	h.file("queued")
+}

@@ -166,8 +166,9 @@ func TestRootClaimIsItsUsers(t *testing.T) {
 	if second == nil {
 		t.Skip("claims of more than one user need root")
 	}
-	h := newRootHolder(t, "CLAIM_USERS = "+second.Name+"\n")
-	h.as(nobody, nobody, func() {
+	h := newRootHolder(t, "CLAIM_USERS = "+second.Name+" nobody\n")
+	const unnamed = 1 // daemon, which every system has
+	h.as(unnamed, unnamed, func() {
 		_, err := h.Client.Claim(h.ctx, api.ClaimRequest{})
 		if codeOf(err) != api.CodeDenied || !strings.Contains(err.Error(), "may not claim slots") {
 			t.Errorf("a user whom CLAIM_USERS does not name: %v; want denied", err)
