@@ -105,7 +105,13 @@ func TestKernelTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
 		s := newSampler(h, time.Second)
-		g := &group{read: func() (GroupUsage, error) { return GroupUsage{}, nil }}
+		var more atomic.Bool
+		g := &group{read: func() (GroupUsage, error) {
+			if more.Load() {
+				return GroupUsage{CPU: 30 * time.Second, SysCPU: 10 * time.Second}, nil
+			}
+			return GroupUsage{}, nil
+		}}
 		h.set(fake{pid: 100, parent: 1, session: 100, gid: 20001, cpu: 1000, sys: 399})
 		h.set(fake{pid: 101, parent: 100, session: 100, gid: 20001, cpu: 500, sys: 99})
 		s.Add(run, Job{AddGID: 20001, Started: time.Now(), Group: g})
@@ -121,7 +127,7 @@ func TestKernelTime(t *testing.T) {
 		h.end(101)
 		h.set(fake{pid: 100, parent: 1, session: 100, gid: 20001, cpu: 1600, sys: 599})
 		want("one has ended, and the other has waited for it", 16, 6)
-		g.read = func() (GroupUsage, error) { return GroupUsage{CPU: 30 * time.Second, SysCPU: 10 * time.Second}, nil }
+		more.Store(true)
 		want("the group knows more", 30, 10)
 	})
 }
