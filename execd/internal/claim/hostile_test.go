@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/classad"
+	"paddock/execd/api"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
 	"paddock/spool/spooltest"
@@ -109,6 +110,38 @@ func TestClaimTooLargeToBeFoundAgain(t *testing.T) {
 	v, _ := d.Snapshot(slot.Static(1), false)
 	if found := v.ID.Equal(g.ID); found != (err == nil) {
 		t.Errorf("Keep returned %v, and after a restart the claim is found: %v", err, found)
+	}
+}
+
+// Whoever asks for the end of a job again and again has no more remembered for it.
+func TestManyWaitForTheEnd(t *testing.T) {
+	d := newDesk(t, "")
+	g := d.claim(Request{Slot: slot.Static(1)})
+	claims := d.run(g, "7.1")
+	var first <-chan api.Permit
+	for i := range maxPermits {
+		c, err := d.DeactivateClaim(g.ID, alice, slot.JobDone)
+		if err != nil {
+			t.Fatalf("the %dth: %v", i+1, err)
+		}
+		if first == nil {
+			first = c
+		}
+	}
+	if _, err := d.DeactivateClaim(g.ID, alice, slot.JobDone); api.RefusalOf(err) != api.RefusedTryAgain {
+		t.Errorf("one more: %v; want it refused for now", err)
+	}
+	d.Deactivate(claims)
+	select {
+	case p := <-first:
+		if !p.Start {
+			t.Errorf("permit %+v; want another job to be started", p)
+		}
+	default:
+		t.Error("the first has no answer")
+	}
+	if _, err := d.DeactivateClaim(g.ID, alice, slot.JobDone); err != nil {
+		t.Errorf("when the job is gone: %v", err)
 	}
 }
 

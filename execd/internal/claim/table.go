@@ -319,6 +319,10 @@ func (t *Table) Check(id ID, by By) (api.Permit, error) {
 	return api.Permit{Start: again && !m.machine.Preempting().Waiting}, nil
 }
 
+// maxPermits bounds who may wait for the end of one job: who goes away without his
+// answer is kept until then.
+const maxPermits = 64
+
 // DeactivateClaim ends the job of a claim. The answer comes by the channel, which has
 // room for it.
 func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api.Permit, error) {
@@ -329,6 +333,9 @@ func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api
 		return nil, err
 	}
 	m := g.slot
+	if len(m.permits) >= maxPermits {
+		return nil, api.Refusef(api.RefusedTryAgain, "%d wait for the end of the job", len(m.permits))
+	}
 	c := make(chan api.Permit, 1)
 	m.permits = append(m.permits, c)
 	r := t.happen(m, slot.Deactivate{Claim: g.number, How: how})
