@@ -111,6 +111,90 @@ func TestAhead(t *testing.T) {
 	}
 }
 
+// aheadKnobs have a slot ask while the end of its job is told.
+const aheadKnobs = allHooks + "FETCH_WORK_AHEAD = true\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300"
+
+// Work that was asked for ahead is a job on disk while the slot has still to decide, and
+// none any more when it refuses.
+func TestAheadRefused(t *testing.T) {
+	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"), adOf("b"))
+		defer b.start()()
+		synctest.Wait()
+		b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
+		synctest.Wait()
+		if n := len(b.o.Store.Foreigners()); n != 2 {
+			t.Errorf("%d jobs are recorded; want the second before the first is over", n)
+		}
+		b.slots.refuse = func(*Work) error { return errors.New("START is false") }
+		b.slots.end(t, b.Layer, 1)
+		synctest.Wait()
+		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 || replies[1].args != "reject" {
+			t.Errorf("replies are %v; want the second to reject", replies)
+		}
+		if n := len(b.o.Store.Foreigners()); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+		if got := b.slots.told(); !strings.HasSuffix(got, "slot 1: withdrawn: no suitable work") {
+			t.Errorf("the slots were told\n%s", got)
+		}
+	})
+}
+
+// When the claim is another one meanwhile, so is the record.
+func TestAheadUnderAnotherClaim(t *testing.T) {
+	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"), adOf("b"))
+		defer b.start()()
+		synctest.Wait()
+		b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
+		synctest.Wait()
+		b.slots.set(1, func(s *fakeSlot) {
+			s.State, s.Activity, s.Fetched, s.Ending, s.job, s.Claim = "Owner", "Idle", false, false, nil, ""
+		})
+		synctest.Wait()
+		list := b.o.Store.Foreigners()
+		last := list[len(list)-1]
+		if last.Number != 3 || len(list) != 2 { // that of "a" the fake has forgotten to end
+			t.Fatalf("jobs are %v; want the second recorded anew as the third", list)
+		}
+		req, err := b.o.Store.Request(last.Job)
+		if err != nil || req.Work.Claim != "<h>#1#2#..." {
+			t.Errorf("its claim is %+v, %v; want the new one", req.Work, err)
+		}
+		if got := b.slots.told(); !strings.HasSuffix(got, "slot 1: claimed <h>#1#2#...\nslot 1: job 3 starts") {
+			t.Errorf("the slots were told\n%s", got)
+		}
+	})
+}
+
+// Execd stops while the slot has still to decide: the next one offers the work again,
+// and tells who it comes from.
+func TestAheadRestart(t *testing.T) {
+	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"), adOf("b"))
+		stop := b.start()
+		synctest.Wait()
+		b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
+		synctest.Wait()
+		stop()
+		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 1 {
+			t.Errorf("%d replies; want none of the second", len(replies))
+		}
+		b.slots.end(t, b.Layer, 1)
+		b.open(t)
+		stop = b.start()
+		synctest.Wait()
+		stop()
+		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 || replies[1].args != "accept" {
+			t.Errorf("replies are %v; want the second to accept", replies)
+		}
+		if got := b.slots.told(); strings.Count(got, "job 2 starts") != 1 {
+			t.Errorf("the slots were told\n%s", got)
+		}
+	})
+}
+
 // REQ-HOOK-20, REQ-HOOK-21, REQ-HOOK-26, REQ-HOOK-29: what the hooks are handed, to the byte.
 func TestStdin(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {

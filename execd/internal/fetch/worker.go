@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/user"
 )
 
 // worker asks for work for one slot.
@@ -297,24 +299,27 @@ func (w *worker) ask(ctx context.Context, slot *Slot) {
 	defer l.o.Slots.Asking(w.slot, false)
 	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: []byte(slot.Ad.OldString()), Label: fmt.Sprintf("slot %v", w.slot)})
 	w.last, w.pace = time.Now(), time.Time{}
-	if slot.Ending { // what the answer is for
-		w.awaitEnd(ctx)
-	}
 	if ctx.Err() != nil {
 		return // what it brought nobody was told of: it will bring it again
 	}
 	c, why := w.read(&r, h)
 	w.note(why)
+	giveBack := func(reason string) {
+		if slot.Ending { // it still has something to run
+			w.awaitEnd(ctx)
+		}
+		w.giveBack(reason)
+	}
 	switch {
 	case why != "":
-		w.giveBack("the fetch hook failed")
+		giveBack("the fetch hook failed")
 	case c == nil:
 		w.pace = began.Add(emptyPace)
 		l.o.Log.Debug(fmt.Sprintf("slot %v: fetch: no work: keyword=%s took=%.3fs", w.slot, w.keyword, r.Took.Seconds()))
-		w.giveBack("no more work")
-	case !w.offer(ctx, c, began):
+		giveBack("no more work")
+	case !w.offer(ctx, c, slot, began):
 		w.pace = began.Add(emptyPace)
-		w.giveBack("no suitable work")
+		giveBack("no suitable work")
 	case w.slot.IsDynamic() || partitionable(slot):
 		w.last = time.Time{} // what has room for more, or is idle, is not kept from others
 	}
@@ -347,7 +352,7 @@ func (w *worker) giveBack(reason string) {
 
 // offer offers work that was fetched, and reports whether it was accepted as
 // something new.
-func (w *worker) offer(ctx context.Context, c *claim, asked time.Time) bool {
+func (w *worker) offer(ctx context.Context, c *claim, slot *Slot, asked time.Time) bool {
 	l := w.layer
 	id, _ := text(c.ad, attrIdentity)
 	if id != "" {
@@ -359,13 +364,16 @@ func (w *worker) offer(ctx context.Context, c *claim, asked time.Time) bool {
 			return false
 		}
 	}
-	held, err := w.accept(ctx, c, id)
-	number := 0
-	if err == nil {
+	held, err := w.accept(ctx, c, slot, id)
+	number, stops := 0, errors.Is(err, errStops)
+	if err == nil || stops {
 		number = c.job.Number
 	}
 	if id != "" {
 		l.known.decide(id, number, held.Slot)
+	}
+	if stops {
+		return true // the next execd finds it
 	}
 	if err != nil {
 		l.o.Log.Info(fmt.Sprintf("slot %v: fetch: refused: identity=%q: %v", w.slot, id, err))
@@ -398,7 +406,10 @@ func (w *worker) start(c *claim, held *Held, tell func(*desk)) {
 
 // accept has the slots decide, and when they accept makes a job of the work. In
 // that order, so that nobody is told of what then has no place (REQ-HOOK-119).
-func (w *worker) accept(ctx context.Context, c *claim, id string) (Held, error) {
+// While a job is about to be over they cannot yet: then it is a job before, so that the
+// slot need not be idle for that, and none any more if they refuse. An execd that is
+// started meanwhile offers it again.
+func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (Held, error) {
 	l := w.layer
 	owner, err := l.o.Owners.of(ctx, c.ad, l.current().Knobs)
 	if err != nil {
@@ -410,17 +421,46 @@ func (w *worker) accept(ctx context.Context, c *claim, id string) (Held, error) 
 	if err := l.o.Check(owner, c.request); err != nil {
 		return Held{}, err
 	}
+	if slot.Ending {
+		c.slot, c.id = w.slot, slot.Claim
+		if err := w.record(c, owner, id); err != nil {
+			return Held{}, err
+		}
+		w.awaitEnd(ctx)
+		switch {
+		case ctx.Err() == nil:
+		case l.runs():
+			l.forget(c)
+			return Held{}, errors.New("the slot fetches no work any more")
+		default:
+			return Held{Slot: w.slot}, errStops
+		}
+	}
 	held, err := l.o.Slots.Offer(w.slot, &Work{Ad: c.ad, Request: c.request, Owner: owner})
-	if err != nil {
-		return Held{}, err
+	as := c.job != nil && held.Slot == c.slot && held.Claim == c.id
+	if c.job != nil && (err != nil || !as) {
+		l.forget(c)
+	}
+	if err != nil || as {
+		return held, err
 	}
 	c.slot, c.id = held.Slot, held.Claim
-	c.request.Work = work(c, id)
-	if c.job, err = l.o.Store.Submit(owner, owner.GID, c.request, l.o.Limits(), time.Now()); err != nil {
+	if err := w.record(c, owner, id); err != nil {
 		l.o.Slots.Withdraw(held.Slot, "the work could not be recorded")
 		return Held{}, err
 	}
 	return held, nil
+}
+
+// errStops is the error of work that was recorded when execd stopped.
+var errStops = errors.New("execd stops")
+
+// record makes a job of work for its slot and claim.
+func (w *worker) record(c *claim, owner *user.User, id string) (err error) {
+	l := w.layer
+	c.request.Work = work(c, id)
+	c.job, err = l.o.Store.Submit(owner, owner.GID, c.request, l.o.Limits(), time.Now())
+	return err
 }
 
 // resume starts what an earlier execd has accepted and not started.
