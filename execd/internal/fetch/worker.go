@@ -437,11 +437,11 @@ func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (H
 		}
 	}
 	held, err := l.o.Slots.Offer(w.slot, &Work{Ad: c.ad, Request: c.request, Owner: owner})
-	as := c.job != nil && held.Slot == c.slot && held.Claim == c.id
-	if c.job != nil && (err != nil || !as) {
+	same := c.job != nil && held.Slot == c.slot && held.Claim == c.id
+	if c.job != nil && (err != nil || !same) {
 		l.forget(c)
 	}
-	if err != nil || as {
+	if err != nil || same {
 		return held, err
 	}
 	c.slot, c.id = held.Slot, held.Claim
