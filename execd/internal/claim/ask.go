@@ -344,16 +344,9 @@ func (t *Table) unwilling(m *managed, place int, q *question) string {
 			return text
 		}
 	}
-	name := t.id(m.claim).Name()
 	q.others = true
 	d := m.machine.DecideWith(t.o.Now(), q.job, m.looked.ad)
-	switch {
-	case d.Accept:
-		return ""
-	case d.Reason == slot.ReasonNotWilling && m.machine.State() == slot.Owner:
-		return fmt.Sprintf("IS_OWNER of %s is true", name)
-	}
-	return fmt.Sprintf("of %s: %s", name, d.Text)
+	return t.refusal(m, &d)
 }
 
 // refusedByStart says that START of a slot is not true for a job; empty: it is.

@@ -649,18 +649,24 @@ func (t *Table) taken(m *managed) string {
 
 // undecided says why a slot that is free does not take a job; empty: it does.
 func (t *Table) undecided(m *managed, j slot.Job) string {
-	name := t.id(m.claim).Name()
 	d := m.machine.Decide(t.o.Now(), j)
+	if d.Reason == slot.ReasonNotWilling {
+		if v, ok := t.start(m, j); !ok {
+			return fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), v)
+		}
+	}
+	return t.refusal(m, &d)
+}
+
+// refusal says in words what a slot has decided whose START is true; empty: it takes
+// the job.
+func (t *Table) refusal(m *managed, d *slot.Decision) string {
+	name := t.id(m.claim).Name()
 	switch {
 	case d.Accept:
 		return ""
-	case d.Reason == slot.ReasonNotWilling:
-		if v, ok := t.start(m, j); !ok {
-			return fmt.Sprintf("START of %s is %s", name, v)
-		}
-		if m.machine.State() == slot.Owner {
-			return fmt.Sprintf("IS_OWNER of %s is true", name)
-		}
+	case d.Reason == slot.ReasonNotWilling && m.machine.State() == slot.Owner:
+		return fmt.Sprintf("IS_OWNER of %s is true", name)
 	}
 	return fmt.Sprintf("of %s: %s", name, d.Text)
 }

@@ -8,21 +8,26 @@ import (
 	"time"
 
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/user"
 )
 
-// checkHooks says what is wrong with the hooks of a configuration, as one error;
-// what is merely odd is added to its warnings, and in root mode what keeps them from
+// hookProblems returns what is wrong with hooks, and in root mode what keeps them from
 // being run as whom they are to be run.
-func checkHooks(c *conf.Config, rootMode bool) error {
-	var errs []error
-	table := hook.NewTable(c.Knobs)
+func hookProblems(table *hook.Table, rootMode bool, users hook.Users) []knob.Problem {
 	list := table.Problems()
 	if rootMode {
-		list = slices.Concat(list, table.Rights(context.Background(), &user.Directory{}))
+		list = slices.Concat(list, table.Rights(context.Background(), users))
 	}
-	for _, p := range list {
+	return list
+}
+
+// checkHooks says what is wrong with the hooks of a configuration, as one error;
+// what is merely odd is added to its warnings.
+func checkHooks(c *conf.Config, rootMode bool) error {
+	var errs []error
+	for _, p := range hookProblems(hook.NewTable(c.Knobs), rootMode, &user.Directory{}) {
 		problem := conf.Problem{File: p.File, Line: p.Line, Text: p.Text}
 		if p.Warning {
 			c.Warnings = append(c.Warnings, problem)
@@ -36,12 +41,7 @@ func checkHooks(c *conf.Config, rootMode bool) error {
 // reportHooks tells the log what is wrong with the hooks. A broken one stops
 // nobody: the others and all jobs of the queue go on.
 func (d *daemon) reportHooks() {
-	table := d.hooks.Load()
-	list := table.Problems()
-	if d.opts.RootMode {
-		list = slices.Concat(list, table.Rights(context.Background(), d.users))
-	}
-	for _, p := range list {
+	for _, p := range hookProblems(d.hooks.Load(), d.opts.RootMode, d.users) {
 		if p.Warning {
 			d.log.Warn(fmt.Sprintf("execd: configuration: %v", p))
 		} else {
