@@ -489,6 +489,32 @@ func TestKeepFails(t *testing.T) {
 	d.refused("a claim that is not on disk", err, api.RefusedUnknown)
 }
 
+// A claim that is for other work and cannot be written again is still one.
+func TestKeepAgainFails(t *testing.T) {
+	d := newDesk(t, "")
+	g, err := d.Offer(slot.Static(1), ad(t, plainJob))
+	if err == nil {
+		err = d.Keep(g.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Deactivate(d.run(g, "7.1"))
+	again, err := d.Offer(slot.Static(1), ad(t, plainJob))
+	if err != nil || !again.Again {
+		t.Fatalf("offered: %+v, %v; want the same claim", again, err)
+	}
+	if err := os.RemoveAll(d.root.Path(spool.DirClaims)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Keep(g.ID); err == nil {
+		t.Error("it can be written where there is no directory")
+	}
+	if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(g.ID) {
+		t.Errorf("the slot is %+v; want it to be fetched work's still", v)
+	}
+}
+
 // Fetched work has a claim of its own, and is told when it loses it.
 func TestFetchedWork(t *testing.T) {
 	d := newDesk(t, "RANK = TARGET.Wanted =?= true ? 1 : 0\n")

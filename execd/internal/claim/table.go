@@ -165,8 +165,9 @@ func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Grant
 	return Granted{ID: g.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
 }
 
-// Keep writes a claim to disk: it blocks, and no lock may be held. After an error
-// the claim is gone.
+// Keep writes a claim to disk, or writes it again when it is for other work: it blocks, and
+// no lock may be held. Without its file a claim is gone. Of one that has a file an error
+// changes nothing but what RANK sees after a restart.
 func (t *Table) Keep(id ID) error {
 	t.mu.Lock()
 	g := t.byPublic(id.String())
@@ -175,21 +176,18 @@ func (t *Table) Keep(id ID) error {
 		t.mu.Unlock()
 		return nil
 	}
-	r := t.record(g)
+	r, again := t.record(g), g.stored
 	t.mu.Unlock()
 	err := store.put(id, r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	g.stored = true // after an error it may be there all the same, and not be durable
 	switch {
-	case err != nil:
-		// The file may be there all the same, and not be durable: nobody is to find it.
-		g.stored = true
-		t.happen(g.slot, slot.Release{Claim: g.number})
-		t.tidy(g.slot)
 	case g.over: // meanwhile
 		t.effects = append(t.effects, Effect{Do: Forget, id: id})
-	default:
-		g.stored = true
+	case err != nil && !again: // nobody is to find it
+		t.happen(g.slot, slot.Release{Claim: g.number})
+		t.tidy(g.slot)
 	}
 	return err
 }
@@ -205,28 +203,6 @@ func (t *Table) record(g *grant) *record {
 		r.Ad = g.ad.OldString()
 	}
 	return &r
-}
-
-// KeepAd writes a claim again that Keep has written, since it is for other work now. It
-// blocks, and no lock may be held. Nothing depends on it but what RANK sees after a
-// restart, so that an error changes nothing.
-func (t *Table) KeepAd(id ID) error {
-	t.mu.Lock()
-	g := t.byPublic(id.String())
-	store := t.o.Store
-	if g == nil || store == nil || !g.stored {
-		t.mu.Unlock()
-		return nil
-	}
-	r := t.record(g)
-	t.mu.Unlock()
-	err := store.put(id, r)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if g.over { // meanwhile
-		t.effects = append(t.effects, Effect{Do: Forget, id: id})
-	}
-	return err
 }
 
 // Forget removes the file of a claim that is over. It blocks.

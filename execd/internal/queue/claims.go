@@ -530,7 +530,7 @@ func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.outside(func() { // the slot is idle until its work begins
-		if err := q.o.Claims.KeepAd(g.ID); err != nil {
+		if err := q.o.Claims.Keep(g.ID); err != nil {
 			q.o.Log.Warn(err.Error())
 		}
 		q.mu.Lock()
