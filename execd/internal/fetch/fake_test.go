@@ -319,6 +319,12 @@ func once(texts ...string) func(context.Context, hook.Call) hook.Result {
 	}
 }
 
+// endless is a hook that runs when execd ends.
+func endless(ctx context.Context, _ hook.Call) hook.Result {
+	<-ctx.Done()
+	return hook.Result{Err: ctx.Err()}
+}
+
 type fakeUsers map[string]*user.User
 
 func (f fakeUsers) ByName(_ context.Context, name string) (*user.User, error) {

@@ -329,6 +329,7 @@ func TestStatesThatAsk(t *testing.T) {
 		{state: "Backfill", activity: "Killing"},
 		{state: "Drained", activity: "Idle"},
 		{state: "Drained", activity: "Retiring"},
+		{state: "Deleted", activity: "Idle"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.state+"_"+tt.activity, func(t *testing.T) {
@@ -596,10 +597,7 @@ func TestIdentityThatHasJustEnded(t *testing.T) {
 func TestRestart(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
-		b.hooks.other = func(ctx context.Context, _ hook.Call) hook.Result {
-			<-ctx.Done() // execd ends before the hook does
-			return hook.Result{Err: ctx.Err()}
-		}
+		b.hooks.other = endless
 		stop := b.start()
 		synctest.Wait()
 		stop()
@@ -751,10 +749,7 @@ func TestWake(t *testing.T) {
 // The end of execd ends the hook that is asked, and is not waited for by it.
 func TestStopEndsHook(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
-		b.hooks.fetch = func(ctx context.Context, _ hook.Call) hook.Result {
-			<-ctx.Done()
-			return hook.Result{Err: ctx.Err()}
-		}
+		b.hooks.fetch = endless
 		stop := b.start()
 		synctest.Wait()
 		began := time.Now()
@@ -883,8 +878,7 @@ func TestEvictionOutlivesExecd(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"))
 		b.hooks.other = func(ctx context.Context, c hook.Call) hook.Result {
 			if c.Hook.Name == hook.EvictClaim {
-				<-ctx.Done() // execd ends before the hook does
-				return hook.Result{Err: ctx.Err()}
+				return endless(ctx, c)
 			}
 			return hook.Result{}
 		}
