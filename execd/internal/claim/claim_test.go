@@ -515,6 +515,39 @@ func TestKeepAgainFails(t *testing.T) {
 	}
 }
 
+// REQ-HOOK-108: who asks for work sees where nothing may start: where START without a
+// job leaves no hope, and while the host is drained; and where work waits for a slot.
+func TestClosed(t *testing.T) {
+	for start, want := range map[string]bool{
+		"true": false, "false": true, "0.0": true, "7": false, "undefined": false, "error": false, `"false"`: false,
+		"TARGET.Good": false, "TARGET.Good && false": true,
+	} {
+		d := newDesk(t, "START = "+start+"\n")
+		if v, _ := d.Snapshot(slot.Static(1), true); v.Closed != want {
+			t.Errorf("START = %s: closed %v", start, v.Closed)
+		}
+	}
+	d := newDesk(t, "RANK = TARGET.Prio\n")
+	claims := d.Activate("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, slot.JobOf(ad(t, "[JobUniverse = 5; Prio = 1]")))
+	if len(claims) != 1 {
+		t.Fatal("the queue has no slot")
+	}
+	on := slot.Static(claims[0].Slot)
+	if v, _ := d.Snapshot(on, true); v.Promised {
+		t.Error("promised to nobody yet")
+	}
+	if g, err := d.Offer(on, ad(t, "[JobUniverse = 5; Prio = 2]")); err != nil || !g.Waiting {
+		t.Fatalf("offered: %+v, %v; want it to wait", g, err)
+	}
+	if v, _ := d.Snapshot(on, true); !v.Promised {
+		t.Error("work that waits has no promise")
+	}
+	d.Drain(&slot.Drain{})
+	if v, _ := d.Snapshot(on, true); !v.Closed {
+		t.Error("a slot is open while it is drained")
+	}
+}
+
 // Fetched work has a claim of its own, and is told when it loses it.
 func TestFetchedWork(t *testing.T) {
 	d := newDesk(t, "RANK = TARGET.Wanted =?= true ? 1 : 0\n")

@@ -74,7 +74,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// REQ-HOOK-71, REQ-HOOK-72, REQ-HOOK-75: what FetchWorkDelay means.
+// POLICY-FetchWorkDelay, REQ-HOOK-71, REQ-HOOK-72, REQ-HOOK-73, REQ-HOOK-75: what
+// FetchWorkDelay means.
 func TestDelay(t *testing.T) {
 	slot, running := "State = \"Claimed\"\nActivity = \"Busy\"\n", "JobPause = 7\n"
 	tests := []struct {
@@ -92,11 +93,14 @@ func TestDelay(t *testing.T) {
 		{`"10"`, "", 300 * time.Second, false, true},
 		{"true", "", 300 * time.Second, false, true},
 		{"1/0", "", 300 * time.Second, false, true},
+		{"undefined", "", 300 * time.Second, false, false},
+		{`State == "Claimed" && Activity == "Idle" ? 0 : 300`, "", 300 * time.Second, false, false},
 		{"TARGET.JobPause", running, 7 * time.Second, false, false},
 		{"TARGET.JobPause", "", 300 * time.Second, false, false},
 		{`MY.State == "Claimed" ? 5 : 9`, running, 5 * time.Second, false, false},
 		{"9223372036854775807", "", maxDelay, false, false},
 		{"time() % 1 + 4", "", 4 * time.Second, true, false},
+		{"LoadAvg > 1 ? 5 : 6", "", 300 * time.Second, true, false},
 		{"ClockMin > 0 ? 5 : 6", "", 300 * time.Second, true, false},
 	}
 	for _, tt := range tests {

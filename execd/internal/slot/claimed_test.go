@@ -318,8 +318,8 @@ func TestRequestRefused(t *testing.T) {
 	b.want(Request{Claim: 1, Job: job("Good = true; RequestGPUs = 1")}, "Refused #1 1027")
 	b.want(Break{"no disk"}, "")
 	b.want(Request{Claim: 1, Job: good()}, "Refused #1 1031")
-	if ok, _, text := b.m.MayFetch(b.now); ok || text != "the slot is broken" || b.m.Broken() != "no disk" {
-		t.Errorf("broken: %t %s", ok, text)
+	if d := b.m.Decide(b.now, good()); d.Reason != ReasonBrokenSlot || b.m.Broken() != "no disk" {
+		t.Errorf("broken: %+v %s", d, b.m.Broken())
 	}
 	b.want(Match{1}, "")
 	b.want(Break{}, "")

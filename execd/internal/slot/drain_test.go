@@ -112,16 +112,13 @@ func TestDrainStart(t *testing.T) {
 	filler := job("Filler = true")
 	b.want(d, "1:Unclaimed/Idle")
 	b.next(980 * time.Second)
-	if ok, _, text := b.m.MayFetch(b.now); !ok {
-		t.Errorf("no fetch: %s", text)
+	if d := b.m.Decide(b.now, filler); !d.Accept {
+		t.Errorf("no fetch: %+v", d)
 	}
 	b.want(Request{Claim: 1, Job: job("")}, "Refused #1 1027")
 	b.want(Request{Claim: 1, Job: filler}, "5:Claimed/Idle, Accepted #1")
 	if !b.m.Current().WhileDraining {
 		t.Error("the claim is not of the drain")
-	}
-	if ok, _, _ := b.m.MayFetch(b.now); ok {
-		t.Error("a claimed slot may fetch while it is drained")
 	}
 	if got := b.m.Decide(b.now, filler); got.Accept || got.Reason != ReasonDraining {
 		t.Errorf("%+v", got)
@@ -224,8 +221,8 @@ func TestBackfillCauses(t *testing.T) {
 	b = filled(knobs)
 	b.handle(FetchBegan{})
 	b.want(FetchEnded{job("")}, "HeldBack #1, KillFiller, 28:Backfill/Killing")
-	if ok, _, _ := b.m.MayFetch(b.now); ok {
-		t.Error("fetches while the filler is killed")
+	if d := b.m.Decide(b.now, job("")); d.Accept {
+		t.Error("more work is accepted while the filler is killed")
 	}
 	b.want(FillerEnded{}, "29:Backfill/Idle, 31:Claimed/Idle, Accepted #1, Spawn #1")
 

@@ -93,7 +93,7 @@ func (FetchBegan) happen(m *Machine) { m.fetching++ }
 func (FetchStopped) happen(m *Machine) { m.fetching = max(m.fetching-1, 0) }
 
 func (e FetchEnded) happen(m *Machine) {
-	m.fetching, m.fetched, m.lastFetch = max(m.fetching-1, 0), true, m.now
+	m.fetching = max(m.fetching-1, 0)
 	if e.Job != nil {
 		d := m.decide(e.Job)
 		if d.Accept {
@@ -139,58 +139,4 @@ func (e NoWork) happen(m *Machine) {
 		m.renumber(noReason)
 		m.evict(causeEvict)
 	}
-}
-
-// MayFetch reports whether work may be looked for now. If not, it returns when
-// to ask again; zero is after the next action of the Machine, and Text says why.
-func (m *Machine) MayFetch(now time.Time) (ok bool, at time.Time, text string) {
-	m.begin(now)
-	defer func() { m.ads = ads{} }()
-	switch p := m.place; {
-	case m.fetching > 0:
-		return false, at, "work is being looked for"
-	case p.State == Matched, p.State == Preempting, p.State == Drained, p.State == Deleted,
-		p.Activity == Suspended, p.Activity == Cleaning, p == Place{Backfill, Killing}:
-		return false, at, "the slot is " + p.String()
-	case m.broken != "":
-		return false, at, "the slot is broken"
-	case m.cur.awaiting || m.pre.waits() && m.pre.kind == Fetch:
-		return false, at, "fetched work is about to start"
-	case m.drain.on && (p.State == Claimed || !m.offeredWhileDraining()):
-		return false, at, "the slot is being drained"
-	case !m.mayStart():
-		if m.changesBySelf(Start, nil) {
-			at = m.now.Add(m.interval())
-		}
-		return false, at, "START is false"
-	case !m.fetched:
-		return true, at, ""
-	}
-	delay := max(seconds(m.eval(FetchWorkDelay, m.job()), defaultFetchDelay), 0)
-	at = m.lastFetch.Add(delay)
-	if !m.now.Before(at) {
-		return true, time.Time{}, ""
-	}
-	if m.changesBySelf(FetchWorkDelay, m.job()) {
-		if tick := m.now.Add(m.interval()); tick.Before(at) {
-			at = tick
-		}
-	}
-	return false, at, "FetchWorkDelay is not over"
-}
-
-// interval is how often a policy is looked at that changes by itself.
-func (m *Machine) interval() time.Duration {
-	if m.place.State == Claimed {
-		return m.policy.poll
-	}
-	return m.policy.update
-}
-
-// changesBySelf reports whether an expression has another value now and then
-// though nothing happens.
-func (m *Machine) changesBySelf(x Expression, j Job) bool {
-	ad := m.jobAd(j)
-	r := m.policy.rule(x, ad)
-	return !r.constant && changesBySelf(r.expr.References(m.slotAd(), ad))
 }

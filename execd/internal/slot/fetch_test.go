@@ -128,9 +128,6 @@ func TestFetchPreempts(t *testing.T) {
 	b.busy(job("Prio = 3"))
 	b.want(FetchBegan{}, "")
 	b.want(FetchEnded{job("Prio = 4")}, "HeldBack #2, 13:Claimed/Retiring")
-	if ok, _, _ := b.m.MayFetch(b.now); ok {
-		t.Error("fetches for work that waits")
-	}
 	b.want(NoWork{2}, "19:Claimed/Busy")
 	b.want(FetchBegan{}, "")
 	b.want(FetchEnded{job("Prio = 4")}, "HeldBack #3, 13:Claimed/Retiring")
@@ -154,90 +151,5 @@ func TestQueuePreemptsFetched(t *testing.T) {
 		b := newBench(t, testKnobs{"RANK": "TARGET.Prio"})
 		b.fetchBusy(job("Prio = 3"))
 		b.want(Request{Claim: 2, Job: job(fmt.Sprintf("Prio = %d", prio))}, want)
-	}
-}
-
-// TestMayFetch: REQ-HOOK-70, REQ-HOOK-108: where work may be looked for.
-func TestMayFetch(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		to   func(b *bench)
-		want bool
-	}{
-		{"new", func(*bench) {}, true},
-		{"Unclaimed", func(b *bench) { b.handle(Evaluate{}) }, true},
-		{"Matched", func(b *bench) { b.handle(Match{1}) }, false},
-		{"Idle", func(b *bench) { b.handle(Request{Claim: 1, Job: job("")}) }, true},
-		{"Busy", func(b *bench) { b.busy(job("")) }, true},
-		{"Suspended", func(b *bench) { b.busy(job("")); b.handle(Suspend{1}) }, false},
-		{"Retiring", func(b *bench) { b.busy(job("")); b.handle(Request{Claim: 2, Job: job("")}) }, true},
-		{"Cleaning", func(b *bench) { b.busy(job("")); b.handle(FinalUpdate{1}) }, false},
-		{"Preempting", func(b *bench) { b.busy(job("")); b.handle(Vacate{}) }, false},
-		{"Drained", func(b *bench) { b.handle(Drain{}) }, false},
-		{"drains", func(b *bench) { b.busy(job("")); b.handle(Drain{}) }, false},
-		{"Backfill", func(b *bench) { b.slot["Fill"] = "true"; b.handle(Evaluate{}); b.handle(FillerStarted{}) }, true},
-		{"fetching", func(b *bench) { b.handle(FetchBegan{}) }, false},
-		{"fetched", func(b *bench) { b.fetch(job("")) }, false},
-		{"START", func(b *bench) { b.slot["Open"] = "false" }, false},
-		{"START is not known", func(b *bench) { b.slot["Open"] = "undefined" }, true},
-		{"Deleted", func(b *bench) { b.m.cfg.Dynamic = true; b.handle(Evaluate{}) }, false},
-	} {
-		b := newBench(t, testKnobs{"START": "Open", "START_BACKFILL": "Fill", "MaxJobRetirementTime": "1000"}, withBackfill)
-		b.slot["Open"] = "true"
-		test.to(b)
-		if ok, _, text := b.m.MayFetch(b.now); ok != test.want || ok != (text == "") {
-			t.Errorf("%s: %t %s", test.name, ok, text)
-		}
-	}
-}
-
-// TestFetchWorkDelay: POLICY-FetchWorkDelay, REQ-HOOK-71, REQ-HOOK-72, REQ-HOOK-73,
-// REQ-HOOK-74, REQ-HOOK-75: the delay counts from the end of an attempt, and may
-// look at the slot and its job.
-func TestFetchWorkDelay(t *testing.T) {
-	wait := func(b *bench, want time.Duration) {
-		t.Helper()
-		ok, at, _ := b.m.MayFetch(b.now)
-		got := time.Duration(0)
-		if !ok {
-			got = at.Sub(b.now)
-		}
-		if got != want {
-			t.Errorf("%s: waits %s; want %s", b.m.Place(), got, want)
-		}
-	}
-	b := newBench(t, nil)
-	wait(b, 0)
-	b.want(FetchBegan{}, "1:Unclaimed/Idle")
-	b.after(100*time.Second).want(FetchEnded{}, "")
-	wait(b, 300*time.Second)
-	b.after(299 * time.Second)
-	wait(b, time.Second)
-	b.after(time.Second)
-	wait(b, 0)
-
-	b = newBench(t, testKnobs{"FetchWorkDelay": `(State == "Claimed" && Activity == "Idle") ? 0 : 300`})
-	b.fetchBusy(job(""))
-	wait(b, 300*time.Second)
-	b.handle(Exited{1})
-	wait(b, 0)
-
-	b = newBench(t, testKnobs{"FetchWorkDelay": `TARGET.Long ?: 60`})
-	b.fetchBusy(job("Long = 1000"))
-	wait(b, 1000*time.Second)
-	b.handle(Exited{1})
-	wait(b, 60*time.Second)
-
-	// What changes by itself is looked at now and then.
-	b = newBench(t, testKnobs{"FetchWorkDelay": "LoadAvg * 100", "START": "LoadAvg < 10"})
-	b.slot["LoadAvg"] = "2"
-	b.fetchBusy(job(""))
-	wait(b, 5*time.Second)
-	b.handle(Release{1})
-	b.handle(Exited{1})
-	wait(b, 200*time.Second)
-	b.slot["LoadAvg"] = "11"
-	if ok, at, text := b.m.MayFetch(b.now); ok || text != "START is false" || at.Sub(b.now) != 300*time.Second {
-		t.Errorf("%t %s %s", ok, at, text)
 	}
 }

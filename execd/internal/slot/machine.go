@@ -129,10 +129,8 @@ type Machine struct {
 	cause      backfillCause
 	fillerNext time.Time
 
-	fetching  int       // how often FetchBegan has come and not its end
-	fetched   bool      // a fetch has ended, at
-	lastFetch time.Time //
-	broken    string
+	fetching int // how often FetchBegan has come and not its end
+	broken   string
 
 	actions     []Action
 	moved       bool      // within this Handle

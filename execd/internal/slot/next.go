@@ -155,6 +155,14 @@ func (m *Machine) again() {
 	}
 }
 
+// interval is how often a policy is looked at that changes by itself.
+func (m *Machine) interval() time.Duration {
+	if m.place.State == Claimed {
+		return m.policy.poll
+	}
+	return m.policy.update
+}
+
 // What the policy is asked in each place.
 var (
 	askedFree      = []Expression{IsOwner, RunBenchmarks, StartBackfill}

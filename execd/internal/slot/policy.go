@@ -40,8 +40,7 @@ const (
 	StartBackfill
 	EvictBackfill
 	RunBenchmarks
-	FetchWorkDelay
-	expressions = int(FetchWorkDelay) + 1
+	expressions = int(RunBenchmarks) + 1
 	byUniverse  = int(WantVacate) + 1
 )
 
@@ -66,7 +65,6 @@ var knobs = [expressions]knob{
 	StartBackfill:        {"START_BACKFILL", "undefined"},
 	EvictBackfill:        {"EVICT_BACKFILL", "undefined"},
 	RunBenchmarks:        {"RunBenchmarks", "LastBenchmark == 0"},
-	FetchWorkDelay:       {"FetchWorkDelay", "300"},
 }
 
 // String returns the name of the expression's knob.
@@ -81,12 +79,11 @@ const (
 // The clocks that are no expressions, and how often policies are looked at that
 // change with time.
 const (
-	defaultPoll       = 5 * time.Second
-	defaultUpdate     = 300 * time.Second
-	defaultWorkLife   = 1200 // seconds
-	defaultMatch      = 120 * time.Second
-	defaultKilling    = 30 * time.Second
-	defaultFetchDelay = 300 * time.Second
+	defaultPoll     = 5 * time.Second
+	defaultUpdate   = 300 * time.Second
+	defaultWorkLife = 1200 // seconds
+	defaultMatch    = 120 * time.Second
+	defaultKilling  = 30 * time.Second
 
 	// patienceMargin is how much earlier than the match times out the answer must
 	// be there to somebody who waits for a claim.
@@ -147,7 +144,7 @@ func NewPolicy(k Knobs) *Policy {
 		e, set := k.Expr(knobs[x].name)
 		if !set {
 			e, _ = classad.Parse(knobs[x].def)
-		} else if Expression(x) != FetchWorkDelay {
+		} else {
 			p.plain = false
 		}
 		p.rules[x] = makeRule(e, set)

@@ -12,8 +12,7 @@ import (
 // POLICY-WANT_SUSPEND, POLICY-SUSPEND, POLICY-CONTINUE, POLICY-PREEMPT,
 // POLICY-KILL, POLICY-WANT_VACATE, POLICY-MaxJobRetirementTime,
 // POLICY-MachineMaxVacateTime, POLICY-WANT_HOLD, POLICY-START_BACKFILL,
-// POLICY-EVICT_BACKFILL, POLICY-RunBenchmarks, POLICY-FetchWorkDelay: what counts
-// when nothing is set.
+// POLICY-EVICT_BACKFILL, POLICY-RunBenchmarks: what counts when nothing is set.
 func TestPolicyDefaults(t *testing.T) {
 	p := NewPolicy(nil)
 	if !p.Plain() {
@@ -23,7 +22,7 @@ func TestPolicyDefaults(t *testing.T) {
 		Start: "true", Rank: "0.0", IsOwner: "false", WantSuspend: "false", SuspendWhen: "false", ContinueWhen: "true",
 		PreemptWhen: "false", KillWhen: "false", WantVacate: "true", MaxJobRetirementTime: "0", MachineMaxVacateTime: "600",
 		WantHold: "undefined", WantHoldReason: "undefined", WantHoldSubcode: "undefined", StartBackfill: "undefined",
-		EvictBackfill: "undefined", RunBenchmarks: "LastBenchmark == 0", FetchWorkDelay: "300",
+		EvictBackfill: "undefined", RunBenchmarks: "LastBenchmark == 0",
 	} {
 		if got := p.Expr(x).String(); got != want {
 			t.Errorf("%s is %s; want %s", x, got, want)
@@ -141,8 +140,8 @@ func TestPolicyStart(t *testing.T) {
 	for _, v := range values {
 		b := newBench(t, testKnobs{"START": v.text})
 		b.handle(Evaluate{})
-		if ok, _, text := b.m.MayFetch(b.now); ok != v.startWithoutJobIsHope {
-			t.Errorf("START = %s: may fetch %t: %s", v.text, ok, text)
+		if ok := b.m.mayStart(); ok != v.startWithoutJobIsHope {
+			t.Errorf("START = %s: may start %t", v.text, ok)
 		}
 		if got := b.m.Decide(b.now, job("")).Accept; got != v.satisfies {
 			t.Errorf("START = %s: accepted %t", v.text, got)
@@ -192,36 +191,30 @@ func TestPolicyWantVacate(t *testing.T) {
 }
 
 // TestPolicyNumbers: POLICY-RANK, POLICY-MaxJobRetirementTime,
-// POLICY-MachineMaxVacateTime, POLICY-FetchWorkDelay: what is no number is 0, or
-// for the delay 300.
+// POLICY-MachineMaxVacateTime: what is no number is 0.
 func TestPolicyNumbers(t *testing.T) {
 	for _, test := range []struct {
-		text        string
-		want, delay time.Duration
+		text string
+		want time.Duration
 	}{
-		{"100", 100 * time.Second, 100 * time.Second},
-		{"99.9", 99 * time.Second, 99 * time.Second},
-		{"TARGET.X * 10", 70 * time.Second, 70 * time.Second},
-		{"undefined", 0, 300 * time.Second},
-		{"error", 0, 300 * time.Second},
-		{`"100"`, 0, 300 * time.Second},
-		{"true", time.Second, time.Second},
-		{"-5", 0, 0},
-		{"1e300", forever, forever},
-		{"-1e300", 0, 0},
+		{"100", 100 * time.Second},
+		{"99.9", 99 * time.Second},
+		{"TARGET.X * 10", 70 * time.Second},
+		{"undefined", 0},
+		{"error", 0},
+		{`"100"`, 0},
+		{"true", time.Second},
+		{"-5", 0},
+		{"1e300", forever},
+		{"-1e300", 0},
 	} {
-		b := newBench(t, testKnobs{"MaxJobRetirementTime": test.text, "MachineMaxVacateTime": test.text, "FetchWorkDelay": test.text})
+		b := newBench(t, testKnobs{"MaxJobRetirementTime": test.text, "MachineMaxVacateTime": test.text})
 		b.busy(job("X = 7"))
 		if got := b.m.RetirementRemaining(b.now); got != test.want {
 			t.Errorf("MaxJobRetirementTime = %s: %s", test.text, got)
 		}
 		if got := b.m.VacateTime(b.now); got != test.want {
 			t.Errorf("MachineMaxVacateTime = %s: %s", test.text, got)
-		}
-		b.handle(FetchBegan{})
-		b.handle(FetchEnded{})
-		if ok, at, _ := b.m.MayFetch(b.now); ok != (test.delay == 0) || !ok && at.Sub(b.now) != test.delay {
-			t.Errorf("FetchWorkDelay = %s: %t, %s", test.text, ok, at.Sub(b.now))
 		}
 	}
 	for text, want := range map[string]float64{"TARGET.X": 7, "undefined": 0, "error": 0, `"7"`: 0, "true": 1, "-2.5": -2.5} {
