@@ -17,7 +17,7 @@ import (
 const maxFile = 16 << 20
 
 // errTooLarge is the cause when a file is larger than that.
-var errTooLarge = errors.New("larger than 16 MiB")
+var errTooLarge = errors.New("too large for a file of ours")
 
 // A Dir is a job directory, or the directory of a parallel job's task below
 // one. The zero value is no directory: every operation on it fails.
@@ -60,20 +60,25 @@ func (d Dir) Read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := readFile(path)
+	b, err := ReadFile(path, maxFile)
 	if err != nil {
 		return nil, cannot("read", path, err)
 	}
 	return b, nil
 }
 
-func readFile(path string) ([]byte, error) {
+// ReadFile returns the content of a regular file of at most so many bytes. It follows
+// no link.
+func ReadFile(path string, most int) ([]byte, error) {
+	if err := atomicfile.Reading(path); err != nil {
+		return nil, err
+	}
 	fd, size, err := openFD(path)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	if size > maxFile {
+	if size > int64(most) {
 		return nil, errTooLarge
 	}
 	// One byte more than expected: the read that fills up to there and the
@@ -90,7 +95,7 @@ func readFile(path string) ([]byte, error) {
 			return b, nil
 		}
 		b = b[:len(b)+n]
-		if len(b) > maxFile {
+		if len(b) > most {
 			return nil, errTooLarge
 		}
 		if len(b) == cap(b) {

@@ -934,3 +934,32 @@ func TestRecycle(t *testing.T) {
 		t.Errorf("Stage after the spare was swept: %v", err)
 	}
 }
+
+// What the system cannot read now says nothing of what is there.
+func TestUnread(t *testing.T) {
+	dir := t.TempDir()
+	for name, put := range map[string]func(path string) error{
+		"none": func(string) error { return nil },
+		"dir":  func(path string) error { return os.Mkdir(path, 0o700) },
+		"link": func(path string) error { return os.Symlink("none", path) },
+		"pipe": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"sock": func(path string) error { return unix.Mknod(path, unix.S_IFSOCK|0o600, 0) },
+		"big":  func(path string) error { return os.WriteFile(path, make([]byte, 11), 0o600) },
+	} {
+		path := filepath.Join(dir, name)
+		if err := put(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := spool.ReadFile(path, 10); err == nil || spool.Unread(err) {
+			t.Errorf("%s: %v counts as unread", name, err)
+		}
+	}
+	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO, unix.EINTR, unix.EAGAIN, unix.ESTALE, unix.EACCES} {
+		if !spool.Unread(&os.PathError{Op: "open", Path: "x", Err: errno}) || !spool.Unread(fmt.Errorf("x: %w", errno)) {
+			t.Errorf("%v does not count as unread", errno)
+		}
+	}
+	if spool.Unread(nil) || spool.Unread(&spool.SyntaxError{}) {
+		t.Error("what was read counts as unread")
+	}
+}

@@ -3,6 +3,8 @@ package spool
 import (
 	"errors"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Package fmt is left out: its start-up would be paid by every job. These few
@@ -44,6 +46,21 @@ func (e *SyntaxError) Error() string {
 
 // Is reports that the error is ErrSyntax.
 func (e *SyntaxError) Is(target error) bool { return target == ErrSyntax }
+
+// Unread reports whether an error of reading says nothing of what is there: the
+// system could not read it, and may be able to later. Such a file is neither damaged
+// nor gone, and must stay where it is.
+func Unread(err error) bool {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return false
+	}
+	switch errno {
+	case unix.ENOENT, unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENXIO: // something else is there, or nothing
+		return false
+	}
+	return true
+}
 
 func syntax(file string, line int, text string) error {
 	return &SyntaxError{File: file, Line: line, Text: text}

@@ -20,7 +20,7 @@ var ErrFormat = errors.New("format not supported")
 // format has used the spool. One without a number is of format 1. Any other
 // error means that the number cannot be read.
 func (r *Root) CheckFormat() error {
-	data, err := readFile(r.Path(FileFormat))
+	data, err := ReadFile(r.Path(FileFormat), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (r *Root) CheckFormat() error {
 
 // MarkFormat writes the number for execds to come, unless it is there.
 func (r *Root) MarkFormat() error {
-	if _, err := readFile(r.Path(FileFormat)); err == nil {
+	if _, err := ReadFile(r.Path(FileFormat), maxFile); err == nil {
 		return nil
 	}
 	return atomicfile.WriteDurable(r.Path(FileFormat), AppendNumber(nil, RootFormat), ModeOf(FileFormat))

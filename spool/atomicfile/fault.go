@@ -36,3 +36,21 @@ func Step(op Op, path string) error {
 	}
 	return nil
 }
+
+var readHook atomic.Pointer[func(path string) error]
+
+// InjectRead makes whoever is about to read a file of a spool call the hook first,
+// and fail with the error it returns. It is for tests only.
+func InjectRead(h func(path string) error) (restore func()) {
+	old := readHook.Swap(&h)
+	return func() { readHook.Store(old) }
+}
+
+// Reading announces that a file is about to be read, and returns the error with
+// which that shall fail.
+func Reading(path string) error {
+	if h := readHook.Load(); h != nil {
+		return (*h)(path)
+	}
+	return nil
+}

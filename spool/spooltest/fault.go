@@ -6,6 +6,7 @@ package spooltest
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -86,6 +87,20 @@ func InjectAt(t testing.TB, n int, err error) *Fault {
 func InjectFrom(t testing.TB, n int, err error) *Fault {
 	t.Helper()
 	return arm(t, n, true, func() error { return err })
+}
+
+// FailReads makes reading fail of files whose path ends so. The function that it
+// returns ends the fault before the test ends.
+func FailReads(t testing.TB, suffix string, err error) (restore func()) {
+	t.Helper()
+	restore = sync.OnceFunc(atomicfile.InjectRead(func(path string) error {
+		if strings.HasSuffix(path, suffix) {
+			return err
+		}
+		return nil
+	}))
+	t.Cleanup(restore)
+	return restore
 }
 
 // crash is what a crash panics with.

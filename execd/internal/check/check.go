@@ -72,7 +72,7 @@ func Run(o Options) ([]Finding, error) {
 		return nil, err
 	}
 	c.root = root
-	if err := root.CheckFormat(); errors.Is(err, spool.ErrFormat) {
+	if err := root.CheckFormat(); errors.Is(err, spool.ErrFormat) || spool.Unread(err) {
 		return nil, err
 	} else if err != nil {
 		c.aside(root.Path(spool.FileFormat), err.Error(), false)

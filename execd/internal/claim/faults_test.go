@@ -1,12 +1,16 @@
 package claim
 
 import (
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/slot"
+	"paddock/spool"
 	"paddock/spool/spooltest"
 )
 
@@ -61,6 +65,37 @@ func TestClaimCrashes(t *testing.T) {
 				t.Errorf("after the lease there are files %v, and slot 1 is %s", d.files(), d.place(1))
 			}
 		})
+}
+
+// A claim that cannot be read for now is not lost: execd does not start without it, and
+// touches nothing.
+func TestUnreadClaim(t *testing.T) {
+	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO} {
+		d := newDesk(t, "")
+		g := d.claim(Request{Slot: slot.Static(1)})
+		name := d.files()[0]
+		for _, damaged := range []string{"0.1", "9.1"} {
+			if err := os.WriteFile(d.root.Path(spool.DirClaims, damaged), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restore := spooltest.FailReads(t, "/"+name, errno)
+		err := NewTable([]conf.Queue{{Name: "a.q", Slots: 2}}, "queue").Manage(Options{Store: NewStore(d.root)})
+		restore()
+		if want := "cannot read claims/" + name + ": " + errno.Error(); err == nil || err.Error() != want {
+			t.Errorf("%v; want %s", err, want)
+		}
+		if n := len(d.files()); n != 3 {
+			t.Errorf("%v: %d files are left; want all three", errno, n)
+		}
+		d.again("", d.now)
+		if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(g.ID) {
+			t.Errorf("%v: then slot 1 is %+v; want it claimed", errno, v)
+		}
+		if aside, err := d.root.ListCorrupt(); err != nil || !slices.Equal(aside, []string{"0.1", "9.1"}) {
+			t.Errorf("%v: aside is %v, %v; want what makes no sense", errno, aside, err)
+		}
+	}
 }
 
 // The disk fails at each step of it. What was told and given back in vain is no

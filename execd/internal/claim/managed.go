@@ -154,7 +154,7 @@ func (t *Table) Manage(o Options) error {
 	}
 	records, aside, err := o.Store.load()
 	if err != nil {
-		return fmt.Errorf("cannot read claims: %w", err)
+		return err
 	}
 	for _, err := range aside {
 		o.Log.Warn(err.Error())

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -123,20 +123,28 @@ func (s *Store) removeLeft() error {
 const maxRecord = 16 << 20
 
 // load returns the claims that an earlier execd has left. Files that are none are
-// moved to corrupt/, and aside tells which.
+// moved to corrupt/, and aside tells which. One that cannot be read may be a claim: its
+// slot must not be given to others.
 func (s *Store) load() (records []record, aside []error, err error) {
 	names, err := s.root.ListClaims()
 	if err != nil {
 		return nil, nil, err
 	}
+	damaged := map[string]error{}
 	for _, name := range names {
 		r, err := s.read(name)
-		if err == nil {
+		switch {
+		case err == nil:
 			records = append(records, *r)
-			continue
+		case spool.Unread(err):
+			return nil, nil, fmt.Errorf("cannot read claims/%s: %w", name, err)
+		default:
+			damaged[name] = err
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(damaged)) {
 		kept, moved := s.root.SetAside(s.root.Path(spool.DirClaims, name))
-		aside = append(aside, errors.Join(fmt.Errorf("cannot read claims/%s: %w (kept in %s)", name, err, kept), moved))
+		aside = append(aside, errors.Join(fmt.Errorf("cannot read claims/%s: %w (kept in %s)", name, damaged[name], kept), moved))
 	}
 	slices.SortFunc(records, older)
 	return records, aside, nil
@@ -153,15 +161,7 @@ func older(a, b record) int {
 }
 
 func (s *Store) read(name string) (*record, error) {
-	path := s.root.Path(spool.DirClaims, name)
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxRecord {
-		return nil, errors.New("not a file of ours")
-	}
-	data, err := os.ReadFile(path)
+	data, err := spool.ReadFile(s.root.Path(spool.DirClaims, name), maxRecord)
 	if err != nil {
 		return nil, err
 	}

@@ -203,6 +203,9 @@ func claimSpool(root *spool.Root, log *slog.Logger) error {
 	if errors.Is(err, spool.ErrFormat) {
 		return &UsageError{err}
 	}
+	if spool.Unread(err) {
+		return err
+	}
 	if err != nil {
 		kept, asideErr := root.SetAside(root.Path(spool.FileFormat))
 		if asideErr != nil {
@@ -448,9 +451,12 @@ func (d *daemon) run(ctx context.Context) error {
 		d.launch.Groups.Leave()
 	}
 
-	d.loadShares()
 	d.queue.SetLoad(d.load.Values())
-	if err := d.stages.Recover(); err != nil {
+	err = d.loadShares()
+	if err == nil {
+		err = d.stages.Recover()
+	}
+	if err != nil {
 		stop()
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 
 	"paddock/execd/internal/schedule"
@@ -18,12 +17,19 @@ import (
 // What a crash loses of them is ten minutes of usage.
 const sharesInterval = 10 * time.Minute
 
-// loadShares reads what users have consumed before execd was started.
-func (d *daemon) loadShares() {
+// maxShares bounds what is read of them.
+const maxShares = 64 << 20
+
+// loadShares reads what users have consumed before execd was started. What it cannot
+// read would be written over.
+func (d *daemon) loadShares() error {
 	path := d.root.Path(spool.FileShares)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
+	data, err := spool.ReadFile(path, maxShares)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case spool.Unread(err):
+		return fmt.Errorf("cannot read the shares of users: %w", err)
 	}
 	shares := map[string]schedule.Share{}
 	if err == nil {
@@ -31,9 +37,10 @@ func (d *daemon) loadShares() {
 	}
 	if err != nil {
 		d.log.Warn(fmt.Sprintf("execd: all users begin with the same share: cannot read %s: %v", path, err))
-		return
+		return nil
 	}
 	d.queue.SetShares(shares)
+	return nil
 }
 
 // keepShares stores the shares until ctx is done, and once more then. It sleeps

@@ -11,11 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"paddock/execd/api"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/spool"
+	"paddock/spool/spooltest"
 )
 
 // work is an ad that a hook may print.
@@ -941,6 +944,30 @@ func TestDamagedEvictions(t *testing.T) {
 		aside, asideErr := b.root.ListCorrupt()
 		if err != nil || asideErr != nil || len(left) != 0 || len(aside) != 5 {
 			t.Errorf("left %v, %v; aside %v, %v; want five aside", left, err, aside, asideErr)
+		}
+	})
+}
+
+// The end of a claim that cannot be read for now is not lost: it is told after the next
+// start.
+func TestUnreadEviction(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		n := notice{Slot: "1", Keyword: "KW", Work: "A = 1\n"}
+		if err := b.keep(7, &n); err != nil {
+			t.Fatal(err)
+		}
+		restore := spooltest.FailReads(t, "/7", unix.EMFILE)
+		b.start()()
+		restore()
+		if got := b.log.String(); strings.Count(got, "cannot read evictions/7: too many open files") != 1 || len(b.hooks.of(hook.EvictClaim)) != 0 {
+			t.Errorf("the log is\n%s", got)
+		}
+		b.open(t)
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
+			t.Errorf("told %d times; want once", n)
 		}
 	})
 }

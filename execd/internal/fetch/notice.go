@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 
@@ -76,7 +75,10 @@ func (l *Layer) tellLeft() {
 	}
 	slices.Sort(jobs)
 	for _, job := range jobs {
-		if err := l.tellAgain(job); err != nil {
+		switch err := l.tellAgain(job); {
+		case spool.Unread(err):
+			l.o.Log.Error(fmt.Sprintf("cannot read evictions/%d: %v: EVICT_CLAIM is told after the next start", job, err))
+		case err != nil:
 			l.setAside(strconv.Itoa(job), err)
 		}
 	}
@@ -89,15 +91,7 @@ func (l *Layer) setAside(name string, err error) {
 
 // tellAgain tells of one claim.
 func (l *Layer) tellAgain(job int) error {
-	path := l.noticePath(job)
-	info, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxNotice {
-		return errors.New("not a file of ours")
-	}
-	data, err := os.ReadFile(path)
+	data, err := spool.ReadFile(l.noticePath(job), maxNotice)
 	if err != nil {
 		return err
 	}

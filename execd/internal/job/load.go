@@ -9,6 +9,8 @@ import (
 	"unique"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/spool/atomicfile"
 )
 
 // loaded is a record that was read.
@@ -85,6 +87,9 @@ type recordReader struct{ buf []byte }
 
 // read returns the content of a file, good until the next call.
 func (r *recordReader) read(path string) ([]byte, error) {
+	if err := atomicfile.Reading(path); err != nil {
+		return nil, err
+	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	for errors.Is(err, unix.EINTR) {
 		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -52,9 +52,10 @@ func ParseNumber(name string) (int, bool) {
 	return n, err == nil && n > 0 && strconv.Itoa(n) == name
 }
 
-// Open reads all records. One that cannot be read is moved to corrupt/ with a
+// Open reads all records. One that makes no sense is moved to corrupt/ with a
 // line in the log, and the others carry on. A record of another format stops
-// execd: it was written by another version, and is in order.
+// execd: it was written by another version, and is in order. So does one that the
+// system cannot read: it may be in order.
 func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
 	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, followers: map[int][]*Job{}, compactAbove: defaultCompactAbove}
 	names, err := root.ListJobs()
@@ -75,7 +76,10 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 		return nil, err
 	}
 	last, err := readSeqNum(root)
-	if err != nil {
+	switch {
+	case spool.Unread(err):
+		return nil, fmt.Errorf("cannot read the last job number: %w", err)
+	case err != nil:
 		s.setAside(root.Path(spool.FileSeqNum), err)
 	}
 	s.next = max(s.next, last) + 1
@@ -90,7 +94,7 @@ func (s *Store) load(l *loaded) error {
 	j, number, err := l.job, l.number, l.err
 	file := s.path(number)
 	switch {
-	case errors.Is(err, ErrFormat):
+	case errors.Is(err, ErrFormat), spool.Unread(err):
 		return fmt.Errorf("cannot read record of job %d: %w", number, err)
 	case err == nil && j.Number != number:
 		s.setAside(file, fmt.Errorf("the header says job %d", j.Number))
@@ -180,7 +184,11 @@ func (s *Store) setAside(file string, cause error) {
 
 // readSeqNum returns the highest job number given out before.
 func readSeqNum(root *spool.Root) (int, error) {
-	data, err := os.ReadFile(root.Path(spool.FileSeqNum))
+	path := root.Path(spool.FileSeqNum)
+	if err := atomicfile.Reading(path); err != nil {
+		return 0, err
+	}
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -326,7 +334,13 @@ func (s *Store) remove(j *Job) {
 	last := s.next - 1
 	s.mu.Unlock()
 	last = max(last, j.Number) // while Open reads, next is not known yet
-	if known, err := readSeqNum(s.root); err != nil || known < last {
+	known, err := readSeqNum(s.root)
+	if spool.Unread(err) {
+		// It may be higher. The record stays; the next start removes it.
+		s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
+		return
+	}
+	if err != nil || known < last {
 		// A file that replaces another has its contents when the power comes
 		// back (ext4, XFS, Btrfs); the first one may be empty.
 		write := atomicfile.Write

@@ -18,6 +18,7 @@ import (
 	"paddock/execd/internal/user"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
+	"paddock/spool/spooltest"
 )
 
 func openStore(t *testing.T, root *spool.Root) (*Store, *strings.Builder) {
@@ -197,6 +198,41 @@ func TestNumbersAreNotUsedAgain(t *testing.T) {
 	s, _ = openStore(t, root)
 	if j := submitArray(t, s, 1); j.Number != 4 {
 		t.Errorf("the next job has number %d; want 4", j.Number)
+	}
+}
+
+// What cannot be read for now is not set aside: execd does not start without it.
+func TestUnread(t *testing.T) {
+	root := newRoot(t)
+	s, _ := openStore(t, root)
+	for range 20 {
+		submitArray(t, s, 1)
+	}
+	if err := os.WriteFile(root.Path(spool.FileSeqNum), []byte("30\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for suffix, want := range map[string]string{"/jobs/7": "cannot read record of job 7: ", "/" + spool.FileSeqNum: "cannot read the last job number: "} {
+		for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO} {
+			restore := spooltest.FailReads(t, suffix, errno)
+			_, err := Open(root, false, slog.New(slog.DiscardHandler))
+			restore()
+			if err == nil || err.Error() != want+errno.Error() {
+				t.Errorf("%v; want %s%v", err, want, errno)
+			}
+		}
+	}
+	// Nor is a record removed while the last number is not known to be elsewhere.
+	restore := spooltest.FailReads(t, "/"+spool.FileSeqNum, unix.EMFILE)
+	if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{"20"}}, Caller{Manager: true}, func(*Task) {}); err != nil {
+		t.Fatal(err)
+	}
+	restore()
+	s, log := openStore(t, root)
+	if aside, err := root.ListCorrupt(); err != nil || len(aside) != 0 || log.Len() > 0 {
+		t.Errorf("aside is %v, %v, and the log %q", aside, err, log)
+	}
+	if j := submitArray(t, s, 1); s.Get(7) == nil || s.Get(20) != nil || j.Number != 31 {
+		t.Errorf("the next job has number %d; want 31, and all jobs but the 20th there", j.Number)
 	}
 }
 

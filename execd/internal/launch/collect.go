@@ -69,7 +69,7 @@ func (e Evidence) Verdict() Verdict {
 	return NeverStarted
 }
 
-// Look gathers the evidence of a directory.
+// Look gathers the evidence of a directory. What cannot be read now is no evidence.
 func Look(d spool.Dir) (Evidence, error) {
 	held, err := d.Held()
 	if err != nil {
@@ -81,12 +81,15 @@ func Look(d spool.Dir) (Evidence, error) {
 	if held {
 		return e, nil
 	}
-	_, err = d.ExitStatus()
-	e.Status = err == nil
-	_, err = d.Usage()
-	e.Usage = err == nil
-	_, err = d.PID()
-	e.PID = !errors.Is(err, fs.ErrNotExist)
+	_, statusErr := d.ExitStatus()
+	_, usageErr := d.Usage()
+	_, pidErr := d.PID()
+	for _, err := range []error{statusErr, usageErr, pidErr} {
+		if spool.Unread(err) {
+			return Evidence{}, err
+		}
+	}
+	e.Status, e.Usage, e.PID = statusErr == nil, usageErr == nil, !errors.Is(pidErr, fs.ErrNotExist)
 	return e, nil
 }
 

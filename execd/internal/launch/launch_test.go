@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
@@ -17,6 +19,7 @@ import (
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
 	"paddock/spool"
+	"paddock/spool/spooltest"
 )
 
 // The order that makes, as far as it is the same everywhere, the directory of
@@ -444,6 +447,24 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("Verdict of %+v = %v; want %v", e, got, tt.want)
 			}
 		})
+	}
+}
+
+// What cannot be read for now is no evidence of a shepherd that has died.
+func TestUnreadEvidence(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"pid": "1\n", "exit_status": "0\n", "usage": testUsage} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"pid", "exit_status", "usage"} {
+		restore := spooltest.FailReads(t, "/"+name, unix.EMFILE)
+		e, err := Look(spool.OpenDir(dir))
+		restore()
+		if !errors.Is(err, unix.EMFILE) {
+			t.Errorf("%s: %v, %v; want the error", name, e.Verdict(), err)
+		}
 	}
 }
 

@@ -45,7 +45,10 @@ func (r *Runner) Recover() error {
 // nil when it went back to the queue.
 func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	l := &life{task: t, begun: true, prepared: true, launched: true, taken: t.Started}
-	if err := r.findAgain(l); err != nil {
+	switch err := r.findAgain(l); {
+	case spool.Unread(err):
+		return nil, err
+	case err != nil:
 		r.Log.Warn(fmt.Sprintf("job %v: goes on without hooks: %v", t, err))
 	}
 	if t.State == job.Ended {
@@ -228,7 +231,9 @@ func (r *Runner) sweep(known map[string]bool) error {
 		if known[id.String()] {
 			continue
 		}
-		r.orphan(id)
+		if err := r.orphan(id); err != nil {
+			return err
+		}
 	}
 	finished, err := root.ListFinished()
 	if err != nil {
@@ -255,9 +260,12 @@ func (r *Runner) sweep(known map[string]bool) error {
 // orphan deals with a directory in active_jobs/ whose job has no record. When
 // its shepherd lives the job is left alone, and looked at again at the next
 // start.
-func (r *Runner) orphan(id spool.ID) {
+func (r *Runner) orphan(id spool.ID) error {
 	d := r.Launcher.Root.Active(id)
 	e, err := launch.Look(d)
+	if spool.Unread(err) {
+		return fmt.Errorf("cannot look at job %v, which has no record: %w", id, err)
+	}
 	if err == nil && e.Held {
 		r.Log.Warn(fmt.Sprintf("job %v: runs, and has no record: it is left alone", id))
 		// What it holds is not given to others.
@@ -269,9 +277,10 @@ func (r *Runner) orphan(id spool.ID) {
 				r.Queue.Occupy(id.String(), name)
 			}
 		}
-		return
+		return nil
 	}
 	r.setAside(d.Path(), errors.New("its job has no record"))
+	return nil
 }
 
 func (r *Runner) setAside(path string, cause error) {
