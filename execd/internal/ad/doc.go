@@ -14,6 +14,7 @@ package ad
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"paddock/classad"
@@ -21,13 +22,35 @@ import (
 
 // builder collects the attributes of an ad. Of those with the same name, in any
 // spelling, the last one counts.
-type builder struct{ attrs []classad.Attr }
-
-func (b *builder) expr(name string, e classad.Expr) {
-	b.attrs = append(b.attrs, classad.Attr{Name: name, Expr: e})
+type builder struct {
+	only  []string // that are wanted; nil: all
+	attrs []classad.Attr
 }
 
-func (b *builder) value(name string, v classad.Value) { b.expr(name, v.Expr()) }
+// wants reports whether an attribute is to be in the ad.
+func (b *builder) wants(name string) bool {
+	if b.only == nil {
+		return true
+	}
+	for _, s := range b.only {
+		if len(s) == len(name) && strings.EqualFold(s, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *builder) expr(name string, e classad.Expr) {
+	if b.wants(name) {
+		b.attrs = append(b.attrs, classad.Attr{Name: name, Expr: e})
+	}
+}
+
+func (b *builder) value(name string, v classad.Value) {
+	if b.wants(name) {
+		b.attrs = append(b.attrs, classad.Attr{Name: name, Expr: v.Expr()})
+	}
+}
 
 func (b *builder) integer(name string, n int64) { b.value(name, classad.Int(n)) }
 
@@ -48,6 +71,9 @@ const maxLine = 64 << 10
 // long writes a string if it is not too long for an ad to be read again. Half of
 // it would be worse than none.
 func (b *builder) long(name, s string) {
+	if !b.wants(name) {
+		return
+	}
 	if e := classad.String(s).Expr(); len(name)+len(" = ")+len(e.OldString()) <= maxLine {
 		b.expr(name, e)
 	}

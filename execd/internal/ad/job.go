@@ -2,7 +2,6 @@ package ad
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -62,6 +61,9 @@ type JobInfo struct {
 	// Environment says that the ad is to have the environment: it is for a hook of
 	// the job, or for root.
 	Environment bool
+
+	// Only are the attributes that are wanted, of a job that came by qsub; nil: all.
+	Only []string
 }
 
 // Asked is a resource that a job asks for with -l.
@@ -70,6 +72,15 @@ type Asked struct {
 	Kind   conf.Kind
 	Value  conf.Value
 	PerJob bool // else the value is for each slot
+}
+
+// AboutResources reports whether one of the names may be of an attribute that is made
+// of JobInfo.Resources; nil: of all.
+func AboutResources(names []string) bool {
+	const request = "request"
+	return names == nil || slices.ContainsFunc(names, func(s string) bool {
+		return len(s) >= len(request) && strings.EqualFold(s[:len(request)], request)
+	})
 }
 
 // AskedIn reads the resources of a request. One that is not defined any more, or
@@ -127,7 +138,7 @@ var environments = []string{"Environment", "Env", "PreEnvironment", "PostEnviron
 // Job returns the ad of a job: of one that did not come by qsub its own, with what
 // execd says of it laid over.
 func Job(in JobInfo) *classad.Ad {
-	var b builder
+	b := builder{only: in.Only}
 	in.context(&b) // first, so that no name of a user's hides one of ours
 	in.resources(&b)
 	in.identity(&b)
@@ -186,6 +197,9 @@ func (in *JobInfo) context(b *builder) {
 // resources has what was asked for with -l as Request and the name of the
 // resource, for the whole job.
 func (in *JobInfo) resources(b *builder) {
+	if !AboutResources(b.only) {
+		return
+	}
 	slots := float64(in.slots())
 	total := func(a Asked) conf.Value {
 		if !a.PerJob && a.Kind.Number() && a.Kind != conf.KindBool && a.Kind != conf.KindTime {
@@ -224,15 +238,20 @@ func (in *JobInfo) slots() int {
 }
 
 func (in *JobInfo) identity(b *builder) {
-	r, id := in.Request, fmt.Sprintf("%d.%d", in.Number, in.Task)
+	r := in.Request
 	b.text("MyType", "Job")
 	b.text("TargetType", "Machine")
 	b.integer("ClusterId", int64(in.Number))
 	b.integer("ProcId", int64(in.Task))
-	b.text("JobId", id)
-	b.text("GlobalJobId", in.Host+"#"+id+"#"+strconv.FormatInt(in.Submitted.Unix(), 10))
+	if b.wants("JobId") || b.wants("GlobalJobId") {
+		id := strconv.Itoa(in.Number) + "." + strconv.Itoa(in.Task)
+		b.text("JobId", id)
+		b.text("GlobalJobId", in.Host+"#"+id+"#"+strconv.FormatInt(in.Submitted.Unix(), 10))
+	}
 	b.text("Owner", in.Owner)
-	b.text("User", in.Owner+"@"+cmp.Or(in.Domain, in.Host))
+	if b.wants("User") {
+		b.text("User", in.Owner+"@"+cmp.Or(in.Domain, in.Host))
+	}
 	b.text("OwnerGroup", in.Group)
 	b.integer("JobUniverse", universeVanilla)
 	b.text("JobBatchName", r.Name)

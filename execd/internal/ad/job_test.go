@@ -139,3 +139,25 @@ HookKeyword = "KW"
 		}
 	}
 }
+
+// Who wants some attributes of a job gets them as all have them, and no others; and of a
+// job that came by qsub none refers to another.
+func TestOnly(t *testing.T) {
+	in := full()
+	in.Environment = true
+	all := Job(in)
+	for name, e := range all.All() {
+		if refs := e.References(all, nil); !refs.Constant() {
+			t.Errorf("%s is %v, and refers to %+v", name, e, refs)
+		}
+		in.Only = []string{"Nothing", strings.ToUpper(name)}
+		some := Job(in)
+		if got, ok := some.Lookup(name); !ok || got.String() != e.String() || some.Len() != 1 {
+			t.Errorf("%s alone is %v; want %v", name, some, e)
+		}
+	}
+	in.Only = []string{}
+	if none := Job(in); none.Len() != 0 {
+		t.Errorf("no attributes are %v", none)
+	}
+}

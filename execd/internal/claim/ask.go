@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,9 +27,12 @@ type Likeness struct {
 	Submitted     int64 // Unix time in nanoseconds
 }
 
-// Alike is a job that knows its likeness; false: there is no other like it.
+// Alike is a job that may know its likeness.
 type Alike interface {
+	// Like returns it; false: there is no other like it.
 	Like() (Likeness, bool)
+	// AdOf returns the ad of one that does, with some of its attributes at least.
+	AdOf(names []string) *classad.Ad
 }
 
 // aspects are parts of a likeness.
@@ -133,6 +137,9 @@ func (r *round) begin(now time.Time) int {
 type asked struct {
 	round   int                         // of answers
 	looks   aspects                     // at which START looks, of any of the slots
+	names   []string                    // of the attributes behind them, in lower case; not nil
+	any     bool                        // it may look at others as well
+	bases   []*looked                   // what slots were found to be like in the round, the first few
 	answers map[Likeness]answer         // of all slots together
 	refused map[Likeness][]startRefused // by START, of each slot
 }
@@ -154,17 +161,28 @@ type looked struct {
 	round   int         // in which it was looked at
 	ad      *classad.Ad // in the round
 	basis   *classad.Ad // what START looks at of it
-	version int         // of that: no two slots have the same one
-	text    string      // of the last refusal, kept once
+	version int         // of that: slots of the same one refuse the same
+	value   string      // of the last refusal
+	text    string      // the same in words, kept once
+}
+
+// opinion is what START of a slot says of a job.
+type opinion struct {
+	version int // of the slot; 0: it was not asked
+	refused bool
+	value   string // of START
 }
 
 // question is one that is asked of the slots of a queue.
 type question struct {
 	job       slot.Job
+	ad        *classad.Ad // that START looks at; nil: it was not made yet
+	has       int         // so many of asked.names are in it
 	like      Likeness
 	alike     bool
 	near, far Likeness       // with what START looks at, and with all that slots look at
 	refused   []startRefused // by START, of each slot; nil: it is not remembered
+	last      opinion        // of the slot that was asked last
 	others    bool           // a slot has answered otherwise than by START
 }
 
@@ -221,6 +239,7 @@ func (t *Table) recall(s *slots, q *question, most int) (answer, bool) {
 	a := &s.asked
 	if n := t.round.begin(t.o.Now()); a.round != n {
 		a.round = n
+		a.bases = a.bases[:0]
 		clear(a.answers)
 	}
 	if !q.alike {
@@ -270,7 +289,7 @@ func (t *Table) poll(s *slots, q *question, most int) (answer, bool) {
 			if t.look(s, c.managed) {
 				return a, false
 			}
-			text = t.unwilling(c.managed, i, q)
+			text = t.unwilling(s, c.managed, i, q)
 		} else {
 			q.others = true
 		}
@@ -321,26 +340,73 @@ func (t *Table) look(s *slots, m *managed) (more bool) {
 		}
 	}
 	basis := classad.New(attrs...)
-	if l.basis == nil || r.Time || r.Random || r.Any || !basis.Equal(l.basis) {
+	changing := r.Time || r.Random || r.Any
+	if l.basis == nil || changing || !basis.Equal(l.basis) {
 		t.round.versions++
 		l.version = t.round.versions
 	}
 	l.basis = basis
-	looks := about(&r)
-	more = looks&^s.asked.looks != 0
-	s.asked.looks |= looks
+	if !changing {
+		s.asked.liken(l)
+	}
+	return s.asked.look(&r)
+}
+
+// maxBases is how many slots another is compared with.
+const maxBases = 8
+
+// liken gives a slot the version of another for which START is the same.
+func (a *asked) liken(l *looked) {
+	for _, other := range a.bases {
+		if other.basis.Equal(l.basis) {
+			l.version = other.version
+			return
+		}
+	}
+	if len(a.bases) < maxBases {
+		a.bases = append(a.bases, l)
+	}
+}
+
+// look notes at what START of a slot looks, and reports whether that was not known.
+func (a *asked) look(r *classad.References) (more bool) {
+	looks := about(r)
+	more = looks&^a.looks != 0
+	a.looks |= looks
+	a.any = a.any || r.Any
+	if a.names == nil {
+		a.names = []string{}
+	}
+	for _, name := range r.Target {
+		if name = strings.ToLower(name); !slices.Contains(a.names, name) {
+			a.names = append(a.names, name)
+		}
+	}
 	return more
+}
+
+// jobAd returns the ad of the job for START. There are thousands of jobs that wait,
+// with dozens of attributes: no more is made than START can look at.
+func (a *asked) jobAd(q *question) *classad.Ad {
+	alike, ok := q.job.(Alike)
+	if !ok || !q.alike || a.any {
+		return q.job.Ad()
+	}
+	if q.ad == nil || q.has < len(a.names) {
+		q.ad, q.has = alike.AdOf(a.names), len(a.names)
+	}
+	return q.ad
 }
 
 // unwilling says why a slot of a queue, by its place there, does not take a job now;
 // empty: it does. The cheapest answers come first.
-func (t *Table) unwilling(m *managed, place int, q *question) string {
+func (t *Table) unwilling(s *slots, m *managed, place int, q *question) string {
 	if why := t.taken(m); why != "" {
 		q.others = true
 		return why
 	}
 	if _, draining := m.machine.Draining(); !draining && m.machine.Broken() == "" {
-		if text := t.refusedByStart(m, place, q); text != "" {
+		if text := t.refusedByStart(s, m, place, q); text != "" {
 			return text
 		}
 	}
@@ -350,18 +416,25 @@ func (t *Table) unwilling(m *managed, place int, q *question) string {
 }
 
 // refusedByStart says that START of a slot is not true for a job; empty: it is.
-func (t *Table) refusedByStart(m *managed, place int, q *question) string {
+func (t *Table) refusedByStart(s *slots, m *managed, place int, q *question) string {
 	l := &m.looked
 	if q.refused != nil && q.refused[place].version == l.version {
 		return q.refused[place].text
 	}
-	env := classad.Env{My: l.ad, Target: q.job.Ad(), Now: t.o.Now()}
-	v := env.Eval(t.policy.Expr(slot.Start))
-	if v.True() {
+	if !q.alike || q.last.version != l.version {
+		env := classad.Env{My: l.ad, Target: s.asked.jobAd(q), Now: t.o.Now()}
+		v := env.Eval(t.policy.Expr(slot.Start))
+		q.last = opinion{version: l.version, refused: !v.True()}
+		if q.last.refused {
+			q.last.value = v.String()
+		}
+	}
+	if !q.last.refused {
 		return ""
 	}
-	if text := fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), v); text != l.text {
-		l.text = text
+	if l.text == "" || q.last.value != l.value {
+		l.value = q.last.value
+		l.text = fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), l.value)
 	}
 	if q.refused != nil {
 		q.refused[place] = startRefused{l.version, l.text}

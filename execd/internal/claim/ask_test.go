@@ -22,6 +22,17 @@ type waiting struct {
 
 func (w *waiting) Like() (Likeness, bool) { return w.like, !w.alone }
 
+func (w *waiting) AdOf(names []string) *classad.Ad {
+	all := w.Ad()
+	var some []classad.Attr
+	for _, name := range names {
+		if e, ok := all.Lookup(name); ok {
+			some = append(some, classad.Attr{Name: name, Expr: e})
+		}
+	}
+	return classad.New(some...)
+}
+
 func (w *waiting) Ad() *classad.Ad {
 	*w.ads++
 	return classad.New(
@@ -48,6 +59,7 @@ func newHall(t testing.TB, slots int, policy string) *hall {
 			classad.Attr{Name: "Heat", Expr: classad.Int(int64(h.heat[in.Slot.Number])).Expr()},
 			classad.Attr{Name: "Cool", Expr: expr(t, "Heat < TARGET.JobPrio")},
 			classad.Attr{Name: "Other", Expr: classad.Int(h.now.UnixNano()).Expr()},
+			classad.Attr{Name: "Own", Expr: expr(t, []string{"TARGET.Owner == \"u1\"", "clusterid % 2 == 0", "Heat > 1"}[in.Slot.Number%3])},
 		)
 	}})
 	if err != nil {
@@ -83,6 +95,7 @@ func TestRememberedAnswers(t *testing.T) {
 		"START = TARGET.ClusterId % 3 == Heat", "START = SlotID == 1 ? TARGET.Owner == \"u2\" : TARGET.JobPrio > Heat",
 		"START = time() % 3 == 0", "START = Heat", "START = TARGET.Nothing", "START = eval(strcat(\"Heat\", \" > 1\"))",
 		"IS_OWNER = Heat == 3", "START = isUndefined(TARGET.Other)",
+		"START = Own", "START = TARGET.ClusterId > 2 && TARGET.JobPrio < Heat", "START = TARGET.Owner", "START = JobUniverse == 5 && TARGET.Owner =!= \"u1\"",
 	}
 	random := rand.New(rand.NewPCG(3, 4))
 	h, ads := newHall(t, 3, policies[0]), 0
@@ -137,7 +150,7 @@ func TestRefusalsAreShared(t *testing.T) {
 			t.Errorf("%s: the ads of %d jobs were wanted; want %d", what, ads, want)
 		}
 	}
-	pass(10, "at first, by two slots about five users")
+	pass(5, "at first, about five users by two slots of the same kind")
 	h.now = h.now.Add(time.Hour)
 	h.Tick()
 	pass(0, "when nothing has changed that START looks at")
@@ -145,7 +158,7 @@ func TestRefusalsAreShared(t *testing.T) {
 	h.Tick()
 	pass(5, "when one slot has changed")
 	h.policy(t, "START = TARGET.Owner == \"nobody\"")
-	pass(10, "under another policy")
+	pass(5, "under another policy")
 }
 
 // What is remembered has bounds.

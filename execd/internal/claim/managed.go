@@ -637,21 +637,24 @@ func (t *Table) keeps(m *managed) int {
 
 // taken says why a slot takes no job of the queue, whatever it is; empty: it may.
 func (t *Table) taken(m *managed) string {
-	name := t.id(m.claim).Name()
 	for _, g := range m.grants {
-		return fmt.Sprintf("%s is claimed by %s", name, g.holder)
+		return fmt.Sprintf("%s is claimed by %s", t.id(m.claim).Name(), g.holder)
 	}
 	if s := m.machine.State(); s != slot.Owner && s != slot.Unclaimed {
-		return fmt.Sprintf("%s is %v", name, m.machine.Place())
+		return fmt.Sprintf("%s is %v", t.id(m.claim).Name(), m.machine.Place())
 	}
 	return ""
 }
 
-// undecided says why a slot that is free does not take a job; empty: it does.
-func (t *Table) undecided(m *managed, j slot.Job) string {
-	d := m.machine.Decide(t.o.Now(), j)
+// undecided says why a slot that is free does not take a job; empty: it does. Who has
+// made the slot's ad already has it; nil: he has not.
+func (t *Table) undecided(m *managed, j slot.Job, ad *classad.Ad) string {
+	if ad == nil {
+		ad = t.ad(m)
+	}
+	d := m.machine.DecideWith(t.o.Now(), j, ad)
 	if d.Reason == slot.ReasonNotWilling {
-		if v, ok := t.start(m, j); !ok {
+		if v, ok := t.start(j, ad); !ok {
 			return fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), v)
 		}
 	}
@@ -672,8 +675,8 @@ func (t *Table) refusal(m *managed, d *slot.Decision) string {
 }
 
 // start evaluates START, and reports whether it is true.
-func (t *Table) start(m *managed, j slot.Job) (string, bool) {
-	env := classad.Env{My: t.ad(m), Target: j.Ad(), Now: t.o.Now()}
+func (t *Table) start(j slot.Job, ad *classad.Ad) (string, bool) {
+	env := classad.Env{My: ad, Target: j.Ad(), Now: t.o.Now()}
 	v := env.Eval(t.policy.Expr(slot.Start))
 	return v.String(), v.True()
 }

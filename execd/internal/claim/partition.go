@@ -180,7 +180,8 @@ func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why strin
 		return 0, why
 	}
 	space := s.part.space
-	want, err := space.Request(adOf(j), t.ad(m), false)
+	ad := m.looked.ad
+	want, err := space.Request(adOf(j), ad, false)
 	if err != nil {
 		return 0, fmt.Sprintf("of %s: %v", name, err)
 	}
@@ -192,10 +193,11 @@ func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why strin
 			break
 		}
 		if n == 0 || !t.policy.Plain() {
-			if why = t.undecided(m, j); why != "" {
+			if why = t.undecided(m, j, ad); why != "" {
 				break
 			}
 		}
+		ad = nil // it has less left
 		d, err := space.Carve(t.o.Now(), t.holder, want)
 		if err != nil {
 			why = fmt.Sprintf("of %s: %v", name, err)

@@ -140,14 +140,18 @@ func gpus(c *conf.Config, queue string) int64 {
 }
 
 // jobAd returns the ad of a job as slots see it, from what is in memory: neither
-// the command nor the environment of a job that waits is.
-func (a *slotAds) jobAd(j *job.Job, t *job.Task) *classad.Ad {
+// the command nor the environment of a job that waits is. Of one that came by qsub it
+// has the attributes of some names alone; nil: all.
+func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 	terms := j.Terms()
 	request := *terms.Needs.Request()
 	request.Name, request.Account, request.Priority = terms.Name, terms.Account, terms.Priority
 	info := ad.JobInfo{
 		Number: j.Number, Task: 1, Host: a.d.host, Owner: j.Owner, Group: j.Group, Submitted: j.Submitted, Request: &request,
-		Status: ad.StatusIdle, Slots: 1, Resources: ad.AskedIn(a.d.config.Current(), request.Hard),
+		Status: ad.StatusIdle, Slots: 1, Only: names,
+	}
+	if ad.AboutResources(names) {
+		info.Resources = ad.AskedIn(a.d.config.Current(), request.Hard)
 	}
 	if j.Foreign {
 		request.Work = a.d.fetch.Work(j.Number)

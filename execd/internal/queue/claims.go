@@ -19,8 +19,9 @@ import (
 // be nil where no slot is.
 type Slots struct {
 	// JobAd returns the ad of a job, or of a task of it that runs, which is nil for
-	// one that waits. It must not block.
-	JobAd func(*job.Job, *job.Task) *classad.Ad
+	// one that waits. Of one that came by qsub no more than the attributes of some
+	// names are needed; nil: all. It must not block.
+	JobAd func(j *job.Job, t *job.Task, names []string) *classad.Ad
 	// Look reads what the ads of slots tell of the host, unless that was done
 	// just now. It may block, but not for long.
 	Look func()
@@ -102,12 +103,20 @@ func (r *ref) Ad() *classad.Ad {
 		return classad.New()
 	}
 	if r.task != nil {
-		return r.over(r.q.o.Slots.JobAd(r.job, r.task))
+		return r.over(r.q.o.Slots.JobAd(r.job, r.task, nil))
 	}
 	if r.ad == nil {
-		r.ad = r.over(r.q.o.Slots.JobAd(r.job, nil))
+		r.ad = r.over(r.q.o.Slots.JobAd(r.job, nil, nil))
 	}
 	return r.ad
+}
+
+// AdOf implements claim.Alike.
+func (r *ref) AdOf(names []string) *classad.Ad {
+	if r.ad != nil || r.q.o.Slots.JobAd == nil {
+		return r.Ad()
+	}
+	return r.q.o.Slots.JobAd(r.job, nil, names)
 }
 
 // Like implements claim.Alike. What JobAd says of a job that waits, and only that,

@@ -25,7 +25,7 @@ func managedBench(t *testing.T, s *job.Store, slots int, policy string) *bench {
 	}
 	b := newBench(t, s, slots, NewGIDs(nil))
 	b.q.mu.Lock()
-	b.q.o.Slots.JobAd = func(j *job.Job, _ *job.Task) *classad.Ad {
+	b.q.o.Slots.JobAd = func(j *job.Job, _ *job.Task, _ []string) *classad.Ad {
 		ad, err := classad.ParseAd(`[JobUniverse = 5; Name = "` + j.Terms().Name + `"]`)
 		if err != nil {
 			t.Error(err)
@@ -108,7 +108,7 @@ func TestStartSeesWhatWaits(t *testing.T) {
 		b := managedBench(t, s, 1, policy)
 		asked := 0 // the queue's lock is held
 		b.q.mu.Lock()
-		b.q.o.Slots.JobAd = func(_ *job.Job, task *job.Task) *classad.Ad {
+		b.q.o.Slots.JobAd = func(_ *job.Job, task *job.Task, _ []string) *classad.Ad {
 			asked++
 			status := 1
 			if task != nil {

@@ -44,14 +44,18 @@ func gatedQueue(tb testing.TB, jobs int, policy string) *Queue {
 		Store: store, Claims: table, GIDs: NewGIDs(nil), Cores: NewCores(""), Boot: "boot", Config: config, States: states,
 		Log: slog.New(slog.DiscardHandler), NeedLoad: func(bool) {}, Hold: func() string { return "" },
 		Suspend: func(*job.Task, string) {}, Start: func(*job.Task, []*claim.Claim) {},
-		Slots: Slots{JobAd: func(j *job.Job, _ *job.Task) *classad.Ad {
+		Slots: Slots{JobAd: func(j *job.Job, _ *job.Task, names []string) *classad.Ad {
 			terms := j.Terms()
 			request := *terms.Needs.Request()
 			request.Name, request.Account, request.Priority = terms.Name, terms.Account, terms.Priority
-			return ad.Job(ad.JobInfo{
+			info := ad.JobInfo{
 				Number: j.Number, Task: 1, Host: "node", Owner: j.Owner, Group: j.Group, Submitted: j.Submitted, Request: &request,
-				Status: ad.StatusIdle, Slots: 1, Resources: ad.AskedIn(config, request.Hard),
-			})
+				Status: ad.StatusIdle, Slots: 1, Only: names,
+			}
+			if ad.AboutResources(names) {
+				info.Resources = ad.AskedIn(config, request.Hard)
+			}
+			return ad.Job(info)
 		}},
 	})
 	err = table.Manage(claim.Options{Host: "node", Boot: time.Now(), Ad: func(in *claim.Info) *classad.Ad {
@@ -106,6 +110,22 @@ func BenchmarkRefused(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				q.speak()
+				if q.startOne() {
+					b.Fatal("a job is started")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRefusedFirst is the first such pass: nothing is remembered of it.
+func BenchmarkRefusedFirst(b *testing.B) {
+	q := gatedQueue(b, 10_000, "")
+	for name, policy := range refusals {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				setPolicy(b, q, policy)
 				if q.startOne() {
 					b.Fatal("a job is started")
 				}

@@ -22,7 +22,7 @@ func partedBench(t *testing.T, s *job.Store, slots int) *bench {
 	t.Helper()
 	b := managedBench(t, s, slots, "")
 	b.q.mu.Lock()
-	b.q.o.Slots.JobAd = func(j *job.Job, _ *job.Task) *classad.Ad {
+	b.q.o.Slots.JobAd = func(j *job.Job, _ *job.Task, _ []string) *classad.Ad {
 		ad, err := classad.ParseAd(`[JobUniverse = 5; RequestCpus = 1; RequestMemory = ` + strings.TrimPrefix(j.Terms().Name, "m") + `]`)
 		if err != nil {
 			t.Error(err)
