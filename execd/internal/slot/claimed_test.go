@@ -2,6 +2,7 @@ package slot
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -649,4 +650,35 @@ func TestWords(t *testing.T) {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
+}
+
+// CLAIM-REQUEST: what it costs to look at an ad is bounded altogether, whatever each of
+// its attributes costs.
+func TestLookIsBounded(t *testing.T) {
+	dear := "x1 = size({1}) > 0;" // x12 takes some ten thousand steps
+	for n := range 11 {
+		dear += fmt.Sprintf("x%d = x%d && x%d;", n+2, n+1, n+1)
+	}
+	cost := func(ad string) int {
+		left := 1_000_000
+		newBench(t, nil).m.Suits(time.Unix(0, 0), job(ad), &left)
+		return 1_000_000 - left
+	}
+	one, all := dear+"Requirements = x12", dear+"Requirements = x12; "
+	for _, name := range []string{"RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs"} {
+		all += name + " = x12 ? 0 : 1; "
+	}
+	all += "x13 = x12 && x12; x14 = x13 && x13; Requirements = x14"
+	if cost(one) >= maxLook || cost(all) <= maxLook || cost(all) >= 3*maxLook {
+		t.Fatalf("the ads cost %d and %d; want one that is within %d", cost(one), cost(all), maxLook)
+	}
+	b := newBench(t, nil)
+	b.want(Request{Claim: 1, Job: job(all)}, "Refused #1 1027, 1:Unclaimed/Idle")
+	if d := b.m.Decide(b.now, job(all)); d.Accept || d.Text != costs {
+		t.Errorf("decided %+v", d)
+	}
+	if b.m.steps != nil {
+		t.Error("what is evaluated then is bounded as well")
+	}
+	b.want(Request{Claim: 1, Job: job(one)}, "5:Claimed/Idle, Accepted #1")
 }

@@ -138,7 +138,7 @@ type Machine struct {
 	retireAt    time.Time // when retirement is over
 	ads         ads
 	asking      bool // for the slot's ad
-	steps       *int // that Suits has; nil: each evaluation has its own
+	steps       *int // that a look at a job has; nil: each evaluation has its own
 	watched     bool // refs and changes belong to the place and the job
 	refs        classad.References
 	changes     bool
@@ -542,8 +542,36 @@ func (m *Machine) start(j Job) classad.Value {
 // mayStart reports whether START without a job leaves hope.
 func (m *Machine) mayStart() bool { return !isFalse(m.start(nil)) }
 
+// maxLook is how many steps of evaluation it may cost to find out whether slot and job
+// suit each other, and as many what the slot thinks of it: whoever may claim writes ads,
+// and others wait meanwhile.
+const maxLook = 50_000
+
+// costs is the text of a refusal for an ad that takes more.
+const costs = "the ad of the job costs too much to be looked at"
+
+// spare has evaluations take their steps of maxLook together, unless they have others,
+// until the function that it returns is called.
+func (m *Machine) spare() (done func()) {
+	if m.steps != nil {
+		return func() {}
+	}
+	left := maxLook
+	m.steps = &left
+	return func() { m.steps = nil }
+}
+
 // willing reports whether slot and job suit each other.
 func (m *Machine) willing(j Job) (bool, string) {
+	defer m.spare()()
+	ok, text := m.suits(j)
+	if *m.steps <= 0 {
+		return false, costs
+	}
+	return ok, text
+}
+
+func (m *Machine) suits(j Job) (bool, string) {
 	if !m.start(j).True() {
 		return false, "START is not true for the job"
 	}
@@ -607,4 +635,7 @@ func (m *Machine) fits(ad *classad.Ad) (bool, string) {
 }
 
 // rank returns what the slot thinks of a job.
-func (m *Machine) rank(j Job) float64 { return m.eval(Rank, j).Rank() }
+func (m *Machine) rank(j Job) float64 {
+	defer m.spare()()
+	return m.eval(Rank, j).Rank()
+}
