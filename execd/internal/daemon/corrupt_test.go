@@ -36,6 +36,8 @@ func TestGarbageEverywhere(t *testing.T) {
 		{"job_scripts/999", "a script without a job", ""},
 		{"job_seq_num", "many\n", "job_seq_num"},
 		{"format", "one\n", "format"},
+		{"queues", "disabled\n", "queues"},
+		{"shares", "many\n", "shares"},
 		{"staging/garbage", "x", "garbage"},
 		{"staging/20.1.0/config", "half made", ""},
 		{"active_jobs/garbage", "x", "garbage"},

@@ -275,7 +275,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		return nil, err
 	}
 	d.drain = drained
-	if d.states, err = queue.OpenStates(root, config.Queues); err != nil {
+	if d.states, err = queue.OpenStates(root, config.Queues, log); err != nil {
 		return nil, err
 	}
 	if err := d.buildLauncher(config); err != nil {

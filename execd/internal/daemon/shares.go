@@ -36,7 +36,8 @@ func (d *daemon) loadShares() error {
 		err = json.Unmarshal(data, &shares)
 	}
 	if err != nil {
-		d.log.Warn(fmt.Sprintf("execd: all users begin with the same share: cannot read %s: %v", path, err))
+		kept, moved := d.root.SetAside(path)
+		d.log.Warn(errors.Join(fmt.Errorf("execd: all users begin with the same share: cannot read %s: %w: kept in %s", path, err, kept), moved).Error())
 		return nil
 	}
 	d.queue.SetShares(shares)

@@ -35,7 +35,7 @@ func gatedQueue(tb testing.TB, jobs int, policy string) *Queue {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	states, err := OpenStates(root, config.Queues)
+	states, err := OpenStates(root, config.Queues, slog.New(slog.DiscardHandler))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -65,7 +65,7 @@ type held struct {
 func newBench(t *testing.T, s *job.Store, slots int, gids *GIDs) *bench {
 	t.Helper()
 	config := &conf.Config{Hostname: "h", Queues: []conf.Queue{{Name: "all.q", Slots: slots, Batch: true}}}
-	states, err := OpenStates(newRoot(t), config.Queues)
+	states, err := OpenStates(newRoot(t), config.Queues, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -61,8 +62,9 @@ func (m *mark) String() string {
 	return s
 }
 
-// OpenStates reads the states. Queues with an initial_state are put into it.
-func OpenStates(root *spool.Root, queues []conf.Queue) (*States, error) {
+// OpenStates reads the states. Queues with an initial_state are put into it. A file that
+// makes no sense is moved to corrupt/ with a line in the log: then no queue is disabled.
+func OpenStates(root *spool.Root, queues []conf.Queue, log *slog.Logger) (*States, error) {
 	s := &States{path: root.Path(spool.FileQueues), by: map[string]*state{}, suspects: map[string]suspect{}}
 	data, err := os.ReadFile(s.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -70,9 +72,11 @@ func OpenStates(root *spool.Root, queues []conf.Queue) (*States, error) {
 	}
 	if err == nil {
 		if err := json.Unmarshal(data, &s.by); err != nil {
-			if _, err := root.SetAside(s.path); err != nil {
-				return nil, fmt.Errorf("cannot read states of queues: %w", err)
+			kept, moved := root.SetAside(s.path)
+			if moved != nil {
+				return nil, fmt.Errorf("cannot read states of queues: %w", moved)
 			}
+			log.Warn(fmt.Sprintf("all queues begin as they are configured: cannot read %s: %v: kept in %s", s.path, err, kept))
 			s.by = map[string]*state{}
 		}
 	}

@@ -45,7 +45,7 @@ func newServer(t *testing.T) (*Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	states, err := queue.OpenStates(root, config.Queues)
+	states, err := queue.OpenStates(root, config.Queues, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 		t.Fatal(err)
 	}
 	config := &conf.Config{Queues: []conf.Queue{{Name: "all.q", Rerun: rerunQueue, Priority: 3}}}
-	states, err := queue.OpenStates(root, config.Queues)
+	states, err := queue.OpenStates(root, config.Queues, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
