@@ -189,7 +189,11 @@ func (r *Runner) add(l *life) {
 func (r *Runner) drop(l *life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.lives, l.task.RunID())
+	// One that came to nothing has given its slot back, and the next try may be here
+	// already: it has the same number.
+	if id := l.task.RunID(); r.lives[id] == l {
+		delete(r.lives, id)
+	}
 }
 
 // advance leads a life on in a goroutine of its own, after the event.
