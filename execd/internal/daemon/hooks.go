@@ -51,8 +51,8 @@ func (d *daemon) reportHooks() {
 }
 
 // hooksStop is how long execd waits at its end for hooks that it ends: they have
-// 3 s from SIGTERM to SIGKILL.
-const hooksStop = 5 * time.Second
+// 3 s from SIGTERM to SIGKILL, and their parents may be late on a busy host.
+const hooksStop = 20 * time.Second
 
 // stopHooks ends the hooks of jobs that still run, whether somebody waits for them
 // or not. What they were to tell the next execd tells: to it they have not run.
