@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/ad"
@@ -129,23 +131,42 @@ func Run(ctx context.Context, o Options) error {
 	return d.run(ctx)
 }
 
-// lockPatience is how long the lock of the spool is waited for: an execd that
-// was killed while it started a shepherd has a child that holds the lock until
-// it has become the shepherd.
-const lockPatience = time.Second
+// lockPatience is how long the lock of the spool is waited for, and deadPatience
+// when the last execd is gone: one that was killed while it started a shepherd has
+// a child that holds the lock until it has become the shepherd. A busy host may
+// take long for that.
+const (
+	lockPatience = time.Second
+	deadPatience = time.Minute
+)
 
 // lockSpool takes the lock of the spool.
 func lockSpool(root *spool.Root) (*os.File, error) {
 	path := root.Path(spool.FileExecdLock)
-	for end := time.Now().Add(lockPatience); ; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		lock, err := spool.LockFile(path)
 		if !errors.Is(err, spool.ErrLocked) {
 			return lock, err
 		}
-		if time.Now().After(end) {
+		patience := lockPatience
+		if lastIsGone(root) {
+			patience = deadPatience
+		}
+		if time.Since(begin) > patience {
 			return nil, fmt.Errorf("%w on spool %s", ErrRunning, root.Path())
 		}
 	}
+}
+
+// lastIsGone reports whether the execd that was ready last was killed: one that
+// stops removes its pid file.
+func lastIsGone(root *spool.Root) bool {
+	data, err := os.ReadFile(root.Path(spool.FileExecdPID))
+	if err != nil {
+		return false
+	}
+	pid, err := spool.ParseNumber(data)
+	return err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
 // configured returns what must be known first of all.
