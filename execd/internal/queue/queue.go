@@ -643,6 +643,7 @@ func (q *Queue) Reasons(j *job.Job) []string {
 // Verdicts returns a function that says in a few words why jobs with something
 // to start are not starting, as of now.
 func (q *Queue) Verdicts() func(number int) string {
+	q.refresh() // some may have come just now
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()

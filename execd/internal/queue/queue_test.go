@@ -226,6 +226,16 @@ func TestWhyNotStarting(t *testing.T) {
 	if got, want := b.q.Reasons(waiting), []string{`queue instance "all.q@h" dropped because it is full`, "All queues dropped because of overload or full; 0 jobs are ahead of it"}; !slices.Equal(got, want) {
 		t.Errorf("Reasons = %q; want %q", got, want)
 	}
+	// Also of one that came just now, which nobody has looked at yet.
+	s.OnWork(func(j *job.Job) {
+		b.q.mu.Lock()
+		defer b.q.mu.Unlock()
+		b.q.changed[j.Number] = j
+	})
+	late := submit(t, s, api.Tasks{}, 0)
+	if got, want := b.q.Verdicts()(late.Number), "All queues dropped because of overload or full"; got != want {
+		t.Errorf("the verdict of a job that came just now is %q; want %q", got, want)
+	}
 	b.q.Pause("cannot start jobs: no space left on device", time.Hour)
 	if got, want := b.q.Reasons(waiting), []string{"cannot start jobs: no space left on device"}; !slices.Equal(got, want) {
 		t.Errorf("Reasons = %q; want %q", got, want)
