@@ -305,8 +305,8 @@ func (r *Runner) Stop() {
 func (r *Runner) begin(l *life) error {
 	t := l.task
 	order, err := r.order(l)
-	if errors.Is(err, job.ErrAltered) {
-		// What was granted may not be what it asks for now.
+	if errors.Is(err, job.ErrAltered) || errors.Is(err, errGone) && !t.Job.Foreign {
+		// What was granted may not be what it asks for now, or what there is.
 		r.Store.Untake(t)
 		r.giveBack(l)
 		return errOver
@@ -354,6 +354,11 @@ const maxLookups = 5
 // pause is how long nothing is started after the host could not start a job.
 const pause = 10 * time.Second
 
+// errGone is matched when something that was granted was taken out of the
+// configuration since. A job of the queue waits for its return, as it would have if its
+// turn had come a moment later.
+var errGone = errors.New("does not exist any more")
+
 // order gathers what the directory of a run is made from.
 func (r *Runner) order(l *life) (*launch.Order, error) {
 	request, err := r.Store.RequestFor(l.task)
@@ -369,17 +374,17 @@ func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, e
 	c := r.Config()
 	o := &launch.Order{Task: t, Request: request, Global: &c.Global, Queue: c.Queue(t.Start.Queue), Grant: t.Start.Grant, Binding: t.Start.Binding}
 	if o.Queue == nil {
-		return nil, fmt.Errorf("queue %q does not exist any more", t.Start.Queue)
+		return nil, fmt.Errorf("queue %q %w", t.Start.Queue, errGone)
 	}
 	var err error
 	if pe := o.Grant.PE; pe != "" {
 		if o.PE = c.PEs[pe]; o.PE == nil {
-			return nil, fmt.Errorf("parallel environment %q does not exist any more", pe)
+			return nil, fmt.Errorf("parallel environment %q %w", pe, errGone)
 		}
 	}
 	if ckpt := o.Request.Checkpoint; ckpt != "" {
 		if o.Ckpt = c.Checkpoints[ckpt]; o.Ckpt == nil {
-			return nil, fmt.Errorf("checkpointing interface %q does not exist any more", ckpt)
+			return nil, fmt.Errorf("checkpointing interface %q %w", ckpt, errGone)
 		}
 	}
 	limit(c, o)
