@@ -25,6 +25,7 @@ type Live struct {
 	options Options
 	current atomic.Pointer[Config]
 	reading sync.Mutex // one Reload at a time
+	telling sync.Mutex // one Tell at a time
 	// knobs are those of the last reading, even if it failed: what is wrong may be
 	// put right in the files that they came from.
 	knobs atomic.Pointer[knob.Set]
@@ -52,6 +53,14 @@ func (l *Live) load() (*Config, error) {
 // Current returns the configuration in force. It is never changed: another
 // takes its place.
 func (l *Live) Current() *Config { return l.current.Load() }
+
+// Tell calls do with the configuration in force, and for nobody else meanwhile: who
+// is told last is told the newest.
+func (l *Live) Tell(do func(*Config)) {
+	l.telling.Lock()
+	defer l.telling.Unlock()
+	do(l.Current())
+}
 
 // Reload reads all files again. Either all of them take effect, and what has
 // changed is returned, a line each; or there is a mistake in one, all mistakes

@@ -91,6 +91,33 @@ type told struct {
 	err     error
 }
 
+// Who is told last is told the newest configuration, also when it was changed while
+// somebody was told of the one before.
+func TestTell(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "sge_conf", "min_uid 200\n")
+	l := open(t, dir)
+	told := make(chan *Config, 2)
+	begun, goOn := make(chan bool), make(chan bool)
+	go l.Tell(func(c *Config) {
+		close(begun)
+		<-goOn
+		told <- c
+	})
+	<-begun
+	write(t, dir, "sge_conf", "min_uid 500\n")
+	if _, err := l.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	go l.Tell(func(c *Config) { told <- c })
+	time.Sleep(10 * time.Millisecond) // the second is told first, if it may
+	close(goOn)
+	<-told
+	if last := <-told; last != l.Current() {
+		t.Errorf("min_uid is %d for who is told last; want 500", last.Global.MinUID)
+	}
+}
+
 // watch starts Watch, and returns what waits for the next that it tells.
 func watch(t *testing.T, l *Live) func() told {
 	t.Helper()

@@ -265,6 +265,8 @@ type daemon struct {
 
 	slotAds *slotAds
 	fetch   *fetch.Layer
+
+	loading sync.Mutex // held while load is told what is needed of it
 }
 
 // build puts the managers together. None of them runs yet.

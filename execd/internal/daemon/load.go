@@ -47,6 +47,8 @@ func (d *daemon) buildLoad() *queue.Cores {
 // configureLoad tells how often the load is to be looked at: not at all when no
 // threshold, no sensor and no job that waits needs it.
 func (d *daemon) configureLoad() {
+	d.loading.Lock() // or what was found out first could be told last
+	defer d.loading.Unlock()
 	c := d.config.Current()
 	needed := d.queue.NeedsLoad() || len(c.Global.LoadSensors) > 0
 	for i := range c.Queues {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
 )
 
@@ -42,20 +43,22 @@ func (d *daemon) reloaded(changed []string, err error) {
 		d.log.Error("execd: the configuration stays as it was")
 		return
 	}
-	c := d.config.Current()
 	for _, line := range changed {
 		d.log.Info("execd: configuration: " + line)
 	}
-	d.hooks.Store(hook.NewTable(c.Knobs))
-	d.reportHooks()
-	d.logs.configure(c)
-	d.queue.Configure(c)
-	d.setPolicy(c)
-	d.fetch.Configure(d.fetchSettings())
-	d.store.KeepFinished(c.Global.FinishedJobs)
-	d.usage.SetInterval(c.Global.UsageInterval)
-	d.report()
-	d.configureLoad()
+	// Somebody may be told of another one at the same time.
+	d.config.Tell(func(c *conf.Config) {
+		d.hooks.Store(hook.NewTable(c.Knobs))
+		d.reportHooks()
+		d.logs.configure(c)
+		d.queue.Configure(c)
+		d.setPolicy(c)
+		d.fetch.Configure(d.fetchSettings())
+		d.store.KeepFinished(c.Global.FinishedJobs)
+		d.usage.SetInterval(c.Global.UsageInterval)
+		d.report()
+		d.configureLoad()
+	})
 }
 
 // hangUps reads the configuration again on SIGHUP, until ctx is done.
