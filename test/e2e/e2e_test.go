@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,7 +96,12 @@ func run(m *testing.M) (code int, err error) {
 	}
 	code = m.Run()
 
-	left, err := harness.LeftBehind(base)
+	// What is about to end, as a shepherd whose job is over, may be late.
+	var left []string
+	_ = harness.WaitFor(harness.Patience, "nothing to be left", func() (bool, error) {
+		left, err = harness.LeftBehind(base)
+		return len(left) == 0, err
+	})
 	if err != nil {
 		return code, err
 	}
@@ -161,6 +167,11 @@ type bed struct {
 }
 
 func setup(env *testscript.Env) error {
+	// The files of the script are written now. A child that another script has just
+	// started may hold one open for writing until it executes its program, and nobody
+	// could execute that file.
+	syscall.ForkLock.Lock()
+	syscall.ForkLock.Unlock() //nolint:staticcheck // there is nothing to do in between
 	b := &bed{dir: filepath.Join(env.WorkDir, "pd")}
 	home := filepath.Join(env.WorkDir, "home")
 	if err := os.MkdirAll(home, 0o755); err != nil {
