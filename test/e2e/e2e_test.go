@@ -215,6 +215,7 @@ var conditions = map[string]func() bool{
 	"root":    func() bool { return os.Getuid() == 0 },
 	"user":    func() bool { return os.Getuid() != 0 },
 	"cgroup2": hasCgroup2,
+	"tmp":     func() bool { return strings.HasPrefix(work, "/tmp/") || strings.HasPrefix(work, "/var/tmp/") },
 }
 
 func condition(name string) (bool, error) {
