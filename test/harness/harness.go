@@ -303,8 +303,16 @@ func (d *Daemon) waitGone(ctx context.Context, job int) error {
 // Accounting counts the lines of the accounting file: by job and task, as
 // "42.0" (a job that is no array) or "42.7".
 func Accounting(dir string) (map[string]int, error) {
-	text, err := os.ReadFile(api.DevPlaces(dir).Accounting)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// A line that is being written may be seen in part.
+	var text []byte
+	if err := WaitFor(Patience, "a whole line in the accounting file", func() (bool, error) {
+		var err error
+		text, err = os.ReadFile(api.DevPlaces(dir).Accounting)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return len(text) == 0 || text[len(text)-1] == '\n', err
+	}); err != nil {
 		return nil, err
 	}
 	lines := make(map[string]int)

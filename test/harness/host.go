@@ -82,7 +82,15 @@ func (u *User) Remove() error {
 func (u *User) remove() error {
 	var errs []error
 	if _, err := user.Lookup(u.Name); err == nil {
-		errs = append(errs, run("userdel", "-r", u.Name))
+		// Userdel refuses while a process of the user's that has ended was not yet
+		// waited for.
+		errs = append(errs, WaitFor(Patience, "the end of user "+u.Name, func() (bool, error) {
+			err := run("userdel", "-r", u.Name)
+			if _, gone := user.Lookup(u.Name); gone != nil {
+				return true, nil
+			}
+			return false, err
+		}))
 	}
 	for _, g := range u.Groups {
 		if _, err := user.LookupGroup(g); err == nil {
@@ -166,7 +174,7 @@ func Processes(dir string) ([]Process, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if p := inspect(pid); p.belongsTo(dir) {
+		if p := inspect(pid); p.belongsTo(dir) && !dying(pid) {
 			found = append(found, p)
 		}
 	}
@@ -191,6 +199,32 @@ func inspect(pid int) Process {
 		PID: pid, Exe: strings.TrimSuffix(exe, " (deleted)"), spool: spool, cwd: cwd,
 		Args: strings.TrimSpace(string(bytes.ReplaceAll(args, []byte{0}, []byte{' '}))),
 	}
+}
+
+// dying reports whether a process is on its way out, or was killed: on a busy host
+// what is left of it may be seen for a while, and none of it runs.
+func dying(pid int) bool {
+	const exiting = 0x4 // PF_EXITING of the kernel
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := bytes.Cut(stat, []byte(") ")) // a name with this in it is none of ours
+	f := strings.Fields(string(rest))
+	if len(f) < 7 {
+		return true // it has gone meanwhile
+	}
+	if flags, err := strconv.ParseUint(f[6], 10, 64); err == nil && flags&exiting != 0 {
+		return true
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
+		if name != "SigPnd" && name != "ShdPnd" {
+			continue
+		}
+		if set, err := strconv.ParseUint(value, 16, 64); err == nil && set&(1<<(unix.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (p Process) belongsTo(dir string) bool {
