@@ -365,8 +365,8 @@ func (c *Client) goOn() {
 		c.link.Post(wire.Signal{Number: uint8(unix.SIGCONT)})
 	}
 	if c.Raw {
+		c.resized() // ahead of what is typed at the raw terminal
 		_ = c.terminal.Raw()
-		c.resized()
 	}
 }
 
