@@ -11,6 +11,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/qrsh/client"
@@ -163,11 +164,12 @@ func (s *session) runInteractive(ctx context.Context, j *job, c *client.Client) 
 // submitInteractive submits the job and says so.
 func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitReply, error) {
 	var reply api.SubmitReply
-	calling, stop := signal.NotifyContext(ctx, client.Endings()...)
-	err := s.client.Call(calling, api.VerbSubmit, &j.req, &reply)
-	interrupted := calling.Err() != nil
-	stop()
+	interrupted, err := answered(ctx, func(ctx context.Context) error {
+		return s.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
+	})
 	switch e, ok := errors.AsType[*api.Error](err); {
+	case err == nil && interrupted && reply.Job != 0:
+		return nil, s.cancelInteractive(ctx, reply.Job)
 	case err != nil && interrupted:
 		return nil, &failure{exitFailed, canceled}
 	case ok && e.Code == api.CodeBusy:
@@ -194,6 +196,33 @@ func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitRep
 	}
 	say(s.err, "waiting for interactive job to be scheduled ...")
 	return &reply, nil
+}
+
+// answerTime is how long the answer to a submission is waited for once it is
+// interrupted.
+const answerTime = 5 * time.Second
+
+// answered makes a call that a signal interrupts, and reports whether one did.
+// Execd may have taken the job already, of which only the answer tells the number:
+// without it nobody could delete it.
+func answered(ctx context.Context, call func(context.Context) error) (interrupted bool, err error) {
+	calling, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	heard, over, came := make(chan os.Signal, 1), make(chan struct{}), make(chan bool, 1)
+	signal.Notify(heard, client.Endings()...)
+	go func() {
+		select {
+		case <-heard:
+			time.AfterFunc(answerTime, giveUp)
+			came <- true
+		case <-over:
+			came <- len(heard) > 0
+		}
+	}()
+	err = call(calling)
+	signal.Stop(heard)
+	close(over)
+	return <-came, err
 }
 
 // cancelInteractive deletes a job that nobody waits for any more, before it has

@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -427,6 +428,30 @@ func TestSyncInterrupted(t *testing.T) {
 	want(t, result{1, "Your job 7 (\"job.sh\") has been submitted\n", "\nInterrupted!\nPlease wait while qsub shuts down.\n"}, call(t, "true", "qsub", "-sync", "y"))
 	if got := last[api.DeleteRequest](t, e, api.VerbDelete); !cmp.Equal(got, api.DeleteRequest{Jobs: []string{"7"}}) {
 		t.Errorf("delete request %+v; want job 7", got)
+	}
+}
+
+// An interactive job that is interrupted when execd has taken it, and has not yet
+// said so, is deleted.
+func TestSubmissionInterrupted(t *testing.T) {
+	t.Cleanup(func() { signal.Reset(syscall.SIGINT) })
+	for _, command := range []string{"qsh", "qrsh"} {
+		e := newExecd(t)
+		t.Setenv("DISPLAY", ":1")
+		heard := make(chan os.Signal, 1)
+		signal.Notify(heard, syscall.SIGINT)
+		e.on(api.VerbSubmit, func([]byte) (int, any) {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+				t.Error(err)
+			}
+			<-heard
+			return 200, submitted
+		})
+		e.replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{{Text: "alice has registered the job 7 for deletion"}}})
+		want(t, result{1, "", "Request for interactive job has been canceled.\n"}, call(t, "", command))
+		if got := last[api.DeleteRequest](t, e, api.VerbDelete); !cmp.Equal(got, api.DeleteRequest{Jobs: []string{"7"}}) {
+			t.Errorf("%s: delete request %+v; want job 7", command, got)
+		}
 	}
 }
 
