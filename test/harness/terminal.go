@@ -22,6 +22,9 @@ type Terminal struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when nothing more can be read
 
+	// Began is how the terminal was set when the program was started.
+	Began unix.Termios
+
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu; all that was printed
 }
@@ -35,6 +38,10 @@ func StartOnTerminal(cmd *exec.Cmd, columns, lines int) (*Terminal, error) {
 		return nil, err
 	}
 	if err := t.Resize(columns, lines); err != nil {
+		t.close()
+		return nil, err
+	}
+	if t.Began, err = t.Modes(); err != nil {
 		t.close()
 		return nil, err
 	}

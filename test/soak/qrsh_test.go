@@ -282,10 +282,7 @@ func (l *lane) disturb(r *run) {
 	if term == nil {
 		return
 	}
-	before, err := term.Modes()
-	if err != nil {
-		l.Error(err)
-	}
+	before := term.Began
 	up := false
 	if !r.early && r.what != execdWaiting {
 		if up = l.await(r, term, `up\r\n`); !up {
