@@ -86,7 +86,11 @@ func (b *bench) signals(s starter, echo, dir string) (took, woken float64, err e
 	}
 	defer func() {
 		from.Close()
-		_ = syscall.Kill(pid, syscall.SIGTSTP) // carries KILL
+		// It carries KILL, and Grid Engine's may lose it like any other.
+		for gone := false; !gone; {
+			_ = syscall.Kill(pid, syscall.SIGTSTP)
+			gone = harness.WaitFor(time.Second, "", func() (bool, error) { return ended(pid), nil }) == nil
+		}
 		_, e := wait(pid)
 		err = errors.Join(err, e)
 	}()
@@ -136,6 +140,13 @@ func (b *bench) signals(s starter, echo, dir string) (took, woken float64, err e
 	return milliseconds(median(times)), float64(after - before), nil
 }
 
+// ended reports whether a child has ended, which is still to be waited for.
+func ended(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil && !errors.Is(err, unix.EINTR) || info.Signo != 0
+}
+
 // switches returns how often the threads of a process were put on a processor.
 func switches(pid int) (n int, err error) {
 	status, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -144,6 +155,9 @@ func switches(pid int) (n int, err error) {
 	}
 	for _, path := range status {
 		text, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // a thread that has ended in between
+		}
 		if err != nil {
 			return 0, err
 		}
