@@ -42,14 +42,18 @@ func UseGridEngine() (*GridEngine, error) {
 // Release gives the lock back.
 func (g *GridEngine) Release() { g.unlock() }
 
+// commandTime bounds what one command may take: some wait for a job, and for those
+// before it.
+const commandTime = 5 * Patience
+
 // As runs a shell command line as a user among Grid Engine's commands.
 func (g *GridEngine) As(user, line string) (string, error) {
-	return g.do(Patience, "as", user, line)
+	return g.do(commandTime, "as", user, line)
 }
 
 // Run runs a command as root among Grid Engine's commands.
 func (g *GridEngine) Run(args ...string) (string, error) {
-	return g.do(Patience, append([]string{"run"}, args...)...)
+	return g.do(commandTime, append([]string{"run"}, args...)...)
 }
 
 // Set sets one parameter of Grid Engine's global configuration and returns what

@@ -211,7 +211,7 @@ func startOurs(t *testing.T, name string, more ...string) *harness.Daemon {
 // asUser runs a shell command line as the test's user among our commands, with
 // the environment that `gridengine as` gives.
 func asUser(dir, line string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "su", user.Name, "-s", "/bin/sh", "-c", "export PATH="+bin+":$PATH PADDOCK_DIR="+dir+" && "+line)
 	cmd.Env = append(os.Environ(), "SGE_ROOT=/var/lib/gridengine", "SGE_CELL=default")
