@@ -54,7 +54,7 @@ func newSite(t *testing.T) *site {
 		"qlogin": "#!/bin/sh\nexec /usr/bin/ssh -F " + dir + "/ssh_config -tt -p \"$2\" \"$1\"\n",
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+		if err := harness.WriteExecutable(filepath.Join(dir, name), text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,7 +108,7 @@ type outcome struct {
 // run runs a command line as the user.
 func (s *site) run(t *testing.T, line string, env ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*harness.Patience) // mpirun, for one, starts slowly on a busy host
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
 	cmd.Dir = s.dir
@@ -126,21 +126,25 @@ func (s *site) run(t *testing.T, line string, env ...string) outcome {
 	return outcome{out.String(), diag.String(), cmd.ProcessState.ExitCode()}
 }
 
-// last returns the last record of the accounting file.
-func (s *site) last(t *testing.T) accounting.Record {
+// last returns the last record of the accounting file, which is to be that of a job
+// of this name. Qrsh may have ended before it is written.
+func (s *site) last(t *testing.T, name string) (last accounting.Record) {
 	t.Helper()
-	lines := strings.Split(strings.TrimSpace(read(t, api.DevPlaces(s.Dir).Accounting)), "\n")
-	r, err := accounting.Parse([]byte(lines[len(lines)-1]))
-	if err != nil {
-		t.Fatal(err)
+	if err := harness.WaitFor(harness.Patience, "the accounting of "+name, func() (bool, error) {
+		if all := records(t, s.Daemon); len(all) > 0 {
+			last = all[len(all)-1]
+		}
+		return last.JobName == name, nil
+	}); err != nil {
+		t.Errorf("%v: the last one is %q\nexecd:\n%s", err, last.JobName, s.Log())
 	}
-	return r
+	return last
 }
 
 // want checks how a command and its job have ended.
 func (s *site) want(t *testing.T, got outcome, name string, exit int) {
 	t.Helper()
-	r := s.last(t)
+	r := s.last(t, name)
 	failed := 0
 	if exit == 143 {
 		failed = 100 // died of a signal
@@ -184,13 +188,11 @@ func TestSSH(t *testing.T) {
 	// Whatever is left is killed with the job, be it as far away as it can get.
 	got = s.run(t, `qrsh -N leaves 'setsid sleep 100000 </dev/null >/dev/null 2>&1 & echo $!'`)
 	s.want(t, got, "leaves", 0)
-	if _, err := os.Stat("/proc/" + strings.TrimSpace(got.out)); err == nil {
-		t.Errorf("process %s is left", got.out)
-	}
+	gone(t, strings.TrimSpace(got.out))
 
 	// Deleted.
 	got = s.run(t, `qrsh -N victim 'echo up; sleep 100000' >up & until grep -q up up; do sleep 0.05; done; qdel victim; wait $!`)
-	if r := s.last(t); got.exit != 137 || r.ExitStatus != 137 || !strings.Contains(got.err, "qrsh: job ") {
+	if r := s.last(t, "victim"); got.exit != 137 || r.ExitStatus != 137 || !strings.Contains(got.err, "qrsh: job ") {
 		t.Errorf("deleted: exit status %d, accounted %d\n%s", got.exit, r.ExitStatus, got.err)
 	}
 
@@ -250,7 +252,7 @@ func TestWindow(t *testing.T) {
 		if seen := read(t, s.dir+"/seen"); !strings.Contains(seen, display+" "+name+" all.q window\n/dev/pts/") {
 			t.Errorf("the shell has seen %q", seen)
 		}
-		if names := ran(t, name); len(names) != 1 {
+		if names := ran(t, name, 1); len(names) != 1 {
 			t.Errorf("jobs %q were run", names)
 		}
 	}

@@ -105,23 +105,11 @@ func newCluster(t *testing.T) *site {
 // itself.
 func (s *site) accounted(t *testing.T, job int) []accounting.Record {
 	t.Helper()
-	var records []accounting.Record
-	for line := range strings.Lines(read(t, api.DevPlaces(s.Dir).Accounting)) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		r, err := accounting.Parse([]byte(strings.TrimSuffix(line, "\n")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.JobNumber == job {
-			records = append(records, r)
-		}
+	list := slices.DeleteFunc(records(t, s.Daemon), func(r accounting.Record) bool { return r.JobNumber != job })
+	if len(list) != 2 || list[0].PETaskID == "NONE" || list[1].PETaskID != "NONE" {
+		t.Fatalf("job %d is accounted as %+v; want a task and the job\nexecd:\n%s", job, list, s.Log())
 	}
-	if len(records) != 2 || records[0].PETaskID == "NONE" || records[1].PETaskID != "NONE" {
-		t.Fatalf("job %d is accounted as %+v; want a task and the job\nexecd:\n%s", job, records, s.Log())
-	}
-	return records
+	return list
 }
 
 // Open MPI starts its daemon on the second of two hosts by qrsh -inherit: in a task
@@ -198,13 +186,7 @@ end`)
 	if err := s.WaitJob(3); err != nil {
 		t.Fatal(err)
 	}
-	left = slices.DeleteFunc(left, func(pid string) bool {
-		_, err := os.Stat("/proc/" + pid)
-		return err != nil
-	})
-	if len(left) > 0 {
-		t.Errorf("processes %q are left", left)
-	}
+	gone(t, left...)
 	// The daemon's end may be its own: it has lost mpirun.
 	if r = s.accounted(t, 3); r[1].Failed != 100 {
 		t.Errorf("accounted: %+v", r)

@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,28 +129,62 @@ func drive(t *testing.T, dir, name string, args ...string) string {
 }
 
 // ran returns the names of the jobs that are accounted and whose names match, in
-// order, and checks that each ended well.
-func ran(t *testing.T, pattern string) []string {
+// order, and checks that each ended well. It waits until there are n: a manager may
+// learn of a job's end from the job.
+func ran(t *testing.T, pattern string, n int) []string {
 	t.Helper()
 	var names []string
-	for line := range strings.Lines(read(t, api.DevPlaces(daemon.Dir).Accounting)) {
-		if strings.HasPrefix(line, "#") {
+	if err := harness.WaitFor(harness.Patience, fmt.Sprintf("%d jobs %s to be accounted", n, pattern), func() (bool, error) {
+		names = nil
+		for _, r := range records(t, daemon) {
+			if ok, err := path.Match(pattern, r.JobName); !ok || err != nil {
+				continue
+			}
+			names = append(names, r.JobName)
+			if r.Failed != 0 || r.ExitStatus != 0 || r.Owner != user.Name {
+				t.Errorf("job %d (%s) of %s: failed %d, exit status %d", r.JobNumber, r.JobName, r.Owner, r.Failed, r.ExitStatus)
+			}
+		}
+		return len(names) >= n, nil
+	}); err != nil {
+		t.Errorf("%v: %q", err, names)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// records returns what is accounted by an execd.
+func records(t *testing.T, d *harness.Daemon) []accounting.Record {
+	t.Helper()
+	var list []accounting.Record
+	for line := range strings.Lines(read(t, api.DevPlaces(d.Dir).Accounting)) {
+		if strings.HasPrefix(line, "#") || !strings.HasSuffix(line, "\n") { // or it is being written
 			continue
 		}
 		r, err := accounting.Parse([]byte(strings.TrimSuffix(line, "\n")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := path.Match(pattern, r.JobName); !ok || err != nil {
-			continue
+		list = append(list, r)
+	}
+	return list
+}
+
+// gone waits until processes have ended. What was killed may need a while to go on
+// a busy host; what was not goes on for ever.
+func gone(t *testing.T, pids ...string) {
+	t.Helper()
+	for _, pid := range pids {
+		if _, err := strconv.Atoi(pid); err != nil {
+			t.Errorf("%q is no process", pid)
 		}
-		names = append(names, r.JobName)
-		if r.Failed != 0 || r.ExitStatus != 0 || r.Owner != user.Name {
-			t.Errorf("job %d (%s) of %s: failed %d, exit status %d", r.JobNumber, r.JobName, r.Owner, r.Failed, r.ExitStatus)
+		if err := harness.WaitFor(harness.Patience, "the end of process "+pid, func() (bool, error) {
+			line, err := os.ReadFile("/proc/" + pid + "/cmdline")
+			return err != nil || len(line) == 0, nil
+		}); err != nil {
+			t.Error(err)
 		}
 	}
-	slices.Sort(names)
-	return names
 }
 
 func read(t *testing.T, name string) string {
@@ -180,7 +215,7 @@ result.txt: upper.txt count.txt
 	if got := read(t, filepath.Join(dir, "result.txt")); got != result {
 		t.Errorf("the result is %q; want %q", got, result)
 	}
-	if names := ran(t, "makeflow*"); len(names) != 4 {
+	if names := ran(t, "makeflow*", 4); len(names) != 4 {
 		t.Errorf("jobs %q were run; want 4", names)
 	}
 }
@@ -209,7 +244,7 @@ rule count:
 	if got := read(t, filepath.Join(dir, "result.txt")); got != result {
 		t.Errorf("the result is %q; want %q", got, result)
 	}
-	if names := ran(t, "snake.*"); !slices.Equal(names, []string{"snake.count", "snake.result", "snake.upper", "snake.words"}) {
+	if names := ran(t, "snake.*", 4); !slices.Equal(names, []string{"snake.count", "snake.result", "snake.upper", "snake.words"}) {
 		t.Errorf("jobs %q were run; want one for each rule", names)
 	}
 }
@@ -249,7 +284,7 @@ if __name__ == "__main__":
 	if !strings.Contains("\n"+out, "\ntotal 14\n") {
 		t.Errorf("it wrote:\n%s", out)
 	}
-	if names := ran(t, "toil_job_*"); len(names) != 5 {
+	if names := ran(t, "toil_job_*", 5); len(names) != 5 {
 		t.Errorf("jobs %q were run; want 5", names)
 	}
 }
