@@ -489,9 +489,10 @@ func (f *field) killIn(hang string, pids int, ran string, lines []string, again 
 	first := f.accounted(job, 1)[0]
 	f.gone(left...)
 	if hang == "start" {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d/fd/0", left[0])); err == nil {
-			t.Errorf("the starter stage %d runs on", left[0])
-		}
+		f.until(fmt.Sprintf("the end of the starter stage %d", left[0]), func() bool {
+			_, err := os.Stat(fmt.Sprintf("/proc/%d/fd/0", left[0]))
+			return err != nil
+		})
 		// Whoever waits for a reader goes on now.
 		open, err := os.OpenFile(fifo, os.O_RDWR|syscall.O_NONBLOCK, 0)
 		if err != nil {
@@ -575,12 +576,11 @@ func TestNoShepherd(t *testing.T) {
 	}
 }
 
-// remove removes the directory of a job that runs.
+// remove removes the directory of a job that runs, where the shepherd may just be
+// making a file.
 func (f *field) remove(job int) {
 	f.t.Helper()
-	if err := os.RemoveAll(f.active(job, "")); err != nil {
-		f.t.Fatal(err)
-	}
+	f.until("the end of the directory", func() bool { return os.RemoveAll(f.active(job, "")) == nil })
 }
 
 // gate makes the pipe at which scripts wait, and returns what opens it.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/spool"
+	"paddock/test/harness"
 )
 
 // TestScratchLimit has jobs whose TMPDIR is limited: by a file system in memory
@@ -57,8 +58,11 @@ func quotaDir(t *testing.T) string {
 		}
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Errorf("cannot unmount %s: %v", dir, err)
+		if err := harness.WaitFor(harness.Patience, "the unmount of "+dir, func() (bool, error) {
+			err := unix.Unmount(dir, 0)
+			return err == nil, err
+		}); err != nil {
+			t.Error(err)
 		}
 	})
 	return dir
