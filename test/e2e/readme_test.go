@@ -62,12 +62,12 @@ func typeReadme(t *testing.T, section string) {
 		command = strings.ReplaceAll(command, " packaging/", " "+filepath.Join(harness.Root(), "packaging")+"/")
 		script.WriteString(command)
 		if strings.HasPrefix(command, "execd ") && strings.HasSuffix(command, " &\n") {
-			// Nobody types so fast.
-			script.WriteString("until [ -S $PADDOCK_DIR/execd.sock ]; do kill -0 $!; sleep 0.01; done\n")
+			// Nobody types so fast. The socket is there before anybody listens.
+			script.WriteString("until qstat >/dev/null 2>&1; do kill -0 $!; sleep 0.01; done\n")
 		}
 	}
 	script.WriteString("wait\n")
-	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*harness.Patience) // there are many commands
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", script.String())
 	cmd.Dir = dir
