@@ -25,7 +25,9 @@ const (
 	// hook: longer than it needs itself, with what cannot be killed.
 	patience = 30 * time.Second
 	// takeLimit is for how long one is waited for that was kept and is to take a call.
-	takeLimit = 2 * time.Second
+	// On a busy host one that is in order may take seconds, and if it is killed when it
+	// has just taken it, the hook is lost.
+	takeLimit = 10 * time.Second
 	// drainLimit is for how long pipes are read when nobody of the hook is left to
 	// write: somebody else may hold them.
 	drainLimit = 2 * time.Second
@@ -300,7 +302,7 @@ func (p *process) readReport() {
 	taken := sync.OnceFunc(func() { close(p.taken) })
 	known := sync.OnceFunc(func() { close(p.started) })
 	defer known()
-	in := bufio.NewScanner(p.socket)
+	in := bufio.NewScanner(&lasting{File: p.socket})
 	in.Buffer(nil, maxReport)
 	for size := 0; in.Scan() && size < maxReport; size += len(in.Bytes()) {
 		if p.report.Take(in.Text()) != nil {
@@ -326,8 +328,9 @@ func (p *process) readReport() {
 // print.
 func (p *process) readOutput(most int64) {
 	b := make([]byte, 4<<10) // most print little
+	from := &lasting{File: p.stdout}
 	for {
-		n, err := p.stdout.Read(b)
+		n, err := from.Read(b)
 		room := most - int64(len(p.out))
 		p.out = append(p.out, b[:min(int64(n), room)]...)
 		if int64(n) > room {
@@ -347,12 +350,36 @@ func (p *process) readOutput(most int64) {
 // pipeSize is how much a pipe holds at most.
 const pipeSize = 64 << 10
 
+// lasting reads also what was there before a deadline came: where we did not get to
+// run in time that is all the same part of what a hook has said.
+type lasting struct {
+	*os.File
+	late int // bytes read after the deadline
+}
+
+func (l *lasting) Read(b []byte) (n int, err error) {
+	n, err = l.File.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || l.late >= pipeSize {
+		return n, err
+	}
+	raw, e := l.SyscallConn()
+	if e == nil {
+		e = raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), b) }) // it does not wait
+	}
+	if e != nil || n <= 0 {
+		return 0, err
+	}
+	l.late += n
+	return n, nil
+}
+
 // readErrors reads the standard error for the log.
 func (p *process) readErrors() {
 	<-p.started
 	b := make([]byte, 4<<10)
+	from := &lasting{File: p.stderr}
 	for {
-		n, err := p.stderr.Read(b)
+		n, err := from.Read(b)
 		p.lines.add(b[:n])
 		if err != nil {
 			return
@@ -364,9 +391,10 @@ func (p *process) readErrors() {
 // were started with, and returns how many there were. What they start meanwhile
 // has it as well.
 func killMarked(mark string) int {
-	killed := 0
+	killed := map[int]bool{}
+	end := time.Now().Add(killPatience)
 	for range killRounds {
-		hit := 0
+		last := -1
 		paths, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, path := range paths {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
@@ -378,21 +406,47 @@ func killMarked(mark string) int {
 				continue
 			}
 			// Still the same: only now is the number its.
-			if marked(path, mark) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil {
-				hit++
+			if !marked(path, mark) || unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
+				unix.Close(fd)
+				continue
 			}
-			unix.Close(fd)
+			killed[pid] = true
+			if last >= 0 {
+				unix.Close(last)
+			}
+			last = fd
 		}
-		if hit == 0 {
+		if last < 0 {
 			break
 		}
-		killed += hit
+		// On a busy host it takes a while to die, and is found again until it has.
+		over := !dies(last, time.Until(end))
+		unix.Close(last)
+		if over {
+			break
+		}
 	}
-	return killed
+	return len(killed)
 }
 
-// killRounds bounds the chase after what forks.
-const killRounds = 100
+const (
+	// killRounds bounds the chase after what forks.
+	killRounds = 100
+	// killPatience bounds the wait for what was killed: what hangs in a file system
+	// does not die.
+	killPatience = 10 * time.Second
+)
+
+// dies waits for the end of a process, and reports whether it came in time.
+func dies(pidfd int, limit time.Duration) bool {
+	for end := time.Now().Add(limit); ; {
+		left := max(time.Until(end).Milliseconds(), 0)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(left))
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && n == 1
+		}
+	}
+}
 
 func marked(path, mark string) bool {
 	b, err := os.ReadFile(path)

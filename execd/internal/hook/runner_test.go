@@ -77,6 +77,9 @@ const (
 	short = 500 * time.Millisecond
 )
 
+// grace is what the shepherd gives a hook from SIGTERM to SIGKILL.
+const grace = 3 * time.Second
+
 // bed is where a test runs hooks. Under root they run as a user that nobody
 // else is, otherwise as the one who tests.
 type bed struct {
@@ -346,9 +349,12 @@ func TestLimit(t *testing.T) {
 		}
 	}
 	// One that ends at SIGTERM in its own way has timed out as well.
+	// It is only killed if it has not begun, or has used up what it is given for that.
 	h := b.hook("trap 'echo bye; exit 0' TERM; echo begun; while :; do sleep 0.01; done")
 	h.Limit = short
-	if res := b.run(b.call(h)); !res.TimedOut || res.OK() || res.Status != 0 && res.Status != -15 {
+	res := b.run(b.call(h))
+	killed := res.Status == -9 && (len(res.Stdout) == 0 || res.Took >= short+grace)
+	if !res.TimedOut || res.OK() || res.Status != 0 && res.Status != -15 && !killed {
 		t.Errorf("exit 0 at SIGTERM: %+v", res)
 	}
 }
@@ -383,9 +389,10 @@ func TestFamily(t *testing.T) {
 // and like a bomb, which the limit of its user keeps from being ours.
 func TestProcesses(t *testing.T) {
 	b := newBed(t)
-	texts := []string{"while :; do sleep 1000 & done"}
+	// Neither comes to its end before it is counted, as a shell does that cannot fork.
+	texts := []string{"for n in $(seq 100); do sleep 1000 & done; exec sleep 1000"}
 	if b.as != nil {
-		texts = append(texts, "ulimit -p 250 || exit 9\nbomb() { sleep 1000 & bomb & bomb & sleep 1000; }\nbomb 2>/dev/null & sleep 1000")
+		texts = append(texts, "ulimit -p 250 || exit 9\nbomb() { sleep 1000 & bomb & bomb & sleep 1000; }\nbomb 2>/dev/null & exec sleep 1000")
 	}
 	for _, text := range texts {
 		h := b.hook(text)
@@ -440,6 +447,40 @@ func TestOutput(t *testing.T) {
 	res = b.run(b.call(h))
 	if log = b.log.String(); !res.OK() || len(res.Stderr) != keepTail || len(log) > 100*maxLine || !strings.Contains(log, "not logged: too many") {
 		t.Errorf("a lot of errors: %s, log of %d bytes, tail of %d", res.String(), len(log), len(res.Stderr))
+	}
+}
+
+// What a hook has printed counts also if nobody came to read it in time, but not
+// without end.
+func TestLateOutput(t *testing.T) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if _, err := to.WriteString("late"); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{stdout: from, tooLong: make(chan struct{})}
+	if err := from.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if p.readOutput(100); string(p.out) != "late" {
+		t.Errorf("it has printed %q; want what was there", p.out)
+	}
+	zero, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = to.ReadFrom(zero) // until there is nobody to read it
+		zero.Close()
+	}()
+	p.out = nil
+	p.readOutput(1 << 40)
+	from.Close()
+	if len(p.out) > 2*pipeSize {
+		t.Errorf("somebody who goes on writing was read for %d bytes", len(p.out))
 	}
 }
 
@@ -725,6 +766,47 @@ func TestRootLeft(t *testing.T) {
 	}
 	if log := b.log.String(); !strings.Contains(log, "cannot kill") || !strings.Contains(log, "processes=1 killed") {
 		t.Errorf("the log says %s", log)
+	}
+}
+
+// What is killed on a busy host takes its time to die: it is waited for, and counted
+// once.
+func TestKillMarkedWaits(t *testing.T) {
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
+		t.Fatal(err)
+	}
+	cpu := 0
+	for !cpus.IsSet(cpu) {
+		cpu++
+	}
+	mark := fmt.Sprintf("HOOK_TEST=kill%d", os.Getpid())
+	begin := func(env []string, words ...string) {
+		t.Helper()
+		cmd := exec.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, words...)...)
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		if _, err := fmt.Fscanln(out, new(string)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin([]string{mark}, "nice", "-n", "19", "sh", "-c", "echo begun; exec sleep 1000")
+	begin(nil, "sh", "-c", "echo begun; while :; do :; done")
+	if n := killMarked(mark); n != 1 {
+		t.Errorf("%d processes were killed; want 1", n)
+	}
+	if pids := withMark(mark); len(pids) > 0 {
+		t.Errorf("left: processes %v", pids)
 	}
 }
 
