@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds the wait for something that happens in a moment.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func open(t *testing.T, dir string) *Live {
 	t.Helper()

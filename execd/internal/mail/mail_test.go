@@ -47,6 +47,7 @@ func newRig(t *testing.T, script string) *rig {
 		t.Fatal(err)
 	}
 	r.Office = New(func() *conf.Config { return &r.config }, "node7", slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	r.limit, r.grace = time.Hour, harness.Patience // but where a test is about them
 	return r
 }
 
@@ -170,7 +171,8 @@ func TestMailerIsTheOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes a user and becomes that user")
 	}
-	u, err := harness.AddUser("pdkmail", "pdkmailg")
+	name := fmt.Sprintf("pdkmail%d", os.Getpid())
+	u, err := harness.AddUser(name, name+"g")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +197,7 @@ func TestMailerIsTheOwner(t *testing.T) {
 		groups   int
 		as       string
 	}{
-		{"the user's", owner, u.UID, u.GID, 2, "LOGNAME=pdkmail\n"},
+		{"the user's", owner, u.UID, u.GID, 2, "LOGNAME=" + name + "\n"},
 		{"root's", &user.User{Name: "root", Groups: []int{0}}, nobody, nobody, 1, ""},
 	} {
 		r := newRig(t, record).run()
@@ -223,7 +225,6 @@ func TestHangingMailer(t *testing.T) {
 	}
 	r := newRig(t, `case $2 in *hang*) sleep 1000 & echo $! >"$D/pid"; wait ;; *) echo "$2" >>"$D/sent" ;; esac
 `)
-	r.limit = time.Hour
 	r.run()
 	for range 5 {
 		r.Tell(Complete, &user.User{Name: "a", UID: 54321, GID: 54321}, nil, Job{Number: 1, Name: "hang"})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
@@ -89,22 +90,25 @@ func TestAdmission(t *testing.T) {
 
 // The limit is on submissions, whatever becomes of them, and is a user's own.
 func TestSubmitRate(t *testing.T) {
-	s := rooted(t, &conf.Config{Global: conf.Global{SubmitRate: 1}})
-	const burst = 10
-	for i := range burst {
-		if _, err := submitAs(t, s, os.Getuid(), nil); err != nil {
-			t.Fatalf("job %d: %v", i, err)
+	// By the clock of a bubble, which stands while they are written.
+	synctest.Test(t, func(t *testing.T) {
+		s := rooted(t, &conf.Config{Global: conf.Global{SubmitRate: 1}})
+		const burst = 10
+		for i := range burst {
+			if _, err := submitAs(t, s, os.Getuid(), nil); err != nil {
+				t.Fatalf("job %d: %v", i, err)
+			}
 		}
-	}
-	_, err := submitAs(t, s, os.Getuid(), nil)
-	e, ok := errors.AsType[*api.Error](err)
-	want := fmt.Sprintf("job rejected: user u%d submits more than 1 jobs a second; try again in 1 s", os.Getuid())
-	if !ok || e.Code != api.CodeLimit || e.Text != want {
-		t.Errorf("job %d at once: %v; want %q", burst+1, err, want)
-	}
-	if _, err := submitAs(t, s, 1, nil); err != nil {
-		t.Errorf("another user: %v", err)
-	}
+		_, err := submitAs(t, s, os.Getuid(), nil)
+		e, ok := errors.AsType[*api.Error](err)
+		want := fmt.Sprintf("job rejected: user u%d submits more than 1 jobs a second; try again in 1 s", os.Getuid())
+		if !ok || e.Code != api.CodeLimit || e.Text != want {
+			t.Errorf("job %d at once: %v; want %q", burst+1, err, want)
+		}
+		if _, err := submitAs(t, s, 1, nil); err != nil {
+			t.Errorf("another user: %v", err)
+		}
+	})
 }
 
 // Records that cannot be written hold up who submits them. Whoever comes

@@ -33,6 +33,7 @@ func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) J
 	if err != nil {
 		t.Fatal(err)
 	}
+	started := time.Now() // the job may be far on before we are told
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) J
 	s.Proc = ""
 	defer s.table.close()
 	job := describe(cmd.Process.Pid)
-	job.Started = time.Now()
+	job.Started = started
 	s.Add(run, job)
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "moved\n" {
 		t.Fatalf("the job wrote %q, %v", line, err)
@@ -84,11 +85,11 @@ func TestRealTree(t *testing.T) {
 	checkReal(t, &syscall.SysProcAttr{Setsid: true}, func(pid int) Job { return Job{PID: func() int { return pid }} })
 }
 
-const (
-	nobody = 65534
-	// Of the default gid_range, from its end: nobody's jobs are there.
-	testGID = 24990
-)
+const nobody = 65534
+
+// testGID is of the default gid_range, from its end: nobody's jobs are there, nor, as
+// far as can be, those of a second run of this test.
+var testGID = 24000 + os.Getpid()%1000
 
 func needRoot(t testing.TB) {
 	t.Helper()
@@ -100,7 +101,7 @@ func needRoot(t testing.TB) {
 // The job of another user, marked by its group.
 func TestRealGroup(t *testing.T) {
 	needRoot(t)
-	checkReal(t, &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: nobody, Gid: nobody, Groups: []uint32{nobody, testGID}}},
+	checkReal(t, &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: nobody, Gid: nobody, Groups: []uint32{nobody, uint32(testGID)}}},
 		func(int) Job { return Job{AddGID: testGID} })
 }
 

@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,9 @@ import (
 	"paddock/test/harness"
 	"paddock/test/props"
 )
+
+// sensorHost is this run's alone: sensors have it in their environment.
+var sensorHost = fmt.Sprintf("node7x%d", os.Getpid())
 
 // sensing is a Load that runs, with sensors in a directory that their user can
 // read.
@@ -41,7 +43,7 @@ func newSensing(t *testing.T) *sensing {
 	h := newHost(t)
 	h.write("loadavg", "1 2 3\n")
 	s.Load = &Load{
-		Proc: h.dir, Sys: processors(t, "0-3", nil), Host: "node7", Log: slog.New(slog.NewTextHandler(s.log, nil)),
+		Proc: h.dir, Sys: processors(t, "0-3", nil), Host: sensorHost, Log: slog.New(slog.NewTextHandler(s.log, nil)),
 	}
 	if os.Geteuid() == 0 {
 		s.SensorUser = &syscall.Credential{Uid: nobody, Gid: nobody}
@@ -123,6 +125,7 @@ echo quit >>"${0%/*}/traces"
 
 func TestSensor(t *testing.T) {
 	s := newSensing(t)
+	s.grace = harness.Patience // it is to quit, however long that takes
 	path := s.script("counter", counter)
 	s.Configure(often, false, []string{path})
 	s.wait("a third report", func(v map[string]conf.Value) bool { return v["count"].Number >= 3 })
@@ -216,7 +219,8 @@ func TestSensorRestart(t *testing.T) {
 	}
 	s.waitText("license", "2")
 
-	// It dies of its own when it is let, with a child that holds its output open.
+	// It reports when it is let, and dies of its own when it is let once more, with a
+	// child that holds its output open.
 	if err := syscall.Mkfifo(s.dir+"/let", 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -226,14 +230,21 @@ func TestSensorRestart(t *testing.T) {
 		}
 	}
 	path = s.script("dies", `echo x >>"${0%/*}/starts"
-read line; echo begin; echo global:license:3; echo end; read line <"${0%/*}/let"; sleep 1000 & exit 7`)
+read line; read line <"${0%/*}/let"; echo begin; echo global:license:3; echo end; read line <"${0%/*}/let"; sleep 1000 & exit 7`)
 	begin := time.Now()
 	s.Configure(often, false, []string{path})
+	let()
 	s.waitText("license", "3")
 	let()
 	s.waitLog("exit status 7: started again after 1s at the earliest")
 	s.wait("the value to go", func(v map[string]conf.Value) bool { _, ok := v["license"]; return !ok })
+	again := make(chan struct{})
+	go func() { // it is only started when somebody asks
+		defer close(again)
+		let()
+	}()
 	s.waitText("license", "3") // after that second
+	<-again
 	let()
 	s.Configure(often, false, nil)
 	s.wait("the value to go", func(v map[string]conf.Value) bool { _, ok := v["license"]; return !ok })
@@ -251,7 +262,7 @@ func (s *sensing) none() {
 		procs, err := filepath.Glob("/proc/[0-9]*/environ")
 		return !slices.ContainsFunc(procs, func(name string) bool {
 			b, _ := os.ReadFile(name)
-			return bytes.HasPrefix(b, []byte("HOST=node7\x00")) || bytes.Contains(b, []byte("\x00HOST=node7\x00"))
+			return slices.Contains(strings.Split(string(b), "\x00"), "HOST="+sensorHost)
 		}), err
 	}); err != nil {
 		s.t.Errorf("%v\n%s", err, s.log)
@@ -289,7 +300,7 @@ func TestSensorHostile(t *testing.T) {
 		},
 		{
 			"wrong lines", `while read x; do echo begin; echo other:a:1; echo "$HOST:a b:1"; echo "$HOST::1"; echo "$HOST:bell:` + "\a" + `"; echo nothing
-				echo "node70:a:1"; echo "$HOST:good: 1 "; echo end; done`,
+				echo "${HOST}0:a:1"; echo "$HOST:good: 1 "; echo end; done`,
 			`is neither this host nor global`,
 			map[string]string{"good": "1", "a": "", "a b": "", "": "", "bell": ""},
 		},
@@ -350,8 +361,16 @@ func TestSensorTells(t *testing.T) {
 		defer close(done)
 		s.Run(ctx, func(v map[string]conf.Value) { told <- fmt.Sprint(v["license"].Text) })
 	}()
-	s.Configure(time.Hour, true, []string{s.script("counter", counter)})
+	if err := syscall.Mkfifo(s.dir+"/let", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.Configure(time.Hour, true, []string{s.script("waits", `read line; read line <"${0%/*}/let"; echo begin; echo global:license:5; echo end; read line`)})
 	for _, want := range []string{"", "5"} {
+		if want != "" { // not before the load was told of without it
+			if err := os.WriteFile(s.dir+"/let", []byte("report\n"), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
 		select {
 		case got := <-told:
 			if got != want {
