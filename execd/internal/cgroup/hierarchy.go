@@ -159,8 +159,9 @@ func (h *hierarchy) remove(dir string) error {
 }
 
 // removeTimeout bounds the wait for processes that do not die: those in the
-// middle of a disk access that hangs.
-const removeTimeout = 5 * time.Second
+// middle of a disk access that hangs. Hundreds that only wait for a processor to
+// die on may take seconds.
+const removeTimeout = 15 * time.Second
 
 // each calls do for all groups below dir, then for dir, and returns the last
 // error: where a child cannot be removed its parent cannot.

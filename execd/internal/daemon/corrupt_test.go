@@ -77,6 +77,7 @@ func TestGarbageEverywhere(t *testing.T) {
 			for _, e := range entries {
 				kept = append(kept, e.Name())
 			}
+			p.kill() // so that its log is whole
 			if got := strings.Join(kept, " "); got != tt.kept {
 				t.Errorf("corrupt/ has %q; want %q\n%s", got, tt.kept, p.log)
 			}
