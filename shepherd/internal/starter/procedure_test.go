@@ -35,7 +35,7 @@ func TestProcedure(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
 			out := r.base + "/out"
-			r.set("stdout_path="+out, "stderr_path="+out, "pe_stdout_path="+out, "pe_stderr_path="+out+"/", "add_grp_id=54399",
+			r.set("stdout_path="+out, "stderr_path="+out, "pe_stdout_path="+out, "pe_stderr_path="+out+"/", "add_grp_id=54398",
 				"h_vmem=2G", "h_descriptors=300", "s_core=0", "h_core=0", "priority=3", "min_uid=99999", "stdin_path=/etc/passwd")
 			// What the procedures of a job need not have.
 			r.without("shell_path", "script_file", "shell_start_mode", "njob_args", "starter_method", "stdin_path")
@@ -257,14 +257,14 @@ func TestBadOrders(t *testing.T) {
 
 // TestMethod runs a method beside a job.
 func TestMethod(t *testing.T) {
-	r := newRig(t).set("add_grp_id=54399", "h_vmem=2G", "h_descriptors=300", "h_core=0", "s_core=0", "stdout_path=/no/where")
+	r := newRig(t).set("add_grp_id=54398", "h_vmem=2G", "h_descriptors=300", "h_core=0", "s_core=0", "stdout_path=/no/where")
 	r.without("stdin_path", "merge_stderr", "shell_path", "njob_args", "job_name")
 	text := "{ " + view + `for fd in 0 1 2; do readlink /proc/self/fd/$fd; done; tr '\0' '|' </proc/$$/cmdline; echo; echo "env $MINE $EXTRA"; } >got 2>&1`
 	text = strings.ReplaceAll(text, "\n", "; ")
 	e := r.ran(Order{Kind: Method, Name: "suspend_method", State: 11, Argv: []string{text}, Env: []string{"EXTRA=more"}})
 	r.lines(
 		r.read("out/got"),
-		"Uid:\t54321\t54321\t54321\t54321", "Gid:\t54322\t54322\t54322\t54322", "Groups:\t54322 54323 54399 ",
+		"Uid:\t54321\t54321\t54321\t54321", "Gid:\t54322\t54322\t54322\t54322", "Groups:\t54322 54323 54398 ",
 		"pwd "+r.base+"/out", "stdin /dev/null", "umask 0022", "limits 2097152 300 0", text+"|-c|"+text+"|", "env yes more",
 	)
 	if got := texts(t, e.trace); len(got) != 2 || got[0] != "[54321] now running with uid=54321, euid=54321" ||
@@ -278,12 +278,12 @@ func TestMethod(t *testing.T) {
 
 // TestRestart restarts a job from a checkpoint: all is a job's but the script.
 func TestRestart(t *testing.T) {
-	r := newRig(t).set("add_grp_id=54399", "shell_start_mode=script_from_stdin", "script_file=/no/such", "shell_path=/no/such")
+	r := newRig(t).set("add_grp_id=54398", "shell_start_mode=script_from_stdin", "script_file=/no/such", "shell_path=/no/such")
 	text := `grep Groups: /proc/self/status; echo "$0|$EXTRA|$SGE_STDOUT_PATH"; cat; echo err >&2`
 	in := r.file("in", "input\n", 0o644)
 	r.set("stdin_path=" + in)
 	e := r.ran(Order{Name: "job", State: 11, Argv: []string{text}, Env: []string{"EXTRA=more"}})
-	if got, want := r.read("out/o"), "Groups:\t54322 54323 54399 \n"+text+"|more|"+r.base+"/out/o\ninput\n"; got != want {
+	if got, want := r.read("out/o"), "Groups:\t54322 54323 54398 \n"+text+"|more|"+r.base+"/out/o\ninput\n"; got != want {
 		t.Errorf("stdout %q; want %q", got, want)
 	}
 	if got := r.read("out/e"); got != "err\n" {
@@ -369,7 +369,7 @@ func TestMinimums(t *testing.T) {
 
 // TestProcedureUserMode runs procedures under a shepherd that is no root.
 func TestProcedureUserMode(t *testing.T) {
-	r := newRig(t).set("add_grp_id=54399")
+	r := newRig(t).set("add_grp_id=54398")
 	r.uid = 54321
 	r.ran(Order{Kind: Prolog, Name: "prolog", Argv: []string{r.script("id -u; echo $MINE")}})
 	if got := r.read("out/o"); got != "54321\nyes\n" {

@@ -2,6 +2,7 @@ package starter
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -271,7 +272,7 @@ func (r *rig) lines(text string, want ...string) {
 	}
 }
 
-// texts returns the texts of a trace with the numbers that differ made P.
+// texts returns the texts of a trace with the numbers that differ made letters.
 func texts(t *testing.T, trace string) []string {
 	t.Helper()
 	var out []string
@@ -280,8 +281,7 @@ func texts(t *testing.T, trace string) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.ReplaceAll(l.Text, strconv.Itoa(l.PID), "P")
-		text = strings.ReplaceAll(text, "old pgrp="+strconv.Itoa(unix.Getpgrp()), "old pgrp=O")
+		text := strings.Replace(l.Text, fmt.Sprintf("pid=%[1]d pgrp=%[1]d sid=%[1]d old pgrp=%[2]d ", l.PID, unix.Getpgrp()), "pid=P pgrp=P sid=P old pgrp=O ", 1)
 		out = append(out, "["+strconv.Itoa(l.EUID)+"] "+text)
 	}
 	return out
