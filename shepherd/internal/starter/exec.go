@@ -145,12 +145,13 @@ func (s *stage) cannotExecute(cmd Command, err error) *Failure {
 
 // execve tries a program. One that somebody is still writing is tried again: a
 // process forked in the middle of writing a script holds it open for an
-// instant, which is nobody's mistake (golang.org/issue/22315).
+// instant, which is nobody's mistake (golang.org/issue/22315). On a host that is
+// busy an instant may be long.
 func execve(path *byte, argv, envp []*byte) unix.Errno {
 	for try := 0; ; try++ {
 		_, _, errno := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(path)),
 			uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&envp[0])))
-		if errno != unix.ETXTBSY || try == 50 {
+		if errno != unix.ETXTBSY || try == 500 {
 			return errno
 		}
 		ts := unix.Timespec{Nsec: 10e6}
