@@ -181,15 +181,11 @@ func TestJobStreams(t *testing.T) {
 func TestJobTerminal(t *testing.T) {
 	j := startJob(t, `trap 'stty size; exit 3' WINCH
 tty -s && test -t 0 && test -t 1 && test -t 2 && stat -c %u $(tty)
-while :; do read line; done
+while :; do sleep 0.01; done
 `, spool.KeyPTY+"=1")
 	_ = j.stderr.Close()
 	j.link.Post(wire.WindowSize{Rows: 24, Columns: 80})
-	line := make([]byte, 100)
-	n, err := j.stdout.Read(line)
-	if err != nil || !strings.HasSuffix(string(line[:n]), "\r\n") {
-		t.Fatalf("it wrote %q, %v", line[:n], err)
-	}
+	j.expectLine(strconv.Itoa(os.Getuid()) + "\r\n")
 	j.link.Post(wire.WindowSize{Rows: 44, Columns: 101})
 	if out := j.all(j.stdout); out != "44 101\r\n" {
 		t.Errorf("it wrote %q", out)
@@ -470,17 +466,22 @@ func TestJobLostEarly(t *testing.T) {
 
 // Signals that come during the prolog are the job's, and a kill ends it.
 func TestJobSignalEarly(t *testing.T) {
-	j := startJob(t, "trap 'echo caught; exit 4' INT\nwhile :; do sleep 0.01; done\n", noted(t, waiting, "")...)
-	j.expectFrom(j.stderr, "waiting\n")
-	j.link.Post(wire.Signal{Number: uint8(unix.SIGINT)})
-	j.await("the client sends signal INT, ahead of the job")
-	j.open("go")
-	j.expectLine("caught\n")
-	if e, _ := j.end(); e != (wire.Exit{Status: 4}) {
-		t.Errorf("it ended with %v", e)
+	const interrupted = 128 + uint16(unix.SIGINT)
+	for status, tries := interrupted, 5; status == interrupted && tries > 0; tries-- {
+		// Of the second that a job is given to be ready a busy host may leave it nothing.
+		j := startJob(t, "trap 'echo caught; exit 4' INT\nwhile :; do sleep 0.01; done\n", noted(t, waiting, "")...)
+		j.expectFrom(j.stderr, "waiting\n")
+		j.link.Post(wire.Signal{Number: uint8(unix.SIGINT)})
+		j.await("the client sends signal INT, ahead of the job")
+		j.open("go")
+		out := j.all(j.stdout)
+		e, _ := j.end()
+		if status = e.Status; status != interrupted && (out != "caught\n" || e != (wire.Exit{Status: 4})) || tries == 1 && status == interrupted {
+			t.Errorf("it wrote %q and ended with %v", out, e)
+		}
 	}
 
-	j = startJob(t, "touch ran\n", noted(t, waiting, "echo undone\n")...)
+	j := startJob(t, "touch ran\n", noted(t, waiting, "echo undone\n")...)
 	j.expectFrom(j.stderr, "waiting\n")
 	j.signal(unix.SIGKILL)
 	j.expectFrom(j.stderr, "undone\n")
