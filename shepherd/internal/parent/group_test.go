@@ -201,7 +201,8 @@ func testGroupOfProcedures(t *testing.T, g runGroup) {
 func TestGroupOfDaemon(t *testing.T) { eachVersion(t, testGroupOfDaemon) }
 
 func testGroupOfDaemon(t *testing.T, g runGroup) {
-	r := newRig(t, "(setsid env -i /bin/sh -c 'setsid sleep 1000 </dev/null >/dev/null 2>&1 &' &)\nwhile ! grep -q . "+g.dir+"/job/cgroup.procs; do :; done\nsleep 0.2\n").
+	r := newRig(t, "(setsid env -i /bin/sh -c 'setsid sleep 1000 </dev/null >/dev/null 2>&1 &' &)\n"+
+		"until for p in $(cat "+g.dir+"/job/cgroup.procs); do cat /proc/$p/comm; done | grep -qx sleep; do :; done 2>/dev/null\n").
 		set(g.key())
 	r.ended(r.run(), 0, 0)
 	if g.populated(t) {
