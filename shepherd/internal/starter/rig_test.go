@@ -60,7 +60,7 @@ func newRig(t *testing.T) *rig {
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
 	r := &rig{t: t, base: base, dir: spool.OpenDir(base + "/job")}
-	for _, d := range []string{"job", "out"} {
+	for _, d := range []string{"job", "out", "etc"} {
 		if err := os.Mkdir(base+"/"+d, 0o711); err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +71,8 @@ func newRig(t *testing.T) *rig {
 	if err := os.Chown(base+"/out", 54321, 54322); err != nil {
 		t.Fatal(err)
 	}
-	r.file("passwd", testPasswd, 0o644)
-	r.file("group", testGroup, 0o644)
+	r.file("etc/passwd", testPasswd, 0o644)
+	r.file("etc/group", testGroup, 0o644)
 	r.config = spooltest.Config(t, spooltest.Job{Cwd: base + "/out", Stdout: base + "/out/o", Stderr: base + "/out/e"})
 	r.set("paddock_uid=54321", "paddock_gid=54322", "paddock_groups=54322,54323", "paddock_home=/home/owner", "job_owner=owner")
 	r.env = []string{"PATH=/usr/bin:/bin", "JOB_ID=1", "MINE=yes"}
@@ -213,10 +213,10 @@ func (r *rig) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return errors.New("make mounts private: " + err.Error())
 	}
-	for _, name := range []string{"passwd", "group"} {
-		if err := unix.Mount(r.base+"/"+name, "/etc/"+name, "", unix.MS_BIND, ""); err != nil {
-			return errors.New("mount " + name + ": " + err.Error())
-		}
+	// The whole directory: a file that is replaced, as useradd does it, loses what is
+	// mounted on it in every namespace.
+	if err := unix.Mount(r.base+"/etc", "/etc", "", unix.MS_BIND, ""); err != nil {
+		return errors.New("mount /etc: " + err.Error())
 	}
 	if err := unix.Chdir(r.dir.Path()); err != nil {
 		return err
