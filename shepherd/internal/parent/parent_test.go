@@ -209,7 +209,8 @@ func (r *rig) startForeign(env []string, args ...string) *running {
 // wait waits for the shepherd's end and returns its exit code.
 func (p *running) wait() int {
 	p.t.Helper()
-	timer := time.AfterFunc(time.Minute, func() { _ = p.cmd.Process.Kill() })
+	// Some jobs end when they have had the processor for two seconds.
+	timer := time.AfterFunc(5*time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer timer.Stop()
 	err := p.cmd.Wait()
 	var exit *exec.ExitError

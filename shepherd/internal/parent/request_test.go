@@ -196,12 +196,12 @@ func TestNotifyKinds(t *testing.T) {
 
 func TestTimeLimits(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, listening).set("paddock_s_rt=5", "paddock_h_rt=15")
+	r := newRig(t, listening).set("paddock_s_rt=10", "paddock_h_rt=30")
 	next := r.pipe()
 	p := r.start()
 	expect(t, next, "ready", "USR1")
 	r.ended(p.wait(), 37, 128+9)
-	if got, want := r.errors(), "job was killed: it ran longer than its limit h_rt, 15 s"; got != want {
+	if got, want := r.errors(), "job was killed: it ran longer than its limit h_rt, 30 s"; got != want {
 		t.Errorf("error %q; want %q", got, want)
 	}
 }
@@ -242,7 +242,7 @@ func TestCheckpoint(t *testing.T) {
 	t.Parallel()
 	t.Run("signal", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, listening).set(ckpt("transparent", "ckpt_signal=USR2", "ckpt_interval=5")...)
+		r := newRig(t, listening).set(ckpt("transparent", "ckpt_signal=USR2", "ckpt_interval=10")...)
 		next := r.pipe()
 		p := r.start()
 		expect(t, next, "ready", "USR2", "USR2")
@@ -254,7 +254,7 @@ func TestCheckpoint(t *testing.T) {
 		r := newRig(t, listening)
 		next := r.pipe()
 		say := " >" + r.base + "/out/pipe"
-		r.set(ckpt("application-level", "ckpt_interval=3",
+		r.set(ckpt("application-level", "ckpt_interval=10",
 			"ckpt_command=/bin/echo ckpt $ckpt_dir"+say,
 			"ckpt_migr_command=/bin/echo migr $job_pid"+say+"; /bin/kill -KILL -- -$job_pid",
 			"ckpt_clean_command=/bin/echo clean"+say)...)
