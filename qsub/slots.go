@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"paddock/execd/api"
 )
@@ -64,29 +65,56 @@ func (s *session) slots(ctx context.Context, a *slotsAsked, asJSON bool) error {
 	return nil
 }
 
-// slotLines prints the table of slots. What others have that are carved is shown only
-// where there are such slots.
+// slotLines prints the table of slots, no wider than what is in it. What others have
+// that are carved is shown only where there are such slots.
 func (s *session) slotLines(slots []api.SlotStatus) {
-	carved := slices.ContainsFunc(slots, func(t api.SlotStatus) bool { return t.Type != "" })
-	line := func(cells ...string) {
-		text := fmt.Sprintf("%s %s %s %s %s ", column(cells[0], 5), column(cells[1], 20), column(cells[2], 10), column(cells[3], 12), column(cells[4], 16))
-		if carved {
-			text += fmt.Sprintf("%-14s %5s %7s ", cells[6], cells[7], cells[8])
-		}
-		fmt.Fprintln(s.out, strings.TrimRight(text+cells[5], " "))
-	}
-	line("SLOT", "QUEUE", "STATE", "ACTIVITY", "HOLDER", "JOB", "TYPE", "CPUS", "MEMORY")
-	width := 75
-	if carved {
-		width = 104
-	}
-	fmt.Fprintln(s.out, strings.Repeat("-", width))
+	rows := [][]string{{"SLOT", "QUEUE", "STATE", "ACTIVITY", "HOLDER", "TYPE", "CPUS", "MEMORY", "JOB"}}
+	const kind, job = 5, 8
 	for i := range slots {
 		t := &slots[i]
-		kind, cpus, memory := "Static", "", ""
+		row := []string{string(t.Slot), t.Queue, t.State, t.Activity, t.Holder, "Static", "", "", t.Job}
 		if t.Type != "" {
-			kind, cpus, memory = t.Type, strconv.FormatInt(t.Cpus, 10), strconv.FormatInt(t.Memory, 10)+"M"
+			copy(row[kind:], []string{t.Type, strconv.FormatInt(t.Cpus, 10), strconv.FormatInt(t.Memory, 10) + "M"})
 		}
-		line(string(t.Slot), t.Queue, t.State, t.Activity, t.Holder, t.Job, kind, cpus, memory)
+		rows = append(rows, row)
+	}
+	if !slices.ContainsFunc(slots, func(t api.SlotStatus) bool { return t.Type != "" }) {
+		for i, row := range rows {
+			rows[i] = slices.Delete(row, kind, job)
+		}
+	}
+	s.table(rows, "CPUS", "MEMORY")
+}
+
+// longestCell is how much of a cell a table shows, but for the last of a line.
+const longestCell = 20
+
+// table prints rows as columns, the first row as their heads. Those of numbers are
+// aligned to the right.
+func (s *session) table(rows [][]string, numbers ...string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], min(utf8.RuneCountInString(api.Visible(cell)), longestCell))
+		}
+	}
+	total := len(widths) - 1
+	for _, w := range widths {
+		total += w
+	}
+	last := len(widths) - 1
+	for n, row := range rows {
+		var text strings.Builder
+		for i, cell := range row[:last] {
+			if slices.Contains(numbers, rows[0][i]) {
+				fmt.Fprintf(&text, "%*s ", widths[i], cell)
+			} else {
+				text.WriteString(column(cell, widths[i]) + " ")
+			}
+		}
+		fmt.Fprintln(s.out, strings.TrimRight(text.String()+api.Visible(row[last]), " "))
+		if n == 0 {
+			fmt.Fprintln(s.out, strings.Repeat("-", total))
+		}
 	}
 }

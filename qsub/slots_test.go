@@ -16,15 +16,15 @@ func TestSlots(t *testing.T) {
 		{Slot: "1_2", Queue: "a.q", State: "Claimed", Activity: "Idle", Holder: "fetch", Type: "Dynamic", Cpus: 2, Memory: 128, Job: "8.1"},
 		static,
 	}})
-	want(t, result{0, `SLOT  QUEUE                STATE      ACTIVITY     HOLDER           JOB
----------------------------------------------------------------------------
-3     b.q                  Claimed    Busy         queue            7.1
+	want(t, result{0, `SLOT QUEUE STATE   ACTIVITY HOLDER JOB
+--------------------------------------
+3    b.q   Claimed Busy     queue  7.1
 `, ""}, call(t, "", "qhost", "-slots"))
-	want(t, result{0, `SLOT  QUEUE                STATE      ACTIVITY     HOLDER           TYPE            CPUS  MEMORY JOB
---------------------------------------------------------------------------------------------------------
-1     a.q                  Unclaimed  Idle                          Partitionable      3    900M
-1_2   a.q                  Claimed    Idle         fetch            Dynamic            2    128M 8.1
-3     b.q                  Claimed    Busy         queue            Static                       7.1
+	want(t, result{0, `SLOT QUEUE STATE     ACTIVITY HOLDER TYPE          CPUS MEMORY JOB
+------------------------------------------------------------------
+1    a.q   Unclaimed Idle            Partitionable    3   900M
+1_2  a.q   Claimed   Idle     fetch  Dynamic          2   128M 8.1
+3    b.q   Claimed   Busy     queue  Static                    7.1
 `, ""}, call(t, "", "qhost", "-slots"))
 }
 
