@@ -140,6 +140,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 		say("binding", binding(r.Binding))
 	}
 	say("job_type", jobKinds(r))
+	has("claim", claimed(r.Work))
 	has("holds", d.Holds)
 	inError := writeTasks(b, d.Tasks, cores)
 	reasons := d.Reasons
@@ -171,6 +172,19 @@ func jobKinds(r *api.SubmitRequest) string {
 		return "NONE"
 	}
 	return strings.Join(words, ",")
+}
+
+// claimed tells of the claim that a job runs under which did not come by qsub, and
+// what who it came from calls it.
+func claimed(w *api.Work) string {
+	if w == nil {
+		return ""
+	}
+	text := fmt.Sprintf("slot=%s, holder=%s", w.Slot, w.Holder)
+	if w.Identity != "" {
+		text += ", work=" + w.Identity
+	}
+	return text
 }
 
 // pathList is a list of paths with their hosts.

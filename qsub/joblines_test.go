@@ -199,3 +199,28 @@ func TestRecordedDetail(t *testing.T) {
 		t.Errorf("qstat -ncb -j prints the binding:\n%s", out)
 	}
 }
+
+// What did not come by qsub has its claim in qstat -j, and what it is called where it
+// came from.
+func TestClaimOfJob(t *testing.T) {
+	e := newExecd(t)
+	for _, c := range []struct {
+		work *api.Work
+		want string
+	}{
+		{nil, ""},
+		{&api.Work{Slot: "1_2", Holder: "fetch", Identity: "a\x1bb"}, "claim:                      slot=1_2, holder=fetch, work=a\\x1bb"},
+		{&api.Work{Slot: "2", Holder: "alice"}, "claim:                      slot=2, holder=alice"},
+	} {
+		e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Request: api.SubmitRequest{Work: c.work}}}})
+		got := ""
+		for line := range strings.Lines(call(t, "", "qstat", "-j", "1").Out) {
+			if strings.HasPrefix(line, "claim") {
+				got = strings.TrimSuffix(line, "\n")
+			}
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q; want %q", c.work, got, c.want)
+		}
+	}
+}
