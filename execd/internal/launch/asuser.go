@@ -3,6 +3,7 @@ package launch
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -83,7 +84,13 @@ func (l *Launcher) asUserWith(ctx context.Context, in io.Reader, out io.Writer, 
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		err := cmd.Wait()
+		if out == nil && errors.Is(err, exec.ErrWaitDelay) {
+			err = nil // it has done it, whatever somebody would still say of it
+		}
+		ended <- err
+	}()
 	gone, err := outlived(ctx, ended)
 	if err != nil && gone {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,6 +75,22 @@ func TestWriteAs(t *testing.T) {
 		if err == nil || err.Error() != what {
 			t.Errorf("%v; want %s", err, what)
 		}
+	}
+}
+
+// What was written stays written, though somebody else holds the shepherd's standard
+// error: who is told of a failure writes it once more.
+func TestWriteAsHeldOpen(t *testing.T) {
+	dir := t.TempDir()
+	l := fakeShepherd(t, "cat; exec >/dev/null; sleep 1000 & echo $! >"+dir+"/pid")
+	defer func() {
+		text, _ := os.ReadFile(filepath.Join(dir, "pid"))
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || syscall.Kill(pid, syscall.SIGKILL) != nil {
+			t.Errorf("cannot kill %q: %v", text, err)
+		}
+	}()
+	if err := l.AppendAs(t.Context(), &user.User{Name: "alice", UID: 1001, GID: 100}, "/x", []byte("a")); err != nil {
+		t.Error(err)
 	}
 }
 
