@@ -504,11 +504,24 @@ func (q *Queue) startOne() bool {
 
 // enter tells the ledger of a task that runs.
 func (q *Queue) enter(t *job.Task, grant *schedule.Grant, started time.Time) {
+	if last := q.running[key(t)]; last != nil && last != t {
+		q.leave(last) // it came to nothing, and has not given back its slots yet
+	}
 	q.running[key(t)] = t
 	q.sched.Started(schedule.Running{
 		Job: t.Job.Number, Task: t.Number, User: t.Job.Owner, Started: started,
 		Duration: q.duration(t, grant), Grant: grant,
 	})
+}
+
+// leave forgets a task that runs no more, but for what the scheduler has in its books.
+func (q *Queue) leave(t *job.Task) {
+	delete(q.running, key(t))
+	q.o.Cores.Give(t.Start.Binding)
+	delete(q.asked, key(t))
+	delete(q.stopped, key(t))
+	delete(q.managed.stopped, key(t))
+	delete(q.managed.holds, key(t))
 }
 
 // duration is how long a task runs at most; 0: nobody knows.
@@ -556,12 +569,7 @@ func (q *Queue) Ended(t *job.Task, claims []*claim.Claim, used schedule.Used) {
 	q.mu.Lock()
 	q.o.Claims.Deactivate(claims)
 	if q.running[key(t)] == t {
-		delete(q.running, key(t))
-		q.o.Cores.Give(t.Start.Binding)
-		delete(q.asked, key(t))
-		delete(q.stopped, key(t))
-		delete(q.managed.stopped, key(t))
-		delete(q.managed.holds, key(t))
+		q.leave(t)
 		q.sched.Ended(t.Job.Number, t.Number, used, time.Now())
 	}
 	q.settle()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,6 +149,43 @@ func TestAlteredMeanwhile(t *testing.T) {
 	alter(api.SubmitRequest{})
 	if got := b.next(t); got != "2.1" {
 		t.Errorf("%s is started; want 2.1", got)
+	}
+}
+
+// A run that comes to nothing gives back its slot and cores once, though the job has
+// been let start again before that, in another slot.
+func TestStartedAgainBeforeGivenBack(t *testing.T) {
+	s := newStore(t)
+	b := newBench(t, s, 2, NewGIDs(nil))
+	cores := NewCores("SCC")
+	b.q.mu.Lock()
+	b.q.o.Cores = cores
+	b.q.mu.Unlock()
+	_, err := s.Submit(&user.User{Name: "alice", UID: 1}, 1, &api.SubmitRequest{Name: "j", Binary: true, Command: "true", Binding: "linear:1"}, job.Limits{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := b.next(t)
+	b.mu.Lock()
+	first := b.held[name]
+	b.mu.Unlock()
+	if err := s.Fail(first.task, "its shell is missing"); err != nil {
+		t.Fatal(err)
+	}
+	clear := &api.ModifyRequest{Action: api.ActionClear, Jobs: []string{"1"}}
+	if reply, err := s.Modify(clear, job.Caller{UID: 1, Manager: true}, job.Hooks{}); err != nil || len(reply.Lines) != 1 || reply.Lines[0].Failed {
+		t.Fatalf("%+v, %v", reply, err)
+	}
+	if again := b.next(t); again != name || cores.InUse() == "SCC" {
+		t.Fatalf("%s is started, cores in use %s; want %s again, with a core", again, cores.InUse(), name)
+	}
+	b.q.Ended(first.task, first.claims, schedule.Used{})
+	if got := strings.Count(cores.InUse(), "c"); got != 1 || b.q.Running("all.q") != 1 {
+		t.Errorf("when the first has given its back %d run, cores in use: %s; want 1 and one", b.q.Running("all.q"), cores.InUse())
+	}
+	b.end(name)
+	if got := cores.InUse(); got != "SCC" || b.q.Running("all.q") != 0 {
+		t.Errorf("at the end %d run, cores in use: %s; want none", b.q.Running("all.q"), got)
 	}
 }
 
