@@ -69,12 +69,15 @@ next:
 	return kept
 }
 
-// WaitFor calls ok every few milliseconds until it reports true, and fails
-// after limit with what was waited for.
+// longestPause bounds the pauses between two looks at what is waited for.
+const longestPause = 40 * time.Millisecond
+
+// WaitFor calls ok until it reports true, after pauses that grow with the time it
+// takes, and fails after limit with what was waited for.
 func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	var last error
-	for {
+	for pause := 2 * time.Millisecond; ; pause = min(pause*5/4, longestPause) {
 		done, err := ok()
 		if done && err == nil {
 			return nil
@@ -88,7 +91,7 @@ func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 			}
 			return fmt.Errorf("still waiting for %s after %v", what, limit)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
