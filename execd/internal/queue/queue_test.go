@@ -172,8 +172,8 @@ func TestStartedAgainBeforeGivenBack(t *testing.T) {
 	if err := s.Fail(first.task, "its shell is missing"); err != nil {
 		t.Fatal(err)
 	}
-	clear := &api.ModifyRequest{Action: api.ActionClear, Jobs: []string{"1"}}
-	if reply, err := s.Modify(clear, job.Caller{UID: 1, Manager: true}, job.Hooks{}); err != nil || len(reply.Lines) != 1 || reply.Lines[0].Failed {
+	anew := &api.ModifyRequest{Action: api.ActionClear, Jobs: []string{"1"}}
+	if reply, err := s.Modify(anew, job.Caller{UID: 1, Manager: true}, job.Hooks{}); err != nil || len(reply.Lines) != 1 || reply.Lines[0].Failed {
 		t.Fatalf("%+v, %v", reply, err)
 	}
 	if again := b.next(t); again != name || cores.InUse() == "SCC" {

@@ -214,7 +214,7 @@ func (m *Machine) retirementRemaining() time.Duration {
 	if j == nil || m.noRetirement {
 		return 0
 	}
-	limit := seconds(m.eval(MaxJobRetirementTime, j), 0)
+	limit := seconds(m.eval(MaxJobRetirementTime, j))
 	if limit >= 0 && m.drain.on && m.drain.Peaceful && m.drain.Speed == DrainGraceful {
 		limit = forever
 	}
@@ -223,7 +223,7 @@ func (m *Machine) retirementRemaining() time.Duration {
 	}
 	if ad := m.jobAd(j); ad != nil {
 		if _, ok := ad.Lookup("MaxJobRetirementTime"); ok {
-			limit = min(limit, seconds(m.jobValue(j, "MaxJobRetirementTime"), 0))
+			limit = min(limit, seconds(m.jobValue(j, "MaxJobRetirementTime")))
 		}
 	}
 	if limit >= forever {
@@ -254,7 +254,7 @@ func (m *Machine) vacateTime(retirement time.Duration) time.Duration {
 	if j == nil {
 		return 0
 	}
-	limit := max(seconds(m.eval(MachineMaxVacateTime, j), 0), 0)
+	limit := max(seconds(m.eval(MachineMaxVacateTime, j)), 0)
 	ad := m.jobAd(j)
 	if ad == nil {
 		return limit
@@ -262,7 +262,7 @@ func (m *Machine) vacateTime(retirement time.Duration) time.Duration {
 	if _, ok := ad.Lookup("JobMaxVacateTime"); !ok {
 		return limit
 	}
-	wish := max(seconds(m.jobValue(j, "JobMaxVacateTime"), 0), 0)
+	wish := max(seconds(m.jobValue(j, "JobMaxVacateTime")), 0)
 	if wish <= limit {
 		return wish
 	}

@@ -212,12 +212,12 @@ func condition(v classad.Value) bool {
 // forever is longer than anything runs, and can be added to a time.
 const forever = 100 * 365 * 24 * time.Hour
 
-// seconds returns a value in seconds as a duration, def if it is none.
-func seconds(v classad.Value, def time.Duration) time.Duration {
+// seconds returns a value in seconds as a duration, 0 if it is none.
+func seconds(v classad.Value) time.Duration {
 	n, ok := v.Number()
 	switch {
 	case !ok || math.IsNaN(n):
-		return def
+		return 0
 	case n >= forever.Seconds():
 		return forever
 	case n <= -forever.Seconds():
