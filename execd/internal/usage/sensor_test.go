@@ -219,33 +219,35 @@ func TestSensorRestart(t *testing.T) {
 	}
 	s.waitText("license", "2")
 
-	// It reports when it is let, and dies of its own when it is let once more, with a
-	// child that holds its output open.
-	if err := syscall.Mkfifo(s.dir+"/let", 0o644); err != nil {
-		t.Fatal(err)
+	// It reports when it is let, and dies of its own when it is told, with a child that
+	// holds its output open. Not by one pipe: it would find the first writer there still.
+	for _, name := range []string{"let", "die"} {
+		if err := syscall.Mkfifo(filepath.Join(s.dir, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	let := func() {
-		if err := os.WriteFile(s.dir+"/let", []byte("die\n"), 0); err != nil {
+	tell := func(name string) {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte("now\n"), 0); err != nil {
 			t.Error(err)
 		}
 	}
 	path = s.script("dies", `echo x >>"${0%/*}/starts"
-read line; read line <"${0%/*}/let"; echo begin; echo global:license:3; echo end; read line <"${0%/*}/let"; sleep 1000 & exit 7`)
+read line; read line <"${0%/*}/let"; echo begin; echo global:license:3; echo end; read line <"${0%/*}/die"; sleep 1000 & exit 7`)
 	begin := time.Now()
 	s.Configure(often, false, []string{path})
-	let()
+	tell("let")
 	s.waitText("license", "3")
-	let()
+	tell("die")
 	s.waitLog("exit status 7: started again after 1s at the earliest")
 	s.wait("the value to go", func(v map[string]conf.Value) bool { _, ok := v["license"]; return !ok })
 	again := make(chan struct{})
 	go func() { // it is only started when somebody asks
 		defer close(again)
-		let()
+		tell("let")
 	}()
 	s.waitText("license", "3") // after that second
 	<-again
-	let()
+	tell("die")
 	s.Configure(often, false, nil)
 	s.wait("the value to go", func(v map[string]conf.Value) bool { _, ok := v["license"]; return !ok })
 	starts, err := os.ReadFile(s.dir + "/starts")
