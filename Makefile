@@ -105,12 +105,12 @@ LONG = ./test/e2e $(PARENT) ./execd/internal/hook
 
 test:
 	test/need $(NEED_TEST)
-	$(GOTEST) -count=1 -timeout 30m $(LONG) ./...
+	$(GOTEST) -count=1 -timeout 15m $(LONG) ./...
 
 race:
 	test/need $(NEED_RACE)
-	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -timeout 30m $(UNIT)
-	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -timeout 30m -run '^TestFaultAtEveryWrite$$' $(PARENT)
+	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -timeout 15m $(UNIT)
+	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -timeout 15m -run '^TestFaultAtEveryWrite$$' $(PARENT)
 
 fuzz:
 	test/fuzz $(FUZZTIME) $(FUZZLIMIT)

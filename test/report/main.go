@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -68,6 +69,7 @@ type report struct {
 	to            io.Writer
 	all           bool                // tell also what tests said that passed
 	said          map[string][]string // what runs or was built has printed
+	begun         map[string]bool     // tests that have not ended
 	bad           []failure
 	passed, fails int
 	skipped       int
@@ -79,7 +81,9 @@ type failure struct {
 	lines []string
 }
 
-func newReport(to io.Writer) *report { return &report{to: to, said: map[string][]string{}} }
+func newReport(to io.Writer) *report {
+	return &report{to: to, said: map[string][]string{}, begun: map[string]bool{}}
+}
 
 func (r *report) failed() bool { return len(r.bad) > 0 }
 
@@ -107,15 +111,34 @@ func (r *report) line(line string) {
 	}
 	name := e.name()
 	switch e.Action {
+	case "run":
+		r.begun[name] = true
 	case "output", "build-output":
 		r.keep(name, e.Output)
 	case "pass", "skip":
 		r.good(&e)
-		delete(r.said, name)
+		r.forget(name)
 	case "fail":
 		r.wrong(&e)
-		delete(r.said, name)
+		r.forget(name)
 	}
+}
+
+func (r *report) forget(name string) {
+	delete(r.said, name)
+	delete(r.begun, name)
+}
+
+// unfinished returns the tests of a package that was ended while they ran, with what
+// they said: where they were is in that of one of them.
+func (r *report) unfinished(pkg string) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(r.begun)) {
+		if strings.HasPrefix(name, pkg+" ") {
+			lines = append(append(lines, "not ended: "+name), r.said[name]...)
+			r.forget(name)
+		}
+	}
+	return lines
 }
 
 // keep remembers what was printed, of much the first and the last lines.
@@ -168,6 +191,8 @@ func (r *report) wrong(e *event) {
 	}
 	if e.Test != "" {
 		r.fails++
+	} else {
+		lines = append(r.unfinished(e.Package), lines...)
 	}
 	fmt.Fprintf(r.to, "FAIL  %s %.1f s\n", name, e.Elapsed)
 	r.tell(lines)

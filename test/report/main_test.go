@@ -57,6 +57,13 @@ func TestReport(t *testing.T) {
 			want: []string{"0 failed\nFAIL  p\n      p: left behind"},
 		},
 		{
+			name: "it is ended while tests run", failed: true,
+			in: ends("TestA", "run") + ends("TestB", "run") + ends("TestB", "pass") + ends("TestC", "run") +
+				said("TestC", "SIGQUIT: quit", "x_test.go:7") + said("", "FAIL\tp\t0.5s") + ends("", "fail"),
+			want: []string{"FAIL  p 0.5 s\n      not ended: p TestA\n      not ended: p TestC\n      SIGQUIT: quit", "0 failed\nFAIL  p\n      not ended: p TestA", "x_test.go:7"},
+			not:  "p TestB",
+		},
+		{
 			name: "it cannot be built", failed: true,
 			in: `{"ImportPath":"p [p.test]","Action":"build-output","Output":"x.go:1: undefined\n"}` + "\n" +
 				`{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}` + "\n",
