@@ -234,26 +234,42 @@ func (p Process) belongsTo(dir string) bool {
 }
 
 // LeftBehind lists what a run should have cleaned up: processes, and mounts
-// below its directory.
-func LeftBehind(dir string) ([]string, error) {
-	var left []string
+// below its directory. What is about to end, as a shepherd whose job is over, is
+// waited for.
+func LeftBehind(dir string) (left []string, err error) {
+	_ = WaitFor(Patience, "nothing to be left", func() (bool, error) {
+		left, err = remains(dir)
+		return len(left) == 0, err
+	})
+	return left, err
+}
+
+// remains is what LeftBehind finds at one moment.
+func remains(dir string) ([]string, error) {
 	processes, err := Processes(dir)
 	if err != nil {
 		return nil, err
 	}
+	var left []string
 	for _, p := range processes {
 		left = append(left, p.String())
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
+	mounts, err := Mounts(dir)
+	for _, m := range mounts {
+		left = append(left, "mount "+m)
 	}
-	for line := range strings.Lines(string(mounts)) {
+	return left, err
+}
+
+// Mounts lists what is mounted at a directory and below it.
+func Mounts(dir string) (mounts []string, err error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir) {
-			left = append(left, "mount "+f[4])
+			mounts = append(mounts, f[4])
 		}
 	}
-	return left, nil
+	return mounts, err
 }
 
 // KillLeft ends the processes that Processes lists and removes the control groups
