@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"paddock/test/harness"
 	"paddock/test/structure"
@@ -503,7 +504,11 @@ func cmdReadonly(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(ts.Exec("umount", "--lazy", dir))
 		}
 	})
-	ts.Check(ts.Exec("mount", "-o", "remount,bind,ro", dir))
+	// Execd may just be writing something below it.
+	ts.Check(harness.WaitFor(harness.Patience, dir+" to be read-only", func() (bool, error) {
+		err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
+		return err == nil, err
+	}))
 }
 
 func cmdIdle(ts *testscript.TestScript, neg bool, args []string) {
