@@ -54,7 +54,8 @@ func (d *daemon) keepShares(ctx context.Context) {
 			return
 		}
 		last = string(data)
-		if err := atomicfile.Write(d.root.Path(spool.FileShares), append(data, '\n'), 0o644); err != nil {
+		// Else a power cut could leave nothing of the first one.
+		if err := atomicfile.WriteDurable(d.root.Path(spool.FileShares), append(data, '\n'), 0o644); err != nil {
 			d.log.Warn(err.Error())
 		}
 	}
