@@ -1,7 +1,6 @@
 package claim
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -422,19 +421,15 @@ func (t *Table) refusedByStart(s *slots, m *managed, place int, q *question) str
 		return q.refused[place].text
 	}
 	if !q.alike || q.last.version != l.version {
-		env := classad.Env{My: l.ad, Target: s.asked.jobAd(q), Now: t.o.Now()}
-		v := env.Eval(t.policy.Expr(slot.Start))
-		q.last = opinion{version: l.version, refused: !v.True()}
-		if q.last.refused {
-			q.last.value = v.String()
-		}
+		value, ok := t.start(l.ad, s.asked.jobAd(q))
+		q.last = opinion{l.version, !ok, value}
 	}
 	if !q.last.refused {
 		return ""
 	}
 	if l.text == "" || q.last.value != l.value {
 		l.value = q.last.value
-		l.text = fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), l.value)
+		l.text = t.startIs(m, l.value)
 	}
 	if q.refused != nil {
 		q.refused[place] = startRefused{l.version, l.text}

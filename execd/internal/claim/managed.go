@@ -654,8 +654,8 @@ func (t *Table) undecided(m *managed, j slot.Job, ad *classad.Ad) string {
 	}
 	d := m.machine.DecideWith(t.o.Now(), j, ad)
 	if d.Reason == slot.ReasonNotWilling {
-		if v, ok := t.start(j, ad); !ok {
-			return fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), v)
+		if v, ok := t.start(ad, j.Ad()); !ok {
+			return t.startIs(m, v)
 		}
 	}
 	return t.refusal(m, &d)
@@ -674,11 +674,17 @@ func (t *Table) refusal(m *managed, d *slot.Decision) string {
 	return fmt.Sprintf("of %s: %s", name, d.Text)
 }
 
-// start evaluates START, and reports whether it is true.
-func (t *Table) start(j slot.Job, ad *classad.Ad) (string, bool) {
-	env := classad.Env{My: ad, Target: j.Ad(), Now: t.o.Now()}
+// start evaluates START with the ads of a slot and a job, and reports whether it is
+// true.
+func (t *Table) start(slotAd, jobAd *classad.Ad) (value string, ok bool) {
+	env := classad.Env{My: slotAd, Target: jobAd, Now: t.o.Now()}
 	v := env.Eval(t.policy.Expr(slot.Start))
 	return v.String(), v.True()
+}
+
+// startIs is the refusal of a slot whose START has a value that is not true.
+func (t *Table) startIs(m *managed, value string) string {
+	return fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), value)
 }
 
 // nextWilling returns the lowest idle slot of a queue that will have a job, or nil,

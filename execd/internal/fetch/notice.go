@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"paddock/classad"
-
+	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
@@ -67,7 +67,7 @@ func (l *Layer) tellLeft() {
 	}
 	jobs := make([]int, 0, len(names))
 	for _, name := range names {
-		if n, err := strconv.Atoi(name); err == nil && n > 0 && strconv.Itoa(n) == name {
+		if n, ok := job.ParseNumber(name); ok {
 			jobs = append(jobs, n)
 			continue
 		}
