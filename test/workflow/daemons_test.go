@@ -58,13 +58,7 @@ func newSite(t *testing.T) *site {
 			t.Fatal(err)
 		}
 	}
-	place, err := os.MkdirTemp(filepath.Dir(bin), "ssh-") //nolint:usetesting // where the harness looks for what is left
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(place, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	place := newPlace(t)
 	etc := api.DevPlaces(place).Config
 	if err := os.MkdirAll(etc, 0o755); err != nil {
 		t.Fatal(err)
@@ -76,7 +70,28 @@ func newSite(t *testing.T) *site {
 	if err := os.WriteFile(filepath.Join(etc, "sge_conf"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if s.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: place, Mode: "-root"}); err != nil {
+	s.start(t, harness.Options{Bin: bin, Dir: place, Mode: "-root"})
+	return s
+}
+
+// newPlace returns a new directory for an execd of a test's own.
+func newPlace(t *testing.T) string {
+	t.Helper()
+	place, err := os.MkdirTemp(filepath.Dir(bin), strings.ToLower(t.Name())+"-") //nolint:usetesting // where the harness looks for what is left
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(place, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return place
+}
+
+// start starts the site's execd, which goes with the test.
+func (s *site) start(t *testing.T, options harness.Options) {
+	t.Helper()
+	var err error
+	if s.Daemon, err = harness.Start(options); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -84,7 +99,6 @@ func newSite(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
-	return s
 }
 
 // as runs a program as somebody.
@@ -209,10 +223,11 @@ func TestSSH(t *testing.T) {
 	}
 }
 
-// qsh opens xterm on the user's display.
+// qsh opens xterm on the user's display. It does not wait for a slot, and so it has an
+// execd where nobody else has one.
 func TestWindow(t *testing.T) {
 	t.Parallel()
-	s := &site{Daemon: daemon, dir: workplace(t, map[string]string{
+	s := &site{dir: workplace(t, map[string]string{
 		"shell": "#!/bin/sh\necho \"$DISPLAY $JOB_NAME $QUEUE ${WINDOWID:+window}\" >>seen\ntty >>seen\n",
 	})}
 	if err := os.Chmod(s.dir+"/shell", 0o755); err != nil {
@@ -236,6 +251,7 @@ func TestWindow(t *testing.T) {
 	}
 	display := ":" + strings.TrimSpace(line)
 
+	s.start(t, harness.Options{Bin: bin, Dir: newPlace(t), Mode: "-root"})
 	for i, command := range []string{"qsh -cwd -S " + s.dir + "/shell", "DISPLAY=:9999 qsh -display " + display + " -cwd -N window -S " + s.dir + "/shell -- -geometry 40x10"} {
 		got := s.run(t, command, "DISPLAY="+display)
 		name := []string{"INTERACTIVE", "window"}[i]
@@ -252,9 +268,7 @@ func TestWindow(t *testing.T) {
 		if seen := read(t, s.dir+"/seen"); !strings.Contains(seen, display+" "+name+" all.q window\n/dev/pts/") {
 			t.Errorf("the shell has seen %q", seen)
 		}
-		if names := ran(t, name, 1); len(names) != 1 {
-			t.Errorf("jobs %q were run", names)
-		}
+		s.want(t, got, name, 0)
 	}
 	if got := s.run(t, "unset DISPLAY; qsh"); got.exit != 1 || got.err != "error: no DISPLAY variable found with interactive job\n" {
 		t.Errorf("without a display: exit status %d, %q", got.exit, got.err)

@@ -54,13 +54,7 @@ mpi.MPI_Finalize()
 func newCluster(t *testing.T) *site {
 	t.Helper()
 	s := &site{dir: workplace(t, map[string]string{"sums.py": sums})}
-	place, err := os.MkdirTemp(filepath.Dir(bin), "mpi-") //nolint:usetesting // where the harness looks for what is left
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(place, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	place := newPlace(t)
 	etc := api.DevPlaces(place).Config
 	programs := map[string]string{
 		"as-two":    asTwo,
@@ -89,15 +83,7 @@ func newCluster(t *testing.T) *site {
 	if out, err := exec.CommandContext(t.Context(), via[0], append(via[1:], "true")...).CombinedOutput(); err != nil {
 		t.Skipf("the kernel lets us have no network of our own: %v: %s", err, out)
 	}
-	s.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: place, Mode: "-root", Via: via, Notify: filepath.Join(place, "ready")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	s.start(t, harness.Options{Bin: bin, Dir: place, Mode: "-root", Via: via, Notify: filepath.Join(place, "ready")})
 	return s
 }
 
