@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -218,6 +219,16 @@ func (d Dir) Held() (bool, error) {
 		return false, err
 	}
 	return Held(path)
+}
+
+// Released waits until nobody holds the lock of the directory, at most so long, and
+// reports whether it came to that.
+func (d Dir) Released(within time.Duration) (bool, error) {
+	path, err := d.file("look at", FileLock)
+	if err != nil {
+		return false, err
+	}
+	return released(path, within)
 }
 
 // Has reports whether the directory has a file of that name.

@@ -3,6 +3,7 @@ package spool
 import (
 	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +48,34 @@ func Held(path string) (bool, error) {
 		return false, cannot("look at lock", path, err)
 	}
 	return false, nil
+}
+
+// released waits until nobody holds the lock of a file, at most so long, and reports
+// whether it came to that.
+func released(path string, within time.Duration) (bool, error) {
+	f, err := openRegular(path)
+	if errors.Is(err, unix.ENOENT) {
+		return true, nil
+	}
+	if err != nil {
+		return false, cannot("look at lock", path, err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer f.Close()
+		done <- flock(f, unix.LOCK_SH)
+	}()
+	late := time.NewTimer(within)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			return false, cannot("look at lock", path, err)
+		}
+		return true, nil
+	case <-late.C:
+		return false, nil // the thread that waits goes when the lock does
+	}
 }
 
 func flock(f *os.File, how int) error {

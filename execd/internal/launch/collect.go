@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"paddock/spool"
 )
@@ -93,6 +94,24 @@ func Look(d spool.Dir) (Evidence, error) {
 	return e, nil
 }
 
+// copyLives bounds for how long a process that execd is about to start may have a copy
+// of a lock.
+const copyLives = time.Second
+
+// lookBack is Look at the directory of a shepherd whose end was seen. Its lock may be
+// held a moment longer: what execd started beside it has a copy until it is another
+// program.
+func lookBack(d spool.Dir) (Evidence, error) {
+	e, err := Look(d)
+	if err != nil || !e.Held {
+		return e, err
+	}
+	if _, err := d.Released(copyLives); err != nil {
+		return Evidence{}, err
+	}
+	return Look(d)
+}
+
 // Find returns the directory of a run, wherever in its life it is, and whether
 // it is in finished/ already.
 func (l *Launcher) Find(run spool.RunID) (d spool.Dir, finished bool, err error) {
@@ -130,7 +149,7 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 	if err != nil {
 		return spool.Outcome{}, err
 	}
-	e, err := Look(d)
+	e, err := lookBack(d)
 	if err != nil {
 		return spool.Outcome{}, err
 	}

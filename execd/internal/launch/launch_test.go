@@ -1,11 +1,15 @@
 package launch
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -447,6 +451,45 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("Verdict of %+v = %v; want %v", e, got, tt.want)
 			}
 		})
+	}
+}
+
+// A copy of the lock that is about to go is no shepherd that lives.
+func TestCopyOfLock(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"pid": "1\n", "exit_status": "0\n", "usage": testUsage} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := spool.OpenDir(dir)
+	lock, err := d.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := lock.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := fmt.Sprintf(":%d ", info.Sys().(*syscall.Stat_t).Ino)
+	ctx, cancel := context.WithCancel(t.Context())
+	var copied sync.WaitGroup
+	copied.Go(func() {
+		defer lock.Close()
+		isWaitedFor := func(line string) bool { return strings.Contains(line, "-> FLOCK") && strings.Contains(line, file) }
+		for ctx.Err() == nil {
+			locks, err := os.ReadFile("/proc/locks")
+			if err != nil || slices.ContainsFunc(strings.Split(string(locks), "\n"), isWaitedFor) {
+				return
+			}
+			runtime.Gosched()
+		}
+	})
+	e, err := lookBack(d)
+	cancel()
+	copied.Wait()
+	if err != nil || e.Verdict() != HasEnded {
+		t.Errorf("lookBack = %v, %v; want that it has ended", e.Verdict(), err)
 	}
 }
 

@@ -135,7 +135,7 @@ func (l *Launcher) CollectTask(run spool.RunID, gid int) (out spool.Outcome, beg
 		out.Failed, out.Reason = spool.FailedNoExitStatus, "the task's spool directory is gone"
 		return out, true, nil
 	}
-	e, err := Look(d)
+	e, err := lookBack(d)
 	if err != nil {
 		return out, false, err
 	}
