@@ -458,11 +458,13 @@ func (d *daemon) run(ctx context.Context) error {
 	var queueDone, bookDone, launchDone sync.WaitGroup
 	bookCtx, stopBook := context.WithCancel(context.Background())
 	defer stopBook()
+	fetchCtx, stopFetch := context.WithCancel(ctx)
 	stopLaunch := make(chan struct{})
 	launchDone.Go(func() { d.launch.Run(stopLaunch) })
 	bookDone.Go(func() { d.book.Run(bookCtx) })
 	bookDone.Go(func() { d.mail.Run(bookCtx) })
 	stop := func() {
+		stopFetch() // whose hooks may run though nothing else was begun
 		queueDone.Wait()
 		d.queue.Stop()
 		d.stages.Stop()
@@ -477,6 +479,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.queue.SetLoad(d.load.Values())
 	err = d.loadShares()
 	if err == nil {
+		d.fetch.Recover(fetchCtx)
 		err = d.stages.Recover()
 	}
 	if err != nil {
@@ -495,7 +498,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.report()
 	d.configureLoad()
 	queueDone.Go(func() { d.queue.Run(ctx) })
-	queueDone.Go(func() { d.fetch.Run(ctx) })
+	queueDone.Go(func() { d.fetch.Run(fetchCtx) })
 	queueDone.Go(func() { d.load.Run(ctx, d.queue.SetLoad) })
 	queueDone.Go(func() { d.usage.Run(ctx) })
 	queueDone.Go(func() { d.keepShares(ctx) })

@@ -424,6 +424,7 @@ func (b *bench) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	l := b.Layer
+	l.Recover(ctx)
 	go func() { defer close(done); l.Run(ctx) }()
 	return func() { cancel(); <-done }
 }

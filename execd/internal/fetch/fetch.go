@@ -125,12 +125,9 @@ func (l *Layer) current() Settings {
 }
 
 // Run fetches until ctx is done. Then it ends the hooks that are running, and
-// returns when they are gone. Jobs go on running.
+// returns when they are gone. Jobs go on running. Recover comes before it.
 func (l *Layer) Run(ctx context.Context) {
-	l.mu.Lock()
-	l.running = ctx
-	l.mu.Unlock()
-	l.recover()
+	l.findLeft()
 	var wg sync.WaitGroup
 	for ctx.Err() == nil {
 		listed := l.o.Slots.ListChanged()
@@ -365,9 +362,13 @@ func (l *Layer) desk(id slot.ID) *desk {
 	return d
 }
 
-// recover finds what an earlier execd has accepted. Those that were not told are
-// told; what was not started yet waits for the worker of its slot.
-func (l *Layer) recover() {
+// Recover finds what an earlier execd has accepted, and tells those who were not
+// told, until ctx is done. It comes before any of these jobs is led to its end: of one
+// that is over by then nobody would know that it is still to be told.
+func (l *Layer) Recover(ctx context.Context) {
+	l.mu.Lock()
+	l.running = ctx
+	l.mu.Unlock()
 	l.tellLeft()
 	for _, f := range l.o.Store.Foreigners() {
 		c, err := l.reread(f)
@@ -388,12 +389,26 @@ func (l *Layer) recover() {
 			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted before the restart: job=%d: told again", c.slot, f.Number))
 			d.reply(c.keyword, true, c, l.slotAd(c.slot), "", "")
 		}
-		if f.State == job.Pending || f.State == job.Errored {
-			l.mu.Lock()
-			l.left[c.slot] = append(l.left[c.slot], c)
-			l.mu.Unlock()
+		l.mu.Lock()
+		l.left[c.slot] = append(l.left[c.slot], c)
+		l.mu.Unlock()
+	}
+}
+
+// findLeft finds which of that was not started and waits for the worker of its slot.
+func (l *Layer) findLeft() {
+	l.mu.Lock()
+	found := l.left
+	l.mu.Unlock()
+	left := map[slot.ID][]*claim{}
+	for id, list := range found {
+		if list = slices.DeleteFunc(list, func(c *claim) bool { return !l.waits(c.job) }); len(list) > 0 {
+			left[id] = list
 		}
 	}
+	l.mu.Lock()
+	l.left = left
+	l.mu.Unlock()
 	// A claim may be there and its work not, if execd was killed in between. With its
 	// desk it is given back, also where no work is fetched any more.
 	for _, id := range l.o.Slots.List() {

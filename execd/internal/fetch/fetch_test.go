@@ -198,6 +198,33 @@ func TestAheadRestart(t *testing.T) {
 	})
 }
 
+// The end of the job before is still told when the next execd starts: what was recorded
+// ahead waits for that, and is not taken for work that is to preempt it.
+func TestAheadRestartAtAnEnd(t *testing.T) {
+	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"), adOf("b"))
+		stop := b.start()
+		synctest.Wait()
+		b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
+		synctest.Wait()
+		stop()
+		b.open(t)
+		defer b.start()()
+		synctest.Wait()
+		if got := b.slots.told(); strings.Contains(got, "refused") || strings.Contains(got, "job 2") {
+			t.Errorf("before the end of the first job the slots were told\n%s", got)
+		}
+		b.slots.end(t, b.Layer, 1)
+		synctest.Wait()
+		if got := b.slots.told(); !strings.HasSuffix(got, "slot 1: claimed <h>#1#1#...\nslot 1: job 2 starts") {
+			t.Errorf("the slots were told\n%s", got)
+		}
+		if n := len(b.hooks.of(hook.EvictClaim)); n != 0 {
+			t.Errorf("%d evictions", n)
+		}
+	})
+}
+
 // REQ-HOOK-20, REQ-HOOK-21, REQ-HOOK-26, REQ-HOOK-29: what the hooks are handed, to the byte.
 func TestStdin(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
@@ -631,6 +658,34 @@ func TestRestart(t *testing.T) {
 		}
 		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 || len(b.o.Store.Foreigners()) != 0 {
 			t.Errorf("%d evictions, %d jobs; want one and none when the slot refuses", n, len(b.o.Store.Foreigners()))
+		}
+	})
+}
+
+// What has ended while execd was away is told to be accepted all the same, though its
+// record goes before the slots fetch again.
+func TestOverBeforeTold(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		b.hooks.other = endless
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		b.hooks.other = nil
+		b.open(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		b.Recover(ctx)
+		b.slots.end(t, b.Layer, 1) // as the stages do
+		done := make(chan struct{})
+		go func() { defer close(done); b.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		<-done
+		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 || replies[1].args != "accept" {
+			t.Errorf("replies are %v; want a second accept", replies)
+		}
+		if got := b.slots.told(); strings.Count(got, "job 1 starts") != 1 {
+			t.Errorf("the slots were told\n%s\nwant job 1 not started again", got)
 		}
 	})
 }

@@ -102,7 +102,7 @@ func (w *worker) run(ctx context.Context) {
 	defer renewing.Wait()
 	renewing.Go(func() { w.renew(ctx) })
 	for _, c := range l.takeLeft(w.slot) {
-		w.resume(c)
+		w.resume(ctx, c)
 	}
 	for ctx.Err() == nil {
 		changed := l.o.Slots.Changed(w.slot)
@@ -463,9 +463,29 @@ func (w *worker) record(c *claim, owner *user.User, id string) (err error) {
 	return err
 }
 
+// awaitTurn returns when nothing runs under the claim that work was recorded for ahead,
+// or the claim is another's.
+func (w *worker) awaitTurn(ctx context.Context, c *claim) {
+	for ctx.Err() == nil {
+		changed := w.layer.o.Slots.Changed(w.slot)
+		s, ok := w.layer.o.Slots.Snapshot(w.slot)
+		if !ok || !s.Fetched || s.Claim != c.id || s.State != "Claimed" || s.Activity == "Idle" {
+			return
+		}
+		sleep(ctx, 0, changed, nil, nil)
+	}
+}
+
 // resume starts what an earlier execd has accepted and not started.
-func (w *worker) resume(c *claim) {
+func (w *worker) resume(ctx context.Context, c *claim) {
 	l := w.layer
+	w.awaitTurn(ctx, c)
+	if ctx.Err() != nil {
+		if l.runs() {
+			l.drop(c, "the slot fetches no work any more")
+		}
+		return // the next execd finds it
+	}
 	if c.job.Foreign && !l.waits(c.job) {
 		return // deleted meanwhile, or started
 	}
