@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -86,16 +85,8 @@ func makeFieldIn(t *testing.T, base string, root bool, more string) *field {
 	if err := os.WriteFile(filepath.Join(f.dir, "etc", "queues", "all.q"), []byte(queue), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// By these numbers an execd kills, whoever else has them.
-	first := 100_000 + os.Getpid()%10_000*1000 + int(fields.Add(1))*20
-	global := fmt.Sprintf("gid_range %d-%d\n", first, first+19)
-	if err := os.WriteFile(filepath.Join(f.dir, "etc", "sge_conf"), []byte(global), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	return f
 }
-
-var fields atomic.Int32 // how many there are
 
 func (f *field) start() {
 	f.t.Helper()

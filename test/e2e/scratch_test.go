@@ -82,11 +82,7 @@ func scratchLimit(t *testing.T, dir, params, means string) {
 	}
 	write("complexes", "scratch_limit scratch MEMORY <= YES YES 0 0\n")
 	write("pes/smp", "pe_name smp\nslots 3\nallocation_rule $pe_slots\n")
-	conf, err := os.ReadFile(filepath.Join(f.dir, "etc", "sge_conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write("sge_conf", string(conf)+"execd_params SCRATCH_LIMIT=2M,"+params+"\n")
+	write("sge_conf", "execd_params SCRATCH_LIMIT=2M,"+params+"\n")
 	f.plan("")
 	f.script("after", "ls $TMPDIR >PUB/after.$JOB_ID\n")
 	// As much as can be written, by halves of a megabyte.

@@ -1,7 +1,9 @@
 package harness
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
 )
 
 // places are the control groups that have those of jobs, by the directory of
@@ -109,4 +113,49 @@ func removeGroup(dir string) error {
 		}
 		return err == nil, err
 	})
+}
+
+// ranges are the additional group ids of the execds that were started here.
+var ranges = struct {
+	sync.Mutex
+	byDir map[string]string
+}{byDir: map[string]string{}}
+
+var gidRange = regexp.MustCompile(`(?m)^gid_range\s`)
+
+// ownGIDs sees that the configuration below dir has a gid_range. By these numbers an
+// execd and its shepherds know a job's processes and kill them, whoever else has
+// them: a host has one execd in root mode, and here several run at once, each of
+// which would begin with the same number.
+func ownGIDs(dir string) error {
+	name := filepath.Join(api.DevPlaces(dir).Config, "sge_conf")
+	text, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if gidRange.Match(text) {
+		return nil
+	}
+	ranges.Lock()
+	defer ranges.Unlock()
+	line := ranges.byDir[dir]
+	if line == "" {
+		// Far from those of accounts. A run beside this one has another process id.
+		const each, dirs, runs = 5000, 64, 4096
+		first := 1_000_000 + (os.Getpid()%runs*dirs+len(ranges.byDir)%dirs)*each
+		line = fmt.Sprintf("gid_range %d-%d\n", first, first+each-1)
+		ranges.byDir[dir] = line
+	}
+	if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+		line = "\n" + line
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line)
+	return errors.Join(err, f.Close())
 }

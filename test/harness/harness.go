@@ -123,7 +123,8 @@ type Options struct {
 
 // Start starts an execd and returns when it says that it accepts requests. The
 // word comes over the socket that sd_notify(3) describes. Its log is
-// appended to the file that Log names.
+// appended to the file that Log names. One in root mode whose configuration has
+// no gid_range gets numbers that no other execd has, see ownGIDs.
 func Start(o Options) (*Daemon, error) {
 	if o.Mode == "" {
 		o.Mode = "-dev"
@@ -136,6 +137,11 @@ func Start(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	defer log.Close()
+	if o.Mode == "-root" {
+		if err := ownGIDs(o.Dir); err != nil {
+			return nil, err
+		}
+	}
 	notify, name, err := listenNotify(o.Notify)
 	if err != nil {
 		return nil, err

@@ -162,8 +162,9 @@ func facts(t *testing.T, name string) map[string]string {
 	return found
 }
 
-// added matches the numbers of gid_range.
-var added = regexp.MustCompile(`\b65[45][0-9]{2}\b`)
+// added matches the numbers of gid_range: Grid Engine's, and those that the harness
+// gives to ours.
+var added = regexp.MustCompile(`\b(?:65[45][0-9]{2}|[0-9]{7,})\b`)
 
 // startOurs starts our execd in root mode, with the queue and the settings of
 // the running Grid Engine, and more of them.
@@ -184,7 +185,7 @@ func startOurs(t *testing.T, name string, more ...string) *harness.Daemon {
 	}
 	var conf strings.Builder
 	for line := range strings.Lines(settings) {
-		if key, _, _ := strings.Cut(line, " "); slices.Contains([]string{"min_uid", "min_gid", "gid_range", "shell_start_mode", "login_shells"}, key) {
+		if key, _, _ := strings.Cut(line, " "); slices.Contains([]string{"min_uid", "min_gid", "shell_start_mode", "login_shells"}, key) {
 			conf.WriteString(line)
 		}
 	}
