@@ -51,7 +51,7 @@ func someNoise(n int) []byte {
 // signal.
 func TestQrshCodes(t *testing.T) {
 	t.Parallel()
-	d := newDeskWith(t, 110, "-dev")
+	d := newDeskWith(t, 400, "-dev") // more than there are sessions, see plenty
 	noise := someNoise(200_000)
 	var all sync.WaitGroup
 	for code := range 100 {
@@ -187,7 +187,7 @@ func TestQrshEscape(t *testing.T) {
 // TestQrshGivesBack ends qrsh while it has the terminal.
 func TestQrshGivesBack(t *testing.T) {
 	t.Parallel()
-	d := newDeskWith(t, 9, "-dev")
+	d := newDesk(t)
 	for _, tt := range []struct {
 		sig  syscall.Signal
 		exit int

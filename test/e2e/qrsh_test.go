@@ -191,7 +191,7 @@ func TestQrshHostile(t *testing.T) {
 	if second == nil {
 		t.Skip("another user is needed, and so root")
 	}
-	d := newDeskWith(t, 0, "-root")
+	d := newDeskWith(t, plenty, "-root")
 	term := d.start(d.command("qrsh", "-pty", "y", "echo begun; read a"))
 	d.await(term, 0, `begun`)
 	jobs, err := d.Jobs()

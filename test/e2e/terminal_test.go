@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,21 +28,21 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	return newDeskWith(t, 0, "-dev")
+	return newDeskWith(t, plenty, "-dev")
 }
 
-// newDeskWith has a desk whose execd has so many slots, 0 for as many as usual,
-// and is started in this mode.
+// plenty is more slots than a test has jobs: qrsh is refused where the last one has its
+// slot still, and how many slots there are otherwise is for the host to say.
+const plenty = 20
+
+// newDeskWith has a desk whose execd has so many slots and is started in this mode.
 func newDeskWith(t *testing.T, slots int, mode string) *desk {
 	t.Helper()
 	dir := place(t, "terminal")
 	if err := os.MkdirAll(dir+"/etc/queues", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{}
-	if slots > 0 {
-		files["queues/all.q"] = "qname all.q\nslots " + strconv.Itoa(slots) + "\n"
-	}
+	files := map[string]string{"queues/all.q": "qname all.q\nslots " + strconv.Itoa(slots) + "\n"}
 	if mode == "-root" {
 		files["sge_conf"] = "min_uid 0\nmin_gid 0\n"
 	}
@@ -416,13 +417,14 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// configure writes the configuration of an execd that is to be started.
+// configure writes the configuration of an execd that is to be started, of plenty of
+// slots.
 func configure(t *testing.T, dir, text string) {
 	t.Helper()
-	err := os.Mkdir(filepath.Join(dir, "etc"), 0o755)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "etc", "sge_conf"), []byte(text), 0o644)
-	}
+	etc := filepath.Join(dir, "etc")
+	err := errors.Join(os.MkdirAll(filepath.Join(etc, "queues"), 0o755),
+		os.WriteFile(filepath.Join(etc, "sge_conf"), []byte(text), 0o644),
+		os.WriteFile(filepath.Join(etc, "queues", "all.q"), []byte("qname all.q\nslots "+strconv.Itoa(plenty)+"\n"), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
