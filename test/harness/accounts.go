@@ -17,7 +17,7 @@ func OtherAccounts(dir, without string, lines ...string) (via []string, err erro
 		return nil, err
 	}
 	// A user may be made meanwhile, by files that come and go.
-	unlock, err := Lock("/run/lock/paddock-test-users.lock")
+	unlock, err := Lock(UsersLock)
 	if err != nil {
 		return nil, err
 	}

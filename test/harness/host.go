@@ -15,6 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// UsersLock is held by whoever changes the accounts of this host, or copies them.
+const UsersLock = "/run/lock/paddock-test-users.lock"
+
 // User is an account made for a test run.
 type User struct {
 	Name     string
@@ -27,7 +30,7 @@ type User struct {
 // supplementary groups, which it makes too. One that a killed run left behind
 // is replaced. Needs root.
 func AddUser(name string, groups ...string) (*User, error) {
-	unlock, err := Lock("/run/lock/paddock-test-users.lock")
+	unlock, err := Lock(UsersLock)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +74,7 @@ func AddUser(name string, groups ...string) (*User, error) {
 
 // Remove removes the account, its groups and its home directory.
 func (u *User) Remove() error {
-	unlock, err := Lock("/run/lock/paddock-test-users.lock")
+	unlock, err := Lock(UsersLock)
 	if err != nil {
 		return err
 	}

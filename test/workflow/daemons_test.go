@@ -36,7 +36,8 @@ func newSite(t *testing.T) *site {
 	}
 	as(t, 0, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", dir+"/host_key")
 	as(t, user.UID, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", dir+"/user_key")
-	as(t, 0, "usermod", "-p", "*", user.Name) // one that is locked may not log in
+	// One that is locked may not log in. Others may just make a user.
+	as(t, 0, "flock", harness.UsersLock, "usermod", "-p", "*", user.Name)
 	if err := os.Mkdir("/run/sshd", 0o755); err == nil {
 		t.Cleanup(func() { _ = os.Remove("/run/sshd") })
 	} else if !errors.Is(err, os.ErrExist) {
@@ -60,9 +61,6 @@ func newSite(t *testing.T) *site {
 	}
 	place := newPlace(t)
 	etc := api.DevPlaces(place).Config
-	if err := os.MkdirAll(etc, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	sshd := "/usr/sbin/sshd -i -f " + dir + "/sshd_config"
 	ssh := "/usr/bin/ssh -F " + dir + "/ssh_config"
 	config := "qlogin_daemon " + sshd + "\nqlogin_command " + dir + "/qlogin\n" +
@@ -74,7 +72,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// newPlace returns a new directory for an execd of a test's own.
+// newPlace returns a new directory for an execd of a test's own. It has more slots than
+// the test has jobs: qrsh and qsh are refused where the last one has its slot still.
 func newPlace(t *testing.T) string {
 	t.Helper()
 	place, err := os.MkdirTemp(filepath.Dir(bin), strings.ToLower(t.Name())+"-") //nolint:usetesting // where the harness looks for what is left
@@ -82,6 +81,13 @@ func newPlace(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(place, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	queues := filepath.Join(api.DevPlaces(place).Config, "queues")
+	if err := os.MkdirAll(queues, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(queues, "all.q"), []byte("qname all.q\nslots 20\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return place
@@ -140,17 +146,19 @@ func (s *site) run(t *testing.T, line string, env ...string) outcome {
 	return outcome{out.String(), diag.String(), cmd.ProcessState.ExitCode()}
 }
 
-// last returns the last record of the accounting file, which is to be that of a job
-// of this name. Qrsh may have ended before it is written.
+// last returns the last record of a job of this name. Qrsh may have ended before it is
+// written, and that of another one that ran before may come after it.
 func (s *site) last(t *testing.T, name string) (last accounting.Record) {
 	t.Helper()
 	if err := harness.WaitFor(harness.Patience, "the accounting of "+name, func() (bool, error) {
-		if all := records(t, s.Daemon); len(all) > 0 {
-			last = all[len(all)-1]
+		for _, r := range records(t, s.Daemon) {
+			if r.JobName == name {
+				last = r
+			}
 		}
 		return last.JobName == name, nil
 	}); err != nil {
-		t.Errorf("%v: the last one is %q\nexecd:\n%s", err, last.JobName, s.Log())
+		t.Errorf("%v\nexecd:\n%s", err, s.Log())
 	}
 	return last
 }
