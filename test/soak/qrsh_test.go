@@ -268,12 +268,13 @@ func (l *lane) ends(r *run, term *harness.Terminal, before unix.Termios) int {
 // disturb has one session and disturbs it.
 func (l *lane) disturb(r *run) {
 	name := fmt.Sprintf("run%d", r.number)
-	// With -now y it would fail when the slot is not free yet.
+	// With -now y it would fail when the slot is not free yet, and of a client that died
+	// in the run before there may be a job yet.
 	args := []string{"-now", "n", "-pty", "y", "-lost", r.policy, "-N", name}
 	var other *harness.Terminal
 	if r.what == execdWaiting {
 		// The only slot is taken.
-		if other = l.client("-pty", "y", "-N", "other", conversation); other == nil {
+		if other = l.client("-now", "n", "-pty", "y", "-N", "other", conversation); other == nil {
 			return
 		}
 		l.await(r, other, `up\r\n`)
