@@ -101,7 +101,7 @@ func (b *bench) asUser(args ...string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name}
 	cmd.Dir = b.user.Home
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(b.user.UID), Gid: uint32(b.user.GID)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: b.user.Credential()}
 	return cmd
 }
 

@@ -58,7 +58,7 @@ func (b *bench) ours(d *harness.Daemon, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(b.bin, args[0]), args[1:]...)
 	cmd.Env = b.env(d)
 	cmd.Dir = b.user.Home
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(b.user.UID), Gid: uint32(b.user.GID)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: b.user.Credential()}
 	return cmd
 }
 

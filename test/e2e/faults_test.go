@@ -32,7 +32,6 @@ type field struct {
 	top  *testing.T // the one that has the execd
 	dir  string     // of the execd
 	pub  string     // where jobs write
-	uid  int        // of who submits, 0 for ourselves
 	root bool       // root mode
 	bin  string     // of the binaries, if not those of all
 	via  []string   // starts execd, if not we ourselves
@@ -59,9 +58,6 @@ func makeField(t *testing.T, root bool, more string) *field {
 func makeFieldIn(t *testing.T, base string, root bool, more string) *field {
 	t.Helper()
 	f := &field{t: t, top: t, dir: filepath.Join(base, "pd"), pub: filepath.Join(base, "pub"), root: root}
-	if second != nil {
-		f.uid = second.UID
-	}
 	for _, dir := range []string{f.pub, filepath.Join(f.dir, "etc", "queues")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -70,8 +66,8 @@ func makeFieldIn(t *testing.T, base string, root bool, more string) *field {
 	if err := os.Chmod(f.pub, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if f.uid != 0 && !root {
-		if err := os.Chown(f.dir, f.uid, f.uid); err != nil {
+	if second != nil && !root {
+		if err := os.Chown(f.dir, second.UID, second.GID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,7 +90,7 @@ func (f *field) start() {
 	if f.root {
 		o.Mode = "-root"
 	} else {
-		o.UID = f.uid
+		o.User = second
 	}
 	var err error
 	if f.d, err = harness.Start(o); err != nil {
@@ -223,8 +219,8 @@ func (f *field) command(args ...string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, args[0]), args[1:]...)
 	cmd.Env, cmd.Dir = plainEnv(f.dir), "/"
-	if f.uid != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(f.uid), Gid: uint32(f.uid)}}
+	if second != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: second.Credential()}
 	}
 	out, err := cmd.CombinedOutput()
 	return string(out), err

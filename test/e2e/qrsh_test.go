@@ -241,7 +241,7 @@ func (d *desk) as(user *harness.User, path string, args ...string) (string, erro
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.Env = "/", plainEnv(d.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.Credential()}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

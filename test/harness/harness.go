@@ -115,7 +115,7 @@ type Options struct {
 	Args []string // further arguments
 	Via  []string // a command that becomes execd, whose command line is appended
 	Env  []string // the environment; nil means that of the test
-	UID  int      // when not 0: the user it runs as, with the group of the same number
+	User *User    // when not nil: who it runs as
 	// Notify is the path of the socket on which it says that it is ready. Empty: it
 	// has an abstract name, which other network namespaces do not see.
 	Notify string
@@ -161,8 +161,8 @@ func Start(o Options) (*Daemon, error) {
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, o.Dir
 	// A ^C at the terminal of `go test` is for the test, which then stops us.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if o.UID != 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.UID)}
+	if o.User != nil {
+		cmd.SysProcAttr.Credential = o.User.Credential()
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start execd: %w", err)

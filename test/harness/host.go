@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,13 @@ type User struct {
 	Home     string
 	UID, GID int
 	Groups   []string // supplementary groups made with it
+}
+
+// Credential is what a process of the user's has, for [syscall.SysProcAttr], without
+// his supplementary groups. The number of his own group need not be his: another one
+// may have had it already.
+func (u *User) Credential() *syscall.Credential {
+	return &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
 }
 
 // AddUser makes an account with a home directory below /home and the given

@@ -112,7 +112,7 @@ func as(t *testing.T, uid int, name string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	if uid != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.Credential()}
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
@@ -136,7 +136,7 @@ func (s *site) run(t *testing.T, line string, env ...string) outcome {
 		"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + user.Home, "USER=" + user.Name, "LOGNAME=" + user.Name,
 		"PADDOCK_DIR=" + s.Dir, "LANG=C.UTF-8", "TERM=xterm",
 	}, env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.Credential(), Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out, diag strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &diag
@@ -243,7 +243,7 @@ func TestWindow(t *testing.T) {
 	}
 	server := exec.CommandContext(t.Context(), "Xvfb", "-displayfd", "1", "-screen", "0", "640x480x8", "-nolisten", "tcp", "-noreset")
 	server.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + user.Home}
-	server.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}}
+	server.SysProcAttr = &syscall.SysProcAttr{Credential: user.Credential()}
 	server.Cancel = func() error { return server.Process.Signal(syscall.SIGTERM) }
 	number, err := server.StdoutPipe()
 	if err != nil {

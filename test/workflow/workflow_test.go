@@ -128,7 +128,7 @@ func drive(t *testing.T, dir, name string, args ...string) string {
 		"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + user.Home, "USER=" + user.Name, "LOGNAME=" + user.Name,
 		"PADDOCK_DIR=" + daemon.Dir, "LANG=C.UTF-8",
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user.UID), Gid: uint32(user.GID)}, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.Credential(), Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	if err != nil {
