@@ -64,6 +64,7 @@ all: build
 # All that the targets take from the network by way of Go.
 modules:
 	test/retry $(GO) mod download
+	test/retry $(GO) -C test/classad list -test -deps ./... >/dev/null
 	test/retry $(GO) run $(GOLANGCI_LINT) --version
 	test/retry $(GO) run $(DEADCODE) -help 2>/dev/null >&2
 
