@@ -276,7 +276,7 @@ func remains(dir string) ([]string, error) {
 func Mounts(dir string) (mounts []string, err error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4]+"/", dir+"/") {
 			mounts = append(mounts, f[4])
 		}
 	}
