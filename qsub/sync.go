@@ -87,9 +87,14 @@ func (s *session) follow(ctx context.Context, job *api.SubmitReply, terse bool) 
 
 // patiently is Call over restarts of execd. The user is told of long ones.
 func (s *session) patiently(ctx context.Context, line *statusLine, verb string, request, reply any) error {
+	return s.retried(ctx, line, api.ErrUnreachable, func() error { return s.client.Call(ctx, verb, request, reply) })
+}
+
+// retried makes a call again as long as its error is one of execd being restarted.
+func (s *session) retried(ctx context.Context, line *statusLine, restarts error, call func() error) error {
 	for delay, told := firstRetry, false; ; delay = min(2*delay, lastRetry) {
-		err := s.client.Call(ctx, verb, request, reply)
-		if !errors.Is(err, api.ErrUnreachable) {
+		err := call()
+		if !errors.Is(err, restarts) {
 			return err
 		}
 		if delay > noticeAfter && !told {

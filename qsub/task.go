@@ -135,6 +135,11 @@ func (s *session) runTask(ctx context.Context, j *job, req *api.TaskRequest) err
 // startTask asks execd for a task. Its refusals are Grid Engine's.
 func (s *session) startTask(ctx context.Context, req *api.TaskRequest, say func(string, ...any)) (reply api.TaskReply, err error) {
 	err = s.client.Call(ctx, api.VerbTask, req, &reply)
+	for err == nil && reply.ID == "" {
+		// The job is still prepared, and execd may be restarted meanwhile. What was sent
+		// is not sent again: it may have started something.
+		err = s.retried(ctx, nil, api.ErrNotSent, func() error { return s.client.Call(ctx, api.VerbTask, req, &reply) })
+	}
 	e, refused := errors.AsType[*api.Error](err)
 	if err == nil || !refused || req.Into {
 		if err != nil {

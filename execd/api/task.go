@@ -29,7 +29,9 @@ type TaskRequest struct {
 	Interactive Interactive `json:"interactive"`
 }
 
-// TaskReply names what was started.
+// TaskReply names what was started. Without an ID nothing was: the job has its slot,
+// and is not as far yet; when more is known of it the client is answered so, and asks
+// again.
 type TaskReply struct {
 	Task int    `json:"task"` // of the job: 1 when it is no array
 	ID   string `json:"id"`   // "3.host", or "into.1"

@@ -237,7 +237,9 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold string) {
 		d.stages.Kill(t)
 		return
 	}
-	d.stages.Launched(t)
+	if !d.stages.AtRest(t) {
+		return // what prepares it sees that it is not wanted any more
+	}
 	if err := d.launch.Signal(t.RunID(), d.killSig(t)); err != nil {
 		d.log.Debug(err.Error()) // gone: its end is on its way
 	}

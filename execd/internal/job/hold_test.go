@@ -76,8 +76,8 @@ func lines(reply api.ModifyReply) []string {
 func modify(t *testing.T, s *Store, c Caller, req api.ModifyRequest) []string {
 	t.Helper()
 	reply, err := s.Modify(&req, c, Hooks{
-		Launched: func(*Task) {},
-		Kill:     func(*Task) {}, Changed: func(*Task) {}, Host: "h",
+		AtRest: func(*Task) bool { return true },
+		Kill:   func(*Task) {}, Changed: func(*Task) {}, Host: "h",
 		Rerunnable: func(task *Task) bool { return task.Job.Terms().Rerun == api.RerunYes },
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // Hooks are what Modify needs of those who have the running tasks.
 type Hooks struct {
 	Kill       func(*Task)      // its Want says why
-	Launched   func(*Task)      // returns when it has a shepherd, or will not get one
+	AtRest     func(*Task) bool // returns when nobody is about to start it any more: it has a shepherd, is prepared, or is over
 	Changed    func(*Task)      // it was suspended or resumed
 	Rerunnable func(*Task) bool // it may be started again
 	Host       string
@@ -265,9 +265,9 @@ func (m *modification) suspend(j *Job, tasks api.Tasks) error {
 	}
 	for _, t := range changed {
 		<-t.begun // what is recorded of it must stand behind its start
-		// One without a shepherd would be given back by the next execd, and
-		// start again as if nobody had stopped it.
-		m.hooks.Launched(t)
+		// One that is neither prepared nor has a shepherd would be given back by
+		// the next execd, and start again as if nobody had stopped it.
+		m.hooks.AtRest(t)
 	}
 	if set.Len() > 0 {
 		if err := m.commit(j, durable, nil, &line{Event: event, Tasks: set.format(), Time: time.Now()}); err != nil {

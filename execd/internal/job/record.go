@@ -601,6 +601,10 @@ type Task struct {
 	counted    bool          // guarded by the Store's mutex; and in the accounting file
 }
 
+// Begun returns a channel that is closed when the start of the task is recorded, or
+// given up.
+func (t *Task) Begun() <-chan struct{} { return t.begun }
+
 // Slots returns how many slots the task has.
 func (t *Task) Slots() int {
 	if t.Start.Grant == nil {

@@ -16,7 +16,7 @@ import (
 
 // modify is qhold, qrls and qmod.
 func (s *Server) modify(_ context.Context, c job.Caller, req *api.ModifyRequest) (api.ModifyReply, error) {
-	hooks := job.Hooks{Kill: s.Stages.Kill, Launched: s.Stages.Launched, Changed: s.Stages.Changed, Rerunnable: s.Stages.Rerunnable, Host: s.Host}
+	hooks := job.Hooks{Kill: s.Stages.Kill, AtRest: s.Stages.AtRest, Changed: s.Stages.Changed, Rerunnable: s.Stages.Rerunnable, Host: s.Host}
 	var reply api.ModifyReply
 	if req.Action == api.ActionReschedule {
 		for _, pattern := range req.Queues {

@@ -104,7 +104,7 @@ var verbs = map[string]struct {
 	api.VerbHost:    {anyone, 1 << 16, handler((*Server).host)},
 	api.VerbShow:    {anyone, 1 << 16, handler((*Server).show)},
 	api.VerbAttach:  {members, 1 << 16, handler((*Server).attach)},
-	api.VerbTask:    {members, 16 << 20, gated(handler((*Server).task))},
+	api.VerbTask:    {members, 16 << 20, (*Server).startTask},
 	api.VerbTaskEnd: {members, 1 << 16, handler((*Server).taskEnd)},
 	api.VerbReload:  {members, 1 << 16, handler((*Server).reload)},
 	// Two texts, and JSON may make six bytes of one.

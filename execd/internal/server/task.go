@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,6 +16,27 @@ import (
 
 // refusalsLogged is how many refused tasks of one user a second stand in the log.
 const refusalsLogged = 5
+
+// startTask is task. For a job that has no shepherd yet it waits until there is one, or
+// will be none, and has the client ask again: neither the request, which may be large,
+// nor a place at the gate is kept as long as a job is prepared.
+func (s *Server) startTask(ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
+	reply, err := gated(handler((*Server).task))(s, ctx, c, d)
+	early, ok := errors.AsType[*stage.NotYet](err)
+	if !ok {
+		return reply, err
+	}
+	timer := time.NewTimer(longPoll)
+	defer timer.Stop()
+	select {
+	case <-early.Known:
+	case <-timer.C:
+	case <-s.stopping:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the client has gone: %w", ctx.Err())
+	}
+	return api.TaskReply{}, nil
+}
 
 // task is qrsh -inherit and qrsh -into.
 func (s *Server) task(ctx context.Context, c job.Caller, req *api.TaskRequest) (api.TaskReply, error) {
@@ -33,6 +55,9 @@ func (s *Server) task(ctx context.Context, c job.Caller, req *api.TaskRequest) (
 		return api.TaskReply{}, err
 	}
 	name, err := s.Stages.StartTask(&stage.TaskOrder{Task: t, Request: req, By: by})
+	if early, ok := errors.AsType[*stage.NotYet](err); ok {
+		return api.TaskReply{}, early
+	}
 	if refused, ok := errors.AsType[*stage.Refused](err); ok {
 		err = api.Errorf(api.CodeRejected, "%s", refused.Text)
 	}

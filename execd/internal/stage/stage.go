@@ -246,6 +246,7 @@ func (r *Runner) Aside(do func()) {
 
 // pass goes through the list from the top. l.mu is held.
 func (r *Runner) pass(l *life) {
+	defer l.gone()
 	for i := range stages {
 		s := &stages[i]
 		if s.done(l) {
@@ -281,6 +282,17 @@ func (r *Runner) pass(l *life) {
 	}
 	l.over = true
 	r.drop(l)
+}
+
+// gone tells who waits for a shepherd when there will be none any more. l.mu is held.
+func (l *life) gone() {
+	if !l.over && !l.exited {
+		return
+	}
+	l.steer.mu.Lock()
+	defer l.steer.mu.Unlock()
+	l.steer.never = !l.steer.up
+	l.steer.tell()
 }
 
 func (l *life) backoff() time.Duration { return backoff(l.attempts) }

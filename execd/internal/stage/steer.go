@@ -14,15 +14,25 @@ import (
 // soon as there is a shepherd to be asked.
 type steering struct {
 	mu      sync.Mutex
-	up      bool // guarded by mu; there is a shepherd
-	kill    bool // guarded by mu; somebody wished to kill before
-	stopped bool // guarded by mu; the shepherd was told to stop the job last
+	up      bool          // guarded by mu; there is a shepherd
+	never   bool          // guarded by mu; there will be none
+	known   chan struct{} // guarded by mu; closed when one of the two is known; nil: nobody waits
+	kill    bool          // guarded by mu; somebody wished to kill before
+	stopped bool          // guarded by mu; the shepherd was told to stop the job last
+}
+
+// tell wakes who waits to know whether there is a shepherd. mu is held.
+func (s *steering) tell() {
+	if s.known != nil {
+		close(s.known)
+		s.known = nil
+	}
 }
 
 // Kill carries out the wish to kill a task that runs: its shepherd is asked
 // once for each call. Before there is one to ask, the launch stage does it.
 func (r *Runner) Kill(t *job.Task) {
-	l := r.life(t.RunID())
+	l := r.lifeOf(t)
 	if l == nil {
 		return
 	}
@@ -46,18 +56,51 @@ func (r *Runner) Suspend(t *job.Task, letters string) {
 	r.Changed(t)
 }
 
-// Launched returns when a task that has begun has a shepherd, or will not get
-// one: who leads its life on does both in one go.
-func (r *Runner) Launched(t *job.Task) {
-	if l := r.life(t.RunID()); l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
+// AtRest returns when nobody is about to lead the life of a task on that has begun,
+// and reports whether it has a shepherd. One that has none is over, or hooks and
+// transfers prepare it, which may take hours and which the next execd goes on with:
+// from its beginning to there, or to its shepherd, a life is led in one go.
+func (r *Runner) AtRest(t *job.Task) (up bool) {
+	l := r.lifeOf(t)
+	if l == nil {
+		return false
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.steer.mu.Lock()
+	defer l.steer.mu.Unlock()
+	return l.steer.up
+}
+
+// launched returns the life of a task that has a shepherd; without one a channel
+// that is closed when more is known, or if it will get none neither.
+func (r *Runner) launched(t *job.Task) (*life, <-chan struct{}) {
+	select {
+	case <-t.Begun():
+	default:
+		return nil, t.Begun() // it may have no life yet
+	}
+	l := r.lifeOf(t)
+	if l == nil {
+		return nil, nil
+	}
+	s := &l.steer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.up:
+		return l, nil
+	case s.never:
+		return nil, nil
+	case s.known == nil:
+		s.known = make(chan struct{})
+	}
+	return nil, s.known
 }
 
 // Changed tells that a task was suspended or resumed.
 func (r *Runner) Changed(t *job.Task) {
-	if l := r.life(t.RunID()); l != nil {
+	if l := r.lifeOf(t); l != nil {
 		l.steer.mu.Lock()
 		defer l.steer.mu.Unlock()
 		r.stopOrGo(l)
@@ -89,6 +132,7 @@ func (r *Runner) steerable(l *life) {
 	l.steer.mu.Lock()
 	defer l.steer.mu.Unlock()
 	l.steer.up = true
+	l.steer.tell()
 	if l.steer.kill {
 		r.signal(l.task, sigkill)
 		r.signalTasks(l, sigkill)
@@ -138,6 +182,15 @@ func (r *Runner) life(run spool.RunID) *life {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lives[run]
+}
+
+// lifeOf returns the life of a task, and not that of the next try, which has the same
+// number.
+func (r *Runner) lifeOf(t *job.Task) *life {
+	if l := r.life(t.RunID()); l != nil && l.task == t {
+		return l
+	}
+	return nil
 }
 
 // signal asks the shepherd of a task to give the job a signal.

@@ -67,6 +67,12 @@ type Refused struct{ Text string }
 
 func (r *Refused) Error() string { return r.Text }
 
+// NotYet is the error of a task of a job that may get a shepherd and has none: it is
+// asked for again when Known is closed.
+type NotYet struct{ Known <-chan struct{} }
+
+func (n *NotYet) Error() string { return "the job is not started yet" }
+
 // TaskOrder is what is to be started in a run.
 type TaskOrder struct {
 	Task    *job.Task
@@ -74,13 +80,15 @@ type TaskOrder struct {
 	By      *user.User // who asks
 }
 
-// StartTask starts a task in a run and returns its name.
+// StartTask starts a task in a run and returns its name. It waits for nothing: a job
+// whose slot is its own may still be prepared, for which the error is a *NotYet.
 func (r *Runner) StartTask(o *TaskOrder) (name string, err error) {
 	t := o.Task
-	// What it starts may come before we know that its shepherd is there.
-	r.Launched(t)
-	l := r.life(t.RunID())
-	if l == nil || !l.isUp() {
+	l, known := r.launched(t)
+	if known != nil {
+		return "", &NotYet{known}
+	}
+	if l == nil {
 		return "", &Refused{fmt.Sprintf("job %v does not run", t)}
 	}
 	order, err := r.taskOrder(l, o)
@@ -116,13 +124,6 @@ func (r *Runner) StartTask(o *TaskOrder) (name string, err error) {
 	// What was asked of the job meanwhile it was not told.
 	r.catchUp(l, s)
 	return order.Sub.Name, nil
-}
-
-// isUp reports whether there is a shepherd.
-func (l *life) isUp() bool {
-	l.steer.mu.Lock()
-	defer l.steer.mu.Unlock()
-	return l.steer.up
 }
 
 // logStart tells the log of a task. Who enters somebody else's job is an event
@@ -446,7 +447,7 @@ func (ts *tasks) remember(name string, e api.TaskEnd) {
 // TaskEnd returns a channel that is closed when a task is over, or how it has
 // ended; neither is known of one that is long over.
 func (r *Runner) TaskEnd(t *job.Task, name string) (over <-chan struct{}, end *api.TaskEnd) {
-	l := r.life(t.RunID())
+	l := r.lifeOf(t)
 	if l == nil {
 		return nil, nil
 	}

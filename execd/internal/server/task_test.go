@@ -1,0 +1,113 @@
+package server
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
+)
+
+// taken makes the server's tasks such as can be entered, as far as that is checked
+// before the job is looked at, and counts its requests.
+func taken(t *testing.T, s *Server, requests *atomic.Int32) {
+	t.Helper()
+	session := filepath.Join(t.TempDir(), "qrsh-session")
+	if err := os.WriteFile(session, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.Stages.Launcher.Session = session
+	config := s.Config()
+	s.Config = func() *conf.Config { requests.Add(1); return config }
+}
+
+// entering is the request of who enters a job.
+func entering(number int) *api.TaskRequest {
+	hex := strings.Repeat("0123456789abcdef", 4)
+	client := api.Listener{Address: "127.0.0.1:1", Fingerprint: hex, Token: hex}
+	return &api.TaskRequest{Job: number, Into: true, Interactive: api.Interactive{Login: true, Client: client}}
+}
+
+// Who enters a job that has its slot and no shepherd yet is not refused: he waits, and
+// without holding up what he has beside it; then he asks again.
+func TestTaskOfJobThatIsNotStarted(t *testing.T) {
+	var s *Server
+	var requests atomic.Int32
+	c := serve(t, func(served *Server) { s = served; taken(t, s, &requests) })
+	number := ask[api.SubmitReply](t, c, api.VerbSubmit, good()).Job
+	task := s.Store.Take(s.Store.Get(number), job.Start{Queue: "all.q"}, time.Now())
+	request := entering(number)
+	requests.Store(0)
+	const visitors = 2 * maxUserSubmits
+	answers := make(chan api.TaskReply, visitors)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	for range visitors {
+		go func() {
+			var reply api.TaskReply
+			if err := c.Call(ctx, api.VerbTask, request, &reply); err != nil {
+				reply.ID = err.Error()
+			}
+			answers <- reply
+		}()
+	}
+	for end := time.Now().Add(time.Minute); requests.Load() < visitors; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the requests do not come in")
+		}
+	}
+	ask[api.SubmitReply](t, c, api.VerbSubmit, good())
+	select {
+	case r := <-answers:
+		t.Fatalf("answered %+v while nothing has happened", r)
+	default:
+	}
+	s.Store.Untake(task)
+	for range visitors {
+		if r := <-answers; r != (api.TaskReply{}) {
+			t.Errorf("answered %+v; want to be told to ask again", r)
+		}
+	}
+	refused(t, c, api.VerbTask, request, api.CodeRejected, "job 1 is not running")
+}
+
+// When execd stops it tells who waits to ask the next one.
+func TestTaskOfJobWhenExecdStops(t *testing.T) {
+	s, dir := newServer(t)
+	var requests atomic.Int32
+	taken(t, s, &requests)
+	socket := filepath.Join(dir, "s")
+	l, err := Listen(socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := s.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	defer serving.Wait()
+	defer stop()
+	c := api.NewClient(socket)
+	number := ask[api.SubmitReply](t, c, api.VerbSubmit, good()).Job
+	s.Store.Take(s.Store.Get(number), job.Start{Queue: "all.q"}, time.Now())
+	requests.Store(0)
+	go func() {
+		for requests.Load() == 0 { // the request is in, and is answered whatever comes first
+			time.Sleep(time.Millisecond)
+		}
+		stop()
+	}()
+	if r := ask[api.TaskReply](t, c, api.VerbTask, entering(number)); r != (api.TaskReply{}) {
+		t.Errorf("answered %+v; want to be told to ask again", r)
+	}
+}
