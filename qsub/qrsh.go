@@ -173,7 +173,7 @@ func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitRep
 	case err != nil && interrupted:
 		return nil, &failure{exitFailed, canceled}
 	case ok && e.Code == api.CodeBusy:
-		return nil, &failure{exitFailed, fmt.Sprintf("Your %q request could not be scheduled, try again later.", s.command)}
+		return nil, s.notScheduled()
 	case ok && e.Code == api.CodeLimit:
 		return nil, rejected(exitLimit, e.Text)
 	case err != nil:
@@ -196,6 +196,11 @@ func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitRep
 	}
 	say(s.err, "waiting for interactive job to be scheduled ...")
 	return &reply, nil
+}
+
+// notScheduled is the error of a job that does not start.
+func (s *session) notScheduled() error {
+	return &failure{exitFailed, fmt.Sprintf("Your %q request could not be scheduled, try again later.", s.command)}
 }
 
 // answerTime is how long the answer to a submission is waited for once it is

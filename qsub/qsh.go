@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 
 	"paddock/execd/api"
+	"paddock/qrsh/client"
 	"paddock/qsub/internal/option"
 )
 
@@ -43,14 +45,45 @@ func (s *session) qsh(ctx context.Context, args []string) error {
 		writeDetail(s.out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
+	// From before the job is there, so that no signal leaves it behind.
+	waiting, stop := signal.NotifyContext(ctx, client.Endings()...)
+	defer stop()
 	reply, err := s.submitInteractive(ctx, j)
 	if err != nil || reply.Job == 0 {
 		return err
 	}
-	if j.req.Now {
-		fmt.Fprintf(s.err, "Your interactive job %d has been successfully scheduled.\n", reply.Job)
+	if !j.req.Now {
+		err := s.waitForStart(waiting, reply)
+		if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+			stop() // the next signal ends the program
+			return s.cancelInteractive(ctx, reply.Job)
+		}
+		if err != nil {
+			return err
+		}
 	}
+	fmt.Fprintf(s.err, "Your interactive job %d has been successfully scheduled.\n", reply.Job)
 	return nil
+}
+
+// waitForStart returns when a job has started for which there may be no slot yet.
+func (s *session) waitForStart(ctx context.Context, job *api.SubmitReply) error {
+	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor, Start: true}
+	for {
+		var reply api.WaitReply
+		err := s.patiently(ctx, nil, api.VerbWait, &request, &reply)
+		switch {
+		case err != nil:
+			return s.callFailed(err)
+		case reply.Started || len(reply.Ended) > 0:
+			return nil
+		case reply.Error != "":
+			return &failure{exitFailed, fmt.Sprintf("%s: job %d: %s", s.command, job.Job, api.Visible(reply.Error))}
+		case reply.Done:
+			return s.notScheduled()
+		}
+		request.Cursor = reply.Cursor
+	}
 }
 
 // whichDisplay returns where the window is to open.

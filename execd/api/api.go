@@ -600,9 +600,13 @@ type Line struct {
 // WaitRequest waits until tasks of a job have ended. A client repeats it, with
 // the cursor of the last reply, until Done; also when the connection broke,
 // since execd may be restarted under it.
+//
+// With Start it waits for the first task to start, too: until then nobody knows
+// whether one will.
 type WaitRequest struct {
 	Job    int    `json:"job"`
 	Cursor string `json:"cursor,omitempty"`
+	Start  bool   `json:"start,omitempty"`
 }
 
 // TaskEnd is how one task ended, as the accounting file has it.
@@ -621,8 +625,11 @@ type TaskEnd struct {
 type WaitReply struct {
 	Ended  []TaskEnd `json:"ended,omitempty"`
 	Cursor string    `json:"cursor"`
-	Done   bool      `json:"done"`            // no task is left
-	Error  string    `json:"error,omitempty"` // the job is in error (Eqw) and waits for somebody to clear it: why
+	// Started says that a task has been started, where that was asked; one that has
+	// ended since may be among Ended instead.
+	Started bool   `json:"started,omitempty"`
+	Done    bool   `json:"done"`            // no task is left
+	Error   string `json:"error,omitempty"` // the job is in error (Eqw) and waits for somebody to clear it: why
 }
 
 // StatusRequest asks how execd does.

@@ -74,6 +74,11 @@ func (s *Store) Begin(t *Task) error {
 	})
 	if err == nil {
 		close(t.begun)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t.Job.startAwaited {
+			t.Job.wakeWaiting()
+		}
 	}
 	return err
 }

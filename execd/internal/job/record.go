@@ -534,6 +534,7 @@ type Job struct {
 	finished      int            // tasks that ran to their end
 	deleted       int            // tasks deleted before they started
 	requeued      time.Time      // when a task was last put back: the job queues behind those that did not have their turn
+	startAwaited  bool           // somebody waits for a task to start, which changed is to tell
 	changed       chan struct{}  // closed when a task's end is in the accounting file; nil: nobody waits
 	held          map[rune]Tasks // tasks that are not to be started, by the letter of the hold
 	waitsFor      map[int]bool   // the jobs of -hold_jid that are not over

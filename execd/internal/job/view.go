@@ -108,6 +108,35 @@ func (s *Store) Changed(j *Job) (changed <-chan struct{}, over bool, reason stri
 	return j.changed, over, reason
 }
 
+// Starts returns a channel that is closed when more is known of whether a job starts;
+// and whether a task of it has started, or none will as long as nobody does anything:
+// it is over or in error.
+func (s *Store) Starts(j *Job) (changed <-chan struct{}, started, never bool) {
+	changed, over, reason := s.Changed(j)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.startAwaited = true
+	for _, t := range j.active {
+		if t.hasBegun() {
+			return changed, true, false
+		}
+	}
+	return changed, false, over || reason != ""
+}
+
+// hasBegun reports whether the start of a task is recorded. The Store's mutex is held.
+func (t *Task) hasBegun() bool {
+	if t.State != Started && t.State != Ended {
+		return false // also one whose start was given up
+	}
+	select {
+	case <-t.begun:
+		return true
+	default:
+		return false
+	}
+}
+
 // letters returns the state of a task as Grid Engine abbreviates it.
 func (t *Task) letters() string {
 	if t.State == Errored {

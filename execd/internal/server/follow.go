@@ -43,14 +43,32 @@ func (s *Server) ends(ctx context.Context, _ job.Caller, req *api.EndsRequest) (
 	return s.await(ctx, req)
 }
 
-// wait is qsub -sync.
+// wait is qsub -sync, and with Start qsh -now n.
 func (s *Server) wait(ctx context.Context, _ job.Caller, req *api.WaitRequest) (api.WaitReply, error) {
+	if j := s.Store.Get(req.Job); req.Start && j != nil {
+		if started, never := s.awaitStart(ctx, j); !never {
+			return api.WaitReply{Started: started, Cursor: req.Cursor}, nil
+		}
+	}
 	ends, err := s.await(ctx, &api.EndsRequest{Jobs: []api.Waited{{Job: req.Job}}, Cursor: req.Cursor})
 	reply := api.WaitReply{Ended: ends.Ended, Cursor: ends.Cursor, Done: len(ends.Over) > 0}
 	if len(ends.Stuck) > 0 {
 		reply.Error = ends.Stuck[0].Reason
 	}
 	return reply, err
+}
+
+// awaitStart waits until a task of a job has started, or none will. With neither
+// nothing has happened for a while.
+func (s *Server) awaitStart(ctx context.Context, j *job.Job) (started, never bool) {
+	timer := time.NewTimer(longPoll)
+	defer timer.Stop()
+	for {
+		changed, started, never := s.Store.Starts(j)
+		if started || never || s.anyOf(ctx, []<-chan struct{}{changed}, timer.C) != another {
+			return started, never
+		}
+	}
 }
 
 // longPoll is how long a client is kept without news, gathering how long ends
