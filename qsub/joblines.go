@@ -37,6 +37,8 @@ type jobRow struct {
 	role   string // MASTER or SLAVE
 	master bool   // the queue is the master's
 	next   bool   // a further slot: what the line above says is left out
+	// tasks are those that were started in this slot, where slots have lines.
+	tasks []api.Subtask
 }
 
 // jobColumn is a column of a job's line.
@@ -50,8 +52,7 @@ type jobColumn struct {
 }
 
 // columns returns the columns of a form in their order. The last ones, which
-// have no cells, belong to tasks of parallel jobs that report usage of their
-// own: nothing starts such tasks here.
+// have no cells, are titles above what appendTasks prints.
 func (f *form) columns() []jobColumn {
 	var list []jobColumn
 	add := func(wanted bool, columns ...jobColumn) {
@@ -89,7 +90,7 @@ func (f *form) columns() []jobColumn {
 	add(true, state)
 	add(!f.extended || f.urgency || f.priority || f.peTasks, jobColumn{title: "submit/start at", width: 19, cell: func(r *jobRow) string { return stamp(r.Time) }})
 	add(f.urgency, text(" deadline", 19, func(*jobRow) string { return "" }))
-	add(f.extended,
+	add(f.extended, // of a job with its tasks, or of what is in the slot
 		jobColumn{title: "cpu", width: 10, again: true, cell: func(r *jobRow) string { return r.used(10, func(u *api.Usage) string { return days(u.CPU) }) }},
 		jobColumn{title: "mem", width: 7, again: true, cell: func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.Mem, 0, 5) }) }},
 		jobColumn{title: "io", width: 7, again: true, cell: func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.IO, 0, 5) }) }})
@@ -112,17 +113,77 @@ func (f *form) columns() []jobColumn {
 	return list
 }
 
-// used returns what a task has used: nothing for one that does not run, NA for
-// what is not known, as in slots that are not the master's.
+// used returns what a task of a job has used: nothing for one that does not run, NA
+// for what is not known, as in slots with nothing in them.
 func (r *jobRow) used(width int, value func(*api.Usage) string) string {
-	switch {
-	case r.queue == "":
+	if r.queue == "" {
 		return strings.Repeat(" ", width)
-	case r.More.Usage == nil || !r.master || r.next:
+	}
+	u := r.usage()
+	if u == nil {
 		return column("NA", width)
 	}
-	text := value(r.More.Usage)
+	text := value(u)
 	return text + strings.Repeat(" ", max(width-len(text), 0))
+}
+
+// usage returns what the line tells the usage of: of a slot what runs in it, else all
+// of the job; nil: nothing is known of it.
+func (r *jobRow) usage() *api.Usage {
+	var list []*api.Usage
+	tasks := r.tasks
+	switch {
+	case r.role == "MASTER":
+		list = append(list, r.More.Usage)
+	case r.role == "" && r.master:
+		list, tasks = append(list, r.More.Usage, r.More.PastUsage), r.More.Subtasks
+	}
+	for i := range tasks {
+		list = append(list, tasks[i].Usage)
+	}
+	var sum *api.Usage
+	for _, u := range list {
+		switch {
+		case u == nil:
+		case sum == nil:
+			sum = &api.Usage{CPU: u.CPU, Mem: u.Mem, IO: u.IO}
+		default:
+			sum.CPU, sum.Mem, sum.IO = sum.CPU+u.CPU, sum.Mem+u.Mem, sum.IO+u.IO
+		}
+	}
+	return sum
+}
+
+// appendTasks appends what is in a slot to its line: the job itself, when it has or had
+// tasks, and they. As in Grid Engine they stand a little to the right of their columns,
+// and the last two are empty: those that have ended are gone.
+func (r *jobRow) appendTasks(b []byte) []byte {
+	one := func(id string, u *api.Usage) {
+		cpu, mem, io := "NA        ", "NA     ", "NA     "
+		if u != nil {
+			cpu, mem, io = clock(u.CPU), decimal(u.Mem, 0, 5), decimal(u.IO, 0, 5)
+		}
+		b = fmt.Appendf(b, "   %-12s %s %s %s %s ", api.Visible(id), column(r.State, 5), cpu, mem, io)
+	}
+	if r.role == "MASTER" && r.More.GrantedPE != "" && (r.More.PastUsage != nil || len(r.More.Subtasks) > 0) {
+		one("", r.More.Usage)
+	}
+	for i := range r.tasks {
+		one(r.tasks[i].ID, r.tasks[i].Usage)
+	}
+	return b
+}
+
+// tasksIn returns the tasks of a parallel job that were started in a queue instance.
+// What people have started in a job has no slot.
+func tasksIn(j *api.JobStatus, queue string) []api.Subtask {
+	if len(j.More.Subtasks) == 0 {
+		return nil
+	}
+	name, _, _ := strings.Cut(queue, "@")
+	return slices.DeleteFunc(slices.Clone(j.More.Subtasks), func(t api.Subtask) bool {
+		return t.Queue != name || strings.HasPrefix(t.ID, "into.")
+	})
 }
 
 // tickets returns what stands for tickets, which nobody has.
@@ -192,6 +253,9 @@ func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
 			b = append(b, c.cell(r)...)
 		}
 	}
+	if f.peTasks && r.queue != "" {
+		b = r.appendTasks(b)
+	}
 	_, _ = s.out.Write(append(b, '\n')) // the error is the flush's too
 	if f.requests {
 		s.jobRequests(f, r)
@@ -237,10 +301,16 @@ func (f *form) rows(j *api.JobStatus, shown func(queue string) bool, do func(r *
 		if master && j.More.MasterApart {
 			lines++
 		}
+		tasks := tasksIn(j, g.Queue)
 		for n := range lines {
-			row.role, row.next = "SLAVE", n > 0
+			row.role, row.next, row.tasks = "SLAVE", n > 0, nil
 			if master && n == 0 {
 				row.role = "MASTER"
+			}
+			for i := range tasks { // the first beside the second slot, which is not the job's own
+				if (i+1)%lines == n {
+					row.tasks = append(row.tasks, tasks[i])
+				}
 			}
 			do(&row)
 		}

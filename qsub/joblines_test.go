@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -101,11 +102,29 @@ func situations() []shown {
 	later := slices.Clone(spread)
 	later[1].More = more(*later[1].More)
 	later[1].More.Usage = &api.Usage{Mem: 0.00002, IO: 0.00055}
+	task := func(id string, cpu, mem float64) []api.Subtask {
+		return []api.Subtask{{ID: id, Queue: "exptp.q", Usage: &api.Usage{CPU: cpu, Mem: mem, IO: 0.00003}}}
+	}
+	at := func(j api.JobStatus) api.JobStatus {
+		j.Time = time.Date(2026, 11, 22, 18, 9, 13, 0, time.UTC)
+		return j
+	}
+	subtasks := []api.JobStatus{
+		at(running(23143, "par", "exptp.q", "21:04:42", 3, 0.75, api.JobMore{
+			PE: "expt", Slots: []api.Slots{{Min: 3, Max: 3, Step: 1}}, GrantedPE: "expt", Queues: []string{"exptp.q"}, NormalTickets: 0.5,
+			Usage: &api.Usage{IO: 0.00108}, Subtasks: task("2.gehost", 34, 0.05297), PastUsage: &api.Usage{},
+		})),
+		at(tasks(running(23144, "parnf", "exptp.q", "21:04:42", 2, 0.25, api.JobMore{
+			PE: "exptnf", Slots: []api.Slots{{Min: 2, Max: 2, Step: 1}}, GrantedPE: "exptnf", Queues: []string{"exptp.q"}, NormalTickets: 0.5, MasterApart: true,
+			Usage: &api.Usage{Mem: 0.00008, IO: 0.00073}, Subtasks: task("1.gehost", 32, 0.05212), PastUsage: &api.Usage{},
+		}), "1")),
+	}
 	two := []api.QueueStatus{{Name: "qstat.q", Type: "BIPC", Used: 6, Total: 6}, {Name: "qstat2.q", Type: "BIP", Used: 3, Total: 3}}
 	return []shown{
 		{"qstat_mixed.txt", "3.07", []api.QueueStatus{{Name: "qstat.q", Type: "BIP", Used: 5, Total: 6}}, mixed},
 		{"qstat_spread.txt", "5.68", two, slices.Concat(spread, waiting)},
 		{"qstat_queue.txt", "5.68", two, later},
+		{"qstat_tasks.txt", "9.58", []api.QueueStatus{{Name: "exptp.q", Type: "BIP", Used: 5, Total: 12}}, subtasks},
 	}
 }
 
@@ -222,5 +241,53 @@ func TestClaimOfJob(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%+v: %q; want %q", c.work, got, c.want)
 		}
+	}
+}
+
+// What a job has used is that of the job itself and of all that was started in it, and
+// in the lines of slots that of what runs there.
+func TestUsageOfTasks(t *testing.T) {
+	use := func(cpu float64) *api.Usage { return &api.Usage{CPU: cpu} }
+	tasks := []api.Subtask{
+		{ID: "1.h", Queue: "a", Usage: use(2)},
+		{ID: "2.h", Queue: "b", Usage: use(4)},
+		{ID: "into.1", Queue: "a", Usage: use(8)},
+		{ID: "3.h", Queue: "a"},
+		{ID: "4.h", Queue: "b", Usage: use(16)},
+		{ID: "5.h", Queue: "a", Usage: use(32)},
+	}
+	j := api.JobStatus{
+		Job: 1, State: "r", Queue: "a@h", Slots: 5, Granted: []api.Granted{{Queue: "a@h", Slots: 3}, {Queue: "b@h", Slots: 2}},
+		More: &api.JobMore{GrantedPE: "pe", Usage: use(1), PastUsage: use(100), Subtasks: tasks},
+	}
+	type line struct {
+		queue, role, tasks string
+		cpu                float64 // -1: not known
+	}
+	lines := func(f form) (list []line) {
+		f.rows(&j, nil, func(r *jobRow) {
+			l := line{queue: r.queue, role: r.role, cpu: -1}
+			for _, task := range r.tasks {
+				l.tasks += task.ID + " "
+			}
+			if u := r.usage(); u != nil {
+				l.cpu = u.CPU
+			}
+			list = append(list, l)
+		})
+		return list
+	}
+	if diff := cmp.Diff([]line{{"a@h", "", "", 163}}, lines(form{}), cmp.AllowUnexported(line{})); diff != "" {
+		t.Errorf("the job (-want +got):\n%s", diff)
+	}
+	want := []line{
+		{"a@h", "MASTER", "5.h ", 33},
+		{"a@h", "SLAVE", "1.h ", 2},
+		{"a@h", "SLAVE", "3.h ", -1},
+		{"b@h", "SLAVE", "4.h ", 16},
+		{"b@h", "SLAVE", "2.h ", 4},
+	}
+	if diff := cmp.Diff(want, lines(form{slots: true}), cmp.AllowUnexported(line{})); diff != "" {
+		t.Errorf("its slots (-want +got):\n%s", diff)
 	}
 }

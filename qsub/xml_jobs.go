@@ -152,8 +152,8 @@ func (l *listing) job(j *jobRow) {
 		}
 	}
 	if l.extended {
-		if j.role != "SLAVE" {
-			l.used(m.Usage)
+		if j.queue != "" && j.More != nil {
+			l.used(j.usage())
 		}
 		l.shares()
 	}

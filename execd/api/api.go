@@ -326,7 +326,11 @@ type JobMore struct {
 	// MasterApart says that the job takes none of the slots itself: its PE has
 	// job_is_first_task FALSE.
 	MasterApart bool   `json:"master_apart,omitempty"`
-	Usage       *Usage `json:"usage,omitempty"` // nil: it does not run, or is not known yet
+	Usage       *Usage `json:"usage,omitempty"` // without its tasks; nil: it does not run, or is not known yet
+	// Subtasks are what was started in the job and has not ended, the oldest first,
+	// and PastUsage is what others have used that have; nil: there were none.
+	Subtasks  []Subtask `json:"subtasks,omitempty"`
+	PastUsage *Usage    `json:"past_usage,omitempty"`
 
 	Urgency Urgency `json:"urgency"`
 	// The parts of the priority, each normalised to 0..1, before they are

@@ -67,9 +67,11 @@ func (s *Server) describe(jobs jobList, running int) {
 			if err != nil {
 				task = 1 // of a job that is no array
 			}
-			if u, ok := used[spool.RunID{Job: j.Job, Task: task, Run: j.More.Restarts}]; ok {
+			run := spool.RunID{Job: j.Job, Task: task, Run: j.More.Restarts}
+			if u, ok := used[run]; ok {
 				j.More.Usage = &u
 			}
+			j.More.Subtasks, j.More.PastUsage = s.subtasks(run, used), s.Stages.PastSubtasks(run)
 			pe := pes[j.More.GrantedPE]
 			j.More.MasterApart = pe != nil && !pe.JobIsFirstTask
 		}
@@ -95,6 +97,18 @@ func (s *Server) describe(jobs jobList, running int) {
 	}
 }
 
+// subtasks returns what was started in a run, with what it has used.
+func (s *Server) subtasks(run spool.RunID, used map[spool.RunID]api.Usage) []api.Subtask {
+	list := s.Stages.Subtasks(run)
+	for i := range list {
+		run.PETask = list[i].ID
+		if u, ok := used[run]; ok {
+			list[i].Usage = &u
+		}
+	}
+	return list
+}
+
 // detail is qstat -j.
 func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest) (api.DetailReply, error) {
 	reply := s.Store.Detail(req, c, s.Host, s.Queue.Reasons)
@@ -115,13 +129,7 @@ func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest)
 				s.Stages.Launcher.Limits(run, &u)
 				t.Usage = &u
 			}
-			t.Subtasks, t.Hooks = s.Stages.Subtasks(run), s.Stages.HookRuns(run)
-			for i := range t.Subtasks {
-				run.PETask = t.Subtasks[i].ID
-				if u, ok := used[run]; ok {
-					t.Subtasks[i].Usage = &u
-				}
-			}
+			t.Subtasks, t.Hooks = s.subtasks(run, used), s.Stages.HookRuns(run)
 		}
 	}
 	return reply, nil

@@ -509,6 +509,22 @@ func (r *Runner) reattachTask(l *life, s *subtask) {
 	r.unlessStopped(reattachAgain, func() { r.reattachTask(l, s) })
 }
 
+// PastSubtasks returns what has been used by what was started in a run and has ended;
+// nil: nothing was ever started.
+func (r *Runner) PastSubtasks(run spool.RunID) *api.Usage {
+	l := r.life(run)
+	if l == nil {
+		return nil
+	}
+	l.tasks.mu.Lock()
+	defer l.tasks.mu.Unlock()
+	b := &l.tasks.book
+	if b.Next == 0 && b.Into == 0 {
+		return nil
+	}
+	return &api.Usage{CPU: b.Used.CPU, Mem: b.Used.Mem, IO: b.Used.IO}
+}
+
 // used returns what the tasks that have ended have consumed.
 func (ts *tasks) used() schedule.Used {
 	ts.mu.Lock()
