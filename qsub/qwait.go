@@ -18,6 +18,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qrsh/client"
 	"paddock/qsub/internal/option"
 )
 
@@ -99,7 +100,7 @@ func (i interrupted) exit() int {
 // as its error.
 func (s *session) interruptible(ctx context.Context, do func(context.Context) error) error {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	client.Heed(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

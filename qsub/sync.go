@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qrsh/client"
 )
 
 // Delays of qsub -sync when execd does not answer: it is being restarted.
@@ -31,7 +32,7 @@ var errInterrupted = errors.New("interrupted")
 // qsub -sync.
 func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) error {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	client.Heed(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

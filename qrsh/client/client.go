@@ -119,6 +119,14 @@ func Endings() []os.Signal {
 	return slices.DeleteFunc(list, signal.Ignored)
 }
 
+// Heed is [signal.Notify], but what was ignored when the program was started stays so:
+// of nohup(1), say, or of the keys, for what a shell has started in the background.
+func Heed(heard chan<- os.Signal, list ...os.Signal) {
+	if list = slices.DeleteFunc(list, signal.Ignored); len(list) > 0 { // none would be all
+		signal.Notify(heard, list...)
+	}
+}
+
 // newToken returns what the next connection must have.
 func (c *Client) newToken() api.Listener {
 	c.mu.Lock()

@@ -80,7 +80,7 @@ func (c *Client) runProgram(d wire.Daemon) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.In, c.Out, c.Err
 	// ^C and ^\ are for the program, which is in the same process group.
 	heard := make(chan os.Signal, 8)
-	signal.Notify(heard, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTERM)
+	Heed(heard, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTERM)
 	defer signal.Stop(heard)
 	status, err := toItsEnd(cmd, heard, c.Program.over)
 	c.Program.Ended(words[0], status, err)
