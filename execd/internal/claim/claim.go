@@ -158,6 +158,9 @@ func (t *Table) resize(queues []conf.Queue) {
 	t.any()
 	t.forget()
 	t.remanage()
+	for _, m := range t.managed {
+		m.touch() // it may have another number, and who waits by number another slot
+	}
 }
 
 // repeat has a queue of slots that are each for itself, with those that it had.
@@ -200,9 +203,11 @@ func (t *Table) any() { t.some.Store(len(t.managed) > 0 || len(t.waiting) > 0) }
 // retire takes away slots that the configuration has not any more.
 func (t *Table) retire(claims []*Claim) {
 	for _, c := range claims {
-		c.Slot = 0
-		if m := c.managed; m != nil {
+		m := c.managed
+		if m != nil { // while it still has a number, by which people know it
 			t.happen(m, slot.Vacate{Reason: slot.ReasonSystemPolicyVacate})
+		}
+		if c.Slot = 0; m != nil {
 			t.ask(m, false) // who asks will not find it
 		}
 	}

@@ -573,7 +573,7 @@ func TestFetchedWork(t *testing.T) {
 		t.Errorf("the claim had nothing to run for %v; want for no time, and then for 3 s", d.idle)
 	}
 	changed := d.Changed(slot.Static(1))
-	d.Withdraw(slot.Static(1), false, "no more work")
+	d.Withdraw(g.ID.String(), false, "no more work")
 	if did := d.carry(); did != "evicted" || d.place(1) != "Unclaimed/Idle" {
 		t.Errorf("did %q, slot 1 is %s; want the work evicted", did, d.place(1))
 	}
@@ -582,11 +582,11 @@ func TestFetchedWork(t *testing.T) {
 	default:
 		t.Error("nobody is told of the change")
 	}
-	if _, err = d.Offer(slot.Static(1), ad(t, plainJob)); err != nil {
+	if g, err = d.Offer(slot.Static(1), ad(t, plainJob)); err != nil {
 		t.Fatal(err)
 	}
-	d.run(Granted{Slot: slot.Static(1)}, "8.1")
-	d.Withdraw(slot.Static(1), true, "no more work")
+	d.run(g, "8.1")
+	d.Withdraw(g.ID.String(), true, "no more work")
 	if did := d.carry(); !strings.HasSuffix(did, "kill 8.1") {
 		t.Errorf("did %q; want what runs killed when the claim has expired", did)
 	}

@@ -41,7 +41,7 @@ func TestEvictionNamesItsOwnJob(t *testing.T) {
 			if err := d.Keep(g.ID); err != nil {
 				d.Fatal(err)
 			}
-			d.Withdraw(slot.Static(1), false, "no more work")
+			d.Withdraw(g.ID.String(), false, "no more work")
 		},
 	} {
 		d := newDesk(t, "RANK = TARGET.Wanted =?= true ? 1 : 0\nMaxJobRetirementTime = 3600\n")
@@ -177,12 +177,12 @@ func TestRestartWhileAClaimWaits(t *testing.T) {
 // back, and in the slot's where somebody has taken it.
 func TestReasonOfTheEnd(t *testing.T) {
 	for _, tt := range []struct {
-		end  func(*desk)
+		end  func(*desk, Granted)
 		want string
 	}{
-		{func(d *desk) { d.Withdraw(slot.Static(1), false, "no more work") }, "no more work"},
-		{func(d *desk) { d.Withdraw(slot.Static(1), true, "its lease is over") }, "its lease is over"},
-		{func(d *desk) {
+		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), false, "no more work") }, "no more work"},
+		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), true, "its lease is over") }, "its lease is over"},
+		{func(d *desk, _ Granted) {
 			if _, err := d.Vacate([]slot.ID{slot.Static(1)}, true, slot.ReasonVacateCommand); err != nil {
 				d.Fatal(err)
 			}
@@ -193,10 +193,11 @@ func TestReasonOfTheEnd(t *testing.T) {
 		d.mu.Lock()
 		d.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		d.mu.Unlock()
-		if _, err := d.Offer(slot.Static(1), ad(t, plainJob)); err != nil {
+		g, err := d.Offer(slot.Static(1), ad(t, plainJob))
+		if err != nil {
 			t.Fatal(err)
 		}
-		tt.end(d)
+		tt.end(d, g)
 		if list := d.evictions(); len(list) != 1 || list[0].Reason != tt.want {
 			t.Errorf("evictions %+v; want one because of %q", list, tt.want)
 		}

@@ -539,44 +539,38 @@ func (t *Table) Promise(id slot.ID, j *job.Job) (now bool, public string, err er
 	if c == nil || c.managed == nil {
 		return false, "", api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	}
-	_, g := c.managed.fetched(true)
-	switch {
+	switch g := c.managed.fetched(); {
 	case g == nil || g.over:
 		return false, "", api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	case g.waiting:
 		g.promised = j
 		return false, g.id.String(), nil
+	default:
+		return true, g.id.String(), nil
 	}
-	return true, g.id.String(), nil
 }
 
-// fetched returns a claim of fetched work: the one that has the slot, or, if
-// that is what is asked for and there is one, the one that waits for it to leave.
-func (m *managed) fetched(waiting bool) (slot.Number, *grant) {
-	var number slot.Number
-	var found *grant
-	for n, g := range m.grants {
-		if g.kind == KindFetch && (found == nil || g.waiting == waiting) {
-			number, found = n, g
+// fetched returns the claim of fetched work that waits for a slot or, if there is none,
+// the one that has it.
+func (m *managed) fetched() (found *grant) {
+	for _, g := range m.grants {
+		if g.kind == KindFetch && (found == nil || g.waiting) {
+			found = g
 		}
 	}
-	return number, found
+	return found
 }
 
-// Withdraw gives the claim of fetched work on a slot back, and says why; as one that
-// is lost when it has expired.
-func (t *Table) Withdraw(id slot.ID, expired bool, why string) {
+// Withdraw gives the claim of fetched work with a public id back, and says why; as one
+// that is lost when it has expired.
+func (t *Table) Withdraw(public string, expired bool, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(id)
-	if c == nil || c.managed == nil {
+	g := t.byPublic(public)
+	if g == nil || g.kind != KindFetch {
 		return
 	}
-	m := c.managed
-	n, g := m.fetched(!expired) // what runs is what is renewed; what waits is what came to nothing
-	if g == nil {
-		return
-	}
+	m, n := g.slot, g.number
 	g.why = why
 	switch {
 	case expired:
@@ -587,6 +581,22 @@ func (t *Table) Withdraw(id slot.ID, expired bool, why string) {
 		t.happen(m, slot.NoWork{Claim: n})
 	}
 	t.tidy(m)
+}
+
+// Fetched returns the slots of the claims of fetched work, by public id, but for those
+// that are gone.
+func (t *Table) Fetched() map[string]slot.ID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	where := map[string]slot.ID{}
+	for _, m := range t.managed {
+		for _, g := range m.grants {
+			if id := t.id(m.claim); g.kind == KindFetch && !id.IsZero() {
+				where[g.id.String()] = id
+			}
+		}
+	}
+	return where
 }
 
 // List returns the slots, and a channel that is closed when there are others.

@@ -61,10 +61,13 @@ func (s fetchSlots) Offer(id slot.ID, w *fetch.Work) (fetch.Held, error) {
 func (s fetchSlots) Start(id slot.ID, j *job.Job) error { return s.queue.Begin(id, j) }
 
 // Withdraw implements fetch.Slots.
-func (s fetchSlots) Withdraw(id slot.ID, reason string) { s.queue.Withdraw(id, false, reason) }
+func (s fetchSlots) Withdraw(claim, reason string) { s.queue.Withdraw(claim, false, reason) }
 
 // Expire implements fetch.Slots.
-func (s fetchSlots) Expire(id slot.ID, reason string) { s.queue.Withdraw(id, true, reason) }
+func (s fetchSlots) Expire(claim, reason string) { s.queue.Withdraw(claim, true, reason) }
+
+// Claims implements fetch.Slots.
+func (s fetchSlots) Claims() map[string]slot.ID { return s.claims.Fetched() }
 
 // buildFetch makes what fetches work. Nothing is fetched yet.
 func (d *daemon) buildFetch(claims *claim.Table) {

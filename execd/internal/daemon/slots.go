@@ -215,7 +215,7 @@ func aboutTerminals(c *conf.Config) bool {
 
 // slotJobs is what is done with the jobs of managed slots.
 func (d *daemon) slotJobs() queue.Slots {
-	return queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict, Evicted: d.evicted, Unstarted: d.unstarted, Stray: d.stray}
+	return queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict, Evicted: d.evicted, Unstarted: d.unstarted, Deleted: d.deleted, Stray: d.stray}
 }
 
 // evict has a task leave its slot, as gently as it is to be. Who asked for it to be
@@ -267,6 +267,9 @@ func (d *daemon) unstarted(j *job.Job, err error) {
 	d.log.Warn(fmt.Sprintf("job %d: cannot start: %v", j.Number, err))
 	d.drop(j)
 }
+
+// deleted has the slot given back that a fetched job was promised.
+func (d *daemon) deleted(j *job.Job) { d.fetch.Unstarted(j, "it was deleted") }
 
 // stray deletes a job that came under a claim and waits for a second run.
 func (d *daemon) stray(j *job.Job) {

@@ -16,13 +16,16 @@ import (
 
 // claim is work that was fetched, and what became of it.
 type claim struct {
-	slot    slot.ID
+	slot    slot.ID // that it was accepted on
 	keyword string
 	ad      *classad.Ad // with its HookKeyword
 	request *api.SubmitRequest
 	job     *job.Job // nil: it was not accepted
 	id      string   // of the claim, public; empty: it was not accepted
-	notRun  string   // why it was accepted and not run, if somebody said so; guarded by the desk's mu
+
+	at     slot.ID // that has the claim now; guarded by the layer's mu
+	notRun string  // why it was accepted and not run, if somebody said so; guarded by the layer's mu
+	over   bool    // it has run, or never will: nobody else is to say so; guarded by the layer's mu
 }
 
 // desk tells who work comes from what was decided of it, for one slot: one thing
@@ -34,26 +37,11 @@ type desk struct {
 	slot  slot.ID
 
 	mu       sync.Mutex
-	held     []*claim      // guarded by mu; the work last accepted under each of the slot's claims
 	starting bool          // guarded by mu; the slot was carved, and its work is not started yet
 	queue    []func()      // guarded by mu; what is to be told
 	busy     bool          // guarded by mu; somebody is telling
 	quiet    chan struct{} // guarded by mu; closed when all was told; nil: nobody waits
 	telling  map[int]bool  // guarded by mu; jobs of which EVICT_CLAIM is told
-}
-
-// took notes the work that a claim of the slot is for now.
-func (d *desk) took(c *claim) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.held = append(slices.DeleteFunc(d.held, func(o *claim) bool { return o.id == c.id }), c)
-}
-
-// forget takes back that the slot took work.
-func (d *desk) forget(c *claim) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.held = slices.DeleteFunc(d.held, func(o *claim) bool { return o == c })
 }
 
 // begin says whether the worker of another slot is about to start what this one
@@ -70,18 +58,38 @@ func (d *desk) isStarting() bool {
 	return d.starting
 }
 
-// isHeld reports whether the slot has fetched work that is its own to look after.
-func (d *desk) isHeld() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.held) > 0 && !d.starting
+// took notes the work that a claim is for now.
+func (l *Layer) took(c *claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.at = c.slot
+	l.held = append(slices.DeleteFunc(l.held, func(o *claim) bool { return o.id == c.id }), c)
 }
 
-// holds returns the work that a claim of the slot is for; nil: none.
-func (d *desk) holds(id string) *claim {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.held {
+// untook takes back that a slot took work.
+func (l *Layer) untook(c *claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = slices.DeleteFunc(l.held, func(o *claim) bool { return o == c })
+}
+
+// moved notes where the claims are now: a slot has another number when queues before
+// its own have more slots, or fewer.
+func (l *Layer) moved(where map[string]slot.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.held {
+		if id, ok := where[c.id]; ok {
+			c.at = id
+		}
+	}
+}
+
+// holds returns the work that a claim is for; nil: none.
+func (l *Layer) holds(id string) *claim {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.held {
 		if c.id == id {
 			return c
 		}
@@ -89,11 +97,9 @@ func (d *desk) holds(id string) *claim {
 	return nil
 }
 
-// claimOf returns the work that is a job; nil: it is none of this slot's.
-func (d *desk) claimOf(number int) *claim {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.held {
+// claimOf returns the work that is a job; nil: it is none. l.mu is held.
+func (l *Layer) claimOf(number int) *claim {
+	for _, c := range l.held {
 		if c.job.Number == number {
 			return c
 		}
@@ -101,41 +107,37 @@ func (d *desk) claimOf(number int) *claim {
 	return nil
 }
 
-// abandoned notes that a job is not run.
-func (d *desk) abandoned(number int, reason string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.held {
-		if c.job.Number == number {
-			c.notRun = reason
-		}
-	}
+// isOver notes that work is over, and reports whether it was before.
+func (l *Layer) isOver(c *claim) (before bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, c.over = c.over, true
+	return before
 }
 
-// reasonOf returns why work was not run; empty: it was, or may be still.
-func (d *desk) reasonOf(c *claim) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// reasonOf returns why work was not run, as somebody has said; empty: nobody has.
+func (l *Layer) reasonOf(c *claim) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return c.notRun
 }
 
-// let returns the work that a broken claim was for, and forgets it; nil: none.
-func (d *desk) let(e *Eviction) *claim {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.held, func(c *claim) bool { return e.Claim != "" && c.id == e.Claim })
+// let returns the work that a broken claim was for, and forgets it; nil: none. ran
+// reports whether it has.
+func (l *Layer) let(e *Eviction) (c *claim, ran bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.held, func(c *claim) bool { return e.Claim != "" && c.id == e.Claim })
 	if i < 0 && e.Job != 0 { // of an earlier execd, that had another claim
-		i = slices.IndexFunc(d.held, func(c *claim) bool { return c.job.Number == e.Job })
-	}
-	if i < 0 && e.Job == 0 && e.Claim == "" && len(d.held) == 1 {
-		i = 0
+		i = slices.IndexFunc(l.held, func(c *claim) bool { return c.job.Number == e.Job })
 	}
 	if i < 0 {
-		return nil // nothing was ever accepted under it
+		return nil, false // nothing was ever accepted under it
 	}
-	c := d.held[i]
-	d.held = slices.Delete(d.held, i, i+1)
-	return c
+	c = l.held[i]
+	l.held = slices.Delete(l.held, i, i+1)
+	ran, c.over = c.over, true
+	return c, ran
 }
 
 // reply has REPLY_FETCH run, if there is one. It does not block.
@@ -159,9 +161,12 @@ func (d *desk) reply(keyword string, accepted bool, c *claim, slot *classad.Ad, 
 // evicted has EVICT_CLAIM run, if the claim was for any work. It does not wait for
 // the hook.
 func (d *desk) evicted(e Eviction) {
-	c := d.let(&e)
+	c, ran := d.layer.let(&e)
 	if c == nil {
 		return
+	}
+	if !ran {
+		d.layer.known.gone(c.job.Number)
 	}
 	d.layer.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: job=%d reason=%q", d.slot, c.job.Number, e.Reason))
 	on := e.Ad

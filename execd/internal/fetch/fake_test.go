@@ -203,15 +203,29 @@ func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
 	return nil
 }
 
-func (f *fakeSlots) Withdraw(id slot.ID, reason string) { f.drop(id, "withdrawn", reason) }
+func (f *fakeSlots) Withdraw(claim, reason string) { f.drop(claim, "withdrawn", reason) }
 
-func (f *fakeSlots) Expire(id slot.ID, reason string) { f.drop(id, "expired", reason) }
+func (f *fakeSlots) Expire(claim, reason string) { f.drop(claim, "expired", reason) }
 
-func (f *fakeSlots) drop(id slot.ID, word, reason string) {
+func (f *fakeSlots) Claims() map[string]slot.ID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	where := map[string]slot.ID{}
+	for id, s := range f.slots {
+		if s.Fetched {
+			where[s.Claim] = id
+		}
+	}
+	return where
+}
+
+func (f *fakeSlots) drop(claim, word, reason string) {
+	where := f.Claims()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id, ok := where[claim]
 	s := f.slots[id]
-	if s == nil || !s.Fetched {
+	if !ok || s == nil || s.Claim != claim {
 		return
 	}
 	f.note("slot %v: %s: %s", id, word, reason)
@@ -243,7 +257,7 @@ func (f *fakeSlots) endIn(t *testing.T, l *Layer, id slot.ID) {
 	if j == nil {
 		t.Fatalf("slot %v runs nothing", id)
 	}
-	l.Over(j)
+	l.Over(j, false)
 	if _, err := l.o.Store.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -76,6 +75,7 @@ type Layer struct {
 	mu       sync.Mutex
 	settings Settings             // guarded by mu
 	desks    map[slot.ID]*desk    // guarded by mu; by slot
+	held     []*claim             // guarded by mu; the work last accepted under each claim
 	workers  map[slot.ID]*worker  // guarded by mu; by slot
 	stopped  bool                 // guarded by mu; no hook is begun any more
 	errands  sync.WaitGroup       // hooks that are not waited for
@@ -148,6 +148,7 @@ func (l *Layer) Run(ctx context.Context) {
 // arrange has a worker for each slot that is to fetch, and for no other.
 func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 	s := l.current()
+	l.moved(l.o.Slots.Claims())
 	there := map[slot.ID]bool{}
 	for _, id := range l.o.Slots.List() {
 		there[id] = true
@@ -214,9 +215,12 @@ func (l *Layer) employ(ctx context.Context, wg *sync.WaitGroup, id slot.ID, keyw
 func (l *Layer) wanted(hooks *hook.Table, there map[slot.ID]bool) map[slot.ID]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	wanted := map[slot.ID]string{}
+	wanted, held := map[slot.ID]string{}, map[slot.ID]bool{}
+	for _, c := range l.held {
+		held[c.at] = true
+	}
 	for id := range there {
-		if d := l.desks[id]; id.IsDynamic() && (d == nil || !d.isHeld()) {
+		if id.IsDynamic() && (!held[id] || l.desks[id] != nil && l.desks[id].isStarting()) {
 			continue
 		}
 		if keyword := hooks.SlotKeyword(id.String()); keyword != "" && hooks.Hook(keyword, hook.FetchWork) != nil {
@@ -256,7 +260,7 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 		case !ok || !s.Fetched || again:
 			return
 		case idle(&s):
-			l.o.Slots.Withdraw(id, "the slot fetches no work any more")
+			l.o.Slots.Withdraw(s.Claim, "the slot fetches no work any more")
 			return
 		}
 		sleep(ctx, 0, changed, nil, nil)
@@ -302,6 +306,9 @@ func (l *Layer) Attributes(id slot.ID) []classad.Attr {
 // Evicted is told that the claim of fetched work is broken. It may block, but not for
 // a hook.
 func (l *Layer) Evicted(e Eviction) {
+	if c := l.holds(e.Claim); c != nil && e.Slot.IsZero() { // the configuration has it not any more
+		e.Slot = c.slot
+	}
 	l.desk(e.Slot).evicted(e)
 }
 
@@ -310,43 +317,49 @@ func (l *Layer) Evicted(e Eviction) {
 func (l *Layer) Work(number int) *api.Work {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, d := range l.desks {
-		if c := d.claimOf(number); c != nil {
-			return c.request.Work
-		}
+	if c := l.claimOf(number); c != nil {
+		return c.request.Work
 	}
 	return nil
 }
 
 // Over is told that a run has ended and that who the work came from was told so
 // by its exit hook, before the slot is given to other work. What is fetched from
-// then on is not taken for the same, whatever its identity.
-func (l *Layer) Over(j *job.Job) { l.known.over(j.Number, time.Now()) }
+// then on is not taken for the same, whatever its identity; nor is anything if he was
+// told that it is to be done again.
+func (l *Layer) Over(j *job.Job, again bool) {
+	l.mu.Lock()
+	if c := l.claimOf(j.Number); c != nil {
+		c.over = true
+	}
+	l.mu.Unlock()
+	if again {
+		l.known.gone(j.Number)
+		return
+	}
+	l.known.over(j.Number, time.Now())
+}
 
 // Abandoned is told that an accepted job will not run, before its slot is idle
 // again. The claim is broken then, which tells who it came from.
 func (l *Layer) Abandoned(j *job.Job, reason string) {
-	l.known.over(j.Number, time.Now())
+	l.known.gone(j.Number)
 	l.mu.Lock()
-	desks := slices.Collect(maps.Values(l.desks))
-	l.mu.Unlock()
-	for _, d := range desks {
-		d.abandoned(j.Number, reason)
+	defer l.mu.Unlock()
+	if c := l.claimOf(j.Number); c != nil {
+		c.notRun = reason
 	}
 }
 
 // Unstarted is told that an accepted job is not run, and waits for nothing: it
-// could not be started when the slot was its own, or its run came to nothing before
-// it began. Jobs that were not fetched are left alone.
+// could not be started when the slot was its own, its run came to nothing before
+// it began, or somebody has deleted it. Jobs that were not fetched are left alone.
 func (l *Layer) Unstarted(j *job.Job, reason string) {
 	l.mu.Lock()
-	desks := slices.Collect(maps.Values(l.desks))
+	c := l.claimOf(j.Number)
 	l.mu.Unlock()
-	for _, d := range desks {
-		if c := d.claimOf(j.Number); c != nil {
-			l.fail(c, reason)
-			return
-		}
+	if c != nil {
+		l.fail(c, reason)
 	}
 }
 
@@ -370,6 +383,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	l.running = ctx
 	l.mu.Unlock()
 	l.tellLeft()
+	where := l.o.Slots.Claims()
 	for _, f := range l.o.Store.Foreigners() {
 		c, err := l.reread(f)
 		if err != nil {
@@ -381,10 +395,14 @@ func (l *Layer) Recover(ctx context.Context) {
 		}
 		l.known.add(f.Identity, f.Number, c.slot)
 		if f.State == job.Ended {
+			c.over = true
 			l.known.over(f.Number, time.Now())
 		}
+		if on, ok := where[c.id]; ok { // which may have another number now
+			c.slot = on
+		}
 		d := l.desk(c.slot)
-		d.took(c)
+		l.took(c)
 		if !f.Replied {
 			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted before the restart: job=%d: told again", c.slot, f.Number))
 			d.reply(c.keyword, true, c, l.slotAd(c.slot), "", "")
@@ -456,11 +474,12 @@ func (l *Layer) drop(c *claim, reason string) {
 
 // forget takes a job that has not run out of the Store.
 func (l *Layer) forget(c *claim) {
+	l.isOver(c)
 	req := &api.DeleteRequest{Jobs: []string{fmt.Sprint(c.job.Number)}}
 	if _, err := l.o.Store.Delete(req, job.Caller{Name: "execd", Manager: true}, func(*job.Task) {}); err != nil {
 		l.o.Log.Error(fmt.Sprintf("job %d: fetched work that was not run: %v", c.job.Number, err))
 	}
-	l.known.over(c.job.Number, time.Now())
+	l.known.gone(c.job.Number)
 }
 
 func (l *Layer) slotAd(id slot.ID) *classad.Ad {

@@ -242,7 +242,7 @@ func TestStdin(t *testing.T) {
 		if want := "SlotID = 1\nState = \"Claimed\"\nActivity = \"Idle\"\nPublicClaimId = \"<h>#1#1#...\"\n"; slotAd != want {
 			t.Errorf("the slot's ad is\n%s\nwant\n%s", slotAd, want)
 		}
-		b.slots.Withdraw(slot.Static(1), "somebody wants it")
+		b.slots.Withdraw("<h>#1#1#...", "somebody wants it")
 		synctest.Wait()
 		evict := b.hooks.of(hook.EvictClaim)[0]
 		job += "VacateReason = \"somebody wants it\"\n"

@@ -1,10 +1,15 @@
 package fetch
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 )
 
@@ -40,6 +45,189 @@ func TestEvictionOfNoWork(t *testing.T) {
 		}
 		if b.Work(1) == nil {
 			t.Error("the work that runs is forgotten")
+		}
+	})
+}
+
+// delete deletes a job, as its owner may at any time.
+func (b *bench) delete(t *testing.T, number string) {
+	t.Helper()
+	if _, err := b.o.Store.Delete(&api.DeleteRequest{Jobs: []string{number}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// evictions are the words in which EVICT_CLAIM is told why, by identity.
+func (b *bench) evictions() map[string]string {
+	list := map[string]string{}
+	for _, c := range b.hooks.of(hook.EvictClaim) {
+		_, id, _ := strings.Cut(c.stdin, "GlobalJobId = \"")
+		_, why, _ := strings.Cut(c.stdin, "VacateReason = \"")
+		id, _, _ = strings.Cut(id, "\"")
+		list[id], _, _ = strings.Cut(why, "\"")
+	}
+	return list
+}
+
+// Work that was accepted and deleted before it ran has no exit hook: who it came from
+// is told by EVICT_CLAIM, and other work does not take its claim before that.
+func TestDeletedBeforeItRan(t *testing.T) {
+	in(t, allHooks+`FetchWorkDelay = Activity == "Busy" ? 300 : 0`, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"), adOf("b"), adOf("a"))
+		defer b.start()()
+		synctest.Wait()
+		b.delete(t, "1")
+		b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil }) // its run has come to nothing
+		synctest.Wait()
+		if got := b.evictions(); len(got) != 1 || got["a"] != deleted {
+			t.Errorf("EVICT_CLAIM is told %v; want of a, that %s", got, deleted)
+		}
+		b.slots.end(t, b.Layer, 1) // of b
+		synctest.Wait()
+		if got := b.slots.told(); !strings.HasSuffix(got, "job 3 starts") {
+			t.Errorf("the slots were told\n%s\nwant a started when it comes once more", got)
+		}
+	})
+}
+
+// So it is when it waits for its slot, at once.
+func TestDeletedWhileItWaits(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		defer b.start()()
+		synctest.Wait()
+		j := b.o.Store.Get(1)
+		b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job, s.Promised = "Idle", nil, true })
+		b.delete(t, "1")
+		b.Unstarted(j, "it was deleted")
+		b.Unstarted(j, "it was deleted") // by who would have started it
+		synctest.Wait()
+		if got := b.evictions(); len(got) != 1 || got["a"] != deleted {
+			t.Errorf("EVICT_CLAIM is told %v; want of a, that %s", got, deleted)
+		}
+		if got := b.slots.told(); strings.Count(got, "withdrawn") != 1 {
+			t.Errorf("the slots were told\n%s\nwant the claim withdrawn, once", got)
+		}
+	})
+}
+
+// And when execd was started meanwhile.
+func TestDeletedBeforeTheRestart(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		b.slots.set(1, func(s *fakeSlot) {
+			s.State, s.Activity, s.job, s.Fetched, s.Claim = "Unclaimed", "Idle", nil, false, ""
+		})
+		b.open(t)
+		b.Recover(t.Context())
+		b.delete(t, "1")
+		for _, c := range b.takeLeft(slot.Static(1)) {
+			newWorker(b.Layer, slot.Static(1), "KW").resume(t.Context(), c)
+		}
+		synctest.Wait()
+		if got := b.evictions(); got["a"] != deleted {
+			t.Errorf("EVICT_CLAIM is told %v; want of a, that %s", got, deleted)
+		}
+	})
+}
+
+// Work that its slot was taken from is to be done again: when it is handed out to
+// another slot that has asked before, it is run, and not taken for what is gone.
+func TestHandedOutAgain(t *testing.T) {
+	for name, lose := range map[string]func(b *bench){
+		"it ran":         func(b *bench) { b.Over(b.o.Store.Get(1), true) },
+		"it did not run": func(*bench) {},
+	} {
+		in(t, allHooks+"FetchWorkDelay = 0", []int{1, 2}, func(t *testing.T, b *bench) {
+			first, again := true, make(chan struct{})
+			b.hooks.fetch = func(ctx context.Context, c hook.Call) hook.Result {
+				if c.Label == "slot 1" && first {
+					first = false
+					return hook.Result{Stdout: []byte(adOf("a"))}
+				}
+				if c.Label == "slot 2" { // it waits for work
+					select {
+					case <-again:
+						again = nil
+						return hook.Result{Stdout: []byte(adOf("a"))}
+					case <-ctx.Done():
+						return hook.Result{Err: ctx.Err()}
+					}
+				}
+				return endless(ctx, c)
+			}
+			defer b.start()()
+			synctest.Wait()
+			time.Sleep(time.Second)
+			lose(b)
+			b.delete(t, "1")
+			b.slots.Withdraw("<h>#1#1#...", "somebody wants the slot")
+			synctest.Wait()
+			if got := b.evictions(); len(got) != 1 {
+				t.Fatalf("%s: EVICT_CLAIM is told %v", name, got)
+			}
+			close(again)
+			synctest.Wait()
+			if got := b.slots.told(); !strings.HasSuffix(got, "slot 2: job 2 starts") {
+				t.Errorf("%s: the slots were told\n%s\nwant the work started in the other one", name, got)
+			}
+		})
+	}
+}
+
+// A queue has fewer slots, and the slots of the next one other numbers: who the work
+// there comes from is asked about its lease as before, and told when it is over. Of
+// the slots that are gone, too.
+func TestSlotsHaveOtherNumbers(t *testing.T) {
+	knobs := allHooks + "KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = SlotID\nALIVE_INTERVAL = 30\nMAX_CLAIM_ALIVES_MISSED = 1\n"
+	in(t, knobs, []int{1, 2, 3}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = func(_ context.Context, c hook.Call) hook.Result {
+			return hook.Result{Stdout: []byte(adOf(c.Label))}
+		}
+		defer b.start()()
+		synctest.Wait()
+		claims := map[int]string{}
+		b.slots.mu.Lock()
+		for id, s := range b.slots.slots {
+			claims[id.Number] = s.Claim
+		}
+		// Of those of the first queue one is left.
+		close(b.slots.slots[slot.Static(2)].changed)
+		b.slots.slots[slot.Static(2)] = b.slots.slots[slot.Static(3)]
+		b.slots.slots[slot.Static(2)].ID = slot.Static(2)
+		delete(b.slots.slots, slot.Static(3))
+		close(b.slots.listed)
+		b.slots.listed = make(chan struct{})
+		for _, s := range b.slots.slots {
+			close(s.changed)
+			s.changed = make(chan struct{})
+		}
+		b.slots.mu.Unlock()
+		b.Evicted(Eviction{Claim: claims[2], Reason: "it is gone"})
+		synctest.Wait()
+		if got := b.evictions(); len(got) != 1 || got["slot 2"] != "it is gone" {
+			t.Errorf("EVICT_CLAIM is told %v; want of the work in the slot that is gone", got)
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		renewed := false
+		for _, c := range b.hooks.of(hook.RenewClaim) {
+			renewed = renewed || strings.Contains(c.stdin, `GlobalJobId = "slot 3"`)
+		}
+		if !renewed {
+			t.Error("RENEW_CLAIM is not asked about the work in the slot that has another number")
+		}
+		b.slots.Withdraw(claims[3], "somebody wants it")
+		synctest.Wait()
+		if got := b.evictions(); len(got) != 2 || got["slot 3"] != "somebody wants it" {
+			t.Errorf("EVICT_CLAIM is told %v; want of the work in the slot that has another number", got)
+		}
+		names, err := b.root.ListEvictions()
+		if err != nil || len(names) != 0 {
+			t.Errorf("%v are still to be told, %v", names, err)
 		}
 	})
 }

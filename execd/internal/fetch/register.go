@@ -110,6 +110,16 @@ func (r *register) decide(id string, job int, on slot.ID) {
 	close(e.decided)
 }
 
+// gone forgets a job that is to be done again, whoever asks: that it is handed out once
+// more is no answer from before.
+func (r *register) gone(job int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.byJob[job]; e != nil {
+		r.remove(job, e)
+	}
+}
+
 // over notes that a job has ended.
 func (r *register) over(job int, now time.Time) {
 	r.mu.Lock()

@@ -47,7 +47,7 @@ func (w *worker) renew(ctx context.Context) {
 		}
 		s := l.current()
 		h := s.Hooks.Hook(w.keyword, hook.RenewClaim)
-		c := l.desk(w.slot).holds(slot.Claim)
+		c := l.holds(slot.Claim)
 		if h == nil || c == nil || !slot.Fetched || slot.State != "Claimed" {
 			of = nil
 			sleep(ctx, 0, changed, w.renewal, nil)
@@ -72,7 +72,7 @@ func (w *worker) renew(ctx context.Context) {
 			renewed, due = now, now.Add(term/3)
 			continue
 		case why == "" && r.Status == notKnown:
-			w.expire(slot.Claim, "its hook says that nobody waits for it")
+			l.o.Slots.Expire(slot.Claim, "its hook says that nobody waits for it")
 			continue
 		case why == "":
 			why = fmt.Sprintf("exit status %d", r.Status)
@@ -80,15 +80,7 @@ func (w *worker) renew(ctx context.Context) {
 		due = now.Add(renewAgain)
 		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: hook %s of %s: %s: lease=%v left=%v", w.slot, hook.RenewClaim, w.keyword, why, term, max(renewed.Add(term).Sub(now), 0).Round(time.Second)))
 		if !now.Before(renewed.Add(term)) {
-			w.expire(slot.Claim, "its lease is over")
+			l.o.Slots.Expire(slot.Claim, "its lease is over")
 		}
-	}
-}
-
-// expire ends a claim if the slot still has it.
-func (w *worker) expire(claim, reason string) {
-	slots := w.layer.o.Slots
-	if s, ok := slots.Snapshot(w.slot); ok && s.Fetched && s.Claim == claim {
-		slots.Expire(w.slot, reason)
 	}
 }

@@ -44,13 +44,16 @@ type Slots interface {
 	// made or kept: at once, or when what was preempted for it is gone. From then on
 	// the job is like any other. After an error it will not be started.
 	Start(on slot.ID, j *job.Job) error
-	// Withdraw gives the claim of fetched work back: no more work came, or the work
-	// could not be started. The slot goes over Preempting to Owner, and Evicted is
-	// told. It does nothing when fetched work has no claim there.
-	Withdraw(on slot.ID, reason string)
-	// Expire ends the claim of fetched work as if its lease were over: what runs is
-	// killed at once, and Evicted is told.
-	Expire(on slot.ID, reason string)
+	// Withdraw gives the claim of fetched work with a public id back: no more work
+	// came, or the work could not be started. The slot goes over Preempting to Owner,
+	// and Evicted is told. It does nothing when there is no such claim any more.
+	Withdraw(claim, reason string)
+	// Expire ends such a claim as if its lease were over: what runs is killed at once,
+	// and Evicted is told.
+	Expire(claim, reason string)
+	// Claims returns the slots of the claims of fetched work, by public id. The number
+	// of a slot is another one when the configuration has other slots before it.
+	Claims() map[string]slot.ID
 }
 
 // Slot is what a slot is like at a moment.

@@ -114,7 +114,7 @@ func (w *worker) run(ctx context.Context) {
 			continue
 		}
 		if slot.Fetched && slot.Closed && idle(&slot) {
-			l.o.Slots.Withdraw(w.slot, "the slot is closed")
+			l.o.Slots.Withdraw(slot.Claim, "the slot is closed")
 			continue
 		}
 		if slot.Ending && l.current().Knobs.Bool("FETCH_WORK_AHEAD", false) {
@@ -346,7 +346,7 @@ func (w *worker) note(failure string) {
 func (w *worker) giveBack(reason string) {
 	slots := w.layer.o.Slots
 	if s, ok := slots.Snapshot(w.slot); ok && s.Fetched && idle(&s) {
-		slots.Withdraw(w.slot, reason)
+		slots.Withdraw(s.Claim, reason)
 	}
 }
 
@@ -392,7 +392,7 @@ func (w *worker) start(c *claim, held *Held, tell func(*desk)) {
 	d := l.desk(held.Slot)
 	carved := held.Slot != w.slot
 	d.begin(carved)
-	d.took(c)
+	l.took(c)
 	tell(d)
 	if err := l.o.Slots.Start(held.Slot, c.job); err != nil {
 		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
@@ -446,7 +446,7 @@ func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (H
 	}
 	c.slot, c.id = held.Slot, held.Claim
 	if err := w.record(c, owner, id); err != nil {
-		l.o.Slots.Withdraw(held.Slot, "the work could not be recorded")
+		l.o.Slots.Withdraw(held.Claim, "the work could not be recorded")
 		return Held{}, err
 	}
 	return held, nil
@@ -486,8 +486,12 @@ func (w *worker) resume(ctx context.Context, c *claim) {
 		}
 		return // the next execd finds it
 	}
-	if c.job.Foreign && !l.waits(c.job) {
-		return // deleted meanwhile, or started
+	switch state, there := l.o.Store.ForeignState(c.job); {
+	case !there:
+		l.drop(c, deleted)
+		return
+	case state != job.Pending && state != job.Errored:
+		return // started
 	}
 	owner, err := l.o.Owners.of(context.Background(), c.ad, l.current().Knobs)
 	if err != nil {
@@ -501,7 +505,7 @@ func (w *worker) resume(ctx context.Context, c *claim) {
 	}
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
 	anew := &claim{slot: held.Slot, keyword: c.keyword, ad: c.ad, request: c.request, job: c.job, id: held.Claim}
-	w.start(anew, &held, func(*desk) { l.desk(c.slot).forget(c) })
+	w.start(anew, &held, func(*desk) { l.untook(c) })
 }
 
 // notRun deals with work that was to be started and was not, for a reason that the
@@ -512,39 +516,43 @@ func (w *worker) notRun(slot *Slot) bool {
 		return false
 	}
 	l := w.layer
-	d := l.desk(w.slot)
-	c := d.holds(slot.Claim)
+	c := l.holds(slot.Claim)
 	if c == nil {
 		return false
 	}
-	if reason := d.reasonOf(c); reason != "" {
+	if reason := l.reasonOf(c); reason != "" {
 		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 		l.calm(w.slot)
-		l.o.Slots.Withdraw(w.slot, reason)
+		l.o.Slots.Withdraw(slot.Claim, reason)
 		return true
 	}
-	if !l.waits(c.job) {
-		return false
-	}
-	l.fail(c, "it could not be started")
-	return true
+	return l.fail(c, "it could not be started")
 }
 
 // waits reports whether a job waits, to be started or in error.
 func (l *Layer) waits(j *job.Job) bool {
-	state, ok := l.o.Store.ForeignState(j)
-	return ok && (state == job.Pending || state == job.Errored)
+	state, there := l.o.Store.ForeignState(j)
+	return there && (state == job.Pending || state == job.Errored)
 }
 
-// fail forgets accepted work that was not run, and breaks its claim.
-func (l *Layer) fail(c *claim, reason string) {
-	if !l.waits(c.job) {
-		return // somebody else has found it, or it runs after all
+// deleted is why work is not run that somebody has taken out of the queue.
+const deleted = "its job was deleted before it ran"
+
+// fail forgets accepted work that was not run, and breaks its claim. It reports
+// whether that was the case: it may run after all, or have run.
+func (l *Layer) fail(c *claim, reason string) bool {
+	_, there := l.o.Store.ForeignState(c.job)
+	if there && !l.waits(c.job) || l.isOver(c) {
+		return false // or somebody else has found it
+	}
+	if !there {
+		reason = deleted
 	}
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.forget(c)
 	l.calm(c.slot)
-	l.o.Slots.Withdraw(c.slot, reason)
+	l.o.Slots.Withdraw(c.id, reason)
+	return true
 }
 
 // runs reports whether execd is not stopping.

@@ -159,6 +159,9 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 	}
 	if over {
 		s.remove(j)
+		if j.Foreign { // who has promised it a slot keeps it for nothing
+			s.hint(j)
+		}
 	}
 	var back []int
 	for _, task := range d.kills {

@@ -33,6 +33,9 @@ type Slots struct {
 	// Unstarted tells that a job could not be started in the slot that was its own. It
 	// may block.
 	Unstarted func(j *job.Job, err error)
+	// Deleted tells that a job which came under a claim was deleted before it ran. It
+	// may block.
+	Deleted func(*job.Job)
 	// Stray tells of a job that came under a claim, and waits for a second run, which
 	// nobody will start. It may block.
 	Stray func(*job.Job)
@@ -389,8 +392,13 @@ func (q *Queue) Quiet() {
 }
 
 // stray deals with a job that came under a claim and is not the queue's to start:
-// nobody will, when its run has come to nothing. q.mu is held.
+// nobody will, when its run has come to nothing, or somebody has deleted it. q.mu is
+// held.
 func (q *Queue) stray(j *job.Job) {
+	if q.o.Slots.Deleted != nil && q.o.Store.Get(j.Number) != j {
+		q.outside(func() { q.o.Slots.Deleted(j) })
+		return
+	}
 	if q.o.Slots.Stray == nil || !q.o.Store.Turn(j).After(j.Submitted) {
 		return
 	}
@@ -570,11 +578,11 @@ func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 	return err
 }
 
-// Withdraw gives the claim of fetched work back, and says why; as one that is lost if
-// it has expired.
-func (q *Queue) Withdraw(id slot.ID, expired bool, why string) {
+// Withdraw gives the claim of fetched work with a public id back, and says why; as one
+// that is lost if it has expired.
+func (q *Queue) Withdraw(public string, expired bool, why string) {
 	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
-		t.Withdraw(id, expired, why)
+		t.Withdraw(public, expired, why)
 		return struct{}{}, nil
 	})
 }

@@ -130,9 +130,10 @@ type Runner struct {
 	Boot     string // id of this boot
 	Log      *slog.Logger
 	// Over is told that the run of a job that did not come by qsub has ended, and its
-	// exit hook with it; Abandoned that such a job is not run. Both before its slot is
-	// free again. nil: nobody wants to know.
-	Over      func(*job.Job)
+	// exit hook with it, and whether that was told that it is to be done again;
+	// Abandoned that such a job is not run. Both before its slot is free again. nil:
+	// nobody wants to know.
+	Over      func(j *job.Job, again bool)
 	Abandoned func(j *job.Job, reason string)
 
 	// What jobs may have beside themselves; nil: none has.
@@ -558,7 +559,7 @@ func (r *Runner) lookBack(l *life) error {
 // release frees the slot: what follows needs none.
 func (r *Runner) release(l *life) {
 	if l.task.Job.Foreign && r.Over != nil {
-		r.Over(l.task.Job)
+		r.Over(l.task.Job, r.why(l) == exit.Why{Evict: true})
 	}
 	r.Queue.Ended(l.task, l.claims, l.used())
 	l.released = true
