@@ -206,3 +206,58 @@ func TestReasonOfTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// So it is where the job that runs there is the queue's, which has no claim on disk: in
+// a slot, and in one that was carved. Who waited longest for the slot of another has it,
+// when that has left meanwhile.
+func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
+	const policy = "RANK = TARGET.Wanted =?= true ? 1 : 0\nMaxJobRetirementTime = 3600\n"
+	better := ad(t, `[JobUniverse = 5; Owner = "u"; Wanted = true; RequestCpus = 1; RequestMemory = 1; RequestDisk = 1]`)
+	j := slot.JobOf(ad(t, plainJob))
+	grant := []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}
+
+	d := newDesk(t, policy)
+	gone := d.Activate("6.1", grant, j)
+	d.Activate("7.1", grant, j)
+	has, err := d.Offer(slot.Static(1), better)
+	if err == nil {
+		err = d.Keep(has.ID)
+	}
+	d.now = d.now.Add(time.Second)
+	waits := d.claim(Request{Slot: slot.Static(2), Ad: better})
+	if err != nil || !has.Waiting || !waits.Waiting {
+		t.Fatalf("claims %+v, %v and %+v; want both to wait", has, err, waits)
+	}
+	d.Deactivate(gone)
+	for _, e := range d.Effects() {
+		if e.Do == Rewrite {
+			if err := d.Rewrite(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d.again(policy, noon.Add(time.Minute))
+	claims := d.Adopt("7.1", grant, "", noon, j, nil)
+	if v, _ := d.Snapshot(slot.Static(2), false); len(claims) != 1 || v.Task != "7.1" || v.Kind != KindQueue {
+		t.Errorf("slot 2 is %+v; want the job in it", v)
+	}
+	if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(has.ID) {
+		t.Errorf("slot 1 is %+v; want it to be whose it was", v)
+	}
+	if list := d.evictions(); len(list) != 0 {
+		t.Errorf("told %+v; want nobody told of the end of work that is offered anew", list)
+	}
+
+	d = newParted(t, policy)
+	run := d.Activate("8.1", grantOf(1), j)
+	again := d.claim(Request{Slot: slot.ID{Number: 1, Dynamic: 1}, Ad: better})
+	if !again.Waiting {
+		t.Fatalf("claim %+v; want it to wait", again)
+	}
+	before, carved := d.slots(), d.Carved(run)
+	d.parted(policy, parted)
+	d.Adopt("8.1", grantOf(1), "", noon, j, carved)
+	if d.carry(); d.slots() != before || len(d.files()) != 0 {
+		t.Errorf("slots %s, files %v; want %s, and no claim", d.slots(), d.files(), before)
+	}
+}

@@ -92,6 +92,7 @@ type grant struct {
 	made     time.Time
 
 	waiting  bool     // for the slot
+	waited   bool     // an earlier execd has ended while it did
 	starting bool     // a job is about to be started under it
 	promised *job.Job // that is to be started when the slot is its own
 	last     string   // the last task
@@ -115,6 +116,7 @@ const (
 	Evict                // tell of Eviction
 	Begin                // start Job under the claim of Slot
 	Forget               // remove the file of the claim
+	Rewrite              // write it again
 )
 
 // Effect is something to be done outside of the locks, in this order.
@@ -173,7 +175,7 @@ func (t *Table) reclaim(r *record) {
 	}
 	g := &grant{
 		id: id, kind: r.Kind, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
-		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true,
+		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true, waited: r.Waiting,
 	}
 	s, why := t.queues[r.Queue], "is not there any more"
 	if s != nil {
@@ -432,9 +434,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		t.o.Log.Debug(fmt.Sprintf("slot %v: %v to %v: row=%d reason=%q", id, a.From, a.To, a.Row, a.Reason))
 	case slot.Accepted:
 		r.accepted, r.number = true, a.Claim
-		if g != nil && g.waiting {
-			g.waiting = false
-		}
+		t.arrived(g)
 	case slot.HeldBack:
 		r.held, r.number = true, a.Claim
 	case slot.Refused, slot.TryAgain:
@@ -447,8 +447,8 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		r.permit = &p
 		m.permit(p)
 	case slot.Spawn:
+		t.arrived(g)
 		if g != nil {
-			g.waiting = false
 			if g.promised != nil {
 				t.effects = append(t.effects, Effect{Do: Begin, Slot: id, Job: g.promised})
 			}
@@ -476,6 +476,14 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 	case slot.Note:
 		t.o.Log.Warn(fmt.Sprintf("slot %v: %s", id, a.Text))
 	case slot.NewClaim, slot.Ask, slot.StartBenchmarks, slot.StopBenchmarks, slot.StartFiller, slot.KillFiller, slot.DrainComplete:
+	}
+}
+
+// arrived notes that a claim has its slot, if it had to wait for it.
+func (t *Table) arrived(g *grant) {
+	if g != nil && g.waiting {
+		g.waiting = false
+		t.effects = append(t.effects, Effect{Do: Rewrite, id: g.id})
 	}
 }
 
@@ -743,7 +751,8 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 	}
 	for _, g := range grant {
 		for range g.Slots {
-			if s := t.queues[g.Queue]; s != nil && s.part != nil {
+			s := t.queues[g.Queue]
+			if s != nil && s.part != nil {
 				var record *job.Carved
 				if i := slices.IndexFunc(carved, func(r job.Carved) bool { return r.Queue == g.Queue }); i >= 0 {
 					record, carved = &carved[i], slices.Concat(carved[:i], carved[i+1:])
@@ -755,6 +764,9 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 				continue
 			}
 			c := t.free(g.Queue)
+			if c == nil {
+				c = t.yield(s, 0)
+			}
 			if c == nil {
 				c = &Claim{Queue: g.Queue, Holder: t.holder}
 			}
@@ -780,6 +792,33 @@ func (t *Table) free(queue string) *Claim {
 		}
 	}
 	return nil
+}
+
+// yield finds a slot of a queue that was given back to somebody who had only waited for
+// it, when it turns out that something runs there: the one who came last has it no
+// more. Dynamic is the second number of a slot that was carved. It returns nil if there
+// is none.
+func (t *Table) yield(s *slots, dynamic int) *Claim {
+	var last *grant
+	if s == nil {
+		return nil
+	}
+	for _, c := range s.all() {
+		if c.Dynamic != dynamic || c.managed == nil || c.managed.task != "" {
+			continue
+		}
+		for _, g := range c.managed.grants {
+			if g.waited && (last == nil || g.made.After(last.made)) {
+				last = g
+			}
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	last.over = true // what was fetched is offered anew, and nobody is told otherwise
+	t.dropped(last.slot, last, slot.ReasonPreempted)
+	return last.slot.claim
 }
 
 // byPublic returns the claim of a public id, nil if there is none.

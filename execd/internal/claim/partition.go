@@ -378,6 +378,9 @@ func (t *Table) again(s *slots, number int, has slot.Resources) *managed {
 // one as its job asks for it. No slot is asked for its will.
 func (t *Table) recarve(s *slots, record *job.Carved, j slot.Job) *managed {
 	if record != nil {
+		if c := t.yield(s, record.Slot); c != nil {
+			return c.managed
+		}
 		return t.again(s, record.Slot, slot.Resources{Cpus: record.Cpus, Memory: record.Memory, Disk: record.Disk, GPUs: record.GPUs})
 	}
 	want, err := s.part.space.Request(adOf(j), t.ad(t.manage(s.part.parent)), false)

@@ -33,7 +33,8 @@ type record struct {
 	Since    time.Time `json:"since"`
 	Lease    int       `json:"lease,omitempty"` // seconds; 0: for ever
 	Priority int       `json:"priority,omitempty"`
-	Ad       string    `json:"ad,omitempty"` // that was claimed for, in old syntax
+	Waiting  bool      `json:"waiting,omitempty"` // for what runs in the slot
+	Ad       string    `json:"ad,omitempty"`      // that was claimed for, in old syntax
 
 	Partitionable bool           `json:"partitionable,omitempty"` // the slot is, and others are carved out of it
 	Dynamic       int            `json:"dynamic,omitempty"`       // number of a slot that was carved

@@ -196,7 +196,7 @@ func (t *Table) Keep(id ID) error {
 func (t *Table) record(g *grant) *record {
 	r := record{
 		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: g.kind, Holder: g.holder, UID: g.by.UID, Since: g.made,
-		Lease: int(g.lease / time.Second), Priority: g.priority,
+		Lease: int(g.lease / time.Second), Priority: g.priority, Waiting: g.waiting,
 		Partitionable: t.isParent(g.slot.claim), Dynamic: g.slot.claim.Dynamic, Has: g.slot.claim.has,
 	}
 	if g.ad != nil {
@@ -204,6 +204,9 @@ func (t *Table) record(g *grant) *record {
 	}
 	return &r
 }
+
+// Rewrite writes a claim again that does not wait any more. It blocks.
+func (t *Table) Rewrite(e Effect) error { return t.Keep(e.id) }
 
 // Forget removes the file of a claim that is over. It blocks.
 func (t *Table) Forget(e Effect) error {

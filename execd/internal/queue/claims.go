@@ -304,6 +304,16 @@ func (q *Queue) effect(e claim.Effect) {
 			}
 		})
 		return
+	case claim.Rewrite:
+		q.outside(func() {
+			if err := q.o.Claims.Rewrite(e); err != nil {
+				q.o.Log.Warn(err.Error())
+			}
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.settle() // it may be over meanwhile
+		})
+		return
 	case claim.Begin:
 		if err := q.startUnder(e.Slot, "", e.Job, nil); err != nil && q.o.Slots.Unstarted != nil {
 			q.outside(func() { q.o.Slots.Unstarted(e.Job, err) })
