@@ -121,12 +121,14 @@ type round struct {
 	number   int       // of the last one, from 1
 	until    time.Time // zero: it is over
 	versions int       // how often what START looks at has changed in any slot
+	short    bool      // what is left of the host's disk, which others use as well, was too little
 }
 
 // begin returns the number of the round, of a new one if the last is over.
 func (r *round) begin(now time.Time) int {
 	if !now.Before(r.until) || now.Before(r.until.Add(-freshness)) {
 		r.number++
+		r.short = false
 		r.until = now.Add(freshness)
 	}
 	return r.number
@@ -191,6 +193,7 @@ func (t *Table) stir() { t.round.until = time.Time{} }
 // forget drops all answers: the policy is another, or the ads are made otherwise.
 func (t *Table) forget() {
 	t.stir()
+	t.restless = nil
 	for _, s := range t.order {
 		s.asked = asked{}
 	}

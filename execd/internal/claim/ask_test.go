@@ -235,3 +235,32 @@ func BenchmarkSearch(b *testing.B) {
 		}
 	}
 }
+
+// What START says of a job that it refuses is looked at again and again only where that
+// can change by itself: an execd of which nobody wants anything sleeps.
+func TestRestless(t *testing.T) {
+	idle, err := classad.Parse("KeyboardIdle > 600")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for start, want := range map[string]bool{
+		`true`:                              false,
+		`TARGET.Owner == "u"`:               false,
+		`MY.SlotID > 1 && TARGET.Wanted`:    false,
+		`ClockMin > 480`:                    true,
+		`LoadAvg < 1`:                       true,
+		`time() % 2 == 0`:                   true,
+		`MY.Quiet && TARGET.Owner == "u"`:   true,
+		`eval(TARGET.Expression)`:           true,
+		`MY.Disk > TARGET.RequestDisk`:      true,
+		`TARGET.Owner == "u" && random(2)`:  true,
+		`debug(MY.Activity) =!= "Retiring"`: false,
+	} {
+		d := newDesk(t, "START = "+start)
+		of := d.o.Ad
+		d.o.Ad = func(in *Info) *classad.Ad { return of(in).With(classad.Attr{Name: "Quiet", Expr: idle}) }
+		if got := d.Restless(); got != want {
+			t.Errorf("START = %s: %v; want %v", start, got, want)
+		}
+	}
+}

@@ -85,6 +85,7 @@ type Table struct {
 	waiting    map[string]bool    // guarded by mu; queues that become partitionable, or cease to be, when nobody uses them
 	begun      bool               // guarded by mu; Manage was called
 	round      round              // guarded by mu
+	restless   *bool              // guarded by mu; nil: not known
 }
 
 // slots are the claims of one queue.

@@ -190,6 +190,7 @@ func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why strin
 	for ; n < most; n++ {
 		if short := space.Left().Short(want); short != "" {
 			why = fmt.Sprintf("of %s: too little %s is left", name, short)
+			t.round.short = t.round.short || short == "Disk"
 			break
 		}
 		if n == 0 || !t.policy.Plain() {

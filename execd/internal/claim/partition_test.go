@@ -780,3 +780,30 @@ func (w *walk) end() {
 		w.Errorf("slots %s in the end", got)
 	}
 }
+
+// A job that waits for room on the disk, which others than jobs use as well, is looked
+// at again though nothing happens; one that waits for processors is not.
+func TestWaitingForDisk(t *testing.T) {
+	d := newParted(t, "")
+	disk := int64(1000)
+	d.mu.Lock()
+	d.o.Share = func(_ string, n int) slot.Resources {
+		return slot.Resources{Cpus: int64(n), Memory: 1000, Disk: disk}
+	}
+	d.mu.Unlock()
+	willing := func(cpus, disk string) int {
+		d.Tick() // as before each look
+		n, _, _ := d.Willing("p.q", slot.JobOf(ad(t, `[RequestMemory = 1; RequestCpus = `+cpus+`; RequestDisk = `+disk+`]`)), 1)
+		return n
+	}
+	if n := willing("9", "1"); n != 0 || d.Restless() {
+		t.Errorf("%d slots with 9 processors; want none, and none to be expected", n)
+	}
+	if n := willing("1", "5000"); n != 0 || !d.Restless() {
+		t.Errorf("%d slots with more disk than there is; want none now", n)
+	}
+	disk = 10_000
+	if n := willing("1", "5000"); n != 1 || d.Restless() {
+		t.Errorf("%d slots when there is room; want one", n)
+	}
+}

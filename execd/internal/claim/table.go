@@ -377,11 +377,16 @@ func (t *Table) Under(on slot.ID, public string) (queue, id string, work *classa
 	return g.slot.claim.Queue, g.id.String(), work, nil
 }
 
-// Restless reports whether START may change without anything happening.
+// Restless reports whether a slot may become willing without anything happening, by
+// START or since the disk has room again. What START refers to is the same in all slots.
 func (t *Table) Restless() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.policy.Expr(slot.Start).References(nil, nil).Constant()
+	if t.restless == nil && len(t.managed) > 0 {
+		is := t.policy.StartChanges(t.ad(t.managed[0]))
+		t.restless = &is
+	}
+	return t.round.short || t.restless != nil && *t.restless
 }
 
 // current returns the claim that has a slot; with a public id it must be that.

@@ -241,6 +241,12 @@ func init() {
 	}
 }
 
+// StartChanges reports whether START may have another value for a job in a slot with
+// this ad though nothing happens.
+func (p *Policy) StartChanges(ad *classad.Ad) bool {
+	return !p.rules[Start].constant && changesBySelf(p.rules[Start].expr.References(ad, nil))
+}
+
 // changesBySelf reports whether something that was referred to changes without
 // an event.
 func changesBySelf(r classad.References) bool {
