@@ -76,7 +76,7 @@ func (d *daemon) buildFetch(claims *claim.Table) {
 		self = os.Geteuid()
 	}
 	d.fetch = fetch.New(fetch.Options{
-		Slots: fetchSlots{d.queue, claims}, Store: d.store, Root: d.root, Hooks: d.calls, Log: d.log, Config: d.config.Current,
+		Slots: fetchSlots{d.queue, claims}, Store: d.store, Root: d.root, Hooks: d.calls, Host: d.host, Log: d.log, Config: d.config.Current,
 		Owners: fetch.Owners{Users: d.users, Self: self, MinUID: func() int { return d.config.Current().Global.MinUID }},
 		Check:  func(owner *user.User, req *api.SubmitRequest) error { return d.server.CheckWork(owner, req) },
 		Limits: func() job.Limits {

@@ -55,6 +55,7 @@ type Options struct {
 	Check func(owner *user.User, req *api.SubmitRequest) error
 	// Limits bound how many jobs there may be.
 	Limits func() job.Limits
+	Host   string // for the User of ads
 	Log    *slog.Logger
 }
 

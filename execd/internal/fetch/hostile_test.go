@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
@@ -228,6 +229,26 @@ func TestSlotsHaveOtherNumbers(t *testing.T) {
 		names, err := b.root.ListEvictions()
 		if err != nil || len(names) != 0 {
 			t.Errorf("%v are still to be told, %v", names, err)
+		}
+	})
+}
+
+// Work cannot say that it is somebody else's, by whatever START and RANK look at.
+func TestWhoseWorkItIs(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.o.Host = "node"
+		var seen *classad.Ad
+		b.slots.refuse = func(w *Work) error { seen = w.Ad; return nil }
+		b.hooks.fetch = once(adOf("a", `user = "boss@node"`, `OwnerGroup = "bosses"`, `Wanted = true`))
+		defer b.start()()
+		synctest.Wait()
+		for name, want := range map[string]string{"Owner": "me", "User": "me@node", "OwnerGroup": "users"} {
+			if got, _ := text(seen, name); got != want {
+				t.Errorf("slots see %s = %q; want %q", name, got, want)
+			}
+		}
+		if stdin := b.hooks.of(hook.ReplyFetch)[0].stdin; !strings.Contains(stdin, "user = \"boss@node\"\n") {
+			t.Errorf("REPLY_FETCH has read\n%s\nwant the ad as it came", stdin)
 		}
 	})
 }

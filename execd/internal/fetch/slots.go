@@ -82,7 +82,7 @@ type Slot struct {
 
 // Work is what a fetch hook has brought.
 type Work struct {
-	Ad      *classad.Ad // with its HookKeyword
+	Ad      *classad.Ad // with its HookKeyword, and Owner, User and OwnerGroup as execd knows them
 	Request *api.SubmitRequest
 	Owner   *user.User
 }

@@ -436,7 +436,7 @@ func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (H
 			return Held{Slot: w.slot}, errStops
 		}
 	}
-	held, err := l.o.Slots.Offer(w.slot, &Work{Ad: c.ad, Request: c.request, Owner: owner})
+	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner))
 	same := c.job != nil && held.Slot == c.slot && held.Claim == c.id
 	if c.job != nil && (err != nil || !same) {
 		l.forget(c)
@@ -450,6 +450,17 @@ func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (H
 		return Held{}, err
 	}
 	return held, nil
+}
+
+// offered is work as slots see it. Whose it is execd says, whatever else its ad does:
+// else START and RANK would take one user for another.
+func (l *Layer) offered(c *claim, owner *user.User) *Work {
+	who := []classad.Attr{
+		{Name: attrOwner, Expr: classad.String(owner.Name).Expr()},
+		{Name: "User", Expr: classad.String(owner.Name + "@" + l.o.Host).Expr()},
+		{Name: "OwnerGroup", Expr: classad.String(owner.Group).Expr()},
+	}
+	return &Work{Ad: c.ad.With(who...), Request: c.request, Owner: owner}
 }
 
 // errStops is the error of work that was recorded when execd stopped.
@@ -498,7 +509,7 @@ func (w *worker) resume(ctx context.Context, c *claim) {
 		l.drop(c, err.Error())
 		return
 	}
-	held, err := l.o.Slots.Offer(w.slot, &Work{Ad: c.ad, Request: c.request, Owner: owner})
+	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner))
 	if err != nil {
 		l.drop(c, err.Error())
 		return
