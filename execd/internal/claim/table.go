@@ -655,6 +655,15 @@ func (t *Table) Views(ads bool) []View {
 	return list
 }
 
+// Touch has all look again who wait for a change of a slot.
+func (t *Table) Touch() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range t.managed {
+		m.touch()
+	}
+}
+
 func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
 	v := View{Slot: id, Name: t.name(id), Queue: c.Queue, Kind: KindQueue, Task: c.job}
 	v.Type, v.Has, _, _ = t.parts(c)

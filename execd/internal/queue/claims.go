@@ -536,18 +536,26 @@ func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 	return q.o.Claims.Views(ads)
 }
 
-// Snapshot returns what a slot is like; false: there is none.
+// Snapshot returns what a slot is like; false: there is none. It is closed as long as
+// nothing is started at all.
 func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
 	q.gauge()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.o.Claims.Snapshot(id, true)
+	v, ok := q.o.Claims.Snapshot(id, true)
+	v.Closed = v.Closed || q.blocked(time.Now()) != ""
+	return v, ok
 }
 
 // Offer decides about fetched work for a slot. When it accepts, the claim is on disk.
 func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
 	q.gauge()
-	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) { return t.Offer(id, ad) })
+	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) {
+		if why := q.blocked(time.Now()); why != "" { // it would be accepted, and not started
+			return claim.Granted{}, api.Refusef(api.RefusedShutdown, "%s", why)
+		}
+		return t.Offer(id, ad)
+	})
 	if err != nil {
 		return g, err
 	}

@@ -225,3 +225,46 @@ func TestNoSlotTwice(t *testing.T) {
 		t.Errorf("used %d, reserved %d; want nothing in the books", st.Used, st.Reserved)
 	}
 }
+
+// While nothing is started at all no work is asked for, and what comes all the same is
+// refused: to accept it and to give it back, again and again, would keep it from hosts
+// that start something. Who waits for the slot hears when that is over.
+func TestNoWorkWhileNothingIsStarted(t *testing.T) {
+	s := newStore(t)
+	b := managedBench(t, s, 1, "START = true")
+	id := slot.Static(1)
+	work := classad.New()
+	drain := func(why string) {
+		b.q.mu.Lock()
+		b.q.o.Hold = func() string { return why }
+		b.q.mu.Unlock()
+		b.q.Settle()
+	}
+	for what, stop := range map[string]func() (again func()){
+		"the host is being drained": func() func() {
+			drain("the host is being drained")
+			return func() { drain("") }
+		},
+		"the disk is full": func() func() {
+			b.q.Pause("the disk is full", time.Hour)
+			return func() { b.q.Pause("the disk is full", 0) }
+		},
+	} {
+		again := stop()
+		changed := b.claims.Changed(id)
+		if v, ok := b.q.Snapshot(id); !ok || !v.Closed {
+			t.Errorf("%s: slot 1 is %+v; want it closed", what, v)
+		}
+		if g, err := b.q.Offer(id, work); api.RefusalOf(err) != api.RefusedShutdown || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: work is offered: %+v, %v; want it refused for that", what, g, err)
+		}
+		again()
+		<-changed
+		if v, ok := b.q.Snapshot(id); !ok || v.Closed {
+			t.Errorf("%s, and not any more: slot 1 is %+v; want it open", what, v)
+		}
+	}
+	if _, err := b.q.Offer(id, work); err != nil {
+		t.Error(err)
+	}
+}

@@ -135,7 +135,13 @@ func (q *Queue) Pause(reason string, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed, q.until = reason, time.Now().Add(d)
-	time.AfterFunc(d, q.Wake)
+	time.AfterFunc(d, q.open)
+}
+
+// open tells that what has kept everything from being started may be over.
+func (q *Queue) open() {
+	q.o.Claims.Touch()
+	q.Wake()
 }
 
 // Settle returns when a task that was just being taken is taken, so that what
@@ -143,7 +149,7 @@ func (q *Queue) Pause(reason string, d time.Duration) {
 func (q *Queue) Settle() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.Wake()
+	q.open()
 }
 
 // Configure takes over a new configuration.
@@ -449,7 +455,7 @@ func (q *Queue) startOne() bool {
 	gid, ok := q.o.GIDs.Take()
 	if !ok {
 		q.closed, q.until = "no additional group id of gid_range is free", now.Add(time.Second)
-		time.AfterFunc(time.Second, q.Wake)
+		time.AfterFunc(time.Second, q.open)
 		return false
 	}
 	number, grant, ok := q.sched.Next(now)
