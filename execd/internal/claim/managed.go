@@ -501,7 +501,7 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 		return
 	}
 	g.over = true
-	e := Eviction{Slot: t.id(m.claim), Reason: g.reason(why), Ad: t.ad(m), ID: g.id}
+	e := Eviction{Slot: t.id(m.claim), Reason: g.reason(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
 	switch {
 	case g.promised != nil:
 		e.Job = g.promised.Number

@@ -55,5 +55,6 @@ type Eviction struct {
 	Reason string
 	Ad     *classad.Ad // of the slot when the claim was broken
 	ID     ID
-	Job    int // that was running or promised; 0: none
+	Job    int         // that was running or promised; 0: none
+	Work   *classad.Ad // that was accepted last
 }

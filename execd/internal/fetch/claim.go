@@ -63,7 +63,15 @@ func (l *Layer) took(c *claim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.at = c.slot
+	delete(l.orphans, c.id)
 	l.held = append(slices.DeleteFunc(l.held, func(o *claim) bool { return o.id == c.id }), c)
+}
+
+// foster notes that a claim is for other work than an earlier execd had for it.
+func (l *Layer) foster(claim string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.orphans, claim)
 }
 
 // untook takes back that a slot took work.
@@ -163,6 +171,7 @@ func (d *desk) reply(keyword string, accepted bool, c *claim, slot *classad.Ad, 
 func (d *desk) evicted(e Eviction) {
 	c, ran := d.layer.let(&e)
 	if c == nil {
+		d.orphaned(&e)
 		return
 	}
 	if !ran {
@@ -186,6 +195,24 @@ func (d *desk) evicted(e Eviction) {
 		defer d.mu.Unlock()
 		delete(d.telling, c.job.Number)
 	})
+}
+
+// orphaned has EVICT_CLAIM run of a claim that an earlier execd has left without its
+// work, if anything is known of that.
+func (d *desk) orphaned(e *Eviction) {
+	l := d.layer
+	l.mu.Lock()
+	is := l.orphans[e.Claim]
+	delete(l.orphans, e.Claim)
+	l.mu.Unlock()
+	if !is || e.Work == nil || e.Ad == nil {
+		return
+	}
+	keyword, _ := text(e.Work, attrKeyword)
+	over := &claim{ad: e.Work.With(classad.Attr{Name: attrReason, Expr: classad.String(e.Reason).Expr()})}
+	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: found without its work: reason=%q", d.slot, e.Reason))
+	on, public, secret := e.Ad, e.Claim, e.Secret
+	d.tell(func(ctx context.Context) { d.run(ctx, keyword, hook.EvictClaim, nil, over, on, public, secret) })
 }
 
 // noticed notes that the end of a job's claim is told, and reports whether it was

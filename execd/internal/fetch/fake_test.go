@@ -41,6 +41,7 @@ type fakeSlots struct {
 type fakeSlot struct {
 	Slot
 	job     *job.Job
+	work    *classad.Ad
 	changed chan struct{}
 
 	partitionable bool
@@ -229,7 +230,7 @@ func (f *fakeSlots) drop(claim, word, reason string) {
 		return
 	}
 	f.note("slot %v: %s: %s", id, word, reason)
-	e := Eviction{Slot: id, Reason: reason, Ad: s.ad(), Claim: s.Claim, Secret: "secret"}
+	e := Eviction{Slot: id, Reason: reason, Ad: s.ad(), Claim: s.Claim, Secret: "secret", Work: s.work}
 	if s.job != nil {
 		e.Job = s.job.Number
 	}

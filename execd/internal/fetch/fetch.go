@@ -16,6 +16,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -68,8 +69,9 @@ type Settings struct {
 
 // Layer is the fetching of all slots.
 type Layer struct {
-	o     Options
-	known register
+	o      Options
+	known  register
+	retold map[string]bool // by Recover; claims of whose end EVICT_CLAIM was still to be told
 
 	reconfigured chan struct{} // capacity 1
 
@@ -77,6 +79,7 @@ type Layer struct {
 	settings Settings             // guarded by mu
 	desks    map[slot.ID]*desk    // guarded by mu; by slot
 	held     []*claim             // guarded by mu; the work last accepted under each claim
+	orphans  map[string]bool      // guarded by mu; claims that an earlier execd has left without their work
 	workers  map[slot.ID]*worker  // guarded by mu; by slot
 	stopped  bool                 // guarded by mu; no hook is begun any more
 	errands  sync.WaitGroup       // hooks that are not waited for
@@ -90,7 +93,7 @@ type Layer struct {
 func New(o Options, s Settings) *Layer {
 	l := &Layer{
 		o: o, settings: s, reconfigured: make(chan struct{}, 1),
-		desks: map[slot.ID]*desk{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*claim{}, leaving: map[slot.ID]bool{},
+		desks: map[slot.ID]*desk{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*claim{}, leaving: map[slot.ID]bool{}, orphans: map[string]bool{},
 	}
 	l.known.init()
 	return l
@@ -383,7 +386,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	l.mu.Lock()
 	l.running = ctx
 	l.mu.Unlock()
-	l.tellLeft()
+	l.retold = l.tellLeft()
 	where := l.o.Slots.Claims()
 	for _, f := range l.o.Store.Foreigners() {
 		c, err := l.reread(f)
@@ -394,6 +397,7 @@ func (l *Layer) Recover(ctx context.Context) {
 		if c == nil {
 			continue
 		}
+		c.id = cmp.Or(f.Claim, c.id) // it may have been offered anew before it was started
 		l.known.add(f.Identity, f.Number, c.slot)
 		if f.State == job.Ended {
 			c.over = true
@@ -428,11 +432,17 @@ func (l *Layer) findLeft() {
 	l.mu.Lock()
 	l.left = left
 	l.mu.Unlock()
-	// A claim may be there and its work not, if execd was killed in between. With its
-	// desk it is given back, also where no work is fetched any more.
+	// A claim may be there and its work not, if execd was killed before its job was there,
+	// or when it was not there any more. With its desk it is given back, also where no
+	// work is fetched any more; and who it comes from is told, if he was not yet.
 	for _, id := range l.o.Slots.List() {
 		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched {
 			l.desk(id)
+			if l.holds(s.Claim) == nil && !l.retold[s.Claim] {
+				l.mu.Lock()
+				l.orphans[s.Claim] = true
+				l.mu.Unlock()
+			}
 		}
 	}
 }

@@ -252,3 +252,55 @@ func TestWhoseWorkItIs(t *testing.T) {
 		}
 	})
 }
+
+// Execd was killed when a job that had not run was deleted, and its claim was still to
+// be given back: who the work comes from is told all the same, once.
+func TestClaimThatLostItsWork(t *testing.T) {
+	in(t, allHooks, []int{1, 2}, func(t *testing.T, b *bench) {
+		for n, id := range map[int]string{1: "a", 2: "b"} {
+			work, err := classad.ParseOld(adOf(id, `HookKeyword = "KW"`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.slots.set(n, func(s *fakeSlot) {
+				s.State, s.Activity, s.Fetched, s.Claim, s.work = "Claimed", "Idle", true, "<h>#1#"+id+"#...", work
+			})
+		}
+		// Of b it was already told that this is to be told.
+		n := notice{Slot: "2", Keyword: "KW", Claim: "<h>#1#b#...", Work: adOf("b", `VacateReason = "before"`)}
+		if err := b.keep(7, &n); err != nil {
+			t.Fatal(err)
+		}
+		defer b.start()()
+		synctest.Wait()
+		if got := b.evictions(); len(b.hooks.of(hook.EvictClaim)) != 2 || got["a"] != "no more work" || got["b"] != "before" {
+			t.Errorf("EVICT_CLAIM is told %v; want of both, once", got)
+		}
+	})
+}
+
+// Work that was started after a restart, under another claim than it was accepted
+// under, is found by that one after the next.
+func TestWorkUnderAnotherClaim(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		j := b.o.Store.Get(1)
+		b.o.Store.Ready(j, time.Now())
+		if task := b.o.Store.Take(j, job.Start{Queue: "all.q", Claim: "<h>#2#1#..."}, time.Now()); task == nil {
+			t.Fatal("the job does not start")
+		}
+		b.slots.set(1, func(s *fakeSlot) { s.Claim, s.job = "<h>#2#1#...", nil }) // which has just ended
+		b.Layer = New(b.o, b.settings)
+		b.slots.evicted = b.Evicted
+		defer b.start()()
+		synctest.Wait()
+		b.slots.Withdraw("<h>#2#1#...", "somebody wants it")
+		synctest.Wait()
+		if got := b.evictions(); got["a"] != "somebody wants it" {
+			t.Errorf("EVICT_CLAIM is told %v; want of a", got)
+		}
+	})
+}

@@ -58,12 +58,14 @@ func (l *Layer) told(job int) {
 	}
 }
 
-// tellLeft tells EVICT_CLAIM what an earlier execd has not told it, the oldest first.
-func (l *Layer) tellLeft() {
+// tellLeft tells EVICT_CLAIM what an earlier execd has not told it, the oldest first,
+// and returns of which claims.
+func (l *Layer) tellLeft() map[string]bool {
+	told := map[string]bool{}
 	names, err := l.o.Root.ListEvictions()
 	if err != nil {
 		l.o.Log.Error(err.Error())
-		return
+		return told
 	}
 	jobs := make([]int, 0, len(names))
 	for _, name := range names {
@@ -75,13 +77,15 @@ func (l *Layer) tellLeft() {
 	}
 	slices.Sort(jobs)
 	for _, job := range jobs {
-		switch err := l.tellAgain(job); {
+		claim, err := l.tellAgain(job)
+		switch told[claim] = true; {
 		case spool.Unread(err):
 			l.o.Log.Error(fmt.Sprintf("cannot read evictions/%d: %v: EVICT_CLAIM is told after the next start", job, err))
 		case err != nil:
 			l.setAside(strconv.Itoa(job), err)
 		}
 	}
+	return told
 }
 
 func (l *Layer) setAside(name string, err error) {
@@ -89,22 +93,22 @@ func (l *Layer) setAside(name string, err error) {
 	l.o.Log.Warn(errors.Join(fmt.Errorf("cannot read evictions/%s: %w (kept in %s)", name, err, kept), moved).Error())
 }
 
-// tellAgain tells of one claim.
-func (l *Layer) tellAgain(job int) error {
+// tellAgain tells of one claim, and returns its public id.
+func (l *Layer) tellAgain(job int) (string, error) {
 	data, err := spool.ReadFile(l.noticePath(job), maxNotice)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var n notice
 	if err := json.Unmarshal(data, &n); err != nil {
-		return err
+		return "", err
 	}
 	if n.Format != noticeFormat {
-		return fmt.Errorf("format %d, this execd reads %d", n.Format, noticeFormat)
+		return "", fmt.Errorf("format %d, this execd reads %d", n.Format, noticeFormat)
 	}
 	on, err := slot.ParseID(n.Slot)
 	if err != nil {
-		return err
+		return "", err
 	}
 	// They are as they were written, and what is not to be read is left out.
 	work, _ := classad.ParseOldLenient(n.Work)
@@ -113,5 +117,5 @@ func (l *Layer) tellAgain(job int) error {
 	d := l.desk(on)
 	d.noticed(job) // for good: its claim may be found again, and be over again
 	d.notify(job, &claim{slot: on, keyword: n.Keyword, ad: work}, of, n.Claim, "", func() {})
-	return nil
+	return n.Claim, nil
 }

@@ -106,4 +106,5 @@ type Eviction struct {
 	Claim  string      // its public id
 	Secret string      // its whole id
 	Job    int         // that was running or promised; 0: none
+	Work   *classad.Ad // that was accepted last; nil: not known
 }

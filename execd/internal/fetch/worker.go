@@ -446,6 +446,7 @@ func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (H
 	}
 	c.slot, c.id = held.Slot, held.Claim
 	if err := w.record(c, owner, id); err != nil {
+		l.foster(held.Claim)
 		l.o.Slots.Withdraw(held.Claim, "the work could not be recorded")
 		return Held{}, err
 	}

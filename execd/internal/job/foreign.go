@@ -7,8 +7,10 @@ type Foreigner struct {
 	*Job
 	// Replied says that who it came from has been told that it was accepted.
 	Replied bool
-	// State is that of its only task.
+	// State is that of its only task, and Claim the public id of the claim under which
+	// that was started; empty: it was not.
 	State State
+	Claim string
 }
 
 // Foreigners returns the jobs that did not come by qsub and are not over, by
@@ -20,7 +22,7 @@ func (s *Store) Foreigners() []Foreigner {
 	for _, j := range s.sorted(func(j *Job) bool { return j.Foreign }) {
 		f := Foreigner{Job: j, Replied: j.replied, State: Pending}
 		for _, t := range j.active {
-			f.State = t.State
+			f.State, f.Claim = t.State, t.Start.Claim
 		}
 		list = append(list, f)
 	}
