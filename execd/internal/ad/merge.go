@@ -75,7 +75,7 @@ func Merge(job *classad.Ad, output []byte) (Merged, error) {
 			continue
 		}
 		if classad.Private(name) || slices.ContainsFunc(protected, func(p string) bool { return strings.EqualFold(p, name) }) {
-			return Merged{}, fmt.Errorf("cannot use what the hook printed: %s is not the hook's to change", name)
+			return Merged{}, fmt.Errorf("cannot use what the hook printed: %s is not the hook's to change", api.Visible(name))
 		}
 		b.expr(name, e)
 		m.Changed = append(m.Changed, name)

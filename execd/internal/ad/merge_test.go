@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -186,4 +187,13 @@ func FuzzMerge(f *testing.F) {
 		}
 		_, _ = Relaunch(&api.SubmitRequest{}, &m, RequestOptions{Home: "/h"})
 	})
+}
+
+// The name of an attribute may be anything between quotes. Where it becomes part of why
+// a job waits it is no command to the terminal of who reads that.
+func TestMergeNamesNothingThatActs(t *testing.T) {
+	_, err := Merge(classad.New(), []byte("'_condor_priv\\033[2Jx' = 1\n"))
+	if err == nil || strings.ContainsFunc(err.Error(), unicode.IsControl) {
+		t.Errorf("the refusal is %q; want one without control characters", err)
+	}
 }
