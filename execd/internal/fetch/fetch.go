@@ -69,9 +69,8 @@ type Settings struct {
 
 // Layer is the fetching of all slots.
 type Layer struct {
-	o      Options
-	known  register
-	retold map[string]bool // by Recover; claims of whose end EVICT_CLAIM was still to be told
+	o     Options
+	known register
 
 	reconfigured chan struct{} // capacity 1
 
@@ -386,7 +385,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	l.mu.Lock()
 	l.running = ctx
 	l.mu.Unlock()
-	l.retold = l.tellLeft()
+	retold := l.tellLeft()
 	where := l.o.Slots.Claims()
 	for _, f := range l.o.Store.Foreigners() {
 		c, err := l.reread(f)
@@ -416,6 +415,19 @@ func (l *Layer) Recover(ctx context.Context) {
 		l.left[c.slot] = append(l.left[c.slot], c)
 		l.mu.Unlock()
 	}
+	// A claim may be there and its work not, if execd was killed before its job was there,
+	// or when it was not there any more. With its desk it is given back, also where no
+	// work is fetched any more; and who it comes from is told, if he was not yet.
+	for _, id := range l.o.Slots.List() {
+		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched {
+			l.desk(id)
+			if l.holds(s.Claim) == nil && !retold[s.Claim] {
+				l.mu.Lock()
+				l.orphans[s.Claim] = true
+				l.mu.Unlock()
+			}
+		}
+	}
 }
 
 // findLeft finds which of that was not started and waits for the worker of its slot.
@@ -432,19 +444,6 @@ func (l *Layer) findLeft() {
 	l.mu.Lock()
 	l.left = left
 	l.mu.Unlock()
-	// A claim may be there and its work not, if execd was killed before its job was there,
-	// or when it was not there any more. With its desk it is given back, also where no
-	// work is fetched any more; and who it comes from is told, if he was not yet.
-	for _, id := range l.o.Slots.List() {
-		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched {
-			l.desk(id)
-			if l.holds(s.Claim) == nil && !l.retold[s.Claim] {
-				l.mu.Lock()
-				l.orphans[s.Claim] = true
-				l.mu.Unlock()
-			}
-		}
-	}
 }
 
 // reread makes a claim of a job's record; nil: it was not fetched.

@@ -29,6 +29,9 @@ func (r *Runner) Recover() error {
 			continue
 		}
 		r.add(l)
+		if l.released {
+			r.tellOver(l, false)
+		}
 		r.findTasks(l)
 		r.setUp(l)
 		switch {

@@ -558,11 +558,17 @@ func (r *Runner) lookBack(l *life) error {
 
 // release frees the slot: what follows needs none.
 func (r *Runner) release(l *life) {
-	if l.task.Job.Foreign && r.Over != nil {
-		r.Over(l.task.Job, r.why(l) == exit.Why{Evict: true})
-	}
+	r.tellOver(l, r.why(l) == exit.Why{Evict: true})
 	r.Queue.Ended(l.task, l.claims, l.used())
 	l.released = true
+}
+
+// tellOver tells that a run is over, before its slot is free, and whether it is to be
+// done again.
+func (r *Runner) tellOver(l *life, again bool) {
+	if l.task.Job.Foreign && r.Over != nil {
+		r.Over(l.task.Job, again)
+	}
 }
 
 // account makes the end durable and writes its accounting line.
