@@ -266,7 +266,7 @@ type Entry struct{ Key, Value string }
 // empty and ready to use.
 type Config struct {
 	entries []configEntry
-	index   map[string]int // first entry of each key
+	index   map[string]int // first entry of each key, counted from own for those that are not ours
 	own     int            // the first own entries have keys of ours
 }
 
@@ -319,14 +319,32 @@ func ParseConfig(b []byte) (*Config, error) {
 			}
 			c.own++
 		}
-		if first, dup := c.index[e.Key]; !dup {
-			c.index[e.Key] = len(c.entries)
+		if first, dup := c.first(e.Key); !dup {
+			c.note(e.Key, len(c.entries))
 		} else if c.entries[first].Value != e.Value {
 			return nil, &DuplicateError{Key: e.Key}
 		}
 		c.entries = append(c.entries, e)
 	}
 	return c, nil
+}
+
+// first returns the first entry of a key.
+func (c *Config) first(key string) (i int, ok bool) {
+	i, ok = c.index[key]
+	if ok && !strings.HasPrefix(key, ownPrefix) {
+		i += c.own
+	}
+	return i, ok
+}
+
+// note says where the first entry of a key is. Others than ours are counted from
+// the last of ours, so that nothing of this changes when one of ours is added.
+func (c *Config) note(key string, i int) {
+	if !strings.HasPrefix(key, ownPrefix) {
+		i -= c.own
+	}
+	c.index[key] = i
 }
 
 // Append appends the content of config.
@@ -390,7 +408,7 @@ func (c *Config) Set(key, value string) error {
 	if n := len(key) + 1 + len(value); n > MaxConfigLine {
 		return cannot("set config key", key, errors.New("the value is too long for a line: "+strconv.Itoa(len(value))+" bytes"))
 	}
-	if first, ok := c.index[key]; ok {
+	if first, ok := c.first(key); ok {
 		for i := first; i < len(c.entries); i++ {
 			if c.entries[i].Key == key {
 				c.entries[i].Value = value
@@ -399,23 +417,18 @@ func (c *Config) Set(key, value string) error {
 		return nil
 	}
 	if c.index == nil {
-		c.index = make(map[string]int, 128)
+		c.entries, c.index = make([]configEntry, 0, 128), make(map[string]int, 128)
 	}
 	e := configEntry{Entry: Entry{Key: key, Value: value}, sep: '='}
 	if !strings.HasPrefix(key, ownPrefix) {
-		c.index[key] = len(c.entries)
+		c.note(key, len(c.entries))
 		c.entries = append(c.entries, e)
 		return nil
 	}
 	c.entries = append(c.entries, configEntry{})
 	copy(c.entries[c.own+1:], c.entries[c.own:])
 	c.entries[c.own] = e
-	for k, i := range c.index {
-		if i >= c.own {
-			c.index[k] = i + 1
-		}
-	}
-	c.index[key] = c.own
+	c.note(key, c.own)
 	c.own++
 	return nil
 }
@@ -463,7 +476,7 @@ func (c *Config) SetArguments(args []string) (file []byte, err error) {
 
 // Lookup returns the value of a key and whether there is one.
 func (c *Config) Lookup(key string) (string, bool) {
-	i, ok := c.index[key]
+	i, ok := c.first(key)
 	if !ok {
 		return "", false
 	}
