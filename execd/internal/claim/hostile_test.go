@@ -145,6 +145,35 @@ func TestManyWaitForTheEnd(t *testing.T) {
 	}
 }
 
+// The end of a job that somebody waits for is not told him before it is, though
+// another whose claim waits for the same slot asks for it and is refused.
+func TestRefusalIsForWhoAsked(t *testing.T) {
+	d := newDesk(t, "MaxJobRetirementTime = 3600\n")
+	busy := d.claim(Request{Slot: slot.Static(1)})
+	claims := d.run(busy, "7.1")
+	done, err := d.DeactivateClaim(busy.ID, alice, slot.JobDone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := d.claim(Request{Slot: slot.Static(1), Priority: 1})
+	if !waits.Waiting {
+		t.Fatalf("the second claim: %+v; want it to wait", waits)
+	}
+	_, err = d.DeactivateClaim(waits.ID, alice, slot.JobDone)
+	d.refused("the end of a job that another has", err, api.RefusedUnknown)
+	select {
+	case p := <-done:
+		t.Fatalf("while the job runs who waits for its end is told %+v", p)
+	default:
+	}
+	d.Deactivate(claims)
+	select {
+	case <-done:
+	default:
+		t.Error("who waits for the end of the job is not told of it")
+	}
+}
+
 // Execd ends while a claim waits for a slot that another has. After the restart the
 // slot is whose job runs there, whichever claim has which number.
 func TestRestartWhileAClaimWaits(t *testing.T) {

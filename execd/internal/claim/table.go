@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"paddock/classad"
@@ -319,7 +320,9 @@ func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api
 	m.permits = append(m.permits, c)
 	r := t.happen(m, slot.Deactivate{Claim: g.number, How: how})
 	if r.refused != nil {
-		m.permit(api.Permit{})
+		// The refusal is for who asks here. He whose job runs may wait for its end, while
+		// this claim only waits for the slot.
+		m.permits = slices.DeleteFunc(m.permits, func(o chan api.Permit) bool { return o == c })
 		return nil, r.refused
 	}
 	t.tidy(m)
