@@ -201,6 +201,9 @@ func TestProblems(t *testing.T) {
 			"/etc/hooks.conf:1: FETCH_OWNER: not read by anything, did you mean FETCH_OWNERS?", "/etc/hooks.conf:6: PREEMPTS: not read by anything, did you mean PREEMPT?",
 			"/etc/hooks.conf:2: STARTD.ALIVE_INTERVALS: not read by anything, did you mean ALIVE_INTERVAL?",
 		}},
+		{"FETCH_OWNERS = ann, lab*, [bob\nSTARTD.CLAIM_USERS = [a,b]\n", []string{
+			`/etc/hooks.conf:1: FETCH_OWNERS: "[bob" is no pattern`, `/etc/hooks.conf:2: STARTD.CLAIM_USERS: "[a" is no pattern`,
+		}},
 		{"NUM_SLOTS = 3", []string{`/etc/hooks.conf:1: NUM_SLOTS: has no effect here: slots are those of the queues`}},
 	} {
 		_, problems := load(map[string]string{"/etc/hooks.conf": c.text})
@@ -213,6 +216,66 @@ func TestProblems(t *testing.T) {
 		`environment: "a-b" is no name of a knob: letters, digits, underscores and dots`, "environment: _CONDOR_START: not an expression: column 4: unexpected end",
 	}, texts(problems)); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+}
+
+// TestOdd reads expressions of whose value nothing can be made: that is a warning, as
+// HTCondor takes them.
+func TestOdd(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`KILL = "true"`, `KILL: want a boolean or a number, not the string "true": it counts as false`},
+		{`STARTD.KILL_VANILLA = "true"`, `STARTD.KILL_VANILLA: want a boolean or a number, not the string "true": it counts as false`},
+		{`WANT_VACATE_VM = {}`, `WANT_VACATE_VM: want a boolean or a number, not the list {  }: it counts as true`},
+		{`RANK = "high"`, `RANK: want a number, not the string "high": it counts as 0`},
+		{`START = strcat("tr", "ue")`, `START: want a boolean or a number, not the string "true": no job is taken`},
+		{`IS_OWNER = "no"`, `IS_OWNER: want a boolean or a number, not the string "no": it counts as true`},
+		{`PREEMPT = 1 + "1"`, `PREEMPT: want a boolean or a number, not an error (cannot apply + to integer and string): it counts as false`},
+		{`SUSPEND = "` + strings.Repeat("x", 100) + `"`, `SUSPEND: want a boolean or a number, not the string "` + strings.Repeat("x", 63) + `...: it counts as false`},
+		{"CONTINUE @=end\n\"a\\nb\"\n@end", `CONTINUE: want a boolean or a number, not the string "a\\nb": it counts as false`},
+		{`MaxJobRetirementTime = "1 hour"`, `MaxJobRetirementTime: want a number, not the string "1 hour": it counts as 0`},
+		{`FetchWorkDelay = 2.5`, `FetchWorkDelay: want a whole number, not the real 2.5: 300 is taken`},
+		{`FetchWorkDelay = "60"`, `FetchWorkDelay: want a whole number, not the string "60": 300 is taken`},
+		{`WANT_HOLD_REASON = 7`, `WANT_HOLD_REASON: want a string, not the integer 7: the reason is that of a policy that gives none`},
+		{`WANT_HOLD_SUBCODE = true`, `WANT_HOLD_SUBCODE: want a whole number, not the boolean true: it counts as 0`},
+		{`MODIFY_REQUEST_EXPR_REQUESTCPUS = "4"`, `MODIFY_REQUEST_EXPR_REQUESTCPUS: want a number, not the string "4": no request is met`},
+		{`STARTD_ATTRS = SITE` + "\n" + `SITE = "here"`, ""},
+		// What depends on ads or the time is nobody's to say before they are there.
+		{`KILL = strcat("tr", MY.ue)`, ""},
+		{`RANK = TARGET.Owner`, ""},
+		{`START = undefined`, ""},
+		{`START = 1`, ""},
+		{`RANK = 1.5`, ""},
+		{`WANT_HOLD_REASON = "late"`, ""},
+		{`FetchWorkDelay = 5 * 60`, ""},
+		{`KILL = yes`, ""}, // an attribute
+	} {
+		s, problems := load(map[string]string{"/etc/hooks.conf": c.text})
+		want := []string(nil)
+		if c.want != "" {
+			want = []string{"/etc/hooks.conf:1: " + c.want}
+		}
+		if diff := cmp.Diff(want, texts(problems)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.text, diff)
+		}
+		if slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }) {
+			t.Errorf("%s: taken for a mistake", c.text)
+		}
+		if len(s.Names()) == 0 {
+			t.Errorf("%s: not read", c.text)
+		}
+	}
+}
+
+// TestWarningsHideNothing reads more warnings than are told, and a mistake.
+func TestWarningsHideNothing(t *testing.T) {
+	var text strings.Builder
+	for i := range 2 * maxWrong {
+		fmt.Fprintf(&text, "NUM_SLOTS_TYPE_%d = 1\n", i)
+	}
+	text.WriteString("STARTER_UPDATE_INTERVAL = 0\n")
+	_, problems := load(map[string]string{"/etc/hooks.conf": text.String()})
+	if len(problems) != maxWrong+1 || problems[maxWrong].Warning {
+		t.Errorf("%d problems, the last: %v; want the mistake behind the warnings", len(problems), problems[len(problems)-1])
 	}
 }
 
@@ -324,6 +387,12 @@ func TestKnown(t *testing.T) {
 			if err := k.check(k.Default); err != nil {
 				t.Errorf("%s: %v", k.Name, err)
 			}
+			if odd := k.odd(k.Name, k.Default); odd != "" {
+				t.Errorf("%s: %s", k.Name, odd)
+			}
+		}
+		if typed := k.Wants != "" && k.Else != ""; typed != (k.Kind == Expression && !k.pattern()) {
+			t.Errorf("%s is of kind %s, wants %q and has else %q", k.Name, k.Kind, k.Wants, k.Else)
 		}
 		if k.Meaning == "" || strings.HasSuffix(k.Meaning, ".") {
 			t.Errorf("%s: meaning %q", k.Name, k.Meaning)

@@ -3,6 +3,7 @@ package knob
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,14 +28,28 @@ const (
 	Args       Kind = "arguments"
 )
 
+// Want is what the value of an expression has to be.
+type Want string
+
+// What values have to be, in the words of problems.
+const (
+	Condition Want = "a boolean or a number"
+	Amount    Want = "a number"
+	Whole     Want = "a whole number"
+	Text      Want = "a string"
+)
+
 // Known is a knob that execd reads.
 type Known struct {
-	Name    string // of a family of knobs: N stands for a slot's number, KEYWORD and NAME for themselves
-	Kind    Kind
-	Least   int64    // of numbers: the smallest
-	Default string   // "": not set
-	Meaning string   // in one line
-	Words   []string // of lists: those that it may have, in capitals, whatever the case of letters; nil: any
+	Name     string // of a family of knobs: N stands for a slot's number, KEYWORD and NAME for themselves
+	Kind     Kind
+	Least    int64    // of numbers: the smallest
+	Default  string   // "": not set
+	Meaning  string   // in one line
+	Words    []string // of lists: those that it may have, in capitals, whatever the case of letters; nil: any
+	Patterns bool     // of lists: its words are patterns, as path.Match has them
+	Wants    Want     // of expressions; empty of a family whose members are forms of others
+	Else     string   // of expressions: what becomes of another value
 
 	family *regexp.Regexp // the names of a family, in capitals; nil: it is one knob
 }
@@ -52,22 +67,25 @@ func universe(name string) *regexp.Regexp {
 	return regexp.MustCompile(`^(WANT_SUSPEND|SUSPEND|CONTINUE|PREEMPT|KILL|WANT_VACATE)_` + name + `$`)
 }
 
+// universes is how the names end of expressions for jobs of one universe.
+var universes = regexp.MustCompile(`_(VANILLA|VM)$`)
+
 // known is every knob that execd reads, in the order of hooks.conf(5).
 var known = []Known{
-	{Name: "START", Kind: Expression, Default: "true", Meaning: "whether the slot takes a job"},
-	{Name: "RANK", Kind: Expression, Default: "0.0", Meaning: "how much the slot prefers a job; the higher one preempts"},
-	{Name: "IS_OWNER", Kind: Expression, Default: "false", Meaning: "whether the owner has the machine for himself, and the slot is offered to nobody"},
-	{Name: "WANT_SUSPEND", Kind: Expression, Default: "false", Meaning: "whether SUSPEND is looked at rather than PREEMPT"},
-	{Name: "SUSPEND", Kind: Expression, Default: "false", Meaning: "whether the job is suspended"},
-	{Name: "CONTINUE", Kind: Expression, Default: "true", Meaning: "whether a suspended job goes on"},
-	{Name: "PREEMPT", Kind: Expression, Default: "false", Meaning: "whether the job has to leave"},
-	{Name: "KILL", Kind: Expression, Default: "false", Meaning: "whether a job that is leaving is killed at once"},
-	{Name: "WANT_VACATE", Kind: Expression, Default: "true", Meaning: "whether a job that has to leave is asked first"},
-	{Name: "WANT_HOLD", Kind: Expression, Meaning: "whether a job that has to leave by PREEMPT is put on hold"},
-	{Name: "WANT_HOLD_REASON", Kind: Expression, Meaning: "the reason that is then shown"},
-	{Name: "WANT_HOLD_SUBCODE", Kind: Expression, Meaning: "the number that is then shown beside code 21"},
-	{Name: "MaxJobRetirementTime", Kind: Expression, Default: "0", Meaning: "seconds that a job may run in all before it really has to leave"},
-	{Name: "MachineMaxVacateTime", Kind: Expression, Default: "600", Meaning: "seconds that a job has to end after it was asked to"},
+	{Name: "START", Kind: Expression, Wants: Condition, Else: "no job is taken", Default: "true", Meaning: "whether the slot takes a job"},
+	{Name: "RANK", Kind: Expression, Wants: Amount, Else: "it counts as 0", Default: "0.0", Meaning: "how much the slot prefers a job; the higher one preempts"},
+	{Name: "IS_OWNER", Kind: Expression, Wants: Condition, Else: "it counts as true", Default: "false", Meaning: "whether the owner has the machine for himself, and the slot is offered to nobody"},
+	{Name: "WANT_SUSPEND", Kind: Expression, Wants: Condition, Else: "it counts as false", Default: "false", Meaning: "whether SUSPEND is looked at rather than PREEMPT"},
+	{Name: "SUSPEND", Kind: Expression, Wants: Condition, Else: "it counts as false", Default: "false", Meaning: "whether the job is suspended"},
+	{Name: "CONTINUE", Kind: Expression, Wants: Condition, Else: "it counts as false", Default: "true", Meaning: "whether a suspended job goes on"},
+	{Name: "PREEMPT", Kind: Expression, Wants: Condition, Else: "it counts as false", Default: "false", Meaning: "whether the job has to leave"},
+	{Name: "KILL", Kind: Expression, Wants: Condition, Else: "it counts as false", Default: "false", Meaning: "whether a job that is leaving is killed at once"},
+	{Name: "WANT_VACATE", Kind: Expression, Wants: Condition, Else: "it counts as true", Default: "true", Meaning: "whether a job that has to leave is asked first"},
+	{Name: "WANT_HOLD", Kind: Expression, Wants: Condition, Else: "it counts as false", Meaning: "whether a job that has to leave by PREEMPT is put on hold"},
+	{Name: "WANT_HOLD_REASON", Kind: Expression, Wants: Text, Else: "the reason is that of a policy that gives none", Meaning: "the reason that is then shown"},
+	{Name: "WANT_HOLD_SUBCODE", Kind: Expression, Wants: Whole, Else: "it counts as 0", Meaning: "the number that is then shown beside code 21"},
+	{Name: "MaxJobRetirementTime", Kind: Expression, Wants: Amount, Else: "it counts as 0", Default: "0", Meaning: "seconds that a job may run in all before it really has to leave"},
+	{Name: "MachineMaxVacateTime", Kind: Expression, Wants: Amount, Else: "it counts as 0", Default: "600", Meaning: "seconds that a job has to end after it was asked to"},
 	{Name: "NAME_VANILLA", Kind: Expression, Meaning: "an expression in the place of NAME, for jobs of the vanilla universe, as those of queues are", family: universe("VANILLA")},
 	{Name: "NAME_VM", Kind: Expression, Meaning: "the same for jobs of the vm universe", family: universe("VM")},
 
@@ -78,17 +96,17 @@ var known = []Known{
 	{Name: "MAX_CLAIM_ALIVES_MISSED", Kind: Number, Least: 1, Default: "6", Meaning: "after how many missed renewals the claim is lost"},
 	{Name: "MATCH_TIMEOUT", Kind: Seconds, Least: 1, Default: "120", Meaning: "how long a matched slot waits for its claim"},
 	{Name: "KILLING_TIMEOUT", Kind: Seconds, Least: 1, Default: "30", Meaning: "how long a killed job has to be gone before its whole family is killed"},
-	{Name: "CLAIM_USERS", Kind: List, Meaning: "who may claim slots beside managers: users, or patterns"},
+	{Name: "CLAIM_USERS", Kind: List, Patterns: true, Meaning: "who may claim slots beside managers: users, or patterns"},
 	{Name: "PARTITIONABLE_QUEUES", Kind: List, Meaning: "queues whose slots are one, of which each job has as much as it requests"},
-	{Name: "MODIFY_REQUEST_EXPR_REQUESTCPUS", Kind: Expression, Default: "quantize(RequestCpus, {1})", Meaning: "how many slots of such a queue a request is worth"},
-	{Name: "MODIFY_REQUEST_EXPR_REQUESTMEMORY", Kind: Expression, Default: "quantize(RequestMemory, {128})", Meaning: "how many MiB"},
-	{Name: "MODIFY_REQUEST_EXPR_REQUESTDISK", Kind: Expression, Default: "quantize(RequestDisk, {1024})", Meaning: "how many KiB of disk"},
-	{Name: "MODIFY_REQUEST_EXPR_REQUESTGPUS", Kind: Expression, Default: "RequestGPUs", Meaning: "how many GPUs"},
+	{Name: "MODIFY_REQUEST_EXPR_REQUESTCPUS", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestCpus, {1})", Meaning: "how many slots of such a queue a request is worth"},
+	{Name: "MODIFY_REQUEST_EXPR_REQUESTMEMORY", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestMemory, {128})", Meaning: "how many MiB"},
+	{Name: "MODIFY_REQUEST_EXPR_REQUESTDISK", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestDisk, {1024})", Meaning: "how many KiB of disk"},
+	{Name: "MODIFY_REQUEST_EXPR_REQUESTGPUS", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "RequestGPUs", Meaning: "how many GPUs"},
 	{Name: "STARTD_ATTRS", Kind: List, Meaning: "knobs whose values, which are expressions, become attributes of slots"},
 	{Name: "STARTD_JOB_ATTRS", Kind: List, Meaning: "attributes of the job that are copied to the ad of its slot"},
 
-	{Name: "FetchWorkDelay", Kind: Expression, Default: "300", Meaning: "seconds from the end of one fetch to the next"},
-	{Name: "FETCH_OWNERS", Kind: List, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},
+	{Name: "FetchWorkDelay", Kind: Expression, Wants: Whole, Else: "300 is taken", Default: "300", Meaning: "seconds from the end of one fetch to the next"},
+	{Name: "FETCH_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},
 	{Name: "FETCH_WORK_AHEAD", Kind: Truth, Default: "false", Meaning: "ask for the next work while JOB_EXIT tells of the last"},
 	{Name: "FETCH_SEND_CLAIM_ID", Kind: Truth, Default: "false", Meaning: "give the secret claim id to REPLY_FETCH and EVICT_CLAIM"},
 
@@ -193,8 +211,7 @@ func (k *Known) check(v string) error {
 		_, err = Arguments(v)
 	case List:
 		for _, word := range words(v) {
-			if k.Words != nil && !slices.Contains(k.Words, strings.ToUpper(word)) {
-				err = fmt.Errorf("%s is none of %s", strconv.Quote(word), strings.Join(k.Words, ", "))
+			if err = k.checkWord(word); err != nil {
 				break
 			}
 		}
@@ -204,6 +221,53 @@ func (k *Known) check(v string) error {
 		err = fmt.Errorf("%w (a comment needs a line of its own)", err)
 	}
 	return err
+}
+
+// checkWord says what is wrong with a word of a list.
+func (k *Known) checkWord(word string) error {
+	if k.Words != nil && !slices.Contains(k.Words, strings.ToUpper(word)) {
+		return fmt.Errorf("%s is none of %s", strconv.Quote(word), strings.Join(k.Words, ", "))
+	}
+	if k.Patterns {
+		if _, err := path.Match(word, ""); err != nil {
+			return fmt.Errorf("%s is no pattern", strconv.Quote(shorten(word)))
+		}
+	}
+	return nil
+}
+
+// odd says that an expression, the knob of that name, has a value of which nothing can
+// be made, and what becomes of it; empty: it has not, or its value depends on ads or
+// the time. What is undefined is a way to say nothing.
+func (k *Known) odd(name, v string) string {
+	if k.Kind != Expression {
+		return ""
+	}
+	if k.pattern() {
+		k = Find(universes.ReplaceAllString(bare(name), ""))
+	}
+	e, err := parse(v)
+	if err != nil || !e.References(nil, nil).Constant() {
+		return ""
+	}
+	c := (&classad.Env{}).Eval(e)
+	ok := c.Kind() == classad.UndefinedKind
+	switch k.Wants {
+	case Condition, Amount:
+		_, number := c.Number()
+		ok = ok || number
+	case Whole:
+		ok = ok || c.Kind() == classad.IntKind
+	case Text:
+		ok = ok || c.Kind() == classad.StringKind
+	}
+	switch {
+	case ok:
+		return ""
+	case c.Kind() == classad.ErrorKind:
+		return fmt.Sprintf("want %s, not an error (%s): %s", k.Wants, shorten(c.Reason()), k.Else)
+	}
+	return fmt.Sprintf("want %s, not the %v %s: %s", k.Wants, c.Kind(), shorten(c.String()), k.Else)
 }
 
 // longest is the longest time a knob may say.

@@ -25,7 +25,7 @@ const (
 	maxDefault = 4096     // bytes of the default of a reference
 	maxWork    = 16 << 20 // bytes that are made by expanding, and one for each reference
 	maxDeep    = 10       // files including files
-	maxWrong   = 100      // problems that are told
+	maxWrong   = 100      // mistakes that are told, and as many warnings
 )
 
 // Source is what is read.
@@ -91,6 +91,8 @@ type reader struct {
 	files    int
 	text     int
 	work     int
+	mistakes int
+	warnings int
 	problems []Problem
 }
 
@@ -102,8 +104,14 @@ type assignment struct {
 	env         string
 }
 
+// add takes in a problem. Warnings are counted by themselves: whether a Set is used
+// depends on whether there is a mistake, and no number of warnings may hide one.
 func (r *reader) add(p Problem) {
-	if len(r.problems) < maxWrong {
+	n := &r.mistakes
+	if p.Warning {
+		n = &r.warnings
+	}
+	if *n++; *n <= maxWrong {
 		r.problems = append(r.problems, p)
 	}
 }
@@ -286,6 +294,8 @@ func (r *reader) finish() *Set {
 		if d := Find(name); d != nil && v != "" {
 			if err := d.check(v); err != nil {
 				r.problem(k.place(), k.Line, "%s", k.told(err.Error()))
+			} else if odd := d.odd(name, v); odd != "" {
+				r.add(Problem{File: k.place(), Line: k.Line, Text: k.told(odd), Warning: true})
 			}
 		}
 		if why := unread(bare(name)); why != "" && v != "" && !r.refers[name] {
