@@ -65,16 +65,22 @@ func main() {
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 	if err := app.Run(os.Args); err != nil {
-		if exitCode(err) == exitDamage {
-			os.Exit(exitDamage) // all is said
-		}
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			if !strings.HasPrefix(line, "execd:") && !strings.HasPrefix(line, "Usage:") {
-				line = "execd: " + line
-			}
-			fmt.Fprintln(os.Stderr, line)
-		}
+		complain(err)
 		os.Exit(exitCode(err))
+	}
+}
+
+// complain prints what is wrong, each line under our name. Where there is no text all
+// is said.
+func complain(err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if line == "" {
+			continue
+		}
+		if !strings.HasPrefix(line, "execd:") && !strings.HasPrefix(line, "Usage:") {
+			line = "execd: " + line
+		}
+		fmt.Fprintln(os.Stderr, line)
 	}
 }
 
@@ -137,23 +143,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("t") {
-		config, err := daemon.Check(o)
-		if err != nil {
-			return err
-		}
-		from := o.Places.Config
-		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
-			from += " does not exist, defaults"
-		}
-		for i := range config.Warnings {
-			fmt.Fprintf(os.Stderr, "execd: warning: %v\n", &config.Warnings[i])
-		}
-		fmt.Printf("%s: ok: queues=%d slots=%d pes=%d ckpts=%d attributes=%d userlists=%d warnings=%d\n", from, len(config.Queues), config.Slots(),
-			len(config.PEs), len(config.Checkpoints), len(config.Complex), len(config.UserLists), len(config.Warnings))
-		if len(config.Elsewhere) > 0 {
-			fmt.Printf("queues that have not this host: %s\n", strings.Join(config.Elsewhere, " "))
-		}
-		return nil
+		return test(o)
 	}
 	if c.String("dev") != "" && os.Geteuid() == 0 {
 		fmt.Fprintln(os.Stderr, "execd: warning: -dev as root: only root's jobs are run, and as root")
@@ -186,6 +176,34 @@ func options(c *cli.Context) (daemon.Options, error) {
 		o.Places = api.UserPlaces()
 	}
 	return o, nil
+}
+
+// test checks the configuration: the mistakes come first, and then the warnings.
+func test(o daemon.Options) error {
+	config, err := daemon.Check(o)
+	if err != nil {
+		complain(err)
+		err = cli.Exit("", exitCode(err))
+	}
+	if config == nil {
+		return err
+	}
+	for i := range config.Warnings {
+		fmt.Fprintf(os.Stderr, "execd: warning: %v\n", &config.Warnings[i])
+	}
+	if err != nil {
+		return err
+	}
+	from := o.Places.Config
+	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+		from += " does not exist, defaults"
+	}
+	fmt.Printf("%s: ok: queues=%d slots=%d pes=%d ckpts=%d attributes=%d userlists=%d warnings=%d\n", from, len(config.Queues), config.Slots(),
+		len(config.PEs), len(config.Checkpoints), len(config.Complex), len(config.UserLists), len(config.Warnings))
+	if len(config.Elsewhere) > 0 {
+		fmt.Printf("queues that have not this host: %s\n", strings.Join(config.Elsewhere, " "))
+	}
+	return nil
 }
 
 // status asks the execd that runs.

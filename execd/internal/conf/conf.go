@@ -171,7 +171,10 @@ type Problem struct {
 }
 
 func (p *Problem) Error() string {
-	if p.Line == 0 {
+	switch {
+	case p.File == "": // of the environment
+		return p.Text
+	case p.Line == 0:
 		return p.File + ": " + p.Text
 	}
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)

@@ -43,6 +43,13 @@ func Load(o Options) (*Config, error) {
 	return c, nil
 }
 
+// Check is Load for who wants to know all that is to be said of the files: it returns
+// what could be read with its warnings, also if there are mistakes.
+func Check(o Options) (*Config, error) {
+	c, problems := loadAll(o)
+	return c, joined(problems)
+}
+
 // joined is all mistakes as one error, or nil.
 func joined(problems []*Problem) error {
 	errs := make([]error, len(problems))

@@ -68,37 +68,50 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // ErrRunning is matched when another execd has the spool.
 var ErrRunning = errors.New("another execd is running")
 
-// Check reads the configuration and says what is wrong with it.
+// Check reads the configuration and says what is wrong with it. With a UsageError it
+// returns what could be read, for the sake of its warnings.
 func Check(o Options) (*conf.Config, error) {
-	l, err := open(o)
+	files, err := files(o)
 	if err != nil {
 		return nil, err
 	}
-	c := l.Current()
-	if err := checkHooks(c, o.RootMode); err != nil {
-		return nil, &UsageError{err}
+	c, err := conf.Check(files)
+	broken := checkHooks(c, o.RootMode)
+	if err == nil { // else it is known too little of what devices and directories are for
+		_, without := launch.ScratchReport(c, o.RootMode)
+		for _, text := range append(without, launch.DeviceProblems(c)...) {
+			c.Warnings = append(c.Warnings, conf.Problem{File: o.Places.Config, Text: text})
+		}
 	}
-	_, without := launch.ScratchReport(c, o.RootMode)
-	for _, text := range append(without, launch.DeviceProblems(c)...) {
-		c.Warnings = append(c.Warnings, conf.Problem{File: o.Places.Config, Text: text})
+	if err := errors.Join(err, broken); err != nil {
+		return c, &UsageError{err}
 	}
 	return c, nil
 }
 
 // open reads the configuration for the first time.
 func open(o Options) (*conf.Live, error) {
-	host, err := os.Hostname()
+	files, err := files(o)
 	if err != nil {
-		return nil, fmt.Errorf("cannot get the name of this host: %w", err)
+		return nil, err
 	}
-	l, err := conf.Open(conf.Options{
-		Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode,
-		Environ: os.Environ(), //nolint:forbidigo // it is read, and handed on to nobody
-	})
+	l, err := conf.Open(files)
 	if err != nil {
 		return nil, &UsageError{err}
 	}
 	return l, nil
+}
+
+// files says what is read for the configuration.
+func files(o Options) (conf.Options, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return conf.Options{}, fmt.Errorf("cannot get the name of this host: %w", err)
+	}
+	return conf.Options{
+		Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode,
+		Environ: os.Environ(), //nolint:forbidigo // it is read, and handed on to nobody
+	}, nil
 }
 
 // Run serves until ctx is done. Jobs go on running after it.
@@ -524,9 +537,7 @@ func (d *daemon) run(ctx context.Context) error {
 			d.log.Warn(fmt.Sprintf("execd: %v: a change takes effect with qconf -reload or SIGHUP", err))
 		}
 	})
-	for _, w := range d.config.Current().Warnings {
-		d.log.Warn(fmt.Sprintf("execd: configuration: %v", &w))
-	}
+	d.reportWarnings(d.config.Current())
 	d.reportHooks()
 	notify("READY=1")
 	err = d.server.Serve(ctx, listener)
@@ -535,6 +546,14 @@ func (d *daemon) run(ctx context.Context) error {
 	d.log.Info(fmt.Sprintf("execd: stopped; %d jobs go on running", d.launch.Running()))
 	_ = atomicfile.Remove(pid) // a stale one harms nobody
 	return err
+}
+
+// reportWarnings tells the log what was accepted of the configuration and does less
+// than it seems.
+func (d *daemon) reportWarnings(c *conf.Config) {
+	for i := range c.Warnings {
+		d.log.Warn(fmt.Sprintf("execd: configuration: %v", &c.Warnings[i]))
+	}
 }
 
 // report tells the log how scratch directories are limited, and which devices are
