@@ -33,6 +33,7 @@ type fakeSlots struct {
 	claims  int
 	refuse  func(w *Work) error // nil: every offer is accepted
 	failing error               // of Start
+	lingers bool                // what expires is not over yet
 	evicted func(Eviction)
 	trace   []string
 	store   *job.Store
@@ -206,7 +207,11 @@ func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
 
 func (f *fakeSlots) Withdraw(claim, reason string) { f.drop(claim, "withdrawn", reason) }
 
-func (f *fakeSlots) Expire(claim, reason string) { f.drop(claim, "expired", reason) }
+func (f *fakeSlots) Expire(claim, reason string) {
+	if !f.lingers {
+		f.drop(claim, "expired", reason)
+	}
+}
 
 func (f *fakeSlots) Claims() map[string]slot.ID {
 	f.mu.Lock()

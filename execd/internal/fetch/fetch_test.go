@@ -925,6 +925,81 @@ func TestRenew(t *testing.T) {
 	}
 }
 
+// However short a lease is, it is renewed at most once a second, which is told once for
+// each work; and what is not renewed has no more than its lease.
+func TestShortLease(t *testing.T) {
+	knobs := allHooks + "KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300\n"
+	fails := hook.Result{TimedOut: true}
+	tests := []struct {
+		lease  int
+		result hook.Result
+		want   int           // renewals in 10.5 s
+		told   int           // that the lease is short
+		over   time.Duration // when it is over; 0: it is not
+	}{
+		{1, hook.Result{}, 10, 1, 0},
+		{2, hook.Result{}, 10, 1, 0},
+		{3, hook.Result{}, 10, 0, 0},
+		{6, hook.Result{}, 5, 0, 0},
+		{1, fails, 1, 1, time.Second},
+		{2, fails, 2, 1, 2 * time.Second},
+		{6, fails, 2, 0, 6 * time.Second},
+	}
+	for _, tt := range tests {
+		in(t, knobs, []int{1}, func(t *testing.T, b *bench) {
+			b.hooks.fetch = once(adOf("a", fmt.Sprintf("JobLeaseDuration = %d", tt.lease)))
+			b.hooks.other = func(_ context.Context, c hook.Call) hook.Result {
+				if c.Hook.Name == hook.RenewClaim {
+					return tt.result
+				}
+				return hook.Result{}
+			}
+			stop := b.start()
+			synctest.Wait()
+			begun := time.Now()
+			step := 500 * time.Millisecond
+			over := time.Duration(0)
+			for time.Since(begun) < 10500*time.Millisecond {
+				time.Sleep(step)
+				synctest.Wait()
+				if over == 0 && strings.Contains(b.slots.told(), "expired") {
+					over = time.Since(begun)
+				}
+			}
+			stop()
+			if n := len(b.hooks.of(hook.RenewClaim)); n != tt.want || over != tt.over {
+				t.Errorf("lease of %d s: %d renewals in 10.5 s, over at %v; want %d and %v", tt.lease, n, over, tt.want, tt.over)
+			}
+			if n := strings.Count(b.log.String(), "is too short"); n != tt.told {
+				t.Errorf("lease of %d s: told %d times that it is short, want %d", tt.lease, n, tt.told)
+			}
+		})
+	}
+}
+
+// A claim that is not over at once, as its exit hook still runs, is not renewed again
+// and again meanwhile.
+func TestNotWantedAndStillThere(t *testing.T) {
+	in(t, allHooks+"KW_HOOK_RENEW_CLAIM = $(HOOK)\n", []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a", "JobLeaseDuration = 90"))
+		b.hooks.other = func(_ context.Context, c hook.Call) hook.Result {
+			if c.Hook.Name == hook.RenewClaim {
+				time.Sleep(time.Millisecond)
+				return hook.Result{Status: 1}
+			}
+			return hook.Result{}
+		}
+		b.slots.lingers = true
+		stop := b.start()
+		time.Sleep(39 * time.Second)
+		synctest.Wait()
+		stop()
+		if n := len(b.hooks.of(hook.RenewClaim)); n != 2 {
+			t.Errorf("%d renewals in 39 s; want one at a third of the lease, and one five seconds later", n)
+		}
+	})
+}
+
 func mustRequest() *api.SubmitRequest {
 	return &api.SubmitRequest{Name: "n", Binary: true, Command: "/bin/true"}
 }
