@@ -25,7 +25,10 @@ type claim struct {
 
 	at     slot.ID // that has the claim now; guarded by the layer's mu
 	notRun string  // why it was accepted and not run, if somebody said so; guarded by the layer's mu
-	over   bool    // it has run, or never will: nobody else is to say so; guarded by the layer's mu
+	// dropped is why execd takes its job out of the Store, if it does; guarded by the
+	// layer's mu.
+	dropped string
+	over    bool // it has run, or never will: nobody else is to say so; guarded by the layer's mu
 }
 
 // desk tells who work comes from what was decided of it, for one slot: one thing
@@ -115,6 +118,11 @@ func (l *Layer) claimOf(number int) *claim {
 	return nil
 }
 
+// ended returns the ad of the work with the reason why its claim is over.
+func (c *claim) ended(reason string) *classad.Ad {
+	return c.ad.With(classad.Attr{Name: attrReason, Expr: classad.String(reason).Expr()})
+}
+
 // isOver notes that work is over, and reports whether it was before.
 func (l *Layer) isOver(c *claim) (before bool) {
 	l.mu.Lock()
@@ -185,9 +193,8 @@ func (d *desk) evicted(e Eviction) {
 	if d.layer.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil || !d.noticed(c.job.Number) {
 		return
 	}
-	over := &claim{keyword: c.keyword, ad: c.ad.With(classad.Attr{Name: attrReason, Expr: classad.String(e.Reason).Expr()})}
-	n := notice{Slot: d.slot.String(), Keyword: c.keyword, Claim: e.Claim, Work: over.ad.OldString(), Ad: on.OldString()}
-	if err := d.layer.keep(c.job.Number, &n); err != nil {
+	over := &claim{keyword: c.keyword, ad: c.ended(e.Reason)}
+	if err := d.layer.keep(c.job.Number, newNotice(c, d.slot, e.Claim, e.Reason, on)); err != nil {
 		d.layer.o.Log.Error(err.Error()) // it is told all the same if execd goes on
 	}
 	d.notify(c.job.Number, over, on, e.Claim, e.Secret, func() {

@@ -95,6 +95,7 @@ func New(o Options, s Settings) *Layer {
 		desks: map[slot.ID]*desk{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*claim{}, leaving: map[slot.ID]bool{}, orphans: map[string]bool{},
 	}
 	l.known.init()
+	o.Store.OnDelete(l.deleting)
 	return l
 }
 
@@ -478,13 +479,15 @@ func (l *Layer) takeLeft(id slot.ID) []*claim {
 // is told.
 func (l *Layer) drop(c *claim, reason string) {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
-	l.forget(c)
+	l.forget(c, reason)
 	l.desk(c.slot).evicted(Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})
 }
 
-// forget takes a job that has not run out of the Store.
-func (l *Layer) forget(c *claim) {
-	l.isOver(c)
+// forget takes a job that has not run out of the Store, for a reason.
+func (l *Layer) forget(c *claim, reason string) {
+	l.mu.Lock()
+	c.over, c.dropped = true, reason
+	l.mu.Unlock()
 	req := &api.DeleteRequest{Jobs: []string{fmt.Sprint(c.job.Number)}}
 	if _, err := l.o.Store.Delete(req, job.Caller{Name: "execd", Manager: true}, func(*job.Task) {}); err != nil {
 		l.o.Log.Error(fmt.Sprintf("job %d: fetched work that was not run: %v", c.job.Number, err))

@@ -135,6 +135,66 @@ func TestDeletedBeforeTheRestart(t *testing.T) {
 	})
 }
 
+// Execd is killed when the job is deleted and its claim is not broken yet, and of the
+// claim nothing is left, as it only waited for its slot: who the work comes from is told
+// all the same, once. While the job is there he is told nothing.
+func TestKilledWhenItIsDeleted(t *testing.T) {
+	for _, tt := range []struct {
+		before bool // that it is deleted
+		want   int
+	}{{false, 1}, {true, 0}} {
+		in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+			b.hooks.fetch = once(adOf("a"))
+			stop := b.start()
+			synctest.Wait()
+			stop()
+			if tt.before {
+				b.deleting(b.o.Store.Get(1)) // and is not taken back
+				if names, err := b.root.ListEvictions(); err != nil || len(names) != 1 {
+					t.Errorf("%v, %v are to be told; want one", names, err)
+				}
+			} else {
+				b.delete(t, "1")
+			}
+			b.slots.set(1, func(s *fakeSlot) {
+				s.State, s.Activity, s.job, s.Fetched, s.Claim = "Unclaimed", "Idle", nil, false, ""
+			})
+			restarts := 2
+			if tt.before {
+				restarts = 1 // its job runs now
+			}
+			for range restarts {
+				b.open(t)
+				stop = b.start()
+				synctest.Wait()
+				stop()
+			}
+			if got := b.evictions(); len(b.hooks.of(hook.EvictClaim)) != tt.want || tt.want > 0 && got["a"] != deleted {
+				t.Errorf("killed before: %t: EVICT_CLAIM is told %v; want %d times that %s", tt.before, got, tt.want, deleted)
+			}
+			if started := strings.Count(b.slots.told(), "job 1 starts"); tt.before != (started > 1) {
+				t.Errorf("killed before: %t: the slots were told\n%s", tt.before, b.slots.told())
+			}
+			if names, err := b.root.ListEvictions(); err != nil || len(names) != 0 {
+				t.Errorf("%v, %v are to be told; want none", names, err)
+			}
+		})
+	}
+}
+
+// A job that cannot be deleted stays, and nothing is to be told of it.
+func TestNotDeleted(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		defer b.start()()
+		synctest.Wait()
+		b.deleting(b.o.Store.Get(1))()
+		if names, err := b.root.ListEvictions(); err != nil || len(names) != 0 {
+			t.Errorf("%v, %v are to be told; want none", names, err)
+		}
+	})
+}
+
 // Work that its slot was taken from is to be done again: when it is handed out to
 // another slot that has asked before, it is run, and not taken for what is gone.
 func TestHandedOutAgain(t *testing.T) {

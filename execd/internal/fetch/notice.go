@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 
 	"paddock/classad"
+	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/spool"
@@ -32,10 +34,44 @@ type notice struct {
 	Claim   string `json:"claim,omitempty"` // its public id
 	Work    string `json:"work"`            // the ad that was fetched
 	Ad      string `json:"ad"`              // of the slot when the claim was broken
+	// Deleting says that the job is about to be deleted before it ran: where it is still
+	// there it was not, and there is nothing to tell.
+	Deleting bool `json:"deleting,omitempty"`
 }
 
 func (l *Layer) noticePath(job int) string {
 	return l.o.Root.Path(spool.DirEvictions, strconv.Itoa(job))
+}
+
+// newNotice returns the notice of work whose claim is over for a reason, with the ad of
+// its slot then.
+func newNotice(c *claim, on slot.ID, public, reason string, ad *classad.Ad) *notice {
+	return &notice{Slot: on.String(), Keyword: c.keyword, Claim: public, Work: c.ended(reason).OldString(), Ad: ad.OldString()}
+}
+
+// deleting keeps that a job is about to be deleted before it ran: if execd is killed
+// before the claim of the work is broken, which is what EVICT_CLAIM is told, nothing else
+// may be left of it. What it returns takes that back.
+func (l *Layer) deleting(j *job.Job) (undo func()) {
+	none := func() {}
+	l.mu.Lock()
+	c := l.claimOf(j.Number)
+	if c == nil || c.over && c.dropped == "" {
+		l.mu.Unlock()
+		return none
+	}
+	at, reason := c.at, cmp.Or(c.dropped, deleted)
+	l.mu.Unlock()
+	if l.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil {
+		return none
+	}
+	n := newNotice(c, at, c.id, reason, l.slotAd(at))
+	n.Deleting = true
+	if err := l.keep(j.Number, n); err != nil {
+		l.o.Log.Error(err.Error()) // it is told all the same if execd goes on
+		return none
+	}
+	return func() { l.told(j.Number) }
 }
 
 // keep writes a notice about the work that was a job.
@@ -109,6 +145,10 @@ func (l *Layer) tellAgain(job int) (string, error) {
 	on, err := slot.ParseID(n.Slot)
 	if err != nil {
 		return "", err
+	}
+	if n.Deleting && l.o.Store.Get(job) != nil {
+		l.told(job)
+		return "", nil
 	}
 	// They are as they were written, and what is not to be read is left out.
 	work, _ := classad.ParseOldLenient(n.Work)

@@ -430,7 +430,7 @@ func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (H
 		switch {
 		case ctx.Err() == nil:
 		case l.runs():
-			l.forget(c)
+			l.forget(c, "")
 			return Held{}, errors.New("the slot fetches no work any more")
 		default:
 			return Held{Slot: w.slot}, errStops
@@ -439,7 +439,7 @@ func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (H
 	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner))
 	same := c.job != nil && held.Slot == c.slot && held.Claim == c.id
 	if c.job != nil && (err != nil || !same) {
-		l.forget(c)
+		l.forget(c, "")
 	}
 	if err != nil || same {
 		return held, err
@@ -561,7 +561,7 @@ func (l *Layer) fail(c *claim, reason string) bool {
 		reason = deleted
 	}
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
-	l.forget(c)
+	l.forget(c, reason)
 	l.calm(c.slot)
 	l.o.Slots.Withdraw(c.id, reason)
 	return true

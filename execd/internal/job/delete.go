@@ -139,6 +139,7 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 	}
 	over := false
 	if len(lines) > 0 {
+		undo := s.deleting(j, d)
 		err := s.commit(j, durable, func() {
 			j.deleted += d.gone.Len()
 			s.finished.deleted(j, &d.gone)
@@ -153,6 +154,9 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 			}
 		}, lines...)
 		if err != nil {
+			if s.Get(j.Number) == j {
+				undo() // else it may be on disk
+			}
 			s.putBack(j, d)
 			return err
 		}
@@ -184,6 +188,26 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 	}
 	s.tell(j, t.tasks, d, caller, say)
 	return nil
+}
+
+// OnDelete has somebody told before the record says that a job is deleted which did not
+// come by qsub and waits. Nobody can start it by then. What he returns is called if the
+// job stays after all, because that could not be recorded.
+func (s *Store) OnDelete(before func(*Job) (undo func())) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onDelete = before
+}
+
+// deleting tells him; it returns what takes that back.
+func (s *Store) deleting(j *Job, d *deletion) (undo func()) {
+	s.mu.Lock()
+	before := s.onDelete
+	s.mu.Unlock()
+	if before == nil || !j.Foreign || d.gone.Len() == 0 {
+		return func() {}
+	}
+	return before(j)
 }
 
 // pick takes what waits of the tasks that were named out of the job, before the

@@ -2,8 +2,12 @@ package job
 
 import (
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/spool/spooltest"
 )
 
 // Whether the world was told of an accepted job is known after a restart, and in
@@ -43,4 +47,40 @@ func TestReplied(t *testing.T) {
 	}
 	again, _ := openStore(t, root)
 	check(again, "after a restart")
+}
+
+// Who wants to know is told before work of elsewhere is deleted, while it is there and
+// cannot be started, and of nothing else; and again if it stays.
+func TestOnDelete(t *testing.T) {
+	type state struct {
+		s          *Store
+		work       *Job
+		told, back int
+	}
+	spooltest.EachFault(t, unix.EIO, func(t *testing.T) *state {
+		s, _ := openStore(t, newRoot(t))
+		st := &state{s: s}
+		st.work = submit(t, s, api.SubmitRequest{Name: "n", Binary: true, Command: "/bin/true", Work: &api.Work{Ad: "Cmd = \"/bin/true\"\n", Slot: "1", Holder: "fetch"}})
+		s.Ready(st.work, time.Now())
+		submit(t, s, api.SubmitRequest{})
+		s.OnDelete(func(j *Job) func() {
+			if j != st.work || s.Get(1) != j || s.Take(j, Start{Queue: "all.q"}, time.Now()) != nil {
+				t.Errorf("job %d is there: %t, or can be started", j.Number, s.Get(j.Number) == j)
+			}
+			st.told++
+			return func() { st.back++ }
+		})
+		return st
+	}, func(_ *testing.T, st *state) error {
+		_, err := st.s.Delete(&api.DeleteRequest{Jobs: []string{"1", "2"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
+		return err
+	}, func(t *testing.T, st *state, err error) {
+		stays := 0
+		if st.s.Get(1) != nil {
+			stays = 1
+		}
+		if st.told != 1 || st.back != stays {
+			t.Errorf("answer %v: told %d times, and %d times that the job stays, which is so: %d", err, st.told, st.back, stays)
+		}
+	})
 }

@@ -39,6 +39,8 @@ type Store struct {
 	next   int          // guarded by mu; number of the next job
 	onWork func(*Job)   // guarded by mu; told when a job has something to start
 	byUser map[int]int  // guarded by mu; jobs by uid
+	// onDelete is told before a job is deleted that did not come by qsub and waits.
+	onDelete func(*Job) (undo func()) // guarded by mu
 	// followers are the jobs that wait for a job, by its number.
 	followers map[int][]*Job // guarded by mu
 
