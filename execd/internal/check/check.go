@@ -463,7 +463,11 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 		if f.Writer != "execd" {
 			continue
 		}
-		if err := c.regular(filepath.Join(path, f.Name), c.Owner, f.Mode, true); err != nil {
+		owner := c.Owner
+		if c.Scripts && (f.Name == spool.FileHookJobAd || f.Name == spool.FileHookSlotAd) {
+			owner = in.UID // his hooks read them
+		}
+		if err := c.regular(filepath.Join(path, f.Name), owner, f.Mode, true); err != nil {
 			return err
 		}
 	}

@@ -333,3 +333,23 @@ func TestOwners(t *testing.T) {
 		}
 	}
 }
+
+// The ads that hooks of a job read are its owner's: a repair leaves them to him.
+func TestLentFiles(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	b := newBed(t)
+	for _, name := range []string{spool.FileHookJobAd, spool.FileHookSlotAd} {
+		path := "active_jobs/1.1/" + name
+		b.write(path, "A = 1\n")
+		b.must(os.Chown(b.root.Path(path), 54321, 54322))
+	}
+	for _, f := range b.check(b.opts) {
+		t.Errorf("%s: %s", f.Path, f.Text)
+	}
+	b.must(os.Chown(b.root.Path("active_jobs/1.1", spool.FileHookJobAd), 54323, 54322))
+	if found := b.check(b.opts); len(found) != 1 {
+		t.Errorf("of another's there are %d findings; want 1", len(found))
+	}
+}
