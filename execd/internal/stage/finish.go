@@ -74,8 +74,8 @@ func (r *Runner) next(l *life, over exit.Process, active []exit.Process) exit.Pr
 	case r.Store.State(l.task) == job.Ended:
 		return nil
 	}
-	if want := r.Store.Want(l.task); want != nil && want.Reason == "" {
-		return nil // its end was asked for, and not by a limit
+	if r.unwelcome(l.task) {
+		return nil
 	}
 	return &exit.Script{Of: childPost}
 }
@@ -86,9 +86,16 @@ func (r *Runner) runPost(l *life) error {
 	if active := l.flow.Active(); len(active) != 1 || active[0].Name() != childPost {
 		return errWait
 	}
-	res, err := r.await(l, l.extra.post, nil, func() ([]byte, error) { return nil, nil })
-	if err != nil {
+	h := l.extra.post
+	res, err := r.await(l, h, nil, func() ([]byte, error) { return nil, nil })
+	if spool.Unread(err) {
 		return err
+	}
+	if err != nil {
+		// The directory is gone, or a power cut has left half of it: it will never be
+		// known how to call it.
+		r.Log.Warn(fmt.Sprintf("job %v: script after the job: %v", l.task, err))
+		res = &hook.Result{Keyword: h.Keyword, Hook: h.Name, Started: time.Now(), Err: err}
 	}
 	if res == nil {
 		return errWait

@@ -555,3 +555,113 @@ func TestJobAdOfTheRun(t *testing.T) {
 		t.Errorf("Site = %d; want 7", n)
 	}
 }
+
+// A script after the job that cannot be called any more, since the directory of the run
+// is gone or half of it is after a power cut, does not keep the job from its end.
+func TestScriptAfterTheJobWithoutDirectory(t *testing.T) {
+	for name, damage := range map[string]func(d spool.Dir) error{
+		"directory":   func(d spool.Dir) error { return os.RemoveAll(d.Path()) },
+		"config":      func(d spool.Dir) error { return os.Remove(d.Path(spool.FileConfig)) },
+		"zeroes":      func(d spool.Dir) error { return os.WriteFile(d.Path(spool.FileConfig), make([]byte, 100), 0o600) },
+		"environment": func(d spool.Dir) error { return os.Remove(d.Path(spool.FileEnvironment)) },
+	} {
+		s := newScene(t, nil)
+		l := s.life(s.l.task)
+		l.exited, l.left, l.reaped = false, false, false
+		l.flow = exit.Pipeline{}
+		l.extra = &extra{
+			keyword: "job", owner: &user.User{Name: "alice"},
+			post: &hook.Hook{Keyword: "job", Name: postScript, Path: "/bin/false", Limit: time.Minute},
+		}
+		s.l = l
+		s.r.setUp(l)
+		s.hooks.run = func(context.Context, int, hook.Call) hook.Result { return hook.Result{} }
+		d, _, err := s.r.Launcher.Find(l.task.RunID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(d); err != nil {
+			t.Fatal(err)
+		}
+		l.exited = true
+		l.flow.Reap(childJob, exit.Status{})
+		eventually(t, "called or given up", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			err = s.r.run(l)
+			return !errors.Is(err, errWait)
+		})
+		if err != nil || len(s.hooks.calls) > 0 || l.postStatus.OK() {
+			t.Errorf("%s: %v, %d scripts, status %+v; want the job to go on to its end, and the script failed", name, err, len(s.hooks.calls), l.postStatus)
+		}
+	}
+}
+
+// Who wants a job gone does not wait for the script after it, which may take an hour.
+func TestKillEndsScriptAfterTheJob(t *testing.T) {
+	s := newScene(t, nil)
+	s.r.drop(s.l)
+	l := s.life(s.l.task)
+	l.exited, l.left, l.reaped = false, false, false
+	l.flow = exit.Pipeline{}
+	l.extra = &extra{
+		keyword: "job", owner: &user.User{Name: "alice"},
+		post: &hook.Hook{Keyword: "job", Name: postScript, Path: "/bin/false", Limit: time.Minute},
+	}
+	s.l = l
+	s.r.add(l)
+	s.r.setUp(l)
+	l.steer.up = true // it had a shepherd
+	begun := make(chan struct{})
+	s.hooks.run = func(ctx context.Context, _ int, c hook.Call) hook.Result {
+		close(begun)
+		<-ctx.Done()
+		return hook.Result{Keyword: "job", Hook: postScript, Err: ctx.Err()}
+	}
+	l.event = func(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
+	l.exited = true
+	l.flow.Reap(childJob, exit.Status{})
+	if err := s.r.run(l); !errors.Is(err, errWait) {
+		t.Fatal(err)
+	}
+	<-begun
+	if _, err := s.r.Store.Evict(l.task, job.Want{Signal: int(sigkill), By: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	s.r.Kill(l.task)
+	eventually(t, "over", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return s.r.run(l) == nil
+	})
+}
+
+// The hook for the end of a job runs to its own end, whoever wants the job gone
+// meanwhile, also of an execd that has not seen the job run.
+func TestKillLeavesExitHook(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.hasHook()
+	begun, goOn, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	s.hooks.run = func(ctx context.Context, n int, c hook.Call) hook.Result {
+		if n == 1 {
+			close(begun)
+			<-goOn
+			left <- ctx.Err()
+		}
+		return hook.Result{Keyword: "K", Hook: hook.JobExit}
+	}
+	if err := s.enter(); !errors.Is(err, errWait) {
+		t.Fatal(err)
+	}
+	<-begun
+	if _, err := s.r.Store.Evict(s.l.task, job.Want{Signal: int(sigkill), By: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	s.r.Kill(s.l.task)
+	close(goOn)
+	if err := <-left; err != nil {
+		t.Errorf("the hook was ended: %v", err)
+	}
+	s.until()
+}

@@ -174,7 +174,7 @@ func (r *Runner) await(l *life, h *hook.Hook, args []string, stdin func() ([]byt
 	x.mu.Lock()
 	x.call = running
 	x.mu.Unlock()
-	if !l.exited && r.Store.Want(l.task) != nil {
+	if !l.exited && r.Store.Want(l.task) != nil || h == x.post && r.unwelcome(l.task) {
 		cancel() // who wished it was too early to find the hook
 	}
 	go func() {
@@ -193,13 +193,15 @@ func (x *extra) called() {
 	x.call = nil
 }
 
-// cancelCall ends the hook that is waited for.
-func (x *extra) cancelCall() {
+// cancelCall ends the hook that is waited for, since the run is not wanted any more,
+// unless it tells of the end of the job. Unwelcome says that no script is to follow that.
+func (x *extra) cancelCall(unwelcome bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.call != nil {
-		x.call.cancel()
+	if x.call == nil || x.call.hook == x.exit || x.call.hook == x.post && !unwelcome {
+		return
 	}
+	x.call.cancel()
 }
 
 // hookCall is how a hook of a run is called: as the owner of the job, in its scratch

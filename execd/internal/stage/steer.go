@@ -30,7 +30,8 @@ func (s *steering) tell() {
 }
 
 // Kill carries out the wish to kill a task that runs: its shepherd is asked
-// once for each call. Before there is one to ask, the launch stage does it.
+// once for each call. Before there is one to ask, the launch stage does it. A hook that
+// prepares the task is ended, and so is the script after it.
 func (r *Runner) Kill(t *job.Task) {
 	l := r.lifeOf(t)
 	if l == nil {
@@ -43,10 +44,17 @@ func (r *Runner) Kill(t *job.Task) {
 		r.signalTasks(l, sigkill)
 	} else {
 		l.steer.kill = true
-		if l.extra != nil {
-			l.extra.cancelCall() // what prepares it
-		}
 	}
+	if l.extra != nil {
+		l.extra.cancelCall(r.unwelcome(t))
+	}
+}
+
+// unwelcome reports whether the script after a job is not to be run: the job's end was
+// asked for, and not by a limit.
+func (r *Runner) unwelcome(t *job.Task) bool {
+	want := r.Store.Want(t)
+	return want != nil && want.Reason == ""
 }
 
 // Suspend stops a task for the reasons that the letters stand for, or with none
