@@ -123,8 +123,11 @@ type finish struct {
 // Enter stops what goes on beside a job that runs. What is said of its end the
 // stage before has fixed.
 func (f *finish) Enter() (exit.Result, error) {
-	if err := f.r.stopUpdates(f.l); err != nil {
+	switch over, err := f.r.stopUpdates(f.l); {
+	case err != nil:
 		return exit.Failed, err
+	case !over:
+		return exit.InProgress, nil
 	}
 	return exit.Nothing, nil
 }

@@ -139,7 +139,7 @@ func TestBeatIsKept(t *testing.T) {
 		s.r.startUpdates(s.l, 100*time.Second) // the next is at 308 s
 		time.Sleep(600 * time.Second)
 		synctest.Wait()
-		if err := s.r.stopUpdates(s.l); err != nil {
+		if _, err := s.r.stopUpdates(s.l); err != nil {
 			t.Error(err)
 		}
 		if want := []time.Duration{208 * time.Second, 508 * time.Second}; !slices.Equal(told, want) {
@@ -222,6 +222,36 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// REQ-EXIT-16: an update that takes its time to end does not say that the job runs when
+// it has been told that it has ended.
+func TestUpdateIsOverBeforeTheEnd(t *testing.T) {
+	s := updating(t)
+	s.l.extra.exit = &hook.Hook{Keyword: "K", Name: hook.JobExit, Path: "/bin/true", Limit: time.Minute}
+	began, told, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s.hooks.run = func(ctx context.Context, n int, c hook.Call) hook.Result {
+		if n == 1 {
+			close(began)
+			<-ctx.Done()
+			close(told)
+			<-goOn
+			_ = s.memory.note("update ends")
+		}
+		return hook.Result{Keyword: "K", Hook: c.Hook.Name}
+	}
+	s.r.update(s.l)
+	<-began
+	if err := s.enter(); !errors.Is(err, errWait) {
+		t.Fatalf("%v; want to wait", err)
+	}
+	if c := s.l.extra.call; c != nil {
+		t.Errorf("%s is called while the update runs", c.hook.Name)
+	}
+	<-told
+	close(goOn)
+	eventually(t, "an event has led it on", func() bool { s.l.mu.Lock(); defer s.l.mu.Unlock(); return s.l.over })
+	s.wantTrace("hook ", "update ends", "hook exit", "event over", "told", "ad")
+}
+
 // Without a hook for updates there is no timer, and nothing is asked of hooks.conf.
 func TestNoUpdatesWithoutHook(t *testing.T) {
 	s := updating(t)
@@ -234,7 +264,7 @@ func TestNoUpdatesWithoutHook(t *testing.T) {
 	s.l.extra = nil
 	s.r.startUpdates(s.l, 0)
 	s.r.changedState(s.l)
-	if err := s.r.stopUpdates(s.l); err != nil {
+	if _, err := s.r.stopUpdates(s.l); err != nil {
 		t.Error(err)
 	}
 }

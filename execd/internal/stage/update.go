@@ -108,6 +108,9 @@ func (r *Runner) update(l *life) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.cancel = nil
+		if u.stopped {
+			l.again() // what follows waits for it
+		}
 		if ended {
 			return // with the job, or with execd
 		}
@@ -137,10 +140,12 @@ func (r *Runner) callUpdate(ctx context.Context, l *life) hook.Result {
 	return r.Hooks.Run(ctx, c)
 }
 
-// stopUpdates ends the pace, and the hook if it runs, and notes what there was.
-func (r *Runner) stopUpdates(l *life) error {
+// stopUpdates ends the pace, and the hook if it runs, and notes what there was. It
+// reports whether the hook is gone: what it tells must not come behind what is told of
+// the end. Its own end enters the list of stages again.
+func (r *Runner) stopUpdates(l *life) (over bool, err error) {
 	if l.extra == nil || l.extra.update == nil {
-		return nil
+		return true, nil
 	}
 	u := &l.extra.updates
 	u.mu.Lock()
@@ -150,17 +155,19 @@ func (r *Runner) stopUpdates(l *life) error {
 	}
 	if u.cancel != nil {
 		u.cancel()
+		u.mu.Unlock()
+		return false, nil
 	}
 	u.mu.Unlock()
 	if line := u.shown(); line != nil {
 		if err := r.note(l, *line); err != nil {
-			return err
+			return false, err
 		}
 		u.mu.Lock()
 		u.last = nil // it is in the list now
 		u.mu.Unlock()
 	}
-	return nil
+	return true, nil
 }
 
 // shown is a line for all updates so far; nil: there was none.
