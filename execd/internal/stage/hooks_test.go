@@ -416,11 +416,12 @@ func TestPrepareOnce(t *testing.T) {
 	s.r.setUp(s.l)
 	s.l.extra.before = &hook.Hook{Keyword: "K", Name: hook.PrepareJobBeforeTransfer, Path: "/bin/true", Limit: time.Minute}
 	s.l.extra.prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
+	s.l.extra.pre = &hook.Hook{Keyword: "job", Name: preScript, Path: "/bin/true", Limit: time.Minute}
 	s.l.event = func(f func()) { s.l.mu.Lock(); defer s.l.mu.Unlock(); f() }
 	if err := s.prepare(); err != nil {
 		t.Fatal(err)
 	}
-	s.wantTrace("hook ", "hook ")
+	s.wantTrace("hook ", "hook ", "hook ")
 	d, _, err := s.r.Launcher.Find(s.l.task.RunID())
 	if err != nil {
 		t.Fatal(err)
@@ -430,12 +431,22 @@ func TestPrepareOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := s.l.extra
-	s.l.prepared, s.l.extra = false, &extra{keyword: "K", owner: x.owner, before: x.before, prepare: x.prepare}
-	s.l.recall(list)
-	if err := s.prepare(); err != nil {
-		t.Fatal(err)
+	for n := range len(list) + 1 { // wherever the last execd was killed
+		calls := len(s.hooks.calls) + 3
+		for _, h := range list[:n] {
+			if h.Result != nil {
+				calls--
+			}
+		}
+		s.l.prepared, s.l.extra = false, &extra{keyword: "K", owner: x.owner, before: x.before, prepare: x.prepare, pre: x.pre}
+		s.l.recall(list[:n])
+		if err := s.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(s.hooks.calls); got != calls {
+			t.Errorf("after %+v: %d hooks more than are to be called", list[:n], got-calls)
+		}
 	}
-	s.wantTrace("hook ", "hook ")
 }
 
 // nothingWanted is a journal of which no job wants anything.

@@ -57,9 +57,9 @@ func (r *Runner) prepare(l *life) error {
 	}
 	result, err := x.prep.Run([]exit.Step{
 		{Name: stepActivate, Do: func() (exit.Result, error) { return r.activate(l) }},
-		{Name: stepBefore, Do: func() (exit.Result, error) { return r.prepareBy(l, x.before) }},
+		{Name: stepBefore, Do: func() (exit.Result, error) { return r.prepareBy(l, x.before, stepBefore) }},
 		{Name: stepInput, Do: func() (exit.Result, error) { return r.fetch(l) }},
-		{Name: stepPrepare, Do: func() (exit.Result, error) { return r.prepareBy(l, x.prepare) }},
+		{Name: stepPrepare, Do: func() (exit.Result, error) { return r.prepareBy(l, x.prepare, stepPrepare) }},
 		{Name: stepPre, Do: func() (exit.Result, error) { return r.runPre(l) }},
 	})
 	var not *unprepared
@@ -162,8 +162,8 @@ func lastLine(text string) string {
 	return api.Visible(strings.ToValidUTF8(text[:min(len(text), 300)], "?"))
 }
 
-// prepareBy runs a prepare hook and lays what it printed over the job.
-func (r *Runner) prepareBy(l *life, h *hook.Hook) (exit.Result, error) {
+// prepareBy runs a prepare hook for a step and lays what it printed over the job.
+func (r *Runner) prepareBy(l *life, h *hook.Hook, step string) (exit.Result, error) {
 	if h == nil {
 		return exit.Nothing, nil
 	}
@@ -186,7 +186,7 @@ func (r *Runner) prepareBy(l *life, h *hook.Hook) (exit.Result, error) {
 	if res == nil {
 		return exit.InProgress, nil
 	}
-	u, err := r.take(l, h, res)
+	u, err := r.take(l, h, step, res)
 	if err != nil {
 		return exit.Failed, err // a full disk: the hook itself is not run again
 	}
@@ -194,11 +194,12 @@ func (r *Runner) prepareBy(l *life, h *hook.Hook) (exit.Result, error) {
 	if u != nil {
 		return exit.Failed, u
 	}
-	return exit.Done, nil
+	return exit.Nothing, nil // it is noted
 }
 
-// take takes over the result of a prepare hook.
-func (r *Runner) take(l *life, h *hook.Hook, res *hook.Result) (*unprepared, error) {
+// take takes over the result of a prepare hook. By one line it is noted how the hook
+// has ended and that its step is done: who is killed between two would call it again.
+func (r *Runner) take(l *life, h *hook.Hook, step string, res *hook.Result) (*unprepared, error) {
 	if res.Err != nil && r.Store.Want(l.task) != nil { // it was ended by that
 		return &unprepared{verdict: goesBack}, nil
 	}
@@ -218,7 +219,7 @@ func (r *Runner) take(l *life, h *hook.Hook, res *hook.Result) (*unprepared, err
 	}
 	line := HookRun{Result: res}
 	if u == nil {
-		line.Changed = m.Changed
+		line.Step, line.Changed = step, m.Changed
 	}
 	if u != nil {
 		line.Verdict = u.text
@@ -321,16 +322,19 @@ func (r *Runner) runPre(l *life) (exit.Result, error) {
 	if res == nil {
 		return exit.InProgress, nil
 	}
-	if err := r.note(l, HookRun{Result: res}); err != nil {
+	status, line := statusOf(res), HookRun{Result: res}
+	if status.OK() {
+		line.Step = stepPre
+	}
+	if err := r.note(l, line); err != nil {
 		return exit.Failed, err
 	}
 	l.extra.called()
-	status := statusOf(res)
 	l.flow.Reap(childPre, status)
 	if !status.OK() {
 		return exit.Failed, &unprepared{verdict: isHeld, code: holdPreScript, subcode: status.Code, text: fmt.Sprintf("script before the job failed: %v", res)}
 	}
-	return exit.Done, nil
+	return exit.Nothing, nil // it is noted
 }
 
 // unprepared ends the life of a run that is not started.
