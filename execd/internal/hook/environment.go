@@ -66,7 +66,7 @@ func JobEnvironment(u *user.User, host string, j *Job) []string {
 	}
 	e.set("_CONDOR_SLOT", j.Slot)
 	e.set("_CONDOR_MACHINE_AD", j.MachineAd)
-	e.set("_CONDOR_JOB_AD", j.JobAd)
+	e.set(jobAdName, j.JobAd)
 	e.set("_CONDOR_JOB_IWD", j.Iwd)
 	e.set("_CONDOR_CREDS", j.Creds)
 	e.set("_CONDOR_BIN", j.Bin)
@@ -79,6 +79,19 @@ func JobEnvironment(u *user.User, host string, j *Job) []string {
 		e.set("CONDOR_STARTER_PID", strconv.Itoa(j.Starter))
 	}
 	return e.list
+}
+
+const jobAdName = "_CONDOR_JOB_AD"
+
+// JobMark returns the variable of an environment that all hooks of one job have, and
+// hooks of no other.
+func JobMark(env []string) string {
+	for _, v := range env {
+		if strings.HasPrefix(v, jobAdName+"=") {
+			return v
+		}
+	}
+	return ""
 }
 
 // environment is one in which each name stands once.

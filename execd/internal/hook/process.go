@@ -387,6 +387,45 @@ func (p *process) readErrors() {
 	}
 }
 
+// awaitMarked waits until no process is left that has a variable in the environment it
+// was started with, and reports whether none is: not longer than a time, nor than ctx.
+func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
+	for end := time.Now().Add(limit); ; {
+		fd := findMarked(mark)
+		if fd < 0 {
+			return true
+		}
+		over := dies(fd, min(time.Until(end), markedLook))
+		unix.Close(fd)
+		if !over && (ctx.Err() != nil || time.Now().After(end)) {
+			return false
+		}
+	}
+}
+
+// markedLook is how long one of them is waited for until somebody may want that no more.
+const markedLook = 500 * time.Millisecond
+
+// findMarked returns a pidfd of a process that is marked; -1: there is none.
+func findMarked(mark string) int {
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range paths {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil || pid == os.Getpid() || !marked(path, mark) {
+			continue
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if marked(path, mark) { // still the same: only now is the number its
+			return fd
+		}
+		unix.Close(fd)
+	}
+	return -1
+}
+
 // killMarked kills all processes that have a variable in the environment they
 // were started with, and returns how many there were. What they start meanwhile
 // has it as well.

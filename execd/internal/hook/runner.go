@@ -62,6 +62,10 @@ type Call struct {
 	// of the job does not end it.
 	Group string
 	Label string // for the log: "job 3.1", "slot 2"
+	// Behind is a variable that hooks of an execd which is dead have in their
+	// environment: their parents have them end, and until then this one is not begun.
+	// "": there was none.
+	Behind string
 }
 
 // Run runs a hook, waits for its end, and sees to it that nothing of it is left
@@ -171,6 +175,13 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	if err != nil {
 		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, err)
 	}
+	if c.Behind != "" && !awaitMarked(ctx, c.Behind, behindLimit) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, context.Cause(ctx))
+		}
+		n := killMarked(c.Behind) // their parent does not
+		r.Log.Warn(fmt.Sprintf("%s: hook %s: that of the execd before did not end: processes=%d killed", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), n))
+	}
 	p, err := r.start(ctx, u, c, append(slices.Clip(env), mark))
 	if err != nil {
 		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, err)
@@ -195,6 +206,10 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	}
 	return res.Err
 }
+
+// behindLimit is for how long hooks of an execd that is dead are waited for: longer than
+// their parents give them.
+const behindLimit = 20 * time.Second
 
 // account returns whose rights a hook has.
 func (r *Runner) account(ctx context.Context, as *user.User) (*user.User, error) {

@@ -810,6 +810,43 @@ func TestKillMarkedWaits(t *testing.T) {
 	}
 }
 
+// A hook is not begun while one that an execd before has begun for the same job is
+// still there, and a wish to end it is heard meanwhile.
+func TestBehind(t *testing.T) {
+	b := newBed(t)
+	c := b.call(b.hook("echo >>begun; test -e over || exit 7"))
+	c.Behind = fmt.Sprintf("HOOK_TEST=behind%d", os.Getpid())
+	begin := func(text string) {
+		t.Helper()
+		cmd := exec.Command("sh", "-c", "echo begun; "+text)
+		cmd.Env, cmd.Dir = append(os.Environ(), c.Behind), b.home
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+		if _, err := fmt.Fscanln(out, new(string)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin("sleep 1; echo >over")
+	if res := b.run(c); !res.OK() {
+		t.Errorf("%v; want it to come when the other is gone", &res)
+	}
+	begin("exec sleep 1000")
+	ctx, cancel := context.WithTimeout(context.Background(), short)
+	defer cancel()
+	res := b.r.Run(ctx, c)
+	if begun := b.await("begun"); res.Err == nil || begun != "" {
+		t.Errorf("%v, begun %q; want it not to be begun a second time", &res, begun)
+	}
+}
+
 // TestParentEnvironment looks at the parent's environment, as root can.
 func TestParentEnvironment(t *testing.T) {
 	b := newBed(t)

@@ -169,6 +169,11 @@ func (r *Runner) await(l *life, h *hook.Hook, args []string, stdin func() ([]byt
 	if err != nil {
 		return nil, err
 	}
+	if l.found {
+		// One that an execd began which is dead has three seconds to end, and must not
+		// undo what this one does.
+		c.Behind, l.found = hook.JobMark(c.Env), false
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	running := &call{hook: h, cancel: cancel, began: time.Now()}
 	x.mu.Lock()

@@ -47,7 +47,7 @@ func (r *Runner) Recover() error {
 // recoverTask decides from the evidence where a task is, and returns its life;
 // nil when it went back to the queue.
 func (r *Runner) recoverTask(t *job.Task) (*life, error) {
-	l := &life{task: t, begun: true, prepared: true, launched: true, taken: t.Started}
+	l := &life{task: t, begun: true, prepared: true, launched: true, found: true, taken: t.Started}
 	switch err := r.findAgain(l); {
 	case spool.Unread(err):
 		return nil, err

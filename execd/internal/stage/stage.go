@@ -84,6 +84,7 @@ type life struct {
 	left     bool // and all else of the run
 	reaped   bool
 	released bool
+	found    bool           // an earlier execd has begun it, and perhaps a hook of it
 	over     bool           // the list was gone through to its end
 	attempts int            // failed attempts at the present stage
 	limits   *limits        // from run on
