@@ -158,6 +158,10 @@ func (f *finish) Hook() (exit.Result, error) {
 	if res == nil {
 		return exit.InProgress, nil
 	}
+	if scarce(res.Err) && l.attempts < maxScarce {
+		l.extra.called()
+		return exit.Failed, &Retry{backoff(l.attempts + 1), res.Err.Error()}
+	}
 	if res.Err != nil && l.exitTries < maxExitTries {
 		l.exitTries++
 		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s result=%q (tried again)", l.task, h.Keyword, h.Name, res.Err))
@@ -177,6 +181,10 @@ func (f *finish) Hook() (exit.Result, error) {
 // maxExitTries is how often a hook for the end of a job that cannot be started is
 // tried again.
 const maxExitTries = 1
+
+// maxScarce is how often more when there were no descriptors, processes or memory to
+// start it, half a minute in all: that passes, and who is not told waits for ever.
+const maxScarce = 5
 
 // Free gives the slots back.
 func (f *finish) Free() (exit.Result, error) {

@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/classad"
 	"paddock/execd/api"
@@ -352,6 +355,24 @@ func TestExitHookCannotStart(t *testing.T) {
 	}
 	s.until()
 	s.wantTrace("hook exit", "hook exit", "event over", "told", "ad")
+}
+
+// For want of descriptors it is not given up at once: they may be there in a moment.
+func TestExitHookWithoutDescriptors(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.hasHook()
+	s.hooks.run = func(_ context.Context, n int, c hook.Call) hook.Result {
+		res := hook.Result{Keyword: "K", Hook: c.Hook.Name}
+		if n <= maxExitTries+1 {
+			res.Err = fmt.Errorf("cannot make a pipe: %w", unix.EMFILE)
+		}
+		return res
+	}
+	s.until()
+	if runs := s.l.extra.runs; len(runs) != 1 || !runs[0].Result.OK() {
+		t.Errorf("hooks of the run: %+v; want one that has told", runs)
+	}
 }
 
 // REQ-EXIT-107: a job that never ran has no such hook.

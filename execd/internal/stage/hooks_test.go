@@ -3,12 +3,16 @@ package stage
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
@@ -48,6 +52,8 @@ func TestJudge(t *testing.T) {
 		{name: "signal", res: hook.Result{Status: -9}, want: goesBack, text: "killed by signal"},
 		{name: "signal and a code", res: hook.Result{Status: -9}, m: ad.Merged{Status: new(0)}, want: goesBack, text: "killed by signal"},
 		{name: "not started", res: hook.Result{Err: errors.New("exec format error"), Status: -9}, want: isHeld, code: 19, text: "exec format error"},
+		{name: "no descriptors", res: hook.Result{Err: fmt.Errorf("cannot make a pipe: %w", os.NewSyscallError("pipe2", unix.EMFILE)), Status: -9}, want: goesBack, text: "too many open files"},
+		{name: "no processes", res: hook.Result{Err: &os.PathError{Op: "fork/exec", Path: "/shepherd", Err: unix.EAGAIN}, Status: -9}, want: goesBack, text: "temporarily unavailable"},
 		{name: "not readable", unreadable: unreadable, want: isHeld, code: 19, text: "line 3: no attribute"},
 		{name: "not readable, and 7", res: hook.Result{Status: 7}, unreadable: unreadable, want: isHeld, code: 19, sub: 7, text: "status 7"},
 		{name: "too long", res: hook.Result{TooLong: true, Status: -9}, want: isHeld, code: 19, text: "printed more than it may"},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/hook"
@@ -119,6 +121,8 @@ func judge(res *hook.Result, m *ad.Merged, unreadable error) (u *unprepared, war
 	switch {
 	case res.TimedOut:
 		return &unprepared{verdict: goesBack, late: true, text: fmt.Sprintf("%s: %v", name, res)}, ""
+	case scarce(res.Err):
+		return &unprepared{verdict: goesBack, text: name + ": " + res.Err.Error()}, ""
 	case res.Err != nil:
 		return hold(0, res.Err.Error()), ""
 	case res.TooLong:
@@ -147,6 +151,17 @@ func judge(res *hook.Result, m *ad.Merged, unreadable error) (u *unprepared, war
 		return hold(0, unreadable.Error()), ""
 	}
 	return nil, message
+}
+
+// scarce reports whether a hook could not be started since execd had no descriptors,
+// processes or memory left: neither job nor hook is to blame, and it passes.
+func scarce(err error) bool {
+	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.ENOMEM} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 // firstRequeue is the first HookStatusCode by which a hook asks that the job is
