@@ -26,6 +26,7 @@ const (
 	stepRecord = "event log"
 	stepSave   = "account"
 	stepTell   = "notify"
+	stepMail   = "mail"
 	stepAd     = "output ad"
 )
 
@@ -298,9 +299,14 @@ func (q *queued) Notify(exit.Process) (exit.Result, error) {
 		{Name: stepRecord, Do: q.recorded},
 		{Name: stepSave, Do: q.saved},
 		{Name: stepTell, Do: func() (exit.Result, error) {
-			q.r.tell(q.l, q.l.ending())
 			q.r.notify(q.l)
 			return exit.Nothing, nil
+		}},
+		{Name: stepMail, Do: func() (exit.Result, error) {
+			if !q.r.tell(q.l, q.l.ending()) {
+				return exit.Nothing, nil
+			}
+			return exit.Done, nil
 		}},
 		{Name: stepAd, Do: q.published},
 	})

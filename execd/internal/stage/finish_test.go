@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/mail"
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/stage/exit"
@@ -416,6 +418,59 @@ func TestEndAfterRestart(t *testing.T) {
 	s.wantTrace("hook exit", "event over", "told", "ad")
 	if len(s.l.extra.runs) != 1 || s.l.extra.runs[0].Result.Hook != hook.JobExit {
 		t.Errorf("hooks of the run: %+v", s.l.extra.runs)
+	}
+}
+
+// posted counts the letters that a post office has without a mailer.
+type posted struct{ n atomic.Int32 }
+
+func (p *posted) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "mail: not sent, there is no mailer: Job ") {
+		p.n.Add(1)
+	}
+	return len(b), nil
+}
+
+// REQ-EXIT-38: an execd that is started while the last traces of a job go, which may
+// take long or fail, sends no second mail.
+func TestMailAfterRestart(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		s := newScene(t, nil)
+		s.mend()
+		p := &posted{}
+		s.r.Mail = mail.New(s.r.Config, "h", slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		s.l.task.Job.UID = os.Getuid()
+		s.l.task.Job.Terms().Mail = "ae"
+		d, _, err := s.r.Launcher.Find(s.l.task.RunID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.r.Journal, s.l.journal = nil, false
+		if _, err := s.l.flow.Controller.Notify(nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.n.Load(); n != 1 {
+			t.Fatalf("%d mails; want 1", n)
+		}
+		if gone {
+			if err := os.RemoveAll(d.Path()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := s.r.recoverTask(s.l.task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.l = l
+		l.event, l.again = func(func()) {}, func() {}
+		s.r.setUp(l)
+		if err := s.r.reap(l); err != nil {
+			t.Fatal(err)
+		}
+		s.until()
+		if n := p.n.Load(); n != 1 {
+			t.Errorf("directory gone: %v: %d mails; want 1", gone, n)
+		}
 	}
 }
 

@@ -399,7 +399,7 @@ func (l *life) recall(list []HookRun) {
 		case h.Step == "":
 		case ok && l.extra != nil:
 			l.extra.prep.Set(prepareStep + step)
-		case h.Step == stepRecord, h.Step == stepAd:
+		case h.Step == stepRecord, h.Step == stepAd, h.Step == stepMail:
 			l.tail.Set(h.Step)
 		default:
 			l.flow.Set(h.Step)

@@ -9,6 +9,7 @@ import (
 
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/mail"
 	"paddock/execd/internal/stage/exit"
 	"paddock/spool"
 )
@@ -119,7 +120,8 @@ func (r *Runner) findAgain(l *life) error {
 	hooks := r.Hooks != nil && r.HookTable != nil && r.HookTable().Any()
 	told := r.Journal != nil && r.Journal.Wants(l.task)
 	fed := r.Input != nil && r.Input.Wants(l.task)
-	if !hooks && !told && !fed && !l.task.Job.Foreign {
+	mailed := l.task.State == job.Ended && wanted(l.task, mail.Aborted)
+	if !hooks && !told && !fed && !mailed && !l.task.Job.Foreign {
 		return nil
 	}
 	request, err := r.Store.Request(l.task.Job)
@@ -133,6 +135,9 @@ func (r *Runner) findAgain(l *life) error {
 	err = r.findExtra(l, request, owner)
 	d, _, findErr := r.Launcher.Find(l.task.RunID())
 	if findErr != nil {
+		if mailed && errors.Is(findErr, fs.ErrNotExist) && l.task.Start.Boot == r.Boot {
+			l.tail.Set(stepMail) // the directory went after it
+		}
 		return err // which the caller will see as well
 	}
 	list, readErr := readHooks(d)

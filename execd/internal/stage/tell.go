@@ -12,26 +12,32 @@ import (
 	"paddock/spool"
 )
 
-// tell sends the mail about a run that its owner asked for with qsub -m.
-func (r *Runner) tell(l *life, event mail.Event) {
-	t := l.task
+// wanted reports whether the owner of a job asked for a mail with qsub -m.
+func wanted(t *job.Task, event mail.Event) bool {
 	// Who asked for the end of a job wants to know of every end.
-	terms := t.Job.Terms()
-	if !event.Wanted(terms.Mail) && (event != mail.Aborted || !mail.Complete.Wanted(terms.Mail)) {
-		return
+	options := t.Job.Terms().Mail
+	return event.Wanted(options) || event == mail.Aborted && mail.Complete.Wanted(options)
+}
+
+// tell sends the mail about a run that its owner asked for with qsub -m, and reports
+// whether he did.
+func (r *Runner) tell(l *life, event mail.Event) bool {
+	t := l.task
+	if !wanted(t, event) {
+		return false
 	}
 	request, err := r.Store.Request(t.Job)
 	if err != nil {
 		r.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
-		return
+		return true
 	}
 	owner, err := r.Users.ByID(context.Background(), t.Job.UID)
 	if err != nil {
 		r.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
-		return
+		return true
 	}
 	j := mail.Job{
-		Number: t.Job.Number, Name: terms.Name, Owner: t.Job.Owner, Queue: t.Start.Queue + "@" + r.Host, Start: t.Started,
+		Number: t.Job.Number, Name: t.Job.Terms().Name, Owner: t.Job.Owner, Queue: t.Start.Queue + "@" + r.Host, Start: t.Started,
 	}
 	if t.Job.Tasks.IsArray() {
 		j.Task = t.Number
@@ -54,6 +60,7 @@ func (r *Runner) tell(l *life, event mail.Event) {
 		}
 	}
 	r.Mail.Tell(event, owner, request.MailTo, j)
+	return true
 }
 
 // ending is the event of an end.
