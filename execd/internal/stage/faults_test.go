@@ -2,13 +2,16 @@ package stage
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
 	"paddock/spool/spooltest"
 )
 
@@ -45,6 +48,56 @@ func TestEndFaults(t *testing.T) {
 				s.memory.mu.Unlock()
 				if strings.Count(trace, "hook exit") != 1 || !strings.Contains(trace, "event over") || !strings.HasSuffix(trace, "ad") && work == nil {
 					t.Errorf("trace %q; want the hook once, the event and the ad", trace)
+				}
+			})
+	}
+}
+
+// The disk is full at each write of a preparation that comes to nothing. When there is
+// room again it is told once, in the event log and to who sent the job.
+func TestUnpreparedFaults(t *testing.T) {
+	for _, work := range []*api.Work{nil, {Slot: "1", Holder: "fetch", Ad: "Cmd = \"/bin/true\"\n"}} {
+		told := 0
+		spooltest.EachFault(t, unix.ENOSPC,
+			func(t *testing.T) *scene {
+				s := preparing(t)
+				if work != nil {
+					s.l.task.Job.Foreign = true
+				}
+				told = 0
+				s.r.Abandoned = func(*job.Job, string) { told++ }
+				s.r.setUp(s.l)
+				s.l.extra.prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
+				s.hooks.run = func(_ context.Context, _ int, c hook.Call) hook.Result {
+					return hook.Result{Keyword: "K", Hook: c.Hook.Name, Status: 1}
+				}
+				s.l.event = func(f func()) { s.l.mu.Lock(); defer s.l.mu.Unlock(); f() }
+				return s
+			},
+			func(t *testing.T, s *scene) error {
+				s.t = t
+				err := s.prepare()
+				if errors.Is(err, errOver) {
+					return nil
+				}
+				return err
+			},
+			func(t *testing.T, s *scene, got error) {
+				s.t = t
+				for n := 0; n < 5 && got != nil; n++ {
+					if got = s.prepare(); errors.Is(got, errOver) {
+						got = nil
+					}
+				}
+				if got != nil {
+					t.Errorf("not over: %v", got)
+				}
+				eventually(t, "written", func() bool { s.l.outbox.mu.Lock(); defer s.l.outbox.mu.Unlock(); return !s.l.outbox.busy })
+				s.memory.mu.Lock()
+				trace := strings.Join(s.memory.trace, ", ")
+				s.memory.mu.Unlock()
+				if strings.Count(trace, "hook") != 1 || strings.Count(trace, "event held") != 1 || work != nil && told != 1 {
+					t.Errorf("trace %q, told %d times; want each once", trace, told)
 				}
 			})
 	}

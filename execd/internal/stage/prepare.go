@@ -107,6 +107,7 @@ type unprepared struct {
 	code    int  // of a hold
 	subcode int
 	text    string
+	told    bool // in the log, and to who sent the job
 }
 
 func (u *unprepared) Error() string { return u.text }
@@ -373,14 +374,20 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 		err = r.Store.Withdraw(t)
 	case t.Job.Foreign:
 		// Nobody would start it again.
-		r.happened(l, a)
-		r.abandoned(t, u.text)
+		if !u.told {
+			r.happened(l, a)
+			r.abandoned(t, u.text)
+			r.Log.Error(fmt.Sprintf("job %v: not started: %s", t, u.text))
+		}
+		u.told = true // on a full disk this is entered again
 		err = r.Store.Abandon(t)
-		r.Log.Error(fmt.Sprintf("job %v: not started: %s", t, u.text))
 	case u.verdict == isHeld:
-		r.happened(l, a)
+		if !u.told {
+			r.happened(l, a)
+			r.Log.Error(fmt.Sprintf("job %v: cannot start: %s", t, u.text))
+		}
+		u.told = true
 		err = r.Store.Fail(t, u.text)
-		r.Log.Error(fmt.Sprintf("job %v: cannot start: %s", t, u.text))
 	default:
 		var until time.Time
 		if until, err = r.Store.Postpone(t, u.text, u.late); err == nil && !until.IsZero() {
