@@ -235,9 +235,7 @@ func (l *Launcher) fork(run spool.RunID, d spool.Dir) (int, error) {
 	l.mu.Lock()
 	s.pidfd = pidfd
 	l.mu.Unlock()
-	if err := l.watch.add(run, pidfd); err != nil {
-		return pid, fmt.Errorf("cannot watch shepherd %d: %w", pid, err)
-	}
+	l.watch.add(run, pidfd)
 	return pid, nil
 }
 
@@ -273,9 +271,7 @@ func (l *Launcher) Reattach(run spool.RunID) error {
 	l.mu.Lock()
 	l.running[run] = &shepherd{pidfd: pidfd, foreign: foreign, signal: seq}
 	l.mu.Unlock()
-	if err := l.watch.add(run, pidfd); err != nil {
-		return fmt.Errorf("cannot watch shepherd %d: %w", pid, err)
-	}
+	l.watch.add(run, pidfd)
 	return nil
 }
 

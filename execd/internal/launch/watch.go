@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,18 +107,36 @@ func (w *watcher) notices() {
 	}
 }
 
-// add watches a process. The descriptor is closed by who is told of its end.
-func (w *watcher) add(run spool.RunID, pidfd int) error {
+// add watches a process. The descriptor is closed by who is told of its end. It runs
+// already, so that it is watched in any case: where the kernel has no room for one more
+// in the epoll, by a thread of its own.
+func (w *watcher) add(run spool.RunID, pidfd int) {
 	w.mu.Lock()
 	w.runs[int32(pidfd)] = run
 	w.mu.Unlock()
 	err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, pidfd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(pidfd)})
 	if err != nil {
-		w.mu.Lock()
-		delete(w.runs, int32(pidfd))
-		w.mu.Unlock()
+		go func() {
+			poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+			for n, err := unix.Poll(poll, -1); n < 1; n, err = unix.Poll(poll, -1) {
+				if !errors.Is(err, unix.EINTR) {
+					time.Sleep(time.Second) // no memory
+				}
+			}
+			w.over(int32(pidfd))
+		}()
 	}
-	return err
+}
+
+// over tells of the end of a process.
+func (w *watcher) over(pidfd int32) {
+	w.mu.Lock()
+	run, known := w.runs[pidfd]
+	delete(w.runs, pidfd)
+	w.mu.Unlock()
+	if known {
+		w.gone(run)
+	}
 }
 
 func (w *watcher) run() {
@@ -141,13 +160,7 @@ func (w *watcher) run() {
 			}
 			// Taken out before gone closes it: the number may be reused at once.
 			_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, int(e.Fd), nil)
-			w.mu.Lock()
-			run, known := w.runs[e.Fd]
-			delete(w.runs, e.Fd)
-			w.mu.Unlock()
-			if known {
-				w.gone(run)
-			}
+			w.over(e.Fd)
 		}
 	}
 }
