@@ -689,7 +689,7 @@ func TestKillEndsScriptAfterTheJob(t *testing.T) {
 	s.r.setUp(l)
 	l.steer.up = true // it had a shepherd
 	begun := make(chan struct{})
-	s.hooks.run = func(ctx context.Context, _ int, c hook.Call) hook.Result {
+	s.hooks.run = func(ctx context.Context, _ int, _ hook.Call) hook.Result {
 		close(begun)
 		<-ctx.Done()
 		return hook.Result{Keyword: "job", Hook: postScript, Err: ctx.Err()}
@@ -719,7 +719,7 @@ func TestKillLeavesExitHook(t *testing.T) {
 	s.mend()
 	s.hasHook()
 	begun, goOn, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	s.hooks.run = func(ctx context.Context, n int, c hook.Call) hook.Result {
+	s.hooks.run = func(ctx context.Context, n int, _ hook.Call) hook.Result {
 		if n == 1 {
 			close(begun)
 			<-goOn
