@@ -89,7 +89,7 @@ func (r *Runner) runPost(l *life) error {
 	}
 	h := l.extra.post
 	res, err := r.await(l, h, nil, func() ([]byte, error) { return nil, nil })
-	if spool.Unread(err) {
+	if spool.Unread(err) || r.again(l, err) {
 		return err
 	}
 	if err != nil {
@@ -150,6 +150,9 @@ func (f *finish) Hook() (exit.Result, error) {
 		}
 		return ad.Stdin(ad.Ended(a, r.final(l)), nil), nil
 	})
+	if r.again(l, err) {
+		return exit.Failed, err
+	}
 	if err != nil {
 		// Nobody is helped by a job that never ends for want of its ad.
 		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s result=%q", l.task, h.Keyword, h.Name, err))
@@ -186,6 +189,12 @@ const maxExitTries = 1
 // maxScarce is how often more when there were no descriptors, processes or memory to
 // start it, half a minute in all: that passes, and who is not told waits for ever.
 const maxScarce = 5
+
+// again reports whether a hook that could not be called is worth another try.
+func (r *Runner) again(l *life, err error) bool {
+	_, retry := errors.AsType[*Retry](err)
+	return retry && l.attempts < maxLookups
+}
 
 // Free gives the slots back.
 func (f *finish) Free() (exit.Result, error) {

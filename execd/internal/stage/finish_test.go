@@ -29,6 +29,7 @@ import (
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
+	"paddock/test/harness"
 )
 
 // memory is a journal, and a trace of what else is seen of an end.
@@ -418,6 +419,37 @@ func TestEndAfterRestart(t *testing.T) {
 	s.wantTrace("hook exit", "event over", "told", "ad")
 	if len(s.l.extra.runs) != 1 || s.l.extra.runs[0].Result.Hook != hook.JobExit {
 		t.Errorf("hooks of the run: %+v", s.l.extra.runs)
+	}
+}
+
+// A run keeps its hooks when execd is started while the name services do not answer.
+func TestHooksWithoutNameServices(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.l.task.Job.UID = os.Getuid()
+	table := hook.NewTable(knobs(t, "STARTER_DEFAULT_JOB_HOOK_KEYWORD = K\nK_HOOK_JOB_EXIT = /bin/true\n"))
+	s.r.HookTable = func() *hook.Table { return table }
+	silent := t.TempDir()
+	if err := harness.WriteExecutable(filepath.Join(silent, "getent"), "#!/bin/sh\nexit 1\n"); err != nil {
+		t.Fatal(err)
+	}
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", silent)
+	s.r.drop(s.l)
+	l := s.life(s.l.task)
+	l.found, s.l = true, l
+	s.r.add(l)
+	if err := s.r.findAgain(l); err != nil {
+		t.Fatal(err)
+	}
+	s.r.setUp(l)
+	if _, retry := errors.AsType[*Retry](s.settled()); !retry {
+		t.Error("the hook is not waited for")
+	}
+	t.Setenv("PATH", path)
+	s.until()
+	if len(s.hooks.calls) != 1 || s.hooks.calls[0].As.UID != os.Getuid() || s.hooks.calls[0].Behind == "" {
+		t.Errorf("calls %+v; want the hook of the end, as its owner, behind one of an earlier execd", s.hooks.calls)
 	}
 }
 

@@ -51,8 +51,7 @@ type extra struct {
 	pre, post                     *hook.Hook
 	stageIn                       bool
 
-	owner *user.User
-	slot  slot.ID // that it was started on; none: as its claims say
+	slot slot.ID // that it was started on; none: as its claims say
 
 	call    *call          // the one that is waited for; nil: none
 	prep    exit.Marks     // of the stage prepare
@@ -61,8 +60,9 @@ type extra struct {
 	input   *exit.Transfer // nil: not begun
 	updates updates
 
-	mu   sync.Mutex
-	runs []HookRun // guarded by mu; those that have ended, of which the file tells
+	mu    sync.Mutex
+	owner *user.User // guarded by mu; nil: to be asked for
+	runs  []HookRun  // guarded by mu; those that have ended, of which the file tells
 }
 
 // call is one run of a hook that a stage waits for.
@@ -214,6 +214,10 @@ func (x *extra) cancelCall(unwelcome bool) {
 // that the job is.
 func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, over bool) (hook.Call, error) {
 	run := l.task.RunID()
+	owner, err := r.ownerOf(l)
+	if err != nil {
+		return hook.Call{}, err
+	}
 	d, _, err := r.Launcher.Find(run)
 	if err != nil {
 		return hook.Call{}, err
@@ -242,9 +246,26 @@ func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, ov
 		dir = "" // its owner has removed it, or put a link there: no reason not to tell of the end
 	}
 	return hook.Call{
-		Hook: h, As: l.extra.owner, Stdin: stdin, Args: args, Dir: dir, Env: hook.JobEnvironment(l.extra.owner, r.Host, &j),
+		Hook: h, As: owner, Stdin: stdin, Args: args, Dir: dir, Env: hook.JobEnvironment(owner, r.Host, &j),
 		Group: launch.HookGroup(config, over), Label: "job " + l.task.String(),
 	}, nil
+}
+
+// ownerOf returns whose rights the hooks of a run have. A *Retry says that nobody could
+// tell, when execd had found the run again, and still cannot.
+func (r *Runner) ownerOf(l *life) (*user.User, error) {
+	x := l.extra
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.owner != nil {
+		return x.owner, nil
+	}
+	owner, err := r.Users.ByID(context.Background(), l.task.Job.UID)
+	if err != nil && !errors.Is(err, user.ErrUnknown) {
+		return nil, &Retry{backoff(1), err.Error()}
+	}
+	x.owner = owner
+	return owner, err
 }
 
 // slotName is the name of the slot that a run has, the first where it has several.
@@ -337,7 +358,10 @@ func (r *Runner) lend(l *life) error {
 	if err != nil {
 		return err
 	}
-	o := l.extra.owner
+	o, err := r.ownerOf(l)
+	if err != nil {
+		return err
+	}
 	if err := r.Launcher.Lend(l.task.RunID(), spool.FileHookJobAd, ad.Stdin(a, nil), o.UID, o.GID); err != nil {
 		return err
 	}

@@ -263,7 +263,11 @@ func (r *Runner) change(l *life, m *ad.Merged) error {
 	// What the first hook has changed counts for the second, too.
 	all := *m
 	all.Changed = slices.Concat(l.extra.changed, m.Changed)
-	to, err := ad.Relaunch(request, &all, ad.RequestOptions{Home: l.extra.owner.Home, Now: time.Now(), Config: r.Config()})
+	owner, err := r.ownerOf(l)
+	if err != nil {
+		return err
+	}
+	to, err := ad.Relaunch(request, &all, ad.RequestOptions{Home: owner.Home, Now: time.Now(), Config: r.Config()})
 	if err != nil {
 		return &launch.Unfit{Reason: err.Error()}
 	}

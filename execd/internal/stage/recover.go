@@ -11,6 +11,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/user"
 	"paddock/spool"
 )
 
@@ -129,10 +130,18 @@ func (r *Runner) findAgain(l *life) error {
 		return err
 	}
 	owner, err := r.Users.ByID(context.Background(), l.task.Job.UID)
-	if err != nil {
+	later := err != nil && !errors.Is(err, user.ErrUnknown)
+	switch {
+	case later: // the job must not lose its hooks by that
+		r.Log.Warn(fmt.Sprintf("job %v: %v (asked again when a hook is called)", l.task, err))
+		owner = &user.User{Name: l.task.Job.Owner, UID: l.task.Job.UID}
+	case err != nil:
 		return err
 	}
 	err = r.findExtra(l, request, owner)
+	if later && l.extra != nil {
+		l.extra.owner = nil
+	}
 	d, _, findErr := r.Launcher.Find(l.task.RunID())
 	if findErr != nil {
 		if mailed && errors.Is(findErr, fs.ErrNotExist) && l.task.Start.Boot == r.Boot {
