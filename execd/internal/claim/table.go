@@ -573,15 +573,16 @@ func (m *managed) fetched() (found *grant) {
 }
 
 // Withdraw gives the claim of fetched work with a public id back, and says why; as one
-// that is lost when it has expired.
-func (t *Table) Withdraw(public string, expired bool, why string) {
+// that is lost when it has expired. It reports whether there was such a claim, and nobody
+// had broken it.
+func (t *Table) Withdraw(public string, expired bool, why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.byPublic(public)
 	if g == nil || g.kind != KindFetch {
-		return
+		return false
 	}
-	m, n := g.slot, g.number
+	m, n, there := g.slot, g.number, !g.over
 	g.why = why
 	switch {
 	case expired:
@@ -592,6 +593,7 @@ func (t *Table) Withdraw(public string, expired bool, why string) {
 		t.happen(m, slot.NoWork{Claim: n})
 	}
 	t.tidy(m)
+	return there
 }
 
 // Fetched returns the slots of the claims of fetched work, by public id, but for those

@@ -61,7 +61,9 @@ func (s fetchSlots) Offer(id slot.ID, w *fetch.Work) (fetch.Held, error) {
 func (s fetchSlots) Start(id slot.ID, j *job.Job) error { return s.queue.Begin(id, j) }
 
 // Withdraw implements fetch.Slots.
-func (s fetchSlots) Withdraw(claim, reason string) { s.queue.Withdraw(claim, false, reason) }
+func (s fetchSlots) Withdraw(claim, reason string) bool {
+	return s.queue.Withdraw(claim, false, reason)
+}
 
 // Expire implements fetch.Slots.
 func (s fetchSlots) Expire(claim, reason string) { s.queue.Withdraw(claim, true, reason) }

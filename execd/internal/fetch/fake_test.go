@@ -200,12 +200,15 @@ func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
 	if f.failing != nil {
 		return f.failing
 	}
+	if s := f.slots[id]; s == nil || !s.Fetched {
+		return fmt.Errorf("slot %v has been taken away", id)
+	}
 	f.note("slot %v: job %d starts", id, j.Number)
 	f.locked(id, func(s *fakeSlot) { s.Activity, s.Promised, s.job = "Busy", false, j })
 	return nil
 }
 
-func (f *fakeSlots) Withdraw(claim, reason string) { f.drop(claim, "withdrawn", reason) }
+func (f *fakeSlots) Withdraw(claim, reason string) bool { return f.drop(claim, "withdrawn", reason) }
 
 func (f *fakeSlots) Expire(claim, reason string) {
 	if !f.lingers {
@@ -225,14 +228,14 @@ func (f *fakeSlots) Claims() map[string]slot.ID {
 	return where
 }
 
-func (f *fakeSlots) drop(claim, word, reason string) {
+func (f *fakeSlots) drop(claim, word, reason string) bool {
 	where := f.Claims()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id, ok := where[claim]
 	s := f.slots[id]
 	if !ok || s == nil || s.Claim != claim {
-		return
+		return false
 	}
 	f.note("slot %v: %s: %s", id, word, reason)
 	e := Eviction{Slot: id, Reason: reason, Ad: s.ad(), Claim: s.Claim, Secret: "secret", Work: s.work}
@@ -247,6 +250,7 @@ func (f *fakeSlots) drop(claim, word, reason string) {
 		f.resized(f.slots[id.Parent()], 1)
 	}
 	f.evicted(e)
+	return true
 }
 
 // end ends the job of a slot.

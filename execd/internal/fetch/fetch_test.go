@@ -708,6 +708,32 @@ func TestStartFails(t *testing.T) {
 	})
 }
 
+// Whoever the work comes from is told when its claim is broken while its job is being
+// recorded, too: it is not known then whose claim it is.
+func TestBrokenWhileRecorded(t *testing.T) {
+	for _, partitionable := range []bool{false, true} {
+		in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+			if partitionable {
+				b.slots.partition(1, 1)
+			}
+			b.hooks.fetch = once(sized("a"))
+			b.o.Limits = func() job.Limits {
+				b.slots.Expire("<h>#1#1#...", "somebody has vacated the slot")
+				return job.Limits{}
+			}
+			stop := b.start()
+			synctest.Wait()
+			if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
+				t.Errorf("EVICT_CLAIM was called %d times; want once: %s", n, b.hooks.words())
+			}
+			if b.holds("<h>#1#1#...") != nil {
+				t.Error("the work is still noted for a claim that is gone")
+			}
+			stop()
+		})
+	}
+}
+
 // And what is given back after its start, as by a disk that is full, the same.
 func TestGivenBack(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {

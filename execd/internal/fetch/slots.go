@@ -46,8 +46,9 @@ type Slots interface {
 	Start(on slot.ID, j *job.Job) error
 	// Withdraw gives the claim of fetched work with a public id back: no more work
 	// came, or the work could not be started. The slot goes over Preempting to Owner,
-	// and Evicted is told. It does nothing when there is no such claim any more.
-	Withdraw(claim, reason string)
+	// and Evicted is told. It does nothing when there is no such claim any more, or it
+	// is broken already, and reports whether there was one.
+	Withdraw(claim, reason string) bool
 	// Expire ends such a claim as if its lease were over: what runs is killed at once,
 	// and Evicted is told.
 	Expire(claim, reason string)

@@ -563,7 +563,12 @@ func (l *Layer) fail(c *claim, reason string) bool {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.forget(c, reason)
 	l.calm(c.slot)
-	l.o.Slots.Withdraw(c.id, reason)
+	if l.o.Slots.Withdraw(c.id, reason) {
+		return true
+	}
+	// The claim may have been broken before the work was noted to be under it: then
+	// that was told of nobody.
+	l.desk(c.slot).evicted(Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Claim: c.id, Job: c.job.Number})
 	return true
 }
 

@@ -597,12 +597,11 @@ func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 }
 
 // Withdraw gives the claim of fetched work with a public id back, and says why; as one
-// that is lost if it has expired.
-func (q *Queue) Withdraw(public string, expired bool, why string) {
-	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
-		t.Withdraw(public, expired, why)
-		return struct{}{}, nil
-	})
+// that is lost if it has expired. It reports whether there was such a claim, and nobody
+// had broken it.
+func (q *Queue) Withdraw(public string, expired bool, why string) bool {
+	there, _ := slotsDo(q, func(t *claim.Table) (bool, error) { return t.Withdraw(public, expired, why), nil })
+	return there
 }
 
 // StartUnder has a job run in a slot, under the claim with a public id that has it.
