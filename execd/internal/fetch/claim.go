@@ -25,10 +25,11 @@ type claim struct {
 
 	at     slot.ID // that has the claim now; guarded by the layer's mu
 	notRun string  // why it was accepted and not run, if somebody said so; guarded by the layer's mu
+	told   bool    // an earlier execd has broken its claim, which EVICT_CLAIM is told
+	over   bool    // it has run, or never will: nobody else is to say so; guarded by the layer's mu
 	// dropped is why execd takes its job out of the Store, if it does; guarded by the
 	// layer's mu.
 	dropped string
-	over    bool // it has run, or never will: nobody else is to say so; guarded by the layer's mu
 }
 
 // desk tells who work comes from what was decided of it, for one slot: one thing
@@ -184,6 +185,13 @@ func (d *desk) evicted(e Eviction) {
 	}
 	if !ran {
 		d.layer.known.gone(c.job.Number)
+		// Nobody else would forget what waited for its slot; and not before the notice
+		// is on disk, which keeps an execd that is started meanwhile from running it.
+		defer func() {
+			if d.layer.waits(c.job) {
+				d.layer.forget(c, e.Reason)
+			}
+		}()
 	}
 	d.layer.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: job=%d reason=%q", d.slot, c.job.Number, e.Reason))
 	on := e.Ad

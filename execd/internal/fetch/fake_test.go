@@ -34,6 +34,7 @@ type fakeSlots struct {
 	refuse  func(w *Work) error // nil: every offer is accepted
 	failing error               // of Start
 	lingers bool                // what expires is not over yet
+	waits   bool                // what is started waits for a job that has to leave
 	evicted func(Eviction)
 	trace   []string
 	store   *job.Store
@@ -202,6 +203,9 @@ func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
 	}
 	if s := f.slots[id]; s == nil || !s.Fetched {
 		return fmt.Errorf("slot %v has been taken away", id)
+	}
+	if f.waits {
+		return nil
 	}
 	f.note("slot %v: job %d starts", id, j.Number)
 	f.locked(id, func(s *fakeSlot) { s.Activity, s.Promised, s.job = "Busy", false, j })

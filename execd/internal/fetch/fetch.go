@@ -386,7 +386,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	l.mu.Lock()
 	l.running = ctx
 	l.mu.Unlock()
-	retold := l.tellLeft()
+	retold, told := l.tellLeft()
 	where := l.o.Slots.Claims()
 	for _, f := range l.o.Store.Foreigners() {
 		c, err := l.reread(f)
@@ -398,7 +398,9 @@ func (l *Layer) Recover(ctx context.Context) {
 			continue
 		}
 		c.id = cmp.Or(f.Claim, c.id) // it may have been offered anew before it was started
-		l.known.add(f.Identity, f.Number, c.slot)
+		if c.told = told[f.Number]; !c.told {
+			l.known.add(f.Identity, f.Number, c.slot)
+		}
 		if f.State == job.Ended {
 			c.over = true
 			l.known.over(f.Number, time.Now())
@@ -432,13 +434,21 @@ func (l *Layer) Recover(ctx context.Context) {
 }
 
 // findLeft finds which of that was not started and waits for the worker of its slot.
+// What is told that it will not run does not.
 func (l *Layer) findLeft() {
 	l.mu.Lock()
 	found := l.left
 	l.mu.Unlock()
 	left := map[slot.ID][]*claim{}
 	for id, list := range found {
-		if list = slices.DeleteFunc(list, func(c *claim) bool { return !l.waits(c.job) }); len(list) > 0 {
+		list = slices.DeleteFunc(list, func(c *claim) bool {
+			waits := l.waits(c.job)
+			if waits && c.told {
+				l.forget(c, "")
+			}
+			return !waits || c.told
+		})
+		if len(list) > 0 {
 			left[id] = list
 		}
 	}
@@ -479,8 +489,10 @@ func (l *Layer) takeLeft(id slot.ID) []*claim {
 // is told.
 func (l *Layer) drop(c *claim, reason string) {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
-	l.forget(c, reason)
 	l.desk(c.slot).evicted(Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})
+	if l.waits(c.job) { // he was told before
+		l.forget(c, reason)
+	}
 }
 
 // forget takes a job that has not run out of the Store, for a reason.

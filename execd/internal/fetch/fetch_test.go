@@ -734,6 +734,68 @@ func TestBrokenWhileRecorded(t *testing.T) {
 	}
 }
 
+// What still waits for its slot when its claim is broken is forgotten: whoever it comes
+// from is told that it does not run, and may hand it out again.
+func TestBrokenBeforeTurn(t *testing.T) {
+	in(t, allHooks+"FetchWorkDelay = 1\n", []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		b.slots.waits = true
+		stop := b.start()
+		synctest.Wait()
+		b.slots.Expire("<h>#1#1#...", "the host is being drained")
+		synctest.Wait()
+		if n := len(b.o.Store.Foreigners()); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+		b.slots.waits = false
+		b.hooks.fetch = once(adOf("a"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		stop()
+		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH accept, EVICT_CLAIM, FETCH_WORK, REPLY_FETCH accept"; got != want {
+			t.Errorf("hooks: %s; want %s", got, want)
+		}
+		if got, want := b.slots.told(), "job 2 starts"; !strings.Contains(got, want) || strings.Contains(got, "job 1 starts") {
+			t.Errorf("the slots were told\n%s\nwant that only %s", got, want)
+		}
+	})
+}
+
+// An execd that ended after it had noted that EVICT_CLAIM is to be told of what waited
+// for its slot, and before it had forgotten that, has it not run by the next one.
+func TestRestartBeforeForgotten(t *testing.T) {
+	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		b.slots.waits = true
+		stop := b.start()
+		synctest.Wait()
+		stop()
+		f := b.o.Store.Foreigners()
+		if len(f) != 1 {
+			t.Fatalf("%d jobs; want one", len(f))
+		}
+		n := notice{Slot: "1", Keyword: "kw", Claim: "<h>#1#1#...", Work: adOf("a")}
+		if err := b.keep(f[0].Number, &n); err != nil {
+			t.Fatal(err)
+		}
+		b.slots.waits = false
+		b.slots.set(1, func(s *fakeSlot) { s.State, s.Fetched, s.Promised, s.Claim = "Owner", false, false, "" })
+		b.open(t)
+		stop = b.start()
+		synctest.Wait()
+		stop()
+		if got := b.slots.told(); strings.Contains(got, "starts") {
+			t.Errorf("the slots were told\n%s\nwant that nothing starts", got)
+		}
+		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
+			t.Errorf("EVICT_CLAIM was called %d times; want once", n)
+		}
+		if n := len(b.o.Store.Foreigners()); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+	})
+}
+
 // And what is given back after its start, as by a disk that is full, the same.
 func TestGivenBack(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {

@@ -95,13 +95,13 @@ func (l *Layer) told(job int) {
 }
 
 // tellLeft tells EVICT_CLAIM what an earlier execd has not told it, the oldest first,
-// and returns of which claims.
-func (l *Layer) tellLeft() map[string]bool {
-	told := map[string]bool{}
+// and returns of which claims and jobs.
+func (l *Layer) tellLeft() (claims map[string]bool, told map[int]bool) {
+	claims, told = map[string]bool{}, map[int]bool{}
 	names, err := l.o.Root.ListEvictions()
 	if err != nil {
 		l.o.Log.Error(err.Error())
-		return told
+		return claims, told
 	}
 	jobs := make([]int, 0, len(names))
 	for _, name := range names {
@@ -114,20 +114,28 @@ func (l *Layer) tellLeft() map[string]bool {
 	slices.Sort(jobs)
 	for _, job := range jobs {
 		claim, err := l.tellAgain(job)
-		switch told[claim] = true; {
+		switch {
+		case err == nil:
+			claims[claim], told[job] = true, true
+		case errors.Is(err, errStays):
+			l.told(job)
 		case spool.Unread(err):
+			told[job] = true
 			l.o.Log.Error(fmt.Sprintf("cannot read evictions/%d: %v: EVICT_CLAIM is told after the next start", job, err))
-		case err != nil:
+		default:
 			l.setAside(strconv.Itoa(job), err)
 		}
 	}
-	return told
+	return claims, told
 }
 
 func (l *Layer) setAside(name string, err error) {
 	kept, moved := l.o.Root.SetAside(l.o.Root.Path(spool.DirEvictions, name))
 	l.o.Log.Warn(errors.Join(fmt.Errorf("cannot read evictions/%s: %w (kept in %s)", name, err, kept), moved).Error())
 }
+
+// errStays is the error of a notice of a job that was not deleted after all.
+var errStays = errors.New("its job was not deleted")
 
 // tellAgain tells of one claim, and returns its public id.
 func (l *Layer) tellAgain(job int) (string, error) {
@@ -147,8 +155,7 @@ func (l *Layer) tellAgain(job int) (string, error) {
 		return "", err
 	}
 	if n.Deleting && l.o.Store.Get(job) != nil {
-		l.told(job)
-		return "", nil
+		return "", errStays
 	}
 	// They are as they were written, and what is not to be read is left out.
 	work, _ := classad.ParseOldLenient(n.Work)
