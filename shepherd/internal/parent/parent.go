@@ -353,6 +353,7 @@ func (p *parent) on(e event) {
 	case phase.Greet:
 		p.greet()
 	case phase.Kill:
+		p.ask(unix.SIGKILL) // it may be the job by now
 		p.killed = true
 		p.deliver(unix.SIGKILL)
 	case phase.Stop:

@@ -1053,6 +1053,13 @@ func TestKillWhileOpening(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.ended(p.wait(), 0, 128+9)
+	u, err := r.dir.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, known := u.Asked(); got != 9 || !known {
+		t.Errorf("it was asked by %d, %v; want 9: it has not come to its own end", got, known)
+	}
 }
 
 // TestSignals sends a burst through signals: each arrives, and once.
