@@ -297,3 +297,47 @@ func TestDirectoryOwners(t *testing.T) {
 		}
 	}
 }
+
+// TestExamplesBusy: a slot that runs something is handed out nothing by the examples,
+// which give a unit up that is refused again and again. One that is about to be free
+// says that it is idle.
+func TestExamplesBusy(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		setup [][]string
+		fetch []string
+	}{
+		{"directory", [][]string{{"./setup", "-user"}, {"mv", "u.ad", "queue/todo/"}}, []string{"./fetch"}},
+		{"sqlite", [][]string{{"./queue", "setup", "-user"}, {"./queue", "add", "u", "u.ad"}}, []string{"./fetch"}},
+	} {
+		dir := filepath.Join(t.TempDir(), tt.name)
+		if out, err := exec.Command("cp", "-r", filepath.Join(harness.Root(), "packaging", "examples", "hooks", tt.name), dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		run := func(stdin string, argv ...string) string {
+			t.Helper()
+			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%s: %v: %v", tt.name, argv, err)
+			}
+			return string(out)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "u.ad"), []byte("Cmd = \"/bin/true\"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, argv := range tt.setup {
+			run("", argv...)
+		}
+		for _, activity := range []string{"Busy", "Retiring"} {
+			if got := run("Activity = \""+activity+"\"\nName = \"slot1@h\"\nState = \"Claimed\"\n", tt.fetch...); got != "" {
+				t.Errorf("%s: to a slot that is %s was handed out %q", tt.name, activity, got)
+			}
+		}
+		if got := run("Activity = \"Idle\"\nName = \"slot1@h\"\nState = \"Claimed\"\n", tt.fetch...); !strings.Contains(got, "Cmd = ") {
+			t.Errorf("%s: to a slot that is idle was handed out %q", tt.name, got)
+		}
+	}
+}

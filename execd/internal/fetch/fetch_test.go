@@ -747,8 +747,12 @@ func TestBrokenBeforeTurn(t *testing.T) {
 		if n := len(b.o.Store.Foreigners()); n != 0 {
 			t.Errorf("%d jobs are left", n)
 		}
+		b.slots.mu.Lock()
 		b.slots.waits = false
+		b.slots.mu.Unlock()
+		b.hooks.mu.Lock()
 		b.hooks.fetch = once(adOf("a"))
+		b.hooks.mu.Unlock()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		stop()
