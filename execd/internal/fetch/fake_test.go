@@ -190,7 +190,7 @@ func (f *fakeSlots) Offer(id slot.ID, w *Work) (Held, error) {
 	}
 	f.note("slot %v: claimed %s", id, s.Claim)
 	f.locked(id, func(s *fakeSlot) {
-		s.State, s.Activity, s.Fetched, s.Promised = "Claimed", "Idle", true, true
+		s.State, s.Activity, s.Fetched = "Claimed", "Idle", true
 	})
 	return Held{Slot: id, Ad: s.ad(), Claim: s.Claim, Secret: strings.TrimSuffix(s.Claim, "...") + "secret"}, nil
 }
@@ -205,6 +205,7 @@ func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
 		return fmt.Errorf("slot %v has been taken away", id)
 	}
 	if f.waits {
+		f.locked(id, func(s *fakeSlot) { s.Promised = true })
 		return nil
 	}
 	f.note("slot %v: job %d starts", id, j.Number)

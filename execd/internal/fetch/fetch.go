@@ -263,7 +263,7 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 		switch {
 		case !ok || !s.Fetched || again:
 			return
-		case idle(&s):
+		case idle(&s) && !l.carving(id):
 			l.o.Slots.Withdraw(s.Claim, "the slot fetches no work any more")
 			return
 		}

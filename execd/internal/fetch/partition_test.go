@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 )
 
@@ -205,4 +206,31 @@ func TestPartitionableNotRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A slot that is carved under a name that another has had is not given back before its
+// work is started: its job is still being recorded then.
+func TestCarvedAgain(t *testing.T) {
+	in(t, allHooks+"FetchWorkDelay = 1\n", []int{1}, func(t *testing.T, b *bench) {
+		b.slots.partition(1, 1)
+		b.hooks.fetch = once(sized("a"), "", sized("b"))
+		b.o.Limits = func() job.Limits {
+			time.Sleep(100 * time.Millisecond)
+			return job.Limits{}
+		}
+		stop := b.start()
+		time.Sleep(time.Second)
+		b.slots.endIn(t, b.Layer, slot.ID{Number: 1, Dynamic: 1})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		stop()
+		want := `slot 1_1: claimed <h>#1#1#...
+slot 1_1: job 1 starts
+slot 1_1: withdrawn: no more work
+slot 1_1: claimed <h>#1#2#...
+slot 1_1: job 2 starts`
+		if got := b.slots.told(); got != want {
+			t.Errorf("the slots were told\n%s\nwant\n%s", got, want)
+		}
+	})
 }

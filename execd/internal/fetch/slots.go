@@ -73,8 +73,9 @@ type Slot struct {
 	// Ending says that the processes of the job that runs are gone, and its hook
 	// JOB_EXIT still tells of its end.
 	Ending bool
-	// Promised says that accepted work is still to be started here: what was
-	// preempted for it has not left, or Start was not called yet.
+	// Promised says that accepted work is still to be started here, and what was
+	// preempted for it has not left. Between Offer and Start a free slot does not
+	// say so.
 	Promised bool
 	// Closed says that nothing at all may start here: START is false without a
 	// job, or the queue is disabled. Nothing is asked for then (REQ-HOOK-108).

@@ -31,6 +31,7 @@ type worker struct {
 	carved  *desk     // of the slot that was last carved for what this one was given
 
 	mu       sync.Mutex
+	offering bool   // guarded by mu; what a slot may be carved for is not started yet
 	hurried  bool   // guarded by mu; somebody wants it to ask now
 	calmed   bool   // guarded by mu; what it was given last was not run
 	state    string // guarded by mu; one of the states below
@@ -48,6 +49,33 @@ const (
 
 func newWorker(l *Layer, id slot.ID, keyword string) *worker {
 	return &worker{layer: l, slot: id, keyword: keyword, done: make(chan struct{}), again: make(chan struct{}, 1), renewal: make(chan struct{}, 1), state: stateNever}
+}
+
+// offers says whether work is being offered to the slot: until it is started nobody
+// else may give back what is carved out of the slot for it.
+func (w *worker) offers(is bool) {
+	w.mu.Lock()
+	w.offering = is
+	w.mu.Unlock()
+	if !is {
+		w.layer.poke()
+	}
+}
+
+// carving reports whether a slot may have been carved for work that is not started yet.
+func (l *Layer) carving(id slot.ID) bool {
+	if !id.IsDynamic() {
+		return false
+	}
+	l.mu.Lock()
+	w := l.workers[id.Parent()]
+	l.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.offering
 }
 
 // look has the worker look at everything again.
@@ -364,6 +392,10 @@ func (w *worker) offer(ctx context.Context, c *claim, slot *Slot, asked time.Tim
 			return false
 		}
 	}
+	if partitionable(slot) {
+		w.offers(true)
+		defer w.offers(false)
+	}
 	held, err := w.accept(ctx, c, slot, id)
 	number, stops := 0, errors.Is(err, errStops)
 	if err == nil || stops {
@@ -510,6 +542,8 @@ func (w *worker) resume(ctx context.Context, c *claim) {
 		l.drop(c, err.Error())
 		return
 	}
+	w.offers(true)
+	defer w.offers(false)
 	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner))
 	if err != nil {
 		l.drop(c, err.Error())
