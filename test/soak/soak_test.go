@@ -151,6 +151,8 @@ func TestKills(t *testing.T) {
 
 type soak struct {
 	base, dir, bin string
+	mode           string     // of execd; empty: -dev
+	via            []string   // a command that becomes execd
 	mu             sync.Mutex // held while the daemon is replaced
 	daemon         *harness.Daemon
 	unclear        int // submissions that got no answer
@@ -185,7 +187,7 @@ func (s *soak) prepare(t *testing.T) {
 }
 
 func (s *soak) start(t *testing.T) {
-	d, err := harness.Start(harness.Options{Bin: s.bin, Dir: s.dir})
+	d, err := harness.Start(harness.Options{Bin: s.bin, Dir: s.dir, Mode: s.mode, Via: s.via})
 	if err != nil {
 		t.Error(err)
 		return
