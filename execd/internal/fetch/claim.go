@@ -124,8 +124,8 @@ func (c *claim) ended(reason string) *classad.Ad {
 	return c.ad.With(classad.Attr{Name: attrReason, Expr: classad.String(reason).Expr()})
 }
 
-// isOver notes that work is over, and reports whether it was before.
-func (l *Layer) isOver(c *claim) (before bool) {
+// noteOver notes that work is over, and reports whether it was before.
+func (l *Layer) noteOver(c *claim) (before bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, c.over = c.over, true

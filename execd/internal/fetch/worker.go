@@ -588,7 +588,7 @@ const deleted = "its job was deleted before it ran"
 // whether that was the case: it may run after all, or have run.
 func (l *Layer) fail(c *claim, reason string) bool {
 	_, there := l.o.Store.ForeignState(c.job)
-	if there && !l.waits(c.job) || l.isOver(c) {
+	if there && !l.waits(c.job) || l.noteOver(c) {
 		return false // or somebody else has found it
 	}
 	if !there {
