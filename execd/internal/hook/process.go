@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -391,7 +392,10 @@ func (p *process) readErrors() {
 // was started with, and reports whether none is: not longer than a time, nor than ctx.
 func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
 	for end := time.Now().Add(limit); ; {
-		fd := findMarked(mark)
+		fd := -1
+		for _, fd = range allMarked(mark) {
+			break
+		}
 		if fd < 0 {
 			return true
 		}
@@ -406,24 +410,26 @@ func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
 // markedLook is how long one of them is waited for until somebody may want that no more.
 const markedLook = 500 * time.Millisecond
 
-// findMarked returns a pidfd of a process that is marked; -1: there is none.
-func findMarked(mark string) int {
-	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, path := range paths {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil || pid == os.Getpid() || !marked(path, mark) {
-			continue
+// allMarked yields the processes that have a variable in the environment they were
+// started with: the number of each, and a pidfd, which the caller closes.
+func allMarked(mark string) iter.Seq2[int, int] {
+	return func(yield func(pid, fd int) bool) {
+		paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, path := range paths {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil || pid == os.Getpid() || !marked(path, mark) {
+				continue
+			}
+			fd, err := unix.PidfdOpen(pid, 0)
+			switch {
+			case err != nil:
+			case !marked(path, mark): // another: only now is the number its
+				unix.Close(fd)
+			case !yield(pid, fd):
+				return
+			}
 		}
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		if marked(path, mark) { // still the same: only now is the number its
-			return fd
-		}
-		unix.Close(fd)
 	}
-	return -1
 }
 
 // killMarked kills all processes that have a variable in the environment they
@@ -434,18 +440,8 @@ func killMarked(mark string) int {
 	end := time.Now().Add(killPatience)
 	for range killRounds {
 		last := -1
-		paths, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, path := range paths {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err != nil || pid == os.Getpid() || !marked(path, mark) {
-				continue
-			}
-			fd, err := unix.PidfdOpen(pid, 0)
-			if err != nil {
-				continue
-			}
-			// Still the same: only now is the number its.
-			if !marked(path, mark) || unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
+		for pid, fd := range allMarked(mark) {
+			if unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
 				unix.Close(fd)
 				continue
 			}
