@@ -119,9 +119,10 @@ func (l *Layer) claimOf(number int) *claim {
 	return nil
 }
 
-// ended returns the ad of the work with the reason why its claim is over.
-func (c *claim) ended(reason string) *classad.Ad {
-	return c.ad.With(classad.Attr{Name: attrReason, Expr: classad.String(reason).Expr()})
+// ended returns the work as EVICT_CLAIM is told of it: its ad has the reason why its
+// claim is over.
+func (c *claim) ended(reason string) *claim {
+	return &claim{keyword: c.keyword, ad: c.ad.With(classad.Attr{Name: attrReason, Expr: classad.String(reason).Expr()})}
 }
 
 // noteOver notes that work is over, and reports whether it was before.
@@ -201,8 +202,8 @@ func (d *desk) evicted(e Eviction) {
 	if d.layer.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil || !d.noticed(c.job.Number) {
 		return
 	}
-	over := &claim{keyword: c.keyword, ad: c.ended(e.Reason)}
-	if err := d.layer.keep(c.job.Number, newNotice(c, d.slot, e.Claim, e.Reason, on)); err != nil {
+	over := c.ended(e.Reason)
+	if err := d.layer.keep(c.job.Number, newNotice(over, d.slot, e.Claim, on)); err != nil {
 		d.layer.o.Log.Error(err.Error()) // it is told all the same if execd goes on
 	}
 	d.notify(c.job.Number, over, on, e.Claim, e.Secret, func() {
@@ -224,10 +225,10 @@ func (d *desk) orphaned(e *Eviction) {
 		return
 	}
 	keyword, _ := text(e.Work, attrKeyword)
-	over := &claim{ad: e.Work.With(classad.Attr{Name: attrReason, Expr: classad.String(e.Reason).Expr()})}
+	over := (&claim{keyword: keyword, ad: e.Work}).ended(e.Reason)
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: found without its work: reason=%q", d.slot, e.Reason))
 	on, public, secret := e.Ad, e.Claim, e.Secret
-	d.tell(func(ctx context.Context) { d.run(ctx, keyword, hook.EvictClaim, nil, over, on, public, secret) })
+	d.tell(func(ctx context.Context) { d.run(ctx, over.keyword, hook.EvictClaim, nil, over, on, public, secret) })
 }
 
 // noticed notes that the end of a job's claim is told, and reports whether it was

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"paddock/classad"
@@ -456,4 +457,15 @@ func (b *bench) start() (stop func()) {
 	l.Recover(ctx)
 	go func() { defer close(done); l.Run(ctx) }()
 	return func() { cancel(); <-done }
+}
+
+// startAhead is start: slot 1 has work, which is about to be over, and has asked for the
+// next if it asks ahead.
+func (b *bench) startAhead() (stop func()) {
+	b.hooks.fetch = once(adOf("a"), adOf("b"))
+	stop = b.start()
+	synctest.Wait()
+	b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
+	synctest.Wait()
+	return stop
 }

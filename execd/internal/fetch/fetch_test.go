@@ -87,11 +87,7 @@ func TestAhead(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		knobs := fmt.Sprintf("%sFETCH_WORK_AHEAD = %v\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300", allHooks, wanted)
 		in(t, knobs, []int{1}, func(t *testing.T, b *bench) {
-			b.hooks.fetch = once(adOf("a"), adOf("b"))
-			defer b.start()()
-			synctest.Wait()
-			b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
-			synctest.Wait()
+			defer b.startAhead()()
 			asked := b.hooks.of(hook.FetchWork)
 			if (len(asked) == 2) != wanted {
 				t.Fatalf("FETCH_WORK_AHEAD %v: asked %d times; want the second only if it is wanted", wanted, len(asked))
@@ -121,11 +117,7 @@ const aheadKnobs = allHooks + "FETCH_WORK_AHEAD = true\nFetchWorkDelay = State =
 // none any more when it refuses.
 func TestAheadRefused(t *testing.T) {
 	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
-		b.hooks.fetch = once(adOf("a"), adOf("b"))
-		defer b.start()()
-		synctest.Wait()
-		b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
-		synctest.Wait()
+		defer b.startAhead()()
 		if n := len(b.o.Store.Foreigners()); n != 2 {
 			t.Errorf("%d jobs are recorded; want the second before the first is over", n)
 		}
@@ -147,11 +139,7 @@ func TestAheadRefused(t *testing.T) {
 // When the claim is another one meanwhile, so is the record.
 func TestAheadUnderAnotherClaim(t *testing.T) {
 	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
-		b.hooks.fetch = once(adOf("a"), adOf("b"))
-		defer b.start()()
-		synctest.Wait()
-		b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
-		synctest.Wait()
+		defer b.startAhead()()
 		b.slots.set(1, func(s *fakeSlot) {
 			s.State, s.Activity, s.Fetched, s.Ending, s.job, s.Claim = "Owner", "Idle", false, false, nil, ""
 		})
@@ -175,11 +163,7 @@ func TestAheadUnderAnotherClaim(t *testing.T) {
 // and tells who it comes from.
 func TestAheadRestart(t *testing.T) {
 	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
-		b.hooks.fetch = once(adOf("a"), adOf("b"))
-		stop := b.start()
-		synctest.Wait()
-		b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
-		synctest.Wait()
+		stop := b.startAhead()
 		stop()
 		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 1 {
 			t.Errorf("%d replies; want none of the second", len(replies))
@@ -202,11 +186,7 @@ func TestAheadRestart(t *testing.T) {
 // ahead waits for that, and is not taken for work that is to preempt it.
 func TestAheadRestartAtAnEnd(t *testing.T) {
 	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
-		b.hooks.fetch = once(adOf("a"), adOf("b"))
-		stop := b.start()
-		synctest.Wait()
-		b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
-		synctest.Wait()
+		stop := b.startAhead()
 		stop()
 		b.open(t)
 		defer b.start()()

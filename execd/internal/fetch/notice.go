@@ -43,10 +43,10 @@ func (l *Layer) noticePath(job int) string {
 	return l.o.Root.Path(spool.DirEvictions, strconv.Itoa(job))
 }
 
-// newNotice returns the notice of work whose claim is over for a reason, with the ad of
+// newNotice returns the notice of work whose claim is over, see ended, with the ad of
 // its slot then.
-func newNotice(c *claim, on slot.ID, public, reason string, ad *classad.Ad) *notice {
-	return &notice{Slot: on.String(), Keyword: c.keyword, Claim: public, Work: c.ended(reason).OldString(), Ad: ad.OldString()}
+func newNotice(over *claim, on slot.ID, public string, ad *classad.Ad) *notice {
+	return &notice{Slot: on.String(), Keyword: over.keyword, Claim: public, Work: over.ad.OldString(), Ad: ad.OldString()}
 }
 
 // deleting keeps that a job is about to be deleted before it ran: if execd is killed
@@ -65,7 +65,7 @@ func (l *Layer) deleting(j *job.Job) (undo func()) {
 	if l.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil {
 		return none
 	}
-	n := newNotice(c, at, c.id, reason, l.slotAd(at))
+	n := newNotice(c.ended(reason), at, c.id, l.slotAd(at))
 	n.Deleting = true
 	if err := l.keep(j.Number, n); err != nil {
 		l.o.Log.Error(err.Error()) // it is told all the same if execd goes on

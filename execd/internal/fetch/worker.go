@@ -530,11 +530,11 @@ func (w *worker) resume(ctx context.Context, c *claim) {
 		}
 		return // the next execd finds it
 	}
-	switch state, there := l.o.Store.ForeignState(c.job); {
+	switch waits, there := l.standing(c.job); {
 	case !there:
 		l.drop(c, deleted)
 		return
-	case state != job.Pending && state != job.Errored:
+	case !waits:
 		return // started
 	}
 	owner, err := l.o.Owners.of(context.Background(), c.ad, l.current().Knobs)
@@ -577,8 +577,14 @@ func (w *worker) notRun(slot *Slot) bool {
 
 // waits reports whether a job waits, to be started or in error.
 func (l *Layer) waits(j *job.Job) bool {
+	waits, _ := l.standing(j)
+	return waits
+}
+
+// standing is waits, and reports whether the job is there at all.
+func (l *Layer) standing(j *job.Job) (waits, there bool) {
 	state, there := l.o.Store.ForeignState(j)
-	return there && (state == job.Pending || state == job.Errored)
+	return there && (state == job.Pending || state == job.Errored), there
 }
 
 // deleted is why work is not run that somebody has taken out of the queue.
@@ -587,8 +593,8 @@ const deleted = "its job was deleted before it ran"
 // fail forgets accepted work that was not run, and breaks its claim. It reports
 // whether that was the case: it may run after all, or have run.
 func (l *Layer) fail(c *claim, reason string) bool {
-	_, there := l.o.Store.ForeignState(c.job)
-	if there && !l.waits(c.job) || l.noteOver(c) {
+	waits, there := l.standing(c.job)
+	if there && !waits || l.noteOver(c) {
 		return false // or somebody else has found it
 	}
 	if !there {
