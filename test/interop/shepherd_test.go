@@ -232,10 +232,16 @@ func TestShepherds(t *testing.T) {
 			dir := filepath.Join(base, fmt.Sprintf("shepherd%d", i))
 			theirs := runShepherd(t, sc, dir, harness.GEShepherd)
 			ours := runShepherd(t, sc, dir, filepath.Join(bin, "shepherd"))
-			if theirs.Code != sc.code {
-				t.Errorf("Grid Engine's shepherd exited with %d; the scenario says %d", theirs.Code, sc.code)
+			found := sc.compare(t, theirs, ours)
+			if len(found) > 0 && !t.Failed() {
+				// Grid Engine's has races: ours must do as it does either time.
+				t.Logf("the first time:\n%s", strings.Join(found, "\n"))
+				theirs = runShepherd(t, sc, dir, harness.GEShepherd)
+				found = sc.compare(t, theirs, ours)
 			}
-			compare(t, sc.differ, theirs, ours)
+			for _, text := range found {
+				t.Error(text)
+			}
 			if t.Failed() || os.Getenv("PADDOCK_TRACES") != "" {
 				t.Logf("Grid Engine's trace:\n%s\nours:\n%s", theirs.trace, ours.trace)
 			}
@@ -496,8 +502,14 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-func compare(t *testing.T, differ meant, theirs, ours result) {
+// compare returns what of two results is not as the scenario says.
+func (sc *scenario) compare(t *testing.T, theirs, ours result) (found []string) {
 	t.Helper()
+	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	differ := sc.differ
+	if theirs.Code != sc.code {
+		say("Grid Engine's shepherd exited with %d; the scenario says %d", theirs.Code, sc.code)
+	}
 	missing := slices.DeleteFunc(theirs.Trace, func(line string) bool {
 		return traceMeant(line) || slices.Contains(ours.Trace, line)
 	})
@@ -527,9 +539,9 @@ func compare(t *testing.T, differ meant, theirs, ours result) {
 		d := differ[part.name]
 		switch {
 		case diff != "" && d == nil:
-			t.Errorf("%s differs (-theirs +ours):\n%s", part.name, diff)
+			say("%s differs (-theirs +ours):\n%s", part.name, diff)
 		case diff == "" && d != nil && !d.sometimes:
-			t.Errorf("%s is the same, but listed as a difference: %s", part.name, d.page)
+			say("%s is the same, but listed as a difference: %s", part.name, d.page)
 		case diff != "" && testing.Verbose():
 			t.Logf("%s differs, as listed (-theirs +ours):\n%s", part.name, diff)
 		}
@@ -549,9 +561,10 @@ func compare(t *testing.T, differ meant, theirs, ours result) {
 			continue // how long either takes is nothing to fail by
 		}
 		if err1 != nil || err2 != nil || a-b > tolerance || b-a > tolerance {
-			t.Errorf("usage %s: Grid Engine %s, ours %s; want a difference of at most %g", key, theirs.usage[key], ours.usage[key], tolerance)
+			say("usage %s: Grid Engine %s, ours %s; want a difference of at most %g", key, theirs.usage[key], ours.usage[key], tolerance)
 		}
 	}
+	return found
 }
 
 // cmpopts makes no difference between nothing and an empty list.

@@ -246,13 +246,13 @@ func accounts(out string) []string {
 	return records
 }
 
-// runAll runs all jobs at once.
-func (c *cluster) runAll(t *testing.T) map[string]clusterResult {
+// runAll runs jobs at once.
+func (c *cluster) runAll(t *testing.T, jobs []clusterJob) map[string]clusterResult {
 	t.Helper()
 	results := make(map[string]clusterResult)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, job := range clusterJobs {
+	for _, job := range jobs {
 		all.Go(func() {
 			r, err := c.run(job)
 			if err != nil {
@@ -269,28 +269,40 @@ func (c *cluster) runAll(t *testing.T) map[string]clusterResult {
 
 // TestUnderGridEngine runs the same jobs in a real Grid Engine whose execd
 // starts its own shepherd and ours: qstat and qacct say the same.
+//
+// That execd does not do the same each time: of some five hundred jobs it did
+// not watch the usage of one, whose h_cpu then was no limit. What differs is run
+// by both again.
 func TestUnderGridEngine(t *testing.T) {
 	configure(t)
-	theirs := newCluster(t, "cluster-theirs", "none").runAll(t)
-	ourCluster := newCluster(t, "cluster-ours", filepath.Join(bin, "shepherd"))
-	ours := ourCluster.runAll(t)
-	for _, job := range clusterJobs {
-		if diff := gocmp.Diff(theirs[job.name], ours[job.name]); diff != "" {
-			t.Errorf("%s differs (-its own shepherd +ours):\n%s", job.name, diff)
+	var differ []clusterJob
+	for run, jobs := 1, clusterJobs; run <= 2 && len(jobs) > 0 && !t.Failed(); run, jobs = run+1, differ {
+		theirs := newCluster(t, fmt.Sprintf("cluster-theirs-%d", run), "none").runAll(t, jobs)
+		ours := newCluster(t, fmt.Sprintf("cluster-ours-%d", run), filepath.Join(bin, "shepherd")).runAll(t, jobs)
+		differ = nil
+		for _, job := range jobs {
+			if len(theirs[job.name].Accounts) == 0 {
+				t.Errorf("%s: no accounts", job.name)
+			}
+			if diff := gocmp.Diff(theirs[job.name], ours[job.name]); diff != "" {
+				t.Logf("%s differs in run %d (-its own shepherd +ours):\n%s", job.name, run, diff)
+				differ = append(differ, job)
+			}
 		}
-		if len(theirs[job.name].Accounts) == 0 {
-			t.Errorf("%s: no accounts", job.name)
-		}
+		t.Logf("run %d, its own shepherd: %v", run, theirs)
 	}
-	t.Logf("its own shepherd: %v", theirs)
+	for _, job := range differ {
+		t.Errorf("%s differs each time", job.name)
+	}
 	if !t.Failed() {
-		t.Run("restarted execd", func(t *testing.T) { restartExecd(t, ourCluster) })
+		t.Run("restarted execd", restartExecd)
 	}
 }
 
 // restartExecd ends sge_execd and starts it again while a job runs: it finds
 // the shepherd again, by its name, and learns how the job ended.
-func restartExecd(t *testing.T, c *cluster) {
+func restartExecd(t *testing.T) {
+	c := newCluster(t, "cluster-restarted", filepath.Join(bin, "shepherd"))
 	job := clusterJob{name: "survivor", script: inLog + "say ready; until [ -e @GO@ ]; do sleep 0.1; done; exit 4\n", steps: []clusterStep{
 		logged("ready"), inCluster("r"),
 		func(*cluster, *submitted) error {
