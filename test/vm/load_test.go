@@ -67,6 +67,9 @@ func power() error {
 			say("before %s", strings.TrimSpace(line))
 		}
 	}
+	if err := endLine(mounted + "/marks"); err != nil {
+		return err
+	}
 	d, err := startDaemon()
 	if err != nil {
 		return err
@@ -108,6 +111,19 @@ func power() error {
 		return err
 	}
 	return submitAll()
+}
+
+// endLine ends the last line of a file of which the power cut has left a piece.
+func endLine(path string) error {
+	if text := read(path); text == "" || strings.HasSuffix(text, "\n") {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("\n")
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // command runs one of the programs as root.

@@ -325,7 +325,9 @@ func (p *plant) verify() {
 		}
 	}
 	for line := range strings.Lines(p.news[1]) {
-		p.task(strings.Replace(strings.TrimSpace(line), "undefined", "0", 1)).marks++
+		if id := marked(line); id != "" {
+			p.task(id).marks++
+		}
 	}
 	for i := range p.text {
 		p.text[i] += p.news[i]
@@ -337,6 +339,22 @@ func (p *plant) verify() {
 		p.twice += max(0, k.marks-1)
 		if wrong := k.wrong(); wrong != "" {
 			p.t.Errorf("task %s: %s: %+v", id, wrong, *k)
+		}
+	}
+}
+
+// marked returns the task that a line of the marks names, empty: none. What a job
+// was writing when the power failed may be there as zeros, and the next mark
+// stands behind them.
+func marked(line string) string {
+	line = strings.TrimSpace(line[strings.LastIndexByte(line, 0)+1:])
+	return strings.Replace(line, "undefined", "0", 1)
+}
+
+func TestMarked(t *testing.T) {
+	for line, want := range map[string]string{"18.3\n": "18.3", "7.undefined\n": "7.0", "\x00\x00\x0022.undefined\n": "22.0", "21.\x00\x00\n": ""} {
+		if got := marked(line); got != want {
+			t.Errorf("marked(%q): got %q; want %q", line, got, want)
 		}
 	}
 }
