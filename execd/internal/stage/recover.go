@@ -40,7 +40,7 @@ func (r *Runner) Recover() error {
 		case l.exited || !l.launched:
 			r.advance(l, nil)
 		default:
-			r.reattach(l)
+			r.reattach(l, reattachAgain)
 		}
 	}
 	return r.sweep(known)
@@ -176,8 +176,8 @@ func (r *Runner) giveBackRecovered(t *job.Task, why string) error {
 }
 
 // reattach watches a shepherd that lives. One that has only just been started
-// has not written its pid yet: then it is asked for again in a moment.
-func (r *Runner) reattach(l *life) {
+// has not written its pid yet: then it is asked for again after a time.
+func (r *Runner) reattach(l *life, after time.Duration) {
 	run := l.task.RunID()
 	err := r.Launcher.Reattach(run)
 	if err == nil {
@@ -197,12 +197,15 @@ func (r *Runner) reattach(l *life) {
 		r.Exited(run)
 		return
 	}
-	l.attempts++
-	r.unlessStopped(reattachAgain, func() { r.reattach(l) })
+	r.unlessStopped(after, func() { r.reattach(l, rarer(after)) })
 }
 
-// reattachAgain is after how long a shepherd is asked for again.
+// reattachAgain is after how long a shepherd is asked for again, the first time.
 const reattachAgain = 20 * time.Millisecond
+
+// rarer doubles the time between two questions, to a minute at most: a shepherd
+// that is stopped before it has written its pid may stay so for long.
+func rarer(after time.Duration) time.Duration { return min(2*after, time.Minute) }
 
 // unlessStopped does something after a while, if nothing was stopped by then.
 func (r *Runner) unlessStopped(after time.Duration, do func()) {

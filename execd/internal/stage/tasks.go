@@ -481,7 +481,7 @@ func (r *Runner) findTasks(l *life) {
 		s := l.tasks.add(l.task, f.Run.PETask, f.Queue, f.GID)
 		s.began = r.Launcher.Since(f.Run, time.Now())
 		if f.Lives {
-			r.unlessStopped(0, func() { r.reattachTask(l, s) })
+			r.unlessStopped(0, func() { r.reattachTask(l, s, reattachAgain) })
 		} else {
 			r.leadTask(l, s)
 		}
@@ -489,9 +489,9 @@ func (r *Runner) findTasks(l *life) {
 }
 
 // reattachTask watches the shepherd of a task that lives. One that has only just
-// been started has not written its pid yet: then it is asked for again in a
-// moment.
-func (r *Runner) reattachTask(l *life, s *subtask) {
+// been started has not written its pid yet: then it is asked for again after a
+// time.
+func (r *Runner) reattachTask(l *life, s *subtask, after time.Duration) {
 	if err := r.Launcher.Reattach(s.run); err == nil {
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", s.run.ID()))
 		if m, err := r.Launcher.MeasuredAgain(s.run, s.began); err == nil {
@@ -506,7 +506,7 @@ func (r *Runner) reattachTask(l *life, s *subtask) {
 		r.leadTask(l, s)
 		return
 	}
-	r.unlessStopped(reattachAgain, func() { r.reattachTask(l, s) })
+	r.unlessStopped(after, func() { r.reattachTask(l, s, rarer(after)) })
 }
 
 // PastSubtasks returns what has been used by what was started in a run and has ended;
