@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -54,7 +53,17 @@ const (
 func TestCommands(t *testing.T) {
 	p := newPair(t)
 	for _, s := range commandScripts {
-		t.Run(s.name, func(t *testing.T) { p.run(t, &s) })
+		t.Run(s.name, func(t *testing.T) {
+			wrong := p.run(t, &s)
+			if len(wrong) > 0 && !t.Failed() {
+				// A command of Grid Engine's fails now and then, or its scheduler misses a job.
+				t.Logf("the first time:\n%s", strings.Join(wrong, "\n"))
+				wrong = p.run(t, &s)
+			}
+			for _, text := range wrong {
+				t.Error(text)
+			}
+		})
 	}
 	if t.Failed() {
 		return // then one may not have come to its line
@@ -224,49 +233,44 @@ func parseCommands(text string) []command {
 	return list
 }
 
-func (p *pair) run(t *testing.T, s *commandScript) {
+// run does what a script says and returns what is not as it is to be.
+func (p *pair) run(t *testing.T, s *commandScript) (wrong []string) {
+	t.Helper()
 	commands := parseCommands(s.lines)
 	defer p.clear(t)
-	var late atomic.Bool
 	for i := range commands {
 		c := &commands[i]
 		if c.wait != "" {
-			p.both(func(s *side) {
-				if err := p.await(s, c.name, c.wait); err != nil {
-					t.Error(err)
-					late.Store(true)
-				}
-			})
-			if late.Load() {
-				return // the situation is another than was meant
+			if err := p.both(func(_ int, s *side) error { return p.await(s, c.name, c.wait) }); err != nil {
+				return append(wrong, err.Error()) // the situation is another than was meant
 			}
 			continue
 		}
 		var is [2]outcome
-		var errs [2]error
-		p.both(func(s *side) {
-			k := slices.Index(p.sides[:], s)
-			is[k], errs[k] = p.do(s, c.as, c.text)
-		})
-		if err := errors.Join(errs[:]...); err != nil {
-			t.Fatal(err)
+		if err := p.both(func(k int, s *side) (err error) {
+			is[k], err = p.do(s, c.as, c.text)
+			return err
+		}); err != nil {
+			return append(wrong, err.Error())
 		}
 		for k, s := range p.sides {
 			if f := submittedAs.FindStringSubmatch(is[k].Stdout); f != nil {
 				s.jobs[cmp.Or(c.name, fmt.Sprintf("line %d", i))] = f[1] + f[2]
 			} else if c.name != "" {
-				t.Fatalf("%s: %s: no number of a job: %+v", s.name, c.text, is[k])
+				return append(wrong, fmt.Sprintf("%s: %s: no number of a job: %+v", s.name, c.text, is[k]))
 			}
 		}
 		for k, s := range p.sides {
 			is[k].Stdout, is[k].Stderr = s.plain(is[k].Stdout), s.plain(is[k].Stderr)
 		}
-		p.compare(t, c, is)
+		wrong = append(wrong, p.compare(c, is)...)
 	}
+	return wrong
 }
 
-func (p *pair) compare(t *testing.T, c *command, is [2]outcome) {
-	t.Helper()
+// compare returns what of the outcomes of a command is not as it is to be.
+func (p *pair) compare(c *command, is [2]outcome) (wrong []string) {
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	for _, d := range commandDifferences {
 		if d.always {
 			before := is
@@ -277,21 +281,22 @@ func (p *pair) compare(t *testing.T, c *command, is [2]outcome) {
 	for _, name := range c.differ {
 		k := slices.IndexFunc(commandDifferences, func(d *commandDifference) bool { return d.name == name })
 		if k < 0 {
-			t.Errorf("%s: no difference is called %s", c.text, name)
+			say("%s: no difference is called %s", c.text, name)
 			continue
 		}
 		d := commandDifferences[k]
 		before := is
 		is[theirs], is[ours] = d.alike(is[theirs], is[ours])
 		if before == is && !d.sometimes {
-			t.Errorf("%s: there is no difference %s any more", c.text, name)
+			say("%s: there is no difference %s any more", c.text, name)
 		}
 		p.met[d] = true
 	}
 	if is[theirs] != is[ours] {
-		t.Errorf("%s (-Grid Engine +ours):\n%s%s%s", c.text, changed("stdout", is[theirs].Stdout, is[ours].Stdout),
+		say("%s (-Grid Engine +ours):\n%s%s%s", c.text, changed("stdout", is[theirs].Stdout, is[ours].Stdout),
 			changed("stderr", is[theirs].Stderr, is[ours].Stderr), changed("exit", strconv.Itoa(is[theirs].Exit), strconv.Itoa(is[ours].Exit)))
 	}
+	return wrong
 }
 
 // changed returns the lines in which two texts differ.
@@ -324,13 +329,15 @@ func changed(what, ge, pd string) string {
 	return b.String()
 }
 
-// both calls f for both sides at once.
-func (p *pair) both(f func(*side)) {
+// both calls f for both sides, theirs and ours, at once.
+func (p *pair) both(f func(int, *side) error) error {
 	var wg sync.WaitGroup
-	for _, s := range p.sides {
-		wg.Go(func() { f(s) })
+	var errs [2]error
+	for k, s := range p.sides {
+		wg.Go(func() { errs[k] = f(k, s) })
 	}
 	wg.Wait()
+	return errors.Join(errs[:]...)
 }
 
 // do runs a command line on a side as one of the users.
@@ -403,19 +410,19 @@ func (p *pair) state(s *side, name string) (string, error) {
 
 // clear deletes all jobs of the users and waits until they are gone.
 func (p *pair) clear(t *testing.T) {
-	p.both(func(s *side) {
+	if err := p.both(func(_ int, s *side) error {
+		clear(s.jobs)
 		users := user.Name + "," + p.users["other"].Name
 		if _, err := p.do(s, "root", "qdel -u "+users); err != nil {
-			t.Error(err)
+			return err
 		}
-		if err := harness.WaitFor(patience, "the jobs of "+s.name+" to go", func() (bool, error) {
+		return harness.WaitFor(patience, "the jobs of "+s.name+" to go", func() (bool, error) {
 			o, err := p.do(s, "root", "qstat -u "+users)
 			return o.Stdout == "" && o.Exit == 0, err
-		}); err != nil {
-			t.Error(err)
-		}
-		clear(s.jobs)
-	})
+		})
+	}); err != nil {
+		t.Error(err)
+	}
 }
 
 var (
@@ -437,12 +444,12 @@ var (
 
 // plain takes what may differ out of a text: numbers of jobs, times and directories.
 func (s *side) plain(text string) string {
+	for _, v := range volatile { // before numbers of jobs: one may be a year
+		text = v.pattern.ReplaceAllString(text, v.instead)
+	}
 	for name, number := range s.jobs {
 		text = regexp.MustCompile(`\b`+number+`\b`).ReplaceAllString(text, "<"+name+">")
 	}
 	text = strings.ReplaceAll(text, s.dir, "<dir>")
-	for _, v := range volatile {
-		text = v.pattern.ReplaceAllString(text, v.instead)
-	}
 	return text
 }

@@ -100,6 +100,9 @@ func run(m *testing.M) (code int, err error) {
 	if user, err = harness.AddUser("paddock-interop", "paddock-iop-a", "paddock-iop-b"); err != nil {
 		return 1, err
 	}
+	if err := heal(); err != nil {
+		return 1, err
+	}
 	g, err := osuser.LookupGroup(user.Groups[0])
 	if err != nil {
 		return 1, err
@@ -127,6 +130,27 @@ func run(m *testing.M) (code int, err error) {
 		return code, nil
 	}
 	return code, os.RemoveAll(base)
+}
+
+// heal takes away what a run that was killed has left in Grid Engine, which
+// outlives it: jobs, and what it had set for its time.
+func heal() error {
+	_, _ = ge.Run("qdel", "-f", "-u", "*") // there may be none
+	if err := harness.WaitFor(patience, "the jobs of another run to go", func() (bool, error) {
+		out, err := ge.Run("qstat", "-u", "*")
+		return out == "", err
+	}); err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"shepherd_cmd": "none", "load_report_time": "00:00:40",
+		"reporting_params": "accounting=true reporting=false flush_time=00:00:15 joblog=false sharelog=00:00:00",
+	} {
+		if _, err := ge.Set(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // listed is a difference that is meant, and why.

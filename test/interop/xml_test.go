@@ -471,6 +471,9 @@ func (s *xmlSide) unify(n *structure.Node) {
 			}
 		}
 		if slices.Contains(xmlMeasured, name) && value != "0" {
+			if name == "hostvalue" {
+				value = strings.TrimRight(value, "KMGT")
+			}
 			value = regexp.MustCompile(`\d+(\.\d)?`).ReplaceAllString(regexp.MustCompile(`\d`).ReplaceAllString(value, "0"), "0$1")
 		}
 		value = strings.ReplaceAll(value, bin+":", "") // in PATH
