@@ -193,16 +193,17 @@ func (f *field) pids(n int) []int {
 // kill ends what a test that failed has left.
 func (f *field) kill() {
 	for line := range strings.Lines(f.read("pids")) {
-		if pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil && alive(pid) {
+		if pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil && f.alive(pid) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 }
 
-// alive reports whether a process runs one of our scripts, or a part of it.
-func alive(pid int) bool {
+// alive reports whether a process runs one of our scripts, or a part of it. Its
+// number may by now be that of somebody else's.
+func (f *field) alive(pid int) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && (bytes.Contains(line, []byte("sleep\x001000")) || bytes.Contains(line, []byte("paddock-e2e-")))
+	return err == nil && (bytes.Contains(line, []byte("sleep\x001000")) || bytes.Contains(line, []byte(filepath.Dir(f.dir)+"/")))
 }
 
 func (f *field) until(what string, ok func() bool) {
@@ -350,7 +351,7 @@ func (f *field) goesOn() {
 func (f *field) gone(pids ...int) {
 	f.t.Helper()
 	for _, pid := range pids {
-		f.until(fmt.Sprintf("the end of process %d", pid), func() bool { return !alive(pid) })
+		f.until(fmt.Sprintf("the end of process %d", pid), func() bool { return !f.alive(pid) })
 	}
 }
 

@@ -125,7 +125,7 @@ func TestMemoryLimit(t *testing.T) {
 		if !f.has("eats.began") {
 			t.Error("the job has not begun")
 		}
-		if !alive(f.number(neighbour, "job_pid")) {
+		if !f.alive(f.number(neighbour, "job_pid")) {
 			t.Error("the neighbour was ended, too")
 		}
 		if err := os.WriteFile(filepath.Join(f.pub, "go"), nil, 0o644); err != nil {

@@ -447,27 +447,40 @@ func TestQrshProcedures(t *testing.T) {
 		return term, d.await(term, 0, `^prolog says\r\nand warns\r\n`)
 	}
 
-	term, n := begin("trap 'echo caught; exit 4' INT; while :; do sleep 0.02; done")
-	d.press(term, "\x03")
-	n = d.await(term, n, `\^C`)
-	d.open(gate)
-	// What procedures say comes by another stream than what the job writes to its terminal,
-	// and may come before it.
-	for _, text := range []string{`go on\r\n`, `caught\r\n`, `epilog says\r\n`} {
-		d.await(term, n, text)
+	job := 0
+	for caught := false; !caught; {
+		job++
+		term, n := begin("trap 'echo caught; exit 4' INT; while :; do sleep 0.02; done")
+		d.press(term, "\x03")
+		n = d.await(term, n, `\^C`)
+		d.open(gate)
+		// What procedures say comes by another stream than what the job writes to its terminal,
+		// and may come before it.
+		for _, text := range []string{`go on\r\n`, `epilog says\r\n`} {
+			d.await(term, n, text)
+		}
+		status, err := term.Wait()
+		// A busy host may leave a shell nothing of the second that it has for its trap.
+		if caught = err != nil || status != 130 || job == 5; !caught {
+			continue
+		}
+		if err != nil || status != 4 || !strings.Contains(term.Text()[n:], "caught\r\n") {
+			t.Errorf("exit status %d, %v; want 4 and a trap\n%q", status, err, term.Text())
+		}
 	}
-	d.ends(term, 4)
 
-	term, n = begin("echo job")
-	d.run("qdel", "2")
+	job++
+	term, n := begin("echo job")
+	d.run("qdel", strconv.Itoa(job))
 	d.await(term, n, `epilog says\r\n`)
 	if text := d.ends(term, 1); strings.Contains(text, "job\r\n") {
 		t.Errorf("a job that was deleted during its prolog ran:\n%q", text)
 	}
 
+	job++
 	term, _ = begin("echo job >" + dir + "/ran")
 	d.lose(term)
-	trace := filepath.Join(filepath.Dir(d.sessionFile("3")), spool.FileTrace)
+	trace := filepath.Join(filepath.Dir(d.sessionFile(strconv.Itoa(job))), spool.FileTrace)
 	if err := harness.WaitFor(harness.Patience, "the client to be lost", func() (bool, error) {
 		text, err := os.ReadFile(trace)
 		return strings.Contains(string(text), "the client is lost: "), err
@@ -475,9 +488,9 @@ func TestQrshProcedures(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.open(gate)
-	if err := harness.WaitFor(harness.Patience, "three epilogs", func() (bool, error) {
+	if err := harness.WaitFor(harness.Patience, "an epilog of each job", func() (bool, error) {
 		text, err := os.ReadFile(dir + "/over")
-		return strings.Count(string(text), "over\n") == 3, err
+		return strings.Count(string(text), "over\n") == job, err
 	}); err != nil {
 		t.Error(err)
 	}

@@ -81,7 +81,9 @@ func TestGarbageEverywhere(t *testing.T) {
 			if got := strings.Join(kept, " "); got != tt.kept {
 				t.Errorf("corrupt/ has %q; want %q\n%s", got, tt.kept, p.log)
 			}
-			if tt.kept != "" && strings.Count(p.log.String(), " W ") != 1 {
+			log := p.log.String()
+			// A busy host may be late with a file system, which is another warning.
+			if n := strings.Count(log, " W ") - strings.Count(log, "does not answer: slots tell"); tt.kept != "" && n != 1 {
 				t.Errorf("want one warning:\n%s", p.log)
 			}
 		})
