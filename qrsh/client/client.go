@@ -33,7 +33,7 @@ import (
 const (
 	// strangerTime is how long one who connects has to prove that it is the
 	// session.
-	strangerTime = time.Second
+	strangerTime = 5 * time.Second
 	// maxStrangers may try so at the same time.
 	maxStrangers = 16
 	// tellTime is how long the session, once it is connected, has to tell the end

@@ -33,7 +33,7 @@ const (
 	connectTime = 30 * time.Second
 	// hangupTime is how long a client is tried again that hangs up, knockAgain
 	// the time between.
-	hangupTime = 5 * time.Second
+	hangupTime = 15 * time.Second
 	knockAgain = 200 * time.Millisecond
 	// lastGrace is how long a client that is otherwise waited for as long as the
 	// job runs is waited for when it is lost after the job's end.
@@ -464,11 +464,12 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 }
 
 // meet connects to the client. One that hangs up may have its door full of
-// strangers: they are gone in a second, and it is tried again.
+// strangers, which are gone in seconds, or has not waited while this host stood
+// still: it is tried again.
 func (s *session) meet(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
 	for until := time.Now().Add(hangupTime); ; {
 		conn, has, err := s.knock(ctx, address, fingerprint, token)
-		hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET)
+		hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 		if !hungUp || time.Now().After(until) {
 			return conn, has, err
 		}
