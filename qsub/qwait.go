@@ -67,8 +67,10 @@ func (s *session) qwait(ctx context.Context, args []string) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	w.line = s.progress(ctx, w.words(), w.total)
-	err = s.interruptible(ctx, w.wait)
+	err = s.interruptible(ctx, func(ctx context.Context) error {
+		w.line = s.progress(ctx, w.words(), w.total)
+		return w.wait(ctx)
+	})
 	w.line.end()
 	if err != nil {
 		return w.givenUp(err)
