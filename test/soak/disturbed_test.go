@@ -201,7 +201,8 @@ func (d *disturbed) write(t *testing.T, name, text string) {
 // hookText is what all hooks do, by the name that they are called by. An attempt at a
 // unit is UNIT.FENCE: a file in todo, given, running or done, and each time that the
 // unit is to be done again the fence is the next. What is said of an old one changes
-// nothing. The file events has all that was said.
+// nothing. The file events has all that was said. What one slot was given goes to another
+// only when the first may be gone for good, not just because the host stood still.
 const hookText = `#!/bin/bash
 what=${0##*/} now=${EPOCHREALTIME%.*} name= id= reason=
 cd BASE/queue || exit 1
@@ -228,7 +229,7 @@ fetch)
 		id=${f#*/}
 		if [ ${f%%/*} = given ]; then
 			read -r s when <slots/$id
-			[ "$s" = "$name" ] || [ $((now - when)) -ge 8 ] || continue
+			[ "$s" = "$name" ] || [ $((now - when)) -ge 60 ] || continue
 		fi
 		read -r lasts rank <$f
 		[ $f = given/$id ] || mv $f given/$id

@@ -342,7 +342,10 @@ func (s *soak) check(t *testing.T, array string, tasks int, singles []string) {
 	}
 	// What is left are the sentinels' lines and those submissions whose
 	// answer was lost: each of those ran once too, or not at all.
+	unknown := make(map[string]int) // tasks of a job; it may be an array like ours
 	for task, n := range ran {
+		job, _, _ := strings.Cut(task, ".")
+		unknown[job]++
 		if n != 1 {
 			complain(task, "ran", n)
 		}
@@ -353,8 +356,13 @@ func (s *soak) check(t *testing.T, array string, tasks int, singles []string) {
 	if complaints > 20 {
 		t.Errorf("and %d more", complaints-20)
 	}
-	if len(ran) > s.unclear {
-		t.Errorf("%d tasks ran that nobody submitted", len(ran)-s.unclear)
+	for job, n := range unknown {
+		if n != 1 && n != tasks {
+			t.Errorf("%d tasks of job %s ran; want 1 or %d, as were submitted", n, job, tasks)
+		}
+	}
+	if len(unknown) > s.unclear {
+		t.Errorf("%d jobs ran that nobody submitted", len(unknown)-s.unclear)
 	}
 }
 
