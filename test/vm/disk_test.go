@@ -155,6 +155,11 @@ func (d *disk) serve(conn net.Conn) error {
 			}
 		}
 		code, err := d.do(&rq, data)
+		if errors.Is(err, errPower) {
+			// To hang up would be an error of the disk, of which the machine may tell
+			// before it is killed: without power there is no answer at all.
+			_, _ = io.Copy(io.Discard, r)
+		}
 		if err != nil {
 			return err
 		}

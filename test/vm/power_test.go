@@ -38,6 +38,7 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t devtmpfs dev /dev
+dmesg -n 1 # or the kernel writes in the middle of our lines
 mount -t tmpfs tmpfs /tmp
 chmod 1777 /tmp
 chown alice /home/alice
