@@ -105,7 +105,8 @@ func TestOpenMPI(t *testing.T) {
 	s := newCluster(t)
 
 	const want = "rank 0 in sums: 41\nrank 1 in petask: 41\nended with 0\n"
-	got := s.run(t, `qsub -sync y -cwd -j y -o sums.out -N sums -v PATH -pe mpi 2 <<'end'
+	// Mpirun may warn.
+	got := s.run(t, `qsub -sync y -cwd -o sums.out -e sums.err -N sums -v PATH -pe mpi 2 <<'end'
 #!/bin/sh
 mpirun /usr/bin/python3 sums.py >ranks
 code=$?
@@ -114,7 +115,7 @@ echo ended with $code
 exit $code
 end`)
 	if out := read(t, s.dir+"/sums.out"); got.exit != 0 || out != want {
-		t.Errorf("exit status %d, the job wrote\n%swant\n%s%s\nexecd:\n%s", got.exit, out, want, got.err, s.Log())
+		t.Errorf("exit status %d, the job wrote\n%swant\n%sand said\n%s%s\nexecd:\n%s", got.exit, out, want, read(t, s.dir+"/sums.err"), got.err, s.Log())
 	}
 	r := s.accounted(t, 1)
 	if task := r[0]; task.JobName != "petask" || task.Owner != user.Name || task.CPU == 0 {
