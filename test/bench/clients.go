@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -27,6 +26,7 @@ func (b *bench) sides(env, theirs, ours []string) (timers [2]*timer, err error) 
 	}
 	timing := []string{self, "-timer", fmt.Sprintf("%d:%d", b.user.UID, b.user.GID)}
 	inside := append([]string{"run", "env", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name}, timing...)
+	inside = append(inside, "-tries", fmt.Sprint(tries))
 	there := b.ge.Command(append(append(inside, filepath.Join(clients, theirs[0])), theirs[1:]...)...)
 	here := exec.Command(self, append(append(timing[1:], filepath.Join(b.bin, ours[0])), ours[1:]...)...)
 	here.Env = env
@@ -116,10 +116,10 @@ func (b *bench) qstatTime() (err error) {
 	jobs := b.size(10_000, 100)
 	// Held, so that nothing is scheduled meanwhile. Four at once: qmaster takes
 	// most of the time.
-	defer func() { err = errors.Join(err, b.deleteTheirs()) }()
+	defer func() { err = errors.Join(err, b.deleteTheirs(b.user.Name)) }()
 	submit := fmt.Sprintf("seq %d | xargs -n 1 -P 4 %s/qsub -h -b y -o /dev/null -j y true >/dev/null", jobs, clients)
-	if out, err := b.ge.Command("as", b.user.Name, submit).CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot submit to Grid Engine: %w\n%s", err, out)
+	if _, err := b.submit(longest+time.Duration(jobs)*100*time.Millisecond, submit); err != nil {
+		return err
 	}
 	d, err := b.waitingJobs(jobs)
 	if err != nil {
@@ -127,7 +127,7 @@ func (b *bench) qstatTime() (err error) {
 	}
 	defer func() { d.Kill() }()
 	command := []string{"qstat", "-u", "*"}
-	theirs, err := b.ge.As(b.user.Name, clients+`/qstat -u "*"`)
+	theirs, err := b.ask(clients + `/qstat -u "*"`)
 	if err != nil {
 		return err
 	}
@@ -150,19 +150,6 @@ func (b *bench) qstatTime() (err error) {
 	}
 	b.report(row{what: fmt.Sprintf("qstat with %d jobs that wait", jobs), unit: "ms", theirs: milliseconds(medians[0]), ours: milliseconds(medians[1]), limit: 0.5})
 	return nil
-}
-
-// deleteTheirs deletes the jobs of the benchmark's user.
-func (b *bench) deleteTheirs() error {
-	cmd := b.ge.Command("as", b.user.Name, "qdel -u "+b.user.Name)
-	cmd.Stdout = io.Discard
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("cannot delete the jobs of %s: %w", b.user.Name, err)
-	}
-	return harness.WaitFor(harness.Patience, "Grid Engine's jobs to be gone", func() (bool, error) {
-		out, err := b.ge.As(b.user.Name, "qstat -u "+b.user.Name)
-		return out == "", err
-	})
 }
 
 // waitingJobs starts an execd of ours with jobs that are held.

@@ -246,12 +246,12 @@ func (b *bench) idleTime() error {
 	}
 
 	// One after the other: sge_execd looks at all processes of the host.
-	if out, err := b.ge.As(b.user.Name, fmt.Sprintf("qsub -o /dev/null -j y -b y -shell n -t 1-%d sleep 100000", few)); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+	defer func() { _ = b.deleteTheirs(b.user.Name) }()
+	if _, err := b.submit(longest, fmt.Sprintf("qsub -o /dev/null -j y -b y -shell n -t 1-%d sleep 100000", few)); err != nil {
+		return err
 	}
-	defer func() { _, _ = b.ge.As(b.user.Name, "qdel -u "+b.user.Name) }()
 	if err := harness.WaitFor(harness.Patience, "the sleepers of Grid Engine to run", func() (bool, error) {
-		out, err := b.ge.As(b.user.Name, "qstat -s r -u "+b.user.Name)
+		out, err := b.ask("qstat -s r -u " + b.user.Name)
 		return strings.Count(out, " r ") == few, err
 	}); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (b *bench) idleTime() error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.ge.As(b.user.Name, "qdel -u "+b.user.Name); err != nil {
+	if err := b.deleteTheirs(b.user.Name); err != nil {
 		return err
 	}
 

@@ -24,6 +24,7 @@ func main() {
 	flag.BoolVar(&b.smoke, "smoke", false, "small sizes: does it run at all")
 	only := flag.String("only", "", "measure only these, by their first word, separated by commas")
 	timer := flag.String("timer", "", "internal: time the command of the arguments, as this user")
+	times := flag.Int("tries", 1, "internal: how often the command of -timer is tried")
 	host := flag.Int("host", -1, "internal: time shepherds on the host of this number")
 	echo := flag.String("echo", "", "internal: write a byte into this FIFO for each SIGUSR1")
 	tally := flag.Bool("tally", false, "internal: print the tally of standard input")
@@ -50,7 +51,7 @@ func main() {
 		return
 	}
 	if *timer != "" {
-		if err := serveTimer(*timer, flag.Args()); err != nil {
+		if err := serveTimer(*timer, *times, flag.Args()); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 			os.Exit(1)
 		}
@@ -114,6 +115,10 @@ func (b *bench) run(only string) (err error) {
 		return err
 	}
 	defer b.ge.Release()
+	// A run that was killed has left some: Grid Engine outlives it.
+	if err := b.deleteTheirs("*", "-f"); err != nil {
+		return err
+	}
 	if b.base, err = os.MkdirTemp("", "paddock-bench-"); err != nil {
 		return err
 	}

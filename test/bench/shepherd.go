@@ -88,7 +88,9 @@ func (s starter) start(dir string) (pid int, err error) {
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0))
 }
 
+// wait waits for a child, which is killed when it hangs.
 func wait(pid int) (syscall.WaitStatus, error) {
+	defer time.AfterFunc(longest, func() { _ = syscall.Kill(pid, syscall.SIGKILL) }).Stop()
 	for {
 		var ws syscall.WaitStatus
 		_, err := syscall.Wait4(pid, &ws, 0, nil)

@@ -87,8 +87,12 @@ func (b *bench) signals(s starter, echo, dir string) (took, woken float64, err e
 	defer func() {
 		from.Close()
 		// It carries KILL, and Grid Engine's may lose it like any other.
-		for gone := false; !gone; {
-			_ = syscall.Kill(pid, syscall.SIGTSTP)
+		for gone, end := false, time.Now().Add(longest); !gone; {
+			sig := syscall.SIGTSTP
+			if time.Now().After(end) {
+				sig = syscall.SIGKILL
+			}
+			_ = syscall.Kill(pid, sig)
 			gone = harness.WaitFor(time.Second, "", func() (bool, error) { return ended(pid), nil }) == nil
 		}
 		_, e := wait(pid)

@@ -22,8 +22,11 @@ import (
 // so many slots.
 func (b *bench) startOurs(name string, slots int) (*harness.Daemon, error) {
 	dir := filepath.Join(b.base, name)
-	queue, err := b.ge.Run("qconf", "-sq", "all.q")
-	if err != nil {
+	var queue string
+	if err := repeat(tries, func() (err error) {
+		queue, err = b.ge.Run("qconf", "-sq", "all.q")
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	host, err := os.Hostname()
@@ -55,7 +58,7 @@ func (b *bench) startOurs(name string, slots int) (*harness.Daemon, error) {
 
 // ours returns a command of ours, run as the benchmark's user.
 func (b *bench) ours(d *harness.Daemon, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(b.bin, args[0]), args[1:]...)
+	cmd := limited(longest, append([]string{filepath.Join(b.bin, args[0])}, args[1:]...)...)
 	cmd.Env = b.env(d)
 	cmd.Dir = b.user.Home
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: b.user.Credential()}
@@ -98,8 +101,8 @@ func (b *bench) release(d *harness.Daemon) error {
 
 // serveTimer runs a command as a user once for each line of its input and
 // prints the nanoseconds it took. It is how both sides' commands are timed
-// alike, Grid Engine's inside its namespaces.
-func serveTimer(as string, args []string) error {
+// alike, Grid Engine's inside its namespaces. A time is that of the last try.
+func serveTimer(as string, times int, args []string) error {
 	uid, gid, ok := strings.Cut(as, ":")
 	if !ok || len(args) == 0 {
 		return fmt.Errorf("-timer needs UID:GID and a command")
@@ -113,17 +116,23 @@ func serveTimer(as string, args []string) error {
 		return err
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Dir = os.Getenv("HOME")
-		cmd.Env = os.Environ()
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u), Gid: uint32(g)}}
-		var out strings.Builder
-		cmd.Stdout, cmd.Stderr = &out, &out
-		begin := time.Now()
-		err := cmd.Run()
-		elapsed := time.Since(begin)
-		if err != nil {
-			return fmt.Errorf("cannot run %s: %w\n%s", strings.Join(args, " "), err, out.String())
+		var elapsed time.Duration
+		if err := repeat(times, func() error {
+			cmd := limited(longest, args...)
+			cmd.Dir = os.Getenv("HOME")
+			cmd.Env = os.Environ()
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u), Gid: uint32(g)}}
+			var out strings.Builder
+			cmd.Stdout, cmd.Stderr = &out, &out
+			begin := time.Now()
+			err := cmd.Run()
+			elapsed = time.Since(begin)
+			if err != nil {
+				return fmt.Errorf("cannot run %s: %w\n%s", strings.Join(args, " "), err, out.String())
+			}
+			return nil
+		}); err != nil {
+			return err
 		}
 		fmt.Println(elapsed.Nanoseconds())
 	}
@@ -183,7 +192,7 @@ func (b *bench) qsubTime() error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.ge.As(b.user.Name, "qdel -u "+b.user.Name); err != nil {
+	if err := b.deleteTheirs(b.user.Name); err != nil {
 		return err
 	}
 	b.report(row{what: "qsub", unit: "ms", theirs: milliseconds(medians[0]), ours: milliseconds(medians[1]), limit: 0.12})
@@ -198,7 +207,7 @@ func (b *bench) inTurn(d *harness.Daemon, times int, theirs, ours []string) (med
 		return medians, err
 	}
 	as := fmt.Sprintf("%d:%d", b.user.UID, b.user.GID)
-	their := b.ge.Command(append([]string{"run", "env", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name, self, "-timer", as}, theirs...)...)
+	their := b.ge.Command(append([]string{"run", "env", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name, self, "-timer", as, "-tries", strconv.Itoa(tries)}, theirs...)...)
 	our := exec.Command(self, append([]string{"-timer", as, filepath.Join(b.bin, ours[0])}, ours[1:]...)...)
 	our.Env = b.env(d)
 	var timers [2]*timer
@@ -253,13 +262,13 @@ func (b *bench) jobRate() error {
 	few, many := b.size(400, 20), b.size(4000, 100)
 	var rates [2][]time.Duration // of one task
 	for range b.size(3, 1) {
-		begin := time.Now()
-		if out, err := b.ge.As(b.user.Name, fmt.Sprintf("qsub -sync y -o /dev/null -j y -b y -shell n -t 1-%d /bin/true", few)); err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
+		took, err := b.submit(longest, fmt.Sprintf("qsub -sync y -o /dev/null -j y -b y -shell n -t 1-%d /bin/true", few))
+		if err != nil {
+			return err
 		}
-		rates[0] = append(rates[0], time.Since(begin)/time.Duration(few))
+		rates[0] = append(rates[0], took/time.Duration(few))
 
-		begin = time.Now()
+		begin := time.Now()
 		cmd := b.ours(d, "qsub", "-sync", "y", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "-t", fmt.Sprintf("1-%d", many), "/bin/true")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
