@@ -13,9 +13,7 @@ import (
 
 // The last lines of a file are those that a plain reading of all of it gives.
 func TestLastLines(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := rand.New(rand.NewPCG(1, 0))
 	texts := []string{"", "\n", "a", "a\n", "a\nb", "a\nb\n", "\n\n\n", strings.Repeat("x", 200_000) + "\nend"}
 	for range 30 {
 		var b strings.Builder
