@@ -237,7 +237,7 @@ func testKernelProcs(t *testing.T, tree *Tree) {
 func TestKernelBomb(t *testing.T) { eachTier(t, testKernelBomb) }
 
 func testKernelBomb(t *testing.T, tree *Tree) {
-	g := mustMake(t, tree, Limits{})
+	g := mustMake(t, tree, Limits{Procs: 3000}) // this test may be held up
 	cmd, _ := start(t, g, "/bin/sh", "-c", "bomb() { while :; do setsid sleep 1000 & done; }\nbomb & bomb & wait")
 	procs := func() int { u, _ := tree.Usage(g); return u.Procs }
 	until(t, "500 processes", func() bool { return procs() > 500 })
