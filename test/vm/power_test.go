@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -344,16 +345,22 @@ func (p *plant) verify() {
 	}
 }
 
+// mark is a line of the marks.
+var mark = regexp.MustCompile(`^\d+\.(\d+|undefined)$`)
+
 // marked returns the task that a line of the marks names, empty: none. What a job
 // was writing when the power failed may be there as zeros, and the next mark
-// stands behind them.
+// stands behind them, or as a piece, up to the end of a page.
 func marked(line string) string {
 	line = strings.TrimSpace(line[strings.LastIndexByte(line, 0)+1:])
+	if !mark.MatchString(line) {
+		return ""
+	}
 	return strings.Replace(line, "undefined", "0", 1)
 }
 
 func TestMarked(t *testing.T) {
-	for line, want := range map[string]string{"18.3\n": "18.3", "7.undefined\n": "7.0", "\x00\x00\x0022.undefined\n": "22.0", "21.\x00\x00\n": ""} {
+	for line, want := range map[string]string{"18.3\n": "18.3", "7.undefined\n": "7.0", "\x00\x00\x0022.undefined\n": "22.0", "21.\x00\x00\n": "", "118.\n": "", "18.und\n": ""} {
 		if got := marked(line); got != want {
 			t.Errorf("marked(%q): got %q; want %q", line, got, want)
 		}
