@@ -216,7 +216,7 @@ while IFS= read -r line; do
 	'VacateReason = '*) reason=$v ;;
 	esac
 done
-[ "$what" = fetch ] || [ -n "$id" ] || exit 1 # execd was killed before it had said all
+case $what in fetch) [ -n "$name" ] ;; *) [ -n "$id" ] ;; esac || exit 1 # execd was killed before it had said all
 [ "$what" = prepare ] || [ "$what" = renew ] || [ "$what" = fetch ] || say "$what" "$1" "$id" "$reason"
 MOODY
 again() { mv $1/$id todo/${id%.*}.$((${id#*.} + 1)) 2>/dev/null; }
@@ -296,7 +296,8 @@ func (d *disturbed) conf(keyword string) string {
 		if slices.Contains(d.c.without, h[1]) || h[1] == "prepare" && d.c.name != "prepared" || h[1] == "renew" && d.c.name != "leased" {
 			continue
 		}
-		text += fmt.Sprintf("SOAK_HOOK_%s = %s/hooks/%s\n", h[0], d.base, h[1])
+		// A host that stands still is no reason to cut a hook short.
+		text += fmt.Sprintf("SOAK_HOOK_%s = %s/hooks/%s\nSOAK_HOOK_%s_TIMEOUT = 600\n", h[0], d.base, h[1], h[0])
 	}
 	return text
 }
@@ -418,6 +419,7 @@ func (d *disturbed) settled(t *testing.T) {
 		want = 1
 	}
 	if err := harness.WaitFor(harness.Patience, "each slot to ask", func() (bool, error) {
+		clear(asked) // a line may have been read half
 		for _, line := range d.lines(t, "queue/events")[from:] {
 			if f := strings.Fields(line); len(f) == 3 && f[1] == "none" {
 				asked[f[2]] = true

@@ -163,6 +163,9 @@ func prepareFetched(t *testing.T, s *soak) string {
 		t.Fatal(err)
 	}
 	text := strings.ReplaceAll(string(conf), "/etc/paddock/hooks/directory", hooks)
+	for _, hook := range []string{"REPLY_FETCH", "EVICT_CLAIM", "JOB_EXIT"} {
+		text += "DIRECTORY_HOOK_" + hook + "_TIMEOUT = 600\n" // a host that stands still is no reason to cut it short
+	}
 	for name, text := range map[string]string{
 		"pd/etc/hooks.conf":   strings.ReplaceAll(text, "? 0 : 10", "? 0 : 1"),
 		"pd/etc/queues/all.q": "qname all.q\nslots 4\n",
