@@ -18,7 +18,13 @@ import (
 // path are scripts of Debian's that start them.
 const clients = "/usr/lib/gridengine"
 
-// sides are the commands of both, to be timed alike, as the benchmark's user.
+// itself is a command of Grid Engine's without such a script.
+func itself(command []string) []string {
+	return append([]string{filepath.Join(clients, command[0])}, command[1:]...)
+}
+
+// sides are a command among Grid Engine's and one of ours, to be timed alike, as the
+// benchmark's user.
 func (b *bench) sides(env, theirs, ours []string) (timers [2]*timer, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -27,7 +33,7 @@ func (b *bench) sides(env, theirs, ours []string) (timers [2]*timer, err error) 
 	timing := []string{self, "-timer", fmt.Sprintf("%d:%d", b.user.UID, b.user.GID)}
 	inside := append([]string{"run", "env", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name}, timing...)
 	inside = append(inside, "-tries", fmt.Sprint(tries))
-	there := b.ge.Command(append(append(inside, filepath.Join(clients, theirs[0])), theirs[1:]...)...)
+	there := b.ge.Command(append(inside, theirs...)...)
 	here := exec.Command(self, append(append(timing[1:], filepath.Join(b.bin, ours[0])), ours[1:]...)...)
 	here.Env = env
 	for i, cmd := range []*exec.Cmd{there, here} {
@@ -38,9 +44,14 @@ func (b *bench) sides(env, theirs, ours []string) (timers [2]*timer, err error) 
 	return timers, nil
 }
 
-// inTurns takes n times of both, one after the other, and returns the medians.
-// The first of each is not counted.
-func inTurns(timers [2]*timer, n int) (medians [2]time.Duration, err error) {
+// inTurn times a command among Grid Engine's and one of ours, in this environment, so
+// many times, one after the other, and returns the medians. The first of each is not
+// counted.
+func (b *bench) inTurn(env []string, n int, theirs, ours []string) (medians [2]time.Duration, err error) {
+	timers, err := b.sides(env, theirs, ours)
+	if err != nil {
+		return medians, err
+	}
 	var times [2][]time.Duration
 	for i := range n + 1 {
 		for side, t := range timers {
@@ -79,11 +90,7 @@ func (b *bench) qacctTime() error {
 		{"qacct -o of %d lines", []string{"-o"}, b.size(7, 3), 1},
 	} {
 		command := append([]string{"qacct", "-f", file}, m.args...)
-		timers, err := b.sides([]string{"HOME=" + b.user.Home}, command, command)
-		if err != nil {
-			return err
-		}
-		medians, err := inTurns(timers, m.times)
+		medians, err := b.inTurn([]string{"HOME=" + b.user.Home}, m.times, itself(command), command)
 		if err != nil {
 			return err
 		}
@@ -140,11 +147,7 @@ func (b *bench) qstatTime() (err error) {
 			return fmt.Errorf("qstat %d shows %d jobs that wait; want %d", side, n, jobs)
 		}
 	}
-	timers, err := b.sides(b.env(d), command, command)
-	if err != nil {
-		return err
-	}
-	medians, err := inTurns(timers, b.size(11, 3))
+	medians, err := b.inTurn(b.env(d), b.size(11, 3), itself(command), command)
 	if err != nil {
 		return err
 	}

@@ -188,7 +188,7 @@ func (b *bench) qsubTime() error {
 	}
 	args := []string{"-o", "/dev/null", "-j", "y", "-b", "y", "true"}
 	// Held, so that Grid Engine's qmaster does not start them meanwhile.
-	medians, err := b.inTurn(d, b.size(100, 3), append([]string{"qsub", "-h"}, args...), append([]string{"qsub"}, args...))
+	medians, err := b.inTurn(b.env(d), b.size(100, 3), append([]string{"qsub", "-h"}, args...), append([]string{"qsub"}, args...))
 	if err != nil {
 		return err
 	}
@@ -199,44 +199,6 @@ func (b *bench) qsubTime() error {
 	return b.release(d)
 }
 
-// inTurn times a command of Grid Engine's and one of ours so many times, in turn,
-// each run as the user, and returns the medians.
-func (b *bench) inTurn(d *harness.Daemon, times int, theirs, ours []string) (medians [2]time.Duration, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return medians, err
-	}
-	as := fmt.Sprintf("%d:%d", b.user.UID, b.user.GID)
-	their := b.ge.Command(append([]string{"run", "env", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name, self, "-timer", as, "-tries", strconv.Itoa(tries)}, theirs...)...)
-	our := exec.Command(self, append([]string{"-timer", as, filepath.Join(b.bin, ours[0])}, ours[1:]...)...)
-	our.Env = b.env(d)
-	var timers [2]*timer
-	for i, cmd := range []*exec.Cmd{their, our} {
-		if timers[i], err = startTimer(cmd); err != nil {
-			return medians, err
-		}
-	}
-	var took [2][]time.Duration
-	for n := range times + 1 {
-		for i, t := range timers {
-			once, err := t.once("")
-			if err != nil {
-				return medians, err
-			}
-			if n > 0 {
-				took[i] = append(took[i], once)
-			}
-		}
-	}
-	for i, t := range timers {
-		medians[i] = median(took[i])
-		if err := t.stop(); err != nil {
-			return medians, err
-		}
-	}
-	return medians, nil
-}
-
 // qrshTime runs true interactively, which needs no terminal.
 func (b *bench) qrshTime() error {
 	d, err := b.startOurs("qrsh", 1)
@@ -244,7 +206,7 @@ func (b *bench) qrshTime() error {
 		return err
 	}
 	defer d.Kill()
-	medians, err := b.inTurn(d, b.size(20, 2), []string{"qrsh", "true"}, []string{"qrsh", "true"})
+	medians, err := b.inTurn(b.env(d), b.size(20, 2), []string{"qrsh", "true"}, []string{"qrsh", "true"})
 	if err != nil {
 		return err
 	}
