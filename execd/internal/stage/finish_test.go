@@ -597,10 +597,8 @@ func TestOutputOfQueuedJob(t *testing.T) {
 	}
 }
 
-// REQ-EXIT-5, REQ-EXIT-7, REQ-EXIT-8, REQ-EXIT-102: tasks end by the job, the script
-// after it comes when all have ended, and one that fails holds the job.
-func TestScriptAfterTheJob(t *testing.T) {
-	s := newScene(t, nil)
+// scripted gives the scene a job that has not ended, with a script after it.
+func (s *scene) scripted() *life {
 	l := s.life(s.l.task)
 	l.exited, l.left, l.reaped = false, false, false
 	l.flow = exit.Pipeline{}
@@ -609,6 +607,14 @@ func TestScriptAfterTheJob(t *testing.T) {
 		post: &hook.Hook{Keyword: "job", Name: postScript, Path: "/bin/false", Limit: time.Minute},
 	}
 	s.l = l
+	return l
+}
+
+// REQ-EXIT-5, REQ-EXIT-7, REQ-EXIT-8, REQ-EXIT-102: tasks end by the job, the script
+// after it comes when all have ended, and one that fails holds the job.
+func TestScriptAfterTheJob(t *testing.T) {
+	s := newScene(t, nil)
+	l := s.scripted()
 	s.r.setUp(l)
 	task := l.tasks.add(l.task, "1.h", "all.q", 0)
 	s.hooks.run = func(context.Context, int, hook.Call) hook.Result {
@@ -621,17 +627,11 @@ func TestScriptAfterTheJob(t *testing.T) {
 	}
 	delete(l.tasks.list, "1.h")
 	l.flow.Reap("1.h", exit.Status{})
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	eventually(t, "the script is over", func() bool {
 		l.mu.Lock()
-		err := s.r.run(l)
-		l.mu.Unlock()
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+		defer l.mu.Unlock()
+		return s.r.run(l) == nil
+	})
 	if e := s.r.conclude(l, &spool.Outcome{Usage: &spool.Usage{}}); e.Fate != job.FateError || e.Reason != "script after the job failed: exit status 4" {
 		t.Errorf("fate %s, %q; want an error", e.Fate, e.Reason)
 	}
@@ -674,14 +674,7 @@ func TestScriptAfterTheJobWithoutDirectory(t *testing.T) {
 		"environment": func(d spool.Dir) error { return os.Remove(d.Path(spool.FileEnvironment)) },
 	} {
 		s := newScene(t, nil)
-		l := s.life(s.l.task)
-		l.exited, l.left, l.reaped = false, false, false
-		l.flow = exit.Pipeline{}
-		l.extra = &extra{
-			keyword: "job", owner: &user.User{Name: "alice"},
-			post: &hook.Hook{Keyword: "job", Name: postScript, Path: "/bin/false", Limit: time.Minute},
-		}
-		s.l = l
+		l := s.scripted()
 		s.r.setUp(l)
 		s.hooks.run = func(context.Context, int, hook.Call) hook.Result { return hook.Result{} }
 		d, _, err := s.r.Launcher.Find(l.task.RunID())
@@ -709,14 +702,7 @@ func TestScriptAfterTheJobWithoutDirectory(t *testing.T) {
 func TestKillEndsScriptAfterTheJob(t *testing.T) {
 	s := newScene(t, nil)
 	s.r.drop(s.l)
-	l := s.life(s.l.task)
-	l.exited, l.left, l.reaped = false, false, false
-	l.flow = exit.Pipeline{}
-	l.extra = &extra{
-		keyword: "job", owner: &user.User{Name: "alice"},
-		post: &hook.Hook{Keyword: "job", Name: postScript, Path: "/bin/false", Limit: time.Minute},
-	}
-	s.l = l
+	l := s.scripted()
 	s.r.add(l)
 	s.r.setUp(l)
 	l.steer.up = true // it had a shepherd
