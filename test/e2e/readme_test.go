@@ -43,7 +43,7 @@ func typeReadme(t *testing.T, section string) {
 	block, _, _ = strings.Cut(block, "```")
 
 	dir := place(t, "readme")
-	if err := os.Mkdir(filepath.Join(dir, "pd"), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "pd"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var script bytes.Buffer
@@ -58,7 +58,7 @@ func typeReadme(t *testing.T, section string) {
 			continue
 		}
 		command = strings.ReplaceAll(command, "make build && export PATH=$PWD/bin:$PATH", "export")
-		command = strings.ReplaceAll(command, "/tmp/pd", filepath.Join(dir, "pd"))
+		command = strings.ReplaceAll(command, "$(mktemp -d)", filepath.Join(dir, "pd"))
 		command = strings.ReplaceAll(command, " packaging/", " "+filepath.Join(harness.Root(), "packaging")+"/")
 		script.WriteString(command)
 		if strings.HasPrefix(command, "execd ") && strings.HasSuffix(command, " &\n") {
