@@ -349,7 +349,8 @@ func (c *context) attr(s *scope, i int) Value {
 func (c *context) conditional(n *conditional, s *scope) Value {
 	for {
 		var next node
-		switch c.eval(n.cond, s).truth() {
+		cond := c.eval(n.cond, s)
+		switch cond.truth() {
 		case truthTrue:
 			next = n.yes
 		case truthFalse:
@@ -357,7 +358,7 @@ func (c *context) conditional(n *conditional, s *scope) Value {
 		case truthUndefined:
 			return Value{}
 		default:
-			return Error("condition is neither boolean nor number")
+			return needs("condition", cond)
 		}
 		chain, ok := next.(*conditional)
 		if !ok {

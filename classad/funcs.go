@@ -5,7 +5,8 @@ import "strings"
 // function is a built-in function. Arguments of the wrong number are an error,
 // and not evaluated.
 type function struct {
-	least, most int // most -1: any number
+	least, most int  // most -1: any number
+	pattern     bool // the first argument is one
 	strict      func(c *context, args []Value) Value
 	lazy        func(c *context, s *scope, args []node) Value
 }
@@ -42,15 +43,25 @@ func init() {
 	}
 }
 
+// uncallable says why a call is an error whatever its arguments are; empty: it is
+// none.
+func (n *call) uncallable() string {
+	switch {
+	case n.fn == nil:
+		return "no function " + n.name
+	case len(n.args) < n.fn.least || n.fn.most >= 0 && len(n.args) > n.fn.most:
+		return "wrong number of arguments to " + n.name
+	}
+	return ""
+}
+
 // call calls a function.
 func (c *context) call(n *call, s *scope) Value {
 	fn := n.fn
-	switch {
-	case fn == nil:
-		return Error("no function " + n.name)
-	case len(n.args) < fn.least || fn.most >= 0 && len(n.args) > fn.most:
-		return Error("wrong number of arguments to " + n.name)
-	case fn.lazy != nil:
+	if wrong := n.uncallable(); wrong != "" {
+		return Error(wrong)
+	}
+	if fn.lazy != nil {
 		return fn.lazy(c, s, n.args)
 	}
 	bottom := len(c.stack)

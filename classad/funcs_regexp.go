@@ -32,11 +32,11 @@ var patterns = struct {
 }{compiled: map[string]*pattern{}}
 
 func regexpFunctions(m map[string]*function) {
-	m["regexp"] = &function{least: 2, most: 3, strict: matchRegexp}
-	m["regexpMember"] = &function{least: 2, most: 3, strict: regexpMember}
-	m["regexps"] = &function{least: 3, most: 4, strict: replacing("")}
-	m["replace"] = &function{least: 3, most: 4, strict: replacing("f")}
-	m["replaceAll"] = &function{least: 3, most: 4, strict: replacing("fg")}
+	m["regexp"] = &function{least: 2, most: 3, pattern: true, strict: matchRegexp}
+	m["regexpMember"] = &function{least: 2, most: 3, pattern: true, strict: regexpMember}
+	m["regexps"] = &function{least: 3, most: 4, pattern: true, strict: replacing("")}
+	m["replace"] = &function{least: 3, most: 4, pattern: true, strict: replacing("f")}
+	m["replaceAll"] = &function{least: 3, most: 4, pattern: true, strict: replacing("fg")}
 }
 
 // compile returns the compiled pattern, and pays for what is new.

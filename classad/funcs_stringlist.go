@@ -17,7 +17,7 @@ func stringListFunctions(m map[string]*function) {
 	m["stringListsIntersect"] = onLists(exact, anyIn, true)
 	m["stringListSubsetMatch"] = onLists(exact, allIn, true)
 	m["stringListISubsetMatch"] = onLists(lowerString, allIn, true)
-	m["stringListRegexpMember"] = &function{least: 2, most: 4, strict: stringListRegexpMember}
+	m["stringListRegexpMember"] = &function{least: 2, most: 4, pattern: true, strict: stringListRegexpMember}
 	m["stringList_regexpMember"] = m["stringListRegexpMember"]
 }
 

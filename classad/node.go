@@ -148,6 +148,49 @@ var ops = [...]struct {
 	opComplement:   {"~", levelUnary},
 }
 
+// children calls f with the parts of a node, of a chain of ?: with those of all its
+// links: it is as long as the text, and no deeper than one.
+func children(n node, f func(node)) {
+	switch n := n.(type) {
+	case *selection:
+		f(n.of)
+	case *subscript:
+		f(n.of)
+		f(n.index)
+	case *unary:
+		f(n.x)
+	case *binary:
+		f(n.x)
+		f(n.y)
+		for _, t := range n.more {
+			f(t.y)
+		}
+	case *conditional:
+		for {
+			f(n.cond)
+			f(n.yes)
+			next, ok := n.no.(*conditional)
+			if !ok {
+				f(n.no)
+				return
+			}
+			n = next
+		}
+	case *call:
+		for _, arg := range n.args {
+			f(arg)
+		}
+	case *listNode:
+		for _, e := range n.elems {
+			f(e)
+		}
+	case *adNode:
+		for i := range n.ad.attrs {
+			f(n.ad.attrs[i].expr)
+		}
+	}
+}
+
 // level returns how tightly a node holds together when it is printed.
 func level(n node) int {
 	switch n := n.(type) {

@@ -80,55 +80,19 @@ func (w *walker) node(n node, a *around) {
 	switch n := n.(type) {
 	case *ref:
 		w.ref(n, a)
+	case *call:
+		w.call(n, a)
+	case *adNode:
+		a = &around{ad: n.ad, parent: a, swapped: a.swapped}
 	case *selection:
 		if equalFold(n.name, "CurrentTime") {
 			w.found.Time = true
 		}
-		w.node(n.of, a)
-	case *subscript:
-		w.node(n.of, a)
-		w.node(n.index, a)
-	case *unary:
-		w.node(n.x, a)
-	case *binary:
-		w.node(n.x, a)
-		w.node(n.y, a)
-		for _, t := range n.more {
-			w.node(t.y, a)
-		}
-	case *conditional:
-		w.conditional(n, a)
-	case *call:
-		w.call(n, a)
-	case *listNode:
-		for _, e := range n.elems {
-			w.node(e, a)
-		}
-	case *adNode:
-		inner := &around{ad: n.ad, parent: a, swapped: a.swapped}
-		for i := range n.ad.attrs {
-			w.node(n.ad.attrs[i].expr, inner)
-		}
 	}
-}
-
-func (w *walker) conditional(n *conditional, a *around) {
-	for {
-		w.node(n.cond, a)
-		w.node(n.yes, a)
-		next, ok := n.no.(*conditional)
-		if !ok {
-			w.node(n.no, a)
-			return
-		}
-		n = next
-	}
+	children(n, func(part node) { w.node(part, a) })
 }
 
 func (w *walker) call(n *call, a *around) {
-	for _, arg := range n.args {
-		w.node(arg, a)
-	}
 	switch {
 	case n.fn == nil:
 	case n.fn == lookupFunction("time"),

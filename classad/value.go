@@ -2,6 +2,8 @@ package classad
 
 import (
 	"math"
+	"strings"
+	"unicode"
 )
 
 // Kind is what a value is.
@@ -96,12 +98,24 @@ func relTime(seconds float64) Value {
 // Kind tells what the value is.
 func (v Value) Kind() Kind { return v.kind }
 
-// Reason says why the value is an error.
+// Reason says why the value is an error, in one line of at most 200 bytes: names and
+// patterns of whoever wrote the ad may be a part of it.
 func (v Value) Reason() string {
+	const longest = 200
 	if v.kind != ErrorKind {
 		return ""
 	}
-	return v.str
+	s := strings.ToValidUTF8(v.str, "?")
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest-3], "") + "..."
+	}
+	return s
 }
 
 // Bool returns a boolean, and reports whether the value is one.

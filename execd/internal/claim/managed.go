@@ -683,11 +683,11 @@ func (t *Table) refusal(m *managed, d *slot.Decision) string {
 }
 
 // start evaluates START with the ads of a slot and a job, and reports whether it is
-// true.
+// true; of an error, value says why it is one.
 func (t *Table) start(slotAd, jobAd *classad.Ad) (value string, ok bool) {
 	env := classad.Env{My: slotAd, Target: jobAd, Now: t.o.Now()}
 	v := env.Eval(t.policy.Expr(slot.Start))
-	return v.String(), v.True()
+	return slot.Told(v), v.True()
 }
 
 // startIs is the refusal of a slot whose START has a value that is not true.

@@ -337,6 +337,26 @@ func TestRequestRefused(t *testing.T) {
 	b.want(Request{Claim: 2, Job: job("Good = true; RequestMemory = 1024; RequestDisk = 5; RequestCpus = 1; RequestGPUs = 0; Requirements = TARGET.Memory > 10")}, "5:Claimed/Idle, Accepted #2")
 }
 
+// TestRefusedByError: a slot and a job that cannot be together because an expression of
+// either is an error are told so, and why it is one.
+func TestRefusedByError(t *testing.T) {
+	for _, c := range []struct{ start, job, want string }{
+		{"NoSuch(TARGET.Owner)", "", "START is an error: no function NoSuch"},
+		{"TARGET.Good", `Good = 1 + "a"`, "START is an error: cannot apply + to integer and string"},
+		{"TARGET.Good", "", "START is not true for the job"},
+		{"true", `Requirements = NoSuch("b") > 1`, "the Requirements of the job are an error: no function NoSuch"},
+		{"true", "Requirements = member(TARGET.Memory)", "the Requirements of the job are an error: wrong number of arguments to member"},
+		{"true", "Requirements = 1 > 2", "the Requirements of the job are not met"},
+		{"true", "RequestMemory = NoSuch()", "RequestMemory of the job is an error: no function NoSuch"},
+		{"true", "RequestMemory = undefined", ""},
+	} {
+		b := newBench(t, testKnobs{"START": c.start})
+		if d := b.m.Decide(b.now, job(c.job)); d.Text != c.want || d.Accept != (c.want == "") {
+			t.Errorf("START = %s, job %s: %+v; want %q", c.start, c.job, d, c.want)
+		}
+	}
+}
+
 // TestActivateRefused: CLAIM-ACTIVATE: the order of what is looked at.
 func TestActivateRefused(t *testing.T) {
 	b := newBench(t, testKnobs{"START": "TARGET.Good", "CLAIM_WORKLIFE": "0"})

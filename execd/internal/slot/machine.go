@@ -505,7 +505,7 @@ func (m *Machine) isOwner() bool {
 	}
 	if !m.notedOwner {
 		m.notedOwner = true
-		m.note("IS_OWNER is " + v.String() + ", taken for true")
+		m.note("IS_OWNER is " + Told(v) + ", taken for true")
 	}
 	return true
 }
@@ -522,7 +522,7 @@ func (m *Machine) wantVacate() bool {
 	}
 	if !m.notedVacate {
 		m.notedVacate = true
-		m.note("WANT_VACATE is " + v.String() + ", taken for true")
+		m.note("WANT_VACATE is " + Told(v) + ", taken for true")
 	}
 	return true
 }
@@ -572,7 +572,9 @@ func (m *Machine) willing(j Job) (bool, string) {
 }
 
 func (m *Machine) suits(j Job) (bool, string) {
-	if !m.start(j).True() {
+	if v := m.start(j); v.Kind() == classad.ErrorKind {
+		return false, "START is " + Told(v)
+	} else if !v.True() {
 		return false, "START is not true for the job"
 	}
 	ad := m.jobAd(j)
@@ -581,7 +583,9 @@ func (m *Machine) suits(j Job) (bool, string) {
 	}
 	if _, ok := ad.Lookup("Requirements"); ok {
 		env := classad.Env{My: ad, Target: m.slotAd(), Now: m.now, Random: m.cfg.Random, Steps: m.steps}
-		if !env.Attr("Requirements").True() {
+		if v := env.Attr("Requirements"); v.Kind() == classad.ErrorKind {
+			return false, "the Requirements of the job are " + Told(v)
+		} else if !v.True() {
 			return false, "the Requirements of the job are not met"
 		}
 	}
@@ -617,8 +621,12 @@ func (m *Machine) fits(ad *classad.Ad) (bool, string) {
 			return true, ""
 		}
 		job := classad.Env{My: ad, Target: slot, Now: m.now, Steps: m.steps}
-		want, ok := job.Attr(s.request).Number()
-		if !ok || want <= 0 {
+		asked := job.Attr(s.request)
+		want, ok := asked.Number()
+		switch {
+		case asked.Kind() == classad.ErrorKind:
+			return false, s.request + " of the job is " + Told(asked)
+		case !ok || want <= 0:
 			continue
 		}
 		env := classad.Env{My: slot, Target: ad, Now: m.now, Steps: m.steps}

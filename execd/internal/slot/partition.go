@@ -133,7 +133,7 @@ func (p *Partitionable) Request(job, slot *classad.Ad, fetched bool) (Resources,
 		v := env.Eval(p.policy.modify[i])
 		n, ok := v.Number()
 		if !ok || math.IsNaN(n) {
-			return want, fmt.Errorf("the job's Request%s is %s", x.name, v)
+			return want, fmt.Errorf("the job's Request%s is %s", x.name, Told(v))
 		}
 		n = math.Ceil(n)
 		if n < float64(x.least) || n > maxAmount {

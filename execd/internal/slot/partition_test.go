@@ -37,7 +37,7 @@ func TestPartitionRequest(t *testing.T) {
 		{testKnobs{"MODIFY_REQUEST_EXPR_REQUESTCPUS": "TARGET.Cpus", "MODIFY_REQUEST_EXPR_REQUESTDISK": "7"}, "", false, Resources{8, 128, 7, 0}, ""},
 		{testKnobs{"MODIFY_REQUEST_EXPR_REQUESTCPUS": "0"}, "", false, Resources{}, "RequestCpus is 0, which is none of 1 to"},
 		{nil, "RequestCpus = -1", false, Resources{}, "RequestCpus is -1"},
-		{nil, `RequestMemory = "lots"`, false, Resources{}, "RequestMemory is error"},
+		{nil, `RequestMemory = "lots"`, false, Resources{}, "RequestMemory is an error: string is no number"},
 		{nil, "RequestDisk = 1.0e300", false, Resources{}, "RequestDisk is "},
 		{nil, "RequestGPUs = undefined", false, Resources{}, "RequestGPUs is undefined"},
 		{nil, "RequestCpus = 1; RequestMemory = 1", true, Resources{}, "the work has no RequestDisk"},

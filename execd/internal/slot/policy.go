@@ -209,6 +209,14 @@ func condition(v classad.Value) bool {
 	return ok
 }
 
+// Told writes a value for a message: of an error, why it is one.
+func Told(v classad.Value) string {
+	if v.Kind() == classad.ErrorKind {
+		return "an error: " + v.Reason()
+	}
+	return v.String()
+}
+
 // forever is longer than anything runs, and can be added to a time.
 const forever = 100 * 365 * 24 * time.Hour
 

@@ -239,6 +239,12 @@ func TestOdd(t *testing.T) {
 		{`WANT_HOLD_SUBCODE = true`, `WANT_HOLD_SUBCODE: want a whole number, not the boolean true: it counts as 0`},
 		{`MODIFY_REQUEST_EXPR_REQUESTCPUS = "4"`, `MODIFY_REQUEST_EXPR_REQUESTCPUS: want a number, not the string "4": no request is met`},
 		{`STARTD_ATTRS = SITE` + "\n" + `SITE = "here"`, ""},
+		// Nor does it matter on what a call depends that is always an error.
+		{`START = NoSuch("x") > KeyboardIdle`, `START: no function NoSuch, which is an error when it is looked at: no job is taken`},
+		{`KILL_VANILLA = member(TARGET.Owner)`, `KILL_VANILLA: wrong number of arguments to member, which is an error when it is looked at: it counts as false`},
+		{`START = regexp("(?!b)", TARGET.Owner) && F() && F(TARGET.X)`, "START: error parsing regexp: invalid or unsupported Perl syntax: `(?!`; no function F, which is an error when it is looked at: no job is taken"},
+		{`WANT_SUSPEND = eval("F(1)")`, `WANT_SUSPEND: no function F, which is an error when it is looked at: it counts as false`},
+		{"SITE = 1 + F(X)\nSTARTD_ATTRS = SITE, START\nSTART = true || MY.Site", `SITE: no function F, which is an error when it is looked at`},
 		// What depends on ads or the time is nobody's to say before they are there.
 		{`KILL = strcat("tr", MY.ue)`, ""},
 		{`RANK = TARGET.Owner`, ""},

@@ -236,9 +236,20 @@ func (k *Known) checkWord(word string) error {
 	return nil
 }
 
-// odd says that an expression, the knob of that name, has a value of which nothing can
-// be made, and what becomes of it; empty: it has not, or its value depends on ads or
-// the time. What is undefined is a way to say nothing.
+// mistakes says what of an expression is an error whatever the ads are, "" if nothing.
+// It is no reason to refuse a file: a part of the expression that is never looked at
+// may be meant for another daemon.
+func mistakes(e classad.Expr) string {
+	found := e.Mistakes()
+	if len(found) == 0 {
+		return ""
+	}
+	return strings.Join(found, "; ") + ", which is an error when it is looked at"
+}
+
+// odd says that an expression, the knob of that name, has a mistake in it, or a value of
+// which nothing can be made, and what becomes of it; empty: it has not, or its value
+// depends on ads or the time. What is undefined is a way to say nothing.
 func (k *Known) odd(name, v string) string {
 	if k.Kind != Expression {
 		return ""
@@ -247,7 +258,16 @@ func (k *Known) odd(name, v string) string {
 		k = Find(universes.ReplaceAllString(bare(name), ""))
 	}
 	e, err := parse(v)
-	if err != nil || !e.References(nil, nil).Constant() {
+	if err != nil {
+		return ""
+	}
+	if text := mistakes(e); text != "" {
+		if k.Else != "" {
+			text += ": " + k.Else
+		}
+		return text
+	}
+	if !e.References(nil, nil).Constant() {
 		return ""
 	}
 	c := (&classad.Env{}).Eval(e)

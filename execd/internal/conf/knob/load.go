@@ -358,8 +358,10 @@ func (r *reader) attributes(s *Set) {
 		at := s.Get(name)
 		if !ok {
 			r.problem(list.place(), list.Line, "STARTD_ATTRS: nothing says what %s is", shorten(name))
-		} else if _, err := parse(v); err != nil {
+		} else if e, err := parse(v); err != nil {
 			r.problem(at.place(), at.Line, "%s: %v", at.Name, err)
+		} else if wrong := mistakes(e); wrong != "" && Find(name) == nil { // of a known one it was said
+			r.add(Problem{File: at.place(), Line: at.Line, Text: at.told(wrong), Warning: true})
 		}
 	}
 }
