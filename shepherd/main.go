@@ -18,13 +18,14 @@ var version = "devel"
 
 // Exit codes besides those of package parent.
 const (
-	exitLeft     = 1  // -remove: something is left; -tail: cannot read; -append, -write: cannot write
+	exitLeft     = 1  // -remove: something is left; -tail: cannot read; -append, -write: cannot write; -exec: cannot execute
 	exitUsage    = 64 // called wrongly
 	exitNoRights = 77 // -as-user: cannot become that user
 )
 
 const help = `usage: shepherd [-bg] [-detail] [DIR]
        shepherd -as-user UID GID GROUPS -append PATH
+       shepherd -as-user UID GID GROUPS -exec PATH [ARG ...]
        shepherd -as-user UID GID GROUPS -hook
        shepherd -as-user UID GID GROUPS -remove PATH
        shepherd -as-user UID GID GROUPS -tail BYTES PATH
@@ -37,6 +38,7 @@ started) and writes down there how it ended.
                            separated by commas), for what follows
   -bg                      accepted and ignored, as sge_execd gives it
   -detail                  trace every step
+  -exec PATH [ARG ...]     turn into that program, with the environment as it is
   -help                    print this text
   -hook                    run one hook after another, and end all that each
                            of them leaves; for execd
@@ -117,6 +119,8 @@ func asUser(args []string) int {
 	switch {
 	case len(args) == 4 && args[3] == "-hook":
 		return asHook(args)
+	case len(args) >= 5 && args[3] == "-exec":
+		do = func() error { return starter.Exec(args[4:]) }
 	case len(args) == 5 && args[3] == "-append":
 		do = func() error { return starter.Append(0, args[4]) }
 	case len(args) == 5 && args[3] == "-write":
@@ -130,7 +134,7 @@ func asUser(args []string) int {
 		}
 		do = func() error { return starter.Tail(1, args[5], n) }
 	default:
-		return usage("-as-user wants UID GID GROUPS and -hook, -append, -remove or -write PATH, or -tail BYTES PATH")
+		return usage("-as-user wants UID GID GROUPS and -hook, -append, -remove or -write PATH, -tail BYTES PATH, or -exec PATH and arguments")
 	}
 	ids, err := starter.ParseIDs(args[0], args[1], args[2])
 	if err != nil {
@@ -156,7 +160,6 @@ func asHook(args []string) int {
 	if !hook.Given() {
 		return usage("-hook is for execd: descriptor 3 is no socket")
 	}
-	_ = starter.Unprotect() // one that stays protected is no reason not to run it
 	if err := starter.Become(ids); err != nil {
 		hook.Fail(err.Error())
 		return exitNoRights

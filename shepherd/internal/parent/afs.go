@@ -28,11 +28,13 @@ const coshepherdName = "sge_coshepherd"
 // put into the directory: set_token_cmd sets it before all other parts, and the
 // coshepherd renews it until the run is over.
 func (p *parent) planAFS() error {
-	use, _ := p.config.Lookup(spool.KeyUseAFS)
-	if !number(use) {
+	if !starter.UsesAFS(p.config) {
 		return nil
 	}
 	p.log.Line("beginning AFS setup")
+	if err := p.shareKeyring(); err != nil {
+		return err
+	}
 	var values [3]string
 	for i, key := range []string{spool.KeyCoshepherd, spool.KeySetTokenCmd, spool.KeyJobOwner} {
 		v, ok := p.config.Lookup(key)
@@ -59,6 +61,18 @@ func (p *parent) planAFS() error {
 	p.planned = append(p.planned, planned{procedure: &setToken, raw: text, command: command.Procedure{Argv: []string{text}}})
 	p.renewer = []string{values[0], values[1], values[2], strconv.Itoa(seconds)}
 	return nil
+}
+
+// shareKeyring gives all parts of the run one session keyring: the token that
+// set_token_cmd sets is kept there, and is for the others. A stage that was started
+// before has none of it.
+func (p *parent) shareKeyring() error {
+	note, err := starter.OwnKeyring()
+	if note != "" {
+		p.log.Line(note)
+	}
+	p.dismiss()
+	return err
 }
 
 var errIncompleteAFS = errors.New("AFS with incomplete specification requested")

@@ -1,6 +1,7 @@
 package parent
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -21,16 +22,22 @@ func (r *rig) afs(setToken, coshepherd string) *rig {
 }
 
 // TestAFS runs a job as another user with a token, which is set and renewed by
-// root's programs.
+// root's programs. All have the session keyring in which a token is kept, and which
+// is that of no other run.
 func TestAFS(t *testing.T) {
 	t.Parallel()
 	needRoot(t, "becomes another user")
-	r := newRig(t, "until grep -q renewing log; do sleep 0.01; done; echo job >>log").set(other...).set("job_owner=o'wner")
+	ring := fmt.Sprintf("perl -e 'print syscall(%d, 0, -3, 0)'", unix.SYS_KEYCTL) // its number
+	same := "test $(" + ring + `) = "$(cat ring)" || echo another keyring >>log; `
+	r := newRig(t, "until grep -q renewing log; do sleep 0.01; done; "+same+"echo job >>log").set(other...).set("job_owner=o'wner")
 	r.env = append(r.env, "LD_PRELOAD=/no/such/library")
-	r.afs(`echo "$(cat) $(id -u) $PATH [$LD_PRELOAD]" >>`+r.base+"/out/log; chmod 666 "+r.base+"/out/log",
+	r.afs(`echo "$(cat) $(id -u) $PATH [$LD_PRELOAD]" >>`+r.base+"/out/log; chmod 666 "+r.base+"/out/log; "+ring+" >"+r.base+"/out/ring",
 		"trap 'echo over >>"+r.base+"/out/log; exit' TERM; echo renewing >>"+r.base+"/out/log; while :; do sleep 0.01; done")
-	r.set("epilog=" + r.script("epilog", ""))
+	r.set("epilog=" + r.script("epilog", same))
 	r.ended(r.run(), 0, 0)
+	if mine, _ := unix.KeyctlInt(unix.KEYCTL_GET_KEYRING_ID, unix.KEY_SPEC_SESSION_KEYRING, 0, 0, 0); fmt.Sprint(mine) == r.output("ring") {
+		t.Errorf("the run has the keyring of its execd, %d", mine)
+	}
 	want := strings.Join([]string{
 		"settoken o'wner 3600", "secret 0 /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin []",
 		"coshepherd " + r.base + "/bin/settoken o'wner 3600", "renewing", "job", "epilog", "over",

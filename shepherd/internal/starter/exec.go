@@ -139,6 +139,16 @@ func (s *stage) exec(cmd Command) *Failure {
 	return nil
 }
 
+// Exec turns this process into a program that works beside execd: nothing that was
+// open or blocked before is so in it. Its first word is the path.
+func Exec(argv []string) error {
+	CloseOnExec()
+	unix.Umask(0o022)
+	OpenSignals()
+	err := syscall.Exec(argv[0], argv, unix.Environ())
+	return errors.New("cannot execute " + strconv.Quote(argv[0]) + ": " + errnoText(err))
+}
+
 func (s *stage) cannotExecute(cmd Command, err error) *Failure {
 	return &Failure{Number: s.notExecuted(), Text: cmd.String() + " failed: " + errnoText(err)}
 }

@@ -110,14 +110,23 @@ func Owner(c *spool.Config, places owner.Places) (IDs, error) {
 }
 
 // Become gives up every right of this process for those of ids, for good, and
-// proves it. All threads change, since the process goes on as Go. An ordinary
-// user can only become himself.
+// proves it, and with them what execd has from whoever started it: its session
+// keyring, its inheritable capabilities and a protection when memory runs out. All
+// threads change their ids, since the process goes on as Go. An ordinary user can
+// only become himself.
 func Become(ids IDs) error {
 	if unix.Geteuid() != 0 {
 		if ids.UID != unix.Geteuid() {
 			return errors.New("cannot become user " + strconv.Itoa(ids.UID) + ": not root")
 		}
 		return nil
+	}
+	_ = unprotect(fileOOM) // one that stays protected is no reason not to do it
+	if err := dropInheritable(); err != nil {
+		return err
+	}
+	if _, err := OwnKeyring(); err != nil {
+		return err
 	}
 	// Groups first: afterwards there is no right to change them.
 	if err := syscall.Setgroups(ids.Groups); err != nil {
@@ -131,6 +140,23 @@ func Become(ids IDs) error {
 	}
 	if !prove(uint32(ids.UID), uint32(ids.GID), gids(ids.Groups), make([]uint32, len(ids.Groups)+1)) {
 		return errors.New("cannot become user " + strconv.Itoa(ids.UID) + ": rights were left")
+	}
+	return nil
+}
+
+// dropInheritable takes from this thread the capabilities that a program with some
+// in its file would add to, and with them those that are kept by any program. An
+// execd has them from a container that was started carelessly.
+func dropInheritable() error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	err := unix.Capget(&head, &sets[0])
+	if err == nil && (sets[0].Inheritable|sets[1].Inheritable) != 0 {
+		sets[0].Inheritable, sets[1].Inheritable = 0, 0
+		err = unix.Capset(&head, &sets[0])
+	}
+	if err != nil {
+		return failedTo("drop inheritable capabilities", err)
 	}
 	return nil
 }

@@ -10,10 +10,6 @@ import (
 // fileOOM says how soon the kernel kills this process when memory runs out.
 const fileOOM = "/proc/self/oom_score_adj"
 
-// Unprotect takes from this process, and so from what it starts, a protection
-// from being killed when memory runs out. Call it before Become.
-func Unprotect() error { return unprotect(fileOOM) }
-
 // unprotect takes away the protection from being killed that an execd may have,
 // and that everything it starts inherits: the job is what is to be killed. It
 // is root's to do, whose number is also the least that a job can set again.

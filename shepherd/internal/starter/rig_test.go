@@ -34,7 +34,8 @@ type rig struct {
 	dir    spool.Dir
 	config *spool.Config
 	env    []string
-	uid    int // of the stage itself
+	uid    int          // of the stage itself
+	before func() error // is done in the thread that starts it; nil: nothing
 }
 
 // Users that exist for stages of rigs alone.
@@ -87,6 +88,14 @@ func (r *rig) file(name, text string, mode os.FileMode) string {
 		r.t.Fatal(err)
 	}
 	return path
+}
+
+// empty makes a file below base that everybody may write to.
+func (r *rig) empty(name string) {
+	r.t.Helper()
+	if err := os.Chmod(r.file(name, "", 0o666), 0o666); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // script writes a procedure and returns its path.
@@ -220,6 +229,11 @@ func (r *rig) enter() error {
 	}
 	if err := unix.Chdir(r.dir.Path()); err != nil {
 		return err
+	}
+	if r.before != nil {
+		if err := r.before(); err != nil {
+			return err
+		}
 	}
 	if r.uid != 0 {
 		u := uint32(r.uid)

@@ -74,7 +74,11 @@ func Main(words []string) {
 		if err := unprotect(fileOOM); err != nil {
 			s.log.Line(err.Error())
 		}
+		if err := dropInheritable(); err != nil {
+			s.log.Line(err.Error())
+		}
 	}
+	noKeys := s.keyring()
 	order, files, bad := mayGo()
 	if order == nil {
 		exit(0)
@@ -93,6 +97,9 @@ func Main(words []string) {
 	s.detailStart()
 	if err != nil {
 		s.die(s.failed(err))
+	}
+	if noKeys != nil {
+		s.die(s.noKeys(noKeys))
 	}
 	if fail := s.become(); fail != nil {
 		s.die(fail)
