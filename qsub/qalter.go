@@ -293,6 +293,7 @@ func (s *session) qresub(ctx context.Context, args []string) error {
 	var lines []api.Line
 	for i := range reply.Submitted {
 		r := &reply.Submitted[i].SubmitReply
+		s.warn(r.Warnings)
 		for _, text := range r.Lines {
 			lines = append(lines, api.Line{Text: text})
 		}

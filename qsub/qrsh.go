@@ -182,6 +182,7 @@ func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitRep
 	for _, line := range reply.Lines {
 		fmt.Fprintln(s.out, api.Visible(line))
 	}
+	s.warn(reply.Warnings)
 	if reply.Job == 0 {
 		return &reply, nil
 	}

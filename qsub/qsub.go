@@ -153,6 +153,7 @@ func (s *session) submit(ctx context.Context, j *job) error {
 	for _, line := range reply.Lines {
 		fmt.Fprintln(s.out, api.Visible(line))
 	}
+	s.warn(reply.Warnings)
 	if reply.Job == 0 {
 		return nil // verified
 	}
@@ -176,6 +177,13 @@ func (s *session) submit(ctx context.Context, j *job) error {
 		return nil
 	}
 	return s.wait(ctx, &reply, j.terse)
+}
+
+// warn prints what execd warns of.
+func (s *session) warn(lines []string) {
+	for _, line := range lines {
+		fmt.Fprintf(s.err, "%s: warning: %s\n", s.command, api.Visible(line))
+	}
 }
 
 // idOf returns the number of a job that was submitted, with its tasks, and what

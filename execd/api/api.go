@@ -180,6 +180,10 @@ type SubmitRequest struct {
 	Env    []string `json:"env,omitempty"`
 	Origin []string `json:"origin,omitempty"`
 
+	// Plain is set by execd, whatever a client says: the script's first line names
+	// no program to run it.
+	Plain bool `json:"plain,omitempty"`
+
 	// Work is what the job has if it did not come by qsub; nil: it did.
 	Work *Work `json:"work,omitempty"`
 }
@@ -250,6 +254,9 @@ type SubmitReply struct {
 	Tasks Tasks    `json:"tasks,omitzero"`
 	Name  string   `json:"name"`
 	Lines []string `json:"lines,omitempty"` // what -w found, to be printed first
+	// Warnings are what the user would else learn only when it is too late: for
+	// standard error.
+	Warnings []string `json:"warnings,omitempty"`
 	// Cursor is where to begin a WaitRequest for this job: nothing of it is
 	// accounted before.
 	Cursor string `json:"cursor"`

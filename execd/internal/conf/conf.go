@@ -14,6 +14,12 @@ import (
 	"paddock/execd/internal/conf/knob"
 )
 
+// The values of shell_start_mode that a queue may have which names none.
+const (
+	PosixCompliant = "posix_compliant" // a script is run by a shell
+	UnixBehavior   = "unix_behavior"   // and by what its first line names
+)
+
 // Config is everything the administrator's files say.
 type Config struct {
 	Global Global
@@ -123,7 +129,7 @@ type Queue struct {
 	Rerun          bool    // rerun: the default of qsub -r
 	Tmpdir         string  // tmpdir: parent of the jobs' TMPDIR
 	Shell          string  // shell: when the job has no -S
-	ShellStartMode string  // posix_compliant, unix_behavior or script_from_stdin
+	ShellStartMode string  // PosixCompliant, UnixBehavior or script_from_stdin
 	StarterMethod  string  // starter_method; empty: none
 	Limits         []Limit // s_cpu, h_cpu and the like, as written
 

@@ -18,8 +18,10 @@ import (
 type Options struct {
 	Dir    string // the directory of the configuration; it may be missing
 	Tmpdir string // tmpdir of queues that name none
-	Host   string // this host, by which overrides and hostlists are resolved
-	Root   bool   // refuse what another than root can write
+	// ShellStartMode is the one of queues that name none; "": PosixCompliant.
+	ShellStartMode string
+	Host           string // this host, by which overrides and hostlists are resolved
+	Root           bool   // refuse what another than root can write
 	// Environ is the environment, in which _CONDOR_NAME overrides the knob NAME.
 	Environ []string
 
@@ -427,9 +429,19 @@ func (l *loader) queues() {
 	})
 }
 
+// absent has what stands in a queue for parameters that it leaves out and that
+// are not the same everywhere.
+func (o *Options) absent() map[string]string {
+	return map[string]string{
+		"hostlist": o.Host, "slots": strconv.Itoa(runtime.NumCPU()), "tmpdir": o.Tmpdir, "shell_start_mode": o.shellStartMode(),
+	}
+}
+
+func (o *Options) shellStartMode() string { return cmp.Or(o.ShellStartMode, PosixCompliant) }
+
 // queue reads a queue, and leaves it out when it has not this host.
 func (l *loader) queue(name, path string, entries []entry) {
-	into := &Queue{Slots: runtime.NumCPU(), Tmpdir: l.Tmpdir}
+	into := &Queue{Slots: runtime.NumCPU(), Tmpdir: l.Tmpdir, ShellStartMode: l.shellStartMode()}
 	for _, e := range entries {
 		if e.name != "hostlist" {
 			continue
@@ -441,7 +453,7 @@ func (l *loader) queue(name, path string, entries []entry) {
 			into = nil
 		}
 	}
-	absent := map[string]string{"hostlist": l.Host, "slots": strconv.Itoa(runtime.NumCPU()), "tmpdir": l.Tmpdir}
+	absent := l.absent()
 	look := into
 	if into == nil && path == l.closely {
 		look = &Queue{}

@@ -40,9 +40,9 @@ var queueParams = slices.Concat([]param[Queue]{
 	{"shell", "/bin/sh", plain, func(_ *scope, q *Queue, v string) error { return setPath(&q.Shell, v) }},
 	{"prolog", "NONE", word, func(_ *scope, q *Queue, v string) error { return setProcedure(&q.Prolog, v) }},
 	{"epilog", "NONE", word, func(_ *scope, q *Queue, v string) error { return setProcedure(&q.Epilog, v) }},
-	{"shell_start_mode", "posix_compliant", plain, func(_ *scope, q *Queue, v string) error {
+	{"shell_start_mode", "", plain, func(_ *scope, q *Queue, v string) error {
 		q.ShellStartMode = v
-		return oneOf(v, "posix_compliant", "unix_behavior", "script_from_stdin")
+		return oneOf(v, PosixCompliant, UnixBehavior, "script_from_stdin")
 	}},
 	{"starter_method", "NONE", word, func(_ *scope, q *Queue, v string) error { return setOptionalPath(&q.StarterMethod, v) }},
 	{"suspend_method", "NONE", word, func(_ *scope, q *Queue, v string) error { return setMethod(&q.SuspendMethod, v) }},

@@ -1,9 +1,8 @@
 package conf
 
 import (
-	"runtime"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"paddock/execd/api"
@@ -28,7 +27,7 @@ func (l *Live) Template(kind, name string) (string, error) {
 	schema := schemas[kind]
 	standard := map[string]string{schema[0].name: name}
 	if kind == kindQueue {
-		standard["hostlist"], standard["slots"], standard["tmpdir"] = l.options.Host, strconv.Itoa(runtime.NumCPU()), l.options.Tmpdir
+		maps.Copy(standard, l.options.absent())
 	}
 	for _, p := range schema {
 		value := p.standard

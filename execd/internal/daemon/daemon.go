@@ -108,8 +108,14 @@ func files(o Options) (conf.Options, error) {
 	if err != nil {
 		return conf.Options{}, fmt.Errorf("cannot get the name of this host: %w", err)
 	}
+	mode := conf.PosixCompliant
+	if !o.RootMode {
+		// Its user made no configuration, and expects of a script what it does when
+		// he runs it himself.
+		mode = conf.UnixBehavior
+	}
 	return conf.Options{
-		Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode,
+		Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode, ShellStartMode: mode,
 		Environ: os.Environ(), //nolint:forbidigo // it is read, and handed on to nobody
 	}, nil
 }

@@ -95,6 +95,16 @@ func (o *Order) names(host string) names {
 // dir is the working directory: the requested one, else the owner's home.
 func (o *Order) dir(host string) string { return workingDir(o.names(host), o.Request.Cwd) }
 
+// shellStartMode is the queue's. A script that names no program to run it is its
+// shell's with unix_behavior, too: the kernel could not run it, and the shepherd,
+// as Grid Engine's, would take /bin/sh, whatever -S says.
+func (o *Order) shellStartMode() string {
+	if o.Request.Plain && o.Queue.ShellStartMode == conf.UnixBehavior {
+		return conf.PosixCompliant
+	}
+	return o.Queue.ShellStartMode
+}
+
 // shell is the path of the job's shell: of an interactive job the owner's own.
 func (o *Order) shell(host string) string {
 	if o.Request.Interactive != nil && o.Request.Shell == "" && o.Owner.Shell != "" {
@@ -196,7 +206,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.text("terminate_method", cmp.Or(o.Queue.TerminateMethod, "NONE"))
 	c.seconds("script_timeout", o.Global.ScriptTimeout)
 	l.parallel(c, o, n, standard)
-	c.text("shell_start_mode", o.Queue.ShellStartMode)
+	c.text("shell_start_mode", o.shellStartMode())
 	// A command of qrsh is given to the shell as it is, as by ssh.
 	c.flag("use_login_shell", r.Interactive == nil && isLoginShell(shell, o.Global.LoginShells))
 	c.text("mail_list", cmp.Or(strings.Join(r.MailTo, ","), o.Owner.Name+"@"+l.Host))

@@ -26,7 +26,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
-	req.Work = nil
+	req.Work, req.Plain = nil, !req.Binary && interpreter(req.Script) == ""
 	config := s.Config()
 	if err := s.mayBeJob(config, c, owner, c.GID, req); err != nil {
 		return api.SubmitReply{}, err
@@ -48,6 +48,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		return api.SubmitReply{}, busy
 	}
 	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
+	warnings := s.warnings(config, req)
 	place := s.Book.Now()
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
 	j, err := s.Store.Submit(owner, c.GID, req, limits, time.Now())
@@ -61,8 +62,8 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		return api.SubmitReply{}, busy
 	}
 	return api.SubmitReply{
-		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Lines: lines, Cursor: account.FormatCursor(place),
-		Program: programOf(&config.Global, req),
+		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Lines: lines, Warnings: warnings,
+		Cursor: account.FormatCursor(place), Program: programOf(&config.Global, req),
 	}, nil
 }
 
