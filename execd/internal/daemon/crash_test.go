@@ -238,6 +238,9 @@ func crashOnce(t *testing.T, dir string, at int) (over bool) {
 		}
 		p.kill()
 	}
+	if left, err := os.ReadDir(api.DevPlaces(dir).Tmp); err != nil || len(left) > 0 {
+		t.Fatalf("crash at step %d: scratch directories: %v, %v; want none\n%s", at, left, err, p.log)
+	}
 	ran := lines(t, runs, "")
 	accounted := lines(t, api.DevPlaces(dir).Accounting, ":crash:")
 	if ran != accounted || ran > 1 || told && ran != 1 {

@@ -459,7 +459,7 @@ func commandDir(execd string) string {
 
 // run recovers, serves, and stops in order.
 func (d *daemon) run(ctx context.Context) error {
-	if err := d.launch.Init(d.tmpdirs()); err != nil {
+	if err := d.launch.Init(); err != nil {
 		return err
 	}
 	mode := os.FileMode(0o600)
@@ -505,10 +505,8 @@ func (d *daemon) run(ctx context.Context) error {
 		stop()
 		return err
 	}
-	for _, sweep := range []func() error{d.launch.SweepGroups, d.launch.SweepScratch} {
-		if err := sweep(); err != nil {
-			d.log.Warn(err.Error())
-		}
+	if err := errors.Join(d.launch.SweepGroups(), d.launch.Sweep(d.config.Current().Queues)); err != nil {
+		d.log.Warn(err.Error())
 	}
 	d.dropStrays()
 	if s := d.drain.State(); s.On && s.Speed != "" {
@@ -573,13 +571,4 @@ func (d *daemon) report() {
 	for _, text := range without {
 		d.log.Warn("execd: " + text)
 	}
-}
-
-// tmpdirs are the parents of the jobs' scratch directories.
-func (d *daemon) tmpdirs() []string {
-	var dirs []string
-	for _, q := range d.config.Current().Queues {
-		dirs = append(dirs, q.Tmpdir)
-	}
-	return dirs
 }

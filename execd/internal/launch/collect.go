@@ -200,13 +200,7 @@ func (l *Launcher) KillLeft(run spool.RunID, gid int) bool {
 // unreadable is the outcome of a run that has ended and whose results make no
 // sense. A human must look at them; the job is not run again.
 func (l *Launcher) unreadable(run spool.RunID, d spool.Dir, cause error) (spool.Outcome, error) {
-	if config, err := d.Config(); err == nil {
-		l.removeGroup(config)
-		if err := l.removeTmpdir(config); err != nil {
-			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
-		}
-	}
-	kept, err := l.Root.SetAside(d.Path())
+	kept, err := l.SetAside(d)
 	if err != nil {
 		return spool.Outcome{}, err
 	}

@@ -10,13 +10,18 @@ import (
 // linkCommands makes bin/ARC in the SGE_ROOT of the jobs a link to the commands:
 // MPI libraries look there for qrsh.
 func (l *Launcher) linkCommands() error {
-	dir := filepath.Join(l.SGERoot, "bin")
-	for _, d := range []string{l.SGERoot, dir} {
-		if err := makeOpen(d, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	state, err := os.OpenRoot(filepath.Dir(l.SGERoot))
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	name := filepath.Base(l.SGERoot)
+	for _, d := range []string{name, filepath.Join(name, "bin")} {
+		if err := makeOpenIn(state, d, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	link := filepath.Join(dir, Arch())
+	link := filepath.Join(l.SGERoot, "bin", Arch())
 	if to, err := os.Readlink(link); err == nil && to == l.BinDir {
 		return nil
 	}

@@ -49,7 +49,6 @@ type Launcher struct {
 	Aside func(do func())
 
 	shared   sync.Once // says why PRIVATE_TMP is without effect
-	spares   spares
 	projects projects
 	forks    forker
 	turns    turns
@@ -68,11 +67,8 @@ type shepherd struct {
 	signal  int  // guarded by Launcher.mu; sequence number of the last signal
 }
 
-// Init starts what Run serves. Tmpdirs are the parents of scratch directories.
-func (l *Launcher) Init(tmpdirs []string) error {
-	for _, dir := range tmpdirs {
-		sweepSpares(dir)
-	}
+// Init prepares what Run serves.
+func (l *Launcher) Init() error {
 	if err := l.linkCommands(); err != nil {
 		l.Log.Warn(fmt.Sprintf("execd: what looks for commands below SGE_ROOT in a job finds none: %v", err))
 	}
@@ -98,9 +94,6 @@ func (l *Launcher) Run(stop <-chan struct{}) {
 	<-stop
 	l.watch.stop()
 	wg.Wait()
-	if err := l.spares.remove(); err != nil {
-		l.Log.Warn(fmt.Sprintf("cannot remove spare directories: %v", err))
-	}
 }
 
 // Build makes the run's directory in staging/ with everything the shepherd
@@ -116,14 +109,16 @@ func (l *Launcher) Build(o *Order) (err error) {
 			err = errors.Join(err, l.Root.Remove(d))
 			l.abandon(o)
 			if o.closed != "" {
-				_ = os.RemoveAll(o.closed)
+				_ = l.removeClosed(o.closed)
 			}
 			err = errors.Join(err, l.Groups.Remove(o.group))
 		}
 	}()
-	if err := l.makeTmpdir(o); err != nil {
+	tmpdir, err := l.makeTmpdir(o)
+	if err != nil {
 		return err
 	}
+	defer tmpdir.Close()
 	if err := l.makePrivateTmp(o); err != nil {
 		return err
 	}
@@ -135,7 +130,10 @@ func (l *Launcher) Build(o *Order) (err error) {
 		return err
 	}
 	env := l.environment(o, l.Root.Active(run.ID()).Path())
-	return l.fill(d, o, config, args, spool.AppendPEHosts(nil, l.hosts(o)), env)
+	if err := l.fill(d, o, config, args, spool.AppendPEHosts(nil, l.hosts(o)), env); err != nil {
+		return err
+	}
+	return l.giveTmpdir(o, tmpdir)
 }
 
 // fill writes what the shepherd reads into a directory.
@@ -200,13 +198,29 @@ func (l *Launcher) DiscardStaged(run spool.RunID) error {
 }
 
 func (l *Launcher) discard(d spool.Dir) error {
-	if config, err := d.Config(); err == nil {
-		l.removeGroup(config)
-		if err := l.removeTmpdir(config); err != nil {
-			l.Log.Warn(err.Error())
-		}
+	if err := l.strip(d); err != nil {
+		l.Log.Warn(err.Error())
 	}
 	return l.Root.Remove(d)
+}
+
+// strip removes what a run has beside its directory: control groups and TMPDIR.
+func (l *Launcher) strip(d spool.Dir) error {
+	config, err := d.Config()
+	if err != nil {
+		return nil //nolint:nilerr // nobody knows of any
+	}
+	l.removeGroup(config)
+	return l.removeTmpdir(config)
+}
+
+// SetAside moves the directory of a run to corrupt/, where a human looks at it, and
+// removes what it has beside it.
+func (l *Launcher) SetAside(d spool.Dir) (kept string, err error) {
+	if err := l.strip(d); err != nil {
+		l.Log.Warn(err.Error())
+	}
+	return l.Root.SetAside(d.Path())
 }
 
 func (l *Launcher) fork(run spool.RunID, d spool.Dir) (int, error) {
@@ -362,7 +376,8 @@ func (l *Launcher) Running() (n int) {
 
 // Clean removes what is left of a run: its TMPDIR, and its directory in
 // finished/. With keep that one stays and is marked, so that no later call
-// removes it either.
+// removes it either. As long as TMPDIR cannot be removed the directory stays, which
+// names it: the error matches ErrTmpdir.
 func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 	d := l.Root.Finished(run)
 	if kept, err := d.Has(spool.FileKept); kept || err != nil && !errors.Is(err, unix.ENOTDIR) {
@@ -377,7 +392,7 @@ func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 	if err == nil {
 		l.removeGroup(config)
 		if err := l.removeTmpdir(config); err != nil {
-			l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
+			return fmt.Errorf("%w: %w", ErrTmpdir, err)
 		}
 	}
 	if keep {
@@ -385,6 +400,9 @@ func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 	}
 	return l.Root.Recycle(d)
 }
+
+// ErrTmpdir is matched when the scratch directory of a run is left.
+var ErrTmpdir = errors.New("its scratch directory is left")
 
 // reachable checks that the job's owner can reach the scripts: every directory
 // above must let him pass. An administrator who moves the spool below a closed

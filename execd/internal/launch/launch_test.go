@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -559,9 +561,11 @@ func TestTakenTmpdir(t *testing.T) {
 	if err := os.WriteFile(taken, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.makeTmpdir(o); err != nil {
+	dir, err := l.makeTmpdir(o)
+	if err != nil {
 		t.Fatal(err)
 	}
+	dir.Close()
 	if got := o.tmpdir(); !strings.HasPrefix(got, taken+".") {
 		t.Errorf("TMPDIR = %q; want another than %q", got, taken)
 	}
@@ -597,9 +601,11 @@ func TestLivingTmpdir(t *testing.T) {
 	if err := os.Mkdir(taken, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.makeTmpdir(o); err != nil {
+	dir, err := l.makeTmpdir(o)
+	if err != nil {
 		t.Fatal(err)
 	}
+	dir.Close()
 	if err := l.CleanOld(spool.ID{Job: 69, Task: 1}, o.Queue, o.Owner); err != nil {
 		t.Error(err)
 	}
@@ -639,84 +645,141 @@ func TestTmpdirParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &Launcher{Privileged: true}
-	if err := l.checkTmpdirParent(dir); err == nil {
+	if _, err := l.openParent(dir); err == nil {
 		t.Error("a parent that others may write to, without sticky bit, is accepted")
 	}
-	if err := l.checkTmpdirParent(filepath.Join(dir, "missing")); err == nil {
+	if _, err := l.openParent(filepath.Join(dir, "missing")); err == nil {
 		t.Error("a parent that is not there is accepted")
 	}
 	if os.Geteuid() == 0 {
 		if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.checkTmpdirParent(dir); err != nil {
+		if parent, err := l.openParent(dir); err == nil {
+			parent.Close()
+		} else {
 			t.Errorf("a sticky parent of root's: %v", err)
 		}
 	}
 }
 
-// A scratch directory that was left empty is used again, for its owner alone,
-// and not when something was put into it meanwhile.
-func TestSpareTmpdirs(t *testing.T) {
-	parent := t.TempDir()
-	uid := os.Getuid()
-	var s spares
-	made := func(name string) string {
-		t.Helper()
-		path := filepath.Join(parent, name)
-		if err := os.Mkdir(path, 0o700); err != nil {
+// What is done to a scratch directory is done to the one that was made, whatever has
+// its name by then; and one that is not ours is not opened.
+func TestSwappedTmpdir(t *testing.T) {
+	l, o := goldenOrder()
+	l.Privileged = os.Geteuid() == 0
+	o.Owner.UID, o.Owner.GID = os.Getuid()+1, os.Getgid()+1
+	if !l.Privileged {
+		o.Owner.UID, o.Owner.GID = os.Getuid(), os.Getgid()
+	}
+	o.Queue.Tmpdir = t.TempDir()
+	dir, err := l.makeTmpdir(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if info, err := os.Stat(o.tmpdir()); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("before config names it: %v, %v; want mode 0700", info, err)
+	}
+	moved := filepath.Join(o.Queue.Tmpdir, "moved")
+	if err := errors.Join(os.Rename(o.tmpdir(), moved), os.Mkdir(o.tmpdir(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.giveTmpdir(o, dir); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		uid  int
+		mode fs.FileMode
+	}{moved: {o.Owner.UID, 0o755}, o.tmpdir(): {os.Getuid(), 0o700}} {
+		info, err := os.Stat(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return path
-	}
-	if full := made("full"); s.keep(filepath.Dir(full), uid) {
-		t.Error("a directory that is not empty is kept")
-	}
-	if err := os.Symlink(parent, filepath.Join(parent, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if s.keep(filepath.Join(parent, "link"), uid) || s.keep(filepath.Join(parent, "missing"), uid) {
-		t.Error("a link, or nothing at all, is kept")
-	}
-	if s.keep(made("other"), uid+1) {
-		t.Error("a directory of another user is kept")
-	}
-	for _, name := range []string{"a", "b"} {
-		if !s.keep(made(name), uid) {
-			t.Fatalf("%s is not kept", name)
+		if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != want.uid || info.Mode().Perm() != want.mode {
+			t.Errorf("%s: uid %d, mode %v; want %+v", path, uid, info.Mode(), want)
 		}
 	}
-	if s.take(filepath.Join(parent, "x"), uid+1) || s.take(filepath.Join(t.TempDir(), "x"), uid) {
-		t.Error("a spare is given to another user, or to another place")
-	}
-	if !s.take(filepath.Join(parent, "c"), uid) {
-		t.Error("the spare is not taken")
-	}
-	if !s.keep(made("again"), uid) || s.take(filepath.Join(parent, "full"), uid) {
-		t.Error("a spare takes the place of another directory")
-	}
-	if left, _ := filepath.Glob(filepath.Join(parent, sparePrefix+"*")); len(left) != 1 {
-		t.Errorf("spare directories: %v; want one, that which could not be used is forgotten", left)
-	}
-	spare := s.kept[spareKey{uid, parent}][0]
-	if err := os.WriteFile(filepath.Join(spare, "late"), nil, 0o600); err != nil {
+	parent, err := l.openParent(o.Queue.Tmpdir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if s.take(filepath.Join(parent, "d"), uid) {
-		t.Error("a spare with something in it is taken")
+	defer parent.Close()
+	if err := os.Symlink(filepath.Base(o.tmpdir()), filepath.Join(o.Queue.Tmpdir, "link")); err != nil {
+		t.Fatal(err)
 	}
-	if !s.keep(filepath.Join(parent, "c"), uid) {
-		t.Fatal("c is not kept")
+	for _, name := range []string{"moved", "link"} {
+		if f, err := openOwn(parent, name); err == nil {
+			f.Close()
+			t.Errorf("%s is taken for one that was just made", name)
+		}
 	}
-	if err := s.remove(); err != nil {
-		t.Error(err)
+}
+
+// What an execd that was killed has made, and no run has, goes; what may be in use
+// stays, whoever's it is.
+func TestSweepTmpdirs(t *testing.T) {
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !s.keep(made("e"), uid) {
-		t.Fatal("e is not kept")
+	l, o := goldenOrder()
+	l.Root, l.Privileged, l.Log = root, os.Geteuid() == 0, slog.New(slog.DiscardHandler)
+	parent := t.TempDir()
+	o.Queue.Tmpdir = parent
+	dir, err := l.makeTmpdir(o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	sweepSpares(parent) // as the next execd does
-	left, err := filepath.Glob(filepath.Join(parent, sparePrefix+"*"))
-	if err != nil || len(left) != 1 || left[0] != spare {
-		t.Errorf("left: %v, %v; want only the one with a file in it", left, err)
+	dir.Close()
+	lost := filepath.Base(o.tmpdir())
+	stays := map[string]fs.FileMode{
+		"70.1.gold.q":                  0o755, // another execd's, of a job that runs
+		"71.1.gold.q":                  0o700, // ours, in use
+		"72.1.gold.qq":                 0o700, // of no queue of ours
+		"73.1.gold.q":                  0o700, // not empty
+		"1.gold.q":                     0o700,
+		"x.1.gold.q":                   0o700,
+		"74.1.gold.q.private-00000000": 0o700, // not empty, and another execd's
+	}
+	goes := []string{lost, "75.1.gold.q.1x2", "76.2.gold.q.private"}
+	for name, mode := range stays {
+		if err := errors.Join(os.Mkdir(filepath.Join(parent, name), mode), os.Chmod(filepath.Join(parent, name), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range goes[1:] {
+		if err := os.Mkdir(filepath.Join(parent, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"73.1.gold.q", "74.1.gold.q.private-00000000"} {
+		if err := os.WriteFile(filepath.Join(parent, name, "file"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run, err := root.Stage(spool.RunID{Job: 71, Task: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c spool.Config
+	if err := c.Set(spool.KeyTmpdir, filepath.Join(parent, "71.1.gold.q")); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WriteNew(spool.FileConfig, c.Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sweep([]conf.Queue{*o.Queue}); err != nil {
+		t.Fatal(err)
+	}
+	for name := range stays {
+		if _, err := os.Lstat(filepath.Join(parent, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range goes {
+		if _, err := os.Lstat(filepath.Join(parent, name)); err == nil {
+			t.Errorf("%s is left", name)
+		}
 	}
 }

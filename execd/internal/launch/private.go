@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/internal/quota"
 	"paddock/spool"
@@ -33,25 +36,41 @@ func (l *Launcher) makePrivateTmp(o *Order) error {
 		l.shared.Do(func() { l.Log.Warn("PRIVATE_TMP is without effect: " + reason) })
 		return nil
 	}
-	var err error
-	if o.closed, err = makeNew(o.chosen + ".private"); err != nil {
-		o.closed = ""
-		return fmt.Errorf("cannot make a private /tmp: %w", err)
-	}
-	if o.scratch.project > 0 { // one limit for both
-		closed, err := openDir(o.closed)
-		if err == nil {
-			err = quota.Assign(closed, o.scratch.project)
-			closed.Close()
-		}
-		if err != nil {
-			return fmt.Errorf("cannot make a private /tmp: %w", err)
-		}
-	}
-	tmpdir, err := filepath.EvalSymlinks(o.chosen)
+	err := l.fillPrivateTmp(o)
 	if err != nil {
-		return fmt.Errorf("cannot make a private /tmp: %w", err)
+		err = fmt.Errorf("cannot make a private /tmp: %w", err)
 	}
+	return err
+}
+
+func (l *Launcher) fillPrivateTmp(o *Order) error {
+	parent, err := l.openParent(o.Queue.Tmpdir)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	dir, name, err := makeNew(parent, filepath.Base(o.chosen)+l.privateSuffix())
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	o.closed = filepath.Join(o.Queue.Tmpdir, name)
+	if o.scratch.project > 0 { // one limit for both
+		if err := quota.Assign(dir, o.scratch.project); err != nil {
+			return err
+		}
+	}
+	closed, err := os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
+	if err != nil {
+		return err
+	}
+	defer closed.Close()
+	// The directory itself is its owner's in a moment, to rename and replace.
+	tmpdir, err := filepath.EvalSymlinks(o.Queue.Tmpdir)
+	if err != nil {
+		return err
+	}
+	tmpdir = filepath.Join(tmpdir, filepath.Base(o.chosen))
 	done := map[string]bool{}
 	for _, p := range spool.PrivateTmp {
 		// A host may have only one of them, or one for both.
@@ -60,35 +79,42 @@ func (l *Launcher) makePrivateTmp(o *Order) error {
 			continue
 		}
 		done[place] = true
-		dir := filepath.Join(o.closed, p.Name)
 		if err == nil {
-			err = makeOpen(dir, 0o755)
+			err = makeOpenIn(closed, p.Name, 0o755)
 		}
 		// TMPDIR stays where it is, which takes a place to mount it on. It is made
 		// now: later the job could put a link in its way.
 		if rel, below := strings.CutPrefix(tmpdir, place+"/"); err == nil && below {
-			at := dir
+			at := p.Name
 			for name := range strings.SplitSeq(rel, "/") {
 				at = filepath.Join(at, name)
-				err = errors.Join(err, makeOpen(at, 0o755))
+				err = errors.Join(err, makeOpenIn(closed, at, 0o755))
 			}
 		}
 		if err == nil {
-			err = os.Chmod(dir, 0o777|os.ModeSticky)
+			err = closed.Chmod(p.Name, 0o777|os.ModeSticky)
 		}
 		if err != nil {
-			return fmt.Errorf("cannot make a private %s: %w", p.Place, err)
+			return fmt.Errorf("%s: %w", p.Place, err)
 		}
 	}
 	return nil
 }
 
-// makeOpen makes a directory with a mode, whatever the umask is.
-func makeOpen(path string, mode fs.FileMode) error {
-	if err := os.Mkdir(path, mode); err != nil {
+// makeOpenIn makes a directory below another with a mode, whatever the umask is.
+func makeOpenIn(root *os.Root, name string, mode fs.FileMode) error {
+	if err := root.Mkdir(name, mode); err != nil {
 		return err
 	}
-	return os.Chmod(path, mode)
+	return root.Chmod(name, mode)
+}
+
+// privateSuffix ends the names of what holds a private /tmp. It tells those of one
+// spool from those of another.
+func (l *Launcher) privateSuffix() string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(l.Root.Path()))
+	return fmt.Sprintf(".private-%08x", h.Sum32())
 }
 
 // sharesTmp says why no job can have a /tmp of its own; empty: it can.
@@ -117,24 +143,32 @@ func (l *Launcher) removePrivateTmp(config *spool.Config) error {
 	if !ok || !filepath.IsAbs(path) {
 		return nil
 	}
-	info, err := os.Lstat(path)
+	if err := l.removeClosed(path); err != nil {
+		return fmt.Errorf("cannot remove private /tmp %s: %w", path, err)
+	}
+	return nil
+}
+
+// removeClosed removes a directory of root's that nobody else can enter, with what
+// users have put into it while it was mounted for their jobs.
+func (l *Launcher) removeClosed(path string) error {
+	parent, err := l.openParent(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	dir, err := openOwn(parent, filepath.Base(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot remove private /tmp: %w", err)
+		return err
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || st.Uid != 0 || info.Mode().Perm() != 0o700 {
-		return fmt.Errorf("cannot remove private /tmp %s: it is not a closed directory of root", path)
-	}
+	dir.Close()
 	// Not as the owner, who cannot get there; and by the shepherd's hand, which
 	// follows nothing and is not stopped by depth.
-	err = l.asUser(context.Background(), nil, 0, 0, "0", "-remove", path)
-	if err == nil {
-		err = os.Remove(path)
+	if err := l.asUser(context.Background(), nil, 0, 0, "0", "-remove", path); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("cannot remove private /tmp %s: %w", path, err)
-	}
-	return nil
+	return unix.Rmdir(path)
 }

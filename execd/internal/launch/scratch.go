@@ -83,7 +83,7 @@ func ScratchReport(c *conf.Config, privileged bool) (active, without []string) {
 
 // chooseScratch decides what will limit the TMPDIR of a run. One that asked for it
 // does not run without.
-func (l *Launcher) chooseScratch(o *Order) error {
+func (l *Launcher) chooseScratch(o *Order, parent *os.File) error {
 	limit := o.Global.ScratchLimit
 	if o.ScratchLimit > 0 {
 		limit = max(o.ScratchLimit, conf.MinScratch)
@@ -102,12 +102,8 @@ func (l *Launcher) chooseScratch(o *Order) error {
 	if means != ByQuota {
 		return nil
 	}
-	parent, err := os.Open(o.Queue.Tmpdir)
-	if err == nil {
-		defer parent.Close()
-		o.scratch.project, err = l.takeProject(o.Global.ScratchIDs, parent)
-	}
-	if err != nil {
+	var err error
+	if o.scratch.project, err = l.takeProject(o.Global.ScratchIDs, parent); err != nil {
 		return fmt.Errorf("cannot limit TMPDIR: %w", err)
 	}
 	if err := quota.Limit(parent, o.scratch.project, o.scratch.limit); err != nil {
@@ -119,23 +115,29 @@ func (l *Launcher) chooseScratch(o *Order) error {
 }
 
 // confine has a directory that was just made, and is still root's, limited. It
-// returns what is in its place then.
-func (l *Launcher) confine(o *Order, dir *os.File) (*os.File, error) {
+// returns what is in its place then, and closes the directory if it fails.
+func (l *Launcher) confine(o *Order, parent, dir *os.File) (*os.File, error) {
 	s := &o.scratch
-	switch {
-	case s.limit == 0:
+	if s.limit == 0 {
 		return dir, nil
-	case s.project > 0:
-		return dir, quota.Assign(dir, s.project)
 	}
-	// So many files that the memory for what the kernel knows of them is bounded.
-	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700", s.limit, s.limit>>12+16)
-	at := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd()))
-	if err := unix.Mount(l.mountSource(), at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return dir, fmt.Errorf("cannot mount TMPDIR: %w", err)
+	var err error
+	if s.project > 0 {
+		err = quota.Assign(dir, s.project)
+	} else {
+		// So many files that the memory for what the kernel knows of them is bounded.
+		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700", s.limit, s.limit>>12+16)
+		at := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd()))
+		err = unix.Mount(l.mountSource(), at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
+	}
+	if err == nil && s.project > 0 {
+		return dir, nil
 	}
 	dir.Close()
-	return openDir(o.chosen)
+	if err != nil {
+		return nil, err
+	}
+	return openOwn(parent, filepath.Base(o.chosen)) // the root of what was mounted
 }
 
 // mountSource is what mount(8) shows of our file systems, and we know them by.
@@ -200,7 +202,7 @@ func (l *Launcher) abandon(o *Order) {
 		if o.scratch.tmpfs() {
 			_ = unmount(o.chosen)
 		}
-		_ = os.Remove(o.chosen)
+		_ = unix.Rmdir(o.chosen)
 	}
 	if err := l.free(o.scratch, o.Queue.Tmpdir); err != nil {
 		l.Log.Warn(err.Error())
@@ -336,45 +338,106 @@ func (l *Launcher) configs(do func(*spool.Config)) error {
 	return nil
 }
 
-// SweepScratch unmounts what no run has: execd was killed before it noted what it
-// had mounted. Call it before anything is started.
-func (l *Launcher) SweepScratch() error {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("cannot find mounts of an earlier execd: %w", err)
-	}
-	var ours []string
-	for line := range strings.Lines(string(mounts)) {
-		before, after, _ := strings.Cut(line, " - ")
-		f, kind := strings.Fields(before), strings.Fields(after)
-		if len(f) > 4 && len(kind) > 1 && kind[0] == "tmpfs" && kind[1] == l.mountSource() {
-			ours = append(ours, f[4])
-		}
-	}
-	if len(ours) == 0 {
-		return nil
-	}
-	used := map[string]bool{}
-	err = l.configs(func(c *spool.Config) {
-		path, _ := c.Lookup(spool.KeyTmpdir)
-		if at, err := filepath.EvalSymlinks(path); err == nil {
-			used[at] = true
+// Sweep removes what no run has of what is made in the scratch directories' parents:
+// execd was killed before it noted what it had made, or the host went down before
+// that was on its disk. Call it before anything is started.
+func (l *Launcher) Sweep(queues []conf.Queue) error {
+	used, here := map[string]bool{}, map[string]bool{}
+	err := l.configs(func(c *spool.Config) {
+		for _, key := range []string{spool.KeyTmpdir, spool.KeyPrivateTmp} {
+			path, _ := c.Lookup(key)
+			used[path] = true
+			if at, err := filepath.EvalSymlinks(path); err == nil {
+				here[at] = true
+			}
 		}
 	})
 	if err != nil {
 		return err
 	}
+	errs := []error{l.sweepMounts(here)}
+	for i := range queues {
+		errs = append(errs, l.sweepTmpdirs(&queues[i], used))
+	}
+	return errors.Join(errs...)
+}
+
+// sweepMounts unmounts the scratch directories in memory that are not in use.
+func (l *Launcher) sweepMounts(used map[string]bool) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("cannot find mounts of an earlier execd: %w", err)
+	}
 	var errs []error
-	for _, path := range ours {
-		if !used[path] {
-			err := unmount(path)
-			if err == nil {
-				if err = unix.Rmdir(path); errors.Is(err, fs.ErrNotExist) {
-					err = nil
-				}
+	for line := range strings.Lines(string(mounts)) {
+		before, after, _ := strings.Cut(line, " - ")
+		f, kind := strings.Fields(before), strings.Fields(after)
+		if len(f) <= 4 || len(kind) <= 1 || kind[0] != "tmpfs" || kind[1] != l.mountSource() || used[f[4]] {
+			continue
+		}
+		err := unmount(f[4])
+		if err == nil {
+			if err = unix.Rmdir(f[4]); errors.Is(err, fs.ErrNotExist) {
+				err = nil
 			}
-			errs = append(errs, err)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// sweepTmpdirs removes the scratch directories of a queue that are not in use. Others
+// may have theirs beside them, under the same names: what is removed was never given
+// to anybody, or is as old as an earlier life of the host.
+func (l *Launcher) sweepTmpdirs(q *conf.Queue, used map[string]bool) error {
+	parent, err := l.openParent(q.Tmpdir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it may be mounted later
+	}
+	if err != nil {
+		return nil //nolint:nilerr // each job of the queue says so
+	}
+	defer parent.Close()
+	names, err := parent.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("cannot look for scratch directories: %w", err)
+	}
+	booted, err := l.bootTime()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		path := filepath.Join(q.Tmpdir, name)
+		if used[path] || !isTmpdir(name, q.Name) {
+			continue
+		}
+		if strings.Contains(name, l.privateSuffix()) {
+			if err := l.removeClosed(path); err != nil {
+				errs = append(errs, fmt.Errorf("cannot remove private /tmp %s: %w", path, err))
+			}
+			continue
+		}
+		var st unix.Stat_t
+		switch err := unix.Fstatat(int(parent.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+		case err != nil: // it has gone
+		case isClosed(&st):
+			_ = unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR) // unless there is something in it
+		case isOlder(&st, booted) && (l.Privileged || int(st.Uid) == os.Geteuid()):
+			errs = append(errs, l.clearTmpdir(path, int(st.Uid), int(st.Gid), strconv.Itoa(int(st.Gid))))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isTmpdir reports whether a name is one that makeTmpdir or makePrivateTmp gives in
+// a queue.
+func isTmpdir(name, queue string) bool {
+	job, rest, _ := strings.Cut(name, ".")
+	task, rest, _ := strings.Cut(rest, ".")
+	if _, err := spool.ParseID(job + "." + task); err != nil {
+		return false
+	}
+	more, ok := strings.CutPrefix(rest, queue)
+	return ok && (more == "" || more[0] == '.')
 }

@@ -22,83 +22,113 @@ import (
 // makeTmpdir makes the job's scratch directory and notes its path in the order.
 // Its parent may be /tmp, where everybody can put things, and where another
 // execd may have a job of the same number: mkdir takes no existing name, one
-// that is taken is left alone and a name nobody can guess is used instead, and
-// the directory is given to the owner through a descriptor that cannot be a
-// link.
-func (l *Launcher) makeTmpdir(o *Order) error {
-	if err := l.checkTmpdirParent(o.Queue.Tmpdir); err != nil {
-		return err
+// that is taken is left alone and a name nobody can guess is used instead. It is
+// made for this run: what a user had before could be another directory by the time
+// it is given away again. Until give it is closed, empty and ours.
+func (l *Launcher) makeTmpdir(o *Order) (dir *os.File, err error) {
+	parent, err := l.openParent(o.Queue.Tmpdir)
+	if err != nil {
+		return nil, err
 	}
-	if err := l.chooseScratch(o); err != nil {
-		return err
+	defer parent.Close()
+	if err := l.chooseScratch(o, parent); err != nil {
+		return nil, err
 	}
 	path := o.tmpdir()
 	if err := l.removeOldTmpdir(path, o.Owner); err != nil {
 		l.Log.Warn(fmt.Sprintf("job %v: %v", o.Task, err)) // it is left alone
 	}
-	var err error
-	// One that is limited is made for this run: a spare one is its owner's already.
-	if o.scratch.limit > 0 || !l.spares.take(path, o.Owner.UID) {
-		path, err = makeNew(path)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot make TMPDIR: %w", err)
-	}
-	o.chosen = path
-	dir, err := openDir(path)
+	dir, name, err := makeNew(parent, filepath.Base(path))
 	if err == nil {
-		dir, err = l.confine(o, dir)
-	}
-	if dir != nil {
-		defer dir.Close()
+		o.chosen = filepath.Join(o.Queue.Tmpdir, name)
+		dir, err = l.confine(o, parent, dir)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot make TMPDIR %s: %w", path, err)
+		return nil, fmt.Errorf("cannot make TMPDIR %s: %w", path, err)
 	}
+	return dir, nil
+}
+
+// giveTmpdir gives the owner his scratch directory, once config names it: from then
+// on it is removed with the run, whoever is killed meanwhile.
+func (l *Launcher) giveTmpdir(o *Order, dir *os.File) error {
 	if l.Privileged {
 		if err := dir.Chown(o.Owner.UID, o.Owner.GID); err != nil {
-			return fmt.Errorf("cannot give TMPDIR %s to user %s: %w", path, o.Owner.Name, err)
+			return fmt.Errorf("cannot give TMPDIR %s to user %s: %w", o.chosen, o.Owner.Name, err)
 		}
 	}
 	if err := dir.Chmod(0o755); err != nil {
-		return fmt.Errorf("cannot set mode of TMPDIR %s: %w", path, err)
+		return fmt.Errorf("cannot set mode of TMPDIR %s: %w", o.chosen, err)
 	}
 	return nil
-}
-
-// openDir opens a directory, and no link to one.
-func openDir(path string) (*os.File, error) {
-	return os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
 // makeNew makes a directory that nobody else can enter, under another name if
-// that one is taken.
-func makeNew(name string) (path string, err error) {
-	path, err = name, os.Mkdir(name, 0o700)
+// that one is taken, and opens it.
+func makeNew(parent *os.File, base string) (dir *os.File, name string, err error) {
+	at := int(parent.Fd())
+	name, err = base, unix.Mkdirat(at, base, 0o700)
 	for try := 0; errors.Is(err, fs.ErrExist) && try < 10; try++ {
-		path = name + "." + strconv.FormatUint(rand.Uint64(), 36)
-		err = os.Mkdir(path, 0o700)
+		name = base + "." + strconv.FormatUint(rand.Uint64(), 36)
+		err = unix.Mkdirat(at, name, 0o700)
 	}
-	return path, err
+	if err != nil {
+		return nil, "", err
+	}
+	if dir, err = openOwn(parent, name); err != nil {
+		_ = unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
+	}
+	return dir, name, err
 }
 
-// checkTmpdirParent refuses a parent in which somebody else could rename or
-// replace what root makes there.
-func (l *Launcher) checkTmpdirParent(dir string) error {
-	info, err := os.Stat(dir)
+// openOwn opens a directory that was made by us and is still closed to all others:
+// what is done to it by its descriptor is done to no other.
+func openOwn(parent *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("cannot use tmpdir of the queue: %w", err)
+		return nil, err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
+	dir := os.NewFile(uintptr(fd), filepath.Join(parent.Name(), name))
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && !isClosed(&st) {
+		err = errors.New("somebody has put another directory in its place")
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// isClosed reports whether a directory is ours and open to nobody else.
+func isClosed(st *unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o077 == 0
+}
+
+// openParent opens a parent of scratch directories. It refuses one in which somebody
+// else could rename or replace what root makes there.
+func (l *Launcher) openParent(dir string) (*os.File, error) {
+	parent, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil, fmt.Errorf("cannot use tmpdir %s of the queue: not a directory", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use tmpdir of the queue: %w", err)
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(parent.Fd()), &st)
 	switch {
-	case !info.IsDir() || !ok:
-		return fmt.Errorf("cannot use tmpdir %s of the queue: not a directory", dir)
+	case err != nil:
 	case l.Privileged && st.Uid != 0:
-		return fmt.Errorf("cannot use tmpdir %s of the queue: it belongs to uid %d, not to root", dir, st.Uid)
-	case l.Privileged && info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("cannot use tmpdir %s of the queue: others may write to it and it has no sticky bit", dir)
+		err = fmt.Errorf("it belongs to uid %d, not to root", st.Uid)
+	case l.Privileged && st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0:
+		err = errors.New("others may write to it and it has no sticky bit")
 	}
-	return nil
+	if err != nil {
+		parent.Close()
+		return nil, fmt.Errorf("cannot use tmpdir %s of the queue: %w", dir, err)
+	}
+	return parent, nil
 }
 
 // removeTmpdir removes the scratch directory that a run's config names, and its
@@ -118,24 +148,21 @@ func (l *Launcher) removeScratch(config *spool.Config) error {
 			return err
 		}
 	}
-	if err := l.removeFrom(config, path, s.limit == 0); err != nil {
+	if err := l.removeFrom(config, path); err != nil {
 		return err
 	}
 	return l.free(s, filepath.Dir(path))
 }
 
-// removeFrom removes the scratch directory of a run, or keeps it as a spare one.
-func (l *Launcher) removeFrom(config *spool.Config, path string, keep bool) error {
-	uid, err1 := config.Int(spool.KeyUID)
-	// Most jobs leave it empty, and to keep or remove an empty directory needs
-	// no rights of the owner's: rename and rmdir follow nothing.
-	if keep && err1 == nil && l.spares.keep(path, uid) {
-		return nil
-	}
+// removeFrom removes the scratch directory of a run.
+func (l *Launcher) removeFrom(config *spool.Config, path string) error {
+	// Most jobs leave it empty, and to remove an empty directory needs no rights of
+	// the owner's: rmdir follows nothing.
 	err := unix.Rmdir(path)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
+	uid, err1 := config.Int(spool.KeyUID)
 	gid, err2 := config.Int(spool.KeyGID)
 	groups, err3 := config.String(spool.KeyGroups)
 	if err := errors.Join(err1, err2, err3); err != nil {
@@ -164,7 +191,7 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 	if err != nil {
 		return err
 	}
-	if !time.Unix(st.Ctim.Unix()).Before(booted.Add(battery)) || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if !isOlder(&st, booted) {
 		return nil
 	}
 	switch int(st.Uid) {
@@ -176,6 +203,12 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 		}
 	}
 	return nil
+}
+
+// isOlder reports whether what was found is a directory that nobody has touched since
+// the host started.
+func isOlder(st *unix.Stat_t, booted time.Time) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR && time.Unix(st.Ctim.Unix()).Before(booted.Add(battery))
 }
 
 // battery is by how much the clocks of two lives of the host may differ: what

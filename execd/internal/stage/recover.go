@@ -270,7 +270,10 @@ func (r *Runner) sweep(known map[string]bool) error {
 		}
 		// Its task is settled, and only the removal was cut short, unless it is
 		// kept.
-		if err := r.Launcher.Clean(run, false); err != nil {
+		err = r.Launcher.Clean(run, false)
+		if errors.Is(err, launch.ErrTmpdir) {
+			r.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
+		} else if err != nil {
 			return err
 		}
 	}
@@ -299,12 +302,17 @@ func (r *Runner) orphan(id spool.ID) error {
 		}
 		return nil
 	}
-	r.setAside(d.Path(), errors.New("its job has no record"))
+	kept, err := r.Launcher.SetAside(d)
+	r.tellAside(d.Path(), kept, errors.New("its job has no record"), err)
 	return nil
 }
 
 func (r *Runner) setAside(path string, cause error) {
 	kept, err := r.Launcher.Root.SetAside(path)
+	r.tellAside(path, kept, cause, err)
+}
+
+func (r *Runner) tellAside(path, kept string, cause, err error) {
 	if err != nil {
 		r.Log.Error(fmt.Sprintf("cannot set %s aside: %v", path, err))
 		return

@@ -609,7 +609,12 @@ func (r *Runner) notify(l *life) {
 func (r *Runner) clean(l *life) error {
 	t := l.task
 	g := &r.Config().Global
-	if err := r.Launcher.Clean(t.RunID(), g.KeepActive || g.KeepFailed && l.end.Failed != 0); err != nil {
+	err := r.Launcher.Clean(t.RunID(), g.KeepActive || g.KeepFailed && l.end.Failed != 0)
+	if errors.Is(err, launch.ErrTmpdir) && l.attempts >= maxCleans {
+		r.Log.Warn(fmt.Sprintf("job %v: %v (tried again when execd is started next)", t, err))
+		err = nil
+	}
+	if err != nil {
 		return err
 	}
 	if t.Start.Boot != r.Boot {
@@ -622,6 +627,11 @@ func (r *Runner) clean(l *life) error {
 	r.GIDs.Give(t.Start.AddGID)
 	return r.Store.Settle(t)
 }
+
+// maxCleans is how often TMPDIR is tried to be removed again, for a minute in all:
+// what was killed may still write into it, and its owner may have no process left
+// that could remove it. What he has mounted there may stay for ever.
+const maxCleans = 6
 
 // cleanOld removes what the directory of a run cannot tell of any more, since
 // the host was restarted.
