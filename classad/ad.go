@@ -160,6 +160,16 @@ func Private(name string) bool {
 	return len(name) >= len(prefix) && equalFold(name[:len(prefix)], prefix)
 }
 
+// secret reports whether an attribute is private. The Capability of a GPU is a number,
+// and is for all to see.
+func secret(name string, expr node) bool {
+	if !Private(name) {
+		return false
+	}
+	l, ok := expr.(*literal)
+	return !ok || l.v.kind != IntKind && l.v.kind != RealKind || !equalFold(name, "Capability")
+}
+
 // find returns the place of an attribute, -1 without it.
 func (ad *Ad) find(name string, hash uint32) int {
 	if ad.index == nil {
@@ -186,10 +196,10 @@ func (ad *Ad) find(name string, hash uint32) int {
 func (ad *Ad) put(name string, expr node) {
 	hash := hashName(name)
 	if i := ad.find(name, hash); i >= 0 {
-		ad.attrs[i].expr = expr
+		ad.attrs[i].expr, ad.attrs[i].private = expr, secret(name, expr)
 		return
 	}
-	ad.attrs = append(ad.attrs, attr{name, expr, hash, Private(name)})
+	ad.attrs = append(ad.attrs, attr{name, expr, hash, secret(name, expr)})
 	if 3*len(ad.attrs) > 2*len(ad.index) {
 		ad.reindex()
 		return

@@ -289,11 +289,11 @@ func TestREQ_AD_13_Linear(t *testing.T) {
 
 // REQ-AD-14: secrets are printed only for who asks, nested ones too.
 func TestREQ_AD_14_Secrets(t *testing.T) {
-	ad := parseOld(t, "A = 1\nClaimId = \"id\"\ncapability = \"c\"\n_Condor_PrivX = 1\nN = [ClaimIdList = 1; b = 2]\n")
-	if got, want := ad.OldString(), "A = 1\nN = [ b = 2 ]\n"; got != want {
+	ad := parseOld(t, "A = 1\nClaimId = \"id\"\ncapability = \"c\"\n_Condor_PrivX = 1\nN = [ClaimIdList = 1; b = 2]\nGPU = [Capability = 8.0]\n")
+	if got, want := ad.OldString(), "A = 1\nN = [ b = 2 ]\nGPU = [ Capability = 8.0 ]\n"; got != want {
 		t.Errorf("OldString = %q; want %q", got, want)
 	}
-	if got, want := ad.String(), "[ A = 1; N = [ b = 2 ] ]"; got != want {
+	if got, want := ad.String(), "[ A = 1; N = [ b = 2 ]; GPU = [ Capability = 8.000000000000000E+00 ] ]"; got != want {
 		t.Errorf("String = %q; want %q", got, want)
 	}
 	if got := parseOld(t, ad.SecretString()); !got.Equal(ad) {
@@ -324,6 +324,10 @@ func TestReferences(t *testing.T) {
 		{"Now - 5", classad.References{My: []string{"Now"}, Time: true}},
 		{"CurrentTime", classad.References{Time: true}},
 		{"formatTime()", classad.References{Time: true}},
+		{"currentTime() < absTime(5)", classad.References{Time: true}},
+		{"dayTime() + timeZoneOffset()", classad.References{Time: true}},
+		{`SlotEval("slot2@h", State)`, classad.References{My: []string{"slot2_State"}}},
+		{"SlotEval(strcat(\"slot\", Limit), State)", classad.References{My: []string{"Limit"}, Any: true}},
 		{"formatTime(5)", classad.References{}},
 		{"Loop", classad.References{My: []string{"Loop"}}},
 		{"Swap", classad.References{My: []string{"Limit", "Swap"}, Target: []string{"Back", "Dice", "Owner"}, Random: true}},
@@ -397,7 +401,7 @@ func TestREQ_AD_1_Values(t *testing.T) {
 // REQ-AD-2: nothing comes from outside but through the environment.
 func TestREQ_AD_2_Environment(t *testing.T) {
 	env := &classad.Env{}
-	for _, text := range []string{"time()", "CurrentTime", "formatTime()", "random()"} {
+	for _, text := range []string{"time()", "CurrentTime", "formatTime()", "random()", "currentTime()", "dayTime()", "timeZoneOffset()"} {
 		if got := env.Eval(parse(t, text)); got.Kind() != classad.ErrorKind {
 			t.Errorf("%s = %s without a source; want an error", text, got)
 		}

@@ -60,6 +60,23 @@ func TestREQ_AD_3_ParserBudgets(t *testing.T) {
 			t.Errorf("%s: no errors", name)
 		}
 	}
+	// A hundred thousand levels: too deep for every parser, and for the stack if one went
+	// down before it looked.
+	for name, pair := range map[string][2]string{
+		"parentheses": {"(", ")"}, "lists": {"{", "}"}, "ads": {"[a=", "]"}, "nots": {"!", ""}, "calls": {"f(", ")"},
+		"conditions": {"a?", ":1"}, "subscripts": {"a[", "]"}, "lists of ads": {"{[a=", "]}"},
+	} {
+		deep := repeat(pair[0], 100_000) + "1" + repeat(pair[1], 100_000)
+		if _, err := classad.Parse(deep); err == nil {
+			t.Errorf("%s: 100000 of them", name)
+		}
+		if _, err := classad.ParseAd("[x = " + deep + "]"); err == nil {
+			t.Errorf("%s in an ad: 100000 of them", name)
+		}
+		if _, errs := classad.ParseOldLenient("x = " + deep); len(errs) != 1 {
+			t.Errorf("%s on a line: %d errors", name, len(errs))
+		}
+	}
 	if _, errs := classad.ParseOldLenient(repeat("x\n", 1<<20)); len(errs) > 10_001 {
 		t.Errorf("%d errors of one ad", len(errs))
 	}
@@ -96,6 +113,16 @@ var hostile = map[string]string{
 	"unresolved":          `[r = ` + strings.Repeat("a+", 30000) + `a; x = evalInEachContext(unresolved(r), {` + strings.Repeat("[],", 9000) + `[]})]`,
 	"unparse":             `[r = ` + strings.Repeat("a+", 30000) + `a; x = evalInEachContext(unparse(r), {` + strings.Repeat("[],", 9000) + `[]})]`,
 	"versions":            `[s = "` + strings.Repeat("1", 60000) + `"; x = evalInEachContext(versioncmp(s, s), {` + strings.Repeat("[],", 9000) + `[]})]`,
+	"arguments":           `[s = "` + strings.Repeat("a ", 30000) + `"; x = evalInEachContext(size(argsToList(s)), {` + strings.Repeat("[],", 9000) + `[]})]`,
+	"argument lists":      `[l = argsToList("` + strings.Repeat("' ' ", 15000) + `"); x = evalInEachContext(size(listToArgs(l)), {` + strings.Repeat("[],", 9000) + `[]})]`,
+	"matches in matches":  "[e = countMatches(e, l) + countMatches(e, l); l = {[], []}; x = e]",
+	"long times":          `[s = "` + strings.Repeat("1", 60000) + `"; x = evalInEachContext(relTime(s) > absTime(s), {` + strings.Repeat("[],", 9000) + `[]})]`,
+	"names of slots":      `[s = "` + strings.Repeat("a", 60000) + `"; x = evalInEachContext(SlotEval(s, y), {` + strings.Repeat("[],", 9000) + `[]})]`,
+	"times of ads":        `[t = [Year = ` + strings.Repeat("1+", 30000) + `1]; x = evalInEachContext(formatTime(t), {` + strings.Repeat("[],", 9000) + `[]})]`,
+	"stars in stars":      `[s = "` + strings.Repeat("a", 60000) + `"; x = regexp("^((((a*)*)*)*)*b$", s) || regexp("(x+x+)+y(a|aa)+$", s) || regexp("([a-z]+)*[^a-z]{100}", s)]`,
+	"folded alphabets":    `[s = "` + strings.Repeat("é", 30000) + `"; x = evalInEachContext(regexp("(\\pL\\PN){3}$", s, "i"), {` + strings.Repeat("[],", 9000) + `[]})]`,
+	"repeated repetition": `[x = regexp("(((((x{1,10}){1,10}){1,10}){1,10}){1,10}){1,10}", "x")]`,
+	"bad patterns":        `[x = sum(evalInEachContext(regexp(strcat(p, "(((("), "a"), {` + patterns(4000) + `}))]`,
 	"contexts in context": doubling("[a = 1]", "evalInEachContext(%[1]s, {[], []})"),
 }
 
@@ -144,7 +171,36 @@ func TestREQ_AD_3_EvaluationBudgets(t *testing.T) {
 				t.Errorf("x = %.100s; want an error", s)
 			}
 			t.Log(v.Reason())
+			// Whatever else is done with it comes to an end as well.
+			req := ad.With(classad.Attr{Name: "Requirements", Expr: parse(t, "x")})
+			if (&classad.Env{My: req, Target: req, Now: epoch}).Match() || (&classad.Env{My: parseAd(t, "[Requirements = TARGET.x]"), Target: req, Now: epoch}).Match() {
+				t.Error("it matches")
+			}
+			parse(t, "x").References(req, req)
+			for _, e := range req.All() {
+				e.Mistakes()
+			}
 		})
+	}
+}
+
+// REQ-AD-3: what a hostile ad refers to is anything, before it has been counted.
+func TestREQ_AD_3_References(t *testing.T) {
+	deep := strings.Repeat("[a=", 190) + "{" + strings.Repeat("b,", 31000) + "b}" + strings.Repeat("]", 190)
+	var b strings.Builder
+	b.WriteString("[x = y0")
+	for i := range 15 {
+		fmt.Fprintf(&b, " + y%d", i)
+	}
+	for i := range 15 {
+		fmt.Fprintf(&b, "; y%d = %s", i, deep)
+	}
+	ad := parseAd(t, b.String()+"]")
+	if r := parse(t, "TARGET.x").References(nil, ad); !r.Any || !r.Time || r.Constant() {
+		t.Errorf("any %t, time %t", r.Any, r.Time)
+	}
+	if r := parse(t, "TARGET.y0 + 1").References(nil, parseAd(t, "[y0 = {"+strings.Repeat("b,", 31000)+"b}]")); r.Any || !r.Has("b") {
+		t.Error("what is merely long is anything")
 	}
 }
 

@@ -7,6 +7,7 @@ import "strings"
 type function struct {
 	least, most int  // most -1: any number
 	pattern     bool // the first argument is one
+	clock       bool // without arguments it is of the time
 	strict      func(c *context, args []Value) Value
 	lazy        func(c *context, s *scope, args []node) Value
 }
@@ -126,6 +127,32 @@ func typeFunctions(m map[string]*function) {
 	m["debug"] = &function{least: 1, most: 1, strict: func(_ *context, args []Value) Value { return args[0] }}
 	m["evalInEachContext"] = &function{least: 2, most: 2, lazy: evalInEachContext}
 	m["countMatches"] = &function{least: 2, most: 2, lazy: countMatches}
+	m["slotEval"] = &function{least: 2, most: 2, lazy: slotEval}
+}
+
+// slotEval is an attribute of another slot, as the own ad has it: SlotEval("slot2",
+// State) is slot2_State.
+func slotEval(c *context, s *scope, args []node) Value {
+	slot := c.eval(args[0], s)
+	if slot.kind != StringKind {
+		return needs("string", slot)
+	}
+	attr, ok := args[1].(*ref)
+	if !ok || attr.name == "" || attr.in != anywhere && attr.in != inMy {
+		return Error("SlotEval needs an attribute")
+	}
+	name := ofSlot(slot.str, attr)
+	if !c.alloc(len(name)) {
+		return c.spent()
+	}
+	return c.lookup(s.root, name, hashName(name), false)
+}
+
+// ofSlot is the name of the attribute that another slot's is in the own ad. A slot may
+// be named with its host.
+func ofSlot(slot string, attr *ref) string {
+	slot, _, _ = strings.Cut(slot, "@")
+	return slot + "_" + attr.name
 }
 
 func ifThenElse(c *context, s *scope, args []node) Value {
@@ -236,6 +263,16 @@ func unresolved(c *context, s *scope, args []node) Value {
 	return Bool(false)
 }
 
+// meant is what the first argument of evalInEachContext and countMatches stands for,
+// and where that was written: an attribute that is there stands for its expression, so
+// that RequireGPUs of a job is asked of each of the GPUs of a slot. Any other is itself.
+func (c *context) meant(n node, s *scope) (node, *scope) {
+	if in, expr, ok := c.attribute(n, s); ok && expr != nil {
+		return expr, in
+	}
+	return n, s
+}
+
 // inContext evaluates a node in an ad, and else in the scope around it.
 func (c *context) inContext(n node, v Value, s *scope) Value {
 	foreign := v.foreign(s) || v.obj.scope.foreign
@@ -244,15 +281,23 @@ func (c *context) inContext(n node, v Value, s *scope) Value {
 
 func evalInEachContext(c *context, s *scope, args []node) Value {
 	list := c.eval(args[1], s)
-	if list.kind != ListKind {
+	switch list.kind {
+	case UndefinedKind:
+		return list
+	case ListKind:
+	default:
 		return needs("list", list)
 	}
 	vals := c.elems(list)
+	expr, in := c.meant(args[0], s)
 	for i, v := range vals {
-		if v.kind != AdKind {
-			return needs("ad", v)
+		switch v.kind {
+		case UndefinedKind:
+		case AdKind:
+			vals[i] = c.inContext(expr, v, in)
+		default:
+			vals[i] = needs("ad", v)
 		}
-		vals[i] = c.inContext(args[0], v, s)
 	}
 	return List(vals...)
 }
@@ -269,8 +314,9 @@ func countMatches(c *context, s *scope, args []node) Value {
 		return needs("list", list)
 	}
 	count := 0
+	expr, in := c.meant(args[0], s)
 	for i := range listLen(list) {
-		if v := c.elem(list, i); v.kind == AdKind && c.inContext(args[0], v, s).True() {
+		if v := c.elem(list, i); v.kind == AdKind && c.inContext(expr, v, in).True() {
 			count++
 		}
 	}

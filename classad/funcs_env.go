@@ -5,6 +5,8 @@ import "strings"
 func envFunctions(m map[string]*function) {
 	m["envV1ToV2"] = &function{least: 1, most: 1, strict: envV1ToV2}
 	m["mergeEnvironment"] = &function{least: 0, most: -1, strict: mergeEnvironment}
+	m["argsToList"] = &function{least: 1, most: 2, strict: argsToList}
+	m["listToArgs"] = &function{least: 1, most: 2, strict: listToArgs}
 	m["userHome"] = &function{least: 1, most: 2, strict: userHome}
 	m["userMap"] = &function{least: 2, most: 4, strict: userMap}
 }
@@ -31,21 +33,26 @@ func (e *environment) set(entry string) bool {
 	return true
 }
 
-// String returns the variables with spaces between them. Those with a space or
-// a quote in them are quoted, and the quote itself is doubled.
+// String returns the variables with spaces between them.
 func (e *environment) String() string {
-	var b strings.Builder
-	for i, name := range e.names {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		entry := name + "=" + e.values[name]
-		if strings.ContainsAny(entry, " \t\n\r\v\f'") {
-			entry = "'" + strings.ReplaceAll(entry, "'", "''") + "'"
-		}
-		b.WriteString(entry)
+	var b []byte
+	for _, name := range e.names {
+		b = appendQuoted(b, name+"="+e.values[name])
 	}
-	return b.String()
+	return string(b)
+}
+
+// appendQuoted appends an entry of an environment or a list of arguments, behind a
+// space if it is not the first. One that is empty or has a space or a quote in it is
+// quoted, and the quote itself is doubled.
+func appendQuoted(b []byte, entry string) []byte {
+	if len(b) > 0 {
+		b = append(b, ' ')
+	}
+	if entry == "" || strings.ContainsAny(entry, spaces+"'") {
+		entry = "'" + strings.ReplaceAll(entry, "'", "''") + "'"
+	}
+	return append(b, entry...)
 }
 
 // envV1ToV2 rewrites NAME=value;NAME=value.
@@ -121,6 +128,74 @@ func unquote(s string) (entries []string, ok bool) {
 		entries = append(entries, string(b))
 	}
 	return entries, !quoted
+}
+
+// argumentVersion returns which of the two forms of a list of arguments is meant: 1
+// has blanks between them and nothing else, 2 has quotes.
+func argumentVersion(args []Value) (version int64, wrong Value) {
+	if len(args) < 2 {
+		return 2, Value{}
+	}
+	version, ok := args[1].Int()
+	if !ok || version != 1 && version != 2 {
+		return 0, needs("version of arguments", args[1])
+	}
+	return version, Value{}
+}
+
+func argsToList(c *context, args []Value) Value {
+	version, wrong := argumentVersion(args)
+	switch {
+	case version == 0:
+		return wrong
+	case args[0].kind != StringKind:
+		return needs("string", args[0])
+	case !c.alloc((valueSize + 16) * (1 + len(args[0].str)/2)):
+		return c.spent()
+	}
+	words, ok := strings.FieldsFunc(args[0].str, func(r rune) bool { return r < 128 && white(byte(r)) }), true
+	if version == 2 {
+		words, ok = unquote(args[0].str)
+	}
+	if !ok {
+		return Error("quote without end in arguments")
+	}
+	vals := make([]Value, len(words))
+	for i, word := range words {
+		vals[i] = String(word)
+	}
+	return List(vals...)
+}
+
+func listToArgs(c *context, args []Value) Value {
+	version, wrong := argumentVersion(args)
+	switch {
+	case version == 0:
+		return wrong
+	case args[0].kind != ListKind:
+		return needs("list", args[0])
+	}
+	var b []byte
+	for i := range listLen(args[0]) {
+		v := c.elem(args[0], i)
+		switch {
+		case v.kind != StringKind:
+			return needs("string", v)
+		case version == 1 && (v.str == "" || strings.ContainsAny(v.str, spaces)):
+			return Error("an argument that is empty or has a space needs version 2")
+		case !c.alloc(2*len(v.str) + 3):
+			return c.spent()
+		}
+		if version == 2 {
+			b = appendQuoted(b, v.str)
+			continue
+		}
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = append(b, v.str...)
+	}
+	return String(string(b))
 }
 
 // userHome asks the caller; without an answer it is the second argument.

@@ -11,6 +11,7 @@ func numberFunctions(m map[string]*function) {
 	m["real"] = &function{least: 1, most: 1, strict: toRealNumber}
 	m["bool"] = &function{least: 1, most: 1, strict: toBool}
 	m["floor"] = &function{least: 1, most: 1, strict: rounding(math.Floor)}
+	m["ceil"] = &function{least: 1, most: 1, strict: rounding(math.Ceil)}
 	m["ceiling"] = &function{least: 1, most: 1, strict: rounding(math.Ceil)}
 	m["round"] = &function{least: 1, most: 1, strict: rounding(math.RoundToEven)}
 	m["pow"] = &function{least: 2, most: 2, strict: pow}

@@ -230,7 +230,10 @@ func (c *context) replace(text, in, with, options string) Value {
 		}
 		end = at[1]
 		start := len(b)
-		b = expand(b, with, in, at)
+		var ok bool
+		if b, ok = expand(b, with, in, at); !ok {
+			return Error("no such group in the pattern")
+		}
 		if !c.alloc(len(b) - start) {
 			return c.spent()
 		}
@@ -241,8 +244,12 @@ func (c *context) replace(text, in, with, options string) Value {
 	return c.text(string(b))
 }
 
-// expand appends a substitute, in which \0 to \9 are what matched.
-func expand(b []byte, with, in string, at []int) []byte {
+// expand appends a substitute, in which \0 to \9 are what matched. A group behind the
+// last one that took part is none, and ok false.
+func expand(b []byte, with, in string, at []int) (_ []byte, ok bool) {
+	for at[len(at)-1] < 0 {
+		at = at[:len(at)-2]
+	}
 	for i := 0; i < len(with); i++ {
 		ch := with[i]
 		if ch != '\\' || i+1 == len(with) {
@@ -254,9 +261,13 @@ func expand(b []byte, with, in string, at []int) []byte {
 			b = append(b, '\\', with[i])
 			continue
 		}
-		if g := 2 * int(with[i]-'0'); g < len(at) && at[g] >= 0 {
+		g := 2 * int(with[i]-'0')
+		if g >= len(at) {
+			return b, false
+		}
+		if at[g] >= 0 {
 			b = append(b, in[at[g]:at[g+1]]...)
 		}
 	}
-	return b
+	return b, true
 }

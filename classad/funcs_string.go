@@ -9,7 +9,7 @@ import (
 func stringFunctions(m map[string]*function) {
 	m["string"] = &function{least: 1, most: 1, strict: func(c *context, args []Value) Value { return c.string(args[0]) }}
 	m["strcat"] = &function{least: 0, most: -1, lazy: strcat}
-	m["join"] = &function{least: 1, most: -1, strict: joinStrings}
+	m["join"] = &function{most: -1, strict: joinStrings}
 	m["split"] = &function{least: 1, most: 2, strict: split}
 	m["splitUserName"] = &function{least: 1, most: 1, strict: splitUserName}
 	m["splitSlotName"] = &function{least: 1, most: 1, strict: splitSlotName}
@@ -78,6 +78,9 @@ func strcat(c *context, s *scope, args []node) Value {
 
 // joinStrings skips what is undefined.
 func joinStrings(c *context, args []Value) Value {
+	if len(args) == 0 {
+		return String("")
+	}
 	sep, items := args[0], args[1:]
 	if last := args[len(args)-1]; len(args) <= 2 && last.kind == ListKind {
 		if len(args) == 1 {

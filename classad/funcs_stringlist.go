@@ -14,7 +14,13 @@ func stringListFunctions(m map[string]*function) {
 	exact := func(s string) string { return s }
 	m["stringListMember"] = onLists(exact, anyIn, false)
 	m["stringListIMember"] = onLists(lowerString, anyIn, false)
-	m["stringListsIntersect"] = onLists(exact, anyIn, true)
+	intersect := onLists(exact, anyIn, true)
+	m["stringListsIntersect"] = &function{least: 2, most: 3, strict: func(c *context, args []Value) Value {
+		if v, ok := allStrings(args); !ok {
+			return v
+		}
+		return intersect.strict(c, args)
+	}}
 	m["stringListSubsetMatch"] = onLists(exact, allIn, true)
 	m["stringListISubsetMatch"] = onLists(lowerString, allIn, true)
 	m["stringListRegexpMember"] = &function{least: 2, most: 4, pattern: true, strict: stringListRegexpMember}
@@ -100,15 +106,18 @@ func mostOrNone(o op) func([]Value) Value {
 	}
 }
 
-func anyIn(items []string, in func(string) bool) bool { return slices.ContainsFunc(items, in) }
+func anyIn(_ string, items []string, in func(string) bool) bool {
+	return slices.ContainsFunc(items, in)
+}
 
-func allIn(items []string, in func(string) bool) bool {
-	return !slices.ContainsFunc(items, func(s string) bool { return !in(s) })
+// allIn is true of the empty list, but false of one of blanks and delimiters alone.
+func allIn(list string, items []string, in func(string) bool) bool {
+	return list == "" || len(items) > 0 && !slices.ContainsFunc(items, func(s string) bool { return !in(s) })
 }
 
 // onLists is a function of two lists, or of an item and a list: how many items
 // of the first are in the second. One that is undefined is empty.
-func onLists(fold func(string) string, enough func([]string, func(string) bool) bool, lists bool) *function {
+func onLists(fold func(string) string, enough func(list string, items []string, in func(string) bool) bool, lists bool) *function {
 	return &function{least: 2, most: 3, strict: func(c *context, args []Value) Value {
 		if args[0].kind == UndefinedKind && args[1].kind == UndefinedKind {
 			return Value{}
@@ -118,9 +127,12 @@ func onLists(fold func(string) string, enough func([]string, func(string) bool) 
 				return needs("string", a)
 			}
 		}
-		delims, wrong := delimiters(args, 2)
-		if wrong.kind != UndefinedKind {
-			return wrong
+		delims := comma + "\t\r\n"
+		if len(args) == 3 && args[2].kind != UndefinedKind {
+			var wrong Value
+			if delims, wrong = delimiters(args, 2); wrong.kind != UndefinedKind {
+				return wrong
+			}
 		}
 		first := []string{args[0].str}
 		if lists {
@@ -134,7 +146,7 @@ func onLists(fold func(string) string, enough func([]string, func(string) bool) 
 		for _, item := range second {
 			set[fold(item)] = true
 		}
-		return Bool(enough(first, func(s string) bool { return set[fold(s)] }))
+		return Bool(enough(args[0].str, first, func(s string) bool { return set[fold(s)] }))
 	}}
 }
 

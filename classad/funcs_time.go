@@ -2,30 +2,37 @@ package classad
 
 import (
 	"math"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
 
 func timeFunctions(m map[string]*function) {
-	m["time"] = &function{least: 0, most: 0, strict: func(c *context, _ []Value) Value { return c.now() }}
-	m["formatTime"] = &function{least: 0, most: 2, strict: formatTime}
+	m["time"] = &function{clock: true, strict: func(c *context, _ []Value) Value { return c.now() }}
+	m["currentTime"] = &function{clock: true, strict: makeAbsTime}
+	m["dayTime"] = &function{clock: true, strict: dayTime}
+	m["timeZoneOffset"] = &function{clock: true, strict: timeZoneOffset}
+	m["formatTime"] = &function{clock: true, most: 2, strict: formatTime}
 	m["interval"] = &function{least: 1, most: 1, strict: interval}
-	m["absTime"] = &function{least: 0, most: 2, strict: makeAbsTime}
+	m["absTime"] = &function{clock: true, most: 2, strict: makeAbsTime}
 	m["relTime"] = &function{least: 1, most: 1, strict: makeRelTime}
 	m["splitTime"] = &function{least: 1, most: 1, strict: splitTime}
-	for name, part := range map[string]func(time.Time) int{
-		"getYear":       time.Time.Year,
-		"getMonth":      func(t time.Time) int { return int(t.Month()) },
-		"getDayOfYear":  func(t time.Time) int { return t.YearDay() - 1 },
-		"getDayOfMonth": time.Time.Day,
-		"getDayOfWeek":  func(t time.Time) int { return int(t.Weekday()) },
-		"getHours":      time.Time.Hour,
-		"getMinutes":    time.Time.Minute,
-		"getSeconds":    time.Time.Second,
+	for name, part := range map[string]struct {
+		point  func(time.Time) int
+		length func(seconds int64) int64
+	}{
+		"getYear":       {time.Time.Year, nil},
+		"getMonth":      {func(t time.Time) int { return int(t.Month()) }, nil},
+		"getDayOfYear":  {func(t time.Time) int { return t.YearDay() - 1 }, nil},
+		"getDayOfMonth": {time.Time.Day, nil},
+		"getDayOfWeek":  {func(t time.Time) int { return int(t.Weekday()) }, nil},
+		"getDays":       {nil, func(s int64) int64 { return s / 86400 }},
+		"getHours":      {time.Time.Hour, func(s int64) int64 { return s / 3600 % 24 }},
+		"getMinutes":    {time.Time.Minute, func(s int64) int64 { return s / 60 % 60 }},
+		"getSeconds":    {time.Time.Second, func(s int64) int64 { return s % 60 }},
 	} {
-		m[name] = &function{least: 1, most: 1, strict: partOfTime(part)}
+		m[name] = &function{least: 1, most: 1, strict: partOfTime(part.point, part.length)}
 	}
 	for name, seconds := range map[string]float64{"inDays": 86400, "inHours": 3600, "inMinutes": 60, "inSeconds": 1} {
 		m[name] = &function{least: 1, most: 1, strict: lengthIn(seconds)}
@@ -45,15 +52,13 @@ func (c *context) at(seconds int64) time.Time {
 const minTime, maxTime = -62135596800, 253402300799
 
 func formatTime(c *context, args []Value) Value {
-	seconds, format := c.now(), "%c"
+	what, format := c.now(), "%c"
 	if len(args) > 0 {
-		seconds = args[0]
+		what = args[0]
 	}
-	if seconds.kind == AbsTimeKind {
-		seconds = Int(int64(seconds.num))
-	}
-	if seconds.kind != IntKind {
-		return needs("time", seconds)
+	t, wrong := c.point(what)
+	if wrong.kind == ErrorKind {
+		return wrong
 	}
 	if len(args) > 1 {
 		if args[1].kind != StringKind {
@@ -61,14 +66,68 @@ func formatTime(c *context, args []Value) Value {
 		}
 		format = args[1].str
 	}
-	if s := int64(seconds.num); s < minTime || s > maxTime {
-		return Error("time too far away")
-	}
 	// No part is longer than 32 bytes for its two.
 	if !c.alloc(16 * len(format)) {
 		return c.spent()
 	}
-	return c.text(strftime(c.at(int64(seconds.num)), format))
+	return c.text(strftime(t, format))
+}
+
+// point is what formatTime writes: a time in its own zone, a number of seconds in the
+// local one, or the parts of a time in an ad as splitTime makes it.
+func (c *context) point(v Value) (t time.Time, wrong Value) {
+	switch v.kind {
+	case AbsTimeKind:
+		t = timeOf(v)
+		if at := c.at(t.Unix()); sameZone(at, t) {
+			t = at // which has a name
+		}
+	case IntKind, RealKind:
+		r, _ := v.Number()
+		if !(minTime <= r && r <= maxTime) {
+			return t, Error("time too far away")
+		}
+		t = c.at(toInt(r))
+	case AdKind:
+		if t, wrong = c.assemble(v); wrong.kind == ErrorKind {
+			return t, wrong
+		}
+	default:
+		return t, needs("time", v)
+	}
+	if s := t.Unix(); s < minTime || s > maxTime {
+		return t, Error("time too far away")
+	}
+	return t, Value{}
+}
+
+func sameZone(a, b time.Time) bool {
+	_, x := a.Zone()
+	_, y := b.Zone()
+	return x == y
+}
+
+// assemble is the time that the parts in an ad make. What is not there is the first.
+func (c *context) assemble(ad Value) (t time.Time, wrong Value) {
+	part := func(name string, missing int64) int {
+		v := c.lookup(ad.obj.scope, name, hashName(name), false)
+		n, ok := v.Int()
+		switch {
+		case v.kind == UndefinedKind && missing >= 0:
+			n = missing
+		case !ok || n != int64(int32(n)):
+			wrong = Error(name + " of the ad is no part of a time")
+		}
+		return int(n)
+	}
+	const needed = -1
+	year, month, day := part("Year", needed), part("Month", 1), part("Day", 1)
+	hour, minute, second := part("Hours", 0), part("Minutes", 0), part("Seconds", 0)
+	zone := part("Offset", 0)
+	if zone < -86400 || zone > 86400 {
+		wrong = Error("Offset of the ad is no zone")
+	}
+	return time.Date(year, time.Month(month), day, hour, minute, second, 0, time.FixedZone("", zone)), wrong
 }
 
 // layouts are the parts of a time that Go has a layout for.
@@ -159,13 +218,18 @@ func makeAbsTime(c *context, args []Value) Value {
 	case t.kind == AbsTimeKind, t.kind == UndefinedKind:
 		return t
 	case t.kind == StringKind && len(args) == 1:
-		for _, layout := range []string{"2006-01-02T15:04:05-07:00", "2006-01-02T15:04:05Z", "2006-01-02T15:04:05"} {
-			if at, err := time.ParseInLocation(layout, t.str, c.at(0).Location()); err == nil {
-				_, zone := at.Zone()
-				return absTime(at.Unix(), zone)
-			}
+		if !c.scan(len(t.str)) {
+			return c.spent()
 		}
-		return Error("malformed time")
+		at, ok := parseAbsTime(t.str, c.at(0).Location())
+		switch {
+		case !ok:
+			return Error("malformed time")
+		case at.Unix() < minTime || at.Unix() > maxTime:
+			return Error("time too far away")
+		}
+		_, zone := at.Zone()
+		return absTime(at.Unix(), zone)
 	}
 	r, ok := t.Number()
 	if !ok {
@@ -183,6 +247,53 @@ func makeAbsTime(c *context, args []Value) Value {
 	}
 	_, zone := c.at(toInt(r)).Zone()
 	return absTime(toInt(r), zone)
+}
+
+// zoneEnd matches the zone behind a time, which is local without one.
+var zoneEnd = regexp.MustCompile(`(?:[zZ]|([+-])([0-9]{2}):?([0-9]{2}))$`)
+
+// parseAbsTime reads a year of four digits and, as far as they are there, month, day,
+// hour, minute and second of two, with anything but digits before and between them.
+func parseAbsTime(s string, local *time.Location) (t time.Time, ok bool) {
+	const longest = 64
+	s = strings.TrimSpace(s)
+	if len(s) > longest {
+		return t, false
+	}
+	zone := local
+	if m := zoneEnd.FindStringSubmatch(s); m != nil {
+		s = s[:len(s)-len(m[0])]
+		hours, _ := strconv.Atoi(m[2])
+		minutes, _ := strconv.Atoi(m[3])
+		east := hours*3600 + minutes*60
+		if m[1] == "-" {
+			east = -east
+		}
+		if east < -86400 || east > 86400 {
+			return t, false
+		}
+		zone = time.FixedZone("", east)
+	}
+	parts := [6]int{1: 1, 2: 1}
+	for i := range parts {
+		s = strings.TrimLeftFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+		width := 2
+		if i == 0 {
+			width = 4
+		}
+		if digits(s) < width {
+			if i == 0 {
+				return t, false
+			}
+			break
+		}
+		parts[i], _ = strconv.Atoi(s[:width])
+		s = s[width:]
+	}
+	if strings.ContainsAny(s, "0123456789") {
+		return t, false
+	}
+	return time.Date(parts[0], time.Month(parts[1]), parts[2], parts[3], parts[4], parts[5], 0, zone), true
 }
 
 func timeOf(v Value) time.Time {
@@ -213,32 +324,44 @@ func makeRelTime(c *context, args []Value) Value {
 	return needs("time", v)
 }
 
-// parseRelTime reads [-][days+][[hours:]minutes:]seconds.
+// parseRelTime reads [-][days+][[hours:]minutes:]seconds, in which the letters d, h, m
+// and s may stand behind the numbers, as in 1d2h3m4.5s; a number may be missing from
+// the end as well then.
 func parseRelTime(s string) (seconds float64, ok bool) {
-	rest, negative := strings.CutPrefix(strings.TrimSpace(s), "-")
-	if days, clock, found := strings.Cut(rest, "+"); found {
-		n, err := strconv.ParseUint(days, 10, 32)
-		if err != nil {
-			return 0, false
+	some := false
+	// take cuts the number before a unit from the end, if it is there.
+	take := func(units string, weight float64, least bool) {
+		s = strings.TrimRight(s, spaces)
+		rest := s
+		if last := len(s) - 1; last >= 0 && strings.IndexByte(units, s[last]) >= 0 {
+			rest = strings.TrimRight(s[:last], spaces)
+		} else if !least {
+			return
 		}
-		seconds, rest = 86400*float64(n), clock
-	}
-	parts := strings.Split(rest, ":")
-	weight := 1.0
-	for _, part := range slices.Backward(parts) {
-		end, ok := numberEnd(part)
-		if !ok || end < len(part) || weight > 3600 {
-			return 0, false
+		number := strings.TrimRight(rest, "0123456789")
+		if least && strings.HasSuffix(number, ".") {
+			number = strings.TrimRight(number[:len(number)-1], "0123456789")
 		}
-		n, _ := parseNumber(part)
-		seconds += weight * n
-		weight *= 60
+		text := rest[len(number):]
+		if text == "" || text[len(text)-1] == '.' {
+			return
+		}
+		n, _ := strconv.ParseFloat(text, 64)
+		s, seconds, some = number, seconds+weight*n, true
 	}
-	if negative {
-		seconds = -seconds
+	take("sS", 1, true)
+	take("mM:", 60, false)
+	take("hH:", 3600, false)
+	take("dD+", 86400, false)
+	s = strings.Trim(s, spaces)
+	if s == "-" {
+		return -seconds, some
 	}
-	return seconds, true
+	return seconds, some && s == ""
 }
+
+// spaces are what C calls white.
+const spaces = " \t\n\v\f\r"
 
 // appendRelTime appends a length of time as interval does, and thousandths of
 // seconds if there are any.
@@ -255,10 +378,19 @@ func appendRelTime(b []byte, seconds float64) []byte {
 }
 
 // splitTime makes an ad of the parts of a time.
-func splitTime(_ *context, args []Value) Value {
+func splitTime(c *context, args []Value) Value {
 	var attrs []Attr
 	part := func(name string, v Value) { attrs = append(attrs, Attr{name, v.Expr()}) }
-	switch v := args[0]; v.kind {
+	v := args[0]
+	switch v.kind {
+	case UndefinedKind:
+		return v
+	case IntKind, RealKind:
+		if v = makeAbsTime(c, args); v.kind != AbsTimeKind {
+			return v
+		}
+	}
+	switch v.kind {
 	case AbsTimeKind:
 		t := timeOf(v)
 		part("Type", String("AbsoluteTime"))
@@ -289,13 +421,42 @@ func splitTime(_ *context, args []Value) Value {
 	return adValue(own)
 }
 
-func partOfTime(part func(time.Time) int) func(*context, []Value) Value {
+// partOfTime is a part of a point of time, of a length of time, or of either.
+func partOfTime(point func(time.Time) int, length func(seconds int64) int64) func(*context, []Value) Value {
 	return func(_ *context, args []Value) Value {
-		if args[0].kind != AbsTimeKind {
-			return needs("absolute time", args[0])
+		switch v := args[0]; {
+		case v.kind == AbsTimeKind && point != nil:
+			return Int(int64(point(timeOf(v))))
+		case v.kind == RelTimeKind && length != nil:
+			return Int(length(toInt(v.real())))
+		case length == nil:
+			return needs("absolute time", v)
+		case point == nil:
+			return needs("relative time", v)
+		default:
+			return needs("time", v)
 		}
-		return Int(int64(part(timeOf(args[0]))))
 	}
+}
+
+// dayTime is how long the day is, in the local zone.
+func dayTime(c *context, _ []Value) Value {
+	now := c.now()
+	if now.kind != IntKind {
+		return now
+	}
+	t := c.at(int64(now.num))
+	return relTime(float64(t.Hour()*3600 + t.Minute()*60 + t.Second()))
+}
+
+// timeZoneOffset is how far the local zone is east of Greenwich.
+func timeZoneOffset(c *context, _ []Value) Value {
+	now := c.now()
+	if now.kind != IntKind {
+		return now
+	}
+	_, zone := c.at(int64(now.num)).Zone()
+	return relTime(float64(zone))
 }
 
 func lengthIn(seconds float64) func(*context, []Value) Value {

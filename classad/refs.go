@@ -19,11 +19,15 @@ type References struct {
 }
 
 // References returns what the expression refers to, directly and through the
-// attributes of the two ads, either of which may be nil.
+// attributes of the two ads, either of which may be nil. Where that is more than one
+// evaluation would look at, which a hostile ad may come to, it is anything.
 func (e Expr) References(my, target *Ad) References {
-	// Whoever asks this knows the ads, and has parsed them within bounds.
-	w := walker{my: my, target: target, steps: 1 << 62}
-	return w.walk(e.node())
+	w := walker{my: my, target: target, steps: maxSteps}
+	found := w.walk(e.node())
+	if w.steps < 0 {
+		found.Any, found.Time = true, true
+	}
+	return found
 }
 
 // Constant reports whether the value depends on nothing at all.
@@ -76,11 +80,17 @@ func (w *walker) walk(n node) References {
 }
 
 func (w *walker) node(n node, a *around) {
-	w.steps--
+	if w.steps--; w.steps < 0 {
+		return
+	}
 	switch n := n.(type) {
 	case *ref:
 		w.ref(n, a)
 	case *call:
+		if n.fn != nil && n.fn == lookupFunction("slotEval") {
+			w.slotEval(n, a)
+			return
+		}
 		w.call(n, a)
 	case *adNode:
 		a = &around{ad: n.ad, parent: a, swapped: a.swapped}
@@ -95,13 +105,30 @@ func (w *walker) node(n node, a *around) {
 func (w *walker) call(n *call, a *around) {
 	switch {
 	case n.fn == nil:
-	case n.fn == lookupFunction("time"),
-		len(n.args) == 0 && (n.fn == lookupFunction("formatTime") || n.fn == lookupFunction("absTime")):
+	case n.fn.clock && len(n.args) == 0:
 		w.found.Time = true
 	case n.fn == lookupFunction("random"):
 		w.found.Random = true
 	case n.fn == lookupFunction("eval"):
 		w.eval(n, a)
+	}
+}
+
+// slotEval looks at the attribute that stands for that of another slot.
+func (w *walker) slotEval(n *call, a *around) {
+	if len(n.args) != 2 {
+		return
+	}
+	w.node(n.args[0], a)
+	l, named := n.args[0].(*literal)
+	attr, ok := n.args[1].(*ref)
+	switch {
+	case !ok || named && l.v.kind != StringKind:
+	case !named:
+		w.found.Any = true
+	default:
+		name := ofSlot(l.v.str, attr)
+		w.attr(&ref{name: name, hash: hashName(name), in: inRoot}, a.swapped)
 	}
 }
 
