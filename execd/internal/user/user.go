@@ -40,13 +40,25 @@ type Directory struct {
 	Keep time.Duration
 
 	mu    sync.Mutex
-	known map[string]answer // guarded by mu; by key of lookup
+	known map[string]answer    // guarded by mu; by key of lookup
+	asked map[string]*question // guarded by mu; those under way
 }
 
 type answer struct {
-	user  *User
+	user  *User // nil: there is none
 	until time.Time
 }
+
+// question is one of the name services, whoever waits for the answer.
+type question struct {
+	done chan struct{} // closed when the rest is known
+	user *User
+	err  error
+}
+
+// keepUnknown is how long it is remembered that there is no user of a number: he may
+// be made at any time.
+const keepUnknown = 5 * time.Second
 
 // timeout bounds one question: a directory server that is down must not hold
 // up the jobs of others for long.
@@ -65,24 +77,51 @@ func (d *Directory) ByName(ctx context.Context, name string) (*User, error) {
 	return d.lookup(ctx, name)
 }
 
+// lookup answers from what is known, or asks. Who asks for what somebody else is asking
+// for already gets that answer.
 func (d *Directory) lookup(ctx context.Context, key string) (*User, error) {
-	now := time.Now()
 	d.mu.Lock()
 	a, ok := d.known[key]
-	d.mu.Unlock()
-	if ok && now.Before(a.until) {
+	if ok && time.Now().Before(a.until) {
+		d.mu.Unlock()
+		if a.user == nil {
+			return nil, fmt.Errorf("%w %q", ErrUnknown, key)
+		}
 		return a.user, nil
 	}
-	u, err := ask(ctx, key)
-	if err != nil {
-		return nil, err
+	q := d.asked[key]
+	if q == nil {
+		q = &question{done: make(chan struct{})}
+		if d.asked == nil {
+			d.asked = map[string]*question{}
+		}
+		d.asked[key] = q
+		go d.answer(key, q)
 	}
+	d.mu.Unlock()
+	select {
+	case <-q.done:
+		return q.user, q.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cannot look up user %q: %w", key, ctx.Err())
+	}
+}
+
+// answer asks for all who wait for the answer.
+func (d *Directory) answer(key string, q *question) {
+	q.user, q.err = ask(context.Background(), key)
 	keep := d.Keep
 	if keep == 0 {
 		keep = time.Minute
 	}
+	if q.err != nil {
+		keep = min(keep, keepUnknown)
+	}
+	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	defer close(q.done)
+	delete(d.asked, key)
 	if d.known == nil {
 		d.known = map[string]answer{}
 	}
@@ -91,8 +130,9 @@ func (d *Directory) lookup(ctx context.Context, key string) (*User, error) {
 			delete(d.known, k)
 		}
 	}
-	d.known[key] = answer{u, now.Add(keep)}
-	return u, nil
+	if q.err == nil || errors.Is(q.err, ErrUnknown) && isDigits(key) {
+		d.known[key] = answer{q.user, now.Add(keep)}
+	}
 }
 
 // ask asks the name services.
