@@ -64,6 +64,7 @@ const (
 	CodeDenied     Code = "denied"      // the caller may not do that
 	CodeForeign    Code = "foreign"     // the job is somebody else's
 	CodeNotFound   Code = "not_found"   // no such job
+	CodeCrowded    Code = "crowded"     // the caller has too many connections to execd open: nothing was read, try again
 	CodeInternal   Code = "internal"    // execd is at fault; its log has more
 )
 

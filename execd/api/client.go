@@ -11,6 +11,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -82,6 +83,9 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 		return nil
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
+		if e.Code == CodeCrowded {
+			return fmt.Errorf("cannot reach execd at %s: %w", c.socket, &unreachable{e})
+		}
 		return e
 	}
 	if bad, ok := errors.AsType[*replyError](err); ok {
@@ -96,8 +100,7 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 // post does one request of HTTP/1.0: there is no other on the connection, and
 // the answer is not sent in chunks. It has the answer read.
 func (c *Client) post(ctx context.Context, verb string, body []byte, read func(status string, r io.Reader) error) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", c.socket)
+	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,6 +119,30 @@ func (c *Client) post(ctx context.Context, verb string, body []byte, read func(s
 		return sent
 	}
 	return err
+}
+
+// How long a client tries to connect while more do so than the kernel keeps waiting,
+// and the longest pause between two tries.
+const (
+	dialPatience = 10 * time.Second
+	dialPause    = 100 * time.Millisecond
+)
+
+// dial connects to execd.
+func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	begin := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, dialPause) {
+		conn, err := d.DialContext(ctx, "unix", c.socket)
+		if !errors.Is(err, syscall.EAGAIN) || time.Since(begin) > dialPatience {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // readHead reads the head of an answer of HTTP/1.0, and returns its body.
@@ -193,6 +220,9 @@ func (u *unreachable) Error() string {
 }
 
 func (u *unreachable) Unwrap() []error {
+	if _, refused := errors.AsType[*Error](u.cause); refused { // at the door
+		return []error{ErrUnreachable, ErrNotSent}
+	}
 	if op, ok := errors.AsType[*net.OpError](u.cause); ok && op.Op == "dial" {
 		return []error{ErrUnreachable, ErrNotSent}
 	}

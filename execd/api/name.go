@@ -51,6 +51,36 @@ func CheckName(name string) error {
 	return nil
 }
 
+// PatternSigns are the signs of patterns, of which a name has none.
+const PatternSigns = `*?[\\`
+
+// Limits of the words of a request that name jobs, users or queues: any may mean all
+// of them.
+const (
+	MaxWord     = 1023 // bytes of each
+	MaxPatterns = 100  // with a sign of patterns
+)
+
+// CheckWords refuses lists of words that are longer than anybody needs.
+func CheckWords(words []string) error {
+	if len(words) > MaxWords {
+		return Errorf(CodeRejected, "%d words are too many, at most %d are possible in a request", len(words), MaxWords)
+	}
+	patterns := 0
+	for _, w := range words {
+		if len(w) > MaxWord {
+			return Errorf(CodeRejected, "a word of %d bytes is too long, at most %d are possible", len(w), MaxWord)
+		}
+		if strings.ContainsAny(w, PatternSigns) {
+			patterns++
+		}
+	}
+	if patterns > MaxPatterns {
+		return Errorf(CodeRejected, "%d patterns are too many, at most %d are possible in a request", patterns, MaxPatterns)
+	}
+	return nil
+}
+
 // CheckAccount refuses what cannot be an account string, which is a field of the
 // accounting file.
 func CheckAccount(text string) error {

@@ -7,15 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/test/harness"
 )
 
 // nobody is a user that every host has.
@@ -54,47 +53,12 @@ func newRootHolder(t *testing.T, knobs string) *holder {
 	return &holder{deskIn(t, dir, "-root", via...), ctx}
 }
 
-// as runs a function as another user: execd sees him at the other end of the
-// connections that it makes. It must not start goroutines that connect.
+// as runs a function as another user.
 func (h *holder) as(uid, gid int, f func()) {
 	h.t.Helper()
-	done := make(chan error)
-	go func() {
-		// The thread has his rights, and the saved uid gives it root's back: one that
-		// kept them could not end if it is the process's first.
-		runtime.LockOSThread()
-		err := become(uid, gid)
-		if err == nil {
-			f()
-			err = become(0, 0)
-		}
-		if err == nil {
-			runtime.UnlockOSThread()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		h.t.Fatalf("cannot become user %d and root again: %v", uid, err)
+	if err := harness.As(uid, gid, f); err != nil {
+		h.t.Fatal(err)
 	}
-}
-
-// become changes whose rights the thread has, and no other thread. Of the groups it
-// has that one alone.
-func become(uid, gid int) error {
-	if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, 0, 0, 0); no != 0 {
-		return no
-	}
-	group := uint32(gid)
-	if _, _, no := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&group)), 0); no != 0 {
-		return no
-	}
-	if _, _, no := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)); no != 0 {
-		return no
-	}
-	if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), 0); no != 0 {
-		return no
-	}
-	return nil
 }
 
 // second runs a function as the second user.

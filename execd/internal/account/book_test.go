@@ -124,7 +124,7 @@ func TestManyAtOnceOneLineEach(t *testing.T) {
 			t.Errorf("task %d has %d lines; want 1", i, got[i])
 		}
 	}
-	ends, _, err := b.Ends(job.Place{}, tasks[0].Job.Number)
+	ends, _, _, err := b.Ends(t.Context(), job.Place{}, tasks[0].Job.Number)
 	if err != nil || len(ends) != n {
 		t.Errorf("Ends = %d, %v; want %d", len(ends), err, n)
 	}
@@ -246,7 +246,7 @@ func BenchmarkEnds(b *testing.B) {
 	}
 	book := New(path, nil)
 	for b.Loop() {
-		if _, _, err := book.Ends(job.Place{}, 77); err != nil {
+		if _, _, _, err := book.Ends(b.Context(), job.Place{}, 77); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package account
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,8 +20,10 @@ import (
 // file from a place on, and the place behind what was read. This is what a
 // waiting client gets: it holds for a job that is long over and for one whose
 // execd was restarted, and costs no memory for finished tasks.
-func (b *Book) Ends(from job.Place, numbers ...int) ([]api.TaskEnd, job.Place, error) {
-	var ends []api.TaskEnd
+//
+// Of very many it returns only the first, and more says so. The error is that of ctx
+// when nobody wants to know any more.
+func (b *Book) Ends(ctx context.Context, from job.Place, numbers ...int) (ends []api.TaskEnd, behind job.Place, more bool, err error) {
 	wanted := make(map[string]bool, len(numbers))
 	for _, number := range numbers {
 		wanted[strconv.Itoa(number)] = true
@@ -31,12 +34,16 @@ func (b *Book) Ends(from job.Place, numbers ...int) ([]api.TaskEnd, job.Place, e
 			continue
 		}
 		if err != nil {
-			return nil, from, fmt.Errorf("cannot read accounting file: %w", err)
+			return nil, from, false, fmt.Errorf("cannot read accounting file: %w", err)
 		}
 		if inode(info) != from.Inode || from.Offset > info.Size() {
 			from = job.Place{Inode: inode(info)}
 		}
+		seen := 0
 		from.Offset, err = eachLine(path, from.Offset, func(line []byte) bool {
+			if seen++; seen%1024 == 0 && ctx.Err() != nil {
+				return false
+			}
 			// Most lines are other jobs': they are not taken apart.
 			if !wanted[string(accounting.Field(line, accounting.FieldJobNumber))] {
 				return true
@@ -44,14 +51,22 @@ func (b *Book) Ends(from job.Place, numbers ...int) ([]api.TaskEnd, job.Place, e
 			if r, err := accounting.Parse(line); err == nil && r.PETaskID == accounting.None {
 				ends = append(ends, taskEnd(&r))
 			}
-			return true
+			return len(ends) < maxEnds
 		})
-		if err != nil {
-			return nil, from, fmt.Errorf("cannot read accounting file: %w", err)
+		switch {
+		case err != nil:
+			return nil, from, false, fmt.Errorf("cannot read accounting file: %w", err)
+		case ctx.Err() != nil:
+			return nil, from, false, ctx.Err()
+		case len(ends) == maxEnds:
+			return ends, from, true, nil
 		}
 	}
-	return ends, from, nil
+	return ends, from, false, nil
 }
+
+// maxEnds bounds the ends that are told at once: there may be millions.
+const maxEnds = 10_000
 
 // ParseCursor reads what FormatCursor wrote; the zero Place for an empty one.
 func ParseCursor(text string) (job.Place, error) {

@@ -269,9 +269,9 @@ func TestRescuedTasksWait(t *testing.T) {
 	store, err := job.Open(b.root, false, slog.New(slog.DiscardHandler))
 	b.must(err)
 	for n, want := range map[int]string{2: "the script of the job is missing; see ", 3: "it is not known which tasks have run; see "} {
-		d := store.Detail(&api.DetailRequest{Jobs: []string{strconv.Itoa(n)}}, job.Caller{Manager: true}, "h", func(*job.Job) []string { return nil })
-		if len(d.Jobs) != 1 || d.Jobs[0].Pending != "" || len(d.Jobs[0].Tasks) != 1 || d.Jobs[0].Tasks[0].State != "Eqw" || !strings.Contains(d.Jobs[0].Tasks[0].Reason, want) {
-			t.Errorf("job %d: %+v; want its task in error: %s", n, d.Jobs, want)
+		d, ok := store.Detail(store.Get(n), job.Caller{Manager: true}, "h", func(*job.Job) []string { return nil })
+		if !ok || d.Pending != "" || len(d.Tasks) != 1 || d.Tasks[0].State != "Eqw" || !strings.Contains(d.Tasks[0].Reason, want) {
+			t.Errorf("job %d: %+v; want its task in error: %s", n, d, want)
 		}
 	}
 }

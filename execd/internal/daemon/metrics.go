@@ -3,10 +3,12 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
 	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/server"
 )
 
 // snapshot gathers what is told to those who watch the host.
@@ -16,7 +18,7 @@ func (d *daemon) snapshot() *metrics.Snapshot {
 		Tasks: d.store.Tally(), Load: map[string]float64{},
 	}
 	for _, t := range d.store.Shown() {
-		shown := metrics.Task{Job: t.Run.Job, Owner: t.Owner, Queue: t.Queue, Slots: t.Slots}
+		shown := metrics.Task{Job: t.Run.Job, Queue: t.Queue, Slots: t.Slots}
 		if t.Array {
 			shown.Task = t.Run.Task
 		}
@@ -34,19 +36,43 @@ func (d *daemon) snapshot() *metrics.Snapshot {
 	return s
 }
 
+// metrics returns what there is to tell, as text.
+func (d *daemon) metrics() []byte { return metrics.Text(d.snapshot()) }
+
+// What clients of the metrics may take: who they are is not known, so there are few
+// at a time, each of which has a while.
+const (
+	maxWatchers     = 16
+	watcherPatience = 10 * time.Second
+)
+
 // serveMetrics answers on a loopback address until ctx is done. That it cannot
 // is no reason to run no jobs.
 func (d *daemon) serveMetrics(ctx context.Context, addr string) {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", metrics.Handler(d.snapshot))
-	h := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "cannot "+r.Method+" metrics", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", metrics.ContentType)
+		_, _ = w.Write(d.metrics()) // the client has gone: nothing to tell
+	})
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		d.log.Error(fmt.Sprintf("execd: no metrics at %s: %v", addr, err))
+		return
+	}
+	h := &http.Server{Handler: mux, ReadTimeout: watcherPatience, WriteTimeout: watcherPatience, MaxHeaderBytes: 16 << 10}
+	h.SetKeepAlivesEnabled(false)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		<-ctx.Done()
 		_ = h.Close()
 	}()
-	if err := h.ListenAndServe(); ctx.Err() == nil {
+	if err := h.Serve(server.LimitListener(l, maxWatchers)); ctx.Err() == nil {
 		d.log.Error(fmt.Sprintf("execd: no metrics at %s: %v", addr, err))
 		return
 	}

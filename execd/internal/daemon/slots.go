@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -289,7 +290,7 @@ func (d *daemon) fetched(j *job.Job) bool {
 // drop deletes a job that has not run.
 func (d *daemon) drop(j *job.Job) {
 	me := job.Caller{UID: os.Geteuid(), Name: "execd", Manager: true}
-	if _, err := d.store.Delete(&api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, me, d.stages.Kill); err != nil {
+	if _, err := d.store.Delete(context.Background(), &api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, me, d.stages.Kill); err != nil {
 		d.log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// entrant asks to come in and says so on a channel when it is inside.
-func entrant(ctx context.Context, t *testing.T, g *Gate, uid int, in chan<- int) (leave chan func()) {
+// enter asks to come in and says so on a channel when it is inside.
+func enter(ctx context.Context, t *testing.T, g *Gate, uid, size int, in chan<- int) (leave chan func()) {
 	t.Helper()
 	leave = make(chan func(), 1)
 	go func() {
-		f, err := g.Enter(ctx, uid)
+		f, err := g.Enter(ctx, uid, size)
 		if err != nil {
 			leave <- nil
 			return
@@ -33,12 +33,12 @@ func TestGateTakesTurns(t *testing.T) {
 		in := make(chan int, 100)
 		var leaves []chan func()
 		for range 6 {
-			leaves = append(leaves, entrant(t.Context(), t, g, 1, in))
+			leaves = append(leaves, enter(t.Context(), t, g, 1, 1, in))
 		}
 		for range 2 {
-			leaves = append(leaves, entrant(t.Context(), t, g, 2, in))
+			leaves = append(leaves, enter(t.Context(), t, g, 2, 1, in))
 		}
-		leaves = append(leaves, entrant(t.Context(), t, g, 3, in))
+		leaves = append(leaves, enter(t.Context(), t, g, 3, 1, in))
 		var order []int
 		for range leaves {
 			order = append(order, <-in)
@@ -61,13 +61,13 @@ func TestGatePerUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{Total: 3, PerUser: 2}
 		in := make(chan int, 10)
-		first := entrant(t.Context(), t, g, 1, in)
-		second := entrant(t.Context(), t, g, 1, in)
-		third := entrant(t.Context(), t, g, 1, in)
+		first := enter(t.Context(), t, g, 1, 1, in)
+		second := enter(t.Context(), t, g, 1, 1, in)
+		third := enter(t.Context(), t, g, 1, 1, in)
 		if len(in) != 2 {
 			t.Fatalf("%d of one user are inside; want 2", len(in))
 		}
-		other := entrant(t.Context(), t, g, 2, in)
+		other := enter(t.Context(), t, g, 2, 1, in)
 		if len(in) != 3 {
 			t.Fatal("another user waits although there is room")
 		}
@@ -86,10 +86,10 @@ func TestGateGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gate{Total: 1, PerUser: 1}
 		in := make(chan int, 10)
-		first := entrant(t.Context(), t, g, 1, in)
+		first := enter(t.Context(), t, g, 1, 1, in)
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := entrant(ctx, t, g, 2, in)
-		last := entrant(t.Context(), t, g, 3, in)
+		gone := enter(ctx, t, g, 2, 1, in)
+		last := enter(t.Context(), t, g, 3, 1, in)
 		cancel()
 		if f := <-gone; f != nil {
 			t.Fatal("let in although the place was taken")
@@ -102,7 +102,7 @@ func TestGateGivenUp(t *testing.T) {
 		// With a context that is over already it is a matter of chance which
 		// is seen first; no place may be lost.
 		for range 100 {
-			f, err := g.Enter(ctx, 1)
+			f, err := g.Enter(ctx, 1, 1)
 			if err == nil {
 				f()
 			} else if !errors.Is(err, context.Canceled) {
@@ -112,6 +112,49 @@ func TestGateGivenUp(t *testing.T) {
 		if g.inside != 0 || len(g.users) != 0 {
 			t.Errorf("left: %d inside, %d users", g.inside, len(g.users))
 		}
+	})
+}
+
+// Of what has a size as much is inside as fits; what is larger than that is alone, and
+// is not overtaken for ever.
+func TestGateSizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gate{Total: 10, PerUser: 6}
+		in := make(chan int, 10)
+		small := enter(t.Context(), t, g, 1, 4, in)
+		large := enter(t.Context(), t, g, 1, 99, in)
+		behind := enter(t.Context(), t, g, 1, 1, in)
+		other := enter(t.Context(), t, g, 2, 5, in)
+		if len(in) != 2 || len(small) != 1 || len(other) != 1 {
+			t.Fatalf("%d are inside; want the small one and the other user's", len(in))
+		}
+		(<-small)()
+		synctest.Wait()
+		if len(in) != 2 {
+			t.Fatal("what is larger than all that fits is not alone")
+		}
+		(<-other)()
+		synctest.Wait()
+		if len(large) != 1 || len(behind) != 0 {
+			t.Fatalf("large inside: %d, behind it: %d; want it alone", len(large), len(behind))
+		}
+		(<-large)()
+		(<-behind)()
+		if g.inside != 0 || len(g.users) != 0 {
+			t.Errorf("left: %d inside, %d users", g.inside, len(g.users))
+		}
+		// Who gives up lets in what is behind it.
+		first := enter(t.Context(), t, g, 1, 4, in)
+		ctx, cancel := context.WithCancel(t.Context())
+		enter(ctx, t, g, 1, 6, in)
+		last := enter(t.Context(), t, g, 1, 2, in)
+		cancel()
+		synctest.Wait()
+		if len(last) != 1 {
+			t.Error("what fits waits for somebody who has gone")
+		}
+		(<-first)()
+		(<-last)()
 	})
 }
 

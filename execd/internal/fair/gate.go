@@ -11,9 +11,10 @@ import (
 	"sync"
 )
 
-// Gate lets in so many at a time. When it is full those who wait are let in
-// user by user in turn, and of one user in the order in which they came. The
-// exported fields are set before first use and at least 1.
+// Gate lets in so much at a time, in whatever unit its users agree on: requests,
+// or bytes. When it is full those who wait are let in user by user in turn, and of
+// one user in the order in which they came. What is larger than all that fits is let
+// in alone. The exported fields are set before first use and at least 1.
 type Gate struct {
 	Total   int // inside at the same time
 	PerUser int // of one user
@@ -26,12 +27,18 @@ type Gate struct {
 
 type user struct {
 	inside  int
-	waiting []chan struct{} // closed when it is inside
+	waiting []*entrant
 }
 
-// Enter returns when the caller is inside; leave, called once, gives the place
-// back. The error is that of ctx.
-func (g *Gate) Enter(ctx context.Context, uid int) (leave func(), err error) {
+// entrant is somebody who waits.
+type entrant struct {
+	size int
+	in   chan struct{} // closed when it is inside
+}
+
+// Enter returns when the caller is inside with something of a size, which is at least
+// 1; leave, called once, gives the place back. The error is that of ctx.
+func (g *Gate) Enter(ctx context.Context, uid, size int) (leave func(), err error) {
 	g.mu.Lock()
 	if g.users == nil {
 		g.users = map[int]*user{}
@@ -41,8 +48,8 @@ func (g *Gate) Enter(ctx context.Context, uid int) (leave func(), err error) {
 		u = &user{}
 		g.users[uid] = u
 	}
-	in := make(chan struct{})
-	u.waiting = append(u.waiting, in)
+	e := &entrant{size, make(chan struct{})}
+	u.waiting = append(u.waiting, e)
 	if len(u.waiting) == 1 {
 		g.turns = append(g.turns, uid)
 	}
@@ -50,21 +57,22 @@ func (g *Gate) Enter(ctx context.Context, uid int) (leave func(), err error) {
 	g.mu.Unlock()
 
 	select {
-	case <-in:
-		return func() { g.leave(uid) }, nil
+	case <-e.in:
+		return func() { g.leave(uid, size) }, nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i := slices.Index(u.waiting, in)
+	i := slices.Index(u.waiting, e)
 	if i < 0 { // let in at the same moment
-		g.out(uid)
+		g.out(uid, size)
 		return nil, ctx.Err()
 	}
 	u.waiting = slices.Delete(u.waiting, i, i+1)
 	if len(u.waiting) == 0 {
 		g.turns = slices.DeleteFunc(g.turns, func(other int) bool { return other == uid })
 	}
+	g.admit() // a smaller one may have stood behind it
 	g.forget(uid)
 	return nil, ctx.Err()
 }
@@ -79,34 +87,45 @@ func (g *Gate) Waiting(uid int) int {
 	return 0
 }
 
-func (g *Gate) leave(uid int) {
+func (g *Gate) leave(uid, size int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.out(uid)
+	g.out(uid, size)
 }
 
 // out takes one of a user's out. g.mu is held.
-func (g *Gate) out(uid int) {
-	g.inside--
-	g.users[uid].inside--
+func (g *Gate) out(uid, size int) {
+	g.inside -= size
+	g.users[uid].inside -= size
 	g.admit()
 	g.forget(uid)
 }
 
-// admit lets in who may. g.mu is held.
+// fits reports whether there is room for more beside what is inside.
+func fits(inside, more, most int) bool { return inside == 0 || inside+more <= most }
+
+// admit lets in who may. Whose turn it is and who finds no room is not overtaken, or
+// what is large would wait for ever. g.mu is held.
 func (g *Gate) admit() {
-	for g.inside < g.Total {
-		i := slices.IndexFunc(g.turns, func(uid int) bool { return g.users[uid].inside < g.PerUser })
+	for {
+		i := slices.IndexFunc(g.turns, func(uid int) bool {
+			u := g.users[uid]
+			return fits(u.inside, u.waiting[0].size, g.PerUser)
+		})
 		if i < 0 {
 			return
 		}
 		uid := g.turns[i]
 		u := g.users[uid]
+		e := u.waiting[0]
+		if !fits(g.inside, e.size, g.Total) {
+			return
+		}
 		g.turns = slices.Delete(g.turns, i, i+1)
-		close(u.waiting[0])
+		close(e.in)
 		u.waiting = slices.Delete(u.waiting, 0, 1)
-		u.inside++
-		g.inside++
+		u.inside += e.size
+		g.inside += e.size
 		if len(u.waiting) > 0 {
 			g.turns = append(g.turns, uid)
 		}

@@ -274,7 +274,7 @@ func (f *fakeSlots) endIn(t *testing.T, l *Layer, id slot.ID) {
 		t.Fatalf("slot %v runs nothing", id)
 	}
 	l.Over(j, false)
-	if _, err := l.o.Store.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
+	if _, err := l.o.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
 		t.Fatal(err)
 	}
 	f.mu.Lock()

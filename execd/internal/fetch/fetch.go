@@ -501,7 +501,7 @@ func (l *Layer) forget(c *claim, reason string) {
 	c.over, c.dropped = true, reason
 	l.mu.Unlock()
 	req := &api.DeleteRequest{Jobs: []string{fmt.Sprint(c.job.Number)}}
-	if _, err := l.o.Store.Delete(req, job.Caller{Name: "execd", Manager: true}, func(*job.Task) {}); err != nil {
+	if _, err := l.o.Store.Delete(context.Background(), req, job.Caller{Name: "execd", Manager: true}, func(*job.Task) {}); err != nil {
 		l.o.Log.Error(fmt.Sprintf("job %d: fetched work that was not run: %v", c.job.Number, err))
 	}
 	l.known.gone(c.job.Number)

@@ -53,7 +53,7 @@ func TestEvictionOfNoWork(t *testing.T) {
 // delete deletes a job, as its owner may at any time.
 func (b *bench) delete(t *testing.T, number string) {
 	t.Helper()
-	if _, err := b.o.Store.Delete(&api.DeleteRequest{Jobs: []string{number}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
+	if _, err := b.o.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{number}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
 		t.Fatal(err)
 	}
 }

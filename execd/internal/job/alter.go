@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,7 +145,7 @@ type AlterHooks struct {
 const maxAlter = 32
 
 // Alter is qalter.
-func (s *Store) Alter(req *api.AlterRequest, caller Caller, hooks AlterHooks) (api.AlterReply, error) {
+func (s *Store) Alter(ctx context.Context, req *api.AlterRequest, caller Caller, hooks AlterHooks) (api.AlterReply, error) {
 	a := &alteration{Store: s, req: req, caller: caller, hooks: hooks}
 	if err := a.check(); err != nil {
 		return api.AlterReply{}, err
@@ -153,51 +154,41 @@ func (s *Store) Alter(req *api.AlterRequest, caller Caller, hooks AlterHooks) (a
 	if len(words) == 0 && len(req.Users) > 0 {
 		words = []string{"*"}
 	}
-	var reply api.AlterReply
+	err := a.jobs(ctx, words)
+	return api.AlterReply{Lines: a.lines.all()}, err
+}
+
+// jobs alters the jobs that words mean, as long as somebody waits for the answer.
+func (a *alteration) jobs(ctx context.Context, words []string) error {
+	q := a.search(ctx, ofUsers(a.req.Users, a.caller))
 	for _, word := range words {
 		name, tasks := parseTarget(word)
 		if tasks.IsArray() && !a.onlyHolds() {
-			return reply, ErrNotTasks
+			return ErrNotTasks
 		}
-		found := s.find(name)
-		if len(req.Users) > 0 {
-			found = slices.DeleteFunc(found, func(j *Job) bool { return !j.ownedByOneOf(req.Users, caller) })
+		found, meant, err := q.find(name, tasks)
+		if err != nil {
+			return err
 		}
-		found = a.allowed(name, found, &reply)
-		for chunk := range slices.Chunk(found, maxAlter) {
-			lines, errs := make([][]api.Line, len(chunk)), make([]error, len(chunk))
+		for chunk := range slices.Chunk(a.allowed(name, found, meant), maxAlter) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			told, errs := make([][]api.Line, len(chunk)), make([]error, len(chunk))
 			var wg sync.WaitGroup
 			for i, j := range chunk {
-				wg.Go(func() { lines[i], errs[i] = a.job(j, tasks) })
+				wg.Go(func() { told[i], errs[i] = a.job(j, tasks) })
 			}
 			wg.Wait()
-			a.told(&reply, lines)
+			for _, l := range slices.Concat(told...) {
+				a.lines.add(l)
+			}
 			if err := errors.Join(errs...); err != nil {
-				return reply, err
+				return err
 			}
 		}
 	}
-	if a.untold > 0 {
-		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf("and %d more lines like these", a.untold)})
-	}
-	return reply, nil
-}
-
-// maxLines bounds the lines of a reply, of one kind.
-const maxLines = 100_000
-
-// told adds the lines of some jobs to the reply. Of very many only failures are
-// told, and of very many failures the number.
-func (a *alteration) told(reply *api.AlterReply, jobs [][]api.Line) {
-	for _, lines := range jobs {
-		for _, l := range lines {
-			if n := len(reply.Lines); n >= 2*maxLines || n >= maxLines && !l.Failed {
-				a.untold++
-				continue
-			}
-			reply.Lines = append(reply.Lines, l)
-		}
-	}
+	return nil
 }
 
 // ErrNotTasks refuses to alter or to copy single tasks.
@@ -208,7 +199,7 @@ type alteration struct {
 	req    *api.AlterRequest
 	caller Caller
 	hooks  AlterHooks
-	untold int // lines that the reply has no room for
+	lines  lines
 }
 
 // check refuses what makes no sense for any job, or is not the caller's to do.
@@ -236,12 +227,12 @@ func (a *alteration) onlyHolds() bool {
 
 // allowed returns those of the jobs that the caller may alter. Of many that he
 // may not it tells once.
-func (a *alteration) allowed(name string, found []*Job, reply *api.AlterReply) []*Job {
+func (a *alteration) allowed(name string, found []*Job, meant bool) []*Job {
 	fail := func(code api.Code, format string, args ...any) {
-		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
+		a.lines.add(api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
 	}
 	switch {
-	case len(found) > 0:
+	case meant:
 	case len(a.req.Users) > 0:
 		fail(api.CodeNotFound, "The job %s of user(s) %s does not exist", name, strings.Join(a.req.Users, ","))
 	default:
@@ -362,7 +353,7 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 			a.tell(&m, j, al, &to, waits)
 		}
 	}
-	return append(m.reply.Lines, found...), true, nil
+	return append(m.lines.all(), found...), true, nil
 }
 
 // onlyFields returns a request that has nothing but these fields of another.
@@ -393,8 +384,7 @@ type waiting struct{ blocking, exited []string }
 // waits works out the predecessors of an alteration.
 func (a *alteration) waits(j *Job, c *change) (map[api.Field]waiting, error) {
 	told := map[api.Field]waiting{}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	var waitsForIt map[int]bool
 	for _, f := range []struct {
 		field api.Field
 		words []string
@@ -403,19 +393,26 @@ func (a *alteration) waits(j *Job, c *change) (map[api.Field]waiting, error) {
 		if !slices.Contains(c.Fields, f.field) {
 			continue
 		}
+		if waitsForIt == nil {
+			waitsForIt = a.allFollowers(j)
+		}
 		var w waiting
+		has := map[int]bool{}
+		q := a.search(context.Background(), ownOrNumber(Caller{UID: j.UID}))
 		for _, word := range f.words {
-			numbers := a.resolve([]string{word}, j.UID)
-			if _, err := strconv.Atoi(word); err == nil && len(numbers) == 0 {
+			found, _, _ := q.find(word, api.Tasks{})
+			if _, err := strconv.Atoi(word); err == nil && len(found) == 0 {
 				w.exited = append(w.exited, word)
 			}
-			for _, number := range numbers {
+			for _, other := range found {
+				number := other.Number
 				switch {
 				case number == j.Number:
 					return nil, api.Errorf(api.CodeRejected, "denied: job %q may not be its own jobnet predecessor", word)
-				case a.leadsTo(number, j.Number):
+				case waitsForIt[number]:
 					return nil, api.Errorf(api.CodeRejected, "job %d dependency change would generate a dependency cycle with job %d", j.Number, number)
-				case !slices.Contains(*f.to, number):
+				case !has[number]:
+					has[number] = true
 					*f.to = append(*f.to, number)
 					w.blocking = append(w.blocking, strconv.Itoa(number))
 				}
@@ -426,30 +423,27 @@ func (a *alteration) waits(j *Job, c *change) (map[api.Field]waiting, error) {
 	if !j.Tasks.IsArray() && slices.Contains(c.Fields, api.FieldHoldArray) {
 		return nil, ErrNoArray
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return told, a.checkArrays(j.Tasks, c.WaitsForTasks)
 }
 
-// leadsTo reports whether a job waits, through whatever others, for another.
-// The Store's mutex is held.
-func (s *Store) leadsTo(from, to int) bool {
-	seen := map[int]bool{from: true}
-	for next := []int{from}; len(next) > 0; {
-		j := s.jobs[next[len(next)-1]]
+// allFollowers returns the jobs that wait for one, through whatever others.
+func (s *Store) allFollowers(j *Job) map[int]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[int]bool{}
+	for next := []int{j.Number}; len(next) > 0; {
+		jobs, array := s.followedBy(next[len(next)-1])
 		next = next[:len(next)-1]
-		if j == nil {
-			continue
-		}
-		for _, number := range j.predecessors() {
-			if number == to {
-				return true
-			}
-			if !seen[number] {
-				seen[number] = true
+		for _, number := range append(jobs, array...) {
+			if !all[number] {
+				all[number] = true
 				next = append(next, number)
 			}
 		}
 	}
-	return false
+	return all
 }
 
 // predecessors returns the jobs that a job waits for. The Store's mutex is held.

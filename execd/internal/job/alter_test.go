@@ -26,7 +26,7 @@ func accept(*Job, []api.Field, *api.SubmitRequest) ([]api.Line, bool, error) { r
 // alter returns the lines of an alteration; those of failures begin with "!".
 func alter(t *testing.T, s *Store, c Caller, req api.AlterRequest) []string {
 	t.Helper()
-	reply, err := s.Alter(&req, c, AlterHooks{Check: accept, Host: "h"})
+	reply, err := s.Alter(t.Context(), &req, c, AlterHooks{Check: accept, Host: "h"})
 	if err != nil {
 		return []string{"! " + err.Error()}
 	}
@@ -230,7 +230,7 @@ func TestAlterSurvives(t *testing.T) {
 			t.Errorf("%s: what runs has the needs %v; want %v", what, task.Needs.Request(), needs.Request())
 		}
 		// The one it waits for goes, and so does that hold.
-		if _, err := again.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, owner, func(*Task) {}); err != nil {
+		if _, err := again.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, owner, func(*Task) {}); err != nil {
 			t.Fatal(err)
 		}
 		if got := again.holds(again.Get(2)); got != "u" {
@@ -298,7 +298,7 @@ func TestAlterFaults(t *testing.T) {
 			}
 			return state{root, s}
 		}, func(_ *testing.T, st state) error {
-			_, err := st.s.Alter(&api.AlterRequest{
+			_, err := st.s.Alter(t.Context(), &api.AlterRequest{
 				Jobs: []string{"1"}, Fields: fields(api.FieldName, api.FieldQueues, api.FieldEnv),
 				To:      api.SubmitRequest{Name: "new", Queues: []string{"q"}, Env: []string{"C=d"}},
 				Context: []api.ContextChange{{Option: "-ac", Variables: []string{"x"}}},
@@ -336,7 +336,7 @@ func TestAlterTogether(t *testing.T) {
 				return
 			default:
 				s.List(&api.JobsRequest{Users: []string{"*"}}, owner, "h")
-				s.Detail(&api.DetailRequest{Jobs: []string{"1"}}, owner, "h", func(*Job) []string { return nil })
+				s.Detail(s.Get(1), owner, "h", func(*Job) []string { return nil })
 				s.Ready(s.Get(1), time.Now())
 			}
 		}
@@ -393,7 +393,7 @@ func TestAlterPredecessors(t *testing.T) {
 	if n := len(s.followers); n != 1 || len(s.followers[3]) != 2 {
 		t.Errorf("followers are %v; want two of job 3", s.followers)
 	}
-	if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{"3"}}, owner, func(*Task) {}); err != nil {
+	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"3"}}, owner, func(*Task) {}); err != nil {
 		t.Fatal(err)
 	}
 	wantReady(t, s, s.Get(1), "1 from 1")
@@ -415,7 +415,7 @@ func TestAlterChecked(t *testing.T) {
 		return []api.Line{{Text: "found"}}, to.Verify == "v", nil
 	}}
 	try := func(verify, name string) (texts []string) {
-		reply, err := s.Alter(&api.AlterRequest{Jobs: []string{"1", "2"}, Fields: fields(api.FieldName), To: api.SubmitRequest{Name: name, Verify: verify}}, Caller{UID: alice.UID}, hooks)
+		reply, err := s.Alter(t.Context(), &api.AlterRequest{Jobs: []string{"1", "2"}, Fields: fields(api.FieldName), To: api.SubmitRequest{Name: name, Verify: verify}}, Caller{UID: alice.UID}, hooks)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -60,28 +61,37 @@ func ParseRange(text string) (api.Tasks, error) {
 // to kill what runs, which kill then carries out, once for each time that
 // somebody asks. Forced, what runs is treated
 // the same: its shepherd is there to answer.
-func (s *Store) Delete(req *api.DeleteRequest, caller Caller, kill func(*Task)) (api.DeleteReply, error) {
-	var reply api.DeleteReply
+func (s *Store) Delete(ctx context.Context, req *api.DeleteRequest, caller Caller, kill func(*Task)) (api.DeleteReply, error) {
+	var told lines
 	say := func(failed bool, format string, args ...any) {
-		reply.Lines = append(reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: failed})
+		told.add(api.Line{Text: fmt.Sprintf(format, args...), Failed: failed})
 	}
+	err := s.deleteAll(ctx, req, caller, kill, say)
+	return api.DeleteReply{Lines: told.all()}, err
+}
+
+// deleteAll deletes the jobs of a request, as long as somebody waits for the answer.
+func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Caller, kill func(*Task), say func(bool, string, ...any)) error {
 	words := req.Jobs
 	if len(words) == 0 && len(req.Users) > 0 {
 		words = []string{"*"}
 	}
+	wanted := owners(req.Users, caller)
+	q := s.search(ctx, func(j *Job, number bool) bool {
+		// A name is one of the caller's jobs, as long as nobody else is named.
+		return len(req.Users) == 0 && number || wanted(j.Owner, j.UID)
+	})
 	for _, word := range words {
 		name, tasks := parseTarget(word)
-		var found []*Job
-		for _, j := range s.find(name) {
-			// A name is one of the caller's jobs, as long as nobody else is named.
-			if len(req.Users) == 0 && isNumber(name) || j.ownedByOneOf(req.Users, caller) {
-				found = append(found, j)
-			}
+		found, meant, err := q.find(name, tasks)
+		if err != nil {
+			return err
 		}
-		if len(found) == 0 {
+		if !meant {
 			number, task, _ := strings.Cut(name, ".")
+			n, _ := strconv.Atoi(number)
 			switch {
-			case isNumber(number) && isNumber(task) && len(s.find(number)) > 0:
+			case isNumber(number) && isNumber(task) && s.Get(n) != nil:
 				say(true, "job %q task %q does not exist", number, task) // there is no task 0
 			case len(req.Jobs) == 0:
 				say(true, "There is no job registered for the following users: %s", strings.Join(req.Users, ", "))
@@ -95,16 +105,19 @@ func (s *Store) Delete(req *api.DeleteRequest, caller Caller, kill func(*Task)) 
 			continue
 		}
 		for _, j := range found {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if caller.UID != j.UID && !caller.Manager && !caller.Operator {
 				say(true, "%s - you do not have the necessary privileges to delete the job \"%d\"", caller.Name, j.Number)
 				continue
 			}
 			if err := s.deleteJob(target{job: j, tasks: tasks, named: tasks.IsArray()}, caller, kill, say); err != nil {
-				return reply, err
+				return err
 			}
 		}
 	}
-	return reply, nil
+	return nil
 }
 
 // deletion is what qdel does to one job.

@@ -1,8 +1,8 @@
 package job
 
 import (
+	"context"
 	"slices"
-	"strconv"
 
 	"paddock/execd/api"
 	"paddock/spool"
@@ -11,16 +11,24 @@ import (
 // Find returns the unfinished jobs that words mean, for who waits for them:
 // names mean the caller's own, numbers anybody's. More than most are refused.
 // whole says that no end of any of them is accounted yet.
-func (s *Store) Find(words []string, caller Caller, most int) (found []api.Found, missing []string, whole bool, err error) {
+func (s *Store) Find(ctx context.Context, words []string, caller Caller, most int) (found []api.Found, missing []string, whole bool, err error) {
+	q := s.search(ctx, ownOrNumber(caller))
+	meant := make([][]*Job, len(words))
+	for i, word := range words {
+		name, tasks := parseTarget(word)
+		if meant[i], _, err = q.find(name, tasks); err != nil {
+			return nil, nil, false, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	whole = true
-	for _, word := range words {
-		jobs, tasks := s.meant(word, caller)
-		known := false
+	for i, word := range words {
+		_, tasks := parseTarget(word)
+		jobs, known := meant[i], false
 		for _, j := range jobs {
 			f, ok := j.found(tasks)
-			if !ok {
+			if !ok || s.jobs[j.Number] != j {
 				continue
 			}
 			if known = true; len(found) == most {
@@ -36,26 +44,17 @@ func (s *Store) Find(words []string, caller Caller, most int) (found []api.Found
 	return found, missing, whole, nil
 }
 
-// meant returns the jobs that a word means, and the tasks that it names; zero:
-// all. s.mu is held.
-func (s *Store) meant(word string, caller Caller) ([]*Job, api.Tasks) {
-	name, tasks := parseTarget(word)
-	if number, err := strconv.Atoi(name); err == nil {
-		if j := s.jobs[number]; j != nil {
-			return []*Job{j}, tasks
-		}
-		return nil, tasks
-	}
-	return s.sorted(func(j *Job) bool { return j.UID == caller.UID && j.match(name) }), tasks
+// ownOrNumber keeps anybody's jobs by number, and the caller's by name.
+func ownOrNumber(caller Caller) func(*Job, bool) bool {
+	return func(j *Job, number bool) bool { return number || j.UID == caller.UID }
 }
 
 // Youngest returns the job of a number, or the last that the caller has
 // submitted under a name, with the tasks that the word names; nil: there is
 // none that is not finished.
 func (s *Store) Youngest(word string, caller Caller) (*Job, api.Tasks) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	jobs, tasks := s.meant(word, caller)
+	name, tasks := parseTarget(word)
+	jobs, _, _ := s.search(context.Background(), ownOrNumber(caller)).find(name, tasks)
 	if len(jobs) == 0 {
 		return nil, tasks
 	}

@@ -54,12 +54,12 @@ func TestFind(t *testing.T) {
 		{[]string{"b", "3", "1.6", "0", "-1"}, nil, []string{"b", "3", "1.6", "0", "-1"}},
 		{[]string{"2.1"}, []api.Found{{Job: 2, Name: "b", Owner: "bob", Tasks: api.Tasks{First: 1, Last: 1, Step: 1}, Count: 1, Pending: 1}}, nil},
 	} {
-		found, missing, whole, err := s.Find(tt.words, Caller{UID: alice.UID}, 10)
+		found, missing, whole, err := s.Find(t.Context(), tt.words, Caller{UID: alice.UID}, 10)
 		if diff := cmp.Diff([]any{tt.found, tt.missing}, []any{found, missing}); diff != "" || err != nil || !whole {
 			t.Errorf("Find(%q): whole %v, %v (-want +got):\n%s", tt.words, whole, err, diff)
 		}
 	}
-	if _, _, _, err := s.Find([]string{"1", "2"}, Caller{UID: alice.UID}, 1); err == nil {
+	if _, _, _, err := s.Find(t.Context(), []string{"1", "2"}, Caller{UID: alice.UID}, 1); err == nil {
 		t.Error("Find of more than may be is no error")
 	}
 	if s.Last() != 2 {
@@ -120,7 +120,7 @@ func TestChangedTasks(t *testing.T) {
 	is("in error", 3, false, "because")
 
 	is("pending", 5, false, "")
-	if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{"1.5"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
+	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1.5"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
 		t.Fatal(err)
 	}
 	told("deleted")
@@ -135,7 +135,7 @@ func TestChangedTasks(t *testing.T) {
 	endTask(t, s, again, FateRequeue)
 	s.Accounted(again)
 	is("runs again", again.Number, false, "")
-	if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{again.String()}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
+	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{again.String()}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
 		t.Fatal(err)
 	}
 	is("deleted", again.Number, false, "")

@@ -119,9 +119,10 @@ func (m *memory) forget() {
 // finished returns the lines of finished jobs.
 func (m *describer) finished(users []string, caller Caller) []api.JobStatus {
 	var list []api.JobStatus
+	wanted := owners(users, caller)
 	for _, number := range m.store.finished.order {
 		f := m.store.finished.jobs[number]
-		if !ownedByOneOf(users, f.owner, f.uid, caller) {
+		if !wanted(f.owner, f.uid) {
 			continue
 		}
 		line := api.JobStatus{

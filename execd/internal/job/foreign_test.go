@@ -72,7 +72,7 @@ func TestOnDelete(t *testing.T) {
 		})
 		return st
 	}, func(_ *testing.T, st *state) error {
-		_, err := st.s.Delete(&api.DeleteRequest{Jobs: []string{"1", "2"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
+		_, err := st.s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1", "2"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
 		return err
 	}, func(t *testing.T, st *state, err error) {
 		stays := 0

@@ -1,10 +1,9 @@
 package job
 
 import (
+	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -140,23 +139,18 @@ func (s *Store) Running(j *Job) int {
 }
 
 // resolve finds the jobs that a new one has to wait for: those of the same
-// owner that are not over. The Store's mutex is held.
+// owner that are not over, and those that a number names.
 func (s *Store) resolve(words []string, uid int) []int {
-	found := map[int]bool{}
+	q := s.search(context.Background(), ownOrNumber(Caller{UID: uid}))
+	var numbers []int
 	for _, word := range words {
-		if number, err := strconv.Atoi(word); err == nil {
-			if s.jobs[number] != nil {
-				found[number] = true
-			}
-			continue
-		}
-		for _, j := range s.jobs {
-			if j.UID == uid && j.match(word) {
-				found[j.Number] = true
-			}
+		found, _, _ := q.find(word, api.Tasks{})
+		for _, j := range found {
+			numbers = append(numbers, j.Number)
 		}
 	}
-	return slices.Sorted(maps.Keys(found))
+	slices.Sort(numbers)
+	return slices.Compact(numbers)
 }
 
 // ErrNoArray refuses -hold_jid_ad of and on jobs that are no arrays.
@@ -166,7 +160,11 @@ var ErrNoArray = api.Errorf(api.CodeRejected, `Can only specify "-hold_jid_ad" o
 // arrays it waits for (qsub(1)). The Store's mutex is held.
 func (s *Store) checkArrays(b api.Tasks, waitsForTasks []int) error {
 	for _, number := range waitsForTasks {
-		a := s.jobs[number].Tasks
+		j := s.jobs[number]
+		if j == nil {
+			continue // it is over meanwhile
+		}
+		a := j.Tasks
 		if !a.IsArray() {
 			return ErrNoArray
 		}
@@ -208,15 +206,15 @@ func (s *Store) unlink(j *Job) {
 
 // followedBy returns the jobs that wait for one, by -hold_jid and by
 // -hold_jid_ad. The Store's mutex is held.
-func (s *Store) followedBy(j *Job) (jobs, array []int) {
-	for _, f := range s.followers[j.Number] {
+func (s *Store) followedBy(number int) (jobs, array []int) {
+	for _, f := range s.followers[number] {
 		if s.jobs[f.Number] != f {
 			continue // it was deleted
 		}
-		if f.waitsFor[j.Number] {
+		if f.waitsFor[number] {
 			jobs = append(jobs, f.Number)
 		}
-		if slices.Contains(f.waitsForTasks, j.Number) {
+		if slices.Contains(f.waitsForTasks, number) {
 			array = append(array, f.Number)
 		}
 	}

@@ -65,7 +65,7 @@ func live(t *testing.T, s *Store, j *Job, fate Fate) {
 	}
 }
 
-func lines(reply api.ModifyReply) []string {
+func linesOf(reply api.ModifyReply) []string {
 	var texts []string
 	for _, l := range reply.Lines {
 		texts = append(texts, l.Text)
@@ -75,7 +75,7 @@ func lines(reply api.ModifyReply) []string {
 
 func modify(t *testing.T, s *Store, c Caller, req api.ModifyRequest) []string {
 	t.Helper()
-	reply, err := s.Modify(&req, c, Hooks{
+	reply, err := s.Modify(t.Context(), &req, c, Hooks{
 		AtRest: func(*Task) bool { return true },
 		Kill:   func(*Task) {}, Changed: func(*Task) {}, Host: "h",
 		Rerunnable: func(task *Task) bool { return task.Job.Terms().Rerun == api.RerunYes },
@@ -83,7 +83,7 @@ func modify(t *testing.T, s *Store, c Caller, req api.ModifyRequest) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return lines(reply)
+	return linesOf(reply)
 }
 
 func TestHolds(t *testing.T) {
@@ -218,7 +218,7 @@ func TestPredecessors(t *testing.T) {
 		t.Errorf("clear: %q; want %q", got, want)
 	}
 	hinted = nil
-	if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{"2"}}, Caller{Manager: true}, func(*Task) {}); err != nil {
+	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"2"}}, Caller{Manager: true}, func(*Task) {}); err != nil {
 		t.Fatal(err)
 	}
 	wantReady(t, s, after, "1 from 1")
@@ -327,7 +327,7 @@ func TestDeleteBeforeRequeue(t *testing.T) {
 		if err := s.End([]Ending{{Task: task, End: &End{Fate: fate}, Time: time.Now()}})[0]; err != nil {
 			t.Fatal(err)
 		}
-		reply, err := s.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, c, func(*Task) {})
+		reply, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, c, func(*Task) {})
 		if err != nil {
 			t.Fatal(err)
 		}

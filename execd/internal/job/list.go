@@ -47,15 +47,15 @@ func (s *Store) List(req *api.JobsRequest, caller Caller, host string) Listing {
 
 // list is List; once it has so many lines of what waits it adds no more.
 func (s *Store) list(req *api.JobsRequest, caller Caller, host string, most int) Listing {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var l Listing
 	m := &describer{store: s, host: host, wanted: req.More, hard: map[Needs][]api.Requested{}}
 	now := time.Now()
-	jobs := s.sorted(func(j *Job) bool { return j.ownedByOneOf(req.Users, caller) })
+	wanted := owners(req.Users, caller)
+	jobs := slices.DeleteFunc(s.snapshot(), func(j *Job) bool { return !wanted(j.Owner, j.UID) })
+	slices.SortFunc(jobs, func(a, b *Job) int { return a.Number - b.Number })
 	l.Waiting = make([]api.JobStatus, 0, min(len(jobs), most)) // often all wait, and a line is large
 	l.needs = make([]Needs, 0, cap(l.Waiting))
-	for _, j := range jobs {
+	s.eachOf(jobs, func(j *Job) {
 		l.Running = m.running(l.Running, j)
 		if len(l.Waiting) < most {
 			l.Waiting = m.waiting(l.Waiting, j, now)
@@ -63,9 +63,11 @@ func (s *Store) list(req *api.JobsRequest, caller Caller, host string, most int)
 		for len(l.needs) < len(l.Waiting) {
 			l.needs = append(l.needs, j.Terms().Needs)
 		}
-	}
+	})
 	if req.Finished {
+		s.mu.Lock()
 		l.Finished = m.finished(req.Users, caller)
+		s.mu.Unlock()
 	}
 	switch req.States {
 	case "r":

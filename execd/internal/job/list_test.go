@@ -127,13 +127,13 @@ func TestFinished(t *testing.T) {
 		t.Errorf("waiting: %q", got)
 	}
 	// A job that was deleted has finished too.
-	if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
+	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
 		t.Fatal(err)
 	}
 	check("1 z 1-5:1")
 	for range 3 {
 		j := submitArray(t, s, 1)
-		if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
+		if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,7 +24,7 @@ type Hooks struct {
 const maxTold = 1000
 
 // Modify is qhold, qrls and qmod on jobs.
-func (s *Store) Modify(req *api.ModifyRequest, caller Caller, hooks Hooks) (api.ModifyReply, error) {
+func (s *Store) Modify(ctx context.Context, req *api.ModifyRequest, caller Caller, hooks Hooks) (api.ModifyReply, error) {
 	m := &modification{Store: s, req: req, caller: caller, hooks: hooks}
 	if err := m.check(); err != nil {
 		return api.ModifyReply{}, err
@@ -32,25 +33,38 @@ func (s *Store) Modify(req *api.ModifyRequest, caller Caller, hooks Hooks) (api.
 	if len(words) == 0 && len(req.Users) > 0 {
 		words = []string{"*"}
 	}
+	q := s.search(ctx, ofUsers(req.Users, caller))
 	for _, word := range words {
 		name, tasks := parseTarget(word)
-		found := s.find(name)
-		if len(req.Users) > 0 {
-			found = slices.DeleteFunc(found, func(j *Job) bool { return !j.ownedByOneOf(req.Users, caller) })
+		found, meant, err := q.find(name, tasks)
+		if err != nil {
+			return m.reply(), err
 		}
-		if len(found) == 0 {
+		if !meant {
 			m.missing(name)
 		}
 		for _, j := range found {
+			if ctx.Err() != nil {
+				return m.reply(), ctx.Err()
+			}
 			if !m.allowed(j) {
 				continue
 			}
 			if err := m.job(j, tasks); err != nil {
-				return m.reply, err
+				return m.reply(), err
 			}
 		}
 	}
-	return m.reply, nil
+	return m.reply(), nil
+}
+
+// ofUsers keeps the jobs of users that were named; none named: all.
+func ofUsers(users []string, caller Caller) func(*Job, bool) bool {
+	if len(users) == 0 {
+		return nil
+	}
+	wanted := owners(users, caller)
+	return func(j *Job, _ bool) bool { return wanted(j.Owner, j.UID) }
 }
 
 type modification struct {
@@ -58,16 +72,18 @@ type modification struct {
 	req    *api.ModifyRequest
 	caller Caller
 	hooks  Hooks
-	reply  api.ModifyReply
+	lines  lines
 }
 
+func (m *modification) reply() api.ModifyReply { return api.ModifyReply{Lines: m.lines.all()} }
+
 func (m *modification) say(format string, args ...any) {
-	m.reply.Lines = append(m.reply.Lines, api.Line{Text: fmt.Sprintf(format, args...)})
+	m.lines.add(api.Line{Text: fmt.Sprintf(format, args...)})
 }
 
 // fail says what cannot be done, and why in a word.
 func (m *modification) fail(code api.Code, format string, args ...any) {
-	m.reply.Lines = append(m.reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
+	m.lines.add(api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
 }
 
 func (m *modification) holding() bool {

@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"sync"
@@ -386,13 +385,6 @@ func (s *Store) Sweep() error {
 		}
 	}
 	return nil
-}
-
-// match reports whether a job is meant by a name or pattern of qstat -j or
-// qdel.
-func (j *Job) match(pattern string) bool {
-	ok, err := path.Match(pattern, j.Terms().Name)
-	return err == nil && ok
 }
 
 // sorted returns the jobs that are wanted by number. s.mu is held.

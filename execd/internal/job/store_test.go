@@ -113,7 +113,7 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 	wg.Go(func() {
 		for range 40 {
 			first := 1 + rnd.IntN(400)
-			_, err := s.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprintf("1.%d-%d", first, first+rnd.IntN(5))}},
+			_, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{fmt.Sprintf("1.%d-%d", first, first+rnd.IntN(5))}},
 				Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
 			if err != nil {
 				t.Error(err)
@@ -186,7 +186,7 @@ func TestNumbersAreNotUsedAgain(t *testing.T) {
 	for range 3 {
 		submitArray(t, s, 2)
 	}
-	reply, err := s.Delete(&api.DeleteRequest{Users: []string{"*"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
+	reply, err := s.Delete(t.Context(), &api.DeleteRequest{Users: []string{"*"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
 	if err != nil || len(reply.Lines) != 3 || reply.Lines[0].Text != "alice has deleted job 1" {
 		t.Fatalf("Delete = %+v, %v", reply, err)
 	}
@@ -223,7 +223,7 @@ func TestUnread(t *testing.T) {
 	}
 	// Nor is a record removed while the last number is not known to be elsewhere.
 	restore := spooltest.FailReads(t, "/"+spool.FileSeqNum, unix.EMFILE)
-	if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{"20"}}, Caller{Manager: true}, func(*Task) {}); err != nil {
+	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"20"}}, Caller{Manager: true}, func(*Task) {}); err != nil {
 		t.Fatal(err)
 	}
 	restore()
@@ -301,7 +301,7 @@ func TestDeleteTexts(t *testing.T) {
 		{[]string{"2"}, Caller{UID: 0, Name: "root", Manager: true}, `root has registered the job 2 for deletion`, false},
 		{[]string{"2"}, Caller{UID: 0, Name: "root", Manager: true}, `job 2 is already in deletion`, false},
 	} {
-		reply, err := s.Delete(&api.DeleteRequest{Jobs: tt.words}, tt.caller, func(*Task) {})
+		reply, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: tt.words}, tt.caller, func(*Task) {})
 		if err != nil || len(reply.Lines) != 1 || reply.Lines[0] != (api.Line{Text: tt.want, Failed: tt.failed}) {
 			t.Errorf("qdel %v = %+v, %v; want %q", tt.words, reply.Lines, err, tt.want)
 		}
@@ -354,7 +354,7 @@ func TestExceed(t *testing.T) {
 	killed := map[int]int{}
 	qdel := func(word, want string) {
 		t.Helper()
-		reply, err := s.Delete(&api.DeleteRequest{Jobs: []string{word}}, Caller{UID: alice.UID, Name: "alice"}, func(task *Task) { killed[task.Number]++ })
+		reply, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{word}}, Caller{UID: alice.UID, Name: "alice"}, func(task *Task) { killed[task.Number]++ })
 		if err != nil || len(reply.Lines) != 1 || reply.Lines[0].Text != want {
 			t.Errorf("qdel %s = %+v, %v; want %q", word, reply.Lines, err, want)
 		}
@@ -389,7 +389,7 @@ func TestDeletedWhileItsStartFailed(t *testing.T) {
 		if err := s.Begin(task); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprintf("1.%d", task.Number)}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
+		if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{fmt.Sprintf("1.%d", task.Number)}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {}); err != nil {
 			t.Fatal(err)
 		}
 		if err := give(task); err != nil {

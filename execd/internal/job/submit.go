@@ -20,6 +20,7 @@ type Limits struct{ Jobs, UserJobs int }
 // Submit accepts a job: when it returns, the job is on disk for good. gid is the
 // group of the process that submits.
 func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits Limits, now time.Time) (*Job, error) {
+	waitsFor, waitsForTasks := s.resolve(req.HoldJobs, owner.UID), s.resolve(req.HoldArray, owner.UID)
 	s.mu.Lock()
 	if limits.Jobs > 0 && len(s.jobs) >= limits.Jobs {
 		s.mu.Unlock()
@@ -32,7 +33,7 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 	h := &header{
 		Format: Format, Job: s.next, Owner: owner.Name, UID: owner.UID, Group: owner.Group, GID: owner.GID, Groups: owner.GroupNames,
 		SubmitGID: gid, Submitted: now, Request: *req,
-		WaitsFor: s.resolve(req.HoldJobs, owner.UID), WaitsForTasks: s.resolve(req.HoldArray, owner.UID),
+		WaitsFor: waitsFor, WaitsForTasks: waitsForTasks,
 	}
 	if err := s.checkArrays(h.Request.Tasks, h.WaitsForTasks); err != nil {
 		s.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,52 +189,19 @@ func (s *Store) WantStopped(t *Task) bool {
 	return t.Suspended || t.Stopped != ""
 }
 
-// ownedByOneOf reports whether one of the patterns names the owner; no pattern
-// means the caller.
-func (j *Job) ownedByOneOf(patterns []string, caller Caller) bool {
-	return ownedByOneOf(patterns, j.Owner, j.UID, caller)
-}
-
-func ownedByOneOf(patterns []string, owner string, uid int, caller Caller) bool {
-	if len(patterns) == 0 {
-		return uid == caller.UID
-	}
-	for _, p := range patterns {
-		if ok, err := path.Match(p, owner); err == nil && ok {
-			return true
-		}
-	}
-	return false
-}
-
 // maxDetailTasks bounds the tasks that one detail shows.
 const maxDetailTasks = 1000
 
-// Detail returns everything about the jobs that the words name. Environments
-// are shown to owners and managers only.
-func (s *Store) Detail(req *api.DetailRequest, caller Caller, host string, reasons func(*Job) []string) api.DetailReply {
-	var reply api.DetailReply
-	for _, word := range req.Jobs {
-		found := false
-		for _, j := range s.find(word) {
-			request, err := s.Request(j)
-			if err != nil {
-				if s.Get(j.Number) == nil {
-					continue // it ended while we looked
-				}
-				request = &api.SubmitRequest{Name: j.Terms().Name, Tasks: j.Tasks}
-			}
-			found = true
-			reply.Jobs = append(reply.Jobs, s.detail(j, request, caller, host, reasons))
+// Detail returns everything about a job; false: it is over. Environments are shown to
+// owners and managers only.
+func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []string) (api.Detail, bool) {
+	request, err := s.Request(j)
+	if err != nil {
+		if s.Get(j.Number) == nil {
+			return api.Detail{}, false // it ended while we looked
 		}
-		if !found {
-			reply.Missing = append(reply.Missing, word)
-		}
+		request = &api.SubmitRequest{Name: j.Terms().Name, Tasks: j.Tasks}
 	}
-	return reply
-}
-
-func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host string, reasons func(*Job) []string) api.Detail {
 	why := reasons(j) // asks the queue, which asks the Store: never under the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,12 +261,12 @@ func (s *Store) detail(j *Job, request *api.SubmitRequest, caller Caller, host s
 			d.Reasons = []string{fmt.Sprintf("%d tasks of the job run, and -tc %d allows no more", j.started, most)}
 		}
 	}
-	d.Followers, d.ArrayFollowers = s.followedBy(j)
+	d.Followers, d.ArrayFollowers = s.followedBy(j.Number)
 	// The request stays in memory only while the job is being started.
 	if j.started == 0 {
 		j.request = nil
 	}
-	return d
+	return d, true
 }
 
 // heldBecause says what holds all pending tasks of a job back.
@@ -317,27 +283,19 @@ func (j *Job) heldBecause(holds string, waitsFor []int) string {
 	return "held back by " + strings.Join(why, ", ")
 }
 
-// find returns the jobs that a number or a name pattern means.
-func (s *Store) find(word string) []*Job {
+// Len returns the number of jobs.
+func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if number, err := strconv.Atoi(word); err == nil {
-		if j := s.jobs[number]; j != nil {
-			return []*Job{j}
-		}
-		return nil
-	}
-	return s.sorted(func(j *Job) bool { return j.match(word) })
+	return len(s.jobs)
 }
 
 // Count returns how many tasks wait and run.
 func (s *Store) Count() (pending, running int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, j := range s.jobs {
+	s.each(func(j *Job) {
 		pending += j.pending.Len()
 		running += j.started
-	}
+	})
 	return pending, running
 }
 
@@ -373,10 +331,8 @@ func (s *Store) ScriptMissing(j *Job) bool {
 
 // Tally returns how many tasks are in which state, in words.
 func (s *Store) Tally() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	n := map[string]int{"pending": 0, "hold": 0, "running": 0, "suspended": 0, "error": 0}
-	for _, j := range s.jobs {
+	s.each(func(j *Job) {
 		free := s.free(j)
 		n["pending"] += free.Len()
 		n["hold"] += j.pending.Len() - free.Len()
@@ -391,7 +347,7 @@ func (s *Store) Tally() map[string]int {
 				n["running"]++
 			}
 		}
-	}
+	})
 	return n
 }
 

@@ -24,11 +24,11 @@ func TestDetailTellsDependenciesApart(t *testing.T) {
 	}
 	detail := func(j *Job) api.Detail {
 		t.Helper()
-		reply := s.Detail(&api.DetailRequest{Jobs: word(j)}, Caller{}, "h", func(*Job) []string { return nil })
-		if len(reply.Jobs) != 1 {
-			t.Fatalf("%d jobs", len(reply.Jobs))
+		d, ok := s.Detail(j, Caller{}, "h", func(*Job) []string { return nil })
+		if !ok {
+			t.Fatalf("job %d is over", j.Number)
 		}
-		return reply.Jobs[0]
+		return d
 	}
 	d := detail(after)
 	if diff := cmp.Diff([]int{first.Number, other.Number}, d.WaitsFor); diff != "" {

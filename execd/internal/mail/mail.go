@@ -183,7 +183,7 @@ func (l *letter) uid() int {
 
 // send runs the mailer.
 func (o *Office) send(ctx context.Context, l *letter) {
-	leave, err := o.gate.Enter(ctx, l.uid())
+	leave, err := o.gate.Enter(ctx, l.uid(), 1)
 	if err != nil {
 		o.warn("stop", "not sent before execd stopped: %q", l.subject)
 		return

@@ -4,11 +4,8 @@
 package metrics
 
 import (
-	"bytes"
-	"io"
 	"maps"
 	"math"
-	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -32,12 +29,12 @@ type Snapshot struct {
 	Counts  *Counts            // nil: none
 }
 
-// Task is a task that runs.
+// Task is a task that runs. It has no owner: everybody may read what is told here.
 type Task struct {
-	Job, Task    int // Task is 0 for a job that is no array
-	Owner, Queue string
-	Slots        int
-	Usage        api.Usage // zero: not known
+	Job, Task int // Task is 0 for a job that is no array
+	Queue     string
+	Slots     int
+	Usage     api.Usage // zero: not known
 }
 
 // Queue is a queue of this host.
@@ -163,38 +160,24 @@ func each[T any](m map[string]T, do func(string, T)) {
 	}
 }
 
-// Write writes all there is. A family without series is not written.
-func Write(to io.Writer, s *Snapshot) error {
+// ContentType is the type of Text, as HTTP names it.
+const ContentType = "text/plain; version=0.0.4; charset=utf-8"
+
+// Text returns all there is. A family without series is not in it.
+func Text(s *Snapshot) []byte {
 	w := &writer{tasks: make([]string, len(s.Running))}
 	for i, t := range s.Running {
 		number := ""
 		if t.Task > 0 {
 			number = strconv.Itoa(t.Task)
 		}
-		w.tasks[i] = labels("job", strconv.Itoa(t.Job), "task", number, "owner", t.Owner, "queue", t.Queue)
+		w.tasks[i] = labels("job", strconv.Itoa(t.Job), "task", number, "queue", t.Queue)
 	}
 	for _, f := range families {
 		w.family, w.begun = f, false
 		f.write(w, s)
 	}
-	_, err := to.Write(w.text)
-	return err
-}
-
-// Handler answers with what there is at the time.
-func Handler(snapshot func() *Snapshot) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "cannot "+r.Method+" metrics", http.StatusMethodNotAllowed)
-			return
-		}
-		var b bytes.Buffer // a client that reads slowly must not hold anything up
-		_ = Write(&b, snapshot())
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
-		_, _ = b.WriteTo(w)
-	}
+	return w.text
 }
 
 // writer writes one family after the other.

@@ -1,12 +1,9 @@
 package metrics
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -176,13 +173,10 @@ func TestParse(t *testing.T) {
 
 func written(t *testing.T, s *Snapshot) map[string]float64 {
 	t.Helper()
-	var b bytes.Buffer
-	if err := Write(&b, s); err != nil {
-		t.Fatal(err)
-	}
-	values, err := parse(b.String())
+	text := string(Text(s))
+	values, err := parse(text)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, b.String())
+		t.Fatalf("%v\n%s", err, text)
 	}
 	return values
 }
@@ -201,10 +195,10 @@ func example() *Snapshot {
 		Version: "0.1.0", Host: "node7", Started: time.Unix(1795190461, 5e8),
 		Tasks: map[string]int{"pending": 3, "running": 2},
 		Running: []Task{
-			{Job: 42, Owner: "alice", Queue: "all.q", Slots: 4, Usage: api.Usage{
+			{Job: 42, Queue: "all.q", Slots: 4, Usage: api.Usage{
 				Wallclock: 10, CPU: 1.5, IO: 2, IOWait: 3, VMem: 4096, MaxVMem: 8192, MemLimit: 1 << 30, RSS: 1024, MaxRSS: 2048, PIDs: 5,
 			}},
-			{Job: 43, Task: 7, Owner: "b\\o\"b\n\xff", Queue: "all.q", Slots: 1},
+			{Job: 43, Task: 7, Queue: "b\\o\"b\n\xff", Slots: 1},
 		},
 		Queues: []Queue{{"all.q", 5, 16}, {"fast.q", 0, 1}},
 		Load:   map[string]float64{"load_avg": 0.25, "odd": math.Inf(1), "odder": math.NaN()},
@@ -212,9 +206,9 @@ func example() *Snapshot {
 	}
 }
 
-func TestWrite(t *testing.T) {
+func TestText(t *testing.T) {
 	got := written(t, example())
-	const alice, bob = "job=42|owner=alice|queue=all.q|task=", "job=43|owner=b\\o\"b\n\uFFFD|queue=all.q|task=7"
+	const first, second = "job=42|queue=all.q|task=", "job=43|queue=b\\o\"b\n\uFFFD|task=7"
 	for key, want := range map[string]float64{
 		"paddock_infohost=node7|version=0.1.0":                1,
 		"paddock_tasksstate=pending":                          3,
@@ -241,18 +235,18 @@ func TestWrite(t *testing.T) {
 		"paddock_slots_usedqueue=all.q":                       5,
 		"paddock_loadname=load_avg":                           0.25,
 		"paddock_loadname=odd":                                math.Inf(1),
-		"paddock_task_slots" + alice:                          4,
-		"paddock_task_wallclock_seconds" + alice:              10,
-		"paddock_task_cpu_seconds_total" + alice:              1.5,
-		"paddock_task_io_bytes_total" + alice:                 2 << 30,
-		"paddock_task_io_wait_seconds_total" + alice:          3,
-		"paddock_task_memory_bytes" + alice:                   4096,
-		"paddock_task_memory_peak_bytes" + alice:              8192,
-		"paddock_task_memory_limit_bytes" + alice:             1 << 30,
-		"paddock_task_resident_bytes" + alice:                 1024,
-		"paddock_task_resident_peak_bytes" + alice:            2048,
-		"paddock_task_processes" + alice:                      5,
-		"paddock_task_cpu_seconds_total" + bob:                0,
+		"paddock_task_slots" + first:                          4,
+		"paddock_task_wallclock_seconds" + first:              10,
+		"paddock_task_cpu_seconds_total" + first:              1.5,
+		"paddock_task_io_bytes_total" + first:                 2 << 30,
+		"paddock_task_io_wait_seconds_total" + first:          3,
+		"paddock_task_memory_bytes" + first:                   4096,
+		"paddock_task_memory_peak_bytes" + first:              8192,
+		"paddock_task_memory_limit_bytes" + first:             1 << 30,
+		"paddock_task_resident_bytes" + first:                 1024,
+		"paddock_task_resident_peak_bytes" + first:            2048,
+		"paddock_task_processes" + first:                      5,
+		"paddock_task_cpu_seconds_total" + second:             0,
 		"process_start_time_seconds":                          1795190461.5,
 	} {
 		if v, ok := got[key]; !ok || v != want {
@@ -270,30 +264,10 @@ func TestWrite(t *testing.T) {
 }
 
 // Of what is not there, nothing is said.
-func TestWriteNothing(t *testing.T) {
+func TestTextOfNothing(t *testing.T) {
 	for key := range written(t, &Snapshot{}) {
 		if !strings.HasPrefix(key, "process_") && !strings.HasPrefix(key, "go_") && !strings.HasPrefix(key, "paddock_info") {
 			t.Errorf("there is %s", key)
-		}
-	}
-}
-
-func TestHandler(t *testing.T) {
-	h := Handler(example)
-	for _, method := range []string{"GET", "HEAD", "POST"} {
-		r := httptest.NewRecorder()
-		h.ServeHTTP(r, httptest.NewRequest(method, "/metrics", http.NoBody))
-		if method == "POST" {
-			if r.Code != http.StatusMethodNotAllowed {
-				t.Errorf("POST: %d", r.Code)
-			}
-			continue
-		}
-		if kind := r.Header().Get("Content-Type"); r.Code != http.StatusOK || kind != "text/plain; version=0.0.4; charset=utf-8" {
-			t.Errorf("%s: %d, %s", method, r.Code, kind)
-		}
-		if _, err := parse(r.Body.String()); err != nil {
-			t.Errorf("%s: %v", method, err)
 		}
 	}
 }
@@ -325,18 +299,15 @@ func TestManual(t *testing.T) {
 }
 
 // A thousand running tasks.
-func BenchmarkWrite(b *testing.B) {
+func BenchmarkText(b *testing.B) {
 	s := example()
 	s.Running = nil
 	for i := range 1000 {
-		s.Running = append(s.Running, Task{Job: i, Owner: "alice", Queue: "all.q", Usage: api.Usage{CPU: float64(i) / 3}})
+		s.Running = append(s.Running, Task{Job: i, Queue: "all.q", Usage: api.Usage{CPU: float64(i) / 3}})
 	}
-	var out bytes.Buffer
+	n := 0
 	for b.Loop() {
-		out.Reset()
-		if err := Write(&out, s); err != nil {
-			b.Fatal(err)
-		}
+		n = len(Text(s))
 	}
-	b.SetBytes(int64(out.Len()))
+	b.SetBytes(int64(n))
 }

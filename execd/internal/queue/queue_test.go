@@ -128,7 +128,7 @@ func TestAlteredMeanwhile(t *testing.T) {
 	s.OnWork(nil) // the hint comes late
 	alter := func(to api.SubmitRequest) {
 		t.Helper()
-		reply, err := s.Alter(&api.AlterRequest{Jobs: []string{"2"}, Fields: []api.Field{api.FieldQueues}, To: to}, job.Caller{UID: 1}, job.AlterHooks{
+		reply, err := s.Alter(t.Context(), &api.AlterRequest{Jobs: []string{"2"}, Fields: []api.Field{api.FieldQueues}, To: to}, job.Caller{UID: 1}, job.AlterHooks{
 			Check: func(*job.Job, []api.Field, *api.SubmitRequest) ([]api.Line, bool, error) { return nil, false, nil },
 		})
 		if err != nil || len(reply.Lines) != 1 || reply.Lines[0].Failed {
@@ -173,7 +173,7 @@ func TestStartedAgainBeforeGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	anew := &api.ModifyRequest{Action: api.ActionClear, Jobs: []string{"1"}}
-	if reply, err := s.Modify(anew, job.Caller{UID: 1, Manager: true}, job.Hooks{}); err != nil || len(reply.Lines) != 1 || reply.Lines[0].Failed {
+	if reply, err := s.Modify(t.Context(), anew, job.Caller{UID: 1, Manager: true}, job.Hooks{}); err != nil || len(reply.Lines) != 1 || reply.Lines[0].Failed {
 		t.Fatalf("%+v, %v", reply, err)
 	}
 	if again := b.next(t); again != name || cores.InUse() == "SCC" {

@@ -15,16 +15,24 @@ import (
 )
 
 // modify is qhold, qrls and qmod.
-func (s *Server) modify(_ context.Context, c job.Caller, req *api.ModifyRequest) (api.ModifyReply, error) {
+func (s *Server) modify(ctx context.Context, c job.Caller, req *api.ModifyRequest) (api.ModifyReply, error) {
+	if err := bounded(req.Jobs, req.Users, req.Queues); err != nil {
+		return api.ModifyReply{}, err
+	}
 	hooks := job.Hooks{Kill: s.Stages.Kill, AtRest: s.Stages.AtRest, Changed: s.Stages.Changed, Rerunnable: s.Stages.Rerunnable, Host: s.Host}
 	var reply api.ModifyReply
 	if req.Action == api.ActionReschedule {
+		seen := map[string]bool{}
 		for _, pattern := range req.Queues {
 			tasks, found := s.Queue.Tasks(pattern)
 			if !found {
 				reply.Lines = append(reply.Lines, api.Line{Text: "invalid queue \"" + short(pattern) + "\"", Failed: true, Code: api.CodeNotFound})
 			}
-			req.Jobs = append(req.Jobs, tasks...)
+			for _, t := range tasks {
+				if !seen[t] {
+					seen[t], req.Jobs = true, append(req.Jobs, t)
+				}
+			}
 		}
 	} else if len(req.Queues) > 0 {
 		var err error
@@ -35,7 +43,7 @@ func (s *Server) modify(_ context.Context, c job.Caller, req *api.ModifyRequest)
 	if len(req.Jobs) == 0 && len(req.Users) == 0 {
 		return reply, nil
 	}
-	more, err := s.Store.Modify(req, c, hooks)
+	more, err := s.Store.Modify(ctx, req, c, hooks)
 	reply.Lines = append(reply.Lines, more.Lines...)
 	return reply, err
 }

@@ -1,60 +1,15 @@
 package server
 
 import (
-	"context"
-	"encoding/json"
 	"math"
 	"slices"
 	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
-	"paddock/execd/internal/fair"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/user"
 )
-
-// How many submissions are under way at the same time. Those of one user share
-// the syncs of a group commit, and are few enough for the others not to notice.
-const (
-	maxSubmits     = 128
-	maxUserSubmits = 16
-)
-
-// admission bounds what submissions cost others than who submits.
-type admission struct {
-	rate    fair.Meter
-	submits fair.Gate
-}
-
-func newAdmission() *admission {
-	return &admission{submits: fair.Gate{Total: maxSubmits, PerUser: maxUserSubmits}}
-}
-
-// admitted lets a submission in when its user's turn has come. It stands before
-// the request is read, which takes more time and memory than all the rest.
-func admitted(f handleFunc) handleFunc {
-	f = gated(f)
-	return func(s *Server, ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
-		if err := s.mayHurry(c); err != nil {
-			return nil, err
-		}
-		return f(s, ctx, c, d)
-	}
-}
-
-// gated lets a request in when its user's turn has come among those that write
-// records.
-func gated(f handleFunc) handleFunc {
-	return func(s *Server, ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
-		leave, err := s.admission.submits.Enter(ctx, c.UID)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		return f(s, ctx, c, d)
-	}
-}
 
 // mayHurry refuses submissions that come faster than configured.
 func (s *Server) mayHurry(c job.Caller) error {

@@ -32,7 +32,11 @@ func submitAs(t *testing.T, s *Server, uid int, change func(*api.SubmitRequest))
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := verbs[api.VerbSubmit].handle(s, t.Context(), job.Caller{UID: uid, Name: fmt.Sprint("u", uid)}, json.NewDecoder(bytes.NewReader(body)))
+	in := &incoming{
+		uid: uid, body: bytes.NewReader(body), size: int64(len(body)), limit: int64(len(body)), admission: s.admission, gate: &s.admission.submits,
+	}
+	defer in.done()
+	reply, err := verbs[api.VerbSubmit].handle(s, t.Context(), job.Caller{UID: uid, Name: fmt.Sprint("u", uid)}, in)
 	sub, _ := reply.(api.SubmitReply)
 	return sub, err
 }

@@ -16,7 +16,10 @@ import (
 )
 
 // alter is qalter.
-func (s *Server) alter(_ context.Context, c job.Caller, req *api.AlterRequest) (api.AlterReply, error) {
+func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest) (api.AlterReply, error) {
+	if err := bounded(req.Jobs, req.Users, req.To.HoldJobs, req.To.HoldArray); err != nil {
+		return api.AlterReply{}, err
+	}
 	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, req.To.Verify) {
 		return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no value of -w", short(req.To.Verify))
 	}
@@ -28,7 +31,7 @@ func (s *Server) alter(_ context.Context, c job.Caller, req *api.AlterRequest) (
 	// What cannot be is refused as it was written: Spell leaves it so.
 	config := s.Config()
 	req.To.Hard, req.To.Soft = schedule.Spell(config, req.To.Hard), schedule.Spell(config, req.To.Soft)
-	return s.Store.Alter(req, c, job.AlterHooks{Check: s.mayBecome, Host: s.Host})
+	return s.Store.Alter(ctx, req, c, job.AlterHooks{Check: s.mayBecome, Host: s.Host})
 }
 
 // asks are the fields of what a job asks of host and queues.

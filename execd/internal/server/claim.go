@@ -414,7 +414,7 @@ func (s *Server) knobNames(knob, name string) bool {
 // forget deletes a job that could not be started under its claim.
 func (s *Server) forget(j *job.Job) {
 	me := job.Caller{Name: "execd", Manager: true}
-	if _, err := s.Store.Delete(&api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, me, s.Stages.Kill); err != nil {
+	if _, err := s.Store.Delete(context.Background(), &api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, me, s.Stages.Kill); err != nil {
 		s.Log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
 	}
 }

@@ -11,9 +11,12 @@ import (
 )
 
 // find is the beginning of qwait.
-func (s *Server) find(_ context.Context, c job.Caller, req *api.FindRequest) (api.FindReply, error) {
+func (s *Server) find(ctx context.Context, c job.Caller, req *api.FindRequest) (api.FindReply, error) {
 	if len(req.Jobs) > api.MaxWaited {
 		return api.FindReply{}, api.Errorf(api.CodeRejected, "more than %d jobs are too many to wait for at once", api.MaxWaited)
+	}
+	if err := bounded(req.Jobs); err != nil {
+		return api.FindReply{}, err
 	}
 	// First the place, then the jobs: what is accounted between the two stands
 	// behind it.
@@ -21,7 +24,7 @@ func (s *Server) find(_ context.Context, c job.Caller, req *api.FindRequest) (ap
 	reply := api.FindReply{User: c.Name}
 	var whole bool
 	var err error
-	if reply.Found, reply.Missing, whole, err = s.Store.Find(req.Jobs, c, api.MaxWaited); err != nil {
+	if reply.Found, reply.Missing, whole, err = s.Store.Find(ctx, req.Jobs, c, api.MaxWaited); err != nil {
 		return api.FindReply{}, err
 	}
 	if reply.Last = s.Store.Last(); whole {
@@ -31,7 +34,7 @@ func (s *Server) find(_ context.Context, c job.Caller, req *api.FindRequest) (ap
 }
 
 // ends is qwait.
-func (s *Server) ends(ctx context.Context, _ job.Caller, req *api.EndsRequest) (api.EndsReply, error) {
+func (s *Server) ends(ctx context.Context, c job.Caller, req *api.EndsRequest) (api.EndsReply, error) {
 	if len(req.Jobs) == 0 || len(req.Jobs) > api.MaxWaited {
 		return api.EndsReply{}, api.Errorf(api.CodeBadRequest, "cannot wait for %d jobs at once", len(req.Jobs))
 	}
@@ -40,17 +43,17 @@ func (s *Server) ends(ctx context.Context, _ job.Caller, req *api.EndsRequest) (
 			return api.EndsReply{}, api.Errorf(api.CodeBadRequest, "%v is not a range of tasks", t)
 		}
 	}
-	return s.await(ctx, req)
+	return s.await(ctx, c, req)
 }
 
 // wait is qsub -sync, and with Start qsh -now n.
-func (s *Server) wait(ctx context.Context, _ job.Caller, req *api.WaitRequest) (api.WaitReply, error) {
+func (s *Server) wait(ctx context.Context, c job.Caller, req *api.WaitRequest) (api.WaitReply, error) {
 	if j := s.Store.Get(req.Job); req.Start && j != nil {
 		if started, never := s.awaitStart(ctx, j); !never {
 			return api.WaitReply{Started: started, Cursor: req.Cursor}, nil
 		}
 	}
-	ends, err := s.await(ctx, &api.EndsRequest{Jobs: []api.Waited{{Job: req.Job}}, Cursor: req.Cursor})
+	ends, err := s.await(ctx, c, &api.EndsRequest{Jobs: []api.Waited{{Job: req.Job}}, Cursor: req.Cursor})
 	reply := api.WaitReply{Ended: ends.Ended, Cursor: ends.Cursor, Done: len(ends.Over) > 0}
 	if len(ends.Stuck) > 0 {
 		reply.Error = ends.Stuck[0].Reason
@@ -82,7 +85,7 @@ const (
 // await tells how tasks of jobs ended, as soon as there is something to tell.
 // The accounting file is the truth, so that it works for jobs that are over,
 // over restarts, and keeps nothing of finished tasks in memory.
-func (s *Server) await(ctx context.Context, req *api.EndsRequest) (api.EndsReply, error) {
+func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) (api.EndsReply, error) {
 	place, err := account.ParseCursor(req.Cursor)
 	if err != nil {
 		return api.EndsReply{}, api.Errorf(api.CodeBadRequest, "%v", err)
@@ -103,8 +106,12 @@ func (s *Server) await(ctx context.Context, req *api.EndsRequest) (api.EndsReply
 		enough = enough || len(reply.Over) > 0 || len(reply.Stuck) > 0
 		if enough || len(ended) == 0 {
 			var more []api.TaskEnd
-			if more, place, err = s.Book.Ends(place, numbers...); err != nil {
+			var untold bool
+			if more, place, untold, err = s.accounted(ctx, c, place, numbers); err != nil {
 				return api.EndsReply{}, err
+			}
+			if untold { // who waits asks for the rest, before he hears that this is all
+				enough, reply = true, api.EndsReply{}
 			}
 			if len(ended) == 0 && len(more) > 0 {
 				timer.Reset(gathering)
@@ -122,6 +129,16 @@ func (s *Server) await(ctx context.Context, req *api.EndsRequest) (api.EndsReply
 			enough = true
 		}
 	}
+}
+
+// accounted reads the accounting file in its turn: it may be large.
+func (s *Server) accounted(ctx context.Context, c job.Caller, place job.Place, numbers []int) ([]api.TaskEnd, job.Place, bool, error) {
+	leave, err := s.admission.answers.Enter(ctx, c.UID, 1)
+	if err != nil {
+		return nil, place, false, err
+	}
+	defer leave()
+	return s.Book.Ends(ctx, place, numbers...)
 }
 
 // look fills in which jobs are over, and which wait for somebody, and returns

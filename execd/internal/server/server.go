@@ -55,8 +55,8 @@ type Server struct {
 	// do, and the slots named that fetch none.
 	Fetch   func(slots []slot.ID) (told int, missing []slot.ID)
 	Usage   *usage.Sampler
-	Outputs *output.Memory // nil: nothing is known of jobs that are over
-	Metrics http.Handler
+	Outputs *output.Memory               // nil: nothing is known of jobs that are over
+	Metrics func() []byte                // nil: there are none
 	Load    func() map[string]conf.Value // of the host, as of now; nil: not known
 	Groups  string                       // the tier of control groups
 	Host    string
@@ -81,65 +81,61 @@ const (
 )
 
 // handleFunc answers a request that is still to be read.
-type handleFunc func(*Server, context.Context, job.Caller, *json.Decoder) (any, error)
+type handleFunc func(*Server, context.Context, job.Caller, *incoming) (any, error)
+
+// turn says among which requests one waits until it is answered.
+type turn int
+
+const (
+	none    turn = iota // it costs next to nothing, or waits for something that happens
+	answers             // it looks at jobs, or changes them one by one
+	submits             // it writes records, sharing syncs with others
+)
 
 // verbs is all that can be asked.
 var verbs = map[string]struct {
 	may    who
 	limit  int64 // bytes of the request
+	turn   turn
 	handle handleFunc
 }{
 	// Base64 makes four bytes of three.
-	api.VerbSubmit:  {members, (api.MaxScript+2)/3*4 + 8<<20, admitted(handler((*Server).submit))},
-	api.VerbJobs:    {anyone, 1 << 20, handler((*Server).jobs)},
-	api.VerbDetail:  {anyone, 1 << 20, handler((*Server).detail)},
-	api.VerbDelete:  {members, 1 << 20, handler((*Server).delete)},
-	api.VerbWait:    {anyone, 1 << 16, handler((*Server).wait)},
-	api.VerbFind:    {anyone, 1 << 20, handler((*Server).find)},
-	api.VerbEnds:    {anyone, 1 << 20, handler((*Server).ends)},
-	api.VerbOutput:  {anyone, 1 << 16, handler((*Server).output)},
-	api.VerbTop:     {anyone, 1 << 16, handler((*Server).top)},
-	api.VerbStatus:  {anyone, 1 << 16, handler((*Server).status)},
-	api.VerbModify:  {members, 1 << 20, handler((*Server).modify)},
-	api.VerbHost:    {anyone, 1 << 16, handler((*Server).host)},
-	api.VerbShow:    {anyone, 1 << 16, handler((*Server).show)},
-	api.VerbAttach:  {members, 1 << 16, handler((*Server).attach)},
-	api.VerbTask:    {members, 16 << 20, (*Server).startTask},
-	api.VerbTaskEnd: {members, 1 << 16, handler((*Server).taskEnd)},
-	api.VerbReload:  {members, 1 << 16, handler((*Server).reload)},
+	api.VerbSubmit:  {members, (api.MaxScript+2)/3*4 + 8<<20, submits, hurried(handler((*Server).submit))},
+	api.VerbJobs:    {anyone, 1 << 20, answers, (*Server).jobs},
+	api.VerbDetail:  {anyone, 1 << 20, answers, (*Server).detail},
+	api.VerbDelete:  {members, 1 << 20, answers, handler((*Server).delete)},
+	api.VerbWait:    {anyone, 1 << 16, none, handler((*Server).wait)},
+	api.VerbFind:    {anyone, 1 << 20, answers, handler((*Server).find)},
+	api.VerbEnds:    {anyone, 1 << 20, none, handler((*Server).ends)},
+	api.VerbOutput:  {anyone, 1 << 16, answers, handler((*Server).output)},
+	api.VerbTop:     {anyone, 1 << 16, answers, handler((*Server).top)},
+	api.VerbStatus:  {anyone, 1 << 16, answers, handler((*Server).status)},
+	api.VerbModify:  {members, 1 << 20, answers, handler((*Server).modify)},
+	api.VerbHost:    {anyone, 1 << 16, answers, handler((*Server).host)},
+	api.VerbShow:    {anyone, 1 << 16, answers, handler((*Server).show)},
+	api.VerbAttach:  {members, 1 << 16, answers, handler((*Server).attach)},
+	api.VerbTask:    {members, 16 << 20, submits, (*Server).startTask},
+	api.VerbTaskEnd: {members, 1 << 16, none, handler((*Server).taskEnd)},
+	api.VerbReload:  {members, 1 << 16, answers, handler((*Server).reload)},
 	// Two texts, and JSON may make six bytes of one.
-	api.VerbConfigure: {members, 12*api.MaxConfiguration + 1<<16, handler((*Server).configure)},
-	api.VerbDrain:     {managers, 1 << 16, handler((*Server).drain)},
-	api.VerbFetch:     {managers, 1 << 20, handler((*Server).fetch)},
+	api.VerbConfigure: {members, 12*api.MaxConfiguration + 1<<16, answers, handler((*Server).configure)},
+	api.VerbDrain:     {managers, 1 << 16, none, handler((*Server).drain)},
+	api.VerbFetch:     {managers, 1 << 20, answers, handler((*Server).fetch)},
 
-	api.VerbClaim:         {members, 2*maxAd + 1<<16, gated(handler((*Server).claim))},
-	api.VerbActivate:      {members, (api.MaxScript+2)/3*4 + 8<<20, gated(handler((*Server).activate))},
-	api.VerbDeactivate:    {members, 1 << 16, handler((*Server).deactivate)},
-	api.VerbRelease:       {members, 1 << 16, handler((*Server).release)},
-	api.VerbRenew:         {members, 1 << 16, handler((*Server).renew)},
-	api.VerbClaimSuspend:  {members, 1 << 16, handler(suspendClaim)},
-	api.VerbClaimContinue: {members, 1 << 16, handler(continueClaim)},
-	api.VerbClaimCheck:    {members, 1 << 16, handler((*Server).check)},
-	api.VerbVacate:        {managers, 1 << 16, handler((*Server).vacate)},
-	api.VerbSlots:         {anyone, 1 << 16, handler((*Server).slots)},
+	api.VerbClaim:         {members, 2*maxAd + 1<<16, submits, handler((*Server).claim)},
+	api.VerbActivate:      {members, (api.MaxScript+2)/3*4 + 8<<20, submits, handler((*Server).activate)},
+	api.VerbDeactivate:    {members, 1 << 16, none, handler((*Server).deactivate)},
+	api.VerbRelease:       {members, 1 << 16, answers, handler((*Server).release)},
+	api.VerbRenew:         {members, 1 << 16, none, handler((*Server).renew)},
+	api.VerbClaimSuspend:  {members, 1 << 16, answers, handler(suspendClaim)},
+	api.VerbClaimContinue: {members, 1 << 16, answers, handler(continueClaim)},
+	api.VerbClaimCheck:    {members, 1 << 16, answers, handler((*Server).check)},
+	api.VerbVacate:        {managers, 1 << 16, answers, handler((*Server).vacate)},
+	api.VerbSlots:         {anyone, 1 << 16, answers, handler((*Server).slots)},
 
 	// An environment and arguments, each byte of which may be written as six.
-	api.VerbAlter:    {members, 16 << 20, gated(handler((*Server).alter))},
-	api.VerbResubmit: {members, 1 << 16, gated(handler((*Server).resubmit))},
-}
-
-// handler fits a method with its request type into the table.
-func handler[Req, Rep any](f func(*Server, context.Context, job.Caller, *Req) (Rep, error)) handleFunc {
-	return func(s *Server, ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
-		var req Req
-		if err := d.Decode(&req); err != nil {
-			if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-				return nil, api.Errorf(api.CodeRejected, "the request is larger than %d bytes", tooLarge.Limit)
-			}
-			return nil, api.Errorf(api.CodeBadRequest, "cannot read request: %v", err)
-		}
-		return f(s, ctx, c, &req)
-	}
+	api.VerbAlter:    {members, 16 << 20, submits, handler((*Server).alter)},
+	api.VerbResubmit: {members, 1 << 16, submits, handler((*Server).resubmit)},
 }
 
 // maxSocketPath is the size of sun_path less its NUL (unix(7)).
@@ -179,13 +175,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, peer(c))
+			return context.WithValue(ctx, peerKey{}, c.(*visitor).cred)
 		},
 	}
+	h.SetKeepAlivesEnabled(false) // a connection has one request: connections are what is counted
 	done := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -194,7 +190,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer cancel()
 		done <- h.Shutdown(grace)
 	}()
-	err := h.Serve(l)
+	err := h.Serve(newDoor(l, s.Users, s.OwnerOnly, s.Log))
 	if errors.Is(err, http.ErrServerClosed) {
 		return <-done
 	}
@@ -220,31 +216,68 @@ func peer(c net.Conn) (cred *unix.Ucred) {
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/metrics" && s.Metrics != nil {
-		s.Metrics.ServeHTTP(w, r)
-		return
-	}
-	reply, err := s.answer(w, r)
-	if r.Context().Err() != nil {
+	in := &incoming{body: r.Body, size: r.ContentLength, admission: s.admission, deadline: http.NewResponseController(w).SetReadDeadline}
+	defer in.done()
+	// Also of what is not wanted, and read all the same before the connection ends.
+	_ = in.deadline(time.Now().Add(bodyPatience))
+	ctx, to := r.Context(), newPatientWriter(w)
+	reply, err := s.answer(in, r)
+	if ctx.Err() != nil {
 		return // the client has gone
 	}
-	if err != nil {
-		s.fail(w, err)
+	long, isLong := reply.(longReply)
+	if err != nil || !isLong {
+		s.send(ctx, w, to, in, reply, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if long, ok := reply.(interface{ send(w io.Writer) error }); ok {
-		err = long.send(w)
-	} else {
-		err = json.NewEncoder(w).Encode(reply)
+	w.Header().Set("Content-Type", long.contentType())
+	if err := long.send(ctx, in, to); err != nil {
+		s.Log.Debug(fmt.Sprintf("cannot send reply: %v", err))
+		// What was sent must not look like a whole reply.
+		panic(http.ErrAbortHandler)
 	}
+}
+
+// longReply is a reply that is sent as it is made: all of it may be much larger than
+// what it is made of.
+type longReply interface {
+	contentType() string
+	send(ctx context.Context, in *incoming, w io.Writer) error
+}
+
+// send sends a reply or an error. It gives the turn back first, and while it is sent
+// it counts for what replies of its user may take.
+func (s *Server) send(ctx context.Context, w http.ResponseWriter, to io.Writer, in *incoming, reply any, err error) {
+	status := http.StatusOK
 	if err != nil {
+		e := s.explained(err)
+		status, reply = statusOf(e.Code), e
+	}
+	text, err := json.Marshal(reply)
+	if err != nil {
+		s.Log.Error(fmt.Sprintf("cannot send reply: %v", err))
+		return
+	}
+	call(&in.dropBody)
+	if in.holdReply(ctx, len(text)) != nil {
+		return // the client has gone
+	}
+	call(&in.leaveTurn)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.WriteHeader(status)
+	if _, err := to.Write(append(text, '\n')); err != nil {
 		s.Log.Debug(fmt.Sprintf("cannot send reply: %v", err))
 	}
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, error) {
-	verb, ok := verbs[verbOf(r.URL.Path)]
+// answer answers a request. What in has taken is given back by who sends the reply.
+func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
+	name := verbOf(r.URL.Path)
+	if r.URL.Path == "/metrics" && s.Metrics != nil {
+		return s.measures(in, r)
+	}
+	verb, ok := verbs[name]
 	if !ok || r.Method != http.MethodPost {
 		return nil, api.Errorf(api.CodeBadRequest, "execd %s does not know %s %q", s.Version, r.Method, r.URL.Path)
 	}
@@ -258,11 +291,18 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 	if verb.may == members && s.OwnerOnly >= 0 && caller.UID != s.OwnerOnly && caller.UID != 0 {
 		return nil, api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
 	}
-	limit := verb.limit
-	if verbOf(r.URL.Path) == api.VerbConfigure && !caller.Manager && !caller.Operator {
-		limit = 1 << 16 // to be told that he may not
+	in.uid, in.limit = caller.UID, verb.limit
+	if name == api.VerbConfigure && !caller.Manager && !caller.Operator {
+		in.limit = 1 << 16 // to be told that he may not
 	}
-	return verb.handle(s, r.Context(), caller, json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)))
+	switch verb.turn {
+	case none:
+	case answers:
+		in.gate = &s.admission.answers
+	case submits:
+		in.gate = &s.admission.submits
+	}
+	return verb.handle(s, r.Context(), caller, in)
 }
 
 // verbOf returns the verb of a path; empty for a path of another version.
@@ -284,7 +324,8 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	u, err := s.Users.ByID(r.Context(), uid)
 	switch {
 	case errors.Is(err, user.ErrUnknown):
-		// Somebody without a name may look, and has no jobs.
+		// He had a name when he came to the door, or is who this execd is for: he
+		// may look, and has no jobs.
 		return job.Caller{UID: uid, Name: strconv.Itoa(uid)}, nil
 	case err != nil:
 		return job.Caller{}, api.Errorf(api.CodeInternal, "%v", err)
@@ -297,26 +338,28 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	}, nil
 }
 
-// fail sends an error.
-func (s *Server) fail(w http.ResponseWriter, err error) {
-	var e *api.Error
-	if !errors.As(err, &e) {
-		s.Log.Error(fmt.Sprintf("cannot answer: %v", err))
-		e = api.Errorf(api.CodeInternal, "%v", err)
+// explained returns an error as clients are told of it.
+func (s *Server) explained(err error) *api.Error {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return e
 	}
-	status := http.StatusInternalServerError
-	switch e.Code {
+	s.Log.Error(fmt.Sprintf("cannot answer: %v", err))
+	return api.Errorf(api.CodeInternal, "%v", err)
+}
+
+// statusOf returns the status of HTTP that an error has.
+func statusOf(c api.Code) int {
+	switch c {
 	case api.CodeBadRequest:
-		status = http.StatusBadRequest
+		return http.StatusBadRequest
 	case api.CodeRejected, api.CodeLimit:
-		status = http.StatusUnprocessableEntity
+		return http.StatusUnprocessableEntity
+	case api.CodeCrowded:
+		return http.StatusTooManyRequests
 	case api.CodeDenied:
-		status = http.StatusForbidden
+		return http.StatusForbidden
 	case api.CodeNotFound:
-		status = http.StatusNotFound
-	case api.CodeInternal:
+		return http.StatusNotFound
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(e) // the client has gone: nothing to tell
+	return http.StatusInternalServerError
 }

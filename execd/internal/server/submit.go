@@ -56,7 +56,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		return api.SubmitReply{}, err
 	}
 	if req.Now && !s.Queue.StartNow(j) {
-		if _, err := s.Store.Delete(&api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, c, s.Stages.Kill); err != nil {
+		if _, err := s.Store.Delete(context.WithoutCancel(ctx), &api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, c, s.Stages.Kill); err != nil {
 			return api.SubmitReply{}, err
 		}
 		return api.SubmitReply{}, busy

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,13 +18,14 @@ const refusalsLogged = 5
 
 // startTask is task. For a job that has no shepherd yet it waits until there is one, or
 // will be none, and has the client ask again: neither the request, which may be large,
-// nor a place at the gate is kept as long as a job is prepared.
-func (s *Server) startTask(ctx context.Context, c job.Caller, d *json.Decoder) (any, error) {
-	reply, err := gated(handler((*Server).task))(s, ctx, c, d)
+// nor its turn is kept as long as a job is prepared.
+func (s *Server) startTask(ctx context.Context, c job.Caller, in *incoming) (any, error) {
+	reply, err := handler((*Server).task)(s, ctx, c, in)
 	early, ok := errors.AsType[*stage.NotYet](err)
 	if !ok {
 		return reply, err
 	}
+	in.done()
 	timer := time.NewTimer(longPoll)
 	defer timer.Stop()
 	select {

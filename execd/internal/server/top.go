@@ -102,6 +102,9 @@ func (s *Server) finishedTasks(reply api.OutputReply, streams *launch.Streams, t
 
 // top is qtop: what runs, who waits first, and how the host does.
 func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.TopReply, error) {
+	if err := bounded(req.Users); err != nil {
+		return api.TopReply{}, err
+	}
 	tally := s.Store.Tally()
 	reply := api.TopReply{
 		Host: s.Host, Slots: s.Config().Slots(), Drain: s.drained(),

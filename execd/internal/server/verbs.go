@@ -3,15 +3,21 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"paddock/execd/api"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/schedule"
 	"paddock/spool"
 )
 
@@ -19,11 +25,33 @@ import (
 // times as large as the list.
 type jobList []*api.JobStatus
 
-func (l jobList) send(w io.Writer) error { return api.WriteJobs(w, slices.Values(l)) }
+func (jobList) contentType() string { return "application/json" }
+
+func (l jobList) send(_ context.Context, in *incoming, w io.Writer) error {
+	call(&in.leaveTurn)
+	return api.WriteJobs(w, slices.Values(l))
+}
+
+// lineSize is about what a line of a jobList takes, in bytes.
+const lineSize = 400
 
 // jobs is qstat.
-func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (jobList, error) {
-	l := s.Store.List(req, c, s.Host)
+func (s *Server) jobs(ctx context.Context, c job.Caller, in *incoming) (any, error) {
+	var req api.JobsRequest
+	if err := in.decode(ctx, &req); err != nil {
+		return nil, err
+	}
+	if err := bounded(req.Users, req.Queues); err != nil {
+		return nil, err
+	}
+	call(&in.dropBody) // room for the reply is waited for without keeping room of others
+	if err := in.holdReply(ctx, s.Store.Len()*lineSize); err != nil {
+		return nil, err
+	}
+	if err := in.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	l := s.Store.List(&req, c, s.Host)
 	if len(req.Queues) > 0 {
 		l.Keep(func(n job.Needs) bool { return s.Queue.Suits(n.Request(), req.Queues) })
 	}
@@ -46,6 +74,17 @@ func (s *Server) jobs(_ context.Context, c job.Caller, req *api.JobsRequest) (jo
 		s.describe(jobs, len(l.Running))
 	}
 	return jobs, nil
+}
+
+// bounded refuses lists of words, each of which may mean many jobs, that are longer
+// than anybody needs.
+func bounded(lists ...[]string) error {
+	for _, words := range lists {
+		if err := api.CheckWords(words); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // explain says of jobs that wait and are not held why they are not starting.
@@ -109,35 +148,142 @@ func (s *Server) subtasks(run spool.RunID, used map[spool.RunID]api.Usage) []api
 	return list
 }
 
+// detailSize is what the details of a job may take while they are sent, in bytes.
+const detailSize = 4 << 20
+
 // detail is qstat -j.
-func (s *Server) detail(_ context.Context, c job.Caller, req *api.DetailRequest) (api.DetailReply, error) {
-	reply := s.Store.Detail(req, c, s.Host, s.Queue.Reasons)
-	var used map[spool.RunID]api.Usage
-	parts := s.Queue.Parts()
-	for k := range reply.Jobs {
-		j := &reply.Jobs[k]
-		if p := parts(j.Job); p.Share > 0 || len(j.Tasks) == 0 { // it waits
-			j.NormalUrgency, j.NormalTickets = p.Urgency, p.Share
+func (s *Server) detail(ctx context.Context, c job.Caller, in *incoming) (any, error) {
+	var req api.DetailRequest
+	if err := in.decode(ctx, &req); err != nil {
+		return nil, err
+	}
+	if err := bounded(req.Jobs); err != nil {
+		return nil, err
+	}
+	call(&in.dropBody)
+	if err := in.holdReply(ctx, detailSize); err != nil {
+		return nil, err
+	}
+	if err := in.takeTurn(ctx); err != nil {
+		return nil, err
+	}
+	l := &detailList{s: s, caller: c}
+	var err error
+	l.jobs, l.missing, err = s.Store.Meant(ctx, req.Jobs)
+	call(&in.leaveTurn)
+	return l, err
+}
+
+// detailList is a DetailReply that is made job by job, each in its turn, while it is
+// sent: as long as somebody reads it.
+type detailList struct {
+	s       *Server
+	caller  job.Caller
+	jobs    []*job.Job
+	missing []string
+}
+
+func (*detailList) contentType() string { return "application/json" }
+
+func (l *detailList) send(ctx context.Context, in *incoming, w io.Writer) error {
+	text := []byte(`{"jobs":[`)
+	first := true
+	parts := l.s.Queue.Parts()
+	for _, j := range l.jobs {
+		if err := in.takeTurn(ctx); err != nil {
+			return err
 		}
-		for i := range j.Tasks {
-			if used == nil {
-				used = s.Usage.All()
+		d, ok := l.s.detailOf(j, l.caller, parts)
+		if !ok {
+			call(&in.leaveTurn)
+			continue
+		}
+		one, err := json.Marshal(&d)
+		call(&in.leaveTurn)
+		if err != nil {
+			return err
+		}
+		if !first {
+			text = append(text, ',')
+		}
+		first = false
+		if text = append(text, one...); len(text) >= smallReply {
+			if _, err := w.Write(text); err != nil {
+				return err
 			}
-			t := &j.Tasks[i]
-			run := spool.RunID{Job: j.Job, Task: t.Task, Run: t.Run}
-			if u, ok := used[run]; ok {
-				s.Stages.Launcher.Limits(run, &u)
-				t.Usage = &u
-			}
-			t.Subtasks, t.Hooks = s.subtasks(run, used), s.Stages.HookRuns(run)
+			text = text[:0]
 		}
 	}
-	return reply, nil
+	text = append(text, ']')
+	if len(l.missing) > 0 {
+		missing, err := json.Marshal(l.missing)
+		if err != nil {
+			return err
+		}
+		text = append(append(text, `,"missing":`...), missing...)
+	}
+	_, err := w.Write(append(text, "}\n"...))
+	return err
+}
+
+// detailOf returns all there is to say of a job; false: it is over.
+func (s *Server) detailOf(j *job.Job, c job.Caller, parts func(number int) schedule.Parts) (api.Detail, bool) {
+	d, ok := s.Store.Detail(j, c, s.Host, s.Queue.Reasons)
+	if !ok {
+		return d, false
+	}
+	if p := parts(d.Job); p.Share > 0 || len(d.Tasks) == 0 { // it waits
+		d.NormalUrgency, d.NormalTickets = p.Urgency, p.Share
+	}
+	var used map[spool.RunID]api.Usage
+	for i := range d.Tasks {
+		if used == nil {
+			used = s.Usage.All()
+		}
+		t := &d.Tasks[i]
+		run := spool.RunID{Job: d.Job, Task: t.Task, Run: t.Run}
+		if u, ok := used[run]; ok {
+			s.Stages.Launcher.Limits(run, &u)
+			t.Usage = &u
+		}
+		t.Subtasks, t.Hooks = s.subtasks(run, used), s.Stages.HookRuns(run)
+	}
+	return d, true
 }
 
 // delete is qdel.
-func (s *Server) delete(_ context.Context, c job.Caller, req *api.DeleteRequest) (api.DeleteReply, error) {
-	return s.Store.Delete(req, c, s.Stages.Kill)
+func (s *Server) delete(ctx context.Context, c job.Caller, req *api.DeleteRequest) (api.DeleteReply, error) {
+	if err := bounded(req.Jobs, req.Users); err != nil {
+		return api.DeleteReply{}, err
+	}
+	return s.Store.Delete(ctx, req, c, s.Stages.Kill)
+}
+
+// measures is /metrics.
+func (s *Server) measures(in *incoming, r *http.Request) (any, error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil, api.Errorf(api.CodeBadRequest, "cannot %s metrics", r.Method)
+	}
+	if cred, _ := r.Context().Value(peerKey{}).(*unix.Ucred); cred != nil {
+		in.uid = int(cred.Uid)
+	}
+	in.gate = &s.admission.answers
+	if err := in.takeTurn(r.Context()); err != nil {
+		return nil, err
+	}
+	text := measured(s.Metrics())
+	return text, in.holdReply(r.Context(), len(text))
+}
+
+// measured is what there is to tell who watches the host.
+type measured []byte
+
+func (measured) contentType() string { return metrics.ContentType }
+
+func (m measured) send(_ context.Context, in *incoming, w io.Writer) error {
+	call(&in.leaveTurn)
+	_, err := w.Write(m)
+	return err
 }
 
 // status is `execd -status`.

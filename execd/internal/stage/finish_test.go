@@ -517,7 +517,7 @@ func TestWordOfTheEnd(t *testing.T) {
 		{"by itself", func(*scene) {}, 0, "exit"},
 		{"by a signal of its own", func(*scene) {}, spool.FailedAfterJob, "exit"},
 		{"deleted", func(s *scene) {
-			_, _ = s.r.Store.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1001, Name: "alice"}, func(*job.Task) {})
+			_, _ = s.r.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1001, Name: "alice"}, func(*job.Task) {})
 		}, 0, "remove"},
 		{"a limit", func(s *scene) { _ = s.r.Store.Exceed(s.l.task, "h_vmem") }, 0, "remove"},
 		{"a limit that the shepherd holds", func(*scene) {}, spool.FailedEnforcedLimit, "remove"},

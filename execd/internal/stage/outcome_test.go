@@ -210,7 +210,7 @@ func TestConclude(t *testing.T) {
 				}
 			}
 			if tt.deleted {
-				_, err := r.Store.Delete(&api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1002, Name: "bob", Manager: true}, func(*job.Task) {})
+				_, err := r.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1002, Name: "bob", Manager: true}, func(*job.Task) {})
 				if err != nil {
 					t.Fatal(err)
 				}

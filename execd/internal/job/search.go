@@ -1,0 +1,185 @@
+package job
+
+import (
+	"context"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"paddock/execd/api"
+)
+
+// search finds the jobs that the words of one request mean. It looks at all jobs
+// once, and not under the Store's lock, however many words there are.
+type search struct {
+	ctx   context.Context
+	store *Store
+	// keep says which jobs count, and whether a word is the number of a job; nil: all.
+	keep func(j *Job, number bool) bool
+	jobs []*Job            // of the Store, by number; nil: not needed yet
+	name map[string][]*Job // of jobs
+	told map[toldOf]bool
+}
+
+// toldOf is a job with the tasks of it that a word has named.
+type toldOf struct {
+	job   *Job
+	tasks api.Tasks
+}
+
+// search returns a search of all jobs that keep keeps.
+func (s *Store) search(ctx context.Context, keep func(j *Job, number bool) bool) *search {
+	return &search{ctx: ctx, store: s, keep: keep, told: map[toldOf]bool{}}
+}
+
+// snapshot returns the jobs as of now, in no order.
+func (s *Store) snapshot() []*Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.jobs))
+}
+
+// atOnce is how many of very many jobs are looked at before others get the Store.
+const atOnce = 256
+
+// each calls do for each job, with the Store's mutex held but not all the time.
+func (s *Store) each(do func(*Job)) { s.eachOf(s.snapshot(), do) }
+
+// eachOf is each of some jobs; those that are over meanwhile are left out.
+func (s *Store) eachOf(jobs []*Job, do func(*Job)) {
+	for some := range slices.Chunk(jobs, atOnce) {
+		s.mu.Lock()
+		for _, j := range some {
+			if s.jobs[j.Number] == j {
+				do(j)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// find returns the jobs that a number, a name or a pattern means, and whether there is
+// one. Jobs that an earlier name or pattern has meant with the same tasks are not
+// returned again. The error is that of the context: who asked has gone.
+func (q *search) find(word string, tasks api.Tasks) (found []*Job, meant bool, err error) {
+	if number, err := strconv.Atoi(word); err == nil {
+		if j := q.store.Get(number); j != nil && (q.keep == nil || q.keep(j, isNumber(word))) {
+			return []*Job{j}, true, q.ctx.Err()
+		}
+		return nil, false, q.ctx.Err()
+	}
+	if q.jobs == nil {
+		q.begin()
+	}
+	all := q.name[word]
+	if strings.ContainsAny(word, api.PatternSigns) {
+		all = q.matching(word)
+	}
+	for _, j := range all {
+		if q.store.Get(j.Number) != j {
+			continue // it is over meanwhile
+		}
+		meant = true
+		if key := (toldOf{j, tasks}); !q.told[key] {
+			q.told[key] = true
+			found = append(found, j)
+		}
+	}
+	return found, meant, q.ctx.Err()
+}
+
+// begin takes the jobs.
+func (q *search) begin() {
+	q.jobs = q.store.snapshot()
+	if q.keep != nil {
+		q.jobs = slices.DeleteFunc(q.jobs, func(j *Job) bool { return !q.keep(j, false) })
+	}
+	slices.SortFunc(q.jobs, func(a, b *Job) int { return a.Number - b.Number })
+	q.name = map[string][]*Job{}
+	for _, j := range q.jobs {
+		name := j.Terms().Name
+		q.name[name] = append(q.name[name], j)
+	}
+}
+
+// matching returns the jobs whose name matches a pattern.
+func (q *search) matching(pattern string) (found []*Job) {
+	for i, j := range q.jobs {
+		if i%1024 == 0 && q.ctx.Err() != nil {
+			return nil
+		}
+		if ok, err := path.Match(pattern, j.Terms().Name); err == nil && ok {
+			found = append(found, j)
+		}
+	}
+	return found
+}
+
+// owners returns what says whether an owner is one of those that patterns name; no
+// pattern means the caller. An owner is compared once, however many jobs he has.
+func owners(patterns []string, caller Caller) func(owner string, uid int) bool {
+	if len(patterns) == 0 {
+		return func(_ string, uid int) bool { return uid == caller.UID }
+	}
+	known := map[string]bool{}
+	return func(owner string, _ int) bool {
+		yes, ok := known[owner]
+		if !ok {
+			yes = slices.ContainsFunc(patterns, func(p string) bool {
+				ok, err := path.Match(p, owner)
+				return err == nil && ok
+			})
+			known[owner] = yes
+		}
+		return yes
+	}
+}
+
+// Meant returns the jobs that words mean, each once, and the words that mean none. The
+// error is that of ctx.
+func (s *Store) Meant(ctx context.Context, words []string) (jobs []*Job, missing []string, err error) {
+	q := s.search(ctx, nil)
+	for _, word := range words {
+		found, meant, err := q.find(word, api.Tasks{})
+		if err != nil {
+			return nil, nil, err
+		}
+		if !meant {
+			missing = append(missing, word)
+		}
+		for _, j := range found {
+			if key := (toldOf{j, api.Tasks{First: -1}}); !q.told[key] { // by number too
+				q.told[key] = true
+				jobs = append(jobs, j)
+			}
+		}
+	}
+	return jobs, missing, nil
+}
+
+// lines gathers what is said of jobs, and of very many only how many more there are.
+type lines struct {
+	list   []api.Line
+	untold int
+}
+
+// maxLines bounds the lines of a reply, those of failures to twice as many.
+const maxLines = 100_000
+
+func (l *lines) add(line api.Line) {
+	if n := len(l.list); n >= 2*maxLines || n >= maxLines && !line.Failed {
+		l.untold++
+		return
+	}
+	l.list = append(l.list, line)
+}
+
+// all returns the lines.
+func (l *lines) all() []api.Line {
+	if l.untold > 0 {
+		return append(l.list, api.Line{Text: "and " + strconv.Itoa(l.untold) + " more lines like these"})
+	}
+	return l.list
+}

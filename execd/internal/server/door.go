@@ -1,0 +1,269 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/fair"
+	"paddock/execd/internal/user"
+)
+
+// What of its descriptors execd has for clients: a part of those that it may open,
+// so that the rest is there for jobs whatever clients do.
+const (
+	descriptorsOfClients = 4 // one in so many
+	maxConnections       = 2048
+)
+
+// maxStrangers bounds the connections of users that execd has not seen yet, whose
+// names are being asked for.
+const maxStrangers = 64
+
+// askers is how many names are asked for at the same time: each takes a process.
+const askers = 4
+
+// refusalsToldOf is how many refused connections of one user a second stand in the
+// log.
+const refusalsToldOf = 1
+
+// door is where clients come in. It counts the connections of each user, refuses
+// those of users who have too many, and of users that the host does not know, before
+// anything of a request is read. Refusing costs next to nothing, and waits for nobody.
+type door struct {
+	net.Listener
+	users *user.Directory
+	own   int // uid that is let in without a name; -1: none
+	most  int // connections of all users but root
+	log   *slog.Logger
+	told  fair.Meter
+
+	in    chan arrival  // what Accept returns
+	done  chan struct{} // closed by Close
+	close func() error  // once
+	ask   chan struct{} // has a place for each who asks for a name
+
+	mu        sync.Mutex
+	total     int          // guarded by mu; connections of users but root
+	open      map[int]int  // guarded by mu; of them, by uid
+	strangers int          // guarded by mu
+	seen      map[int]bool // guarded by mu; uids that the host has known
+}
+
+// arrival is one answer of the listener.
+type arrival struct {
+	conn net.Conn
+	err  error
+}
+
+// newDoor makes a door of a listener. own is the uid that may come in without a name,
+// -1 for none.
+func newDoor(l net.Listener, users *user.Directory, own int, log *slog.Logger) *door {
+	d := &door{
+		Listener: l, users: users, own: own, most: connections(), log: log, in: make(chan arrival), done: make(chan struct{}),
+		ask: make(chan struct{}, askers), open: map[int]int{}, seen: map[int]bool{},
+	}
+	d.close = sync.OnceValue(func() error {
+		close(d.done)
+		return l.Close()
+	})
+	go d.run()
+	return d
+}
+
+// connections returns how many connections of users there may be.
+func connections() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return maxConnections
+	}
+	return int(min(limit.Cur/descriptorsOfClients, maxConnections))
+}
+
+// Accept returns the next connection that was let in.
+func (d *door) Accept() (net.Conn, error) {
+	select {
+	case a := <-d.in:
+		return a.conn, a.err
+	case <-d.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close closes the listener.
+func (d *door) Close() error { return d.close() }
+
+// run takes connections until the listener is closed.
+func (d *door) run() {
+	for {
+		c, err := d.Listener.Accept()
+		if err != nil {
+			if !d.hand(nil, err) || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		d.meet(c)
+	}
+}
+
+// hand has Accept return something; false: it is not called any more.
+func (d *door) hand(c net.Conn, err error) bool {
+	select {
+	case d.in <- arrival{c, err}:
+		return true
+	case <-d.done:
+		return false
+	}
+}
+
+// meet lets a connection in or refuses it. Whose name is to be asked for is met
+// beside, so that nobody waits for that.
+func (d *door) meet(c net.Conn) {
+	cred := peer(c)
+	if cred == nil {
+		d.refuse(c, -1, api.Errorf(api.CodeDenied, "the kernel does not say who asks"))
+		return
+	}
+	uid := int(cred.Uid)
+	d.mu.Lock()
+	known := d.seen[uid] || uid == 0 || uid == d.own
+	many := !known && d.strangers >= maxStrangers
+	if !known && !many {
+		d.strangers++
+	}
+	d.mu.Unlock()
+	switch {
+	case known:
+		d.admit(c, cred)
+	case many:
+		d.refuse(c, uid, api.Errorf(api.CodeCrowded, "too many users are asking for the first time; try again later"))
+	default:
+		go d.introduce(c, cred)
+	}
+}
+
+// introduce asks the host who somebody is.
+func (d *door) introduce(c net.Conn, cred *unix.Ucred) {
+	uid := int(cred.Uid)
+	d.ask <- struct{}{}
+	_, err := d.users.ByID(context.Background(), uid)
+	<-d.ask
+	d.mu.Lock()
+	d.strangers--
+	if err == nil {
+		d.seen[uid] = true
+	}
+	d.mu.Unlock()
+	switch {
+	case err == nil:
+		d.admit(c, cred)
+	case errors.Is(err, user.ErrUnknown):
+		d.refuse(c, uid, api.Errorf(api.CodeDenied, "user %d is not known on this host", uid))
+	default:
+		d.refuse(c, uid, api.Errorf(api.CodeInternal, "%v", err))
+	}
+}
+
+// admit lets a connection in if its user does not have too many: as many as there are
+// free ones. So one user alone can have half of all, whoever comes next half of what
+// is left, and there is always some left for the next. Root is not counted.
+func (d *door) admit(c net.Conn, cred *unix.Ucred) {
+	uid := int(cred.Uid)
+	if uid != 0 {
+		d.mu.Lock()
+		n := d.open[uid]
+		full := n >= d.most-d.total
+		if !full {
+			d.total++
+			d.open[uid]++
+		}
+		d.mu.Unlock()
+		if full {
+			d.refuse(c, uid, api.Errorf(api.CodeCrowded, "user %d has %d connections to execd open, and may have no more now; try again later", uid, n))
+			return
+		}
+	}
+	v := &visitor{Conn: c, cred: cred}
+	v.close = sync.OnceValue(func() error {
+		if uid != 0 {
+			d.left(uid)
+		}
+		return c.Close()
+	})
+	if !d.hand(v, nil) {
+		_ = v.Close()
+	}
+}
+
+// left notes that a connection is over.
+func (d *door) left(uid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.total--
+	if d.open[uid]--; d.open[uid] == 0 {
+		delete(d.open, uid)
+	}
+}
+
+// refuse says why a connection is not let in, without having heard what it wanted. The
+// buffer of a new connection has room for that, so the client need not read it.
+func (d *door) refuse(c net.Conn, uid int, why *api.Error) {
+	if d.told.Take(uid, refusalsToldOf, time.Now()) == 0 {
+		d.log.Warn(fmt.Sprintf("execd: refused a connection of user %d: %s", uid, why.Text))
+	}
+	body, err := json.Marshal(why)
+	if err == nil {
+		status := statusOf(why.Code)
+		_, err = fmt.Fprintf(c, "HTTP/1.0 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+			status, http.StatusText(status), len(body), body)
+	}
+	if err != nil {
+		d.log.Debug(fmt.Sprintf("cannot refuse a connection: %v", err))
+	}
+	_ = c.Close() // nobody is interested in it any more
+}
+
+// visitor is a connection that was let in.
+type visitor struct {
+	net.Conn
+	cred  *unix.Ucred
+	close func() error // once; tells the door
+}
+
+// Close ends the connection.
+func (v *visitor) Close() error { return v.close() }
+
+// LimitListener returns a listener that has at most so many connections open at a
+// time. Others wait until one of them is over.
+func LimitListener(l net.Listener, most int) net.Listener {
+	return &limited{Listener: l, places: make(chan struct{}, most)}
+}
+
+type limited struct {
+	net.Listener
+	places chan struct{} // has a place for each connection that is open
+}
+
+// Accept returns the next connection when there is a place for it.
+func (l *limited) Accept() (net.Conn, error) {
+	l.places <- struct{}{}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &visitor{Conn: c, close: sync.OnceValue(func() error {
+		<-l.places
+		return c.Close()
+	})}, nil
+}

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/fair"
+	"paddock/execd/internal/job"
+)
+
+// What requests and replies may take of execd's memory, of all users together and of
+// one, in bytes. Small ones are not counted: connections are, and each has one.
+const (
+	maxBodies      = 128 << 20
+	maxUserBodies  = 32 << 20
+	maxReplies     = 128 << 20
+	maxUserReplies = 32 << 20
+	smallBody      = 8 << 10
+	smallReply     = 16 << 10
+)
+
+// maxValues bounds the values in a request. A job cannot have more arguments and
+// variables: each needs a pointer and a byte with its end of the room that the kernel
+// has for both, 2 MB.
+const maxValues = 1 << 18
+
+// How many submissions are under way at the same time, and how many other requests are
+// being answered. Submissions of one user share the syncs of a group commit, and are
+// few enough for the others not to notice.
+const (
+	maxSubmits     = 128
+	maxUserSubmits = 16
+	maxAnswers     = 64
+	maxUserAnswers = 4
+)
+
+// How long a client may take to send a request, with a second for each MB of it, and
+// to read a piece of the reply.
+const (
+	bodyPatience  = 30 * time.Second
+	writePatience = 2 * time.Minute
+)
+
+// admission bounds what the requests of a user cost others.
+type admission struct {
+	rate    fair.Meter
+	submits fair.Gate // of submissions, and what else writes records
+	answers fair.Gate // of whatever else takes time
+	bodies  fair.Gate // of bytes of requests
+	replies fair.Gate // of bytes of replies
+}
+
+func newAdmission() *admission {
+	return &admission{
+		submits: fair.Gate{Total: maxSubmits, PerUser: maxUserSubmits},
+		answers: fair.Gate{Total: maxAnswers, PerUser: maxUserAnswers},
+		bodies:  fair.Gate{Total: maxBodies, PerUser: maxUserBodies},
+		replies: fair.Gate{Total: maxReplies, PerUser: maxUserReplies},
+	}
+}
+
+// incoming is a request on its way: still to be read, then being answered.
+type incoming struct {
+	uid   int
+	body  io.Reader
+	size  int64 // bytes of body; negative: not known
+	limit int64 // of size
+
+	admission *admission
+	gate      *fair.Gate                 // where it waits for its turn; nil: nowhere
+	deadline  func(read time.Time) error // of reading the body; nil: there is none
+	dropBody  func()                     // nil: it takes no room
+	dropReply func()
+	leaveTurn func()
+}
+
+// call calls one of the ways to give something back, once.
+func call(f *func()) {
+	if *f != nil {
+		(*f)()
+		*f = nil
+	}
+}
+
+// done gives back whatever it has taken.
+func (in *incoming) done() {
+	call(&in.leaveTurn)
+	call(&in.dropBody)
+	call(&in.dropReply)
+}
+
+// bodyCost is what a request takes once it is read: a small one many times as much,
+// when it is made of short words; a large one is a script.
+func bodyCost(size int64) int { return int(2*size + 6*min(size, 1<<20)) }
+
+// decode reads the request. A client that is slow holds up nobody else.
+func (in *incoming) decode(ctx context.Context, into any) error {
+	size := in.size
+	if size < 0 {
+		size = in.limit
+	}
+	if size > in.limit {
+		return api.Errorf(api.CodeRejected, "the request is larger than %d bytes", in.limit)
+	}
+	if size > smallBody {
+		leave, err := in.admission.bodies.Enter(ctx, in.uid, bodyCost(size))
+		if err != nil {
+			return err
+		}
+		in.dropBody = leave
+	}
+	text, err := in.read(size)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return api.Errorf(api.CodeBadRequest, "the request did not arrive in time")
+	case err != nil:
+		return api.Errorf(api.CodeBadRequest, "cannot read request: %v", err)
+	case int64(len(text)) > in.limit:
+		return api.Errorf(api.CodeRejected, "the request is larger than %d bytes", in.limit)
+	}
+	if n := values(text); n > maxValues {
+		return api.Errorf(api.CodeRejected, "the request has %d values, at most %d are possible", n, maxValues)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return api.Errorf(api.CodeBadRequest, "cannot read request: %v", err)
+	}
+	return nil
+}
+
+// read reads the body, which has at most size bytes, before its deadline.
+func (in *incoming) read(size int64) (text []byte, err error) {
+	if in.deadline != nil {
+		late := time.Now().Add(bodyPatience + time.Duration(size>>20)*time.Second)
+		if err := in.deadline(late); err != nil {
+			return nil, err
+		}
+	}
+	if in.size >= 0 {
+		text = make([]byte, in.size)
+		_, err = io.ReadFull(in.body, text)
+	} else {
+		text, err = io.ReadAll(io.LimitReader(in.body, in.limit+1))
+	}
+	if in.deadline != nil && err == nil {
+		// From here on reading only tells that the client has gone.
+		err = in.deadline(time.Time{})
+	}
+	return text, err
+}
+
+// values counts the values of a JSON text, or more than those of what is none.
+func values(text []byte) int {
+	n, quoted := 1, false
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			i++ // of a string: anything else has none
+		case ',':
+			if !quoted {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// takeTurn returns when it is the request's turn to be answered.
+func (in *incoming) takeTurn(ctx context.Context) error {
+	if in.gate == nil || in.leaveTurn != nil {
+		return nil
+	}
+	leave, err := in.gate.Enter(ctx, in.uid, 1)
+	if err == nil {
+		in.leaveTurn = leave
+	}
+	return err
+}
+
+// holdReply returns when there is room for a reply. Until it is sent it is held,
+// however slowly the client reads.
+func (in *incoming) holdReply(ctx context.Context, size int) error {
+	if size <= smallReply {
+		return nil
+	}
+	leave, err := in.admission.replies.Enter(ctx, in.uid, size)
+	if err == nil {
+		in.dropReply = leave
+	}
+	return err
+}
+
+// handler fits a method with its request type into the table.
+func handler[Req, Rep any](f func(*Server, context.Context, job.Caller, *Req) (Rep, error)) handleFunc {
+	return func(s *Server, ctx context.Context, c job.Caller, in *incoming) (any, error) {
+		var req Req
+		if err := in.decode(ctx, &req); err != nil {
+			return nil, err
+		}
+		if err := in.takeTurn(ctx); err != nil {
+			return nil, err
+		}
+		return f(s, ctx, c, &req)
+	}
+}
+
+// hurried refuses submissions that come faster than configured, before anything of
+// them is read.
+func hurried(f handleFunc) handleFunc {
+	return func(s *Server, ctx context.Context, c job.Caller, in *incoming) (any, error) {
+		if err := s.mayHurry(c); err != nil {
+			return nil, err
+		}
+		return f(s, ctx, c, in)
+	}
+}
+
+// patientWriter sends a reply, and gives up a client that does not read on.
+type patientWriter struct {
+	w        io.Writer
+	deadline func(write time.Time) error
+}
+
+// newPatientWriter returns one for an answer of package net/http.
+func newPatientWriter(w http.ResponseWriter) *patientWriter {
+	return &patientWriter{w, http.NewResponseController(w).SetWriteDeadline}
+}
+
+func (p *patientWriter) Write(b []byte) (int, error) {
+	if err := p.deadline(time.Now().Add(writePatience)); err != nil {
+		return 0, err
+	}
+	return p.w.Write(b)
+}

@@ -1,0 +1,159 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+)
+
+// As runs a function as another user: who is at the other end of the connections that
+// it makes sees him. It must not start goroutines that connect. Needs root.
+func As(uid, gid int, f func()) error {
+	done := make(chan error)
+	go func() {
+		// The thread has his rights, and the saved uid gives it root's back: one that
+		// kept them could not end if it is the process's first.
+		runtime.LockOSThread()
+		err := become(uid, gid)
+		if err == nil {
+			f()
+			err = become(0, 0)
+		}
+		if err == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("cannot become user %d and root again: %w", uid, err)
+	}
+	return nil
+}
+
+// become changes whose rights the thread has, and no other thread. Of the groups it
+// has that one alone.
+func become(uid, gid int) error {
+	if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, 0, 0, 0); no != 0 {
+		return no
+	}
+	group := uint32(gid)
+	if _, _, no := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&group)), 0); no != 0 {
+		return no
+	}
+	if _, _, no := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)); no != 0 {
+		return no
+	}
+	if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), 0); no != 0 {
+		return no
+	}
+	return nil
+}
+
+// Flood opens connections to a Unix socket as a user, sends the same on each, and
+// leaves them open. It stops at the first that cannot be opened.
+func Flood(socket string, uid, n int, text string) (conns []net.Conn, err error) {
+	err2 := As(uid, uid, func() {
+		for range n {
+			var c net.Conn
+			if c, err = dialPatiently(socket); err != nil {
+				return
+			}
+			conns = append(conns, c)
+			// Who is refused may find the connection closed.
+			_, _ = io.WriteString(c, text)
+		}
+	})
+	return conns, errors.Join(err, err2)
+}
+
+// dialPatiently connects when the kernel can keep another one waiting.
+func dialPatiently(socket string) (c net.Conn, err error) {
+	err = WaitFor(Patience, "room for a connection", func() (bool, error) {
+		c, err = net.Dial("unix", socket)
+		return err == nil, err
+	})
+	return c, err
+}
+
+// Posted is a request of a verb as it is sent, whose body has length bytes; the body
+// follows.
+func Posted(verb string, length int) string {
+	return "POST /" + api.Version + "/" + verb + " HTTP/1.1\r\nHost: execd\r\nContent-Length: " + strconv.Itoa(length) + "\r\n\r\n"
+}
+
+// Refused counts the connections on which execd has answered instead of waiting, by
+// what it said, and returns how many it left open. An answer has the time to arrive
+// that the next word of execd to somebody else takes: ask first, then count.
+func Refused(conns []net.Conn) (said map[api.Code]int, open int, err error) {
+	said = map[api.Code]int{}
+	for _, c := range conns {
+		if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+			return nil, 0, err
+		}
+		var b [4096]byte
+		n, err := c.Read(b[:])
+		if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+			open++
+			continue
+		}
+		var e api.Error
+		_, body, _ := bytes.Cut(b[:n], []byte("\r\n\r\n"))
+		_ = json.Unmarshal(body, &e) // what is none has no code
+		said[e.Code]++
+	}
+	return said, open, nil
+}
+
+// CloseAll closes connections.
+func CloseAll(conns []net.Conn) {
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}
+
+// Post sends a request as a user and returns how execd answers and how many bytes the
+// answer has.
+func Post(ctx context.Context, socket string, uid int, verb string, request any) (status int, text []byte, err error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	var c net.Conn
+	if err2 := As(uid, uid, func() { c, err = dialPatiently(socket) }); err2 != nil || err != nil {
+		return 0, nil, errors.Join(err, err2)
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return c, nil },
+	}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://execd/"+api.Version+"/"+verb, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	reply, err := client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer reply.Body.Close()
+	text, err = io.ReadAll(reply.Body)
+	return reply.StatusCode, text, err
+}
+
+// Stars returns n times "*".
+func Stars(n int) []string { return strings.Fields(strings.Repeat("* ", n)) }
