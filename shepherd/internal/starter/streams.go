@@ -122,6 +122,9 @@ func (s *streams) open(say func(string)) *Failure {
 	if err := openAs(1, s.out.path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND); err != nil {
 		return &Failure{Number: spool.FailedOpeningStream, Text: `error: can't open output file "` + s.out.path + `": ` + errnoText(err)}
 	}
+	if sameFile(0, 1) {
+		return &Failure{Number: spool.FailedOpeningStream, Text: `same paths given for stdin ("` + s.in.path + `") and stdout ("` + s.out.path + `")`}
+	}
 	if s.merge {
 		say("using stdout as stderr")
 		if err := ignoringEINTR(func() error { return unix.Dup3(1, 2, 0) }); err != nil {
@@ -132,7 +135,18 @@ func (s *streams) open(say func(string)) *Failure {
 	if err := openAs(2, s.err.path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND); err != nil {
 		return &Failure{Number: spool.FailedOpeningStream, Text: `error: can't open output file "` + s.err.path + `": ` + errnoText(err)}
 	}
+	if sameFile(0, 2) {
+		return &Failure{Number: spool.FailedOpeningStream, Text: `same paths given for stdin ("` + s.in.path + `") and stderr ("` + s.err.path + `")`}
+	}
 	return nil
+}
+
+// sameFile reports whether two descriptors are of one regular file, by whatever
+// names it was opened: a job that reads what it appends to would not end.
+func sameFile(a, b int) bool {
+	var x, y unix.Stat_t
+	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Mode&unix.S_IFMT == unix.S_IFREG &&
+		x.Dev == y.Dev && x.Ino == y.Ino
 }
 
 // openAs opens path as the descriptor to. A directory opened for reading is
