@@ -71,7 +71,9 @@ to no core at all is found by
 .Nm qsub .`},
 	{name: "verification", alike: func(ge, pd outcome) (outcome, outcome) {
 		plain := func(o outcome) outcome {
-			o.Stderr = regexp.MustCompile(`Unable to run job: |Job \d+ |@gehost|\d+ slots`).ReplaceAllString(o.Stderr, "")
+			// Grid Engine uses up a number with each.
+			o.Stderr = regexp.MustCompile(`Job \d+ `).ReplaceAllString(o.Stderr, "Job N ")
+			o.Stderr = regexp.MustCompile(`Unable to run job: |@gehost|\d+ slots`).ReplaceAllString(o.Stderr, "")
 			var kept strings.Builder
 			for line := range strings.Lines(o.Stderr) {
 				// Somebody may have queues of his own in the cluster.
@@ -86,7 +88,9 @@ to no core at all is found by
 	}, page: `
 What
 .Fl w Cm v
-prints has no number of a job, which there is none, and names queues with their host and the slots that there are.`},
+prints uses up no number of a job: it names the one that the next will get.
+It names queues with their host, and the
+slots that there are.`},
 	{name: "ranges", alike: known(`range: 7,1-3\n`, `range: 1-3,7\n`), page: `
 Ranges of
 .Fl pe

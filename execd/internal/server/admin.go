@@ -219,6 +219,19 @@ func (s *Server) canStartNow(req *api.SubmitRequest, owner *user.User) bool {
 	return impossible == nil && s.drained() == nil && req.Hold == ""
 }
 
+// unsuitable says why a job can never run, or not now, in lines as -w v and -w p
+// print them. A job that is not submitted has the number that it would get.
+func unsuitable(job int, why schedule.Unsuitable) []string {
+	lines := make([]string, 0, len(why)+1)
+	for _, w := range why {
+		if !strings.HasPrefix(w, "queue instance ") {
+			w = fmt.Sprintf("Job %d %s", job, w)
+		}
+		lines = append(lines, w)
+	}
+	return append(lines, "verification: no suitable queues")
+}
+
 // verify looks whether a job could run here, as -w asks for it. It returns lines
 // to print, and whether that was all that was wanted.
 func (s *Server) verify(req *api.SubmitRequest, owner *user.User) (lines []string, only bool, err error) {
@@ -231,7 +244,7 @@ func (s *Server) verify(req *api.SubmitRequest, owner *user.User) (lines []strin
 	case only && impossible != nil:
 		var why schedule.Unsuitable
 		errors.As(impossible, &why)
-		return nil, true, api.Errorf(api.CodeRejected, "%s", strings.Join(append(why, "verification: no suitable queues"), "\n"))
+		return nil, true, api.Errorf(api.CodeRejected, "%s", strings.Join(unsuitable(s.Store.Last()+1, why), "\n"))
 	case only:
 		lines = []string{"verification: found suitable queue(s)"}
 	case impossible != nil && req.Verify == "e":

@@ -71,7 +71,7 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	case senseless != nil:
 		return nil, false, senseless
 	case only && errors.As(impossible, &why):
-		for _, w := range append(slices.Clone(why), "verification: no suitable queues") {
+		for _, w := range unsuitable(j.Number, why) {
 			lines = append(lines, api.Line{Text: w, Failed: true, Code: api.CodeRejected})
 		}
 	case only:
