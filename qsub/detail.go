@@ -276,11 +276,20 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		say(&tasks[i], "suspended", tasks[i].Suspended)
 	}
 	for i := range tasks {
-		if tasks[i].Reason != "" {
-			fmt.Fprintf(b, "%-16s %6d:      %s\n", "error reason", tasks[i].Task, api.Visible(tasks[i].Reason))
+		if reason := errorReason(&tasks[i]); reason != "" {
+			fmt.Fprintf(b, "%-16s %6d:      %s\n", "error reason", tasks[i].Task, api.Visible(reason))
 		}
 	}
 	return inError
+}
+
+// errorReason is why a task is in error, with the time in front as Grid Engine
+// has it, or "".
+func errorReason(t *api.TaskDetail) string {
+	if t.Reason == "" || t.ErrorTime.IsZero() {
+		return t.Reason
+	}
+	return stamp(t.ErrorTime) + " " + t.Reason
 }
 
 // hookRun tells of a hook: which, since when, for how long, and how it ended.

@@ -460,15 +460,16 @@ func (s *states) add(text string) error {
 
 // ask returns what execd can choose by itself.
 func (s states) ask() string {
-	waiting := s.pending || s.held != ""
 	switch {
-	case waiting && !s.running && !s.suspended:
+	case s.held != "": // what runs can be held, too
+		return ""
+	case s.pending && !s.running && !s.suspended:
 		return "p"
-	case s.running && !s.suspended && !waiting:
+	case s.running && !s.suspended && !s.pending:
 		return "r"
-	case s.suspended && !s.running && !waiting:
+	case s.suspended && !s.running && !s.pending:
 		return "s"
-	case s.finished && !s.running && !s.suspended && !waiting:
+	case s.finished && !s.running && !s.suspended && !s.pending:
 		return "z"
 	}
 	return ""

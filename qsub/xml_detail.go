@@ -278,7 +278,7 @@ func (x *xmlWriter) tasks(d *api.Detail) {
 			x.open("JAT_message_list")
 			x.open("ulong_sublist")
 			x.number("QIM_type", 1)
-			x.text("QIM_message", t.Reason)
+			x.text("QIM_message", errorReason(t))
 			x.end()
 			x.end()
 		}

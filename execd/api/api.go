@@ -14,6 +14,7 @@ package api
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -301,6 +302,15 @@ type JobStatus struct {
 	More    *JobMore  `json:"more,omitempty"` // nil: not asked for
 }
 
+// Task returns the number of the task of a line that is of one alone: 1 for a
+// job that is no array.
+func (j *JobStatus) Task() int {
+	if n, err := strconv.Atoi(j.Tasks); err == nil {
+		return n
+	}
+	return 1
+}
+
 // JobMore is what qstat shows of a job with -r, -ext, -pri, -urg, -t and -g t.
 type JobMore struct {
 	Submitted time.Time `json:"submitted"`
@@ -416,6 +426,8 @@ type TaskDetail struct {
 	Started time.Time `json:"started,omitzero"`
 	Run     int       `json:"run"` // how often it was started before
 	Reason  string    `json:"reason,omitempty"`
+	// ErrorTime is since when it is in error, for Reason.
+	ErrorTime time.Time `json:"error_time,omitzero"`
 	// Suspended is why it is, if it was not a user who has done it.
 	Suspended string `json:"suspended,omitempty"`
 	Binding   string `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound

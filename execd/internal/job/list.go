@@ -107,7 +107,7 @@ func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
 			continue
 		}
 		line := j.status()
-		line.State, line.Reason, line.Tasks = t.letters(), t.Reason, t.index()
+		line.State, line.Holds, line.Reason, line.Tasks = t.letters(), t.holds(), t.Reason, t.index()
 		line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+m.host, t.Slots()
 		line.Priority = t.Start.Priority
 		if g := t.Start.Grant; g != nil && len(g.Queues) > 1 {
@@ -121,8 +121,8 @@ func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
 	return list
 }
 
-// waiting adds a line for the tasks of a job that are in error, and one for
-// those that wait, or two when only some are held.
+// waiting adds lines for the tasks of a job that are in error, and one for those
+// that wait, or two when only some are held.
 func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.JobStatus {
 	if len(j.active) > j.started {
 		list = m.errored(list, j)
@@ -160,24 +160,29 @@ func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.J
 	return list
 }
 
-// errored adds a line for the tasks of a job that are in error, with the reason
-// of the first.
+// errored adds a line for the tasks of a job that are in error, or two when only
+// some are held, each with the reason of its first.
 func (m *describer) errored(list []api.JobStatus, j *Job) []api.JobStatus {
-	set := NoTasks(j.Tasks)
-	line := j.status()
+	var sets []Tasks
+	first := len(list)
 	for _, t := range j.tasksInOrder() {
-		if t.State == Errored {
-			if set.Len() == 0 {
-				line.State, line.Reason, line.More = t.letters(), t.Reason, m.more(j, j.Terms().Needs)
-			}
-			set.Add(t.Number)
+		if t.State != Errored {
+			continue
 		}
+		state := t.letters()
+		i := slices.IndexFunc(list[first:], func(l api.JobStatus) bool { return l.State == state })
+		if i < 0 {
+			line := j.status()
+			line.State, line.Holds, line.Reason, line.More = state, t.holds(), t.Reason, m.more(j, j.Terms().Needs)
+			i = len(sets)
+			list, sets = append(list, line), append(sets, NoTasks(j.Tasks))
+		}
+		sets[i].Add(t.Number)
 	}
-	if set.Len() == 0 {
-		return list
+	for i := range sets {
+		list[first+i].Tasks = sets[i].String()
 	}
-	line.Tasks = set.String()
-	return append(list, line)
+	return list
 }
 
 // index returns the number of a task of an array job as qstat shows it, "" for

@@ -344,7 +344,7 @@ func (j *Job) lines(now time.Time) []*line {
 		pending.Add(t.Number)
 		number := strconv.Itoa(t.Number)
 		if t.State == Errored {
-			list = append(list, &line{Event: EventErrored, Tasks: number, Time: now, Run: t.Run, Reason: t.Reason})
+			list = append(list, &line{Event: EventErrored, Tasks: number, Time: t.ErroredAt, Run: t.Run, Reason: t.Reason})
 			continue
 		}
 		start := t.Start
@@ -451,7 +451,7 @@ func (j *Job) apply(number int, l *line) error {
 			t = &Task{Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number], begun: make(chan struct{})}
 			j.activate(t)
 		}
-		t.Reason, t.Want = l.Reason, nil
+		t.Reason, t.ErroredAt, t.Want = l.Reason, l.Time, nil
 	case EventDeleted:
 		j.pending.Remove(number)
 		delete(j.active, number)
@@ -595,6 +595,7 @@ type Task struct {
 	Stopped    string // why else it is stopped, S by its queue, T by a threshold; lost with execd
 	End        *End   // from Ended on
 	Reason     string // of Errored
+	ErroredAt  time.Time
 
 	alteration int           // the Job's alterations when the run was started
 	begun      chan struct{} // closed when the start is recorded, or given up

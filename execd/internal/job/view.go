@@ -136,15 +136,21 @@ func (t *Task) hasBegun() bool {
 	}
 }
 
-// letters returns the state of a task as Grid Engine abbreviates it.
+// letters returns the state of a task that is not pending as Grid Engine
+// abbreviates it, in its order. The Store's mutex is held.
 func (t *Task) letters() string {
+	held := ""
+	if t.holds() != "" {
+		held = "h"
+	}
 	if t.State == Errored {
-		return "Eqw"
+		return "E" + held + "qw"
 	}
 	state := ""
 	if t.Want != nil {
 		state = "d"
 	}
+	state += held
 	if t.Run > 0 {
 		state += "R"
 	}
@@ -155,6 +161,21 @@ func (t *Task) letters() string {
 		return state + t.Stopped
 	}
 	return state + "r"
+}
+
+// holds returns the letters of the holds that are set on a task, which count
+// when it is to start again. The Store's mutex is held.
+func (t *Task) holds() string {
+	var b strings.Builder
+	for _, letter := range Holds {
+		if held, ok := t.Job.held[letter]; ok && held.Has(t.Number) {
+			b.WriteRune(letter)
+		}
+	}
+	if len(t.Job.waitsFor) > 0 {
+		b.WriteByte('j')
+	}
+	return b.String()
 }
 
 // SetStopped notes why execd has stopped a task, for those who look.
@@ -230,7 +251,9 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 			break
 		}
 		td := api.TaskDetail{Task: t.Number, State: t.letters(), Run: t.Run, Reason: t.Reason, Suspended: t.Missing}
-		if t.State != Errored {
+		if t.State == Errored {
+			td.ErrorTime = t.ErroredAt
+		} else {
 			td.Queue, td.Started = t.Start.Queue+"@"+host, t.Started
 			if d.NormalTickets == 0 {
 				d.NormalUrgency, d.NormalTickets = t.Start.Parts.Urgency, t.Start.Parts.Share

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -467,7 +468,8 @@ func (q *Queue) startOne() bool {
 	var t *job.Task
 	if j != nil {
 		start := job.Start{Queue: grant.Queues[0].Queue, Boot: q.o.Boot, AddGID: gid, Grant: grant}
-		start.Priority, start.Parts = q.sched.Granted(grant, now)
+		start.Parts = q.sched.Granted(grant, now)
+		start.Priority = q.sched.Priority(start.Parts)
 		if b := j.Terms().Needs.Request().Binding; b != "" {
 			start.Binding = q.o.Cores.Take(b, grant.Slots())
 		}
@@ -514,10 +516,14 @@ func (q *Queue) enter(t *job.Task, grant *schedule.Grant, started time.Time) {
 		q.leave(last) // it came to nothing, and has not given back its slots yet
 	}
 	q.running[key(t)] = t
-	q.sched.Started(schedule.Running{
+	r := schedule.Running{
 		Job: t.Job.Number, Task: t.Number, User: t.Job.Owner, Started: started,
 		Duration: q.duration(t, grant), Grant: grant,
-	})
+	}
+	if parts := t.Start.Parts; parts != (schedule.Parts{}) {
+		r.Standing = &schedule.Standing{Priority: t.Job.Terms().Priority, Submitted: q.o.Store.Turn(t.Job), Resources: parts.Resources}
+	}
+	q.sched.Started(r)
 }
 
 // leave forgets a task that runs no more, but for what the scheduler has in its books.
@@ -669,18 +675,48 @@ func (q *Queue) Verdicts() func(number int) string {
 	}
 }
 
-// Priorities returns a function that tells the priorities of jobs as of now.
-func (q *Queue) Priorities() func(number int) float64 {
+// Ranks returns a function that gives a line of qstat its priority as of now, and
+// returns what that is made of: of what waits; of what runs, as it stands beside
+// the others now; and of what is in error, which keeps its place. For work of
+// others, which has none, ok is false.
+func (q *Queue) Ranks() func(line *api.JobStatus) (p schedule.Parts, ok bool) {
 	now := time.Now()
-	return func(number int) float64 {
+	return func(line *api.JobStatus) (p schedule.Parts, ok bool) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.sched.Priority(number, now)
+		switch {
+		case line.Queue != "":
+			if p, ok = q.sched.RunningParts(schedule.TaskID{Job: line.Job, Task: line.Task()}, now); !ok {
+				return p, false
+			}
+		case strings.HasPrefix(line.State, "E"):
+			p = q.partsOfErrored(line.Job, now)
+		default:
+			p = q.sched.Parts(line.Job, now)
+		}
+		line.Priority = q.sched.Priority(p)
+		return p, true
 	}
 }
 
-// Parts returns a function that tells what the priorities of jobs are made of,
-// as of now.
+// partsOfErrored returns what the priority of a job in error would be made of if
+// it waited. q.mu is held.
+func (q *Queue) partsOfErrored(number int, now time.Time) schedule.Parts {
+	j := q.o.Store.Get(number)
+	if j == nil || j.Foreign {
+		return schedule.Parts{}
+	}
+	terms := j.Terms()
+	s, err := schedule.Resolve(q.config, terms.Needs.Request(), j.Owner, j.Groups)
+	if err != nil {
+		return schedule.Parts{} // it waits for what is not there any more
+	}
+	s.Submitted, s.Priority = q.o.Store.Turn(j), terms.Priority
+	return q.sched.PartsIf(&s, now)
+}
+
+// Parts returns a function that tells what the priorities of jobs that wait are
+// made of, as of now.
 func (q *Queue) Parts() func(number int) schedule.Parts {
 	now := time.Now()
 	return func(number int) schedule.Parts {

@@ -238,7 +238,11 @@ func normalPriority(priority int) float64 { return float64(priority+basePriority
 
 // urgency is that of a job, up to what the present time adds to all.
 func (s *Scheduler) urgency(b *bucket, e *entry) float64 {
-	return b.class.urgency - s.host.conf.Scheduling.WeightWaiting*s.seconds(time.Unix(0, e.submitted))
+	return s.urgencyAt(&Standing{Submitted: time.Unix(0, e.submitted), Resources: b.class.urgency})
+}
+
+func (s *Scheduler) urgencyAt(st *Standing) float64 {
+	return st.Resources - s.host.conf.Scheduling.WeightWaiting*s.seconds(st.Submitted)
 }
 
 // seconds returns a time in seconds since the origin, which is close enough
@@ -256,13 +260,17 @@ type span struct{ low, high float64 }
 // noSpan is that of no numbers.
 var noSpan = span{math.Inf(1), math.Inf(-1)}
 
-// normal maps a number to 0..1; where all are the same, to the middle.
+// normal maps a number of the range to 0..1; where all are the same, to the
+// middle.
 func (r span) normal(n float64) float64 {
 	if r.high <= r.low {
 		return 0.5
 	}
 	return (n - r.low) / (r.high - r.low)
 }
+
+// within maps any number to 0..1, one beyond the range to its end.
+func (r span) within(n float64) float64 { return max(0, min(1, r.normal(n))) }
 
 func (r *span) widen(n float64) {
 	r.low, r.high = min(r.low, n), max(r.high, n)
@@ -278,6 +286,14 @@ func (s *Scheduler) measure() {
 	for _, b := range s.buckets {
 		s.urgencies.widen(s.urgency(b, b.jobs[0]))
 		s.urgencies.widen(s.urgency(b, b.jobs[len(b.jobs)-1]))
+	}
+	for _, r := range s.tasks {
+		if r.Standing != nil {
+			s.urgencies.widen(s.urgencyAt(r.Standing))
+		}
+	}
+	for _, r := range s.granted {
+		s.urgencies.widen(s.urgency(r.entry.bucket, r.entry))
 	}
 }
 
@@ -352,17 +368,8 @@ type question struct {
 	changes, jobs int
 }
 
-// Priority is that of a job that waits, as qstat shows it: from 0 to the sum of
-// the weights. It is 0 for a job that the Scheduler does not have.
-func (s *Scheduler) Priority(job int, now time.Time) float64 {
-	if e := s.jobs[job]; e != nil {
-		return s.priority(e, now)
-	}
-	return 0
-}
-
-// Parts returns what the priority of a job that waits is made of. It is zero
-// for a job that the Scheduler does not have.
+// Parts returns what the priority of a job that waits is made of, as of now. It
+// is zero for a job that the Scheduler does not have.
 func (s *Scheduler) Parts(job int, now time.Time) Parts {
 	if e := s.jobs[job]; e != nil {
 		return s.parts(e, now)
@@ -370,26 +377,52 @@ func (s *Scheduler) Parts(job int, now time.Time) Parts {
 	return Parts{}
 }
 
-// Granted returns the priority of the job that Next has just given a grant, and
-// what it is made of.
-func (s *Scheduler) Granted(g *Grant, now time.Time) (float64, Parts) {
-	if r := s.granted[g]; r != nil {
-		return s.priority(r.entry, now), s.parts(r.entry, now)
+// RunningParts returns what the priority of a task that runs is made of, as of
+// now; ok is false for one that is not compared with others.
+func (s *Scheduler) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
+	r := s.tasks[id]
+	if r == nil || r.Standing == nil {
+		return Parts{}, false
 	}
-	return 0, Parts{}
+	return s.partsOf(r.Standing, r.owner, now), true
 }
 
-func (s *Scheduler) priority(e *entry, now time.Time) float64 {
-	s.askUsages(now)
-	return s.keyFor(e.bucket, e, s.urgencies) + s.ticket(e.bucket.who.user, now, s.askedUsages)
+// PartsIf returns what the priority of a job would be made of if it waited.
+func (s *Scheduler) PartsIf(j *Job, now time.Time) Parts {
+	u := s.users[j.User]
+	if u == nil {
+		u = &user{name: j.User}
+	}
+	return s.partsOf(&Standing{j.Priority, j.Submitted, s.urgencyOf(j)}, u, now)
+}
+
+// Granted returns what the priority of the job is made of that Next has just
+// given a grant.
+func (s *Scheduler) Granted(g *Grant, now time.Time) Parts {
+	if r := s.granted[g]; r != nil {
+		return s.parts(r.entry, now)
+	}
+	return Parts{}
+}
+
+// Priority is the weighed sum of the parts, as qstat shows it: from 0 to the sum
+// of the weights.
+func (s *Scheduler) Priority(p Parts) float64 {
+	w := &s.host.conf.Scheduling
+	return w.WeightPriority*p.Priority + w.WeightUrgency*p.Urgency + w.WeightTicket*p.Share
 }
 
 func (s *Scheduler) parts(e *entry, now time.Time) Parts {
-	s.askUsages(now)
 	b := e.bucket
+	return s.partsOf(&Standing{b.priority, time.Unix(0, e.submitted), b.class.urgency}, b.who.user, now)
+}
+
+func (s *Scheduler) partsOf(st *Standing, u *user, now time.Time) Parts {
+	s.askUsages(now)
 	return Parts{
-		Priority: normalPriority(b.priority), Urgency: s.urgencies.normal(s.urgency(b, e)), Share: s.claim(b.who.user, now, s.askedUsages),
-		Resources: b.class.urgency, Waiting: s.host.conf.Scheduling.WeightWaiting * now.Sub(time.Unix(0, e.submitted)).Seconds(),
+		Priority: normalPriority(st.Priority), Urgency: s.urgencies.within(s.urgencyAt(st)),
+		Share:     1 - s.askedUsages.within(s.usage(u, now)),
+		Resources: st.Resources, Waiting: s.host.conf.Scheduling.WeightWaiting * now.Sub(st.Submitted).Seconds(),
 	}
 }
 

@@ -308,6 +308,9 @@ func (s *Scheduler) Started(r Running) {
 	}
 	s.tasks[id] = t
 	s.count(t, 1)
+	if r.Standing != nil {
+		s.urgencies.widen(s.urgencyAt(r.Standing))
+	}
 }
 
 // count keeps the number of those that are kept.
@@ -345,6 +348,7 @@ func (s *Scheduler) Ended(job, task int, used Used, now time.Time) {
 		return
 	}
 	delete(s.tasks, id)
+	s.shrunk++
 	s.count(r, -1)
 	w := &s.host.conf.Scheduling
 	amount := used.CPU*w.UsageWeights.CPU + used.Mem*w.UsageWeights.Mem + used.IO*w.UsageWeights.IO

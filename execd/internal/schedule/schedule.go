@@ -80,6 +80,14 @@ type Debit struct {
 // TaskID names a task; Task is 1 for a job that is no array.
 type TaskID struct{ Job, Task int }
 
+// Standing is what the priority of a task depends on beside its user and all
+// others.
+type Standing struct {
+	Priority  int       // -p
+	Submitted time.Time // as that of Job
+	Resources float64   // what its requests contribute to its urgency
+}
+
 // Running is a task that holds a grant.
 type Running struct {
 	Job, Task int
@@ -87,7 +95,8 @@ type Running struct {
 	Started   time.Time
 	Duration  time.Duration // its h_rt; 0: not known
 	Grant     *Grant
-	Stopped   bool // adopted, and suspended by Suspensions before
+	Standing  *Standing // nil: it is not compared with others
+	Stopped   bool      // adopted, and suspended by Suspensions before
 	// Kept says that this is no task: the slots are somebody else's, who may
 	// start something there at any time. Nobody is charged for them.
 	Kept bool

@@ -538,7 +538,16 @@ func (w *world) do(f []string, text string) ([]string, error) {
 	case "why":
 		return w.s.Reasons(atoi(f[1]), w.now), nil
 	case "prior":
-		return []string{fmt.Sprintf("%.5f", w.s.Priority(atoi(f[1]), w.now))}, nil
+		var p Parts
+		switch id := taskID(f[1]); {
+		case strings.Contains(f[1], "."):
+			p, _ = w.s.RunningParts(id, w.now)
+		case len(f) > 2: // as if it waited
+			p = w.s.PartsIf(&Job{User: f[2], Submitted: w.now}, w.now)
+		default:
+			p = w.s.Parts(id.Job, w.now)
+		}
+		return []string{fmt.Sprintf("%.5f", w.s.Priority(p))}, nil
 	case "parts":
 		p := w.s.Parts(atoi(f[1]), w.now)
 		return []string{fmt.Sprintf("%.5f %.5f %.5f %g %g", p.Priority, p.Urgency, p.Share, p.Resources, p.Waiting)}, nil
@@ -629,6 +638,7 @@ func (w *world) started(job int, g *Grant) {
 		d = q.HRT
 	}
 	r := Running{Job: job, Task: w.next[job], User: j.User, Started: w.now, Duration: d, Grant: g}
+	r.Standing = &Standing{j.Priority, j.Submitted, w.s.Granted(g, w.now).Resources}
 	w.runs[TaskID{r.Job, r.Task}] = r
 	w.s.Started(r)
 }

@@ -115,7 +115,7 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 	}
 	s.topLoad(&reply)
 	jobs := s.Store.Top(req.Users, c, s.Host, api.MaxTop)
-	priority := s.Queue.Priorities()
+	rank := s.Queue.Ranks()
 	runs := map[[2]int]int{}
 	for _, t := range s.Store.Shown() {
 		runs[[2]int{t.Run.Job, t.Run.Task}] = t.Run.Run
@@ -135,10 +135,9 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 			continue
 		}
 		line := api.TopJob{JobStatus: j}
-		if j.Queue == "" {
-			line.Priority = priority(j.Job)
-		} else {
-			run := spool.RunID{Job: j.Job, Task: taskOf(&j)}
+		rank(&line.JobStatus)
+		if j.Queue != "" {
+			run := spool.RunID{Job: j.Job, Task: j.Task()}
 			run.Run = runs[[2]int{run.Job, run.Task}]
 			if u, ok := used[run]; ok {
 				line.Usage = &u
@@ -147,14 +146,6 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 		reply.Jobs = append(reply.Jobs, line)
 	}
 	return reply, nil
-}
-
-// taskOf returns the number of a running task.
-func taskOf(j *api.JobStatus) int {
-	if n, err := strconv.Atoi(j.Tasks); err == nil {
-		return n
-	}
-	return 1
 }
 
 // topLoad fills in what the host does.

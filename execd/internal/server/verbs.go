@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,9 +54,13 @@ func (s *Server) jobs(ctx context.Context, c job.Caller, in *incoming) (any, err
 	if len(req.Queues) > 0 {
 		l.Keep(func(n job.Needs) bool { return s.Queue.Suits(n.Request(), req.Queues) })
 	}
-	priority := s.Queue.Priorities()
-	for i := range l.Waiting {
-		l.Waiting[i].Priority = priority(l.Waiting[i].Job)
+	rank := s.Queue.Ranks()
+	for _, part := range [][]api.JobStatus{l.Running, l.Waiting} {
+		for i := range part {
+			if parts, ok := rank(&part[i]); ok && part[i].More != nil {
+				job.SetParts(part[i].More, parts)
+			}
+		}
 	}
 	jobs := make(jobList, 0, len(l.Running)+len(l.Waiting)+len(l.Finished))
 	for _, part := range [][]api.JobStatus{l.Running, l.Waiting, l.Finished} {
@@ -102,11 +105,7 @@ func (s *Server) describe(jobs jobList, running int) {
 	if running > 0 {
 		used, pes := s.Usage.All(), s.Config().PEs
 		for _, j := range jobs[:running] {
-			task, err := strconv.Atoi(j.Tasks)
-			if err != nil {
-				task = 1 // of a job that is no array
-			}
-			run := spool.RunID{Job: j.Job, Task: task, Run: j.More.Restarts}
+			run := spool.RunID{Job: j.Job, Task: j.Task(), Run: j.More.Restarts}
 			if u, ok := used[run]; ok {
 				j.More.Usage = &u
 			}
@@ -115,13 +114,9 @@ func (s *Server) describe(jobs jobList, running int) {
 			j.More.MasterApart = pe != nil && !pe.JobIsFirstTask
 		}
 	}
-	parts := s.Queue.Parts()
 	told := map[*api.Requested]bool{}
-	for i, j := range jobs {
+	for _, j := range jobs {
 		m := j.More
-		if i >= running && j.State != "z" {
-			job.SetParts(m, parts(j.Job))
-		}
 		if len(m.Hard) == 0 || told[&m.Hard[0]] {
 			continue
 		}
