@@ -78,17 +78,6 @@ func measured(text string) (n float64, unit string, err error) {
 	return n, units[k : k+1], nil
 }
 
-// attributeText is the value of an attribute as qhost -F and qstat -F show it: a
-// measured size, which has six decimals, gets a unit that fits.
-func attributeText(v *api.HostValue) string {
-	if _, decimals, _ := strings.Cut(v.Value, "."); len(decimals) == 7 {
-		if n, unit, err := measured(v.Value); err == nil {
-			return strconv.FormatFloat(n, 'f', 3, 64) + unit
-		}
-	}
-	return api.Visible(v.Value)
-}
-
 // instance returns the name of a queue on the host, "all.q@host".
 func instance(host *api.HostReply, q *api.QueueStatus) string {
 	if strings.Contains(q.Name, "@") {
@@ -331,7 +320,12 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	if asXML {
 		return s.xmlHosts(reply, running, &hostView{queues, values, short, attributes})
 	}
-	s.hostLines(reply, short)
+	s.hostHeading(short)
+	s.hostLine(append([]string{"global"}, slices.Repeat([]string{"-"}, len(hostColumns))...), short)
+	if values {
+		writeHostValues(s, reply.Global, attributes)
+	}
+	s.hostLine(append([]string{reply.Host}, hostCells(reply)...), short)
 	for _, broken := range reply.BrokenHooks {
 		fmt.Fprintf(s.out, "    broken hook: %s\n", api.Visible(broken))
 	}
@@ -359,24 +353,24 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	return nil
 }
 
-// hostLines prints the table of hosts: the one there is, below what stands for
-// all of a cluster. Short leaves out sockets, cores and threads.
-func (s *session) hostLines(h *api.HostReply, short bool) {
-	line := func(cells []string) {
-		fmt.Fprintf(s.out, "%s %s %6s", column(cells[0], 23), column(cells[1], 10), cells[2])
-		if !short {
-			fmt.Fprintf(s.out, " %4s %4s %4s", cells[3], cells[4], cells[5])
-		}
-		fmt.Fprintf(s.out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
-	}
-	line([]string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"})
+// hostHeading prints what stands above the lines of hosts. Short leaves out
+// sockets, cores and threads.
+func (s *session) hostHeading(short bool) {
+	s.hostLine([]string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"}, short)
 	width := 94
 	if short {
 		width = 79
 	}
 	fmt.Fprintln(s.out, strings.Repeat("-", width))
-	line([]string{"global", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"})
-	line(append([]string{h.Host}, hostCells(h)...))
+}
+
+// hostLine prints the line of a host.
+func (s *session) hostLine(cells []string, short bool) {
+	fmt.Fprintf(s.out, "%s %s %6s", column(cells[0], 23), column(cells[1], 10), cells[2])
+	if !short {
+		fmt.Fprintf(s.out, " %4s %4s %4s", cells[3], cells[4], cells[5])
+	}
+	fmt.Fprintf(s.out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
 }
 
 // hostCells are the values of the host in its line: architecture, processors,
@@ -413,6 +407,6 @@ func writeHostValues(s *session, values []api.HostValue, names []string) {
 		if first {
 			before, first = "    Host Resource(s):      ", false
 		}
-		fmt.Fprintf(s.out, "%s%s:%s=%s\n", before, v.Source, v.Name, attributeText(&v))
+		fmt.Fprintf(s.out, "%s%s:%s=%s\n", before, v.Source, v.Name, api.Visible(v.Decimal(true)))
 	}
 }

@@ -250,14 +250,3 @@ const unknown = `HOSTNAME                ARCH         NCPU NSOC NCOR NTHR  LOAD 
 global                  -               -    -    -    -     -       -       -       -       -
 gehost                  lx-amd64        -    -    -    -     -       -       -       -       -
 `
-
-func TestAttributeText(t *testing.T) {
-	for value, want := range map[string]string{
-		"24105.558594M": "23.541G", "418.723000M": "418.723M", "0.000000M": "0.000", "0.500000M": "512.000K", "1.500000": "1.500000", "lx-amd64": "lx-amd64",
-		"1.24G": "1.24G", "1.24.6789M": "1.24.6789M", "x.000000M": "x.000000M", "1.00000MG": "1.00000MG", "INFINITY": "INFINITY", "a\x1b": `a\x1b`,
-	} {
-		if got := attributeText(&api.HostValue{Value: value}); got != want {
-			t.Errorf("attributeText(%q) = %q; want %q", value, got, want)
-		}
-	}
-}

@@ -304,7 +304,7 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 		if v.values {
 			for _, a := range queueValues(host, q) {
 				if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
-					fmt.Fprintf(s.out, "\t%s:%s=%s\n", a.Source, a.Name, attributeText(&a))
+					fmt.Fprintf(s.out, "\t%s:%s=%s\n", a.Source, a.Name, api.Visible(a.Decimal(false)))
 				}
 			}
 		}
@@ -333,13 +333,18 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 	}
 }
 
-// queueValues returns what holds for a queue: the host's attributes, unless it
-// has one of its own of that name, and its own.
+// queueValues returns what holds for a queue: the host's attributes, each as the
+// queue has it if it does, and those of the queue alone.
 func queueValues(host *api.HostReply, q *api.QueueStatus) []api.HostValue {
-	values := slices.DeleteFunc(slices.Clone(host.Values), func(v api.HostValue) bool {
-		return slices.ContainsFunc(q.Values, func(own api.HostValue) bool { return own.Name == v.Name })
-	})
-	return append(values, q.Values...)
+	values := slices.Clone(host.Values)
+	for _, own := range q.Values {
+		if i := slices.IndexFunc(values, func(v api.HostValue) bool { return v.Name == own.Name }); i >= 0 {
+			values[i] = own
+		} else {
+			values = append(values, own)
+		}
+	}
+	return values
 }
 
 // summaryStates are the states of queues that qstat -g c -ext counts.

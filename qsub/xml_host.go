@@ -72,6 +72,7 @@ func (s *session) xmlHosts(host *api.HostReply, running []api.JobStatus, v *host
 	x := newXML(s.out, '\'', "qhost", "qhost/qhost.xsd")
 	if host != nil {
 		x.hostValues("global", slices.Repeat([]string{"-"}, len(hostColumns)), v)
+		x.hostResources(host.Global, v)
 		x.end()
 		x.host(host, running, v)
 	}
@@ -81,13 +82,7 @@ func (s *session) xmlHosts(host *api.HostReply, running []api.JobStatus, v *host
 
 func (x *xmlWriter) host(host *api.HostReply, running []api.JobStatus, v *hostView) {
 	x.hostValues(host.Host, hostCells(host), v)
-	if v.values {
-		for _, a := range host.Values {
-			if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
-				x.text("resourcevalue", hostAttribute(&a), "name", a.Name, "dominance", a.Source)
-			}
-		}
-	}
+	x.hostResources(host.Values, v)
 	jobs := func(shown func(queue string) bool) {
 		lines := form{slots: true}
 		for i := range running {
@@ -106,13 +101,13 @@ func (x *xmlWriter) host(host *api.HostReply, running []api.JobStatus, v *hostVi
 	x.end()
 }
 
-// hostAttribute is the value of an attribute as qhost shows it: whole numbers
-// have decimals, too.
-func hostAttribute(a *api.HostValue) string {
-	if _, err := strconv.ParseUint(a.Value, 10, 64); err == nil {
-		return a.Value + ".000000"
+// hostResources writes the attributes of a host that -F asks for.
+func (x *xmlWriter) hostResources(values []api.HostValue, v *hostView) {
+	for _, a := range values {
+		if v.values && (len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name)) {
+			x.text("resourcevalue", api.Visible(a.Decimal(true)), "name", a.Name, "dominance", a.Source)
+		}
 	}
-	return attributeText(a)
 }
 
 // hostColumns are the names of the values of a host, in the order of hostCells.

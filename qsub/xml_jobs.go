@@ -75,7 +75,7 @@ func (l *listing) queues(v *view, host *api.HostReply, jobs []api.JobStatus) {
 		if v.values {
 			for _, a := range queueValues(host, q) {
 				if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
-					l.text("resource", attributeText(&a), "name", a.Name, "type", a.Source)
+					l.text("resource", api.Visible(a.Decimal(false)), "name", a.Name, "type", a.Source)
 				}
 			}
 		}

@@ -54,7 +54,7 @@ func manyJobs() []api.JobStatus {
 
 func oneHost() api.HostReply {
 	return api.HostReply{Host: "gehost", Arch: "lx-amd64", Values: []api.HostValue{
-		{Source: "hl", Name: "num_proc", Value: "2"},
+		{Source: "hl", Name: "num_proc", Type: "INT", Value: "2"},
 		{Source: "hl", Name: "load_avg", Value: "0.18"},
 		{Source: "hl", Name: "np_load_avg", Value: "0.09"},
 		{Source: "hl", Name: "mem_total", Value: "24000.000000M"},

@@ -518,9 +518,11 @@ type HostReply struct {
 	Arch   string `json:"arch"`
 	Groups string `json:"groups"` // control groups: v2, hybrid, v1, or why there are none
 	// HostGroups are the names of the groups that the host is in, with their @.
-	HostGroups []string      `json:"host_groups,omitempty"`
-	Values     []HostValue   `json:"values"` // all of the host
-	Queues     []QueueStatus `json:"queues"`
+	HostGroups []string    `json:"host_groups,omitempty"`
+	Values     []HostValue `json:"values"` // all of the host, in Grid Engine's order
+	// Global are the values of the host "global", which stands for all hosts.
+	Global []HostValue   `json:"global,omitempty"`
+	Queues []QueueStatus `json:"queues"`
 	// BrokenHooks are the programs of hooks.conf that cannot be called, a line each
 	// with file and line.
 	BrokenHooks []string `json:"broken_hooks,omitempty"`
@@ -532,7 +534,26 @@ type HostReply struct {
 type HostValue struct {
 	Source string `json:"source"` // hl, hc, hf, gl, gc, gf, qc, qf: level and origin as of qhost(1)
 	Name   string `json:"name"`
-	Value  string `json:"value"`
+	Type   string `json:"type"`  // of the complex: INT, MEMORY, STRING and so on
+	Value  string `json:"value"` // a size with the unit that fits, a time as hours, minutes and seconds
+}
+
+// Decimal is the value as Grid Engine prints it: a truth value as a number with six
+// decimals, and with whole a counted one as well.
+func (v *HostValue) Decimal(whole bool) string {
+	switch v.Type {
+	case "BOOL":
+		n, _ := strconv.ParseBool(v.Value)
+		if n {
+			return "1.000000"
+		}
+		return "0.000000"
+	case "INT", "RSMAP":
+		if _, err := strconv.ParseInt(v.Value, 10, 64); whole && err == nil {
+			return v.Value + ".000000"
+		}
+	}
+	return v.Value
 }
 
 // QueueStatus is a queue of this host, as qstat -f shows it.

@@ -362,6 +362,19 @@ qhost -h nope
 qhost -zzz
 qhost -j -h gehost
 qhost -F nope
+qhost -F -h gehost | sed '1,4d; s/hl:\([^=]*\)=.*/hl:\1/'
+qstat -F -q one.iop | sed '1,3d; s/hl:\([^=]*\)=.*/hl:\1/; s/tmpdir=.*//'
+qhold @r
+qstat -s hu
+qstat -s p
+qstat -s r
+qstat
+qmod -sj @r
+wait r hs
+qrls @r
+wait r s
+qmod -usj @r
+wait r r
 qhost -u nobody -h gehost
 `},
 	{"holds", `

@@ -307,6 +307,13 @@ func (q *Queue) HostValues() []api.HostValue {
 	return q.sched.Values("")
 }
 
+// GlobalValues returns the values of the host "global", which stands for all.
+func (q *Queue) GlobalValues() []api.HostValue {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sched.GlobalValues()
+}
+
 // types are the letters of what a queue is for.
 func types(q *conf.Queue) string {
 	s := ""

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/conf"
 )
 
@@ -242,6 +243,8 @@ func (q *queue) limitOf(a *conf.Attribute, c *conf.Config) (conf.Value, bool) {
 		text = "NONE"
 	case "seq_no":
 		return conf.Value{Number: float64(q.SeqNo)}, true
+	case "min_cpu_interval":
+		return conf.Value{Number: q.MinCPUInterval.Seconds()}, true
 	case "rerun":
 		if q.Rerun {
 			return conf.Value{Number: 1}, true
@@ -382,15 +385,21 @@ func (s *Scheduler) offerOf(q *queue, a *conf.Attribute, used ledger, load map[s
 
 // text writes a value for people.
 func (o offer) text(a *conf.Attribute) string {
-	if o.source == 'f' && o.value.Text != "" || !a.Kind.Number() {
+	if !a.Kind.Number() {
 		return o.value.Text
 	}
 	return show(a.Kind, o.value.Number)
 }
 
-// describe names the attribute and its value as qstat -F does.
+// describe names the attribute and its value as reasons do.
 func (o offer) describe(a *conf.Attribute) string {
-	return string([]byte{o.level, o.source, ':'}) + a.Name + "=" + o.text(a)
+	v := o.hostValue(a)
+	return v.Source + ":" + v.Name + "=" + v.Decimal(true)
+}
+
+// hostValue names the attribute and its value for qhost -F and qstat -F.
+func (o offer) hostValue(a *conf.Attribute) api.HostValue {
+	return api.HostValue{Source: string([]byte{o.level, o.source}), Name: a.Name, Type: string(a.Kind), Value: o.text(a)}
 }
 
 // sortQueues puts the queues in the order of queue_sort_method. The load

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/conf"
 )
 
 // Reasons says why a job that waits is not starting: a line for each obstacle
@@ -218,11 +220,90 @@ func (s *Scheduler) Values(queue string) []api.HostValue {
 		return nil
 	}
 	var list []api.HostValue
-	for i := range s.host.conf.Complex {
-		a := &s.host.conf.Complex[i]
+	for _, a := range s.valueOrder() {
 		if o, ok := s.offer(q, a, s.used); ok {
-			list = append(list, api.HostValue{Source: string([]byte{o.level, o.source}), Name: a.Name, Value: o.text(a)})
+			list = append(list, o.hostValue(a))
 		}
 	}
 	return list
+}
+
+// GlobalValues returns the value of each attribute of the complex that the host
+// "global" has.
+func (s *Scheduler) GlobalValues() []api.HostValue {
+	var list []api.HostValue
+	for _, a := range s.valueOrder() {
+		v, ok := s.host.conf.AnyHost[a.Name]
+		if !ok {
+			continue
+		}
+		o := offer{value: v, level: 'g', source: 'f'}
+		i, counted := s.host.consumed[consumer{a.Name, ""}]
+		if a.Name == slots {
+			i, counted = s.host.slots, true
+		}
+		if counted && (consumable(a) || a.Name == slots) {
+			o.value, o.source = conf.Value{Number: v.Number - s.used[i]}, 'c'
+		}
+		list = append(list, o.hostValue(a))
+	}
+	return list
+}
+
+// loadOrder and queueOrder are the orders in which Grid Engine 8.1.9 shows load
+// values of a host and attributes of a queue.
+var (
+	loadOrder = positions(`load_avg load_short load_medium load_long arch num_proc mem_free swap_free virtual_free mem_total
+		swap_total virtual_total mem_used swap_used virtual_used cpu m_topology m_topology_inuse m_socket m_core m_thread
+		np_load_avg np_load_short np_load_medium np_load_long`)
+	queueOrder = positions(`qname hostname slots tmpdir seq_no rerun calendar s_rt h_rt s_cpu h_cpu s_fsize h_fsize s_data h_data
+		s_stack h_stack s_core h_core s_rss h_rss s_vmem h_vmem min_cpu_interval`)
+)
+
+func positions(names string) map[string]int {
+	at := map[string]int{}
+	for i, name := range strings.Fields(names) {
+		at[name] = i
+	}
+	return at
+}
+
+// valueOrder returns the attributes of the complex in the order of Values: those
+// that the host "global" has, those of the host, and the others, each with what
+// Grid Engine puts first at first and the rest as in the complex.
+func (s *Scheduler) valueOrder() []*conf.Attribute {
+	type placed struct {
+		attribute   *conf.Attribute
+		level, rank int
+	}
+	list := make([]placed, len(s.host.conf.Complex))
+	for i := range list {
+		p := placed{attribute: &s.host.conf.Complex[i]}
+		name := p.attribute.Name
+		_, global := s.host.conf.AnyHost[name]
+		_, here := s.host.conf.Host[name]
+		_, loaded := s.load[name]
+		var first map[string]int
+		switch {
+		case global:
+		case here || loaded:
+			p.level, first = 1, loadOrder
+		default:
+			p.level, first = 2, queueOrder
+		}
+		rank, ok := first[name]
+		if !ok {
+			rank = len(first)
+		}
+		p.rank = rank
+		list[i] = p
+	}
+	slices.SortStableFunc(list, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.rank, b.rank))
+	})
+	attributes := make([]*conf.Attribute, len(list))
+	for i := range list {
+		attributes[i] = list[i].attribute
+	}
+	return attributes
 }

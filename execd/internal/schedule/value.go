@@ -21,7 +21,7 @@ func show(kind conf.Kind, n float64) string {
 		return strings.ToUpper(strconv.FormatBool(n != 0))
 	case kind == conf.KindTime:
 		s := int64(n)
-		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+		return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
 	case kind == conf.KindMemory:
 		for _, u := range []byte("TGMK") {
 			if math.Abs(n) >= units[u] {
