@@ -362,8 +362,10 @@ qhost -h nope
 qhost -zzz
 qhost -j -h gehost
 qhost -F nope
-qhost -F -h gehost | sed '1,4d; s/hl:\([^=]*\)=.*/hl:\1/'
-qstat -F -q one.iop | sed '1,3d; s/hl:\([^=]*\)=.*/hl:\1/; s/tmpdir=.*//'
+# Grid Engine has load values that it had kept over a restart before the others.
+qhost -F -h gehost | sed '1,4d; s/hl:\([^=]*\)=.*/hl:\1/' | sort
+qstat -F -q one.iop | sed '1,3d; s/hl:\([^=]*\)=.*/hl:\1/; s/tmpdir=.*//' | sort
+qstat -F -q one.iop | grep -v hl: | sed 's/tmpdir=.*//'
 qhold @r
 qstat -s hu
 qstat -s p

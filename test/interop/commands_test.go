@@ -426,6 +426,7 @@ func (p *pair) clear(t *testing.T) {
 }
 
 var (
+	aligned     = regexp.MustCompile(`(?m)^ +(<\w+> )`)
 	submittedAs = regexp.MustCompile(`(?m)^Your (?:immediate )?job(?:-array)? (\d+)|^(\d+)(?:$|\.\d+-)`)
 	volatile    = []struct {
 		pattern *regexp.Regexp
@@ -450,6 +451,8 @@ func (s *side) plain(text string) string {
 	for name, number := range s.jobs {
 		text = regexp.MustCompile(`\b`+number+`\b`).ReplaceAllString(text, "<"+name+">")
 	}
+	// The two may have numbers of another length.
+	text = aligned.ReplaceAllString(text, "$1")
 	text = strings.ReplaceAll(text, s.dir, "<dir>")
 	return text
 }
