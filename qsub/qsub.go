@@ -68,7 +68,7 @@ func (s *session) readOptions(args []string) (defaults, line []option.Setting, o
 	if done, err = s.asked(line); done {
 		return nil, nil, nil, true, err
 	}
-	defaults, err = defaultsFiles(s.places)
+	defaults, err = s.defaultsFiles()
 	return defaults, line, operands, false, err
 }
 
@@ -219,6 +219,42 @@ func readOptionFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return readBounded(f)
+}
+
+// strangeError is the error of a file that may be somebody else's.
+type strangeError struct{ name, why string }
+
+func (e *strangeError) Error() string { return e.name + " " + e.why }
+
+// readOwnDefaults reads a file if it and its directory, as they are opened, are the
+// caller's or root's and nobody else can write them. Whoever can write the directory
+// can put a link to a file of the caller's there, too.
+func readOwnDefaults(name string) ([]byte, error) {
+	// Not blocked by a pipe in its place.
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	dir, err := os.Stat(filepath.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := api.Untrusted(info, os.Getuid()); err != nil {
+		return nil, &strangeError{"it", err.Error()}
+	}
+	if err := api.Untrusted(dir, os.Getuid()); err != nil {
+		return nil, &strangeError{"its directory", err.Error()}
+	}
+	return readBounded(f)
+}
+
+func readBounded(f *os.File) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(f, maxOptionFile+1))
 	if err == nil && len(text) > maxOptionFile {
 		err = fmt.Errorf("larger than %d bytes", maxOptionFile)
@@ -226,9 +262,14 @@ func readOptionFile(name string) ([]byte, error) {
 	return text, err
 }
 
+// ownDefaults is the name of the defaults file of a user, and of a directory.
+const ownDefaults = ".sge_request"
+
 // defaultsFiles reads the files of options that hold for every job, the weakest
-// first. Those that are not there are skipped.
-func defaultsFiles(p api.Places) ([]option.Setting, error) {
+// first. Those that are not there are skipped, and those of a user and a directory
+// with a warning when they may be somebody else's: they name what is run as the
+// caller.
+func (s *session) defaultsFiles() ([]option.Setting, error) {
 	var files []string
 	if root := os.Getenv("SGE_ROOT"); root != "" {
 		cell := os.Getenv("SGE_CELL")
@@ -237,23 +278,30 @@ func defaultsFiles(p api.Places) ([]option.Setting, error) {
 		}
 		files = append(files, filepath.Join(root, cell, "common", "sge_request"))
 	}
-	files = append(files, filepath.Join(p.Config, "sge_request"))
-	const own = ".sge_request"
+	files = append(files, filepath.Join(s.places.Config, "sge_request"))
 	home := os.Getenv("HOME")
 	if home != "" {
-		files = append(files, filepath.Join(home, own))
+		files = append(files, filepath.Join(home, ownDefaults))
 	}
 	// The home directory's is not read twice.
-	if here, err := os.Stat(own); err == nil {
-		there, err := os.Stat(filepath.Join(home, own))
+	if here, err := os.Stat(ownDefaults); err == nil {
+		there, err := os.Stat(filepath.Join(home, ownDefaults))
 		if home == "" || err != nil || !os.SameFile(here, there) {
-			files = append(files, own)
+			files = append(files, ownDefaults)
 		}
 	}
 	var settings []option.Setting
 	for _, name := range files {
-		text, err := readOptionFile(name)
+		read := readOptionFile
+		if filepath.Base(name) == ownDefaults {
+			read = readOwnDefaults
+		}
+		text, err := read(name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue
+		}
+		if strange, ok := errors.AsType[*strangeError](err); ok {
+			fmt.Fprintf(s.err, "%s: warning: defaults file %s is not read: %v\n", s.command, api.Visible(name), strange)
 			continue
 		}
 		if err != nil {

@@ -195,6 +195,26 @@ func TestDefaultsFiles(t *testing.T) {
 		wanted.Err = "qsub: " + wanted.Err
 		want(t, wanted, call(t, "true", "qsub"))
 	}
+	// What others can write is not obeyed, wherever they can.
+	for path, why := range map[string]string{
+		home: "its directory mode 0757 lets others write it", home + "/.sge_request": "it mode 0646 lets others write it",
+	} {
+		write(t, home+"/.sge_request", "-N evil")
+		info, err := os.Stat(path)
+		if err == nil {
+			err = os.Chmod(path, info.Mode().Perm()|0o002)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := call(t, "true", "qsub")
+		if got.Err != "qsub: warning: defaults file "+home+"/.sge_request is not read: "+why+"\n" || got.Exit != 0 {
+			t.Errorf("%s: got %+v", path, got)
+		}
+		if err := os.Chmod(path, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := os.Remove(home + "/.sge_request"); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/conf/spell"
 )
 
@@ -53,18 +54,11 @@ func (l *loader) readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// trust refuses, in root mode, what another than root can write: it names
-// programs that are run as root.
+// trust refuses what another than root, and the user as whom execd runs, can write:
+// it names programs that are run with his rights.
 func (l *loader) trust(path string, info fs.FileInfo) error {
-	if !l.Root {
-		return nil
-	}
-	owner := info.Sys().(*syscall.Stat_t).Uid
-	switch {
-	case owner != 0 && int(owner) != os.Geteuid():
-		return &Problem{File: path, Text: fmt.Sprintf("belongs to user %d, and must to root: it decides what is run as root", owner)}
-	case info.Mode().Perm()&0o022 != 0:
-		return &Problem{File: path, Text: fmt.Sprintf("mode %04o lets others than root write it: it decides what is run as root", info.Mode().Perm())}
+	if err := api.Untrusted(info, os.Geteuid()); err != nil {
+		return &Problem{File: path, Text: err.Error() + ": it decides what is run as the user of execd"}
 	}
 	return nil
 }

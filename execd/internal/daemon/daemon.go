@@ -115,13 +115,18 @@ func files(o Options) (conf.Options, error) {
 		mode = conf.UnixBehavior
 	}
 	return conf.Options{
-		Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, Root: o.RootMode, ShellStartMode: mode,
+		Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, ShellStartMode: mode,
 		Environ: os.Environ(), //nolint:forbidigo // it is read, and handed on to nobody
 	}, nil
 }
 
 // Run serves until ctx is done. Jobs go on running after it.
 func Run(ctx context.Context, o Options) error {
+	if o.Places.Dev {
+		if err := o.Places.Prepare(o.RootMode); err != nil {
+			return &UsageError{err}
+		}
+	}
 	live, err := configured(o)
 	if err != nil {
 		return err

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Untrusted says how somebody who is neither root nor the user uid could have
+// written what was found, or put it there; nil: nobody could. A group whose number
+// is the user's own has nobody else in it, as pam_umask(8) has it.
+func Untrusted(info fs.FileInfo, uid int) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	writable := info.Mode().Perm() & 0o022
+	if ok && uid > 0 && int(st.Uid) == uid && int(st.Gid) == uid {
+		writable &^= 0o020
+	}
+	switch {
+	case !ok || st.Uid != 0 && int(st.Uid) != uid:
+		return fmt.Errorf("belongs to user %d", st.Uid)
+	case writable != 0:
+		return fmt.Errorf("mode %04o lets others write it", info.Mode().Perm())
+	}
+	return nil
+}
+
+// Prepare makes the directory of DevPlaces, for the caller alone or, open, for those
+// to pass through whose jobs are run. It refuses one that somebody else may have
+// prepared: what is in it decides what is run as the caller.
+func (p Places) Prepare(open bool) error {
+	mode := fs.FileMode(0o700)
+	if open {
+		mode = 0o755
+	}
+	err := os.MkdirAll(p.State, mode)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(p.State)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make directory: %w", err)
+	}
+	if err := Untrusted(info, os.Geteuid()); err != nil {
+		return fmt.Errorf("cannot use directory %s: %w: what is in it decides what is run as you", p.State, err)
+	}
+	return nil
+}
