@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"paddock/execd/api"
 	"paddock/spool/atomicfile"
@@ -65,6 +66,7 @@ func (l *Live) Change(req *api.ConfigureRequest, by string) (api.ConfigureReply,
 	if err := e.plan(); err != nil || len(e.reply.Problems) > 0 {
 		return e.reply, err
 	}
+	e.settle()
 	now := old
 	if len(e.files) > 0 {
 		var mistakes []*Problem
@@ -126,11 +128,30 @@ type file struct {
 // with returns options by which the files are read as they become.
 func (e *edit) with() Options {
 	o := e.options
-	o.instead, o.closely = map[string][]byte{}, e.textIs
-	for _, f := range e.files {
-		o.instead[f.path] = f.is
-	}
+	o.instead, o.closely = with(with(nil, e.old.builtin), e.files), e.textIs
 	return o
+}
+
+// settle makes files of the objects that are there without one as soon as
+// anything beside them gets a file, or becomes another: a file that comes must
+// not take away, nor change, what was there before.
+func (e *edit) settle() {
+	beside := func(f file) bool {
+		return slices.ContainsFunc([]string{kindQueue, kindPE}, func(kind string) bool { return filepath.Dir(f.path) == e.path(kind, "") })
+	}
+	if !slices.ContainsFunc(e.files, beside) {
+		return
+	}
+	// In their order: after each of them the files mean what they meant before.
+	files := slices.Clone(e.old.builtin)
+	for _, f := range e.files {
+		if i := slices.IndexFunc(files, func(b file) bool { return b.path == f.path }); i >= 0 {
+			files[i] = f
+		} else {
+			files = append(files, f)
+		}
+	}
+	e.files = files
 }
 
 // undone are the verbs of what is done, for when it is not.
@@ -204,6 +225,16 @@ func (e *edit) put(path string, is []byte) error {
 		e.files = append(e.files, file{path, was, is})
 	}
 	return nil
+}
+
+// base returns what a change of a file begins with: what it has or, of an object
+// that is there without one, what that is made of; nil if there is neither.
+func (e *edit) base(path string) ([]byte, error) {
+	data, err := e.read(path)
+	if data == nil && err == nil {
+		data = with(nil, e.old.builtin)[path]
+	}
+	return data, err
 }
 
 // read returns what a file has, nil if it is not there.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -248,7 +249,7 @@ func TestChange(t *testing.T) {
 		},
 		{
 			api.ConfigureRequest{Action: "remove", Kind: "queue", Name: "all.q"},
-			[]string{`error: cannot remove cluster queue "all.q": without a file in ` + dir + `/queues it is there all the same`},
+			[]string{`error: cannot remove cluster queue "all.q": without a file in ` + dir + `/queues there is cluster queue "all.q"`},
 			"queues/all.q", "",
 		},
 		{
@@ -323,33 +324,166 @@ func TestChangeEverything(t *testing.T) {
 	}
 }
 
-// TestRemovePE removes a parallel environment that only the queue names that is
-// there by default.
-func TestRemovePE(t *testing.T) {
-	l := open(t, filepath.Join(t.TempDir(), "etc")) // which is not there
-	for _, name := range []string{"a", "b"} {
-		changed(t, l, api.ConfigureRequest{Action: api.ConfigureAdd, Kind: kindPE, Text: "pe_name " + name + "\n"})
+// everything is all that is shown of a configuration, by kind and name.
+func everything(t *testing.T, c *Config) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for kind := range places {
+		names := c.List(kind)
+		switch kind {
+		case kindConf, kindSched, kindManager, kindOperator:
+			names = []string{""}
+		case kindComplex:
+			kind = api.KindAttribute
+		case kindHost:
+			names = append(names, "global")
+		}
+		for _, name := range names {
+			text, err := c.Show(kind, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[strings.TrimSpace(kind+" "+name)] = text
+		}
 	}
-	got := changed(t, l, api.ConfigureRequest{Action: api.ConfigureRemove, Kind: kindPE, Name: "a"})
-	if want := `alice@gehost removed "a" from parallel environment list`; len(got) == 0 || got[0] != want {
-		t.Errorf("told %q; want %q", got, want)
-	}
-	if left := l.Current().List(kindPE); slices.Contains(left, "a") || !slices.Contains(left, "b") {
-		t.Errorf("left are %q", left)
-	}
+	return all
 }
 
-// TestChangeFirstQueue adds a queue where there is none: the one that is there
-// by default stays.
-func TestChangeFirstQueue(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "etc") // which is not there
-	l := open(t, dir)
-	got := changed(t, l, api.ConfigureRequest{Action: api.ConfigureAdd, Kind: kindQueue, Text: "qname A.q\n"})
-	if want := []string{`alice@gehost added "A.q" to cluster queue list`, "> queue A.q: added"}; !slices.Equal(got, want) {
-		t.Errorf("told %q; want %q", got, want)
+// TestFirstEdit does every kind of change as the first one, on a host that has no
+// files and on those that have one of a kind: whatever it is about, everything
+// else prints as before, also when execd starts again.
+func TestFirstEdit(t *testing.T) {
+	t.Parallel() // it reads the configuration some thousand times
+	states := map[string]string{
+		"": "", "queues/x.q": "qname x.q\nslots 1\nuser_lists NONE\n", "queues/all.q": "slots 3,[gehost=4]\n", "pes/mpi": "slots 4\n", "pes/smp": "slots 4\n",
+		"ckpts/c": "interface userdefined\n", "userlists/team": "entries dan\n", "hostgroups/@big": "hostlist gehost\n",
+		"hosts/other": "complex_values slots=1\n", "hosts/gehost": "complex_values slots=9\n", "hosts/global": "complex_values slots=9\n",
+		"complexes": "lic lic INT <= YES YES 0 0\n", "managers": "dan\n", "operators": "dan\n", "sge_conf": "min_uid 50\n", "sched_conf": "maxujobs 1\n",
 	}
-	if got := append(l.Current().List(kindQueue), l.Current().List(kindPE)...); !slices.Equal(got, []string{"A.q", "all.q", "smp"}) {
-		t.Errorf("queues %q", got)
+	// The text of a modification is what is shown, with another value.
+	type modification struct{ kind, name, old, by string }
+	modifications := []modification{
+		{kindQueue, "all.q", "priority              0", "priority 1"},
+		{kindQueue, "x.q", "priority              0", "priority 1"},
+		{kindPE, "smp", "control_slaves     FALSE", "control_slaves TRUE"},
+		{kindPE, "mpi", "control_slaves     FALSE", "control_slaves TRUE"},
+		{kindCkpt, "c", "ckpt_dir           /tmp", "ckpt_dir /var/tmp"},
+		{kindUserList, "team", "dan", "bob"},
+		{kindHostGroup, "@big", "gehost", "x"},
+		{kindHost, "gehost", "load_scaling          NONE", "load_scaling cpu=2"},
+		{kindHost, "global", "load_scaling          NONE", "load_scaling cpu=2"},
+		{kindConf, "", "xterm                        /usr/bin/xterm", "xterm /usr/bin/uxterm"},
+		{kindSched, "", "flush_submit_sec                  0", "flush_submit_sec 1"},
+		{api.KindAttribute, "lic", "shortcut    lic", "shortcut l"},
+	}
+	edits := []api.ConfigureRequest{
+		{Action: "add", Kind: kindQueue, Name: "new.q", Text: "qname new.q\n"},
+		{Action: "add", Kind: kindPE, Name: "new", Text: "pe_name new\n"},
+		{Action: "add", Kind: kindCkpt, Name: "new", Text: "ckpt_name new\n"},
+		{Action: "add", Kind: kindUserList, Name: "new", Text: "name new\n"},
+		{Action: "add", Kind: kindHostGroup, Name: "@new", Text: "group_name @new\n"},
+		{Action: "add", Kind: kindHost, Name: "new", Text: "hostname new\n"},
+		{Action: "add", Kind: kindHost, Name: "gehost.example", Text: "hostname gehost.example\n"},
+		{Action: "add", Kind: kindManager, Name: "bob"},
+		{Action: "add", Kind: kindOperator, Name: "bob"},
+		{Action: "add", Kind: api.KindAttribute, Name: "new", Text: "name new\nshortcut new\ntype INT\nrelop <=\nrequestable YES\nconsumable NO\ndefault 0\nurgency 0\n"},
+		{Action: "admit", Kind: kindUserList, Name: "team", Text: "bob"},
+		{Action: "expel", Kind: kindUserList, Name: "team", Text: "dan"},
+		{Action: "remove", Kind: kindManager, Name: "dan"},
+		{Action: "remove", Kind: kindOperator, Name: "dan"},
+		{Action: "remove", Kind: kindQueue, Name: "all.q"},
+		{Action: "remove", Kind: kindQueue, Name: "x.q"},
+		{Action: "remove", Kind: kindPE, Name: "smp"},
+		{Action: "remove", Kind: kindPE, Name: "mpi"},
+		{Action: "remove", Kind: kindCkpt, Name: "c"},
+		{Action: "remove", Kind: kindUserList, Name: "team"},
+		{Action: "remove", Kind: kindHostGroup, Name: "@big"},
+		{Action: "remove", Kind: kindHost, Name: "other"},
+		{Action: "remove", Kind: kindHost, Name: "gehost"},
+		{Action: "remove", Kind: api.KindAttribute, Name: "lic"},
+		{Action: "purge", Kind: kindQueue, Name: "all.q@gehost", Text: "*"},
+	}
+	for _, on := range []struct{ kind, name, text string }{
+		{kindQueue, "all.q", "priority 1"},
+		{kindQueue, "all.q", "owner_list bob"},
+		{kindQueue, "all.q@gehost", "slots 1"},
+		{kindQueue, "all.q", "pe_list smp"},
+		{kindQueue, "x.q", "pe_list make"},
+		{kindPE, "smp", "slots 3"},
+		{kindPE, "mpi", "slots 3"},
+		{kindCkpt, "c", "when s"},
+		{kindUserList, "team", "entries dan"},
+		{kindUserList, "team", "entries bob"},
+		{kindHostGroup, "@big", "hostlist gehost"},
+		{kindHostGroup, "@big", "hostlist x"},
+		{kindHost, "gehost", "complex_values slots=9"},
+		{kindHost, "gehost", "complex_values slots=8"},
+		{kindHost, "global", "complex_values slots=9"},
+	} {
+		for _, action := range []api.Configure{api.ConfigureInsert, api.ConfigureChange, api.ConfigureDelete, api.ConfigureReplace} {
+			edits = append(edits, api.ConfigureRequest{Action: action, Kind: on.kind, Name: on.name, Text: on.text})
+		}
+	}
+	for _, m := range modifications {
+		edits = append(edits, api.ConfigureRequest{Action: api.ConfigureModify, Kind: m.kind, Name: m.name})
+	}
+	did := map[string]bool{}
+	for state, content := range states {
+		for _, request := range edits {
+			dir := t.TempDir()
+			if state != "" {
+				write(t, dir, state, content)
+			}
+			l := open(t, dir)
+			before := everything(t, l.Current())
+			object, _, _ := strings.Cut(request.Name, "@gehost")
+			if request.Kind == kindManager || request.Kind == kindOperator {
+				object = ""
+			}
+			object = strings.TrimSpace(request.Kind + " " + object)
+			label := fmt.Sprintf("%s %s (%s), with the file %q", request.Action, object, strings.TrimSpace(request.Text), state)
+			if request.Action == api.ConfigureModify {
+				for _, m := range modifications {
+					if m.kind == request.Kind && m.name == request.Name {
+						request.Text = strings.TrimPrefix(strings.Replace(before[object], m.old, m.by, 1), "#global:\n")
+					}
+				}
+			}
+			reply, err := l.Change(&request, "alice@gehost")
+			if err == nil && len(reply.Problems) == 0 && len(reply.Changed) > 0 {
+				did[fmt.Sprint(request.Action, " ", request.Kind)] = true
+			}
+			told := fmt.Sprint(reply.Changed)
+			for range 2 {
+				after := everything(t, l.Current())
+				was := before
+				if err == nil && len(reply.Problems) == 0 {
+					was = maps.Clone(before)
+					delete(was, object)
+					delete(after, object)
+				}
+				if diff := cmp.Diff(was, after); diff != "" {
+					t.Fatalf("%s: everything else (-before +after):\n%s", label, diff)
+				}
+				l = open(t, dir)
+			}
+			for _, line := range reply.Changed {
+				if !strings.HasPrefix(line, strings.Replace(object, api.KindAttribute+" ", "complex ", 1)+":") {
+					t.Errorf("%s: told %s", label, told)
+				}
+			}
+		}
+	}
+	for _, request := range edits {
+		what := fmt.Sprint(request.Action, " ", request.Kind)
+		switch what {
+		case "remove queue", "remove pe": // the one is the last, the other on the list of a queue
+		case "delete pe", "delete ckpt": // they have no lists but of users
+		default:
+			if !did[what] {
+				t.Errorf("%s: it was never done", what)
+			}
+		}
 	}
 }
 

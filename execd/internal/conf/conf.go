@@ -48,6 +48,7 @@ type Config struct {
 	Warnings  []Problem // what was accepted, and is without effect
 
 	objects map[string]map[string][]line // what Show prints, by kind and name
+	builtin []file                       // of objects that are there without a file
 }
 
 // Access is who may use something: nobody who is in a user list of Denied and,

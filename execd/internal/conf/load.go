@@ -140,6 +140,8 @@ func (l *loader) load() {
 	}
 	l.misnamed()
 	c := l.conf
+	c.builtin = l.standIns()
+	l.instead = with(l.instead, c.builtin)
 	c.Complex = defaultComplex()
 	if data, path, ok := l.file(kindComplex); ok {
 		l.complexes(path, data)
@@ -163,9 +165,6 @@ func (l *loader) load() {
 	}
 	c.PEs = map[string]*PE{}
 	readAll(l, kindPE, peParams, func(pe *PE) { c.PEs[pe.Name] = pe })
-	if len(l.files(kindPE))+len(l.files(kindQueue)) == 0 {
-		l.ownPE()
-	}
 	c.Checkpoints = map[string]*Checkpoint{}
 	readAll(l, kindCkpt, ckptParams, func(k *Checkpoint) { c.Checkpoints[k.Name] = k })
 	l.hosts()
@@ -377,33 +376,45 @@ func (l *loader) hosts() {
 	}
 }
 
-// ownPE makes the parallel environment of a host without configuration: the one
-// that programs ask for which know no site.
-func (l *loader) ownPE() {
-	pe := &PE{}
-	l.keep(kindPE, defaultPE, apply(l, "", []entry{{name: "pe_name", value: defaultPE}}, peParams, pe, nil))
-	l.conf.PEs[defaultPE] = pe
-}
-
 // What there is as long as nothing else is configured.
 const (
 	defaultQueue = "all.q"
 	defaultPE    = "smp"
 )
 
-// queues reads the queues. Without any there is all.q, for all parallel
-// environments.
+// standIns returns the files that are read as if they were there, in the order in
+// which they have to be written to become real. Where there is no queue there is
+// all.q, for all parallel environments; where there is none of these either there
+// is smp, the one that programs ask for which know no site. They are files like
+// all others, so that what is changed in one begins with what it says.
+func (l *loader) standIns() (builtin []file) {
+	there := newLoader(l.Options) // what is wrong with the directories is told once, by l
+	if len(there.files(kindQueue)) > 0 {
+		return nil
+	}
+	pes := there.files(kindPE)
+	if len(pes) == 0 {
+		pes = []string{defaultPE}
+		builtin = append(builtin, file{path: l.path(kindPE, defaultPE), is: []byte("pe_name " + defaultPE + "\n")})
+	}
+	text := "qname " + defaultQueue + "\npe_list " + strings.Join(pes, " ") + "\n"
+	return append(builtin, file{path: l.path(kindQueue, defaultQueue), is: []byte(text)})
+}
+
+// with returns what is read in place of files, with more files in it.
+func with(instead map[string][]byte, files []file) map[string][]byte {
+	all := map[string][]byte{}
+	maps.Copy(all, instead)
+	for _, f := range files {
+		all[f.path] = f.is
+	}
+	return all
+}
+
+// queues reads the queues.
 func (l *loader) queues() {
 	c := l.conf
-	names := l.files(kindQueue)
-	if len(names) == 0 {
-		entries := []entry{{name: "qname", value: defaultQueue}}
-		if len(c.PEs) > 0 {
-			entries = append(entries, entry{name: "pe_list", value: strings.Join(slices.Sorted(maps.Keys(c.PEs)), " ")})
-		}
-		l.queue(defaultQueue, "", entries)
-	}
-	for _, name := range names {
+	for _, name := range l.files(kindQueue) {
 		if entries, path, ok := l.entries(kindQueue, name); ok {
 			l.queue(name, path, l.withName(entries, path, "qname", name))
 		}

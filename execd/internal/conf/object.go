@@ -3,6 +3,7 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,7 +112,7 @@ func (e *edit) add() error {
 	switch {
 	case err != nil || len(e.reply.Problems) > 0:
 		return err
-	case e.there():
+	case e.there(), e.Kind == kindHost && sameHost(e.Name, e.options.Host): // this one is there under one of its names
 		return rejected("%s %q already exists", speech[e.Kind].object, e.Name)
 	}
 	data := []byte(e.Text)
@@ -122,9 +123,6 @@ func (e *edit) add() error {
 		if data, err = Rewrite(data, unset(measured)); err != nil {
 			return err
 		}
-	}
-	if err := e.keepDefaults(); err != nil {
-		return err
 	}
 	e.textIs = e.path(e.Kind, e.Name)
 	e.done("added", "%q to %s", e.Name, speech[e.Kind].list)
@@ -141,28 +139,6 @@ func unset(names []string) map[string]string {
 		set[name] = ""
 	}
 	return set
-}
-
-// keepDefaults gives the queue and the parallel environment that are there by
-// default files, so that they do not go when others come.
-func (e *edit) keepDefaults() error {
-	l := newLoader(e.options)
-	pes := l.files(kindPE)
-	if len(l.files(kindQueue)) > 0 || e.Kind != kindQueue && e.Kind != kindPE {
-		return nil
-	}
-	if len(pes) == 0 {
-		pes = []string{defaultPE}
-		if e.Kind != kindPE || e.Name != defaultPE {
-			if err := e.put(e.path(kindPE, defaultPE), []byte("pe_name "+defaultPE+"\n")); err != nil {
-				return err
-			}
-		}
-	}
-	if e.Kind != kindQueue || e.Name == defaultQueue {
-		return nil
-	}
-	return e.put(e.path(kindQueue, defaultQueue), []byte("qname "+defaultQueue+"\npe_list "+strings.Join(pes, " ")+"\n"))
 }
 
 // modify gives an object all values of the text. What it was edited from must
@@ -188,9 +164,9 @@ func (e *edit) modify() error {
 		return err
 	}
 	// The mistakes of the text first, with its lines.
-	o := e.options
 	e.textIs = e.path(e.Kind, e.Name)
-	o.instead, o.closely = map[string][]byte{e.textIs: []byte(e.Text)}, e.textIs
+	o := e.with()
+	o.instead[e.textIs] = []byte(e.Text)
 	if _, mistakes := loadAll(o); len(mistakes) > 0 {
 		e.reply = api.ConfigureReply{Problems: problems(mistakes, e.textIs)}
 		return nil
@@ -214,7 +190,7 @@ func (e *edit) set(set map[string]string) error {
 		return nil
 	}
 	path := e.path(e.Kind, e.Name)
-	data, err := e.read(path)
+	data, err := e.base(path)
 	if err != nil {
 		return err
 	}
@@ -309,11 +285,20 @@ func (e *edit) remove() error {
 	return e.put(e.path(e.Kind, e.Name), nil)
 }
 
-// check looks at the configuration as it would be.
+// check refuses to remove what is there without a file, and what others are not
+// there beside.
 func (e *edit) check(now *Config) error {
-	if e.Action != api.ConfigureRemove || !slices.Contains(named, e.Kind) || now.objects[e.Kind][e.Name] == nil {
+	if e.Action != api.ConfigureRemove || !slices.Contains(named, e.Kind) {
 		return nil
 	}
-	return rejected("cannot remove %s %q: without a file in %s it is there all the same",
-		speech[e.Kind].object, e.Name, filepath.Join(e.options.Dir, places[e.Kind]))
+	for _, kind := range named {
+		for _, name := range slices.Sorted(maps.Keys(now.objects[kind])) {
+			itself := kind == e.Kind && name == e.Name
+			if itself || e.old.objects[kind][name] == nil {
+				return rejected("cannot remove %s %q: without a file in %s there is %s %q",
+					speech[e.Kind].object, e.Name, filepath.Join(e.options.Dir, places[e.Kind]), speech[kind].object, name)
+			}
+		}
+	}
+	return nil
 }

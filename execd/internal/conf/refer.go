@@ -121,9 +121,6 @@ func (e *edit) referred() error {
 
 // listed refuses what stands on the list of a queue.
 func (e *edit) listed(parameter, format string) error {
-	if len(newLoader(e.options).files(kindQueue)) == 0 {
-		return nil // the queue that is there by default names whatever there is
-	}
 	for _, queue := range e.old.List(kindQueue) {
 		if slices.Contains(e.old.words(kindQueue, queue, parameter), e.Name) {
 			return rejected("%v", inWords(format, e.Name, queue))

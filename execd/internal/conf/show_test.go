@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // realFiles are a configuration that qconf of Grid Engine 8.1.9 printed, on a host
@@ -110,7 +111,7 @@ func TestShowDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(c, again, cmp.AllowUnexported(Config{}, line{})); diff != "" {
+	if diff := cmp.Diff(c, again, cmp.AllowUnexported(Config{}, line{}), cmpopts.IgnoreTypes([]file{})); diff != "" {
 		t.Errorf("(-without files +with what was shown):\n%s", diff)
 	}
 }
