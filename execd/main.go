@@ -41,6 +41,8 @@ func main() {
 		UsageText:       "execd [-t | -check [-repair] | -status | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]",
 		Version:         version,
 		HideHelpCommand: true,
+
+		CustomAppHelpTemplate: api.VersionLine(version) + "\n" + cli.AppHelpTemplate,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dev", Usage: "run in the foreground as this user, with everything below `DIR`"},
 			&cli.StringFlag{Name: "root", Usage: "run in root mode with everything below `DIR`, for tests"},

@@ -171,7 +171,7 @@ func TestHelpAndVersion(t *testing.T) {
 		command := c.String()
 		for _, option := range []string{"-help", "--help"} {
 			got := call(t, "", command, option)
-			if got.Exit != 0 || got.Err != "" || !strings.HasPrefix(got.Out, "usage: "+command+" [options]") || !strings.Contains(got.Out, "   [-help] ") {
+			if got.Exit != 0 || got.Err != "" || !strings.HasPrefix(got.Out, "SGE 8.1.9 (Paddock "+version+")\nusage: "+command+" [options]") || !strings.Contains(got.Out, "   [-help] ") {
 				t.Errorf("%s %s: %+v", command, option, got)
 			}
 			for line := range strings.Lines(got.Out) {

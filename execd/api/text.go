@@ -120,3 +120,8 @@ func plains(list []Text) []string {
 	}
 	return out
 }
+
+// VersionLine is the first line of what every command prints with -help. Programs
+// read of it the first word, in which they look for GE, and the second, a version
+// with dots: those of the Grid Engine whose commands and formats these are.
+func VersionLine(version string) string { return "SGE 8.1.9 (Paddock " + version + ")" }

@@ -57,6 +57,32 @@ qsub -w v -l arch=none script.sh
 qsub -w e -l arch=none script.sh
 qsub -w w -h -l arch=none script.sh
 `},
+	{"help", `
+qsub -help | sed -n '1{s/ (.*//;p}'
+qalter -help | sed -n '1{s/ (.*//;p}'
+qresub -help | sed -n '1{s/ (.*//;p}'
+qstat -help | sed -n '1{s/ (.*//;p}'
+qdel -help | sed -n '1{s/ (.*//;p}'
+qhold -help | sed -n '1{s/ (.*//;p}'
+qrls -help | sed -n '1{s/ (.*//;p}'
+qmod -help | sed -n '1{s/ (.*//;p}'
+qhost -help | sed -n '1{s/ (.*//;p}'
+qselect -help | sed -n '1{s/ (.*//;p}'
+qconf -help | sed -n '1{s/ (.*//;p}'
+qacct -help | sed -n '1{s/ (.*//;p}'
+qsub -help >/dev/null
+qalter -help >/dev/null
+qresub -help >/dev/null
+qstat -help >/dev/null
+qdel -help >/dev/null
+qhold -help >/dev/null
+qrls -help >/dev/null
+qmod -help >/dev/null
+qhost -help >/dev/null
+qselect -help >/dev/null
+qconf -help >/dev/null
+qacct -help >/dev/null
+`},
 	{"options", `
 printf 'true\n' >script.sh
 qsub -zzz script.sh

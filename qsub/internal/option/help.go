@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"paddock/execd/api"
 )
 
 // App returns the frame of a command: it prints help and version from the
@@ -17,7 +19,7 @@ func App(c Command, version string, out io.Writer, run cli.ActionFunc) *cli.App 
 		Name:                  c.String(),
 		HelpName:              c.String(),
 		Usage:                 c.Summary(),
-		UsageText:             strings.TrimSpace("usage: " + c.String() + " [options] " + c.Operands()),
+		UsageText:             api.VersionLine(version) + "\n" + strings.TrimSpace("usage: " + c.String() + " [options] " + c.Operands()),
 		Version:               version,
 		HideHelp:              true,
 		HideVersion:           true,
