@@ -104,23 +104,12 @@ func (c *conf) change(ctx context.Context, t *step, what change) error {
 	return c.each(ctx, request, t.names())
 }
 
-// each does the same with several objects, whatever comes of it for one.
+// each changes several objects in the same way.
 func (c *conf) each(ctx context.Context, request api.ConfigureRequest, names []string) error {
-	var failed error
-	for _, name := range names {
+	return c.forEach(names, func(name string) error {
 		request.Name = name
-		if err := c.configure(ctx, &request, ""); err != nil {
-			f, ok := err.(*failure) //nolint:errorlint // any other is none of execd's, and ends the command
-			if !ok || len(names) == 1 {
-				return err
-			}
-			if f.text != "" {
-				fmt.Fprintln(c.err, f.text)
-			}
-			failed = failedWith(f.exit)
-		}
-	}
-	return failed
+		return c.configure(ctx, &request, "")
+	})
 }
 
 // fromFiles takes the objects of files.

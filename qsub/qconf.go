@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"paddock/execd/api"
@@ -159,13 +160,28 @@ func (c *conf) do(ctx context.Context, t *step) error {
 		what.Template = t.Name == "-sq"
 		return c.show(ctx, &what)
 	}
-	for _, name := range names {
+	return c.forEach(names, func(name string) error {
 		what.Name = name
-		if err := c.show(ctx, &what); err != nil {
-			return err
+		return c.show(ctx, &what)
+	})
+}
+
+// forEach does the same with several objects, whatever comes of it for one.
+func (c *conf) forEach(names []string, do func(name string) error) error {
+	var failed error
+	for _, name := range names {
+		if err := do(name); err != nil {
+			f, ok := err.(*failure) //nolint:errorlint // any other is none of execd's, and ends the command
+			if !ok || len(names) == 1 {
+				return err
+			}
+			if f.text != "" {
+				fmt.Fprintln(c.err, f.text)
+			}
+			failed = failedWith(f.exit)
 		}
 	}
-	return nil
+	return failed
 }
 
 // absent says that something is not there.
@@ -199,6 +215,8 @@ func (c *conf) show(ctx context.Context, what *api.ShowRequest) error {
 		err = c.printJSON(reply)
 	case reply.Text == "" && what.List && ok:
 		return &failure{exitFailed, text}
+	case os.Getenv("SGE_SINGLE_LINE") != "":
+		_, err = c.out.WriteString(unfolded(reply.Text))
 	default:
 		_, err = c.out.WriteString(reply.Text)
 	}
@@ -206,6 +224,19 @@ func (c *conf) show(ctx context.Context, what *api.ShowRequest) error {
 		return fmt.Errorf("cannot write standard output: %w", err)
 	}
 	return nil
+}
+
+// unfolded puts values that go on in further lines into one, as Grid Engine does
+// where the environment has SGE_SINGLE_LINE.
+func unfolded(text string) string {
+	parts := strings.Split(text, " \\\n")
+	for i := 1; i < len(parts); i++ {
+		parts[i] = strings.TrimLeft(parts[i], " ")
+		if !strings.HasSuffix(parts[i-1], ",") {
+			parts[i] = " " + parts[i]
+		}
+	}
+	return strings.Join(parts, "")
 }
 
 // ask asks for a part of the configuration.

@@ -138,6 +138,20 @@ var qconfLines = []struct{ args, edit, differs string }{
 	{args: "-mattr queue qname x iopq.q"},
 	{args: "-Mattr queue F/attributes iopq.q"},
 	{args: "-Mattr queue F/attributes-bad iopq.q", differs: "Grid Engine takes the file's name for an option"},
+	{args: "-sq iopq*"},
+	{args: "-sq iopq*@thishost"},
+	{args: "-aattr queue hostlist thishost iopq.q"},
+	{args: "-sq iopq*@thishost"},
+	{args: "-sq iopq*@*"},
+	{args: "-sq iopq.q@thishost"},
+	{args: "-sq iopq.q,iopq.q@thishost"},
+	{args: "-sq iopq.q iopq.q@thishost"},
+	{args: "-sq iopqno.q,iopq.q", differs: "a name that is not there is a failure, also beside others"},
+	{args: "-sq @thishost"},
+	{args: "-sq iopq.q@@iopqno"},
+	{args: "-sq iopq.q@iopqnohost"},
+	{args: "-dattr queue hostlist thishost iopq.q"},
+	{args: "-sq *@iopqnohost"},
 	{args: "-sobjl queue seq_no 4"},
 	{args: "-sobjl queue seq_no 99"},
 	{args: "-sobjl iopqno seq_no 99", differs: "Grid Engine does not tell that it knows no such objects"},
@@ -233,6 +247,15 @@ var qconfLines = []struct{ args, edit, differs string }{
 	{args: "-mconf global"},
 	{args: "-mconf iopqnohost", differs: "there are no configurations of hosts, and no names to resolve"},
 	{args: "-de global"},
+	{args: "-sconf global", differs: "each has a configuration of its own"},
+	{args: "-sconf thishost"},
+	{args: "-sconf iopqnohost"},
+	{args: "-sconf glob*"},
+	{args: "-se thishost", differs: "what is measured changes"},
+	{args: "-se global"},
+	{args: "-se iopqnohost"},
+	{args: "-sm", differs: "the installation of Grid Engine has made sgeadmin one"},
+	{args: "-so"},
 	{args: "-ah thishost"},
 	{args: "-as thishost"},
 	{args: "-ah iopqnohost", differs: "no host can be added, known or not"},
@@ -410,7 +433,8 @@ func (s *qconfSide) qconf(t *testing.T, args, edit string) string {
 	text = strings.ReplaceAll(text, s.dir, "F")
 	text = regexp.MustCompile(`\b`+regexp.QuoteMeta(s.host)+`\b`).ReplaceAllString(text, "thishost")
 	text = whereWritten.ReplaceAllString(text, `"`)
-	// How wide the columns are is compared elsewhere.
+	// How wide the columns are is compared elsewhere; Grid Engine has blanks behind some.
 	text = regexp.MustCompile(` +`).ReplaceAllString(text, " ")
+	text = strings.ReplaceAll(text, " \n", "\n")
 	return fmt.Sprintf("%sexit status %d", strings.TrimRight(text, "\n")+"\n", status)
 }

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,6 +53,14 @@ func (c *Config) Show(kind, name string) (string, error) {
 	if kind != kindQueue {
 		cluster, instance = name, false
 	}
+	if kind == kindConf {
+		switch {
+		case name == "global":
+			cluster = ""
+		case name != "" && !c.IsHere(name) && !strings.ContainsAny(name, "*?["):
+			return "", fmt.Errorf("can't resolve hostname %q: can't resolve host name", name)
+		}
+	}
 	lines, ok := c.objects[kind][cluster]
 	if !ok || instance && (!sameHost(host, c.Hostname) || slices.Contains(c.Elsewhere, cluster)) {
 		if unknown[kind] == "" {
@@ -68,6 +77,8 @@ func (c *Config) Show(kind, name string) (string, error) {
 			show(&b, l.name, l.written, l.form, width[kind])
 		case l.name == "hostlist":
 			show(&b, "hostname", c.Hostname, plain, width[kind])
+		case l.form == commas: // as Grid Engine has lists of a queue on one host
+			show(&b, l.name, strings.ReplaceAll(l.inForce, ",", " "), spaced, width[kind])
 		default:
 			show(&b, l.name, l.inForce, l.form, width[kind])
 		}
@@ -78,11 +89,64 @@ func (c *Config) Show(kind, name string) (string, error) {
 	return b.String(), nil
 }
 
+// ShowHost is Show of a host, of which this one has the values that are measured on
+// it.
+func (c *Config) ShowHost(name string, load map[string]Value) (string, error) {
+	lines, ok := c.objects[kindHost][name]
+	if !ok || !sameHost(name, c.Hostname) {
+		return c.Show(kindHost, name)
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		switch l.name {
+		case "load_values":
+			l.written = cmp.Or(c.loadValues(load), l.written)
+		case "processors":
+			if n, ok := load["num_proc"]; ok {
+				l.written = n.Text
+			}
+		}
+		show(&b, l.name, l.written, l.form, width[kindHost])
+	}
+	return b.String(), nil
+}
+
+// measuredFirst are what Grid Engine measures, in the order in which it prints it.
+var measuredFirst = []string{
+	"arch", "num_proc", "mem_total", "swap_total", "virtual_total", "m_topology", "m_socket", "m_core", "m_thread",
+	"load_avg", "load_short", "load_medium", "load_long", "mem_free", "swap_free", "virtual_free", "mem_used", "swap_used", "virtual_used",
+	"cpu", "m_topology_inuse", "np_load_avg", "np_load_short", "np_load_medium", "np_load_long",
+}
+
+// loadValues prints load values, those of sensors behind the host's own.
+func (c *Config) loadValues(load map[string]Value) string {
+	names := slices.Concat(measuredFirst, slices.Sorted(maps.Keys(load)))
+	var words []string
+	for i, name := range names {
+		v, ok := load[name]
+		if !ok || slices.Contains(names[:i], name) {
+			continue
+		}
+		text := v.Text
+		a := c.Attribute(name)
+		switch {
+		case i >= len(measuredFirst) || a == nil: // as the sensor has it
+		case a.Kind == KindMemory:
+			text = fmt.Sprintf("%fM", v.Number/(1<<20))
+		case a.Kind == KindDouble:
+			text = fmt.Sprintf("%f", v.Number)
+		}
+		words = append(words, name+"="+text)
+	}
+	return strings.Join(words, ",")
+}
+
 // List returns the names of what there is of a kind, in order.
 func (c *Config) List(kind string) []string {
 	switch kind {
 	case kindManager:
-		return c.Managers
+		// It is one whatever the files say.
+		return slices.Compact(slices.Sorted(slices.Values(append([]string{"root"}, c.Managers...))))
 	case kindOperator:
 		return c.Operators
 	case kindConf, kindSched:

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/schedule"
@@ -111,10 +112,16 @@ func (s *Server) accounts(ctx context.Context, names []string) ([]schedule.Accou
 }
 
 // show is qconf -s.
-func (s *Server) show(_ context.Context, caller job.Caller, req *api.ShowRequest) (api.ShowReply, error) {
+func (s *Server) show(ctx context.Context, caller job.Caller, req *api.ShowRequest) (api.ShowReply, error) {
 	c := s.Config()
 	if req.List {
-		return lines(c.List(req.Kind)), nil
+		names := c.List(req.Kind)
+		if req.Kind == "manager" && s.OwnerOnly > 0 {
+			if u, err := s.Users.ByID(ctx, s.OwnerOnly); err == nil {
+				names = slices.Compact(slices.Sorted(slices.Values(append(names, u.Name))))
+			}
+		}
+		return lines(names), nil
 	}
 	var text string
 	var err error
@@ -133,6 +140,10 @@ func (s *Server) show(_ context.Context, caller job.Caller, req *api.ShowRequest
 		text, err = c.Tree(req.Name)
 	case req.Kind == "hostgroup" && req.Resolved:
 		text, err = c.Resolved(req.Name)
+	case req.Kind == "queue":
+		text, err = showQueues(c, req.Name)
+	case req.Kind == "host" && !req.Saved && s.Load != nil:
+		text, err = c.ShowHost(req.Name, s.Load())
 	default:
 		text, err = c.Show(req.Kind, req.Name)
 	}
@@ -140,6 +151,35 @@ func (s *Server) show(_ context.Context, caller job.Caller, req *api.ShowRequest
 		return api.ShowReply{}, api.Errorf(api.CodeNotFound, "%v", err)
 	}
 	return api.ShowReply{Text: text}, nil
+}
+
+// showQueues prints the queues whose names match an expression or, of one with an
+// @, as they are on this host.
+func showQueues(c *conf.Config, name string) (string, error) {
+	if strings.HasPrefix(name, "@") {
+		return "", fmt.Errorf("The queue name %q is not correct.  Queue names may not begin with @.  Perhaps you mean %q?", name, "*"+name) //nolint:staticcheck // Grid Engine's words
+	}
+	pattern, _, instance := strings.Cut(name, "@")
+	var all strings.Builder
+	for _, queue := range c.List("queue") {
+		switch {
+		case !instance && !schedule.Matches(pattern, queue), instance && !schedule.MatchesQueue(c, name, queue):
+			continue
+		case instance && slices.Contains(c.Elsewhere, queue):
+			continue
+		case instance:
+			queue += "@" + c.Hostname
+		}
+		text, err := c.Show("queue", queue)
+		if err != nil {
+			return "", err
+		}
+		all.WriteString(text)
+	}
+	if all.Len() == 0 {
+		return c.Show("queue", name) // which says that there is none
+	}
+	return all.String(), nil
 }
 
 // lines are names to be printed, one a line.

@@ -19,7 +19,7 @@ func App(c Command, version string, out io.Writer, run cli.ActionFunc) *cli.App 
 		Name:                  c.String(),
 		HelpName:              c.String(),
 		Usage:                 c.Summary(),
-		UsageText:             api.VersionLine(version) + "\n" + strings.TrimSpace("usage: " + c.String() + " [options] " + c.Operands()),
+		UsageText:             api.VersionLine(version) + "\n" + strings.TrimSpace("usage: "+c.String()+" [options] "+c.Operands()),
 		Version:               version,
 		HideHelp:              true,
 		HideVersion:           true,
