@@ -12,11 +12,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/daemon"
@@ -35,6 +37,7 @@ const (
 )
 
 func main() {
+	closeInherited()
 	app := &cli.App{
 		Name:            "execd",
 		Usage:           "execution daemon of Paddock",
@@ -69,6 +72,22 @@ func main() {
 	if err := app.Run(os.Args); err != nil {
 		complain(err)
 		os.Exit(exitCode(err))
+	}
+}
+
+// closeInherited closes what execd was started with besides its standard streams: a
+// daemon keeps nothing open that it does not know of. What this process has opened
+// itself is closed on exec.
+func closeInherited() {
+	open, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range open {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
 	}
 }
 
@@ -149,6 +168,11 @@ func run(c *cli.Context) error {
 	}
 	if c.String("dev") != "" && os.Geteuid() == 0 {
 		fmt.Fprintln(os.Stderr, "execd: warning: -dev as root: only root's jobs are run, and as root")
+	}
+	if o.RootMode {
+		// Users have to get through to what the files' modes show them, whatever
+		// the administrator's shell had.
+		unix.Umask(0o022)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
