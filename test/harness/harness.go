@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,6 +54,33 @@ func Build(dir string) error {
 		return fmt.Errorf("cannot build the binaries: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// ShepherdVariable has the path of a shepherd that was built before.
+const ShepherdVariable = "PADDOCK_TEST_SHEPHERD"
+
+// RunWithShepherd runs the tests of a package that start helpers of execd, with a
+// shepherd that is built for them and whose path it tells before, and returns the
+// exit code. A test that starts its own binary again gives it that path in
+// ShepherdVariable.
+func RunWithShepherd(m *testing.M, path *string) (code int) {
+	if *path = os.Getenv(ShepherdVariable); *path != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "shepherd")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	*path = filepath.Join(dir, "shepherd")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", *path, "paddock/shepherd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot build the shepherd: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
 }
 
 func without(env []string, names ...string) []string {

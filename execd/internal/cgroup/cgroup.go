@@ -13,7 +13,9 @@ package cgroup
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -285,7 +287,8 @@ func (t *Tree) visit(g Group, do func(h *hierarchy, dir string) error) error {
 	return errors.Join(errs...)
 }
 
-// Sweep removes the groups of runs that keep does not know.
+// Sweep removes the groups of runs that keep does not know. What helps an execd
+// that was before ends by itself.
 func (t *Tree) Sweep(keep func(name string) bool) error {
 	if t == nil {
 		return nil
@@ -295,12 +298,36 @@ func (t *Tree) Sweep(keep func(name string) bool) error {
 		names, err := h.children(h.base)
 		errs = append(errs, err)
 		for _, name := range names {
-			if !keep(name) {
+			if name != helpers && !keep(name) {
 				errs = append(errs, h.remove(path.Join(h.base, name)))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// helpers is the group, beside those of the runs, of what execd has done for itself.
+const helpers = "helpers"
+
+// OpenHelpers opens the group for what is started beside the runs: in execd's own
+// it could be looked for, or left behind. It is nil where there are no groups of
+// version 2.
+func (t *Tree) OpenHelpers() (*os.File, error) {
+	if t == nil || !t.all[0].v2() {
+		return nil, nil //nolint:nilnil // there is none, and nobody is to blame
+	}
+	h := t.all[0]
+	name := path.Join(h.base, helpers)
+	dir, err := h.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = ignore(h.mkdir(h.root, name), fs.ErrExist); err == nil {
+			dir, err = h.root.Open(name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the control group of helpers: %w", err)
+	}
+	return dir, nil
 }
 
 // Leave removes execd's place unless there are runs in it. Nothing else can be

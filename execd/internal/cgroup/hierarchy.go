@@ -88,6 +88,7 @@ func (h *hierarchy) take(place, name string) error {
 
 // leave removes it, unless there are runs in it.
 func (h *hierarchy) leave() {
+	_ = h.rmdir(h.root, path.Join(h.base, helpers))
 	_ = h.rmdir(h.root, h.base)
 	_ = h.root.Close()
 }

@@ -332,6 +332,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.usage = &usage.Sampler{Log: log}
 	d.usage.SetInterval(config.Global.UsageInterval)
 	d.mail = mail.New(d.config.Current, host, log)
+	d.mail.Starter, d.mail.Account = d.launch.Starter(), d.service
 	d.book = account.New(o.Places.Accounting, d.store)
 	boot, err := launch.BootID()
 	if err != nil {
@@ -351,7 +352,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Log: &eventlog.Journal{Files: d.launch}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
 	}
 	d.calls = &hook.Runner{
-		Shepherd: cmp.Or(d.launch.OwnShepherd, d.launch.Shepherd), Privileged: o.RootMode, Users: d.users, Host: host, Log: log,
+		Starter: d.launch.Starter(), Privileged: o.RootMode, Users: d.users, Host: host, Log: log,
 	}
 	d.stages.Hooks, d.stages.HookTable = d.calls, d.hooks.Load
 	d.launch.Exited, d.launch.Noticed, d.launch.Aside = d.stages.Exited, d.stages.Noticed, d.stages.Aside
@@ -548,6 +549,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	d.reportWarnings(d.config.Current())
 	d.reportHooks()
+	d.reportService(d.config.Current())
 	notify("READY=1")
 	err = d.server.Serve(ctx, listener)
 	notify("STOPPING=1")

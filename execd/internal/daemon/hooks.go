@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
@@ -15,7 +16,7 @@ import (
 
 // hookProblems returns what is wrong with hooks, and in root mode what keeps them from
 // being run as whom they are to be run.
-func hookProblems(table *hook.Table, rootMode bool, users hook.Users) []knob.Problem {
+func hookProblems(table *hook.Table, rootMode bool, users asuser.Users) []knob.Problem {
 	list := table.Problems()
 	if rootMode {
 		list = slices.Concat(list, table.Rights(context.Background(), users))

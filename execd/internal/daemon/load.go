@@ -3,17 +3,20 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"os"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/usage"
+	"paddock/execd/internal/user"
 )
 
 // buildLoad makes what measures the load of the host, and the table of its
 // cores.
 func (d *daemon) buildLoad() *queue.Cores {
 	d.load = &usage.Load{
-		Host: d.host, Log: d.log,
+		Host: d.host, Starter: d.launch.Starter(), SensorUser: d.service, Log: d.log,
 		Parse: func(name, text string) conf.Value {
 			if a := d.config.Current().Attribute(name); a != nil {
 				if v, err := conf.ParseValue(a.Kind, text); err == nil {
@@ -22,13 +25,6 @@ func (d *daemon) buildLoad() *queue.Cores {
 			}
 			return conf.Value{Text: text}
 		},
-	}
-	if d.opts.RootMode {
-		as, err := usage.SensorUser(context.Background(), d.users)
-		if err != nil {
-			d.log.Warn(fmt.Sprintf("execd: no load sensor is run: %v", err))
-		}
-		d.load.SensorUser = as
 	}
 	topology := d.load.Values()["m_topology"].Text
 	cores := queue.NewCores(topology)
@@ -54,9 +50,24 @@ func (d *daemon) configureLoad() {
 	for i := range c.Queues {
 		needed = needed || len(c.Queues[i].LoadThresholds) > 0 || len(c.Queues[i].SuspendThresholds) > 0
 	}
-	sensors := c.Global.LoadSensors
-	if d.opts.RootMode && d.load.SensorUser == nil {
-		sensors = nil
+	d.load.Configure(c.Global.LoadReportTime, needed, c.Global.LoadSensors)
+}
+
+// service returns as whom mailers and load sensors run.
+func (d *daemon) service(ctx context.Context) (*user.User, error) {
+	return asuser.Service(ctx, d.users)
+}
+
+// reportService tells the log where mailers and load sensors, if there are any, do not
+// run as the account that is meant for them.
+func (d *daemon) reportService(c *conf.Config) {
+	if g := &c.Global; os.Geteuid() != 0 || g.Mailer == "" && len(g.LoadSensors) == 0 {
+		return
 	}
-	d.load.Configure(c.Global.LoadReportTime, needed, sensors)
+	switch u, err := d.service(context.Background()); {
+	case err != nil:
+		d.log.Warn(fmt.Sprintf("execd: neither mailers nor load sensors run: %v", err))
+	case u.Name != asuser.Account:
+		d.log.Warn(fmt.Sprintf("execd: this host has no account %s: mailers and load sensors run as %s", asuser.Account, u.Name))
+	}
 }

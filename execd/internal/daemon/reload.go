@@ -51,6 +51,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 		d.hooks.Store(hook.NewTable(c.Knobs))
 		d.reportWarnings(c)
 		d.reportHooks()
+		d.reportService(c)
 		d.logs.configure(c)
 		d.queue.Configure(c)
 		d.setPolicy(c)

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"paddock/classad"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf/knob"
-	"paddock/execd/internal/hook"
 	"paddock/execd/internal/user"
 )
 
@@ -61,7 +61,7 @@ func (o *Owners) of(ctx context.Context, ad *classad.Ad, knobs *knob.Set) (*user
 		return nil, err
 	case u.UID == 0 || u.Name == "root":
 		return nil, fmt.Errorf("its %s %q is root, and fetched work never is", attrOwner, short(name))
-	case u.Name == hook.Account:
+	case u.Name == asuser.Account:
 		// Its job would see what the hooks are told, and could speak for them.
 		return nil, fmt.Errorf("its %s %q is the account of hooks, and fetched work never is", attrOwner, short(name))
 	case u.UID < o.MinUID():

@@ -2,18 +2,17 @@ package hook
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -28,7 +27,7 @@ type parent struct {
 
 // newParent starts the parent of hooks of a user, in a control group if one is
 // given.
-func newParent(shepherd string, u *user.User, group string) (*parent, error) {
+func newParent(s *asuser.Starter, u *user.User, group string) (*parent, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a socket: %w", err)
@@ -36,23 +35,20 @@ func newParent(shepherd string, u *user.User, group string) (*parent, error) {
 	p := &parent{socket: os.NewFile(uintptr(pair[0]), "socket to a parent of hooks"), ended: make(chan struct{})}
 	theirs := os.NewFile(uintptr(pair[1]), "socket of a parent of hooks")
 	defer theirs.Close()
-	p.cmd = exec.Command(shepherd, "-as-user", strconv.Itoa(u.UID), strconv.Itoa(u.GID), groupList(u), "-hook")
+	if group != "" {
+		s = &asuser.Starter{Shepherd: s.Shepherd, Group: func() (*os.File, error) {
+			dir, err := os.OpenFile(group, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+			if err != nil {
+				return nil, fmt.Errorf("cannot enter control group: %w", err)
+			}
+			return dir, nil
+		}}
+	}
 	// What a hook gets goes through sockets: nothing of it is to matter to the
 	// shepherd.
-	p.cmd.Env = spool.StartEnvironment
-	p.cmd.Dir = "/"
+	p.cmd = s.Command(context.Background(), u.UID, u.GID, asuser.GroupList(u), "-hook")
 	p.cmd.ExtraFiles = []*os.File{theirs} // spool.HookSocket
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if group != "" {
-		dir, err := os.OpenFile(group, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			p.socket.Close()
-			return nil, fmt.Errorf("cannot enter control group: %w", err)
-		}
-		defer dir.Close()
-		p.cmd.SysProcAttr.UseCgroupFD, p.cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
-	}
-	if err := p.cmd.Start(); err != nil {
+	if err := s.Start(p.cmd); err != nil {
 		p.socket.Close()
 		return nil, err
 	}
@@ -64,19 +60,7 @@ func newParent(shepherd string, u *user.User, group string) (*parent, error) {
 }
 
 // rights says whose rights a parent has.
-func rights(u *user.User) string { return fmt.Sprintf("%d %d %s", u.UID, u.GID, groupList(u)) }
-
-// groupList returns the groups of a user as the shepherd takes them.
-func groupList(u *user.User) string {
-	if len(u.Groups) == 0 {
-		return strconv.Itoa(u.GID)
-	}
-	groups := make([]string, len(u.Groups))
-	for i, g := range u.Groups {
-		groups[i] = strconv.Itoa(g)
-	}
-	return strings.Join(groups, ",")
-}
+func rights(u *user.User) string { return fmt.Sprintf("%d %d %s", u.UID, u.GID, asuser.GroupList(u)) }
 
 // hand hands over the descriptors of a call.
 func (p *parent) hand(files [spool.HookFiles]*os.File) error {

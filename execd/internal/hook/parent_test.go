@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/user"
 	"paddock/test/harness"
 )
@@ -310,7 +311,7 @@ const idleWord = "execd-after-a-hook"
 
 func beIdle() {
 	u := user.User{Name: "tester", UID: os.Getuid(), GID: os.Getgid()}
-	r := &Runner{Shepherd: os.Args[2], Users: &one{u}}
+	r := &Runner{Starter: &asuser.Starter{Shepherd: os.Args[2]}, Users: &one{u}}
 	res := r.Run(context.Background(), Call{
 		Hook: &Hook{Keyword: "SITE", Name: FetchWork, Path: os.Args[3], Limit: long}, Env: []string{"PATH=/usr/bin:/bin", os.Args[4]},
 	})

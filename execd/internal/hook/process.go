@@ -58,7 +58,7 @@ type process struct {
 // of its own.
 func (r *Runner) start(ctx context.Context, u *user.User, c *Call, env []string) (*process, error) {
 	if !r.keeps(c) {
-		fresh, err := newParent(r.Shepherd, u, c.Group)
+		fresh, err := newParent(r.Starter, u, c.Group)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (r *Runner) start(ctx context.Context, u *user.User, c *Call, env []string)
 			return nil, fmt.Errorf("process %d, which was to run it, does not end", kept.cmd.Process.Pid)
 		}
 	}
-	fresh, err := newParent(r.Shepherd, u, "")
+	fresh, err := newParent(r.Starter, u, "")
 	if err != nil {
 		return nil, err
 	}

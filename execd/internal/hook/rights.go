@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/user"
 )
@@ -22,13 +23,13 @@ var ofDaemon = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim}
 // there is no account for those of execd itself, said once, and programs which those
 // as whom they run cannot get at. Programs that must not be run are told of by
 // Problems.
-func (t *Table) Rights(ctx context.Context, users Users) []knob.Problem {
+func (t *Table) Rights(ctx context.Context, users asuser.Users) []knob.Problem {
 	var list []knob.Problem
 	warn := func(h *Hook, text string) {
 		k := t.knobs.Get(knobName(h.Keyword, h.Name))
 		list = append(list, knob.Problem{File: k.File, Line: k.Line, Text: knobName(h.Keyword, h.Name) + ": " + text, Warning: true})
 	}
-	account, err := users.ByName(ctx, Account)
+	account, err := users.ByName(ctx, asuser.Account)
 	told := false
 	for _, keyword := range t.Keywords() {
 		for _, n := range Names {
@@ -42,7 +43,7 @@ func (t *Table) Rights(ctx context.Context, users Users) []knob.Problem {
 			case errors.Is(err, user.ErrUnknown):
 				if !told {
 					told = true
-					warn(h, noAccount(Account).Error()+": none of them is called")
+					warn(h, noAccount(asuser.Account).Error()+": none of them is called")
 				}
 			case err == nil:
 				if why := closed(h.Path, account); why != "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/user"
 )
 
@@ -38,12 +39,12 @@ func TestRights(t *testing.T) {
 	if why := closed(os.TempDir(), nil); why != "" {
 		t.Skipf("%s: nobody else gets to the programs of this test", why)
 	}
-	other := &user.User{Name: Account, UID: 54741, GID: 54742, Groups: []int{54742}}
+	other := &user.User{Name: asuser.Account, UID: 54741, GID: 54742, Groups: []int{54742}}
 	all := "K_HOOK_FETCH_WORK = $(DIR)/fetch\nK_HOOK_REPLY_FETCH = $(DIR)/fetch\nK_HOOK_PREPARE_JOB = $(DIR)/prepare\n"
 	for _, tt := range []struct {
 		name           string
 		text           string
-		users          Users
+		users          asuser.Users
 		dir            os.FileMode
 		fetch, prepare os.FileMode
 		want           []string
@@ -65,10 +66,10 @@ func TestRights(t *testing.T) {
 			"hooks.conf:3: K_HOOK_REPLY_FETCH: DIR/fetch: its mode 0711 keeps user paddock from running it",
 		}},
 		{
-			"his own", all, accounts{{Name: Account, UID: os.Getuid(), GID: os.Getgid()}}, 0o755, 0o700, 0o755, nil,
+			"his own", all, accounts{{Name: asuser.Account, UID: os.Getuid(), GID: os.Getgid()}}, 0o755, 0o700, 0o755, nil,
 		},
 		{
-			"his group's", all, accounts{{Name: Account, UID: 54741, GID: 54742, Groups: []int{os.Getgid()}}}, 0o755, 0o750, 0o755, nil,
+			"his group's", all, accounts{{Name: asuser.Account, UID: 54741, GID: 54742, Groups: []int{os.Getgid()}}}, 0o755, 0o750, 0o755, nil,
 		},
 	} {
 		s := newSite(t)

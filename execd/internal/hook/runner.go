@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -8,30 +9,21 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/user"
 )
-
-// Account is the account as which hooks of the daemon run where execd is root.
-const Account = "paddock"
-
-// Users finds accounts; a *user.Directory does.
-type Users interface {
-	ByName(ctx context.Context, name string) (*user.User, error)
-	ByID(ctx context.Context, uid int) (*user.User, error)
-}
 
 // Runner runs hooks, any number at once. Its fields are not to be changed once it
 // is in use.
 type Runner struct {
-	Shepherd   string // path of our own shepherd
-	Privileged bool   // root mode: hooks run as the account, or as users of jobs, and never as root
-	Users      Users
-	Account    string // of hooks of the daemon in root mode; "": Account
+	Starter    *asuser.Starter
+	Privileged bool // root mode: hooks run as the account, or as users of jobs, and never as root
+	Users      asuser.Users
+	Account    string // of hooks of the daemon in root mode; "": asuser.Account
 	Host       string // for HOSTNAME
 	Log        *slog.Logger
 
@@ -216,10 +208,7 @@ func (r *Runner) account(ctx context.Context, as *user.User) (*user.User, error)
 	switch {
 	case as != nil:
 	case r.Privileged:
-		account := r.Account
-		if account == "" {
-			account = Account
-		}
+		account := cmp.Or(r.Account, asuser.Account)
 		u, err := r.Users.ByName(ctx, account)
 		if errors.Is(err, user.ErrUnknown) {
 			return nil, noAccount(account)
@@ -229,10 +218,7 @@ func (r *Runner) account(ctx context.Context, as *user.User) (*user.User, error)
 		}
 		as = u
 	default:
-		u, err := r.Users.ByID(ctx, os.Getuid())
-		if errors.Is(err, user.ErrUnknown) { // of a container, say
-			u, err = &user.User{Name: fmt.Sprint(os.Getuid()), UID: os.Getuid(), GID: os.Getgid(), Home: "/", Shell: "/bin/sh"}, nil
-		}
+		u, err := asuser.Self(ctx, r.Users)
 		if err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -51,24 +52,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(spy(pid))
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "hook")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	shepherd = filepath.Join(dir, "shepherd")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", shepherd, "paddock/shepherd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build the shepherd: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(harness.RunWithShepherd(m, &shepherd))
 }
 
 // long is a limit that no test comes to. short is one that a test waits for.
@@ -119,7 +103,7 @@ func newBed(t testing.TB) *bed {
 	}
 	b := &bed{t: t, dir: dir, home: filepath.Join(dir, "home"), mark: "HOOK_TEST=" + filepath.Base(dir), log: &syncBuffer{}}
 	b.r = &Runner{
-		Shepherd: shepherd, Privileged: os.Geteuid() == 0, Users: &user.Directory{}, Host: "testhost",
+		Starter: &asuser.Starter{Shepherd: shepherd}, Privileged: os.Geteuid() == 0, Users: &user.Directory{}, Host: "testhost",
 		Log: slog.New(slog.NewTextHandler(b.log, nil)),
 	}
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(b.home, 0o700)); err != nil {
@@ -943,7 +927,7 @@ func TestExecdKilled(t *testing.T) {
 
 // beExecd runs one hook.
 func beExecd() {
-	r := &Runner{Shepherd: os.Args[2], Privileged: os.Geteuid() == 0, Users: &user.Directory{}, Log: slog.New(slog.DiscardHandler)}
+	r := &Runner{Starter: &asuser.Starter{Shepherd: os.Args[2]}, Privileged: os.Geteuid() == 0, Users: &user.Directory{}, Log: slog.New(slog.DiscardHandler)}
 	c := Call{
 		Hook: &Hook{Keyword: "SITE", Name: PrepareJob, Path: os.Args[3], Limit: long}, Dir: os.Args[4],
 		Env: []string{"PATH=/usr/bin:/bin", os.Args[5]},

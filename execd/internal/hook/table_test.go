@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf/knob"
 )
 
@@ -292,7 +293,7 @@ func TestMessagesAreLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts = append(texts, check(odd+"/good"))
-	res := (&Runner{Log: slog.New(slog.DiscardHandler), Shepherd: "/none"}).Run(t.Context(), Call{Hook: &Hook{Keyword: "K", Name: FetchWork, Path: odd}})
+	res := (&Runner{Log: slog.New(slog.DiscardHandler), Starter: &asuser.Starter{Shepherd: "/none"}}).Run(t.Context(), Call{Hook: &Hook{Keyword: "K", Name: FetchWork, Path: odd}})
 	texts = append(texts, res.Err.Error())
 	set, _ := knob.Parse("hooks.conf", "K_HOOK_FETCH_WORK @=end\n"+odd+"\nsecond\n@end\n")
 	for _, p := range NewTable(set).Problems() {

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/user"
-	"paddock/spool"
 )
 
 // asUserTimeout bounds what is done as a user: a file system that hangs must
@@ -23,23 +24,11 @@ const asUserTimeout = 10 * time.Minute
 // opened with that user's rights alone. The end of ctx ends the wait for it.
 func (l *Launcher) Tail(ctx context.Context, u *user.User, path string, n int) ([]byte, error) {
 	var out bytes.Buffer
-	err := l.asUser(ctx, &limited{&out, n}, u.UID, u.GID, groupList(u), "-tail", strconv.Itoa(n), path)
+	err := l.asUser(ctx, &limited{&out, n}, u.UID, u.GID, asuser.GroupList(u), "-tail", strconv.Itoa(n), path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the end of %q: %w", path, err)
 	}
 	return out.Bytes(), nil
-}
-
-// groupList returns the groups of a user as asUser takes them.
-func groupList(u *user.User) string {
-	if len(u.Groups) == 0 {
-		return strconv.Itoa(u.GID)
-	}
-	groups := make([]string, len(u.Groups))
-	for i, g := range u.Groups {
-		groups[i] = strconv.Itoa(g)
-	}
-	return strings.Join(groups, ",")
 }
 
 // limited passes on n bytes and swallows the rest.
@@ -72,15 +61,12 @@ func (l *Launcher) asUserWith(ctx context.Context, in io.Reader, out io.Writer, 
 		return fmt.Errorf("cannot do anything as uid %d: %w", uid, err)
 	}
 	defer done()
-	cmd := exec.CommandContext(ctx, l.ownShepherd(), append([]string{
-		"-as-user", fmt.Sprint(uid), fmt.Sprint(gid), groups,
-	}, args...)...)
-	cmd.Env = spool.StartEnvironment
-	cmd.Dir = "/"
+	starter := l.Starter()
+	cmd := starter.Command(ctx, uid, gid, groups, args...)
 	var stderr strings.Builder
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &stderr
 	cmd.WaitDelay = time.Second
-	if err := cmd.Start(); err != nil {
+	if err := starter.Start(cmd); err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
@@ -120,11 +106,8 @@ func outlived(ctx context.Context, ended <-chan error) (gone bool, err error) {
 	}
 }
 
-// ownShepherd returns the path of our own shepherd, also when another is
-// configured to run jobs.
-func (l *Launcher) ownShepherd() string {
-	if l.OwnShepherd != "" {
-		return l.OwnShepherd
-	}
-	return l.Shepherd
+// Starter returns what starts whatever is done with a user's rights outside of the
+// runs: by our own shepherd, also when another is configured to run jobs.
+func (l *Launcher) Starter() *asuser.Starter {
+	return &asuser.Starter{Shepherd: cmp.Or(l.OwnShepherd, l.Shepherd), Group: l.Groups.OpenHelpers}
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -196,7 +197,7 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 	}
 	switch int(st.Uid) {
 	case owner.UID:
-		return l.clearTmpdir(path, owner.UID, owner.GID, groupList(owner))
+		return l.clearTmpdir(path, owner.UID, owner.GID, asuser.GroupList(owner))
 	case os.Geteuid(): // the cut came before it was given to the owner
 		if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
 			return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)

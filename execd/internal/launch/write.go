@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/user"
 )
 
@@ -36,5 +37,5 @@ func (l *Launcher) writeAs(ctx context.Context, u *user.User, how, path string, 
 	if len(data) > MaxWrite {
 		return fmt.Errorf("more than %d bytes", MaxWrite)
 	}
-	return l.asUserWith(ctx, bytes.NewReader(data), nil, u.UID, u.GID, groupList(u), how, path)
+	return l.asUserWith(ctx, bytes.NewReader(data), nil, u.UID, u.GID, asuser.GroupList(u), how, path)
 }

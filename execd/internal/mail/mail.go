@@ -1,7 +1,11 @@
 // Package mail tells users how their jobs fare and the administrator what goes
 // wrong, through the program that the configuration names as mailer. Nothing
 // waits for a mail: what cannot be sent in time is dropped with a line in the
-// log. The daemon's packages import it; it imports conf and user.
+// log. The daemon's packages import it; it imports asuser, conf and user.
+//
+// The mailer runs outside of every job, and so never as who has jobs: he could stop
+// it, look into it, and have it start what he likes. It gets what it is to send
+// through its standard input, read by others before.
 package mail
 
 import (
@@ -10,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -18,13 +21,19 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/fair"
 	"paddock/execd/internal/user"
 )
 
-// Office sends mail. It is made by New.
+// Office sends mail. It is made by New. The exported fields are set before Run and
+// not changed.
 type Office struct {
+	Starter *asuser.Starter // of the mailer
+	// Account returns whom the mailer runs as, which is never root.
+	Account func(context.Context) (*user.User, error)
+
 	config func() *conf.Config
 	log    *slog.Logger
 	host   string
@@ -40,9 +49,9 @@ type Office struct {
 	told    map[string]time.Time // guarded by mu; when something of a kind was last told of
 }
 
-// Bounds of what waits: of all, of one user, and how many mailers run at the
-// same time. Of one user there is one: he may stop or slow down what runs as
-// himself, and shall delay no mail but his own.
+// Bounds of what waits: of all, of one user, and how many mails are sent at the
+// same time. Of one user there is one: what is read of his files for it he may
+// hold up, and shall delay no mail but his own.
 const (
 	maxWaiting     = 256
 	maxUserWaiting = maxWaiting / 4
@@ -52,13 +61,9 @@ const (
 // maxSaid is how many bytes of what a mailer says go to the log.
 const maxSaid = 200
 
-// nobody is who sends what is from no user, or from root: the mailer reads
-// what users have written, and runs as root never.
-const nobody = 65534
-
 // letter is one mail on its way.
 type letter struct {
-	as      *user.User // nil: nobody
+	uid     int // whose job it is about; root's for what is about none
 	to      []string
 	subject string
 	body    func(context.Context) []byte
@@ -74,13 +79,13 @@ func New(config func() *conf.Config, host string, log *slog.Logger) *Office {
 	}
 }
 
-// Tell sends a mail about a job, as its owner, to the addresses of qsub -M.
+// Tell sends a mail about a job to the addresses of qsub -M.
 // Where there are none the owner gets it. It does not wait.
 func (o *Office) Tell(e Event, owner *user.User, to []string, j Job) {
 	if len(to) == 0 {
 		to = []string{owner.Name}
 	}
-	o.post(&letter{owner, to, j.subject(e), func(ctx context.Context) []byte { return j.body(ctx, e, o.host) }})
+	o.post(&letter{owner.UID, to, j.subject(e), func(ctx context.Context) []byte { return j.body(ctx, e, o.host) }})
 }
 
 // Admin tells the administrator (administrator_mail) of what went wrong, at
@@ -94,7 +99,7 @@ func (o *Office) Admin(kind, subject, text string) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Host %s:\n\n", o.host)
 	quote(&b, []byte(text))
-	o.post(&letter{nil, to, shown(subject, 2*maxName), func(context.Context) []byte { return b.Bytes() }})
+	o.post(&letter{0, to, shown(subject, 2*maxName), func(context.Context) []byte { return b.Bytes() }})
 }
 
 // due reports whether something of a kind was not told of within the last hour.
@@ -128,12 +133,11 @@ func (o *Office) post(l *letter) {
 			return
 		}
 	}
-	uid := l.uid()
 	o.mu.Lock()
-	full := o.total >= maxWaiting || o.waiting[uid] >= maxUserWaiting
+	full := o.total >= maxWaiting || o.waiting[l.uid] >= maxUserWaiting
 	if !full {
 		o.total++
-		o.waiting[uid]++
+		o.waiting[l.uid]++
 		o.in <- l // has room for all that are counted
 	}
 	o.mu.Unlock()
@@ -152,10 +156,9 @@ func (o *Office) Run(ctx context.Context) {
 			o.send(sending, l)
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			uid := l.uid()
 			o.total--
-			if o.waiting[uid]--; o.waiting[uid] == 0 {
-				delete(o.waiting, uid)
+			if o.waiting[l.uid]--; o.waiting[l.uid] == 0 {
+				delete(o.waiting, l.uid)
 			}
 		})
 	}
@@ -173,17 +176,9 @@ func (o *Office) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// uid returns as whom the mailer runs when it is up to us.
-func (l *letter) uid() int {
-	if l.as == nil || l.as.UID == 0 {
-		return nobody
-	}
-	return l.as.UID
-}
-
 // send runs the mailer.
 func (o *Office) send(ctx context.Context, l *letter) {
-	leave, err := o.gate.Enter(ctx, l.uid(), 1)
+	leave, err := o.gate.Enter(ctx, l.uid, 1)
 	if err != nil {
 		o.warn("stop", "not sent before execd stopped: %q", l.subject)
 		return
@@ -195,22 +190,16 @@ func (o *Office) send(ctx context.Context, l *letter) {
 	if mailer == "" {
 		return // taken away since
 	}
-	cmd := exec.CommandContext(ctx, mailer, append([]string{"-s", l.subject}, l.to...)...)
-	// No HOME: the user's start-up file could name programs, which would run
-	// outside of any job.
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/"}
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if os.Geteuid() == 0 {
-		cred := &syscall.Credential{Uid: uint32(l.uid()), Gid: nobody}
-		if l.uid() != nobody {
-			cred.Gid = uint32(l.as.GID)
-			for _, g := range l.as.Groups {
-				cred.Groups = append(cred.Groups, uint32(g))
-			}
-			cmd.Env = append(cmd.Env, "USER="+l.as.Name, "LOGNAME="+l.as.Name)
-		}
-		cmd.SysProcAttr.Credential = cred
+	as, err := o.Account(ctx)
+	if err != nil {
+		o.warn("account", "cannot send %q: %v", l.subject, err)
+		return
+	}
+	cmd := o.Starter.Program(ctx, as, mailer, append([]string{"-s", l.subject}, l.to...)...)
+	// No HOME: a start-up file could name programs.
+	cmd.Env = []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/",
+		"USER=" + as.Name, "LOGNAME=" + as.Name,
 	}
 	reading, stop := context.WithTimeout(ctx, o.limit/3)
 	defer stop()
@@ -220,7 +209,9 @@ func (o *Office) send(ctx context.Context, l *letter) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// What a mailer leaves behind to deliver the mail may hold the pipe.
 	cmd.WaitDelay = time.Second
-	err = cmd.Run()
+	if err = o.Starter.Start(cmd); err == nil {
+		err = cmd.Wait()
+	}
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		o.log.Debug(fmt.Sprintf("mail: sent: %s", l.subject))

@@ -13,11 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
 	"paddock/test/harness"
 	"paddock/test/props"
 )
+
+var shepherd string // path of the one that starts mailers
+
+func TestMain(m *testing.M) { os.Exit(harness.RunWithShepherd(m, &shepherd)) }
 
 // A post office with a mailer that is a shell script; it works in a directory
 // where everybody may write, $D.
@@ -47,6 +52,8 @@ func newRig(t *testing.T, script string) *rig {
 		t.Fatal(err)
 	}
 	r.Office = New(func() *conf.Config { return &r.config }, "node7", slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	r.Starter = &asuser.Starter{Shepherd: shepherd}
+	r.Account = func(context.Context) (*user.User, error) { return service(), nil }
 	r.limit, r.grace = time.Hour, harness.Patience // but where a test is about them
 	return r
 }
@@ -83,6 +90,14 @@ func (r *rig) file(name string) string {
 // record is a mailer that writes down how it was called, whole at once.
 const record = `{ printf '%s|' "$@"; echo; id -u; id -g; id -G; env | sort; pwd; echo; cat; } >"$D/.new" && mv "$D/.new" "$D/mail"
 `
+
+// service is whom mailers run as: an account that nobody has, where a test is root.
+func service() *user.User {
+	if os.Geteuid() == 0 {
+		return &user.User{Name: "mailer", UID: 54751, GID: 54752, Groups: []int{54752, 54753}}
+	}
+	return me()
+}
 
 func me() *user.User {
 	return &user.User{Name: "alice", UID: os.Getuid(), GID: os.Getgid(), Groups: []int{os.Getgid()}}
@@ -165,64 +180,48 @@ func TestTailIsBounded(t *testing.T) {
 	}
 }
 
-// The mailer runs as the owner and never as root, with his groups, in no
-// session or environment of ours.
-func TestMailerIsTheOwner(t *testing.T) {
+// The mailer runs as an account of its own and as nobody who has jobs, with that
+// account's groups, in no session or environment of ours.
+func TestMailerIsNoOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes a user and becomes that user")
+		t.Skip("needs root: it becomes another user")
 	}
-	name := fmt.Sprintf("pdkmail%d", os.Getpid())
-	u, err := harness.AddUser(name, name+"g")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := u.Remove(); err != nil {
-			t.Error(err)
-		}
-	})
 	t.Setenv("SECRET", "of execd")
-	owner := func() *user.User {
-		d := user.Directory{}
-		got, err := d.ByName(t.Context(), u.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}()
-	for _, tt := range []struct {
-		name     string
-		owner    *user.User
-		uid, gid int
-		groups   int
-		as       string
-	}{
-		{"the user's", owner, u.UID, u.GID, 2, "LOGNAME=" + name + "\n"},
-		{"root's", &user.User{Name: "root", Groups: []int{0}}, nobody, nobody, 1, ""},
-	} {
+	for _, owner := range []*user.User{{Name: "alice", UID: 54761, GID: 54761}, {Name: "root", Groups: []int{0}}} {
 		r := newRig(t, record).run()
-		r.Tell(Started, tt.owner, nil, Job{Number: 1, Name: "x"})
+		r.Tell(Started, owner, nil, Job{Number: 1, Name: "x"})
 		r.waitFor("the mail", func() bool { return r.file("mail") != "" })
 		got := strings.SplitN(r.file("mail"), "\n", 5)
-		if want := fmt.Sprintf("-s|Job 1 (x) Started|%s|", tt.owner.Name); got[0] != want {
-			t.Errorf("%s: called with %q; want %q", tt.name, got[0], want)
+		if want := fmt.Sprintf("-s|Job 1 (x) Started|%s|", owner.Name); got[0] != want {
+			t.Errorf("called with %q; want %q", got[0], want)
 		}
-		if got[1] != fmt.Sprint(tt.uid) || got[2] != fmt.Sprint(tt.gid) || len(strings.Fields(got[3])) != tt.groups {
-			t.Errorf("%s: uid %s, gid %s, groups %s; want %d, %d and %d groups", tt.name, got[1], got[2], got[3], tt.uid, tt.gid, tt.groups)
+		if ids := strings.Join(got[1:4], " "); ids != "54751 54752 54752 54753" {
+			t.Errorf("of %s: uid, gid and groups are %s", owner.Name, ids)
 		}
-		if !strings.Contains(got[4], "HOME=/\n") || !strings.Contains(got[4], tt.as) || strings.Contains(got[4], "SECRET") || tt.as == "" && strings.Contains(got[4], "LOGNAME=") {
-			t.Errorf("%s: environment and directory\n%s", tt.name, got[4])
+		if !strings.Contains(got[4], "HOME=/\n") || !strings.Contains(got[4], "LOGNAME=mailer\n") || strings.Contains(got[4], "SECRET") || strings.Contains(got[4], "GOMAXPROCS") {
+			t.Errorf("environment and directory\n%s", got[4])
 		}
 	}
 }
 
-// A mailer that hangs is killed with what it has started, is told of once, and
-// holds up its user's mail only. Here it is another user's that must get
-// through, so it needs root.
-func TestHangingMailer(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mailers run as two users")
+// Without an account nothing is sent, which is told once.
+func TestNoAccount(t *testing.T) {
+	r := newRig(t, record)
+	r.Account = func(context.Context) (*user.User, error) { return nil, errors.New("no such account") }
+	r.run()
+	for range 3 {
+		r.Tell(Complete, me(), nil, aJob())
 	}
+	r.waitFor("a warning", func() bool { return strings.Contains(r.log.String(), "no such account") })
+	r.end()
+	if n := strings.Count(r.log.String(), "level=WARN"); n != 1 || r.file("mail") != "" {
+		t.Errorf("%d lines; want one, and no mail:\n%s", n, r.log.String())
+	}
+}
+
+// A mailer that hangs is killed with what it has started, is told of once, and
+// holds up its user's mail only.
+func TestHangingMailer(t *testing.T) {
 	r := newRig(t, `case $2 in *hang*) sleep 1000 & echo $! >"$D/pid"; wait ;; *) echo "$2" >>"$D/sent" ;; esac
 `)
 	r.run()
@@ -278,7 +277,7 @@ func TestMailerMissing(t *testing.T) {
 	r := newRig(t, "").run()
 	r.config.Global.Mailer = r.dir + "/missing"
 	r.Tell(Complete, me(), nil, Job{Number: 1, Name: "x"})
-	r.waitFor("a warning", func() bool { return strings.Contains(r.log.String(), "cannot start mailer") })
+	r.waitFor("a warning", func() bool { return strings.Contains(r.log.String(), "cannot execute") })
 }
 
 // What the mailer leaves behind to deliver the mail is not waited for.
@@ -342,7 +341,7 @@ func TestAdmin(t *testing.T) {
 		t.Fatalf("%d mails; want one for each kind", len(r.in))
 	}
 	l := <-r.in
-	if l.uid() != nobody || l.subject != `disk full\nBcc: x` || l.to[0] != "root@example.org" || !strings.Contains(string(l.body(t.Context())), "\n  the spool is full\n  .\n") {
+	if l.uid != 0 || l.subject != `disk full\nBcc: x` || l.to[0] != "root@example.org" || !strings.Contains(string(l.body(t.Context())), "\n  the spool is full\n  .\n") {
 		t.Errorf("%+v %s", l, l.body(t.Context()))
 	}
 	r.told["admin disk"] = time.Now().Add(-time.Hour)

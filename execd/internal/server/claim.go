@@ -13,8 +13,8 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/claim"
-	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
@@ -397,7 +397,7 @@ func (s *Server) ownerOf(ctx context.Context, c job.Caller, text *classad.Ad) (*
 		return nil, api.Errorf(api.CodeDenied, "denied: FETCH_OWNERS does not name %q", owner.Name)
 	case owner.UID == 0: // as of fetched work, and whatever a pattern says
 		return nil, api.Errorf(api.CodeDenied, "denied: work under a claim never runs as root for another user")
-	case owner.Name == hook.Account:
+	case owner.Name == asuser.Account:
 		return nil, api.Errorf(api.CodeDenied, "denied: work under a claim never runs as the account of hooks")
 	}
 	return owner, nil

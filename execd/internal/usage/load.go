@@ -13,10 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/user"
 )
 
 // Load is how loaded the host is: the load values of complex(5) and what the
@@ -30,9 +31,10 @@ type Load struct {
 	// one.
 	Parse func(name, text string) conf.Value
 
-	Host       string              // name of the host: sensors get it as HOST, and report for it
-	SensorUser *syscall.Credential // whom sensors run as; nil: execd's user, which must not be root
-	SensorDir  string              // where sensors are started; empty: /
+	Host       string                                    // name of the host: sensors get it as HOST, and report for it
+	Starter    *asuser.Starter                           // of sensors
+	SensorUser func(context.Context) (*user.User, error) // whom they run as, which is never root
+	SensorDir  string                                    // where they are started; empty: /
 	Log        *slog.Logger
 
 	grace time.Duration // of sensors that are told to quit; 0: sensorGrace

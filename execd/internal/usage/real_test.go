@@ -23,7 +23,7 @@ func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) J
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `head -c 200000000 /dev/zero | cat >/dev/null; echo moved
 		(while :; do :; done) & read x; kill $!; wait`)
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", harness.ShepherdVariable + "=" + shepherd}
 	cmd.SysProcAttr = attr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -131,7 +131,7 @@ func TestRealTreeAsUser(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), name, "-test.run=^TestRealTree$", "-test.v")
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", harness.ShepherdVariable + "=" + shepherd}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("\n--- PASS: TestRealTree ")) {

@@ -10,31 +10,10 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"paddock/execd/internal/user"
 )
-
-// SensorUser returns whom load sensors run as where execd is root: the user
-// paddock, else nobody, and never root.
-func SensorUser(ctx context.Context, users *user.Directory) (*syscall.Credential, error) {
-	for _, name := range []string{"paddock", "nobody"} {
-		u, err := users.ByName(ctx, name)
-		switch {
-		case errors.Is(err, user.ErrUnknown):
-		case err != nil:
-			return nil, err
-		case u.UID == 0 || u.GID == 0:
-			return nil, fmt.Errorf("cannot run load sensors as user %s: that is root", name)
-		default:
-			return &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}, nil
-		}
-	}
-	return nil, errors.New("cannot run load sensors: there is neither a user paddock nor a user nobody")
-}
 
 // Limits of what a sensor may say in a report, and how long it is waited for.
 const (
@@ -201,8 +180,9 @@ type program struct {
 var errEnded = errors.New("its output ended")
 
 func (s *sensor) start() (*program, error) {
-	if os.Geteuid() == 0 && (s.load.SensorUser == nil || s.load.SensorUser.Uid == 0 || s.load.SensorUser.Gid == 0) {
-		return nil, errors.New("it would run as root")
+	as, err := s.load.SensorUser(context.Background())
+	if err != nil {
+		return nil, err
 	}
 	in, stdin, err := os.Pipe()
 	if err != nil {
@@ -219,15 +199,11 @@ func (s *sensor) start() (*program, error) {
 		stdin: stdin, stdout: stdout, lines: bufio.NewReaderSize(stdout, maxLine),
 		modified: modified(s.command), exited: make(chan struct{}),
 	}
-	p.cmd = exec.Command("/bin/sh", "-c", s.command)
-	p.cmd.Dir = s.load.SensorDir
-	if p.cmd.Dir == "" {
-		p.cmd.Dir = "/"
-	}
+	p.cmd = s.load.Starter.Program(context.Background(), as, "/bin/sh", "-c", s.command)
+	p.cmd.Dir = cmp.Or(s.load.SensorDir, "/")
 	p.cmd.Env = []string{"HOST=" + s.load.Host, "PATH=/usr/local/bin:/usr/bin:/bin"}
 	p.cmd.Stdin, p.cmd.Stdout = in, out // standard error is /dev/null
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: s.load.SensorUser}
-	if err := p.cmd.Start(); err != nil {
+	if err := s.load.Starter.Start(p.cmd); err != nil {
 		stdin.Close()
 		stdout.Close()
 		return nil, err

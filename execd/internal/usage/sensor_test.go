@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
 	"paddock/test/harness"
@@ -25,6 +26,10 @@ var sensorHost = fmt.Sprintf("node7x%d", os.Getpid())
 
 // sensing is a Load that runs, with sensors in a directory that their user can
 // read.
+var shepherd string // path of the one that starts sensors
+
+func TestMain(m *testing.M) { os.Exit(harness.RunWithShepherd(m, &shepherd)) }
+
 type sensing struct {
 	*Load
 	t      *testing.T
@@ -45,8 +50,12 @@ func newSensing(t *testing.T) *sensing {
 	s.Load = &Load{
 		Proc: h.dir, Sys: processors(t, "0-3", nil), Host: sensorHost, Log: slog.New(slog.NewTextHandler(s.log, nil)),
 	}
-	if os.Geteuid() == 0 {
-		s.SensorUser = &syscall.Credential{Uid: nobody, Gid: nobody}
+	s.Starter = &asuser.Starter{Shepherd: shepherd}
+	s.SensorUser = func(context.Context) (*user.User, error) {
+		if os.Geteuid() == 0 {
+			return &user.User{Name: "nobody", UID: nobody, GID: nobody}, nil
+		}
+		return &user.User{UID: os.Getuid(), GID: os.Getgid()}, nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -185,23 +194,14 @@ read line
 	}
 }
 
-func TestSensorNeverRoot(t *testing.T) {
-	needRoot(t)
-	for _, c := range []*syscall.Credential{nil, {Uid: 0, Gid: nobody}, {Uid: nobody, Gid: 0}} {
-		s := newSensing(t)
-		s.SensorUser = c
-		s.Configure(often, false, []string{"touch " + s.dir + "/ran"})
-		s.waitLog("it would run as root")
-		if _, err := os.Stat(s.dir + "/ran"); err == nil {
-			t.Error("the sensor ran")
-		}
-	}
-}
-
-func TestSensorUser(t *testing.T) {
-	got, err := SensorUser(t.Context(), &user.Directory{})
-	if err != nil || got.Uid == 0 || got.Gid == 0 || len(got.Groups) > 0 {
-		t.Errorf("SensorUser = %+v, %v", got, err)
+// Where there is nobody to run as none is run.
+func TestSensorOfNobody(t *testing.T) {
+	s := newSensing(t)
+	s.SensorUser = func(context.Context) (*user.User, error) { return nil, errors.New("no such account") }
+	s.Configure(often, false, []string{"touch " + s.dir + "/ran"})
+	s.waitLog("no such account")
+	if _, err := os.Stat(s.dir + "/ran"); err == nil {
+		t.Error("the sensor ran")
 	}
 }
 

@@ -1,0 +1,119 @@
+// Package asuser starts what execd has done with the rights of somebody else,
+// beside the jobs: all of it begins as the shepherd's starter stage, which gives up
+// root's rights and what execd has from whoever started it, and then does one thing
+// or becomes one program. Packages hook, launch, mail and usage use it; it imports
+// user and spool.
+package asuser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// Starter starts the shepherd's starter stage.
+type Starter struct {
+	Shepherd string // path of our own
+	// Group opens the control group in which what is started is born, so that
+	// nothing of it is ever in execd's; nil, or no file: it is in execd's.
+	Group func() (*os.File, error)
+}
+
+// Command returns a command that takes a user's rights and then does what the words
+// say, see shepherd(8). It is to be started by Start, with an environment and a
+// working directory that the caller may change before, and leads a session.
+func (s *Starter) Command(ctx context.Context, uid, gid int, groups string, words ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.Shepherd, append([]string{
+		"-as-user", strconv.Itoa(uid), strconv.Itoa(gid), groups,
+	}, words...)...)
+	cmd.Env = spool.StartEnvironment
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// Program returns a command that becomes a program with a user's rights. It is to be
+// started by Start.
+func (s *Starter) Program(ctx context.Context, u *user.User, path string, args ...string) *exec.Cmd {
+	return s.Command(ctx, u.UID, u.GID, GroupList(u), append([]string{"-exec", path}, args...)...)
+}
+
+// Start starts a command of Command.
+func (s *Starter) Start(cmd *exec.Cmd) error {
+	if s.Group != nil {
+		dir, err := s.Group()
+		if err != nil {
+			return err
+		}
+		if dir != nil {
+			defer dir.Close()
+			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+		}
+	}
+	return cmd.Start()
+}
+
+// GroupList returns the groups of a user as the starter stage takes them.
+func GroupList(u *user.User) string {
+	if len(u.Groups) == 0 {
+		return strconv.Itoa(u.GID)
+	}
+	groups := make([]string, len(u.Groups))
+	for i, g := range u.Groups {
+		groups[i] = strconv.Itoa(g)
+	}
+	return strings.Join(groups, ",")
+}
+
+// Account is the account of what execd runs for itself where it is root.
+const Account = "paddock"
+
+// instead is whom mailers and load sensors have where Account is missing. Others may
+// have it as well, and meddle with them; root is no choice.
+const instead = "nobody"
+
+// Users finds accounts; a *user.Directory does.
+type Users interface {
+	ByName(ctx context.Context, name string) (*user.User, error)
+	ByID(ctx context.Context, uid int) (*user.User, error)
+}
+
+// Service returns as whom execd runs mailers and load sensors, which nobody of the
+// host's users is to be able to stop, to look into or to follow: Account, or nobody
+// where that is missing, and never root. Who runs execd for himself runs them as
+// himself.
+func Service(ctx context.Context, users Users) (*user.User, error) {
+	if os.Geteuid() != 0 {
+		return Self(ctx, users)
+	}
+	for _, name := range []string{Account, instead} {
+		u, err := users.ByName(ctx, name)
+		switch {
+		case errors.Is(err, user.ErrUnknown):
+		case err != nil:
+			return nil, err
+		case u.UID == 0 || u.GID == 0:
+			return nil, fmt.Errorf("account %s is root", name)
+		default:
+			return u, nil
+		}
+	}
+	return nil, fmt.Errorf("this host has neither an account %s nor %s", Account, instead)
+}
+
+// Self returns who runs execd.
+func Self(ctx context.Context, users Users) (*user.User, error) {
+	u, err := users.ByID(ctx, os.Getuid())
+	if errors.Is(err, user.ErrUnknown) { // of a container, say
+		return &user.User{Name: strconv.Itoa(os.Getuid()), UID: os.Getuid(), GID: os.Getgid(), Home: "/", Shell: "/bin/sh"}, nil
+	}
+	return u, err
+}
