@@ -145,7 +145,11 @@ func slotEval(c *context, s *scope, args []node) Value {
 	if !c.alloc(len(name)) {
 		return c.spent()
 	}
-	return c.lookup(s.root, name, hashName(name), false)
+	// Not of the other ad: that is somebody else's, who could make slots up.
+	if i := s.root.find(name, hashName(name), false); i >= 0 {
+		return c.attr(s.root, i)
+	}
+	return Value{}
 }
 
 // ofSlot is the name of the attribute that another slot's is in the own ad. A slot may

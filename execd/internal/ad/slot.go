@@ -357,6 +357,9 @@ func (in *SlotInfo) job(b *builder) {
 	b.integer("NumPids", int64(j.Processes))
 	b.integer("ImageSize", j.ImageSize)
 	b.integer("ResidentSetSize", j.ResidentSetSize)
+	if j.ResidentSetSize > 0 {
+		b.integer("MemoryUsage", (j.ResidentSetSize+1023)/1024)
+	}
 	b.integer("TotalJobRunTime", seconds(j.Run))
 	b.integer("TotalJobSuspendTime", seconds(j.Suspended))
 }

@@ -71,7 +71,7 @@ func TestSlot(t *testing.T) {
 		"RemoteOwner": `"u"`, "RemoteUser": `"u@d"`, "ClientMachine": `"c.example"`, "RemoteScheddName": `"fetch"`,
 		"PublicClaimId": `"<h>#1#2"`, "AccountingGroup": `"physics"`, "TotalClaimRunTime": "60", "TotalClaimSuspendTime": "1",
 		"PreemptingOwner": `"v"`, "PreemptingUser": `"v@d"`, "PreemptingRank": "9.0", "JobId": `"4.1"`, "GlobalJobId": `"g"`,
-		"JobUniverse": "5", "JobStart": "600", "NumPids": "2", "ImageSize": "10", "ResidentSetSize": "5", "TotalJobRunTime": "60",
+		"JobUniverse": "5", "JobStart": "600", "NumPids": "2", "ImageSize": "10", "ResidentSetSize": "5", "MemoryUsage": "1", "TotalJobRunTime": "60",
 		"TotalJobSuspendTime": "1",
 	}
 	if diff := cmp.Diff(want, attrs(Slot(in))); diff != "" {

@@ -56,6 +56,39 @@ type Info struct {
 	ID           ID
 	Task         string   // that runs
 	Job          slot.Job // the same; nil: none, or not known of a plain slot
+
+	// All returns all slots of the host; it is valid while the ad is made.
+	All func() []Neighbour
+}
+
+// Neighbour is what the ads of all slots may say of one.
+type Neighbour struct {
+	Slot            slot.ID
+	State, Activity string
+	// Since when; zero of a plain slot.
+	EnteredState, EnteredActivity time.Time
+
+	User, Task string // who has it, and what runs; empty: nobody, nothing
+}
+
+// neighbours returns what the slots are like.
+func (t *Table) neighbours() []Neighbour {
+	var list []Neighbour
+	for _, s := range t.order {
+		for _, c := range s.all() {
+			n := Neighbour{Slot: t.id(c), State: slot.Claimed.String(), Activity: c.activity.String(), Task: c.job}
+			if m := c.managed; m != nil {
+				p := m.machine.Place()
+				n.State, n.Activity, n.Task = p.State.String(), p.Activity.String(), m.task
+				n.EnteredState, n.EnteredActivity = m.machine.EnteredState(), m.machine.EnteredActivity()
+				if g := m.grants[m.machine.Current().Number]; g != nil && !g.waiting {
+					n.User = g.by.Name
+				}
+			}
+			list = append(list, n)
+		}
+	}
+	return list
 }
 
 // managed is a slot of which others than the queue may have something to say. The
@@ -274,6 +307,7 @@ func (t *Table) ad(m *managed) *classad.Ad {
 func (t *Table) info(m *managed) *Info {
 	in := &Info{
 		Slot: t.id(m.claim), Queue: m.claim.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
+		All: t.neighbours,
 	}
 	in.Type, in.Has, in.Total, in.Children = t.parts(m.claim)
 	for _, s := range t.order {

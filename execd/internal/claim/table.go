@@ -677,7 +677,7 @@ func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
 	if m == nil {
 		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), c.activity.String(), c.Holder, closed
 		if ads && t.o.Ad != nil {
-			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job})
+			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job, All: t.neighbours})
 		}
 		return v
 	}

@@ -46,7 +46,11 @@ func (l *loader) partitionable() {
 	const name = "PARTITIONABLE_QUEUES"
 	k := l.conf.Knobs.Get(name)
 	for _, queue := range l.conf.Knobs.Words(name) {
-		if q := l.conf.Queue(queue); q != nil {
+		if queue == "*" {
+			for i := range l.conf.Queues {
+				l.conf.Queues[i].Partitionable = true
+			}
+		} else if q := l.conf.Queue(queue); q != nil {
 			q.Partitionable = true
 		} else if !slices.Contains(l.conf.Elsewhere, queue) {
 			l.conf.Warnings = append(l.conf.Warnings, Problem{File: k.File, Line: k.Line, Text: fmt.Sprintf("%s: there is no queue %q", name, queue)})

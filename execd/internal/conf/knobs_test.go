@@ -12,6 +12,26 @@ import (
 )
 
 // TestKnobs reads hooks.conf with what belongs to it.
+// TestAllPartitionable: every queue of the host may be one slot.
+func TestAllPartitionable(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "hooks.conf", "use FEATURE : PartitionableSlot\n")
+	write(t, dir, "queues/all.q", "qname all.q\nslots 2\n")
+	write(t, dir, "queues/b.q", "qname b.q\nslots 3\n")
+	c, err := load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range c.Queues {
+		if !q.Partitionable {
+			t.Errorf("%s is not", q.Name)
+		}
+	}
+	if len(c.Queues) != 2 || len(c.Warnings) > 0 {
+		t.Errorf("%d queues, warnings %v", len(c.Queues), c.Warnings)
+	}
+}
+
 func TestKnobs(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "hooks.conf", "LOCAL_CONFIG_DIR = frag\nSTART = $(X) > 1\nNUM_SLOTS = 3\nPARTITIONABLE_QUEUES = all.q, al.q\n")

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"paddock/classad"
 	"paddock/execd/api"
@@ -18,6 +19,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage"
+	"paddock/spool"
 )
 
 // slotAds writes the ads of slots. It is asked with the queue's lock held, so it
@@ -60,6 +62,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	if in.Task != "" {
 		info.Activity = slot.Busy.String()
 		info.Job = &ad.SlotJob{ID: in.Task, GlobalID: a.d.host + "#" + in.Task, Universe: 5}
+		a.measured(info.Job, in.Task)
 	}
 	for _, x := range policies {
 		name, ok := names[x]
@@ -96,8 +99,64 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	if list := config.Knobs.Words("STARTD_JOB_ATTRS"); len(list) > 0 && in.Task != "" && in.Job != nil {
 		info.Extra = append(info.Extra, ad.JobAttrs(in.Job.Ad(), list)...)
 	}
+	if list := config.Knobs.Words("STARTD_SLOT_ATTRS"); len(list) > 0 {
+		info.Extra = append(info.Extra, shared(list, in.All())...)
+	}
 	info.Extra = append(info.Extra, a.d.fetch.Attributes(in.Slot)...)
 	return ad.Slot(info)
+}
+
+// measured adds what was seen last of a task that runs.
+func (a *slotAds) measured(j *ad.SlotJob, task string) {
+	id, err := spool.ParseID(task)
+	if err != nil {
+		return
+	}
+	if u, ok := a.d.usage.Seen(id); ok {
+		j.Processes, j.ImageSize, j.ResidentSetSize = u.PIDs, int64(u.VMem/1024), int64(u.RSS/1024)
+	}
+}
+
+// shared returns the attributes of STARTD_SLOT_ATTRS, of all slots.
+func shared(list []string, slots []claim.Neighbour) []classad.Attr {
+	var attrs []classad.Attr
+	for _, n := range slots {
+		for _, name := range list {
+			v := classad.Undefined()
+			switch strings.ToLower(name) {
+			case "state":
+				v = classad.String(n.State)
+			case "activity":
+				v = classad.String(n.Activity)
+			case "enteredcurrentstate":
+				v = entered(n.EnteredState)
+			case "enteredcurrentactivity":
+				v = entered(n.EnteredActivity)
+			case "remoteuser":
+				v = someone(n.User)
+			case "jobid":
+				v = someone(n.Task)
+			}
+			if v.Kind() != classad.UndefinedKind {
+				attrs = append(attrs, classad.Attr{Name: n.Slot.Name() + "_" + name, Expr: v.Expr()})
+			}
+		}
+	}
+	return attrs
+}
+
+func entered(t time.Time) classad.Value {
+	if t.IsZero() {
+		return classad.Undefined()
+	}
+	return classad.Int(t.Unix())
+}
+
+func someone(s string) classad.Value {
+	if s == "" {
+		return classad.Undefined()
+	}
+	return classad.String(s)
 }
 
 // cut has the ad of a slot that was carved, or that others are carved out of, say what

@@ -255,6 +255,13 @@ func (p *Policy) StartChanges(ad *classad.Ad) bool {
 	return !p.rules[Start].constant && changesBySelf(p.rules[Start].expr.References(ad, nil))
 }
 
+// ofAnother reports whether an attribute, by its name in small letters, is of any slot
+// of the host, as slot2_state: nobody tells the others when it changes.
+func ofAnother(name string) bool {
+	rest, ok := strings.CutPrefix(name, "slot")
+	return ok && rest != "" && '0' <= rest[0] && rest[0] <= '9' && strings.Contains(rest, "_")
+}
+
 // changesBySelf reports whether something that was referred to changes without
 // an event.
 func changesBySelf(r classad.References) bool {
@@ -264,7 +271,7 @@ func changesBySelf(r classad.References) bool {
 	for _, list := range [][]string{r.My, r.Target} {
 		for _, name := range list {
 			name = strings.ToLower(name)
-			if selfChanging[name] || strings.HasPrefix(name, "totaltime") {
+			if selfChanging[name] || strings.HasPrefix(name, "totaltime") || ofAnother(name) {
 				return true
 			}
 		}

@@ -163,6 +163,19 @@ func (s *Sampler) Usage(run spool.RunID) (api.Usage, bool) {
 	return u, true
 }
 
+// Seen returns what a task that runs was seen to have when somebody looked last, and
+// looks at nothing.
+func (s *Sampler) Seen(id spool.ID) (api.Usage, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for run, j := range s.jobs {
+		if run.ID() == id && !j.last.IsZero() {
+			return j.usage, true
+		}
+	}
+	return api.Usage{}, false
+}
+
 // All returns Usage of all runs of which it is known, in one look at the host.
 func (s *Sampler) All() map[spool.RunID]api.Usage {
 	s.ask(func(*job) bool { return true })

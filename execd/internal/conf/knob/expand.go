@@ -21,10 +21,10 @@ type failure struct {
 
 func (f *failure) Error() string { return f.text }
 
-// functions are what the language knows beside $(NAME), and this package not: to
-// leave them as they stand would make a wrong value of them.
+// functions are what the language knows beside $(NAME) and $ENV(NAME), and this package
+// not: to leave them as they stand would make a wrong value of them.
 var functions = []string{
-	"ENV", "RANDOM_CHOICE", "RANDOM_INTEGER", "CHOICE", "SUBSTR", "INT", "REAL", "STRING", "EVAL", "BASENAME", "DIRNAME", "F", "UNLINK",
+	"RANDOM_CHOICE", "RANDOM_INTEGER", "CHOICE", "SUBSTR", "INT", "REAL", "STRING", "EVAL", "BASENAME", "DIRNAME", "F", "UNLINK",
 }
 
 // builtin are names that are always there.
@@ -137,6 +137,18 @@ func (r *reader) expand(text string) (string, *failure) {
 		if f := function(text); f != "" {
 			return "", &failure{at, fmt.Sprintf("$%s() is not known here", f)}
 		}
+		const env = "$ENV"
+		if variable, ok := reference("$" + strings.TrimPrefix(text, env)); ok && strings.HasPrefix(text, env+"(") {
+			text = text[len(env)+variable.len-1:]
+			v, err := r.variable(variable)
+			if err == nil {
+				err = put(v)
+			}
+			if err != nil {
+				return "", err
+			}
+			continue
+		}
 		ref, ok := reference(text)
 		if !ok {
 			n := min(1, len(text))
@@ -163,6 +175,20 @@ func (r *reader) expand(text string) (string, *failure) {
 	return b.String(), nil
 }
 
+// variable is the value of a variable of the environment. Without a default what is
+// not there is the word UNDEFINED.
+func (r *reader) variable(ref ref) (string, *failure) {
+	for _, e := range r.Environ {
+		if name, value, _ := strings.Cut(e, "="); name == ref.written {
+			return value, nil
+		}
+	}
+	if ref.hasDefault {
+		return r.nested(ref.def)
+	}
+	return "UNDEFINED", nil
+}
+
 // nested expands the default of a reference. Each has its own parentheses, so
 // that the text gets shorter; the depth is bounded with that of the knobs.
 func (r *reader) nested(def string) (string, *failure) {
@@ -182,6 +208,7 @@ func (r *reader) top() string {
 // ref is a reference, $(NAME) or $(NAME:default).
 type ref struct {
 	name       string // in capitals
+	written    string // the same, as it is written
 	def        string
 	hasDefault bool
 	len        int // bytes from the dollar to the parenthesis
@@ -201,7 +228,7 @@ func reference(text string) (ref, bool) {
 	switch {
 	case name == "" || end == len(text) || !validName(name):
 	case text[end] == ')':
-		return ref{name: name, len: end + 1}, true
+		return ref{name: name, written: text[2:end], len: end + 1}, true
 	case text[end] == ':':
 		depth := 1
 		for i := end + 1; i < min(len(text), end+maxDefault); i++ {
@@ -212,7 +239,7 @@ func reference(text string) (ref, bool) {
 				depth--
 			}
 			if depth == 0 {
-				return ref{name: name, def: text[end+1 : i], hasDefault: true, len: i + 1}, true
+				return ref{name: name, written: text[2:end], def: text[end+1 : i], hasDefault: true, len: i + 1}, true
 			}
 		}
 	}

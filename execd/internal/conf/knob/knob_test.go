@@ -176,13 +176,37 @@ func TestProblems(t *testing.T) {
 		{"if 1\nelse x\nendif", []string{`/etc/hooks.conf:2: else has nothing behind it, not "x"`}},
 		{"if maybe\nendif", []string{`/etc/hooks.conf:1: cannot tell whether "maybe" holds: want true or false, not maybe`}},
 		{"if\nendif", []string{`/etc/hooks.conf:1: cannot tell whether "" holds: there is no condition`}},
-		{"if version > 9\nendif", []string{`/etc/hooks.conf:1: cannot tell whether "version > 9" holds: there is no version to compare with here`}},
+		{"if version ~ 9\nendif", []string{`/etc/hooks.conf:1: cannot tell whether "version ~ 9" holds: want version OPERATOR NUMBER.NUMBER.NUMBER`}},
+		{"if version 9\nendif", []string{`/etc/hooks.conf:1: cannot tell whether "version 9" holds: versions are compared by <, <=, ==, !=, >= or >`}},
+		{"if version >= 9.1.1.1\nendif", []string{`/etc/hooks.conf:1: cannot tell whether "version >= 9.1.1.1" holds: want version OPERATOR NUMBER.NUMBER.NUMBER`}},
 		{"include : /none", []string{`/etc/hooks.conf:1: cannot open /none: file does not exist`}},
 		{"include /none", []string{`/etc/hooks.conf:1: include: want include : FILE`}},
 		{"include command : /bin/x", []string{`/etc/hooks.conf:1: include command: only files are included here`}},
 		{"include : hooks.conf", []string{`/etc/hooks.conf: includes itself: /etc/hooks.conf -> /etc/hooks.conf`}},
-		{"use ROLE : Execute", []string{`/etc/hooks.conf:1: cannot use ROLE : Execute: there are no templates here`}},
-		{"A = $ENV(HOME)", []string{`/etc/hooks.conf:1: A: $ENV() is not known here`}},
+		{"\nuse ROLE", []string{`/etc/hooks.conf:2: use: want use CATEGORY : NAME`}},
+		{"use ROLE :", []string{`/etc/hooks.conf:1: use: want use CATEGORY : NAME`}},
+		{"use POLICY : Nothing Always_Run_Jobs", []string{`/etc/hooks.conf:1: cannot use POLICY : Nothing: there is no such template here`}},
+		{"use POLICY : PREEMPT_IF(A", []string{`/etc/hooks.conf:1: use: the arguments of PREEMPT_IF(A have no end`}},
+		{"use POLICY : PREEMPT_IF()", []string{`/etc/hooks.conf:1: cannot use POLICY : PREEMPT_IF: it needs more arguments`}},
+		{"use POLICY : ALWAYS_RUN_JOBS(1)", []string{`/etc/hooks.conf:1: cannot use POLICY : ALWAYS_RUN_JOBS: it has too many arguments`}},
+		{"\nuse POLICY : PREEMPT_IF(NOT_THERE)", []string{
+			`/etc/hooks.conf:2: MaxJobRetirementTime: not an expression: column 2: unexpected ")"`, `/etc/hooks.conf:2: PREEMPT: not an expression: column 2: unexpected ")"`,
+			`/etc/hooks.conf:2: WANT_SUSPEND: not an expression: column 2: unexpected ")"`,
+		}},
+		{"use POLICY : HOLD_IF_CPUS_EXCEEDED", []string{`/etc/hooks.conf:1: cannot use POLICY : HOLD_IF_CPUS_EXCEEDED: nobody counts the cores that a job uses, qsub -binding holds it to those that it has`}},
+		{"use FEATURE : GPUs", []string{`/etc/hooks.conf:1: cannot use FEATURE : GPUs: GPUs are complex_values of the host`}},
+		{"use FEATURE : PartitionableSlot(2, 50%)", []string{`/etc/hooks.conf:1: cannot use FEATURE : PartitionableSlot: slots are those of the queues`}},
+		{"use FEATURE : StaticSlots(1, 4)", []string{`/etc/hooks.conf:1: cannot use FEATURE : StaticSlots: slots are those of the queues`}},
+		{"use ROLE : CentralManager", []string{`/etc/hooks.conf:1: use ROLE : CentralManager has no effect here: every execd is a host of its own`}},
+		{"SLOT1_USER = ann\nslot1_2_user = bob\nNOBODY_SLOT_USER = $(SLOT1_USER)", []string{
+			`/etc/hooks.conf:3: NOBODY_SLOT_USER: cannot be had here: jobs run as their owners`, `/etc/hooks.conf:2: slot1_2_user: cannot be had here: jobs run as their owners`,
+			`/etc/hooks.conf:1: SLOT1_USER: cannot be had here: jobs run as their owners`,
+		}},
+		{"STARTER_ALLOW_RUNAS_OWNER = True", nil},
+		{"STARTER_ALLOW_RUNAS_OWNER = False", []string{`/etc/hooks.conf:1: STARTER_ALLOW_RUNAS_OWNER: cannot be had here: jobs run as their owners`}},
+		{"STARTD.DEDICATED_EXECUTE_ACCOUNT_REGEXP = slot[0-9]+", []string{`/etc/hooks.conf:1: STARTD.DEDICATED_EXECUTE_ACCOUNT_REGEXP: cannot be had here: no account is for jobs alone, and what a job leaves is found by its control group`}},
+		{"ASSIGN_CPU_AFFINITY = false\nSLOT2_CPU_AFFINITY = 0,1", []string{`/etc/hooks.conf:2: SLOT2_CPU_AFFINITY: cannot be had here: qsub -binding is for that`}},
+		{"MACHINE_RESOURCE_GPUS = 2", []string{`/etc/hooks.conf:1: MACHINE_RESOURCE_GPUS: has no effect here: complex_values of the host say what there is`}},
 		{"LOCAL_CONFIG_DIR = /none", []string{`/etc/hooks.conf:1: cannot open /none: file does not exist`}},
 		{"\nSTART = 1 +", []string{`/etc/hooks.conf:2: START: not an expression: column 4: unexpected end`}},
 		{"STARTD.KILL = (1", []string{`/etc/hooks.conf:1: STARTD.KILL: not an expression: column 3: unexpected end`}},
@@ -216,6 +240,82 @@ func TestProblems(t *testing.T) {
 		`environment: "a-b" is no name of a knob: letters, digits, underscores and dots`, "environment: _CONDOR_START: not an expression: column 4: unexpected end",
 	}, texts(problems)); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+}
+
+// TestVersion compares with the version of HTCondor whose language this is.
+func TestVersion(t *testing.T) {
+	for condition, want := range map[string]bool{
+		"version >= 8.1.6": true, "version>=8": true, "VERSION < 25.14.1": true, "version == 25": true, "version = 25.14": true, "version != 25.14.0": false,
+		"version > 25.14": false, "version <= 25": true, "! version < 9": true, "version > 25.9": true, "version <= 25.2.9": false,
+	} {
+		s, problems := load(map[string]string{"/etc/hooks.conf": "if " + condition + "\nA = true\nelse\nA = false\nendif"})
+		if got := s.Bool("A", !want); got != want || len(problems) > 0 {
+			t.Errorf("%s: %t; want %t (%v)", condition, got, want, texts(problems))
+		}
+	}
+}
+
+// TestEnvironment: the environment of execd is read by name.
+func TestEnvironment(t *testing.T) {
+	s, problems := load(map[string]string{"/etc/hooks.conf": `
+A = $ENV(SITE)/x
+B = $ENV(NoSite)
+C = $ENV(NoSite:of $(HOSTNAME))
+D = $ENV(site)
+E = $(NONE:$ENV(SITE))
+F = $$ENV(SITE)
+`}, "SITE=/opt=1", "OTHER=2")
+	var got []string
+	for _, name := range []string{"A", "B", "C", "D", "E", "F"} {
+		v, _ := s.Lookup(name)
+		got = append(got, v)
+	}
+	if diff := cmp.Diff([]string{"/opt=1/x", "UNDEFINED", "of node7", "UNDEFINED", "/opt=1", "$$ENV(SITE)"}, got); diff != "" || len(problems) > 0 {
+		t.Errorf("(-want +got):\n%s%v", diff, texts(problems))
+	}
+}
+
+// TestTemplates reads every template, and has a look at what some of them say.
+func TestTemplates(t *testing.T) {
+	for category, named := range templates {
+		for name, template := range named {
+			args := ""
+			switch {
+			case template.least == 1:
+				args = "(SITE)"
+			case template.least > 1:
+				args = "(SITE, 7, late, as usual)"
+			}
+			_, problems := load(map[string]string{"/etc/hooks.conf": "SITE = MY.Late\nuse " + category + " : " + name + args})
+			if mistake := slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }); mistake != (template.refused != "") || (len(problems) > 0) != (template.refused+template.warning != "") {
+				t.Errorf("use %s : %s: %v", category, name, texts(problems))
+			}
+		}
+	}
+	for _, c := range []struct{ text, name, want string }{
+		{"use policy:always_run_jobs", "WANT_VACATE", "true"},
+		{"@use POLICY : Always_Run_Jobs, Limit_Job_Runtimes(60)", "PREEMPT", `Activity == "Busy" && time() - EnteredCurrentActivity > 60`},
+		{"use POLICY : Limit_Job_Runtimes", "MaxJobRetirementTime", "24 * 3600 + 120"},
+		{"LATE = A || B\nuse POLICY : PREEMPT_IF(LATE)", "PREEMPT", "(A || B) || (false)"},
+		{"LATE = A || B\nPREEMPT = C\nuse POLICY : PREEMPT_IF(LATE)", "PREEMPT", "(A || B) || (C)"},
+		{"LATE = A || B\nuse POLICY : PREEMPT_IF(LATE)", "WANT_SUSPEND", "(A || B) =!= true && (false)"},
+		{"LATE = A\nuse POLICY : PREEMPT_IF( LATE )", "MaxJobRetirementTime", "(A) =?= true ? -1 : (0)"},
+		{"LATE = A\nuse POLICY : WANT_HOLD_IF(LATE, 102, too late, and (large))", "WANT_HOLD_REASON", `(A) =?= true ? "too late, and (large)" : (undefined)`},
+		{"LATE = A\nuse POLICY : WANT_HOLD_IF(LATE, 102, x)", "WANT_HOLD_SUBCODE", "(A) =?= true ? (102) : (undefined)"},
+		{"HOLD_SUBCODE_RUNTIME_EXCEEDS = 9\nuse POLICY : Hold_if_Runtime_Exceeds(7)", "WANT_HOLD_SUBCODE", "(JobStart =!= undefined && time() - JobStart > 7) =?= true ? (9) : (undefined)"},
+		{"use POLICY : Hold_if_Runtime_Exceeds(7)", "WANT_HOLD_REASON", `(JobStart =!= undefined && time() - JobStart > 7) =?= true ? "the job ran longer than 7 seconds" : (undefined)`},
+		{"use FEATURE : PartitionableSlot(1,100%)", "PARTITIONABLE_QUEUES", "*"},
+		{"if false\nuse POLICY : ALWAYS_RUN_JOBS\nendif\nKILL = A", "KILL", "A"},
+		{"StartIdleTime = 5\nuse POLICY : DESKTOP", "START", "KeyboardIdle > 5"},
+	} {
+		s, problems := load(map[string]string{"/etc/hooks.conf": c.text})
+		if got, _ := s.Lookup(c.name); got != c.want || len(problems) > 0 {
+			t.Errorf("%q: %s is %q; want %q (%v)", c.text, c.name, got, c.want, texts(problems))
+		}
+		if k := s.Get(c.name); c.name != "KILL" && k.Line != strings.Count(c.text, "\n")+1 {
+			t.Errorf("%q: %s is of line %d", c.text, c.name, k.Line)
+		}
 	}
 }
 

@@ -97,13 +97,17 @@ var known = []Known{
 	{Name: "MATCH_TIMEOUT", Kind: Seconds, Least: 1, Default: "120", Meaning: "how long a matched slot waits for its claim"},
 	{Name: "KILLING_TIMEOUT", Kind: Seconds, Least: 1, Default: "30", Meaning: "how long a killed job has to be gone before its whole family is killed"},
 	{Name: "CLAIM_USERS", Kind: List, Patterns: true, Meaning: "who may claim slots beside managers: users, or patterns"},
-	{Name: "PARTITIONABLE_QUEUES", Kind: List, Meaning: "queues whose slots are one, of which each job has as much as it requests"},
+	{Name: "PARTITIONABLE_QUEUES", Kind: List, Meaning: "queues whose slots are one, of which each job has as much as it requests; *: all"},
 	{Name: "MODIFY_REQUEST_EXPR_REQUESTCPUS", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestCpus, {1})", Meaning: "how many slots of such a queue a request is worth"},
 	{Name: "MODIFY_REQUEST_EXPR_REQUESTMEMORY", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestMemory, {128})", Meaning: "how many MiB"},
 	{Name: "MODIFY_REQUEST_EXPR_REQUESTDISK", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestDisk, {1024})", Meaning: "how many KiB of disk"},
 	{Name: "MODIFY_REQUEST_EXPR_REQUESTGPUS", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "RequestGPUs", Meaning: "how many GPUs"},
 	{Name: "STARTD_ATTRS", Kind: List, Meaning: "knobs whose values, which are expressions, become attributes of slots"},
 	{Name: "STARTD_JOB_ATTRS", Kind: List, Meaning: "attributes of the job that are copied to the ad of its slot"},
+	{
+		Name: "STARTD_SLOT_ATTRS", Kind: List, Meaning: "attributes that each slot has of all slots of the host, as slot2_State",
+		Words: []string{"STATE", "ACTIVITY", "ENTEREDCURRENTSTATE", "ENTEREDCURRENTACTIVITY", "REMOTEUSER", "JOBID"},
+	},
 
 	{Name: "FetchWorkDelay", Kind: Expression, Wants: Whole, Else: "300 is taken", Default: "300", Meaning: "seconds from the end of one fetch to the next"},
 	{Name: "FETCH_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},
@@ -170,17 +174,63 @@ var elsewhere = map[string]string{
 	"LOCAL_CONFIG_FILE": "include the file instead",
 	"NUM_CPUS":          "slots of queues say how many jobs run", "MEMORY": "complex_values of the host say what there is",
 	"START_BACKFILL": "there are no backfill jobs", "EVICT_BACKFILL": "there are no backfill jobs", "ENABLE_BACKFILL": "there are no backfill jobs",
-	"RUNBENCHMARKS":       "no benchmarks are run",
-	"STARTD_CRON_JOBLIST": "load_sensor of sge_conf is for that", "STARTER_HOOK_JOB_EXIT_TIMEOUT": "KEYWORD_HOOK_JOB_EXIT_TIMEOUT is",
-	"USER_JOB_WRAPPER": "starter_method of queues is for that", "ALLOW_DAEMON": "execd listens to no network",
+	"RUNBENCHMARKS":                 "no benchmarks are run",
+	"STARTER_HOOK_JOB_EXIT_TIMEOUT": "KEYWORD_HOOK_JOB_EXIT_TIMEOUT is",
+	"USER_JOB_WRAPPER":              "starter_method of queues is for that", "ALLOW_DAEMON": "execd listens to no network",
+	"EXECUTE": "tmpdir of queues says where jobs have their scratch directories", "RESERVED_MEMORY": "complex_values of the host say what there is",
+	"RESERVED_DISK": "complex_values of the host say what there is", "SLOT_WEIGHT": "shares are of the slots of queues",
+	"CLAIM_PARTITIONABLE_LEFTOVERS": "who claims a slot has what he requests",
+	"SLOTS_CONNECTED_TO_KEYBOARD":   "all slots see the keyboard", "SLOTS_CONNECTED_TO_CONSOLE": "all slots see the console",
+	"STARTD_LATCH_EXPRS": "no attribute is kept from one look to the next", "MOUNT_UNDER_SCRATCH": "private_tmp of execd_params is for that",
+	"JOB_RENICE_INCREMENT": "priority of queues is for that", "CGROUP_MEMORY_LIMIT_POLICY": "h_rss and the like of queues and jobs are limits",
+	"STARTD_SLOT_EXPRS": "STARTD_SLOT_ATTRS is for that", "STARTD_EXPRS": "STARTD_ATTRS is for that",
+}
+
+// identity are the knobs that say as whom jobs run, where and in what: a file that
+// expects that must not be taken for one that has it. They are refused unless they
+// say what is so in any case.
+var identity = []struct {
+	names *regexp.Regexp
+	so    func(v string) bool // nil: never
+	why   string
+}{
+	{regexp.MustCompile(`^(SLOT[0-9]+(_[0-9]+)?|VM[0-9]+|NOBODY_SLOT)_USER$`), nil, "jobs run as their owners"},
+	{regexp.MustCompile(`^STARTER_ALLOW_RUNAS_OWNER$`), says(true), "jobs run as their owners"},
+	{regexp.MustCompile(`^(DEDICATED_EXECUTE_ACCOUNT_REGEXP|EXECUTE_LOGIN_IS_DEDICATED)$`), says(false), "no account is for jobs alone, and what a job leaves is found by its control group"},
+	{regexp.MustCompile(`^(ENFORCE_CPU_AFFINITY|ASSIGN_CPU_AFFINITY|SLOT[0-9]+_CPU_AFFINITY)$`), says(false), "qsub -binding is for that"},
+	{regexp.MustCompile(`^SLOT[0-9]+_EXECUTE$`), nil, "tmpdir of queues says where jobs have their scratch directories"},
+	{regexp.MustCompile(`^(NAMED_CHROOT|SINGULARITY_JOB)$`), says(false), "starter_method of queues is for that"},
+}
+
+// says returns a function that reports whether a value is a boolean, and this one.
+func says(want bool) func(string) bool {
+	return func(v string) bool {
+		b, err := truth(v)
+		return err == nil && b == want
+	}
+}
+
+// refused says why a value of a knob cannot be had here, "" if it may be.
+func refused(name, v string) string {
+	for _, k := range identity {
+		if v != "" && k.names.MatchString(name) && (k.so == nil || !k.so(v)) {
+			return k.why
+		}
+	}
+	return ""
 }
 
 var slotType = regexp.MustCompile(`^(NUM_SLOTS(_TYPE_[0-9]+)?|SLOT_TYPE_[0-9]+(_.*)?)$`)
 
 // unread says why a knob has no effect here, "" if it may have.
 func unread(name string) string {
-	if slotType.MatchString(name) {
+	switch {
+	case slotType.MatchString(name):
 		return "slots are those of the queues"
+	case strings.HasPrefix(name, "MACHINE_RESOURCE_"):
+		return "complex_values of the host say what there is"
+	case strings.HasPrefix(name, "STARTD_CRON_"):
+		return sensors
 	}
 	return elsewhere[name]
 }

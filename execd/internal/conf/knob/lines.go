@@ -1,9 +1,11 @@
 package knob
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +15,7 @@ type lines struct {
 	file   string
 	text   string // what is not read yet
 	line   int    // of what was read last, from 1
+	at     int    // where the template stands that is read; 0: it is a file
 	blocks []block
 }
 
@@ -38,7 +41,9 @@ func (l *lines) next() (string, bool) {
 	}
 	line, rest, _ := strings.Cut(l.text, "\n")
 	l.text = rest
-	l.line++
+	if l.line++; l.at > 0 {
+		l.line = l.at
+	}
 	return strings.TrimSuffix(line, "\r"), true
 }
 
@@ -139,8 +144,8 @@ func (l *lines) one(text string, line int) {
 	switch {
 	case !isValue && (lower == "include" || strings.HasPrefix(lower, "include:")):
 		l.include(strings.TrimSpace(text[len("include"):]), line)
-	case !isValue && (lower == "use" || strings.HasPrefix(lower, "use:")):
-		l.problem(line, "cannot use %s: there are no templates here", shorten(rest))
+	case !isValue && isUse(lower):
+		l.use(strings.TrimPrefix(text, "@")[len("use"):], line)
 	case !ok:
 		l.problem(line, "cannot read %q: want NAME = value", shorten(text))
 	default:
@@ -235,11 +240,11 @@ func (l *lines) condition(text string, line int) bool {
 
 func (l *lines) holds(text string) (bool, error) {
 	what, rest := word(text)
-	switch strings.ToLower(what) {
-	case "":
+	if what == "" {
 		return false, errors.New("there is no condition")
-	case "version":
-		return false, errors.New("there is no version to compare with here")
+	}
+	if comparison, ok := cutWord(text, "version"); ok {
+		return compareVersion(comparison)
 	}
 	expanded, failed := l.r.expand(text)
 	if failed != nil {
@@ -261,6 +266,57 @@ func (l *lines) holds(text string) (bool, error) {
 		return ok, nil
 	}
 	return truth(strings.TrimSpace(expanded))
+}
+
+// isUse reports whether the first word of a statement, in small letters, is that of a
+// template. HTCondor takes @use for the same.
+func isUse(word string) bool {
+	word = strings.TrimPrefix(word, "@")
+	return word == "use" || strings.HasPrefix(word, "use:")
+}
+
+// cutWord cuts a word from the beginning of a text that goes on with something else
+// than a name.
+func cutWord(text, w string) (rest string, ok bool) {
+	if len(text) < len(w) || !strings.EqualFold(text[:len(w)], w) {
+		return "", false
+	}
+	rest = text[len(w):]
+	return strings.TrimSpace(rest), rest == "" || !IsKeyword(rest[:1]) && rest[0] != '.'
+}
+
+// language is the version of HTCondor whose language and knobs these are.
+var language = [...]int{25, 14, 0}
+
+// compareVersion compares language with what stands behind the operator, as far as that
+// goes: 25 and 25.14 are both equal to it.
+func compareVersion(text string) (bool, error) {
+	op := text[:len(text)-len(strings.TrimLeft(text, "<>=!"))]
+	order := 0
+	for i, part := range strings.Split(strings.TrimSpace(text[len(op):]), ".") {
+		n, err := strconv.ParseUint(part, 10, 31)
+		if err != nil || i >= len(language) {
+			return false, errors.New("want version OPERATOR NUMBER.NUMBER.NUMBER")
+		}
+		if order == 0 {
+			order = cmp.Compare(language[i], int(n))
+		}
+	}
+	switch op {
+	case "<":
+		return order < 0, nil
+	case "<=":
+		return order <= 0, nil
+	case "=", "==":
+		return order == 0, nil
+	case "!=":
+		return order != 0, nil
+	case ">=":
+		return order >= 0, nil
+	case ">":
+		return order > 0, nil
+	}
+	return false, errors.New("versions are compared by <, <=, ==, !=, >= or >")
 }
 
 // include reads another file: include [ifexist] : path.

@@ -298,6 +298,9 @@ func (r *reader) finish() *Set {
 				r.add(Problem{File: k.place(), Line: k.Line, Text: k.told(odd), Warning: true})
 			}
 		}
+		if why := refused(bare(name), v); why != "" {
+			r.problem(k.place(), k.Line, "%s", k.told("cannot be had here: "+why))
+		}
 		if why := unread(bare(name)); why != "" && v != "" && !r.refers[name] {
 			r.add(Problem{File: k.place(), Line: k.Line, Text: k.told("has no effect here: " + why), Warning: true})
 		}

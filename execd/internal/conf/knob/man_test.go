@@ -15,6 +15,22 @@ var item = regexp.MustCompile(`(?ms)^\.It Va (\S+) Ar (\S+)\n(.*?)(?:^\.It|^\.El
 // fallback matches the default that is said.
 var fallback = regexp.MustCompile(`(?m)^Default:\n\.Li (.*) \.$`)
 
+// TestManualTemplates: every template that can be used is in hooks.conf(5).
+func TestManualTemplates(t *testing.T) {
+	text, err := os.ReadFile("../../../../man/man5/hooks.conf.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.ToUpper(string(text))
+	for category, named := range templates {
+		for name, template := range named {
+			if template.refused+template.warning == "" && !strings.Contains(page, category+" \\&: "+name) && !strings.HasPrefix(name, "GET_HTCONDOR") && !strings.Contains(page, " , "+name) {
+				t.Errorf("%s : %s is not in the page", category, name)
+			}
+		}
+	}
+}
+
 // TestManual holds the table against hooks.conf(5): each knob is there once, with
 // its kind and its default.
 func TestManual(t *testing.T) {
