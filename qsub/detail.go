@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -126,7 +127,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 		say("verify_suitable_queues", strconv.Itoa(n+1))
 	}
 	if r.Tasks.IsArray() {
-		say("job-array tasks", r.Tasks.String())
+		say("job-array tasks", cmp.Or(r.Only, r.Tasks.String()))
 		if r.MaxRun > 0 {
 			say("maximum concurrency", strconv.Itoa(r.MaxRun))
 		}

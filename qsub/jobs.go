@@ -34,7 +34,10 @@ func (j *jobWords) tasks(o *option.Setting, exit int) error {
 	if j.last == len(j.words) {
 		return &failure{exit, fmt.Sprintf("error: found lonely '-t %s' option (The -t option needs a leading job name).", api.Visible(o.Value()))}
 	}
-	if _, err := taskNumbers(o); err != nil {
+	if strings.Contains(o.Value(), ",") {
+		return o.Errorf(option.ExitValue, "-t option only allows one range specification")
+	}
+	if _, err := taskNumbers(o, o.Value()); err != nil {
 		return err
 	}
 	for k := j.last; k < len(j.words); k++ {

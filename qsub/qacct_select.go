@@ -66,7 +66,7 @@ func shellPattern(text string) string { return strings.ReplaceAll(text, "[!", "[
 func (s *selection) setTasks(o *option.Setting) error {
 	s.tasks = nil
 	for text := range strings.SplitSeq(o.Value(), ",") {
-		t, err := parseTasks(&option.Setting{Option: o.Option, Values: []string{text}})
+		t, err := taskRange(o, text)
 		if err != nil {
 			return o.Errorf(exitFailed, "invalid list of task id ranges: %s", o.Value())
 		}

@@ -28,6 +28,8 @@ type alteration struct {
 	args     []string // behind --
 	verify   bool     // -verify: show only
 	json     bool
+	failed   bool   // -failed of qresub
+	only     string // -t of qresub
 }
 
 // qalter changes jobs that are not finished.
@@ -118,7 +120,16 @@ func (s *session) alteration(args []string) (*alteration, error) {
 				return nil, o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
 			}
 			r.Hold += o.Value()
+		case "-failed":
+			a.failed = true
 		case "-t":
+			if s.command == option.Qresub {
+				if _, _, err := parseTasks(o); err != nil {
+					return nil, err
+				}
+				a.only = o.Value()
+				continue
+			}
 			if err := jobs.tasks(o, option.ExitUsage); err != nil {
 				return nil, err
 			}
@@ -257,7 +268,7 @@ func contextList(context []string) string {
 	return strings.Join(items, ",")
 }
 
-// qresub submits copies of jobs that are not finished.
+// qresub submits copies of jobs, whether they are finished or not.
 func (s *session) qresub(ctx context.Context, args []string) error {
 	a, err := s.alteration(args)
 	if a == nil || err != nil {
@@ -269,8 +280,11 @@ func (s *session) qresub(ctx context.Context, args []string) error {
 	if a.tasks {
 		return tasksRefused()
 	}
+	if a.failed && a.only != "" {
+		return &failure{option.ExitUsage, "-failed and -t exclude each other"}
+	}
 	var reply api.ResubmitReply
-	err = s.client.Call(ctx, api.VerbResubmit, &api.ResubmitRequest{Jobs: a.request.Jobs, Hold: a.request.Hold}, &reply)
+	err = s.client.Call(ctx, api.VerbResubmit, &api.ResubmitRequest{Jobs: a.request.Jobs, Failed: a.failed, Tasks: a.only, Hold: a.request.Hold}, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
 		reply.Failed, err = e, nil
 	}
@@ -298,6 +312,9 @@ func (s *session) qresub(ctx context.Context, args []string) error {
 			lines = append(lines, api.Line{Text: text})
 		}
 		lines = append(lines, api.Line{Text: hasBeenSubmitted(r)})
+	}
+	for _, text := range reply.Skipped {
+		lines = append(lines, api.Line{Text: text})
 	}
 	if reply.Failed != nil {
 		lines = append(lines, api.Line{Text: reply.Failed.Text, Failed: true})

@@ -189,6 +189,9 @@ func (s *session) warn(lines []string) {
 // idOf returns the number of a job that was submitted, with its tasks, and what
 // it is.
 func idOf(r *api.SubmitReply) (id, kind string) {
+	if r.Only != "" {
+		return fmt.Sprintf("%d.%s", r.Job, r.Only), "job-array"
+	}
 	if r.Tasks.IsArray() {
 		return fmt.Sprintf("%d.%v", r.Job, r.Tasks), "job-array"
 	}

@@ -188,7 +188,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-sync":           func(j *job, o *option.Setting) error { j.sync = o.Yes(); return nil },
 	"-suspend_remote": func(j *job, o *option.Setting) error { j.suspendRemote = o.Yes(); return nil },
 	"-t": func(j *job, o *option.Setting) (err error) {
-		j.req.Tasks, err = parseTasks(o)
+		j.req.Tasks, j.req.Only, err = parseTasks(o)
 		return err
 	},
 	"-tc": func(j *job, o *option.Setting) error {
@@ -318,11 +318,7 @@ func rangeNumber(o *option.Setting, text string) (int, error) {
 
 // taskNumbers reads first[-last[:step]] without looking whether it is a range
 // of tasks.
-func taskNumbers(o *option.Setting) (t api.Tasks, err error) {
-	text := o.Value()
-	if strings.Contains(text, ",") {
-		return t, o.Errorf(option.ExitValue, "-t option only allows one range specification")
-	}
+func taskNumbers(o *option.Setting, text string) (t api.Tasks, err error) {
 	if rest, minus := strings.CutPrefix(text, "-"); minus && rest != "" {
 		return t, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", text, rest)
 	}
@@ -343,10 +339,10 @@ func taskNumbers(o *option.Setting) (t api.Tasks, err error) {
 	return t, err
 }
 
-// parseTasks reads the tasks of an array. That there are not too many is
-// execd's to see.
-func parseTasks(o *option.Setting) (api.Tasks, error) {
-	t, err := taskNumbers(o)
+// taskRange reads a range of the tasks of an array. That there are not too many
+// is execd's to see.
+func taskRange(o *option.Setting, text string) (api.Tasks, error) {
+	t, err := taskNumbers(o, text)
 	switch {
 	case err != nil:
 		return api.Tasks{}, err
@@ -360,6 +356,45 @@ func parseTasks(o *option.Setting) (api.Tasks, error) {
 		return api.Tasks{}, rejected(exitFailed, "job rejected: 0 is an invalid task id")
 	}
 	return t, nil
+}
+
+// parseTasks reads the tasks of an array: one range, or several with commas
+// between them. Of several the array is the smallest range that has them all, and
+// they are listed as well.
+func parseTasks(o *option.Setting) (all api.Tasks, only string, err error) {
+	words := strings.Split(o.Value(), ",")
+	if len(words) == 1 {
+		all, err = taskRange(o, o.Value())
+		return all, "", err
+	}
+	list := make([]string, len(words))
+	for i, word := range words {
+		t, err := taskRange(o, word)
+		if err != nil {
+			return api.Tasks{}, "", err
+		}
+		list[i] = t.String()
+		t.Last -= (t.Last - t.First) % t.Step
+		if i == 0 {
+			all = api.Tasks{First: t.First, Last: t.Last}
+		}
+		// The step of the whole divides all distances.
+		all.Step = divisor(all.Step, t.First-all.First)
+		if t.Last > t.First {
+			all.Step = divisor(all.Step, t.Step)
+		}
+		all.First, all.Last = min(all.First, t.First), max(all.Last, t.Last)
+	}
+	all.Step = max(all.Step, 1)
+	return all, strings.Join(list, ","), nil
+}
+
+// divisor returns the greatest common divisor of two numbers, whatever their signs.
+func divisor(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return max(a, -a)
 }
 
 // compose completes the request with what is no option.

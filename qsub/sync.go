@@ -64,11 +64,11 @@ func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) er
 
 // follow tells how tasks end until none is left.
 func (s *session) follow(ctx context.Context, job *api.SubmitReply, terse bool) error {
-	w := waiter{s: s, job: job, terse: terse, ended: make([]uint64, (job.Tasks.Count()+63)/64)}
+	w := waiter{s: s, job: job, terse: terse, ended: make([]uint64, (job.Count()+63)/64)}
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor}
 	var line *statusLine
 	if job.Tasks.IsArray() {
-		line = s.progress(ctx, []string{strconv.Itoa(job.Job)}, job.Tasks.Count())
+		line = s.progress(ctx, []string{strconv.Itoa(job.Job)}, job.Count())
 		defer line.end()
 	}
 	for {
@@ -218,7 +218,7 @@ func endText(id string, e *api.TaskEnd) string {
 
 // end returns the result of the whole job.
 func (w *waiter) end() error {
-	if left := w.job.Tasks.Count() - w.count; left > 0 {
+	if left := w.job.Count() - w.count; left > 0 {
 		// Deleted before they were started: of those nothing is accounted.
 		if w.count == 0 {
 			fmt.Fprintf(w.s.err, "Unable to run job %d\n", w.job.Job)

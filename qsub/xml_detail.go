@@ -118,11 +118,13 @@ func (x *xmlWriter) detail(d *api.Detail, kinds map[string]attribute, cores bool
 	x.number("JB_override_tickets", 0)
 	x.number("JB_version", 0)
 	x.open("JB_ja_structure")
-	tasks := api.Tasks{First: 1, Last: 1, Step: 1}
+	ranges := []api.Tasks{{First: 1, Last: 1, Step: 1}}
 	if r.Tasks.IsArray() {
-		tasks = r.Tasks
+		ranges = api.Ranges(r.Tasks, r.Only)
 	}
-	x.taskRange("task_id_range", tasks.First, tasks.Last, tasks.Step)
+	for _, tasks := range ranges {
+		x.taskRange("task_id_range", tasks.First, tasks.Last, tasks.Step)
+	}
 	x.end()
 	x.number("JB_type", jobType(r))
 	if cores {

@@ -46,6 +46,7 @@ const (
 	DirCorrupt    = "corrupt"
 	DirJobs       = "jobs"
 	DirScripts    = "job_scripts"
+	DirEnded      = "ended_jobs"
 	DirClaims     = "claims"
 	DirEvictions  = "evictions"
 	FileMessages  = "messages"
@@ -132,6 +133,7 @@ var Places = []Place{
 	{DirCorrupt, "what a human must look at", 0o700},
 	{DirJobs, "the records of jobs and tasks", 0o700},
 	{DirScripts, "job scripts, each for its owner alone", 0o711},
+	{DirEnded, "records and scripts of the last jobs that have ended, for qresub", 0o700},
 	{DirClaims, "claims of slots that are not the queue's, with their secrets", 0o700},
 	{DirEvictions, "ends of claims of fetched work that are to be told", 0o700},
 }

@@ -500,6 +500,10 @@ func (r *Root) ListEvictions() ([]string, error) { return r.list(DirEvictions) }
 // ListScripts returns the names in job_scripts, as ListStaging does.
 func (r *Root) ListScripts() ([]string, error) { return r.list(DirScripts) }
 
+// ListEnded returns the names of records and scripts of jobs that have ended,
+// sorted.
+func (r *Root) ListEnded() ([]string, error) { return r.list(DirEnded) }
+
 func (r *Root) list(place string) ([]string, error) {
 	names, err := readNames(r.Path(place))
 	if err != nil {

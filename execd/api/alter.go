@@ -176,17 +176,26 @@ func ChangeContext(context []string, c ContextChange) []string {
 	return context
 }
 
-// ResubmitRequest is qresub: it submits copies of jobs that are not finished.
+// ResubmitRequest is qresub: it submits copies of jobs that are not finished, or
+// have ended and are kept.
 type ResubmitRequest struct {
-	Jobs []string `json:"jobs"`           // numbers
-	Hold string   `json:"hold,omitempty"` // as in AlterRequest; without it the copies have no hold
+	Jobs []string `json:"jobs"` // numbers
+	// Failed has the copies run only what did not succeed.
+	Failed bool `json:"failed,omitempty"`
+	// Tasks are those of the arrays that the copies have, ranges with commas
+	// between them; empty: all.
+	Tasks string `json:"tasks,omitempty"`
+	Hold  string `json:"hold,omitempty"` // as in AlterRequest; without it the copies have no hold
 }
 
 // ResubmitReply has the jobs that were submitted, and the failure of the one
 // that was not.
 type ResubmitReply struct {
 	Submitted []Resubmitted `json:"submitted"`
-	Failed    *Error        `json:"failed,omitempty"`
+	// Skipped says of which jobs nothing has failed, a line each, when there are
+	// others.
+	Skipped []string `json:"skipped,omitempty"`
+	Failed  *Error   `json:"failed,omitempty"`
 }
 
 // Resubmitted is the copy of a job.

@@ -15,6 +15,7 @@ package api
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -106,6 +107,24 @@ func (t Tasks) Count() int {
 // String returns the range as Grid Engine writes it, "3-7:2".
 func (t Tasks) String() string { return fmt.Sprintf("%d-%d:%d", t.First, t.Last, t.Step) }
 
+// Ranges returns the tasks of an array as ranges: those of only, which is of a
+// SubmitRequest, or the range of the array itself.
+func Ranges(of Tasks, only string) []Tasks {
+	if only == "" {
+		return []Tasks{of}
+	}
+	var ranges []Tasks
+	for word := range strings.SplitSeq(only, ",") {
+		t := Tasks{Step: 1}
+		n, _ := fmt.Sscanf(word, "%d-%d:%d", &t.First, &t.Last, &t.Step)
+		if n < 2 {
+			t.Last = t.First
+		}
+		ranges = append(ranges, t)
+	}
+	return ranges
+}
+
 // Rerun says what becomes of a job whose run was cut short by the host.
 type Rerun string
 
@@ -128,16 +147,19 @@ type SubmitRequest struct {
 	Args    []string `json:"args,omitempty"`    // arguments of the job; any bytes but NUL
 	Binary  bool     `json:"binary,omitempty"`  // -b y
 	NoShell bool     `json:"no_shell,omitempty"`
-	Shell   string   `json:"shell,omitempty"`   // -S
-	Cwd     string   `json:"cwd,omitempty"`     // -cwd, -wd; empty: not requested, the job runs in the owner's home
-	Stdin   string   `json:"stdin,omitempty"`   // -i
-	Stdout  string   `json:"stdout,omitempty"`  // -o; empty: default name in the working directory
-	Stderr  string   `json:"stderr,omitempty"`  // -e
-	Merge   bool     `json:"merge,omitempty"`   // -j y
-	Rerun   Rerun    `json:"rerun,omitempty"`   // -r
-	Tasks   Tasks    `json:"tasks,omitzero"`    // -t
-	MaxRun  int      `json:"max_run,omitempty"` // -tc: at most so many tasks at once; 0: no limit
-	Notify  bool     `json:"notify,omitempty"`  // -notify: warn the job before it is killed or suspended
+	Shell   string   `json:"shell,omitempty"`  // -S
+	Cwd     string   `json:"cwd,omitempty"`    // -cwd, -wd; empty: not requested, the job runs in the owner's home
+	Stdin   string   `json:"stdin,omitempty"`  // -i
+	Stdout  string   `json:"stdout,omitempty"` // -o; empty: default name in the working directory
+	Stderr  string   `json:"stderr,omitempty"` // -e
+	Merge   bool     `json:"merge,omitempty"`  // -j y
+	Rerun   Rerun    `json:"rerun,omitempty"`  // -r
+	Tasks   Tasks    `json:"tasks,omitzero"`   // -t: the range
+	// Only are those of the range that the job has, ranges of it ascending with
+	// commas between them; empty: all. execd puts it into this form.
+	Only   string `json:"only,omitempty"`
+	MaxRun int    `json:"max_run,omitempty"` // -tc: at most so many tasks at once; 0: no limit
+	Notify bool   `json:"notify,omitempty"`  // -notify: warn the job before it is killed or suspended
 
 	// What it needs. Resources and queues that follow -soft are wishes.
 	Hard         []Resource `json:"hard,omitempty"`          // -l; a later value of a name replaces an earlier one
@@ -254,6 +276,7 @@ type AttachReply struct {
 type SubmitReply struct {
 	Job   int      `json:"job"` // 0: only verified
 	Tasks Tasks    `json:"tasks,omitzero"`
+	Only  string   `json:"only,omitempty"` // as in SubmitRequest
 	Name  string   `json:"name"`
 	Lines []string `json:"lines,omitempty"` // what -w found, to be printed first
 	// Warnings are what the user would else learn only when it is too late: for
@@ -265,6 +288,15 @@ type SubmitReply struct {
 	// Program is the command by which the client of an interactive job connects
 	// to it; "": by our own means.
 	Program string `json:"program,omitempty"`
+}
+
+// Count returns how many tasks the job has: 1 for a job that is no array.
+func (r *SubmitReply) Count() int {
+	n := 0
+	for _, t := range Ranges(r.Tasks, r.Only) {
+		n += t.Count()
+	}
+	return n
 }
 
 // JobsRequest asks for the jobs that are not finished, and perhaps for the last

@@ -47,7 +47,7 @@ _paddock() {
   qsh:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
   qsh:-ac|qsh:-A|qsh:-binding|qsh:-dc|qsh:-display|qsh:-l|qsh:-m|qsh:-M|qsh:-masterq|qsh:-N|qsh:-p|qsh:-pe|qsh:-q|qsh:-sc|qsh:-w) return ;;
   qsh:-now|qsh:-R) words='y n' ;;
-  qresub:-h) return ;;
+  qresub:-h|qresub:-t) return ;;
   qwait:-timeout) return ;;
   qlog:-n) return ;;
   qtop:-d|qtop:-n|qtop:-u) return ;;
@@ -66,7 +66,7 @@ _paddock() {
     qrsh:-*) words='-@ -ac -A -b -binding -clear -cwd -dc -e -escape -hard -help -inherit -into -l -listen -lost -m -M -masterq -N -noshell -nostdin -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
     qlogin:-*) words='-@ -ac -A -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -notify -now -o -p -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
     qsh:-*) words='-@ -ac -A -binding -clear -cwd -dc -display -e -hard -help -l -m -M -masterq -N -notify -now -o -p -pe -q -R -S -sc -soft -v -V -verbose -verify -version -w -wd' ;;
-    qresub:-*) words='-h -help -json -version' ;;
+    qresub:-*) words='-failed -h -help -json -t -version' ;;
     qwait:-*) words='-help -json -timeout -version' ;;
     qlog:-*) words='-e -f -help -n -o -version' ;;
     qtop:-*) words='-b -d -help -json -n -u -version' ;;

@@ -436,9 +436,11 @@ complete -c qsh -o 'version' -d 'print the version'
 complete -c qsh -o 'w' -x -d 'check whether the job can be scheduled'
 complete -c qsh -o 'wd' -x -a '(__fish_complete_directories)' -d 'run the job in this directory'
 complete -c qresub -f
+complete -c qresub -o 'failed' -d 'only what did not succeed: jobs, tasks of arrays'
 complete -c qresub -o 'h' -x -d 'holds to set; U, O, S and n take them away'
 complete -c qresub -o 'help' -d 'print this help'
 complete -c qresub -o 'json' -d 'print JSON'
+complete -c qresub -o 't' -x -d 'only these tasks of arrays'
 complete -c qresub -o 'version' -d 'print the version'
 complete -c qresub -a '(__paddock_jobs)'
 complete -c qwait -f

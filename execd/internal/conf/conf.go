@@ -82,6 +82,7 @@ type Global struct {
 	MaxTasks       int           // max_aj_tasks: tasks of one array; 0: no limit
 	MaxTasksAtOnce int           // max_aj_instances: tasks of one array that run at the same time; 0: no limit
 	FinishedJobs   int           // finished_jobs: how many qstat -s z still shows
+	EndedJobs      int           // ENDED_JOBS of execd_params: how many qresub finds
 
 	// Of execd_params.
 	Limits        []Limit       // S_DESCRIPTORS and the like

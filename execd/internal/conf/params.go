@@ -304,6 +304,8 @@ var execdOptions = slices.Concat(
 			}
 			return setFlag(&g.KeepActive, v, hasValue)
 		}},
+		// Ours: in Grid Engine only what is not finished can be submitted again.
+		{"ENDED_JOBS", func(_ *scope, g *Global, v string, _ bool) error { return setInt(&g.EndedJobs, v, 0, 1_000_000) }},
 		boolean("USE_QSUB_GID", func(g *Global) *bool { return &g.QsubGID }),
 		// Ours, as the next five.
 		boolean("PRIVATE_TMP", func(g *Global) *bool { return &g.PrivateTmp }),
@@ -395,6 +397,7 @@ const noReporting = "there is no reporting file"
 func setExecdParams(s *scope, g *Global, v string) error {
 	// As in Grid Engine, where the first is but the delay of signals.
 	g.ScriptTimeout, g.SessionGrace, g.UsageInterval = 2*time.Minute, time.Minute, time.Second
+	g.EndedJobs = 1000
 	g.SessionLost = []string{spool.LostEnd, spool.LostStop, spool.LostKeep}
 	return setOptions(s, g, v, execdOptions)
 }

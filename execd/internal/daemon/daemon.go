@@ -317,6 +317,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		return nil, err
 	}
 	d.store.KeepFinished(config.Global.FinishedJobs)
+	d.store.KeepEnded(config.Global.EndedJobs)
 	drained, err := drain.Open(root)
 	if err != nil {
 		return nil, err

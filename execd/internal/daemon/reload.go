@@ -57,6 +57,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 		d.setPolicy(c)
 		d.fetch.Configure(d.fetchSettings())
 		d.store.KeepFinished(c.Global.FinishedJobs)
+		d.store.KeepEnded(c.Global.EndedJobs)
 		d.usage.SetInterval(c.Global.UsageInterval)
 		d.report()
 		d.configureLoad()

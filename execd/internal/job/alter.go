@@ -520,26 +520,36 @@ func (a *alteration) tell(m *modification, j *Job, al api.Alterable, to *api.Sub
 	}
 }
 
-// Copyable returns the jobs with these numbers, in their order, each once. The
-// caller must be allowed to submit copies of all of them.
+// Copyable returns the jobs with these numbers, in their order, each once, those
+// that have ended as far as they are kept. The caller must be allowed to submit copies of all of them.
 func (s *Store) Copyable(words []string, caller Caller, host string) ([]*Job, error) {
 	if len(words) > api.MaxWords {
 		return nil, api.Errorf(api.CodeRejected, "%d jobs are too many, at most %d are possible", len(words), api.MaxWords)
 	}
-	found := map[*Job]bool{}
+	found := map[int]*Job{}
 	for _, word := range words {
 		if _, tasks := parseTarget(word); tasks.IsArray() {
 			return nil, ErrNotTasks
 		}
 		number, err := strconv.Atoi(word)
+		if err != nil {
+			return nil, api.Errorf(api.CodeNotFound, "job %q does not exist", word)
+		}
 		j := s.Get(number)
+		if j == nil {
+			if j, err = s.Ended(number); err != nil {
+				return nil, err
+			}
+		}
 		switch {
-		case err != nil || j == nil:
+		case j == nil && number > 0 && number <= s.Last():
+			return nil, api.Errorf(api.CodeNotFound, "job \"%d\" has ended and is not kept any more", number)
+		case j == nil:
 			return nil, api.Errorf(api.CodeNotFound, "job %q does not exist", word)
 		case caller.UID != j.UID && !caller.Manager:
 			return nil, api.Errorf(api.CodeDenied, "job rejected: %s@%s is not allowed to resubmit jobs of user %s", caller.Name, host, j.Owner)
 		}
-		found[j] = true
+		found[number] = j
 	}
-	return slices.SortedFunc(maps.Keys(found), func(a, b *Job) int { return a.Number - b.Number }), nil
+	return slices.SortedFunc(maps.Values(found), func(a, b *Job) int { return a.Number - b.Number }), nil
 }

@@ -155,6 +155,9 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 		undo := s.deleting(j, d)
 		err := s.commit(j, durable, func() {
 			j.deleted += d.gone.Len()
+			for number := range d.gone.All {
+				j.fail(number, deletedBeforeRun)
+			}
 			s.finished.deleted(j, &d.gone)
 			j.wakeWaiting()
 			for number := range j.runs {
@@ -320,7 +323,7 @@ func (s *Store) tell(j *Job, named api.Tasks, d *deletion, caller Caller, say fu
 	switch n := d.gone.Len(); {
 	case n == 1:
 		say(false, "%s has deleted job-array task %d.%d", caller.Name, j.Number, d.gone.Min())
-	case n > 1 && (!named.IsArray() || n == j.Tasks.Count()):
+	case n > 1 && (!named.IsArray() || n == j.count()):
 		say(false, "%s has deleted job %d", caller.Name, j.Number)
 	case n > 1:
 		say(false, "%s has deleted job-array tasks %s of job %d", caller.Name, d.gone.format(), j.Number)

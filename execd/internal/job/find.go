@@ -70,9 +70,9 @@ func (s *Store) Last() int {
 
 // found counts the tasks of a job; false: it has none of those.
 func (j *Job) found(tasks api.Tasks) (api.Found, bool) {
-	f := api.Found{Job: j.Number, Name: j.Terms().Name, Owner: j.Owner, Tasks: tasks, Array: j.Tasks.IsArray(), Count: j.Tasks.Count(), Pending: j.pending.Len()}
+	f := api.Found{Job: j.Number, Name: j.Terms().Name, Owner: j.Owner, Tasks: tasks, Array: j.Tasks.IsArray(), Count: j.count(), Pending: j.pending.Len()}
 	if tasks.IsArray() {
-		all, pending := AllTasks(j.Tasks), j.pending.clone()
+		all, pending := j.all(), j.pending.clone()
 		f.Count, f.Pending = cutLen(&all, tasks), cutLen(&pending, tasks)
 	}
 	for _, t := range j.active {

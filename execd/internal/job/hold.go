@@ -80,7 +80,7 @@ func (s *Store) free(j *Job) Tasks {
 		return j.pending
 	}
 	for _, held := range j.held {
-		if held.Len() == j.Tasks.Count() {
+		if held.Len() == j.count() {
 			return NoTasks(j.Tasks)
 		}
 	}

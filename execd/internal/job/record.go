@@ -55,6 +55,7 @@ type kept struct {
 	Binary   bool      `json:"binary"`
 	Rerun    api.Rerun `json:"rerun"`
 	Tasks    api.Tasks `json:"tasks"`
+	Only     string    `json:"only"`
 	MaxRun   int       `json:"max_run"`
 	Priority int       `json:"priority"`
 	Hold     string    `json:"hold"`
@@ -90,7 +91,7 @@ func digestOf(h *header) *digest {
 // keptOf returns what is kept of a request.
 func keptOf(r *api.SubmitRequest) kept {
 	k := kept{
-		Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks,
+		Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks, Only: r.Only,
 		MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail,
 		Predecessors: Predecessors{r.HoldJobs, r.HoldArray}, needs: needsIn(r),
 	}
@@ -126,6 +127,8 @@ type state struct {
 	Pending     string       `json:"pending"` // as Tasks.format writes them
 	Finished    int          `json:"finished"`
 	Deleted     int          `json:"deleted,omitempty"`
+	Failed      string       `json:"failed,omitempty"`  // those of Finished and Deleted that did not succeed, as Pending
+	Failure     string       `json:"failure,omitempty"` // how the first of them ended
 	Runs        map[int]int  `json:"runs,omitempty"`
 	Checkpoints map[int]bool `json:"checkpoints,omitempty"`
 	PIDs        map[int]int  `json:"pids,omitempty"`
@@ -244,6 +247,11 @@ func decode(data []byte) (j *Job, whole int, err error) {
 	if err := h.check(h.Request.Tasks); err != nil {
 		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
 	}
+	if only := h.Request.Only; only != "" {
+		if _, ok := parseTasks(only, h.Request.Tasks); !ok {
+			return nil, 0, fmt.Errorf("line 1 is not a header: only %q", only)
+		}
+	}
 	j = newJob(&h)
 	for n := 2; len(rest) > 0; n++ {
 		var text []byte
@@ -316,6 +324,13 @@ func (j *Job) restore(st *state) error {
 	j.finished, j.deleted, j.requeued, j.replied = st.Finished, st.Deleted, st.Requeued, st.Replied
 	j.runs, j.checkpoints, j.pids = maps.Clone(st.Runs), maps.Clone(st.Checkpoints), maps.Clone(st.PIDs)
 	j.late = maps.Clone(st.Late)
+	j.failed, j.failure = NoTasks(j.Tasks), st.Failure
+	if st.Failed != "" {
+		var ok bool
+		if j.failed, ok = parseTasks(st.Failed, j.Tasks); !ok {
+			return fmt.Errorf("tasks %q are none of the job's", st.Failed)
+		}
+	}
 	j.held = nil
 	for letter, tasks := range st.Held {
 		set, ok := parseTasks(tasks, j.Tasks)
@@ -331,7 +346,7 @@ func (j *Job) restore(st *state) error {
 
 // lines returns events that lead to the present state of the job.
 func (j *Job) lines(now time.Time) []*line {
-	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Late: j.lateness(), Requeued: j.requeued, Replied: j.replied}
+	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Late: j.lateness(), Requeued: j.requeued, Replied: j.replied, Failed: j.failed.format(), Failure: j.failure}
 	for letter, set := range j.held {
 		if st.Held == nil {
 			st.Held = map[string]string{}
@@ -429,6 +444,9 @@ func (j *Job) apply(number int, l *line) error {
 		delete(j.active, number)
 		j.forgetRuns(number)
 		j.finished++
+		if why := t.End.failure(); why != "" {
+			j.fail(number, why)
+		}
 	case EventRequeued:
 		delete(j.active, number)
 		j.pending.Add(number)
@@ -457,6 +475,7 @@ func (j *Job) apply(number int, l *line) error {
 		delete(j.active, number)
 		j.forgetRuns(number)
 		j.deleted++
+		j.fail(number, deletedBeforeRun)
 	default:
 		return fmt.Errorf("unknown event %q", l.Event)
 	}
@@ -504,6 +523,7 @@ type Job struct {
 	SubmitGID int      // of the process that submitted it
 	Submitted time.Time
 	Tasks     api.Tasks
+	only      *Tasks // those of them that it has; nil: all
 	HasScript bool
 	// Interactive says that it is a job of qrsh: it ends with its first run.
 	Interactive bool
@@ -533,6 +553,8 @@ type Job struct {
 	started       int            // tasks in state Started
 	finished      int            // tasks that ran to their end
 	deleted       int            // tasks deleted before they started
+	failed        Tasks          // those that are over and did not succeed
+	failure       string         // how the first of them ended
 	requeued      time.Time      // when a task was last put back: the job queues behind those that did not have their turn
 	startAwaited  bool           // somebody waits for a task to start, which changed is to tell
 	changed       chan struct{}  // closed when a task's end is in the accounting file; nil: nobody waits
@@ -627,18 +649,39 @@ func newJob(h *digest) *Job {
 	j := &Job{
 		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
 		SubmitGID: h.SubmitGID, Submitted: h.Submitted, Tasks: r.Tasks, HasScript: !r.Binary, Interactive: r.Interactive != nil,
-		waitsForTasks: h.WaitsForTasks, pending: AllTasks(r.Tasks),
+		waitsForTasks: h.WaitsForTasks, failed: NoTasks(r.Tasks),
 	}
+	if r.Only != "" {
+		only, _ := parseTasks(r.Only, r.Tasks) // it is checked
+		j.only = &only
+	}
+	j.pending = j.all()
 	if r.Work != nil {
 		j.Foreign, j.Identity = true, string(r.Work.Identity)
 	}
 	j.terms.Store(termsOf(r))
 	if r.Hold != "" {
-		all := AllTasks(r.Tasks)
+		all := j.all()
 		_ = j.hold(&all, r.Hold, true) // letters are checked at submission
 	}
 	j.waitFor(h.WaitsFor)
 	return j
+}
+
+// all returns the tasks that the job was submitted with.
+func (j *Job) all() Tasks {
+	if j.only != nil {
+		return j.only.clone()
+	}
+	return AllTasks(j.Tasks)
+}
+
+// count is how many these are.
+func (j *Job) count() int {
+	if j.only != nil {
+		return j.only.Len()
+	}
+	return j.Tasks.Count()
 }
 
 // waitFor has the job wait for the ends of these.

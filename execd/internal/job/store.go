@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -45,6 +46,7 @@ type Store struct {
 
 	predecessors sync.Mutex // held while those of a job are altered
 	finished     memory     // guarded by mu
+	ended        ended      // guarded by mu
 }
 
 // ParseNumber reads the name of a record or of a script: the number of its job.
@@ -59,6 +61,7 @@ func ParseNumber(name string) (int, bool) {
 // system cannot read: it may be in order.
 func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
 	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, followers: map[int][]*Job{}, compactAbove: defaultCompactAbove}
+	s.ended.limit = math.MaxInt // until KeepEnded says
 	names, err := root.ListJobs()
 	if err != nil {
 		return nil, err
@@ -72,6 +75,9 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 		}
 		s.next = max(s.next, number)
 		numbers = append(numbers, number)
+	}
+	if err := s.loadEnded(); err != nil {
+		return nil, err
 	}
 	if err := s.loadAll(numbers); err != nil {
 		return nil, err
@@ -113,6 +119,7 @@ func (s *Store) load(l *loaded) error {
 		}
 	}
 	if j.over() {
+		s.ended.enter(j)
 		s.remove(j)
 		return nil
 	}
@@ -150,6 +157,7 @@ func (s *Store) repair(number int, data []byte, cause error) error {
 		return fmt.Errorf("cannot write record of job %d: %w", number, err)
 	}
 	if j.over() {
+		s.ended.enter(j)
 		s.remove(j)
 		return nil
 	}
@@ -263,13 +271,16 @@ func (s *Store) request(j *Job) (*api.SubmitRequest, int, error) {
 // job without any the first line is enough.
 func (s *Store) readRequest(j *Job, altered bool) (*header, error) {
 	if altered {
-		data, err := os.ReadFile(s.path(j.Number))
+		data, err := s.readRecord(j.Number)
 		if err != nil {
 			return nil, err
 		}
 		return present(data)
 	}
 	data, err := readHeader(s.path(j.Number))
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = readHeader(s.root.Path(spool.DirEnded, recordName(j.Number)))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -317,6 +328,7 @@ func (j *Job) forget() {
 func (s *Store) drop(j *Job) {
 	j.dropped = true
 	j.wakeWaiting()
+	s.ended.enter(j)
 	delete(s.jobs, j.Number)
 	s.unlink(j)
 	if s.byUser[j.UID]--; s.byUser[j.UID] <= 0 {
@@ -324,7 +336,7 @@ func (s *Store) drop(j *Job) {
 	}
 }
 
-// remove deletes the files of a job that is over, and tells those who waited
+// remove takes the files of a job that is over away, and tells those who waited
 // for it. The highest number given out must be known from elsewhere before the
 // record goes.
 func (s *Store) remove(j *Job) {
@@ -354,12 +366,7 @@ func (s *Store) remove(j *Job) {
 			return
 		}
 	}
-	if err := atomicfile.Remove(s.root.Path(spool.DirJobs, strconv.Itoa(j.Number))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
-	}
-	if j.HasScript {
-		s.removeScript(j.Number)
-	}
+	s.putAway(j)
 }
 
 func (s *Store) removeScript(number int) {

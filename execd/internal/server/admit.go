@@ -47,8 +47,8 @@ func (s *Server) mayHaveJobs(c *conf.Config, owner *user.User, gid int) error {
 
 // mayHaveTasks refuses arrays that are larger than configured, in Grid Engine's
 // words.
-func mayHaveTasks(c *conf.Config, t api.Tasks) error {
-	if most := c.Global.MaxTasks; most > 0 && t.Count() > most {
+func mayHaveTasks(c *conf.Config, count int) error {
+	if most := c.Global.MaxTasks; most > 0 && count > most {
 		return api.Errorf(api.CodeRejected, "job rejected: you tried to submit a job with more than %d tasks", most)
 	}
 	return nil

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -111,6 +112,9 @@ func (s *Server) resubmit(ctx context.Context, c job.Caller, req *api.ResubmitRe
 	if strings.Trim(req.Hold, api.HoldLetters) != "" || strings.Contains(req.Hold, "n") && req.Hold != "n" {
 		return reply, api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", short(req.Hold))
 	}
+	if req.Failed && req.Tasks != "" {
+		return reply, api.Errorf(api.CodeBadRequest, "-failed and -t exclude each other")
+	}
 	hold, _ := api.SplitHold(req.Hold)
 	if err := job.MayHold(c, hold); err != nil {
 		return reply, err
@@ -120,7 +124,11 @@ func (s *Server) resubmit(ctx context.Context, c job.Caller, req *api.ResubmitRe
 		return reply, err
 	}
 	for _, j := range jobs {
-		submitted, err := s.copyJob(ctx, c, j, hold)
+		if req.Failed && s.Store.Failed(j) == "" {
+			reply.Skipped = append(reply.Skipped, fmt.Sprintf("job %d has not failed", j.Number))
+			continue
+		}
+		submitted, err := s.copyJob(ctx, c, j, hold, req)
 		if e, ok := errors.AsType[*api.Error](err); ok {
 			reply.Failed = e
 			return reply, nil
@@ -130,11 +138,17 @@ func (s *Server) resubmit(ctx context.Context, c job.Caller, req *api.ResubmitRe
 		}
 		reply.Submitted = append(reply.Submitted, api.Resubmitted{From: j.Number, SubmitReply: submitted})
 	}
+	if n := len(reply.Skipped); n > 0 && n == len(jobs) {
+		reply.Failed = api.Errorf(api.CodeRejected, "denied: %s", reply.Skipped[0])
+		if reply.Skipped = nil; n > 1 {
+			reply.Failed.Text = "denied: none of the jobs has failed"
+		}
+	}
 	return reply, nil
 }
 
 // copyJob submits a copy of a job as one of the caller's.
-func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold string) (api.SubmitReply, error) {
+func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold string, req *api.ResubmitRequest) (api.SubmitReply, error) {
 	if err := s.mayHurry(c); err != nil {
 		return api.SubmitReply{}, err
 	}
@@ -152,8 +166,11 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 	defer s.Store.Forget(j)
 	r := *was
 	r.Hold, r.Now, r.Verify = hold, false, ""
+	if err := s.choose(j, &r, req); err != nil {
+		return api.SubmitReply{}, err
+	}
 	if j.HasScript {
-		f, err := os.Open(s.Store.Script(j))
+		f, err := s.Store.OpenScript(j)
 		if errors.Is(err, os.ErrNotExist) {
 			return api.SubmitReply{}, gone
 		}
@@ -167,6 +184,21 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 		}
 	}
 	return s.submit(ctx, c, &r)
+}
+
+// choose leaves in the copy of a job the tasks that were asked for. The range of
+// the array stays: the tasks are to find the numbers that they know.
+func (s *Server) choose(j *job.Job, r *api.SubmitRequest, req *api.ResubmitRequest) error {
+	if req.Tasks != "" {
+		if !j.Tasks.IsArray() {
+			return api.Errorf(api.CodeRejected, "job rejected: job %d is no array", j.Number)
+		}
+		r.Only = req.Tasks // submit looks at it
+	}
+	if req.Failed && j.Tasks.IsArray() {
+		r.Only = s.Store.Failed(j)
+	}
+	return nil
 }
 
 // mayBeArgs refuses arguments that the shepherd cannot take.

@@ -62,7 +62,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		return api.SubmitReply{}, busy
 	}
 	return api.SubmitReply{
-		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Lines: lines, Warnings: warnings,
+		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Only: req.Only, Lines: lines, Warnings: warnings,
 		Cursor: account.FormatCursor(place), Program: programOf(&config.Global, req),
 	}, nil
 }
@@ -72,7 +72,17 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 	if err := s.mayHaveJobs(config, owner, gid); err != nil {
 		return err
 	}
-	if err := mayHaveTasks(config, req.Tasks); err != nil {
+	if err := checkTasks(req); err != nil {
+		return err
+	}
+	count := req.Tasks.Count()
+	if req.Only != "" {
+		var err error
+		if req.Only, count, err = job.Only(req.Only, req.Tasks); err != nil {
+			return api.Errorf(api.CodeRejected, "job rejected: %v", err)
+		}
+	}
+	if err := mayHaveTasks(config, count); err != nil {
 		return err
 	}
 	if err := check(req); err != nil {
@@ -96,6 +106,24 @@ func (s *Server) accept(c job.Caller, owner *user.User, gid int, req *api.Submit
 	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
 	return s.Store.Submit(owner, gid, req, limits, time.Now())
+}
+
+// checkTasks refuses what is no range of tasks.
+func checkTasks(r *api.SubmitRequest) error {
+	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
+	switch t := r.Tasks; {
+	case t == (api.Tasks{}):
+		if r.Only != "" {
+			return reject("job rejected: tasks %q of a job that is no array", short(r.Only))
+		}
+	case t.First == 0:
+		return reject("job rejected: 0 is an invalid task id")
+	case t.First < 1 || t.Last < t.First || t.Step < 1:
+		return reject("job rejected: %v is not a range of tasks", t)
+	case t.Last > api.MaxTask:
+		return reject("job rejected: task %d is more than the largest possible, %d", t.Last, api.MaxTask)
+	}
+	return nil
 }
 
 // check refuses what cannot become a job, with Grid Engine's words where it
@@ -157,16 +185,6 @@ func check(r *api.SubmitRequest) error {
 	case api.RerunDefault, api.RerunYes, api.RerunNo:
 	default:
 		return reject("job rejected: %q is no value of -r", r.Rerun)
-	}
-	if t := r.Tasks; t != (api.Tasks{}) {
-		switch {
-		case t.First == 0:
-			return reject("job rejected: 0 is an invalid task id")
-		case t.First < 1 || t.Last < t.First || t.Step < 1:
-			return reject("job rejected: %v is not a range of tasks", t)
-		case t.Last > api.MaxTask:
-			return reject("job rejected: task %d is more than the largest possible, %d", t.Last, api.MaxTask)
-		}
 	}
 	if r.MaxRun < 0 {
 		return reject("job rejected: -tc %d is negative", r.MaxRun)
