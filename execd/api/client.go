@@ -65,20 +65,7 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 	if err != nil {
 		return fmt.Errorf("internal error: cannot encode %s request: %w", verb, err)
 	}
-	err = c.post(ctx, verb, body, func(status string, r io.Reader) error {
-		if status == "200 OK" {
-			return read(r)
-		}
-		answer, err := io.ReadAll(r)
-		if err != nil {
-			return err
-		}
-		e := &Error{Code: CodeInternal}
-		if json.Unmarshal(answer, e) != nil || e.Text == "" {
-			e.Text = fmt.Sprintf("execd at %s answered %s", c.socket, status)
-		}
-		return e
-	})
+	err = patiently(ctx, func() error { return c.ask(ctx, verb, body, read) })
 	if err == nil {
 		return nil
 	}
@@ -97,10 +84,55 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 	return fmt.Errorf("cannot reach execd at %s: %w", c.socket, &unreachable{err})
 }
 
+// How long a client tries to get in where others do so too, and the longest pause
+// between two tries.
+const (
+	patience  = 10 * time.Second
+	mostPause = 100 * time.Millisecond
+)
+
+// patiently tries again what execd has seen nothing of: more connect than the kernel
+// keeps waiting, or than the caller may have open.
+func patiently(ctx context.Context, try func() error) error {
+	begin := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, mostPause) {
+		err := try()
+		refused, ok := errors.AsType[*Error](err)
+		crowded := ok && refused.Code == CodeCrowded || errors.Is(err, syscall.EAGAIN)
+		if !crowded || time.Since(begin) > patience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// ask sends one request once and has the reply read.
+func (c *Client) ask(ctx context.Context, verb string, body []byte, read func(io.Reader) error) error {
+	return c.post(ctx, verb, body, func(status string, r io.Reader) error {
+		if status == "200 OK" {
+			return read(r)
+		}
+		answer, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		e := &Error{Code: CodeInternal}
+		if json.Unmarshal(answer, e) != nil || e.Text == "" {
+			e.Text = fmt.Sprintf("execd at %s answered %s", c.socket, status)
+		}
+		return e
+	})
+}
+
 // post does one request of HTTP/1.0: there is no other on the connection, and
 // the answer is not sent in chunks. It has the answer read.
 func (c *Client) post(ctx context.Context, verb string, body []byte, read func(status string, r io.Reader) error) error {
-	conn, err := c.dial(ctx)
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.socket)
 	if err != nil {
 		return err
 	}
@@ -119,30 +151,6 @@ func (c *Client) post(ctx context.Context, verb string, body []byte, read func(s
 		return sent
 	}
 	return err
-}
-
-// How long a client tries to connect while more do so than the kernel keeps waiting,
-// and the longest pause between two tries.
-const (
-	dialPatience = 10 * time.Second
-	dialPause    = 100 * time.Millisecond
-)
-
-// dial connects to execd.
-func (c *Client) dial(ctx context.Context) (net.Conn, error) {
-	var d net.Dialer
-	begin := time.Now()
-	for pause := time.Millisecond; ; pause = min(2*pause, dialPause) {
-		conn, err := d.DialContext(ctx, "unix", c.socket)
-		if !errors.Is(err, syscall.EAGAIN) || time.Since(begin) > dialPatience {
-			return conn, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
-		}
-	}
 }
 
 // readHead reads the head of an answer of HTTP/1.0, and returns its body.

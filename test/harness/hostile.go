@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,7 +13,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -95,27 +95,40 @@ func Posted(verb string, length int) string {
 	return "POST /" + api.Version + "/" + verb + " HTTP/1.1\r\nHost: execd\r\nContent-Length: " + strconv.Itoa(length) + "\r\n\r\n"
 }
 
-// Refused counts the connections on which execd has answered instead of waiting, by
-// what it said, and returns how many it left open. An answer has the time to arrive
-// that the next word of execd to somebody else takes: ask first, then count.
-func Refused(conns []net.Conn) (said map[api.Code]int, open int, err error) {
+// Sift closes the connections on which execd has answered instead of waiting, counts
+// them by what it said, and returns the others. Whom execd knows it has answered when
+// somebody else who has come later has an answer.
+func Sift(conns []net.Conn) (open []net.Conn, said map[api.Code]int) {
 	said = map[api.Code]int{}
 	for _, c := range conns {
-		if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-			return nil, 0, err
-		}
-		var b [4096]byte
-		n, err := c.Read(b[:])
-		if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-			open++
+		text, answered := atHand(c)
+		if !answered {
+			open = append(open, c)
 			continue
 		}
 		var e api.Error
-		_, body, _ := bytes.Cut(b[:n], []byte("\r\n\r\n"))
+		_, body, _ := bytes.Cut(text, []byte("\r\n\r\n"))
 		_ = json.Unmarshal(body, &e) // what is none has no code
 		said[e.Code]++
+		_ = c.Close()
 	}
-	return said, open, nil
+	return open, said
+}
+
+// atHand reads what has come on a connection; false: nothing has, and it is open.
+func atHand(c net.Conn) (text []byte, ok bool) {
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return nil, true
+	}
+	b := make([]byte, 4096)
+	err2 := raw.Read(func(fd uintptr) bool {
+		var n int
+		n, err = unix.Read(int(fd), b)
+		text = b[:max(n, 0)]
+		return true
+	})
+	return text, err2 != nil || !errors.Is(err, unix.EAGAIN)
 }
 
 // CloseAll closes connections.
@@ -138,15 +151,9 @@ func Post(ctx context.Context, socket string, uid int, verb string, request any)
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(context.Context, string, string) (net.Conn, error) { return c, nil },
-	}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://execd/"+api.Version+"/"+verb, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, err
-	}
-	reply, err := client.Do(r)
+	// Who is refused at the door finds the connection closed, and the answer there.
+	_, _ = io.WriteString(c, Posted(verb, len(body))+string(body))
+	reply, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		return 0, nil, err
 	}

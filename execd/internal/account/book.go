@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"paddock/execd/internal/job"
@@ -290,6 +291,9 @@ func contains(path, line string, offset int64) (bool, error) {
 	return found, err
 }
 
+// buffers are what accounting files are read with.
+var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 64<<10)) }}
+
 // eachLine calls f for each whole line from an offset on, until f says no more.
 // It returns the offset behind the last line that f saw.
 func eachLine(path string, offset int64, f func([]byte) bool) (int64, error) {
@@ -301,7 +305,10 @@ func eachLine(path string, offset int64, f func([]byte) bool) (int64, error) {
 	if _, err := file.Seek(offset, io.SeekStart); err != nil {
 		return offset, err
 	}
-	buf := make([]byte, 0, 64<<10)
+	// Thousands may wait, and look each time that something has ended.
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	buf := (*pooled)[:0]
 	for {
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]

@@ -22,18 +22,17 @@ import (
 // so that the rest is there for jobs whatever clients do.
 const (
 	descriptorsOfClients = 4 // one in so many
-	maxConnections       = 2048
+	maxConnections       = 1024
 )
 
-// maxStrangers bounds the connections of users that execd has not seen yet, whose
-// names are being asked for.
+// maxStrangers bounds the users that execd has not seen yet, whose names are being asked
+// for, and the connections of each of them that wait for that.
 const maxStrangers = 64
 
 // askers is how many names are asked for at the same time: each takes a process.
 const askers = 4
 
-// refusalsToldOf is how many refused connections of one user a second stand in the
-// log.
+// refusalsToldOf is how many refused connections a second stand in the log.
 const refusalsToldOf = 1
 
 // door is where clients come in. It counts the connections of each user, refuses
@@ -53,10 +52,16 @@ type door struct {
 	ask   chan struct{} // has a place for each who asks for a name
 
 	mu        sync.Mutex
-	total     int          // guarded by mu; connections of users but root
-	open      map[int]int  // guarded by mu; of them, by uid
-	strangers int          // guarded by mu
-	seen      map[int]bool // guarded by mu; uids that the host has known
+	total     int             // guarded by mu; connections of users but root
+	open      map[int]int     // guarded by mu; of them, by uid
+	strangers map[int][]guest // guarded by mu; by uid
+	seen      map[int]bool    // guarded by mu; uids that the host has known
+}
+
+// guest is a connection and who is at its other end.
+type guest struct {
+	conn net.Conn
+	cred *unix.Ucred
 }
 
 // arrival is one answer of the listener.
@@ -70,7 +75,7 @@ type arrival struct {
 func newDoor(l net.Listener, users *user.Directory, own int, log *slog.Logger) *door {
 	d := &door{
 		Listener: l, users: users, own: own, most: connections(), log: log, in: make(chan arrival), done: make(chan struct{}),
-		ask: make(chan struct{}, askers), open: map[int]int{}, seen: map[int]bool{},
+		ask: make(chan struct{}, askers), open: map[int]int{}, strangers: map[int][]guest{}, seen: map[int]bool{},
 	}
 	d.close = sync.OnceValue(func() error {
 		close(d.done)
@@ -135,42 +140,49 @@ func (d *door) meet(c net.Conn) {
 		return
 	}
 	uid := int(cred.Uid)
+	if uid == 0 || uid == d.own {
+		d.admit(c, cred)
+		return
+	}
 	d.mu.Lock()
-	known := d.seen[uid] || uid == 0 || uid == d.own
-	many := !known && d.strangers >= maxStrangers
-	if !known && !many {
-		d.strangers++
+	known := d.seen[uid]
+	waiting := d.strangers[uid]
+	crowded := !known && (len(waiting) == maxStrangers || waiting == nil && len(d.strangers) == maxStrangers)
+	if !known && !crowded {
+		d.strangers[uid] = append(waiting, guest{c, cred})
 	}
 	d.mu.Unlock()
 	switch {
 	case known:
 		d.admit(c, cred)
-	case many:
-		d.refuse(c, uid, api.Errorf(api.CodeCrowded, "too many users are asking for the first time; try again later"))
-	default:
-		go d.introduce(c, cred)
+	case crowded:
+		d.refuse(c, uid, api.Errorf(api.CodeCrowded, "too many ask for the first time, user %d among them; try again later", uid))
+	case waiting == nil:
+		go d.introduce(uid)
 	}
 }
 
 // introduce asks the host who somebody is.
-func (d *door) introduce(c net.Conn, cred *unix.Ucred) {
-	uid := int(cred.Uid)
+func (d *door) introduce(uid int) {
 	d.ask <- struct{}{}
 	_, err := d.users.ByID(context.Background(), uid)
 	<-d.ask
 	d.mu.Lock()
-	d.strangers--
+	waiting := d.strangers[uid]
+	delete(d.strangers, uid)
 	if err == nil {
 		d.seen[uid] = true
 	}
 	d.mu.Unlock()
-	switch {
-	case err == nil:
-		d.admit(c, cred)
-	case errors.Is(err, user.ErrUnknown):
-		d.refuse(c, uid, api.Errorf(api.CodeDenied, "user %d is not known on this host", uid))
-	default:
-		d.refuse(c, uid, api.Errorf(api.CodeInternal, "%v", err))
+	for _, w := range waiting {
+		switch {
+		case err == nil:
+			d.admit(w.conn, w.cred)
+		case errors.Is(err, user.ErrUnknown):
+			d.refuse(w.conn, uid, api.Errorf(api.CodeDenied, "user %d is not known on this host", uid))
+		default:
+			d.refuse(w.conn, uid, api.Errorf(api.CodeInternal, "%v", err))
+		}
 	}
 }
 
@@ -218,7 +230,7 @@ func (d *door) left(uid int) {
 // refuse says why a connection is not let in, without having heard what it wanted. The
 // buffer of a new connection has room for that, so the client need not read it.
 func (d *door) refuse(c net.Conn, uid int, why *api.Error) {
-	if d.told.Take(uid, refusalsToldOf, time.Now()) == 0 {
+	if d.told.Take(0, refusalsToldOf, time.Now()) == 0 { // one meter for all: there may be very many users
 		d.log.Warn(fmt.Sprintf("execd: refused a connection of user %d: %s", uid, why.Text))
 	}
 	body, err := json.Marshal(why)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"time"
 
 	"paddock/execd/api"
@@ -30,15 +31,17 @@ const (
 // has for both, 2 MB.
 const maxValues = 1 << 18
 
-// How many submissions are under way at the same time, and how many other requests are
-// being answered. Submissions of one user share the syncs of a group commit, and are
-// few enough for the others not to notice.
+// How many submissions are under way at the same time. Those of one user share the
+// syncs of a group commit, and are few enough for the others not to notice.
 const (
 	maxSubmits     = 128
 	maxUserSubmits = 16
-	maxAnswers     = 64
-	maxUserAnswers = 4
 )
+
+// answerers is how many users have, together, all the requests that are being answered
+// at the same time, but submissions: for each user half as many as there are processors,
+// and at least 2.
+const answerers = 16
 
 // How long a client may take to send a request, with a second for each MB of it, and
 // to read a piece of the reply.
@@ -57,9 +60,10 @@ type admission struct {
 }
 
 func newAdmission() *admission {
+	ofUser := max(runtime.GOMAXPROCS(0)/2, 2)
 	return &admission{
 		submits: fair.Gate{Total: maxSubmits, PerUser: maxUserSubmits},
-		answers: fair.Gate{Total: maxAnswers, PerUser: maxUserAnswers},
+		answers: fair.Gate{Total: answerers * ofUser, PerUser: ofUser},
 		bodies:  fair.Gate{Total: maxBodies, PerUser: maxUserBodies},
 		replies: fair.Gate{Total: maxReplies, PerUser: maxUserReplies},
 	}
