@@ -173,6 +173,7 @@ func run(c *cli.Context) error {
 		// Users have to get through to what the files' modes show them, whatever
 		// the administrator's shell had.
 		unix.Umask(0o022)
+		_ = os.Chdir("/") // and be in nobody's way
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -433,8 +433,7 @@ func TestHooksWithoutNameServices(t *testing.T) {
 	if err := harness.WriteExecutable(filepath.Join(silent, "getent"), "#!/bin/sh\nexit 1\n"); err != nil {
 		t.Fatal(err)
 	}
-	path := os.Getenv("PATH")
-	t.Setenv("PATH", silent)
+	s.r.Users.Path = silent
 	s.r.drop(s.l)
 	l := s.life(s.l.task)
 	l.found, s.l = true, l
@@ -446,7 +445,7 @@ func TestHooksWithoutNameServices(t *testing.T) {
 	if _, retry := errors.AsType[*Retry](s.settled()); !retry {
 		t.Error("the hook is not waited for")
 	}
-	t.Setenv("PATH", path)
+	s.r.Users.Path = ""
 	s.until()
 	if len(s.hooks.calls) != 1 || s.hooks.calls[0].As.UID != os.Getuid() || s.hooks.calls[0].Behind == "" {
 		t.Errorf("calls %+v; want the hook of the end, as its owner, behind one of an earlier execd", s.hooks.calls)

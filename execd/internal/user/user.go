@@ -9,12 +9,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrUnknown is matched when the name services answered that there is no such
@@ -38,6 +42,10 @@ type User struct {
 type Directory struct {
 	// Keep is how long an answer is good. 0: a minute.
 	Keep time.Duration
+	// Path has the directories in which getent and id are looked for, separated by
+	// colons. Empty: the system's and then, where execd is not root, those of PATH.
+	// What whoever started execd has in his PATH is not run as root.
+	Path string
 
 	mu    sync.Mutex
 	known map[string]answer    // guarded by mu; by key of lookup
@@ -109,7 +117,7 @@ func (d *Directory) lookup(ctx context.Context, key string) (*User, error) {
 
 // answer asks for all who wait for the answer.
 func (d *Directory) answer(key string, q *question) {
-	q.user, q.err = ask(context.Background(), key)
+	q.user, q.err = d.ask(context.Background(), key)
 	keep := d.Keep
 	if keep == 0 {
 		keep = time.Minute
@@ -136,10 +144,10 @@ func (d *Directory) answer(key string, q *question) {
 }
 
 // ask asks the name services.
-func ask(ctx context.Context, key string) (*User, error) {
+func (d *Directory) ask(ctx context.Context, key string) (*User, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	line, err := run(ctx, "getent", "passwd", key)
+	line, err := d.run(ctx, "getent", "passwd", key)
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == 2 { // getent(1): key not found
@@ -151,7 +159,7 @@ func ask(ctx context.Context, key string) (*User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up user %q: %w", key, err)
 	}
-	groups, err := run(ctx, "id", "-G", "--", u.Name)
+	groups, err := d.run(ctx, "id", "-G", "--", u.Name)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look up groups of user %q: %w", u.Name, err)
 	}
@@ -163,7 +171,7 @@ func ask(ctx context.Context, key string) (*User, error) {
 		u.Groups = append(u.Groups, gid)
 	}
 	// Groups without a name make getent fail, after it has printed the others.
-	lines, _ := run(ctx, "getent", append([]string{"group", strconv.Itoa(u.GID)}, strings.Fields(groups)...)...)
+	lines, _ := d.run(ctx, "getent", append([]string{"group", strconv.Itoa(u.GID)}, strings.Fields(groups)...)...)
 	u.Group, u.GroupNames = groupNames(lines, u.GID)
 	return u, nil
 }
@@ -192,8 +200,36 @@ func groupNames(lines string, gid int) (group string, names []string) {
 // thread holds the pipe for more than a second.
 const waitDelay = 5 * time.Second
 
-func run(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
+// systemPath has the directories that the system's own programs are in.
+const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+// program finds a program.
+func (d *Directory) program(name string) (string, error) {
+	path := d.Path
+	if path == "" {
+		path = systemPath
+		if os.Geteuid() != 0 {
+			path += ":" + os.Getenv("PATH")
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if file := filepath.Join(dir, name); unix.Access(file, unix.X_OK) == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("cannot find %s in %s", name, path)
+}
+
+func (d *Directory) run(ctx context.Context, name string, args ...string) (string, error) {
+	file, err := d.program(name)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, file, args...)
+	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	cmd.WaitDelay = waitDelay
 	out, err := cmd.Output()
