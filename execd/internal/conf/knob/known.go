@@ -181,7 +181,7 @@ var elsewhere = map[string]string{
 	"RESERVED_DISK": "complex_values of the host say what there is", "SLOT_WEIGHT": "shares are of the slots of queues",
 	"CLAIM_PARTITIONABLE_LEFTOVERS": "who claims a slot has what he requests",
 	"SLOTS_CONNECTED_TO_KEYBOARD":   "all slots see the keyboard", "SLOTS_CONNECTED_TO_CONSOLE": "all slots see the console",
-	"STARTD_LATCH_EXPRS": "no attribute is kept from one look to the next", "MOUNT_UNDER_SCRATCH": "private_tmp of execd_params is for that",
+	"STARTD_LATCH_EXPRS": "no attribute is kept from one look to the next", "MOUNT_UNDER_SCRATCH": "PRIVATE_TMP of execd_params is for that",
 	"JOB_RENICE_INCREMENT": "priority of queues is for that", "CGROUP_MEMORY_LIMIT_POLICY": "h_rss and the like of queues and jobs are limits",
 	"STARTD_SLOT_EXPRS": "STARTD_SLOT_ATTRS is for that", "STARTD_EXPRS": "STARTD_ATTRS is for that",
 }

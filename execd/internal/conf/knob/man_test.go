@@ -3,6 +3,7 @@ package knob
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,26 @@ var item = regexp.MustCompile(`(?ms)^\.It Va (\S+) Ar (\S+)\n(.*?)(?:^\.It|^\.El
 
 // fallback matches the default that is said.
 var fallback = regexp.MustCompile(`(?m)^Default:\n\.Li (.*) \.$`)
+
+// TestManualElsewhere: from_condor(7) says of every knob that is refused or has no effect
+// what is for it.
+func TestManualElsewhere(t *testing.T) {
+	text, err := os.ReadFile("../../../../man/man7/from_condor.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.ToUpper(string(text))
+	for name := range elsewhere {
+		if !strings.Contains(page, name) {
+			t.Errorf("%s is not in the page", name)
+		}
+	}
+	for _, k := range identity {
+		if !slices.ContainsFunc(strings.FieldsFunc(page, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' }), k.names.MatchString) {
+			t.Errorf("nothing in the page is of %v", k.names)
+		}
+	}
+}
 
 // TestManualTemplates: every template that can be used is in hooks.conf(5).
 func TestManualTemplates(t *testing.T) {
