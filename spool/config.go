@@ -187,6 +187,10 @@ const (
 	KeyHRT    = ownPrefix + "h_rt"  // seconds until it is killed
 	KeyTrace  = ownPrefix + "trace" // TraceDetail
 
+	// KeyEndSignal is the number of the signal by which execd asks the job to end; none:
+	// SIGTERM.
+	KeyEndSignal = ownPrefix + "end_signal"
+
 	// KeySession is the path of qrsh-session: the job is interactive, its streams
 	// are a client's. KeySessionGrace is how many seconds a client that is lost is
 	// waited for, -1 for ever, KeySessionLost what becomes of the job then: LostEnd

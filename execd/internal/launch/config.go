@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"paddock/execd/api"
@@ -41,6 +42,9 @@ type Order struct {
 	ScratchLimit uint64
 
 	SRT, HRT time.Duration // wall clock time until USR1 and KILL; 0: no limit
+
+	// EndSignal is by which the job is asked to end; 0: SIGTERM.
+	EndSignal syscall.Signal
 
 	// Sub is the task that is to be started in the run; nil: the run itself.
 	Sub *Subtask
@@ -259,6 +263,9 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	}
 	if o.closed != "" {
 		c.text(spool.KeyPrivateTmp, o.closed)
+	}
+	if o.EndSignal != 0 {
+		c.number(spool.KeyEndSignal, int(o.EndSignal))
 	}
 	o.scratch.record(c)
 	soft, hard := spool.KeySRT, spool.KeyHRT

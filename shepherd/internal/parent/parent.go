@@ -82,6 +82,8 @@ type parent struct {
 	announced bool
 	// The job's own limits of time, 0 for none.
 	soft, hard time.Duration
+	// By which execd asks the job to end.
+	endSignal unix.Signal
 	// The job's exit codes 99 and 100 are ordinary ones.
 	forbidReschedule, forbidApperror bool
 

@@ -1120,14 +1120,16 @@ while :; do sleep 1000 & wait $!; done`)
 func TestAsked(t *testing.T) {
 	for _, tt := range []struct {
 		script string
+		set    []string
 		sig    unix.Signal
 		want   int
 	}{
-		{"trap 'exit 0' TERM\necho ready\nwhile :; do sleep 1000 & wait $!; done", unix.SIGTERM, 15},
-		{"trap 'exit 0' USR1\necho ready\nwhile :; do sleep 1000 & wait $!; done", unix.SIGUSR1, 0},
-		{"echo ready", 0, 0},
+		{"trap 'exit 0' TERM\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, unix.SIGTERM, 15},
+		{"trap 'exit 0' USR1\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, unix.SIGUSR1, 0},
+		{"trap 'exit 0' USR1\necho ready\nwhile :; do sleep 1000 & wait $!; done", []string{spool.KeyEndSignal + "=10"}, unix.SIGUSR1, 10},
+		{"echo ready", nil, 0, 0},
 	} {
-		r := newRig(t, tt.script)
+		r := newRig(t, tt.script).set(tt.set...)
 		next := r.pipe()
 		p := r.start()
 		if got := next(); got != "ready" {

@@ -43,6 +43,14 @@ func (p *parent) readControl() (err error) {
 	if p.ckpt, err = command.ReadCheckpoint(p.config); err != nil {
 		return err
 	}
+	p.endSignal = unix.SIGTERM
+	if _, ok := p.config.Lookup(spool.KeyEndSignal); ok {
+		n, err := p.config.Int(spool.KeyEndSignal)
+		if err != nil {
+			return err
+		}
+		p.endSignal = unix.Signal(n)
+	}
 	if p.soft, err = secondsIn(p.config, spool.KeySRT); err != nil {
 		return err
 	}
@@ -135,9 +143,11 @@ func (p *parent) request(sig unix.Signal) {
 		p.held.Add(sig) // behind those that came before
 		return
 	}
+	if sig == unix.SIGKILL || sig == p.endSignal {
+		p.ask(sig)
+	}
 	switch sig {
 	case unix.SIGKILL:
-		p.ask(sig)
 		p.killed = true
 		p.kills++
 		if !p.warn(sig) {
@@ -154,9 +164,6 @@ func (p *parent) request(sig unix.Signal) {
 			p.forget()
 		}
 		p.resume()
-	case unix.SIGTERM:
-		p.ask(sig)
-		p.deliver(sig)
 	default:
 		p.deliver(sig)
 	}
