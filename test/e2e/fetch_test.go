@@ -57,7 +57,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(s.given, fmt.Sprintf("GlobalJobId = %q", id)) { // it may be told twice, and late
 			s.given = ""
 		}
-	case "/v1/exit/exit":
+	case "/v1/exit/exit", "/v1/exit/evict":
 		s.ended[id] = string(body)
 	case "/v1/renew":
 		w.WriteHeader(http.StatusGone)
@@ -131,7 +131,12 @@ func TestFetchHTTP(t *testing.T) {
 	s.add("Cmd = \"/bin/sleep\"\nArgs = \"1000\"\nGlobalJobId = \"three\"\nJobLeaseDuration = 15\n")
 	s.wait(t, d, "a renewal", func() bool { return s.heard("renew three") })
 	s.wait(t, d, "the eviction", func() bool { return s.heard("evict three") })
-	s.wait(t, d, "the end of the job", func() bool { return s.heard("exit/evict three") || s.heard("exit/remove three") })
+	s.wait(t, d, "the end of the job", func() bool { return s.heard("exit/evict three") && s.end("three") != "" })
+	for _, want := range []string{`VacateReason = "its hook says that nobody waits for it"`, "VacateReasonCode = 1017", `ExitReason = "evicted by slot1 (its hook says that nobody waits for it)"`} {
+		if told := s.end("three"); !strings.Contains(told, "\n"+want+"\n") {
+			t.Errorf("/exit was told\n%s\nwant %s", told, want)
+		}
+	}
 	if err := d.Stop(); err != nil {
 		t.Error(err)
 	}

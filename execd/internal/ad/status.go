@@ -24,14 +24,27 @@ type Status struct {
 type End struct {
 	Status
 	Reason   string        // in words
+	Time     time.Time     // zero: not known
+	Forced   *Forced       // nil: nothing had it leave its slot
 	Signal   int           // that ended it; 0: none did
 	ExitCode int           // without Signal
 	Core     bool          // it left a core dump
 	Duration time.Duration // of this run
 }
 
+// Forced is why a run had to leave its slot: Code is that of a slot.Reason or, if it is
+// to wait for somebody to look, of a hold.
+type Forced struct {
+	Held          bool
+	Reason        string
+	Code, Subcode int
+}
+
 // ended are the attributes that a job has only once it is over.
-var ended = []string{"ExitReason", "ExitBySignal", "ExitSignal", "ExitCode", "JobDuration", "JobCoreDumped"}
+var ended = []string{
+	"ExitReason", "ExitBySignal", "ExitSignal", "ExitCode", "JobDuration", "JobCoreDumped",
+	"VacateReason", "VacateReasonCode", "VacateReasonSubCode", "HoldReason", "HoldReasonCode", "HoldReasonSubCode",
+}
 
 // Running returns the ad of a job with what is known of it while it runs.
 func Running(job *classad.Ad, s Status) *classad.Ad {
@@ -63,6 +76,16 @@ func Ended(job *classad.Ad, e End) *classad.Ad {
 	}
 	b.flag("JobCoreDumped", e.Core)
 	b.number("JobDuration", e.Duration.Seconds())
+	b.at("EnteredCurrentStatus", e.Time)
+	if f := e.Forced; f != nil {
+		name := "VacateReason"
+		if f.Held {
+			name = "HoldReason"
+		}
+		b.text(name, f.Reason)
+		b.integer(name+"Code", int64(f.Code))
+		b.integer(name+"SubCode", int64(f.Subcode))
+	}
 	return b.over(job.Without(ended...))
 }
 

@@ -458,7 +458,7 @@ func TestRestart(t *testing.T) {
 	if names := d.files(); len(names) != 2 {
 		t.Errorf("claims are %v; want the two that are good", names)
 	}
-	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil)
+	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil, nil)
 	if len(claims) != 1 || d.place(3) != "Claimed/Busy" || d.place(1) != "Claimed/Idle" {
 		t.Fatalf("slot 1 is %s, slot 3 %s; want both claimed", d.place(1), d.place(3))
 	}

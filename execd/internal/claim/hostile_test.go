@@ -192,7 +192,7 @@ func TestRestartWhileAClaimWaits(t *testing.T) {
 		t.Fatalf("the second claim: %+v, files %v; want it to wait", waits, d.files())
 	}
 	d.again("MaxJobRetirementTime = 3600\n", noon.Add(time.Minute))
-	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil)
+	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil, nil)
 	d.carry()
 	if v, _ := d.Snapshot(slot.Static(1), false); len(claims) != 1 || v.Task != "7.1" || !v.ID.Equal(busy.ID) {
 		t.Errorf("slot 1 is %+v; want the job in it, under its claim", v)
@@ -266,7 +266,7 @@ func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
 		}
 	}
 	d.again(policy, noon.Add(time.Minute))
-	claims := d.Adopt("7.1", grant, "", noon, j, nil)
+	claims := d.Adopt("7.1", grant, "", noon, j, nil, nil)
 	if v, _ := d.Snapshot(slot.Static(2), false); len(claims) != 1 || v.Task != "7.1" || v.Kind != KindQueue {
 		t.Errorf("slot 2 is %+v; want the job in it", v)
 	}
@@ -285,7 +285,7 @@ func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
 	}
 	before, carved := d.slots(), d.Carved(run)
 	d.parted(policy, parted)
-	d.Adopt("8.1", grantOf(1), "", noon, j, carved)
+	d.Adopt("8.1", grantOf(1), "", noon, j, carved, nil)
 	if d.carry(); d.slots() != before || len(d.files()) != 0 {
 		t.Errorf("slots %s, files %v; want %s, and no claim", d.slots(), d.files(), before)
 	}

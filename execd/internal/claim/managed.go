@@ -158,8 +158,10 @@ type Effect struct {
 	Slot     slot.ID
 	Task     string
 	Reason   slot.Reason
-	Text     string
-	Requeue  bool // what ends is to run again
+	Text     string    // of Hold: why; of what ends a job: Reason in words, or what who has given the claim back says
+	Requeue  bool      // what ends is to run again
+	Until    time.Time // of Stop: when the job is killed
+	Subcode  int       // of Hold
 	Eviction Eviction
 	Job      *job.Job
 
@@ -232,7 +234,7 @@ func (t *Table) reclaim(r *record) {
 	if r.Partitionable {
 		t.hold(s, g)
 	}
-	t.restore(m, g, time.Time{}, slot.JobOf(g.ad))
+	t.restore(m, g, time.Time{}, slot.JobOf(g.ad), nil)
 	t.o.Log.Info(fmt.Sprintf("claim %v: found after the restart: slot=%v holder=%s", id, t.id(m.claim), g.holder))
 }
 
@@ -257,10 +259,10 @@ func (s *slots) unfit(r *record) string {
 }
 
 // restore makes the machine of a slot that is claimed already: for a grant, or with
-// nil for the queue, and with a job that runs since a time, or none.
-func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job) {
+// nil for the queue, and with a job that runs since a time, or none, and may be ending.
+func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job, ending *slot.Ending) {
 	now := t.o.Now()
-	saved := slot.Saved{Kind: slot.Queue, Holder: t.holder, Since: now, Begun: begun}
+	saved := slot.Saved{Kind: slot.Queue, Holder: t.holder, Since: now, Begun: begun, Ending: ending}
 	if !begun.IsZero() {
 		saved.Since, saved.Activations = begun, 1
 	}
@@ -344,7 +346,7 @@ func (t *Table) manage(c *Claim) *managed {
 		if j == nil {
 			j = slot.JobOf(nil)
 		}
-		t.restore(m, nil, t.o.Now(), j)
+		t.restore(m, nil, t.o.Now(), j, nil)
 	} else {
 		m.machine = slot.New(t.config(m, nil, nil), t.o.Now())
 		t.happen(m, slot.Evaluate{})
@@ -461,7 +463,14 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		if m.task == "" {
 			return
 		}
-		t.effects = append(t.effects, Effect{Do: do, Slot: id, Task: m.task, Reason: a.Reason, Text: a.Text, Requeue: g == nil && a.Reason != slot.ReasonRemoved})
+		text := a.Text
+		if do != Hold {
+			text = g.reason(a.Reason)
+		}
+		t.effects = append(t.effects, Effect{
+			Do: do, Slot: id, Task: m.task, Reason: a.Reason, Text: text, Requeue: g == nil && a.Reason != slot.ReasonRemoved,
+			Until: a.Until, Subcode: a.Subcode,
+		})
 	}
 	switch a.Do {
 	case slot.Moved:
@@ -535,7 +544,7 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 		return
 	}
 	g.over = true
-	e := Eviction{Slot: t.id(m.claim), Reason: g.reason(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
+	e := Eviction{Slot: t.id(m.claim), Reason: g.reason(why), Code: why, Ad: t.ad(m), ID: g.id, Work: g.ad}
 	switch {
 	case g.promised != nil:
 		e.Job = g.promised.Number
@@ -545,10 +554,10 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 	t.effects = append(t.effects, Effect{Do: Evict, Slot: e.Slot, Eviction: e})
 }
 
-// reason says in words why a claim is over: as who has given it back does, or else by
-// what the slot has done.
+// reason says in words why a claim is over, or what runs under it has to leave: as who has
+// given it back does, or else by what the slot has done. The queue's claims are no grants.
 func (g *grant) reason(why slot.Reason) string {
-	if g.why != "" {
+	if g != nil && g.why != "" {
 		return g.why
 	}
 	return why.String()
@@ -764,8 +773,9 @@ func (t *Table) occupy(m *managed, task string, j slot.Job) bool {
 
 // Adopt is Activate for what an earlier execd has started, at a time: under the
 // claim with a public id, if there is one; carved is what the record says of the slots
-// that were carved for it. No slot is asked for its will.
-func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job, carved []job.Carved) []*Claim {
+// that were carved for it, and ending how its end was being forced, nil if it was not. No
+// slot is asked for its will.
+func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job, carved []job.Carved, ending *slot.Ending) []*Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var claims []*Claim
@@ -778,7 +788,7 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 		if g := t.byPublic(public); g != nil && g.slot.task == "" {
 			m := g.slot
 			m.task = task
-			t.restore(m, g, started, j)
+			t.restore(m, g, started, j, ending)
 			take(m.claim)
 			return claims
 		}
@@ -793,7 +803,7 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 				}
 				m := t.recarve(s, record, j)
 				m.task = task
-				t.restore(m, nil, started, j)
+				t.restore(m, nil, started, j, ending)
 				take(m.claim)
 				continue
 			}
@@ -804,9 +814,13 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 			if c == nil {
 				c = &Claim{Queue: g.Queue, Holder: t.holder}
 			}
-			if m := c.managed; m != nil {
+			m := c.managed
+			if m == nil && ending != nil && c.Slot > 0 {
+				m = t.manage(c)
+			}
+			if m != nil {
 				m.task = task
-				t.restore(m, nil, started, j)
+				t.restore(m, nil, started, j, ending)
 			}
 			take(c)
 		}

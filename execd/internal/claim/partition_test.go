@@ -213,7 +213,7 @@ func TestNoLeftOvers(t *testing.T) {
 	if n, why, _ := d.Willing("p.q", bad, 1); n != 0 || why != "of slot1: the job's RequestCpus is -1" {
 		t.Errorf("willing %d, %q", n, why)
 	}
-	if claims := d.Adopt("2.1", grantOf(1), "", noon, bad, nil); len(claims) != 1 || claims[0].has.Cpus != 1 {
+	if claims := d.Adopt("2.1", grantOf(1), "", noon, bad, nil, nil); len(claims) != 1 || claims[0].has.Cpus != 1 {
 		t.Errorf("runs on %+v; want a slot of one CPU", claims)
 	}
 }
@@ -516,8 +516,8 @@ func TestPartitionRestart(t *testing.T) {
 		t.Error("a slot was carved that was not")
 	}
 	d.parted("", parted)
-	parallel = d.Adopt("2.1", grantOf(2), "", noon, j, records)
-	under = d.Adopt("3.1", grantOf(1), busy.ID.String(), noon, slot.JobOf(work(t, 1, 200)), d.Carved(under))
+	parallel = d.Adopt("2.1", grantOf(2), "", noon, j, records, nil)
+	under = d.Adopt("3.1", grantOf(1), busy.ID.String(), noon, slot.JobOf(work(t, 1, 200)), d.Carved(under), nil)
 	if got := d.slots(); got != before || d.left() != left {
 		t.Errorf("slots %s, %+v is left; want %s, %+v", got, d.left(), before, left)
 	}
@@ -553,7 +553,7 @@ func TestPartitionRestartOtherwise(t *testing.T) {
 	}
 	// Without records the slots are carved as the job asks for them; more may run than
 	// there is room for.
-	claims := d.Adopt("2.1", grantOf(4), "", noon, j, []job.Carved{{Queue: "x.q", Slot: 1, Cpus: 9}})
+	claims := d.Adopt("2.1", grantOf(4), "", noon, j, []job.Carved{{Queue: "x.q", Slot: 1, Cpus: 9}}, nil)
 	if got := d.slots(); got != "1:Claimed:0 1_1:Claimed:1 1_2:Claimed:1 1_3:Claimed:1 1_4:Claimed:1 1_5:Claimed:1 2:Claimed:0" {
 		t.Errorf("slots %s", got)
 	}
@@ -563,7 +563,7 @@ func TestPartitionRestartOtherwise(t *testing.T) {
 	}
 	// The queue is not partitionable any more.
 	d.parted("", []conf.Queue{{Name: "p.q", Slots: 4}, {Name: "b.q", Slots: 1}})
-	claims = d.Adopt("2.1", grantOf(2), "", noon, j, []job.Carved{{Queue: "p.q", Slot: 3, Cpus: 1}})
+	claims = d.Adopt("2.1", grantOf(2), "", noon, j, []job.Carved{{Queue: "p.q", Slot: 3, Cpus: 1}}, nil)
 	if len(claims) != 2 || claims[1].Slot != 2 || claims[1].Dynamic != 0 {
 		t.Errorf("runs on %+v", claims)
 	}

@@ -53,6 +53,7 @@ type View struct {
 type Eviction struct {
 	Slot   slot.ID
 	Reason string
+	Code   slot.Reason // the same as a number
 	Ad     *classad.Ad // of the slot when the claim was broken
 	ID     ID
 	Job    int         // that was running or promised; 0: none

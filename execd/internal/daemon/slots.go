@@ -280,15 +280,18 @@ func (d *daemon) slotJobs() queue.Slots {
 
 // evict has a task leave its slot, as gently as it is to be. Who asked for it to be
 // killed before has it. One that may run again does.
-func (d *daemon) evict(t *job.Task, e claim.Effect, hold string) {
+func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 	signal := syscall.SIGKILL
 	if e.Do == claim.Stop {
 		signal = syscall.SIGTERM
 	}
 	want := job.Want{
-		Signal: int(signal), By: fmt.Sprintf("%s (%v)", e.Slot.Name(), e.Reason),
-		Requeue: hold != "" || e.Requeue && !t.Job.Interactive && d.stages.Rerunnable(t), Error: hold,
-		Slot: e.Reason != slot.ReasonRemoved,
+		Signal: int(signal), By: fmt.Sprintf("%s (%s)", e.Slot.Name(), e.Text),
+		Requeue: hold != nil || e.Requeue && !t.Job.Interactive && d.stages.Rerunnable(t),
+		Slot:    e.Reason != slot.ReasonRemoved, Code: int(e.Reason), Cause: e.Text, Vacate: int(e.Reason), Until: e.Until,
+	}
+	if hold != nil {
+		want.Error, want.Code, want.Subcode, want.Cause = hold.Text, slot.HoldByPolicy, hold.Subcode, hold.Text
 	}
 	if _, err := d.store.Evict(t, want); err != nil {
 		d.log.Error(fmt.Sprintf("job %v: %v", t, err)) // it is ended all the same
@@ -300,22 +303,9 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold string) {
 	if !d.stages.AtRest(t) {
 		return // what prepares it sees that it is not wanted any more
 	}
-	if err := d.launch.Signal(t.RunID(), d.killSig(t)); err != nil {
+	if err := d.launch.Signal(t.RunID(), d.stages.EndSignal(t)); err != nil {
 		d.log.Debug(err.Error()) // gone: its end is on its way
 	}
-}
-
-// killSig is the signal by which a task is asked to end.
-func (d *daemon) killSig(t *job.Task) syscall.Signal {
-	if !t.Job.Foreign {
-		return syscall.SIGTERM
-	}
-	request, err := d.store.Request(t.Job)
-	if err != nil || request.Work == nil {
-		return syscall.SIGTERM
-	}
-	work, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
-	return ad.KillSig(work)
 }
 
 // unstarted deletes a job whose slot was taken away before it was started.

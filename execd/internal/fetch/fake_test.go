@@ -34,7 +34,7 @@ type fakeSlots struct {
 	claims  int
 	refuse  func(w *Work) error // nil: every offer is accepted
 	failing error               // of Start
-	lingers bool                // what expires is not over yet
+	lingers bool                // what is given back is not over yet
 	waits   bool                // what is started waits for a job that has to leave
 	evicted func(Eviction)
 	trace   []string
@@ -217,9 +217,7 @@ func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
 func (f *fakeSlots) Withdraw(claim, reason string) bool { return f.drop(claim, "withdrawn", reason) }
 
 func (f *fakeSlots) Expire(claim, reason string) {
-	if !f.lingers {
-		f.drop(claim, "expired", reason)
-	}
+	f.drop(claim, "expired", reason)
 }
 
 func (f *fakeSlots) Claims() map[string]slot.ID {
@@ -235,6 +233,9 @@ func (f *fakeSlots) Claims() map[string]slot.ID {
 }
 
 func (f *fakeSlots) drop(claim, word, reason string) bool {
+	if f.lingers {
+		return true
+	}
 	where := f.Claims()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -522,6 +522,9 @@ const (
 	attrOwner    = "Owner"
 	attrClaim    = "ClaimId"
 	attrReason   = "VacateReason"
+
+	attrReasonCode    = "VacateReasonCode"
+	attrReasonSubcode = "VacateReasonSubCode"
 )
 
 // text returns the string that an attribute is.

@@ -958,7 +958,7 @@ func TestRenew(t *testing.T) {
 		after  time.Duration
 	}{
 		{"renewed", hook.Result{}, "", 0},
-		{"not known", hook.Result{Status: 1}, "slot 1: expired: its hook says that nobody waits for it", 30 * time.Second},
+		{"not known", hook.Result{Status: 1}, "slot 1: withdrawn: its hook says that nobody waits for it", 30 * time.Second},
 		{"fails", hook.Result{TimedOut: true}, "slot 1: expired: its lease is over", 90 * time.Second},
 	}
 	for _, tt := range tests {

@@ -93,7 +93,7 @@ func (w *worker) renew(ctx context.Context) {
 			continue
 		case why == "" && r.Status == notKnown:
 			due = now.Add(renewAgain) // it may take a while to end
-			l.o.Slots.Expire(slot.Claim, "its hook says that nobody waits for it")
+			l.o.Slots.Withdraw(slot.Claim, "its hook says that nobody waits for it")
 			continue
 		case why == "":
 			why = fmt.Sprintf("exit status %d", r.Status)

@@ -104,6 +104,7 @@ type Held struct {
 type Eviction struct {
 	Slot   slot.ID
 	Reason string
+	Code   slot.Reason // the same as a number; 0: none
 	Ad     *classad.Ad // of the slot when the claim was broken
 	Claim  string      // its public id
 	Secret string      // its whole id

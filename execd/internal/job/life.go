@@ -164,12 +164,18 @@ func (s *Store) Exceed(t *Task, reason string) error {
 
 // Evict records that a running task is to leave its slot: with Requeue to run
 // again, else for good. It reports whether that is news: who wanted it killed
-// before has it, but for one who only wanted it to run elsewhere.
+// before has it, but for one who only wanted it to run elsewhere. One that was asked to
+// leave and is killed now still leaves for the first reason.
 func (s *Store) Evict(t *Task, want Want) (bool, error) {
 	<-t.begun // a want must stand behind the start
+	if old := s.Want(t); old != nil && old.Slot {
+		signal := want.Signal
+		want = *old
+		want.Signal, want.Until = signal, time.Time{}
+	}
 	news := false
 	may := func() bool {
-		news = t.State == Started && (t.Want == nil || t.Want.Requeue && t.Want.Signal != want.Signal)
+		news = t.State == Started && (t.Want == nil || (t.Want.Requeue || t.Want.Slot) && t.Want.Signal != want.Signal)
 		return news
 	}
 	err := s.commitIf(t.Job, may, durable, nil, &line{

@@ -183,8 +183,18 @@ type Want struct {
 	// Error, with Requeue, has the task wait in error instead of for a slot, and
 	// says why.
 	Error string `json:"error,omitempty"`
-	// Slot says that its slot has to be left, whatever becomes of it then.
-	Slot bool `json:"slot,omitempty"`
+	// Slot says that its slot has to be left, whatever becomes of it then. Code, with
+	// Subcode, says why in HTCondor's numbers: that of a slot.Reason, or of a hold; Cause
+	// does in words.
+	Slot    bool   `json:"slot,omitempty"`
+	Code    int    `json:"code,omitempty"`
+	Subcode int    `json:"subcode,omitempty"`
+	Cause   string `json:"cause,omitempty"`
+	// Vacate is the number of the slot.Reason for which it has to leave. It is Code but
+	// for what is held. Until is when it is killed that was only asked to; zero: it is
+	// being killed.
+	Vacate int       `json:"vacate,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
 }
 
 // Fate is what becomes of a task whose run has ended.

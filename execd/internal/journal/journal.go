@@ -5,6 +5,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/eventlog"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/user"
@@ -229,12 +231,12 @@ func body(e stage.Event, to *target) eventlog.Body {
 }
 
 // requeueCode is the code of what goes back to its queue.
-const requeueCode = 1005
+const requeueCode = int(slot.ReasonRequeue)
 
 // over is the event of an end: it depends on what becomes of the job.
 func over(e stage.Event) eventlog.Body {
 	reason := e.Text
-	if e.End != nil && e.End.Reason != "" {
+	if reason == "" && e.End != nil {
 		reason = e.End.Reason
 	}
 	used := eventlog.CPU{
@@ -243,10 +245,13 @@ func over(e stage.Event) eventlog.Body {
 	switch {
 	case e.End != nil && e.End.Fate == job.FateRequeue, e.Exit == exit.Requeue:
 		return eventlog.Evicted{
-			Checkpointed: e.End != nil && e.End.Checkpoint, Run: used, Reason: reason, Code: requeueCode, Resources: resources(e.Ad),
+			Checkpointed: e.End != nil && e.End.Checkpoint, Run: used, Reason: reason,
+			Code: cmp.Or(e.Code, requeueCode), Subcode: e.Subcode, Resources: resources(e.Ad),
 		}
 	case e.End != nil && e.End.Fate == job.FateError, e.Exit == exit.Hold:
 		return eventlog.Held{Reason: reason, Code: e.Code, Subcode: e.Subcode}
+	case e.Code != 0: // on hold, and nobody keeps it
+		return eventlog.Evicted{Run: used, Reason: reason, Code: e.Code, Subcode: e.Subcode, Resources: resources(e.Ad)}
 	case e.Exit == exit.Killed, e.Exit == exit.Remove, e.Exit == exit.NotStarted:
 		return eventlog.Aborted{Reason: reason}
 	}

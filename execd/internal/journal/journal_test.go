@@ -219,6 +219,14 @@ func TestEnds(t *testing.T) {
 			stage.Event{Exit: exit.Requeue, End: &job.End{Fate: job.FateRequeue, Reason: "preempted", Checkpoint: true}},
 			"(1) Job was checkpointed.\n",
 		},
+		"preempted": {
+			stage.Event{Exit: exit.Requeue, Text: "PREEMPT is true", Code: 1011, End: &job.End{Reason: "evicted by slot1"}},
+			"(0) Job was not checkpointed.\n",
+		},
+		"held by its slot": {
+			stage.Event{Exit: exit.Killed, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Reason: "evicted by slot1"}},
+			"\tReason: too large\n\tCode 21 Subcode 7\n",
+		},
 		"error": {stage.Event{Exit: exit.Hold, End: &job.End{Fate: job.FateError, Reason: "bad"}, Code: 19, Subcode: 2}, "Job was held.\n\tbad\n\tCode 19 Subcode 2\n"},
 	} {
 		w := &world{ad: logged}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -67,6 +68,12 @@ func (l *Launcher) Steered(run spool.RunID) (stopped, migrates bool) {
 		}
 	}
 	return stopped, migrates
+}
+
+// Told reports whether the shepherd of a run was told to give the job a signal.
+func (l *Launcher) Told(run spool.RunID, sig syscall.Signal) bool {
+	signals, err := l.Root.Active(run.ID()).Signals()
+	return err == nil && slices.ContainsFunc(signals, func(s spool.Signal) bool { return s.Signal == int(sig) })
 }
 
 // JobPID returns the pid of the job of a run that has ended; 0: not known.

@@ -25,9 +25,9 @@ type Slots struct {
 	// Look reads what the ads of slots tell of the host, unless that was done
 	// just now. It may block, but not for long.
 	Look func()
-	// Evict has a task end as an effect says: Stop, Kill or KillFamily. With a text it
+	// Evict has a task end as an effect says: Stop, Kill or KillFamily. With a hold it
 	// waits in error then. It may block, and is not called by two goroutines.
-	Evict func(t *job.Task, e claim.Effect, hold string)
+	Evict func(t *job.Task, e claim.Effect, hold *claim.Effect)
 	// Evicted tells that a claim of fetched work is over. It may block.
 	Evicted func(claim.Eviction)
 	// Unstarted tells that a job could not be started in the slot that was its own. It
@@ -43,15 +43,15 @@ type Slots struct {
 
 // managed is what the queue has to remember of slots that are.
 type managed struct {
-	ended   bool                       // guarded by Queue.mu; execd is about to end
-	gated   bool                       // guarded by Queue.mu; the scheduler asks the slots
-	refused bool                       // guarded by Queue.mu; a slot has refused a job since the policies were last looked at
-	stopped map[schedule.TaskID]bool   // guarded by Queue.mu; by the policy of their slots
-	holds   map[schedule.TaskID]string // guarded by Queue.mu; tasks that end in error, and why
-	work    []func()                   // guarded by Queue.mu; what may block, in order
-	worker  chan struct{}              // guarded by Queue.mu; closed when what was there is done; nil: nothing is
-	pulse   *time.Timer                // guarded by Queue.mu; when to look at policies again
-	asked   *ref                       // guarded by Queue.mu; about which slots were asked last
+	ended   bool                              // guarded by Queue.mu; execd is about to end
+	gated   bool                              // guarded by Queue.mu; the scheduler asks the slots
+	refused bool                              // guarded by Queue.mu; a slot has refused a job since the policies were last looked at
+	stopped map[schedule.TaskID]bool          // guarded by Queue.mu; by the policy of their slots
+	holds   map[schedule.TaskID]*claim.Effect // guarded by Queue.mu; tasks that end in error, and why
+	work    []func()                          // guarded by Queue.mu; what may block, in order
+	worker  chan struct{}                     // guarded by Queue.mu; closed when what was there is done; nil: nothing is
+	pulse   *time.Timer                       // guarded by Queue.mu; when to look at policies again
+	asked   *ref                              // guarded by Queue.mu; about which slots were asked last
 }
 
 // ref is a job as slots see it.
@@ -337,9 +337,9 @@ func (q *Queue) effect(e claim.Effect) {
 		q.Wake()
 	case claim.Hold:
 		if q.managed.holds == nil {
-			q.managed.holds = map[schedule.TaskID]string{}
+			q.managed.holds = map[schedule.TaskID]*claim.Effect{}
 		}
-		q.managed.holds[k] = e.Text
+		q.managed.holds[k] = &e
 	default:
 		hold := q.managed.holds[k]
 		if q.managed.stopped[k] { // what is stopped cannot end
@@ -347,7 +347,7 @@ func (q *Queue) effect(e claim.Effect) {
 			q.Wake()
 		}
 		if q.o.Slots.Evict != nil {
-			q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Reason))
+			q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Text))
 			q.outside(func() { q.o.Slots.Evict(t, e, hold) })
 		}
 	}

@@ -567,16 +567,25 @@ func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Claim {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.enter(t, grant, started)
-	claims := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.refOf(t, work), t.Start.Carved)
+	claims := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.refOf(t, work), t.Start.Carved, ending(q.o.Store.Want(t)))
 	q.settle()
 	return claims
+}
+
+// ending is how the end of a task was being forced whose slot it had to leave; nil: it
+// had not.
+func ending(w *job.Want) *slot.Ending {
+	if w == nil || !w.Slot {
+		return nil
+	}
+	return &slot.Ending{Reason: cmp.Or(slot.Reason(w.Vacate), slot.ReasonVacateCommand), Until: w.Until}
 }
 
 // Occupy tells of slots that something runs on which is no job of ours.
 func (q *Queue) Occupy(name, queue string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.o.Claims.Adopt(name, []schedule.QueueSlots{{Queue: queue, Slots: 1}}, "", time.Now(), slot.JobOf(nil), nil)
+	q.o.Claims.Adopt(name, []schedule.QueueSlots{{Queue: queue, Slots: 1}}, "", time.Now(), slot.JobOf(nil), nil, nil)
 	q.settle()
 }
 

@@ -1,5 +1,7 @@
 package slot
 
+import "time"
+
 // Verb is what is to be done.
 type Verb uint8
 
@@ -23,7 +25,7 @@ const (
 	SuspendJob // stop the job
 	ResumeJob  // let it go on
 	HoldJob    // what ends the job puts it on hold, with Code, Subcode and Text
-	StopJob    // ask the job to end, which it has until Within
+	StopJob    // ask the job to end, which it has time for until Until
 	KillJob    // kill the job
 	KillFamily // kill the supervisor and everything it has started
 
@@ -56,6 +58,8 @@ type Action struct {
 
 	From, To Place // of Moved
 	Row      int   // of Moved
+
+	Until time.Time // of StopJob: when the job is killed
 
 	Code, Subcode int // of HoldJob
 

@@ -594,7 +594,7 @@ func TestTotals(t *testing.T) {
 
 // TestSave: what is restored after a restart goes on.
 func TestSave(t *testing.T) {
-	knobs := testKnobs{"MaxJobRetirementTime": "100", "MachineMaxVacateTime": "10", "PREEMPT": "Evict"}
+	knobs := testKnobs{"MaxJobRetirementTime": "100", "MachineMaxVacateTime": "ifThenElse(Patient =?= true, 600, 10)", "PREEMPT": "Evict"}
 	for _, test := range []struct {
 		name    string
 		prepare func(b *bench)
@@ -605,6 +605,11 @@ func TestSave(t *testing.T) {
 		{"suspended", func(b *bench) { b.handle(Suspend{1}) }, "", Place{Claimed, Suspended}},
 		{"retiring", func(b *bench) { b.slot["Evict"] = "true"; b.handle(Evaluate{}) }, "18:Preempting/Vacating, StopJob #1 1011", Place{Preempting, Vacating}},
 		{"idle", func(b *bench) { b.handle(Exited{1}) }, "", Place{Claimed, Idle}},
+		{"vacating", func(b *bench) { b.slot["Patient"] = "true"; b.handle(Vacate{}) }, "", Place{Preempting, Vacating}},
+		{"vacated for too long", func(b *bench) { b.handle(Vacate{Reason: ReasonDraining}) }, "21:Preempting/Killing, KillJob #1 1014", Place{Preempting, Killing}},
+		{"killing", func(b *bench) { b.handle(Vacate{Fast: true}) }, "KillFamily #1 1010", Place{Preempting, Killing}},
+		{"deactivated", func(b *bench) { b.slot["Patient"] = "true"; b.handle(Deactivate{1, Graceful}) }, "", Place{Claimed, Busy}},
+		{"deactivated for too long", func(b *bench) { b.handle(Deactivate{1, Graceful}) }, "KillJob #1 1009", Place{Claimed, Busy}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, knobs)

@@ -384,10 +384,10 @@ func (m *Machine) wantHold() (Action, bool) {
 
 // ask begins it softly.
 func (m *Machine) ask(why Reason, within time.Duration) {
-	if !m.run.final {
-		m.about(StopJob, m.cur, why)
-	}
 	m.stop = ladder{asked, m.now.Add(within)}
+	if !m.run.final {
+		m.do(Action{Do: StopJob, Claim: m.cur.number, Kind: m.cur.kind, Reason: why, Until: m.stop.next})
+	}
 }
 
 // killJob begins or goes on hard.

@@ -339,12 +339,19 @@ type Saved struct {
 	SuspendedFor time.Duration `json:"suspended_for"`
 	ByCommand    bool          `json:"by_command"`
 	Preempted    bool          `json:"preempted"` // PREEMPT was true
+	Ending       *Ending       `json:"ending"`    // of what runs; nil: nobody has asked for it
+}
+
+// Ending is how far the end of what runs has been forced.
+type Ending struct {
+	Reason Reason    `json:"reason"`
+	Until  time.Time `json:"until"` // when it is killed that was asked to end; zero: it is being killed
 }
 
 // Save returns what has to be kept of the claim, and false if the slot is not
 // claimed.
 func (m *Machine) Save() (Saved, bool) {
-	if m.place.State != Claimed {
+	if m.place.State != Claimed && m.place.State != Preempting {
 		return Saved{}, false
 	}
 	c := m.cur
@@ -353,6 +360,15 @@ func (m *Machine) Save() (Saved, bool) {
 		s.Begun, s.Suspended, s.SuspendedFor = m.run.begun, m.run.suspended, m.run.suspendedFor
 		s.ByCommand = !s.Suspended.IsZero() && m.suspendedBy != byPolicy
 		s.Preempted = m.run.preempted
+		if m.stop.step != notStopping {
+			s.Ending = &Ending{Reason: m.leaving}
+			if m.place.State == Claimed {
+				s.Ending.Reason = ReasonDeactivated
+			}
+			if m.stop.step == asked {
+				s.Ending.Until = m.stop.next
+			}
+		}
 	}
 	return s, true
 }
@@ -380,6 +396,23 @@ func (m *Machine) restore(s *Saved, job Job) {
 		m.place.Activity = Busy
 	}
 	m.tick = m.now
+	if s.Ending != nil {
+		m.resumeEnding(s.Ending)
+	}
+}
+
+// resumeEnding goes on with the end of what runs where it was. That who holds the claim
+// has asked for ends no claim.
+func (m *Machine) resumeEnding(e *Ending) {
+	activity := Vacating
+	m.stop = ladder{asked, e.Until}
+	if e.Until.IsZero() {
+		activity = Killing
+		m.stop = ladder{killed, m.now.Add(m.policy.killing)}
+	}
+	if e.Reason != ReasonDeactivated {
+		m.place, m.leaving = Place{Preempting, activity}, e.Reason
+	}
 }
 
 // do adds an action.

@@ -287,6 +287,9 @@ func (f *finish) journal(step string, write func(Event) error) (exit.Result, err
 		why.Remove = false // nobody has deleted it: it has ended, though not by itself
 	}
 	e.Exit = exit.CodeOf(why, ran, e.Status)
+	if f := r.forced(l); f != nil {
+		e.Text, e.Code, e.Subcode = f.Reason, f.Code, f.Subcode
+	}
 	if l.end.Fate == job.FateError {
 		e.Exit = exit.Hold
 	}
@@ -372,6 +375,15 @@ func (r *Runner) why(l *life) exit.Why {
 		}
 	}
 	return w
+}
+
+// forced is why a run had to leave its slot; nil: it had not, or had ended before.
+func (r *Runner) forced(l *life) *ad.Forced {
+	want := r.Store.Want(l.task)
+	if w := r.why(l); want == nil || !want.Slot || want.Code == 0 || !w.Evict && !w.Hold {
+		return nil
+	}
+	return &ad.Forced{Held: want.Error != "", Reason: want.Cause, Code: want.Code, Subcode: want.Subcode}
 }
 
 // stepOf returns the step in which a stage has failed; "" if that is not known.

@@ -42,7 +42,7 @@ type Event struct {
 	Task          *job.Task
 	Time          time.Time
 	Text          string      // why, in words
-	Code, Subcode int         // of Held: why, as a hold says it
+	Code, Subcode int         // of Held: why, as a hold says it; of Over: why it had to leave its slot, 0 if it had not
 	Ad            *classad.Ad // of the job, as it is then
 	End           *job.End    // of Over
 	Exit          exit.Code   // of Over: how it ended

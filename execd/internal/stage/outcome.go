@@ -49,6 +49,9 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 	case want.Requeue, want.Slot && endedByItself(out):
 	case e.Failed != 0:
 		e.Reason = "deleted by " + want.By
+		if want.Slot {
+			e.Reason = "evicted by " + want.By
+		}
 		if out.Usage == nil && e.Failed != spool.FailedNoExitStatus && e.Failed != spool.FailedBeforeJob {
 			e.Reason += " before the job started"
 		}

@@ -194,7 +194,7 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name: "leaves its slot and may not run again", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Usage: asked(9, ran(137, 9))},
-			evicted: &job.Want{Slot: true}, fate: job.FateDone, failed: 100, exit: 137, reason: "deleted by slot1",
+			evicted: &job.Want{Slot: true}, fate: job.FateDone, failed: 100, exit: 137, reason: "evicted by slot1",
 		},
 		{
 			name: "had crashed when it was to leave for good", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "r", Usage: asked(0, ran(139, 11))},

@@ -91,8 +91,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	}
 	switch v {
 	case launch.Lives:
-		// Nobody knows whether the shepherd was asked before execd ended.
-		l.steer.kill = r.Store.Want(t) != nil
+		// Nobody knows whether the shepherd was asked before execd ended: steerable looks.
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
 		l.claims = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:

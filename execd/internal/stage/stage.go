@@ -387,6 +387,9 @@ func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, e
 	t := l.task
 	c := r.Config()
 	o := &launch.Order{Task: t, Request: request, Global: &c.Global, Queue: c.Queue(t.Start.Queue), Grant: t.Start.Grant, Binding: t.Start.Binding}
+	if request.Work != nil {
+		o.EndSignal = endSignal(request)
+	}
 	if o.Queue == nil {
 		return nil, fmt.Errorf("queue %q %w", t.Start.Queue, errGone)
 	}

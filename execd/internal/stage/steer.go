@@ -5,6 +5,9 @@ import (
 	"sync"
 	"syscall"
 
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
 	"paddock/spool"
@@ -48,6 +51,24 @@ func (r *Runner) Kill(t *job.Task) {
 	if l.extra != nil {
 		l.extra.cancelCall(r.unwelcome(t))
 	}
+}
+
+// EndSignal is the signal by which a task is asked to end.
+func (r *Runner) EndSignal(t *job.Task) syscall.Signal {
+	request, err := r.Store.Request(t.Job)
+	if err != nil {
+		return syscall.SIGTERM
+	}
+	return endSignal(request)
+}
+
+// endSignal is the signal by which what was requested is asked to end.
+func endSignal(request *api.SubmitRequest) syscall.Signal {
+	if request.Work == nil {
+		return syscall.SIGTERM
+	}
+	work, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
+	return ad.KillSig(work)
 }
 
 // unwelcome reports whether the script after a job is not to be run: the job's end was
@@ -141,6 +162,16 @@ func (r *Runner) steerable(l *life) {
 	defer l.steer.mu.Unlock()
 	l.steer.up = true
 	l.steer.tell()
+	want := r.Store.Want(l.task)
+	switch {
+	case !l.found || want == nil:
+	case want.Until.IsZero():
+		l.steer.kill = true
+	default: // it has time, which its slot watches
+		if sig := r.EndSignal(l.task); !r.Launcher.Told(l.task.RunID(), sig) {
+			r.signal(l.task, sig)
+		}
+	}
 	if l.steer.kill {
 		r.signal(l.task, sigkill)
 		r.signalTasks(l, sigkill)

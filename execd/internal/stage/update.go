@@ -198,7 +198,10 @@ func (r *Runner) status(l *life, used api.Usage) ad.Status {
 
 // final is what is known of a job that has ended.
 func (r *Runner) final(l *life) ad.End {
-	e := ad.End{Status: r.status(l, l.total), Reason: l.end.Reason}
+	e := ad.End{Status: r.status(l, l.total), Reason: l.end.Reason, Time: l.ended, Forced: r.forced(l)}
+	if e.Time.IsZero() {
+		e.Time = time.Now() // execd was away
+	}
 	e.Suspended, e.Processes = false, 0
 	if e.Reason == "" {
 		e.Reason = fmt.Sprintf("exited with status %d", l.end.Exit)
