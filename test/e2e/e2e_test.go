@@ -251,7 +251,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"waitaccounted": cmdWaitAccounted, // waitaccounted JOB.TASK ...: until each has a line
 	"status":        cmdStatus,        // status CODE COMMAND [ARG ...]: run it; it must exit so
 	"as":            cmdAs,            // as USER COMMAND [ARG ...]: run it as another user (root)
-	"tmpfs":         cmdTmpfs,         // tmpfs DIR SIZE: mount one until the script ends (root)
+	"tmpfs":         cmdTmpfs,         // tmpfs DIR SIZE[,OPTION]: mount one until the script ends (root)
 	"readonly":      cmdReadonly,      // [!] readonly DIR: nothing more can be written below it; !: it can again (root)
 	"idle":          cmdIdle,          // idle SECONDS MAX: execd and its shepherds switch at most so often
 	"rss":           cmdRSS,           // rss MB: execd holds at most so much memory
@@ -469,10 +469,10 @@ func cmdAs(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func cmdTmpfs(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, neg || len(args) != 2, "tmpfs DIR SIZE")
+	usage(ts, neg || len(args) != 2, "tmpfs DIR SIZE[,OPTION]")
 	dir := ts.MkAbs(args[0])
 	ts.Check(os.MkdirAll(dir, 0o755))
-	ts.Check(ts.Exec("mount", "-t", "tmpfs", "-o", "size="+args[1], "paddock-e2e", dir))
+	ts.Check(ts.Exec("mount", "-t", "tmpfs", "-o", "mode=0755,size="+args[1], "paddock-e2e", dir))
 	ts.Defer(func() {
 		// The daemon has its files open there, and this runs before setup's
 		// own deferred function.
