@@ -248,6 +248,20 @@ func (d Dir) Has(name string) (bool, error) {
 	return true, nil
 }
 
+// Whole returns an error unless there is a config with something in it, which is
+// written last of all that a shepherd reads.
+func (d Dir) Whole() error {
+	var st unix.Stat_t
+	err := unix.Lstat(d.Path(FileConfig), &st)
+	if err == nil && st.Size == 0 {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return cannot("read", d.Path(FileConfig), err)
+	}
+	return nil
+}
+
 // parsed reads and parses a file. An empty one says the same as none: a
 // directory that is used again has empty files (see Root.Recycle).
 func parsed[T any](d Dir, name string, parse func([]byte) (T, error)) (T, error) {

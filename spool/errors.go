@@ -62,6 +62,20 @@ func Unread(err error) bool {
 	return true
 }
 
+// Scarce reports whether an error says that the host lacks descriptors, memory or
+// processes for the moment: nobody's mistake, and worth to be tried again.
+func Scarce(err error) bool {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return false
+	}
+	switch errno {
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN:
+		return true
+	}
+	return false
+}
+
 func syntax(file string, line int, text string) error {
 	return &SyntaxError{File: file, Line: line, Text: text}
 }

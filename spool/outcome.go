@@ -101,6 +101,14 @@ func BlameWith(failed int, named bool) Blame {
 	return BlameSystem
 }
 
+// HostFailed reports whether a run has failed before anything of job or queue was
+// run, for want of something that the host may have later: descriptors, memory, a
+// process, a file.
+func HostFailed(failed int) bool {
+	blame := BlameOf(failed)
+	return failed < FailedProlog && (blame == BlameHost || blame == BlameSystem)
+}
+
 // An Outcome is how a run ended.
 type Outcome struct {
 	Failed int

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
 
@@ -280,6 +281,13 @@ func (s *Store) Settle(t *Task) error {
 		}
 	case EventErrored:
 		after = j.wakeWaiting
+	case EventRequeued:
+		if spool.HostFailed(t.End.Failed) {
+			after = func() {
+				j.forget()
+				j.notBefore, j.delayed = l.Time.Add(min(firstDelay<<min(t.Run, 10), lastDelay)), t.End.Reason
+			}
+		}
 	}
 	if err := s.commit(j, sync, after, l); err != nil {
 		return err

@@ -198,7 +198,9 @@ func (l *Launcher) DiscardStaged(run spool.RunID) error {
 }
 
 func (l *Launcher) discard(d spool.Dir) error {
-	if err := l.strip(d); err != nil {
+	if err := l.strip(d); spool.Scarce(err) {
+		return err
+	} else if err != nil {
 		l.Log.Warn(err.Error())
 	}
 	return l.Root.Remove(d)
@@ -207,6 +209,9 @@ func (l *Launcher) discard(d spool.Dir) error {
 // strip removes what a run has beside its directory: control groups and TMPDIR.
 func (l *Launcher) strip(d spool.Dir) error {
 	config, err := d.Config()
+	if spool.Unread(err) {
+		return err
+	}
 	if err != nil {
 		return nil //nolint:nilerr // nobody knows of any
 	}
@@ -224,6 +229,9 @@ func (l *Launcher) SetAside(d spool.Dir) (kept string, err error) {
 }
 
 func (l *Launcher) fork(run spool.RunID, d spool.Dir) (int, error) {
+	if err := d.Whole(); err != nil {
+		return 0, fmt.Errorf("cannot start shepherd: its directory was made or removed by halves: %w", err)
+	}
 	lock, err := d.Lock()
 	if err != nil {
 		return 0, err
@@ -388,6 +396,9 @@ func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 		if _, err := os.Lstat(d.Path()); errors.Is(err, fs.ErrNotExist) {
 			return nil // done before
 		}
+	}
+	if spool.Scarce(err) {
+		return err
 	}
 	if err == nil {
 		l.removeGroup(config)

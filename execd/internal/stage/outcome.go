@@ -168,9 +168,15 @@ func (r *Runner) fate(t *job.Task, out *spool.Outcome, failed int, unwanted bool
 // failed for one owner alone his task is in error, not everybody's queue.
 //
 // What failed when the job itself was to be started, he named: its shell, its
-// program, its files.
+// program, its files. And what the host lacked, or a directory that is gone, is not
+// mended by closing a queue: the task is run again after a while.
 func (r *Runner) fault(t *job.Task, out *spool.Outcome) job.Fate {
-	if out.Failed > spool.FailedPEStart {
+	switch {
+	case out.Failed > spool.FailedPEStart, out.Failed == spool.FailedReadConfig: // of a directory that is its own
+		return job.FateError
+	case spool.HostFailed(out.Failed) && t.Run < maxLost:
+		return job.FateRequeue
+	case spool.HostFailed(out.Failed):
 		return job.FateError
 	}
 	sure := true

@@ -108,7 +108,8 @@ func TestConclude(t *testing.T) {
 			name: "prolog exits 100", out: spool.Outcome{Failed: 30, Blame: spool.BlameJob, Reason: "exit_status of prolog = 100"},
 			fate: job.FateError, failed: 30, reason: "exit_status of prolog = 100", notInJob: true,
 		},
-		{name: "before the prolog", out: spool.Outcome{Failed: 7, Blame: spool.BlameHost, Reason: "r"}, fate: job.FateRequeue, faulty: true, failed: 7, reason: "r", notInJob: true},
+		{name: "before the prolog", out: spool.Outcome{Failed: 7, Blame: spool.BlameHost, Reason: "r"}, fate: job.FateRequeue, failed: 7, reason: "r", notInJob: true},
+		{name: "a config that makes no sense", out: spool.Outcome{Failed: 5, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateError, failed: 5, reason: "r", notInJob: true},
 		{name: "pe_start", out: spool.Outcome{Failed: 10, Blame: spool.BlameQueue, Reason: "r"}, fate: job.FateRequeue, faulty: true, failed: 10, reason: "r", notInJob: true},
 		{name: "before pe_stop", out: spool.Outcome{Failed: 12, Blame: spool.BlameSystem, Reason: "r", Usage: ran(3, 0)}, rerun: api.RerunYes, fate: job.FateDone, failed: 12, exit: 3, reason: "r"},
 		{name: "pe_stop", out: spool.Outcome{Failed: 13, Blame: spool.BlameQueue, Reason: "r", Usage: ran(3, 0)}, rerun: api.RerunYes, fate: job.FateDone, failed: 13, exit: 3, reason: "r"},
@@ -200,7 +201,7 @@ func TestConclude(t *testing.T) {
 			name: "had crashed when it was to leave for good", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "r", Usage: asked(0, ran(139, 11))},
 			evicted: &job.Want{Slot: true}, fate: job.FateDone, failed: 100, exit: 139, reason: "r",
 		},
-		{name: "no shepherd", out: spool.ShepherdDied(false, nil), rerun: api.RerunYes, fate: job.FateRequeue, faulty: true, failed: 1, reason: "shepherd died before it wrote its pid", notInJob: true},
+		{name: "no shepherd", out: spool.ShepherdDied(false, nil), rerun: api.RerunYes, fate: job.FateRequeue, failed: 1, reason: "shepherd died before it wrote its pid", notInJob: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, states, task := startedTask(t, api.SubmitRequest{Rerun: tt.rerun}, tt.queue)

@@ -87,6 +87,7 @@ type life struct {
 	found    bool           // an earlier execd has begun it, and perhaps a hook of it
 	over     bool           // the list was gone through to its end
 	attempts int            // failed attempts at the present stage
+	refused  *refusal       // why it is not started after all; nil: it is
 	limits   *limits        // from run on
 	again    func()         // enters the list again; set when the life is added
 	event    func(func())   // and that after an event
@@ -254,7 +255,12 @@ func (r *Runner) pass(l *life) {
 		if s.done(l) {
 			continue
 		}
-		err := s.do(r, l)
+		var err error
+		if l.refused != nil {
+			err = r.putBack(l)
+		} else {
+			err = s.do(r, l)
+		}
 		var retry *Retry
 		switch {
 		case err == nil:
@@ -331,10 +337,10 @@ func (r *Runner) begin(l *life) error {
 	}
 	if err != nil {
 		// A second try would meet it again, as long as nobody mends it.
-		return r.refuse(l, err, true)
+		return r.refuse(l, err, !spool.Scarce(err))
 	}
 	if err := r.findExtra(l, order.Request, order.Owner); err != nil {
-		return r.refuse(l, err, true)
+		return r.refuse(l, err, !spool.Scarce(err))
 	}
 	r.setUp(l)
 	recorded := make(chan error, 1)
@@ -345,6 +351,12 @@ func (r *Runner) begin(l *life) error {
 		r.giveBack(l)
 		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", begun), pause)
 		r.Log.Error(fmt.Sprintf("job %v: cannot start: %v", t, begun))
+		if err == nil {
+			err = r.Launcher.DiscardStaged(t.RunID())
+		}
+		if err != nil { // the next to be made there replaces it
+			r.Log.Warn(fmt.Sprintf("job %v: %v", t, err))
+		}
 		return errOver
 	}
 	l.begun, l.measured = true, order.Measured
@@ -426,25 +438,46 @@ func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, e
 	return o, nil
 }
 
+// refusal is why a run that was taken is not started.
+type refusal struct {
+	cause      error
+	jobToBlame bool
+	discard    bool // its directory is still to be removed
+}
+
 // refuse ends a life before anything ran: the task waits in error when the
 // job is to blame, else it goes back to the queue, which pauses.
 func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
-	t := l.task
+	l.refused = &refusal{cause: cause, jobToBlame: jobToBlame, discard: l.begun}
+	if !jobToBlame {
+		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", cause), pause)
+	}
+	r.Log.Error(fmt.Sprintf("job %v: cannot start: %v", l.task, cause))
+	return r.putBack(l)
+}
+
+// putBack does what refuse has decided. What the host lacks to start a job it may
+// lack for this as well: then it is entered again, and nothing else of the life.
+func (r *Runner) putBack(l *life) error {
+	t, u := l.task, l.refused
 	var err error
+	if u.discard {
+		err = r.Launcher.Discard(t.RunID())
+		u.discard = err != nil
+	}
 	switch {
-	case jobToBlame:
+	case err != nil:
+	case u.jobToBlame:
 		if !l.begun {
 			err = r.Store.Begin(t)
 		}
 		if err == nil {
 			l.begun = true
-			err = r.fail(t, cause.Error())
+			err = r.fail(t, u.cause.Error())
 		}
 	default:
-		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", cause), pause)
 		err = r.Store.Withdraw(t)
 	}
-	r.Log.Error(fmt.Sprintf("job %v: cannot start: %v", t, cause))
 	if err != nil {
 		return fmt.Errorf("cannot give it back: %w", err)
 	}
@@ -487,7 +520,7 @@ func (r *Runner) giveBack(l *life) {
 func (r *Runner) launch(l *life) error {
 	pid, err := r.Launcher.Start(l.task.RunID())
 	if err != nil {
-		return r.refuse(l, errors.Join(err, r.Launcher.Discard(l.task.RunID())), false)
+		return r.refuse(l, err, false)
 	}
 	l.launched, l.started = true, time.Now()
 	t := l.task

@@ -37,7 +37,7 @@ func (p *parent) prepareJob() (int, error) {
 		return spool.FailedBeforeStart, err
 	}
 	if err := p.launch(jobLeaf); err != nil {
-		return spool.FailedBeforeStart, err
+		return spool.FailedBeforeProlog, err // what the host lacks is not the job's mistake
 	}
 	group, err := groupIn(c)
 	if err != nil {

@@ -136,13 +136,15 @@ func (p *parent) readyProcedure() bool {
 		if plan.part != p.part {
 			continue
 		}
-		err := plan.err
+		err, before := plan.err, plan.before
 		if err == nil {
-			err = p.launch(procedureLeaf)
+			if err = p.launch(procedureLeaf); !p.ran {
+				before = spool.FailedBeforeProlog // what the host lacks is not the queue's mistake
+			}
 		}
 		if err != nil {
 			p.outcome = phase.NotStarted
-			p.blameHere(plan.before, err.Error())
+			p.blameHere(before, err.Error())
 			p.log.Line("failed starting " + p.part.String())
 			return false
 		}

@@ -28,7 +28,7 @@ func (p *parent) prepare(launched error) event {
 	}
 	p.log.Line("shepherd called with uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
 	if launched != nil {
-		return refuse(spool.FailedBeforeStart, launched)
+		return refuse(spool.FailedBeforeProlog, launched)
 	}
 	var err error
 	p.config, err = p.dir.Config()
