@@ -316,7 +316,7 @@ func TestNoProcesses(t *testing.T) {
 		case ran && (e.status != 0 || e.usage != 3):
 			t.Error("a job that ran has another outcome")
 		case ran:
-		case e.status == spool.FailedBeforeStart:
+		case e.status == spool.FailedBeforeProlog: // the host's matter
 			refused++
 			if !strings.Contains(r.errors(), "start") {
 				t.Errorf("error %q", r.errors())

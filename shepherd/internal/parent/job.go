@@ -37,7 +37,7 @@ func (p *parent) prepareJob() (int, error) {
 		return spool.FailedBeforeStart, err
 	}
 	if err := p.launch(jobLeaf); err != nil {
-		return spool.FailedBeforeProlog, err // what the host lacks is not the job's mistake
+		return p.lacking(spool.FailedBeforeStart), err
 	}
 	group, err := groupIn(c)
 	if err != nil {
@@ -186,7 +186,8 @@ func (p *parent) clearUp(e event) {
 		p.ran = true
 	default:
 		p.failed = true
-		p.blame(spool.FailedBeforeStart, unix.Geteuid(), p.job.PID, stageEnded("the job", p.status))
+		number, text := p.stageEnded("the job", spool.FailedBeforeStart, p.status)
+		p.blame(number, unix.Geteuid(), p.job.PID, text)
 	}
 	if p.failed {
 		p.notBegun()

@@ -138,8 +138,8 @@ func (p *parent) readyProcedure() bool {
 		}
 		err, before := plan.err, plan.before
 		if err == nil {
-			if err = p.launch(procedureLeaf); !p.ran {
-				before = spool.FailedBeforeProlog // what the host lacks is not the queue's mistake
+			if err = p.launch(procedureLeaf); err != nil {
+				before = p.lacking(before)
 			}
 		}
 		if err != nil {
@@ -287,7 +287,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 		p.blameHere(in, name+" was ended: a kill was asked for")
 		return phase.Failing
 	case !p.execing:
-		p.blameHere(p.order.State, stageEnded(name, ws))
+		p.blameHere(p.stageEnded(name, p.order.State, ws))
 		return phase.NotStarted
 	}
 	code := ws.ExitStatus()
@@ -373,12 +373,22 @@ func bit(b bool) string {
 	return "0"
 }
 
-// stageEnded says that a starter stage has not said why it is no more.
-func stageEnded(name string, ws syscall.WaitStatus) string {
+// stageEnded says that a starter stage has not said why it is no more, and which
+// number that has instead of its own.
+func (p *parent) stageEnded(name string, own int, ws syscall.WaitStatus) (number int, text string) {
 	if ws.ExitStatus() == goFatal {
-		return "cannot start " + name + ": the starter stage found too few processes (threads) or too little memory"
+		return p.lacking(own), "cannot start " + name + ": the starter stage found too few processes (threads) or too little memory"
 	}
-	return "internal error: the starter stage ended before " + name + " was started, " + ending(ws)
+	return own, "internal error: the starter stage ended before " + name + " was started, " + ending(ws)
+}
+
+// lacking is the number of what could not be started because the host lacked
+// something, which before the job is no mistake of job or queue.
+func (p *parent) lacking(own int) int {
+	if p.ran {
+		return own
+	}
+	return spool.FailedBeforeProlog
 }
 
 // goFatal is the exit status of a Go program whose runtime cannot go on; its
