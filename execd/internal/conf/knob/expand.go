@@ -1,6 +1,7 @@
 package knob
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -301,6 +302,10 @@ func (r *reader) ownValue(name, text string) (string, error) {
 		if b.Len() > maxValue {
 			return "", fmt.Errorf("a value of more than %d bytes", maxValue)
 		}
+	}
+	// Many definitions that each have the one before in them cost the square of it.
+	if r.work -= b.Len(); r.work < 0 {
+		return "", errors.New("the values of all knobs together are too long")
 	}
 	return b.String(), nil
 }

@@ -206,6 +206,7 @@ func TestProblems(t *testing.T) {
 		{"STARTER_ALLOW_RUNAS_OWNER = False", []string{`/etc/hooks.conf:1: STARTER_ALLOW_RUNAS_OWNER: cannot be had here: jobs run as their owners`}},
 		{"STARTD.DEDICATED_EXECUTE_ACCOUNT_REGEXP = slot[0-9]+", []string{`/etc/hooks.conf:1: STARTD.DEDICATED_EXECUTE_ACCOUNT_REGEXP: cannot be had here: no account is for jobs alone, and what a job leaves is found by its control group`}},
 		{"ASSIGN_CPU_AFFINITY = false\nSLOT2_CPU_AFFINITY = 0,1", []string{`/etc/hooks.conf:2: SLOT2_CPU_AFFINITY: cannot be had here: qsub -binding is for that`}},
+		{"SLOT_TYPE_1_PARTITIONABLE = TRUE", []string{`/etc/hooks.conf:1: SLOT_TYPE_1_PARTITIONABLE: has no effect here: PARTITIONABLE_QUEUES is for that`}},
 		{"MACHINE_RESOURCE_GPUS = 2", []string{`/etc/hooks.conf:1: MACHINE_RESOURCE_GPUS: has no effect here: complex_values of the host say what there is`}},
 		{"LOCAL_CONFIG_DIR = /none", []string{`/etc/hooks.conf:1: cannot open /none: file does not exist`}},
 		{"\nSTART = 1 +", []string{`/etc/hooks.conf:2: START: not an expression: column 4: unexpected end`}},
@@ -240,6 +241,17 @@ func TestProblems(t *testing.T) {
 		`environment: "a-b" is no name of a knob: letters, digits, underscores and dots`, "environment: _CONDOR_START: not an expression: column 4: unexpected end",
 	}, texts(problems)); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+}
+
+// TestGrowing reads a file that makes a value longer with every line, by hand and by a
+// template: what that takes is bounded.
+func TestGrowing(t *testing.T) {
+	for _, line := range []string{"A = $(A) 0123456789\n", "use POLICY : PREEMPT_IF(LATE)\n"} {
+		_, problems := load(map[string]string{"/etc/hooks.conf": "LATE = MY.Late\n" + strings.Repeat(line, 4000)})
+		if !slices.ContainsFunc(problems, func(p Problem) bool { return strings.Contains(p.Text, "the values of all knobs together are too long") }) {
+			t.Errorf("%q: %d problems, and none of it", line, len(problems))
+		}
 	}
 }
 
@@ -556,6 +568,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("A = $(B:x)\nif defined A\nB @=x\n1\n@x\nendif\n")
 	f.Add("A = $(A)$(A)\nSTARTD.A = $$(x) $(A)\\\n#\n x\ninclude : f\nelse\n")
 	f.Add("A_HOOK_PREPARE_JOB_ARGS = \"a 'b'\"\nSTART = 1 > 2\nif 1 +\nelif !0\n")
+	f.Add("if version >= 9.0\nuse POLICY : WANT_HOLD_IF(A, 7, x (y), $(B:z)) Always_Run_Jobs\nendif\n@use FEATURE:PartitionableSlot(,100%)\nA = $ENV(B:c)\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, problems := Parse("f", text)
 		again, _ := Parse("f", text)

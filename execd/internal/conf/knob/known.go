@@ -225,6 +225,8 @@ var slotType = regexp.MustCompile(`^(NUM_SLOTS(_TYPE_[0-9]+)?|SLOT_TYPE_[0-9]+(_
 // unread says why a knob has no effect here, "" if it may have.
 func unread(name string) string {
 	switch {
+	case strings.HasPrefix(name, "SLOT_TYPE_") && strings.HasSuffix(name, "_PARTITIONABLE"):
+		return "PARTITIONABLE_QUEUES is for that"
 	case slotType.MatchString(name):
 		return "slots are those of the queues"
 	case strings.HasPrefix(name, "MACHINE_RESOURCE_"):
