@@ -186,7 +186,8 @@ func TestQrshStopResume(t *testing.T) {
 	d.ends(term, 0)
 }
 
-// TestQrshHostile has another user look for the token, and attach.
+// TestQrshHostile has another user look for the token, attach, and wait where the
+// client was for what the session has to say.
 func TestQrshHostile(t *testing.T) {
 	if second == nil {
 		t.Skip("another user is needed, and so root")
@@ -231,8 +232,58 @@ func TestQrshHostile(t *testing.T) {
 	if out, err := d.as(second, filepath.Join(bin, "qrsh"), "-reconnect", job); err == nil || !strings.HasSuffix(out, "denied: job "+job+" is not yours\n") {
 		t.Errorf("another user attaches: %q, %v", out, err)
 	}
+	b, err := os.ReadFile(d.sessionFile(job))
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := spool.ParseSession(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(d.sessionFile(job)); err != nil || info.Mode().Perm() != 0o600 || info.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("the file with the token: %v, %v", info, err)
+	}
+	d.lose(term)
+	impostor, err := net.Listen("tcp", session.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer impostor.Close()
+	identity, _, err := wire.NewIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen sync.WaitGroup
+	seen.Go(func() {
+		for {
+			conn, err := impostor.Accept()
+			if err != nil {
+				return
+			}
+			if _, _, err := wire.New(nil).Accept(conn, identity, wire.Token{}); !errors.Is(err, wire.ErrStranger) || strings.Contains(err.Error(), "token") {
+				t.Errorf("the session speaks to who is not its client: %v", err)
+			}
+			conn.Close()
+		}
+	})
+	// Its shepherd is told of the old client once more, as after a signal that was sent
+	// twice, and then of the new one.
+	shepherd, err := os.ReadFile(filepath.Join(filepath.Dir(d.sessionFile(job)), spool.FilePID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := spool.ParseNumber(shepherd)
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGTTIN)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	term = d.start(d.command("qrsh", "-reconnect", job))
 	d.press(term, "\n")
 	d.ends(term, 0)
+	impostor.Close()
+	seen.Wait()
 }
 
 // as runs a program as another user and returns all that it prints.
