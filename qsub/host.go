@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,10 +36,15 @@ type hostAndJobs struct {
 
 // printJSON prints a reply as it is sent, for programs.
 func (s *session) printJSON(reply any) error {
-	enc := json.NewEncoder(s.out)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(reply)
+	if err := enc.Encode(reply); err != nil {
+		return err
+	}
+	_, err := s.out.Write(api.VisibleJSON(text.Bytes()))
+	return err
 }
 
 // hostValue returns the value of an attribute of the host, or "".

@@ -168,7 +168,7 @@ func (d *digest) list(r *report, f *accounting.Fields) error {
 	d.found++
 	if r.json {
 		text, err := record.MarshalJSON()
-		d.listing.Write(append(text, '\n'))
+		d.listing.Write(append(api.VisibleJSON(text), '\n'))
 		return err
 	}
 	writeRecord(&d.listing, &record)

@@ -256,7 +256,7 @@ func (s *sums) writeJSON(w *bufio.Writer) error {
 		var b bytes.Buffer
 		member := func(field int, value any) error {
 			text, err := json.Marshal(value)
-			fmt.Fprintf(&b, `,"%s":%s`, accounting.Names[field], text)
+			fmt.Fprintf(&b, `,"%s":%s`, accounting.Names[field], api.VisibleJSON(text))
 			return err
 		}
 		for i, c := range s.columns {

@@ -119,7 +119,7 @@ func xmlEscape(text string) string {
 			b.WriteString("&quot;")
 		case r == '\'':
 			b.WriteString("&apos;")
-		case r == '\t', r == '\n', r == '\r', r >= 0x7f && r < 0xa0:
+		case r == '\t', r == '\n', r == '\r', r >= 0x7f && !api.IsVisible(r):
 			fmt.Fprintf(&b, "&#%d;", r)
 		case r == 0xfffe, r == 0xffff:
 			fmt.Fprintf(&b, `\u%x`, r)

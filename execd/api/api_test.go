@@ -76,6 +76,7 @@ func TestCheckName(t *testing.T) {
 		"none":                         `Keyword ("NONE") not allowed as objectname`,
 		"..":                           `denied: ".." is not a valid object name (cannot start with a dot)`,
 		"a\x1b[2J":                     `denied: "a\x1b[2J" is not a valid object name (not text)`,
+		"a\u202eb":                     `denied: "a\u202eb" is not a valid object name (not text)`,
 		"a\xff":                        `denied: "a\xff" is not a valid object name (not text)`,
 		strings.Repeat("x", MaxName+1): "job name too long, maximum allowed length is 512 characters",
 	} {
@@ -89,10 +90,46 @@ func TestCheckName(t *testing.T) {
 
 func TestVisible(t *testing.T) {
 	for text, want := range map[string]string{
-		"plain": "plain", "Grüße": "Grüße", "a\x1b[1m\n": `a\x1b[1m\n`, "\xff": `\xff`, "\u009b2J": `\u009b2J`, "\x7f": `\x7f`, "\ufffd": "\ufffd",
+		"plain": "plain", "Grüße": "Grüße", "a\x1b[1m\n": `a\x1b[1m\n`, "\xff": `\xff`, "\u009b2J": `\u009b2J`, "a\u202eb": `a\u202eb`, "\u2066x\u2069": `\u2066x\u2069`, "\u200b\ufeff": `\u200b\ufeff`, "\u2028": `\u2028`,
+		"\U000e0041": `\U000e0041`, "\u0645\u06cc\u200c\u062e\u0648\u0627\u0646\u0645": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0646\u0645", "\x7f": `\x7f`, "\ufffd": "\ufffd",
 	} {
 		if got := Visible(text); got != want {
 			t.Errorf("Visible(%q) = %q; want %q", text, got, want)
+		}
+	}
+}
+
+// What is shown of JSON says the same.
+func TestVisibleJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain": `"plain"`, "Grüße": `"Grüße"`, "a\x1b\n": `"a\u001b\n"`, "\u009b\x7f": `"\u009b\u007f"`, "\u202ea\u2069": `"\u202ea\u2069"`,
+		"\U000e0041": `"\udb40\udc41"`,
+	} {
+		plain, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := VisibleJSON(plain)
+		var back string
+		if err := json.Unmarshal(got, &back); string(got) != want || err != nil || back != text {
+			t.Errorf("VisibleJSON(%s) = %s, which is %q, %v; want %s", plain, got, back, err, want)
+		}
+	}
+	if got := VisibleJSON([]byte("{\n  \"\u00e4\": 1\n}\n")); string(got) != "{\n  \"\u00e4\": 1\n}\n" {
+		t.Errorf("the layout is %q", got)
+	}
+}
+
+func TestCheckAccount(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "sge": "", "p-1.2,x": "", "Grüße": "", strings.Repeat("x", MaxName): "",
+		"a:b": "Colon (':') not allowed in objectname", "a\nb": "Return not allowed in objectname",
+		"a b": `"a b" is not an account string`, "\x1b[31m": `"\x1b[31m" is not an account string`, "\x00": `"\x00" is not an account string`,
+		"\u202eb": `"\u202eb" is not an account string`, "\xff": `"\xff" is not an account string`,
+	} {
+		err := CheckAccount(text)
+		if (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("CheckAccount(%q) = %v; want %q", text, err, want)
 		}
 	}
 }

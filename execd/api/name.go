@@ -1,7 +1,11 @@
 package api
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -84,10 +88,13 @@ func CheckWords(words []string) error {
 // CheckAccount refuses what cannot be an account string, which is a field of the
 // accounting file.
 func CheckAccount(text string) error {
-	if len(text) > MaxName || strings.Contains(text, " ") {
+	if err := checkSigns(text); err != nil {
+		return err
+	}
+	if len(text) > MaxName || strings.Contains(text, " ") || text != Visible(text) {
 		return Errorf(CodeRejected, "%q is not an account string", text[:min(len(text), 60)])
 	}
-	return checkSigns(text)
+	return nil
 }
 
 func checkSigns(name string) error {
@@ -99,9 +106,26 @@ func checkSigns(name string) error {
 	return nil
 }
 
-// Visible returns text for a terminal: what would move its cursor, or is no
-// UTF-8, is written as an escape of Go's (\n, \x1b). Clients show other
-// people's names and paths, which must not be commands to the terminal.
+// IsVisible reports whether a sign may stand in a line as it is: it neither moves the
+// cursor of a terminal nor changes how the signs around it are shown. The joiners that
+// words of some scripts need do neither.
+func IsVisible(r rune) bool {
+	const nonJoiner, joiner = '\u200c', '\u200d'
+	switch {
+	case r < 0x7f:
+		return r >= ' '
+	case r < 0xa0: // control characters too, to some terminals
+		return false
+	case r == nonJoiner, r == joiner:
+		return true
+	}
+	return !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) // bidirectional marks, above all
+}
+
+// Visible returns text for a terminal: what would move its cursor or change the
+// direction of writing, or is no UTF-8, is written as an escape of Go's (\n, \x1b,
+// \u202e). Clients show other people's names and paths, which must not be commands to
+// the terminal.
 func Visible(text string) string {
 	plain := true
 	for i := range len(text) {
@@ -125,14 +149,37 @@ func Visible(text string) string {
 			b.WriteString(`\x`)
 			b.WriteByte(hex[text[0]>>4])
 			b.WriteByte(hex[text[0]&15])
-		case r >= 0x80 && r < 0xa0: // control characters too, to some terminals
-			b.WriteString(`\u00`)
-			b.WriteByte(hex[r>>4])
-			b.WriteByte(hex[r&15])
-		default:
+		case IsVisible(r):
 			b.WriteString(text[:n])
+		case r > 0xffff:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
 		}
 		text = text[n:]
 	}
 	return b.String()
+}
+
+// VisibleJSON returns a JSON text whose strings have escapes of JSON's for what Visible
+// escapes: it means the same, and may be shown.
+func VisibleJSON(text []byte) []byte {
+	if !slices.ContainsFunc(text, func(c byte) bool { return c >= 0x7f }) {
+		return text // the others are escaped already
+	}
+	var b []byte
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		switch {
+		case r == '\n' || IsVisible(r):
+			b = append(b, text[:n]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+		text = text[n:]
+	}
+	return b
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/classad"
+	"paddock/execd/api"
 )
 
 // Form is how records are written.
@@ -153,7 +154,7 @@ func oneLine(s string) string {
 		}
 	}
 	return strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) || c == '\u2028' || c == '\u2029' {
+		if !api.IsVisible(c) {
 			return ' '
 		}
 		return c

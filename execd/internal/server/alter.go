@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
@@ -95,7 +94,7 @@ func mayBeContext(context []string) error {
 			n, _, _ := strings.Cut(other, "=")
 			return n == name
 		}
-		if name == "" || hasControl(v) || !utf8.ValidString(v) || slices.ContainsFunc(context[:i], same) {
+		if name == "" || v != api.Visible(v) || slices.ContainsFunc(context[:i], same) {
 			return api.Errorf(api.CodeRejected, "job rejected: %q is not a context variable", short(v))
 		}
 	}

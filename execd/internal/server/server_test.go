@@ -128,6 +128,10 @@ func TestSubmitRefuses(t *testing.T) {
 		{"-hold_jid_ad", func(r *api.SubmitRequest) { r.HoldArray = []string{"5"} }, `Can only specify "-hold_jid_ad" option with an array job (using "-t" option)`},
 		{"-binding", func(r *api.SubmitRequest) { r.Binding = "round" }, `"round" is no value of -binding`},
 		{"-r", func(r *api.SubmitRequest) { r.Rerun = "x" }, `"x" is no value of -r`},
+		{"-A for a terminal", func(r *api.SubmitRequest) { r.Account = "\x1b[2J" }, `"\x1b[2J" is not an account string`},
+		{"-ac with a bidirectional mark", func(r *api.SubmitRequest) { r.Context = []string{"a=\u202e"} }, `"a=\u202e" is not a context variable`},
+		{"-q with a bidirectional mark", func(r *api.SubmitRequest) { r.Queues = []string{"a\u2066"} }, `job rejected: "a\u2066" is not text`},
+		{"-l for a terminal", func(r *api.SubmitRequest) { r.Hard = []api.Resource{{Name: "arch", Value: "\u009b"}} }, `job rejected: "\u009b" is not text`},
 	} {
 		req := good()
 		tt.change(&req)

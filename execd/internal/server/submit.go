@@ -186,6 +186,9 @@ func check(r *api.SubmitRequest) error {
 	default:
 		return reject("job rejected: %q is no value of -r", r.Rerun)
 	}
+	if word, ok := mayBeWords(r); !ok {
+		return reject("job rejected: %q is not text", short(word))
+	}
 	if r.MaxRun < 0 {
 		return reject("job rejected: -tc %d is negative", r.MaxRun)
 	}
@@ -256,6 +259,23 @@ func mayAsk(c job.Caller, r *api.SubmitRequest) error {
 		return api.Errorf(api.CodeRejected, "job rejected: positive submission priority requires operator privileges")
 	}
 	return job.MayHold(c, r.Hold)
+}
+
+// mayBeWords returns a word of a request that cannot be shown in a line; false: there
+// is one.
+func mayBeWords(r *api.SubmitRequest) (string, bool) {
+	words := slices.Concat([]string{r.PE, r.Checkpoint, r.CheckpointWhen, r.Binding}, r.Queues, r.SoftQueues, r.MasterQueues, r.HoldJobs, r.HoldArray)
+	for _, l := range [][]api.Resource{r.Hard, r.Soft} {
+		for _, res := range l {
+			words = append(words, res.Name, res.Value)
+		}
+	}
+	for _, w := range words {
+		if w != api.Visible(w) {
+			return w, false
+		}
+	}
+	return "", true
 }
 
 func hasControl(s string) bool {
