@@ -2,9 +2,13 @@ package daemon
 
 import (
 	"testing"
+	"time"
 
+	"paddock/classad"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/slot"
 )
 
 // The terminals are looked at only for an expression that refers to them.
@@ -42,6 +46,26 @@ func TestGPUs(t *testing.T) {
 	} {
 		if got := gpus(&tt.config, "a.q"); got != tt.want {
 			t.Errorf("%s: %d; want %d", what, got, tt.want)
+		}
+	}
+}
+
+// STARTD_SLOT_ATTRS: what is known of each slot is there under its name, and nothing of
+// what is not.
+func TestShared(t *testing.T) {
+	slots := []claim.Neighbour{
+		{Slot: slot.ID{Number: 1}, State: "Claimed", Activity: "Busy", EnteredState: time.Unix(7, 0), EnteredActivity: time.Unix(8, 0), User: "ann", Task: "4.1"},
+		{Slot: slot.ID{Number: 2, Dynamic: 3}, State: "Unclaimed", Activity: "Idle"},
+	}
+	list := []string{"State", "activity", "EnteredCurrentState", "EnteredCurrentActivity", "RemoteUser", "JobId"}
+	want := `[ slot1_State = "Claimed"; slot1_activity = "Busy"; slot1_EnteredCurrentState = 7; slot1_EnteredCurrentActivity = 8; slot1_RemoteUser = "ann"; slot1_JobId = "4.1"; ` +
+		`slot2_3_State = "Unclaimed"; slot2_3_activity = "Idle" ]`
+	if got := classad.New(shared(list, slots)...).String(); got != want {
+		t.Errorf("got %s; want %s", got, want)
+	}
+	for _, k := range knob.Table() {
+		if k.Name == "STARTD_SLOT_ATTRS" && len(k.Words) != len(list) {
+			t.Errorf("STARTD_SLOT_ATTRS may have %v", k.Words)
 		}
 	}
 }
