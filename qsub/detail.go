@@ -106,6 +106,9 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 		say("script_size", strconv.Itoa(len(r.Script)))
 	}
 	has("script_file", r.Command)
+	if !draft {
+		has("project", r.Project)
+	}
 	if draft && !r.Binary {
 		fmt.Fprintf(b, "%-23s\n%s\n", "script_ptr:", r.Script)
 	}

@@ -98,7 +98,6 @@ func TestAlterRefused(t *testing.T) {
 		{[]string{"qalter", "-terse", "1"}, 5, "Unknown option -terse\n\n"},
 		{[]string{"qalter", "-display", "x", "1"}, 5, "Unknown option -display x\n\n"},
 		{[]string{"qalter", "-ot", "1", "1"}, 2, "qalter: option -ot is not supported: priorities are not made of override tickets; see -p\n"},
-		{[]string{"qalter", "-P", "p", "1"}, 2, "qalter: option -P is not supported: there are no projects; -A marks a job for accounting\n"},
 		{[]string{"qalter", "-p", "x", "1"}, 7, "qalter: invalid priority \"x\".  Must be an integer from -1023 to 1024\n"},
 		{[]string{"qalter", "-p", "2000", "1"}, 7, "qalter: invalid priority \"2000\".  Must be an integer from -1023 to 1024\n"},
 		{[]string{"qalter", "-tc", "-1", "1"}, 7, "qalter: invalid task concurrency number \"-1\". Must be an integer greater or equal to 0.\n"},

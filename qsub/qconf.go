@@ -30,6 +30,8 @@ var shows = map[string]api.ShowRequest{
 	"-so":             {Kind: "operator", List: true},
 	"-sp":             {Kind: "pe"},
 	"-spl":            {Kind: "pe", List: true},
+	"-sprj":           {Kind: "project"},
+	"-sprjl":          {Kind: "project", List: true},
 	"-sq":             {Kind: "queue"},
 	"-sql":            {Kind: "queue", List: true},
 	"-ssconf":         {Kind: "sched"},
@@ -44,6 +46,7 @@ var none = map[string]string{
 	"manager":   "no manager defined",
 	"operator":  "no operator defined",
 	"pe":        "no parallel environment defined",
+	"project":   "no project list defined",
 	"userlist":  "no userset list defined",
 }
 
@@ -53,7 +56,6 @@ var absent = map[string]struct {
 	exit   int
 }{
 	"-dcal":     {"denied: calendar \"%s\" does not exist", exitFailed},
-	"-dprj":     {"denied: project \"%s\" does not exist", exitFailed},
 	"-drqs":     {"denied: resource quota set \"%s\" does not exist", exitFailed},
 	"-dstree":   {"sharetree does not exist", exitFailed},
 	"-duser":    {"denied: user \"%s\" does not exist", exitFailed},
@@ -61,8 +63,6 @@ var absent = map[string]struct {
 	"-scal":     {"%s is not a calendar", exitFailed},
 	"-scall":    {"no calendar defined", exitFailed},
 	"-sconfl":   {"no config defined", exitFailed},
-	"-sprj":     {"%s is not known as a project", exitFailed},
-	"-sprjl":    {"no project list defined", exitFailed},
 	"-srqs":     {"No resource quota set found", exitFailed},
 	"-srqsl":    {"no resource quota set list defined", exitFailed},
 	"-sst":      {"No sharetree", 0},
@@ -268,7 +268,7 @@ func visibleLines(text string) string {
 
 // kinds are what the options that change parameters call the kinds.
 var kinds = map[string]string{
-	"queue": "queue", "exechost": "host", "pe": "pe", "ckpt": "ckpt", "hostgroup": "hostgroup", "userset": "userlist",
+	"queue": "queue", "exechost": "host", "pe": "pe", "ckpt": "ckpt", "hostgroup": "hostgroup", "userset": "userlist", "project": "project",
 }
 
 // having prints the objects that have a value.

@@ -183,7 +183,7 @@ func TestDefaultsFiles(t *testing.T) {
 	// Errors name file and line.
 	for text, wanted := range map[string]result{
 		"\n-badopt\n":  {2, "", home + "/.sge_request:2: invalid option argument \"-badopt\"\nType \"qsub -help\" for the options.\n"},
-		"-P x":         {2, "", home + "/.sge_request:1: option -P is not supported: there are no projects; -A marks a job for accounting\n"},
+		"-js 1":        {2, "", home + "/.sge_request:1: option -js is not supported: there is no share tree; see -p\n"},
 		"-cwd word":    {5, "", home + "/.sge_request:1: Unknown option \"word\"\n"},
 		"-N\njob":      {2, "", home + "/.sge_request:1: -N option must have argument\n"},
 		"-cwd\n-N 'a":  {7, "", home + "/.sge_request:2: unmatched '\n"},

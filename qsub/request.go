@@ -76,6 +76,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 		}
 		return nil
 	},
+	"-P": func(j *job, o *option.Setting) error { j.req.Project = o.Value(); return nil },
 	"-A": func(j *job, o *option.Setting) error { j.req.Account = o.Value(); return nil },
 	"-b": func(j *job, o *option.Setting) error {
 		j.req.Binary, j.hasBinary = o.Yes(), true

@@ -75,6 +75,7 @@ func (x *xmlWriter) detail(d *api.Detail, kinds map[string]attribute, cores bool
 	x.text("JB_account", cmp.Or(r.Account, "sge"))
 	x.boolean("JB_merge_stderr", r.Merge)
 	x.mailList(d)
+	x.has("JB_project", r.Project)
 	x.boolean("JB_notify", r.Notify)
 	x.text("JB_job_name", r.Name)
 	x.paths("JB_stdout_path_list", r.Stdout)

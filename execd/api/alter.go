@@ -23,6 +23,7 @@ const (
 	FieldPriority       Field = "-p"
 	FieldAfter          Field = "-a"
 	FieldAccount        Field = "-A"
+	FieldProject        Field = "-P"
 	FieldCwd            Field = "-cwd"
 	FieldCheckpoint     Field = "-ckpt"
 	FieldCheckpointWhen Field = "-c"
@@ -66,6 +67,7 @@ var Alterables = []Alterable{
 	{FieldPriority, "", func(to, from *SubmitRequest) { to.Priority = from.Priority }},
 	{FieldAfter, "start time", func(to, from *SubmitRequest) { to.After = from.After }},
 	{FieldAccount, "account", func(to, from *SubmitRequest) { to.Account = from.Account }},
+	{FieldProject, "project", func(to, from *SubmitRequest) { to.Project = from.Project }},
 	{FieldCwd, "working directory", func(to, from *SubmitRequest) { to.Cwd = from.Cwd }},
 	{FieldCheckpoint, "checkpointing environment", func(to, from *SubmitRequest) { to.Checkpoint = from.Checkpoint }},
 	{FieldCheckpointWhen, "", func(to, from *SubmitRequest) { to.CheckpointWhen = from.CheckpointWhen }},

@@ -142,6 +142,7 @@ const (
 type SubmitRequest struct {
 	Name    string   `json:"name"`              // -N
 	Account string   `json:"account,omitempty"` // -A; empty means "sge"
+	Project string   `json:"project,omitempty"` // -P; empty: none
 	Script  []byte   `json:"script,omitempty"`  // the script's bytes; nil for -b y
 	Command string   `json:"command"`           // what the user typed: script path, "STDIN", or the binary of -b y
 	Args    []string `json:"args,omitempty"`    // arguments of the job; any bytes but NUL

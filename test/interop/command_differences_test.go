@@ -63,12 +63,18 @@ Options of other commands in a defaults file are passed over: it is for all of t
 	{name: "blank", alike: known(`^1 Unable to run job: Error reading answer list from qmaster\nExiting.\n$`, `^0 Your job`), page: `
 The name of a job may have a blank in it.`},
 	{name: "unsupported", alike: known(``, `^2 qsub: option -\S+ is not supported: `), page: `
-There are no projects, shares of jobs and advance reservations; options that ask for them are refused by name.`},
+There are no deadlines, shares of jobs and advance reservations; options that ask for them are refused by name.`},
 	{name: "binding", alike: known(`^1 Unable to run job: job rejected: binding parameter not consistent`, `^2 qsub: -binding option contains errors: couldn't parse amount \(linear\)\n$`), page: `
 A
 .Fl binding
 to no core at all is found by
 .Nm qsub .`},
+	{name: "project", alike: cutting(
+		`\(no project\) does not have the correct project to run in cluster queue`,
+		`\(project \S+\) does not have the correct project to run in cluster queue|\(project \S+\) is not allowed to run in cluster queue| based on the excluded project list`,
+	), page: `
+.Fl w Cm v
+names the project of a job that a queue does not take; Grid Engine says that it has none.`},
 	{name: "verification", alike: func(ge, pd outcome) (outcome, outcome) {
 		plain := func(o outcome) outcome {
 			// Grid Engine uses up a number with each.

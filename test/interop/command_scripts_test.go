@@ -83,6 +83,54 @@ qselect -help >/dev/null
 qconf -help >/dev/null
 qacct -help >/dev/null
 `},
+	{"project", `
+printf 'true\n' >script.sh
+for p in iop1 iop2 iop3; do printf 'name %s\noticket 0\nfshare 0\nacl NONE\nxacl NONE\n' $p >$p; done
+root: qconf -au paddock-interop iopteam
+root: sed -i 's/^acl.*/acl iopteam/' iop2; sed -i 's/^xacl.*/xacl iopteam/' iop3
+root: qconf -Aprj iop1; qconf -Aprj iop2; qconf -Aprj iop3
+qsub -h -o /dev/null -P nope script.sh
+qsub -h -o /dev/null -P '' script.sh
+qsub -P
+a = qsub -h -o /dev/null -P iop1 script.sh
+b = qsub -h -o /dev/null -P iop2 script.sh
+qsub -h -o /dev/null -P iop3 script.sh
+qstat -ext | awk '{print $6}'
+qstat -xml -ext | grep -i proj
+qstat -j @a | grep project
+qstat -j @a -xml | grep JB_project
+other: qsub -h -o /dev/null -P iop2 script.sh
+qalter -P iop2 @a
+qalter -P iop3 @a
+qalter -P nope @a
+qalter -P '' @b
+qstat -ext | awk '{print $6}'
+root: qconf -mattr queue projects iop1 one.iop
+qsub -w v -q one.iop -P iop1 -o /dev/null script.sh
+qsub -w v -q one.iop -P iop2 -o /dev/null script.sh
+! verification project
+qsub -w v -q one.iop -o /dev/null script.sh
+! verification
+c = qsub -q one.iop -P iop1 -N inproject -o /dev/null script.sh
+wait c gone
+qacct -j @c | grep project
+root: qconf -dprj iop1
+root: qconf -rattr queue projects NONE one.iop
+root: qconf -mattr queue xprojects iop1 one.iop
+qsub -w v -q one.iop -P iop1 -o /dev/null script.sh
+! verification project
+qsub -w v -q one.iop -P iop2 -o /dev/null script.sh
+root: qconf -rattr queue xprojects NONE one.iop
+qdel @a @b
+root: qconf -dprj iop1,iop2,iop3
+root: qconf -dul iopteam
+qsub -dl x script.sh
+! unsupported
+qsub -js 5 -h script.sh
+! unsupported
+qalter -ot 5 1
+! unsupported
+`},
 	{"options", `
 printf 'true\n' >script.sh
 qsub -zzz script.sh

@@ -2,6 +2,12 @@ package conf
 
 import "slices"
 
+// MayProject reports whether lists of projects let the jobs of a project in, which is
+// empty for those of none.
+func MayProject(project string, projects, xprojects []string) bool {
+	return (len(projects) == 0 || slices.Contains(projects, project)) && !slices.Contains(xprojects, project)
+}
+
 // MayUse reports whether user_lists and xuser_lists let a user in: one who is
 // on a list of xusers is not, and where there are users one must be on a list
 // of them. The groups are those that count: the primary one, as in Grid Engine,

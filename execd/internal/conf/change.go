@@ -32,6 +32,7 @@ var speech = map[string]about{
 	kindUserList:      {object: "userset", list: "userset list"},
 	kindHostGroup:     {object: "host group", list: "host group list", from: "host group entry list"},
 	kindHost:          {object: "exechost", list: "exechost list", gone: "execution host", from: "execution host list"},
+	kindProject:       {object: "project", list: "project list"},
 	kindConf:          {object: "configuration", list: "configuration list"},
 	kindSched:         {object: "scheduler configuration"},
 	kindComplex:       {object: "complex", list: "complex entry list", from: "complex list"},

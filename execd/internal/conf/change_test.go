@@ -356,7 +356,7 @@ func TestFirstEdit(t *testing.T) {
 	t.Parallel() // it reads the configuration some thousand times
 	states := map[string]string{
 		"": "", "queues/x.q": "qname x.q\nslots 1\nuser_lists NONE\n", "queues/all.q": "slots 3,[gehost=4]\n", "pes/mpi": "slots 4\n", "pes/smp": "slots 4\n",
-		"ckpts/c": "interface userdefined\n", "userlists/team": "entries dan\n", "hostgroups/@big": "hostlist gehost\n",
+		"projects/prj": "acl NONE\n", "ckpts/c": "interface userdefined\n", "userlists/team": "entries dan\n", "hostgroups/@big": "hostlist gehost\n",
 		"hosts/other": "complex_values slots=1\n", "hosts/gehost": "complex_values slots=9\n", "hosts/global": "complex_values slots=9\n",
 		"complexes": "lic lic INT <= YES YES 0 0\n", "managers": "dan\n", "operators": "dan\n", "sge_conf": "min_uid 50\n", "sched_conf": "maxujobs 1\n",
 	}
@@ -372,6 +372,7 @@ func TestFirstEdit(t *testing.T) {
 		{kindHostGroup, "@big", "gehost", "x"},
 		{kindHost, "gehost", "load_scaling          NONE", "load_scaling cpu=2"},
 		{kindHost, "global", "load_scaling          NONE", "load_scaling cpu=2"},
+		{kindProject, "prj", "fshare 0", "fshare 1"},
 		{kindConf, "", "xterm                        /usr/bin/xterm", "xterm /usr/bin/uxterm"},
 		{kindSched, "", "flush_submit_sec                  0", "flush_submit_sec 1"},
 		{api.KindAttribute, "lic", "shortcut    lic", "shortcut l"},
@@ -384,6 +385,8 @@ func TestFirstEdit(t *testing.T) {
 		{Action: "add", Kind: kindHostGroup, Name: "@new", Text: "group_name @new\n"},
 		{Action: "add", Kind: kindHost, Name: "new", Text: "hostname new\n"},
 		{Action: "add", Kind: kindHost, Name: "gehost.example", Text: "hostname gehost.example\n"},
+		{Action: "add", Kind: kindProject, Name: "new", Text: "name new\n"},
+		{Action: "remove", Kind: kindProject, Name: "prj"},
 		{Action: "add", Kind: kindManager, Name: "bob"},
 		{Action: "add", Kind: kindOperator, Name: "bob"},
 		{Action: "add", Kind: api.KindAttribute, Name: "new", Text: "name new\nshortcut new\ntype INT\nrelop <=\nrequestable YES\nconsumable NO\ndefault 0\nurgency 0\n"},
@@ -411,6 +414,7 @@ func TestFirstEdit(t *testing.T) {
 		{kindQueue, "x.q", "pe_list make"},
 		{kindPE, "smp", "slots 3"},
 		{kindPE, "mpi", "slots 3"},
+		{kindProject, "prj", "fshare 2"},
 		{kindCkpt, "c", "when s"},
 		{kindUserList, "team", "entries dan"},
 		{kindUserList, "team", "entries bob"},
@@ -482,7 +486,7 @@ func TestFirstEdit(t *testing.T) {
 		what := fmt.Sprint(request.Action, " ", request.Kind)
 		switch what {
 		case "remove queue", "remove pe": // the one is the last, the other on the list of a queue
-		case "delete pe", "delete ckpt": // they have no lists but of users
+		case "delete pe", "delete ckpt", "delete project": // they have no lists but of users
 		default:
 			if !did[what] {
 				t.Errorf("%s: it was never done", what)

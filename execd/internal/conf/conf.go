@@ -29,6 +29,7 @@ type Config struct {
 	Checkpoints map[string]*Checkpoint
 	Complex     []Attribute // by name
 	UserLists   map[string]*UserList
+	Projects    map[string]*Project
 	Scheduling  Scheduling
 
 	// Host and AnyHost are the complex_values of this host and of the host
@@ -52,8 +53,12 @@ type Config struct {
 }
 
 // Access is who may use something: nobody who is in a user list of Denied and,
-// if Allowed has any, only who is in one of those.
-type Access struct{ Allowed, Denied []string }
+// if Allowed has any, only who is in one of those; and no job of a project of
+// XProjects and, if Projects has any, only those of these.
+type Access struct {
+	Allowed, Denied     []string
+	Projects, XProjects []string
+}
 
 // Global is what the file sge_conf says, under Grid Engine's names.
 type Global struct {
@@ -79,6 +84,9 @@ type Global struct {
 	LogLevel       string        // loglevel: log_err, log_warning, log_info
 	UserLists      []string      // user_lists: who may have jobs here; empty: everybody
 	XUserLists     []string      // xuser_lists: who may not
+	Projects       []string      // projects: whose jobs are accepted; empty: all
+	XProjects      []string      // xprojects: whose are not
+	EnforceProject bool          // enforce_project: a job without a project is not accepted
 	MaxTasks       int           // max_aj_tasks: tasks of one array; 0: no limit
 	MaxTasksAtOnce int           // max_aj_instances: tasks of one array that run at the same time; 0: no limit
 	FinishedJobs   int           // finished_jobs: how many qstat -s z still shows
@@ -148,6 +156,8 @@ type Queue struct {
 	Checkpoints        []string      // ckpt_list
 	UserLists          []string      // user_lists: who may use it; empty: everybody
 	XUserLists         []string      // xuser_lists: who may not
+	Projects           []string      // projects: jobs of which may use it; empty: all jobs
+	XProjects          []string      // xprojects: jobs of which may not
 	Owners             []string      // owner_list: users who may suspend and disable it
 	Complex            Values        // complex_values, without slots
 	LoadThresholds     []Threshold   // load_thresholds: no job is started above them (a)

@@ -10,7 +10,7 @@ import (
 // elementOf are the kinds whose parameters can be changed one by one, as Grid
 // Engine calls them where it speaks of their elements.
 var elementOf = map[string]string{
-	kindQueue: "queue", kindHost: "exechost", kindPE: "pe", kindCkpt: "ckpt", kindHostGroup: "hostgroup", kindUserList: "userset",
+	kindQueue: "queue", kindHost: "exechost", kindPE: "pe", kindCkpt: "ckpt", kindHostGroup: "hostgroup", kindUserList: "userset", kindProject: "project",
 }
 
 // isList reports whether the elements of a parameter can be changed one by one.

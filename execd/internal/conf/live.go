@@ -163,7 +163,7 @@ func (l *Live) watch(w *fsnotify.Watcher) error {
 	} else {
 		_ = w.Remove(filepath.Dir(l.options.Dir)) // it is there now
 	}
-	for _, kind := range []string{kindQueue, kindPE, kindCkpt, kindUserList, kindHostGroup, kindHost} {
+	for _, kind := range named {
 		if e := w.Add(filepath.Join(l.options.Dir, places[kind])); !missing(e) {
 			err = errors.Join(err, e)
 		}

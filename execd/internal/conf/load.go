@@ -117,6 +117,7 @@ const (
 	kindSched     = "sched"
 	kindUserList  = "userlist"
 	kindHostGroup = "hostgroup"
+	kindProject   = "project"
 	kindHost      = "host"
 	kindManager   = "manager"
 	kindOperator  = "operator"
@@ -127,7 +128,7 @@ const fileAliases = "host_aliases"
 
 // places are the directory or the file of each kind.
 var places = map[string]string{
-	kindQueue: "queues", kindPE: "pes", kindCkpt: "ckpts", kindUserList: "userlists", kindHostGroup: "hostgroups", kindHost: "hosts",
+	kindQueue: "queues", kindPE: "pes", kindCkpt: "ckpts", kindUserList: "userlists", kindHostGroup: "hostgroups", kindHost: "hosts", kindProject: "projects",
 	kindComplex: "complexes", kindConf: "sge_conf", kindSched: "sched_conf", kindManager: "managers", kindOperator: "operators",
 }
 
@@ -154,6 +155,8 @@ func (l *loader) load() {
 
 	c.UserLists = map[string]*UserList{}
 	readAll(l, kindUserList, userListParams, func(u *UserList) { c.UserLists[u.Name] = u })
+	c.Projects = map[string]*Project{}
+	readAll(l, kindProject, projectParams, func(p *Project) { c.Projects[p.Name] = p })
 	readAll(l, kindHostGroup, hostGroupParams, func(g *hostGroup) { l.groups[g.name] = g.hosts })
 	for _, name := range slices.Sorted(maps.Keys(l.groups)) {
 		switch here, err := l.here(name); {
@@ -365,8 +368,8 @@ func (l *loader) hosts() {
 			mine = name
 			l.conf.Host, l.conf.LoadScaling = h.values, h.scaling
 		}
-		if h.access.Allowed != nil || h.access.Denied != nil {
-			l.conf.Access = append(l.conf.Access, h.access)
+		if a := h.access; a.Allowed != nil || a.Denied != nil || a.Projects != nil || a.XProjects != nil {
+			l.conf.Access = append(l.conf.Access, a)
 		}
 	}
 	for _, name := range []string{"global", cmp.Or(mine, l.Host)} {

@@ -175,7 +175,7 @@ func TestMistakes(t *testing.T) {
 		{"hostgroups/a", "hostlist NONE", `group_name: "a" does not begin with @`},
 		{"queues/a", "hostlist @b", `a:1: hostlist: Host group "@b" does not exist`},
 		{"queues/a", "calendar night", "a:1: calendar: not supported, only NONE is: there are no calendars"},
-		{"queues/a", "projects p", "a:1: projects: not supported, only NONE is: there are no projects"},
+		{"queues/a", "projects p", `a:1: projects: Project "p" does not exist`},
 		{"queues/a", "qtype PARALLEL", `a:1: qtype: "PARALLEL" is none of BATCH, INTERACTIVE and NONE`},
 		{"queues/a", "load_thresholds np_load=1", `a:1: load_thresholds: Complex attribute "np_load" does not exist`},
 		{"queues/a", "load_thresholds np_load_avg", `a:1: load_thresholds: "np_load_avg" is not name=value`},

@@ -31,11 +31,11 @@ func parameters[T any](params []param[T]) []parameter {
 var schemas = map[string][]parameter{
 	kindQueue: parameters(queueParams), kindPE: parameters(peParams), kindCkpt: parameters(ckptParams),
 	kindUserList: parameters(userListParams), kindHostGroup: parameters(hostGroupParams), kindHost: parameters(hostParams),
-	kindConf: parameters(globalParams), kindSched: parameters(schedParams),
+	kindProject: parameters(projectParams), kindConf: parameters(globalParams), kindSched: parameters(schedParams),
 }
 
 // named are the kinds that have a directory, with a file for each object.
-var named = []string{kindQueue, kindPE, kindCkpt, kindUserList, kindHostGroup, kindHost}
+var named = []string{kindQueue, kindPE, kindCkpt, kindUserList, kindHostGroup, kindHost, kindProject}
 
 // measured are the parameters of a host that qconf -se shows, and that are not
 // configured.
@@ -86,6 +86,9 @@ func (e *edit) checkName() error {
 	name, ok := e.Name, true
 	if e.Kind == kindHostGroup {
 		name, ok = strings.CutPrefix(name, "@")
+	}
+	if e.Kind == kindProject && name == "template" {
+		return rejected("Keyword (%q) not allowed as objectname", strings.ToUpper(name))
 	}
 	// A new queue begins as template.
 	ok = ok && (e.Action != api.ConfigureAdd || name != "template")

@@ -127,6 +127,20 @@ var userListParams = []param[UserList]{
 	}},
 }
 
+// projectParams are the parameters of project(5).
+var projectParams = []param[Project]{
+	{"name", "", plain, func(_ *scope, p *Project, v string) error {
+		p.Name = v
+		if isNone(v) {
+			return inWords("Keyword (%q) not allowed as objectname", strings.ToUpper(v))
+		}
+		return checkName("name of a project", v)
+	}},
+	inert[Project]("oticket", "0", noTickets), inert[Project]("fshare", "0", "users share alike, whatever their projects"),
+	{"acl", "NONE", spaced, func(s *scope, p *Project, v string) error { return setUserLists(s, &p.ACL, v) }},
+	{"xacl", "NONE", spaced, func(s *scope, p *Project, v string) error { return setUserLists(s, &p.XACL, v) }},
+}
+
 // hostGroup is a hostgroup(5).
 type hostGroup struct {
 	name  string
@@ -184,7 +198,8 @@ var hostParams = []param[host]{
 	accepted[host]("processors", "0"),
 	{"user_lists", "NONE", spaced, func(s *scope, h *host, v string) error { return setUserLists(s, &h.access.Allowed, v) }},
 	{"xuser_lists", "NONE", spaced, func(s *scope, h *host, v string) error { return setUserLists(s, &h.access.Denied, v) }},
-	only[host]("projects", "NONE", noProjects), only[host]("xprojects", "NONE", noProjects),
+	{"projects", "NONE", spaced, func(s *scope, h *host, v string) error { return setProjectList(s, &h.access.Projects, v) }},
+	{"xprojects", "NONE", spaced, func(s *scope, h *host, v string) error { return setProjectList(s, &h.access.XProjects, v) }},
 	inert[host]("usage_scaling", "NONE", "with one host it is the same for everybody"),
 	inert[host]("report_variables", "NONE", noReporting),
 }

@@ -60,7 +60,8 @@ var queueParams = slices.Concat([]param[Queue]{
 		}
 		return err
 	}},
-	only[Queue]("projects", "NONE", noProjects), only[Queue]("xprojects", "NONE", noProjects),
+	{"projects", "NONE", spaced, func(s *scope, q *Queue, v string) error { return setProjectList(s, &q.Projects, v) }},
+	{"xprojects", "NONE", spaced, func(s *scope, q *Queue, v string) error { return setProjectList(s, &q.XProjects, v) }},
 	only[Queue]("calendar", "NONE", "there are no calendars"),
 	{"initial_state", "default", plain, func(_ *scope, q *Queue, v string) error {
 		q.InitiallyDisabled, q.InitiallyEnabled = v == "disabled", v == "enabled"
@@ -89,9 +90,8 @@ const maxSlots = 9_999_999
 
 // Why a parameter has but one value, or none that matters.
 const (
-	noProjects = "there are no projects"
-	noTickets  = "there are no tickets"
-	noAFS      = "qsub brings no AFS token"
+	noTickets = "there are no tickets"
+	noAFS     = "qsub brings no AFS token"
 )
 
 // globalParams are the parameters of sge_conf(5), in the order in which qconf
@@ -110,8 +110,9 @@ var globalParams = []param[Global]{
 	{"min_gid", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MinGID, v, 0, 1<<31-1) }},
 	{"user_lists", "none", plain, func(s *scope, g *Global, v string) error { return setUserLists(s, &g.UserLists, v) }},
 	{"xuser_lists", "none", plain, func(s *scope, g *Global, v string) error { return setUserLists(s, &g.XUserLists, v) }},
-	only[Global]("projects", "none", noProjects), only[Global]("xprojects", "none", noProjects),
-	only[Global]("enforce_project", "false", noProjects),
+	{"projects", "none", plain, func(s *scope, g *Global, v string) error { return setProjectList(s, &g.Projects, v) }},
+	{"xprojects", "none", plain, func(s *scope, g *Global, v string) error { return setProjectList(s, &g.XProjects, v) }},
+	{"enforce_project", "false", plain, func(_ *scope, g *Global, v string) error { return setBool(&g.EnforceProject, v) }},
 	{"enforce_user", "auto", plain, func(_ *scope, _ *Global, v string) error {
 		if v = strings.ToLower(v); v == "true" {
 			return errors.New("there is no list of users; user_lists says who may submit")
@@ -149,7 +150,7 @@ var globalParams = []param[Global]{
 	{"max_jobs", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxJobs, v, 0, 1<<30) }},
 	accepted[Global]("max_advance_reservations", ""), // nothing reserves in advance
 	only[Global]("auto_user_oticket", "0", noTickets), only[Global]("auto_user_fshare", "0", noTickets),
-	only[Global]("auto_user_default_project", "none", noProjects), accepted[Global]("auto_user_delete_time", "86400"),
+	only[Global]("auto_user_default_project", "none", "users need not be made known; qsub -P in a file sge_request is a default"), accepted[Global]("auto_user_delete_time", "86400"),
 	inert[Global]("delegated_file_staging", "false", "no job can ask for it"),
 	{"reprioritize", "0", plain, func(_ *scope, _ *Global, v string) error {
 		var on bool
@@ -680,6 +681,20 @@ func setUserLists(s *scope, into *[]string, v string) error {
 	for _, name := range list(v) {
 		if s.conf.UserLists[name] == nil {
 			return &worded{fmt.Sprintf("access list %q does not exist", name), fmt.Sprintf("Userset %q does not exist", name)}
+		}
+		*into = append(*into, name)
+	}
+	return nil
+}
+
+// setProjectList reads names of projects, which must be there.
+func setProjectList(s *scope, into *[]string, v string) error {
+	if isNone(v) {
+		return nil
+	}
+	for _, name := range list(v) {
+		if s.conf.Projects[name] == nil {
+			return inWords("Project %q does not exist", name)
 		}
 		*into = append(*into, name)
 	}

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,6 +93,8 @@ func (e *edit) referred() error {
 		return e.listed("ckpt_list", "denied: Ckpt %q is still referenced in queue %q.")
 	case kindUserList:
 		return e.listedUsers()
+	case kindProject:
+		return e.listedIn([]string{kindQueue, kindHost, kindConf}, map[string]string{"projects": "projects", "xprojects": "xprojects"}, "denied: project %q is still referenced in %s of %s %q")
 	case kindQueue:
 		for _, queue := range e.old.List(kindQueue) {
 			for _, word := range e.old.words(kindQueue, queue, "subordinate_list") {
@@ -131,23 +134,31 @@ func (e *edit) listed(parameter, format string) error {
 
 // listedUsers refuses a user list that something names.
 func (e *edit) listedUsers() error {
-	for _, where := range []struct{ kind, object string }{
-		{kindQueue, "queue"}, {kindPE, "parallel environment"}, {kindHost, "exechost"}, {kindConf, "configuration"},
-	} {
-		names := e.old.List(where.kind)
-		switch where.kind {
+	const format = "denied: userset %q is still referenced in %s of %s %q"
+	return cmp.Or(
+		e.listedIn([]string{kindQueue, kindPE, kindHost, kindConf}, map[string]string{"user_lists": "user list", "xuser_lists": "xuser list"}, format),
+		e.listedIn([]string{kindProject}, map[string]string{"acl": "user list", "xacl": "xuser list"}, format),
+	)
+}
+
+// listedIn refuses what objects of these kinds have in one of their parameters,
+// which Grid Engine calls otherwise.
+func (e *edit) listedIn(kinds []string, parameters map[string]string, format string) error {
+	objects := map[string]string{
+		kindQueue: "queue", kindPE: "parallel environment", kindHost: "exechost", kindConf: "configuration", kindProject: "project",
+	}
+	for _, kind := range kinds {
+		names := e.old.List(kind)
+		switch kind {
 		case kindHost:
 			names = append(slices.Clone(names), "global")
 		case kindConf:
 			names = []string{""}
 		}
 		for _, name := range names {
-			for parameter, text := range map[string]string{"user_lists": "user list", "xuser_lists": "xuser list"} {
-				if slices.Contains(e.old.words(where.kind, name, parameter), e.Name) {
-					if name == "" {
-						name = "global"
-					}
-					return rejected("denied: userset %q is still referenced in %s of %s %q", e.Name, text, where.object, name)
+			for parameter, text := range parameters {
+				if slices.Contains(e.old.words(kind, name, parameter), e.Name) {
+					return rejected(format, e.Name, text, objects[kind], cmp.Or(name, "global"))
 				}
 			}
 		}

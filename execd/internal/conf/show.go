@@ -24,11 +24,12 @@ var unknown = map[string]string{
 	kindUserList:  "denied: access list %q does not exist",
 	kindHostGroup: "Host group %q does not exist",
 	kindHost:      "can't resolve hostname %q",
+	kindProject:   "%s is not known as a project",
 	kindConf:      "configuration %s not defined",
 }
 
 // Show returns the configuration in force, as qconf of Grid Engine 8.1.9 prints
-// it. The kinds are queue, pe, ckpt, userlist, hostgroup and host, which have
+// it. The kinds are queue, pe, ckpt, userlist, hostgroup, host and project, which have
 // names, and complex, conf, sched, manager and operator, which have none; the
 // name of a knob is a pattern, or empty for all. A queue
 // is shown with its overrides, and as queue@host without. The error is

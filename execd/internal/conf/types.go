@@ -129,6 +129,12 @@ type UserList struct {
 	Entries []string // users, and groups behind an @
 }
 
+// Project is a project(5).
+type Project struct {
+	Name      string
+	ACL, XACL []string // user lists: who may have jobs in it, empty: everybody; and who may not
+}
+
 // Scheduling is what of sched_conf(5) has a meaning on one host.
 type Scheduling struct {
 	MaxUserRunning  int           // maxujobs: jobs of a user that run at the same time; 0: no limit

@@ -226,7 +226,7 @@ func (m *describer) requested(needs Needs, words *Predecessors) *api.JobMore {
 		m.hard[needs] = hard
 	}
 	more := &api.JobMore{
-		Department: Department, Reserve: r.Reserve, Checkpoint: r.Checkpoint, Binding: r.Binding,
+		Project: r.Project, Department: Department, Reserve: r.Reserve, Checkpoint: r.Checkpoint, Binding: r.Binding,
 		Hard: hard, Soft: r.Soft, Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
 		PE: r.PE, Slots: r.Slots,
 	}

@@ -28,13 +28,14 @@ type needs struct {
 	Now          bool           `json:"now,omitempty"`
 	Checkpoint   string         `json:"checkpoint,omitempty"`
 	Binding      string         `json:"binding,omitempty"`
+	Project      string         `json:"project,omitempty"`
 }
 
 // needsIn returns the needs of a request.
 func needsIn(r *api.SubmitRequest) needs {
 	return needs{
 		Hard: r.Hard, Soft: r.Soft, Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
-		PE: r.PE, Slots: r.Slots, Reserve: r.Reserve, Now: r.Now, Checkpoint: r.Checkpoint, Binding: r.Binding,
+		PE: r.PE, Slots: r.Slots, Reserve: r.Reserve, Now: r.Now, Checkpoint: r.Checkpoint, Binding: r.Binding, Project: r.Project,
 	}
 }
 
@@ -98,6 +99,7 @@ func (n Needs) Category() string {
 	if r.PE != "" {
 		words = append(words, "-pe", r.PE, rangesText(r.Slots))
 	}
+	add("-P", strings.Fields(r.Project))
 	add("-ckpt", strings.Fields(r.Checkpoint))
 	add("-soft -l", resources(r.Soft))
 	add("-soft -q", r.SoftQueues)

@@ -158,7 +158,7 @@ func TestDigest(t *testing.T) {
 			MaxRun: 2, Priority: 3, Hold: "u", After: time.Unix(8, 0).UTC(), Mail: "be", Env: []string{"A=\xfe"},
 			Hard: []api.Resource{{Name: "x", Value: "1"}}, Soft: []api.Resource{{Name: "y", Value: "2"}},
 			Queues: []string{"q"}, SoftQueues: []string{"r"}, MasterQueues: []string{"m"}, PE: "p",
-			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Now: true, Checkpoint: "c", Binding: "linear",
+			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Now: true, Checkpoint: "c", Binding: "linear", Project: "p",
 			HoldJobs: []string{"5", "x*"}, HoldArray: []string{"6"}, Interactive: &api.Interactive{Terminal: true},
 			Work: &api.Work{Ad: "A = 1\n", Identity: "i\xff", Slot: "1", Claim: "c", Holder: "fetch"},
 		},

@@ -232,7 +232,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 		notify = 0
 	}
 	c.seconds("notify", notify)
-	c.text("acct_project", "none")
+	c.text("acct_project", cmp.Or(r.Project, "none"))
 	args := c.args(o.args(shell))
 	c.text("queue_tmpdir", o.Queue.Tmpdir)
 	c.number("use_afs", 0)

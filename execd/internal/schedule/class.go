@@ -54,6 +54,7 @@ const (
 	none reason = iota
 	notOnList
 	noAccess
+	noProject
 	noSlots
 	noPE
 	notInteractive
@@ -126,6 +127,7 @@ func (s *Scheduler) keyOf(j *Job, lists string) []byte {
 	words(j.MasterQueues)
 	word(j.PE)
 	word(j.Checkpoint)
+	word(j.Project)
 	k = strconv.AppendBool(k, j.Now)
 	for _, r := range j.Slots {
 		for _, n := range []int{r.Min, r.Max, r.Step} {
@@ -353,6 +355,18 @@ func Requested(j *Job) time.Duration {
 	return time.Duration(min(seconds, forever)) * time.Second
 }
 
+// projectObstacle is Grid Engine's word for a job that is kept out of a place by
+// its project.
+func projectObstacle(project string, excluded []string, where string) string {
+	switch {
+	case project == "":
+		return "(no project) does not have the correct project to run in " + where
+	case slices.Contains(excluded, project):
+		return fmt.Sprintf("(project %s) is not allowed to run in %s based on the excluded project list", project, where)
+	}
+	return fmt.Sprintf("(project %s) does not have the correct project to run in %s", project, where)
+}
+
 // never returns why a class can never run in a queue.
 func (s *Scheduler) never(c *class, q *queue, p *place) obstacle {
 	h := s.host
@@ -363,6 +377,10 @@ func (s *Scheduler) never(c *class, q *queue, p *place) obstacle {
 		return obstacle{reason: noAccess, text: fmt.Sprintf("cluster queue %q", q.Name)}
 	case slices.ContainsFunc(h.access(), func(a conf.Access) bool { return !h.admits(c.lists, a.Allowed, a.Denied) }):
 		return obstacle{reason: noAccess, text: fmt.Sprintf("host %q", h.conf.Hostname)}
+	case !conf.MayProject(c.want.Project, q.Projects, q.XProjects):
+		return obstacle{reason: noProject, text: projectObstacle(c.want.Project, q.XProjects, fmt.Sprintf("cluster queue %q", q.Name))}
+	case slices.ContainsFunc(h.access(), func(a conf.Access) bool { return !conf.MayProject(c.want.Project, a.Projects, a.XProjects) }):
+		return obstacle{reason: noProject, text: projectObstacle(c.want.Project, nil, fmt.Sprintf("host %q", h.conf.Hostname))}
 	case q.Slots == 0:
 		return obstacle{reason: noSlots}
 	case c.want.PE != "" && !slices.ContainsFunc(c.pes, func(pe *conf.PE) bool { return slices.Contains(q.PEs, pe.Name) }):
@@ -433,6 +451,8 @@ func (s *Scheduler) words(c *class, q *queue, o obstacle) string {
 		return fmt.Sprintf("cannot run in queue %q because it is not contained in its hard queue list (-q)", instance)
 	case noAccess:
 		return "has no permission for " + o.text
+	case noProject:
+		return o.text
 	case noSlots:
 		return fmt.Sprintf(`cannot run in queue instance %q because it has "0" slots`, instance)
 	case noPE:

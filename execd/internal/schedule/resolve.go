@@ -24,7 +24,7 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 	j := Job{
 		User: user, Groups: groups, Priority: r.Priority, Reserve: r.Reserve && !r.Now, Now: r.Now,
 		Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
-		PE: r.PE, Checkpoint: r.Checkpoint,
+		PE: r.PE, Checkpoint: r.Checkpoint, Project: r.Project,
 	}
 	if r.Priority < api.MinPriority || r.Priority > api.MaxPriority {
 		return reject("job rejected: priority %d is not in the range from %d to %d", r.Priority, api.MinPriority, api.MaxPriority)

@@ -34,6 +34,7 @@ type Job struct {
 	PE                               string   // name or pattern; empty: a serial job
 	Slots                            []Range  // of -pe; empty for a serial job
 	Checkpoint                       string
+	Project                          string // of -P; empty: none
 }
 
 // Request is one element of -l that names an attribute of the complex.

@@ -36,7 +36,7 @@ func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest)
 
 // asks are the fields of what a job asks of host and queues.
 var asks = []api.Field{
-	api.FieldHard, api.FieldSoft, api.FieldQueues, api.FieldSoftQueues, api.FieldMasterQueues, api.FieldPE, api.FieldCheckpoint,
+	api.FieldHard, api.FieldSoft, api.FieldQueues, api.FieldSoftQueues, api.FieldMasterQueues, api.FieldPE, api.FieldCheckpoint, api.FieldProject,
 }
 
 // mayBecome refuses what a job cannot become. What it asked for before counts
@@ -54,6 +54,11 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	}
 	if r.Priority < api.MinPriority || r.Priority > api.MaxPriority {
 		return nil, false, api.Errorf(api.CodeRejected, "invalid priority \"%d\".  Must be an integer from %d to %d", r.Priority, api.MinPriority, api.MaxPriority)
+	}
+	if slices.Contains(fields, api.FieldProject) {
+		if err := mayBeInProject(s.Config(), &r, j.Owner, j.Groups); err != nil {
+			return nil, false, err
+		}
 	}
 	asked := slices.ContainsFunc(fields, func(f api.Field) bool { return slices.Contains(asks, f) })
 	if !asked && r.Verify == "" {

@@ -91,7 +91,33 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 	if err := mayAsk(c, req); err != nil {
 		return err
 	}
+	if err := mayBeInProject(config, req, owner.Name, owner.GroupNames); err != nil {
+		return err
+	}
 	return s.mayBeArgs(req.Args)
+}
+
+// mayBeInProject refuses a job with a project that there is not, or not for its
+// owner, and one without where it must have one, in Grid Engine's words.
+func mayBeInProject(c *conf.Config, r *api.SubmitRequest, owner string, groups []string) error {
+	reject := func(format string, args ...any) error {
+		return api.Errorf(api.CodeRejected, "job rejected: "+format, args...)
+	}
+	g, p := &c.Global, c.Projects[r.Project]
+	switch {
+	case r.Project == "" && g.EnforceProject:
+		return reject("no project assigned to job")
+	case r.Project == "" && len(g.Projects) > 0:
+		return reject("no project was supplied and only certain projects are allowed to submit jobs")
+	case r.Project == "":
+	case p == nil:
+		return reject("the requested project %q does not exist", short(r.Project))
+	case !c.MayUse(p.ACL, p.XACL, owner, groups...):
+		return reject("no access to project %q for user %q", r.Project, owner)
+	case !conf.MayProject(r.Project, g.Projects, g.XProjects):
+		return reject("project %q is not allowed to submit jobs", r.Project)
+	}
+	return nil
 }
 
 // accept makes a job that does not wait for its turn.

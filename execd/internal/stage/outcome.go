@@ -239,7 +239,7 @@ func (r *Runner) record(t *job.Task, e *job.End) accounting.Record {
 		QName: t.Start.Queue, Hostname: r.Host, Group: t.Job.Group, Owner: t.Job.Owner,
 		JobName: terms.Name, JobNumber: t.Job.Number, Account: terms.Account,
 		SubmissionTime: t.Job.Submitted.Unix(), Failed: e.Failed, ExitStatus: e.Exit,
-		Project: accounting.None, Department: job.Department, GrantedPE: accounting.None,
+		Project: cmp.Or(t.Needs.Request().Project, accounting.None), Department: job.Department, GrantedPE: accounting.None,
 		Slots: t.Slots(), Category: accounting.None, PETaskID: accounting.None, Reason: e.Reason,
 	}
 	if rec.Account == "" {

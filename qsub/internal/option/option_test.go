@@ -80,7 +80,7 @@ func TestLine(t *testing.T) {
 		{Qsub, []string{"-pe"}, nil, nil, "-pe option must have argument"},
 		{Qsub, []string{"-binding", "linear:1", "x"}, []string{"-binding linear:1"}, []string{"x"}, ""},
 		{Qsub, []string{"-binding", "env", "linear:1", "x"}, []string{"-binding env linear:1"}, []string{"x"}, ""},
-		{Qsub, []string{"-P", "p", "x"}, nil, nil, "option -P is not supported: there are no projects; -A marks a job for accounting"},
+		{Qsub, []string{"-js", "1", "x"}, nil, nil, "option -js is not supported: there is no share tree; see -p"},
 		{Qsub, []string{"-terse", "-sync"}, []string{}, nil, "-sync option must have argument"},
 		{Qsub, []string{"-nostdin"}, nil, nil, `invalid option argument "-nostdin"`},
 		{Qsub, []string{"---"}, nil, nil, `invalid option argument "---"`},
