@@ -118,7 +118,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	for _, p := range []struct {
 		key  string
 		list []string
-	}{{"jid_predecessor_list", r.HoldJobs}, {"ja_ad_predecessor_list", r.HoldArray}} {
+	}{{"jid_predecessor_list", r.HoldJobs}, {"ja_ad_predecessor_list", r.HoldArray}, {"jid_ok_predecessor_list", r.HoldOK}, {"ja_ad_ok_predecessor_list", r.HoldArrayOK}} {
 		if len(p.list) > 0 {
 			fmt.Fprintf(b, "%s (req): %s\n", p.key, api.Visible(strings.Join(p.list, ",")))
 			has(p.key, strings.Join(digits(d.WaitsFor), ","))

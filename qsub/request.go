@@ -114,11 +114,15 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-hard":        func(j *job, _ *option.Setting) error { j.soft = false; return nil },
 	"-hold_jid":    func(j *job, o *option.Setting) error { return addList(&j.req.HoldJobs, o, "jid_hold") },
 	"-hold_jid_ad": func(j *job, o *option.Setting) error { return addList(&j.req.HoldArray, o, "jid_hold_ad") },
-	"-i":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "path") },
-	"-inherit":     func(j *job, _ *option.Setting) error { j.inherit = true; return nil },
-	"-into":        parseInto,
-	"-j":           func(j *job, o *option.Setting) error { j.req.Merge = o.Yes(); return nil },
-	"-l":           (*job).addResources,
+	"-hold_jid_ok": func(j *job, o *option.Setting) error { return addList(&j.req.HoldOK, o, "jid_hold_ok") },
+	"-hold_jid_ad_ok": func(j *job, o *option.Setting) error {
+		return addList(&j.req.HoldArrayOK, o, "jid_hold_ad_ok")
+	},
+	"-i":       func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "path") },
+	"-inherit": func(j *job, _ *option.Setting) error { j.inherit = true; return nil },
+	"-into":    parseInto,
+	"-j":       func(j *job, o *option.Setting) error { j.req.Merge = o.Yes(); return nil },
+	"-l":       (*job).addResources,
 	"-m": func(j *job, o *option.Setting) error {
 		found, ok := letters(o.Value(), "abesn")
 		if !ok {

@@ -179,7 +179,11 @@ type SubmitRequest struct {
 	After     time.Time `json:"after,omitzero"`       // -a
 	HoldJobs  []string  `json:"hold_jobs,omitempty"`  // -hold_jid: numbers, names, patterns
 	HoldArray []string  `json:"hold_array,omitempty"` // -hold_jid_ad: task n waits for task n
-	Now       bool      `json:"now,omitempty"`        // -now y: at once or never, CodeBusy
+	// HoldOK and HoldArrayOK, of -hold_jid_ok and -hold_jid_ad_ok, are the same of
+	// jobs that must succeed.
+	HoldOK      []string `json:"hold_ok,omitempty"`
+	HoldArrayOK []string `json:"hold_array_ok,omitempty"`
+	Now         bool     `json:"now,omitempty"` // -now y: at once or never, CodeBusy
 	// Verify is the letter of -w, a check whether the job could ever run: "e"
 	// refuses it if not, "w" warns; "v", and "p", which counts what is in use
 	// now, only tell and submit nothing. "" or "n": no check.

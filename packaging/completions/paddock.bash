@@ -11,7 +11,7 @@ _paddock() {
   qsub:-@|qsub:-e|qsub:-i|qsub:-o|qsub:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qsub:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
   qsub:-a|qsub:-ac|qsub:-A|qsub:-binding|qsub:-c|qsub:-ckpt|qsub:-C|qsub:-dc|qsub:-l|qsub:-m|qsub:-M|qsub:-masterq|qsub:-N|qsub:-p|qsub:-P|qsub:-pe|qsub:-q|qsub:-sc|qsub:-t|qsub:-tc|qsub:-w) return ;;
-  qsub:-hold_jid|qsub:-hold_jid_ad) words=$(_paddock_jobs) ;;
+  qsub:-hold_jid|qsub:-hold_jid_ad|qsub:-hold_jid_ok|qsub:-hold_jid_ad_ok) words=$(_paddock_jobs) ;;
   qsub:-b|qsub:-j|qsub:-now|qsub:-pty|qsub:-r|qsub:-R|qsub:-shell|qsub:-sync) words='y n' ;;
   qstat:-explain|qstat:-g|qstat:-l|qstat:-pe|qstat:-q|qstat:-qs|qstat:-s|qstat:-u|qstat:-U) return ;;
   qstat:-j) words=$(_paddock_jobs) ;;
@@ -52,7 +52,7 @@ _paddock() {
   qlog:-n) return ;;
   qtop:-d|qtop:-n|qtop:-u) return ;;
   *) case ${COMP_WORDS[0]##*/}:$cur in
-    qsub:-*) words='-@ -a -ac -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sc -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
+    qsub:-*) words='-@ -a -ac -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sc -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
     qstat:-*) words='-cb -explain -ext -f -F -g -help -j -json -l -ncb -ne -pe -pri -q -qs -r -s -t -u -U -urg -version -xml' ;;
     qdel:-*) words='-f -help -t -u -version' ;;
     qhold:-*) words='-h -help -t -u -version' ;;

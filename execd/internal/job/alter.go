@@ -112,9 +112,11 @@ func (j *Job) alter(l *line) error {
 	j.terms.Store(termsOf(&k))
 	if slices.Contains(c.Fields, api.FieldHoldJobs) {
 		j.waitFor(c.WaitsFor)
+		j.waitForSuccess()
 	}
 	if slices.Contains(c.Fields, api.FieldHoldArray) {
 		j.waitsForTasks = c.WaitsForTasks
+		j.waitForSuccess()
 	}
 	j.alterations++
 	j.stale, j.request = true, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func (s *Store) free(j *Job) Tasks {
 	if len(j.waitsFor) > 0 {
 		return NoTasks(j.Tasks)
 	}
-	if len(j.held) == 0 && len(j.waitsForTasks) == 0 {
+	if len(j.held) == 0 && len(j.waitsForTasks) == 0 && len(j.unmet) == 0 {
 		return j.pending
 	}
 	for _, held := range j.held {
@@ -90,20 +91,27 @@ func (s *Store) free(j *Job) Tasks {
 	}
 	for _, number := range j.waitsForTasks {
 		if p := s.jobs[number]; p != nil {
-			p.holdFollowers(&set)
+			unfinished := p.unfinished()
+			holdFollowers(&unfinished, &set)
+			if slices.Contains(j.success, dependency{number, true}) {
+				holdFollowers(&p.failed, &set)
+			}
 		}
+	}
+	for _, u := range j.unmet {
+		tasks, _ := parseTasks(u.Tasks, j.Tasks) // doom has looked at it
+		set.Subtract(&tasks)
 	}
 	return set
 }
 
 // holdFollowers takes those tasks out of the set of a job with -hold_jid_ad
-// that wait for unfinished tasks of p. Steps may differ: a task stands for all
+// that wait for these of another. Steps may differ: a task stands for all
 // numbers up to the next.
-func (j *Job) holdFollowers(set *Tasks) {
-	unfinished := j.unfinished()
-	for _, r := range unfinished.runs {
-		low, high := unfinished.task(r.low), unfinished.task(r.high)
-		set.Cut(api.Tasks{First: max(low-max(set.of.Step, 1)+1, 1), Last: high + max(unfinished.of.Step, 1) - 1, Step: 1})
+func holdFollowers(these, set *Tasks) {
+	for _, r := range these.runs {
+		low, high := these.task(r.low), these.task(r.high)
+		set.Cut(api.Tasks{First: max(low-max(set.of.Step, 1)+1, 1), Last: high + max(these.of.Step, 1) - 1, Step: 1})
 	}
 }
 
@@ -151,6 +159,19 @@ func (s *Store) resolve(words []string, uid int) []int {
 	}
 	slices.Sort(numbers)
 	return slices.Compact(numbers)
+}
+
+// Unmatched returns the words of -hold_jid and -hold_jid_ad that mean no job: names
+// of none that is not over, and numbers that were never given out.
+func (s *Store) Unmatched(req *api.SubmitRequest, uid int) []string {
+	var none []string
+	for _, word := range slices.Concat(req.HoldJobs, req.HoldArray) {
+		number, err := strconv.Atoi(word)
+		if (err != nil || number < 1 || number > s.Last()) && len(s.resolve([]string{word}, uid)) == 0 {
+			none = append(none, word)
+		}
+	}
+	return none
 }
 
 // ErrNoArray refuses -hold_jid_ad of and on jobs that are no arrays.
@@ -201,6 +222,10 @@ func (s *Store) unlink(j *Job) {
 	delete(s.followers, j.Number)
 	for _, f := range j.freed {
 		delete(f.waitsFor, j.Number)
+		for _, u := range f.unmetBy(j) {
+			_ = f.doom(u) // the tasks are its own
+			j.dooms = append(j.dooms, doomed{f, u})
+		}
 	}
 }
 
@@ -242,7 +267,7 @@ func (s *Store) holds(j *Job) string {
 			b.WriteRune(letter)
 		}
 	}
-	if len(j.waitsFor) > 0 {
+	if len(j.waitsFor)+len(j.unmet) > 0 {
 		b.WriteByte('j')
 	}
 	for _, number := range j.waitsForTasks {

@@ -46,6 +46,11 @@ type headerOf[R any] struct {
 	// meant when the job was submitted.
 	WaitsFor      []int `json:"waits_for,omitempty"`
 	WaitsForTasks []int `json:"waits_for_tasks,omitempty"`
+	// Success are those jobs, of -hold_jid_ok and -hold_jid_ad_ok, that must succeed;
+	// they are not in WaitsFor and WaitsForTasks.
+	Success []dependency `json:"success,omitempty"`
+	// Unmet are those of them that had failed before the job was submitted.
+	Unmet []unmet `json:"unmet,omitempty"`
 }
 
 // kept is what of a request is kept in memory, as api.SubmitRequest writes it.
@@ -84,6 +89,7 @@ func digestOf(h *header) *digest {
 	return &digest{
 		Format: h.Format, Job: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
 		SubmitGID: h.SubmitGID, Submitted: h.Submitted, WaitsFor: h.WaitsFor, WaitsForTasks: h.WaitsForTasks,
+		Success: h.Success, Unmet: h.Unmet,
 		Request: keptOf(&h.Request),
 	}
 }
@@ -118,6 +124,7 @@ type line struct {
 	Reason string  `json:"reason,omitempty"` // of EventErrored
 	Hold   string  `json:"hold,omitempty"`   // of EventHeld and EventReleased: letters of u, o, s
 	Change *change `json:"change,omitempty"` // of EventAltered
+	Unmet  *unmet  `json:"unmet,omitempty"`  // of EventUnmet
 	Late   bool    `json:"late,omitempty"`   // of EventWithdrawn: it took too long to prepare it
 }
 
@@ -135,6 +142,7 @@ type state struct {
 	Late        map[int]int  `json:"late,omitempty"`
 	Requeued    time.Time    `json:"requeued,omitzero"`
 	Replied     bool         `json:"replied,omitempty"`
+	Unmet       []unmet      `json:"unmet,omitempty"`
 	// Held has the tasks with a hold, by its letter.
 	Held map[string]string `json:"held,omitempty"`
 }
@@ -257,6 +265,11 @@ func decode(data []byte) (j *Job, whole int, err error) {
 	if err := h.check(h.Request.Tasks); err != nil {
 		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
 	}
+	for _, u := range h.Unmet {
+		if _, ok := parseTasks(u.Tasks, h.Request.Tasks); !ok {
+			return nil, 0, fmt.Errorf("line 1 is not a header: tasks %q are none of the job's", u.Tasks)
+		}
+	}
 	if only := h.Request.Only; only != "" {
 		if _, ok := parseTasks(only, h.Request.Tasks); !ok {
 			return nil, 0, fmt.Errorf("line 1 is not a header: only %q", only)
@@ -297,6 +310,12 @@ func (j *Job) replay(l *line) error {
 	}
 	if l.Event == EventAltered {
 		return j.alter(l)
+	}
+	if l.Event == EventUnmet {
+		if l.Unmet == nil {
+			return errors.New("an unmet dependency without its particulars")
+		}
+		return j.doom(l.Unmet)
 	}
 	if l.Event == EventReplied {
 		j.replied = true
@@ -341,6 +360,12 @@ func (j *Job) restore(st *state) error {
 			return fmt.Errorf("tasks %q are none of the job's", st.Failed)
 		}
 	}
+	j.unmet = nil
+	for i := range st.Unmet {
+		if err := j.doom(&st.Unmet[i]); err != nil {
+			return err
+		}
+	}
 	j.held = nil
 	for letter, tasks := range st.Held {
 		set, ok := parseTasks(tasks, j.Tasks)
@@ -357,6 +382,9 @@ func (j *Job) restore(st *state) error {
 // lines returns events that lead to the present state of the job.
 func (j *Job) lines(now time.Time) []*line {
 	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Late: j.lateness(), Requeued: j.requeued, Replied: j.replied, Failed: j.failed.format(), Failure: j.failure}
+	for _, u := range j.unmet {
+		st.Unmet = append(st.Unmet, *u)
+	}
 	for letter, set := range j.held {
 		if st.Held == nil {
 			st.Held = map[string]string{}
@@ -570,7 +598,10 @@ type Job struct {
 	changed       chan struct{}  // closed when a task's end is in the accounting file; nil: nobody waits
 	held          map[rune]Tasks // tasks that are not to be started, by the letter of the hold
 	waitsFor      map[int]bool   // the jobs of -hold_jid that are not over
-	waitsForTasks []int          // the jobs of -hold_jid_ad
+	waitsForTasks []int          // the jobs of -hold_jid_ad and -hold_jid_ad_ok
+	success       []dependency   // those of both that must succeed
+	unmet         []*unmet       // those of success that did not
+	dooms         []doomed       // of a job that is over: those that will never run, to be told
 	freed         []*Job         // of a job that is over: those that waited for it, to be told
 	request       *api.SubmitRequest
 	alterations   int  // how often it was altered
@@ -675,6 +706,11 @@ func newJob(h *digest) *Job {
 		_ = j.hold(&all, r.Hold, true) // letters are checked at submission
 	}
 	j.waitFor(h.WaitsFor)
+	j.success = h.Success
+	j.waitForSuccess()
+	for i := range h.Unmet {
+		_ = j.doom(&h.Unmet[i]) // it is checked
+	}
 	return j
 }
 

@@ -52,6 +52,7 @@ const (
 	EventHeld     Event = "held"     // tasks are not to be started
 	EventReleased Event = "released" // tasks may be started again
 	EventAltered  Event = "altered"  // the request is another one from here on
+	EventUnmet    Event = "unmet"    // a job that had to succeed for it did not
 	EventReplied  Event = "replied"  // who it came from was told that it was accepted
 	// EventSnapshot replaces all that came before: a record that had grown
 	// long was made anew.

@@ -90,8 +90,17 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 		s.setAside(root.Path(spool.FileSeqNum), err)
 	}
 	s.next = max(s.next, last) + 1
+	var over []*Job
 	for _, j := range s.jobs {
 		s.link(j)
+		if j.over() {
+			over = append(over, j)
+		}
+	}
+	// All that wait for them must be there to hear of it.
+	for _, j := range over {
+		s.drop(j)
+		s.remove(j)
 	}
 	return s, nil
 }
@@ -117,11 +126,6 @@ func (s *Store) load(l *loaded) error {
 		if err := os.Truncate(file, int64(l.whole)); err != nil {
 			return fmt.Errorf("cannot repair record of job %d: %w", number, err)
 		}
-	}
-	if j.over() {
-		s.ended.enter(j)
-		s.remove(j)
-		return nil
 	}
 	s.adopt(j, int64(l.whole))
 	return nil
@@ -155,11 +159,6 @@ func (s *Store) repair(number int, data []byte, cause error) error {
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write record of job %d: %w", number, err)
-	}
-	if j.over() {
-		s.ended.enter(j)
-		s.remove(j)
-		return nil
 	}
 	s.adopt(j, int64(len(out)))
 	return nil
@@ -342,6 +341,12 @@ func (s *Store) drop(j *Job) {
 func (s *Store) remove(j *Job) {
 	for _, f := range j.freed {
 		s.hint(f)
+	}
+	for _, d := range j.dooms {
+		if err := s.commit(d.job, durable, nil, &line{Event: EventUnmet, Unmet: d.unmet}); err != nil {
+			s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
+			return // the next start tells them
+		}
 	}
 	s.mu.Lock()
 	last := s.next - 1

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -20,7 +21,14 @@ type Limits struct{ Jobs, UserJobs int }
 // Submit accepts a job: when it returns, the job is on disk for good. gid is the
 // group of the process that submits.
 func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits Limits, now time.Time) (*Job, error) {
-	waitsFor, waitsForTasks := s.resolve(req.HoldJobs, owner.UID), s.resolve(req.HoldArray, owner.UID)
+	h := &header{
+		Format: Format, Owner: owner.Name, UID: owner.UID, Group: owner.Group, GID: owner.GID, Groups: owner.GroupNames,
+		SubmitGID: gid, Submitted: now, Request: *req,
+		WaitsFor: s.resolve(req.HoldJobs, owner.UID), WaitsForTasks: s.resolve(req.HoldArray, owner.UID),
+	}
+	if err := s.dependOn(h); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	if limits.Jobs > 0 && len(s.jobs) >= limits.Jobs {
 		s.mu.Unlock()
@@ -30,12 +38,14 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 		s.mu.Unlock()
 		return nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, s.byUser[owner.UID])
 	}
-	h := &header{
-		Format: Format, Job: s.next, Owner: owner.Name, UID: owner.UID, Group: owner.Group, GID: owner.GID, Groups: owner.GroupNames,
-		SubmitGID: gid, Submitted: now, Request: *req,
-		WaitsFor: waitsFor, WaitsForTasks: waitsForTasks,
+	h.Job = s.next
+	arrays := slices.Clone(h.WaitsForTasks)
+	for _, d := range h.Success {
+		if d.ByTask {
+			arrays = append(arrays, d.Job)
+		}
 	}
-	if err := s.checkArrays(h.Request.Tasks, h.WaitsForTasks); err != nil {
+	if err := s.checkArrays(h.Request.Tasks, arrays); err != nil {
 		s.mu.Unlock()
 		return nil, err
 	}
@@ -55,7 +65,13 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 	s.mu.Lock()
 	s.jobs[number] = j
 	s.link(j) // what it waits for may have ended meanwhile
+	gone := s.endedMeanwhile(j)
 	s.mu.Unlock()
+	if len(gone) > 0 {
+		if err := s.outcome(j, gone); err != nil {
+			return nil, err
+		}
+	}
 	s.hint(j)
 	return j, nil
 }

@@ -277,6 +277,9 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 		if free := s.free(j); free.Len() == 0 {
 			d.Reasons = []string{j.heldBecause(d.Holds, d.WaitsFor)}
 		}
+		if texts := j.unmetTexts(); len(texts) > 0 {
+			d.Reasons = texts
+		}
 		if at, delayed := j.earliest(); delayed != "" && at.After(time.Now()) {
 			d.Reasons = []string{fmt.Sprintf("not started again before %s: %s", at.Format(time.DateTime), delayed)}
 		}

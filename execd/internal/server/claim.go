@@ -354,7 +354,7 @@ func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, 
 		work.Ad = text.OldString()
 	}
 	switch {
-	case r.Interactive != nil || r.Tasks.IsArray() || r.Now || r.Verify != "" && r.Verify != "n" || r.Hold != "" || len(r.HoldJobs)+len(r.HoldArray) > 0 || !r.After.IsZero():
+	case r.Interactive != nil || r.Tasks.IsArray() || r.Now || r.Verify != "" && r.Verify != "n" || r.Hold != "" || len(r.HoldJobs)+len(r.HoldArray)+len(r.HoldOK)+len(r.HoldArrayOK) > 0 || !r.After.IsZero():
 		return none, api.Refusef(api.RefusedRequirements, "a claim runs one task, at once: no array, no interactive job, nothing held")
 	}
 	r.Work = work

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,9 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	}
 	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
 	warnings := s.warnings(config, req)
+	for _, word := range s.Store.Unmatched(req, owner.UID) {
+		warnings = append(warnings, fmt.Sprintf("there is no job %q that is not finished; nothing is waited for", word))
+	}
 	place := s.Book.Now()
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
 	j, err := s.Store.Submit(owner, c.GID, req, limits, time.Now())
@@ -61,6 +65,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		}
 		return api.SubmitReply{}, busy
 	}
+	warnings = append(warnings, s.Store.Unmet(j)...)
 	return api.SubmitReply{
 		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Only: req.Only, Lines: lines, Warnings: warnings,
 		Cursor: account.FormatCursor(place), Program: programOf(&config.Global, req),
@@ -244,7 +249,7 @@ func checkWhen(r *api.SubmitRequest) error {
 	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, r.Verify) {
 		return reject("job rejected: %q is no value of -w", short(r.Verify))
 	}
-	for _, words := range [][]string{r.HoldJobs, r.HoldArray} {
+	for _, words := range [][]string{r.HoldJobs, r.HoldArray, r.HoldOK, r.HoldArrayOK} {
 		if len(words) > api.MaxWords {
 			return reject("job rejected: it waits for %d jobs, at most %d are possible", len(words), api.MaxWords)
 		}
@@ -256,7 +261,7 @@ func checkWhen(r *api.SubmitRequest) error {
 			}
 		}
 	}
-	if len(r.HoldArray) > 0 && !r.Tasks.IsArray() {
+	if len(r.HoldArray)+len(r.HoldArrayOK) > 0 && !r.Tasks.IsArray() {
 		return job.ErrNoArray
 	}
 	when := r.CheckpointWhen

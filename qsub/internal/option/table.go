@@ -164,6 +164,8 @@ var rows = []Option{
 	{Name: "-help", Commands: programs, Help: "print this help"},
 	{Name: "-hold_jid", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the end of jobs"},
 	{Name: "-hold_jid_ad", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the end of array tasks"},
+	{Name: "-hold_jid_ok", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the success of jobs"},
+	{Name: "-hold_jid_ad_ok", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the success of array tasks"},
 	{Name: "-i", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard input"},
 	{Name: "-inherit", Commands: Elsewhere, Help: "start a task of a parallel job"},
 	{Name: "-inherit", Commands: Qrsh, Help: "start a task of the parallel job around it"},
