@@ -341,14 +341,14 @@ func (c *checker) scripts() error {
 			continue
 		}
 		there[n] = true
-		owner := c.Owner
+		owner, mode := c.Owner, job.ScriptMode
 		if c.Scripts && in != nil {
-			owner = in.UID
+			owner, mode = spool.Lent(in.UID, in.Owner, in.Group, mode)
 		}
 		if c.Scripts && in == nil {
 			continue // nobody knows whose it is
 		}
-		if err := c.regular(path, owner, 0o500, true); err != nil {
+		if err := c.regular(path, owner, mode, true); err != nil {
 			return err
 		}
 	}
@@ -463,11 +463,11 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 		if f.Writer != "execd" {
 			continue
 		}
-		owner := c.Owner
+		owner, mode := c.Owner, f.Mode
 		if c.Scripts && (f.Name == spool.FileHookJobAd || f.Name == spool.FileHookSlotAd) {
-			owner = in.UID // his hooks read them
+			owner, mode = spool.Lent(in.UID, in.Owner, in.Group, mode) // his hooks read them
 		}
-		if err := c.regular(filepath.Join(path, f.Name), owner, f.Mode, true); err != nil {
+		if err := c.regular(filepath.Join(path, f.Name), owner, mode, true); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,9 @@ import (
 // Inspection is what a record says, for who checks a spool without running it.
 type Inspection struct {
 	HasScript bool
-	UID       int
+	UID       int // of the owner
+	Owner     string
+	Group     string           // the owner's
 	Pending   int              // tasks that are to be started
 	Active    map[spool.ID]int // tasks that were started and are not settled, and the number of the run
 	Cut       int              // bytes behind the last whole line
@@ -38,7 +40,7 @@ func Inspect(data []byte, number int) (*Inspection, error) {
 		return nil, fmt.Errorf("line 1 is not a header: %v", err)
 	}
 	in := &Inspection{
-		HasScript: j.HasScript, UID: j.UID, Pending: j.pending.Len(), Active: map[spool.ID]int{},
+		HasScript: j.HasScript, UID: j.UID, Owner: j.Owner, Group: j.Group, Pending: j.pending.Len(), Active: map[spool.ID]int{},
 		Cut: len(data) - whole, Damage: err,
 	}
 	for _, t := range j.active {

@@ -112,14 +112,18 @@ func (s *Store) writeNew(h *header, script []byte, owner *user.User) error {
 	return err
 }
 
+// ScriptMode is the mode of a job's script, which its owner reads and executes.
+const ScriptMode fs.FileMode = 0o500
+
 // writeScript writes a job's script, which its owner alone may read (Grid
 // Engine shows it to all).
 func (s *Store) writeScript(name string, script []byte, owner *user.User) error {
-	uid, gid := -1, -1
+	uid, gid, mode := -1, -1, ScriptMode
 	if s.chown {
-		uid, gid = owner.UID, owner.GID
+		gid = owner.GID
+		uid, mode = spool.Lent(owner.UID, owner.Name, owner.Group, mode)
 	}
-	if err := s.writeSynced(s.root.Path(spool.DirScripts, name), script, 0o500, uid, gid); err != nil {
+	if err := s.writeSynced(s.root.Path(spool.DirScripts, name), script, mode, uid, gid); err != nil {
 		return err
 	}
 	return s.group.SyncDir(s.root.Path(spool.DirScripts))

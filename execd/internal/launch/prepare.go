@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 
 	"paddock/execd/internal/cgroup"
+	"paddock/execd/internal/user"
 	"paddock/spool"
+	"paddock/spool/atomicfile"
 )
 
 // Activate moves the staged directory of a run to active_jobs/ before its shepherd
@@ -73,7 +75,7 @@ func (l *Launcher) Rebuild(o *Order) error {
 
 // Lend writes a file of a run for hooks of its job: nobody but the owner of the job
 // may read it. The directory is not his, so that it stays what it is.
-func (l *Launcher) Lend(run spool.RunID, name string, data []byte, uid, gid int) error {
+func (l *Launcher) Lend(run spool.RunID, name string, data []byte, u *user.User) error {
 	d, _, err := l.Find(run)
 	if err != nil {
 		return err
@@ -81,10 +83,8 @@ func (l *Launcher) Lend(run spool.RunID, name string, data []byte, uid, gid int)
 	if err := d.Write(name, data); err != nil || !l.Privileged {
 		return err
 	}
-	if err := os.Lchown(d.Path(name), uid, gid); err != nil {
-		return fmt.Errorf("cannot give away file: %w", err)
-	}
-	return nil
+	owner, mode := spool.Lent(u.UID, u.Name, u.Group, spool.ModeOf(name))
+	return atomicfile.Chmod(d.Path(name), owner, u.GID, mode)
 }
 
 // HookGroup returns the control group of version 2 in which hooks of a run are:

@@ -362,10 +362,10 @@ func (r *Runner) lend(l *life) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Launcher.Lend(l.task.RunID(), spool.FileHookJobAd, ad.Stdin(a, nil), o.UID, o.GID); err != nil {
+	if err := r.Launcher.Lend(l.task.RunID(), spool.FileHookJobAd, ad.Stdin(a, nil), o); err != nil {
 		return err
 	}
-	return r.Launcher.Lend(l.task.RunID(), spool.FileHookSlotAd, ad.Stdin(nil, r.slotAd(l)), o.UID, o.GID)
+	return r.Launcher.Lend(l.task.RunID(), spool.FileHookSlotAd, ad.Stdin(nil, r.slotAd(l)), o)
 }
 
 // note adds a line to the file hooks of a run, and to what people are shown.
