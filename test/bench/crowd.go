@@ -256,11 +256,7 @@ func (b *bench) idleTime() error {
 	}); err != nil {
 		return err
 	}
-	text, err := os.ReadFile("/var/run/gridengine/execd.pid")
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := b.ge.PID("sge_execd")
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -65,6 +66,15 @@ func (g *GridEngine) Set(name, value string) (was string, err error) {
 	}
 	_, err = g.do(Patience, "set", name, value)
 	return strings.TrimSpace(was), err
+}
+
+// PID returns the process of a daemon, sge_execd or sge_qmaster.
+func (g *GridEngine) PID(daemon string) (int, error) {
+	out, err := g.do(Patience, "pid", daemon)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(out))
 }
 
 // Command returns the command that does what As does, for who wants to time
