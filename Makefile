@@ -56,7 +56,7 @@ NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=b
 # the names of users come from getent.
 export CGO_ENABLED = 0
 
-.PHONY: all modules packages build install demo test race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
+.PHONY: all modules packages build install demo test accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
 	manifest-check requirements check e2e classad-diff interop workflow vm soak bench vuln clean
 
 all: build
@@ -89,7 +89,7 @@ install: build
 		case $$type in \
 		d) install -d $$own -m $$mode "$$to" ;; \
 		f) install $$own -m $$mode "$$source" "$$to" ;; \
-		t) sed 's|/usr/sbin/|$(SBINDIR)/|' "$$source" | install $$own -m $$mode /dev/stdin "$$to" ;; \
+		t) sed 's|/usr/sbin/|$(SBINDIR)/|; s|/usr/bin/|$(BINDIR)/|' "$$source" | install $$own -m $$mode /dev/stdin "$$to" ;; \
 		c) [ -e "$$to" ] || install $$own -m $$mode "$$source" "$$to" ;; \
 		l) ln -sfn "$$source" "$$to" ;; \
 		s) ;; \
@@ -108,6 +108,12 @@ LONG = ./test/e2e $(PARENT) ./execd/internal/hook
 test:
 	test/need $(NEED_TEST)
 	$(GOTEST) -count=1 -vet=off -timeout 15m $(LONG) ./...
+
+# The quick parts of it, as those who may run it: with the account paddock and
+# without, with a home and without. Root only.
+accounts:
+	test/need $(NEED_TEST)
+	test/accounts
 
 race:
 	test/need $(NEED_RACE)

@@ -118,7 +118,7 @@ func run(m *testing.M) (code int, err error) {
 }
 
 // slow are scripts that wait for limits to pass. They begin first, so that no other
-// test waits for them.
+// test waits for them; with -short they are left out.
 var slow = []string{"root_fetch", "wallclock_foreign", "wallclock", "notify", "hooks_run", "hooks_prepare", "idle"}
 
 // scripts returns the files of all scripts, the slow ones first.
@@ -128,7 +128,7 @@ func scripts(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var first []string
+	var first, all []string
 	for _, name := range slow {
 		file := filepath.Join("script", name+".txtar")
 		if !slices.Contains(files, file) {
@@ -136,7 +136,12 @@ func scripts(t *testing.T) []string {
 		}
 		first = append(first, file)
 	}
-	return append(first, slices.DeleteFunc(files, func(f string) bool { return slices.Contains(first, f) })...)
+	if testing.Short() {
+		t.Logf("left out, they are slow: %s", strings.Join(slow, " "))
+	} else {
+		all = first
+	}
+	return append(slices.Clone(all), slices.DeleteFunc(files, func(f string) bool { return slices.Contains(first, f) })...)
 }
 
 func TestScript(t *testing.T) {
@@ -210,6 +215,7 @@ func setup(env *testscript.Env) error {
 var conditions = map[string]func() bool{
 	"root":    func() bool { return os.Getuid() == 0 },
 	"user":    func() bool { return os.Getuid() != 0 },
+	"home":    hasHome,
 	"cgroup2": hasCgroup2,
 	"tmp":     func() bool { return strings.HasPrefix(work, "/tmp/") || strings.HasPrefix(work, "/var/tmp/") },
 }
@@ -220,6 +226,21 @@ func condition(name string) (bool, error) {
 		return false, fmt.Errorf("unknown condition %q", name)
 	}
 	return c(), nil
+}
+
+// hasHome reports whether the account has a home directory, in which its jobs begin
+// that ask for no other one.
+func hasHome() bool {
+	info, err := os.Stat(account.HomeDir)
+	return err == nil && info.IsDir()
+}
+
+// needHome skips a test whose jobs begin in the home directory where there is none.
+func needHome(t *testing.T) {
+	t.Helper()
+	if !hasHome() {
+		t.Skip("its jobs run in a home directory, which this account has not")
+	}
 }
 
 // hasCgroup2 reports whether a version 2 hierarchy is mounted, wherever that

@@ -57,6 +57,7 @@ func newDeskWith(t *testing.T, slots int, mode string) *desk {
 // begin starts execd for a desk that may have had one before; the test stops it.
 func (d *desk) begin() {
 	d.t.Helper()
+	needHome(d.t)
 	var err error
 	if d.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: d.dir, Mode: d.mode, Via: d.via, Env: plainEnv(d.dir)}); err != nil {
 		d.t.Fatal(err)
@@ -77,6 +78,7 @@ func (d *desk) lose(term *harness.Terminal) {
 // deskIn is a desk in a directory where there may be a configuration.
 func deskIn(t *testing.T, dir, mode string, via ...string) *desk {
 	t.Helper()
+	needHome(t)
 	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: mode, Via: via, Env: plainEnv(dir)})
 	if err != nil {
 		t.Fatal(err)
