@@ -187,7 +187,7 @@ func TestHelpAndVersion(t *testing.T) {
 func TestNotThere(t *testing.T) {
 	isolate(t)
 	socket := filepath.Join(os.Getenv("PADDOCK_DIR"), "execd.sock")
-	const cause = ": connect: no such file or directory\n"
+	cause := ": connect: no such file or directory\nIs it not running? Start it: execd -dev " + filepath.Dir(socket) + " &\n"
 	want(t, result{1, "", "Unable to initialize environment because of error: cannot reach execd at " + socket + cause + "Exiting.\n"},
 		call(t, "true", "qsub"))
 	for _, args := range [][]string{

@@ -396,9 +396,22 @@ func (s *session) queueSummary(host *api.HostReply, extended bool) {
 // Grid Engine's commands say it.
 func (s *session) callFailed(err error) error {
 	if errors.Is(err, api.ErrUnreachable) {
-		return &failure{exitFailed, "error: " + api.Visible(err.Error())}
+		return &failure{exitFailed, "error: " + api.Visible(err.Error()) + s.startIt(err)}
 	}
 	return err
+}
+
+// startIt tells how to start an execd where nobody listens, in a line of its own.
+func (s *session) startIt(err error) string {
+	switch {
+	case !errors.Is(err, api.ErrNotSent):
+		return ""
+	case s.places.Dev:
+		return "\nIs it not running? Start it: execd -dev " + api.Visible(s.places.State) + " &"
+	case s.places == api.RootPlaces():
+		return "\nIs it not running? Start it, as root: systemctl start execd"
+	}
+	return "\nIs it not running? Start one of your own: execd &"
 }
 
 // list splits a list at its commas.
@@ -530,7 +543,8 @@ func (s *session) detail(ctx context.Context, v *view) error {
 		if err := s.out.Flush(); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
-		return &failure{exitFailed, "Following jobs do not exist: \n" + api.Visible(strings.Join(reply.Missing, ", "))}
+		return &failure{exitFailed, "Following jobs do not exist: \n" + api.Visible(strings.Join(reply.Missing, ", ")) +
+			"\nOf what has ended tells: qacct -j " + api.Visible(reply.Missing[0])}
 	}
 	return nil
 }

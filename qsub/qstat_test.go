@@ -219,7 +219,7 @@ scheduling info:            Job is in error state
 		t.Errorf("asked for %q", got.Jobs)
 	}
 	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{binary}, Missing: []string{"1", "nosuch"}})
-	want(t, result{1, wantBinary, "Following jobs do not exist: \n1, nosuch\n"}, call(t, "", "qstat", "-j", "1,127,nosuch"))
+	want(t, result{1, wantBinary, "Following jobs do not exist: \n1, nosuch\nOf what has ended tells: qacct -j 1\n"}, call(t, "", "qstat", "-j", "1,127,nosuch"))
 	e.replies(api.VerbDetail, api.Errorf(api.CodeInternal, "broken"))
 	want(t, result{1, "", "qstat: broken\n"}, call(t, "", "qstat", "-j", "1"))
 }
@@ -344,7 +344,7 @@ limits        1:            wallclock=00:01:01 of 01:00:00, cpu=1:01:01:01 of 00
 	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d, d}, Missing: []string{"x"}})
 	r := call(t, "", "qstat", "-j", "831,pca,x", "-json")
 	var got api.DetailReply
-	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Exit != 1 || r.Err != "Following jobs do not exist: \nx\n" {
+	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Exit != 1 || r.Err != "Following jobs do not exist: \nx\nOf what has ended tells: qacct -j x\n" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if diff := cmp.Diff(reply, got); diff != "" {

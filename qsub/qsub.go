@@ -144,7 +144,7 @@ func (s *session) submit(ctx context.Context, j *job) error {
 	case ok:
 		return rejected(exitFailed, e.Text)
 	case errors.Is(err, api.ErrNotSent):
-		return &failure{exitFailed, "Unable to initialize environment because of error: " + api.Visible(err.Error()) + "\nExiting."}
+		return &failure{exitFailed, "Unable to initialize environment because of error: " + api.Visible(err.Error()) + s.startIt(err) + "\nExiting."}
 	case errors.Is(err, api.ErrUnreachable):
 		return rejected(exitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
 	case err != nil:
@@ -153,7 +153,7 @@ func (s *session) submit(ctx context.Context, j *job) error {
 	for _, line := range reply.Lines {
 		fmt.Fprintln(s.out, api.Visible(line))
 	}
-	s.warn(reply.Warnings)
+	s.warn(append(j.doubts(), reply.Warnings...))
 	if reply.Job == 0 {
 		return nil // verified
 	}

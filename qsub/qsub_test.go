@@ -312,7 +312,7 @@ func TestClientRefuses(t *testing.T) {
 		{[]string{"-N", "a\x1b\nb", "job.sh"}, 1, "Unable to run job: Return not allowed in objectname" + exiting},
 		{[]string{"-N", "", "job.sh"}, 1, "Unable to run job: job rejected cause there is no job_name in the request" + exiting},
 		{[]string{"-N", strings.Repeat("x", 10240), "job.sh"}, 1, "Unable to run job: job name too long, maximum allowed length is 512 characters" + exiting},
-		{[]string{"-b", "y", "/bin/1st"}, 1, "Unable to run job: denied: \"1st\" is not a valid object name (cannot start with a digit)" + exiting},
+		{[]string{"-b", "y", "/bin/1st"}, 1, "Unable to run job: denied: \"1st\" is not a valid object name (cannot start with a digit)\nIt is called as its command; give it another name: -N job-1st" + exiting},
 		{[]string{"-t", "0-5", "job.sh"}, 1, "Unable to run job: job rejected: 0 is an invalid task id" + exiting},
 		{[]string{"-t", "5-0", "job.sh"}, 1, "Unable to run job: job rejected: 0 is an invalid task id" + exiting},
 		{[]string{"-t", "1-3:0", "job.sh"}, 7, "qsub: Negative or zero step in range is not allowed\n"},

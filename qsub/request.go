@@ -427,6 +427,9 @@ func (j *job) compose(name string, script []byte, operands []string) error {
 	}
 	if err := api.CheckName(r.Name); err != nil {
 		if e, ok := errors.AsType[*api.Error](err); ok {
+			if !j.hasName && r.Name != "" && strings.ContainsAny(r.Name[:1], "0123456789.") {
+				e.Text += "\nIt is called as its command; give it another name: -N job-" + strings.TrimLeft(r.Name, ".")
+			}
 			return rejected(exitFailed, e.Text)
 		}
 		return err

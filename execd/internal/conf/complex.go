@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"paddock/execd/internal/conf/spell"
 )
 
 // standardComplex are the attributes that Grid Engine 8.1.9 has by itself:
@@ -80,6 +82,34 @@ func (c *Config) Attribute(nameOrShortcut string) *Attribute {
 		}
 	}
 	return nil
+}
+
+// maxLike is how many attributes are offered in the place of a word.
+const maxLike = 5
+
+// LikeAttribute tells in a line of its own, with the newline before it, what may be
+// meant by a word that is no attribute: those with it in their names, or the nearest
+// one. It returns "" where there is none.
+func (c *Config) LikeAttribute(word string) string {
+	var all, like []string
+	for i := range c.Complex {
+		a := &c.Complex[i]
+		if a.Requestable == RequestableNo {
+			continue
+		}
+		all = append(all, a.Name)
+		if len(word) > 2 && strings.Contains(a.Name, strings.ToLower(word)) {
+			like = append(like, a.Name)
+		}
+	}
+	like = like[:min(len(like), maxLike)]
+	if near := spell.Nearest(all, word, len(word)/3+1); len(like) == 0 && near != "" {
+		like = []string{near}
+	}
+	if len(like) == 0 {
+		return ""
+	}
+	return "\nDid you mean " + strings.Join(like, ", ") + "?"
 }
 
 // defaultComplex returns the attributes that are there without any file.

@@ -46,7 +46,14 @@ func ParseValue(k Kind, text string) (Value, error) {
 	case KindMemory:
 		n, ok := parseMemory(text)
 		if !ok {
-			return bad("a number with k, K, m, M, g, G, t or T behind it, or INFINITY")
+			want := "a number with k, K, m, M, g, G, t or T behind it, or INFINITY"
+			// 4GB and 4GiB are what everybody else writes.
+			if plain := strings.TrimRight(text, "iBb"); plain != text {
+				if _, ok := parseMemory(plain); ok {
+					want = plain
+				}
+			}
+			return bad(want)
 		}
 		v.Number = n
 	case KindTime:

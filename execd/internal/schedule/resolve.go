@@ -83,7 +83,7 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 	for _, r := range list {
 		a := c.Attribute(r.Name)
 		if a == nil {
-			return nil, api.Errorf(api.CodeRejected, "unknown resource %q", short(r.Name))
+			return nil, api.Errorf(api.CodeRejected, "unknown resource %q%s", short(r.Name), c.LikeAttribute(r.Name))
 		}
 		v, err := conf.ParseValue(a.Kind, r.Value)
 		counted := consumable(a) || exclusive(a)
@@ -94,7 +94,9 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 			return nil, api.Errorf(api.CodeRejected, "resource %q configured as non requestable", a.Name)
 		case soft && counted:
 			return nil, api.Errorf(api.CodeRejected, "denied: soft requests on consumables like %q are not supported", a.Name)
-		case err != nil || len(r.Value) > maxExpression:
+		case err != nil && len(r.Value) <= maxExpression:
+			return nil, api.Errorf(api.CodeRejected, "attribute %q is not a %s value\n%v", a.Name, kindWord(a.Kind), err)
+		case len(r.Value) > maxExpression:
 			return nil, api.Errorf(api.CodeRejected, "attribute %q is not a %s value", a.Name, kindWord(a.Kind))
 		case counted && v.Number < 0:
 			return nil, api.Errorf(api.CodeRejected, "attribute %q is consumable but has a negative value", a.Name)
