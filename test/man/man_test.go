@@ -292,7 +292,7 @@ func TestExampleConfig(t *testing.T) {
 var directives = map[string][]string{
 	"Unit": {"After", "Description", "Documentation", "RequiresMountsFor", "Wants"},
 	"Service": {
-		"ConfigurationDirectory", "Delegate", "DelegateSubgroup", "ExecStart", "KillMode", "OOMPolicy", "Restart",
+		"ConfigurationDirectory", "Delegate", "DelegateSubgroup", "ExecReload", "ExecStart", "KillMode", "OOMPolicy", "Restart",
 		"RestartPreventExitStatus", "RestartSec", "RuntimeDirectory", "RuntimeDirectoryPreserve", "StateDirectory",
 		"TasksMax", "Type",
 	},

@@ -94,9 +94,9 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 			return nil, api.Errorf(api.CodeRejected, "resource %q configured as non requestable", a.Name)
 		case soft && counted:
 			return nil, api.Errorf(api.CodeRejected, "denied: soft requests on consumables like %q are not supported", a.Name)
-		case err != nil && len(r.Value) <= maxExpression:
+		case err != nil && len(r.Value) <= maxExpression && a.Kind == conf.KindMemory:
 			return nil, api.Errorf(api.CodeRejected, "attribute %q is not a %s value\n%v", a.Name, kindWord(a.Kind), err)
-		case len(r.Value) > maxExpression:
+		case err != nil || len(r.Value) > maxExpression:
 			return nil, api.Errorf(api.CodeRejected, "attribute %q is not a %s value", a.Name, kindWord(a.Kind))
 		case counted && v.Number < 0:
 			return nil, api.Errorf(api.CodeRejected, "attribute %q is consumable but has a negative value", a.Name)
