@@ -475,7 +475,7 @@ func (w *world) do(f []string, text string) ([]string, error) {
 		}
 		got := ""
 		if err != nil {
-			got = err.Error()
+			got = strings.ReplaceAll(err.Error(), "\n", " / ")
 		}
 		if got != want {
 			return nil, fmt.Errorf("got %q", got)
