@@ -49,7 +49,7 @@ type Call struct {
 	Dir   string   // absolute; "": /
 	Env   []string // all of it; nil: BaseEnvironment
 	// Group is the directory of a control group of version 2 in which the hook and
-	// its parent are born; "": that of execd. Of a job it is the leaf of the
+	// its parent are born; "": that of helpers. Of a job it is the leaf of the
 	// procedures: the job's limits of memory and processor hold there, and the end
 	// of the job does not end it.
 	Group string
