@@ -46,6 +46,7 @@ type Store struct {
 
 	predecessors sync.Mutex // held while those of a job are altered
 	finished     memory     // guarded by mu
+	fresh        []*Job     // guarded by mu; the last that were submitted, see remember
 	ended        ended      // guarded by mu
 }
 

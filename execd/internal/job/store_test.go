@@ -406,3 +406,28 @@ func TestDeletedWhileItsStartFailed(t *testing.T) {
 		t.Error("the job comes back with the next execd")
 	}
 }
+
+// Environments are in memory of few jobs that wait, however many do.
+func TestFreshRequests(t *testing.T) {
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := openStore(t, root)
+	var jobs []*Job
+	for range 2 * maxFresh {
+		jobs = append(jobs, submitArray(t, s, 1))
+	}
+	n := 0
+	for _, j := range jobs {
+		if j.request != nil {
+			n++
+		}
+	}
+	if n != maxFresh {
+		t.Errorf("%d requests of %d jobs are in memory; want %d", n, len(jobs), maxFresh)
+	}
+	if r, err := s.Request(jobs[0]); err != nil || r == nil {
+		t.Errorf("Request = %v, %v", r, err)
+	}
+}
