@@ -427,6 +427,9 @@ func (a *alteration) waits(j *Job, c *change) (map[api.Field]waiting, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if err := a.mayWait(j.Owner, j.UID, len(c.WaitsFor)+len(c.WaitsForTasks)); err != nil {
+		return nil, err
+	}
 	return told, a.checkArrays(j.Tasks, c.WaitsForTasks)
 }
 
@@ -467,7 +470,10 @@ func (s *Store) predecessorsOf(j *Job) []int {
 // for before. The Store's mutex is held.
 func (s *Store) relink(j *Job, before []int) {
 	for _, number := range before {
-		rest := slices.DeleteFunc(s.followers[number], func(f *Job) bool { return f == j })
+		all := s.followers[number]
+		n := len(all)
+		rest := slices.DeleteFunc(all, func(f *Job) bool { return f == j })
+		s.waitsLess(j, n-len(rest))
 		if len(rest) == 0 {
 			delete(s.followers, number)
 		} else {

@@ -165,9 +165,13 @@ func (s *Store) resolve(words []string, uid int) []int {
 // of none that is not over, and numbers that were never given out.
 func (s *Store) Unmatched(req *api.SubmitRequest, uid int) []string {
 	var none []string
+	q := s.search(context.Background(), ownOrNumber(Caller{UID: uid}))
 	for _, word := range slices.Concat(req.HoldJobs, req.HoldArray) {
 		number, err := strconv.Atoi(word)
-		if (err != nil || number < 1 || number > s.Last()) && len(s.resolve([]string{word}, uid)) == 0 {
+		if err == nil && number > 0 && number <= s.Last() {
+			continue
+		}
+		if _, meant, _ := q.find(word, api.Tasks{}); !meant {
 			none = append(none, word)
 		}
 	}
@@ -207,11 +211,34 @@ func (s *Store) link(j *Job) {
 	}
 	for number := range j.waitsFor {
 		s.followers[number] = append(s.followers[number], j)
+		s.waits[j.UID]++
 	}
 	for _, number := range j.waitsForTasks {
 		if s.jobs[number] != nil {
 			s.followers[number] = append(s.followers[number], j)
+			s.waits[j.UID]++
 		}
+	}
+}
+
+// maxWaits bounds how often the jobs of a user wait for another: n jobs that wait for
+// all before them would do it n*n/2 times.
+const maxWaits = 500_000
+
+// mayWait refuses a job of a user that waits for more others than there is room for. The
+// Store's mutex is held.
+func (s *Store) mayWait(owner string, uid, more int) error {
+	if n := s.waits[uid]; more > 0 && n+more > maxWaits {
+		return api.Errorf(api.CodeLimit, "job rejected: it waits for %d jobs, those of user %s wait for %d others already, and at most %d are possible", more, owner, n, maxWaits)
+	}
+	return nil
+}
+
+// waitsLess notes that a job does not wait for so many others any more. The Store's mutex
+// is held.
+func (s *Store) waitsLess(j *Job, n int) {
+	if s.waits[j.UID] -= n; s.waits[j.UID] == 0 {
+		delete(s.waits, j.UID)
 	}
 }
 
@@ -221,6 +248,7 @@ func (s *Store) unlink(j *Job) {
 	j.freed = s.followers[j.Number]
 	delete(s.followers, j.Number)
 	for _, f := range j.freed {
+		s.waitsLess(f, 1)
 		delete(f.waitsFor, j.Number)
 		for _, u := range f.unmetBy(j) {
 			_ = f.doom(u) // the tasks are its own

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -344,5 +345,59 @@ func TestDeleteBeforeRequeue(t *testing.T) {
 		if s.Get(j.Number) != nil {
 			t.Errorf("fate %s: the job is still there", fate)
 		}
+	}
+}
+
+// How often the jobs of a user wait for another is counted, over restarts too, and
+// bounded.
+func TestWaitsAreBounded(t *testing.T) {
+	root := newRoot(t)
+	s, _ := openStore(t, root)
+	counts := func(when string, want int) {
+		t.Helper()
+		if n := s.waits[alice.UID]; n != want {
+			t.Errorf("%s: %d are waited for; want %d", when, n, want)
+		}
+	}
+	for range 3 {
+		submit(t, s, api.SubmitRequest{Name: "first"})
+	}
+	submit(t, s, api.SubmitRequest{Name: "then", HoldJobs: []string{"first", "1"}})
+	last := submit(t, s, api.SubmitRequest{Name: "last", HoldJobs: []string{"*"}})
+	counts("two wait", 3+4)
+	s, _ = openStore(t, root)
+	counts("after a restart", 3+4)
+	alter := func(words ...string) string {
+		reply, err := s.Alter(t.Context(), &api.AlterRequest{
+			Jobs: []string{fmt.Sprint(last.Number)}, Fields: []api.Field{api.FieldHoldJobs}, To: api.SubmitRequest{HoldJobs: words},
+		}, Caller{UID: alice.UID}, AlterHooks{Check: accept, Host: "h"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.Lines[0].Text
+	}
+	alter("then")
+	counts("after an alteration", 3+1)
+	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1", "2"}}, Caller{UID: alice.UID}, func(*Task) {}); err != nil {
+		t.Fatal(err)
+	}
+	counts("after two have gone", 1+1)
+
+	s.waits[alice.UID] = maxWaits - 1
+	one := &api.SubmitRequest{Name: "x", Binary: true, Command: "true", HoldJobs: []string{"then"}}
+	if _, err := s.Submit(alice, alice.GID, one, Limits{}, time.Now()); err != nil {
+		t.Errorf("as many as may be: %v", err)
+	}
+	_, err := s.Submit(alice, alice.GID, one, Limits{}, time.Now())
+	want := "job rejected: it waits for 1 jobs, those of user alice wait for 500000 others already, and at most 500000 are possible"
+	if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeLimit || e.Text != want {
+		t.Errorf("one more: %v; want %q", err, want)
+	}
+	if got := alter("then", "first"); got != want && !strings.HasPrefix(got, "job rejected: it waits for 2 jobs") {
+		t.Errorf("altered to wait for more: %q", got)
+	}
+	free := &api.SubmitRequest{Name: "x", Binary: true, Command: "true"}
+	if _, err := s.Submit(alice, alice.GID, free, Limits{}, time.Now()); err != nil {
+		t.Errorf("one that waits for none: %v", err)
 	}
 }

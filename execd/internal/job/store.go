@@ -43,6 +43,8 @@ type Store struct {
 	onDelete func(*Job) (undo func()) // guarded by mu
 	// followers are the jobs that wait for a job, by its number.
 	followers map[int][]*Job // guarded by mu
+	// waits counts the elements of followers, by the uid of who waits.
+	waits map[int]int // guarded by mu
 
 	predecessors sync.Mutex // held while those of a job are altered
 	finished     memory     // guarded by mu
@@ -61,7 +63,7 @@ func ParseNumber(name string) (int, bool) {
 // execd: it was written by another version, and is in order. So does one that the
 // system cannot read: it may be in order.
 func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
-	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, followers: map[int][]*Job{}, compactAbove: defaultCompactAbove}
+	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, followers: map[int][]*Job{}, waits: map[int]int{}, compactAbove: defaultCompactAbove}
 	s.ended.limit = math.MaxInt // until KeepEnded says
 	names, err := root.ListJobs()
 	if err != nil {

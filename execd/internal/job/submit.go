@@ -38,6 +38,10 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 		s.mu.Unlock()
 		return nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, s.byUser[owner.UID])
 	}
+	if err := s.mayWait(owner.Name, owner.UID, len(h.WaitsFor)+len(h.WaitsForTasks)+len(h.Success)); err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
 	h.Job = s.next
 	arrays := slices.Clone(h.WaitsForTasks)
 	for _, d := range h.Success {

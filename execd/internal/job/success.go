@@ -1,6 +1,7 @@
 package job
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -97,9 +98,15 @@ func (s *Store) dependOn(h *header) error {
 		words  []string
 		byTask bool
 	}{{h.Request.HoldOK, false}, {h.Request.HoldArrayOK, true}} {
+		q := s.search(context.Background(), ownOrNumber(Caller{UID: h.UID}))
+		has := map[dependency]bool{}
 		for _, word := range o.words {
-			numbers := s.resolve([]string{word}, h.UID)
-			if len(numbers) == 0 {
+			found, meant, _ := q.find(word, api.Tasks{})
+			var numbers []int
+			for _, j := range found {
+				numbers = append(numbers, j.Number)
+			}
+			if !meant {
 				number, err := strconv.Atoi(word)
 				if err != nil {
 					return api.Errorf(api.CodeRejected, "job rejected: there is no job %q that is not finished, whose success could be waited for", word)
@@ -107,7 +114,8 @@ func (s *Store) dependOn(h *header) error {
 				numbers = []int{number}
 			}
 			for _, number := range numbers {
-				if d := (dependency{number, o.byTask}); !slices.Contains(h.Success, d) {
+				if d := (dependency{number, o.byTask}); !has[d] {
+					has[d] = true
 					h.Success = append(h.Success, d)
 				}
 			}
@@ -142,8 +150,7 @@ func (s *Store) dependOn(h *header) error {
 // failed until outcome has looked.
 func (s *Store) endedMeanwhile(j *Job) (gone []dependency) {
 	for _, d := range j.success {
-		known := slices.ContainsFunc(j.unmet, func(u *unmet) bool { return u.dependency == d })
-		if s.jobs[d.Job] != nil || known {
+		if s.jobs[d.Job] != nil || slices.ContainsFunc(j.unmet, func(u *unmet) bool { return u.dependency == d }) {
 			continue
 		}
 		gone = append(gone, d)

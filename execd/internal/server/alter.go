@@ -17,7 +17,7 @@ import (
 
 // alter is qalter.
 func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest) (api.AlterReply, error) {
-	if err := bounded(req.Jobs, req.Users, req.To.HoldJobs, req.To.HoldArray); err != nil {
+	if err := bounded(req.Jobs, req.Users, req.To.HoldJobs, req.To.HoldArray, req.To.HoldOK, req.To.HoldArrayOK); err != nil {
 		return api.AlterReply{}, err
 	}
 	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, req.To.Verify) {

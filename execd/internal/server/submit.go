@@ -253,6 +253,9 @@ func checkWhen(r *api.SubmitRequest) error {
 		if len(words) > api.MaxWords {
 			return reject("job rejected: it waits for %d jobs, at most %d are possible", len(words), api.MaxWords)
 		}
+		if err := api.CheckWords(words); err != nil {
+			return err
+		}
 		for _, w := range words {
 			number, _, dot := strings.Cut(w, ".")
 			// A job waits for whole jobs.
@@ -295,7 +298,7 @@ func mayAsk(c job.Caller, r *api.SubmitRequest) error {
 // mayBeWords returns a word of a request that cannot be shown in a line; false: there
 // is one.
 func mayBeWords(r *api.SubmitRequest) (string, bool) {
-	words := slices.Concat([]string{r.PE, r.Checkpoint, r.CheckpointWhen, r.Binding}, r.Queues, r.SoftQueues, r.MasterQueues, r.HoldJobs, r.HoldArray)
+	words := slices.Concat([]string{r.PE, r.Checkpoint, r.CheckpointWhen, r.Binding}, r.Queues, r.SoftQueues, r.MasterQueues, r.HoldJobs, r.HoldArray, r.HoldOK, r.HoldArrayOK)
 	for _, l := range [][]api.Resource{r.Hard, r.Soft} {
 		for _, res := range l {
 			words = append(words, res.Name, res.Value)
