@@ -97,7 +97,9 @@ install: build
 		esac || exit 1; \
 	done
 
-demo: build
+demo:
+	@echo "Compiling, which takes a minute or two the first time." >&2
+	@$(MAKE) --no-print-directory -s build
 	test/need tar=tar gzip=gzip sha256sum=coreutils
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 

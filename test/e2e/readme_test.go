@@ -21,6 +21,12 @@ func TestReadme(t *testing.T) {
 	typeReadme(t, "## Five minutes")
 }
 
+// TestReadmeFirst types what the README has for who knows no batch system.
+func TestReadmeFirst(t *testing.T) {
+	t.Parallel()
+	typeReadme(t, "## The first ten minutes")
+}
+
 // TestReadmeHooks types what the README has of slots that fetch their work.
 func TestReadmeHooks(t *testing.T) {
 	t.Parallel()
@@ -57,7 +63,9 @@ func typeReadme(t *testing.T, section string) {
 			want = append(want, strings.TrimSpace(line))
 			continue
 		}
-		command = strings.ReplaceAll(command, "make build && export PATH=$PWD/bin:$PATH", "export")
+		command = strings.ReplaceAll(command, "make build && export PATH=$PWD/bin:$PATH", "export PADDOCK_DIR")
+		// One that root starts would be the host's, and a user may have his own already.
+		command = strings.ReplaceAll(command, "execd >", "execd -dev $PADDOCK_DIR >")
 		command = strings.ReplaceAll(command, "$(mktemp -d)", filepath.Join(dir, "pd"))
 		command = strings.ReplaceAll(command, " packaging/", " "+filepath.Join(harness.Root(), "packaging")+"/")
 		script.WriteString(command)
