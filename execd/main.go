@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,6 +32,7 @@ var version = "0.1.0-dev"
 // The exit codes, of sysexits(3) but for the first.
 const (
 	exitDamage      = 1 // of -check
+	exitProblems    = 1 // of -status
 	exitUsage       = 64
 	exitUnavailable = 69
 	exitConfig      = 78
@@ -41,7 +43,7 @@ func main() {
 	app := &cli.App{
 		Name:            "execd",
 		Usage:           "execution daemon of Paddock",
-		UsageText:       "execd [-t | -check [-repair] | -status | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]",
+		UsageText:       "execd [-t | -check [-repair] | -status [-json] | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]",
 		Version:         version,
 		HideHelpCommand: true,
 
@@ -53,6 +55,7 @@ func main() {
 			&cli.BoolFlag{Name: "repair", Usage: "with -check: move what is damaged to the directory corrupt"},
 			&cli.BoolFlag{Name: "t", Usage: "check the configuration and exit"},
 			&cli.BoolFlag{Name: "status", Usage: "ask the running execd how it does"},
+			&cli.BoolFlag{Name: "json", Usage: "with -status: print JSON"},
 			&cli.BoolFlag{Name: "drain", Usage: "have the running execd start no more jobs"},
 			&cli.BoolFlag{Name: "off", Usage: "with -drain: have it start jobs again"},
 			&cli.StringFlag{Name: "speed", Usage: "with -drain: end what runs: graceful, quick or fast"},
@@ -64,7 +67,7 @@ func main() {
 		},
 		Action: run,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -check [-repair] | -status | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
+			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -check [-repair] | -status [-json] | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
 		},
 		// cli would print the error and exit 1.
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -137,6 +140,9 @@ func run(c *cli.Context) error {
 	if c.Bool("vacate") && c.NArg() == 0 {
 		return cli.Exit("execd: -vacate wants the numbers of slots; see qhost -slots", exitUsage)
 	}
+	if c.Bool("json") && !c.Bool("status") {
+		return cli.Exit("execd: -json belongs to -status", exitUsage)
+	}
 	if c.Bool("status") || c.Bool("drain") || c.Bool("fetch") || c.Bool("vacate") {
 		if c.String("dev") == "" && c.String("root") == "" {
 			o.Places = api.ClientPlaces() // the one that qsub would talk to
@@ -151,7 +157,7 @@ func run(c *cli.Context) error {
 		if c.Bool("vacate") {
 			return vacate(client, c.Args().Slice(), c.Bool("fast"))
 		}
-		return status(client)
+		return status(client, c.Bool("json"))
 	}
 	if c.Bool("repair") && !c.Bool("check") {
 		return cli.Exit("execd: -repair belongs to -check", exitUsage)
@@ -233,15 +239,31 @@ func test(o daemon.Options) error {
 	return nil
 }
 
-// status asks the execd that runs.
-func status(client *api.Client) error {
+// status asks the execd that runs. The error is of a status when there is something
+// that somebody should look at.
+func status(client *api.Client, asJSON bool) error {
 	var reply api.StatusReply
 	err := client.Call(context.Background(), api.VerbStatus, api.StatusRequest{}, &reply)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("execd %s on %s: slots=%d running=%d pending=%d groups=%s%s\n",
-		reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending, reply.Groups, drained(reply.Drain))
+	if asJSON {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		if err := e.Encode(&reply); err != nil {
+			return fmt.Errorf("cannot print status: %w", err)
+		}
+	} else {
+		fmt.Printf("execd %s on %s: slots=%d running=%d pending=%d groups=%s%s\n",
+			reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending, reply.Groups, drained(reply.Drain))
+		fmt.Printf("started %s\n", reply.Started.Local().Format(time.DateTime))
+		for _, text := range reply.Problems {
+			fmt.Printf("problem: %s\n", text)
+		}
+	}
+	if len(reply.Problems) > 0 {
+		return cli.Exit("", exitProblems)
+	}
 	return nil
 }
 

@@ -728,4 +728,10 @@ type StatusReply struct {
 	// with the controllers that limit them in brackets.
 	Groups string `json:"groups"`
 	Drain  *Drain `json:"drain,omitempty"` // nil: tasks are started
+	// Started is when execd was.
+	Started time.Time `json:"started"`
+	// Problems are what somebody should look at, a line each: mistakes in files of
+	// the configuration that are therefore not in force, and what it names and is
+	// not there.
+	Problems []string `json:"problems"`
 }

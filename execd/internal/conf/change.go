@@ -90,6 +90,7 @@ func (l *Live) Change(req *api.ConfigureRequest, by string) (api.ConfigureReply,
 	}
 	e.reply.Changed = changes(l.Current(), now)
 	l.current.Store(now)
+	l.mistakes.Store(&[]*Problem{})
 	return e.reply, nil
 }
 

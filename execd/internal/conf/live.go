@@ -29,6 +29,8 @@ type Live struct {
 	// knobs are those of the last reading, even if it failed: what is wrong may be
 	// put right in the files that they came from.
 	knobs atomic.Pointer[knob.Set]
+	// mistakes are those of the last reading; nil: what was read is in force.
+	mistakes atomic.Pointer[[]*Problem]
 }
 
 // Open reads the configuration for the first time. The error is that of Load.
@@ -47,7 +49,17 @@ func Open(o Options) (*Live, error) {
 func (l *Live) load() (*Config, error) {
 	c, problems := loadAll(l.options)
 	l.knobs.Store(c.Knobs)
+	l.mistakes.Store(&problems)
 	return c, joined(problems)
+}
+
+// Mistakes returns what is wrong with the files as they were last read, a line each:
+// then an earlier configuration is in force. nil: nothing is.
+func (l *Live) Mistakes() (lines []string) {
+	for _, p := range *l.mistakes.Load() {
+		lines = append(lines, p.Error())
+	}
+	return lines
 }
 
 // Current returns the configuration in force. It is never changed: another

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,7 +80,7 @@ func Check(o Options) (*conf.Config, error) {
 	broken := checkHooks(c, o.RootMode)
 	if err == nil { // else it is known too little of what devices and directories are for
 		_, without := launch.ScratchReport(c, o.RootMode)
-		for _, text := range append(without, launch.DeviceProblems(c)...) {
+		for _, text := range slices.Concat(without, launch.DeviceProblems(c), missing(c, o.Places.Tmp)) {
 			c.Warnings = append(c.Warnings, conf.Problem{File: o.Places.Config, Text: text})
 		}
 	}
@@ -386,6 +387,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.server = &server.Server{
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Stages: d.stages,
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
+		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Outputs: outputs, Configure: d.change, Saved: live.Saved, Template: live.Template,
 		Hooks: d.hooks.Load, Fetch: d.fetch.Wake,
 	}

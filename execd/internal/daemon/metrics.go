@@ -15,7 +15,7 @@ import (
 func (d *daemon) snapshot() *metrics.Snapshot {
 	s := &metrics.Snapshot{
 		Version: d.opts.Version, Host: d.host, Started: d.began, Counts: &d.counts,
-		Tasks: d.store.Tally(), Load: map[string]float64{},
+		Tasks: d.store.Tally(), Load: map[string]float64{}, Problems: d.problems(),
 	}
 	for _, t := range d.store.Shown() {
 		shown := metrics.Task{Job: t.Run.Job, Queue: t.Queue, Slots: t.Slots}

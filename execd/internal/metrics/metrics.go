@@ -27,6 +27,9 @@ type Snapshot struct {
 	Queues  []Queue
 	Load    map[string]float64 // load values that are numbers
 	Counts  *Counts            // nil: none
+	// Problems are what somebody should look at, as execd -status has it; nil: nobody
+	// has looked for any.
+	Problems []string
 }
 
 // Task is a task that runs. It has no owner: everybody may read what is told here.
@@ -65,6 +68,11 @@ type family struct {
 var families = []family{
 	{"paddock_info", gauge, "Version of execd.", func(w *writer, s *Snapshot) {
 		w.series(1, "version", s.Version, "host", s.Host)
+	}},
+	{"paddock_problems", gauge, "Things that somebody should look at, of execd -status.", func(w *writer, s *Snapshot) {
+		if s.Problems != nil {
+			w.series(float64(len(s.Problems)))
+		}
 	}},
 	{"paddock_tasks", gauge, "Tasks that are not finished, by state.", func(w *writer, s *Snapshot) {
 		each(s.Tasks, func(state string, n int) { w.series(float64(n), "state", state) })

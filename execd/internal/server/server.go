@@ -62,6 +62,10 @@ type Server struct {
 	Host    string
 	Version string
 	Log     *slog.Logger
+	// Started is when execd was, and Problems tells what somebody should look at; it
+	// is never nil.
+	Started  time.Time
+	Problems func() []string
 	// OwnerOnly is the uid that alone may do anything at all, in user mode;
 	// -1 in root mode.
 	OwnerOnly int

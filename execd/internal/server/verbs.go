@@ -284,7 +284,10 @@ func (m measured) send(_ context.Context, in *incoming, w io.Writer) error {
 // status is `execd -status`.
 func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (api.StatusReply, error) {
 	pending, running := s.Store.Count()
-	return api.StatusReply{Version: s.Version, Host: s.Host, Slots: s.Config().Slots(), Groups: s.Groups, Pending: pending, Running: running, Drain: s.drained()}, nil
+	return api.StatusReply{
+		Version: s.Version, Host: s.Host, Slots: s.Config().Slots(), Groups: s.Groups, Pending: pending, Running: running, Drain: s.drained(),
+		Started: s.Started, Problems: s.Problems(),
+	}, nil
 }
 
 // drained returns since when no task is started; nil: tasks are.
