@@ -21,7 +21,8 @@ func (j *jobWords) add(text string) error {
 	j.last = len(j.words)
 	for _, job := range list(text) {
 		number, tasks, _ := strings.Cut(job, ".")
-		if strings.Trim(number, "0123456789-") == "" && !isNumber(number) || isNumber(number) && tasks != "" && !isRange(tasks) {
+		zero := isNumber(number) && strings.Trim(number, "0") == ""
+		if zero || strings.Trim(number, "0123456789-") == "" && !isNumber(number) || isNumber(number) && tasks != "" && !isRange(tasks) {
 			return fmt.Errorf("ERROR! \"%s\" is an invalid job-task identifier", api.Visible(job))
 		}
 		j.words = append(j.words, job)

@@ -208,6 +208,9 @@ func (v *view) add(o *option.Setting) error {
 	case "-t":
 		v.slots, v.peTasks = true, true
 	case "-u":
+		if len(list(o.Value())) == 0 {
+			return &option.Error{Exit: exitFailed, Text: "-u option must have argument"}
+		}
 		v.users = append(v.users, list(o.Value())...)
 	case "-urg":
 		v.urgency = true

@@ -75,6 +75,10 @@ to no core at all is found by
 	), page: `
 .Fl w Cm v
 names the project of a job that a queue does not take; Grid Engine says that it has none.`},
+	{name: "named", alike: cutting(`queue none where`, `queue all\.q where`), page: `
+.Nm qmod Fl rj
+names the queue where a job runs that is not started again; Grid Engine says
+.Dq none .`},
 	{name: "verification", alike: func(ge, pd outcome) (outcome, outcome) {
 		plain := func(o outcome) outcome {
 			// Grid Engine uses up a number with each.

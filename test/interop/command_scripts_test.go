@@ -128,8 +128,58 @@ qsub -dl x script.sh
 ! unsupported
 qsub -js 5 -h script.sh
 ! unsupported
-qalter -ot 5 1
-! unsupported
+`},
+	{"edges", `
+printf 'true\n' >script.sh
+qdel 0
+qdel 0.1
+qdel -f 0
+qstat -j 0
+qalter -p -1 0
+qhold 0
+qrls 0
+qresub 0
+qmod -sj 0
+qmod -rj 0
+qmod -cj 0
+qstat -u ''
+! once
+qstat -u '' -f
+! once
+r = qsub -r n -o /dev/null -j y -b y sleep 100
+wait r r
+n = qsub -o /dev/null -j y -b y -q all.q sleep 100
+wait n r
+h = qsub -h -o /dev/null -b y sleep 100
+qmod -rj @r
+qmod -rj @n
+! named
+qmod -rj @h
+qmod -rj @h 999999999
+qmod -rj 999999999
+qmod -rj nosuch
+qalter -masterq all.q @h
+qalter -masterq nope @h
+qalter -masterq '' @h
+qsub -h -o nohost.iop:/tmp/x script.sh
+qsub -h -e nohost.iop:/tmp/x script.sh
+qsub -h -i nohost.iop:/tmp/x script.sh
+qsub -h -o gehost:/tmp/x script.sh
+qsub -h -o nohost.iop:/tmp/x,gehost:/tmp/y script.sh
+qsub -h -o :/tmp/x script.sh
+qsub -h -o gehost: script.sh
+qalter -o nohost.iop:/tmp/x @h
+a = qsub -h -t 1-10 -o /dev/null -b y sleep 100
+qdel @a -t 1-3
+qdel @a.5
+qdel @a.4-6
+qdel @a -t 2
+qdel @a.7-20
+qdel @a
+b = qsub -h -t 1-10:3 -o /dev/null -b y sleep 100
+qdel @b.1-4:3
+qdel @b.7
+qdel @b.10
 `},
 	{"options", `
 printf 'true\n' >script.sh

@@ -151,6 +151,9 @@ func (e *edit) modify() error {
 	if err != nil || len(e.reply.Problems) > 0 {
 		return err
 	}
+	if !e.there() && e.Kind == kindProject {
+		return api.Errorf(api.CodeNotFound, "%v", inWords(unknown[kindProject], e.Name))
+	}
 	if !e.there() {
 		return e.absent(speech[e.Kind].object)
 	}

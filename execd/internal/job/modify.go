@@ -316,8 +316,12 @@ func (m *modification) reschedule(j *Job, tasks api.Tasks) error {
 	}
 	for _, t := range list {
 		if !m.req.Force && !m.hooks.Rerunnable(t) {
-			text := what(t)
-			m.fail(api.CodeRejected, "The %s is running in queue %s where jobs are not rerunable.", text, t.Start.Queue)
+			// It is no failure to Grid Engine.
+			if j.Terms().Rerun == api.RerunNo {
+				m.say("The %s is not restartable", what(t))
+			} else {
+				m.say("The %s is running in queue %s where jobs are not rerunable.", what(t), t.Start.Queue)
+			}
 			continue
 		}
 		<-t.begun

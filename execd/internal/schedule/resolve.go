@@ -54,9 +54,7 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 		if len(r.Slots) > 0 {
 			return reject("job rejected: slots are requested without a parallel environment")
 		}
-		if len(r.MasterQueues) > 0 {
-			return reject("job rejected: specification of master queue is not allowed for non-parallel jobs")
-		}
+		j.MasterQueues = nil // by qalter; they count as soon as it is a parallel job
 		return j, nil
 	}
 	if !slices.ContainsFunc(sorted(c.PEs), func(name string) bool { return matches(r.PE, name, false) }) {

@@ -28,8 +28,11 @@ func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest)
 			return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no change of a context", short(change.Option))
 		}
 	}
-	// What cannot be is refused as it was written: Spell leaves it so.
 	config := s.Config()
+	if err := knownHosts(ctx, config, &req.To); err != nil {
+		return api.AlterReply{}, err
+	}
+	// What cannot be is refused as it was written: Spell leaves it so.
 	req.To.Hard, req.To.Soft = schedule.Spell(config, req.To.Hard), schedule.Spell(config, req.To.Soft)
 	return s.Store.Alter(ctx, req, c, job.AlterHooks{Check: s.mayBecome, Host: s.Host})
 }

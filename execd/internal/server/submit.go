@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,9 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	req.Work, req.Plain = nil, !req.Binary && interpreter(req.Script) == ""
 	config := s.Config()
 	if err := s.mayBeJob(config, c, owner, c.GID, req); err != nil {
+		return api.SubmitReply{}, err
+	}
+	if err := knownHosts(ctx, config, req); err != nil {
 		return api.SubmitReply{}, err
 	}
 	if req.Interactive != nil {
@@ -96,10 +100,39 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 	if err := mayAsk(c, req); err != nil {
 		return err
 	}
+	if req.PE == "" && len(req.MasterQueues) > 0 {
+		return api.Errorf(api.CodeRejected, "job rejected: specification of master queue is not allowed for non-parallel jobs")
+	}
 	if err := mayBeInProject(config, req, owner.Name, owner.GroupNames); err != nil {
 		return err
 	}
 	return s.mayBeArgs(req.Args)
+}
+
+// resolving is how long the hosts of a job's paths are looked up at most; those
+// that are not answered by then are taken for known.
+const resolving = 2 * time.Second
+
+// knownHosts refuses paths of -o, -e and -i on hosts that there are not: the job
+// would write to another file than somebody thinks, or to none.
+func knownHosts(ctx context.Context, c *conf.Config, r *api.SubmitRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, resolving)
+	defer cancel()
+	for _, paths := range []string{r.Stdout, r.Stderr, r.Stdin} {
+		for entry := range strings.SplitSeq(paths, ",") {
+			host, path, has := strings.Cut(entry, ":")
+			if has && path == "" {
+				return api.Errorf(api.CodeRejected, "paths may not be empty strings")
+			}
+			if !has || host == "" || strings.Contains(host, "/") || c.IsHere(host) {
+				continue
+			}
+			if _, err := net.DefaultResolver.LookupHost(ctx, host); err != nil && ctx.Err() == nil {
+				return api.Errorf(api.CodeRejected, "can't resolve hostname %q", short(host))
+			}
+		}
+	}
+	return nil
 }
 
 // mayBeInProject refuses a job with a project that there is not, or not for its
