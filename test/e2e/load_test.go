@@ -152,6 +152,8 @@ func TestOneUserExhaustsNobody(t *testing.T) {
 	jobs := `{"users":["*"],"more":true}`
 	flood(daemonUser, 20, harness.Posted(api.VerbJobs, len(jobs))+jobs)
 	others("60 answers are not read")
+	// execd ends in order all the same, and in time, with a request on its way.
+	flood(nobody, 3, slow)
 	if err := f.d.Stop(); err != nil {
 		t.Error(err)
 	}

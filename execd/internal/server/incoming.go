@@ -79,6 +79,7 @@ type incoming struct {
 	admission *admission
 	gate      *fair.Gate                 // where it waits for its turn; nil: nowhere
 	deadline  func(read time.Time) error // of reading the body; nil: there is none
+	serving   context.Context            // done when what has not arrived yet is given up; only with a deadline
 	dropBody  func()                     // nil: it takes no room
 	dropReply func()
 	leaveTurn func()
@@ -144,6 +145,12 @@ func (in *incoming) read(size int64) (text []byte, err error) {
 		if err := in.deadline(late); err != nil {
 			return nil, err
 		}
+		arrived := context.AfterFunc(in.serving, func() { _ = in.deadline(time.Unix(1, 0)) })
+		defer func() {
+			if !arrived() {
+				text, err = nil, os.ErrDeadlineExceeded
+			}
+		}()
 	}
 	if in.size >= 0 {
 		text = make([]byte, in.size)

@@ -49,7 +49,7 @@ func TestDecode(t *testing.T) {
 	} {
 		a := newAdmission()
 		var deadlines []time.Time
-		in := &incoming{body: tt.body, size: tt.size, limit: 4 << 20, admission: a, deadline: func(at time.Time) error {
+		in := &incoming{body: tt.body, size: tt.size, limit: 4 << 20, admission: a, serving: t.Context(), deadline: func(at time.Time) error {
 			deadlines = append(deadlines, at)
 			return nil
 		}}

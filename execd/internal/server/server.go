@@ -71,8 +71,9 @@ type Server struct {
 	OwnerOnly int
 
 	admission *admission
-	refusals  fair.Meter    // of tasks, in the log
-	stopping  chan struct{} // closed when waiting clients should ask again, elsewhere
+	refusals  fair.Meter      // of tasks, in the log
+	stopping  chan struct{}   // closed when waiting clients should ask again, elsewhere
+	serving   context.Context // done then
 }
 
 // who may use a verb; each handler narrows it to what is the caller's own.
@@ -175,7 +176,7 @@ type peerKey struct{}
 // Serve answers until ctx is done; then requests under way are finished, and
 // clients that wait are told to ask again.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	s.stopping, s.admission = make(chan struct{}), newAdmission()
+	s.stopping, s.serving, s.admission = make(chan struct{}), ctx, newAdmission()
 	h := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -192,7 +193,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		close(s.stopping)
 		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		done <- h.Shutdown(grace)
+		err := h.Shutdown(grace)
+		if errors.Is(err, context.DeadlineExceeded) { // somebody does not read his answer
+			err = h.Close()
+		}
+		done <- err
 	}()
 	err := h.Serve(newDoor(l, s.Users, s.OwnerOnly, s.Log))
 	if errors.Is(err, http.ErrServerClosed) {
@@ -220,7 +225,9 @@ func peer(c net.Conn) (cred *unix.Ucred) {
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	in := &incoming{body: r.Body, size: r.ContentLength, admission: s.admission, deadline: http.NewResponseController(w).SetReadDeadline}
+	in := &incoming{
+		body: r.Body, size: r.ContentLength, admission: s.admission, deadline: http.NewResponseController(w).SetReadDeadline, serving: s.serving,
+	}
 	defer in.done()
 	// Also of what is not wanted, and read all the same before the connection ends.
 	_ = in.deadline(time.Now().Add(bodyPatience))
