@@ -31,7 +31,7 @@ func (s *session) host(ctx context.Context, request *api.HostRequest) (*api.Host
 // hostAndJobs is what qhost -json and qstat -f -json print.
 type hostAndJobs struct {
 	*api.HostReply
-	Jobs []api.JobStatus `json:"jobs,omitempty"`
+	Jobs []api.JobStatus `json:"jobs,omitzero"` // nil: not asked for
 }
 
 // printJSON prints a reply as it is sent, for programs.

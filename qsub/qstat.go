@@ -66,7 +66,7 @@ func (s *session) qstat(ctx context.Context, args []string) error {
 	if !v.xml && !v.json && !v.full {
 		return s.jobTable(ctx, &v.form, c)
 	}
-	var jobs []api.JobStatus
+	jobs := []api.JobStatus{} // for programs none are a list, too
 	if err := s.eachJob(ctx, &c.request, func(j *api.JobStatus) {
 		if c.has(j) {
 			jobs = append(jobs, *j)
@@ -132,7 +132,7 @@ func (f *form) apart(jobs []api.JobStatus) []api.JobStatus {
 	if !f.single {
 		return jobs
 	}
-	var list []api.JobStatus
+	list := []api.JobStatus{}
 	for i := range jobs {
 		if jobs[i].Queue != "" {
 			list = append(list, jobs[i])
