@@ -145,7 +145,7 @@ func (s *Store) dependOn(h *header) error {
 	return nil
 }
 
-// ended tells of a job that was just submitted which of those that must succeed
+// endedMeanwhile tells of a job that was just submitted which of those that must succeed
 // ended meanwhile, before it was linked. The Store's mutex is held. They count as
 // failed until outcome has looked.
 func (s *Store) endedMeanwhile(j *Job) (gone []dependency) {
@@ -175,7 +175,10 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 		}
 		s.mu.Unlock()
 	}
-	for _, u := range j.unmet {
+	s.mu.Lock()
+	unmet := slices.Clone(j.unmet)
+	s.mu.Unlock()
+	for _, u := range unmet {
 		if err := s.commit(j, durable, nil, &line{Event: EventUnmet, Unmet: u}); err != nil {
 			return err
 		}
