@@ -248,9 +248,11 @@ func status(client *api.Client, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		e := json.NewEncoder(os.Stdout)
-		e.SetIndent("", "  ")
-		if err := e.Encode(&reply); err != nil {
+		text, err := json.MarshalIndent(&reply, "", "  ")
+		if err == nil {
+			_, err = fmt.Printf("%s\n", api.VisibleJSON(text))
+		}
+		if err != nil {
 			return fmt.Errorf("cannot print status: %w", err)
 		}
 	} else {
@@ -258,7 +260,7 @@ func status(client *api.Client, asJSON bool) error {
 			reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending, reply.Groups, drained(reply.Drain))
 		fmt.Printf("started %s\n", reply.Started.Local().Format(time.DateTime))
 		for _, text := range reply.Problems {
-			fmt.Printf("problem: %s\n", text)
+			fmt.Printf("problem: %s\n", api.Visible(text))
 		}
 	}
 	if len(reply.Problems) > 0 {
