@@ -300,7 +300,6 @@ qsub -@ nope script.sh
 qsub -@
 qsub -C
 qsub -P nope script.sh
-! unsupported
 qsub -js 1 -h script.sh
 ! unsupported
 qsub -ar 1 script.sh
