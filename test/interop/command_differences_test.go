@@ -32,6 +32,15 @@ var commandDifferences = []*commandDifference{
 	), page: `
 A mistake in the options is followed by one line that says how to get help, and which option may have been meant.
 Grid Engine prints the whole usage before it, or nothing.`},
+	{name: "hints", always: true, alike: cutting(`\z.`,
+		`(?m)^Of what has ended tells: qacct -j .*\n|^qsub: warning: there is no job .* nothing is waited for\n|^".*" is not a \S+: want .*\n`,
+	), page: `
+A line behind an error, or a warning on standard error, says what may have been meant or is to be done: that a name of
+.Fl hold_jid
+is no job's, what a size looks like, and where to read of jobs that have ended.`},
+	{name: "lists", alike: known(`^7 qsub: -t option only allows one range specification\n$`, `^0 Your job-array .*1,2,5 `), page: `
+.Fl t
+takes several ranges.`},
 	{name: "once", alike: cutting(
 		`(?m)^error: unknown resource ""\n|^invalid option argument ""\n|^unknown queue state: .*\n|^error: fread.*\n`, `: Is a directory`,
 	), page: `
@@ -119,7 +128,7 @@ tells why a job failed.`},
 .Nm qstat Fl j
 shows state, start, queue, limits and holds of a job, and the tasks that wait; no script where there is none, and
 not how often a job was altered; and as scheduling info why this job waits, in words of its own.`},
-	{name: "missing", alike: known(`^0 `, `^1 (?s:.*)\nFollowing jobs do not exist: \nnope\n$`), page: `
+	{name: "missing", alike: known(`^0 `, `^1 (?s:.*)\nFollowing jobs do not exist: \nnope\n(?:Of what .*\n)?$`), page: `
 .Nm qstat Fl j
 names each job that is not there, also when others are.`},
 	{name: "scheduler", alike: known(`^0 scheduling info`, `^0 Jobs? `), page: `

@@ -220,6 +220,7 @@ qsub -t 1-3:0 script.sh
 qsub -t 1-x script.sh
 qsub -t x script.sh
 qsub -t 1-2,5 script.sh
+! lists
 qsub -t '' script.sh
 ! strict
 qsub -t -3 script.sh

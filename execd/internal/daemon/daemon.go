@@ -292,6 +292,8 @@ type daemon struct {
 	fetch   *fetch.Layer
 
 	loading sync.Mutex // held while load is told what is needed of it
+
+	serviceTold atomic.Pointer[string] // what the log was told last of who runs mailers and load sensors
 }
 
 // build puts the managers together. None of them runs yet.

@@ -59,15 +59,19 @@ func (d *daemon) service(ctx context.Context) (*user.User, error) {
 }
 
 // reportService tells the log where mailers and load sensors, if there are any, do not
-// run as the account that is meant for them.
+// run as the account that is meant for them, once until that changes.
 func (d *daemon) reportService(c *conf.Config) {
 	if g := &c.Global; os.Geteuid() != 0 || g.Mailer == "" && len(g.LoadSensors) == 0 {
 		return
 	}
+	told := ""
 	switch u, err := d.service(context.Background()); {
 	case err != nil:
-		d.log.Warn(fmt.Sprintf("execd: neither mailers nor load sensors run: %v", err))
+		told = fmt.Sprintf("execd: neither mailers nor load sensors run: %v", err)
 	case u.Name != asuser.Account:
-		d.log.Warn(fmt.Sprintf("execd: this host has no account %s: mailers and load sensors run as %s", asuser.Account, u.Name))
+		told = fmt.Sprintf("execd: this host has no account %s: mailers and load sensors run as %s", asuser.Account, u.Name)
+	}
+	if old := d.serviceTold.Swap(&told); told != "" && (old == nil || *old != told) {
+		d.log.Warn(told)
 	}
 }

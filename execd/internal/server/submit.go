@@ -81,10 +81,15 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 	if err := s.mayHaveJobs(config, owner, gid); err != nil {
 		return err
 	}
+	count := req.Tasks.Count()
+	if req.Only == "" { // a range that is too large is told with Grid Engine's number
+		if err := mayHaveTasks(config, count); err != nil {
+			return err
+		}
+	}
 	if err := checkTasks(req); err != nil {
 		return err
 	}
-	count := req.Tasks.Count()
 	if req.Only != "" {
 		var err error
 		if req.Only, count, err = job.Only(req.Only, req.Tasks); err != nil {
