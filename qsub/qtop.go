@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
@@ -123,7 +124,12 @@ func (t *top) print(ctx context.Context) error {
 			if n > 1 {
 				fmt.Fprintln(t.s.out)
 			}
-			for _, line := range slices.Concat(t.summary(), []string{topHeader}, t.rows()) {
+			columns := topColumns
+			if t.s.screen != nil {
+				columns, _ = size(t.s.screen)
+			}
+			l := t.layout(columns)
+			for _, line := range slices.Concat(t.summary(), []string{l.header()}, t.rows(l)) {
 				fmt.Fprintln(t.s.out, line)
 			}
 		}
@@ -162,7 +168,7 @@ func (t *top) summary() []string {
 	if r.Memory > 0 {
 		host += fmt.Sprintf("  memory %s of %s", sizeText(r.MemoryUsed), sizeText(r.Memory))
 	}
-	tasks := fmt.Sprintf("tasks: %d running, %d suspended, %d pending, %d held, %d in error", r.Running, r.Suspended, r.Pending, r.Held, r.InError)
+	tasks := fmt.Sprintf("tasks: %d running, %d suspended, %d pending, %d held, %d in error, %d failed", r.Running, r.Suspended, r.Pending, r.Held, r.InError, r.Failed)
 	slots := fmt.Sprintf("slots: %d of %d used", r.Used, r.Slots)
 	if r.Drain != nil {
 		slots += "; the host is being drained"
@@ -176,18 +182,59 @@ func (t *top) summary() []string {
 	return []string{host + "  " + t.at.Format("15:04:05"), tasks, slots}
 }
 
-// topHeader is the head of the table. With the short name of a queue a line has
-// less than 80 columns.
-var topHeader = fmt.Sprintf(topLine, "JOB", "USER", "NAME", "STATE", "SLOTS", "%CPU", "MEM", "MAX", "TIME", "QUEUE")
+// topLayout is how wide the columns are that need not be as narrow as they are
+// in 80 columns.
+type topLayout struct{ job, owner, name int }
 
-const topLine = "%9s %-8s %-10s %-5s %5s %6s %6s %6s %6s %s"
+// topColumns is the width of the narrowest table, in which the queue has
+// topQueue columns.
+const (
+	topColumns = 80
+	topQueue   = 10
+)
 
-// topState is where the state begins in a line.
-const topState = 9 + 1 + 8 + 1 + 10 + 1
+// layout shares out what a terminal is wider than the narrowest table. The queue
+// stands last and first gets what it needs, then come name, owner and job.
+func (t *top) layout(columns int) topLayout {
+	l := topLayout{job: 9, owner: 8, name: 10}
+	need, queue := l, topQueue
+	wide := func(text string) int { return utf8.RuneCountInString(api.Visible(text)) }
+	for i := range t.reply.Jobs {
+		j := &t.reply.Jobs[i]
+		need = topLayout{max(need.job, wide(topID(j))), max(need.owner, wide(j.Owner)), max(need.name, wide(j.Name))}
+		name, _, _ := strings.Cut(j.Queue, "@")
+		queue = max(queue, wide(name))
+	}
+	left := max(columns-topColumns-(queue-topQueue), 0)
+	for _, c := range []struct {
+		has  *int
+		need int
+	}{{&l.name, need.name}, {&l.owner, need.owner}, {&l.job, need.job}} {
+		more := min(c.need-*c.has, left)
+		*c.has += more
+		left -= more
+	}
+	return l
+}
+
+// line is a line of the table. With the short name of a queue it has no more than
+// 80 columns where nothing is wider than it must be.
+func (l topLayout) line(job, owner, name string, others ...any) string {
+	return strings.TrimRight(fmt.Sprintf("%*s %s %s ", l.job, cut(job, l.job), column(cut(owner, l.owner), l.owner), column(name, l.name))+
+		fmt.Sprintf("%-5s %5s %6s %6s %6s %6s %s", others...), " ")
+}
+
+// header is the head of the table.
+func (l topLayout) header() string {
+	return l.line("JOB", "USER", "NAME", "STATE", "SLOTS", "%CPU", "MEM", "MAX", "TIME", "QUEUE")
+}
+
+// state is where the state begins in a line.
+func (l topLayout) state() int { return l.job + 1 + l.owner + 1 + l.name + 1 }
 
 // rows are the lines of the table: what runs in the order that was asked for,
 // then what waits.
-func (t *top) rows() []string {
+func (t *top) rows(l topLayout) []string {
 	jobs := slices.Clone(t.reply.Jobs)
 	slices.SortStableFunc(jobs, func(a, b api.TopJob) int {
 		if a.Queue == "" || b.Queue == "" {
@@ -201,7 +248,7 @@ func (t *top) rows() []string {
 	})
 	rows := make([]string, len(jobs))
 	for i := range jobs {
-		rows[i] = t.row(&jobs[i])
+		rows[i] = t.row(l, &jobs[i])
 	}
 	return rows
 }
@@ -213,15 +260,14 @@ func btoi(b bool) int {
 	return 0
 }
 
-func (t *top) row(j *api.TopJob) string {
+func (t *top) row(l topLayout, j *api.TopJob) string {
 	cpu, mem, most := "", "", ""
 	if u := j.Usage; u != nil {
 		cpu = strconv.FormatFloat(t.rates.of(j), 'f', 1, 64)
 		mem, most = sizeText(u.RSS), sizeText(u.MaxRSS)
 	}
 	queue, _, _ := strings.Cut(j.Queue, "@")
-	return strings.TrimRight(fmt.Sprintf(topLine, cut(topID(j), 9), cut(j.Owner, 8), column(j.Name, 10), column(j.State, 5),
-		strconv.Itoa(j.Slots), cpu, mem, most, elapsed(t.at.Sub(j.Time)), api.Visible(queue)), " ")
+	return l.line(topID(j), j.Owner, j.Name, column(j.State, 5), strconv.Itoa(j.Slots), cpu, mem, most, elapsed(t.at.Sub(j.Time)), api.Visible(queue))
 }
 
 // topID is a job with its task, or its tasks.

@@ -31,20 +31,21 @@ func TestTopRows(t *testing.T) {
 	}}
 	s := &top{view: &topView{by: byCPU}, rates: rates{}}
 	s.take(&reply, time.Unix(1100, 0))
+	l := s.layout(80)
 	want := []string{
 		"      2.7 somebod+ a-very-lon r         1  150.0   1.0M   2.0M  1m42s all.q",
 		"        1 somebod+ a-very-lon r         1   50.0   1.0G   2.0G  1m41s all.q",
 		"     3.12 somebod+ a-very-lon r         1   10.0   4.9K   9.8K  1m43s all.q",
 		"4.1-100:3 somebod+ a-very-lon qw        1                       1m44s",
 	}
-	if diff := cmp.Diff(want, s.rows()); diff != "" {
+	if diff := cmp.Diff(want, s.rows(l)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for key, order := range map[topKey]string{byCPU: "2 1 3 4", byMem: "1 2 3 4", byTime: "3 2 1 4", byJob: "1 2 3 4"} {
 		for _, reverse := range []bool{false, true} {
 			s.view.by, s.view.reverse = key, reverse
 			var got []string
-			for _, row := range s.rows() {
+			for _, row := range s.rows(l) {
 				id, _, _ := strings.Cut(strings.Fields(row)[0], ".")
 				got = append(got, id)
 			}
@@ -55,6 +56,32 @@ func TestTopRows(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("sorted by %c, reverse %v (-want +got):\n%s", key, reverse, diff)
 			}
+		}
+	}
+}
+
+// What a terminal is wider than 80 columns goes to what is cut, first to the queue
+// and the name.
+func TestTopLayout(t *testing.T) {
+	reply := api.TopReply{Jobs: []api.TopJob{topJob(1, "", "a-long-queue.q@h", 50, 1<<30), topJob(4, "1-100:3,200", "", 0, 0)}}
+	s := &top{view: &topView{by: byCPU}, rates: rates{}}
+	s.take(&reply, time.Unix(1100, 0))
+	for columns, want := range map[int]string{
+		40:  "        1 somebod+ a-very-lon r         1   50.0   1.0G   2.0G  1m41s a-long-queue.q",
+		84:  "        1 somebod+ a-very-lon r         1   50.0   1.0G   2.0G  1m41s a-long-queue.q",
+		87:  "        1 somebod+ a-very-long-n r         1   50.0   1.0G   2.0G  1m41s a-long-queue.q",
+		92:  "        1 somebody-+ a-very-long-name r         1   50.0   1.0G   2.0G  1m41s a-long-queue.q",
+		200: "            1 somebody-else a-very-long-name r         1   50.0   1.0G   2.0G  1m41s a-long-queue.q",
+	} {
+		l := s.layout(columns)
+		if diff := cmp.Diff(want, s.rows(l)[0]); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", columns, diff)
+		}
+		if n := len(want); columns >= 84 && n > columns {
+			t.Errorf("%d columns: a row has %d", columns, n)
+		}
+		if at := strings.Index(l.header(), "STATE"); at != l.state() || want[at] != 'r' {
+			t.Errorf("%d columns: the state begins at %d; want %d", columns, at, l.state())
 		}
 	}
 }

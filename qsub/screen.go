@@ -281,11 +281,12 @@ const topHelp = "q quit  c m t j sort by cpu, memory, time, job  r reverse  u us
 // draw shows what was seen last.
 func (u *topScreen) draw() {
 	columns, height := size(u.screen.to)
-	rows := u.rows()
+	l := u.layout(columns)
+	rows := u.rows(l)
 	room := max(height-5, 1)
 	u.view.first = max(min(u.view.first, len(rows)-room), 0)
 	lines := append(u.summary(), "")
-	for _, row := range append([]string{topHeader}, rows[u.view.first:min(u.view.first+room, len(rows))]...) {
+	for _, row := range append([]string{l.header()}, rows[u.view.first:min(u.view.first+room, len(rows))]...) {
 		lines = append(lines, clip(row, columns))
 	}
 	for i := range 3 {
@@ -298,7 +299,7 @@ func (u *topScreen) draw() {
 		lines[0] = colour(bold, lines[0])
 		lines[4] = colour(invert, lines[4]+strings.Repeat(" ", max(columns-utf8.RuneCountInString(lines[4]), 0)))
 		for i := 5; i < len(lines); i++ {
-			lines[i] = colourState(lines[i])
+			lines[i] = colourState(lines[i], l.state())
 		}
 	}
 	bottom := topHelp
@@ -308,18 +309,18 @@ func (u *topScreen) draw() {
 	u.screen.draw(lines, clip(bottom, columns-1))
 }
 
-// colourState colours the state in a row.
-func colourState(row string) string {
+// colourState colours the state in a row, in which it begins at a column.
+func colourState(row string, at int) string {
 	r := []rune(row)
-	if len(r) < topState+5 {
+	if len(r) < at+5 {
 		return row
 	}
-	state := strings.TrimRight(string(r[topState:topState+5]), " ")
+	state := strings.TrimRight(string(r[at:at+5]), " ")
 	code := stateColour(state)
 	if code == "" {
 		return row
 	}
-	return string(r[:topState]) + colour(code, state) + string(r[topState+len([]rune(state)):])
+	return string(r[:at]) + colour(code, state) + string(r[at+len([]rune(state)):])
 }
 
 // clip cuts a line to the width of the terminal.

@@ -25,6 +25,7 @@ type finished struct {
 	submitted time.Time
 	slots     int
 	ended     Tasks
+	failed    int // tasks that ran and did not succeed
 	account   string
 	priority  int // -p
 	needs     Needs
@@ -54,6 +55,9 @@ func (m *memory) ran(t *Task) {
 		return
 	}
 	f.add(t.Number)
+	if t.Job.failed.Has(t.Number) {
+		f.failed++
+	}
 	f.prior, f.parts = t.Start.Priority, t.Start.Parts
 }
 

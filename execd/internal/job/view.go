@@ -377,6 +377,18 @@ func (s *Store) Tally() map[string]int {
 	return n
 }
 
+// RecentlyFailed returns how many tasks ran and did not succeed, of the jobs that
+// are remembered as finished.
+func (s *Store) RecentlyFailed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, f := range s.finished.jobs {
+		n += f.failed
+	}
+	return n
+}
+
 // Shown is a task that runs, for those who watch.
 type Shown struct {
 	Run          spool.RunID

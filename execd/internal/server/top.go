@@ -109,6 +109,7 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 	reply := api.TopReply{
 		Host: s.Host, Slots: s.Config().Slots(), Drain: s.drained(),
 		Running: tally["running"], Suspended: tally["suspended"], Pending: tally["pending"], Held: tally["hold"], InError: tally["error"],
+		Failed: s.Store.RecentlyFailed(),
 	}
 	for _, q := range s.Queue.Status() {
 		reply.Used += q.Used
