@@ -314,11 +314,7 @@ func drained(d *api.Drain) string {
 	if d == nil {
 		return ""
 	}
-	text := " drained since " + d.Since.Local().Format(time.DateTime)
-	if d.By != "" {
-		text += " by " + d.By
-	}
-	return text
+	return " " + d.String()
 }
 
 // drain asks the execd that runs to start no more jobs, or to start them again.

@@ -332,6 +332,9 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		writeHostValues(s, reply.Global, attributes)
 	}
 	s.hostLine(append([]string{reply.Host}, hostCells(reply)...), short)
+	if reply.Drain != nil {
+		fmt.Fprintf(s.out, "    %s: takes no jobs\n", reply.Drain)
+	}
 	for _, broken := range reply.BrokenHooks {
 		fmt.Fprintf(s.out, "    broken hook: %s\n", api.Visible(broken))
 	}

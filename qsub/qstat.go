@@ -296,6 +296,9 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 		}
 		fmt.Fprintf(s.out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, column(instance(host, q), 30), q.Type,
 			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), load, column(host.Arch, 13), api.Visible(q.States))
+		if host.Drain != nil {
+			fmt.Fprintf(s.out, "\t%s: the queue takes no jobs\n", host.Drain)
+		}
 		for k, reason := range q.Reasons {
 			if k >= len(q.States) || strings.IndexByte(v.explain, q.States[k]) < 0 {
 				continue

@@ -563,6 +563,7 @@ type HostReply struct {
 	// BrokenHooks are the programs of hooks.conf that cannot be called, a line each
 	// with file and line.
 	BrokenHooks []string `json:"broken_hooks,omitempty"`
+	Drain       *Drain   `json:"drain,omitempty"` // nil: tasks are started
 	// Excluded says that the host does not have what was asked for.
 	Excluded bool `json:"excluded,omitempty"`
 }

@@ -31,3 +31,13 @@ type Drain struct {
 	Since time.Time `json:"since"`
 	By    string    `json:"by,omitempty"` // empty: not known
 }
+
+// String returns since when the host is drained and by whom, for a line of its own
+// or a part of one.
+func (d *Drain) String() string {
+	text := "drained since " + d.Since.Local().Format(time.DateTime)
+	if d.By != "" {
+		text += " by " + Visible(d.By)
+	}
+	return text
+}

@@ -57,7 +57,7 @@ func (s *Server) host(ctx context.Context, _ job.Caller, req *api.HostRequest) (
 	reply := api.HostReply{
 		Host: s.Host, Arch: launch.Arch(), Groups: s.Groups, HostGroups: s.Config().HostGroups,
 		Values: s.Queue.HostValues(), Global: s.Queue.GlobalValues(), Queues: s.Queue.Status(),
-		BrokenHooks: s.brokenHooks(),
+		BrokenHooks: s.brokenHooks(), Drain: s.drained(),
 	}
 	if len(req.Resources)+len(req.PEs)+len(req.Users)+len(req.Now) == 0 {
 		return reply, nil
