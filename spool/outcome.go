@@ -103,10 +103,11 @@ func BlameWith(failed int, named bool) Blame {
 
 // HostFailed reports whether a run has failed before anything of job or queue was
 // run, for want of something that the host may have later: descriptors, memory, a
-// process, a file.
+// process, a file. A shepherd that died without a word is not known to have lacked
+// anything, and would go on dying.
 func HostFailed(failed int) bool {
 	blame := BlameOf(failed)
-	return failed < FailedProlog && (blame == BlameHost || blame == BlameSystem)
+	return failed > FailedBeforeJob && failed < FailedProlog && (blame == BlameHost || blame == BlameSystem)
 }
 
 // An Outcome is how a run ended.

@@ -33,9 +33,11 @@ func eachTier(t *testing.T, queue string, test func(t *testing.T, f *field, kind
 			f := makeField(t, second != nil, queue)
 			f.via = via
 			f.start()
+			// Its exit status tells of procedures that are not there yet.
 			out, err := exec.Command(filepath.Join(bin, "execd"), "-status", "-dev", f.dir).Output()
-			_, kind, ok := strings.Cut(strings.TrimSpace(string(out)), " groups=")
-			if err != nil || !ok {
+			line, _, _ := strings.Cut(string(out), "\n")
+			_, kind, ok := strings.Cut(line, " groups=")
+			if !ok {
 				t.Fatalf("execd -status: %v\n%s", err, out)
 			}
 			t.Log("groups: " + kind)

@@ -201,7 +201,7 @@ func TestConclude(t *testing.T) {
 			name: "had crashed when it was to leave for good", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "r", Usage: asked(0, ran(139, 11))},
 			evicted: &job.Want{Slot: true}, fate: job.FateDone, failed: 100, exit: 139, reason: "r",
 		},
-		{name: "no shepherd", out: spool.ShepherdDied(false, nil), rerun: api.RerunYes, fate: job.FateRequeue, failed: 1, reason: "shepherd died before it wrote its pid", notInJob: true},
+		{name: "no shepherd", out: spool.ShepherdDied(false, nil), rerun: api.RerunYes, fate: job.FateRequeue, faulty: true, failed: 1, reason: "shepherd died before it wrote its pid", notInJob: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, states, task := startedTask(t, api.SubmitRequest{Rerun: tt.rerun}, tt.queue)
