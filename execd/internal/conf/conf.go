@@ -73,7 +73,7 @@ type Global struct {
 	Prolog      string   // prolog: of queues that have none; empty: none
 	Epilog      string   // epilog: the same
 
-	Mailer         string        // mailer: program that sends mail; empty: none is sent
+	Mailer         string        // mailer: program that sends mail, or MailerAuto (see MailProgram); empty: none is sent
 	AdminMail      []string      // administrator_mail: who is told of what goes wrong; empty: nobody
 	Xterm          string        // xterm: what qsh opens; empty: there is no qsh
 	Qlogin         Connection    // qlogin_command, qlogin_daemon

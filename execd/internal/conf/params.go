@@ -98,7 +98,7 @@ const (
 // prints them. Those without a standard it prints only where they are set.
 var globalParams = []param[Global]{
 	{"execd_spool_dir", "", plain, func(_ *scope, g *Global, v string) error { return setPath(&g.SpoolDir, v) }},
-	{"mailer", "none", plain, func(_ *scope, g *Global, v string) error { return setOptionalPath(&g.Mailer, v) }},
+	{"mailer", MailerAuto, plain, setMailer},
 	{"xterm", "/usr/bin/xterm", plain, func(_ *scope, g *Global, v string) error { return setOptionalPath(&g.Xterm, v) }},
 	{"load_sensor", "none", command, func(_ *scope, g *Global, v string) error { return setSensors(&g.LoadSensors, v) }},
 	{"prolog", "none", command, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Prolog, v) }},
@@ -589,6 +589,15 @@ func setOptionalPath(into *string, v string) error {
 		return nil
 	}
 	return setPath(into, v)
+}
+
+// setMailer reads the program that sends mail, NONE or MailerAuto.
+func setMailer(_ *scope, g *Global, v string) error {
+	if v == MailerAuto {
+		g.Mailer = v
+		return nil
+	}
+	return setOptionalPath(&g.Mailer, v)
 }
 
 // setSensors reads commands with commas between them.

@@ -50,7 +50,9 @@ func missing(c *conf.Config, tmp string) (lines []string) {
 	}
 	command("", "prolog", c.Global.Prolog)
 	command("", "epilog", c.Global.Epilog)
-	look("", "mailer", c.Global.Mailer, false)
+	if c.Global.Mailer != conf.MailerAuto {
+		look("", "mailer", c.Global.Mailer, false)
+	}
 	for i := range c.Queues {
 		q := &c.Queues[i]
 		where := "queue " + q.Name + ": "

@@ -61,7 +61,8 @@ func (d *daemon) service(ctx context.Context) (*user.User, error) {
 // reportService tells the log where mailers and load sensors, if there are any, do not
 // run as the account that is meant for them, once until that changes.
 func (d *daemon) reportService(c *conf.Config) {
-	if g := &c.Global; os.Geteuid() != 0 || g.Mailer == "" && len(g.LoadSensors) == 0 {
+	// Of a mailer that was found the administrator may know nothing.
+	if g := &c.Global; os.Geteuid() != 0 || (g.Mailer == "" || g.Mailer == conf.MailerAuto) && len(g.LoadSensors) == 0 {
 		return
 	}
 	told := ""

@@ -14,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"mime"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,7 +125,7 @@ func (o *Office) warn(kind, format string, args ...any) {
 
 // post puts a letter with the others.
 func (o *Office) post(l *letter) {
-	if o.config().Global.Mailer == "" {
+	if o.config().Global.MailProgram() == "" {
 		o.log.Debug(fmt.Sprintf("mail: not sent, there is no mailer: %s", l.subject))
 		return
 	}
@@ -186,7 +188,7 @@ func (o *Office) send(ctx context.Context, l *letter) {
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
-	mailer := o.config().Global.Mailer
+	mailer := o.config().Global.MailProgram()
 	if mailer == "" {
 		return // taken away since
 	}
@@ -195,7 +197,8 @@ func (o *Office) send(ctx context.Context, l *letter) {
 		o.warn("account", "cannot send %q: %v", l.subject, err)
 		return
 	}
-	cmd := o.Starter.Program(ctx, as, mailer, append([]string{"-s", l.subject}, l.to...)...)
+	args, head := l.call(mailer)
+	cmd := o.Starter.Program(ctx, as, mailer, args...)
 	// No HOME: a start-up file could name programs.
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/",
@@ -203,7 +206,7 @@ func (o *Office) send(ctx context.Context, l *letter) {
 	}
 	reading, stop := context.WithTimeout(ctx, o.limit/3)
 	defer stop()
-	cmd.Stdin = bytes.NewReader(l.body(reading))
+	cmd.Stdin = bytes.NewReader(append(head, l.body(reading)...))
 	said := &firstBytes{room: maxSaid}
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -224,6 +227,19 @@ func (o *Office) send(ctx context.Context, l *letter) {
 	default:
 		o.warn("exit", "cannot send %q: %s: %v: %s", l.subject, mailer, err, shown(strings.TrimSpace(string(said.kept)), maxSaid))
 	}
+}
+
+// call returns the arguments of a mailer, and what stands before the text. A program
+// called sendmail reads the addresses from the header, and is told that a line with a
+// dot alone ends nothing; any other one is called as mail is.
+func (l *letter) call(mailer string) (args []string, head []byte) {
+	if filepath.Base(mailer) != "sendmail" {
+		return append([]string{"-s", l.subject}, l.to...), nil
+	}
+	// Addresses are checked and the subject is one line without control characters.
+	text := fmt.Sprintf("To: %s\nSubject: %s\n", strings.Join(l.to, ",\n "), mime.QEncoding.Encode("utf-8", l.subject))
+	text += "Auto-Submitted: auto-generated\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
+	return []string{"-i", "-t"}, []byte(text)
 }
 
 // firstBytes keeps the first bytes of what is written to it.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"mime"
+	netmail "net/mail"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,6 +132,39 @@ func TestMailOfAJob(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the mail lacks %q:\n%s", want, text)
 		}
+	}
+}
+
+// A program called sendmail reads from its input whom a mail is for.
+func TestSendmail(t *testing.T) {
+	r := newRig(t, record)
+	old := r.config.Global.Mailer
+	r.config.Global.Mailer = filepath.Join(r.dir, "sendmail")
+	if err := os.Rename(old, r.config.Global.Mailer); err != nil {
+		t.Fatal(err)
+	}
+	r.run()
+	j := aJob()
+	j.Name = "a\nBcc: eve@x ö"
+	r.Tell(Complete, me(), []string{"alice@example.org", "bob"}, j)
+	r.waitFor("the mail", func() bool { return r.file("mail") != "" })
+	call, mail, _ := strings.Cut(r.file("mail"), "\n\n")
+	if !strings.HasPrefix(call, "-i|-t|\n") {
+		t.Errorf("called with %q", call)
+	}
+	m, err := netmail.ReadMessage(strings.NewReader(mail))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, mail)
+	}
+	if got := m.Header.Get("To"); got != "alice@example.org, bob" {
+		t.Errorf("it is to %q", got)
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+	if want := `Job 42 (a\nBcc: eve@x ö) Complete`; err != nil || subject != want {
+		t.Errorf("subject %q, %v; want %q", subject, err, want)
+	}
+	if m.Header.Get("Bcc") != "" || !strings.Contains(mail, "\n\nJob 42 (") {
+		t.Errorf("header and text are\n%s", mail)
 	}
 }
 

@@ -18,7 +18,7 @@ func (s *Server) warnings(config *conf.Config, req *api.SubmitRequest) []string 
 	if w := s.warnOfShell(config, req); w != "" {
 		lines = append(lines, w)
 	}
-	if req.Mail != "" && config.Global.Mailer == "" {
+	if req.Mail != "" && config.Global.MailProgram() == "" {
 		lines = append(lines, fmt.Sprintf("-m %s sends no mail: this host has no mailer (see sge_conf(5)); qwait waits for a job, too", req.Mail))
 	}
 	return lines

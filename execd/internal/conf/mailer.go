@@ -1,0 +1,37 @@
+package conf
+
+import (
+	"os"
+	"syscall"
+)
+
+// MailerAuto is the mailer of a configuration that names none: one that is found.
+const MailerAuto = "auto"
+
+// mailers are where one is looked for: who sends mail by a program with options of
+// its own first, then what each mail system has.
+var mailers = []string{"/usr/bin/mail", "/bin/mail", "/usr/sbin/sendmail", "/usr/lib/sendmail"}
+
+// MailProgram returns the program that sends mail, which is looked for where the
+// configuration names none; "": there is none.
+func (g *Global) MailProgram() string {
+	if g.Mailer != MailerAuto {
+		return g.Mailer
+	}
+	return firstProgram(mailers)
+}
+
+// firstProgram returns the first path of a program of root's that nobody else may
+// write; "": there is none.
+func firstProgram(paths []string) string {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 || info.Mode()&0o022 != 0 {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid == 0 {
+			return path
+		}
+	}
+	return ""
+}
