@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -248,9 +247,9 @@ func status(client *api.Client, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		text, err := json.MarshalIndent(&reply, "", "  ")
+		text, err := api.Document(&reply)
 		if err == nil {
-			_, err = fmt.Printf("%s\n", api.VisibleJSON(text))
+			_, err = os.Stdout.Write(text)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot print status: %w", err)

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -36,14 +34,10 @@ type hostAndJobs struct {
 
 // printJSON prints a reply as it is sent, for programs.
 func (s *session) printJSON(reply any) error {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(reply); err != nil {
-		return err
+	text, err := api.Document(reply)
+	if err == nil {
+		_, err = s.out.Write(text)
 	}
-	_, err := s.out.Write(api.VisibleJSON(text.Bytes()))
 	return err
 }
 
@@ -309,6 +303,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	}
 	var running []api.JobStatus
 	if jobs {
+		running = []api.JobStatus{} // for programs none are a list, too
 		if len(users) == 0 {
 			users = []string{"*"}
 		}

@@ -47,6 +47,7 @@ func (s *session) qacct(ctx context.Context, args []string) error {
 	}
 	defer in.Close()
 	found, lines, ignored := 0, 0, 0
+	begun := false // a list of JSON
 	total := newSums(&r.columns)
 	err = accounting.Each(in, r.digest, func(d digest) error {
 		for _, b := range d.bad {
@@ -56,7 +57,11 @@ func (s *session) qacct(ctx context.Context, args []string) error {
 		found += d.found
 		ignored += d.ignored
 		total.merge(&d.sums)
-		if _, err := s.out.Write(d.listing.Bytes()); err != nil {
+		text := d.listing.Bytes()
+		if r.json && len(text) > 0 && !begun {
+			begun, text = true, append([]byte{'['}, text[1:]...)
+		}
+		if _, err := s.out.Write(text); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 		return nil
@@ -65,16 +70,32 @@ func (s *session) qacct(ctx context.Context, args []string) error {
 		return err
 	}
 	s.tellIgnored(ignored)
+	if r.json && (r.want.name != "" || r.listed()) {
+		s.endList(begun)
+	}
 	switch {
 	case r.want.name != "" && found == 0:
 		return r.want.notFound()
 	case r.want.name != "", r.json && r.listed():
 	case r.json:
-		return total.writeJSON(s.out)
+		return s.writeSums(total)
 	default:
 		total.write(s.out)
 	}
 	return nil
+}
+
+// nextInList stands before each element of a list of JSON, whose first has a bracket
+// in place of the comma.
+const nextInList = ",\n"
+
+// endList ends a list of JSON, of which something was printed or nothing.
+func (s *session) endList(begun bool) {
+	if begun {
+		fmt.Fprint(s.out, "\n]\n")
+	} else {
+		fmt.Fprint(s.out, "[]\n")
+	}
 }
 
 // listed reports whether records are shown: by -j, or by -json unless sums are
@@ -168,7 +189,8 @@ func (d *digest) list(r *report, f *accounting.Fields) error {
 	d.found++
 	if r.json {
 		text, err := record.MarshalJSON()
-		d.listing.Write(append(api.VisibleJSON(text), '\n'))
+		d.listing.WriteString(nextInList)
+		d.listing.Write(api.VisibleJSON(text))
 		return err
 	}
 	writeRecord(&d.listing, &record)

@@ -250,16 +250,17 @@ func (s *sums) width(i int, rows []*sumRow) int {
 	return width + 1
 }
 
-// writeJSON prints an object for each row.
-func (s *sums) writeJSON(w *bufio.Writer) error {
-	for _, r := range s.sorted() {
+// writeSums prints a list with an object for each row.
+func (s *session) writeSums(total *sums) error {
+	rows := total.sorted()
+	for i, r := range rows {
 		var b bytes.Buffer
 		member := func(field int, value any) error {
 			text, err := json.Marshal(value)
 			fmt.Fprintf(&b, `,"%s":%s`, accounting.Names[field], api.VisibleJSON(text))
 			return err
 		}
-		for i, c := range s.columns {
+		for i, c := range total.columns {
 			if !c.shown {
 				continue
 			}
@@ -276,7 +277,12 @@ func (s *sums) writeJSON(w *bufio.Writer) error {
 				return err
 			}
 		}
-		fmt.Fprintf(w, "{%s}\n", b.Bytes()[1:])
+		before := nextInList
+		if i == 0 {
+			before = "[\n"
+		}
+		fmt.Fprintf(s.out, "%s{%s}", before, b.Bytes()[1:])
 	}
+	s.endList(len(rows) > 0)
 	return nil
 }

@@ -66,13 +66,14 @@ func line(t testing.TB, r accounting.Record) string {
 	return string(b)
 }
 
-// TestQacctJSON has an object a line, with the fields by their names.
+// TestQacctJSON has a list with an object a line, with the fields by their names.
 func TestQacctJSON(t *testing.T) {
 	isolate(t)
 	file := filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting")
 	write(t, file, line(t, accounting.Record{JobName: "a\"b", JobNumber: 1, CPU: 1.5})+line(t, accounting.Record{JobNumber: 2, TaskNumber: 3}))
 	got := call(t, "", "qacct", "-json")
-	lines := strings.Split(strings.TrimSuffix(got.Out, "\n"), "\n")
+	inside, _ := strings.CutPrefix(strings.TrimSuffix(got.Out, "\n]\n"), "[\n")
+	lines := strings.Split(inside, ",\n")
 	if got.Exit != 0 || len(lines) != 2 || !strings.HasPrefix(lines[0], `{"qname":"`) {
 		t.Fatalf("%+v; want 2 lines", got)
 	}
@@ -87,15 +88,15 @@ func TestQacctJSON(t *testing.T) {
 			}
 		}
 	}
-	if got := call(t, "", "qacct", "-j", "2", "-json"); got.Out != lines[1]+"\n" {
+	if got := call(t, "", "qacct", "-j", "2", "-json"); got.Out != "[\n"+lines[1]+"\n]\n" {
 		t.Errorf("of job 2: %+v; want %s", got, lines[1])
 	}
-	if got := call(t, "", "qacct", "-j", "-o", "", "-json"); got.Out != strings.Join(lines, "\n")+"\n" {
+	if got := call(t, "", "qacct", "-j", "-o", "", "-json"); got.Out != "[\n"+inside+"\n]\n" {
 		t.Errorf("with -j: %+v; want the records", got)
 	}
-	want(t, result{0, `{"owner":"","slots":0,"ru_wallclock":0,"ru_utime":0,"ru_stime":0,"cpu":1.5,"mem":0,"io":0,"iow":0}` + "\n", ""}, call(t, "", "qacct", "-json", "-slots", "-o"))
+	want(t, result{0, "[\n" + `{"owner":"","slots":0,"ru_wallclock":0,"ru_utime":0,"ru_stime":0,"cpu":1.5,"mem":0,"io":0,"iow":0}` + "\n]\n", ""}, call(t, "", "qacct", "-json", "-slots", "-o"))
 	write(t, file, line(t, accounting.Record{JobNumber: 1, Reason: "h_rt: 2 s"}))
-	if got := call(t, "", "qacct", "-json"); !strings.HasSuffix(got.Out, `,"reason":"h_rt: 2 s"}`+"\n") {
+	if got := call(t, "", "qacct", "-json"); !strings.HasSuffix(got.Out, `,"reason":"h_rt: 2 s"}`+"\n]\n") {
 		t.Errorf("with a reason: %+v", got)
 	}
 	if got := call(t, "", "qacct", "-j", "1"); !strings.HasSuffix(got.Out, "\nreason       h_rt: 2 s\n") {
@@ -371,10 +372,10 @@ func TestQacctDays(t *testing.T) {
 		{"-e 7001010000.00 -d 1", 8},
 	} {
 		got := call(t, "", append([]string{"qacct", "-o", "-json"}, strings.Fields(test.args)...)...)
-		var row struct {
+		var rows []struct {
 			Wallclock float64 `json:"ru_wallclock"`
 		}
-		if err := json.Unmarshal([]byte(got.Out), &row); err != nil || row.Wallclock != test.want {
+		if err := json.Unmarshal([]byte(got.Out), &rows); err != nil || len(rows) != 1 || rows[0].Wallclock != test.want {
 			t.Errorf("qacct %s: %+v, %v; want the sum %v", test.args, got, err, test.want)
 		}
 	}

@@ -643,7 +643,7 @@ type ReloadRequest struct{}
 // ReloadReply tells what was found wrong. Then nothing has changed.
 type ReloadReply struct {
 	Problems []string `json:"problems,omitempty"`
-	Changed  []string `json:"changed,omitempty"` // one line each
+	Changed  []string `json:"changed"` // one line each
 	// BrokenHooks are as of HostReply: the configuration is in force without them.
 	BrokenHooks []string `json:"broken_hooks,omitempty"`
 }

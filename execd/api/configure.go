@@ -50,7 +50,7 @@ type ConfigureRequest struct {
 
 // ConfigureReply tells what was done. With problems it is nothing.
 type ConfigureReply struct {
-	Lines    []Line    `json:"lines,omitempty"`
+	Lines    []Line    `json:"lines"`
 	Problems []Problem `json:"problems,omitempty"`
 	Changed  []string  `json:"changed,omitempty"` // what is in force now and was not before, one line each
 }
