@@ -88,6 +88,9 @@ func (l *Live) Change(req *api.ConfigureRequest, by string) (api.ConfigureReply,
 			return api.ConfigureReply{}, err
 		}
 	}
+	if again, wrong := loadAll(l.options); len(wrong) == 0 {
+		now = again // which knows what it was made of
+	}
 	e.reply.Changed = changes(l.Current(), now)
 	l.current.Store(now)
 	l.mistakes.Store(&[]*Problem{})

@@ -50,6 +50,7 @@ type Config struct {
 
 	objects map[string]map[string][]line // what Show prints, by kind and name
 	builtin []file                       // of objects that are there without a file
+	read    *kept                        // what it was made of; nil: not the files as they are
 }
 
 // Access is who may use something: nobody who is in a user list of Denied and,

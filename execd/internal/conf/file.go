@@ -32,6 +32,9 @@ func (l *loader) readFile(path string) ([]byte, error) {
 	} else if ok {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
+	if l.kept != nil {
+		return l.kept.file(path)
+	}
 	// Not blocked by a pipe in its place.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -51,7 +54,11 @@ func (l *loader) readFile(path string) ([]byte, error) {
 	if err := l.trust(path, info); err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(f, maxFile))
+	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err == nil && l.conf.read != nil {
+		l.conf.read.Files[path] = data
+	}
+	return data, err
 }
 
 // trust refuses what another than root, and the user as whom execd runs, can write:

@@ -65,7 +65,7 @@ func (l *loader) readKnobs(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if dir := filepath.Dir(path); dir != filepath.Clean(l.Dir) {
+	if dir := filepath.Dir(path); dir != filepath.Clean(l.Dir) && l.kept == nil {
 		info, err := os.Stat(dir)
 		if err != nil {
 			return nil, err
@@ -80,6 +80,9 @@ func (l *loader) readKnobs(path string) ([]byte, error) {
 // fragments returns the names of the files in a directory of LOCAL_CONFIG_DIR
 // that are meant.
 func (l *loader) fragments(dir string) ([]string, error) {
+	if l.kept != nil {
+		return l.kept.Dirs[dir], nil
+	}
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -96,6 +99,9 @@ func (l *loader) fragments(dir string) ([]string, error) {
 		if !e.IsDir() && isMeant(e.Name()) {
 			names = append(names, e.Name())
 		}
+	}
+	if l.conf.read != nil {
+		l.conf.read.Dirs[dir] = names // in order, as of os.ReadDir
 	}
 	return names, nil
 }

@@ -35,14 +35,18 @@ type Live struct {
 
 // Open reads the configuration for the first time. The error is that of Load.
 func Open(o Options) (*Live, error) {
-	o.Dir = filepath.Clean(o.Dir) // as the names of events are
-	l := &Live{options: o}
+	l := newLive(o)
 	c, err := l.load()
 	if err != nil {
 		return nil, err
 	}
 	l.current.Store(c)
 	return l, nil
+}
+
+func newLive(o Options) *Live {
+	o.Dir = filepath.Clean(o.Dir) // as the names of events are
+	return &Live{options: o}
 }
 
 // load is Load, and keeps where the knobs came from.
@@ -111,7 +115,7 @@ func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err er
 	// A change between Open and here.
 	due := time.NewTimer(settled)
 	defer due.Stop()
-	last := ""
+	last := strings.Join(l.Mistakes(), "\n") // which Open has told
 	for {
 		select {
 		case <-ctx.Done():

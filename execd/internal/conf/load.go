@@ -31,6 +31,8 @@ type Options struct {
 	// closely is a file of which all values are looked at, even if they are
 	// another host's.
 	closely string
+	// kept is read instead of the files; nil: these are.
+	kept *kept
 }
 
 // Load reads the files below a directory. Missing files mean defaults: a host
@@ -69,7 +71,11 @@ func loadAll(o Options) (*Config, []*Problem) {
 }
 
 func newLoader(o Options) *loader {
-	return &loader{Options: o, conf: &Config{Hostname: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
+	l := &loader{Options: o, conf: &Config{Hostname: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
+	if o.instead == nil && o.kept == nil {
+		l.conf.read = &kept{Files: map[string][]byte{}, Dirs: map[string][]string{}}
+	}
+	return l
 }
 
 // loader is one reading of the configuration.
@@ -134,12 +140,14 @@ var places = map[string]string{
 
 // load reads what is referred to before what refers to it.
 func (l *loader) load() {
-	if info, err := os.Stat(l.Dir); err == nil {
-		if err := l.trust(l.Dir, info); err != nil {
-			l.cannot(l.Dir, err)
+	if l.kept == nil {
+		if info, err := os.Stat(l.Dir); err == nil {
+			if err := l.trust(l.Dir, info); err != nil {
+				l.cannot(l.Dir, err)
+			}
 		}
+		l.misnamed()
 	}
-	l.misnamed()
 	c := l.conf
 	c.builtin = l.standIns()
 	l.instead = with(l.instead, c.builtin)
@@ -210,6 +218,9 @@ func (l *loader) file(kind string) (data []byte, path string, ok bool) {
 // files returns the names in the directory of a kind that are meant.
 func (l *loader) files(kind string) []string {
 	dir := l.path(kind, "")
+	if l.kept != nil {
+		return l.withInstead(dir, l.kept.Dirs[dir])
+	}
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l.withInstead(dir, nil)
@@ -235,6 +246,9 @@ func (l *loader) files(kind string) []string {
 		if !e.IsDir() && isMeant(e.Name()) {
 			names = append(names, e.Name())
 		}
+	}
+	if l.conf.read != nil {
+		l.conf.read.Dirs[dir] = slices.Sorted(slices.Values(names))
 	}
 	return l.withInstead(dir, names)
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -97,8 +98,18 @@ func open(o Options) (*conf.Live, error) {
 		return nil, err
 	}
 	l, err := conf.Open(files)
-	if err != nil {
+	if err == nil {
+		return l, nil
+	}
+	data, keptErr := readKept(o)
+	if keptErr == nil {
+		l, keptErr = conf.OpenKept(files, data)
+	}
+	switch {
+	case errors.Is(keptErr, fs.ErrNotExist): // none was in force yet
 		return nil, &UsageError{err}
+	case keptErr != nil:
+		return nil, &UsageError{errors.Join(err, fmt.Errorf("cannot use the last configuration in force, %s: %w", keptPath(o), keptErr))}
 	}
 	return l, nil
 }
@@ -523,6 +534,8 @@ func (d *daemon) run(ctx context.Context) error {
 	if s := d.drain.State(); s.On && s.Speed != "" {
 		d.queue.Drain(claim.Speed(s.Speed)) // as an earlier execd was told to
 	}
+	d.reportKept()
+	d.config.Tell(d.keep)
 	d.report()
 	d.configureLoad()
 	queueDone.Go(func() { d.queue.Run(ctx) })

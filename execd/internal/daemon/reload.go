@@ -48,6 +48,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 	}
 	// Somebody may be told of another one at the same time.
 	d.config.Tell(func(c *conf.Config) {
+		d.keep(c)
 		d.hooks.Store(hook.NewTable(c.Knobs))
 		d.reportWarnings(c)
 		d.reportHooks()
