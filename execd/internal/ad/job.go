@@ -237,6 +237,11 @@ func (in *JobInfo) slots() int {
 	return 1
 }
 
+// GlobalID is the GlobalJobId of a task, named <job>.<task>, of a job of this execd.
+func GlobalID(host, task string, submitted time.Time) string {
+	return host + "#" + task + "#" + strconv.FormatInt(submitted.Unix(), 10)
+}
+
 func (in *JobInfo) identity(b *builder) {
 	r := in.Request
 	b.text("MyType", "Job")
@@ -246,7 +251,7 @@ func (in *JobInfo) identity(b *builder) {
 	if b.wants("JobId") || b.wants("GlobalJobId") {
 		id := strconv.Itoa(in.Number) + "." + strconv.Itoa(in.Task)
 		b.text("JobId", id)
-		b.text("GlobalJobId", in.Host+"#"+id+"#"+strconv.FormatInt(in.Submitted.Unix(), 10))
+		b.text("GlobalJobId", GlobalID(in.Host, id, in.Submitted))
 	}
 	b.text("Owner", in.Owner)
 	if b.wants("User") {

@@ -54,8 +54,9 @@ type Info struct {
 
 	Holder, User string // of the claim; empty: none
 	ID           ID
-	Task         string   // that runs
-	Job          slot.Job // the same; nil: none, or not known of a plain slot
+	Task         string      // that runs
+	Job          slot.Job    // the same; nil: none, or not known of a plain slot
+	Work         *classad.Ad // that was fetched, and is Task; nil: it came otherwise
 
 	// All returns all slots of the host; it is valid while the ad is made.
 	All func() []Neighbour
@@ -318,6 +319,9 @@ func (t *Table) info(m *managed) *Info {
 	cur := m.machine.Current()
 	if g := m.grants[cur.Number]; g != nil && !g.waiting {
 		in.Holder, in.User, in.ID = g.holder, g.by.Name, g.id
+		if g.kind == KindFetch && m.under == g.number {
+			in.Work = g.ad
+		}
 	} else if m.task != "" {
 		in.Holder = t.holder
 	}

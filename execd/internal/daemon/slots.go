@@ -61,7 +61,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	}
 	if in.Task != "" {
 		info.Activity = slot.Busy.String()
-		info.Job = &ad.SlotJob{ID: in.Task, GlobalID: a.d.host + "#" + in.Task, Universe: 5}
+		info.Job = &ad.SlotJob{ID: in.Task, GlobalID: a.globalID(in), Universe: 5}
 		a.measured(info.Job, in.Task)
 	}
 	for _, x := range policies {
@@ -220,6 +220,23 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 		info.Task, info.Status, info.Started, info.Starts, info.Queue = t.Number, ad.StatusRunning, t.Started, t.Run+1, t.Start.Queue
 	}
 	return ad.Job(info)
+}
+
+// globalID is the name that the job of a slot has everywhere: that of the work which it
+// came as, or else execd's own.
+func (a *slotAds) globalID(in *claim.Info) string {
+	if in.Work != nil {
+		env := classad.Env{My: in.Work, Now: in.Now}
+		if id, ok := env.Attr("GlobalJobId").Str(); ok {
+			return id
+		}
+	}
+	number, _, _ := strings.Cut(in.Task, ".")
+	n, _ := strconv.Atoi(number)
+	if j := a.d.store.Get(n); j != nil {
+		return ad.GlobalID(a.d.host, in.Task, j.Submitted)
+	}
+	return ""
 }
 
 // osRelease is what the host says of its system.

@@ -28,22 +28,14 @@ type Owners struct {
 // of returns the user that an ad's Owner is. In root mode he must be named, be
 // one of those of FETCH_OWNERS (names or patterns of them, none by default), and
 // have at least the smallest uid; root, and the account of hooks, are refused whatever
-// they say. In user mode
-// there is one user, who need not be named.
+// they say. In user mode there is one user, whomever the ad names, as in HTCondor.
 func (o *Owners) of(ctx context.Context, ad *classad.Ad, knobs *knob.Set) (*user.User, error) {
+	if o.Self >= 0 {
+		return o.Users.ByID(ctx, o.Self)
+	}
 	name, ok := text(ad, attrOwner)
 	if _, there := ad.Lookup(attrOwner); there && !ok {
 		return nil, fmt.Errorf("its %s is no string", attrOwner)
-	}
-	if o.Self >= 0 {
-		u, err := o.Users.ByID(ctx, o.Self)
-		if err == nil && ok && name != u.Name {
-			err = fmt.Errorf("its %s is %q, and this execd runs jobs of user %s only", attrOwner, short(name), u.Name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return u, nil
 	}
 	if !ok {
 		return nil, fmt.Errorf("it has no %s", attrOwner)

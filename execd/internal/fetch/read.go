@@ -105,7 +105,10 @@ func (w *worker) prepare(c *claim, owner *user.User) error {
 		return err
 	}
 	c.ad = whole
-	c.request, err = ad.Request(c.ad, ad.RequestOptions{Home: owner.Home, Slot: slot, Now: time.Now(), Config: w.layer.o.Config()})
+	o := ad.RequestOptions{Home: owner.Home, Slot: slot, Now: time.Now(), Config: w.layer.o.Config()}
+	if c.request, err = ad.Request(c.ad, o); err == nil {
+		_, err = ad.ExtrasOf(c.ad, o) // once it is accepted nobody would hear of it
+	}
 	return err
 }
 

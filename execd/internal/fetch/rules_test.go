@@ -39,9 +39,10 @@ func TestOwners(t *testing.T) {
 	}{
 		{1000, "", ``, "me"},
 		{1000, "", `Owner = "me"`, "me"},
-		{1000, "*", `Owner = "other"`, "jobs of user me only"},
-		{1000, "*", `Owner = "root"`, "jobs of user me only"},
-		{1000, "", `Owner = 5`, "no string"},
+		{1000, "*", `Owner = "other"`, "me"}, // who is named counts as root alone
+		{1000, "*", `Owner = "root"`, "me"},
+		{1000, "", `Owner = 5`, "me"},
+		{-1, "*", `Owner = 5`, "no string"},
 		{0, "", ``, "root"}, // execd -dev of root is root's own
 		{-1, "", `Owner = "me"`, "none of FETCH_OWNERS"},
 		{-1, "me", ``, "no Owner"},

@@ -346,7 +346,9 @@ func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, 
 			if v, ok := s.Queue.Snapshot(on); ok {
 				o.Slot, o.Cpus = v.Ad, max(int(v.Has.Cpus), 1)
 			}
-			r, err = ad.Request(text, o)
+			if r, err = ad.Request(text, o); err == nil {
+				_, err = ad.ExtrasOf(text, o)
+			}
 		}
 		if err != nil {
 			return none, api.Refusef(api.RefusedRequirements, "%v", err)

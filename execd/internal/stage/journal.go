@@ -32,7 +32,7 @@ const (
 	Resumed   EventKind = "resumed"
 	Warned    EventKind = "warned"    // a hook has something to say
 	Held      EventKind = "held"      // it could not be prepared, and waits for somebody to look
-	Postponed EventKind = "postponed" // it could not be prepared, and is tried again
+	Postponed EventKind = "postponed" // it could not be prepared, and is tried again, or is nobody's to hold
 	Over      EventKind = "over"      // it has ended
 )
 

@@ -379,6 +379,7 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 	case t.Job.Foreign:
 		// Nobody would start it again.
 		if !u.told {
+			a.Kind = Postponed // it has no queue in which it would be held
 			r.happened(l, a)
 			r.abandoned(t, u.text)
 			r.Log.Error(fmt.Sprintf("job %v: not started: %s", t, u.text))
