@@ -30,91 +30,172 @@ func offered(c Command) []*Option {
 	return list
 }
 
-// jobs reports whether the argument of an option is a list of unfinished jobs.
-func jobs(o *Option) bool {
-	return len(o.Args) == 1 && (o.Args[0] == "job_list" || o.Args[0] == "job_queue_list")
+// completion is a program whose command line is completed.
+type completion struct {
+	name    string
+	command Command // 0: execd
+	options []*Option
+}
+
+// completed returns the client commands and execd.
+func completed() []completion {
+	var list []completion
+	for _, c := range Commands() {
+		list = append(list, completion{c.String(), c, offered(c)})
+	}
+	execd := completion{name: "execd"}
+	for i := range execdOptions {
+		execd.options = append(execd.options, &execdOptions[i])
+	}
+	return append(list, execd)
+}
+
+// names returns the programs in one line.
+func names() string {
+	var list []string
+	for _, p := range completed() {
+		list = append(list, p.name)
+	}
+	return strings.Join(list, " ")
+}
+
+// execdOptions are those of execd as they are completed. A test holds them against
+// what execd -help says.
+var execdOptions = []Option{
+	{Name: "-check", Help: "look for damage in the spool"},
+	{Name: "-debug", Help: "log more"},
+	{Name: "-dev", Args: one("dir"), Kind: Dir, Help: "run as this user, with everything below a directory"},
+	{Name: "-drain", Help: "start no more jobs"},
+	{Name: "-fast", Help: "with -vacate: kill what runs at once"},
+	{Name: "-fetch", Help: "ask for work now"},
+	{Name: "-help", Help: "show help"},
+	{Name: "-json", Help: "with -status: print JSON"},
+	{Name: "-off", Help: "with -drain: start jobs again"},
+	{Name: "-repair", Help: "with -check: move what is damaged away"},
+	{Name: "-root", Args: one("dir"), Kind: Dir, Help: "run in root mode below a directory, for tests"},
+	{Name: "-speed", Args: one("graceful|quick|fast"), Kind: Text, Help: "with -drain: end what runs"},
+	{Name: "-status", Help: "ask the running execd how it does"},
+	{Name: "-t", Help: "check the configuration"},
+	{Name: "-vacate", Help: "have what runs in slots leave them"},
+	{Name: "-version", Help: "print the version"},
+	{Name: "-wait", Help: "with -drain: return when no job runs"},
+}
+
+// lists are what a shell function prints for the arguments of these names, and the
+// commands that know it.
+var lists = []struct {
+	name, command string
+	args          []string
+}{
+	// The numbers of unfinished jobs.
+	{"jobs", `qstat -u '*' 2>/dev/null | awk 'NR > 2 && !seen[$1]++ {print $1}'`, []string{"job_list", "job_queue_list"}},
+	{"queues", `qconf -sql 2>/dev/null`, []string{"queue", "queue_list"}},
+	{"pes", `qconf -spl 2>/dev/null`, []string{"pe_name", "pe_list", "pe_name_list"}},
+}
+
+// listOf returns the list that an argument of this name is of; "": of none.
+func listOf(arg string) string {
+	for _, l := range lists {
+		if slices.Contains(l.args, arg) {
+			return l.name
+		}
+	}
+	return ""
+}
+
+// choices returns the words of an argument that is one of them; nil: it is not.
+func choices(o *Option, arg string) []string {
+	if o.Kind == YesNo {
+		return []string{"y", "n"}
+	}
+	if !strings.Contains(arg, "|") {
+		return nil
+	}
+	return slices.DeleteFunc(strings.Split(arg, "|"), func(word string) bool { return word == "interval" || word == "char" })
 }
 
 // ofJobs are the commands whose operands are unfinished jobs.
 const ofJobs = Qdel | Qhold | Qrls | Qmod | Qalter | Qresub | Qwait | Qlog
 
-// listJobs is a shell command that prints the numbers of unfinished jobs.
-const listJobs = `qstat -u '*' 2>/dev/null | awk 'NR > 2 && !seen[$1]++ {print $1}'`
-
 func bash() string {
 	var b strings.Builder
-	b.WriteString("# bash completion of the client commands.\n" + generated + `
-_paddock_jobs() { ` + listJobs + `; }
-
+	b.WriteString("# bash completion of the client commands and execd.\n" + generated + `
+`)
+	for _, l := range lists {
+		fmt.Fprintf(&b, "_paddock_%s() { %s; }\n", l.name, l.command)
+	}
+	b.WriteString(`
 _paddock() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=
   COMPREPLY=()
   case ${COMP_WORDS[0]##*/}:$prev in
 `)
 	// The names of one line of the case statement, by what they complete.
-	for _, c := range Commands() {
+	for _, p := range completed() {
 		by := map[string][]string{}
-		for _, o := range offered(c) {
-			what := ""
-			switch {
-			case o.Kind == YesNo:
-				what = "words='y n'"
+		for _, o := range p.options {
+			what, arg, list := "", "", ""
+			if len(o.Args) > 0 {
+				arg = o.Args[0]
+				list = listOf(arg)
+			}
+			switch words := choices(o, arg); {
+			case words != nil:
+				what = fmt.Sprintf("words='%s'", strings.Join(words, " "))
 			case o.Kind == File:
 				what = "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return"
 			case o.Kind == Dir:
 				what = "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); return"
 			case o.Kind == Vars:
 				what = "mapfile -t COMPREPLY < <(compgen -e -- \"$cur\"); return"
-			case jobs(o):
-				what = "words=$(_paddock_jobs)"
+			case list != "":
+				what = fmt.Sprintf("words=\" $(_paddock_%s)\"", list)
+				if o.Kind == List { // another option may follow
+					what = "[[ $cur == -* ]] || " + what
+				}
 			case o.Kind == Flag || o.Kind == List:
 				continue
 			default:
 				what = "return"
 			}
-			by[what] = append(by[what], fmt.Sprintf("%s:%s", c, o.Name))
+			by[what] = append(by[what], p.name+":"+o.Name)
 		}
 		for _, what := range slices.Sorted(maps.Keys(by)) {
 			fmt.Fprintf(&b, "  %s) %s ;;\n", strings.Join(by[what], "|"), what)
 		}
 	}
-	b.WriteString("  *) case ${COMP_WORDS[0]##*/}:$cur in\n")
-	for _, c := range Commands() {
+	b.WriteString("  esac\n  [[ -n $words ]] || case ${COMP_WORDS[0]##*/}:$cur in\n")
+	var operands []string
+	for _, p := range completed() {
 		var list []string
-		for _, o := range offered(c) {
+		for _, o := range p.options {
 			list = append(list, o.Name)
 		}
-		fmt.Fprintf(&b, "    %s:-*) words='%s' ;;\n", c, strings.Join(list, " "))
+		fmt.Fprintf(&b, "  %s:-*) words='%s' ;;\n", p.name, strings.Join(list, " "))
+		if p.command&ofJobs != 0 {
+			operands = append(operands, p.name+":*")
+		}
 	}
-	b.WriteString(`    qdel:*|qhold:*|qrls:*|qmod:*|qwait:*|qlog:*) words=$(_paddock_jobs) ;;
-    qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
-    esac ;;
+	fmt.Fprintf(&b, "  %s) words=$(_paddock_jobs) ;;\n", strings.Join(operands, "|"))
+	b.WriteString(`  qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }
 `)
-	b.WriteString("complete -F _paddock")
-	for _, c := range Commands() {
-		b.WriteString(" " + c.String())
-	}
-	b.WriteString("\n")
+	b.WriteString("complete -F _paddock " + names() + "\n")
 	return b.String()
 }
 
 func zsh() string {
 	var b strings.Builder
-	b.WriteString("#compdef")
-	for _, c := range Commands() {
-		b.WriteString(" " + c.String())
+	b.WriteString("#compdef " + names() + "\n# zsh completion of the client commands and execd.\n" + generated + "\n")
+	for _, l := range lists {
+		fmt.Fprintf(&b, "_paddock_%s() { compadd -- $(%s) }\n", l.name, l.command)
 	}
-	b.WriteString("\n# zsh completion of the client commands.\n" + generated + `
-_paddock_jobs() { compadd -- $(` + listJobs + `) }
-
-case $service in
-`)
-	for _, c := range Commands() {
-		fmt.Fprintf(&b, "%s) _arguments \\\n", c)
-		for _, o := range offered(c) {
+	b.WriteString("\ncase $service in\n")
+	for _, p := range completed() {
+		fmt.Fprintf(&b, "%s) _arguments \\\n", p.name)
+		for _, o := range p.options {
 			repeat := ""
 			if o.Repeat {
 				repeat = "*"
@@ -122,17 +203,17 @@ case $service in
 			var arg strings.Builder
 			for _, name := range o.Args {
 				action := " "
-				switch {
-				case o.Kind == YesNo:
-					action = "(y n)"
+				switch words, list := choices(o, name), listOf(name); {
+				case words != nil:
+					action = "(" + strings.Join(words, " ") + ")"
 				case o.Kind == File:
 					action = "_files"
 				case o.Kind == Dir:
 					action = "_files -/"
 				case o.Kind == Vars:
 					action = "_parameters -g '*export*'"
-				case jobs(o):
-					action = "_paddock_jobs"
+				case list != "":
+					action = "_paddock_" + list
 				}
 				colon := ":"
 				if o.Kind == List {
@@ -143,9 +224,9 @@ case $service in
 			fmt.Fprintf(&b, "  %s \\\n", zshQuote(fmt.Sprintf("%s%s[%s]%s", repeat, o.Name, strings.NewReplacer("[", `\[`, "]", `\]`).Replace(o.Help), arg.String())))
 		}
 		switch {
-		case c == Qsub:
+		case p.command == Qsub:
 			b.WriteString("  '*:script:_files' ;;\n")
-		case c&ofJobs != 0:
+		case p.command&ofJobs != 0:
 			b.WriteString("  '*:job:_paddock_jobs' ;;\n")
 		default:
 			b.WriteString("  && return ;;\n")
@@ -159,36 +240,39 @@ func zshQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`)
 
 func fish() string {
 	var b strings.Builder
-	b.WriteString("# fish completion of the client commands.\n" + generated + `
-function __paddock_jobs
-    ` + listJobs + `
-end
-
-`)
-	for _, c := range Commands() {
-		if c != Qsub {
-			fmt.Fprintf(&b, "complete -c %s -f\n", c)
+	b.WriteString("# fish completion of the client commands and execd.\n" + generated + "\n")
+	for _, l := range lists {
+		fmt.Fprintf(&b, "function __paddock_%s\n    %s\nend\n", l.name, l.command)
+	}
+	b.WriteString("\n")
+	for _, p := range completed() {
+		if p.command != Qsub {
+			fmt.Fprintf(&b, "complete -c %s -f\n", p.name)
 		}
-		for _, o := range offered(c) {
-			args := ""
-			switch {
-			case o.Kind == YesNo:
-				args = " -x -a 'y n'"
+		for _, o := range p.options {
+			args, arg, list := "", "", ""
+			if len(o.Args) > 0 {
+				arg = o.Args[0]
+				list = listOf(arg)
+			}
+			switch words := choices(o, arg); {
+			case words != nil:
+				args = " -x -a '" + strings.Join(words, " ") + "'"
 			case o.Kind == File:
 				args = " -r -F"
 			case o.Kind == Dir:
 				args = " -x -a '(__fish_complete_directories)'"
 			case o.Kind == Vars:
 				args = " -x -a '(set -nx)'"
-			case jobs(o):
-				args = " -x -a '(__paddock_jobs)'"
+			case list != "" && o.Kind != List:
+				args = " -x -a '(__paddock_" + list + ")'"
 			case o.Kind == Text:
 				args = " -x"
 			}
-			fmt.Fprintf(&b, "complete -c %s -o %s%s -d '%s'\n", c, zshQuote(o.Name[1:]), args, fishEscape(o.Help))
+			fmt.Fprintf(&b, "complete -c %s -o %s%s -d '%s'\n", p.name, zshQuote(o.Name[1:]), args, fishEscape(o.Help))
 		}
-		if c&ofJobs != 0 {
-			fmt.Fprintf(&b, "complete -c %s -a '(__paddock_jobs)'\n", c)
+		if p.command&ofJobs != 0 {
+			fmt.Fprintf(&b, "complete -c %s -a '(__paddock_jobs)'\n", p.name)
 		}
 	}
 	return b.String()
