@@ -114,6 +114,14 @@ func choices(o *Option, arg string) []string {
 	return slices.DeleteFunc(strings.Split(arg, "|"), func(word string) bool { return word == "interval" || word == "char" })
 }
 
+// offers returns what the first argument of an option may be.
+func offers(o *Option) (words []string, list string) {
+	if len(o.Args) == 0 {
+		return nil, ""
+	}
+	return choices(o, o.Args[0]), listOf(o.Args[0])
+}
+
 // ofJobs are the commands whose operands are unfinished jobs.
 const ofJobs = Qdel | Qhold | Qrls | Qmod | Qalter | Qresub | Qwait | Qlog
 
@@ -134,12 +142,8 @@ _paddock() {
 	for _, p := range completed() {
 		by := map[string][]string{}
 		for _, o := range p.options {
-			what, arg, list := "", "", ""
-			if len(o.Args) > 0 {
-				arg = o.Args[0]
-				list = listOf(arg)
-			}
-			switch words := choices(o, arg); {
+			what := ""
+			switch words, list := offers(o); {
 			case words != nil:
 				what = fmt.Sprintf("words='%s'", strings.Join(words, " "))
 			case o.Kind == File:
@@ -250,12 +254,8 @@ func fish() string {
 			fmt.Fprintf(&b, "complete -c %s -f\n", p.name)
 		}
 		for _, o := range p.options {
-			args, arg, list := "", "", ""
-			if len(o.Args) > 0 {
-				arg = o.Args[0]
-				list = listOf(arg)
-			}
-			switch words := choices(o, arg); {
+			args := ""
+			switch words, list := offers(o); {
 			case words != nil:
 				args = " -x -a '" + strings.Join(words, " ") + "'"
 			case o.Kind == File:
