@@ -102,8 +102,8 @@ var Files = []File{
 	{FileAccounting, "execd", "execd", "tasks of jobs, at their end", 0o600, "after a power cut a task must not be accounted twice"},
 	{FileHooks, "execd", "execd", "jobs with hooks, scripts, an event log or mail, for each step, appended", 0o600, ""},
 	{FileJobAd, "execd", "execd", "when a hook has changed the job, replaced", 0o600, ""},
-	{FileHookJobAd, "execd", "hooks of the job, whose owner's it is", "before the first hook, replaced", 0o600, ""},
-	{FileHookSlotAd, "execd", "hooks of the job, whose owner's it is", "before the first hook, replaced", 0o600, ""},
+	{FileHookJobAd, "execd", "hooks of the job, whose owner's it is", "before the first hook or a job on a slot, replaced", 0o600, ""},
+	{FileHookSlotAd, "execd", "hooks of the job, whose owner's it is", "before the first hook or a job on a slot, replaced", 0o600, ""},
 
 	{FileMessages, "execd", "people", "all along, appended", 0o644, ""},
 	{FileExecdPID, "execd", "people", "while execd runs", 0o644, ""},

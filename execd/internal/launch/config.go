@@ -46,6 +46,10 @@ type Order struct {
 	// EndSignal is by which the job is asked to end; 0: SIGTERM.
 	EndSignal syscall.Signal
 
+	// Slot is the name of the slot, slot1 or slot1_2, that the job has which did not
+	// come by qsub, and whose environment is HTCondor's as well; empty: it came by qsub.
+	Slot string
+
 	// Sub is the task that is to be started in the run; nil: the run itself.
 	Sub *Subtask
 

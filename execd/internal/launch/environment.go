@@ -110,7 +110,24 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 		// So that a job can submit to the execd it came from.
 		e.set("PADDOCK_DIR", l.PaddockDir)
 	}
+	if o.Slot != "" {
+		ads := jobDir
+		if o.Sub != nil {
+			ads = filepath.Dir(jobDir) // the run's, whose ads they are
+		}
+		e.published(o.Slot, tmpdir, ads)
+	}
 	return e.list
+}
+
+// published tells the job on a slot what HTCondor's starter does: the name of the slot,
+// its scratch directory, and the directory that has its ad and the slot's.
+func (e *env) published(slot, scratch, ads string) {
+	e.set("BATCH_SYSTEM", "HTCondor")
+	e.set("_CONDOR_SCRATCH_DIR", scratch)
+	e.set("_CONDOR_SLOT", slot)
+	e.set("_CONDOR_MACHINE_AD", filepath.Join(ads, spool.FileHookSlotAd))
+	e.set("_CONDOR_JOB_AD", filepath.Join(ads, spool.FileHookJobAd))
 }
 
 // units tells the job which units of resources with named units it has: in

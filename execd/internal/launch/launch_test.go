@@ -331,6 +331,33 @@ func TestUsersVariablesKeepTheirPlace(t *testing.T) {
 	}
 }
 
+// A job on a slot, and a task in it, is told of the slot and of the ads of the run,
+// whatever it brings; one of qsub keeps what it brings.
+func TestJobOnASlotHasHTCondorsVariables(t *testing.T) {
+	l, o := goldenOrder()
+	o.Request.Env = []string{"_CONDOR_SLOT=mine", "BATCH_SYSTEM=mine"}
+	told := func(dir string) []string {
+		return slices.DeleteFunc(l.environment(o, dir), func(v string) bool {
+			return !strings.HasPrefix(v, "_CONDOR_") && !strings.HasPrefix(v, "BATCH_SYSTEM=")
+		})
+	}
+	if diff := cmp.Diff(o.Request.Env, told("/spool/69.1")); diff != "" {
+		t.Errorf("of qsub (-want +got):\n%s", diff)
+	}
+	o.Slot = "slot1_2"
+	want := []string{
+		"_CONDOR_SLOT=slot1_2", "BATCH_SYSTEM=HTCondor", "_CONDOR_SCRATCH_DIR=" + o.tmpdir(),
+		"_CONDOR_MACHINE_AD=/spool/69.1/machine.ad", "_CONDOR_JOB_AD=/spool/69.1/job.ad",
+	}
+	if diff := cmp.Diff(want, told("/spool/69.1")); diff != "" {
+		t.Errorf("on a slot (-want +got):\n%s", diff)
+	}
+	o.Sub = &Subtask{Name: "1.gehost"}
+	if diff := cmp.Diff(want, told("/spool/69.1/1.gehost")); diff != "" {
+		t.Errorf("of a task (-want +got):\n%s", diff)
+	}
+}
+
 // No argument, name or path can add a line to config or change another.
 func TestNothingCanAddALine(t *testing.T) {
 	l, o := goldenOrder()

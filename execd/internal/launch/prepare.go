@@ -73,7 +73,7 @@ func (l *Launcher) Rebuild(o *Order) error {
 	return d.Write(spool.FileConfig, config.Append(nil))
 }
 
-// Lend writes a file of a run for hooks of its job: nobody but the owner of the job
+// Lend writes a file of a run for its job and hooks of it: nobody but the owner of the job
 // may read it. The directory is not his, so that it stays what it is.
 func (l *Launcher) Lend(run spool.RunID, name string, data []byte, u *user.User) error {
 	d, _, err := l.Find(run)

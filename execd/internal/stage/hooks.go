@@ -50,6 +50,7 @@ type extra struct {
 	before, prepare, update, exit *hook.Hook // nil: none
 	pre, post                     *hook.Hook
 	stageIn                       bool
+	onSlot                        bool // the job did not come by qsub, and reads its ad and the slot's
 
 	slot slot.ID // that it was started on; none: as its claims say
 
@@ -86,7 +87,7 @@ type HookRun struct {
 
 // any reports whether there is anything at all.
 func (x *extra) any() bool {
-	return x.before != nil || x.prepare != nil || x.update != nil || x.exit != nil || x.pre != nil || x.post != nil || x.stageIn
+	return x.before != nil || x.prepare != nil || x.update != nil || x.exit != nil || x.pre != nil || x.post != nil || x.stageIn || x.onSlot
 }
 
 // findExtra finds what a run has beside its job, by what its request says. The
@@ -101,7 +102,7 @@ func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User
 	if !table.Any() && request.Work == nil && !stageIn {
 		return nil
 	}
-	x := &extra{owner: owner, stageIn: stageIn}
+	x := &extra{owner: owner, stageIn: stageIn, onSlot: request.Work != nil}
 	word := ""
 	if w := request.Work; w != nil && r.Hooks != nil {
 		x.slot, _ = slot.ParseID(string(w.Slot)) // execd has written it
@@ -352,7 +353,7 @@ func (r *Runner) slotAd(l *life) *classad.Ad {
 	})
 }
 
-// lend writes the ads of job and slot where hooks find them.
+// lend writes the ads of job and slot where hooks find them, and the job on a slot.
 func (r *Runner) lend(l *life) error {
 	a, err := r.jobAd(l)
 	if err != nil {

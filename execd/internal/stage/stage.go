@@ -29,6 +29,7 @@ import (
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -401,6 +402,9 @@ func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, e
 	o := &launch.Order{Task: t, Request: request, Global: &c.Global, Queue: c.Queue(t.Start.Queue), Grant: t.Start.Grant, Binding: t.Start.Binding}
 	if request.Work != nil {
 		o.EndSignal = endSignal(request)
+		if id, err := slot.ParseID(string(request.Work.Slot)); err == nil { // execd has written it
+			o.Slot = id.Name()
+		}
 	}
 	if o.Queue == nil {
 		return nil, fmt.Errorf("queue %q %w", t.Start.Queue, errGone)
