@@ -289,6 +289,10 @@ func TestRunningWithoutRecord(t *testing.T) {
 			t.Errorf("found %+v; want that it runs", found)
 		}
 	}
+	b.opts.Repair, b.opts.Running = false, true
+	if found := b.check(b.opts); len(found) > 0 {
+		t.Errorf("beside an execd, which may have started it just now: %+v", found)
+	}
 }
 
 // Another version's spool is in order for that version.
