@@ -120,7 +120,7 @@ func FuzzComplexes(f *testing.F) {
 
 // FuzzValue reads any value as each kind. A list gives it back whole.
 func FuzzValue(f *testing.F) {
-	for _, text := range []string{"1.5G", "1:0:0", "TRUE", "4(0-3)", "2(a b)", "INFINITY", "-3", "1e3", "x"} {
+	for _, text := range []string{"1.5G", "1:0:0", "TRUE", "4(0-3)", "2(a b)", "INFINITY", "-3", "1e3", "x", "4GB", "B"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -82,6 +82,9 @@ func ParseValue(k Kind, text string) (Value, error) {
 // parseMemory reads a number of bytes. Behind it k, m, g and t stand for powers
 // of 1000, K, M, G and T for powers of 1024 (spec: memory_specifier).
 func parseMemory(text string) (float64, bool) {
+	if text == "" {
+		return 0, false
+	}
 	unit := 1.0
 	if i := strings.IndexByte("kmgtKMGT", text[len(text)-1]); i >= 0 {
 		unit = math.Pow([]float64{1000, 1024}[i/4], float64(i%4+1))
