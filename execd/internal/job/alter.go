@@ -559,5 +559,5 @@ func (s *Store) Copyable(words []string, caller Caller, host string) ([]*Job, er
 		}
 		found[number] = j
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b *Job) int { return a.Number - b.Number }), nil
+	return slices.SortedFunc(maps.Values(found), byNumber), nil
 }

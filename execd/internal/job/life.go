@@ -285,7 +285,7 @@ func (s *Store) Settle(t *Task) error {
 		if spool.HostFailed(t.End.Failed) {
 			after = func() {
 				j.forget()
-				j.notBefore, j.delayed = l.Time.Add(min(firstDelay<<min(t.Run, 10), lastDelay)), t.End.Reason
+				j.notBefore, j.delayed = l.Time.Add(delayOf(t.Run)), t.End.Reason
 			}
 		}
 	}

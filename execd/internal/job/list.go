@@ -51,8 +51,7 @@ func (s *Store) list(req *api.JobsRequest, caller Caller, host string, most int)
 	m := &describer{store: s, host: host, wanted: req.More, hard: map[Needs][]api.Requested{}}
 	now := time.Now()
 	wanted := owners(req.Users, caller)
-	jobs := slices.DeleteFunc(s.snapshot(), func(j *Job) bool { return !wanted(j.Owner, j.UID) })
-	slices.SortFunc(jobs, func(a, b *Job) int { return a.Number - b.Number })
+	jobs := s.chosen(func(j *Job) bool { return wanted(j.Owner, j.UID) })
 	l.Waiting = make([]api.JobStatus, 0, min(len(jobs), most)) // often all wait, and a line is large
 	l.needs = make([]Needs, 0, cap(l.Waiting))
 	s.eachOf(jobs, func(j *Job) {

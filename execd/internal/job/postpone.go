@@ -14,6 +14,9 @@ const (
 	lastDelay  = 5 * time.Minute
 )
 
+// delayOf is how long a job waits after so many tries that came to nothing.
+func delayOf(tries int) time.Duration { return min(firstDelay<<min(tries, 10), lastDelay) }
+
 // Postpone gives back a task that was recorded as started and could not be
 // prepared. The job is not started again before a time, which is returned: 10 s,
 // doubling with each call until a task of the job has run, at most 5 minutes. The
@@ -25,7 +28,7 @@ func (s *Store) Postpone(t *Task, reason string, late bool) (until time.Time, er
 	}
 	j := t.Job
 	s.mu.Lock()
-	until = time.Now().Add(min(firstDelay<<min(j.delays, 10), lastDelay))
+	until = time.Now().Add(delayOf(j.delays))
 	s.mu.Unlock()
 	err = s.commit(j, durable, func() {
 		j.delays++

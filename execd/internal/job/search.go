@@ -41,6 +41,14 @@ func (s *Store) snapshot() []*Job {
 	return slices.Collect(maps.Values(s.jobs))
 }
 
+// chosen returns those of the jobs as of now that are wanted, by number. They are
+// looked at without the Store's lock.
+func (s *Store) chosen(wanted func(*Job) bool) []*Job {
+	jobs := slices.DeleteFunc(s.snapshot(), func(j *Job) bool { return !wanted(j) })
+	slices.SortFunc(jobs, byNumber)
+	return jobs
+}
+
 // atOnce is how many of very many jobs are looked at before others get the Store.
 const atOnce = 256
 
@@ -92,11 +100,7 @@ func (q *search) find(word string, tasks api.Tasks) (found []*Job, meant bool, e
 
 // begin takes the jobs.
 func (q *search) begin() {
-	q.jobs = q.store.snapshot()
-	if q.keep != nil {
-		q.jobs = slices.DeleteFunc(q.jobs, func(j *Job) bool { return !q.keep(j, false) })
-	}
-	slices.SortFunc(q.jobs, func(a, b *Job) int { return a.Number - b.Number })
+	q.jobs = q.store.chosen(func(j *Job) bool { return q.keep == nil || q.keep(j, false) })
 	q.name = map[string][]*Job{}
 	for _, j := range q.jobs {
 		name := j.Terms().Name

@@ -410,6 +410,8 @@ func (s *Store) sorted(wanted func(*Job) bool) []*Job {
 			jobs = append(jobs, j)
 		}
 	}
-	slices.SortFunc(jobs, func(a, b *Job) int { return a.Number - b.Number })
+	slices.SortFunc(jobs, byNumber)
 	return jobs
 }
+
+func byNumber(a, b *Job) int { return a.Number - b.Number }

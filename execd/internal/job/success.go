@@ -121,6 +121,9 @@ func (s *Store) dependOn(h *header) error {
 			}
 		}
 	}
+	if len(h.Success) == 0 {
+		return nil
+	}
 	j := newJob(digestOf(h))
 	for _, d := range h.Success {
 		if s.Get(d.Job) != nil {
