@@ -81,9 +81,8 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 	if err := s.mayHaveJobs(config, owner, gid); err != nil {
 		return err
 	}
-	count := req.Tasks.Count()
 	if req.Only == "" { // a range that is too large is told with Grid Engine's number
-		if err := mayHaveTasks(config, count); err != nil {
+		if err := mayHaveTasks(config, req.Tasks.Count()); err != nil {
 			return err
 		}
 	}
@@ -91,13 +90,14 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 		return err
 	}
 	if req.Only != "" {
-		var err error
-		if req.Only, count, err = job.Only(req.Only, req.Tasks); err != nil {
+		only, count, err := job.Only(req.Only, req.Tasks)
+		if err != nil {
 			return api.Errorf(api.CodeRejected, "job rejected: %v", err)
 		}
-	}
-	if err := mayHaveTasks(config, count); err != nil {
-		return err
+		if err := mayHaveTasks(config, count); err != nil {
+			return err
+		}
+		req.Only = only
 	}
 	if err := check(req); err != nil {
 		return err

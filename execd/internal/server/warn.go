@@ -33,15 +33,17 @@ func (s *Server) warnOfShell(config *conf.Config, req *api.SubmitRequest) string
 		return ""
 	}
 	program := interpreter(req.Script)
+	if program == "" {
+		return ""
+	}
 	for i := range config.Queues {
 		q := &config.Queues[i]
-		if q.StarterMethod != "" || !s.Queue.Suits(req, []string{q.Name}) {
+		shell := cmp.Or(req.Shell, q.Shell)
+		if q.StarterMethod != "" || sameProgram(program, shell) || !s.Queue.Suits(req, []string{q.Name}) {
 			continue // a method of the site's may look at the first line, and at -S
 		}
-		shell := cmp.Or(req.Shell, q.Shell)
 		mode := fmt.Sprintf("shell_start_mode of queue %s is %s", q.Name, q.ShellStartMode)
 		switch own := q.ShellStartMode == conf.UnixBehavior; {
-		case program == "" || sameProgram(program, shell):
 		case !own:
 			return fmt.Sprintf("first line names %s, which will not run it: %s; %s will (-S, or unix_behavior)", program, mode, shell)
 		case strings.HasSuffix(program, "\r"):
