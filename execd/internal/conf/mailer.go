@@ -2,7 +2,8 @@ package conf
 
 import (
 	"os"
-	"syscall"
+
+	"paddock/execd/api"
 )
 
 // MailerAuto is the mailer of a configuration that names none: one that is found.
@@ -26,10 +27,7 @@ func (g *Global) MailProgram() string {
 func firstProgram(paths []string) string {
 	for _, path := range paths {
 		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 || info.Mode()&0o022 != 0 {
-			continue
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid == 0 {
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && api.Untrusted(info, 0) == nil {
 			return path
 		}
 	}

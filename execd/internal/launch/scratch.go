@@ -391,11 +391,8 @@ func (l *Launcher) sweepMounts(used map[string]bool) error {
 // to anybody, or is as old as an earlier life of the host.
 func (l *Launcher) sweepTmpdirs(q *conf.Queue, used map[string]bool) error {
 	parent, err := l.openParent(q.Tmpdir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it may be mounted later
-	}
 	if err != nil {
-		return nil //nolint:nilerr // each job of the queue says so
+		return nil //nolint:nilerr // it may be mounted later, and each job of the queue says so
 	}
 	defer parent.Close()
 	names, err := parent.Readdirnames(-1)

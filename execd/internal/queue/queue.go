@@ -421,8 +421,7 @@ func (q *Queue) look(j *job.Job, now time.Time) {
 // come back. q.mu is held.
 func (q *Queue) add(j *job.Job, n, first int) {
 	delete(q.unfit, j.Number)
-	terms := j.Terms()
-	s, err := schedule.Resolve(q.config, terms.Needs.Request(), j.Owner, j.Groups)
+	s, err := q.resolve(j)
 	if err != nil {
 		q.unfit[j.Number] = err.Error()
 		q.sched.Remove(j.Number)
@@ -432,8 +431,17 @@ func (q *Queue) add(j *job.Job, n, first int) {
 	if len(s.Hard)+len(s.Soft) > 0 {
 		q.asking[j.Number] = true
 	}
-	s.Number, s.Submitted, s.Priority, s.Tasks, s.First = j.Number, q.o.Store.Turn(j), terms.Priority, n, first
+	s.Tasks, s.First = n, first
 	q.sched.Add(s)
+}
+
+// resolve returns what the scheduler must know of a job, but for its tasks. The error
+// says what it asks for that there is not. q.mu is held.
+func (q *Queue) resolve(j *job.Job) (schedule.Job, error) {
+	terms := j.Terms()
+	s, err := schedule.Resolve(q.config, terms.Needs.Request(), j.Owner, j.Groups)
+	s.Number, s.Submitted, s.Priority = j.Number, q.o.Store.Turn(j), terms.Priority
+	return s, err
 }
 
 // StartNow reports whether a job of -now y has started at once, its turn among
@@ -722,12 +730,10 @@ func (q *Queue) partsOfErrored(number int, now time.Time) schedule.Parts {
 	if j == nil || j.Foreign {
 		return schedule.Parts{}
 	}
-	terms := j.Terms()
-	s, err := schedule.Resolve(q.config, terms.Needs.Request(), j.Owner, j.Groups)
+	s, err := q.resolve(j)
 	if err != nil {
 		return schedule.Parts{} // it waits for what is not there any more
 	}
-	s.Submitted, s.Priority = q.o.Store.Turn(j), terms.Priority
 	return q.sched.PartsIf(&s, now)
 }
 
