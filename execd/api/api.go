@@ -107,6 +107,33 @@ func (t Tasks) Count() int {
 // String returns the range as Grid Engine writes it, "3-7:2".
 func (t Tasks) String() string { return fmt.Sprintf("%d-%d:%d", t.First, t.Last, t.Step) }
 
+// ParseTasks reads "3", "3-7" or "3-7:2".
+func ParseTasks(text string) (Tasks, error) {
+	bad := fmt.Errorf("%q is not a range of tasks", text)
+	span, step, hasStep := strings.Cut(text, ":")
+	low, high, isRange := strings.Cut(span, "-")
+	t := Tasks{Step: 1}
+	var err error
+	if t.First, err = strconv.Atoi(low); err != nil {
+		return Tasks{}, bad
+	}
+	t.Last = t.First
+	if isRange {
+		if t.Last, err = strconv.Atoi(high); err != nil {
+			return Tasks{}, bad
+		}
+	}
+	if hasStep {
+		if t.Step, err = strconv.Atoi(step); err != nil {
+			return Tasks{}, bad
+		}
+	}
+	if t.First < 1 || t.Last < t.First || t.Step < 1 || t.Last > MaxTask {
+		return Tasks{}, bad
+	}
+	return t, nil
+}
+
 // Ranges returns the tasks of an array as ranges: those of only, which is of a
 // SubmitRequest, or the range of the array itself.
 func Ranges(of Tasks, only string) []Tasks {
@@ -115,11 +142,7 @@ func Ranges(of Tasks, only string) []Tasks {
 	}
 	var ranges []Tasks
 	for word := range strings.SplitSeq(only, ",") {
-		t := Tasks{Step: 1}
-		n, _ := fmt.Sscanf(word, "%d-%d:%d", &t.First, &t.Last, &t.Step)
-		if n < 2 {
-			t.Last = t.First
-		}
+		t, _ := ParseTasks(word) // execd has written it
 		ranges = append(ranges, t)
 	}
 	return ranges

@@ -23,38 +23,11 @@ func parseTarget(word string) (name string, tasks api.Tasks) {
 	if dot < 0 {
 		return word, api.Tasks{}
 	}
-	tasks, err := ParseRange(word[dot+1:])
+	tasks, err := api.ParseTasks(word[dot+1:])
 	if err != nil {
 		return word, api.Tasks{}
 	}
 	return word[:dot], tasks
-}
-
-// ParseRange reads "3", "3-7" or "3-7:2".
-func ParseRange(text string) (api.Tasks, error) {
-	bad := fmt.Errorf("%q is not a range of tasks", text)
-	span, step, hasStep := strings.Cut(text, ":")
-	low, high, isRange := strings.Cut(span, "-")
-	t := api.Tasks{Step: 1}
-	var err error
-	if t.First, err = strconv.Atoi(low); err != nil {
-		return api.Tasks{}, bad
-	}
-	t.Last = t.First
-	if isRange {
-		if t.Last, err = strconv.Atoi(high); err != nil {
-			return api.Tasks{}, bad
-		}
-	}
-	if hasStep {
-		if t.Step, err = strconv.Atoi(step); err != nil {
-			return api.Tasks{}, bad
-		}
-	}
-	if t.First < 1 || t.Last < t.First || t.Step < 1 || t.Last > api.MaxTask {
-		return api.Tasks{}, bad
-	}
-	return t, nil
 }
 
 // Delete is qdel: it deletes what is pending or in error, and records the wish

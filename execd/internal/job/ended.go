@@ -368,7 +368,7 @@ func Only(list string, of api.Tasks) (only string, n int, err error) {
 	}
 	set := NoTasks(of)
 	for word := range strings.SplitSeq(list, ",") {
-		t, err := ParseRange(word)
+		t, err := api.ParseTasks(word)
 		if err != nil {
 			return "", 0, err
 		}
