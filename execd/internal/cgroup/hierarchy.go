@@ -7,11 +7,13 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -109,27 +111,11 @@ func (h *hierarchy) below(group string) (string, error) {
 }
 
 func (h *hierarchy) kill(dir string) error {
-	err := h.write(path.Join(dir, "cgroup.kill"), "1")
-	if !errors.Is(err, fs.ErrNotExist) || !h.exists(dir) {
-		return ignore(err, fs.ErrNotExist, syscall.ENODEV)
+	err := proc.KillGroup(unix.AT_FDCWD, path.Join(h.root.Name(), dir), !h.v2())
+	if err != nil {
+		return fmt.Errorf("cannot kill control group %s: %w", dir, err)
 	}
-	// Version 1, or before Linux 5.14. Frozen, nothing forks away.
-	file, freeze, thaw := "cgroup.freeze", "1", "0"
-	if !h.v2() {
-		file, freeze, thaw = "freezer.state", "FROZEN", "THAWED"
-	}
-	_ = h.write(path.Join(dir, file), freeze)
-	return h.each(dir, func(dir string) error {
-		text, err := h.root.ReadFile(path.Join(dir, "cgroup.procs"))
-		for word := range strings.FieldsSeq(string(text)) {
-			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}
-		// The leaves, too: a shepherd that was killed itself may have frozen one.
-		_ = h.write(path.Join(dir, file), thaw)
-		return ignore(err, fs.ErrNotExist, syscall.EOPNOTSUPP)
-	})
+	return nil
 }
 
 // remove removes a group and all below it. What was killed in it may take a
@@ -152,7 +138,7 @@ func (h *hierarchy) remove(dir string) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("cannot remove control group: %w", err)
 		}
-		if err := h.kill(dir); err != nil {
+		if err := h.kill(dir); err != nil && !errors.Is(err, proc.ErrNotFrozen) { // what has forked is next
 			return err
 		}
 		time.Sleep(pause)
@@ -202,11 +188,6 @@ func (h *hierarchy) control(dir string, controllers ...string) error {
 		}
 	}
 	return nil
-}
-
-func (h *hierarchy) exists(name string) bool {
-	_, err := h.root.Lstat(name)
-	return err == nil
 }
 
 // write writes a control file, which is there or is not to be.

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -49,7 +49,7 @@ func openDirectory(at int, path string) (int, error) {
 // Take moves a process to the group that a descriptor names, as version 1 needs
 // it where version 2 has it born there.
 func Take(group, pid int) error {
-	return (&Group{FD: group}).write("cgroup.procs", strconv.Itoa(pid))
+	return proc.WriteFile(group, "cgroup.procs", strconv.Itoa(pid))
 }
 
 // WatchMemory returns a descriptor that can be read when the memory of the job's
@@ -75,7 +75,7 @@ func (g *Group) watch() (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := g.write(g.memory+"cgroup.event_control", strconv.Itoa(fd)+" "+strconv.Itoa(limit)); err != nil {
+	if err := proc.WriteFile(g.FD, g.memory+"cgroup.event_control", strconv.Itoa(fd)+" "+strconv.Itoa(limit)); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -83,59 +83,11 @@ func (g *Group) watch() (int, error) {
 }
 
 // Kill kills everything in the leaf, and in groups that the job may have made
-// below it. It is done when the kernel says so, and not yet when Kill returns.
-func (g *Group) Kill() error { return g.kill("") }
+// below it, see proc.KillGroup.
+func (g *Group) Kill() error { return proc.KillGroup(g.FD, ".", g.V1) }
 
 // KillAll kills what is in the leaf of the procedures as well.
-func (g *Group) KillAll() error {
-	err := g.write("../cgroup.kill", "1")
-	if errors.Is(err, unix.ENOENT) {
-		err = errors.Join(g.kill(""), g.kill("../"+spool.CgroupProcedures+"/"))
-	}
-	return err
-}
-
-func (g *Group) kill(where string) error {
-	err := g.write(where+"cgroup.kill", "1")
-	if !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	// Version 1, or before Linux 5.14. What is frozen cannot fork away, and can be
-	// killed.
-	file, freeze, thaw := "cgroup.freeze", "1", "0"
-	if g.V1 {
-		file, freeze, thaw = "freezer.state", "FROZEN", "THAWED"
-	}
-	if err := g.write(where+file, freeze); err != nil {
-		return err
-	}
-	frozen := g.frozen(where)
-	for tries := 0; tries < freezeTries && !frozen; tries++ {
-		ts := unix.NsecToTimespec(int64(time.Millisecond))
-		_, _ = unix.Ppoll(nil, &ts, nil)
-		frozen = g.frozen(where)
-	}
-	for pid := range g.pids(where + "cgroup.procs") {
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	err = g.write(where+file, thaw)
-	if err == nil && !frozen {
-		err = errors.New("cannot freeze it")
-	}
-	return err
-}
-
-// freezeTries bounds, in milliseconds, the wait for what cannot be frozen: what
-// is in the middle of a disk access that hangs.
-const freezeTries = 300
-
-func (g *Group) frozen(where string) bool {
-	if g.V1 {
-		b, _ := g.read(where + "freezer.state")
-		return string(b) == "FROZEN\n"
-	}
-	return g.count(where+"cgroup.events", "frozen") > 0
-}
+func (g *Group) KillAll() error { return proc.KillGroup(g.FD, "..", g.V1) }
 
 // Populated reports whether anything in the leaf or below it is alive.
 func (g *Group) Populated() bool {
@@ -183,7 +135,7 @@ func (g *Group) Peak() uint64 {
 		files = []string{g.memory + "memory.memsw.max_usage_in_bytes", g.memory + "memory.max_usage_in_bytes"}
 	}
 	for _, file := range files {
-		if b, err := g.read(file); err == nil {
+		if b, err := proc.ReadFile(g.FD, file, nil); err == nil {
 			n, _ := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 64)
 			return n
 		}
@@ -193,7 +145,7 @@ func (g *Group) Peak() uint64 {
 
 // count returns the number behind a word of a file, 0 if it is not there.
 func (g *Group) count(file, word string) int {
-	b, _ := g.read(file)
+	b, _ := proc.ReadFile(g.FD, file, nil)
 	for line := range bytes.Lines(b) {
 		if f := bytes.Fields(line); len(f) == 2 && string(f[0]) == word {
 			n, _ := strconv.Atoi(string(f[1]))
@@ -205,7 +157,7 @@ func (g *Group) count(file, word string) int {
 
 // pids returns the processes that a file lists.
 func (g *Group) pids(file string) map[int]bool {
-	b, _ := g.read(file)
+	b, _ := proc.ReadFile(g.FD, file, nil)
 	out := make(map[int]bool)
 	for word := range bytes.FieldsSeq(b) {
 		if pid, err := strconv.Atoi(string(word)); err == nil && pid > 0 { // 0: not in our namespace
@@ -221,22 +173,4 @@ func (g *Group) members() map[int]bool {
 		return nil
 	}
 	return g.pids("cgroup.procs")
-}
-
-func (g *Group) read(file string) ([]byte, error) {
-	fd, err := unix.Openat(g.FD, file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return readAll(fd)
-}
-
-func (g *Group) write(file, text string) error {
-	fd, err := unix.Openat(g.FD, file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte(text))
-	return err
 }

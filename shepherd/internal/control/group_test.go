@@ -91,15 +91,6 @@ func TestGroupOfOldKernel(t *testing.T) {
 	if b, _ := os.ReadFile(dir + "/job/cgroup.freeze"); string(b) != "0" {
 		t.Errorf("cgroup.freeze is %q in the end", b)
 	}
-	if err := os.Mkdir(dir+"/procedures", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if g.KillAll() == nil {
-		t.Error("KillAll has not come to the leaf of procedures")
-	}
-	if err := os.Remove(dir + "/procedures"); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := g.Procedures(); err == nil {
 		t.Error("opened a leaf that is not there")
 	}
