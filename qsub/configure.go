@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/option"
 )
 
 // from is where the text of a change comes from.
@@ -147,7 +148,7 @@ func (c *conf) read(path string) (string, error) {
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return "", &failure{exitFailed, fmt.Sprintf("error: error opening file \"%s\" for reading: %s\nerror reading in file", api.Visible(path), cause(err))}
+			return "", failf("error: error opening file \"%s\" for reading: %s\nerror reading in file", api.Visible(path), cause(err))
 		}
 		defer f.Close()
 		in = f
@@ -155,11 +156,11 @@ func (c *conf) read(path string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(in, api.MaxConfiguration+1))
 	switch {
 	case err != nil:
-		return "", &failure{exitFailed, fmt.Sprintf("error: cannot read \"%s\": %s\nerror reading in file", api.Visible(path), cause(err))}
+		return "", failf("error: cannot read \"%s\": %s\nerror reading in file", api.Visible(path), cause(err))
 	case len(data) > api.MaxConfiguration:
-		return "", &failure{exitFailed, fmt.Sprintf("error: \"%s\" has more than %d bytes\nerror reading in file", api.Visible(path), api.MaxConfiguration)}
+		return "", failf("error: \"%s\" has more than %d bytes\nerror reading in file", api.Visible(path), api.MaxConfiguration)
 	case !utf8.Valid(data):
-		return "", &failure{exitFailed, fmt.Sprintf("error: \"%s\" is not a text in UTF-8\nerror reading in file", api.Visible(path))}
+		return "", failf("error: \"%s\" is not a text in UTF-8\nerror reading in file", api.Visible(path))
 	}
 	return string(data), nil
 }
@@ -169,10 +170,10 @@ func (c *conf) elements(ctx context.Context, t *step, request api.ConfigureReque
 	kind, ok := kinds[t.args[0]]
 	if request.Action == api.ConfigurePurge {
 		if kind != "queue" {
-			return &failure{exitFailed, fmt.Sprintf("error: Modification of object \"%s\" not supported", api.Visible(t.args[0]))}
+			return failf("error: Modification of object \"%s\" not supported", api.Visible(t.args[0]))
 		}
 	} else if !ok {
-		return &failure{exitFailed, fmt.Sprintf("Modification of object \"%s\" not supported", api.Visible(t.args[0]))}
+		return failf("Modification of object \"%s\" not supported", api.Visible(t.args[0]))
 	}
 	request.Kind = kind
 	switch {
@@ -185,12 +186,12 @@ func (c *conf) elements(ctx context.Context, t *step, request api.ConfigureReque
 			return err
 		}
 	case strings.ContainsAny(t.args[1]+t.args[2], "\n\r") || t.args[1] == "" || strings.ContainsAny(t.args[1], " \t#\\"):
-		return &failure{exitFailed, fmt.Sprintf("The attribute name (\"%s\") and/or value (\"%s\") is invalid", api.Visible(t.args[1]), api.Visible(t.args[2]))}
+		return failf("The attribute name (\"%s\") and/or value (\"%s\") is invalid", api.Visible(t.args[1]), api.Visible(t.args[2]))
 	default:
 		request.Text = t.args[1] + " " + t.args[2] + "\n"
 	}
 	if len(t.words) == 0 {
-		return &failure{exitFailed, "qconf: missing object list"}
+		return failf("qconf: missing object list")
 	}
 	return c.each(ctx, request, t.words)
 }
@@ -212,11 +213,11 @@ func (c *conf) configure(ctx context.Context, request *api.ConfigureRequest, fil
 	}
 	for _, line := range reply.Lines {
 		if line.Failed {
-			return failedWith(exitFailed)
+			return failedWith(option.ExitFailed)
 		}
 	}
 	if len(reply.Problems) > 0 {
-		return failedWith(exitFailed)
+		return failedWith(option.ExitFailed)
 	}
 	return nil
 }

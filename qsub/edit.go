@@ -42,16 +42,16 @@ func (c *conf) editOne(ctx context.Context, request api.ConfigureRequest) error 
 		return err
 	}
 	if strings.ContainsRune(before, utf8.RuneError) {
-		return &failure{exitFailed, "edit failed: it is not a text in UTF-8; edit its file"}
+		return failf("edit failed: it is not a text in UTF-8; edit its file")
 	}
 	dir, err := os.MkdirTemp("", "qconf-") // for the user alone
 	if err != nil {
-		return &failure{exitFailed, "edit failed: " + cause(err)}
+		return failf("edit failed: %s", cause(err))
 	}
 	path := filepath.Join(dir, cmp.Or(strings.Trim(request.Kind+"-"+safe(request.Name), "-"), "text"))
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		_ = os.RemoveAll(dir)
-		return &failure{exitFailed, "edit failed: " + cause(err)}
+		return failf("edit failed: %s", cause(err))
 	}
 	kept, err := c.rounds(ctx, &request, path, before)
 	if kept {
@@ -126,7 +126,7 @@ func missing(request *api.ConfigureRequest, err error) error {
 }
 
 func noQueue(name string) error {
-	return &failure{exitFailed, fmt.Sprintf("Cluster queue entry \"%s\" does not exist", api.Visible(name))}
+	return failf("Cluster queue entry \"%s\" does not exist", api.Visible(name))
 }
 
 // newHost returns the text of a new host: that of another, or what stands for
@@ -198,7 +198,7 @@ func (c *conf) unchanged(kind string) error {
 		fmt.Fprintln(c.err, text)
 		return nil
 	}
-	return &failure{exitFailed, text}
+	return failf("%s", text)
 }
 
 // editor starts the user's editor, and waits for its end.
@@ -216,10 +216,10 @@ func (c *conf) editor(ctx context.Context, path string) error {
 	defer signal.Stop(interrupts)
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
-		return &failure{exitFailed, fmt.Sprintf("error: editor exited with error %d\nedit failed", exit.ExitCode())}
+		return failf("error: editor exited with error %d\nedit failed", exit.ExitCode())
 	}
 	if err != nil {
-		return &failure{exitFailed, fmt.Sprintf("error: editor: %s\nedit failed", api.Visible(err.Error()))}
+		return failf("error: editor: %s\nedit failed", api.Visible(err.Error()))
 	}
 	return nil
 }

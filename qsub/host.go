@@ -18,7 +18,7 @@ func (s *session) host(ctx context.Context, request *api.HostRequest) (*api.Host
 	var reply api.HostReply
 	err := s.client.Call(ctx, api.VerbHost, request, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
-		return nil, &failure{exitFailed, "error: " + api.Visible(e.Text)} // what was asked for is not known here
+		return nil, failf("error: %s", api.Visible(e.Text)) // what was asked for is not known here
 	}
 	if err != nil {
 		return nil, s.callFailed(err)
@@ -142,7 +142,7 @@ func (f *queueFilter) add(o *option.Setting) error {
 
 func checkStates(text, known string) error {
 	if bad := strings.Trim(text, known); bad != "" || text == "" {
-		return &failure{exitFailed, fmt.Sprintf("error: unknown queue state: %s found in string: %s", api.Visible(bad[:min(1, len(bad))]), api.Visible(text))}
+		return failf("error: unknown queue state: %s found in string: %s", api.Visible(bad[:min(1, len(bad))]), api.Visible(text))
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (f *queueFilter) choose(host *api.HostReply) error {
 			return !slices.ContainsFunc(f.patterns, func(p string) bool { return matchQueue(p, host, &q) })
 		})
 		if len(host.Queues) == 0 {
-			return &failure{exitFailed, fmt.Sprintf("No cluster queue or queue instance matches the phrase \"%s\"", api.Visible(strings.Join(f.patterns, ",")))}
+			return failf("No cluster queue or queue instance matches the phrase \"%s\"", api.Visible(strings.Join(f.patterns, ",")))
 		}
 	}
 	if f.states != "" {
@@ -180,11 +180,8 @@ func (f *queueFilter) choose(host *api.HostReply) error {
 
 // qselect prints the names of queues.
 func (s *session) qselect(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qselect, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	var filter queueFilter
@@ -213,7 +210,7 @@ func (s *session) qselect(ctx context.Context, args []string) error {
 		fmt.Fprintln(s.out, api.Visible(instance(host, &host.Queues[i])))
 	}
 	if len(host.Queues) == 0 {
-		return &failure{exit: exitFailed}
+		return &failure{exit: option.ExitFailed}
 	}
 	return nil
 }
@@ -224,16 +221,13 @@ func (s *session) noOperand(o *option.Setting) error {
 	if s.command == option.Qstat && o.Value() != "" {
 		hint = fmt.Sprintf("Did you mean \"%s -j %s\"? %s", s.command, api.Visible(o.Value()), hint)
 	}
-	return &option.Error{Exit: exitFailed, Text: fmt.Sprintf("invalid option argument \"%s\"", o.Value()), Hint: hint}
+	return &option.Error{Exit: option.ExitFailed, Text: fmt.Sprintf("invalid option argument \"%s\"", o.Value()), Hint: hint}
 }
 
 // qhost shows the host, and its queues and jobs.
 func (s *session) qhost(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qhost, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	var request api.HostRequest
@@ -298,7 +292,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 	}
 	for _, h := range hosts {
 		if name, _, _ := strings.Cut(reply.Host, "."); !strings.EqualFold(h, reply.Host) && !strings.EqualFold(h, name) && h != "localhost" {
-			return &failure{exitFailed, fmt.Sprintf("error: can't resolve hostname \"%s\"", api.Visible(h))}
+			return failf("error: can't resolve hostname \"%s\"", api.Visible(h))
 		}
 	}
 	var running []api.JobStatus

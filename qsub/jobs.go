@@ -33,7 +33,7 @@ func (j *jobWords) add(text string) error {
 // tasks applies -t to the words of the last operand.
 func (j *jobWords) tasks(o *option.Setting, exit int) error {
 	if j.last == len(j.words) {
-		return &failure{exit, fmt.Sprintf("error: found lonely '-t %s' option (The -t option needs a leading job name).", api.Visible(o.Value()))}
+		return failWith(exit, "error: found lonely '-t %s' option (The -t option needs a leading job name).", api.Visible(o.Value()))
 	}
 	if strings.Contains(o.Value(), ",") {
 		return o.Errorf(option.ExitValue, "-t option only allows one range specification")
@@ -73,5 +73,5 @@ func (s *session) report(lines []api.Line, exit func(api.Code) int) error {
 
 // noArguments is the error of a command that has nothing to do.
 func (s *session) noArguments() error {
-	return &failure{exitFailed, fmt.Sprintf("ERROR! no option argument\nType \"%s -help\" for the options.", s.command)}
+	return failf("ERROR! no option argument\nType \"%s -help\" for the options.", s.command)
 }

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,10 @@ func run(ctx context.Context, args []string, in io.Reader, out, errout io.Writer
 	app := option.App(command, version, s.out, func(c *cli.Context) error {
 		s.help = func() error { return cli.ShowAppHelp(c) }
 		s.version = func() { cli.ShowVersion(c) }
-		return actions[command](s, ctx, c.Args().Slice())
+		if err := actions[command](s, ctx, c.Args().Slice()); !errors.Is(err, errAnswered) {
+			return err
+		}
+		return nil
 	})
 	err := app.RunContext(ctx, append([]string{name}, args[min(1, len(args)):]...))
 	if flushed := s.out.Flush(); flushed != nil && err == nil {
@@ -103,6 +107,16 @@ type failure struct {
 }
 
 func (f *failure) Error() string { return f.text }
+
+// failf returns a failure with exit status 1.
+func failf(format string, args ...any) error {
+	return failWith(option.ExitFailed, format, args...)
+}
+
+// failWith returns a failure.
+func failWith(exit int, format string, args ...any) error {
+	return &failure{exit: exit, text: fmt.Sprintf(format, args...)}
+}
 
 // exit prints an error and returns the exit status.
 func (s *session) exit(err error) int {
@@ -151,20 +165,33 @@ func (s *session) usagePrefix() string {
 	return s.command.String() + ": "
 }
 
-// asked reports whether the settings ask for help or the version, and prints
-// them.
-func (s *session) asked(settings []option.Setting) (bool, error) {
+// errAnswered is the error of options that ask for help or the version, which
+// was printed.
+var errAnswered = errors.New("help or version was printed")
+
+// asked prints help or the version if the settings ask for it, and returns
+// errAnswered then.
+func (s *session) asked(settings []option.Setting) error {
 	for i := range settings {
 		if settings[i].Option == nil {
 			continue // an operand
 		}
 		switch settings[i].Name {
 		case "-help":
-			return true, s.help()
+			return cmp.Or(s.help(), errAnswered)
 		case "-version":
 			s.version()
-			return true, nil
+			return errAnswered
 		}
 	}
-	return false, nil
+	return nil
+}
+
+// mixed reads a command line on which options and operands mix.
+func (s *session) mixed(args []string) ([]option.Setting, error) {
+	settings, err := option.Mixed(s.command, args)
+	if err == nil {
+		err = s.asked(settings)
+	}
+	return settings, err
 }

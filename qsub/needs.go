@@ -30,9 +30,9 @@ func addResources(to *[]api.Resource, o *option.Setting) error {
 		case value == "":
 			text := fmt.Sprintf("denied: missing value for resource %q", name)
 			if o.Commands&(option.Qstat|option.Qacct) != 0 { // there is no job
-				return &failure{exitFailed, "error: " + api.Visible(text)}
+				return failf("error: %s", api.Visible(text))
 			}
-			return rejected(exitFailed, text)
+			return rejected(option.ExitFailed, text)
 		}
 		*to = slices.DeleteFunc(*to, func(r api.Resource) bool { return r.Name == name })
 		*to = append(*to, api.Resource{Name: name, Value: value})
@@ -73,9 +73,9 @@ func parseSlots(o *option.Setting) ([]api.Slots, error) {
 			case err != nil:
 				return nil, err
 			case n > api.MaxSlots:
-				return nil, rejected(exitFailed, fmt.Sprintf("job rejected: %s is more than the largest number of slots, %d", end.text, api.MaxSlots))
+				return nil, rejected(option.ExitFailed, fmt.Sprintf("job rejected: %s is more than the largest number of slots, %d", end.text, api.MaxSlots))
 			case n == 0:
-				return nil, rejected(exitFailed, "\"job\" rejected: pe range must be greater than zero")
+				return nil, rejected(option.ExitFailed, "\"job\" rejected: pe range must be greater than zero")
 			}
 			*end.to = n
 		}

@@ -27,11 +27,8 @@ type report struct {
 // qacct shows what finished jobs used. It reads the file, and needs execd only
 // for -l and for host groups.
 func (s *session) qacct(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qacct, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	r, err := s.parseReport(settings)
@@ -242,7 +239,7 @@ func (s *session) parseReport(settings []option.Setting) (*report, error) {
 		}
 	}
 	if len(r.want.tasks) > 0 && r.want.name == "" {
-		return nil, &failure{exitFailed, "error: -t option requires -j option with an argument"}
+		return nil, failf("error: -t option requires -j option with an argument")
 	}
 	r.want.from, r.want.to = times.bounds(time.Now())
 	r.want.columns = &r.columns

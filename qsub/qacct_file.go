@@ -26,7 +26,7 @@ func (s *session) openAccounting(file string) (io.ReadCloser, error) {
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), cause(err))
 		}
-		return nil, &failure{exitFailed, text}
+		return nil, failf("%s", text)
 	}
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {

@@ -63,7 +63,7 @@ func (s *session) askGroup(ctx context.Context, p *queuePattern) error {
 		}
 	}
 	if len(p.instances) == 0 {
-		return &failure{exitFailed, "No queues remaining after -q queue selection"}
+		return failf("No queues remaining after -q queue selection")
 	}
 	return nil
 }

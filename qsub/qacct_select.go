@@ -36,7 +36,7 @@ func (s *selection) job(text string) error {
 	if number, task, ok := strings.Cut(text, "."); ok && isNumber(number) && isNumber(task) {
 		n, err := strconv.Atoi(task)
 		if err != nil || n == 0 {
-			return &failure{exitFailed, fmt.Sprintf("error: job id %s not found", text)}
+			return failf("error: job id %s not found", text)
 		}
 		s.name, s.tasks = number, []api.Tasks{{First: n, Last: n, Step: 1}}
 	}
@@ -47,7 +47,7 @@ func (s *selection) job(text string) error {
 	// An empty name is no name, and still not all jobs.
 	s.pattern = shellPattern(s.name)
 	if _, err := path.Match(s.pattern, ""); err != nil || s.name == "" {
-		return &failure{exitFailed, fmt.Sprintf("error: job name %s not found", api.Visible(s.name))}
+		return failf("error: job name %s not found", api.Visible(s.name))
 	}
 	end := strings.IndexAny(s.pattern, `*?[\`)
 	s.exact = end < 0
@@ -68,7 +68,7 @@ func (s *selection) setTasks(o *option.Setting) error {
 	for text := range strings.SplitSeq(o.Value(), ",") {
 		t, err := taskRange(o, text)
 		if err != nil {
-			return o.Errorf(exitFailed, "invalid list of task id ranges: %s", o.Value())
+			return o.Errorf(option.ExitFailed, "invalid list of task id ranges: %s", o.Value())
 		}
 		s.tasks = append(s.tasks, t)
 	}
@@ -92,7 +92,7 @@ func (s *selection) notFound() error {
 	case s.number == nil:
 		text = "error: job name " + api.Visible(s.name) + " not found"
 	}
-	return &failure{exitFailed, text}
+	return failf("%s", text)
 }
 
 // keeps reports whether a line is wanted, and then has it taken apart. It is
@@ -195,7 +195,7 @@ func (c *columnChoice) set(column *sumColumn, o *option.Setting, host *columnCho
 	case accounting.FieldQName:
 		pattern, err := parseQueuePattern(value)
 		if err != nil {
-			return o.Errorf(exitFailed, "invalid option argument \"%s %s\"", o.Name, value)
+			return o.Errorf(option.ExitFailed, "invalid option argument \"%s %s\"", o.Name, value)
 		}
 		c.pattern, host.shown = pattern, true
 		return nil
@@ -207,10 +207,10 @@ func (c *columnChoice) set(column *sumColumn, o *option.Setting, host *columnCho
 	if column.numeric {
 		n, err := strconv.ParseUint(value, 10, 31)
 		if err != nil && o.Name == "-ar" {
-			return o.Errorf(exitFailed, "invalid advance reservation id, must be an unsigned integer")
+			return o.Errorf(option.ExitFailed, "invalid advance reservation id, must be an unsigned integer")
 		}
 		if err != nil {
-			return o.Errorf(exitFailed, "invalid option argument \"%s %s\"", o.Name, value)
+			return o.Errorf(option.ExitFailed, "invalid option argument \"%s %s\"", o.Name, value)
 		}
 		c.number, value = int(n), strconv.FormatUint(n, 10)
 	}
@@ -280,7 +280,7 @@ const maxDays = 1_000_000_000
 func (p *period) setDays(o *option.Setting) error {
 	n, err := strconv.ParseUint(o.Value(), 10, 63)
 	if err != nil || n > maxDays {
-		return o.Errorf(exitFailed, "invalid option argument \"-d %s\"", o.Value())
+		return o.Errorf(option.ExitFailed, "invalid option argument \"-d %s\"", o.Value())
 	}
 	days := int64(n)
 	p.days = &days

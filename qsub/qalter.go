@@ -35,7 +35,7 @@ type alteration struct {
 // qalter changes jobs that are not finished.
 func (s *session) qalter(ctx context.Context, args []string) error {
 	a, err := s.alteration(args)
-	if a == nil || err != nil {
+	if err != nil {
 		return err
 	}
 	r := &a.request
@@ -66,7 +66,7 @@ func (s *session) qalter(ctx context.Context, args []string) error {
 	if err != nil {
 		return s.callFailed(err)
 	}
-	return s.told(reply.Lines, a.json, func(api.Code) int { return exitFailed })
+	return s.told(reply.Lines, a.json, func(api.Code) int { return option.ExitFailed })
 }
 
 // told prints the lines of a reply, for people or for programs.
@@ -83,14 +83,13 @@ func (s *session) told(lines []api.Line, asJSON bool, exit func(api.Code) int) e
 	return nil
 }
 
-// alteration reads a command line; nil when it asked for help or the version
-// and has it.
+// alteration reads a command line.
 func (s *session) alteration(args []string) (*alteration, error) {
 	settings, operands, err := option.MixedArgs(s.command, args, include)
 	if err != nil {
 		return nil, err
 	}
-	if done, err := s.asked(settings); done {
+	if err := s.asked(settings); err != nil {
 		return nil, err
 	}
 	a := &alteration{}
@@ -108,7 +107,7 @@ func (s *session) alteration(args []string) (*alteration, error) {
 		o := &settings[i]
 		if o.Option == nil {
 			if err := jobs.add(o.Value()); err != nil {
-				return nil, &failure{option.ExitUsage, err.Error()}
+				return nil, failWith(option.ExitUsage, "%s", err)
 			}
 			continue
 		}
@@ -178,14 +177,14 @@ func (a *alteration) field(o *option.Setting, soft *bool) {
 
 // tasksRefused is the error of what cannot be done to single tasks.
 func tasksRefused() error {
-	return &failure{exitTask, "denied: the selected option works only on jobs and not on tasks"}
+	return failWith(exitTask, "denied: the selected option works only on jobs and not on tasks")
 }
 
 // unwrapped takes from an error the words that are for a job to be submitted.
 func unwrapped(err error) error {
 	if f, ok := errors.AsType[*failure](err); ok {
 		text := strings.TrimPrefix(f.text, "Unable to run job: ")
-		return &failure{f.exit, strings.TrimSuffix(text, "\nExiting.")}
+		return failWith(f.exit, "%s", strings.TrimSuffix(text, "\nExiting."))
 	}
 	return err
 }
@@ -223,7 +222,7 @@ func (s *session) showAltered(ctx context.Context, r *api.AlterRequest) error {
 	for _, word := range reply.Missing {
 		lines = append(lines, api.Line{Text: "denied: job \"" + word + "\" does not exist", Failed: true})
 	}
-	return s.report(lines, func(api.Code) int { return exitFailed })
+	return s.report(lines, func(api.Code) int { return option.ExitFailed })
 }
 
 // contextWords reads the variables of -ac, -dc and -sc.
@@ -271,7 +270,7 @@ func contextList(context []string) string {
 // qresub submits copies of jobs, whether they are finished or not.
 func (s *session) qresub(ctx context.Context, args []string) error {
 	a, err := s.alteration(args)
-	if a == nil || err != nil {
+	if err != nil {
 		return err
 	}
 	if len(a.request.Jobs) == 0 {
@@ -281,7 +280,7 @@ func (s *session) qresub(ctx context.Context, args []string) error {
 		return tasksRefused()
 	}
 	if a.failed && a.only != "" {
-		return &failure{option.ExitUsage, "-failed and -t exclude each other"}
+		return failWith(option.ExitUsage, "-failed and -t exclude each other")
 	}
 	var reply api.ResubmitReply
 	err = s.client.Call(ctx, api.VerbResubmit, &api.ResubmitRequest{Jobs: a.request.Jobs, Failed: a.failed, Tasks: a.only, Hold: a.request.Hold}, &reply)

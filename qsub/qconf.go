@@ -55,21 +55,21 @@ var absent = map[string]struct {
 	format string // with the name that was asked for, if there is one
 	exit   int
 }{
-	"-dcal":     {"denied: calendar \"%s\" does not exist", exitFailed},
-	"-drqs":     {"denied: resource quota set \"%s\" does not exist", exitFailed},
-	"-dstree":   {"sharetree does not exist", exitFailed},
-	"-duser":    {"denied: user \"%s\" does not exist", exitFailed},
+	"-dcal":     {"denied: calendar \"%s\" does not exist", option.ExitFailed},
+	"-drqs":     {"denied: resource quota set \"%s\" does not exist", option.ExitFailed},
+	"-dstree":   {"sharetree does not exist", option.ExitFailed},
+	"-duser":    {"denied: user \"%s\" does not exist", option.ExitFailed},
 	"-rsstnode": {"No sharetree", 0},
-	"-scal":     {"%s is not a calendar", exitFailed},
-	"-scall":    {"no calendar defined", exitFailed},
-	"-sconfl":   {"no config defined", exitFailed},
-	"-srqs":     {"No resource quota set found", exitFailed},
-	"-srqsl":    {"no resource quota set list defined", exitFailed},
+	"-scal":     {"%s is not a calendar", option.ExitFailed},
+	"-scall":    {"no calendar defined", option.ExitFailed},
+	"-sconfl":   {"no config defined", option.ExitFailed},
+	"-srqs":     {"No resource quota set found", option.ExitFailed},
+	"-srqsl":    {"no resource quota set list defined", option.ExitFailed},
 	"-sst":      {"No sharetree", 0},
 	"-sstnode":  {"No sharetree", 0},
-	"-sstree":   {"no sharetree element", exitFailed},
+	"-sstree":   {"no sharetree element", option.ExitFailed},
 	"-suser":    {"%s is not known as a user", 0},
-	"-suserl":   {"no user list defined", exitFailed},
+	"-suserl":   {"no user list defined", option.ExitFailed},
 }
 
 // conf is one call of qconf.
@@ -96,11 +96,8 @@ func (t *step) names() (names []string) {
 // qconf shows the configuration that is in force, changes it, and has execd
 // read it again.
 func (s *session) qconf(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qconf, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	c := &conf{session: s}
@@ -128,7 +125,7 @@ func (s *session) qconf(ctx context.Context, args []string) error {
 	case len(steps) == 0:
 		return s.noArguments()
 	case c.dry && !changes:
-		return &option.Error{Exit: exitFailed, Text: "-dry goes with an option that changes something"}
+		return &option.Error{Exit: option.ExitFailed, Text: "-dry goes with an option that changes something"}
 	}
 	for i := range steps {
 		if err := c.do(ctx, &steps[i]); err != nil {
@@ -214,7 +211,7 @@ func (c *conf) show(ctx context.Context, what *api.ShowRequest) error {
 	case c.json:
 		err = c.printJSON(reply)
 	case reply.Text == "" && what.List && ok:
-		return &failure{exitFailed, text}
+		return failf("%s", text)
 	case os.Getenv("SGE_SINGLE_LINE") != "":
 		_, err = c.out.WriteString(unfolded(reply.Text))
 	default:
@@ -249,7 +246,7 @@ func (c *conf) ask(ctx context.Context, what *api.ShowRequest) (*api.ShowReply, 
 // words alone.
 func (c *conf) failed(err error) error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
-		return &failure{exitFailed, visibleLines(e.Text)}
+		return failf("%s", visibleLines(e.Text))
 	}
 	if err != nil {
 		return c.callFailed(err)
@@ -299,7 +296,7 @@ func (c *conf) hosts(ctx context.Context, t *step) error {
 			continue
 		}
 		fmt.Fprintf(c.err, "%s %q cannot be added: commands are answered on %s alone\n", object, api.Visible(host), reply.Host)
-		failed = failedWith(exitFailed)
+		failed = failedWith(option.ExitFailed)
 	}
 	return failed
 }
@@ -327,7 +324,7 @@ func (c *conf) reload(ctx context.Context) error {
 	}
 	switch {
 	case len(reply.Problems) > 0:
-		return &failure{exitFailed, "qconf: the configuration was not changed"}
+		return failf("qconf: the configuration was not changed")
 	case len(reply.Changed) == 0 && !c.json:
 		fmt.Fprintln(c.out, "the configuration has not changed")
 	}

@@ -9,11 +9,8 @@ import (
 
 // qdel deletes jobs.
 func (s *session) qdel(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qdel, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	var request api.DeleteRequest
@@ -23,14 +20,14 @@ func (s *session) qdel(ctx context.Context, args []string) error {
 		switch {
 		case o.Option == nil:
 			if err := jobs.add(o.Value()); err != nil {
-				return &failure{exitFailed, "error: " + err.Error()}
+				return failf("error: %s", err)
 			}
 		case o.Name == "-u":
 			request.Users = append(request.Users, list(o.Value())...)
 		case o.Name == "-f":
 			request.Force = true
 		case o.Name == "-t":
-			if err := jobs.tasks(o, exitFailed); err != nil {
+			if err := jobs.tasks(o, option.ExitFailed); err != nil {
 				return err
 			}
 		}
@@ -43,5 +40,5 @@ func (s *session) qdel(ctx context.Context, args []string) error {
 	if err := s.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
 		return s.callFailed(err)
 	}
-	return s.report(reply.Lines, func(api.Code) int { return exitFailed })
+	return s.report(reply.Lines, func(api.Code) int { return option.ExitFailed })
 }

@@ -18,11 +18,8 @@ const (
 
 // qhold sets holds of jobs and, as qrls, takes them away.
 func (s *session) qhold(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(s.command, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	request := api.ModifyRequest{Action: api.ActionHold, Hold: "u"}
@@ -35,7 +32,7 @@ func (s *session) qhold(ctx context.Context, args []string) error {
 		switch {
 		case o.Option == nil:
 			if err := jobs.add(o.Value()); err != nil {
-				return &failure{option.ExitUsage, err.Error()}
+				return failWith(option.ExitUsage, "%s", err)
 			}
 		case o.Name == "-u":
 			request.Users = append(request.Users, list(o.Value())...)
@@ -67,7 +64,7 @@ func (s *session) qhold(ctx context.Context, args []string) error {
 		case api.CodeForeign:
 			return exitForeign
 		}
-		return exitFailed
+		return option.ExitFailed
 	})
 }
 
@@ -101,11 +98,8 @@ var actionOf = map[string]struct {
 // qmod changes the state of jobs and queues. Each of its options goes with the
 // words up to the next one.
 func (s *session) qmod(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qmod, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	type change struct {
@@ -135,14 +129,14 @@ func (s *session) qmod(ctx context.Context, args []string) error {
 		}
 		switch {
 		case o.Option != nil && o.Name == "-t":
-			if err := c.jobs.tasks(o, exitFailed); err != nil {
+			if err := c.jobs.tasks(o, option.ExitFailed); err != nil {
 				return err
 			}
 		case c.of == ofQueues:
 			c.request.Queues = append(c.request.Queues, list(o.Value())...)
 		default:
 			if err := c.jobs.add(o.Value()); err != nil {
-				return &failure{exitFailed, err.Error()}
+				return failf("%s", err)
 			}
 		}
 	}
@@ -177,5 +171,5 @@ func (s *session) qmod(ctx context.Context, args []string) error {
 		}
 		lines = append(lines, reply.Lines...)
 	}
-	return s.report(lines, func(api.Code) int { return exitFailed })
+	return s.report(lines, func(api.Code) int { return option.ExitFailed })
 }

@@ -25,11 +25,8 @@ type logView struct {
 // qlog shows the output of a job. Execd says where it is; the files are opened
 // with the rights of the caller, and nobody else's.
 func (s *session) qlog(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qlog, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	v, err := s.parseLog(settings)
@@ -62,7 +59,7 @@ func (s *session) parseLog(settings []option.Setting) (*logView, error) {
 		case o.Option == nil:
 			var word jobWords
 			if err := word.add(o.Value()); err != nil {
-				return nil, &failure{exitFailed, "error: " + err.Error()}
+				return nil, failf("error: %s", err)
 			}
 			if v.job != "" || len(word.words) != 1 {
 				return nil, &option.Error{Text: "one job at a time, please", Hint: `Type "qlog -help" for the options.`}
@@ -77,7 +74,7 @@ func (s *session) parseLog(settings []option.Setting) (*logView, error) {
 		case o.Name == "-n":
 			n, err := strconv.Atoi(o.Value())
 			if err != nil || n < 0 {
-				return nil, o.Errorf(exitFailed, "invalid number of lines \"%s\"", api.Visible(o.Value()))
+				return nil, o.Errorf(option.ExitFailed, "invalid number of lines \"%s\"", api.Visible(o.Value()))
 			}
 			v.lines = n
 		}
@@ -123,7 +120,7 @@ func (l *logs) ask(ctx context.Context, word string) (*api.OutputReply, error) {
 	var reply api.OutputReply
 	if err := l.s.client.Call(ctx, api.VerbOutput, &api.OutputRequest{Job: word}, &reply); err != nil {
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
-			return nil, &failure{exitFailed, api.Visible(e.Text)}
+			return nil, failf("%s", api.Visible(e.Text))
 		}
 		return nil, l.s.callFailed(err)
 	}
@@ -192,7 +189,7 @@ func (l *logs) show(where *api.OutputReply) error {
 		if err == nil {
 			continue
 		}
-		failed = &failure{exit: exitFailed}
+		failed = &failure{exit: option.ExitFailed}
 		if !errors.Is(err, fs.ErrNotExist) || !f.waits() {
 			l.say("%s", api.Visible(err.Error()))
 		} else if waits != f.task {

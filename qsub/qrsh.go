@@ -31,8 +31,8 @@ var loginNames = map[option.Command]string{option.Qrsh: "QRLOGIN", option.Qlogin
 
 // qrsh runs a command, or a login shell, as a job with the caller's streams.
 func (s *session) qrsh(ctx context.Context, args []string) error {
-	defaults, line, command, done, err := s.readOptions(args)
-	if err != nil || done {
+	defaults, line, command, err := s.readOptions(args)
+	if err != nil {
 		return err
 	}
 	j, err := newJob(defaults, line)
@@ -56,7 +56,7 @@ func (s *session) qrsh(ctx context.Context, args []string) error {
 	}
 	c := s.interactiveClient(j)
 	if j.req.Interactive.Client, err = c.Listen(); err != nil {
-		return &failure{exitConnection, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
+		return failWith(exitConnection, "%s: %s", s.command, api.Visible(err.Error()))
 	}
 	return s.runInteractive(ctx, j, c)
 }
@@ -171,13 +171,13 @@ func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitRep
 	case err == nil && interrupted && reply.Job != 0:
 		return nil, s.cancelInteractive(ctx, reply.Job)
 	case err != nil && interrupted:
-		return nil, &failure{exitFailed, canceled}
+		return nil, failf("%s", canceled)
 	case ok && e.Code == api.CodeBusy:
 		return nil, s.notScheduled()
 	case ok && e.Code == api.CodeLimit:
 		return nil, rejected(exitLimit, e.Text)
 	case err != nil:
-		return nil, rejected(exitFailed, err.Error())
+		return nil, rejected(option.ExitFailed, err.Error())
 	}
 	for _, line := range reply.Lines {
 		fmt.Fprintln(s.out, api.Visible(line))
@@ -201,7 +201,7 @@ func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitRep
 
 // notScheduled is the error of a job that does not start.
 func (s *session) notScheduled() error {
-	return &failure{exitFailed, fmt.Sprintf("Your %q request could not be scheduled, try again later.", s.command)}
+	return failf("Your %q request could not be scheduled, try again later.", s.command)
 }
 
 // answerTime is how long the answer to a submission is waited for once it is
@@ -239,20 +239,20 @@ func (s *session) cancelInteractive(ctx context.Context, number int) error {
 	if err := s.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
 		return s.callFailed(err)
 	}
-	return &failure{exitFailed, canceled}
+	return failf("%s", canceled)
 }
 
 // stay carries the streams of a job until it has ended, and ends as it did.
 func (s *session) stay(ctx context.Context, c *client.Client, number int, cursor string) error {
 	end, err := c.Follow(ctx, number, cursor)
 	if errors.Is(err, client.ErrLost) {
-		return &failure{exitConnection, fmt.Sprintf("%s: %s; job %d: see qstat", s.command, api.Visible(err.Error()), number)}
+		return failWith(exitConnection, "%s: %s; job %d: see qstat", s.command, api.Visible(err.Error()), number)
 	}
 	if errors.Is(err, client.ErrLeft) {
-		return &failure{exitConnection, fmt.Sprintf("%s: left job %d, which waits for qrsh -reconnect %[2]d", s.command, number)}
+		return failWith(exitConnection, "%s: left job %d, which waits for qrsh -reconnect %[2]d", s.command, number)
 	}
 	if by := (client.Signaled{}); errors.As(err, &by) && c.Begun() {
-		return &failure{interrupted{by.Signal}.exit(), fmt.Sprintf("%s: %v; job %d waits for qrsh -reconnect %[3]d", s.command, err, number)}
+		return failWith(interrupted{by.Signal}.exit(), "%s: %v; job %d waits for qrsh -reconnect %[3]d", s.command, err, number)
 	}
 	if err != nil {
 		return s.callFailed(err)
@@ -272,7 +272,7 @@ func (s *session) endAs(number int, end wire.Exit) error {
 	if end.Status == 0 && text == "" {
 		return nil
 	}
-	return &failure{int(end.Status), text}
+	return failWith(int(end.Status), "%s", text)
 }
 
 // reconnect goes on with an interactive job that has lost its client.
@@ -281,7 +281,7 @@ func (s *session) reconnect(ctx context.Context, j *job) error {
 	c := s.interactiveClient(j)
 	at, err := c.Listen()
 	if err != nil {
-		return &failure{exitConnection, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
+		return failWith(exitConnection, "%s: %s", s.command, api.Visible(err.Error()))
 	}
 	calling, stop := signal.NotifyContext(ctx, client.Endings()...)
 	reply, err := c.Attach(calling, j.reconnect, at)
@@ -292,7 +292,7 @@ func (s *session) reconnect(ctx context.Context, j *job) error {
 	c.Raw = reply.Terminal
 	err = s.stay(ctx, c, j.reconnect, reply.Cursor)
 	if by := (client.Signaled{}); errors.As(err, &by) {
-		return &failure{interrupted{by.Signal}.exit(), ""}
+		return &failure{exit: interrupted{by.Signal}.exit()}
 	}
 	return err
 }

@@ -17,8 +17,8 @@ const nameWindow = "INTERACTIVE"
 // qsh opens a terminal window as a job, with the words behind the options as its
 // arguments.
 func (s *session) qsh(ctx context.Context, args []string) error {
-	defaults, line, words, done, err := s.readOptions(args)
-	if err != nil || done {
+	defaults, line, words, err := s.readOptions(args)
+	if err != nil {
 		return err
 	}
 	j, err := newJob(defaults, line)
@@ -78,7 +78,7 @@ func (s *session) waitForStart(ctx context.Context, job *api.SubmitReply) error 
 		case reply.Started || len(reply.Ended) > 0:
 			return nil
 		case reply.Error != "":
-			return &failure{exitFailed, fmt.Sprintf("%s: job %d: %s", s.command, job.Job, api.Visible(reply.Error))}
+			return failf("%s: job %d: %s", s.command, job.Job, api.Visible(reply.Error))
 		case reply.Done:
 			return s.notScheduled()
 		}
@@ -93,10 +93,10 @@ func (j *job) whichDisplay() (string, error) {
 		display, ok = os.LookupEnv("DISPLAY")
 	}
 	if !ok {
-		return "", &failure{exitFailed, "error: no DISPLAY variable found with interactive job"}
+		return "", failf("error: no DISPLAY variable found with interactive job")
 	}
 	if display == "" {
-		return "", &failure{exitFailed, "error: empty DISPLAY variable delivered with interactive job"}
+		return "", failf("error: empty DISPLAY variable delivered with interactive job")
 	}
 	if !api.PlainDisplay(display) {
 		return "", &option.Error{Exit: option.ExitValue, Text: fmt.Sprintf("%q is not an X display", display)}

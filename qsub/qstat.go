@@ -32,11 +32,8 @@ type view struct {
 // qstat shows the jobs that are not finished, alone or below their queues, or
 // all about some of them.
 func (s *session) qstat(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qstat, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	v, err := s.parseView(settings)
@@ -209,7 +206,7 @@ func (v *view) add(o *option.Setting) error {
 		v.slots, v.peTasks = true, true
 	case "-u":
 		if len(list(o.Value())) == 0 {
-			return &option.Error{Exit: exitFailed, Text: "-u option must have argument"}
+			return &option.Error{Exit: option.ExitFailed, Text: "-u option must have argument"}
 		}
 		v.users = append(v.users, list(o.Value())...)
 	case "-urg":
@@ -231,7 +228,7 @@ func (v *view) group(letters string) error {
 		case 't':
 			v.slots = true
 		default:
-			return &failure{exitFailed, fmt.Sprintf("wrong character '%s' for -g option", api.Visible(string(letter)))}
+			return failf("wrong character '%s' for -g option", api.Visible(string(letter)))
 		}
 	}
 	return nil
@@ -402,7 +399,7 @@ func (s *session) queueSummary(host *api.HostReply, extended bool) {
 // Grid Engine's commands say it.
 func (s *session) callFailed(err error) error {
 	if errors.Is(err, api.ErrUnreachable) {
-		return &failure{exitFailed, "error: " + api.Visible(err.Error()) + s.startIt(err)}
+		return failf("error: %s%s", api.Visible(err.Error()), s.startIt(err))
 	}
 	return err
 }
@@ -549,8 +546,7 @@ func (s *session) detail(ctx context.Context, v *view) error {
 		if err := s.out.Flush(); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
-		return &failure{exitFailed, "Following jobs do not exist: \n" + api.Visible(strings.Join(reply.Missing, ", ")) +
-			"\nOf what has ended tells: qacct -j " + api.Visible(reply.Missing[0])}
+		return failf("Following jobs do not exist: \n%s\nOf what has ended tells: qacct -j %s", api.Visible(strings.Join(reply.Missing, ", ")), api.Visible(reply.Missing[0]))
 	}
 	return nil
 }

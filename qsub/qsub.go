@@ -18,7 +18,6 @@ import (
 
 // Exit statuses of qsub besides those of package option.
 const (
-	exitFailed     = 1
 	exitScriptRead = 4
 	exitScriptOpen = 14
 	exitLimit      = 25
@@ -26,8 +25,8 @@ const (
 
 // qsub submits a job.
 func (s *session) qsub(ctx context.Context, args []string) error {
-	defaults, line, operands, done, err := s.readOptions(args)
-	if err != nil || done {
+	defaults, line, operands, err := s.readOptions(args)
+	if err != nil {
 		return err
 	}
 	// Whether and how the script is read for options is up to the others.
@@ -59,23 +58,22 @@ func (s *session) qsub(ctx context.Context, args []string) error {
 }
 
 // readOptions reads the options of a job from defaults files and the command
-// line, and what follows them there. done says that help or the version was asked
-// for, and printed.
-func (s *session) readOptions(args []string) (defaults, line []option.Setting, operands []string, done bool, err error) {
+// line, and what follows them there.
+func (s *session) readOptions(args []string) (defaults, line []option.Setting, operands []string, err error) {
 	if line, operands, err = option.Line(s.command, args, include); err != nil {
-		return nil, nil, nil, false, err
+		return nil, nil, nil, err
 	}
-	if done, err = s.asked(line); done {
-		return nil, nil, nil, true, err
+	if err = s.asked(line); err != nil {
+		return nil, nil, nil, err
 	}
 	defaults, err = s.defaultsFiles()
-	return defaults, line, operands, false, err
+	return defaults, line, operands, err
 }
 
 // script reads the script that the operands name.
 func (s *session) script(operands []string) (name string, script []byte, err error) {
 	unreadable := func(exit int, format string, args ...any) error {
-		return &failure{exit, "Unable to read script file because of error: " + fmt.Sprintf(format, args...)}
+		return failWith(exit, "Unable to read script file because of error: %s", fmt.Sprintf(format, args...))
 	}
 	in := s.in
 	name = "STDIN"
@@ -97,11 +95,11 @@ func (s *session) script(operands []string) (name string, script []byte, err err
 	case err != nil:
 		return "", nil, unreadable(exitScriptRead, "error reading from file %s: %s", api.Visible(name), cause(err))
 	case len(script) > api.MaxScript:
-		return "", nil, rejected(exitFailed, fmt.Sprintf("job rejected: the script has more than %d MB", api.MaxScript>>20))
+		return "", nil, rejected(option.ExitFailed, fmt.Sprintf("job rejected: the script has more than %d MB", api.MaxScript>>20))
 	case len(script) == 0 && name == "STDIN":
 		return "", nil, unreadable(exitScriptRead, "no input read from stdin")
 	case len(script) == 0:
-		return "", nil, rejected(exitFailed, "job rejected: no script in your request")
+		return "", nil, rejected(option.ExitFailed, "job rejected: no script in your request")
 	}
 	return name, script, nil
 }
@@ -112,7 +110,7 @@ func rejected(exit int, reason string) error {
 	for i := range lines {
 		lines[i] = api.Visible(lines[i])
 	}
-	return &failure{exit, "Unable to run job: " + strings.Join(lines, "\n") + "\nExiting."}
+	return failWith(exit, "Unable to run job: %s\nExiting.", strings.Join(lines, "\n"))
 }
 
 // cause returns the system's words for an error of a file, spelled as the C
@@ -140,15 +138,15 @@ func (s *session) submit(ctx context.Context, j *job) error {
 	case ok && e.Code == api.CodeLimit:
 		return rejected(exitLimit, e.Text)
 	case ok && e.Code == api.CodeBusy:
-		return &failure{exitFailed, "Your qsub request could not be scheduled; try again later."}
+		return failf("Your qsub request could not be scheduled; try again later.")
 	case ok:
-		return rejected(exitFailed, e.Text)
+		return rejected(option.ExitFailed, e.Text)
 	case errors.Is(err, api.ErrNotSent):
-		return &failure{exitFailed, "Unable to initialize environment because of error: " + api.Visible(err.Error()) + s.startIt(err) + "\nExiting."}
+		return failf("Unable to initialize environment because of error: %s%s\nExiting.", api.Visible(err.Error()), s.startIt(err))
 	case errors.Is(err, api.ErrUnreachable):
-		return rejected(exitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
+		return rejected(option.ExitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
 	case err != nil:
-		return rejected(exitFailed, err.Error())
+		return rejected(option.ExitFailed, err.Error())
 	}
 	for _, line := range reply.Lines {
 		fmt.Fprintln(s.out, api.Visible(line))

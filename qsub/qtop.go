@@ -32,11 +32,8 @@ const defaultDelay = 2 * time.Second
 // qtop shows what runs and what it uses, again and again on a terminal, and as
 // tables elsewhere.
 func (s *session) qtop(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qtop, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	v := &topView{delay: defaultDelay, batch: s.screen == nil, by: byCPU}
@@ -55,7 +52,7 @@ func (s *session) qtop(ctx context.Context, args []string) error {
 			v.batch, v.json = true, true
 		case o.Name == "-n":
 			if v.looks, err = strconv.Atoi(o.Value()); err != nil || v.looks < 1 {
-				return o.Errorf(exitFailed, "invalid number \"%s\"", api.Visible(o.Value()))
+				return o.Errorf(option.ExitFailed, "invalid number \"%s\"", api.Visible(o.Value()))
 			}
 		case o.Name == "-u":
 			v.users = append(v.users, list(o.Value())...)

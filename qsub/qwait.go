@@ -30,11 +30,8 @@ const (
 
 // qwait waits for the end of jobs and exits as they did.
 func (s *session) qwait(ctx context.Context, args []string) error {
-	settings, err := option.Mixed(option.Qwait, args)
+	settings, err := s.mixed(args)
 	if err != nil {
-		return err
-	}
-	if done, err := s.asked(settings); done {
 		return err
 	}
 	var jobs jobWords
@@ -45,7 +42,7 @@ func (s *session) qwait(ctx context.Context, args []string) error {
 		switch {
 		case o.Option == nil:
 			if err := jobs.add(o.Value()); err != nil {
-				return &failure{exitFailed, "error: " + err.Error()}
+				return failf("error: %s", err)
 			}
 		case o.Name == "-json":
 			asJSON = true
@@ -82,7 +79,7 @@ func (s *session) qwait(ctx context.Context, args []string) error {
 func parseSeconds(o *option.Setting) (time.Duration, error) {
 	n, err := strconv.ParseFloat(o.Value(), 64)
 	if err != nil || !(n >= 1e-9 && n <= 1e9) { // NaN is neither
-		return 0, o.Errorf(exitFailed, "invalid number of seconds \"%s\"", api.Visible(o.Value()))
+		return 0, o.Errorf(option.ExitFailed, "invalid number of seconds \"%s\"", api.Visible(o.Value()))
 	}
 	return time.Duration(n * float64(time.Second)), nil
 }
@@ -190,19 +187,19 @@ func (w *jobsWait) finished(word string, reply *api.FindReply) (*jobWait, error)
 	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && isRange(word[dot+1:]) {
 		name = word[:dot]
 		if tasks = rangeOf(word[dot+1:]); !tasks.IsArray() {
-			return nil, &failure{exitFailed, fmt.Sprintf("denied: job \"%s\" does not exist", api.Visible(word))}
+			return nil, failf("denied: job \"%s\" does not exist", api.Visible(word))
 		}
 	}
 	if isNumber(name) {
 		n, err := strconv.Atoi(name)
 		if err != nil || n < 1 || n > reply.Last {
-			return nil, &failure{exitFailed, fmt.Sprintf("denied: job \"%s\" does not exist", api.Visible(name))}
+			return nil, failf("denied: job \"%s\" does not exist", api.Visible(name))
 		}
 		return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, nil
 	}
 	n, err := w.lastNamed(name, reply.User)
 	if err == nil && n == 0 {
-		err = &failure{exitFailed, fmt.Sprintf("The job %s of user(s) %s does not exist", api.Visible(name), api.Visible(reply.User))}
+		err = failf("The job %s of user(s) %s does not exist", api.Visible(name), api.Visible(reply.User))
 	}
 	return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, err
 }
@@ -345,9 +342,9 @@ func (w *jobsWait) givenUp(err error) error {
 	var by interrupted
 	switch {
 	case errors.As(err, &by):
-		return &failure{by.exit(), "qwait: interrupted; " + goOn}
+		return failWith(by.exit(), "qwait: interrupted; %s", goOn)
 	case errors.Is(err, context.DeadlineExceeded):
-		return &failure{exitTimeout, "qwait: the time of -timeout is over; " + goOn}
+		return failWith(exitTimeout, "qwait: the time of -timeout is over; %s", goOn)
 	}
 	return w.s.callFailed(err)
 }
@@ -397,9 +394,9 @@ func exitOf(e *api.TaskEnd) int {
 	case e.Ran && e.Signal != "" && e.Exit > exitInterrupted && e.Exit < 256:
 		return e.Exit
 	case !e.Ran, e.Failed != 0 && e.Exit == 0, e.Failed == failedNoStatus:
-		return exitFailed
+		return option.ExitFailed
 	case e.Exit != 0 && e.Exit&0xff == 0: // would be taken for success
-		return exitFailed
+		return option.ExitFailed
 	}
 	return e.Exit & 0xff
 }
@@ -428,7 +425,7 @@ func (w *jobsWait) verdict() error {
 			fmt.Fprintf(w.s.err, "And %d tasks more of job %d failed.\n", more, j.Job)
 		}
 		if lost := j.lost(); lost != "" {
-			fails(exitFailed)
+			fails(option.ExitFailed)
 			fmt.Fprintln(w.s.err, lost)
 		}
 	}

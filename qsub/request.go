@@ -316,7 +316,7 @@ func rangeNumber(o *option.Setting, text string) (int, error) {
 	case rest != "":
 		return 0, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", text, rest)
 	case err != nil:
-		return 0, rejected(exitFailed, "The input value for an argument is invalid.")
+		return 0, rejected(option.ExitFailed, "The input value for an argument is invalid.")
 	}
 	return n, nil
 }
@@ -358,7 +358,7 @@ func taskRange(o *option.Setting, text string) (api.Tasks, error) {
 		t.First, t.Last = t.Last, t.First
 	}
 	if t.First == 0 {
-		return api.Tasks{}, rejected(exitFailed, "job rejected: 0 is an invalid task id")
+		return api.Tasks{}, rejected(option.ExitFailed, "job rejected: 0 is an invalid task id")
 	}
 	return t, nil
 }
@@ -430,7 +430,7 @@ func (j *job) compose(name string, script []byte, operands []string) error {
 			if !j.hasName && r.Name != "" && strings.ContainsAny(r.Name[:1], "0123456789.") {
 				e.Text += "\nIt is called as its command; give it another name: -N job-" + strings.TrimLeft(r.Name, ".")
 			}
-			return rejected(exitFailed, e.Text)
+			return rejected(option.ExitFailed, e.Text)
 		}
 		return err
 	}

@@ -32,7 +32,7 @@ func (a *slotsAsked) add(ads bool, name string) error {
 	}
 	m := slotName.FindStringSubmatch(name)
 	if m == nil {
-		return &failure{exitFailed, fmt.Sprintf("error: %q is no slot", api.Visible(name))}
+		return failf("error: %q is no slot", api.Visible(name))
 	}
 	a.request.Slot = api.SlotID(m[1])
 	return nil
@@ -43,7 +43,7 @@ func (s *session) slots(ctx context.Context, a *slotsAsked, asJSON bool) error {
 	var reply api.SlotsReply
 	err := s.client.Call(ctx, api.VerbSlots, &a.request, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
-		return &failure{exitFailed, "error: " + api.Visible(e.Text)}
+		return failf("error: %s", api.Visible(e.Text))
 	}
 	switch {
 	case err != nil:

@@ -12,6 +12,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qrsh/client"
+	"paddock/qsub/internal/option"
 )
 
 // Delays of qsub -sync when execd does not answer: it is being restarted.
@@ -57,9 +58,9 @@ func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) er
 	var reply api.DeleteReply
 	err = s.client.Call(ctx, api.VerbDelete, &api.DeleteRequest{Jobs: []string{strconv.Itoa(job.Job)}}, &reply)
 	if err != nil {
-		return &failure{exitFailed, fmt.Sprintf("qsub: cannot delete job %d: %s", job.Job, api.Visible(err.Error()))}
+		return failf("qsub: cannot delete job %d: %s", job.Job, api.Visible(err.Error()))
 	}
-	return &failure{exit: exitFailed}
+	return &failure{exit: option.ExitFailed}
 }
 
 // follow tells how tasks end until none is left.
@@ -127,7 +128,7 @@ func (w *waiter) reply(line *statusLine, reply *api.WaitReply) (done bool, err e
 		if !w.unable {
 			fmt.Fprintf(w.s.err, "Unable to run job %d\n", w.job.Job)
 		}
-		return true, &failure{exitFailed, fmt.Sprintf("Job %d is in error state: %s", w.job.Job, api.Visible(reply.Error))}
+		return true, failf("Job %d is in error state: %s", w.job.Job, api.Visible(reply.Error))
 	case reply.Done:
 		return true, w.end()
 	}
@@ -178,7 +179,7 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 		w.ended[place/64] |= 1 << (place % 64)
 		w.count++
 	}
-	exit, out := exitFailed, w.s.err
+	exit, out := option.ExitFailed, w.s.err
 	w.unable = w.unable || !e.Ran
 	if text := endText(id, e); text != "" {
 		fmt.Fprintln(out, text)
@@ -226,7 +227,7 @@ func (w *waiter) end() error {
 			fmt.Fprintf(w.s.err, "Unable to run %d tasks of job %d\n", left, w.job.Job)
 		}
 		if w.exit == 0 {
-			w.exit = exitFailed
+			w.exit = option.ExitFailed
 		}
 	}
 	if w.exit == 0 {

@@ -24,11 +24,11 @@ const resolveTime = 10 * time.Second
 func (s *session) inherit(ctx context.Context, j *job, operands []string) error {
 	text := os.Getenv("JOB_ID")
 	if text == "" {
-		return &failure{exitFailed, fmt.Sprintf("error: %q called with option \"-inherit\", but \"JOB_ID\" not set in environment", s.command)}
+		return failf("error: %q called with option \"-inherit\", but \"JOB_ID\" not set in environment", s.command)
 	}
 	number, err := strconv.Atoi(text)
 	if err != nil || number < 1 {
-		return &failure{exitFailed, fmt.Sprintf("error: JOB_ID %q in the environment is not the number of a job", api.Visible(text))}
+		return failf("error: JOB_ID %q in the environment is not the number of a job", api.Visible(text))
 	}
 	if len(operands) < 2 {
 		return &option.Error{Exit: option.ExitUsage, Text: "option -inherit wants a host and a command"}
@@ -106,7 +106,7 @@ func (s *session) runTask(ctx context.Context, j *job, req *api.TaskRequest) err
 	c := s.interactiveClient(j)
 	var err error
 	if req.Interactive.Client, err = c.Listen(); err != nil {
-		return &failure{exitFailed, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
+		return failf("%s: %s", s.command, api.Visible(err.Error()))
 	}
 	say := func(format string, args ...any) {
 		if j.verbose {
@@ -124,7 +124,7 @@ func (s *session) runTask(ctx context.Context, j *job, req *api.TaskRequest) err
 	c.Task = &api.TaskEndRequest{Job: req.Job, Task: reply.Task, ID: reply.ID}
 	end, err := c.Follow(ctx, req.Job, "")
 	if errors.Is(err, client.ErrLost) {
-		return &failure{exitFailed, fmt.Sprintf("%s: %s", s.command, api.Visible(err.Error()))}
+		return failf("%s: %s", s.command, api.Visible(err.Error()))
 	}
 	if err != nil {
 		return s.callFailed(err)
@@ -148,7 +148,7 @@ func (s *session) startTask(ctx context.Context, req *api.TaskRequest, say func(
 		return reply, err
 	}
 	failed := func(format string, args ...any) error {
-		return &failure{exitFailed, fmt.Sprintf("error: executing task of job %d failed: ", req.Job) + api.Visible(fmt.Sprintf(format, args...))}
+		return failf("error: executing task of job %d failed: %s", req.Job, api.Visible(fmt.Sprintf(format, args...)))
 	}
 	if e.Code != api.CodeElsewhere {
 		say("%s", api.Visible(e.Text))

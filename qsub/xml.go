@@ -17,7 +17,7 @@ import (
 const schemas = "http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/"
 
 // errTwoForms refuses a question that has two answers.
-var errTwoForms = &option.Error{Exit: exitFailed, Text: "options -json and -xml exclude each other"}
+var errTwoForms = &option.Error{Exit: option.ExitFailed, Text: "options -json and -xml exclude each other"}
 
 // xmlWriter writes the XML of qstat and qhost, line by line as Grid Engine does,
 // since scripts read it by line, too.

@@ -67,11 +67,12 @@ func (e *Error) Error() string {
 	return e.Text
 }
 
-// Exit statuses of qsub, as Grid Engine's.
+// Exit statuses, as Grid Engine's.
 const (
-	ExitUsage = 2 // an option that is not there, or has no argument
-	ExitWord  = 5 // a word where an option should be
-	ExitValue = 7 // an argument that makes no sense
+	ExitFailed = 1 // what was asked for could not be done
+	ExitUsage  = 2 // an option that is not there, or has no argument
+	ExitWord   = 5 // a word where an option should be
+	ExitValue  = 7 // an argument that makes no sense
 )
 
 // Errorf returns an error of a setting's value.
