@@ -594,6 +594,9 @@ func TestOutputOfQueuedJob(t *testing.T) {
 	if s.memory.last.Exit != exit.Hold || s.r.Store.State(s.l.task) != job.Errored || !strings.Contains(s.l.task.Reason, "output transfer: no space") {
 		t.Errorf("the task is %v, %q, code %d; want it in error", s.r.Store.State(s.l.task), s.l.task.Reason, s.memory.last.Exit)
 	}
+	if line, err := os.ReadFile(s.book); err != nil || !strings.Contains(string(line), "output transfer%3A no space") {
+		t.Errorf("accounted as %q, %v; want what became of the output", line, err)
+	}
 }
 
 // scripted gives the scene a job that has not ended, with a script after it.

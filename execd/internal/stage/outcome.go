@@ -17,7 +17,7 @@ import (
 const sigkill = syscall.SIGKILL
 
 // conclude makes of a run's outcome what is recorded of it: code, reason in
-// words, what becomes of the task, and the accounting line.
+// words, and what becomes of the task.
 func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 	t := l.task
 	e := endOf(out)
@@ -66,7 +66,6 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 	if e.Fate == job.FateRequeue && out.Checkpoint {
 		e.Checkpoint, e.PID = true, r.Launcher.JobPID(t.RunID())
 	}
-	e.Accounting = r.line(l, out, e)
 	return e
 }
 
@@ -219,14 +218,14 @@ func (r *Runner) Rerunnable(t *job.Task) bool {
 }
 
 // line composes the accounting line.
-func (r *Runner) line(l *life, out *spool.Outcome, e *job.End) string {
-	rec := r.record(l.task, e)
-	if out.Usage != nil {
+func (r *Runner) line(l *life) string {
+	rec := r.record(l.task, l.end)
+	if u := l.outcome.Usage; u != nil {
 		total := l.total
 		if r.Config().Global.ReservedUsage {
 			usage.Reserve(&total, l.task.Slots(), 0)
 		}
-		fill(&rec, out.Usage, &total)
+		fill(&rec, u, &total)
 		l.tasks.addSum(&rec)
 	}
 	return r.compose(l.task, rec)

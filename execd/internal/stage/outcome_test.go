@@ -222,7 +222,8 @@ func TestConclude(t *testing.T) {
 					t.Fatalf("Evict = %v, %v", news, err)
 				}
 			}
-			e := r.conclude(&life{task: task, total: usage.Final(api.Usage{}, tt.out.Usage)}, &tt.out)
+			l := &life{task: task, outcome: &tt.out, total: usage.Final(api.Usage{}, tt.out.Usage)}
+			e := r.conclude(l, &tt.out)
 			if e.Fate != tt.fate || e.Failed != tt.failed || e.Exit != tt.exit || e.Reason != tt.reason || e.Checkpoint != tt.ckpt {
 				t.Errorf("conclude = fate %s, failed %d, exit %d, %q, checkpoint %v; want %s, %d, %d, %q, %v",
 					e.Fate, e.Failed, e.Exit, e.Reason, e.Checkpoint, tt.fate, tt.failed, tt.exit, tt.reason, tt.ckpt)
@@ -234,9 +235,10 @@ func TestConclude(t *testing.T) {
 			if tt.faulty && !strings.HasPrefix(reasons[0], "queue all.q marked QERROR as result of job 1's failure at host h\nin error since ") {
 				t.Errorf("the queue is in error because of %q", reasons[0])
 			}
-			rec, err := accounting.Parse([]byte(e.Accounting))
+			l.end = e
+			rec, err := accounting.Parse([]byte(r.line(l)))
 			if err != nil {
-				t.Fatalf("accounting line %q: %v", e.Accounting, err)
+				t.Fatalf("accounting line: %v", err)
 			}
 			start, cpu := int64(1001), 1.5
 			if tt.notInJob {

@@ -612,8 +612,12 @@ func (r *Runner) tellOver(l *life, again bool) {
 	}
 }
 
-// account makes the end durable and writes its accounting line.
+// account makes the end durable and writes its accounting line. The line says what
+// has become of the job up to here; of an end that is recorded the record has it.
 func (r *Runner) account(l *life) error {
+	if l.end.Accounting == "" {
+		l.end.Accounting = r.line(l)
+	}
 	entry := r.Book.Enter(job.Ending{Task: l.task, End: l.end, Time: time.Now()})
 	if err := entry.Written(); err != nil {
 		return &Retry{l.backoff(), err.Error()}
