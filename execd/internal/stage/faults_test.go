@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/exit"
 	"paddock/spool/spooltest"
 )
 
@@ -51,6 +53,40 @@ func TestEndFaults(t *testing.T) {
 				}
 			})
 	}
+}
+
+// REQ-EXIT-111, REQ-EXIT-115: execd is killed at each write of an end whose output cannot
+// be delivered. The next one makes the same of the job: it waits for somebody to look,
+// and its accounting line says why.
+func TestGivenUpCrashes(t *testing.T) {
+	const reason = "output transfer: no space"
+	spooltest.EachFault(t, unix.ENOSPC,
+		func(t *testing.T) *scene {
+			s := newScene(t, nil)
+			s.mend()
+			s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
+			return s
+		},
+		func(t *testing.T, s *scene) error {
+			s.t = t
+			return s.settled()
+		},
+		func(t *testing.T, s *scene, got error) {
+			s.t = t
+			if got != nil {
+				s.restart()
+				// What was not noted is done again, and comes to the same.
+				s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
+				s.until()
+			}
+			if s.r.Store.State(s.l.task) != job.Errored || s.l.task.Reason != reason {
+				t.Errorf("the task is %v, %q; want it in error", s.r.Store.State(s.l.task), s.l.task.Reason)
+			}
+			line, err := os.ReadFile(s.book)
+			if err != nil || s.accounting() != 1 || !strings.Contains(string(line), strings.ReplaceAll(reason, ":", "%3A")) {
+				t.Errorf("accounted as %q, %v; want one line with the reason", line, err)
+			}
+		})
 }
 
 // The disk is full at each write of a preparation that comes to nothing. When there is

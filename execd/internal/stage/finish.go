@@ -216,27 +216,43 @@ func (f *finish) Transfer() (exit.Result, error) {
 		return exit.Nothing, nil
 	}
 	if l.output == nil {
-		l.output = &exit.Transfer{
-			Code:  exit.HoldOutput,
-			Start: func(done func(error)) { r.Output.Send(l.task, done) },
-			Enter: l.again,
-			Call:  l.event,
-			Lost:  func(err error) { r.Log.Warn(fmt.Sprintf("job %v: output: %v", l.task, err)) },
-		}
+		l.output = r.transfer(l, "output", exit.HoldOutput, func(done func(error)) { r.Output.Send(l.task, done) })
 	}
-	result, err := l.output.Step()
-	if result == exit.Failed { // there is no connection that could come back
-		l.output.Reconnected()
-		return result, &Retry{backoff(l.attempts + 1), err.Error()}
+	result := step(l.output)
+	g := l.output.GivenUp()
+	if g == nil {
+		return result, nil
 	}
-	if g := l.output.GivenUp(); g != nil {
-		r.Log.Error(fmt.Sprintf("job %v: output: given up: %v", l.task, g.Err))
-		l.end.Reason, l.end.Fate = "output transfer: "+g.Err.Error(), job.FateRequeue
-		if g.Hold {
-			l.end.Fate = job.FateError
-		}
+	if err := r.note(l, HookRun{Step: exit.StepTransfer, GivenUp: g}); err != nil {
+		return exit.Failed, err
 	}
-	return result, err
+	r.Log.Error(fmt.Sprintf("job %v: output: given up: %s", l.task, g.Reason))
+	l.undelivered = g
+	l.lose(l.end)
+	return exit.Nothing, nil // it is noted
+}
+
+// transfer makes a transfer of the files of a run. Here no connection comes back that
+// was lost: it is tried again after a while, and not before that, whatever enters
+// meanwhile.
+func (r *Runner) transfer(l *life, what string, code int, start func(done func(error))) *exit.Transfer {
+	t := &exit.Transfer{Code: code, Start: start, Event: l.event}
+	t.Lost = func(attempt int, err error) {
+		after := backoff(attempt)
+		r.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", l.task, what, err, after))
+		time.AfterFunc(after, func() { l.event(t.Reconnected) })
+	}
+	return t
+}
+
+// step enters a transfer. One that waits to be tried again is in progress: its event
+// is on the way.
+func step(t *exit.Transfer) exit.Result {
+	result, err := t.Step()
+	if err != nil {
+		return exit.InProgress
+	}
+	return result
 }
 
 // Gone removes the last traces, and what becomes of the task is recorded.
@@ -292,6 +308,9 @@ func (f *finish) journal(step string, write func(Event) error) (exit.Result, err
 	}
 	if l.end.Fate == job.FateError {
 		e.Exit = exit.Hold
+		if g := l.undelivered; g != nil {
+			e.Code, e.Subcode = g.Code, g.Subcode
+		}
 	}
 	if a, err := r.jobAd(l); err == nil {
 		e.Ad = ad.Ended(a, r.final(l))

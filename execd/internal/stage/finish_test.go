@@ -157,6 +157,31 @@ func (s *scene) life(task *job.Task) *life {
 	return l
 }
 
+// restart has the execd that was be dead, and another find what it has left.
+func (s *scene) restart() {
+	s.t.Helper()
+	s.l.mu.Lock()
+	s.l.over = true
+	s.l.mu.Unlock()
+	d, _, err := s.r.Launcher.Find(s.l.task.RunID())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	list, err := readHooks(d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	x, l := s.l.extra, s.life(s.l.task)
+	if x != nil {
+		l.extra = &extra{keyword: x.keyword, owner: x.owner, exit: x.exit}
+	}
+	l.recall(list)
+	if l.end = l.task.End; s.r.Store.State(l.task) != job.Ended {
+		l.end = s.r.conclude(l, l.outcome)
+	}
+	s.l = l
+}
+
 // hasHook gives the run a hook for its end.
 func (s *scene) hasHook() {
 	s.l.extra = &extra{
@@ -399,21 +424,7 @@ func TestEndAfterRestart(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	s.wantTrace("hook exit", "event over")
-	d, _, err := s.r.Launcher.Find(s.l.task.RunID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := readHooks(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := s.l.extra
-	s.l.mu.Lock()
-	s.l.over = true // the execd that was is dead
-	s.l.mu.Unlock()
-	s.l = s.life(s.l.task)
-	s.l.extra = &extra{keyword: x.keyword, owner: x.owner, exit: x.exit}
-	s.l.recall(list)
+	s.restart()
 	s.mend()
 	s.until()
 	s.wantTrace("hook exit", "event over", "told", "ad")
@@ -591,12 +602,37 @@ func TestOutputOfQueuedJob(t *testing.T) {
 	s.mend()
 	s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
 	s.until()
-	if s.memory.last.Exit != exit.Hold || s.r.Store.State(s.l.task) != job.Errored || !strings.Contains(s.l.task.Reason, "output transfer: no space") {
+	if e := s.memory.last; e.Exit != exit.Hold || e.Code != exit.HoldOutput || e.Subcode != 28 || s.r.Store.State(s.l.task) != job.Errored || !strings.Contains(s.l.task.Reason, "output transfer: no space") {
 		t.Errorf("the task is %v, %q, code %d; want it in error", s.r.Store.State(s.l.task), s.l.task.Reason, s.memory.last.Exit)
 	}
 	if line, err := os.ReadFile(s.book); err != nil || !strings.Contains(string(line), "output transfer%3A no space") {
 		t.Errorf("accounted as %q, %v; want what became of the output", line, err)
 	}
+}
+
+// REQ-EXIT-23, REQ-EXIT-37: a transfer that has failed waits for its own time, whatever
+// enters the list of steps meanwhile.
+func TestOutputIsNotTriedAtOnce(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.r.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
+	for lost := false; !lost; time.Sleep(time.Millisecond) {
+		if err := s.enter(); !errors.Is(err, errWait) {
+			t.Fatal(err)
+		}
+		s.l.mu.Lock()
+		_, err := s.l.output.Step() // without an error it is under way
+		lost = err != nil
+		s.l.mu.Unlock()
+	}
+	for range 10 {
+		if err := s.enter(); !errors.Is(err, errWait) {
+			t.Fatalf("while it waits: %v; want that it goes on waiting", err)
+		}
+	}
+	s.wantTrace("output")
+	s.until()
+	s.wantTrace("output", "output", "event over", "told", "ad")
 }
 
 // scripted gives the scene a job that has not ended, with a script after it.

@@ -81,8 +81,10 @@ type HookRun struct {
 	Result  *hook.Result `json:"result,omitempty"`
 	Verdict string       `json:"verdict,omitempty"` // what became of the job by it
 	Changed []string     `json:"changed,omitempty"` // attributes of the job's ad
-	Count   int          `json:"count,omitempty"`   // of UPDATE_JOB_INFO: how often it ran; Result is the last of them
-	Skipped int          `json:"skipped,omitempty"` // and how often it did not, since it still ran
+	// GivenUp is, of a step that transfers, why it has not succeeded.
+	GivenUp *exit.GivenUp `json:"given_up,omitempty"`
+	Count   int           `json:"count,omitempty"`   // of UPDATE_JOB_INFO: how often it ran; Result is the last of them
+	Skipped int           `json:"skipped,omitempty"` // and how often it did not, since it still ran
 }
 
 // any reports whether there is anything at all.
@@ -434,6 +436,9 @@ func (l *life) recall(list []HookRun) {
 		}
 		if h.Step == stepPost && h.Result != nil {
 			l.postStatus = statusOf(h.Result)
+		}
+		if h.Step == exit.StepTransfer {
+			l.undelivered = h.GivenUp
 		}
 		if l.extra != nil && h.Result != nil {
 			l.extra.runs = append(l.extra.runs, h)

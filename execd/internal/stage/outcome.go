@@ -10,6 +10,7 @@ import (
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
@@ -29,10 +30,8 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 		}
 	}
 	if out.Usage != nil && e.Exit != 0 {
-		if full := r.Launcher.ScratchFull(t.RunID()); full != "" && e.Reason != "" {
-			e.Reason += "; " + full
-		} else {
-			e.Reason += full
+		if full := r.Launcher.ScratchFull(t.RunID()); full != "" {
+			e.Reason = joined(e.Reason, full)
 		}
 	}
 	want := r.Store.Want(t)
@@ -58,14 +57,15 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 	}
 	e.Fate = r.fate(t, out, e.Failed, want != nil && !want.Requeue)
 	if !l.postStatus.OK() && e.Fate == job.FateDone {
-		e.Fate, e.Reason = job.FateError, r.postReason(l, e)
+		e.Fate, e.Reason = job.FateError, joined(e.Reason, postReason(l.postStatus))
 	}
-	if t.Job.Interactive || t.Job.Foreign { // nobody would start it again
+	if l.isNobodys() {
 		e.Fate = job.FateDone // who sent it is told
 	}
 	if e.Fate == job.FateRequeue && out.Checkpoint {
 		e.Checkpoint, e.PID = true, r.Launcher.JobPID(t.RunID())
 	}
+	l.lose(e)
 	return e
 }
 
@@ -91,16 +91,39 @@ func cutShort(out *spool.Outcome, failed int) bool {
 	return failed != 0
 }
 
+// isNobodys reports whether nobody would start the job of a run again.
+func (l *life) isNobodys() bool { return l.task.Job.Interactive || l.task.Job.Foreign }
+
 // postReason says how the script after a job has failed.
-func (r *Runner) postReason(l *life, e *job.End) string {
-	text := fmt.Sprintf("script after the job failed: exit status %d", l.postStatus.Code)
-	if l.postStatus.Signal != 0 {
-		text = fmt.Sprintf("script after the job failed: killed by signal %s (%d)", spool.SignalName(l.postStatus.Signal), l.postStatus.Signal)
+func postReason(s exit.Status) string {
+	if s.Signal != 0 {
+		return fmt.Sprintf("script after the job failed: killed by signal %s (%d)", spool.SignalName(s.Signal), s.Signal)
 	}
-	if e.Reason != "" {
-		text = e.Reason + "; " + text
+	return fmt.Sprintf("script after the job failed: exit status %d", s.Code)
+}
+
+// lose makes of an end what becomes of it when its output does not arrive.
+func (l *life) lose(e *job.End) {
+	g := l.undelivered
+	if g == nil {
+		return
 	}
-	return text
+	e.Reason = joined(e.Reason, "output transfer: "+g.Reason)
+	switch {
+	case l.isNobodys(): // who sent it is told
+	case g.Hold:
+		e.Fate = job.FateError
+	default:
+		e.Fate = job.FateRequeue
+	}
+}
+
+// joined is a reason with another one behind it.
+func joined(reason, more string) string {
+	if reason == "" {
+		return more
+	}
+	return reason + "; " + more
 }
 
 // endOf is what an outcome says by itself.

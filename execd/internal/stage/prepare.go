@@ -40,9 +40,8 @@ const (
 
 // Codes of a hold, as ads say them.
 const (
-	holdHook       = 19 // a prepare hook said so
-	holdPreScript  = 36
-	holdPostScript = 37
+	holdHook      = 19 // a prepare hook said so
+	holdPreScript = 36
 )
 
 // prepare does what is to be done before the job: hooks, transfer of its files, its
@@ -301,29 +300,17 @@ func (r *Runner) fetch(l *life) (exit.Result, error) {
 		return exit.Failed, &unprepared{verdict: goesBack}
 	}
 	if x.input == nil {
-		x.input = &exit.Transfer{
-			Code:  exit.HoldInput,
-			Start: func(done func(error)) { r.Input.Fetch(l.task, done) },
-			Enter: l.again,
-			Call:  l.event,
-			Lost: func(err error) {
-				r.Log.Warn(fmt.Sprintf("job %v: input: %v", l.task, err))
-			},
-		}
+		x.input = r.transfer(l, "input", exit.HoldInput, func(done func(error)) { r.Input.Fetch(l.task, done) })
 	}
-	result, err := x.input.Step()
+	result := step(x.input)
 	if g := x.input.GivenUp(); g != nil {
-		u := &unprepared{verdict: goesBack, text: "input transfer: " + g.Err.Error()}
+		u := &unprepared{verdict: goesBack, text: "input transfer: " + g.Reason}
 		if g.Hold {
 			u.verdict, u.code, u.subcode = isHeld, g.Code, g.Subcode
 		}
 		return exit.Failed, u
 	}
-	if result == exit.Failed { // there is no connection that could come back
-		x.input.Reconnected()
-		return exit.Failed, &Retry{backoff(l.attempts + 1), err.Error()}
-	}
-	return result, err
+	return result, nil
 }
 
 // runPre runs the script that the job wants to be run before it.

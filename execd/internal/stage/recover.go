@@ -121,9 +121,25 @@ func (r *Runner) findAgain(l *life) error {
 	told := r.Journal != nil && r.Journal.Wants(l.task)
 	fed := r.Input != nil && r.Input.Wants(l.task)
 	mailed := l.task.State == job.Ended && wanted(l.task, mail.Aborted)
-	if !hooks && !told && !fed && !mailed && !l.task.Job.Foreign {
+	if !hooks && !told && !fed && !mailed && !l.task.Job.Foreign && r.Output == nil {
 		return nil
 	}
+	d, _, findErr := r.Launcher.Find(l.task.RunID())
+	var list []HookRun
+	var readErr error
+	switch {
+	case findErr == nil:
+		list, readErr = readHooks(d)
+	case mailed && errors.Is(findErr, fs.ErrNotExist) && l.task.Start.Boot == r.Boot:
+		l.tail.Set(stepMail) // the directory went after it
+	}
+	err := r.findExtraAgain(l)
+	l.recall(list)
+	return errors.Join(err, readErr)
+}
+
+// findExtraAgain is findExtra for a run that an earlier execd has begun.
+func (r *Runner) findExtraAgain(l *life) error {
 	request, err := r.Store.Request(l.task.Job)
 	if err != nil {
 		return err
@@ -141,16 +157,7 @@ func (r *Runner) findAgain(l *life) error {
 	if later && l.extra != nil {
 		l.extra.owner = nil
 	}
-	d, _, findErr := r.Launcher.Find(l.task.RunID())
-	if findErr != nil {
-		if mailed && errors.Is(findErr, fs.ErrNotExist) && l.task.Start.Boot == r.Boot {
-			l.tail.Set(stepMail) // the directory went after it
-		}
-		return err // which the caller will see as well
-	}
-	list, readErr := readHooks(d)
-	l.recall(list)
-	return errors.Join(err, readErr)
+	return err
 }
 
 // holdAgain takes back the slots of a run whose hook for the end has not been run:

@@ -106,6 +106,8 @@ type life struct {
 	postStatus exit.Status    // of the script after the job
 	exitTries  int            // how often the hook for its end could not be started
 	output     *exit.Transfer // nil: not begun
+	// undelivered is why the output has not arrived; nil: it has, or is to come.
+	undelivered *exit.GivenUp
 
 	tasks    tasks // what was started in it
 	steer    steering

@@ -36,9 +36,8 @@ func newAgent(t *testing.T) *agent {
 	a.transfer = &Transfer{
 		Code:  HoldOutput,
 		Start: func(done func(error)) { a.note("transfer begins"); a.done = done },
-		Enter: func() { a.queued = append(a.queued, func() { a.enter() }) },
-		Lost:  func(error) { a.link = false },
-		Call:  func(f func()) { f() },
+		Event: func(f func()) { a.queued = append(a.queued, func() { f(); a.enter() }) },
+		Lost:  func(int, error) { a.link = false },
 	}
 	return a
 }

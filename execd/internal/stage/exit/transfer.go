@@ -24,12 +24,13 @@ const (
 	HoldInput  = 13
 )
 
-// GivenUp says what became of a transfer that did not succeed.
+// GivenUp says what became of a transfer that did not succeed. It is written down
+// with the step, so that it counts for the next execd as well.
 type GivenUp struct {
-	Hold    bool // else the job runs again
-	Code    int  // of the hold
-	Subcode int
-	Err     error
+	Hold    bool   `json:"hold,omitempty"` // else the job runs again
+	Code    int    `json:"code,omitempty"` // of the hold
+	Subcode int    `json:"subcode,omitempty"`
+	Reason  string `json:"reason"`
 }
 
 // Transfer is a transfer as a step: it runs elsewhere, one at a time, and its end
@@ -37,15 +38,14 @@ type GivenUp struct {
 type Transfer struct {
 	// Code is HoldOutput or HoldInput.
 	Code int
-	// Start begins it and returns at once. It calls done, once, at its end, and
-	// not before it returns.
+	// Start begins it and returns at once. It calls done, once, at its end.
 	Start func(done func(error))
-	// Enter enters the pipeline at its top, by an event of its own.
-	Enter func()
-	// Lost is told of a failure that may pass: the connection is dropped.
-	Lost func(error)
-	// Call lets what done tells meet the step, one after the other.
-	Call func(func())
+	// Event has something happen to the step, and enters the pipeline at its top
+	// after it.
+	Event func(func())
+	// Lost is told of a failure that may pass, the attempt's: the connection is
+	// dropped, and nothing is tried before Reconnected is called.
+	Lost func(attempt int, err error)
 
 	active, over, waits bool
 	attempts            int
@@ -64,7 +64,7 @@ func (t *Transfer) Step() (Result, error) {
 	}
 	t.active = true
 	t.attempts++
-	t.Start(func(err error) { t.Call(func() { t.ended(err) }) })
+	t.Start(func(err error) { t.Event(func() { t.ended(err) }) })
 	return InProgress, nil
 }
 
@@ -76,14 +76,13 @@ func (t *Transfer) ended(err error) {
 	case err == nil:
 		t.over = true
 	case errors.As(err, &permanent):
-		t.over, t.failed = true, &GivenUp{Hold: true, Code: t.Code, Subcode: permanent.Errno, Err: err}
+		t.over, t.failed = true, &GivenUp{Hold: true, Code: t.Code, Subcode: permanent.Errno, Reason: err.Error()}
 	case t.attempts >= MaxTransfers:
-		t.over, t.failed = true, &GivenUp{Err: fmt.Errorf("%w (after %d attempts)", err, t.attempts)}
+		t.over, t.failed = true, &GivenUp{Reason: fmt.Sprintf("%v (after %d attempts)", err, t.attempts)}
 	default:
 		t.waits = true
-		t.Lost(err)
+		t.Lost(t.attempts, err)
 	}
-	t.Enter()
 }
 
 // Reconnected tells that there is a connection again: the next step tries it.
