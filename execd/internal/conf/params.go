@@ -634,18 +634,11 @@ func setProcessors(into *string, v string) error {
 	if strings.EqualFold(v, "UNDEFINED") || isNone(v) {
 		return nil
 	}
-	for _, word := range list(v) {
-		low, high, isRange := strings.Cut(word, "-")
-		if !isRange {
-			high = low
-		}
-		first, err1 := strconv.ParseUint(low, 10, 16)
-		last, err2 := strconv.ParseUint(high, 10, 16)
-		if err1 != nil || err2 != nil || last < first {
-			return fmt.Errorf("%q is not a range of processors", word)
-		}
+	cpus := strings.Join(list(v), ",")
+	if _, err := spool.ParseCPUs(cpus); err != nil {
+		return err
 	}
-	*into = strings.Join(list(v), ",")
+	*into = cpus
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
+	"paddock/spool"
 )
 
 // Load is how loaded the host is: the load values of complex(5) and what the
@@ -235,7 +236,7 @@ func (l *Load) lookProcessors() error {
 		return err
 	}
 	if l.online != string(text) {
-		cpus, err := parseCPUs(string(text))
+		cpus, err := spool.ParseCPUs(strings.TrimSpace(string(text)))
 		if err != nil {
 			return err
 		}

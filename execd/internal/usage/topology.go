@@ -1,7 +1,6 @@
 package usage
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -81,24 +80,4 @@ func (t topology) cores() int {
 		n += len(s)
 	}
 	return n
-}
-
-// parseCPUs parses a list of processors, "0-3,8".
-func parseCPUs(text string) ([]int, error) {
-	var cpus []int
-	for word := range strings.SplitSeq(strings.TrimSpace(text), ",") {
-		low, high, isRange := strings.Cut(word, "-")
-		if !isRange {
-			high = low
-		}
-		first, err1 := strconv.Atoi(low)
-		last, err2 := strconv.Atoi(high)
-		if err := cmp.Or(err1, err2); err != nil || first < 0 || last < first || last > 1<<16 {
-			return nil, fmt.Errorf("%q is not a list of processors", text)
-		}
-		for n := first; n <= last; n++ {
-			cpus = append(cpus, n)
-		}
-	}
-	return cpus, nil
 }

@@ -20,7 +20,7 @@ func (s *stage) bind() {
 	}
 	if err == nil && request.inform {
 		if cpus, err := request.processors(sysCPU); err == nil {
-			s.bound = joinInts(cpus, " ")
+			s.bound = joinInts(cpus)
 		}
 		return
 	}
@@ -32,7 +32,7 @@ func (s *stage) bind() {
 		s.say("do_core_binding: " + err.Error() + ", " + s.order.Name + " is not bound")
 		return
 	}
-	s.bound = joinInts(bound, " ")
+	s.bound = joinInts(bound)
 	s.say("do_core_binding: " + s.order.Name + " is bound to processors " + s.bound)
 }
 
@@ -66,7 +66,7 @@ func readBinding(c *spool.Config) (binding, error) {
 	case IsNone(list):
 		return binding{}, errors.New("cannot use " + spool.KeyBindingToUse + " " + strconv.Quote(use) + " without " + spool.KeyBindingCPUSet)
 	}
-	cpus, err := parseCPUs(list)
+	cpus, err := spool.ParseCPUs(list)
 	if err != nil {
 		return binding{}, errors.New("cannot use " + spool.KeyBindingCPUSet + ": " + err.Error())
 	}
@@ -106,8 +106,8 @@ func parseBinding(v string) (binding, error) {
 			}
 			break
 		}
-		s, err1 := parseSmall(first)
-		c, err2 := parseSmall(second)
+		s, err1 := spool.ParseCPU(first)
+		c, err2 := spool.ParseCPU(second)
 		if err := firstOf(err1, err2); err != nil {
 			return bad(err.Error())
 		}
@@ -118,41 +118,6 @@ func parseBinding(v string) (binding, error) {
 		return bad("no cores are named")
 	}
 	return b, nil
-}
-
-// maxCPUs is more than any Linux is built for.
-const maxCPUs = 8192
-
-// parseSmall parses the number of a processor, core or socket.
-func parseSmall(s string) (int, error) {
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil || n >= maxCPUs {
-		return 0, errors.New(strconv.Quote(s) + " is not a number below " + strconv.Itoa(maxCPUs))
-	}
-	return int(n), nil
-}
-
-// parseCPUs parses a list of processors as the kernel writes it: 0-3,8.
-func parseCPUs(s string) ([]int, error) {
-	var mask cpuMask
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		from, err1 := parseSmall(first)
-		to, err2 := parseSmall(last)
-		if err := firstOf(err1, err2); err != nil {
-			return nil, err
-		}
-		if from > to {
-			return nil, errors.New(strconv.Quote(part) + " is not a range of processors")
-		}
-		for cpu := from; cpu <= to; cpu++ {
-			mask.set(cpu)
-		}
-	}
-	return mask.list(), nil
 }
 
 // apply binds this thread to the processors wished for, as far as it may use
@@ -174,10 +139,10 @@ func (b *binding) apply(root string) ([]int, error) {
 	}
 	list := mask.list()
 	if len(list) == 0 {
-		return nil, errors.New("none of the processors " + joinInts(cpus, " ") + " may be used")
+		return nil, errors.New("none of the processors " + joinInts(cpus) + " may be used")
 	}
 	if err := setAffinity(&mask); err != nil {
-		return nil, errors.New("cannot bind to processors " + joinInts(list, " ") + ": " + errnoText(err))
+		return nil, errors.New("cannot bind to processors " + joinInts(list) + ": " + errnoText(err))
 	}
 	return list, nil
 }
@@ -196,14 +161,14 @@ func (b *binding) processors(root string) ([]int, error) {
 
 // cpuMask is a set of processors as the kernel has it, and larger than the one
 // of package unix, which ends at 1024.
-type cpuMask [maxCPUs / 64]uint64
+type cpuMask [spool.MaxCPUs / 64]uint64
 
 func (m *cpuMask) set(cpu int)      { m[cpu/64] |= 1 << (cpu % 64) }
 func (m *cpuMask) has(cpu int) bool { return m[cpu/64]&(1<<(cpu%64)) != 0 }
 
 func (m *cpuMask) list() []int {
 	var out []int
-	for cpu := range maxCPUs {
+	for cpu := range spool.MaxCPUs {
 		if m.has(cpu) {
 			out = append(out, cpu)
 		}
@@ -229,10 +194,10 @@ func setAffinity(m *cpuMask) error {
 	return nil
 }
 
-func joinInts(list []int, sep string) string {
+func joinInts(list []int) string {
 	words := make([]string, len(list))
 	for i, n := range list {
 		words[i] = strconv.Itoa(n)
 	}
-	return strings.Join(words, sep)
+	return strings.Join(words, " ")
 }

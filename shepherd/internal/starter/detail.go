@@ -38,8 +38,8 @@ func (s *stage) detailIDs(when string) {
 	rg, eg, sg := unix.Getresgid()
 	groups, _ := unix.Getgroups()
 	nice, _ := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	s.log.Detail(when + " the switch of users: uid " + joinInts([]int{r, e, saved}, " ") + ", gid " + joinInts([]int{rg, eg, sg}, " ") +
-		", groups " + joinInts(groups, " ") + ", nice " + strconv.Itoa(20-nice)) // the system call counts from 40 down
+	s.log.Detail(when + " the switch of users: uid " + joinInts([]int{r, e, saved}) + ", gid " + joinInts([]int{rg, eg, sg}) +
+		", groups " + joinInts(groups) + ", nice " + strconv.Itoa(20-nice)) // the system call counts from 40 down
 }
 
 // detailReady traces what is open and known before the exec.

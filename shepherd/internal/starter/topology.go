@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/spool"
 )
 
 // sysCPU is where the kernel describes the processors.
@@ -30,7 +32,7 @@ func readTopology(root string) (topology, error) {
 	if err != nil {
 		return nil, errors.New("cannot read " + root + "/online: " + errnoText(err))
 	}
-	online, err := parseCPUs(text)
+	online, err := spool.ParseCPUs(text)
 	if err != nil {
 		return nil, errors.New("cannot read " + root + "/online: " + err.Error())
 	}
