@@ -9,6 +9,7 @@ package conf
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"paddock/execd/internal/conf/knob"
@@ -48,6 +49,7 @@ type Config struct {
 	Elsewhere []string  // names of queues that have not this host
 	Warnings  []Problem // what was accepted, and is without effect
 
+	dir     string                       // what it was read from
 	objects map[string]map[string][]line // what Show prints, by kind and name
 	builtin []file                       // of objects that are there without a file
 	read    *kept                        // what it was made of; nil: not the files as they are
@@ -197,6 +199,22 @@ func (p *Problem) Error() string {
 		return p.File + ": " + p.Text
 	}
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+}
+
+// Doubt returns a problem with a parameter of the queue, of which "" is the
+// configuration of all, with the place where the parameter stands, if it does.
+func (c *Config) Doubt(queue, parameter, text string) Problem {
+	kind, where := kindConf, ""
+	if queue != "" {
+		kind, where = kindQueue, "queue "+queue+": "
+	}
+	p := Problem{Text: where + parameter + ": " + text}
+	for _, l := range c.objects[kind][queue] {
+		if l.name == parameter && l.number > 0 {
+			p.File, p.Line = filepath.Join(c.dir, places[kind], queue), l.number
+		}
+	}
+	return p
 }
 
 // Queue returns the queue of that name, or nil.

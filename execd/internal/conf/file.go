@@ -173,6 +173,7 @@ type line struct {
 	written string // as it is printed
 	inForce string // without the overrides, as it counts on this host
 	form    form
+	number  int // of the line in the file; 0: it is not there
 }
 
 // apply gives each parameter its value, what stands in the file or what stands
@@ -204,7 +205,7 @@ func apply[T any](l *loader, path string, entries []entry, params []param[T], in
 		e, given := found[p.name]
 		if !given {
 			if v := absent[p.name]; v != "" {
-				lines = append(lines, line{p.name, v, v, p.form})
+				lines = append(lines, line{name: p.name, written: v, inForce: v, form: p.form})
 			}
 			if p.standard == "" {
 				continue
@@ -229,7 +230,7 @@ func apply[T any](l *loader, path string, entries []entry, params []param[T], in
 				continue
 			}
 		}
-		lines = append(lines, line{p.name, written, p.form.canonical(inForce), p.form})
+		lines = append(lines, line{p.name, written, p.form.canonical(inForce), p.form, e.line})
 	}
 	return lines
 }

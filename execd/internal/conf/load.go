@@ -71,7 +71,7 @@ func loadAll(o Options) (*Config, []*Problem) {
 }
 
 func newLoader(o Options) *loader {
-	l := &loader{Options: o, conf: &Config{Hostname: o.Host, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
+	l := &loader{Options: o, conf: &Config{Hostname: o.Host, dir: o.Dir, objects: map[string]map[string][]line{}}, groups: map[string][]string{}}
 	if o.instead == nil && o.kept == nil {
 		l.conf.read = &kept{Files: map[string][]byte{}, Dirs: map[string][]string{}}
 	}

@@ -81,9 +81,10 @@ func Check(o Options) (*conf.Config, error) {
 	broken := checkHooks(c, o.RootMode)
 	if err == nil { // else it is known too little of what devices and directories are for
 		_, without := launch.ScratchReport(c, o.RootMode)
-		for _, text := range slices.Concat(without, launch.DeviceProblems(c), missing(c, o.Places.Tmp)) {
+		for _, text := range slices.Concat(without, launch.DeviceProblems(c)) {
 			c.Warnings = append(c.Warnings, conf.Problem{File: o.Places.Config, Text: text})
 		}
+		c.Warnings = append(c.Warnings, missing(c, o.Places.Tmp, os.Stat)...)
 	}
 	if err := errors.Join(err, broken); err != nil {
 		return c, &UsageError{err}
@@ -295,6 +296,7 @@ type daemon struct {
 	usage  *usage.Sampler
 	load   *usage.Load
 	drain  *drain.Drain
+	health lookout
 	gauge  *usage.Gauge // of the host, for the ads of slots
 	counts metrics.Counts
 	server *server.Server
@@ -311,7 +313,7 @@ type daemon struct {
 func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*daemon, error) {
 	config := live.Current()
 	host := config.Hostname
-	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}}
+	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}, health: lookout{stat: os.Stat}}
 	d.hooks.Store(hook.NewTable(config.Knobs))
 	if err := claimSpool(root, log); err != nil {
 		return nil, err

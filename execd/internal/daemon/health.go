@@ -6,9 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"paddock/execd/internal/conf"
+	"paddock/spool"
 )
 
 // problems are what somebody should look at: mistakes that keep the files of the
@@ -19,35 +24,99 @@ func (d *daemon) problems() []string {
 	for _, text := range d.config.Mistakes() {
 		lines = append(lines, "configuration not in force: "+text)
 	}
-	return append(lines, missing(d.config.Current(), d.opts.Places.Tmp)...)
+	return append(lines, d.health.lines(d.config.Current(), d.opts.Places.Tmp)...)
 }
 
-// missing tells of programs and directories that the configuration names and that
-// are not there. They may come: it is no mistake.
+// lookPatience is how long who asks waits for a file system.
+const lookPatience = time.Second
+
+// A lookout looks for what the configuration names, for who asks, and apart from
+// him: a file system that hangs holds one look, and nobody.
+type lookout struct {
+	stat func(string) (fs.FileInfo, error)
+
+	mu   sync.Mutex
+	look *look // the last one; nil: none was begun
+}
+
+// A look is one at all that a configuration names.
+type look struct {
+	config *conf.Config
+	path   atomic.Pointer[string] // what it is at
+	late   chan struct{}          // closed when nobody waits for it any more
+	done   chan struct{}          // closed when it has ended
+	found  []string               // then: what is not there
+}
+
+// lines tells what is not there, as of now. A path that does not answer it tells
+// in place of all.
+func (o *lookout) lines(c *conf.Config, tmp string) []string {
+	l := o.begun(c, tmp)
+	select {
+	case <-l.done:
+		return l.found
+	case <-l.late:
+		return []string{"no answer from " + *l.path.Load() + ": whether all that the configuration names is there is not known"}
+	}
+}
+
+// begun returns the look that is under way, or begins one.
+func (o *lookout) begun(c *conf.Config, tmp string) *look {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.look != nil && o.look.config == c {
+		select {
+		case <-o.look.done:
+		default:
+			return o.look
+		}
+	}
+	l := &look{config: c, late: make(chan struct{}), done: make(chan struct{})}
+	l.path.Store(new(onlineCPUs))
+	o.look = l
+	go func() {
+		defer close(l.done)
+		defer time.AfterFunc(lookPatience, func() { close(l.late) }).Stop()
+		for _, p := range missing(c, tmp, func(path string) (fs.FileInfo, error) {
+			l.path.Store(&path)
+			return o.stat(path)
+		}) {
+			l.found = append(l.found, p.Error())
+		}
+	}()
+	return l
+}
+
+// missing tells of programs, directories and processors that the configuration names
+// and that are not there. They may come: it is no mistake.
 // tmp is a directory that execd makes.
-func missing(c *conf.Config, tmp string) (lines []string) {
-	look := func(where, what, path string, dir bool) {
+func missing(c *conf.Config, tmp string, stat func(string) (fs.FileInfo, error)) (found []conf.Problem) {
+	tell := func(queue, what, format string, args ...any) {
+		found = append(found, c.Doubt(queue, what, fmt.Sprintf(format, args...)))
+	}
+	look := func(queue, what, path string, dir bool) {
 		if !filepath.IsAbs(path) || strings.Contains(path, "$") {
 			return // what it is, is known when a job runs
 		}
-		info, err := os.Stat(path)
+		info, err := stat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			lines = append(lines, fmt.Sprintf("%s%s: cannot find %s", where, what, path))
+			tell(queue, what, "cannot find %s", path)
 		case err != nil:
-			lines = append(lines, fmt.Sprintf("%s%s: %v", where, what, err))
+			tell(queue, what, "%v", err)
 		case dir && !info.IsDir():
-			lines = append(lines, fmt.Sprintf("%s%s: %s is no directory", where, what, path))
+			tell(queue, what, "%s is no directory", path)
 		case !dir && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0):
-			lines = append(lines, fmt.Sprintf("%s%s: %s is no program", where, what, path))
+			tell(queue, what, "%s is no program", path)
 		}
 	}
-	command := func(where, what, value string) {
+	command := func(queue, what, value string) {
 		_, text, _ := conf.SplitProcedure(value)
 		if words := strings.Fields(text); len(words) > 0 {
-			look(where, what, words[0], false)
+			look(queue, what, words[0], false)
 		}
 	}
+	online, there := processors()
 	command("", "prolog", c.Global.Prolog)
 	command("", "epilog", c.Global.Epilog)
 	if c.Global.Mailer != conf.MailerAuto {
@@ -55,14 +124,30 @@ func missing(c *conf.Config, tmp string) (lines []string) {
 	}
 	for i := range c.Queues {
 		q := &c.Queues[i]
-		where := "queue " + q.Name + ": "
-		command(where, "prolog", q.Prolog)
-		command(where, "epilog", q.Epilog)
-		command(where, "starter_method", q.StarterMethod)
-		look(where, "shell", q.Shell, false)
+		command(q.Name, "prolog", q.Prolog)
+		command(q.Name, "epilog", q.Epilog)
+		command(q.Name, "starter_method", q.StarterMethod)
+		look(q.Name, "shell", q.Shell, false)
 		if q.Tmpdir != tmp {
-			look(where, "tmpdir", q.Tmpdir, true)
+			look(q.Name, "tmpdir", q.Tmpdir, true)
+		}
+		wanted, _ := spool.ParseCPUs(q.Processors) // "" are all
+		lacks := func(cpu int) bool { return !slices.Contains(there, cpu) }
+		if at := slices.IndexFunc(wanted, lacks); at >= 0 && there != nil {
+			tell(q.Name, "processors", "this host has no processor %d, only %s", wanted[at], online)
 		}
 	}
-	return lines
+	return found
+}
+
+// onlineCPUs is where the kernel lists the processors that are on.
+const onlineCPUs = "/sys/devices/system/cpu/online"
+
+// processors returns those that are on, and as the kernel writes them; nil: that is
+// not known.
+func processors() (text string, cpus []int) {
+	data, _ := os.ReadFile(onlineCPUs)
+	text = strings.TrimSpace(string(data))
+	cpus, _ = spool.ParseCPUs(text)
+	return text, cpus
 }
