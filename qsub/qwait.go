@@ -138,7 +138,7 @@ type jobWait struct {
 	api.Waited
 	count int // of its tasks; 0: it is over, and nobody knows
 	ends  taskEnds
-	stuck string // why it does not end by itself
+	stuck *api.Stuck // why it does not end by itself
 	over  bool
 }
 
@@ -275,7 +275,7 @@ func (w *jobsWait) wait(ctx context.Context) error {
 		var request api.EndsRequest
 		var left []*jobWait
 		for _, j := range w.jobs {
-			if !j.over && j.stuck == "" {
+			if !j.over && j.stuck == nil {
 				left = append(left, j)
 				request.Jobs = append(request.Jobs, j.Waited)
 			}
@@ -304,7 +304,7 @@ func (w *jobsWait) wait(ctx context.Context) error {
 		}
 		for _, stuck := range reply.Stuck {
 			if i := stuck.Place; i >= 0 && i < len(left) {
-				left[i].stuck = stuck.Reason
+				left[i].stuck = &stuck
 			}
 		}
 	}
@@ -331,7 +331,7 @@ func (w *jobsWait) tell(ctx context.Context, ended []api.TaskEnd) error {
 func (w *jobsWait) givenUp(err error) error {
 	var left []string
 	for _, j := range w.jobs {
-		if !j.over && j.stuck == "" {
+		if !j.over && j.stuck == nil {
 			left = append(left, j.String())
 		}
 	}
@@ -443,8 +443,8 @@ func (w *jobsWait) verdict() error {
 // lost says what is missing of a job; "": nothing.
 func (j *jobWait) lost() string {
 	switch left := j.count - j.ends.count; {
-	case j.stuck != "":
-		return fmt.Sprintf("Job %v is in error state: %s", j, api.Visible(j.stuck))
+	case j.stuck != nil:
+		return stuckText(j, j.stuck)
 	case j.count == 0 && j.ends.count == 0:
 		return fmt.Sprintf("Job %v is over, and there is no accounting record of it: it was deleted before it started, or the accounting file is a new one.", j)
 	case j.count == 0 || left <= 0:

@@ -128,7 +128,7 @@ func (w *waiter) reply(line *statusLine, reply *api.WaitReply) (done bool, err e
 		if !w.unable {
 			fmt.Fprintf(w.s.err, "Unable to run job %d\n", w.job.Job)
 		}
-		return true, failf("Job %d is in error state: %s", w.job.Job, api.Visible(reply.Error))
+		return true, failf("%s", stuckText(w.job.Job, &api.Stuck{Reason: reply.Error, Vain: reply.Vain}))
 	case reply.Done:
 		return true, w.end()
 	}
@@ -136,6 +136,15 @@ func (w *waiter) reply(line *statusLine, reply *api.WaitReply) (done bool, err e
 		return true, fmt.Errorf("cannot write standard output: %w", err)
 	}
 	return false, nil
+}
+
+// stuckText says why a job does not end by itself.
+func stuckText(job any, stuck *api.Stuck) string {
+	state := "is in error state"
+	if stuck.Vain {
+		state = "waits in vain"
+	}
+	return fmt.Sprintf("Job %v %s: %s", job, state, api.Visible(stuck.Reason))
 }
 
 // waiter gathers the ends of a job's tasks.

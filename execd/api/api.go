@@ -735,7 +735,8 @@ type WaitReply struct {
 	// ended since may be among Ended instead.
 	Started bool   `json:"started,omitempty"`
 	Done    bool   `json:"done"`            // no task is left
-	Error   string `json:"error,omitempty"` // the job is in error (Eqw) and waits for somebody to clear it: why
+	Error   string `json:"error,omitempty"` // the job does not end by itself: why
+	Vain    bool   `json:"vain,omitempty"`  // as in Stuck
 }
 
 // StatusRequest asks how execd does.

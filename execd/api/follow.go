@@ -67,13 +67,16 @@ type EndsReply struct {
 	Ended  []TaskEnd `json:"ended,omitempty"`
 	Cursor string    `json:"cursor"`
 	Over   []int     `json:"over,omitempty"`  // the places in Jobs of which nothing is left
-	Stuck  []Stuck   `json:"stuck,omitempty"` // those of which only tasks in error are left
+	Stuck  []Stuck   `json:"stuck,omitempty"` // those of which only what needs somebody is left
 }
 
 // Stuck is why a job that is waited for does not end by itself.
 type Stuck struct {
 	Place  int    `json:"place"` // in Jobs
 	Reason string `json:"reason"`
+	// Vain says that it waits for the success of what has not succeeded; else it is in
+	// error.
+	Vain bool `json:"vain,omitempty"`
 }
 
 // OutputRequest asks where a job writes its output.

@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"slices"
 
 	"paddock/execd/api"
 	"paddock/spool"
@@ -103,35 +102,6 @@ func (j *Job) hasEnded() bool {
 		}
 	}
 	return false
-}
-
-// ChangedTasks is Changed for some tasks of a job alone; zero: all of them. They
-// are over when they are accounted and do not run again, however much of their
-// job is left.
-func (s *Store) ChangedTasks(j *Job, tasks api.Tasks) (changed <-chan struct{}, over bool, reason string) {
-	changed, over, reason = s.Changed(j)
-	if over || !tasks.IsArray() {
-		return changed, over, reason
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	pending := j.pending.clone()
-	waits := cutLen(&pending, tasks) > 0
-	reason = ""
-	for _, t := range slices.Backward(j.tasksInOrder()) {
-		switch {
-		case !within(t.Number, tasks):
-		case t.State == Errored:
-			reason = t.Reason
-		case t.State == Ended && t.counted && t.End.Fate == FateDone:
-		default:
-			waits = true
-		}
-	}
-	if waits {
-		return changed, false, ""
-	}
-	return changed, reason == "", reason
 }
 
 // Top returns List of everybody's jobs, or of those that users' patterns name,

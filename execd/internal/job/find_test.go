@@ -76,9 +76,9 @@ func TestChangedTasks(t *testing.T) {
 	var changed <-chan struct{}
 	is := func(when string, n int, over bool, reason string) {
 		t.Helper()
-		c, gotOver, gotReason := s.ChangedTasks(j, only(n))
-		if changed = c; gotOver != over || gotReason != reason {
-			t.Errorf("%s: task %d over %v, reason %q; want %v, %q", when, n, gotOver, gotReason, over, reason)
+		c, gotOver, stuck := s.ChangedTasks(j, only(n))
+		if changed = c; gotOver != over || stuck.Reason != reason {
+			t.Errorf("%s: task %d over %v, reason %q; want %v, %q", when, n, gotOver, stuck.Reason, over, reason)
 		}
 	}
 	told := func(when string) {
@@ -126,8 +126,8 @@ func TestChangedTasks(t *testing.T) {
 	told("deleted")
 	is("deleted", 5, true, "")
 	is("never was", 7, true, "")
-	if _, over, reason := s.ChangedTasks(j, api.Tasks{}); over || reason != "" {
-		t.Errorf("the job: over %v, reason %q", over, reason)
+	if _, over, stuck := s.ChangedTasks(j, api.Tasks{}); over || stuck.Reason != "" {
+		t.Errorf("the job: over %v, reason %q", over, stuck.Reason)
 	}
 
 	// It was to run again, and was deleted before it did.

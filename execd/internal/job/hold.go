@@ -247,13 +247,18 @@ func (s *Store) waitsLess(j *Job, n int) {
 func (s *Store) unlink(j *Job) {
 	j.freed = s.followers[j.Number]
 	delete(s.followers, j.Number)
+	var vain []*Job
 	for _, f := range j.freed {
 		s.waitsLess(f, 1)
 		delete(f.waitsFor, j.Number)
 		for _, u := range f.unmetBy(j) {
 			_ = f.doom(u) // the tasks are its own
 			j.dooms = append(j.dooms, doomed{f, u})
+			vain = append(vain, f)
 		}
+	}
+	if len(vain) > 0 {
+		s.changeVain(vain...)
 	}
 }
 

@@ -46,6 +46,8 @@ type Store struct {
 	// waits counts the elements of followers, by the uid of who waits.
 	waits map[int]int // guarded by mu
 
+	vains map[*Job]*vain // guarded by mu; what inVain has found out since it has changed
+
 	predecessors sync.Mutex // held while those of a job are altered
 	finished     memory     // guarded by mu
 	fresh        []*Job     // guarded by mu; the last that were submitted, see remember
@@ -332,6 +334,7 @@ func (s *Store) drop(j *Job) {
 	j.wakeWaiting()
 	s.ended.enter(j)
 	delete(s.jobs, j.Number)
+	delete(s.vains, j)
 	s.unlink(j)
 	if s.byUser[j.UID]--; s.byUser[j.UID] <= 0 {
 		delete(s.byUser, j.UID)

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,17 +66,22 @@ func (j *Job) unmetBy(p *Job) (list []*unmet) {
 		if !slices.Contains(j.success, d) {
 			continue
 		}
-		tasks := j.all()
-		if byTask {
-			rest := tasks.clone()
-			holdFollowers(&p.failed, &rest)
-			tasks.Subtract(&rest)
-		}
-		if tasks.Len() > 0 {
+		if tasks := j.following(d, &p.failed); tasks.Len() > 0 {
 			list = append(list, &unmet{d, tasks.format(), p.failureText()})
 		}
 	}
 	return list
+}
+
+// following returns the tasks that depend on these of another job.
+func (j *Job) following(d dependency, these *Tasks) Tasks {
+	tasks := j.all()
+	if d.ByTask {
+		rest := tasks.clone()
+		holdFollowers(these, &rest)
+		tasks.Subtract(&rest)
+	}
+	return tasks
 }
 
 // failureText says of a job that is over how it failed.
@@ -83,11 +89,7 @@ func (j *Job) failureText() string {
 	if !j.Tasks.IsArray() {
 		return fmt.Sprintf("job %d failed%s", j.Number, j.failure)
 	}
-	tasks := j.failed.format()
-	if len(tasks) > 60 {
-		tasks = tasks[:60] + "..."
-	}
-	return fmt.Sprintf("tasks %s of job %d failed, the first%s", tasks, j.Number, j.failure)
+	return fmt.Sprintf("tasks %s of job %d failed, the first%s", j.failed.short(), j.Number, j.failure)
 }
 
 // dependOn puts into a header what the job depends on by -hold_jid_ok and
@@ -176,6 +178,7 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 		for _, u := range j.unmetBy(p) {
 			_ = j.doom(u)
 		}
+		s.changeVain(j)
 		s.mu.Unlock()
 	}
 	s.mu.Lock()
@@ -189,20 +192,98 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 	return nil
 }
 
+// vain is what of a job waits in vain: tasks that never start as things are.
+type vain struct {
+	tasks Tasks
+	root  string   // how what it all comes from has ended; empty: nothing is in vain
+	texts []string // a line for each dependency
+}
+
+// maxVainTexts bounds the lines about one job.
+const maxVainTexts = 20
+
+func (v *vain) add(tasks *Tasks, on, root string, of *Job) {
+	v.root = cmp.Or(v.root, root)
+	v.tasks.AddAll(tasks)
+	if len(v.texts) == maxVainTexts {
+		return
+	}
+	what := "it"
+	if tasks.Len() < of.count() {
+		what = "tasks " + tasks.short()
+	}
+	v.texts = append(v.texts, fmt.Sprintf("%s: %s will never start; delete it by qdel", on+root, what))
+}
+
+// inVain returns what of a job never starts, because what must succeed for it has not, or
+// waits in vain itself. The Store's mutex is held.
+func (s *Store) inVain(j *Job) *vain {
+	if len(j.success) == 0 {
+		return &vain{tasks: NoTasks(j.Tasks)}
+	}
+	if s.vains == nil {
+		s.vains = map[*Job]*vain{}
+	}
+	// Chains may be long: what a job depends on is looked at before it, without recursion.
+	for next := []*Job{j}; len(next) > 0; {
+		at, n := next[len(next)-1], len(next)
+		for _, d := range at.success {
+			if p := s.jobs[d.Job]; s.vains[at] == nil && p != nil && len(p.success) > 0 && s.vains[p] == nil {
+				next = append(next, p)
+			}
+		}
+		if len(next) == n {
+			if s.vains[at] == nil {
+				s.vains[at] = s.lookInVain(at)
+			}
+			next = next[:n-1]
+		}
+	}
+	return s.vains[j]
+}
+
+// lookInVain is inVain of a job where it is known of those that it depends on.
+func (s *Store) lookInVain(j *Job) *vain {
+	v := &vain{tasks: NoTasks(j.Tasks)}
+	for _, u := range j.unmet {
+		tasks, _ := parseTasks(u.Tasks, j.Tasks) // doom has looked at it
+		v.add(&tasks, "", u.Why, j)
+	}
+	for _, d := range j.success {
+		p := s.vains[s.jobs[d.Job]]
+		if p == nil || p.root == "" {
+			continue
+		}
+		on := fmt.Sprintf("job %d never starts, since ", d.Job)
+		if p.tasks.Len() < s.jobs[d.Job].count() {
+			on = fmt.Sprintf("tasks %s of job %d never start, since ", p.tasks.short(), d.Job)
+		}
+		if tasks := j.following(d, &p.tasks); tasks.Len() > 0 {
+			v.add(&tasks, on, p.root, j)
+		}
+	}
+	return v
+}
+
+// changeVain takes note that it has changed what of jobs waits in vain, and tells those
+// who wait for them and for what depends on them. The Store's mutex is held.
+func (s *Store) changeVain(jobs ...*Job) {
+	s.vains = nil
+	told := map[*Job]bool{}
+	for len(jobs) > 0 {
+		j := jobs[len(jobs)-1]
+		jobs = jobs[:len(jobs)-1]
+		if !told[j] {
+			told[j] = true
+			j.wakeWaiting()
+			jobs = append(jobs, s.followers[j.Number]...)
+		}
+	}
+}
+
 // Unmet says why a job, or tasks of it, will never run; nil: they may.
 func (s *Store) Unmet(j *Job) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return j.unmetTexts()
-}
-
-func (j *Job) unmetTexts() (texts []string) {
-	for _, u := range j.unmet {
-		what := "it"
-		if tasks, _ := parseTasks(u.Tasks, j.Tasks); tasks.Len() < j.count() {
-			what = "tasks " + u.Tasks
-		}
-		texts = append(texts, fmt.Sprintf("%s: %s will never start; delete it by qdel", u.Why, what))
-	}
-	return texts
+	return s.inVain(j).texts
 }

@@ -217,6 +217,15 @@ func (s *Tasks) format() string {
 	return b.String()
 }
 
+// short is format for people, of a set that may be long.
+func (s *Tasks) short() string {
+	text := s.format()
+	if len(text) > 60 {
+		text = text[:60] + "..."
+	}
+	return text
+}
+
 // parseTasks reads what format wrote.
 func parseTasks(text string, of api.Tasks) (Tasks, bool) {
 	set := NoTasks(of)

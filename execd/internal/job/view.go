@@ -86,32 +86,56 @@ func (s *Store) Want(t *Task) *Want {
 }
 
 // Changed returns a channel that is closed when another end of the job is in
-// the accounting file, and whether the job is over or waits in error, with the
-// reason, as of now.
-func (s *Store) Changed(j *Job) (changed <-chan struct{}, over bool, reason string) {
+// the accounting file, and whether the job is over, or why it does not end by itself,
+// as of now.
+func (s *Store) Changed(j *Job) (changed <-chan struct{}, over bool, stuck api.Stuck) {
+	return s.ChangedTasks(j, api.Tasks{})
+}
+
+// ChangedTasks is Changed for some tasks of a job alone; zero: all of them. They
+// are over when they are accounted and do not run again, however much of their
+// job is left.
+func (s *Store) ChangedTasks(j *Job, tasks api.Tasks) (changed <-chan struct{}, over bool, stuck api.Stuck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	over = s.jobs[j.Number] != j
 	if j.changed == nil {
 		j.changed = make(chan struct{})
 	}
-	// Only when nothing else of it goes on is the job stuck.
-	if j.pending.Len() == 0 && j.started == 0 {
-		for _, t := range j.active {
-			if t.State != Errored {
-				return j.changed, over, ""
-			}
-			reason = t.Reason
+	if s.jobs[j.Number] != j {
+		return j.changed, true, stuck
+	}
+	some := tasks.IsArray()
+	pending, vain := j.pending.clone(), s.inVain(j)
+	if some {
+		pending = pending.Cut(tasks)
+	}
+	if pending.Len() > 0 && vain.root != "" {
+		stuck = api.Stuck{Reason: vain.texts[0], Vain: true}
+		pending.Subtract(&vain.tasks)
+	}
+	// Only when nothing else of them goes on are they stuck.
+	waits := pending.Len() > 0
+	for _, t := range slices.Backward(j.tasksInOrder()) {
+		switch {
+		case some && !within(t.Number, tasks):
+		case t.State == Errored:
+			stuck = api.Stuck{Reason: t.Reason}
+		case some && t.State == Ended && t.counted && t.End.Fate == FateDone:
+		default:
+			waits = true
 		}
 	}
-	return j.changed, over, reason
+	if waits {
+		return j.changed, false, api.Stuck{}
+	}
+	return j.changed, some && stuck == api.Stuck{}, stuck
 }
 
 // Starts returns a channel that is closed when more is known of whether a job starts;
 // and whether a task of it has started, or none will as long as nobody does anything:
-// it is over or in error.
+// it is over, in error, or waits in vain.
 func (s *Store) Starts(j *Job) (changed <-chan struct{}, started, never bool) {
-	changed, over, reason := s.Changed(j)
+	changed, over, stuck := s.Changed(j)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.startAwaited = true
@@ -120,7 +144,7 @@ func (s *Store) Starts(j *Job) (changed <-chan struct{}, started, never bool) {
 			return changed, true, false
 		}
 	}
-	return changed, false, over || reason != ""
+	return changed, false, over || stuck.Reason != ""
 }
 
 // hasBegun reports whether the start of a task is recorded. The Store's mutex is held.
@@ -277,7 +301,7 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 		if free := s.free(j); free.Len() == 0 {
 			d.Reasons = []string{j.heldBecause(d.Holds, d.WaitsFor)}
 		}
-		if texts := j.unmetTexts(); len(texts) > 0 {
+		if texts := s.inVain(j).texts; len(texts) > 0 {
 			d.Reasons = texts
 		}
 		if at, delayed := j.earliest(); delayed != "" && at.After(time.Now()) {

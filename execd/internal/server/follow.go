@@ -56,7 +56,7 @@ func (s *Server) wait(ctx context.Context, c job.Caller, req *api.WaitRequest) (
 	ends, err := s.await(ctx, c, &api.EndsRequest{Jobs: []api.Waited{{Job: req.Job}}, Cursor: req.Cursor})
 	reply := api.WaitReply{Ended: ends.Ended, Cursor: ends.Cursor, Done: len(ends.Over) > 0}
 	if len(ends.Stuck) > 0 {
-		reply.Error = ends.Stuck[0].Reason
+		reply.Error, reply.Vain = ends.Stuck[0].Reason, ends.Stuck[0].Vain
 	}
 	return reply, err
 }
@@ -141,7 +141,7 @@ func (s *Server) accounted(ctx context.Context, c job.Caller, place job.Place, n
 	return s.Book.Ends(ctx, place, numbers...)
 }
 
-// look fills in which jobs are over, and which wait for somebody, and returns
+// look fills in which jobs are over, and which need somebody, and returns
 // what tells that one of the others has changed.
 func (s *Server) look(jobs []*job.Job, waited []api.Waited, reply *api.EndsReply) []<-chan struct{} {
 	var changed []<-chan struct{}
@@ -150,12 +150,13 @@ func (s *Server) look(jobs []*job.Job, waited []api.Waited, reply *api.EndsReply
 			reply.Over = append(reply.Over, i)
 			continue
 		}
-		c, over, reason := s.Store.ChangedTasks(j, waited[i].Tasks)
+		c, over, stuck := s.Store.ChangedTasks(j, waited[i].Tasks)
 		if over {
 			reply.Over = append(reply.Over, i)
 		}
-		if reason != "" {
-			reply.Stuck = append(reply.Stuck, api.Stuck{Place: i, Reason: reason})
+		if stuck.Reason != "" {
+			stuck.Place = i
+			reply.Stuck = append(reply.Stuck, stuck)
 		}
 		changed = append(changed, c)
 	}

@@ -399,9 +399,9 @@ func TestScriptBeforeTheJob(t *testing.T) {
 			}
 			continue
 		}
-		_, _, reason := s.r.Store.Changed(s.l.task.Job)
-		if !errors.Is(err, errOver) || !strings.Contains(reason, "script before the job failed: exit status 3") {
-			t.Errorf("%v, in error for %q; want the job to be in error", err, reason)
+		_, _, stuck := s.r.Store.Changed(s.l.task.Job)
+		if !errors.Is(err, errOver) || !strings.Contains(stuck.Reason, "script before the job failed: exit status 3") {
+			t.Errorf("%v, in error for %q; want the job to be in error", err, stuck.Reason)
 		}
 		eventually(t, "what is written of it", func() bool {
 			s.l.outbox.mu.Lock()

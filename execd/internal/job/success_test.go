@@ -1,0 +1,103 @@
+package job
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// failing leads the job's next task to an end that is no success.
+func failing(t *testing.T, s *Store, j *Job) {
+	t.Helper()
+	task := startTask(t, s, j)
+	for _, err := range s.End([]Ending{{Task: task, End: &End{Fate: FateDone, Exit: 3}, Time: time.Now()}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Settle(task); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All that depends on a job which has failed waits in vain, through however many others
+// and ways, and who waits for it is told.
+func TestVain(t *testing.T) {
+	root := newRoot(t)
+	s, _ := openStore(t, root)
+	submit(t, s, api.SubmitRequest{Name: "a"})
+	submit(t, s, api.SubmitRequest{Name: "l1", HoldOK: []string{"a"}})
+	submit(t, s, api.SubmitRequest{Name: "l1", HoldOK: []string{"a"}})
+	for _, on := range []string{"l1", "l2", "l3", "l4"} { // 2^4 ways lead to the last ones
+		next := "l" + string(on[1]+1)
+		submit(t, s, api.SubmitRequest{Name: next, HoldOK: []string{on}})
+		submit(t, s, api.SubmitRequest{Name: next, HoldOK: []string{on}})
+	}
+	ends := submit(t, s, api.SubmitRequest{Name: "ends", HoldJobs: []string{"l5"}})
+	last := s.Get(11)
+	changed, _, stuck := s.Changed(last)
+	if stuck.Reason != "" {
+		t.Fatalf("before anything has failed: %+v", stuck)
+	}
+	failing(t, s, s.Get(1))
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody was told")
+	}
+	const want = "job 8 never starts, since job 1 failed with exit code 3: it will never start; delete it by qdel"
+	for range 2 {
+		if _, _, stuck := s.Changed(s.Get(11)); stuck.Reason != want || !stuck.Vain {
+			t.Errorf("%+v; want %q", stuck, want)
+		}
+		if _, _, stuck := s.Changed(s.Get(ends.Number)); stuck.Reason != "" {
+			t.Errorf("what waits for an end alone is stuck: %+v", stuck)
+		}
+		s, _ = openStore(t, root) // a new execd says the same
+	}
+	// What is deleted has failed.
+	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"8", "9"}}, Caller{UID: alice.UID}, func(*Task) {}); err != nil {
+		t.Fatal(err)
+	}
+	texts := s.Unmet(s.Get(11))
+	if len(texts) != 2 || !strings.HasPrefix(texts[0], "job 8 failed: deleted before it ran: it ") {
+		t.Errorf("after the deletion of what it depends on: %q", texts)
+	}
+}
+
+// Tasks that can run do, before their array is stuck.
+func TestVainTasks(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	three := api.Tasks{First: 1, Last: 3, Step: 1}
+	a := submit(t, s, api.SubmitRequest{Name: "a", Tasks: three})
+	b := submit(t, s, api.SubmitRequest{Name: "b", Tasks: three, HoldArrayOK: []string{"a"}})
+	c := submit(t, s, api.SubmitRequest{Name: "c", Tasks: three, HoldArrayOK: []string{"b"}})
+	is := func(j *Job, task int, want string) {
+		t.Helper()
+		if _, _, stuck := s.ChangedTasks(j, api.Tasks{First: task, Last: task, Step: 1}); !strings.HasPrefix(stuck.Reason, want) || (want == "") != (stuck.Reason == "") {
+			t.Errorf("%v.%d is stuck for %q; want %q", j.Number, task, stuck.Reason, want)
+		}
+	}
+	failing(t, s, a)
+	for range 2 {
+		live(t, s, a, FateDone)
+	}
+	failed := "tasks 1 of job 1 failed, the first with exit code 3: tasks 1 will never start"
+	chained := "tasks 1 of job 2 never start, since tasks 1 of job 1 failed, the first with exit code 3: tasks 1 will never start"
+	is(b, 1, failed)
+	is(b, 2, "")
+	is(c, 1, chained)
+	is(c, 2, "")
+	if _, _, stuck := s.Changed(b); stuck.Reason != "" {
+		t.Errorf("two tasks can run, and it is stuck: %+v", stuck)
+	}
+	for _, j := range []*Job{b, b, c, c} {
+		live(t, s, j, FateDone)
+	}
+	is(c, 1, chained)
+	if _, over, stuck := s.Changed(c); over || !strings.HasPrefix(stuck.Reason, chained) {
+		t.Errorf("the array is over %v, stuck %+v; want %q", over, stuck, chained)
+	}
+}
