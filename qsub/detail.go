@@ -407,9 +407,6 @@ func originValue(r *api.SubmitRequest, prefix string) string {
 // stamp is a time in the tables of qstat.
 func stamp(t time.Time) string { return t.Local().Format("01/02/2006 15:04:05") }
 
-// date is a time in the listings of qstat -j and qacct -j.
-func date(t time.Time) string { return t.Local().Format("Mon Jan _2 15:04:05 2006") }
-
 // envList is an environment as qstat -j shows it: TERM, which the job has in any
 // case, comes first, and what is empty is NONE; -verify shows only the name.
 func envList(r *api.SubmitRequest, draft bool) string {
@@ -437,4 +434,17 @@ func environmentValue(env []string, name string) string {
 		}
 	}
 	return ""
+}
+
+// contextList is a context as qstat -j shows it.
+func contextList(context []string) string {
+	items := make([]string, len(context))
+	for i, v := range context {
+		name, value, _ := strings.Cut(v, "=")
+		if value == "" {
+			value = "NONE"
+		}
+		items[i] = name + "=" + value
+	}
+	return strings.Join(items, ",")
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,32 +11,10 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// host asks for the host and its queues.
-func (s *session) host(ctx context.Context, request *api.HostRequest) (*api.HostReply, error) {
-	var reply api.HostReply
-	err := s.client.Call(ctx, api.VerbHost, request, &reply)
-	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
-		return nil, failf("error: %s", api.Visible(e.Text)) // what was asked for is not known here
-	}
-	if err != nil {
-		return nil, s.callFailed(err)
-	}
-	return &reply, nil
-}
-
 // hostAndJobs is what qhost -json and qstat -f -json print.
 type hostAndJobs struct {
 	*api.HostReply
 	Jobs []api.JobStatus `json:"jobs,omitzero"` // nil: not asked for
-}
-
-// printJSON prints a reply as it is sent, for programs.
-func (s *session) printJSON(reply any) error {
-	text, err := api.Document(reply)
-	if err == nil {
-		_, err = s.out.Write(text)
-	}
-	return err
 }
 
 // hostValue returns the value of an attribute of the host, or "".
@@ -76,35 +52,6 @@ func measured(text string) (n float64, unit string, err error) {
 		return 0, "", nil
 	}
 	return n, units[k : k+1], nil
-}
-
-// instance returns the name of a queue on the host, "all.q@host".
-func instance(host *api.HostReply, q *api.QueueStatus) string {
-	if strings.Contains(q.Name, "@") {
-		return q.Name
-	}
-	return q.Name + "@" + host.Host
-}
-
-// matchQueue reports whether a pattern of a queue's name, of queue@host or of
-// queue@@hostgroup, is one of the queue.
-func matchQueue(pattern string, host *api.HostReply, q *api.QueueStatus) bool {
-	name, at, _ := strings.Cut(instance(host, q), "@")
-	queue, where, has := strings.Cut(pattern, "@")
-	return matchName(queue, name) && (!has || matchName(where, at) || inGroup(where, host))
-}
-
-// inGroup reports whether the host is in a group that a pattern with @ in front
-// is one of.
-func inGroup(pattern string, host *api.HostReply) bool {
-	return strings.HasPrefix(pattern, "@") && slices.ContainsFunc(host.HostGroups, func(group string) bool {
-		return matchName(strings.ToLower(pattern), strings.ToLower(group))
-	})
-}
-
-func matchName(pattern, text string) bool {
-	ok, err := path.Match(pattern, text)
-	return ok && err == nil
 }
 
 // queueFilter is what -q, -qs, -l, -pe and -U choose; the zero value chooses
@@ -153,8 +100,8 @@ func (f *queueFilter) set() bool {
 }
 
 // chosenHost asks for the host with the queues that the filter chooses.
-func (s *session) chosenHost(ctx context.Context, f *queueFilter) (*api.HostReply, error) {
-	host, err := s.host(ctx, &f.offers)
+func chosenHost(ctx context.Context, inv *invocation, f *queueFilter) (*api.HostReply, error) {
+	host, err := inv.host(ctx, &f.offers)
 	if err != nil {
 		return nil, err
 	}
@@ -179,8 +126,8 @@ func (f *queueFilter) choose(host *api.HostReply) error {
 }
 
 // qselect prints the names of queues.
-func (s *session) qselect(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qselect(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
@@ -190,7 +137,7 @@ func (s *session) qselect(ctx context.Context, args []string) error {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			return s.noOperand(o)
+			return inv.noOperand(o)
 		case o.Name == "-json":
 			asJSON = true
 		default:
@@ -199,15 +146,15 @@ func (s *session) qselect(ctx context.Context, args []string) error {
 			}
 		}
 	}
-	host, err := s.chosenHost(ctx, &filter)
+	host, err := chosenHost(ctx, inv, &filter)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return s.printJSON(host.Queues)
+		return inv.printJSON(host.Queues)
 	}
 	for i := range host.Queues {
-		fmt.Fprintln(s.out, api.Visible(instance(host, &host.Queues[i])))
+		fmt.Fprintln(inv.out, api.Visible(host.Instance(&host.Queues[i])))
 	}
 	if len(host.Queues) == 0 {
 		return &failure{exit: option.ExitFailed}
@@ -215,18 +162,9 @@ func (s *session) qselect(ctx context.Context, args []string) error {
 	return nil
 }
 
-// noOperand is the error of a word where only options may be.
-func (s *session) noOperand(o *option.Setting) error {
-	hint := fmt.Sprintf("Type \"%s -help\" for the options.", s.command)
-	if s.command == option.Qstat && o.Value() != "" {
-		hint = fmt.Sprintf("Did you mean \"%s -j %s\"? %s", s.command, api.Visible(o.Value()), hint)
-	}
-	return &option.Error{Exit: option.ExitFailed, Text: fmt.Sprintf("invalid option argument \"%s\"", o.Value()), Hint: hint}
-}
-
 // qhost shows the host, and its queues and jobs.
-func (s *session) qhost(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qhost(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
@@ -238,7 +176,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			return s.noOperand(o)
+			return inv.noOperand(o)
 		case o.Name == "-F":
 			values = true
 			attributes = append(attributes, list(o.Value())...)
@@ -275,18 +213,18 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		return errTwoForms
 	}
 	if slots.set {
-		return s.slots(ctx, &slots, asJSON)
+		return showSlots(ctx, inv, &slots, asJSON)
 	}
-	reply, err := s.host(ctx, &request)
+	reply, err := inv.host(ctx, &request)
 	if err != nil {
 		return err
 	}
 	if reply.Excluded {
 		if asJSON {
-			return s.printJSON(struct{}{})
+			return inv.printJSON(struct{}{})
 		}
 		if asXML {
-			return s.xmlHosts(nil, nil, &hostView{})
+			return xmlHosts(inv, nil, nil, &hostView{})
 		}
 		return nil
 	}
@@ -301,7 +239,7 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		if len(users) == 0 {
 			users = []string{"*"}
 		}
-		if err := s.eachJob(ctx, &api.JobsRequest{Users: users, States: "r", More: true}, func(j *api.JobStatus) {
+		if err := eachJob(ctx, inv, &api.JobsRequest{Users: users, States: "r", More: true}, func(j *api.JobStatus) {
 			if j.Queue != "" {
 				running = append(running, *j)
 			}
@@ -310,41 +248,41 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 		}
 	}
 	if asJSON {
-		return s.printJSON(hostAndJobs{reply, running})
+		return inv.printJSON(hostAndJobs{reply, running})
 	}
 	if asXML {
-		return s.xmlHosts(reply, running, &hostView{queues, values, short, attributes})
+		return xmlHosts(inv, reply, running, &hostView{queues, values, short, attributes})
 	}
-	s.hostHeading(short)
-	s.hostLine(append([]string{"global"}, slices.Repeat([]string{"-"}, len(hostColumns))...), short)
+	hostHeading(inv, short)
+	hostLine(inv, append([]string{"global"}, slices.Repeat([]string{"-"}, len(hostColumns))...), short)
 	if values {
-		writeHostValues(s, reply.Global, attributes)
+		writeHostValues(inv, reply.Global, attributes)
 	}
-	s.hostLine(append([]string{reply.Host}, hostCells(reply)...), short)
+	hostLine(inv, append([]string{reply.Host}, hostCells(reply)...), short)
 	if reply.Drain != nil {
-		fmt.Fprintf(s.out, "    %s: takes no jobs\n", reply.Drain)
+		fmt.Fprintf(inv.out, "    %s: takes no jobs\n", reply.Drain)
 	}
 	for _, broken := range reply.BrokenHooks {
-		fmt.Fprintf(s.out, "    broken hook: %s\n", api.Visible(broken))
+		fmt.Fprintf(inv.out, "    broken hook: %s\n", api.Visible(broken))
 	}
 	if values {
-		writeHostValues(s, reply.Values, attributes)
+		writeHostValues(inv, reply.Values, attributes)
 	}
 	lines := form{host: true, slots: true, full: queues}
 	columns := lines.columns()
 	if jobs && !queues && len(running) > 0 {
-		s.heading(&lines, columns, "   ")
+		heading(inv, &lines, columns, "   ")
 		for i := range running {
-			s.jobLines(&lines, columns, &running[i], nil)
+			jobLines(inv, &lines, columns, &running[i], nil)
 		}
 	}
 	if queues {
 		for i := range reply.Queues {
 			q := &reply.Queues[i]
 			name, _, _ := strings.Cut(q.Name, "@")
-			fmt.Fprintf(s.out, "   %s %-5s %-14s%s\n", column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
+			fmt.Fprintf(inv.out, "   %s %-5s %-14s%s\n", column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
 			for j := range running {
-				s.jobLines(&lines, columns, &running[j], func(queue string) bool { return queue == instance(reply, q) })
+				jobLines(inv, &lines, columns, &running[j], func(queue string) bool { return queue == reply.Instance(q) })
 			}
 		}
 	}
@@ -353,22 +291,22 @@ func (s *session) qhost(ctx context.Context, args []string) error {
 
 // hostHeading prints what stands above the lines of hosts. Short leaves out
 // sockets, cores and threads.
-func (s *session) hostHeading(short bool) {
-	s.hostLine([]string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"}, short)
+func hostHeading(inv *invocation, short bool) {
+	hostLine(inv, []string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"}, short)
 	width := 94
 	if short {
 		width = 79
 	}
-	fmt.Fprintln(s.out, strings.Repeat("-", width))
+	fmt.Fprintln(inv.out, strings.Repeat("-", width))
 }
 
 // hostLine prints the line of a host.
-func (s *session) hostLine(cells []string, short bool) {
-	fmt.Fprintf(s.out, "%s %s %6s", column(cells[0], 23), column(cells[1], 10), cells[2])
+func hostLine(inv *invocation, cells []string, short bool) {
+	fmt.Fprintf(inv.out, "%s %s %6s", column(cells[0], 23), column(cells[1], 10), cells[2])
 	if !short {
-		fmt.Fprintf(s.out, " %4s %4s %4s", cells[3], cells[4], cells[5])
+		fmt.Fprintf(inv.out, " %4s %4s %4s", cells[3], cells[4], cells[5])
 	}
-	fmt.Fprintf(s.out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
+	fmt.Fprintf(inv.out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
 }
 
 // hostCells are the values of the host in its line: architecture, processors,
@@ -395,7 +333,7 @@ func hostCells(h *api.HostReply) []string {
 }
 
 // writeHostValues prints the attributes of qhost -F, all or some.
-func writeHostValues(s *session, values []api.HostValue, names []string) {
+func writeHostValues(inv *invocation, values []api.HostValue, names []string) {
 	first := len(names) > 0
 	for _, v := range values {
 		if len(names) > 0 && !slices.Contains(names, v.Name) {
@@ -405,6 +343,6 @@ func writeHostValues(s *session, values []api.HostValue, names []string) {
 		if first {
 			before, first = "    Host Resource(s):      ", false
 		}
-		fmt.Fprintf(s.out, "%s%s:%s=%s\n", before, v.Source, v.Name, api.Visible(v.Decimal(true)))
+		fmt.Fprintf(inv.out, "%s%s:%s=%s\n", before, v.Source, v.Name, api.Visible(v.Decimal(true)))
 	}
 }

@@ -195,7 +195,7 @@ func (r *jobRow) tickets(none string) string {
 }
 
 // heading prints the titles of the columns, and a rule below.
-func (s *session) heading(f *form, columns []jobColumn, before string) {
+func heading(inv *invocation, f *form, columns []jobColumn, before string) {
 	var b strings.Builder
 	for _, c := range columns {
 		b.WriteString(column(c.title, c.width))
@@ -205,7 +205,7 @@ func (s *session) heading(f *form, columns []jobColumn, before string) {
 	if !f.host {
 		rule = f.rule()
 	}
-	fmt.Fprintf(s.out, "%s%s\n%s%s\n", before, b.String(), before, strings.Repeat("-", rule))
+	fmt.Fprintf(inv.out, "%s%s\n%s%s\n", before, b.String(), before, strings.Repeat("-", rule))
 }
 
 // rule is the length of the rule below the titles. Grid Engine adds a length
@@ -228,8 +228,8 @@ func (f *form) rule() int {
 const outOfLine = 12
 
 // jobLine prints a line of a job, and what it asked for if that is wanted.
-func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
-	b := s.out.AvailableBuffer()
+func jobLine(inv *invocation, f *form, columns []jobColumn, r *jobRow) {
+	b := inv.out.AvailableBuffer()
 	if f.host {
 		b = append(b, "   "...)
 	}
@@ -248,7 +248,7 @@ func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
 		case !c.again && r.next:
 			b = append(b, strings.Repeat(" ", c.width)...)
 		case c.state:
-			b = append(b, s.stateColumn(r.State, c.width)...)
+			b = append(b, stateColumn(inv.screen, r.State, c.width)...)
 		default:
 			b = append(b, c.cell(r)...)
 		}
@@ -256,15 +256,15 @@ func (s *session) jobLine(f *form, columns []jobColumn, r *jobRow) {
 	if f.peTasks && r.queue != "" {
 		b = r.appendTasks(b)
 	}
-	_, _ = s.out.Write(append(b, '\n')) // the error is the flush's too
+	_, _ = inv.out.Write(append(b, '\n')) // the error is the flush's too
 	if f.requests {
-		s.jobRequests(f, r)
+		jobRequests(inv, f, r)
 	}
 }
 
 // jobLines prints the lines of a job: those of the queues that are shown.
-func (s *session) jobLines(f *form, columns []jobColumn, j *api.JobStatus, shown func(queue string) bool) {
-	f.rows(j, shown, func(r *jobRow) { s.jobLine(f, columns, r) })
+func jobLines(inv *invocation, f *form, columns []jobColumn, j *api.JobStatus, shown func(queue string) bool) {
+	f.rows(j, shown, func(r *jobRow) { jobLine(inv, f, columns, r) })
 }
 
 // rows calls do for each line of a job: those of the queues that are shown.
@@ -372,9 +372,9 @@ func eachTask(text string) []string {
 }
 
 // jobRequests prints what a job asked for, qstat -r.
-func (s *session) jobRequests(f *form, r *jobRow) {
+func jobRequests(inv *invocation, f *form, r *jobRow) {
 	m := r.More
-	say := func(key, value string) { fmt.Fprintf(s.out, "       %-17s %s\n", key, api.Visible(value)) }
+	say := func(key, value string) { fmt.Fprintf(inv.out, "       %-17s %s\n", key, api.Visible(value)) }
 	has := func(key, value string) {
 		if value != "" {
 			say(key, value)

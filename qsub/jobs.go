@@ -47,31 +47,3 @@ func (j *jobWords) tasks(o *option.Setting, exit int) error {
 	j.last = len(j.words)
 	return nil
 }
-
-// isNumber reports whether text is a number without sign.
-func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
-
-// isRange reports whether text is first[-last[:step]].
-func isRange(text string) bool {
-	span, step, hasStep := strings.Cut(text, ":")
-	first, last, hasLast := strings.Cut(span, "-")
-	return isNumber(first) && (!hasLast || isNumber(last)) && (!hasStep || isNumber(step))
-}
-
-// report prints the lines of a reply. The error is a failure with the exit
-// status of the first line that tells of one.
-func (s *session) report(lines []api.Line, exit func(api.Code) int) error {
-	var failed error
-	for _, line := range lines {
-		fmt.Fprintln(s.out, api.Visible(line.Text))
-		if line.Failed && failed == nil {
-			failed = &failure{exit: exit(line.Code)}
-		}
-	}
-	return failed
-}
-
-// noArguments is the error of a command that has nothing to do.
-func (s *session) noArguments() error {
-	return failf("ERROR! no option argument\nType \"%s -help\" for the options.", s.command)
-}

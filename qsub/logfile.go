@@ -285,20 +285,20 @@ func (f *logFile) print(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	s := f.logs.s
+	inv := f.logs.inv
 	if f.stream == "stdout" {
-		_, err := s.out.Write(b)
+		_, err := inv.out.Write(b)
 		return err
 	}
 	// In the order in which they were read.
-	if err := s.out.Flush(); err != nil {
+	if err := inv.out.Flush(); err != nil {
 		return err
 	}
-	if coloured(s.notes) {
+	if coloured(inv.notes) {
 		text := strings.TrimRight(string(b), "\n")
 		b = []byte(colour(red, text) + string(b[len(text):]))
 	}
-	_, err := s.err.Write(b)
+	_, err := inv.err.Write(b)
 	return err
 }
 

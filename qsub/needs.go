@@ -18,43 +18,6 @@ func (j *job) addResources(o *option.Setting) error {
 	return addResources(&j.req.Hard, o)
 }
 
-// addResources adds name[=value],... to a list, in place of earlier values.
-func addResources(to *[]api.Resource, o *option.Setting) error {
-	for _, item := range strings.FieldsFunc(o.Value(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
-		name, value, has := strings.Cut(item, "=")
-		switch {
-		case name == "":
-			return o.Errorf(option.ExitValue, "Wrong resource list format \"%s\" specified to -l option", o.Value())
-		case !has:
-			value = "TRUE"
-		case value == "":
-			text := fmt.Sprintf("denied: missing value for resource %q", name)
-			if o.Commands&(option.Qstat|option.Qacct) != 0 { // there is no job
-				return failf("error: %s", api.Visible(text))
-			}
-			return rejected(option.ExitFailed, text)
-		}
-		*to = slices.DeleteFunc(*to, func(r api.Resource) bool { return r.Name == name })
-		*to = append(*to, api.Resource{Name: name, Value: value})
-	}
-	return nil
-}
-
-// addList adds the words of a list, each once. What is the list's kind, for the
-// error of an empty one.
-func addList(to *[]string, o *option.Setting, what string) error {
-	words := list(o.Value())
-	if len(words) == 0 {
-		return o.Errorf(option.ExitValue, "Wrong %s list format \"%s\" specified to %s option", what, o.Value(), o.Name)
-	}
-	for _, w := range words {
-		if !slices.Contains(*to, w) {
-			*to = append(*to, w)
-		}
-	}
-	return nil
-}
-
 // parseSlots reads the range of -pe: n, n-m, n-, -m or -, separated by commas.
 func parseSlots(o *option.Setting) ([]api.Slots, error) {
 	var ranges []api.Slots

@@ -18,7 +18,7 @@ type obstacle struct {
 
 // obstacles prints why the jobs that wait are not starting, qstat -j without a
 // job.
-func (s *session) obstacles(ctx context.Context, v *view) error {
+func obstacles(ctx context.Context, inv *invocation, v *view) error {
 	if v.xml {
 		return &option.Error{Text: "-j without a job is not supported with -xml"}
 	}
@@ -35,7 +35,7 @@ func (s *session) obstacles(ctx context.Context, v *view) error {
 		}
 		list[k].Jobs = append(list[k].Jobs, job)
 	}
-	if err := s.eachJob(ctx, &api.JobsRequest{Users: users, States: "p", Reasons: true}, func(j *api.JobStatus) {
+	if err := eachJob(ctx, inv, &api.JobsRequest{Users: users, States: "p", Reasons: true}, func(j *api.JobStatus) {
 		for _, reason := range whyWaiting(j) {
 			add(reason, j.Job)
 		}
@@ -43,28 +43,28 @@ func (s *session) obstacles(ctx context.Context, v *view) error {
 		return err
 	}
 	if v.json {
-		return s.printJSON(list)
+		return inv.printJSON(list)
 	}
 	if len(list) == 0 {
-		fmt.Fprint(s.out, "scheduling info:            There are no messages available\n\n")
+		fmt.Fprint(inv.out, "scheduling info:            There are no messages available\n\n")
 	}
 	for i, o := range list {
 		if i > 0 {
-			fmt.Fprintln(s.out)
+			fmt.Fprintln(inv.out)
 		}
 		slices.Sort(o.Jobs)
-		fmt.Fprintln(s.out, api.Visible(o.Reason))
+		fmt.Fprintln(inv.out, api.Visible(o.Reason))
 		for k, job := range slices.Compact(o.Jobs) {
 			switch {
 			case k == 0:
 			case k%jobsInLine == 0:
-				fmt.Fprintln(s.out, ",")
+				fmt.Fprintln(inv.out, ",")
 			default:
-				fmt.Fprint(s.out, ",")
+				fmt.Fprint(inv.out, ",")
 			}
-			fmt.Fprintf(s.out, "\t%d", job)
+			fmt.Fprintf(inv.out, "\t%d", job)
 		}
-		fmt.Fprintln(s.out)
+		fmt.Fprintln(inv.out)
 	}
 	return nil
 }

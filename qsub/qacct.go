@@ -26,19 +26,19 @@ type report struct {
 
 // qacct shows what finished jobs used. It reads the file, and needs execd only
 // for -l and for host groups.
-func (s *session) qacct(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qacct(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
-	r, err := s.parseReport(settings)
+	r, err := parseReport(inv, settings)
 	if err != nil {
 		return err
 	}
-	if err := s.askQueues(ctx, r); err != nil {
+	if err := askQueues(ctx, inv, r); err != nil {
 		return err
 	}
-	in, err := s.openAccounting(r.file)
+	in, err := openAccounting(inv, r.file)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *session) qacct(ctx context.Context, args []string) error {
 	total := newSums(&r.columns)
 	err = accounting.Each(in, r.digest, func(d digest) error {
 		for _, b := range d.bad {
-			fmt.Fprintf(s.err, "error: ignoring invalid entry in line %d of %s: %s\n", lines+b.line, api.Visible(r.file), api.Visible(b.err.Error()))
+			fmt.Fprintf(inv.err, "error: ignoring invalid entry in line %d of %s: %s\n", lines+b.line, api.Visible(r.file), api.Visible(b.err.Error()))
 		}
 		lines += d.lines
 		found += d.found
@@ -58,7 +58,7 @@ func (s *session) qacct(ctx context.Context, args []string) error {
 		if r.json && len(text) > 0 && !begun {
 			begun, text = true, append([]byte{'['}, text[1:]...)
 		}
-		if _, err := s.out.Write(text); err != nil {
+		if _, err := inv.out.Write(text); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 		return nil
@@ -66,18 +66,18 @@ func (s *session) qacct(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s.tellIgnored(ignored)
+	tellIgnored(inv, ignored)
 	if r.json && (r.want.name != "" || r.listed()) {
-		s.endList(begun)
+		endList(inv, begun)
 	}
 	switch {
 	case r.want.name != "" && found == 0:
 		return r.want.notFound()
 	case r.want.name != "", r.json && r.listed():
 	case r.json:
-		return s.writeSums(total)
+		return writeSums(inv, total)
 	default:
-		total.write(s.out)
+		total.write(inv.out)
 	}
 	return nil
 }
@@ -87,11 +87,11 @@ func (s *session) qacct(ctx context.Context, args []string) error {
 const nextInList = ",\n"
 
 // endList ends a list of JSON, of which something was printed or nothing.
-func (s *session) endList(begun bool) {
+func endList(inv *invocation, begun bool) {
 	if begun {
-		fmt.Fprint(s.out, "\n]\n")
+		fmt.Fprint(inv.out, "\n]\n")
 	} else {
-		fmt.Fprint(s.out, "[]\n")
+		fmt.Fprint(inv.out, "[]\n")
 	}
 }
 
@@ -198,13 +198,13 @@ func (d *digest) list(r *report, f *accounting.Fields) error {
 }
 
 // parseReport reads the options of qacct.
-func (s *session) parseReport(settings []option.Setting) (*report, error) {
-	r := &report{file: s.places.Accounting}
+func parseReport(inv *invocation, settings []option.Setting) (*report, error) {
+	r := &report{file: inv.places.Accounting}
 	var times period
 	for i := range settings {
 		o := &settings[i]
 		if o.Option == nil {
-			return nil, s.noOperand(o)
+			return nil, inv.noOperand(o)
 		}
 		var err error
 		switch o.Name {

@@ -15,13 +15,13 @@ import (
 
 // openAccounting opens an accounting file, which may be compressed; "-" is
 // standard input.
-func (s *session) openAccounting(file string) (io.ReadCloser, error) {
+func openAccounting(inv *invocation, file string) (io.ReadCloser, error) {
 	if file == "-" {
-		return unzipped(io.NopCloser(s.in)), nil
+		return unzipped(io.NopCloser(inv.in)), nil
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		fmt.Fprintln(s.out, "no jobs running since startup")
+		fmt.Fprintln(inv.out, "no jobs running since startup")
 		text := fmt.Sprintf("%s: %s", api.Visible(file), cause(err))
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), cause(err))

@@ -15,15 +15,15 @@ type offers map[string]bool
 
 // askQueues asks execd for what only it knows: which queues have the resources
 // of -l, and which are on the hosts of a group of -q.
-func (s *session) askQueues(ctx context.Context, r *report) error {
+func askQueues(ctx context.Context, inv *invocation, r *report) error {
 	if len(r.resources) > 0 {
-		if err := s.askOffers(ctx, r); err != nil {
+		if err := askOffers(ctx, inv, r); err != nil {
 			return err
 		}
 	}
 	for i := range r.columns {
 		if p := r.columns[i].pattern; p != nil && strings.HasPrefix(p.host, "@") {
-			if err := s.askGroup(ctx, p); err != nil {
+			if err := askGroup(ctx, inv, p); err != nil {
 				return err
 			}
 		}
@@ -31,35 +31,35 @@ func (s *session) askQueues(ctx context.Context, r *report) error {
 	return nil
 }
 
-func (s *session) askOffers(ctx context.Context, r *report) error {
-	all, err := s.host(ctx, &api.HostRequest{})
+func askOffers(ctx context.Context, inv *invocation, r *report) error {
+	all, err := inv.host(ctx, &api.HostRequest{})
 	if err != nil {
 		return err
 	}
-	having, err := s.host(ctx, &api.HostRequest{Resources: r.resources})
+	having, err := inv.host(ctx, &api.HostRequest{Resources: r.resources})
 	if err != nil {
 		return err
 	}
 	r.offers = offers{}
 	for i := range all.Queues {
-		r.offers[instance(all, &all.Queues[i])] = false
+		r.offers[all.Instance(&all.Queues[i])] = false
 	}
 	for i := range having.Queues {
-		r.offers[instance(having, &having.Queues[i])] = true
+		r.offers[having.Instance(&having.Queues[i])] = true
 	}
 	return nil
 }
 
 // askGroup makes a pattern of queue@@hostgroup one of the queues that there are.
-func (s *session) askGroup(ctx context.Context, p *queuePattern) error {
-	host, err := s.host(ctx, &api.HostRequest{})
+func askGroup(ctx context.Context, inv *invocation, p *queuePattern) error {
+	host, err := inv.host(ctx, &api.HostRequest{})
 	if err != nil {
 		return err
 	}
 	p.instances = map[string]bool{}
 	for i := range host.Queues {
 		if q := &host.Queues[i]; matchQueue(p.queue+"@"+p.host, host, q) {
-			p.instances[instance(host, q)] = true
+			p.instances[host.Instance(q)] = true
 		}
 	}
 	if len(p.instances) == 0 {
@@ -80,8 +80,8 @@ func instanceOf(f *accounting.Fields) string {
 }
 
 // tellIgnored says how many lines -l could not judge.
-func (s *session) tellIgnored(lines int) {
+func tellIgnored(inv *invocation, lines int) {
 	if lines > 0 {
-		fmt.Fprintf(s.err, "%d jobs ignored for accounting. Jobs' master queue no longer exists.\n\n", lines)
+		fmt.Fprintf(inv.err, "%d jobs ignored for accounting. Jobs' master queue no longer exists.\n\n", lines)
 	}
 }

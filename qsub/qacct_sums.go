@@ -251,7 +251,7 @@ func (s *sums) width(i int, rows []*sumRow) int {
 }
 
 // writeSums prints a list with an object for each row.
-func (s *session) writeSums(total *sums) error {
+func writeSums(inv *invocation, total *sums) error {
 	rows := total.sorted()
 	for i, r := range rows {
 		var b bytes.Buffer
@@ -281,8 +281,8 @@ func (s *session) writeSums(total *sums) error {
 		if i == 0 {
 			before = "[\n"
 		}
-		fmt.Fprintf(s.out, "%s{%s}", before, b.Bytes()[1:])
+		fmt.Fprintf(inv.out, "%s{%s}", before, b.Bytes()[1:])
 	}
-	s.endList(len(rows) > 0)
+	endList(inv, len(rows) > 0)
 	return nil
 }

@@ -420,7 +420,7 @@ func BenchmarkQacct(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var out, errout bytes.Buffer
-				if exit := run(b.Context(), append([]string{"qacct", "-f", file}, strings.Fields(bench.args)...), nil, &out, &errout); exit != 0 || !strings.Contains(out.String(), bench.want) {
+				if exit := (&program{version, commands}).run(b.Context(), append([]string{"qacct", "-f", file}, strings.Fields(bench.args)...), nil, &out, &errout); exit != 0 || !strings.Contains(out.String(), bench.want) {
 					b.Fatalf("exit %d, %s%s; want %q", exit, out.String(), errout.String(), bench.want)
 				}
 			}

@@ -33,14 +33,14 @@ type alteration struct {
 }
 
 // qalter changes jobs that are not finished.
-func (s *session) qalter(ctx context.Context, args []string) error {
-	a, err := s.alteration(args)
+func qalter(ctx context.Context, inv *invocation, args []string) error {
+	a, err := parseAlteration(inv, args)
 	if err != nil {
 		return err
 	}
 	r := &a.request
 	if len(r.Jobs) == 0 && len(r.Users) == 0 {
-		return s.noArguments()
+		return inv.noArguments()
 	}
 	j, err := newJob(a.settings)
 	if err != nil {
@@ -55,26 +55,26 @@ func (s *session) qalter(ctx context.Context, args []string) error {
 		return tasksRefused()
 	}
 	if a.verify {
-		return s.showAltered(ctx, r)
+		return showAltered(ctx, inv, r)
 	}
 	var reply api.AlterReply
-	err = s.client.Call(ctx, api.VerbAlter, r, &reply)
+	err = inv.client.Call(ctx, api.VerbAlter, r, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
 		// Nothing was altered, and no job is to blame.
 		reply.Lines, err = []api.Line{{Text: e.Text, Failed: true, Code: e.Code}}, nil
 	}
 	if err != nil {
-		return s.callFailed(err)
+		return inv.callFailed(err)
 	}
-	return s.told(reply.Lines, a.json, func(api.Code) int { return option.ExitFailed })
+	return printLines(inv, reply.Lines, a.json, func(api.Code) int { return option.ExitFailed })
 }
 
 // told prints the lines of a reply, for people or for programs.
-func (s *session) told(lines []api.Line, asJSON bool, exit func(api.Code) int) error {
+func printLines(inv *invocation, lines []api.Line, asJSON bool, exit func(api.Code) int) error {
 	if !asJSON {
-		return s.report(lines, exit)
+		return inv.report(lines, exit)
 	}
-	if err := s.printJSON(&api.AlterReply{Lines: lines}); err != nil {
+	if err := inv.printJSON(&api.AlterReply{Lines: lines}); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(lines, func(l api.Line) bool { return l.Failed }); i >= 0 {
@@ -84,17 +84,17 @@ func (s *session) told(lines []api.Line, asJSON bool, exit func(api.Code) int) e
 }
 
 // alteration reads a command line.
-func (s *session) alteration(args []string) (*alteration, error) {
-	settings, operands, err := option.MixedArgs(s.command, args, include)
+func parseAlteration(inv *invocation, args []string) (*alteration, error) {
+	settings, operands, err := option.MixedArgs(inv.command, args, include)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.asked(settings); err != nil {
+	if err := inv.asked(settings); err != nil {
 		return nil, err
 	}
 	a := &alteration{}
 	r := &a.request
-	if operands != nil && s.command == option.Qalter {
+	if operands != nil && inv.command == option.Qalter {
 		if len(operands) == 0 {
 			return nil, &option.Error{Exit: option.ExitUsage, Text: "-- option must be followed by job arguments"}
 		}
@@ -115,14 +115,14 @@ func (s *session) alteration(args []string) (*alteration, error) {
 		case "-u":
 			r.Users = append(r.Users, list(o.Value())...)
 		case "-h":
-			if strings.Trim(o.Value(), api.HoldLetters) != "" || s.command == option.Qresub && len(o.Value()) > 1 && strings.Contains(o.Value(), "n") {
+			if strings.Trim(o.Value(), api.HoldLetters) != "" || inv.command == option.Qresub && len(o.Value()) > 1 && strings.Contains(o.Value(), "n") {
 				return nil, o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
 			}
 			r.Hold += o.Value()
 		case "-failed":
 			a.failed = true
 		case "-t":
-			if s.command == option.Qresub {
+			if inv.command == option.Qresub {
 				if _, _, err := parseTasks(o); err != nil {
 					return nil, err
 				}
@@ -190,14 +190,14 @@ func unwrapped(err error) error {
 }
 
 // showAltered shows jobs as they would be, and changes nothing.
-func (s *session) showAltered(ctx context.Context, r *api.AlterRequest) error {
+func showAltered(ctx context.Context, inv *invocation, r *api.AlterRequest) error {
 	var reply api.DetailReply
 	words := r.Jobs
 	if len(words) == 0 {
 		words = []string{"*"}
 	}
-	if err := s.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: words}, &reply); err != nil {
-		return s.callFailed(err)
+	if err := inv.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: words}, &reply); err != nil {
+		return inv.callFailed(err)
 	}
 	for i := range reply.Jobs {
 		d := &reply.Jobs[i]
@@ -216,13 +216,13 @@ func (s *session) showAltered(ctx context.Context, r *api.AlterRequest) error {
 		for _, c := range r.Context {
 			d.Request.Context = api.ChangeContext(d.Request.Context, c)
 		}
-		writeDetail(s.out, d, true)
+		writeDetail(inv.out, d, true)
 	}
 	var lines []api.Line
 	for _, word := range reply.Missing {
 		lines = append(lines, api.Line{Text: "denied: job \"" + word + "\" does not exist", Failed: true})
 	}
-	return s.report(lines, func(api.Code) int { return option.ExitFailed })
+	return inv.report(lines, func(api.Code) int { return option.ExitFailed })
 }
 
 // contextWords reads the variables of -ac, -dc and -sc.
@@ -254,27 +254,14 @@ func (j *job) changeContext(o *option.Setting) error {
 	return err
 }
 
-// contextList is a context as qstat -j shows it.
-func contextList(context []string) string {
-	items := make([]string, len(context))
-	for i, v := range context {
-		name, value, _ := strings.Cut(v, "=")
-		if value == "" {
-			value = "NONE"
-		}
-		items[i] = name + "=" + value
-	}
-	return strings.Join(items, ",")
-}
-
 // qresub submits copies of jobs, whether they are finished or not.
-func (s *session) qresub(ctx context.Context, args []string) error {
-	a, err := s.alteration(args)
+func qresub(ctx context.Context, inv *invocation, args []string) error {
+	a, err := parseAlteration(inv, args)
 	if err != nil {
 		return err
 	}
 	if len(a.request.Jobs) == 0 {
-		return s.noArguments()
+		return inv.noArguments()
 	}
 	if a.tasks {
 		return tasksRefused()
@@ -283,19 +270,19 @@ func (s *session) qresub(ctx context.Context, args []string) error {
 		return failWith(option.ExitUsage, "-failed and -t exclude each other")
 	}
 	var reply api.ResubmitReply
-	err = s.client.Call(ctx, api.VerbResubmit, &api.ResubmitRequest{Jobs: a.request.Jobs, Failed: a.failed, Tasks: a.only, Hold: a.request.Hold}, &reply)
+	err = inv.client.Call(ctx, api.VerbResubmit, &api.ResubmitRequest{Jobs: a.request.Jobs, Failed: a.failed, Tasks: a.only, Hold: a.request.Hold}, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
 		reply.Failed, err = e, nil
 	}
 	if err != nil {
-		return s.callFailed(err)
+		return inv.callFailed(err)
 	}
 	exit := exitTask
 	if f := reply.Failed; f != nil && strings.HasSuffix(f.Text, " hold") {
-		exit = exitDenied
+		exit = option.ExitDenied
 	}
 	if a.json {
-		if err := s.printJSON(&reply); err != nil {
+		if err := inv.printJSON(&reply); err != nil {
 			return err
 		}
 		if reply.Failed != nil {
@@ -306,7 +293,7 @@ func (s *session) qresub(ctx context.Context, args []string) error {
 	var lines []api.Line
 	for i := range reply.Submitted {
 		r := &reply.Submitted[i].SubmitReply
-		s.warn(r.Warnings)
+		warn(inv, r.Warnings)
 		for _, text := range r.Lines {
 			lines = append(lines, api.Line{Text: text})
 		}
@@ -318,5 +305,5 @@ func (s *session) qresub(ctx context.Context, args []string) error {
 	if reply.Failed != nil {
 		lines = append(lines, api.Line{Text: reply.Failed.Text, Failed: true})
 	}
-	return s.report(lines, func(api.Code) int { return exit })
+	return inv.report(lines, func(api.Code) int { return exit })
 }

@@ -74,7 +74,7 @@ var absent = map[string]struct {
 
 // conf is one call of qconf.
 type conf struct {
-	*session
+	*invocation
 	json, dry bool
 }
 
@@ -95,19 +95,19 @@ func (t *step) names() (names []string) {
 
 // qconf shows the configuration that is in force, changes it, and has execd
 // read it again.
-func (s *session) qconf(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qconf(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
-	c := &conf{session: s}
+	c := &conf{invocation: inv}
 	var steps []step
 	changes := false
 	for i := range settings {
 		o := &settings[i]
 		switch {
 		case o.Option == nil && (len(steps) == 0 || len(steps[len(steps)-1].Args) == 0):
-			return s.noOperand(o)
+			return inv.noOperand(o)
 		case o.Option == nil:
 			last := &steps[len(steps)-1]
 			last.words = append(last.words, o.Value())
@@ -123,7 +123,7 @@ func (s *session) qconf(ctx context.Context, args []string) error {
 	}
 	switch {
 	case len(steps) == 0:
-		return s.noArguments()
+		return inv.noArguments()
 	case c.dry && !changes:
 		return &option.Error{Exit: option.ExitFailed, Text: "-dry goes with an option that changes something"}
 	}
@@ -252,15 +252,6 @@ func (c *conf) failed(err error) error {
 		return c.callFailed(err)
 	}
 	return nil
-}
-
-// visibleLines is api.Visible for a text of several lines.
-func visibleLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = api.Visible(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }
 
 // kinds are what the options that change parameters call the kinds.

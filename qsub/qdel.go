@@ -8,8 +8,8 @@ import (
 )
 
 // qdel deletes jobs.
-func (s *session) qdel(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qdel(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func (s *session) qdel(ctx context.Context, args []string) error {
 	}
 	request.Jobs = jobs.words
 	if len(request.Jobs) == 0 && len(request.Users) == 0 {
-		return s.noArguments()
+		return inv.noArguments()
 	}
 	var reply api.DeleteReply
-	if err := s.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
-		return s.callFailed(err)
+	if err := inv.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
+		return inv.callFailed(err)
 	}
-	return s.report(reply.Lines, func(api.Code) int { return option.ExitFailed })
+	return inv.report(reply.Lines, func(api.Code) int { return option.ExitFailed })
 }

@@ -12,18 +12,17 @@ import (
 // Exit statuses of qhold and qrls besides those of package option.
 const (
 	exitNoJob   = 3
-	exitDenied  = 10
 	exitForeign = 18
 )
 
 // qhold sets holds of jobs and, as qrls, takes them away.
-func (s *session) qhold(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qhold(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
 	request := api.ModifyRequest{Action: api.ActionHold, Hold: "u"}
-	if s.command == option.Qrls {
+	if inv.command == option.Qrls {
 		request.Action = api.ActionRelease
 	}
 	var jobs jobWords
@@ -49,18 +48,18 @@ func (s *session) qhold(ctx context.Context, args []string) error {
 	}
 	request.Jobs = jobs.words
 	if len(request.Jobs) == 0 && len(request.Users) == 0 {
-		return s.noArguments()
+		return inv.noArguments()
 	}
 	var reply api.ModifyReply
-	if err := s.client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
-		return s.callFailed(err)
+	if err := inv.client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
+		return inv.callFailed(err)
 	}
-	return s.report(reply.Lines, func(code api.Code) int {
+	return inv.report(reply.Lines, func(code api.Code) int {
 		switch code {
 		case api.CodeNotFound:
 			return exitNoJob
 		case api.CodeDenied:
-			return exitDenied
+			return option.ExitDenied
 		case api.CodeForeign:
 			return exitForeign
 		}
@@ -97,8 +96,8 @@ var actionOf = map[string]struct {
 
 // qmod changes the state of jobs and queues. Each of its options goes with the
 // words up to the next one.
-func (s *session) qmod(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qmod(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
@@ -141,7 +140,7 @@ func (s *session) qmod(ctx context.Context, args []string) error {
 		}
 	}
 	if len(changes) == 0 {
-		return s.noArguments()
+		return inv.noArguments()
 	}
 	var host *api.HostReply
 	var lines []api.Line
@@ -152,7 +151,7 @@ func (s *session) qmod(ctx context.Context, args []string) error {
 			queue := false
 			if c.of&ofQueues != 0 && !isNumber(word[:1]) {
 				if host == nil {
-					if host, err = s.host(ctx, &api.HostRequest{}); err != nil {
+					if host, err = inv.host(ctx, &api.HostRequest{}); err != nil {
 						return err
 					}
 				}
@@ -166,10 +165,10 @@ func (s *session) qmod(ctx context.Context, args []string) error {
 			}
 		}
 		var reply api.ModifyReply
-		if err := s.client.Call(ctx, api.VerbModify, &c.request, &reply); err != nil {
-			return s.callFailed(err)
+		if err := inv.client.Call(ctx, api.VerbModify, &c.request, &reply); err != nil {
+			return inv.callFailed(err)
 		}
 		lines = append(lines, reply.Lines...)
 	}
-	return s.report(lines, func(api.Code) int { return option.ExitFailed })
+	return inv.report(lines, func(api.Code) int { return option.ExitFailed })
 }

@@ -24,16 +24,16 @@ type logView struct {
 
 // qlog shows the output of a job. Execd says where it is; the files are opened
 // with the rights of the caller, and nobody else's.
-func (s *session) qlog(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qlog(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
-	v, err := s.parseLog(settings)
+	v, err := parseLog(inv, settings)
 	if err != nil {
 		return err
 	}
-	l := &logs{s: s, view: v, shown: map[int]bool{}}
+	l := &logs{inv: inv, view: v, shown: map[int]bool{}}
 	where, err := l.ask(ctx, v.job)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *session) qlog(ctx context.Context, args []string) error {
 }
 
 // parseLog reads the options of qlog.
-func (s *session) parseLog(settings []option.Setting) (*logView, error) {
+func parseLog(inv *invocation, settings []option.Setting) (*logView, error) {
 	v := &logView{lines: -1}
 	for i := range settings {
 		o := &settings[i]
@@ -80,7 +80,7 @@ func (s *session) parseLog(settings []option.Setting) (*logView, error) {
 		}
 	}
 	if v.job == "" {
-		return nil, s.noArguments()
+		return nil, inv.noArguments()
 	}
 	if !v.out && !v.err {
 		v.out, v.err = true, true
@@ -98,7 +98,7 @@ func tasksOf(word string) string {
 
 // logs are the files that are shown.
 type logs struct {
-	s     *session
+	inv   *invocation
 	view  *logView
 	job   int
 	array bool
@@ -118,11 +118,11 @@ func (l *logs) word(tasks string) string {
 
 func (l *logs) ask(ctx context.Context, word string) (*api.OutputReply, error) {
 	var reply api.OutputReply
-	if err := l.s.client.Call(ctx, api.VerbOutput, &api.OutputRequest{Job: word}, &reply); err != nil {
+	if err := l.inv.client.Call(ctx, api.VerbOutput, &api.OutputRequest{Job: word}, &reply); err != nil {
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
 			return nil, failf("%s", api.Visible(e.Text))
 		}
-		return nil, l.s.callFailed(err)
+		return nil, l.inv.callFailed(err)
 	}
 	return &reply, nil
 }
@@ -159,7 +159,7 @@ func (l *logs) close() {
 
 // say tells the user something about a file.
 func (l *logs) say(format string, args ...any) {
-	fmt.Fprintf(l.s.err, "qlog: "+format+"\n", args...)
+	fmt.Fprintf(l.inv.err, "qlog: "+format+"\n", args...)
 }
 
 // show prints what there is.
@@ -180,7 +180,7 @@ func (l *logs) show(where *api.OutputReply) error {
 		}
 		f.finish()
 		f.close()
-		if err := l.s.out.Flush(); err != nil {
+		if err := l.inv.out.Flush(); err != nil {
 			return err
 		}
 		if errors.Is(err, errNowhere) {
@@ -212,7 +212,7 @@ const (
 // exits as it did.
 func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
 	l.add(where)
-	w := &jobsWait{s: l.s}
+	w := &jobsWait{inv: l.inv}
 	if err := w.find(ctx, []string{l.word(l.tasks)}); err != nil {
 		return err
 	}
@@ -224,10 +224,10 @@ func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
 	}
 	watch := newWatch()
 	defer watch.close()
-	if len(l.files) > 0 && l.files[0].waits() && l.s.notes != nil {
+	if len(l.files) > 0 && l.files[0].waits() && l.inv.notes != nil {
 		l.say("job %s has not started yet", l.word(l.tasks))
 	}
-	err := l.s.interruptible(ctx, func(ctx context.Context) error {
+	err := l.inv.interruptible(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		over := make(chan error, 1)
 		go func() { over <- w.wait(ctx) }()
@@ -241,7 +241,7 @@ func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
 	if err != nil {
 		return err
 	}
-	return cmp.Or(l.s.out.Flush(), w.verdict())
+	return cmp.Or(l.inv.out.Flush(), w.verdict())
 }
 
 // until copies until over says that there will be no more.
@@ -263,7 +263,7 @@ func (l *logs) until(ctx context.Context, over <-chan error, ended <-chan int, w
 			}
 			blind = blind || !known
 		}
-		if err := l.s.out.Flush(); err != nil {
+		if err := l.inv.out.Flush(); err != nil {
 			return err
 		}
 		if last {
@@ -333,5 +333,5 @@ func (l *logs) endOf(ctx context.Context, task int) error {
 		f.close()
 	}
 	l.files = kept
-	return l.s.out.Flush()
+	return l.inv.out.Flush()
 }

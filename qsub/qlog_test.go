@@ -42,8 +42,8 @@ func TestPrefix(t *testing.T) {
 	text := "one\n\ntwo" + strings.Repeat("x", 2*maxLogLine) + "\nend"
 	for _, piece := range []int{1, 2, 3, 1000, len(text)} {
 		var out bytes.Buffer
-		s := &session{out: bufio.NewWriter(&out)}
-		f := &logFile{logs: &logs{s: s}, stream: "stdout", prefix: "3: "}
+		inv := &invocation{out: bufio.NewWriter(&out)}
+		f := &logFile{logs: &logs{inv: inv}, stream: "stdout", prefix: "3: "}
 		for rest := text; rest != ""; {
 			n := min(piece, len(rest))
 			if err := f.write([]byte(rest[:n])); err != nil {
@@ -52,7 +52,7 @@ func TestPrefix(t *testing.T) {
 			rest = rest[n:]
 		}
 		f.finish()
-		if err := s.out.Flush(); err != nil {
+		if err := inv.out.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		got := out.String()

@@ -30,8 +30,8 @@ const canceled = "Request for interactive job has been canceled."
 var loginNames = map[option.Command]string{option.Qrsh: "QRLOGIN", option.Qlogin: "QLOGIN"}
 
 // qrsh runs a command, or a login shell, as a job with the caller's streams.
-func (s *session) qrsh(ctx context.Context, args []string) error {
-	defaults, line, command, err := s.readOptions(args)
+func qrsh(ctx context.Context, inv *invocation, args []string) error {
+	defaults, line, command, err := readOptions(inv, args)
 	if err != nil {
 		return err
 	}
@@ -41,29 +41,29 @@ func (s *session) qrsh(ctx context.Context, args []string) error {
 	}
 	switch {
 	case j.into != "":
-		return s.into(ctx, line, command)
+		return into(ctx, inv, line, command)
 	case j.inherit:
-		return s.inherit(ctx, j, command)
+		return inherit(ctx, inv, j, command)
 	case j.reconnect != 0:
-		return s.reconnect(ctx, j)
+		return reconnect(ctx, inv, j)
 	}
-	if err := s.makeInteractive(j, command); err != nil {
+	if err := makeInteractive(inv, j, command); err != nil {
 		return err
 	}
 	if j.verify {
-		writeDetail(s.out, &api.Detail{Request: j.req}, true)
+		writeDetail(inv.out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
-	c := s.interactiveClient(j)
+	c := interactiveClient(inv, j)
 	if j.req.Interactive.Client, err = c.Listen(); err != nil {
-		return failWith(exitConnection, "%s: %s", s.command, api.Visible(err.Error()))
+		return failWith(exitConnection, "%s: %s", inv.command, api.Visible(err.Error()))
 	}
-	return s.runInteractive(ctx, j, c)
+	return runInteractive(ctx, inv, j, c)
 }
 
 // makeInteractive makes the request that of an interactive job.
-func (s *session) makeInteractive(j *job, command []string) error {
-	if s.command == option.Qlogin && len(command) > 0 {
+func makeInteractive(inv *invocation, j *job, command []string) error {
+	if inv.command == option.Qlogin && len(command) > 0 {
 		return &option.Error{Exit: option.ExitUsage, Text: "qlogin takes no command; qrsh does"}
 	}
 	r := &j.req
@@ -71,7 +71,7 @@ func (s *session) makeInteractive(j *job, command []string) error {
 		return &option.Error{Exit: option.ExitUsage, Text: "option -b n is not supported: a script is for qsub; qrsh runs a command"}
 	}
 	login := len(command) == 0
-	name := loginNames[s.command]
+	name := loginNames[inv.command]
 	if login {
 		command = []string{name}
 	}
@@ -89,7 +89,7 @@ func (s *session) makeInteractive(j *job, command []string) error {
 	if err := j.compose("", nil, command); err != nil {
 		return err
 	}
-	r.Interactive = &api.Interactive{Login: login, Terminal: j.wantsTerminal(login), Qlogin: s.command == option.Qlogin, Lost: j.lost}
+	r.Interactive = &api.Interactive{Login: login, Terminal: j.wantsTerminal(login), Qlogin: inv.command == option.Qlogin, Lost: j.lost}
 	j.onlyInteractive()
 	if r.Interactive.Terminal {
 		r.Origin[0] = originTerminal()
@@ -120,14 +120,14 @@ func (j *job) onlyInteractive() {
 }
 
 // interactiveClient returns the caller's end of the job.
-func (s *session) interactiveClient(j *job) *client.Client {
+func interactiveClient(inv *invocation, j *job) *client.Client {
 	c := &client.Client{
-		Execd: s.client, Address: j.listen, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote, Escape: j.escape,
+		Execd: inv.client, Address: j.listen, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote, Escape: j.escape,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 	}
 	say := func(format string, args ...any) {
 		// The terminal may be raw, where a line does not begin at its left.
-		fmt.Fprintf(s.err, "\r%s: %s\r\n", s.command, api.Visible(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(inv.err, "\r%s: %s\r\n", inv.command, api.Visible(fmt.Sprintf(format, args...)))
 	}
 	c.Verbose = func(format string, args ...any) {
 		if j.verbose {
@@ -135,7 +135,7 @@ func (s *session) interactiveClient(j *job) *client.Client {
 		}
 	}
 	c.Notice = func(format string, args ...any) {
-		if j.verbose || c.Raw && s.notes != nil {
+		if j.verbose || c.Raw && inv.notes != nil {
 			say(format, args...)
 		}
 	}
@@ -146,62 +146,62 @@ func (s *session) interactiveClient(j *job) *client.Client {
 }
 
 // runInteractive submits the job and stays with it.
-func (s *session) runInteractive(ctx context.Context, j *job, c *client.Client) error {
-	reply, err := s.submitInteractive(ctx, j)
+func runInteractive(ctx context.Context, inv *invocation, j *job, c *client.Client) error {
+	reply, err := submitInteractive(ctx, inv, j)
 	if err != nil || reply.Job == 0 {
 		return err // or verified
 	}
 	if reply.Program != "" {
-		c.Program = s.connection(j, reply.Job, reply.Program)
+		c.Program = connection(inv, j, reply.Job, reply.Program)
 	}
-	err = s.stay(ctx, c, reply.Job, reply.Cursor)
+	err = stay(ctx, inv, c, reply.Job, reply.Cursor)
 	if by := (client.Signaled{}); errors.As(err, &by) {
-		return s.cancelInteractive(ctx, reply.Job)
+		return cancelInteractive(ctx, inv, reply.Job)
 	}
 	return err
 }
 
 // submitInteractive submits the job and says so.
-func (s *session) submitInteractive(ctx context.Context, j *job) (*api.SubmitReply, error) {
+func submitInteractive(ctx context.Context, inv *invocation, j *job) (*api.SubmitReply, error) {
 	var reply api.SubmitReply
 	interrupted, err := answered(ctx, func(ctx context.Context) error {
-		return s.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
+		return inv.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
 	})
 	switch e, ok := errors.AsType[*api.Error](err); {
 	case err == nil && interrupted && reply.Job != 0:
-		return nil, s.cancelInteractive(ctx, reply.Job)
+		return nil, cancelInteractive(ctx, inv, reply.Job)
 	case err != nil && interrupted:
 		return nil, failf("%s", canceled)
 	case ok && e.Code == api.CodeBusy:
-		return nil, s.notScheduled()
+		return nil, notScheduled(inv)
 	case ok && e.Code == api.CodeLimit:
 		return nil, rejected(exitLimit, e.Text)
 	case err != nil:
 		return nil, rejected(option.ExitFailed, err.Error())
 	}
 	for _, line := range reply.Lines {
-		fmt.Fprintln(s.out, api.Visible(line))
+		fmt.Fprintln(inv.out, api.Visible(line))
 	}
-	s.warn(reply.Warnings)
+	warn(inv, reply.Warnings)
 	if reply.Job == 0 {
 		return &reply, nil
 	}
 	say := func(w io.Writer, format string, args ...any) {
-		if j.verbose || s.command&(option.Qlogin|option.Qsh) != 0 {
+		if j.verbose || inv.command&(option.Qlogin|option.Qsh) != 0 {
 			fmt.Fprintf(w, format+"\n", args...)
 		}
 	}
-	say(s.out, "%s", api.Visible(hasBeenSubmitted(&reply)))
-	if err := s.out.Flush(); err != nil {
+	say(inv.out, "%s", api.Visible(hasBeenSubmitted(&reply)))
+	if err := inv.out.Flush(); err != nil {
 		return nil, fmt.Errorf("cannot write standard output: %w", err)
 	}
-	say(s.err, "waiting for interactive job to be scheduled ...")
+	say(inv.err, "waiting for interactive job to be scheduled ...")
 	return &reply, nil
 }
 
 // notScheduled is the error of a job that does not start.
-func (s *session) notScheduled() error {
-	return failf("Your %q request could not be scheduled, try again later.", s.command)
+func notScheduled(inv *invocation) error {
+	return failf("Your %q request could not be scheduled, try again later.", inv.command)
 }
 
 // answerTime is how long the answer to a submission is waited for once it is
@@ -233,41 +233,41 @@ func answered(ctx context.Context, call func(context.Context) error) (interrupte
 
 // cancelInteractive deletes a job that nobody waits for any more, before it has
 // begun.
-func (s *session) cancelInteractive(ctx context.Context, number int) error {
+func cancelInteractive(ctx context.Context, inv *invocation, number int) error {
 	request := api.DeleteRequest{Jobs: []string{strconv.Itoa(number)}}
 	var reply api.DeleteReply
-	if err := s.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
-		return s.callFailed(err)
+	if err := inv.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
+		return inv.callFailed(err)
 	}
 	return failf("%s", canceled)
 }
 
 // stay carries the streams of a job until it has ended, and ends as it did.
-func (s *session) stay(ctx context.Context, c *client.Client, number int, cursor string) error {
+func stay(ctx context.Context, inv *invocation, c *client.Client, number int, cursor string) error {
 	end, err := c.Follow(ctx, number, cursor)
 	if errors.Is(err, client.ErrLost) {
-		return failWith(exitConnection, "%s: %s; job %d: see qstat", s.command, api.Visible(err.Error()), number)
+		return failWith(exitConnection, "%s: %s; job %d: see qstat", inv.command, api.Visible(err.Error()), number)
 	}
 	if errors.Is(err, client.ErrLeft) {
-		return failWith(exitConnection, "%s: left job %d, which waits for qrsh -reconnect %[2]d", s.command, number)
+		return failWith(exitConnection, "%s: left job %d, which waits for qrsh -reconnect %[2]d", inv.command, number)
 	}
 	if by := (client.Signaled{}); errors.As(err, &by) && c.Begun() {
-		return failWith(interrupted{by.Signal}.exit(), "%s: %v; job %d waits for qrsh -reconnect %[3]d", s.command, err, number)
+		return failWith(interrupted{by.Signal}.exit(), "%s: %v; job %d waits for qrsh -reconnect %[3]d", inv.command, err, number)
 	}
 	if err != nil {
-		return s.callFailed(err)
+		return inv.callFailed(err)
 	}
 	if c.Program != nil {
 		c.Program.Told(int(end.Status))
 	}
-	return s.endAs(number, end)
+	return endAs(inv, number, end)
 }
 
 // endAs ends as a job, or something in it, has.
-func (s *session) endAs(number int, end wire.Exit) error {
+func endAs(inv *invocation, number int, end wire.Exit) error {
 	text := ""
 	if end.Reason != "" {
-		text = fmt.Sprintf("%s: job %d: %s", s.command, number, api.Visible(end.Reason))
+		text = fmt.Sprintf("%s: job %d: %s", inv.command, number, api.Visible(end.Reason))
 	}
 	if end.Status == 0 && text == "" {
 		return nil
@@ -276,21 +276,21 @@ func (s *session) endAs(number int, end wire.Exit) error {
 }
 
 // reconnect goes on with an interactive job that has lost its client.
-func (s *session) reconnect(ctx context.Context, j *job) error {
+func reconnect(ctx context.Context, inv *invocation, j *job) error {
 	j.req.Interactive = &api.Interactive{}
-	c := s.interactiveClient(j)
+	c := interactiveClient(inv, j)
 	at, err := c.Listen()
 	if err != nil {
-		return failWith(exitConnection, "%s: %s", s.command, api.Visible(err.Error()))
+		return failWith(exitConnection, "%s: %s", inv.command, api.Visible(err.Error()))
 	}
 	calling, stop := signal.NotifyContext(ctx, client.Endings()...)
 	reply, err := c.Attach(calling, j.reconnect, at)
 	stop()
 	if err != nil {
-		return s.callFailed(err)
+		return inv.callFailed(err)
 	}
 	c.Raw = reply.Terminal
-	err = s.stay(ctx, c, j.reconnect, reply.Cursor)
+	err = stay(ctx, inv, c, j.reconnect, reply.Cursor)
 	if by := (client.Signaled{}); errors.As(err, &by) {
 		return &failure{exit: interrupted{by.Signal}.exit()}
 	}

@@ -16,8 +16,8 @@ const nameWindow = "INTERACTIVE"
 
 // qsh opens a terminal window as a job, with the words behind the options as its
 // arguments.
-func (s *session) qsh(ctx context.Context, args []string) error {
-	defaults, line, words, err := s.readOptions(args)
+func qsh(ctx context.Context, inv *invocation, args []string) error {
+	defaults, line, words, err := readOptions(inv, args)
 	if err != nil {
 		return err
 	}
@@ -42,45 +42,45 @@ func (s *session) qsh(ctx context.Context, args []string) error {
 		j.req.Env = append(j.req.Env, "XAUTHORITY="+value) // without it nobody may open the window
 	}
 	if j.verify {
-		writeDetail(s.out, &api.Detail{Request: j.req}, true)
+		writeDetail(inv.out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
 	// From before the job is there, so that no signal leaves it behind.
 	waiting, stop := signal.NotifyContext(ctx, client.Endings()...)
 	defer stop()
-	reply, err := s.submitInteractive(ctx, j)
+	reply, err := submitInteractive(ctx, inv, j)
 	if err != nil || reply.Job == 0 {
 		return err
 	}
 	if !j.req.Now {
-		err := s.waitForStart(waiting, reply)
+		err := waitForStart(waiting, inv, reply)
 		if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 			stop() // the next signal ends the program
-			return s.cancelInteractive(ctx, reply.Job)
+			return cancelInteractive(ctx, inv, reply.Job)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(s.err, "Your interactive job %d has been successfully scheduled.\n", reply.Job)
+	fmt.Fprintf(inv.err, "Your interactive job %d has been successfully scheduled.\n", reply.Job)
 	return nil
 }
 
 // waitForStart returns when a job has started for which there may be no slot yet.
-func (s *session) waitForStart(ctx context.Context, job *api.SubmitReply) error {
+func waitForStart(ctx context.Context, inv *invocation, job *api.SubmitReply) error {
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor, Start: true}
 	for {
 		var reply api.WaitReply
-		err := s.patiently(ctx, nil, api.VerbWait, &request, &reply)
+		err := inv.patiently(ctx, nil, api.VerbWait, &request, &reply)
 		switch {
 		case err != nil:
-			return s.callFailed(err)
+			return inv.callFailed(err)
 		case reply.Started || len(reply.Ended) > 0:
 			return nil
 		case reply.Error != "":
-			return failf("%s: job %d: %s", s.command, job.Job, api.Visible(reply.Error))
+			return failf("%s: job %d: %s", inv.command, job.Job, api.Visible(reply.Error))
 		case reply.Done:
-			return s.notScheduled()
+			return notScheduled(inv)
 		}
 		request.Cursor = reply.Cursor
 	}

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
@@ -31,40 +29,40 @@ type view struct {
 
 // qstat shows the jobs that are not finished, alone or below their queues, or
 // all about some of them.
-func (s *session) qstat(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qstat(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
-	v, err := s.parseView(settings)
+	v, err := parseView(inv, settings)
 	if err != nil {
 		return err
 	}
 	if v.detail {
-		return s.detail(ctx, v)
+		return showDetail(ctx, inv, v)
 	}
 	var host *api.HostReply
 	if v.summary || v.full || v.queues.set() {
-		if host, err = s.chosenHost(ctx, &v.queues); err != nil {
+		if host, err = chosenHost(ctx, inv, &v.queues); err != nil {
 			return err
 		}
 	}
 	if v.summary {
 		if v.json {
-			return s.printJSON(host)
+			return inv.printJSON(host)
 		}
 		if v.xml {
-			return s.xmlQueueSummary(host, v.extended)
+			return xmlQueueSummary(inv, host, v.extended)
 		}
-		s.queueSummary(host, v.extended)
+		queueSummary(inv, host, v.extended)
 		return nil
 	}
 	c := v.choose(host)
 	if !v.xml && !v.json && !v.full {
-		return s.jobTable(ctx, &v.form, c)
+		return jobTable(ctx, inv, &v.form, c)
 	}
 	jobs := []api.JobStatus{} // for programs none are a list, too
-	if err := s.eachJob(ctx, &c.request, func(j *api.JobStatus) {
+	if err := eachJob(ctx, inv, &c.request, func(j *api.JobStatus) {
 		if c.has(j) {
 			jobs = append(jobs, *j)
 		}
@@ -73,13 +71,13 @@ func (s *session) qstat(ctx context.Context, args []string) error {
 	}
 	switch {
 	case v.xml:
-		return s.xmlJobs(ctx, v, host, jobs, c.shown)
+		return xmlJobs(ctx, inv, v, host, jobs, c.shown)
 	case v.json && v.full:
-		return s.printJSON(hostAndJobs{host, v.form.apart(jobs)})
+		return inv.printJSON(hostAndJobs{host, v.form.apart(jobs)})
 	case v.json:
-		return s.printJSON(api.JobsReply{Jobs: v.form.apart(jobs)})
+		return inv.printJSON(api.JobsReply{Jobs: v.form.apart(jobs)})
 	}
-	s.queueTable(host, jobs, v)
+	queueTable(inv, host, jobs, v)
 	return nil
 }
 
@@ -103,7 +101,7 @@ func (v *view) choose(host *api.HostReply) *choice {
 	c.queues = make(map[string]bool)
 	c.shown = func(queue string) bool { return c.queues[queue] }
 	for i := range host.Queues {
-		c.queues[instance(host, &host.Queues[i])] = true
+		c.queues[host.Instance(&host.Queues[i])] = true
 		name, _, _ := strings.Cut(host.Queues[i].Name, "@")
 		c.request.Queues = append(c.request.Queues, name)
 	}
@@ -145,7 +143,7 @@ func (f *form) apart(jobs []api.JobStatus) []api.JobStatus {
 }
 
 // parseView reads the options of qstat.
-func (s *session) parseView(settings []option.Setting) (*view, error) {
+func parseView(inv *invocation, settings []option.Setting) (*view, error) {
 	v := &view{}
 	var operand *option.Setting
 	for i := range settings {
@@ -159,7 +157,7 @@ func (s *session) parseView(settings []option.Setting) (*view, error) {
 		}
 	}
 	if operand != nil && !v.detail {
-		return nil, s.noOperand(operand)
+		return nil, inv.noOperand(operand)
 	}
 	if v.json && v.xml {
 		return nil, errTwoForms
@@ -236,8 +234,8 @@ func (v *view) group(letters string) error {
 
 // eachJob asks for jobs and calls do for each as it comes. What do is given is
 // its own only until it returns.
-func (s *session) eachJob(ctx context.Context, request *api.JobsRequest, do func(*api.JobStatus)) error {
-	return s.callFailed(s.client.Jobs(ctx, request, func(j *api.JobStatus) {
+func eachJob(ctx context.Context, inv *invocation, request *api.JobsRequest, do func(*api.JobStatus)) error {
+	return inv.callFailed(inv.client.Jobs(ctx, request, func(j *api.JobStatus) {
 		if request.More && j.More == nil { // an older execd
 			j.More = &api.JobMore{}
 		}
@@ -247,24 +245,24 @@ func (s *session) eachJob(ctx context.Context, request *api.JobsRequest, do func
 
 // jobTable prints the jobs, those that run where they run in queues that are
 // shown.
-func (s *session) jobTable(ctx context.Context, f *form, c *choice) error {
+func jobTable(ctx context.Context, inv *invocation, f *form, c *choice) error {
 	columns := f.columns()
 	headed := false
-	return s.eachJob(ctx, &c.request, func(j *api.JobStatus) {
+	return eachJob(ctx, inv, &c.request, func(j *api.JobStatus) {
 		if !c.has(j) {
 			return
 		}
 		if !headed && (j.Queue == "" || f.shows(j, c.shown)) {
 			headed = true
-			s.heading(f, columns, "")
+			heading(inv, f, columns, "")
 		}
-		s.jobLines(f, columns, j, c.shown)
+		jobLines(inv, f, columns, j, c.shown)
 	})
 }
 
 // queueTable prints queues with their jobs, the jobs that wait, and those that
 // have finished.
-func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view) {
+func queueTable(inv *invocation, host *api.HostReply, jobs []api.JobStatus, v *view) {
 	width, pendingWidth := 81, 76
 	if v.form.extended {
 		width, pendingWidth = 189, 186
@@ -276,7 +274,7 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 		q := &host.Queues[i]
 		var running []*api.JobStatus
 		for k := range jobs {
-			if inQueue(&jobs[k], instance(host, q)) {
+			if inQueue(&jobs[k], host.Instance(q)) {
 				running = append(running, &jobs[k])
 			}
 		}
@@ -285,34 +283,34 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 		}
 		if !headed {
 			headed = true
-			fmt.Fprintln(s.out, "queuename                      qtype resv/used/tot. load_avg arch          states")
+			fmt.Fprintln(inv.out, "queuename                      qtype resv/used/tot. load_avg arch          states")
 		}
 		load := "-NA-"
 		if n, err := strconv.ParseFloat(hostValue(host, "load_avg"), 64); err == nil {
 			load = strconv.FormatFloat(n, 'f', 2, 64)
 		}
-		fmt.Fprintf(s.out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, column(instance(host, q), 30), q.Type,
+		fmt.Fprintf(inv.out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, column(host.Instance(q), 30), q.Type,
 			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), load, column(host.Arch, 13), api.Visible(q.States))
 		if host.Drain != nil {
-			fmt.Fprintf(s.out, "\t%s: the queue takes no jobs\n", host.Drain)
+			fmt.Fprintf(inv.out, "\t%s: the queue takes no jobs\n", host.Drain)
 		}
 		for k, reason := range q.Reasons {
 			if k >= len(q.States) || strings.IndexByte(v.explain, q.States[k]) < 0 {
 				continue
 			}
 			for why := range strings.Lines(reason) {
-				fmt.Fprintf(s.out, "\t%s\n", api.Visible(strings.TrimSuffix(why, "\n")))
+				fmt.Fprintf(inv.out, "\t%s\n", api.Visible(strings.TrimSuffix(why, "\n")))
 			}
 		}
 		if v.values {
 			for _, a := range queueValues(host, q) {
 				if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
-					fmt.Fprintf(s.out, "\t%s:%s=%s\n", a.Source, a.Name, api.Visible(a.Decimal(false)))
+					fmt.Fprintf(inv.out, "\t%s:%s=%s\n", a.Source, a.Name, api.Visible(a.Decimal(false)))
 				}
 			}
 		}
 		for _, j := range running {
-			s.jobLines(&v.form, columns, j, func(queue string) bool { return queue == instance(host, q) })
+			jobLines(inv, &v.form, columns, j, func(queue string) bool { return queue == host.Instance(q) })
 		}
 	}
 	for _, part := range []struct {
@@ -329,9 +327,9 @@ func (s *session) queueTable(host *api.HostReply, jobs []api.JobStatus, v *view)
 			}
 			if !headed {
 				headed = true
-				fmt.Fprintf(s.out, "\n%s\n%s\n%s\n", rule, part.title, rule)
+				fmt.Fprintf(inv.out, "\n%s\n%s\n%s\n", rule, part.title, rule)
 			}
-			s.jobLines(&v.form, columns, &jobs[i], nil)
+			jobLines(inv, &v.form, columns, &jobs[i], nil)
 		}
 	}
 }
@@ -355,7 +353,7 @@ const summaryStates = "sASCuadDcoE"
 
 // queueSummary prints the slots of each queue, qstat -g c; extended, how many
 // are in each state.
-func (s *session) queueSummary(host *api.HostReply, extended bool) {
+func queueSummary(inv *invocation, host *api.HostReply, extended bool) {
 	head := "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  "
 	rule := 80
 	if extended {
@@ -365,7 +363,7 @@ func (s *session) queueSummary(host *api.HostReply, extended bool) {
 		head = strings.TrimSuffix(head, " ")
 		rule = len(head) - 1
 	}
-	fmt.Fprintf(s.out, "%s\n%s\n", head, strings.Repeat("-", rule))
+	fmt.Fprintf(inv.out, "%s\n%s\n", head, strings.Repeat("-", rule))
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
@@ -381,55 +379,18 @@ func (s *session) queueSummary(host *api.HostReply, extended bool) {
 		case strings.ContainsAny(q.States, "aoACDS"):
 			soon, available = q.Total, 0
 		}
-		fmt.Fprintf(s.out, "%s %7s %6d %6d %6d %6d %6d %6d ", column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
+		fmt.Fprintf(inv.out, "%s %7s %6d %6d %6d %6d %6d %6d ", column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
 		if extended {
 			for _, letter := range summaryStates {
 				n := 0
 				if strings.ContainsRune(q.States, letter) {
 					n = q.Total
 				}
-				fmt.Fprintf(s.out, "%5d ", n)
+				fmt.Fprintf(inv.out, "%5d ", n)
 			}
 		}
-		fmt.Fprintln(s.out)
+		fmt.Fprintln(inv.out)
 	}
-}
-
-// callFailed gives an error of execd's, or of reaching it, the form in which
-// Grid Engine's commands say it.
-func (s *session) callFailed(err error) error {
-	if errors.Is(err, api.ErrUnreachable) {
-		return failf("error: %s%s", api.Visible(err.Error()), s.startIt(err))
-	}
-	return err
-}
-
-// startIt tells how to start an execd where nobody listens, in a line of its own.
-func (s *session) startIt(err error) string {
-	switch {
-	case !errors.Is(err, api.ErrNotSent):
-		return ""
-	case s.places.Dev:
-		return "\nIs it not running? Start it: execd -dev " + api.Visible(s.places.State) + " &"
-	case s.places == api.RootPlaces():
-		return "\nIs it not running? Start it, as root: systemctl start execd"
-	}
-	return "\nIs it not running? Start one of your own: execd &"
-}
-
-// list splits a list at its commas.
-func list(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
-}
-
-// column pads or cuts text to a width.
-func column(text string, width int) string {
-	text = api.Visible(text)
-	n := utf8.RuneCountInString(text)
-	if n > width {
-		return string([]rune(text)[:width])
-	}
-	return text + strings.Repeat(" ", width-n)
 }
 
 // Letters of api.JobStatus.Holds.
@@ -516,13 +477,13 @@ func (s states) shows(j *api.JobStatus) bool {
 }
 
 // detail is qstat -j.
-func (s *session) detail(ctx context.Context, v *view) error {
+func showDetail(ctx context.Context, inv *invocation, v *view) error {
 	if len(v.jobs) == 0 {
-		return s.obstacles(ctx, v)
+		return obstacles(ctx, inv, v)
 	}
 	var reply api.DetailReply
-	if err := s.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: v.jobs}, &reply); err != nil {
-		return s.callFailed(err)
+	if err := inv.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: v.jobs}, &reply); err != nil {
+		return inv.callFailed(err)
 	}
 	shown := make(map[int]bool, len(reply.Jobs))
 	reply.Jobs = slices.DeleteFunc(reply.Jobs, func(d api.Detail) bool {
@@ -531,22 +492,25 @@ func (s *session) detail(ctx context.Context, v *view) error {
 		return twice
 	})
 	if v.xml {
-		return s.xmlDetail(ctx, &reply, !v.hideCores)
+		return xmlDetail(ctx, inv, &reply, !v.hideCores)
 	}
 	if v.json {
-		if err := s.printJSON(&reply); err != nil {
+		if err := inv.printJSON(&reply); err != nil {
 			return err
 		}
 	} else {
 		for i := range reply.Jobs {
-			writeDetail(s.out, &reply.Jobs[i], !v.hideCores)
+			writeDetail(inv.out, &reply.Jobs[i], !v.hideCores)
 		}
 	}
 	if len(reply.Missing) > 0 {
-		if err := s.out.Flush(); err != nil {
+		if err := inv.out.Flush(); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 		return failf("Following jobs do not exist: \n%s\nOf what has ended tells: qacct -j %s", api.Visible(strings.Join(reply.Missing, ", ")), api.Visible(reply.Missing[0]))
 	}
 	return nil
 }
+
+// errTwoForms refuses a question that has two answers.
+var errTwoForms = &option.Error{Exit: option.ExitFailed, Text: "options -json and -xml exclude each other"}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"paddock/execd/api"
@@ -24,8 +23,8 @@ const (
 )
 
 // qsub submits a job.
-func (s *session) qsub(ctx context.Context, args []string) error {
-	defaults, line, operands, err := s.readOptions(args)
+func qsub(ctx context.Context, inv *invocation, args []string) error {
+	defaults, line, operands, err := readOptions(inv, args)
 	if err != nil {
 		return err
 	}
@@ -36,7 +35,7 @@ func (s *session) qsub(ctx context.Context, args []string) error {
 	}
 	name, script := "", []byte(nil)
 	if !j.req.Binary {
-		if name, script, err = s.script(operands); err != nil {
+		if name, script, err = readScript(inv, operands); err != nil {
 			return err
 		}
 		words, err := directive.Script(name, script, j.prefix)
@@ -54,28 +53,28 @@ func (s *session) qsub(ctx context.Context, args []string) error {
 	if err := j.compose(name, script, operands); err != nil {
 		return err
 	}
-	return s.submit(ctx, j)
+	return submitJob(ctx, inv, j)
 }
 
 // readOptions reads the options of a job from defaults files and the command
 // line, and what follows them there.
-func (s *session) readOptions(args []string) (defaults, line []option.Setting, operands []string, err error) {
-	if line, operands, err = option.Line(s.command, args, include); err != nil {
+func readOptions(inv *invocation, args []string) (defaults, line []option.Setting, operands []string, err error) {
+	if line, operands, err = option.Line(inv.command, args, include); err != nil {
 		return nil, nil, nil, err
 	}
-	if err = s.asked(line); err != nil {
+	if err = inv.asked(line); err != nil {
 		return nil, nil, nil, err
 	}
-	defaults, err = s.defaultsFiles()
+	defaults, err = defaultsFiles(inv)
 	return defaults, line, operands, err
 }
 
 // script reads the script that the operands name.
-func (s *session) script(operands []string) (name string, script []byte, err error) {
+func readScript(inv *invocation, operands []string) (name string, script []byte, err error) {
 	unreadable := func(exit int, format string, args ...any) error {
 		return failWith(exit, "Unable to read script file because of error: %s", fmt.Sprintf(format, args...))
 	}
-	in := s.in
+	in := inv.in
 	name = "STDIN"
 	if len(operands) > 0 && operands[0] != "-" {
 		name = operands[0]
@@ -104,36 +103,17 @@ func (s *session) script(operands []string) (name string, script []byte, err err
 	return name, script, nil
 }
 
-// rejected is Grid Engine's form of a submission that was refused.
-func rejected(exit int, reason string) error {
-	lines := strings.Split(reason, "\n")
-	for i := range lines {
-		lines[i] = api.Visible(lines[i])
-	}
-	return failWith(exit, "Unable to run job: %s\nExiting.", strings.Join(lines, "\n"))
-}
-
-// cause returns the system's words for an error of a file, spelled as the C
-// library does, which is what scripts look for.
-func cause(err error) string {
-	text := err.Error()
-	if e, ok := errors.AsType[syscall.Errno](err); ok {
-		text = e.Error()
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
-}
-
 // submit sends the job and says what became of it.
-func (s *session) submit(ctx context.Context, j *job) error {
+func submitJob(ctx context.Context, inv *invocation, j *job) error {
 	if j.verify {
-		writeDetail(s.out, &api.Detail{Request: j.req}, false)
+		writeDetail(inv.out, &api.Detail{Request: j.req}, false)
 		return nil
 	}
 	if j.req.Now {
-		fmt.Fprint(s.err, "Waiting for immediate job to be scheduled.\n\n")
+		fmt.Fprint(inv.err, "Waiting for immediate job to be scheduled.\n\n")
 	}
 	var reply api.SubmitReply
-	err := s.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
+	err := inv.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
 	switch e, ok := errors.AsType[*api.Error](err); {
 	case ok && e.Code == api.CodeLimit:
 		return rejected(exitLimit, e.Text)
@@ -142,45 +122,45 @@ func (s *session) submit(ctx context.Context, j *job) error {
 	case ok:
 		return rejected(option.ExitFailed, e.Text)
 	case errors.Is(err, api.ErrNotSent):
-		return failf("Unable to initialize environment because of error: %s%s\nExiting.", api.Visible(err.Error()), s.startIt(err))
+		return failf("Unable to initialize environment because of error: %s%s\nExiting.", api.Visible(err.Error()), inv.startIt(err))
 	case errors.Is(err, api.ErrUnreachable):
 		return rejected(option.ExitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
 	case err != nil:
 		return rejected(option.ExitFailed, err.Error())
 	}
 	for _, line := range reply.Lines {
-		fmt.Fprintln(s.out, api.Visible(line))
+		fmt.Fprintln(inv.out, api.Visible(line))
 	}
-	s.warn(append(j.doubts(), reply.Warnings...))
+	warn(inv, append(j.doubts(), reply.Warnings...))
 	if reply.Job == 0 {
 		return nil // verified
 	}
 	id, _ := idOf(&reply)
 	if j.terse {
-		fmt.Fprintln(s.out, id)
+		fmt.Fprintln(inv.out, id)
 	} else {
-		fmt.Fprintln(s.out, api.Visible(hasBeenSubmitted(&reply)))
+		fmt.Fprintln(inv.out, api.Visible(hasBeenSubmitted(&reply)))
 	}
 	if !j.sync && !j.req.Now {
 		return nil
 	}
 	// Before the wait: a script may read the number meanwhile.
-	if err := s.out.Flush(); err != nil {
+	if err := inv.out.Flush(); err != nil {
 		return fmt.Errorf("cannot write standard output: %w", err)
 	}
 	if j.req.Now {
-		fmt.Fprintf(s.err, "Your immediate job %s has been successfully scheduled.\n", id)
+		fmt.Fprintf(inv.err, "Your immediate job %s has been successfully scheduled.\n", id)
 	}
 	if !j.sync {
 		return nil
 	}
-	return s.wait(ctx, &reply, j.terse)
+	return wait(ctx, inv, &reply, j.terse)
 }
 
 // warn prints what execd warns of.
-func (s *session) warn(lines []string) {
+func warn(inv *invocation, lines []string) {
 	for _, line := range lines {
-		fmt.Fprintf(s.err, "%s: warning: %s\n", s.command, api.Visible(line))
+		fmt.Fprintf(inv.err, "%s: warning: %s\n", inv.command, api.Visible(line))
 	}
 }
 
@@ -270,7 +250,7 @@ const ownDefaults = ".sge_request"
 // first. Those that are not there are skipped, and those of a user and a directory
 // with a warning when they may be somebody else's: they name what is run as the
 // caller.
-func (s *session) defaultsFiles() ([]option.Setting, error) {
+func defaultsFiles(inv *invocation) ([]option.Setting, error) {
 	var files []string
 	if root := os.Getenv("SGE_ROOT"); root != "" {
 		cell := os.Getenv("SGE_CELL")
@@ -279,7 +259,7 @@ func (s *session) defaultsFiles() ([]option.Setting, error) {
 		}
 		files = append(files, filepath.Join(root, cell, "common", "sge_request"))
 	}
-	files = append(files, filepath.Join(s.places.Config, "sge_request"))
+	files = append(files, filepath.Join(inv.places.Config, "sge_request"))
 	home := os.Getenv("HOME")
 	if home != "" {
 		files = append(files, filepath.Join(home, ownDefaults))
@@ -302,7 +282,7 @@ func (s *session) defaultsFiles() ([]option.Setting, error) {
 			continue
 		}
 		if strange, ok := errors.AsType[*strangeError](err); ok {
-			fmt.Fprintf(s.err, "%s: warning: defaults file %s is not read: %v\n", s.command, api.Visible(name), strange)
+			fmt.Fprintf(inv.err, "%s: warning: defaults file %s is not read: %v\n", inv.command, api.Visible(name), strange)
 			continue
 		}
 		if err != nil {

@@ -31,17 +31,17 @@ const defaultDelay = 2 * time.Second
 
 // qtop shows what runs and what it uses, again and again on a terminal, and as
 // tables elsewhere.
-func (s *session) qtop(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qtop(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
-	v := &topView{delay: defaultDelay, batch: s.screen == nil, by: byCPU}
+	v := &topView{delay: defaultDelay, batch: inv.screen == nil, by: byCPU}
 	for i := range settings {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			return s.noOperand(o)
+			return inv.noOperand(o)
 		case o.Name == "-b":
 			v.batch = true
 		case o.Name == "-d":
@@ -59,7 +59,7 @@ func (s *session) qtop(ctx context.Context, args []string) error {
 		}
 	}
 	v.delay = max(v.delay, minDelay)
-	t := &top{s: s, view: v, rates: rates{}}
+	t := &top{inv: inv, view: v, rates: rates{}}
 	if err := t.look(ctx); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ const minDelay = 200 * time.Millisecond
 
 // top is what was seen last.
 type top struct {
-	s     *session
+	inv   *invocation
 	view  *topView
 	reply api.TopReply
 	at    time.Time
@@ -84,22 +84,22 @@ type top struct {
 
 // look asks execd.
 func (t *top) look(ctx context.Context) error {
-	reply, err := t.s.askTop(ctx, t.view.users)
+	reply, err := askTop(ctx, t.inv, t.view.users)
 	if err == nil {
 		t.take(reply, time.Now())
 	}
 	return err
 }
 
-func (s *session) askTop(ctx context.Context, users []string) (*api.TopReply, error) {
+func askTop(ctx context.Context, inv *invocation, users []string) (*api.TopReply, error) {
 	for _, u := range users {
 		if _, err := path.Match(u, ""); err != nil {
 			return nil, fmt.Errorf("%q is not a pattern of users", u)
 		}
 	}
 	var reply api.TopReply
-	if err := s.client.Call(ctx, api.VerbTop, &api.TopRequest{Users: users}, &reply); err != nil {
-		return nil, s.callFailed(err)
+	if err := inv.client.Call(ctx, api.VerbTop, &api.TopRequest{Users: users}, &reply); err != nil {
+		return nil, inv.callFailed(err)
 	}
 	return &reply, nil
 }
@@ -114,23 +114,23 @@ func (t *top) take(reply *api.TopReply, now time.Time) {
 func (t *top) print(ctx context.Context) error {
 	for n := 1; ; n++ {
 		if t.view.json {
-			if err := t.s.printJSON(&t.reply); err != nil {
+			if err := t.inv.printJSON(&t.reply); err != nil {
 				return err
 			}
 		} else {
 			if n > 1 {
-				fmt.Fprintln(t.s.out)
+				fmt.Fprintln(t.inv.out)
 			}
 			columns := topColumns
-			if t.s.screen != nil {
-				columns, _ = size(t.s.screen)
+			if t.inv.screen != nil {
+				columns, _ = size(t.inv.screen)
 			}
 			l := t.layout(columns)
 			for _, line := range slices.Concat(t.summary(), []string{l.header()}, t.rows(l)) {
-				fmt.Fprintln(t.s.out, line)
+				fmt.Fprintln(t.inv.out, line)
 			}
 		}
-		if err := t.s.out.Flush(); err != nil || n == t.view.looks {
+		if err := t.inv.out.Flush(); err != nil || n == t.view.looks {
 			return err
 		}
 		timer := time.NewTimer(t.view.delay)

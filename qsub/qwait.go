@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,19 +17,15 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
-	"paddock/qrsh/client"
 	"paddock/qsub/internal/option"
 )
 
-// Exit statuses of qwait and qlog besides those of the jobs.
-const (
-	exitTimeout     = 124 // as timeout(1)
-	exitInterrupted = 128 // and the signal
-)
+// exitTimeout is the exit status of qwait when its time is over, as timeout(1)'s.
+const exitTimeout = 124
 
 // qwait waits for the end of jobs and exits as they did.
-func (s *session) qwait(ctx context.Context, args []string) error {
-	settings, err := s.mixed(args)
+func qwait(ctx context.Context, inv *invocation, args []string) error {
+	settings, err := inv.mixed(args)
 	if err != nil {
 		return err
 	}
@@ -53,9 +48,9 @@ func (s *session) qwait(ctx context.Context, args []string) error {
 		}
 	}
 	if len(jobs.words) == 0 {
-		return s.noArguments()
+		return inv.noArguments()
 	}
-	w := &jobsWait{s: s, json: asJSON}
+	w := &jobsWait{inv: inv, json: asJSON}
 	if err := w.find(ctx, jobs.words); err != nil {
 		return err
 	}
@@ -64,8 +59,8 @@ func (s *session) qwait(ctx context.Context, args []string) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	err = s.interruptible(ctx, func(ctx context.Context) error {
-		w.line = s.progress(ctx, w.words(), w.total)
+	err = inv.interruptible(ctx, func(ctx context.Context) error {
+		w.line = inv.progress(ctx, w.words(), w.total)
 		return w.wait(ctx)
 	})
 	w.line.end()
@@ -75,52 +70,9 @@ func (s *session) qwait(ctx context.Context, args []string) error {
 	return w.verdict()
 }
 
-// parseSeconds reads a number of seconds above 0, which may have a fraction.
-func parseSeconds(o *option.Setting) (time.Duration, error) {
-	n, err := strconv.ParseFloat(o.Value(), 64)
-	if err != nil || !(n >= 1e-9 && n <= 1e9) { // NaN is neither
-		return 0, o.Errorf(option.ExitFailed, "invalid number of seconds \"%s\"", api.Visible(o.Value()))
-	}
-	return time.Duration(n * float64(time.Second)), nil
-}
-
-// interrupted is a signal as an error.
-type interrupted struct{ os.Signal }
-
-func (i interrupted) Error() string { return "interrupted" }
-
-// exit is how the shell calls a program that ended so.
-func (i interrupted) exit() int {
-	n, _ := i.Signal.(syscall.Signal)
-	return exitInterrupted + int(n)
-}
-
-// interruptible does something that the first signal ends, with an interrupted
-// as its error.
-func (s *session) interruptible(ctx context.Context, do func(context.Context) error) error {
-	signals := make(chan os.Signal, 1)
-	client.Heed(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan error, 1)
-	go func() { done <- do(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case sig := <-signals:
-		signal.Stop(signals) // the next one ends the program
-		cancel(interrupted{sig})
-		if err := <-done; err == nil {
-			return nil // it was just done
-		}
-		return interrupted{sig}
-	}
-}
-
 // jobsWait waits for jobs.
 type jobsWait struct {
-	s     *session
+	inv   *invocation
 	json  bool
 	jobs  []*jobWait // in the order of the command line
 	from  string     // where their ends begin
@@ -157,8 +109,8 @@ func (j *jobWait) String() string {
 // for the rest would hide it for long.
 func (w *jobsWait) find(ctx context.Context, words []string) error {
 	var reply api.FindReply
-	if err := w.s.client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err != nil {
-		return w.s.callFailed(err)
+	if err := w.inv.client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err != nil {
+		return w.inv.callFailed(err)
 	}
 	w.from = reply.Cursor
 	for _, f := range reply.Found {
@@ -232,7 +184,7 @@ func (w *jobsWait) lastNamed(name, user string) (number int, err error) {
 	if strings.ContainsAny(name, `*?[\`) {
 		return 0, nil
 	}
-	file := w.s.places.Accounting
+	file := w.inv.places.Accounting
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return 0, nil // written with the first job that ends
@@ -285,7 +237,7 @@ func (w *jobsWait) wait(ctx context.Context) error {
 		}
 		request.Cursor = cursor
 		var reply api.EndsReply
-		if err := w.s.patiently(ctx, w.line, api.VerbEnds, &request, &reply); err != nil {
+		if err := w.inv.patiently(ctx, w.line, api.VerbEnds, &request, &reply); err != nil {
 			return err
 		}
 		cursor = reply.Cursor
@@ -346,7 +298,7 @@ func (w *jobsWait) givenUp(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return failWith(exitTimeout, "qwait: the time of -timeout is over; %s", goOn)
 	}
-	return w.s.callFailed(err)
+	return w.inv.callFailed(err)
 }
 
 // taskEnds are the last ends of tasks of one job.
@@ -418,15 +370,15 @@ func (w *jobsWait) verdict() error {
 			e := j.ends.bad[number]
 			fails(exitOf(&e))
 			if k < maxTold {
-				w.s.tellEnd(j.Job, &e)
+				tellEnd(w.inv, j.Job, &e)
 			}
 		}
 		if more := len(j.ends.bad) - maxTold; more > 0 {
-			fmt.Fprintf(w.s.err, "And %d tasks more of job %d failed.\n", more, j.Job)
+			fmt.Fprintf(w.inv.err, "And %d tasks more of job %d failed.\n", more, j.Job)
 		}
 		if lost := j.lost(); lost != "" {
 			fails(option.ExitFailed)
-			fmt.Fprintln(w.s.err, lost)
+			fmt.Fprintln(w.inv.err, lost)
 		}
 	}
 	if w.json {
@@ -457,16 +409,16 @@ func (j *jobWait) lost() string {
 }
 
 // tellEnd says how a task failed, in the words of qsub -sync.
-func (s *session) tellEnd(job int, e *api.TaskEnd) {
+func tellEnd(inv *invocation, job int, e *api.TaskEnd) {
 	id := strconv.Itoa(job)
 	if e.Task > 0 {
 		id += "." + strconv.Itoa(e.Task)
 	}
 	if text := endText(id, e); text != "" {
-		fmt.Fprintln(s.err, text)
+		fmt.Fprintln(inv.err, text)
 	}
 	if e.Failed != 0 && e.Reason != "" {
-		fmt.Fprintf(s.err, "Job %s failed: %s\n", id, api.Visible(e.Reason))
+		fmt.Fprintf(inv.err, "Job %s failed: %s\n", id, api.Visible(e.Reason))
 	}
 }
 
@@ -499,5 +451,5 @@ func (w *jobsWait) print(exit int) error {
 		}
 		result.Jobs = append(result.Jobs, r)
 	}
-	return w.s.printJSON(&result)
+	return w.inv.printJSON(&result)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -304,65 +303,6 @@ func cutItem(list string) (item, rest string) {
 	return list, ""
 }
 
-// rangeNumber reads a number of a range. Its errors are Grid Engine's for all ranges.
-func rangeNumber(o *option.Setting, text string) (int, error) {
-	rest := strings.TrimLeft(text, "0123456789")
-	n, err := strconv.Atoi(text[:len(text)-len(rest)])
-	switch {
-	case rest == text:
-		e := o.Errorf(option.ExitValue, "Numerical value invalid!")
-		e.Hint = fmt.Sprintf("The initial portion of string \"%s\" contains no decimal number", api.Visible(text))
-		return 0, e
-	case rest != "":
-		return 0, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", text, rest)
-	case err != nil:
-		return 0, rejected(option.ExitFailed, "The input value for an argument is invalid.")
-	}
-	return n, nil
-}
-
-// taskNumbers reads first[-last[:step]] without looking whether it is a range
-// of tasks.
-func taskNumbers(o *option.Setting, text string) (t api.Tasks, err error) {
-	if rest, minus := strings.CutPrefix(text, "-"); minus && rest != "" {
-		return t, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", text, rest)
-	}
-	span, step, hasStep := strings.Cut(text, ":")
-	first, last, hasLast := strings.Cut(span, "-")
-	if t.First, err = rangeNumber(o, first); err != nil {
-		return t, err
-	}
-	t.Last, t.Step = t.First, 1
-	if hasLast {
-		if t.Last, err = rangeNumber(o, last); err != nil {
-			return t, err
-		}
-	}
-	if hasStep {
-		t.Step, err = rangeNumber(o, step)
-	}
-	return t, err
-}
-
-// taskRange reads a range of the tasks of an array. That there are not too many
-// is execd's to see.
-func taskRange(o *option.Setting, text string) (api.Tasks, error) {
-	t, err := taskNumbers(o, text)
-	switch {
-	case err != nil:
-		return api.Tasks{}, err
-	case t.Step == 0:
-		return api.Tasks{}, o.Errorf(option.ExitValue, "Negative or zero step in range is not allowed")
-	}
-	if t.Last < t.First {
-		t.First, t.Last = t.Last, t.First
-	}
-	if t.First == 0 {
-		return api.Tasks{}, rejected(option.ExitFailed, "job rejected: 0 is an invalid task id")
-	}
-	return t, nil
-}
-
 // parseTasks reads the tasks of an array: one range, or several with commas
 // between them. Of several the array is the smallest range that has them all, and
 // they are listed as well.
@@ -484,4 +424,23 @@ func origin() []string {
 	add("WORKDIR", dir)
 	add("TZ", os.Getenv("TZ"))
 	return list
+}
+
+// checkpointLetters are those of -c, in Grid Engine's order.
+const checkpointLetters = "msxnr"
+
+// parseCheckpoint reads letters, or an interval in seconds or h:m:s.
+func parseCheckpoint(o *option.Setting) (string, error) {
+	text := o.Value()
+	if text == "" || strings.Trim(text, "0123456789:") == "" {
+		if _, ok := seconds(text); !ok {
+			return "", o.Errorf(option.ExitUsage, "-c argument invalid")
+		}
+		return text, nil
+	}
+	found, ok := letters(text, checkpointLetters)
+	if !ok {
+		return "", o.Errorf(option.ExitUsage, "-c specifier invalid")
+	}
+	return found, nil
 }

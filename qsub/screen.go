@@ -157,7 +157,7 @@ type looked struct {
 func (t *top) live(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &screen{to: t.s.screen, keys: keyboard(t.s.in)}
+	c := &screen{to: t.inv.screen, keys: keyboard(t.inv.in)}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(signals)
@@ -234,7 +234,7 @@ func (t *top) ask(ctx context.Context, users []string, to chan<- looked) {
 			to <- looked{err: fmt.Errorf("internal error: %v", wrong), users: users}
 		}
 	}()
-	reply, err := t.s.askTop(ctx, users)
+	reply, err := askTop(ctx, t.inv, users)
 	to <- looked{reply, err, users}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"paddock/execd/api"
 )
@@ -39,35 +38,35 @@ func (a *slotsAsked) add(ads bool, name string) error {
 }
 
 // slots prints the slots of the host, as a table or as their ads.
-func (s *session) slots(ctx context.Context, a *slotsAsked, asJSON bool) error {
+func showSlots(ctx context.Context, inv *invocation, a *slotsAsked, asJSON bool) error {
 	var reply api.SlotsReply
-	err := s.client.Call(ctx, api.VerbSlots, &a.request, &reply)
+	err := inv.client.Call(ctx, api.VerbSlots, &a.request, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
 		return failf("error: %s", api.Visible(e.Text))
 	}
 	switch {
 	case err != nil:
-		return s.callFailed(err)
+		return inv.callFailed(err)
 	case asJSON:
-		return s.printJSON(&reply)
+		return inv.printJSON(&reply)
 	case a.request.Ads:
 		for i := range reply.Slots {
 			if i > 0 {
-				fmt.Fprintln(s.out)
+				fmt.Fprintln(inv.out)
 			}
 			for line := range strings.Lines(reply.Slots[i].Ad) {
-				fmt.Fprintln(s.out, api.Visible(strings.TrimSuffix(line, "\n")))
+				fmt.Fprintln(inv.out, api.Visible(strings.TrimSuffix(line, "\n")))
 			}
 		}
 		return nil
 	}
-	s.slotLines(reply.Slots)
+	slotLines(inv, reply.Slots)
 	return nil
 }
 
 // slotLines prints the table of slots, no wider than what is in it. What others have
 // that are carved is shown only where there are such slots.
-func (s *session) slotLines(slots []api.SlotStatus) {
+func slotLines(inv *invocation, slots []api.SlotStatus) {
 	rows := [][]string{{"SLOT", "QUEUE", "STATE", "ACTIVITY", "HOLDER", "TYPE", "CPUS", "MEMORY", "JOB"}}
 	const kind, job = 5, 8
 	for i := range slots {
@@ -83,38 +82,5 @@ func (s *session) slotLines(slots []api.SlotStatus) {
 			rows[i] = slices.Delete(row, kind, job)
 		}
 	}
-	s.table(rows, "CPUS", "MEMORY")
-}
-
-// longestCell is how much of a cell a table shows, but for the last of a line.
-const longestCell = 20
-
-// table prints rows as columns, the first row as their heads. Those of numbers are
-// aligned to the right.
-func (s *session) table(rows [][]string, numbers ...string) {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], min(utf8.RuneCountInString(api.Visible(cell)), longestCell))
-		}
-	}
-	total := len(widths) - 1
-	for _, w := range widths {
-		total += w
-	}
-	last := len(widths) - 1
-	for n, row := range rows {
-		var text strings.Builder
-		for i, cell := range row[:last] {
-			if slices.Contains(numbers, rows[0][i]) {
-				fmt.Fprintf(&text, "%*s ", widths[i], cell)
-			} else {
-				text.WriteString(column(cell, widths[i]) + " ")
-			}
-		}
-		fmt.Fprintln(s.out, strings.TrimRight(text.String()+api.Visible(row[last]), " "))
-		if n == 0 {
-			fmt.Fprintln(s.out, strings.Repeat("-", total))
-		}
-	}
+	writeTable(inv.out, rows, "CPUS", "MEMORY")
 }

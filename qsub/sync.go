@@ -15,14 +15,6 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// Delays of qsub -sync when execd does not answer: it is being restarted.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 5 * time.Second
-	// noticeAfter is the delay from which on the user is told.
-	noticeAfter = 2 * time.Second
-)
-
 // deleteTime bounds the deletion of the job after ^C.
 const deleteTime = 10 * time.Second
 
@@ -31,7 +23,7 @@ var errInterrupted = errors.New("interrupted")
 
 // wait waits for the end of a job and returns a failure with the exit status of
 // qsub -sync.
-func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) error {
+func wait(ctx context.Context, inv *invocation, job *api.SubmitReply, terse bool) error {
 	signals := make(chan os.Signal, 1)
 	client.Heed(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -41,7 +33,7 @@ func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) er
 	var err error
 	go func() {
 		defer close(done)
-		err = s.follow(waiting, job, terse)
+		err = follow(waiting, inv, job, terse)
 	}()
 	select {
 	case <-done:
@@ -52,11 +44,11 @@ func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) er
 	<-done
 	// The next ^C ends the program.
 	signal.Stop(signals)
-	fmt.Fprintf(s.err, "\nInterrupted!\nPlease wait while qsub shuts down.\n")
+	fmt.Fprintf(inv.err, "\nInterrupted!\nPlease wait while qsub shuts down.\n")
 	ctx, stop := context.WithTimeout(ctx, deleteTime)
 	defer stop()
 	var reply api.DeleteReply
-	err = s.client.Call(ctx, api.VerbDelete, &api.DeleteRequest{Jobs: []string{strconv.Itoa(job.Job)}}, &reply)
+	err = inv.client.Call(ctx, api.VerbDelete, &api.DeleteRequest{Jobs: []string{strconv.Itoa(job.Job)}}, &reply)
 	if err != nil {
 		return failf("qsub: cannot delete job %d: %s", job.Job, api.Visible(err.Error()))
 	}
@@ -64,17 +56,17 @@ func (s *session) wait(ctx context.Context, job *api.SubmitReply, terse bool) er
 }
 
 // follow tells how tasks end until none is left.
-func (s *session) follow(ctx context.Context, job *api.SubmitReply, terse bool) error {
-	w := waiter{s: s, job: job, terse: terse, ended: make([]uint64, (job.Count()+63)/64)}
+func follow(ctx context.Context, inv *invocation, job *api.SubmitReply, terse bool) error {
+	w := waiter{inv: inv, job: job, terse: terse, ended: make([]uint64, (job.Count()+63)/64)}
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor}
 	var line *statusLine
 	if job.Tasks.IsArray() {
-		line = s.progress(ctx, []string{strconv.Itoa(job.Job)}, job.Count())
+		line = inv.progress(ctx, []string{strconv.Itoa(job.Job)}, job.Count())
 		defer line.end()
 	}
 	for {
 		var reply api.WaitReply
-		if err := s.patiently(ctx, line, api.VerbWait, &request, &reply); err != nil {
+		if err := inv.patiently(ctx, line, api.VerbWait, &request, &reply); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -83,34 +75,6 @@ func (s *session) follow(ctx context.Context, job *api.SubmitReply, terse bool) 
 		request.Cursor = reply.Cursor
 		if done, err := w.reply(line, &reply); done {
 			return err
-		}
-	}
-}
-
-// patiently is Call over restarts of execd. The user is told of long ones.
-func (s *session) patiently(ctx context.Context, line *statusLine, verb string, request, reply any) error {
-	return s.retried(ctx, line, api.ErrUnreachable, func() error { return s.client.Call(ctx, verb, request, reply) })
-}
-
-// retried makes a call again as long as its error is one of execd being restarted.
-func (s *session) retried(ctx context.Context, line *statusLine, restarts error, call func() error) error {
-	for delay, told := firstRetry, false; ; delay = min(2*delay, lastRetry) {
-		err := call()
-		if !errors.Is(err, restarts) {
-			return err
-		}
-		if delay > noticeAfter && !told {
-			line.hold()
-			fmt.Fprintf(s.err, "%s: %s; waiting for it\n", s.command, api.Visible(err.Error()))
-			line.release()
-			told = true
-		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
 		}
 	}
 }
@@ -126,13 +90,13 @@ func (w *waiter) reply(line *statusLine, reply *api.WaitReply) (done bool, err e
 	case reply.Error != "":
 		// Grid Engine waits here for ever.
 		if !w.unable {
-			fmt.Fprintf(w.s.err, "Unable to run job %d\n", w.job.Job)
+			fmt.Fprintf(w.inv.err, "Unable to run job %d\n", w.job.Job)
 		}
 		return true, failf("%s", stuckText(w.job.Job, &api.Stuck{Reason: reply.Error, Vain: reply.Vain}))
 	case reply.Done:
 		return true, w.end()
 	}
-	if err := w.s.out.Flush(); err != nil {
+	if err := w.inv.out.Flush(); err != nil {
 		return true, fmt.Errorf("cannot write standard output: %w", err)
 	}
 	return false, nil
@@ -149,7 +113,7 @@ func stuckText(job any, stuck *api.Stuck) string {
 
 // waiter gathers the ends of a job's tasks.
 type waiter struct {
-	s     *session
+	inv   *invocation
 	job   *api.SubmitReply
 	terse bool
 	ended []uint64 // a bit for each task
@@ -188,7 +152,7 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 		w.ended[place/64] |= 1 << (place % 64)
 		w.count++
 	}
-	exit, out := option.ExitFailed, w.s.err
+	exit, out := option.ExitFailed, w.inv.err
 	w.unable = w.unable || !e.Ran
 	if text := endText(id, e); text != "" {
 		fmt.Fprintln(out, text)
@@ -200,7 +164,7 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 			exit = 0
 		}
 		if !w.terse {
-			fmt.Fprintf(w.s.out, "Job %s exited with exit code 0.\n", id)
+			fmt.Fprintf(w.inv.out, "Job %s exited with exit code 0.\n", id)
 		}
 	}
 	if e.Failed != 0 && e.Reason != "" && e.Reason != inError {
@@ -231,9 +195,9 @@ func (w *waiter) end() error {
 	if left := w.job.Count() - w.count; left > 0 {
 		// Deleted before they were started: of those nothing is accounted.
 		if w.count == 0 {
-			fmt.Fprintf(w.s.err, "Unable to run job %d\n", w.job.Job)
+			fmt.Fprintf(w.inv.err, "Unable to run job %d\n", w.job.Job)
 		} else {
-			fmt.Fprintf(w.s.err, "Unable to run %d tasks of job %d\n", left, w.job.Job)
+			fmt.Fprintf(w.inv.err, "Unable to run %d tasks of job %d\n", left, w.job.Job)
 		}
 		if w.exit == 0 {
 			w.exit = option.ExitFailed

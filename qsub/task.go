@@ -21,10 +21,10 @@ const resolveTime = 10 * time.Second
 
 // inherit is qrsh -inherit: it starts a task of the parallel job that it is
 // called in.
-func (s *session) inherit(ctx context.Context, j *job, operands []string) error {
+func inherit(ctx context.Context, inv *invocation, j *job, operands []string) error {
 	text := os.Getenv("JOB_ID")
 	if text == "" {
-		return failf("error: %q called with option \"-inherit\", but \"JOB_ID\" not set in environment", s.command)
+		return failf("error: %q called with option \"-inherit\", but \"JOB_ID\" not set in environment", inv.command)
 	}
 	number, err := strconv.Atoi(text)
 	if err != nil || number < 1 {
@@ -41,7 +41,7 @@ func (s *session) inherit(ctx context.Context, j *job, operands []string) error 
 	if req.Cwd == "" {
 		req.Cwd = j.exportedDirectory()
 	}
-	return s.runTask(ctx, j, req)
+	return runTask(ctx, inv, j, req)
 }
 
 // exportedDirectory is where a task works: where PWD, if that is exported, says,
@@ -61,7 +61,7 @@ func (j *job) exportedDirectory() string {
 
 // into is qrsh -into: a shell or a command in a job that runs. What defaults files
 // say of jobs is not meant for it.
-func (s *session) into(ctx context.Context, line []option.Setting, command []string) error {
+func into(ctx context.Context, inv *invocation, line []option.Setting, command []string) error {
 	j, err := newJob(line)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (s *session) into(ctx context.Context, line []option.Setting, command []str
 	name, task, _ := strings.Cut(j.into, ".")
 	req.Job, _ = strconv.Atoi(name) // parseInto has looked
 	req.Task, _ = strconv.Atoi(task)
-	return s.runTask(ctx, j, req)
+	return runTask(ctx, inv, j, req)
 }
 
 // parseInto reads the job of -into.
@@ -101,22 +101,22 @@ func (j *job) taskRequest(command []string) *api.TaskRequest {
 }
 
 // runTask starts a task and stays with it.
-func (s *session) runTask(ctx context.Context, j *job, req *api.TaskRequest) error {
+func runTask(ctx context.Context, inv *invocation, j *job, req *api.TaskRequest) error {
 	j.req.Interactive = &req.Interactive
-	c := s.interactiveClient(j)
+	c := interactiveClient(inv, j)
 	var err error
 	if req.Interactive.Client, err = c.Listen(); err != nil {
-		return failf("%s: %s", s.command, api.Visible(err.Error()))
+		return failf("%s: %s", inv.command, api.Visible(err.Error()))
 	}
 	say := func(format string, args ...any) {
 		if j.verbose {
-			fmt.Fprintf(s.err, format+"\n", args...)
+			fmt.Fprintf(inv.err, format+"\n", args...)
 		}
 	}
 	if !req.Into {
 		say("Starting server daemon at host %q", api.Visible(req.Host))
 	}
-	reply, err := s.startTask(ctx, req, say)
+	reply, err := startTask(ctx, inv, req, say)
 	if err != nil {
 		return err
 	}
@@ -124,26 +124,26 @@ func (s *session) runTask(ctx context.Context, j *job, req *api.TaskRequest) err
 	c.Task = &api.TaskEndRequest{Job: req.Job, Task: reply.Task, ID: reply.ID}
 	end, err := c.Follow(ctx, req.Job, "")
 	if errors.Is(err, client.ErrLost) {
-		return failf("%s: %s", s.command, api.Visible(err.Error()))
+		return failf("%s: %s", inv.command, api.Visible(err.Error()))
 	}
 	if err != nil {
-		return s.callFailed(err)
+		return inv.callFailed(err)
 	}
-	return s.endAs(req.Job, end)
+	return endAs(inv, req.Job, end)
 }
 
 // startTask asks execd for a task. Its refusals are Grid Engine's.
-func (s *session) startTask(ctx context.Context, req *api.TaskRequest, say func(string, ...any)) (reply api.TaskReply, err error) {
-	err = s.client.Call(ctx, api.VerbTask, req, &reply)
+func startTask(ctx context.Context, inv *invocation, req *api.TaskRequest, say func(string, ...any)) (reply api.TaskReply, err error) {
+	err = inv.client.Call(ctx, api.VerbTask, req, &reply)
 	for err == nil && reply.ID == "" {
 		// The job is still prepared, and execd may be restarted meanwhile. What was sent
 		// is not sent again: it may have started something.
-		err = s.retried(ctx, nil, api.ErrNotSent, func() error { return s.client.Call(ctx, api.VerbTask, req, &reply) })
+		err = inv.retried(ctx, nil, api.ErrNotSent, func() error { return inv.client.Call(ctx, api.VerbTask, req, &reply) })
 	}
 	e, refused := errors.AsType[*api.Error](err)
 	if err == nil || !refused || req.Into {
 		if err != nil {
-			err = s.callFailed(err)
+			err = inv.callFailed(err)
 		}
 		return reply, err
 	}
@@ -162,7 +162,7 @@ func (s *session) startTask(ctx context.Context, req *api.TaskRequest, say func(
 		return reply, failed("failed sending task to execd@%s: it is not this host, and the job runs nowhere else", req.Host)
 	}
 	req.Host = "" // the same by a name that execd does not know
-	return s.startTask(ctx, req, say)
+	return startTask(ctx, inv, req, say)
 }
 
 // isHere reports whether the name of a host leads to this one.

@@ -32,15 +32,14 @@ func TestColoured(t *testing.T) {
 		if coloured(nil) {
 			t.Error("what is no terminal is coloured")
 		}
-		s := session{screen: os.Stdout}
 		want := "r    "
 		if tt.want {
 			want = "\x1b[32mr\x1b[0m    "
 		}
-		if got := s.stateColumn("r", 5); got != want {
+		if got := stateColumn(os.Stdout, "r", 5); got != want {
 			t.Errorf("TERM=%q NO_COLOR=%q: %q; want %q", tt.term, tt.no, got, want)
 		}
-		if got := (&session{}).stateColumn("r", 5); got != "r    " {
+		if got := stateColumn(nil, "r", 5); got != "r    " {
 			t.Errorf("without a terminal: %q", got)
 		}
 	}

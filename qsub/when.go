@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/qsub/internal/option"
 )
 
@@ -64,37 +65,6 @@ func parseDate(text string, now time.Time) (time.Time, error) {
 	return time.Date(year, time.Month(month), day, hour, minute, second, 0, now.Location()), nil
 }
 
-// letters returns those of known that stand in text, in the order of known, and
-// whether text has no other.
-func letters(text, known string) (string, bool) {
-	var found strings.Builder
-	for i := range len(known) {
-		if strings.IndexByte(text, known[i]) >= 0 {
-			found.WriteByte(known[i])
-		}
-	}
-	return found.String(), text != "" && strings.Trim(text, known) == ""
-}
-
-// checkpointLetters are those of -c, in Grid Engine's order.
-const checkpointLetters = "msxnr"
-
-// parseCheckpoint reads letters, or an interval in seconds or h:m:s.
-func parseCheckpoint(o *option.Setting) (string, error) {
-	text := o.Value()
-	if text == "" || strings.Trim(text, "0123456789:") == "" {
-		if _, ok := seconds(text); !ok {
-			return "", o.Errorf(option.ExitUsage, "-c argument invalid")
-		}
-		return text, nil
-	}
-	found, ok := letters(text, checkpointLetters)
-	if !ok {
-		return "", o.Errorf(option.ExitUsage, "-c specifier invalid")
-	}
-	return found, nil
-}
-
 // seconds reads a number of seconds, m:s or h:m:s.
 func seconds(text string) (int, bool) {
 	fields := strings.Split(text, ":")
@@ -107,4 +77,13 @@ func seconds(text string) (int, bool) {
 		total = total*60 + int(n)
 	}
 	return total, len(fields) <= 3
+}
+
+// parseSeconds reads a number of seconds above 0, which may have a fraction.
+func parseSeconds(o *option.Setting) (time.Duration, error) {
+	n, err := strconv.ParseFloat(o.Value(), 64)
+	if err != nil || !(n >= 1e-9 && n <= 1e9) { // NaN is neither
+		return 0, o.Errorf(option.ExitFailed, "invalid number of seconds \"%s\"", api.Visible(o.Value()))
+	}
+	return time.Duration(n * float64(time.Second)), nil
 }

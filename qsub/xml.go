@@ -9,15 +9,11 @@ import (
 	"unicode/utf8"
 
 	"paddock/execd/api"
-	"paddock/qsub/internal/option"
 )
 
 // schemas is where Grid Engine says that the schemas of its XML are. It is a
 // name that programs know, nobody looks there.
 const schemas = "http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/"
-
-// errTwoForms refuses a question that has two answers.
-var errTwoForms = &option.Error{Exit: option.ExitFailed, Text: "options -json and -xml exclude each other"}
 
 // xmlWriter writes the XML of qstat and qhost, line by line as Grid Engine does,
 // since scripts read it by line, too.

@@ -17,9 +17,9 @@ import (
 // xmlDetail prints all about jobs, in the words of Grid Engine's own records.
 // Jobs that do not exist are named only when there is no other, for a document
 // has one root. Cores says whether bindings are shown.
-func (s *session) xmlDetail(ctx context.Context, reply *api.DetailReply, cores bool) error {
+func xmlDetail(ctx context.Context, inv *invocation, reply *api.DetailReply, cores bool) error {
 	if len(reply.Jobs) == 0 {
-		x := newXML(s.out, '"', "unknown_jobs", "")
+		x := newXML(inv.out, '"', "unknown_jobs", "")
 		for _, word := range reply.Missing {
 			x.text("ST_name", word)
 		}
@@ -31,15 +31,15 @@ func (s *session) xmlDetail(ctx context.Context, reply *api.DetailReply, cores b
 		r := &reply.Jobs[i].Request
 		var err error
 		if kinds == nil && len(r.Hard)+len(r.Soft) > 0 {
-			if kinds, err = s.kinds(ctx); err != nil {
+			if kinds, err = attributeKinds(ctx, inv); err != nil {
 				return err
 			}
 		}
-		if r.CheckpointWhen, err = s.checkpointWhen(ctx, r); err != nil {
+		if r.CheckpointWhen, err = checkpointWhen(ctx, inv, r); err != nil {
 			return err
 		}
 	}
-	x := newXML(s.out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")
+	x := newXML(inv.out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")
 	x.open("djob_info")
 	for i := range reply.Jobs {
 		x.open("element")
@@ -54,7 +54,7 @@ func (s *session) xmlDetail(ctx context.Context, reply *api.DetailReply, cores b
 	x.end()
 	x.end()
 	if len(reply.Missing) > 0 {
-		fmt.Fprintf(s.err, "Following jobs do not exist: \n%s\n", api.Visible(strings.Join(reply.Missing, ", ")))
+		fmt.Fprintf(inv.err, "Following jobs do not exist: \n%s\n", api.Visible(strings.Join(reply.Missing, ", ")))
 	}
 	return nil
 }
@@ -360,17 +360,17 @@ func (x *xmlWriter) checkpoint(r *api.SubmitRequest) {
 // checkpointWhen returns the letters of -c or, where they were not said, those
 // of the checkpointing environment, and behind them the time of -c if there is
 // one.
-func (s *session) checkpointWhen(ctx context.Context, r *api.SubmitRequest) (string, error) {
+func checkpointWhen(ctx context.Context, inv *invocation, r *api.SubmitRequest) (string, error) {
 	_, timed := seconds(r.CheckpointWhen)
 	if r.Checkpoint == "" || r.CheckpointWhen != "" && !timed {
 		return r.CheckpointWhen, nil
 	}
 	var reply api.ShowReply
-	if err := s.client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "ckpt", Name: r.Checkpoint}, &reply); err != nil {
+	if err := inv.client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "ckpt", Name: r.Checkpoint}, &reply); err != nil {
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
 			return " " + r.CheckpointWhen, nil // it was removed since
 		}
-		return "", s.callFailed(err)
+		return "", inv.callFailed(err)
 	}
 	letters := ""
 	for line := range strings.Lines(reply.Text) {
@@ -463,10 +463,10 @@ var kindNumbers = map[string]int{
 }
 
 // kinds returns the attributes of the complex by name and shortcut.
-func (s *session) kinds(ctx context.Context) (map[string]attribute, error) {
+func attributeKinds(ctx context.Context, inv *invocation) (map[string]attribute, error) {
 	var reply api.ShowReply
-	if err := s.client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "complex"}, &reply); err != nil {
-		return nil, s.callFailed(err)
+	if err := inv.client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "complex"}, &reply); err != nil {
+		return nil, inv.callFailed(err)
 	}
 	kinds := map[string]attribute{}
 	for line := range strings.Lines(reply.Text) {

@@ -10,8 +10,8 @@ import (
 )
 
 // xmlQueueSummary prints the slots of each queue, qstat -g c -xml.
-func (s *session) xmlQueueSummary(host *api.HostReply, extended bool) error {
-	x := newXML(s.out, '"', "job_info", "qstat/qstat.xsd")
+func xmlQueueSummary(inv *invocation, host *api.HostReply, extended bool) error {
+	x := newXML(inv.out, '"', "job_info", "qstat/qstat.xsd")
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
@@ -68,8 +68,8 @@ type hostView struct {
 
 // xmlHosts prints the host with its queues and the jobs that run, below what
 // stands for all hosts of a cluster; without a host nothing of all that.
-func (s *session) xmlHosts(host *api.HostReply, running []api.JobStatus, v *hostView) error {
-	x := newXML(s.out, '\'', "qhost", "qhost/qhost.xsd")
+func xmlHosts(inv *invocation, host *api.HostReply, running []api.JobStatus, v *hostView) error {
+	x := newXML(inv.out, '\'', "qhost", "qhost/qhost.xsd")
 	if host != nil {
 		x.hostValues("global", slices.Repeat([]string{"-"}, len(hostColumns)), v)
 		x.hostResources(host.Global, v)
@@ -95,7 +95,7 @@ func (x *xmlWriter) host(host *api.HostReply, running []api.JobStatus, v *hostVi
 	for i := range host.Queues {
 		if v.queues {
 			x.hostQueue(&host.Queues[i])
-			jobs(func(queue string) bool { return queue == instance(host, &host.Queues[i]) })
+			jobs(func(queue string) bool { return queue == host.Instance(&host.Queues[i]) })
 		}
 	}
 	x.end()

@@ -12,11 +12,11 @@ import (
 
 // xmlJobs prints jobs: with -f in the queues of the host, else those that run
 // in the queues that are shown.
-func (s *session) xmlJobs(ctx context.Context, v *view, host *api.HostReply, jobs []api.JobStatus, shown func(queue string) bool) error {
-	l := listing{xmlWriter: newXML(s.out, '"', "job_info", "qstat/qstat.xsd"), form: &v.form}
+func xmlJobs(ctx context.Context, inv *invocation, v *view, host *api.HostReply, jobs []api.JobStatus, shown func(queue string) bool) error {
+	l := listing{xmlWriter: newXML(inv.out, '"', "job_info", "qstat/qstat.xsd"), form: &v.form}
 	if v.requests {
 		var err error
-		if l.kinds, err = s.kinds(ctx); err != nil {
+		if l.kinds, err = attributeKinds(ctx, inv); err != nil {
 			return err
 		}
 	}
@@ -55,7 +55,7 @@ func (l *listing) jobs(jobs []api.JobStatus, running bool, shown func(queue stri
 func (l *listing) queues(v *view, host *api.HostReply, jobs []api.JobStatus) {
 	for i := range host.Queues {
 		q := &host.Queues[i]
-		name := instance(host, q)
+		name := host.Instance(q)
 		inside := func(queue string) bool { return queue == name }
 		if v.busy && !slices.ContainsFunc(jobs, func(j api.JobStatus) bool { return inQueue(&j, name) }) {
 			continue

@@ -591,6 +591,14 @@ type HostReply struct {
 	Excluded bool `json:"excluded,omitempty"`
 }
 
+// Instance returns the name of one of the host's queues on it, "all.q@host".
+func (r *HostReply) Instance(q *QueueStatus) string {
+	if strings.Contains(q.Name, "@") {
+		return q.Name
+	}
+	return q.Name + "@" + r.Host
+}
+
 // HostValue is the value of an attribute, as qhost -F and qstat -F show it.
 type HostValue struct {
 	Source string `json:"source"` // hl, hc, hf, gl, gc, gf, qc, qf: level and origin as of qhost(1)

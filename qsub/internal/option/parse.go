@@ -69,10 +69,11 @@ func (e *Error) Error() string {
 
 // Exit statuses, as Grid Engine's.
 const (
-	ExitFailed = 1 // what was asked for could not be done
-	ExitUsage  = 2 // an option that is not there, or has no argument
-	ExitWord   = 5 // a word where an option should be
-	ExitValue  = 7 // an argument that makes no sense
+	ExitFailed = 1  // what was asked for could not be done
+	ExitUsage  = 2  // an option that is not there, or has no argument
+	ExitWord   = 5  // a word where an option should be
+	ExitValue  = 7  // an argument that makes no sense
+	ExitDenied = 10 // what the caller may not do
 )
 
 // Errorf returns an error of a setting's value.

@@ -1,0 +1,12 @@
+package main
+
+import "paddock/qsub/internal/option"
+
+// adminCommands are the commands of this package.
+var adminCommands = table{
+	option.Qdel:  qdel,
+	option.Qhold: qhold,
+	option.Qrls:  qhold,
+	option.Qmod:  qmod,
+	option.Qconf: qconf,
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/option"
+)
+
+// list splits a list at its commas.
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+}
+
+// addResources adds name[=value],... to a list, in place of earlier values.
+func addResources(to *[]api.Resource, o *option.Setting) error {
+	for _, item := range strings.FieldsFunc(o.Value(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		name, value, has := strings.Cut(item, "=")
+		switch {
+		case name == "":
+			return o.Errorf(option.ExitValue, "Wrong resource list format \"%s\" specified to -l option", o.Value())
+		case !has:
+			value = "TRUE"
+		case value == "":
+			text := fmt.Sprintf("denied: missing value for resource %q", name)
+			if o.Commands&(option.Qstat|option.Qacct) != 0 { // there is no job
+				return failf("error: %s", api.Visible(text))
+			}
+			return rejected(option.ExitFailed, text)
+		}
+		*to = slices.DeleteFunc(*to, func(r api.Resource) bool { return r.Name == name })
+		*to = append(*to, api.Resource{Name: name, Value: value})
+	}
+	return nil
+}
+
+// addList adds the words of a list, each once. What is the list's kind, for the
+// error of an empty one.
+func addList(to *[]string, o *option.Setting, what string) error {
+	words := list(o.Value())
+	if len(words) == 0 {
+		return o.Errorf(option.ExitValue, "Wrong %s list format \"%s\" specified to %s option", what, o.Value(), o.Name)
+	}
+	for _, w := range words {
+		if !slices.Contains(*to, w) {
+			*to = append(*to, w)
+		}
+	}
+	return nil
+}
+
+// letters returns those of known that stand in text, in the order of known, and
+// whether text has no other.
+func letters(text, known string) (string, bool) {
+	var found strings.Builder
+	for i := range len(known) {
+		if strings.IndexByte(text, known[i]) >= 0 {
+			found.WriteByte(known[i])
+		}
+	}
+	return found.String(), text != "" && strings.Trim(text, known) == ""
+}
+
+// isNumber reports whether text is a number without sign.
+func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+// isRange reports whether text is first[-last[:step]].
+func isRange(text string) bool {
+	span, step, hasStep := strings.Cut(text, ":")
+	first, last, hasLast := strings.Cut(span, "-")
+	return isNumber(first) && (!hasLast || isNumber(last)) && (!hasStep || isNumber(step))
+}

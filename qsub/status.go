@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+)
+
+// statusLine is the last line of a terminal, which is written again and again;
+// nil where there is none.
+type statusLine struct {
+	to   *os.File
+	done chan struct{}
+	stop context.CancelFunc
+
+	mu   sync.Mutex
+	text string // guarded by mu
+}
+
+// statusInterval is how often it is brought up to date.
+const statusInterval = 2 * time.Second
+
+// progress shows on a terminal how far jobs are, until end is called. total is
+// the number of their tasks.
+func (inv *invocation) progress(ctx context.Context, words []string, total int) *statusLine {
+	if inv.notes == nil {
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	l := &statusLine{to: inv.notes, stop: stop, done: make(chan struct{})}
+	began := time.Now()
+	go func() {
+		defer close(l.done)
+		tick := time.NewTicker(statusInterval)
+		defer tick.Stop()
+		for {
+			var reply api.FindReply
+			if err := inv.client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err == nil {
+				l.set(progressText(&reply, total) + ", " + elapsed(time.Since(began)))
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return l
+}
+
+// progressText says how many tasks of total are over.
+func progressText(reply *api.FindReply, total int) string {
+	var running, pending, inError int
+	for _, f := range reply.Found {
+		running, pending, inError = running+f.Running, pending+f.Pending, inError+f.InError
+	}
+	text := fmt.Sprintf("%d of %d done, %d running, %d pending", max(total-running-pending-inError, 0), total, running, pending)
+	if inError > 0 {
+		text += fmt.Sprintf(", %d in error", inError)
+	}
+	return text
+}
+
+func (l *statusLine) set(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = text
+	l.draw()
+}
+
+// draw writes the text over what stands in the line; l.mu is held.
+func (l *statusLine) draw() {
+	columns, _ := size(l.to)
+	fmt.Fprintf(l.to, "\r%s\x1b[K", l.text[:min(len(l.text), columns-1)])
+}
+
+// hold takes the line away, so that others can be printed, until release.
+func (l *statusLine) hold() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	if l.text != "" {
+		fmt.Fprint(l.to, "\r\x1b[K")
+	}
+}
+
+func (l *statusLine) release() {
+	if l == nil {
+		return
+	}
+	if l.text != "" {
+		l.draw()
+	}
+	l.mu.Unlock()
+}
+
+// end takes the line away for good.
+func (l *statusLine) end() {
+	if l == nil {
+		return
+	}
+	l.stop()
+	<-l.done
+	l.hold()
+	l.text = ""
+	l.release()
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"paddock/execd/api"
+)
+
+// elapsed is a time that has passed, short: 9s, 4m05s, 2h10m, 3d04h.
+func elapsed(d time.Duration) string {
+	n := int(d.Seconds())
+	switch {
+	case n < 60:
+		return fmt.Sprintf("%ds", max(n, 0))
+	case n < 3600:
+		return fmt.Sprintf("%dm%02ds", n/60, n%60)
+	case n < 86400:
+		return fmt.Sprintf("%dh%02dm", n/3600, n/60%60)
+	}
+	return fmt.Sprintf("%dd%02dh", n/86400, n/3600%24)
+}
+
+// column pads or cuts text to a width.
+func column(text string, width int) string {
+	text = api.Visible(text)
+	n := utf8.RuneCountInString(text)
+	if n > width {
+		return string([]rune(text)[:width])
+	}
+	return text + strings.Repeat(" ", width-n)
+}
+
+// longestCell is how much of a cell a table shows, but for the last of a line.
+const longestCell = 20
+
+// writeTable prints rows as columns, the first row as their heads. Those of numbers are
+// aligned to the right.
+func writeTable(w io.Writer, rows [][]string, numbers ...string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], min(utf8.RuneCountInString(api.Visible(cell)), longestCell))
+		}
+	}
+	total := len(widths) - 1
+	for _, w := range widths {
+		total += w
+	}
+	last := len(widths) - 1
+	for n, row := range rows {
+		var text strings.Builder
+		for i, cell := range row[:last] {
+			if slices.Contains(numbers, rows[0][i]) {
+				fmt.Fprintf(&text, "%*s ", widths[i], cell)
+			} else {
+				text.WriteString(column(cell, widths[i]) + " ")
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(text.String()+api.Visible(row[last]), " "))
+		if n == 0 {
+			fmt.Fprintln(w, strings.Repeat("-", total))
+		}
+	}
+}
+
+// date is a time in the listings of qstat -j and qacct -j.
+func date(t time.Time) string { return t.Local().Format("Mon Jan _2 15:04:05 2006") }
