@@ -14,6 +14,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/output"
 )
 
 // invocation is one call of one command.
@@ -55,7 +56,7 @@ func (p *program) run(ctx context.Context, args []string, in io.Reader, out, err
 		return option.ExitUsage
 	}
 	inv := &invocation{command: command, in: in, out: bufio.NewWriter(out), err: errout, places: api.ClientPlaces()}
-	inv.screen, inv.notes = terminal(out), terminal(errout)
+	inv.screen, inv.notes = output.Terminal(out), output.Terminal(errout)
 	inv.client = api.NewClient(inv.places.Socket)
 	app := option.App(command, p.version, inv.out, func(c *cli.Context) error {
 		inv.help = func() error { return cli.ShowAppHelp(c) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/output"
 )
 
 // originKeys are the SGE_O_ variables that qstat -j shows, and their keys.
@@ -47,7 +48,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 		fmt.Fprintln(b, strings.Repeat("=", 62))
 		say("job_number", strconv.Itoa(d.Job))
 		has("exec_file", d.ScriptFile)
-		say("submission_time", date(d.Submitted))
+		say("submission_time", output.Date(d.Submitted))
 	}
 	say("owner", d.Owner)
 	say("uid", strconv.Itoa(d.UID))
@@ -57,7 +58,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 		has(k.key, originValue(r, k.variable))
 	}
 	if !r.After.IsZero() {
-		say("execution_time", date(r.After))
+		say("execution_time", output.Date(r.After))
 	}
 	account := r.Account
 	if account == "" && !draft {

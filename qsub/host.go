@@ -9,6 +9,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/output"
 )
 
 // hostAndJobs is what qhost -json and qstat -f -json print.
@@ -280,7 +281,7 @@ func qhost(ctx context.Context, inv *invocation, args []string) error {
 		for i := range reply.Queues {
 			q := &reply.Queues[i]
 			name, _, _ := strings.Cut(q.Name, "@")
-			fmt.Fprintf(inv.out, "   %s %-5s %-14s%s\n", column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
+			fmt.Fprintf(inv.out, "   %s %-5s %-14s%s\n", output.Column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
 			for j := range running {
 				jobLines(inv, &lines, columns, &running[j], func(queue string) bool { return queue == reply.Instance(q) })
 			}
@@ -302,7 +303,7 @@ func hostHeading(inv *invocation, short bool) {
 
 // hostLine prints the line of a host.
 func hostLine(inv *invocation, cells []string, short bool) {
-	fmt.Fprintf(inv.out, "%s %s %6s", column(cells[0], 23), column(cells[1], 10), cells[2])
+	fmt.Fprintf(inv.out, "%s %s %6s", output.Column(cells[0], 23), output.Column(cells[1], 10), cells[2])
 	if !short {
 		fmt.Fprintf(inv.out, " %4s %4s %4s", cells[3], cells[4], cells[5])
 	}

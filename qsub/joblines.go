@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/output"
 )
 
 // form is how the lines of jobs look.
@@ -64,7 +65,7 @@ func (f *form) columns() []jobColumn {
 		return jobColumn{title: title, width: width, cell: func(r *jobRow) string { return decimal(value(r), width, decimals) }}
 	}
 	text := func(title string, width int, value func(*jobRow) string) jobColumn {
-		return jobColumn{title: title, width: width, cell: func(r *jobRow) string { return column(value(r), width) }}
+		return jobColumn{title: title, width: width, cell: func(r *jobRow) string { return output.Column(value(r), width) }}
 	}
 	none := func(title string, width int) jobColumn { return jobColumn{title: title, width: width} }
 	add(true,
@@ -102,9 +103,9 @@ func (f *form) columns() []jobColumn {
 	if f.host {
 		width = 10
 	}
-	add(!f.full, jobColumn{title: "queue", width: width, again: true, cell: func(r *jobRow) string { return column(r.queue, width) }})
+	add(!f.full, jobColumn{title: "queue", width: width, again: true, cell: func(r *jobRow) string { return output.Column(r.queue, width) }})
 	if f.slots {
-		add(true, jobColumn{title: "master", width: 6, again: true, cell: func(r *jobRow) string { return column(r.role, 6) }})
+		add(true, jobColumn{title: "master", width: 6, again: true, cell: func(r *jobRow) string { return output.Column(r.role, 6) }})
 	} else {
 		add(true, jobColumn{title: "slots", width: 5, cell: func(r *jobRow) string { return right(strconv.Itoa(r.slots), 5) }})
 	}
@@ -121,7 +122,7 @@ func (r *jobRow) used(width int, value func(*api.Usage) string) string {
 	}
 	u := r.usage()
 	if u == nil {
-		return column("NA", width)
+		return output.Column("NA", width)
 	}
 	text := value(u)
 	return text + strings.Repeat(" ", max(width-len(text), 0))
@@ -163,7 +164,7 @@ func (r *jobRow) appendTasks(b []byte) []byte {
 		if u != nil {
 			cpu, mem, io = clock(u.CPU), decimal(u.Mem, 0, 5), decimal(u.IO, 0, 5)
 		}
-		b = fmt.Appendf(b, "   %-12s %s %s %s %s ", api.Visible(id), column(r.State, 5), cpu, mem, io)
+		b = fmt.Appendf(b, "   %-12s %s %s %s %s ", api.Visible(id), output.Column(r.State, 5), cpu, mem, io)
 	}
 	if r.role == "MASTER" && r.More.GrantedPE != "" && (r.More.PastUsage != nil || len(r.More.Subtasks) > 0) {
 		one("", r.More.Usage)
@@ -198,7 +199,7 @@ func (r *jobRow) tickets(none string) string {
 func heading(inv *invocation, f *form, columns []jobColumn, before string) {
 	var b strings.Builder
 	for _, c := range columns {
-		b.WriteString(column(c.title, c.width))
+		b.WriteString(output.Column(c.title, c.width))
 		b.WriteByte(' ')
 	}
 	rule := b.Len() - 1
@@ -248,7 +249,7 @@ func jobLine(inv *invocation, f *form, columns []jobColumn, r *jobRow) {
 		case !c.again && r.next:
 			b = append(b, strings.Repeat(" ", c.width)...)
 		case c.state:
-			b = append(b, stateColumn(inv.screen, r.State, c.width)...)
+			b = append(b, output.StateColumn(inv.screen, r.State, c.width)...)
 		default:
 			b = append(b, c.cell(r)...)
 		}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/output"
 )
 
 // errNowhere is matched when a stream goes to /dev/null, which was said.
@@ -294,9 +295,9 @@ func (f *logFile) print(b []byte) error {
 	if err := inv.out.Flush(); err != nil {
 		return err
 	}
-	if coloured(inv.notes) {
+	if output.Coloured(inv.notes) {
 		text := strings.TrimRight(string(b), "\n")
-		b = []byte(colour(red, text) + string(b[len(text):]))
+		b = []byte(output.Colour(output.Red, text) + string(b[len(text):]))
 	}
 	_, err := inv.err.Write(b)
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/output"
 )
 
 const (
@@ -30,7 +31,7 @@ func writeRecord(b io.Writer, r *accounting.Record) {
 			line(key, "-/-")
 			return
 		}
-		line(key, date(time.Unix(t, 0)))
+		line(key, output.Date(time.Unix(t, 0)))
 	}
 	fmt.Fprintln(b, strings.Repeat("=", 62))
 	text("qname", r.QName)
@@ -48,7 +49,7 @@ func writeRecord(b io.Writer, r *accounting.Record) {
 	}
 	text("account", r.Account)
 	number("priority", int64(r.Priority))
-	line("qsub_time", date(time.Unix(r.SubmissionTime, 0)))
+	line("qsub_time", output.Date(time.Unix(r.SubmissionTime, 0)))
 	when("start_time", r.StartTime)
 	when("end_time", r.EndTime)
 	text("granted_pe", r.GrantedPE)

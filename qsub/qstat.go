@@ -9,6 +9,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/output"
 )
 
 // view is what the options of qstat ask for.
@@ -289,8 +290,8 @@ func queueTable(inv *invocation, host *api.HostReply, jobs []api.JobStatus, v *v
 		if n, err := strconv.ParseFloat(hostValue(host, "load_avg"), 64); err == nil {
 			load = strconv.FormatFloat(n, 'f', 2, 64)
 		}
-		fmt.Fprintf(inv.out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, column(host.Instance(q), 30), q.Type,
-			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), load, column(host.Arch, 13), api.Visible(q.States))
+		fmt.Fprintf(inv.out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, output.Column(host.Instance(q), 30), q.Type,
+			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), load, output.Column(host.Arch, 13), api.Visible(q.States))
 		if host.Drain != nil {
 			fmt.Fprintf(inv.out, "\t%s: the queue takes no jobs\n", host.Drain)
 		}
@@ -379,7 +380,7 @@ func queueSummary(inv *invocation, host *api.HostReply, extended bool) {
 		case strings.ContainsAny(q.States, "aoACDS"):
 			soon, available = q.Total, 0
 		}
-		fmt.Fprintf(inv.out, "%s %7s %6d %6d %6d %6d %6d %6d ", column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
+		fmt.Fprintf(inv.out, "%s %7s %6d %6d %6d %6d %6d %6d ", output.Column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
 		if extended {
 			for _, letter := range summaryStates {
 				n := 0

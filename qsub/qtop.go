@@ -13,6 +13,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/output"
 )
 
 // topView is what the options of qtop, and then the keys, ask for.
@@ -123,7 +124,7 @@ func (t *top) print(ctx context.Context) error {
 			}
 			columns := topColumns
 			if t.inv.screen != nil {
-				columns, _ = size(t.inv.screen)
+				columns, _ = output.Size(t.inv.screen)
 			}
 			l := t.layout(columns)
 			for _, line := range slices.Concat(t.summary(), []string{l.header()}, t.rows(l)) {
@@ -217,7 +218,7 @@ func (t *top) layout(columns int) topLayout {
 // line is a line of the table. With the short name of a queue it has no more than
 // 80 columns where nothing is wider than it must be.
 func (l topLayout) line(job, owner, name string, others ...any) string {
-	return strings.TrimRight(fmt.Sprintf("%*s %s %s ", l.job, cut(job, l.job), column(cut(owner, l.owner), l.owner), column(name, l.name))+
+	return strings.TrimRight(fmt.Sprintf("%*s %s %s ", l.job, cut(job, l.job), output.Column(cut(owner, l.owner), l.owner), output.Column(name, l.name))+
 		fmt.Sprintf("%-5s %5s %6s %6s %6s %6s %s", others...), " ")
 }
 
@@ -264,7 +265,7 @@ func (t *top) row(l topLayout, j *api.TopJob) string {
 		mem, most = sizeText(u.RSS), sizeText(u.MaxRSS)
 	}
 	queue, _, _ := strings.Cut(j.Queue, "@")
-	return l.line(topID(j), j.Owner, j.Name, column(j.State, 5), strconv.Itoa(j.Slots), cpu, mem, most, elapsed(t.at.Sub(j.Time)), api.Visible(queue))
+	return l.line(topID(j), j.Owner, j.Name, output.Column(j.State, 5), strconv.Itoa(j.Slots), cpu, mem, most, output.Elapsed(t.at.Sub(j.Time)), api.Visible(queue))
 }
 
 // topID is a job with its task, or its tasks.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/output"
 )
 
 // screen is a terminal that one program has for itself: its second screen, on
@@ -61,7 +62,7 @@ func (c *screen) draw(lines []string, bottom string) {
 	if !c.on {
 		return
 	}
-	_, height := size(c.to)
+	_, height := output.Size(c.to)
 	var b strings.Builder
 	b.WriteString("\x1b[H")
 	for i := range height - 1 {
@@ -280,7 +281,7 @@ const topHelp = "q quit  c m t j sort by cpu, memory, time, job  r reverse  u us
 
 // draw shows what was seen last.
 func (u *topScreen) draw() {
-	columns, height := size(u.screen.to)
+	columns, height := output.Size(u.screen.to)
 	l := u.layout(columns)
 	rows := u.rows(l)
 	room := max(height-5, 1)
@@ -295,9 +296,9 @@ func (u *topScreen) draw() {
 	if u.wrong != "" {
 		lines[3] = clip(api.Visible(u.wrong), columns)
 	}
-	if coloured(u.screen.to) {
-		lines[0] = colour(bold, lines[0])
-		lines[4] = colour(invert, lines[4]+strings.Repeat(" ", max(columns-utf8.RuneCountInString(lines[4]), 0)))
+	if output.Coloured(u.screen.to) {
+		lines[0] = output.Colour(output.Bold, lines[0])
+		lines[4] = output.Colour(output.Invert, lines[4]+strings.Repeat(" ", max(columns-utf8.RuneCountInString(lines[4]), 0)))
 		for i := 5; i < len(lines); i++ {
 			lines[i] = colourState(lines[i], l.state())
 		}
@@ -316,11 +317,11 @@ func colourState(row string, at int) string {
 		return row
 	}
 	state := strings.TrimRight(string(r[at:at+5]), " ")
-	code := stateColour(state)
+	code := output.StateColour(state)
 	if code == "" {
 		return row
 	}
-	return string(r[:at]) + colour(code, state) + string(r[at+len([]rune(state)):])
+	return string(r[:at]) + output.Colour(code, state) + string(r[at+len([]rune(state)):])
 }
 
 // clip cuts a line to the width of the terminal.
@@ -335,7 +336,7 @@ func (u *topScreen) press(k key) (again, end bool) {
 	if u.typing {
 		return u.spell(k), false
 	}
-	_, height := size(u.screen.to)
+	_, height := output.Size(u.screen.to)
 	switch k {
 	case 'q', 'Q':
 		return false, true

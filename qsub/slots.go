@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/output"
 )
 
 // slotsAsked is what qhost -slots and -slotad ask for.
@@ -82,5 +83,5 @@ func slotLines(inv *invocation, slots []api.SlotStatus) {
 			rows[i] = slices.Delete(row, kind, job)
 		}
 	}
-	writeTable(inv.out, rows, "CPUS", "MEMORY")
+	output.Table(inv.out, rows, "CPUS", "MEMORY")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/output"
 )
 
 // statusLine is the last line of a terminal, which is written again and again;
@@ -40,7 +41,7 @@ func (inv *invocation) progress(ctx context.Context, words []string, total int) 
 		for {
 			var reply api.FindReply
 			if err := inv.client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err == nil {
-				l.set(progressText(&reply, total) + ", " + elapsed(time.Since(began)))
+				l.set(progressText(&reply, total) + ", " + output.Elapsed(time.Since(began)))
 			}
 			select {
 			case <-ctx.Done():
@@ -74,7 +75,7 @@ func (l *statusLine) set(text string) {
 
 // draw writes the text over what stands in the line; l.mu is held.
 func (l *statusLine) draw() {
-	columns, _ := size(l.to)
+	columns, _ := output.Size(l.to)
 	fmt.Fprintf(l.to, "\r%s\x1b[K", l.text[:min(len(l.text), columns-1)])
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/output"
 )
 
 // xmlDetail prints all about jobs, in the words of Grid Engine's own records.
@@ -19,11 +21,11 @@ import (
 // has one root. Cores says whether bindings are shown.
 func xmlDetail(ctx context.Context, inv *invocation, reply *api.DetailReply, cores bool) error {
 	if len(reply.Jobs) == 0 {
-		x := newXML(inv.out, '"', "unknown_jobs", "")
+		x := newDocument(inv.out, '"', "unknown_jobs", "")
 		for _, word := range reply.Missing {
-			x.text("ST_name", word)
+			x.Text("ST_name", word)
 		}
-		x.end()
+		x.End()
 		return nil
 	}
 	var kinds map[string]attribute
@@ -39,20 +41,20 @@ func xmlDetail(ctx context.Context, inv *invocation, reply *api.DetailReply, cor
 			return err
 		}
 	}
-	x := newXML(inv.out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")
-	x.open("djob_info")
+	x := newDocument(inv.out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")
+	x.Open("djob_info")
 	for i := range reply.Jobs {
-		x.open("element")
+		x.Open("element")
 		x.detail(&reply.Jobs[i], kinds, cores)
-		x.end()
+		x.End()
 	}
-	x.end()
-	x.open("messages")
-	x.open("element")
+	x.End()
+	x.Open("messages")
+	x.Open("element")
 	x.messages(reply.Jobs)
-	x.end()
-	x.end()
-	x.end()
+	x.End()
+	x.End()
+	x.End()
 	if len(reply.Missing) > 0 {
 		fmt.Fprintf(inv.err, "Following jobs do not exist: \n%s\n", api.Visible(strings.Join(reply.Missing, ", ")))
 	}
@@ -61,25 +63,25 @@ func xmlDetail(ctx context.Context, inv *invocation, reply *api.DetailReply, cor
 
 // detail writes a job: what it is, how it was submitted, its tasks, and what
 // else was asked for it. The order is Grid Engine's.
-func (x *xmlWriter) detail(d *api.Detail, kinds map[string]attribute, cores bool) {
+func (x document) detail(d *api.Detail, kinds map[string]attribute, cores bool) {
 	r := &d.Request
 	number := strconv.Itoa(d.Job)
-	x.text("JB_job_number", number)
-	x.number("JB_ar", 0)
-	x.text("JB_exec_file", "job_scripts/"+number)
-	x.seconds("JB_submission_time", d.Submitted)
-	x.text("JB_owner", d.Owner)
-	x.number("JB_uid", d.UID)
-	x.text("JB_group", d.Group)
-	x.number("JB_gid", d.GID)
-	x.text("JB_account", cmp.Or(r.Account, "sge"))
-	x.boolean("JB_merge_stderr", r.Merge)
+	x.Text("JB_job_number", number)
+	x.Number("JB_ar", 0)
+	x.Text("JB_exec_file", "job_scripts/"+number)
+	x.Seconds("JB_submission_time", d.Submitted)
+	x.Text("JB_owner", d.Owner)
+	x.Number("JB_uid", d.UID)
+	x.Text("JB_group", d.Group)
+	x.Number("JB_gid", d.GID)
+	x.Text("JB_account", cmp.Or(r.Account, "sge"))
+	x.Boolean("JB_merge_stderr", r.Merge)
 	x.mailList(d)
-	x.has("JB_project", r.Project)
-	x.boolean("JB_notify", r.Notify)
-	x.text("JB_job_name", r.Name)
+	x.Has("JB_project", r.Project)
+	x.Boolean("JB_notify", r.Notify)
+	x.Text("JB_job_name", r.Name)
 	x.paths("JB_stdout_path_list", r.Stdout)
-	x.number("JB_jobshare", 0)
+	x.Number("JB_jobshare", 0)
 	x.resources("JB_hard_resource_list", r.Hard, kinds)
 	x.resources("JB_soft_resource_list", r.Soft, kinds)
 	x.queueList("JB_hard_queue_list", r.Queues)
@@ -87,38 +89,38 @@ func (x *xmlWriter) detail(d *api.Detail, kinds map[string]attribute, cores bool
 	x.paths("JB_shell_list", r.Shell)
 	x.environment(r)
 	x.words("JB_job_args", r.Args)
-	x.text("JB_script_file", r.Command)
+	x.Text("JB_script_file", r.Command)
 	x.tasks(d)
 	x.variables("JB_context", "context_list", r.Context)
-	x.has("JB_cwd", r.Cwd)
+	x.Has("JB_cwd", r.Cwd)
 	x.paths("JB_stderr_path_list", r.Stderr)
 	x.dependencies(d)
-	x.number("JB_deadline", 0)
-	x.seconds("JB_execution_time", r.After)
+	x.Number("JB_deadline", 0)
+	x.Seconds("JB_execution_time", r.After)
 	x.checkpoint(r)
-	x.boolean("JB_reserve", r.Reserve)
-	x.number("JB_mail_options", bits(r.Mail, mailBits))
+	x.Boolean("JB_reserve", r.Reserve)
+	x.Number("JB_mail_options", bits(r.Mail, mailBits))
 	x.paths("JB_stdin_path_list", r.Stdin)
-	x.number("JB_priority", 1024+r.Priority)
-	x.number("JB_restart", map[api.Rerun]int{api.RerunYes: 1, api.RerunNo: 2}[r.Rerun])
-	x.number("JB_verify", 0)
+	x.Number("JB_priority", 1024+r.Priority)
+	x.Number("JB_restart", map[api.Rerun]int{api.RerunYes: 1, api.RerunNo: 2}[r.Rerun])
+	x.Number("JB_verify", 0)
 	x.queueList("JB_master_hard_queue_list", r.MasterQueues)
-	x.number("JB_script_size", 0)
+	x.Number("JB_script_size", 0)
 	if r.PE != "" {
-		x.text("JB_pe", r.PE)
-		x.open("JB_pe_range")
+		x.Text("JB_pe", r.PE)
+		x.Open("JB_pe_range")
 		for _, slots := range r.Slots {
 			x.taskRange("ranges", slots.Min, slots.Max, slots.Step)
 		}
-		x.end()
+		x.End()
 	}
 	x.requestedJobs("JB_jid_request_list", r.HoldJobs) // a second time
-	x.number("JB_verify_suitable_queues", map[string]int{"w": 1, "e": 2}[r.Verify])
-	x.number("JB_soft_wallclock_gmt", 0)
-	x.number("JB_hard_wallclock_gmt", 0)
-	x.number("JB_override_tickets", 0)
-	x.number("JB_version", 0)
-	x.open("JB_ja_structure")
+	x.Number("JB_verify_suitable_queues", map[string]int{"w": 1, "e": 2}[r.Verify])
+	x.Number("JB_soft_wallclock_gmt", 0)
+	x.Number("JB_hard_wallclock_gmt", 0)
+	x.Number("JB_override_tickets", 0)
+	x.Number("JB_version", 0)
+	x.Open("JB_ja_structure")
 	ranges := []api.Tasks{{First: 1, Last: 1, Step: 1}}
 	if r.Tasks.IsArray() {
 		ranges = api.Ranges(r.Tasks, r.Only)
@@ -126,13 +128,13 @@ func (x *xmlWriter) detail(d *api.Detail, kinds map[string]attribute, cores bool
 	for _, tasks := range ranges {
 		x.taskRange("task_id_range", tasks.First, tasks.Last, tasks.Step)
 	}
-	x.end()
-	x.number("JB_type", jobType(r))
+	x.End()
+	x.Number("JB_type", jobType(r))
 	if cores {
 		x.binding(r.Binding)
 	}
-	x.number("JB_ja_task_concurrency", r.MaxRun)
-	x.real("JB_nurg", d.NormalUrgency, 6)
+	x.Number("JB_ja_task_concurrency", r.MaxRun)
+	x.Real("JB_nurg", d.NormalUrgency, 6)
 }
 
 // mailBits are the bits of JB_mail_options, by letter of -m.
@@ -166,62 +168,62 @@ func jobType(r *api.SubmitRequest) int {
 }
 
 // mailList writes who gets mail: those of -M, or the owner.
-func (x *xmlWriter) mailList(d *api.Detail) {
+func (x document) mailList(d *api.Detail) {
 	to, element := d.Request.MailTo, "mail_list"
 	if len(to) == 0 {
 		to, element = []string{d.Owner + "@" + originValue(&d.Request, "SGE_O_HOST=")}, "element"
 	}
-	x.open("JB_mail_list")
+	x.Open("JB_mail_list")
 	for _, address := range to {
 		user, host, _ := strings.Cut(address, "@")
-		x.open(element)
-		x.text("MR_user", user)
-		x.text("MR_host", host)
-		x.end()
+		x.Open(element)
+		x.Text("MR_user", user)
+		x.Text("MR_host", host)
+		x.End()
 	}
-	x.end()
+	x.End()
 }
 
 // paths writes a list of one path, or nothing.
-func (x *xmlWriter) paths(name, path string) {
+func (x document) paths(name, path string) {
 	if path == "" {
 		return
 	}
-	x.open(name)
-	x.open("path_list")
-	x.text("PN_path", path)
-	x.text("PN_host", "")
-	x.text("PN_file_host", "")
-	x.boolean("PN_file_staging", false)
-	x.end()
-	x.end()
+	x.Open(name)
+	x.Open("path_list")
+	x.Text("PN_path", path)
+	x.Text("PN_host", "")
+	x.Text("PN_file_host", "")
+	x.Boolean("PN_file_staging", false)
+	x.End()
+	x.End()
 }
 
 // words writes a list of words. An empty one is an element with nothing in it.
-func (x *xmlWriter) words(name string, words []string) {
+func (x document) words(name string, words []string) {
 	if len(words) == 0 {
 		return
 	}
-	x.open(name)
+	x.Open(name)
 	for _, word := range words {
-		x.open("element")
-		x.has("ST_name", word)
-		x.end()
+		x.Open("element")
+		x.Has("ST_name", word)
+		x.End()
 	}
-	x.end()
+	x.End()
 }
 
-func (x *xmlWriter) queueList(name string, queues []string) {
+func (x document) queueList(name string, queues []string) {
 	if len(queues) == 0 {
 		return
 	}
-	x.open(name)
+	x.Open(name)
 	for _, queue := range queues {
-		x.open("destin_ident_list")
-		x.text("QR_name", queue)
-		x.end()
+		x.Open("destin_ident_list")
+		x.Text("QR_name", queue)
+		x.End()
 	}
-	x.end()
+	x.End()
 }
 
 // sessionVariables are those of the submitting session, in Grid Engine's order.
@@ -232,7 +234,7 @@ var sessionVariables = []string{
 // environment writes the variables of the submitting session, SGE_ at whose
 // beginning has another name inside Grid Engine, and those that the job asked
 // for.
-func (x *xmlWriter) environment(r *api.SubmitRequest) {
+func (x document) environment(r *api.SubmitRequest) {
 	var list []string
 	for _, name := range sessionVariables {
 		for _, v := range r.Origin {
@@ -245,27 +247,27 @@ func (x *xmlWriter) environment(r *api.SubmitRequest) {
 }
 
 // variables writes a list of NAME=value, or nothing.
-func (x *xmlWriter) variables(list, element string, variables []string) {
+func (x document) variables(list, element string, variables []string) {
 	if len(variables) == 0 {
 		return
 	}
-	x.open(list)
+	x.Open(list)
 	for _, v := range variables {
 		name, value, _ := strings.Cut(v, "=")
-		x.open(element)
-		x.text("VA_variable", name)
-		x.has("VA_value", value)
-		x.end()
+		x.Open(element)
+		x.Text("VA_variable", name)
+		x.Has("VA_value", value)
+		x.End()
 	}
-	x.end()
+	x.End()
 }
 
 // tasks writes the tasks that run or are in error.
-func (x *xmlWriter) tasks(d *api.Detail) {
+func (x document) tasks(d *api.Detail) {
 	if len(d.Tasks) == 0 {
 		return
 	}
-	x.open("JB_ja_tasks")
+	x.Open("JB_ja_tasks")
 	for i := range d.Tasks {
 		t := &d.Tasks[i]
 		const running = 128
@@ -273,55 +275,55 @@ func (x *xmlWriter) tasks(d *api.Detail) {
 		if t.Queue == "" {
 			status = 0
 		}
-		x.open("ulong_sublist")
-		x.number("JAT_status", status)
-		x.number("JAT_task_number", t.Task)
+		x.Open("ulong_sublist")
+		x.Number("JAT_status", status)
+		x.Number("JAT_task_number", t.Task)
 		x.usage(t.Usage)
 		if t.Reason != "" {
-			x.open("JAT_message_list")
-			x.open("ulong_sublist")
-			x.number("QIM_type", 1)
-			x.text("QIM_message", errorReason(t))
-			x.end()
-			x.end()
+			x.Open("JAT_message_list")
+			x.Open("ulong_sublist")
+			x.Number("QIM_type", 1)
+			x.Text("QIM_message", errorReason(t))
+			x.End()
+			x.End()
 		}
-		x.seconds("JAT_start_time", t.Started)
-		x.real("JAT_ntix", d.NormalTickets, 6)
-		x.end()
+		x.Seconds("JAT_start_time", t.Started)
+		x.Real("JAT_ntix", d.NormalTickets, 6)
+		x.End()
 	}
-	x.end()
+	x.End()
 }
 
-func (x *xmlWriter) usage(u *api.Usage) {
+func (x document) usage(u *api.Usage) {
 	if u == nil {
 		return
 	}
-	x.open("JAT_scaled_usage_list")
+	x.Open("JAT_scaled_usage_list")
 	for _, item := range []struct {
 		name  string
 		value float64
 	}{{"cpu", u.CPU}, {"mem", u.Mem}, {"io", u.IO}, {"iow", u.IOWait}, {"vmem", u.VMem}, {"maxvmem", u.MaxVMem}} {
-		x.open("scaled")
-		x.text("UA_name", item.name)
-		x.real("UA_value", item.value, 6)
-		x.end()
+		x.Open("scaled")
+		x.Text("UA_name", item.name)
+		x.Real("UA_value", item.value, 6)
+		x.End()
 	}
-	x.end()
+	x.End()
 }
 
 // dependencies writes what the job waits for, and what waits for it.
-func (x *xmlWriter) dependencies(d *api.Detail) {
+func (x document) dependencies(d *api.Detail) {
 	jobs := func(list, element string, numbers []int) {
 		if len(numbers) == 0 {
 			return
 		}
-		x.open(list)
+		x.Open(list)
 		for _, n := range numbers {
-			x.open(element)
-			x.number("JRE_job_number", n)
-			x.end()
+			x.Open(element)
+			x.Number("JRE_job_number", n)
+			x.End()
 		}
-		x.end()
+		x.End()
 	}
 	jobs("JB_jid_predecessor_list", "job_predecessors", d.WaitsFor[:len(d.WaitsFor)-len(d.WaitsForTasks)])
 	x.requestedJobs("JB_jid_request_list", d.Request.HoldJobs)
@@ -333,28 +335,28 @@ func (x *xmlWriter) dependencies(d *api.Detail) {
 
 // requestedJobs writes the words of -hold_jid; of -hold_jid_ad Grid Engine
 // keeps how many there are.
-func (x *xmlWriter) requestedJobs(name string, words []string) {
+func (x document) requestedJobs(name string, words []string) {
 	if len(words) == 0 {
 		return
 	}
-	x.open(name)
+	x.Open(name)
 	for _, word := range words {
-		x.open("element")
-		x.number("JRE_job_number", 0)
+		x.Open("element")
+		x.Number("JRE_job_number", 0)
 		if name == "JB_jid_request_list" {
-			x.text("JRE_job_name", word)
+			x.Text("JRE_job_name", word)
 		}
-		x.end()
+		x.End()
 	}
-	x.end()
+	x.End()
 }
 
-func (x *xmlWriter) checkpoint(r *api.SubmitRequest) {
-	x.has("JB_checkpoint_name", r.Checkpoint)
+func (x document) checkpoint(r *api.SubmitRequest) {
+	x.Has("JB_checkpoint_name", r.Checkpoint)
 	letters, interval, _ := strings.Cut(r.CheckpointWhen, " ")
 	n, _ := seconds(interval)
-	x.number("JB_checkpoint_attr", bits(letters, checkpointBits))
-	x.number("JB_checkpoint_interval", n)
+	x.Number("JB_checkpoint_attr", bits(letters, checkpointBits))
+	x.Number("JB_checkpoint_interval", n)
 }
 
 // checkpointWhen returns the letters of -c or, where they were not said, those
@@ -381,32 +383,32 @@ func checkpointWhen(ctx context.Context, inv *invocation, r *api.SubmitRequest) 
 	return letters + " " + r.CheckpointWhen, nil
 }
 
-func (x *xmlWriter) taskRange(name string, first, last, step int) {
-	x.open(name)
-	x.number("RN_min", first)
-	x.number("RN_max", last)
-	x.number("RN_step", max(step, 1))
-	x.end()
+func (x document) taskRange(name string, first, last, step int) {
+	x.Open(name)
+	x.Number("RN_min", first)
+	x.Number("RN_max", last)
+	x.Number("RN_step", max(step, 1))
+	x.End()
 }
 
 // binding writes the parts of -binding. Offsets and a step that were not said
 // are 0, and the strategy says that it is left to Grid Engine where to begin.
-func (x *xmlWriter) binding(text string) {
+func (x document) binding(text string) {
 	b, element := parseBinding(text), "binding"
 	if text == "" {
 		element = "element"
 	}
-	x.open("JB_binding")
-	x.open(element)
-	x.text("BN_strategy", b.strategy)
-	x.number("BN_type", b.kind)
-	x.text("BN_parameter_n", b.cores)
-	x.text("BN_parameter_socket_offset", b.socket)
-	x.text("BN_parameter_core_offset", b.core)
-	x.text("BN_parameter_striding_step_size", b.step)
-	x.has("BN_parameter_explicit", b.explicit)
-	x.end()
-	x.end()
+	x.Open("JB_binding")
+	x.Open(element)
+	x.Text("BN_strategy", b.strategy)
+	x.Number("BN_type", b.kind)
+	x.Text("BN_parameter_n", b.cores)
+	x.Text("BN_parameter_socket_offset", b.socket)
+	x.Text("BN_parameter_core_offset", b.core)
+	x.Text("BN_parameter_striding_step_size", b.step)
+	x.Has("BN_parameter_explicit", b.explicit)
+	x.End()
+	x.End()
 }
 
 // bindingParts are the words of -binding as Grid Engine keeps them.
@@ -479,28 +481,28 @@ func attributeKinds(ctx context.Context, inv *invocation) (map[string]attribute,
 }
 
 // resources writes requests of -l, in the words of the complex.
-func (x *xmlWriter) resources(name string, list []api.Resource, kinds map[string]attribute) {
+func (x document) resources(name string, list []api.Resource, kinds map[string]attribute) {
 	if len(list) == 0 {
 		return
 	}
-	x.open(name)
+	x.Open(name)
 	for _, r := range list {
 		kind, name, value := inComplex(r, kinds)
-		x.open("qstat_l_requests")
-		x.text("CE_name", name)
-		x.number("CE_valtype", kind)
-		x.text("CE_stringval", value)
-		x.real("CE_doubleval", doubleValue(kind, value), 6)
-		x.number("CE_relop", 0)
-		x.number("CE_consumable", 0)
-		x.number("CE_dominant", 0)
-		x.real("CE_pj_doubleval", 0, 6)
-		x.number("CE_pj_dominant", 0)
-		x.number("CE_requestable", 0)
-		x.number("CE_tagged", 0)
-		x.end()
+		x.Open("qstat_l_requests")
+		x.Text("CE_name", name)
+		x.Number("CE_valtype", kind)
+		x.Text("CE_stringval", value)
+		x.Real("CE_doubleval", doubleValue(kind, value), 6)
+		x.Number("CE_relop", 0)
+		x.Number("CE_consumable", 0)
+		x.Number("CE_dominant", 0)
+		x.Real("CE_pj_doubleval", 0, 6)
+		x.Number("CE_pj_dominant", 0)
+		x.Number("CE_requestable", 0)
+		x.Number("CE_tagged", 0)
+		x.End()
 	}
-	x.end()
+	x.End()
 }
 
 // inComplex returns a request by the full name of its attribute, a time in
@@ -550,27 +552,27 @@ func doubleValue(kind int, text string) float64 {
 }
 
 // messages writes why jobs wait, if any does.
-func (x *xmlWriter) messages(jobs []api.Detail) {
+func (x document) messages(jobs []api.Detail) {
 	opened := false
 	for i := range jobs {
 		for _, reason := range waitingReasons(&jobs[i]) {
 			if !opened {
-				x.open("SME_message_list")
+				x.Open("SME_message_list")
 				opened = true
 			}
-			x.open("element")
-			x.open("MES_job_number_list")
-			x.open("ulong_sublist")
-			x.number("ULNG_value", jobs[i].Job)
-			x.end()
-			x.end()
-			x.number("MES_message_number", reasonNumber(&jobs[i]))
-			x.text("MES_message", reason)
-			x.end()
+			x.Open("element")
+			x.Open("MES_job_number_list")
+			x.Open("ulong_sublist")
+			x.Number("ULNG_value", jobs[i].Job)
+			x.End()
+			x.End()
+			x.Number("MES_message_number", reasonNumber(&jobs[i]))
+			x.Text("MES_message", reason)
+			x.End()
 		}
 	}
 	if opened {
-		x.end()
+		x.End()
 	}
 }
 
@@ -603,4 +605,11 @@ func reasonNumber(d *api.Detail) int {
 		return enoughTasks
 	}
 	return 0
+}
+
+// document is the XML of qstat and qhost.
+type document struct{ *output.XML }
+
+func newDocument(out *bufio.Writer, quote byte, root, schema string) document {
+	return document{output.NewXML(out, quote, root, schema)}
 }

@@ -11,7 +11,7 @@ import (
 
 // xmlQueueSummary prints the slots of each queue, qstat -g c -xml.
 func xmlQueueSummary(inv *invocation, host *api.HostReply, extended bool) error {
-	x := newXML(inv.out, '"', "job_info", "qstat/qstat.xsd")
+	x := newDocument(inv.out, '"', "job_info", "qstat/qstat.xsd")
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
@@ -26,17 +26,17 @@ func xmlQueueSummary(inv *invocation, host *api.HostReply, extended bool) error 
 		if soon+never > 0 {
 			available = 0
 		}
-		x.open("cluster_queue_summary")
-		x.text("name", name)
+		x.Open("cluster_queue_summary")
+		x.Text("name", name)
 		if n, err := strconv.ParseFloat(hostValue(host, "np_load_avg"), 64); err == nil {
-			x.real("load", n, 5)
+			x.Real("load", n, 5)
 		}
-		x.number("used", q.Used)
-		x.number("resv", q.Reserved)
-		x.number("available", available)
-		x.number("total", q.Total)
-		x.number("temp_disabled", soon)
-		x.number("manual_intervention", never)
+		x.Number("used", q.Used)
+		x.Number("resv", q.Reserved)
+		x.Number("available", available)
+		x.Number("total", q.Total)
+		x.Number("temp_disabled", soon)
+		x.Number("manual_intervention", never)
 		if extended {
 			for _, state := range []struct{ name, letter string }{
 				{"suspend_manual", "s"},
@@ -51,12 +51,12 @@ func xmlQueueSummary(inv *invocation, host *api.HostReply, extended bool) error 
 				{"orphaned", "o"},
 				{"error", "E"},
 			} {
-				x.number(state.name, inState(state.letter))
+				x.Number(state.name, inState(state.letter))
 			}
 		}
-		x.end()
+		x.End()
 	}
-	x.end()
+	x.End()
 	return nil
 }
 
@@ -69,18 +69,18 @@ type hostView struct {
 // xmlHosts prints the host with its queues and the jobs that run, below what
 // stands for all hosts of a cluster; without a host nothing of all that.
 func xmlHosts(inv *invocation, host *api.HostReply, running []api.JobStatus, v *hostView) error {
-	x := newXML(inv.out, '\'', "qhost", "qhost/qhost.xsd")
+	x := newDocument(inv.out, '\'', "qhost", "qhost/qhost.xsd")
 	if host != nil {
 		x.hostValues("global", slices.Repeat([]string{"-"}, len(hostColumns)), v)
 		x.hostResources(host.Global, v)
-		x.end()
+		x.End()
 		x.host(host, running, v)
 	}
-	x.end()
+	x.End()
 	return nil
 }
 
-func (x *xmlWriter) host(host *api.HostReply, running []api.JobStatus, v *hostView) {
+func (x document) host(host *api.HostReply, running []api.JobStatus, v *hostView) {
 	x.hostValues(host.Host, hostCells(host), v)
 	x.hostResources(host.Values, v)
 	jobs := func(shown func(queue string) bool) {
@@ -98,14 +98,14 @@ func (x *xmlWriter) host(host *api.HostReply, running []api.JobStatus, v *hostVi
 			jobs(func(queue string) bool { return queue == host.Instance(&host.Queues[i]) })
 		}
 	}
-	x.end()
+	x.End()
 }
 
 // hostResources writes the attributes of a host that -F asks for.
-func (x *xmlWriter) hostResources(values []api.HostValue, v *hostView) {
+func (x document) hostResources(values []api.HostValue, v *hostView) {
 	for _, a := range values {
 		if v.values && (len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name)) {
-			x.text("resourcevalue", api.Visible(a.Decimal(true)), "name", a.Name, "dominance", a.Source)
+			x.Text("resourcevalue", api.Visible(a.Decimal(true)), "name", a.Name, "dominance", a.Source)
 		}
 	}
 }
@@ -117,18 +117,18 @@ var hostColumns = []string{
 
 // hostValues opens a host and writes its values; those that begin with m_ and
 // count parts of processors are left out in the short form.
-func (x *xmlWriter) hostValues(name string, cells []string, v *hostView) {
-	x.open("host", "name", name)
+func (x document) hostValues(name string, cells []string, v *hostView) {
+	x.Open("host", "name", name)
 	for i, column := range hostColumns {
 		if !v.short || !strings.HasPrefix(column, "m_") {
-			x.text("hostvalue", cells[i], "name", column)
+			x.Text("hostvalue", cells[i], "name", column)
 		}
 	}
 }
 
-func (x *xmlWriter) hostQueue(q *api.QueueStatus) {
+func (x document) hostQueue(q *api.QueueStatus) {
 	name, _, _ := strings.Cut(q.Name, "@")
-	x.open("queue", "name", name)
+	x.Open("queue", "name", name)
 	for _, value := range [][2]string{
 		{"qtype_string", q.Type},
 		{"slots_used", strconv.Itoa(q.Used)},
@@ -136,17 +136,17 @@ func (x *xmlWriter) hostQueue(q *api.QueueStatus) {
 		{"slots_resv", strconv.Itoa(q.Reserved)},
 		{"state_string", q.States},
 	} {
-		x.text("queuevalue", value[1], "qname", name, "name", value[0])
+		x.Text("queuevalue", value[1], "qname", name, "name", value[0])
 	}
-	x.end()
+	x.End()
 }
 
 // hostJob writes a job, or one of its slots. Grid Engine quotes the priority
 // once more, and who reads it knows.
-func (x *xmlWriter) hostJob(j *jobRow, queue bool) {
+func (x document) hostJob(j *jobRow, queue bool) {
 	number := strconv.Itoa(j.Job)
-	value := func(name, value string) { x.text("jobvalue", value, "jobid", number, "name", name) }
-	x.open("job", "name", number)
+	value := func(name, value string) { x.Text("jobvalue", value, "jobid", number, "name", name) }
+	x.Open("job", "name", number)
 	value("priority", fmt.Sprintf("'%.6f'", j.Priority))
 	value("qinstance_name", j.queue)
 	value("job_name", j.Name)
@@ -160,5 +160,5 @@ func (x *xmlWriter) hostJob(j *jobRow, queue bool) {
 	if j.Tasks != "" {
 		value("taskid", j.Tasks)
 	}
-	x.end()
+	x.End()
 }

@@ -1,4 +1,4 @@
-package main
+package output
 
 import (
 	"bufio"
@@ -15,28 +15,28 @@ import (
 // name that programs know, nobody looks there.
 const schemas = "http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/"
 
-// xmlWriter writes the XML of qstat and qhost, line by line as Grid Engine does,
+// XML writes the XML of qstat and qhost, line by line as Grid Engine does,
 // since scripts read it by line, too.
-type xmlWriter struct {
+type XML struct {
 	out   *bufio.Writer
 	quote byte     // around values of attributes
 	path  []string // the elements that are open
 }
 
-// newXML begins a document. Its root is an element of the schema, or of none.
-func newXML(out *bufio.Writer, quote byte, root, schema string) *xmlWriter {
-	x := &xmlWriter{out: out, quote: quote}
+// NewXML begins a document. Its root is an element of the schema, or of none.
+func NewXML(out *bufio.Writer, quote byte, root, schema string) *XML {
+	x := &XML{out: out, quote: quote}
 	fmt.Fprintln(out, "<?xml version='1.0'?>")
 	if schema == "" {
-		x.open(root)
+		x.Open(root)
 	} else {
-		x.open(root, "xmlns:xsd", schemas+schema)
+		x.Open(root, "xmlns:xsd", schemas+schema)
 	}
 	return x
 }
 
 // begin writes an element's begin up to the closing bracket.
-func (x *xmlWriter) begin(name string, attributes []string) {
+func (x *XML) begin(name string, attributes []string) {
 	fmt.Fprintf(x.out, "%*s<%s", 2*len(x.path), "", name)
 	for i := 0; i+1 < len(attributes); i += 2 {
 		fmt.Fprintf(x.out, " %s=%c%s%c", attributes[i], x.quote, xmlEscape(attributes[i+1]), x.quote)
@@ -44,56 +44,56 @@ func (x *xmlWriter) begin(name string, attributes []string) {
 	fmt.Fprint(x.out, ">")
 }
 
-// open begins an element that has others in it; of the attributes each name is
+// Open begins an element that has others in it; of the attributes each name is
 // followed by its value.
-func (x *xmlWriter) open(name string, attributes ...string) {
+func (x *XML) Open(name string, attributes ...string) {
 	x.begin(name, attributes)
 	fmt.Fprintln(x.out)
 	x.path = append(x.path, name)
 }
 
-// end ends the element that was opened last.
-func (x *xmlWriter) end() {
+// End ends the element that was opened last.
+func (x *XML) End() {
 	last := len(x.path) - 1
 	name := x.path[last]
 	x.path = x.path[:last]
 	fmt.Fprintf(x.out, "%*s</%s>\n", 2*last, "", name)
 }
 
-// text writes an element with a value.
-func (x *xmlWriter) text(name, value string, attributes ...string) {
+// Text writes an element with a value.
+func (x *XML) Text(name, value string, attributes ...string) {
 	x.begin(name, attributes)
 	fmt.Fprintf(x.out, "%s</%s>\n", xmlEscape(value), name)
 }
 
-// has writes an element that stands only where it says something.
-func (x *xmlWriter) has(name, value string) {
+// Has writes an element that stands only where it says something.
+func (x *XML) Has(name, value string) {
 	if value != "" {
-		x.text(name, value)
+		x.Text(name, value)
 	}
 }
 
-func (x *xmlWriter) number(name string, n int) { x.text(name, strconv.Itoa(n)) }
+func (x *XML) Number(name string, n int) { x.Text(name, strconv.Itoa(n)) }
 
-func (x *xmlWriter) boolean(name string, b bool) { x.text(name, strconv.FormatBool(b)) }
+func (x *XML) Boolean(name string, b bool) { x.Text(name, strconv.FormatBool(b)) }
 
-// real writes a number with decimals.
-func (x *xmlWriter) real(name string, n float64, decimals int) {
-	x.text(name, strconv.FormatFloat(n, 'f', decimals, 64))
+// Real writes a number with decimals.
+func (x *XML) Real(name string, n float64, decimals int) {
+	x.Text(name, strconv.FormatFloat(n, 'f', decimals, 64))
 }
 
-// seconds writes a time as seconds since 1970; none is 0.
-func (x *xmlWriter) seconds(name string, t time.Time) {
+// Seconds writes a time as seconds since 1970; none is 0.
+func (x *XML) Seconds(name string, t time.Time) {
 	n := int64(0)
 	if !t.IsZero() {
 		n = t.Unix()
 	}
-	x.text(name, strconv.FormatInt(n, 10))
+	x.Text(name, strconv.FormatInt(n, 10))
 }
 
-// stamp writes a time as qstat's listings have it.
-func (x *xmlWriter) stamp(name string, t time.Time) {
-	x.text(name, t.Local().Format("2006-01-02T15:04:05"))
+// Stamp writes a time as qstat's listings have it.
+func (x *XML) Stamp(name string, t time.Time) {
+	x.Text(name, t.Local().Format("2006-01-02T15:04:05"))
 }
 
 // xmlEscape returns text as it may stand in an element or attribute. What XML

@@ -1,4 +1,4 @@
-package main
+package output
 
 import (
 	"io"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal returns the file that w is if that is a terminal, else nil.
-func terminal(w io.Writer) *os.File {
+// Terminal returns the file that w is if that is a terminal, else nil.
+func Terminal(w io.Writer) *os.File {
 	f, ok := w.(*os.File)
 	if !ok {
 		return nil
@@ -20,8 +20,8 @@ func terminal(w io.Writer) *os.File {
 	return f
 }
 
-// size returns the columns and lines of a terminal.
-func size(f *os.File) (columns, lines int) {
+// Size returns the columns and lines of a terminal.
+func Size(f *os.File) (columns, lines int) {
 	w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || w.Col == 0 || w.Row == 0 {
 		return 80, 24
@@ -29,9 +29,9 @@ func size(f *os.File) (columns, lines int) {
 	return int(w.Col), int(w.Row)
 }
 
-// coloured reports whether a terminal, which may be nil, is to have colours.
+// Coloured reports whether a terminal, which may be nil, is to have colours.
 // See no-color.org.
-func coloured(f *os.File) bool {
+func Coloured(f *os.File) bool {
 	if f == nil {
 		return false
 	}
@@ -41,21 +41,21 @@ func coloured(f *os.File) bool {
 
 // Colours, by the numbers of ECMA-48.
 const (
-	red    = "31"
+	Red    = "31"
 	green  = "32"
 	yellow = "33"
 	blue   = "34"
-	bold   = "1"
-	invert = "7"
+	Bold   = "1"
+	Invert = "7"
 )
 
-func colour(code, text string) string { return "\x1b[" + code + "m" + text + "\x1b[0m" }
+func Colour(code, text string) string { return "\x1b[" + code + "m" + text + "\x1b[0m" }
 
-// stateColour returns the colour of a job's state; "": as the other text.
-func stateColour(state string) string {
+// StateColour returns the colour of a job's state; "": as the other text.
+func StateColour(state string) string {
 	switch {
 	case strings.Contains(state, "E"), strings.HasPrefix(state, "d"):
-		return red
+		return Red
 	case strings.ContainsAny(state, "sST"):
 		return yellow
 	case strings.Contains(state, "h"):
@@ -66,14 +66,14 @@ func stateColour(state string) string {
 	return ""
 }
 
-// stateColumn is column for the state of a job, with a colour if it is written to
+// StateColumn is column for the state of a job, with a colour if it is written to
 // a terminal; nil: to none. The width that is seen is the same.
-func stateColumn(to *os.File, state string, width int) string {
-	text := column(state, width)
-	code := stateColour(state)
-	if code == "" || !coloured(to) {
+func StateColumn(to *os.File, state string, width int) string {
+	text := Column(state, width)
+	code := StateColour(state)
+	if code == "" || !Coloured(to) {
 		return text
 	}
 	letters := strings.TrimRight(text, " ")
-	return colour(code, letters) + text[len(letters):]
+	return Colour(code, letters) + text[len(letters):]
 }

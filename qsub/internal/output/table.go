@@ -1,4 +1,7 @@
-package main
+// Package output is the forms in which the commands print: columns and tables,
+// colours on a terminal, and XML as Grid Engine writes it. It knows nothing of
+// commands, and every other package of qsub may import it.
+package output
 
 import (
 	"fmt"
@@ -11,8 +14,8 @@ import (
 	"paddock/execd/api"
 )
 
-// elapsed is a time that has passed, short: 9s, 4m05s, 2h10m, 3d04h.
-func elapsed(d time.Duration) string {
+// Elapsed is a time that has passed, short: 9s, 4m05s, 2h10m, 3d04h.
+func Elapsed(d time.Duration) string {
 	n := int(d.Seconds())
 	switch {
 	case n < 60:
@@ -25,8 +28,8 @@ func elapsed(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", n/86400, n/3600%24)
 }
 
-// column pads or cuts text to a width.
-func column(text string, width int) string {
+// Column pads or cuts text to a width.
+func Column(text string, width int) string {
 	text = api.Visible(text)
 	n := utf8.RuneCountInString(text)
 	if n > width {
@@ -38,9 +41,9 @@ func column(text string, width int) string {
 // longestCell is how much of a cell a table shows, but for the last of a line.
 const longestCell = 20
 
-// writeTable prints rows as columns, the first row as their heads. Those of numbers are
+// Table prints rows as columns, the first row as their heads. Those of numbers are
 // aligned to the right.
-func writeTable(w io.Writer, rows [][]string, numbers ...string) {
+func Table(w io.Writer, rows [][]string, numbers ...string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -58,7 +61,7 @@ func writeTable(w io.Writer, rows [][]string, numbers ...string) {
 			if slices.Contains(numbers, rows[0][i]) {
 				fmt.Fprintf(&text, "%*s ", widths[i], cell)
 			} else {
-				text.WriteString(column(cell, widths[i]) + " ")
+				text.WriteString(Column(cell, widths[i]) + " ")
 			}
 		}
 		fmt.Fprintln(w, strings.TrimRight(text.String()+api.Visible(row[last]), " "))
@@ -68,5 +71,5 @@ func writeTable(w io.Writer, rows [][]string, numbers ...string) {
 	}
 }
 
-// date is a time in the listings of qstat -j and qacct -j.
-func date(t time.Time) string { return t.Local().Format("Mon Jan _2 15:04:05 2006") }
+// Date is a time in the listings of qstat -j and qacct -j.
+func Date(t time.Time) string { return t.Local().Format("Mon Jan _2 15:04:05 2006") }
