@@ -1,8 +1,11 @@
 package main
 
-import "paddock/qsub/internal/option"
+import (
+	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/option"
+)
 
 // accountCommands are the commands of this package.
-var accountCommands = table{
+var accountCommands = command.Table{
 	option.Qacct: qacct,
 }

@@ -1,9 +1,12 @@
 package main
 
-import "paddock/qsub/internal/option"
+import (
+	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/option"
+)
 
 // adminCommands are the commands of this package.
-var adminCommands = table{
+var adminCommands = command.Table{
 	option.Qdel:  qdel,
 	option.Qhold: qhold,
 	option.Qrls:  qhold,

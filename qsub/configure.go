@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -144,11 +145,11 @@ func (c *conf) fromFiles(ctx context.Context, t *step, request api.ConfigureRequ
 
 // read reads a file of the user's, or standard input.
 func (c *conf) read(path string) (string, error) {
-	in := c.in
+	in := c.In
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return "", failf("error: error opening file \"%s\" for reading: %s\nerror reading in file", api.Visible(path), cause(err))
+			return "", command.Failf("error: error opening file \"%s\" for reading: %s\nerror reading in file", api.Visible(path), command.Cause(err))
 		}
 		defer f.Close()
 		in = f
@@ -156,11 +157,11 @@ func (c *conf) read(path string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(in, api.MaxConfiguration+1))
 	switch {
 	case err != nil:
-		return "", failf("error: cannot read \"%s\": %s\nerror reading in file", api.Visible(path), cause(err))
+		return "", command.Failf("error: cannot read \"%s\": %s\nerror reading in file", api.Visible(path), command.Cause(err))
 	case len(data) > api.MaxConfiguration:
-		return "", failf("error: \"%s\" has more than %d bytes\nerror reading in file", api.Visible(path), api.MaxConfiguration)
+		return "", command.Failf("error: \"%s\" has more than %d bytes\nerror reading in file", api.Visible(path), api.MaxConfiguration)
 	case !utf8.Valid(data):
-		return "", failf("error: \"%s\" is not a text in UTF-8\nerror reading in file", api.Visible(path))
+		return "", command.Failf("error: \"%s\" is not a text in UTF-8\nerror reading in file", api.Visible(path))
 	}
 	return string(data), nil
 }
@@ -170,10 +171,10 @@ func (c *conf) elements(ctx context.Context, t *step, request api.ConfigureReque
 	kind, ok := kinds[t.args[0]]
 	if request.Action == api.ConfigurePurge {
 		if kind != "queue" {
-			return failf("error: Modification of object \"%s\" not supported", api.Visible(t.args[0]))
+			return command.Failf("error: Modification of object \"%s\" not supported", api.Visible(t.args[0]))
 		}
 	} else if !ok {
-		return failf("Modification of object \"%s\" not supported", api.Visible(t.args[0]))
+		return command.Failf("Modification of object \"%s\" not supported", api.Visible(t.args[0]))
 	}
 	request.Kind = kind
 	switch {
@@ -186,12 +187,12 @@ func (c *conf) elements(ctx context.Context, t *step, request api.ConfigureReque
 			return err
 		}
 	case strings.ContainsAny(t.args[1]+t.args[2], "\n\r") || t.args[1] == "" || strings.ContainsAny(t.args[1], " \t#\\"):
-		return failf("The attribute name (\"%s\") and/or value (\"%s\") is invalid", api.Visible(t.args[1]), api.Visible(t.args[2]))
+		return command.Failf("The attribute name (\"%s\") and/or value (\"%s\") is invalid", api.Visible(t.args[1]), api.Visible(t.args[2]))
 	default:
 		request.Text = t.args[1] + " " + t.args[2] + "\n"
 	}
 	if len(t.words) == 0 {
-		return failf("qconf: missing object list")
+		return command.Failf("qconf: missing object list")
 	}
 	return c.each(ctx, request, t.words)
 }
@@ -200,11 +201,11 @@ func (c *conf) elements(ctx context.Context, t *step, request api.ConfigureReque
 // are told with the name of the file that it is from.
 func (c *conf) configure(ctx context.Context, request *api.ConfigureRequest, file string) error {
 	var reply api.ConfigureReply
-	if err := c.failed(c.client.Call(ctx, api.VerbConfigure, request, &reply)); err != nil {
+	if err := c.failed(c.Client.Call(ctx, api.VerbConfigure, request, &reply)); err != nil {
 		return err
 	}
 	if c.json {
-		if err := c.printJSON(&reply); err != nil {
+		if err := c.PrintJSON(&reply); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 	} else {
@@ -230,16 +231,16 @@ func (c *conf) tell(request *api.ConfigureRequest, reply *api.ConfigureReply) {
 		switch request.Action {
 		case api.ConfigureInsert, api.ConfigureChange, api.ConfigureDelete, api.ConfigureReplace, api.ConfigurePurge:
 			if !line.Failed && line.Code == "" {
-				fmt.Fprintln(c.out, text)
+				fmt.Fprintln(c.Out, text)
 				continue
 			}
 		default:
 		}
-		fmt.Fprintln(c.err, text)
+		fmt.Fprintln(c.Err, text)
 	}
 	if c.dry {
 		for _, line := range reply.Changed {
-			fmt.Fprintln(c.out, api.Visible(line))
+			fmt.Fprintln(c.Out, api.Visible(line))
 		}
 	}
 }
@@ -262,10 +263,10 @@ func (c *conf) problems(kind string, problems []api.Problem, file string) {
 		default:
 			inText, text = true, fmt.Sprintf("error: %s:%d: %s", api.Visible(file), p.Line, text)
 		}
-		fmt.Fprintln(c.err, text)
+		fmt.Fprintln(c.Err, text)
 	}
 	if at > 0 {
-		fmt.Fprintf(c.err, "error: error reading file: \"%s\": line %d\n", api.Visible(file), at)
+		fmt.Fprintf(c.Err, "error: error reading file: \"%s\": line %d\n", api.Visible(file), at)
 	}
 	if !inText {
 		return
@@ -277,5 +278,5 @@ func (c *conf) problems(kind string, problems []api.Problem, file string) {
 	case strings.Contains(last, "%"):
 		last = fmt.Sprintf(last, api.Visible(file))
 	}
-	fmt.Fprintln(c.err, last)
+	fmt.Fprintln(c.Err, last)
 }

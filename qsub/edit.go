@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 )
 
 // edit has the user edit objects, one after the other.
@@ -42,20 +43,20 @@ func (c *conf) editOne(ctx context.Context, request api.ConfigureRequest) error 
 		return err
 	}
 	if strings.ContainsRune(before, utf8.RuneError) {
-		return failf("edit failed: it is not a text in UTF-8; edit its file")
+		return command.Failf("edit failed: it is not a text in UTF-8; edit its file")
 	}
 	dir, err := os.MkdirTemp("", "qconf-") // for the user alone
 	if err != nil {
-		return failf("edit failed: %s", cause(err))
+		return command.Failf("edit failed: %s", command.Cause(err))
 	}
 	path := filepath.Join(dir, cmp.Or(strings.Trim(request.Kind+"-"+safe(request.Name), "-"), "text"))
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		_ = os.RemoveAll(dir)
-		return failf("edit failed: %s", cause(err))
+		return command.Failf("edit failed: %s", command.Cause(err))
 	}
 	kept, err := c.rounds(ctx, &request, path, before)
 	if kept {
-		fmt.Fprintf(c.err, "what you have written is kept in %s\n", path)
+		fmt.Fprintf(c.Err, "what you have written is kept in %s\n", path)
 		return err
 	}
 	return errors.Join(err, os.RemoveAll(dir))
@@ -106,27 +107,27 @@ func (c *conf) original(ctx context.Context, request *api.ConfigureRequest) (tex
 	if look.Action == api.ConfigureAdd && request.Name == "" {
 		look.Action = api.ConfigureModify // which is refused to the same people
 		look.Name = "template"
-		err := c.client.Call(ctx, api.VerbConfigure, &look, &ignored)
+		err := c.Client.Call(ctx, api.VerbConfigure, &look, &ignored)
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeDenied {
 			err = nil // there is no template to modify
 		}
 		return text, c.failed(err)
 	}
-	return text, c.failed(c.client.Call(ctx, api.VerbConfigure, &look, &ignored))
+	return text, c.failed(c.Client.Call(ctx, api.VerbConfigure, &look, &ignored))
 }
 
 // missing gives the error of a queue that is not there the words that Grid
 // Engine has for who wants to modify it.
 func missing(request *api.ConfigureRequest, err error) error {
-	f, ok := err.(*failure) //nolint:errorlint // it is what ask returns
-	if ok && request.Kind == "queue" && request.Action == api.ConfigureModify && strings.HasPrefix(f.text, "No cluster queue") {
+	f, ok := err.(*command.Failure) //nolint:errorlint // it is what ask returns
+	if ok && request.Kind == "queue" && request.Action == api.ConfigureModify && strings.HasPrefix(f.Text, "No cluster queue") {
 		return noQueue(request.Name)
 	}
 	return err
 }
 
 func noQueue(name string) error {
-	return failf("Cluster queue entry \"%s\" does not exist", api.Visible(name))
+	return command.Failf("Cluster queue entry \"%s\" does not exist", api.Visible(name))
 }
 
 // newHost returns the text of a new host: that of another, or what stands for
@@ -173,13 +174,13 @@ func (c *conf) rounds(ctx context.Context, request *api.ConfigureRequest, path, 
 			return false, c.unchanged(request.Kind)
 		}
 		err = c.configure(ctx, request, path)
-		f, refused := err.(*failure) //nolint:errorlint // it is what configure returns
+		f, refused := err.(*command.Failure) //nolint:errorlint // it is what configure returns
 		if !refused {
 			return err != nil, err
 		}
-		if f.text != "" {
-			fmt.Fprintln(c.err, f.text)
-			f.text = ""
+		if f.Text != "" {
+			fmt.Fprintln(c.Err, f.Text)
+			f.Text = ""
 		}
 		if !c.again(ctx) {
 			return true, err
@@ -192,34 +193,34 @@ func (c *conf) unchanged(kind string) error {
 	text := cmp.Or(unchanged[kind], "file unchanged")
 	switch kind {
 	case "userlist":
-		fmt.Fprintln(c.out, text)
+		fmt.Fprintln(c.Out, text)
 		return nil
 	case "complex":
-		fmt.Fprintln(c.err, text)
+		fmt.Fprintln(c.Err, text)
 		return nil
 	}
-	return failf("%s", text)
+	return command.Failf("%s", text)
 }
 
 // editor starts the user's editor, and waits for its end.
 func (c *conf) editor(ctx context.Context, path string) error {
-	if err := c.out.Flush(); err != nil {
+	if err := c.Out.Flush(); err != nil {
 		return fmt.Errorf("cannot write standard output: %w", err)
 	}
-	command := cmp.Or(os.Getenv("EDITOR"), os.Getenv("VISUAL"), "vi")
+	program := cmp.Or(os.Getenv("EDITOR"), os.Getenv("VISUAL"), "vi")
 	// Through the shell: the variable may have options of the editor's.
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command+` "$1"`, "sh", path)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.in, os.Stdout, os.Stderr
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", program+` "$1"`, "sh", path)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.In, os.Stdout, os.Stderr
 	// What is typed at the editor's terminal is the editor's business.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGQUIT)
 	defer signal.Stop(interrupts)
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
-		return failf("error: editor exited with error %d\nedit failed", exit.ExitCode())
+		return command.Failf("error: editor exited with error %d\nedit failed", exit.ExitCode())
 	}
 	if err != nil {
-		return failf("error: editor: %s\nedit failed", api.Visible(err.Error()))
+		return command.Failf("error: editor: %s\nedit failed", api.Visible(err.Error()))
 	}
 	return nil
 }
@@ -227,7 +228,7 @@ func (c *conf) editor(ctx context.Context, path string) error {
 // again asks whether to edit once more. Without a terminal there is nobody to
 // ask.
 func (c *conf) again(ctx context.Context) bool {
-	in, ok := c.in.(*os.File)
+	in, ok := c.In.(*os.File)
 	if !ok {
 		return false
 	}
@@ -236,7 +237,7 @@ func (c *conf) again(ctx context.Context) bool {
 	}
 	answers := bufio.NewReader(in)
 	for ctx.Err() == nil {
-		fmt.Fprint(c.err, "(e)dit again, or (q)uit? ")
+		fmt.Fprint(c.Err, "(e)dit again, or (q)uit? ")
 		answer, err := answers.ReadString('\n')
 		switch strings.ToLower(strings.TrimSpace(answer)) {
 		case "e", "edit":

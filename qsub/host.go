@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 	"paddock/qsub/internal/output"
 )
@@ -90,7 +91,7 @@ func (f *queueFilter) add(o *option.Setting) error {
 
 func checkStates(text, known string) error {
 	if bad := strings.Trim(text, known); bad != "" || text == "" {
-		return failf("error: unknown queue state: %s found in string: %s", api.Visible(bad[:min(1, len(bad))]), api.Visible(text))
+		return command.Failf("error: unknown queue state: %s found in string: %s", api.Visible(bad[:min(1, len(bad))]), api.Visible(text))
 	}
 	return nil
 }
@@ -101,8 +102,8 @@ func (f *queueFilter) set() bool {
 }
 
 // chosenHost asks for the host with the queues that the filter chooses.
-func chosenHost(ctx context.Context, inv *invocation, f *queueFilter) (*api.HostReply, error) {
-	host, err := inv.host(ctx, &f.offers)
+func chosenHost(ctx context.Context, inv *command.Invocation, f *queueFilter) (*api.HostReply, error) {
+	host, err := inv.Host(ctx, &f.offers)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (f *queueFilter) choose(host *api.HostReply) error {
 			return !slices.ContainsFunc(f.patterns, func(p string) bool { return matchQueue(p, host, &q) })
 		})
 		if len(host.Queues) == 0 {
-			return failf("No cluster queue or queue instance matches the phrase \"%s\"", api.Visible(strings.Join(f.patterns, ",")))
+			return command.Failf("No cluster queue or queue instance matches the phrase \"%s\"", api.Visible(strings.Join(f.patterns, ",")))
 		}
 	}
 	if f.states != "" {
@@ -127,8 +128,8 @@ func (f *queueFilter) choose(host *api.HostReply) error {
 }
 
 // qselect prints the names of queues.
-func qselect(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qselect(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func qselect(ctx context.Context, inv *invocation, args []string) error {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			return inv.noOperand(o)
+			return inv.NoOperand(o)
 		case o.Name == "-json":
 			asJSON = true
 		default:
@@ -152,20 +153,20 @@ func qselect(ctx context.Context, inv *invocation, args []string) error {
 		return err
 	}
 	if asJSON {
-		return inv.printJSON(host.Queues)
+		return inv.PrintJSON(host.Queues)
 	}
 	for i := range host.Queues {
-		fmt.Fprintln(inv.out, api.Visible(host.Instance(&host.Queues[i])))
+		fmt.Fprintln(inv.Out, api.Visible(host.Instance(&host.Queues[i])))
 	}
 	if len(host.Queues) == 0 {
-		return &failure{exit: option.ExitFailed}
+		return &command.Failure{Exit: option.ExitFailed}
 	}
 	return nil
 }
 
 // qhost shows the host, and its queues and jobs.
-func qhost(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func qhost(ctx context.Context, inv *invocation, args []string) error {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			return inv.noOperand(o)
+			return inv.NoOperand(o)
 		case o.Name == "-F":
 			values = true
 			attributes = append(attributes, list(o.Value())...)
@@ -216,13 +217,13 @@ func qhost(ctx context.Context, inv *invocation, args []string) error {
 	if slots.set {
 		return showSlots(ctx, inv, &slots, asJSON)
 	}
-	reply, err := inv.host(ctx, &request)
+	reply, err := inv.Host(ctx, &request)
 	if err != nil {
 		return err
 	}
 	if reply.Excluded {
 		if asJSON {
-			return inv.printJSON(struct{}{})
+			return inv.PrintJSON(struct{}{})
 		}
 		if asXML {
 			return xmlHosts(inv, nil, nil, &hostView{})
@@ -231,7 +232,7 @@ func qhost(ctx context.Context, inv *invocation, args []string) error {
 	}
 	for _, h := range hosts {
 		if name, _, _ := strings.Cut(reply.Host, "."); !strings.EqualFold(h, reply.Host) && !strings.EqualFold(h, name) && h != "localhost" {
-			return failf("error: can't resolve hostname \"%s\"", api.Visible(h))
+			return command.Failf("error: can't resolve hostname \"%s\"", api.Visible(h))
 		}
 	}
 	var running []api.JobStatus
@@ -249,7 +250,7 @@ func qhost(ctx context.Context, inv *invocation, args []string) error {
 		}
 	}
 	if asJSON {
-		return inv.printJSON(hostAndJobs{reply, running})
+		return inv.PrintJSON(hostAndJobs{reply, running})
 	}
 	if asXML {
 		return xmlHosts(inv, reply, running, &hostView{queues, values, short, attributes})
@@ -261,10 +262,10 @@ func qhost(ctx context.Context, inv *invocation, args []string) error {
 	}
 	hostLine(inv, append([]string{reply.Host}, hostCells(reply)...), short)
 	if reply.Drain != nil {
-		fmt.Fprintf(inv.out, "    %s: takes no jobs\n", reply.Drain)
+		fmt.Fprintf(inv.Out, "    %s: takes no jobs\n", reply.Drain)
 	}
 	for _, broken := range reply.BrokenHooks {
-		fmt.Fprintf(inv.out, "    broken hook: %s\n", api.Visible(broken))
+		fmt.Fprintf(inv.Out, "    broken hook: %s\n", api.Visible(broken))
 	}
 	if values {
 		writeHostValues(inv, reply.Values, attributes)
@@ -281,7 +282,7 @@ func qhost(ctx context.Context, inv *invocation, args []string) error {
 		for i := range reply.Queues {
 			q := &reply.Queues[i]
 			name, _, _ := strings.Cut(q.Name, "@")
-			fmt.Fprintf(inv.out, "   %s %-5s %-14s%s\n", output.Column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
+			fmt.Fprintf(inv.Out, "   %s %-5s %-14s%s\n", output.Column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
 			for j := range running {
 				jobLines(inv, &lines, columns, &running[j], func(queue string) bool { return queue == reply.Instance(q) })
 			}
@@ -292,22 +293,22 @@ func qhost(ctx context.Context, inv *invocation, args []string) error {
 
 // hostHeading prints what stands above the lines of hosts. Short leaves out
 // sockets, cores and threads.
-func hostHeading(inv *invocation, short bool) {
+func hostHeading(inv *command.Invocation, short bool) {
 	hostLine(inv, []string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"}, short)
 	width := 94
 	if short {
 		width = 79
 	}
-	fmt.Fprintln(inv.out, strings.Repeat("-", width))
+	fmt.Fprintln(inv.Out, strings.Repeat("-", width))
 }
 
 // hostLine prints the line of a host.
-func hostLine(inv *invocation, cells []string, short bool) {
-	fmt.Fprintf(inv.out, "%s %s %6s", output.Column(cells[0], 23), output.Column(cells[1], 10), cells[2])
+func hostLine(inv *command.Invocation, cells []string, short bool) {
+	fmt.Fprintf(inv.Out, "%s %s %6s", output.Column(cells[0], 23), output.Column(cells[1], 10), cells[2])
 	if !short {
-		fmt.Fprintf(inv.out, " %4s %4s %4s", cells[3], cells[4], cells[5])
+		fmt.Fprintf(inv.Out, " %4s %4s %4s", cells[3], cells[4], cells[5])
 	}
-	fmt.Fprintf(inv.out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
+	fmt.Fprintf(inv.Out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
 }
 
 // hostCells are the values of the host in its line: architecture, processors,
@@ -334,7 +335,7 @@ func hostCells(h *api.HostReply) []string {
 }
 
 // writeHostValues prints the attributes of qhost -F, all or some.
-func writeHostValues(inv *invocation, values []api.HostValue, names []string) {
+func writeHostValues(inv *command.Invocation, values []api.HostValue, names []string) {
 	first := len(names) > 0
 	for _, v := range values {
 		if len(names) > 0 && !slices.Contains(names, v.Name) {
@@ -344,6 +345,6 @@ func writeHostValues(inv *invocation, values []api.HostValue, names []string) {
 		if first {
 			before, first = "    Host Resource(s):      ", false
 		}
-		fmt.Fprintf(inv.out, "%s%s:%s=%s\n", before, v.Source, v.Name, api.Visible(v.Decimal(true)))
+		fmt.Fprintf(inv.Out, "%s%s:%s=%s\n", before, v.Source, v.Name, api.Visible(v.Decimal(true)))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
 
@@ -196,7 +197,7 @@ func (r *jobRow) tickets(none string) string {
 }
 
 // heading prints the titles of the columns, and a rule below.
-func heading(inv *invocation, f *form, columns []jobColumn, before string) {
+func heading(inv *command.Invocation, f *form, columns []jobColumn, before string) {
 	var b strings.Builder
 	for _, c := range columns {
 		b.WriteString(output.Column(c.title, c.width))
@@ -206,7 +207,7 @@ func heading(inv *invocation, f *form, columns []jobColumn, before string) {
 	if !f.host {
 		rule = f.rule()
 	}
-	fmt.Fprintf(inv.out, "%s%s\n%s%s\n", before, b.String(), before, strings.Repeat("-", rule))
+	fmt.Fprintf(inv.Out, "%s%s\n%s%s\n", before, b.String(), before, strings.Repeat("-", rule))
 }
 
 // rule is the length of the rule below the titles. Grid Engine adds a length
@@ -229,8 +230,8 @@ func (f *form) rule() int {
 const outOfLine = 12
 
 // jobLine prints a line of a job, and what it asked for if that is wanted.
-func jobLine(inv *invocation, f *form, columns []jobColumn, r *jobRow) {
-	b := inv.out.AvailableBuffer()
+func jobLine(inv *command.Invocation, f *form, columns []jobColumn, r *jobRow) {
+	b := inv.Out.AvailableBuffer()
 	if f.host {
 		b = append(b, "   "...)
 	}
@@ -249,7 +250,7 @@ func jobLine(inv *invocation, f *form, columns []jobColumn, r *jobRow) {
 		case !c.again && r.next:
 			b = append(b, strings.Repeat(" ", c.width)...)
 		case c.state:
-			b = append(b, output.StateColumn(inv.screen, r.State, c.width)...)
+			b = append(b, output.StateColumn(inv.Screen, r.State, c.width)...)
 		default:
 			b = append(b, c.cell(r)...)
 		}
@@ -257,14 +258,14 @@ func jobLine(inv *invocation, f *form, columns []jobColumn, r *jobRow) {
 	if f.peTasks && r.queue != "" {
 		b = r.appendTasks(b)
 	}
-	_, _ = inv.out.Write(append(b, '\n')) // the error is the flush's too
+	_, _ = inv.Out.Write(append(b, '\n')) // the error is the flush's too
 	if f.requests {
 		jobRequests(inv, f, r)
 	}
 }
 
 // jobLines prints the lines of a job: those of the queues that are shown.
-func jobLines(inv *invocation, f *form, columns []jobColumn, j *api.JobStatus, shown func(queue string) bool) {
+func jobLines(inv *command.Invocation, f *form, columns []jobColumn, j *api.JobStatus, shown func(queue string) bool) {
 	f.rows(j, shown, func(r *jobRow) { jobLine(inv, f, columns, r) })
 }
 
@@ -373,9 +374,9 @@ func eachTask(text string) []string {
 }
 
 // jobRequests prints what a job asked for, qstat -r.
-func jobRequests(inv *invocation, f *form, r *jobRow) {
+func jobRequests(inv *command.Invocation, f *form, r *jobRow) {
 	m := r.More
-	say := func(key, value string) { fmt.Fprintf(inv.out, "       %-17s %s\n", key, api.Visible(value)) }
+	say := func(key, value string) { fmt.Fprintf(inv.Out, "       %-17s %s\n", key, api.Visible(value)) }
 	has := func(key, value string) {
 		if value != "" {
 			say(key, value)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -33,7 +34,7 @@ func (j *jobWords) add(text string) error {
 // tasks applies -t to the words of the last operand.
 func (j *jobWords) tasks(o *option.Setting, exit int) error {
 	if j.last == len(j.words) {
-		return failWith(exit, "error: found lonely '-t %s' option (The -t option needs a leading job name).", api.Visible(o.Value()))
+		return command.FailWith(exit, "error: found lonely '-t %s' option (The -t option needs a leading job name).", api.Visible(o.Value()))
 	}
 	if strings.Contains(o.Value(), ",") {
 		return o.Errorf(option.ExitValue, "-t option only allows one range specification")

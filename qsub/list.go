@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -26,9 +27,9 @@ func addResources(to *[]api.Resource, o *option.Setting) error {
 		case value == "":
 			text := fmt.Sprintf("denied: missing value for resource %q", name)
 			if o.Commands&(option.Qstat|option.Qacct) != 0 { // there is no job
-				return failf("error: %s", api.Visible(text))
+				return command.Failf("error: %s", api.Visible(text))
 			}
-			return rejected(option.ExitFailed, text)
+			return command.Rejected(option.ExitFailed, text)
 		}
 		*to = slices.DeleteFunc(*to, func(r api.Resource) bool { return r.Name == name })
 		*to = append(*to, api.Resource{Name: name, Value: value})

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
 
@@ -91,11 +92,13 @@ type openError struct {
 	err  error
 }
 
-func (e *openError) Error() string { return fmt.Sprintf("cannot open %s: %s", e.path, cause(e.err)) }
+func (e *openError) Error() string {
+	return fmt.Sprintf("cannot open %s: %s", e.path, command.Cause(e.err))
+}
 func (e *openError) Unwrap() error { return e.err }
 
 func (f *logFile) cannotRead(err error) error {
-	return fmt.Errorf("cannot read %s: %s", f.path, cause(err))
+	return fmt.Errorf("cannot read %s: %s", f.path, command.Cause(err))
 }
 
 // resolve finds the file in a directory, which is what a path may be that leaves
@@ -288,18 +291,18 @@ func (f *logFile) print(b []byte) error {
 	}
 	inv := f.logs.inv
 	if f.stream == "stdout" {
-		_, err := inv.out.Write(b)
+		_, err := inv.Out.Write(b)
 		return err
 	}
 	// In the order in which they were read.
-	if err := inv.out.Flush(); err != nil {
+	if err := inv.Out.Flush(); err != nil {
 		return err
 	}
-	if output.Coloured(inv.notes) {
+	if output.Coloured(inv.Notes) {
 		text := strings.TrimRight(string(b), "\n")
 		b = []byte(output.Colour(output.Red, text) + string(b[len(text):]))
 	}
-	_, err := inv.err.Write(b)
+	_, err := inv.Err.Write(b)
 	return err
 }
 

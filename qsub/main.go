@@ -7,14 +7,16 @@ package main
 import (
 	"context"
 	"os"
+
+	"paddock/qsub/internal/command"
 )
 
 // version is set by the linker.
 var version = "0.1.0-dev"
 
-var commands = []table{submitCommands, showCommands, watchCommands, accountCommands, adminCommands}
+var commands = []command.Table{submitCommands, showCommands, watchCommands, accountCommands, adminCommands}
 
 func main() {
-	p := program{version: version, tables: commands}
-	os.Exit(p.run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
+	p := command.Program{Version: version, Tables: commands}
+	os.Exit(p.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
 }

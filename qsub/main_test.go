@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -142,7 +143,7 @@ type result struct {
 func call(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var out, errout bytes.Buffer
-	exit := (&program{version, commands}).run(t.Context(), args, strings.NewReader(stdin), &out, &errout)
+	exit := (&command.Program{Version: version, Tables: commands}).Run(t.Context(), args, strings.NewReader(stdin), &out, &errout)
 	return result{exit, out.String(), errout.String()}
 }
 
@@ -221,7 +222,7 @@ func (failing) Write([]byte) (int, error) { return 0, os.ErrInvalid }
 func TestOutputCannotBeWritten(t *testing.T) {
 	isolate(t)
 	var errout bytes.Buffer
-	exit := (&program{version, commands}).run(t.Context(), []string{"qacct", "-f", "/dev/null"}, strings.NewReader(""), failing{}, &errout)
+	exit := (&command.Program{Version: version, Tables: commands}).Run(t.Context(), []string{"qacct", "-f", "/dev/null"}, strings.NewReader(""), failing{}, &errout)
 	if want := "qacct: cannot write standard output: invalid argument\n"; exit != 1 || errout.String() != want {
 		t.Errorf("exit %d, %q; want 1, %q", exit, errout.String(), want)
 	}

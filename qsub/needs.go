@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -36,9 +37,9 @@ func parseSlots(o *option.Setting) ([]api.Slots, error) {
 			case err != nil:
 				return nil, err
 			case n > api.MaxSlots:
-				return nil, rejected(option.ExitFailed, fmt.Sprintf("job rejected: %s is more than the largest number of slots, %d", end.text, api.MaxSlots))
+				return nil, command.Rejected(option.ExitFailed, fmt.Sprintf("job rejected: %s is more than the largest number of slots, %d", end.text, api.MaxSlots))
 			case n == 0:
-				return nil, rejected(option.ExitFailed, "\"job\" rejected: pe range must be greater than zero")
+				return nil, command.Rejected(option.ExitFailed, "\"job\" rejected: pe range must be greater than zero")
 			}
 			*end.to = n
 		}

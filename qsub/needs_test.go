@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -277,8 +278,8 @@ func FuzzApply(f *testing.F) {
 			j, err := newJob([]option.Setting{s})
 			if err != nil {
 				e, isOption := errors.AsType[*option.Error](err)
-				fail, isFailure := errors.AsType[*failure](err)
-				if (!isOption || e.Exit == 0) && (!isFailure || fail.exit == 0) || err.Error() == "" {
+				fail, isFailure := errors.AsType[*command.Failure](err)
+				if (!isOption || e.Exit == 0) && (!isFailure || fail.Exit == 0) || err.Error() == "" {
 					t.Errorf("%s %q: %#v; want words and an exit status", o.Name, value, err)
 				}
 				continue

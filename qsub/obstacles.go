@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -18,7 +19,7 @@ type obstacle struct {
 
 // obstacles prints why the jobs that wait are not starting, qstat -j without a
 // job.
-func obstacles(ctx context.Context, inv *invocation, v *view) error {
+func obstacles(ctx context.Context, inv *command.Invocation, v *view) error {
 	if v.xml {
 		return &option.Error{Text: "-j without a job is not supported with -xml"}
 	}
@@ -43,28 +44,28 @@ func obstacles(ctx context.Context, inv *invocation, v *view) error {
 		return err
 	}
 	if v.json {
-		return inv.printJSON(list)
+		return inv.PrintJSON(list)
 	}
 	if len(list) == 0 {
-		fmt.Fprint(inv.out, "scheduling info:            There are no messages available\n\n")
+		fmt.Fprint(inv.Out, "scheduling info:            There are no messages available\n\n")
 	}
 	for i, o := range list {
 		if i > 0 {
-			fmt.Fprintln(inv.out)
+			fmt.Fprintln(inv.Out)
 		}
 		slices.Sort(o.Jobs)
-		fmt.Fprintln(inv.out, api.Visible(o.Reason))
+		fmt.Fprintln(inv.Out, api.Visible(o.Reason))
 		for k, job := range slices.Compact(o.Jobs) {
 			switch {
 			case k == 0:
 			case k%jobsInLine == 0:
-				fmt.Fprintln(inv.out, ",")
+				fmt.Fprintln(inv.Out, ",")
 			default:
-				fmt.Fprint(inv.out, ",")
+				fmt.Fprint(inv.Out, ",")
 			}
-			fmt.Fprintf(inv.out, "\t%d", job)
+			fmt.Fprintf(inv.Out, "\t%d", job)
 		}
-		fmt.Fprintln(inv.out)
+		fmt.Fprintln(inv.Out)
 	}
 	return nil
 }

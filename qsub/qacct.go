@@ -9,6 +9,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -26,8 +27,8 @@ type report struct {
 
 // qacct shows what finished jobs used. It reads the file, and needs execd only
 // for -l and for host groups.
-func qacct(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qacct(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func qacct(ctx context.Context, inv *invocation, args []string) error {
 	total := newSums(&r.columns)
 	err = accounting.Each(in, r.digest, func(d digest) error {
 		for _, b := range d.bad {
-			fmt.Fprintf(inv.err, "error: ignoring invalid entry in line %d of %s: %s\n", lines+b.line, api.Visible(r.file), api.Visible(b.err.Error()))
+			fmt.Fprintf(inv.Err, "error: ignoring invalid entry in line %d of %s: %s\n", lines+b.line, api.Visible(r.file), api.Visible(b.err.Error()))
 		}
 		lines += d.lines
 		found += d.found
@@ -58,7 +59,7 @@ func qacct(ctx context.Context, inv *invocation, args []string) error {
 		if r.json && len(text) > 0 && !begun {
 			begun, text = true, append([]byte{'['}, text[1:]...)
 		}
-		if _, err := inv.out.Write(text); err != nil {
+		if _, err := inv.Out.Write(text); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 		return nil
@@ -77,7 +78,7 @@ func qacct(ctx context.Context, inv *invocation, args []string) error {
 	case r.json:
 		return writeSums(inv, total)
 	default:
-		total.write(inv.out)
+		total.write(inv.Out)
 	}
 	return nil
 }
@@ -87,11 +88,11 @@ func qacct(ctx context.Context, inv *invocation, args []string) error {
 const nextInList = ",\n"
 
 // endList ends a list of JSON, of which something was printed or nothing.
-func endList(inv *invocation, begun bool) {
+func endList(inv *command.Invocation, begun bool) {
 	if begun {
-		fmt.Fprint(inv.out, "\n]\n")
+		fmt.Fprint(inv.Out, "\n]\n")
 	} else {
-		fmt.Fprint(inv.out, "[]\n")
+		fmt.Fprint(inv.Out, "[]\n")
 	}
 }
 
@@ -198,13 +199,13 @@ func (d *digest) list(r *report, f *accounting.Fields) error {
 }
 
 // parseReport reads the options of qacct.
-func parseReport(inv *invocation, settings []option.Setting) (*report, error) {
-	r := &report{file: inv.places.Accounting}
+func parseReport(inv *command.Invocation, settings []option.Setting) (*report, error) {
+	r := &report{file: inv.Places.Accounting}
 	var times period
 	for i := range settings {
 		o := &settings[i]
 		if o.Option == nil {
-			return nil, inv.noOperand(o)
+			return nil, inv.NoOperand(o)
 		}
 		var err error
 		switch o.Name {
@@ -239,7 +240,7 @@ func parseReport(inv *invocation, settings []option.Setting) (*report, error) {
 		}
 	}
 	if len(r.want.tasks) > 0 && r.want.name == "" {
-		return nil, failf("error: -t option requires -j option with an argument")
+		return nil, command.Failf("error: -t option requires -j option with an argument")
 	}
 	r.want.from, r.want.to = times.bounds(time.Now())
 	r.want.columns = &r.columns

@@ -11,22 +11,23 @@ import (
 	"syscall"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 )
 
 // openAccounting opens an accounting file, which may be compressed; "-" is
 // standard input.
-func openAccounting(inv *invocation, file string) (io.ReadCloser, error) {
+func openAccounting(inv *command.Invocation, file string) (io.ReadCloser, error) {
 	if file == "-" {
-		return unzipped(io.NopCloser(inv.in)), nil
+		return unzipped(io.NopCloser(inv.In)), nil
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		fmt.Fprintln(inv.out, "no jobs running since startup")
-		text := fmt.Sprintf("%s: %s", api.Visible(file), cause(err))
+		fmt.Fprintln(inv.Out, "no jobs running since startup")
+		text := fmt.Sprintf("%s: %s", api.Visible(file), command.Cause(err))
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), cause(err))
+			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), command.Cause(err))
 		}
-		return nil, failf("%s", text)
+		return nil, command.Failf("%s", text)
 	}
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {

@@ -7,6 +7,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/command"
 )
 
 // offers are the queues that qacct -l is about: those that there are, and
@@ -15,7 +16,7 @@ type offers map[string]bool
 
 // askQueues asks execd for what only it knows: which queues have the resources
 // of -l, and which are on the hosts of a group of -q.
-func askQueues(ctx context.Context, inv *invocation, r *report) error {
+func askQueues(ctx context.Context, inv *command.Invocation, r *report) error {
 	if len(r.resources) > 0 {
 		if err := askOffers(ctx, inv, r); err != nil {
 			return err
@@ -31,12 +32,12 @@ func askQueues(ctx context.Context, inv *invocation, r *report) error {
 	return nil
 }
 
-func askOffers(ctx context.Context, inv *invocation, r *report) error {
-	all, err := inv.host(ctx, &api.HostRequest{})
+func askOffers(ctx context.Context, inv *command.Invocation, r *report) error {
+	all, err := inv.Host(ctx, &api.HostRequest{})
 	if err != nil {
 		return err
 	}
-	having, err := inv.host(ctx, &api.HostRequest{Resources: r.resources})
+	having, err := inv.Host(ctx, &api.HostRequest{Resources: r.resources})
 	if err != nil {
 		return err
 	}
@@ -51,8 +52,8 @@ func askOffers(ctx context.Context, inv *invocation, r *report) error {
 }
 
 // askGroup makes a pattern of queue@@hostgroup one of the queues that there are.
-func askGroup(ctx context.Context, inv *invocation, p *queuePattern) error {
-	host, err := inv.host(ctx, &api.HostRequest{})
+func askGroup(ctx context.Context, inv *command.Invocation, p *queuePattern) error {
+	host, err := inv.Host(ctx, &api.HostRequest{})
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func askGroup(ctx context.Context, inv *invocation, p *queuePattern) error {
 		}
 	}
 	if len(p.instances) == 0 {
-		return failf("No queues remaining after -q queue selection")
+		return command.Failf("No queues remaining after -q queue selection")
 	}
 	return nil
 }
@@ -80,8 +81,8 @@ func instanceOf(f *accounting.Fields) string {
 }
 
 // tellIgnored says how many lines -l could not judge.
-func tellIgnored(inv *invocation, lines int) {
+func tellIgnored(inv *command.Invocation, lines int) {
 	if lines > 0 {
-		fmt.Fprintf(inv.err, "%d jobs ignored for accounting. Jobs' master queue no longer exists.\n\n", lines)
+		fmt.Fprintf(inv.Err, "%d jobs ignored for accounting. Jobs' master queue no longer exists.\n\n", lines)
 	}
 }

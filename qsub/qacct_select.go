@@ -11,6 +11,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -36,7 +37,7 @@ func (s *selection) job(text string) error {
 	if number, task, ok := strings.Cut(text, "."); ok && isNumber(number) && isNumber(task) {
 		n, err := strconv.Atoi(task)
 		if err != nil || n == 0 {
-			return failf("error: job id %s not found", text)
+			return command.Failf("error: job id %s not found", text)
 		}
 		s.name, s.tasks = number, []api.Tasks{{First: n, Last: n, Step: 1}}
 	}
@@ -47,7 +48,7 @@ func (s *selection) job(text string) error {
 	// An empty name is no name, and still not all jobs.
 	s.pattern = shellPattern(s.name)
 	if _, err := path.Match(s.pattern, ""); err != nil || s.name == "" {
-		return failf("error: job name %s not found", api.Visible(s.name))
+		return command.Failf("error: job name %s not found", api.Visible(s.name))
 	}
 	end := strings.IndexAny(s.pattern, `*?[\`)
 	s.exact = end < 0
@@ -92,7 +93,7 @@ func (s *selection) notFound() error {
 	case s.number == nil:
 		text = "error: job name " + api.Visible(s.name) + " not found"
 	}
-	return failf("%s", text)
+	return command.Failf("%s", text)
 }
 
 // keeps reports whether a line is wanted, and then has it taken apart. It is

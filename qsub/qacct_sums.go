@@ -13,6 +13,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/command"
 )
 
 // sumColumn is an option that makes qacct sum up by a field.
@@ -251,7 +252,7 @@ func (s *sums) width(i int, rows []*sumRow) int {
 }
 
 // writeSums prints a list with an object for each row.
-func writeSums(inv *invocation, total *sums) error {
+func writeSums(inv *command.Invocation, total *sums) error {
 	rows := total.sorted()
 	for i, r := range rows {
 		var b bytes.Buffer
@@ -281,7 +282,7 @@ func writeSums(inv *invocation, total *sums) error {
 		if i == 0 {
 			before = "[\n"
 		}
-		fmt.Fprintf(inv.out, "%s{%s}", before, b.Bytes()[1:])
+		fmt.Fprintf(inv.Out, "%s{%s}", before, b.Bytes()[1:])
 	}
 	endList(inv, len(rows) > 0)
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/command"
 )
 
 // TestQacctGolden compares with what qacct of Grid Engine 8.1.9 printed for the
@@ -420,7 +421,7 @@ func BenchmarkQacct(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var out, errout bytes.Buffer
-				if exit := (&program{version, commands}).run(b.Context(), append([]string{"qacct", "-f", file}, strings.Fields(bench.args)...), nil, &out, &errout); exit != 0 || !strings.Contains(out.String(), bench.want) {
+				if exit := (&command.Program{Version: version, Tables: commands}).Run(b.Context(), append([]string{"qacct", "-f", file}, strings.Fields(bench.args)...), nil, &out, &errout); exit != 0 || !strings.Contains(out.String(), bench.want) {
 					b.Fatalf("exit %d, %s%s; want %q", exit, out.String(), errout.String(), bench.want)
 				}
 			}

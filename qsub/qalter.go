@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -33,14 +34,14 @@ type alteration struct {
 }
 
 // qalter changes jobs that are not finished.
-func qalter(ctx context.Context, inv *invocation, args []string) error {
+func qalter(ctx context.Context, inv *command.Invocation, args []string) error {
 	a, err := parseAlteration(inv, args)
 	if err != nil {
 		return err
 	}
 	r := &a.request
 	if len(r.Jobs) == 0 && len(r.Users) == 0 {
-		return inv.noArguments()
+		return inv.NoArguments()
 	}
 	j, err := newJob(a.settings)
 	if err != nil {
@@ -58,43 +59,43 @@ func qalter(ctx context.Context, inv *invocation, args []string) error {
 		return showAltered(ctx, inv, r)
 	}
 	var reply api.AlterReply
-	err = inv.client.Call(ctx, api.VerbAlter, r, &reply)
+	err = inv.Client.Call(ctx, api.VerbAlter, r, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
 		// Nothing was altered, and no job is to blame.
 		reply.Lines, err = []api.Line{{Text: e.Text, Failed: true, Code: e.Code}}, nil
 	}
 	if err != nil {
-		return inv.callFailed(err)
+		return inv.CallFailed(err)
 	}
 	return printLines(inv, reply.Lines, a.json, func(api.Code) int { return option.ExitFailed })
 }
 
 // told prints the lines of a reply, for people or for programs.
-func printLines(inv *invocation, lines []api.Line, asJSON bool, exit func(api.Code) int) error {
+func printLines(inv *command.Invocation, lines []api.Line, asJSON bool, exit func(api.Code) int) error {
 	if !asJSON {
-		return inv.report(lines, exit)
+		return inv.Report(lines, exit)
 	}
-	if err := inv.printJSON(&api.AlterReply{Lines: lines}); err != nil {
+	if err := inv.PrintJSON(&api.AlterReply{Lines: lines}); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(lines, func(l api.Line) bool { return l.Failed }); i >= 0 {
-		return &failure{exit: exit(lines[i].Code)}
+		return &command.Failure{Exit: exit(lines[i].Code)}
 	}
 	return nil
 }
 
 // alteration reads a command line.
-func parseAlteration(inv *invocation, args []string) (*alteration, error) {
-	settings, operands, err := option.MixedArgs(inv.command, args, include)
+func parseAlteration(inv *command.Invocation, args []string) (*alteration, error) {
+	settings, operands, err := option.MixedArgs(inv.Command, args, include)
 	if err != nil {
 		return nil, err
 	}
-	if err := inv.asked(settings); err != nil {
+	if err := inv.Answer(settings); err != nil {
 		return nil, err
 	}
 	a := &alteration{}
 	r := &a.request
-	if operands != nil && inv.command == option.Qalter {
+	if operands != nil && inv.Command == option.Qalter {
 		if len(operands) == 0 {
 			return nil, &option.Error{Exit: option.ExitUsage, Text: "-- option must be followed by job arguments"}
 		}
@@ -107,7 +108,7 @@ func parseAlteration(inv *invocation, args []string) (*alteration, error) {
 		o := &settings[i]
 		if o.Option == nil {
 			if err := jobs.add(o.Value()); err != nil {
-				return nil, failWith(option.ExitUsage, "%s", err)
+				return nil, command.FailWith(option.ExitUsage, "%s", err)
 			}
 			continue
 		}
@@ -115,14 +116,14 @@ func parseAlteration(inv *invocation, args []string) (*alteration, error) {
 		case "-u":
 			r.Users = append(r.Users, list(o.Value())...)
 		case "-h":
-			if strings.Trim(o.Value(), api.HoldLetters) != "" || inv.command == option.Qresub && len(o.Value()) > 1 && strings.Contains(o.Value(), "n") {
+			if strings.Trim(o.Value(), api.HoldLetters) != "" || inv.Command == option.Qresub && len(o.Value()) > 1 && strings.Contains(o.Value(), "n") {
 				return nil, o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
 			}
 			r.Hold += o.Value()
 		case "-failed":
 			a.failed = true
 		case "-t":
-			if inv.command == option.Qresub {
+			if inv.Command == option.Qresub {
 				if _, _, err := parseTasks(o); err != nil {
 					return nil, err
 				}
@@ -177,27 +178,27 @@ func (a *alteration) field(o *option.Setting, soft *bool) {
 
 // tasksRefused is the error of what cannot be done to single tasks.
 func tasksRefused() error {
-	return failWith(exitTask, "denied: the selected option works only on jobs and not on tasks")
+	return command.FailWith(exitTask, "denied: the selected option works only on jobs and not on tasks")
 }
 
 // unwrapped takes from an error the words that are for a job to be submitted.
 func unwrapped(err error) error {
-	if f, ok := errors.AsType[*failure](err); ok {
-		text := strings.TrimPrefix(f.text, "Unable to run job: ")
-		return failWith(f.exit, "%s", strings.TrimSuffix(text, "\nExiting."))
+	if f, ok := errors.AsType[*command.Failure](err); ok {
+		text := strings.TrimPrefix(f.Text, "Unable to run job: ")
+		return command.FailWith(f.Exit, "%s", strings.TrimSuffix(text, "\nExiting."))
 	}
 	return err
 }
 
 // showAltered shows jobs as they would be, and changes nothing.
-func showAltered(ctx context.Context, inv *invocation, r *api.AlterRequest) error {
+func showAltered(ctx context.Context, inv *command.Invocation, r *api.AlterRequest) error {
 	var reply api.DetailReply
 	words := r.Jobs
 	if len(words) == 0 {
 		words = []string{"*"}
 	}
-	if err := inv.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: words}, &reply); err != nil {
-		return inv.callFailed(err)
+	if err := inv.Client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: words}, &reply); err != nil {
+		return inv.CallFailed(err)
 	}
 	for i := range reply.Jobs {
 		d := &reply.Jobs[i]
@@ -216,13 +217,13 @@ func showAltered(ctx context.Context, inv *invocation, r *api.AlterRequest) erro
 		for _, c := range r.Context {
 			d.Request.Context = api.ChangeContext(d.Request.Context, c)
 		}
-		writeDetail(inv.out, d, true)
+		writeDetail(inv.Out, d, true)
 	}
 	var lines []api.Line
 	for _, word := range reply.Missing {
 		lines = append(lines, api.Line{Text: "denied: job \"" + word + "\" does not exist", Failed: true})
 	}
-	return inv.report(lines, func(api.Code) int { return option.ExitFailed })
+	return inv.Report(lines, func(api.Code) int { return option.ExitFailed })
 }
 
 // contextWords reads the variables of -ac, -dc and -sc.
@@ -255,38 +256,38 @@ func (j *job) changeContext(o *option.Setting) error {
 }
 
 // qresub submits copies of jobs, whether they are finished or not.
-func qresub(ctx context.Context, inv *invocation, args []string) error {
+func qresub(ctx context.Context, inv *command.Invocation, args []string) error {
 	a, err := parseAlteration(inv, args)
 	if err != nil {
 		return err
 	}
 	if len(a.request.Jobs) == 0 {
-		return inv.noArguments()
+		return inv.NoArguments()
 	}
 	if a.tasks {
 		return tasksRefused()
 	}
 	if a.failed && a.only != "" {
-		return failWith(option.ExitUsage, "-failed and -t exclude each other")
+		return command.FailWith(option.ExitUsage, "-failed and -t exclude each other")
 	}
 	var reply api.ResubmitReply
-	err = inv.client.Call(ctx, api.VerbResubmit, &api.ResubmitRequest{Jobs: a.request.Jobs, Failed: a.failed, Tasks: a.only, Hold: a.request.Hold}, &reply)
+	err = inv.Client.Call(ctx, api.VerbResubmit, &api.ResubmitRequest{Jobs: a.request.Jobs, Failed: a.failed, Tasks: a.only, Hold: a.request.Hold}, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
 		reply.Failed, err = e, nil
 	}
 	if err != nil {
-		return inv.callFailed(err)
+		return inv.CallFailed(err)
 	}
 	exit := exitTask
 	if f := reply.Failed; f != nil && strings.HasSuffix(f.Text, " hold") {
 		exit = option.ExitDenied
 	}
 	if a.json {
-		if err := inv.printJSON(&reply); err != nil {
+		if err := inv.PrintJSON(&reply); err != nil {
 			return err
 		}
 		if reply.Failed != nil {
-			return &failure{exit: exit}
+			return &command.Failure{Exit: exit}
 		}
 		return nil
 	}
@@ -305,5 +306,5 @@ func qresub(ctx context.Context, inv *invocation, args []string) error {
 	if reply.Failed != nil {
 		lines = append(lines, api.Line{Text: reply.Failed.Text, Failed: true})
 	}
-	return inv.report(lines, func(api.Code) int { return exit })
+	return inv.Report(lines, func(api.Code) int { return exit })
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -74,7 +75,7 @@ var absent = map[string]struct {
 
 // conf is one call of qconf.
 type conf struct {
-	*invocation
+	*command.Invocation
 	json, dry bool
 }
 
@@ -95,19 +96,19 @@ func (t *step) names() (names []string) {
 
 // qconf shows the configuration that is in force, changes it, and has execd
 // read it again.
-func qconf(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qconf(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
-	c := &conf{invocation: inv}
+	c := &conf{Invocation: inv}
 	var steps []step
 	changes := false
 	for i := range settings {
 		o := &settings[i]
 		switch {
 		case o.Option == nil && (len(steps) == 0 || len(steps[len(steps)-1].Args) == 0):
-			return inv.noOperand(o)
+			return inv.NoOperand(o)
 		case o.Option == nil:
 			last := &steps[len(steps)-1]
 			last.words = append(last.words, o.Value())
@@ -123,7 +124,7 @@ func qconf(ctx context.Context, inv *invocation, args []string) error {
 	}
 	switch {
 	case len(steps) == 0:
-		return inv.noArguments()
+		return inv.NoArguments()
 	case c.dry && !changes:
 		return &option.Error{Exit: option.ExitFailed, Text: "-dry goes with an option that changes something"}
 	}
@@ -168,14 +169,14 @@ func (c *conf) forEach(names []string, do func(name string) error) error {
 	var failed error
 	for _, name := range names {
 		if err := do(name); err != nil {
-			f, ok := err.(*failure) //nolint:errorlint // any other is none of execd's, and ends the command
+			f, ok := err.(*command.Failure) //nolint:errorlint // any other is none of execd's, and ends the command
 			if !ok || len(names) == 1 {
 				return err
 			}
-			if f.text != "" {
-				fmt.Fprintln(c.err, f.text)
+			if f.Text != "" {
+				fmt.Fprintln(c.Err, f.Text)
 			}
-			failed = failedWith(f.exit)
+			failed = failedWith(f.Exit)
 		}
 	}
 	return failed
@@ -184,11 +185,11 @@ func (c *conf) forEach(names []string, do func(name string) error) error {
 // absent says that something is not there.
 func (c *conf) absent(t *step, format string, exit int) error {
 	if !strings.Contains(format, "%") {
-		fmt.Fprintln(c.err, format)
+		fmt.Fprintln(c.Err, format)
 		return failedWith(exit)
 	}
 	for _, name := range t.names() {
-		fmt.Fprintf(c.err, format+"\n", api.Visible(name))
+		fmt.Fprintf(c.Err, format+"\n", api.Visible(name))
 	}
 	return failedWith(exit)
 }
@@ -198,7 +199,7 @@ func failedWith(exit int) error {
 	if exit == 0 {
 		return nil
 	}
-	return &failure{exit: exit}
+	return &command.Failure{Exit: exit}
 }
 
 // show prints a part of the configuration.
@@ -209,13 +210,13 @@ func (c *conf) show(ctx context.Context, what *api.ShowRequest) error {
 	}
 	switch text, ok := none[what.Kind]; {
 	case c.json:
-		err = c.printJSON(reply)
+		err = c.PrintJSON(reply)
 	case reply.Text == "" && what.List && ok:
-		return failf("%s", text)
+		return command.Failf("%s", text)
 	case os.Getenv("SGE_SINGLE_LINE") != "":
-		_, err = c.out.WriteString(unfolded(reply.Text))
+		_, err = c.Out.WriteString(unfolded(reply.Text))
 	default:
-		_, err = c.out.WriteString(reply.Text)
+		_, err = c.Out.WriteString(reply.Text)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write standard output: %w", err)
@@ -239,17 +240,17 @@ func unfolded(text string) string {
 // ask asks for a part of the configuration.
 func (c *conf) ask(ctx context.Context, what *api.ShowRequest) (*api.ShowReply, error) {
 	var reply api.ShowReply
-	return &reply, c.failed(c.client.Call(ctx, api.VerbShow, what, &reply))
+	return &reply, c.failed(c.Client.Call(ctx, api.VerbShow, what, &reply))
 }
 
 // failed gives what execd refuses the form of Grid Engine's qconf: its own
 // words alone.
 func (c *conf) failed(err error) error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
-		return failf("%s", visibleLines(e.Text))
+		return command.Failf("%s", command.VisibleLines(e.Text))
 	}
 	if err != nil {
-		return c.callFailed(err)
+		return c.CallFailed(err)
 	}
 	return nil
 }
@@ -272,21 +273,21 @@ func (c *conf) having(ctx context.Context, t *step) error {
 // where they are scheduled: there is but one. It is there already.
 func (c *conf) hosts(ctx context.Context, t *step) error {
 	var reply api.StatusReply
-	if err := c.client.Call(ctx, api.VerbStatus, &api.StatusRequest{}, &reply); err != nil {
-		return c.callFailed(err)
+	if err := c.Client.Call(ctx, api.VerbStatus, &api.StatusRequest{}, &reply); err != nil {
+		return c.CallFailed(err)
 	}
 	object := map[string]string{"-ah": "adminhost", "-as": "submithost"}[t.Name]
 	if object == "" {
-		fmt.Fprintln(c.out, api.Visible(reply.Host))
+		fmt.Fprintln(c.Out, api.Visible(reply.Host))
 		return nil
 	}
 	var failed error
 	for _, host := range t.names() {
 		if host == reply.Host {
-			fmt.Fprintf(c.err, "%s %q already exists\n", object, host)
+			fmt.Fprintf(c.Err, "%s %q already exists\n", object, host)
 			continue
 		}
-		fmt.Fprintf(c.err, "%s %q cannot be added: commands are answered on %s alone\n", object, api.Visible(host), reply.Host)
+		fmt.Fprintf(c.Err, "%s %q cannot be added: commands are answered on %s alone\n", object, api.Visible(host), reply.Host)
 		failed = failedWith(option.ExitFailed)
 	}
 	return failed
@@ -295,29 +296,29 @@ func (c *conf) hosts(ctx context.Context, t *step) error {
 // reload has execd read its configuration again and tells what came of it.
 func (c *conf) reload(ctx context.Context) error {
 	var reply api.ReloadReply
-	if err := c.client.Call(ctx, api.VerbReload, &api.ReloadRequest{}, &reply); err != nil {
-		return c.callFailed(err)
+	if err := c.Client.Call(ctx, api.VerbReload, &api.ReloadRequest{}, &reply); err != nil {
+		return c.CallFailed(err)
 	}
 	if c.json {
-		if err := c.printJSON(&reply); err != nil {
+		if err := c.PrintJSON(&reply); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 	} else {
 		for _, line := range reply.Changed {
-			fmt.Fprintln(c.out, api.Visible(line))
+			fmt.Fprintln(c.Out, api.Visible(line))
 		}
 		for _, line := range reply.BrokenHooks {
-			fmt.Fprintf(c.err, "qconf: broken hook: %s\n", api.Visible(line))
+			fmt.Fprintf(c.Err, "qconf: broken hook: %s\n", api.Visible(line))
 		}
 		for _, line := range reply.Problems {
-			fmt.Fprintln(c.err, api.Visible(line))
+			fmt.Fprintln(c.Err, api.Visible(line))
 		}
 	}
 	switch {
 	case len(reply.Problems) > 0:
-		return failf("qconf: the configuration was not changed")
+		return command.Failf("qconf: the configuration was not changed")
 	case len(reply.Changed) == 0 && !c.json:
-		fmt.Fprintln(c.out, "the configuration has not changed")
+		fmt.Fprintln(c.Out, "the configuration has not changed")
 	}
 	return nil
 }

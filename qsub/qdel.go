@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
 // qdel deletes jobs.
-func qdel(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qdel(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
@@ -20,7 +21,7 @@ func qdel(ctx context.Context, inv *invocation, args []string) error {
 		switch {
 		case o.Option == nil:
 			if err := jobs.add(o.Value()); err != nil {
-				return failf("error: %s", err)
+				return command.Failf("error: %s", err)
 			}
 		case o.Name == "-u":
 			request.Users = append(request.Users, list(o.Value())...)
@@ -34,11 +35,11 @@ func qdel(ctx context.Context, inv *invocation, args []string) error {
 	}
 	request.Jobs = jobs.words
 	if len(request.Jobs) == 0 && len(request.Users) == 0 {
-		return inv.noArguments()
+		return inv.NoArguments()
 	}
 	var reply api.DeleteReply
-	if err := inv.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
-		return inv.callFailed(err)
+	if err := inv.Client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
+		return inv.CallFailed(err)
 	}
-	return inv.report(reply.Lines, func(api.Code) int { return option.ExitFailed })
+	return inv.Report(reply.Lines, func(api.Code) int { return option.ExitFailed })
 }

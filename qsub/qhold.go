@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -16,13 +17,13 @@ const (
 )
 
 // qhold sets holds of jobs and, as qrls, takes them away.
-func qhold(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qhold(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
 	request := api.ModifyRequest{Action: api.ActionHold, Hold: "u"}
-	if inv.command == option.Qrls {
+	if inv.Command == option.Qrls {
 		request.Action = api.ActionRelease
 	}
 	var jobs jobWords
@@ -31,7 +32,7 @@ func qhold(ctx context.Context, inv *invocation, args []string) error {
 		switch {
 		case o.Option == nil:
 			if err := jobs.add(o.Value()); err != nil {
-				return failWith(option.ExitUsage, "%s", err)
+				return command.FailWith(option.ExitUsage, "%s", err)
 			}
 		case o.Name == "-u":
 			request.Users = append(request.Users, list(o.Value())...)
@@ -48,13 +49,13 @@ func qhold(ctx context.Context, inv *invocation, args []string) error {
 	}
 	request.Jobs = jobs.words
 	if len(request.Jobs) == 0 && len(request.Users) == 0 {
-		return inv.noArguments()
+		return inv.NoArguments()
 	}
 	var reply api.ModifyReply
-	if err := inv.client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
-		return inv.callFailed(err)
+	if err := inv.Client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
+		return inv.CallFailed(err)
 	}
-	return inv.report(reply.Lines, func(code api.Code) int {
+	return inv.Report(reply.Lines, func(code api.Code) int {
 		switch code {
 		case api.CodeNotFound:
 			return exitNoJob
@@ -96,8 +97,8 @@ var actionOf = map[string]struct {
 
 // qmod changes the state of jobs and queues. Each of its options goes with the
 // words up to the next one.
-func qmod(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qmod(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
@@ -135,12 +136,12 @@ func qmod(ctx context.Context, inv *invocation, args []string) error {
 			c.request.Queues = append(c.request.Queues, list(o.Value())...)
 		default:
 			if err := c.jobs.add(o.Value()); err != nil {
-				return failf("%s", err)
+				return command.Failf("%s", err)
 			}
 		}
 	}
 	if len(changes) == 0 {
-		return inv.noArguments()
+		return inv.NoArguments()
 	}
 	var host *api.HostReply
 	var lines []api.Line
@@ -151,7 +152,7 @@ func qmod(ctx context.Context, inv *invocation, args []string) error {
 			queue := false
 			if c.of&ofQueues != 0 && !isNumber(word[:1]) {
 				if host == nil {
-					if host, err = inv.host(ctx, &api.HostRequest{}); err != nil {
+					if host, err = inv.Host(ctx, &api.HostRequest{}); err != nil {
 						return err
 					}
 				}
@@ -165,10 +166,10 @@ func qmod(ctx context.Context, inv *invocation, args []string) error {
 			}
 		}
 		var reply api.ModifyReply
-		if err := inv.client.Call(ctx, api.VerbModify, &c.request, &reply); err != nil {
-			return inv.callFailed(err)
+		if err := inv.Client.Call(ctx, api.VerbModify, &c.request, &reply); err != nil {
+			return inv.CallFailed(err)
 		}
 		lines = append(lines, reply.Lines...)
 	}
-	return inv.report(lines, func(api.Code) int { return option.ExitFailed })
+	return inv.Report(lines, func(api.Code) int { return option.ExitFailed })
 }

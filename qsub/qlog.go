@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -24,8 +25,8 @@ type logView struct {
 
 // qlog shows the output of a job. Execd says where it is; the files are opened
 // with the rights of the caller, and nobody else's.
-func qlog(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qlog(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func qlog(ctx context.Context, inv *invocation, args []string) error {
 }
 
 // parseLog reads the options of qlog.
-func parseLog(inv *invocation, settings []option.Setting) (*logView, error) {
+func parseLog(inv *command.Invocation, settings []option.Setting) (*logView, error) {
 	v := &logView{lines: -1}
 	for i := range settings {
 		o := &settings[i]
@@ -59,7 +60,7 @@ func parseLog(inv *invocation, settings []option.Setting) (*logView, error) {
 		case o.Option == nil:
 			var word jobWords
 			if err := word.add(o.Value()); err != nil {
-				return nil, failf("error: %s", err)
+				return nil, command.Failf("error: %s", err)
 			}
 			if v.job != "" || len(word.words) != 1 {
 				return nil, &option.Error{Text: "one job at a time, please", Hint: `Type "qlog -help" for the options.`}
@@ -80,7 +81,7 @@ func parseLog(inv *invocation, settings []option.Setting) (*logView, error) {
 		}
 	}
 	if v.job == "" {
-		return nil, inv.noArguments()
+		return nil, inv.NoArguments()
 	}
 	if !v.out && !v.err {
 		v.out, v.err = true, true
@@ -98,7 +99,7 @@ func tasksOf(word string) string {
 
 // logs are the files that are shown.
 type logs struct {
-	inv   *invocation
+	inv   *command.Invocation
 	view  *logView
 	job   int
 	array bool
@@ -118,11 +119,11 @@ func (l *logs) word(tasks string) string {
 
 func (l *logs) ask(ctx context.Context, word string) (*api.OutputReply, error) {
 	var reply api.OutputReply
-	if err := l.inv.client.Call(ctx, api.VerbOutput, &api.OutputRequest{Job: word}, &reply); err != nil {
+	if err := l.inv.Client.Call(ctx, api.VerbOutput, &api.OutputRequest{Job: word}, &reply); err != nil {
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
-			return nil, failf("%s", api.Visible(e.Text))
+			return nil, command.Failf("%s", api.Visible(e.Text))
 		}
-		return nil, l.inv.callFailed(err)
+		return nil, l.inv.CallFailed(err)
 	}
 	return &reply, nil
 }
@@ -159,7 +160,7 @@ func (l *logs) close() {
 
 // say tells the user something about a file.
 func (l *logs) say(format string, args ...any) {
-	fmt.Fprintf(l.inv.err, "qlog: "+format+"\n", args...)
+	fmt.Fprintf(l.inv.Err, "qlog: "+format+"\n", args...)
 }
 
 // show prints what there is.
@@ -180,7 +181,7 @@ func (l *logs) show(where *api.OutputReply) error {
 		}
 		f.finish()
 		f.close()
-		if err := l.inv.out.Flush(); err != nil {
+		if err := l.inv.Out.Flush(); err != nil {
 			return err
 		}
 		if errors.Is(err, errNowhere) {
@@ -189,7 +190,7 @@ func (l *logs) show(where *api.OutputReply) error {
 		if err == nil {
 			continue
 		}
-		failed = &failure{exit: option.ExitFailed}
+		failed = &command.Failure{Exit: option.ExitFailed}
 		if !errors.Is(err, fs.ErrNotExist) || !f.waits() {
 			l.say("%s", api.Visible(err.Error()))
 		} else if waits != f.task {
@@ -224,10 +225,10 @@ func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
 	}
 	watch := newWatch()
 	defer watch.close()
-	if len(l.files) > 0 && l.files[0].waits() && l.inv.notes != nil {
+	if len(l.files) > 0 && l.files[0].waits() && l.inv.Notes != nil {
 		l.say("job %s has not started yet", l.word(l.tasks))
 	}
-	err := l.inv.interruptible(ctx, func(ctx context.Context) error {
+	err := l.inv.Interruptible(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		over := make(chan error, 1)
 		go func() { over <- w.wait(ctx) }()
@@ -235,13 +236,13 @@ func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
 		cancel()
 		return err
 	})
-	if by := (interrupted{}); errors.As(err, &by) {
-		return &failure{exit: by.exit()}
+	if by := (command.Interrupted{}); errors.As(err, &by) {
+		return &command.Failure{Exit: by.Exit()}
 	}
 	if err != nil {
 		return err
 	}
-	return cmp.Or(l.inv.out.Flush(), w.verdict())
+	return cmp.Or(l.inv.Out.Flush(), w.verdict())
 }
 
 // until copies until over says that there will be no more.
@@ -263,7 +264,7 @@ func (l *logs) until(ctx context.Context, over <-chan error, ended <-chan int, w
 			}
 			blind = blind || !known
 		}
-		if err := l.inv.out.Flush(); err != nil {
+		if err := l.inv.Out.Flush(); err != nil {
 			return err
 		}
 		if last {
@@ -333,5 +334,5 @@ func (l *logs) endOf(ctx context.Context, task int) error {
 		f.close()
 	}
 	l.files = kept
-	return l.inv.out.Flush()
+	return l.inv.Out.Flush()
 }

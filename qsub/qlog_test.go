@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/qsub/internal/command"
 )
 
 // The last lines of a file are those that a plain reading of all of it gives.
@@ -42,7 +44,7 @@ func TestPrefix(t *testing.T) {
 	text := "one\n\ntwo" + strings.Repeat("x", 2*maxLogLine) + "\nend"
 	for _, piece := range []int{1, 2, 3, 1000, len(text)} {
 		var out bytes.Buffer
-		inv := &invocation{out: bufio.NewWriter(&out)}
+		inv := &command.Invocation{Out: bufio.NewWriter(&out)}
 		f := &logFile{logs: &logs{inv: inv}, stream: "stdout", prefix: "3: "}
 		for rest := text; rest != ""; {
 			n := min(piece, len(rest))
@@ -52,7 +54,7 @@ func TestPrefix(t *testing.T) {
 			rest = rest[n:]
 		}
 		f.finish()
-		if err := inv.out.Flush(); err != nil {
+		if err := inv.Out.Flush(); err != nil {
 			t.Fatal(err)
 		}
 		got := out.String()

@@ -16,6 +16,7 @@ import (
 	"paddock/execd/api"
 	"paddock/qrsh/client"
 	"paddock/qrsh/wire"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -30,8 +31,8 @@ const canceled = "Request for interactive job has been canceled."
 var loginNames = map[option.Command]string{option.Qrsh: "QRLOGIN", option.Qlogin: "QLOGIN"}
 
 // qrsh runs a command, or a login shell, as a job with the caller's streams.
-func qrsh(ctx context.Context, inv *invocation, args []string) error {
-	defaults, line, command, err := readOptions(inv, args)
+func qrsh(ctx context.Context, inv *command.Invocation, args []string) error {
+	defaults, line, argv, err := readOptions(inv, args)
 	if err != nil {
 		return err
 	}
@@ -41,44 +42,44 @@ func qrsh(ctx context.Context, inv *invocation, args []string) error {
 	}
 	switch {
 	case j.into != "":
-		return into(ctx, inv, line, command)
+		return into(ctx, inv, line, argv)
 	case j.inherit:
-		return inherit(ctx, inv, j, command)
+		return inherit(ctx, inv, j, argv)
 	case j.reconnect != 0:
 		return reconnect(ctx, inv, j)
 	}
-	if err := makeInteractive(inv, j, command); err != nil {
+	if err := makeInteractive(inv, j, argv); err != nil {
 		return err
 	}
 	if j.verify {
-		writeDetail(inv.out, &api.Detail{Request: j.req}, true)
+		writeDetail(inv.Out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
 	c := interactiveClient(inv, j)
 	if j.req.Interactive.Client, err = c.Listen(); err != nil {
-		return failWith(exitConnection, "%s: %s", inv.command, api.Visible(err.Error()))
+		return command.FailWith(exitConnection, "%s: %s", inv.Command, api.Visible(err.Error()))
 	}
 	return runInteractive(ctx, inv, j, c)
 }
 
 // makeInteractive makes the request that of an interactive job.
-func makeInteractive(inv *invocation, j *job, command []string) error {
-	if inv.command == option.Qlogin && len(command) > 0 {
+func makeInteractive(inv *command.Invocation, j *job, argv []string) error {
+	if inv.Command == option.Qlogin && len(argv) > 0 {
 		return &option.Error{Exit: option.ExitUsage, Text: "qlogin takes no command; qrsh does"}
 	}
 	r := &j.req
 	if j.hasBinary && !r.Binary {
 		return &option.Error{Exit: option.ExitUsage, Text: "option -b n is not supported: a script is for qsub; qrsh runs a command"}
 	}
-	login := len(command) == 0
-	name := loginNames[inv.command]
+	login := len(argv) == 0
+	name := loginNames[inv.Command]
 	if login {
-		command = []string{name}
+		argv = []string{name}
 	}
 	r.Binary = true
 	if !login && !j.hasName {
 		// Of "a; b" the name of a, as Grid Engine calls such jobs.
-		word, _, _ := strings.Cut(command[0], ";")
+		word, _, _ := strings.Cut(argv[0], ";")
 		if words := strings.Fields(word); len(words) > 0 {
 			name = path.Base(words[0])
 		}
@@ -86,10 +87,10 @@ func makeInteractive(inv *invocation, j *job, command []string) error {
 	if !j.hasName {
 		r.Name, j.hasName = name, true
 	}
-	if err := j.compose("", nil, command); err != nil {
+	if err := j.compose("", nil, argv); err != nil {
 		return err
 	}
-	r.Interactive = &api.Interactive{Login: login, Terminal: j.wantsTerminal(login), Qlogin: inv.command == option.Qlogin, Lost: j.lost}
+	r.Interactive = &api.Interactive{Login: login, Terminal: j.wantsTerminal(login), Qlogin: inv.Command == option.Qlogin, Lost: j.lost}
 	j.onlyInteractive()
 	if r.Interactive.Terminal {
 		r.Origin[0] = originTerminal()
@@ -120,14 +121,14 @@ func (j *job) onlyInteractive() {
 }
 
 // interactiveClient returns the caller's end of the job.
-func interactiveClient(inv *invocation, j *job) *client.Client {
+func interactiveClient(inv *command.Invocation, j *job) *client.Client {
 	c := &client.Client{
-		Execd: inv.client, Address: j.listen, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote, Escape: j.escape,
+		Execd: inv.Client, Address: j.listen, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote, Escape: j.escape,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 	}
 	say := func(format string, args ...any) {
 		// The terminal may be raw, where a line does not begin at its left.
-		fmt.Fprintf(inv.err, "\r%s: %s\r\n", inv.command, api.Visible(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(inv.Err, "\r%s: %s\r\n", inv.Command, api.Visible(fmt.Sprintf(format, args...)))
 	}
 	c.Verbose = func(format string, args ...any) {
 		if j.verbose {
@@ -135,7 +136,7 @@ func interactiveClient(inv *invocation, j *job) *client.Client {
 		}
 	}
 	c.Notice = func(format string, args ...any) {
-		if j.verbose || c.Raw && inv.notes != nil {
+		if j.verbose || c.Raw && inv.Notes != nil {
 			say(format, args...)
 		}
 	}
@@ -146,7 +147,7 @@ func interactiveClient(inv *invocation, j *job) *client.Client {
 }
 
 // runInteractive submits the job and stays with it.
-func runInteractive(ctx context.Context, inv *invocation, j *job, c *client.Client) error {
+func runInteractive(ctx context.Context, inv *command.Invocation, j *job, c *client.Client) error {
 	reply, err := submitInteractive(ctx, inv, j)
 	if err != nil || reply.Job == 0 {
 		return err // or verified
@@ -162,46 +163,46 @@ func runInteractive(ctx context.Context, inv *invocation, j *job, c *client.Clie
 }
 
 // submitInteractive submits the job and says so.
-func submitInteractive(ctx context.Context, inv *invocation, j *job) (*api.SubmitReply, error) {
+func submitInteractive(ctx context.Context, inv *command.Invocation, j *job) (*api.SubmitReply, error) {
 	var reply api.SubmitReply
 	interrupted, err := answered(ctx, func(ctx context.Context) error {
-		return inv.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
+		return inv.Client.Call(ctx, api.VerbSubmit, &j.req, &reply)
 	})
 	switch e, ok := errors.AsType[*api.Error](err); {
 	case err == nil && interrupted && reply.Job != 0:
 		return nil, cancelInteractive(ctx, inv, reply.Job)
 	case err != nil && interrupted:
-		return nil, failf("%s", canceled)
+		return nil, command.Failf("%s", canceled)
 	case ok && e.Code == api.CodeBusy:
 		return nil, notScheduled(inv)
 	case ok && e.Code == api.CodeLimit:
-		return nil, rejected(exitLimit, e.Text)
+		return nil, command.Rejected(exitLimit, e.Text)
 	case err != nil:
-		return nil, rejected(option.ExitFailed, err.Error())
+		return nil, command.Rejected(option.ExitFailed, err.Error())
 	}
 	for _, line := range reply.Lines {
-		fmt.Fprintln(inv.out, api.Visible(line))
+		fmt.Fprintln(inv.Out, api.Visible(line))
 	}
 	warn(inv, reply.Warnings)
 	if reply.Job == 0 {
 		return &reply, nil
 	}
 	say := func(w io.Writer, format string, args ...any) {
-		if j.verbose || inv.command&(option.Qlogin|option.Qsh) != 0 {
+		if j.verbose || inv.Command&(option.Qlogin|option.Qsh) != 0 {
 			fmt.Fprintf(w, format+"\n", args...)
 		}
 	}
-	say(inv.out, "%s", api.Visible(hasBeenSubmitted(&reply)))
-	if err := inv.out.Flush(); err != nil {
+	say(inv.Out, "%s", api.Visible(hasBeenSubmitted(&reply)))
+	if err := inv.Out.Flush(); err != nil {
 		return nil, fmt.Errorf("cannot write standard output: %w", err)
 	}
-	say(inv.err, "waiting for interactive job to be scheduled ...")
+	say(inv.Err, "waiting for interactive job to be scheduled ...")
 	return &reply, nil
 }
 
 // notScheduled is the error of a job that does not start.
-func notScheduled(inv *invocation) error {
-	return failf("Your %q request could not be scheduled, try again later.", inv.command)
+func notScheduled(inv *command.Invocation) error {
+	return command.Failf("Your %q request could not be scheduled, try again later.", inv.Command)
 }
 
 // answerTime is how long the answer to a submission is waited for once it is
@@ -233,29 +234,29 @@ func answered(ctx context.Context, call func(context.Context) error) (interrupte
 
 // cancelInteractive deletes a job that nobody waits for any more, before it has
 // begun.
-func cancelInteractive(ctx context.Context, inv *invocation, number int) error {
+func cancelInteractive(ctx context.Context, inv *command.Invocation, number int) error {
 	request := api.DeleteRequest{Jobs: []string{strconv.Itoa(number)}}
 	var reply api.DeleteReply
-	if err := inv.client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
-		return inv.callFailed(err)
+	if err := inv.Client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
+		return inv.CallFailed(err)
 	}
-	return failf("%s", canceled)
+	return command.Failf("%s", canceled)
 }
 
 // stay carries the streams of a job until it has ended, and ends as it did.
-func stay(ctx context.Context, inv *invocation, c *client.Client, number int, cursor string) error {
+func stay(ctx context.Context, inv *command.Invocation, c *client.Client, number int, cursor string) error {
 	end, err := c.Follow(ctx, number, cursor)
 	if errors.Is(err, client.ErrLost) {
-		return failWith(exitConnection, "%s: %s; job %d: see qstat", inv.command, api.Visible(err.Error()), number)
+		return command.FailWith(exitConnection, "%s: %s; job %d: see qstat", inv.Command, api.Visible(err.Error()), number)
 	}
 	if errors.Is(err, client.ErrLeft) {
-		return failWith(exitConnection, "%s: left job %d, which waits for qrsh -reconnect %[2]d", inv.command, number)
+		return command.FailWith(exitConnection, "%s: left job %d, which waits for qrsh -reconnect %[2]d", inv.Command, number)
 	}
 	if by := (client.Signaled{}); errors.As(err, &by) && c.Begun() {
-		return failWith(interrupted{by.Signal}.exit(), "%s: %v; job %d waits for qrsh -reconnect %[3]d", inv.command, err, number)
+		return command.FailWith(command.Interrupted{Signal: by.Signal}.Exit(), "%s: %v; job %d waits for qrsh -reconnect %[3]d", inv.Command, err, number)
 	}
 	if err != nil {
-		return inv.callFailed(err)
+		return inv.CallFailed(err)
 	}
 	if c.Program != nil {
 		c.Program.Told(int(end.Status))
@@ -264,35 +265,35 @@ func stay(ctx context.Context, inv *invocation, c *client.Client, number int, cu
 }
 
 // endAs ends as a job, or something in it, has.
-func endAs(inv *invocation, number int, end wire.Exit) error {
+func endAs(inv *command.Invocation, number int, end wire.Exit) error {
 	text := ""
 	if end.Reason != "" {
-		text = fmt.Sprintf("%s: job %d: %s", inv.command, number, api.Visible(end.Reason))
+		text = fmt.Sprintf("%s: job %d: %s", inv.Command, number, api.Visible(end.Reason))
 	}
 	if end.Status == 0 && text == "" {
 		return nil
 	}
-	return failWith(int(end.Status), "%s", text)
+	return command.FailWith(int(end.Status), "%s", text)
 }
 
 // reconnect goes on with an interactive job that has lost its client.
-func reconnect(ctx context.Context, inv *invocation, j *job) error {
+func reconnect(ctx context.Context, inv *command.Invocation, j *job) error {
 	j.req.Interactive = &api.Interactive{}
 	c := interactiveClient(inv, j)
 	at, err := c.Listen()
 	if err != nil {
-		return failWith(exitConnection, "%s: %s", inv.command, api.Visible(err.Error()))
+		return command.FailWith(exitConnection, "%s: %s", inv.Command, api.Visible(err.Error()))
 	}
 	calling, stop := signal.NotifyContext(ctx, client.Endings()...)
 	reply, err := c.Attach(calling, j.reconnect, at)
 	stop()
 	if err != nil {
-		return inv.callFailed(err)
+		return inv.CallFailed(err)
 	}
 	c.Raw = reply.Terminal
 	err = stay(ctx, inv, c, j.reconnect, reply.Cursor)
 	if by := (client.Signaled{}); errors.As(err, &by) {
-		return &failure{exit: interrupted{by.Signal}.exit()}
+		return &command.Failure{Exit: command.Interrupted{Signal: by.Signal}.Exit()}
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qrsh/client"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -16,7 +17,7 @@ const nameWindow = "INTERACTIVE"
 
 // qsh opens a terminal window as a job, with the words behind the options as its
 // arguments.
-func qsh(ctx context.Context, inv *invocation, args []string) error {
+func qsh(ctx context.Context, inv *command.Invocation, args []string) error {
 	defaults, line, words, err := readOptions(inv, args)
 	if err != nil {
 		return err
@@ -42,7 +43,7 @@ func qsh(ctx context.Context, inv *invocation, args []string) error {
 		j.req.Env = append(j.req.Env, "XAUTHORITY="+value) // without it nobody may open the window
 	}
 	if j.verify {
-		writeDetail(inv.out, &api.Detail{Request: j.req}, true)
+		writeDetail(inv.Out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
 	// From before the job is there, so that no signal leaves it behind.
@@ -62,23 +63,23 @@ func qsh(ctx context.Context, inv *invocation, args []string) error {
 			return err
 		}
 	}
-	fmt.Fprintf(inv.err, "Your interactive job %d has been successfully scheduled.\n", reply.Job)
+	fmt.Fprintf(inv.Err, "Your interactive job %d has been successfully scheduled.\n", reply.Job)
 	return nil
 }
 
 // waitForStart returns when a job has started for which there may be no slot yet.
-func waitForStart(ctx context.Context, inv *invocation, job *api.SubmitReply) error {
+func waitForStart(ctx context.Context, inv *command.Invocation, job *api.SubmitReply) error {
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor, Start: true}
 	for {
 		var reply api.WaitReply
-		err := inv.patiently(ctx, nil, api.VerbWait, &request, &reply)
+		err := inv.Patiently(ctx, nil, api.VerbWait, &request, &reply)
 		switch {
 		case err != nil:
-			return inv.callFailed(err)
+			return inv.CallFailed(err)
 		case reply.Started || len(reply.Ended) > 0:
 			return nil
 		case reply.Error != "":
-			return failf("%s: job %d: %s", inv.command, job.Job, api.Visible(reply.Error))
+			return command.Failf("%s: job %d: %s", inv.Command, job.Job, api.Visible(reply.Error))
 		case reply.Done:
 			return notScheduled(inv)
 		}
@@ -93,10 +94,10 @@ func (j *job) whichDisplay() (string, error) {
 		display, ok = os.LookupEnv("DISPLAY")
 	}
 	if !ok {
-		return "", failf("error: no DISPLAY variable found with interactive job")
+		return "", command.Failf("error: no DISPLAY variable found with interactive job")
 	}
 	if display == "" {
-		return "", failf("error: empty DISPLAY variable delivered with interactive job")
+		return "", command.Failf("error: empty DISPLAY variable delivered with interactive job")
 	}
 	if !api.PlainDisplay(display) {
 		return "", &option.Error{Exit: option.ExitValue, Text: fmt.Sprintf("%q is not an X display", display)}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 	"paddock/qsub/internal/output"
 )
@@ -30,8 +31,8 @@ type view struct {
 
 // qstat shows the jobs that are not finished, alone or below their queues, or
 // all about some of them.
-func qstat(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qstat(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func qstat(ctx context.Context, inv *invocation, args []string) error {
 	}
 	if v.summary {
 		if v.json {
-			return inv.printJSON(host)
+			return inv.PrintJSON(host)
 		}
 		if v.xml {
 			return xmlQueueSummary(inv, host, v.extended)
@@ -74,9 +75,9 @@ func qstat(ctx context.Context, inv *invocation, args []string) error {
 	case v.xml:
 		return xmlJobs(ctx, inv, v, host, jobs, c.shown)
 	case v.json && v.full:
-		return inv.printJSON(hostAndJobs{host, v.form.apart(jobs)})
+		return inv.PrintJSON(hostAndJobs{host, v.form.apart(jobs)})
 	case v.json:
-		return inv.printJSON(api.JobsReply{Jobs: v.form.apart(jobs)})
+		return inv.PrintJSON(api.JobsReply{Jobs: v.form.apart(jobs)})
 	}
 	queueTable(inv, host, jobs, v)
 	return nil
@@ -144,7 +145,7 @@ func (f *form) apart(jobs []api.JobStatus) []api.JobStatus {
 }
 
 // parseView reads the options of qstat.
-func parseView(inv *invocation, settings []option.Setting) (*view, error) {
+func parseView(inv *command.Invocation, settings []option.Setting) (*view, error) {
 	v := &view{}
 	var operand *option.Setting
 	for i := range settings {
@@ -158,7 +159,7 @@ func parseView(inv *invocation, settings []option.Setting) (*view, error) {
 		}
 	}
 	if operand != nil && !v.detail {
-		return nil, inv.noOperand(operand)
+		return nil, inv.NoOperand(operand)
 	}
 	if v.json && v.xml {
 		return nil, errTwoForms
@@ -227,7 +228,7 @@ func (v *view) group(letters string) error {
 		case 't':
 			v.slots = true
 		default:
-			return failf("wrong character '%s' for -g option", api.Visible(string(letter)))
+			return command.Failf("wrong character '%s' for -g option", api.Visible(string(letter)))
 		}
 	}
 	return nil
@@ -235,8 +236,8 @@ func (v *view) group(letters string) error {
 
 // eachJob asks for jobs and calls do for each as it comes. What do is given is
 // its own only until it returns.
-func eachJob(ctx context.Context, inv *invocation, request *api.JobsRequest, do func(*api.JobStatus)) error {
-	return inv.callFailed(inv.client.Jobs(ctx, request, func(j *api.JobStatus) {
+func eachJob(ctx context.Context, inv *command.Invocation, request *api.JobsRequest, do func(*api.JobStatus)) error {
+	return inv.CallFailed(inv.Client.Jobs(ctx, request, func(j *api.JobStatus) {
 		if request.More && j.More == nil { // an older execd
 			j.More = &api.JobMore{}
 		}
@@ -246,7 +247,7 @@ func eachJob(ctx context.Context, inv *invocation, request *api.JobsRequest, do 
 
 // jobTable prints the jobs, those that run where they run in queues that are
 // shown.
-func jobTable(ctx context.Context, inv *invocation, f *form, c *choice) error {
+func jobTable(ctx context.Context, inv *command.Invocation, f *form, c *choice) error {
 	columns := f.columns()
 	headed := false
 	return eachJob(ctx, inv, &c.request, func(j *api.JobStatus) {
@@ -263,7 +264,7 @@ func jobTable(ctx context.Context, inv *invocation, f *form, c *choice) error {
 
 // queueTable prints queues with their jobs, the jobs that wait, and those that
 // have finished.
-func queueTable(inv *invocation, host *api.HostReply, jobs []api.JobStatus, v *view) {
+func queueTable(inv *command.Invocation, host *api.HostReply, jobs []api.JobStatus, v *view) {
 	width, pendingWidth := 81, 76
 	if v.form.extended {
 		width, pendingWidth = 189, 186
@@ -284,29 +285,29 @@ func queueTable(inv *invocation, host *api.HostReply, jobs []api.JobStatus, v *v
 		}
 		if !headed {
 			headed = true
-			fmt.Fprintln(inv.out, "queuename                      qtype resv/used/tot. load_avg arch          states")
+			fmt.Fprintln(inv.Out, "queuename                      qtype resv/used/tot. load_avg arch          states")
 		}
 		load := "-NA-"
 		if n, err := strconv.ParseFloat(hostValue(host, "load_avg"), 64); err == nil {
 			load = strconv.FormatFloat(n, 'f', 2, 64)
 		}
-		fmt.Fprintf(inv.out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, output.Column(host.Instance(q), 30), q.Type,
+		fmt.Fprintf(inv.Out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, output.Column(host.Instance(q), 30), q.Type,
 			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), load, output.Column(host.Arch, 13), api.Visible(q.States))
 		if host.Drain != nil {
-			fmt.Fprintf(inv.out, "\t%s: the queue takes no jobs\n", host.Drain)
+			fmt.Fprintf(inv.Out, "\t%s: the queue takes no jobs\n", host.Drain)
 		}
 		for k, reason := range q.Reasons {
 			if k >= len(q.States) || strings.IndexByte(v.explain, q.States[k]) < 0 {
 				continue
 			}
 			for why := range strings.Lines(reason) {
-				fmt.Fprintf(inv.out, "\t%s\n", api.Visible(strings.TrimSuffix(why, "\n")))
+				fmt.Fprintf(inv.Out, "\t%s\n", api.Visible(strings.TrimSuffix(why, "\n")))
 			}
 		}
 		if v.values {
 			for _, a := range queueValues(host, q) {
 				if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
-					fmt.Fprintf(inv.out, "\t%s:%s=%s\n", a.Source, a.Name, api.Visible(a.Decimal(false)))
+					fmt.Fprintf(inv.Out, "\t%s:%s=%s\n", a.Source, a.Name, api.Visible(a.Decimal(false)))
 				}
 			}
 		}
@@ -328,7 +329,7 @@ func queueTable(inv *invocation, host *api.HostReply, jobs []api.JobStatus, v *v
 			}
 			if !headed {
 				headed = true
-				fmt.Fprintf(inv.out, "\n%s\n%s\n%s\n", rule, part.title, rule)
+				fmt.Fprintf(inv.Out, "\n%s\n%s\n%s\n", rule, part.title, rule)
 			}
 			jobLines(inv, &v.form, columns, &jobs[i], nil)
 		}
@@ -354,7 +355,7 @@ const summaryStates = "sASCuadDcoE"
 
 // queueSummary prints the slots of each queue, qstat -g c; extended, how many
 // are in each state.
-func queueSummary(inv *invocation, host *api.HostReply, extended bool) {
+func queueSummary(inv *command.Invocation, host *api.HostReply, extended bool) {
 	head := "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  "
 	rule := 80
 	if extended {
@@ -364,7 +365,7 @@ func queueSummary(inv *invocation, host *api.HostReply, extended bool) {
 		head = strings.TrimSuffix(head, " ")
 		rule = len(head) - 1
 	}
-	fmt.Fprintf(inv.out, "%s\n%s\n", head, strings.Repeat("-", rule))
+	fmt.Fprintf(inv.Out, "%s\n%s\n", head, strings.Repeat("-", rule))
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
@@ -380,17 +381,17 @@ func queueSummary(inv *invocation, host *api.HostReply, extended bool) {
 		case strings.ContainsAny(q.States, "aoACDS"):
 			soon, available = q.Total, 0
 		}
-		fmt.Fprintf(inv.out, "%s %7s %6d %6d %6d %6d %6d %6d ", output.Column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
+		fmt.Fprintf(inv.Out, "%s %7s %6d %6d %6d %6d %6d %6d ", output.Column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
 		if extended {
 			for _, letter := range summaryStates {
 				n := 0
 				if strings.ContainsRune(q.States, letter) {
 					n = q.Total
 				}
-				fmt.Fprintf(inv.out, "%5d ", n)
+				fmt.Fprintf(inv.Out, "%5d ", n)
 			}
 		}
-		fmt.Fprintln(inv.out)
+		fmt.Fprintln(inv.Out)
 	}
 }
 
@@ -478,13 +479,13 @@ func (s states) shows(j *api.JobStatus) bool {
 }
 
 // detail is qstat -j.
-func showDetail(ctx context.Context, inv *invocation, v *view) error {
+func showDetail(ctx context.Context, inv *command.Invocation, v *view) error {
 	if len(v.jobs) == 0 {
 		return obstacles(ctx, inv, v)
 	}
 	var reply api.DetailReply
-	if err := inv.client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: v.jobs}, &reply); err != nil {
-		return inv.callFailed(err)
+	if err := inv.Client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: v.jobs}, &reply); err != nil {
+		return inv.CallFailed(err)
 	}
 	shown := make(map[int]bool, len(reply.Jobs))
 	reply.Jobs = slices.DeleteFunc(reply.Jobs, func(d api.Detail) bool {
@@ -496,19 +497,19 @@ func showDetail(ctx context.Context, inv *invocation, v *view) error {
 		return xmlDetail(ctx, inv, &reply, !v.hideCores)
 	}
 	if v.json {
-		if err := inv.printJSON(&reply); err != nil {
+		if err := inv.PrintJSON(&reply); err != nil {
 			return err
 		}
 	} else {
 		for i := range reply.Jobs {
-			writeDetail(inv.out, &reply.Jobs[i], !v.hideCores)
+			writeDetail(inv.Out, &reply.Jobs[i], !v.hideCores)
 		}
 	}
 	if len(reply.Missing) > 0 {
-		if err := inv.out.Flush(); err != nil {
+		if err := inv.Out.Flush(); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
-		return failf("Following jobs do not exist: \n%s\nOf what has ended tells: qacct -j %s", api.Visible(strings.Join(reply.Missing, ", ")), api.Visible(reply.Missing[0]))
+		return command.Failf("Following jobs do not exist: \n%s\nOf what has ended tells: qacct -j %s", api.Visible(strings.Join(reply.Missing, ", ")), api.Visible(reply.Missing[0]))
 	}
 	return nil
 }

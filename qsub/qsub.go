@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/directive"
 	"paddock/qsub/internal/option"
 )
@@ -23,7 +24,7 @@ const (
 )
 
 // qsub submits a job.
-func qsub(ctx context.Context, inv *invocation, args []string) error {
+func qsub(ctx context.Context, inv *command.Invocation, args []string) error {
 	defaults, line, operands, err := readOptions(inv, args)
 	if err != nil {
 		return err
@@ -58,11 +59,11 @@ func qsub(ctx context.Context, inv *invocation, args []string) error {
 
 // readOptions reads the options of a job from defaults files and the command
 // line, and what follows them there.
-func readOptions(inv *invocation, args []string) (defaults, line []option.Setting, operands []string, err error) {
-	if line, operands, err = option.Line(inv.command, args, include); err != nil {
+func readOptions(inv *command.Invocation, args []string) (defaults, line []option.Setting, operands []string, err error) {
+	if line, operands, err = option.Line(inv.Command, args, include); err != nil {
 		return nil, nil, nil, err
 	}
-	if err = inv.asked(line); err != nil {
+	if err = inv.Answer(line); err != nil {
 		return nil, nil, nil, err
 	}
 	defaults, err = defaultsFiles(inv)
@@ -70,17 +71,17 @@ func readOptions(inv *invocation, args []string) (defaults, line []option.Settin
 }
 
 // script reads the script that the operands name.
-func readScript(inv *invocation, operands []string) (name string, script []byte, err error) {
+func readScript(inv *command.Invocation, operands []string) (name string, script []byte, err error) {
 	unreadable := func(exit int, format string, args ...any) error {
-		return failWith(exit, "Unable to read script file because of error: %s", fmt.Sprintf(format, args...))
+		return command.FailWith(exit, "Unable to read script file because of error: %s", fmt.Sprintf(format, args...))
 	}
-	in := inv.in
+	in := inv.In
 	name = "STDIN"
 	if len(operands) > 0 && operands[0] != "-" {
 		name = operands[0]
 		f, err := os.Open(name)
 		if err != nil {
-			return "", nil, unreadable(exitScriptOpen, "error opening %s: %s", api.Visible(name), cause(err))
+			return "", nil, unreadable(exitScriptOpen, "error opening %s: %s", api.Visible(name), command.Cause(err))
 		}
 		defer f.Close()
 		in = f
@@ -90,46 +91,46 @@ func readScript(inv *invocation, operands []string) (name string, script []byte,
 	script, err = io.ReadAll(io.LimitReader(in, api.MaxScript+1))
 	switch {
 	case err != nil && name == "STDIN":
-		return "", nil, unreadable(exitScriptRead, "error reading standard input: %s", cause(err))
+		return "", nil, unreadable(exitScriptRead, "error reading standard input: %s", command.Cause(err))
 	case err != nil:
-		return "", nil, unreadable(exitScriptRead, "error reading from file %s: %s", api.Visible(name), cause(err))
+		return "", nil, unreadable(exitScriptRead, "error reading from file %s: %s", api.Visible(name), command.Cause(err))
 	case len(script) > api.MaxScript:
-		return "", nil, rejected(option.ExitFailed, fmt.Sprintf("job rejected: the script has more than %d MB", api.MaxScript>>20))
+		return "", nil, command.Rejected(option.ExitFailed, fmt.Sprintf("job rejected: the script has more than %d MB", api.MaxScript>>20))
 	case len(script) == 0 && name == "STDIN":
 		return "", nil, unreadable(exitScriptRead, "no input read from stdin")
 	case len(script) == 0:
-		return "", nil, rejected(option.ExitFailed, "job rejected: no script in your request")
+		return "", nil, command.Rejected(option.ExitFailed, "job rejected: no script in your request")
 	}
 	return name, script, nil
 }
 
 // submit sends the job and says what became of it.
-func submitJob(ctx context.Context, inv *invocation, j *job) error {
+func submitJob(ctx context.Context, inv *command.Invocation, j *job) error {
 	if j.verify {
-		writeDetail(inv.out, &api.Detail{Request: j.req}, false)
+		writeDetail(inv.Out, &api.Detail{Request: j.req}, false)
 		return nil
 	}
 	if j.req.Now {
-		fmt.Fprint(inv.err, "Waiting for immediate job to be scheduled.\n\n")
+		fmt.Fprint(inv.Err, "Waiting for immediate job to be scheduled.\n\n")
 	}
 	var reply api.SubmitReply
-	err := inv.client.Call(ctx, api.VerbSubmit, &j.req, &reply)
+	err := inv.Client.Call(ctx, api.VerbSubmit, &j.req, &reply)
 	switch e, ok := errors.AsType[*api.Error](err); {
 	case ok && e.Code == api.CodeLimit:
-		return rejected(exitLimit, e.Text)
+		return command.Rejected(exitLimit, e.Text)
 	case ok && e.Code == api.CodeBusy:
-		return failf("Your qsub request could not be scheduled; try again later.")
+		return command.Failf("Your qsub request could not be scheduled; try again later.")
 	case ok:
-		return rejected(option.ExitFailed, e.Text)
+		return command.Rejected(option.ExitFailed, e.Text)
 	case errors.Is(err, api.ErrNotSent):
-		return failf("Unable to initialize environment because of error: %s%s\nExiting.", api.Visible(err.Error()), inv.startIt(err))
+		return command.Failf("Unable to initialize environment because of error: %s%s\nExiting.", api.Visible(err.Error()), inv.StartIt(err))
 	case errors.Is(err, api.ErrUnreachable):
-		return rejected(option.ExitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
+		return command.Rejected(option.ExitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
 	case err != nil:
-		return rejected(option.ExitFailed, err.Error())
+		return command.Rejected(option.ExitFailed, err.Error())
 	}
 	for _, line := range reply.Lines {
-		fmt.Fprintln(inv.out, api.Visible(line))
+		fmt.Fprintln(inv.Out, api.Visible(line))
 	}
 	warn(inv, append(j.doubts(), reply.Warnings...))
 	if reply.Job == 0 {
@@ -137,19 +138,19 @@ func submitJob(ctx context.Context, inv *invocation, j *job) error {
 	}
 	id, _ := idOf(&reply)
 	if j.terse {
-		fmt.Fprintln(inv.out, id)
+		fmt.Fprintln(inv.Out, id)
 	} else {
-		fmt.Fprintln(inv.out, api.Visible(hasBeenSubmitted(&reply)))
+		fmt.Fprintln(inv.Out, api.Visible(hasBeenSubmitted(&reply)))
 	}
 	if !j.sync && !j.req.Now {
 		return nil
 	}
 	// Before the wait: a script may read the number meanwhile.
-	if err := inv.out.Flush(); err != nil {
+	if err := inv.Out.Flush(); err != nil {
 		return fmt.Errorf("cannot write standard output: %w", err)
 	}
 	if j.req.Now {
-		fmt.Fprintf(inv.err, "Your immediate job %s has been successfully scheduled.\n", id)
+		fmt.Fprintf(inv.Err, "Your immediate job %s has been successfully scheduled.\n", id)
 	}
 	if !j.sync {
 		return nil
@@ -158,9 +159,9 @@ func submitJob(ctx context.Context, inv *invocation, j *job) error {
 }
 
 // warn prints what execd warns of.
-func warn(inv *invocation, lines []string) {
+func warn(inv *command.Invocation, lines []string) {
 	for _, line := range lines {
-		fmt.Fprintf(inv.err, "%s: warning: %s\n", inv.command, api.Visible(line))
+		fmt.Fprintf(inv.Err, "%s: warning: %s\n", inv.Command, api.Visible(line))
 	}
 }
 
@@ -189,7 +190,7 @@ const maxOptionFile = 1 << 20
 func include(name string, from option.Place) ([]option.Word, error) {
 	text, err := readOptionFile(name)
 	if err != nil {
-		return nil, &option.Error{Exit: option.ExitUsage, Place: from, Text: fmt.Sprintf("cannot read option file %s: %s", name, cause(err))}
+		return nil, &option.Error{Exit: option.ExitUsage, Place: from, Text: fmt.Sprintf("cannot read option file %s: %s", name, command.Cause(err))}
 	}
 	return directive.File(name, text)
 }
@@ -250,7 +251,7 @@ const ownDefaults = ".sge_request"
 // first. Those that are not there are skipped, and those of a user and a directory
 // with a warning when they may be somebody else's: they name what is run as the
 // caller.
-func defaultsFiles(inv *invocation) ([]option.Setting, error) {
+func defaultsFiles(inv *command.Invocation) ([]option.Setting, error) {
 	var files []string
 	if root := os.Getenv("SGE_ROOT"); root != "" {
 		cell := os.Getenv("SGE_CELL")
@@ -259,7 +260,7 @@ func defaultsFiles(inv *invocation) ([]option.Setting, error) {
 		}
 		files = append(files, filepath.Join(root, cell, "common", "sge_request"))
 	}
-	files = append(files, filepath.Join(inv.places.Config, "sge_request"))
+	files = append(files, filepath.Join(inv.Places.Config, "sge_request"))
 	home := os.Getenv("HOME")
 	if home != "" {
 		files = append(files, filepath.Join(home, ownDefaults))
@@ -282,11 +283,11 @@ func defaultsFiles(inv *invocation) ([]option.Setting, error) {
 			continue
 		}
 		if strange, ok := errors.AsType[*strangeError](err); ok {
-			fmt.Fprintf(inv.err, "%s: warning: defaults file %s is not read: %v\n", inv.command, api.Visible(name), strange)
+			fmt.Fprintf(inv.Err, "%s: warning: defaults file %s is not read: %v\n", inv.Command, api.Visible(name), strange)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot read defaults file %s: %s", name, cause(err))
+			return nil, fmt.Errorf("cannot read defaults file %s: %s", name, command.Cause(err))
 		}
 		words, err := directive.File(name, text)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 	"paddock/qsub/internal/output"
 )
@@ -32,17 +33,17 @@ const defaultDelay = 2 * time.Second
 
 // qtop shows what runs and what it uses, again and again on a terminal, and as
 // tables elsewhere.
-func qtop(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
-	v := &topView{delay: defaultDelay, batch: inv.screen == nil, by: byCPU}
+	v := &topView{delay: defaultDelay, batch: inv.Screen == nil, by: byCPU}
 	for i := range settings {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			return inv.noOperand(o)
+			return inv.NoOperand(o)
 		case o.Name == "-b":
 			v.batch = true
 		case o.Name == "-d":
@@ -76,7 +77,7 @@ const minDelay = 200 * time.Millisecond
 
 // top is what was seen last.
 type top struct {
-	inv   *invocation
+	inv   *command.Invocation
 	view  *topView
 	reply api.TopReply
 	at    time.Time
@@ -92,15 +93,15 @@ func (t *top) look(ctx context.Context) error {
 	return err
 }
 
-func askTop(ctx context.Context, inv *invocation, users []string) (*api.TopReply, error) {
+func askTop(ctx context.Context, inv *command.Invocation, users []string) (*api.TopReply, error) {
 	for _, u := range users {
 		if _, err := path.Match(u, ""); err != nil {
 			return nil, fmt.Errorf("%q is not a pattern of users", u)
 		}
 	}
 	var reply api.TopReply
-	if err := inv.client.Call(ctx, api.VerbTop, &api.TopRequest{Users: users}, &reply); err != nil {
-		return nil, inv.callFailed(err)
+	if err := inv.Client.Call(ctx, api.VerbTop, &api.TopRequest{Users: users}, &reply); err != nil {
+		return nil, inv.CallFailed(err)
 	}
 	return &reply, nil
 }
@@ -115,23 +116,23 @@ func (t *top) take(reply *api.TopReply, now time.Time) {
 func (t *top) print(ctx context.Context) error {
 	for n := 1; ; n++ {
 		if t.view.json {
-			if err := t.inv.printJSON(&t.reply); err != nil {
+			if err := t.inv.PrintJSON(&t.reply); err != nil {
 				return err
 			}
 		} else {
 			if n > 1 {
-				fmt.Fprintln(t.inv.out)
+				fmt.Fprintln(t.inv.Out)
 			}
 			columns := topColumns
-			if t.inv.screen != nil {
-				columns, _ = output.Size(t.inv.screen)
+			if t.inv.Screen != nil {
+				columns, _ = output.Size(t.inv.Screen)
 			}
 			l := t.layout(columns)
 			for _, line := range slices.Concat(t.summary(), []string{l.header()}, t.rows(l)) {
-				fmt.Fprintln(t.inv.out, line)
+				fmt.Fprintln(t.inv.Out, line)
 			}
 		}
-		if err := t.inv.out.Flush(); err != nil || n == t.view.looks {
+		if err := t.inv.Out.Flush(); err != nil || n == t.view.looks {
 			return err
 		}
 		timer := time.NewTimer(t.view.delay)

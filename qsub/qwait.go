@@ -17,6 +17,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -24,8 +25,8 @@ import (
 const exitTimeout = 124
 
 // qwait waits for the end of jobs and exits as they did.
-func qwait(ctx context.Context, inv *invocation, args []string) error {
-	settings, err := inv.mixed(args)
+func qwait(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func qwait(ctx context.Context, inv *invocation, args []string) error {
 		switch {
 		case o.Option == nil:
 			if err := jobs.add(o.Value()); err != nil {
-				return failf("error: %s", err)
+				return command.Failf("error: %s", err)
 			}
 		case o.Name == "-json":
 			asJSON = true
@@ -48,7 +49,7 @@ func qwait(ctx context.Context, inv *invocation, args []string) error {
 		}
 	}
 	if len(jobs.words) == 0 {
-		return inv.noArguments()
+		return inv.NoArguments()
 	}
 	w := &jobsWait{inv: inv, json: asJSON}
 	if err := w.find(ctx, jobs.words); err != nil {
@@ -59,11 +60,11 @@ func qwait(ctx context.Context, inv *invocation, args []string) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	err = inv.interruptible(ctx, func(ctx context.Context) error {
-		w.line = inv.progress(ctx, w.words(), w.total)
+	err = inv.Interruptible(ctx, func(ctx context.Context) error {
+		w.line = inv.Progress(ctx, w.words(), w.total)
 		return w.wait(ctx)
 	})
-	w.line.end()
+	w.line.End()
 	if err != nil {
 		return w.givenUp(err)
 	}
@@ -72,12 +73,12 @@ func qwait(ctx context.Context, inv *invocation, args []string) error {
 
 // jobsWait waits for jobs.
 type jobsWait struct {
-	inv   *invocation
+	inv   *command.Invocation
 	json  bool
 	jobs  []*jobWait // in the order of the command line
 	from  string     // where their ends begin
 	total int        // tasks of all of them
-	line  *statusLine
+	line  *command.StatusLine
 
 	// told gets the tasks that end, for qlog; nil: nobody does. skip leaves out
 	// those of the first reply, which ended before.
@@ -109,8 +110,8 @@ func (j *jobWait) String() string {
 // for the rest would hide it for long.
 func (w *jobsWait) find(ctx context.Context, words []string) error {
 	var reply api.FindReply
-	if err := w.inv.client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err != nil {
-		return w.inv.callFailed(err)
+	if err := w.inv.Client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err != nil {
+		return w.inv.CallFailed(err)
 	}
 	w.from = reply.Cursor
 	for _, f := range reply.Found {
@@ -139,19 +140,19 @@ func (w *jobsWait) finished(word string, reply *api.FindReply) (*jobWait, error)
 	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && isRange(word[dot+1:]) {
 		name = word[:dot]
 		if tasks = rangeOf(word[dot+1:]); !tasks.IsArray() {
-			return nil, failf("denied: job \"%s\" does not exist", api.Visible(word))
+			return nil, command.Failf("denied: job \"%s\" does not exist", api.Visible(word))
 		}
 	}
 	if isNumber(name) {
 		n, err := strconv.Atoi(name)
 		if err != nil || n < 1 || n > reply.Last {
-			return nil, failf("denied: job \"%s\" does not exist", api.Visible(name))
+			return nil, command.Failf("denied: job \"%s\" does not exist", api.Visible(name))
 		}
 		return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, nil
 	}
 	n, err := w.lastNamed(name, reply.User)
 	if err == nil && n == 0 {
-		err = failf("The job %s of user(s) %s does not exist", api.Visible(name), api.Visible(reply.User))
+		err = command.Failf("The job %s of user(s) %s does not exist", api.Visible(name), api.Visible(reply.User))
 	}
 	return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, err
 }
@@ -184,13 +185,13 @@ func (w *jobsWait) lastNamed(name, user string) (number int, err error) {
 	if strings.ContainsAny(name, `*?[\`) {
 		return 0, nil
 	}
-	file := w.inv.places.Accounting
+	file := w.inv.Places.Accounting
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return 0, nil // written with the first job that ends
 	}
 	if err != nil {
-		return 0, fmt.Errorf("cannot open accounting file %s: %s", file, cause(err))
+		return 0, fmt.Errorf("cannot open accounting file %s: %s", file, command.Cause(err))
 	}
 	defer f.Close()
 	err = accounting.Each(f, func(lines []byte) (last int) {
@@ -237,7 +238,7 @@ func (w *jobsWait) wait(ctx context.Context) error {
 		}
 		request.Cursor = cursor
 		var reply api.EndsReply
-		if err := w.inv.patiently(ctx, w.line, api.VerbEnds, &request, &reply); err != nil {
+		if err := w.inv.Patiently(ctx, w.line, api.VerbEnds, &request, &reply); err != nil {
 			return err
 		}
 		cursor = reply.Cursor
@@ -291,14 +292,14 @@ func (w *jobsWait) givenUp(err error) error {
 	if len(left) != 1 {
 		goOn = fmt.Sprintf("%d jobs go on", len(left))
 	}
-	var by interrupted
+	var by command.Interrupted
 	switch {
 	case errors.As(err, &by):
-		return failWith(by.exit(), "qwait: interrupted; %s", goOn)
+		return command.FailWith(by.Exit(), "qwait: interrupted; %s", goOn)
 	case errors.Is(err, context.DeadlineExceeded):
-		return failWith(exitTimeout, "qwait: the time of -timeout is over; %s", goOn)
+		return command.FailWith(exitTimeout, "qwait: the time of -timeout is over; %s", goOn)
 	}
-	return w.inv.callFailed(err)
+	return w.inv.CallFailed(err)
 }
 
 // taskEnds are the last ends of tasks of one job.
@@ -343,7 +344,7 @@ func (t *taskEnds) add(of *api.Waited, e *api.TaskEnd, all bool) {
 // that ended it, or 1 if it did not run, or failed otherwise.
 func exitOf(e *api.TaskEnd) int {
 	switch {
-	case e.Ran && e.Signal != "" && e.Exit > exitInterrupted && e.Exit < 256:
+	case e.Ran && e.Signal != "" && e.Exit > command.ExitInterrupted && e.Exit < 256:
 		return e.Exit
 	case !e.Ran, e.Failed != 0 && e.Exit == 0, e.Failed == failedNoStatus:
 		return option.ExitFailed
@@ -374,11 +375,11 @@ func (w *jobsWait) verdict() error {
 			}
 		}
 		if more := len(j.ends.bad) - maxTold; more > 0 {
-			fmt.Fprintf(w.inv.err, "And %d tasks more of job %d failed.\n", more, j.Job)
+			fmt.Fprintf(w.inv.Err, "And %d tasks more of job %d failed.\n", more, j.Job)
 		}
 		if lost := j.lost(); lost != "" {
 			fails(option.ExitFailed)
-			fmt.Fprintln(w.inv.err, lost)
+			fmt.Fprintln(w.inv.Err, lost)
 		}
 	}
 	if w.json {
@@ -389,7 +390,7 @@ func (w *jobsWait) verdict() error {
 	if first == 0 {
 		return nil
 	}
-	return &failure{exit: first}
+	return &command.Failure{Exit: first}
 }
 
 // lost says what is missing of a job; "": nothing.
@@ -409,16 +410,16 @@ func (j *jobWait) lost() string {
 }
 
 // tellEnd says how a task failed, in the words of qsub -sync.
-func tellEnd(inv *invocation, job int, e *api.TaskEnd) {
+func tellEnd(inv *command.Invocation, job int, e *api.TaskEnd) {
 	id := strconv.Itoa(job)
 	if e.Task > 0 {
 		id += "." + strconv.Itoa(e.Task)
 	}
 	if text := endText(id, e); text != "" {
-		fmt.Fprintln(inv.err, text)
+		fmt.Fprintln(inv.Err, text)
 	}
 	if e.Failed != 0 && e.Reason != "" {
-		fmt.Fprintf(inv.err, "Job %s failed: %s\n", id, api.Visible(e.Reason))
+		fmt.Fprintf(inv.Err, "Job %s failed: %s\n", id, api.Visible(e.Reason))
 	}
 }
 
@@ -451,5 +452,5 @@ func (w *jobsWait) print(exit int) error {
 		}
 		result.Jobs = append(result.Jobs, r)
 	}
-	return w.inv.printJSON(&result)
+	return w.inv.PrintJSON(&result)
 }

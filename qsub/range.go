@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -21,7 +22,7 @@ func rangeNumber(o *option.Setting, text string) (int, error) {
 	case rest != "":
 		return 0, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", text, rest)
 	case err != nil:
-		return 0, rejected(option.ExitFailed, "The input value for an argument is invalid.")
+		return 0, command.Rejected(option.ExitFailed, "The input value for an argument is invalid.")
 	}
 	return n, nil
 }
@@ -63,7 +64,7 @@ func taskRange(o *option.Setting, text string) (api.Tasks, error) {
 		t.First, t.Last = t.Last, t.First
 	}
 	if t.First == 0 {
-		return api.Tasks{}, rejected(option.ExitFailed, "job rejected: 0 is an invalid task id")
+		return api.Tasks{}, command.Rejected(option.ExitFailed, "job rejected: 0 is an invalid task id")
 	}
 	return t, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qrsh/client"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/directive"
 	"paddock/qsub/internal/option"
 )
@@ -100,7 +101,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-cwd": func(j *job, o *option.Setting) error {
 		dir, err := os.Getwd()
 		if err != nil {
-			return o.Errorf(option.ExitValue, "cannot get current directory for -cwd: %s", cause(err))
+			return o.Errorf(option.ExitValue, "cannot get current directory for -cwd: %s", command.Cause(err))
 		}
 		j.req.Cwd = dir
 		return nil
@@ -224,7 +225,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 		if !filepath.IsAbs(dir) && dir[0] != '~' && dir[0] != '$' {
 			here, err := os.Getwd()
 			if err != nil {
-				return o.Errorf(option.ExitValue, "cannot get current directory for -wd %s: %s", dir, cause(err))
+				return o.Errorf(option.ExitValue, "cannot get current directory for -wd %s: %s", dir, command.Cause(err))
 			}
 			dir = filepath.Join(here, dir)
 		}
@@ -370,7 +371,7 @@ func (j *job) compose(name string, script []byte, operands []string) error {
 			if !j.hasName && r.Name != "" && strings.ContainsAny(r.Name[:1], "0123456789.") {
 				e.Text += "\nIt is called as its command; give it another name: -N job-" + strings.TrimLeft(r.Name, ".")
 			}
-			return rejected(option.ExitFailed, e.Text)
+			return command.Rejected(option.ExitFailed, e.Text)
 		}
 		return err
 	}

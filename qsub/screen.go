@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
 
@@ -158,7 +159,7 @@ type looked struct {
 func (t *top) live(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &screen{to: t.inv.screen, keys: keyboard(t.inv.in)}
+	c := &screen{to: t.inv.Screen, keys: keyboard(t.inv.In)}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(signals)
@@ -199,7 +200,7 @@ func (t *top) live(ctx context.Context) error {
 			case syscall.SIGCONT:
 				c.enter()
 			default:
-				return &failure{exit: interrupted{sig}.exit()}
+				return &command.Failure{Exit: command.Interrupted{Signal: sig}.Exit()}
 			}
 		case list := <-keys:
 			for _, k := range list {
@@ -269,8 +270,8 @@ type topScreen struct {
 func (u *topScreen) take(a looked) {
 	if u.wrong = ""; a.err != nil {
 		u.wrong = a.err.Error()
-		if f, ok := errors.AsType[*failure](a.err); ok {
-			u.wrong = f.text
+		if f, ok := errors.AsType[*command.Failure](a.err); ok {
+			u.wrong = f.Text
 		}
 		return
 	}

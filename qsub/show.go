@@ -1,9 +1,12 @@
 package main
 
-import "paddock/qsub/internal/option"
+import (
+	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/option"
+)
 
 // showCommands are the commands of this package.
-var showCommands = table{
+var showCommands = command.Table{
 	option.Qstat:   qstat,
 	option.Qhost:   qhost,
 	option.Qselect: qselect,

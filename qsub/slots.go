@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
 
@@ -32,31 +33,31 @@ func (a *slotsAsked) add(ads bool, name string) error {
 	}
 	m := slotName.FindStringSubmatch(name)
 	if m == nil {
-		return failf("error: %q is no slot", api.Visible(name))
+		return command.Failf("error: %q is no slot", api.Visible(name))
 	}
 	a.request.Slot = api.SlotID(m[1])
 	return nil
 }
 
 // slots prints the slots of the host, as a table or as their ads.
-func showSlots(ctx context.Context, inv *invocation, a *slotsAsked, asJSON bool) error {
+func showSlots(ctx context.Context, inv *command.Invocation, a *slotsAsked, asJSON bool) error {
 	var reply api.SlotsReply
-	err := inv.client.Call(ctx, api.VerbSlots, &a.request, &reply)
+	err := inv.Client.Call(ctx, api.VerbSlots, &a.request, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
-		return failf("error: %s", api.Visible(e.Text))
+		return command.Failf("error: %s", api.Visible(e.Text))
 	}
 	switch {
 	case err != nil:
-		return inv.callFailed(err)
+		return inv.CallFailed(err)
 	case asJSON:
-		return inv.printJSON(&reply)
+		return inv.PrintJSON(&reply)
 	case a.request.Ads:
 		for i := range reply.Slots {
 			if i > 0 {
-				fmt.Fprintln(inv.out)
+				fmt.Fprintln(inv.Out)
 			}
 			for line := range strings.Lines(reply.Slots[i].Ad) {
-				fmt.Fprintln(inv.out, api.Visible(strings.TrimSuffix(line, "\n")))
+				fmt.Fprintln(inv.Out, api.Visible(strings.TrimSuffix(line, "\n")))
 			}
 		}
 		return nil
@@ -67,7 +68,7 @@ func showSlots(ctx context.Context, inv *invocation, a *slotsAsked, asJSON bool)
 
 // slotLines prints the table of slots, no wider than what is in it. What others have
 // that are carved is shown only where there are such slots.
-func slotLines(inv *invocation, slots []api.SlotStatus) {
+func slotLines(inv *command.Invocation, slots []api.SlotStatus) {
 	rows := [][]string{{"SLOT", "QUEUE", "STATE", "ACTIVITY", "HOLDER", "TYPE", "CPUS", "MEMORY", "JOB"}}
 	const kind, job = 5, 8
 	for i := range slots {
@@ -83,5 +84,5 @@ func slotLines(inv *invocation, slots []api.SlotStatus) {
 			rows[i] = slices.Delete(row, kind, job)
 		}
 	}
-	output.Table(inv.out, rows, "CPUS", "MEMORY")
+	output.Table(inv.Out, rows, "CPUS", "MEMORY")
 }

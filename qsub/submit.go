@@ -1,9 +1,12 @@
 package main
 
-import "paddock/qsub/internal/option"
+import (
+	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/option"
+)
 
 // submitCommands are the commands of this package.
-var submitCommands = table{
+var submitCommands = command.Table{
 	option.Qsub:   qsub,
 	option.Qalter: qalter,
 	option.Qresub: qresub,

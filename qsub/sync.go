@@ -12,6 +12,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qrsh/client"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -23,7 +24,7 @@ var errInterrupted = errors.New("interrupted")
 
 // wait waits for the end of a job and returns a failure with the exit status of
 // qsub -sync.
-func wait(ctx context.Context, inv *invocation, job *api.SubmitReply, terse bool) error {
+func wait(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, terse bool) error {
 	signals := make(chan os.Signal, 1)
 	client.Heed(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -44,29 +45,29 @@ func wait(ctx context.Context, inv *invocation, job *api.SubmitReply, terse bool
 	<-done
 	// The next ^C ends the program.
 	signal.Stop(signals)
-	fmt.Fprintf(inv.err, "\nInterrupted!\nPlease wait while qsub shuts down.\n")
+	fmt.Fprintf(inv.Err, "\nInterrupted!\nPlease wait while qsub shuts down.\n")
 	ctx, stop := context.WithTimeout(ctx, deleteTime)
 	defer stop()
 	var reply api.DeleteReply
-	err = inv.client.Call(ctx, api.VerbDelete, &api.DeleteRequest{Jobs: []string{strconv.Itoa(job.Job)}}, &reply)
+	err = inv.Client.Call(ctx, api.VerbDelete, &api.DeleteRequest{Jobs: []string{strconv.Itoa(job.Job)}}, &reply)
 	if err != nil {
-		return failf("qsub: cannot delete job %d: %s", job.Job, api.Visible(err.Error()))
+		return command.Failf("qsub: cannot delete job %d: %s", job.Job, api.Visible(err.Error()))
 	}
-	return &failure{exit: option.ExitFailed}
+	return &command.Failure{Exit: option.ExitFailed}
 }
 
 // follow tells how tasks end until none is left.
-func follow(ctx context.Context, inv *invocation, job *api.SubmitReply, terse bool) error {
+func follow(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, terse bool) error {
 	w := waiter{inv: inv, job: job, terse: terse, ended: make([]uint64, (job.Count()+63)/64)}
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor}
-	var line *statusLine
+	var line *command.StatusLine
 	if job.Tasks.IsArray() {
-		line = inv.progress(ctx, []string{strconv.Itoa(job.Job)}, job.Count())
-		defer line.end()
+		line = inv.Progress(ctx, []string{strconv.Itoa(job.Job)}, job.Count())
+		defer line.End()
 	}
 	for {
 		var reply api.WaitReply
-		if err := inv.patiently(ctx, line, api.VerbWait, &request, &reply); err != nil {
+		if err := inv.Patiently(ctx, line, api.VerbWait, &request, &reply); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -80,9 +81,9 @@ func follow(ctx context.Context, inv *invocation, job *api.SubmitReply, terse bo
 }
 
 // reply tells of what has ended, and whether that was all.
-func (w *waiter) reply(line *statusLine, reply *api.WaitReply) (done bool, err error) {
-	line.hold()
-	defer line.release()
+func (w *waiter) reply(line *command.StatusLine, reply *api.WaitReply) (done bool, err error) {
+	line.Hold()
+	defer line.Release()
 	for i := range reply.Ended {
 		w.task(&reply.Ended[i], reply.Error)
 	}
@@ -90,13 +91,13 @@ func (w *waiter) reply(line *statusLine, reply *api.WaitReply) (done bool, err e
 	case reply.Error != "":
 		// Grid Engine waits here for ever.
 		if !w.unable {
-			fmt.Fprintf(w.inv.err, "Unable to run job %d\n", w.job.Job)
+			fmt.Fprintf(w.inv.Err, "Unable to run job %d\n", w.job.Job)
 		}
-		return true, failf("%s", stuckText(w.job.Job, &api.Stuck{Reason: reply.Error, Vain: reply.Vain}))
+		return true, command.Failf("%s", stuckText(w.job.Job, &api.Stuck{Reason: reply.Error, Vain: reply.Vain}))
 	case reply.Done:
 		return true, w.end()
 	}
-	if err := w.inv.out.Flush(); err != nil {
+	if err := w.inv.Out.Flush(); err != nil {
 		return true, fmt.Errorf("cannot write standard output: %w", err)
 	}
 	return false, nil
@@ -113,7 +114,7 @@ func stuckText(job any, stuck *api.Stuck) string {
 
 // waiter gathers the ends of a job's tasks.
 type waiter struct {
-	inv   *invocation
+	inv   *command.Invocation
 	job   *api.SubmitReply
 	terse bool
 	ended []uint64 // a bit for each task
@@ -152,7 +153,7 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 		w.ended[place/64] |= 1 << (place % 64)
 		w.count++
 	}
-	exit, out := option.ExitFailed, w.inv.err
+	exit, out := option.ExitFailed, w.inv.Err
 	w.unable = w.unable || !e.Ran
 	if text := endText(id, e); text != "" {
 		fmt.Fprintln(out, text)
@@ -164,7 +165,7 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 			exit = 0
 		}
 		if !w.terse {
-			fmt.Fprintf(w.inv.out, "Job %s exited with exit code 0.\n", id)
+			fmt.Fprintf(w.inv.Out, "Job %s exited with exit code 0.\n", id)
 		}
 	}
 	if e.Failed != 0 && e.Reason != "" && e.Reason != inError {
@@ -195,9 +196,9 @@ func (w *waiter) end() error {
 	if left := w.job.Count() - w.count; left > 0 {
 		// Deleted before they were started: of those nothing is accounted.
 		if w.count == 0 {
-			fmt.Fprintf(w.inv.err, "Unable to run job %d\n", w.job.Job)
+			fmt.Fprintf(w.inv.Err, "Unable to run job %d\n", w.job.Job)
 		} else {
-			fmt.Fprintf(w.inv.err, "Unable to run %d tasks of job %d\n", left, w.job.Job)
+			fmt.Fprintf(w.inv.Err, "Unable to run %d tasks of job %d\n", left, w.job.Job)
 		}
 		if w.exit == 0 {
 			w.exit = option.ExitFailed
@@ -206,5 +207,5 @@ func (w *waiter) end() error {
 	if w.exit == 0 {
 		return nil
 	}
-	return &failure{exit: w.exit}
+	return &command.Failure{Exit: w.exit}
 }

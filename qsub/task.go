@@ -13,6 +13,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qrsh/client"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -21,14 +22,14 @@ const resolveTime = 10 * time.Second
 
 // inherit is qrsh -inherit: it starts a task of the parallel job that it is
 // called in.
-func inherit(ctx context.Context, inv *invocation, j *job, operands []string) error {
+func inherit(ctx context.Context, inv *command.Invocation, j *job, operands []string) error {
 	text := os.Getenv("JOB_ID")
 	if text == "" {
-		return failf("error: %q called with option \"-inherit\", but \"JOB_ID\" not set in environment", inv.command)
+		return command.Failf("error: %q called with option \"-inherit\", but \"JOB_ID\" not set in environment", inv.Command)
 	}
 	number, err := strconv.Atoi(text)
 	if err != nil || number < 1 {
-		return failf("error: JOB_ID %q in the environment is not the number of a job", api.Visible(text))
+		return command.Failf("error: JOB_ID %q in the environment is not the number of a job", api.Visible(text))
 	}
 	if len(operands) < 2 {
 		return &option.Error{Exit: option.ExitUsage, Text: "option -inherit wants a host and a command"}
@@ -61,12 +62,12 @@ func (j *job) exportedDirectory() string {
 
 // into is qrsh -into: a shell or a command in a job that runs. What defaults files
 // say of jobs is not meant for it.
-func into(ctx context.Context, inv *invocation, line []option.Setting, command []string) error {
+func into(ctx context.Context, inv *command.Invocation, line []option.Setting, argv []string) error {
 	j, err := newJob(line)
 	if err != nil {
 		return err
 	}
-	req := j.taskRequest(command)
+	req := j.taskRequest(argv)
 	req.Into = true
 	name, task, _ := strings.Cut(j.into, ".")
 	req.Job, _ = strconv.Atoi(name) // parseInto has looked
@@ -87,11 +88,11 @@ func parseInto(j *job, o *option.Setting) error {
 }
 
 // taskRequest is what the options say of a task.
-func (j *job) taskRequest(command []string) *api.TaskRequest {
+func (j *job) taskRequest(argv []string) *api.TaskRequest {
 	req := &api.TaskRequest{NoShell: j.req.NoShell, Cwd: j.req.Cwd, Env: j.environment(os.Environ()), Origin: origin()}
-	login := len(command) == 0
+	login := len(argv) == 0
 	if !login {
-		req.Command, req.Args = command[0], command[1:]
+		req.Command, req.Args = argv[0], argv[1:]
 	}
 	req.Interactive = api.Interactive{Login: login, Terminal: j.wantsTerminal(login)}
 	if req.Interactive.Terminal {
@@ -101,16 +102,16 @@ func (j *job) taskRequest(command []string) *api.TaskRequest {
 }
 
 // runTask starts a task and stays with it.
-func runTask(ctx context.Context, inv *invocation, j *job, req *api.TaskRequest) error {
+func runTask(ctx context.Context, inv *command.Invocation, j *job, req *api.TaskRequest) error {
 	j.req.Interactive = &req.Interactive
 	c := interactiveClient(inv, j)
 	var err error
 	if req.Interactive.Client, err = c.Listen(); err != nil {
-		return failf("%s: %s", inv.command, api.Visible(err.Error()))
+		return command.Failf("%s: %s", inv.Command, api.Visible(err.Error()))
 	}
 	say := func(format string, args ...any) {
 		if j.verbose {
-			fmt.Fprintf(inv.err, format+"\n", args...)
+			fmt.Fprintf(inv.Err, format+"\n", args...)
 		}
 	}
 	if !req.Into {
@@ -124,31 +125,31 @@ func runTask(ctx context.Context, inv *invocation, j *job, req *api.TaskRequest)
 	c.Task = &api.TaskEndRequest{Job: req.Job, Task: reply.Task, ID: reply.ID}
 	end, err := c.Follow(ctx, req.Job, "")
 	if errors.Is(err, client.ErrLost) {
-		return failf("%s: %s", inv.command, api.Visible(err.Error()))
+		return command.Failf("%s: %s", inv.Command, api.Visible(err.Error()))
 	}
 	if err != nil {
-		return inv.callFailed(err)
+		return inv.CallFailed(err)
 	}
 	return endAs(inv, req.Job, end)
 }
 
 // startTask asks execd for a task. Its refusals are Grid Engine's.
-func startTask(ctx context.Context, inv *invocation, req *api.TaskRequest, say func(string, ...any)) (reply api.TaskReply, err error) {
-	err = inv.client.Call(ctx, api.VerbTask, req, &reply)
+func startTask(ctx context.Context, inv *command.Invocation, req *api.TaskRequest, say func(string, ...any)) (reply api.TaskReply, err error) {
+	err = inv.Client.Call(ctx, api.VerbTask, req, &reply)
 	for err == nil && reply.ID == "" {
 		// The job is still prepared, and execd may be restarted meanwhile. What was sent
 		// is not sent again: it may have started something.
-		err = inv.retried(ctx, nil, api.ErrNotSent, func() error { return inv.client.Call(ctx, api.VerbTask, req, &reply) })
+		err = inv.Retry(ctx, nil, api.ErrNotSent, func() error { return inv.Client.Call(ctx, api.VerbTask, req, &reply) })
 	}
 	e, refused := errors.AsType[*api.Error](err)
 	if err == nil || !refused || req.Into {
 		if err != nil {
-			err = inv.callFailed(err)
+			err = inv.CallFailed(err)
 		}
 		return reply, err
 	}
 	failed := func(format string, args ...any) error {
-		return failf("error: executing task of job %d failed: %s", req.Job, api.Visible(fmt.Sprintf(format, args...)))
+		return command.Failf("error: executing task of job %d failed: %s", req.Job, api.Visible(fmt.Sprintf(format, args...)))
 	}
 	if e.Code != api.CodeElsewhere {
 		say("%s", api.Visible(e.Text))

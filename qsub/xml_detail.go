@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
 
 // xmlDetail prints all about jobs, in the words of Grid Engine's own records.
 // Jobs that do not exist are named only when there is no other, for a document
 // has one root. Cores says whether bindings are shown.
-func xmlDetail(ctx context.Context, inv *invocation, reply *api.DetailReply, cores bool) error {
+func xmlDetail(ctx context.Context, inv *command.Invocation, reply *api.DetailReply, cores bool) error {
 	if len(reply.Jobs) == 0 {
-		x := newDocument(inv.out, '"', "unknown_jobs", "")
+		x := newDocument(inv.Out, '"', "unknown_jobs", "")
 		for _, word := range reply.Missing {
 			x.Text("ST_name", word)
 		}
@@ -41,7 +42,7 @@ func xmlDetail(ctx context.Context, inv *invocation, reply *api.DetailReply, cor
 			return err
 		}
 	}
-	x := newDocument(inv.out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")
+	x := newDocument(inv.Out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")
 	x.Open("djob_info")
 	for i := range reply.Jobs {
 		x.Open("element")
@@ -56,7 +57,7 @@ func xmlDetail(ctx context.Context, inv *invocation, reply *api.DetailReply, cor
 	x.End()
 	x.End()
 	if len(reply.Missing) > 0 {
-		fmt.Fprintf(inv.err, "Following jobs do not exist: \n%s\n", api.Visible(strings.Join(reply.Missing, ", ")))
+		fmt.Fprintf(inv.Err, "Following jobs do not exist: \n%s\n", api.Visible(strings.Join(reply.Missing, ", ")))
 	}
 	return nil
 }
@@ -362,17 +363,17 @@ func (x document) checkpoint(r *api.SubmitRequest) {
 // checkpointWhen returns the letters of -c or, where they were not said, those
 // of the checkpointing environment, and behind them the time of -c if there is
 // one.
-func checkpointWhen(ctx context.Context, inv *invocation, r *api.SubmitRequest) (string, error) {
+func checkpointWhen(ctx context.Context, inv *command.Invocation, r *api.SubmitRequest) (string, error) {
 	_, timed := seconds(r.CheckpointWhen)
 	if r.Checkpoint == "" || r.CheckpointWhen != "" && !timed {
 		return r.CheckpointWhen, nil
 	}
 	var reply api.ShowReply
-	if err := inv.client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "ckpt", Name: r.Checkpoint}, &reply); err != nil {
+	if err := inv.Client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "ckpt", Name: r.Checkpoint}, &reply); err != nil {
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
 			return " " + r.CheckpointWhen, nil // it was removed since
 		}
-		return "", inv.callFailed(err)
+		return "", inv.CallFailed(err)
 	}
 	letters := ""
 	for line := range strings.Lines(reply.Text) {
@@ -465,10 +466,10 @@ var kindNumbers = map[string]int{
 }
 
 // kinds returns the attributes of the complex by name and shortcut.
-func attributeKinds(ctx context.Context, inv *invocation) (map[string]attribute, error) {
+func attributeKinds(ctx context.Context, inv *command.Invocation) (map[string]attribute, error) {
 	var reply api.ShowReply
-	if err := inv.client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "complex"}, &reply); err != nil {
-		return nil, inv.callFailed(err)
+	if err := inv.Client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "complex"}, &reply); err != nil {
+		return nil, inv.CallFailed(err)
 	}
 	kinds := map[string]attribute{}
 	for line := range strings.Lines(reply.Text) {

@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 )
 
 // xmlQueueSummary prints the slots of each queue, qstat -g c -xml.
-func xmlQueueSummary(inv *invocation, host *api.HostReply, extended bool) error {
-	x := newDocument(inv.out, '"', "job_info", "qstat/qstat.xsd")
+func xmlQueueSummary(inv *command.Invocation, host *api.HostReply, extended bool) error {
+	x := newDocument(inv.Out, '"', "job_info", "qstat/qstat.xsd")
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
@@ -68,8 +69,8 @@ type hostView struct {
 
 // xmlHosts prints the host with its queues and the jobs that run, below what
 // stands for all hosts of a cluster; without a host nothing of all that.
-func xmlHosts(inv *invocation, host *api.HostReply, running []api.JobStatus, v *hostView) error {
-	x := newDocument(inv.out, '\'', "qhost", "qhost/qhost.xsd")
+func xmlHosts(inv *command.Invocation, host *api.HostReply, running []api.JobStatus, v *hostView) error {
+	x := newDocument(inv.Out, '\'', "qhost", "qhost/qhost.xsd")
 	if host != nil {
 		x.hostValues("global", slices.Repeat([]string{"-"}, len(hostColumns)), v)
 		x.hostResources(host.Global, v)

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 )
 
 // xmlJobs prints jobs: with -f in the queues of the host, else those that run
 // in the queues that are shown.
-func xmlJobs(ctx context.Context, inv *invocation, v *view, host *api.HostReply, jobs []api.JobStatus, shown func(queue string) bool) error {
-	l := listing{document: newDocument(inv.out, '"', "job_info", "qstat/qstat.xsd"), form: &v.form}
+func xmlJobs(ctx context.Context, inv *command.Invocation, v *view, host *api.HostReply, jobs []api.JobStatus, shown func(queue string) bool) error {
+	l := listing{document: newDocument(inv.Out, '"', "job_info", "qstat/qstat.xsd"), form: &v.form}
 	if v.requests {
 		var err error
 		if l.kinds, err = attributeKinds(ctx, inv); err != nil {

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -21,22 +21,22 @@ const (
 	noticeAfter = 2 * time.Second
 )
 
-// patiently is Call over restarts of execd. The user is told of long ones.
-func (inv *invocation) patiently(ctx context.Context, line *statusLine, verb string, request, reply any) error {
-	return inv.retried(ctx, line, api.ErrUnreachable, func() error { return inv.client.Call(ctx, verb, request, reply) })
+// Patiently is Call over restarts of execd. The user is told of long ones.
+func (inv *Invocation) Patiently(ctx context.Context, line *StatusLine, verb string, request, reply any) error {
+	return inv.Retry(ctx, line, api.ErrUnreachable, func() error { return inv.Client.Call(ctx, verb, request, reply) })
 }
 
-// retried makes a call again as long as its error is one of execd being restarted.
-func (inv *invocation) retried(ctx context.Context, line *statusLine, restarts error, call func() error) error {
+// Retry makes a call again as long as its error is one of execd being restarted.
+func (inv *Invocation) Retry(ctx context.Context, line *StatusLine, restarts error, call func() error) error {
 	for delay, told := firstRetry, false; ; delay = min(2*delay, lastRetry) {
 		err := call()
 		if !errors.Is(err, restarts) {
 			return err
 		}
 		if delay > noticeAfter && !told {
-			line.hold()
-			fmt.Fprintf(inv.err, "%s: %s; waiting for it\n", inv.command, api.Visible(err.Error()))
-			line.release()
+			line.Hold()
+			fmt.Fprintf(inv.Err, "%s: %s; waiting for it\n", inv.Command, api.Visible(err.Error()))
+			line.Release()
 			told = true
 		}
 		timer := time.NewTimer(delay)
@@ -49,24 +49,24 @@ func (inv *invocation) retried(ctx context.Context, line *statusLine, restarts e
 	}
 }
 
-// interrupted is a signal as an error.
-type interrupted struct{ os.Signal }
+// Interrupted is a signal as an error.
+type Interrupted struct{ os.Signal }
 
-func (i interrupted) Error() string { return "interrupted" }
+func (i Interrupted) Error() string { return "interrupted" }
 
-// exitInterrupted and the number of the signal is the exit status of what a signal
+// ExitInterrupted and the number of the signal is the exit status of what a signal
 // has ended, as shells have it.
-const exitInterrupted = 128
+const ExitInterrupted = 128
 
-// exit returns the exit status.
-func (i interrupted) exit() int {
+// Exit returns the exit status.
+func (i Interrupted) Exit() int {
 	n, _ := i.Signal.(syscall.Signal)
-	return exitInterrupted + int(n)
+	return ExitInterrupted + int(n)
 }
 
-// interruptible does something that the first signal ends, with an interrupted
+// Interruptible does something that the first signal ends, with an interrupted
 // as its error.
-func (inv *invocation) interruptible(ctx context.Context, do func(context.Context) error) error {
+func (inv *Invocation) Interruptible(ctx context.Context, do func(context.Context) error) error {
 	signals := make(chan os.Signal, 1)
 	client.Heed(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -79,10 +79,10 @@ func (inv *invocation) interruptible(ctx context.Context, do func(context.Contex
 		return err
 	case sig := <-signals:
 		signal.Stop(signals) // the next one ends the program
-		cancel(interrupted{sig})
+		cancel(Interrupted{sig})
 		if err := <-done; err == nil {
 			return nil // it was just done
 		}
-		return interrupted{sig}
+		return Interrupted{sig}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// statusLine is the last line of a terminal, which is written again and again;
+// StatusLine is the last line of a terminal, which is written again and again;
 // nil where there is none.
-type statusLine struct {
+type StatusLine struct {
 	to   *os.File
 	done chan struct{}
 	stop context.CancelFunc
@@ -25,14 +25,14 @@ type statusLine struct {
 // statusInterval is how often it is brought up to date.
 const statusInterval = 2 * time.Second
 
-// progress shows on a terminal how far jobs are, until end is called. total is
+// Progress shows on a terminal how far jobs are, until end is called. total is
 // the number of their tasks.
-func (inv *invocation) progress(ctx context.Context, words []string, total int) *statusLine {
-	if inv.notes == nil {
+func (inv *Invocation) Progress(ctx context.Context, words []string, total int) *StatusLine {
+	if inv.Notes == nil {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	l := &statusLine{to: inv.notes, stop: stop, done: make(chan struct{})}
+	l := &StatusLine{to: inv.Notes, stop: stop, done: make(chan struct{})}
 	began := time.Now()
 	go func() {
 		defer close(l.done)
@@ -40,7 +40,7 @@ func (inv *invocation) progress(ctx context.Context, words []string, total int) 
 		defer tick.Stop()
 		for {
 			var reply api.FindReply
-			if err := inv.client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err == nil {
+			if err := inv.Client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err == nil {
 				l.set(progressText(&reply, total) + ", " + output.Elapsed(time.Since(began)))
 			}
 			select {
@@ -66,7 +66,7 @@ func progressText(reply *api.FindReply, total int) string {
 	return text
 }
 
-func (l *statusLine) set(text string) {
+func (l *StatusLine) set(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text = text
@@ -74,13 +74,13 @@ func (l *statusLine) set(text string) {
 }
 
 // draw writes the text over what stands in the line; l.mu is held.
-func (l *statusLine) draw() {
+func (l *StatusLine) draw() {
 	columns, _ := output.Size(l.to)
 	fmt.Fprintf(l.to, "\r%s\x1b[K", l.text[:min(len(l.text), columns-1)])
 }
 
-// hold takes the line away, so that others can be printed, until release.
-func (l *statusLine) hold() {
+// Hold takes the line away, so that others can be printed, until release.
+func (l *StatusLine) Hold() {
 	if l == nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (l *statusLine) hold() {
 	}
 }
 
-func (l *statusLine) release() {
+func (l *StatusLine) Release() {
 	if l == nil {
 		return
 	}
@@ -100,14 +100,14 @@ func (l *statusLine) release() {
 	l.mu.Unlock()
 }
 
-// end takes the line away for good.
-func (l *statusLine) end() {
+// End takes the line away for good.
+func (l *StatusLine) End() {
 	if l == nil {
 		return
 	}
 	l.stop()
 	<-l.done
-	l.hold()
+	l.Hold()
 	l.text = ""
-	l.release()
+	l.Release()
 }
