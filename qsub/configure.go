@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -98,8 +99,8 @@ func (c *conf) change(ctx context.Context, t *step, what change) error {
 	case fromWords, fromWordFile:
 		return c.elements(ctx, t, request, what.from == fromWordFile)
 	case fromUsers:
-		request.Text = strings.Join(list(t.args[0]), "\n")
-		return c.each(ctx, request, append(list(t.args[1]), t.words...))
+		request.Text = strings.Join(argument.List(t.args[0]), "\n")
+		return c.each(ctx, request, append(argument.List(t.args[1]), t.words...))
 	case fromNames:
 	}
 	if what.action == api.ConfigureClear {
@@ -122,7 +123,7 @@ func (c *conf) fromFiles(ctx context.Context, t *step, request api.ConfigureRequ
 	for _, path := range append(append([]string{}, t.args...), t.words...) {
 		paths := []string{path}
 		if request.Kind == "conf" {
-			paths = list(path) // -Mconf alone takes a list
+			paths = argument.List(path) // -Mconf alone takes a list
 		}
 		for _, path := range paths {
 			if request.Kind == "conf" {
@@ -179,7 +180,7 @@ func (c *conf) elements(ctx context.Context, t *step, request api.ConfigureReque
 	request.Kind = kind
 	switch {
 	case request.Action == api.ConfigurePurge:
-		request.Text = strings.Join(list(t.args[1]), "\n")
+		request.Text = strings.Join(argument.List(t.args[1]), "\n")
 		t.words = append([]string{t.args[2]}, t.words...)
 	case inFile:
 		var err error

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/output"
 )
 
@@ -66,7 +67,7 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 	}
 	has("account", account)
 	has("checkpoint_object", r.Checkpoint)
-	if n, ok := seconds(r.CheckpointWhen); ok {
+	if n, ok := argument.Seconds(r.CheckpointWhen); ok {
 		say("checkpoint_interval", fmt.Sprintf("%d seconds", n))
 	} else {
 		has("checkpoint_attr", padded(r.CheckpointWhen))
@@ -194,7 +195,7 @@ func claimed(w *api.Work) string {
 
 // pathList is a list of paths with their hosts.
 func pathList(text string) string {
-	items := list(text)
+	items := argument.List(text)
 	for i, item := range items {
 		host, path, has := strings.Cut(item, ":")
 		if !has {

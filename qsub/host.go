@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 	"paddock/qsub/internal/output"
@@ -75,15 +76,15 @@ const (
 func (f *queueFilter) add(o *option.Setting) error {
 	switch o.Name {
 	case "-l":
-		return addResources(&f.offers.Resources, o)
+		return argument.AddResources(&f.offers.Resources, o)
 	case "-pe":
-		f.offers.PEs = append(f.offers.PEs, list(o.Value())...)
+		f.offers.PEs = append(f.offers.PEs, argument.List(o.Value())...)
 		return nil
 	case "-U":
-		f.offers.Users = append(f.offers.Users, list(o.Value())...)
+		f.offers.Users = append(f.offers.Users, argument.List(o.Value())...)
 		return nil
 	case "-q":
-		return addList(&f.patterns, o, "queue")
+		return argument.AddList(&f.patterns, o, "queue")
 	}
 	f.states += o.Value()
 	return checkStates(o.Value(), queueStates)
@@ -115,7 +116,7 @@ func chosenHost(ctx context.Context, inv *command.Invocation, f *queueFilter) (*
 func (f *queueFilter) choose(host *api.HostReply) error {
 	if len(f.patterns) > 0 {
 		host.Queues = slices.DeleteFunc(host.Queues, func(q api.QueueStatus) bool {
-			return !slices.ContainsFunc(f.patterns, func(p string) bool { return matchQueue(p, host, &q) })
+			return !slices.ContainsFunc(f.patterns, func(p string) bool { return argument.MatchQueue(p, host, &q) })
 		})
 		if len(host.Queues) == 0 {
 			return command.Failf("No cluster queue or queue instance matches the phrase \"%s\"", api.Visible(strings.Join(f.patterns, ",")))
@@ -181,15 +182,15 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 			return inv.NoOperand(o)
 		case o.Name == "-F":
 			values = true
-			attributes = append(attributes, list(o.Value())...)
+			attributes = append(attributes, argument.List(o.Value())...)
 		case o.Name == "-h":
-			hosts = append(hosts, list(o.Value())...)
+			hosts = append(hosts, argument.List(o.Value())...)
 		case o.Name == "-j":
 			jobs = true
 		case o.Name == "-json":
 			asJSON = true
 		case o.Name == "-l":
-			if err := addResources(&request.Now, o); err != nil {
+			if err := argument.AddResources(&request.Now, o); err != nil {
 				return err
 			}
 		case o.Name == "-ncb":
@@ -206,7 +207,7 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 			}
 		case o.Name == "-u":
 			jobs = true
-			users = append(users, list(o.Value())...)
+			users = append(users, argument.List(o.Value())...)
 		case o.Name == "-xml":
 			asXML = true
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
@@ -352,7 +353,7 @@ func split(j *api.JobStatus) []string {
 // eachTask returns the numbers of a list like "1,3-9:2".
 func eachTask(text string) []string {
 	var tasks []string
-	for _, word := range list(text) {
+	for _, word := range argument.List(text) {
 		span, stepText, _ := strings.Cut(word, ":")
 		first, last, isRange := strings.Cut(span, "-")
 		low, err := strconv.Atoi(first)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -14,15 +15,15 @@ import (
 // execd's to know.
 func (j *job) addResources(o *option.Setting) error {
 	if j.soft {
-		return addResources(&j.req.Soft, o)
+		return argument.AddResources(&j.req.Soft, o)
 	}
-	return addResources(&j.req.Hard, o)
+	return argument.AddResources(&j.req.Hard, o)
 }
 
 // parseSlots reads the range of -pe: n, n-m, n-, -m or -, separated by commas.
 func parseSlots(o *option.Setting) ([]api.Slots, error) {
 	var ranges []api.Slots
-	for _, item := range list(o.Values[1]) {
+	for _, item := range argument.List(o.Values[1]) {
 		first, last, isRange := strings.Cut(item, "-")
 		r := api.Slots{Min: 1, Max: api.MaxSlots, Step: 1}
 		for _, end := range []struct {
@@ -32,7 +33,7 @@ func parseSlots(o *option.Setting) ([]api.Slots, error) {
 			if end.text == "" {
 				continue
 			}
-			n, err := rangeNumber(o, end.text)
+			n, err := argument.RangeNumber(o, end.text)
 			switch {
 			case err != nil:
 				return nil, err
@@ -92,7 +93,7 @@ func checkBinding(words []string) string {
 		return "couldn't parse binding parameter (no strategy found)"
 	}
 	for i := range numbers {
-		if i >= len(fields) || !isNumber(fields[i]) || strings.Trim(fields[i], "0") == "" {
+		if i >= len(fields) || !argument.IsNumber(fields[i]) || strings.Trim(fields[i], "0") == "" {
 			return fmt.Sprintf("couldn't parse amount (%s)", strategy)
 		}
 	}
@@ -101,9 +102,9 @@ func checkBinding(words []string) string {
 	}
 	socket, core, _ := strings.Cut(strings.Join(fields[numbers:], ":"), ",")
 	switch {
-	case !isNumber(socket):
+	case !argument.IsNumber(socket):
 		return fmt.Sprintf("couldn't parse socket number (%s)", strategy)
-	case !isNumber(core):
+	case !argument.IsNumber(core):
 		return fmt.Sprintf("couldn't parse core number (%s)", strategy)
 	}
 	return ""
@@ -117,17 +118,17 @@ func checkPairs(text string) string {
 		switch {
 		case text == "":
 			return "No <socket,core> pair given!"
-		case !isNumber(socket) && i == 0:
+		case !argument.IsNumber(socket) && i == 0:
 			return "First socket is not a number!"
-		case !isNumber(socket):
+		case !argument.IsNumber(socket):
 			return "Socket is not a number!"
 		case !has && i == 0:
 			return "Missing first core number!"
 		case !has:
 			return "No core for a given socket!"
-		case !isNumber(core) && i == 0:
+		case !argument.IsNumber(core) && i == 0:
 			return "First core is not a number!"
-		case !isNumber(core):
+		case !argument.IsNumber(core):
 			return "Core is not a number!"
 		case seen[pair]:
 			return "<socket,core> pairs are not unique!"

@@ -9,6 +9,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -227,7 +228,7 @@ func parseReport(inv *command.Invocation, settings []option.Setting) (*report, e
 		case "-json":
 			r.json = true
 		case "-l":
-			err = addResources(&r.resources, o)
+			err = argument.AddResources(&r.resources, o)
 		case "-m":
 			r.want.masters = true
 		case "-t":

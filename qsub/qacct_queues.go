@@ -7,6 +7,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 )
 
@@ -59,7 +60,7 @@ func askGroup(ctx context.Context, inv *command.Invocation, p *queuePattern) err
 	}
 	p.instances = map[string]bool{}
 	for i := range host.Queues {
-		if q := &host.Queues[i]; matchQueue(p.queue+"@"+p.host, host, q) {
+		if q := &host.Queues[i]; argument.MatchQueue(p.queue+"@"+p.host, host, q) {
 			p.instances[host.Instance(q)] = true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -34,14 +35,14 @@ type selection struct {
 // pattern.
 func (s *selection) job(text string) error {
 	s.name, s.number, s.prefix, s.exact = text, nil, nil, false
-	if number, task, ok := strings.Cut(text, "."); ok && isNumber(number) && isNumber(task) {
+	if number, task, ok := strings.Cut(text, "."); ok && argument.IsNumber(number) && argument.IsNumber(task) {
 		n, err := strconv.Atoi(task)
 		if err != nil || n == 0 {
 			return command.Failf("error: job id %s not found", text)
 		}
 		s.name, s.tasks = number, []api.Tasks{{First: n, Last: n, Step: 1}}
 	}
-	if isNumber(s.name) {
+	if argument.IsNumber(s.name) {
 		s.number = []byte(s.name)
 		return nil
 	}
@@ -67,7 +68,7 @@ func shellPattern(text string) string { return strings.ReplaceAll(text, "[!", "[
 func (s *selection) setTasks(o *option.Setting) error {
 	s.tasks = nil
 	for text := range strings.SplitSeq(o.Value(), ",") {
-		t, err := taskRange(o, text)
+		t, err := argument.TaskRange(o, text)
 		if err != nil {
 			return o.Errorf(option.ExitFailed, "invalid list of task id ranges: %s", o.Value())
 		}
@@ -201,7 +202,7 @@ func (c *columnChoice) set(column *sumColumn, o *option.Setting, host *columnCho
 		c.pattern, host.shown = pattern, true
 		return nil
 	case accounting.FieldGroup:
-		if isNumber(value) {
+		if argument.IsNumber(value) {
 			value = groupName(value)
 		}
 	}
@@ -266,7 +267,7 @@ type period struct {
 
 // accountTime reads -b and -e.
 func accountTime(o *option.Setting) (*int64, error) {
-	t, err := parseDate(o.Value(), time.Now())
+	t, err := argument.Date(o.Value(), time.Now())
 	if err != nil {
 		return nil, &option.Error{Text: err.Error(), Hint: `Type "qacct -help" for the options.`}
 	}

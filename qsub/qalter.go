@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -102,19 +103,19 @@ func parseAlteration(inv *command.Invocation, args []string) (*alteration, error
 		r.Fields = append(r.Fields, api.FieldArgs)
 		a.args = operands
 	}
-	var jobs jobWords
+	var jobs argument.Jobs
 	soft := false
 	for i := range settings {
 		o := &settings[i]
 		if o.Option == nil {
-			if err := jobs.add(o.Value()); err != nil {
+			if err := jobs.Add(o.Value()); err != nil {
 				return nil, command.FailWith(option.ExitUsage, "%s", err)
 			}
 			continue
 		}
 		switch o.Name {
 		case "-u":
-			r.Users = append(r.Users, list(o.Value())...)
+			r.Users = append(r.Users, argument.List(o.Value())...)
 		case "-h":
 			if strings.Trim(o.Value(), api.HoldLetters) != "" || inv.Command == option.Qresub && len(o.Value()) > 1 && strings.Contains(o.Value(), "n") {
 				return nil, o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
@@ -130,7 +131,7 @@ func parseAlteration(inv *command.Invocation, args []string) (*alteration, error
 				a.only = o.Value()
 				continue
 			}
-			if err := jobs.tasks(o, option.ExitUsage); err != nil {
+			if err := jobs.Tasks(o, option.ExitUsage); err != nil {
 				return nil, err
 			}
 		case "-json":
@@ -142,10 +143,10 @@ func parseAlteration(inv *command.Invocation, args []string) (*alteration, error
 			a.field(o, &soft)
 		}
 	}
-	r.Jobs = jobs.words
+	r.Jobs = jobs.Words
 	a.tasks = slices.ContainsFunc(r.Jobs, func(w string) bool {
 		_, tasks, ok := strings.Cut(w, ".")
-		return ok && isRange(tasks)
+		return ok && argument.IsRange(tasks)
 	})
 	return a, nil
 }

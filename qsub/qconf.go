@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -89,7 +90,7 @@ type step struct {
 // names returns the names that the option is given, in lists or not.
 func (t *step) names() (names []string) {
 	for _, word := range append(append([]string{}, t.args...), t.words...) {
-		names = append(names, list(word)...)
+		names = append(names, argument.List(word)...)
 	}
 	return names
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -15,25 +16,25 @@ func qdel(ctx context.Context, inv *command.Invocation, args []string) error {
 		return err
 	}
 	var request api.DeleteRequest
-	var jobs jobWords
+	var jobs argument.Jobs
 	for i := range settings {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			if err := jobs.add(o.Value()); err != nil {
+			if err := jobs.Add(o.Value()); err != nil {
 				return command.Failf("error: %s", err)
 			}
 		case o.Name == "-u":
-			request.Users = append(request.Users, list(o.Value())...)
+			request.Users = append(request.Users, argument.List(o.Value())...)
 		case o.Name == "-f":
 			request.Force = true
 		case o.Name == "-t":
-			if err := jobs.tasks(o, option.ExitFailed); err != nil {
+			if err := jobs.Tasks(o, option.ExitFailed); err != nil {
 				return err
 			}
 		}
 	}
-	request.Jobs = jobs.words
+	request.Jobs = jobs.Words
 	if len(request.Jobs) == 0 && len(request.Users) == 0 {
 		return inv.NoArguments()
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -26,28 +27,28 @@ func qhold(ctx context.Context, inv *command.Invocation, args []string) error {
 	if inv.Command == option.Qrls {
 		request.Action = api.ActionRelease
 	}
-	var jobs jobWords
+	var jobs argument.Jobs
 	for i := range settings {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			if err := jobs.add(o.Value()); err != nil {
+			if err := jobs.Add(o.Value()); err != nil {
 				return command.FailWith(option.ExitUsage, "%s", err)
 			}
 		case o.Name == "-u":
-			request.Users = append(request.Users, list(o.Value())...)
+			request.Users = append(request.Users, argument.List(o.Value())...)
 		case o.Name == "-h":
 			var ok bool
-			if request.Hold, ok = letters(o.Value(), "uos"); !ok {
+			if request.Hold, ok = argument.Letters(o.Value(), "uos"); !ok {
 				return o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
 			}
 		case o.Name == "-t":
-			if err := jobs.tasks(o, option.ExitUsage); err != nil {
+			if err := jobs.Tasks(o, option.ExitUsage); err != nil {
 				return err
 			}
 		}
 	}
-	request.Jobs = jobs.words
+	request.Jobs = jobs.Words
 	if len(request.Jobs) == 0 && len(request.Users) == 0 {
 		return inv.NoArguments()
 	}
@@ -105,7 +106,7 @@ func qmod(ctx context.Context, inv *command.Invocation, args []string) error {
 	type change struct {
 		request api.ModifyRequest
 		of      int
-		jobs    jobWords
+		jobs    argument.Jobs
 	}
 	var changes []change
 	force := false
@@ -124,18 +125,18 @@ func qmod(ctx context.Context, inv *command.Invocation, args []string) error {
 			return &option.Error{Text: "invalid option argument \"" + o.Value() + "\"", Hint: `Type "qmod -help" for the options.`}
 		}
 		c := &changes[len(changes)-1]
-		if o.Option != nil && o.Name != "-t" && len(list(o.Value())) == 0 {
+		if o.Option != nil && o.Name != "-t" && len(argument.List(o.Value())) == 0 {
 			return &option.Error{Text: o.Name + " option must have argument"}
 		}
 		switch {
 		case o.Option != nil && o.Name == "-t":
-			if err := c.jobs.tasks(o, option.ExitFailed); err != nil {
+			if err := c.jobs.Tasks(o, option.ExitFailed); err != nil {
 				return err
 			}
 		case c.of == ofQueues:
-			c.request.Queues = append(c.request.Queues, list(o.Value())...)
+			c.request.Queues = append(c.request.Queues, argument.List(o.Value())...)
 		default:
-			if err := c.jobs.add(o.Value()); err != nil {
+			if err := c.jobs.Add(o.Value()); err != nil {
 				return command.Failf("%s", err)
 			}
 		}
@@ -148,16 +149,16 @@ func qmod(ctx context.Context, inv *command.Invocation, args []string) error {
 	for i := range changes {
 		c := &changes[i]
 		c.request.Force = force
-		for _, word := range c.jobs.words {
+		for _, word := range c.jobs.Words {
 			queue := false
-			if c.of&ofQueues != 0 && !isNumber(word[:1]) {
+			if c.of&ofQueues != 0 && !argument.IsNumber(word[:1]) {
 				if host == nil {
 					if host, err = inv.Host(ctx, &api.HostRequest{}); err != nil {
 						return err
 					}
 				}
 				// A name that no queue has is a job's, but no job's has an @.
-				queue = strings.Contains(word, "@") || slices.ContainsFunc(host.Queues, func(q api.QueueStatus) bool { return matchQueue(word, host, &q) })
+				queue = strings.Contains(word, "@") || slices.ContainsFunc(host.Queues, func(q api.QueueStatus) bool { return argument.MatchQueue(word, host, &q) })
 			}
 			if queue {
 				c.request.Queues = append(c.request.Queues, word)

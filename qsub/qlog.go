@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -43,7 +44,7 @@ func qlog(ctx context.Context, inv *command.Invocation, args []string) error {
 	if l.tasks = tasksOf(v.job); l.array && l.tasks == "" && where.Finished {
 		return fmt.Errorf("job %d is an array and is over: name a task, as in qlog %d.1", l.job, l.job)
 	}
-	l.many = l.array && !isNumber(l.tasks)
+	l.many = l.array && !argument.IsNumber(l.tasks)
 	defer l.close()
 	if v.follow {
 		return l.follow(ctx, where)
@@ -58,14 +59,14 @@ func parseLog(inv *command.Invocation, settings []option.Setting) (*logView, err
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			var word jobWords
-			if err := word.add(o.Value()); err != nil {
+			var word argument.Jobs
+			if err := word.Add(o.Value()); err != nil {
 				return nil, command.Failf("error: %s", err)
 			}
-			if v.job != "" || len(word.words) != 1 {
+			if v.job != "" || len(word.Words) != 1 {
 				return nil, &option.Error{Text: "one job at a time, please", Hint: `Type "qlog -help" for the options.`}
 			}
-			v.job = word.words[0]
+			v.job = word.Words[0]
 		case o.Name == "-f":
 			v.follow = true
 		case o.Name == "-o":
@@ -91,7 +92,7 @@ func parseLog(inv *command.Invocation, settings []option.Setting) (*logView, err
 
 // tasksOf returns what a word says about tasks; "": nothing.
 func tasksOf(word string) string {
-	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && isRange(word[dot+1:]) {
+	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && argument.IsRange(word[dot+1:]) {
 		return word[dot+1:]
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 	"paddock/qsub/internal/output"
@@ -182,12 +183,12 @@ func (v *view) add(o *option.Setting) error {
 		v.full = true
 	case "-F":
 		v.full, v.values = true, true
-		v.attributes = append(v.attributes, list(o.Value())...)
+		v.attributes = append(v.attributes, argument.List(o.Value())...)
 	case "-g":
 		return v.group(o.Value())
 	case "-j":
 		v.detail = true
-		v.jobs = append(v.jobs, list(o.Value())...)
+		v.jobs = append(v.jobs, argument.List(o.Value())...)
 	case "-json":
 		v.json = true
 	case "-l", "-pe", "-q", "-qs", "-U":
@@ -205,10 +206,10 @@ func (v *view) add(o *option.Setting) error {
 	case "-t":
 		v.slots, v.peTasks = true, true
 	case "-u":
-		if len(list(o.Value())) == 0 {
+		if len(argument.List(o.Value())) == 0 {
 			return &option.Error{Exit: option.ExitFailed, Text: "-u option must have argument"}
 		}
-		v.users = append(v.users, list(o.Value())...)
+		v.users = append(v.users, argument.List(o.Value())...)
 	case "-urg":
 		v.urgency = true
 	case "-xml":

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 	"paddock/qsub/internal/output"
@@ -47,7 +48,7 @@ func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
 		case o.Name == "-b":
 			v.batch = true
 		case o.Name == "-d":
-			if v.delay, err = parseSeconds(o); err != nil {
+			if v.delay, err = argument.Duration(o); err != nil {
 				return err
 			}
 		case o.Name == "-json":
@@ -57,7 +58,7 @@ func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
 				return o.Errorf(option.ExitFailed, "invalid number \"%s\"", api.Visible(o.Value()))
 			}
 		case o.Name == "-u":
-			v.users = append(v.users, list(o.Value())...)
+			v.users = append(v.users, argument.List(o.Value())...)
 		}
 	}
 	v.delay = max(v.delay, minDelay)

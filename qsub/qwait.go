@@ -17,6 +17,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -30,29 +31,29 @@ func qwait(ctx context.Context, inv *command.Invocation, args []string) error {
 	if err != nil {
 		return err
 	}
-	var jobs jobWords
+	var jobs argument.Jobs
 	var timeout time.Duration
 	asJSON := false
 	for i := range settings {
 		o := &settings[i]
 		switch {
 		case o.Option == nil:
-			if err := jobs.add(o.Value()); err != nil {
+			if err := jobs.Add(o.Value()); err != nil {
 				return command.Failf("error: %s", err)
 			}
 		case o.Name == "-json":
 			asJSON = true
 		case o.Name == "-timeout":
-			if timeout, err = parseSeconds(o); err != nil {
+			if timeout, err = argument.Duration(o); err != nil {
 				return err
 			}
 		}
 	}
-	if len(jobs.words) == 0 {
+	if len(jobs.Words) == 0 {
 		return inv.NoArguments()
 	}
 	w := &jobsWait{inv: inv, json: asJSON}
-	if err := w.find(ctx, jobs.words); err != nil {
+	if err := w.find(ctx, jobs.Words); err != nil {
 		return err
 	}
 	if timeout > 0 {
@@ -137,13 +138,13 @@ func (w *jobsWait) find(ctx context.Context, words []string) error {
 // over.
 func (w *jobsWait) finished(word string, reply *api.FindReply) (*jobWait, error) {
 	name, tasks := word, api.Tasks{}
-	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && isRange(word[dot+1:]) {
+	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && argument.IsRange(word[dot+1:]) {
 		name = word[:dot]
 		if tasks = rangeOf(word[dot+1:]); !tasks.IsArray() {
 			return nil, command.Failf("denied: job \"%s\" does not exist", api.Visible(word))
 		}
 	}
-	if isNumber(name) {
+	if argument.IsNumber(name) {
 		n, err := strconv.Atoi(name)
 		if err != nil || n < 1 || n > reply.Last {
 			return nil, command.Failf("denied: job \"%s\" does not exist", api.Visible(name))

@@ -4,11 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
-	"paddock/qsub/internal/option"
 )
 
 func TestExitOf(t *testing.T) {
@@ -119,13 +117,4 @@ func TestQwaitByName(t *testing.T) {
 	}
 	e.replies(api.VerbFind, api.FindReply{Last: 9, User: "me", Missing: []string{"x*"}})
 	want(t, result{1, "", "The job x* of user(s) me does not exist\n"}, call(t, "", "qwait", "x*"))
-}
-
-func TestParseSeconds(t *testing.T) {
-	for text, want := range map[string]time.Duration{"1": time.Second, "0.25": 250 * time.Millisecond, "1e3": 1000 * time.Second, "0": 0, "-1": 0, "x": 0, "NaN": 0, "Inf": 0, "1e-12": 0, "1e300": 0} {
-		got, err := parseSeconds(&option.Setting{Values: []string{text}})
-		if got != want || (err == nil) != (want > 0) {
-			t.Errorf("parseSeconds(%q) = %v, %v; want %v", text, got, err, want)
-		}
-	}
 }

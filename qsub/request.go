@@ -10,6 +10,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qrsh/client"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/directive"
 	"paddock/qsub/internal/option"
@@ -69,7 +70,7 @@ func newJob(sources ...[]option.Setting) (*job, error) {
 // dealt with.
 var apply = map[string]func(*job, *option.Setting) error{
 	"-a": func(j *job, o *option.Setting) (err error) {
-		if j.req.After, err = parseDate(o.Value(), time.Now()); err != nil {
+		if j.req.After, err = argument.Date(o.Value(), time.Now()); err != nil {
 			e := o.Errorf(option.ExitValue, "Wrong date/time format \"%s\" specified to -a option", o.Value())
 			e.Before = err.Error()
 			return e
@@ -112,11 +113,11 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-e":           func(j *job, o *option.Setting) error { return setPath(&j.req.Stderr, o, "path") },
 	"-h":           func(j *job, _ *option.Setting) error { j.req.Hold = "u"; return nil },
 	"-hard":        func(j *job, _ *option.Setting) error { j.soft = false; return nil },
-	"-hold_jid":    func(j *job, o *option.Setting) error { return addList(&j.req.HoldJobs, o, "jid_hold") },
-	"-hold_jid_ad": func(j *job, o *option.Setting) error { return addList(&j.req.HoldArray, o, "jid_hold_ad") },
-	"-hold_jid_ok": func(j *job, o *option.Setting) error { return addList(&j.req.HoldOK, o, "jid_hold_ok") },
+	"-hold_jid":    func(j *job, o *option.Setting) error { return argument.AddList(&j.req.HoldJobs, o, "jid_hold") },
+	"-hold_jid_ad": func(j *job, o *option.Setting) error { return argument.AddList(&j.req.HoldArray, o, "jid_hold_ad") },
+	"-hold_jid_ok": func(j *job, o *option.Setting) error { return argument.AddList(&j.req.HoldOK, o, "jid_hold_ok") },
 	"-hold_jid_ad_ok": func(j *job, o *option.Setting) error {
-		return addList(&j.req.HoldArrayOK, o, "jid_hold_ad_ok")
+		return argument.AddList(&j.req.HoldArrayOK, o, "jid_hold_ad_ok")
 	},
 	"-i":       func(j *job, o *option.Setting) error { return setPath(&j.req.Stdin, o, "path") },
 	"-inherit": func(j *job, _ *option.Setting) error { j.inherit = true; return nil },
@@ -124,11 +125,11 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-j":       func(j *job, o *option.Setting) error { j.req.Merge = o.Yes(); return nil },
 	"-l":       (*job).addResources,
 	"-m": func(j *job, o *option.Setting) error {
-		found, ok := letters(o.Value(), "abesn")
+		found, ok := argument.Letters(o.Value(), "abesn")
 		if !ok {
 			return o.Errorf(option.ExitValue, "Wrong mail options list format \"%s\" specified to -m option", o.Value())
 		}
-		j.req.Mail, _ = letters(j.req.Mail+found, "abes")
+		j.req.Mail, _ = argument.Letters(j.req.Mail+found, "abes")
 		if strings.Contains(found, "n") {
 			j.req.Mail = ""
 		}
@@ -136,8 +137,8 @@ var apply = map[string]func(*job, *option.Setting) error{
 	},
 	"-listen":  parseListen,
 	"-lost":    parseLost,
-	"-M":       func(j *job, o *option.Setting) error { return addList(&j.req.MailTo, o, "mail") },
-	"-masterq": func(j *job, o *option.Setting) error { return addList(&j.req.MasterQueues, o, "queue") },
+	"-M":       func(j *job, o *option.Setting) error { return argument.AddList(&j.req.MailTo, o, "mail") },
+	"-masterq": func(j *job, o *option.Setting) error { return argument.AddList(&j.req.MasterQueues, o, "queue") },
 	"-N": func(j *job, o *option.Setting) error {
 		if strings.Contains(o.Value(), "/") {
 			return o.Errorf(option.ExitUsage, "argument to -N option must not contain / ")
@@ -174,9 +175,9 @@ var apply = map[string]func(*job, *option.Setting) error{
 	},
 	"-q": func(j *job, o *option.Setting) error {
 		if j.soft {
-			return addList(&j.req.SoftQueues, o, "queue")
+			return argument.AddList(&j.req.SoftQueues, o, "queue")
 		}
-		return addList(&j.req.Queues, o, "queue")
+		return argument.AddList(&j.req.Queues, o, "queue")
 	},
 	"-reconnect": parseReconnect,
 	"-R":         func(j *job, o *option.Setting) error { j.req.Reserve = o.Yes(); return nil },
@@ -310,12 +311,12 @@ func cutItem(list string) (item, rest string) {
 func parseTasks(o *option.Setting) (all api.Tasks, only string, err error) {
 	words := strings.Split(o.Value(), ",")
 	if len(words) == 1 {
-		all, err = taskRange(o, o.Value())
+		all, err = argument.TaskRange(o, o.Value())
 		return all, "", err
 	}
 	list := make([]string, len(words))
 	for i, word := range words {
-		t, err := taskRange(o, word)
+		t, err := argument.TaskRange(o, word)
 		if err != nil {
 			return api.Tasks{}, "", err
 		}
@@ -434,12 +435,12 @@ const checkpointLetters = "msxnr"
 func parseCheckpoint(o *option.Setting) (string, error) {
 	text := o.Value()
 	if text == "" || strings.Trim(text, "0123456789:") == "" {
-		if _, ok := seconds(text); !ok {
+		if _, ok := argument.Seconds(text); !ok {
 			return "", o.Errorf(option.ExitUsage, "-c argument invalid")
 		}
 		return text, nil
 	}
-	found, ok := letters(text, checkpointLetters)
+	found, ok := argument.Letters(text, checkpointLetters)
 	if !ok {
 		return "", o.Errorf(option.ExitUsage, "-c specifier invalid")
 	}

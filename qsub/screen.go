@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
@@ -370,7 +371,7 @@ const maxTyped = 200
 func (u *topScreen) spell(k key) (done bool) {
 	switch {
 	case k == keyEnter:
-		u.typing, u.view.users, u.view.first = false, list(strings.TrimSpace(u.typed)), 0
+		u.typing, u.view.users, u.view.first = false, argument.List(strings.TrimSpace(u.typed)), 0
 		return true
 	case k == keyEscape:
 		u.typing = false

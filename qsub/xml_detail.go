@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
@@ -355,7 +356,7 @@ func (x document) requestedJobs(name string, words []string) {
 func (x document) checkpoint(r *api.SubmitRequest) {
 	x.Has("JB_checkpoint_name", r.Checkpoint)
 	letters, interval, _ := strings.Cut(r.CheckpointWhen, " ")
-	n, _ := seconds(interval)
+	n, _ := argument.Seconds(interval)
 	x.Number("JB_checkpoint_attr", bits(letters, checkpointBits))
 	x.Number("JB_checkpoint_interval", n)
 }
@@ -364,7 +365,7 @@ func (x document) checkpoint(r *api.SubmitRequest) {
 // of the checkpointing environment, and behind them the time of -c if there is
 // one.
 func checkpointWhen(ctx context.Context, inv *command.Invocation, r *api.SubmitRequest) (string, error) {
-	_, timed := seconds(r.CheckpointWhen)
+	_, timed := argument.Seconds(r.CheckpointWhen)
 	if r.Checkpoint == "" || r.CheckpointWhen != "" && !timed {
 		return r.CheckpointWhen, nil
 	}
@@ -513,7 +514,7 @@ func inComplex(r api.Resource, kinds map[string]attribute) (kind int, name, valu
 	if !ok {
 		return kindNumbers["STRING"], r.Name, r.Value // it was removed since
 	}
-	if n, ok := seconds(r.Value); ok && a.kind == kindNumbers["TIME"] {
+	if n, ok := argument.Seconds(r.Value); ok && a.kind == kindNumbers["TIME"] {
 		return a.kind, a.name, strconv.Itoa(n)
 	}
 	return a.kind, a.name, r.Value
@@ -542,7 +543,7 @@ func doubleValue(kind int, text string) float64 {
 		}
 		return n * unit
 	case kindNumbers["TIME"]:
-		n, _ := seconds(text)
+		n, _ := argument.Seconds(text)
 		return float64(n)
 	case kindNumbers["BOOL"]:
 		if strings.EqualFold(text, "true") || text == "1" {

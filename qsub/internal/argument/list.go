@@ -1,4 +1,4 @@
-package main
+package argument
 
 import (
 	"fmt"
@@ -10,13 +10,13 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// list splits a list at its commas.
-func list(text string) []string {
+// List splits a list at its commas.
+func List(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
 
-// addResources adds name[=value],... to a list, in place of earlier values.
-func addResources(to *[]api.Resource, o *option.Setting) error {
+// AddResources adds name[=value],... to a list, in place of earlier values.
+func AddResources(to *[]api.Resource, o *option.Setting) error {
 	for _, item := range strings.FieldsFunc(o.Value(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
 		name, value, has := strings.Cut(item, "=")
 		switch {
@@ -37,10 +37,10 @@ func addResources(to *[]api.Resource, o *option.Setting) error {
 	return nil
 }
 
-// addList adds the words of a list, each once. What is the list's kind, for the
+// AddList adds the words of a list, each once. What is the list's kind, for the
 // error of an empty one.
-func addList(to *[]string, o *option.Setting, what string) error {
-	words := list(o.Value())
+func AddList(to *[]string, o *option.Setting, what string) error {
+	words := List(o.Value())
 	if len(words) == 0 {
 		return o.Errorf(option.ExitValue, "Wrong %s list format \"%s\" specified to %s option", what, o.Value(), o.Name)
 	}
@@ -52,9 +52,9 @@ func addList(to *[]string, o *option.Setting, what string) error {
 	return nil
 }
 
-// letters returns those of known that stand in text, in the order of known, and
+// Letters returns those of known that stand in text, in the order of known, and
 // whether text has no other.
-func letters(text, known string) (string, bool) {
+func Letters(text, known string) (string, bool) {
 	var found strings.Builder
 	for i := range len(known) {
 		if strings.IndexByte(text, known[i]) >= 0 {
@@ -64,12 +64,12 @@ func letters(text, known string) (string, bool) {
 	return found.String(), text != "" && strings.Trim(text, known) == ""
 }
 
-// isNumber reports whether text is a number without sign.
-func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+// IsNumber reports whether text is a number without sign.
+func IsNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-// isRange reports whether text is first[-last[:step]].
-func isRange(text string) bool {
+// IsRange reports whether text is first[-last[:step]].
+func IsRange(text string) bool {
 	span, step, hasStep := strings.Cut(text, ":")
 	first, last, hasLast := strings.Cut(span, "-")
-	return isNumber(first) && (!hasLast || isNumber(last)) && (!hasStep || isNumber(step))
+	return IsNumber(first) && (!hasLast || IsNumber(last)) && (!hasStep || IsNumber(step))
 }

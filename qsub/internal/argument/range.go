@@ -1,4 +1,4 @@
-package main
+package argument
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// rangeNumber reads a number of a range. Its errors are Grid Engine's for all ranges.
-func rangeNumber(o *option.Setting, text string) (int, error) {
+// RangeNumber reads a number of a range. Its errors are Grid Engine's for all ranges.
+func RangeNumber(o *option.Setting, text string) (int, error) {
 	rest := strings.TrimLeft(text, "0123456789")
 	n, err := strconv.Atoi(text[:len(text)-len(rest)])
 	switch {
@@ -35,24 +35,24 @@ func taskNumbers(o *option.Setting, text string) (t api.Tasks, err error) {
 	}
 	span, step, hasStep := strings.Cut(text, ":")
 	first, last, hasLast := strings.Cut(span, "-")
-	if t.First, err = rangeNumber(o, first); err != nil {
+	if t.First, err = RangeNumber(o, first); err != nil {
 		return t, err
 	}
 	t.Last, t.Step = t.First, 1
 	if hasLast {
-		if t.Last, err = rangeNumber(o, last); err != nil {
+		if t.Last, err = RangeNumber(o, last); err != nil {
 			return t, err
 		}
 	}
 	if hasStep {
-		t.Step, err = rangeNumber(o, step)
+		t.Step, err = RangeNumber(o, step)
 	}
 	return t, err
 }
 
-// taskRange reads a range of the tasks of an array. That there are not too many
+// TaskRange reads a range of the tasks of an array. That there are not too many
 // is execd's to see.
-func taskRange(o *option.Setting, text string) (api.Tasks, error) {
+func TaskRange(o *option.Setting, text string) (api.Tasks, error) {
 	t, err := taskNumbers(o, text)
 	switch {
 	case err != nil:

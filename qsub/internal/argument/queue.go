@@ -1,4 +1,4 @@
-package main
+package argument
 
 import (
 	"path"
@@ -8,9 +8,9 @@ import (
 	"paddock/execd/api"
 )
 
-// matchQueue reports whether a pattern of a queue's name, of queue@host or of
+// MatchQueue reports whether a pattern of a queue's name, of queue@host or of
 // queue@@hostgroup, is one of the queue.
-func matchQueue(pattern string, host *api.HostReply, q *api.QueueStatus) bool {
+func MatchQueue(pattern string, host *api.HostReply, q *api.QueueStatus) bool {
 	name, at, _ := strings.Cut(host.Instance(q), "@")
 	queue, where, has := strings.Cut(pattern, "@")
 	return matchName(queue, name) && (!has || matchName(where, at) || inGroup(where, host))

@@ -1,4 +1,4 @@
-package main
+package argument
 
 import (
 	"errors"
@@ -10,21 +10,21 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// parseDate reads [[CC]YY]MMDDhhmm[.SS] as a time of this host. Without CC the
+// Date reads [[CC]YY]MMDDhhmm[.SS] as a time of this host. Without CC the
 // year is one of 1970 to 2069; a day that the month has not is one of the next.
-func parseDate(text string, now time.Time) (time.Time, error) {
+func Date(text string, now time.Time) (time.Time, error) {
 	digits, seconds, hasSeconds := strings.Cut(text, ".")
 	bad := func(what string) (time.Time, error) { return time.Time{}, errors.New(what) }
 	switch {
 	case text == "":
 		return bad("no date specified")
-	case seconds != "" && (len(seconds) != 2 || !isNumber(seconds)):
+	case seconds != "" && (len(seconds) != 2 || !IsNumber(seconds)):
 		return bad("Invalid format of seconds field.")
 	case len(digits) != 8 && len(digits) != 10 && len(digits) != 12:
 		return bad("Invalid format of date/hour-minute field.")
-	case !isNumber(digits[len(digits)-8 : len(digits)-6]):
+	case !IsNumber(digits[len(digits)-8 : len(digits)-6]):
 		return bad("Invalid month specification.")
-	case !isNumber(digits):
+	case !IsNumber(digits):
 		return bad("Invalid format of date/hour-minute field.")
 	}
 	year := now.Year()
@@ -65,8 +65,8 @@ func parseDate(text string, now time.Time) (time.Time, error) {
 	return time.Date(year, time.Month(month), day, hour, minute, second, 0, now.Location()), nil
 }
 
-// seconds reads a number of seconds, m:s or h:m:s.
-func seconds(text string) (int, bool) {
+// Seconds reads a number of seconds, m:s or h:m:s.
+func Seconds(text string) (int, bool) {
 	fields := strings.Split(text, ":")
 	total := 0
 	for _, f := range fields {
@@ -79,8 +79,8 @@ func seconds(text string) (int, bool) {
 	return total, len(fields) <= 3
 }
 
-// parseSeconds reads a number of seconds above 0, which may have a fraction.
-func parseSeconds(o *option.Setting) (time.Duration, error) {
+// Duration reads a number of seconds above 0, which may have a fraction.
+func Duration(o *option.Setting) (time.Duration, error) {
 	n, err := strconv.ParseFloat(o.Value(), 64)
 	if err != nil || !(n >= 1e-9 && n <= 1e9) { // NaN is neither
 		return 0, o.Errorf(option.ExitFailed, "invalid number of seconds \"%s\"", api.Visible(o.Value()))
