@@ -12,6 +12,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/qtest"
 )
 
 // TestQconfOptions holds what qconf does against the table of options.
@@ -54,9 +55,9 @@ func TestQconfOptions(t *testing.T) {
 }
 
 func TestQconfChanges(t *testing.T) {
-	e := newExecd(t)
-	write(t, "f", "pe_name x\n")
-	write(t, "global", "min_uid 1\n")
+	e := qtest.NewExecd(t)
+	qtest.Write(t, "f", "pe_name x\n")
+	qtest.Write(t, "global", "min_uid 1\n")
 	requests := asked[api.ConfigureRequest](t, e, api.VerbConfigure, api.ConfigureReply{Lines: []api.Line{{Text: "done\x1b"}}})
 	type list = []api.ConfigureRequest
 	for _, test := range []struct {
@@ -77,20 +78,20 @@ func TestQconfChanges(t *testing.T) {
 		{"-dce x -clearusage", false, list{{Action: "remove", Kind: "attribute", Name: "x"}, {Action: "clear", Kind: "user"}}},
 		{"-clearusage u", false, list{{Action: "clear", Kind: "user", Text: "u"}}},
 	} {
-		wanted := result{0, "", strings.Repeat("done\\x1b\n", len(test.want))}
+		wanted := qtest.Result{Err: strings.Repeat("done\\x1b\n", len(test.want))}
 		if test.stdout {
 			wanted.Out, wanted.Err = wanted.Err, ""
 		}
-		want(t, wanted, call(t, "from input", append([]string{"qconf"}, strings.Fields(test.args)...)...))
+		qtest.Want(t, wanted, call(t, "from input", append([]string{"qconf"}, strings.Fields(test.args)...)...))
 		if diff := cmp.Diff(test.want, requests()); diff != "" {
 			t.Errorf("qconf %s asked (-want +got):\n%s", test.args, diff)
 		}
 	}
-	want(t, result{0, "{\n  \"lines\": [\n    {\n      \"text\": \"done\\u001b\"\n    }\n  ]\n}\n", ""}, call(t, "", "qconf", "-json", "-dm", "x"))
+	qtest.Want(t, qtest.Result{Out: "{\n  \"lines\": [\n    {\n      \"text\": \"done\\u001b\"\n    }\n  ]\n}\n"}, call(t, "", "qconf", "-json", "-dm", "x"))
 
 	// What execd refuses, and what it finds wrong.
-	e.replies(api.VerbConfigure, api.Errorf(api.CodeRejected, "no\x1b"), api.ConfigureReply{Lines: []api.Line{{Text: "yes"}, {Text: "no", Failed: true}}})
-	want(t, result{1, "", "no\\x1b\nyes\nno\n"}, call(t, "", "qconf", "-dp", "a,b"))
+	e.Replies(api.VerbConfigure, api.Errorf(api.CodeRejected, "no\x1b"), api.ConfigureReply{Lines: []api.Line{{Text: "yes"}, {Text: "no", Failed: true}}})
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "no\\x1b\nyes\nno\n"}, call(t, "", "qconf", "-dp", "a,b"))
 	for _, test := range []struct {
 		args string
 		p    api.Problem
@@ -104,12 +105,12 @@ func TestQconfChanges(t *testing.T) {
 		{"-dp f", api.Problem{File: "/etc/x", Text: "y"}, "error: /etc/x: y\n"},
 		{"-mattr pe slots 3 f", api.Problem{Line: 3, Text: "slots: no"}, "slots: no\n"},
 	} {
-		e.replies(api.VerbConfigure, api.ConfigureReply{Problems: []api.Problem{test.p}})
-		want(t, result{1, "", test.err}, call(t, "", append([]string{"qconf"}, strings.Fields(test.args)...)...))
+		e.Replies(api.VerbConfigure, api.ConfigureReply{Problems: []api.Problem{test.p}})
+		qtest.Want(t, qtest.Result{Exit: 1, Err: test.err}, call(t, "", append([]string{"qconf"}, strings.Fields(test.args)...)...))
 	}
 
-	write(t, "latin", "# \xe4\n")
-	write(t, "large", strings.Repeat("#\n", api.MaxConfiguration))
+	qtest.Write(t, "latin", "# \xe4\n")
+	qtest.Write(t, "large", strings.Repeat("#\n", api.MaxConfiguration))
 	for args, err := range map[string]string{
 		"-Ap nofile":           "error: error opening file \"nofile\" for reading: No such file or directory\nerror reading in file\n",
 		"-Ap .":                "error: cannot read \".\": Is a directory\nerror reading in file\n",
@@ -127,13 +128,13 @@ func TestQconfChanges(t *testing.T) {
 		"-drqs a,b":            "denied: resource quota set \"a\" does not exist\ndenied: resource quota set \"b\" does not exist\n",
 		"-acal x":              "error: option -acal is not supported: there are no calendars\n",
 	} {
-		want(t, result{1, "", err}, call(t, "", append([]string{"qconf"}, strings.Fields(args)...)...))
+		qtest.Want(t, qtest.Result{Exit: 1, Err: err}, call(t, "", append([]string{"qconf"}, strings.Fields(args)...)...))
 	}
 
-	e.replies(api.VerbStatus, api.StatusReply{Host: "here"})
-	want(t, result{0, "here\nhere\nhere\n", ""}, call(t, "", "qconf", "-sh", "-ss", "-sss"))
-	want(t, result{0, "", "submithost \"here\" already exists\n"}, call(t, "", "qconf", "-as", "here"))
-	want(t, result{1, "", "adminhost \"here\" already exists\nadminhost \"there\" cannot be added: commands are answered on here alone\n"},
+	e.Replies(api.VerbStatus, api.StatusReply{Host: "here"})
+	qtest.Want(t, qtest.Result{Out: "here\nhere\nhere\n"}, call(t, "", "qconf", "-sh", "-ss", "-sss"))
+	qtest.Want(t, qtest.Result{Err: "submithost \"here\" already exists\n"}, call(t, "", "qconf", "-as", "here"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "adminhost \"here\" already exists\nadminhost \"there\" cannot be added: commands are answered on here alone\n"},
 		call(t, "", "qconf", "-ah", "here,there"))
 }
 
@@ -144,7 +145,7 @@ func editor(t *testing.T, script string) {
 }
 
 func TestQconfEdit(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	t.Setenv("VISUAL", "")
@@ -167,25 +168,25 @@ func TestQconfEdit(t *testing.T) {
 		return found
 	}
 	const text = "pe_name x\nslots 3\n"
-	e.replies(api.VerbShow, api.ShowReply{Text: text})
+	e.Replies(api.VerbShow, api.ShowReply{Text: text})
 	requests := asked[api.ConfigureRequest](t, e, api.VerbConfigure, api.ConfigureReply{Lines: []api.Line{{Text: "done"}}})
 
 	editor(t, "true")
-	want(t, result{1, "", "file unchanged\n"}, call(t, "", "qconf", "-mp", "x"))
-	want(t, result{0, "file unchanged\n", ""}, call(t, "", "qconf", "-mu", "x"))
-	want(t, result{0, "", "Complex attribute configuration has not been changed\n"}, call(t, "", "qconf", "-mc"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "file unchanged\n"}, call(t, "", "qconf", "-mp", "x"))
+	qtest.Want(t, qtest.Result{Out: "file unchanged\n"}, call(t, "", "qconf", "-mu", "x"))
+	qtest.Want(t, qtest.Result{Err: "Complex attribute configuration has not been changed\n"}, call(t, "", "qconf", "-mc"))
 	for _, r := range requests() {
 		if !r.Dry {
 			t.Errorf("qconf asked for %+v", r)
 		}
 	}
 	editor(t, "echo slots 4 > \"$1\"")
-	want(t, result{0, "", "done\n"}, call(t, "", "qconf", "-mp", "x"))
+	qtest.Want(t, qtest.Result{Err: "done\n"}, call(t, "", "qconf", "-mp", "x"))
 	asked := requests()
 	if diff := cmp.Diff(api.ConfigureRequest{Action: "modify", Kind: "pe", Name: "x", Text: "slots 4\n", Was: text}, asked[len(asked)-1]); diff != "" {
 		t.Errorf("qconf -mp x asked (-want +got):\n%s", diff)
 	}
-	if show := last[api.ShowRequest](t, e, api.VerbShow); show != (api.ShowRequest{Kind: "pe", Name: "x", Saved: true}) {
+	if show := qtest.Last[api.ShowRequest](t, e, api.VerbShow); show != (api.ShowRequest{Kind: "pe", Name: "x", Saved: true}) {
 		t.Errorf("qconf -mp x asked for %+v", show)
 	}
 	if left := kept(); len(left) > 0 {
@@ -193,25 +194,25 @@ func TestQconfEdit(t *testing.T) {
 	}
 	// A queue is added as it is offered.
 	editor(t, "true")
-	want(t, result{0, "", "done\n"}, call(t, "", "qconf", "-aq", "x"))
+	qtest.Want(t, qtest.Result{Err: "done\n"}, call(t, "", "qconf", "-aq", "x"))
 	// What is measured is not edited.
-	e.replies(api.VerbShow, api.ShowReply{Text: "hostname h\nload_values a=1, \\\n   b=2\nprocessors 4\nuser_lists NONE\n"})
+	e.Replies(api.VerbShow, api.ShowReply{Text: "hostname h\nload_values a=1, \\\n   b=2\nprocessors 4\nuser_lists NONE\n"})
 	editor(t, "echo x >> \"$1\"")
-	want(t, result{0, "", "done\n"}, call(t, "", "qconf", "-me", "h"))
+	qtest.Want(t, qtest.Result{Err: "done\n"}, call(t, "", "qconf", "-me", "h"))
 	asked = requests()
 	if got := asked[len(asked)-1].Text; got != "hostname h\nuser_lists NONE\nx\n" {
 		t.Errorf("qconf -me edits %q", got)
 	}
 
 	// What execd does not take is kept, whatever becomes of the editor.
-	e.replies(api.VerbShow, api.ShowReply{Text: text})
-	e.replies(api.VerbConfigure, api.ConfigureReply{}, api.ConfigureReply{Problems: []api.Problem{{Line: 1, Text: "slots: no"}}})
+	e.Replies(api.VerbShow, api.ShowReply{Text: text})
+	e.Replies(api.VerbConfigure, api.ConfigureReply{}, api.ConfigureReply{Problems: []api.Problem{{Line: 1, Text: "slots: no"}}})
 	for script, wanted := range map[string]string{
 		"echo x > \"$1\"":                  `^error: (\S+/pe-a_b):1: slots: no\nerror reading in file\nwhat you have written is kept in (\S+/pe-a_b)\n$`,
 		"echo x > \"$1\"; exit 3":          `^what you have written is kept in (\S+/pe-a_b)\nerror: editor exited with error 3\nedit failed\n$`,
 		"printf \"\\\\344\\\\n\" > \"$1\"": `^what you have written is kept in (\S+/pe-a_b)\nerror: "\S+/pe-a_b" is not a text in UTF-8\nerror reading in file\n$`,
 	} {
-		e.replies(api.VerbConfigure, api.ConfigureReply{}, api.ConfigureReply{Problems: []api.Problem{{Line: 1, Text: "slots: no"}}})
+		e.Replies(api.VerbConfigure, api.ConfigureReply{}, api.ConfigureReply{Problems: []api.Problem{{Line: 1, Text: "slots: no"}}})
 		editor(t, script)
 		got := call(t, "e\n", "qconf", "-mp", "a/b")
 		if got.Exit != 1 || got.Out != "" || !regexp.MustCompile(wanted).MatchString(got.Err) {
@@ -222,14 +223,14 @@ func TestQconfEdit(t *testing.T) {
 		}
 	}
 	editor(t, "exit 3")
-	want(t, result{1, "", "error: editor exited with error 3\nedit failed\n"}, call(t, "", "qconf", "-mp", "x"))
-	e.replies(api.VerbConfigure, api.Errorf(api.CodeDenied, "denied: you must be manager"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "error: editor exited with error 3\nedit failed\n"}, call(t, "", "qconf", "-mp", "x"))
+	e.Replies(api.VerbConfigure, api.Errorf(api.CodeDenied, "denied: you must be manager"))
 	editor(t, "echo the editor was started >&2")
-	want(t, result{1, "", "denied: you must be manager\n"}, call(t, "", "qconf", "-mp", "x"))
-	want(t, result{1, "", "denied: you must be manager\n"}, call(t, "", "qconf", "-aq"))
-	e.replies(api.VerbShow, api.Errorf(api.CodeNotFound, "No cluster queue or queue instance matches the phrase"))
-	want(t, result{1, "", "Cluster queue entry \"x\" does not exist\n"}, call(t, "", "qconf", "-mq", "x"))
-	want(t, result{1, "", "Cluster queue entry \"x@h\" does not exist\n"}, call(t, "", "qconf", "-mq", "x@h"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "denied: you must be manager\n"}, call(t, "", "qconf", "-mp", "x"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "denied: you must be manager\n"}, call(t, "", "qconf", "-aq"))
+	e.Replies(api.VerbShow, api.Errorf(api.CodeNotFound, "No cluster queue or queue instance matches the phrase"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "Cluster queue entry \"x\" does not exist\n"}, call(t, "", "qconf", "-mq", "x"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "Cluster queue entry \"x@h\" does not exist\n"}, call(t, "", "qconf", "-mq", "x@h"))
 	if left := kept(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/qtest"
 )
 
 // recorded returns what Grid Engine printed, by command line.
@@ -70,7 +71,7 @@ func at(clock string) time.Time {
 func TestRecordedHost(t *testing.T) {
 	utc(t)
 	outputs := recorded(t, "gridengine.txt")
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	for command, output := range outputs {
 		args := strings.Fields(command)
 		host := api.HostReply{Host: "gehost", Arch: "lx-amd64"}
@@ -103,9 +104,9 @@ func TestRecordedHost(t *testing.T) {
 				{Job: 835, Name: "pcd", Owner: "geuser", State: "hqw", Time: at("17:43:08"), Slots: 1},
 			}
 		}
-		e.replies(api.VerbHost, host)
-		e.replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
-		if diff := cmp.Diff(result{0, output, ""}, call(t, "", args...)); diff != "" {
+		e.Replies(api.VerbHost, host)
+		e.Replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
+		if diff := cmp.Diff(qtest.Result{Out: output}, call(t, "", args...)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", command, diff)
 		}
 	}
@@ -113,7 +114,7 @@ func TestRecordedHost(t *testing.T) {
 
 func TestHostChoices(t *testing.T) {
 	utc(t)
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	host := api.HostReply{Host: "gehost.example", Arch: "lx-amd64", HostGroups: []string{"@h", "@g"}, Values: []api.HostValue{{Source: "hl", Name: "mem_free", Value: "1G"}}, Queues: []api.QueueStatus{
 		{Name: "all.q", Type: "BP", Total: 4, Used: 1, States: "E", Load: -1, Reasons: []string{"queue all.q marked QERROR"}, Values: []api.HostValue{{Source: "qc", Name: "mem_free", Value: "2G"}}},
 		{Name: "long.q", Type: "B", Total: 2, States: "aS", Reasons: []string{"alarm hl:load_avg=9", ""}},
@@ -122,8 +123,8 @@ func TestHostChoices(t *testing.T) {
 		{Job: 1, Name: "a", Owner: "u", State: "r", Time: noon, Queue: "all.q@gehost.example", Slots: 1},
 		{Job: 2, Name: "b", Owner: "u", State: "qw", Time: noon, Slots: 1},
 	}
-	e.replies(api.VerbHost, host)
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
+	e.Replies(api.VerbHost, host)
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
 	const head = "queuename                      qtype resv/used/tot. load_avg arch          states\n"
 	const rule = "---------------------------------------------------------------------------------\n"
 	const all = rule + "all.q@gehost.example           BP    0/1/4          -NA-     lx-amd64      E\n"
@@ -133,46 +134,46 @@ func TestHostChoices(t *testing.T) {
 		"############################################################################\n      2 0.00000 b          u            qw    11/20/2026 16:07:01     1        \n"
 	for _, test := range []struct {
 		args string
-		want result
+		want qtest.Result
 	}{
-		{"qselect", result{0, "all.q@gehost.example\nlong.q@gehost.example\n", ""}},
-		{"qselect -q l*", result{0, "long.q@gehost.example\n", ""}},
-		{"qselect -q *@gehost*,x -qs aE", result{0, "all.q@gehost.example\nlong.q@gehost.example\n", ""}},
-		{"qselect -qs E", result{0, "all.q@gehost.example\n", ""}},
-		{"qselect -qs d", result{1, "", ""}},
-		{"qselect -q nosuch", result{1, "", "No cluster queue or queue instance matches the phrase \"nosuch\"\n"}},
-		{"qselect -q all.q@other", result{1, "", "No cluster queue or queue instance matches the phrase \"all.q@other\"\n"}},
-		{"qselect -q *@@g", result{0, "all.q@gehost.example\nlong.q@gehost.example\n", ""}},
-		{"qselect -q l*@@G*", result{0, "long.q@gehost.example\n", ""}},
-		{"qselect -q l*@@other", result{1, "", "No cluster queue or queue instance matches the phrase \"l*@@other\"\n"}},
-		{"qselect -q @@g", result{1, "", "No cluster queue or queue instance matches the phrase \"@@g\"\n"}},
-		{"qselect -q *@g", result{1, "", "No cluster queue or queue instance matches the phrase \"*@g\"\n"}},
-		{"qstat -f -qs S -q l*@@g", result{0, head + long + pending, ""}},
-		{"qselect -qs x", result{1, "", "error: unknown queue state: x found in string: x\n"}},
-		{"qselect foo", result{1, "", "invalid option argument \"foo\"\nType \"qselect -help\" for the options.\n"}},
-		{"qstat -f -explain aE", result{0, head + all + "\tqueue all.q marked QERROR\n" + job + long + "\talarm hl:load_avg=9\n" + pending, ""}},
-		{"qstat -explain a", result{0, head + all + job + long + "\talarm hl:load_avg=9\n" + pending, ""}},
-		{"qstat -F mem_free -s r", result{0, head + all + "\tqc:mem_free=2G\n" + job + long + "\thl:mem_free=1G\n", ""}},
-		{"qstat -f -qs S", result{0, head + long + pending, ""}},
-		{"qstat -f -qs d -s r", result{0, "", ""}},
-		{"qstat -explain x", result{1, "", "error: unknown queue state: x found in string: x\n"}},
-		{"qstat -g c", result{0, "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  \n" +
+		{"qselect", qtest.Result{Out: "all.q@gehost.example\nlong.q@gehost.example\n"}},
+		{"qselect -q l*", qtest.Result{Out: "long.q@gehost.example\n"}},
+		{"qselect -q *@gehost*,x -qs aE", qtest.Result{Out: "all.q@gehost.example\nlong.q@gehost.example\n"}},
+		{"qselect -qs E", qtest.Result{Out: "all.q@gehost.example\n"}},
+		{"qselect -qs d", qtest.Result{Exit: 1}},
+		{"qselect -q nosuch", qtest.Result{Exit: 1, Err: "No cluster queue or queue instance matches the phrase \"nosuch\"\n"}},
+		{"qselect -q all.q@other", qtest.Result{Exit: 1, Err: "No cluster queue or queue instance matches the phrase \"all.q@other\"\n"}},
+		{"qselect -q *@@g", qtest.Result{Out: "all.q@gehost.example\nlong.q@gehost.example\n"}},
+		{"qselect -q l*@@G*", qtest.Result{Out: "long.q@gehost.example\n"}},
+		{"qselect -q l*@@other", qtest.Result{Exit: 1, Err: "No cluster queue or queue instance matches the phrase \"l*@@other\"\n"}},
+		{"qselect -q @@g", qtest.Result{Exit: 1, Err: "No cluster queue or queue instance matches the phrase \"@@g\"\n"}},
+		{"qselect -q *@g", qtest.Result{Exit: 1, Err: "No cluster queue or queue instance matches the phrase \"*@g\"\n"}},
+		{"qstat -f -qs S -q l*@@g", qtest.Result{Out: head + long + pending}},
+		{"qselect -qs x", qtest.Result{Exit: 1, Err: "error: unknown queue state: x found in string: x\n"}},
+		{"qselect foo", qtest.Result{Exit: 1, Err: "invalid option argument \"foo\"\nType \"qselect -help\" for the options.\n"}},
+		{"qstat -f -explain aE", qtest.Result{Out: head + all + "\tqueue all.q marked QERROR\n" + job + long + "\talarm hl:load_avg=9\n" + pending}},
+		{"qstat -explain a", qtest.Result{Out: head + all + job + long + "\talarm hl:load_avg=9\n" + pending}},
+		{"qstat -F mem_free -s r", qtest.Result{Out: head + all + "\tqc:mem_free=2G\n" + job + long + "\thl:mem_free=1G\n"}},
+		{"qstat -f -qs S", qtest.Result{Out: head + long + pending}},
+		{"qstat -f -qs d -s r", qtest.Result{}},
+		{"qstat -explain x", qtest.Result{Exit: 1, Err: "error: unknown queue state: x found in string: x\n"}},
+		{"qstat -g c", qtest.Result{Out: "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  \n" +
 			"--------------------------------------------------------------------------------\n" +
 			"all.q                             -NA-      1      0      0      4      0      4 \n" +
-			"long.q                            -NA-      0      0      0      2      2      0 \n", ""}},
-		{"qstat -g x", result{1, "", "wrong character 'x' for -g option\n"}},
-		{"qstat -g dcx", result{1, "", "wrong character 'x' for -g option\n"}},
-		{"qstat -g c -ext", result{0, "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE      s     A     S     C     u     a     d     D     c     o     E\n" +
+			"long.q                            -NA-      0      0      0      2      2      0 \n"}},
+		{"qstat -g x", qtest.Result{Exit: 1, Err: "wrong character 'x' for -g option\n"}},
+		{"qstat -g dcx", qtest.Result{Exit: 1, Err: "wrong character 'x' for -g option\n"}},
+		{"qstat -g c -ext", qtest.Result{Out: "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE      s     A     S     C     u     a     d     D     c     o     E\n" +
 			"--------------------------------------------------------------------------------------------------------------------------------------------------\n" +
 			"all.q                             -NA-      1      0      0      4      0      4     0     0     0     0     0     0     0     0     0     0     4 \n" +
-			"long.q                            -NA-      0      0      0      2      2      0     0     0     2     0     0     2     0     0     0     0     0 \n", ""}},
-		{"qstat -explain aEd", result{1, "", "error: unknown queue state: d found in string: aEd\n"}},
-		{"qstat -explain E -explain a -q l*", result{0, head + long + "\talarm hl:load_avg=9\n" + pending, ""}},
-		{"qstat -l =x", result{1, "", "Wrong resource list format \"=x\" specified to -l option\n"}},
-		{"qhost -h gehost,GEHOST.example -q", result{0, strings.Replace(unknown, "gehost                 ", "gehost.example         ", 1) +
-			"   all.q                BP    0/1/4         E\n   long.q               B     0/0/2         aS\n", ""}},
-		{"qhost -h nosuch", result{1, "", "error: can't resolve hostname \"nosuch\"\n"}},
-		{"qhost foo", result{1, "", "error: invalid option argument \"foo\"\nType \"qhost -help\" for the options.\n"}},
+			"long.q                            -NA-      0      0      0      2      2      0     0     0     2     0     0     2     0     0     0     0     0 \n"}},
+		{"qstat -explain aEd", qtest.Result{Exit: 1, Err: "error: unknown queue state: d found in string: aEd\n"}},
+		{"qstat -explain E -explain a -q l*", qtest.Result{Out: head + long + "\talarm hl:load_avg=9\n" + pending}},
+		{"qstat -l =x", qtest.Result{Exit: 1, Err: "Wrong resource list format \"=x\" specified to -l option\n"}},
+		{"qhost -h gehost,GEHOST.example -q", qtest.Result{Out: strings.Replace(unknown, "gehost                 ", "gehost.example         ", 1) +
+			"   all.q                BP    0/1/4         E\n   long.q               B     0/0/2         aS\n"}},
+		{"qhost -h nosuch", qtest.Result{Exit: 1, Err: "error: can't resolve hostname \"nosuch\"\n"}},
+		{"qhost foo", qtest.Result{Exit: 1, Err: "error: invalid option argument \"foo\"\nType \"qhost -help\" for the options.\n"}},
 	} {
 		if diff := cmp.Diff(test.want, call(t, "", strings.Fields(test.args)...)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.args, diff)
@@ -192,23 +193,23 @@ func TestHostChoices(t *testing.T) {
 			Resources: []api.Resource{{Name: "a", Value: "2"}}, PEs: []string{"x"}, Users: []string{"u"},
 		}},
 	} {
-		e.forget()
+		e.Forget()
 		call(t, "", strings.Fields(test.args)...)
-		if diff := cmp.Diff(test.host, last[api.HostRequest](t, e, api.VerbHost)); diff != "" {
+		if diff := cmp.Diff(test.host, qtest.Last[api.HostRequest](t, e, api.VerbHost)); diff != "" {
 			t.Errorf("%s asked for the host (-want +got):\n%s", test.args, diff)
 		}
-		if len(e.seen[api.VerbJobs]) == 0 && cmp.Equal(test.jobs, api.JobsRequest{}) {
+		if len(e.Seen[api.VerbJobs]) == 0 && cmp.Equal(test.jobs, api.JobsRequest{}) {
 			continue
 		}
-		if diff := cmp.Diff(test.jobs, last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
+		if diff := cmp.Diff(test.jobs, qtest.Last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
 			t.Errorf("%s asked for jobs (-want +got):\n%s", test.args, diff)
 		}
 	}
-	e.replies(api.VerbHost, api.HostReply{Host: "gehost", Excluded: true})
-	want(t, result{0, "", ""}, call(t, "", "qhost", "-l", "a=1"))
-	e.replies(api.VerbHost, api.Errorf(api.CodeNotFound, `unknown resource "a"`))
-	want(t, result{1, "", "error: unknown resource \"a\"\n"}, call(t, "", "qhost", "-l", "a=1"))
-	e.replies(api.VerbHost, host)
+	e.Replies(api.VerbHost, api.HostReply{Host: "gehost", Excluded: true})
+	qtest.Want(t, qtest.Result{}, call(t, "", "qhost", "-l", "a=1"))
+	e.Replies(api.VerbHost, api.Errorf(api.CodeNotFound, `unknown resource "a"`))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "error: unknown resource \"a\"\n"}, call(t, "", "qhost", "-l", "a=1"))
+	e.Replies(api.VerbHost, host)
 
 	// JSON is what execd sent.
 	for _, test := range []struct {

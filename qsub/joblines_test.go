@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/qtest"
 )
 
 // shown is a situation in which Grid Engine was asked, and what it printed.
@@ -137,7 +138,7 @@ func TestRecordedForms(t *testing.T) {
 		outputs[i] = recorded(t, all[i].file)
 	}
 	measured := recorded(t, "gridengine.txt")["qhost -F"]
-	e := newExecd(t) // elsewhere
+	e := qtest.NewExecd(t) // elsewhere
 	for n, situation := range all {
 		host, _ := attributes(measured, "")
 		for i := range host {
@@ -148,10 +149,10 @@ func TestRecordedForms(t *testing.T) {
 				host[i].Value = "1.3G"
 			}
 		}
-		e.replies(api.VerbHost, api.HostReply{Host: "gehost", Arch: "lx-amd64", Values: host, Queues: situation.queue})
+		e.Replies(api.VerbHost, api.HostReply{Host: "gehost", Arch: "lx-amd64", Values: host, Queues: situation.queue})
 		for command, output := range outputs[n] {
-			e.replies(api.VerbJobs, api.JobsReply{Jobs: situation.jobs})
-			if diff := cmp.Diff(result{0, output, ""}, call(t, "", strings.Fields(command)...)); diff != "" {
+			e.Replies(api.VerbJobs, api.JobsReply{Jobs: situation.jobs})
+			if diff := cmp.Diff(qtest.Result{Out: output}, call(t, "", strings.Fields(command)...)); diff != "" {
 				t.Errorf("%s: %s (-want +got):\n%s", situation.file, command, diff)
 			}
 		}
@@ -166,7 +167,7 @@ var ours = []string{"pending tasks", "finished tasks", "holds", "job_state", "st
 func TestRecordedDetail(t *testing.T) {
 	utc(t)
 	outputs := recorded(t, "qstat_detail.txt")
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	origin := []string{
 		"SGE_O_HOME=/home/geuser", "SGE_O_LOGNAME=geuser", "SGE_O_PATH=/usr/bin:/bin", "SGE_O_SHELL=/bin/sh", "SGE_O_HOST=gehost", "SGE_O_WORKDIR=/home/geuser",
 	}
@@ -199,7 +200,7 @@ func TestRecordedDetail(t *testing.T) {
 		},
 	}
 	for name, d := range map[string]api.Detail{"waits": waits, "runs": runs, "error": bad} {
-		e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d}})
+		e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d}})
 		var lines []string
 		for line := range strings.Lines(call(t, "", "qstat", "-j", "1").Out) {
 			if strings.HasPrefix(line, "scheduling info:") {
@@ -213,7 +214,7 @@ func TestRecordedDetail(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{runs}})
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{runs}})
 	if out := call(t, "", "qstat", "-ncb", "-j", "1").Out; strings.Contains(out, "binding") {
 		t.Errorf("qstat -ncb -j prints the binding:\n%s", out)
 	}
@@ -222,7 +223,7 @@ func TestRecordedDetail(t *testing.T) {
 // What did not come by qsub has its claim in qstat -j, and what it is called where it
 // came from.
 func TestClaimOfJob(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	for _, c := range []struct {
 		work *api.Work
 		want string
@@ -231,7 +232,7 @@ func TestClaimOfJob(t *testing.T) {
 		{&api.Work{Slot: "1_2", Holder: "fetch", Identity: "a\x1bb"}, "claim:                      slot=1_2, holder=fetch, work=a\\x1bb"},
 		{&api.Work{Slot: "2", Holder: "alice"}, "claim:                      slot=2, holder=alice"},
 	} {
-		e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Request: api.SubmitRequest{Work: c.work}}}})
+		e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Request: api.SubmitRequest{Work: c.work}}}})
 		got := ""
 		for line := range strings.Lines(call(t, "", "qstat", "-j", "1").Out) {
 			if strings.HasPrefix(line, "claim") {

@@ -11,6 +11,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/qtest"
 )
 
 // jsonForms are command lines with -json, of every command that has it, and where in
@@ -51,14 +52,14 @@ var jsonForms = []struct{ line, list string }{
 // Of every command JSON is one document, in which nothing is null and a list of
 // nothing is a list.
 func TestJSONOfNothing(t *testing.T) {
-	e := newExecd(t)
-	write(t, filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting"), "")
+	e := qtest.NewExecd(t)
+	qtest.Write(t, filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting"), "")
 	// What an execd says that has nothing, in the barest form.
 	for _, verb := range []string{
 		api.VerbHost, api.VerbJobs, api.VerbDetail, api.VerbSlots, api.VerbShow, api.VerbReload, api.VerbConfigure, api.VerbTop, api.VerbAlter,
 		api.VerbResubmit, api.VerbFind, api.VerbEnds,
 	} {
-		e.replies(verb, map[string]any{"found": []api.Found{}, "missing": []string{}})
+		e.Replies(verb, map[string]any{"found": []api.Found{}, "missing": []string{}})
 	}
 	left := map[string]bool{}
 	for _, c := range option.Commands() {

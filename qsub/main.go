@@ -14,9 +14,11 @@ import (
 // version is set by the linker.
 var version = "0.1.0-dev"
 
-var commands = []command.Table{submitCommands, showCommands, watchCommands, accountCommands, adminCommands}
+var program = command.Program{
+	Version: version,
+	Tables:  []command.Table{submitCommands, showCommands, watchCommands, accountCommands, adminCommands},
+}
 
 func main() {
-	p := command.Program{Version: version, Tables: commands}
-	os.Exit(p.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(program.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
 }

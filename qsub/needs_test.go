@@ -13,15 +13,16 @@ import (
 	"paddock/execd/api"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/qtest"
 )
 
 // TestNeeds compares requests with what Grid Engine 8.1.9 made of the same
 // words (qsub -verify, qstat -j).
 func TestNeeds(t *testing.T) {
 	utc(t)
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
-	write(t, "job.sh", "#$ -l b=2,c -soft -q s.q\n#$ -l w=1\n")
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
+	qtest.Write(t, "job.sh", "#$ -l b=2,c -soft -q s.q\n#$ -l w=1\n")
 	slots := func(pairs ...int) (list []api.Slots) {
 		for i := 0; i < len(pairs); i += 2 {
 			list = append(list, api.Slots{Min: pairs[i], Max: pairs[i+1], Step: 1})
@@ -78,9 +79,9 @@ func TestNeeds(t *testing.T) {
 		}
 	}
 	// Each source begins with hard requests, and adds to the ones before it.
-	home := e.dir + "/home/.sge_request"
-	write(t, home, "-l a=1,b=1 -soft -l v=1\n")
-	write(t, ".sge_request", "-l a=3\n")
+	home := e.Dir + "/home/.sge_request"
+	qtest.Write(t, home, "-l a=1,b=1 -soft -l v=1\n")
+	qtest.Write(t, ".sge_request", "-l a=3\n")
 	want := api.SubmitRequest{Hard: res("a", "3", "b", "2", "c", "TRUE", "d", "4"), Soft: res("v", "1", "w", "1"), SoftQueues: []string{"s.q"}}
 	if diff := cmp.Diff(want, submit(t, e, "", "-l", "d=4", "job.sh"), cmpopts.IgnoreFields(api.SubmitRequest{}, "Origin", "Name", "Command", "Script")); diff != "" {
 		t.Errorf("from files (-want +got):\n%s", diff)
@@ -89,8 +90,8 @@ func TestNeeds(t *testing.T) {
 
 // TestNeedsRefused has Grid Engine's texts and exit codes.
 func TestNeedsRefused(t *testing.T) {
-	e := newExecd(t)
-	e.on(api.VerbSubmit, func([]byte) (int, any) {
+	e := qtest.NewExecd(t)
+	e.On(api.VerbSubmit, func([]byte) (int, any) {
 		t.Error("a request was sent")
 		return 200, submitted
 	})
@@ -154,41 +155,41 @@ func TestNeedsRefused(t *testing.T) {
 		{[]string{"-U", "joe"}, 2, "qsub: invalid option argument \"-U\"\nType \"qsub -help\" for the options.\n"},
 	} {
 		got := call(t, "", append(append([]string{"qsub"}, test.args...), "-b", "y", "x")...)
-		if diff := cmp.Diff(result{test.exit, "", test.err}, got); diff != "" {
+		if diff := cmp.Diff(qtest.Result{Exit: test.exit, Err: test.err}, got); diff != "" {
 			t.Errorf("qsub %q (-want +got):\n%s", test.args, diff)
 		}
 	}
 }
 
 func TestVerification(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, api.SubmitReply{Lines: []string{"verification: found suitable queue(s)"}})
-	want(t, result{0, "verification: found suitable queue(s)\n", ""}, call(t, "true", "qsub", "-w", "v"))
-	e.replies(api.VerbSubmit, api.SubmitReply{Job: 9, Name: "STDIN", Lines: []string{"warning: no suitable queues"}})
-	want(t, result{0, "warning: no suitable queues\nYour job 9 (\"STDIN\") has been submitted\n", ""}, call(t, "true", "qsub", "-w", "w"))
-	e.replies(api.VerbSubmit, api.Errorf(api.CodeRejected, "Job 9 (-l a=1) cannot run\x1b\nverification: no suitable queues"))
-	want(t, result{1, "", "Unable to run job: Job 9 (-l a=1) cannot run\\x1b\nverification: no suitable queues\nExiting.\n"}, call(t, "true", "qsub", "-w", "p"))
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, api.SubmitReply{Lines: []string{"verification: found suitable queue(s)"}})
+	qtest.Want(t, qtest.Result{Out: "verification: found suitable queue(s)\n"}, call(t, "true", "qsub", "-w", "v"))
+	e.Replies(api.VerbSubmit, api.SubmitReply{Job: 9, Name: "STDIN", Lines: []string{"warning: no suitable queues"}})
+	qtest.Want(t, qtest.Result{Out: "warning: no suitable queues\nYour job 9 (\"STDIN\") has been submitted\n"}, call(t, "true", "qsub", "-w", "w"))
+	e.Replies(api.VerbSubmit, api.Errorf(api.CodeRejected, "Job 9 (-l a=1) cannot run\x1b\nverification: no suitable queues"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "Unable to run job: Job 9 (-l a=1) cannot run\\x1b\nverification: no suitable queues\nExiting.\n"}, call(t, "true", "qsub", "-w", "p"))
 }
 
 func TestNow(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	const waiting = "Waiting for immediate job to be scheduled.\n\n"
-	e.replies(api.VerbSubmit, api.SubmitReply{Job: 9, Name: "a", Tasks: api.Tasks{First: 1, Last: 2, Step: 1}})
-	want(t, result{0, "Your job-array 9.1-2:1 (\"a\") has been submitted\n", waiting + "Your immediate job 9.1-2:1 has been successfully scheduled.\n"},
+	e.Replies(api.VerbSubmit, api.SubmitReply{Job: 9, Name: "a", Tasks: api.Tasks{First: 1, Last: 2, Step: 1}})
+	qtest.Want(t, qtest.Result{Out: "Your job-array 9.1-2:1 (\"a\") has been submitted\n", Err: waiting + "Your immediate job 9.1-2:1 has been successfully scheduled.\n"},
 		call(t, "true", "qsub", "-now", "y"))
-	if !last[api.SubmitRequest](t, e, api.VerbSubmit).Now {
+	if !qtest.Last[api.SubmitRequest](t, e, api.VerbSubmit).Now {
 		t.Error("the request does not say so")
 	}
-	e.replies(api.VerbSubmit, api.Errorf(api.CodeBusy, "nothing is free"))
-	want(t, result{1, "", waiting + "Your qsub request could not be scheduled; try again later.\n"}, call(t, "true", "qsub", "-now", "y"))
+	e.Replies(api.VerbSubmit, api.Errorf(api.CodeBusy, "nothing is free"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: waiting + "Your qsub request could not be scheduled; try again later.\n"}, call(t, "true", "qsub", "-now", "y"))
 }
 
 // TestVerify has the lines of Grid Engine's qsub -verify of the same options,
 // without those of what is not there.
 func TestVerify(t *testing.T) {
 	utc(t)
-	e := newExecd(t)
-	e.on(api.VerbSubmit, func([]byte) (int, any) {
+	e := qtest.NewExecd(t)
+	e.On(api.VerbSubmit, func([]byte) (int, any) {
 		t.Error("a request was sent")
 		return 200, submitted
 	})
@@ -202,7 +203,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	got.Out = strings.Join(lines, "")
-	want(t, result{0, `job_number:                 unassigned
+	qtest.Want(t, qtest.Result{Out: `job_number:                 unassigned
 owner:                      ` + `
 uid:                        0
 group:                      ` + `
@@ -232,7 +233,7 @@ jid_predecessor_list (req): 5,foo
 job-array tasks:            1-5:2
 maximum concurrency:        2
 job_type:                   binary
-`, ""}, got)
+`}, got)
 }
 
 // FuzzApply gives every option any value: it ends in a request that can be

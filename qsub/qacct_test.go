@@ -17,14 +17,14 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
-	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/qtest"
 )
 
 // TestQacctGolden compares with what qacct of Grid Engine 8.1.9 printed for the
 // same lines, but for the unit of ru_maxrss, which it has wrong.
 func TestQacctGolden(t *testing.T) {
 	utc(t)
-	isolate(t)
+	qtest.Isolate(t)
 	// The tests run elsewhere by now.
 	files, err := filepath.Glob(filepath.Join(source, "testdata", "golden", "*", "accounting.txt"))
 	if err != nil || len(files) == 0 {
@@ -44,7 +44,7 @@ func TestQacctGolden(t *testing.T) {
 			return bytes.Replace(line, []byte("KB"), []byte("MB"), 1)
 		})
 		number := string(accounting.Field(text, accounting.FieldJobNumber))
-		want(t, result{0, string(wanted), ""}, call(t, "", "qacct", "-j", number, "-f", file))
+		qtest.Want(t, qtest.Result{Out: string(wanted)}, call(t, "", "qacct", "-j", number, "-f", file))
 	}
 }
 
@@ -69,9 +69,9 @@ func line(t testing.TB, r accounting.Record) string {
 
 // TestQacctJSON has a list with an object a line, with the fields by their names.
 func TestQacctJSON(t *testing.T) {
-	isolate(t)
+	qtest.Isolate(t)
 	file := filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting")
-	write(t, file, line(t, accounting.Record{JobName: "a\"b", JobNumber: 1, CPU: 1.5})+line(t, accounting.Record{JobNumber: 2, TaskNumber: 3}))
+	qtest.Write(t, file, line(t, accounting.Record{JobName: "a\"b", JobNumber: 1, CPU: 1.5})+line(t, accounting.Record{JobNumber: 2, TaskNumber: 3}))
 	got := call(t, "", "qacct", "-json")
 	inside, _ := strings.CutPrefix(strings.TrimSuffix(got.Out, "\n]\n"), "[\n")
 	lines := strings.Split(inside, ",\n")
@@ -95,8 +95,8 @@ func TestQacctJSON(t *testing.T) {
 	if got := call(t, "", "qacct", "-j", "-o", "", "-json"); got.Out != "[\n"+inside+"\n]\n" {
 		t.Errorf("with -j: %+v; want the records", got)
 	}
-	want(t, result{0, "[\n" + `{"owner":"","slots":0,"ru_wallclock":0,"ru_utime":0,"ru_stime":0,"cpu":1.5,"mem":0,"io":0,"iow":0}` + "\n]\n", ""}, call(t, "", "qacct", "-json", "-slots", "-o"))
-	write(t, file, line(t, accounting.Record{JobNumber: 1, Reason: "h_rt: 2 s"}))
+	qtest.Want(t, qtest.Result{Out: "[\n" + `{"owner":"","slots":0,"ru_wallclock":0,"ru_utime":0,"ru_stime":0,"cpu":1.5,"mem":0,"io":0,"iow":0}` + "\n]\n"}, call(t, "", "qacct", "-json", "-slots", "-o"))
+	qtest.Write(t, file, line(t, accounting.Record{JobNumber: 1, Reason: "h_rt: 2 s"}))
 	if got := call(t, "", "qacct", "-json"); !strings.HasSuffix(got.Out, `,"reason":"h_rt: 2 s"}`+"\n]\n") {
 		t.Errorf("with a reason: %+v", got)
 	}
@@ -107,12 +107,12 @@ func TestQacctJSON(t *testing.T) {
 
 func TestQacct(t *testing.T) {
 	utc(t)
-	isolate(t)
+	qtest.Isolate(t)
 	file := filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting")
 	// Before the first job has ended there is no file.
-	nothing := result{1, "no jobs running since startup\n", file + ": No such file or directory\n"}
-	want(t, nothing, call(t, "", "qacct", "-j", "1"))
-	want(t, nothing, call(t, "", "qacct"))
+	nothing := qtest.Result{Exit: 1, Out: "no jobs running since startup\n", Err: file + ": No such file or directory\n"}
+	qtest.Want(t, nothing, call(t, "", "qacct", "-j", "1"))
+	qtest.Want(t, nothing, call(t, "", "qacct"))
 
 	text := "# Version: 1\n"
 	for _, r := range []accounting.Record{
@@ -125,7 +125,7 @@ func TestQacct(t *testing.T) {
 	} {
 		text += line(t, r)
 	}
-	write(t, file, text)
+	qtest.Write(t, file, text)
 	for _, test := range []struct {
 		args []string
 		want []string // job and task of the records
@@ -191,16 +191,16 @@ func TestQacct(t *testing.T) {
 		"    WALLCLOCK         UTIME         STIME           CPU             MEMORY                 IO                IOW\n" +
 		"================================================================================================================\n" +
 		"            2         0.000         0.000         1.500              3.000              0.250              0.000\n"
-	want(t, result{0, sums, ""}, call(t, "", "qacct"))
-	want(t, result{0, sums, ""}, call(t, text, "qacct", "-f", "-"))
+	qtest.Want(t, qtest.Result{Out: sums}, call(t, "", "qacct"))
+	qtest.Want(t, qtest.Result{Out: sums}, call(t, text, "qacct", "-f", "-"))
 	if got := call(t, "", "qacct", "-j"); got.Exit != 0 || strings.Count(got.Out, "jobnumber") != 6 || !strings.HasSuffix(got.Out, sums) {
 		t.Errorf("qacct -j: %+v", got)
 	}
 
 	// A line that cannot be read is told, and the others are shown.
-	write(t, file, text+"all.q:12:x\n"+line(t, accounting.Record{JobName: "arr", JobNumber: 15}))
+	qtest.Write(t, file, text+"all.q:12:x\n"+line(t, accounting.Record{JobName: "arr", JobNumber: 15}))
 	bad := "error: ignoring invalid entry in line 8 of " + file + ": accounting line has 3 fields; want 45\n"
-	want(t, result{0, sums, bad}, call(t, "", "qacct"))
+	qtest.Want(t, qtest.Result{Out: sums, Err: bad}, call(t, "", "qacct"))
 	got := call(t, "", "qacct", "-j", "15")
 	if got.Exit != 0 || strings.Count(got.Out, "jobnumber") != 1 || got.Err != bad {
 		t.Errorf("qacct -j with a broken line: %+v", got)
@@ -209,7 +209,7 @@ func TestQacct(t *testing.T) {
 
 // TestQacctCompressed reads what logrotate(8) has left, also when it is cut short.
 func TestQacctCompressed(t *testing.T) {
-	isolate(t)
+	qtest.Isolate(t)
 	var text strings.Builder
 	for n := range 2000 {
 		text.WriteString(line(t, accounting.Record{JobName: "j", JobNumber: n, Owner: fmt.Sprintf("u%d", n%7), RuWallclock: int64(n)}))
@@ -230,16 +230,16 @@ func TestQacctCompressed(t *testing.T) {
 	const wrong = "qacct: cannot read accounting file: "
 	for _, test := range []struct {
 		text string
-		want result
+		want qtest.Result
 	}{
 		{compressed, wanted},
-		{compressed[:len(compressed)/2], result{1, "", wrong + "the compressed text is cut short\n"}},
-		{compressed[:2], result{1, "", wrong + "the compressed text is cut short\n"}},
-		{compressed[:40] + "x" + compressed[41:], result{1, "", wrong + "flate: corrupt input before offset"}},
-		{gzipBegin + strings.Repeat("x", 100), result{1, "", wrong + "gzip: invalid header\n"}},
+		{compressed[:len(compressed)/2], qtest.Result{Exit: 1, Err: wrong + "the compressed text is cut short\n"}},
+		{compressed[:2], qtest.Result{Exit: 1, Err: wrong + "the compressed text is cut short\n"}},
+		{compressed[:40] + "x" + compressed[41:], qtest.Result{Exit: 1, Err: wrong + "flate: corrupt input before offset"}},
+		{gzipBegin + strings.Repeat("x", 100), qtest.Result{Exit: 1, Err: wrong + "gzip: invalid header\n"}},
 	} {
-		write(t, "accounting.1.gz", test.text)
-		for _, got := range []result{
+		qtest.Write(t, "accounting.1.gz", test.text)
+		for _, got := range []qtest.Result{
 			call(t, "", "qacct", "-o", "-f", "accounting.1.gz"), call(t, test.text, "qacct", "-o", "-f", "-"),
 		} {
 			if got.Exit != test.want.Exit || got.Out != test.want.Out || !strings.HasPrefix(got.Err, test.want.Err) {
@@ -251,10 +251,10 @@ func TestQacctCompressed(t *testing.T) {
 
 // TestQacctQueues chooses by what execd knows of the queues that there are.
 func TestQacctQueues(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	all := api.HostReply{Host: "h", HostGroups: []string{"@g"}, Queues: []api.QueueStatus{{Name: "a.q"}, {Name: "b.q"}}}
 	some := api.HostReply{Host: "h", Queues: all.Queues[:1]}
-	e.on(api.VerbHost, func(body []byte) (int, any) {
+	e.On(api.VerbHost, func(body []byte) (int, any) {
 		if strings.Contains(string(body), "arch") {
 			return http.StatusOK, some
 		}
@@ -265,7 +265,7 @@ func TestQacctQueues(t *testing.T) {
 		name, host, _ := strings.Cut(queue, "@")
 		text += line(t, accounting.Record{QName: name, Hostname: host, JobName: "j", JobNumber: i, Owner: fmt.Sprintf("u%d", i), RuWallclock: 1})
 	}
-	write(t, "a", text)
+	qtest.Write(t, "a", text)
 	const gone = " jobs ignored for accounting. Jobs' master queue no longer exists.\n\n"
 	for _, test := range []struct {
 		args, owners, err string
@@ -294,11 +294,11 @@ func TestQacctQueues(t *testing.T) {
 
 // TestQacctGroup asks for a group by its number, which getent knows.
 func TestQacctGroup(t *testing.T) {
-	isolate(t)
+	qtest.Isolate(t)
 	if err := os.Mkdir("bin", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, "bin/getent", "#!/bin/sh\n[ \"$*\" = 'group 4711' ] && echo 'staff:x:4711:'\n")
+	qtest.Write(t, "bin/getent", "#!/bin/sh\n[ \"$*\" = 'group 4711' ] && echo 'staff:x:4711:'\n")
 	if err := os.Chmod("bin/getent", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestQacctGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	write(t, "a", line(t, accounting.Record{JobName: "a", Group: "staff", RuWallclock: 5})+line(t, accounting.Record{JobName: "b", Group: "4712", RuWallclock: 6}))
+	qtest.Write(t, "a", line(t, accounting.Record{JobName: "a", Group: "staff", RuWallclock: 5})+line(t, accounting.Record{JobName: "b", Group: "4712", RuWallclock: 6}))
 	for number, want := range map[string]string{"4711": "\nstaff ", "4712": "\n4712 ", "staff": "\nstaff "} {
 		if got := call(t, "", "qacct", "-g", number, "-f", "a"); got.Exit != 0 || strings.Count(got.Out, want) != 1 || strings.Count(got.Out, "\n") != 3 {
 			t.Errorf("qacct -g %s: %+v; want one row with %q", number, got, want)
@@ -319,7 +319,7 @@ func TestQacctGroup(t *testing.T) {
 // file; the interop tests write it.
 func TestQacctPrinted(t *testing.T) {
 	utc(t)
-	isolate(t)
+	qtest.Isolate(t)
 	tables := filepath.Join(source, "testdata", "qacct")
 	text, err := os.ReadFile(filepath.Join(tables, "printed"))
 	if err != nil {
@@ -348,7 +348,7 @@ func TestQacctPrinted(t *testing.T) {
 // TestQacctDays counts back from now.
 func TestQacctDays(t *testing.T) {
 	utc(t)
-	isolate(t)
+	qtest.Isolate(t)
 	const day = 24 * 60 * 60
 	now := time.Now().Unix()
 	text := ""
@@ -358,7 +358,7 @@ func TestQacctDays(t *testing.T) {
 		r.JobNumber, r.RuWallclock = i+1, 1<<i
 		text += line(t, r)
 	}
-	write(t, filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting"), text)
+	qtest.Write(t, filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting"), text)
 	for _, test := range []struct {
 		args string
 		want float64
@@ -421,7 +421,7 @@ func BenchmarkQacct(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var out, errout bytes.Buffer
-				if exit := (&command.Program{Version: version, Tables: commands}).Run(b.Context(), append([]string{"qacct", "-f", file}, strings.Fields(bench.args)...), nil, &out, &errout); exit != 0 || !strings.Contains(out.String(), bench.want) {
+				if exit := program.Run(b.Context(), append([]string{"qacct", "-f", file}, strings.Fields(bench.args)...), nil, &out, &errout); exit != 0 || !strings.Contains(out.String(), bench.want) {
 					b.Fatalf("exit %d, %s%s; want %q", exit, out.String(), errout.String(), bench.want)
 				}
 			}

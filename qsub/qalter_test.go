@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/qtest"
 )
 
 func TestAlter(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	t.Setenv("KEPT", "x")
 	requests := asked[api.AlterRequest](t, e, api.VerbAlter, api.AlterReply{Lines: []api.Line{{Text: "modified job name of job 1"}}})
 	of := func(fields ...api.Field) []api.Field { return fields }
@@ -61,7 +62,7 @@ func TestAlter(t *testing.T) {
 		{[]string{"-u", "a,b", "-u", "c", "-w", "e"}, api.AlterRequest{Users: []string{"a", "b", "c"}, To: api.SubmitRequest{Verify: "e"}}},
 		{[]string{"1", "--", "-N", "", "--"}, api.AlterRequest{Jobs: []string{"1"}, Fields: of("--"), To: api.SubmitRequest{Args: []string{"-N", "", "--"}}}},
 	} {
-		want(t, result{0, "modified job name of job 1\n", ""}, call(t, "", append([]string{"qalter"}, test.args...)...))
+		qtest.Want(t, qtest.Result{Out: "modified job name of job 1\n"}, call(t, "", append([]string{"qalter"}, test.args...)...))
 		if diff := cmp.Diff([]api.AlterRequest{test.want}, requests()); diff != "" {
 			t.Errorf("qalter %q (-want +got):\n%s", test.args, diff)
 		}
@@ -74,7 +75,7 @@ func TestAlter(t *testing.T) {
 // TestAlterRefused has the texts and exit codes of a Grid Engine 8.1.9, but for
 // the second lines.
 func TestAlterRefused(t *testing.T) {
-	newExecd(t)
+	qtest.NewExecd(t)
 	const (
 		hint    = "Type \"qalter -help\" for the options.\n"
 		noTasks = "denied: the selected option works only on jobs and not on tasks\n"
@@ -131,22 +132,22 @@ func TestAlterRefused(t *testing.T) {
 		{[]string{"qresub", "1.1"}, 4, noTasks},
 	} {
 		got := call(t, "", test.args...)
-		if diff := cmp.Diff(result{test.exit, "", test.err}, got); diff != "" {
+		if diff := cmp.Diff(qtest.Result{Exit: test.exit, Err: test.err}, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", test.args, diff)
 		}
 	}
 }
 
 func TestAlterReplies(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbAlter,
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbAlter,
 		api.AlterReply{Lines: []api.Line{{Text: "modified\x1b"}, {Text: "denied", Failed: true, Code: api.CodeDenied}}},
 		api.Errorf(api.CodeDenied, "denied: you"),
 		api.AlterReply{Lines: []api.Line{{Text: "no", Failed: true, Code: api.CodeRejected}}},
 	)
-	want(t, result{1, "modified\\x1b\ndenied\n", ""}, call(t, "", "qalter", "-N", "x", "1"))
-	want(t, result{1, "denied: you\n", ""}, call(t, "", "qalter", "-h", "o", "1"))
-	want(t, result{1, `{
+	qtest.Want(t, qtest.Result{Exit: 1, Out: "modified\\x1b\ndenied\n"}, call(t, "", "qalter", "-N", "x", "1"))
+	qtest.Want(t, qtest.Result{Exit: 1, Out: "denied: you\n"}, call(t, "", "qalter", "-h", "o", "1"))
+	qtest.Want(t, qtest.Result{Exit: 1, Out: `{
   "lines": [
     {
       "text": "no",
@@ -155,18 +156,18 @@ func TestAlterReplies(t *testing.T) {
     }
   ]
 }
-`, ""}, call(t, "", "qalter", "-json", "-N", "x", "1"))
-	e.on(api.VerbAlter, func([]byte) (int, any) {
+`}, call(t, "", "qalter", "-json", "-N", "x", "1"))
+	e.On(api.VerbAlter, func([]byte) (int, any) {
 		return http.StatusInternalServerError, api.Errorf(api.CodeInternal, "no space")
 	})
-	want(t, result{1, "", "qalter: no space\n"}, call(t, "", "qalter", "-N", "x", "1"))
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Request: api.SubmitRequest{Name: "old", Context: []string{"a", "b=2"}}}}, Missing: []string{"9"}})
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "qalter: no space\n"}, call(t, "", "qalter", "-N", "x", "1"))
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Request: api.SubmitRequest{Name: "old", Context: []string{"a", "b=2"}}}}, Missing: []string{"9"}})
 	got := call(t, "", "qalter", "-verify", "-N", "new", "-ac", "c=3", "1", "9")
 	if got.Exit != 1 || !strings.Contains(got.Out, "job_name:                   new\n") ||
 		!strings.Contains(got.Out, "context:                    a=NONE,b=2,c=3\n") || !strings.Contains(got.Out, "denied: job \"9\" does not exist\n") {
 		t.Errorf("qalter -verify: %+v", got)
 	}
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Owner: "me"}, {Job: 2, Owner: "you"}}})
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Owner: "me"}, {Job: 2, Owner: "you"}}})
 	got = call(t, "", "qalter", "-verify", "-N", "new", "-u", "y*")
 	if got.Exit != 0 || strings.Contains(got.Out, "job_number:                 1\n") || !strings.Contains(got.Out, "job_number:                 2\n") {
 		t.Errorf("qalter -verify -u: %+v", got)
@@ -174,34 +175,34 @@ func TestAlterReplies(t *testing.T) {
 }
 
 func TestResubmit(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	reply := api.ResubmitReply{Submitted: []api.Resubmitted{
 		{From: 1, SubmitReply: api.SubmitReply{Job: 3, Name: "a"}},
 		{From: 2, SubmitReply: api.SubmitReply{Job: 4, Name: "b", Tasks: api.Tasks{First: 1, Last: 4, Step: 1}}},
 	}}
 	requests := asked[api.ResubmitRequest](t, e, api.VerbResubmit, &reply)
 	const both = "Your job 3 (\"a\") has been submitted\nYour job-array 4.1-4:1 (\"b\") has been submitted\n"
-	want(t, result{0, both, ""}, call(t, "", "qresub", "-h", "u", "1,2"))
+	qtest.Want(t, qtest.Result{Out: both}, call(t, "", "qresub", "-h", "u", "1,2"))
 	if diff := cmp.Diff([]api.ResubmitRequest{{Jobs: []string{"1", "2"}, Hold: "u"}}, requests()); diff != "" {
 		t.Error(diff)
 	}
 	failed := api.ResubmitReply{Submitted: reply.Submitted, Failed: api.Errorf(api.CodeLimit, "job rejected: only 2 jobs are allowed per cluster")}
 	asked[api.ResubmitRequest](t, e, api.VerbResubmit, &failed)
-	want(t, result{4, both + "job rejected: only 2 jobs are allowed per cluster\n", ""}, call(t, "", "qresub", "1", "2", "5"))
+	qtest.Want(t, qtest.Result{Exit: 4, Out: both + "job rejected: only 2 jobs are allowed per cluster\n"}, call(t, "", "qresub", "1", "2", "5"))
 	got := call(t, "", "qresub", "-json", "1", "2", "5")
 	if got.Exit != 4 || !strings.Contains(got.Out, `"from": 2`) || !strings.Contains(got.Out, `"text": "job rejected: only`) {
 		t.Errorf("qresub -json: %+v", got)
 	}
-	e.replies(api.VerbResubmit,
+	e.Replies(api.VerbResubmit,
 		api.Errorf(api.CodeDenied, `denied: "u" must be operator to set operator hold`),
 		api.Errorf(api.CodeNotFound, `job "9" does not exist`))
-	want(t, result{10, "denied: \"u\" must be operator to set operator hold\n", ""}, call(t, "", "qresub", "-h", "o", "1"))
-	want(t, result{4, "job \"9\" does not exist\n", ""}, call(t, "", "qresub", "9"))
+	qtest.Want(t, qtest.Result{Exit: 10, Out: "denied: \"u\" must be operator to set operator hold\n"}, call(t, "", "qresub", "-h", "o", "1"))
+	qtest.Want(t, qtest.Result{Exit: 4, Out: "job \"9\" does not exist\n"}, call(t, "", "qresub", "9"))
 }
 
 // The context that qsub makes of its options, and how it is shown.
 func TestContext(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	for _, test := range []struct{ args, want string }{
 		{"-ac a=1", "a=1"},
 		{"-ac k=v,l,m -ac k=w -ac l=2,n", "k=w,l=2,m=NONE,n=NONE"},
@@ -225,5 +226,5 @@ func TestContext(t *testing.T) {
 	if diff := cmp.Diff([]string{"a=1", "b"}, requests()[0].Context); diff != "" {
 		t.Error(diff)
 	}
-	want(t, result{7, "", "qsub: Wrong context list format -ac \"=x\"\n"}, call(t, "", "qsub", "-ac", "=x", "-b", "y", "true"))
+	qtest.Want(t, qtest.Result{Exit: 7, Err: "qsub: Wrong context list format -ac \"=x\"\n"}, call(t, "", "qsub", "-ac", "=x", "-b", "y", "true"))
 }

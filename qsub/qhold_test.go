@@ -9,14 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/qtest"
 )
 
 // asked gathers the requests of a verb, and answers them with reply.
-func asked[T any](t *testing.T, e *execd, verb string, reply any) func() []T {
+func asked[T any](t *testing.T, e *qtest.Execd, verb string, reply any) func() []T {
 	t.Helper()
 	var mu sync.Mutex
 	var list []T // guarded by mu
-	e.on(verb, func(body []byte) (int, any) {
+	e.On(verb, func(body []byte) (int, any) {
 		var request T
 		if err := json.Unmarshal(body, &request); err != nil {
 			t.Error(err)
@@ -36,8 +37,8 @@ func asked[T any](t *testing.T, e *execd, verb string, reply any) func() []T {
 }
 
 func TestModify(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbHost, api.HostReply{Host: "h", Queues: []api.QueueStatus{{Name: "all.q"}, {Name: "long.q"}}})
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbHost, api.HostReply{Host: "h", Queues: []api.QueueStatus{{Name: "all.q"}, {Name: "long.q"}}})
 	requests := asked[api.ModifyRequest](t, e, api.VerbModify, api.ModifyReply{Lines: []api.Line{{Text: "modified hold of job 132"}}})
 	const done = "modified hold of job 132\n"
 	jobs := func(action api.Action, words ...string) api.ModifyRequest {
@@ -72,7 +73,7 @@ func TestModify(t *testing.T) {
 		}},
 	} {
 		got := call(t, "", strings.Fields(test.args)...)
-		want(t, result{0, strings.Repeat(done, len(test.want)), ""}, got)
+		qtest.Want(t, qtest.Result{Out: strings.Repeat(done, len(test.want))}, got)
 		if diff := cmp.Diff(test.want, requests()); diff != "" {
 			t.Errorf("%s asked (-want +got):\n%s", test.args, diff)
 		}
@@ -90,20 +91,20 @@ func TestModify(t *testing.T) {
 		{"qhold", []api.Line{{Text: "x", Failed: true}}, 1},
 		{"qmod -sj", []api.Line{missing}, 1},
 	} {
-		e.replies(api.VerbModify, api.ModifyReply{Lines: test.lines})
+		e.Replies(api.VerbModify, api.ModifyReply{Lines: test.lines})
 		var out strings.Builder
 		for _, line := range test.lines {
 			out.WriteString(line.Text + "\n")
 		}
-		want(t, result{test.exit, out.String(), ""}, call(t, "", append(strings.Fields(test.command), "9")...))
+		qtest.Want(t, qtest.Result{Exit: test.exit, Out: out.String()}, call(t, "", append(strings.Fields(test.command), "9")...))
 	}
-	e.replies(api.VerbModify, api.Errorf(api.CodeInternal, "broken"))
-	want(t, result{1, "", "qmod: broken\n"}, call(t, "", "qmod", "-d", "x"))
+	e.Replies(api.VerbModify, api.Errorf(api.CodeInternal, "broken"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "qmod: broken\n"}, call(t, "", "qmod", "-d", "x"))
 }
 
 func TestModifyRefuses(t *testing.T) {
-	e := newExecd(t)
-	e.on(api.VerbModify, func([]byte) (int, any) {
+	e := qtest.NewExecd(t)
+	e.On(api.VerbModify, func([]byte) (int, any) {
 		t.Error("a request was sent")
 		return 200, api.ModifyReply{}
 	})
@@ -132,15 +133,15 @@ func TestModifyRefuses(t *testing.T) {
 		{"qmod -d q -t 1", 1, "error: found lonely '-t 1' option (The -t option needs a leading job name).\n"},
 	} {
 		args := strings.Fields(test.args)
-		want(t, result{test.exit, "", strings.Replace(test.err, "%", args[0], 1)}, call(t, "", args...))
+		qtest.Want(t, qtest.Result{Exit: test.exit, Err: strings.Replace(test.err, "%", args[0], 1)}, call(t, "", args...))
 	}
-	want(t, result{7, "", "qhold: Unknown hold list \"\" specified to -h option\n"}, call(t, "", "qhold", "-h", "", "1"))
-	want(t, result{1, "", "-d option must have argument\n"}, call(t, "", "qmod", "-d", ""))
-	want(t, result{1, "", "-sj option must have argument\n"}, call(t, "", "qmod", "-sj", ","))
+	qtest.Want(t, qtest.Result{Exit: 7, Err: "qhold: Unknown hold list \"\" specified to -h option\n"}, call(t, "", "qhold", "-h", "", "1"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "-d option must have argument\n"}, call(t, "", "qmod", "-d", ""))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "-sj option must have argument\n"}, call(t, "", "qmod", "-sj", ","))
 }
 
 func TestQconf(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	requests := asked[api.ShowRequest](t, e, api.VerbShow, api.ShowReply{Text: "a\nb\n"})
 	for _, test := range []struct {
 		args string
@@ -155,30 +156,30 @@ func TestQconf(t *testing.T) {
 		{"-sknobs -sknobs START,*_HOOK_*", []api.ShowRequest{{Kind: "knob"}, {Kind: "knob", Name: "START"}, {Kind: "knob", Name: "*_HOOK_*"}}},
 		{"-sel -se h -sm -so", []api.ShowRequest{{Kind: "host", List: true}, {Kind: "host", Name: "h"}, {Kind: "manager", List: true}, {Kind: "operator", List: true}}},
 	} {
-		want(t, result{0, strings.Repeat("a\nb\n", len(test.want)), ""}, call(t, "", append([]string{"qconf"}, strings.Fields(test.args)...)...))
+		qtest.Want(t, qtest.Result{Out: strings.Repeat("a\nb\n", len(test.want))}, call(t, "", append([]string{"qconf"}, strings.Fields(test.args)...)...))
 		if diff := cmp.Diff(test.want, requests()); diff != "" {
 			t.Errorf("qconf %s asked (-want +got):\n%s", test.args, diff)
 		}
 	}
-	want(t, result{0, "{\n  \"text\": \"a\\nb\\n\"\n}\n", ""}, call(t, "", "qconf", "-json", "-sql"))
-	e.replies(api.VerbShow, api.ShowReply{Text: "x\n"}, api.Errorf(api.CodeNotFound, "nosuch is not a parallel environment"))
-	want(t, result{1, "x\n", "nosuch is not a parallel environment\n"}, call(t, "", "qconf", "-spl", "-sp", "nosuch"))
+	qtest.Want(t, qtest.Result{Out: "{\n  \"text\": \"a\\nb\\n\"\n}\n"}, call(t, "", "qconf", "-json", "-sql"))
+	e.Replies(api.VerbShow, api.ShowReply{Text: "x\n"}, api.Errorf(api.CodeNotFound, "nosuch is not a parallel environment"))
+	qtest.Want(t, qtest.Result{Exit: 1, Out: "x\n", Err: "nosuch is not a parallel environment\n"}, call(t, "", "qconf", "-spl", "-sp", "nosuch"))
 
-	e.replies(api.VerbShow, api.ShowReply{})
-	want(t, result{1, "", "no operator defined\n"}, call(t, "", "qconf", "-so", "-sm"))
-	want(t, result{0, "{\n  \"text\": \"\"\n}\n", ""}, call(t, "", "qconf", "-so", "-json"))
+	e.Replies(api.VerbShow, api.ShowReply{})
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "no operator defined\n"}, call(t, "", "qconf", "-so", "-sm"))
+	qtest.Want(t, qtest.Result{Out: "{\n  \"text\": \"\"\n}\n"}, call(t, "", "qconf", "-so", "-json"))
 
-	e.replies(api.VerbReload, api.ReloadReply{Changed: []string{"queue all.q: slots 4"}})
-	want(t, result{0, "queue all.q: slots 4\n", ""}, call(t, "", "qconf", "-reload"))
-	want(t, result{0, "{\n  \"changed\": [\n    \"queue all.q: slots 4\"\n  ]\n}\n", ""}, call(t, "", "qconf", "-reload", "-json"))
-	e.replies(api.VerbReload, api.ReloadReply{})
-	want(t, result{0, "the configuration has not changed\n", ""}, call(t, "", "qconf", "-reload"))
-	e.replies(api.VerbReload, api.ReloadReply{BrokenHooks: []string{"hooks.conf:3: no such\x1b"}})
-	want(t, result{0, "the configuration has not changed\n", "qconf: broken hook: hooks.conf:3: no such\\x1b\n"}, call(t, "", "qconf", "-reload"))
-	e.replies(api.VerbReload, api.ReloadReply{Problems: []string{"sge_conf:3: no such parameter\x1b"}})
-	want(t, result{1, "", "sge_conf:3: no such parameter\\x1b\nqconf: the configuration was not changed\n"}, call(t, "", "qconf", "-reload"))
-	e.replies(api.VerbReload, api.Errorf(api.CodeDenied, "only managers may do that"))
-	want(t, result{1, "", "qconf: only managers may do that\n"}, call(t, "", "qconf", "-reload"))
+	e.Replies(api.VerbReload, api.ReloadReply{Changed: []string{"queue all.q: slots 4"}})
+	qtest.Want(t, qtest.Result{Out: "queue all.q: slots 4\n"}, call(t, "", "qconf", "-reload"))
+	qtest.Want(t, qtest.Result{Out: "{\n  \"changed\": [\n    \"queue all.q: slots 4\"\n  ]\n}\n"}, call(t, "", "qconf", "-reload", "-json"))
+	e.Replies(api.VerbReload, api.ReloadReply{})
+	qtest.Want(t, qtest.Result{Out: "the configuration has not changed\n"}, call(t, "", "qconf", "-reload"))
+	e.Replies(api.VerbReload, api.ReloadReply{BrokenHooks: []string{"hooks.conf:3: no such\x1b"}})
+	qtest.Want(t, qtest.Result{Out: "the configuration has not changed\n", Err: "qconf: broken hook: hooks.conf:3: no such\\x1b\n"}, call(t, "", "qconf", "-reload"))
+	e.Replies(api.VerbReload, api.ReloadReply{Problems: []string{"sge_conf:3: no such parameter\x1b"}})
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "sge_conf:3: no such parameter\\x1b\nqconf: the configuration was not changed\n"}, call(t, "", "qconf", "-reload"))
+	e.Replies(api.VerbReload, api.Errorf(api.CodeDenied, "only managers may do that"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "qconf: only managers may do that\n"}, call(t, "", "qconf", "-reload"))
 
 	const hint = "Type \"qconf -help\" for the options.\n"
 	for args, err := range map[string]string{
@@ -191,6 +192,6 @@ func TestQconf(t *testing.T) {
 		"-sp":      "error: no option argument provided to \"-sp\"\n",
 		"-ks":      "error: option -ks is not supported: the scheduler is a part of execd\n",
 	} {
-		want(t, result{1, "", err}, call(t, "", append([]string{"qconf"}, strings.Fields(args)...)...))
+		qtest.Want(t, qtest.Result{Exit: 1, Err: err}, call(t, "", append([]string{"qconf"}, strings.Fields(args)...)...))
 	}
 }

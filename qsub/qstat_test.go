@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/qtest"
 )
 
 var noon = time.Date(2026, 11, 20, 16, 7, 1, 0, time.UTC)
@@ -23,8 +24,8 @@ func utc(t *testing.T) {
 
 func TestQstat(t *testing.T) {
 	utc(t)
-	e := newExecd(t)
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: []api.JobStatus{
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: []api.JobStatus{
 		{Job: 140, Priority: 0.25, Name: "longjobname_12345", Owner: "geuser", State: "r", Time: noon, Queue: "all.q@gehost", Slots: 1},
 		{Job: 142, Priority: 0.25, Name: "arr", Owner: "geuser", State: "r", Time: noon, Queue: "all.q@gehost", Slots: 1, Tasks: "1"},
 		{Job: 142, Name: "arr", Owner: "geuser", State: "qw", Time: noon, Slots: 1, Tasks: "3,5"},
@@ -64,20 +65,20 @@ func TestQstat(t *testing.T) {
 		if wanted != "" {
 			wanted = head + wanted
 		}
-		want(t, result{0, wanted, ""}, call(t, "", append([]string{"qstat"}, test.args...)...))
-		if diff := cmp.Diff(test.ask, last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
+		qtest.Want(t, qtest.Result{Out: wanted}, call(t, "", append([]string{"qstat"}, test.args...)...))
+		if diff := cmp.Diff(test.ask, qtest.Last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
 			t.Errorf("qstat %q asked (-want +got):\n%s", test.args, diff)
 		}
 	}
-	e.replies(api.VerbJobs, api.JobsReply{})
-	want(t, result{0, "", ""}, call(t, "", "qstat"))
+	e.Replies(api.VerbJobs, api.JobsReply{})
+	qtest.Want(t, qtest.Result{}, call(t, "", "qstat"))
 	// Other people's names are not commands to the terminal.
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: []api.JobStatus{{Job: 1, Name: "Grüßgott\x1b[2J", Owner: "o", State: "qw", Time: noon, Slots: 12}}})
-	want(t, result{0, head + "      1 0.00000 Grüßgott\\x o            qw    11/20/2026 16:07:01                                   12        \n", ""}, call(t, "", "qstat"))
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: []api.JobStatus{{Job: 1, Name: "Grüßgott\x1b[2J", Owner: "o", State: "qw", Time: noon, Slots: 12}}})
+	qtest.Want(t, qtest.Result{Out: head + "      1 0.00000 Grüßgott\\x o            qw    11/20/2026 16:07:01                                   12        \n"}, call(t, "", "qstat"))
 }
 
 func TestQstatRefuses(t *testing.T) {
-	newExecd(t)
+	qtest.NewExecd(t)
 	for _, test := range []struct {
 		args []string
 		err  string
@@ -92,12 +93,12 @@ func TestQstatRefuses(t *testing.T) {
 		{[]string{"-j", "-xml"}, "-j without a job is not supported with -xml\n"},
 		{[]string{"foo"}, "invalid option argument \"foo\"\nDid you mean \"qstat -j foo\"? Type \"qstat -help\" for the options.\n"},
 	} {
-		want(t, result{1, "", test.err}, call(t, "", append([]string{"qstat"}, test.args...)...))
+		qtest.Want(t, qtest.Result{Exit: 1, Err: test.err}, call(t, "", append([]string{"qstat"}, test.args...)...))
 	}
 }
 
 func TestQstatObstacles(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	const never = "Jobs can not run because no host can satisfy the resource requirements"
 	jobs := []api.JobStatus{
 		{Job: 3, State: "qw", Reason: never},
@@ -113,24 +114,24 @@ func TestQstatObstacles(t *testing.T) {
 	for n := range 9 {
 		jobs = append(jobs, api.JobStatus{Job: 11 + n, State: "hqw", Holds: "a"})
 	}
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: jobs})
 	const out = never + "\n\t1,\t2,\t3\n\nJobs dropped because of hold state\n\t2,\t4\n\n" +
 		"Job dropped because of job dependencies\n\t4,\t11,\t12,\t13,\t14,\t15,\t16,\t17,\n\t18,\t19\n\n" +
 		"Jobs dropped because execution time not reached\n\t5\n\nJobs dropped because of error state\n\t6\n\nodd\\x1b\n\t8\n"
-	want(t, result{0, out, ""}, call(t, "", "qstat", "-j"))
-	if diff := cmp.Diff(api.JobsRequest{Users: []string{"*"}, States: "p", Reasons: true}, last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
+	qtest.Want(t, qtest.Result{Out: out}, call(t, "", "qstat", "-j"))
+	if diff := cmp.Diff(api.JobsRequest{Users: []string{"*"}, States: "p", Reasons: true}, qtest.Last[api.JobsRequest](t, e, api.VerbJobs)); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
-	want(t, result{0, out, ""}, call(t, "", "qstat", "-j", "", "-u", "u"))
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: jobs[2:3]})
-	want(t, result{0, "[\n  {\n    \"reason\": \"Jobs dropped because of hold state\",\n    \"jobs\": [\n      2\n    ]\n  }\n]\n", ""}, call(t, "", "qstat", "-j", "-json"))
-	e.replies(api.VerbJobs, api.JobsReply{})
-	want(t, result{0, "scheduling info:            There are no messages available\n\n", ""}, call(t, "", "qstat", "-j"))
+	qtest.Want(t, qtest.Result{Out: out}, call(t, "", "qstat", "-j", "", "-u", "u"))
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: jobs[2:3]})
+	qtest.Want(t, qtest.Result{Out: "[\n  {\n    \"reason\": \"Jobs dropped because of hold state\",\n    \"jobs\": [\n      2\n    ]\n  }\n]\n"}, call(t, "", "qstat", "-j", "-json"))
+	e.Replies(api.VerbJobs, api.JobsReply{})
+	qtest.Want(t, qtest.Result{Out: "scheduling info:            There are no messages available\n\n"}, call(t, "", "qstat", "-j"))
 }
 
 func TestQstatDetail(t *testing.T) {
 	utc(t)
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	array := api.Detail{
 		Job: 126, Owner: "geuser1", UID: 1001, Group: "users", GID: 100, Submitted: noon, ScriptFile: "job_scripts/126",
 		Request: api.SubmitRequest{
@@ -213,21 +214,21 @@ job_state     1:            Eqw
 error reason          1:      no
 scheduling info:            Job is in error state
 `
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{array, binary, array}})
-	want(t, result{0, wantArray + wantBinary, ""}, call(t, "", "qstat", "-j", "arr,127", "126"))
-	if got := last[api.DetailRequest](t, e, api.VerbDetail); !cmp.Equal(got.Jobs, []string{"arr", "127", "126"}) {
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{array, binary, array}})
+	qtest.Want(t, qtest.Result{Out: wantArray + wantBinary}, call(t, "", "qstat", "-j", "arr,127", "126"))
+	if got := qtest.Last[api.DetailRequest](t, e, api.VerbDetail); !cmp.Equal(got.Jobs, []string{"arr", "127", "126"}) {
 		t.Errorf("asked for %q", got.Jobs)
 	}
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{binary}, Missing: []string{"1", "nosuch"}})
-	want(t, result{1, wantBinary, "Following jobs do not exist: \n1, nosuch\nOf what has ended tells: qacct -j 1\n"}, call(t, "", "qstat", "-j", "1,127,nosuch"))
-	e.replies(api.VerbDetail, api.Errorf(api.CodeInternal, "broken"))
-	want(t, result{1, "", "qstat: broken\n"}, call(t, "", "qstat", "-j", "1"))
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{binary}, Missing: []string{"1", "nosuch"}})
+	qtest.Want(t, qtest.Result{Exit: 1, Out: wantBinary, Err: "Following jobs do not exist: \n1, nosuch\nOf what has ended tells: qacct -j 1\n"}, call(t, "", "qstat", "-j", "1,127,nosuch"))
+	e.Replies(api.VerbDetail, api.Errorf(api.CodeInternal, "broken"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "qstat: broken\n"}, call(t, "", "qstat", "-j", "1"))
 }
 
 func TestQdel(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	ok := api.Line{Text: "geuser has deleted job 32"}
-	e.replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{ok}})
+	e.Replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{ok}})
 	for _, test := range []struct {
 		args []string
 		want api.DeleteRequest
@@ -240,15 +241,15 @@ func TestQdel(t *testing.T) {
 		{[]string{"-u", "*", "x"}, api.DeleteRequest{Users: []string{"*"}, Jobs: []string{"x"}}},
 		{[]string{"--", "-x", "-y"}, api.DeleteRequest{Jobs: []string{"-x", "-y"}}},
 	} {
-		want(t, result{0, ok.Text + "\n", ""}, call(t, "", append([]string{"qdel"}, test.args...)...))
-		if diff := cmp.Diff(test.want, last[api.DeleteRequest](t, e, api.VerbDelete)); diff != "" {
+		qtest.Want(t, qtest.Result{Out: ok.Text + "\n"}, call(t, "", append([]string{"qdel"}, test.args...)...))
+		if diff := cmp.Diff(test.want, qtest.Last[api.DeleteRequest](t, e, api.VerbDelete)); diff != "" {
 			t.Errorf("qdel %q asked (-want +got):\n%s", test.args, diff)
 		}
 	}
-	e.replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{ok, {Text: `denied: job "33" does not exist`, Failed: true}}})
-	want(t, result{1, ok.Text + "\ndenied: job \"33\" does not exist\n", ""}, call(t, "", "qdel", "32,33"))
+	e.Replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{ok, {Text: `denied: job "33" does not exist`, Failed: true}}})
+	qtest.Want(t, qtest.Result{Exit: 1, Out: ok.Text + "\ndenied: job \"33\" does not exist\n"}, call(t, "", "qdel", "32,33"))
 
-	e.on(api.VerbDelete, func([]byte) (int, any) {
+	e.On(api.VerbDelete, func([]byte) (int, any) {
 		t.Error("a request was sent")
 		return 200, api.DeleteReply{}
 	})
@@ -266,7 +267,7 @@ func TestQdel(t *testing.T) {
 		{[]string{"../../etc"}, "error: ERROR! \"../../etc\" is an invalid job-task identifier\n"},
 		{[]string{"1.x"}, "error: ERROR! \"1.x\" is an invalid job-task identifier\n"},
 	} {
-		want(t, result{1, "", test.err}, call(t, "", append([]string{"qdel"}, test.args...)...))
+		qtest.Want(t, qtest.Result{Exit: 1, Err: test.err}, call(t, "", append([]string{"qdel"}, test.args...)...))
 	}
 }
 
@@ -274,7 +275,7 @@ func TestQdel(t *testing.T) {
 // these requests, and those of a task that runs.
 func TestQstatDetailAsks(t *testing.T) {
 	utc(t)
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	d := api.Detail{
 		Job: 831, Owner: "geuser", UID: 1001, Group: "users", GID: 100, Submitted: noon, ScriptFile: "job_scripts/831",
 		Request: api.SubmitRequest{
@@ -327,12 +328,12 @@ job_state     1:            r
 usage         1:            cpu=1:01:01:01, mem=0.50000 GB s, io=0.00004 GB, vmem=3.430M, maxvmem=3.000K
 limits        1:            wallclock=00:01:01 of 01:00:00, cpu=1:01:01:01 of 00:01:40, rss=1.000G, maxrss=1.500G of 2.000G, maxvmem=3.000K, pids=3 of 50, by cgroup
 `
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d}})
-	want(t, result{0, wanted, ""}, call(t, "", "qstat", "-j", "831"))
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d}})
+	qtest.Want(t, qtest.Result{Out: wanted}, call(t, "", "qstat", "-j", "831"))
 
 	// Without control groups it is the address space that is limited.
 	d.Tasks[0].Usage = &api.Usage{MemLimit: 1 << 30, MaxVMem: 512, LimitsFrom: "rlimit"}
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d}})
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d}})
 	out := call(t, "", "qstat", "-j", "831").Out
 	const limits = "limits        1:            wallclock=00:00:00, cpu=00:00:00, rss=N/A, maxrss=N/A, maxvmem=512.000 of 1.000G, pids=0, by rlimit\n"
 	if !strings.HasSuffix(out, "vmem=N/A, maxvmem=512.000\n"+limits) {
@@ -341,7 +342,7 @@ limits        1:            wallclock=00:01:01 of 01:00:00, cpu=1:01:01:01 of 00
 
 	// JSON is what execd sent, each job once, and tells of missing ones too.
 	reply := api.DetailReply{Jobs: []api.Detail{d}, Missing: []string{"x"}}
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d, d}, Missing: []string{"x"}})
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d, d}, Missing: []string{"x"}})
 	r := call(t, "", "qstat", "-j", "831,pca,x", "-json")
 	var got api.DetailReply
 	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Exit != 1 || r.Err != "Following jobs do not exist: \nx\nOf what has ended tells: qacct -j x\n" {

@@ -15,24 +15,25 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/qtest"
 )
 
 // submitted is the reply to a plain job.
 var submitted = api.SubmitReply{Job: 7, Name: "job.sh", Cursor: "c0"}
 
 // submit calls qsub and returns what execd got.
-func submit(t *testing.T, e *execd, stdin string, args ...string) api.SubmitRequest {
+func submit(t *testing.T, e *qtest.Execd, stdin string, args ...string) api.SubmitRequest {
 	t.Helper()
 	got := call(t, stdin, append([]string{"qsub"}, args...)...)
-	want(t, result{0, "Your job 7 (\"job.sh\") has been submitted\n", ""}, got)
-	return last[api.SubmitRequest](t, e, api.VerbSubmit)
+	qtest.Want(t, qtest.Result{Out: "Your job 7 (\"job.sh\") has been submitted\n"}, got)
+	return qtest.Last[api.SubmitRequest](t, e, api.VerbSubmit)
 }
 
 func TestSubmitRequest(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
 	const script = "#!/bin/sh\ntrue\n"
-	write(t, "job.sh", script)
+	qtest.Write(t, "job.sh", script)
 	cwd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +74,8 @@ func TestSubmitRequest(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
 	t.Setenv("NL", "a\nb")
 	t.Setenv("BYTES", "Gr\xfc\xdfe")
 	t.Setenv("EQ", "a=b=c")
@@ -118,12 +119,12 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%q: %d variables; want at least the caller's %d", args, len(got), len(os.Environ()))
 		}
 	}
-	want(t, result{7, "", "qsub: Wrong variable list format -v \"=x\" or environment variable not set\n"}, call(t, "true", "qsub", "-v", "=x"))
+	qtest.Want(t, qtest.Result{Exit: 7, Err: "qsub: Wrong variable list format -v \"=x\" or environment variable not set\n"}, call(t, "true", "qsub", "-v", "=x"))
 }
 
 func TestOrigin(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
 	for _, v := range []string{"LOGNAME=alice", "PATH=/bin", "SHELL=/bin/zsh", "MAIL=/var/mail/alice", "TERM=xterm"} {
 		name, value, _ := strings.Cut(v, "=")
 		t.Setenv(name, value)
@@ -149,18 +150,18 @@ func TestOrigin(t *testing.T) {
 }
 
 func TestDefaultsFiles(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
 	root := t.TempDir()
 	if err := os.MkdirAll(root+"/default/common", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("SGE_ROOT", root)
 	home := os.Getenv("HOME")
-	write(t, root+"/default/common/sge_request", "# the cluster's\n-A cluster -S /cluster -o /cluster -N cluster -v A=1\n")
-	write(t, e.dir+"/etc/sge_request", "-S /host -o /host -N host\n")
-	write(t, home+"/.sge_request", "-o '/ho me' -N home -nostdin -display :0 -v B=2\n")
-	write(t, ".sge_request", "-N cwd\n")
+	qtest.Write(t, root+"/default/common/sge_request", "# the cluster's\n-A cluster -S /cluster -o /cluster -N cluster -v A=1\n")
+	qtest.Write(t, e.Dir+"/etc/sge_request", "-S /host -o /host -N host\n")
+	qtest.Write(t, home+"/.sge_request", "-o '/ho me' -N home -nostdin -display :0 -v B=2\n")
+	qtest.Write(t, ".sge_request", "-N cwd\n")
 	check := func(stdin string, wanted api.SubmitRequest, args ...string) {
 		t.Helper()
 		got := submit(t, e, stdin, args...)
@@ -177,29 +178,29 @@ func TestDefaultsFiles(t *testing.T) {
 
 	// The home directory's file is not read twice.
 	t.Chdir(home)
-	write(t, home+"/.sge_request", "-v B=2\n-t 1-2\n")
+	qtest.Write(t, home+"/.sge_request", "-v B=2\n-t 1-2\n")
 	check("true", api.SubmitRequest{Account: "cluster", Shell: "/host", Stdout: "/host", Name: "host", Env: env, Tasks: api.Tasks{First: 1, Last: 2, Step: 1}})
 
 	// Errors name file and line.
-	for text, wanted := range map[string]result{
-		"\n-badopt\n":  {2, "", home + "/.sge_request:2: invalid option argument \"-badopt\"\nType \"qsub -help\" for the options.\n"},
-		"-js 1":        {2, "", home + "/.sge_request:1: option -js is not supported: there is no share tree; see -p\n"},
-		"-cwd word":    {5, "", home + "/.sge_request:1: Unknown option \"word\"\n"},
-		"-N\njob":      {2, "", home + "/.sge_request:1: -N option must have argument\n"},
-		"-cwd\n-N 'a":  {7, "", home + "/.sge_request:2: unmatched '\n"},
-		"-help":        {5, "", home + "/.sge_request:1: -help not allowed in this context\n"},
-		"# c\n-sync q": {7, "", home + "/.sge_request:2: invalid option argument \"-sync q\"\n"},
-		"-@ /no/such":  {2, "", home + "/.sge_request:1: cannot read option file /no/such: No such file or directory\n"},
+	for text, wanted := range map[string]qtest.Result{
+		"\n-badopt\n":  {Exit: 2, Err: home + "/.sge_request:2: invalid option argument \"-badopt\"\nType \"qsub -help\" for the options.\n"},
+		"-js 1":        {Exit: 2, Err: home + "/.sge_request:1: option -js is not supported: there is no share tree; see -p\n"},
+		"-cwd word":    {Exit: 5, Err: home + "/.sge_request:1: Unknown option \"word\"\n"},
+		"-N\njob":      {Exit: 2, Err: home + "/.sge_request:1: -N option must have argument\n"},
+		"-cwd\n-N 'a":  {Exit: 7, Err: home + "/.sge_request:2: unmatched '\n"},
+		"-help":        {Exit: 5, Err: home + "/.sge_request:1: -help not allowed in this context\n"},
+		"# c\n-sync q": {Exit: 7, Err: home + "/.sge_request:2: invalid option argument \"-sync q\"\n"},
+		"-@ /no/such":  {Exit: 2, Err: home + "/.sge_request:1: cannot read option file /no/such: No such file or directory\n"},
 	} {
-		write(t, home+"/.sge_request", text)
+		qtest.Write(t, home+"/.sge_request", text)
 		wanted.Err = "qsub: " + wanted.Err
-		want(t, wanted, call(t, "true", "qsub"))
+		qtest.Want(t, wanted, call(t, "true", "qsub"))
 	}
 	// What others can write is not obeyed, wherever they can.
 	for path, why := range map[string]string{
 		home: "its directory mode 0757 lets others write it", home + "/.sge_request": "it mode 0646 lets others write it",
 	} {
-		write(t, home+"/.sge_request", "-N evil")
+		qtest.Write(t, home+"/.sge_request", "-N evil")
 		info, err := os.Stat(path)
 		if err == nil {
 			err = os.Chmod(path, info.Mode().Perm()|0o002)
@@ -221,65 +222,65 @@ func TestDefaultsFiles(t *testing.T) {
 	if err := os.Mkdir(home+"/.sge_request", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	want(t, result{1, "", "qsub: cannot read defaults file " + home + "/.sge_request: Is a directory\n"}, call(t, "true", "qsub"))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "qsub: cannot read defaults file " + home + "/.sge_request: Is a directory\n"}, call(t, "true", "qsub"))
 }
 
 func TestOptionFile(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
-	write(t, "opts", "# options\n-N 'a b' -v A=at # rest\n-@ more\n")
-	write(t, "more", "-v B=2\n")
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
+	qtest.Write(t, "opts", "# options\n-N 'a b' -v A=at # rest\n-@ more\n")
+	qtest.Write(t, "more", "-v B=2\n")
 	got := submit(t, e, "#$ -@ more\n", "-N", "first", "-@", "opts")
 	if got.Name != "a b" || !cmp.Equal(got.Env, []string{"B=2", "A=at"}) {
 		t.Errorf("got name %q, env %q", got.Name, got.Env)
 	}
-	write(t, "loop", "-@ loop\n")
-	want(t, result{7, "", "qsub: loop:1: option files include each other more than 10 deep\n"}, call(t, "true", "qsub", "-@", "loop"))
-	write(t, "bad", "-N x\nword\n")
-	want(t, result{5, "", "qsub: bad:2: Unknown option \"word\"\n"}, call(t, "true", "qsub", "-@", "bad"))
+	qtest.Write(t, "loop", "-@ loop\n")
+	qtest.Want(t, qtest.Result{Exit: 7, Err: "qsub: loop:1: option files include each other more than 10 deep\n"}, call(t, "true", "qsub", "-@", "loop"))
+	qtest.Write(t, "bad", "-N x\nword\n")
+	qtest.Want(t, qtest.Result{Exit: 5, Err: "qsub: bad:2: Unknown option \"word\"\n"}, call(t, "true", "qsub", "-@", "bad"))
 }
 
 func TestSubmitReplies(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	array := api.SubmitReply{Job: 121, Name: "arr", Tasks: api.Tasks{First: 3, Last: 7, Step: 2}}
 	for _, test := range []struct {
 		reply any
 		args  []string
-		want  result
+		want  qtest.Result
 	}{
-		{api.SubmitReply{Job: 120, Name: "spooltest"}, nil, result{0, "Your job 120 (\"spooltest\") has been submitted\n", ""}},
-		{array, nil, result{0, "Your job-array 121.3-7:2 (\"arr\") has been submitted\n", ""}},
-		{api.SubmitReply{Job: 97}, []string{"-terse"}, result{0, "97\n", ""}},
-		{array, []string{"-terse"}, result{0, "121.3-7:2\n", ""}},
-		{api.Errorf(api.CodeRejected, "job rejected: no"), nil, result{1, "", "Unable to run job: job rejected: no\nExiting.\n"}},
-		{api.Errorf(api.CodeLimit, "too many"), nil, result{25, "", "Unable to run job: too many\nExiting.\n"}},
-		{api.Errorf(api.CodeInternal, "disk full"), nil, result{1, "", "Unable to run job: disk full\nExiting.\n"}},
+		{api.SubmitReply{Job: 120, Name: "spooltest"}, nil, qtest.Result{Out: "Your job 120 (\"spooltest\") has been submitted\n"}},
+		{array, nil, qtest.Result{Out: "Your job-array 121.3-7:2 (\"arr\") has been submitted\n"}},
+		{api.SubmitReply{Job: 97}, []string{"-terse"}, qtest.Result{Out: "97\n"}},
+		{array, []string{"-terse"}, qtest.Result{Out: "121.3-7:2\n"}},
+		{api.Errorf(api.CodeRejected, "job rejected: no"), nil, qtest.Result{Exit: 1, Err: "Unable to run job: job rejected: no\nExiting.\n"}},
+		{api.Errorf(api.CodeLimit, "too many"), nil, qtest.Result{Exit: 25, Err: "Unable to run job: too many\nExiting.\n"}},
+		{api.Errorf(api.CodeInternal, "disk full"), nil, qtest.Result{Exit: 1, Err: "Unable to run job: disk full\nExiting.\n"}},
 	} {
-		e.replies(api.VerbSubmit, test.reply)
-		want(t, test.want, call(t, "true", append([]string{"qsub"}, test.args...)...))
+		e.Replies(api.VerbSubmit, test.reply)
+		qtest.Want(t, test.want, call(t, "true", append([]string{"qsub"}, test.args...)...))
 	}
 	// An answer that is none, and a connection that breaks.
-	e.on(api.VerbSubmit, nil)
-	want(t, result{1, "", "Unable to run job: execd at " + e.dir + "/execd.sock answered 404 Not Found\nExiting.\n"}, call(t, "true", "qsub"))
-	e.on(api.VerbSubmit, func([]byte) (int, any) { panic(http.ErrAbortHandler) })
-	want(t, result{1, "", "Unable to run job: cannot reach execd at " + e.dir + "/execd.sock: the connection broke; whether it was submitted is not known, see qstat\nExiting.\n"},
+	e.On(api.VerbSubmit, nil)
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "Unable to run job: execd at " + e.Dir + "/execd.sock answered 404 Not Found\nExiting.\n"}, call(t, "true", "qsub"))
+	e.On(api.VerbSubmit, func([]byte) (int, any) { panic(http.ErrAbortHandler) })
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "Unable to run job: cannot reach execd at " + e.Dir + "/execd.sock: the connection broke; whether it was submitted is not known, see qstat\nExiting.\n"},
 		call(t, "true", "qsub"))
 }
 
 func TestClientRefuses(t *testing.T) {
-	e := newExecd(t)
-	e.on(api.VerbSubmit, func([]byte) (int, any) {
+	e := qtest.NewExecd(t)
+	e.On(api.VerbSubmit, func([]byte) (int, any) {
 		t.Error("a request was sent")
 		return 200, submitted
 	})
-	write(t, "job.sh", "true")
-	write(t, "empty.sh", "")
-	write(t, "bad.sh", "true\n#$ -badopt\n")
-	write(t, "cdw.sh", "#$ -cdw\n")
+	qtest.Write(t, "job.sh", "true")
+	qtest.Write(t, "empty.sh", "")
+	qtest.Write(t, "bad.sh", "true\n#$ -badopt\n")
+	qtest.Write(t, "cdw.sh", "#$ -cdw\n")
 	if err := os.Mkdir("dir", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, "big.sh", "")
+	qtest.Write(t, "big.sh", "")
 	if err := os.Truncate("big.sh", api.MaxScript+1); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +327,7 @@ func TestClientRefuses(t *testing.T) {
 		{[]string{"-wd", "", "job.sh"}, 7, "qsub: Wrong directory \"\" specified to -wd option\n"},
 	} {
 		got := call(t, "", append([]string{"qsub"}, test.args...)...)
-		if diff := cmp.Diff(result{test.exit, "", test.err}, got); diff != "" {
+		if diff := cmp.Diff(qtest.Result{Exit: test.exit, Err: test.err}, got); diff != "" {
 			t.Errorf("qsub %.60q (-want +got):\n%s", test.args, diff)
 		}
 	}
@@ -348,94 +349,91 @@ func TestOptionsAreApplied(t *testing.T) {
 }
 
 func TestSync(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
 	first := "Your job 7 (\"job.sh\") has been submitted\n"
 	ended := func(e ...api.TaskEnd) api.WaitReply { return api.WaitReply{Ended: e, Done: true} }
 	for _, test := range []struct {
 		name    string
 		replies []any
-		want    result
+		want    qtest.Result
 	}{
-		{"ok", []any{ended(api.TaskEnd{Ran: true})}, result{0, first + "Job 7 exited with exit code 0.\n", ""}},
-		{"code", []any{ended(api.TaskEnd{Ran: true, Exit: 5})}, result{5, first, "Job 7 exited with exit code 5.\n"}},
+		{"ok", []any{ended(api.TaskEnd{Ran: true})}, qtest.Result{Out: first + "Job 7 exited with exit code 0.\n"}},
+		{"code", []any{ended(api.TaskEnd{Ran: true, Exit: 5})}, qtest.Result{Exit: 5, Out: first, Err: "Job 7 exited with exit code 5.\n"}},
 		{
 			"signal",
 			[]any{ended(api.TaskEnd{Ran: true, Exit: 137, Signal: "SIGKILL", Failed: 100, Reason: "deleted by alice"})},
-			result{1, first, "Job 7 exited because of signal SIGKILL\nJob 7 failed: deleted by alice\n"},
+			qtest.Result{Exit: 1, Out: first, Err: "Job 7 exited because of signal SIGKILL\nJob 7 failed: deleted by alice\n"},
 		},
-		{"never ran", []any{ended(api.TaskEnd{Failed: 1, Reason: "cannot start shepherd"})}, result{1, first, "Unable to run job 7\nJob 7 failed: cannot start shepherd\n"}},
+		{"never ran", []any{ended(api.TaskEnd{Failed: 1, Reason: "cannot start shepherd"})}, qtest.Result{Exit: 1, Out: first, Err: "Unable to run job 7\nJob 7 failed: cannot start shepherd\n"}},
 		{
 			"no status",
 			[]any{ended(api.TaskEnd{Ran: true, Failed: 19, Reason: "the shepherd died"})},
-			result{1, first, "No information available on job 7's exit status.\nJob 7 failed: the shepherd died\n"},
+			qtest.Result{Exit: 1, Out: first, Err: "No information available on job 7's exit status.\nJob 7 failed: the shepherd died\n"},
 		},
-		{"epilog", []any{ended(api.TaskEnd{Ran: true, Failed: 15, Reason: "epilog exited 1"})}, result{1, first + "Job 7 exited with exit code 0.\n", "Job 7 failed: epilog exited 1\n"}},
-		{"deleted while pending", []any{api.WaitReply{Done: true}}, result{1, first, "Unable to run job 7\n"}},
+		{"epilog", []any{ended(api.TaskEnd{Ran: true, Failed: 15, Reason: "epilog exited 1"})}, qtest.Result{Exit: 1, Out: first + "Job 7 exited with exit code 0.\n", Err: "Job 7 failed: epilog exited 1\n"}},
+		{"deleted while pending", []any{api.WaitReply{Done: true}}, qtest.Result{Exit: 1, Out: first, Err: "Unable to run job 7\n"}},
 		{
 			"in error",
 			[]any{api.WaitReply{Error: "can't chdir to /x", Ended: []api.TaskEnd{{Failed: 28, Reason: "can't chdir to /x"}}}},
-			result{1, first, "Unable to run job 7\nJob 7 is in error state: can't chdir to /x\n"},
+			qtest.Result{Exit: 1, Out: first, Err: "Unable to run job 7\nJob 7 is in error state: can't chdir to /x\n"},
 		},
-		{"in error later", []any{api.WaitReply{}, api.WaitReply{Error: "no shell"}}, result{1, first, "Unable to run job 7\nJob 7 is in error state: no shell\n"}},
+		{"in error later", []any{api.WaitReply{}, api.WaitReply{Error: "no shell"}}, qtest.Result{Exit: 1, Out: first, Err: "Unable to run job 7\nJob 7 is in error state: no shell\n"}},
 		{
 			"run again",
 			[]any{api.WaitReply{Ended: []api.TaskEnd{{Ran: true, Failed: 25, Exit: 99}}}, ended(api.TaskEnd{Ran: true})},
-			result{0, first + "Job 7 exited with exit code 0.\n", ""},
+			qtest.Result{Out: first + "Job 7 exited with exit code 0.\n"},
 		},
-		{"refused", []any{api.Errorf(api.CodeInternal, "no\x1b")}, result{1, first, "qsub: cannot wait for job 7: no\\x1b\n"}},
+		{"refused", []any{api.Errorf(api.CodeInternal, "no\x1b")}, qtest.Result{Exit: 1, Out: first, Err: "qsub: cannot wait for job 7: no\\x1b\n"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			e.replies(api.VerbWait, test.replies...)
-			want(t, test.want, call(t, "true", "qsub", "-sync", "y"))
+			e.Replies(api.VerbWait, test.replies...)
+			qtest.Want(t, test.want, call(t, "true", "qsub", "-sync", "y"))
 		})
 	}
-	e.replies(api.VerbWait, ended(api.TaskEnd{Ran: true}))
-	want(t, result{0, "7\n", ""}, call(t, "true", "qsub", "-sync", "y", "-terse"))
-	e.replies(api.VerbWait, ended(api.TaskEnd{Ran: true, Exit: 5}))
-	want(t, result{5, "7\n", "Job 7 exited with exit code 5.\n"}, call(t, "true", "qsub", "-sync", "y", "-terse"))
+	e.Replies(api.VerbWait, ended(api.TaskEnd{Ran: true}))
+	qtest.Want(t, qtest.Result{Out: "7\n"}, call(t, "true", "qsub", "-sync", "y", "-terse"))
+	e.Replies(api.VerbWait, ended(api.TaskEnd{Ran: true, Exit: 5}))
+	qtest.Want(t, qtest.Result{Exit: 5, Out: "7\n", Err: "Job 7 exited with exit code 5.\n"}, call(t, "true", "qsub", "-sync", "y", "-terse"))
 }
 
 func TestSyncArray(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, api.SubmitReply{Job: 8, Name: "arr", Tasks: api.Tasks{First: 3, Last: 9, Step: 2}, Cursor: "c0"})
-	e.replies(api.VerbWait,
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, api.SubmitReply{Job: 8, Name: "arr", Tasks: api.Tasks{First: 3, Last: 9, Step: 2}, Cursor: "c0"})
+	e.Replies(api.VerbWait,
 		api.WaitReply{Cursor: "c1", Ended: []api.TaskEnd{{Task: 3, Ran: true}, {Task: 7, Ran: true, Exit: 4}}},
 		api.WaitReply{Cursor: "c2"},
 		api.WaitReply{Cursor: "c3", Ended: []api.TaskEnd{{Task: 5, Ran: true, Exit: 9}, {Task: 1000}, {Task: -5}}, Done: true})
-	want(t, result{
-		4, "Your job-array 8.3-9:2 (\"arr\") has been submitted\nJob 8.3 exited with exit code 0.\n",
-		"Job 8.7 exited with exit code 4.\nJob 8.5 exited with exit code 9.\nUnable to run 1 tasks of job 8\n",
-	}, call(t, "true", "qsub", "-sync", "y", "-t", "3-9:2"))
-	if got := last[api.WaitRequest](t, e, api.VerbWait); got != (api.WaitRequest{Job: 8, Cursor: "c2"}) {
+	qtest.Want(t, qtest.Result{Exit: 4, Out: "Your job-array 8.3-9:2 (\"arr\") has been submitted\nJob 8.3 exited with exit code 0.\n", Err: "Job 8.7 exited with exit code 4.\nJob 8.5 exited with exit code 9.\nUnable to run 1 tasks of job 8\n"}, call(t, "true", "qsub", "-sync", "y", "-t", "3-9:2"))
+	if got := qtest.Last[api.WaitRequest](t, e, api.VerbWait); got != (api.WaitRequest{Job: 8, Cursor: "c2"}) {
 		t.Errorf("last wait was %+v; want job 8 from c2", got)
 	}
 }
 
 // TestSyncOverRestart has execd go away during the wait and come back.
 func TestSyncOverRestart(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
 	var asked atomic.Int32
-	e.on(api.VerbWait, func([]byte) (int, any) {
+	e.On(api.VerbWait, func([]byte) (int, any) {
 		if asked.Add(1) == 1 {
 			panic(http.ErrAbortHandler)
 		}
 		return 200, api.WaitReply{Ended: []api.TaskEnd{{Ran: true, Exit: 3}}, Done: true}
 	})
-	want(t, result{3, "Your job 7 (\"job.sh\") has been submitted\n", "Job 7 exited with exit code 3.\n"}, call(t, "true", "qsub", "-sync", "y"))
-	if got := last[api.WaitRequest](t, e, api.VerbWait); got != (api.WaitRequest{Job: 7, Cursor: "c0"}) || asked.Load() != 2 {
+	qtest.Want(t, qtest.Result{Exit: 3, Out: "Your job 7 (\"job.sh\") has been submitted\n", Err: "Job 7 exited with exit code 3.\n"}, call(t, "true", "qsub", "-sync", "y"))
+	if got := qtest.Last[api.WaitRequest](t, e, api.VerbWait); got != (api.WaitRequest{Job: 7, Cursor: "c0"}) || asked.Load() != 2 {
 		t.Errorf("after %d waits the last was %+v; want 2, job 7 from c0", asked.Load(), got)
 	}
 }
 
 func TestSyncInterrupted(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
-	e.replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{{Text: "alice has registered the job 7 for deletion"}}})
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
+	e.Replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{{Text: "alice has registered the job 7 for deletion"}}})
 	release := make(chan struct{})
 	defer close(release)
-	e.on(api.VerbWait, func([]byte) (int, any) {
+	e.On(api.VerbWait, func([]byte) (int, any) {
 		// The command waits now: its handler is in place.
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 			t.Error(err)
@@ -446,8 +444,8 @@ func TestSyncInterrupted(t *testing.T) {
 		}
 		return 200, api.WaitReply{}
 	})
-	want(t, result{1, "Your job 7 (\"job.sh\") has been submitted\n", "\nInterrupted!\nPlease wait while qsub shuts down.\n"}, call(t, "true", "qsub", "-sync", "y"))
-	if got := last[api.DeleteRequest](t, e, api.VerbDelete); !cmp.Equal(got, api.DeleteRequest{Jobs: []string{"7"}}) {
+	qtest.Want(t, qtest.Result{Exit: 1, Out: "Your job 7 (\"job.sh\") has been submitted\n", Err: "\nInterrupted!\nPlease wait while qsub shuts down.\n"}, call(t, "true", "qsub", "-sync", "y"))
+	if got := qtest.Last[api.DeleteRequest](t, e, api.VerbDelete); !cmp.Equal(got, api.DeleteRequest{Jobs: []string{"7"}}) {
 		t.Errorf("delete request %+v; want job 7", got)
 	}
 }
@@ -457,28 +455,28 @@ func TestSyncInterrupted(t *testing.T) {
 func TestSubmissionInterrupted(t *testing.T) {
 	t.Cleanup(func() { signal.Reset(syscall.SIGINT) })
 	for _, command := range []string{"qsh", "qrsh"} {
-		e := newExecd(t)
+		e := qtest.NewExecd(t)
 		t.Setenv("DISPLAY", ":1")
 		heard := make(chan os.Signal, 1)
 		signal.Notify(heard, syscall.SIGINT)
-		e.on(api.VerbSubmit, func([]byte) (int, any) {
+		e.On(api.VerbSubmit, func([]byte) (int, any) {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 				t.Error(err)
 			}
 			<-heard
 			return 200, submitted
 		})
-		e.replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{{Text: "alice has registered the job 7 for deletion"}}})
-		want(t, result{1, "", "Request for interactive job has been canceled.\n"}, call(t, "", command))
-		if got := last[api.DeleteRequest](t, e, api.VerbDelete); !cmp.Equal(got, api.DeleteRequest{Jobs: []string{"7"}}) {
+		e.Replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{{Text: "alice has registered the job 7 for deletion"}}})
+		qtest.Want(t, qtest.Result{Exit: 1, Err: "Request for interactive job has been canceled.\n"}, call(t, "", command))
+		if got := qtest.Last[api.DeleteRequest](t, e, api.VerbDelete); !cmp.Equal(got, api.DeleteRequest{Jobs: []string{"7"}}) {
 			t.Errorf("%s: delete request %+v; want job 7", command, got)
 		}
 	}
 }
 
 func TestScriptFromPipe(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbSubmit, submitted)
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbSubmit, submitted)
 	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
 		t.Fatal(err)
 	}

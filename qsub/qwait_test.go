@@ -7,6 +7,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qsub/internal/qtest"
 )
 
 func TestExitOf(t *testing.T) {
@@ -75,28 +76,28 @@ func TestTaskEnds(t *testing.T) {
 // What execd sends is what is asked for and told; the exit status is that of the
 // first job of the command line that failed.
 func TestQwait(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbFind, api.FindReply{Last: 9, User: "me", Cursor: "5:6", Found: []api.Found{{Job: 4, Count: 3, Array: true, Pending: 3}, {Job: 5, Count: 1}}})
-	e.replies(api.VerbEnds,
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbFind, api.FindReply{Last: 9, User: "me", Cursor: "5:6", Found: []api.Found{{Job: 4, Count: 3, Array: true, Pending: 3}, {Job: 5, Count: 1}}})
+	e.Replies(api.VerbEnds,
 		api.EndsReply{Cursor: "5:7", Ended: []api.TaskEnd{{Job: 5, Ran: true, Exit: 6}}, Over: []int{1}},
 		api.EndsReply{Cursor: "5:8"},
 		api.EndsReply{Cursor: "5:9", Ended: []api.TaskEnd{{Job: 4, Task: 1, Ran: true}, {Job: 4, Task: 3, Failed: 8, Reason: "prolog \x1b failed"}}, Over: []int{0}},
 	)
-	want(t, result{1, "", "Unable to run job 4.3\nJob 4.3 failed: prolog \\x1b failed\n" +
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "Unable to run job 4.3\nJob 4.3 failed: prolog \\x1b failed\n" +
 		"Job 4: there is no accounting record of 1 tasks: they were deleted before they started, or the accounting file is a new one.\n" +
 		"Job 5 exited with exit code 6.\n"}, call(t, "", "qwait", "4,5"))
-	if got := last[api.EndsRequest](t, e, api.VerbEnds); got.Cursor != "5:8" || len(got.Jobs) != 1 || got.Jobs[0].Job != 4 {
+	if got := qtest.Last[api.EndsRequest](t, e, api.VerbEnds); got.Cursor != "5:8" || len(got.Jobs) != 1 || got.Jobs[0].Job != 4 {
 		t.Errorf("the last request was %+v", got)
 	}
-	e.replies(api.VerbEnds, &api.Error{Code: api.CodeInternal, Text: "no accounting file"})
-	want(t, result{1, "", "qwait: no accounting file\n"}, call(t, "", "qwait", "4"))
-	e.replies(api.VerbEnds, api.EndsReply{Stuck: []api.Stuck{{Place: 0, Reason: "bad"}, {Place: 77}}, Over: []int{1, 99, -1}})
-	want(t, result{1, "", "Job 4 is in error state: bad\nJob 5 was deleted before it started.\n"}, call(t, "", "qwait", "4", "5"))
+	e.Replies(api.VerbEnds, &api.Error{Code: api.CodeInternal, Text: "no accounting file"})
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "qwait: no accounting file\n"}, call(t, "", "qwait", "4"))
+	e.Replies(api.VerbEnds, api.EndsReply{Stuck: []api.Stuck{{Place: 0, Reason: "bad"}, {Place: 77}}, Over: []int{1, 99, -1}})
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "Job 4 is in error state: bad\nJob 5 was deleted before it started.\n"}, call(t, "", "qwait", "4", "5"))
 }
 
 // Names mean the job that was accounted last, of the caller's.
 func TestQwaitByName(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	var text []byte
 	for _, r := range []accounting.Record{
 		{JobNumber: 3, JobName: "x", Owner: "me"}, {JobNumber: 5, JobName: "x", Owner: "me"}, {JobNumber: 6, JobName: "x", Owner: "other"}, {JobNumber: 7, JobName: "xy", Owner: "me"},
@@ -106,15 +107,15 @@ func TestQwaitByName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(e.dir, "accounting"), text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(e.Dir, "accounting"), text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	e.replies(api.VerbFind, api.FindReply{Last: 9, User: "me", Missing: []string{"x.2"}})
-	e.replies(api.VerbEnds, api.EndsReply{Ended: []api.TaskEnd{{Job: 5, Task: 1, Ran: true, Exit: 3}, {Job: 5, Task: 2, Ran: true, Exit: 4}}, Over: []int{0}})
-	want(t, result{4, "", "Job 5.2 exited with exit code 4.\n"}, call(t, "", "qwait", "x.2"))
-	if got := last[api.EndsRequest](t, e, api.VerbEnds); len(got.Jobs) != 1 || got.Jobs[0] != (api.Waited{Job: 5, Tasks: api.Tasks{First: 2, Last: 2, Step: 1}}) || got.Cursor != "" {
+	e.Replies(api.VerbFind, api.FindReply{Last: 9, User: "me", Missing: []string{"x.2"}})
+	e.Replies(api.VerbEnds, api.EndsReply{Ended: []api.TaskEnd{{Job: 5, Task: 1, Ran: true, Exit: 3}, {Job: 5, Task: 2, Ran: true, Exit: 4}}, Over: []int{0}})
+	qtest.Want(t, qtest.Result{Exit: 4, Err: "Job 5.2 exited with exit code 4.\n"}, call(t, "", "qwait", "x.2"))
+	if got := qtest.Last[api.EndsRequest](t, e, api.VerbEnds); len(got.Jobs) != 1 || got.Jobs[0] != (api.Waited{Job: 5, Tasks: api.Tasks{First: 2, Last: 2, Step: 1}}) || got.Cursor != "" {
 		t.Errorf("the request was %+v", got)
 	}
-	e.replies(api.VerbFind, api.FindReply{Last: 9, User: "me", Missing: []string{"x*"}})
-	want(t, result{1, "", "The job x* of user(s) me does not exist\n"}, call(t, "", "qwait", "x*"))
+	e.Replies(api.VerbFind, api.FindReply{Last: 9, User: "me", Missing: []string{"x*"}})
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "The job x* of user(s) me does not exist\n"}, call(t, "", "qwait", "x*"))
 }

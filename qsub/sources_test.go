@@ -17,6 +17,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/qtest"
 )
 
 var seed = flag.Uint64("seed", 0, "of TestSources: the one case to run")
@@ -25,7 +26,7 @@ var seed = flag.Uint64("seed", 0, "of TestSources: the one case to run")
 // command line. The request is the same as when all of them stand on the
 // command line, in this order.
 func TestSources(t *testing.T) {
-	e := newExecd(t)
+	e := qtest.NewExecd(t)
 	seeds := make([]uint64, 400) // fuzzing tries more of them
 	for i := range seeds {
 		seeds[i] = uint64(i + 1)
@@ -43,7 +44,7 @@ func TestSources(t *testing.T) {
 
 // FuzzSources does so with lists that the bytes decide.
 func FuzzSources(f *testing.F) {
-	e := newExecd(f)
+	e := qtest.NewExecd(f)
 	for s := range uint64(8) {
 		r := rand.New(rand.NewPCG(s, 1))
 		tape := make([]byte, 64)
@@ -283,7 +284,7 @@ func (c *sources) quoted(word string) string {
 
 // submission is what came of a command line.
 type submission struct {
-	Result  result
+	Result  qtest.Result
 	Request *api.SubmitRequest
 }
 
@@ -291,12 +292,12 @@ type submission struct {
 var scriptShown = regexp.MustCompile(`(?s)script_size: .*?\n|script_ptr: .*?\ntrue\n\n`)
 
 // compare returns in which way the two differ.
-func (c *sources) compare(t *testing.T, e *execd) string {
+func (c *sources) compare(t *testing.T, e *qtest.Execd) string {
 	t.Helper()
 	t.Setenv("FROM_CALLER", "it's \"so\", = #")
-	e.replies(api.VerbWait, &api.WaitReply{Done: true})
+	e.Replies(api.VerbWait, &api.WaitReply{Done: true})
 	var request *api.SubmitRequest
-	e.on(api.VerbSubmit, func(body []byte) (int, any) {
+	e.On(api.VerbSubmit, func(body []byte) (int, any) {
 		request = &api.SubmitRequest{}
 		if err := request.UnmarshalJSON(body); err != nil {
 			t.Error(err)

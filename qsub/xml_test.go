@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/qtest"
 	"paddock/test/structure"
 )
 
@@ -129,9 +130,9 @@ func only(values []string, names ...string) (some []string) {
 
 func TestXMLJobs(t *testing.T) {
 	utc(t)
-	e := newExecd(t)
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()[:1]})
-	want(t, result{0, `<?xml version='1.0'?>
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()[:1]})
+	qtest.Want(t, qtest.Result{Out: `<?xml version='1.0'?>
 <job_info xmlns:xsd="http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/qstat/qstat.xsd">
   <queue_info>
     <job_list state="running">
@@ -148,15 +149,15 @@ func TestXMLJobs(t *testing.T) {
   <job_info>
   </job_info>
 </job_info>
-`, ""}, call(t, "", "qstat", "-xml"))
-	e.replies(api.VerbJobs, api.JobsReply{})
+`}, call(t, "", "qstat", "-xml"))
+	e.Replies(api.VerbJobs, api.JobsReply{})
 	if got := elements(t, "qstat", "-xml"); len(got) != 2 {
 		t.Errorf("no jobs: %q", got)
 	}
 
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()})
-	e.replies(api.VerbHost, oneHost())
-	e.replies(api.VerbShow, api.ShowReply{Text: complexText})
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()})
+	e.Replies(api.VerbHost, oneHost())
+	e.Replies(api.VerbShow, api.ShowReply{Text: complexText})
 	all := []string{
 		"running 140", "running 141", "running 142", "pending 142", "pending 143", "zombie 130",
 	}
@@ -215,8 +216,8 @@ func TestXMLJobs(t *testing.T) {
 }
 
 func TestXMLSummary(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbHost, oneHost())
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbHost, oneHost())
 	got := elements(t, "qstat", "-g", "c", "-xml")
 	for name, wanted := range map[string][]string{
 		"name": {"all.q", "b.q", "c.q"}, "load": {"0.09000", "0.09000", "0.09000"}, "used": {"4", "1", "0"}, "available": {"0", "1", "0"}, "total": {"20", "2", "2"},
@@ -233,9 +234,9 @@ func TestXMLSummary(t *testing.T) {
 }
 
 func TestXMLHost(t *testing.T) {
-	e := newExecd(t)
-	e.replies(api.VerbHost, oneHost())
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()[1:4]})
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbHost, oneHost())
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()[1:4]})
 	for _, test := range []struct {
 		args string
 		name string
@@ -281,8 +282,8 @@ func TestXMLHost(t *testing.T) {
 
 func TestXMLDetail(t *testing.T) {
 	utc(t)
-	e := newExecd(t)
-	e.on(api.VerbShow, func(body []byte) (int, any) {
+	e := qtest.NewExecd(t)
+	e.On(api.VerbShow, func(body []byte) (int, any) {
 		switch {
 		case strings.Contains(string(body), "complex"):
 			return 200, api.ShowReply{Text: complexText}
@@ -311,7 +312,7 @@ func TestXMLDetail(t *testing.T) {
 		NormalUrgency: 0.25, NormalTickets: 0.5,
 	}
 	plain := api.Detail{Job: 8, Owner: "u", Group: "g", Submitted: noon, Request: api.SubmitRequest{Name: "n", Account: "acc", Command: "c", Origin: []string{"SGE_O_HOST=gehost"}}}
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{full, plain}})
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{full, plain}})
 	got := elements(t, "qstat", "-j", "*", "-xml")
 	for name, wanted := range map[string][]string{
 		"JB_job_number": {"7", "8"}, "JB_exec_file": {"job_scripts/7", "job_scripts/8"}, "JB_submission_time": {"1795190821", "1795190821"},
@@ -338,26 +339,26 @@ func TestXMLDetail(t *testing.T) {
 	}
 
 	// A document has one root: the unknown jobs, or those that are there.
-	e.replies(api.VerbDetail, api.DetailReply{Missing: []string{"77", "x<y"}})
+	e.Replies(api.VerbDetail, api.DetailReply{Missing: []string{"77", "x<y"}})
 	if diff := cmp.Diff([]string{"/unknown_jobs/ST_name=77", "/unknown_jobs/ST_name=x<y"}, elements(t, "qstat", "-j", "77,x<y", "-xml")); diff != "" {
 		t.Errorf("unknown jobs (-want +got):\n%s", diff)
 	}
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{plain}, Missing: []string{"77"}})
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{plain}, Missing: []string{"77"}})
 	mixed := call(t, "", "qstat", "-j", "8,77", "-xml")
 	if mixed.Exit != 0 || mixed.Err != "Following jobs do not exist: \n77\n" || strings.Contains(mixed.Out, "unknown_jobs") {
 		t.Errorf("with an unknown job: %+v", mixed)
 	}
 	plain.Request.Checkpoint = "removed"
-	e.replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{plain}})
+	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{plain}})
 	if got := only(elements(t, "qstat", "-j", "8", "-xml"), "JB_checkpoint_name", "JB_checkpoint_attr"); !slices.Equal(got, []string{"removed", "0"}) {
 		t.Errorf("a checkpointing environment that is gone: %q", got)
 	}
 }
 
 func TestXMLAndJSON(t *testing.T) {
-	newExecd(t)
+	qtest.NewExecd(t)
 	for command, prefix := range map[string]string{"qstat": "", "qhost": "error: "} {
-		want(t, result{1, "", prefix + "options -json and -xml exclude each other\n"}, call(t, "", command, "-json", "-xml"))
+		qtest.Want(t, qtest.Result{Exit: 1, Err: prefix + "options -json and -xml exclude each other\n"}, call(t, "", command, "-json", "-xml"))
 	}
 }
 
@@ -404,9 +405,9 @@ func TestXMLLint(t *testing.T) {
 	if err != nil {
 		t.Skip("xmllint(1) is not installed")
 	}
-	e := newExecd(t)
-	e.replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()})
-	e.replies(api.VerbHost, oneHost())
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()})
+	e.Replies(api.VerbHost, oneHost())
 	for _, args := range [][]string{{"qstat", "-xml"}, {"qstat", "-f", "-F", "-ext", "-xml"}, {"qhost", "-q", "-j", "-F", "-xml"}} {
 		file := filepath.Join(t.TempDir(), "out.xml")
 		if err := os.WriteFile(file, []byte(call(t, "", args...).Out), 0o644); err != nil {
