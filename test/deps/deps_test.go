@@ -100,6 +100,9 @@ var rules = []rule{
 var importers = map[string]struct{ by, reason string }{
 	"paddock/execd/internal/daemon": {"paddock/execd", "the composition root imports, and is not imported"},
 	"paddock/execd/internal/server": {"paddock/execd/internal/daemon", "the hatch is opened by the daemon alone"},
+
+	"github.com/containerd/cgroups/v3/cgroup1": {"paddock/execd/internal/cgroup", "the rest of execd knows a Tree"},
+	"github.com/containerd/cgroups/v3/cgroup2": {"paddock/execd/internal/cgroup", "the rest of execd knows a Tree"},
 }
 
 // pkg is what `go list -json` says of a package.

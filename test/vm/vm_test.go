@@ -49,7 +49,7 @@ hostname guest
 for m in /modules/*.ko; do insmod $m; done
 mkdir -p ` + quotas + ` && mount -t ext4 -o prjquota /dev/vda ` + quotas + ` || echo "vm: cannot mount the disk"
 cd /tmp
-/paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 400s
+TMPDIR=` + quotas + ` /paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 400s
 echo "vm: cgroup exit $?"
 PADDOCK_QUOTA_DIR=` + quotas + ` /paddock/quota.test -test.v -test.timeout 400s
 echo "vm: quota exit $?"

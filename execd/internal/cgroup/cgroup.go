@@ -6,8 +6,24 @@
 // the freezer's, with two leaves: job, which holds the job's processes, and
 // procedures, for what is run around and beside it. What version 2 does not
 // control does another group for the job alone, in a hierarchy of version 1, if
-// the run has such a limit. Launch and the daemon use it; it imports spool
-// alone. The shepherd, which joins and kills, needs no more than the paths.
+// the run has such a limit. Launch and the daemon use it; of ours it imports spool
+// and internal/proc alone. The shepherd, which joins and kills, needs no more than
+// the paths.
+//
+// Limits, rules about devices and statistics of both versions are
+// containerd/cgroups'; nobody outside of the package sees its types. The rest is
+// ours, since the library
+//   - opens no group, and a process that is to be born in one needs its
+//     descriptor;
+//   - does not join a tree of version 2 to controllers of version 1, and expects
+//     each of those to be mounted under its own name;
+//   - kills a list of processes where there is no cgroup.kill, and then may wait
+//     for children of ours that it has killed;
+//   - removes none but empty groups, after it has read every file below them,
+//     and leaves what it could not finish to make;
+//   - enables controllers in every group from the mount down, of which the last
+//     few are ours;
+//   - counts processes by looking at every file of a group.
 package cgroup
 
 import (
@@ -18,7 +34,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"paddock/spool"
@@ -160,30 +175,8 @@ func (h *hierarchy) equip(dir string, l Limits) error {
 
 // makeV2 limits the group of a run as a whole and makes its leaves.
 func (h *hierarchy) makeV2(dir string, l Limits) error {
-	if h.with("memory") && l.Memory > 0 {
-		if err := h.write(path.Join(dir, "memory.max"), strconv.FormatUint(l.Memory, 10)); err != nil {
-			return err
-		}
-		// Resident and swap are one limit. The file is missing where the kernel
-		// does not count swap.
-		if err := h.write(path.Join(dir, "memory.swap.max"), "0"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	if h.with("cpu") && l.CPUs > 0 {
-		if err := h.write(path.Join(dir, "cpu.max"), strconv.Itoa(l.CPUs*cpuPeriod)+" "+strconv.Itoa(cpuPeriod)); err != nil {
-			return err
-		}
-	}
-	if h.with("cpu") && l.Weight > 0 {
-		if err := h.write(path.Join(dir, "cpu.weight"), strconv.Itoa(min(l.Weight*weight, maxWeight))); err != nil {
-			return err
-		}
-	}
-	if h.with(devices) && len(l.Devices) > 0 {
-		if err := h.limitDevicesV2(dir, l.Devices); err != nil {
-			return err
-		}
+	if err := h.set(dir, h.resourcesV2(l)); err != nil {
+		return err
 	}
 	if err := h.control(dir, "memory", "pids"); err != nil {
 		return err
@@ -191,19 +184,7 @@ func (h *hierarchy) makeV2(dir string, l Limits) error {
 	if err := h.leaves(dir); err != nil {
 		return err
 	}
-	job := path.Join(dir, spool.CgroupJob)
-	if h.with("memory") {
-		// Half a job is worth nothing, and would have no reason to end.
-		if err := h.write(path.Join(job, "memory.oom.group"), "1"); err != nil {
-			return err
-		}
-	}
-	if h.with("pids") && l.Procs > 0 {
-		// Of the job alone: when it has used up its number, the method that is
-		// to end it must still be started.
-		return h.write(path.Join(job, "pids.max"), strconv.FormatUint(l.Procs, 10))
-	}
-	return nil
+	return h.set(path.Join(dir, spool.CgroupJob), h.resourcesOfJob(l))
 }
 
 // asked reports whether a run of such limits has a group in a hierarchy of
@@ -212,43 +193,6 @@ func (h *hierarchy) asked(l Limits) bool {
 	return h.with("memory") && l.Memory > 0 || h.with("pids") && l.Procs > 0 || h.with(devices) && len(l.Devices) > 0 ||
 		h.with("cpu") && (l.CPUs > 0 || l.Weight > 0) || h.with("cpuacct")
 }
-
-// limitV1 limits the group of a job in a hierarchy of version 1.
-func (h *hierarchy) limitV1(dir string, l Limits) error {
-	var errs []error
-	set := func(file string, value uint64) error {
-		return h.write(path.Join(dir, file), strconv.FormatUint(value, 10))
-	}
-	if h.with("memory") && l.Memory > 0 {
-		// In this order: the second, of resident and swap together, must not be
-		// the smaller one. It is missing where the kernel does not count swap.
-		errs = append(errs, set("memory.limit_in_bytes", l.Memory), ignore(set("memory.memsw.limit_in_bytes", l.Memory), fs.ErrNotExist))
-	}
-	if h.with("pids") && l.Procs > 0 {
-		errs = append(errs, set("pids.max", l.Procs))
-	}
-	if h.with("cpu") && l.CPUs > 0 {
-		errs = append(errs, set("cpu.cfs_period_us", cpuPeriod), set("cpu.cfs_quota_us", uint64(l.CPUs)*cpuPeriod))
-	}
-	if h.with("cpu") && l.Weight > 0 {
-		errs = append(errs, set("cpu.shares", uint64(min(l.Weight*shares, maxShares))))
-	}
-	if h.with(devices) {
-		errs = append(errs, h.limitDevicesV1(dir, l.Devices))
-	}
-	return errors.Join(errs...)
-}
-
-// What the kernel takes for the time of processors: the period is its own, in
-// microseconds; a group without a weight has that of weight or, in version 1,
-// shares.
-const (
-	cpuPeriod = 100_000
-	weight    = 100
-	maxWeight = 10_000
-	shares    = 1024
-	maxShares = 1 << 18
-)
 
 // Kill kills everything in the groups of a run.
 func (t *Tree) Kill(g Group) error {

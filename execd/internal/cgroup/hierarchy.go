@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/cgroups/v3/cgroup1"
 	"golang.org/x/sys/unix"
 
 	"paddock/internal/proc"
@@ -24,7 +25,10 @@ type hierarchy struct {
 	root  *os.Root // the same: nothing outside is touched
 	base  string   // the parent of all runs' groups, below mount
 	has   []string // controllers that runs have here
+	swap  bool     // groups here can limit swap
 	kernel
+
+	subsystems []cgroup1.Subsystem // the library's of the controllers, in version 1
 }
 
 // kernel is what the kernel does, and a test has to do itself elsewhere.

@@ -66,7 +66,7 @@ func eachTier(t *testing.T, test func(t *testing.T, tree *Tree)) {
 				}
 			}
 			o := opener{
-				name: "paddock-test-" + strconv.Itoa(os.Getpid()), privileged: true, kernel: realKernel, devices: deviceLimits,
+				name: "paddock-test-" + strconv.Itoa(os.Getpid()), privileged: true, kernel: realKernel,
 				probe: func(tree *Tree) error { return tree.probe("/bin/true") },
 			}
 			tree, err := o.open(places)
@@ -180,11 +180,9 @@ func testKernelMemory(t *testing.T, tree *Tree) {
 	}
 }
 
-// What is cached of a file that the job has written is no memory of the job's.
-func TestKernelCache(t *testing.T) { eachTier(t, testKernelCache) }
-
-func testKernelCache(t *testing.T, tree *Tree) {
-	need(t, tree, "memory")
+// onDisk returns a directory whose files are not memory themselves.
+func onDisk(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -193,9 +191,17 @@ func testKernelCache(t *testing.T, tree *Tree) {
 	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
 		t.Skipf("files in %s are memory themselves, there is no cache of them", dir)
 	}
+	return dir
+}
+
+// What is cached of a file that the job has written is no memory of the job's.
+func TestKernelCache(t *testing.T) { eachTier(t, testKernelCache) }
+
+func testKernelCache(t *testing.T, tree *Tree) {
+	need(t, tree, "memory")
 	g := mustMake(t, tree, Limits{Memory: 256 << 20})
-	const size = 64 << 20
-	file := filepath.Join(dir, "file")
+	const size = 24 << 20
+	file := filepath.Join(onDisk(t), "file")
 	_, out := start(t, g, "/bin/sh", "-c", "head -c "+strconv.Itoa(size)+" /dev/zero >"+file+"; echo written; sleep 1000")
 	if line, err := out.ReadString('\n'); line != "written\n" {
 		t.Fatalf("the job says %q, %v", line, err)
@@ -206,6 +212,41 @@ func testKernelCache(t *testing.T, tree *Tree) {
 	}
 	if u.Peak < size {
 		t.Skipf("nothing was cached: peak %d", u.Peak)
+	}
+}
+
+// What is written to a disk is counted, and what is read unless it is cached.
+func TestKernelDisk(t *testing.T) { eachTier(t, testKernelDisk) }
+
+func testKernelDisk(t *testing.T, tree *Tree) {
+	need(t, tree, "io")
+	file := filepath.Join(onDisk(t), "file")
+	g := mustMake(t, tree, Limits{})
+	const size = 4 << 20
+	job := func(argv ...string) Usage {
+		t.Helper()
+		if cmd, _ := start(t, g, argv...); cmd.Wait() != nil {
+			t.Fatalf("%q: %v", argv, cmd.ProcessState)
+		}
+		u, err := tree.Usage(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	if u := job("dd", "if=/dev/zero", "of="+file, "bs=1M", "count=4", "conv=fsync"); u.Written < size || u.Read >= size {
+		t.Errorf("Usage after %d bytes were written = %+v", size, u)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+	if u := job("dd", "if="+file, "of=/dev/null", "bs=1M"); u.Read < size {
+		t.Errorf("Usage after %d bytes were read = %+v", size, u)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/containerd/cgroups/v3/cgroup2"
+
 	"paddock/spool"
 )
 
@@ -39,7 +41,7 @@ func Open(name, program string, args ...string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := opener{name: name, pid: os.Getpid(), privileged: os.Geteuid() == 0, kernel: realKernel, devices: deviceLimits}
+	o := opener{name: name, pid: os.Getpid(), privileged: os.Geteuid() == 0, kernel: realKernel}
 	o.probe = func(t *Tree) error { return t.probe(program, args...) }
 	return o.open(places)
 }
@@ -113,7 +115,6 @@ type opener struct {
 	pid        int  // of this process
 	privileged bool // it is root's
 	probe      func(*Tree) error
-	devices    func() bool // whether groups of version 2 limit devices; nil: no
 	kernel
 }
 
@@ -131,9 +132,6 @@ func (o *opener) open(places []place) (*Tree, error) {
 			if err = o.probe(t); err != nil {
 				h.leave()
 				t.all = nil
-			}
-			if o.devices != nil && o.devices() {
-				h.has = append(h.has, devices)
 			}
 		}
 		places = places[1:]
@@ -191,10 +189,13 @@ func (o *opener) openV1(p place, key string, has []string) (*hierarchy, error) {
 		root.Close()
 		return nil, err
 	}
+	_, err = root.Lstat(path.Join(h.base, "memory.memsw.limit_in_bytes"))
+	h.swap = err == nil
+	h.subsystems = h.subsystemsV1()
 	if h.with("cpu") {
 		// Against the host's other processes all jobs together would have the share
 		// of one.
-		_ = h.write(path.Join(h.base, "cpu.shares"), strconv.Itoa(min(shares*runtime.NumCPU(), maxShares)))
+		_ = h.limitV1(h.base, Limits{Weight: runtime.NumCPU()})
 	}
 	return h, nil
 }
@@ -226,6 +227,8 @@ func (o *opener) openV2(p place) (*hierarchy, error) {
 		root.Close()
 		return nil, err
 	}
+	_, err = root.Lstat(path.Join(h.base, "memory.swap.max"))
+	h.swap = err == nil
 	return h, nil
 }
 
@@ -242,6 +245,10 @@ func (t *Tree) probe(program string, args ...string) error {
 	defer func() { _ = h.remove(dir) }()
 	if err := h.makeV2(dir, Limits{}); err != nil {
 		return err
+	}
+	// Not every kernel has such programs, or lets us load them.
+	if h.set(dir, &cgroup2.Resources{Devices: rulesV2([]Device{{Read: true, Write: true}})}) == nil {
+		h.has = append(h.has, devices)
 	}
 	job, err := h.root.Open(path.Join(dir, spool.CgroupJob))
 	if err != nil {

@@ -3,10 +3,13 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
+	"io/fs"
+	"path"
 	"strings"
 	"time"
+
+	"github.com/containerd/cgroups/v3/cgroup1"
+	"github.com/containerd/cgroups/v3/cgroup2"
 
 	"paddock/spool"
 )
@@ -33,19 +36,15 @@ func (t *Tree) Usage(g Group) (Usage, error) {
 		return u, errNone
 	}
 	err := t.visit(g, func(h *hierarchy, dir string) error {
-		// One walk to the group and not one for each file.
-		root, err := h.root.OpenRoot(dir)
-		if err != nil {
-			return fmt.Errorf("cannot read control group: %w", err)
-		}
-		defer root.Close()
+		add := u.addV1
 		switch {
 		case h.v2():
-			u.addV2(h, files{root, spool.CgroupJob + "/"}, files{root, ""})
+			add = u.addV2
 		case h.holds():
-			u.Procs = files{root, spool.CgroupJob + "/"}.lines("cgroup.procs")
-		default:
-			u.addV1(h, files{root, ""})
+			add = u.count
+		}
+		if err := add(h, dir); err != nil {
+			return fmt.Errorf("cannot read control group: %w", err)
 		}
 		return nil
 	})
@@ -54,83 +53,82 @@ func (t *Tree) Usage(g Group) (Usage, error) {
 
 var errNone = errors.New("the run has no control group")
 
-func (u *Usage) addV2(h *hierarchy, job, run files) {
-	u.Procs = job.lines("cgroup.procs")
-	cpu := job.table("cpu.stat") // whatever controllers there are
-	u.User, u.System = time.Duration(cpu["user_usec"])*time.Microsecond, time.Duration(cpu["system_usec"])*time.Microsecond
-	if h.with("memory") {
-		u.Memory = job.memory("", job.number("memory.current")) + job.number("memory.swap.current")
-		u.Peak = job.number("memory.peak")
-		u.OOMKills = int(job.table("memory.events")["oom_kill"])
+// count counts the processes of the job.
+func (u *Usage) count(h *hierarchy, dir string) error {
+	text, err := h.root.ReadFile(path.Join(dir, spool.CgroupJob, "cgroup.procs"))
+	u.Procs = strings.Count(string(text), "\n")
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if h.with("io") {
-		// A line for each disk: its number and words such as rbytes=1.
-		for word := range strings.FieldsSeq(run.read("io.stat")) {
-			key, value, _ := strings.Cut(word, "=")
-			n, _ := strconv.ParseUint(value, 10, 64)
-			switch key {
-			case "rbytes":
-				u.Read += n
-			case "wbytes":
-				u.Written += n
-			}
-		}
-	}
+	return nil // the kernel may refuse to list those that the job itself has divided
 }
 
-func (u *Usage) addV1(h *hierarchy, job files) {
+func (u *Usage) addV2(h *hierarchy, dir string) error {
+	if err := u.count(h, dir); err != nil {
+		return err
+	}
+	what := cgroup2.StatCPU // whatever controllers there are
+	if h.with("memory") {
+		what |= cgroup2.StatMemory | cgroup2.StatMemoryEvents
+	}
+	job, err := h.manager(path.Join(dir, spool.CgroupJob))
+	if err != nil {
+		return err
+	}
+	m, err := job.StatFiltered(what)
+	if err != nil {
+		return err
+	}
+	u.User, u.System = time.Duration(m.CPU.UserUsec)*time.Microsecond, time.Duration(m.CPU.SystemUsec)*time.Microsecond
+	u.Memory = own(m.Memory.GetUsage(), m.Memory.GetActiveFile()+m.Memory.GetInactiveFile()) + m.Memory.GetSwapUsage()
+	u.Peak = m.Memory.GetMaxUsage()
+	u.OOMKills = int(m.MemoryEvents.GetOomKill())
+	if !h.with("io") {
+		return nil
+	}
+	run, err := h.manager(dir)
+	if err != nil {
+		return err
+	}
+	if m, err = run.StatFiltered(cgroup2.StatIO); err != nil {
+		return err
+	}
+	for _, disk := range m.Io.Usage {
+		u.Read += disk.Rbytes
+		u.Written += disk.Wbytes
+	}
+	return nil
+}
+
+func (u *Usage) addV1(h *hierarchy, dir string) error {
+	if !h.with("cpuacct") && !h.with("memory") {
+		return nil
+	}
+	where, hierarchy := h.inV1(dir)
+	c, err := cgroup1.Load(where, hierarchy)
+	if err != nil {
+		return err
+	}
+	m, err := c.Stat(cgroup1.IgnoreNotExist)
+	if err != nil {
+		return err
+	}
 	if h.with("cpuacct") {
-		cpu := job.table("cpuacct.stat")
-		u.User, u.System = time.Duration(cpu["user"])*tick, time.Duration(cpu["system"])*tick
+		u.User, u.System = time.Duration(m.CPU.Usage.User), time.Duration(m.CPU.Usage.Kernel)
 	}
 	if h.with("memory") {
-		all, peak := job.number("memory.memsw.usage_in_bytes"), job.number("memory.memsw.max_usage_in_bytes")
-		if all == 0 {
-			all, peak = job.number("memory.usage_in_bytes"), job.number("memory.max_usage_in_bytes")
+		all := m.Memory.GetUsage()
+		if h.swap {
+			all = m.Memory.GetSwap()
 		}
-		u.Memory, u.Peak = job.memory("total_", all), peak
-		u.OOMKills = int(job.table("memory.oom_control")["oom_kill"])
+		u.Memory, u.Peak = own(all.GetUsage(), m.Memory.GetTotalActiveFile()+m.Memory.GetTotalInactiveFile()), all.GetMax()
+		u.OOMKills = int(m.MemoryOomControl.GetOomKill())
 	}
+	return nil
 }
 
-// tick is the unit of times that the kernel shows in ticks: USER_HZ is 100.
-const tick = 10 * time.Millisecond
-
-// files are those of a group.
-type files struct {
-	root   *os.Root
-	prefix string
-}
-
-// read returns a file's text, empty if it cannot be read: the kernel may be older
-// than the file.
-func (f files) read(name string) string {
-	b, _ := f.root.ReadFile(f.prefix + name)
-	return string(b)
-}
-
-func (f files) number(name string) uint64 {
-	n, _ := strconv.ParseUint(strings.TrimSpace(f.read(name)), 10, 64)
-	return n
-}
-
-func (f files) lines(name string) int { return strings.Count(f.read(name), "\n") }
-
-// memory returns what of all memory is the processes' own. What is cached of the
+// own returns what of all memory is the processes' own. What is cached of the
 // files they read and write goes as soon as anybody wants the room.
-func (f files) memory(prefix string, all uint64) uint64 {
-	stat := f.table("memory.stat")
-	cached := stat[prefix+"active_file"] + stat[prefix+"inactive_file"]
+func own(all, cached uint64) uint64 {
 	return all - min(all, cached) // read at another moment
-}
-
-// table reads lines of a word and a number.
-func (f files) table(name string) map[string]uint64 {
-	m := map[string]uint64{}
-	for line := range strings.Lines(f.read(name)) {
-		if words := strings.Fields(line); len(words) == 2 {
-			m[words[0]], _ = strconv.ParseUint(words[1], 10, 64)
-		}
-	}
-	return m
 }
