@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 
+	"paddock/qsub/internal/admin"
 	"paddock/qsub/internal/command"
 )
 
@@ -16,7 +17,7 @@ var version = "0.1.0-dev"
 
 var program = command.Program{
 	Version: version,
-	Tables:  []command.Table{submitCommands, showCommands, watchCommands, accountCommands, adminCommands},
+	Tables:  []command.Table{submitCommands, showCommands, watchCommands, accountCommands, admin.Commands},
 }
 
 func main() {

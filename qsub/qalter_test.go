@@ -15,7 +15,7 @@ import (
 func TestAlter(t *testing.T) {
 	e := qtest.NewExecd(t)
 	t.Setenv("KEPT", "x")
-	requests := asked[api.AlterRequest](t, e, api.VerbAlter, api.AlterReply{Lines: []api.Line{{Text: "modified job name of job 1"}}})
+	requests := qtest.Asked[api.AlterRequest](t, e, api.VerbAlter, api.AlterReply{Lines: []api.Line{{Text: "modified job name of job 1"}}})
 	of := func(fields ...api.Field) []api.Field { return fields }
 	for _, test := range []struct {
 		args []string
@@ -180,14 +180,14 @@ func TestResubmit(t *testing.T) {
 		{From: 1, SubmitReply: api.SubmitReply{Job: 3, Name: "a"}},
 		{From: 2, SubmitReply: api.SubmitReply{Job: 4, Name: "b", Tasks: api.Tasks{First: 1, Last: 4, Step: 1}}},
 	}}
-	requests := asked[api.ResubmitRequest](t, e, api.VerbResubmit, &reply)
+	requests := qtest.Asked[api.ResubmitRequest](t, e, api.VerbResubmit, &reply)
 	const both = "Your job 3 (\"a\") has been submitted\nYour job-array 4.1-4:1 (\"b\") has been submitted\n"
 	qtest.Want(t, qtest.Result{Out: both}, call(t, "", "qresub", "-h", "u", "1,2"))
 	if diff := cmp.Diff([]api.ResubmitRequest{{Jobs: []string{"1", "2"}, Hold: "u"}}, requests()); diff != "" {
 		t.Error(diff)
 	}
 	failed := api.ResubmitReply{Submitted: reply.Submitted, Failed: api.Errorf(api.CodeLimit, "job rejected: only 2 jobs are allowed per cluster")}
-	asked[api.ResubmitRequest](t, e, api.VerbResubmit, &failed)
+	qtest.Asked[api.ResubmitRequest](t, e, api.VerbResubmit, &failed)
 	qtest.Want(t, qtest.Result{Exit: 4, Out: both + "job rejected: only 2 jobs are allowed per cluster\n"}, call(t, "", "qresub", "1", "2", "5"))
 	got := call(t, "", "qresub", "-json", "1", "2", "5")
 	if got.Exit != 4 || !strings.Contains(got.Out, `"from": 2`) || !strings.Contains(got.Out, `"text": "job rejected: only`) {
@@ -221,7 +221,7 @@ func TestContext(t *testing.T) {
 			t.Errorf("qsub %s: %+v; want the context %s", test.args, got, test.want)
 		}
 	}
-	requests := asked[api.SubmitRequest](t, e, api.VerbSubmit, api.SubmitReply{Job: 1, Name: "true"})
+	requests := qtest.Asked[api.SubmitRequest](t, e, api.VerbSubmit, api.SubmitReply{Job: 1, Name: "true"})
 	call(t, "", "qsub", "-b", "y", "-ac", "a=1,b", "true")
 	if diff := cmp.Diff([]string{"a=1", "b"}, requests()[0].Context); diff != "" {
 		t.Error(diff)

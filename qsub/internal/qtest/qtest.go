@@ -162,3 +162,27 @@ func Call(t *testing.T, p *command.Program, stdin string, args ...string) Result
 	exit := p.Run(t.Context(), args, strings.NewReader(stdin), &out, &errout)
 	return Result{exit, out.String(), errout.String()}
 }
+
+// Asked gathers the requests of a verb, and answers them with reply.
+func Asked[T any](t *testing.T, e *Execd, verb string, reply any) func() []T {
+	t.Helper()
+	var mu sync.Mutex
+	var list []T // guarded by mu
+	e.On(verb, func(body []byte) (int, any) {
+		var request T
+		if err := json.Unmarshal(body, &request); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, request)
+		return 200, reply
+	})
+	return func() []T {
+		mu.Lock()
+		defer mu.Unlock()
+		got := list
+		list = nil
+		return got
+	}
+}

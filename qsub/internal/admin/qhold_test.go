@@ -1,9 +1,7 @@
-package main
+package admin
 
 import (
-	"encoding/json"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,34 +10,10 @@ import (
 	"paddock/qsub/internal/qtest"
 )
 
-// asked gathers the requests of a verb, and answers them with reply.
-func asked[T any](t *testing.T, e *qtest.Execd, verb string, reply any) func() []T {
-	t.Helper()
-	var mu sync.Mutex
-	var list []T // guarded by mu
-	e.On(verb, func(body []byte) (int, any) {
-		var request T
-		if err := json.Unmarshal(body, &request); err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		list = append(list, request)
-		return 200, reply
-	})
-	return func() []T {
-		mu.Lock()
-		defer mu.Unlock()
-		got := list
-		list = nil
-		return got
-	}
-}
-
 func TestModify(t *testing.T) {
 	e := qtest.NewExecd(t)
 	e.Replies(api.VerbHost, api.HostReply{Host: "h", Queues: []api.QueueStatus{{Name: "all.q"}, {Name: "long.q"}}})
-	requests := asked[api.ModifyRequest](t, e, api.VerbModify, api.ModifyReply{Lines: []api.Line{{Text: "modified hold of job 132"}}})
+	requests := qtest.Asked[api.ModifyRequest](t, e, api.VerbModify, api.ModifyReply{Lines: []api.Line{{Text: "modified hold of job 132"}}})
 	const done = "modified hold of job 132\n"
 	jobs := func(action api.Action, words ...string) api.ModifyRequest {
 		return api.ModifyRequest{Action: action, Jobs: words}
@@ -142,7 +116,7 @@ func TestModifyRefuses(t *testing.T) {
 
 func TestQconf(t *testing.T) {
 	e := qtest.NewExecd(t)
-	requests := asked[api.ShowRequest](t, e, api.VerbShow, api.ShowReply{Text: "a\nb\n"})
+	requests := qtest.Asked[api.ShowRequest](t, e, api.VerbShow, api.ShowReply{Text: "a\nb\n"})
 	for _, test := range []struct {
 		args string
 		want []api.ShowRequest

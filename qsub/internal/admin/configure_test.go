@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"os"
@@ -58,7 +58,7 @@ func TestQconfChanges(t *testing.T) {
 	e := qtest.NewExecd(t)
 	qtest.Write(t, "f", "pe_name x\n")
 	qtest.Write(t, "global", "min_uid 1\n")
-	requests := asked[api.ConfigureRequest](t, e, api.VerbConfigure, api.ConfigureReply{Lines: []api.Line{{Text: "done\x1b"}}})
+	requests := qtest.Asked[api.ConfigureRequest](t, e, api.VerbConfigure, api.ConfigureReply{Lines: []api.Line{{Text: "done\x1b"}}})
 	type list = []api.ConfigureRequest
 	for _, test := range []struct {
 		args   string
@@ -169,7 +169,7 @@ func TestQconfEdit(t *testing.T) {
 	}
 	const text = "pe_name x\nslots 3\n"
 	e.Replies(api.VerbShow, api.ShowReply{Text: text})
-	requests := asked[api.ConfigureRequest](t, e, api.VerbConfigure, api.ConfigureReply{Lines: []api.Line{{Text: "done"}}})
+	requests := qtest.Asked[api.ConfigureRequest](t, e, api.VerbConfigure, api.ConfigureReply{Lines: []api.Line{{Text: "done"}}})
 
 	editor(t, "true")
 	qtest.Want(t, qtest.Result{Exit: 1, Err: "file unchanged\n"}, call(t, "", "qconf", "-mp", "x"))

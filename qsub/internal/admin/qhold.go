@@ -1,0 +1,68 @@
+package admin
+
+import (
+	"context"
+
+	"paddock/execd/api"
+	"paddock/qsub/internal/argument"
+	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/option"
+)
+
+// Exit statuses of qhold and qrls besides those of package option.
+const (
+	exitNoJob   = 3
+	exitForeign = 18
+)
+
+// qhold sets holds of jobs and, as qrls, takes them away.
+func qhold(ctx context.Context, inv *command.Invocation, args []string) error {
+	settings, err := inv.Options(args)
+	if err != nil {
+		return err
+	}
+	request := api.ModifyRequest{Action: api.ActionHold, Hold: "u"}
+	if inv.Command == option.Qrls {
+		request.Action = api.ActionRelease
+	}
+	var jobs argument.Jobs
+	for i := range settings {
+		o := &settings[i]
+		switch {
+		case o.Option == nil:
+			if err := jobs.Add(o.Value()); err != nil {
+				return command.FailWith(option.ExitUsage, "%s", err)
+			}
+		case o.Name == "-u":
+			request.Users = append(request.Users, argument.List(o.Value())...)
+		case o.Name == "-h":
+			var ok bool
+			if request.Hold, ok = argument.Letters(o.Value(), "uos"); !ok {
+				return o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
+			}
+		case o.Name == "-t":
+			if err := jobs.Tasks(o, option.ExitUsage); err != nil {
+				return err
+			}
+		}
+	}
+	request.Jobs = jobs.Words
+	if len(request.Jobs) == 0 && len(request.Users) == 0 {
+		return inv.NoArguments()
+	}
+	var reply api.ModifyReply
+	if err := inv.Client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
+		return inv.CallFailed(err)
+	}
+	return inv.Report(reply.Lines, func(code api.Code) int {
+		switch code {
+		case api.CodeNotFound:
+			return exitNoJob
+		case api.CodeDenied:
+			return option.ExitDenied
+		case api.CodeForeign:
+			return exitForeign
+		}
+		return option.ExitFailed
+	})
+}
