@@ -64,7 +64,7 @@ var rules = []rule{
 	{"paddock/internal/proc", "paddock/...", "", lean},
 	{"paddock/internal/proc", "github.com/...", "", lean},
 	{"paddock/internal/proc", "net/...", "", lean},
-	{"paddock/internal/proc", "os/...", "", lean},
+	{"paddock/internal/proc", "os/exec", "", lean},
 
 	{"paddock/shepherd/...", "paddock/execd/...", "", "the shepherd must outlive execd, and be usable without it"},
 	{"paddock/shepherd/...", "net/...", "", lean + "; qrsh-session has the network"},

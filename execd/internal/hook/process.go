@@ -2,22 +2,19 @@ package hook
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -392,15 +389,12 @@ func (p *process) readErrors() {
 // was started with, and reports whether none is: not longer than a time, nor than ctx.
 func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
 	for end := time.Now().Add(limit); ; {
-		fd := -1
-		for _, fd = range allMarked(mark) {
-			break
-		}
-		if fd < 0 {
+		all, _ := proc.All()
+		i := slices.IndexFunc(all, marked(mark))
+		if i < 0 {
 			return true
 		}
-		over := dies(fd, min(time.Until(end), markedLook))
-		unix.Close(fd)
+		over := all[i].Ends(min(time.Until(end), markedLook))
 		if !over && (ctx.Err() != nil || time.Now().After(end)) {
 			return false
 		}
@@ -410,88 +404,24 @@ func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
 // markedLook is how long one of them is waited for until somebody may want that no more.
 const markedLook = 500 * time.Millisecond
 
-// allMarked yields the processes that have a variable in the environment they were
-// started with: the number of each, and a pidfd, which the caller closes.
-func allMarked(mark string) iter.Seq2[int, int] {
-	return func(yield func(pid, fd int) bool) {
-		paths, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, path := range paths {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err != nil || pid == os.Getpid() || !marked(path, mark) {
-				continue
-			}
-			fd, err := unix.PidfdOpen(pid, 0)
-			switch {
-			case err != nil:
-			case !marked(path, mark): // another: only now is the number its
-				unix.Close(fd)
-			case !yield(pid, fd):
-				return
-			}
-		}
-	}
-}
-
 // killMarked kills all processes that have a variable in the environment they
 // were started with, and returns how many there were. What they start meanwhile
 // has it as well.
 func killMarked(mark string) int {
-	killed := map[int]bool{}
-	end := time.Now().Add(killPatience)
-	for range killRounds {
-		last := -1
-		for pid, fd := range allMarked(mark) {
-			if unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
-				unix.Close(fd)
-				continue
-			}
-			killed[pid] = true
-			if last >= 0 {
-				unix.Close(last)
-			}
-			last = fd
-		}
-		if last < 0 {
-			break
-		}
-		// On a busy host it takes a while to die, and is found again until it has.
-		over := !dies(last, time.Until(end))
-		unix.Close(last)
-		if over {
-			break
-		}
-	}
-	return len(killed)
+	killed, _ := proc.Kill(killPatience, marked(mark)) // who hangs in a file system does not die
+	return killed
 }
 
-const (
-	// killRounds bounds the chase after what forks.
-	killRounds = 100
-	// killPatience bounds the wait for what was killed: what hangs in a file system
-	// does not die.
-	killPatience = 10 * time.Second
-)
+// killPatience bounds the wait for what was killed.
+const killPatience = 10 * time.Second
 
-// dies waits for the end of a process, and reports whether it came in time.
-func dies(pidfd int, limit time.Duration) bool {
-	for end := time.Now().Add(limit); ; {
-		left := max(time.Until(end).Milliseconds(), 0)
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(left))
-		if !errors.Is(err, unix.EINTR) {
-			return err == nil && n == 1
+// marked returns who tells the processes with a variable in their environment.
+func marked(mark string) func(proc.Process) bool {
+	return func(p proc.Process) bool {
+		has := false
+		for v := range p.Environ() {
+			has = has || string(v) == mark
 		}
+		return has && p.PID != os.Getpid()
 	}
-}
-
-func marked(path, mark string) bool {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return false
-	}
-	for v := range bytes.SplitSeq(b, []byte{0}) {
-		if string(v) == mark {
-			return true
-		}
-	}
-	return false
 }

@@ -25,6 +25,7 @@ import (
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 	"paddock/spool"
 	"paddock/test/harness"
 )
@@ -159,15 +160,9 @@ func (b *bed) none() {
 }
 
 // withMark returns the processes with a variable in their environment.
-func withMark(mark string) []int {
-	var pids []int
-	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, path := range paths {
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() && marked(path, mark) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+func withMark(mark string) []proc.Process {
+	all, _ := proc.All()
+	return slices.DeleteFunc(all, func(p proc.Process) bool { return !marked(mark)(p) })
 }
 
 func (b *bed) await(name string) string {

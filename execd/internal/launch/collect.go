@@ -194,7 +194,7 @@ func (l *Launcher) KillLeft(run spool.RunID, gid int) bool {
 	if err != nil {
 		l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
 	}
-	return n > 0
+	return n > 0 || errors.Is(err, fs.ErrPermission)
 }
 
 // unreadable is the outcome of a run that has ended and whose results make no

@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -96,7 +96,7 @@ func (l *Launcher) JobOver(run spool.RunID) bool {
 	if err != nil {
 		return false // it has not begun
 	}
-	_, there := readProcess(strconv.Itoa(pid))
+	_, there := proc.Get(pid)
 	return !there
 }
 
@@ -122,8 +122,8 @@ func (l *Launcher) Clock(run spool.RunID) (Clock, error) {
 		// While the job is there the kernel knows how old it is, whatever was
 		// done to the clock.
 		if pid, err := d.JobPID(); err == nil {
-			if age, ok := processAge(pid); ok {
-				c.Started = time.Now().Add(-age)
+			if p, ok := proc.Get(pid); ok {
+				c.Started = time.Now().Add(-p.Age())
 			}
 		}
 	}
@@ -144,8 +144,8 @@ func (l *Launcher) Clock(run spool.RunID) (Clock, error) {
 // use when the clock was set since.
 func (l *Launcher) Since(run spool.RunID, noted time.Time) time.Time {
 	if pid, err := l.Root.Active(run.ID()).PID(); err == nil {
-		if age, ok := processAge(pid); ok {
-			return time.Now().Add(-age)
+		if p, ok := proc.Get(pid); ok {
+			return time.Now().Add(-p.Age())
 		}
 	}
 	return noted

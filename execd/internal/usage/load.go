@@ -18,6 +18,7 @@ import (
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -289,7 +290,7 @@ func (l *Load) lookMemory() error {
 	of := map[string]uint64{}
 	for line := range strings.Lines(text) {
 		name, rest, _ := strings.Cut(line, ":")
-		of[name] = number([]byte(strings.TrimLeft(rest, " "))) << 10
+		of[name] = proc.Number([]byte(strings.TrimLeft(rest, " "))) << 10
 	}
 	memory, swap := of["MemTotal"], of["SwapTotal"]
 	// What the kernel keeps for later use, it gives to whom needs it.
@@ -319,7 +320,7 @@ func (l *Load) lookTimes() error {
 	var busy, all uint64
 	// Behind those are guests, which are in the first two already.
 	for i, word := range words[1:min(len(words), 9)] {
-		n := number([]byte(word))
+		n := proc.Number([]byte(word))
 		all += n
 		if i != 3 && i != 4 { // idle, and waiting for disks
 			busy += n

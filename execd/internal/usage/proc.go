@@ -3,16 +3,13 @@ package usage
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
-	"errors"
 	"os"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -51,7 +48,7 @@ const settle = 10 * time.Second
 // nothing but the names in /proc and what it does not know.
 type table struct {
 	root  string // /proc
-	fd    int    // of root; 0: not open
+	proc  *proc.Table
 	scans int
 	procs map[int]*process // by pid
 
@@ -59,8 +56,6 @@ type table struct {
 	stuck    atomic.Int32  // readers that were given up and have not come back
 
 	looked, alive []*process // in this scan; the second are those that have not ended
-
-	entries, text []byte // buffers
 }
 
 // scan looks at all processes of the jobs that are due, and finds out of new
@@ -89,7 +84,7 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 	t.scans++
 	t.looked, t.alive = t.looked[:0], t.alive[:0]
 	var gone, strays []*process
-	err := t.list(func(pid int, inode uint64) {
+	err := t.proc.List(func(pid int, inode uint64) {
 		p := t.procs[pid]
 		if p == nil || p.inode != inode || p.job != nil && p.job.removed {
 			if p != nil {
@@ -188,7 +183,7 @@ func (t *table) look(p *process, swap bool) {
 	} else {
 		t.alive = append(t.alive, p)
 		if swap && !p.job.grouped {
-			if b, err := t.read(p.pid, "/status"); err == nil {
+			if b, err := t.status(p); err == nil {
 				p.swap = field(b, "\nVmSwap:") << 10
 			}
 		}
@@ -252,12 +247,12 @@ func (t *table) start(list []*process) *reader {
 	for i, p := range list {
 		pids[i] = p.pid
 	}
-	fd := t.fd
+	dir := t.proc.Dir
 	go func() {
 		defer close(r.ended)
-		buf := make([]byte, 512)
+		buf := make([]byte, 1<<10)
 		for i, pid := range pids {
-			n := readIO(fd, strconv.Itoa(pid)+"/io", buf)
+			n := readIO(dir, strconv.Itoa(pid)+"/io", buf)
 			if r.given.Load() {
 				return
 			}
@@ -303,170 +298,66 @@ func (r *reader) over() bool {
 }
 
 func readIO(dir int, name string, buf []byte) uint64 {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	b, err := proc.ReadFile(dir, name, buf)
 	if err != nil {
 		return 0
 	}
-	defer unix.Close(fd)
-	n, err := unix.Read(fd, buf)
-	if err != nil {
-		return 0
-	}
-	return field(buf[:n], "rchar:") + field(buf[:n], "wchar:")
+	return field(b, "rchar:") + field(b, "wchar:")
 }
 
 // marked returns the job whose additional group a process has.
 func (t *table) marked(p *process, gids map[int]*job) *job {
-	b, err := t.read(p.pid, "/status")
+	b, err := t.status(p)
 	if err != nil {
 		return nil
 	}
-	_, b, _ = bytes.Cut(b, []byte("\nGroups:"))
-	line, _, _ := bytes.Cut(b, []byte("\n"))
-	for word := range bytes.FieldsSeq(line) {
-		if j := gids[int(number(word))]; j != nil {
+	for gid := range proc.Groups(b) {
+		if j := gids[gid]; j != nil {
 			return j
 		}
 	}
 	return nil
 }
 
-// readStat reads /proc/PID/stat, where the name of the program may be anything
-// but has no closing parenthesis behind it.
+// readStat reads what a process took, and where it belongs.
 func (t *table) readStat(p *process) bool {
-	b, err := t.read(p.pid, "/stat")
-	if err != nil {
+	is, ok := t.proc.Stat(p.pid)
+	if !ok {
 		return false
 	}
-	b = b[bytes.LastIndexByte(b, ')')+1:]
-	i := 2 // the field before, counted as proc(5) does
-	p.cpu, p.sys = 0, 0
-	for word := range bytes.FieldsSeq(b) {
-		switch i++; i {
-		case 4:
-			p.parent = int(number(word))
-		case 6:
-			p.session = int(number(word))
-		case 14, 15, 16, 17: // utime, stime, and those of children
-			n := number(word)
-			p.cpu += n
-			if i == 15 || i == 17 {
-				p.sys += n
-			}
-		case 20:
-			p.threads = int(number(word))
-		case 24:
-			p.rss = number(word) * uint64(os.Getpagesize())
-		case 42:
-			p.wait = number(word)
-		}
-	}
-	return i > 24
+	p.parent, p.session, p.threads = is.Parent, is.Session, is.Threads
+	p.cpu, p.sys, p.wait, p.rss = is.CPU, is.Sys, is.Wait, is.Pages*uint64(os.Getpagesize())
+	return true
 }
 
 // swapping reports whether the host has swap, so that there is something to
 // ask processes for.
 func (t *table) swapping() bool {
-	b, err := t.readFile("swaps")
+	b, err := t.proc.Read("swaps")
 	return err != nil || bytes.Count(b, []byte("\n")) > 1 // below a heading
 }
 
-func (t *table) open() error {
-	if t.fd > 0 {
-		return nil
+func (t *table) open() (err error) {
+	if t.proc == nil {
+		t.proc, err = proc.Open(t.root)
+		t.procs = map[int]*process{}
 	}
-	fd, err := unix.Open(t.root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: t.root, Err: err}
-	}
-	t.fd, t.procs = fd, map[int]*process{}
-	t.entries, t.text = make([]byte, 32<<10), make([]byte, 4<<10)
-	return nil
+	return err
 }
 
 func (t *table) close() {
-	if t.fd > 0 {
-		unix.Close(t.fd)
-		t.fd = 0
+	if t.proc != nil {
+		t.proc.Close()
+		t.proc = nil
 	}
 }
 
-// list calls do with number and inode of every process. The standard library
-// does not tell the inode without another system call for each.
-func (t *table) list(do func(pid int, inode uint64)) error {
-	if _, err := unix.Seek(t.fd, 0, unix.SEEK_SET); err != nil {
-		return &os.PathError{Op: "seek", Path: t.root, Err: err}
-	}
-	for {
-		n, err := unix.Getdents(t.fd, t.entries)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return &os.PathError{Op: "readdir", Path: t.root, Err: err}
-		}
-		if n == 0 {
-			return nil
-		}
-		for b := t.entries[:n]; len(b) > 0; {
-			// struct linux_dirent64: inode, offset, length, type, name.
-			inode, length := binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint16(b[16:])
-			name, _, _ := bytes.Cut(b[19:length], []byte{0})
-			if name[0] >= '1' && name[0] <= '9' {
-				do(int(number(name)), inode)
-			}
-			b = b[length:]
-		}
-	}
-}
-
-func (t *table) read(pid int, name string) ([]byte, error) {
-	return t.readFile(strconv.Itoa(pid) + name)
-}
-
-// maxText bounds a file of /proc: status grows with the groups of a process, of
-// which there may be 65536.
-const maxText = 1 << 20
-
-// readFile returns the content of a file below root, good until the next call.
-func (t *table) readFile(name string) ([]byte, error) {
-	fd, err := unix.Openat(t.fd, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	for n := 0; ; {
-		got, err := unix.Read(fd, t.text[n:])
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return nil, err
-		}
-		n += got
-		if got == 0 || n == maxText {
-			return t.text[:n], nil
-		}
-		if n == len(t.text) {
-			t.text = append(t.text, make([]byte, len(t.text))...)
-		}
-	}
+func (t *table) status(p *process) ([]byte, error) {
+	return t.proc.Read(strconv.Itoa(p.pid) + "/status")
 }
 
 // field returns the number behind a name, 0 when it is not there.
 func field(b []byte, name string) uint64 {
 	_, b, _ = bytes.Cut(b, []byte(name))
-	return number(bytes.TrimLeft(b, " \t"))
-}
-
-// number returns the number that b begins with.
-func number(b []byte) uint64 {
-	var n uint64
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			break
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	return n
+	return proc.Number(bytes.TrimLeft(b, " \t"))
 }

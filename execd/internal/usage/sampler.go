@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -83,9 +84,6 @@ const (
 	// takes at most a hundredth of a processor, however many there are.
 	share = 99
 )
-
-// ticks is what a second has in /proc: USER_HZ, which is 100 wherever Go runs.
-const ticks = 100
 
 // SetInterval sets how often a job is looked at at most; 0: never.
 func (s *Sampler) SetInterval(d time.Duration) {
@@ -358,10 +356,10 @@ func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	j.io += uint64(max(0, int64(j.now.io-j.seen.io)))
 	j.seen = j.now
 
-	u.CPU = max(was.CPU, float64(j.cpu)/ticks, g.CPU.Seconds())
-	u.SysCPU = min(max(was.SysCPU, float64(j.sys)/ticks, g.SysCPU.Seconds()), u.CPU)
+	u.CPU = max(was.CPU, float64(j.cpu)/proc.Ticks, g.CPU.Seconds())
+	u.SysCPU = min(max(was.SysCPU, float64(j.sys)/proc.Ticks, g.SysCPU.Seconds()), u.CPU)
 	u.IO = max(was.IO, float64(j.io)/gib, float64(g.IO)/gib)
-	u.IOWait = max(was.IOWait, float64(j.waited)/ticks, g.IOWait.Seconds())
+	u.IOWait = max(was.IOWait, float64(j.waited)/proc.Ticks, g.IOWait.Seconds())
 	u.RSS, u.VMem, u.PIDs = float64(j.now.rss), float64(j.now.rss+j.now.swap), j.now.threads
 	if g.Memory > 0 {
 		u.VMem = float64(g.Memory)

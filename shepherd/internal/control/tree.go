@@ -2,11 +2,12 @@ package control
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/internal/proc"
 )
 
 // Job says how the processes of a job are known: by group and session of its
@@ -23,7 +24,7 @@ type Job struct {
 	// Elders are below Root and not the job's: daemons that prolog or pe_start
 	// have left, and commands that run beside the job. Nor is what descends from
 	// them or is in a session of theirs.
-	Elders []Process
+	Elders []proc.Process
 
 	// Daemon says that the first process and its group are a daemon, which starts
 	// the job's own in sessions of theirs.
@@ -37,14 +38,6 @@ type Job struct {
 func NewJob(job Job, trace func(string)) *Job {
 	job.trace = trace
 	return &job
-}
-
-// A Process is one line of /proc as far as it matters here.
-type Process struct {
-	pid, ppid, pgrp, sid int
-	start                string // start time in ticks since boot: with the pid it names a process for good
-	zombie               bool
-	groups               int // number of supplementary groups, when they were looked at
 }
 
 // Signal sends sig to every process of the job, each once, and reports how
@@ -110,7 +103,7 @@ func (j *Job) rest(sig unix.Signal, all bool) int {
 	}
 	n := 0
 	for _, p := range j.members() {
-		if !all && p.pgrp == j.PID {
+		if !all && p.Group == j.PID {
 			continue
 		}
 		if j.hit(p, sig) {
@@ -120,64 +113,34 @@ func (j *Job) rest(sig unix.Signal, all bool) int {
 	return n
 }
 
-// hit sends sig to exactly the process that was seen: a pidfd is opened, and
-// the start time compared after, since a pid alone may have become another's.
-func (j *Job) hit(p Process, sig unix.Signal) bool {
-	fd, err := unix.PidfdOpen(p.pid, 0)
-	if err != nil {
-		return false
+// hit sends sig to exactly the process that was seen.
+func (j *Job) hit(p member, sig unix.Signal) bool {
+	there, err := p.Signal(sig)
+	if there {
+		j.trace("killing pid " + strconv.Itoa(p.PID) + "/" + strconv.Itoa(p.groups))
 	}
-	defer unix.Close(fd)
-	if now, ok := readStat(p.pid); !ok || now.start != p.start {
-		return false
-	}
-	j.trace("killing pid " + strconv.Itoa(p.pid) + "/" + strconv.Itoa(p.groups))
-	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+	return there && err == nil
 }
 
 // Members returns the pids of all processes of the job that are alive.
 func (j *Job) Members() []int {
 	var pids []int
 	for _, p := range j.members() {
-		pids = append(pids, p.pid)
+		pids = append(pids, p.PID)
 	}
 	return pids
 }
 
 // Below returns the processes below root that are alive, but for one.
-func Below(root, but int) []Process {
-	all := processes()
-	below := descendants(all, root)
-	var out []Process
-	for _, p := range all {
-		if p.pid != root && p.pid != but && below[p.pid] && !p.zombie {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// descendants returns the pids of the roots and of all below them.
-func descendants(all []Process, roots ...int) map[int]bool {
-	below := make(map[int]bool)
-	for _, pid := range roots {
-		below[pid] = true
-	}
-	for again := len(roots) > 0; again; { // parents may come after their children once pids have wrapped
-		again = false
-		for _, p := range all {
-			if !below[p.pid] && below[p.ppid] {
-				below[p.pid] = true
-				again = true
-			}
-		}
-	}
-	return below
+func Below(root, but int) []proc.Process {
+	all, _ := proc.All()
+	below := proc.Descendants(all, root)
+	return slices.DeleteFunc(all, func(p proc.Process) bool { return p.PID == root || p.PID == but || !below[p.PID] })
 }
 
 // Spare makes a process and what descends from it no part of the job.
 func (j *Job) Spare(pid int) {
-	if p, ok := readStat(pid); ok {
+	if p, ok := proc.Get(pid); ok {
 		j.Elders = append(j.Elders, p)
 	}
 }
@@ -185,35 +148,42 @@ func (j *Job) Spare(pid int) {
 // elders returns the pids of the elders that are left, of all below them and
 // of all in sessions of theirs. Elders of which nothing is left are forgotten:
 // a job of weeks may have a checkpoint command every minute.
-func (j *Job) elders(all []Process) map[int]bool {
+func (j *Job) elders(all []proc.Process) map[int]bool {
 	if len(j.Elders) == 0 {
 		return nil
 	}
 	var roots []int
-	j.Elders = slices.DeleteFunc(j.Elders, func(e Process) bool {
+	j.Elders = slices.DeleteFunc(j.Elders, func(e proc.Process) bool {
 		gone := true
 		for _, p := range all {
-			session := p.sid == e.sid && e.sid != j.Root && e.sid != j.PID
-			if session || p.pid == e.pid && p.start == e.start {
-				roots = append(roots, p.pid)
+			session := p.Session == e.Session && e.Session != j.Root && e.Session != j.PID
+			if session || p.ID == e.ID {
+				roots = append(roots, p.PID)
 				gone = false
 			}
 		}
 		return gone
 	})
-	return descendants(all, roots...)
+	return proc.Descendants(all, roots...)
 }
 
-func (j *Job) members() []Process {
-	all := processes()
-	below, elders, inside := descendants(all, j.Root), j.elders(all), j.Leaf.members()
-	var out []Process
+// A member is a process of the job.
+type member struct {
+	proc.Process
+	groups int // number of supplementary groups, when they were looked at
+}
+
+func (j *Job) members() []member {
+	all, _ := proc.All()
+	below, elders, inside := proc.Descendants(all, j.Root), j.elders(all), j.Leaf.members()
+	var out []member
 	for _, p := range all {
-		if p.pid == j.Root || p.zombie || elders[p.pid] && !inside[p.pid] {
+		m := member{Process: p}
+		if p.PID == j.Root || elders[p.PID] && !inside[p.PID] {
 			continue
 		}
-		if inside[p.pid] || below[p.pid] || p.pgrp == j.PID || p.sid == j.PID || j.marked(&p) {
-			out = append(out, p)
+		if inside[p.PID] || below[p.PID] || p.Group == j.PID || p.Session == j.PID || j.marked(&m) {
+			out = append(out, m)
 		}
 	}
 	return out
@@ -221,47 +191,23 @@ func (j *Job) members() []Process {
 
 // marked reports whether a process carries the job's additional group id or,
 // for want of one, its directory in the environment it was started with.
-func (j *Job) marked(p *Process) bool {
+func (j *Job) marked(p *member) bool {
+	has := false
 	switch {
 	case j.Leaf != nil: // who is in it needs no mark
-		return false
 	case j.Group > 0:
-		b, err := readProc(p.pid, "status")
-		if err != nil {
-			return false
+		b, _ := p.Read("status")
+		for gid := range proc.Groups(b) {
+			p.groups++
+			has = has || gid == j.Group
 		}
-		var has bool
-		has, p.groups = hasGroup(b, j.Group)
-		return has && !allRoot(b)
+		has = has && !allRoot(b)
 	case j.Mark != "":
-		b, err := readProc(p.pid, "environ")
-		if err != nil {
-			return false
-		}
-		for v := range bytes.SplitSeq(b, []byte{0}) {
-			if string(v) == j.Mark {
-				return true
-			}
+		for v := range p.Environ() {
+			has = has || string(v) == j.Mark
 		}
 	}
-	return false
-}
-
-// hasGroup looks for gid in the line Groups of a status file and counts the
-// groups there.
-func hasGroup(status []byte, gid int) (has bool, n int) {
-	_, rest, ok := bytes.Cut(status, []byte("\nGroups:"))
-	if !ok {
-		return false, 0
-	}
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	for f := range bytes.FieldsSeq(line) {
-		n++
-		if g, err := strconv.Atoi(string(f)); err == nil && g == gid {
-			has = true
-		}
-	}
-	return has, n
+	return has
 }
 
 // allRoot reports whether a process is root's in every respect: Grid Engine
@@ -277,101 +223,4 @@ func allRoot(status []byte) bool {
 		}
 	}
 	return true
-}
-
-// processes returns what is in /proc.
-func processes() []Process {
-	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	defer unix.Close(fd)
-	var (
-		out   []Process
-		names []string
-		buf   = make([]byte, 32<<10)
-	)
-	for {
-		n, err := unix.ReadDirent(fd, buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || n <= 0 {
-			break
-		}
-		names = names[:0]
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
-		for _, name := range names {
-			if name[0] < '1' || name[0] > '9' {
-				continue
-			}
-			pid, err := strconv.Atoi(name)
-			if err != nil {
-				continue
-			}
-			if p, ok := readStat(pid); ok {
-				out = append(out, p)
-			}
-		}
-	}
-	return out
-}
-
-// readStat reads what /proc says of one process; ok is false if it is gone.
-func readStat(pid int) (p Process, ok bool) {
-	b, err := readProc(pid, "stat")
-	if err != nil {
-		return Process{}, false
-	}
-	return parseStat(pid, b)
-}
-
-// parseStat parses the line behind its last closing bracket: the command's
-// name before it may hold anything, brackets and blanks included.
-func parseStat(pid int, b []byte) (p Process, ok bool) {
-	i := bytes.LastIndexByte(b, ')')
-	if i < 0 {
-		return Process{}, false
-	}
-	f := bytes.Fields(b[i+1:])
-	if len(f) < 20 { // state is field 3 of the page proc(5), the start time is field 22
-		return Process{}, false
-	}
-	num := func(n int) int { v, _ := strconv.Atoi(string(f[n-3])); return v }
-	return Process{
-		pid: pid, ppid: num(4), pgrp: num(5), sid: num(6), start: string(f[22-3]),
-		// A first thread that has ended is shown as a zombie while others run.
-		zombie: (f[0][0] == 'Z' || f[0][0] == 'X') && num(20) <= 1,
-	}, true
-}
-
-// readProc reads a file of /proc/PID, which says its size only by ending.
-func readProc(pid int, name string) ([]byte, error) {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return readAll(fd)
-}
-
-// readAll reads a descriptor to its end and closes it.
-func readAll(fd int) ([]byte, error) {
-	defer unix.Close(fd)
-	b := make([]byte, 0, 1<<10)
-	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		n, err := unix.Read(fd, b[len(b):cap(b)])
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if n <= 0 {
-			return b, nil
-		}
-		b = b[:len(b)+n]
-	}
 }

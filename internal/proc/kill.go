@@ -1,0 +1,77 @@
+package proc
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kill kills the processes that owns picks and all below them, whatever became of
+// those, and returns how many that were. It fails if some do not die in time, or
+// may not be killed. The process that asks and the first one are never picked.
+func Kill(limit time.Duration, owns func(Process) bool) (killed int, err error) {
+	var refused error
+	seen, end := map[ID]bool{}, time.Now().Add(limit)
+	// A process in the middle of exec has no environment for an instant, so that
+	// one look that finds nothing is not enough.
+	for quiet := 0; quiet < 2; {
+		found, err := stop(end, owns)
+		if err != nil {
+			return len(seen), err
+		}
+		dying := 0
+		var last Process
+		for _, p := range found {
+			if there, err := p.Signal(unix.SIGKILL); err != nil {
+				// What was started has rights that we lack (su in user mode).
+				refused = fmt.Errorf("cannot kill process %d: %w", p.PID, err)
+			} else if seen[p.ID] = true; there {
+				dying++
+				last = p
+			}
+		}
+		switch {
+		case dying == 0:
+			quiet++
+			_, _ = unix.Poll(nil, 10)
+		case !last.Ends(time.Until(end)):
+			return len(seen), fmt.Errorf("cannot kill what is left: %d processes do not die", dying)
+		default:
+			quiet = 0
+		}
+	}
+	return len(seen), refused
+}
+
+// stop stops the processes that owns picks, and those below them, until a look finds
+// no new ones, and returns them all: what is stopped forks no more, so that no child
+// is lost by the death of a parent, which is all that tells of some.
+func stop(end time.Time, owns func(Process) bool) (map[ID]Process, error) {
+	stopped := map[ID]Process{}
+	for {
+		all, err := All()
+		if err != nil {
+			return nil, fmt.Errorf("cannot look for processes: %w", err)
+		}
+		all = slices.DeleteFunc(all, func(p Process) bool { return p.PID == unix.Getpid() || p.PID == 1 })
+		var roots []int
+		for _, p := range all {
+			if owns(p) {
+				roots = append(roots, p.PID)
+			}
+		}
+		below, fresh := Descendants(all, roots...), false
+		for _, p := range all {
+			if _, known := stopped[p.ID]; below[p.PID] && !known {
+				stopped[p.ID], fresh = p, true
+				_, _ = p.Signal(unix.SIGSTOP) // the kill will say why
+			}
+		}
+		// All of them: a child is not found again whose parent has just ended.
+		if !fresh || time.Now().After(end) {
+			return stopped, nil
+		}
+	}
+}
