@@ -69,7 +69,7 @@ func at(clock string) time.Time {
 
 // TestRecordedHost gives what Grid Engine had, and wants what it printed.
 func TestRecordedHost(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	outputs := recorded(t, "gridengine.txt")
 	e := qtest.NewExecd(t)
 	for command, output := range outputs {
@@ -113,7 +113,7 @@ func TestRecordedHost(t *testing.T) {
 }
 
 func TestHostChoices(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	e := qtest.NewExecd(t)
 	host := api.HostReply{Host: "gehost.example", Arch: "lx-amd64", HostGroups: []string{"@h", "@g"}, Values: []api.HostValue{{Source: "hl", Name: "mem_free", Value: "1G"}}, Queues: []api.QueueStatus{
 		{Name: "all.q", Type: "BP", Total: 4, Used: 1, States: "E", Load: -1, Reasons: []string{"queue all.q marked QERROR"}, Values: []api.HostValue{{Source: "qc", Name: "mem_free", Value: "2G"}}},

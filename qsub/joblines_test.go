@@ -131,7 +131,7 @@ func situations() []shown {
 
 // TestRecordedForms gives what Grid Engine had, and wants what it printed.
 func TestRecordedForms(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	all := situations()
 	outputs := make([]map[string]string, len(all))
 	for i := range all {
@@ -165,7 +165,7 @@ var ours = []string{"pending tasks", "finished tasks", "holds", "job_state", "st
 // TestRecordedDetail wants of qstat -j the lines that Grid Engine printed, in
 // their order, between ours.
 func TestRecordedDetail(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	outputs := recorded(t, "qstat_detail.txt")
 	e := qtest.NewExecd(t)
 	origin := []string{

@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 
+	"paddock/qsub/internal/account"
 	"paddock/qsub/internal/admin"
 	"paddock/qsub/internal/command"
 )
@@ -17,7 +18,7 @@ var version = "0.1.0-dev"
 
 var program = command.Program{
 	Version: version,
-	Tables:  []command.Table{submitCommands, showCommands, watchCommands, accountCommands, admin.Commands},
+	Tables:  []command.Table{submitCommands, showCommands, watchCommands, account.Commands, admin.Commands},
 }
 
 func main() {

@@ -19,7 +19,7 @@ import (
 // TestNeeds compares requests with what Grid Engine 8.1.9 made of the same
 // words (qsub -verify, qstat -j).
 func TestNeeds(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	e := qtest.NewExecd(t)
 	e.Replies(api.VerbSubmit, submitted)
 	qtest.Write(t, "job.sh", "#$ -l b=2,c -soft -q s.q\n#$ -l w=1\n")
@@ -187,7 +187,7 @@ func TestNow(t *testing.T) {
 // TestVerify has the lines of Grid Engine's qsub -verify of the same options,
 // without those of what is not there.
 func TestVerify(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	e := qtest.NewExecd(t)
 	e.On(api.VerbSubmit, func([]byte) (int, any) {
 		t.Error("a request was sent")

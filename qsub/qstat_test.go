@@ -14,16 +14,8 @@ import (
 
 var noon = time.Date(2026, 11, 20, 16, 7, 1, 0, time.UTC)
 
-// utc makes the tables show UTC.
-func utc(t *testing.T) {
-	t.Helper()
-	old := time.Local
-	time.Local = time.UTC
-	t.Cleanup(func() { time.Local = old })
-}
-
 func TestQstat(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	e := qtest.NewExecd(t)
 	e.Replies(api.VerbJobs, api.JobsReply{Jobs: []api.JobStatus{
 		{Job: 140, Priority: 0.25, Name: "longjobname_12345", Owner: "geuser", State: "r", Time: noon, Queue: "all.q@gehost", Slots: 1},
@@ -130,7 +122,7 @@ func TestQstatObstacles(t *testing.T) {
 }
 
 func TestQstatDetail(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	e := qtest.NewExecd(t)
 	array := api.Detail{
 		Job: 126, Owner: "geuser1", UID: 1001, Group: "users", GID: 100, Submitted: noon, ScriptFile: "job_scripts/126",
@@ -228,7 +220,7 @@ scheduling info:            Job is in error state
 // TestQstatDetailAsks has the lines that Grid Engine's qstat -j printed for
 // these requests, and those of a task that runs.
 func TestQstatDetailAsks(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	e := qtest.NewExecd(t)
 	d := api.Detail{
 		Job: 831, Owner: "geuser", UID: 1001, Group: "users", GID: 100, Submitted: noon, ScriptFile: "job_scripts/831",

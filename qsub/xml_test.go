@@ -129,7 +129,7 @@ func only(values []string, names ...string) (some []string) {
 }
 
 func TestXMLJobs(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	e := qtest.NewExecd(t)
 	e.Replies(api.VerbJobs, api.JobsReply{Jobs: manyJobs()[:1]})
 	qtest.Want(t, qtest.Result{Out: `<?xml version='1.0'?>
@@ -281,7 +281,7 @@ func TestXMLHost(t *testing.T) {
 }
 
 func TestXMLDetail(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	e := qtest.NewExecd(t)
 	e.On(api.VerbShow, func(body []byte) (int, any) {
 		switch {

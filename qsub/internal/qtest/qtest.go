@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -185,4 +186,12 @@ func Asked[T any](t *testing.T, e *Execd, verb string, reply any) func() []T {
 		list = nil
 		return got
 	}
+}
+
+// UTC makes the tables show UTC.
+func UTC(t *testing.T) {
+	t.Helper()
+	old := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = old })
 }

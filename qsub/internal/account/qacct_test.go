@@ -1,4 +1,4 @@
-package main
+package account
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 // TestQacctGolden compares with what qacct of Grid Engine 8.1.9 printed for the
 // same lines, but for the unit of ru_maxrss, which it has wrong.
 func TestQacctGolden(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	qtest.Isolate(t)
 	// The tests run elsewhere by now.
 	files, err := filepath.Glob(filepath.Join(source, "testdata", "golden", "*", "accounting.txt"))
@@ -106,7 +106,7 @@ func TestQacctJSON(t *testing.T) {
 }
 
 func TestQacct(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	qtest.Isolate(t)
 	file := filepath.Join(os.Getenv("PADDOCK_DIR"), "accounting")
 	// Before the first job has ended there is no file.
@@ -318,7 +318,7 @@ func TestQacctGroup(t *testing.T) {
 // TestQacctPrinted holds qacct to what Grid Engine 8.1.9 printed for the same
 // file; the interop tests write it.
 func TestQacctPrinted(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	qtest.Isolate(t)
 	tables := filepath.Join(source, "testdata", "qacct")
 	text, err := os.ReadFile(filepath.Join(tables, "printed"))
@@ -347,7 +347,7 @@ func TestQacctPrinted(t *testing.T) {
 
 // TestQacctDays counts back from now.
 func TestQacctDays(t *testing.T) {
-	utc(t)
+	qtest.UTC(t)
 	qtest.Isolate(t)
 	const day = 24 * 60 * 60
 	now := time.Now().Unix()
