@@ -142,6 +142,9 @@ func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
 		}
 	}
 	has("context", contextList(r.Context))
+	for _, a := range r.Attributes {
+		say("attribute", a)
+	}
 	if cores {
 		say("binding", binding(r.Binding))
 	}

@@ -233,6 +233,14 @@ var apply = map[string]func(*job, *option.Setting) error{
 		j.req.Cwd = dir
 		return nil
 	},
+	"-attr": func(j *job, o *option.Setting) error {
+		name, _, ok := api.CutAttribute(o.Value())
+		if !ok || name == "" || o.Value() != api.Visible(o.Value()) {
+			return o.Errorf(option.ExitValue, "Wrong attribute \"%s\" specified to -attr option, want name=expression", o.Value())
+		}
+		j.req.Attributes = api.WithAttributes(j.req.Attributes, o.Value())
+		return nil
+	},
 	"-ac": (*job).changeContext,
 	"-dc": (*job).changeContext,
 	"-sc": (*job).changeContext,

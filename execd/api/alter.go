@@ -50,6 +50,7 @@ const (
 	FieldEnv            Field = "-v"
 	FieldArgs           Field = "--"
 	FieldContext        Field = "-ac"
+	FieldAttributes     Field = "-attr"
 	FieldMaxRun         Field = "-tc"
 )
 
@@ -94,6 +95,7 @@ var Alterables = []Alterable{
 	{FieldEnv, "environment", func(to, from *SubmitRequest) { to.Env = from.Env }},
 	{FieldArgs, "script arguments", func(to, from *SubmitRequest) { to.Args = from.Args }},
 	{FieldContext, "context", func(to, from *SubmitRequest) { to.Context = from.Context }},
+	{FieldAttributes, "attributes", func(to, from *SubmitRequest) { to.Attributes = WithAttributes(to.Attributes, from.Attributes...) }},
 	{FieldMaxRun, "task concurrency", func(to, from *SubmitRequest) { to.MaxRun = from.MaxRun }},
 }
 
@@ -176,6 +178,31 @@ func ChangeContext(context []string, c ContextChange) []string {
 		}
 	}
 	return context
+}
+
+// CutAttribute cuts an attribute of -attr, NAME=EXPRESSION, at its equals sign.
+func CutAttribute(text string) (name, expression string, ok bool) {
+	name, expression, ok = strings.Cut(text, "=")
+	return strings.TrimSpace(name), expression, ok
+}
+
+// WithAttributes returns a list of attributes with others in it. One of the same name
+// replaces that which was there.
+func WithAttributes(list []string, more ...string) []string {
+	list = slices.Clone(list)
+	for _, text := range more {
+		name, _, _ := CutAttribute(text)
+		i := slices.IndexFunc(list, func(s string) bool {
+			other, _, _ := CutAttribute(s)
+			return strings.EqualFold(other, name)
+		})
+		if i < 0 {
+			list = append(list, text)
+		} else {
+			list[i] = text
+		}
+	}
+	return list
 }
 
 // ResubmitRequest is qresub: it submits copies of jobs that are not finished, or

@@ -51,6 +51,10 @@ const (
 	MinPriority = -1023
 	MaxPriority = 1024
 	MaxWords    = 1000 // resources, queues, predecessors, addresses: of each
+
+	// Attributes are kept in memory while a job waits.
+	MaxAttributes     = 100
+	MaxAttributeBytes = 8 << 10 // of all attributes of a job
 )
 
 // Code says who is to blame for an error, so that a client can choose its
@@ -224,6 +228,10 @@ type SubmitRequest struct {
 	// Context is what people note at the job, -ac, -dc and -sc: NAME=value or
 	// NAME, each name once. The job does not see it.
 	Context []string `json:"context,omitempty"`
+
+	// Attributes are those that the ad of the job has beside execd's own, -attr:
+	// NAME=EXPRESSION, each name once in any case of letters.
+	Attributes []string `json:"attributes,omitempty"`
 
 	// Env holds NAME=value as -v and -V chose them, in order. Origin holds the
 	// SGE_O_* variables of the submitting session (SGE_O_HOME, SGE_O_LOGNAME,

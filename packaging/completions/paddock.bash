@@ -12,7 +12,7 @@ _paddock() {
   qsub:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qsub:-@|qsub:-e|qsub:-i|qsub:-o|qsub:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qsub:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qsub:-a|qsub:-ac|qsub:-A|qsub:-binding|qsub:-ckpt|qsub:-C|qsub:-dc|qsub:-l|qsub:-M|qsub:-N|qsub:-p|qsub:-P|qsub:-sc|qsub:-t|qsub:-tc) return ;;
+  qsub:-a|qsub:-ac|qsub:-attr|qsub:-A|qsub:-binding|qsub:-ckpt|qsub:-C|qsub:-dc|qsub:-l|qsub:-M|qsub:-N|qsub:-p|qsub:-P|qsub:-sc|qsub:-t|qsub:-tc) return ;;
   qsub:-hold_jid|qsub:-hold_jid_ad|qsub:-hold_jid_ok|qsub:-hold_jid_ad_ok) words=" $(_paddock_jobs)" ;;
   qsub:-pe) words=" $(_paddock_pes)" ;;
   qsub:-masterq|qsub:-q) words=" $(_paddock_queues)" ;;
@@ -53,7 +53,7 @@ _paddock() {
   qalter:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qalter:-@|qalter:-e|qalter:-i|qalter:-o|qalter:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qalter:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qalter:-a|qalter:-ac|qalter:-A|qalter:-binding|qalter:-ckpt|qalter:-dc|qalter:-l|qalter:-M|qalter:-N|qalter:-p|qalter:-P|qalter:-sc|qalter:-t|qalter:-tc|qalter:-u) return ;;
+  qalter:-a|qalter:-ac|qalter:-attr|qalter:-A|qalter:-binding|qalter:-ckpt|qalter:-dc|qalter:-l|qalter:-M|qalter:-N|qalter:-p|qalter:-P|qalter:-sc|qalter:-t|qalter:-tc|qalter:-u) return ;;
   qalter:-hold_jid|qalter:-hold_jid_ad) words=" $(_paddock_jobs)" ;;
   qalter:-pe) words=" $(_paddock_pes)" ;;
   qalter:-masterq|qalter:-q) words=" $(_paddock_queues)" ;;
@@ -65,7 +65,7 @@ _paddock() {
   qrsh:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qrsh:-@|qrsh:-e|qrsh:-o|qrsh:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qrsh:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qrsh:-ac|qrsh:-A|qrsh:-binding|qrsh:-dc|qrsh:-into|qrsh:-l|qrsh:-listen|qrsh:-M|qrsh:-N|qrsh:-p|qrsh:-P|qrsh:-reconnect|qrsh:-sc) return ;;
+  qrsh:-ac|qrsh:-attr|qrsh:-A|qrsh:-binding|qrsh:-dc|qrsh:-into|qrsh:-l|qrsh:-listen|qrsh:-M|qrsh:-N|qrsh:-p|qrsh:-P|qrsh:-reconnect|qrsh:-sc) return ;;
   qrsh:-pe) words=" $(_paddock_pes)" ;;
   qrsh:-masterq|qrsh:-q) words=" $(_paddock_queues)" ;;
   qrsh:-m) words='b e a s n' ;;
@@ -76,7 +76,7 @@ _paddock() {
   qlogin:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qlogin:-@|qlogin:-e|qlogin:-o|qlogin:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qlogin:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qlogin:-ac|qlogin:-A|qlogin:-binding|qlogin:-dc|qlogin:-l|qlogin:-listen|qlogin:-M|qlogin:-N|qlogin:-p|qlogin:-P|qlogin:-reconnect|qlogin:-sc) return ;;
+  qlogin:-ac|qlogin:-attr|qlogin:-A|qlogin:-binding|qlogin:-dc|qlogin:-l|qlogin:-listen|qlogin:-M|qlogin:-N|qlogin:-p|qlogin:-P|qlogin:-reconnect|qlogin:-sc) return ;;
   qlogin:-pe) words=" $(_paddock_pes)" ;;
   qlogin:-masterq|qlogin:-q) words=" $(_paddock_queues)" ;;
   qlogin:-m) words='b e a s n' ;;
@@ -87,7 +87,7 @@ _paddock() {
   qsh:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qsh:-@|qsh:-e|qsh:-o|qsh:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qsh:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qsh:-ac|qsh:-A|qsh:-binding|qsh:-dc|qsh:-display|qsh:-l|qsh:-M|qsh:-N|qsh:-p|qsh:-P|qsh:-sc) return ;;
+  qsh:-ac|qsh:-attr|qsh:-A|qsh:-binding|qsh:-dc|qsh:-display|qsh:-l|qsh:-M|qsh:-N|qsh:-p|qsh:-P|qsh:-sc) return ;;
   qsh:-pe) words=" $(_paddock_pes)" ;;
   qsh:-masterq|qsh:-q) words=" $(_paddock_queues)" ;;
   qsh:-m) words='b e a s n' ;;
@@ -102,7 +102,7 @@ _paddock() {
   execd:-speed) words='graceful quick fast' ;;
   esac
   [[ -n $words ]] || case ${COMP_WORDS[0]##*/}:$cur in
-  qsub:-*) words='-@ -a -ac -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sc -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
+  qsub:-*) words='-@ -a -ac -attr -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sc -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
   qstat:-*) words='-cb -explain -ext -f -F -g -help -j -json -l -ncb -ne -pe -pri -q -qs -r -s -t -u -U -urg -version -xml' ;;
   qdel:-*) words='-f -help -t -u -version' ;;
   qhold:-*) words='-h -help -t -u -version' ;;
@@ -112,10 +112,10 @@ _paddock() {
   qselect:-*) words='-help -json -l -pe -q -qs -U -version' ;;
   qconf:-*) words='-aattr -Aattr -ace -Ace -ackpt -Ackpt -ae -Ae -ah -ahgrp -Ahgrp -am -ao -ap -Ap -aprj -Aprj -aq -Aq -as -Au -au -clearusage -dattr -Dattr -dcal -dce -dckpt -de -dhgrp -dm -do -dp -dprj -dq -drqs -dry -dstree -du -dul -duser -help -json -mattr -Mattr -mc -Mc -mce -Mce -mckpt -Mckpt -mconf -Mconf -me -Me -mhgrp -Mhgrp -mp -Mp -mprj -Mprj -mq -Mq -msconf -Msconf -mu -Mu -purge -rattr -Rattr -reload -rsstnode -sc -scal -scall -sce -scel -sckpt -sckptl -sconf -sconfl -se -sel -sh -shgrp -shgrp_resolved -shgrp_tree -shgrpl -sknobs -sm -so -sobjl -sp -spl -sprj -sprjl -sq -sql -srqs -srqsl -ss -ssconf -sss -sst -sstnode -sstree -su -sul -suser -suserl -version' ;;
   qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -l -m -o -P -pe -q -slots -t -u -version' ;;
-  qalter:-*) words='-@ -a -ac -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
-  qrsh:-*) words='-@ -ac -A -b -binding -clear -cwd -dc -e -escape -hard -help -inherit -into -l -listen -lost -m -M -masterq -N -noshell -nostdin -notify -now -o -p -P -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
-  qlogin:-*) words='-@ -ac -A -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
-  qsh:-*) words='-@ -ac -A -binding -clear -cwd -dc -display -e -hard -help -l -m -M -masterq -N -notify -now -o -p -P -pe -q -R -S -sc -soft -v -V -verbose -verify -version -w -wd' ;;
+  qalter:-*) words='-@ -a -ac -attr -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
+  qrsh:-*) words='-@ -ac -attr -A -b -binding -clear -cwd -dc -e -escape -hard -help -inherit -into -l -listen -lost -m -M -masterq -N -noshell -nostdin -notify -now -o -p -P -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
+  qlogin:-*) words='-@ -ac -attr -A -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
+  qsh:-*) words='-@ -ac -attr -A -binding -clear -cwd -dc -display -e -hard -help -l -m -M -masterq -N -notify -now -o -p -P -pe -q -R -S -sc -soft -v -V -verbose -verify -version -w -wd' ;;
   qresub:-*) words='-failed -h -help -json -t -version' ;;
   qwait:-*) words='-help -json -timeout -version' ;;
   qlog:-*) words='-e -f -help -n -o -version' ;;

@@ -62,7 +62,8 @@ type JobInfo struct {
 	// the job, or for root.
 	Environment bool
 
-	// Only are the attributes that are wanted, of a job that came by qsub; nil: all.
+	// Only are the attributes that are wanted beside those of qsub -attr, of a job that
+	// came by qsub; nil: all.
 	Only []string
 }
 
@@ -145,7 +146,8 @@ func Job(in JobInfo) *classad.Ad {
 	in.launch(&b)
 	in.state(&b)
 	if in.Request.Work == nil {
-		return b.over(nil)
+		own, _ := Attributes(in.Request.Attributes) // it is checked
+		return b.over(own)
 	}
 	base, _ := classad.ParseOldLenient(in.Request.Work.Ad) // read strictly when it came
 	return b.under(base, in.Environment)

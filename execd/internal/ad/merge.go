@@ -32,7 +32,7 @@ var protected = []string{
 	"MyType", "TargetType", "ClusterId", "ProcId", "JobId", "GlobalJobId", "Owner", "User", "OwnerGroup", "AccountingGroup",
 	"JobUniverse", "QDate", "JobStatus", "EnteredCurrentStatus", "NumJobStarts", "JobStartDate", "JobCurrentStartDate",
 	"Queue", "PE", "SlotID", "RemoteHost", "HookKeyword", "RequestCpus", "RequestMemory", "RequestDisk",
-	"StarterUserLog", "OutputAd",
+	"StarterUserLog", "UserLog", "OutputAd",
 }
 
 // spellings are attributes that say the same, the one that counts first: a hook

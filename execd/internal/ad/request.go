@@ -173,6 +173,23 @@ func ExtrasOf(work *classad.Ad, o RequestOptions) (Extras, error) {
 	return e, nil
 }
 
+// OwnExtras reads what qsub -attr says of these, from the whole ad of the job with its
+// working directory as Iwd. A job of qsub has its event log by the name that the submit
+// side of HTCondor gives it.
+func OwnExtras(job *classad.Ad, now time.Time) (Extras, error) {
+	r := newReader(job, &RequestOptions{Now: now})
+	r.of = "-attr "
+	e := Extras{
+		KillSig: syscall.SIGTERM,
+		UserLog: r.path("UserLog", ""), UserLogXML: r.flag("UserLogUseXML"),
+		OutputAd: r.path("OutputAd", ""), HookKeyword: r.text("HookKeyword"),
+	}
+	if r.err != nil {
+		return Extras{}, r.err
+	}
+	return e, nil
+}
+
 // KillSig returns the signal by which the ad of work wants it to be asked to end. A
 // signal that asks for nothing of the kind, as SIGSTOP, is SIGTERM.
 func KillSig(work *classad.Ad) syscall.Signal {
@@ -190,11 +207,12 @@ type reader struct {
 	env *classad.Env
 	o   *RequestOptions
 	iwd string // absolute
+	of  string // stands before the name of an attribute in errors
 	err error
 }
 
 func newReader(work *classad.Ad, o *RequestOptions) *reader {
-	r := &reader{env: &classad.Env{My: work, Target: o.Slot, Now: o.Now}, o: o}
+	r := &reader{env: &classad.Env{My: work, Target: o.Slot, Now: o.Now}, o: o, of: "cannot use ad of work: "}
 	r.iwd = r.text("Iwd")
 	switch {
 	case r.err != nil:
@@ -213,7 +231,7 @@ func newReader(work *classad.Ad, o *RequestOptions) *reader {
 // fail keeps the first error.
 func (r *reader) fail(name string, err error) {
 	if r.err == nil {
-		r.err = fmt.Errorf("cannot use ad of work: %s: %w", name, err)
+		r.err = fmt.Errorf("%s%s: %w", r.of, name, err)
 	}
 }
 

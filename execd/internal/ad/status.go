@@ -46,6 +46,11 @@ var ended = []string{
 	"VacateReason", "VacateReasonCode", "VacateReasonSubCode", "HoldReason", "HoldReasonCode", "HoldReasonSubCode",
 }
 
+// onceRun are the attributes that a job has once it has run.
+var onceRun = []string{
+	"JobState", "JobPid", "NumPids", "RemoteSysCpu", "RemoteUserCpu", "ImageSize", "ResidentSetSize", "DiskUsage",
+}
+
 // Running returns the ad of a job with what is known of it while it runs.
 func Running(job *classad.Ad, s Status) *classad.Ad {
 	var b builder

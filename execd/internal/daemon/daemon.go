@@ -365,9 +365,11 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
 		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Outputs: outputs, Host: host, Boot: boot, Log: log,
 	}
-	d.stages.Journal = &journal.Journal{
+	logs := &journal.Journal{
 		Log: &eventlog.Journal{Files: d.launch}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
 	}
+	d.stages.Journal = logs
+	d.store.OnNotice(logs.Notice)
 	d.calls = &hook.Runner{
 		Starter: d.launch.Starter(), Privileged: o.RootMode, Users: d.users, Host: host, Log: log,
 	}

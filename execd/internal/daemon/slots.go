@@ -210,6 +210,9 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 		Number: j.Number, Task: 1, Host: a.d.host, Owner: j.Owner, Group: j.Group, Submitted: j.Submitted, Request: &request,
 		Status: ad.StatusIdle, Slots: 1, Only: names,
 	}
+	if len(request.Attributes) > 0 {
+		info.Only, names = nil, nil // they may refer to any other
+	}
 	if ad.AboutResources(names) {
 		info.Resources = ad.AskedIn(a.d.config.Current(), request.Hard)
 	}

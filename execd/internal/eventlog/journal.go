@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"sync"
 	"time"
@@ -116,6 +117,26 @@ func (j *Journal) Write(ctx context.Context, e Entry, b Body) error {
 	return w.err
 }
 
+// WriteEach writes a record for each of several procs, which have no ids, and are not
+// looked for: as many at once as go into one write.
+func (j *Journal) WriteEach(ctx context.Context, e Entry, procs iter.Seq[int], b Body) error {
+	if unwanted(e.Path) {
+		return nil
+	}
+	var data []byte
+	for proc := range procs {
+		record := Append(nil, Event{Cluster: e.Cluster, Proc: proc, Time: e.Time, Body: b}, e.Form, e.Times)
+		if len(data)+len(record) > MaxRecord {
+			if err := j.append(ctx, &e, data); err != nil {
+				return err
+			}
+			data = data[:0]
+		}
+		data = append(data, record...)
+	}
+	return j.append(ctx, &e, data)
+}
+
 // claim returns the write of a record, and whether it is the caller's to do.
 func (j *Journal) claim(activation, id string) (w *write, mine bool) {
 	j.mu.Lock()
@@ -154,7 +175,14 @@ func (j *Journal) write(ctx context.Context, e *Entry, b Body, id string) error 
 	if len(record) > MaxRecord {
 		return fmt.Errorf("cannot write event log %q: a record of %d bytes", e.Path, len(record))
 	}
-	if err := j.Files.AppendAs(ctx, e.Owner, e.Path, record); err != nil {
+	return j.append(ctx, e, record)
+}
+
+// append adds records to a log.
+func (j *Journal) append(ctx context.Context, e *Entry, records []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	if err := j.Files.AppendAs(ctx, e.Owner, e.Path, records); err != nil {
 		return fmt.Errorf("cannot write event log: %w", err)
 	}
 	return nil

@@ -398,6 +398,7 @@ func (s *Store) appendAndApply(j *Job, may func() bool, data []byte, after func(
 	if j.size > s.compactAbove && j.size > 4*j.base {
 		s.compact(j)
 	}
+	request := s.noticed(j, lines)
 	f, err := atomicfile.OpenAppend(s.path(j.Number), 0o600)
 	if err != nil {
 		return nil, err
@@ -409,8 +410,14 @@ func (s *Store) appendAndApply(j *Job, may func() bool, data []byte, after func(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range lines {
+		var held Tasks
+		if request != nil {
+			held = j.heldWaiting()
+		}
 		if err := j.replay(l); err != nil {
 			s.log.Error(fmt.Sprintf("internal error: job %d: %v", j.Number, err))
+		} else if request != nil {
+			s.notices(j, request, l, held)
 		}
 	}
 	if after != nil {

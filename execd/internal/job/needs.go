@@ -29,6 +29,7 @@ type needs struct {
 	Checkpoint   string         `json:"checkpoint,omitempty"`
 	Binding      string         `json:"binding,omitempty"`
 	Project      string         `json:"project,omitempty"`
+	Attributes   []string       `json:"attributes,omitempty"`
 }
 
 // needsIn returns the needs of a request.
@@ -36,6 +37,7 @@ func needsIn(r *api.SubmitRequest) needs {
 	return needs{
 		Hard: r.Hard, Soft: r.Soft, Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
 		PE: r.PE, Slots: r.Slots, Reserve: r.Reserve, Now: r.Now, Checkpoint: r.Checkpoint, Binding: r.Binding, Project: r.Project,
+		Attributes: r.Attributes,
 	}
 }
 
@@ -74,6 +76,14 @@ func (n Needs) Request() *api.SubmitRequest {
 	}
 	requests.of[n] = r
 	return r
+}
+
+// Attributes returns those of -attr. It is to be read only.
+func (n Needs) Attributes() []string {
+	if n == (Needs{}) {
+		return nil // of a task that never ran
+	}
+	return n.Request().Attributes
 }
 
 // Category returns the needs as options of qsub, as the accounting file has

@@ -159,7 +159,8 @@ func TestDigest(t *testing.T) {
 			Hard: []api.Resource{{Name: "x", Value: "1"}}, Soft: []api.Resource{{Name: "y", Value: "2"}},
 			Queues: []string{"q"}, SoftQueues: []string{"r"}, MasterQueues: []string{"m"}, PE: "p",
 			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Now: true, Checkpoint: "c", Binding: "linear", Project: "p",
-			HoldJobs: []string{"5", "x*"}, HoldArray: []string{"6"}, Interactive: &api.Interactive{Terminal: true},
+			Attributes: []string{"A=1"},
+			HoldJobs:   []string{"5", "x*"}, HoldArray: []string{"6"}, Interactive: &api.Interactive{Terminal: true},
 			Work: &api.Work{Ad: "A = 1\n", Identity: "i\xff", Slot: "1", Claim: "c", Holder: "fetch"},
 		},
 	}

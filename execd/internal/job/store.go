@@ -40,7 +40,8 @@ type Store struct {
 	onWork func(*Job)   // guarded by mu; told when a job has something to start
 	byUser map[int]int  // guarded by mu; jobs by uid
 	// onDelete is told before a job is deleted that did not come by qsub and waits.
-	onDelete func(*Job) (undo func()) // guarded by mu
+	onDelete func(*Job) (undo func())               // guarded by mu
+	onNotice func(*Job, *api.SubmitRequest, Notice) // guarded by mu; nil: nobody is told
 	// followers are the jobs that wait for a job, by its number.
 	followers map[int][]*Job // guarded by mu
 	// waits counts the elements of followers, by the uid of who waits.

@@ -71,6 +71,12 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 	s.remember(j)
 	s.link(j) // what it waits for may have ended meanwhile
 	gone := s.endedMeanwhile(j)
+	if s.onNotice != nil && len(j.request.Attributes) > 0 {
+		s.onNotice(j, j.request, Notice{Kind: NoticeSubmitted, Tasks: j.all()})
+		if held := j.heldWaiting(); held.Len() > 0 {
+			s.onNotice(j, j.request, Notice{NoticeHeld, held, "via qsub -h"})
+		}
+	}
 	s.mu.Unlock()
 	if len(gone) > 0 {
 		if err := s.outcome(j, gone); err != nil {

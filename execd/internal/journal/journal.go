@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -47,8 +48,9 @@ type Journal struct {
 	Host   string
 	Err    *slog.Logger // hears what is given up
 
-	mu   sync.Mutex
-	runs map[string]*run // guarded by mu; by activation
+	mu    sync.Mutex
+	runs  map[string]*run // guarded by mu; by activation
+	lines map[int]*line   // guarded by mu; of jobs of qsub of which something is written, by number
 }
 
 var _ stage.Journal = (*Journal)(nil)
@@ -60,6 +62,16 @@ type run struct {
 	lost  bool           // something was given up: all else is tried once
 }
 
+// line is the order in which the events of a job of qsub are written.
+type line struct {
+	last    chan struct{} // closed when what was entered last is written
+	waiting int           // so much is not written yet
+}
+
+// maxWaiting is how much of a job that waits may stand in its line. How long a write
+// takes its user decides, and how often he holds his job.
+const maxWaiting = 64
+
 // target is where a job's events and its ad go.
 type target struct {
 	owner         *user.User
@@ -68,10 +80,9 @@ type target struct {
 	host, slot    string
 }
 
-// Wants reports whether a job has a log or a file for its ad. Jobs that came by
-// qsub have none.
+// Wants reports whether a job has a log or a file for its ad.
 func (j *Journal) Wants(t *job.Task) bool {
-	if !t.Job.Foreign {
+	if !t.Job.Foreign && len(t.Needs.Attributes()) == 0 {
 		return false
 	}
 	to, err := j.target(t)
@@ -85,11 +96,12 @@ func (j *Journal) target(t *job.Task) (*target, error) {
 		return nil, err
 	}
 	to := &target{cluster: t.Job.Number, proc: t.Number, host: j.Host}
-	if request.Work == nil {
-		return to, nil
-	}
 	if to.owner, err = j.Users.ByID(context.Background(), t.Job.UID); err != nil {
 		return nil, err
+	}
+	if request.Work == nil {
+		to.extras, err = stage.OwnExtras(t, request, to.owner, j.Host)
+		return to, err
 	}
 	base, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
 	if to.extras, err = ad.ExtrasOf(base, ad.RequestOptions{Home: to.owner.Home, Now: time.Now(), Config: j.Config()}); err != nil {
@@ -121,18 +133,14 @@ func (j *Journal) Record(e stage.Event) error {
 		r.begun = true
 		j.mu.Unlock()
 	}
+	if !e.Task.Job.Foreign {
+		wait, leave, _ := j.enter(e.Task.Job.Number, math.MaxInt)
+		defer leave()
+		wait()
+	}
 	err := j.try(r, e, string(e.Kind), func(to *target) error {
-		form, times, err := eventlog.ParseOptions(j.options())
-		if err != nil {
-			j.Err.Warn("event log: " + err.Error())
-		}
-		if to.extras.UserLogXML {
-			form = eventlog.XML
-		}
-		entry := eventlog.Entry{
-			Owner: to.owner, Path: to.extras.UserLog, Form: form, Times: times, Activation: activation,
-			Cluster: to.cluster, Proc: to.proc, Time: e.Time, Again: !r.begun,
-		}
+		entry := j.entry(to)
+		entry.Activation, entry.Proc, entry.Time, entry.Again = activation, to.proc, e.Time, !r.begun
 		if e.Kind != stage.Executing && e.Kind != stage.Over {
 			entry.Seq = int(e.Time.UnixMilli())
 		}
@@ -142,6 +150,100 @@ func (j *Journal) Record(e stage.Event) error {
 		j.forget(activation) // it never ran
 	}
 	return err
+}
+
+// entry is what all records of a log have in common.
+func (j *Journal) entry(to *target) eventlog.Entry {
+	form, times, err := eventlog.ParseOptions(j.options())
+	if err != nil {
+		j.Err.Warn("event log: " + err.Error())
+	}
+	if to.extras.UserLogXML {
+		form = eventlog.XML
+	}
+	return eventlog.Entry{Owner: to.owner, Path: to.extras.UserLog, Form: form, Times: times, Cluster: to.cluster}
+}
+
+// enter enters the line of a job. What waits there is written when wait has returned,
+// and leave lets the next one go on. It reports false if there are too many.
+func (j *Journal) enter(number, most int) (wait, leave func(), ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	l := j.lines[number]
+	if l == nil {
+		l = &line{last: make(chan struct{})}
+		close(l.last)
+		if j.lines == nil {
+			j.lines = make(map[int]*line)
+		}
+		j.lines[number] = l
+	}
+	if l.waiting >= most {
+		return nil, nil, false
+	}
+	before, mine := l.last, make(chan struct{})
+	l.last = mine
+	l.waiting++
+	leave = func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		close(mine)
+		if l.waiting--; l.waiting == 0 {
+			delete(j.lines, number)
+		}
+	}
+	return func() { <-before }, leave, true
+}
+
+// Notice writes what happens to tasks of a job of qsub that wait. It returns at once;
+// what cannot be written is not tried again.
+func (j *Journal) Notice(of *job.Job, request *api.SubmitRequest, n job.Notice) {
+	now := time.Now()
+	failed := func(err error) { j.Err.Warn(fmt.Sprintf("job %d: event log: %v", of.Number, err)) }
+	wait, leave, ok := j.enter(of.Number, maxWaiting)
+	if !ok {
+		failed(fmt.Errorf("%s is left out: %d events wait to be written", n.Kind, maxWaiting))
+		return
+	}
+	go func() {
+		defer leave()
+		wait()
+		owner, err := j.Users.ByID(context.Background(), of.UID)
+		if err != nil {
+			failed(err)
+			return
+		}
+		to := &target{owner: owner, cluster: of.Number, host: j.Host}
+		task := 0
+		if !of.Tasks.IsArray() {
+			task = 1
+		}
+		if to.extras, err = stage.JobExtras(of, task, request, owner, j.Host); err != nil {
+			failed(err)
+			return
+		}
+		entry := j.entry(to)
+		entry.Time = now
+		if err := j.Log.WriteEach(context.Background(), entry, n.Tasks.All, j.noticed(n)); err != nil {
+			failed(err)
+		}
+	}()
+}
+
+// byUser is the code of a hold that a user has set.
+const byUser = 1
+
+// noticed is what happens to a task that waits in a log.
+func (j *Journal) noticed(n job.Notice) eventlog.Body {
+	switch n.Kind {
+	case job.NoticeSubmitted:
+		return eventlog.Submitted{Host: j.Host}
+	case job.NoticeHeld:
+		return eventlog.Held{Reason: n.Reason, Code: byUser}
+	case job.NoticeReleased:
+		return eventlog.Released{Reason: n.Reason}
+	}
+	return eventlog.Aborted{Reason: n.Reason}
 }
 
 // WriteAd writes the ad of a run that is over, the last that is told of it.
@@ -219,9 +321,9 @@ func body(e stage.Event, to *target) eventlog.Body {
 	case stage.Resumed:
 		return eventlog.Resumed{}
 	case stage.Warned:
-		return eventlog.RemoteError{Host: to.slot, Text: e.Text, Warning: true}
+		return eventlog.RemoteError{Host: cmp.Or(to.slot, to.host), Text: e.Text, Warning: true}
 	case stage.Postponed:
-		return eventlog.RemoteError{Host: to.slot, Text: e.Text, Code: e.Code, Subcode: e.Subcode}
+		return eventlog.RemoteError{Host: cmp.Or(to.slot, to.host), Text: e.Text, Code: e.Code, Subcode: e.Subcode}
 	case stage.Held:
 		return eventlog.Held{Reason: e.Text, Code: e.Code, Subcode: e.Subcode}
 	case stage.Over:

@@ -38,9 +38,20 @@ func (s *Streams) Output(host string, task int) api.Output {
 	if !s.Array {
 		task = 0
 	}
-	n := names{home: string(s.Home), user: s.Owner, jobName: string(s.Name), host: host, job: s.Job, task: task}
-	dir := workingDir(n, string(s.Cwd))
+	n, dir := s.names(host, task), s.Dir(host, task)
 	return s.output(task, n.stream(string(s.Stdout), dir, dir), n.stream(string(s.Stderr), dir, dir))
+}
+
+// Dir returns the working directory of a task of the job on a host.
+func (s *Streams) Dir(host string, task int) string {
+	return workingDir(s.names(host, task), string(s.Cwd))
+}
+
+func (s *Streams) names(host string, task int) names {
+	if !s.Array {
+		task = 0
+	}
+	return names{home: string(s.Home), user: s.Owner, jobName: string(s.Name), host: host, job: s.Job, task: task}
 }
 
 func (s *Streams) output(task int, stdout, stderr string) api.Output {

@@ -12,6 +12,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/queue"
@@ -272,7 +273,28 @@ func check(r *api.SubmitRequest) error {
 	if err := mayBeContext(r.Context); err != nil {
 		return err
 	}
+	if err := mayHaveAttributes(r); err != nil {
+		return reject("job rejected: %v", err)
+	}
 	return mayBeTold(r.MailTo)
+}
+
+// mayHaveAttributes refuses attributes that a job may not have, and those that say
+// something to execd and not what they should.
+func mayHaveAttributes(r *api.SubmitRequest) error {
+	if len(r.Attributes) == 0 {
+		return nil
+	}
+	if _, err := ad.Attributes(r.Attributes); err != nil {
+		return err
+	}
+	_, err := ownExtras(r)
+	return err
+}
+
+// ownExtras reads what attributes say to execd. Where the job is to run does not matter.
+func ownExtras(r *api.SubmitRequest) (ad.Extras, error) {
+	return ad.OwnExtras(ad.Job(ad.JobInfo{Number: 1, Task: 1, Submitted: time.Now(), Request: r, Iwd: "/"}), time.Now())
 }
 
 // checkWhen refuses what makes no sense of holds, predecessors, checkpoints and

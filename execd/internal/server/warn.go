@@ -21,6 +21,12 @@ func (s *Server) warnings(config *conf.Config, req *api.SubmitRequest) []string 
 	if req.Mail != "" && config.Global.MailProgram() == "" {
 		lines = append(lines, fmt.Sprintf("-m %s sends no mail: this host has no mailer (see sge_conf(5)); qwait waits for a job, too", req.Mail))
 	}
+	if len(req.Attributes) > 0 && s.Stages.HookTable != nil {
+		own, _ := ownExtras(req) // it is checked
+		if _, note := s.Stages.HookTable().JobKeyword(own.HookKeyword); note != "" {
+			lines = append(lines, note+" (see hooks.conf(5))")
+		}
+	}
 	return lines
 }
 

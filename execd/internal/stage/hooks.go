@@ -106,6 +106,13 @@ func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User
 	}
 	x := &extra{owner: owner, stageIn: stageIn, onSlot: request.Work != nil}
 	word := ""
+	if request.Work == nil && r.Hooks != nil {
+		own, err := OwnExtras(l.task, request, owner, r.Host)
+		if err != nil {
+			return err
+		}
+		word = own.HookKeyword
+	}
 	if w := request.Work; w != nil && r.Hooks != nil {
 		x.slot, _ = slot.ParseID(string(w.Slot)) // execd has written it
 		base, _ := classad.ParseOldLenient(w.Ad)
@@ -143,6 +150,31 @@ func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User
 	defer l.steer.mu.Unlock()
 	l.extra = x
 	return nil
+}
+
+// OwnExtras returns what the attributes of qsub -attr, as they were when a task was
+// started, say that execd acts on.
+func OwnExtras(t *job.Task, request *api.SubmitRequest, owner *user.User, host string) (ad.Extras, error) {
+	own := *request
+	own.Attributes = t.Needs.Attributes()
+	return JobExtras(t.Job, t.Number, &own, owner, host)
+}
+
+// JobExtras is OwnExtras for a task that does not run; 0: for all tasks of an array,
+// where what depends on the task is nothing.
+func JobExtras(j *job.Job, task int, request *api.SubmitRequest, owner *user.User, host string) (ad.Extras, error) {
+	if len(request.Attributes) == 0 {
+		return ad.Extras{}, nil
+	}
+	streams := launch.StreamsOf(j.Number, request, owner)
+	whole := ad.Job(ad.JobInfo{
+		Number: j.Number, Task: task, Host: host, Owner: j.Owner, Group: j.Group, Submitted: j.Submitted, Request: request,
+		Status: ad.StatusIdle, Iwd: streams.Dir(host, task),
+	})
+	if task == 0 {
+		whole = whole.Without("ProcId", "JobId", "GlobalJobId")
+	}
+	return ad.OwnExtras(whole, time.Now())
 }
 
 // script makes a hook of a script of the job's.
@@ -312,9 +344,11 @@ func (r *Runner) jobAd(l *life) (*classad.Ad, error) {
 	if err != nil {
 		return nil, err
 	}
+	own := *request
+	own.Attributes = t.Needs.Attributes() // an alteration counts from the next run on
 	in := ad.JobInfo{
 		Number: t.Job.Number, Task: t.Number, Host: r.Host, Owner: t.Job.Owner, Group: t.Job.Group, Submitted: t.Job.Submitted,
-		Request: request, Status: ad.StatusRunning, EnteredStatus: t.Started, Starts: t.Run + 1, Started: t.Started,
+		Request: &own, Status: ad.StatusRunning, EnteredStatus: t.Started, Starts: t.Run + 1, Started: t.Started,
 		Queue: t.Start.Queue, Slots: t.Slots(), Slot: l.slotName(), SlotID: l.slotID().Number,
 		Resources: ad.AskedIn(r.Config(), request.Hard), Environment: true,
 	}

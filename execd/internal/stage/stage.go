@@ -449,6 +449,7 @@ type refusal struct {
 	cause      error
 	jobToBlame bool
 	discard    bool // its directory is still to be removed
+	told       bool // the journal knows
 }
 
 // refuse ends a life before anything ran: the task waits in error when the
@@ -479,6 +480,7 @@ func (r *Runner) putBack(l *life) error {
 		}
 		if err == nil {
 			l.begun = true
+			r.toldHeld(l)
 			err = r.fail(t, u.cause.Error())
 		}
 	default:
@@ -489,6 +491,16 @@ func (r *Runner) putBack(l *life) error {
 	}
 	r.giveBack(l)
 	return errOver
+}
+
+// toldHeld tells the journal, once, that a job of the queue will wait in error which
+// could not be started.
+func (r *Runner) toldHeld(l *life) {
+	if u := l.refused; !u.told && !l.task.Job.Foreign {
+		u.told = true
+		l.journal = r.Journal != nil && r.Journal.Wants(l.task)
+		r.happened(l, Event{Kind: Held, Text: u.cause.Error()})
+	}
 }
 
 // fail puts a task in error that did not run. Of what did not come by qsub nobody

@@ -18,9 +18,9 @@ var alsoOf = []struct {
 	commands Command
 	names    string
 }{
-	{Qalter, `-@ -a -ac -ar -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -i -j -js -jsv
+	{Qalter, `-@ -a -ac -ar -attr -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -i -j -js -jsv
 		-l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -tc -v -V -verify -w -wd`},
-	{Qrsh | Qlogin | Qsh, `-@ -A -ac -ar -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
+	{Qrsh | Qlogin | Qsh, `-@ -A -ac -ar -attr -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
 		-p -P -pe -q -R -S -sc -soft -v -V -verify -w -wd`},
 }
 
@@ -92,6 +92,7 @@ var rows = []Option{
 	{Name: "-Aq", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a queue from a file"},
 	{Name: "-ar", Args: one("ar_id"), Kind: Text, Commands: Qsub, Refused: true, Why: "there are no advance reservations", Help: "run in an advance reservation"},
 	{Name: "-ar", Args: one("ar_id"), Kind: List, Commands: Qacct, Help: "list an advance reservation"},
+	{Name: "-attr", Args: one("name=expression"), Kind: Text, Commands: Qsub, Repeat: true, Help: "add an attribute to the ad of the job"},
 	{Name: "-A", Args: one("account_string"), Kind: Text, Commands: Qsub, Help: "account string in the accounting record"},
 	{Name: "-A", Args: one("account_string"), Kind: List, Commands: Qacct, Help: "list by account string"},
 	{Name: "-as", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add submit hosts: this one is there"},

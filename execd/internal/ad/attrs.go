@@ -1,0 +1,81 @@
+package ad
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"paddock/classad"
+	"paddock/execd/api"
+)
+
+// attributeName is the name of an attribute that qsub -attr says.
+var attributeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// matching are the attributes by which work chooses its slot. A job of qsub does that
+// with -l and -q, which hold also where no slot has a policy.
+var matching = []string{"Requirements", "Rank"}
+
+// extras are the attributes of -attr on which execd itself acts, see OwnExtras.
+var extras = []string{"UserLog", "UserLogUseXML", "OutputAd", "HookKeyword"}
+
+// Attributes reads the attributes of qsub -attr, each NAME=EXPRESSION, and returns
+// them as an ad. The error names the first that a job may not have.
+func Attributes(list []string) (*classad.Ad, error) {
+	if len(list) > api.MaxAttributes {
+		return nil, fmt.Errorf("-attr: %d attributes, at most %d are possible", len(list), api.MaxAttributes)
+	}
+	attrs := make([]classad.Attr, 0, len(list))
+	total := 0
+	for _, text := range list {
+		name, value, ok := api.CutAttribute(text)
+		if total += len(text); total > api.MaxAttributeBytes {
+			return nil, fmt.Errorf("-attr: together the attributes have more than the %d bytes that are possible", api.MaxAttributeBytes)
+		}
+		if !ok || text != api.Visible(text) || !attributeName.MatchString(name) {
+			return nil, fmt.Errorf("-attr: %q is not NAME=EXPRESSION", short(text))
+		}
+		if err := mayBeAttribute(name); err != nil {
+			return nil, fmt.Errorf("-attr %s: %w", short(name), err)
+		}
+		if slices.ContainsFunc(attrs, func(a classad.Attr) bool { return strings.EqualFold(a.Name, name) }) {
+			return nil, fmt.Errorf("-attr %s: it is there twice", short(name))
+		}
+		e, err := classad.ParseOldExpr(value)
+		if wrong, ok := errors.AsType[*classad.SyntaxError](err); ok {
+			return nil, fmt.Errorf("-attr %s: column %d of %q: %s", short(name), wrong.Column, short(value), wrong.Msg)
+		}
+		attrs = append(attrs, classad.Attr{Name: name, Expr: e})
+	}
+	ad := classad.New(attrs...)
+	if err := fits(ad); err != nil {
+		return nil, fmt.Errorf("-attr: %w", err)
+	}
+	return ad, nil
+}
+
+// mayBeAttribute refuses the names that are not a user's to use: what is a secret,
+// what execd itself says of a job, and what is said by other options.
+func mayBeAttribute(name string) error {
+	has := func(prefix string) bool {
+		return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+	}
+	ofOption := func(r Row) bool { return strings.EqualFold(r.Attribute, name) && (r.Writes || r.Field != "") }
+	switch {
+	case contains(matching, name):
+		return errors.New("jobs of qsub are not matched by it: say what the job needs with -l and -q")
+	case has("StarterUserLog"):
+		return errors.New("the event log of a job of qsub is UserLog")
+	case has("Request"):
+		return errors.New("say what the job needs with -l and -pe")
+	case has("Context_"):
+		return errors.New("it is what -ac says")
+	case classad.Private(name):
+		return errors.New("it is a secret of claims")
+	case contains(ours, name), contains(protected, name) && !contains(extras, name), contains(ended, name), contains(onceRun, name), contains(environments, name), slices.ContainsFunc(Table, ofOption):
+		return errors.New("execd itself says it, of every job")
+	}
+	return nil
+}
