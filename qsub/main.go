@@ -11,6 +11,7 @@ import (
 	"paddock/qsub/internal/account"
 	"paddock/qsub/internal/admin"
 	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/watch"
 )
 
 // version is set by the linker.
@@ -18,7 +19,7 @@ var version = "0.1.0-dev"
 
 var program = command.Program{
 	Version: version,
-	Tables:  []command.Table{submitCommands, showCommands, watchCommands, account.Commands, admin.Commands},
+	Tables:  []command.Table{submitCommands, showCommands, watch.Commands, account.Commands, admin.Commands},
 }
 
 func main() {

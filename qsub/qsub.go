@@ -14,6 +14,7 @@ import (
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/directive"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/watch"
 )
 
 // Exit statuses of qsub besides those of package option.
@@ -155,7 +156,7 @@ func submitJob(ctx context.Context, inv *command.Invocation, j *job) error {
 	if !j.sync {
 		return nil
 	}
-	return wait(ctx, inv, &reply, j.terse)
+	return watch.Wait(ctx, inv, &reply, j.terse)
 }
 
 // warn prints what execd warns of.

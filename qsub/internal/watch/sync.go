@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"context"
@@ -22,9 +22,9 @@ const deleteTime = 10 * time.Second
 // errInterrupted is the cause of the end of a wait by a signal.
 var errInterrupted = errors.New("interrupted")
 
-// wait waits for the end of a job and returns a failure with the exit status of
+// Wait waits for the end of a job and returns a failure with the exit status of
 // qsub -sync.
-func wait(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, terse bool) error {
+func Wait(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, terse bool) error {
 	signals := make(chan os.Signal, 1)
 	client.Heed(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
