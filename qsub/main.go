@@ -11,6 +11,7 @@ import (
 	"paddock/qsub/internal/account"
 	"paddock/qsub/internal/admin"
 	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/show"
 	"paddock/qsub/internal/watch"
 )
 
@@ -19,7 +20,7 @@ var version = "0.1.0-dev"
 
 var program = command.Program{
 	Version: version,
-	Tables:  []command.Table{submitCommands, showCommands, watch.Commands, account.Commands, admin.Commands},
+	Tables:  []command.Table{submitCommands, show.Commands, watch.Commands, account.Commands, admin.Commands},
 }
 
 func main() {

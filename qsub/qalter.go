@@ -12,6 +12,7 @@ import (
 	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/show"
 )
 
 // exitTask is the exit status of qalter and qresub when they are asked for
@@ -218,7 +219,7 @@ func showAltered(ctx context.Context, inv *command.Invocation, r *api.AlterReque
 		for _, c := range r.Context {
 			d.Request.Context = api.ChangeContext(d.Request.Context, c)
 		}
-		writeDetail(inv.Out, d, true)
+		show.Job(inv.Out, d, true)
 	}
 	var lines []api.Line
 	for _, word := range reply.Missing {

@@ -18,6 +18,7 @@ import (
 	"paddock/qrsh/wire"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/show"
 )
 
 // exitConnection is qrsh's exit status when not the command failed but the
@@ -52,7 +53,7 @@ func qrsh(ctx context.Context, inv *command.Invocation, args []string) error {
 		return err
 	}
 	if j.verify {
-		writeDetail(inv.Out, &api.Detail{Request: j.req}, true)
+		show.Job(inv.Out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
 	c := interactiveClient(inv, j)

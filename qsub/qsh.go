@@ -10,6 +10,7 @@ import (
 	"paddock/qrsh/client"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/show"
 )
 
 // nameWindow is the name of jobs of qsh, as Grid Engine has it.
@@ -43,7 +44,7 @@ func qsh(ctx context.Context, inv *command.Invocation, args []string) error {
 		j.req.Env = append(j.req.Env, "XAUTHORITY="+value) // without it nobody may open the window
 	}
 	if j.verify {
-		writeDetail(inv.Out, &api.Detail{Request: j.req}, true)
+		show.Job(inv.Out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
 	// From before the job is there, so that no signal leaves it behind.

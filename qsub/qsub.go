@@ -14,6 +14,7 @@ import (
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/directive"
 	"paddock/qsub/internal/option"
+	"paddock/qsub/internal/show"
 	"paddock/qsub/internal/watch"
 )
 
@@ -108,7 +109,7 @@ func readScript(inv *command.Invocation, operands []string) (name string, script
 // submit sends the job and says what became of it.
 func submitJob(ctx context.Context, inv *command.Invocation, j *job) error {
 	if j.verify {
-		writeDetail(inv.Out, &api.Detail{Request: j.req}, false)
+		show.Job(inv.Out, &api.Detail{Request: j.req}, false)
 		return nil
 	}
 	if j.req.Now {

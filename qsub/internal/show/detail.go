@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"bufio"
@@ -25,10 +25,10 @@ var originKeys = []struct{ variable, key string }{
 	{"SGE_O_HOST=", "sge_o_host"},
 }
 
-// writeDetail prints all about a job in the lines of Grid Engine's qstat -j and
+// Job prints all about a job in the lines of Grid Engine's qstat -j and
 // their order; without a number it is one that was not submitted, as -verify
 // shows it. Cores says whether bindings are shown.
-func writeDetail(b *bufio.Writer, d *api.Detail, cores bool) {
+func Job(b *bufio.Writer, d *api.Detail, cores bool) {
 	r := &d.Request
 	draft := d.Job == 0
 	say := func(key, value string) { fmt.Fprintf(b, "%-28s%s\n", key+":", api.Visible(value)) }

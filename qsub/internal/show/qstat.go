@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"context"
@@ -503,7 +503,7 @@ func showDetail(ctx context.Context, inv *command.Invocation, v *view) error {
 		}
 	} else {
 		for i := range reply.Jobs {
-			writeDetail(inv.Out, &reply.Jobs[i], !v.hideCores)
+			Job(inv.Out, &reply.Jobs[i], !v.hideCores)
 		}
 	}
 	if len(reply.Missing) > 0 {
