@@ -12,6 +12,7 @@ import (
 	"paddock/qsub/internal/admin"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/show"
+	"paddock/qsub/internal/submit"
 	"paddock/qsub/internal/watch"
 )
 
@@ -20,7 +21,7 @@ var version = "0.1.0-dev"
 
 var program = command.Program{
 	Version: version,
-	Tables:  []command.Table{submitCommands, show.Commands, watch.Commands, account.Commands, admin.Commands},
+	Tables:  []command.Table{submit.Commands, show.Commands, watch.Commands, account.Commands, admin.Commands},
 }
 
 func main() {
