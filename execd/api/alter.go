@@ -38,6 +38,8 @@ const (
 	FieldName           Field = "-N"
 	FieldHoldJobs       Field = "-hold_jid"
 	FieldHoldArray      Field = "-hold_jid_ad"
+	FieldHoldOK         Field = "-hold_jid_ok"
+	FieldHoldArrayOK    Field = "-hold_jid_ad_ok"
 	FieldNotify         Field = "-notify"
 	FieldStdout         Field = "-o"
 	FieldPE             Field = "-pe"
@@ -83,6 +85,8 @@ var Alterables = []Alterable{
 	{FieldName, "job name", func(to, from *SubmitRequest) { to.Name = from.Name }},
 	{FieldHoldJobs, "job id hold list", func(to, from *SubmitRequest) { to.HoldJobs = from.HoldJobs }},
 	{FieldHoldArray, "job id hold array list", func(to, from *SubmitRequest) { to.HoldArray = from.HoldArray }},
+	{FieldHoldOK, "job id success hold list", func(to, from *SubmitRequest) { to.HoldOK = from.HoldOK }},
+	{FieldHoldArrayOK, "job id success hold array list", func(to, from *SubmitRequest) { to.HoldArrayOK = from.HoldArrayOK }},
 	{FieldNotify, "notify behaviour", func(to, from *SubmitRequest) { to.Notify = from.Notify }},
 	{FieldStdout, "stdout path list", func(to, from *SubmitRequest) { to.Stdout = from.Stdout }},
 	{FieldPE, "parallel environment", func(to, from *SubmitRequest) { to.PE, to.Slots = from.PE, from.Slots }},

@@ -54,7 +54,7 @@ _paddock() {
   qalter:-@|qalter:-e|qalter:-i|qalter:-o|qalter:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qalter:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
   qalter:-a|qalter:-ac|qalter:-attr|qalter:-A|qalter:-binding|qalter:-ckpt|qalter:-dc|qalter:-l|qalter:-M|qalter:-N|qalter:-p|qalter:-P|qalter:-sc|qalter:-t|qalter:-tc|qalter:-u) return ;;
-  qalter:-hold_jid|qalter:-hold_jid_ad) words=" $(_paddock_jobs)" ;;
+  qalter:-hold_jid|qalter:-hold_jid_ad|qalter:-hold_jid_ok|qalter:-hold_jid_ad_ok) words=" $(_paddock_jobs)" ;;
   qalter:-pe) words=" $(_paddock_pes)" ;;
   qalter:-masterq|qalter:-q) words=" $(_paddock_queues)" ;;
   qalter:-m) words='b e a s n' ;;
@@ -112,7 +112,7 @@ _paddock() {
   qselect:-*) words='-help -json -l -pe -q -qs -U -version' ;;
   qconf:-*) words='-aattr -Aattr -ace -Ace -ackpt -Ackpt -ae -Ae -ah -ahgrp -Ahgrp -am -ao -ap -Ap -aprj -Aprj -aq -Aq -as -Au -au -clearusage -dattr -Dattr -dcal -dce -dckpt -de -dhgrp -dm -do -dp -dprj -dq -drqs -dry -dstree -du -dul -duser -help -json -mattr -Mattr -mc -Mc -mce -Mce -mckpt -Mckpt -mconf -Mconf -me -Me -mhgrp -Mhgrp -mp -Mp -mprj -Mprj -mq -Mq -msconf -Msconf -mu -Mu -purge -rattr -Rattr -reload -rsstnode -sc -scal -scall -sce -scel -sckpt -sckptl -sconf -sconfl -se -sel -sh -shgrp -shgrp_resolved -shgrp_tree -shgrpl -sknobs -sm -so -sobjl -sp -spl -sprj -sprjl -sq -sql -srqs -srqsl -ss -ssconf -sss -sst -sstnode -sstree -su -sul -suser -suserl -version' ;;
   qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -l -m -o -P -pe -q -slots -t -u -version' ;;
-  qalter:-*) words='-@ -a -ac -attr -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -i -j -json -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
+  qalter:-*) words='-@ -a -ac -attr -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -json -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
   qrsh:-*) words='-@ -ac -attr -A -b -binding -clear -cwd -dc -e -escape -hard -help -inherit -into -l -listen -lost -m -M -masterq -N -noshell -nostdin -notify -now -o -p -P -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
   qlogin:-*) words='-@ -ac -attr -A -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
   qsh:-*) words='-@ -ac -attr -A -binding -clear -cwd -dc -display -e -hard -help -l -m -M -masterq -N -notify -now -o -p -P -pe -q -R -S -sc -soft -v -V -verbose -verify -version -w -wd' ;;

@@ -50,7 +50,7 @@ func run(t *testing.T, b *Book) {
 func startedTasks(t *testing.T, store *job.Store, n int) []*job.Task {
 	t.Helper()
 	owner := &user.User{Name: "alice", UID: os.Getuid(), Group: "users"}
-	j, err := store.Submit(owner, owner.GID, &api.SubmitRequest{
+	j, _, err := store.Submit(owner, owner.GID, &api.SubmitRequest{
 		Name: "a", Binary: true, Command: "true", Tasks: api.Tasks{First: 1, Last: n, Step: 1},
 	}, job.Limits{}, time.Now())
 	if err != nil {

@@ -44,7 +44,7 @@ func newBed(t *testing.T) *bed {
 	}
 	var first *job.Job
 	for range 3 {
-		j, err := store.Submit(owner, owner.GID, &api.SubmitRequest{Name: "j", Command: "j", Script: []byte("true\n")}, job.Limits{}, time.Now())
+		j, _, err := store.Submit(owner, owner.GID, &api.SubmitRequest{Name: "j", Command: "j", Script: []byte("true\n")}, job.Limits{}, time.Now())
 		b.must(err)
 		if first == nil {
 			first = j

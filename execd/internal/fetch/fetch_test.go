@@ -829,7 +829,7 @@ func TestRecordFails(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
 		b.o.Limits = func() job.Limits { return job.Limits{UserJobs: 1} }
-		if _, err := b.o.Store.Submit(users["me"], 100, mustRequest(), job.Limits{}, time.Now()); err != nil {
+		if _, _, err := b.o.Store.Submit(users["me"], 100, mustRequest(), job.Limits{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		stop := b.start()

@@ -503,7 +503,7 @@ var errStops = errors.New("execd stops")
 func (w *worker) record(c *claim, owner *user.User, id string) (err error) {
 	l := w.layer
 	c.request.Work = work(c, id)
-	c.job, err = l.o.Store.Submit(owner, owner.GID, c.request, l.o.Limits(), time.Now())
+	c.job, _, err = l.o.Store.Submit(owner, owner.GID, c.request, l.o.Limits(), time.Now())
 	return err
 }
 

@@ -21,9 +21,7 @@ import (
 type change struct {
 	Fields []api.Field        `json:"fields,omitempty"`
 	To     *api.SubmitRequest `json:"to,omitempty"` // has the new values of the fields
-	// WaitsFor and WaitsForTasks are as in the header, of their fields.
-	WaitsFor      []int `json:"waits_for,omitempty"`
-	WaitsForTasks []int `json:"waits_for_tasks,omitempty"`
+	links                     // as in the header, those of the fields
 	// Hold and Release are the holds that are set and taken away of the tasks
 	// of the line: letters of u, o, s.
 	Hold    string `json:"hold,omitempty"`
@@ -82,12 +80,7 @@ func present(data []byte) (*header, error) {
 			return nil, fmt.Errorf("line %d: %v", n, err)
 		}
 		l.Change.apply(&h.Request)
-		if slices.Contains(l.Change.Fields, api.FieldHoldJobs) {
-			h.WaitsFor = l.Change.WaitsFor
-		}
-		if slices.Contains(l.Change.Fields, api.FieldHoldArray) {
-			h.WaitsForTasks = l.Change.WaitsForTasks
-		}
+		h.links.alter(l.Change.Fields, &l.Change.links)
 	}
 }
 
@@ -110,13 +103,12 @@ func (j *Job) alter(l *line) error {
 	c.apply(&r)
 	k := keptOf(&r)
 	j.terms.Store(termsOf(&k))
-	if slices.Contains(c.Fields, api.FieldHoldJobs) {
-		j.waitFor(c.WaitsFor)
-		j.waitForSuccess()
-	}
-	if slices.Contains(c.Fields, api.FieldHoldArray) {
-		j.waitsForTasks = c.WaitsForTasks
-		j.waitForSuccess()
+	if relinks(c.Fields) {
+		l := *j.links
+		l.alter(c.Fields, &c.links)
+		if err := j.waitFor(l); err != nil {
+			return err
+		}
 	}
 	j.alterations++
 	j.stale, j.request = true, nil
@@ -258,7 +250,7 @@ func (a *alteration) allowed(name string, found []*Job, meant bool) []*Job {
 
 // job alters one job. What is refused is told in a line.
 func (a *alteration) job(j *Job, tasks api.Tasks) ([]api.Line, error) {
-	if slices.Contains(a.req.Fields, api.FieldHoldJobs) || slices.Contains(a.req.Fields, api.FieldHoldArray) {
+	if relinks(a.req.Fields) {
 		// Two that are altered to wait for each other must not both pass.
 		a.predecessors.Lock()
 		defer a.predecessors.Unlock()
@@ -302,7 +294,7 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	if err := a.mayAlter(j, was, &to); err != nil {
 		return nil, false, err
 	}
-	waits, err := a.waits(j, c)
+	meant, err := a.waits(j, c)
 	if err != nil {
 		return nil, false, err
 	}
@@ -333,10 +325,18 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 		l.Tasks = set.format()
 	}
 	before := a.predecessorsOf(j)
+	var gone []dependency
 	err = a.commitIf(j, func() bool { return j.alterations == version }, durable, func() {
 		done = true
 		a.relink(j, before)
+		gone = a.endedMeanwhile(j, c.Success)
+		if relinks(c.Fields) {
+			a.changeVain(j)
+		}
 	}, l)
+	if err == nil {
+		err = a.outcome(j, gone)
+	}
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -352,7 +352,15 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	}
 	for _, al := range api.Alterables {
 		if slices.Contains(c.Fields, al.Field) {
-			a.tell(&m, j, al, &to, waits)
+			a.tell(&m, j, al, &to, meant)
+		}
+	}
+	if relinks(c.Fields) {
+		a.mu.Lock()
+		texts := a.inVain(j).texts
+		a.mu.Unlock()
+		for _, text := range texts {
+			m.say("%s", text)
 		}
 	}
 	return append(m.lines.all(), found...), true, nil
@@ -380,57 +388,35 @@ func (a *alteration) mayAlter(j *Job, was, to *api.SubmitRequest) error {
 	return nil
 }
 
-// waiting are the predecessors that an alteration gives a job, for people.
-type waiting struct{ blocking, exited []string }
-
 // waits works out the predecessors of an alteration.
-func (a *alteration) waits(j *Job, c *change) (map[api.Field]waiting, error) {
-	told := map[api.Field]waiting{}
-	var waitsForIt map[int]bool
-	for _, f := range []struct {
-		field api.Field
-		words []string
-		to    *[]int
-	}{{api.FieldHoldJobs, a.req.To.HoldJobs, &c.WaitsFor}, {api.FieldHoldArray, a.req.To.HoldArray, &c.WaitsForTasks}} {
-		if !slices.Contains(c.Fields, f.field) {
-			continue
-		}
-		if waitsForIt == nil {
-			waitsForIt = a.allFollowers(j)
-		}
-		var w waiting
-		has := map[int]bool{}
-		q := a.search(context.Background(), ownOrNumber(Caller{UID: j.UID}))
-		for _, word := range f.words {
-			found, _, _ := q.find(word, api.Tasks{})
-			if _, err := strconv.Atoi(word); err == nil && len(found) == 0 {
-				w.exited = append(w.exited, word)
-			}
-			for _, other := range found {
-				number := other.Number
-				switch {
-				case number == j.Number:
-					return nil, api.Errorf(api.CodeRejected, "denied: job %q may not be its own jobnet predecessor", word)
-				case waitsForIt[number]:
-					return nil, api.Errorf(api.CodeRejected, "job %d dependency change would generate a dependency cycle with job %d", j.Number, number)
-				case !has[number]:
-					has[number] = true
-					*f.to = append(*f.to, number)
-					w.blocking = append(w.blocking, strconv.Itoa(number))
-				}
-			}
-		}
-		told[f.field] = w
+func (a *alteration) waits(j *Job, c *change) ([]meaning, error) {
+	if !relinks(c.Fields) {
+		return nil, nil
 	}
-	if !j.Tasks.IsArray() && slices.Contains(c.Fields, api.FieldHoldArray) {
-		return nil, ErrNoArray
+	meant, waitsForIt := a.meanings(&a.req.To, c.Fields, j.UID), a.allFollowers(j)
+	for _, m := range meant {
+		for i, other := range m.jobs {
+			switch {
+			case other == j:
+				return nil, api.Errorf(api.CodeRejected, "denied: job %q may not be its own jobnet predecessor", m.words[i])
+			case waitsForIt[other.Number]:
+				return nil, api.Errorf(api.CodeRejected, "job %d dependency change would generate a dependency cycle with job %d", j.Number, other.Number)
+			}
+		}
+		if !j.Tasks.IsArray() && (m.field == api.FieldHoldArray || m.field == api.FieldHoldArrayOK) {
+			return nil, ErrNoArray
+		}
+	}
+	var err error
+	if c.links, err = a.links(j, meant); err != nil {
+		return nil, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.mayWait(j.Owner, j.UID, len(c.WaitsFor)+len(c.WaitsForTasks)); err != nil {
+	if err := a.mayWait(j.Owner, j.UID, c.links.count()); err != nil {
 		return nil, err
 	}
-	return told, a.checkArrays(j.Tasks, c.WaitsForTasks)
+	return meant, a.checkArrays(j.Tasks, c.links.arrays())
 }
 
 // allFollowers returns the jobs that wait for one, through whatever others.
@@ -506,7 +492,7 @@ func (a *alteration) holds(j *Job, tasks api.Tasks, c *change) (set, changed Tas
 }
 
 // tell says what was altered, in Grid Engine's words.
-func (a *alteration) tell(m *modification, j *Job, al api.Alterable, to *api.SubmitRequest, waits map[api.Field]waiting) {
+func (a *alteration) tell(m *modification, j *Job, al api.Alterable, to *api.SubmitRequest, meant []meaning) {
 	switch {
 	case al.Field == api.FieldPriority:
 		m.say("%s@%s sets scheduling priority of job %d to %d", a.caller.Name, a.hooks.Host, j.Number, to.Priority)
@@ -516,15 +502,20 @@ func (a *alteration) tell(m *modification, j *Job, al api.Alterable, to *api.Sub
 	switch al.Field {
 	case api.FieldPE:
 		m.say("modified slot range of job %d", j.Number)
-	case api.FieldHoldJobs, api.FieldHoldArray:
-		list := func(words []string) string {
-			if len(words) == 0 {
-				return "NONE"
-			}
-			return strings.Join(words, ",")
+	default:
+		i := slices.IndexFunc(meant, func(m meaning) bool { return m.field == al.Field })
+		if i < 0 {
+			return
 		}
-		m.say("   blocking jobs: %s", list(waits[al.Field].blocking))
-		m.say("   exited jobs:   %s", list(waits[al.Field].exited))
+		blocking, exited := "NONE", "NONE"
+		if len(meant[i].jobs) > 0 {
+			blocking = strings.Join(strings.Fields(strings.Trim(fmt.Sprint(meant[i].numbers()), "[]")), ",")
+		}
+		if len(meant[i].over) > 0 {
+			exited = strings.Join(meant[i].over, ",")
+		}
+		m.say("   blocking jobs: %s", blocking)
+		m.say("   exited jobs:   %s", exited)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 	s, _ := openStore(t, newRoot(t))
 	submitArray(t, s, 5)
 	bob := &user.User{Name: "bob", UID: 1002}
-	if _, err := s.Submit(bob, 1, &api.SubmitRequest{Name: "b", Binary: true, Command: "true"}, Limits{}, time.Now()); err != nil {
+	if _, _, err := s.Submit(bob, 1, &api.SubmitRequest{Name: "b", Binary: true, Command: "true"}, Limits{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	startTask(t, s, s.Get(1))

@@ -1,10 +1,8 @@
 package job
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -93,7 +91,7 @@ func (s *Store) free(j *Job) Tasks {
 		if p := s.jobs[number]; p != nil {
 			unfinished := p.unfinished()
 			holdFollowers(&unfinished, &set)
-			if slices.Contains(j.success, dependency{number, true}) {
+			if slices.Contains(j.links.Success, dependency{number, true}) {
 				holdFollowers(&p.failed, &set)
 			}
 		}
@@ -146,38 +144,6 @@ func (s *Store) Running(j *Job) int {
 	return j.started
 }
 
-// resolve finds the jobs that a new one has to wait for: those of the same
-// owner that are not over, and those that a number names.
-func (s *Store) resolve(words []string, uid int) []int {
-	q := s.search(context.Background(), ownOrNumber(Caller{UID: uid}))
-	var numbers []int
-	for _, word := range words {
-		found, _, _ := q.find(word, api.Tasks{})
-		for _, j := range found {
-			numbers = append(numbers, j.Number)
-		}
-	}
-	slices.Sort(numbers)
-	return slices.Compact(numbers)
-}
-
-// Unmatched returns the words of -hold_jid and -hold_jid_ad that mean no job: names
-// of none that is not over, and numbers that were never given out.
-func (s *Store) Unmatched(req *api.SubmitRequest, uid int) []string {
-	var none []string
-	q := s.search(context.Background(), ownOrNumber(Caller{UID: uid}))
-	for _, word := range slices.Concat(req.HoldJobs, req.HoldArray) {
-		number, err := strconv.Atoi(word)
-		if err == nil && number > 0 && number <= s.Last() {
-			continue
-		}
-		if _, meant, _ := q.find(word, api.Tasks{}); !meant {
-			none = append(none, word)
-		}
-	}
-	return none
-}
-
 // ErrNoArray refuses -hold_jid_ad of and on jobs that are no arrays.
 var ErrNoArray = api.Errorf(api.CodeRejected, `Can only specify "-hold_jid_ad" option with an array job (using "-t" option)`)
 
@@ -198,27 +164,6 @@ func (s *Store) checkArrays(b api.Tasks, waitsForTasks []int) error {
 		}
 	}
 	return nil
-}
-
-// link enters a job with those it waits for, so that their ends are told to
-// it; those that are over meanwhile are not waited for. The Store's mutex is
-// held.
-func (s *Store) link(j *Job) {
-	for number := range j.waitsFor {
-		if s.jobs[number] == nil {
-			delete(j.waitsFor, number)
-		}
-	}
-	for number := range j.waitsFor {
-		s.followers[number] = append(s.followers[number], j)
-		s.waits[j.UID]++
-	}
-	for _, number := range j.waitsForTasks {
-		if s.jobs[number] != nil {
-			s.followers[number] = append(s.followers[number], j)
-			s.waits[j.UID]++
-		}
-	}
 }
 
 // maxWaits bounds how often the jobs of a user wait for another: n jobs that wait for
@@ -252,8 +197,8 @@ func (s *Store) unlink(j *Job) {
 		s.waitsLess(f, 1)
 		delete(f.waitsFor, j.Number)
 		for _, u := range f.unmetBy(j) {
-			_ = f.doom(u) // the tasks are its own
-			j.dooms = append(j.dooms, doomed{f, u})
+			_ = f.doom(&u) // the tasks are its own
+			j.dooms = append(j.dooms, doomed{f, &u})
 			vain = append(vain, f)
 		}
 	}

@@ -22,7 +22,7 @@ func submit(t *testing.T, s *Store, r api.SubmitRequest) *Job {
 	if r.Name == "" {
 		r.Name = "j"
 	}
-	j, err := s.Submit(alice, alice.GID, &r, Limits{}, time.Now())
+	j, _, err := s.Submit(alice, alice.GID, &r, Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestArrayPredecessors(t *testing.T) {
 			live(t, s, first, FateDone)
 		}
 	}
-	_, err := s.Submit(alice, alice.GID, &api.SubmitRequest{
+	_, _, err := s.Submit(alice, alice.GID, &api.SubmitRequest{
 		Name: "j", Binary: true, Command: "true", HoldArray: []string{"2"}, Tasks: api.Tasks{First: 1, Last: 5, Step: 1},
 	}, Limits{}, time.Now())
 	if err == nil || !strings.Contains(err.Error(), "must have the same range of sub-tasks") {
@@ -385,10 +385,10 @@ func TestWaitsAreBounded(t *testing.T) {
 
 	s.waits[alice.UID] = maxWaits - 1
 	one := &api.SubmitRequest{Name: "x", Binary: true, Command: "true", HoldJobs: []string{"then"}}
-	if _, err := s.Submit(alice, alice.GID, one, Limits{}, time.Now()); err != nil {
+	if _, _, err := s.Submit(alice, alice.GID, one, Limits{}, time.Now()); err != nil {
 		t.Errorf("as many as may be: %v", err)
 	}
-	_, err := s.Submit(alice, alice.GID, one, Limits{}, time.Now())
+	_, _, err := s.Submit(alice, alice.GID, one, Limits{}, time.Now())
 	want := "job rejected: it waits for 1 jobs, those of user alice wait for 500000 others already, and at most 500000 are possible"
 	if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeLimit || e.Text != want {
 		t.Errorf("one more: %v; want %q", err, want)
@@ -397,7 +397,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		t.Errorf("altered to wait for more: %q", got)
 	}
 	free := &api.SubmitRequest{Name: "x", Binary: true, Command: "true"}
-	if _, err := s.Submit(alice, alice.GID, free, Limits{}, time.Now()); err != nil {
+	if _, _, err := s.Submit(alice, alice.GID, free, Limits{}, time.Now()); err != nil {
 		t.Errorf("one that waits for none: %v", err)
 	}
 }

@@ -56,7 +56,7 @@ func TestListMore(t *testing.T) {
 		SoftQueues: []string{"b.q"}, MasterQueues: []string{"c.q"}, PE: "mpi*", Slots: []api.Slots{{Min: 2, Max: 4, Step: 1}},
 		HoldJobs: []string{"a", "99"}, HoldArray: nil,
 	}
-	rich, err := s.Submit(alice, alice.GID, &request, Limits{}, at)
+	rich, _, err := s.Submit(alice, alice.GID, &request, Limits{}, at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,14 +42,18 @@ type headerOf[R any] struct {
 	SubmitGID int       `json:"submit_gid"`       // of the process that submitted it
 	Submitted time.Time `json:"submitted"`
 	Request   R         `json:"request"`
-	// WaitsFor and WaitsForTasks are the jobs that -hold_jid and -hold_jid_ad
-	// meant when the job was submitted.
-	WaitsFor      []int `json:"waits_for,omitempty"`
-	WaitsForTasks []int `json:"waits_for_tasks,omitempty"`
-	// Success are those jobs, of -hold_jid_ok and -hold_jid_ad_ok, that must succeed;
-	// they are not in WaitsFor and WaitsForTasks.
+	links
+}
+
+// links are the jobs that another waits for: what its words meant when it was submitted,
+// or altered.
+type links struct {
+	WaitsFor      []int `json:"waits_for,omitempty"`       // of -hold_jid
+	WaitsForTasks []int `json:"waits_for_tasks,omitempty"` // of -hold_jid_ad
+	// Success are those of -hold_jid_ok and -hold_jid_ad_ok, which need not be in the
+	// other two.
 	Success []dependency `json:"success,omitempty"`
-	// Unmet are those of them that had failed before the job was submitted.
+	// Unmet are those of Success that had failed before.
 	Unmet []unmet `json:"unmet,omitempty"`
 }
 
@@ -88,9 +92,8 @@ type Predecessors struct {
 func digestOf(h *header) *digest {
 	return &digest{
 		Format: h.Format, Job: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
-		SubmitGID: h.SubmitGID, Submitted: h.Submitted, WaitsFor: h.WaitsFor, WaitsForTasks: h.WaitsForTasks,
-		Success: h.Success, Unmet: h.Unmet,
-		Request: keptOf(&h.Request),
+		SubmitGID: h.SubmitGID, Submitted: h.Submitted,
+		Request: keptOf(&h.Request), links: h.links,
 	}
 }
 
@@ -599,8 +602,8 @@ type Job struct {
 	held          map[rune]Tasks // tasks that are not to be started, by the letter of the hold
 	waitsFor      map[int]bool   // the jobs of -hold_jid that are not over
 	waitsForTasks []int          // the jobs of -hold_jid_ad and -hold_jid_ad_ok
-	success       []dependency   // those of both that must succeed
-	unmet         []*unmet       // those of success that did not
+	links         *links         // what they came from, with no Unmet
+	unmet         []*unmet       // those of links.Success that did not succeed
 	dooms         []doomed       // of a job that is over: those that will never run, to be told
 	freed         []*Job         // of a job that is over: those that waited for it, to be told
 	request       *api.SubmitRequest
@@ -690,7 +693,7 @@ func newJob(h *digest) *Job {
 	j := &Job{
 		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
 		SubmitGID: h.SubmitGID, Submitted: h.Submitted, Tasks: r.Tasks, HasScript: !r.Binary, Interactive: r.Interactive != nil,
-		waitsForTasks: h.WaitsForTasks, failed: NoTasks(r.Tasks),
+		failed: NoTasks(r.Tasks),
 	}
 	if r.Only != "" {
 		only, _ := parseTasks(r.Only, r.Tasks) // it is checked
@@ -705,12 +708,7 @@ func newJob(h *digest) *Job {
 		all := j.all()
 		_ = j.hold(&all, r.Hold, true) // letters are checked at submission
 	}
-	j.waitFor(h.WaitsFor)
-	j.success = h.Success
-	j.waitForSuccess()
-	for i := range h.Unmet {
-		_ = j.doom(&h.Unmet[i]) // it is checked
-	}
+	_ = j.waitFor(h.links) // what is unmet is checked
 	return j
 }
 
@@ -728,17 +726,6 @@ func (j *Job) count() int {
 		return j.only.Len()
 	}
 	return j.Tasks.Count()
-}
-
-// waitFor has the job wait for the ends of these.
-func (j *Job) waitFor(numbers []int) {
-	j.waitsFor = nil
-	for _, number := range numbers {
-		if j.waitsFor == nil {
-			j.waitsFor = map[int]bool{}
-		}
-		j.waitsFor[number] = true
-	}
 }
 
 // activate enters a task that is not pending any more.

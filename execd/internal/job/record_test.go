@@ -152,7 +152,7 @@ func TestDecodeBad(t *testing.T) {
 func TestDigest(t *testing.T) {
 	h := &header{
 		Format: Format, Job: 7, Owner: "o", UID: 1, Group: "g", GID: 2, SubmitGID: 3, Groups: []string{"g", "h"},
-		Submitted: time.Unix(3, 4).UTC(), WaitsFor: []int{5}, WaitsForTasks: []int{6},
+		Submitted: time.Unix(3, 4).UTC(), links: links{WaitsFor: []int{5}, WaitsForTasks: []int{6}},
 		Request: api.SubmitRequest{
 			Name: "n\xff", Account: "a", Binary: true, Rerun: api.RerunYes, Tasks: api.Tasks{First: 1, Last: 9, Step: 2}, Only: "3,7",
 			MaxRun: 2, Priority: 3, Hold: "u", After: time.Unix(8, 0).UTC(), Mail: "be", Env: []string{"A=\xfe"},

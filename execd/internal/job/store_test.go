@@ -21,7 +21,7 @@ import (
 	"paddock/spool/spooltest"
 )
 
-func openStore(t *testing.T, root *spool.Root) (*Store, *strings.Builder) {
+func openStore(t testing.TB, root *spool.Root) (*Store, *strings.Builder) {
 	t.Helper()
 	var log strings.Builder
 	s, err := Open(root, false, slog.New(slog.NewTextHandler(&log, nil)))
@@ -31,7 +31,7 @@ func openStore(t *testing.T, root *spool.Root) (*Store, *strings.Builder) {
 	return s, &log
 }
 
-func newRoot(t *testing.T) *spool.Root {
+func newRoot(t testing.TB) *spool.Root {
 	t.Helper()
 	root, err := spool.OpenRoot(t.TempDir(), true)
 	if err != nil {
@@ -44,7 +44,7 @@ var alice = &user.User{Name: "alice", UID: 1001, Group: "users", GID: 100}
 
 func submitArray(t *testing.T, s *Store, n int) *Job {
 	t.Helper()
-	j, err := s.Submit(alice, alice.GID, &api.SubmitRequest{
+	j, _, err := s.Submit(alice, alice.GID, &api.SubmitRequest{
 		Name: "a", Script: []byte("true\n"), Tasks: api.Tasks{First: 1, Last: n, Step: 1}, Env: []string{"A=b"},
 	}, Limits{}, time.Now())
 	if err != nil {
@@ -251,7 +251,7 @@ func TestSubmitOnFullDisk(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "a", Script: []byte("true\n")}, Limits{}, time.Now())
+		_, _, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "a", Script: []byte("true\n")}, Limits{}, time.Now())
 		restore()
 		if step < n {
 			if n < 5 {
@@ -277,7 +277,7 @@ func TestDeleteTexts(t *testing.T) {
 	root := newRoot(t)
 	s, _ := openStore(t, root)
 	submitArray(t, s, 5)
-	single, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "my.job", Binary: true, Command: "true"}, Limits{}, time.Now())
+	single, _, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "my.job", Binary: true, Command: "true"}, Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestDeleteTexts(t *testing.T) {
 func TestCheckpointIsPassedOn(t *testing.T) {
 	root := newRoot(t)
 	s, _ := openStore(t, root)
-	j, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, Limits{}, time.Now())
+	j, _, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

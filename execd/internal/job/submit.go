@@ -19,58 +19,53 @@ import (
 type Limits struct{ Jobs, UserJobs int }
 
 // Submit accepts a job: when it returns, the job is on disk for good. gid is the
-// group of the process that submits.
-func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits Limits, now time.Time) (*Job, error) {
+// group of the process that submits. The warnings are about what it waits for.
+func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits Limits, now time.Time) (j *Job, warnings []string, err error) {
 	h := &header{
 		Format: Format, Owner: owner.Name, UID: owner.UID, Group: owner.Group, GID: owner.GID, Groups: owner.GroupNames,
 		SubmitGID: gid, Submitted: now, Request: *req,
-		WaitsFor: s.resolve(req.HoldJobs, owner.UID), WaitsForTasks: s.resolve(req.HoldArray, owner.UID),
 	}
-	if err := s.dependOn(h); err != nil {
-		return nil, err
+	h.Request.Script = nil
+	j = newJob(digestOf(h))
+	j.request = &h.Request
+	meant := s.meanings(req, linking, owner.UID)
+	if h.links, err = s.links(j, meant); err != nil {
+		return nil, nil, err
 	}
+	warnings = s.unmatched(meant)
+	_ = j.waitFor(h.links) // what is unmet is its own
 	s.mu.Lock()
 	if limits.Jobs > 0 && len(s.jobs) >= limits.Jobs {
 		s.mu.Unlock()
-		return nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per cluster", limits.Jobs)
+		return nil, nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per cluster", limits.Jobs)
 	}
 	if limits.UserJobs > 0 && s.byUser[owner.UID] >= limits.UserJobs {
 		s.mu.Unlock()
-		return nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, s.byUser[owner.UID])
+		return nil, nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, s.byUser[owner.UID])
 	}
-	if err := s.mayWait(owner.Name, owner.UID, len(h.WaitsFor)+len(h.WaitsForTasks)+len(h.Success)); err != nil {
+	if err := s.mayWait(owner.Name, owner.UID, h.links.count()); err != nil {
 		s.mu.Unlock()
-		return nil, err
+		return nil, nil, err
 	}
-	h.Job = s.next
-	arrays := slices.Clone(h.WaitsForTasks)
-	for _, d := range h.Success {
-		if d.ByTask {
-			arrays = append(arrays, d.Job)
-		}
-	}
-	if err := s.checkArrays(h.Request.Tasks, arrays); err != nil {
+	h.Job, j.Number = s.next, s.next
+	if err := s.checkArrays(h.Request.Tasks, h.links.arrays()); err != nil {
 		s.mu.Unlock()
-		return nil, err
+		return nil, nil, err
 	}
-	number := h.Job
 	s.next++
 	s.byUser[owner.UID]++
 	s.mu.Unlock()
-	h.Request.Script = nil
-	j := newJob(digestOf(h))
-	j.request = &h.Request
 	if err := s.writeNew(h, req.Script, owner); err != nil {
 		s.mu.Lock()
 		s.byUser[owner.UID]--
 		s.mu.Unlock()
-		return nil, err
+		return nil, nil, err
 	}
 	s.mu.Lock()
-	s.jobs[number] = j
+	s.jobs[j.Number] = j
 	s.remember(j)
 	s.link(j) // what it waits for may have ended meanwhile
-	gone := s.endedMeanwhile(j)
+	gone := s.endedMeanwhile(j, h.Success)
 	if s.onNotice != nil && len(j.request.Attributes) > 0 {
 		s.onNotice(j, j.request, Notice{Kind: NoticeSubmitted, Tasks: j.all()})
 		if held := j.heldWaiting(); held.Len() > 0 {
@@ -78,13 +73,14 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 		}
 	}
 	s.mu.Unlock()
-	if len(gone) > 0 {
-		if err := s.outcome(j, gone); err != nil {
-			return nil, err
-		}
+	if err := s.outcome(j, gone); err != nil {
+		return nil, nil, err
 	}
+	s.mu.Lock()
+	warnings = append(warnings, s.inVain(j).texts...)
+	s.mu.Unlock()
 	s.hint(j)
-	return j, nil
+	return j, warnings, nil
 }
 
 // maxFresh is how many new jobs keep their requests in memory until they start, so

@@ -2,7 +2,6 @@ package job
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,20 +28,6 @@ type doomed struct {
 	unmet *unmet
 }
 
-// waitForSuccess has the job wait for the ends of those that must succeed, too.
-func (j *Job) waitForSuccess() {
-	for _, d := range j.success {
-		switch {
-		case !d.ByTask && j.waitsFor == nil:
-			j.waitsFor = map[int]bool{d.Job: true}
-		case !d.ByTask:
-			j.waitsFor[d.Job] = true
-		case !slices.Contains(j.waitsForTasks, d.Job):
-			j.waitsForTasks = append(slices.Clone(j.waitsForTasks), d.Job)
-		}
-	}
-}
-
 // doom notes what the job waits for in vain, once.
 func (j *Job) doom(u *unmet) error {
 	if _, ok := parseTasks(u.Tasks, j.Tasks); !ok {
@@ -57,20 +42,29 @@ func (j *Job) doom(u *unmet) error {
 }
 
 // unmetBy returns what the job waits for in vain now that another is over.
-func (j *Job) unmetBy(p *Job) (list []*unmet) {
-	if p.failed.Len() == 0 {
-		return nil
-	}
+func (j *Job) unmetBy(p *Job) (list []unmet) {
 	for _, byTask := range []bool{false, true} {
 		d := dependency{p.Number, byTask}
-		if !slices.Contains(j.success, d) {
+		if !slices.Contains(j.links.Success, d) {
 			continue
 		}
-		if tasks := j.following(d, &p.failed); tasks.Len() > 0 {
-			list = append(list, &unmet{d, tasks.format(), p.failureText()})
+		if u := j.unmetOf(d, p); u != nil {
+			list = append(list, *u)
 		}
 	}
 	return list
+}
+
+// unmetOf returns what of a dependency is not met by a job that is over; nil: all is.
+func (j *Job) unmetOf(d dependency, p *Job) *unmet {
+	if p.failed.Len() == 0 {
+		return nil
+	}
+	tasks := j.following(d, &p.failed)
+	if tasks.Len() == 0 {
+		return nil
+	}
+	return &unmet{d, tasks.format(), p.failureText()}
 }
 
 // following returns the tasks that depend on these of another job.
@@ -92,69 +86,45 @@ func (j *Job) failureText() string {
 	return fmt.Sprintf("tasks %s of job %d failed, the first%s", j.failed.short(), j.Number, j.failure)
 }
 
-// dependOn puts into a header what the job depends on by -hold_jid_ok and
-// -hold_jid_ad_ok: jobs that are not over, and those of which it is known how they
-// ended. Of others it is an error: nobody may take them for successful.
-func (s *Store) dependOn(h *header) error {
-	for _, o := range []struct {
-		words  []string
-		byTask bool
-	}{{h.Request.HoldOK, false}, {h.Request.HoldArrayOK, true}} {
-		q := s.search(context.Background(), ownOrNumber(Caller{UID: h.UID}))
-		has := map[dependency]bool{}
-		for _, word := range o.words {
-			found, meant, _ := q.find(word, api.Tasks{})
-			var numbers []int
-			for _, j := range found {
-				numbers = append(numbers, j.Number)
-			}
-			if !meant {
-				number, err := strconv.Atoi(word)
-				if err != nil {
-					return api.Errorf(api.CodeRejected, "job rejected: there is no job %q that is not finished, whose success could be waited for", word)
-				}
-				numbers = []int{number}
-			}
-			for _, number := range numbers {
-				if d := (dependency{number, o.byTask}); !has[d] {
-					has[d] = true
-					h.Success = append(h.Success, d)
-				}
-			}
-		}
+// dependOn adds to links the jobs that words of -hold_jid_ok or -hold_jid_ad_ok mean:
+// those that are not over, and those of which it is known how they ended. Of others it is
+// an error: nobody may take them for successful.
+func (s *Store) dependOn(l *links, j *Job, m *meaning) error {
+	if len(m.none) > 0 {
+		return api.Errorf(api.CodeRejected, "job rejected: there is no job %q that is not finished, whose success could be waited for", m.none[0])
 	}
-	if len(h.Success) == 0 {
-		return nil
+	numbers := m.numbers()
+	for _, word := range m.over {
+		number, _ := strconv.Atoi(word) // it is one
+		numbers = append(numbers, number)
 	}
-	j := newJob(digestOf(h))
-	for _, d := range h.Success {
-		if s.Get(d.Job) != nil {
+	slices.Sort(numbers)
+	for _, number := range slices.Compact(numbers) {
+		d := dependency{number, m.field == api.FieldHoldArrayOK}
+		l.Success = append(l.Success, d)
+		if s.Get(number) != nil {
 			continue
 		}
-		p, err := s.Ended(d.Job)
-		if err != nil {
+		p, err := s.Ended(number)
+		switch {
+		case err != nil:
 			return err
-		}
-		if p == nil && s.Get(d.Job) == nil {
-			return api.Errorf(api.CodeRejected, "job rejected: it is not known how job %d has ended", d.Job)
-		}
-		if p == nil {
-			continue
-		}
-		for _, u := range j.unmetBy(p) {
-			if u.dependency == d {
-				h.Unmet = append(h.Unmet, *u)
+		case p != nil:
+			if u := j.unmetOf(d, p); u != nil {
+				l.Unmet = append(l.Unmet, *u)
 			}
+		case s.Get(number) == nil:
+			return api.Errorf(api.CodeRejected, "job rejected: it is not known how job %d has ended", number)
 		}
 	}
 	return nil
 }
 
-// endedMeanwhile tells of a job that was just submitted which of those that must succeed
-// ended meanwhile, before it was linked. The Store's mutex is held. They count as
+// endedMeanwhile tells of a job that was just submitted or altered which of those that must
+// succeed ended meanwhile, before it was linked. The Store's mutex is held. They count as
 // failed until outcome has looked.
-func (s *Store) endedMeanwhile(j *Job) (gone []dependency) {
-	for _, d := range j.success {
+func (s *Store) endedMeanwhile(j *Job, success []dependency) (gone []dependency) {
+	for _, d := range success {
 		if s.jobs[d.Job] != nil || slices.ContainsFunc(j.unmet, func(u *unmet) bool { return u.dependency == d }) {
 			continue
 		}
@@ -168,6 +138,9 @@ func (s *Store) endedMeanwhile(j *Job) (gone []dependency) {
 // outcome finds out how jobs ended that must succeed, and records it where they
 // did not.
 func (s *Store) outcome(j *Job, gone []dependency) error {
+	if len(gone) == 0 {
+		return nil
+	}
 	for _, d := range gone {
 		p, err := s.Ended(d.Job)
 		if err != nil || p == nil {
@@ -176,7 +149,7 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 		s.mu.Lock()
 		j.unmet = slices.DeleteFunc(j.unmet, func(u *unmet) bool { return u.dependency == d })
 		for _, u := range j.unmetBy(p) {
-			_ = j.doom(u)
+			_ = j.doom(&u)
 		}
 		s.changeVain(j)
 		s.mu.Unlock()
@@ -218,7 +191,7 @@ func (v *vain) add(tasks *Tasks, on, root string, of *Job) {
 // inVain returns what of a job never starts, because what must succeed for it has not, or
 // waits in vain itself. The Store's mutex is held.
 func (s *Store) inVain(j *Job) *vain {
-	if len(j.success) == 0 {
+	if len(j.links.Success) == 0 {
 		return &vain{tasks: NoTasks(j.Tasks)}
 	}
 	if s.vains == nil {
@@ -227,8 +200,8 @@ func (s *Store) inVain(j *Job) *vain {
 	// Chains may be long: what a job depends on is looked at before it, without recursion.
 	for next := []*Job{j}; len(next) > 0; {
 		at, n := next[len(next)-1], len(next)
-		for _, d := range at.success {
-			if p := s.jobs[d.Job]; s.vains[at] == nil && p != nil && len(p.success) > 0 && s.vains[p] == nil {
+		for _, d := range at.links.Success {
+			if p := s.jobs[d.Job]; s.vains[at] == nil && p != nil && len(p.links.Success) > 0 && s.vains[p] == nil {
 				next = append(next, p)
 			}
 		}
@@ -249,7 +222,7 @@ func (s *Store) lookInVain(j *Job) *vain {
 		tasks, _ := parseTasks(u.Tasks, j.Tasks) // doom has looked at it
 		v.add(&tasks, "", u.Why, j)
 	}
-	for _, d := range j.success {
+	for _, d := range j.links.Success {
 		p := s.vains[s.jobs[d.Job]]
 		if p == nil || p.root == "" {
 			continue
@@ -279,11 +252,4 @@ func (s *Store) changeVain(jobs ...*Job) {
 			jobs = append(jobs, s.followers[j.Number]...)
 		}
 	}
-}
-
-// Unmet says why a job, or tasks of it, will never run; nil: they may.
-func (s *Store) Unmet(j *Job) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.inVain(j).texts
 }

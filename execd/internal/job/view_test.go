@@ -18,7 +18,7 @@ func TestDetailTellsDependenciesApart(t *testing.T) {
 	request := api.SubmitRequest{
 		Name: "after", Script: []byte("true\n"), Tasks: api.Tasks{First: 1, Last: 2, Step: 1}, HoldJobs: word(first), HoldArray: word(other),
 	}
-	after, err := s.Submit(alice, alice.GID, &request, Limits{}, time.Unix(1000, 0))
+	after, _, err := s.Submit(alice, alice.GID, &request, Limits{}, time.Unix(1000, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

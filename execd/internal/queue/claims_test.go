@@ -43,7 +43,7 @@ func managedBench(t *testing.T, s *job.Store, slots int, policy string) *bench {
 // under submits a job that is to run under a claim.
 func under(t *testing.T, s *job.Store, g claim.Granted) *job.Job {
 	t.Helper()
-	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, 100, &api.SubmitRequest{
+	j, _, err := s.Submit(&user.User{Name: "alice", UID: 1}, 100, &api.SubmitRequest{
 		Name: "j", Binary: true, Command: "true", Work: &api.Work{Slot: api.SlotID(g.Slot.String()), Claim: g.ID.String(), Holder: "alice"},
 	}, job.Limits{}, time.Now())
 	if err != nil {
@@ -149,7 +149,7 @@ func TestStartOfSlots(t *testing.T) {
 	s := newStore(t)
 	b := managedBench(t, s, 1, `START = TARGET.Name == "good"`)
 	bad := submit(t, s, api.Tasks{}, 0)
-	if _, err := s.Submit(&user.User{Name: "alice", UID: 1}, 100, &api.SubmitRequest{Name: "good", Binary: true, Command: "true"}, job.Limits{}, time.Now()); err != nil {
+	if _, _, err := s.Submit(&user.User{Name: "alice", UID: 1}, 100, &api.SubmitRequest{Name: "good", Binary: true, Command: "true"}, job.Limits{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if name := b.next(t); name != "2.1" {

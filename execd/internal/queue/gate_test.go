@@ -71,7 +71,7 @@ func gatedQueue(tb testing.TB, jobs int, policy string) *Queue {
 	}
 	setPolicy(tb, q, policy)
 	for i := range jobs {
-		_, err := store.Submit(&user.User{Name: fmt.Sprintf("user%d", i%50), UID: 1 + i%50}, 100, &api.SubmitRequest{
+		_, _, err := store.Submit(&user.User{Name: fmt.Sprintf("user%d", i%50), UID: 1 + i%50}, 100, &api.SubmitRequest{
 			Name: "j", Binary: true, Command: "true", Hard: []api.Resource{{Name: "h_vmem", Value: fmt.Sprintf("%dM", 100+i%100)}},
 		}, job.Limits{}, time.Now())
 		if err != nil {

@@ -73,7 +73,7 @@ func sized(t *testing.T, s *job.Store, memory, slots int) *job.Job {
 	if slots > 1 {
 		r.PE, r.Slots = "smp", []api.Slots{{Min: slots, Max: slots, Step: 1}}
 	}
-	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, 1, r, job.Limits{}, time.Now())
+	j, _, err := s.Submit(&user.User{Name: "alice", UID: 1}, 1, r, job.Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func newStore(t *testing.T) *job.Store {
 
 func submit(t *testing.T, s *job.Store, tasks api.Tasks, maxRun int) *job.Job {
 	t.Helper()
-	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, 100, &api.SubmitRequest{
+	j, _, err := s.Submit(&user.User{Name: "alice", UID: 1}, 100, &api.SubmitRequest{
 		Name: "j", Binary: true, Command: "true", Tasks: tasks, MaxRun: maxRun,
 	}, job.Limits{}, time.Now())
 	if err != nil {
@@ -161,7 +161,7 @@ func TestStartedAgainBeforeGivenBack(t *testing.T) {
 	b.q.mu.Lock()
 	b.q.o.Cores = cores
 	b.q.mu.Unlock()
-	_, err := s.Submit(&user.User{Name: "alice", UID: 1}, 1, &api.SubmitRequest{Name: "j", Binary: true, Command: "true", Binding: "linear:1"}, job.Limits{}, time.Now())
+	_, _, err := s.Submit(&user.User{Name: "alice", UID: 1}, 1, &api.SubmitRequest{Name: "j", Binary: true, Command: "true", Binding: "linear:1"}, job.Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestStartedAgainBeforeGivenBack(t *testing.T) {
 // A job waits for a time of the day, not for a duration.
 func TestClockSet(t *testing.T) {
 	s := newStore(t)
-	j, err := s.Submit(&user.User{Name: "alice", UID: 1}, 1, &api.SubmitRequest{
+	j, _, err := s.Submit(&user.User{Name: "alice", UID: 1}, 1, &api.SubmitRequest{
 		Name: "j", Binary: true, Command: "true", After: time.Now().Add(time.Hour),
 	}, job.Limits{}, time.Now())
 	if err != nil {

@@ -236,7 +236,7 @@ func TestDetailHidesEnvironment(t *testing.T) {
 	req := good()
 	req.Env = []string{"SECRET=1"}
 	req.Work = &api.Work{Ad: "Env = \"SECRET=1\"\n", Identity: "i", Holder: "fetch"}
-	j, err := store.Submit(owner, owner.GID, &req, job.Limits{}, time.Now())
+	j, _, err := store.Submit(owner, owner.GID, &req, job.Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -55,12 +54,9 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	}
 	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
 	warnings := s.warnings(config, req)
-	for _, word := range s.Store.Unmatched(req, owner.UID) {
-		warnings = append(warnings, fmt.Sprintf("there is no job %q that is not finished; nothing is waited for", word))
-	}
 	place := s.Book.Now()
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
-	j, err := s.Store.Submit(owner, c.GID, req, limits, time.Now())
+	j, waits, err := s.Store.Submit(owner, c.GID, req, limits, time.Now())
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
@@ -70,9 +66,8 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		}
 		return api.SubmitReply{}, busy
 	}
-	warnings = append(warnings, s.Store.Unmet(j)...)
 	return api.SubmitReply{
-		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Only: req.Only, Lines: lines, Warnings: warnings,
+		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Only: req.Only, Lines: lines, Warnings: append(warnings, waits...),
 		Cursor: account.FormatCursor(place), Program: programOf(&config.Global, req),
 	}, nil
 }
@@ -175,7 +170,8 @@ func (s *Server) accept(c job.Caller, owner *user.User, gid int, req *api.Submit
 	}
 	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}
-	return s.Store.Submit(owner, gid, req, limits, time.Now())
+	j, _, err := s.Store.Submit(owner, gid, req, limits, time.Now())
+	return j, err
 }
 
 // checkTasks refuses what is no range of tasks.

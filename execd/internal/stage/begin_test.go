@@ -24,7 +24,7 @@ func TestGoneBeforeTheStart(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newScene(t, nil).r
-			j, err := r.Store.Submit(&user.User{Name: "alice"}, 100, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, job.Limits{}, time.Now())
+			j, _, err := r.Store.Submit(&user.User{Name: "alice"}, 100, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, job.Limits{}, time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}

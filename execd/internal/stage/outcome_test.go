@@ -30,7 +30,7 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 		t.Fatal(err)
 	}
 	req.Name, req.Binary, req.Command = "j", true, "true"
-	j, err := store.Submit(&user.User{Name: "alice", UID: 1001, Group: "users"}, 100, &req, job.Limits{}, time.Unix(1000, 0))
+	j, _, err := store.Submit(&user.User{Name: "alice", UID: 1001, Group: "users"}, 100, &req, job.Limits{}, time.Unix(1000, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

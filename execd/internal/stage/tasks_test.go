@@ -111,7 +111,7 @@ func TestTaskOfJobThatIsPrepared(t *testing.T) {
 func TestTaskOfJobThatIsTaken(t *testing.T) {
 	s := newScene(t, nil)
 	s.nothingStarts()
-	j, err := s.r.Store.Submit(&user.User{Name: "alice"}, 100, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, job.Limits{}, time.Now())
+	j, _, err := s.r.Store.Submit(&user.User{Name: "alice"}, 100, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, job.Limits{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ var alsoOf = []struct {
 	commands Command
 	names    string
 }{
-	{Qalter, `-@ -a -ac -ar -attr -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -i -j -js -jsv
-		-l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -tc -v -V -verify -w -wd`},
+	{Qalter, `-@ -a -ac -ar -attr -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -hold_jid_ad_ok
+		-hold_jid_ok -i -j -js -jsv -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -tc -v -V -verify -w -wd`},
 	{Qrsh | Qlogin | Qsh, `-@ -A -ac -ar -attr -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
 		-p -P -pe -q -R -S -sc -soft -v -V -verify -w -wd`},
 }
