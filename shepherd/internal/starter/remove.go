@@ -10,9 +10,10 @@ import (
 
 // RemoveContents removes everything in the directory path, but not the
 // directory itself, which is not the user's. It follows no link, not even in
-// path's last part, and stays on the directory's file system. It removes what it
-// can and returns the first error. Call it with the rights of the user only, or
-// for a directory that nobody but root can get to any more.
+// path's last part, and stays on the directory's mount. It removes what it can and
+// returns the first error. Call it with the rights of the user only, or as root for a
+// directory of root's into which nothing can be moved from outside: who still has
+// directories in it open is kept from adding to them.
 func RemoveContents(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -21,27 +22,36 @@ func RemoveContents(path string) error {
 	if err != nil {
 		return errors.New("cannot open " + strconv.Quote(path) + ": " + err.Error())
 	}
-	w := walk{fd: fd, path: []string{path}}
+	w := walk{fd: fd, path: []string{path}, root: unix.Geteuid() == 0}
 	defer func() { unix.Close(w.fd) }()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	here, err := look(fd)
+	if err != nil {
 		return errors.New("cannot look at " + strconv.Quote(path) + ": " + err.Error())
 	}
-	w.dev = st.Dev
-	w.up = []inode{{st.Dev, st.Ino}}
+	w.up = []inode{here}
 	w.all()
 	return w.err
 }
 
-type inode struct{ dev, ino uint64 }
+// inode is a directory, and the mount by which it was come to; 0: older than Linux
+// 5.8, which does not tell.
+type inode struct{ dev, ino, mount uint64 }
+
+func look(fd int) (inode, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	var more unix.Statx_t
+	_ = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &more)
+	return inode{st.Dev, st.Ino, more.Mnt_id}, err
+}
 
 // walk removes a tree with one descriptor however deep it is, since its depth
 // is its owner's to choose: it goes down by name and up by "..", and makes
 // sure that up is where it came from, in case somebody moves directories under
 // it.
 type walk struct {
-	fd   int // where we are
-	dev  uint64
+	fd   int      // where we are
+	root bool     // we have root's rights
 	path []string // names from the start to here, for messages
 	up   []inode  // what these are
 	// pending are the names still to be removed in each directory from the
@@ -105,8 +115,8 @@ func (w *walk) enter(name string) {
 		w.failed("open", name, err)
 		return
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && st.Dev != w.dev {
+	here, err := look(fd)
+	if start := w.up[0]; err == nil && (here.dev != start.dev || here.mount != start.mount) {
 		err = unix.EXDEV
 	}
 	if err != nil {
@@ -117,7 +127,7 @@ func (w *walk) enter(name string) {
 	unix.Close(w.fd)
 	w.fd = fd
 	w.path = append(w.path, name)
-	w.up = append(w.up, inode{st.Dev, st.Ino})
+	w.up = append(w.up, here)
 	w.pending = append(w.pending, w.list())
 }
 
@@ -151,8 +161,7 @@ func (w *walk) leave() bool {
 		w.failed("leave", "", err)
 		return false
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || (inode{st.Dev, st.Ino}) != want {
+	if here, err := look(fd); err != nil || here != want {
 		unix.Close(fd)
 		w.failed("leave", "", errors.New("it was moved meanwhile"))
 		return false
@@ -165,8 +174,12 @@ func (w *walk) leave() bool {
 	return true
 }
 
-// list returns the names here.
+// list returns the names here, to which nobody adds another if we are root.
 func (w *walk) list() []string {
+	if w.root {
+		_ = unix.Fchown(w.fd, 0, 0) // unless the file system has no owners
+		_ = unix.Fchmod(w.fd, 0o700)
+	}
 	var (
 		names []string
 		buf   = make([]byte, 32<<10)

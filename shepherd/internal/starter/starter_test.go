@@ -2,11 +2,13 @@ package starter
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -299,5 +301,71 @@ func TestRemoveStaysOnFileSystem(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(mnt, "kept")); err != nil {
 		t.Errorf("left the file system: %v", err)
+	}
+}
+
+// TestRemoveStaysOnMount leaves alone what another mount of the same file system shows.
+func TestRemoveStaysOnMount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it mounts a directory")
+	}
+	base := t.TempDir()
+	outside, mnt := filepath.Join(base, "outside"), filepath.Join(base, "top", "mnt")
+	for _, d := range []string{outside, mnt} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(outside, "kept"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(outside, mnt, "", unix.MS_BIND, ""); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	defer func() {
+		if err := unix.Unmount(mnt, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := RemoveContents(filepath.Join(base, "top")); err == nil {
+		t.Error("no error for what is mounted there")
+	}
+	if _, err := os.Stat(filepath.Join(outside, "kept")); err != nil {
+		t.Errorf("went into another mount: %v", err)
+	}
+}
+
+// TestRemoveFromWhoHasItOpen removes a directory of root's while somebody who has one
+// in it open goes on making files there.
+func TestRemoveFromWhoHasItOpen(t *testing.T) {
+	top := filepath.Join(newRig(t).base, "top")
+	his := filepath.Join(top, "his")
+	if err := os.MkdirAll(his, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(his, 54321, 54322); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "perl", "-e", `$| = 1; while (open(F, ">", $n++) and $n < 1e6) { print "many\n" if $n == 1000 }`)
+	cmd.Dir = his
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54322}}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveContents(top); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(top); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v; want the empty directory", left, err)
 	}
 }
