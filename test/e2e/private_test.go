@@ -1,12 +1,16 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/spool"
 	"paddock/test/harness"
@@ -137,6 +141,130 @@ cat /tmp/note /var/tmp/note >PUB/kept.$JOB_ID
 	}
 	if !f.has("job") {
 		t.Error("a link out of /tmp was followed")
+	}
+	if err := f.d.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPrivateTmpAttacked has the owner of a job with a /tmp of its own, and somebody
+// who helps him and has it open, move what is root's to where it would be removed.
+func TestPrivateTmpAttacked(t *testing.T) {
+	if second == nil {
+		t.Skip("needs root: it mounts")
+	}
+	base := away(t)
+	helper := accountUID() + 1
+	mkdir := func(path string, uid int, mode os.FileMode) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chown(path, uid, uid), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scratch, his := filepath.Join(base, "scratch"), filepath.Join(base, "his")
+	mkdir(scratch, 0, 0o777|os.ModeSticky)
+	mkdir(his, second.UID, 0o777)
+	// Directories of theirs, in which root has something.
+	with := func(name string, uid int) string {
+		dir := filepath.Join(his, name)
+		mkdir(dir, uid, 0o777)
+		mkdir(filepath.Join(dir, "roots"), 0, 0o700)
+		if err := os.WriteFile(filepath.Join(dir, "roots", "kept"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	moved := with("moved", second.UID)
+	f := makeFieldIn(t, base, true, "slots 2\ntmpdir "+scratch+"\n")
+	if err := os.WriteFile(filepath.Join(f.dir, "etc", "sge_conf"), []byte("execd_params PRIVATE_TMP=true\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.plan("")
+	f.script("job", "mkdir /tmp/own; echo $$ >PUB/pid.$JOB_ID\nwhile ! test -e PUB/go; do sleep 0.05; done\n")
+	f.start()
+	as := func(uid int, do func()) {
+		if err := harness.As(uid, uid, do); err != nil {
+			t.Error(err)
+		}
+	}
+	var gone, stays []string
+	var last *os.File
+	for _, uid := range []int{second.UID, helper} {
+		n := f.submit(filepath.Join(f.pub, "job"))
+		pid := "pid." + strconv.Itoa(n)
+		f.until("the job runs", func() bool { return f.has(pid) && strings.HasSuffix(f.read(pid), "\n") })
+		config, err := spool.OpenDir(f.active(n, "")).Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed, _ := config.Lookup(spool.KeyPrivateTmp)
+		tmpdir, _ := config.Lookup(spool.KeyTmpdir)
+		inside, err := os.Open("/proc/" + strings.TrimSpace(f.read(pid)) + "/root/tmp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer inside.Close()
+		last = inside
+		at, here := int(inside.Fd()), unix.AT_FDCWD
+		for _, uid := range []int{second.UID, helper} {
+			as(uid, func() {
+				for what, err := range map[string]error{
+					"move into it":           unix.Renameat2(here, moved, at, "moved", 0),
+					"exchange with its own":  unix.Renameat2(here, moved, at, "own", unix.RENAME_EXCHANGE),
+					"link into it":           unix.Linkat(here, f.pub+"/job", at, "job", 0),
+					"move into it by name":   unix.Renameat2(here, moved, here, closed+"/tmp/moved", 0),
+					"move what holds it":     unix.Renameat2(here, closed, here, scratch+"/other", 0),
+					"exchange what holds it": unix.Renameat2(here, moved, here, closed, unix.RENAME_EXCHANGE),
+				} {
+					if !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
+						t.Errorf("uid %d can %s: %v", uid, what, err)
+					}
+				}
+			})
+		}
+		// TMPDIR is the owner's: in its place comes a directory of his, or the helper's.
+		put := with(strconv.Itoa(n), uid)
+		as(second.UID, func() {
+			if err := unix.Renameat2(here, put, here, tmpdir, unix.RENAME_EXCHANGE); err != nil {
+				t.Error(err)
+			}
+		})
+		gone, stays = append(gone, closed), append(stays, tmpdir)
+	}
+	// The helper makes directories in one of his until he cannot any more.
+	many := make(chan struct{})
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		as(helper, func() {
+			err := unix.Mkdirat(int(last.Fd()), "helper", 0o700)
+			dir, err2 := unix.Openat(int(last.Fd()), "helper", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			if err := errors.Join(err, err2); err != nil {
+				t.Error(err)
+			}
+			defer unix.Close(dir)
+			for i := 0; err == nil && i < 1e6; i++ {
+				if i == 100 {
+					close(many)
+				}
+				err = unix.Mkdirat(dir, strconv.Itoa(i), 0o700)
+			}
+		})
+	})
+	<-many
+	if err := os.WriteFile(filepath.Join(f.pub, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.accounted(1, 1)
+	f.accounted(2, 1)
+	for _, path := range gone {
+		f.until(path+" is gone", func() bool { _, err := os.Lstat(path); return os.IsNotExist(err) })
+	}
+	busy.Wait()
+	for _, dir := range append(stays, moved) {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(dir, "roots", "kept"), &st); err != nil || st.Uid != 0 || st.Mode&0o777 != 0o600 {
+			t.Errorf("what is root's in %s: uid %d, mode %o, %v", dir, st.Uid, st.Mode, err)
+		}
 	}
 	if err := f.d.Stop(); err != nil {
 		t.Error(err)

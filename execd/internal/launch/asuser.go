@@ -54,13 +54,23 @@ func (l *Launcher) asUser(ctx context.Context, out io.Writer, uid, gid int, grou
 
 // asUserWith is asUser with a standard input; nil: nothing.
 func (l *Launcher) asUserWith(ctx context.Context, in io.Reader, out io.Writer, uid, gid int, groups string, args ...string) error {
+	return l.inTurn(ctx, uid, func(ctx context.Context) error { return l.as(ctx, in, out, uid, gid, groups, args...) })
+}
+
+// inTurn does what a user may hold up, when there is a place for him.
+func (l *Launcher) inTurn(ctx context.Context, uid int, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, asUserTimeout)
 	defer cancel()
 	done, err := l.turns.take(ctx, uid)
 	if err != nil {
-		return fmt.Errorf("cannot do anything as uid %d: %w", uid, err)
+		return fmt.Errorf("cannot do anything for uid %d: %w", uid, err)
 	}
 	defer done()
+	return do(ctx)
+}
+
+// as is asUserWith, whoever else has something done.
+func (l *Launcher) as(ctx context.Context, in io.Reader, out io.Writer, uid, gid int, groups string, args ...string) error {
 	starter := l.Starter()
 	cmd := starter.Command(ctx, uid, gid, groups, args...)
 	var stderr strings.Builder

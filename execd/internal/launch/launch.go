@@ -109,7 +109,7 @@ func (l *Launcher) Build(o *Order) (err error) {
 			err = errors.Join(err, l.Root.Remove(d))
 			l.abandon(o)
 			if o.closed != "" {
-				_ = l.removeClosed(o.closed)
+				_ = l.removeClosed(o.closed, o.Owner.UID)
 			}
 			err = errors.Join(err, l.Groups.Remove(o.group))
 		}

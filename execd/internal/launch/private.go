@@ -143,15 +143,19 @@ func (l *Launcher) removePrivateTmp(config *spool.Config) error {
 	if !ok || !filepath.IsAbs(path) {
 		return nil
 	}
-	if err := l.removeClosed(path); err != nil {
+	uid, err := config.Int(spool.KeyUID)
+	if err != nil {
+		return err
+	}
+	if err := l.removeClosed(path, uid); err != nil {
 		return fmt.Errorf("cannot remove private /tmp %s: %w", path, err)
 	}
 	return nil
 }
 
 // removeClosed removes a directory of root's that nobody else can enter, with what
-// users have put into it while it was mounted for their jobs.
-func (l *Launcher) removeClosed(path string) error {
+// its user has put into it while it was mounted for his job.
+func (l *Launcher) removeClosed(path string, uid int) error {
 	parent, err := l.openParent(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -165,9 +169,14 @@ func (l *Launcher) removeClosed(path string) error {
 		return err
 	}
 	dir.Close()
-	// Not as the owner, who cannot get there; and by the shepherd's hand, which
-	// follows nothing and is not stopped by depth.
-	if err := l.asUser(context.Background(), nil, 0, 0, "0", "-remove", path); err != nil {
+	// Not as the owner, who cannot get there, but in his turn, since how much there is
+	// to remove was his to choose; and by the shepherd's hand, which follows nothing
+	// and is not stopped by depth.
+	if err := l.aside(func() error {
+		return l.inTurn(context.Background(), uid, func(ctx context.Context) error {
+			return l.as(ctx, nil, nil, 0, 0, "0", "-remove", path)
+		})
+	}); err != nil {
 		return err
 	}
 	return unix.Rmdir(path)

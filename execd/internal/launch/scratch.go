@@ -410,7 +410,7 @@ func (l *Launcher) sweepTmpdirs(q *conf.Queue, used map[string]bool) error {
 			continue
 		}
 		if strings.Contains(name, l.privateSuffix()) {
-			if err := l.removeClosed(path); err != nil {
+			if err := l.removeClosed(path, 0); err != nil {
 				errs = append(errs, fmt.Errorf("cannot remove private /tmp %s: %w", path, err))
 			}
 			continue

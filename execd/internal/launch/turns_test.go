@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -63,5 +64,23 @@ func TestClearTmpdirIsAside(t *testing.T) {
 	dir := t.TempDir()
 	if err := l.clearTmpdir(dir, os.Getuid(), 0, "0"); err == nil || aside != 1 {
 		t.Errorf("clearTmpdir = %v, %d times aside; want the error of one", err, aside)
+	}
+	if os.Geteuid() != 0 {
+		return // where there is no private /tmp
+	}
+	closed := filepath.Join(dir, "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Nor does he wait for others whose private /tmp is removed as root as well.
+	for range atOnce {
+		done, err := l.turns.take(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+	}
+	if err := l.removeClosed(closed, 1001); err == nil || aside != 2 {
+		t.Errorf("removeClosed = %v, %d times aside; want the error of two", err, aside)
 	}
 }
