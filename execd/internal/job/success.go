@@ -113,8 +113,13 @@ func (s *Store) dependOn(l *links, j *Job, m *meaning) error {
 			if u := j.unmetOf(d, p); u != nil {
 				l.Unmet = append(l.Unmet, *u)
 			}
-		case s.Get(number) == nil:
-			return api.Errorf(api.CodeRejected, "job rejected: it is not known how job %d has ended", number)
+		case s.Get(number) != nil:
+		case number < 1 || number > s.Last():
+			return api.Errorf(api.CodeRejected, "job rejected: there is no job %d, whose success could be waited for", number)
+		default:
+			// Accounting would not do: of tasks that were deleted before they ran, and of how
+			// many there were, it knows nothing.
+			return api.Errorf(api.CodeRejected, "job rejected: job %d has ended and its record is not kept any more, so that nobody knows whether all of it succeeded; see qacct -j %d, and do not name it if it did", number, number)
 		}
 	}
 	return nil

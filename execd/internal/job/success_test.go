@@ -67,6 +67,39 @@ func TestVain(t *testing.T) {
 	}
 }
 
+// Of a job that has ended and is not kept nobody says that it succeeded or failed: who names
+// it is refused.
+func TestSuccessForgotten(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	s.KeepEnded(1)
+	for range 3 {
+		live(t, s, submit(t, s, api.SubmitRequest{}), FateDone)
+	}
+	submit(t, s, api.SubmitRequest{})
+	owner := Caller{UID: alice.UID, Name: "alice"}
+	for number, want := range map[string]string{
+		"1":  "job rejected: job 1 has ended and its record is not kept any more, so that nobody knows whether all of it succeeded; see qacct -j 1, and do not name it if it did",
+		"3":  "",
+		"99": "job rejected: there is no job 99, whose success could be waited for",
+		"-1": "job rejected: there is no job -1, whose success could be waited for",
+	} {
+		to := api.SubmitRequest{Name: "j", Binary: true, Command: "true", HoldOK: []string{number}}
+		if want == "" {
+			s.KeepEnded(100)
+			wantReady(t, s, submit(t, s, to), "1 from 1")
+			continue
+		}
+		if _, _, err := s.Submit(alice, alice.GID, &to, Limits{}, time.Now()); err == nil || err.Error() != want {
+			t.Errorf("submitted for the success of job %s: %v; want %q", number, err, want)
+		}
+		got := alter(t, s, owner, api.AlterRequest{Jobs: []string{"4"}, Fields: fields(api.FieldHoldOK), To: to})
+		if len(got) != 1 || got[0] != "! "+want {
+			t.Errorf("altered for the success of job %s: %q; want %q", number, got, want)
+		}
+	}
+	wantReady(t, s, s.Get(4), "1 from 1")
+}
+
 // Tasks that can run do, before their array is stuck.
 func TestVainTasks(t *testing.T) {
 	s, _ := openStore(t, newRoot(t))
