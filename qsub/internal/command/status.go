@@ -90,6 +90,7 @@ func (l *StatusLine) Hold() {
 	}
 }
 
+// Release shows the line again, after Hold.
 func (l *StatusLine) Release() {
 	if l == nil {
 		return

@@ -49,6 +49,7 @@ const (
 	Invert = "7"
 )
 
+// Colour returns text in a colour.
 func Colour(code, text string) string { return "\x1b[" + code + "m" + text + "\x1b[0m" }
 
 // StateColour returns the colour of a job's state; "": as the other text.

@@ -73,8 +73,10 @@ func (x *XML) Has(name, value string) {
 	}
 }
 
+// Number writes a whole number.
 func (x *XML) Number(name string, n int) { x.Text(name, strconv.Itoa(n)) }
 
+// Boolean writes true or false.
 func (x *XML) Boolean(name string, b bool) { x.Text(name, strconv.FormatBool(b)) }
 
 // Real writes a number with decimals.

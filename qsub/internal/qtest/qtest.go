@@ -43,6 +43,8 @@ func NewExecd(t testing.TB) *Execd {
 	return e
 }
 
+// Isolate gives the commands a directory and a home of their own, and no variables
+// that they could take for options.
 func Isolate(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,7 +89,7 @@ func (e *Execd) serve(w http.ResponseWriter, r *http.Request) {
 	e.mu.Unlock()
 	status, reply := answer(body.Bytes())
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(reply)
+	_ = json.NewEncoder(w).Encode(reply) // the test sees what came of it
 }
 
 // On sets what a verb does; nil: it is not there.
@@ -142,6 +144,7 @@ type Result struct {
 	Out, Err string
 }
 
+// Want compares what a command left with what it should have left.
 func Want(t *testing.T, want, got Result) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -149,6 +152,7 @@ func Want(t *testing.T, want, got Result) {
 	}
 }
 
+// Write writes a file.
 func Write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
