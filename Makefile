@@ -44,7 +44,7 @@ UNIT   = $$($(GO) list ./... | grep -v -e '/test/' -e '$(patsubst ./%,/%,$(PAREN
 
 # What the targets need beside Go, as COMMAND=PACKAGE; each installs what is its own.
 NEED_TEST     = perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny \
-	top=procps ip=iproute2
+	top=procps ip=iproute2 zsh=zsh fish=fish
 NEED_RACE     = gcc=gcc,libc6-dev
 NEED_MAN      = mandoc=mandoc
 NEED_INTEROP  = sge_execd=gridengine-master,gridengine-exec,gridengine-client,gridengine-common

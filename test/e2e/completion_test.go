@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,12 +11,62 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"paddock/test/harness"
 )
 
-// TestCompletion has bash complete command lines as it would at their end.
+// completers are the shells, each with what prints, for each of the lines $ASKED, "= "
+// with the line and then the words that it has for its end. $PADDOCK is the directory
+// of the completions.
+var completers = []struct{ shell, file, text string }{
+	{"bash", "ask.bash", `
+. "$PADDOCK/paddock.bash"
+while IFS= read -r line; do
+  echo "= $line"
+  COMPREPLY=() COMP_WORDS=($line)
+  [ "$line" = "${line% }" ] || COMP_WORDS+=("")
+  COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+  compopt() { :; }
+  _paddock
+  printf '%s\n' "${COMPREPLY[@]}"
+done <<<"$ASKED" >"$ANSWERS"
+`},
+	// It completes where somebody edits a line, and this file is read before the first.
+	{"zsh", ".zshrc", `
+fpath=($PADDOCK $fpath)
+autoload -Uz compinit && compinit -u -D
+compadd() {
+  local -a found
+  if (( ! ${@[(I)-[ADO]*]} )); then
+    builtin compadd -O found "$@"
+    print -rl -- $found >>$ANSWERS
+  fi
+  builtin compadd "$@"
+}
+zle-line-init() {
+  local line
+  for line in "${(f)ASKED}"; do
+    print -r -- "= $line" >>$ANSWERS
+    BUFFER=$line CURSOR=$#line
+    zle list-choices
+  done
+  exit
+}
+zle -N zle-line-init
+`},
+	{"fish", "ask.fish", `
+source $PADDOCK/paddock.fish
+for line in (string split \n $ASKED)
+  echo "= $line"
+  complete -C $line | string replace -r '\t.*' ''
+end >$ANSWERS
+`},
+}
+
+// TestCompletion has shells complete command lines as they would at their end.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	file, err := filepath.Abs("../../packaging/completions/paddock.bash")
+	files, err := filepath.Abs("../../packaging/completions")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,50 +78,85 @@ func TestCompletion(t *testing.T) {
 	d.run("qconf", "-Ap", pe)
 	d.run("qsub", "-h", "-b", "y", "true")
 	d.run("qsub", "-h", "-b", "y", "true")
-	complete := func(line ...string) []string {
-		t.Helper()
-		const script = `. "$0" && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) && _paddock && printf '%s\n' "${COMPREPLY[@]}"`
-		cmd := exec.Command("bash", append([]string{"-c", script, file}, line...)...)
-		cmd.Dir, cmd.Env = d.dir, append(plainEnv(d.dir), "PATH="+bin+":/usr/bin:/bin")
-		out, err := cmd.Output()
-		if err != nil {
-			t.Errorf("%q: %v", line, err)
-		}
-		return strings.Fields(string(out))
+	want := map[string]string{
+		"qsub -q ":        "all.q",
+		"qmod -d a":       "all.q",
+		"qmod -d x":       "",
+		"qconf -sq ":      "all.q",
+		"qacct -q ":       "all.q",
+		"qacct -q -js":    "-json",
+		"qsub -pe ":       "smp",
+		"qconf -sp s":     "smp",
+		"qstat -explain ": "a c A E",
+		"qstat -s ":       "p r s z h a",
+		"qsub -w ":        "e w n p v",
+		"qsub -c ":        "n s m x r",
+		"qdel ":           "1 2",
+		"qstat -j ":       "1 2",
+		"qalter ":         "1 2",
+		"qsub -hold_jid ": "1 2",
+		"qsub -sync ":     "y n",
+		"execd -dr":       "-drain",
+		"execd -speed ":   "graceful quick fast",
 	}
-	for _, tt := range []struct{ line, want string }{
-		{"qsub -q ", "all.q"},
-		{"qmod -d a", "all.q"},
-		{"qmod -d x", ""},
-		{"qconf -sq ", "all.q"},
-		{"qacct -q ", "all.q"},
-		{"qacct -q -js", "-json"},
-		{"qsub -pe ", "smp"},
-		{"qconf -sp s", "smp"},
-		{"qstat -explain ", "a c A E"},
-		{"qstat -s ", "p r s z h a"},
-		{"qsub -w ", "e w n p v"},
-		{"qsub -c ", "n s m x r"},
-		{"qdel ", "1 2"},
-		{"qalter ", "1 2"},
-		{"qsub -hold_jid ", "1 2"},
-		{"qsub -sync ", "y n"},
-		{"execd -dr", "-drain"},
-		{"execd -speed ", "graceful quick fast"},
-	} {
-		got := complete(strings.Split(tt.line, " ")...)
-		if diff := cmp.Diff(strings.Fields(tt.want), got); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", tt.line, diff)
-		}
-	}
-
 	// The options of execd are those that it knows.
-	var want []string
+	var options []string
 	for _, m := range regexp.MustCompile(`(?m)^   --?(\w+)`).FindAllStringSubmatch(d.run("execd", "-help"), -1) {
-		want = append(want, "-"+m[1])
+		options = append(options, "-"+m[1])
 	}
-	slices.Sort(want)
-	if diff := cmp.Diff(want, complete("execd", "-")); diff != "" {
-		t.Errorf("execd (-want +got):\n%s", diff)
+	slices.Sort(options)
+	want["execd -"] = strings.Join(options, " ")
+	lines := slices.Sorted(maps.Keys(want))
+	for _, c := range completers {
+		t.Run(c.shell, func(t *testing.T) {
+			path, err := exec.LookPath(c.shell)
+			if err != nil {
+				t.Skip("needs " + c.shell)
+			}
+			dir := t.TempDir()
+			ask, answers := filepath.Join(dir, c.file), filepath.Join(dir, "answers")
+			if err := os.WriteFile(ask, []byte(c.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(path, ask)
+			if c.shell == "zsh" {
+				cmd = exec.Command(path, "-i")
+			}
+			cmd.Dir = dir
+			cmd.Env = append(plainEnv(d.dir), "PATH="+bin+":/usr/bin:/bin", "HOME="+dir, "ZDOTDIR="+dir, "TERM=dumb",
+				"PADDOCK="+files, "ANSWERS="+answers, "ASKED="+strings.Join(lines, "\n"))
+			terminal, err := harness.StartOnTerminal(cmd, 80, 24)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := terminal.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(answers)
+			if err != nil {
+				t.Fatalf("%v; it said %s", err, terminal.Text())
+			}
+			got := map[string][]string{}
+			line := ""
+			for word := range strings.Lines(string(text)) {
+				if after, ok := strings.CutPrefix(strings.TrimSuffix(word, "\n"), "= "); ok {
+					line = after
+					got[line] = []string{}
+				} else if word = strings.TrimSpace(word); word != "" {
+					got[line] = append(got[line], word)
+				}
+			}
+			for _, line := range lines {
+				want, got := strings.Fields(want[line]), got[line]
+				if c.shell != "bash" { // they have an order of their own, and zsh says some twice
+					slices.Sort(want)
+					slices.Sort(got)
+					got = slices.Compact(got)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%q (-want +got):\n%s", line, diff)
+				}
+			}
+		})
 	}
 }

@@ -270,6 +270,9 @@ func fish() string {
 				args = " -x"
 			}
 			fmt.Fprintf(&b, "complete -c %s -o %s%s -d '%s'\n", p.name, zshQuote(o.Name[1:]), args, fishEscape(o.Help))
+			if _, list := offers(o); list != "" && o.Kind == List { // or another option follows
+				fmt.Fprintf(&b, "complete -c %s -n 'test (commandline -opc)[-1] = %s' -a '(__paddock_%s)'\n", p.name, o.Name, list)
+			}
 		}
 		if p.command&ofJobs != 0 {
 			fmt.Fprintf(&b, "complete -c %s -a '(__paddock_jobs)'\n", p.name)
