@@ -144,3 +144,14 @@ func TestClientNobodyThere(t *testing.T) {
 		t.Errorf("got error %q; want %q", err, want)
 	}
 }
+
+func TestParseTasks(t *testing.T) {
+	for text, want := range map[string]Tasks{
+		"3": {First: 3, Last: 3, Step: 1}, "3-7": {First: 3, Last: 7, Step: 1}, "3-7:2": {First: 3, Last: 7, Step: 2},
+		"0": {}, "7-3": {}, "1-2:0": {}, "99999999": {}, "99999999999999999999": {}, "x": {}, "": {},
+	} {
+		if got, err := ParseTasks(text); got != want || (err == nil) != want.IsArray() {
+			t.Errorf("ParseTasks(%q) = %v, %v; want %v", text, got, err, want)
+		}
+	}
+}

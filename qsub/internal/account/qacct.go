@@ -1,3 +1,5 @@
+// Package account is qacct, which reads what finished jobs used from the accounting
+// file. The program alone imports it.
 package account
 
 import (
@@ -13,6 +15,9 @@ import (
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
+
+// Commands are the commands of this package.
+var Commands = command.Table{option.Qacct: qacct}
 
 // report is what the options of qacct ask for.
 type report struct {
@@ -68,7 +73,9 @@ func qacct(ctx context.Context, inv *command.Invocation, args []string) error {
 	if err != nil {
 		return err
 	}
-	tellIgnored(inv, ignored)
+	if ignored > 0 {
+		fmt.Fprintf(inv.Err, "%d jobs ignored for accounting. Jobs' master queue no longer exists.\n\n", ignored)
+	}
 	if r.json && (r.want.name != "" || r.listed()) {
 		endList(inv, begun)
 	}
@@ -161,7 +168,7 @@ func (r *report) digest(lines []byte) digest {
 
 // offered reports whether a line is one of -l. One that is not has been found.
 func (d *digest) offered(q offers, f *accounting.Fields) bool {
-	offered, known := q.has(f)
+	offered, known := q[instanceOf(f)]
 	if !known {
 		d.ignored++
 	}

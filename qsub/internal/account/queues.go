@@ -2,7 +2,6 @@ package account
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"paddock/execd/api"
@@ -70,20 +69,6 @@ func askGroup(ctx context.Context, inv *command.Invocation, p *queuePattern) err
 	return nil
 }
 
-// has reports whether the queue of a line has what is asked for, and whether
-// there is that queue.
-func (q offers) has(f *accounting.Fields) (offered, known bool) {
-	offered, known = q[instanceOf(f)]
-	return offered, known
-}
-
 func instanceOf(f *accounting.Fields) string {
 	return string(f.Text(accounting.FieldQName)) + "@" + string(f.Text(accounting.FieldHostname))
-}
-
-// tellIgnored says how many lines -l could not judge.
-func tellIgnored(inv *command.Invocation, lines int) {
-	if lines > 0 {
-		fmt.Fprintf(inv.Err, "%d jobs ignored for accounting. Jobs' master queue no longer exists.\n\n", lines)
-	}
 }

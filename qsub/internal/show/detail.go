@@ -278,7 +278,7 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 	}
 	for i := range tasks {
 		if cores && tasks[i].Queue != "" {
-			say(&tasks[i], "binding", or(tasks[i].Binding, "NONE"))
+			say(&tasks[i], "binding", cmp.Or(tasks[i].Binding, "NONE"))
 		}
 	}
 	for i := range tasks {

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -86,7 +87,7 @@ func (f *form) columns() []jobColumn {
 		text("name", 10, func(r *jobRow) string { return r.Name }),
 		text("user", 12, func(r *jobRow) string { return r.Owner }))
 	add(f.extended,
-		text("project", 16, func(r *jobRow) string { return or(r.More.Project, "NA") }),
+		text("project", 16, func(r *jobRow) string { return cmp.Or(r.More.Project, "NA") }),
 		text("department", 10, func(r *jobRow) string { return r.More.Department }))
 	state := text("state", 5, func(r *jobRow) string { return r.State })
 	state.state = true
@@ -111,7 +112,7 @@ func (f *form) columns() []jobColumn {
 	} else {
 		add(true, jobColumn{title: "slots", width: 5, cell: func(r *jobRow) string { return right(strconv.Itoa(r.slots), 5) }})
 	}
-	add(true, jobColumn{title: "ja-task-ID", width: 10, again: true, cell: func(r *jobRow) string { return or(r.Tasks, "       ") }})
+	add(true, jobColumn{title: "ja-task-ID", width: 10, again: true, cell: func(r *jobRow) string { return cmp.Or(r.Tasks, "       ") }})
 	add(f.peTasks, none("task-ID", 7), none("state", 5), none("cpu", 10), none("mem", 7), none("io", 7), none("stat", 4), none("failed", 6))
 	return list
 }
@@ -354,20 +355,11 @@ func split(j *api.JobStatus) []string {
 func eachTask(text string) []string {
 	var tasks []string
 	for _, word := range argument.List(text) {
-		span, stepText, _ := strings.Cut(word, ":")
-		first, last, isRange := strings.Cut(span, "-")
-		low, err := strconv.Atoi(first)
-		high, step := low, 1
-		if err == nil && isRange {
-			high, err = strconv.Atoi(last)
-		}
-		if err == nil && stepText != "" {
-			step, err = strconv.Atoi(stepText)
-		}
-		if err != nil || low < 0 || high > api.MaxTask || step < 1 {
+		t, err := api.ParseTasks(word)
+		if err != nil {
 			return []string{text} // execd's, and not understood here
 		}
-		for n := low; n <= high; n += step {
+		for n := t.First; n <= t.Last; n += t.Step {
 			tasks = append(tasks, strconv.Itoa(n))
 		}
 	}
@@ -427,14 +419,6 @@ func digits(list []int) []string {
 		words[i] = strconv.Itoa(n)
 	}
 	return words
-}
-
-// or returns the first text that is not empty.
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // right pads text on the left.

@@ -288,12 +288,8 @@ func queueTable(inv *command.Invocation, host *api.HostReply, jobs []api.JobStat
 			headed = true
 			fmt.Fprintln(inv.Out, "queuename                      qtype resv/used/tot. load_avg arch          states")
 		}
-		load := "-NA-"
-		if n, err := strconv.ParseFloat(hostValue(host, "load_avg"), 64); err == nil {
-			load = strconv.FormatFloat(n, 'f', 2, 64)
-		}
 		fmt.Fprintf(inv.Out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, output.Column(host.Instance(q), 30), q.Type,
-			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), load, output.Column(host.Arch, 13), api.Visible(q.States))
+			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), loadText(host, "load_avg"), output.Column(host.Arch, 13), api.Visible(q.States))
 		if host.Drain != nil {
 			fmt.Fprintf(inv.Out, "\t%s: the queue takes no jobs\n", host.Drain)
 		}
@@ -351,6 +347,32 @@ func queueValues(host *api.HostReply, q *api.QueueStatus) []api.HostValue {
 	return values
 }
 
+// loadText is a load of the host as tables have it.
+func loadText(host *api.HostReply, name string) string {
+	n, err := strconv.ParseFloat(hostValue(host, name), 64)
+	if err != nil {
+		return "-NA-"
+	}
+	return strconv.FormatFloat(n, 'f', 2, 64)
+}
+
+// inState returns the slots of a queue if it is in one of some states, else 0.
+func inState(q *api.QueueStatus, letters string) int {
+	if strings.ContainsAny(q.States, letters) {
+		return q.Total
+	}
+	return 0
+}
+
+// slotsByState returns the slots of a queue that are in a state that passes, those
+// in one that somebody must end, and those that are available.
+func slotsByState(q *api.QueueStatus) (soon, never, available int) {
+	if soon, never = inState(q, "aoACDS"), inState(q, "cdsuE"); soon+never == 0 {
+		available = max(q.Total-q.Used, 0)
+	}
+	return soon, never, available
+}
+
 // summaryStates are the states of queues that qstat -g c -ext counts.
 const summaryStates = "sASCuadDcoE"
 
@@ -370,26 +392,14 @@ func queueSummary(inv *command.Invocation, host *api.HostReply, extended bool) {
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
-		load := "-NA-"
-		if n, err := strconv.ParseFloat(hostValue(host, "np_load_avg"), 64); err == nil {
-			load = strconv.FormatFloat(n, 'f', 2, 64)
+		soon, never, available := slotsByState(q)
+		if never > 0 {
+			soon = 0
 		}
-		available := max(q.Total-q.Used, 0)
-		var soon, never int // slots of queues in a state that passes, and in one that somebody must end
-		switch {
-		case strings.ContainsAny(q.States, "cdsuE"):
-			never, available = q.Total, 0
-		case strings.ContainsAny(q.States, "aoACDS"):
-			soon, available = q.Total, 0
-		}
-		fmt.Fprintf(inv.Out, "%s %7s %6d %6d %6d %6d %6d %6d ", output.Column(name, 30), load, q.Used, q.Reserved, available, q.Total, soon, never)
+		fmt.Fprintf(inv.Out, "%s %7s %6d %6d %6d %6d %6d %6d ", output.Column(name, 30), loadText(host, "np_load_avg"), q.Used, q.Reserved, available, q.Total, soon, never)
 		if extended {
 			for _, letter := range summaryStates {
-				n := 0
-				if strings.ContainsRune(q.States, letter) {
-					n = q.Total
-				}
-				fmt.Fprintf(inv.Out, "%5d ", n)
+				fmt.Fprintf(inv.Out, "%5d ", inState(q, string(letter)))
 			}
 		}
 		fmt.Fprintln(inv.Out)

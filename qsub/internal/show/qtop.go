@@ -238,7 +238,7 @@ func (t *top) rows(l topLayout) []string {
 	jobs := slices.Clone(t.reply.Jobs)
 	slices.SortStableFunc(jobs, func(a, b api.TopJob) int {
 		if a.Queue == "" || b.Queue == "" {
-			return cmp.Compare(btoi(a.Queue == ""), btoi(b.Queue == ""))
+			return cmp.Compare(min(len(b.Queue), 1), min(len(a.Queue), 1))
 		}
 		order := t.view.by.compare(t, &a, &b)
 		if t.view.reverse {
@@ -251,13 +251,6 @@ func (t *top) rows(l topLayout) []string {
 		rows[i] = t.row(l, &jobs[i])
 	}
 	return rows
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func (t *top) row(l topLayout, j *api.TopJob) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -215,7 +216,7 @@ func (t *top) live(ctx context.Context) error {
 			}
 		case a := <-answers:
 			asking = false
-			if !equalUsers(a.users, t.view.users) {
+			if !slices.Equal(a.users, t.view.users) {
 				ask() // somebody has asked for others meanwhile
 				continue
 			}
@@ -242,8 +243,6 @@ func (t *top) ask(ctx context.Context, users []string, to chan<- looked) {
 }
 
 const askTime = 10 * time.Second
-
-func equalUsers(a, b []string) bool { return strings.Join(a, ",") == strings.Join(b, ",") }
 
 // keyboard returns where keys come from; nil: nowhere.
 func keyboard(in any) *os.File {

@@ -20,10 +20,6 @@ type slotsAsked struct {
 	request api.SlotsRequest
 }
 
-// slotName is what a slot may be called: 3, slot3, 1_2, slot1_2, and with the host
-// behind it.
-var slotName = regexp.MustCompile(`^(?:slot)?([1-9][0-9]{0,8}(?:_[1-9][0-9]{0,8})?)(?:@.*)?$`)
-
 // add reads one of the options; name is the argument of -slotad.
 func (a *slotsAsked) add(ads bool, name string) error {
 	a.set = true
@@ -31,6 +27,8 @@ func (a *slotsAsked) add(ads bool, name string) error {
 	if name == "" {
 		return nil
 	}
+	// 3, slot3, 1_2 or slot1_2, and perhaps the host behind it.
+	slotName := regexp.MustCompile(`^(?:slot)?([1-9][0-9]{0,8}(?:_[1-9][0-9]{0,8})?)(?:@.*)?$`)
 	m := slotName.FindStringSubmatch(name)
 	if m == nil {
 		return command.Failf("error: %q is no slot", api.Visible(name))

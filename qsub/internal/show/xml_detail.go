@@ -1,7 +1,6 @@
 package show
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -23,7 +22,7 @@ import (
 // has one root. Cores says whether bindings are shown.
 func xmlDetail(ctx context.Context, inv *command.Invocation, reply *api.DetailReply, cores bool) error {
 	if len(reply.Jobs) == 0 {
-		x := newDocument(inv.Out, '"', "unknown_jobs", "")
+		x := document{output.NewXML(inv.Out, '"', "unknown_jobs", "")}
 		for _, word := range reply.Missing {
 			x.Text("ST_name", word)
 		}
@@ -43,7 +42,7 @@ func xmlDetail(ctx context.Context, inv *command.Invocation, reply *api.DetailRe
 			return err
 		}
 	}
-	x := newDocument(inv.Out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")
+	x := document{output.NewXML(inv.Out, '"', "detailed_job_info", "qstat/detailed_job_info.xsd")}
 	x.Open("djob_info")
 	for i := range reply.Jobs {
 		x.Open("element")
@@ -611,7 +610,3 @@ func reasonNumber(d *api.Detail) int {
 
 // document is the XML of qstat and qhost.
 type document struct{ *output.XML }
-
-func newDocument(out *bufio.Writer, quote byte, root, schema string) document {
-	return document{output.NewXML(out, quote, root, schema)}
-}

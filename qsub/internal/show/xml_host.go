@@ -8,25 +8,16 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/output"
 )
 
 // xmlQueueSummary prints the slots of each queue, qstat -g c -xml.
 func xmlQueueSummary(inv *command.Invocation, host *api.HostReply, extended bool) error {
-	x := newDocument(inv.Out, '"', "job_info", "qstat/qstat.xsd")
+	x := document{output.NewXML(inv.Out, '"', "job_info", "qstat/qstat.xsd")}
 	for i := range host.Queues {
 		q := &host.Queues[i]
 		name, _, _ := strings.Cut(q.Name, "@")
-		inState := func(letters string) int {
-			if strings.ContainsAny(q.States, letters) {
-				return q.Total
-			}
-			return 0
-		}
-		soon, never := inState("aoACDS"), inState("cdsuE")
-		available := max(q.Total-q.Used, 0)
-		if soon+never > 0 {
-			available = 0
-		}
+		soon, never, available := slotsByState(q)
 		x.Open("cluster_queue_summary")
 		x.Text("name", name)
 		if n, err := strconv.ParseFloat(hostValue(host, "np_load_avg"), 64); err == nil {
@@ -52,7 +43,7 @@ func xmlQueueSummary(inv *command.Invocation, host *api.HostReply, extended bool
 				{"orphaned", "o"},
 				{"error", "E"},
 			} {
-				x.Number(state.name, inState(state.letter))
+				x.Number(state.name, inState(q, state.letter))
 			}
 		}
 		x.End()
@@ -70,7 +61,7 @@ type hostView struct {
 // xmlHosts prints the host with its queues and the jobs that run, below what
 // stands for all hosts of a cluster; without a host nothing of all that.
 func xmlHosts(inv *command.Invocation, host *api.HostReply, running []api.JobStatus, v *hostView) error {
-	x := newDocument(inv.Out, '\'', "qhost", "qhost/qhost.xsd")
+	x := document{output.NewXML(inv.Out, '\'', "qhost", "qhost/qhost.xsd")}
 	if host != nil {
 		x.hostValues("global", slices.Repeat([]string{"-"}, len(hostColumns)), v)
 		x.hostResources(host.Global, v)

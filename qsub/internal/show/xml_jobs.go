@@ -9,12 +9,13 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/command"
+	"paddock/qsub/internal/output"
 )
 
 // xmlJobs prints jobs: with -f in the queues of the host, else those that run
 // in the queues that are shown.
 func xmlJobs(ctx context.Context, inv *command.Invocation, v *view, host *api.HostReply, jobs []api.JobStatus, shown func(queue string) bool) error {
-	l := listing{document: newDocument(inv.Out, '"', "job_info", "qstat/qstat.xsd"), form: &v.form}
+	l := listing{document: document{output.NewXML(inv.Out, '"', "job_info", "qstat/qstat.xsd")}, form: &v.form}
 	if v.requests {
 		var err error
 		if l.kinds, err = attributeKinds(ctx, inv); err != nil {

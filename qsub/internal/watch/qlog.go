@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"paddock/execd/api"
@@ -229,14 +230,14 @@ func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
 	if len(l.files) > 0 && l.files[0].waits() && l.inv.Notes != nil {
 		l.say("job %s has not started yet", l.word(l.tasks))
 	}
-	err := l.inv.Interruptible(ctx, func(ctx context.Context) error {
+	err := command.Interruptible(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		over := make(chan error, 1)
 		go func() { over <- w.wait(ctx) }()
 		err := l.until(ctx, over, ended, watch)
 		cancel()
 		return err
-	})
+	}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	if by := (command.Interrupted{}); errors.As(err, &by) {
 		return &command.Failure{Exit: by.Exit()}
 	}

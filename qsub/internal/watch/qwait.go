@@ -61,10 +61,10 @@ func qwait(ctx context.Context, inv *command.Invocation, args []string) error {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	err = inv.Interruptible(ctx, func(ctx context.Context) error {
+	err = command.Interruptible(ctx, func(ctx context.Context) error {
 		w.line = inv.Progress(ctx, w.words(), w.total)
 		return w.wait(ctx)
-	})
+	}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	w.line.End()
 	if err != nil {
 		return w.givenUp(err)
@@ -138,9 +138,10 @@ func (w *jobsWait) find(ctx context.Context, words []string) error {
 // over.
 func (w *jobsWait) finished(word string, reply *api.FindReply) (*jobWait, error) {
 	name, tasks := word, api.Tasks{}
+	var err error
 	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && argument.IsRange(word[dot+1:]) {
 		name = word[:dot]
-		if tasks = rangeOf(word[dot+1:]); !tasks.IsArray() {
+		if tasks, err = api.ParseTasks(word[dot+1:]); err != nil {
 			return nil, command.Failf("denied: job \"%s\" does not exist", api.Visible(word))
 		}
 	}
@@ -156,27 +157,6 @@ func (w *jobsWait) finished(word string, reply *api.FindReply) (*jobWait, error)
 		err = command.Failf("The job %s of user(s) %s does not exist", api.Visible(name), api.Visible(reply.User))
 	}
 	return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, err
-}
-
-// rangeOf reads what isRange has seen; zero: the numbers make no range.
-func rangeOf(text string) api.Tasks {
-	span, step, hasStep := strings.Cut(text, ":")
-	low, high, isSpan := strings.Cut(span, "-")
-	if !isSpan {
-		high = low
-	}
-	if !hasStep {
-		step = "1"
-	}
-	var t api.Tasks
-	var err [3]error
-	t.First, err[0] = strconv.Atoi(low)
-	t.Last, err[1] = strconv.Atoi(high)
-	t.Step, err[2] = strconv.Atoi(step)
-	if errors.Join(err[:]...) != nil || t.First < 1 || t.Last < t.First || t.Last > api.MaxTask || t.Step < 1 {
-		return api.Tasks{}
-	}
-	return t
 }
 
 // lastNamed returns the job of a name that a user had and that was accounted

@@ -32,17 +32,6 @@ func TestExitOf(t *testing.T) {
 	}
 }
 
-func TestRangeOf(t *testing.T) {
-	for text, want := range map[string]api.Tasks{
-		"3": {First: 3, Last: 3, Step: 1}, "3-7": {First: 3, Last: 7, Step: 1}, "3-7:2": {First: 3, Last: 7, Step: 2},
-		"0": {}, "7-3": {}, "1-2:0": {}, "99999999": {}, "99999999999999999999": {}, "x": {}, "": {},
-	} {
-		if got := rangeOf(text); got != want {
-			t.Errorf("rangeOf(%q) = %v; want %v", text, got, want)
-		}
-	}
-}
-
 // The last end of a task counts, whatever stands before it, and no end of
 // another job or task.
 func TestTaskEnds(t *testing.T) {

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
 
 	"paddock/execd/api"
-	"paddock/qrsh/client"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -19,32 +16,15 @@ import (
 // deleteTime bounds the deletion of the job after ^C.
 const deleteTime = 10 * time.Second
 
-// errInterrupted is the cause of the end of a wait by a signal.
-var errInterrupted = errors.New("interrupted")
-
 // Wait waits for the end of a job and returns a failure with the exit status of
 // qsub -sync.
 func Wait(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, terse bool) error {
-	signals := make(chan os.Signal, 1)
-	client.Heed(signals, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	waiting, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan struct{})
-	var err error
-	go func() {
-		defer close(done)
-		err = follow(waiting, inv, job, terse)
-	}()
-	select {
-	case <-done:
+	err := command.Interruptible(ctx, func(ctx context.Context) error {
+		return follow(ctx, inv, job, terse)
+	}, syscall.SIGINT, syscall.SIGTERM)
+	if !errors.As(err, &command.Interrupted{}) {
 		return err
-	case <-signals:
 	}
-	cancel(errInterrupted)
-	<-done
-	// The next ^C ends the program.
-	signal.Stop(signals)
 	fmt.Fprintf(inv.Err, "\nInterrupted!\nPlease wait while qsub shuts down.\n")
 	ctx, stop := context.WithTimeout(ctx, deleteTime)
 	defer stop()
