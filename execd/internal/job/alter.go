@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"paddock/execd/api"
@@ -135,12 +134,9 @@ type AlterHooks struct {
 	Host  string
 }
 
-// maxAlter is how many jobs are altered at the same time, sharing the syncs.
-const maxAlter = 32
-
 // Alter is qalter.
 func (s *Store) Alter(ctx context.Context, req *api.AlterRequest, caller Caller, hooks AlterHooks) (api.AlterReply, error) {
-	a := &alteration{Store: s, req: req, caller: caller, hooks: hooks}
+	a := &alteration{Store: s, req: req, caller: caller, hooks: hooks, meant: map[int][]meaning{}}
 	if err := a.check(); err != nil {
 		return api.AlterReply{}, err
 	}
@@ -164,22 +160,12 @@ func (a *alteration) jobs(ctx context.Context, words []string) error {
 		if err != nil {
 			return err
 		}
-		for chunk := range slices.Chunk(a.allowed(name, found, meant), maxAlter) {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			told, errs := make([][]api.Line, len(chunk)), make([]error, len(chunk))
-			var wg sync.WaitGroup
-			for i, j := range chunk {
-				wg.Go(func() { told[i], errs[i] = a.job(j, tasks) })
-			}
-			wg.Wait()
-			for _, l := range slices.Concat(told...) {
-				a.lines.add(l)
-			}
-			if err := errors.Join(errs...); err != nil {
-				return err
-			}
+		err = a.lines.each(ctx, a.allowed(name, found, meant), func(j *Job, told *lines) (err error) {
+			told.list, err = a.job(j, tasks)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -194,6 +180,9 @@ type alteration struct {
 	caller Caller
 	hooks  AlterHooks
 	lines  lines
+	// meant is what the words of the new predecessors mean, to each owner. It is guarded by
+	// the Store's predecessors.
+	meant map[int][]meaning
 }
 
 // check refuses what makes no sense for any job, or is not the caller's to do.
@@ -222,15 +211,12 @@ func (a *alteration) onlyHolds() bool {
 // allowed returns those of the jobs that the caller may alter. Of many that he
 // may not it tells once.
 func (a *alteration) allowed(name string, found []*Job, meant bool) []*Job {
-	fail := func(code api.Code, format string, args ...any) {
-		a.lines.add(api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
-	}
 	switch {
 	case meant:
 	case len(a.req.Users) > 0:
-		fail(api.CodeNotFound, "The job %s of user(s) %s does not exist", name, strings.Join(a.req.Users, ","))
+		a.lines.fail(api.CodeNotFound, "The job %s of user(s) %s does not exist", name, strings.Join(a.req.Users, ","))
 	default:
-		fail(api.CodeNotFound, "denied: job %q does not exist", name)
+		a.lines.fail(api.CodeNotFound, "denied: job %q does not exist", name)
 	}
 	var denied *Job
 	found = slices.DeleteFunc(found, func(j *Job) bool {
@@ -243,7 +229,7 @@ func (a *alteration) allowed(name string, found []*Job, meant bool) []*Job {
 		return true
 	})
 	if denied != nil {
-		fail(api.CodeDenied, "denied: %q must be at least owner of job %d to change job attributes", a.caller.Name, denied.Number)
+		a.lines.fail(api.CodeDenied, "denied: %q must be at least owner of job %d to change job attributes", a.caller.Name, denied.Number)
 	}
 	return found
 }
@@ -393,7 +379,12 @@ func (a *alteration) waits(j *Job, c *change) ([]meaning, error) {
 	if !relinks(c.Fields) {
 		return nil, nil
 	}
-	meant, waitsForIt := a.meanings(&a.req.To, c.Fields, j.UID), a.allFollowers(j)
+	meant, ok := a.meant[j.UID]
+	if !ok {
+		meant = a.meanings(&a.req.To, c.Fields, j.UID)
+		a.meant[j.UID] = meant
+	}
+	waitsForIt := a.allFollowers(j)
 	for _, m := range meant {
 		for i, other := range m.jobs {
 			switch {

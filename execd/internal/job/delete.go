@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -36,15 +35,12 @@ func parseTarget(word string) (name string, tasks api.Tasks) {
 // the same: its shepherd is there to answer.
 func (s *Store) Delete(ctx context.Context, req *api.DeleteRequest, caller Caller, kill func(*Task)) (api.DeleteReply, error) {
 	var told lines
-	say := func(failed bool, format string, args ...any) {
-		told.add(api.Line{Text: fmt.Sprintf(format, args...), Failed: failed})
-	}
-	err := s.deleteAll(ctx, req, caller, kill, say)
+	err := s.deleteAll(ctx, req, caller, kill, &told)
 	return api.DeleteReply{Lines: told.all()}, err
 }
 
 // deleteAll deletes the jobs of a request, as long as somebody waits for the answer.
-func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Caller, kill func(*Task), say func(bool, string, ...any)) error {
+func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Caller, kill func(*Task), told *lines) error {
 	words := req.Jobs
 	if len(words) == 0 && len(req.Users) > 0 {
 		words = []string{"*"}
@@ -65,29 +61,27 @@ func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Ca
 			n, _ := strconv.Atoi(number)
 			switch {
 			case isNumber(number) && isNumber(task) && s.Get(n) != nil:
-				say(true, "job %q task %q does not exist", number, task) // there is no task 0
+				told.fail("", "job %q task %q does not exist", number, task) // there is no task 0
 			case len(req.Jobs) == 0:
-				say(true, "There is no job registered for the following users: %s", strings.Join(req.Users, ", "))
+				told.fail("", "There is no job registered for the following users: %s", strings.Join(req.Users, ", "))
 			case isNumber(name) && len(req.Users) == 0:
-				say(true, "denied: job %q does not exist", name)
+				told.fail("", "denied: job %q does not exist", name)
 			case len(req.Users) > 0:
-				say(true, "The job %s of user(s) %s does not exist", name, strings.Join(req.Users, ", "))
+				told.fail("", "The job %s of user(s) %s does not exist", name, strings.Join(req.Users, ", "))
 			default:
-				say(true, "The job %s of user(s) %s does not exist", name, caller.Name)
+				told.fail("", "The job %s of user(s) %s does not exist", name, caller.Name)
 			}
 			continue
 		}
-		for _, j := range found {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+		err = told.each(ctx, found, func(j *Job, told *lines) error {
 			if caller.UID != j.UID && !caller.Manager && !caller.Operator {
-				say(true, "%s - you do not have the necessary privileges to delete the job \"%d\"", caller.Name, j.Number)
-				continue
+				told.fail("", "%s - you do not have the necessary privileges to delete the job \"%d\"", caller.Name, j.Number)
+				return nil
 			}
-			if err := s.deleteJob(target{job: j, tasks: tasks, named: tasks.IsArray()}, caller, kill, say); err != nil {
-				return err
-			}
+			return s.deleteJob(target{job: j, tasks: tasks, named: tasks.IsArray()}, caller, kill, told)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -102,29 +96,29 @@ type deletion struct {
 }
 
 // deleteJob deletes one job, or the tasks of it that were named.
-func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bool, string, ...any)) error {
+func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), told *lines) error {
 	j := t.job
 	d, ok := s.pick(t)
 	if !ok {
-		say(true, "denied: job \"%d\" does not exist", j.Number)
+		told.fail("", "denied: job \"%d\" does not exist", j.Number)
 		return nil
 	}
 	now := time.Now()
-	var lines []*line
+	var record []*line
 	if d.gone.Len() > 0 {
-		lines = append(lines, &line{Event: EventDeleted, Tasks: d.gone.format(), Time: now})
+		record = append(record, &line{Event: EventDeleted, Tasks: d.gone.format(), Time: now})
 	}
 	if len(d.kills) > 0 {
 		set := NoTasks(j.Tasks)
 		for _, task := range d.kills {
 			set.Add(task.Number)
 		}
-		lines = append(lines, &line{
+		record = append(record, &line{
 			Event: EventWant, Tasks: set.format(), Time: now, Want: &Want{Signal: sigkill, By: caller.Name},
 		})
 	}
 	over := false
-	if len(lines) > 0 {
+	if len(record) > 0 {
 		undo := s.deleting(j, d)
 		err := s.commit(j, durable, func() {
 			j.deleted += d.gone.Len()
@@ -141,7 +135,7 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 			if over = j.over() && s.jobs[j.Number] == j; over {
 				s.drop(j)
 			}
-		}, lines...)
+		}, record...)
 		if err != nil {
 			if s.Get(j.Number) == j {
 				undo() // else it may be on disk
@@ -171,11 +165,11 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), say func(bo
 	}
 	for _, number := range back {
 		one := target{job: j, tasks: api.Tasks{First: number, Last: number, Step: 1}, named: true}
-		if err := s.deleteJob(one, caller, kill, func(bool, string, ...any) {}); err != nil {
+		if err := s.deleteJob(one, caller, kill, &lines{}); err != nil {
 			return err
 		}
 	}
-	s.tell(j, t.tasks, d, caller, say)
+	s.tell(j, t.tasks, d, caller, told)
 	return nil
 }
 
@@ -273,35 +267,35 @@ func within(number int, t api.Tasks) bool {
 const sigkill = 9
 
 // tell says what was deleted in Grid Engine's words.
-func (s *Store) tell(j *Job, named api.Tasks, d *deletion, caller Caller, say func(bool, string, ...any)) {
+func (s *Store) tell(j *Job, named api.Tasks, d *deletion, caller Caller, told *lines) {
 	if !j.Tasks.IsArray() {
 		switch {
 		case d.gone.Len() > 0:
-			say(false, "%s has deleted job %d", caller.Name, j.Number)
+			told.say("%s has deleted job %d", caller.Name, j.Number)
 		case len(d.kills) > 0:
-			say(false, "%s has registered the job %d for deletion", caller.Name, j.Number)
+			told.say("%s has registered the job %d for deletion", caller.Name, j.Number)
 		case len(d.already) > 0:
-			say(false, "job %d is already in deletion", j.Number)
+			told.say("job %d is already in deletion", j.Number)
 		default:
-			say(true, "denied: job \"%d\" does not exist", j.Number)
+			told.fail("", "denied: job \"%d\" does not exist", j.Number)
 		}
 		return
 	}
 	for _, task := range d.kills {
-		say(false, "%s has registered the job-array task %d.%d for deletion", caller.Name, j.Number, task.Number)
+		told.say("%s has registered the job-array task %d.%d for deletion", caller.Name, j.Number, task.Number)
 	}
 	for _, task := range d.already {
-		say(false, "job-array task %d.%d is already in deletion", j.Number, task.Number)
+		told.say("job-array task %d.%d is already in deletion", j.Number, task.Number)
 	}
 	switch n := d.gone.Len(); {
 	case n == 1:
-		say(false, "%s has deleted job-array task %d.%d", caller.Name, j.Number, d.gone.Min())
+		told.say("%s has deleted job-array task %d.%d", caller.Name, j.Number, d.gone.Min())
 	case n > 1 && (!named.IsArray() || n == j.count()):
-		say(false, "%s has deleted job %d", caller.Name, j.Number)
+		told.say("%s has deleted job %d", caller.Name, j.Number)
 	case n > 1:
-		say(false, "%s has deleted job-array tasks %s of job %d", caller.Name, d.gone.format(), j.Number)
+		told.say("%s has deleted job-array tasks %s of job %d", caller.Name, d.gone.format(), j.Number)
 	case len(d.kills) == 0 && len(d.already) == 0:
-		say(true, "job \"%d\" task \"%s\" does not exist", j.Number, spanOf(named))
+		told.fail("", "job \"%d\" task \"%s\" does not exist", j.Number, spanOf(named))
 	}
 }
 

@@ -43,16 +43,16 @@ func (s *Store) Modify(ctx context.Context, req *api.ModifyRequest, caller Calle
 		if !meant {
 			m.missing(name)
 		}
-		for _, j := range found {
-			if ctx.Err() != nil {
-				return m.reply(), ctx.Err()
+		err = m.lines.each(ctx, found, func(j *Job, told *lines) error {
+			one := modification{Store: s, req: req, caller: caller, hooks: hooks}
+			defer func() { *told = one.lines }()
+			if !one.allowed(j) {
+				return nil
 			}
-			if !m.allowed(j) {
-				continue
-			}
-			if err := m.job(j, tasks); err != nil {
-				return m.reply(), err
-			}
+			return one.job(j, tasks)
+		})
+		if err != nil {
+			return m.reply(), err
 		}
 	}
 	return m.reply(), nil
@@ -69,22 +69,13 @@ func ofUsers(users []string, caller Caller) func(*Job, bool) bool {
 
 type modification struct {
 	*Store
+	lines
 	req    *api.ModifyRequest
 	caller Caller
 	hooks  Hooks
-	lines  lines
 }
 
 func (m *modification) reply() api.ModifyReply { return api.ModifyReply{Lines: m.lines.all()} }
-
-func (m *modification) say(format string, args ...any) {
-	m.lines.add(api.Line{Text: fmt.Sprintf(format, args...)})
-}
-
-// fail says what cannot be done, and why in a word.
-func (m *modification) fail(code api.Code, format string, args ...any) {
-	m.lines.add(api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
-}
 
 func (m *modification) holding() bool {
 	return m.req.Action == api.ActionHold || m.req.Action == api.ActionRelease

@@ -2,11 +2,14 @@ package job
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"paddock/execd/api"
 )
@@ -178,6 +181,44 @@ func (l *lines) add(line api.Line) {
 		return
 	}
 	l.list = append(l.list, line)
+}
+
+func (l *lines) say(format string, args ...any) {
+	l.add(api.Line{Text: fmt.Sprintf(format, args...)})
+}
+
+// fail says what cannot be done, and why in a word.
+func (l *lines) fail(code api.Code, format string, args ...any) {
+	l.add(api.Line{Text: fmt.Sprintf(format, args...), Failed: true, Code: code})
+}
+
+// atSameTime is how many jobs are changed at the same time, sharing the syncs.
+const atSameTime = 32
+
+// each has the jobs changed, as long as somebody waits for the answer, and tells in their
+// order what is told of them.
+func (l *lines) each(ctx context.Context, jobs []*Job, change func(*Job, *lines) error) error {
+	for chunk := range slices.Chunk(jobs, atSameTime) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		told, errs := make([]lines, len(chunk)), make([]error, len(chunk))
+		var wg sync.WaitGroup
+		for i, j := range chunk {
+			wg.Go(func() { errs[i] = change(j, &told[i]) })
+		}
+		wg.Wait()
+		for i := range told {
+			l.untold += told[i].untold
+			for _, line := range told[i].list {
+				l.add(line)
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // all returns the lines.

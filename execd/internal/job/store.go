@@ -49,6 +49,7 @@ type Store struct {
 
 	vains map[*Job]*vain // guarded by mu; what inVain has found out since it has changed
 
+	sequence     sync.Mutex // held while the file of the last number is written
 	predecessors sync.Mutex // held while those of a job are altered
 	finished     memory     // guarded by mu
 	fresh        []*Job     // guarded by mu; the last that were submitted, see remember
@@ -355,30 +356,34 @@ func (s *Store) remove(j *Job) {
 			return // the next start tells them
 		}
 	}
-	s.mu.Lock()
-	last := s.next - 1
-	s.mu.Unlock()
-	last = max(last, j.Number) // while Open reads, next is not known yet
-	known, err := readSeqNum(s.root)
-	if spool.Unread(err) {
-		// It may be higher. The record stays; the next start removes it.
+	if err := s.keepSequence(j.Number); err != nil {
+		// The record stays; the next start removes it.
 		s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
 		return
 	}
-	if err != nil || known < last {
-		// A file that replaces another has its contents when the power comes
-		// back (ext4, XFS, Btrfs); the first one may be empty.
-		write := atomicfile.Write
-		if err != nil || known == 0 {
-			write = atomicfile.WriteDurable
-		}
-		if err := write(s.root.Path(spool.FileSeqNum), spool.AppendNumber(nil, last), 0o644); err != nil {
-			// The record stays; the next start removes it.
-			s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
-			return
-		}
-	}
 	s.putAway(j)
+}
+
+// keepSequence has the highest number given out known without the record of a job.
+func (s *Store) keepSequence(number int) error {
+	// Who was slower must not write a lower one over it.
+	s.sequence.Lock()
+	defer s.sequence.Unlock()
+	last := max(s.Last(), number) // while Open reads, next is not known yet
+	known, err := readSeqNum(s.root)
+	if spool.Unread(err) {
+		return err // it may be higher
+	}
+	if err == nil && known >= last {
+		return nil
+	}
+	// A file that replaces another has its contents when the power comes
+	// back (ext4, XFS, Btrfs); the first one may be empty.
+	write := atomicfile.Write
+	if err != nil || known == 0 {
+		write = atomicfile.WriteDurable
+	}
+	return write(s.root.Path(spool.FileSeqNum), spool.AppendNumber(nil, last), 0o644)
 }
 
 func (s *Store) removeScript(number int) {
