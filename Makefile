@@ -7,7 +7,10 @@ BUILDFLAGS =
 # Tests build without it: with it the standard library is compiled once more.
 TRIMPATH   = -trimpath
 VERSION    = 0.1.0-dev
-LDFLAGS    = -s -w -X main.version=$(VERSION)
+LDFLAGS    = -s -w -X main.version=$(VERSION) $(if $(MAILERS),-X paddock/execd/internal/conf.mailers=$(MAILERS))
+# Where execd looks for a mailer that no configuration names, separated by colons,
+# instead of in the usual places.
+MAILERS    =
 # Without the library's generator of manual pages, whose parser costs every
 # start of a command half a millisecond.
 TAGS       = urfave_cli_no_docs

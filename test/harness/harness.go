@@ -40,14 +40,30 @@ func Root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
+// noMailer is where the binaries of tests look for a mailer.
+const noMailer = "/nonexistent/mailer"
+
 // Build builds the real binaries into dir, by the Makefile, so that the flags
 // they are built with stand in one place; or takes those in $PADDOCK_BIN, for an
-// account that has no Go.
+// account that has no Go. They find no mailer of the host's, so that no test can send
+// mail to anybody.
 func Build(dir string) error {
+	build := makeBinaries
 	if built := os.Getenv("PADDOCK_BIN"); built != "" {
-		return run("cp", "-a", built+"/.", dir)
+		build = func(dir string) error { return run("cp", "-a", built+"/.", dir) }
 	}
-	args := []string{"-s", "--no-print-directory", "-C", Root(), "build", "TRIMPATH=", "BIN=" + dir}
+	if err := build(dir); err != nil {
+		return err
+	}
+	execd, err := os.ReadFile(filepath.Join(dir, "execd"))
+	if err == nil && !bytes.Contains(execd, []byte("mailers="+noMailer)) { // of how it was built
+		err = errors.New("the execd of tests would find the host's mailer: build it with MAILERS=" + noMailer)
+	}
+	return err
+}
+
+func makeBinaries(dir string) error {
+	args := []string{"-s", "--no-print-directory", "-C", Root(), "build", "TRIMPATH=", "MAILERS=" + noMailer, "BIN=" + dir}
 	if os.Getenv("GOCOVERDIR") != "" {
 		args = append(args, "BUILDFLAGS=-cover -coverpkg=paddock/...")
 	}

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"os"
+	"strings"
 
 	"paddock/execd/api"
 )
@@ -9,9 +10,10 @@ import (
 // MailerAuto is the mailer of a configuration that names none: one that is found.
 const MailerAuto = "auto"
 
-// mailers are where one is looked for: who sends mail by a program with options of
-// its own first, then what each mail system has.
-var mailers = []string{"/usr/bin/mail", "/bin/mail", "/usr/sbin/sendmail", "/usr/lib/sendmail"}
+// mailers are where one is looked for, separated by colons: who sends mail by a
+// program with options of its own first, then what each mail system has. The Makefile
+// sets others.
+var mailers = "/usr/bin/mail:/bin/mail:/usr/sbin/sendmail:/usr/lib/sendmail"
 
 // MailProgram returns the program that sends mail, which is looked for where the
 // configuration names none; "": there is none.
@@ -19,7 +21,7 @@ func (g *Global) MailProgram() string {
 	if g.Mailer != MailerAuto {
 		return g.Mailer
 	}
-	return firstProgram(mailers)
+	return firstProgram(strings.Split(mailers, ":"))
 }
 
 // firstProgram returns the first path of a program of root's that nobody else may

@@ -20,6 +20,8 @@ func TestMailProgram(t *testing.T) {
 			t.Errorf("%q: %q; want %q", text, got, want)
 		}
 	}
+	defer func(was string) { mailers = was }(mailers)
+	mailers = "/nonexistent:/bin/sh"
 	for _, text := range []string{"", "mailer auto\n"} {
 		dir := t.TempDir()
 		write(t, dir, "sge_conf", text)
@@ -27,7 +29,7 @@ func TestMailProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Global.Mailer != MailerAuto || c.Global.MailProgram() != firstProgram(mailers) {
+		if c.Global.Mailer != MailerAuto || c.Global.MailProgram() != "/bin/sh" {
 			t.Errorf("%q: mailer %q is %q", text, c.Global.Mailer, c.Global.MailProgram())
 		}
 	}
