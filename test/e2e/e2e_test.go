@@ -424,7 +424,7 @@ func cmdWaitGrep(ts *testscript.TestScript, neg bool, args []string) {
 
 func cmdCheckXML(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg || len(args) != 1, "checkxml FILE")
-	grammar, err := structure.Read(filepath.Join(harness.Root(), "qsub", "testdata", "xml.txt"))
+	grammar, err := structure.Read(filepath.Join(harness.Root(), "qsub", "internal", "show", "testdata", "xml.txt"))
 	ts.Check(err)
 	if problems := grammar.Check([]byte(ts.ReadFile(args[0]))); len(problems) > 0 {
 		ts.Fatalf("%s", strings.Join(problems, "\n"))

@@ -17,7 +17,7 @@ import (
 
 // accountTables has the accounting file that both qaccts read, and what Grid
 // Engine's printed, by which qsub's tests hold ours.
-var accountTables = filepath.Join(harness.Root(), "qsub", "testdata", "qacct")
+var accountTables = filepath.Join(harness.Root(), "qsub", "internal", "account", "testdata", "qacct")
 
 // ran is what a qacct printed, and its exit status.
 type ran struct {

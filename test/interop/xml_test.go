@@ -140,7 +140,7 @@ var xmlForms = func() []string {
 // qstat and qhost print of them as XML, by structure and by value. Both have
 // the structure by which the clients are tested.
 func TestXML(t *testing.T) {
-	grammar, err := structure.Read(filepath.Join(harness.Root(), "qsub", "testdata", "xml.txt"))
+	grammar, err := structure.Read(filepath.Join(harness.Root(), "qsub", "internal", "show", "testdata", "xml.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
