@@ -147,6 +147,14 @@ func TestClaimRunsJobs(t *testing.T) {
 	if err := h.WaitJob(reply.Job); err != nil {
 		t.Fatal(err)
 	}
+	// Without Iwd it runs in its scratch directory.
+	if _, err = c.Activate(h.ctx, api.ActivateRequest{Ad: fmt.Sprintf("Cmd = \"/bin/sh\"\nArguments = \"-c 'test $PWD = $TMPDIR && touch %s/in-scratch'\"\n", h.dir)}); err != nil {
+		t.Fatal(err)
+	}
+	h.file("in-scratch")
+	if _, err := c.Deactivate(h.ctx, api.JobDone); err != nil {
+		t.Fatal(err)
+	}
 	_, err = c.Activate(h.ctx, api.ActivateRequest{Ad: "Cmd = \"/bin/true\"\nRequirements = TARGET.SlotID == 77\n"})
 	if got := api.RefusalOf(err); got != api.RefusedRequirements {
 		t.Errorf("a job whose Requirements are not met: %v (%d); want %d", err, got, api.RefusedRequirements)

@@ -130,7 +130,7 @@ func Relaunch(req *api.SubmitRequest, m *Merged, o RequestOptions) (*api.SubmitR
 		to.Env = r.environment()
 	}
 	if changed("Iwd") {
-		to.Cwd = literal(r.iwd)
+		to.Cwd = literal(r.cwd)
 	}
 	if changed("In") {
 		to.Stdin = r.stream("In")

@@ -118,6 +118,7 @@ func TestRelaunch(t *testing.T) {
 		{"Environment = \"A=1 B='2 3'\"\n", func(r *api.SubmitRequest) { r.Env = []string{"A=1", "B=2 3"} }},
 		{"Env = \"C=3;D=4\"\n", func(r *api.SubmitRequest) { r.Env = []string{"C=3", "D=4"} }},
 		{"Iwd = \"/v$\"\nIn = \"x\"\n", func(r *api.SubmitRequest) { r.Cwd, r.Stdin = "/v$$", "/v$$/x" }},
+		{"Iwd = \".\"\nOut = \"x\"\n", func(r *api.SubmitRequest) { r.Cwd, r.Stdout = "/tmp/1", "/tmp/1/x" }},
 		{"Out = \"/p\"\n", func(r *api.SubmitRequest) { r.Stdout = "/p" }},
 		{"Err = \"/p\"\n", func(r *api.SubmitRequest) { r.Stderr, r.Merge = "/p", false }},
 		{"Out = \"/p\"\nErr = \"/p\"\n", func(r *api.SubmitRequest) { r.Stdout, r.Stderr = "/p", "/p" }},
@@ -127,7 +128,7 @@ func TestRelaunch(t *testing.T) {
 			t.Errorf("%q: %v", tt.output, err)
 			continue
 		}
-		got, err := Relaunch(req, &m, RequestOptions{Home: "/home/u"})
+		got, err := Relaunch(req, &m, RequestOptions{Scratch: "/tmp/1"})
 		if err != nil {
 			t.Errorf("%q: %v", tt.output, err)
 			continue
@@ -149,7 +150,7 @@ func TestRelaunch(t *testing.T) {
 		"Cmd = \"\"\n":              "Cmd: it must say what to run",
 		"Cmd = undefined\n":         "Cmd: it must say what to run",
 		"Environment = \"A\"\n":     "Environment: ",
-		"Iwd = \"x\"\n":             "Iwd: ",
+		"Iwd = \"../x\"\n":          "Iwd: ",
 		"Out = \"a,b\"\n":           "Out: ",
 		"Arguments = \"'\"\n":       "Arguments: ",
 		"In = 4\n":                  "In: ",
@@ -160,7 +161,7 @@ func TestRelaunch(t *testing.T) {
 			t.Errorf("%q: %v", output, err)
 			continue
 		}
-		if r, err := Relaunch(req, &m, RequestOptions{Home: "/home/u"}); err == nil || !strings.Contains(err.Error(), want) {
+		if r, err := Relaunch(req, &m, RequestOptions{Scratch: "/tmp/1"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, error %v; want %q", output, r, err, want)
 		}
 	}
@@ -185,7 +186,7 @@ func FuzzMerge(f *testing.F) {
 		if owner, _ := env.Attr("Owner").Str(); owner != "u" {
 			t.Fatalf("%q: the owner is %q", output, owner)
 		}
-		_, _ = Relaunch(&api.SubmitRequest{}, &m, RequestOptions{Home: "/h"})
+		_, _ = Relaunch(&api.SubmitRequest{}, &m, RequestOptions{Scratch: "/t"})
 	})
 }
 

@@ -21,8 +21,10 @@ const devNull = "/dev/null"
 
 // RequestOptions are what the ad of work does not say itself.
 type RequestOptions struct {
-	// Home is the directory of work that has no Iwd: absolute.
-	Home string
+	// Scratch is the scratch directory of the work, below which a relative Iwd is;
+	// empty: not made yet, and the working directory and what is relative to it stay
+	// relative, with a dot in front.
+	Scratch string
 	// Slot is the ad of the slot, to which expressions may refer; nil: none.
 	Slot *classad.Ad
 	Now  time.Time
@@ -51,7 +53,7 @@ type Extras struct {
 
 // Command is a program with its arguments.
 type Command struct {
-	Path string // absolute
+	Path string // absolute, or relative to the working directory
 	Args []string
 }
 
@@ -115,9 +117,9 @@ func fits(ad *classad.Ad) error {
 }
 
 // Request returns the request that the ad of work amounts to: a binary that is
-// run as it is, never a second time, with paths that are absolute. Who its owner
-// is, and may be, is not its business. An error names the attribute that is not
-// what it should be.
+// run as it is, never a second time, with paths that are absolute where Iwd is, or
+// Scratch is known. Who its owner is, and may be, is not its business. An error names
+// the attribute that is not what it should be.
 func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 	r := newReader(work, &o)
 	req := &api.SubmitRequest{Binary: true, NoShell: true, Rerun: api.RerunNo}
@@ -135,7 +137,7 @@ func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 		r.fail("JobUniverse", fmt.Errorf("%d%s is not supported, only 5 (vanilla) and 10 (java)", universe, universeName(universe)))
 	}
 	req.Env = r.environment()
-	req.Cwd = literal(r.iwd)
+	req.Cwd = literal(r.cwd)
 	req.Stdin, req.Stdout, req.Stderr = r.stream("In"), r.stream("Out"), r.stream("Err")
 	req.Merge = req.Stdout == req.Stderr && req.Stdout != devNull
 	req.Name = r.name(command)
@@ -206,24 +208,28 @@ func KillSig(work *classad.Ad) syscall.Signal {
 type reader struct {
 	env *classad.Env
 	o   *RequestOptions
-	iwd string // absolute
+	cwd string // absolute, or relative to the scratch directory
+	iwd string // the same for what is relative to it: absolute, or a dot
 	of  string // stands before the name of an attribute in errors
 	err error
 }
 
 func newReader(work *classad.Ad, o *RequestOptions) *reader {
 	r := &reader{env: &classad.Env{My: work, Target: o.Slot, Now: o.Now}, o: o, of: "cannot use ad of work: "}
-	r.iwd = r.text("Iwd")
-	switch {
-	case r.err != nil:
-	case r.iwd == "" && !filepath.IsAbs(o.Home):
-		r.fail("Iwd", errors.New("there is none, and no home directory"))
-	case r.iwd == "":
-		r.iwd = o.Home
-	case !filepath.IsAbs(r.iwd):
-		r.fail("Iwd", fmt.Errorf("%q is not absolute", short(r.iwd)))
+	r.cwd, r.iwd = cmp.Or(o.Scratch, "."), "."
+	switch iwd := r.text("Iwd"); {
+	case filepath.IsAbs(iwd):
+		r.cwd = iwd
+	case iwd != "" && !filepath.IsLocal(iwd):
+		r.fail("Iwd", fmt.Errorf("%q leads out of the scratch directory", short(iwd)))
 	default:
-		r.checkPath("Iwd", r.iwd)
+		if below := filepath.Clean(iwd); below != "." {
+			r.cwd += "/" + below
+		}
+	}
+	r.checkPath("Iwd", r.cwd)
+	if filepath.IsAbs(r.cwd) {
+		r.iwd = r.cwd
 	}
 	return r
 }
@@ -323,7 +329,8 @@ func (r *reader) signal(name string, otherwise syscall.Signal) syscall.Signal {
 	return s
 }
 
-// path returns a path, absolute against Iwd.
+// path returns a path, absolute against Iwd, or with a dot in front as long as nobody
+// knows where that is.
 func (r *reader) path(name, otherwise string) string {
 	path := r.text(name)
 	if r.err != nil || path == "" {

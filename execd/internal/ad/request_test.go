@@ -44,7 +44,7 @@ func complexes() *conf.Config {
 func plain(change func(*api.SubmitRequest)) *api.SubmitRequest {
 	r := &api.SubmitRequest{
 		Name: "prog", Command: "/bin/prog", Binary: true, NoShell: true, Rerun: api.RerunNo,
-		Cwd: "/home/u", Stdin: "/dev/null", Stdout: "/dev/null", Stderr: "/dev/null",
+		Cwd: ".", Stdin: "/dev/null", Stdout: "/dev/null", Stderr: "/dev/null",
 	}
 	if change != nil {
 		change(r)
@@ -55,7 +55,7 @@ func plain(change func(*api.SubmitRequest)) *api.SubmitRequest {
 // REQ-HOOK-23: what an ad of work must say, may say, and says if it does not.
 func TestRequest(t *testing.T) {
 	options := RequestOptions{
-		Home: "/home/u", Now: time.Unix(1000, 0), Config: complexes(),
+		Now: time.Unix(1000, 0), Config: complexes(),
 		Slot: classad.New(classad.Attr{Name: "Memory", Expr: classad.Int(4096).Expr()}),
 	}
 	parallel := options
@@ -75,8 +75,30 @@ func TestRequest(t *testing.T) {
 			},
 		},
 		{
-			"relative to the home directory", "Cmd = \"prog\"\nOut = \"~x\"\n", options,
-			func(r *api.SubmitRequest) { r.Command, r.Stdout = "/home/u/prog", "/home/u/~x" },
+			"relative to the scratch directory, wherever that will be", "Cmd = \"prog\"\nOut = \"~x\"\n", options,
+			func(r *api.SubmitRequest) { r.Command, r.Stdout = "./prog", "./~x" },
+		},
+		{
+			"Iwd is a dot", "Cmd = \"prog\"\nIwd = \".\"\nIn = \"h:i\"\nErr = \"../e\"\n", options,
+			func(r *api.SubmitRequest) { r.Command, r.Stdin, r.Stderr = "./prog", ":./h:i", "./../e" },
+		},
+		{
+			"Iwd is below", "Cmd = \"bin/prog\"\nIwd = \"./sub//$x/\"\nOut = \"o\"\n", options,
+			func(r *api.SubmitRequest) { r.Command, r.Cwd, r.Stdout = "./bin/prog", "./sub/$$x", "./o" },
+		},
+		{
+			"the scratch directory is there", "Cmd = \"prog\"\nOut = \"o\"\nErr = \"/e\"\n",
+			RequestOptions{Scratch: "/tmp/1"},
+			func(r *api.SubmitRequest) {
+				r.Command, r.Cwd, r.Stdout, r.Stderr = "/tmp/1/prog", "/tmp/1", "/tmp/1/o", "/e"
+			},
+		},
+		{
+			"and Iwd below", "Cmd = \"prog\"\nOut = \"o\"\nIwd = \"a/b\"\n",
+			RequestOptions{Scratch: "/tmp/1"},
+			func(r *api.SubmitRequest) {
+				r.Command, r.Cwd, r.Stdout = "/tmp/1/a/b/prog", "/tmp/1/a/b", "/tmp/1/a/b/o"
+			},
 		},
 		{
 			"nothing in a path is expanded", cmd + "Iwd = \"/a$HOME\"\nIn = \"$JOB_ID\"\nOut = \"/h:o\"\n", options,
@@ -84,7 +106,7 @@ func TestRequest(t *testing.T) {
 		},
 		{
 			"one file for both streams", cmd + "Out = \"o\"\nErr = \"o\"\n", options,
-			func(r *api.SubmitRequest) { r.Stdout, r.Stderr, r.Merge = "/home/u/o", "/home/u/o", true },
+			func(r *api.SubmitRequest) { r.Stdout, r.Stderr, r.Merge = "./o", "./o", true },
 		},
 		{
 			"old arguments have no quotes", cmd + "Args = \" a  'b c' \\\"d \"\n", options,
@@ -106,12 +128,12 @@ func TestRequest(t *testing.T) {
 			"java", "JobUniverse = 10\nCmd = \"lib/Main.class\"\nArgs = \"Main x\"\nJarFiles = \"a.jar, /opt/b.jar c.jar\"\n", options,
 			func(r *api.SubmitRequest) {
 				r.Name, r.Command = "Main.class", "/usr/bin/java"
-				r.Args = []string{"-classpath", "/home/u/lib:/home/u/a.jar:/opt/b.jar:/home/u/c.jar", "Main", "x"}
+				r.Args = []string{"-classpath", "lib:./a.jar:/opt/b.jar:./c.jar", "Main", "x"}
 			},
 		},
 		{
 			"a jar", "JobUniverse = 10\nCmd = \"/l/m.jar\"\nArguments = \"Main\"\n",
-			RequestOptions{Home: "/home/u", Java: "/j"},
+			RequestOptions{Java: "/j"},
 			func(r *api.SubmitRequest) {
 				r.Name, r.Command, r.Args = "m.jar", "/j", []string{"-classpath", "/l/m.jar", "Main"}
 			},
@@ -136,7 +158,7 @@ func TestRequest(t *testing.T) {
 			func(r *api.SubmitRequest) { r.Hard = []api.Resource{{Name: "h_vmem", Value: "2048M"}} },
 		},
 		{"1 is what who does not ask has", cmd + "RequestCpus = 1\nRequestMemory = 1\nRequestDisk = 1\n", options, nil},
-		{"nothing that could limit it", cmd + "RequestMemory = 2048\n", RequestOptions{Home: "/home/u"}, nil},
+		{"nothing that could limit it", cmd + "RequestMemory = 2048\n", RequestOptions{}, nil},
 		{"more slots than one need an environment", cmd + "RequestCpus = 3\n", options, nil},
 		{
 			"slots", cmd + "RequestCpus = 3\nRequestMemory = 10\nRequestGPUs = 6\nRequestLicence = 2\n", parallel,
@@ -182,7 +204,10 @@ func TestRequestRefuses(t *testing.T) {
 		{"Cmd = Cmd\n", "Cmd: "},
 		{"Cmd = \"/a\x01\"\n", "Cmd: the path contains a control character"},
 		{"Cmd = \"/" + long + "\"\n", "Cmd: the path has 4096 bytes, at most 4095 are possible"},
-		{cmd + "Iwd = \"here\"\n", `Iwd: "here" is not absolute`},
+		{cmd + "Iwd = \"a/../..\"\n", `Iwd: "a/../.." leads out of the scratch directory`},
+		{cmd + "Iwd = \"../x\"\n", `Iwd: "../x" leads out of the scratch directory`},
+		{cmd + "Iwd = \"x\ty\"\n", "Iwd: the path contains a control character"},
+		{cmd + "Iwd = 1\n", "Iwd: want a string"},
 		{cmd + "Iwd = \"/a\tb\"\n", "Iwd: the path contains a control character"},
 		{cmd + "In = {\"a\"}\n", "In: want a string, not the list"},
 		{cmd + "Out = \"a,b\"\n", "Out: a path with a comma is not possible there"},
@@ -211,7 +236,7 @@ func TestRequestRefuses(t *testing.T) {
 		{cmd + "RequestLicence = {1}\n", "Requestlicence: want a value of a resource"},
 		{cmd + "RequestBig = \"perhaps\"\n", "Requestbig: "},
 	} {
-		r, err := Request(parse(t, tt.ad), RequestOptions{Home: "/home/u", Cpus: 4, Config: complexes()})
+		r, err := Request(parse(t, tt.ad), RequestOptions{Cpus: 4, Config: complexes()})
 		if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(tt.want)) || strings.ContainsAny(err.Error(), "\n\r") {
 			t.Errorf("%.80q: %+v, error %v; want %q", tt.ad, r, err, tt.want)
 		}
@@ -219,16 +244,10 @@ func TestRequestRefuses(t *testing.T) {
 			t.Errorf("%.80q: an error of %d bytes", tt.ad, len(err.Error()))
 		}
 	}
-	if _, err := Request(parse(t, cmd), RequestOptions{Home: "here"}); err == nil || !strings.Contains(err.Error(), "Iwd: ") {
-		t.Errorf("with a home directory that is relative: error %v; want one about Iwd", err)
-	}
-	r := newReader(parse(t, cmd), &RequestOptions{Home: "/home/u"})
+	r := newReader(parse(t, cmd), &RequestOptions{})
 	r.bound("Args", "an argument", []string{"a", strings.Repeat("y", 98)}, 100)
 	if r.err == nil || !strings.HasSuffix(r.err.Error(), "Args: together they have 101 bytes, at most 100 are possible") {
 		t.Errorf("arguments that are too long together: %v", r.err)
-	}
-	if _, err := Request(parse(t, cmd), RequestOptions{}); err == nil || !strings.Contains(err.Error(), "Iwd: ") {
-		t.Errorf("without a home directory: error %v; want one about Iwd", err)
 	}
 }
 
@@ -255,7 +274,7 @@ func TestKillSig(t *testing.T) {
 }
 
 func TestExtras(t *testing.T) {
-	options := RequestOptions{Home: "/home/u"}
+	options := RequestOptions{Scratch: "/tmp/1"}
 	for _, tt := range []struct {
 		ad   string
 		want Extras
@@ -274,7 +293,7 @@ func TestExtras(t *testing.T) {
 		{
 			"StarterUserLog = \"log\"\nStarterUserLogUseXML = true\nOutputAd = \"/o/ad\"\nHookKeyword = \"KW\"\nJobLeaseDuration = 90\n",
 			Extras{
-				KillSig: syscall.SIGTERM, UserLog: "/home/u/log", UserLogXML: true, OutputAd: "/o/ad", HookKeyword: "KW", Lease: 90 * time.Second,
+				KillSig: syscall.SIGTERM, UserLog: "/tmp/1/log", UserLogXML: true, OutputAd: "/o/ad", HookKeyword: "KW", Lease: 90 * time.Second,
 			},
 		},
 	} {
@@ -358,7 +377,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("Cmd = \"/bin/a\"\nArguments = \"a 'b\"\nEnv = \"A=1;B\"\nRequestMemory = TARGET.Memory\n")
 	f.Add("Cmd = \"a\"\nIwd = \"/$\"\nOut = \"a:b\"\nErr=\"a:b\"\nJobUniverse = 10\nArgs=\"M\"\nJarFiles = \"x,y\"\nKillSig = \"hup\"\n")
 	f.Add("Cmd = strcat(Cmd, \"\")\nRequestGPUs = 1e300\nRequestCpus = 2\nJobBatchName = \"n\"\n")
-	options := RequestOptions{Home: "/home/u", Config: complexes(), PE: "smp", Cpus: 64, Now: time.Unix(1, 0), Slot: Slot(SlotInfo{Memory: 7})}
+	options := RequestOptions{Config: complexes(), PE: "smp", Cpus: 64, Now: time.Unix(1, 0), Slot: Slot(SlotInfo{Memory: 7})}
 	f.Fuzz(func(t *testing.T, text string) {
 		work, err := classad.ParseOld(text)
 		if err != nil {
@@ -376,7 +395,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		for _, path := range []string{r.Command, r.Cwd, r.Stdin, r.Stdout, r.Stderr} {
-			if len(path) > api.MaxPath+1 || strings.ContainsAny(path, "\x00\n") || !strings.HasPrefix(strings.TrimPrefix(path, ":"), "/") {
+			if len(path) > api.MaxPath+1 || strings.ContainsAny(path, "\x00\n") || !strings.HasPrefix(strings.TrimPrefix(strings.TrimPrefix(path, ":"), "."), "/") && path != "." {
 				t.Errorf("path %q", path)
 			}
 		}

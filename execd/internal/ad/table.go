@@ -24,7 +24,7 @@ var Table = []Row{
 	{"Args", "string", "none", "args", "job_arg", true, false},
 	{"Environment", "string", "none", "env", "the file environment", true, true},
 	{"Env", "string", "none", "env", "the file environment", true, false},
-	{"Iwd", "string", "the home directory of the owner", "cwd", "cwd", true, true},
+	{"Iwd", "string", "the scratch directory", "cwd", "cwd", true, true},
 	{"In", "string", "/dev/null", "stdin", "stdin_path", true, true},
 	{"Out", "string", "/dev/null", "stdout", "stdout_path", true, true},
 	{"Err", "string", "/dev/null", "stderr", "stderr_path", true, true},

@@ -29,7 +29,7 @@ var samples = map[string]struct {
 	"Cmd":       {`"/x"`, `"/x"`, func(r *api.SubmitRequest) { r.Command = "/x" }, `"/x"`},
 	"Arguments": {`"a 'b c'"`, `["a","b c"]`, func(r *api.SubmitRequest) { r.Args = []string{"a", "b c"} }, `"a 'b c'"`},
 	"Args":      {`"a b"`, `["a","b"]`, nil, ""},
-	"JarFiles":  {`"j"`, `["-classpath","/bin:/home/u/j","M"]`, nil, ""},
+	"JarFiles":  {`"j"`, `["-classpath","/bin:./j","M"]`, nil, ""},
 	"Environment": {
 		`"A=1 'B=c d'"`, `["A=1","B=c d"]`, func(r *api.SubmitRequest) { r.Env = []string{"A=1", "B=c d"} }, `"A=1 'B=c d'"`,
 	},
@@ -81,7 +81,7 @@ func fields(t *testing.T, r *api.SubmitRequest) map[string]string {
 // one that it does not say.
 func TestTable(t *testing.T) {
 	base := parse(t, "Cmd = \"/bin/prog\"\n")
-	options := RequestOptions{Home: "/home/u", Config: complexes(), PE: "smp"}
+	options := RequestOptions{Config: complexes(), PE: "smp"}
 	tags := map[string]bool{}
 	for field := range reflect.TypeFor[api.SubmitRequest]().Fields() {
 		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -161,7 +161,7 @@ func TestThereAndBack(t *testing.T) {
 	})
 	ad := Job(JobInfo{Number: 1, Task: 1, Owner: "u", Submitted: time.Unix(1, 0), Request: want, Resources: AskedIn(complexes(), want.Hard), Environment: true})
 	ad = ad.Without("Requesth_vmem", "Requestscratch_limit") // they would say the same in bytes
-	got, err := Request(ad, RequestOptions{Home: "/nowhere", Config: complexes()})
+	got, err := Request(ad, RequestOptions{Config: complexes()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/hook"
-	"paddock/execd/internal/user"
 )
 
 // failure says in what way a hook did not come to its own end; empty: it did,
@@ -97,7 +96,7 @@ func short(s string) string {
 
 // prepare completes the ad of what was fetched for a slot (REQ-HOOK-64, -106), and
 // makes the request for a job of it.
-func (w *worker) prepare(c *claim, owner *user.User) error {
+func (w *worker) prepare(c *claim) error {
 	slot := w.layer.slotAd(w.slot)
 	env := &classad.Env{My: slot}
 	whole, err := ad.Complete(c.ad, w.keyword, env.Attr("PartitionableSlot").True())
@@ -105,7 +104,7 @@ func (w *worker) prepare(c *claim, owner *user.User) error {
 		return err
 	}
 	c.ad = whole
-	o := ad.RequestOptions{Home: owner.Home, Slot: slot, Now: time.Now(), Config: w.layer.o.Config()}
+	o := ad.RequestOptions{Slot: slot, Now: time.Now(), Config: w.layer.o.Config()}
 	if c.request, err = ad.Request(c.ad, o); err == nil {
 		_, err = ad.ExtrasOf(c.ad, o) // once it is accepted nobody would hear of it
 	}

@@ -447,7 +447,7 @@ func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (H
 	if err != nil {
 		return Held{}, err
 	}
-	if err := w.prepare(c, owner); err != nil {
+	if err := w.prepare(c); err != nil {
 		return Held{}, err
 	}
 	if err := l.o.Check(owner, c.request); err != nil {

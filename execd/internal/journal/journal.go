@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -85,12 +86,12 @@ func (j *Journal) Wants(t *job.Task) bool {
 	if !t.Job.Foreign && len(t.Needs.Attributes()) == 0 {
 		return false
 	}
-	to, err := j.target(t)
+	to, err := j.target(t, "")
 	return err != nil || to.extras.UserLog != "" || to.extras.OutputAd != ""
 }
 
-// target finds out where the events of a task go.
-func (j *Journal) target(t *job.Task) (*target, error) {
+// target finds out where the events of a task go that has, or had, a scratch directory.
+func (j *Journal) target(t *job.Task, scratch string) (*target, error) {
 	request, err := j.Store.Request(t.Job)
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (j *Journal) target(t *job.Task) (*target, error) {
 		return to, err
 	}
 	base, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
-	if to.extras, err = ad.ExtrasOf(base, ad.RequestOptions{Home: to.owner.Home, Now: time.Now(), Config: j.Config()}); err != nil {
+	if to.extras, err = ad.ExtrasOf(base, ad.RequestOptions{Scratch: scratch, Now: time.Now(), Config: j.Config()}); err != nil {
 		return nil, err
 	}
 	env := classad.Env{My: base}
@@ -291,8 +292,13 @@ func (j *Journal) forget(activation string) {
 // try does something for a run, or gives it up. The end of a run is waited with;
 // all else is tried once, since stage does no more.
 func (j *Journal) try(r *run, e stage.Event, what string, do func(*target) error) error {
-	to, err := j.target(e.Task)
+	to, err := j.target(e.Task, e.Scratch)
 	if err == nil {
+		for _, path := range []*string{&to.extras.UserLog, &to.extras.OutputAd} {
+			if !filepath.IsAbs(*path) { // it went with the scratch directory
+				*path = ""
+			}
+		}
 		err = do(to)
 	}
 	if err == nil || e.Kind != stage.Over {

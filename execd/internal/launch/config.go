@@ -101,7 +101,16 @@ func (o *Order) names(host string) names {
 }
 
 // dir is the working directory: the requested one, else the owner's home.
-func (o *Order) dir(host string) string { return workingDir(o.names(host), o.Request.Cwd) }
+func (o *Order) dir(host string) string { return workingDir(o.names(host), cwd(o.Request, o.tmpdir())) }
+
+// cwd is the working directory that a job asked for. A relative one of work that came as
+// an ad is below the scratch directory.
+func cwd(r *api.SubmitRequest, scratch string) string {
+	if r.Work == nil || r.Work.Ad == "" || filepath.IsAbs(r.Cwd) {
+		return r.Cwd
+	}
+	return filepath.Join(strings.ReplaceAll(scratch, "$", "$$"), r.Cwd)
+}
 
 // shellStartMode is the queue's. A script that names no program to run it is its
 // shell's with unix_behavior, too: the kernel could not run it, and the shepherd,

@@ -24,10 +24,19 @@ type Streams struct {
 	Array  bool     `json:"array,omitempty"`
 }
 
-// StreamsOf returns what is to be known of a job.
+// StreamsOf returns what is to be known of a job that has not begun.
 func StreamsOf(number int, r *api.SubmitRequest, owner *user.User) Streams {
+	return streamsOf(number, r, owner, "$TMPDIR")
+}
+
+// Streams returns what is to be known of the job, once its TMPDIR is made.
+func (o *Order) Streams() Streams {
+	return streamsOf(o.Task.Job.Number, o.Request, o.Owner, o.tmpdir())
+}
+
+func streamsOf(number int, r *api.SubmitRequest, owner *user.User, scratch string) Streams {
 	return Streams{
-		Job: number, Owner: owner.Name, UID: owner.UID, Home: api.Text(owner.Home), Name: api.Text(r.Name), Cwd: api.Text(r.Cwd),
+		Job: number, Owner: owner.Name, UID: owner.UID, Home: api.Text(owner.Home), Name: api.Text(r.Name), Cwd: api.Text(cwd(r, scratch)),
 		Stdout: api.Text(r.Stdout), Stderr: api.Text(r.Stderr), Merge: r.Merge, Array: r.Tasks.IsArray(),
 	}
 }

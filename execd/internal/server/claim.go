@@ -342,7 +342,7 @@ func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, 
 	work := &api.Work{Slot: api.SlotID(on.String()), Claim: id.String(), Holder: holder}
 	if text != nil {
 		if text, err = ad.Complete(text, "", false); err == nil {
-			o := ad.RequestOptions{Home: owner.Home, Now: time.Now(), Config: s.Config(), Cpus: 1}
+			o := ad.RequestOptions{Now: time.Now(), Config: s.Config(), Cpus: 1}
 			if v, ok := s.Queue.Snapshot(on); ok {
 				o.Slot, o.Cpus = v.Ad, max(int(v.Has.Cpus), 1)
 			}

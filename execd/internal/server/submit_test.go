@@ -25,7 +25,7 @@ func TestWorkIsARequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := ad.Request(work, ad.RequestOptions{Home: "/home/u"})
+		r, err := ad.Request(work, ad.RequestOptions{})
 		if err != nil {
 			t.Errorf("%.100q: %v", text, err)
 			continue

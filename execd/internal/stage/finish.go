@@ -292,7 +292,7 @@ func (f *finish) journal(step string, write func(Event) error) (exit.Result, err
 		return exit.Nothing, nil
 	}
 	why, ran := r.why(l), l.outcome.Usage != nil
-	e := Event{Kind: Over, Task: l.task, Time: l.ended, End: l.end}
+	e := Event{Kind: Over, Task: l.task, Time: l.ended, End: l.end, Scratch: r.scratch(l)}
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -116,7 +117,7 @@ func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User
 	if w := request.Work; w != nil && r.Hooks != nil {
 		x.slot, _ = slot.ParseID(string(w.Slot)) // execd has written it
 		base, _ := classad.ParseOldLenient(w.Ad)
-		extras, err := ad.ExtrasOf(base, ad.RequestOptions{Home: owner.Home, Now: time.Now(), Config: r.Config()})
+		extras, err := ad.ExtrasOf(base, ad.RequestOptions{Now: time.Now(), Config: r.Config()})
 		if err != nil {
 			return err
 		}
@@ -277,6 +278,11 @@ func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, ov
 	dir := scratch
 	if h.Name == preScript || h.Name == postScript {
 		dir = iwd // they are the job's own, and find its files as it does
+		if !filepath.IsAbs(h.Path) {
+			own := *h
+			own.Path = filepath.Join(iwd, h.Path)
+			h = &own
+		}
 	} else if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		dir = "" // its owner has removed it, or put a link there: no reason not to tell of the end
 	}

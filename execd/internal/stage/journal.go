@@ -7,6 +7,7 @@ import (
 	"paddock/classad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
+	"paddock/spool"
 )
 
 // Journal writes what happens to jobs into files of their owners: the event log
@@ -45,6 +46,7 @@ type Event struct {
 	Code, Subcode int         // of Held: why, as a hold says it; of Over: why it had to leave its slot, 0 if it had not
 	Ad            *classad.Ad // of the job, as it is then
 	End           *job.End    // of Over
+	Scratch       string      // its scratch directory; empty: it is gone
 	Exit          exit.Code   // of Over: how it ended
 	Status        exit.Status // of Over: of the job's process; the zero Status when it never ran
 }
@@ -94,16 +96,31 @@ func (o *outbox) work() {
 
 // happened tells the journal of an event of a run that goes on. One that cannot be
 // written is not tried again: it is said in our log.
-func (r *Runner) happened(l *life, e Event) {
+func (r *Runner) happened(l *life, of Event) {
 	if !l.journal {
 		return
 	}
-	e.Task, e.Time = l.task, time.Now()
+	e := of // what the write below refers to; most runs have none
+	e.Task, e.Time, e.Scratch = l.task, time.Now(), r.scratch(l)
 	_ = l.outbox.put(func() {
 		if err := r.Journal.Record(e); err != nil {
 			r.Log.Warn("job " + l.task.String() + ": event log: " + err.Error())
 		}
 	}, true)
+}
+
+// scratch is the scratch directory of a run; empty: it has none any more.
+func (r *Runner) scratch(l *life) string {
+	d, _, err := r.Launcher.Find(l.task.RunID())
+	if err != nil {
+		return ""
+	}
+	config, err := d.Config()
+	if err != nil {
+		return ""
+	}
+	path, _ := config.Lookup(spool.KeyTmpdir)
+	return path
 }
 
 // writing is a write that a step of the end waits for.

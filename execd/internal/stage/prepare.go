@@ -262,11 +262,7 @@ func (r *Runner) change(l *life, m *ad.Merged) error {
 	// What the first hook has changed counts for the second, too.
 	all := *m
 	all.Changed = slices.Concat(l.extra.changed, m.Changed)
-	owner, err := r.ownerOf(l)
-	if err != nil {
-		return err
-	}
-	to, err := ad.Relaunch(request, &all, ad.RequestOptions{Home: owner.Home, Now: time.Now(), Config: r.Config()})
+	to, err := ad.Relaunch(request, &all, ad.RequestOptions{Scratch: r.scratch(l), Now: time.Now(), Config: r.Config()})
 	if err != nil {
 		return &launch.Unfit{Reason: err.Error()}
 	}

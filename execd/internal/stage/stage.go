@@ -368,7 +368,7 @@ func (r *Runner) begin(l *life) error {
 		return r.refuse(l, err, errors.As(err, &unfit))
 	}
 	if r.Outputs != nil {
-		if err := r.Outputs.Note(launch.StreamsOf(t.Job.Number, order.Request, order.Owner)); err != nil {
+		if err := r.Outputs.Note(order.Streams()); err != nil {
 			r.Log.Debug(err.Error())
 		}
 	}

@@ -168,7 +168,7 @@ func (r *Runner) taskOrder(l *life, o *TaskOrder) (*launch.Order, error) {
 	order.Request = &api.SubmitRequest{
 		Name: "petask", Account: of.Account, Binary: true, Command: q.Command, Args: q.Args, NoShell: q.NoShell,
 		Cwd: cmp.Or(q.Cwd, of.Cwd), Tasks: of.Tasks, Notify: of.Notify && !q.Into, Binding: of.Binding,
-		Env: q.Env, Origin: q.Origin, Interactive: &interactive,
+		Env: q.Env, Origin: q.Origin, Interactive: &interactive, Work: of.Work,
 	}
 	if q.Into {
 		order.Request.Name = of.Name
