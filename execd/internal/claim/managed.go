@@ -125,15 +125,16 @@ type grant struct {
 	ad       *classad.Ad
 	made     time.Time
 
-	waiting  bool     // for the slot
-	waited   bool     // an earlier execd has ended while it did
-	starting bool     // a job is about to be started under it
-	promised *job.Job // that is to be started when the slot is its own
-	last     string   // the last task
-	stored   bool     // there is a file of it
-	over     bool     // nothing is left of it
-	why      string   // fetched work has given it back, in words; empty: it has not
-	refused  error    // why it was taken from one who waited
+	waiting  bool       // for the slot
+	waited   bool       // an earlier execd has ended while it did
+	starting bool       // a job is about to be started under it
+	promised *job.Job   // that is to be started when the slot is its own
+	last     string     // the last task
+	stored   bool       // there is a file of it
+	over     bool       // nothing is left of it
+	why      string     // fetched work has given it back, in words; empty: it has not
+	hold     *slot.Hold // what runs under it is put on hold; nil: it is not
+	refused  error      // why it was taken from one who waited
 }
 
 // Do is what is to be done, of an Effect.
@@ -513,6 +514,9 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 	case slot.ResumeJob:
 		job(Resume)
 	case slot.HoldJob:
+		if g != nil {
+			g.hold = &slot.Hold{Code: a.Code, Subcode: a.Subcode, Text: a.Text}
+		}
 		job(Hold)
 	case slot.StopJob:
 		job(Stop)
@@ -548,7 +552,10 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 		return
 	}
 	g.over = true
-	e := Eviction{Slot: t.id(m.claim), Reason: g.reason(why), Code: why, Ad: t.ad(m), ID: g.id, Work: g.ad}
+	e := Eviction{Slot: t.id(m.claim), Reason: g.reason(why), Code: int(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
+	if g.hold != nil {
+		e.Reason, e.Code, e.Subcode = g.hold.Text, g.hold.Code, g.hold.Subcode
+	}
 	switch {
 	case g.promised != nil:
 		e.Job = g.promised.Number
@@ -792,6 +799,9 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 		if g := t.byPublic(public); g != nil && g.slot.task == "" {
 			m := g.slot
 			m.task = task
+			if ending != nil {
+				g.hold = ending.Hold
+			}
 			t.restore(m, g, started, j, ending)
 			take(m.claim)
 			return claims

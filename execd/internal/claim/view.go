@@ -51,11 +51,12 @@ type View struct {
 
 // Eviction tells that a claim of fetched work is over.
 type Eviction struct {
-	Slot   slot.ID
-	Reason string
-	Code   slot.Reason // the same as a number
-	Ad     *classad.Ad // of the slot when the claim was broken
-	ID     ID
-	Job    int         // that was running or promised; 0: none
-	Work   *classad.Ad // that was accepted last
+	Slot    slot.ID
+	Reason  string
+	Code    int // the same as a number: of a slot.Reason, or of a hold with Subcode
+	Subcode int
+	Ad      *classad.Ad // of the slot when the claim was broken
+	ID      ID
+	Job     int         // that was running or promised; 0: none
+	Work    *classad.Ad // that was accepted last
 }

@@ -96,5 +96,5 @@ func (d *daemon) fetchSettings() fetch.Settings {
 
 // evicted tells who fetched work came from that its claim is over.
 func (d *daemon) evicted(e claim.Eviction) {
-	d.fetch.Evicted(fetch.Eviction{Slot: e.Slot, Reason: e.Reason, Code: e.Code, Ad: e.Ad, Claim: e.ID.String(), Secret: e.ID.Reveal(), Job: e.Job, Work: e.Work})
+	d.fetch.Evicted(fetch.Eviction{Slot: e.Slot, Reason: e.Reason, Code: e.Code, Subcode: e.Subcode, Ad: e.Ad, Claim: e.ID.String(), Secret: e.ID.Reveal(), Job: e.Job, Work: e.Work})
 }

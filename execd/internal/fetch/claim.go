@@ -121,10 +121,10 @@ func (l *Layer) claimOf(number int) *claim {
 
 // ended returns the work as EVICT_CLAIM is told of it: its ad has the reason why its
 // claim is over, and what took it from its slot as a number, if anything did.
-func (c *claim) ended(reason string, code slot.Reason) *claim {
+func (c *claim) ended(reason string, code, subcode int) *claim {
 	why := []classad.Attr{{Name: attrReason, Expr: classad.String(reason).Expr()}}
 	if code != 0 {
-		why = append(why, classad.Attr{Name: attrReasonCode, Expr: classad.Int(int64(code)).Expr()}, classad.Attr{Name: attrReasonSubcode, Expr: classad.Int(0).Expr()})
+		why = append(why, classad.Attr{Name: attrReasonCode, Expr: classad.Int(int64(code)).Expr()}, classad.Attr{Name: attrReasonSubcode, Expr: classad.Int(int64(subcode)).Expr()})
 	}
 	return &claim{keyword: c.keyword, ad: c.ad.With(why...)}
 }
@@ -206,7 +206,7 @@ func (d *desk) evicted(e Eviction) {
 	if d.layer.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil || !d.noticed(c.job.Number) {
 		return
 	}
-	over := c.ended(e.Reason, e.Code)
+	over := c.ended(e.Reason, e.Code, e.Subcode)
 	if err := d.layer.keep(c.job.Number, newNotice(over, d.slot, e.Claim, on)); err != nil {
 		d.layer.o.Log.Error(err.Error()) // it is told all the same if execd goes on
 	}
@@ -229,7 +229,7 @@ func (d *desk) orphaned(e *Eviction) {
 		return
 	}
 	keyword, _ := text(e.Work, attrKeyword)
-	over := (&claim{keyword: keyword, ad: e.Work}).ended(e.Reason, e.Code)
+	over := (&claim{keyword: keyword, ad: e.Work}).ended(e.Reason, e.Code, e.Subcode)
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: found without its work: reason=%q", d.slot, e.Reason))
 	on, public, secret := e.Ad, e.Claim, e.Secret
 	d.tell(func(ctx context.Context) { d.run(ctx, over.keyword, hook.EvictClaim, nil, over, on, public, secret) })

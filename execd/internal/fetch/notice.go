@@ -65,7 +65,7 @@ func (l *Layer) deleting(j *job.Job) (undo func()) {
 	if l.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil {
 		return none
 	}
-	n := newNotice(c.ended(reason, slot.ReasonRemoved), at, c.id, l.slotAd(at))
+	n := newNotice(c.ended(reason, int(slot.ReasonRemoved), 0), at, c.id, l.slotAd(at))
 	n.Deleting = true
 	if err := l.keep(j.Number, n); err != nil {
 		l.o.Log.Error(err.Error()) // it is told all the same if execd goes on

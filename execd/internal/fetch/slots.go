@@ -102,12 +102,13 @@ type Held struct {
 // Eviction tells that the claim of fetched work has been taken away, or given
 // back by Withdraw.
 type Eviction struct {
-	Slot   slot.ID
-	Reason string
-	Code   slot.Reason // the same as a number; 0: none
-	Ad     *classad.Ad // of the slot when the claim was broken
-	Claim  string      // its public id
-	Secret string      // its whole id
-	Job    int         // that was running or promised; 0: none
-	Work   *classad.Ad // that was accepted last; nil: not known
+	Slot    slot.ID
+	Reason  string
+	Code    int // the same as a number: of a slot.Reason, or of a hold with Subcode; 0: none
+	Subcode int
+	Ad      *classad.Ad // of the slot when the claim was broken
+	Claim   string      // its public id
+	Secret  string      // its whole id
+	Job     int         // that was running or promised; 0: none
+	Work    *classad.Ad // that was accepted last; nil: not known
 }

@@ -586,7 +586,11 @@ func ending(w *job.Want) *slot.Ending {
 	if w == nil || !w.Slot {
 		return nil
 	}
-	return &slot.Ending{Reason: cmp.Or(slot.Reason(w.Vacate), slot.ReasonVacateCommand), Until: w.Until}
+	e := &slot.Ending{Reason: cmp.Or(slot.Reason(w.Vacate), slot.ReasonVacateCommand), Until: w.Until}
+	if w.Error != "" {
+		e.Hold = &slot.Hold{Code: w.Code, Subcode: w.Subcode, Text: w.Error}
+	}
+	return e
 }
 
 // Occupy tells of slots that something runs on which is no job of ours.

@@ -346,6 +346,13 @@ type Saved struct {
 type Ending struct {
 	Reason Reason    `json:"reason"`
 	Until  time.Time `json:"until"` // when it is killed that was asked to end; zero: it is being killed
+	Hold   *Hold     `json:"-"`     // what it is put on hold for by that; nil: it is not. It is the table's to tell.
+}
+
+// Hold is why a job is put on hold, with the numbers of ads.
+type Hold struct {
+	Code, Subcode int
+	Text          string
 }
 
 // Save returns what has to be kept of the claim, and false if the slot is not
