@@ -20,6 +20,7 @@ var version = "devel"
 const (
 	exitLeft     = 1  // -remove: something is left; -tail: cannot read; -append, -write: cannot write; -exec: cannot execute
 	exitUsage    = 64 // called wrongly
+	exitLater    = 75 // -append, -write: cannot write now; it may be otherwise in a moment
 	exitNoRights = 77 // -as-user: cannot become that user
 )
 
@@ -146,6 +147,9 @@ func asUser(args []string) int {
 	}
 	if err := do(); err != nil {
 		complain(err.Error())
+		if starter.Passing(err) {
+			return exitLater
+		}
 		return exitLeft
 	}
 	return 0

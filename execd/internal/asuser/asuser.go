@@ -27,6 +27,36 @@ type Starter struct {
 	Group func() (*os.File, error)
 }
 
+// ErrRefused is matched when what is to be done as a user cannot be done, and a second
+// try would meet the same.
+var ErrRefused = errors.New("refused")
+
+// exitRefused and exitLater are what the starter stage exits with that cannot do it, see
+// shepherd(8).
+const (
+	exitRefused = 1
+	exitLater   = 75
+)
+
+// Failed returns the reason that a command of Command gives on its standard error, once
+// it has ended with an error.
+func Failed(err error, stderr string) error {
+	line, _, _ := strings.Cut(strings.TrimPrefix(stderr, "shepherd: "), "\n")
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ok && exit.ExitCode() == exitRefused && line != "":
+		return &refused{line}
+	case ok && exit.ExitCode() == exitLater:
+		return errors.New(line)
+	}
+	return fmt.Errorf("%w: %s", err, line)
+}
+
+type refused struct{ text string }
+
+func (e *refused) Error() string        { return e.text }
+func (e *refused) Is(target error) bool { return target == ErrRefused }
+
 // Command returns a command that takes a user's rights and then does what the words
 // say, see shepherd(8). It is to be started by Start, with an environment and a
 // working directory that the caller may change before, and leads a session.

@@ -182,10 +182,7 @@ func (j *Journal) write(ctx context.Context, e *Entry, b Body, id string) error 
 func (j *Journal) append(ctx context.Context, e *Entry, records []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
-	if err := j.Files.AppendAs(ctx, e.Owner, e.Path, records); err != nil {
-		return fmt.Errorf("cannot write event log: %w", err)
-	}
-	return nil
+	return j.Files.AppendAs(ctx, e.Owner, e.Path, records)
 }
 
 // there reports whether a record stands near the end of its log, whole.
@@ -221,10 +218,7 @@ func (j *Journal) OutputAd(ctx context.Context, owner *user.User, path string, a
 	}
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
-	if err := j.Files.WriteAs(ctx, owner, path, []byte(ad.OldString())); err != nil {
-		return fmt.Errorf("cannot write output ad: %w", err)
-	}
-	return nil
+	return j.Files.WriteAs(ctx, owner, path, []byte(ad.OldString()))
 }
 
 // unwanted reports whether a path says that nothing is to be written.

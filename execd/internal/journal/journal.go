@@ -7,9 +7,9 @@ package journal
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"path/filepath"
 	"sync"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/eventlog"
 	"paddock/execd/internal/job"
@@ -31,8 +32,8 @@ import (
 // eventlog.ParseOptions. A job that asks for XML gets it, whatever it says.
 const Options = "DEFAULT_USERLOG_FORMAT_OPTIONS"
 
-// maxTries is how often something is tried to be written. What fails is most
-// likely the user's own doing, as a directory that is gone, and his job must not
+// maxTries is how often something is tried to be written that may be written in a moment,
+// as on a full disk. What fails is most likely the user's own doing, and his job must not
 // wait for it for ever.
 const maxTries = 5
 
@@ -52,6 +53,8 @@ type Journal struct {
 	mu    sync.Mutex
 	runs  map[string]*run // guarded by mu; by activation
 	lines map[int]*line   // guarded by mu; of jobs of qsub of which something is written, by number
+	// crowds are guarded by mu; of users of whose runs something is written, by uid.
+	crowds map[int]*crowd
 }
 
 var _ stage.Journal = (*Journal)(nil)
@@ -72,6 +75,48 @@ type line struct {
 // maxWaiting is how much of a job that waits may stand in its line. How long a write
 // takes its user decides, and how often he holds his job.
 const maxWaiting = 64
+
+// crowd is how much of the runs and jobs of a user waits to be written.
+type crowd struct {
+	waiting int
+	moved   time.Time // when the last was
+}
+
+// A run keeps its group id until its end is told, and there are not many for all users.
+// So of one whose files take their time, as on a file system that hangs or under a lock,
+// no more than maxCrowd runs wait for them once nothing has moved for stuck.
+const (
+	maxCrowd = 64
+	stuck    = time.Second
+)
+
+var errCrowd = errors.New("too much of the user's waits to be written")
+
+// join enters the crowd of a user, which leave leaves.
+func (j *Journal) join(uid int) (leave func(), err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c := j.crowds[uid]
+	if c == nil {
+		c = &crowd{moved: time.Now()}
+		if j.crowds == nil {
+			j.crowds = make(map[int]*crowd)
+		}
+		j.crowds[uid] = c
+	}
+	if c.waiting >= maxCrowd && time.Since(c.moved) > stuck {
+		return nil, errCrowd
+	}
+	c.waiting++
+	return func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		c.moved = time.Now()
+		if c.waiting--; c.waiting == 0 {
+			delete(j.crowds, uid)
+		}
+	}, nil
+}
 
 // target is where a job's events and its ad go.
 type target struct {
@@ -134,10 +179,8 @@ func (j *Journal) Record(e stage.Event) error {
 		r.begun = true
 		j.mu.Unlock()
 	}
-	if !e.Task.Job.Foreign {
-		wait, leave, _ := j.enter(e.Task.Job.Number, math.MaxInt)
-		defer leave()
-		wait()
+	if e.Kind == stage.Executing {
+		j.behind(e.Task.Job.Number) // first what came before
 	}
 	err := j.try(r, e, string(e.Kind), func(to *target) error {
 		entry := j.entry(to)
@@ -165,9 +208,22 @@ func (j *Journal) entry(to *target) eventlog.Entry {
 	return eventlog.Entry{Owner: to.owner, Path: to.extras.UserLog, Form: form, Times: times, Cluster: to.cluster}
 }
 
+// behind waits until all is written that stands in the line of a job.
+func (j *Journal) behind(number int) {
+	j.mu.Lock()
+	var last chan struct{}
+	if l := j.lines[number]; l != nil {
+		last = l.last
+	}
+	j.mu.Unlock()
+	if last != nil {
+		<-last
+	}
+}
+
 // enter enters the line of a job. What waits there is written when wait has returned,
 // and leave lets the next one go on. It reports false if there are too many.
-func (j *Journal) enter(number, most int) (wait, leave func(), ok bool) {
+func (j *Journal) enter(number int) (wait, leave func(), ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	l := j.lines[number]
@@ -179,7 +235,7 @@ func (j *Journal) enter(number, most int) (wait, leave func(), ok bool) {
 		}
 		j.lines[number] = l
 	}
-	if l.waiting >= most {
+	if l.waiting >= maxWaiting {
 		return nil, nil, false
 	}
 	before, mine := l.last, make(chan struct{})
@@ -201,12 +257,19 @@ func (j *Journal) enter(number, most int) (wait, leave func(), ok bool) {
 func (j *Journal) Notice(of *job.Job, request *api.SubmitRequest, n job.Notice) {
 	now := time.Now()
 	failed := func(err error) { j.Err.Warn(fmt.Sprintf("job %d: event log: %v", of.Number, err)) }
-	wait, leave, ok := j.enter(of.Number, maxWaiting)
+	out, err := j.join(of.UID)
+	if err != nil {
+		failed(err)
+		return
+	}
+	wait, leave, ok := j.enter(of.Number)
 	if !ok {
+		out()
 		failed(fmt.Errorf("%s is left out: %d events wait to be written", n.Kind, maxWaiting))
 		return
 	}
 	go func() {
+		defer out()
 		defer leave()
 		wait()
 		owner, err := j.Users.ByID(context.Background(), of.UID)
@@ -292,28 +355,33 @@ func (j *Journal) forget(activation string) {
 // try does something for a run, or gives it up. The end of a run is waited with;
 // all else is tried once, since stage does no more.
 func (j *Journal) try(r *run, e stage.Event, what string, do func(*target) error) error {
-	to, err := j.target(e.Task, e.Scratch)
+	leave, err := j.join(e.Task.Job.UID)
 	if err == nil {
-		for _, path := range []*string{&to.extras.UserLog, &to.extras.OutputAd} {
-			if !filepath.IsAbs(*path) { // it went with the scratch directory
-				*path = ""
+		defer leave()
+		var to *target
+		if to, err = j.target(e.Task, e.Scratch); err == nil {
+			for _, path := range []*string{&to.extras.UserLog, &to.extras.OutputAd} {
+				if !filepath.IsAbs(*path) { // it went with the scratch directory
+					*path = ""
+				}
 			}
+			err = do(to)
 		}
-		err = do(to)
 	}
 	if err == nil || e.Kind != stage.Over {
 		return err
 	}
+	final := errors.Is(err, asuser.ErrRefused) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errCrowd)
 	j.mu.Lock()
 	r.tries[what]++
 	tries := r.tries[what]
-	if tries < maxTries && !r.lost {
+	if tries < maxTries && !r.lost && !final {
 		j.mu.Unlock()
 		return err
 	}
 	r.lost = true
 	j.mu.Unlock()
-	j.Err.Error(fmt.Sprintf("job %v: event log: given up after %d tries: %v", e.Task, tries, err))
+	j.Err.Error(fmt.Sprintf("job %v: event log: given up (try %d): %v", e.Task, tries, err))
 	return nil
 }
 

@@ -3,16 +3,20 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/eventlog"
@@ -28,6 +32,7 @@ type world struct {
 	ad    string
 	text  map[string]string
 	tails int
+	hang  bool
 	fail  error
 	knobs *knob.Set
 	err   strings.Builder
@@ -41,7 +46,11 @@ func (w *world) ByID(_ context.Context, uid int) (*user.User, error) {
 	return &user.User{Name: "alice", UID: uid, Home: "/home/alice"}, nil
 }
 
-func (w *world) AppendAs(_ context.Context, u *user.User, path string, data []byte) error {
+func (w *world) AppendAs(ctx context.Context, u *user.User, path string, data []byte) error {
+	if w.hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if w.fail == nil {
 		w.text[u.Name+" "+path] += string(data)
 	}
@@ -55,7 +64,11 @@ func (w *world) WriteAs(_ context.Context, u *user.User, path string, data []byt
 	return w.fail
 }
 
-func (w *world) Tail(_ context.Context, u *user.User, path string, _ int) ([]byte, error) {
+func (w *world) Tail(ctx context.Context, u *user.User, path string, _ int) ([]byte, error) {
+	if w.hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	w.tails++
 	return []byte(w.text[u.Name+" "+path]), nil
 }
@@ -314,4 +327,91 @@ func TestOptions(t *testing.T) {
 	if _, _, err := eventlog.ParseOptions("YAML"); err == nil || !strings.HasSuffix(err.Error(), "want "+strings.Join(known.Words[:len(known.Words)-1], ", ")+" or "+known.Words[len(known.Words)-1]) {
 		t.Errorf("%v; want it to name %q", err, known.Words)
 	}
+}
+
+// A user whose file system hangs, or is refused, keeps nobody's run for long.
+func TestHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{ad: logged, hang: true}
+		j := w.journal()
+		over := func(number int) stage.Event {
+			tk := task()
+			tk.Number = number
+			return stage.Event{Kind: stage.Over, Task: tk, Time: at, Exit: exit.Exited, End: &job.End{}}
+		}
+		began := time.Now()
+		var told atomic.Int32
+		record := func(number int) {
+			if err := j.Record(over(number)); err != nil {
+				t.Errorf("run %d is told again: %v", number, err)
+			}
+			told.Add(1)
+		}
+		for number := range maxCrowd {
+			go record(number)
+		}
+		synctest.Wait()
+		time.Sleep(2 * stuck)
+		record(maxCrowd)
+		if n := told.Load(); n != 1 || time.Since(began) > 2*stuck {
+			t.Errorf("%d are told after %v; want the last alone, at once", n, time.Since(began))
+		}
+		time.Sleep(eventlog.Limit)
+		synctest.Wait()
+		if n := told.Load(); n != maxCrowd+1 || len(j.crowds) > 0 {
+			t.Errorf("%d are told; want all, and nobody waits: %v", n, j.crowds)
+		}
+	})
+	w := &world{ad: logged, fail: fmt.Errorf("no: %w", asuser.ErrRefused)}
+	e := stage.Event{Kind: stage.Over, Task: task(), Time: at, Exit: exit.Exited, End: &job.End{}}
+	if err := w.journal().Record(e); err != nil || !strings.Contains(w.err.String(), "given up (try 1): no") {
+		t.Errorf("%v, and our log says %q; want it given up", err, w.err.String())
+	}
+}
+
+// What happens to jobs of qsub that wait is written in its order, and before they run.
+func TestNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		j := w.journal()
+		of := &job.Job{Number: 3, UID: 1001, Owner: "alice", Tasks: api.Tasks{First: 2, Last: 4, Step: 2}}
+		request := &api.SubmitRequest{Cwd: "/work", Tasks: of.Tasks, Attributes: []string{`UserLog="log"`}}
+		j.Notice(of, request, job.Notice{Kind: job.NoticeSubmitted, Tasks: job.AllTasks(of.Tasks)})
+		j.Notice(of, request, job.Notice{Kind: job.NoticeHeld, Tasks: job.AllTasks(of.Tasks), Reason: "via qhold"})
+		j.Notice(of, request, job.Notice{Kind: job.NoticeReleased, Tasks: job.AllTasks(of.Tasks), Reason: "via qrls"})
+		j.Notice(of, request, job.Notice{Kind: job.NoticeDeleted, Tasks: job.AllTasks(of.Tasks), Reason: "via qdel"})
+		synctest.Wait()
+		var got []string
+		for l := range strings.Lines(w.text["alice /work/log"]) {
+			if strings.HasPrefix(l, "0") {
+				got = append(got, l[:17])
+			}
+		}
+		want := []string{
+			"000 (003.002.000)", "000 (003.004.000)", "012 (003.002.000)", "012 (003.004.000)",
+			"013 (003.002.000)", "013 (003.004.000)", "009 (003.002.000)", "009 (003.004.000)",
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(j.lines)+len(j.crowds) > 0 {
+			t.Errorf("(-want +got):\n%s%v %v", diff, j.lines, j.crowds)
+		}
+		// Where each task has a log of its own there is nothing to write into yet.
+		w.text = map[string]string{}
+		request.Attributes = []string{`UserLog=strcat("log.", ProcId)`}
+		j.Notice(of, request, job.Notice{Kind: job.NoticeSubmitted, Tasks: job.AllTasks(of.Tasks)})
+		synctest.Wait()
+		if len(w.text) > 0 {
+			t.Errorf("written: %v", w.text)
+		}
+		// Too much of one job is left out, and said.
+		request.Attributes = []string{`UserLog="log"`}
+		w.hang = true
+		for range maxWaiting + 1 {
+			j.Notice(of, request, job.Notice{Kind: job.NoticeHeld, Tasks: job.AllTasks(of.Tasks)})
+		}
+		time.Sleep((maxWaiting + 1) * eventlog.Limit)
+		synctest.Wait()
+		if !strings.Contains(w.err.String(), "held is left out: 64 events wait to be written") {
+			t.Errorf("our log says %q", w.err.String())
+		}
+	})
 }

@@ -89,7 +89,7 @@ func (l *Launcher) as(ctx context.Context, in io.Reader, out io.Writer, uid, gid
 	}()
 	gone, err := outlived(ctx, ended)
 	if err != nil && gone {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+		return asuser.Failed(err, stderr.String())
 	}
 	return err
 }

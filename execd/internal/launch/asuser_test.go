@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/user"
 )
 
@@ -65,14 +66,15 @@ func TestWriteAs(t *testing.T) {
 	if got, err := os.ReadFile(out); string(got) != want || err != nil {
 		t.Errorf("the shepherd was asked %q, %v; want %q", got, err, want)
 	}
-	l = fakeShepherd(t, "echo no >&2; exit 1")
+	refused, full, odd := fakeShepherd(t, "echo shepherd: no >&2; exit 1"), fakeShepherd(t, "echo full >&2; exit 75"), fakeShepherd(t, "echo; echo odd; echo more >&2; exit 3")
 	for what, err := range map[string]error{
-		`cannot append to "/x": exit status 1: no`: l.AppendAs(t.Context(), owner, "/x", []byte("a")),
-		`cannot write "/x": exit status 1: no`:     l.WriteAs(t.Context(), owner, "/x", []byte("a")),
-		`cannot write "/y": more than 1048576 bytes`: l.WriteAs(t.Context(), owner, "/y",
+		"no":                  refused.AppendAs(t.Context(), owner, "/x", []byte("a")),
+		"full":                full.WriteAs(t.Context(), owner, "/x", []byte("a")),
+		"exit status 3: more": odd.WriteAs(t.Context(), owner, "/x", []byte("a")),
+		`cannot write "/y": more than 1048576 bytes`: refused.WriteAs(t.Context(), owner, "/y",
 			make([]byte, MaxWrite+1)),
 	} {
-		if err == nil || err.Error() != what {
+		if err == nil || err.Error() != what || errors.Is(err, asuser.ErrRefused) != (what == "no") {
 			t.Errorf("%v; want %s", err, what)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
 
@@ -35,9 +36,7 @@ func Append(from int, path string) error {
 	if err != nil {
 		return err
 	}
-	cannot := func(err error) error {
-		return errors.New("cannot append to " + strconv.Quote(path) + ": " + err.Error())
-	}
+	cannot := func(err error) error { return &writeError{"cannot append to " + strconv.Quote(path), err} }
 	unix.Umask(0o022)
 	const flags = unix.O_APPEND | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	fd, err := unix.Open(path, unix.O_RDWR|flags, modeWritten)
@@ -77,6 +76,26 @@ func Append(from int, path string) error {
 		return cannot(err)
 	}
 	return nil
+}
+
+// writeError is that a file cannot be written.
+type writeError struct {
+	what string
+	err  error
+}
+
+func (e *writeError) Error() string { return e.what + ": " + e.err.Error() }
+func (e *writeError) Unwrap() error { return e.err }
+
+// Passing reports whether what Append or Replace could not write they may in a moment:
+// the disk was full, or the host or a server lacked something.
+func Passing(err error) bool {
+	for _, errno := range []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ESTALE} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return spool.Scarce(err)
 }
 
 // takeBack cuts off what was written of a record that did not fit, unless
