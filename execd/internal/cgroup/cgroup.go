@@ -22,8 +22,7 @@
 //   - removes none but empty groups, after it has read every file below them,
 //     and leaves what it could not finish to make;
 //   - enables controllers in every group from the mount down, of which the last
-//     few are ours;
-//   - counts processes by looking at every file of a group.
+//     few are ours.
 package cgroup
 
 import (

@@ -175,14 +175,13 @@ func TestUsage(t *testing.T) {
 		"memory.current": "16384\n", "memory.swap.current": "8192\n", "memory.peak": "65536\n",
 		"memory.stat":   "anon 4000\nfile 14000\nactive_anon 4000\ninactive_file 12000\nactive_file 288\nshmem 1712\n",
 		"memory.events": "low 0\nhigh 0\nmax 9\noom 1\noom_kill 2\noom_group_kill 1\n",
-		"cgroup.procs":  "17\n42\n",
 	} {
 		f.put("paddock/1.1/job", file, text)
 	}
 	f.put("paddock/1.1", "io.stat", "8:0 rbytes=100 wbytes=20 rios=3 wios=4 dbytes=5 dios=6\n8:16 rbytes=1000 wbytes=200 rios=3 wios=4 dbytes=5 dios=6\n")
 	want := Usage{
 		User: 2 * time.Second, System: 1500 * time.Millisecond, Memory: 12288, Peak: 65536,
-		Procs: 2, Read: 1100, Written: 220, OOMKills: 2,
+		Read: 1100, Written: 220, OOMKills: 2,
 	}
 	if u, err := tree.Usage(g); err != nil || u != want {
 		t.Errorf("Usage = %+v, %v; want %+v", u, err, want)

@@ -116,15 +116,15 @@ func (h *hierarchy) set(dir string, r *cgroup2.Resources) error {
 }
 
 // subsystemsV1 are those of the library for the controllers that runs have in a
-// hierarchy of version 1. What the library knows of the kernel's own memory is
-// not on every host.
+// hierarchy of version 1. Of memory it reads no more than is asked of it: that of
+// the kernel is not counted on every host, and with swap it is one figure.
 func (h *hierarchy) subsystemsV1() []cgroup1.Subsystem {
-	absent := []string{"kmem", "kmem.tcp"}
-	if !h.swap {
-		absent = append(absent, "memsw")
+	unread := []string{"kmem", "kmem.tcp", "memsw"}
+	if h.swap {
+		unread[2] = ""
 	}
 	made := map[string]cgroup1.Subsystem{
-		"memory": cgroup1.NewMemory(h.mount, cgroup1.IgnoreModules(absent...)), "pids": cgroup1.NewPids(h.mount),
+		"memory": cgroup1.NewMemory(h.mount, cgroup1.IgnoreModules(unread...)), "pids": cgroup1.NewPids(h.mount),
 		"cpu": cgroup1.NewCpu(h.mount), "cpuacct": cgroup1.NewCpuacct(h.mount), devices: cgroup1.NewDevices(h.mount),
 	}
 	var all []cgroup1.Subsystem

@@ -3,9 +3,8 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"os"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/containerd/cgroups/v3/cgroup1"
@@ -20,7 +19,6 @@ type Usage struct {
 	User, System  time.Duration
 	Memory        uint64 // bytes now, resident, and swap where the host counts that, without what is cached of files
 	Peak          uint64 // bytes at most, with what was cached: the kernel keeps no other
-	Procs         int    // processes now
 	Read, Written uint64 // bytes from and to disks, by the procedures as well
 	OOMKills      int    // processes that were killed for want of memory
 }
@@ -37,11 +35,8 @@ func (t *Tree) Usage(g Group) (Usage, error) {
 	}
 	err := t.visit(g, func(h *hierarchy, dir string) error {
 		add := u.addV1
-		switch {
-		case h.v2():
-			add = u.addV2
-		case h.holds():
-			add = u.count
+		if h.holds() {
+			add = u.addHolding
 		}
 		if err := add(h, dir); err != nil {
 			return fmt.Errorf("cannot read control group: %w", err)
@@ -53,18 +48,10 @@ func (t *Tree) Usage(g Group) (Usage, error) {
 
 var errNone = errors.New("the run has no control group")
 
-// count counts the processes of the job.
-func (u *Usage) count(h *hierarchy, dir string) error {
-	text, err := h.root.ReadFile(path.Join(dir, spool.CgroupJob, "cgroup.procs"))
-	u.Procs = strings.Count(string(text), "\n")
-	if errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil // the kernel may refuse to list those that the job itself has divided
-}
-
-func (u *Usage) addV2(h *hierarchy, dir string) error {
-	if err := u.count(h, dir); err != nil {
+// addHolding adds what the group counts that holds the run.
+func (u *Usage) addHolding(h *hierarchy, dir string) error {
+	// The library takes what is gone for what has used nothing.
+	if _, err := os.Lstat(path.Join(h.mount, dir)); err != nil || !h.v2() {
 		return err
 	}
 	what := cgroup2.StatCPU // whatever controllers there are
