@@ -1,7 +1,9 @@
-// Command qsub is the client commands in one binary: qsub, qstat, qdel, qhold,
+// Command qsub is all client commands in one binary: qsub, qstat, qdel, qhold,
 // qrls, qmod, qhost, qselect, qconf, qacct, qalter, qresub, qwait, qlog, qtop,
-// qrsh, qlogin and qsh, told apart by the name it is called by. They speak to execd through
-// execd/api and never read its spool; qacct reads the accounting file itself.
+// qrsh, qlogin and qsh. The name it is called by says which of them it is. The
+// commands speak to execd through execd/api and never read its spool; qacct
+// reads the accounting file itself. Each group of commands has a package below
+// internal, which hands the program a table of them.
 package main
 
 import (

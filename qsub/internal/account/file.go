@@ -23,9 +23,9 @@ func openAccounting(inv *command.Invocation, file string) (io.ReadCloser, error)
 	f, err := os.Open(file)
 	if err != nil {
 		fmt.Fprintln(inv.Out, "no jobs running since startup")
-		text := fmt.Sprintf("%s: %s", api.Visible(file), command.Cause(err))
+		text := fmt.Sprintf("%s: %s", api.Visible(file), command.ErrorText(err))
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), command.Cause(err))
+			text = fmt.Sprintf("error: unable to open %s: %s", api.Visible(file), command.ErrorText(err))
 		}
 		return nil, command.Failf("%s", text)
 	}

@@ -53,7 +53,7 @@ func qacct(ctx context.Context, inv *command.Invocation, args []string) error {
 	found, lines, ignored := 0, 0, 0
 	begun := false // a list of JSON
 	total := newSums(&r.columns)
-	err = accounting.Each(in, r.digest, func(d digest) error {
+	err = accounting.Each(in, r.readChunk, func(d chunkResult) error {
 		for _, b := range d.bad {
 			fmt.Fprintf(inv.Err, "error: ignoring invalid entry in line %d of %s: %s\n", lines+b.line, api.Visible(r.file), api.Visible(b.err.Error()))
 		}
@@ -118,8 +118,8 @@ func (r *report) listed() bool {
 	return true
 }
 
-// digest is what some lines of a file came to.
-type digest struct {
+// chunkResult is what some lines of a file came to.
+type chunkResult struct {
 	lines   int // comments included
 	bad     []badLine
 	found   int
@@ -134,9 +134,9 @@ type badLine struct {
 	err  error
 }
 
-// digest looks at lines of the file. Several goroutines do so at once.
-func (r *report) digest(lines []byte) digest {
-	var d digest
+// readChunk looks at lines of the file. Several goroutines do so at once.
+func (r *report) readChunk(lines []byte) chunkResult {
+	var d chunkResult
 	var f accounting.Fields
 	listed := r.listed()
 	for len(lines) > 0 {
@@ -167,7 +167,7 @@ func (r *report) digest(lines []byte) digest {
 }
 
 // offered reports whether a line is one of -l. One that is not has been found.
-func (d *digest) offered(q offers, f *accounting.Fields) bool {
+func (d *chunkResult) offered(q offers, f *accounting.Fields) bool {
 	offered, known := q[instanceOf(f)]
 	if !known {
 		d.ignored++
@@ -179,7 +179,7 @@ func (d *digest) offered(q offers, f *accounting.Fields) bool {
 }
 
 // add takes a line that is wanted to the sums, to the listing or to both.
-func (d *digest) add(r *report, f *accounting.Fields, listed bool) error {
+func (d *chunkResult) add(r *report, f *accounting.Fields, listed bool) error {
 	if listed {
 		return d.list(r, f)
 	}
@@ -187,7 +187,7 @@ func (d *digest) add(r *report, f *accounting.Fields, listed bool) error {
 }
 
 // list prints a record, which is summed up as well when all jobs are listed.
-func (d *digest) list(r *report, f *accounting.Fields) error {
+func (d *chunkResult) list(r *report, f *accounting.Fields) error {
 	record, err := f.Record()
 	if err != nil {
 		return err

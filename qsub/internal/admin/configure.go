@@ -16,15 +16,15 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// from is where the text of a change comes from.
+// from says where the text of a change comes from.
 type from int
 
 const (
-	fromNames    from = iota // there is none, the words are names
+	fromNames    from = iota // there is no text; the words are names
 	fromFile                 // the word is the path of a file, or - for standard input
 	fromEditor               // the user edits it
-	fromWords                // the words are what it says
-	fromWordFile             // what it says is in a file that a word names
+	fromWords                // the words are the text
+	fromWordFile             // a word names the file of the text
 	fromUsers                // the first word is users, the second names
 )
 
@@ -75,14 +75,15 @@ var changesOf = map[string]change{
 	"-clearusage": {api.KindUser, api.ConfigureClear, fromNames},
 }
 
-// unreadable is what Grid Engine says in the end of a text that is wrong.
+// unreadable has the messages with which Grid Engine ends the list of mistakes
+// in a text, by kind.
 var unreadable = map[string]string{
 	"queue": "Cluster queue file %q is not correct",
 	"host":  "invalid format", "complex": "Complex attribute file %q is not correct",
 }
 
-// unchanged is what it says when the user has changed nothing, where that is
-// not "file unchanged".
+// unchanged has its messages for a text that the user has not changed, where
+// the message is not "file unchanged".
 var unchanged = map[string]string{
 	"queue": "Object has not been changed", "hostgroup": "Object has not been changed", "conf": "configuration unchanged",
 	"complex": "Complex attribute configuration has not been changed",
@@ -118,7 +119,7 @@ func (c *conf) each(ctx context.Context, request api.ConfigureRequest, names []s
 	})
 }
 
-// fromFiles takes the objects of files.
+// fromFiles changes objects as files say.
 func (c *conf) fromFiles(ctx context.Context, t *step, request api.ConfigureRequest) error {
 	for _, path := range append(append([]string{}, t.args...), t.words...) {
 		paths := []string{path}
@@ -150,7 +151,7 @@ func (c *conf) read(path string) (string, error) {
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return "", command.Failf("error: error opening file \"%s\" for reading: %s\nerror reading in file", api.Visible(path), command.Cause(err))
+			return "", command.Failf("error: error opening file \"%s\" for reading: %s\nerror reading in file", api.Visible(path), command.ErrorText(err))
 		}
 		defer f.Close()
 		in = f
@@ -158,7 +159,7 @@ func (c *conf) read(path string) (string, error) {
 	data, err := io.ReadAll(io.LimitReader(in, api.MaxConfiguration+1))
 	switch {
 	case err != nil:
-		return "", command.Failf("error: cannot read \"%s\": %s\nerror reading in file", api.Visible(path), command.Cause(err))
+		return "", command.Failf("error: cannot read \"%s\": %s\nerror reading in file", api.Visible(path), command.ErrorText(err))
 	case len(data) > api.MaxConfiguration:
 		return "", command.Failf("error: \"%s\" has more than %d bytes\nerror reading in file", api.Visible(path), api.MaxConfiguration)
 	case !utf8.Valid(data):
@@ -198,8 +199,8 @@ func (c *conf) elements(ctx context.Context, t *step, request api.ConfigureReque
 	return c.each(ctx, request, t.words)
 }
 
-// configure asks for a change, and tells what came of it. Mistakes of the text
-// are told with the name of the file that it is from.
+// configure asks for a change, and prints the result. Mistakes in the text are
+// printed with the name of its file.
 func (c *conf) configure(ctx context.Context, request *api.ConfigureRequest, file string) error {
 	var reply api.ConfigureReply
 	if err := c.failed(c.Client.Call(ctx, api.VerbConfigure, request, &reply)); err != nil {
@@ -224,8 +225,8 @@ func (c *conf) configure(ctx context.Context, request *api.ConfigureRequest, fil
 	return nil
 }
 
-// tell prints what was done, where Grid Engine prints it: changes of elements
-// on standard output, and all others on standard error.
+// tell prints what was done. As in Grid Engine, changes of elements go to
+// standard output and all others to standard error.
 func (c *conf) tell(request *api.ConfigureRequest, reply *api.ConfigureReply) {
 	for _, line := range reply.Lines {
 		text := api.Visible(line.Text)
@@ -246,7 +247,8 @@ func (c *conf) tell(request *api.ConfigureRequest, reply *api.ConfigureReply) {
 	}
 }
 
-// problems prints mistakes in a text that is from a file, and in files.
+// problems prints the mistakes in a text, file being the one that it was read
+// from, and in files of the configuration.
 func (c *conf) problems(kind string, problems []api.Problem, file string) {
 	inText, at := false, 0
 	for _, p := range problems {

@@ -35,8 +35,8 @@ func (c *conf) edit(ctx context.Context, t *step, request api.ConfigureRequest) 
 	return nil
 }
 
-// editOne has the user edit one object until execd takes it or he gives up.
-// What he has written is kept in a file unless execd has it.
+// editOne has the user edit one object until execd accepts it or the user gives
+// up. A text that execd has not accepted stays in its file.
 func (c *conf) editOne(ctx context.Context, request api.ConfigureRequest) error {
 	before, err := c.original(ctx, &request)
 	if err != nil {
@@ -47,12 +47,12 @@ func (c *conf) editOne(ctx context.Context, request api.ConfigureRequest) error 
 	}
 	dir, err := os.MkdirTemp("", "qconf-") // for the user alone
 	if err != nil {
-		return command.Failf("edit failed: %s", command.Cause(err))
+		return command.Failf("edit failed: %s", command.ErrorText(err))
 	}
 	path := filepath.Join(dir, cmp.Or(strings.Trim(request.Kind+"-"+safe(request.Name), "-"), "text"))
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		_ = os.RemoveAll(dir)
-		return command.Failf("edit failed: %s", command.Cause(err))
+		return command.Failf("edit failed: %s", command.ErrorText(err))
 	}
 	kept, err := c.rounds(ctx, &request, path, before)
 	if kept {
@@ -62,7 +62,7 @@ func (c *conf) editOne(ctx context.Context, request api.ConfigureRequest) error 
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// safe is a name as a part of that of a file.
+// safe returns a name with only such characters as may stand in a file name.
 func safe(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r >= 0x7f || strings.ContainsRune("/\\'\"$`", r) {
@@ -72,8 +72,8 @@ func safe(name string) string {
 	}, name[:min(len(name), 100)])
 }
 
-// original returns the text to be edited, and lets execd say beforehand what
-// it would refuse in any case.
+// original returns the text to be edited. It asks execd first whether it would
+// refuse the change whatever the text, so that nobody edits in vain.
 func (c *conf) original(ctx context.Context, request *api.ConfigureRequest) (text string, err error) {
 	if request.Kind == "host" && request.Action == api.ConfigureAdd {
 		return c.newHost(ctx, request)
@@ -82,12 +82,12 @@ func (c *conf) original(ctx context.Context, request *api.ConfigureRequest) (tex
 		request.Name = ""
 	}
 	if request.Kind == "queue" && request.Action == api.ConfigureModify && strings.Contains(request.Name, "@") {
-		return "", noQueue(request.Name) // what it has for a host is changed with -mattr
+		return "", noQueue(request.Name) // its values for one host are changed with -mattr
 	}
 	show := &api.ShowRequest{Kind: request.Kind, Name: request.Name, Saved: true, Template: request.Action == api.ConfigureAdd}
 	reply, err := c.ask(ctx, show)
 	if request.Kind == "userlist" && err != nil {
-		// As in Grid Engine -mu makes a list that is not there.
+		// As in Grid Engine, -mu makes a list that does not exist.
 		request.Action, show.Template = api.ConfigureAdd, true
 		reply, err = c.ask(ctx, show)
 	}
@@ -105,7 +105,7 @@ func (c *conf) original(ctx context.Context, request *api.ConfigureRequest) (tex
 	look.Text, look.Dry = text, true
 	var ignored api.ConfigureReply
 	if look.Action == api.ConfigureAdd && request.Name == "" {
-		look.Action = api.ConfigureModify // which is refused to the same people
+		look.Action = api.ConfigureModify // execd refuses it to the same users
 		look.Name = "template"
 		err := c.Client.Call(ctx, api.VerbConfigure, &look, &ignored)
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeDenied {
@@ -116,10 +116,10 @@ func (c *conf) original(ctx context.Context, request *api.ConfigureRequest) (tex
 	return text, c.failed(c.Client.Call(ctx, api.VerbConfigure, &look, &ignored))
 }
 
-// missing gives the error of a queue that is not there the words that Grid
-// Engine has for who wants to modify it.
+// missing returns Grid Engine's error for the modification of a queue that does
+// not exist, or err if it is another error.
 func missing(request *api.ConfigureRequest, err error) error {
-	f, ok := err.(*command.Failure) //nolint:errorlint // it is what ask returns
+	f, ok := err.(*command.Failure) //nolint:errorlint // ask returns it unwrapped
 	if ok && request.Kind == "queue" && request.Action == api.ConfigureModify && strings.HasPrefix(f.Text, "No cluster queue") {
 		return noQueue(request.Name)
 	}
@@ -130,8 +130,8 @@ func noQueue(name string) error {
 	return command.Failf("Cluster queue entry \"%s\" does not exist", api.Visible(name))
 }
 
-// newHost returns the text of a new host: that of another, or what stands for
-// none.
+// newHost returns the text of a new host: the text of the host that is named,
+// or the template.
 func (c *conf) newHost(ctx context.Context, request *api.ConfigureRequest) (string, error) {
 	show := &api.ShowRequest{Kind: "host", Name: request.Name, Template: request.Name == "" || request.Name == "template"}
 	reply, err := c.ask(ctx, show)
@@ -142,7 +142,7 @@ func (c *conf) newHost(ctx context.Context, request *api.ConfigureRequest) (stri
 	return configured(reply.Text), nil
 }
 
-// configured is a host's text without what is measured there.
+// configured returns a host's text without the values that are measured there.
 func configured(text string) string {
 	var b strings.Builder
 	skip := false
@@ -157,8 +157,9 @@ func configured(text string) string {
 	return b.String()
 }
 
-// rounds lets the user edit the file and execd read it, until it is taken,
-// unchanged, or he gives up. It reports whether the file is to be kept.
+// rounds has the user edit the file and execd read it, until execd accepts it,
+// the user has changed nothing, or the user gives up. It reports whether the
+// file is to be kept.
 func (c *conf) rounds(ctx context.Context, request *api.ConfigureRequest, path, before string) (kept bool, err error) {
 	for {
 		if err := c.editor(ctx, path); err != nil {
@@ -169,12 +170,12 @@ func (c *conf) rounds(ctx context.Context, request *api.ConfigureRequest, path, 
 		if err != nil {
 			return true, err
 		}
-		// A queue and a group of hosts can be taken as they are offered.
+		// A new queue or host group may be added with its default values.
 		if request.Text == before && (request.Action == api.ConfigureModify || request.Kind != "queue" && request.Kind != "hostgroup") {
 			return false, c.unchanged(request.Kind)
 		}
 		err = c.configure(ctx, request, path)
-		f, refused := err.(*command.Failure) //nolint:errorlint // it is what configure returns
+		f, refused := err.(*command.Failure) //nolint:errorlint // configure returns it unwrapped
 		if !refused {
 			return err != nil, err
 		}
@@ -208,10 +209,11 @@ func (c *conf) editor(ctx context.Context, path string) error {
 		return fmt.Errorf("cannot write standard output: %w", err)
 	}
 	program := cmp.Or(os.Getenv("EDITOR"), os.Getenv("VISUAL"), "vi")
-	// Through the shell: the variable may have options of the editor's.
+	// The shell splits the variable, which may have options of the editor in
+	// it.
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", program+` "$1"`, "sh", path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.In, os.Stdout, os.Stderr
-	// What is typed at the editor's terminal is the editor's business.
+	// ^C and ^\ are for the editor, which has the same terminal.
 	interrupts := make(chan os.Signal, 1)
 	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGQUIT)
 	defer signal.Stop(interrupts)

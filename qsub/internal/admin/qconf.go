@@ -41,7 +41,7 @@ var shows = map[string]api.ShowRequest{
 	"-sul":            {Kind: "userlist", List: true},
 }
 
-// none is what Grid Engine says of an empty list.
+// none has the messages of Grid Engine for empty lists.
 var none = map[string]string{
 	"ckpt":      "no ckpt interface definition defined",
 	"hostgroup": "no host group list defined",
@@ -52,7 +52,8 @@ var none = map[string]string{
 	"userlist":  "no userset list defined",
 }
 
-// absent is what Grid Engine says of what is never there here.
+// absent has the messages of Grid Engine for objects that this system never
+// has.
 var absent = map[string]struct {
 	format string // with the name that was asked for, if there is one
 	exit   int
@@ -83,11 +84,11 @@ type conf struct {
 // step is one option of qconf with its words.
 type step struct {
 	*option.Option
-	args  []string // that belong to the option
-	words []string // that follow it
+	args  []string // arguments of the option
+	words []string // further words behind them
 }
 
-// names returns the names that the option is given, in lists or not.
+// names returns all names behind the option; a word may be a list of them.
 func (t *step) names() (names []string) {
 	for _, word := range append(append([]string{}, t.args...), t.words...) {
 		names = append(names, argument.List(word)...)
@@ -165,12 +166,12 @@ func (c *conf) do(ctx context.Context, t *step) error {
 	})
 }
 
-// forEach does the same with several objects, whatever comes of it for one.
+// forEach calls do for each name. A failure for one name does not end it.
 func (c *conf) forEach(names []string, do func(name string) error) error {
 	var failed error
 	for _, name := range names {
 		if err := do(name); err != nil {
-			f, ok := err.(*command.Failure) //nolint:errorlint // any other is none of execd's, and ends the command
+			f, ok := err.(*command.Failure) //nolint:errorlint // any other error ends the command
 			if !ok || len(names) == 1 {
 				return err
 			}
@@ -183,7 +184,7 @@ func (c *conf) forEach(names []string, do func(name string) error) error {
 	return failed
 }
 
-// absent says that something is not there.
+// absent prints that the objects do not exist.
 func (c *conf) absent(t *step, format string, exit int) error {
 	if !strings.Contains(format, "%") {
 		fmt.Fprintln(c.Err, format)
@@ -195,7 +196,7 @@ func (c *conf) absent(t *step, format string, exit int) error {
 	return failedWith(exit)
 }
 
-// failedWith is an exit status of which everything was said.
+// failedWith returns a failure without a message; nil for exit status 0.
 func failedWith(exit int) error {
 	if exit == 0 {
 		return nil
@@ -225,8 +226,8 @@ func (c *conf) show(ctx context.Context, what *api.ShowRequest) error {
 	return nil
 }
 
-// unfolded puts values that go on in further lines into one, as Grid Engine does
-// where the environment has SGE_SINGLE_LINE.
+// unfolded joins the lines of each value to one, as Grid Engine does where the
+// environment has SGE_SINGLE_LINE.
 func unfolded(text string) string {
 	parts := strings.Split(text, " \\\n")
 	for i := 1; i < len(parts); i++ {
@@ -244,8 +245,8 @@ func (c *conf) ask(ctx context.Context, what *api.ShowRequest) (*api.ShowReply, 
 	return &reply, c.failed(c.Client.Call(ctx, api.VerbShow, what, &reply))
 }
 
-// failed gives what execd refuses the form of Grid Engine's qconf: its own
-// words alone.
+// failed returns a refusal of execd as Grid Engine's qconf prints it, without a
+// prefix.
 func (c *conf) failed(err error) error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return command.Failf("%s", command.VisibleLines(e.Text))
@@ -256,12 +257,13 @@ func (c *conf) failed(err error) error {
 	return nil
 }
 
-// kinds are what the options that change parameters call the kinds.
+// kinds maps the object names of -aattr, -mattr and the like to kinds of the
+// api.
 var kinds = map[string]string{
 	"queue": "queue", "exechost": "host", "pe": "pe", "ckpt": "ckpt", "hostgroup": "hostgroup", "userset": "userlist", "project": "project",
 }
 
-// having prints the objects that have a value.
+// having prints the objects that have a value of a parameter, for -sobjl.
 func (c *conf) having(ctx context.Context, t *step) error {
 	kind := t.args[0]
 	if k, ok := kinds[kind]; ok {
@@ -270,8 +272,8 @@ func (c *conf) having(ctx context.Context, t *step) error {
 	return c.show(ctx, &api.ShowRequest{Kind: kind, Having: &api.Having{Parameter: t.args[1], Value: t.args[2]}})
 }
 
-// hosts prints the host from which jobs may be submitted and administered, and
-// where they are scheduled: there is but one. It is there already.
+// hosts prints the administration, submission or scheduler hosts: there is one
+// host alone, and it is all of them. Others cannot be added.
 func (c *conf) hosts(ctx context.Context, t *step) error {
 	var reply api.StatusReply
 	if err := c.Client.Call(ctx, api.VerbStatus, &api.StatusRequest{}, &reply); err != nil {
@@ -294,7 +296,7 @@ func (c *conf) hosts(ctx context.Context, t *step) error {
 	return failed
 }
 
-// reload has execd read its configuration again and tells what came of it.
+// reload has execd read its configuration again, and prints what has changed.
 func (c *conf) reload(ctx context.Context) error {
 	var reply api.ReloadReply
 	if err := c.Client.Call(ctx, api.VerbReload, &api.ReloadRequest{}, &reply); err != nil {

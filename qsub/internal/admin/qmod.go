@@ -11,7 +11,7 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// What an option of qmod names.
+// What the words behind an option of qmod name.
 const (
 	ofJobs = 1 << iota
 	ofQueues
@@ -99,7 +99,8 @@ func qmod(ctx context.Context, inv *command.Invocation, args []string) error {
 						return err
 					}
 				}
-				// A name that no queue has is a job's, but no job's has an @.
+				// A name that no queue has is the name of a job, unless there
+				// is an @ in it.
 				queue = strings.Contains(word, "@") || slices.ContainsFunc(host.Queues, func(q api.QueueStatus) bool { return argument.MatchQueue(word, host, &q) })
 			}
 			if queue {

@@ -22,16 +22,16 @@ import (
 
 // Invocation is one call of one command.
 type Invocation struct {
-	Command option.Command
-	In      io.Reader
-	Out     *bufio.Writer
-	Err     io.Writer
-	Screen  *os.File // standard output when it is a terminal, else nil
-	Notes   *os.File // and standard error
-	Places  api.Places
-	Client  *api.Client
-	help    func() error // prints the help
-	version func()       // prints the version
+	Command     option.Command
+	In          io.Reader
+	Out         *bufio.Writer
+	Err         io.Writer
+	OutTerminal *os.File // standard output when it is a terminal, else nil
+	ErrTerminal *os.File // and standard error
+	Places      api.Places
+	Client      *api.Client
+	help        func() error // prints the help
+	version     func()       // prints the version
 }
 
 // Table says what commands do with their words.
@@ -59,7 +59,7 @@ func (p *Program) Run(ctx context.Context, args []string, in io.Reader, out, err
 		return option.ExitUsage
 	}
 	inv := &Invocation{Command: command, In: in, Out: bufio.NewWriter(out), Err: errout, Places: api.ClientPlaces()}
-	inv.Screen, inv.Notes = output.Terminal(out), output.Terminal(errout)
+	inv.OutTerminal, inv.ErrTerminal = output.Terminal(out), output.Terminal(errout)
 	inv.Client = api.NewClient(inv.Places.Socket)
 	app := option.App(command, p.Version, inv.Out, func(c *cli.Context) error {
 		inv.help = func() error { return cli.ShowAppHelp(c) }

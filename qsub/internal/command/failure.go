@@ -103,9 +103,9 @@ func Rejected(exit int, reason string) error {
 	return FailWith(exit, "Unable to run job: %s\nExiting.", VisibleLines(reason))
 }
 
-// Cause returns the system's words for an error of a file, spelled as the C
+// ErrorText returns the system's words for an error of a file, spelled as the C
 // library does, which is what scripts look for.
-func Cause(err error) string {
+func ErrorText(err error) string {
 	text := err.Error()
 	if e, ok := errors.AsType[syscall.Errno](err); ok {
 		text = e.Error()

@@ -28,11 +28,11 @@ const statusInterval = 2 * time.Second
 // Progress shows on a terminal how far jobs are, until end is called. total is
 // the number of their tasks.
 func (inv *Invocation) Progress(ctx context.Context, words []string, total int) *StatusLine {
-	if inv.Notes == nil {
+	if inv.ErrTerminal == nil {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	l := &StatusLine{to: inv.Notes, stop: stop, done: make(chan struct{})}
+	l := &StatusLine{to: inv.ErrTerminal, stop: stop, done: make(chan struct{})}
 	began := time.Now()
 	go func() {
 		defer close(l.done)

@@ -252,7 +252,7 @@ func jobLine(inv *command.Invocation, f *form, columns []jobColumn, r *jobRow) {
 		case !c.again && r.next:
 			b = append(b, strings.Repeat(" ", c.width)...)
 		case c.state:
-			b = append(b, output.StateColumn(inv.Screen, r.State, c.width)...)
+			b = append(b, output.StateColumn(inv.OutTerminal, r.State, c.width)...)
 		default:
 			b = append(b, c.cell(r)...)
 		}

@@ -492,7 +492,7 @@ func (s states) shows(j *api.JobStatus) bool {
 // detail is qstat -j.
 func showDetail(ctx context.Context, inv *command.Invocation, v *view) error {
 	if len(v.jobs) == 0 {
-		return obstacles(ctx, inv, v)
+		return schedulingInfo(ctx, inv, v)
 	}
 	var reply api.DetailReply
 	if err := inv.Client.Call(ctx, api.VerbDetail, &api.DetailRequest{Jobs: v.jobs}, &reply); err != nil {

@@ -20,14 +20,14 @@ import (
 
 // topView is what the options of qtop, and then the keys, ask for.
 type topView struct {
-	users   []string
-	delay   time.Duration
-	looks   int // 0: until somebody ends it
-	batch   bool
-	json    bool
-	by      topKey
-	reverse bool
-	first   int // the first line of the table that is shown
+	users      []string
+	delay      time.Duration
+	iterations int // 0: until somebody ends it
+	batch      bool
+	json       bool
+	by         topKey
+	reverse    bool
+	first      int // the first line of the table that is shown
 }
 
 const defaultDelay = 2 * time.Second
@@ -39,7 +39,7 @@ func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
 	if err != nil {
 		return err
 	}
-	v := &topView{delay: defaultDelay, batch: inv.Screen == nil, by: byCPU}
+	v := &topView{delay: defaultDelay, batch: inv.OutTerminal == nil, by: byCPU}
 	for i := range settings {
 		o := &settings[i]
 		switch {
@@ -54,7 +54,7 @@ func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
 		case o.Name == "-json":
 			v.batch, v.json = true, true
 		case o.Name == "-n":
-			if v.looks, err = strconv.Atoi(o.Value()); err != nil || v.looks < 1 {
+			if v.iterations, err = strconv.Atoi(o.Value()); err != nil || v.iterations < 1 {
 				return o.Errorf(option.ExitFailed, "invalid number \"%s\"", api.Visible(o.Value()))
 			}
 		case o.Name == "-u":
@@ -63,13 +63,13 @@ func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
 	}
 	v.delay = max(v.delay, minDelay)
 	t := &top{inv: inv, view: v, rates: rates{}}
-	if err := t.look(ctx); err != nil {
+	if err := t.refresh(ctx); err != nil {
 		return err
 	}
 	if !v.batch {
 		return t.live(ctx)
 	}
-	v.looks = max(v.looks, 1)
+	v.iterations = max(v.iterations, 1)
 	return t.print(ctx)
 }
 
@@ -85,8 +85,8 @@ type top struct {
 	rates rates
 }
 
-// look asks execd.
-func (t *top) look(ctx context.Context) error {
+// refresh asks execd.
+func (t *top) refresh(ctx context.Context) error {
 	reply, err := askTop(ctx, t.inv, t.view.users)
 	if err == nil {
 		t.take(reply, time.Now())
@@ -125,15 +125,15 @@ func (t *top) print(ctx context.Context) error {
 				fmt.Fprintln(t.inv.Out)
 			}
 			columns := topColumns
-			if t.inv.Screen != nil {
-				columns, _ = output.Size(t.inv.Screen)
+			if t.inv.OutTerminal != nil {
+				columns, _ = output.Size(t.inv.OutTerminal)
 			}
 			l := t.layout(columns)
 			for _, line := range slices.Concat(t.summary(), []string{l.header()}, t.rows(l)) {
 				fmt.Fprintln(t.inv.Out, line)
 			}
 		}
-		if err := t.inv.Out.Flush(); err != nil || n == t.view.looks {
+		if err := t.inv.Out.Flush(); err != nil || n == t.view.iterations {
 			return err
 		}
 		timer := time.NewTimer(t.view.delay)
@@ -143,7 +143,7 @@ func (t *top) print(ctx context.Context) error {
 			return ctx.Err()
 		case <-timer.C:
 		}
-		if err := t.look(ctx); err != nil {
+		if err := t.refresh(ctx); err != nil {
 			return err
 		}
 	}

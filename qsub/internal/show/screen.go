@@ -150,8 +150,8 @@ func readKeys(f *os.File, to chan<- []key) {
 	}
 }
 
-// looked is the answer to one question of a screen.
-type looked struct {
+// topAnswer is the answer to one question of a screen.
+type topAnswer struct {
 	reply *api.TopReply
 	err   error
 	users []string
@@ -161,7 +161,7 @@ type looked struct {
 func (t *top) live(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &screen{to: t.inv.Screen, keys: keyboard(t.inv.In)}
+	c := &screen{to: t.inv.OutTerminal, keys: keyboard(t.inv.In)}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(signals)
@@ -172,7 +172,7 @@ func (t *top) live(ctx context.Context) error {
 	c.enter()
 	defer c.leave() // also when this panics
 
-	answers := make(chan looked, 1)
+	answers := make(chan topAnswer, 1)
 	ui := &topScreen{top: t, screen: c}
 	tick := time.NewTicker(t.view.delay)
 	defer tick.Stop()
@@ -185,7 +185,7 @@ func (t *top) live(ctx context.Context) error {
 	}
 	for looks := 1; ; {
 		ui.draw()
-		if t.view.looks > 0 && looks >= t.view.looks {
+		if t.view.iterations > 0 && looks >= t.view.iterations {
 			return nil
 		}
 		select {
@@ -229,17 +229,17 @@ func (t *top) live(ctx context.Context) error {
 }
 
 // ask asks execd, for no longer than the user would look at an old screen.
-func (t *top) ask(ctx context.Context, users []string, to chan<- looked) {
+func (t *top) ask(ctx context.Context, users []string, to chan<- topAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	defer func() {
 		// A panic here would leave the terminal as it is.
 		if wrong := recover(); wrong != nil {
-			to <- looked{err: fmt.Errorf("internal error: %v", wrong), users: users}
+			to <- topAnswer{err: fmt.Errorf("internal error: %v", wrong), users: users}
 		}
 	}()
 	reply, err := askTop(ctx, t.inv, users)
-	to <- looked{reply, err, users}
+	to <- topAnswer{reply, err, users}
 }
 
 const askTime = 10 * time.Second
@@ -267,7 +267,7 @@ type topScreen struct {
 	wrong  string // why there is nothing new
 }
 
-func (u *topScreen) take(a looked) {
+func (u *topScreen) take(a topAnswer) {
 	if u.wrong = ""; a.err != nil {
 		u.wrong = a.err.Error()
 		if f, ok := errors.AsType[*command.Failure](a.err); ok {

@@ -137,7 +137,7 @@ func interactiveClient(inv *command.Invocation, j *job) *client.Client {
 		}
 	}
 	c.Notice = func(format string, args ...any) {
-		if j.verbose || c.Raw && inv.Notes != nil {
+		if j.verbose || c.Raw && inv.ErrTerminal != nil {
 			say(format, args...)
 		}
 	}

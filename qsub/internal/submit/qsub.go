@@ -83,7 +83,7 @@ func readScript(inv *command.Invocation, operands []string) (name string, script
 		name = operands[0]
 		f, err := os.Open(name)
 		if err != nil {
-			return "", nil, unreadable(exitScriptOpen, "error opening %s: %s", api.Visible(name), command.Cause(err))
+			return "", nil, unreadable(exitScriptOpen, "error opening %s: %s", api.Visible(name), command.ErrorText(err))
 		}
 		defer f.Close()
 		in = f
@@ -93,9 +93,9 @@ func readScript(inv *command.Invocation, operands []string) (name string, script
 	script, err = io.ReadAll(io.LimitReader(in, api.MaxScript+1))
 	switch {
 	case err != nil && name == "STDIN":
-		return "", nil, unreadable(exitScriptRead, "error reading standard input: %s", command.Cause(err))
+		return "", nil, unreadable(exitScriptRead, "error reading standard input: %s", command.ErrorText(err))
 	case err != nil:
-		return "", nil, unreadable(exitScriptRead, "error reading from file %s: %s", api.Visible(name), command.Cause(err))
+		return "", nil, unreadable(exitScriptRead, "error reading from file %s: %s", api.Visible(name), command.ErrorText(err))
 	case len(script) > api.MaxScript:
 		return "", nil, command.Rejected(option.ExitFailed, fmt.Sprintf("job rejected: the script has more than %d MB", api.MaxScript>>20))
 	case len(script) == 0 && name == "STDIN":
@@ -134,7 +134,7 @@ func submitJob(ctx context.Context, inv *command.Invocation, j *job) error {
 	for _, line := range reply.Lines {
 		fmt.Fprintln(inv.Out, api.Visible(line))
 	}
-	warn(inv, append(j.doubts(), reply.Warnings...))
+	warn(inv, append(j.warnings(), reply.Warnings...))
 	if reply.Job == 0 {
 		return nil // verified
 	}
@@ -192,7 +192,7 @@ const maxOptionFile = 1 << 20
 func include(name string, from option.Place) ([]option.Word, error) {
 	text, err := readOptionFile(name)
 	if err != nil {
-		return nil, &option.Error{Exit: option.ExitUsage, Place: from, Text: fmt.Sprintf("cannot read option file %s: %s", name, command.Cause(err))}
+		return nil, &option.Error{Exit: option.ExitUsage, Place: from, Text: fmt.Sprintf("cannot read option file %s: %s", name, command.ErrorText(err))}
 	}
 	return directive.File(name, text)
 }
@@ -206,10 +206,10 @@ func readOptionFile(name string) ([]byte, error) {
 	return readBounded(f)
 }
 
-// strangeError is the error of a file that may be somebody else's.
-type strangeError struct{ name, why string }
+// untrustedError is the error of a file that may be somebody else's.
+type untrustedError struct{ name, why string }
 
-func (e *strangeError) Error() string { return e.name + " " + e.why }
+func (e *untrustedError) Error() string { return e.name + " " + e.why }
 
 // readOwnDefaults reads a file if it and its directory, as they are opened, are the
 // caller's or root's and nobody else can write them. Whoever can write the directory
@@ -230,10 +230,10 @@ func readOwnDefaults(name string) ([]byte, error) {
 		return nil, err
 	}
 	if err := api.Untrusted(info, os.Getuid()); err != nil {
-		return nil, &strangeError{"it", err.Error()}
+		return nil, &untrustedError{"it", err.Error()}
 	}
 	if err := api.Untrusted(dir, os.Getuid()); err != nil {
-		return nil, &strangeError{"its directory", err.Error()}
+		return nil, &untrustedError{"its directory", err.Error()}
 	}
 	return readBounded(f)
 }
@@ -284,12 +284,12 @@ func defaultsFiles(inv *command.Invocation) ([]option.Setting, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue
 		}
-		if strange, ok := errors.AsType[*strangeError](err); ok {
+		if strange, ok := errors.AsType[*untrustedError](err); ok {
 			fmt.Fprintf(inv.Err, "%s: warning: defaults file %s is not read: %v\n", inv.Command, api.Visible(name), strange)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot read defaults file %s: %s", name, command.Cause(err))
+			return nil, fmt.Errorf("cannot read defaults file %s: %s", name, command.ErrorText(err))
 		}
 		words, err := directive.File(name, text)
 		if err != nil {

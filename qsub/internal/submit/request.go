@@ -102,7 +102,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 	"-cwd": func(j *job, o *option.Setting) error {
 		dir, err := os.Getwd()
 		if err != nil {
-			return o.Errorf(option.ExitValue, "cannot get current directory for -cwd: %s", command.Cause(err))
+			return o.Errorf(option.ExitValue, "cannot get current directory for -cwd: %s", command.ErrorText(err))
 		}
 		j.req.Cwd = dir
 		return nil
@@ -226,7 +226,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 		if !filepath.IsAbs(dir) && dir[0] != '~' && dir[0] != '$' {
 			here, err := os.Getwd()
 			if err != nil {
-				return o.Errorf(option.ExitValue, "cannot get current directory for -wd %s: %s", dir, command.Cause(err))
+				return o.Errorf(option.ExitValue, "cannot get current directory for -wd %s: %s", dir, command.ErrorText(err))
 			}
 			dir = filepath.Join(here, dir)
 		}

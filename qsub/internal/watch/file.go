@@ -23,24 +23,25 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// errNowhere is matched when a stream goes to /dev/null, which was said.
+// errNowhere is matched when a stream goes to /dev/null. The user was told
+// then.
 var errNowhere = errors.New("it goes to /dev/null")
 
 // logFile is a file that a task writes.
 type logFile struct {
-	logs   *logs
+	logs   *jobLogs
 	task   int
 	stream string // stdout or stderr
-	what   string // in words
+	what   string // the stream in words
 	path   string
 	name   string // of the file, if path is a directory
 	state  string // of the task, when execd was asked
 	prefix string // before each line; "": none
 
 	f       *os.File // nil: not open
-	dead    bool     // it is not looked at again
-	line    []byte   // the beginning of a line, when lines have a prefix
-	begun   bool     // the last lines were chosen
+	dead    bool     // it is not read any more
+	line    []byte   // an unfinished line, when lines have a prefix
+	begun   bool     // the place where to begin was chosen
 	watched bool
 }
 
@@ -55,8 +56,9 @@ func (f *logFile) id() string {
 // waits reports whether the task had not started when execd was asked.
 func (f *logFile) waits() bool { return strings.HasSuffix(f.state, "w") }
 
-// open opens the file. The error is fs.ErrNotExist when it is not there yet.
-// What the job's owner put there instead of a file must not hang.
+// open opens the file. The error is fs.ErrNotExist when it does not exist yet.
+// The owner of the job may have put something else in its place, which open
+// must not block on.
 func (f *logFile) open() error {
 	f.resolve()
 	file, info, err := openRegular(f.path)
@@ -71,7 +73,7 @@ func (f *logFile) open() error {
 	}
 	f.f = file
 	if f.begun {
-		return nil // one that has replaced another is shown from its beginning
+		return nil // a file that has replaced another is shown from its beginning
 	}
 	f.begun = true
 	if n := f.logs.view.lines; n >= 0 {
@@ -93,24 +95,24 @@ type openError struct {
 }
 
 func (e *openError) Error() string {
-	return fmt.Sprintf("cannot open %s: %s", e.path, command.Cause(e.err))
+	return fmt.Sprintf("cannot open %s: %s", e.path, command.ErrorText(e.err))
 }
 func (e *openError) Unwrap() error { return e.err }
 
 func (f *logFile) cannotRead(err error) error {
-	return fmt.Errorf("cannot read %s: %s", f.path, command.Cause(err))
+	return fmt.Errorf("cannot read %s: %s", f.path, command.ErrorText(err))
 }
 
-// resolve finds the file in a directory, which is what a path may be that leaves
-// the name to the job.
+// resolve adds the file's name if the path is a directory, as the path of -o or
+// -e may be.
 func (f *logFile) resolve() {
 	if info, err := os.Stat(f.path); err == nil && info.IsDir() {
 		f.path = filepath.Join(f.path, f.name)
 	}
 }
 
-// openRegular opens a regular file; of anything else it returns what it is: to
-// open a pipe or a device may hang, or set something off.
+// openRegular opens a regular file. Of anything else it returns only the
+// FileInfo: to open a pipe may block, and to open a device may have effects.
 func openRegular(path string) (*os.File, os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -147,7 +149,7 @@ func lastLines(r io.ReaderAt, size int64, n int) (int64, error) {
 			return 0, err
 		}
 		for i, c := range slices.Backward(b) {
-			if c != '\n' || begin+int64(i) == size-1 { // the end of the last line
+			if c != '\n' || begin+int64(i) == size-1 { // the newline of the last line
 				continue
 			}
 			if n--; n == 0 {
@@ -159,9 +161,9 @@ func lastLines(r io.ReaderAt, size int64, n int) (int64, error) {
 	return 0, nil
 }
 
-// advance shows what has been added, and opens the file when it is there. It
-// reports whether somebody will tell when there is more. last says that there
-// will be no more.
+// advance shows what has been added to the file, which it opens when it exists.
+// It reports whether w will tell when there is more. last says that nothing
+// will be added any more.
 func (f *logFile) advance(ctx context.Context, w *watch, last bool) (known bool, err error) {
 	if f.dead {
 		return true, nil
@@ -219,11 +221,11 @@ func (f *logFile) replaced(ctx context.Context, w *watch) error {
 		f.logs.say("%s", api.Visible(err.Error()))
 		return nil
 	}
-	f.watched = w.file(f.path) // before it is read, or what comes between is not told
+	f.watched = w.file(f.path) // before it is read, or w does not tell of what is written in between
 	return f.copy(ctx)
 }
 
-// copy shows what is behind the place up to which it was shown.
+// copy shows what has been added since the last call.
 func (f *logFile) copy(ctx context.Context) error {
 	at, err := f.f.Seek(0, io.SeekCurrent)
 	if err == nil {
@@ -249,7 +251,7 @@ func (f *logFile) copy(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// maxLogLine bounds a line that waits for its end.
+// maxLogLine bounds an unfinished line; a longer one is shown in pieces.
 const maxLogLine = 64 << 10
 
 // write shows bytes of the file: whole lines behind the prefix, if there is one.
@@ -276,10 +278,10 @@ func (f *logFile) write(b []byte) error {
 	return f.print(out.Bytes())
 }
 
-// finish shows the beginning of a line that has no end.
+// finish shows an unfinished line.
 func (f *logFile) finish() {
 	if len(f.line) > 0 {
-		_ = f.write([]byte("\n")) // what cannot be written is met again
+		_ = f.write([]byte("\n")) // the next write fails, too
 	}
 }
 
@@ -294,11 +296,11 @@ func (f *logFile) print(b []byte) error {
 		_, err := inv.Out.Write(b)
 		return err
 	}
-	// In the order in which they were read.
+	// Flushed first, so that the order of the two streams is kept.
 	if err := inv.Out.Flush(); err != nil {
 		return err
 	}
-	if output.Coloured(inv.Notes) {
+	if output.Coloured(inv.ErrTerminal) {
 		text := strings.TrimRight(string(b), "\n")
 		b = []byte(output.Colour(output.Red, text) + string(b[len(text):]))
 	}
@@ -313,8 +315,8 @@ func (f *logFile) close() {
 	}
 }
 
-// isRemote reports whether other hosts may write to a file, of which the kernel
-// of this one does not tell.
+// isRemote reports whether other hosts may write to the file: the kernel does
+// not tell of their writes.
 func isRemote(f *os.File) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &st) != nil {
@@ -329,15 +331,15 @@ func isRemote(f *os.File) bool {
 	return false
 }
 
-// watch tells when files are written, by inotify(7). Without, all of it is
-// looked at again and again.
+// watch tells when files are written, by inotify(7). Where there is no inotify,
+// the files are polled.
 type watch struct {
 	f      *os.File      // nil: there is no inotify
 	events chan struct{} // something has happened
 
 	mu    sync.Mutex
 	dirs  map[string]int  // guarded by mu; the number of a directory's watch
-	names map[string]bool // guarded by mu; "number/name" of files that are looked for in directories
+	names map[string]bool // guarded by mu; "number/name" of files that are awaited in directories
 	done  chan struct{}
 }
 
@@ -362,7 +364,8 @@ func (w *watch) file(path string) bool {
 	return err == nil
 }
 
-// directory watches for a file to be made, and reports whether that is possible.
+// directory watches for a file to be created, and reports whether that is
+// possible.
 func (w *watch) directory(path string) bool {
 	if w == nil || w.f == nil {
 		return false
@@ -411,8 +414,8 @@ func (w *watch) read() {
 	}
 }
 
-// matters reports whether one of some events is of a file, or of a name that is
-// looked for in a directory.
+// matters reports whether one of the events is about a watched file, or about a
+// name that is awaited in a directory.
 func (w *watch) matters(events []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -36,7 +36,7 @@ func qlog(ctx context.Context, inv *command.Invocation, args []string) error {
 	if err != nil {
 		return err
 	}
-	l := &logs{inv: inv, view: v, shown: map[int]bool{}}
+	l := &jobLogs{inv: inv, view: v, shown: map[int]bool{}}
 	where, err := l.ask(ctx, v.job)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func parseLog(inv *command.Invocation, settings []option.Setting) (*logView, err
 	return v, nil
 }
 
-// tasksOf returns what a word says about tasks; "": nothing.
+// tasksOf returns the part of a word that names tasks; "" if there is none.
 func tasksOf(word string) string {
 	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && argument.IsRange(word[dot+1:]) {
 		return word[dot+1:]
@@ -99,27 +99,27 @@ func tasksOf(word string) string {
 	return ""
 }
 
-// logs are the files that are shown.
-type logs struct {
+// jobLogs are the files that are shown.
+type jobLogs struct {
 	inv   *command.Invocation
 	view  *logView
 	job   int
 	array bool
-	tasks string // that were named
-	many  bool   // of several tasks: each line begins with the task
+	tasks string // as the command line names them
+	many  bool   // there are several tasks: each line begins with the number of its task
 	files []*logFile
-	shown map[int]bool // the tasks among files
+	shown map[int]bool // the tasks whose files are in files
 }
 
-// word names the job, or these tasks of it.
-func (l *logs) word(tasks string) string {
+// word returns the word for the job, or for some tasks of it.
+func (l *jobLogs) word(tasks string) string {
 	if tasks == "" {
 		return strconv.Itoa(l.job)
 	}
 	return strconv.Itoa(l.job) + "." + tasks
 }
 
-func (l *logs) ask(ctx context.Context, word string) (*api.OutputReply, error) {
+func (l *jobLogs) ask(ctx context.Context, word string) (*api.OutputReply, error) {
 	var reply api.OutputReply
 	if err := l.inv.Client.Call(ctx, api.VerbOutput, &api.OutputRequest{Job: word}, &reply); err != nil {
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
@@ -130,8 +130,8 @@ func (l *logs) ask(ctx context.Context, word string) (*api.OutputReply, error) {
 	return &reply, nil
 }
 
-// add takes the files of tasks that are not among those shown.
-func (l *logs) add(where *api.OutputReply) {
+// add adds the files of tasks that are not shown yet.
+func (l *jobLogs) add(where *api.OutputReply) {
 	for i := range where.Outputs {
 		o := &where.Outputs[i]
 		if l.shown[o.Task] {
@@ -154,19 +154,19 @@ func (l *logs) add(where *api.OutputReply) {
 	}
 }
 
-func (l *logs) close() {
+func (l *jobLogs) close() {
 	for _, f := range l.files {
 		f.close()
 	}
 }
 
 // say tells the user something about a file.
-func (l *logs) say(format string, args ...any) {
+func (l *jobLogs) say(format string, args ...any) {
 	fmt.Fprintf(l.inv.Err, "qlog: "+format+"\n", args...)
 }
 
 // show prints what there is.
-func (l *logs) show(where *api.OutputReply) error {
+func (l *jobLogs) show(where *api.OutputReply) error {
 	if len(where.Outputs) == 0 {
 		return fmt.Errorf("no task of job %d runs: name one, as in qlog %d.1", l.job, l.job)
 	}
@@ -175,7 +175,7 @@ func (l *logs) show(where *api.OutputReply) error {
 		l.say("job %d has more tasks than these", l.job)
 	}
 	var failed error
-	waits := -1 // the task of which it was said
+	waits := -1 // the task that the user was told of
 	for _, f := range l.files {
 		err := f.open()
 		if err == nil {
@@ -187,7 +187,7 @@ func (l *logs) show(where *api.OutputReply) error {
 			return err
 		}
 		if errors.Is(err, errNowhere) {
-			continue // it was said
+			continue // the user was told
 		}
 		if err == nil {
 			continue
@@ -205,29 +205,29 @@ func (l *logs) show(where *api.OutputReply) error {
 
 // How often qlog looks by itself.
 const (
-	// pollInterval is for files that nobody tells of.
+	// pollInterval is for files that inotify(7) does not watch.
 	pollInterval = time.Second
-	// newTasks is for tasks of an array that have started.
+	// newTasks is for further tasks of an array, which may have started.
 	newTasks = 2 * time.Second
 )
 
-// follow shows what is written until the job, or the task, is accounted, and
-// exits as it did.
-func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
+// follow shows what is written until the job, or the task, is accounted. It
+// returns a failure with the exit status of the job.
+func (l *jobLogs) follow(ctx context.Context, where *api.OutputReply) error {
 	l.add(where)
-	w := &jobsWait{inv: l.inv}
+	w := &waitSet{inv: l.inv}
 	if err := w.find(ctx, []string{l.word(l.tasks)}); err != nil {
 		return err
 	}
 	var ended chan int
 	if l.many {
 		ended = make(chan int, 100)
-		// What ended before is not followed.
+		// Tasks that had ended before are not followed.
 		w.told, w.skip = ended, w.from == ""
 	}
 	watch := newWatch()
 	defer watch.close()
-	if len(l.files) > 0 && l.files[0].waits() && l.inv.Notes != nil {
+	if len(l.files) > 0 && l.files[0].waits() && l.inv.ErrTerminal != nil {
 		l.say("job %s has not started yet", l.word(l.tasks))
 	}
 	err := command.Interruptible(ctx, func(ctx context.Context) error {
@@ -248,7 +248,7 @@ func (l *logs) follow(ctx context.Context, where *api.OutputReply) error {
 }
 
 // until copies until over says that there will be no more.
-func (l *logs) until(ctx context.Context, over <-chan error, ended <-chan int, watch *watch) error {
+func (l *jobLogs) until(ctx context.Context, over <-chan error, ended <-chan int, watch *watch) error {
 	var tasks <-chan time.Time
 	if l.many {
 		tick := time.NewTicker(newTasks)
@@ -272,7 +272,7 @@ func (l *logs) until(ctx context.Context, over <-chan error, ended <-chan int, w
 		if last {
 			return nil
 		}
-		// Nobody is woken for a file that is quiet.
+		// The timer runs only while there is a file that is not watched.
 		if poll.Reset(time.Hour); blind {
 			poll.Reset(pollInterval)
 		}
@@ -301,8 +301,8 @@ func (l *logs) until(ctx context.Context, over <-chan error, ended <-chan int, w
 	}
 }
 
-// drain takes the tasks of which nobody was told yet that they ended.
-func (l *logs) drain(ctx context.Context, ended <-chan int) error {
+// drain shows the rest of the tasks whose ends are still in the channel.
+func (l *jobLogs) drain(ctx context.Context, ended <-chan int) error {
 	for {
 		select {
 		case task := <-ended:
@@ -315,12 +315,12 @@ func (l *logs) drain(ctx context.Context, ended <-chan int) error {
 	}
 }
 
-// endOf shows what is left of a task that has ended.
-func (l *logs) endOf(ctx context.Context, task int) error {
+// endOf shows the rest of the output of a task that has ended.
+func (l *jobLogs) endOf(ctx context.Context, task int) error {
 	if !l.shown[task] {
 		where, err := l.ask(ctx, l.word(strconv.Itoa(task)))
 		if err != nil {
-			return nil //nolint:nilerr // where it wrote is not known
+			return nil //nolint:nilerr // the place of its output is not known
 		}
 		l.add(where)
 	}

@@ -45,7 +45,7 @@ func TestPrefix(t *testing.T) {
 	for _, piece := range []int{1, 2, 3, 1000, len(text)} {
 		var out bytes.Buffer
 		inv := &command.Invocation{Out: bufio.NewWriter(&out)}
-		f := &logFile{logs: &logs{inv: inv}, stream: "stdout", prefix: "3: "}
+		f := &logFile{logs: &jobLogs{inv: inv}, stream: "stdout", prefix: "3: "}
 		for rest := text; rest != ""; {
 			n := min(piece, len(rest))
 			if err := f.write([]byte(rest[:n])); err != nil {

@@ -52,7 +52,7 @@ func qwait(ctx context.Context, inv *command.Invocation, args []string) error {
 	if len(jobs.Words) == 0 {
 		return inv.NoArguments()
 	}
-	w := &jobsWait{inv: inv, json: asJSON}
+	w := &waitSet{inv: inv, json: asJSON}
 	if err := w.find(ctx, jobs.Words); err != nil {
 		return err
 	}
@@ -72,31 +72,31 @@ func qwait(ctx context.Context, inv *command.Invocation, args []string) error {
 	return w.verdict()
 }
 
-// jobsWait waits for jobs.
-type jobsWait struct {
+// waitSet is the jobs that are waited for.
+type waitSet struct {
 	inv   *command.Invocation
 	json  bool
-	jobs  []*jobWait // in the order of the command line
-	from  string     // where their ends begin
-	total int        // tasks of all of them
+	jobs  []*waitedJob // in the order of the command line
+	from  string       // cursor of the first wait: where in the accounting file their ends begin
+	total int          // tasks of all of them
 	line  *command.StatusLine
 
-	// told gets the tasks that end, for qlog; nil: nobody does. skip leaves out
-	// those of the first reply, which ended before.
+	// told, if not nil, receives the tasks that end, for qlog. With skip those
+	// of the first reply, which had ended before, are left out.
 	told chan<- int
 	skip bool
 }
 
-// jobWait is one job of them, or some of its tasks.
-type jobWait struct {
+// waitedJob is one of these jobs, or some of its tasks.
+type waitedJob struct {
 	api.Waited
-	count int // of its tasks; 0: it is over, and nobody knows
+	count int // of its tasks; 0: the job is over, and the number is not known
 	ends  taskEnds
 	stuck *api.Stuck // why it does not end by itself
 	over  bool
 }
 
-func (j *jobWait) String() string {
+func (j *waitedJob) String() string {
 	if t := j.Tasks; t.IsArray() {
 		text := strconv.Itoa(t.First)
 		if t.Last != t.First {
@@ -107,16 +107,17 @@ func (j *jobWait) String() string {
 	return strconv.Itoa(j.Job)
 }
 
-// find looks up what the words mean. A word that means nothing ends all: to wait
-// for the rest would hide it for long.
-func (w *jobsWait) find(ctx context.Context, words []string) error {
+// find looks up the jobs that the words name. A word that names none is an
+// error at once: if the others were waited for first, the user would learn of
+// it late.
+func (w *waitSet) find(ctx context.Context, words []string) error {
 	var reply api.FindReply
 	if err := w.inv.Client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err != nil {
 		return w.inv.CallFailed(err)
 	}
 	w.from = reply.Cursor
 	for _, f := range reply.Found {
-		w.jobs = append(w.jobs, &jobWait{Waited: api.Waited{Job: f.Job, Tasks: f.Tasks}, count: f.Count})
+		w.jobs = append(w.jobs, &waitedJob{Waited: api.Waited{Job: f.Job, Tasks: f.Tasks}, count: f.Count})
 		w.total += f.Count
 	}
 	for _, word := range reply.Missing {
@@ -126,7 +127,7 @@ func (w *jobsWait) find(ctx context.Context, words []string) error {
 		}
 		w.jobs = append(w.jobs, j)
 		w.total++
-		w.from = "" // somewhere in the file
+		w.from = "" // from the beginning of the file
 	}
 	if len(w.jobs) > api.MaxWaited {
 		return fmt.Errorf("more than %d jobs are too many to wait for at once", api.MaxWaited)
@@ -134,9 +135,9 @@ func (w *jobsWait) find(ctx context.Context, words []string) error {
 	return nil
 }
 
-// finished returns what a word means that means no unfinished job: one that is
-// over.
-func (w *jobsWait) finished(word string, reply *api.FindReply) (*jobWait, error) {
+// finished returns the finished job that a word names, when no unfinished job
+// has that name.
+func (w *waitSet) finished(word string, reply *api.FindReply) (*waitedJob, error) {
 	name, tasks := word, api.Tasks{}
 	var err error
 	if dot := strings.LastIndexByte(word, '.'); dot >= 0 && argument.IsRange(word[dot+1:]) {
@@ -150,29 +151,29 @@ func (w *jobsWait) finished(word string, reply *api.FindReply) (*jobWait, error)
 		if err != nil || n < 1 || n > reply.Last {
 			return nil, command.Failf("denied: job \"%s\" does not exist", api.Visible(name))
 		}
-		return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, nil
+		return &waitedJob{Waited: api.Waited{Job: n, Tasks: tasks}}, nil
 	}
 	n, err := w.lastNamed(name, reply.User)
 	if err == nil && n == 0 {
 		err = command.Failf("The job %s of user(s) %s does not exist", api.Visible(name), api.Visible(reply.User))
 	}
-	return &jobWait{Waited: api.Waited{Job: n, Tasks: tasks}}, err
+	return &waitedJob{Waited: api.Waited{Job: n, Tasks: tasks}}, err
 }
 
-// lastNamed returns the job of a name that a user had and that was accounted
-// last; 0: there is none. A pattern means unfinished jobs only: of what has ever
-// run it would mean too much.
-func (w *jobsWait) lastNamed(name, user string) (number int, err error) {
+// lastNamed returns the number of the user's job of a name that was accounted
+// last; 0 if there is none. A pattern names unfinished jobs only: there may be
+// very many finished ones.
+func (w *waitSet) lastNamed(name, user string) (number int, err error) {
 	if strings.ContainsAny(name, `*?[\`) {
 		return 0, nil
 	}
 	file := w.inv.Places.Accounting
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return 0, nil // written with the first job that ends
+		return 0, nil // the file is made when the first job ends
 	}
 	if err != nil {
-		return 0, fmt.Errorf("cannot open accounting file %s: %s", file, command.Cause(err))
+		return 0, fmt.Errorf("cannot open accounting file %s: %s", file, command.ErrorText(err))
 	}
 	defer f.Close()
 	err = accounting.Each(f, func(lines []byte) (last int) {
@@ -180,7 +181,7 @@ func (w *jobsWait) lastNamed(name, user string) (number int, err error) {
 			if string(accounting.Field(line, accounting.FieldJobName)) != name {
 				continue
 			}
-			// A broken line is no job's.
+			// A broken line is left out.
 			if r, err := accounting.Parse(bytes.TrimSuffix(line, []byte("\n"))); err == nil && r.JobName == name && r.Owner == user {
 				last = r.JobNumber
 			}
@@ -193,8 +194,8 @@ func (w *jobsWait) lastNamed(name, user string) (number int, err error) {
 	return number, err
 }
 
-// words are the jobs as execd takes them.
-func (w *jobsWait) words() []string {
+// words returns the jobs as words for a request.
+func (w *waitSet) words() []string {
 	words := make([]string, len(w.jobs))
 	for i, j := range w.jobs {
 		words[i] = j.String()
@@ -203,11 +204,11 @@ func (w *jobsWait) words() []string {
 }
 
 // wait returns when all jobs are over, or those that are left wait for somebody.
-func (w *jobsWait) wait(ctx context.Context) error {
+func (w *waitSet) wait(ctx context.Context) error {
 	cursor := w.from
 	for {
 		var request api.EndsRequest
-		var left []*jobWait
+		var left []*waitedJob
 		for _, j := range w.jobs {
 			if !j.over && j.stuck == nil {
 				left = append(left, j)
@@ -244,8 +245,8 @@ func (w *jobsWait) wait(ctx context.Context) error {
 	}
 }
 
-// tell passes on which tasks have ended.
-func (w *jobsWait) tell(ctx context.Context, ended []api.TaskEnd) error {
+// tell sends the tasks that have ended to w.told.
+func (w *waitSet) tell(ctx context.Context, ended []api.TaskEnd) error {
 	skip := w.skip
 	w.skip = false
 	if w.told == nil || skip {
@@ -261,8 +262,8 @@ func (w *jobsWait) tell(ctx context.Context, ended []api.TaskEnd) error {
 	return nil
 }
 
-// givenUp is the end of a wait that is not that of the jobs.
-func (w *jobsWait) givenUp(err error) error {
+// givenUp returns the failure of a wait that has ended before the jobs.
+func (w *waitSet) givenUp(err error) error {
 	var left []string
 	for _, j := range w.jobs {
 		if !j.over && j.stuck == nil {
@@ -291,10 +292,10 @@ type taskEnds struct {
 	all   map[int]api.TaskEnd // all of them, when they are to be printed
 }
 
-// add notes an end, if it is one of those that are waited for. What was run
-// again has another one, which replaces it.
+// add records the end of a task, if the task is waited for. A task that ran
+// again has more than one end; the last one counts.
 func (t *taskEnds) add(of *api.Waited, e *api.TaskEnd, all bool) {
-	number := max(e.Task, 1) // a job that is no array has one task
+	number := max(e.Task, 1) // a job that is not an array has one task
 	if e.Job != of.Job || e.Failed == failedMigrating || e.Failed == failedRescheduling || number > api.MaxTask {
 		return
 	}
@@ -321,15 +322,16 @@ func (t *taskEnds) add(of *api.Waited, e *api.TaskEnd, all bool) {
 	}
 }
 
-// exitOf is the exit status that stands for an end: the job's, 128 and the signal
-// that ended it, or 1 if it did not run, or failed otherwise.
+// exitOf returns the exit status for the end of a task: that of the job, or 128
+// and the number of the signal that ended it, or 1 if it did not run or failed
+// otherwise.
 func exitOf(e *api.TaskEnd) int {
 	switch {
 	case e.Ran && e.Signal != "" && e.Exit > command.ExitInterrupted && e.Exit < 256:
 		return e.Exit
 	case !e.Ran, e.Failed != 0 && e.Exit == 0, e.Failed == failedNoStatus:
 		return option.ExitFailed
-	case e.Exit != 0 && e.Exit&0xff == 0: // would be taken for success
+	case e.Exit != 0 && e.Exit&0xff == 0: // its low byte would read as success
 		return option.ExitFailed
 	}
 	return e.Exit & 0xff
@@ -340,7 +342,7 @@ const maxTold = 20
 
 // verdict says what failed, and returns the exit status of the first that did,
 // in the order of the command line and of the tasks.
-func (w *jobsWait) verdict() error {
+func (w *waitSet) verdict() error {
 	first := 0
 	fails := func(exit int) {
 		if first == 0 {
@@ -374,8 +376,8 @@ func (w *jobsWait) verdict() error {
 	return &command.Failure{Exit: first}
 }
 
-// lost says what is missing of a job; "": nothing.
-func (j *jobWait) lost() string {
+// lost returns a line about what is not known of a job; "" if all is known.
+func (j *waitedJob) lost() string {
 	switch left := j.count - j.ends.count; {
 	case j.stuck != nil:
 		return stuckText(j, j.stuck)
@@ -416,14 +418,14 @@ type jobResult struct {
 	Tasks   []taskResult `json:"tasks"`
 }
 
-// taskResult is an end as execd tells it, with the exit status that stands for
-// it.
+// taskResult is the end of a task as execd tells it, with the exit status of
+// exitOf.
 type taskResult struct {
 	api.TaskEnd
 	Status int `json:"status"`
 }
 
-func (w *jobsWait) print(exit int) error {
+func (w *waitSet) print(exit int) error {
 	result := waitResult{Exit: exit, Jobs: []jobResult{}}
 	for _, j := range w.jobs {
 		r := jobResult{Job: j.Job, Missing: j.lost(), Tasks: []taskResult{}}

@@ -13,7 +13,7 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// deleteTime bounds the deletion of the job after ^C.
+// deleteTime is how long the deletion of the job after ^C may take.
 const deleteTime = 10 * time.Second
 
 // Wait waits for the end of a job and returns a failure with the exit status of
@@ -36,9 +36,9 @@ func Wait(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, te
 	return &command.Failure{Exit: option.ExitFailed}
 }
 
-// follow tells how tasks end until none is left.
+// follow prints how tasks end until none is left.
 func follow(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, terse bool) error {
-	w := waiter{inv: inv, job: job, terse: terse, ended: make([]uint64, (job.Count()+63)/64)}
+	w := syncWait{inv: inv, job: job, terse: terse, ended: make([]uint64, (job.Count()+63)/64)}
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor}
 	var line *command.StatusLine
 	if job.Tasks.IsArray() {
@@ -60,8 +60,8 @@ func follow(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, 
 	}
 }
 
-// reply tells of what has ended, and whether that was all.
-func (w *waiter) reply(line *command.StatusLine, reply *api.WaitReply) (done bool, err error) {
+// reply prints the ends of a reply, and reports whether the job is over.
+func (w *syncWait) reply(line *command.StatusLine, reply *api.WaitReply) (done bool, err error) {
 	line.Hold()
 	defer line.Release()
 	for i := range reply.Ended {
@@ -69,7 +69,7 @@ func (w *waiter) reply(line *command.StatusLine, reply *api.WaitReply) (done boo
 	}
 	switch {
 	case reply.Error != "":
-		// Grid Engine waits here for ever.
+		// Here Grid Engine waits without end.
 		if !w.unable {
 			fmt.Fprintf(w.inv.Err, "Unable to run job %d\n", w.job.Job)
 		}
@@ -92,30 +92,31 @@ func stuckText(job any, stuck *api.Stuck) string {
 	return fmt.Sprintf("Job %v %s: %s", job, state, api.Visible(stuck.Reason))
 }
 
-// waiter gathers the ends of a job's tasks.
-type waiter struct {
+// syncWait gathers the ends of a job's tasks.
+type syncWait struct {
 	inv   *command.Invocation
 	job   *api.SubmitReply
 	terse bool
 	ended []uint64 // a bit for each task
 	count int
 	exit  int // the first that is not 0
-	// unable: that a task could not be run was said.
+	// unable says that the user was told of a task that could not be run.
 	unable bool
 }
 
-// What failed says of a run that is not the end of its task.
+// Values of Failed for a run that is not the end of its task.
 const (
 	failedMigrating    = 24
 	failedRescheduling = 25
 )
 
-// failedNoStatus says that the shepherd died and the job's end with it.
+// failedNoStatus is the value of Failed when the shepherd died, and nobody
+// knows the exit status.
 const failedNoStatus = 19
 
-// task tells how a task ended. What the error state of the whole job says is
-// not said for the task too.
-func (w *waiter) task(e *api.TaskEnd, inError string) {
+// task prints how a task ended. A reason that equals inError, the reason of the
+// error state of the whole job, is not printed again.
+func (w *syncWait) task(e *api.TaskEnd, inError string) {
 	if e.Failed == failedMigrating || e.Failed == failedRescheduling {
 		return
 	}
@@ -124,8 +125,8 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 		id += "." + strconv.Itoa(e.Task)
 		place = (e.Task - t.First) / t.Step
 	}
-	// After a requeue a task may end again; a task that is not the job's would
-	// be execd's mistake.
+	// A task may end again after a requeue. The number is checked, since it is
+	// used as an index.
 	if place < 0 || place/64 >= len(w.ended) {
 		return
 	}
@@ -156,7 +157,8 @@ func (w *waiter) task(e *api.TaskEnd, inError string) {
 	}
 }
 
-// endText is how a task ended, in Grid Engine's words; "": with exit code 0.
+// endText returns how a task ended, in the words of Grid Engine; "" for exit
+// code 0.
 func endText(id string, e *api.TaskEnd) string {
 	switch {
 	case !e.Ran:
@@ -172,9 +174,9 @@ func endText(id string, e *api.TaskEnd) string {
 }
 
 // end returns the result of the whole job.
-func (w *waiter) end() error {
+func (w *syncWait) end() error {
 	if left := w.job.Count() - w.count; left > 0 {
-		// Deleted before they were started: of those nothing is accounted.
+		// These were deleted before they started, and are not accounted.
 		if w.count == 0 {
 			fmt.Fprintf(w.inv.Err, "Unable to run job %d\n", w.job.Job)
 		} else {

@@ -11,15 +11,15 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// obstacle is what keeps jobs from starting.
-type obstacle struct {
+// schedulingReason is what keeps jobs from starting.
+type schedulingReason struct {
 	Reason string `json:"reason"`
 	Jobs   []int  `json:"jobs"`
 }
 
-// obstacles prints why the jobs that wait are not starting, qstat -j without a
+// schedulingInfo prints why the jobs that wait are not starting, qstat -j without a
 // job.
-func obstacles(ctx context.Context, inv *command.Invocation, v *view) error {
+func schedulingInfo(ctx context.Context, inv *command.Invocation, v *view) error {
 	if v.xml {
 		return &option.Error{Text: "-j without a job is not supported with -xml"}
 	}
@@ -27,12 +27,12 @@ func obstacles(ctx context.Context, inv *command.Invocation, v *view) error {
 	if len(users) == 0 {
 		users = []string{"*"}
 	}
-	list := []*obstacle{}
+	list := []*schedulingReason{}
 	add := func(reason string, job int) {
-		k := slices.IndexFunc(list, func(o *obstacle) bool { return o.Reason == reason })
+		k := slices.IndexFunc(list, func(o *schedulingReason) bool { return o.Reason == reason })
 		if k < 0 {
 			k = len(list)
-			list = append(list, &obstacle{Reason: reason})
+			list = append(list, &schedulingReason{Reason: reason})
 		}
 		list[k].Jobs = append(list[k].Jobs, job)
 	}

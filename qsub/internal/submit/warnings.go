@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// doubts are what a request is accepted with that its user hardly means, as far as
+// warnings are what a request is accepted with that its user hardly means, as far as
 // only who submits can tell.
-func (j *job) doubts() []string {
+func (j *job) warnings() []string {
 	var lines []string
 	for _, a := range j.req.Args {
 		// Of a second script the job would only hear the name.
