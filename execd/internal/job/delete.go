@@ -222,15 +222,18 @@ func (s *Store) pick(t target) (*deletion, bool) {
 				d.errored = append(d.errored, task)
 				d.gone.Add(task.Number)
 				delete(j.active, task.Number)
-			case task.Want != nil:
+			case task.Want != nil && !task.Want.Requeue:
 				d.already = append(d.already, task)
 			case task.State == Started, task.State == Ended && task.End.Fate != FateDone:
+				// Also what leaves its slot to run again.
 				d.kills = append(d.kills, task)
 				select {
 				case <-task.begun:
 				default:
 					starting = task
 				}
+			case task.Want != nil:
+				d.already = append(d.already, task)
 			}
 		}
 		s.mu.Unlock()

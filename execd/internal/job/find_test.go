@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
-	"paddock/execd/internal/user"
 )
 
 // startTask starts the lowest task of a job.
@@ -34,7 +33,6 @@ func endTask(t *testing.T, s *Store, task *Task, fate Fate) {
 func TestFind(t *testing.T) {
 	s, _ := openStore(t, newRoot(t))
 	submitArray(t, s, 5)
-	bob := &user.User{Name: "bob", UID: 1002}
 	if _, _, err := s.Submit(bob, 1, &api.SubmitRequest{Name: "b", Binary: true, Command: "true"}, Limits{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
