@@ -1,6 +1,7 @@
 // Package man holds the manual pages and what is shipped beside them against
 // the programs: options, names of the spool, references, the example
-// configuration and the unit of systemd. Nobody imports it.
+// configuration and the unit of systemd, and the guides to the code against the
+// code. Nobody imports it.
 package man
 
 import (
@@ -225,6 +226,45 @@ func TestReferences(t *testing.T) {
 		}
 		for _, to := range sorted(missing) {
 			t.Errorf("%s refers to %s, which is no page of ours, nor on the list of others'", filepath.Base(page), to)
+		}
+	}
+}
+
+var (
+	// inTree matches a path in a guide, from the top of the tree.
+	inTree = regexp.MustCompile("`([\\w.][\\w.-]*(?:/[\\w.-]+)+|[\\w.-]+\\.md)`")
+	// inFile matches a name that a guide says is in a file.
+	inFile = regexp.MustCompile("`([\\w.]+)`(?: of `[\\w.]+`)? in\\s+`([\\w./-]+)`")
+)
+
+// TestGuides looks for every file that the guides to the code name, and in it for
+// what it is said to have.
+func TestGuides(t *testing.T) {
+	readme := read(t, "README.md")
+	for _, guide := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		if !strings.Contains(readme, "]("+guide+")") {
+			t.Errorf("README.md does not lead to %s", guide)
+		}
+		text := read(t, guide)
+		paths := inTree.FindAllStringSubmatch(text, -1)
+		if len(paths) < 10 {
+			t.Errorf("%s names %d files", guide, len(paths))
+		}
+		for _, m := range paths {
+			if _, err := os.Stat(filepath.Join(harness.Root(), m[1])); err != nil {
+				t.Errorf("%s: %v", guide, err)
+			}
+		}
+		for _, m := range inFile.FindAllStringSubmatch(text, -1) {
+			code, err := os.ReadFile(filepath.Join(harness.Root(), m[2]))
+			if err != nil {
+				continue // it was said above
+			}
+			for name := range strings.SplitSeq(m[1], ".") {
+				if !regexp.MustCompile(`\b` + name + `\b`).Match(code) {
+					t.Errorf("%s looks for %s in %s, which has no %s", guide, m[1], m[2], name)
+				}
+			}
 		}
 	}
 }
