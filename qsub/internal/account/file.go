@@ -40,20 +40,20 @@ func openAccounting(inv *command.Invocation, file string) (io.ReadCloser, error)
 	return regular{io.NewSectionReader(f, 0, info.Size()), f}, nil
 }
 
-// regular is a file as long as it was when it was opened.
+// regular is a file up to the length that it had when it was opened.
 type regular struct {
 	*io.SectionReader
 	io.Closer
 }
 
-// gzipBegin is what a file of gzip begins with, and no line of text.
+// gzipBegin is the beginning of a file of gzip. No line of text begins so.
 const gzipBegin = "\x1f\x8b"
 
-// unzipped reads what may be compressed.
+// unzipped returns a reader of the text of a file that may be compressed.
 func unzipped(in io.ReadCloser) io.ReadCloser {
 	b := bufio.NewReaderSize(in, 64<<10)
 	if begin, _ := b.Peek(len(gzipBegin)); string(begin) != gzipBegin {
-		return struct { // an error comes again
+		return struct { // an error of Peek comes again from Read
 			io.Reader
 			io.Closer
 		}{b, in}
@@ -61,7 +61,8 @@ func unzipped(in io.ReadCloser) io.ReadCloser {
 	return &zipped{Closer: in, from: b}
 }
 
-// zipped is compressed text. That it is cut short is not its end.
+// zipped reads compressed text. Text that is cut short is an error, and not the
+// end of the file.
 type zipped struct {
 	io.Closer
 	from io.Reader

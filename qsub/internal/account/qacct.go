@@ -25,7 +25,8 @@ type report struct {
 	want    selection
 	columns [len(sumColumns)]columnChoice
 	listing bool // -j: the records
-	// Of -l, and what queues there are for it; nil: -l is not given.
+	// resources are those of -l, and offers the queues that have them; nil
+	// without -l.
 	resources []api.Resource
 	offers    offers
 	json      bool
@@ -95,7 +96,7 @@ func qacct(ctx context.Context, inv *command.Invocation, args []string) error {
 // in place of the comma.
 const nextInList = ",\n"
 
-// endList ends a list of JSON, of which something was printed or nothing.
+// endList ends a list of JSON; begun says whether it has elements.
 func endList(inv *command.Invocation, begun bool) {
 	if begun {
 		fmt.Fprint(inv.Out, "\n]\n")
@@ -118,23 +119,23 @@ func (r *report) listed() bool {
 	return true
 }
 
-// chunkResult is what some lines of a file came to.
+// chunkResult is the result of reading a part of the file.
 type chunkResult struct {
 	lines   int // comments included
 	bad     []badLine
 	found   int
-	ignored int          // of queues that are no longer
+	ignored int          // jobs of queues that do not exist any more
 	listing bytes.Buffer // records, ready to be printed
 	sums    partSums
 }
 
-// badLine is a line that is no record.
+// badLine is a line that is not a record.
 type badLine struct {
 	line int // counted from 1
 	err  error
 }
 
-// readChunk looks at lines of the file. Several goroutines do so at once.
+// readChunk reads some lines of the file. Several goroutines call it at once.
 func (r *report) readChunk(lines []byte) chunkResult {
 	var d chunkResult
 	var f accounting.Fields
@@ -158,7 +159,7 @@ func (r *report) readChunk(lines []byte) chunkResult {
 		if kept {
 			err = d.add(r, &f, listed)
 		}
-		// A last line without newline is being written at this moment.
+		// A last line without a newline is still being written.
 		if err != nil && (whole || len(line) > accounting.MaxLine) {
 			d.bad = append(d.bad, badLine{d.lines, err})
 		}
@@ -166,7 +167,8 @@ func (r *report) readChunk(lines []byte) chunkResult {
 	return d
 }
 
-// offered reports whether a line is one of -l. One that is not has been found.
+// offered reports whether the queue of a line has the resources of -l. A job in
+// another queue counts as found all the same.
 func (d *chunkResult) offered(q offers, f *accounting.Fields) bool {
 	offered, known := q[instanceOf(f)]
 	if !known {
@@ -178,7 +180,7 @@ func (d *chunkResult) offered(q offers, f *accounting.Fields) bool {
 	return offered
 }
 
-// add takes a line that is wanted to the sums, to the listing or to both.
+// add adds a line to the listing or to the sums.
 func (d *chunkResult) add(r *report, f *accounting.Fields, listed bool) error {
 	if listed {
 		return d.list(r, f)
@@ -186,7 +188,8 @@ func (d *chunkResult) add(r *report, f *accounting.Fields, listed bool) error {
 	return d.sums.add(&r.columns, f)
 }
 
-// list prints a record, which is summed up as well when all jobs are listed.
+// list adds a record to the listing, and to the sums as well when all jobs are
+// listed.
 func (d *chunkResult) list(r *report, f *accounting.Fields) error {
 	record, err := f.Record()
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"paddock/qsub/internal/command"
 )
 
-// offers are the queues that qacct -l is about: those that there are, and
-// whether they have what is asked for.
+// offers are the queue instances of the host; the value says whether one has
+// the resources of -l.
 type offers map[string]bool
 
-// askQueues asks execd for what only it knows: which queues have the resources
-// of -l, and which are on the hosts of a group of -q.
+// askQueues asks execd which queues have the resources of -l, and which are on
+// the hosts of a host group of -q.
 func askQueues(ctx context.Context, inv *command.Invocation, r *report) error {
 	if len(r.resources) > 0 {
 		if err := askOffers(ctx, inv, r); err != nil {
@@ -51,7 +51,7 @@ func askOffers(ctx context.Context, inv *command.Invocation, r *report) error {
 	return nil
 }
 
-// askGroup makes a pattern of queue@@hostgroup one of the queues that there are.
+// askGroup sets the queue instances that a pattern queue@@hostgroup matches.
 func askGroup(ctx context.Context, inv *command.Invocation, p *queuePattern) error {
 	host, err := inv.Host(ctx, &api.HostRequest{})
 	if err != nil {

@@ -21,7 +21,8 @@ const (
 // writeRecord prints a record as qacct -j does.
 func writeRecord(b io.Writer, r *accounting.Record) {
 	line := func(key, value string) { fmt.Fprintf(b, "%-13s%s\n", key, value) }
-	// Grid Engine pads some values, and those who compare bytes know it.
+	// Grid Engine pads some values with blanks, which programs that compare
+	// bytes expect.
 	text := func(key, value string) { fmt.Fprintf(b, "%-13s%-20s\n", key, api.Visible(value)) }
 	number := func(key string, n int64) { fmt.Fprintf(b, "%-13s%-20d\n", key, n) }
 	seconds := func(key string, n float64) { line(key, strconv.FormatFloat(n, 'f', 3, 64)+"s") }
@@ -67,7 +68,7 @@ func writeRecord(b io.Writer, r *accounting.Record) {
 	line("ru_wallclock", fmt.Sprintf("%ds", r.RuWallclock))
 	seconds("ru_utime", r.RuUTime)
 	seconds("ru_stime", r.RuSTime)
-	// Grid Engine 8.1.9 takes these for bytes.
+	// These are in KB; Grid Engine 8.1.9 prints them as if they were bytes.
 	size("ru_maxrss", r.RuMaxRSS*kib)
 	size("ru_ixrss", float64(r.RuIXRSS)*kib)
 	size("ru_ismrss", float64(r.RuISMRSS)*kib)
@@ -101,7 +102,7 @@ func writeRecord(b io.Writer, r *accounting.Record) {
 	}
 }
 
-// bytesText is a number of bytes with three decimals and a unit.
+// bytesText returns a number of bytes with three decimals and a unit.
 func bytesText(n float64) string {
 	units := []string{"B", "KB", "MB", "GB", "TB", "PB", "EB"}
 	i := 0
@@ -119,7 +120,7 @@ var signalTexts = strings.Split("Hangup,Interrupt,Quit,Illegal instruction,Trace
 	"Urgent I/O condition,CPU time limit exceeded,File size limit exceeded,Virtual timer expired,Profiling timer expired,"+
 	"Window changed,I/O possible,Power failure,Bad system call", ",")
 
-// signalText is what the C library says of a signal.
+// signalText returns the C library's words for a signal.
 func signalText(n int) string {
 	const firstRealTime, lastRealTime = 34, 64
 	switch {

@@ -16,17 +16,18 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// selection chooses lines; the zero value chooses all, but for its columns.
+// selection says which lines are wanted. With columns, the zero value chooses
+// all.
 type selection struct {
 	name    string // a job's number, name or pattern
-	pattern string // of the name, as package path has it
+	pattern string // of the name, in the syntax of package path
 	number  []byte // the number as it stands in the file, or nil
 	prefix  []byte // of a name, up to its first pattern sign
 	exact   bool   // prefix is the whole name
 	tasks   []api.Tasks
 	from    *int64 // start time, in seconds since the epoch; nil: any
 	to      *int64
-	byEnd   bool // from and to are of the end time
+	byEnd   bool // -E: from and to are compared with the end time
 	masters bool // -m
 	columns *[len(sumColumns)]columnChoice
 }
@@ -46,7 +47,7 @@ func (s *selection) job(text string) error {
 		s.number = []byte(s.name)
 		return nil
 	}
-	// An empty name is no name, and still not all jobs.
+	// An empty name matches no job.
 	s.pattern = shellPattern(s.name)
 	if _, err := path.Match(s.pattern, ""); err != nil || s.name == "" {
 		return command.Failf("error: job name %s not found", api.Visible(s.name))
@@ -97,9 +98,9 @@ func (s *selection) notFound() error {
 	return command.Failf("%s", text)
 }
 
-// keeps reports whether a line is wanted, and then has it taken apart. It is
-// asked for every line of a file that may have millions, most of which are
-// another job's. The error is one of the line.
+// keeps reports whether a line is wanted, and if so splits it into f. A file
+// may have millions of lines, most of them about other jobs: these are not
+// split. The error is one of the line.
 func (s *selection) keeps(line []byte, f *accounting.Fields) (bool, error) {
 	if s.name != "" {
 		field := accounting.FieldJobName
@@ -190,7 +191,7 @@ func (c *columnChoice) keeps(column *sumColumn, f *accounting.Fields) bool {
 	return string(text) == c.value
 }
 
-// set reads the argument of an option that makes a column.
+// set reads the argument of the column's option.
 func (c *columnChoice) set(column *sumColumn, o *option.Setting, host *columnChoice) error {
 	value := o.Value()
 	switch column.field {
@@ -221,7 +222,7 @@ func (c *columnChoice) set(column *sumColumn, o *option.Setting, host *columnCho
 }
 
 // groupName returns the name of a group, or its number if it has none. Package
-// os/user, without cgo, knows of no other name service than its file.
+// os/user does not help: without cgo it reads only /etc/group.
 func groupName(number string) string {
 	line, err := exec.Command("getent", "group", number).Output()
 	name, _, ok := strings.Cut(string(line), ":")
@@ -259,7 +260,7 @@ func (p *queuePattern) matches(f *accounting.Fields) bool {
 	return queue && host && err1 == nil && err2 == nil
 }
 
-// period is what -b, -e and -d say.
+// period is the time that -b, -e and -d give.
 type period struct {
 	begin, end *int64 // seconds since the epoch
 	days       *int64
@@ -275,7 +276,7 @@ func accountTime(o *option.Setting) (*int64, error) {
 	return &seconds, nil
 }
 
-// maxDays keeps the seconds of -d within their type.
+// maxDays bounds -d, so that its seconds do not overflow.
 const maxDays = 1_000_000_000
 
 // setDays reads -d.
@@ -289,8 +290,8 @@ func (p *period) setDays(o *option.Setting) error {
 	return nil
 }
 
-// bounds returns the first and the last second. Days count from the begin, else
-// back from the end, else back from now.
+// bounds returns the first and the last second. Days count from the beginning
+// if it is given, else back from the end, else back from now.
 func (p *period) bounds(now time.Time) (from, to *int64) {
 	from, to = p.begin, p.end
 	if p.days == nil {

@@ -16,18 +16,20 @@ import (
 	"paddock/qsub/internal/command"
 )
 
-// sumColumn is an option that makes qacct sum up by a field.
+// sumColumn is an option by which qacct sums up the lines with the same value
+// of a field.
 type sumColumn struct {
 	option, heading string
 	field           int
 	numeric         bool
 }
 
-// columnHost is the place of the hosts, which a pattern of queues shows too.
+// columnHost is the index of the host's column. A pattern of -q shows that
+// column, too.
 const columnHost = 0
 
-// sumColumns are the columns in Grid Engine's order, which is the order of its
-// sums too, but for the account.
+// sumColumns are the columns in Grid Engine's order. Its sums are sorted in the
+// same order, except for the account.
 var sumColumns = [...]sumColumn{
 	columnHost: {option: "-h", heading: "HOST", field: accounting.FieldHostname},
 	{option: "-q", heading: "CLUSTER QUEUE", field: accounting.FieldQName},
@@ -41,11 +43,11 @@ var sumColumns = [...]sumColumn{
 	{option: "-A", heading: "ACCOUNT", field: accounting.FieldAccount},
 }
 
-// columnChoice is what the options say of a column.
+// columnChoice says whether a column is shown and which lines it wants.
 type columnChoice struct {
 	shown   bool
 	given   bool   // only lines with this value
-	value   string // as it is shown, in the spelling of the command line
+	value   string // the value as the command line spells it
 	number  int    // of a numeric column
 	pattern *queuePattern
 }
@@ -57,14 +59,15 @@ var sumFields = [...]int{
 	accounting.FieldMem, accounting.FieldIO, accounting.FieldIOW,
 }
 
-// usage is what is summed up, by sumFields.
+// usage is the values that are summed up, in the order of sumFields.
 type usage [len(sumFields)]float64
 
-// partSums are lines to be summed up. They are not added up at once: a sum of
-// sums differs from Grid Engine's in its last digits.
+// partSums are lines of a part of the file that are to be summed up. They are
+// kept one by one: a sum of partial sums would differ from that of Grid Engine
+// in its last digits.
 type partSums struct {
-	numbers map[string]int // place of a key in keys
-	keys    []string       // what the columns that are not given have, each with a colon behind it
+	numbers map[string]int // index of a key in keys
+	keys    []string       // the values of the columns without a given value, each followed by a colon
 	lines   []keyedUsage
 	scratch []byte
 }
@@ -83,7 +86,7 @@ func (p *partSums) add(columns *[len(sumColumns)]columnChoice, f *accounting.Fie
 			return err
 		}
 	}
-	u.usage[0] = math.Trunc(u.usage[0]) // to Grid Engine it is a whole number
+	u.usage[0] = math.Trunc(u.usage[0]) // Grid Engine has it as a whole number
 	p.scratch = p.scratch[:0]
 	for i := range columns {
 		if !columns[i].shown || columns[i].given {
@@ -116,7 +119,7 @@ func (p *partSums) add(columns *[len(sumColumns)]columnChoice, f *accounting.Fie
 type sums struct {
 	columns *[len(sumColumns)]columnChoice
 	rows    map[string]*sumRow
-	order   []*sumRow // as they came
+	order   []*sumRow // in the order of the file
 }
 
 // sumRow is a line of the table.
@@ -163,8 +166,8 @@ func (s *sums) merge(p *partSums) {
 	}
 }
 
-// sorted returns the rows in Grid Engine's order: of accounts the one that came
-// last is first.
+// sorted returns the rows in Grid Engine's order. Accounts are in reverse order
+// of the file.
 func (s *sums) sorted() []*sumRow {
 	list := slices.Clone(s.order)
 	slices.Reverse(list)
@@ -210,7 +213,7 @@ func (s *sums) write(w *bufio.Writer) {
 		wallclock += r.usage[0]
 	}
 	if int64(wallclock) == 0 {
-		return // Grid Engine shows no rows when nothing took time
+		return // Grid Engine shows no rows when the sum of the wallclock times is 0
 	}
 	for _, r := range rows {
 		for i, c := range s.columns {
@@ -219,7 +222,7 @@ func (s *sums) write(w *bufio.Writer) {
 			case sumColumns[i].numeric:
 				fmt.Fprintf(w, "%-*s", widths[i], fmt.Sprintf("%5s", r.values[i]))
 			default:
-				// Padded by bytes, as Grid Engine does.
+				// The padding counts bytes, as in Grid Engine.
 				text := api.Visible(r.values[i])
 				fmt.Fprint(w, text, strings.Repeat(" ", max(0, widths[i]-len(text))))
 			}
@@ -229,9 +232,8 @@ func (s *sums) write(w *bufio.Writer) {
 	}
 }
 
-// width returns the width of a column with what parts it from the next one. A
-// number has five places and, when the table can have but one row or has none,
-// nothing behind them.
+// width returns the width of a column with the space behind it. A number has
+// five places, and no space behind them when the table has at most one row.
 func (s *sums) width(i int, rows []*sumRow) int {
 	const places = 5
 	width := len(sumColumns[i].heading)

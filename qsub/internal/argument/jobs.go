@@ -1,6 +1,6 @@
-// Package argument reads the arguments that several commands take: jobs and tasks,
-// queues, lists, resources, dates and times. It knows no command; the packages of
-// the commands import it.
+// Package argument parses arguments that several commands take: jobs and tasks,
+// queues, lists, resources, dates and times. It knows no command; the packages
+// of the commands import it.
 package argument
 
 import (
@@ -17,11 +17,11 @@ import (
 // names and patterns, and -t behind them.
 type Jobs struct {
 	Words []string
-	last  int // where the words of the last operand begin
+	last  int // index of the first word of the last operand
 }
 
-// Add adds the words of a list. The error has Grid Engine's text; what stands
-// before it is the command's.
+// Add adds the words of a list. Commands differ in what they print before the
+// text of the error.
 func (j *Jobs) Add(text string) error {
 	j.last = len(j.Words)
 	for _, job := range List(text) {
@@ -35,7 +35,7 @@ func (j *Jobs) Add(text string) error {
 	return nil
 }
 
-// Tasks applies -t to the words of the last operand.
+// Tasks appends the tasks of -t to the words of the last operand.
 func (j *Jobs) Tasks(o *option.Setting, exit int) error {
 	if j.last == len(j.Words) {
 		return command.FailWith(exit, "error: found lonely '-t %s' option (The -t option needs a leading job name).", api.Visible(o.Value()))
@@ -53,7 +53,8 @@ func (j *Jobs) Tasks(o *option.Setting, exit int) error {
 	return nil
 }
 
-// RangeNumber reads a number of a range. Its errors are Grid Engine's for all ranges.
+// RangeNumber reads a number of a range. Grid Engine has the same errors for
+// all ranges.
 func RangeNumber(o *option.Setting, text string) (int, error) {
 	rest := strings.TrimLeft(text, "0123456789")
 	n, err := strconv.Atoi(text[:len(text)-len(rest)])
@@ -70,8 +71,7 @@ func RangeNumber(o *option.Setting, text string) (int, error) {
 	return n, nil
 }
 
-// taskNumbers reads first[-last[:step]] without looking whether it is a range
-// of tasks.
+// taskNumbers reads first[-last[:step]], whatever the numbers are.
 func taskNumbers(o *option.Setting, text string) (t api.Tasks, err error) {
 	if rest, minus := strings.CutPrefix(text, "-"); minus && rest != "" {
 		return t, o.Errorf(option.ExitValue, "Range specifier \"%s\" has unknown trailer \"%s\"", text, rest)
@@ -93,8 +93,8 @@ func taskNumbers(o *option.Setting, text string) (t api.Tasks, err error) {
 	return t, err
 }
 
-// TaskRange reads a range of the tasks of an array. That there are not too many
-// is execd's to see.
+// TaskRange reads a range of tasks of an array. Execd checks that there are not
+// too many.
 func TaskRange(o *option.Setting, text string) (api.Tasks, error) {
 	t, err := taskNumbers(o, text)
 	switch {

@@ -16,7 +16,8 @@ func List(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
 
-// AddResources adds name[=value],... to a list, in place of earlier values.
+// AddResources adds the resources name[=value],... to a list, in which they
+// replace those of the same names.
 func AddResources(to *[]api.Resource, o *option.Setting) error {
 	for _, item := range strings.FieldsFunc(o.Value(), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
 		name, value, has := strings.Cut(item, "=")
@@ -27,7 +28,7 @@ func AddResources(to *[]api.Resource, o *option.Setting) error {
 			value = "TRUE"
 		case value == "":
 			text := fmt.Sprintf("denied: missing value for resource %q", name)
-			if o.Commands&(option.Qstat|option.Qacct) != 0 { // there is no job
+			if o.Commands&(option.Qstat|option.Qacct) != 0 { // these commands submit no job
 				return command.Failf("error: %s", api.Visible(text))
 			}
 			return command.Rejected(option.ExitFailed, text)
@@ -38,8 +39,8 @@ func AddResources(to *[]api.Resource, o *option.Setting) error {
 	return nil
 }
 
-// AddList adds the words of a list, each once. What is the list's kind, for the
-// error of an empty one.
+// AddList adds those words of a list that to does not have. The error of an
+// empty list calls its kind what.
 func AddList(to *[]string, o *option.Setting, what string) error {
 	words := List(o.Value())
 	if len(words) == 0 {
@@ -53,8 +54,8 @@ func AddList(to *[]string, o *option.Setting, what string) error {
 	return nil
 }
 
-// Letters returns those of known that stand in text, in the order of known, and
-// whether text has no other.
+// Letters returns the letters of known that are in text, in the order of known.
+// It reports whether text has no other letters.
 func Letters(text, known string) (string, bool) {
 	var found strings.Builder
 	for i := range len(known) {
@@ -75,16 +76,16 @@ func IsRange(text string) bool {
 	return IsNumber(first) && (!hasLast || IsNumber(last)) && (!hasStep || IsNumber(step))
 }
 
-// MatchQueue reports whether a pattern of a queue's name, of queue@host or of
-// queue@@hostgroup, is one of the queue.
+// MatchQueue reports whether a queue matches a pattern of its name, of
+// queue@host or of queue@@hostgroup.
 func MatchQueue(pattern string, host *api.HostReply, q *api.QueueStatus) bool {
 	name, at, _ := strings.Cut(host.Instance(q), "@")
 	queue, where, has := strings.Cut(pattern, "@")
 	return matchName(queue, name) && (!has || matchName(where, at) || inGroup(where, host))
 }
 
-// inGroup reports whether the host is in a group that a pattern with @ in front
-// is one of.
+// inGroup reports whether the host is in a host group that matches a pattern
+// beginning with @.
 func inGroup(pattern string, host *api.HostReply) bool {
 	return strings.HasPrefix(pattern, "@") && slices.ContainsFunc(host.HostGroups, func(group string) bool {
 		return matchName(strings.ToLower(pattern), strings.ToLower(group))

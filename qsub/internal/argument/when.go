@@ -10,8 +10,8 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// Date reads [[CC]YY]MMDDhhmm[.SS] as a time of this host. Without CC the
-// year is one of 1970 to 2069; a day that the month has not is one of the next.
+// Date reads [[CC]YY]MMDDhhmm[.SS] in local time. Without CC the year is one of
+// 1970 to 2069. A day past the end of the month is one of the next month.
 func Date(text string, now time.Time) (time.Time, error) {
 	digits, seconds, hasSeconds := strings.Cut(text, ".")
 	bad := func(what string) (time.Time, error) { return time.Time{}, errors.New(what) }
@@ -82,7 +82,7 @@ func Seconds(text string) (int, bool) {
 // Duration reads a number of seconds above 0, which may have a fraction.
 func Duration(o *option.Setting) (time.Duration, error) {
 	n, err := strconv.ParseFloat(o.Value(), 64)
-	if err != nil || !(n >= 1e-9 && n <= 1e9) { // NaN is neither
+	if err != nil || !(n >= 1e-9 && n <= 1e9) { // false for NaN
 		return 0, o.Errorf(option.ExitFailed, "invalid number of seconds \"%s\"", api.Visible(o.Value()))
 	}
 	return time.Duration(n * float64(time.Second)), nil

@@ -1,6 +1,6 @@
-// Package command is what every client command is made with: what one call of it
-// has, how it talks to execd and waits for it, and how it ends. It knows no
-// command; all packages of qsub but output and option may import it.
+// Package command is what every client command needs: what one call of it has,
+// how it talks to execd and waits for it, and how it ends. It knows no command;
+// all packages of qsub but output and option may import it.
 package command
 
 import (
@@ -26,24 +26,26 @@ type Invocation struct {
 	In          io.Reader
 	Out         *bufio.Writer
 	Err         io.Writer
-	OutTerminal *os.File // standard output when it is a terminal, else nil
-	ErrTerminal *os.File // and standard error
+	OutTerminal *os.File // standard output if it is a terminal, else nil
+	ErrTerminal *os.File // standard error if it is a terminal, else nil
 	Places      api.Places
 	Client      *api.Client
 	help        func() error // prints the help
 	version     func()       // prints the version
 }
 
-// Table says what commands do with their words.
+// Table has the functions of commands, which are called with the words of the
+// command line.
 type Table map[option.Command]func(context.Context, *Invocation, []string) error
 
-// Program is commands in one binary, told apart by the name it is called by.
+// Program is several commands in one binary. The name it is called by says
+// which one is meant.
 type Program struct {
 	Version string
 	Tables  []Table
 }
 
-// Run is one call of the program. It returns the exit status.
+// Run runs the command that args[0] names. It returns the exit status.
 func (p *Program) Run(ctx context.Context, args []string, in io.Reader, out, errout io.Writer) int {
 	name := "qsub"
 	if len(args) > 0 {
@@ -83,7 +85,8 @@ func (p *Program) Run(ctx context.Context, args []string, in io.Reader, out, err
 	return inv.exit(err)
 }
 
-// Options reads a command line on which options and operands mix.
+// Options parses a command line on which options and operands may stand in any
+// order.
 func (inv *Invocation) Options(args []string) ([]option.Setting, error) {
 	settings, err := option.Mixed(inv.Command, args)
 	if err == nil {
@@ -92,7 +95,7 @@ func (inv *Invocation) Options(args []string) ([]option.Setting, error) {
 	return settings, err
 }
 
-// PrintJSON prints a reply as it is sent, for programs.
+// PrintJSON prints a reply of execd as JSON.
 func (inv *Invocation) PrintJSON(reply any) error {
 	text, err := api.Document(reply)
 	if err == nil {

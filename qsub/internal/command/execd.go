@@ -13,8 +13,8 @@ import (
 	"paddock/qrsh/client"
 )
 
-// CallFailed gives an error of execd's, or of reaching it, the form in which
-// Grid Engine's commands say it.
+// CallFailed returns the error of a call of execd in the form of Grid Engine's
+// commands.
 func (inv *Invocation) CallFailed(err error) error {
 	if errors.Is(err, api.ErrUnreachable) {
 		return Failf("error: %s%s", api.Visible(err.Error()), inv.StartIt(err))
@@ -22,7 +22,8 @@ func (inv *Invocation) CallFailed(err error) error {
 	return err
 }
 
-// StartIt tells how to start an execd where nobody listens, in a line of its own.
+// StartIt returns a line about how to start execd if err says that nobody
+// listens; else "".
 func (inv *Invocation) StartIt(err error) string {
 	switch {
 	case !errors.Is(err, api.ErrNotSent):
@@ -35,12 +36,12 @@ func (inv *Invocation) StartIt(err error) string {
 	return "\nIs it not running? Start one of your own: execd &"
 }
 
-// Host asks for the host and its queues.
+// Host asks execd for the host and its queues.
 func (inv *Invocation) Host(ctx context.Context, request *api.HostRequest) (*api.HostReply, error) {
 	var reply api.HostReply
 	err := inv.Client.Call(ctx, api.VerbHost, request, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
-		return nil, Failf("error: %s", api.Visible(e.Text)) // what was asked for is not known here
+		return nil, Failf("error: %s", api.Visible(e.Text)) // such as a resource that does not exist
 	}
 	if err != nil {
 		return nil, inv.CallFailed(err)
@@ -48,8 +49,8 @@ func (inv *Invocation) Host(ctx context.Context, request *api.HostRequest) (*api
 	return &reply, nil
 }
 
-// Report prints the lines of a reply. The error is a failure with the exit
-// status of the first line that tells of one.
+// Report prints the lines of a reply. If some of them tell of failures, it
+// returns a failure with the exit status for the first of these.
 func (inv *Invocation) Report(lines []api.Line, exit func(api.Code) int) error {
 	var failed error
 	for _, line := range lines {
@@ -61,20 +62,21 @@ func (inv *Invocation) Report(lines []api.Line, exit func(api.Code) int) error {
 	return failed
 }
 
-// Delays of qsub -sync when execd does not answer: it is being restarted.
+// Delays of Retry while execd is being restarted.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// noticeAfter is the delay from which on the user is told.
+	// noticeAfter is the delay after which the user is told.
 	noticeAfter = 2 * time.Second
 )
 
-// Patiently is Call over restarts of execd. The user is told of long ones.
+// Patiently calls execd, and calls it again while it is being restarted. The
+// user is told if that takes long.
 func (inv *Invocation) Patiently(ctx context.Context, line *StatusLine, verb string, request, reply any) error {
 	return inv.Retry(ctx, line, api.ErrUnreachable, func() error { return inv.Client.Call(ctx, verb, request, reply) })
 }
 
-// Retry makes a call again as long as its error is one of execd being restarted.
+// Retry makes a call again as long as its error is restarts.
 func (inv *Invocation) Retry(ctx context.Context, line *StatusLine, restarts error, call func() error) error {
 	for delay, told := firstRetry, false; ; delay = min(2*delay, lastRetry) {
 		err := call()
@@ -97,13 +99,13 @@ func (inv *Invocation) Retry(ctx context.Context, line *StatusLine, restarts err
 	}
 }
 
-// Interrupted is a signal as an error.
+// Interrupted is the error of what a signal has ended.
 type Interrupted struct{ os.Signal }
 
 func (i Interrupted) Error() string { return "interrupted" }
 
-// ExitInterrupted and the number of the signal is the exit status of what a signal
-// has ended, as shells have it.
+// ExitInterrupted plus the number of the signal is the exit status of what a
+// signal has ended, as in shells.
 const ExitInterrupted = 128
 
 // Exit returns the exit status.
@@ -112,8 +114,8 @@ func (i Interrupted) Exit() int {
 	return ExitInterrupted + int(n)
 }
 
-// Interruptible does something that the first signal ends, with an Interrupted
-// as its error.
+// Interruptible calls do, whose context the first of the signals ends. The
+// error is an Interrupted then.
 func Interruptible(ctx context.Context, do func(context.Context) error, signals ...os.Signal) error {
 	heard := make(chan os.Signal, 1)
 	client.Heed(heard, signals...)
@@ -126,10 +128,10 @@ func Interruptible(ctx context.Context, do func(context.Context) error, signals 
 	case err := <-done:
 		return err
 	case sig := <-heard:
-		signal.Stop(heard) // the next one ends the program
+		signal.Stop(heard) // the next signal ends the program
 		cancel(Interrupted{sig})
 		if err := <-done; err == nil {
-			return nil // it was just done
+			return nil // it had succeeded before the signal
 		}
 		return Interrupted{sig}
 	}

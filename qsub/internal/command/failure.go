@@ -11,10 +11,10 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// Failure is an end of a command that has its own words and exit status.
+// Failure is an error with an exit status and a message of its own.
 type Failure struct {
 	Exit int
-	Text string // printed as it is; "": everything was said
+	Text string // printed as it is; "" if the user was told before
 }
 
 func (f *Failure) Error() string { return f.Text }
@@ -29,7 +29,7 @@ func FailWith(exit int, format string, args ...any) error {
 	return &Failure{Exit: exit, Text: fmt.Sprintf(format, args...)}
 }
 
-// exit prints an error and returns the exit status.
+// exit prints the error of a command and returns its exit status.
 func (inv *Invocation) exit(err error) int {
 	if err == nil {
 		return 0
@@ -41,7 +41,7 @@ func (inv *Invocation) exit(err error) int {
 		return f.Exit
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return 1 // whoever read has gone, and knows it
+		return 1 // the reader has gone: there is nobody to tell
 	}
 	if e, ok := errors.AsType[*option.Error](err); ok {
 		if e.Before != "" {
@@ -64,8 +64,8 @@ func (inv *Invocation) exit(err error) int {
 	return 1
 }
 
-// usagePrefix is what Grid Engine's commands begin with when they tell of their
-// options: some their name, some that it is an error, and some nothing.
+// usagePrefix returns what stands before an error in the use of options, as in
+// Grid Engine: the name of the command, "error: " or nothing.
 func (inv *Invocation) usagePrefix() string {
 	switch inv.Command {
 	case option.Qstat, option.Qselect, option.Qmod:
@@ -76,8 +76,8 @@ func (inv *Invocation) usagePrefix() string {
 	return inv.Command.String() + ": "
 }
 
-// errAnswered is the error of options that ask for help or the version, which
-// was printed.
+// errAnswered ends a command that was asked for help or the version, once that
+// is printed.
 var errAnswered = errors.New("help or version was printed")
 
 // Answer prints help or the version if the settings ask for it, and returns
@@ -98,13 +98,14 @@ func (inv *Invocation) Answer(settings []option.Setting) error {
 	return nil
 }
 
-// Rejected is Grid Engine's form of a submission that was refused.
+// Rejected returns the failure of a submission that was refused, as in Grid
+// Engine.
 func Rejected(exit int, reason string) error {
 	return FailWith(exit, "Unable to run job: %s\nExiting.", VisibleLines(reason))
 }
 
-// ErrorText returns the system's words for an error of a file, spelled as the C
-// library does, which is what scripts look for.
+// ErrorText returns the text of a system call's error with a capital letter, as
+// the C library spells it: scripts look for it.
 func ErrorText(err error) string {
 	text := err.Error()
 	if e, ok := errors.AsType[syscall.Errno](err); ok {
@@ -122,12 +123,12 @@ func VisibleLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// NoArguments is the error of a command that has nothing to do.
+// NoArguments returns the error of a command that was given nothing to do.
 func (inv *Invocation) NoArguments() error {
 	return Failf("ERROR! no option argument\nType \"%s -help\" for the options.", inv.Command)
 }
 
-// NoOperand is the error of a word where only options may be.
+// NoOperand returns the error of a word where only options may be.
 func (inv *Invocation) NoOperand(o *option.Setting) error {
 	hint := fmt.Sprintf("Type \"%s -help\" for the options.", inv.Command)
 	if inv.Command == option.Qstat && o.Value() != "" {

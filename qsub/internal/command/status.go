@@ -11,8 +11,8 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// StatusLine is the last line of a terminal, which is written again and again;
-// nil where there is none.
+// StatusLine is the last line of a terminal, which is rewritten from time to
+// time. A nil StatusLine is none, and its methods do nothing.
 type StatusLine struct {
 	to   *os.File
 	done chan struct{}
@@ -22,11 +22,11 @@ type StatusLine struct {
 	text string // guarded by mu
 }
 
-// statusInterval is how often it is brought up to date.
+// statusInterval is how often the line is updated.
 const statusInterval = 2 * time.Second
 
-// Progress shows on a terminal how far jobs are, until end is called. total is
-// the number of their tasks.
+// Progress shows on a terminal how many tasks of some jobs are over, until End
+// is called. total is the number of all tasks.
 func (inv *Invocation) Progress(ctx context.Context, words []string, total int) *StatusLine {
 	if inv.ErrTerminal == nil {
 		return nil
@@ -53,7 +53,7 @@ func (inv *Invocation) Progress(ctx context.Context, words []string, total int) 
 	return l
 }
 
-// progressText says how many tasks of total are over.
+// progressText returns how many tasks of total are over.
 func progressText(reply *api.FindReply, total int) string {
 	var running, pending, inError int
 	for _, f := range reply.Found {
@@ -73,13 +73,13 @@ func (l *StatusLine) set(text string) {
 	l.draw()
 }
 
-// draw writes the text over what stands in the line; l.mu is held.
+// draw writes the text over the line; l.mu is held.
 func (l *StatusLine) draw() {
 	columns, _ := output.Size(l.to)
 	fmt.Fprintf(l.to, "\r%s\x1b[K", l.text[:min(len(l.text), columns-1)])
 }
 
-// Hold takes the line away, so that others can be printed, until release.
+// Hold clears the line, so that others can be printed, until Release.
 func (l *StatusLine) Hold() {
 	if l == nil {
 		return
@@ -101,7 +101,7 @@ func (l *StatusLine) Release() {
 	l.mu.Unlock()
 }
 
-// End takes the line away for good.
+// End clears the line for good.
 func (l *StatusLine) End() {
 	if l == nil {
 		return

@@ -1,7 +1,6 @@
-// Package directive finds the options of qsub that stand in files: in '#$'
-// lines of a job script, and in defaults files such as ~/.sge_request. It makes
-// words of them; package option says what they mean. The client commands
-// import it.
+// Package directive finds the options of qsub in files: in the '#$' lines of a
+// job script, and in defaults files such as ~/.sge_request. It splits them into
+// words, which package option parses. Package submit imports it.
 package directive
 
 import (
@@ -15,8 +14,8 @@ import (
 // DefaultPrefix begins the lines of a script that hold options.
 const DefaultPrefix = "#$"
 
-// Script returns the words of all lines of a script that begin with prefix. An
-// empty prefix means that there are none. Name is the script's, for errors.
+// Script returns the words of all lines of a script that begin with prefix;
+// none if the prefix is empty. Errors have the name of the script.
 func Script(name string, script []byte, prefix string) ([]option.Word, error) {
 	if prefix == "" {
 		return nil, nil
@@ -51,10 +50,10 @@ func scan(name string, text []byte, pick func([]byte) ([]byte, bool)) ([]option.
 	return words, nil
 }
 
-// Split makes words of a line: they end at white space, single and double
-// quotes group and are removed, and a '#' outside of quotes ends the line. There
-// is no escape character. A carriage return is white space: the file was
-// written on Windows.
+// Split splits a line into words. They end at white space, single and double
+// quotes group and are removed, and a '#' outside of quotes ends the line.
+// There is no escape character. A carriage return is white space, for files
+// from Windows.
 func Split(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

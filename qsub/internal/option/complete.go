@@ -30,7 +30,7 @@ func offered(c Command) []*Option {
 	return list
 }
 
-// completion is a program whose command line is completed.
+// completion is a program that has completion.
 type completion struct {
 	name    string
 	command Command // 0: execd
@@ -59,8 +59,7 @@ func names() string {
 	return strings.Join(list, " ")
 }
 
-// execdOptions are those of execd as they are completed. A test holds them against
-// what execd -help says.
+// execdOptions are the options of execd. A test compares them with execd -help.
 var execdOptions = []Option{
 	{Name: "-check", Help: "look for damage in the spool"},
 	{Name: "-debug", Help: "log more"},
@@ -81,8 +80,8 @@ var execdOptions = []Option{
 	{Name: "-wait", Help: "with -drain: return when no job runs"},
 }
 
-// lists are what a shell function prints for the arguments of these names, and the
-// commands that know it.
+// lists are what arguments are completed with: the name of a list, the command
+// that prints it, and the names of the arguments.
 var lists = []struct {
 	name, command string
 	args          []string
@@ -93,7 +92,8 @@ var lists = []struct {
 	{"pes", `qconf -spl 2>/dev/null`, []string{"pe_name", "pe_list", "pe_name_list"}},
 }
 
-// listOf returns the list that an argument of this name is of; "": of none.
+// listOf returns the list with which an argument of this name is completed; ""
+// for none.
 func listOf(arg string) string {
 	for _, l := range lists {
 		if slices.Contains(l.args, arg) {
@@ -103,7 +103,8 @@ func listOf(arg string) string {
 	return ""
 }
 
-// choices returns the words of an argument that is one of them; nil: it is not.
+// choices returns the words that an argument may be, if its name lists them;
+// else nil.
 func choices(o *Option, arg string) []string {
 	if o.Kind == YesNo {
 		return []string{"y", "n"}
@@ -114,7 +115,8 @@ func choices(o *Option, arg string) []string {
 	return slices.DeleteFunc(strings.Split(arg, "|"), func(word string) bool { return word == "interval" || word == "char" })
 }
 
-// offers returns what the first argument of an option may be.
+// offers returns the words or the list with which the first argument of an
+// option is completed.
 func offers(o *Option) (words []string, list string) {
 	if len(o.Args) == 0 {
 		return nil, ""
@@ -138,7 +140,7 @@ _paddock() {
   COMPREPLY=()
   case ${COMP_WORDS[0]##*/}:$prev in
 `)
-	// The names of one line of the case statement, by what they complete.
+	// Options that are completed alike share a line of the case statement.
 	for _, p := range completed() {
 		by := map[string][]string{}
 		for _, o := range p.options {

@@ -11,9 +11,9 @@ import (
 	"paddock/execd/api"
 )
 
-// App returns the frame of a command: it prints help and version from the
-// table, and leaves every word of the command line to run, whose options are
-// Grid Engine's and not those of package cli.
+// App returns a command for package cli, which prints help and version from the
+// table. It does not parse the command line, whose syntax is that of Grid
+// Engine: run gets all words.
 func App(c Command, version string, out io.Writer, run cli.ActionFunc) *cli.App {
 	app := &cli.App{
 		Name:                  c.String(),
@@ -48,7 +48,7 @@ const helpTemplate = `{{.UsageText}}
 {{range .VisibleFlags}}{{.}}
 {{end}}{{.Description}}`
 
-// wrap makes lines of words that fit a terminal.
+// wrap joins words to lines that fit a terminal.
 func wrap(words []string) string {
 	const width = 78
 	var b strings.Builder

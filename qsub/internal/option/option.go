@@ -1,7 +1,7 @@
-// Package option is the option language of the client commands: one table of
-// every option, from which the command line, '#$' lines and defaults files are
-// parsed and from which help and completion are made. The client commands
-// import it; it imports nothing of ours.
+// Package option is the option language of the client commands. One table of
+// all options serves to parse the command line, '#$' lines and defaults files,
+// and to make help and completion. All packages of qsub but output may import
+// it; it imports only the api.
 package option
 
 import "strings"
@@ -32,8 +32,8 @@ const (
 	Qsh
 
 	// Elsewhere are options of Grid Engine's qrsh, qsh, qlogin and qalter that
-	// qsub does not have. In a defaults file, which is for all of them, qsub
-	// passes over those.
+	// qsub does not have. Defaults files are for all of these commands, and
+	// qsub skips such options there.
 	Elsewhere
 
 	programs = Elsewhere - 1
@@ -93,7 +93,7 @@ func (c Command) String() string {
 	return "other commands"
 }
 
-// Operands returns what may follow the options of a command.
+// Operands returns the operands of a command, for its usage line.
 func (c Command) Operands() string {
 	for _, known := range commands {
 		if known.Command == c {
@@ -113,7 +113,7 @@ func (c Command) Summary() string {
 	return ""
 }
 
-// Kind says what the arguments of an option are.
+// Kind is the kind of an option's arguments.
 type Kind uint8
 
 // The kinds.
@@ -133,12 +133,12 @@ type Option struct {
 	Args     []string
 	Kind     Kind
 	Commands Command
-	// Repeat: every occurrence counts. Otherwise the last one wins.
+	// Repeat says that every occurrence counts. Otherwise the last one wins.
 	Repeat bool
-	// Before are words that may stand before the argument.
+	// Before has the words that may stand before the argument.
 	Before []string
-	// Refused: the option is Grid Engine's and known, but not supported: Why,
-	// or "" for not yet.
+	// Refused says that the option is one of Grid Engine's that is not
+	// supported. Why is the reason; "" for not yet.
 	Refused bool
 	Why     string
 	Help    string
@@ -177,11 +177,11 @@ func Lookup(c Command, word string) (*Option, bool) {
 	return nil, false
 }
 
-// Suggest returns the option of a command that looks most like word, or "" if
-// none does.
+// Suggest returns the option of a command that is most similar to word; "" if
+// none is similar.
 func Suggest(c Command, word string) string {
 	word = strings.TrimLeft(word, "-")
-	// Half of a short word may be wrong, and two letters of a long one.
+	// In a short word half of the letters may differ, and in a long one two.
 	best, limit := "", min(2, len(word)/2)
 	for _, o := range Of(c) {
 		if o.Refused {
@@ -194,8 +194,8 @@ func Suggest(c Command, word string) string {
 	return best
 }
 
-// distance is the number of letters to add, remove, change or swap with their
-// neighbour that makes b of a.
+// distance returns how many letters have to be added, removed, changed or
+// swapped with their neighbours to turn a into b.
 func distance(a, b string) int {
 	const limit = 40 // no option is that long
 	if len(a) > limit || len(b) > limit {

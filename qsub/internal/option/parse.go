@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Place is where a word stands: a line of a file, or, as the zero value, the
+// A Place is where a word stands: a line of a file. The zero value is the
 // command line.
 type Place struct {
 	File string
@@ -54,9 +54,11 @@ type Error struct {
 	Place Place
 	Text  string
 	Hint  string // a second line, or ""
-	// Before is what Grid Engine says before it, and nobody of whom; or "".
+	// Before is a text that Grid Engine prints before the error, without the
+	// name of the command.
 	Before string
-	// Alone is that Grid Engine says it without a name, and with an empty line.
+	// Alone says that the error is printed without the name of the command, and
+	// with an empty line behind it.
 	Alone bool
 }
 
@@ -72,7 +74,7 @@ const (
 	ExitFailed = 1  // what was asked for could not be done
 	ExitUsage  = 2  // an option that is not there, or has no argument
 	ExitWord   = 5  // a word where an option should be
-	ExitValue  = 7  // an argument that makes no sense
+	ExitValue  = 7  // an argument that is not valid
 	ExitDenied = 10 // what the caller may not do
 )
 
@@ -87,9 +89,10 @@ type Include func(name string, from Place) ([]Word, error)
 // maxInclude bounds files that include each other.
 const maxInclude = 10
 
-// Line parses a command line. Options come first: rest is what follows from the
-// first word on that is none, since it belongs to the job. A word "-" is none;
-// nor is what follows "--", which is dropped.
+// Line parses a command line on which options come first. The first word that
+// is not an option, and all words behind it, are rest: they belong to the job.
+// The word "-" is not an option, nor are the words behind "--", which itself is
+// dropped.
 func Line(c Command, args []string, include Include) (settings []Setting, rest []string, err error) {
 	settings, left, err := parse(c, Words(args), include, 0)
 	if err != nil {
@@ -115,8 +118,8 @@ func Mixed(c Command, args []string) ([]Setting, error) {
 	return all, err
 }
 
-// MixedArgs is Mixed for a command that takes what stands behind "--" apart;
-// nil: there is no "--".
+// MixedArgs is Mixed for a command that treats the words behind "--" apart;
+// behind is nil if there is no "--".
 func MixedArgs(c Command, args []string, include Include) (all []Setting, behind []string, err error) {
 	for words := Words(args); len(words) > 0; {
 		settings, rest, err := parse(c, words, include, 0)
@@ -153,7 +156,7 @@ func lines(c Command, words []Word, include Include, depth int) ([]Setting, erro
 	return settings, nil
 }
 
-// parse reads options up to the first word that is none.
+// parse reads options up to the first word that is not one.
 func parse(c Command, words []Word, include Include, depth int) (settings []Setting, rest []Word, err error) {
 	for len(words) > 0 {
 		w := words[0]
@@ -168,7 +171,7 @@ func parse(c Command, words []Word, include Include, depth int) (settings []Sett
 		words = left
 		switch {
 		case s.Commands&c == 0:
-			continue // another command's, in a file that is for all
+			continue // an option of another command in a file for all of them
 		case s.Refused:
 			why := " yet"
 			if s.Why != "" {
@@ -226,8 +229,8 @@ func setting(c Command, w Word, words []Word) (s Setting, rest []Word, err error
 		return s, words, nil
 	}
 	for range o.Args {
-		// An option ends with its line: what a line lacks is not taken from
-		// the next.
+		// An option ends with its line: a missing argument is not taken from
+		// the next line.
 		if len(words) == 0 || words[0].Place != w.Place {
 			what := "argument"
 			switch {

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// one names the single argument of an option.
+// one returns the name of an option's single argument.
 func one(arg string) []string { return []string{arg} }
 
-// table is every option of every command, and the only place where an option
-// is made known. What an option of qsub does stands in the table of qsub's
-// request, keyed by the same names.
+// table has every option of every command. What an option of qsub does is in
+// the map apply of package submit, by the same name.
 var table = append(shared(rows), senseless()...)
 
-// alsoOf are the options of qsub that other commands have too.
+// alsoOf are the options of qsub that other commands have, too.
 var alsoOf = []struct {
 	commands Command
 	names    string
@@ -37,8 +36,8 @@ func shared(rows []Option) []Option {
 	return rows
 }
 
-// without are the options of Grid Engine's qconf about what is not here, and
-// why it is not.
+// without are the options of Grid Engine's qconf for objects that this system
+// does not have, and the reason.
 var without = []struct{ why, names string }{
 	{"there are no calendars", "-acal -Acal -mcal -Mcal"},
 	{"there are no resource quota sets; slots, complex_values and maxujobs limit what is used", "-arqs -Arqs -mrqs -Mrqs"},
@@ -66,7 +65,7 @@ func senseless() []Option {
 	return list
 }
 
-// rows are those that have a line of their own.
+// rows are the options with a line of their own.
 var rows = []Option{
 	{Name: "-@", Args: one("file"), Kind: File, Commands: Qsub, Repeat: true, Help: "read further options from a file"},
 	{Name: "-a", Args: one("date_time"), Kind: Text, Commands: Qsub, Help: "request a start time"},

@@ -1,6 +1,6 @@
-// Package output is the forms in which the commands print: columns and tables,
-// colours on a terminal, and XML as Grid Engine writes it. It knows nothing of
-// commands, and every other package of qsub may import it.
+// Package output formats what commands print: columns and tables, colours on a
+// terminal, and XML as Grid Engine writes it. It knows nothing of commands, and
+// every other package of qsub may import it.
 package output
 
 import (
@@ -14,7 +14,7 @@ import (
 	"paddock/execd/api"
 )
 
-// Elapsed is a time that has passed, short: 9s, 4m05s, 2h10m, 3d04h.
+// Elapsed returns a duration in a short form: 9s, 4m05s, 2h10m, 3d04h.
 func Elapsed(d time.Duration) string {
 	n := int(d.Seconds())
 	switch {
@@ -38,11 +38,11 @@ func Column(text string, width int) string {
 	return text + strings.Repeat(" ", width-n)
 }
 
-// longestCell is how much of a cell a table shows, but for the last of a line.
+// longestCell bounds the width of a column, except the last one.
 const longestCell = 20
 
-// Table prints rows as columns, the first row as their heads. Those of numbers are
-// aligned to the right.
+// Table prints rows as columns; the first row has their headings. The columns
+// with the headings in numbers are aligned to the right.
 func Table(w io.Writer, rows [][]string, numbers ...string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -71,5 +71,5 @@ func Table(w io.Writer, rows [][]string, numbers ...string) {
 	}
 }
 
-// Date is a time in the listings of qstat -j and qacct -j.
+// Date returns a time as qstat -j and qacct -j print it.
 func Date(t time.Time) string { return t.Local().Format("Mon Jan _2 15:04:05 2006") }

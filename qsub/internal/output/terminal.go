@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal returns the file that w is if that is a terminal, else nil.
+// Terminal returns w as a file if it is a terminal, else nil.
 func Terminal(w io.Writer) *os.File {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -29,8 +29,8 @@ func Size(f *os.File) (columns, lines int) {
 	return int(w.Col), int(w.Row)
 }
 
-// Coloured reports whether a terminal, which may be nil, is to have colours.
-// See no-color.org.
+// Coloured reports whether what is written to a terminal, which may be nil, is
+// to have colours. The variable NO_COLOR forbids them.
 func Coloured(f *os.File) bool {
 	if f == nil {
 		return false
@@ -52,7 +52,7 @@ const (
 // Colour returns text in a colour.
 func Colour(code, text string) string { return "\x1b[" + code + "m" + text + "\x1b[0m" }
 
-// StateColour returns the colour of a job's state; "": as the other text.
+// StateColour returns the colour for the state of a job; "" for none.
 func StateColour(state string) string {
 	switch {
 	case strings.Contains(state, "E"), strings.HasPrefix(state, "d"):
@@ -67,8 +67,8 @@ func StateColour(state string) string {
 	return ""
 }
 
-// StateColumn is column for the state of a job, with a colour if it is written to
-// a terminal; nil: to none. The width that is seen is the same.
+// StateColumn is Column for the state of a job, with a colour if it is written
+// to a terminal; to may be nil. The visible width is the same.
 func StateColumn(to *os.File, state string, width int) string {
 	text := Column(state, width)
 	code := StateColour(state)

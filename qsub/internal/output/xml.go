@@ -11,19 +11,19 @@ import (
 	"paddock/execd/api"
 )
 
-// schemas is where Grid Engine says that the schemas of its XML are. It is a
-// name that programs know, nobody looks there.
+// schemas is the address of Grid Engine's XML schemas. Programs know it as a
+// name; nobody fetches it.
 const schemas = "http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/schemas/"
 
-// XML writes the XML of qstat and qhost, line by line as Grid Engine does,
-// since scripts read it by line, too.
+// XML writes the XML of qstat and qhost, with the line breaks of Grid Engine,
+// since some scripts read it line by line.
 type XML struct {
 	out   *bufio.Writer
 	quote byte     // around values of attributes
 	path  []string // the elements that are open
 }
 
-// NewXML begins a document. Its root is an element of the schema, or of none.
+// NewXML begins a document with its root element. The schema may be empty.
 func NewXML(out *bufio.Writer, quote byte, root, schema string) *XML {
 	x := &XML{out: out, quote: quote}
 	fmt.Fprintln(out, "<?xml version='1.0'?>")
@@ -35,7 +35,7 @@ func NewXML(out *bufio.Writer, quote byte, root, schema string) *XML {
 	return x
 }
 
-// begin writes an element's begin up to the closing bracket.
+// begin writes a start tag.
 func (x *XML) begin(name string, attributes []string) {
 	fmt.Fprintf(x.out, "%*s<%s", 2*len(x.path), "", name)
 	for i := 0; i+1 < len(attributes); i += 2 {
@@ -44,7 +44,7 @@ func (x *XML) begin(name string, attributes []string) {
 	fmt.Fprint(x.out, ">")
 }
 
-// Open begins an element that has others in it; of the attributes each name is
+// Open begins an element that has others in it. Attributes are names, each
 // followed by its value.
 func (x *XML) Open(name string, attributes ...string) {
 	x.begin(name, attributes)
@@ -66,7 +66,7 @@ func (x *XML) Text(name, value string, attributes ...string) {
 	fmt.Fprintf(x.out, "%s</%s>\n", xmlEscape(value), name)
 }
 
-// Has writes an element that stands only where it says something.
+// Has writes an element with a value, unless the value is empty.
 func (x *XML) Has(name, value string) {
 	if value != "" {
 		x.Text(name, value)
@@ -99,9 +99,9 @@ func (x *XML) Stamp(name string, t time.Time) {
 }
 
 // xmlEscape returns text as it may stand in an element or attribute. What XML
-// knows no way to write, most control characters and what is no UTF-8, becomes
-// an escape as everywhere; of the rest, what a terminal would obey or a parser
-// would change becomes a reference, which a parser gives back as it was.
+// cannot contain, most control characters and bytes that are not UTF-8, is
+// escaped as api.Visible does. Characters that a terminal would obey or a
+// parser would change become references, which a parser turns back.
 func xmlEscape(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {

@@ -25,14 +25,14 @@ var originKeys = []struct{ variable, key string }{
 	{"SGE_O_HOST=", "sge_o_host"},
 }
 
-// Job prints all about a job in the lines of Grid Engine's qstat -j and
-// their order; without a number it is one that was not submitted, as -verify
-// shows it. Cores says whether bindings are shown.
+// Job prints all about a job, in the lines of Grid Engine's qstat -j and in
+// their order. A job without a number is one that is not submitted, as -verify
+// shows it. With cores bindings are shown.
 func Job(b *bufio.Writer, d *api.Detail, cores bool) {
 	r := &d.Request
 	draft := d.Job == 0
 	say := func(key, value string) { fmt.Fprintf(b, "%-28s%s\n", key+":", api.Visible(value)) }
-	// has is for keys that stand only where they say something.
+	// has prints a key unless its value is empty.
 	has := func(key, value string) {
 		if value != "" {
 			say(key, value)
@@ -165,7 +165,7 @@ func Job(b *bufio.Writer, d *api.Detail, cores bool) {
 	}
 }
 
-// jobKinds says in words what -b, -shell and -now have made of a job.
+// jobKinds returns the words for -b, -shell and -now.
 func jobKinds(r *api.SubmitRequest) string {
 	var words []string
 	if r.Now {
@@ -183,8 +183,8 @@ func jobKinds(r *api.SubmitRequest) string {
 	return strings.Join(words, ",")
 }
 
-// claimed tells of the claim that a job runs under which did not come by qsub, and
-// what who it came from calls it.
+// claimed returns the claim of a job that was not submitted by qsub, and the
+// name that the claimant has for the job.
 func claimed(w *api.Work) string {
 	if w == nil {
 		return ""
@@ -196,7 +196,8 @@ func claimed(w *api.Work) string {
 	return text
 }
 
-// pathList is a list of paths with their hosts.
+// pathList returns a path list as qstat -j shows it, with NONE for what is not
+// given.
 func pathList(text string) string {
 	items := argument.List(text)
 	for i, item := range items {
@@ -209,7 +210,8 @@ func pathList(text string) string {
 	return strings.Join(items, ",")
 }
 
-// padded is letters of -c with the blanks that Grid Engine puts behind them.
+// padded returns the letters of -c with the blanks that Grid Engine prints
+// behind them.
 func padded(letters string) string {
 	if letters == "" {
 		return ""
@@ -217,7 +219,7 @@ func padded(letters string) string {
 	return letters + "    "
 }
 
-// mailList is whom mail goes to: the owner, where nobody is named.
+// mailList returns who gets mail: those of -M, or the owner.
 func mailList(d *api.Detail) string {
 	to := slices.Clone(d.Request.MailTo)
 	owner, host := d.Owner, originValue(&d.Request, "SGE_O_HOST=")
@@ -235,8 +237,9 @@ func mailList(d *api.Detail) string {
 	return strings.Join(to, ",")
 }
 
-// writeTasks prints the lines of tasks that run or are in error, those of a kind
-// together as Grid Engine does, and reports whether any is in error.
+// writeTasks prints the lines of tasks that run or are in error. As in Grid
+// Engine, lines with the same key stand together. It reports whether any task
+// is in error.
 func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bool) {
 	say := func(t *api.TaskDetail, key, value string) {
 		if value != "" {
@@ -292,8 +295,8 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 	return inError
 }
 
-// errorReason is why a task is in error, with the time in front as Grid Engine
-// has it, or "".
+// errorReason returns why a task is in error, behind the time as in Grid
+// Engine; "" if it is not.
 func errorReason(t *api.TaskDetail) string {
 	if t.Reason == "" || t.ErrorTime.IsZero() {
 		return t.Reason
@@ -301,7 +304,8 @@ func errorReason(t *api.TaskDetail) string {
 	return stamp(t.ErrorTime) + " " + t.Reason
 }
 
-// hookRun tells of a hook: which, since when, for how long, and how it ended.
+// hookRun describes a run of a hook: its name, its start, its duration and its
+// end.
 func hookRun(h *api.HookRun) string {
 	text := fmt.Sprintf("%s of %s, start_time=%s, took=%.3fs", h.Hook, h.Keyword, stamp(h.Started), h.Took)
 	if h.Count > 0 {
@@ -313,8 +317,8 @@ func hookRun(h *api.HookRun) string {
 	return text + ", " + h.Result
 }
 
-// limits tells of what is limited, and how near the task has come. What holds
-// the memory says whether the peak of the address space or of the memory counts.
+// limits returns the usage of a task beside its limits. Which of the two peaks
+// of memory counts depends on how its limit is enforced.
 func limits(u *api.Usage) string {
 	of := func(name, value, limit string, limited bool) string {
 		if !limited {
@@ -336,7 +340,7 @@ func limits(u *api.Usage) string {
 	return strings.Join(items, ", ")
 }
 
-// clock is a time of seconds as [days:]hours:minutes:seconds.
+// clock returns seconds as [days:]hours:minutes:seconds.
 func clock(seconds float64) string {
 	n := int64(seconds)
 	text := fmt.Sprintf("%02d:%02d:%02d", n/3600%24, n/60%60, n%60)
@@ -346,7 +350,7 @@ func clock(seconds float64) string {
 	return text
 }
 
-// megabytes is a number of bytes with three decimals and a letter.
+// megabytes returns a number of bytes with three decimals and a unit.
 func megabytes(n float64) string {
 	if n == 0 {
 		return "N/A"
@@ -360,7 +364,7 @@ func megabytes(n float64) string {
 	return strconv.FormatFloat(n, 'f', 3, 64) + letters[i]
 }
 
-// resources is a list of -l.
+// resources returns a list as that of -l.
 func resources(list []api.Resource) string {
 	items := make([]string, len(list))
 	for i, r := range list {
@@ -369,7 +373,7 @@ func resources(list []api.Resource) string {
 	return strings.Join(items, ",")
 }
 
-// slotRanges is a range of -pe.
+// slotRanges returns ranges as those of -pe.
 func slotRanges(list []api.Slots) string {
 	items := make([]string, len(list))
 	for i, s := range list {
@@ -388,7 +392,7 @@ func slotRanges(list []api.Slots) string {
 	return strings.Join(items, ",")
 }
 
-// binding is -binding with what it begins with when not said.
+// binding returns -binding with its default for the first word.
 func binding(text string) string {
 	switch word, _, _ := strings.Cut(text, " "); {
 	case text == "":
@@ -399,7 +403,8 @@ func binding(text string) string {
 	return "set " + text
 }
 
-// originValue returns the value of a variable of the submitting session.
+// originValue returns the value of a variable of the environment that the job
+// was submitted in.
 func originValue(r *api.SubmitRequest, prefix string) string {
 	for _, v := range r.Origin {
 		if value, ok := strings.CutPrefix(v, prefix); ok {
@@ -409,11 +414,12 @@ func originValue(r *api.SubmitRequest, prefix string) string {
 	return ""
 }
 
-// stamp is a time in the tables of qstat.
+// stamp returns a time as the tables of qstat have it.
 func stamp(t time.Time) string { return t.Local().Format("01/02/2006 15:04:05") }
 
-// envList is an environment as qstat -j shows it: TERM, which the job has in any
-// case, comes first, and what is empty is NONE; -verify shows only the name.
+// envList returns an environment as qstat -j shows it: TERM, which every job
+// has, comes first, and an empty value is NONE. For -verify an empty variable
+// is only its name.
 func envList(r *api.SubmitRequest, draft bool) string {
 	var items []string
 	for _, v := range append([]string{"TERM=" + environmentValue(r.Env, "TERM")}, r.Env...) {
@@ -441,7 +447,7 @@ func environmentValue(env []string, name string) string {
 	return ""
 }
 
-// contextList is a context as qstat -j shows it.
+// contextList returns a context as qstat -j shows it.
 func contextList(context []string) string {
 	items := make([]string, len(context))
 	for i, v := range context {

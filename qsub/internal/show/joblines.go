@@ -13,7 +13,7 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// form is how the lines of jobs look.
+// form says which columns and lines jobs have.
 type form struct {
 	full      bool // -f: below their queues
 	host      bool // qhost -j: below their host
@@ -27,21 +27,22 @@ type form struct {
 	hideCores bool // -ncb
 }
 
-// needsMore reports whether the form shows more than every listing has.
+// needsMore reports whether the form shows values of api.JobMore.
 func (f *form) needsMore() bool {
 	return f.extended || f.urgency || f.priority || f.requests || f.slots
 }
 
-// jobRow is one line of a job: of what waits, of one queue where it runs, or of
-// one slot there.
+// jobRow is one line of a job: of its pending tasks, of one queue that it runs
+// in, or of one slot there.
 type jobRow struct {
 	*api.JobStatus
 	queue  string
 	slots  int
 	role   string // MASTER or SLAVE
-	master bool   // the queue is the master's
-	next   bool   // a further slot: what the line above says is left out
-	// tasks are those that were started in this slot, where slots have lines.
+	master bool   // it is the queue of the master task
+	next   bool   // a further slot: values of the line above are not repeated
+	// tasks are the tasks that were started in this slot, where each slot has a
+	// line.
 	tasks []api.Subtask
 }
 
@@ -49,14 +50,14 @@ type jobRow struct {
 type jobColumn struct {
 	title string
 	width int
-	// again says that the column stands in the lines of further slots too.
+	// again says that the lines of further slots have the column, too.
 	again bool
-	state bool                 // it is the job's, which has a colour on a terminal
-	cell  func(*jobRow) string // padded to the width, and no wider unless it must
+	state bool                 // it is the state of the job, which has a colour on a terminal
+	cell  func(*jobRow) string // padded to the width; a longer value makes the cell wider
 }
 
-// columns returns the columns of a form in their order. The last ones, which
-// have no cells, are titles above what appendTasks prints.
+// columns returns the columns of a form in order. The last ones, which have no
+// cells, are the titles above the output of appendTasks.
 func (f *form) columns() []jobColumn {
 	var list []jobColumn
 	add := func(wanted bool, columns ...jobColumn) {
@@ -94,7 +95,7 @@ func (f *form) columns() []jobColumn {
 	add(true, state)
 	add(!f.extended || f.urgency || f.priority || f.peTasks, jobColumn{title: "submit/start at", width: 19, cell: func(r *jobRow) string { return stamp(r.Time) }})
 	add(f.urgency, text(" deadline", 19, func(*jobRow) string { return "" }))
-	add(f.extended, // of a job with its tasks, or of what is in the slot
+	add(f.extended, // the usage of a job with its tasks, or of a slot
 		jobColumn{title: "cpu", width: 10, again: true, cell: func(r *jobRow) string { return r.used(10, func(u *api.Usage) string { return days(u.CPU) }) }},
 		jobColumn{title: "mem", width: 7, again: true, cell: func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.Mem, 0, 5) }) }},
 		jobColumn{title: "io", width: 7, again: true, cell: func(r *jobRow) string { return r.used(7, func(u *api.Usage) string { return decimal(u.IO, 0, 5) }) }})
@@ -117,8 +118,8 @@ func (f *form) columns() []jobColumn {
 	return list
 }
 
-// used returns what a task of a job has used: nothing for one that does not run, NA
-// for what is not known, as in slots with nothing in them.
+// used returns the usage for a cell: blanks for a task that does not run, and
+// NA where it is not known, as in a slot without a task.
 func (r *jobRow) used(width int, value func(*api.Usage) string) string {
 	if r.queue == "" {
 		return strings.Repeat(" ", width)
@@ -131,8 +132,8 @@ func (r *jobRow) used(width int, value func(*api.Usage) string) string {
 	return text + strings.Repeat(" ", max(width-len(text), 0))
 }
 
-// usage returns what the line tells the usage of: of a slot what runs in it, else all
-// of the job; nil: nothing is known of it.
+// usage returns the usage for the line: of a slot that of the tasks in it, else
+// that of the whole job; nil if it is not known.
 func (r *jobRow) usage() *api.Usage {
 	var list []*api.Usage
 	tasks := r.tasks
@@ -158,9 +159,10 @@ func (r *jobRow) usage() *api.Usage {
 	return sum
 }
 
-// appendTasks appends what is in a slot to its line: the job itself, when it has or had
-// tasks, and they. As in Grid Engine they stand a little to the right of their columns,
-// and the last two are empty: those that have ended are gone.
+// appendTasks appends the tasks in a slot to its line, the job itself as the
+// first one if it has or had tasks. As in Grid Engine they begin a little to
+// the right of their titles, and the last two columns are empty: tasks that
+// have ended are not shown.
 func (r *jobRow) appendTasks(b []byte) []byte {
 	one := func(id string, u *api.Usage) {
 		cpu, mem, io := "NA        ", "NA     ", "NA     "
@@ -178,8 +180,8 @@ func (r *jobRow) appendTasks(b []byte) []byte {
 	return b
 }
 
-// tasksIn returns the tasks of a parallel job that were started in a queue instance.
-// What people have started in a job has no slot.
+// tasksIn returns the tasks of a parallel job that were started in a queue
+// instance. Tasks of qrsh -into have no slot.
 func tasksIn(j *api.JobStatus, queue string) []api.Subtask {
 	if len(j.More.Subtasks) == 0 {
 		return nil
@@ -190,7 +192,8 @@ func tasksIn(j *api.JobStatus, queue string) []api.Subtask {
 	})
 }
 
-// tickets returns what stands for tickets, which nobody has.
+// tickets returns none, the value for a job without tickets, or NA for a
+// finished job.
 func (r *jobRow) tickets(none string) string {
 	if r.State == "z" {
 		return right("NA", len(none))
@@ -198,7 +201,7 @@ func (r *jobRow) tickets(none string) string {
 	return none
 }
 
-// heading prints the titles of the columns, and a rule below.
+// heading prints the titles of the columns and a rule below them.
 func heading(inv *command.Invocation, f *form, columns []jobColumn, before string) {
 	var b strings.Builder
 	for _, c := range columns {
@@ -212,8 +215,8 @@ func heading(inv *command.Invocation, f *form, columns []jobColumn, before strin
 	fmt.Fprintf(inv.Out, "%s%s\n%s%s\n", before, b.String(), before, strings.Repeat("-", rule))
 }
 
-// rule is the length of the rule below the titles. Grid Engine adds a length
-// for each option, whatever columns they have in common.
+// rule returns the length of the rule below the titles. Grid Engine adds a
+// length for each option, although some have columns in common.
 func (f *form) rule() int {
 	n := 113
 	for _, part := range []struct {
@@ -227,11 +230,11 @@ func (f *form) rule() int {
 	return n
 }
 
-// outOfLine is by how much with -pri the lines of further slots stand to the
-// right of their columns, in Grid Engine's qstat.
+// outOfLine is how far, with -pri, the lines of further slots are shifted to
+// the right in Grid Engine's qstat.
 const outOfLine = 12
 
-// jobLine prints a line of a job, and what it asked for if that is wanted.
+// jobLine prints a line of a job, and with -r its requests.
 func jobLine(inv *command.Invocation, f *form, columns []jobColumn, r *jobRow) {
 	b := inv.Out.AvailableBuffer()
 	if f.host {
@@ -260,18 +263,18 @@ func jobLine(inv *command.Invocation, f *form, columns []jobColumn, r *jobRow) {
 	if f.peTasks && r.queue != "" {
 		b = r.appendTasks(b)
 	}
-	_, _ = inv.Out.Write(append(b, '\n')) // the error is the flush's too
+	_, _ = inv.Out.Write(append(b, '\n')) // Flush returns the error, too
 	if f.requests {
 		jobRequests(inv, f, r)
 	}
 }
 
-// jobLines prints the lines of a job: those of the queues that are shown.
+// jobLines prints the lines of a job for the queues that are shown.
 func jobLines(inv *command.Invocation, f *form, columns []jobColumn, j *api.JobStatus, shown func(queue string) bool) {
 	f.rows(j, shown, func(r *jobRow) { jobLine(inv, f, columns, r) })
 }
 
-// rows calls do for each line of a job: those of the queues that are shown.
+// rows calls do for each line of a job for the queues that are shown.
 func (f *form) rows(j *api.JobStatus, shown func(queue string) bool, do func(r *jobRow)) {
 	if j.Queue == "" {
 		if !f.single {
@@ -311,7 +314,7 @@ func (f *form) rows(j *api.JobStatus, shown func(queue string) bool, do func(r *
 			if master && n == 0 {
 				row.role = "MASTER"
 			}
-			for i := range tasks { // the first beside the second slot, which is not the job's own
+			for i := range tasks { // the first task is in the second slot; the first slot is that of the job itself
 				if (i+1)%lines == n {
 					row.tasks = append(row.tasks, tasks[i])
 				}
@@ -321,7 +324,7 @@ func (f *form) rows(j *api.JobStatus, shown func(queue string) bool, do func(r *
 	}
 }
 
-// shows reports whether a job that runs has a line, where only some queues are
+// shows reports whether a running job has a line where only some queues are
 // shown.
 func (f *form) shows(j *api.JobStatus, shown func(queue string) bool) bool {
 	for i, g := range granted(j) {
@@ -332,7 +335,7 @@ func (f *form) shows(j *api.JobStatus, shown func(queue string) bool) bool {
 	return false
 }
 
-// granted returns the slots of a job that runs, by queue.
+// granted returns the slots of a running job by queue.
 func granted(j *api.JobStatus) []api.Granted {
 	switch {
 	case len(j.Granted) > 0:
@@ -343,7 +346,7 @@ func granted(j *api.JobStatus) []api.Granted {
 	return []api.Granted{{Queue: j.Queue, Slots: j.Slots}}
 }
 
-// split returns the tasks of a job that waits, each for a line of its own.
+// split returns the tasks of a pending job, each for a line of its own.
 func split(j *api.JobStatus) []string {
 	if j.State == "z" || j.Tasks == "" {
 		return []string{j.Tasks}
@@ -357,7 +360,7 @@ func eachTask(text string) []string {
 	for _, word := range argument.List(text) {
 		t, err := api.ParseTasks(word)
 		if err != nil {
-			return []string{text} // execd's, and not understood here
+			return []string{text} // a form of a later execd
 		}
 		for n := t.First; n <= t.Last; n += t.Step {
 			tasks = append(tasks, strconv.Itoa(n))
@@ -366,7 +369,7 @@ func eachTask(text string) []string {
 	return tasks
 }
 
-// jobRequests prints what a job asked for, qstat -r.
+// jobRequests prints the requests of a job for qstat -r.
 func jobRequests(inv *command.Invocation, f *form, r *jobRow) {
 	m := r.More
 	say := func(key, value string) { fmt.Fprintf(inv.Out, "       %-17s %s\n", key, api.Visible(value)) }
@@ -412,7 +415,7 @@ func jobRequests(inv *command.Invocation, f *form, r *jobRow) {
 	}
 }
 
-// digits writes numbers.
+// digits returns numbers as texts.
 func digits(list []int) []string {
 	words := make([]string, len(list))
 	for i, n := range list {
@@ -426,8 +429,8 @@ func right(text string, width int) string {
 	return strings.Repeat(" ", max(width-len(text), 0)) + text
 }
 
-// decimal is a number with so many decimals; what is too long for its column is
-// written with an exponent.
+// decimal returns a number with decimals, or with an exponent if it is too long
+// for the column.
 func decimal(n float64, width, decimals int) string {
 	text := strconv.FormatFloat(n, 'f', decimals, 64)
 	if width > 0 && len(text) > width {
@@ -436,13 +439,13 @@ func decimal(n float64, width, decimals int) string {
 	return right(text, width)
 }
 
-// days is a time of seconds as days:hours:minutes:seconds.
+// days returns seconds as days:hours:minutes:seconds.
 func days(seconds float64) string {
 	n := int64(seconds)
 	return fmt.Sprintf("%d:%02d:%02d:%02d", n/86400, n/3600%24, n/60%60, n%60)
 }
 
-// inQueue reports whether a job runs in a queue, with any of its slots.
+// inQueue reports whether a job has a slot in a queue.
 func inQueue(j *api.JobStatus, queue string) bool {
 	return j.Queue == queue || slices.ContainsFunc(j.Granted, func(g api.Granted) bool { return g.Queue == queue })
 }

@@ -20,7 +20,7 @@ type hostAndJobs struct {
 	Jobs []api.JobStatus `json:"jobs,omitzero"` // nil: not asked for
 }
 
-// hostValue returns the value of an attribute of the host, or "".
+// hostValue returns the value of an attribute of the host; "" if it has none.
 func hostValue(host *api.HostReply, name string) string {
 	for _, v := range host.Values {
 		if v.Name == name {
@@ -30,8 +30,8 @@ func hostValue(host *api.HostReply, name string) string {
 	return ""
 }
 
-// measured splits a value into a number and its unit, the largest that leaves 1
-// or more. Zero has no unit.
+// measured splits a size into a number and a unit, the largest with which the
+// number is at least 1. Zero has no unit.
 func measured(text string) (n float64, unit string, err error) {
 	const units = "KMGT"
 	k := -1
@@ -57,16 +57,16 @@ func measured(text string) (n float64, unit string, err error) {
 	return n, units[k : k+1], nil
 }
 
-// queueFilter is what -q, -qs, -l, -pe and -U choose; the zero value chooses
-// all.
+// queueFilter is the queues that -q, -qs, -l, -pe and -U choose; the zero value
+// chooses all.
 type queueFilter struct {
 	patterns []string
 	states   string
-	offers   api.HostRequest // execd's to know
+	offers   api.HostRequest // evaluated by execd
 }
 
-// queueStates are the letters of a queue's state, and explained those of which
-// -explain tells the reason.
+// queueStates are the letters of a queue's state, and explained those that
+// -explain may have.
 const (
 	queueStates = "acdosuACDES"
 	explained   = "acAE"
@@ -97,7 +97,7 @@ func checkStates(text, known string) error {
 	return nil
 }
 
-// set reports whether the filter leaves anything out.
+// set reports whether the filter has any condition.
 func (f *queueFilter) set() bool {
 	return f.states != "" || len(f.patterns)+len(f.offers.Resources)+len(f.offers.PEs)+len(f.offers.Users) > 0
 }
@@ -111,8 +111,8 @@ func chosenHost(ctx context.Context, inv *command.Invocation, f *queueFilter) (*
 	return host, f.choose(host)
 }
 
-// choose leaves the host those of its queues that the filter chooses. That no
-// queue has a name of -q is an error.
+// choose removes the queues that the filter does not choose. It is an error if
+// no queue matches -q.
 func (f *queueFilter) choose(host *api.HostReply) error {
 	if len(f.patterns) > 0 {
 		host.Queues = slices.DeleteFunc(host.Queues, func(q api.QueueStatus) bool {
@@ -238,7 +238,7 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 	}
 	var running []api.JobStatus
 	if jobs {
-		running = []api.JobStatus{} // for programs none are a list, too
+		running = []api.JobStatus{} // an empty list in JSON, and not null
 		if len(users) == 0 {
 			users = []string{"*"}
 		}
@@ -292,8 +292,8 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 	return nil
 }
 
-// hostHeading prints what stands above the lines of hosts. Short leaves out
-// sockets, cores and threads.
+// hostHeading prints the titles above the lines of hosts. With short, sockets,
+// cores and threads are left out.
 func hostHeading(inv *command.Invocation, short bool) {
 	hostLine(inv, []string{"HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO", "SWAPUS"}, short)
 	width := 94
@@ -312,8 +312,9 @@ func hostLine(inv *command.Invocation, cells []string, short bool) {
 	fmt.Fprintf(inv.Out, " %5s %7s %7s %7s %7s\n", cells[6], cells[7], cells[8], cells[9], cells[10])
 }
 
-// hostCells are the values of the host in its line: architecture, processors,
-// sockets, cores, threads, load, memory and swap space, in all and used.
+// hostCells returns the cells of the host's line: architecture, processors,
+// sockets, cores, threads, load, and of memory and swap space the total and the
+// used part.
 func hostCells(h *api.HostReply) []string {
 	count := func(name string) string {
 		text, _, _ := strings.Cut(hostValue(h, name), ".")

@@ -64,7 +64,7 @@ func qstat(ctx context.Context, inv *command.Invocation, args []string) error {
 	if !v.xml && !v.json && !v.full {
 		return jobTable(ctx, inv, &v.form, c)
 	}
-	jobs := []api.JobStatus{} // for programs none are a list, too
+	jobs := []api.JobStatus{} // an empty list in JSON, and not null
 	if err := eachJob(ctx, inv, &c.request, func(j *api.JobStatus) {
 		if c.has(j) {
 			jobs = append(jobs, *j)
@@ -84,17 +84,18 @@ func qstat(ctx context.Context, inv *command.Invocation, args []string) error {
 	return nil
 }
 
-// choice is the jobs that are to be shown.
+// choice says which jobs are shown.
 type choice struct {
 	request api.JobsRequest
 	states  states
 	queues  map[string]bool // instances; nil: all
-	// shown reports whether what runs in a queue is shown; nil: in every one.
+	// shown reports whether the jobs in a queue instance are shown; nil: those
+	// in all are.
 	shown func(queue string) bool
 }
 
-// choose says which jobs are to be shown. Host has the queues, where only some
-// are wanted.
+// choose returns which jobs are shown. Where only some queues are wanted, host
+// has these.
 func (v *view) choose(host *api.HostReply) *choice {
 	c := &choice{states: v.states}
 	c.request = api.JobsRequest{Users: v.users, States: v.states.ask(), Finished: v.states.finished, More: v.form.needsMore()}
@@ -111,7 +112,7 @@ func (v *view) choose(host *api.HostReply) *choice {
 	return c
 }
 
-// has reports whether a job that execd has told of is one of them.
+// has reports whether a job of execd's reply is one of these.
 func (c *choice) has(j *api.JobStatus) bool {
 	switch {
 	case !c.states.shows(j):
@@ -124,8 +125,7 @@ func (c *choice) has(j *api.JobStatus) bool {
 	return slices.ContainsFunc(granted(j), func(g api.Granted) bool { return c.queues[g.Queue] })
 }
 
-// apart returns jobs as JSON has them: with -g d each task that waits for
-// itself.
+// apart returns the jobs for JSON: with -g d each pending task is one.
 func (f *form) apart(jobs []api.JobStatus) []api.JobStatus {
 	if !f.single {
 		return jobs
@@ -235,8 +235,8 @@ func (v *view) group(letters string) error {
 	return nil
 }
 
-// eachJob asks for jobs and calls do for each as it comes. What do is given is
-// its own only until it returns.
+// eachJob asks execd for jobs and calls do for each as it comes. The job is
+// valid only until do returns.
 func eachJob(ctx context.Context, inv *command.Invocation, request *api.JobsRequest, do func(*api.JobStatus)) error {
 	return inv.CallFailed(inv.Client.Jobs(ctx, request, func(j *api.JobStatus) {
 		if request.More && j.More == nil { // an older execd
@@ -246,7 +246,7 @@ func eachJob(ctx context.Context, inv *command.Invocation, request *api.JobsRequ
 	}))
 }
 
-// jobTable prints the jobs, those that run where they run in queues that are
+// jobTable prints the jobs; those that run have a line for each queue that is
 // shown.
 func jobTable(ctx context.Context, inv *command.Invocation, f *form, c *choice) error {
 	columns := f.columns()
@@ -263,7 +263,7 @@ func jobTable(ctx context.Context, inv *command.Invocation, f *form, c *choice) 
 	})
 }
 
-// queueTable prints queues with their jobs, the jobs that wait, and those that
+// queueTable prints queues with their jobs, the pending jobs, and those that
 // have finished.
 func queueTable(inv *command.Invocation, host *api.HostReply, jobs []api.JobStatus, v *view) {
 	width, pendingWidth := 81, 76
@@ -333,8 +333,9 @@ func queueTable(inv *command.Invocation, host *api.HostReply, jobs []api.JobStat
 	}
 }
 
-// queueValues returns what holds for a queue: the host's attributes, each as the
-// queue has it if it does, and those of the queue alone.
+// queueValues returns the attributes of a queue: those of the host, in which
+// the queue's own values replace others of the same names, and further ones of
+// the queue.
 func queueValues(host *api.HostReply, q *api.QueueStatus) []api.HostValue {
 	values := slices.Clone(host.Values)
 	for _, own := range q.Values {
@@ -347,7 +348,7 @@ func queueValues(host *api.HostReply, q *api.QueueStatus) []api.HostValue {
 	return values
 }
 
-// loadText is a load of the host as tables have it.
+// loadText returns a load of the host for a table.
 func loadText(host *api.HostReply, name string) string {
 	n, err := strconv.ParseFloat(hostValue(host, name), 64)
 	if err != nil {
@@ -364,8 +365,8 @@ func inState(q *api.QueueStatus, letters string) int {
 	return 0
 }
 
-// slotsByState returns the slots of a queue that are in a state that passes, those
-// in one that somebody must end, and those that are available.
+// slotsByState returns how many slots of a queue are in a state that passes by
+// itself, in one that an administrator has to end, and available.
 func slotsByState(q *api.QueueStatus) (soon, never, available int) {
 	if soon, never = inState(q, "aoACDS"), inState(q, "cdsuE"); soon+never == 0 {
 		available = max(q.Total-q.Used, 0)
@@ -376,8 +377,8 @@ func slotsByState(q *api.QueueStatus) (soon, never, available int) {
 // summaryStates are the states of queues that qstat -g c -ext counts.
 const summaryStates = "sASCuadDcoE"
 
-// queueSummary prints the slots of each queue, qstat -g c; extended, how many
-// are in each state.
+// queueSummary prints the slots of each queue for qstat -g c, and with extended
+// how many are in each state.
 func queueSummary(inv *command.Invocation, host *api.HostReply, extended bool) {
 	head := "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  "
 	rule := 80
@@ -406,7 +407,7 @@ func queueSummary(inv *command.Invocation, host *api.HostReply, extended bool) {
 	}
 }
 
-// Letters of api.JobStatus.Holds.
+// allHolds are the letters of api.JobStatus.Holds.
 const allHolds = "uosjat"
 
 // states are the jobs that qstat -s chooses; the zero value chooses all that are
@@ -453,10 +454,11 @@ func (s *states) add(text string) error {
 	return nil
 }
 
-// ask returns what execd can choose by itself.
+// ask returns the states that a request can ask for; "" where execd cannot
+// choose.
 func (s states) ask() string {
 	switch {
-	case s.held != "": // what runs can be held, too
+	case s.held != "": // running jobs may be held, too
 		return ""
 	case s.pending && !s.running && !s.suspended:
 		return "p"
@@ -525,5 +527,5 @@ func showDetail(ctx context.Context, inv *command.Invocation, v *view) error {
 	return nil
 }
 
-// errTwoForms refuses a question that has two answers.
+// errTwoForms is the error of -json and -xml together.
 var errTwoForms = &option.Error{Exit: option.ExitFailed, Text: "options -json and -xml exclude each other"}

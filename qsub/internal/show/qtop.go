@@ -18,11 +18,11 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// topView is what the options of qtop, and then the keys, ask for.
+// topView is what the options of qtop, and later the keys, ask for.
 type topView struct {
 	users      []string
 	delay      time.Duration
-	iterations int // 0: until somebody ends it
+	iterations int // 0: no end
 	batch      bool
 	json       bool
 	by         topKey
@@ -32,8 +32,8 @@ type topView struct {
 
 const defaultDelay = 2 * time.Second
 
-// qtop shows what runs and what it uses, again and again on a terminal, and as
-// tables elsewhere.
+// qtop shows the running jobs and their usage: on a terminal a screen that is
+// updated, elsewhere tables.
 func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
 	settings, err := inv.Options(args)
 	if err != nil {
@@ -73,10 +73,11 @@ func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
 	return t.print(ctx)
 }
 
-// minDelay spares execd: it looks at the jobs no more often.
+// minDelay bounds the load on execd, which does not measure the jobs more often
+// anyway.
 const minDelay = 200 * time.Millisecond
 
-// top is what was seen last.
+// top is the last reply of execd, and how it is shown.
 type top struct {
 	inv   *command.Invocation
 	view  *topView
@@ -85,7 +86,7 @@ type top struct {
 	rates rates
 }
 
-// refresh asks execd.
+// refresh asks execd and keeps the reply.
 func (t *top) refresh(ctx context.Context) error {
 	reply, err := askTop(ctx, t.inv, t.view.users)
 	if err == nil {
@@ -107,7 +108,7 @@ func askTop(ctx context.Context, inv *command.Invocation, users []string) (*api.
 	return &reply, nil
 }
 
-// take takes over what execd says.
+// take keeps a reply.
 func (t *top) take(reply *api.TopReply, now time.Time) {
 	t.reply, t.at = *reply, now
 	t.rates.take(reply, now)
@@ -149,7 +150,7 @@ func (t *top) print(ctx context.Context) error {
 	}
 }
 
-// summary is what is said of the host: three lines.
+// summary returns three lines about the host.
 func (t *top) summary() []string {
 	r := &t.reply
 	host := api.Visible(r.Host)
@@ -182,8 +183,7 @@ func (t *top) summary() []string {
 	return []string{host + "  " + t.at.Format("15:04:05"), tasks, slots}
 }
 
-// topLayout is how wide the columns are that need not be as narrow as they are
-// in 80 columns.
+// topLayout has the widths of the columns that grow on a wide terminal.
 type topLayout struct{ job, owner, name int }
 
 // topColumns is the width of the narrowest table, in which the queue has
@@ -193,8 +193,9 @@ const (
 	topQueue   = 10
 )
 
-// layout shares out what a terminal is wider than the narrowest table. The queue
-// stands last and first gets what it needs, then come name, owner and job.
+// layout shares out the width that a terminal has beyond the narrowest table.
+// The queue, which is the last column, gets what it needs first; name, owner
+// and job follow.
 func (t *top) layout(columns int) topLayout {
 	l := topLayout{job: 9, owner: 8, name: 10}
 	need, queue := l, topQueue
@@ -217,23 +218,23 @@ func (t *top) layout(columns int) topLayout {
 	return l
 }
 
-// line is a line of the table. With the short name of a queue it has no more than
-// 80 columns where nothing is wider than it must be.
+// line returns a line of the table. With the narrowest layout and a short queue
+// name it has at most 80 columns.
 func (l topLayout) line(job, owner, name string, others ...any) string {
 	return strings.TrimRight(fmt.Sprintf("%*s %s %s ", l.job, cut(job, l.job), output.Column(cut(owner, l.owner), l.owner), output.Column(name, l.name))+
 		fmt.Sprintf("%-5s %5s %6s %6s %6s %6s %s", others...), " ")
 }
 
-// header is the head of the table.
+// header returns the titles of the table.
 func (l topLayout) header() string {
 	return l.line("JOB", "USER", "NAME", "STATE", "SLOTS", "%CPU", "MEM", "MAX", "TIME", "QUEUE")
 }
 
-// state is where the state begins in a line.
+// state returns the column where the state begins in a line.
 func (l topLayout) state() int { return l.job + 1 + l.owner + 1 + l.name + 1 }
 
-// rows are the lines of the table: what runs in the order that was asked for,
-// then what waits.
+// rows returns the lines of the table: the running tasks in the chosen order,
+// then the pending ones.
 func (t *top) rows(l topLayout) []string {
 	jobs := slices.Clone(t.reply.Jobs)
 	slices.SortStableFunc(jobs, func(a, b api.TopJob) int {
@@ -263,7 +264,7 @@ func (t *top) row(l topLayout, j *api.TopJob) string {
 	return l.line(topID(j), j.Owner, j.Name, output.Column(j.State, 5), strconv.Itoa(j.Slots), cpu, mem, most, output.Elapsed(t.at.Sub(j.Time)), api.Visible(queue))
 }
 
-// topID is a job with its task, or its tasks.
+// topID returns the number of a job with its task or tasks.
 func topID(j *api.TopJob) string {
 	if j.Tasks == "" {
 		return strconv.Itoa(j.Job)
@@ -271,7 +272,7 @@ func topID(j *api.TopJob) string {
 	return strconv.Itoa(j.Job) + "." + strings.TrimSuffix(j.Tasks, ":1")
 }
 
-// cut cuts text to a width, with a sign that it was.
+// cut cuts text to a width; a text that was cut ends with a plus sign.
 func cut(text string, width int) string {
 	r := []rune(api.Visible(text))
 	if len(r) <= width {
@@ -280,7 +281,7 @@ func cut(text string, width int) string {
 	return string(r[:width-1]) + "+"
 }
 
-// sizeText is a number of bytes in six columns.
+// sizeText returns a number of bytes in at most six columns.
 func sizeText(n float64) string {
 	const units = "BKMGTP"
 	k := 0
@@ -294,7 +295,7 @@ func sizeText(n float64) string {
 	return strconv.FormatFloat(n, 'f', 1, 64) + units[k:k+1]
 }
 
-// topKey is what running tasks are sorted by, as the key that asks for it.
+// topKey is the order of running tasks, by the key that chooses it.
 type topKey byte
 
 const (
@@ -304,8 +305,8 @@ const (
 	byJob  topKey = 'j'
 )
 
-// compare is the order of two running tasks: the largest first, and the lowest
-// number.
+// compare compares two running tasks: the one that uses more comes first, then
+// the lower number.
 func (k topKey) compare(t *top, a, b *api.TopJob) int {
 	used := func(j *api.TopJob) api.Usage {
 		if j.Usage == nil {
@@ -330,13 +331,14 @@ func taskNumber(j *api.TopJob) int {
 	return n
 }
 
-// rates know how much processor time tasks have used of late.
+// rates are samples of the processor time of tasks, to tell how much they have
+// used of late.
 type rates map[rateKey][]sample
 
 type rateKey struct {
 	job     int
 	tasks   string
-	started int64 // another run is another key
+	started int64 // a task that ran again has another key
 }
 
 // sample is the processor time that a task had used at a time.
@@ -345,13 +347,13 @@ type sample struct {
 	cpu float64
 }
 
-// rateWindow is what "of late" means. Execd does not look at the jobs each time
-// it is asked, if that is dear.
+// rateWindow is how long samples count. It is longer than the delay, since
+// execd may reply with older measurements.
 const rateWindow = 10 * time.Second
 
 func keyOf(j *api.TopJob) rateKey { return rateKey{j.Job, j.Tasks, j.Time.UnixNano()} }
 
-// take adds what was seen, and forgets tasks that are over.
+// take adds samples of a reply, and drops those of tasks that are over.
 func (r rates) take(reply *api.TopReply, now time.Time) {
 	there := make(map[rateKey]bool, len(reply.Jobs))
 	for i := range reply.Jobs {
@@ -374,8 +376,8 @@ func (r rates) take(reply *api.TopReply, now time.Time) {
 	}
 }
 
-// of returns the percentage of a processor that a task has used: of its whole
-// life at the first look.
+// of returns the percentage of a processor that a task has used of late, or in
+// its whole life while there is only one sample.
 func (r rates) of(j *api.TopJob) float64 {
 	list := r[keyOf(j)]
 	if len(list) < 2 {

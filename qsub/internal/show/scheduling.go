@@ -11,13 +11,13 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// schedulingReason is what keeps jobs from starting.
+// schedulingReason is a reason why jobs do not start.
 type schedulingReason struct {
 	Reason string `json:"reason"`
 	Jobs   []int  `json:"jobs"`
 }
 
-// schedulingInfo prints why the jobs that wait are not starting, qstat -j without a
+// schedulingInfo prints why pending jobs do not start, for qstat -j without a
 // job.
 func schedulingInfo(ctx context.Context, inv *command.Invocation, v *view) error {
 	if v.xml {
@@ -70,10 +70,10 @@ func schedulingInfo(ctx context.Context, inv *command.Invocation, v *view) error
 	return nil
 }
 
-// jobsInLine is how many jobs an obstacle has in a line.
+// jobsInLine is how many jobs of a reason stand in a line.
 const jobsInLine = 8
 
-// whyWaiting returns what keeps the tasks of a line from starting.
+// whyWaiting returns the reasons why pending tasks do not start.
 func whyWaiting(j *api.JobStatus) []string {
 	if strings.Contains(j.State, "E") {
 		return []string{"Jobs dropped because of error state"}

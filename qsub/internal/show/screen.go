@@ -20,16 +20,16 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// screen is a terminal that one program has for itself: its second screen, on
-// which keys come one by one and are not shown.
+// screen is the alternate screen of a terminal. While it is on, keys are read
+// one by one and are not echoed.
 type screen struct {
 	to    *os.File
-	keys  *os.File      // nil: none are read
-	saved *unix.Termios // how keys were read before
+	keys  *os.File      // nil: no keys are read
+	saved *unix.Termios // the modes of the terminal before
 	on    bool
 }
 
-// enter takes the terminal.
+// enter switches to the alternate screen.
 func (c *screen) enter() {
 	if c.on {
 		return
@@ -42,13 +42,13 @@ func (c *screen) enter() {
 			// ^C and ^Z stay signals.
 			raw.Lflag &^= unix.ICANON | unix.ECHO
 			raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
-			_ = unix.IoctlSetTermios(int(c.keys.Fd()), unix.TCSETS, &raw) // then a key needs a newline
+			_ = unix.IoctlSetTermios(int(c.keys.Fd()), unix.TCSETS, &raw) // without it a key needs a newline
 		}
 	}
 	fmt.Fprint(c.to, "\x1b[?1049h\x1b[?25l")
 }
 
-// leave gives the terminal back as it was. It may be called more than once.
+// leave restores the terminal. It may be called more than once.
 func (c *screen) leave() {
 	if !c.on {
 		return
@@ -82,7 +82,7 @@ func (c *screen) draw(lines []string, bottom string) {
 // key is what somebody has typed.
 type key rune
 
-// Keys that are no signs.
+// Keys that are not characters.
 const (
 	keyUp key = -1 - iota
 	keyDown
@@ -94,14 +94,14 @@ const (
 	keyBackspace
 )
 
-// sequences are what terminals send for such keys.
+// sequences are the escape sequences of these keys.
 var sequences = map[string]key{
 	"\x1b[A": keyUp, "\x1bOA": keyUp, "\x1b[B": keyDown, "\x1bOB": keyDown, "\x1b[5~": keyPageUp, "\x1b[6~": keyPageDown,
 	"\x1b[H": keyHome, "\x1bOH": keyHome, "\x1b[1~": keyHome, "\r": keyEnter, "\n": keyEnter, "\x7f": keyBackspace, "\b": keyBackspace,
 }
 
-// parseKeys takes apart what was read at once. A sequence that it does not know
-// is no key.
+// parseKeys splits input into keys. Escape sequences that it does not know are
+// left out.
 func parseKeys(b []byte) []key {
 	var keys []key
 	for len(b) > 0 {
@@ -150,7 +150,7 @@ func readKeys(f *os.File, to chan<- []key) {
 	}
 }
 
-// topAnswer is the answer to one question of a screen.
+// topAnswer is the reply to one request of the screen.
 type topAnswer struct {
 	reply *api.TopReply
 	err   error
@@ -170,7 +170,7 @@ func (t *top) live(ctx context.Context) error {
 		go readKeys(c.keys, keys)
 	}
 	c.enter()
-	defer c.leave() // also when this panics
+	defer c.leave() // even after a panic
 
 	answers := make(chan topAnswer, 1)
 	ui := &topScreen{top: t, screen: c}
@@ -195,10 +195,10 @@ func (t *top) live(ctx context.Context) error {
 			switch sig {
 			case syscall.SIGWINCH:
 			case syscall.SIGTSTP:
-				// Another thread may take the signal, and this one go on for a
-				// moment: SIGCONT tells when it is over.
+				// The signal may stop another thread first, while this one goes
+				// on for a moment; SIGCONT tells when the stop is over.
 				c.leave()
-				_ = unix.Kill(unix.Getpid(), unix.SIGSTOP) // one's own process can be told
+				_ = unix.Kill(unix.Getpid(), unix.SIGSTOP) // a process may always signal itself
 			case syscall.SIGCONT:
 				c.enter()
 			default:
@@ -217,7 +217,7 @@ func (t *top) live(ctx context.Context) error {
 		case a := <-answers:
 			asking = false
 			if !slices.Equal(a.users, t.view.users) {
-				ask() // somebody has asked for others meanwhile
+				ask() // the user has asked for other users meanwhile
 				continue
 			}
 			looks++
@@ -228,12 +228,12 @@ func (t *top) live(ctx context.Context) error {
 	}
 }
 
-// ask asks execd, for no longer than the user would look at an old screen.
+// ask asks execd and sends the answer, after askTime at the latest.
 func (t *top) ask(ctx context.Context, users []string, to chan<- topAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	defer func() {
-		// A panic here would leave the terminal as it is.
+		// A panic here would not restore the terminal.
 		if wrong := recover(); wrong != nil {
 			to <- topAnswer{err: fmt.Errorf("internal error: %v", wrong), users: users}
 		}
@@ -244,7 +244,7 @@ func (t *top) ask(ctx context.Context, users []string, to chan<- topAnswer) {
 
 const askTime = 10 * time.Second
 
-// keyboard returns where keys come from; nil: nowhere.
+// keyboard returns the terminal that keys are read from; nil if there is none.
 func keyboard(in any) *os.File {
 	if f, ok := in.(*os.File); ok {
 		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
@@ -262,9 +262,9 @@ func keyboard(in any) *os.File {
 type topScreen struct {
 	*top
 	screen *screen
-	typing bool   // of users, in the last line
+	typing bool   // the user is typing names of users in the last line
 	typed  string // so far
-	wrong  string // why there is nothing new
+	wrong  string // the error of the last request
 }
 
 func (u *topScreen) take(a topAnswer) {
@@ -280,7 +280,7 @@ func (u *topScreen) take(a topAnswer) {
 
 const topHelp = "q quit  c m t j sort by cpu, memory, time, job  r reverse  u user  arrows"
 
-// draw shows what was seen last.
+// draw shows the last reply.
 func (u *topScreen) draw() {
 	columns, height := output.Size(u.screen.to)
 	l := u.layout(columns)
@@ -311,7 +311,7 @@ func (u *topScreen) draw() {
 	u.screen.draw(lines, clip(bottom, columns-1))
 }
 
-// colourState colours the state in a row, in which it begins at a column.
+// colourState colours the state, which begins at a column of the row.
 func colourState(row string, at int) string {
 	r := []rune(row)
 	if len(r) < at+5 {
@@ -331,8 +331,8 @@ func clip(line string, columns int) string {
 	return string(r[:max(min(len(r), columns), 0)])
 }
 
-// press does what a key asks for. It reports whether execd is to be asked at
-// once, and whether that was the end.
+// press handles a key. It reports whether execd is to be asked at once, and
+// whether the key ends qtop.
 func (u *topScreen) press(k key) (again, end bool) {
 	if u.typing {
 		return u.spell(k), false
@@ -363,10 +363,11 @@ func (u *topScreen) press(k key) (again, end bool) {
 	return false, false
 }
 
-// maxTyped bounds what is typed.
+// maxTyped bounds the names that are typed, in bytes.
 const maxTyped = 200
 
-// spell adds a key to the names of users that are typed.
+// spell handles a key while names of users are typed. It reports whether they
+// are complete.
 func (u *topScreen) spell(k key) (done bool) {
 	switch {
 	case k == keyEnter:

@@ -14,7 +14,7 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// slotsAsked is what qhost -slots and -slotad ask for.
+// slotsAsked is the request of qhost -slots and -slotad.
 type slotsAsked struct {
 	set     bool
 	request api.SlotsRequest
@@ -27,7 +27,7 @@ func (a *slotsAsked) add(ads bool, name string) error {
 	if name == "" {
 		return nil
 	}
-	// 3, slot3, 1_2 or slot1_2, and perhaps the host behind it.
+	// A slot is 3, slot3, 1_2 or slot1_2, and may have @host behind it.
 	slotName := regexp.MustCompile(`^(?:slot)?([1-9][0-9]{0,8}(?:_[1-9][0-9]{0,8})?)(?:@.*)?$`)
 	m := slotName.FindStringSubmatch(name)
 	if m == nil {
@@ -37,7 +37,7 @@ func (a *slotsAsked) add(ads bool, name string) error {
 	return nil
 }
 
-// slots prints the slots of the host, as a table or as their ads.
+// showSlots prints the slots of the host, as a table, as JSON or as their ads.
 func showSlots(ctx context.Context, inv *command.Invocation, a *slotsAsked, asJSON bool) error {
 	var reply api.SlotsReply
 	err := inv.Client.Call(ctx, api.VerbSlots, &a.request, &reply)
@@ -64,8 +64,8 @@ func showSlots(ctx context.Context, inv *command.Invocation, a *slotsAsked, asJS
 	return nil
 }
 
-// slotLines prints the table of slots, no wider than what is in it. What others have
-// that are carved is shown only where there are such slots.
+// slotLines prints the table of slots. The columns of partitionable and dynamic
+// slots are left out where there are none.
 func slotLines(inv *command.Invocation, slots []api.SlotStatus) {
 	rows := [][]string{{"SLOT", "QUEUE", "STATE", "ACTIVITY", "HOLDER", "TYPE", "CPUS", "MEMORY", "JOB"}}
 	const kind, job = 5, 8

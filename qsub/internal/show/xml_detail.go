@@ -17,9 +17,9 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// xmlDetail prints all about jobs, in the words of Grid Engine's own records.
-// Jobs that do not exist are named only when there is no other, for a document
-// has one root. Cores says whether bindings are shown.
+// xmlDetail prints all about jobs, with the element names of Grid Engine. Jobs
+// that do not exist are in the document only when there is no other job, since
+// it has one root. With cores bindings are shown.
 func xmlDetail(ctx context.Context, inv *command.Invocation, reply *api.DetailReply, cores bool) error {
 	if len(reply.Jobs) == 0 {
 		x := document{output.NewXML(inv.Out, '"', "unknown_jobs", "")}
@@ -62,8 +62,7 @@ func xmlDetail(ctx context.Context, inv *command.Invocation, reply *api.DetailRe
 	return nil
 }
 
-// detail writes a job: what it is, how it was submitted, its tasks, and what
-// else was asked for it. The order is Grid Engine's.
+// detail writes a job with its requests and tasks, in the order of Grid Engine.
 func (x document) detail(d *api.Detail, kinds map[string]attribute, cores bool) {
 	r := &d.Request
 	number := strconv.Itoa(d.Job)
@@ -115,7 +114,7 @@ func (x document) detail(d *api.Detail, kinds map[string]attribute, cores bool) 
 		}
 		x.End()
 	}
-	x.requestedJobs("JB_jid_request_list", r.HoldJobs) // a second time
+	x.requestedJobs("JB_jid_request_list", r.HoldJobs) // Grid Engine has it twice
 	x.Number("JB_verify_suitable_queues", map[string]int{"w": 1, "e": 2}[r.Verify])
 	x.Number("JB_soft_wallclock_gmt", 0)
 	x.Number("JB_hard_wallclock_gmt", 0)
@@ -200,7 +199,7 @@ func (x document) paths(name, path string) {
 	x.End()
 }
 
-// words writes a list of words. An empty one is an element with nothing in it.
+// words writes a list of words. An empty word is an empty element.
 func (x document) words(name string, words []string) {
 	if len(words) == 0 {
 		return
@@ -227,17 +226,17 @@ func (x document) queueList(name string, queues []string) {
 	x.End()
 }
 
-// sessionVariables are those of the submitting session, in Grid Engine's order.
-var sessionVariables = []string{
+// originVariables are the variables of the environment that the job was
+// submitted in, in Grid Engine's order.
+var originVariables = []string{
 	"SGE_O_HOME", "SGE_O_LOGNAME", "SGE_O_PATH", "SGE_O_SHELL", "SGE_O_TZ", "SGE_O_MAIL", "TERM", "SGE_O_HOST", "SGE_O_WORKDIR",
 }
 
-// environment writes the variables of the submitting session, SGE_ at whose
-// beginning has another name inside Grid Engine, and those that the job asked
-// for.
+// environment writes the variables of originVariables and those of -v and -V.
+// Grid Engine has another prefix in place of SGE_.
 func (x document) environment(r *api.SubmitRequest) {
 	var list []string
-	for _, name := range sessionVariables {
+	for _, name := range originVariables {
 		for _, v := range r.Origin {
 			if strings.HasPrefix(v, name+"=") {
 				list = append(list, strings.Replace(v, "SGE_", "__SGE_PREFIX__", 1))
@@ -312,7 +311,8 @@ func (x document) usage(u *api.Usage) {
 	x.End()
 }
 
-// dependencies writes what the job waits for, and what waits for it.
+// dependencies writes the jobs that the job waits for, and those that wait for
+// it.
 func (x document) dependencies(d *api.Detail) {
 	jobs := func(list, element string, numbers []int) {
 		if len(numbers) == 0 {
@@ -334,8 +334,8 @@ func (x document) dependencies(d *api.Detail) {
 	jobs("JB_ja_ad_successor_list", "ulong_sublist", d.ArrayFollowers)
 }
 
-// requestedJobs writes the words of -hold_jid; of -hold_jid_ad Grid Engine
-// keeps how many there are.
+// requestedJobs writes the words of -hold_jid. Of -hold_jid_ad Grid Engine
+// keeps only their number.
 func (x document) requestedJobs(name string, words []string) {
 	if len(words) == 0 {
 		return
@@ -360,9 +360,8 @@ func (x document) checkpoint(r *api.SubmitRequest) {
 	x.Number("JB_checkpoint_interval", n)
 }
 
-// checkpointWhen returns the letters of -c or, where they were not said, those
-// of the checkpointing environment, and behind them the time of -c if there is
-// one.
+// checkpointWhen returns the letters of -c, or without them those of the
+// checkpointing environment, followed by the interval of -c if there is one.
 func checkpointWhen(ctx context.Context, inv *command.Invocation, r *api.SubmitRequest) (string, error) {
 	_, timed := argument.Seconds(r.CheckpointWhen)
 	if r.Checkpoint == "" || r.CheckpointWhen != "" && !timed {
@@ -371,7 +370,7 @@ func checkpointWhen(ctx context.Context, inv *command.Invocation, r *api.SubmitR
 	var reply api.ShowReply
 	if err := inv.Client.Call(ctx, api.VerbShow, &api.ShowRequest{Kind: "ckpt", Name: r.Checkpoint}, &reply); err != nil {
 		if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
-			return " " + r.CheckpointWhen, nil // it was removed since
+			return " " + r.CheckpointWhen, nil // it was removed meanwhile
 		}
 		return "", inv.CallFailed(err)
 	}
@@ -392,8 +391,8 @@ func (x document) taskRange(name string, first, last, step int) {
 	x.End()
 }
 
-// binding writes the parts of -binding. Offsets and a step that were not said
-// are 0, and the strategy says that it is left to Grid Engine where to begin.
+// binding writes the parts of -binding. Offsets and a step that were not given
+// are 0, and the name of the strategy ends with _automatic then.
 func (x document) binding(text string) {
 	b, element := parseBinding(text), "binding"
 	if text == "" {
@@ -412,7 +411,7 @@ func (x document) binding(text string) {
 	x.End()
 }
 
-// bindingParts are the words of -binding as Grid Engine keeps them.
+// bindingParts are the parts of -binding as Grid Engine keeps them.
 type bindingParts struct {
 	strategy, cores, socket, core, step, explicit string
 	kind                                          int
@@ -457,7 +456,7 @@ func parseBinding(text string) bindingParts {
 // attribute is a line of the complex.
 type attribute struct {
 	name string
-	kind int // as Grid Engine counts types
+	kind int // Grid Engine's number of the type
 }
 
 // kindNumbers are the numbers of the types of attributes.
@@ -481,7 +480,7 @@ func attributeKinds(ctx context.Context, inv *command.Invocation) (map[string]at
 	return kinds, nil
 }
 
-// resources writes requests of -l, in the words of the complex.
+// resources writes requests of -l, as the complex defines them.
 func (x document) resources(name string, list []api.Resource, kinds map[string]attribute) {
 	if len(list) == 0 {
 		return
@@ -506,12 +505,12 @@ func (x document) resources(name string, list []api.Resource, kinds map[string]a
 	x.End()
 }
 
-// inComplex returns a request by the full name of its attribute, a time in
+// inComplex returns a request by the full name of its attribute, with a time in
 // seconds.
 func inComplex(r api.Resource, kinds map[string]attribute) (kind int, name, value string) {
 	a, ok := kinds[r.Name]
 	if !ok {
-		return kindNumbers["STRING"], r.Name, r.Value // it was removed since
+		return kindNumbers["STRING"], r.Name, r.Value // it was removed meanwhile
 	}
 	if n, ok := argument.Seconds(r.Value); ok && a.kind == kindNumbers["TIME"] {
 		return a.kind, a.name, strconv.Itoa(n)
@@ -519,7 +518,7 @@ func inComplex(r api.Resource, kinds map[string]attribute) (kind int, name, valu
 	return a.kind, a.name, r.Value
 }
 
-// doubleValue returns a requested value as a number, 0 for what is none.
+// doubleValue returns a requested value as a number; 0 if it is not one.
 func doubleValue(kind int, text string) float64 {
 	if strings.EqualFold(text, "infinity") {
 		return math.MaxFloat64
@@ -552,7 +551,7 @@ func doubleValue(kind int, text string) float64 {
 	return 0
 }
 
-// messages writes why jobs wait, if any does.
+// messages writes why pending jobs wait, if there are any.
 func (x document) messages(jobs []api.Detail) {
 	opened := false
 	for i := range jobs {
@@ -589,8 +588,8 @@ func inError(d *api.Detail) bool {
 	return slices.ContainsFunc(d.Tasks, func(t api.TaskDetail) bool { return strings.HasPrefix(t.State, "E") })
 }
 
-// reasonNumber returns Grid Engine's number of the reason for which a job
-// waits; 0 when it is none of those that hold a job back by itself.
+// reasonNumber returns Grid Engine's number of the reason why a job waits; 0 if
+// the reason does not lie in the job itself.
 func reasonNumber(d *api.Detail) int {
 	const startTime, errorState, held, dependencies, enoughTasks = 31, 32, 33, 35, 45
 	switch {
@@ -608,5 +607,5 @@ func reasonNumber(d *api.Detail) int {
 	return 0
 }
 
-// document is the XML of qstat and qhost.
+// document is a document of qstat or qhost.
 type document struct{ *output.XML }

@@ -11,7 +11,7 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// xmlQueueSummary prints the slots of each queue, qstat -g c -xml.
+// xmlQueueSummary prints the slots of each queue for qstat -g c -xml.
 func xmlQueueSummary(inv *command.Invocation, host *api.HostReply, extended bool) error {
 	x := document{output.NewXML(inv.Out, '"', "job_info", "qstat/qstat.xsd")}
 	for i := range host.Queues {
@@ -58,8 +58,9 @@ type hostView struct {
 	attributes            []string // of -F; none: all
 }
 
-// xmlHosts prints the host with its queues and the jobs that run, below what
-// stands for all hosts of a cluster; without a host nothing of all that.
+// xmlHosts prints the host with its queues and running jobs, behind the host
+// "global", which stands for all hosts of a cluster. Without a host the
+// document is empty.
 func xmlHosts(inv *command.Invocation, host *api.HostReply, running []api.JobStatus, v *hostView) error {
 	x := document{output.NewXML(inv.Out, '\'', "qhost", "qhost/qhost.xsd")}
 	if host != nil {

@@ -12,8 +12,8 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// xmlJobs prints jobs: with -f in the queues of the host, else those that run
-// in the queues that are shown.
+// xmlJobs prints jobs: with -f below the queues of the host, else only those in
+// queues that are shown.
 func xmlJobs(ctx context.Context, inv *command.Invocation, v *view, host *api.HostReply, jobs []api.JobStatus, shown func(queue string) bool) error {
 	l := listing{document: document{output.NewXML(inv.Out, '"', "job_info", "qstat/qstat.xsd")}, form: &v.form}
 	if v.requests {
@@ -36,15 +36,14 @@ func xmlJobs(ctx context.Context, inv *command.Invocation, v *view, host *api.Ho
 	return nil
 }
 
-// listing is the XML of qstat, without and with -f.
+// listing is the document of qstat, without and with -f.
 type listing struct {
 	document
 	*form
 	kinds map[string]attribute // with -r
 }
 
-// jobs writes the jobs that run, in the queues that are shown, or those that do
-// not.
+// jobs writes the running jobs in the queues that are shown, or the other jobs.
 func (l *listing) jobs(jobs []api.JobStatus, running bool, shown func(queue string) bool) {
 	for i := range jobs {
 		if running == (jobs[i].Queue != "") {
@@ -86,8 +85,8 @@ func (l *listing) queues(v *view, host *api.HostReply, jobs []api.JobStatus) {
 	}
 }
 
-// explain writes the reasons of a queue's states, those that are asked for. That
-// a load is too high has elements of its own.
+// explain writes the reasons of those states of a queue whose letters are
+// given. Load alarms have elements of their own.
 func (x document) explain(q *api.QueueStatus, letters string) {
 	for i, reason := range q.Reasons {
 		if reason == "" || i >= len(q.States) || strings.IndexByte(letters, q.States[i]) < 0 {
@@ -180,7 +179,7 @@ func (l *listing) job(j *jobRow) {
 	l.End()
 }
 
-// used writes what a job has consumed, if that is known.
+// used writes the usage of a job, if it is known.
 func (x document) used(u *api.Usage) {
 	if u != nil {
 		x.Real("cpu_usage", u.CPU, 5)
@@ -189,7 +188,7 @@ func (x document) used(u *api.Usage) {
 	}
 }
 
-// shares writes the tickets of a job: there are none.
+// shares writes the tickets of a job, which are always 0.
 func (x document) shares() {
 	for _, name := range []string{"tickets", "JB_override_tickets", "JB_jobshare", "otickets", "ftickets", "stickets"} {
 		x.Number(name, 0)
@@ -197,7 +196,7 @@ func (x document) shares() {
 	x.Real("JAT_share", 0, 5)
 }
 
-// requested writes what -r shows of a job.
+// requested writes the requests of a job, for -r.
 func (l *listing) requested(name string, m *api.JobMore) {
 	l.Text("full_job_name", name)
 	if m.PE != "" {

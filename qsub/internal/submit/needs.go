@@ -11,8 +11,7 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// addResources reads name[=value],... of -l. What the names and values mean is
-// execd's to know.
+// addResources reads name[=value],... of -l. Execd checks names and values.
 func (j *job) addResources(o *option.Setting) error {
 	if j.soft {
 		return argument.AddResources(&j.req.Soft, o)
@@ -67,8 +66,8 @@ func parseSlots(o *option.Setting) ([]api.Slots, error) {
 	return merged, nil
 }
 
-// checkBinding returns what is wrong with the syntax of -binding, or "". Which
-// cores there are is not known here.
+// checkBinding returns what is wrong with the syntax of -binding, or "". Execd
+// checks whether the host has these cores.
 func checkBinding(words []string) string {
 	strategy, rest, has := strings.Cut(words[len(words)-1], ":")
 	if strategy == "explicit" {
@@ -110,7 +109,7 @@ func checkBinding(words []string) string {
 	return ""
 }
 
-// checkPairs does so for socket,core:socket,core:...
+// checkPairs is checkBinding for socket,core:socket,core:...
 func checkPairs(text string) string {
 	seen := make(map[string]bool)
 	for i, pair := range strings.Split(text, ":") {

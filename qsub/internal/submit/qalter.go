@@ -15,20 +15,20 @@ import (
 	"paddock/qsub/internal/show"
 )
 
-// exitTask is the exit status of qalter and qresub when they are asked for
-// single tasks, and of qresub when a job cannot be copied.
+// exitTask is the exit status of qalter and qresub when they are given single
+// tasks, and of qresub when a job cannot be copied.
 const exitTask = 4
 
-// fieldOf are the options that set another field than that of their name. -l
-// and -q of wishes are told apart where they are read.
+// fieldOf are the options whose field has another name. The method field tells
+// apart -l and -q behind -soft.
 var fieldOf = map[string]api.Field{"-wd": api.FieldCwd, "-V": api.FieldEnv}
 
 // alteration is what a command line of qalter or qresub asks for.
 type alteration struct {
-	settings []option.Setting // those that make the new request
+	settings []option.Setting // options that make the new request
 	request  api.AlterRequest
-	tasks    bool     // of single tasks
-	args     []string // behind --
+	tasks    bool     // the words name single tasks
+	args     []string // the words behind --
 	verify   bool     // -verify: show only
 	json     bool
 	failed   bool   // -failed of qresub
@@ -63,7 +63,7 @@ func qalter(ctx context.Context, inv *command.Invocation, args []string) error {
 	var reply api.AlterReply
 	err = inv.Client.Call(ctx, api.VerbAlter, r, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
-		// Nothing was altered, and no job is to blame.
+		// Nothing was altered, for a reason that concerns no single job.
 		reply.Lines, err = []api.Line{{Text: e.Text, Failed: true, Code: e.Code}}, nil
 	}
 	if err != nil {
@@ -72,7 +72,7 @@ func qalter(ctx context.Context, inv *command.Invocation, args []string) error {
 	return printLines(inv, reply.Lines, a.json, func(api.Code) int { return option.ExitFailed })
 }
 
-// told prints the lines of a reply, for people or for programs.
+// printLines prints the lines of a reply, for people or as JSON.
 func printLines(inv *command.Invocation, lines []api.Line, asJSON bool, exit func(api.Code) int) error {
 	if !asJSON {
 		return inv.Report(lines, exit)
@@ -86,7 +86,7 @@ func printLines(inv *command.Invocation, lines []api.Line, asJSON bool, exit fun
 	return nil
 }
 
-// alteration reads a command line.
+// parseAlteration reads a command line.
 func parseAlteration(inv *command.Invocation, args []string) (*alteration, error) {
 	settings, operands, err := option.MixedArgs(inv.Command, args, include)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *alteration) field(o *option.Setting, soft *bool) {
 	case "-w":
 		return
 	case "-ac", "-dc", "-sc":
-		variables, _ := contextWords(o) // newJob refuses what is wrong with it
+		variables, _ := contextWords(o) // newJob reports the error
 		a.request.Context = append(a.request.Context, api.ContextChange{Option: o.Name, Variables: variables})
 		return
 	case "-l", "-q":
@@ -178,12 +178,14 @@ func (a *alteration) field(o *option.Setting, soft *bool) {
 	}
 }
 
-// tasksRefused is the error of what cannot be done to single tasks.
+// tasksRefused returns the error for options that cannot be applied to single
+// tasks.
 func tasksRefused() error {
 	return command.FailWith(exitTask, "denied: the selected option works only on jobs and not on tasks")
 }
 
-// unwrapped takes from an error the words that are for a job to be submitted.
+// unwrapped returns an error without the words that Rejected puts around it,
+// which are about a submission.
 func unwrapped(err error) error {
 	if f, ok := errors.AsType[*command.Failure](err); ok {
 		text := strings.TrimPrefix(f.Text, "Unable to run job: ")
@@ -192,7 +194,7 @@ func unwrapped(err error) error {
 	return err
 }
 
-// showAltered shows jobs as they would be, and changes nothing.
+// showAltered shows jobs as they would be after the alteration, for -verify.
 func showAltered(ctx context.Context, inv *command.Invocation, r *api.AlterRequest) error {
 	var reply api.DetailReply
 	words := r.Jobs
@@ -237,7 +239,7 @@ func contextWords(o *option.Setting) ([]string, error) {
 		if item == "" {
 			continue
 		}
-		// What is no text would become another one on its way.
+		// JSON would change bytes that are not valid text.
 		if item[0] == '=' || item != api.Visible(item) {
 			words = nil
 			break
@@ -250,7 +252,7 @@ func contextWords(o *option.Setting) ([]string, error) {
 	return words, nil
 }
 
-// changeContext is -ac, -dc and -sc.
+// changeContext applies -ac, -dc and -sc.
 func (j *job) changeContext(o *option.Setting) error {
 	words, err := contextWords(o)
 	j.req.Context = api.ChangeContext(j.req.Context, api.ContextChange{Option: o.Name, Variables: words})

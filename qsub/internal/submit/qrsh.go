@@ -21,14 +21,16 @@ import (
 	"paddock/qsub/internal/show"
 )
 
-// exitConnection is qrsh's exit status when not the command failed but the
-// connection to it.
+// exitConnection is the exit status of qrsh when the connection to the command
+// failed, and not the command.
 const exitConnection = 125
 
-// canceled is what Grid Engine says of a job that nobody waits for.
+// canceled is Grid Engine's message about an interactive job that was deleted
+// before its start.
 const canceled = "Request for interactive job has been canceled."
 
-// Names of interactive jobs without a command, as Grid Engine has them.
+// loginNames are the names of interactive jobs without a command, as in Grid
+// Engine.
 var loginNames = map[option.Command]string{option.Qrsh: "QRLOGIN", option.Qlogin: "QLOGIN"}
 
 // qrsh runs a command, or a login shell, as a job with the caller's streams.
@@ -63,7 +65,7 @@ func qrsh(ctx context.Context, inv *command.Invocation, args []string) error {
 	return runInteractive(ctx, inv, j, c)
 }
 
-// makeInteractive makes the request that of an interactive job.
+// makeInteractive turns the request into one for an interactive job.
 func makeInteractive(inv *command.Invocation, j *job, argv []string) error {
 	if inv.Command == option.Qlogin && len(argv) > 0 {
 		return &option.Error{Exit: option.ExitUsage, Text: "qlogin takes no command; qrsh does"}
@@ -79,7 +81,7 @@ func makeInteractive(inv *command.Invocation, j *job, argv []string) error {
 	}
 	r.Binary = true
 	if !login && !j.hasName {
-		// Of "a; b" the name of a, as Grid Engine calls such jobs.
+		// As in Grid Engine, the name for "a; b" is that of a.
 		word, _, _ := strings.Cut(argv[0], ";")
 		if words := strings.Fields(word); len(words) > 0 {
 			name = path.Base(words[0])
@@ -99,7 +101,7 @@ func makeInteractive(inv *command.Invocation, j *job, argv []string) error {
 	return nil
 }
 
-// wantsTerminal reports whether the job has a terminal: one that is a login has,
+// wantsTerminal reports whether the job has a terminal: a login shell has one,
 // unless -pty says otherwise.
 func (j *job) wantsTerminal(login bool) bool {
 	if j.pty != "" {
@@ -108,11 +110,11 @@ func (j *job) wantsTerminal(login bool) bool {
 	return login
 }
 
-// originTerminal is what the job is told of the caller's terminal, first of what
-// origin returns.
+// originTerminal returns the variable that tells the job of the caller's
+// terminal, the first one of origin.
 func originTerminal() string { return "TERM=" + os.Getenv("TERM") }
 
-// onlyInteractive takes away what defaults files say of batch jobs.
+// onlyInteractive resets what defaults files request for batch jobs only.
 func (j *job) onlyInteractive() {
 	r := &j.req
 	if !j.hasNow {
@@ -121,14 +123,14 @@ func (j *job) onlyInteractive() {
 	r.Tasks, r.MaxRun, r.Hold, r.Rerun, r.Checkpoint, r.CheckpointWhen = api.Tasks{}, 0, "", "", "", ""
 }
 
-// interactiveClient returns the caller's end of the job.
+// interactiveClient returns the caller's side of the job's connection.
 func interactiveClient(inv *command.Invocation, j *job) *client.Client {
 	c := &client.Client{
 		Execd: inv.Client, Address: j.listen, Keyboard: os.Stdin, Raw: j.req.Interactive.Terminal, Suspend: j.suspendRemote, Escape: j.escape,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 	}
 	say := func(format string, args ...any) {
-		// The terminal may be raw, where a line does not begin at its left.
+		// In raw mode a newline does not go back to the first column.
 		fmt.Fprintf(inv.Err, "\r%s: %s\r\n", inv.Command, api.Visible(fmt.Sprintf(format, args...)))
 	}
 	c.Verbose = func(format string, args ...any) {
@@ -147,11 +149,11 @@ func interactiveClient(inv *command.Invocation, j *job) *client.Client {
 	return c
 }
 
-// runInteractive submits the job and stays with it.
+// runInteractive submits the job and stays connected to it until it ends.
 func runInteractive(ctx context.Context, inv *command.Invocation, j *job, c *client.Client) error {
 	reply, err := submitInteractive(ctx, inv, j)
 	if err != nil || reply.Job == 0 {
-		return err // or verified
+		return err // without an error: it was only verified
 	}
 	if reply.Program != "" {
 		c.Program = connection(inv, j, reply.Job, reply.Program)
@@ -201,18 +203,17 @@ func submitInteractive(ctx context.Context, inv *command.Invocation, j *job) (*a
 	return &reply, nil
 }
 
-// notScheduled is the error of a job that does not start.
+// notScheduled returns the error of a job that cannot start now.
 func notScheduled(inv *command.Invocation) error {
 	return command.Failf("Your %q request could not be scheduled, try again later.", inv.Command)
 }
 
-// answerTime is how long the answer to a submission is waited for once it is
-// interrupted.
+// answerTime is how long an interrupted submission still waits for the answer.
 const answerTime = 5 * time.Second
 
-// answered makes a call that a signal interrupts, and reports whether one did.
-// Execd may have taken the job already, of which only the answer tells the number:
-// without it nobody could delete it.
+// answered makes a call, and reports whether a signal interrupted it. After a
+// signal it still waits for the answer: execd may have accepted the job
+// already, and without the number in the answer nobody could delete it.
 func answered(ctx context.Context, call func(context.Context) error) (interrupted bool, err error) {
 	calling, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -233,8 +234,8 @@ func answered(ctx context.Context, call func(context.Context) error) (interrupte
 	return <-came, err
 }
 
-// cancelInteractive deletes a job that nobody waits for any more, before it has
-// begun.
+// cancelInteractive deletes a job that has not begun, and that the user does
+// not want any more.
 func cancelInteractive(ctx context.Context, inv *command.Invocation, number int) error {
 	request := api.DeleteRequest{Jobs: []string{strconv.Itoa(number)}}
 	var reply api.DeleteReply
@@ -244,7 +245,8 @@ func cancelInteractive(ctx context.Context, inv *command.Invocation, number int)
 	return command.Failf("%s", canceled)
 }
 
-// stay carries the streams of a job until it has ended, and ends as it did.
+// stay carries the streams of a job until it has ended, and returns a failure
+// with its exit status.
 func stay(ctx context.Context, inv *command.Invocation, c *client.Client, number int, cursor string) error {
 	end, err := c.Follow(ctx, number, cursor)
 	if errors.Is(err, client.ErrLost) {
@@ -265,7 +267,8 @@ func stay(ctx context.Context, inv *command.Invocation, c *client.Client, number
 	return endAs(inv, number, end)
 }
 
-// endAs ends as a job, or something in it, has.
+// endAs returns a failure with the exit status of a job, or of a task in it;
+// nil for success.
 func endAs(inv *command.Invocation, number int, end wire.Exit) error {
 	text := ""
 	if end.Reason != "" {
@@ -277,7 +280,7 @@ func endAs(inv *command.Invocation, number int, end wire.Exit) error {
 	return command.FailWith(int(end.Status), "%s", text)
 }
 
-// reconnect goes on with an interactive job that has lost its client.
+// reconnect connects to an interactive job that has lost its client.
 func reconnect(ctx context.Context, inv *command.Invocation, j *job) error {
 	j.req.Interactive = &api.Interactive{}
 	c := interactiveClient(inv, j)
@@ -317,7 +320,7 @@ func parseListen(j *job, o *option.Setting) error {
 	return nil
 }
 
-// parseLost reads what becomes of the job without its client.
+// parseLost reads what happens to the job when its client is lost.
 func parseLost(j *job, o *option.Setting) error {
 	j.lost = o.Value()
 	if j.lost != "end" && j.lost != "stop" && j.lost != "keep" {
@@ -334,7 +337,8 @@ func parseReconnect(j *job, o *option.Setting) (err error) {
 	return nil
 }
 
-// connection returns how the client of a job that is a daemon connects to it.
+// connection returns the program, such as ssh, that connects the user to a job
+// that is a daemon.
 func connection(inv *command.Invocation, j *job, number int, program string) *client.Program {
 	say := func(format string, args ...any) {
 		if j.verbose || inv.Command == option.Qlogin {

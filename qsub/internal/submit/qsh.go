@@ -41,13 +41,14 @@ func qsh(ctx context.Context, inv *command.Invocation, args []string) error {
 	j.req.Interactive = &api.Interactive{Display: display}
 	j.onlyInteractive()
 	if value, ok := os.LookupEnv("XAUTHORITY"); ok {
-		j.req.Env = append(j.req.Env, "XAUTHORITY="+value) // without it nobody may open the window
+		j.req.Env = append(j.req.Env, "XAUTHORITY="+value) // the X server may refuse the window without it
 	}
 	if j.verify {
 		show.Job(inv.Out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
-	// From before the job is there, so that no signal leaves it behind.
+	// Signals are caught before the job is submitted, so that none leaves it
+	// behind.
 	waiting, stop := signal.NotifyContext(ctx, client.Endings()...)
 	defer stop()
 	reply, err := submitInteractive(ctx, inv, j)
@@ -68,7 +69,8 @@ func qsh(ctx context.Context, inv *command.Invocation, args []string) error {
 	return nil
 }
 
-// waitForStart returns when a job has started for which there may be no slot yet.
+// waitForStart returns when the job, for which there may be no slot yet, has
+// started.
 func waitForStart(ctx context.Context, inv *command.Invocation, job *api.SubmitReply) error {
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor, Start: true}
 	for {
@@ -88,7 +90,7 @@ func waitForStart(ctx context.Context, inv *command.Invocation, job *api.SubmitR
 	}
 }
 
-// whichDisplay returns where the window is to open.
+// whichDisplay returns the X display for the window.
 func (j *job) whichDisplay() (string, error) {
 	display, ok := j.display, j.display != ""
 	if !ok {

@@ -31,7 +31,8 @@ func qsub(ctx context.Context, inv *command.Invocation, args []string) error {
 	if err != nil {
 		return err
 	}
-	// Whether and how the script is read for options is up to the others.
+	// These options say whether the script is read for options, and which
+	// prefix they have.
 	j, err := newJob(defaults, line)
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func readOptions(inv *command.Invocation, args []string) (defaults, line []optio
 	return defaults, line, operands, err
 }
 
-// script reads the script that the operands name.
+// readScript reads the script that the operands name.
 func readScript(inv *command.Invocation, operands []string) (name string, script []byte, err error) {
 	unreadable := func(exit int, format string, args ...any) error {
 		return command.FailWith(exit, "Unable to read script file because of error: %s", fmt.Sprintf(format, args...))
@@ -106,7 +107,7 @@ func readScript(inv *command.Invocation, operands []string) (name string, script
 	return name, script, nil
 }
 
-// submit sends the job and says what became of it.
+// submitJob submits the job and prints the result.
 func submitJob(ctx context.Context, inv *command.Invocation, j *job) error {
 	if j.verify {
 		show.Job(inv.Out, &api.Detail{Request: j.req}, false)
@@ -147,7 +148,7 @@ func submitJob(ctx context.Context, inv *command.Invocation, j *job) error {
 	if !j.sync && !j.req.Now {
 		return nil
 	}
-	// Before the wait: a script may read the number meanwhile.
+	// The number is flushed before the wait: a script may need it meanwhile.
 	if err := inv.Out.Flush(); err != nil {
 		return fmt.Errorf("cannot write standard output: %w", err)
 	}
@@ -167,8 +168,8 @@ func warn(inv *command.Invocation, lines []string) {
 	}
 }
 
-// idOf returns the number of a job that was submitted, with its tasks, and what
-// it is.
+// idOf returns the number of a submitted job with its tasks, and "job" or
+// "job-array".
 func idOf(r *api.SubmitReply) (id, kind string) {
 	if r.Only != "" {
 		return fmt.Sprintf("%d.%s", r.Job, r.Only), "job-array"
@@ -179,7 +180,7 @@ func idOf(r *api.SubmitReply) (id, kind string) {
 	return fmt.Sprint(r.Job), "job"
 }
 
-// hasBeenSubmitted tells of a job that was submitted.
+// hasBeenSubmitted returns the message about a submitted job.
 func hasBeenSubmitted(r *api.SubmitReply) string {
 	id, kind := idOf(r)
 	return fmt.Sprintf("Your %s %s (\"%s\") has been submitted", kind, id, r.Name)
@@ -206,7 +207,7 @@ func readOptionFile(name string) ([]byte, error) {
 	return readBounded(f)
 }
 
-// untrustedError is the error of a file that may be somebody else's.
+// untrustedError is the error of a file that another user may have written.
 type untrustedError struct{ name, why string }
 
 func (e *untrustedError) Error() string { return e.name + " " + e.why }
@@ -215,7 +216,7 @@ func (e *untrustedError) Error() string { return e.name + " " + e.why }
 // caller's or root's and nobody else can write them. Whoever can write the directory
 // can put a link to a file of the caller's there, too.
 func readOwnDefaults(name string) ([]byte, error) {
-	// Not blocked by a pipe in its place.
+	// O_NONBLOCK, since a pipe in its place would block.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -246,13 +247,14 @@ func readBounded(f *os.File) ([]byte, error) {
 	return text, err
 }
 
-// ownDefaults is the name of the defaults file of a user, and of a directory.
+// ownDefaults is the name of a user's defaults file, in the home directory, and
+// of that of a directory.
 const ownDefaults = ".sge_request"
 
-// defaultsFiles reads the files of options that hold for every job, the weakest
-// first. Those that are not there are skipped, and those of a user and a directory
-// with a warning when they may be somebody else's: they name what is run as the
-// caller.
+// defaultsFiles reads the files of options for all jobs; later ones win. Files
+// that do not exist are skipped. A defaults file of a user or a directory that
+// another user may have written is skipped with a warning: it names programs
+// that run as the caller.
 func defaultsFiles(inv *command.Invocation) ([]option.Setting, error) {
 	var files []string
 	if root := os.Getenv("SGE_ROOT"); root != "" {
@@ -267,7 +269,7 @@ func defaultsFiles(inv *command.Invocation) ([]option.Setting, error) {
 	if home != "" {
 		files = append(files, filepath.Join(home, ownDefaults))
 	}
-	// The home directory's is not read twice.
+	// In the home directory the file is read only once.
 	if here, err := os.Stat(ownDefaults); err == nil {
 		there, err := os.Stat(filepath.Join(home, ownDefaults))
 		if home == "" || err != nil || !os.SameFile(here, there) {
@@ -299,7 +301,7 @@ func defaultsFiles(inv *command.Invocation) ([]option.Setting, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Each begins with hard requests again.
+		// -soft of one file does not reach into the next.
 		hard, _ := option.Lookup(option.Qsub, "-hard")
 		settings = append(append(settings, option.Setting{Option: hard}), in...)
 	}

@@ -16,13 +16,13 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// job is a job as the options have it.
+// job is a job as the options describe it.
 type job struct {
 	req       api.SubmitRequest
 	prefix    string // of options in the script
 	sync      bool
 	terse     bool
-	soft      bool            // -l and -q are wishes now
+	soft      bool            // -soft: -l and -q are soft requests from here on
 	verify    bool            // -verify: print the job only
 	exportAll bool            // -V
 	export    []variable      // -v, in order
@@ -32,7 +32,7 @@ type job struct {
 	hasNow    bool            // -now was given
 
 	// Of an interactive job.
-	pty           string // -pty: y or n; empty: as usual
+	pty           string // -pty: y or n; empty: a login shell has a terminal, a command has none
 	noStdin       bool   // -nostdin
 	verbose       bool   // -verbose
 	suspendRemote bool   // -suspend_remote
@@ -48,10 +48,10 @@ type job struct {
 // variable is an item of -v.
 type variable struct {
 	name, value string
-	caller      bool // without value: the caller's own
+	caller      bool // without a value: the one that the caller has
 }
 
-// newJob applies settings, the weakest first.
+// newJob applies settings; later ones win.
 func newJob(sources ...[]option.Setting) (*job, error) {
 	j := &job{prefix: directive.DefaultPrefix, escape: client.DefaultEscape}
 	for _, settings := range sources {
@@ -66,8 +66,8 @@ func newJob(sources ...[]option.Setting) (*job, error) {
 	return j, nil
 }
 
-// apply says what the options of qsub do. Those that are not here, parsing has
-// dealt with.
+// apply has the effect of each option of qsub. Options that are not here have
+// their effect when they are parsed.
 var apply = map[string]func(*job, *option.Setting) error{
 	"-a": func(j *job, o *option.Setting) (err error) {
 		if j.req.After, err = argument.Date(o.Value(), time.Now()); err != nil {
@@ -222,7 +222,7 @@ var apply = map[string]func(*job, *option.Setting) error{
 		if dir == "" {
 			return o.Errorf(option.ExitValue, "Wrong directory \"\" specified to -wd option")
 		}
-		// ~ and $HOME are the job owner's, and execd's to know.
+		// ~ and $HOME are those of the job's owner; execd expands them.
 		if !filepath.IsAbs(dir) && dir[0] != '~' && dir[0] != '$' {
 			here, err := os.Getwd()
 			if err != nil {
@@ -257,8 +257,8 @@ func setPath(to *string, o *option.Setting, what string) error {
 }
 
 // addVariables reads variable[=value],... A comma within single or double
-// quotes belongs to the value, and so do the quotes: the command line's were
-// the shell's.
+// quotes belongs to the value, and so do these quotes: the shell has removed
+// those of the command line.
 func (j *job) addVariables(o *option.Setting) error {
 	bad := func() error {
 		return o.Errorf(option.ExitValue, "Wrong variable list format -v \"%s\" or environment variable not set", o.Value())
@@ -314,8 +314,8 @@ func cutItem(list string) (item, rest string) {
 }
 
 // parseTasks reads the tasks of an array: one range, or several with commas
-// between them. Of several the array is the smallest range that has them all, and
-// they are listed as well.
+// between them. For several, all is the smallest range that contains them, and
+// only lists them.
 func parseTasks(o *option.Setting) (all api.Tasks, only string, err error) {
 	words := strings.Split(o.Value(), ",")
 	if len(words) == 1 {
@@ -352,7 +352,8 @@ func divisor(a, b int) int {
 	return max(a, -a)
 }
 
-// compose completes the request with what is no option.
+// compose completes the request with the parts that are not options: the
+// command, its arguments and the environment.
 func (j *job) compose(name string, script []byte, operands []string) error {
 	r := &j.req
 	r.Command = name
@@ -368,7 +369,7 @@ func (j *job) compose(name string, script []byte, operands []string) error {
 		r.Args = operands[1:]
 	}
 	if !j.hasName {
-		// Of -b y "command arguments" the command's.
+		// For -b y "command arguments" it is the name of the command.
 		base := r.Command
 		if words := strings.Fields(base); r.Binary && len(words) > 0 {
 			base = words[0]
@@ -389,15 +390,15 @@ func (j *job) compose(name string, script []byte, operands []string) error {
 	return nil
 }
 
-// environment returns what -V and -v export. A name that -v gives is the
-// user's word, and stronger than -V.
+// environment returns the variables that -V and -v export. A variable of -v
+// wins over one of -V.
 func (j *job) environment(caller []string) []string {
 	has := make(map[string]string, len(caller))
 	var list []string
 	for _, v := range caller {
 		name, value, ok := strings.Cut(v, "=")
 		if _, twice := has[name]; !ok || name == "" || twice {
-			continue // getenv(3) finds the first
+			continue // the first one counts, as for getenv(3)
 		}
 		has[name] = value
 		if j.exportAll && !j.exported[name] {
@@ -427,7 +428,8 @@ func origin() []string {
 	for _, name := range []string{"HOME", "LOGNAME", "PATH", "SHELL", "MAIL"} {
 		add(name, os.Getenv(name))
 	}
-	// Without a host name or a directory the job can do without the variable.
+	// Where the host name or the directory is not known, the variable is left
+	// out.
 	host, _ := os.Hostname()
 	add("HOST", host)
 	dir, _ := os.Getwd()
@@ -436,7 +438,7 @@ func origin() []string {
 	return list
 }
 
-// checkpointLetters are those of -c, in Grid Engine's order.
+// checkpointLetters are the letters of -c, in Grid Engine's order.
 const checkpointLetters = "msxnr"
 
 // parseCheckpoint reads letters, or an interval in seconds or h:m:s.

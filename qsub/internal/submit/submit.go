@@ -1,6 +1,6 @@
-// Package submit is the commands that submit jobs, and those that make their
-// requests anew: qsub, qrsh, qlogin, qsh, qalter and qresub. The program alone
-// imports it.
+// Package submit is the commands that submit jobs, change their requests or
+// submit them again: qsub, qrsh, qlogin, qsh, qalter and qresub. The program
+// alone imports it.
 package submit
 
 import (

@@ -17,7 +17,7 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// resolveTime bounds how long the name of another host is looked up.
+// resolveTime is how long looking up the name of another host may take.
 const resolveTime = 10 * time.Second
 
 // inherit is qrsh -inherit: it starts a task of the parallel job that it is
@@ -37,7 +37,7 @@ func inherit(ctx context.Context, inv *command.Invocation, j *job, operands []st
 	req := j.taskRequest(operands[1:])
 	req.Job, req.Host = number, operands[0]
 	if task, err := strconv.Atoi(os.Getenv("SGE_TASK_ID")); err == nil {
-		req.Task = task // of an array
+		req.Task = task // the job is an array
 	}
 	if req.Cwd == "" {
 		req.Cwd = j.exportedDirectory()
@@ -45,8 +45,8 @@ func inherit(ctx context.Context, inv *command.Invocation, j *job, operands []st
 	return runTask(ctx, inv, j, req)
 }
 
-// exportedDirectory is where a task works: where PWD, if that is exported, says,
-// as in Grid Engine, else where it is started.
+// exportedDirectory returns the working directory of a task: PWD if that
+// variable is exported, as in Grid Engine, else the directory it is started in.
 func (j *job) exportedDirectory() string {
 	for _, v := range j.export {
 		if v.name == "PWD" && !v.caller && filepath.IsAbs(v.value) {
@@ -60,8 +60,8 @@ func (j *job) exportedDirectory() string {
 	return dir
 }
 
-// into is qrsh -into: a shell or a command in a job that runs. What defaults files
-// say of jobs is not meant for it.
+// into is qrsh -into: it starts a shell or a command in a job that runs.
+// Defaults files, which are for jobs, do not apply to it.
 func into(ctx context.Context, inv *command.Invocation, line []option.Setting, argv []string) error {
 	j, err := newJob(line)
 	if err != nil {
@@ -70,7 +70,7 @@ func into(ctx context.Context, inv *command.Invocation, line []option.Setting, a
 	req := j.taskRequest(argv)
 	req.Into = true
 	name, task, _ := strings.Cut(j.into, ".")
-	req.Job, _ = strconv.Atoi(name) // parseInto has looked
+	req.Job, _ = strconv.Atoi(name) // parseInto has checked it
 	req.Task, _ = strconv.Atoi(task)
 	return runTask(ctx, inv, j, req)
 }
@@ -87,7 +87,7 @@ func parseInto(j *job, o *option.Setting) error {
 	return nil
 }
 
-// taskRequest is what the options say of a task.
+// taskRequest returns the request for a task, as the options have it.
 func (j *job) taskRequest(argv []string) *api.TaskRequest {
 	req := &api.TaskRequest{NoShell: j.req.NoShell, Cwd: j.req.Cwd, Env: j.environment(os.Environ()), Origin: origin()}
 	login := len(argv) == 0
@@ -101,7 +101,7 @@ func (j *job) taskRequest(argv []string) *api.TaskRequest {
 	return req
 }
 
-// runTask starts a task and stays with it.
+// runTask starts a task and stays connected to it until it ends.
 func runTask(ctx context.Context, inv *command.Invocation, j *job, req *api.TaskRequest) error {
 	j.req.Interactive = &req.Interactive
 	c := interactiveClient(inv, j)
@@ -133,12 +133,13 @@ func runTask(ctx context.Context, inv *command.Invocation, j *job, req *api.Task
 	return endAs(inv, req.Job, end)
 }
 
-// startTask asks execd for a task. Its refusals are Grid Engine's.
+// startTask asks execd for a task. Its errors are those of Grid Engine.
 func startTask(ctx context.Context, inv *command.Invocation, req *api.TaskRequest, say func(string, ...any)) (reply api.TaskReply, err error) {
 	err = inv.Client.Call(ctx, api.VerbTask, req, &reply)
 	for err == nil && reply.ID == "" {
-		// The job is still prepared, and execd may be restarted meanwhile. What was sent
-		// is not sent again: it may have started something.
+		// The job is still being prepared, and execd may be restarted
+		// meanwhile. A request that was sent is not sent again: it may have
+		// started a task.
 		err = inv.Retry(ctx, nil, api.ErrNotSent, func() error { return inv.Client.Call(ctx, api.VerbTask, req, &reply) })
 	}
 	e, refused := errors.AsType[*api.Error](err)
@@ -162,11 +163,11 @@ func startTask(ctx context.Context, inv *command.Invocation, req *api.TaskReques
 	case !here:
 		return reply, failed("failed sending task to execd@%s: it is not this host, and the job runs nowhere else", req.Host)
 	}
-	req.Host = "" // the same by a name that execd does not know
+	req.Host = "" // this host, by a name that execd does not know
 	return startTask(ctx, inv, req, say)
 }
 
-// isHere reports whether the name of a host leads to this one.
+// isHere reports whether a name is one of this host.
 func isHere(ctx context.Context, host string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)
 	defer cancel()
@@ -176,7 +177,7 @@ func isHere(ctx context.Context, host string) (bool, error) {
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
-		return false, nil //nolint:nilerr // then nobody knows
+		return false, nil //nolint:nilerr // without the addresses it counts as another host
 	}
 	for _, f := range found {
 		if f.IP.IsLoopback() {

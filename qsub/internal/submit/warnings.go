@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// warnings are what a request is accepted with that its user hardly means, as far as
-// only who submits can tell.
+// warnings returns warnings about a request that is accepted but is hardly what
+// the user means, as far as only the client can tell.
 func (j *job) warnings() []string {
 	var lines []string
 	for _, a := range j.req.Args {
-		// Of a second script the job would only hear the name.
+		// A second script would only be an argument of the first.
 		if !j.req.Binary && isScript(a) {
 			lines = append(lines, a+" is an argument of "+j.req.Command+", not a second job: qsub takes one script")
 			break
@@ -29,9 +29,9 @@ func (j *job) warnings() []string {
 	return lines
 }
 
-// isScript reports whether a word is the name of a file that begins as a script.
+// isScript reports whether a word is the name of a file that begins with #!.
 func isScript(name string) bool {
-	// What is no regular file may wait for ever when it is opened.
+	// Opening a pipe would block.
 	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
 		return false
 	}
@@ -45,15 +45,15 @@ func isScript(name string) bool {
 	return err == nil && bytes.Equal(begin, []byte("#!"))
 }
 
-// missing returns the directory of an output path that is not there; "": it is, or
-// only the job knows it.
+// missing returns the directory of an output path if it does not exist; "" if
+// it does, or if the path has variables of the job.
 func (j *job) missing(path string) string {
 	if path == "" || strings.ContainsAny(path, "$~:,") {
 		return ""
 	}
 	if !filepath.IsAbs(path) {
 		if !filepath.IsAbs(j.req.Cwd) {
-			return "" // it is below the home directory as execd knows it
+			return "" // it is below the home directory, which execd looks up
 		}
 		path = j.req.Cwd + "/" + path
 	}
