@@ -4,10 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"paddock/test/fill"
 )
 
 func TestSubmitRequestKeepsAllBytes(t *testing.T) {
@@ -154,4 +158,23 @@ func TestParseTasks(t *testing.T) {
 			t.Errorf("ParseTasks(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
+}
+
+// TestAlterables holds the fields of a request against those that can be altered.
+func TestAlterables(t *testing.T) {
+	never := []string{
+		"script", "command", "binary", "no_shell", "tasks", "only", "now", "interactive", "origin", // what the job is
+		"hold", "verify", "plain", "work", // of AlterRequest itself, or execd's
+	}
+	fill.Fields(func(name string, with *SubmitRequest) {
+		copied := false
+		for _, a := range Alterables {
+			var to SubmitRequest
+			a.Copy(&to, with)
+			copied = copied || !reflect.DeepEqual(to, SubmitRequest{})
+		}
+		if copied == slices.Contains(never, name) {
+			t.Errorf("%s of a request must either be one of Alterables, or stand in never", name)
+		}
+	})
 }

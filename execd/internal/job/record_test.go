@@ -3,11 +3,13 @@ package job
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"paddock/execd/api"
+	"paddock/test/fill"
 )
 
 var (
@@ -148,22 +150,23 @@ func TestDecodeBad(t *testing.T) {
 	}
 }
 
+// reread are the fields of a request that nobody looks at before the job is started, or
+// but for one request: they are read from the record then. What is looked at sooner and
+// is not kept is lost with a restart of execd.
+var reread = []string{
+	"script", "command", "args", "no_shell", "shell", "cwd", "stdin", "stdout", "stderr", "merge", "notify",
+	"hold_ok", "hold_array_ok", "verify", "checkpoint_when", "mail_to", "context", "env", "origin", "plain",
+}
+
 // TestDigest holds what is kept of a request against what is written.
 func TestDigest(t *testing.T) {
 	h := &header{
 		Format: Format, Job: 7, Owner: "o", UID: 1, Group: "g", GID: 2, SubmitGID: 3, Groups: []string{"g", "h"},
 		Submitted: time.Unix(3, 4).UTC(), links: links{WaitsFor: []int{5}, WaitsForTasks: []int{6}},
-		Request: api.SubmitRequest{
-			Name: "n\xff", Account: "a", Binary: true, Rerun: api.RerunYes, Tasks: api.Tasks{First: 1, Last: 9, Step: 2}, Only: "3,7",
-			MaxRun: 2, Priority: 3, Hold: "u", After: time.Unix(8, 0).UTC(), Mail: "be", Env: []string{"A=\xfe"},
-			Hard: []api.Resource{{Name: "x", Value: "1"}}, Soft: []api.Resource{{Name: "y", Value: "2"}},
-			Queues: []string{"q"}, SoftQueues: []string{"r"}, MasterQueues: []string{"m"}, PE: "p",
-			Slots: []api.Slots{{Min: 1, Max: 3, Step: 2}}, Reserve: true, Now: true, Checkpoint: "c", Binding: "linear", Project: "p",
-			Attributes: []string{"A=1"},
-			HoldJobs:   []string{"5", "x*"}, HoldArray: []string{"6"}, Interactive: &api.Interactive{Terminal: true},
-			Work: &api.Work{Ad: "A = 1\n", Identity: "i\xff", Slot: "1", Claim: "c", Holder: "fetch"},
-		},
 	}
+	r := &h.Request
+	fill.All(r)
+	r.Name, r.Only, r.Hold, r.Env, r.Work.Identity = "n\xff", "1", "u", []string{"A=\xfe"}, "i\xff"
 	data, err := encode(h)
 	if err != nil {
 		t.Fatal(err)
@@ -178,13 +181,20 @@ func TestDigest(t *testing.T) {
 	if j := newJob(&got); !j.Foreign || j.Identity != "i\xff" {
 		t.Errorf("the job is foreign %v, with identity %q; want true and %q", j.Foreign, j.Identity, "i\xff")
 	}
-	for _, v := range []reflect.Value{reflect.ValueOf(got.Request), reflect.ValueOf(got.Request.needs)} {
+	names := map[string]bool{}
+	for _, v := range []reflect.Value{reflect.ValueOf(got.Request), reflect.ValueOf(got.Request.needs), reflect.ValueOf(got.Request.Predecessors)} {
 		for i := range v.NumField() {
+			names[fill.Name(v.Type().Field(i))] = true
 			if v.Field(i).IsZero() {
-				t.Errorf("%s is not tried", v.Type().Field(i).Name)
+				t.Errorf("%s is not kept, which has a place", v.Type().Field(i).Name)
 			}
 		}
 	}
+	fill.Fields(func(name string, _ *api.SubmitRequest) {
+		if names[name] == slices.Contains(reread, name) {
+			t.Errorf("%s of a request must either be kept, or be read again from the record and stand in reread", name)
+		}
+	})
 	if r := needsOf(&got.Request.needs).Request(); !reflect.DeepEqual(needsIn(r), got.Request.needs) {
 		t.Errorf("needs are %+v; want %+v", needsIn(r), got.Request.needs)
 	}

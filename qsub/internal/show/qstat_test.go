@@ -1,7 +1,9 @@
 package show
 
 import (
+	"bufio"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/qtest"
+	"paddock/test/fill"
 )
 
 var noon = time.Date(2026, 11, 20, 16, 7, 1, 0, time.UTC)
@@ -297,4 +300,23 @@ limits        1:            wallclock=00:01:01 of 01:00:00, cpu=1:01:01:01 of 00
 	if diff := cmp.Diff(reply, got); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
+}
+
+// TestDetailFields holds the fields of a request against what qstat -j shows of a job.
+func TestDetailFields(t *testing.T) {
+	text := func(r *api.SubmitRequest) string {
+		var out strings.Builder
+		b := bufio.NewWriter(&out)
+		Job(b, &api.Detail{Job: 1, Request: *r}, true)
+		_ = b.Flush()
+		return out.String()
+	}
+	none := text(&api.SubmitRequest{})
+	// Shown with another field, or of no interest.
+	hidden := []string{"script", "only", "max_run", "slots", "hold", "verify", "interactive", "origin", "plain"}
+	fill.Fields(func(name string, with *api.SubmitRequest) {
+		if (text(with) != none) == slices.Contains(hidden, name) {
+			t.Errorf("%s of a request must either be shown, or stand in hidden", name)
+		}
+	})
 }
