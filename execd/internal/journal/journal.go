@@ -428,7 +428,7 @@ func over(e stage.Event) eventlog.Body {
 		return eventlog.Held{Reason: reason, Code: e.Code, Subcode: e.Subcode}
 	case e.Code != 0: // on hold, and nobody keeps it
 		return eventlog.Evicted{Run: used, Reason: reason, Code: e.Code, Subcode: e.Subcode, Resources: resources(e.Ad)}
-	case e.Exit == exit.Killed, e.Exit == exit.Remove, e.Exit == exit.NotStarted:
+	case e.Exit == exit.Killed, e.Exit == exit.NotStarted:
 		return eventlog.Aborted{Reason: reason}
 	}
 	ended := eventlog.Terminated{

@@ -51,6 +51,7 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 	}, states, task
 }
 
+// REQ-EXIT-43: how a run has ended says what becomes of the job.
 func TestConclude(t *testing.T) {
 	ran := func(exit, signal int) *spool.Usage {
 		return &spool.Usage{ExitStatus: exit, Signal: signal, Start: 1001, End: 1005, Wallclock: 4, UTime: 1500 * time.Millisecond}

@@ -412,23 +412,6 @@ func TestCodeOf(t *testing.T) {
 	}
 }
 
-// REQ-EXIT-43, REQ-EXIT-112: what the codes make of the job, and of the slot.
-func TestCodes(t *testing.T) {
-	for code, want := range map[Code]Fate{
-		100: Leaves, 102: Leaves, 103: Leaves, 115: Leaves, 107: Runs, 108: Runs, 112: IsHeld, 113: Deletes, 114: IsHeld, 116: Runs,
-		4: Runs, 44: Runs, 105: Runs, 106: Runs, 109: Runs, 110: Runs, 117: Runs, 118: IsHeld, 119: IsHeld, 99: Runs,
-	} {
-		if got := code.Fate(); got != want {
-			t.Errorf("%d: %d; want %d", code, got, want)
-		}
-	}
-	for code, want := range map[SupervisorCode]bool{0: false, 1: false, 2: false, 3: false, 14: false, 15: true, 16: true, 17: true, 18: true, 19: false} {
-		if got := code.BreaksSlot(); got != want {
-			t.Errorf("%d breaks the slot: %v; want %v", code, got, want)
-		}
-	}
-}
-
 // REQ-EXIT-107, REQ-EXIT-110: output is transferred of what was set up and ended
 // by itself, or was evicted or removed by who wants it so, and not in a hurry.
 func TestWantsOutput(t *testing.T) {
