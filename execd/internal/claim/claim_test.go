@@ -197,6 +197,11 @@ func TestClaimAndRelease(t *testing.T) {
 	d.refused("a released id", err, api.RefusedUnknown)
 }
 
+// A policy may be up to chance.
+func TestChance(t *testing.T) {
+	newDesk(t, "START = random() < 1 && random(10) < 10\n").claim(Request{Slot: slot.Static(1)})
+}
+
 // CLAIM-REFUSE, CLAIM-ID: a wrong secret, another user's id, and the order of what
 // refuses an activation.
 func TestRefusals(t *testing.T) {

@@ -3,6 +3,7 @@ package claim
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -293,7 +294,9 @@ func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job, endin
 
 // config is what the machine of a slot is made of.
 func (t *Table) config(m *managed, saved *slot.Saved, j slot.Job) slot.Config {
-	return slot.Config{Policy: t.policy, Slot: func() *classad.Ad { return t.ad(m) }, Restored: saved, Job: j, Dynamic: m.part != nil}
+	return slot.Config{
+		Policy: t.policy, Slot: func() *classad.Ad { return t.ad(m) }, Random: rand.Float64, Restored: saved, Job: j, Dynamic: m.part != nil,
+	}
 }
 
 // ad returns the ad of a slot.

@@ -75,6 +75,9 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 		p := m.Place()
 		info.State, info.Activity = p.State.String(), p.Activity.String()
 		info.EnteredState, info.EnteredActivity = m.EnteredState(), m.EnteredActivity()
+		for p, d := range m.Spent(in.Now) {
+			info.Spent = append(info.Spent, ad.Spent{State: p.State.String(), Activity: p.Activity.String(), Time: d})
+		}
 		_, info.Draining = m.Draining()
 		info.BrokenReason = m.Broken()
 		cur := m.Current()

@@ -61,7 +61,7 @@ func gatedQueue(tb testing.TB, jobs int, policy string) *Queue {
 	err = table.Manage(claim.Options{Host: "node", Boot: time.Now(), Ad: func(in *claim.Info) *classad.Ad {
 		info := ad.SlotInfo{
 			ID: in.Slot.Number, Host: "node", Queue: in.Queue, Started: time.Now(), Now: in.Now,
-			State: in.Machine.State().String(), Activity: in.Machine.Activity().String(), Cpus: 1, Memory: 1 << 20, Disk: 1 << 30, TotalSlots: 4,
+			State: in.Machine.State().String(), Activity: in.Machine.Place().Activity.String(), Cpus: 1, Memory: 1 << 20, Disk: 1 << 30, TotalSlots: 4,
 			Policy: []classad.Attr{{Name: "Start", Expr: in.Policy.Expr(slot.Start)}},
 		}
 		return ad.Slot(info)

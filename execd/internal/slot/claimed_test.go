@@ -1,8 +1,8 @@
 package slot
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -570,12 +570,9 @@ func TestTotals(t *testing.T) {
 	b.after(5*time.Second).want(Exited{1}, "12:Claimed/Idle")
 	b.after(2*time.Second).want(Activate{1, job("")}, "11:Claimed/Busy, Accepted #1")
 	b.after(3 * time.Second)
-	for p, want := range map[Place]time.Duration{
-		{Owner, Idle}: 0, {Unclaimed, Idle}: 7, {Claimed, Busy}: 8, {Claimed, Idle}: 2, {Claimed, Vacating}: 0, {State(40), Idle}: 0,
-	} {
-		if got := b.m.Total(p, b.now); got != want*time.Second {
-			t.Errorf("%s for %s; want %s", p, got, want*time.Second)
-		}
+	want := map[Place]time.Duration{{Unclaimed, Idle}: 7 * time.Second, {Claimed, Busy}: 8 * time.Second, {Claimed, Idle}: 2 * time.Second}
+	if got := maps.Collect(b.m.Spent(b.now)); !maps.Equal(got, want) {
+		t.Errorf("spent %v; want %v", got, want)
 	}
 	if got := b.now.Sub(b.m.EnteredState()); got != 10*time.Second {
 		t.Errorf("claimed for %s", got)
@@ -587,13 +584,32 @@ func TestTotals(t *testing.T) {
 		t.Errorf("the run is %+v", r)
 	}
 	b.m.Handle(epoch, Evaluate{}) // a clock that goes back
-	if got := b.m.Total(Place{Claimed, Idle}, b.now); got != 2*time.Second {
-		t.Errorf("idle for %s", got)
+	if got := maps.Collect(b.m.Spent(b.now)); !maps.Equal(got, want) {
+		t.Errorf("spent %v; want %v", got, want)
 	}
 }
 
-// TestSave: what is restored after a restart goes on.
-func TestSave(t *testing.T) {
+// saved is what has to be known of the claim when execd is started again.
+func (b *bench) saved() Saved {
+	m, c := b.m, b.m.cur
+	s := Saved{Kind: c.kind, Holder: c.holder, Since: c.since, Activations: c.activated, Lease: c.lease, LeaseEnd: c.leaseEnd}
+	if m.run.alive {
+		s.Begun = m.run.begun
+	}
+	if m.run.alive && m.stop.step != notStopping {
+		s.Ending = &Ending{Reason: m.leaving}
+		if m.place.State == Claimed {
+			s.Ending.Reason = ReasonDeactivated
+		}
+		if m.stop.step == asked {
+			s.Ending.Until = m.stop.next
+		}
+	}
+	return s
+}
+
+// TestRestore: what is restored after a restart goes on.
+func TestRestore(t *testing.T) {
 	knobs := testKnobs{"MaxJobRetirementTime": "100", "MachineMaxVacateTime": "ifThenElse(Patient =?= true, 600, 10)", "PREEMPT": "Evict"}
 	for _, test := range []struct {
 		name    string
@@ -602,8 +618,6 @@ func TestSave(t *testing.T) {
 		at      Place
 	}{
 		{"busy", func(*bench) {}, "", Place{Claimed, Busy}},
-		{"suspended", func(b *bench) { b.handle(Suspend{1}) }, "", Place{Claimed, Suspended}},
-		{"retiring", func(b *bench) { b.slot["Evict"] = "true"; b.handle(Evaluate{}) }, "18:Preempting/Vacating, StopJob #1 1011", Place{Preempting, Vacating}},
 		{"idle", func(b *bench) { b.handle(Exited{1}) }, "", Place{Claimed, Idle}},
 		{"vacating", func(b *bench) { b.slot["Patient"] = "true"; b.handle(Vacate{}) }, "", Place{Preempting, Vacating}},
 		{"vacated for too long", func(b *bench) { b.handle(Vacate{Reason: ReasonDraining}) }, "21:Preempting/Killing, KillJob #1 1014", Place{Preempting, Killing}},
@@ -613,29 +627,18 @@ func TestSave(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, knobs)
-			if _, ok := b.m.Save(); ok {
-				t.Error("saved without a claim")
-			}
 			j := job("")
 			b.want(Request{Claim: 1, Holder: "cat", Job: j, Lease: 900 * time.Second}, "5:Claimed/Idle, Accepted #1")
 			b.want(Activate{1, j}, "11:Claimed/Busy, Accepted #1")
 			b.after(60 * time.Second)
 			test.prepare(b)
-			saved, ok := b.m.Save()
-			text, err := json.Marshal(saved)
-			if !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			var back Saved
-			if err := json.Unmarshal(text, &back); err != nil {
-				t.Fatal(err)
-			}
-			c := newBench(t, knobs, func(c *Config) { c.Restored, c.Job = &back, j })
+			saved := b.saved()
+			c := newBench(t, knobs, func(c *Config) { c.Restored, c.Job = &saved, j })
 			c.now = b.now.Add(40 * time.Second)
 			c.want(Evaluate{}, test.want)
 			c.place(test.at)
 			old, now := b.m.Current(), c.m.Current()
-			if old.Holder != now.Holder || old.Rank != now.Rank || !old.LeaseEnd.Equal(now.LeaseEnd) || old.Activations != now.Activations || !old.Since.Equal(now.Since) {
+			if old.Holder != now.Holder || !old.LeaseEnd.Equal(now.LeaseEnd) || old.Activations != now.Activations || !old.Since.Equal(now.Since) {
 				t.Errorf("%+v\nbecame %+v", old, now)
 			}
 			if x, y := b.m.Run(c.now), c.m.Run(c.now); x.Job != y.Job || x.Suspended != y.Suspended {

@@ -1,11 +1,5 @@
 package slot
 
-import (
-	"time"
-
-	"paddock/classad"
-)
-
 func (m *Machine) drainReason() Reason {
 	if m.drain.Shutdown {
 		return ReasonShutdown
@@ -98,13 +92,4 @@ func AllAreDrained(slots []*Machine) bool {
 		}
 	}
 	return true
-}
-
-// Satisfies reports whether an expression is true for the slot and the job that
-// runs in it, such as what a drain asks of all slots before it begins.
-func (m *Machine) Satisfies(now time.Time, e classad.Expr) bool {
-	m.begin(now)
-	ok := m.value(e, m.job()).True()
-	m.ads = ads{}
-	return ok
 }

@@ -240,13 +240,6 @@ func (m *Machine) retirementOver() bool {
 	return left < forever && left <= m.vacateTime(left)
 }
 
-// VacateTime returns how long the job that runs would have between being asked to
-// end and being killed.
-func (m *Machine) VacateTime(now time.Time) time.Duration {
-	m.begin(now)
-	return m.vacateTime(m.retirementRemaining())
-}
-
 // vacateTime is the time that the machine gives and the job wants, the shorter
 // one. A job that wants more may have what is left of its retirement.
 func (m *Machine) vacateTime(retirement time.Duration) time.Duration {

@@ -25,12 +25,10 @@ func reject(why Reason, text string) Decision {
 	return Decision{Reason: why, Text: text}
 }
 
-// Decide says what becomes of fetched work if it is offered now, and changes
+// DecideWith says what becomes of fetched work if it is offered now, and changes
 // nothing. User priority plays no part: work must be of higher RANK to take the
-// slot from other work.
-func (m *Machine) Decide(now time.Time, j Job) Decision { return m.DecideWith(now, j, nil) }
-
-// DecideWith is Decide for who has made the slot's ad already; nil: he has not.
+// slot from other work. The ad is the slot's, of who has made it already; nil: he
+// has not.
 func (m *Machine) DecideWith(now time.Time, j Job, ad *classad.Ad) Decision {
 	m.begin(now)
 	m.ads.slot = ad

@@ -2,9 +2,6 @@ package slot
 
 import "time"
 
-// Knows reports whether a number is that of a claim, or of an offer, of the slot.
-func (m *Machine) Knows(n Number) bool { return m.role(n) != nil }
-
 func (Evaluate) happen(*Machine) {}
 
 func (e Match) happen(m *Machine) {

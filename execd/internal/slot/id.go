@@ -1,7 +1,6 @@
 package slot
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -31,18 +30,13 @@ func (id ID) String() string {
 func (id ID) Name() string { return "slot" + id.String() }
 
 // Parent returns the slot that it was carved out of, or the slot itself.
-func (id ID) Parent() ID { return ID{Number: id.Number} }
+func (id ID) Parent() ID { return Static(id.Number) }
 
 // IsDynamic reports whether the slot was carved out of another.
 func (id ID) IsDynamic() bool { return id.Dynamic > 0 }
 
 // IsZero reports whether it names no slot.
 func (id ID) IsZero() bool { return id == ID{} }
-
-// Compare orders slots by their numbers, the dynamic ones behind their parent.
-func (id ID) Compare(other ID) int {
-	return cmp.Or(cmp.Compare(id.Number, other.Number), cmp.Compare(id.Dynamic, other.Dynamic))
-}
 
 // ParseID reads a slot as people write it: 1, 1_2, slot1_2, and with the name of
 // the host behind an @.

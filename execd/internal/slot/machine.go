@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"iter"
 	"time"
 
 	"paddock/classad"
@@ -22,8 +23,8 @@ type Config struct {
 	Benchmarks bool // BenchmarksDone will answer StartBenchmarks
 	Backfill   bool // FillerStarted will answer StartFiller
 
-	// Restored is what Save returned before execd was started again, nil for a slot
-	// in which nothing ran. Its job has a supervisor that is alive.
+	// Restored is what is known of the claim when execd was started again, nil for a
+	// slot in which nothing ran. Its job has a supervisor that is alive.
 	Restored *Saved
 	Job      Job // of Restored
 }
@@ -172,9 +173,6 @@ func (m *Machine) SetPolicy(p *Policy) {
 	m.policy, m.watched, m.notedOwner, m.notedVacate = p, false, false, false
 }
 
-// Policy returns the policy.
-func (m *Machine) Policy() *Policy { return m.policy }
-
 // Handle says what comes of an event. The time must not be before that of the
 // call before. The actions are valid until the next call.
 func (m *Machine) Handle(now time.Time, e Event) []Action {
@@ -222,25 +220,28 @@ func (m *Machine) Place() Place { return m.place }
 // State returns the state.
 func (m *Machine) State() State { return m.place.State }
 
-// Activity returns the activity.
-func (m *Machine) Activity() Activity { return m.place.Activity }
-
 // EnteredState returns since when the slot is in its state.
 func (m *Machine) EnteredState() time.Time { return m.enteredState }
 
 // EnteredActivity returns since when the slot has its activity.
 func (m *Machine) EnteredActivity() time.Time { return m.enteredActivity }
 
-// Total returns how long the slot has been in a place since it was made.
-func (m *Machine) Total(p Place, now time.Time) time.Duration {
-	if !p.Valid() {
-		return 0
+// Spent yields how long the slot has been in each place since it was made.
+func (m *Machine) Spent(now time.Time) iter.Seq2[Place, time.Duration] {
+	return func(yield func(Place, time.Duration) bool) {
+		for s, list := range allowed {
+			for _, a := range list {
+				p := Place{State(s), a}
+				d := m.total[s][a]
+				if p == m.place {
+					d += max(now.Sub(m.enteredActivity), 0)
+				}
+				if d > 0 && !yield(p, d) {
+					return
+				}
+			}
+		}
 	}
-	d := m.total[p.State][p.Activity]
-	if p == m.place && now.After(m.enteredActivity) {
-		d += now.Sub(m.enteredActivity)
-	}
-	return d
 }
 
 // Broken returns why the slot must not be used, empty if it may.
@@ -282,9 +283,6 @@ func (m *Machine) Current() Claim { return m.cur.exported() }
 // if there is none.
 func (m *Machine) Preempting() Claim { return m.pre.exported() }
 
-// PrePreempting returns the claim that is offered while another one waits.
-func (m *Machine) PrePreempting() Claim { return m.prePre.exported() }
-
 // Offer returns the number of the claim that a newcomer must present.
 func (m *Machine) Offer() Number {
 	switch {
@@ -325,28 +323,23 @@ func (m *Machine) runTimes(now time.Time) (ran, suspended time.Duration) {
 }
 
 // Saved is what a claim under which a job runs is made of again when execd has
-// been started anew. All of it is public.
+// been started anew.
 type Saved struct {
-	Kind         Kind          `json:"kind"`
-	Holder       string        `json:"holder"`
-	Rank         float64       `json:"rank"`
-	Since        time.Time     `json:"since"`
-	Activations  int           `json:"activations"`
-	Lease        time.Duration `json:"lease"`
-	LeaseEnd     time.Time     `json:"lease_end"`
-	Begun        time.Time     `json:"begun"` // zero: nothing runs
-	Suspended    time.Time     `json:"suspended"`
-	SuspendedFor time.Duration `json:"suspended_for"`
-	ByCommand    bool          `json:"by_command"`
-	Preempted    bool          `json:"preempted"` // PREEMPT was true
-	Ending       *Ending       `json:"ending"`    // of what runs; nil: nobody has asked for it
+	Kind        Kind
+	Holder      string
+	Since       time.Time
+	Activations int
+	Lease       time.Duration
+	LeaseEnd    time.Time
+	Begun       time.Time // zero: nothing runs
+	Ending      *Ending   // of what runs; nil: nobody has asked for it
 }
 
 // Ending is how far the end of what runs has been forced.
 type Ending struct {
-	Reason Reason    `json:"reason"`
-	Until  time.Time `json:"until"` // when it is killed that was asked to end; zero: it is being killed
-	Hold   *Hold     `json:"-"`     // what it is put on hold for by that; nil: it is not. It is the table's to tell.
+	Reason Reason
+	Until  time.Time // when it is killed that was asked to end; zero: it is being killed
+	Hold   *Hold     // what it is put on hold for by that; nil: it is not. It is the table's to tell.
 }
 
 // Hold is why a job is put on hold, with the numbers of ads.
@@ -355,53 +348,17 @@ type Hold struct {
 	Text          string
 }
 
-// Save returns what has to be kept of the claim, and false if the slot is not
-// claimed.
-func (m *Machine) Save() (Saved, bool) {
-	if m.place.State != Claimed && m.place.State != Preempting {
-		return Saved{}, false
-	}
-	c := m.cur
-	s := Saved{Kind: c.kind, Holder: c.holder, Rank: c.rank, Since: c.since, Activations: c.activated, Lease: c.lease, LeaseEnd: c.leaseEnd}
-	if m.run.alive {
-		s.Begun, s.Suspended, s.SuspendedFor = m.run.begun, m.run.suspended, m.run.suspendedFor
-		s.ByCommand = !s.Suspended.IsZero() && m.suspendedBy != byPolicy
-		s.Preempted = m.run.preempted
-		if m.stop.step != notStopping {
-			s.Ending = &Ending{Reason: m.leaving}
-			if m.place.State == Claimed {
-				s.Ending.Reason = ReasonDeactivated
-			}
-			if m.stop.step == asked {
-				s.Ending.Until = m.stop.next
-			}
-		}
-	}
-	return s, true
-}
-
 func (m *Machine) restore(s *Saved, job Job) {
 	c := m.cur
-	c.kind, c.holder, c.rank, c.since, c.activated, c.lease, c.leaseEnd = s.Kind, s.Holder, s.Rank, s.Since, s.Activations, s.Lease, s.LeaseEnd
+	c.kind, c.holder, c.since, c.activated, c.lease, c.leaseEnd = s.Kind, s.Holder, s.Since, s.Activations, s.Lease, s.LeaseEnd
 	c.job = job
 	m.place = Place{Claimed, Idle}
 	m.pre = m.newClaim()
 	if s.Begun.IsZero() {
 		return
 	}
-	m.run = run{alive: true, begun: s.Begun, suspended: s.Suspended, suspendedFor: s.SuspendedFor, preempted: s.Preempted}
-	m.irreversible = s.Preempted
-	switch {
-	case !s.Suspended.IsZero():
-		m.place.Activity = Suspended
-		if s.ByCommand {
-			m.suspendedBy = byCommand
-		}
-	case s.Preempted:
-		m.place.Activity = Retiring
-	default:
-		m.place.Activity = Busy
-	}
+	m.run = run{alive: true, begun: s.Begun}
+	m.place.Activity = Busy
 	m.tick = m.now
 	if s.Ending != nil {
 		m.resumeEnding(s.Ending)

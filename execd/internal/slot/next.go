@@ -266,21 +266,3 @@ func (m *Machine) merge(r classad.References) {
 	m.refs.Random = m.refs.Random || r.Random
 	m.refs.Any = m.refs.Any || r.Any
 }
-
-// Needs returns what the policy depends on where the slot is now: when such an
-// attribute changes, and only then, Evaluate is worth while. It changes with every
-// Moved.
-func (m *Machine) Needs() classad.References {
-	if !m.watched {
-		m.watch()
-		m.ads = ads{}
-	}
-	return m.refs
-}
-
-// ChangesBySelf reports whether the policy depends on something that changes
-// though nothing happens, such as the time or the load: Next is an interval then.
-func (m *Machine) ChangesBySelf() bool {
-	m.Needs()
-	return m.changes
-}

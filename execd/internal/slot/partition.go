@@ -227,9 +227,6 @@ func (p *Partitionable) Left() Resources { return p.left }
 // Total returns what the slot has.
 func (p *Partitionable) Total() Resources { return p.total }
 
-// Dynamic returns how many dynamic slots there are.
-func (p *Partitionable) Dynamic() int { return len(p.slots) }
-
 // Claim lets a holder alone carve, for his lease, which is no longer than
 // PartitionableLease. It reports whether nobody else does.
 func (p *Partitionable) Claim(now time.Time, holder string, lease time.Duration) bool {

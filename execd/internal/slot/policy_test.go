@@ -362,22 +362,6 @@ func TestSetPolicy(t *testing.T) {
 	b.want(Evaluate{}, "13:Claimed/Retiring")
 }
 
-// TestSatisfies: DRAIN-GRACEFUL: what a drain asks before it begins is asked of
-// the slot and its job.
-func TestSatisfies(t *testing.T) {
-	b := newBench(t, nil)
-	b.slot["Rack"] = "4"
-	for text, want := range map[string]bool{"MY.Rack == 4": true, "TARGET.Prio == 1": false, "time() > 0": true, "undefined": false, `"yes"`: false} {
-		if got := b.m.Satisfies(b.now, *exprOf(t, text)); got != want {
-			t.Errorf("%s: %t", text, got)
-		}
-	}
-	b.busy(job("Prio = 1"))
-	if !b.m.Satisfies(b.now, *exprOf(t, "TARGET.Prio == 1")) {
-		t.Error("the job is not asked")
-	}
-}
-
 // TestDeletedRefuses: a slot that is no more answers whoever comes.
 func TestDeletedRefuses(t *testing.T) {
 	b := newBench(t, nil, dynamic)

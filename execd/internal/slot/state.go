@@ -2,7 +2,6 @@ package slot
 
 import (
 	"fmt"
-	"slices"
 )
 
 // State is what a slot is there for at the moment.
@@ -81,9 +80,4 @@ var allowed = [states][]Activity{
 	Backfill:   {Idle, Busy, Killing},
 	Drained:    {Idle, Retiring},
 	Deleted:    {Idle},
-}
-
-// Valid reports whether the state has the activity.
-func (p Place) Valid() bool {
-	return int(p.State) < states && slices.Contains(allowed[p.State], p.Activity)
 }

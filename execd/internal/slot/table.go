@@ -13,11 +13,6 @@ type Row struct {
 	Trigger string
 }
 
-// has reports whether the row leads from one place to another.
-func (r *Row) has(from, to Place) bool {
-	return slices.Contains(r.From, from) && slices.Contains(r.To, to) && from != to
-}
-
 // at makes places of a state.
 func at(s State, list ...Activity) []Place {
 	if list == nil {
@@ -75,14 +70,4 @@ var Table = []Row{
 	{36, at(Owner), at(Drained, Retiring), "draining"},
 	{37, at(Unclaimed), at(Drained, Retiring), "draining"},
 	{DeleteRow, free, at(Deleted), "the slot is dynamic, unless it is broken or work is being fetched for it"},
-}
-
-// row returns a row of the table, nil for a number that is none.
-func row(number int) *Row {
-	for i := range Table {
-		if Table[i].Number == number {
-			return &Table[i]
-		}
-	}
-	return nil
 }

@@ -297,7 +297,8 @@ func (f *finish) journal(step string, write func(Event) error) (exit.Result, err
 		e.Time = time.Now()
 	}
 	if ran {
-		e.Status = exit.Status{Code: l.outcome.Usage.ExitStatus, Signal: l.outcome.Usage.Signal}
+		u := l.outcome.Usage
+		e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
 	}
 	if ran && l.end.Failed == spool.FailedEnforcedLimit {
 		why.Remove = false // nobody has deleted it: it has ended, though not by itself

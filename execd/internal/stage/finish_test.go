@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -568,6 +569,17 @@ func TestCodeOfLimit(t *testing.T) {
 		if s.memory.last.Exit != tt.want {
 			t.Errorf("%s: code %d; want %d", tt.name, s.memory.last.Exit, tt.want)
 		}
+	}
+}
+
+// A core file is told of in the ad, and in how the end is counted.
+func TestCoreDump(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	*s.l.outcome.Usage = *spool.NewUsage(syscall.WaitStatus(11|0x80), time.Unix(1001, 0), time.Unix(1005, 0), &syscall.Rusage{})
+	s.until()
+	if e := s.memory.last; e.Exit != exit.CoreDumped || !strings.Contains(e.Ad.String(), "JobCoreDumped = true") {
+		t.Errorf("event %d, ad %v; want a core", e.Exit, e.Ad)
 	}
 }
 

@@ -211,7 +211,7 @@ func (r *Runner) final(l *life) ad.End {
 		return e
 	}
 	u := l.outcome.Usage
-	e.Signal, e.ExitCode, e.Started = u.Signal, u.ExitStatus, time.Unix(u.Start, 0)
+	e.Signal, e.Core, e.ExitCode, e.Started = u.Signal, u.WaitStatus.CoreDump(), u.ExitStatus, time.Unix(u.Start, 0)
 	e.Duration = time.Duration(u.Wallclock) * time.Second
 	if !l.started.IsZero() && !l.ended.IsZero() {
 		e.Duration = l.ended.Sub(l.started)
