@@ -109,15 +109,6 @@ func TestConfigValues(t *testing.T) {
 			t.Errorf("Bool(%s) = %t, %v; want %t", key, got, err, want)
 		}
 	}
-	if l, err := c.Limit("h_vmem"); l != 2<<30 || err != nil {
-		t.Errorf("Limit(h_vmem) = %d, %v; want 2 GiB", l, err)
-	}
-	if got, err := c.Ints(spool.KeyGroups); !cmp.Equal(got, []int{1000, 4, 65401}) || err != nil {
-		t.Errorf("Ints = %v, %v", got, err)
-	}
-	if got, err := c.Ints("empty"); got != nil || err != nil {
-		t.Errorf("Ints(empty) = %v, %v; want none", got, err)
-	}
 	if got, err := c.Strings(spool.KeyJobArg, 2); !cmp.Equal(got, []string{"a", ""}) || err != nil {
 		t.Errorf("Strings = %q, %v", got, err)
 	}
@@ -132,12 +123,6 @@ func TestConfigValues(t *testing.T) {
 		if _, err := c.Bool(key); !errors.Is(err, spool.ErrSyntax) {
 			t.Errorf("Bool(%s): %v; want ErrSyntax", key, err)
 		}
-		if _, err := c.Limit(key); !errors.Is(err, spool.ErrSyntax) {
-			t.Errorf("Limit(%s): %v; want ErrSyntax", key, err)
-		}
-	}
-	if _, err := c.Ints("word"); !errors.Is(err, spool.ErrSyntax) {
-		t.Errorf("Ints(word): %v; want ErrSyntax", err)
 	}
 }
 
@@ -149,7 +134,7 @@ func TestOwnKeysFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.SetInts(spool.KeyGroups, []int{8, 9}); err != nil {
+	if err := c.Set(spool.KeyGroups, "8,9"); err != nil {
 		t.Fatal(err)
 	}
 	want := "paddock_uid=7\npaddock_gid=8\npaddock_groups=8,9\na=3\nb=2\n"

@@ -524,19 +524,6 @@ func (c *Config) Bool(key string) (bool, error) {
 	return false, syntax(FileConfig, 0, key+" is neither 0 nor 1: "+short([]byte(v)))
 }
 
-// Limit returns the value of a key as a limit.
-func (c *Config) Limit(key string) (Limit, error) {
-	v, err := c.String(key)
-	if err != nil {
-		return 0, err
-	}
-	l, err := ParseLimit(v)
-	if err != nil {
-		return 0, syntax(FileConfig, 0, key+" is no limit: "+short([]byte(v)))
-	}
-	return l, nil
-}
-
 // Strings returns the values of prefix1 to prefixN.
 func (c *Config) Strings(prefix string, n int) ([]string, error) {
 	var values []string
@@ -548,38 +535,6 @@ func (c *Config) Strings(prefix string, n int) ([]string, error) {
 		values = append(values, v)
 	}
 	return values, nil
-}
-
-// Ints returns the value of a key that is a comma list of numbers from 0, as
-// KeyGroups is. An empty value is an empty list.
-func (c *Config) Ints(key string) ([]int, error) {
-	v, err := c.String(key)
-	if err != nil || v == "" {
-		return nil, err
-	}
-	var list []int
-	for more := true; more; {
-		var item string
-		item, v, more = strings.Cut(v, ",")
-		n, ok := decimal(item, 1<<32-1)
-		if !ok {
-			return nil, syntax(FileConfig, 0, key+" is no list of numbers: "+short([]byte(item)))
-		}
-		list = append(list, int(n))
-	}
-	return list, nil
-}
-
-// SetInts sets a key to a comma list of numbers.
-func (c *Config) SetInts(key string, list []int) error {
-	var b []byte
-	for i, n := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(n), 10)
-	}
-	return c.Set(key, string(b))
 }
 
 // A Limit is a resource limit: bytes, seconds or a count.
@@ -687,15 +642,4 @@ func digits(s string) (uint64, bool) {
 		s = s[1:]
 	}
 	return decimal(s, uint64(Undefined-1))
-}
-
-// String returns the limit in a form that ParseLimit parses.
-func (l Limit) String() string {
-	switch l {
-	case Infinity:
-		return "INFINITY"
-	case Undefined:
-		return "UNDEFINED"
-	}
-	return strconv.FormatUint(uint64(l), 10)
 }

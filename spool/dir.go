@@ -295,12 +295,6 @@ func (d Dir) PID() (int, error) { return parsed(d, FilePID, ParseNumber) }
 // JobPID reads job_pid.
 func (d Dir) JobPID() (int, error) { return parsed(d, FileJobPID, ParseNumber) }
 
-// AddGrpID reads addgrpid.
-func (d Dir) AddGrpID() (int, error) { return parsed(d, FileAddGrpID, ParseNumber) }
-
-// PEHosts reads pe_hostfile.
-func (d Dir) PEHosts() ([]PEHost, error) { return parsed(d, FilePEHostfile, ParsePEHosts) }
-
 // Args reads args.
 func (d Dir) Args() ([]string, error) { return parsed(d, FileArgs, ParseArgs) }
 

@@ -115,17 +115,11 @@ func MakeWaitStatus(ws syscall.WaitStatus) WaitStatus {
 	return 0
 }
 
-// Exited reports whether the process exited by itself.
-func (w WaitStatus) Exited() bool { return w&waitExited != 0 }
-
 // Signaled reports whether a signal ended the process.
 func (w WaitStatus) Signaled() bool { return w&waitSignaled != 0 }
 
 // CoreDump reports whether the process left a core.
 func (w WaitStatus) CoreDump() bool { return w&waitCore != 0 }
-
-// ExitStatus returns the exit code of a process that exited.
-func (w WaitStatus) ExitStatus() int { return int(w >> 4 & 0xff) }
 
 // Signal returns the system's number of the signal that ended the process, 0
 // if there is none or Grid Engine has no number for it.

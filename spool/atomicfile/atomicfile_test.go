@@ -50,10 +50,6 @@ func wantNames(t *testing.T, dir string, names ...string) {
 var writers = map[string]func(path string, data []byte, perm fs.FileMode) error{
 	"Write":        atomicfile.Write,
 	"WriteDurable": atomicfile.WriteDurable,
-	"Group": func(path string, data []byte, perm fs.FileMode) error {
-		var g atomicfile.Group
-		return g.WriteDurable(path, data, perm)
-	},
 	"WriteOwned": func(path string, data []byte, perm fs.FileMode) error {
 		return atomicfile.WriteOwned(path, data, perm, atomicfile.Options{UID: os.Getuid(), GID: os.Getgid(), Durable: true})
 	},

@@ -1,8 +1,6 @@
 package atomicfile
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	syncs "sync"
 )
@@ -55,27 +53,6 @@ func (g *Group) Sync(f *os.File) error {
 func (g *Group) SyncDir(path string) error {
 	if err := g.wait(target{dir: path}); err != nil {
 		return cannot("sync", path, err)
-	}
-	return nil
-}
-
-// WriteDurable is the function WriteDurable, sharing both its syncs.
-func (g *Group) WriteDurable(path string, data []byte, perm fs.FileMode) error {
-	f, err := writeTemp(path, data, perm, keepOwner)
-	if err != nil {
-		return cannot("write", path, err)
-	}
-	err = g.wait(target{file: f})
-	if err := errors.Join(err, f.Close()); err != nil {
-		discard(f.Name())
-		return cannot("write", path, err)
-	}
-	if err := rename(f.Name(), path, 0); err != nil {
-		discard(f.Name())
-		return cannot("write", path, err)
-	}
-	if err := g.wait(target{dir: dirOf(path)}); err != nil {
-		return cannot("write", path, err)
 	}
 	return nil
 }

@@ -91,14 +91,14 @@ func Config(t testing.TB, j Job) *spool.Config {
 		set(e.Key, e.Value)
 	}
 	for _, key := range []string{spool.KeyHVmem, spool.KeySVmem, spool.KeyHCPU, spool.KeySCPU, spool.KeyHStack, spool.KeySStack, spool.KeyHData, spool.KeySData} {
-		set(key, spool.Infinity.String())
+		set(key, "INFINITY")
 		set(key+spool.KeyConsumableJob, "0")
 	}
 	for _, key := range []string{spool.KeyHCore, spool.KeySCore, spool.KeyHRss, spool.KeySRss, spool.KeyHFsize, spool.KeySFsize} {
-		set(key, spool.Infinity.String())
+		set(key, "INFINITY")
 	}
 	for _, key := range []string{spool.KeySDescriptors, spool.KeyHDescriptors, spool.KeySMaxproc, spool.KeyHMaxproc, spool.KeySMemorylocked, spool.KeyHMemorylocked, spool.KeySLocks, spool.KeyHLocks} {
-		set(key, spool.Undefined.String())
+		set(key, "UNDEFINED")
 	}
 	for _, e := range []spool.Entry{
 		{Key: spool.KeyPriority, Value: "0"},

@@ -63,10 +63,6 @@ func NewReader(in io.Reader) *Reader {
 	return &Reader{Now: time.Now(), in: bufio.NewReaderSize(in, 4<<10)}
 }
 
-// Offset is where the next record begins: where to go on reading when more has
-// been written.
-func (r *Reader) Offset() int64 { return r.behind }
-
 // Next returns the next record. At the end it returns io.EOF, and
 // io.ErrUnexpectedEOF where a record is not complete, which may be being written.
 // A *SyntaxError tells of what is no record.

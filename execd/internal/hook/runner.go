@@ -27,8 +27,7 @@ type Runner struct {
 	Host       string // for HOSTNAME
 	Log        *slog.Logger
 
-	advisory sync.WaitGroup // those that Go has begun
-	parents  parents        // that wait for another hook
+	parents parents // that wait for another hook
 
 	mu      sync.Mutex
 	stopped bool                                // guarded by mu; none is begun any more
@@ -72,24 +71,6 @@ func (r *Runner) Run(ctx context.Context, c Call) Result {
 	res.Took = time.Since(res.Started)
 	return res
 }
-
-// Go runs a hook that is not waited for, and whose result does not matter. done,
-// if it is not nil, is told all the same, in another goroutine. The hook has its
-// limit like any other.
-func (r *Runner) Go(ctx context.Context, c Call, done func(Result)) {
-	r.advisory.Go(func() {
-		res := r.Run(ctx, c)
-		if !res.OK() {
-			r.Log.Warn(fmt.Sprintf("%s: hook %s: %v: ignored", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), &res))
-		}
-		if done != nil {
-			done(res)
-		}
-	})
-}
-
-// Wait waits for all hooks that Go has begun: end their context first.
-func (r *Runner) Wait() { r.advisory.Wait() }
 
 // begin notes that a hook runs; over, that it does no more. Its context ends with
 // Stop as well.

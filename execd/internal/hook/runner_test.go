@@ -501,12 +501,17 @@ func TestClosedOutput(t *testing.T) {
 	}
 }
 
+// beside runs a hook beside the test, which is told of its end.
+func (b *bed) beside(ctx context.Context, c Call, done chan<- Result) {
+	go func() { done <- b.r.Run(ctx, c) }()
+}
+
 // TestCancel ends a hook that nobody wants any more.
 func TestCancel(t *testing.T) {
 	b := newBed(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan Result, 1)
-	b.r.Go(ctx, b.call(b.hook("echo >begun; exec sleep 1000")), func(r Result) { done <- r })
+	b.beside(ctx, b.call(b.hook("echo >begun; exec sleep 1000")), done)
 	b.await("begun")
 	why := errors.New("the job is gone")
 	cancel(why)
@@ -519,27 +524,6 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// REQ-HOOK-27, REQ-HOOK-30, REQ-HOOK-41: an advisory hook is not waited for: who
-// calls it goes on while it hangs, and its status is nobody's.
-func TestAdvisory(t *testing.T) {
-	b := newBed(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	b.r.Go(ctx, b.call(b.hook("echo >begun; exec sleep 3600")), nil)
-	b.await("begun") // and we are here
-	done := make(chan Result, 1)
-	b.r.Go(ctx, b.call(b.hook("exit 1")), func(r Result) { done <- r })
-	if res := <-done; res.Status != 1 || res.Err != nil {
-		t.Errorf("result %+v", res)
-	}
-	if log := b.log.String(); !strings.Contains(log, "exit status 1") || !strings.Contains(log, "ignored") {
-		t.Errorf("the log does not say that it has failed: %s", log)
-	}
-	cancel()
-	b.r.Wait()
-	b.none()
-}
-
 // TestStop ends what runs with execd, whoever waits for it, and what would begin.
 func TestStop(t *testing.T) {
 	b := newBed(t)
@@ -547,7 +531,7 @@ func TestStop(t *testing.T) {
 		t.Errorf("where nothing runs there is %q left", left)
 	}
 	done := make(chan Result, 2)
-	b.r.Go(context.Background(), b.call(b.hook("echo >begun; exec sleep 1000")), func(r Result) { done <- r })
+	b.beside(context.Background(), b.call(b.hook("echo >begun; exec sleep 1000")), done)
 	b.await("begun")
 	go func() { done <- b.r.Run(context.Background(), b.call(b.hook("echo >second; exec sleep 1000"))) }()
 	b.await("second")
@@ -571,7 +555,7 @@ func TestStopLate(t *testing.T) {
 	done := make(chan Result, 1)
 	c := b.call(b.hook("trap '' TERM; echo >begun; while :; do sleep 0.05; done"))
 	c.Label = "job 7.1"
-	b.r.Go(context.Background(), c, func(r Result) { done <- r })
+	b.beside(context.Background(), c, done)
 	b.await("begun")
 	if left := b.r.Stop(time.Millisecond); !slices.Equal(left, []string{"job 7.1"}) {
 		t.Errorf("left: %q", left)
@@ -684,7 +668,7 @@ func TestSpies(t *testing.T) {
 		t.Errorf("the hook: %+v\n%s", res, res.Stdout)
 	}
 	done := make(chan Result, 1)
-	b.r.Go(context.Background(), b.call(b.hook("trap 'exit 0' TERM; echo $PPID >parent; while :; do sleep 0.05; done")), func(r Result) { done <- r })
+	b.beside(context.Background(), b.call(b.hook("trap 'exit 0' TERM; echo $PPID >parent; while :; do sleep 0.05; done")), done)
 	pid := b.await("parent")
 	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testGID}}
 	other := exec.Command(path, spyWord, pid)
@@ -835,7 +819,7 @@ func TestParentEnvironment(t *testing.T) {
 	c := b.call(b.hook("echo $PPID >parent; until test -e go; do sleep 0.02; done"))
 	c.Env = append(c.Env, "SECRET=s", "GODEBUG=x")
 	done := make(chan Result, 1)
-	b.r.Go(context.Background(), c, func(r Result) { done <- r })
+	b.beside(context.Background(), c, done)
 	pid := b.await("parent")
 	env, err := os.ReadFile("/proc/" + pid + "/environ")
 	if err != nil || strings.TrimRight(string(env), "\x00") != strings.Join(spool.StartEnvironment, "\x00") {

@@ -52,14 +52,6 @@ func (c *Cores) Bound() []Core {
 	return list
 }
 
-// InUse returns the topology with the cores in small letters that jobs are
-// bound to, as m_topology_inuse.
-func (c *Cores) InUse() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.marked(nil)
-}
-
 // marked returns the topology with small letters for the cores that are given,
 // or without any for those in use.
 func (c *Cores) marked(cores []Core) string {

@@ -100,17 +100,6 @@ func (l *Load) Values() map[string]conf.Value {
 	return all
 }
 
-// Global returns the values that sensors report for all hosts.
-func (l *Load) Global() map[string]conf.Value {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := map[string]conf.Value{}
-	for name, text := range l.reported(true) {
-		all[name] = l.parse(name, text)
-	}
-	return all
-}
-
 func (l *Load) parse(name, text string) conf.Value {
 	if l.Parse != nil {
 		return l.Parse(name, text)

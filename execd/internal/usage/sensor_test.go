@@ -145,9 +145,6 @@ func TestSensor(t *testing.T) {
 	if v["tool"].Text != "a:b c" || v["license"].Text != "5" {
 		t.Errorf("values: %+v", v)
 	}
-	if g := s.Global(); len(g) != 2 || g["license"].Number != 5 || g["count"].Text != "0" {
-		t.Errorf("global values: %+v", g)
-	}
 	s.Parse = func(name, text string) conf.Value { return conf.Value{Text: text, Number: float64(len(name))} }
 	if v := s.Values(); v["tool"].Number != 4 {
 		t.Errorf("parsed: %+v", v["tool"])

@@ -29,9 +29,6 @@ var partNames = [parts]string{
 // String returns the part's name as it is in config, trace and manual page.
 func (p Part) String() string { return partNames[p] }
 
-// Parts returns all parts.
-func Parts() []Part { return []Part{Begin, Token, Prolog, PEStart, Job, Clean, PEStop, Epilog, End} }
-
 // Outcome is how a part ended, as far as the next one depends on it.
 type Outcome uint8
 
@@ -44,16 +41,6 @@ const (
 	Migrating                 // the job ended in order to go on elsewhere
 	outcomes
 )
-
-var outcomeNames = [outcomes]string{
-	Fine: "fine", Failing: "failed", NotStarted: "not started", Cancelled: "cancelled", Migrating: "migrating",
-}
-
-// String returns the outcome's name as it is in the manual page.
-func (o Outcome) String() string { return outcomeNames[o] }
-
-// Outcomes returns all outcomes.
-func Outcomes() []Outcome { return []Outcome{Fine, Failing, NotStarted, Cancelled, Migrating} }
 
 // After holds the part that follows on a part with an outcome. What was begun
 // is undone: pe_stop runs if pe_start was executed, and the epilog unless the
@@ -100,11 +87,6 @@ var stateNames = [states]string{
 // String returns the state's name as it is in the manual page.
 func (s State) String() string { return stateNames[s] }
 
-// States returns all states.
-func States() []State {
-	return []State{Preparing, Between, Connecting, Calling, Working, Starting, Running, Hearing, Sweeping, Parting, Done}
-}
-
 // Event is something that was seen to happen, or that somebody asked for.
 type Event uint8
 
@@ -142,14 +124,6 @@ var eventNames = [events]string{
 
 // String returns the event's name as it is in the manual page.
 func (e Event) String() string { return eventNames[e] }
-
-// Events returns all events.
-func Events() []Event {
-	return []Event{
-		Ready, Refused, ProcedureNext, ClientNext, JobNext, FarewellNext, NothingNext, Executed, Failed, Ended, Told, Empty,
-		Connected, Lost, Left, WantKill, WantSignal, Late, Quiet, TimedOut,
-	}
-}
 
 // Action is what the shepherd does about an event.
 type Action uint8
