@@ -39,6 +39,9 @@ SOAK_SCALE = 1
 SOAK_SEED  = 0
 BENCHFLAGS =
 
+# What is installed.
+PROGRAMS = ./execd ./shepherd ./qsub ./qrsh/session
+
 # The packages whose tests need neither binaries nor another program. The race
 # detector has them with -short: what comes out the same each time make test has
 # looked at. The tests of PARENT mostly run the real shepherd, without it.
@@ -142,9 +145,11 @@ man-lint:
 	test/need $(NEED_MAN)
 	mandoc -T lint -W warning man/man*/*
 
-# Nothing unreachable from a program or a test.
+# Nothing unreachable from a program or a test; and what programs do not use, but for
+# tests, is in test/dead/list with the reason.
 deadcode:
 	out=$$($(GO) run $(DEADCODE) -test ./...) && { [ -z "$$out" ] || { echo "$$out"; exit 1; }; }
+	out=$$($(GO) run $(DEADCODE) $(PROGRAMS)) && echo "$$out" | $(GO) run ./test/dead $(PROGRAMS)
 
 # Which package may import which, and what every binary links.
 deps-check:
