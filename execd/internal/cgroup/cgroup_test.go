@@ -391,6 +391,50 @@ func TestMountedTogether(t *testing.T) {
 	}
 }
 
+// Resident and swap are one limit where the kernel counts swap, and elsewhere
+// nothing is looked for that is not there.
+func TestSwap(t *testing.T) {
+	for _, counts := range []bool{true, false} {
+		f := newFake(t, "memory\n")
+		memory := fakeV1(t, ".", "memory")
+		mkdir := func(r *os.Root, name string) error {
+			if r.Name() == f.dir {
+				err := f.mkdir(r, name)
+				if !counts {
+					err = errors.Join(err, r.Remove(name+"/memory.swap.max"))
+				}
+				return err
+			}
+			err := fakeKernelV1.mkdir(r, name)
+			if counts {
+				err = errors.Join(err, r.WriteFile(name+"/memory.memsw.limit_in_bytes", nil, 0o644))
+			}
+			return err
+		}
+		o := opener{name: "paddock", privileged: true, probe: func(*Tree) error { return nil }, kernel: kernel{mkdir, fakeKernelV1.rmdir}}
+		for _, tt := range []struct {
+			places            []place
+			group, file, want string
+		}{
+			{[]place{{mount: f.dir, group: "."}}, spool.KeyCgroup, "/memory.swap.max", "0"},
+			{[]place{fakeV1(t, ".", "freezer"), memory}, spool.KeyCgroupMemory, "/memory.memsw.limit_in_bytes", "4096"},
+		} {
+			tree, err := o.open(tt.places)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := tree.Make("1.1", Limits{Memory: 4096})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(g[tt.group] + tt.file)
+			if counts && string(b) != tt.want || !counts && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%v, swap is counted: %v: the limit is %q, %v; want %q", tree, counts, b, err, tt.want)
+			}
+		}
+	}
+}
+
 // Where shepherds cannot be started in groups of version 2, those of version 1
 // hold; and the first reason is told where nothing does.
 func TestFallBack(t *testing.T) {
