@@ -5,6 +5,7 @@
 package spooltest
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,4 +179,23 @@ func EachFault[S any](t *testing.T, err error, setup func(t *testing.T) S, life 
 			return
 		}
 	}
+}
+
+// Hang makes whoever takes a step on a file of a name wait, as a disk does that does
+// not answer. Hangs is closed when the first one waits, and all go on after goOn, or
+// when the test ends.
+func Hang(t testing.TB, name string) (hangs <-chan struct{}, goOn func()) {
+	t.Helper()
+	waits, answer := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(waits) })
+	undo := atomicfile.Inject(func(_ atomicfile.Op, path string) error {
+		if filepath.Base(path) == name {
+			first()
+			<-answer
+		}
+		return nil
+	})
+	goOn = sync.OnceFunc(func() { undo(); close(answer) })
+	t.Cleanup(goOn)
+	return waits, goOn
 }

@@ -66,6 +66,8 @@ type Claim struct {
 type Table struct {
 	holder string
 
+	// mu comes after the queue's, and before none: the Store, whose own is held over a
+	// write, is called without it.
 	mu         sync.Mutex
 	queues     map[string]*slots  // guarded by mu
 	order      []*slots           // guarded by mu; by number of their slots

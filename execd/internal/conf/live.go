@@ -24,8 +24,8 @@ import (
 type Live struct {
 	options Options
 	current atomic.Pointer[Config]
-	reading sync.Mutex // one Reload at a time
-	telling sync.Mutex // one Tell at a time
+	reading sync.Mutex // one Reload at a time; Current waits for none
+	telling sync.Mutex // one Tell at a time; not taken with reading
 	// knobs are those of the last reading, even if it failed: what is wrong may be
 	// put right in the files that they came from.
 	knobs atomic.Pointer[knob.Set]

@@ -24,6 +24,8 @@ import (
 type Drain struct {
 	path string
 
+	setting sync.Mutex // held by who changes it, until that is on disk; before mu
+
 	mu      sync.Mutex
 	state   State         // guarded by mu
 	changed chan struct{} // guarded by mu; closed and replaced by Set
@@ -86,9 +88,9 @@ func (d *Drain) Changed() <-chan struct{} {
 // speed. When it returns, the state is on disk for good. Who wanted it first is
 // remembered, and a speed until there is another or it is off.
 func (d *Drain) Set(on bool, speed, by string, now time.Time) (bool, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	was := d.state
+	d.setting.Lock()
+	defer d.setting.Unlock()
+	was := d.State()
 	if was.On == on && (speed == "" || speed == was.Speed) {
 		return false, nil
 	}
@@ -107,6 +109,8 @@ func (d *Drain) Set(on bool, speed, by string, now time.Time) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.state = state
 	close(d.changed)
 	d.changed = make(chan struct{})

@@ -9,6 +9,7 @@ import (
 
 	"paddock/spool"
 	"paddock/spool/atomicfile"
+	"paddock/spool/spooltest"
 )
 
 func open(t *testing.T, root *spool.Root) *Drain {
@@ -106,5 +107,35 @@ func TestSpeedIsKept(t *testing.T) {
 		if s.On != step.on || s.Speed != step.wantSpeed || s.By != step.wantBy {
 			t.Errorf("step %d: %+v; want speed %q by %q", i, s, step.wantSpeed, step.wantBy)
 		}
+	}
+}
+
+// Who asks whether the host is drained does not wait for the disk, as qstat must not.
+func TestDiskThatHangs(t *testing.T) {
+	root, err := spool.OpenRoot(filepath.Join(t.TempDir(), "spool"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, root)
+	hangs, goOn := spooltest.Hang(t, spool.FileDrain)
+	set := make(chan error, 1)
+	go func() {
+		_, err := d.Set(true, "", "alice", time.Now())
+		set <- err
+	}()
+	<-hangs
+	asked := make(chan bool, 1)
+	go func() { asked <- d.On() }()
+	select {
+	case on := <-asked:
+		if on {
+			t.Error("it is drained, and a crash would lose that")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("who asks waits for the disk")
+	}
+	goOn()
+	if err := <-set; err != nil || !d.On() {
+		t.Errorf("Set = %v, on %v", err, d.On())
 	}
 }

@@ -74,6 +74,8 @@ type Layer struct {
 
 	reconfigured chan struct{} // capacity 1
 
+	// mu comes after the queue's and before that of a desk; the register's and a worker's
+	// are taken alone. No hook is called and no file is written under any of them.
 	mu       sync.Mutex
 	settings Settings             // guarded by mu
 	desks    map[slot.ID]*desk    // guarded by mu; by slot

@@ -106,7 +106,7 @@ const (
 type parents struct {
 	keep time.Duration // how long; 0: keepTime
 
-	mu     sync.Mutex
+	mu     sync.Mutex  // not taken with that of the Runner
 	closed bool        // guarded by mu; none is kept any more
 	ids    string      // guarded by mu; whose rights they have
 	idle   []*parent   // guarded by mu; the one that waits longest first

@@ -34,6 +34,8 @@ type Store struct {
 
 	compactAbove int64 // see defaultCompactAbove
 
+	// mu is held for a moment, and qstat needs it: no file is read or written under it.
+	// Before it come predecessors and then the file of a job, which are held meanwhile.
 	mu     sync.Mutex
 	jobs   map[int]*Job // guarded by mu
 	next   int          // guarded by mu; number of the next job

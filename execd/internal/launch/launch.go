@@ -54,6 +54,8 @@ type Launcher struct {
 	turns    turns
 	watch    *watcher
 
+	// mu is held for a moment: who needs it must not wait for a disk. Of two locks
+	// of this package that of a shepherd is taken first, and mu last.
 	mu      sync.Mutex
 	running map[spool.RunID]*shepherd // guarded by mu
 	booted  time.Time                 // guarded by mu; see bootTime
@@ -61,10 +63,12 @@ type Launcher struct {
 
 // shepherd is one that runs.
 type shepherd struct {
-	pidfd   int
+	pidfd   int  // guarded by Launcher.mu
 	child   bool // ours to reap; false after a restart of execd
 	foreign bool // not our program
-	signal  int  // guarded by Launcher.mu; sequence number of the last signal
+
+	telling sync.Mutex // held by who writes what it is told
+	signal  int        // guarded by telling; sequence number of the last signal
 }
 
 // Init prepares what Run serves.
@@ -330,12 +334,12 @@ func reap(pidfd int) {
 // shepherd looks), and SIGTTIN says so. Grid Engine's knows but the last number
 // in `signal`, so what has a carrier of its own goes by that.
 func (l *Launcher) Signal(run spool.RunID, sig syscall.Signal) error {
-	l.mu.Lock()
-	defer l.mu.Unlock() // one writer at a time; the files are a few bytes
-	s := l.running[run]
-	if s == nil || s.pidfd == 0 {
+	s := l.shepherd(run)
+	if s == nil {
 		return fmt.Errorf("cannot signal job %v: no shepherd runs", run)
 	}
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	d := l.Root.Active(run.ID())
 	s.signal++
 	carrier := unix.SIGTTIN
@@ -354,9 +358,33 @@ func (l *Launcher) Signal(run spool.RunID, sig syscall.Signal) error {
 	if err != nil {
 		return fmt.Errorf("cannot signal job %v: %w", run, err)
 	}
-	err = unix.PidfdSendSignal(s.pidfd, carrier, nil, 0)
-	if err != nil && !errors.Is(err, unix.ESRCH) { // gone: the end is on its way
+	if err := l.poke(run, s, carrier); err != nil {
 		return fmt.Errorf("cannot signal job %v: %w", run, err)
+	}
+	return nil
+}
+
+// shepherd returns the shepherd of a run that can be told something, nil if there is
+// none.
+func (l *Launcher) shepherd(run spool.RunID) *shepherd {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.running[run]; s != nil && s.pidfd != 0 {
+		return s
+	}
+	return nil
+}
+
+// poke sends a signal to the shepherd of a run itself. The end of one that is gone is
+// on its way.
+func (l *Launcher) poke(run spool.RunID, s *shepherd, sig unix.Signal) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running[run] != s { // what the descriptor is by now
+		return nil
+	}
+	if err := unix.PidfdSendSignal(s.pidfd, sig, nil, 0); !errors.Is(err, unix.ESRCH) {
+		return err
 	}
 	return nil
 }

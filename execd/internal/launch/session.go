@@ -66,12 +66,12 @@ func (l *Launcher) Lost(run spool.RunID) string {
 
 // Attach tells the shepherd of an interactive job of another client.
 func (l *Launcher) Attach(run spool.RunID, client *api.Listener) error {
-	l.mu.Lock()
-	defer l.mu.Unlock() // two clients get two numbers
-	shepherd := l.running[run]
-	if shepherd == nil || shepherd.pidfd == 0 {
+	shepherd := l.shepherd(run)
+	if shepherd == nil {
 		return errors.New("no shepherd runs")
 	}
+	shepherd.telling.Lock()
+	defer shepherd.telling.Unlock() // two clients get two numbers
 	d := l.Root.Active(run.ID())
 	b, err := d.Read(spool.FileSession)
 	if err != nil {
@@ -88,5 +88,5 @@ func (l *Launcher) Attach(run spool.RunID, client *api.Listener) error {
 	if err := d.Write(spool.FileSession, next.Append(nil)); err != nil {
 		return err
 	}
-	return unix.PidfdSendSignal(shepherd.pidfd, unix.SIGTTIN, nil, 0)
+	return l.poke(run, shepherd, unix.SIGTTIN)
 }

@@ -5,8 +5,11 @@
 // (states.go). Only daemon, stage and server import it; it imports job, claim,
 // conf, schedule and slot.
 //
-// Its lock comes before that of the slots: what a slot may run and what stands in
-// the scheduler's books change together.
+// Locks are taken in this order: Queue.mu, which qstat needs, so that nothing that may
+// wait for a disk, the name services or a process is done under it; claim.Table.mu,
+// since what a slot may run and what stands in the scheduler's books change together;
+// those of GIDs, Cores and job.Store, one at a time. Who has States.writing, which is
+// held over a write, has none of them.
 package queue
 
 import (
@@ -49,7 +52,7 @@ type Options struct {
 	// Start takes over a task whose claims are active. It must not block.
 	Start func(*job.Task, []*claim.Claim)
 	// Suspend tells why a task is to be stopped (S by its queue, T by a
-	// threshold), or with no letters that it may go on.
+	// threshold), or with no letters that it may go on. It may block.
 	Suspend func(t *job.Task, letters string)
 	Slots   Slots
 }
@@ -622,8 +625,17 @@ func (q *Queue) Ended(t *job.Task, claims []*claim.Claim, used schedule.Used) {
 }
 
 // suspend stops and lets go on what the states of queues, thresholds and other
-// queues ask for.
+// queues ask for. Run alone calls it, so that tasks are told in the order in which
+// that was found.
 func (q *Queue) suspend() {
+	for t, letters := range q.suspensions() {
+		q.o.Suspend(t, letters)
+	}
+}
+
+// suspensions returns the tasks that are to be told another thing than the last time.
+func (q *Queue) suspensions() map[*job.Task]string {
+	tell := map[*job.Task]string{}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	stop, resume, next := q.sched.Suspensions(time.Now())
@@ -640,7 +652,7 @@ func (q *Queue) suspend() {
 				want = "S"
 			}
 			if want != q.stopped[k] {
-				q.o.Suspend(t, want)
+				tell[t] = want
 				q.stopped[k] = want
 			}
 			if want == "" {
@@ -655,6 +667,7 @@ func (q *Queue) suspend() {
 	if !next.IsZero() {
 		q.pulse = time.AfterFunc(time.Until(next), q.Wake)
 	}
+	return tell
 }
 
 // blocked says why nothing at all is started. q.mu is held.

@@ -16,6 +16,7 @@ import (
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
 	"paddock/spool"
+	"paddock/spool/spooltest"
 	"paddock/test/harness"
 )
 
@@ -332,5 +333,81 @@ func TestClaimsBeyondTheSlots(t *testing.T) {
 	slots.Resize([]conf.Queue{{Name: "all.q", Slots: 1}, {Name: "new.q", Slots: 1}})
 	if c := slots.Activate("5.1", one("all.q"), nil); c[0].Slot != 0 || slots.Slots() != 2 {
 		t.Errorf("of a smaller queue slot %d is taken, of %d slots in all; want none, 2", c[0].Slot, slots.Slots())
+	}
+}
+
+// answers fails the test if what qstat asks the queue for waits for anybody.
+func answers(t *testing.T, q *Queue, j *job.Job) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q.Status()
+		q.HostValues()
+		q.Reasons(j)
+		q.Verdicts()(j.Number)
+		q.Ranks()(&api.JobStatus{Job: j.Number, State: "qw"})
+		q.Running("all.q")
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("qstat waits")
+	}
+}
+
+// What a suspension waits for, qstat does not: the name services, say.
+func TestSuspendWaits(t *testing.T) {
+	s := newStore(t)
+	b := newBench(t, s, 1, NewGIDs(nil))
+	told, goOn := make(chan string), make(chan struct{})
+	b.q.o.Suspend = func(_ *job.Task, letters string) {
+		told <- letters
+		<-goOn
+	}
+	submit(t, s, api.Tasks{}, 0)
+	waits := submit(t, s, api.Tasks{}, 0)
+	b.next(t)
+	for _, tt := range []struct {
+		action  api.Action
+		letters string
+	}{{api.ActionSuspend, "S"}, {api.ActionResume, ""}} {
+		if _, err := b.q.o.States.change(tt.action, "all.q", "alice", ""); err != nil {
+			t.Fatal(err)
+		}
+		b.q.applyStates()
+		b.q.Wake()
+		if got := <-told; got != tt.letters {
+			t.Errorf("%s: told %q", tt.action, got)
+		}
+		answers(t, b.q, waits)
+		goOn <- struct{}{}
+	}
+}
+
+// Nor does it wait for the disk on which the state of a queue is written.
+func TestStatesOnDiskThatHangs(t *testing.T) {
+	s := newStore(t)
+	b := newBench(t, s, 1, NewGIDs(nil))
+	submit(t, s, api.Tasks{}, 0)
+	waits := submit(t, s, api.Tasks{}, 0)
+	b.next(t)
+	hangs, goOn := spooltest.Hang(t, spool.FileQueues)
+	changed := make(chan error, 1)
+	go func() {
+		_, err := b.q.Modify(&api.ModifyRequest{Action: api.ActionDisable, Queues: []string{"all.q"}}, job.Caller{Name: "root", Manager: true}, "h")
+		changed <- err
+	}()
+	<-hangs
+	answers(t, b.q, waits)
+	if list := b.q.Status(); list[0].States != "" {
+		t.Errorf("states %q, which are not on disk", list[0].States)
+	}
+	goOn()
+	if err := <-changed; err != nil {
+		t.Fatal(err)
+	}
+	if list := b.q.Status(); list[0].States != "d" {
+		t.Errorf("states %q; want d", list[0].States)
 	}
 }

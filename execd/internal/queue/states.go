@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"paddock/execd/api"
@@ -22,9 +24,10 @@ import (
 type States struct {
 	path string
 
-	mu       sync.Mutex
-	by       map[string]*state  // guarded by mu; by name of the queue
-	suspects map[string]suspect // guarded by mu; by name of the queue
+	by atomic.Pointer[map[string]state] // by name of the queue; replaced as a whole, by who has writing
+
+	writing  sync.Mutex         // held by who changes something, until it is on disk
+	suspects map[string]suspect // guarded by writing; by name of the queue
 }
 
 // suspect is somebody whose job has failed in a queue, perhaps by his own doing.
@@ -65,52 +68,47 @@ func (m *mark) String() string {
 // OpenStates reads the states. Queues with an initial_state are put into it. A file that
 // makes no sense is moved to corrupt/ with a line in the log: then no queue is disabled.
 func OpenStates(root *spool.Root, queues []conf.Queue, log *slog.Logger) (*States, error) {
-	s := &States{path: root.Path(spool.FileQueues), by: map[string]*state{}, suspects: map[string]suspect{}}
+	s := &States{path: root.Path(spool.FileQueues), suspects: map[string]suspect{}}
+	by := map[string]state{}
 	data, err := os.ReadFile(s.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot read states of queues: %w", err)
 	}
 	if err == nil {
-		if err := json.Unmarshal(data, &s.by); err != nil {
+		if err := json.Unmarshal(data, &by); err != nil {
 			kept, moved := root.SetAside(s.path)
 			if moved != nil {
 				return nil, fmt.Errorf("cannot read states of queues: %w", moved)
 			}
 			log.Warn(fmt.Sprintf("all queues begin as they are configured: cannot read %s: %v: kept in %s", s.path, err, kept))
-			s.by = map[string]*state{}
+			by = map[string]state{}
 		}
 	}
 	for i := range queues {
 		q := &queues[i]
+		st := by[q.Name]
 		switch {
 		case q.InitiallyDisabled:
-			s.of(q.Name).Disabled = &mark{Time: time.Now(), Reason: "initial_state disabled"}
+			st.Disabled = &mark{Time: time.Now(), Reason: "initial_state disabled"}
 		case q.InitiallyEnabled:
-			s.of(q.Name).Disabled = nil
+			st.Disabled = nil
+		default:
+			continue
 		}
+		by[q.Name] = st
 	}
+	s.by.Store(&by)
 	return s, nil
 }
 
-// of returns the state of a queue, to be changed. s.mu is held.
-func (s *States) of(queue string) *state {
-	st := s.by[queue]
-	if st == nil {
-		st = &state{}
-		s.by[queue] = st
-	}
-	return st
-}
+// of returns the state of a queue.
+func (s *States) of(queue string) state { return (*s.by.Load())[queue] }
 
 // closed says why a queue takes nothing, as the end of a sentence with "it is";
 // empty: it is open.
 func (s *States) closed(queue string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.by[queue]
+	st := s.of(queue)
 	switch {
-	case st == nil:
-		return ""
 	case st.Disabled != nil:
 		return "disabled " + st.Disabled.String()
 	case st.Suspended != nil:
@@ -124,17 +122,10 @@ func (s *States) closed(queue string) string {
 // Closed is closed, for who claims slots.
 func (s *States) Closed(queue string) string { return s.closed(queue) }
 
-func (s *States) suspended(queue string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.by[queue]
-	return st != nil && st.Suspended != nil
-}
+func (s *States) suspended(queue string) bool { return s.of(queue).Suspended != nil }
 
 func (s *States) anySuspended() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, st := range s.by {
+	for _, st := range *s.by.Load() {
 		if st.Suspended != nil {
 			return true
 		}
@@ -145,12 +136,7 @@ func (s *States) anySuspended() bool {
 // Letters returns the letters of a queue's states, d, s and E, and a line for
 // each that says why; for E one in Grid Engine's words, and one of ours below.
 func (s *States) Letters(queue, host string) (letters string, reasons []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.by[queue]
-	if st == nil {
-		return "", nil
-	}
+	st := s.of(queue)
 	for _, m := range []struct {
 		letter, text string
 		mark         *mark
@@ -188,28 +174,36 @@ func (s *States) change(action api.Action, queue, by, reason string) (changed bo
 	if !ok {
 		return false, api.Errorf(api.CodeBadRequest, "%q is no action on queues", action)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := c.mark(s.of(queue))
-	before := *at
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	st := s.of(queue)
+	at := c.mark(&st)
 	switch {
-	case c.on == (before != nil):
+	case c.on == (*at != nil):
 		return false, nil
 	case c.on:
 		*at = &mark{By: by, Time: time.Now(), Reason: reason}
 	default:
 		*at = nil
 	}
-	if err := s.write(); err != nil {
-		*at = before
+	states := s.with(queue, st)
+	if err := s.write(states); err != nil {
 		return false, err
 	}
+	s.by.Store(&states)
 	return true, nil
 }
 
-// write stores the states. s.mu is held.
-func (s *States) write() error {
-	data, err := json.MarshalIndent(s.by, "", "\t")
+// with returns the states with another one of a queue. writing is held.
+func (s *States) with(queue string, st state) map[string]state {
+	by := map[string]state{}
+	maps.Copy(by, *s.by.Load())
+	by[queue] = st
+	return by
+}
+
+func (s *States) write(by map[string]state) error {
+	data, err := json.MarshalIndent(by, "", "\t")
 	if err != nil {
 		return fmt.Errorf("internal error: cannot encode states of queues: %w", err)
 	}
@@ -223,8 +217,8 @@ func (s *States) write() error {
 // puts the queue in error, and reports whether it is, when that is sure or when
 // the jobs of two owners have failed.
 func (s *States) fault(queue string, j *job.Job, reason string, sure bool) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	now := time.Now()
 	before := s.suspects[queue]
 	if !sure && (now.After(before.until) || before.owner == j.Owner) {
@@ -232,8 +226,11 @@ func (s *States) fault(queue string, j *job.Job, reason string, sure bool) (bool
 		return false, nil
 	}
 	delete(s.suspects, queue)
-	if st := s.of(queue); st.Error == nil {
+	st := s.of(queue)
+	if st.Error == nil {
 		st.Error = &mark{Time: now, Reason: reason, Job: j.Number}
 	}
-	return true, s.write()
+	states := s.with(queue, st)
+	s.by.Store(&states) // also where it cannot be written
+	return true, s.write(states)
 }

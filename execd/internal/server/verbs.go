@@ -109,7 +109,7 @@ func (s *Server) describe(jobs jobList, running int) {
 			if u, ok := used[run]; ok {
 				j.More.Usage = &u
 			}
-			j.More.Subtasks, j.More.PastUsage = s.subtasks(run, used), s.Stages.PastSubtasks(run)
+			j.More.Subtasks, j.More.PastUsage = s.subtasks(run, used)
 			pe := pes[j.More.GrantedPE]
 			j.More.MasterApart = pe != nil && !pe.JobIsFirstTask
 		}
@@ -131,16 +131,17 @@ func (s *Server) describe(jobs jobList, running int) {
 	}
 }
 
-// subtasks returns what was started in a run, with what it has used.
-func (s *Server) subtasks(run spool.RunID, used map[spool.RunID]api.Usage) []api.Subtask {
-	list := s.Stages.Subtasks(run)
+// subtasks returns what was started in a run, with what it has used, and what was used
+// by what has ended.
+func (s *Server) subtasks(run spool.RunID, used map[spool.RunID]api.Usage) (list []api.Subtask, past *api.Usage) {
+	list, past = s.Stages.Subtasks(run)
 	for i := range list {
 		run.PETask = list[i].ID
 		if u, ok := used[run]; ok {
 			list[i].Usage = &u
 		}
 	}
-	return list
+	return list, past
 }
 
 // detailSize is what the details of a job may take while they are sent, in bytes.
@@ -241,7 +242,8 @@ func (s *Server) detailOf(j *job.Job, c job.Caller, parts func(number int) sched
 			s.Stages.Launcher.Limits(run, &u)
 			t.Usage = &u
 		}
-		t.Subtasks, t.Hooks = s.subtasks(run, used), s.Stages.HookRuns(run)
+		t.Subtasks, _ = s.subtasks(run, used)
+		t.Hooks = s.Stages.HookRuns(run)
 	}
 	return d, true
 }

@@ -147,7 +147,7 @@ func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User
 		}
 	}
 	x.prep.Keep = func(step string) error { return r.note(l, HookRun{Step: step}) }
-	l.steer.mu.Lock() // Kill looks at it
+	l.steer.mu.Lock() // others look at it
 	defer l.steer.mu.Unlock()
 	l.extra = x
 	return nil
@@ -492,9 +492,7 @@ func (r *Runner) HookRuns(run spool.RunID) []api.HookRun {
 	if l == nil {
 		return nil
 	}
-	l.steer.mu.Lock()
-	x := l.extra
-	l.steer.mu.Unlock()
+	x := l.beside()
 	if x == nil {
 		return nil
 	}
@@ -511,6 +509,13 @@ func (r *Runner) HookRuns(run spool.RunID) []api.HookRun {
 		list = append(list, shown(u))
 	}
 	return list
+}
+
+// beside returns what a run has beside its job, for who has not l.mu.
+func (l *life) beside() *extra {
+	l.steer.mu.Lock()
+	defer l.steer.mu.Unlock()
+	return l.extra
 }
 
 func shown(h *HookRun) api.HookRun {

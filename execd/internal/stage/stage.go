@@ -4,6 +4,12 @@
 // that was not recorded. It drives launch, account, claim and hook, and only daemon
 // and queue's callback use it. Its package exit has what follows the end of a
 // job's processes.
+//
+// Locks are taken in this order. The work of a subtask, life.mu, steering.asking and
+// tasks.mu may be held while the disk or the name services are waited for, so that
+// qstat takes none of them. Those of package queue come next. Then, held for a moment
+// and under no other of this package but those above: steering.mu, those of extra, its
+// updates and the outboxes, Runner.mu.
 package stage
 
 import (
@@ -101,6 +107,7 @@ type life struct {
 	tail       exit.Marks    // of telling of the end
 	extra      *extra        // what it has beside the job; nil: nothing
 	outbox     outbox
+	letters    outbox         // mails while it goes on
 	writing    *writing       // nil: none is waited for
 	journal    bool           // its events are written into a file of its owner
 	postStatus exit.Status    // of the script after the job

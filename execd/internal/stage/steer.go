@@ -16,12 +16,14 @@ import (
 // steering passes on to a shepherd what people and queues want of its job, as
 // soon as there is a shepherd to be asked.
 type steering struct {
-	mu      sync.Mutex
-	up      bool          // guarded by mu; there is a shepherd
-	never   bool          // guarded by mu; there will be none
-	known   chan struct{} // guarded by mu; closed when one of the two is known; nil: nobody waits
-	kill    bool          // guarded by mu; somebody wished to kill before
-	stopped bool          // guarded by mu; the shepherd was told to stop the job last
+	asking  sync.Mutex // held by who asks the shepherd, which waits for the disk; before mu
+	kill    bool       // guarded by asking; somebody wished to kill before
+	stopped bool       // guarded by asking; the shepherd was told to stop the job last
+
+	mu    sync.Mutex
+	up    bool          // guarded by mu, changed with asking; there is a shepherd
+	never bool          // guarded by mu; there will be none
+	known chan struct{} // guarded by mu; closed when one of the two is known; nil: nobody waits
 }
 
 // tell wakes who waits to know whether there is a shepherd. mu is held.
@@ -32,6 +34,14 @@ func (s *steering) tell() {
 	}
 }
 
+// rise tells that there is a shepherd. asking is held.
+func (s *steering) rise() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.up = true
+	s.tell()
+}
+
 // Kill carries out the wish to kill a task that runs: its shepherd is asked
 // once for each call. Before there is one to ask, the launch stage does it. A hook that
 // prepares the task is ended, and so is the script after it.
@@ -40,16 +50,16 @@ func (r *Runner) Kill(t *job.Task) {
 	if l == nil {
 		return
 	}
-	l.steer.mu.Lock()
-	defer l.steer.mu.Unlock()
+	l.steer.asking.Lock()
+	defer l.steer.asking.Unlock()
 	if l.steer.up {
 		r.signal(t, sigkill)
 		r.signalTasks(l, sigkill)
 	} else {
 		l.steer.kill = true
 	}
-	if l.extra != nil {
-		l.extra.cancelCall(r.unwelcome(t))
+	if x := l.beside(); x != nil {
+		x.cancelCall(r.unwelcome(t))
 	}
 }
 
@@ -130,8 +140,8 @@ func (r *Runner) launched(t *job.Task) (*life, <-chan struct{}) {
 // Changed tells that a task was suspended or resumed.
 func (r *Runner) Changed(t *job.Task) {
 	if l := r.lifeOf(t); l != nil {
-		l.steer.mu.Lock()
-		defer l.steer.mu.Unlock()
+		l.steer.asking.Lock()
+		defer l.steer.asking.Unlock()
 		r.stopOrGo(l)
 	}
 }
@@ -158,10 +168,9 @@ func (r *Runner) Noticed(run spool.RunID) {
 
 // steerable tells that there is a shepherd to be asked.
 func (r *Runner) steerable(l *life) {
-	l.steer.mu.Lock()
-	defer l.steer.mu.Unlock()
-	l.steer.up = true
-	l.steer.tell()
+	l.steer.asking.Lock()
+	defer l.steer.asking.Unlock()
+	l.steer.rise()
 	want := r.Store.Want(l.task)
 	switch {
 	case !l.found || want == nil:
@@ -186,7 +195,7 @@ func (r *Runner) steerable(l *life) {
 
 // stopOrGo asks the shepherd to stop the job or to let it go on, when that is
 // not what it was asked last. A job with a checkpointing interface that has x
-// in its when migrates instead of being stopped. l.steer.mu is held.
+// in its when migrates instead of being stopped. l.steer.asking is held.
 func (r *Runner) stopOrGo(l *life) {
 	if !l.steer.up {
 		return
@@ -197,10 +206,10 @@ func (r *Runner) stopOrGo(l *life) {
 	}
 	l.steer.stopped = want
 	if want {
-		r.tell(l, mail.Suspended)
+		r.tellLater(l, mail.Suspended)
 		r.happened(l, Event{Kind: Suspended})
 	} else {
-		r.tell(l, mail.Continued)
+		r.tellLater(l, mail.Continued)
 		r.happened(l, Event{Kind: Resumed})
 	}
 	r.changedState(l)

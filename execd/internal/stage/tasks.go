@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,12 +26,34 @@ import (
 // `qrsh -into`. A task is no run of its own, and has no record: its directory
 // below the run's is all there is of it.
 type tasks struct {
-	mu     sync.Mutex
+	mu     sync.Mutex          // may be held while a disk is waited for; after steering.mu
 	closed bool                // guarded by mu; the job has ended, nothing more is started
 	list   map[string]*subtask // guarded by mu; by name
 	ended  []api.TaskEnd       // guarded by mu; of the last, for who waits
 	names  []string            // guarded by mu; of those in ended
 	book   taskBook            // guarded by mu
+
+	shown atomic.Pointer[shownTasks] // nil: nothing was ever started
+}
+
+// shownTasks is what qstat, which does not wait, sees of tasks.
+type shownTasks struct {
+	list []api.Subtask // the oldest first
+	past api.Usage     // of those that have ended
+}
+
+// show lets others see the tasks as they are now. mu is held.
+func (ts *tasks) show() {
+	b := &ts.book
+	if b.Next == 0 && b.Into == 0 && len(ts.list) == 0 {
+		return
+	}
+	list := make([]api.Subtask, 0, len(ts.list))
+	for name, s := range ts.list {
+		list = append(list, api.Subtask{ID: name, Queue: s.queue, Started: s.began})
+	}
+	slices.SortFunc(list, func(a, b api.Subtask) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID)) })
+	ts.shown.Store(&shownTasks{list, api.Usage{CPU: b.Used.CPU, Mem: b.Used.Mem, IO: b.Used.IO}})
 }
 
 // subtask is one of them.
@@ -121,6 +144,7 @@ func (r *Runner) StartTask(o *TaskOrder) (name string, err error) {
 	order.Measured.Started = s.began
 	r.Usage.Add(s.run, order.Measured)
 	r.logStart(o, s, pid)
+	l.tasks.show()
 	// What was asked of the job meanwhile it was not told.
 	r.catchUp(l, s)
 	return order.Sub.Name, nil
@@ -386,6 +410,7 @@ func (r *Runner) endTask(l *life, s *subtask) error {
 	}
 	r.GIDs.Give(s.gid)
 	delete(l.tasks.list, s.run.PETask)
+	l.tasks.show()
 	l.tasks.remember(s.run.PETask, endForClient(l.task, e, out.Usage != nil))
 	close(s.over)
 	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d", s.run.ID(), e.Failed, e.Exit)
@@ -475,6 +500,7 @@ func (r *Runner) findTasks(l *life) {
 	}
 	l.tasks.mu.Lock()
 	defer l.tasks.mu.Unlock()
+	defer l.tasks.show()
 	r.readBook(l)
 	for _, f := range found {
 		r.GIDs.Use(f.GID)
@@ -509,22 +535,6 @@ func (r *Runner) reattachTask(l *life, s *subtask, after time.Duration) {
 	r.unlessStopped(after, func() { r.reattachTask(l, s, rarer(after)) })
 }
 
-// PastSubtasks returns what has been used by what was started in a run and has ended;
-// nil: nothing was ever started.
-func (r *Runner) PastSubtasks(run spool.RunID) *api.Usage {
-	l := r.life(run)
-	if l == nil {
-		return nil
-	}
-	l.tasks.mu.Lock()
-	defer l.tasks.mu.Unlock()
-	b := &l.tasks.book
-	if b.Next == 0 && b.Into == 0 {
-		return nil
-	}
-	return &api.Usage{CPU: b.Used.CPU, Mem: b.Used.Mem, IO: b.Used.IO}
-}
-
 // used returns what the tasks that have ended have consumed.
 func (ts *tasks) used() schedule.Used {
 	ts.mu.Lock()
@@ -532,18 +542,16 @@ func (ts *tasks) used() schedule.Used {
 	return ts.book.Used
 }
 
-// Subtasks returns what was started in a run and has not ended, the oldest first.
-func (r *Runner) Subtasks(run spool.RunID) []api.Subtask {
+// Subtasks returns what was started in a run and has not ended, the oldest first, and
+// what was used by what has; nil: nothing was ever started.
+func (r *Runner) Subtasks(run spool.RunID) (list []api.Subtask, past *api.Usage) {
 	l := r.life(run)
 	if l == nil {
-		return nil
+		return nil, nil
 	}
-	l.tasks.mu.Lock()
-	defer l.tasks.mu.Unlock()
-	list := make([]api.Subtask, 0, len(l.tasks.list))
-	for name, s := range l.tasks.list {
-		list = append(list, api.Subtask{ID: name, Queue: s.queue, Started: s.began})
+	shown := l.tasks.shown.Load()
+	if shown == nil {
+		return nil, nil
 	}
-	slices.SortFunc(list, func(a, b api.Subtask) int { return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.ID, b.ID)) })
-	return list
+	return slices.Clone(shown.list), &shown.past
 }

@@ -20,47 +20,66 @@ func wanted(t *job.Task, event mail.Event) bool {
 }
 
 // tell sends the mail about a run that its owner asked for with qsub -m, and reports
-// whether he did.
+// whether he did. l.mu is held.
 func (r *Runner) tell(l *life, event mail.Event) bool {
 	t := l.task
 	if !wanted(t, event) {
 		return false
 	}
-	request, err := r.Store.Request(t.Job)
-	if err != nil {
-		r.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
-		return true
+	j := r.about(t)
+	if l.end != nil {
+		j.End, j.Exit, j.Reason = l.ended, l.end.Exit, l.end.Reason
+		j.Usage = l.outcome != nil && l.outcome.Usage != nil
+		j.Wallclock, j.CPU, j.MaxVMem = l.total.Wallclock, l.total.CPU, l.total.MaxVMem
 	}
-	owner, err := r.Users.ByID(context.Background(), t.Job.UID)
-	if err != nil {
-		r.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
-		return true
+	r.send(t, event, j)
+	return true
+}
+
+// tellLater is tell for who may not wait for the name services, about a run that goes
+// on: its mails leave in order.
+func (r *Runner) tellLater(l *life, event mail.Event) {
+	if t := l.task; wanted(t, event) {
+		_ = l.letters.put(func() { r.send(t, event, r.about(t)) }, true)
 	}
+}
+
+// about is what all mails about a run say.
+func (r *Runner) about(t *job.Task) mail.Job {
 	j := mail.Job{
 		Number: t.Job.Number, Name: t.Job.Terms().Name, Owner: t.Job.Owner, Queue: t.Start.Queue + "@" + r.Host, Start: t.Started,
 	}
 	if t.Job.Tasks.IsArray() {
 		j.Task = t.Number
 	}
-	if l.end != nil {
-		j.End, j.Exit, j.Reason = l.ended, l.end.Exit, l.end.Reason
-		j.Usage = l.outcome != nil && l.outcome.Usage != nil
-		j.Wallclock, j.CPU, j.MaxVMem = l.total.Wallclock, l.total.CPU, l.total.MaxVMem
-		if j.Usage {
-			paths := r.Launcher.StderrPaths(t.RunID())
-			j.StderrPath = paths[0]
-			j.Stderr = func(ctx context.Context) (tail []byte, err error) {
-				for _, path := range paths {
-					if tail, err = r.Launcher.Tail(ctx, owner, path, mail.TailSize); err == nil {
-						return tail, nil
-					}
+	return j
+}
+
+// send sends a mail about a run. It waits for the name services.
+func (r *Runner) send(t *job.Task, event mail.Event, j mail.Job) {
+	request, err := r.Store.Request(t.Job)
+	if err != nil {
+		r.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
+		return
+	}
+	owner, err := r.Users.ByID(context.Background(), t.Job.UID)
+	if err != nil {
+		r.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
+		return
+	}
+	if j.Usage {
+		paths := r.Launcher.StderrPaths(t.RunID())
+		j.StderrPath = paths[0]
+		j.Stderr = func(ctx context.Context) (tail []byte, err error) {
+			for _, path := range paths {
+				if tail, err = r.Launcher.Tail(ctx, owner, path, mail.TailSize); err == nil {
+					return tail, nil
 				}
-				return nil, err
 			}
+			return nil, err
 		}
 	}
 	r.Mail.Tell(event, owner, request.MailTo, j)
-	return true
 }
 
 // ending is the event of an end.

@@ -43,7 +43,7 @@ type Load struct {
 
 	bell bell // has Run look again
 
-	mu      sync.Mutex
+	mu      sync.Mutex    // before that of a sensor
 	report  time.Duration // guarded by mu; see Configure, as are the next two
 	needed  bool          // guarded by mu
 	wanted  []string      // guarded by mu: the sensors' commands

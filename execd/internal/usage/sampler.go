@@ -29,7 +29,8 @@ type Sampler struct {
 
 	cost func() time.Duration // what looking has cost; nil: the processor time of the thread
 
-	// measuring is held by who looks at jobs, and by who takes one away.
+	// measuring is held by who looks at jobs, and by who takes one away; before mu, for
+	// which nobody waits longer than a moment.
 	measuring sync.Mutex
 	table     table // guarded by measuring
 	broken    bool  // guarded by measuring; it was said that processes cannot be seen
