@@ -143,6 +143,9 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// likeAnother is a page that has the options of another.
+var likeAnother = regexp.MustCompile(`(?s)\nIts options are those of\n\.Xr (\S+) 1 ,\nbut for\n(.*?)\n\.Pp\n`)
+
 // TestManPages holds the pages and the table together: each option that is
 // supported has its item in the list of options, each that is refused stands
 // under COMPATIBILITY, and the pages tell of no other.
@@ -159,6 +162,20 @@ func TestManPages(t *testing.T) {
 		}
 		section, _, _ := strings.Cut(rest, "\n.Sh ")
 		items := options(`(?m)^\.It Fl (\S+)`, before)
+		if m := likeAnother.FindStringSubmatch(before); m != nil {
+			other, err := os.ReadFile(filepath.Join(root, "man", "man1", m[1]+".1"))
+			if err != nil {
+				t.Error(err)
+			}
+			but := options(`(?m)^\.Fl (\S+)`, m[2])
+			for _, o := range options(`(?m)^\.It Fl (\S+)`, string(other)) {
+				if !slices.Contains(but, o) {
+					items = append(items, o)
+				}
+			}
+			slices.Sort(items)
+			items = slices.Compact(items)
+		}
 		// The list is the paragraph that has nothing else.
 		var notYet []string
 		for paragraph := range strings.SplitSeq(section, "\n.Pp\n") {
