@@ -5,10 +5,10 @@ import "strings"
 // MaxAddress is the longest mail address, in bytes (RFC 5321, 4.5.3.1).
 const MaxAddress = 254
 
-// CheckAddress refuses what is not a plain mail address, user or user@host.
-// Mailers take an argument with a dash in front for an option, one with a slash
-// for a file and one with a bar for a program, so that only what no mailer
-// finds special is let through.
+// CheckAddress returns an error for what is not a plain mail address, user or
+// user@host. Mailers take an argument with a dash in front for an option, one
+// with a slash for a file and one with a bar for a program; none of these
+// characters is allowed.
 func CheckAddress(s string) error {
 	local, host, at := strings.Cut(s, "@")
 	if len(s) > MaxAddress || !addressPart(local) || at && !addressPart(host) {
@@ -17,8 +17,8 @@ func CheckAddress(s string) error {
 	return nil
 }
 
-// addressPart reports whether a part is of letters, digits, and punctuation
-// that does not stand in front.
+// addressPart reports whether a part of an address has only letters, digits,
+// and punctuation behind the first character.
 func addressPart(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -14,8 +14,8 @@ const (
 // MaxContext bounds the bytes of a job's context.
 const MaxContext = 64 << 10
 
-// Field names a part of a SubmitRequest that can be altered: the option that
-// sets it, where several do the one that speaks for them.
+// Field names a part of a SubmitRequest that can be altered, by the option that
+// sets it, or one of these if there are several.
 type Field string
 
 // The fields.
@@ -116,11 +116,11 @@ func AlterableBy(f Field) *Alterable {
 type AlterRequest struct {
 	Jobs  []string `json:"jobs,omitempty"`  // as in DeleteRequest; tasks only where nothing but Hold is asked for
 	Users []string `json:"users,omitempty"` // -u
-	// Fields says which of To replace those of the job. Verify of To counts
-	// always.
+	// Fields says which fields of To replace those of the job. Verify of To
+	// always applies.
 	Fields []Field       `json:"fields,omitempty"`
 	To     SubmitRequest `json:"to"`
-	// Context changes what the job has; FieldContext is not in Fields.
+	// Context changes the context of the job; FieldContext is not in Fields.
 	Context []ContextChange `json:"context,omitempty"`
 	// Hold has letters of u, o, s to set a hold, U, O, S to take it away, and n
 	// to take all away.
@@ -131,7 +131,7 @@ type AlterRequest struct {
 const HoldLetters = "uosnUOS"
 
 // SplitHold returns which of the holds u, o, s the letters set and which they
-// take away. Who takes away wins.
+// take away. Taking away wins.
 func SplitHold(letters string) (set, release string) {
 	for _, h := range "uos" {
 		switch upper := strings.ToUpper(string(h)); {
@@ -156,7 +156,7 @@ type ContextChange struct {
 }
 
 // ChangeContext returns a job's context after a change. Each name stands once,
-// where it came first.
+// at its first place.
 func ChangeContext(context []string, c ContextChange) []string {
 	same := func(a string) func(string) bool {
 		name, _, _ := strings.Cut(a, "=")
@@ -190,8 +190,8 @@ func CutAttribute(text string) (name, expression string, ok bool) {
 	return strings.TrimSpace(name), expression, ok
 }
 
-// WithAttributes returns a list of attributes with others in it. One of the same name
-// replaces that which was there.
+// WithAttributes returns a list of attributes with others added to it. They
+// replace those of the same names.
 func WithAttributes(list []string, more ...string) []string {
 	list = slices.Clone(list)
 	for _, text := range more {
@@ -209,11 +209,11 @@ func WithAttributes(list []string, more ...string) []string {
 	return list
 }
 
-// ResubmitRequest is qresub: it submits copies of jobs that are not finished, or
-// have ended and are kept.
+// ResubmitRequest is qresub: it submits copies of jobs that are not finished,
+// or finished and still kept.
 type ResubmitRequest struct {
 	Jobs []string `json:"jobs"` // numbers
-	// Failed has the copies run only what did not succeed.
+	// Failed submits only the tasks that did not succeed.
 	Failed bool `json:"failed,omitempty"`
 	// Tasks are those of the arrays that the copies have, ranges with commas
 	// between them; empty: all.
@@ -225,8 +225,8 @@ type ResubmitRequest struct {
 // that was not.
 type ResubmitReply struct {
 	Submitted []Resubmitted `json:"submitted"`
-	// Skipped says of which jobs nothing has failed, a line each, when there are
-	// others.
+	// Skipped has a line for each job without a failed task, if there are other
+	// jobs.
 	Skipped []string `json:"skipped,omitempty"`
 	Failed  *Error   `json:"failed,omitempty"`
 }

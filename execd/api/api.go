@@ -1,15 +1,15 @@
-// Package api is the language between execd and its clients: request and
-// response types, their version, the error codes, where the socket and the
-// accounting file are, and the client. Everybody may import it; it imports
-// nothing else of the project, and never package spool.
+// Package api is the protocol between execd and its clients: requests and
+// replies, their version, the error codes, the places of the socket and the
+// accounting file, and the client. Everybody may import it; it imports nothing
+// else of the project, and never package spool.
 //
 // A program that brings work of its own, without a queue, claims slots with
-// Client.Claim, and has job after job run there with Claim.Activate: see the example.
-// What it may be refused is an Error with a Refusal.
+// Client.Claim, and runs one job after the other there with Claim.Activate: see
+// the example. A refusal is an Error with a Refusal.
 //
 // The transport is HTTP with JSON bodies over a Unix socket. Every verb is a
-// POST to /v1/<verb>. Who calls is taken by the server from the kernel
-// (SO_PEERCRED), never from the message.
+// POST to /v1/<verb>. Execd asks the kernel who calls (SO_PEERCRED), and never
+// believes the message.
 package api
 
 import (
@@ -50,7 +50,7 @@ const (
 	MaxSlots    = 9_999_999 // of one job, and what "4-" means
 	MinPriority = -1023
 	MaxPriority = 1024
-	MaxWords    = 1000 // resources, queues, predecessors, addresses: of each
+	MaxWords    = 1000 // resources, queues, predecessors, addresses, of each
 
 	// Attributes are kept in memory while a job waits.
 	MaxAttributes     = 100
@@ -63,22 +63,23 @@ type Code string
 
 // The codes.
 const (
-	CodeBadRequest Code = "bad_request" // the request makes no sense
-	CodeRejected   Code = "rejected"    // the request is understood and refused
+	CodeBadRequest Code = "bad_request" // the request is not valid
+	CodeRejected   Code = "rejected"    // the request is valid and refused
 	CodeLimit      Code = "limit"       // a limit on the number of jobs is reached (qsub exits 25)
 	CodeBusy       Code = "busy"        // a job of -now y cannot start now, and was not submitted
 	CodeDenied     Code = "denied"      // the caller may not do that
 	CodeForeign    Code = "foreign"     // the job is somebody else's
 	CodeNotFound   Code = "not_found"   // no such job
 	CodeCrowded    Code = "crowded"     // the caller has too many connections to execd open: nothing was read, try again
-	CodeInternal   Code = "internal"    // execd is at fault; its log has more
+	CodeInternal   Code = "internal"    // execd has failed; its log says more
 )
 
-// Error is the body of every reply that is not 200.
+// Error is the body of every reply with another status than 200.
 type Error struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"` // as it should be shown: one line, or for -w v and p a line for each queue too
-	// Refusal says more of a refused claim or activation; 0: it is another error.
+	// Refusal is the reason of a refused claim or activation; 0 for any other
+	// error.
 	Refusal Refusal `json:"refusal,omitempty"`
 }
 
@@ -90,7 +91,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 }
 
 // Tasks is the task range of an array job, `-t first-last:step`. The zero
-// value is a job that is no array.
+// value is a job that is not an array.
 type Tasks struct {
 	First int `json:"first"`
 	Last  int `json:"last"`
@@ -100,7 +101,7 @@ type Tasks struct {
 // IsArray reports whether the job is an array job.
 func (t Tasks) IsArray() bool { return t.First > 0 }
 
-// Count returns the number of tasks: 1 for a job that is no array.
+// Count returns the number of tasks: 1 for a job that is not an array.
 func (t Tasks) Count() int {
 	if !t.IsArray() {
 		return 1
@@ -138,8 +139,8 @@ func ParseTasks(text string) (Tasks, error) {
 	return t, nil
 }
 
-// Ranges returns the tasks of an array as ranges: those of only, which is of a
-// SubmitRequest, or the range of the array itself.
+// Ranges returns the tasks of an array as ranges: those of only, as in
+// SubmitRequest.Only, or of itself if only is empty.
 func Ranges(of Tasks, only string) []Tasks {
 	if only == "" {
 		return []Tasks{of}
@@ -183,13 +184,13 @@ type SubmitRequest struct {
 	Merge   bool     `json:"merge,omitempty"`  // -j y
 	Rerun   Rerun    `json:"rerun,omitempty"`  // -r
 	Tasks   Tasks    `json:"tasks,omitzero"`   // -t: the range
-	// Only are those of the range that the job has, ranges of it ascending with
-	// commas between them; empty: all. execd puts it into this form.
+	// Only are the tasks of the range that the job has, as ascending ranges
+	// with commas between them; empty: all. Execd brings them into this form.
 	Only   string `json:"only,omitempty"`
 	MaxRun int    `json:"max_run,omitempty"` // -tc: at most so many tasks at once; 0: no limit
 	Notify bool   `json:"notify,omitempty"`  // -notify: warn the job before it is killed or suspended
 
-	// What it needs. Resources and queues that follow -soft are wishes.
+	// What the job needs. Resources and queues behind -soft are wishes.
 	Hard         []Resource `json:"hard,omitempty"`          // -l; a later value of a name replaces an earlier one
 	Soft         []Resource `json:"soft,omitempty"`          // -soft -l
 	Queues       []string   `json:"queues,omitempty"`        // -q: patterns of queues, of queue@host, of queue@@hostgroup
@@ -200,24 +201,24 @@ type SubmitRequest struct {
 	Binding      string     `json:"binding,omitempty"`       // -binding, as written
 	Reserve      bool       `json:"reserve,omitempty"`       // -R y: keep slots free for it when its turn has come
 
-	// When it may start.
+	// When the job may start.
 	Priority  int       `json:"priority,omitempty"`   // -p: -1023 to 1024
 	Hold      string    `json:"hold,omitempty"`       // -h: letters of u, o, s
 	After     time.Time `json:"after,omitzero"`       // -a
 	HoldJobs  []string  `json:"hold_jobs,omitempty"`  // -hold_jid: numbers, names, patterns
 	HoldArray []string  `json:"hold_array,omitempty"` // -hold_jid_ad: task n waits for task n
-	// HoldOK and HoldArrayOK, of -hold_jid_ok and -hold_jid_ad_ok, are the same of
-	// jobs that must succeed.
+	// HoldOK and HoldArrayOK, of -hold_jid_ok and -hold_jid_ad_ok, are the same
+	// for jobs that must succeed.
 	HoldOK      []string `json:"hold_ok,omitempty"`
 	HoldArrayOK []string `json:"hold_array_ok,omitempty"`
 	Now         bool     `json:"now,omitempty"` // -now y: at once or never, CodeBusy
 	// Verify is the letter of -w, a check whether the job could ever run: "e"
-	// refuses it if not, "w" warns; "v", and "p", which counts what is in use
-	// now, only tell and submit nothing. "" or "n": no check.
+	// refuses the job if not, and "w" warns. "v" and "p" print the result and
+	// submit nothing; "p" counts what is in use now. "" or "n": no check.
 	Verify string `json:"verify,omitempty"`
 
-	// Interactive makes it a job of qrsh: its streams are a client's. It is a
-	// binary, never an array, and never run again.
+	// Interactive makes the job one of qrsh, whose streams go to a client. It
+	// is a binary, never an array, and never run again.
 	Interactive *Interactive `json:"interactive,omitempty"`
 
 	Checkpoint     string   `json:"checkpoint,omitempty"`      // -ckpt: name of the interface
@@ -225,8 +226,8 @@ type SubmitRequest struct {
 	Mail           string   `json:"mail,omitempty"`            // -m: letters of b, e, a, s; empty: none
 	MailTo         []string `json:"mail_to,omitempty"`         // -M; empty: the owner
 
-	// Context is what people note at the job, -ac, -dc and -sc: NAME=value or
-	// NAME, each name once. The job does not see it.
+	// Context are notes about the job, of -ac, -dc and -sc: NAME=value or NAME,
+	// each name once. The job does not see them.
 	Context []string `json:"context,omitempty"`
 
 	// Attributes are those that the ad of the job has beside execd's own, -attr:
@@ -234,24 +235,25 @@ type SubmitRequest struct {
 	Attributes []string `json:"attributes,omitempty"`
 
 	// Env holds NAME=value as -v and -V chose them, in order. Origin holds the
-	// SGE_O_* variables of the submitting session (SGE_O_HOME, SGE_O_LOGNAME,
+	// SGE_O_* variables of the environment of qsub (SGE_O_HOME, SGE_O_LOGNAME,
 	// SGE_O_PATH, SGE_O_SHELL, SGE_O_MAIL, SGE_O_HOST, SGE_O_WORKDIR and, where
-	// set, SGE_O_TZ), in that order, with TERM first as plain TERM.
+	// set, SGE_O_TZ), in that order, behind TERM, which has no prefix.
 	Env    []string `json:"env,omitempty"`
 	Origin []string `json:"origin,omitempty"`
 
-	// Plain is set by execd, whatever a client says: the script's first line names
-	// no program to run it.
+	// Plain says that the first line of the script names no program to run it.
+	// Execd sets it, whatever a client says.
 	Plain bool `json:"plain,omitempty"`
 
-	// Work is what the job has if it did not come by qsub; nil: it did.
+	// Work describes a job that was not submitted by qsub; nil for one that
+	// was.
 	Work *Work `json:"work,omitempty"`
 }
 
-// Work is what a job has that did not come by qsub. execd sets it, whatever a
-// client says.
+// Work describes a job that was not submitted by qsub. Execd sets it, whatever
+// a client says.
 type Work struct {
-	Ad       string `json:"ad"`                 // as it came, in old syntax, with HookKeyword in it
+	Ad       string `json:"ad"`                 // as it was received, in old syntax, with HookKeyword in it
 	Identity string `json:"identity,omitempty"` // its GlobalJobId; empty: it has none
 	Slot     SlotID `json:"slot"`               // that it runs on
 	Claim    string `json:"claim,omitempty"`    // public id of the claim that it runs under
@@ -271,32 +273,35 @@ type Slots struct {
 	Step int `json:"step"` // at least 1
 }
 
-// Interactive is what an interactive job has that a batch job has not.
+// Interactive has the parts of an interactive job that a batch job does not
+// have.
 type Interactive struct {
 	Login    bool     `json:"login,omitempty"`    // run the owner's login shell, and no command
-	Terminal bool     `json:"terminal,omitempty"` // give the job one; else three streams
-	Lost     string   `json:"lost,omitempty"`     // end, stop or keep: what becomes of it without a client; empty: as QRSH_LOST says
+	Terminal bool     `json:"terminal,omitempty"` // the job has a terminal, and not three streams
+	Lost     string   `json:"lost,omitempty"`     // end, stop or keep: what happens to the job when its client is lost; empty: as QRSH_LOST says
 	Client   Listener `json:"client"`
 
-	Qlogin bool `json:"qlogin,omitempty"` // of a login shell: it is connected as qlogin says, not as qrsh
-	// Display makes it a job of qsh: a window there, and no client.
+	Qlogin bool `json:"qlogin,omitempty"` // a login shell is connected as qlogin is configured, and not as qrsh
+	// Display makes the job one of qsh: a window on this X display, without a
+	// client.
 	Display string `json:"display,omitempty"`
-	// Daemon is what the job is if it is not connected by our own means: execd
-	// sets it, whatever a client says.
+	// Daemon is the command line of the daemon by which the job is connected;
+	// empty if it is connected by qrsh-session. Execd sets it, whatever a
+	// client says.
 	Daemon string `json:"daemon,omitempty"`
 }
 
-// Listener is where a client listens for the job's side of a session, and by what
-// the two know each other: package qrsh/wire. Its token is a secret between the
-// client and execd.
+// Listener is where a client listens for the job's side of a session, and by
+// what the two recognise each other; see package qrsh/wire. The token is a
+// secret between the client and execd.
 type Listener struct {
 	Address     string `json:"address"`     // host:port
 	Fingerprint string `json:"fingerprint"` // SHA-256 of the client's certificate, in hexadecimal
 	Token       string `json:"token"`       // 32 bytes in hexadecimal, used once
 }
 
-// AttachRequest connects a client to an interactive job that runs, in the place
-// of the one that it had.
+// AttachRequest connects a client to a running interactive job, in place of the
+// one that it had.
 type AttachRequest struct {
 	Job    int      `json:"job"`
 	Client Listener `json:"client"`
@@ -308,25 +313,25 @@ type AttachReply struct {
 	Cursor   string `json:"cursor"` // where to begin a WaitRequest for the job
 }
 
-// SubmitReply is sent when the job is on disk for good.
+// SubmitReply is sent once the job is safely on disk.
 type SubmitReply struct {
 	Job   int      `json:"job"` // 0: only verified
 	Tasks Tasks    `json:"tasks,omitzero"`
 	Only  string   `json:"only,omitempty"` // as in SubmitRequest
 	Name  string   `json:"name"`
 	Lines []string `json:"lines,omitempty"` // what -w found, to be printed first
-	// Warnings are what the user would else learn only when it is too late: for
-	// standard error.
+	// Warnings are for standard error: what the user would otherwise learn too
+	// late.
 	Warnings []string `json:"warnings,omitempty"`
 	// Cursor is where to begin a WaitRequest for this job: nothing of it is
 	// accounted before.
 	Cursor string `json:"cursor"`
-	// Program is the command by which the client of an interactive job connects
-	// to it; "": by our own means.
+	// Program is the command line with which the client of an interactive job
+	// connects to it; "" if it connects by qrsh-session.
 	Program string `json:"program,omitempty"`
 }
 
-// Count returns how many tasks the job has: 1 for a job that is no array.
+// Count returns how many tasks the job has: 1 for a job that is not an array.
 func (r *SubmitReply) Count() int {
 	n := 0
 	for _, t := range Ranges(r.Tasks, r.Only) {
@@ -335,18 +340,18 @@ func (r *SubmitReply) Count() int {
 	return n
 }
 
-// JobsRequest asks for the jobs that are not finished, and perhaps for the last
-// ones that are.
+// JobsRequest asks for the unfinished jobs, and with Finished for the last
+// finished ones.
 type JobsRequest struct {
 	Users    []string `json:"users,omitempty"`    // patterns as of -u; empty: the caller's own
 	States   string   `json:"states,omitempty"`   // "p" pending, "r" running, "s" suspended, "z" none of them; empty: all
 	Finished bool     `json:"finished,omitempty"` // and those that have finished, as far as they are remembered
-	// Queues are names of queues: of what waits, only what by its requests might
-	// run in one of them. Empty: all.
+	// Queues are names of queues: only such pending jobs are listed whose
+	// requests allow one of them. Empty: all are.
 	Queues []string `json:"queues,omitempty"`
 	More   bool     `json:"more,omitempty"` // with JobStatus.More
-	// Reasons asks for JobStatus.Reason of what waits and is not held, in words
-	// that many jobs share.
+	// Reasons asks for JobStatus.Reason of pending jobs without a hold, in
+	// words that many jobs have in common.
 	Reasons bool `json:"reasons,omitempty"`
 }
 
@@ -361,17 +366,17 @@ type JobStatus struct {
 	Time     time.Time `json:"time"`            // start time when running, else submission time
 	Queue    string    `json:"queue,omitempty"` // queue instance, "all.q@host", when running
 	Slots    int       `json:"slots"`
-	Tasks    string    `json:"tasks,omitempty"`  // "5", or "6-10:2,13"; empty for a job that is no array
+	Tasks    string    `json:"tasks,omitempty"`  // "5", or "6-10:2,13"; empty for a job that is not an array
 	Reason   string    `json:"reason,omitempty"` // why it is in error, or why it is not starting
 	Holds    string    `json:"holds,omitempty"`  // as in Detail, and t: its time (-a) has not come
-	// Granted is where it runs when that is in several queues; the first is the
-	// master's, and Queue.
+	// Granted are the queues of a job that runs in several; the first is that
+	// of the master task, which is Queue.
 	Granted []Granted `json:"granted,omitempty"`
 	More    *JobMore  `json:"more,omitempty"` // nil: not asked for
 }
 
-// Task returns the number of the task of a line that is of one alone: 1 for a
-// job that is no array.
+// Task returns the number of the task of a line with a single task: 1 for a job
+// that is not an array.
 func (j *JobStatus) Task() int {
 	if n, err := strconv.Atoi(j.Tasks); err == nil {
 		return n
@@ -408,13 +413,14 @@ type JobMore struct {
 	WaitsForTasks []int    `json:"waits_for_tasks,omitempty"` // and of -hold_jid_ad
 
 	GrantedPE string    `json:"granted_pe,omitempty"`
-	Granted   []Granted `json:"granted,omitempty"` // of a running task; the first is the master's
-	// MasterApart says that the job takes none of the slots itself: its PE has
-	// job_is_first_task FALSE.
+	Granted   []Granted `json:"granted,omitempty"` // of a running task; the first is that of the master task
+	// MasterApart says that the job itself takes none of the slots, since its
+	// PE has job_is_first_task FALSE.
 	MasterApart bool   `json:"master_apart,omitempty"`
 	Usage       *Usage `json:"usage,omitempty"` // without its tasks; nil: it does not run, or is not known yet
-	// Subtasks are what was started in the job and has not ended, the oldest first,
-	// and PastUsage is what others have used that have; nil: there were none.
+	// Subtasks are the tasks that were started in the job and have not ended,
+	// the oldest first. PastUsage is the usage of those that have ended; nil if
+	// there are none.
 	Subtasks  []Subtask `json:"subtasks,omitempty"`
 	PastUsage *Usage    `json:"past_usage,omitempty"`
 
@@ -458,7 +464,7 @@ type DetailRequest struct {
 	Jobs []string `json:"jobs"`
 }
 
-// Detail is qstat -j of one job.
+// Detail is what qstat -j shows of one job.
 type Detail struct {
 	Job        int           `json:"job"`
 	Owner      string        `json:"owner"`
@@ -474,35 +480,36 @@ type Detail struct {
 	Reasons    []string      `json:"reasons,omitempty"` // why it is not starting
 	Holds      string        `json:"holds,omitempty"`   // letters of u, o, s, and j or a for jobs it waits for
 	WaitsFor   []int         `json:"waits_for,omitempty"`
-	// Followers and ArrayFollowers are the jobs that wait for it by -hold_jid and
-	// by -hold_jid_ad.
+	// Followers and ArrayFollowers are the jobs that wait for this one by
+	// -hold_jid and by -hold_jid_ad.
 	Followers      []int `json:"followers,omitempty"`
 	ArrayFollowers []int `json:"array_followers,omitempty"`
-	// WaitsForTasks are those of WaitsFor that are of -hold_jid_ad, its last ones.
+	// WaitsForTasks are those of WaitsFor that come from -hold_jid_ad. They
+	// stand last there.
 	WaitsForTasks []int `json:"waits_for_tasks,omitempty"`
-	// Parts of the priority, as in JobMore: as of now of a job that waits, else
-	// as its first task was started.
+	// Parts of the priority, as in JobMore: of a pending job as of now, else as
+	// of the start of its first task.
 	NormalUrgency float64 `json:"normal_urgency,omitempty"`
 	NormalTickets float64 `json:"normal_tickets,omitempty"`
 }
 
 // TaskDetail is a task that runs or is in error.
 type TaskDetail struct {
-	Task    int       `json:"task"` // 1 for a job that is no array
+	Task    int       `json:"task"` // 1 for a job that is not an array
 	State   string    `json:"state"`
 	Queue   string    `json:"queue,omitempty"`
 	Started time.Time `json:"started,omitzero"`
 	Run     int       `json:"run"` // how often it was started before
 	Reason  string    `json:"reason,omitempty"`
-	// ErrorTime is since when it is in error, for Reason.
+	// ErrorTime says since when the task is in error, for Reason.
 	ErrorTime time.Time `json:"error_time,omitzero"`
-	// Suspended is why it is, if it was not a user who has done it.
+	// Suspended is why the task is suspended, unless a user has suspended it.
 	Suspended string `json:"suspended,omitempty"`
 	Binding   string `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound
 	Usage     *Usage `json:"usage,omitempty"`   // nil: not running, or not known yet
 	// Started beside the job, by qrsh -inherit and -into.
 	Subtasks []Subtask `json:"subtasks,omitempty"`
-	// Hooks are those of the site that were called for it, in their order.
+	// Hooks are the site's hooks that were called for the task, in order.
 	Hooks []HookRun `json:"hooks,omitempty"`
 }
 
@@ -511,14 +518,14 @@ type HookRun struct {
 	Keyword string    `json:"keyword"` // of its set of hooks
 	Hook    string    `json:"hook"`
 	Started time.Time `json:"started"`
-	Took    float64   `json:"took"` // seconds, so far where it runs
+	Took    float64   `json:"took"` // seconds; of a running hook those so far
 	Running bool      `json:"running,omitempty"`
 	Result  string    `json:"result,omitempty"`  // in words
-	Count   int       `json:"count,omitempty"`   // how often it ran, of one that is called again and again; the last is told of
-	Skipped int       `json:"skipped,omitempty"` // and how often it was not called since it still ran
+	Count   int       `json:"count,omitempty"`   // how often it ran, if it is called periodically; the last run is described
+	Skipped int       `json:"skipped,omitempty"` // how often it was not called because it still ran
 }
 
-// Subtask is what was started in a job that runs.
+// Subtask is a task that was started in a running job.
 type Subtask struct {
 	ID      string    `json:"id"` // "3.host", or "into.1"
 	Queue   string    `json:"queue"`
@@ -555,7 +562,7 @@ const (
 	ActionEnable     Action = "enable"     // qmod -e
 )
 
-// ModifyRequest asks for an action on jobs, as DeleteRequest names them, or on
+// ModifyRequest asks for an action on jobs, named as in DeleteRequest, or on
 // queues.
 type ModifyRequest struct {
 	Action Action   `json:"action"`
@@ -571,8 +578,8 @@ type ModifyReply struct {
 	Lines []Line `json:"lines"`
 }
 
-// HostRequest asks for this host and its queues: all, or those that offer what
-// is asked for by what is configured, whatever is in use.
+// HostRequest asks for this host and its queues: for all, or for those whose
+// configuration offers what is asked for, whatever is in use.
 type HostRequest struct {
 	Resources []Resource `json:"resources,omitempty"` // the queue has them; load counts where it is a property of the host
 	PEs       []string   `json:"pes,omitempty"`       // the queue has one of these
@@ -599,7 +606,8 @@ type HostReply struct {
 	Excluded bool `json:"excluded,omitempty"`
 }
 
-// Instance returns the name of one of the host's queues on it, "all.q@host".
+// Instance returns the name of the instance of a queue on the host,
+// "all.q@host".
 func (r *HostReply) Instance(q *QueueStatus) string {
 	if strings.Contains(q.Name, "@") {
 		return q.Name
@@ -615,8 +623,8 @@ type HostValue struct {
 	Value  string `json:"value"` // a size with the unit that fits, a time as hours, minutes and seconds
 }
 
-// Decimal is the value as Grid Engine prints it: a truth value as a number with six
-// decimals, and with whole a counted one as well.
+// Decimal returns the value as Grid Engine prints it: a boolean as a number
+// with six decimals, and with whole an integer as well.
 func (v *HostValue) Decimal(whole bool) string {
 	switch v.Type {
 	case "BOOL":
@@ -652,9 +660,10 @@ type ShowRequest struct {
 	Kind string `json:"kind"` // queue, pe, ckpt, complex, conf, sched, userlist, hostgroup, host, manager, operator, knob
 	Name string `json:"name,omitempty"`
 	List bool   `json:"list,omitempty"` // the names of all of the kind
-	// Saved asks for what the files have by now, to be changed. Managers get it.
+	// Saved asks for the text of the file as it is now, to be changed. It is
+	// for managers.
 	Saved bool `json:"saved,omitempty"`
-	// Template asks for what a new object begins with.
+	// Template asks for the default values of a new object.
 	Template bool `json:"template,omitempty"`
 	// Tree and Resolved are other views of a hostgroup: the hosts it has, below
 	// their groups, or in one line.
@@ -665,7 +674,7 @@ type ShowRequest struct {
 	Having *Having `json:"having,omitempty"`
 }
 
-// Having are patterns of the name of a parameter and of a word of its value.
+// Having has patterns for the name of a parameter and for a word of its value.
 type Having struct {
 	Parameter string `json:"parameter"`
 	Value     string `json:"value"`
@@ -679,7 +688,8 @@ type ShowReply struct {
 // ReloadRequest makes execd read its configuration again.
 type ReloadRequest struct{}
 
-// ReloadReply tells what was found wrong. Then nothing has changed.
+// ReloadReply has the mistakes that were found. If there are any, nothing has
+// changed.
 type ReloadReply struct {
 	Problems []string `json:"problems,omitempty"`
 	Changed  []string `json:"changed"` // one line each
@@ -734,7 +744,7 @@ type WaitRequest struct {
 // TaskEnd is how one task ended, as the accounting file has it.
 type TaskEnd struct {
 	Job    int    `json:"job"`
-	Task   int    `json:"task"` // 0 for a job that is no array
+	Task   int    `json:"task"` // 0 for a job that is not an array
 	Failed int    `json:"failed"`
 	Exit   int    `json:"exit"`             // exit code, or 128+n
 	Signal string `json:"signal,omitempty"` // "SIGKILL" when a signal ended it
@@ -747,15 +757,15 @@ type TaskEnd struct {
 type WaitReply struct {
 	Ended  []TaskEnd `json:"ended,omitempty"`
 	Cursor string    `json:"cursor"`
-	// Started says that a task has been started, where that was asked; one that has
-	// ended since may be among Ended instead.
+	// Started says that a task has started, if the request has Start; a task
+	// that has also ended may be among Ended instead.
 	Started bool   `json:"started,omitempty"`
 	Done    bool   `json:"done"`            // no task is left
 	Error   string `json:"error,omitempty"` // the job does not end by itself: why
 	Vain    bool   `json:"vain,omitempty"`  // as in Stuck
 }
 
-// StatusRequest asks how execd does.
+// StatusRequest asks for the state of execd.
 type StatusRequest struct{}
 
 // StatusReply is what `execd -status` prints.
@@ -765,14 +775,14 @@ type StatusReply struct {
 	Slots   int    `json:"slots"`
 	Running int    `json:"running"`
 	Pending int    `json:"pending"` // tasks
-	// Groups is how jobs are held: none, or in control groups v2, hybrid or v1,
-	// with the controllers that limit them in brackets.
+	// Groups is the kind of control groups that jobs are in: none, v2, hybrid
+	// or v1, with the controllers that limit them in brackets.
 	Groups string `json:"groups"`
 	Drain  *Drain `json:"drain,omitempty"` // nil: tasks are started
-	// Started is when execd was.
+	// Started is when execd was started.
 	Started time.Time `json:"started"`
-	// Problems are what somebody should look at, a line each: mistakes in files of
-	// the configuration that are therefore not in force, and what it names and is
-	// not there.
+	// Problems are for the administrator, a line each: files of the
+	// configuration that are not in force because of mistakes, and things that
+	// it names and that do not exist.
 	Problems []string `json:"problems"`
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Verbs of claims. A claim is the right to use one slot: who has it may start one
-// job after the other there, without a queue. Whoever may claim (managers,
-// operators and the users of the knob CLAIM_USERS) has the id of a claim from
-// ClaimReply, and it alone opens the slot; only the user who has claimed, and
-// managers, may use it.
+// Verbs of claims. A claim is the right to use one slot: its owner may start
+// one job after the other there, without a queue. Managers, operators and the
+// users of the knob CLAIM_USERS may claim slots. ClaimReply has the id of the
+// claim, without which nobody can use the slot; only the user who has claimed
+// it, and managers, may use the id.
 const (
 	VerbClaim         = "claim"          // ClaimRequest -> ClaimReply
 	VerbActivate      = "activate"       // ActivateRequest -> ActivateReply
@@ -43,7 +43,7 @@ func (id ClaimID) String() string {
 func (id ClaimID) GoString() string { return fmt.Sprintf("%q", id.String()) }
 
 // Refusal says why a claim or an activation is refused, and who has ended an
-// activation: HTCondor's numbers.
+// activation, in the numbers of HTCondor.
 type Refusal int
 
 // The refusals of claims and activations.
@@ -84,8 +84,9 @@ func Refusef(why Refusal, format string, args ...any) *Error {
 
 // ClaimRequest asks for a slot.
 type ClaimRequest struct {
-	// Slot is empty for any that is willing, the lowest first; an Ad that is dear to
-	// evaluate is refused then, if it is not had by one of the first slots.
+	// Slot is empty for any slot that accepts the Ad, the lowest first. An Ad
+	// that is expensive to evaluate is refused then, unless one of the first
+	// slots accepts it.
 	Slot SlotID `json:"slot,omitempty"`
 	// Ad describes what is to run, in old or new ClassAd syntax: START and RANK of
 	// the slot are evaluated with it. Empty: nothing is known of it.
@@ -96,14 +97,16 @@ type ClaimRequest struct {
 	// Priority is that of the claimant among those of the same rank: a greater one
 	// preempts a smaller one. Only managers and operators may have one above 0.
 	Priority int `json:"priority,omitempty"`
-	// NoWait refuses instead of waiting for what runs in the slot to leave.
+	// NoWait has the request refused if it would have to wait for what runs in
+	// the slot.
 	NoWait bool `json:"no_wait,omitempty"`
 	// LeftOvers asks, where Slot is partitionable, for a claim on what is left of it as
 	// well: while that lasts, for an hour at most, nobody else has slots carved there.
 	LeftOvers bool `json:"left_overs,omitempty"`
-	// Preempt are claims of the caller's on slots that were carved out of Slot. They
-	// are given up at once to make room, if nothing runs there that may still finish.
-	// What has to be killed first has the request refused with RefusedTryAgain.
+	// Preempt are claims of the caller's on slots that were carved out of Slot.
+	// They are given up at once to make room, unless something runs there that
+	// may still finish. If something has to be killed first, the request is
+	// refused with RefusedTryAgain.
 	Preempt []ClaimID `json:"preempt,omitempty"`
 }
 
@@ -114,7 +117,7 @@ const MinLease = 10
 type ClaimReply struct {
 	ID ClaimID `json:"id"`
 	// Waiting says that the slot is not the claimant's yet: what runs there is
-	// leaving. The client calls again with AwaitClaim until it is false.
+	// being ended. The client sends VerbRenew with Await until it is false.
 	Waiting bool   `json:"waiting,omitempty"`
 	Slot    SlotID `json:"slot"`
 	Name    string `json:"name"`         // slot3@host
@@ -134,12 +137,12 @@ type ClaimOrder struct {
 	Await bool `json:"await,omitempty"`
 }
 
-// ClaimState is what has become of a claim.
+// ClaimState is the state of a claim.
 type ClaimState struct {
 	State    string `json:"state"`    // of the slot
 	Activity string `json:"activity"` // of the slot
 	Waiting  bool   `json:"waiting,omitempty"`
-	Job      int    `json:"job,omitempty"`   // that runs, or ran last
+	Job      int    `json:"job,omitempty"`   // the job that runs, or ran last
 	Lease    int    `json:"lease,omitempty"` // seconds from now on
 }
 
@@ -174,8 +177,8 @@ type DeactivateRequest struct {
 	How Deactivation `json:"how"`
 }
 
-// Permit says whether a claim may be activated again. When not, the claim is as
-// good as released.
+// Permit says whether a claim may be activated again. If not, the client should
+// release it.
 type Permit struct {
 	Start         bool `json:"start"`
 	StillCleaning bool `json:"still_cleaning,omitempty"` // of JobDone: the job had not ended after 10 s
@@ -198,13 +201,13 @@ type SlotsRequest struct {
 	Ads  bool   `json:"ads,omitempty"`  // with SlotStatus.Ad
 }
 
-// SlotsReply has them by number.
+// SlotsReply has the slots by number.
 type SlotsReply struct {
 	Host  string       `json:"host"`
 	Slots []SlotStatus `json:"slots"`
 }
 
-// SlotStatus is what a slot is like.
+// SlotStatus is the state of a slot.
 type SlotStatus struct {
 	Slot     SlotID    `json:"slot"`
 	Name     string    `json:"name"`
@@ -217,9 +220,9 @@ type SlotStatus struct {
 	Job      string    `json:"job,omitempty"`    // 12.1
 	Ad       string    `json:"ad,omitempty"`     // in old syntax
 
-	// Type is Partitionable or Dynamic of a slot that others are carved out of, or that
-	// was carved; empty: it is Static. Of those the numbers are what is left of it, or
-	// what it has.
+	// Type is Partitionable for a slot that others are carved out of, Dynamic
+	// for one that was carved, and empty for a static one. The numbers are what
+	// is left of a partitionable slot, and what a dynamic one has.
 	Type   string `json:"type,omitempty"`
 	Cpus   int64  `json:"cpus,omitempty"`
 	Memory int64  `json:"memory,omitempty"` // MB
@@ -239,7 +242,8 @@ func (c *Client) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		state := ClaimState{}
 		if err := c.Call(ctx, VerbRenew, &ClaimOrder{ID: reply.ID, Await: true}, &state); err != nil {
 			if ctx.Err() != nil {
-				// Who waits in vain must not keep others waiting.
+				// A claim that nobody waits for any more would keep others
+				// waiting.
 				release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 				defer cancel()
 				err = errors.Join(err, claim.Release(release))
@@ -275,8 +279,8 @@ func (c *Claim) order(ctx context.Context, verb string) (state ClaimState, err e
 	return state, err
 }
 
-// Activate has a job run. What runs is a job like any other: qstat shows it, qdel
-// ends it, and qacct has its end.
+// Activate starts a job. It is a job like any other: qstat shows it, qdel ends
+// it, and qacct has its record.
 func (c *Claim) Activate(ctx context.Context, r ActivateRequest) (ActivateReply, error) {
 	r.ID = c.Reply.ID
 	reply := ActivateReply{}

@@ -26,8 +26,7 @@ var ErrNotSent = errors.New("nothing was sent to execd")
 // Client talks to one execd. It may be used from several goroutines.
 //
 // It speaks just as much HTTP as it takes to post a request on a connection of
-// its own: package net/http would double the start-up time of every command,
-// and what a command does takes less than that.
+// its own: package net/http would double the start-up time of every command.
 type Client struct {
 	socket string
 }
@@ -49,7 +48,7 @@ func (c *Client) Call(ctx context.Context, verb string, request, reply any) erro
 	})
 }
 
-// replyError is an error of what execd has said.
+// replyError returns the error in a reply of execd.
 type replyError struct{ error }
 
 func unreadable(err error) error {
@@ -59,7 +58,7 @@ func unreadable(err error) error {
 	return &replyError{err}
 }
 
-// exchange sends one request and has the reply read.
+// exchange sends one request and calls read with the reply.
 func (c *Client) exchange(ctx context.Context, verb string, request any, read func(io.Reader) error) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -84,15 +83,16 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 	return fmt.Errorf("cannot reach execd at %s: %w", c.socket, &unreachable{err})
 }
 
-// How long a client tries to get in where others do so too, and the longest pause
-// between two tries.
+// How long a client tries to connect while too many others do, and the longest
+// pause between two tries.
 const (
 	patience  = 10 * time.Second
 	mostPause = 100 * time.Millisecond
 )
 
-// patiently tries again what execd has seen nothing of: more connect than the kernel
-// keeps waiting, or than the caller may have open.
+// patiently tries again as long as execd has not read the request, because more
+// clients connect than the kernel keeps waiting or than the caller may have
+// open.
 func patiently(ctx context.Context, try func() error) error {
 	begin := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, mostPause) {
@@ -110,7 +110,7 @@ func patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// ask sends one request once and has the reply read.
+// ask sends one request once and calls read with the reply.
 func (c *Client) ask(ctx context.Context, verb string, body []byte, read func(io.Reader) error) error {
 	return c.post(ctx, verb, body, func(status string, r io.Reader) error {
 		if status == "200 OK" {
@@ -128,8 +128,8 @@ func (c *Client) ask(ctx context.Context, verb string, body []byte, read func(io
 	})
 }
 
-// post does one request of HTTP/1.0: there is no other on the connection, and
-// the answer is not sent in chunks. It has the answer read.
+// post does one request of HTTP/1.0: the connection has no other, and the
+// answer is not sent in chunks.
 func (c *Client) post(ctx context.Context, verb string, body []byte, read func(status string, r io.Reader) error) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.socket)
@@ -138,7 +138,7 @@ func (c *Client) post(ctx context.Context, verb string, body []byte, read func(s
 	}
 	defer conn.Close()
 	// The end of the context interrupts reading and writing.
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })() //nolint:errcheck // there is nothing to do about it
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })() //nolint:errcheck // the connection is closed then
 	head := "POST /" + Version + "/" + verb + " HTTP/1.0\r\nHost: execd\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(len(body)) + "\r\n\r\n"
 	_, sent := (&net.Buffers{[]byte(head), body}).WriteTo(conn)
@@ -187,7 +187,7 @@ func readHead(r *bufio.Reader) (status string, body io.Reader, err error) {
 	return status, &exactly{r, length}, nil
 }
 
-// exactly reads so many bytes; fewer are an error.
+// exactly reads a number of bytes; fewer are an error.
 type exactly struct {
 	r io.Reader
 	n int64
@@ -220,7 +220,7 @@ type unreachable struct{ cause error }
 func (u *unreachable) Error() string {
 	switch op, ok := errors.AsType[*net.OpError](u.cause); {
 	case ok:
-		return op.Err.Error() // without the path, which is named already
+		return op.Err.Error() // without the path, which the text has already
 	case errors.Is(u.cause, io.ErrUnexpectedEOF):
 		return "the connection broke"
 	}
@@ -228,7 +228,7 @@ func (u *unreachable) Error() string {
 }
 
 func (u *unreachable) Unwrap() []error {
-	if _, refused := errors.AsType[*Error](u.cause); refused { // at the door
+	if _, refused := errors.AsType[*Error](u.cause); refused { // before the request was read
 		return []error{ErrUnreachable, ErrNotSent}
 	}
 	if op, ok := errors.AsType[*net.OpError](u.cause); ok && op.Op == "dial" {

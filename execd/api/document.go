@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Document returns a reply as programs read it from a command: one JSON text, indented
-// and with a newline at its end, in which a list of nothing is a list. A field that is
-// left out at its zero value (omitzero) stays so. What reply points to may be changed.
+// Document returns a reply as commands print it for programs: one JSON text,
+// indented and with a newline at its end, in which an empty list is [] and not
+// null. Fields with omitzero are left out as usual. Document may change what
+// reply points to.
 func Document(reply any) ([]byte, error) {
 	v := reflect.New(reflect.TypeOf(reply)).Elem()
 	v.Set(reflect.ValueOf(reply))
@@ -24,7 +25,7 @@ func Document(reply any) ([]byte, error) {
 	return VisibleJSON(text.Bytes()), nil
 }
 
-// fillLists makes the lists of a value empty that are nil.
+// fillLists replaces nil lists in a value by empty ones.
 func fillLists(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

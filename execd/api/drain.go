@@ -2,38 +2,37 @@ package api
 
 import "time"
 
-// VerbDrain is of the administrator: DrainRequest -> DrainReply.
+// VerbDrain is for administrators: DrainRequest -> DrainReply.
 const VerbDrain = "drain"
 
-// DrainRequest asks execd to start no more tasks, or to start them again. It
-// changes nothing when it only waits.
+// DrainRequest asks execd to start no more tasks, or to start them again. With
+// Wait alone it changes nothing.
 type DrainRequest struct {
 	On  bool `json:"on,omitempty"`
 	Off bool `json:"off,omitempty"`
-	// Speed, with On, has what runs leave: graceful, when it has had the time that
-	// the policy promises it; quick, with the time to end by itself; fast, at once.
-	// Empty: what runs may finish.
+	// Speed, with On, ends what runs: graceful, when it has had the time that
+	// the policy promises it; quick, with the time to end by itself; fast, at
+	// once. Empty: what runs may finish.
 	Speed string `json:"speed,omitempty"`
 	// Wait keeps the reply back until nothing runs or some minutes have passed;
 	// then the client asks again.
 	Wait bool `json:"wait,omitempty"`
 }
 
-// DrainReply is how far it is.
+// DrainReply is the state of the drain.
 type DrainReply struct {
 	Drain   *Drain `json:"drain,omitempty"` // nil: tasks are started
 	Running int    `json:"running"`         // tasks
 	Changed bool   `json:"changed"`         // the request has changed something
 }
 
-// Drain is since when no task is started, and who wanted that.
+// Drain says since when no task is started, and who requested that.
 type Drain struct {
 	Since time.Time `json:"since"`
 	By    string    `json:"by,omitempty"` // empty: not known
 }
 
-// String returns since when the host is drained and by whom, for a line of its own
-// or a part of one.
+// String returns since when the host is drained and by whom, in words.
 func (d *Drain) String() string {
 	text := "drained since " + d.Since.Local().Format(time.DateTime)
 	if d.By != "" {

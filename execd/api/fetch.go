@@ -1,6 +1,6 @@
 package api
 
-// VerbFetch is of the administrator: FetchRequest -> FetchReply.
+// VerbFetch is for administrators: FetchRequest -> FetchReply.
 const VerbFetch = "fetch"
 
 // FetchRequest has slots ask their hooks for work at once, whatever their delay.
@@ -8,8 +8,8 @@ type FetchRequest struct {
 	Slots []SlotID `json:"slots,omitempty"` // none: all that fetch work
 }
 
-// FetchReply is how many slots ask now, or will when the question they are asking
-// has been answered.
+// FetchReply says how many slots ask now, or will when the hook that they are
+// calling has ended.
 type FetchReply struct {
 	Slots int `json:"slots"`
 }

@@ -10,14 +10,14 @@ const (
 
 // Limits of these verbs.
 const (
-	MaxWaited  = 1000 // jobs that a client waits for at once
-	MaxOutputs = 100  // tasks whose output is told at once
+	MaxWaited  = 1000 // jobs of one EndsRequest
+	MaxOutputs = 100  // tasks of one OutputReply
 	MaxTop     = 1000 // running tasks, and as many lines of those that wait
 )
 
-// FindRequest asks which unfinished jobs words mean: numbers, numbers with
-// tasks, names and patterns, as those of DeleteRequest. Names mean only jobs of
-// the caller's.
+// FindRequest asks which unfinished jobs words name. Words are numbers, numbers
+// with tasks, names and patterns, as in DeleteRequest. Names are those of the
+// caller's jobs only.
 type FindRequest struct {
 	Jobs []string `json:"jobs"`
 }
@@ -25,22 +25,23 @@ type FindRequest struct {
 // FindReply has the jobs in the order of the words.
 type FindReply struct {
 	Found   []Found  `json:"found,omitempty"`
-	Missing []string `json:"missing,omitempty"` // words that mean no unfinished job
+	Missing []string `json:"missing,omitempty"` // words that name no unfinished job
 	Last    int      `json:"last"`              // the highest number given out
 	User    string   `json:"user"`              // the caller
 	// Cursor is where to begin an EndsRequest for the jobs that were found:
-	// nothing of them is accounted before. Empty: at the beginning of the file.
+	// their records stand behind it. Empty: at the beginning of the file.
 	Cursor string `json:"cursor"`
 }
 
-// Found is an unfinished job, or some tasks of it, which the numbers then count.
+// Found is an unfinished job, or some of its tasks; then the numbers count
+// these.
 type Found struct {
 	Job     int    `json:"job"`
 	Name    string `json:"name"`
 	Owner   string `json:"owner"`
-	Tasks   Tasks  `json:"tasks,omitzero"` // that the word named; zero: all
+	Tasks   Tasks  `json:"tasks,omitzero"` // as the word names them; zero: all
 	Array   bool   `json:"array,omitempty"`
-	Count   int    `json:"count"` // of all tasks that are meant, also those that are over
+	Count   int    `json:"count"` // all these tasks, with those that are over
 	Pending int    `json:"pending,omitempty"`
 	Running int    `json:"running,omitempty"`
 	InError int    `json:"in_error,omitempty"`
@@ -66,52 +67,52 @@ type EndsRequest struct {
 type EndsReply struct {
 	Ended  []TaskEnd `json:"ended,omitempty"`
 	Cursor string    `json:"cursor"`
-	Over   []int     `json:"over,omitempty"`  // the places in Jobs of which nothing is left
-	Stuck  []Stuck   `json:"stuck,omitempty"` // those of which only what needs somebody is left
+	Over   []int     `json:"over,omitempty"`  // the indices in Jobs of those that are over
+	Stuck  []Stuck   `json:"stuck,omitempty"` // those that do not end by themselves
 }
 
-// Stuck is why a job that is waited for does not end by itself.
+// Stuck says why a job that is waited for does not end by itself.
 type Stuck struct {
-	Place  int    `json:"place"` // in Jobs
+	Place  int    `json:"place"` // index in Jobs
 	Reason string `json:"reason"`
-	// Vain says that it waits for the success of what has not succeeded; else it is in
-	// error.
+	// Vain says that it waits for the success of a job that has failed; else it
+	// is in error.
 	Vain bool `json:"vain,omitempty"`
 }
 
 // OutputRequest asks where a job writes its output.
 type OutputRequest struct {
-	Job string `json:"job"` // number, number with tasks, or name: the youngest of the caller's
+	Job string `json:"job"` // number, number with tasks, or name of the caller's latest job
 }
 
-// OutputReply is what execd knows of it: it never opens these files.
+// OutputReply says where the output is. Execd never opens these files.
 type OutputReply struct {
 	Job      int      `json:"job"`
 	Name     string   `json:"name"`
 	Owner    string   `json:"owner"`
 	Array    bool     `json:"array,omitempty"`
 	Finished bool     `json:"finished,omitempty"` // the job as a whole
-	Outputs  []Output `json:"outputs"`            // of the tasks that were named, else of those that run; at most MaxOutputs
-	More     bool     `json:"more,omitempty"`     // there are further ones
+	Outputs  []Output `json:"outputs"`            // of the tasks that the request names, else of those that run; at most MaxOutputs
+	More     bool     `json:"more,omitempty"`     // there are more tasks than that
 }
 
 // Output is where one task writes.
 type Output struct {
-	Task   int    `json:"task"`            // 0 for a job that is no array
+	Task   int    `json:"task"`            // 0 for a job that is not an array
 	State  string `json:"state,omitempty"` // as in JobStatus; empty: it is over
 	Stdout File   `json:"stdout"`
 	Stderr File   `json:"stderr"`
 	Merged bool   `json:"merged,omitempty"` // standard error goes to Stdout
 }
 
-// File is the path of a stream. Where that is a directory, which only its owner
-// may look at, Name in it is meant.
+// File is the path of a stream. If the path is a directory, the file is Name in
+// it; only the owner may look which it is.
 type File struct {
 	Path Text `json:"path"`
 	Name Text `json:"name"`
 }
 
-// TopRequest asks for what runs and what the host does.
+// TopRequest asks for the running tasks and the load of the host.
 type TopRequest struct {
 	Users []string `json:"users,omitempty"` // patterns of owners; empty: everybody
 }
@@ -132,7 +133,7 @@ type TopReply struct {
 	InError    int      `json:"in_error"`
 	Failed     int      `json:"failed"` // tasks that ran and did not succeed, of the jobs that finished_jobs has remembered
 	Drain      *Drain   `json:"drain,omitempty"`
-	Jobs       []TopJob `json:"jobs"`           // as in JobsReply
+	Jobs       []TopJob `json:"jobs"`           // as index in JobsReply
 	More       bool     `json:"more,omitempty"` // there are more than MaxTop of a kind
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// appendJob appends a job as package json writes it, which takes several times
-// as long: of a long list, writing and reading are most of what qstat takes.
+// appendJob appends a job as package json writes it, in a fraction of the time:
+// writing and reading a long list is most of the work of qstat.
 func appendJob(b []byte, j *JobStatus) ([]byte, error) {
 	a := jobWriter{b: b}
 	a.number(`{"job":`, j.Job)
@@ -70,7 +70,7 @@ func (a *jobWriter) time(key string, t time.Time) {
 	b := append(append(a.b, key...), '"')
 	b, err := t.AppendText(b)
 	if err != nil {
-		a.any(key, t) // it says better what is wrong
+		a.any(key, t) // for its error
 		return
 	}
 	a.b = append(b, '"')
@@ -84,14 +84,14 @@ func (a *jobWriter) any(key string, value any) {
 	a.b = append(append(a.b, key...), text...)
 }
 
-// isPlain reports whether a byte means itself in a string of JSON.
+// isPlain reports whether a byte stands for itself in a JSON string.
 func isPlain(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '\\' }
 
-// jobReader reads jobs as appendJob writes them. What looks otherwise, package
-// json reads.
+// jobReader reads jobs as appendJob writes them. Any other form is left to
+// package json.
 type jobReader struct{ job JobStatus }
 
-// read reads a job, which is the reader's until the next one.
+// read reads a job, which is valid until the next call.
 func (d *jobReader) read(line []byte) (*JobStatus, error) {
 	last := d.job
 	if d.job = (JobStatus{}); d.plain(line, &last) {
@@ -101,8 +101,9 @@ func (d *jobReader) read(line []byte) (*JobStatus, error) {
 	return &d.job, json.Unmarshal(line, &d.job)
 }
 
-// plain reads a job if it is as it is expected; if not, some of it may be read.
-// It has texts in common with the last one.
+// plain reads a job in the form of appendJob, and reports whether it could; if
+// not, it may have set some fields. Strings that equal those of the last job
+// are not allocated again.
 func (d *jobReader) plain(line []byte, last *JobStatus) bool {
 	j, l := &d.job, jobFields{rest: line, ok: true}
 	j.Job = l.number(`{"job":`)
@@ -125,7 +126,7 @@ func (d *jobReader) plain(line []byte, last *JobStatus) bool {
 	return l.ok && string(l.rest) == "}"
 }
 
-// either returns text as a string, the known one if it is that.
+// either returns text as a string: known itself if they are equal.
 func either(known string, text []byte) string {
 	if string(text) == known {
 		return known
@@ -133,8 +134,8 @@ func either(known string, text []byte) string {
 	return string(text)
 }
 
-// jobFields are the fields of a job that are still to be read. Nothing more is
-// once one is not ok.
+// jobFields are the fields of a job that are still to be read. After the first
+// mistake nothing more is read.
 type jobFields struct {
 	rest []byte
 	ok   bool
@@ -209,8 +210,7 @@ func (l *jobFields) real(key string) float64 {
 	return n
 }
 
-// digits reads a whole number, which may have a sign and begins with 0 only if
-// it is that.
+// digits reads an integer, which may have a sign and has no leading zeros.
 func (l *jobFields) digits() []byte {
 	from := 0
 	if len(l.rest) > 0 && l.rest[0] == '-' {

@@ -10,15 +10,14 @@ import (
 	"iter"
 )
 
-// A JobsReply is sent line by line: these stand around the jobs, of which each
-// has a line of its own, with a comma but for the last. So neither side needs to
-// have more than a line at hand, and what is sent is a JobsReply all the same.
+// A JobsReply is sent as JSON with a line for each job: these are the lines
+// around them. So neither side needs to hold more than a line.
 const (
 	jobsBegin = `{"jobs":[` + "\n"
 	jobsEnd   = `]}` + "\n"
 )
 
-// sendAt is from how many bytes on lines are sent.
+// sendAt is how many bytes are collected before they are sent.
 const sendAt = 32 << 10
 
 // WriteJobs writes a JobsReply.
@@ -48,8 +47,7 @@ func WriteJobs(w io.Writer, jobs iter.Seq[*JobStatus]) error {
 }
 
 // Jobs sends a request and calls do for each job of the JobsReply, as it comes.
-// What do is given is its own only until it returns. The errors are those of
-// Call.
+// The job is valid only until do returns. The errors are those of Call.
 func (c *Client) Jobs(ctx context.Context, request *JobsRequest, do func(*JobStatus)) error {
 	return c.exchange(ctx, VerbJobs, request, func(r io.Reader) error { return readJobs(r, do) })
 }
@@ -64,7 +62,7 @@ func readJobs(r io.Reader, do func(*JobStatus)) error {
 		}
 		return readWhole(lines, do) // an older execd's
 	}
-	_, _ = lines.Discard(len(head)) // it is there
+	_, _ = lines.Discard(len(head)) // it was peeked
 	var d jobReader
 	for {
 		line, err := wholeLine(lines)
@@ -82,7 +80,7 @@ func readJobs(r io.Reader, do func(*JobStatus)) error {
 	}
 }
 
-// wholeLine returns the next line, which is the reader's until the next one.
+// wholeLine returns the next line, which is valid until the next read.
 func wholeLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

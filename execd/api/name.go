@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// notInName are the signs that Grid Engine forbids in the name of a job, and
-// what it calls them: they would be a path, a pattern, a column or a field.
+// notInName are the characters that Grid Engine forbids in the name of a job,
+// and what it calls them: they would make it a path, a pattern, a column or a
+// field.
 var notInName = []struct {
 	sign byte
 	word string
@@ -26,8 +27,8 @@ var notInName = []struct {
 	{'?', "Questionmark ('?')"},
 }
 
-// CheckName refuses what cannot be the name of a job, in Grid Engine's words.
-// Execd asks it, and qsub does before it sends anything.
+// CheckName returns an error for what cannot be the name of a job, in Grid
+// Engine's words. Execd calls it, and qsub before it sends anything.
 func CheckName(name string) error {
 	reject := func(format string, args ...any) error { return Errorf(CodeRejected, format, args...) }
 	switch {
@@ -55,17 +56,18 @@ func CheckName(name string) error {
 	return nil
 }
 
-// PatternSigns are the signs of patterns, of which a name has none.
+// PatternSigns are the characters that make a word a pattern.
 const PatternSigns = `*?[\\`
 
-// Limits of the words of a request that name jobs, users or queues: any may mean all
-// of them.
+// Limits of the words of a request that name jobs, users or queues: each may
+// match all of them.
 const (
 	MaxWord     = 1023 // bytes of each
-	MaxPatterns = 100  // with a sign of patterns
+	MaxPatterns = 100  // patterns among them
 )
 
-// CheckWords refuses lists of words that are longer than anybody needs.
+// CheckWords returns an error for lists of words that are longer than anybody
+// needs.
 func CheckWords(words []string) error {
 	if len(words) > MaxWords {
 		return Errorf(CodeRejected, "%d words are too many, at most %d are possible in a request", len(words), MaxWords)
@@ -85,8 +87,8 @@ func CheckWords(words []string) error {
 	return nil
 }
 
-// CheckAccount refuses what cannot be an account string, which is a field of the
-// accounting file.
+// CheckAccount returns an error for what cannot be an account string, a field
+// of the accounting file.
 func CheckAccount(text string) error {
 	if err := checkSigns(text); err != nil {
 		return err
@@ -106,9 +108,9 @@ func checkSigns(name string) error {
 	return nil
 }
 
-// IsVisible reports whether a sign may stand in a line as it is: it neither moves the
-// cursor of a terminal nor changes how the signs around it are shown. The joiners that
-// words of some scripts need do neither.
+// IsVisible reports whether a character may be printed as it is: it neither
+// moves the cursor of a terminal nor changes how the characters around it are
+// shown. The joiners that some scripts need do neither.
 func IsVisible(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	switch {
@@ -122,10 +124,10 @@ func IsVisible(r rune) bool {
 	return !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) // bidirectional marks, above all
 }
 
-// Visible returns text for a terminal: what would move its cursor or change the
-// direction of writing, or is no UTF-8, is written as an escape of Go's (\n, \x1b,
-// \u202e). Clients show other people's names and paths, which must not be commands to
-// the terminal.
+// Visible returns text for a terminal: characters that would move its cursor or
+// change the direction of writing, and bytes that are not UTF-8, become escapes
+// as in Go (\n, \x1b, \u202e). Clients show names and paths of other users,
+// which must not control the terminal.
 func Visible(text string) string {
 	plain := true
 	for i := range len(text) {
@@ -161,8 +163,8 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// VisibleJSON returns a JSON text whose strings have escapes of JSON's for what Visible
-// escapes: it means the same, and may be shown.
+// VisibleJSON returns a JSON text of the same meaning, in which JSON escapes
+// stand for the characters that Visible escapes.
 func VisibleJSON(text []byte) []byte {
 	if !slices.ContainsFunc(text, func(c byte) bool { return c >= 0x7f }) {
 		return text // the others are escaped already

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Places are the paths that execd and its clients must agree on.
+// Places are the paths that execd and its clients have to agree on.
 type Places struct {
 	Config     string // directory of the administrator's files
 	Spool      string // spool directory of this host, in root mode without the host's name
@@ -48,7 +48,8 @@ func UserPlaces() Places {
 	state := filepath.Join(xdg("XDG_STATE_HOME", ".local/state"), "paddock")
 	run := os.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(run) {
-		// Not set under su, cron and ssh without a session manager.
+		// The variable is not set under su, cron and ssh without
+		// systemd-logind.
 		run = filepath.Join("/run/user", strconv.Itoa(os.Getuid()))
 	}
 	socket := filepath.Join(run, "paddock", "execd.sock")

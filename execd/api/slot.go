@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// SlotID names a slot of a host by its numbers: "3", or "1_2" for a slot that was
-// carved out of slot 1; empty: none, or any. In JSON the number of a slot that was
-// not carved may stand there as such.
+// SlotID names a slot of a host by its numbers: "3", or "1_2" for a slot that
+// was carved out of slot 1; empty: none, or any. In JSON the SlotID of a slot
+// that was not carved may be a number.
 type SlotID string
 
 // UnmarshalJSON reads a text or a number.

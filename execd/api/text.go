@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a string that survives JSON whatever its bytes are: file names and
-// environment variables need not be UTF-8, and encoding/json would replace
-// what is not. Such a string is sent as {"base64": "..."}, any other as itself.
+// Text is a string of any bytes in JSON: file names and environment variables
+// need not be UTF-8, and encoding/json would replace the bytes that are not.
+// Such a string is sent as {"base64": "..."}, any other as itself.
 type Text string
 
 type base64Text struct {
@@ -36,8 +36,8 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 // plainRequest is a SubmitRequest without its methods.
 type plainRequest SubmitRequest
 
-// wireRequest is how a SubmitRequest is written: what a user may give in any
-// bytes stands as Text before the field of the same name.
+// wireRequest is the JSON form of a SubmitRequest: strings that may have any
+// bytes are Texts, which shadow the fields of the same names.
 type wireRequest struct {
 	Name    Text   `json:"name"`
 	Account Text   `json:"account,omitempty"`
@@ -77,7 +77,7 @@ func (r *SubmitRequest) UnmarshalJSON(b []byte) error {
 // plainWork is a Work without its methods.
 type plainWork Work
 
-// wireWork is how a Work is written, as wireRequest.
+// wireWork is the JSON form of a Work, as wireRequest.
 type wireWork struct {
 	Ad       Text `json:"ad"`
 	Identity Text `json:"identity,omitempty"`
@@ -121,7 +121,7 @@ func plains(list []Text) []string {
 	return out
 }
 
-// VersionLine is the first line of what every command prints with -help. Programs
-// read of it the first word, in which they look for GE, and the second, a version
-// with dots: those of the Grid Engine whose commands and formats these are.
+// VersionLine returns the first line of the output of -help. Programs look for
+// GE in its first word and for a version with dots in the second: these are of
+// the Grid Engine whose commands and formats this system has.
 func VersionLine(version string) string { return "SGE 8.1.9 (Paddock " + version + ")" }

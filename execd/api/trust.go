@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// Untrusted says how somebody who is neither root nor the user uid could have
-// written what was found, or put it there; nil: nobody could. A group whose number
-// is the user's own has nobody else in it, as pam_umask(8) has it.
+// Untrusted returns an error that says how somebody other than root and the
+// user uid could have written a file; nil if nobody could. The group whose
+// number equals uid is taken for the user's private group.
 func Untrusted(info fs.FileInfo, uid int) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	writable := info.Mode().Perm() & 0o022
@@ -25,9 +25,10 @@ func Untrusted(info fs.FileInfo, uid int) error {
 	return nil
 }
 
-// Prepare makes the directory of DevPlaces, for the caller alone or, open, for those
-// to pass through whose jobs are run. It refuses one that somebody else may have
-// prepared: what is in it decides what is run as the caller.
+// Prepare makes the directory of DevPlaces, for the caller alone or, if open,
+// so that the users of jobs may pass through it. It refuses a directory that
+// somebody else may have made: its contents decide which programs run as the
+// caller.
 func (p Places) Prepare(open bool) error {
 	mode := fs.FileMode(0o700)
 	if open {

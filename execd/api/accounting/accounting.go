@@ -1,8 +1,8 @@
 // Package accounting is the format of the accounting file, accounting(5): one
-// line of 45 fields for each run of a task, the bytes Grid Engine 8.1.9 writes,
-// and behind them, where a run went wrong, the reason in words.
-// Execd writes it, qacct reads it, and whoever wants may import it; it imports
-// nothing of the project.
+// line of 45 fields for each run of a task, byte for byte as Grid Engine 8.1.9
+// writes them, and behind them the reason of a failed run in words. Execd
+// writes the file, and qacct reads it. Everybody may import the package; it
+// imports nothing of the project.
 package accounting
 
 import (
@@ -43,7 +43,7 @@ const (
 	FieldARID        = 43
 )
 
-// None stands in a field of text that has nothing to say.
+// None is the value of a text field without a value.
 const None = "NONE"
 
 // Record is one line, in the order of its fields. Numbers that Grid Engine
@@ -84,7 +84,7 @@ type Record struct {
 	Department     string
 	GrantedPE      string  // parallel environment, or None
 	Slots          int     // of the whole job
-	TaskNumber     int     // 0: the job is no array
+	TaskNumber     int     // 0: the job is not an array
 	CPU            float64 // s
 	Mem            float64 // GiB s
 	IO             float64 // GiB
@@ -95,17 +95,16 @@ type Record struct {
 	ARID           int     // advance reservation; 0: none
 	ARSubmission   int64   // seconds since the epoch; 0: none
 
-	// Reason says in words why the run went wrong. It is ours: the field is
-	// there only when there is something to say, and readers of Grid Engine's
-	// format pass over it.
+	// Reason says in words why the run failed. Grid Engine does not have this
+	// field. It is written only if there is a reason, and readers of Grid
+	// Engine's format skip it.
 	Reason string
 }
 
-// field is one field of a Record as a pointer to where it is kept: *string,
-// *int, *int64 or *float64.
+// field is a pointer to a field of a Record: *string, *int, *int64 or *float64.
 type field = any
 
-// fields lists where the fields are kept, in their order.
+// fields returns pointers to all fields, in order.
 func (r *Record) fields() [NumFields]field {
 	return [NumFields]field{
 		&r.QName, &r.Hostname, &r.Group, &r.Owner, &r.JobName, &r.JobNumber, &r.Account, &r.Priority,
@@ -182,7 +181,7 @@ func Parse(line []byte) (Record, error) {
 	return r, nil
 }
 
-// clip keeps an error to one line on the screen.
+// clip shortens a word for an error.
 func clip(word []byte) []byte { return word[:min(len(word), 40)] }
 
 func parseField(to field, word []byte) bool {
@@ -234,8 +233,8 @@ func digits(word []byte) bool {
 }
 
 // plain reports whether text can stand in a field: a colon would begin another
-// one, a newline another line, and other control characters have no business
-// on the terminals of those who read the file.
+// field and a newline another line, and other control characters could harm the
+// terminals of readers.
 func plain(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == ':' || c == 0x7f {
@@ -267,7 +266,7 @@ func Append(b []byte, r Record) ([]byte, error) {
 		case *int64:
 			b = strconv.AppendInt(b, *v, 10)
 		case *float64:
-			// Infinity and NaN are no numbers to anybody who sums them up.
+			// Infinity and NaN would spoil every sum.
 			if *v-*v != 0 {
 				return b[:start], fmt.Errorf("cannot write accounting line: %s is %v", Names[i], *v)
 			}
@@ -283,7 +282,7 @@ func Append(b []byte, r Record) ([]byte, error) {
 func appendFloat(b []byte, v float64) []byte { return strconv.AppendFloat(b, v, 'f', 6, 64) }
 
 // Field returns the n-th field of a line, counted from 0, or nil if the line
-// has fewer. It is what a reader of large files asks before Parse.
+// has fewer. It is cheaper than Parse, for readers of large files.
 func Field(line []byte, n int) []byte {
 	for range n {
 		end := bytes.IndexByte(line, ':')

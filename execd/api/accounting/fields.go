@@ -6,20 +6,21 @@ import (
 	"strconv"
 )
 
-// MinFields is the number of fields without which a line is no record: those
-// for advance reservations came later.
+// MinFields is the least number of fields of a record: those for advance
+// reservations came later.
 const MinFields = 42
 
-// Fields is a line taken apart, in place. It takes what other versions of Grid
-// Engine write as well, as their qacct does: from MinFields fields on, more than
-// there are names, and numbers of any form. What is not there is empty or 0.
+// Fields is a line that was split in place. It accepts lines of other versions
+// of Grid Engine, too, as their qacct does: at least MinFields fields, perhaps
+// more than there are names, and numbers of any form. A missing field is empty
+// or 0.
 type Fields struct {
 	line []byte
-	ends [NumFields + 1]int // one field more is the reason
+	ends [NumFields + 1]int // the last one is the reason
 	n    int                // of the line
 }
 
-// Split takes a line apart, with or without its newline. The fields are valid as
+// Split splits a line, with or without its newline. The fields are valid as
 // long as the line is.
 func (f *Fields) Split(line []byte) error {
 	line = bytes.TrimSuffix(line, []byte{'\n'})
@@ -83,7 +84,7 @@ func (f *Fields) Record() (Record, error) {
 		}
 		whole := int64(v)
 		if n, err := strconv.ParseInt(string(f.Text(i)), 10, 64); err == nil {
-			whole = n // a float64 has not room for all
+			whole = n // a float64 does not hold all of them
 		}
 		switch to := to.(type) {
 		case *int:
@@ -94,15 +95,15 @@ func (f *Fields) Record() (Record, error) {
 			*to = v
 		}
 	}
-	// What follows in longer lines is another version's.
+	// Longer lines have fields of another version behind it.
 	if f.n == NumFields+1 {
 		r.Reason = unescape(f.Text(NumFields))
 	}
 	return r, nil
 }
 
-// number reads a decimal number. It is asked for some fields of every line of a
-// file that may have millions.
+// number reads a decimal number. It has to be fast: it is called for some
+// fields of every line of a file that may have millions.
 func number(word []byte) (float64, bool) {
 	const exact = 1 << 53 // up to here whole numbers are exact
 	digits, negative := bytes.CutPrefix(word, []byte{'-'})

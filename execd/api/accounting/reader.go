@@ -9,32 +9,31 @@ import (
 	"sync"
 )
 
-// MaxLine is the longest line a reader takes: the fields of text are limited
-// at submission to a small part of it.
+// MaxLine is the longest line that is read. The limits of a submission keep
+// lines much shorter.
 const MaxLine = 1 << 20
 
-// blockSize is what is read at once: it stays in a processor's cache while it
-// is worked on.
+// blockSize is how much is read at once: it fits the cache of a processor.
 const blockSize = 256 << 10
 
 // Each reads a file of any size, in blocks and with as many goroutines as there
-// are processors. Work gets whole lines, each with its newline but perhaps the
-// last one of the file, and must not hold on to them; several may run at once.
-// Use gets what work made of them, in the order of the file and one by one. An
-// error of use ends it all and is returned.
+// are processors. It calls work with whole lines, each with its newline except
+// perhaps the last one of the file; work must not keep them, and is called from
+// several goroutines at once. It calls use with the results, one by one and in
+// the order of the file. An error of use ends the reading and is returned.
 //
-// Of a line that is longer than MaxLine work gets the beginning, without
-// newline; it is no record.
+// Of a line longer than MaxLine work gets the beginning, without a newline; it
+// is not a record.
 //
-// What has a size and can be read at any place (io.SectionReader) is read by all
-// goroutines at once, all else by one after the other.
+// A reader with a size and ReadAt, such as an io.SectionReader, is read by all
+// goroutines at once, any other by one after the other.
 func Each[T any](in io.Reader, work func(lines []byte) T, use func(T) error) error {
 	s := &source{in: in, stop: make(chan struct{})}
 	if at, ok := in.(sized); ok {
 		s.at, s.size = at, at.Size()
 	}
 	workers := runtime.GOMAXPROCS(0)
-	// The order of the channels in order is that of the blocks.
+	// The channels in order are in the order of the blocks.
 	order := make(chan chan block[T], 2*workers)
 	var running sync.WaitGroup
 	for range workers {
@@ -47,12 +46,12 @@ func Each[T any](in io.Reader, work func(lines []byte) T, use func(T) error) err
 	err := inOrder(order, work, use)
 	close(s.stop)
 	for range order {
-		// Nobody may be left who waits to send.
+		// No goroutine may be left waiting to send.
 	}
 	return err
 }
 
-// sized is what can be read at any place.
+// sized is a reader with a size and ReadAt.
 type sized interface {
 	io.ReaderAt
 	Size() int64
@@ -69,8 +68,8 @@ type source struct {
 	stop chan struct{}
 }
 
-// block is a part of a file: what work made of the whole lines in it, and the
-// parts of lines around them.
+// block is a part of a file: the result of work for the whole lines in it, and
+// the parts of lines around them.
 type block[T any] struct {
 	head, tail []byte // head is all when whole is false
 	whole      bool   // the block has a newline
@@ -79,7 +78,7 @@ type block[T any] struct {
 	err        error
 }
 
-// readBlocks reads blocks and works on them until there are no more.
+// readBlocks reads blocks and calls work for them until there are no more.
 func readBlocks[T any](s *source, order chan<- chan block[T], work func([]byte) T) {
 	buf := make([]byte, blockSize)
 	for {
@@ -108,7 +107,7 @@ func readBlocks[T any](s *source, order chan<- chan block[T], work func([]byte) 
 		}
 		s.mu.Unlock()
 		if s.at != nil {
-			// A file that was cut short meanwhile ends where it ends now.
+			// A file that was truncated meanwhile ends where it ends now.
 			n, err = s.at.ReadAt(buf[:min(blockSize, s.size-offset)], offset)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -118,7 +117,7 @@ func readBlocks[T any](s *source, order chan<- chan block[T], work func([]byte) 
 	}
 }
 
-// divide works on the whole lines of a block.
+// divide calls work for the whole lines of a block.
 func divide[T any](text []byte, err error, work func([]byte) T) block[T] {
 	b := block[T]{err: err}
 	first := bytes.IndexByte(text, '\n') + 1
@@ -133,7 +132,8 @@ func divide[T any](text []byte, err error, work func([]byte) T) block[T] {
 	return b
 }
 
-// inOrder puts the lines together that blocks divide, and hands on what was made.
+// inOrder joins the lines that are divided between blocks, and calls use with
+// all results.
 func inOrder[T any](order <-chan chan block[T], work func([]byte) T, use func(T) error) error {
 	var line []byte // the part of a line that is there so far
 	join := func(more []byte) {

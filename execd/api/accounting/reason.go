@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// maxReason bounds the field of the reason: it quotes what users have named.
+// maxReason bounds the field of the reason, which may quote names of users.
 const maxReason = 1000
 
-// escape makes a field of a reason: what would end the field, or has no business
-// on a terminal, is written as % and two hexadecimal digits.
+// escape returns a reason as a field: characters that would end the field, and
+// control characters, are written as % and two hexadecimal digits.
 func escape(reason string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
@@ -28,7 +28,7 @@ func escape(reason string) string {
 	return b.String()
 }
 
-// unescape reads what escape wrote. What it did not write stays as it is.
+// unescape reverses escape. Anything else stays as it is.
 func unescape(field []byte) string {
 	text := string(field)
 	var b strings.Builder
