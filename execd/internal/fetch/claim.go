@@ -40,26 +40,11 @@ type desk struct {
 	layer *Layer
 	slot  slot.ID
 
-	mu       sync.Mutex
-	starting bool          // guarded by mu; the slot was carved, and its work is not started yet
-	queue    []func()      // guarded by mu; what is to be told
-	busy     bool          // guarded by mu; somebody is telling
-	quiet    chan struct{} // guarded by mu; closed when all was told; nil: nobody waits
-	telling  map[int]bool  // guarded by mu; jobs of which EVICT_CLAIM is told
-}
-
-// begin says whether the worker of another slot is about to start what this one
-// took: until then nobody else may ask in its name, or give it back.
-func (d *desk) begin(starting bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.starting = starting
-}
-
-func (d *desk) isStarting() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.starting
+	mu      sync.Mutex
+	queue   []func()      // guarded by mu; what is to be told
+	busy    bool          // guarded by mu; somebody is telling
+	quiet   chan struct{} // guarded by mu; closed when all was told; nil: nobody waits
+	telling map[int]bool  // guarded by mu; jobs of which EVICT_CLAIM is told
 }
 
 // took notes the work that a claim is for now.

@@ -269,10 +269,13 @@ func (f *fakeSlots) end(t *testing.T, l *Layer, number int) {
 func (f *fakeSlots) endIn(t *testing.T, l *Layer, id slot.ID) {
 	t.Helper()
 	f.mu.Lock()
-	j := f.slots[id].job
+	var j *job.Job
+	if s := f.slots[id]; s != nil {
+		j = s.job
+	}
 	f.mu.Unlock()
 	if j == nil {
-		t.Fatalf("slot %v runs nothing", id)
+		t.Fatalf("slot %v runs nothing; the slots were told\n%s", id, f.told())
 	}
 	l.Over(j, false)
 	if _, err := l.o.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, job.Caller{Manager: true}, func(*job.Task) {}); err != nil {
@@ -386,6 +389,7 @@ var users = fakeUsers{
 // bench is a layer with all that it needs.
 type bench struct {
 	*Layer
+	t     *testing.T
 	slots *fakeSlots
 	hooks *fakeHooks
 	root  *spool.Root
@@ -425,7 +429,7 @@ func newBench(t *testing.T, knobs string, slots ...int) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{slots: newSlots(slots...), hooks: &fakeHooks{}, root: root, knobs: knobs}
+	b := &bench{t: t, slots: newSlots(slots...), hooks: &fakeHooks{}, root: root, knobs: knobs}
 	b.open(t)
 	return b
 }
@@ -450,14 +454,17 @@ func (b *bench) open(t *testing.T) {
 	b.slots.evicted = b.Evicted
 }
 
-// start runs the layer; the function that it returns stops it.
+// start runs the layer; the function that it returns stops it. So does the end of the
+// test: one that fails says so, and not that goroutines are left in its bubble.
 func (b *bench) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	l := b.Layer
 	l.Recover(ctx)
 	go func() { defer close(done); l.Run(ctx) }()
-	return func() { cancel(); <-done }
+	stop = func() { cancel(); <-done }
+	b.t.Cleanup(stop)
+	return stop
 }
 
 // startAhead is start: slot 1 has work, which is about to be over, and has asked for the

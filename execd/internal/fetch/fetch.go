@@ -165,7 +165,6 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 	for id, w := range l.workers {
 		if wanted[id] != w.keyword {
 			gone = append(gone, w)
-			delete(l.workers, id)
 		}
 	}
 	l.mu.Unlock()
@@ -180,8 +179,8 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
 			l.employ(ctx, wg, id, keyword)
 		}
 	}
-	for id, d := range l.desks { // that ever had fetched work
-		if wanted[id] == "" && !l.leaving[id] && there[id] && !d.isStarting() {
+	for id := range l.desks { // that ever had fetched work
+		if wanted[id] == "" && !l.leaving[id] && there[id] {
 			l.leaving[id] = true
 			wg.Go(func() { l.leave(ctx, id) })
 		}
@@ -226,7 +225,7 @@ func (l *Layer) wanted(hooks *hook.Table, there map[slot.ID]bool) map[slot.ID]st
 		held[c.at] = true
 	}
 	for id := range there {
-		if id.IsDynamic() && (!held[id] || l.desks[id] != nil && l.desks[id].isStarting()) {
+		if id.IsDynamic() && !held[id] {
 			continue
 		}
 		if keyword := hooks.SlotKeyword(id.String()); keyword != "" && hooks.Hook(keyword, hook.FetchWork) != nil {
@@ -258,14 +257,14 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 	}()
 	for ctx.Err() == nil {
 		changed := l.o.Slots.Changed(id)
-		s, ok := l.o.Slots.Snapshot(id)
+		s, ok, starting := l.look(id)
 		l.mu.Lock()
 		again := l.workers[id] != nil
 		l.mu.Unlock()
 		switch {
 		case !ok || !s.Fetched || again:
 			return
-		case idle(&s) && !l.carving(id):
+		case idle(&s) && !starting:
 			l.o.Slots.Withdraw(s.Claim, "the slot fetches no work any more")
 			return
 		}

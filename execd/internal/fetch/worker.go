@@ -57,9 +57,33 @@ func (w *worker) offers(is bool) {
 	w.mu.Lock()
 	w.offering = is
 	w.mu.Unlock()
-	if !is {
-		w.layer.poke()
+	if is {
+		return
 	}
+	w.layer.poke()
+	w.layer.mu.Lock()
+	defer w.layer.mu.Unlock()
+	for id, other := range w.layer.workers {
+		if id.IsDynamic() && id.Parent() == w.slot {
+			other.look()
+		}
+	}
+}
+
+// look returns what a slot is like, and whether the worker of another may be about to start
+// work there: a slot is carved a moment before that, maybe under a name that another had,
+// and until then nobody else has a say in it.
+func (l *Layer) look(id slot.ID) (s Slot, ok, starting bool) {
+	s, ok = l.o.Slots.Snapshot(id)
+	if !ok || !id.IsDynamic() {
+		return s, ok, false
+	}
+	if l.carving(id) {
+		return s, ok, true
+	}
+	claim := s.Claim // of which the start may have come between the two
+	s, ok = l.o.Slots.Snapshot(id)
+	return s, ok, ok && s.Claim != claim
 }
 
 // carving reports whether a slot may have been carved for work that is not started yet.
@@ -134,9 +158,13 @@ func (w *worker) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		changed := l.o.Slots.Changed(w.slot)
-		slot, ok := l.o.Slots.Snapshot(w.slot)
+		slot, ok, starting := l.look(w.slot)
 		if !ok {
 			return
+		}
+		if starting {
+			w.sleep(ctx, 0, changed, nil)
+			continue
 		}
 		if w.notRun(&slot) {
 			continue
@@ -372,9 +400,8 @@ func (w *worker) note(failure string) {
 
 // giveBack gives back a claim of fetched work that has nothing to run.
 func (w *worker) giveBack(reason string) {
-	slots := w.layer.o.Slots
-	if s, ok := slots.Snapshot(w.slot); ok && s.Fetched && idle(&s) {
-		slots.Withdraw(s.Claim, reason)
+	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched && idle(&s) {
+		w.layer.o.Slots.Withdraw(s.Claim, reason)
 	}
 }
 
@@ -422,17 +449,13 @@ func (w *worker) offer(ctx context.Context, c *claim, slot *Slot, asked time.Tim
 func (w *worker) start(c *claim, held *Held, tell func(*desk)) {
 	l := w.layer
 	d := l.desk(held.Slot)
-	carved := held.Slot != w.slot
-	d.begin(carved)
 	l.took(c)
 	tell(d)
 	if err := l.o.Slots.Start(held.Slot, c.job); err != nil {
 		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
 	}
-	if carved {
-		d.begin(false)
+	if held.Slot != w.slot {
 		w.carved = d
-		l.poke()
 	}
 }
 
