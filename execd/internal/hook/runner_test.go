@@ -24,6 +24,7 @@ import (
 
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/cgroup"
+	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/user"
 	"paddock/internal/proc"
 	"paddock/spool"
@@ -1001,6 +1002,11 @@ func TestEnvironment(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, v := range got {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "_CONDOR_") && !knob.OfJob(name) {
+			t.Errorf("%s would be a knob of an execd that a job starts", name)
+		}
 	}
 	if got := JobEnvironment(u, "h", &Job{}); !slices.Equal(got, BaseEnvironment(u, "h")) {
 		t.Errorf("with nothing: %q", got)

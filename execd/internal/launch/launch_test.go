@@ -21,6 +21,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
@@ -348,6 +349,11 @@ func TestJobOnASlotHasHTCondorsVariables(t *testing.T) {
 	want := []string{
 		"_CONDOR_SLOT=slot1_2", "BATCH_SYSTEM=HTCondor", "_CONDOR_SCRATCH_DIR=" + o.tmpdir(),
 		"_CONDOR_MACHINE_AD=/spool/69.1/machine.ad", "_CONDOR_JOB_AD=/spool/69.1/job.ad",
+	}
+	for _, v := range want[2:] {
+		if name, _, _ := strings.Cut(v, "="); !knob.OfJob(name) {
+			t.Errorf("%s would be a knob of an execd that a job starts", name)
+		}
 	}
 	if diff := cmp.Diff(want, told("/spool/69.1")); diff != "" {
 		t.Errorf("on a slot (-want +got):\n%s", diff)

@@ -236,7 +236,17 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", c.text, diff)
 		}
 	}
-	_, problems := load(nil, "_CONDOR_START=1 +", "_CONDOR_a-b=1")
+	s, problems := load(nil, "_CONDOR_SLOT=slot1_2", "_CONDOR_JOB_AD=/spool/job.ad", "_CONDOR_RANK=7")
+	var defined []string
+	for _, k := range s.All() {
+		if !k.Default {
+			defined = append(defined, k.Name)
+		}
+	}
+	if len(problems) > 0 || !slices.Equal(defined, []string{"RANK"}) {
+		t.Errorf("of an environment of a job: %v, %q; want RANK alone", texts(problems), defined)
+	}
+	_, problems = load(nil, "_CONDOR_START=1 +", "_CONDOR_a-b=1")
 	if diff := cmp.Diff([]string{
 		`environment: "a-b" is no name of a knob: letters, digits, underscores and dots`, "environment: _CONDOR_START: not an expression: column 4: unexpected end",
 	}, texts(problems)); diff != "" {

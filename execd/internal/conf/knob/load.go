@@ -210,11 +210,22 @@ func shorten(s string) string {
 // environment stands for the file of what is wrong in the environment.
 const environment = "environment"
 
+// ofJobs are the variables by which jobs and their hooks are told of themselves, here and
+// by HTCondor.
+var ofJobs = []string{
+	"_CONDOR_SCRATCH_DIR", "_CONDOR_SLOT", "_CONDOR_JOB_AD", "_CONDOR_MACHINE_AD", "_CONDOR_JOB_IWD", "_CONDOR_JOB_PIDS", "_CONDOR_CREDS",
+	"_CONDOR_BIN", "_CONDOR_CHIRP_CONFIG", "_CONDOR_WRAPPER_ERROR_FILE",
+}
+
+// OfJob reports whether a variable tells a job of itself. To an execd that a job starts it
+// is no knob.
+func OfJob(variable string) bool { return slices.Contains(ofJobs, variable) }
+
 // environ finds the definitions of the environment.
 func (r *reader) environ() {
 	for _, e := range r.Environ {
 		variable, value, _ := strings.Cut(e, "=")
-		if len(variable) > len("_CONDOR_") && strings.EqualFold(variable[:len("_CONDOR_")], "_CONDOR_") {
+		if len(variable) > len("_CONDOR_") && strings.EqualFold(variable[:len("_CONDOR_")], "_CONDOR_") && !OfJob(variable) {
 			r.env = append(r.env, assignment{name: variable[len("_CONDOR_"):], value: strings.TrimSpace(value), file: environment, env: variable})
 		}
 	}
