@@ -702,6 +702,7 @@ type Usage struct {
 	Wallclock  float64 `json:"wallclock"` // seconds
 	CPU        float64 `json:"cpu"`       // seconds
 	SysCPU     float64 `json:"-"`         // of them in the kernel; not sent
+	Cores      float64 `json:"-"`         // it has kept busy of late; not sent
 	Mem        float64 `json:"mem"`       // GB seconds
 	IO         float64 `json:"io"`        // GB
 	IOWait     float64 `json:"iow"`       // seconds

@@ -53,7 +53,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 		Disk: disk / int64(slots), TotalSlotDisk: disk / int64(slots), TotalDisk: disk,
 		TotalSlots: slots, RetirementTimeRemaining: -1,
 		Load: ad.SlotLoad{
-			LoadAvg: host.Load, VirtualMemory: host.Swap >> 10, KeyboardIdle: host.Keyboard, ConsoleIdle: host.Console,
+			LoadAvg: host.Load, OwnLoadAvg: min(a.d.usage.Cores(), host.Load), VirtualMemory: host.Swap >> 10, KeyboardIdle: host.Keyboard, ConsoleIdle: host.Console,
 		},
 	}
 	if in.Type != claim.Static {
@@ -62,7 +62,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	if in.Task != "" {
 		info.Activity = slot.Busy.String()
 		info.Job = &ad.SlotJob{ID: in.Task, GlobalID: a.globalID(in), Universe: 5}
-		a.measured(info.Job, in.Task)
+		a.measured(&info, in.Task)
 	}
 	for _, x := range policies {
 		name, ok := names[x]
@@ -110,12 +110,14 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 }
 
 // measured adds what was seen last of a task that runs.
-func (a *slotAds) measured(j *ad.SlotJob, task string) {
+func (a *slotAds) measured(info *ad.SlotInfo, task string) {
 	id, err := spool.ParseID(task)
 	if err != nil {
 		return
 	}
 	if u, ok := a.d.usage.Seen(id); ok {
+		j := info.Job
+		info.Load.CpusUsage = u.Cores
 		j.Processes, j.ImageSize, j.ResidentSetSize = u.PIDs, int64(u.VMem/1024), int64(u.RSS/1024)
 	}
 }

@@ -175,6 +175,16 @@ func (s *Sampler) Seen(id spool.ID) (api.Usage, bool) {
 	return api.Usage{}, false
 }
 
+// Cores returns how many cores all that runs has kept busy of late, and looks at nothing.
+func (s *Sampler) Cores() (sum float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		sum += j.usage.Cores
+	}
+	return sum
+}
+
 // All returns Usage of all runs of which it is known, in one look at the host.
 func (s *Sampler) All() map[spool.RunID]api.Usage {
 	s.ask(func(*job) bool { return true })
@@ -387,6 +397,9 @@ func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	since := j.Started
 	if !j.last.IsZero() {
 		since = j.last
+	}
+	if while := now.Sub(since).Seconds(); while > 0 {
+		u.Cores = burned / while
 	}
 	j.last = now
 	j.every = s.pace(j, was, burned, now.Sub(since))

@@ -91,12 +91,33 @@ func (s *Sampler) want(t *testing.T, what string, want api.Usage) {
 	t.Helper()
 	time.Sleep(time.Second) // of the bubble
 	got, ok := s.Usage(run)
-	got.Wallclock, got.SysCPU = 0, 0
+	got.Wallclock, got.SysCPU, got.Cores = 0, 0, 0
 	got.Mem = math.Round(got.Mem*1e6) / 1e6
 	got.IO = math.Round(got.IO * gib)
 	if !ok || got != want {
 		t.Errorf("%s: %+v, %v; want %+v", what, got, ok, want)
 	}
+}
+
+// How many cores a job keeps busy is what it has taken from one look to the next, and
+// nothing when it rests.
+func TestCores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		s := newSampler(h, time.Second)
+		s.Add(run, Job{Started: time.Now(), AddGID: 20005})
+		for _, cpu := range []struct {
+			ticks int
+			want  float64
+		}{{200, 2}, {250, 0.5}, {250, 0}} {
+			h.set(fake{pid: 10, parent: 1, session: 9, gid: 20005, cpu: cpu.ticks})
+			time.Sleep(time.Second)
+			u, _ := s.Usage(run)
+			if got := s.Cores(); u.Cores != cpu.want || got != cpu.want {
+				t.Errorf("after %d ticks: %v cores, %v in all; want %v", cpu.ticks, u.Cores, got, cpu.want)
+			}
+		}
+	})
 }
 
 // What the processes of a job take in the kernel is told apart, also of those that
@@ -190,7 +211,7 @@ func TestProcesses(t *testing.T) {
 				// The last process ended.
 				h.end(100)
 				u, ok := s.Remove(run)
-				u.Wallclock, u.IO, u.Mem = 0, math.Round(u.IO*gib), math.Round(u.Mem*1e6)/1e6
+				u.Wallclock, u.Cores, u.IO, u.Mem = 0, 0, math.Round(u.IO*gib), math.Round(u.Mem*1e6)/1e6
 				if want := (api.Usage{
 					CPU: 9, SysCPU: 0.03, Mem: 13.75, IO: 110, IOWait: 1.1, VMem: 1 << 30, MaxVMem: 2560 << 20, RSS: 1 << 30, MaxRSS: 1536 << 20, PIDs: 2,
 				}); !ok || u != want {
