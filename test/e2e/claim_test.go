@@ -159,6 +159,12 @@ func TestClaimRunsJobs(t *testing.T) {
 	if got := api.RefusalOf(err); got != api.RefusedRequirements {
 		t.Errorf("a job whose Requirements are not met: %v (%d); want %d", err, got, api.RefusedRequirements)
 	}
+	attributed := h.sh("true")
+	attributed.Attributes = []string{`UserLog="log"`}
+	_, err = c.Activate(h.ctx, api.ActivateRequest{Request: attributed})
+	if got := api.RefusalOf(err); got != api.RefusedRequirements {
+		t.Errorf("a request with attributes: %v (%d); want %d", err, got, api.RefusedRequirements)
+	}
 
 	// The queue has the other slot alone.
 	first, second := h.submit("touch first; while test ! -e go; do sleep 0.1; done"), h.submit("true")

@@ -55,6 +55,9 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	if err := s.mayBeArgs(r.Args); err != nil {
 		return nil, false, err
 	}
+	if j.Foreign && slices.Contains(fields, api.FieldAttributes) {
+		return nil, false, api.Errorf(api.CodeRejected, "denied: job %d came with an ad of its own", j.Number)
+	}
 	if r.Priority < api.MinPriority || r.Priority > api.MaxPriority {
 		return nil, false, api.Errorf(api.CodeRejected, "invalid priority \"%d\".  Must be an integer from %d to %d", r.Priority, api.MinPriority, api.MaxPriority)
 	}

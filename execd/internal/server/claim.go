@@ -358,6 +358,8 @@ func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, 
 	switch {
 	case r.Interactive != nil || r.Tasks.IsArray() || r.Now || r.Verify != "" && r.Verify != "n" || r.Hold != "" || len(r.HoldJobs)+len(r.HoldArray)+len(r.HoldOK)+len(r.HoldArrayOK) > 0 || !r.After.IsZero():
 		return none, api.Refusef(api.RefusedRequirements, "a claim runs one task, at once: no array, no interactive job, nothing held")
+	case len(r.Attributes) > 0:
+		return none, api.Refusef(api.RefusedRequirements, "what runs under a claim has attributes by its ad alone")
 	}
 	r.Work = work
 	place := s.Book.Now()
