@@ -126,11 +126,16 @@ func Descendants(all []Process, roots ...int) map[int]bool {
 	return below
 }
 
+// Uptime returns for how long the host has been up: a clock that nobody sets.
+func Uptime() time.Duration {
+	var up unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) // every kernel has it
+	return time.Duration(up.Nano())
+}
+
 // Age returns for how long a process has been there.
 func (p Process) Age() time.Duration {
-	var boot unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)
-	return max(0, time.Duration(boot.Nano())-time.Duration(p.Start)*(time.Second/Ticks))
+	return max(0, Uptime()-time.Duration(p.Start)*(time.Second/Ticks))
 }
 
 // Read returns what a file of the process holds. By now it may be another's: what

@@ -19,6 +19,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage"
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -314,6 +315,9 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 		Signal: int(signal), By: fmt.Sprintf("%s (%s)", e.Slot.Name(), e.Text),
 		Requeue: hold != nil || e.Requeue && !t.Job.Interactive && d.stages.Rerunnable(t),
 		Slot:    e.Reason != slot.ReasonRemoved, Code: int(e.Reason), Cause: e.Text, Vacate: int(e.Reason), Until: e.Until,
+	}
+	if !e.Until.IsZero() {
+		want.UntilUp = proc.Uptime() + time.Until(e.Until)
 	}
 	if hold != nil {
 		want.Error, want.Code, want.Subcode, want.Cause = hold.Text, slot.HoldByPolicy, hold.Subcode, hold.Text

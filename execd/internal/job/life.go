@@ -172,7 +172,7 @@ func (s *Store) Evict(t *Task, want Want) (bool, error) {
 	if old := s.Want(t); old != nil && old.Slot {
 		signal := want.Signal
 		want = *old
-		want.Signal, want.Until = signal, time.Time{}
+		want.Signal, want.Until, want.UntilUp = signal, time.Time{}, 0
 	}
 	news := false
 	may := func() bool {

@@ -206,6 +206,9 @@ type Want struct {
 	// being killed.
 	Vacate int       `json:"vacate,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
+	// UntilUp is for how long the host has been up then. An execd that is started anew
+	// counts by it: the clock may have been set.
+	UntilUp time.Duration `json:"until_up,omitempty"`
 }
 
 // Fate is what becomes of a task whose run has ended.

@@ -399,10 +399,7 @@ func (l *Launcher) sweepTmpdirs(q *conf.Queue, used map[string]bool) error {
 	if err != nil {
 		return fmt.Errorf("cannot look for scratch directories: %w", err)
 	}
-	booted, err := l.bootTime()
-	if err != nil {
-		return err
-	}
+	booted := l.bootTime()
 	var errs []error
 	for _, name := range names {
 		path := filepath.Join(q.Tmpdir, name)

@@ -17,6 +17,7 @@ import (
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -188,10 +189,7 @@ func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
 	} else if err != nil {
 		return fmt.Errorf("cannot look at TMPDIR %s: %w", path, err)
 	}
-	booted, err := l.bootTime()
-	if err != nil {
-		return err
-	}
+	booted := l.bootTime()
 	if !isOlder(&st, booted) {
 		return nil
 	}
@@ -220,18 +218,14 @@ const battery = 2 * time.Second
 // bootTime returns when the host started, by the clock that files were stamped
 // with: the earliest time there is for it, since the clock may have been set
 // meanwhile, and what is younger may be in use.
-func (l *Launcher) bootTime() (time.Time, error) {
-	var up unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
-		return time.Time{}, fmt.Errorf("cannot tell when the host started: %w", err)
-	}
-	booted := time.Now().Round(0).Add(-time.Duration(up.Nano()))
+func (l *Launcher) bootTime() time.Time {
+	booted := time.Now().Round(0).Add(-proc.Uptime())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.booted.IsZero() || booted.Before(l.booted) {
 		l.booted = booted
 	}
-	return l.booted, nil
+	return l.booted
 }
 
 // clearTmpdir empties a scratch directory as its owner, then removes it.

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 )
 
 // managedBench is a bench whose slots may be others' than the queue's.
@@ -266,5 +267,21 @@ func TestNoWorkWhileNothingIsStarted(t *testing.T) {
 	}
 	if _, err := b.q.Offer(id, work); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is left to a job that is to leave its slot is a span: an execd that is started anew
+// counts it by how long the host is up, and not by a clock that was set meanwhile.
+func TestEndingAgain(t *testing.T) {
+	for _, by := range []time.Duration{-6 * time.Hour, 0, 6 * time.Hour} {
+		w := &job.Want{Slot: true, Until: time.Now().Round(0).Add(by + time.Minute), UntilUp: proc.Uptime() + time.Minute}
+		before := time.Now()
+		e := ending(w)
+		if left := e.Until.Sub(before); left < 59*time.Second || left > time.Minute+time.Since(before) {
+			t.Errorf("with a clock that was set by %v a minute has become %v", -by, left)
+		}
+	}
+	if e := ending(&job.Want{Slot: true}); !e.Until.IsZero() {
+		t.Errorf("what is being killed has until %v", e.Until)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
+	"paddock/internal/proc"
 )
 
 // Holder is the name of execd's own queue as holder of claims.
@@ -590,6 +591,9 @@ func ending(w *job.Want) *slot.Ending {
 		return nil
 	}
 	e := &slot.Ending{Reason: cmp.Or(slot.Reason(w.Vacate), slot.ReasonVacateCommand), Until: w.Until}
+	if w.UntilUp > 0 {
+		e.Until = time.Now().Add(w.UntilUp - proc.Uptime())
+	}
 	if w.Error != "" {
 		e.Hold = &slot.Hold{Code: w.Code, Subcode: w.Subcode, Text: w.Error}
 	}
