@@ -133,7 +133,7 @@ type TopReply struct {
 	InError    int      `json:"in_error"`
 	Failed     int      `json:"failed"` // tasks that ran and did not succeed, of the jobs that finished_jobs has remembered
 	Drain      *Drain   `json:"drain,omitempty"`
-	Jobs       []TopJob `json:"jobs"`           // as index in JobsReply
+	Jobs       []TopJob `json:"jobs"`           // as in JobsReply
 	More       bool     `json:"more,omitempty"` // there are more than MaxTop of a kind
 }
 

@@ -1,7 +1,7 @@
 // Package client is the user's end of an interactive job: it listens for the
-// job's side, carries the streams of the terminal it is started at, and says how
-// the job has ended. The command qrsh imports it; it imports execd/api and
-// qrsh/wire.
+// job's side, carries the streams of the user's terminal, and returns how the
+// job has ended. The commands of qsub import it; it imports execd/api,
+// qrsh/wire and qrsh/internal/term.
 package client
 
 import (
@@ -31,20 +31,19 @@ import (
 )
 
 const (
-	// strangerTime is how long one who connects has to prove that it is the
-	// session.
-	strangerTime = 5 * time.Second
-	// maxStrangers may try so at the same time.
-	maxStrangers = 16
-	// tellTime is how long the session, once it is connected, has to tell the end
-	// of a job that execd says is over.
+	// handshakeTime is how long a handshake may take.
+	handshakeTime = 5 * time.Second
+	// maxHandshakes is how many handshakes may go on at once.
+	maxHandshakes = 16
+	// tellTime is how long a connected session has to send the end of the job
+	// after execd has said that the job is over.
 	tellTime = 5 * time.Second
-	// A session that does not come is called again after callAgain, an execd that
-	// does not answer after askAgain, for patience in all.
+	// A session that does not connect is asked to again after callAgain, and an
+	// execd that does not answer after askAgain, for patience in all.
 	callAgain = 10 * time.Second
 	askAgain  = time.Second
 	patience  = 5 * time.Minute
-	// killed is the exit status of a job that was killed.
+	// killed is the exit status of a job that SIGKILL has ended.
 	killed = 128 + uint16(unix.SIGKILL)
 )
 
@@ -63,8 +62,8 @@ type Client struct {
 	Escape   byte                             // begins what is for the client, at the beginning of a line on a terminal
 	Program  *Program                         // nil: the streams are the session's
 
-	// Task is what was started in a job, of which this is the client; nil: it is
-	// that of a job of its own.
+	// Task is the task in a job that this is the client of; nil: it is the
+	// client of a whole job.
 	Task *api.TaskEndRequest
 
 	terminal *term.Terminal // nil: Keyboard is none
@@ -87,23 +86,24 @@ type Client struct {
 	connected bool       // guarded by mu
 }
 
-// closed is a connection that has ended.
+// closed is the end of a connection, with the reason.
 type closed struct{ why error }
 
-// Listen makes the client ready to be connected to, and returns where.
+// Listen begins to listen for the session, and returns where.
 func (c *Client) Listen() (api.Listener, error) {
 	c.terminal = term.Open(c.Keyboard)
 	var err error
 	if c.identity, c.print, err = wire.NewIdentity(); err != nil {
 		return api.Listener{}, err
 	}
-	// Usually nobody but this host has a session for us.
+	// Usually the session runs on this host.
 	if c.listener, err = net.Listen("tcp", net.JoinHostPort(cmp.Or(c.Address, "127.0.0.1"), "0")); err != nil {
 		return api.Listener{}, fmt.Errorf("cannot listen: %w", err)
 	}
 	c.exit, c.lost = make(chan wire.Exit, 1), make(chan closed, 1)
 	c.link = wire.New(c.message)
-	// From now on: a signal that comes when the job is submitted is about it.
+	// From here on signals are caught: one that comes while the job is being
+	// submitted is meant for it.
 	c.heard = make(chan os.Signal, 8)
 	signal.Notify(c.heard, append(Endings(), unix.SIGWINCH, unix.SIGCONT)...)
 	if !signal.Ignored(unix.SIGTSTP) {
@@ -112,22 +112,23 @@ func (c *Client) Listen() (api.Listener, error) {
 	return c.newToken(), nil
 }
 
-// Endings returns the signals that are to end the client, or the job: what was
-// ignored when the program was started stays so.
+// Endings returns the signals that end the client or the job. Signals that were
+// ignored when the program was started are left out.
 func Endings() []os.Signal {
 	list := []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGHUP}
 	return slices.DeleteFunc(list, signal.Ignored)
 }
 
-// Heed is [signal.Notify], but what was ignored when the program was started stays so:
-// of nohup(1), say, or of the keys, for what a shell has started in the background.
+// Heed is [signal.Notify] except for signals that were ignored when the program
+// was started, by nohup(1) or by a shell that started it in the background:
+// these stay ignored.
 func Heed(heard chan<- os.Signal, list ...os.Signal) {
 	if list = slices.DeleteFunc(list, signal.Ignored); len(list) > 0 { // none would be all
 		signal.Notify(heard, list...)
 	}
 }
 
-// newToken returns what the next connection must have.
+// newToken returns the listener with a new token for the next connection.
 func (c *Client) newToken() api.Listener {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,10 +136,10 @@ func (c *Client) newToken() api.Listener {
 	return api.Listener{Address: c.listener.Addr().String(), Fingerprint: hex.EncodeToString(c.print[:]), Token: hex.EncodeToString(c.token[:])}
 }
 
-// serve takes connections until the listener is closed.
+// serve accepts connections until the listener is closed.
 func (c *Client) serve() {
 	defer c.guard()
-	places := make(chan struct{}, maxStrangers)
+	places := make(chan struct{}, maxHandshakes)
 	for {
 		conn, err := c.listener.Accept()
 		if err != nil {
@@ -156,15 +157,15 @@ func (c *Client) serve() {
 	}
 }
 
-// greet has one who connects prove that it is the session, and then stays with
-// it until it is gone.
+// greet does the handshake of a connection, and then serves it until it is
+// closed.
 func (c *Client) greet(conn net.Conn) {
 	defer c.guard()
 	defer conn.Close()
 	c.mu.Lock()
 	token := c.token
 	c.mu.Unlock()
-	_ = conn.SetDeadline(time.Now().Add(strangerTime))
+	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	secure, has, err := c.link.Accept(conn, c.identity, token)
 	if err != nil {
 		c.Verbose("refused a connection from %s: %v", conn.RemoteAddr(), err)
@@ -199,8 +200,8 @@ func (c *Client) greet(conn net.Conn) {
 	}
 }
 
-// begin begins the streams. Before there is a connection nothing is read: what is
-// typed stays with the terminal.
+// begin begins the streams. Before there is a connection nothing is read: keys
+// that are typed stay in the terminal.
 func (c *Client) begin() {
 	if c.Program != nil {
 		return // it has them
@@ -224,8 +225,8 @@ func (c *Client) begin() {
 	c.link.Sink(wire.Stderr, open{diag})
 }
 
-// takeTerminal sets the terminal to raw mode, and tells what the job's is to be
-// like.
+// takeTerminal sets the terminal to raw mode, and sends its modes and size for
+// the terminal of the job.
 func (c *Client) takeTerminal() {
 	if c.terminal == nil {
 		c.link.Post(noTerminal)
@@ -240,11 +241,11 @@ func (c *Client) takeTerminal() {
 	c.resized()
 }
 
-// noTerminal is the size of a terminal that nobody looks at, as Grid Engine has
-// it.
+// noTerminal is the size of the job's terminal where the user has none, as in
+// Grid Engine.
 var noTerminal = wire.WindowSize{Rows: 60, Columns: 80, Width: 480, Height: 640}
 
-// escape does what the user asks the client for.
+// escape does what a key behind the escape character asks for.
 func (c *Client) escape(key byte) (end bool) {
 	switch key {
 	case escapeLeave:
@@ -260,12 +261,13 @@ func (c *Client) escape(key byte) (end bool) {
 	return false
 }
 
-// open is a writer that stays open: there may be more to say.
+// open is a writer that Close does not close: the client may still write to it.
 type open struct{ io.Writer }
 
 func (open) Close() error { return nil }
 
-// cooked writes to a raw terminal, where a new line does not begin at the left.
+// cooked writes lines to a raw terminal, in which a newline does not go back to
+// the first column.
 type cooked struct{ io.Writer }
 
 func (c cooked) Write(b []byte) (int, error) {
@@ -275,7 +277,7 @@ func (c cooked) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// resized tells the size of the terminal.
+// resized sends the size of the terminal.
 func (c *Client) resized() {
 	if c.terminal == nil {
 		return
@@ -287,7 +289,7 @@ func (c *Client) resized() {
 	c.link.Post(size)
 }
 
-// message takes what the session says.
+// message handles a message of the session.
 func (c *Client) message(m wire.Message) {
 	switch m := m.(type) {
 	case wire.State:
@@ -315,7 +317,7 @@ func (c *Client) Begun() bool {
 	return c.begun
 }
 
-// signals passes on what the user's terminal, or somebody else, sends.
+// signals handles the signals that the client gets.
 func (c *Client) signals(ctx context.Context) {
 	defer c.guard()
 	defer signal.Stop(c.heard)
@@ -329,7 +331,7 @@ func (c *Client) signals(ctx context.Context) {
 	}
 }
 
-// signal takes one signal.
+// signal handles one signal.
 func (c *Client) signal(sig syscall.Signal) {
 	switch sig {
 	case unix.SIGWINCH:
@@ -351,7 +353,7 @@ func (c *Client) signal(sig syscall.Signal) {
 	}
 }
 
-// stop stops the client, if there is a shell that would continue it.
+// stop stops the client, if there is a shell that can continue it.
 func (c *Client) stop() {
 	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
 		c.Notice("cannot be suspended: no shell is there to continue it")
@@ -364,7 +366,7 @@ func (c *Client) stop() {
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP)
 }
 
-// goOn is what follows stop. The terminal may be another's meanwhile.
+// goOn follows stop. Meanwhile the terminal may have had another user.
 func (c *Client) goOn() {
 	if !c.Begun() {
 		return
@@ -378,7 +380,7 @@ func (c *Client) goOn() {
 	}
 }
 
-// guard gives the terminal back before a panic ends the program.
+// guard restores the terminal before a panic ends the program.
 func (c *Client) guard() {
 	if why := recover(); why != nil {
 		c.terminal.Restore()
@@ -386,26 +388,30 @@ func (c *Client) guard() {
 	}
 }
 
-// ErrLost is matched when the connection is gone for good.
+// ErrLost is matched when the connection is lost and was not made again in
+// time.
 var ErrLost = errors.New("connection lost")
 
 // ErrLeft is matched when the user has left the job by the escape character.
 var ErrLeft = errors.New("left")
 
-// Signaled is the signal that has ended the client, before the job's end.
+// Signaled is the error of a client that a signal has ended before the end of
+// the job.
 type Signaled struct{ Signal syscall.Signal }
 
 func (s Signaled) Error() string { return "ended by signal " + unix.SignalName(s.Signal) }
 
-// Follow stays with a job until it has ended, and returns how. cursor is where
-// the file of ended jobs may have it. The terminal is as it was when it returns.
+// Follow stays connected to a job until it has ended, and returns how it has
+// ended. cursor is where to begin a WaitRequest for the job. The terminal is
+// restored when Follow returns.
 func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit, error) {
 	ctx, c.leave = context.WithCancelCause(ctx)
 	defer c.leave(nil)
 	stop := context.AfterFunc(ctx, c.link.Close)
 	defer stop()
 	if c.Program == nil {
-		// That nobody reads what the job writes is the job's to know.
+		// A closed standard output must not end the client: the job gets the
+		// SIGPIPE.
 		signal.Ignore(unix.SIGPIPE)
 		go c.signals(ctx)
 	} else {
@@ -413,7 +419,8 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 		defer c.Program.end()
 	}
 	if c.Task != nil {
-		// The warnings that a job gets are its script's, which this is called by.
+		// The warning signals of a job are for its script, which has called
+		// this client.
 		signal.Ignore(unix.SIGUSR1, unix.SIGUSR2)
 	}
 	go c.serve()
@@ -442,8 +449,9 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			c.link.Close()
 			c.using.Lock() // the goodbye is on its way, or nobody is there to hear it
 			c.using.Unlock()
-			// Who comes next finds the slot free, and the job accounted. That of a
-			// task is free: it was about to exit before we were told.
+			// The next command is to find the slot free and the job accounted.
+			// The slot of a task is free by now: the task was about to exit
+			// when the end was sent.
 			if ended != nil && c.Task == nil {
 				select {
 				case told = <-ended:
@@ -487,7 +495,8 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			if ended == nil || c.isConnected() {
 				continue
 			}
-			// Execd may be away, or the job over, of which execd will tell.
+			// Execd may be unavailable, or the job may be over, which execd
+			// will say.
 			switch _, err := c.Attach(ctx, job, c.newToken()); {
 			case ctx.Err() != nil:
 			case err == nil:
@@ -513,8 +522,8 @@ func (c *Client) isConnected() bool {
 	return c.connected
 }
 
-// Attach has the session of a job connect to a client that listens, instead of
-// the one it has.
+// Attach has the session of a job connect to this client, in place of the one
+// that it has.
 func (c *Client) Attach(ctx context.Context, job int, at api.Listener) (reply api.AttachReply, err error) {
 	c.mu.Lock()
 	c.called = true
@@ -551,7 +560,7 @@ func (c *Client) endOf(ctx context.Context, job int, cursor string) (wire.Exit, 
 	}
 }
 
-// exitOf is the end that execd tells as the session does.
+// exitOf returns the end of a task as the session would send it.
 func exitOf(e *api.TaskEnd) wire.Exit {
 	if e.Ran {
 		return wire.Exit{Status: uint16(e.Exit), Reason: e.Reason}
@@ -559,7 +568,8 @@ func exitOf(e *api.TaskEnd) wire.Exit {
 	return wire.Exit{Status: 1, Reason: e.Reason}
 }
 
-// again reports whether execd is being restarted, after a moment.
+// again reports whether execd is being restarted; if so it waits a moment
+// first.
 func again(ctx context.Context, err error) bool {
 	if !errors.Is(err, api.ErrUnreachable) || ctx.Err() != nil {
 		return false

@@ -10,7 +10,7 @@ import (
 const (
 	// DefaultEscape is the escape character of ssh.
 	DefaultEscape = '~'
-	// NoEscape stands for none.
+	// NoEscape stands for no escape character.
 	NoEscape = 0
 )
 
@@ -38,7 +38,7 @@ func ParseEscape(text string) (byte, error) {
 	return 0, errors.New("neither a character, nor ^ and a letter, nor none")
 }
 
-// escapes is what is typed without what is meant for the client itself: the
+// escapes is a reader of typed keys without those for the client itself: the
 // escape character at the beginning of a line, and the key behind it.
 type escapes struct {
 	from io.Reader
@@ -68,7 +68,7 @@ func (e *escapes) Read(b []byte) (int, error) {
 	return 0, e.err
 }
 
-// sift puts what is for the job into rest.
+// sift puts the keys for the job into rest.
 func (e *escapes) sift(typed []byte) {
 	e.rest = e.rest[:0]
 	for _, key := range typed {
@@ -92,7 +92,7 @@ func (e *escapes) sift(typed []byte) {
 	}
 }
 
-// escapeHelpText tells what the escape character is good for.
+// escapeHelpText lists the keys behind the escape character.
 func escapeHelpText(char byte) string {
 	c := string(rune(char))
 	if char < ' ' {

@@ -14,14 +14,14 @@ import (
 	"paddock/qrsh/wire"
 )
 
-// Program is what connects the user to a job that is a daemon, like ssh to sshd:
-// his streams are its own, and not the session's.
+// Program is the program that connects the user to a job that is a daemon, as
+// ssh to sshd. It has the user's streams, and the session has none.
 type Program struct {
 	Words    []string // the command as it is configured
 	PortLast bool     // it is called with the host and the port, in this order, and nothing else
 	NoStdin  bool     // it is called with -n
-	// Establishing is called before it starts, Ended when it has ended, or could
-	// not be started. Its name is its first word.
+	// Establishing is called before the program starts, and Ended when it has
+	// ended or could not be started. name is its first word.
 	Establishing func(name, host string)
 	Ended        func(name string, status int, err error)
 	// Told is called with the exit status of the job.
@@ -32,12 +32,11 @@ type Program struct {
 	finished chan struct{} // closed when the program has ended; nil: it was not started
 }
 
-// endTime is how long a program has to end by itself once the job has ended.
+// endTime is how long the program has to end by itself once the job has ended.
 const endTime = 10 * time.Second
 
-// words returns the command line for a daemon. What comes from the other side was
-// checked to have nothing in it that a shell, or the program, takes for more than a
-// word.
+// words returns the command line for a daemon. The texts of the other side were
+// checked: neither a shell nor the program takes them for more than words.
 func (p *Program) words(d wire.Daemon) []string {
 	words := append([]string(nil), p.Words...)
 	port := strconv.Itoa(int(d.Port))

@@ -16,21 +16,22 @@ import (
 	"paddock/spool"
 )
 
-// wordCommand is our argument when a daemon has started us in the owner's name,
-// for the command that was submitted; the next one is the handle by which the
-// session of the job is found.
+// wordCommand is the first argument when the daemon of a job has started this
+// program as the owner, to run the job's command. The second one is the handle
+// by which it finds the session.
 const wordCommand = "command"
 
-// runCommand executes the command of an interactive job whose daemon has started
-// us, in the job's directory and with its environment, and tells the session how it
-// has ended. It returns the exit status.
+// runCommand runs the command of an interactive job whose daemon has started
+// this program, in the job's directory and with its environment. It tells the
+// session how the command has ended, and returns the exit status.
 func runCommand(handle string) (int, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: atHandle(handle)})
 	if err != nil {
 		return 1, errors.New("cannot find the job: it has ended, or was never one of yours")
 	}
 	defer conn.Close()
-	// Only the owner's session has the command: anybody can have a name.
+	// Anybody can have a socket of this name; only the owner's session has the
+	// command.
 	peer, err := peerOf(conn)
 	if err == nil && int(peer.Uid) != os.Getuid() {
 		err = fmt.Errorf("the session is user %d's", peer.Uid)
@@ -45,7 +46,8 @@ func runCommand(handle string) (int, error) {
 	if err != nil {
 		return 1, fmt.Errorf("cannot fetch the command: %w", err)
 	}
-	// What ends or stops the command does not end us, who tell of it.
+	// Signals that end or stop the command must not end this program, which
+	// reports its end.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGXCPU, unix.SIGPIPE)
 	status, err := execute(&submitted)
 	if _, e := conn.Write([]byte{byte(status >> 8), byte(status)}); e == nil {
@@ -57,7 +59,7 @@ func runCommand(handle string) (int, error) {
 	return status.ExitStatus(), err
 }
 
-// Statuses of a command that cannot be executed, the second as a shell has it.
+// Exit statuses for a command that cannot be run, the second as in shells.
 const (
 	cannotEnter = syscall.WaitStatus(1 << 8)
 	notExecuted = syscall.WaitStatus(127 << 8)
@@ -69,7 +71,7 @@ func execute(submitted *spool.Command) (syscall.WaitStatus, error) {
 		return cannotEnter, err
 	}
 	env := environment(submitted.Env, os.Environ())
-	// What has no slash is looked for in the job's PATH.
+	// A name without a slash is looked up in the PATH of the job.
 	for _, v := range env {
 		if value, ok := strings.CutPrefix(v, "PATH="); ok {
 			_ = os.Setenv("PATH", value)
@@ -87,8 +89,8 @@ func execute(submitted *spool.Command) (syscall.WaitStatus, error) {
 	return cmd.ProcessState.Sys().(syscall.WaitStatus), nil
 }
 
-// ofConnection are the variables that belong to the connection and not to the job,
-// by their names' beginnings: what a daemon forwards is found by them.
+// ofConnection are the prefixes of variables that belong to the connection and
+// not to the job: programs find what the daemon forwards by them.
 var ofConnection = []string{"SSH_", "DISPLAY=", "XAUTHORITY=", "KRB5CCNAME="}
 
 // environment returns the environment of the job with what the daemon has added

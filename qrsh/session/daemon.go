@@ -23,10 +23,10 @@ import (
 // connectionTime is how long the client's program has to connect to the daemon.
 const connectionTime = 60 * time.Second
 
-// daemon is an interactive job that is a daemon, like sshd. We listen in its
-// place, so that root does not, and so that it never sees anybody but a process of
-// the owner on this host: the connection goes to the starter stage of the job, which
-// becomes the daemon with it.
+// daemon is an interactive job that is a daemon, like sshd. The session listens
+// in its place, so that root does not have to, and so that only processes of
+// the owner on this host reach it. The connection is passed to the starter
+// stage of the job, which becomes the daemon.
 type daemon struct {
 	say     func(words ...string) // tells the shepherd
 	post    func(wire.Message)    // tells the client
@@ -36,9 +36,9 @@ type daemon struct {
 	limit   time.Duration
 
 	mu       sync.Mutex
-	listener net.Listener // guarded by mu; nil: none, or no more
-	why      string       // guarded by mu; nobody is waited for any longer, and why; "": that is not so
-	told     bool         // guarded by mu; who ran the command has said how it ended
+	listener net.Listener // guarded by mu; nil: not yet, or not any more
+	why      string       // guarded by mu; why nobody is waited for any more; "": the client is
+	told     bool         // guarded by mu; the end of the command is known
 }
 
 // newDaemon takes the socket to the job's starter stage.
@@ -52,23 +52,23 @@ func newDaemon(s *session, host string) error {
 		return errors.New("cannot use the socket of the job: it is of another family")
 	}
 	s.link.ForDaemon = true
-	s.grace = 0 // the other connection cannot be made anew
+	s.grace = 0 // the connection to the daemon cannot be made again
 	s.daemon = &daemon{say: s.say, post: s.link.Post, stage: stage, host: host, program: os.Args[0], limit: connectionTime}
 	go s.daemon.serve()
 	return nil
 }
 
-// serve waits for the stage, has the client connect, and hands the connection
-// over.
+// serve waits for the stage, has the client connect, and passes the connection
+// to the stage.
 func (d *daemon) serve() {
 	defer d.stage.Close()
 	submitted, err := spool.ReadCommand(d.stage)
 	if err != nil {
-		return // the job is not started
+		return // the job was not started
 	}
 	conn, err := d.await(&submitted)
 	if err != nil {
-		// The stage tells the shepherd, and the shepherd the client.
+		// The stage reports the error to the shepherd, which tells the client.
 		_, _ = d.stage.Write([]byte(reason(err)))
 		return
 	}
@@ -78,7 +78,7 @@ func (d *daemon) serve() {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		// The daemon expects it as inetd would give it.
+		// The daemon expects a connection in the form of inetd.
 		_ = unix.SetNonblock(int(fd), false)
 		_, _, _ = d.stage.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil)
 	})
@@ -144,8 +144,8 @@ func (d *daemon) giveUp(why string) {
 	}
 }
 
-// ended is told how the client's program has ended. If the daemon has run
-// something for it, that knows better.
+// ended is called when the client's program has ended. The end of a command
+// that the daemon has run counts more.
 func (d *daemon) ended(status uint16) {
 	d.giveUp("the client's program has ended with status " + strconv.Itoa(int(status)) + " before")
 	d.mu.Lock()
@@ -155,9 +155,9 @@ func (d *daemon) ended(status uint16) {
 	}
 }
 
-// offer has the command ready for whoever the daemon starts in the owner's name:
-// one that asks is given it and says how it has ended. It returns the name by which we
-// are asked.
+// offer waits for the program that the daemon starts as the owner, gives it the
+// command, and hears from it how the command has ended. It returns the handle
+// for that program.
 func (d *daemon) offer(submitted *spool.Command) (string, error) {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it never fails
@@ -183,7 +183,7 @@ func (d *daemon) offer(submitted *spool.Command) (string, error) {
 	return handle, nil
 }
 
-// give gives the command away, and waits for its end.
+// give sends the command to the program that runs it, and waits for the end.
 func (d *daemon) give(conn *net.UnixConn, submitted *spool.Command) {
 	defer conn.Close()
 	if _, err := conn.Write(submitted.Append(nil)); err != nil {
@@ -197,16 +197,16 @@ func (d *daemon) give(conn *net.UnixConn, submitted *spool.Command) {
 	d.told = true
 	d.mu.Unlock()
 	d.say(spool.SessionStatus, strconv.Itoa(int(status[0])<<8|int(status[1])))
-	_, _ = conn.Write(status[:1]) // the shepherd hears of it before the daemon can end
+	_, _ = conn.Write(status[:1]) // so the shepherd knows the end before the daemon can end
 }
 
-// atHandle is the name of the socket: one that no file stands for.
+// atHandle returns the name of the socket, which is in the abstract namespace.
 func atHandle(handle string) string { return "@paddock-qrsh-" + handle }
 
 // statusSize is the length of a wait status.
 const statusSize = 2
 
-// peerOf returns who is at the other end.
+// peerOf returns the user at the other end.
 func peerOf(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -218,9 +218,9 @@ func peerOf(conn *net.UnixConn) (*unix.Ucred, error) {
 	return peer, errors.Join(err, failed)
 }
 
-// onlyThisHost makes a socket one that others hosts do not reach, under whatever
-// address of this one the client's program comes. Where the kernel does not let
-// us, before Linux 5.7, they are turned away by isOwners.
+// onlyThisHost makes a socket unreachable for other hosts, whichever address of
+// this host the client's program uses. Linux before 5.7 does not permit this;
+// there isOwners turns others away.
 func onlyThisHost(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) { _ = unix.BindToDevice(int(fd), "lo") })
 }

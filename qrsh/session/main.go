@@ -1,9 +1,9 @@
 // Command qrsh-session is the job's side of an interactive job: it carries the
-// job's streams, or its terminal, to the client qrsh and back. The shepherd starts
-// it beside the job, as the job's owner and with nothing but descriptors, and
-// tells it through the first of them where the client is and how the job ended
-// (package spool, file session). A client that is lost may come back. It imports
-// spool, qrsh/wire and qrsh/internal/term.
+// streams or the terminal of the job to the client qrsh and back. The shepherd
+// starts it beside the job, as the job's owner and with nothing but
+// descriptors, and tells it through the first of them where the client is and
+// how the job has ended (package spool, file session). A lost client may
+// come back. qrsh-session imports spool, qrsh/wire and qrsh/internal/term.
 package main
 
 import (
@@ -29,14 +29,16 @@ import (
 )
 
 const (
-	// connectTime bounds a connection's beginning: the client is waiting for it.
+	// connectTime is how long a handshake may take: the client waits for the
+	// connection.
 	connectTime = 30 * time.Second
-	// hangupTime is how long a client is tried again that hangs up, knockAgain
-	// the time between.
-	hangupTime = 15 * time.Second
-	knockAgain = 200 * time.Millisecond
-	// lastGrace is how long a client that is otherwise waited for as long as the
-	// job runs is waited for when it is lost after the job's end.
+	// hangupTime is how long a client that closes the connection is tried
+	// again, and redialAfter the time between two tries.
+	hangupTime  = 15 * time.Second
+	redialAfter = 200 * time.Millisecond
+	// lastGrace is how long a client that is lost after the end of the job is
+	// waited for, if a lost client is otherwise waited for as long as the job
+	// runs.
 	lastGrace = 60 * time.Second
 )
 
@@ -55,7 +57,8 @@ func run(args []string) error {
 		}
 		os.Exit(status)
 	}
-	// It has the token, and the owner's other processes must not read it.
+	// Other processes of the owner must not read the token from the memory of
+	// this one.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become undumpable: %w", err)
 	}
@@ -94,36 +97,36 @@ func socket(fd int) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-// session is one interactive job's.
+// session is the session of one interactive job.
 type session struct {
 	shepherd net.Conn
 	grace    time.Duration // negative: for ever
 	link     *wire.Link
 	terminal *os.File // nil: the job has none
-	daemon   *daemon  // nil: the job is none
+	daemon   *daemon  // nil: the job is not a daemon
 	notes    *notes   // the job's standard error; nil: it is a daemon
 
-	over   chan struct{} // closed when the client has all, or none is waited for
+	over   chan struct{} // closed when the client has received everything, or is not waited for any more
 	finish func()        // closes it
 
 	mu       sync.Mutex
-	ready    bool               // guarded by mu; there has been a client
-	begun    bool               // guarded by mu; and the job begins
-	ended    bool               // guarded by mu; the job has
+	ready    bool               // guarded by mu; a client was connected
+	begun    bool               // guarded by mu; the job may begin
+	ended    bool               // guarded by mu; the job has ended
 	number   int                // guarded by mu; of the client
-	leave    context.CancelFunc // guarded by mu; ends its connection
-	patience *time.Timer        // guarded by mu; how long it is waited for once it is lost
+	leave    context.CancelFunc // guarded by mu; ends the connection of the client
+	patience *time.Timer        // guarded by mu; runs while a lost client is waited for
 }
 
-// say tells the shepherd something.
+// say sends words to the shepherd.
 func (s *session) say(words ...string) {
-	_, _ = s.shepherd.Write([]byte(strings.Join(words, " "))) // without a shepherd listen ends
+	_, _ = s.shepherd.Write([]byte(strings.Join(words, " "))) // listen ends when the shepherd is gone
 }
 
-// streams takes the ends of the job's streams.
+// streams takes over the other ends of the job's streams.
 func (s *session) streams(terminal bool) error {
 	open := func(fd int) (*os.File, error) {
-		// So that Go waits for it without a thread, and can be woken.
+		// Non-blocking, so that a read needs no thread and can be interrupted.
 		if err := unix.SetNonblock(fd, true); err != nil {
 			return nil, fmt.Errorf("cannot use descriptor %d: %w", fd, err)
 		}
@@ -158,7 +161,8 @@ func (s *session) streams(terminal bool) error {
 	return nil
 }
 
-// note carries the job's standard error, and what prolog and epilog say.
+// note carries the standard error of the job, and the output of prolog and
+// epilog.
 func (s *session) note(f *os.File) {
 	s.notes = &notes{s, f}
 	s.link.Source(wire.Stderr, s.notes, s.notes)
@@ -195,18 +199,18 @@ func (n *notes) Read(b []byte) (int, error) {
 	}
 }
 
-// end is called when all of the job is over.
+// end is called when the job with prolog and epilog is over.
 func (n *notes) end() { _ = n.pipe.SetReadDeadline(time.Now()) }
 
-// Close is called when the client wants no more. The job has that from the pipe,
-// and for prolog and epilog the shepherd sees to it.
+// Close is called when the client wants no more. The job learns it from the
+// pipe; for prolog and epilog the shepherd is told.
 func (n *notes) Close() error {
 	err := n.pipe.Close()
 	n.say(spool.SessionDeaf)
 	return err
 }
 
-// keyboard writes what is typed. Its end is typed, too.
+// keyboard writes keys to the job's terminal. Its end is written as a key, too.
 type keyboard struct {
 	*session
 	terminal *os.File
@@ -217,8 +221,8 @@ func (k keyboard) Write(b []byte) (int, error) {
 	return k.terminal.Write(b)
 }
 
-// early has the shepherd keep for the job the signals that are typed before it
-// has the terminal: they would be nobody's.
+// early has the shepherd keep the signals that are typed before the job has the
+// terminal: no process would get them.
 func (k keyboard) early(b []byte) {
 	control(k.terminal, func(fd int) {
 		if group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil || group != 0 {
@@ -246,14 +250,16 @@ func (k keyboard) Close() error {
 	return nil
 }
 
-// control does something with a file's descriptor, which stays as it is.
+// control calls a function with the descriptor of a file, which stays
+// non-blocking.
 func control(f *os.File, do func(fd int)) {
 	if raw, err := f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { do(int(fd)) })
 	}
 }
 
-// listen does what the shepherd says until it is gone, or the client has all.
+// listen handles words of the shepherd until it is gone, or the client has
+// received everything.
 func (s *session) listen() error {
 	said := make(chan string)
 	go func() {
@@ -283,7 +289,7 @@ func (s *session) listen() error {
 	}
 }
 
-// hear does one thing that the shepherd says.
+// hear handles one message of the shepherd.
 func (s *session) hear(text string) error {
 	word, rest, _ := strings.Cut(text, " ")
 	switch word {
@@ -308,12 +314,12 @@ func (s *session) hear(text string) error {
 	return nil
 }
 
-// message does one thing that the client says.
+// message handles one message of the client.
 func (s *session) message(m wire.Message) {
 	switch m := m.(type) {
 	case wire.WindowSize:
 		if s.terminal != nil {
-			// The kernel tells those at the terminal.
+			// The kernel signals the processes at the terminal.
 			size := unix.Winsize{Row: m.Rows, Col: m.Columns, Xpixel: m.Width, Ypixel: m.Height}
 			control(s.terminal, func(fd int) { _ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) })
 			s.begin()
@@ -331,8 +337,8 @@ func (s *session) message(m wire.Message) {
 	}
 }
 
-// setModes gives the job's terminal the modes of the user's. Once the job runs
-// they are its own.
+// setModes sets the modes of the job's terminal to those of the user's. Once
+// the job runs it may change them.
 func (s *session) setModes(m wire.Modes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -347,7 +353,7 @@ func (s *session) setModes(m wire.Modes) {
 	})
 }
 
-// begin has the job begun, if it has not.
+// begin tells the shepherd to begin the job, once.
 func (s *session) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,8 +363,8 @@ func (s *session) begin() {
 	}
 }
 
-// exit tells the client that the job has ended. Without one nobody waits for the
-// rest, and one that has not been there yet is told by execd.
+// exit tells the client that the job has ended. Without a client nobody waits
+// for the rest; a client that was never connected learns the end from execd.
 func (s *session) exit(e wire.Exit) {
 	if s.notes != nil {
 		s.notes.end()
@@ -372,8 +378,8 @@ func (s *session) exit(e wire.Exit) {
 	}
 }
 
-// connect connects to a client, in place of the one there is, and stays until it
-// is lost.
+// connect connects to a client, in place of the present one, and serves it
+// until it is lost.
 func (s *session) connect(client *spool.Session) {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
@@ -397,7 +403,7 @@ func (s *session) connect(client *spool.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if client.Number != s.number {
-		return // another has come
+		return // another client has taken its place
 	}
 	s.leave = nil
 	select {
@@ -408,7 +414,7 @@ func (s *session) connect(client *spool.Session) {
 	wait := s.grace
 	switch {
 	case !s.ready:
-		wait = 0 // there has been none that could come back
+		wait = 0 // no client was connected that could come back
 	case wait < 0 && s.ended:
 		wait = lastGrace
 	case wait < 0:
@@ -432,7 +438,7 @@ func (s *session) connect(client *spool.Session) {
 	})
 }
 
-// reason is why a client is lost, in one line.
+// reason returns in one line why a client is lost.
 func reason(err error) string {
 	if err == nil || errors.Is(err, io.EOF) {
 		return "the client has closed the connection"
@@ -440,14 +446,14 @@ func reason(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// serve uses one connection until it is over.
+// serve uses one connection until it is closed.
 func (s *session) serve(ctx context.Context, client *spool.Session) error {
 	var fingerprint wire.Fingerprint
 	var token wire.Token
-	// ParseSession has looked at them.
+	// ParseSession has checked them.
 	_, _ = hex.Decode(fingerprint[:], []byte(client.Fingerprint))
 	_, _ = hex.Decode(token[:], []byte(client.Token))
-	secure, has, err := s.meet(ctx, client.Address, fingerprint, token)
+	secure, has, err := s.dialPatiently(ctx, client.Address, fingerprint, token)
 	if err != nil {
 		return err
 	}
@@ -456,19 +462,19 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 	s.mu.Lock()
 	if s.begun || s.ready || s.terminal == nil { // else it begins with the size of the user's
 		s.begun = true
-		s.say(spool.SessionReady) // also a job that was stopped may go on
+		s.say(spool.SessionReady) // a job that was stopped may go on, too
 	}
 	s.ready = true
 	s.mu.Unlock()
 	return s.link.Run(secure, has)
 }
 
-// meet connects to the client. One that hangs up may have its door full of
-// strangers, which are gone in seconds, or has not waited while this host stood
-// still: it is tried again.
-func (s *session) meet(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
+// dialPatiently connects to the client. It tries again when the client closes
+// the connection: others may have used up its handshakes for some seconds, or
+// it may have timed out while this host stood still.
+func (s *session) dialPatiently(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
 	for until := time.Now().Add(hangupTime); ; {
-		conn, has, err := s.knock(ctx, address, fingerprint, token)
+		conn, has, err := s.dial(ctx, address, fingerprint, token)
 		hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 		if !hungUp || time.Now().After(until) {
 			return conn, has, err
@@ -476,13 +482,13 @@ func (s *session) meet(ctx context.Context, address string, fingerprint wire.Fin
 		select {
 		case <-ctx.Done():
 			return nil, has, err
-		case <-time.After(knockAgain):
+		case <-time.After(redialAfter):
 		}
 	}
 }
 
-// knock connects once.
-func (s *session) knock(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
+// dial connects once.
+func (s *session) dial(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
 	dialer := net.Dialer{Timeout: connectTime}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// isOwners reports whether a connection comes from a process of the user that we
-// run as, on this host: the kernel's tables have its other end. Every user of the
-// host can reach the port, and the first to come would have the daemon.
+// isOwners reports whether a connection comes from a process of the same user
+// on this host, by the kernel's table of connections. Every user of the host
+// can reach the port, and the first one to connect would get the daemon.
 func isOwners(conn *net.TCPConn) bool {
 	theirs := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	ours := conn.LocalAddr().(*net.TCPAddr).AddrPort()
@@ -30,16 +30,16 @@ func isOwners(conn *net.TCPConn) bool {
 	return false
 }
 
-// connected are what the tables have for a connection that exists, and for one of
-// which the owner has ended his side: he has nothing more to say, and still reads.
+// connected are the states of an open connection, and of one whose owner has
+// closed the sending side and still reads.
 var connected = []string{"01", "04", "05"}
 
-// closed is what they have as inode where nobody has the socket any more: it is
-// still spoken for, and by then said to be root's.
+// closed is the inode of a socket that no process has any more. The table says
+// that such a socket is root's.
 const closed = "0"
 
-// socketOwner looks in a table of connections for the one between two addresses,
-// as its owner sees it, and returns his uid.
+// socketOwner looks up the connection between two addresses in a table, and
+// returns the uid of its owner.
 func socketOwner(table string, local, remote netip.AddrPort) (int, bool) {
 	for line := range strings.Lines(table) {
 		// Number, local, remote, state, queues, timer, retransmits, uid, timeouts, inode.
@@ -57,8 +57,8 @@ func socketOwner(table string, local, remote netip.AddrPort) (int, bool) {
 	return 0, false
 }
 
-// parseAddress reads an address of the tables: words of 32 bits in the
-// processor's order, and a port.
+// parseAddress reads an address of the tables: words of 32 bits in native byte
+// order, and a port.
 func parseAddress(s string) (netip.AddrPort, error) {
 	host, port, _ := strings.Cut(s, ":")
 	b, err := hex.DecodeString(host)

@@ -7,19 +7,20 @@ import (
 	"sync"
 )
 
-// pileSize is how much goes through the kernel at once: a record of TLS, which is
-// at most 16 KB, is not worth a system call and a wake-up of the other end.
-const pileSize = 1 << 17
+// recordBufferSize is how many bytes are read or written at once. A record of
+// TLS has at most 16 KB, which is too little for a system call and a wake-up of
+// the other end.
+const recordBufferSize = 1 << 17
 
 // Conn is a connection behind its handshake.
 type Conn struct {
 	*tls.Conn
-	below *pile
+	below *recordBuffer
 	turn  uint64 // of the link's handshakes
 }
 
-// Close ends the connection, even while something is written to one who does not
-// read.
+// Close closes the connection, even while a write is blocked because the other
+// end does not read.
 func (c *Conn) Close() error {
 	if !c.below.mu.TryLock() {
 		return c.below.Conn.Close()
@@ -28,24 +29,25 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// pile is a connection below TLS. It reads as many records at once as there are,
-// and writes as many as are put on it until they are flushed.
-type pile struct {
+// recordBuffer is a connection below TLS that buffers records: it reads as many
+// at once as there are, and writes those that were collected when it is
+// flushed.
+type recordBuffer struct {
 	net.Conn
 	r *bufio.Reader
 
 	mu   sync.Mutex
 	w    *bufio.Writer // guarded by mu
-	hold bool          // guarded by mu; what is written waits
+	hold bool          // guarded by mu; writes are collected
 }
 
-func newPile(conn net.Conn) *pile {
-	return &pile{Conn: conn, r: bufio.NewReaderSize(conn, pileSize), w: bufio.NewWriterSize(conn, pileSize)}
+func newRecordBuffer(conn net.Conn) *recordBuffer {
+	return &recordBuffer{Conn: conn, r: bufio.NewReaderSize(conn, recordBufferSize), w: bufio.NewWriterSize(conn, recordBufferSize)}
 }
 
-func (p *pile) Read(b []byte) (int, error) { return p.r.Read(b) }
+func (p *recordBuffer) Read(b []byte) (int, error) { return p.r.Read(b) }
 
-func (p *pile) Write(b []byte) (int, error) {
+func (p *recordBuffer) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, err := p.w.Write(b)
@@ -55,8 +57,9 @@ func (p *pile) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// flush sends what waits; from now on something may.
-func (p *pile) flush() error {
+// flush sends the collected records. From the first call on, writes are
+// collected; before it they are sent at once.
+func (p *recordBuffer) flush() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hold = true

@@ -6,7 +6,7 @@ import (
 )
 
 type (
-	// Daemon tells where a daemon waits for the client's program.
+	// Daemon says where a daemon waits for the client's program.
 	Daemon struct {
 		Port    uint16
 		Program string // path of what begins the command on the daemon's side; "": a login shell is wanted
@@ -17,8 +17,8 @@ type (
 	Status struct{ Status uint16 }
 )
 
-// Sizes of the texts of daemon. Whatever is in them becomes words of a command
-// line at the client's.
+// Sizes of the texts of daemon. The texts become words of a command line of the
+// client.
 const (
 	maxHost    = 255
 	maxProgram = 1 << 9
@@ -48,8 +48,8 @@ func parseDaemon(b []byte) (Message, error) {
 	return m, nil
 }
 
-// check reports why a daemon cannot be one. A shell, and whatever program the
-// client is told to run, must find nothing in its texts but words.
+// check returns what is wrong with a daemon. Neither a shell nor the client's
+// program may take its texts for more than words.
 func (m *Daemon) check() error {
 	login := m.Program == "" && m.Handle == ""
 	switch {

@@ -1,19 +1,20 @@
-// Package wire is the language between qrsh, which listens, and qrsh-session,
+// Package wire is the protocol between qrsh, which listens, and qrsh-session,
 // which the shepherd of an interactive job starts and which connects to it. It
-// imports nothing of ours; qrsh, qrsh-session and tests import it, and nobody else.
+// imports nothing of the project; qrsh, qrsh-session and tests alone import it.
 //
 // # Connection
 //
 // TLS 1.3 over TCP. qrsh makes a key for the session and sends the SHA-256 of
-// its certificate with the job, through execd's socket; qrsh-session takes only
-// that certificate. Then it proves itself by a token of 32 bytes that came the
-// same way and serves for one connection. One who has not the token is not
-// answered.
+// its certificate with the job, through execd's socket; qrsh-session accepts
+// only that certificate. Then qrsh-session proves itself by a token of 32 bytes
+// that came the same way and is valid for one connection. Whoever does not have
+// the token gets no answer.
 //
 // # Frames
 //
-// Everything is sent in frames: a byte with the type, three with the length of
-// what follows, at most 65,536 bytes, numbers big-endian.
+// Everything is sent in frames: a byte with the type, three bytes with the
+// length of the payload, and the payload of at most 65,536 bytes. Numbers are
+// big-endian.
 //
 //	 1 hello     S>C  "paddock" first last token offsets end  the first frame; versions first to last
 //	 2 welcome   C>S  version offsets                        the answer: the version that is spoken
@@ -29,24 +30,25 @@
 //	12 daemon    S>C  port, 16 bits; three texts             where a daemon waits for the client's program
 //	13 status    C>S  status, 16 bits                        that program has ended
 //
-// A client of a job with a terminal says modes, if it has one itself, and window
-// as soon as it is connected: the job begins with them.
+// The client of a job with a terminal sends window as soon as it is connected,
+// behind modes if it has a terminal itself: the job begins with them.
 //
-// The last two are those of version 2, and of a job that is a daemon like sshd: it
-// has no streams in the session, but a connection of its own, which the client's
-// program makes. The texts of daemon are the path of the program that begins the
-// job's command on the other side of the daemon, by what it finds the session, and
-// the name of the host, each with a NUL byte between it and the next. The first
-// two are empty where a login shell is all that is wanted.
+// The last two belong to version 2, and to a job that is a daemon like sshd: it
+// has no streams in the session, but a connection of its own, which the
+// client's program makes. The texts of daemon, with NUL bytes between them, are
+// the path of the program that begins the job's command on the other side of
+// the daemon, the handle by which that program finds the session, and the name
+// of the host. The first two are empty for a login shell.
 //
-// Streams are 0, 1 and 2 as descriptors are, 8 bits. Offsets count the bytes of a
-// stream since the session began, in 64 bits; its end counts as a byte. Those of
-// hello and welcome are of the three streams in order: of one that the sender
-// receives, how much has come, and of one that it sends, from where on it still
-// has it. So what a broken connection has lost is sent again over the next one,
-// and a client that is new begins there. The end in hello is 1 when all of stdin
-// has come, else 0, 8 bits. A sender is never more than Window bytes ahead of what
-// was taken.
+// Streams have the numbers of the descriptors 0, 1 and 2, in 8 bits. Offsets
+// count the bytes of a stream since the session began, in 64 bits; the end of a
+// stream counts as a byte. hello and welcome have an offset for each stream in
+// order: for a stream that the sender of the frame receives, how much it has
+// received, and for one that it sends, from where on it still has the bytes. So
+// the bytes that a broken connection has lost are sent again over the next one,
+// and a new client begins there. The end in hello, in 8 bits, is 1 when all of
+// stdin was received, else 0. A sender is never more than Window bytes ahead of
+// taken.
 package wire
 
 import (
@@ -72,7 +74,7 @@ const (
 	ModeSize   = 5       // of a mode and its value
 	MaxModes   = 128
 	TokenSize  = 32
-	// Window is how much of a stream may be under way.
+	// Window is how many bytes of a stream may be sent and not yet taken.
 	Window = 1 << 20
 )
 
@@ -151,7 +153,8 @@ func appendFrame(b []byte, t Type, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// readFrame reads a frame of a type that is at most max bytes long.
+// readFrame reads a frame that must have a given type and a payload of at most
+// max bytes.
 func readFrame(r io.Reader, want Type, maximum int) ([]byte, error) {
 	t, length, err := readHeader(r)
 	if err != nil {
@@ -165,7 +168,7 @@ func readFrame(r io.Reader, want Type, maximum int) ([]byte, error) {
 	return payload, err
 }
 
-// Message is what is said beside the streams.
+// Message is a frame that does not belong to a stream.
 type Message interface {
 	frame() (Type, []byte)
 }
@@ -174,7 +177,7 @@ type Message interface {
 type (
 	// WindowSize is the size of the terminal, in characters and in pixels.
 	WindowSize struct{ Rows, Columns, Width, Height uint16 }
-	// Signal asks for a signal to the job.
+	// Signal asks for a signal to be sent to the job.
 	Signal struct{ Number uint8 }
 	// State tells whether the job is suspended.
 	State struct{ Suspended bool }
@@ -184,7 +187,7 @@ type (
 		Status uint16
 		Reason string
 	}
-	// Bye ends the session: the client has all of it.
+	// Bye ends the session: the client has received everything.
 	Bye struct{}
 	// Modes are those of the client's terminal, as package term encodes them.
 	Modes struct{ Pairs string }

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// Token is what the session proves itself with, once.
+// Token is the secret by which the session authenticates itself, for one
+// connection.
 type Token [TokenSize]byte
 
 // NewToken returns a token that nobody can guess.
@@ -35,7 +36,8 @@ func NewIdentity() (tls.Certificate, Fingerprint, error) {
 	if err != nil {
 		return tls.Certificate{}, Fingerprint{}, fmt.Errorf("cannot make a key: %w", err)
 	}
-	// Nobody looks at more than the bytes: they must only be valid.
+	// Only the bytes of the certificate are compared; its fields must merely be
+	// valid.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -53,25 +55,26 @@ const (
 	welcomeSize = 1 + 8*int(streams)
 )
 
-// ErrStranger is matched when one has connected who is not the session.
-var ErrStranger = errors.New("not the session")
+// ErrUnauthenticated is matched when a connection does not come from the
+// session.
+var ErrUnauthenticated = errors.New("not the session")
 
-// Accept is the client's side of the beginning of a connection. It returns the
-// connection for Run, and what the session has received. The caller sets a
-// deadline and takes it away again. One that is not the session gets no answer.
+// Accept is the client's side of the handshake. It returns the connection for
+// Run, and what the session has received. The caller sets a deadline before and
+// removes it afterwards. Nobody but the session gets an answer.
 func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Conn, Positions, error) {
-	below := newPile(conn)
+	below := newRecordBuffer(conn)
 	secure := &Conn{below: below, Conn: tls.Server(below, &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{identity}, SessionTicketsDisabled: true,
 		DynamicRecordSizingDisabled: true,
 	})}
 	b, err := readFrame(secure, TypeHello, helloSize)
 	if err != nil {
-		return nil, Positions{}, fmt.Errorf("%w: %w", ErrStranger, err)
+		return nil, Positions{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
 	rest, ok := bytes.CutPrefix(b, []byte(magic))
 	if !ok || len(b) != helloSize || subtle.ConstantTimeCompare(rest[2:2+TokenSize], token[:]) != 1 {
-		return nil, Positions{}, fmt.Errorf("%w: wrong token", ErrStranger)
+		return nil, Positions{}, fmt.Errorf("%w: wrong token", ErrUnauthenticated)
 	}
 	first, last := rest[0], rest[1]
 	if first > LastVersion || last < FirstVersion {
@@ -83,7 +86,7 @@ func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Co
 	l.mu.Lock()
 	l.version = version
 	if !l.used {
-		// A client that is new begins where the session is.
+		// A new client begins at the offsets of the session.
 		l.start, l.unwanted = has, rest[len(rest)-1] == 1
 	}
 	l.mu.Unlock()
@@ -95,9 +98,10 @@ func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Co
 	return secure, has, nil
 }
 
-// Offer is the session's side of it: identity is what the client must have.
+// Offer is the session's side of the handshake. The client must have the
+// certificate of the fingerprint.
 func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, Positions, error) {
-	below := newPile(conn)
+	below := newRecordBuffer(conn)
 	secure := &Conn{below: below, Conn: tls.Client(below, &tls.Config{
 		MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true,
 		InsecureSkipVerify: true, //nolint:gosec // no authority signs it: the very bytes are known
@@ -132,7 +136,7 @@ func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, P
 	return secure, parsePositions(b[1:]), nil
 }
 
-// least is the first version that will do.
+// least is the lowest version that is accepted.
 func (l *Link) least() uint8 {
 	if l.ForDaemon {
 		return DaemonVersion

@@ -56,7 +56,7 @@ func TestStrangers(t *testing.T) {
 			_ = b.SetDeadline(time.Now().Add(time.Minute))
 			_, _, err := New(nil).Accept(b, identity, token)
 			b.Close()
-			if err == nil || errors.Is(err, ErrStranger) == (c.name == "a later version") {
+			if err == nil || errors.Is(err, ErrUnauthenticated) == (c.name == "a later version") {
 				t.Errorf("Accept returned %v", err)
 			}
 			if got := <-answer; c.name != "no TLS" && len(got) > 0 {

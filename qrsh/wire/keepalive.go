@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection over which nothing came for quiet is asked after every again,
-// and is over when there was no answer, or no receipt for what was sent, for dead.
-// All of it is the kernel's: nobody is woken by it.
+// The kernel probes a connection over which nothing was received for quiet, and
+// does so every again. The connection is over when neither a probe nor sent
+// data was acknowledged for dead. No process is woken for it.
 const (
 	quiet = 30 * time.Second
 	again = 10 * time.Second
 	dead  = 60 * time.Second
 )
 
-// KeepAlive has the kernel see whether the other end of a connection is still
-// there, since a host or network that is down says nothing.
+// KeepAlive has the kernel check whether the other end of a connection still
+// exists: a host or network that is down sends nothing.
 func KeepAlive(conn net.Conn) error {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

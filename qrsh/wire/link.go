@@ -16,11 +16,11 @@ import (
 type Positions [streams]uint64
 
 // Link carries the streams and messages of a session to the other end, over one
-// connection after another: a connection that breaks loses nothing. It holds at
-// most Window bytes of each stream and direction.
+// connection after another. A connection that breaks loses nothing. Link
+// buffers at most Window bytes of each stream and direction.
 type Link struct {
-	// ForDaemon says, before there is a connection, that the job is a daemon:
-	// only with one who knows of such is there any.
+	// ForDaemon says that the job is a daemon, so that only clients that know
+	// the frame daemon are accepted. It is set before there is a connection.
 	ForDaemon bool
 
 	handle func(Message)
@@ -76,8 +76,9 @@ func New(handle func(Message)) *Link {
 	return l
 }
 
-// Source has a stream sent: what r gives until it ends, or fails, which is the
-// same; but one that was closed here has not ended. When nobody wants it any more, closer is called.
+// Source sends r as a stream until it ends or fails; a reader that was closed
+// on this side has not ended. closer is called when the other end does not want
+// the stream any more.
 func (l *Link) Source(s Stream, r io.Reader, closer io.Closer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +110,7 @@ func (l *Link) fill(o *outgoing, r io.Reader) {
 	}
 }
 
-// Sink has a stream written to w, which is closed at its end.
+// Sink writes a stream to w, which is closed at the end of the stream.
 func (l *Link) Sink(s Stream, w io.WriteCloser) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +120,7 @@ func (l *Link) Sink(s Stream, w io.WriteCloser) {
 	go l.drain(i, w)
 }
 
-// drain writes what has come of a stream.
+// drain writes the received bytes of a stream.
 func (l *Link) drain(i *incoming, w io.WriteCloser) {
 	defer w.Close()
 	l.mu.Lock()
@@ -149,10 +150,10 @@ func (l *Link) drain(i *incoming, w io.WriteCloser) {
 	}
 }
 
-// maxMessages bounds the signals that wait for a connection.
+// maxMessages bounds the messages that wait for a connection.
 const maxMessages = 64
 
-// Post sends a message. An Exit or a Bye follows all streams, and is said again
+// Post sends a message. An Exit or a Bye is sent behind all streams, and again
 // over each later connection.
 func (l *Link) Post(m Message) {
 	l.mu.Lock()
@@ -175,7 +176,7 @@ func (l *Link) Post(m Message) {
 	l.messages = append(l.messages, m)
 }
 
-// positions returns what hello and welcome say of the streams.
+// positions returns the offsets for hello and welcome.
 func (l *Link) positions() (p Positions, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,9 +236,9 @@ func (l *Link) Close() {
 	l.changed.Broadcast()
 }
 
-// Run uses a connection, behind its handshake, until it breaks or the link is
-// closed, and returns why; it closes the connection. has is what the other end
-// has received. One connection is used at a time.
+// Run uses a connection, after its handshake, until it breaks or the link is
+// closed. It closes the connection and returns the reason. has is what the
+// other end has received. Only one connection is used at a time.
 func (l *Link) Run(conn *Conn, has Positions) error {
 	l.mu.Lock()
 	if conn.turn != l.turn {
@@ -258,7 +259,7 @@ func (l *Link) Run(conn *Conn, has Positions) error {
 	}
 	for s, i := range l.in {
 		if i != nil {
-			// What was said over the last connection may not have come.
+			// Messages over the last connection may not have arrived.
 			i.tell, i.told = i.refused, l.start[s]
 		}
 	}
@@ -284,12 +285,14 @@ func (l *Link) Run(conn *Conn, has Positions) error {
 	return l.failed
 }
 
-// errReplaced is why a connection is over in the place of which comes another.
+// errReplaced is the reason for the end of a connection that another one
+// replaces.
 var errReplaced = errors.New("there is another connection")
 
-// replace ends the use of a connection that the other end takes for lost: what
-// came over it later would come twice. Nor is one used whose handshake was before,
-// and it returns by what the next one is known.
+// replace ends the use of a connection that the other end has given up: bytes
+// that still came over it would be received twice. A connection whose handshake
+// was earlier is not used any more, either. It returns the number of the next
+// connection.
 func (l *Link) replace() (turn uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -306,7 +309,7 @@ func (l *Link) replace() (turn uint64) {
 	return turn
 }
 
-// fail ends the use of the present connection.
+// fail ends the use of the current connection.
 func (l *Link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,7 +319,7 @@ func (l *Link) fail(err error) {
 	l.changed.Broadcast()
 }
 
-// write sends whatever is to be sent until the connection is over.
+// write sends frames until the connection is closed.
 func (l *Link) write(conn *Conn) error {
 	unsent := true
 	for {
@@ -338,8 +341,8 @@ func (l *Link) write(conn *Conn) error {
 	}
 }
 
-// writeFrame writes the head of a frame and the chunk that belongs to it: a short
-// one in one record, a long one without copying it.
+// writeFrame writes the header of a frame and its chunk: a short chunk in the
+// same record, a long one without copying it.
 func writeFrame(w io.Writer, head, chunk []byte) error {
 	if len(chunk) <= shortChunk {
 		head, chunk = append(head, chunk...), nil
@@ -355,9 +358,10 @@ func writeFrame(w io.Writer, head, chunk []byte) error {
 	return nil
 }
 
-// next waits for something to send: the head of a frame, and the chunk of a
-// stream that belongs to it, which counts as sent: its receipt may come before it
-// is known to be written. With unsent it does not wait, and returns nothing.
+// next waits for something to send: the header of a frame, and the chunk of a
+// stream that belongs to it. The chunk counts as sent, since its receipt may
+// arrive before the write returns. With unsent next does not wait, and may
+// return nothing.
 func (l *Link) next(unsent bool) (head, chunk []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -395,11 +399,12 @@ func (l *Link) next(unsent bool) (head, chunk []byte, err error) {
 	}
 }
 
-// shortChunk is cheaper to copy than to encrypt by itself.
+// shortChunk is the size up to which a chunk is cheaper to copy than to encrypt
+// in a record of its own.
 const shortChunk = 1 << 12
 
-// allSent reports whether the streams are sent whole: the last message follows
-// them.
+// allSent reports whether all streams are sent up to their ends, after which
+// the last message may follow.
 func (l *Link) allSent() bool {
 	for _, o := range l.out {
 		if o != nil && !o.refused && (!o.ended || o.sent < o.limit()) {
@@ -409,8 +414,8 @@ func (l *Link) allSent() bool {
 	return true
 }
 
-// receipts returns the frames that tell the sender what was taken: when nothing
-// is left to write, and now and then while there is.
+// receipts returns the frames taken that are due: when nothing is left to
+// write, and now and then before.
 func (l *Link) receipts() []byte {
 	var b []byte
 	for s, i := range l.in {
@@ -429,7 +434,7 @@ func (l *Link) receipts() []byte {
 	return b
 }
 
-// read takes frames until the connection is over.
+// read handles frames until the connection is closed.
 func (l *Link) read(r *bufio.Reader) error {
 	for {
 		t, length, err := readHeader(r)
@@ -447,7 +452,7 @@ func (l *Link) read(r *bufio.Reader) error {
 	}
 }
 
-// readData takes bytes of a stream.
+// readData receives bytes of a stream.
 func (l *Link) readData(r *bufio.Reader, length int) error {
 	if length == 0 {
 		return broken("data without a stream")
@@ -474,7 +479,7 @@ func (l *Link) readData(r *bufio.Reader, length int) error {
 		_, err := io.ReadFull(r, room)
 		l.mu.Lock()
 		if err != nil {
-			// Those that came are not known to have come.
+			// The bytes that were received are not known to the sender yet.
 			return err
 		}
 		i.end += uint64(len(room))
@@ -488,7 +493,7 @@ func (l *Link) readData(r *bufio.Reader, length int) error {
 	return nil
 }
 
-// readOther takes any other frame.
+// readOther handles any other frame.
 func (l *Link) readOther(r *bufio.Reader, t Type, length int) error {
 	if length > 2+MaxReason {
 		return broken("frame of type %d and %d bytes", t, length)
@@ -514,7 +519,7 @@ func (l *Link) readOther(r *bufio.Reader, t Type, length int) error {
 	return err
 }
 
-// receipt takes what the other end says of a stream that is sent.
+// receipt handles taken and refused for a stream that is sent.
 func (l *Link) receipt(t Type, b []byte) error {
 	want := 1
 	if t == TypeTaken {
@@ -531,7 +536,7 @@ func (l *Link) receipt(t Type, b []byte) error {
 		if !o.refused {
 			o.refused = true
 			if o.source != nil {
-				// Whoever writes into it learns that nobody reads.
+				// The writer gets an error, as from a pipe that nobody reads.
 				_ = o.source.Close()
 			}
 		}

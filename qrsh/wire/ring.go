@@ -1,8 +1,8 @@
 package wire
 
 // ring holds the bytes of a stream from base up to end, which are offsets in
-// the stream. Whoever has the free space may write into it without a lock, and
-// whoever has bytes may read them, as long as only one moves end and one base.
+// the stream. The free space may be written and the bytes may be read without a
+// lock, as long as only one goroutine moves end and one moves base.
 type ring struct {
 	buf       []byte
 	base, end uint64
@@ -10,7 +10,7 @@ type ring struct {
 
 func (r *ring) len() int { return int(r.end - r.base) }
 
-// free returns room behind end, in one piece; none if the ring is full.
+// free returns contiguous free space behind end; none if the ring is full.
 func (r *ring) free() []byte {
 	if r.buf == nil {
 		r.buf = make([]byte, Window)
@@ -21,8 +21,8 @@ func (r *ring) free() []byte {
 	return r.buf[at : at+min(room, size-at)]
 }
 
-// from returns the bytes at an offset, in one piece; not all there are where
-// they wrap around.
+// from returns contiguous bytes at an offset; not all of them where they wrap
+// around.
 func (r *ring) from(offset uint64) []byte {
 	if offset == r.end {
 		return nil

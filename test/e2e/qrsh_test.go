@@ -260,7 +260,7 @@ func TestQrshHostile(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if _, _, err := wire.New(nil).Accept(conn, identity, wire.Token{}); !errors.Is(err, wire.ErrStranger) || strings.Contains(err.Error(), "token") {
+			if _, _, err := wire.New(nil).Accept(conn, identity, wire.Token{}); !errors.Is(err, wire.ErrUnauthenticated) || strings.Contains(err.Error(), "token") {
 				t.Errorf("the session speaks to who is not its client: %v", err)
 			}
 			conn.Close()

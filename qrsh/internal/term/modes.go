@@ -8,8 +8,8 @@ import (
 	"paddock/qrsh/wire"
 )
 
-// What the modes of a terminal are called in RFC 4254, section 8. Those of the
-// line, as speed and parity, are not here: a terminal of a job has no line.
+// The numbers of terminal modes in RFC 4254, section 8. Those of a serial line,
+// such as its speed and parity, are left out.
 var (
 	keys = map[byte]int{
 		1: unix.VINTR, 2: unix.VQUIT, 3: unix.VERASE, 4: unix.VKILL, 5: unix.VEOF, 6: unix.VEOL, 7: unix.VEOL2, 8: unix.VSTART,
@@ -28,10 +28,10 @@ var (
 	}
 )
 
-// noKey stands for a key that does nothing, which is 0 here.
+// noKey is sent for a control character that is disabled, which is 0 here.
 const noKey = 255
 
-// Encode returns modes as they are sent.
+// Encode returns modes in the form in which they are sent.
 func Encode(mode *unix.Termios) wire.Modes {
 	var b []byte
 	for number := range byte(76) {
@@ -42,7 +42,7 @@ func Encode(mode *unix.Termios) wire.Modes {
 	return wire.Modes{Pairs: string(b)}
 }
 
-// get returns a mode by its number, unless it has none here.
+// get returns a mode by its number, and whether there is such a mode here.
 func get(mode *unix.Termios, number byte) (value uint32, ok bool) {
 	if at, ok := keys[number]; ok {
 		if mode.Cc[at] == 0 {
@@ -61,7 +61,7 @@ func get(mode *unix.Termios, number byte) (value uint32, ok bool) {
 	return 0, false
 }
 
-// flags are modes that are on or off.
+// flags are the modes that are on or off.
 type flags struct {
 	of   *uint32
 	bits map[byte]uint32
@@ -71,7 +71,8 @@ func flagsOf(mode *unix.Termios) [3]flags {
 	return [...]flags{{&mode.Iflag, inputs}, {&mode.Lflag, locals}, {&mode.Oflag, outputs}}
 }
 
-// Decode changes modes to what was sent. What is not known here stays.
+// Decode sets modes from the form in which they are sent. Unknown modes are
+// skipped.
 func Decode(m wire.Modes, mode *unix.Termios) {
 	for b := []byte(m.Pairs); len(b) >= wire.ModeSize; b = b[wire.ModeSize:] {
 		number, value := b[0], binary.BigEndian.Uint32(b[1:])

@@ -1,6 +1,6 @@
-// Package term is the user's terminal: its size, its modes, which the job's is to
-// have too, and raw mode, which is given back before the program ends or stops.
-// Package client imports it, and qrsh-session for the modes.
+// Package term is the user's terminal: its size, its modes, which are sent to
+// the terminal of the job, and raw mode, which is left before the program ends
+// or stops. Package client imports it, and qrsh-session for the modes.
 package term
 
 import (
@@ -15,7 +15,7 @@ import (
 	"paddock/qrsh/wire"
 )
 
-// Terminal is the terminal that standard input is. A nil Terminal is none.
+// Terminal is the terminal of standard input. A nil Terminal is none.
 type Terminal struct {
 	file     *os.File
 	released atomic.Bool
@@ -28,7 +28,7 @@ type Terminal struct {
 // Is reports whether a file is a terminal.
 func Is(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// Open returns the terminal of a file, nil if it is none.
+// Open returns the terminal of a file; nil if the file is not a terminal.
 func Open(f *os.File) *Terminal {
 	if !Is(f) {
 		return nil
@@ -40,8 +40,8 @@ func Open(f *os.File) *Terminal {
 	return t
 }
 
-// Read reads keys. What is typed behind Release is not read: it is for the next
-// program.
+// Read reads keys. Keys that are typed after Release are not read: they are for
+// the next program.
 func (t *Terminal) Read(b []byte) (int, error) {
 	fds := []unix.PollFd{{Fd: int32(t.file.Fd()), Events: unix.POLLIN}, {Fd: int32(t.wake[0]), Events: unix.POLLIN}}
 	for {
@@ -57,7 +57,7 @@ func (t *Terminal) Read(b []byte) (int, error) {
 	}
 }
 
-// Release gives the terminal back for good.
+// Release restores the terminal, which is not used any more.
 func (t *Terminal) Release() {
 	if t == nil {
 		return
@@ -67,8 +67,8 @@ func (t *Terminal) Release() {
 	t.Restore()
 }
 
-// Raw has every key passed on as it is. It may be said again, for a terminal that
-// somebody else has had meanwhile.
+// Raw sets raw mode. It may be called again, when another program has used the
+// terminal meanwhile.
 func (t *Terminal) Raw() error {
 	if t == nil {
 		return nil
@@ -82,7 +82,7 @@ func (t *Terminal) Raw() error {
 	return err
 }
 
-// Restore gives back the mode from before Raw.
+// Restore sets the modes from before Raw.
 func (t *Terminal) Restore() {
 	if t == nil {
 		return
@@ -104,7 +104,7 @@ func (t *Terminal) Size() (wire.WindowSize, error) {
 	return wire.WindowSize{Rows: size.Row, Columns: size.Col, Width: size.Xpixel, Height: size.Ypixel}, nil
 }
 
-// Modes returns how the terminal is set, as it is sent.
+// Modes returns the modes of the terminal in the form of Encode.
 func (t *Terminal) Modes() (wire.Modes, error) {
 	mode, err := unix.IoctlGetTermios(int(t.file.Fd()), unix.TCGETS)
 	if err != nil {
