@@ -1,8 +1,9 @@
-// Package asuser starts what execd has done with the rights of somebody else,
-// beside the jobs: all of it begins as the shepherd's starter stage, which gives up
-// root's rights and what execd has from whoever started it, and then does one thing
-// or becomes one program. Packages hook, launch, mail and usage use it; it imports
-// user and spool.
+// Package asuser is the one way by which execd does something with the rights of
+// somebody else, beside the jobs: hooks, mailers and load sensors, what is read of the
+// files of users and written into them, and what is removed of theirs. All of it begins
+// as the shepherd's starter stage, which gives up root's rights and what execd has from
+// whoever started it, and then does one thing or becomes one program. Packages hook,
+// launch, mail, stage, usage and daemon use it; it imports user and spool.
 package asuser
 
 import (
@@ -25,6 +26,8 @@ type Starter struct {
 	// Group opens the control group in which what is started is born, so that
 	// nothing of it is ever in execd's; nil, or no file: it is in execd's.
 	Group func() (*os.File, error)
+
+	turns turns // of what the methods do whose end is waited for
 }
 
 // ErrRefused is matched when what is to be done as a user cannot be done, and a second
@@ -38,9 +41,9 @@ const (
 	exitLater   = 75
 )
 
-// Failed returns the reason that a command of Command gives on its standard error, once
+// failed returns the reason that a command of Command gives on its standard error, once
 // it has ended with an error.
-func Failed(err error, stderr string) error {
+func failed(err error, stderr string) error {
 	line, _, _ := strings.Cut(strings.TrimPrefix(stderr, "shepherd: "), "\n")
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -59,7 +62,8 @@ func (e *refused) Is(target error) bool { return target == ErrRefused }
 
 // Command returns a command that takes a user's rights and then does what the words
 // say, see shepherd(8). It is to be started by Start, with an environment and a
-// working directory that the caller may change before, and leads a session.
+// working directory that the caller may change before, and leads a session, of which
+// the whole group is killed at the end of ctx.
 func (s *Starter) Command(ctx context.Context, uid, gid int, groups string, words ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.Shepherd, append([]string{
 		"-as-user", strconv.Itoa(uid), strconv.Itoa(gid), groups,
@@ -67,6 +71,7 @@ func (s *Starter) Command(ctx context.Context, uid, gid int, groups string, word
 	cmd.Env = spool.StartEnvironment
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // it was not waited for
 	return cmd
 }
 

@@ -24,6 +24,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
@@ -349,7 +350,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.usage = &usage.Sampler{Log: log}
 	d.usage.SetInterval(config.Global.UsageInterval)
 	d.mail = mail.New(d.config.Current, host, log)
-	d.mail.Starter, d.mail.Account = d.launch.Starter(), d.service
+	d.mail.Starter, d.mail.Account = d.launch.AsUser, d.service
 	d.book = account.New(o.Places.Accounting, d.store)
 	boot, err := launch.BootID()
 	if err != nil {
@@ -366,12 +367,12 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Outputs: outputs, Host: host, Boot: boot, Log: log,
 	}
 	logs := &journal.Journal{
-		Log: &eventlog.Journal{Files: d.launch}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
+		Log: &eventlog.Journal{Files: d.launch.AsUser}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
 	}
 	d.stages.Journal = logs
 	d.store.OnNotice(logs.Notice)
 	d.calls = &hook.Runner{
-		Starter: d.launch.Starter(), Privileged: o.RootMode, Users: d.users, Host: host, Log: log,
+		Starter: d.launch.AsUser, Privileged: o.RootMode, Users: d.users, Host: host, Log: log,
 	}
 	d.stages.Hooks, d.stages.HookTable = d.calls, d.hooks.Load
 	d.launch.Exited, d.launch.Noticed, d.launch.Aside = d.stages.Exited, d.stages.Noticed, d.stages.Aside
@@ -425,7 +426,7 @@ func (d *daemon) buildLauncher(config *conf.Config) error {
 	}
 	d.launch = l
 	if cmd := config.Global.ShepherdCmd; cmd != "" && !sameFile(cmd, shepherd) {
-		l.Shepherd, l.OwnShepherd = cmd, l.Shepherd
+		l.Shepherd = cmd
 	}
 	if d.opts.Places.Dev {
 		l.PaddockDir = d.opts.Places.State
@@ -438,6 +439,7 @@ func (d *daemon) buildLauncher(config *conf.Config) error {
 	} else {
 		d.log.Info(fmt.Sprintf("execd: control groups: %v", l.Groups))
 	}
+	l.AsUser = &asuser.Starter{Shepherd: shepherd, Group: l.Groups.OpenHelpers}
 	return nil
 }
 

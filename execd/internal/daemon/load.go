@@ -16,7 +16,7 @@ import (
 // cores.
 func (d *daemon) buildLoad() *queue.Cores {
 	d.load = &usage.Load{
-		Host: d.host, Starter: d.launch.Starter(), SensorUser: d.service, Log: d.log,
+		Host: d.host, Starter: d.launch.AsUser, SensorUser: d.service, Log: d.log,
 		Parse: func(name, text string) conf.Value {
 			if a := d.config.Current().Attribute(name); a != nil {
 				if v, err := conf.ParseValue(a.Kind, text); err == nil {

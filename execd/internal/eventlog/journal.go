@@ -15,7 +15,7 @@ import (
 )
 
 // Files is what writes and reads files of users, with their rights alone;
-// launch.Launcher does.
+// asuser.Starter does.
 type Files interface {
 	AppendAs(ctx context.Context, u *user.User, path string, data []byte) error
 	WriteAs(ctx context.Context, u *user.User, path string, data []byte) error

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"paddock/classad"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/eventlog"
-	"paddock/execd/internal/launch"
 	"paddock/execd/internal/user"
 	"paddock/test/props"
 )
@@ -257,7 +257,7 @@ func TestJournalReal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	j := &eventlog.Journal{Files: &launch.Launcher{Shepherd: "/no/shepherd/of/ours", OwnShepherd: shepherd}}
+	j := &eventlog.Journal{Files: &asuser.Starter{Shepherd: shepherd}}
 	e := entry()
 	e.Owner, e.Path = owner, filepath.Join(home, "log")
 	for _, b := range []eventlog.Body{

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/cgroup"
 	"paddock/spool"
 )
@@ -31,9 +32,9 @@ type Launcher struct {
 	SGERoot    string // SGE_ROOT of the jobs; Init makes it
 	PaddockDir string // PADDOCK_DIR of the jobs; empty outside of -dev
 	Shepherd   string // path of the shepherd that runs jobs
-	// OwnShepherd is the path of our own when Shepherd is another's
-	// (shepherd_cmd); empty: the same.
-	OwnShepherd string
+	// AsUser does what is not the runs' with the rights of users, by our own shepherd,
+	// also when another is configured to run jobs (shepherd_cmd).
+	AsUser *asuser.Starter
 	// Session is the path of qrsh-session, for interactive jobs.
 	Session    string
 	Privileged bool         // root mode: files and TMPDIR are given to the owners
@@ -51,7 +52,6 @@ type Launcher struct {
 	shared   sync.Once // says why PRIVATE_TMP is without effect
 	projects projects
 	forks    forker
-	turns    turns
 	watch    *watcher
 
 	// mu is held for a moment: who needs it must not wait for a disk. Of two locks
@@ -394,6 +394,15 @@ var carriers = map[syscall.Signal]syscall.Signal{
 	unix.SIGXCPU: unix.SIGUSR2,
 	unix.SIGUSR1: unix.SIGUSR1,
 	unix.SIGCONT: unix.SIGCONT,
+}
+
+// aside does what a user may hold up for as long as he likes.
+func (l *Launcher) aside(do func() error) (err error) {
+	if l.Aside == nil {
+		return do()
+	}
+	l.Aside(func() { err = do() })
+	return err
 }
 
 // Running returns how many jobs have a shepherd that runs.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/job"
@@ -125,9 +126,9 @@ func TestConfigOfMethods(t *testing.T) {
 		{"time limits", func(_ *Launcher, o *Order) { o.SRT, o.HRT = time.Minute, time.Hour }, "paddock_s_rt=60 paddock_h_rt=3600 !paddock_foreign"},
 		{"hard limit alone", func(_ *Launcher, o *Order) { o.HRT = time.Hour }, "!paddock_s_rt paddock_h_rt=3600"},
 		{"time limits of a foreign shepherd", func(l *Launcher, o *Order) {
-			l.OwnShepherd, o.SRT, o.HRT = "/usr/sbin/shepherd", time.Minute, time.Hour
+			l.AsUser, o.SRT, o.HRT = &asuser.Starter{Shepherd: "/usr/sbin/shepherd"}, time.Minute, time.Hour
 		}, "paddock_foreign=1 paddock_foreign_s_rt=60 paddock_foreign_h_rt=3600 !paddock_s_rt !paddock_h_rt"},
-		{"foreign shepherd, no limits", func(l *Launcher, _ *Order) { l.OwnShepherd = "/usr/sbin/shepherd" }, "paddock_foreign=1 !paddock_foreign_h_rt"},
+		{"foreign shepherd, no limits", func(l *Launcher, _ *Order) { l.AsUser = &asuser.Starter{Shepherd: "/usr/sbin/shepherd"} }, "paddock_foreign=1 !paddock_foreign_h_rt"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, o := goldenOrder()

@@ -15,7 +15,7 @@ import (
 
 // Foreign reports whether the shepherds that are started are not our program:
 // then execd does for a job what they do not.
-func (l *Launcher) Foreign() bool { return l.OwnShepherd != "" }
+func (l *Launcher) Foreign() bool { return l.AsUser != nil && l.AsUser.Shepherd != l.Shepherd }
 
 // isForeign is Foreign for a run that was started some time ago.
 func isForeign(c *spool.Config) bool {

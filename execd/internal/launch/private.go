@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -169,14 +168,7 @@ func (l *Launcher) removeClosed(path string, uid int) error {
 		return err
 	}
 	dir.Close()
-	// Not as the owner, who cannot get there, but in his turn, since how much there is
-	// to remove was his to choose; and by the shepherd's hand, which follows nothing
-	// and is not stopped by depth.
-	if err := l.aside(func() error {
-		return l.inTurn(context.Background(), uid, func(ctx context.Context) error {
-			return l.as(ctx, nil, nil, 0, 0, "0", "-remove", path)
-		})
-	}); err != nil {
+	if err := l.aside(func() error { return l.AsUser.EmptyClosed(uid, path) }); err != nil {
 		return err
 	}
 	return unix.Rmdir(path)

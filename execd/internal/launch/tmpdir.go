@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -240,7 +239,7 @@ func (l *Launcher) clearTmpdir(path string, uid, gid int, groups string) error {
 	if !l.Privileged {
 		return os.RemoveAll(path)
 	}
-	if err := l.aside(func() error { return l.asUser(context.Background(), nil, uid, gid, groups, "-remove", path) }); err != nil {
+	if err := l.aside(func() error { return l.AsUser.Empty(uid, gid, groups, path) }); err != nil {
 		return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)
 	}
 	err = unix.Rmdir(path)

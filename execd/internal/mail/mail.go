@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"paddock/execd/api"
@@ -209,7 +208,6 @@ func (o *Office) send(ctx context.Context, l *letter) {
 	cmd.Stdin = bytes.NewReader(append(head, l.body(reading)...))
 	said := &firstBytes{room: maxSaid}
 	cmd.Stdout, cmd.Stderr = said, said
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// What a mailer leaves behind to deliver the mail may hold the pipe.
 	cmd.WaitDelay = time.Second
 	if err = o.Starter.Start(cmd); err == nil {

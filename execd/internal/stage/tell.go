@@ -72,7 +72,7 @@ func (r *Runner) send(t *job.Task, event mail.Event, j mail.Job) {
 		j.StderrPath = paths[0]
 		j.Stderr = func(ctx context.Context) (tail []byte, err error) {
 			for _, path := range paths {
-				if tail, err = r.Launcher.Tail(ctx, owner, path, mail.TailSize); err == nil {
+				if tail, err = r.Launcher.AsUser.Tail(ctx, owner, path, mail.TailSize); err == nil {
 					return tail, nil
 				}
 			}

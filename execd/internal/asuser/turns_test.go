@@ -1,9 +1,7 @@
-package launch
+package asuser
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -55,32 +53,17 @@ func TestOneUserHoldsUpHimselfAlone(t *testing.T) {
 	})
 }
 
-// What a user can hold up is done aside.
-func TestClearTmpdirIsAside(t *testing.T) {
-	l := fakeShepherd(t, "exit 1")
-	l.Privileged = true
-	aside := 0
-	l.Aside = func(do func()) { aside++; do() }
-	dir := t.TempDir()
-	if err := l.clearTmpdir(dir, os.Getuid(), 0, "0"); err == nil || aside != 1 {
-		t.Errorf("clearTmpdir = %v, %d times aside; want the error of one", err, aside)
-	}
-	if os.Geteuid() != 0 {
-		return // where there is no private /tmp
-	}
-	closed := filepath.Join(dir, "closed")
-	if err := os.Mkdir(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	// Nor does he wait for others whose private /tmp is removed as root as well.
+// Who has something of his removed as root waits for his own turn, and not for others.
+func TestEmptyClosedInTurn(t *testing.T) {
+	s := fakeShepherd(t, "exit 0")
 	for range atOnce {
-		done, err := l.turns.take(t.Context(), 0)
+		done, err := s.turns.take(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer done()
 	}
-	if err := l.removeClosed(closed, 1001); err == nil || aside != 2 {
-		t.Errorf("removeClosed = %v, %d times aside; want the error of two", err, aside)
+	if err := s.EmptyClosed(1001, "/x"); err != nil {
+		t.Error(err)
 	}
 }

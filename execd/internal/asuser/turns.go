@@ -1,4 +1,4 @@
-package launch
+package asuser
 
 import (
 	"context"
@@ -47,13 +47,4 @@ func (t *turns) take(ctx context.Context, uid int) (done func(), err error) {
 		leave()
 		return nil, context.Cause(ctx)
 	}
-}
-
-// aside does what a user may hold up for as long as he likes.
-func (l *Launcher) aside(do func() error) (err error) {
-	if l.Aside == nil {
-		return do()
-	}
-	l.Aside(func() { err = do() })
-	return err
 }

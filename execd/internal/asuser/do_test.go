@@ -1,4 +1,4 @@
-package launch
+package asuser
 
 import (
 	"context"
@@ -12,13 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/user"
 )
 
 // fakeShepherd writes a program that is asked in the shepherd's place. No
 // process is forked meanwhile: it would hold the file open for writing.
-func fakeShepherd(t *testing.T, text string) *Launcher {
+func fakeShepherd(t *testing.T, text string) *Starter {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "shepherd")
 	syscall.ForkLock.RLock()
@@ -26,22 +25,22 @@ func fakeShepherd(t *testing.T, text string) *Launcher {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &Launcher{Shepherd: "/no/shepherd/of/ours", OwnShepherd: path}
+	return &Starter{Shepherd: path}
 }
 
 func TestTail(t *testing.T) {
 	owner := &user.User{Name: "alice", UID: 1001, GID: 100, Groups: []int{100, 200}}
-	l := fakeShepherd(t, `[ $# = 7 ] && echo "$@" && env`)
-	got, err := l.Tail(t.Context(), owner, "/home/a b", 200)
+	s := fakeShepherd(t, `[ $# = 7 ] && echo "$@" && env`)
+	got, err := s.Tail(t.Context(), owner, "/home/a b", 200)
 	if want := "-as-user 1001 100 100,200 -tail 200 /home/a b\n"; err != nil || !strings.HasPrefix(string(got), want) || strings.Contains(string(got), "HOME=") {
 		t.Errorf("Tail = %q, %v; want %q with no environment of ours", got, err, want)
 	}
-	l = fakeShepherd(t, "echo 123456789; echo no >&2; exit 1")
-	if _, err := l.Tail(t.Context(), owner, "/x", 5); err == nil || !strings.Contains(err.Error(), `"/x"`) || !strings.Contains(err.Error(), "no") {
+	s = fakeShepherd(t, "echo 123456789; echo no >&2; exit 1")
+	if _, err := s.Tail(t.Context(), owner, "/x", 5); err == nil || !strings.Contains(err.Error(), `"/x"`) || !strings.Contains(err.Error(), "no") {
 		t.Errorf("Tail = %v; want the path and why", err)
 	}
-	l = fakeShepherd(t, "echo 123456789; echo more")
-	if got, err := l.Tail(t.Context(), owner, "/x", 5); string(got) != "12345" || err != nil {
+	s = fakeShepherd(t, "echo 123456789; echo more")
+	if got, err := s.Tail(t.Context(), owner, "/x", 5); string(got) != "12345" || err != nil {
 		t.Errorf("Tail = %q, %v; want no more than was asked for", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,11 +54,11 @@ func TestTail(t *testing.T) {
 func TestWriteAs(t *testing.T) {
 	owner := &user.User{Name: "alice", UID: 1001, GID: 100, Groups: []int{100, 200}}
 	out := filepath.Join(t.TempDir(), "out")
-	l := fakeShepherd(t, `(echo "$@"; cat) >>`+out)
-	if err := l.AppendAs(t.Context(), owner, "/home/a b", []byte("record\n")); err != nil {
+	s := fakeShepherd(t, `(echo "$@"; cat) >>`+out)
+	if err := s.AppendAs(t.Context(), owner, "/home/a b", []byte("record\n")); err != nil {
 		t.Error(err)
 	}
-	if err := l.WriteAs(t.Context(), owner, "/home/ad", []byte("ad\n")); err != nil {
+	if err := s.WriteAs(t.Context(), owner, "/home/ad", []byte("ad\n")); err != nil {
 		t.Error(err)
 	}
 	want := "-as-user 1001 100 100,200 -append /home/a b\nrecord\n-as-user 1001 100 100,200 -write /home/ad\nad\n"
@@ -74,7 +73,7 @@ func TestWriteAs(t *testing.T) {
 		`cannot write "/y": more than 1048576 bytes`: refused.WriteAs(t.Context(), owner, "/y",
 			make([]byte, MaxWrite+1)),
 	} {
-		if err == nil || err.Error() != what || errors.Is(err, asuser.ErrRefused) != (what == "no") {
+		if err == nil || err.Error() != what || errors.Is(err, ErrRefused) != (what == "no") {
 			t.Errorf("%v; want %s", err, what)
 		}
 	}
@@ -84,14 +83,14 @@ func TestWriteAs(t *testing.T) {
 // error: who is told of a failure writes it once more.
 func TestWriteAsHeldOpen(t *testing.T) {
 	dir := t.TempDir()
-	l := fakeShepherd(t, "cat; exec >/dev/null; sleep 1000 & echo $! >"+dir+"/pid")
+	s := fakeShepherd(t, "cat; exec >/dev/null; sleep 1000 & echo $! >"+dir+"/pid")
 	defer func() {
 		text, _ := os.ReadFile(filepath.Join(dir, "pid"))
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || syscall.Kill(pid, syscall.SIGKILL) != nil {
 			t.Errorf("cannot kill %q: %v", text, err)
 		}
 	}()
-	if err := l.AppendAs(t.Context(), &user.User{Name: "alice", UID: 1001, GID: 100}, "/x", []byte("a")); err != nil {
+	if err := s.AppendAs(t.Context(), &user.User{Name: "alice", UID: 1001, GID: 100}, "/x", []byte("a")); err != nil {
 		t.Error(err)
 	}
 }
