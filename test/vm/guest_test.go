@@ -61,6 +61,7 @@ func TestGuest(t *testing.T) {
 		{"processes", testProcesses},
 		{"bomb", testBomb},
 		{"processor", testProcessor},
+		{"devices", testDevices},
 		{"daemon", testDaemon},
 		{"epilog", testEpilog},
 		{"restart", testRestart},
@@ -328,6 +329,31 @@ func testProcessor(t *testing.T) {
 	stat := filepath.Dir(file) + "/cpu.stat"
 	c.wait("the loops are throttled", func() bool { return number(stat, "nr_throttled") > 10 })
 	c.delete(group, "1")
+}
+
+// A device of a unit is whose the unit is, and nobody else's.
+func testDevices(t *testing.T) {
+	c := prepare(t, "complex_values gpu=1(gpu0[device=/dev/full])", "")
+	if err := os.WriteFile(c.dir+"/etc/complexes", []byte("gpu gpu RSMAP <= YES JOB 0 0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.run()
+	if !strings.Contains(c.log(), "devices are kept from jobs that were not granted them: /dev/full") {
+		t.Error("the log does not say which devices are kept from jobs")
+	}
+	const script = "n=1; (: </dev/full) 2>/dev/null && n=$((n+1)); (: >/dev/full) 2>/dev/null && n=$((n+2)); exit $n"
+	for _, tt := range []struct {
+		options []string
+		want    string
+	}{
+		{nil, "Job 1 exited with exit code 1."},
+		{[]string{"-l", "gpu=1"}, "Job 2 exited with exit code 4."},
+	} {
+		args := append([]string{"qsub", "-sync", "y", "-b", "y", "-o", "/dev/null", "-j", "y", "-shell", "y"}, tt.options...)
+		if out := c.as(args[0], append(args[1:], script)...); !strings.Contains(out, tt.want) {
+			t.Errorf("qsub %q: %s; want %s", tt.options, out, tt.want)
+		}
+	}
 }
 
 // A daemon that has cut every tie but the group's is gone after the job.
