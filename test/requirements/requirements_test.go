@@ -159,9 +159,11 @@ func FuzzA(f *testing.F) {}
 	for _, line := range []string{
 		"5 of 7 rows have a test.",
 		"## Second",
-		`| REQ-HOOK-1 | one \| two | a/a_test.go FuzzA<br>a/a_test.go TestA<br>a/a_test.go TestREQ_HOOK_1_B<br>test/e2e/script/fetch_it.txtar |`,
-		"| REQ-HOOK-2 | two | none: too hard |",
-		"| PSLOT | e | none |",
+		"2 have one that runs the programs; those marked units are held by tests of packages alone,",
+		`| REQ-HOOK-1 | one \| two | programs | a/a_test.go FuzzA<br>a/a_test.go TestA<br>a/a_test.go TestREQ_HOOK_1_B<br>test/e2e/script/fetch_it.txtar |`,
+		"| REQ-HOOK-2 | two |  | none: too hard |",
+		"| CLAIM-REQUEST | b | units | a/a_test.go TestA |",
+		"| PSLOT | e |  | none |",
 	} {
 		if !strings.Contains(table, "\n"+line+"\n") {
 			t.Errorf("no line %q in\n%s", line, table)

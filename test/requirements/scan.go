@@ -11,7 +11,8 @@
 // variable of a test file (its table), and in the comments of a script;
 // it does not in a helper or in a comment that stands alone.
 //
-// TABLE.md is made from that by `make requirements`, which is also `go generate
+// TABLE.md, which marks the rows that no test with the programs themselves holds, is
+// made from that by `make requirements`, which is also `go generate
 // ./test/requirements`. The file missing has the rows without a test, each with
 // a reason behind a colon if there is one. It must shrink: `make requirements`
 // takes rows out of it and puts none in. What loses its last test fails until
@@ -316,30 +317,42 @@ func Shrink(rows []Row, found *Found, missing map[string]string) string {
 // Table returns TABLE.md.
 func Table(rows []Row, found *Found, missing map[string]string) string {
 	b := []byte("# What is asked for, and the tests that hold it\n\nMade by `make requirements` from the file `rows` and the comments of the tests.\n")
-	covered := 0
+	covered, real := 0, 0
 	for _, r := range rows {
-		if len(found.Tests[r.Name]) > 0 {
+		tests := found.Tests[r.Name]
+		if len(tests) > 0 {
 			covered++
+		}
+		if slices.ContainsFunc(tests, runsPrograms) {
+			real++
 		}
 	}
 	b = fmt.Appendf(b, "%d of %d rows have a test.\n", covered, len(rows))
+	b = fmt.Appendf(b, "%d have one that runs the programs; those marked units are held by tests of packages alone,\nmaybe among stand-ins for the rest.\n", real)
 	heading := ""
 	for _, r := range rows {
 		if r.Heading != heading {
 			heading = r.Heading
-			b = fmt.Appendf(b, "\n## %s\n\n| row | what is asked | tests |\n|---|---|---|\n", heading)
+			b = fmt.Appendf(b, "\n## %s\n\n| row | what is asked | by | tests |\n|---|---|---|---|\n", heading)
 		}
-		tests := strings.Join(found.Tests[r.Name], "<br>")
-		if tests == "" {
-			tests = "none"
+		tests, by := strings.Join(found.Tests[r.Name], "<br>"), "units"
+		switch {
+		case slices.ContainsFunc(found.Tests[r.Name], runsPrograms):
+			by = "programs"
+		case tests == "":
+			tests, by = "none", ""
 			if reason := missing[r.Name]; reason != "" {
 				tests += ": " + cell.Replace(reason)
 			}
 		}
-		b = fmt.Appendf(b, "| %s | %s | %s |\n", r.Name, cell.Replace(r.Wording), tests)
+		b = fmt.Appendf(b, "| %s | %s | %s | %s |\n", r.Name, cell.Replace(r.Wording), by, tests)
 	}
 	return string(b)
 }
+
+// runsPrograms reports whether a test runs the programs as they are installed, and no
+// part of them by itself: those below test do.
+func runsPrograms(test string) bool { return strings.HasPrefix(test, "test/") }
 
 // cell is a text in a table.
 var cell = strings.NewReplacer("|", `\|`, "<", "&lt;")
