@@ -226,7 +226,9 @@ type End struct {
 	Failed int    `json:"failed"` // code of spec 6.3
 	Exit   int    `json:"exit"`
 	Reason string `json:"reason,omitempty"`
-	Fate   Fate   `json:"fate"`
+	// Cause is why it has ended; Reason says so in words.
+	Cause spool.Cause `json:"cause,omitempty"`
+	Fate  Fate        `json:"fate"`
 	// Checkpoint says that the run left a checkpoint from which the next goes on.
 	Checkpoint bool `json:"checkpoint,omitempty"`
 	// PID is the job's, for the command that restarts it from the checkpoint.

@@ -41,18 +41,21 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 		// A foreign shepherd does not know why it was to kill the job, and the
 		// job may have ended of a warning, with any code.
 		if out.Usage != nil && e.Failed != spool.FailedNoExitStatus {
-			e.Failed, e.Reason = spool.FailedEnforcedLimit, want.Reason
+			e.Cause, e.Failed, e.Reason = spool.CauseLimit, spool.FailedEnforcedLimit, want.Reason
 		}
 	case want.Requeue && cutShort(out, e.Failed):
-		e.Failed, e.Reason = spool.FailedRescheduling, "rescheduled by "+want.By
+		e.Cause, e.Failed, e.Reason = spool.CauseRescheduled, spool.FailedRescheduling, "rescheduled by "+want.By
 	case want.Requeue, want.Slot && endedByItself(out):
-	case e.Failed != 0:
-		e.Reason = "deleted by " + want.By
+	default:
+		e.Cause = spool.CauseDeleted
 		if want.Slot {
-			e.Reason = "evicted by " + want.By
+			e.Cause = spool.CauseEvicted
 		}
-		if out.Usage == nil && e.Failed != spool.FailedNoExitStatus && e.Failed != spool.FailedBeforeJob {
-			e.Reason += " before the job started"
+		if e.Failed != 0 {
+			e.Reason = string(e.Cause) + " by " + want.By
+			if out.Usage == nil && e.Failed != spool.FailedNoExitStatus && e.Failed != spool.FailedBeforeJob {
+				e.Reason += " before the job started"
+			}
 		}
 	}
 	e.Fate = r.fate(t, out, e.Failed, want != nil && !want.Requeue)
@@ -128,7 +131,7 @@ func joined(reason, more string) string {
 
 // endOf is what an outcome says by itself.
 func endOf(out *spool.Outcome) *job.End {
-	e := &job.End{Failed: out.Failed, Reason: out.Reason}
+	e := &job.End{Failed: out.Failed, Reason: out.Reason, Cause: out.Cause()}
 	if out.Usage == nil {
 		return e
 	}

@@ -252,6 +252,9 @@ func (p *parent) closeJob() {
 	usage := spool.NewUsage(p.status, p.started, p.ended, &p.rusage)
 	if !p.foreign {
 		usage.Ask(int(p.asked))
+		if p.limited {
+			usage.Because(spool.CauseResource)
+		}
 	}
 	p.end = []string{"SGE_JOBEXIT_STAT=" + strconv.Itoa(usage.ExitStatus)}
 	p.log.Line(`writing usage file to "usage"`)
@@ -303,6 +306,7 @@ func (p *parent) assess() {
 		return
 	case p.status.Signaled():
 		why := p.limitReached()
+		p.limited = why != ""
 		if p.status.CoreDump() {
 			why = cmp.Or(why, "job was ended by signal "+control.Name(p.status.Signal())) + " (core dumped)"
 		}

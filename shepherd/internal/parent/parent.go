@@ -94,6 +94,7 @@ type parent struct {
 	migrating  bool        // it is to go on elsewhere
 	killed     bool        // somebody wanted its end
 	asked      unix.Signal // by which it was asked to end before it had, 0 for none
+	limited    bool        // the kernel ended it at a limit
 	kills      int         // how often
 	pending    unix.Signal // comes when the time after a warning is over, 0 for none
 	suspended  bool

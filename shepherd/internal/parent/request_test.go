@@ -226,6 +226,13 @@ func TestReason(t *testing.T) {
 			if got := r.errors(); got != c.want {
 				t.Errorf("error %q; want %q\n%s", got, c.want, r.read(spool.FileTrace))
 			}
+			cause := spool.CauseSignal
+			if c.want != "" {
+				cause = spool.CauseResource
+			}
+			if out, err := r.dir.Outcome(); err != nil || out.Cause() != cause {
+				t.Errorf("%+v, %v; want it ended by %s", out, err, cause)
+			}
 		})
 	}
 }

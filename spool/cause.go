@@ -1,0 +1,55 @@
+package spool
+
+// A Cause is why a run has ended. Grid Engine's numbers do not tell all of it, and its
+// texts are for people.
+type Cause string
+
+// The causes, with the codes of failures that go with them.
+const (
+	CauseExit        Cause = "exit"        // the job came to its own end; 0
+	CauseSignal      Cause = "signal"      // a signal ended it, and nobody said why; 100
+	CauseResource    Cause = "resource"    // the kernel ended it: a limit, or no memory; 100
+	CauseLimit       Cause = "limit"       // it was ended since it exceeded a limit; 37
+	CauseDeleted     Cause = "deleted"     // somebody wanted it gone
+	CauseEvicted     Cause = "evicted"     // its slot was wanted
+	CauseMigrated    Cause = "migrated"    // it goes on elsewhere; 24
+	CauseRescheduled Cause = "rescheduled" // it, or somebody, wanted it to run again; 25
+	CauseFailed      Cause = "failed"      // what is around it has failed: the other codes
+)
+
+// keyCause is the key of ours that says why a job has ended.
+const keyCause = "cause"
+
+// Because notes why the job has ended, where only who watched it can tell.
+func (u *Usage) Because(c Cause) {
+	u.Extra = append(u.Extra, Entry{Key: keyCause, Value: string(c)})
+}
+
+// Cause returns why the run has ended, as far as its shepherd knows. A foreign one
+// leaves codes and a signal alone.
+func (o *Outcome) Cause() Cause {
+	switch o.Failed {
+	case FailedEnforcedLimit:
+		return CauseLimit
+	case FailedMigrating:
+		return CauseMigrated
+	case FailedRescheduling:
+		return CauseRescheduled
+	}
+	u := o.Usage
+	if u == nil {
+		return CauseFailed
+	}
+	for _, e := range u.Extra {
+		if e.Key == keyCause && Cause(e.Value) == CauseResource {
+			return CauseResource
+		}
+	}
+	switch {
+	case u.Signal != 0:
+		return CauseSignal
+	case o.Failed == FailedNone || u.ExitStatus != 0:
+		return CauseExit
+	}
+	return CauseFailed
+}
