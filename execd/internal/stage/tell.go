@@ -3,7 +3,6 @@ package stage
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"paddock/execd/internal/job"
@@ -90,29 +89,29 @@ func (l *life) ending() mail.Event {
 	return mail.Complete
 }
 
-// count counts the end of a run.
-func (r *Runner) count(l *life) {
-	e := l.end
-	want := r.Store.Want(l.task)
-	outcome := metrics.Failed
+// ends is what a run that is not run again counts as; one that is not there has failed.
+var ends = map[spool.Cause]metrics.Outcome{
+	spool.CauseExit: metrics.Exited, spool.CauseSignal: metrics.Signalled, spool.CauseResource: metrics.Limit, spool.CauseLimit: metrics.Limit,
+	spool.CauseDeleted: metrics.Deleted, spool.CauseEvicted: metrics.Deleted, spool.CauseMigrated: metrics.Exited, spool.CauseRescheduled: metrics.Exited,
+}
+
+// countedAs is what the end of a run counts as.
+func countedAs(e *job.End) metrics.Outcome {
+	outcome, ok := ends[e.Cause]
 	switch {
 	case e.Fate == job.FateRequeue:
-		outcome = metrics.Requeued
-	case e.Failed == spool.FailedEnforcedLimit:
-		outcome = metrics.Limit
-	case want != nil && want.By != "":
-		outcome = metrics.Deleted
-	case l.outcome == nil || l.outcome.Usage == nil || e.Fate == job.FateError:
-	case strings.HasPrefix(e.Reason, "job was killed: ") || strings.HasPrefix(e.Reason, "job used up "):
-		outcome = metrics.Limit
-	case l.outcome.Usage.Signal != 0:
-		outcome = metrics.Signalled
-	case e.Exit != 0:
-		outcome = metrics.Exited
-	case e.Failed == spool.FailedNone:
-		outcome = metrics.Done
+		return metrics.Requeued
+	case e.Fate == job.FateError || !ok:
+		return metrics.Failed
+	case e.Cause == spool.CauseExit && e.Exit == 0:
+		return metrics.Done
 	}
-	r.Counts.End(outcome)
+	return outcome
+}
+
+// count counts the end of a run.
+func (r *Runner) count(l *life) {
+	r.Counts.End(countedAs(l.end))
 	if !l.started.IsZero() && !l.ended.IsZero() {
 		r.Counts.Stages(l.started.Sub(l.taken), l.ended.Sub(l.started), time.Since(l.ended))
 	}
