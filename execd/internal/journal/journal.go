@@ -434,7 +434,7 @@ func over(e stage.Event) eventlog.Body {
 	ended := eventlog.Terminated{
 		Signal: e.Status.Signal, ReturnValue: e.Status.Code, Run: used, Total: used, Resources: resources(e.Ad),
 	}
-	if e.End != nil && e.End.Failed == spool.FailedEnforcedLimit { // not of its own accord, even if it had warning
+	if e.End != nil && e.End.Cause == spool.CauseLimit { // not of its own accord, even if it had warning
 		ended.By, ended.Reason = daemon, reason
 	}
 	return ended

@@ -219,11 +219,11 @@ func TestEnds(t *testing.T) {
 		"signal": {stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{}}, "(0) Abnormal termination (signal 9)"},
 		"core":   {stage.Event{Exit: exit.CoreDumped, Status: exit.Status{Signal: 11}, End: &job.End{}}, "(0) Abnormal termination (signal 11)"},
 		"limit": {
-			stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Failed: spool.FailedEnforcedLimit, Reason: "too long"}},
+			stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Cause: spool.CauseLimit, Reason: "too long"}},
 			"(0) Abnormal termination (signal 9)",
 		},
 		"who": {
-			stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Failed: spool.FailedEnforcedLimit, Reason: "too long"}},
+			stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Cause: spool.CauseLimit, Reason: "too long"}},
 			"Job terminated by execd at 2026-03-04T05:06:07Z with signal 9.\n\tReason: too long\n",
 		},
 		"delete": {stage.Event{Exit: exit.Killed, End: &job.End{Reason: "deleted by bob"}}, "Job was aborted.\n\tdeleted by bob\n"},

@@ -300,7 +300,7 @@ func (f *finish) journal(step string, write func(Event) error) (exit.Result, err
 		u := l.outcome.Usage
 		e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
 	}
-	if ran && l.end.Failed == spool.FailedEnforcedLimit {
+	if ran && l.end.Cause == spool.CauseLimit {
 		why.Remove = false // nobody has deleted it: it has ended, though not by itself
 	}
 	e.Exit = exit.CodeOf(why, ran, e.Status)
@@ -387,12 +387,8 @@ func (r *Runner) why(l *life) exit.Why {
 		w.Remove = true // by somebody, or for a limit
 	}
 	if l.end != nil {
-		switch l.end.Failed {
-		case spool.FailedEnforcedLimit:
-			w.Remove = true
-		case spool.FailedMigrating:
-			w.Evict = true
-		}
+		w.Remove = w.Remove || l.end.Cause == spool.CauseLimit
+		w.Evict = w.Evict || l.end.Cause == spool.CauseMigrated
 	}
 	return w
 }

@@ -539,7 +539,7 @@ func TestWordOfTheEnd(t *testing.T) {
 	} {
 		s := newScene(t, nil)
 		tt.do(s)
-		s.l.end.Failed = tt.failed
+		s.l.end.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.outcome.Usage}).Cause()
 		if got := s.r.why(s.l).Word(); got != tt.want {
 			t.Errorf("%s: %q; want %q", tt.name, got, tt.want)
 		}
@@ -561,7 +561,7 @@ func TestCodeOfLimit(t *testing.T) {
 	} {
 		s := newScene(t, nil)
 		s.mend()
-		s.l.end.Failed = tt.failed
+		s.l.end.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.outcome.Usage}).Cause()
 		if !tt.ran {
 			s.l.outcome.Usage = nil
 		}
