@@ -19,25 +19,16 @@ func qdel(ctx context.Context, inv *command.Invocation, args []string) error {
 	var jobs argument.Jobs
 	for i := range settings {
 		o := &settings[i]
-		switch {
-		case o.Option == nil:
-			if err := jobs.Add(o.Value()); err != nil {
-				return command.Failf("error: %s", err)
-			}
-		case o.Name == "-u":
-			request.Users = append(request.Users, argument.List(o.Value())...)
-		case o.Name == "-f":
+		if taken, err := jobs.Take(o, option.ExitFailed, "error: "); err != nil {
+			return err
+		} else if !taken && o.Name == "-f" {
 			request.Force = true
-		case o.Name == "-t":
-			if err := jobs.Tasks(o, option.ExitFailed); err != nil {
-				return err
-			}
 		}
 	}
-	request.Jobs = jobs.Words
-	if len(request.Jobs) == 0 && len(request.Users) == 0 {
+	if len(jobs.Words)+len(jobs.Users) == 0 {
 		return inv.NoArguments()
 	}
+	request.Jobs, request.Users = jobs.Words, jobs.Users
 	var reply api.DeleteReply
 	if err := inv.Client.Call(ctx, api.VerbDelete, &request, &reply); err != nil {
 		return inv.CallFailed(err)

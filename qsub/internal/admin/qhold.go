@@ -28,28 +28,19 @@ func qhold(ctx context.Context, inv *command.Invocation, args []string) error {
 	var jobs argument.Jobs
 	for i := range settings {
 		o := &settings[i]
-		switch {
-		case o.Option == nil:
-			if err := jobs.Add(o.Value()); err != nil {
-				return command.FailWith(option.ExitUsage, "%s", err)
-			}
-		case o.Name == "-u":
-			request.Users = append(request.Users, argument.List(o.Value())...)
-		case o.Name == "-h":
+		if taken, err := jobs.Take(o, option.ExitUsage, ""); err != nil {
+			return err
+		} else if !taken && o.Name == "-h" {
 			var ok bool
 			if request.Hold, ok = argument.Letters(o.Value(), "uos"); !ok {
 				return o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
 			}
-		case o.Name == "-t":
-			if err := jobs.Tasks(o, option.ExitUsage); err != nil {
-				return err
-			}
 		}
 	}
-	request.Jobs = jobs.Words
-	if len(request.Jobs) == 0 && len(request.Users) == 0 {
+	if len(jobs.Words)+len(jobs.Users) == 0 {
 		return inv.NoArguments()
 	}
+	request.Jobs, request.Users = jobs.Words, jobs.Users
 	var reply api.ModifyReply
 	if err := inv.Client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
 		return inv.CallFailed(err)

@@ -14,10 +14,29 @@ import (
 )
 
 // Jobs gathers the jobs of a command line: numbers, numbers with tasks,
-// names and patterns, and -t behind them.
+// names and patterns, -t behind them, and -u.
 type Jobs struct {
 	Words []string
+	Users []string
 	last  int // index of the first word of the last operand
+}
+
+// Take adds an operand, -t or -u, and reports whether the setting is one of
+// them. An error has the exit status, and before in front of its text.
+func (j *Jobs) Take(o *option.Setting, exit int, before string) (taken bool, err error) {
+	switch {
+	case o.Option == nil:
+		if err := j.Add(o.Value()); err != nil {
+			return true, command.FailWith(exit, "%s%s", before, err)
+		}
+	case o.Name == "-u":
+		j.Users = append(j.Users, List(o.Value())...)
+	case o.Name == "-t":
+		return true, j.Tasks(o, exit)
+	default:
+		return false, nil
+	}
+	return true, nil
 }
 
 // Add adds the words of a list. Commands differ in what they print before the

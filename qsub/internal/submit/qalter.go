@@ -108,15 +108,20 @@ func parseAlteration(inv *command.Invocation, args []string) (*alteration, error
 	soft := false
 	for i := range settings {
 		o := &settings[i]
-		if o.Option == nil {
-			if err := jobs.Add(o.Value()); err != nil {
-				return nil, command.FailWith(option.ExitUsage, "%s", err)
+		if o.Option != nil && o.Name == "-t" && inv.Command == option.Qresub {
+			if _, _, err := parseTasks(o); err != nil {
+				return nil, err
+			}
+			a.only = o.Value()
+			continue
+		}
+		if taken, err := jobs.Take(o, option.ExitUsage, ""); taken || err != nil {
+			if err != nil {
+				return nil, err
 			}
 			continue
 		}
 		switch o.Name {
-		case "-u":
-			r.Users = append(r.Users, argument.List(o.Value())...)
 		case "-h":
 			if strings.Trim(o.Value(), api.HoldLetters) != "" || inv.Command == option.Qresub && len(o.Value()) > 1 && strings.Contains(o.Value(), "n") {
 				return nil, o.Errorf(option.ExitValue, "Unknown hold list \"%s\" specified to -h option", o.Value())
@@ -124,17 +129,6 @@ func parseAlteration(inv *command.Invocation, args []string) (*alteration, error
 			r.Hold += o.Value()
 		case "-failed":
 			a.failed = true
-		case "-t":
-			if inv.Command == option.Qresub {
-				if _, _, err := parseTasks(o); err != nil {
-					return nil, err
-				}
-				a.only = o.Value()
-				continue
-			}
-			if err := jobs.Tasks(o, option.ExitUsage); err != nil {
-				return nil, err
-			}
 		case "-json":
 			a.json = true
 		case "-verify":
@@ -144,7 +138,7 @@ func parseAlteration(inv *command.Invocation, args []string) (*alteration, error
 			a.field(o, &soft)
 		}
 	}
-	r.Jobs = jobs.Words
+	r.Jobs, r.Users = jobs.Words, jobs.Users
 	a.tasks = slices.ContainsFunc(r.Jobs, func(w string) bool {
 		_, tasks, ok := strings.Cut(w, ".")
 		return ok && argument.IsRange(tasks)
