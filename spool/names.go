@@ -138,17 +138,6 @@ var Places = []Place{
 	{DirEvictions, "ends of claims of fetched work that are to be told", 0o700},
 }
 
-// Lent says how root leaves a file to a user, who is to read it and nobody else: owner
-// and mode, in the user's group. Where that group has his name it is his alone, as
-// pam_umask(8) has it, and the file stays root's: what is the user's he can make as
-// large as the file system is. Elsewhere the file is his.
-func Lent(uid int, name, group string, mode fs.FileMode) (owner int, as fs.FileMode) {
-	if uid > 0 && name == group {
-		return 0, mode | mode>>3&0o050
-	}
-	return uid, mode
-}
-
 // ModeOf returns the mode of a file by name: that of the table, or 0600 for a
 // name that is not in it.
 func ModeOf(name string) fs.FileMode {

@@ -190,7 +190,7 @@ var foreign = []string{
 	"clone(2)", "flock(2)", "getrlimit(2)", "getrusage(2)", "prctl(2)", "setpgid(2)", "setpriority(2)",
 	"setrlimit(2)", "setsid(2)", "signal(2)", "umask(2)", "wait4(2)",
 	"fnmatch(3)", "sd_notify(3)", "strftime(3)", "sysexits(3)",
-	"core(5)", "group(5)", "passwd(5)", "proc(5)", "projid(5)", "systemd.service(5)",
+	"acl(5)", "core(5)", "group(5)", "passwd(5)", "proc(5)", "projid(5)", "systemd.service(5)",
 	"environ(7)", "glob(7)", "inotify(7)", "pty(7)", "session-keyring(7)", "signal(7)", "unix(7)", "user-keyring(7)",
 	"inetd(8)", "logrotate(8)", "pam_systemd(8)",
 	"sge_execd(8)",

@@ -343,7 +343,7 @@ func (c *checker) scripts() error {
 		there[n] = true
 		owner, mode := c.Owner, job.ScriptMode
 		if c.Scripts && in != nil {
-			owner, mode = spool.Lent(in.UID, in.Owner, in.Group, mode)
+			owner, mode = job.Lent(path, in.UID, in.Owner, in.Group, mode)
 		}
 		if c.Scripts && in == nil {
 			continue // nobody knows whose it is
@@ -464,11 +464,11 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 		if f.Writer != "execd" {
 			continue
 		}
-		owner, mode := c.Owner, f.Mode
+		file, owner, mode := filepath.Join(path, f.Name), c.Owner, f.Mode
 		if c.Scripts && (f.Name == spool.FileHookJobAd || f.Name == spool.FileHookSlotAd) {
-			owner, mode = spool.Lent(in.UID, in.Owner, in.Group, mode) // his hooks read them
+			owner, mode = job.Lent(file, in.UID, in.Owner, in.Group, mode) // his hooks read them
 		}
-		if err := c.regular(filepath.Join(path, f.Name), owner, mode, true); err != nil {
+		if err := c.regular(file, owner, mode, true); err != nil {
 			return err
 		}
 	}

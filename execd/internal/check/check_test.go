@@ -315,11 +315,12 @@ func TestOwners(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it gives files away")
 	}
-	for path, want := range map[string]int{
-		"jobs": 0, "jobs/2": 0, "job_scripts/2": 54321, "active_jobs/1.1": 0, "active_jobs/1.1/config": 0, "job_seq_num": 0, "": 0,
-	} {
+	for _, path := range []string{"jobs", "jobs/2", "job_scripts/2", "active_jobs/1.1", "active_jobs/1.1/config", "job_seq_num", ""} {
 		b := newBed(t)
 		file := filepath.Join(b.root.Path(), path)
+		info, err := os.Stat(file)
+		b.must(err)
+		want := info.Sys().(*syscall.Stat_t).Uid
 		b.must(os.Chown(file, 54399, -1))
 		found := b.check(b.opts)
 		if len(found) != 1 || found[0].Path != file || !strings.Contains(found[0].Text, "has owner 54399") {
@@ -327,9 +328,9 @@ func TestOwners(t *testing.T) {
 		}
 		b.opts.Repair = true
 		b.check(b.opts)
-		info, err := os.Stat(file)
+		info, err = os.Stat(file)
 		b.must(err)
-		if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != want {
+		if uid := info.Sys().(*syscall.Stat_t).Uid; uid != want {
 			t.Errorf("%s belongs to %d; want %d", path, uid, want)
 		}
 		if found := b.check(b.opts); len(found) != 0 {

@@ -31,6 +31,8 @@ type Store struct {
 	log   *slog.Logger
 	chown bool // scripts belong to the owners of the jobs (root mode)
 	group atomicfile.Group
+	// shared has the log told once of what is not kept from growing.
+	shared sync.Once
 
 	compactAbove int64 // see defaultCompactAbove
 

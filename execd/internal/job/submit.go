@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -117,7 +118,7 @@ func (s *Store) writeNew(h *header, script []byte, owner *user.User) error {
 	if !h.Request.Binary {
 		wg.Go(func() { scriptErr = s.writeScript(name, script, owner) })
 	}
-	wg.Go(func() { recordErr = s.writeSynced(fresh, head, 0o600, -1, -1) })
+	wg.Go(func() { recordErr = s.writeSynced(fresh, head, 0o600, nil) })
 	wg.Wait()
 	err = errors.Join(scriptErr, recordErr)
 	if err == nil {
@@ -143,12 +144,19 @@ const ScriptMode fs.FileMode = 0o500
 // writeScript writes a job's script, which its owner alone may read (Grid
 // Engine shows it to all).
 func (s *Store) writeScript(name string, script []byte, owner *user.User) error {
-	uid, gid, mode := -1, -1, ScriptMode
-	if s.chown {
-		gid = owner.GID
-		uid, mode = spool.Lent(owner.UID, owner.Name, owner.Group, mode)
+	lend := func(f *os.File) error {
+		if !s.chown {
+			return nil
+		}
+		ours, err := Lend(f, owner.UID, owner.GID, owner.Name, owner.Group, ScriptMode)
+		if err == nil && !ours {
+			s.shared.Do(func() {
+				s.log.Warn("scripts of users who share a group are their own, and may grow: the file system of the spool has no access control lists")
+			})
+		}
+		return err
 	}
-	if err := s.writeSynced(s.root.Path(spool.DirScripts, name), script, mode, uid, gid); err != nil {
+	if err := s.writeSynced(s.root.Path(spool.DirScripts, name), script, ScriptMode, lend); err != nil {
 		return err
 	}
 	return s.group.SyncDir(s.root.Path(spool.DirScripts))
@@ -156,14 +164,14 @@ func (s *Store) writeScript(name string, script []byte, owner *user.User) error 
 
 // writeSynced makes a new file whose content is on disk, sharing the sync with
 // all who write at the same time.
-func (s *Store) writeSynced(file string, data []byte, perm fs.FileMode, uid, gid int) error {
+func (s *Store) writeSynced(file string, data []byte, perm fs.FileMode, lend func(*os.File) error) error {
 	f, err := atomicfile.Create(file, perm)
 	if err != nil {
 		return err
 	}
 	err = atomicfile.AppendTo(f, data)
-	if err == nil && uid >= 0 {
-		err = f.Chown(uid, gid)
+	if err == nil && lend != nil {
+		err = lend(f)
 	}
 	if err == nil {
 		err = s.group.Sync(f)

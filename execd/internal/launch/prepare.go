@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 
 	"paddock/execd/internal/cgroup"
+	"paddock/execd/internal/job"
 	"paddock/execd/internal/user"
 	"paddock/spool"
-	"paddock/spool/atomicfile"
 )
 
 // Activate moves the staged directory of a run to active_jobs/ before its shepherd
@@ -83,8 +83,13 @@ func (l *Launcher) Lend(run spool.RunID, name string, data []byte, u *user.User)
 	if err := d.Write(name, data); err != nil || !l.Privileged {
 		return err
 	}
-	owner, mode := spool.Lent(u.UID, u.Name, u.Group, spool.ModeOf(name))
-	return atomicfile.Chmod(d.Path(name), owner, u.GID, mode)
+	f, err := os.Open(d.Path(name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = job.Lend(f, u.UID, u.GID, u.Name, u.Group, spool.ModeOf(name))
+	return err
 }
 
 // HookGroup returns the control group of version 2 in which hooks of a run are:
