@@ -317,18 +317,18 @@ func Shrink(rows []Row, found *Found, missing map[string]string) string {
 // Table returns TABLE.md.
 func Table(rows []Row, found *Found, missing map[string]string) string {
 	b := []byte("# What is asked for, and the tests that hold it\n\nMade by `make requirements` from the file `rows` and the comments of the tests.\n")
-	covered, real := 0, 0
+	covered, whole := 0, 0
 	for _, r := range rows {
 		tests := found.Tests[r.Name]
 		if len(tests) > 0 {
 			covered++
 		}
 		if slices.ContainsFunc(tests, runsPrograms) {
-			real++
+			whole++
 		}
 	}
 	b = fmt.Appendf(b, "%d of %d rows have a test.\n", covered, len(rows))
-	b = fmt.Appendf(b, "%d have one that runs the programs; those marked units are held by tests of packages alone,\nmaybe among stand-ins for the rest.\n", real)
+	b = fmt.Appendf(b, "%d have one that runs the programs; those marked units are held by tests of packages alone,\nmaybe among stand-ins for the rest.\n", whole)
 	heading := ""
 	for _, r := range rows {
 		if r.Heading != heading {

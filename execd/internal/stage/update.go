@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"syscall"
 	"time"
 
 	"paddock/execd/api"
@@ -224,11 +223,5 @@ func (r *Runner) final(l *life) ad.End {
 		user, sys = user+rest-inKernel, sys+inKernel
 	}
 	e.UserCPU, e.SysCPU = user, sys
-	if e.Signal != 0 {
-		e.Reason = "killed by signal " + syscall.Signal(e.Signal).String()
-		if l.end.Reason != "" {
-			e.Reason = l.end.Reason
-		}
-	}
 	return e
 }
