@@ -130,7 +130,7 @@ func TestRootClaimIsItsUsers(t *testing.T) {
 	if second == nil {
 		t.Skip("claims of more than one user need root")
 	}
-	h := newRootHolder(t, "CLAIM_USERS = "+second.Name+" nobody\n")
+	h := newRootHolder(t, "CLAIM_USERS = "+second.Name+" nobody\nRANK = TARGET.Prio\n")
 	const unnamed = 1 // daemon, which every system has
 	h.as(unnamed, unnamed, func() {
 		_, err := h.Client.Claim(h.ctx, api.ClaimRequest{})
@@ -181,7 +181,7 @@ func TestRootClaimIsItsUsers(t *testing.T) {
 	id := c.Reply.ID
 	others := func() {
 		t.Helper()
-		h.as(nobody, nobody, func() { h.useless("another user's", id) })
+		h.as(nobody, nobody, func() { h.useless("another user's", id); h.unseen(id) })
 		h.as(nobody, nobody, func() { h.useless("another user's guessed", withSecret(id)) })
 		h.second(func() { h.useless("the user's guessed", withSecret(id)) })
 		h.useless("a manager's guessed", withSecret(id))
@@ -226,7 +226,36 @@ func TestRootClaimIsItsUsers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	h.until(2, "Claimed/Idle queue")
+	h.until(2, "Unclaimed/Idle")
+}
+
+// unseen fails the test if what a user wants to run may look at the secret of the claim
+// that the slot has: neither an error nor whether he is refused is to tell of it.
+func (h *holder) unseen(id api.ClaimID) {
+	h.t.Helper()
+	refusal := func(requirements string) string {
+		_, err := h.Client.Claim(h.ctx, api.ClaimRequest{Slot: "2", Ad: "Cmd = \"/bin/true\"\nPrio = 1\nRequirements = " + requirements + "\n"})
+		return fmt.Sprint(err)
+	}
+	secret := string(id[strings.LastIndexByte(string(id), '#')+1:])
+	for _, look := range []string{
+		`TARGET.ClaimId`, `TARGET["ClaimId"]`, `({TARGET})[0].ClaimId`, `[a = TARGET.ClaimId].a`, `ClaimId`, `eval("TARGET.ClaimId")`, `unparse(TARGET)`,
+		`unparse(TARGET.ClaimId)`, `join(evalInEachContext(ClaimId, {TARGET}))`, `TARGET.MY.ClaimId`, `TARGET.ChildClaimIds`, `strcat(TARGET, "")`,
+	} {
+		if got := refusal(fmt.Sprintf(`regexp(strcat("(", %s), "x")`, look)); strings.Contains(got, secret[:8]) {
+			h.t.Errorf("Requirements with %s: %s", look, got)
+		}
+		guess := func(digits string) string {
+			return refusal(fmt.Sprintf(`ifThenElse(regexp("%s", %s), 1 / 0, false)`, digits, look))
+		}
+		if right, wrong := guess(secret[:8]), guess("xxxxxxxx"); right != wrong || strings.Contains(right, "cannot read") {
+			h.t.Errorf("%s: of the first digits: %s; of wrong ones: %s", look, right, wrong)
+		}
+	}
+	// So would it look if he could.
+	if got := refusal(fmt.Sprintf(`ifThenElse(TARGET.PublicClaimId == %q, 1 / 0, false)`, id.String())); !strings.Contains(got, "division by zero") {
+		h.t.Errorf("Requirements with the public id: %s", got)
+	}
 }
 
 // hidden fails the test if the secret of a claim can be learnt by a user who has not
@@ -239,11 +268,17 @@ func (h *holder) hidden(id api.ClaimID) {
 	}
 	for _, args := range [][]string{
 		{"qhost", "-slots"}, {"qhost", "-slotad"}, {"qhost", "-slotad", "2"}, {"qstat", "-u", "*", "-ext"}, {"qstat", "-j", "*"}, {"qstat", "-xml", "-j", "*"},
+		{"qstat", "-json", "-j", "*"}, {"qstat", "-json", "-u", "*", "-ext"}, {"qhost", "-json", "-slots"}, {"qhost", "-json", "-slotad"},
+		{"execd", "-status", "-json", "-dev", "."}, {"qtop", "-json"},
+		{"curl", "-sS", "--unix-socket", "execd.sock", "http://execd/metrics"},
 	} {
 		out, err := h.commandAs("nobody", "", args...)
 		if err != nil || strings.Contains(out, secret) {
 			h.t.Errorf("%q as nobody: %v\n%s", args, err, out)
 		}
+	}
+	if log := h.Log(); strings.Contains(log, secret) || !strings.Contains(log, " D slot ") {
+		h.t.Errorf("the secret is in the log, or not all is:\n%s", log)
 	}
 	// With root's rights it is found, once.
 	// The search itself must not have it where it looks.

@@ -59,7 +59,7 @@ func (d *desk) begin() {
 	d.t.Helper()
 	needHome(d.t)
 	var err error
-	if d.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: d.dir, Mode: d.mode, Via: d.via, Env: plainEnv(d.dir)}); err != nil {
+	if d.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: d.dir, Mode: d.mode, Via: d.via, Env: plainEnv(d.dir), Args: []string{"-debug"}}); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -79,7 +79,7 @@ func (d *desk) lose(term *harness.Terminal) {
 func deskIn(t *testing.T, dir, mode string, via ...string) *desk {
 	t.Helper()
 	needHome(t)
-	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: mode, Via: via, Env: plainEnv(dir)})
+	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: mode, Via: via, Env: plainEnv(dir), Args: []string{"-debug"}})
 	if err != nil {
 		t.Fatal(err)
 	}
