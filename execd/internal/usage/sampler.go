@@ -39,6 +39,7 @@ type Sampler struct {
 
 	mu       sync.Mutex
 	jobs     map[spool.RunID]*job // guarded by mu
+	latest   map[spool.ID]*job    // guarded by mu; of jobs, the last run of each task
 	interval time.Duration        // guarded by mu; 0: never
 	recheck  time.Time            // guarded by mu; see table.scan
 	rest     time.Time            // guarded by mu; not before is the next round
@@ -103,10 +104,11 @@ func (s *Sampler) Add(run spool.RunID, j Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs == nil {
-		s.jobs = map[spool.RunID]*job{}
+		s.jobs, s.latest = map[spool.RunID]*job{}, map[spool.ID]*job{}
 	}
 	now := time.Now()
-	s.jobs[run] = &job{Job: j, run: run, every: s.interval, next: now.Add(s.interval)}
+	added := &job{Job: j, run: run, every: s.interval, next: now.Add(s.interval)}
+	s.jobs[run], s.latest[run.ID()] = added, added
 	// Its processes may have been seen, and passed over, before it was known.
 	if from := j.Started.Add(-settle); s.recheck.IsZero() || from.Before(s.recheck) {
 		s.recheck = from
@@ -124,6 +126,9 @@ func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 	s.mu.Lock()
 	j := s.jobs[run]
 	delete(s.jobs, run)
+	if s.latest[run.ID()] == j {
+		delete(s.latest, run.ID())
+	}
 	if len(s.jobs) == 0 {
 		s.bell.ring() // nothing is to be waited for
 	}
@@ -167,10 +172,8 @@ func (s *Sampler) Usage(run spool.RunID) (api.Usage, bool) {
 func (s *Sampler) Seen(id spool.ID) (api.Usage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for run, j := range s.jobs {
-		if run.ID() == id && !j.last.IsZero() {
-			return j.usage, true
-		}
+	if j := s.latest[id]; j != nil && !j.last.IsZero() {
+		return j.usage, true
 	}
 	return api.Usage{}, false
 }

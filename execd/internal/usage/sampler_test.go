@@ -567,3 +567,24 @@ func TestHeldBack(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The run of a task that is seen is the last one, also when the one before is taken away
+// after it has begun.
+func TestSeenLast(t *testing.T) {
+	s := &Sampler{Log: slog.New(slog.DiscardHandler)}
+	first, second := spool.RunID{Job: 1, Task: 1}, spool.RunID{Job: 1, Task: 1, Run: 1}
+	s.Add(first, Job{})
+	s.Add(second, Job{})
+	s.Remove(first)
+	if _, ok := s.Seen(second.ID()); ok {
+		t.Error("it was seen before anybody has looked")
+	}
+	s.jobs[second].last, s.jobs[second].usage.PIDs = time.Now(), 3
+	if u, ok := s.Seen(second.ID()); !ok || u.PIDs != 3 {
+		t.Errorf("seen: %+v, %v", u, ok)
+	}
+	s.Remove(second)
+	if _, ok := s.Seen(second.ID()); ok || len(s.latest) != 0 {
+		t.Error("what was taken away is seen")
+	}
+}
