@@ -279,9 +279,6 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 			td.ErrorTime = t.ErroredAt
 		} else {
 			td.Queue, td.Started = t.Start.Queue+"@"+host, t.Started
-			if d.NormalTickets == 0 {
-				d.NormalUrgency, d.NormalTickets = t.Start.Parts.Urgency, t.Start.Parts.Share
-			}
 			td.Binding = t.Start.Binding[strings.LastIndexByte(t.Start.Binding, ':')+1:]
 		}
 		d.Tasks = append(d.Tasks, td)

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
-	"paddock/execd/internal/schedule"
 )
 
 func TestDetailTellsDependenciesApart(t *testing.T) {
@@ -36,13 +35,5 @@ func TestDetailTellsDependenciesApart(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{other.Number}, d.WaitsForTasks); diff != "" {
 		t.Errorf("WaitsForTasks (-want +got):\n%s", diff)
-	}
-
-	start := Start{Parts: schedule.Parts{Urgency: 0.25, Share: 0.5}}
-	if s.Take(first, start, time.Now()) == nil {
-		t.Fatal("no task may start")
-	}
-	if d = detail(first); d.NormalUrgency != 0.25 || d.NormalTickets != 0.5 {
-		t.Errorf("of what runs: urgency %v, tickets %v", d.NormalUrgency, d.NormalTickets)
 	}
 }

@@ -758,17 +758,6 @@ func (q *Queue) partsOfErrored(number int, now time.Time) schedule.Parts {
 	return q.sched.PartsIf(&s, now)
 }
 
-// Parts returns a function that tells what the priorities of jobs that wait are
-// made of, as of now.
-func (q *Queue) Parts() func(number int) schedule.Parts {
-	now := time.Now()
-	return func(number int) schedule.Parts {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.sched.Parts(number, now)
-	}
-}
-
 // Contributions returns what each hard request contributes to the urgency of a
 // job.
 func (q *Queue) Contributions(r *api.SubmitRequest) []float64 {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -184,12 +185,12 @@ func (*detailList) contentType() string { return "application/json" }
 func (l *detailList) send(ctx context.Context, in *incoming, w io.Writer) error {
 	text := []byte(`{"jobs":[`)
 	first := true
-	parts := l.s.Queue.Parts()
+	rank := l.s.Queue.Ranks()
 	for _, j := range l.jobs {
 		if err := in.takeTurn(ctx); err != nil {
 			return err
 		}
-		d, ok := l.s.detailOf(j, l.caller, parts)
+		d, ok := l.s.detailOf(j, l.caller, rank)
 		if !ok {
 			call(&in.leaveTurn)
 			continue
@@ -223,14 +224,17 @@ func (l *detailList) send(ctx context.Context, in *incoming, w io.Writer) error 
 }
 
 // detailOf returns all there is to say of a job; false: it is over.
-func (s *Server) detailOf(j *job.Job, c job.Caller, parts func(number int) schedule.Parts) (api.Detail, bool) {
+func (s *Server) detailOf(j *job.Job, c job.Caller, rank func(*api.JobStatus) (schedule.Parts, bool)) (api.Detail, bool) {
 	d, ok := s.Store.Detail(j, c, s.Host, s.Queue.Reasons)
 	if !ok {
 		return d, false
 	}
-	if p := parts(d.Job); p.Share > 0 || len(d.Tasks) == 0 { // it waits
-		d.NormalUrgency, d.NormalTickets = p.Urgency, p.Share
+	p, _ := rank(&api.JobStatus{Job: d.Job})
+	if p.Share == 0 && len(d.Tasks) > 0 { // it does not wait
+		t := &d.Tasks[0]
+		p, _ = rank(&api.JobStatus{Job: d.Job, Tasks: strconv.Itoa(t.Task), Queue: t.Queue, State: t.State})
 	}
+	d.NormalUrgency, d.NormalTickets = p.Urgency, p.Share
 	var used map[spool.RunID]api.Usage
 	for i := range d.Tasks {
 		if used == nil {
