@@ -679,3 +679,19 @@ func TestAdsAreMadeForWhoAsks(t *testing.T) {
 		}
 	}
 }
+
+// A claim is as old after a restart as the host knows, whatever the clock was set to, and
+// is not given up for its age.
+func TestAgeOverRestart(t *testing.T) {
+	for _, by := range []time.Duration{6 * time.Hour, -6 * time.Hour} {
+		const policy = "CLAIM_WORKLIFE = 1200\n"
+		d := newDesk(t, policy)
+		g := d.claim(Request{})
+		d.now = d.now.Add(by)
+		d.again(policy, d.now)
+		v, ok := d.Snapshot(g.Slot, false)
+		if age := d.now.Sub(v.Made); !ok || v.ID != g.ID || age < 0 || age > 10*time.Minute {
+			t.Errorf("with the clock set by %v the claim is %+v, %v old", by, v.ID, age)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
+	"paddock/internal/proc"
 )
 
 // Options are what managed slots need. The functions are called with locks held,
@@ -214,6 +215,9 @@ func (t *Table) reclaim(r *record) {
 	g := &grant{
 		id: id, kind: r.Kind, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
 		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true, waited: r.Waiting,
+	}
+	if age := proc.Uptime() - r.SinceUp; r.SinceUp > 0 && age >= 0 { // else the host has been started anew
+		g.made = t.o.Now().Add(-age)
 	}
 	s, why := t.queues[r.Queue], "is not there any more"
 	if s != nil {

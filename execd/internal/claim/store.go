@@ -23,18 +23,21 @@ const recordFormat = 1
 // record is a claim as it lies on disk: all that cannot be had again. The lease is
 // not counted while execd is away, so it begins anew when the record is read.
 type record struct {
-	Format   int       `json:"format"`
-	ID       string    `json:"id"` // with its secret
-	Queue    string    `json:"queue"`
-	Place    int       `json:"place"` // of the slot in its queue, from 1
-	Kind     Kind      `json:"kind"`
-	Holder   string    `json:"holder"`
-	UID      int       `json:"uid"`
-	Since    time.Time `json:"since"`
-	Lease    int       `json:"lease,omitempty"` // seconds; 0: for ever
-	Priority int       `json:"priority,omitempty"`
-	Waiting  bool      `json:"waiting,omitempty"` // for what runs in the slot
-	Ad       string    `json:"ad,omitempty"`      // that was claimed for, in old syntax
+	Format int       `json:"format"`
+	ID     string    `json:"id"` // with its secret
+	Queue  string    `json:"queue"`
+	Place  int       `json:"place"` // of the slot in its queue, from 1
+	Kind   Kind      `json:"kind"`
+	Holder string    `json:"holder"`
+	UID    int       `json:"uid"`
+	Since  time.Time `json:"since"`
+	// SinceUp is for how long the host was up then. An execd that is started anew counts
+	// by it: the clock may have been set.
+	SinceUp  time.Duration `json:"since_up,omitempty"`
+	Lease    int           `json:"lease,omitempty"` // seconds; 0: for ever
+	Priority int           `json:"priority,omitempty"`
+	Waiting  bool          `json:"waiting,omitempty"` // for what runs in the slot
+	Ad       string        `json:"ad,omitempty"`      // that was claimed for, in old syntax
 
 	Partitionable bool           `json:"partitionable,omitempty"` // the slot is, and others are carved out of it
 	Dynamic       int            `json:"dynamic,omitempty"`       // number of a slot that was carved

@@ -9,6 +9,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
+	"paddock/internal/proc"
 )
 
 // name returns the name of a slot in its ad.
@@ -196,7 +197,7 @@ func (t *Table) Keep(id ID) error {
 // record returns what is written of a claim.
 func (t *Table) record(g *grant) *record {
 	r := record{
-		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: g.kind, Holder: g.holder, UID: g.by.UID, Since: g.made,
+		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: g.kind, Holder: g.holder, UID: g.by.UID, Since: g.made, SinceUp: proc.Uptime() - t.o.Now().Sub(g.made),
 		Lease: int(g.lease / time.Second), Priority: g.priority, Waiting: g.waiting,
 		Partitionable: t.isParent(g.slot.claim), Dynamic: g.slot.claim.Dynamic, Has: g.slot.claim.has,
 	}
