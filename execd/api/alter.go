@@ -225,8 +225,7 @@ type ResubmitRequest struct {
 // that was not.
 type ResubmitReply struct {
 	Submitted []Resubmitted `json:"submitted"`
-	// Skipped has a line for each job without a failed task, if there are other
-	// jobs.
+	// Skipped has a line for each job without a failed task, if there are other jobs.
 	Skipped []string `json:"skipped,omitempty"`
 	Failed  *Error   `json:"failed,omitempty"`
 }

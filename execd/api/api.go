@@ -78,8 +78,7 @@ const (
 type Error struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"` // as it should be shown: one line, or for -w v and p a line for each queue too
-	// Refusal is the reason of a refused claim or activation; 0 for any other
-	// error.
+	// Refusal is the reason of a refused claim or activation; 0 for any other error.
 	Refusal Refusal `json:"refusal,omitempty"`
 }
 
@@ -245,8 +244,7 @@ type SubmitRequest struct {
 	// Execd sets it, whatever a client says.
 	Plain bool `json:"plain,omitempty"`
 
-	// Work describes a job that was not submitted by qsub; nil for one that
-	// was.
+	// Work describes a job that was not submitted by qsub; nil for one that was.
 	Work *Work `json:"work,omitempty"`
 }
 
@@ -273,8 +271,7 @@ type Slots struct {
 	Step int `json:"step"` // at least 1
 }
 
-// Interactive has the parts of an interactive job that a batch job does not
-// have.
+// Interactive has the parts of an interactive job that a batch job does not have.
 type Interactive struct {
 	Login    bool     `json:"login,omitempty"`    // run the owner's login shell, and no command
 	Terminal bool     `json:"terminal,omitempty"` // the job has a terminal, and not three streams
@@ -282,12 +279,10 @@ type Interactive struct {
 	Client   Listener `json:"client"`
 
 	Qlogin bool `json:"qlogin,omitempty"` // a login shell is connected as qlogin is configured, and not as qrsh
-	// Display makes the job one of qsh: a window on this X display, without a
-	// client.
+	// Display makes the job one of qsh: a window on this X display, without a client.
 	Display string `json:"display,omitempty"`
-	// Daemon is the command line of the daemon by which the job is connected;
-	// empty if it is connected by qrsh-session. Execd sets it, whatever a
-	// client says.
+	// Daemon is the command line of the daemon by which the job is connected; empty if
+	// it is connected by qrsh-session. Execd sets it, whatever a client says.
 	Daemon string `json:"daemon,omitempty"`
 }
 
@@ -320,8 +315,7 @@ type SubmitReply struct {
 	Only  string   `json:"only,omitempty"` // as in SubmitRequest
 	Name  string   `json:"name"`
 	Lines []string `json:"lines,omitempty"` // what -w found, to be printed first
-	// Warnings are for standard error: what the user would otherwise learn too
-	// late.
+	// Warnings are for standard error: what the user would otherwise learn too late.
 	Warnings []string `json:"warnings,omitempty"`
 	// Cursor is where to begin a WaitRequest for this job: nothing of it is
 	// accounted before.
@@ -533,8 +527,7 @@ type Subtask struct {
 	Usage   *Usage    `json:"usage,omitempty"` // nil: not known yet
 }
 
-// DetailReply has the jobs found, and the words of the request that matched
-// nothing.
+// DetailReply has the jobs found, and the words of the request that matched nothing.
 type DetailReply struct {
 	Jobs    []Detail `json:"jobs"`
 	Missing []string `json:"missing,omitempty"`
@@ -562,8 +555,7 @@ const (
 	ActionEnable     Action = "enable"     // qmod -e
 )
 
-// ModifyRequest asks for an action on jobs, named as in DeleteRequest, or on
-// queues.
+// ModifyRequest asks for an action on jobs, named as in DeleteRequest, or on queues.
 type ModifyRequest struct {
 	Action Action   `json:"action"`
 	Jobs   []string `json:"jobs,omitempty"`
@@ -606,8 +598,7 @@ type HostReply struct {
 	Excluded bool `json:"excluded,omitempty"`
 }
 
-// Instance returns the name of the instance of a queue on the host,
-// "all.q@host".
+// Instance returns the name of the instance of a queue on the host, "all.q@host".
 func (r *HostReply) Instance(q *QueueStatus) string {
 	if strings.Contains(q.Name, "@") {
 		return q.Name
@@ -688,8 +679,7 @@ type ShowReply struct {
 // ReloadRequest makes execd read its configuration again.
 type ReloadRequest struct{}
 
-// ReloadReply has the mistakes that were found. If there are any, nothing has
-// changed.
+// ReloadReply has the mistakes that were found. If there are any, nothing has changed.
 type ReloadReply struct {
 	Problems []string `json:"problems,omitempty"`
 	Changed  []string `json:"changed"` // one line each

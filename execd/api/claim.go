@@ -84,9 +84,8 @@ func Refusef(why Refusal, format string, args ...any) *Error {
 
 // ClaimRequest asks for a slot.
 type ClaimRequest struct {
-	// Slot is empty for any slot that accepts the Ad, the lowest first. An Ad
-	// that is expensive to evaluate is refused then, unless one of the first
-	// slots accepts it.
+	// Slot is empty for any slot that accepts the Ad, the lowest first. An Ad that is
+	// expensive to evaluate is refused then, unless one of the first slots accepts it.
 	Slot SlotID `json:"slot,omitempty"`
 	// Ad describes what is to run, in old or new ClassAd syntax: START and RANK of
 	// the slot are evaluated with it. Empty: nothing is known of it.
@@ -242,8 +241,7 @@ func (c *Client) Claim(ctx context.Context, r ClaimRequest) (*Claim, error) {
 		state := ClaimState{}
 		if err := c.Call(ctx, VerbRenew, &ClaimOrder{ID: reply.ID, Await: true}, &state); err != nil {
 			if ctx.Err() != nil {
-				// A claim that nobody waits for any more would keep others
-				// waiting.
+				// A claim that nobody waits for any more would keep others waiting.
 				release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 				defer cancel()
 				err = errors.Join(err, claim.Release(release))

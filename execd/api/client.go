@@ -35,9 +35,8 @@ type Client struct {
 // does not connect yet.
 func NewClient(socket string) *Client { return &Client{socket} }
 
-// Call sends one request and reads the reply into reply. The error is an
-// *Error when execd answered with one, and matches ErrUnreachable when there
-// was no answer.
+// Call sends one request and reads the reply into reply. The error is an *Error when
+// execd answered with one, and matches ErrUnreachable when there was no answer.
 func (c *Client) Call(ctx context.Context, verb string, request, reply any) error {
 	return c.exchange(ctx, verb, request, func(r io.Reader) error {
 		answer, err := io.ReadAll(r)
@@ -91,8 +90,7 @@ const (
 )
 
 // patiently tries again as long as execd has not read the request, because more
-// clients connect than the kernel keeps waiting or than the caller may have
-// open.
+// clients connect than the kernel keeps waiting or than the caller may have open.
 func patiently(ctx context.Context, try func() error) error {
 	begin := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, mostPause) {

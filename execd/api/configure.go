@@ -41,9 +41,8 @@ type ConfigureRequest struct {
 	Kind   string    `json:"kind"`           // as in ShowRequest, or KindAttribute
 	Name   string    `json:"name,omitempty"` // for add and modify the text has it; for elements it may be queue@host or queue@@hostgroup
 	Text   string    `json:"text,omitempty"` // in the format of the object's file
-	// Was is the text that was edited, as VerbShow gave it: if the object has
-	// changed since, the request is refused. Empty: the new text replaces
-	// whatever there is.
+	// Was is the text that was edited, as VerbShow gave it: if the object has changed
+	// since, the request is refused. Empty: the new text replaces whatever there is.
 	Was string `json:"was,omitempty"`
 	Dry bool   `json:"dry,omitempty"` // check, and say what would be done
 }

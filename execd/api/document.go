@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// Document returns a reply as commands print it for programs: one JSON text,
-// indented and with a newline at its end, in which an empty list is [] and not
-// null. Fields with omitzero are left out as usual. Document may change what
-// reply points to.
+// Document returns a reply as commands print it for programs: one JSON text, indented
+// and with a newline at its end, in which an empty list is [] and not null. Fields
+// with omitzero are left out as usual. Document may change what reply points to.
 func Document(reply any) ([]byte, error) {
 	v := reflect.New(reflect.TypeOf(reply)).Elem()
 	v.Set(reflect.ValueOf(reply))

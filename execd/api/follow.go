@@ -33,8 +33,7 @@ type FindReply struct {
 	Cursor string `json:"cursor"`
 }
 
-// Found is an unfinished job, or some of its tasks; then the numbers count
-// these.
+// Found is an unfinished job, or some of its tasks; then the numbers count these.
 type Found struct {
 	Job     int    `json:"job"`
 	Name    string `json:"name"`

@@ -9,9 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// notInName are the characters that Grid Engine forbids in the name of a job,
-// and what it calls them: they would make it a path, a pattern, a column or a
-// field.
+// notInName are the characters that Grid Engine forbids in the name of a job, and what
+// it calls them: they would make it a path, a pattern, a column or a field.
 var notInName = []struct {
 	sign byte
 	word string
@@ -66,8 +65,7 @@ const (
 	MaxPatterns = 100  // patterns among them
 )
 
-// CheckWords returns an error for lists of words that are longer than anybody
-// needs.
+// CheckWords returns an error for lists of words that are longer than anybody needs.
 func CheckWords(words []string) error {
 	if len(words) > MaxWords {
 		return Errorf(CodeRejected, "%d words are too many, at most %d are possible in a request", len(words), MaxWords)

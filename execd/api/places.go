@@ -48,8 +48,7 @@ func UserPlaces() Places {
 	state := filepath.Join(xdg("XDG_STATE_HOME", ".local/state"), "paddock")
 	run := os.Getenv("XDG_RUNTIME_DIR")
 	if !filepath.IsAbs(run) {
-		// The variable is not set under su, cron and ssh without
-		// systemd-logind.
+		// The variable is not set under su, cron and ssh without systemd-logind.
 		run = filepath.Join("/run/user", strconv.Itoa(os.Getuid()))
 	}
 	socket := filepath.Join(run, "paddock", "execd.sock")
@@ -66,9 +65,8 @@ func UserPlaces() Places {
 	}
 }
 
-// ClientPlaces returns the places a client command uses: those below
-// $PADDOCK_DIR when it is set, else the host's when an execd of root's is
-// there, else the user's own.
+// ClientPlaces returns the places a client command uses: those below $PADDOCK_DIR when
+// it is set, else the host's when an execd of root's is there, else the user's own.
 func ClientPlaces() Places {
 	if dir := os.Getenv("PADDOCK_DIR"); dir != "" {
 		return DevPlaces(dir)

@@ -22,8 +22,7 @@ type TaskRequest struct {
 	Args    []string `json:"args,omitempty"`
 	NoShell bool     `json:"no_shell,omitempty"`
 	Cwd     string   `json:"cwd,omitempty"` // empty: the job's
-	// Env and Origin are as in SubmitRequest; with Into they are added to the
-	// job's.
+	// Env and Origin are as in SubmitRequest; with Into they are added to the job's.
 	Env    []string `json:"env,omitempty"`
 	Origin []string `json:"origin,omitempty"`
 

@@ -25,10 +25,9 @@ func Untrusted(info fs.FileInfo, uid int) error {
 	return nil
 }
 
-// Prepare makes the directory of DevPlaces, for the caller alone or, if open,
-// so that the users of jobs may pass through it. It refuses a directory that
-// somebody else may have made: its contents decide which programs run as the
-// caller.
+// Prepare makes the directory of DevPlaces, for the caller alone or, if open, so that
+// the users of jobs may pass through it. It refuses a directory that somebody else may
+// have made: its contents decide which programs run as the caller.
 func (p Places) Prepare(open bool) error {
 	mode := fs.FileMode(0o700)
 	if open {

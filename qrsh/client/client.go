@@ -157,8 +157,7 @@ func (c *Client) serve() {
 	}
 }
 
-// greet does the handshake of a connection, and then serves it until it is
-// closed.
+// greet does the handshake of a connection, and then serves it until it is closed.
 func (c *Client) greet(conn net.Conn) {
 	defer c.guard()
 	defer conn.Close()
@@ -388,15 +387,13 @@ func (c *Client) guard() {
 	}
 }
 
-// ErrLost is matched when the connection is lost and was not made again in
-// time.
+// ErrLost is matched when the connection is lost and was not made again in time.
 var ErrLost = errors.New("connection lost")
 
 // ErrLeft is matched when the user has left the job by the escape character.
 var ErrLeft = errors.New("left")
 
-// Signaled is the error of a client that a signal has ended before the end of
-// the job.
+// Signaled is the error of a client that a signal has ended before the end of the job.
 type Signaled struct{ Signal syscall.Signal }
 
 func (s Signaled) Error() string { return "ended by signal " + unix.SignalName(s.Signal) }
@@ -410,8 +407,7 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 	stop := context.AfterFunc(ctx, c.link.Close)
 	defer stop()
 	if c.Program == nil {
-		// A closed standard output must not end the client: the job gets the
-		// SIGPIPE.
+		// A closed standard output must not end the client: the job gets the SIGPIPE.
 		signal.Ignore(unix.SIGPIPE)
 		go c.signals(ctx)
 	} else {
@@ -495,8 +491,7 @@ func (c *Client) Follow(ctx context.Context, job int, cursor string) (wire.Exit,
 			if ended == nil || c.isConnected() {
 				continue
 			}
-			// Execd may be unavailable, or the job may be over, which execd
-			// will say.
+			// Execd may be unavailable, or the job may be over, which execd will say.
 			switch _, err := c.Attach(ctx, job, c.newToken()); {
 			case ctx.Err() != nil:
 			case err == nil:
@@ -568,8 +563,7 @@ func exitOf(e *api.TaskEnd) wire.Exit {
 	return wire.Exit{Status: 1, Reason: e.Reason}
 }
 
-// again reports whether execd is being restarted; if so it waits a moment
-// first.
+// again reports whether execd is being restarted; if so it waits a moment first.
 func again(ctx context.Context, err error) bool {
 	if !errors.Is(err, api.ErrUnreachable) || ctx.Err() != nil {
 		return false

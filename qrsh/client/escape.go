@@ -21,8 +21,7 @@ const (
 	escapeHelp    = '?'
 )
 
-// ParseEscape reads an escape character: itself, ^X for a control character, or
-// none.
+// ParseEscape reads an escape character: itself, ^X for a control character, or none.
 func ParseEscape(text string) (byte, error) {
 	switch {
 	case text == "none":

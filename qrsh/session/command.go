@@ -93,8 +93,7 @@ func execute(submitted *spool.Command) (syscall.WaitStatus, error) {
 // not to the job: programs find what the daemon forwards by them.
 var ofConnection = []string{"SSH_", "DISPLAY=", "XAUTHORITY=", "KRB5CCNAME="}
 
-// environment returns the environment of the job with what the daemon has added
-// to it.
+// environment returns the environment of the job with what the daemon has added to it.
 func environment(job, daemon []string) []string {
 	env := slices.Clone(job)
 	for _, v := range daemon {

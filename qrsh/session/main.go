@@ -36,9 +36,8 @@ const (
 	// again, and redialAfter the time between two tries.
 	hangupTime  = 15 * time.Second
 	redialAfter = 200 * time.Millisecond
-	// lastGrace is how long a client that is lost after the end of the job is
-	// waited for, if a lost client is otherwise waited for as long as the job
-	// runs.
+	// lastGrace is how long a client that is lost after the end of the job is waited
+	// for, if a lost client is otherwise waited for as long as the job runs.
 	lastGrace = 60 * time.Second
 )
 
@@ -161,8 +160,7 @@ func (s *session) streams(terminal bool) error {
 	return nil
 }
 
-// note carries the standard error of the job, and the output of prolog and
-// epilog.
+// note carries the standard error of the job, and the output of prolog and epilog.
 func (s *session) note(f *os.File) {
 	s.notes = &notes{s, f}
 	s.link.Source(wire.Stderr, s.notes, s.notes)
@@ -250,8 +248,7 @@ func (k keyboard) Close() error {
 	return nil
 }
 
-// control calls a function with the descriptor of a file, which stays
-// non-blocking.
+// control calls a function with the descriptor of a file, which stays non-blocking.
 func control(f *os.File, do func(fd int)) {
 	if raw, err := f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { do(int(fd)) })

@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// recordBufferSize is how many bytes are read or written at once. A record of
-// TLS has at most 16 KB, which is too little for a system call and a wake-up of
-// the other end.
+// recordBufferSize is how many bytes are read or written at once. A record of TLS has
+// at most 16 KB, which is too little for a system call and a wake-up of the other end.
 const recordBufferSize = 1 << 17
 
 // Conn is a connection behind its handshake.
@@ -29,9 +28,8 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// recordBuffer is a connection below TLS that buffers records: it reads as many
-// at once as there are, and writes those that were collected when it is
-// flushed.
+// recordBuffer is a connection below TLS that buffers records: it reads as many at
+// once as there are, and writes those that were collected when it is flushed.
 type recordBuffer struct {
 	net.Conn
 	r *bufio.Reader

@@ -12,9 +12,8 @@
 //
 // # Frames
 //
-// Everything is sent in frames: a byte with the type, three bytes with the
-// length of the payload, and the payload of at most 65,536 bytes. Numbers are
-// big-endian.
+// Everything is sent in frames: a byte with the type, three bytes with the length of
+// the payload, and the payload of at most 65,536 bytes. Numbers are big-endian.
 //
 //	 1 hello     S>C  "paddock" first last token offsets end  the first frame; versions first to last
 //	 2 welcome   C>S  version offsets                        the answer: the version that is spoken
@@ -40,15 +39,14 @@
 // the daemon, the handle by which that program finds the session, and the name
 // of the host. The first two are empty for a login shell.
 //
-// Streams have the numbers of the descriptors 0, 1 and 2, in 8 bits. Offsets
-// count the bytes of a stream since the session began, in 64 bits; the end of a
-// stream counts as a byte. hello and welcome have an offset for each stream in
-// order: for a stream that the sender of the frame receives, how much it has
-// received, and for one that it sends, from where on it still has the bytes. So
-// the bytes that a broken connection has lost are sent again over the next one,
-// and a new client begins there. The end in hello, in 8 bits, is 1 when all of
-// stdin was received, else 0. A sender is never more than Window bytes ahead of
-// taken.
+// Streams have the numbers of the descriptors 0, 1 and 2, in 8 bits. Offsets count the
+// bytes of a stream since the session began, in 64 bits; the end of a stream counts as
+// a byte. hello and welcome have an offset for each stream in order: for a stream that
+// the sender of the frame receives, how much it has received, and for one that it
+// sends, from where on it still has the bytes. So the bytes that a broken connection
+// has lost are sent again over the next one, and a new client begins there. The end in
+// hello, in 8 bits, is 1 when all of stdin was received, else 0. A sender is never
+// more than Window bytes ahead of taken.
 package wire
 
 import (

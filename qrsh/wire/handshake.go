@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// Token is the secret by which the session authenticates itself, for one
-// connection.
+// Token is the secret by which the session authenticates itself, for one connection.
 type Token [TokenSize]byte
 
 // NewToken returns a token that nobody can guess.
@@ -36,8 +35,7 @@ func NewIdentity() (tls.Certificate, Fingerprint, error) {
 	if err != nil {
 		return tls.Certificate{}, Fingerprint{}, fmt.Errorf("cannot make a key: %w", err)
 	}
-	// Only the bytes of the certificate are compared; its fields must merely be
-	// valid.
+	// Only the bytes of the certificate are compared; its fields must merely be valid.
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -55,8 +53,7 @@ const (
 	welcomeSize = 1 + 8*int(streams)
 )
 
-// ErrUnauthenticated is matched when a connection does not come from the
-// session.
+// ErrUnauthenticated is matched when a connection does not come from the session.
 var ErrUnauthenticated = errors.New("not the session")
 
 // Accept is the client's side of the handshake. It returns the connection for

@@ -227,8 +227,7 @@ func (l *Link) Taken(s Stream) {
 	}
 }
 
-// Close ends the link. Messages that were posted before go out; streams are
-// dropped.
+// Close ends the link. Messages that were posted before go out; streams are dropped.
 func (l *Link) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,14 +284,12 @@ func (l *Link) Run(conn *Conn, has Positions) error {
 	return l.failed
 }
 
-// errReplaced is the reason for the end of a connection that another one
-// replaces.
+// errReplaced is the reason for the end of a connection that another one replaces.
 var errReplaced = errors.New("there is another connection")
 
-// replace ends the use of a connection that the other end has given up: bytes
-// that still came over it would be received twice. A connection whose handshake
-// was earlier is not used any more, either. It returns the number of the next
-// connection.
+// replace ends the use of a connection that the other end has given up: bytes that
+// still came over it would be received twice. A connection whose handshake was earlier
+// is not used any more, either. It returns the number of the next connection.
 func (l *Link) replace() (turn uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -358,10 +355,9 @@ func writeFrame(w io.Writer, head, chunk []byte) error {
 	return nil
 }
 
-// next waits for something to send: the header of a frame, and the chunk of a
-// stream that belongs to it. The chunk counts as sent, since its receipt may
-// arrive before the write returns. With unsent next does not wait, and may
-// return nothing.
+// next waits for something to send: the header of a frame, and the chunk of a stream
+// that belongs to it. The chunk counts as sent, since its receipt may arrive before
+// the write returns. With unsent next does not wait, and may return nothing.
 func (l *Link) next(unsent bool) (head, chunk []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,8 +21,7 @@ func (r *ring) free() []byte {
 	return r.buf[at : at+min(room, size-at)]
 }
 
-// from returns contiguous bytes at an offset; not all of them where they wrap
-// around.
+// from returns contiguous bytes at an offset; not all of them where they wrap around.
 func (r *ring) from(offset uint64) []byte {
 	if offset == r.end {
 		return nil

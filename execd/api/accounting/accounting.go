@@ -1,8 +1,7 @@
-// Package accounting is the format of the accounting file, accounting(5): one
-// line of 45 fields for each run of a task, byte for byte as Grid Engine 8.1.9
-// writes them, and behind them the reason of a failed run in words. Execd
-// writes the file, and qacct reads it. Everybody may import the package; it
-// imports nothing of the project.
+// Package accounting is the format of the accounting file, accounting(5): one line of
+// 45 fields for each run of a task, byte for byte as Grid Engine 8.1.9 writes them,
+// and behind them the reason of a failed run in words. Execd writes the file, and
+// qacct reads it. Everybody may import the package; it imports nothing of the project.
 package accounting
 
 import (

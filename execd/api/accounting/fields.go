@@ -10,10 +10,9 @@ import (
 // reservations came later.
 const MinFields = 42
 
-// Fields is a line that was split in place. It accepts lines of other versions
-// of Grid Engine, too, as their qacct does: at least MinFields fields, perhaps
-// more than there are names, and numbers of any form. A missing field is empty
-// or 0.
+// Fields is a line that was split in place. It accepts lines of other versions of Grid
+// Engine, too, as their qacct does: at least MinFields fields, perhaps more than there
+// are names, and numbers of any form. A missing field is empty or 0.
 type Fields struct {
 	line []byte
 	ends [NumFields + 1]int // the last one is the reason

@@ -71,8 +71,7 @@ func flagsOf(mode *unix.Termios) [3]flags {
 	return [...]flags{{&mode.Iflag, inputs}, {&mode.Lflag, locals}, {&mode.Oflag, outputs}}
 }
 
-// Decode sets modes from the form in which they are sent. Unknown modes are
-// skipped.
+// Decode sets modes from the form in which they are sent. Unknown modes are skipped.
 func Decode(m wire.Modes, mode *unix.Termios) {
 	for b := []byte(m.Pairs); len(b) >= wire.ModeSize; b = b[wire.ModeSize:] {
 		number, value := b[0], binary.BigEndian.Uint32(b[1:])

@@ -25,8 +25,7 @@ type report struct {
 	want    selection
 	columns [len(sumColumns)]columnChoice
 	listing bool // -j: the records
-	// resources are those of -l, and offers the queues that have them; nil
-	// without -l.
+	// resources are those of -l, and offers the queues that have them; nil without -l.
 	resources []api.Resource
 	offers    offers
 	json      bool
@@ -188,8 +187,7 @@ func (d *chunkResult) add(r *report, f *accounting.Fields, listed bool) error {
 	return d.sums.add(&r.columns, f)
 }
 
-// list adds a record to the listing, and to the sums as well when all jobs are
-// listed.
+// list adds a record to the listing, and to the sums as well when all jobs are listed.
 func (d *chunkResult) list(r *report, f *accounting.Fields) error {
 	record, err := f.Record()
 	if err != nil {

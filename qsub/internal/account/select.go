@@ -16,8 +16,7 @@ import (
 	"paddock/qsub/internal/option"
 )
 
-// selection says which lines are wanted. With columns, the zero value chooses
-// all.
+// selection says which lines are wanted. With columns, the zero value chooses all.
 type selection struct {
 	name    string // a job's number, name or pattern
 	pattern string // of the name, in the syntax of package path
@@ -32,8 +31,7 @@ type selection struct {
 	columns *[len(sumColumns)]columnChoice
 }
 
-// job reads the argument of -j: a number, perhaps with a task, a name or a
-// pattern.
+// job reads the argument of -j: a number, perhaps with a task, a name or a pattern.
 func (s *selection) job(text string) error {
 	s.name, s.number, s.prefix, s.exact = text, nil, nil, false
 	if number, task, ok := strings.Cut(text, "."); ok && argument.IsNumber(number) && argument.IsNumber(task) {

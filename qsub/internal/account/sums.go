@@ -52,8 +52,7 @@ type columnChoice struct {
 	pattern *queuePattern
 }
 
-// sumFields are the fields that are summed up, in the order of Grid Engine's
-// columns.
+// sumFields are the fields that are summed up, in the order of Grid Engine's columns.
 var sumFields = [...]int{
 	accounting.FieldRuWallclock, accounting.FieldRuUTime, accounting.FieldRuSTime, accounting.FieldCPU,
 	accounting.FieldMem, accounting.FieldIO, accounting.FieldIOW,

@@ -209,8 +209,7 @@ func (c *conf) editor(ctx context.Context, path string) error {
 		return fmt.Errorf("cannot write standard output: %w", err)
 	}
 	program := cmp.Or(os.Getenv("EDITOR"), os.Getenv("VISUAL"), "vi")
-	// The shell splits the variable, which may have options of the editor in
-	// it.
+	// The shell splits the variable, which may have options of the editor in it.
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", program+` "$1"`, "sh", path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.In, os.Stdout, os.Stderr
 	// ^C and ^\ are for the editor, which has the same terminal.
@@ -227,8 +226,7 @@ func (c *conf) editor(ctx context.Context, path string) error {
 	return nil
 }
 
-// again asks whether to edit once more. Without a terminal there is nobody to
-// ask.
+// again asks whether to edit once more. Without a terminal there is nobody to ask.
 func (c *conf) again(ctx context.Context) bool {
 	in, ok := c.In.(*os.File)
 	if !ok {

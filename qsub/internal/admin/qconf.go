@@ -52,8 +52,7 @@ var none = map[string]string{
 	"userlist":  "no userset list defined",
 }
 
-// absent has the messages of Grid Engine for objects that this system never
-// has.
+// absent has the messages of Grid Engine for objects that this system never has.
 var absent = map[string]struct {
 	format string // with the name that was asked for, if there is one
 	exit   int
@@ -257,8 +256,7 @@ func (c *conf) failed(err error) error {
 	return nil
 }
 
-// kinds maps the object names of -aattr, -mattr and the like to kinds of the
-// api.
+// kinds maps the object names of -aattr, -mattr and the like to kinds of the api.
 var kinds = map[string]string{
 	"queue": "queue", "exechost": "host", "pe": "pe", "ckpt": "ckpt", "hostgroup": "hostgroup", "userset": "userlist", "project": "project",
 }

@@ -85,8 +85,7 @@ func (p *Program) Run(ctx context.Context, args []string, in io.Reader, out, err
 	return inv.exit(err)
 }
 
-// Options parses a command line on which options and operands may stand in any
-// order.
+// Options parses a command line on which options and operands may stand in any order.
 func (inv *Invocation) Options(args []string) ([]option.Setting, error) {
 	settings, err := option.Mixed(inv.Command, args)
 	if err == nil {

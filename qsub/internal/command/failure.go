@@ -98,8 +98,7 @@ func (inv *Invocation) Answer(settings []option.Setting) error {
 	return nil
 }
 
-// Rejected returns the failure of a submission that was refused, as in Grid
-// Engine.
+// Rejected returns the failure of a submission that was refused, as in Grid Engine.
 func Rejected(exit int, reason string) error {
 	return FailWith(exit, "Unable to run job: %s\nExiting.", VisibleLines(reason))
 }

@@ -50,10 +50,9 @@ func scan(name string, text []byte, pick func([]byte) ([]byte, bool)) ([]option.
 	return words, nil
 }
 
-// Split splits a line into words. They end at white space, single and double
-// quotes group and are removed, and a '#' outside of quotes ends the line.
-// There is no escape character. A carriage return is white space, for files
-// from Windows.
+// Split splits a line into words. They end at white space, single and double quotes
+// group and are removed, and a '#' outside of quotes ends the line. There is no escape
+// character. A carriage return is white space, for files from Windows.
 func Split(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

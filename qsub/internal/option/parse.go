@@ -47,8 +47,7 @@ func (s *Setting) Value() string {
 // Yes returns the value of an option of kind YesNo.
 func (s *Setting) Yes() bool { return strings.HasPrefix(strings.ToLower(s.Value()), "y") }
 
-// Error is an error in the use of options. The text is Grid Engine's where it
-// has one.
+// Error is an error in the use of options. The text is Grid Engine's where it has one.
 type Error struct {
 	Exit  int // exit status of qsub; the other commands exit 1
 	Place Place
@@ -89,10 +88,9 @@ type Include func(name string, from Place) ([]Word, error)
 // maxInclude bounds files that include each other.
 const maxInclude = 10
 
-// Line parses a command line on which options come first. The first word that
-// is not an option, and all words behind it, are rest: they belong to the job.
-// The word "-" is not an option, nor are the words behind "--", which itself is
-// dropped.
+// Line parses a command line on which options come first. The first word that is not
+// an option, and all words behind it, are rest: they belong to the job. The word "-"
+// is not an option, nor are the words behind "--", which itself is dropped.
 func Line(c Command, args []string, include Include) (settings []Setting, rest []string, err error) {
 	settings, left, err := parse(c, Words(args), include, 0)
 	if err != nil {

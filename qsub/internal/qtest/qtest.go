@@ -21,8 +21,7 @@ import (
 	"paddock/qsub/internal/command"
 )
 
-// Execd is a stand-in for the daemon: a real socket, and a function for each
-// verb.
+// Execd is a stand-in for the daemon: a real socket, and a function for each verb.
 type Execd struct {
 	Dir  string
 	mu   sync.Mutex

@@ -196,8 +196,7 @@ func claimed(w *api.Work) string {
 	return text
 }
 
-// pathList returns a path list as qstat -j shows it, with NONE for what is not
-// given.
+// pathList returns a path list as qstat -j shows it, with NONE for what is not given.
 func pathList(text string) string {
 	items := argument.List(text)
 	for i, item := range items {
@@ -237,9 +236,8 @@ func mailList(d *api.Detail) string {
 	return strings.Join(to, ",")
 }
 
-// writeTasks prints the lines of tasks that run or are in error. As in Grid
-// Engine, lines with the same key stand together. It reports whether any task
-// is in error.
+// writeTasks prints the lines of tasks that run or are in error. As in Grid Engine,
+// lines with the same key stand together. It reports whether any task is in error.
 func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bool) {
 	say := func(t *api.TaskDetail, key, value string) {
 		if value != "" {
@@ -304,8 +302,7 @@ func errorReason(t *api.TaskDetail) string {
 	return stamp(t.ErrorTime) + " " + t.Reason
 }
 
-// hookRun describes a run of a hook: its name, its start, its duration and its
-// end.
+// hookRun describes a run of a hook: its name, its start, its duration and its end.
 func hookRun(h *api.HookRun) string {
 	text := fmt.Sprintf("%s of %s, start_time=%s, took=%.3fs", h.Hook, h.Keyword, stamp(h.Started), h.Took)
 	if h.Count > 0 {

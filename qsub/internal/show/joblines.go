@@ -41,8 +41,7 @@ type jobRow struct {
 	role   string // MASTER or SLAVE
 	master bool   // it is the queue of the master task
 	next   bool   // a further slot: values of the line above are not repeated
-	// tasks are the tasks that were started in this slot, where each slot has a
-	// line.
+	// tasks are the tasks that were started in this slot, where each slot has a line.
 	tasks []api.Subtask
 }
 
@@ -159,10 +158,9 @@ func (r *jobRow) usage() *api.Usage {
 	return sum
 }
 
-// appendTasks appends the tasks in a slot to its line, the job itself as the
-// first one if it has or had tasks. As in Grid Engine they begin a little to
-// the right of their titles, and the last two columns are empty: tasks that
-// have ended are not shown.
+// appendTasks appends the tasks in a slot to its line, the job itself as the first one
+// if it has or had tasks. As in Grid Engine they begin a little to the right of their
+// titles, and the last two columns are empty: tasks that have ended are not shown.
 func (r *jobRow) appendTasks(b []byte) []byte {
 	one := func(id string, u *api.Usage) {
 		cpu, mem, io := "NA        ", "NA     ", "NA     "
@@ -192,8 +190,7 @@ func tasksIn(j *api.JobStatus, queue string) []api.Subtask {
 	})
 }
 
-// tickets returns none, the value for a job without tickets, or NA for a
-// finished job.
+// tickets returns none, the value for a job without tickets, or NA for a finished job.
 func (r *jobRow) tickets(none string) string {
 	if r.State == "z" {
 		return right("NA", len(none))
@@ -324,8 +321,7 @@ func (f *form) rows(j *api.JobStatus, shown func(queue string) bool, do func(r *
 	}
 }
 
-// shows reports whether a running job has a line where only some queues are
-// shown.
+// shows reports whether a running job has a line where only some queues are shown.
 func (f *form) shows(j *api.JobStatus, shown func(queue string) bool) bool {
 	for i, g := range granted(j) {
 		if (i == 0 || f.slots) && (shown == nil || shown(g.Queue)) {

@@ -246,8 +246,7 @@ func eachJob(ctx context.Context, inv *command.Invocation, request *api.JobsRequ
 	}))
 }
 
-// jobTable prints the jobs; those that run have a line for each queue that is
-// shown.
+// jobTable prints the jobs; those that run have a line for each queue that is shown.
 func jobTable(ctx context.Context, inv *command.Invocation, f *form, c *choice) error {
 	columns := f.columns()
 	headed := false
@@ -333,9 +332,8 @@ func queueTable(inv *command.Invocation, host *api.HostReply, jobs []api.JobStat
 	}
 }
 
-// queueValues returns the attributes of a queue: those of the host, in which
-// the queue's own values replace others of the same names, and further ones of
-// the queue.
+// queueValues returns the attributes of a queue: those of the host, in which the
+// queue's own values replace others of the same names, and further ones of the queue.
 func queueValues(host *api.HostReply, q *api.QueueStatus) []api.HostValue {
 	values := slices.Clone(host.Values)
 	for _, own := range q.Values {
@@ -454,8 +452,7 @@ func (s *states) add(text string) error {
 	return nil
 }
 
-// ask returns the states that a request can ask for; "" where execd cannot
-// choose.
+// ask returns the states that a request can ask for; "" where execd cannot choose.
 func (s states) ask() string {
 	switch {
 	case s.held != "": // running jobs may be held, too

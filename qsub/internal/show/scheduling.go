@@ -17,8 +17,7 @@ type schedulingReason struct {
 	Jobs   []int  `json:"jobs"`
 }
 
-// schedulingInfo prints why pending jobs do not start, for qstat -j without a
-// job.
+// schedulingInfo prints why pending jobs do not start, for qstat -j without a job.
 func schedulingInfo(ctx context.Context, inv *command.Invocation, v *view) error {
 	if v.xml {
 		return &option.Error{Text: "-j without a job is not supported with -xml"}

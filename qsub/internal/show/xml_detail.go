@@ -311,8 +311,7 @@ func (x document) usage(u *api.Usage) {
 	x.End()
 }
 
-// dependencies writes the jobs that the job waits for, and those that wait for
-// it.
+// dependencies writes the jobs that the job waits for, and those that wait for it.
 func (x document) dependencies(d *api.Detail) {
 	jobs := func(list, element string, numbers []int) {
 		if len(numbers) == 0 {

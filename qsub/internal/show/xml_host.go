@@ -58,9 +58,8 @@ type hostView struct {
 	attributes            []string // of -F; none: all
 }
 
-// xmlHosts prints the host with its queues and running jobs, behind the host
-// "global", which stands for all hosts of a cluster. Without a host the
-// document is empty.
+// xmlHosts prints the host with its queues and running jobs, behind the host "global",
+// which stands for all hosts of a cluster. Without a host the document is empty.
 func xmlHosts(inv *command.Invocation, host *api.HostReply, running []api.JobStatus, v *hostView) error {
 	x := document{output.NewXML(inv.Out, '\'', "qhost", "qhost/qhost.xsd")}
 	if host != nil {

@@ -172,8 +172,7 @@ func (a *alteration) field(o *option.Setting, soft *bool) {
 	}
 }
 
-// tasksRefused returns the error for options that cannot be applied to single
-// tasks.
+// tasksRefused returns the error for options that cannot be applied to single tasks.
 func tasksRefused() error {
 	return command.FailWith(exitTask, "denied: the selected option works only on jobs and not on tasks")
 }

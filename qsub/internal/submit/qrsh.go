@@ -29,8 +29,7 @@ const exitConnection = 125
 // before its start.
 const canceled = "Request for interactive job has been canceled."
 
-// loginNames are the names of interactive jobs without a command, as in Grid
-// Engine.
+// loginNames are the names of interactive jobs without a command, as in Grid Engine.
 var loginNames = map[option.Command]string{option.Qrsh: "QRLOGIN", option.Qlogin: "QLOGIN"}
 
 // qrsh runs a command, or a login shell, as a job with the caller's streams.

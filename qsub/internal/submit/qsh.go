@@ -47,8 +47,7 @@ func qsh(ctx context.Context, inv *command.Invocation, args []string) error {
 		show.Job(inv.Out, &api.Detail{Request: j.req}, true)
 		return nil
 	}
-	// Signals are caught before the job is submitted, so that none leaves it
-	// behind.
+	// Signals are caught before the job is submitted, so that none leaves it behind.
 	waiting, stop := signal.NotifyContext(ctx, client.Endings()...)
 	defer stop()
 	reply, err := submitInteractive(ctx, inv, j)
@@ -69,8 +68,7 @@ func qsh(ctx context.Context, inv *command.Invocation, args []string) error {
 	return nil
 }
 
-// waitForStart returns when the job, for which there may be no slot yet, has
-// started.
+// waitForStart returns when the job, for which there may be no slot yet, has started.
 func waitForStart(ctx context.Context, inv *command.Invocation, job *api.SubmitReply) error {
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor, Start: true}
 	for {

@@ -168,8 +168,7 @@ func warn(inv *command.Invocation, lines []string) {
 	}
 }
 
-// idOf returns the number of a submitted job with its tasks, and "job" or
-// "job-array".
+// idOf returns the number of a submitted job with its tasks, and "job" or "job-array".
 func idOf(r *api.SubmitReply) (id, kind string) {
 	if r.Only != "" {
 		return fmt.Sprintf("%d.%s", r.Job, r.Only), "job-array"

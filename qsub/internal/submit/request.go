@@ -428,8 +428,7 @@ func origin() []string {
 	for _, name := range []string{"HOME", "LOGNAME", "PATH", "SHELL", "MAIL"} {
 		add(name, os.Getenv(name))
 	}
-	// Where the host name or the directory is not known, the variable is left
-	// out.
+	// Where the host name or the directory is not known, the variable is left out.
 	host, _ := os.Hostname()
 	add("HOST", host)
 	dir, _ := os.Getwd()

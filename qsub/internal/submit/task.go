@@ -20,8 +20,7 @@ import (
 // resolveTime is how long looking up the name of another host may take.
 const resolveTime = 10 * time.Second
 
-// inherit is qrsh -inherit: it starts a task of the parallel job that it is
-// called in.
+// inherit is qrsh -inherit: it starts a task of the parallel job that it is called in.
 func inherit(ctx context.Context, inv *command.Invocation, j *job, operands []string) error {
 	text := os.Getenv("JOB_ID")
 	if text == "" {
@@ -137,9 +136,8 @@ func runTask(ctx context.Context, inv *command.Invocation, j *job, req *api.Task
 func startTask(ctx context.Context, inv *command.Invocation, req *api.TaskRequest, say func(string, ...any)) (reply api.TaskReply, err error) {
 	err = inv.Client.Call(ctx, api.VerbTask, req, &reply)
 	for err == nil && reply.ID == "" {
-		// The job is still being prepared, and execd may be restarted
-		// meanwhile. A request that was sent is not sent again: it may have
-		// started a task.
+		// The job is still being prepared, and execd may be restarted meanwhile. A
+		// request that was sent is not sent again: it may have started a task.
 		err = inv.Retry(ctx, nil, api.ErrNotSent, func() error { return inv.Client.Call(ctx, api.VerbTask, req, &reply) })
 	}
 	e, refused := errors.AsType[*api.Error](err)

@@ -23,8 +23,7 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// errNowhere is matched when a stream goes to /dev/null. The user was told
-// then.
+// errNowhere is matched when a stream goes to /dev/null. The user was told then.
 var errNowhere = errors.New("it goes to /dev/null")
 
 // logFile is a file that a task writes.
@@ -364,8 +363,7 @@ func (w *watch) file(path string) bool {
 	return err == nil
 }
 
-// directory watches for a file to be created, and reports whether that is
-// possible.
+// directory watches for a file to be created, and reports whether that is possible.
 func (w *watch) directory(path string) bool {
 	if w == nil || w.f == nil {
 		return false

@@ -107,9 +107,8 @@ func (j *waitedJob) String() string {
 	return strconv.Itoa(j.Job)
 }
 
-// find looks up the jobs that the words name. A word that names none is an
-// error at once: if the others were waited for first, the user would learn of
-// it late.
+// find looks up the jobs that the words name. A word that names none is an error at
+// once: if the others were waited for first, the user would learn of it late.
 func (w *waitSet) find(ctx context.Context, words []string) error {
 	var reply api.FindReply
 	if err := w.inv.Client.Call(ctx, api.VerbFind, &api.FindRequest{Jobs: words}, &reply); err != nil {
@@ -322,9 +321,8 @@ func (t *taskEnds) add(of *api.Waited, e *api.TaskEnd, all bool) {
 	}
 }
 
-// exitOf returns the exit status for the end of a task: that of the job, or 128
-// and the number of the signal that ended it, or 1 if it did not run or failed
-// otherwise.
+// exitOf returns the exit status for the end of a task: that of the job, or 128 and
+// the number of the signal that ended it, or 1 if it did not run or failed otherwise.
 func exitOf(e *api.TaskEnd) int {
 	switch {
 	case e.Ran && e.Signal != "" && e.Exit > command.ExitInterrupted && e.Exit < 256:
@@ -418,8 +416,7 @@ type jobResult struct {
 	Tasks   []taskResult `json:"tasks"`
 }
 
-// taskResult is the end of a task as execd tells it, with the exit status of
-// exitOf.
+// taskResult is the end of a task as execd tells it, with the exit status of exitOf.
 type taskResult struct {
 	api.TaskEnd
 	Status int `json:"status"`

@@ -157,8 +157,7 @@ func (w *syncWait) task(e *api.TaskEnd, inError string) {
 	}
 }
 
-// endText returns how a task ended, in the words of Grid Engine; "" for exit
-// code 0.
+// endText returns how a task ended, in the words of Grid Engine; "" for exit code 0.
 func endText(id string, e *api.TaskEnd) string {
 	switch {
 	case !e.Ran:
