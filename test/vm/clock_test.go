@@ -1,16 +1,20 @@
 package vm
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/api"
 	"paddock/execd/api/accounting"
 )
 
@@ -22,6 +26,12 @@ func setClock(t *testing.T, by time.Duration) {
 	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &ts); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// keepClock has the clock right again when the test is over.
+func keepClock(t *testing.T) {
+	begun, was := time.Now(), time.Now().Round(0)
+	t.Cleanup(func() { setClock(t, was.Add(time.Since(begun)).Sub(time.Now().Round(0))) })
 }
 
 // qsub submits a command and returns the number of the job.
@@ -113,8 +123,7 @@ func (c *cluster) limited(job int, since time.Time, limit time.Duration) {
 // while there is no execd. What lasts counts as it passes; what waits for a time
 // of the day starts at that time.
 func testClock(t *testing.T) {
-	begun, was := time.Now(), time.Now().Round(0)
-	t.Cleanup(func() { setClock(t, was.Add(time.Since(begun)).Sub(time.Now().Round(0))) })
+	keepClock(t)
 	const limit = 8 * time.Second
 
 	c := start(t, "", "")
@@ -214,8 +223,7 @@ func (c *cluster) busy(during time.Duration) {
 
 // testForeignClock is about a shepherd that knows no limits of time: execd counts.
 func testForeignClock(t *testing.T) {
-	begun, was := time.Now(), time.Now().Round(0)
-	t.Cleanup(func() { setClock(t, was.Add(time.Since(begun)).Sub(time.Now().Round(0))) })
+	keepClock(t)
 	const other = "/tmp/other-shepherd"
 	program := read(programs + "/shepherd")
 	if err := os.WriteFile(other, []byte(program), 0o755); err != nil {
@@ -236,4 +244,108 @@ func testForeignClock(t *testing.T) {
 	setClock(t, 2*time.Hour)
 	c.run()
 	c.limited(job, since, limit)
+}
+
+// testClockSpans sets the clock while claims have leases, jobs that are to leave their
+// slots have time to, a hook has its limit and a job of qrsh waits for its user: all are
+// spans, which no clock makes longer or shorter, also where execd is started anew.
+func testClockSpans(t *testing.T) {
+	keepClock(t)
+	const span = 15 * time.Second
+	c := prepare(t, "rerun TRUE", "execd_params QRSH_GRACE=15")
+	knobs := "MachineMaxVacateTime = 15\nSITE_HOOK_PREPARE_JOB = " + c.dir + "/prepare\nSITE_HOOK_PREPARE_JOB_TIMEOUT = 15\n"
+	for path, text := range map[string]string{c.dir + "/etc/hooks.conf": knobs, c.dir + "/prepare": "#!/bin/sh\nexec sleep 1000\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.run()
+	ctx := t.Context()
+	client := api.NewClient(api.DevPlaces(c.dir).Socket)
+	claim := func(lease time.Duration) *api.Claim {
+		t.Helper()
+		got, err := client.Claim(ctx, api.ClaimRequest{Lease: int(lease / time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for round, by := range []time.Duration{6 * time.Hour, -12 * time.Hour, 6 * time.Hour, -12 * time.Hour} {
+		restart := round > 1
+		leaves := c.qsub("trap '' TERM; echo >/tmp/deaf; while :; do sleep 1; done", "-r", "n")
+		c.wait("the job heeds no signal", func() bool { return os.Remove("/tmp/deaf") == nil })
+		long := claim(30 * time.Minute)
+		shell := exec.Command(programs+"/qrsh", "sleep 1000")
+		shell.Env, shell.Dir = []string{"PATH=/bin", "HOME=/home/alice", "PADDOCK_DIR=" + c.dir}, "/tmp"
+		shell.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}}
+		shell.Stdout, shell.Stderr = os.Stdout, os.Stderr
+		if err := shell.Start(); err != nil {
+			t.Fatal(err)
+		}
+		qrsh := leaves + 1
+		c.started(qrsh)
+
+		begun := map[string]time.Time{}
+		ends := map[string]func() bool{}
+		begin := func(what string, over func() bool) { begun[what], ends[what] = time.Now(), over }
+		ended := func(job int) func() bool {
+			return func() bool { _, ok := c.record(job); return ok }
+		}
+		begin("a job without its user", ended(qrsh))
+		_ = shell.Process.Kill()
+		_ = shell.Wait()
+		short := claim(span)
+		begin("a claim that nobody renews", func() bool {
+			_, err := short.Check(ctx)
+			return err != nil && !errors.Is(err, api.ErrUnreachable)
+		})
+		begin("a job that is to leave", ended(leaves))
+		out, err := exec.Command(programs+"/execd", "-vacate", "-root", c.dir, "1").CombinedOutput()
+		if err != nil {
+			t.Fatalf("execd -vacate: %v\n%s", err, out)
+		}
+		if !restart { // which ends the hooks
+			c.qsub("true", "-attr", `HookKeyword="SITE"`)
+			begin("a hook", func() bool { return strings.Contains(c.as("qstat", "-u", "*"), " Eqw ") })
+		} else {
+			c.stop()
+		}
+		setClock(t, by)
+		if restart {
+			c.run()
+		}
+		for len(ends) > 0 {
+			for what, over := range ends {
+				ran := time.Since(begun[what])
+				if !over() {
+					if ran > span+late {
+						t.Errorf("with the clock set by %v, execd started anew %v, %s is not over after %v; want %v\n%s", by, restart, what, ran, span, c.log())
+						delete(ends, what)
+					}
+					continue
+				}
+				delete(ends, what)
+				fmt.Printf("vm: %s: with the clock set by %v, started anew %v, %s has ended after at most %v\n", t.Name(), by, restart, what, time.Since(begun[what]).Round(time.Millisecond))
+				if time.Since(begun[what]) < span {
+					t.Errorf("with the clock set by %v, execd started anew %v, %s is over after %v; want %v", by, restart, what, time.Since(begun[what]), span)
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if state, err := long.Renew(ctx); err != nil || state.Lease < 1800-1 || state.State != "Claimed" {
+			t.Errorf("with the clock set by %v the long claim is %+v, %v", by, state, err)
+		}
+		if err := long.Release(ctx); err != nil {
+			t.Error(err)
+		}
+		for _, job := range []int{leaves, qrsh} {
+			if r := c.ended(job); r.RuWallclock < 0 || time.Duration(r.RuWallclock)*time.Second > time.Hour || r.EndTime < r.StartTime {
+				t.Errorf("with the clock set by %v job %d has ru_wallclock %d, from %d to %d", by, job, r.RuWallclock, r.StartTime, r.EndTime)
+			}
+		}
+		if !restart {
+			c.as("qdel", "-u", "alice")
+		}
+		c.busy(time.Second)
+	}
 }

@@ -71,6 +71,7 @@ func TestGuest(t *testing.T) {
 		{"scratch", testScratch},
 		{"clock", testClock},
 		{"foreignclock", testForeignClock},
+		{"clockspans", testClockSpans},
 	} {
 		t.Run(tt.name, tt.test)
 	}

@@ -46,6 +46,7 @@ for d in /tmp /srv; do mount -t tmpfs tmpfs $d; done
 chmod 1777 /tmp
 chown alice /home/alice
 hostname guest
+ifconfig lo 127.0.0.1 up
 for m in /modules/*.ko; do insmod $m; done
 mkdir -p ` + quotas + ` && mount -t ext4 -o prjquota /dev/vda ` + quotas + ` || echo "vm: cannot mount the disk"
 cd /tmp
