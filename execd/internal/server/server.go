@@ -332,7 +332,7 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 		return job.Caller{}, api.Errorf(api.CodeDenied, "the kernel does not say who asks")
 	}
 	uid := int(cred.Uid)
-	u, err := s.Users.ByID(r.Context(), uid)
+	u, err := s.Users.Caller(r.Context(), uid)
 	switch {
 	case errors.Is(err, user.ErrUnknown):
 		// He had a name when he came to the door, or is who this execd is for: he

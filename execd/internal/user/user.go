@@ -77,6 +77,31 @@ func (d *Directory) ByID(ctx context.Context, uid int) (*User, error) {
 	return d.lookup(ctx, strconv.Itoa(uid))
 }
 
+// Caller is ByID for who is to be answered in any case: where the name services do not
+// answer within a second, or fail, what they said within the last hour is good.
+func (d *Directory) Caller(ctx context.Context, uid int) (*User, error) {
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	u, err := d.ByID(soon, uid)
+	if err == nil || errors.Is(err, ErrUnknown) {
+		return u, err
+	}
+	d.mu.Lock()
+	a := d.known[strconv.Itoa(uid)]
+	d.mu.Unlock()
+	if a.user != nil && time.Since(a.until) < remembered {
+		return a.user, nil
+	}
+	return d.ByID(ctx, uid)
+}
+
+// patience is how long somebody waits whose name was known before, and remembered for
+// how long it is.
+const (
+	patience   = time.Second
+	remembered = time.Hour
+)
+
 // ByName returns the user with a name.
 func (d *Directory) ByName(ctx context.Context, name string) (*User, error) {
 	if name == "" || strings.ContainsAny(name, ":/\n \t") || name[0] == '-' || isDigits(name) {
@@ -134,7 +159,7 @@ func (d *Directory) answer(key string, q *question) {
 		d.known = map[string]answer{}
 	}
 	for k, a := range d.known { // users come and go; the map must not grow for ever
-		if now.After(a.until) {
+		if a.user == nil && now.After(a.until) || now.After(a.until.Add(remembered)) {
 			delete(d.known, k)
 		}
 	}
