@@ -101,10 +101,16 @@ var rules = []rule{
 	{"paddock/qrsh/session", "paddock/execd/...", "", "it stands between the shepherd and a client, and knows nothing of execd"},
 }
 
-// importers says who alone may import a package directly.
+// importers says who alone may import a package directly, separated by blanks.
 var importers = map[string]struct{ by, reason string }{
 	"paddock/execd/internal/daemon": {"paddock/execd", "the composition root imports, and is not imported"},
 	"paddock/execd/internal/server": {"paddock/execd/internal/daemon", "the hatch is opened by the daemon alone"},
+
+	"paddock/qsub/internal/account": {"paddock/qsub", apart},
+	"paddock/qsub/internal/admin":   {"paddock/qsub", apart},
+	"paddock/qsub/internal/submit":  {"paddock/qsub", apart},
+	"paddock/qsub/internal/show":    {"paddock/qsub paddock/qsub/internal/submit", apart + "; -verify shows a job"},
+	"paddock/qsub/internal/watch":   {"paddock/qsub paddock/qsub/internal/submit", apart + "; -sync waits for one"},
 
 	"github.com/containerd/cgroups/v3/cgroup1": {"paddock/execd/internal/cgroup", "the rest of execd knows a Tree"},
 	"github.com/containerd/cgroups/v3/cgroup2": {"paddock/execd/internal/cgroup", "the rest of execd knows a Tree"},
