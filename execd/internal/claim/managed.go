@@ -193,12 +193,9 @@ func (t *Table) Manage(o Options) error {
 	if o.Store == nil {
 		return nil
 	}
-	records, aside, err := o.Store.load()
+	records, err := o.Store.load(o.Log)
 	if err != nil {
 		return err
-	}
-	for _, err := range aside {
-		o.Log.Warn(err.Error())
 	}
 	for i := range records {
 		t.reclaim(&records[i])

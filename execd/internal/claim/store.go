@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/execd/internal/aside"
 	"paddock/execd/internal/slot"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
@@ -127,12 +129,12 @@ func (s *Store) removeLeft() error {
 const maxRecord = 16 << 20
 
 // load returns the claims that an earlier execd has left. Files that are none are
-// moved to corrupt/, and aside tells which. One that cannot be read may be a claim: its
-// slot must not be given to others.
-func (s *Store) load() (records []record, aside []error, err error) {
+// set aside. One that cannot be read may be a claim: its slot must not be given to
+// others.
+func (s *Store) load(log *slog.Logger) (records []record, err error) {
 	names, err := s.root.ListClaims()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	damaged := map[string]error{}
 	for _, name := range names {
@@ -141,17 +143,16 @@ func (s *Store) load() (records []record, aside []error, err error) {
 		case err == nil:
 			records = append(records, *r)
 		case spool.Unread(err):
-			return nil, nil, fmt.Errorf("cannot read claims/%s: %w", name, err)
+			return nil, fmt.Errorf("cannot read claims/%s: %w", name, err)
 		default:
 			damaged[name] = err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(damaged)) {
-		kept, moved := s.root.SetAside(s.root.Path(spool.DirClaims, name))
-		aside = append(aside, errors.Join(fmt.Errorf("cannot read claims/%s: %w (kept in %s)", name, damaged[name], kept), moved))
+		_ = aside.Put(s.root, log, s.root.Path(spool.DirClaims, name), fmt.Errorf("cannot read it: %w", damaged[name])) // it was told
 	}
 	slices.SortFunc(records, older)
-	return records, aside, nil
+	return records, nil
 }
 
 // older orders claims by when they were made. Of two of one slot the older has it, and

@@ -24,6 +24,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/aside"
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/claim"
@@ -266,11 +267,9 @@ func claimSpool(root *spool.Root, log *slog.Logger) error {
 		return err
 	}
 	if err != nil {
-		kept, asideErr := root.SetAside(root.Path(spool.FileFormat))
-		if asideErr != nil {
-			return asideErr
+		if err := aside.Put(root, log, root.Path(spool.FileFormat), err); err != nil {
+			return err
 		}
-		log.Warn(fmt.Sprintf("%v: kept in %s", err, kept))
 	}
 	return root.MarkFormat()
 }

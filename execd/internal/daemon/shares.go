@@ -3,11 +3,10 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
+	"paddock/execd/internal/aside"
 	"paddock/execd/internal/schedule"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
@@ -23,24 +22,13 @@ const maxShares = 64 << 20
 // loadShares reads what users have consumed before execd was started. What it cannot
 // read would be written over.
 func (d *daemon) loadShares() error {
-	path := d.root.Path(spool.FileShares)
-	data, err := spool.ReadFile(path, maxShares)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case spool.Unread(err):
+	shares, err := aside.Read[map[string]schedule.Share](d.root, d.log, d.root.Path(spool.FileShares), maxShares, "all users begin with the same share")
+	if err != nil {
 		return fmt.Errorf("cannot read the shares of users: %w", err)
 	}
-	shares := map[string]schedule.Share{}
-	if err == nil {
-		err = json.Unmarshal(data, &shares)
+	if len(shares) > 0 {
+		d.queue.SetShares(shares)
 	}
-	if err != nil {
-		kept, moved := d.root.SetAside(path)
-		d.log.Warn(errors.Join(fmt.Errorf("execd: all users begin with the same share: cannot read %s: %w: kept in %s", path, err, kept), moved).Error())
-		return nil
-	}
-	d.queue.SetShares(shares)
 	return nil
 }
 

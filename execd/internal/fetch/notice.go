@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"paddock/classad"
+	"paddock/execd/internal/aside"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
@@ -130,8 +131,7 @@ func (l *Layer) tellLeft() (claims map[string]bool, told map[int]bool) {
 }
 
 func (l *Layer) setAside(name string, err error) {
-	kept, moved := l.o.Root.SetAside(l.o.Root.Path(spool.DirEvictions, name))
-	l.o.Log.Warn(errors.Join(fmt.Errorf("cannot read evictions/%s: %w (kept in %s)", name, err, kept), moved).Error())
+	_ = aside.Put(l.o.Root, l.o.Log, l.o.Root.Path(spool.DirEvictions, name), fmt.Errorf("cannot read it: %w", err)) // it was told
 }
 
 // errStays is the error of a notice of a job that was not deleted after all.

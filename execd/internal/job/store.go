@@ -20,6 +20,7 @@ import (
 	"sync"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/aside"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -193,12 +194,7 @@ func goodLines(data []byte) []byte {
 }
 
 func (s *Store) setAside(file string, cause error) {
-	kept, err := s.root.SetAside(file)
-	if err != nil {
-		s.log.Error(fmt.Sprintf("cannot set %s aside: %v (it cannot be read: %v)", file, err, cause))
-		return
-	}
-	s.log.Warn(fmt.Sprintf("cannot read %s: %v: kept in %s", file, cause, kept))
+	_ = aside.Put(s.root, s.log, file, fmt.Errorf("cannot read it: %w", cause)) // it was told
 }
 
 // readSeqNum returns the highest job number given out before.

@@ -2,17 +2,15 @@ package queue
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/aside"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/spool"
@@ -65,24 +63,19 @@ func (m *mark) String() string {
 	return s
 }
 
+// maxStates bounds what is read of them.
+const maxStates = 64 << 20
+
 // OpenStates reads the states. Queues with an initial_state are put into it. A file that
 // makes no sense is moved to corrupt/ with a line in the log: then no queue is disabled.
 func OpenStates(root *spool.Root, queues []conf.Queue, log *slog.Logger) (*States, error) {
 	s := &States{path: root.Path(spool.FileQueues), suspects: map[string]suspect{}}
-	by := map[string]state{}
-	data, err := os.ReadFile(s.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	by, err := aside.Read[map[string]state](root, log, s.path, maxStates, "all queues begin as they are configured")
+	if err != nil {
 		return nil, fmt.Errorf("cannot read states of queues: %w", err)
 	}
-	if err == nil {
-		if err := json.Unmarshal(data, &by); err != nil {
-			kept, moved := root.SetAside(s.path)
-			if moved != nil {
-				return nil, fmt.Errorf("cannot read states of queues: %w", moved)
-			}
-			log.Warn(fmt.Sprintf("all queues begin as they are configured: cannot read %s: %v: kept in %s", s.path, err, kept))
-			by = map[string]state{}
-		}
+	if by == nil {
+		by = map[string]state{}
 	}
 	for i := range queues {
 		q := &queues[i]

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"paddock/execd/internal/aside"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
@@ -237,7 +238,7 @@ func (r *Runner) sweep(known map[string]bool) error {
 	for _, name := range staging {
 		run, err := spool.ParseRunID(name)
 		if err != nil {
-			r.setAside(root.Path(spool.DirStaging, name), err)
+			_ = aside.Put(root, r.Log, root.Path(spool.DirStaging, name), err) // it was told
 			continue
 		}
 		if err := r.Launcher.DiscardStaged(run); err != nil {
@@ -251,7 +252,7 @@ func (r *Runner) sweep(known map[string]bool) error {
 	for _, name := range active {
 		id, err := spool.ParseID(name)
 		if err != nil {
-			r.setAside(root.Path(spool.DirActive, name), err)
+			_ = aside.Put(root, r.Log, root.Path(spool.DirActive, name), err)
 			continue
 		}
 		if known[id.String()] {
@@ -268,7 +269,7 @@ func (r *Runner) sweep(known map[string]bool) error {
 	for _, name := range finished {
 		run, err := spool.ParseRunID(name)
 		if err != nil {
-			r.setAside(root.Path(spool.DirFinished, name), err)
+			_ = aside.Put(root, r.Log, root.Path(spool.DirFinished, name), err)
 			continue
 		}
 		if known[run.ID().String()] {
@@ -309,19 +310,6 @@ func (r *Runner) orphan(id spool.ID) error {
 		return nil
 	}
 	kept, err := r.Launcher.SetAside(d)
-	r.tellAside(d.Path(), kept, errors.New("its job has no record"), err)
+	aside.Tell(r.Log, d.Path(), kept, errors.New("its job has no record"), err)
 	return nil
-}
-
-func (r *Runner) setAside(path string, cause error) {
-	kept, err := r.Launcher.Root.SetAside(path)
-	r.tellAside(path, kept, cause, err)
-}
-
-func (r *Runner) tellAside(path, kept string, cause, err error) {
-	if err != nil {
-		r.Log.Error(fmt.Sprintf("cannot set %s aside: %v", path, err))
-		return
-	}
-	r.Log.Warn(fmt.Sprintf("%s: %v: kept in %s", path, cause, kept))
 }
