@@ -267,9 +267,18 @@ func (h *holder) hidden(id api.ClaimID) {
 		h.t.Fatalf("the secret has %d digits; want 64 at least", len(secret))
 	}
 	for _, args := range [][]string{
-		{"qhost", "-slots"}, {"qhost", "-slotad"}, {"qhost", "-slotad", "2"}, {"qstat", "-u", "*", "-ext"}, {"qstat", "-j", "*"}, {"qstat", "-xml", "-j", "*"},
-		{"qstat", "-json", "-j", "*"}, {"qstat", "-json", "-u", "*", "-ext"}, {"qhost", "-json", "-slots"}, {"qhost", "-json", "-slotad"},
-		{"execd", "-status", "-json", "-dev", "."}, {"qtop", "-json"},
+		{"qhost", "-slots"},
+		{"qhost", "-slotad"},
+		{"qhost", "-slotad", "2"},
+		{"qstat", "-u", "*", "-ext"},
+		{"qstat", "-j", "*"},
+		{"qstat", "-xml", "-j", "*"},
+		{"qstat", "-json", "-j", "*"},
+		{"qstat", "-json", "-u", "*", "-ext"},
+		{"qhost", "-json", "-slots"},
+		{"qhost", "-json", "-slotad"},
+		{"execd", "-status", "-json", "-dev", "."},
+		{"qtop", "-json"},
 		{"curl", "-sS", "--unix-socket", "execd.sock", "http://execd/metrics"},
 	} {
 		out, err := h.commandAs("nobody", "", args...)
