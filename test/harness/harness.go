@@ -94,7 +94,7 @@ func RunWithShepherd(m *testing.M, path *string) (code int) {
 	}
 	defer os.RemoveAll(dir)
 	*path = filepath.Join(dir, "shepherd")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", *path, "paddock/shepherd")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", *path, "paddock/shepherd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "cannot build the shepherd: %v\n%s", err, out)
