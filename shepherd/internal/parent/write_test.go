@@ -184,7 +184,7 @@ func TestWriteFullDisk(t *testing.T) {
 	}
 	large := strings.Repeat("x", 100<<10)
 	for how, path := range map[string]string{"-append": "/his/log", "-write": "/his/ad"} {
-		if said, code := writeAs(t, how, base+path, large); code != 1 || !strings.Contains(said, "no space left") {
+		if said, code := writeAs(t, how, base+path, large); code != 75 || !strings.Contains(said, "no space left") {
 			t.Errorf("%s: exit code %d, %q; want that there is no space", how, code, said)
 		}
 	}
