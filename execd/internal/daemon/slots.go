@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"paddock/classad"
-	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
@@ -222,7 +220,7 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 	if ad.AboutResources(names) {
 		info.Resources = ad.AskedIn(a.d.config.Current(), request.Hard)
 	}
-	if j.Foreign {
+	if j.Source != "" {
 		request.Work = a.d.fetch.Work(j.Number)
 	}
 	if t != nil {
@@ -339,7 +337,7 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 
 // unstarted deletes a job whose slot was taken away before it was started.
 func (d *daemon) unstarted(j *job.Job, err error) {
-	if d.fetched(j) {
+	if j.Source == slot.FetchHolder {
 		d.fetch.Unstarted(j, err.Error())
 		return
 	}
@@ -352,23 +350,16 @@ func (d *daemon) deleted(j *job.Job) { d.fetch.Unstarted(j, "it was deleted") }
 
 // stray deletes a job that came under a claim and waits for a second run.
 func (d *daemon) stray(j *job.Job) {
-	if d.fetched(j) {
+	if j.Source == slot.FetchHolder {
 		return // its slot looks at it, when it is idle again or execd was started
 	}
 	d.log.Warn(fmt.Sprintf("job %d: is not run again: its claim is over", j.Number))
 	d.drop(j)
 }
 
-// fetched reports whether a job was fetched, and is for package fetch to deal with.
-func (d *daemon) fetched(j *job.Job) bool {
-	request, err := d.store.Request(j)
-	return err != nil || request.Work == nil || request.Work.Holder == slot.FetchHolder
-}
-
 // drop deletes a job that has not run.
 func (d *daemon) drop(j *job.Job) {
-	me := job.Caller{UID: os.Geteuid(), Name: "execd", Manager: true}
-	if _, err := d.store.Delete(context.Background(), &api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, me, d.stages.Kill); err != nil {
+	if err := d.store.Drop(j); err != nil {
 		d.log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
 	}
 }
@@ -377,7 +368,7 @@ func (d *daemon) drop(j *job.Job) {
 // nobody was told of them.
 func (d *daemon) dropStrays() {
 	for _, j := range d.store.Pending() {
-		if j.Foreign {
+		if j.Source != "" {
 			d.stray(j)
 		}
 	}

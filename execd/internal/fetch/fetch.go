@@ -35,9 +35,6 @@ import (
 	"paddock/spool"
 )
 
-// Holder is the name of this package as holder of claims.
-const Holder = "fetch"
-
 // Runner runs hooks; *hook.Runner does.
 type Runner interface {
 	Run(ctx context.Context, c hook.Call) hook.Result
@@ -390,12 +387,12 @@ func (l *Layer) Recover(ctx context.Context) {
 	retold, told := l.tellLeft()
 	where := l.o.Slots.Claims()
 	for _, f := range l.o.Store.Foreigners() {
+		if f.Source != slot.FetchHolder {
+			continue
+		}
 		c, err := l.reread(f)
 		if err != nil {
 			l.o.Log.Error(fmt.Sprintf("job %d: fetched work: %v", f.Number, err))
-			continue
-		}
-		if c == nil {
 			continue
 		}
 		c.id = cmp.Or(f.Claim, c.id) // it may have been offered anew before it was started
@@ -458,16 +455,13 @@ func (l *Layer) findLeft() {
 	l.mu.Unlock()
 }
 
-// reread makes a claim of a job's record; nil: it was not fetched.
+// reread makes a claim of a job's record.
 func (l *Layer) reread(f job.Foreigner) (*claim, error) {
 	req, err := l.o.Store.Request(f.Job)
 	if err != nil {
 		return nil, err
 	}
 	defer l.o.Store.Forget(f.Job)
-	if req.Work == nil || req.Work.Holder != Holder {
-		return nil, nil
-	}
 	ad, err := classad.ParseOld(req.Work.Ad)
 	if err != nil {
 		return nil, fmt.Errorf("its ad: %w", err)
@@ -501,8 +495,7 @@ func (l *Layer) forget(c *claim, reason string) {
 	l.mu.Lock()
 	c.over, c.dropped = true, reason
 	l.mu.Unlock()
-	req := &api.DeleteRequest{Jobs: []string{fmt.Sprint(c.job.Number)}}
-	if _, err := l.o.Store.Delete(context.Background(), req, job.Caller{Name: "execd", Manager: true}, func(*job.Task) {}); err != nil {
+	if err := l.o.Store.Drop(c.job); err != nil {
 		l.o.Log.Error(fmt.Sprintf("job %d: fetched work that was not run: %v", c.job.Number, err))
 	}
 	l.known.gone(c.job.Number)

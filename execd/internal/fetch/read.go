@@ -12,6 +12,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/slot"
 )
 
 // failure says in what way a hook did not come to its own end; empty: it did,
@@ -113,5 +114,5 @@ func (w *worker) prepare(c *claim) error {
 
 // work is what the job's record keeps of where it came from.
 func work(c *claim, identity string) *api.Work {
-	return &api.Work{Ad: c.ad.OldString(), Identity: identity, Slot: api.SlotID(c.slot.String()), Claim: c.id, Holder: Holder}
+	return &api.Work{Ad: c.ad.OldString(), Identity: identity, Slot: api.SlotID(c.slot.String()), Claim: c.id, Holder: slot.FetchHolder}
 }

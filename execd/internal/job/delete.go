@@ -146,7 +146,7 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), told *lines
 	}
 	if over {
 		s.remove(j)
-		if j.Foreign { // who has promised it a slot keeps it for nothing
+		if j.Source != "" { // who has promised it a slot keeps it for nothing
 			s.hint(j)
 		}
 	}
@@ -173,6 +173,11 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), told *lines
 	return nil
 }
 
+// Drop deletes a job that waits, since nobody will start it.
+func (s *Store) Drop(j *Job) error {
+	return s.deleteJob(target{job: j}, Caller{Name: "execd", Manager: true}, func(*Task) {}, &lines{})
+}
+
 // OnDelete has somebody told before the record says that a job is deleted which did not
 // come by qsub and waits. Nobody can start it by then. What he returns is called if the
 // job stays after all, because that could not be recorded.
@@ -187,7 +192,7 @@ func (s *Store) deleting(j *Job, d *deletion) (undo func()) {
 	s.mu.Lock()
 	before := s.onDelete
 	s.mu.Unlock()
-	if before == nil || !j.Foreign || d.gone.Len() == 0 {
+	if before == nil || j.Source == "" || d.gone.Len() == 0 {
 		return func() {}
 	}
 	return before(j)

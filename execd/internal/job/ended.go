@@ -78,7 +78,7 @@ func (j *Job) fail(number int, why string) {
 
 // enter takes in a job that is over.
 func (e *ended) enter(j *Job) {
-	if j.Interactive || j.Foreign {
+	if j.Interactive || j.Source != "" {
 		return // nobody could submit it again
 	}
 	if e.jobs == nil {

@@ -19,7 +19,7 @@ func (s *Store) Foreigners() []Foreigner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []Foreigner
-	for _, j := range s.sorted(func(j *Job) bool { return j.Foreign }) {
+	for _, j := range s.sorted(func(j *Job) bool { return j.Source != "" }) {
 		f := Foreigner{Job: j, Replied: j.replied, State: Pending}
 		for _, t := range j.active {
 			f.State, f.Claim = t.State, t.Start.Claim

@@ -80,6 +80,7 @@ type kept struct {
 // work is what is kept of api.Work: the ad may be large.
 type work struct {
 	Identity api.Text `json:"identity"`
+	Holder   string   `json:"holder"`
 }
 
 // Predecessors are the words of -hold_jid and -hold_jid_ad.
@@ -108,7 +109,7 @@ func keptOf(r *api.SubmitRequest) kept {
 		k.Interactive = &struct{}{}
 	}
 	if r.Work != nil {
-		k.Work = &work{api.Text(r.Work.Identity)}
+		k.Work = &work{api.Text(r.Work.Identity), r.Work.Holder}
 	}
 	return k
 }
@@ -573,9 +574,10 @@ type Job struct {
 	HasScript bool
 	// Interactive says that it is a job of qrsh: it ends with its first run.
 	Interactive bool
-	// Foreign says that it did not come by qsub, and has api.Work. Identity is by
-	// what those it came from know it; empty: by nothing.
-	Foreign  bool
+	// Source is who it came from: the holder of the claim that it came under, as in its
+	// api.Work; empty: the queue, by qsub. Identity is by what he knows it; empty: by
+	// nothing.
+	Source   string
 	Identity string
 
 	terms atomic.Pointer[Terms]
@@ -706,7 +708,7 @@ func newJob(h *digest) *Job {
 	}
 	j.pending = j.all()
 	if r.Work != nil {
-		j.Foreign, j.Identity = true, string(r.Work.Identity)
+		j.Source, j.Identity = r.Work.Holder, string(r.Work.Identity)
 	}
 	j.terms.Store(termsOf(r))
 	if r.Hold != "" {

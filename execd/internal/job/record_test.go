@@ -166,7 +166,7 @@ func TestDigest(t *testing.T) {
 	}
 	r := &h.Request
 	fill.All(r)
-	r.Name, r.Only, r.Hold, r.Env, r.Work.Identity = "n\xff", "1", "u", []string{"A=\xfe"}, "i\xff"
+	r.Name, r.Only, r.Hold, r.Env, r.Work.Identity, r.Work.Holder = "n\xff", "1", "u", []string{"A=\xfe"}, "i\xff", "alice"
 	data, err := encode(h)
 	if err != nil {
 		t.Fatal(err)
@@ -178,8 +178,8 @@ func TestDigest(t *testing.T) {
 	if want := digestOf(h); !reflect.DeepEqual(&got, want) {
 		t.Errorf("read %+v; want %+v", got, want)
 	}
-	if j := newJob(&got); !j.Foreign || j.Identity != "i\xff" {
-		t.Errorf("the job is foreign %v, with identity %q; want true and %q", j.Foreign, j.Identity, "i\xff")
+	if j := newJob(&got); j.Source != "alice" || j.Identity != "i\xff" {
+		t.Errorf("the job is of %q, with identity %q; want %q and %q", j.Source, j.Identity, "alice", "i\xff")
 	}
 	names := map[string]bool{}
 	for _, v := range []reflect.Value{reflect.ValueOf(got.Request), reflect.ValueOf(got.Request.needs), reflect.ValueOf(got.Request.Predecessors)} {

@@ -85,7 +85,7 @@ func (w *world) journal() *Journal {
 }
 
 func task() *job.Task {
-	return &job.Task{Job: &job.Job{Number: 3, UID: 1001, Owner: "alice", Foreign: true}, Number: 1}
+	return &job.Task{Job: &job.Job{Number: 3, UID: 1001, Owner: "alice", Source: "fetch"}, Number: 1}
 }
 
 // at is when all happens, so that a log is the same everywhere.
@@ -117,7 +117,7 @@ func TestWants(t *testing.T) {
 			t.Errorf("%q: %v; want %v", ad, got, want)
 		}
 		queued := task()
-		queued.Job.Foreign = false
+		queued.Job.Source = ""
 		if w.journal().Wants(queued) {
 			t.Errorf("%q: a job of qsub has a log", ad)
 		}

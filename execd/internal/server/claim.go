@@ -368,7 +368,9 @@ func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, 
 		return none, err
 	}
 	if err := s.Queue.StartUnder(on, id.String(), j, text); err != nil {
-		s.forget(j)
+		if err := s.Store.Drop(j); err != nil {
+			s.Log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
+		}
 		return none, err
 	}
 	return api.ActivateReply{Job: j.Number, Cursor: account.FormatCursor(place)}, nil
@@ -413,14 +415,6 @@ func (s *Server) knobNames(knob, name string) bool {
 		ok, err := path.Match(w, name)
 		return ok && err == nil
 	})
-}
-
-// forget deletes a job that could not be started under its claim.
-func (s *Server) forget(j *job.Job) {
-	me := job.Caller{Name: "execd", Manager: true}
-	if _, err := s.Store.Delete(context.Background(), &api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, me, s.Stages.Kill); err != nil {
-		s.Log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
-	}
 }
 
 // vacate takes slots from whoever has them.

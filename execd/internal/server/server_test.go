@@ -277,7 +277,7 @@ func TestWorkOfClientsIsDropped(t *testing.T) {
 		t.Fatalf("%d jobs wait; want job %d", len(jobs), reply.Job)
 	}
 	for _, j := range jobs {
-		if j.Foreign || j.Identity != "" {
+		if j.Source != "" || j.Identity != "" {
 			t.Errorf("job %d counts as fetched, with identity %q", j.Number, j.Identity)
 		}
 		if r, err := s.Store.Request(j); err != nil || r.Work != nil {

@@ -102,7 +102,7 @@ func TestUnpreparedFaults(t *testing.T) {
 			func(t *testing.T) *scene {
 				s := preparing(t)
 				if work != nil {
-					s.l.task.Job.Foreign = true
+					s.l.task.Job.Source = "fetch"
 				}
 				told = 0
 				s.r.Abandoned = func(*job.Job, string) { told++ }

@@ -43,7 +43,7 @@ type Output interface {
 func (r *Runner) setUp(l *life) {
 	r.findSlot(l)
 	f := finish{r: r, l: l}
-	if l.task.Job.Foreign {
+	if l.task.Job.Source != "" {
 		l.flow.Controller = &local{f}
 	} else {
 		l.flow.Controller = &queued{f}
@@ -140,7 +140,7 @@ func (f *finish) Hook() (exit.Result, error) {
 		return exit.Nothing, nil
 	}
 	h := l.extra.exit
-	if l.task.Job.Foreign {
+	if l.task.Job.Source != "" {
 		r.Queue.Ending(l.claims)
 	}
 	res, err := r.await(l, h, []string{r.why(l).Word()}, func() ([]byte, error) {

@@ -95,7 +95,7 @@ func cutShort(out *spool.Outcome, failed int) bool {
 }
 
 // isNobodys reports whether nobody would start the job of a run again.
-func (l *life) isNobodys() bool { return l.task.Job.Interactive || l.task.Job.Foreign }
+func (l *life) isNobodys() bool { return l.task.Job.Interactive || l.task.Job.Source != "" }
 
 // postReason says how the script after a job has failed.
 func postReason(s exit.Status) string {

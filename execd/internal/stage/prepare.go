@@ -359,7 +359,7 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 		r.Log.Info(fmt.Sprintf("job %v: deleted while it was prepared", t))
 	case r.Store.Want(t) != nil: // it is to begin anew
 		err = r.Store.Withdraw(t)
-	case t.Job.Foreign:
+	case t.Job.Source != "":
 		// Nobody would start it again.
 		if !u.told {
 			a.Kind = Postponed // it has no queue in which it would be held

@@ -122,7 +122,7 @@ func (r *Runner) findAgain(l *life) error {
 	told := r.Journal != nil && r.Journal.Wants(l.task)
 	fed := r.Input != nil && r.Input.Wants(l.task)
 	mailed := l.task.State == job.Ended && wanted(l.task, mail.Aborted)
-	if !hooks && !told && !fed && !mailed && !l.task.Job.Foreign && r.Output == nil {
+	if !hooks && !told && !fed && !mailed && l.task.Job.Source == "" && r.Output == nil {
 		return nil
 	}
 	d, _, findErr := r.Launcher.Find(l.task.RunID())

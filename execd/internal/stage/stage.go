@@ -335,7 +335,7 @@ func (r *Runner) Stop() {
 func (r *Runner) begin(l *life) error {
 	t := l.task
 	order, err := r.order(l)
-	if errors.Is(err, job.ErrAltered) || errors.Is(err, errGone) && !t.Job.Foreign {
+	if errors.Is(err, job.ErrAltered) || errors.Is(err, errGone) && t.Job.Source == "" {
 		// What was granted may not be what it asks for now, or what there is.
 		r.Store.Untake(t)
 		r.giveBack(l)
@@ -503,7 +503,7 @@ func (r *Runner) putBack(l *life) error {
 // toldHeld tells the journal, once, that a job of the queue will wait in error which
 // could not be started.
 func (r *Runner) toldHeld(l *life) {
-	if u := l.refused; !u.told && !l.task.Job.Foreign {
+	if u := l.refused; !u.told && l.task.Job.Source == "" {
 		u.told = true
 		l.journal = r.Journal != nil && r.Journal.Wants(l.task)
 		r.happened(l, Event{Kind: Held, Text: u.cause.Error()})
@@ -513,7 +513,7 @@ func (r *Runner) toldHeld(l *life) {
 // fail puts a task in error that did not run. Of what did not come by qsub nobody
 // would look at it: that is over.
 func (r *Runner) fail(t *job.Task, reason string) error {
-	if t.Job.Foreign {
+	if t.Job.Source != "" {
 		r.abandoned(t, reason)
 		return r.Store.Abandon(t)
 	}
@@ -628,7 +628,7 @@ func (r *Runner) release(l *life) {
 // tellOver tells that a run is over, before its slot is free, and whether it is to be
 // done again.
 func (r *Runner) tellOver(l *life, again bool) {
-	if l.task.Job.Foreign && r.Over != nil {
+	if l.task.Job.Source != "" && r.Over != nil {
 		r.Over(l.task.Job, again)
 	}
 }
