@@ -31,6 +31,9 @@ func newID(address string, boot int64, seq uint64) ID {
 	}
 }
 
+// PublicID reads what String wrote. It opens nothing.
+func PublicID(text string) ID { return ID{public: strings.TrimSuffix(text, "...")} }
+
 // maxID bounds what is looked at of an id that comes from outside.
 const maxID = 1024
 
@@ -74,8 +77,14 @@ func (id ID) Format(f fmt.State, verb rune) {
 	_, _ = fmt.Fprint(f, id.String())
 }
 
-// Reveal returns the whole id, for its holder and for the spool alone.
-func (id ID) Reveal() string { return id.public + id.secret }
+// Reveal returns the whole id, for its holder and for the spool alone; empty: no more
+// than its public part is known.
+func (id ID) Reveal() string {
+	if id.secret == "" {
+		return ""
+	}
+	return id.public + id.secret
+}
 
 // Zero reports whether there is no id.
 func (id ID) Zero() bool { return id.public == "" }

@@ -556,7 +556,7 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 		return
 	}
 	g.over = true
-	e := Eviction{Slot: t.id(m.claim), Reason: g.reason(why), Code: int(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
+	e := Eviction{Slot: t.id(m.claim), Holder: g.holder, Reason: g.reason(why), Code: int(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
 	if g.hold != nil {
 		e.Reason, e.Code, e.Subcode = g.hold.Text, g.hold.Code, g.hold.Subcode
 	}

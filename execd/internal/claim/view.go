@@ -52,11 +52,12 @@ type View struct {
 // Eviction tells that a claim of fetched work is over.
 type Eviction struct {
 	Slot    slot.ID
+	Holder  string
 	Reason  string
-	Code    int // the same as a number: of a slot.Reason, or of a hold with Subcode
+	Code    int // the same as a number: of a slot.Reason, or of a hold with Subcode; 0: none
 	Subcode int
 	Ad      *classad.Ad // of the slot when the claim was broken
-	ID      ID
+	ID      ID          // without its secret where that is not known
 	Job     int         // that was running or promised; 0: none
-	Work    *classad.Ad // that was accepted last
+	Work    *classad.Ad // that was accepted last; nil: not known
 }

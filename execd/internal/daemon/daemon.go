@@ -41,6 +41,7 @@ import (
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/server"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -302,6 +303,7 @@ type daemon struct {
 	server *server.Server
 
 	slotAds *slotAds
+	sources source.Sources
 	fetch   *fetch.Layer
 
 	loading sync.Mutex // held while load is told what is needed of it
@@ -361,8 +363,9 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	}
 	gids := queue.NewGIDs(ranges)
 	outputs := output.New(root)
+	d.sources = source.Sources{source.Users: &source.Programs{Store: d.store, Log: log}} // and buildFetch
 	d.stages = &stage.Runner{
-		Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
+		Sources: d.sources, Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
 		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Outputs: outputs, Host: host, Boot: boot, Log: log,
 	}
 	logs := &journal.Journal{
@@ -380,7 +383,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.stages.SlotOf = d.slotOf(table)
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}
 	d.queue = queue.New(queue.Options{
-		Slots: d.slotJobs(),
+		Slots: queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict}, Sources: d.sources,
 		Store: d.store, Claims: table, GIDs: gids, Cores: cores, Boot: boot,
 		Config: config, States: d.states, Log: log, Start: d.stages.Start, Suspend: d.stages.Suspend,
 		NeedLoad: func(bool) { d.configureLoad() },
@@ -535,7 +538,9 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := errors.Join(d.launch.SweepGroups(), d.launch.Sweep(d.config.Current().Queues)); err != nil {
 		d.log.Warn(err.Error())
 	}
-	d.dropStrays()
+	for _, j := range d.store.Pending() {
+		d.sources.Of(j.Source).Stray(j)
+	}
 	if s := d.drain.State(); s.On && s.Speed != "" {
 		d.queue.Drain(claim.Speed(s.Speed)) // as an earlier execd was told to
 	}

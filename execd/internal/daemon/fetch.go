@@ -49,12 +49,8 @@ func (s fetchSlots) Changed(id slot.ID) <-chan struct{} { return s.claims.Change
 func (s fetchSlots) Asking(id slot.ID, asks bool) { s.queue.Asking(id, asks) }
 
 // Offer implements fetch.Slots.
-func (s fetchSlots) Offer(id slot.ID, w *fetch.Work) (fetch.Held, error) {
-	g, err := s.queue.Offer(id, w.Ad)
-	if err != nil {
-		return fetch.Held{}, err
-	}
-	return fetch.Held{Slot: g.Slot, Ad: g.Ad, Claim: g.ID.String(), Secret: g.ID.Reveal()}, nil
+func (s fetchSlots) Offer(id slot.ID, w *fetch.Work) (claim.Granted, error) {
+	return s.queue.Offer(id, w.Ad)
 }
 
 // Start implements fetch.Slots.
@@ -86,15 +82,10 @@ func (d *daemon) buildFetch(claims *claim.Table) {
 			return job.Limits{Jobs: g.MaxJobs, UserJobs: g.MaxUserJobs}
 		},
 	}, d.fetchSettings())
-	d.stages.Over, d.stages.Abandoned = d.fetch.Over, d.fetch.Abandoned
+	d.sources[slot.FetchHolder] = d.fetch
 }
 
 // fetchSettings are what the configuration in force says of fetching.
 func (d *daemon) fetchSettings() fetch.Settings {
 	return fetch.Settings{Knobs: d.config.Current().Knobs, Hooks: d.hooks.Load()}
-}
-
-// evicted tells who fetched work came from that its claim is over.
-func (d *daemon) evicted(e claim.Eviction) {
-	d.fetch.Evicted(fetch.Eviction{Slot: e.Slot, Reason: e.Reason, Code: e.Code, Subcode: e.Subcode, Ad: e.Ad, Claim: e.ID.String(), Secret: e.ID.Reveal(), Job: e.Job, Work: e.Work})
 }

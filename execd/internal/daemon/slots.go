@@ -14,7 +14,6 @@ import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage"
 	"paddock/internal/proc"
@@ -297,11 +296,6 @@ func aboutTerminals(c *conf.Config) bool {
 	return false
 }
 
-// slotJobs is what is done with the jobs of managed slots.
-func (d *daemon) slotJobs() queue.Slots {
-	return queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict, Evicted: d.evicted, Unstarted: d.unstarted, Deleted: d.deleted, Stray: d.stray}
-}
-
 // evict has a task leave its slot, as gently as it is to be. Who asked for it to be
 // killed before has it. One that may run again does.
 func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
@@ -332,45 +326,6 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 	}
 	if err := d.launch.Signal(t.RunID(), d.stages.EndSignal(t)); err != nil {
 		d.log.Debug(err.Error()) // gone: its end is on its way
-	}
-}
-
-// unstarted deletes a job whose slot was taken away before it was started.
-func (d *daemon) unstarted(j *job.Job, err error) {
-	if j.Source == slot.FetchHolder {
-		d.fetch.Unstarted(j, err.Error())
-		return
-	}
-	d.log.Warn(fmt.Sprintf("job %d: cannot start: %v", j.Number, err))
-	d.drop(j)
-}
-
-// deleted has the slot given back that a fetched job was promised.
-func (d *daemon) deleted(j *job.Job) { d.fetch.Unstarted(j, "it was deleted") }
-
-// stray deletes a job that came under a claim and waits for a second run.
-func (d *daemon) stray(j *job.Job) {
-	if j.Source == slot.FetchHolder {
-		return // its slot looks at it, when it is idle again or execd was started
-	}
-	d.log.Warn(fmt.Sprintf("job %d: is not run again: its claim is over", j.Number))
-	d.drop(j)
-}
-
-// drop deletes a job that has not run.
-func (d *daemon) drop(j *job.Job) {
-	if err := d.store.Drop(j); err != nil {
-		d.log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
-	}
-}
-
-// dropStrays deletes the jobs under claims that an earlier execd has not started:
-// nobody was told of them.
-func (d *daemon) dropStrays() {
-	for _, j := range d.store.Pending() {
-		if j.Source != "" {
-			d.stray(j)
-		}
 	}
 }
 

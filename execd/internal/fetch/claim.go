@@ -9,13 +9,14 @@ import (
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 )
 
-// claim is work that was fetched, and what became of it.
-type claim struct {
+// fetched is work that was fetched, and what became of it.
+type fetched struct {
 	slot    slot.ID // that it was accepted on
 	keyword string
 	ad      *classad.Ad // with its HookKeyword
@@ -48,12 +49,12 @@ type desk struct {
 }
 
 // took notes the work that a claim is for now.
-func (l *Layer) took(c *claim) {
+func (l *Layer) took(c *fetched) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.at = c.slot
 	delete(l.orphans, c.id)
-	l.held = append(slices.DeleteFunc(l.held, func(o *claim) bool { return o.id == c.id }), c)
+	l.held = append(slices.DeleteFunc(l.held, func(o *fetched) bool { return o.id == c.id }), c)
 }
 
 // foster notes that a claim is for other work than an earlier execd had for it.
@@ -64,10 +65,10 @@ func (l *Layer) foster(claim string) {
 }
 
 // untook takes back that a slot took work.
-func (l *Layer) untook(c *claim) {
+func (l *Layer) untook(c *fetched) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = slices.DeleteFunc(l.held, func(o *claim) bool { return o == c })
+	l.held = slices.DeleteFunc(l.held, func(o *fetched) bool { return o == c })
 }
 
 // moved notes where the claims are now: a slot has another number when queues before
@@ -83,7 +84,7 @@ func (l *Layer) moved(where map[string]slot.ID) {
 }
 
 // holds returns the work that a claim is for; nil: none.
-func (l *Layer) holds(id string) *claim {
+func (l *Layer) holds(id string) *fetched {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.held {
@@ -95,7 +96,7 @@ func (l *Layer) holds(id string) *claim {
 }
 
 // claimOf returns the work that is a job; nil: it is none. l.mu is held.
-func (l *Layer) claimOf(number int) *claim {
+func (l *Layer) claimOf(number int) *fetched {
 	for _, c := range l.held {
 		if c.job.Number == number {
 			return c
@@ -106,16 +107,16 @@ func (l *Layer) claimOf(number int) *claim {
 
 // ended returns the work as EVICT_CLAIM is told of it: its ad has the reason why its
 // claim is over, and what took it from its slot as a number, if anything did.
-func (c *claim) ended(reason string, code, subcode int) *claim {
+func (c *fetched) ended(reason string, code, subcode int) *fetched {
 	why := []classad.Attr{{Name: attrReason, Expr: classad.String(reason).Expr()}}
 	if code != 0 {
 		why = append(why, classad.Attr{Name: attrReasonCode, Expr: classad.Int(int64(code)).Expr()}, classad.Attr{Name: attrReasonSubcode, Expr: classad.Int(int64(subcode)).Expr()})
 	}
-	return &claim{keyword: c.keyword, ad: c.ad.With(why...)}
+	return &fetched{keyword: c.keyword, ad: c.ad.With(why...)}
 }
 
 // noteOver notes that work is over, and reports whether it was before.
-func (l *Layer) noteOver(c *claim) (before bool) {
+func (l *Layer) noteOver(c *fetched) (before bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, c.over = c.over, true
@@ -123,7 +124,7 @@ func (l *Layer) noteOver(c *claim) (before bool) {
 }
 
 // reasonOf returns why work was not run, as somebody has said; empty: nobody has.
-func (l *Layer) reasonOf(c *claim) string {
+func (l *Layer) reasonOf(c *fetched) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return c.notRun
@@ -131,12 +132,12 @@ func (l *Layer) reasonOf(c *claim) string {
 
 // let returns the work that a broken claim was for, and forgets it; nil: none. ran
 // reports whether it has.
-func (l *Layer) let(e *Eviction) (c *claim, ran bool) {
+func (l *Layer) let(e *claim.Eviction) (c *fetched, ran bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.held, func(c *claim) bool { return e.Claim != "" && c.id == e.Claim })
+	i := slices.IndexFunc(l.held, func(c *fetched) bool { return !e.ID.Zero() && c.id == e.ID.String() })
 	if i < 0 && e.Job != 0 { // of an earlier execd, that had another claim
-		i = slices.IndexFunc(l.held, func(c *claim) bool { return c.job.Number == e.Job })
+		i = slices.IndexFunc(l.held, func(c *fetched) bool { return c.job.Number == e.Job })
 	}
 	if i < 0 {
 		return nil, false // nothing was ever accepted under it
@@ -148,15 +149,15 @@ func (l *Layer) let(e *Eviction) (c *claim, ran bool) {
 }
 
 // reply has REPLY_FETCH run, if there is one. It does not block.
-func (d *desk) reply(keyword string, accepted bool, c *claim, slot *classad.Ad, public, secret string) {
+func (d *desk) reply(keyword string, accepted bool, c *fetched, slot *classad.Ad, id claim.ID) {
 	word := "reject"
 	if accepted {
 		word = "accept"
 	} else {
-		secret = "" // it is not for those whose work is refused
+		id = claim.ID{} // it is not for those whose work is refused
 	}
 	d.tell(func(ctx context.Context) {
-		d.run(ctx, keyword, hook.ReplyFetch, []string{word}, c, slot, public, secret)
+		d.run(ctx, keyword, hook.ReplyFetch, []string{word}, c, slot, id)
 		if accepted && c.job != nil && ctx.Err() == nil {
 			if err := d.layer.o.Store.Replied(c.job); err != nil {
 				d.layer.o.Log.Warn(err.Error())
@@ -167,7 +168,7 @@ func (d *desk) reply(keyword string, accepted bool, c *claim, slot *classad.Ad, 
 
 // evicted has EVICT_CLAIM run, if the claim was for any work. It does not wait for
 // the hook.
-func (d *desk) evicted(e Eviction) {
+func (d *desk) evicted(e claim.Eviction) {
 	c, ran := d.layer.let(&e)
 	if c == nil {
 		d.orphaned(&e)
@@ -192,10 +193,10 @@ func (d *desk) evicted(e Eviction) {
 		return
 	}
 	over := c.ended(e.Reason, e.Code, e.Subcode)
-	if err := d.layer.keep(c.job.Number, newNotice(over, d.slot, e.Claim, on)); err != nil {
+	if err := d.layer.keep(c.job.Number, newNotice(over, d.slot, e.ID.String(), on)); err != nil {
 		d.layer.o.Log.Error(err.Error()) // it is told all the same if execd goes on
 	}
-	d.notify(c.job.Number, over, on, e.Claim, e.Secret, func() {
+	d.notify(c.job.Number, over, on, e.ID, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(d.telling, c.job.Number)
@@ -204,20 +205,20 @@ func (d *desk) evicted(e Eviction) {
 
 // orphaned has EVICT_CLAIM run of a claim that an earlier execd has left without its
 // work, if anything is known of that.
-func (d *desk) orphaned(e *Eviction) {
+func (d *desk) orphaned(e *claim.Eviction) {
 	l := d.layer
 	l.mu.Lock()
-	is := l.orphans[e.Claim]
-	delete(l.orphans, e.Claim)
+	is := l.orphans[e.ID.String()]
+	delete(l.orphans, e.ID.String())
 	l.mu.Unlock()
 	if !is || e.Work == nil || e.Ad == nil {
 		return
 	}
 	keyword, _ := text(e.Work, attrKeyword)
-	over := (&claim{keyword: keyword, ad: e.Work}).ended(e.Reason, e.Code, e.Subcode)
+	over := (&fetched{keyword: keyword, ad: e.Work}).ended(e.Reason, e.Code, e.Subcode)
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: found without its work: reason=%q", d.slot, e.Reason))
-	on, public, secret := e.Ad, e.Claim, e.Secret
-	d.tell(func(ctx context.Context) { d.run(ctx, over.keyword, hook.EvictClaim, nil, over, on, public, secret) })
+	on, id := e.Ad, e.ID
+	d.tell(func(ctx context.Context) { d.run(ctx, over.keyword, hook.EvictClaim, nil, over, on, id) })
 }
 
 // noticed notes that the end of a job's claim is told, and reports whether it was
@@ -237,9 +238,9 @@ func (d *desk) noticed(job int) bool {
 
 // notify has EVICT_CLAIM run. When execd ends before the hook has, the next one has
 // it run. It does not block.
-func (d *desk) notify(job int, c *claim, on *classad.Ad, public, secret string, after func()) {
+func (d *desk) notify(job int, c *fetched, on *classad.Ad, id claim.ID, after func()) {
 	d.tell(func(ctx context.Context) {
-		d.run(ctx, c.keyword, hook.EvictClaim, nil, c, on, public, secret)
+		d.run(ctx, c.keyword, hook.EvictClaim, nil, c, on, id)
 		if ctx.Err() == nil {
 			d.layer.told(job)
 			after()
@@ -249,18 +250,18 @@ func (d *desk) notify(job int, c *claim, on *classad.Ad, public, secret string, 
 
 // run runs one hook of the keyword, if there is one. Its outcome changes nothing;
 // the runner logs what it says.
-func (d *desk) run(ctx context.Context, keyword string, name hook.Name, args []string, c *claim, slot *classad.Ad, public, secret string) {
+func (d *desk) run(ctx context.Context, keyword string, name hook.Name, args []string, c *fetched, slot *classad.Ad, id claim.ID) {
 	l := d.layer
 	s := l.current()
 	h := s.Hooks.Hook(keyword, name)
 	if h == nil {
 		return
 	}
-	if public != "" {
-		slot = slot.With(classad.Attr{Name: "PublicClaimId", Expr: classad.String(public).Expr()})
+	if !id.Zero() {
+		slot = slot.With(classad.Attr{Name: "PublicClaimId", Expr: classad.String(id.String()).Expr()})
 	}
 	stdin := ad.Stdin(c.ad, slot)
-	if secret != "" && s.Knobs.Bool("FETCH_SEND_CLAIM_ID", false) {
+	if secret := id.Reveal(); secret != "" && s.Knobs.Bool("FETCH_SEND_CLAIM_ID", false) {
 		// The hook is the administrator's, and he has said so (REQ-HOOK-109).
 		stdin = ad.SecretStdin(c.ad, slot.With(classad.Attr{Name: attrClaim, Expr: classad.String(secret).Expr()}))
 	}

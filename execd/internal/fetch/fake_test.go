@@ -16,6 +16,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
@@ -36,7 +37,7 @@ type fakeSlots struct {
 	failing error               // of Start
 	lingers bool                // what is given back is not over yet
 	waits   bool                // what is started waits for a job that has to leave
-	evicted func(Eviction)
+	evicted func(claim.Eviction)
 	trace   []string
 	store   *job.Store
 }
@@ -165,23 +166,23 @@ func (f *fakeSlots) locked(id slot.ID, change func(*fakeSlot)) {
 
 func (f *fakeSlots) Asking(slot.ID, bool) {}
 
-func (f *fakeSlots) Offer(id slot.ID, w *Work) (Held, error) {
+func (f *fakeSlots) Offer(id slot.ID, w *Work) (claim.Granted, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]
 	if f.refuse != nil {
 		if err := f.refuse(w); err != nil {
 			f.note("slot %v: refused", id)
-			return Held{}, err
+			return claim.Granted{}, err
 		}
 	}
 	if s.State == "Claimed" && s.Activity != "Idle" || s.State == "Matched" || s.State == "Preempting" {
 		f.note("slot %v: refused", id)
-		return Held{}, errors.New("the slot is busy")
+		return claim.Granted{}, errors.New("the slot is busy")
 	}
 	if s.partitionable {
 		if s = f.carve(s); s == nil {
-			return Held{}, errors.New("too little Cpus is left")
+			return claim.Granted{}, errors.New("too little Cpus is left")
 		}
 		id = s.ID
 	}
@@ -193,7 +194,7 @@ func (f *fakeSlots) Offer(id slot.ID, w *Work) (Held, error) {
 	f.locked(id, func(s *fakeSlot) {
 		s.State, s.Activity, s.Fetched = "Claimed", "Idle", true
 	})
-	return Held{Slot: id, Ad: s.ad(), Claim: s.Claim, Secret: strings.TrimSuffix(s.Claim, "...") + "secret"}, nil
+	return claim.Granted{Slot: id, Ad: s.ad(), ID: whole(s.Claim)}, nil
 }
 
 func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
@@ -232,20 +233,26 @@ func (f *fakeSlots) Claims() map[string]slot.ID {
 	return where
 }
 
-func (f *fakeSlots) drop(claim, word, reason string) bool {
+// whole returns the id whose public part a slot shows.
+func whole(public string) claim.ID {
+	id, _ := claim.ParseID(strings.TrimSuffix(public, "...") + "secret")
+	return id
+}
+
+func (f *fakeSlots) drop(public, word, reason string) bool {
 	if f.lingers {
 		return true
 	}
 	where := f.Claims()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	id, ok := where[claim]
+	id, ok := where[public]
 	s := f.slots[id]
-	if !ok || s == nil || s.Claim != claim {
+	if !ok || s == nil || s.Claim != public {
 		return false
 	}
 	f.note("slot %v: %s: %s", id, word, reason)
-	e := Eviction{Slot: id, Reason: reason, Ad: s.ad(), Claim: s.Claim, Secret: "secret", Work: s.work}
+	e := claim.Eviction{Slot: id, Reason: reason, Ad: s.ad(), ID: whole(s.Claim), Work: s.work}
 	if s.job != nil {
 		e.Job = s.job.Number
 	}

@@ -11,7 +11,7 @@
 // told; who was not told before execd ended is told again by the next one; and
 // work whose identity is known here is not started a second time.
 //
-// Only daemon imports it. It imports ad, hook, job and user, and asks whoever has
+// Only daemon imports it. It imports ad, claim, hook, job and user, and asks whoever has
 // the slots by its own interface, Slots.
 package fetch
 
@@ -26,6 +26,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
@@ -74,16 +75,16 @@ type Layer struct {
 	// mu comes after the queue's and before that of a desk; the register's and a worker's
 	// are taken alone. No hook is called and no file is written under any of them.
 	mu       sync.Mutex
-	settings Settings             // guarded by mu
-	desks    map[slot.ID]*desk    // guarded by mu; by slot
-	held     []*claim             // guarded by mu; the work last accepted under each claim
-	orphans  map[string]bool      // guarded by mu; claims that an earlier execd has left without their work
-	workers  map[slot.ID]*worker  // guarded by mu; by slot
-	stopped  bool                 // guarded by mu; no hook is begun any more
-	errands  sync.WaitGroup       // hooks that are not waited for
-	running  context.Context      // ends when execd stops
-	left     map[slot.ID][]*claim // guarded by mu; by slot: accepted by an earlier execd and not started yet
-	leaving  map[slot.ID]bool     // guarded by mu; slots that fetch no more, and are given back when idle
+	settings Settings               // guarded by mu
+	desks    map[slot.ID]*desk      // guarded by mu; by slot
+	held     []*fetched             // guarded by mu; the work last accepted under each claim
+	orphans  map[string]bool        // guarded by mu; claims that an earlier execd has left without their work
+	workers  map[slot.ID]*worker    // guarded by mu; by slot
+	stopped  bool                   // guarded by mu; no hook is begun any more
+	errands  sync.WaitGroup         // hooks that are not waited for
+	running  context.Context        // ends when execd stops
+	left     map[slot.ID][]*fetched // guarded by mu; by slot: accepted by an earlier execd and not started yet
+	leaving  map[slot.ID]bool       // guarded by mu; slots that fetch no more, and are given back when idle
 }
 
 // New returns a layer. It finds again in the Store what an earlier execd has
@@ -91,7 +92,7 @@ type Layer struct {
 func New(o Options, s Settings) *Layer {
 	l := &Layer{
 		o: o, settings: s, reconfigured: make(chan struct{}, 1),
-		desks: map[slot.ID]*desk{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*claim{}, leaving: map[slot.ID]bool{}, orphans: map[string]bool{},
+		desks: map[slot.ID]*desk{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*fetched{}, leaving: map[slot.ID]bool{}, orphans: map[string]bool{},
 	}
 	l.known.init()
 	o.Store.OnDelete(l.deleting)
@@ -305,10 +306,10 @@ func (l *Layer) Attributes(id slot.ID) []classad.Attr {
 	return w.attributes()
 }
 
-// Evicted is told that the claim of fetched work is broken. It may block, but not for
-// a hook.
-func (l *Layer) Evicted(e Eviction) {
-	if c := l.holds(e.Claim); c != nil && e.Slot.IsZero() { // the configuration has it not any more
+// Evicted implements source.Source: the claim of fetched work is broken. It may block,
+// but not for a hook.
+func (l *Layer) Evicted(e claim.Eviction) {
+	if c := l.holds(e.ID.String()); c != nil && e.Slot.IsZero() { // the configuration has it not any more
 		e.Slot = c.slot
 	}
 	l.desk(e.Slot).evicted(e)
@@ -325,8 +326,8 @@ func (l *Layer) Work(number int) *api.Work {
 	return nil
 }
 
-// Over is told that a run has ended and that who the work came from was told so
-// by its exit hook, before the slot is given to other work. What is fetched from
+// Over implements source.Source: who the work came from was told by its exit hook that
+// a run has ended, before the slot is given to other work. What is fetched from
 // then on is not taken for the same, whatever its identity; nor is anything if he was
 // told that it is to be done again.
 func (l *Layer) Over(j *job.Job, again bool) {
@@ -342,8 +343,7 @@ func (l *Layer) Over(j *job.Job, again bool) {
 	l.known.over(j.Number, time.Now())
 }
 
-// Abandoned is told that an accepted job will not run, before its slot is idle
-// again. The claim is broken then, which tells who it came from.
+// Abandoned implements source.Source: an accepted job will not run. The claim is broken then, which tells who it came from.
 func (l *Layer) Abandoned(j *job.Job, reason string) {
 	l.known.gone(j.Number)
 	l.mu.Lock()
@@ -353,9 +353,8 @@ func (l *Layer) Abandoned(j *job.Job, reason string) {
 	}
 }
 
-// Unstarted is told that an accepted job is not run, and waits for nothing: it
-// could not be started when the slot was its own, its run came to nothing before
-// it began, or somebody has deleted it. Jobs that were not fetched are left alone.
+// Unstarted implements source.Source: an accepted job is not run, and waits for
+// nothing.
 func (l *Layer) Unstarted(j *job.Job, reason string) {
 	l.mu.Lock()
 	c := l.claimOf(j.Number)
@@ -364,6 +363,10 @@ func (l *Layer) Unstarted(j *job.Job, reason string) {
 		l.fail(c, reason)
 	}
 }
+
+// Stray implements source.Source: the slot of a job that was fetched looks at it, when
+// it is idle again or execd was started.
+func (l *Layer) Stray(*job.Job) {}
 
 // desk returns the desk of a slot.
 func (l *Layer) desk(id slot.ID) *desk {
@@ -410,7 +413,7 @@ func (l *Layer) Recover(ctx context.Context) {
 		l.took(c)
 		if !f.Replied {
 			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted before the restart: job=%d: told again", c.slot, f.Number))
-			d.reply(c.keyword, true, c, l.slotAd(c.slot), "", "")
+			d.reply(c.keyword, true, c, l.slotAd(c.slot), claim.ID{})
 		}
 		l.mu.Lock()
 		l.left[c.slot] = append(l.left[c.slot], c)
@@ -437,9 +440,9 @@ func (l *Layer) findLeft() {
 	l.mu.Lock()
 	found := l.left
 	l.mu.Unlock()
-	left := map[slot.ID][]*claim{}
+	left := map[slot.ID][]*fetched{}
 	for id, list := range found {
-		list = slices.DeleteFunc(list, func(c *claim) bool {
+		list = slices.DeleteFunc(list, func(c *fetched) bool {
 			waits := l.waits(c.job)
 			if waits && c.told {
 				l.forget(c, "")
@@ -456,7 +459,7 @@ func (l *Layer) findLeft() {
 }
 
 // reread makes a claim of a job's record.
-func (l *Layer) reread(f job.Foreigner) (*claim, error) {
+func (l *Layer) reread(f job.Foreigner) (*fetched, error) {
 	req, err := l.o.Store.Request(f.Job)
 	if err != nil {
 		return nil, err
@@ -468,11 +471,11 @@ func (l *Layer) reread(f job.Foreigner) (*claim, error) {
 	}
 	keyword, _ := text(ad, attrKeyword)
 	on, _ := slot.ParseID(string(req.Work.Slot)) // execd has written it
-	return &claim{slot: on, keyword: keyword, ad: ad, job: f.Job, request: req, id: req.Work.Claim}, nil
+	return &fetched{slot: on, keyword: keyword, ad: ad, job: f.Job, request: req, id: req.Work.Claim}, nil
 }
 
 // takeLeft returns what an earlier execd has accepted for a slot and not started.
-func (l *Layer) takeLeft(id slot.ID) []*claim {
+func (l *Layer) takeLeft(id slot.ID) []*fetched {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := l.left[id]
@@ -482,16 +485,16 @@ func (l *Layer) takeLeft(id slot.ID) []*claim {
 
 // drop forgets an accepted job that has not run and will not. Who it came from
 // is told.
-func (l *Layer) drop(c *claim, reason string) {
+func (l *Layer) drop(c *fetched, reason string) {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
-	l.desk(c.slot).evicted(Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})
+	l.desk(c.slot).evicted(claim.Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})
 	if l.waits(c.job) { // he was told before
 		l.forget(c, reason)
 	}
 }
 
 // forget takes a job that has not run out of the Store, for a reason.
-func (l *Layer) forget(c *claim, reason string) {
+func (l *Layer) forget(c *fetched, reason string) {
 	l.mu.Lock()
 	c.over, c.dropped = true, reason
 	l.mu.Unlock()

@@ -1094,7 +1094,7 @@ func TestEvictionOutlivesExecd(t *testing.T) {
 		synctest.Wait()
 		first := b.hooks.of(hook.EvictClaim)
 		stop()
-		if len(first) != 1 || !strings.Contains(first[0].stdin, "ClaimId = \"secret\"") {
+		if len(first) != 1 || !strings.Contains(first[0].stdin, "ClaimId = \"<h>#1#1#secret\"") {
 			t.Fatalf("EVICT_CLAIM has read %v", first)
 		}
 		names, err := b.root.ListEvictions()
@@ -1119,7 +1119,7 @@ func TestEvictionOutlivesExecd(t *testing.T) {
 			if len(told) != 2 {
 				t.Fatalf("told %d times; want a second time, and no third", len(told))
 			}
-			if want := strings.Replace(first[0].stdin, "ClaimId = \"secret\"\n", "", 1); told[1].stdin != want {
+			if want := strings.Replace(first[0].stdin, "ClaimId = \"<h>#1#1#secret\"\n", "", 1); told[1].stdin != want {
 				t.Errorf("EVICT_CLAIM has read\n%s\nwant\n%s", told[1].stdin, want)
 			}
 		}

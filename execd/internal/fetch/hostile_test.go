@@ -9,6 +9,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
@@ -39,7 +40,7 @@ func TestEvictionOfNoWork(t *testing.T) {
 		stop := b.start()
 		defer stop()
 		synctest.Wait()
-		b.Evicted(Eviction{Slot: slot.Static(1), Claim: "<h>#1#9#...", Reason: "the work could not be recorded"})
+		b.Evicted(claim.Eviction{Slot: slot.Static(1), ID: claim.PublicID("<h>#1#9#..."), Reason: "the work could not be recorded"})
 		synctest.Wait()
 		if n := len(b.hooks.of(hook.EvictClaim)); n != 0 {
 			t.Error("EVICT_CLAIM is told of work that goes on")
@@ -267,7 +268,7 @@ func TestSlotsHaveOtherNumbers(t *testing.T) {
 			s.changed = make(chan struct{})
 		}
 		b.slots.mu.Unlock()
-		b.Evicted(Eviction{Claim: claims[2], Reason: "it is gone"})
+		b.Evicted(claim.Eviction{ID: claim.PublicID(claims[2]), Reason: "it is gone"})
 		synctest.Wait()
 		if got := b.evictions(); len(got) != 1 || got["slot 2"] != "it is gone" {
 			t.Errorf("EVICT_CLAIM is told %v; want of the work in the slot that is gone", got)

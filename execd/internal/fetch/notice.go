@@ -11,6 +11,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/internal/aside"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
@@ -46,7 +47,7 @@ func (l *Layer) noticePath(job int) string {
 
 // newNotice returns the notice of work whose claim is over, see ended, with the ad of
 // its slot then.
-func newNotice(over *claim, on slot.ID, public string, ad *classad.Ad) *notice {
+func newNotice(over *fetched, on slot.ID, public string, ad *classad.Ad) *notice {
 	return &notice{Slot: on.String(), Keyword: over.keyword, Claim: public, Work: over.ad.OldString(), Ad: ad.OldString()}
 }
 
@@ -114,10 +115,10 @@ func (l *Layer) tellLeft() (claims map[string]bool, told map[int]bool) {
 	}
 	slices.Sort(jobs)
 	for _, job := range jobs {
-		claim, err := l.tellAgain(job)
+		id, err := l.tellAgain(job)
 		switch {
 		case err == nil:
-			claims[claim], told[job] = true, true
+			claims[id], told[job] = true, true
 		case errors.Is(err, errStays):
 			l.told(job)
 		case spool.Unread(err):
@@ -163,6 +164,6 @@ func (l *Layer) tellAgain(job int) (string, error) {
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended before the restart: job=%d: told again", on, job))
 	d := l.desk(on)
 	d.noticed(job) // for good: its claim may be found again, and be over again
-	d.notify(job, &claim{slot: on, keyword: n.Keyword, ad: work}, of, n.Claim, "", func() {})
+	d.notify(job, &fetched{slot: on, keyword: n.Keyword, ad: work}, of, claim.PublicID(n.Claim), func() {})
 	return n.Claim, nil
 }

@@ -34,7 +34,7 @@ func failure(r *hook.Result, h *hook.Hook) string {
 // read makes work of what the fetch hook has printed; nil: there is none. why says
 // why the answer as a whole means nothing. The exit status does not count
 // (REQ-HOOK-22).
-func (w *worker) read(r *hook.Result, h *hook.Hook) (c *claim, why string) {
+func (w *worker) read(r *hook.Result, h *hook.Hook) (c *fetched, why string) {
 	if why := failure(r, h); why != "" {
 		return nil, why
 	}
@@ -45,7 +45,7 @@ func (w *worker) read(r *hook.Result, h *hook.Hook) (c *claim, why string) {
 	if ad == nil {
 		return nil, ""
 	}
-	return &claim{slot: w.slot, keyword: w.keyword, ad: ad}, ""
+	return &fetched{slot: w.slot, keyword: w.keyword, ad: ad}, ""
 }
 
 // parse reads an ad as a hook prints it: an attribute = expression on each line. A
@@ -97,7 +97,7 @@ func short(s string) string {
 
 // prepare completes the ad of what was fetched for a slot (REQ-HOOK-64, -106), and
 // makes the request for a job of it.
-func (w *worker) prepare(c *claim) error {
+func (w *worker) prepare(c *fetched) error {
 	slot := w.layer.slotAd(w.slot)
 	env := &classad.Env{My: slot}
 	whole, err := ad.Complete(c.ad, w.keyword, env.Attr("PartitionableSlot").True())
@@ -113,6 +113,6 @@ func (w *worker) prepare(c *claim) error {
 }
 
 // work is what the job's record keeps of where it came from.
-func work(c *claim, identity string) *api.Work {
+func work(c *fetched, identity string) *api.Work {
 	return &api.Work{Ad: c.ad.OldString(), Identity: identity, Slot: api.SlotID(c.slot.String()), Claim: c.id, Holder: slot.FetchHolder}
 }

@@ -50,7 +50,7 @@ func renewal(lease time.Duration) (after time.Duration, late bool) {
 // returns when ctx is done or the slot gone.
 func (w *worker) renew(ctx context.Context) {
 	l := w.layer
-	var of *claim         // whose lease the times are of
+	var of *fetched       // whose lease the times are of
 	var renewed time.Time // when its lease has begun
 	var told bool         // that its lease is too short
 	var due time.Time     // when the hook is to be called

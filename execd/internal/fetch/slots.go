@@ -3,6 +3,7 @@ package fetch
 import (
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
@@ -39,7 +40,11 @@ type Slots interface {
 	//
 	// Until Start or Withdraw the claim is held for the holder "fetch", and nothing
 	// but Evicted takes it away.
-	Offer(on slot.ID, w *Work) (Held, error)
+	//
+	// What it returns is that claim, which is the same as before when an idle one is used
+	// again, and the slot where the work is to be started: the one that was asked for, or
+	// the dynamic one that was carved out of it.
+	Offer(on slot.ID, w *Work) (claim.Granted, error)
 	// Start has a job run, the only task of it, in a slot whose claim an Offer has
 	// made or kept: at once, or when what was preempted for it is gone. From then on
 	// the job is like any other. After an error it will not be started.
@@ -87,28 +92,4 @@ type Work struct {
 	Ad      *classad.Ad // with its HookKeyword, and Owner, User and OwnerGroup as execd knows them
 	Request *api.SubmitRequest
 	Owner   *user.User
-}
-
-// Held is the claim that work was accepted under.
-type Held struct {
-	// Slot is where the work is to be started: the slot that was asked for, or the
-	// dynamic one that was carved out of it.
-	Slot   slot.ID
-	Ad     *classad.Ad // of that slot
-	Claim  string      // the claim's public id: the same as before when an idle claim is used again
-	Secret string      // its whole id
-}
-
-// Eviction tells that the claim of fetched work has been taken away, or given
-// back by Withdraw.
-type Eviction struct {
-	Slot    slot.ID
-	Reason  string
-	Code    int // the same as a number: of a slot.Reason, or of a hold with Subcode; 0: none
-	Subcode int
-	Ad      *classad.Ad // of the slot when the claim was broken
-	Claim   string      // its public id
-	Secret  string      // its whole id
-	Job     int         // that was running or promised; 0: none
-	Work    *classad.Ad // that was accepted last; nil: not known
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"paddock/classad"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
@@ -81,9 +82,9 @@ func (l *Layer) look(id slot.ID) (s Slot, ok, starting bool) {
 	if l.carving(id) {
 		return s, ok, true
 	}
-	claim := s.Claim // of which the start may have come between the two
+	before := s.Claim // of which the start may have come between the two
 	s, ok = l.o.Slots.Snapshot(id)
-	return s, ok, ok && s.Claim != claim
+	return s, ok, ok && s.Claim != before
 }
 
 // carving reports whether a slot may have been carved for work that is not started yet.
@@ -407,7 +408,7 @@ func (w *worker) giveBack(reason string) {
 
 // offer offers work that was fetched, and reports whether it was accepted as
 // something new.
-func (w *worker) offer(ctx context.Context, c *claim, slot *Slot, asked time.Time) bool {
+func (w *worker) offer(ctx context.Context, c *fetched, slot *Slot, asked time.Time) bool {
 	l := w.layer
 	id, _ := text(c.ad, attrIdentity)
 	if id != "" {
@@ -415,7 +416,7 @@ func (w *worker) offer(ctx context.Context, c *claim, slot *Slot, asked time.Tim
 			// It was not told before it answered.
 			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: already here: job=%d identity=%q", w.slot, e.job, id))
 			c.slot = e.slot
-			l.desk(w.slot).reply(w.keyword, true, c, l.slotAd(e.slot), "", "")
+			l.desk(w.slot).reply(w.keyword, true, c, l.slotAd(e.slot), claim.ID{})
 			return false
 		}
 	}
@@ -436,17 +437,17 @@ func (w *worker) offer(ctx context.Context, c *claim, slot *Slot, asked time.Tim
 	}
 	if err != nil {
 		l.o.Log.Info(fmt.Sprintf("slot %v: fetch: refused: identity=%q: %v", w.slot, id, err))
-		l.desk(w.slot).reply(w.keyword, false, c, l.slotAd(w.slot), "", "")
+		l.desk(w.slot).reply(w.keyword, false, c, l.slotAd(w.slot), claim.ID{})
 		return false
 	}
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted: job=%d identity=%q keyword=%s", held.Slot, number, id, w.keyword))
-	w.start(c, &held, func(d *desk) { d.reply(w.keyword, true, c, held.Ad, held.Claim, held.Secret) })
+	w.start(c, &held, func(d *desk) { d.reply(w.keyword, true, c, held.Ad, held.ID) })
 	return true
 }
 
 // start has work started that was accepted, after somebody has been told of it. In
 // a slot that was carved for it the work is that slot's own from then on.
-func (w *worker) start(c *claim, held *Held, tell func(*desk)) {
+func (w *worker) start(c *fetched, held *claim.Granted, tell func(*desk)) {
 	l := w.layer
 	d := l.desk(held.Slot)
 	l.took(c)
@@ -464,53 +465,53 @@ func (w *worker) start(c *claim, held *Held, tell func(*desk)) {
 // While a job is about to be over they cannot yet: then it is a job before, so that the
 // slot need not be idle for that, and none any more if they refuse. An execd that is
 // started meanwhile offers it again.
-func (w *worker) accept(ctx context.Context, c *claim, slot *Slot, id string) (Held, error) {
+func (w *worker) accept(ctx context.Context, c *fetched, slot *Slot, id string) (claim.Granted, error) {
 	l := w.layer
 	owner, err := l.o.Owners.of(ctx, c.ad, l.current().Knobs)
 	if err != nil {
-		return Held{}, err
+		return claim.Granted{}, err
 	}
 	if err := w.prepare(c); err != nil {
-		return Held{}, err
+		return claim.Granted{}, err
 	}
 	if err := l.o.Check(owner, c.request); err != nil {
-		return Held{}, err
+		return claim.Granted{}, err
 	}
 	if slot.Ending {
 		c.slot, c.id = w.slot, slot.Claim
 		if err := w.record(c, owner, id); err != nil {
-			return Held{}, err
+			return claim.Granted{}, err
 		}
 		w.awaitEnd(ctx)
 		switch {
 		case ctx.Err() == nil:
 		case l.runs():
 			l.forget(c, "")
-			return Held{}, errors.New("the slot fetches no work any more")
+			return claim.Granted{}, errors.New("the slot fetches no work any more")
 		default:
-			return Held{Slot: w.slot}, errStops
+			return claim.Granted{Slot: w.slot}, errStops
 		}
 	}
 	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner))
-	same := c.job != nil && held.Slot == c.slot && held.Claim == c.id
+	same := c.job != nil && held.Slot == c.slot && held.ID.String() == c.id
 	if c.job != nil && (err != nil || !same) {
 		l.forget(c, "")
 	}
 	if err != nil || same {
 		return held, err
 	}
-	c.slot, c.id = held.Slot, held.Claim
+	c.slot, c.id = held.Slot, held.ID.String()
 	if err := w.record(c, owner, id); err != nil {
-		l.foster(held.Claim)
-		l.o.Slots.Withdraw(held.Claim, "the work could not be recorded")
-		return Held{}, err
+		l.foster(held.ID.String())
+		l.o.Slots.Withdraw(held.ID.String(), "the work could not be recorded")
+		return claim.Granted{}, err
 	}
 	return held, nil
 }
 
 // offered is work as slots see it. Whose it is execd says, whatever else its ad does:
 // else START and RANK would take one user for another.
-func (l *Layer) offered(c *claim, owner *user.User) *Work {
+func (l *Layer) offered(c *fetched, owner *user.User) *Work {
 	who := []classad.Attr{
 		{Name: attrOwner, Expr: classad.String(owner.Name).Expr()},
 		{Name: "User", Expr: classad.String(owner.Name + "@" + l.o.Host).Expr()},
@@ -523,7 +524,7 @@ func (l *Layer) offered(c *claim, owner *user.User) *Work {
 var errStops = errors.New("execd stops")
 
 // record makes a job of work for its slot and claim.
-func (w *worker) record(c *claim, owner *user.User, id string) (err error) {
+func (w *worker) record(c *fetched, owner *user.User, id string) (err error) {
 	l := w.layer
 	c.request.Work = work(c, id)
 	c.job, _, err = l.o.Store.Submit(owner, owner.GID, c.request, l.o.Limits(), time.Now())
@@ -532,7 +533,7 @@ func (w *worker) record(c *claim, owner *user.User, id string) (err error) {
 
 // awaitTurn returns when nothing runs under the claim that work was recorded for ahead,
 // or the claim is another's.
-func (w *worker) awaitTurn(ctx context.Context, c *claim) {
+func (w *worker) awaitTurn(ctx context.Context, c *fetched) {
 	for ctx.Err() == nil {
 		changed := w.layer.o.Slots.Changed(w.slot)
 		s, ok := w.layer.o.Slots.Snapshot(w.slot)
@@ -544,7 +545,7 @@ func (w *worker) awaitTurn(ctx context.Context, c *claim) {
 }
 
 // resume starts what an earlier execd has accepted and not started.
-func (w *worker) resume(ctx context.Context, c *claim) {
+func (w *worker) resume(ctx context.Context, c *fetched) {
 	l := w.layer
 	w.awaitTurn(ctx, c)
 	if ctx.Err() != nil {
@@ -573,7 +574,7 @@ func (w *worker) resume(ctx context.Context, c *claim) {
 		return
 	}
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
-	anew := &claim{slot: held.Slot, keyword: c.keyword, ad: c.ad, request: c.request, job: c.job, id: held.Claim}
+	anew := &fetched{slot: held.Slot, keyword: c.keyword, ad: c.ad, request: c.request, job: c.job, id: held.ID.String()}
 	w.start(anew, &held, func(*desk) { l.untook(c) })
 }
 
@@ -615,7 +616,7 @@ const deleted = "its job was deleted before it ran"
 
 // fail forgets accepted work that was not run, and breaks its claim. It reports
 // whether that was the case: it may run after all, or have run.
-func (l *Layer) fail(c *claim, reason string) bool {
+func (l *Layer) fail(c *fetched, reason string) bool {
 	waits, there := l.standing(c.job)
 	if there && !waits || l.noteOver(c) {
 		return false // or somebody else has found it
@@ -631,7 +632,7 @@ func (l *Layer) fail(c *claim, reason string) bool {
 	}
 	// The claim may have been broken before the work was noted to be under it: then
 	// that was told of nobody.
-	l.desk(c.slot).evicted(Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Claim: c.id, Job: c.job.Number})
+	l.desk(c.slot).evicted(claim.Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), ID: claim.PublicID(c.id), Job: c.job.Number})
 	return true
 }
 

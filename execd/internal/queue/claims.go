@@ -28,17 +28,6 @@ type Slots struct {
 	// Evict has a task end as an effect says: Stop, Kill or KillFamily. With a hold it
 	// waits in error then. It may block, and is not called by two goroutines.
 	Evict func(t *job.Task, e claim.Effect, hold *claim.Effect)
-	// Evicted tells that a claim of fetched work is over. It may block.
-	Evicted func(claim.Eviction)
-	// Unstarted tells that a job could not be started in the slot that was its own. It
-	// may block.
-	Unstarted func(j *job.Job, err error)
-	// Deleted tells that a job which came under a claim was deleted before it ran. It
-	// may block.
-	Deleted func(*job.Job)
-	// Stray tells of a job that came under a claim, and waits for a second run, which
-	// nobody will start. It may block.
-	Stray func(*job.Job)
 }
 
 // managed is what the queue has to remember of slots that are.
@@ -293,9 +282,7 @@ func (q *Queue) policies() {
 func (q *Queue) effect(e claim.Effect) {
 	switch e.Do {
 	case claim.Evict:
-		if q.o.Slots.Evicted != nil {
-			q.outside(func() { q.o.Slots.Evicted(e.Eviction) })
-		}
+		q.outside(func() { q.o.Sources.Of(e.Eviction.Holder).Evicted(e.Eviction) })
 		return
 	case claim.Forget:
 		q.outside(func() {
@@ -315,8 +302,8 @@ func (q *Queue) effect(e claim.Effect) {
 		})
 		return
 	case claim.Begin:
-		if err := q.startUnder(e.Slot, "", e.Job, nil); err != nil && q.o.Slots.Unstarted != nil {
-			q.outside(func() { q.o.Slots.Unstarted(e.Job, err) })
+		if err := q.startUnder(e.Slot, "", e.Job, nil); err != nil {
+			q.outside(func() { q.o.Sources.Of(e.Job.Source).Unstarted(e.Job, err.Error()) })
 		}
 		return
 	}
@@ -405,15 +392,16 @@ func (q *Queue) Quiet() {
 // nobody will, when its run has come to nothing, or somebody has deleted it. q.mu is
 // held.
 func (q *Queue) stray(j *job.Job) {
-	if q.o.Slots.Deleted != nil && q.o.Store.Get(j.Number) != j {
-		q.outside(func() { q.o.Slots.Deleted(j) })
+	from := q.o.Sources.Of(j.Source)
+	if q.o.Store.Get(j.Number) != j {
+		q.outside(func() { from.Unstarted(j, "it was deleted") })
 		return
 	}
-	if q.o.Slots.Stray == nil || !q.o.Store.Turn(j).After(j.Submitted) {
+	if !q.o.Store.Turn(j).After(j.Submitted) {
 		return
 	}
 	if n, _, at := q.o.Store.Ready(j, time.Now()); n > 0 || !at.IsZero() {
-		q.outside(func() { q.o.Slots.Stray(j) })
+		q.outside(func() { from.Stray(j) })
 	}
 }
 

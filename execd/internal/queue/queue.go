@@ -29,6 +29,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source"
 	"paddock/internal/proc"
 )
 
@@ -56,6 +57,7 @@ type Options struct {
 	// threshold), or with no letters that it may go on. It may block.
 	Suspend func(t *job.Task, letters string)
 	Slots   Slots
+	Sources source.Sources
 }
 
 // Queue learns by hints of jobs, ends and changes, and reads the truth from the

@@ -13,6 +13,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
 	"paddock/spool/spooltest"
 )
@@ -89,6 +90,15 @@ func TestGivenUpCrashes(t *testing.T) {
 		})
 }
 
+// abandoned is a source that counts the jobs that are not run.
+type abandoned struct {
+	source.Queue
+	told *int
+}
+
+// Abandoned implements source.Source.
+func (a abandoned) Abandoned(*job.Job, string) { *a.told++ }
+
 // The disk is full at each write of a preparation that comes to nothing. When there is
 // room again it is told once, in the event log and to who sent the job.
 func TestUnpreparedFaults(t *testing.T) {
@@ -105,7 +115,7 @@ func TestUnpreparedFaults(t *testing.T) {
 					s.l.task.Job.Source = "fetch"
 				}
 				told = 0
-				s.r.Abandoned = func(*job.Job, string) { told++ }
+				s.r.Sources = source.Sources{"fetch": abandoned{told: &told}}
 				s.r.setUp(s.l)
 				s.l.extra.prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
 				s.hooks.run = func(_ context.Context, _ int, c hook.Call) hook.Result {

@@ -364,7 +364,7 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 		if !u.told {
 			a.Kind = Postponed // it has no queue in which it would be held
 			r.happened(l, a)
-			r.abandoned(t, u.text)
+			r.Sources.Of(t.Job.Source).Abandoned(t.Job, u.text)
 			r.Log.Error(fmt.Sprintf("job %v: not started: %s", t, u.text))
 		}
 		u.told = true // on a full disk this is entered again

@@ -36,6 +36,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -141,12 +142,7 @@ type Runner struct {
 	Host     string
 	Boot     string // id of this boot
 	Log      *slog.Logger
-	// Over is told that the run of a job that did not come by qsub has ended, and its
-	// exit hook with it, and whether that was told that it is to be done again;
-	// Abandoned that such a job is not run. Both before its slot is free again. nil:
-	// nobody wants to know.
-	Over      func(j *job.Job, again bool)
-	Abandoned func(j *job.Job, reason string)
+	Sources  source.Sources
 
 	// What jobs may have beside themselves; nil: none has.
 	Hooks     Caller             // runs hooks, and the scripts of fetched work
@@ -514,17 +510,10 @@ func (r *Runner) toldHeld(l *life) {
 // would look at it: that is over.
 func (r *Runner) fail(t *job.Task, reason string) error {
 	if t.Job.Source != "" {
-		r.abandoned(t, reason)
+		r.Sources.Of(t.Job.Source).Abandoned(t.Job, reason)
 		return r.Store.Abandon(t)
 	}
 	return r.Store.Fail(t, reason)
-}
-
-// abandoned tells that a job is not run that did not come by qsub.
-func (r *Runner) abandoned(t *job.Task, reason string) {
-	if r.Abandoned != nil {
-		r.Abandoned(t.Job, reason)
-	}
 }
 
 // used returns what the run and its tasks have consumed, for the share of its
@@ -628,9 +617,7 @@ func (r *Runner) release(l *life) {
 // tellOver tells that a run is over, before its slot is free, and whether it is to be
 // done again.
 func (r *Runner) tellOver(l *life, again bool) {
-	if l.task.Job.Source != "" && r.Over != nil {
-		r.Over(l.task.Job, again)
-	}
+	r.Sources.Of(l.task.Job.Source).Over(l.task.Job, again)
 }
 
 // account makes the end durable and writes its accounting line. The line says what

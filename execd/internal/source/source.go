@@ -1,0 +1,84 @@
+// Package source has who jobs come from: the queue, which has them of qsub, what is
+// fetched by hooks, and the programs that claim slots. Each is told what becomes of
+// its jobs and claims, as far as nobody else would do something about it. A new one
+// implements Source, and daemon enters it in the Sources.
+//
+// It imports job and claim. Stage and queue tell the sources, and daemon has them all.
+package source
+
+import (
+	"fmt"
+	"log/slog"
+
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/job"
+)
+
+// Source is who jobs come from. All but Over and Abandoned may block.
+type Source interface {
+	// Over tells that a run has ended, and its exit hook with it, before its slot is free;
+	// and whether that was told that it is to be done again.
+	Over(j *job.Job, again bool)
+	// Abandoned tells that a job is not run, before its slot is free.
+	Abandoned(j *job.Job, reason string)
+	// Unstarted tells that a job is not run, and waits for nothing: it could not be
+	// started when the slot that was promised was its own, or it was deleted.
+	Unstarted(j *job.Job, reason string)
+	// Stray tells of a job that waits, and is not the queue's to start: its run has come
+	// to nothing, or an earlier execd has not started it.
+	Stray(j *job.Job)
+	// Evicted tells that a claim is over.
+	Evicted(e claim.Eviction)
+}
+
+// Sources are those of a host, by who holds the claims of their jobs. They are there
+// before the first job is.
+type Sources map[string]Source
+
+// Users holds the place of all users in Sources: each holds claims by his own name.
+const Users = "*"
+
+// Of returns the source whose claims somebody holds; empty: the queue.
+func (s Sources) Of(holder string) Source {
+	if from := s[holder]; from != nil {
+		return from
+	}
+	if from := s[Users]; from != nil && holder != "" {
+		return from
+	}
+	return Queue{}
+}
+
+// Queue is the source of what came by qsub: the queue itself does what is to be done.
+type Queue struct{}
+
+// Over implements Source.
+func (Queue) Over(*job.Job, bool) {}
+
+// Abandoned implements Source.
+func (Queue) Abandoned(*job.Job, string) {}
+
+// Unstarted implements Source.
+func (Queue) Unstarted(*job.Job, string) {}
+
+// Stray implements Source.
+func (Queue) Stray(*job.Job) {}
+
+// Evicted implements Source.
+func (Queue) Evicted(claim.Eviction) {}
+
+// Programs are those that have jobs run under claims of their own. Who activates a
+// claim is told by the reply, and by the end of his job.
+type Programs struct {
+	Queue
+	Store *job.Store
+	Log   *slog.Logger
+}
+
+// Stray deletes a job: its claim is over, or nobody was told of it.
+func (p *Programs) Stray(j *job.Job) {
+	p.Log.Warn(fmt.Sprintf("job %d: is not run again: its claim is over", j.Number))
+	if err := p.Store.Drop(j); err != nil {
+		p.Log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
+	}
+}
