@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"paddock/execd/api"
 	"paddock/spool/atomicfile"
@@ -278,22 +279,26 @@ func (e *edit) write(f *file) error {
 		}
 		return atomicfile.SyncDir(filepath.Dir(path))
 	}
-	if err := mkdir(filepath.Dir(path), filepath.Dir(e.options.Dir)); err != nil {
+	if err := mkdir(filepath.Dir(path), e.options.Dir); err != nil {
 		return err
 	}
 	return atomicfile.WriteDurable(path, f.is, 0o644)
 }
 
-// mkdir makes a directory that is not there, and those it is in, up to one that
-// is above the configuration.
-func mkdir(dir, top string) error {
-	if _, err := os.Stat(dir); err == nil || dir == top || dir == filepath.Dir(dir) {
+// mkdir makes a directory that is not there, and those it is in. Above the
+// configuration, as ~/.config is, they are for their owner alone.
+func mkdir(dir, configuration string) error {
+	if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
 		return nil // what else is wrong is said when it is used
 	}
-	if err := mkdir(filepath.Dir(dir), top); err != nil {
+	if err := mkdir(filepath.Dir(dir), configuration); err != nil {
 		return err
 	}
-	if err := atomicfile.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	mode := fs.FileMode(0o755)
+	if !strings.HasPrefix(dir, configuration) {
+		mode = 0o700
+	}
+	if err := atomicfile.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return atomicfile.SyncDir(filepath.Dir(dir))

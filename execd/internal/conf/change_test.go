@@ -745,3 +745,22 @@ func FuzzChange(f *testing.F) {
 		}
 	})
 }
+
+// TestChangeFirst changes what a user has nothing of, not even ~/.config.
+func TestChangeFirst(t *testing.T) {
+	home := t.TempDir()
+	dir := filepath.Join(home, ".config", "paddock")
+	l, err := Open(Options{Dir: dir, Tmpdir: "/tmp", Host: "gehost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := &api.ConfigureRequest{Action: api.ConfigureReplace, Kind: "queue", Name: "all.q", Text: "slots 4\n"}
+	if _, err := l.Change(change, "a@b"); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]fs.FileMode{filepath.Dir(dir): 0o700, dir: 0o755, filepath.Join(dir, "queues"): 0o755} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s has %v (%v); want %v", path, info.Mode(), err, mode)
+		}
+	}
+}
