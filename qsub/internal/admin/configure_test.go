@@ -133,6 +133,7 @@ func TestQconfChanges(t *testing.T) {
 
 	e.Replies(api.VerbStatus, api.StatusReply{Host: "here"})
 	qtest.Want(t, qtest.Result{Out: "here\nhere\nhere\n"}, call(t, "", "qconf", "-sh", "-ss", "-sss"))
+	qtest.Want(t, qtest.Result{Out: "{\n  \"text\": \"here\\n\"\n}\n"}, call(t, "", "qconf", "-sh", "-json"))
 	qtest.Want(t, qtest.Result{Err: "submithost \"here\" already exists\n"}, call(t, "", "qconf", "-as", "here"))
 	qtest.Want(t, qtest.Result{Exit: 1, Err: "adminhost \"here\" already exists\nadminhost \"there\" cannot be added: commands are answered on here alone\n"},
 		call(t, "", "qconf", "-ah", "here,there"))

@@ -278,7 +278,10 @@ func (c *conf) hosts(ctx context.Context, t *step) error {
 		return c.CallFailed(err)
 	}
 	object := map[string]string{"-ah": "adminhost", "-as": "submithost"}[t.Name]
-	if object == "" {
+	switch {
+	case object == "" && c.json:
+		return c.PrintJSON(&api.ShowReply{Text: reply.Host + "\n"})
+	case object == "":
 		fmt.Fprintln(c.Out, api.Visible(reply.Host))
 		return nil
 	}
