@@ -425,6 +425,7 @@ func TestStream(t *testing.T) {
 	for _, tt := range []struct{ requested, want string }{
 		{"", "/wd"},
 		{"out", "/wd/out"},
+		{"logs/", "/wd/logs/"}, // and never a file logs
 		{"/abs", "/abs"},
 		{"gehost:/here,other:/there", "/here"},
 		{"other:/there,/fallback", "/fallback"},

@@ -83,7 +83,11 @@ func (n names) stream(requested, dir, otherwise string) string {
 	}
 	path = n.expand(path)
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
+		slash := "" // it says that the path is a directory's, and no file is made of that name
+		if strings.HasSuffix(path, "/") {
+			slash = "/"
+		}
+		path = filepath.Join(dir, path) + slash
 	}
 	return path
 }

@@ -52,10 +52,14 @@ func (j *job) missing(path string) string {
 		return ""
 	}
 	if !filepath.IsAbs(path) {
-		if !filepath.IsAbs(j.req.Cwd) {
-			return "" // it is below the home directory, which execd looks up
+		below := j.req.Cwd
+		if below == "" {
+			below = os.Getenv("HOME")
 		}
-		path = j.req.Cwd + "/" + path
+		if !filepath.IsAbs(below) {
+			return "" // execd looks up what it is
+		}
+		path = below + "/" + path
 	}
 	dir, _ := filepath.Split(path)
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
