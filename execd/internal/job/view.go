@@ -19,6 +19,7 @@ type Caller struct {
 	UID      int
 	GID      int // of the process that asks, which may be any of the user's groups
 	Name     string
+	Unsure   bool // he had that name within the hour; it gives him no rights
 	Manager  bool // may do everything to everybody's jobs
 	Operator bool // may hold, suspend and reschedule everybody's jobs, and disable queues
 }

@@ -50,7 +50,7 @@ func (s *Server) mayClaim(c job.Caller) error {
 	if c.Name == queue.Holder || c.Name == slot.FetchHolder {
 		return api.Errorf(api.CodeDenied, "denied: %q is the name of a holder of execd's own", c.Name)
 	}
-	if c.Manager || c.Operator || s.knobNames("CLAIM_USERS", c.Name) {
+	if c.Manager || c.Operator || !c.Unsure && s.knobNames("CLAIM_USERS", c.Name) {
 		return nil
 	}
 	return api.Errorf(api.CodeDenied, "denied: %q may not claim slots", c.Name)

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
 	"paddock/test/harness"
 )
@@ -53,5 +56,45 @@ func TestJobsWithoutNameServices(t *testing.T) {
 	defer cancel()
 	if err := c.Jobs(ctx, &api.JobsRequest{}, func(*api.JobStatus) {}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A name may be another's, or its number, while the name services do not tell: it gives
+// nobody the rights of a manager, an operator or of who may claim slots.
+func TestRightsWithoutNameServices(t *testing.T) {
+	const uid = 54321
+	dir := t.TempDir()
+	fails := filepath.Join(dir, "fails")
+	for name, text := range map[string]string{
+		"getent": "test -e " + fails + " && exit 1; echo alice:x:54321:54321::/:/bin/sh\n",
+		"id":     "echo 54321\n",
+	} {
+		if err := harness.WriteExecutable(filepath.Join(dir, name), "#!/bin/sh\n"+text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := withKnobs(t, "CLAIM_USERS = alice\n")
+	config := *s.Config()
+	s.Config = func() *conf.Config { return &config }
+	s.Users = &user.Directory{Keep: 1, Path: dir}
+	ctx := context.WithValue(t.Context(), peerKey{}, &unix.Ucred{Uid: uid, Gid: uid})
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)
+	for _, failing := range []bool{false, true, false} {
+		if failing {
+			if err := os.WriteFile(fails, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.Remove(fails); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		config.Managers, config.Operators = nil, nil
+		c, err := s.caller(request)
+		if denied := s.mayClaim(c); err != nil || c.Name != "alice" || (denied != nil) != failing {
+			t.Errorf("the name services fail: %t: %+v, %v; claims: %v", failing, c, err, denied)
+		}
+		config.Managers, config.Operators = []string{"alice"}, []string{"alice"}
+		if c, err = s.caller(request); err != nil || c.Manager == failing || c.Operator == failing {
+			t.Errorf("the name services fail: %t: %+v, %v", failing, c, err)
+		}
 	}
 }

@@ -332,7 +332,7 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 		return job.Caller{}, api.Errorf(api.CodeDenied, "the kernel does not say who asks")
 	}
 	uid := int(cred.Uid)
-	u, err := s.Users.Caller(r.Context(), uid)
+	u, sure, err := s.Users.Caller(r.Context(), uid)
 	switch {
 	case errors.Is(err, user.ErrUnknown):
 		// He had a name when he came to the door, or is who this execd is for: he
@@ -343,9 +343,9 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	}
 	config := s.Config()
 	return job.Caller{
-		UID: uid, GID: int(cred.Gid), Name: u.Name,
-		Manager:  uid == 0 || uid == s.OwnerOnly || slices.Contains(config.Managers, u.Name),
-		Operator: slices.Contains(config.Operators, u.Name),
+		UID: uid, GID: int(cred.Gid), Name: u.Name, Unsure: !sure,
+		Manager:  uid == 0 || uid == s.OwnerOnly || sure && slices.Contains(config.Managers, u.Name),
+		Operator: sure && slices.Contains(config.Operators, u.Name),
 	}, nil
 }
 

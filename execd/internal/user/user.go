@@ -78,21 +78,23 @@ func (d *Directory) ByID(ctx context.Context, uid int) (*User, error) {
 }
 
 // Caller is ByID for who is to be answered in any case: where the name services do not
-// answer within a second, or fail, what they said within the last hour is good.
-func (d *Directory) Caller(ctx context.Context, uid int) (*User, error) {
+// answer within a second, or fail, it returns what they said within the last hour. Sure
+// is false of that: the name may be another's by now, or the number.
+func (d *Directory) Caller(ctx context.Context, uid int) (u *User, sure bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	u, err := d.ByID(soon, uid)
+	u, err = d.ByID(soon, uid)
 	if err == nil || errors.Is(err, ErrUnknown) {
-		return u, err
+		return u, true, err
 	}
 	d.mu.Lock()
 	a := d.known[strconv.Itoa(uid)]
 	d.mu.Unlock()
 	if a.user != nil && time.Since(a.until) < remembered {
-		return a.user, nil
+		return a.user, false, nil
 	}
-	return d.ByID(ctx, uid)
+	u, err = d.ByID(ctx, uid)
+	return u, true, err
 }
 
 // patience is how long somebody waits whose name was known before, and remembered for
