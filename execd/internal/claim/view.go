@@ -49,6 +49,9 @@ type View struct {
 	Closed bool
 }
 
+// Fetched reports whether the claim is that of fetched work.
+func (v *View) Fetched() bool { return v.Kind == KindFetch }
+
 // Eviction tells that a claim of fetched work is over.
 type Eviction struct {
 	Slot    slot.ID

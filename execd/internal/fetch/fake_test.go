@@ -33,17 +33,20 @@ type fakeSlots struct {
 	slots   map[slot.ID]*fakeSlot
 	listed  chan struct{}
 	claims  int
-	refuse  func(w *Work) error // nil: every offer is accepted
-	failing error               // of Start
-	lingers bool                // what is given back is not over yet
-	waits   bool                // what is started waits for a job that has to leave
+	refuse  func(work *classad.Ad) error // nil: every offer is accepted
+	failing error                        // of Start
+	lingers bool                         // what is given back is not over yet
+	waits   bool                         // what is started waits for a job that has to leave
 	evicted func(claim.Eviction)
 	trace   []string
 	store   *job.Store
 }
 
 type fakeSlot struct {
-	Slot
+	claim.View
+	Fetched bool   // its claim is that of fetched work
+	Claim   string // public id
+
 	job     *job.Job
 	work    *classad.Ad
 	changed chan struct{}
@@ -56,7 +59,7 @@ func newSlots(numbers ...int) *fakeSlots {
 	f := &fakeSlots{slots: map[slot.ID]*fakeSlot{}, listed: make(chan struct{})}
 	for _, n := range numbers {
 		id := slot.Static(n)
-		f.slots[id] = &fakeSlot{Slot: Slot{ID: id, State: "Unclaimed", Activity: "Idle"}, changed: make(chan struct{})}
+		f.slots[id] = &fakeSlot{View: claim.View{Slot: id, State: "Unclaimed", Activity: "Idle"}, changed: make(chan struct{})}
 	}
 	return f
 }
@@ -75,18 +78,18 @@ func (f *fakeSlots) carve(parent *fakeSlot) *fakeSlot {
 	if parent.left == 0 {
 		return nil
 	}
-	id := slot.ID{Number: parent.ID.Number, Dynamic: 1}
+	id := slot.ID{Number: parent.Slot.Number, Dynamic: 1}
 	for f.slots[id] != nil {
 		id.Dynamic++
 	}
-	f.slots[id] = &fakeSlot{Slot: Slot{ID: id, State: "Unclaimed", Activity: "Idle"}, changed: make(chan struct{})}
+	f.slots[id] = &fakeSlot{View: claim.View{Slot: id, State: "Unclaimed", Activity: "Idle"}, changed: make(chan struct{})}
 	f.resized(parent, -1)
 	return f.slots[id]
 }
 
 // resized has a partitionable slot have more or fewer Cpus left, and another list.
 func (f *fakeSlots) resized(parent *fakeSlot, by int) {
-	f.locked(parent.ID, func(s *fakeSlot) { s.left += by; s.Closed = s.left == 0 })
+	f.locked(parent.Slot, func(s *fakeSlot) { s.left += by; s.Closed = s.left == 0 })
 	close(f.listed)
 	f.listed = make(chan struct{})
 }
@@ -98,45 +101,42 @@ func (f *fakeSlots) told() string {
 	return strings.Join(f.trace, "\n")
 }
 
-func (f *fakeSlots) List() []slot.ID {
+func (f *fakeSlots) List() ([]slot.ID, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var list []slot.ID
 	for _, s := range f.slots {
-		list = append(list, s.ID)
+		list = append(list, s.Slot)
 	}
-	return list
+	return list, f.listed
 }
 
-func (f *fakeSlots) ListChanged() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.listed
-}
-
-func (f *fakeSlots) Snapshot(id slot.ID) (Slot, bool) {
+func (f *fakeSlots) Snapshot(id slot.ID) (claim.View, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]
 	if s == nil {
-		return Slot{}, false
+		return claim.View{}, false
 	}
-	snap := s.Slot
+	snap := s.View
 	snap.Ad = s.ad()
+	if s.Fetched {
+		snap.Kind, snap.ID = claim.KindFetch, whole(s.Claim)
+	}
 	return snap, true
 }
 
 func (s *fakeSlot) ad() *classad.Ad {
 	ad := classad.New(
-		classad.Attr{Name: "SlotID", Expr: classad.Int(int64(s.ID.Number)).Expr()},
+		classad.Attr{Name: "SlotID", Expr: classad.Int(int64(s.Slot.Number)).Expr()},
 		classad.Attr{Name: "State", Expr: classad.String(s.State).Expr()},
 		classad.Attr{Name: "Activity", Expr: classad.String(s.Activity).Expr()},
 	)
 	switch {
 	case s.partitionable:
 		ad = ad.With(classad.Attr{Name: "PartitionableSlot", Expr: classad.Bool(true).Expr()}, classad.Attr{Name: "Cpus", Expr: classad.Int(int64(s.left)).Expr()})
-	case s.ID.IsDynamic():
-		ad = ad.With(classad.Attr{Name: "DSlotID", Expr: classad.Int(int64(s.ID.Dynamic)).Expr()})
+	case s.Slot.IsDynamic():
+		ad = ad.With(classad.Attr{Name: "DSlotID", Expr: classad.Int(int64(s.Slot.Dynamic)).Expr()})
 	}
 	return ad
 }
@@ -166,12 +166,12 @@ func (f *fakeSlots) locked(id slot.ID, change func(*fakeSlot)) {
 
 func (f *fakeSlots) Asking(slot.ID, bool) {}
 
-func (f *fakeSlots) Offer(id slot.ID, w *Work) (claim.Granted, error) {
+func (f *fakeSlots) Offer(id slot.ID, work *classad.Ad) (claim.Granted, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]
 	if f.refuse != nil {
-		if err := f.refuse(w); err != nil {
+		if err := f.refuse(work); err != nil {
 			f.note("slot %v: refused", id)
 			return claim.Granted{}, err
 		}
@@ -184,7 +184,7 @@ func (f *fakeSlots) Offer(id slot.ID, w *Work) (claim.Granted, error) {
 		if s = f.carve(s); s == nil {
 			return claim.Granted{}, errors.New("too little Cpus is left")
 		}
-		id = s.ID
+		id = s.Slot
 	}
 	if !s.Fetched {
 		f.claims++
@@ -197,7 +197,7 @@ func (f *fakeSlots) Offer(id slot.ID, w *Work) (claim.Granted, error) {
 	return claim.Granted{Slot: id, Ad: s.ad(), ID: whole(s.Claim)}, nil
 }
 
-func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
+func (f *fakeSlots) Begin(id slot.ID, j *job.Job) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failing != nil {
@@ -215,13 +215,14 @@ func (f *fakeSlots) Start(id slot.ID, j *job.Job) error {
 	return nil
 }
 
-func (f *fakeSlots) Withdraw(claim, reason string) bool { return f.drop(claim, "withdrawn", reason) }
-
-func (f *fakeSlots) Expire(claim, reason string) {
-	f.drop(claim, "expired", reason)
+func (f *fakeSlots) Withdraw(public string, expired bool, why string) bool {
+	if expired {
+		return f.drop(public, "expired", why)
+	}
+	return f.drop(public, "withdrawn", why)
 }
 
-func (f *fakeSlots) Claims() map[string]slot.ID {
+func (f *fakeSlots) Fetched() map[string]slot.ID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	where := map[string]slot.ID{}
@@ -243,7 +244,7 @@ func (f *fakeSlots) drop(public, word, reason string) bool {
 	if f.lingers {
 		return true
 	}
-	where := f.Claims()
+	where := f.Fetched()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id, ok := where[public]

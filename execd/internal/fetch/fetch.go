@@ -134,8 +134,8 @@ func (l *Layer) Run(ctx context.Context) {
 	l.findLeft()
 	var wg sync.WaitGroup
 	for ctx.Err() == nil {
-		listed := l.o.Slots.ListChanged()
-		l.arrange(ctx, &wg)
+		ids, listed := l.o.Slots.List()
+		l.arrange(ctx, &wg, ids)
 		select {
 		case <-ctx.Done():
 		case <-listed:
@@ -150,11 +150,11 @@ func (l *Layer) Run(ctx context.Context) {
 }
 
 // arrange has a worker for each slot that is to fetch, and for no other.
-func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup) {
+func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup, ids []slot.ID) {
 	s := l.current()
-	l.moved(l.o.Slots.Claims())
+	l.moved(l.o.Slots.Fetched())
 	there := map[slot.ID]bool{}
-	for _, id := range l.o.Slots.List() {
+	for _, id := range ids {
 		there[id] = true
 	}
 	wanted := l.wanted(s.Hooks, there)
@@ -260,10 +260,10 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 		again := l.workers[id] != nil
 		l.mu.Unlock()
 		switch {
-		case !ok || !s.Fetched || again:
+		case !ok || !s.Fetched() || again:
 			return
 		case idle(&s) && !starting:
-			l.o.Slots.Withdraw(s.Claim, "the slot fetches no work any more")
+			l.o.Slots.Withdraw(s.ID.String(), false, "the slot fetches no work any more")
 			return
 		}
 		sleep(ctx, 0, changed, nil, nil)
@@ -388,7 +388,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	l.running = ctx
 	l.mu.Unlock()
 	retold, told := l.tellLeft()
-	where := l.o.Slots.Claims()
+	where := l.o.Slots.Fetched()
 	for _, f := range l.o.Store.Foreigners() {
 		if f.Source != slot.FetchHolder {
 			continue
@@ -422,12 +422,13 @@ func (l *Layer) Recover(ctx context.Context) {
 	// A claim may be there and its work not, if execd was killed before its job was there,
 	// or when it was not there any more. With its desk it is given back, also where no
 	// work is fetched any more; and who it comes from is told, if he was not yet.
-	for _, id := range l.o.Slots.List() {
-		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched {
+	ids, _ := l.o.Slots.List()
+	for _, id := range ids {
+		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched() {
 			l.desk(id)
-			if l.holds(s.Claim) == nil && !retold[s.Claim] {
+			if l.holds(s.ID.String()) == nil && !retold[s.ID.String()] {
 				l.mu.Lock()
-				l.orphans[s.Claim] = true
+				l.orphans[s.ID.String()] = true
 				l.mu.Unlock()
 			}
 		}

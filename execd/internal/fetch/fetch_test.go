@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
@@ -121,7 +122,7 @@ func TestAheadRefused(t *testing.T) {
 		if n := len(b.o.Store.Foreigners()); n != 2 {
 			t.Errorf("%d jobs are recorded; want the second before the first is over", n)
 		}
-		b.slots.refuse = func(*Work) error { return errors.New("START is false") }
+		b.slots.refuse = func(*classad.Ad) error { return errors.New("START is false") }
 		b.slots.end(t, b.Layer, 1)
 		synctest.Wait()
 		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 || replies[1].args != "reject" {
@@ -222,7 +223,7 @@ func TestStdin(t *testing.T) {
 		if want := "SlotID = 1\nState = \"Claimed\"\nActivity = \"Idle\"\nPublicClaimId = \"<h>#1#1#...\"\n"; slotAd != want {
 			t.Errorf("the slot's ad is\n%s\nwant\n%s", slotAd, want)
 		}
-		b.slots.Withdraw("<h>#1#1#...", "somebody wants it")
+		b.slots.Withdraw("<h>#1#1#...", false, "somebody wants it")
 		synctest.Wait()
 		evict := b.hooks.of(hook.EvictClaim)[0]
 		job += "VacateReason = \"somebody wants it\"\n"
@@ -630,7 +631,7 @@ func TestRestart(t *testing.T) {
 			s.State, s.Activity, s.Fetched, s.job, s.Claim = "Unclaimed", "Idle", false, nil, ""
 		})
 		b.open(t)
-		b.slots.refuse = func(*Work) error { return errors.New("START is false") }
+		b.slots.refuse = func(*classad.Ad) error { return errors.New("START is false") }
 		stop = b.start()
 		synctest.Wait()
 		stop()
@@ -699,7 +700,7 @@ func TestBrokenWhileRecorded(t *testing.T) {
 			}
 			b.hooks.fetch = once(sized("a"))
 			b.o.Limits = func() job.Limits {
-				b.slots.Expire("<h>#1#1#...", "somebody has vacated the slot")
+				b.slots.Withdraw("<h>#1#1#...", true, "somebody has vacated the slot")
 				return job.Limits{}
 			}
 			stop := b.start()
@@ -723,7 +724,7 @@ func TestBrokenBeforeTurn(t *testing.T) {
 		b.slots.waits = true
 		stop := b.start()
 		synctest.Wait()
-		b.slots.Expire("<h>#1#1#...", "the host is being drained")
+		b.slots.Withdraw("<h>#1#1#...", true, "the host is being drained")
 		synctest.Wait()
 		if n := len(b.o.Store.Foreigners()); n != 0 {
 			t.Errorf("%d jobs are left", n)

@@ -226,7 +226,7 @@ func TestHandedOutAgain(t *testing.T) {
 			time.Sleep(time.Second)
 			lose(b)
 			b.delete(t, "1")
-			b.slots.Withdraw("<h>#1#1#...", "somebody wants the slot")
+			b.slots.Withdraw("<h>#1#1#...", false, "somebody wants the slot")
 			synctest.Wait()
 			if got := b.evictions(); len(got) != 1 {
 				t.Fatalf("%s: EVICT_CLAIM is told %v", name, got)
@@ -259,7 +259,7 @@ func TestSlotsHaveOtherNumbers(t *testing.T) {
 		// Of those of the first queue one is left.
 		close(b.slots.slots[slot.Static(2)].changed)
 		b.slots.slots[slot.Static(2)] = b.slots.slots[slot.Static(3)]
-		b.slots.slots[slot.Static(2)].ID = slot.Static(2)
+		b.slots.slots[slot.Static(2)].Slot = slot.Static(2)
 		delete(b.slots.slots, slot.Static(3))
 		close(b.slots.listed)
 		b.slots.listed = make(chan struct{})
@@ -282,7 +282,7 @@ func TestSlotsHaveOtherNumbers(t *testing.T) {
 		if !renewed {
 			t.Error("RENEW_CLAIM is not asked about the work in the slot that has another number")
 		}
-		b.slots.Withdraw(claims[3], "somebody wants it")
+		b.slots.Withdraw(claims[3], false, "somebody wants it")
 		synctest.Wait()
 		if got := b.evictions(); len(got) != 2 || got["slot 3"] != "somebody wants it" {
 			t.Errorf("EVICT_CLAIM is told %v; want of the work in the slot that has another number", got)
@@ -299,7 +299,7 @@ func TestWhoseWorkItIs(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.o.Host = "node"
 		var seen *classad.Ad
-		b.slots.refuse = func(w *Work) error { seen = w.Ad; return nil }
+		b.slots.refuse = func(work *classad.Ad) error { seen = work; return nil }
 		b.hooks.fetch = once(adOf("a", `user = "boss@node"`, `OwnerGroup = "bosses"`, `Wanted = true`))
 		defer b.start()()
 		synctest.Wait()
@@ -358,7 +358,7 @@ func TestWorkUnderAnotherClaim(t *testing.T) {
 		b.slots.evicted = b.Evicted
 		defer b.start()()
 		synctest.Wait()
-		b.slots.Withdraw("<h>#2#1#...", "somebody wants it")
+		b.slots.Withdraw("<h>#2#1#...", false, "somebody wants it")
 		synctest.Wait()
 		if got := b.evictions(); got["a"] != "somebody wants it" {
 			t.Errorf("EVICT_CLAIM is told %v; want of a", got)

@@ -62,8 +62,8 @@ func (w *worker) renew(ctx context.Context) {
 		}
 		s := l.current()
 		h := s.Hooks.Hook(w.keyword, hook.RenewClaim)
-		c := l.holds(slot.Claim)
-		if h == nil || c == nil || !slot.Fetched || slot.State != "Claimed" {
+		c := l.holds(slot.ID.String())
+		if h == nil || c == nil || !slot.Fetched() || slot.State != "Claimed" {
 			of = nil
 			sleep(ctx, 0, changed, w.renewal, nil)
 			continue
@@ -93,7 +93,7 @@ func (w *worker) renew(ctx context.Context) {
 			continue
 		case why == "" && r.Status == notKnown:
 			due = now.Add(renewAgain) // it may take a while to end
-			l.o.Slots.Withdraw(slot.Claim, "its hook says that nobody waits for it")
+			l.o.Slots.Withdraw(slot.ID.String(), false, "its hook says that nobody waits for it")
 			continue
 		case why == "":
 			why = fmt.Sprintf("exit status %d", r.Status)
@@ -105,6 +105,6 @@ func (w *worker) renew(ctx context.Context) {
 			continue
 		}
 		due = now.Add(renewAgain) // as above
-		l.o.Slots.Expire(slot.Claim, "its lease is over")
+		l.o.Slots.Withdraw(slot.ID.String(), true, "its lease is over")
 	}
 }

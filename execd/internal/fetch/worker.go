@@ -74,7 +74,7 @@ func (w *worker) offers(is bool) {
 // look returns what a slot is like, and whether the worker of another may be about to start
 // work there: a slot is carved a moment before that, maybe under a name that another had,
 // and until then nobody else has a say in it.
-func (l *Layer) look(id slot.ID) (s Slot, ok, starting bool) {
+func (l *Layer) look(id slot.ID) (s claim.View, ok, starting bool) {
 	s, ok = l.o.Slots.Snapshot(id)
 	if !ok || !id.IsDynamic() {
 		return s, ok, false
@@ -82,9 +82,9 @@ func (l *Layer) look(id slot.ID) (s Slot, ok, starting bool) {
 	if l.carving(id) {
 		return s, ok, true
 	}
-	before := s.Claim // of which the start may have come between the two
+	before := s.ID.String() // of which the start may have come between the two
 	s, ok = l.o.Slots.Snapshot(id)
-	return s, ok, ok && s.Claim != before
+	return s, ok, ok && s.ID.String() != before
 }
 
 // carving reports whether a slot may have been carved for work that is not started yet.
@@ -170,8 +170,8 @@ func (w *worker) run(ctx context.Context) {
 		if w.notRun(&slot) {
 			continue
 		}
-		if slot.Fetched && slot.Closed && idle(&slot) {
-			l.o.Slots.Withdraw(slot.Claim, "the slot is closed")
+		if slot.Fetched() && slot.Closed && idle(&slot) {
+			l.o.Slots.Withdraw(slot.ID.String(), false, "the slot is closed")
 			continue
 		}
 		if slot.Ending && l.current().Knobs.Bool("FETCH_WORK_AHEAD", false) {
@@ -230,18 +230,18 @@ func sleep(ctx context.Context, d time.Duration, a, b, c <-chan struct{}) {
 }
 
 // idle reports whether a claim has nothing to run.
-func idle(s *Slot) bool { return s.State == "Claimed" && s.Activity == "Idle" && !s.Promised }
+func idle(s *claim.View) bool { return s.State == "Claimed" && s.Activity == "Idle" && !s.Promised }
 
 // partitionable reports whether others are carved out of a slot.
-func partitionable(s *Slot) bool {
+func partitionable(s *claim.View) bool {
 	env := &classad.Env{My: s.Ad}
 	return s.Ad != nil && env.Attr("PartitionableSlot").True()
 }
 
 // ahead returns a slot in which a job is about to be over as it will be then, if its
 // claim is that of fetched work.
-func ahead(s Slot) Slot {
-	if !s.Fetched || s.State != "Claimed" || s.Activity != "Busy" {
+func ahead(s claim.View) claim.View {
+	if !s.Fetched() || s.State != "Claimed" || s.Activity != "Busy" {
 		return s
 	}
 	s.Activity, s.Job = "Idle", nil
@@ -263,12 +263,12 @@ func (w *worker) awaitEnd(ctx context.Context) {
 // mayAsk reports whether a slot may ask for work in the state it is in
 // (REQ-HOOK-108). One that was carved asks when its work is over, and one that is
 // carved while anything is left of it.
-func mayAsk(s *Slot) bool {
+func mayAsk(s *claim.View) bool {
 	switch {
 	case s.Closed || s.Promised:
 		return false
-	case s.ID.IsDynamic():
-		return s.Fetched && idle(s)
+	case s.Slot.IsDynamic():
+		return s.Fetched() && idle(s)
 	case partitionable(s):
 		return s.State == "Owner" || s.State == "Unclaimed"
 	}
@@ -312,7 +312,7 @@ func (l *Layer) calm(id slot.ID) {
 }
 
 // wait returns how long the next question has to wait; 0: it is time.
-func (w *worker) wait(s *Slot, now time.Time) time.Duration {
+func (w *worker) wait(s *claim.View, now time.Time) time.Duration {
 	w.calmDown(now)
 	if w.last.IsZero() || w.isHurried() {
 		return 0
@@ -339,7 +339,7 @@ func (w *worker) wait(s *Slot, now time.Time) time.Duration {
 }
 
 // ask asks once, and does what the answer says.
-func (w *worker) ask(ctx context.Context, slot *Slot) {
+func (w *worker) ask(ctx context.Context, slot *claim.View) {
 	l := w.layer
 	h := l.current().Hooks.Hook(w.keyword, hook.FetchWork)
 	if h == nil { // since a moment ago: whoever has changed it stops the worker
@@ -401,14 +401,14 @@ func (w *worker) note(failure string) {
 
 // giveBack gives back a claim of fetched work that has nothing to run.
 func (w *worker) giveBack(reason string) {
-	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched && idle(&s) {
-		w.layer.o.Slots.Withdraw(s.Claim, reason)
+	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched() && idle(&s) {
+		w.layer.o.Slots.Withdraw(s.ID.String(), false, reason)
 	}
 }
 
 // offer offers work that was fetched, and reports whether it was accepted as
 // something new.
-func (w *worker) offer(ctx context.Context, c *fetched, slot *Slot, asked time.Time) bool {
+func (w *worker) offer(ctx context.Context, c *fetched, slot *claim.View, asked time.Time) bool {
 	l := w.layer
 	id, _ := text(c.ad, attrIdentity)
 	if id != "" {
@@ -452,7 +452,7 @@ func (w *worker) start(c *fetched, held *claim.Granted, tell func(*desk)) {
 	d := l.desk(held.Slot)
 	l.took(c)
 	tell(d)
-	if err := l.o.Slots.Start(held.Slot, c.job); err != nil {
+	if err := l.o.Slots.Begin(held.Slot, c.job); err != nil {
 		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
 	}
 	if held.Slot != w.slot {
@@ -465,7 +465,7 @@ func (w *worker) start(c *fetched, held *claim.Granted, tell func(*desk)) {
 // While a job is about to be over they cannot yet: then it is a job before, so that the
 // slot need not be idle for that, and none any more if they refuse. An execd that is
 // started meanwhile offers it again.
-func (w *worker) accept(ctx context.Context, c *fetched, slot *Slot, id string) (claim.Granted, error) {
+func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id string) (claim.Granted, error) {
 	l := w.layer
 	owner, err := l.o.Owners.of(ctx, c.ad, l.current().Knobs)
 	if err != nil {
@@ -478,7 +478,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *Slot, id string) 
 		return claim.Granted{}, err
 	}
 	if slot.Ending {
-		c.slot, c.id = w.slot, slot.Claim
+		c.slot, c.id = w.slot, slot.ID.String()
 		if err := w.record(c, owner, id); err != nil {
 			return claim.Granted{}, err
 		}
@@ -503,7 +503,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *Slot, id string) 
 	c.slot, c.id = held.Slot, held.ID.String()
 	if err := w.record(c, owner, id); err != nil {
 		l.foster(held.ID.String())
-		l.o.Slots.Withdraw(held.ID.String(), "the work could not be recorded")
+		l.o.Slots.Withdraw(held.ID.String(), false, "the work could not be recorded")
 		return claim.Granted{}, err
 	}
 	return held, nil
@@ -511,13 +511,13 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *Slot, id string) 
 
 // offered is work as slots see it. Whose it is execd says, whatever else its ad does:
 // else START and RANK would take one user for another.
-func (l *Layer) offered(c *fetched, owner *user.User) *Work {
+func (l *Layer) offered(c *fetched, owner *user.User) *classad.Ad {
 	who := []classad.Attr{
 		{Name: attrOwner, Expr: classad.String(owner.Name).Expr()},
 		{Name: "User", Expr: classad.String(owner.Name + "@" + l.o.Host).Expr()},
 		{Name: "OwnerGroup", Expr: classad.String(owner.Group).Expr()},
 	}
-	return &Work{Ad: c.ad.With(who...), Request: c.request, Owner: owner}
+	return c.ad.With(who...)
 }
 
 // errStops is the error of work that was recorded when execd stopped.
@@ -537,7 +537,7 @@ func (w *worker) awaitTurn(ctx context.Context, c *fetched) {
 	for ctx.Err() == nil {
 		changed := w.layer.o.Slots.Changed(w.slot)
 		s, ok := w.layer.o.Slots.Snapshot(w.slot)
-		if !ok || !s.Fetched || s.Claim != c.id || s.State != "Claimed" || s.Activity == "Idle" {
+		if !ok || !s.Fetched() || s.ID.String() != c.id || s.State != "Claimed" || s.Activity == "Idle" {
 			return
 		}
 		sleep(ctx, 0, changed, nil, nil)
@@ -581,19 +581,19 @@ func (w *worker) resume(ctx context.Context, c *fetched) {
 // notRun deals with work that was to be started and was not, for a reason that the
 // log has: the claim is broken, which tells who it came from. It reports whether
 // there was such work.
-func (w *worker) notRun(slot *Slot) bool {
-	if !slot.Fetched || !idle(slot) {
+func (w *worker) notRun(slot *claim.View) bool {
+	if !slot.Fetched() || !idle(slot) {
 		return false
 	}
 	l := w.layer
-	c := l.holds(slot.Claim)
+	c := l.holds(slot.ID.String())
 	if c == nil {
 		return false
 	}
 	if reason := l.reasonOf(c); reason != "" {
 		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 		l.calm(w.slot)
-		l.o.Slots.Withdraw(slot.Claim, reason)
+		l.o.Slots.Withdraw(slot.ID.String(), false, reason)
 		return true
 	}
 	return l.fail(c, "it could not be started")
@@ -627,7 +627,7 @@ func (l *Layer) fail(c *fetched, reason string) bool {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.forget(c, reason)
 	l.calm(c.slot)
-	if l.o.Slots.Withdraw(c.id, reason) {
+	if l.o.Slots.Withdraw(c.id, false, reason) {
 		return true
 	}
 	// The claim may have been broken before the work was noted to be under it: then
