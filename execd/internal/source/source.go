@@ -16,6 +16,9 @@ import (
 
 // Source is who jobs come from. All but Over and Abandoned may block.
 type Source interface {
+	// Requeues reports whether a job that is not run, or is to run again, waits in a
+	// queue, or there in error. Else it is over.
+	Requeues() bool
 	// Over tells that a run has ended, and its exit hook with it, before its slot is free;
 	// and whether that was told that it is to be done again.
 	Over(j *job.Job, again bool)
@@ -52,6 +55,9 @@ func (s Sources) Of(holder string) Source {
 // Queue is the source of what came by qsub: the queue itself does what is to be done.
 type Queue struct{}
 
+// Requeues implements Source.
+func (Queue) Requeues() bool { return true }
+
 // Over implements Source.
 func (Queue) Over(*job.Job, bool) {}
 
@@ -74,6 +80,9 @@ type Programs struct {
 	Store *job.Store
 	Log   *slog.Logger
 }
+
+// Requeues implements Source: nobody would start the job again.
+func (*Programs) Requeues() bool { return false }
 
 // Stray deletes a job: its claim is over, or nobody was told of it.
 func (p *Programs) Stray(j *job.Job) {

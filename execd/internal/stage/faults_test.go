@@ -90,11 +90,14 @@ func TestGivenUpCrashes(t *testing.T) {
 		})
 }
 
-// abandoned is a source that counts the jobs that are not run.
+// abandoned is a source of work that is not run again; it counts what is not run.
 type abandoned struct {
 	source.Queue
 	told *int
 }
+
+// Requeues implements source.Source.
+func (abandoned) Requeues() bool { return false }
 
 // Abandoned implements source.Source.
 func (a abandoned) Abandoned(*job.Job, string) { *a.told++ }

@@ -228,7 +228,7 @@ func (f *finish) Transfer() (exit.Result, error) {
 	}
 	r.Log.Error(fmt.Sprintf("job %v: output: given up: %s", l.task, g.Reason))
 	l.undelivered = g
-	l.lose(l.end)
+	r.lose(l, l.end)
 	return exit.Nothing, nil // it is noted
 }
 

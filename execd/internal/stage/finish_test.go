@@ -26,6 +26,7 @@ import (
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -107,6 +108,7 @@ func newScene(t *testing.T, work *api.Work) *scene {
 	r.Queue = queue.New(queue.Options{
 		Store: r.Store, Claims: claim.NewTable(r.Config().Queues, queue.Holder), Config: r.Config(), States: states, Log: slog.New(slog.DiscardHandler),
 	})
+	r.Sources = source.Sources{"fetch": abandoned{told: new(int)}}
 	m := &memory{fails: map[string]int{}}
 	s := &scene{r: r, memory: m, hooks: &hooks{memory: m}, book: filepath.Join(t.TempDir(), "later", "accounting"), t: t}
 	r.Log = slog.New(slog.NewTextHandler(m, nil))

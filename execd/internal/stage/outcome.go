@@ -62,13 +62,13 @@ func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 	if !l.postStatus.OK() && e.Fate == job.FateDone {
 		e.Fate, e.Reason = job.FateError, joined(e.Reason, postReason(l.postStatus))
 	}
-	if l.isNobodys() {
+	if r.isNobodys(l.task) {
 		e.Fate = job.FateDone // who sent it is told
 	}
 	if e.Fate == job.FateRequeue && out.Checkpoint {
 		e.Checkpoint, e.PID = true, r.Launcher.JobPID(t.RunID())
 	}
-	l.lose(e)
+	r.lose(l, e)
 	return e
 }
 
@@ -94,8 +94,8 @@ func cutShort(out *spool.Outcome, failed int) bool {
 	return failed != 0
 }
 
-// isNobodys reports whether nobody would start the job of a run again.
-func (l *life) isNobodys() bool { return l.task.Job.Interactive || l.task.Job.Source != "" }
+// isNobodys reports whether nobody would start the job of a task again.
+func (r *Runner) isNobodys(t *job.Task) bool { return t.Job.Interactive || !r.from(t).Requeues() }
 
 // postReason says how the script after a job has failed.
 func postReason(s exit.Status) string {
@@ -106,14 +106,14 @@ func postReason(s exit.Status) string {
 }
 
 // lose makes of an end what becomes of it when its output does not arrive.
-func (l *life) lose(e *job.End) {
+func (r *Runner) lose(l *life, e *job.End) {
 	g := l.undelivered
 	if g == nil {
 		return
 	}
 	e.Reason = joined(e.Reason, "output transfer: "+g.Reason)
 	switch {
-	case l.isNobodys(): // who sent it is told
+	case r.isNobodys(l.task): // who sent it is told
 	case g.Hold:
 		e.Fate = job.FateError
 	default:

@@ -359,12 +359,12 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 		r.Log.Info(fmt.Sprintf("job %v: deleted while it was prepared", t))
 	case r.Store.Want(t) != nil: // it is to begin anew
 		err = r.Store.Withdraw(t)
-	case t.Job.Source != "":
+	case !r.from(t).Requeues():
 		// Nobody would start it again.
 		if !u.told {
 			a.Kind = Postponed // it has no queue in which it would be held
 			r.happened(l, a)
-			r.Sources.Of(t.Job.Source).Abandoned(t.Job, u.text)
+			r.from(t).Abandoned(t.Job, u.text)
 			r.Log.Error(fmt.Sprintf("job %v: not started: %s", t, u.text))
 		}
 		u.told = true // on a full disk this is entered again

@@ -33,7 +33,7 @@ func (r *Runner) Recover() error {
 		}
 		r.add(l)
 		if l.released {
-			r.tellOver(l, false)
+			r.from(t).Over(t.Job, false)
 		}
 		r.findTasks(l)
 		r.setUp(l)

@@ -331,7 +331,7 @@ func (r *Runner) Stop() {
 func (r *Runner) begin(l *life) error {
 	t := l.task
 	order, err := r.order(l)
-	if errors.Is(err, job.ErrAltered) || errors.Is(err, errGone) && t.Job.Source == "" {
+	if errors.Is(err, job.ErrAltered) || errors.Is(err, errGone) && r.from(t).Requeues() {
 		// What was granted may not be what it asks for now, or what there is.
 		r.Store.Untake(t)
 		r.giveBack(l)
@@ -499,18 +499,20 @@ func (r *Runner) putBack(l *life) error {
 // toldHeld tells the journal, once, that a job of the queue will wait in error which
 // could not be started.
 func (r *Runner) toldHeld(l *life) {
-	if u := l.refused; !u.told && l.task.Job.Source == "" {
+	if u := l.refused; !u.told && r.from(l.task).Requeues() {
 		u.told = true
 		l.journal = r.Journal != nil && r.Journal.Wants(l.task)
 		r.happened(l, Event{Kind: Held, Text: u.cause.Error()})
 	}
 }
 
-// fail puts a task in error that did not run. Of what did not come by qsub nobody
-// would look at it: that is over.
+// from returns who the job of a task came from.
+func (r *Runner) from(t *job.Task) source.Source { return r.Sources.Of(t.Job.Source) }
+
+// fail puts a task in error that did not run, or ends it where nobody would look at it.
 func (r *Runner) fail(t *job.Task, reason string) error {
-	if t.Job.Source != "" {
-		r.Sources.Of(t.Job.Source).Abandoned(t.Job, reason)
+	if from := r.from(t); !from.Requeues() {
+		from.Abandoned(t.Job, reason)
 		return r.Store.Abandon(t)
 	}
 	return r.Store.Fail(t, reason)
@@ -609,15 +611,9 @@ func (r *Runner) lookBack(l *life) error {
 
 // release frees the slot: what follows needs none.
 func (r *Runner) release(l *life) {
-	r.tellOver(l, r.why(l) == exit.Why{Evict: true})
+	r.from(l.task).Over(l.task.Job, r.why(l) == exit.Why{Evict: true})
 	r.Queue.Ended(l.task, l.claims, l.used())
 	l.released = true
-}
-
-// tellOver tells that a run is over, before its slot is free, and whether it is to be
-// done again.
-func (r *Runner) tellOver(l *life, again bool) {
-	r.Sources.Of(l.task.Job.Source).Over(l.task.Job, again)
 }
 
 // account makes the end durable and writes its accounting line. The line says what
