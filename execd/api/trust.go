@@ -20,7 +20,7 @@ func Untrusted(info fs.FileInfo, uid int) error {
 	case !ok || st.Uid != 0 && int(st.Uid) != uid:
 		return fmt.Errorf("belongs to user %d", st.Uid)
 	case writable != 0:
-		return fmt.Errorf("mode %04o lets others write it", info.Mode().Perm())
+		return fmt.Errorf("may be written by others (mode %04o)", info.Mode().Perm())
 	}
 	return nil
 }

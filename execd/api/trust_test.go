@@ -33,11 +33,11 @@ func TestUntrusted(t *testing.T) {
 		{found{0o644, 0, 50}, 1000, ""},
 		{found{0o755, 1000, 50}, 1000, ""},
 		{found{0o664, 1000, 1000}, 1000, ""}, // a group of his own
-		{found{0o664, 1000, 50}, 1000, "mode 0664 lets others write it"},
-		{found{0o664, 0, 0}, 0, "mode 0664 lets others write it"},
-		{found{0o664, 0, 1000}, 1000, "mode 0664 lets others write it"},
-		{found{0o646, 1000, 1000}, 1000, "mode 0646 lets others write it"},
-		{found{fs.ModeDir | fs.ModeSticky | 0o777, 0, 0}, 1000, "mode 0777 lets others write it"},
+		{found{0o664, 1000, 50}, 1000, "may be written by others (mode 0664)"},
+		{found{0o664, 0, 0}, 0, "may be written by others (mode 0664)"},
+		{found{0o664, 0, 1000}, 1000, "may be written by others (mode 0664)"},
+		{found{0o646, 1000, 1000}, 1000, "may be written by others (mode 0646)"},
+		{found{fs.ModeDir | fs.ModeSticky | 0o777, 0, 0}, 1000, "may be written by others (mode 0777)"},
 		{found{0o600, 1001, 1000}, 1000, "belongs to user 1001"},
 		{found{0o600, 1000, 0}, 0, "belongs to user 1000"},
 	} {
@@ -63,7 +63,7 @@ func TestPrepare(t *testing.T) {
 	if err := os.Chmod(dir, 0o757); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Prepare(false); err == nil || !strings.Contains(err.Error(), "cannot use directory "+dir+": mode 0757 lets others write it") {
+	if err := p.Prepare(false); err == nil || !strings.Contains(err.Error(), "cannot use directory "+dir+": may be written by others (mode 0757)") {
 		t.Errorf("a directory that others can write: %v", err)
 	}
 }

@@ -121,11 +121,11 @@ func TestShownAgain(t *testing.T) {
 // programs.
 func TestKnobsTrusted(t *testing.T) {
 	for name, c := range map[string]struct{ path, want string }{
-		"the file":     {"etc/hooks.conf", "hooks.conf: mode 0666 lets others write it: it decides what is run as the user of execd"},
-		"a fragment":   {"etc/frag/a", "frag/a: mode 0666 lets others"},
-		"its place":    {"etc/frag", "frag: mode 0777 lets others"},
-		"an included":  {"far/b", "far/b: mode 0666 lets others"},
-		"that's place": {"far", "far: mode 0777 lets others"},
+		"the file":     {"etc/hooks.conf", "hooks.conf: may be written by others (mode 0666): it decides what is run as the user of execd"},
+		"a fragment":   {"etc/frag/a", "frag/a: may be written by others (mode 0666)"},
+		"its place":    {"etc/frag", "frag: may be written by others (mode 0777)"},
+		"an included":  {"far/b", "far/b: may be written by others (mode 0666)"},
+		"that's place": {"far", "far: may be written by others (mode 0777)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

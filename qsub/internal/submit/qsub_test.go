@@ -198,7 +198,7 @@ func TestDefaultsFiles(t *testing.T) {
 	}
 	// What others can write is not obeyed, wherever they can.
 	for path, why := range map[string]string{
-		home: "its directory mode 0757 lets others write it", home + "/.sge_request": "it mode 0646 lets others write it",
+		home: "its directory may be written by others (mode 0757)", home + "/.sge_request": "it may be written by others (mode 0646)",
 	} {
 		qtest.Write(t, home+"/.sge_request", "-N evil")
 		info, err := os.Stat(path)
