@@ -206,6 +206,7 @@ func TestProblems(t *testing.T) {
 		{"STARTER_ALLOW_RUNAS_OWNER = False", []string{`/etc/hooks.conf:1: STARTER_ALLOW_RUNAS_OWNER: cannot be had here: jobs run as their owners`}},
 		{"STARTD.DEDICATED_EXECUTE_ACCOUNT_REGEXP = slot[0-9]+", []string{`/etc/hooks.conf:1: STARTD.DEDICATED_EXECUTE_ACCOUNT_REGEXP: cannot be had here: no account is for jobs alone, and what a job leaves is found by its control group`}},
 		{"ASSIGN_CPU_AFFINITY = false\nSLOT2_CPU_AFFINITY = 0,1", []string{`/etc/hooks.conf:2: SLOT2_CPU_AFFINITY: cannot be had here: qsub -binding is for that`}},
+		{"ENFORCE_CPU_AFFINITY = 0\nSLOT1_CPU_AFFINITY = 0", []string{`/etc/hooks.conf:2: SLOT1_CPU_AFFINITY: cannot be had here: qsub -binding is for that`}},
 		{"SLOT_TYPE_1_PARTITIONABLE = TRUE", []string{`/etc/hooks.conf:1: SLOT_TYPE_1_PARTITIONABLE: has no effect here: PARTITIONABLE_QUEUES is for that`}},
 		{"MACHINE_RESOURCE_GPUS = 2", []string{`/etc/hooks.conf:1: MACHINE_RESOURCE_GPUS: has no effect here: complex_values of the host say what there is`}},
 		{"LOCAL_CONFIG_DIR = /none", []string{`/etc/hooks.conf:1: cannot open /none: file does not exist`}},

@@ -197,7 +197,8 @@ var identity = []struct {
 	{regexp.MustCompile(`^(SLOT[0-9]+(_[0-9]+)?|VM[0-9]+|NOBODY_SLOT)_USER$`), nil, "jobs run as their owners"},
 	{regexp.MustCompile(`^STARTER_ALLOW_RUNAS_OWNER$`), says(true), "jobs run as their owners"},
 	{regexp.MustCompile(`^(DEDICATED_EXECUTE_ACCOUNT_REGEXP|EXECUTE_LOGIN_IS_DEDICATED)$`), says(false), "no account is for jobs alone, and what a job leaves is found by its control group"},
-	{regexp.MustCompile(`^(ENFORCE_CPU_AFFINITY|ASSIGN_CPU_AFFINITY|SLOT[0-9]+_CPU_AFFINITY)$`), says(false), "qsub -binding is for that"},
+	{regexp.MustCompile(`^(ENFORCE|ASSIGN)_CPU_AFFINITY$`), says(false), "qsub -binding is for that"},
+	{regexp.MustCompile(`^SLOT[0-9]+_CPU_AFFINITY$`), nil, "qsub -binding is for that"}, // 0 is a core
 	{regexp.MustCompile(`^SLOT[0-9]+_EXECUTE$`), nil, "tmpdir of queues says where jobs have their scratch directories"},
 	{regexp.MustCompile(`^(NAMED_CHROOT|SINGULARITY_JOB)$`), says(false), "starter_method of queues is for that"},
 }
