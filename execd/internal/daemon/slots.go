@@ -297,7 +297,7 @@ func aboutTerminals(c *conf.Config) bool {
 }
 
 // evict has a task leave its slot, as gently as it is to be. Who asked for it to be
-// killed before has it. One that may run again does.
+// killed before has it. One that may run again does, if somebody would start it.
 func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 	signal := syscall.SIGKILL
 	if e.Do == claim.Stop {
@@ -305,7 +305,7 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 	}
 	want := job.Want{
 		Signal: int(signal), By: fmt.Sprintf("%s (%s)", e.Slot.Name(), e.Text),
-		Requeue: hold != nil || e.Requeue && !t.Job.Interactive && d.stages.Rerunnable(t),
+		Requeue: !t.Job.Interactive && t.Job.Source == "" && (hold != nil || e.Requeue && d.stages.Rerunnable(t)),
 		Slot:    e.Reason != slot.ReasonRemoved, Code: int(e.Reason), Cause: e.Text, Vacate: int(e.Reason), Until: e.Until,
 	}
 	if !e.Until.IsZero() {
