@@ -419,6 +419,8 @@ func over(e stage.Event) eventlog.Body {
 		User: time.Duration(number(e.Ad, "RemoteUserCpu") * float64(time.Second)), System: time.Duration(number(e.Ad, "RemoteSysCpu") * float64(time.Second)),
 	}
 	switch {
+	case e.End != nil && e.End.Fate == job.FateRequeue && e.Code == slot.HoldByPolicy:
+		return eventlog.Held{Reason: reason, Code: e.Code, Subcode: e.Subcode} // and its queue keeps it
 	case e.End != nil && e.End.Fate == job.FateRequeue, e.Exit == exit.Requeue:
 		return eventlog.Evicted{
 			Checkpointed: e.End != nil && e.End.Checkpoint, Run: used, Reason: reason,

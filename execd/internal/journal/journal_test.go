@@ -240,6 +240,10 @@ func TestEnds(t *testing.T) {
 			stage.Event{Exit: exit.Killed, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Reason: "evicted by slot1"}},
 			"\tReason: too large\n\tCode 21 Subcode 7\n",
 		},
+		"held in its queue by its slot": {
+			stage.Event{Exit: exit.Requeue, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Fate: job.FateRequeue, Reason: "rescheduled by slot1"}},
+			"Job was held.\n\ttoo large\n\tCode 21 Subcode 7\n",
+		},
 		"error": {stage.Event{Exit: exit.Hold, End: &job.End{Fate: job.FateError, Reason: "bad"}, Code: 19, Subcode: 2}, "Job was held.\n\tbad\n\tCode 19 Subcode 2\n"},
 	} {
 		w := &world{ad: logged}
