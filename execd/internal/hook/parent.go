@@ -170,16 +170,18 @@ func (ps *parents) expire() {
 
 func (ps *parents) keepTime() time.Duration { return cmp.Or(ps.keep, keepTime) }
 
-// close dismisses all, and keeps none any more.
-func (ps *parents) close() {
+// close dismisses all, and keeps none any more. It returns those that it has dismissed.
+func (ps *parents) close() []*parent {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.closed = true
+	dismissed := slices.Clone(ps.idle)
 	ps.dismiss(len(ps.idle))
 	if ps.timer != nil {
 		ps.timer.Stop()
 		ps.timer = nil
 	}
+	return dismissed
 }
 
 // dismiss dismisses those that wait longest. Called with mu held.

@@ -229,6 +229,9 @@ func TestIdleEnds(t *testing.T) {
 		fd = b.open(pid)
 	}
 	b.r.Stop(time.Minute)
+	if _, err := os.Stat("/proc/" + pid); err == nil {
+		t.Errorf("parent %s is there after the end, and its control group with it", pid)
+	}
 	b.ended(fd)
 	b.r.parents.mu.Lock()
 	defer b.r.parents.mu.Unlock()

@@ -101,26 +101,32 @@ func (r *Runner) begin(ctx context.Context, label string) (_ context.Context, ov
 // Stop ends all hooks that run, whoever has begun them, and begins none any more.
 // It waits until they are gone, but not longer than a time, and returns the labels
 // of those that are not: their parents, which see the end of execd, are at it. Those
-// that wait for another hook end at once.
+// that wait for another hook end at once, and are waited for as well: their control
+// group can only be removed when they are gone.
 func (r *Runner) Stop(limit time.Duration) (left []string) {
-	r.parents.close()
+	dismissed := r.parents.close()
+	quiet := make(chan struct{})
 	r.mu.Lock()
 	r.stopped = true
 	for end := range r.runs {
 		(*end)(ErrStopped)
 	}
-	if len(r.runs) == 0 {
-		r.mu.Unlock()
-		return nil
+	if r.quiet = quiet; len(r.runs) == 0 {
+		close(quiet)
+		r.quiet = nil
 	}
-	quiet := make(chan struct{})
-	r.quiet = quiet
 	r.mu.Unlock()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-quiet:
-	case <-timer.C:
+	over, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	await := func(gone <-chan struct{}) {
+		select {
+		case <-gone:
+		case <-over.Done():
+		}
+	}
+	await(quiet)
+	for _, p := range dismissed {
+		await(p.ended)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
