@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
 
@@ -72,7 +72,7 @@ func (o *lookout) begun(c *conf.Config, tmp string) *look {
 		}
 	}
 	l := &look{config: c, late: make(chan struct{}), done: make(chan struct{})}
-	l.path.Store(new(onlineCPUs))
+	l.path.Store(new(usage.OnlineCPUs))
 	o.look = l
 	go func() {
 		defer close(l.done)
@@ -116,7 +116,7 @@ func missing(c *conf.Config, tmp string, stat func(string) (fs.FileInfo, error))
 			look(queue, what, words[0], false)
 		}
 	}
-	online, there := processors()
+	online, there, _ := usage.Processors(usage.OnlineCPUs) // nil: that is not known
 	command("", "prolog", c.Global.Prolog)
 	command("", "epilog", c.Global.Epilog)
 	if c.Global.Mailer != conf.MailerAuto {
@@ -138,16 +138,4 @@ func missing(c *conf.Config, tmp string, stat func(string) (fs.FileInfo, error))
 		}
 	}
 	return found
-}
-
-// onlineCPUs is where the kernel lists the processors that are on.
-const onlineCPUs = "/sys/devices/system/cpu/online"
-
-// processors returns those that are on, and as the kernel writes them; nil: that is
-// not known.
-func processors() (text string, cpus []int) {
-	data, _ := os.ReadFile(onlineCPUs)
-	text = strings.TrimSpace(string(data))
-	cpus, _ = spool.ParseCPUs(text)
-	return text, cpus
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/usage"
 )
 
 // configOf reads a configuration of these files.
@@ -47,7 +48,7 @@ func TestMissing(t *testing.T) {
 		}
 		return os.Stat(path)
 	}
-	online, _ := processors()
+	online, _, _ := usage.Processors(usage.OnlineCPUs)
 	if online == "" {
 		t.Skip("the kernel does not list its processors")
 	}

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,21 +217,33 @@ func arch() string {
 	return "lx-" + runtime.GOARCH
 }
 
-func (l *Load) lookProcessors() error {
-	root := l.Sys
-	if root == "" {
-		root = "/sys/devices/system/cpu"
+// sysCPU is where the kernel describes the processors, and OnlineCPUs lists those
+// that are on.
+const (
+	sysCPU     = "/sys/devices/system/cpu"
+	OnlineCPUs = sysCPU + "/online"
+)
+
+// Processors returns the processors that a file as OnlineCPUs lists, and as it writes
+// them.
+func Processors(path string) (text string, cpus []int, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", nil, err
 	}
-	text, err := os.ReadFile(filepath.Join(root, "online"))
+	text = strings.TrimSpace(string(data))
+	cpus, err = spool.ParseCPUs(text)
+	return text, cpus, err
+}
+
+func (l *Load) lookProcessors() error {
+	root := cmp.Or(l.Sys, sysCPU)
+	text, cpus, err := Processors(filepath.Join(root, "online"))
 	if err != nil {
 		return err
 	}
-	if l.online != string(text) {
-		cpus, err := spool.ParseCPUs(strings.TrimSpace(string(text)))
-		if err != nil {
-			return err
-		}
-		l.online, l.cpus = string(text), cpus
+	if l.online != text {
+		l.online, l.cpus = text, cpus
 		// Some machines do not describe themselves. Then that is not known, and
 		// no reason to complain.
 		l.topology, _ = readTopology(root, cpus)
