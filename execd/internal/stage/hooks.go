@@ -156,9 +156,15 @@ func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User
 // OwnExtras returns what the attributes of qsub -attr, as they were when a task was
 // started, say that execd acts on.
 func OwnExtras(t *job.Task, request *api.SubmitRequest, owner *user.User, host string) (ad.Extras, error) {
+	return JobExtras(t.Job, t.Number, asStarted(t, request), owner, host)
+}
+
+// asStarted is the request of a job with the attributes that a task was started with:
+// an alteration counts from the next run on.
+func asStarted(t *job.Task, request *api.SubmitRequest) *api.SubmitRequest {
 	own := *request
 	own.Attributes = t.Needs.Attributes()
-	return JobExtras(t.Job, t.Number, &own, owner, host)
+	return &own
 }
 
 // JobExtras is OwnExtras for a task that does not run; 0: for all tasks of an array,
@@ -350,11 +356,9 @@ func (r *Runner) jobAd(l *life) (*classad.Ad, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := *request
-	own.Attributes = t.Needs.Attributes() // an alteration counts from the next run on
 	in := ad.JobInfo{
 		Number: t.Job.Number, Task: t.Number, Host: r.Host, Owner: t.Job.Owner, Group: t.Job.Group, Submitted: t.Job.Submitted,
-		Request: &own, Status: ad.StatusRunning, EnteredStatus: t.Started, Starts: t.Run + 1, Started: t.Started,
+		Request: asStarted(t, request), Status: ad.StatusRunning, EnteredStatus: t.Started, Starts: t.Run + 1, Started: t.Started,
 		Queue: t.Start.Queue, Slots: t.Slots(), Slot: l.slotName(), SlotID: l.slotID().Number,
 		Resources: ad.AskedIn(r.Config(), request.Hard), Environment: true,
 	}
