@@ -114,17 +114,6 @@ func (j *Job) alter(l *line) error {
 	return nil
 }
 
-// request returns a request that asks for the terms and nothing else.
-func (t *Terms) request() api.SubmitRequest {
-	r := *t.Needs.Request()
-	r.Name, r.Account, r.MaxRun, r.Rerun = t.Name, t.Account, t.MaxRun, t.Rerun
-	r.Priority, r.After, r.Mail = t.Priority, t.After, t.Mail
-	if p := t.Predecessors; p != nil {
-		r.HoldJobs, r.HoldArray = p.Jobs, p.Array
-	}
-	return r
-}
-
 // AlterHooks are what Alter needs of those who know the configuration.
 type AlterHooks struct {
 	// Check refuses what a job cannot become, of which the fields are new. With

@@ -57,38 +57,6 @@ type links struct {
 	Unmet []unmet `json:"unmet,omitempty"`
 }
 
-// kept is what of a request is kept in memory, as api.SubmitRequest writes it.
-type kept struct {
-	Name     api.Text  `json:"name"`
-	Account  api.Text  `json:"account"`
-	Binary   bool      `json:"binary"`
-	Rerun    api.Rerun `json:"rerun"`
-	Tasks    api.Tasks `json:"tasks"`
-	Only     string    `json:"only"`
-	MaxRun   int       `json:"max_run"`
-	Priority int       `json:"priority"`
-	Hold     string    `json:"hold"`
-	After    time.Time `json:"after"`
-	Mail     string    `json:"mail"`
-
-	Interactive *struct{} `json:"interactive"`
-	Work        *work     `json:"work"`
-	Predecessors
-	needs
-}
-
-// work is what is kept of api.Work: the ad may be large.
-type work struct {
-	Identity api.Text `json:"identity"`
-	Holder   string   `json:"holder"`
-}
-
-// Predecessors are the words of -hold_jid and -hold_jid_ad.
-type Predecessors struct {
-	Jobs  []string `json:"hold_jobs,omitempty"`
-	Array []string `json:"hold_array,omitempty"`
-}
-
 // digestOf returns what is kept of a header.
 func digestOf(h *header) *digest {
 	return &digest{
@@ -96,22 +64,6 @@ func digestOf(h *header) *digest {
 		SubmitGID: h.SubmitGID, Submitted: h.Submitted,
 		Request: keptOf(&h.Request), links: h.links,
 	}
-}
-
-// keptOf returns what is kept of a request.
-func keptOf(r *api.SubmitRequest) kept {
-	k := kept{
-		Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks, Only: r.Only,
-		MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail,
-		Predecessors: Predecessors{r.HoldJobs, r.HoldArray}, needs: needsIn(r),
-	}
-	if r.Interactive != nil {
-		k.Interactive = &struct{}{}
-	}
-	if r.Work != nil {
-		k.Work = &work{api.Text(r.Work.Identity), r.Work.Holder}
-	}
-	return k
 }
 
 // line is one event of one task, or of several at once.
@@ -616,39 +568,6 @@ type Job struct {
 	request       *api.SubmitRequest
 	alterations   int  // how often it was altered
 	stale         bool // it was altered since somebody asked what is ready
-}
-
-// Terms are what of a job's request is at hand and may be altered. They are
-// replaced as a whole, and to be read only.
-type Terms struct {
-	Name     string
-	Account  string
-	MaxRun   int // tasks at the same time; 0: no limit
-	Rerun    api.Rerun
-	Priority int       // -p
-	After    time.Time // -a
-	Mail     string    // -m: letters of b, e, a, s
-	Needs    Needs
-	Slots    int // of -pe: the fewest; 1 for a serial job
-
-	Predecessors *Predecessors // nil: none
-}
-
-// Terms returns what the job asks for at present.
-func (j *Job) Terms() *Terms { return j.terms.Load() }
-
-func termsOf(r *kept) *Terms {
-	t := &Terms{
-		Name: string(r.Name), Account: string(r.Account), MaxRun: r.MaxRun, Rerun: r.Rerun,
-		Priority: r.Priority, After: r.After, Mail: r.Mail, Needs: needsOf(&r.needs), Slots: 1,
-	}
-	if len(r.Slots) > 0 {
-		t.Slots = r.Slots[0].Min
-	}
-	if p := r.Predecessors; len(p.Jobs)+len(p.Array) > 0 {
-		t.Predecessors = &p
-	}
-	return t
 }
 
 // Task is a task that is not pending any more.
