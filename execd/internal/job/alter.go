@@ -303,10 +303,10 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	var gone []dependency
 	err = a.commitIf(j, func() bool { return j.alterations == version }, durable, func() {
 		done = true
-		a.relink(j, before)
-		gone = a.endedMeanwhile(j, c.Success)
+		a.graph.relink(j, before)
+		gone = a.graph.endedMeanwhile(j, c.Success)
 		if relinks(c.Fields) {
-			a.changeVain(j)
+			a.graph.changeVain(j)
 		}
 	}, l)
 	if err == nil {
@@ -332,7 +332,7 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	}
 	if relinks(c.Fields) {
 		a.mu.Lock()
-		texts := a.inVain(j).texts
+		texts := a.graph.inVain(j).texts
 		a.mu.Unlock()
 		for _, text := range texts {
 			m.say("%s", text)
@@ -373,7 +373,9 @@ func (a *alteration) waits(j *Job, c *change) ([]meaning, error) {
 		meant = a.meanings(&a.req.To, c.Fields, j.UID)
 		a.meant[j.UID] = meant
 	}
-	waitsForIt := a.allFollowers(j)
+	a.mu.Lock()
+	waitsForIt := a.graph.allFollowers(j)
+	a.mu.Unlock()
 	for _, m := range meant {
 		for i, other := range m.jobs {
 			switch {
@@ -393,28 +395,7 @@ func (a *alteration) waits(j *Job, c *change) ([]meaning, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.mayWait(j.Owner, j.UID, c.links.count()); err != nil {
-		return nil, err
-	}
-	return meant, a.checkArrays(j.Tasks, c.links.arrays())
-}
-
-// allFollowers returns the jobs that wait for one, through whatever others.
-func (s *Store) allFollowers(j *Job) map[int]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := map[int]bool{}
-	for next := []int{j.Number}; len(next) > 0; {
-		jobs, array := s.followedBy(next[len(next)-1])
-		next = next[:len(next)-1]
-		for _, number := range append(jobs, array...) {
-			if !all[number] {
-				all[number] = true
-				next = append(next, number)
-			}
-		}
-	}
-	return all
+	return meant, a.graph.mayWait(j.Owner, j.UID, j.Tasks, &c.links)
 }
 
 // predecessors returns the jobs that a job waits for. The Store's mutex is held.
@@ -430,23 +411,6 @@ func (s *Store) predecessorsOf(j *Job) []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return j.predecessors()
-}
-
-// relink enters a job with those it waits for now, and not with those it waited
-// for before. The Store's mutex is held.
-func (s *Store) relink(j *Job, before []int) {
-	for _, number := range before {
-		all := s.followers[number]
-		n := len(all)
-		rest := slices.DeleteFunc(all, func(f *Job) bool { return f == j })
-		s.waitsLess(j, n-len(rest))
-		if len(rest) == 0 {
-			delete(s.followers, number)
-		} else {
-			s.followers[number] = rest
-		}
-	}
-	s.link(j)
 }
 
 // holds puts into the change what it does to the holds of tasks, and refuses what
@@ -467,7 +431,7 @@ func (a *alteration) holds(j *Job, tasks api.Tasks, c *change) (set, changed Tas
 	released, letters := j.holdChanges(&set, release, false)
 	c.Release = letters
 	changed.AddAll(&released)
-	free := a.free(j)
+	free := a.graph.free(j)
 	return set, changed, j.started == 0 && free.Len() > 0, mayHold(a.caller, letters, "remove")
 }
 

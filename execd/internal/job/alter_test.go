@@ -222,7 +222,7 @@ func TestAlterSurvives(t *testing.T) {
 			t.Errorf("%s: job 2 asks for %q; want %q", what, got, want)
 		}
 		wantReady(t, again, again.Get(2), "0 from 0")
-		if got := again.holds(again.Get(2)); got != "uj" {
+		if got := again.graph.holds(again.Get(2)); got != "uj" {
 			t.Errorf("%s: holds %q; want uj", what, got)
 		}
 		task := again.Unfinished()[0]
@@ -233,7 +233,7 @@ func TestAlterSurvives(t *testing.T) {
 		if _, err := again.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, owner, func(*Task) {}); err != nil {
 			t.Fatal(err)
 		}
-		if got := again.holds(again.Get(2)); got != "u" {
+		if got := again.graph.holds(again.Get(2)); got != "u" {
 			t.Errorf("%s: holds %q when job 1 is gone; want u", what, got)
 		}
 	}
@@ -390,8 +390,8 @@ func TestAlterPredecessors(t *testing.T) {
 	for range 100 {
 		alter(t, s, owner, api.AlterRequest{Jobs: []string{"1", "2"}, Fields: fields(api.FieldHoldJobs), To: api.SubmitRequest{HoldJobs: []string{"3"}}})
 	}
-	if n := len(s.followers); n != 1 || len(s.followers[3]) != 2 {
-		t.Errorf("followers are %v; want two of job 3", s.followers)
+	if n := len(s.graph.followers); n != 1 || len(s.graph.followers[3]) != 2 {
+		t.Errorf("followers are %v; want two of job 3", s.graph.followers)
 	}
 	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"3"}}, owner, func(*Task) {}); err != nil {
 		t.Fatal(err)

@@ -188,7 +188,7 @@ func TestHoldsInSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if free := s.free(copied); free.format() != "3" {
+	if free := s.graph.free(copied); free.format() != "3" {
 		t.Errorf("free after the snapshot: %s; want 3", free.format())
 	}
 	if !copied.active[2].Suspended {
@@ -355,7 +355,7 @@ func TestWaitsAreBounded(t *testing.T) {
 	s, _ := openStore(t, root)
 	counts := func(when string, want int) {
 		t.Helper()
-		if n := s.waits[alice.UID]; n != want {
+		if n := s.graph.waits[alice.UID]; n != want {
 			t.Errorf("%s: %d are waited for; want %d", when, n, want)
 		}
 	}
@@ -383,7 +383,7 @@ func TestWaitsAreBounded(t *testing.T) {
 	}
 	counts("after two have gone", 1+1)
 
-	s.waits[alice.UID] = maxWaits - 1
+	s.graph.waits[alice.UID] = maxWaits - 1
 	one := &api.SubmitRequest{Name: "x", Binary: true, Command: "true", HoldJobs: []string{"then"}}
 	if _, _, err := s.Submit(alice, alice.GID, one, Limits{}, time.Now()); err != nil {
 		t.Errorf("as many as may be: %v", err)

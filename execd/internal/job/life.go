@@ -48,7 +48,7 @@ func (s *Store) Take(j *Job, start Start, now time.Time) *Task {
 	case j.stale: // the start may not be for what it asks for now
 		return nil
 	}
-	set := s.free(j)
+	set := s.graph.free(j)
 	if set.Len() == 0 {
 		return nil
 	}

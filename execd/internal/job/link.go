@@ -174,23 +174,3 @@ func (j *Job) waitFor(l links) error {
 
 // noLinks are those of jobs that wait for none.
 var noLinks links
-
-// link enters a job with those it waits for, so that their ends are told to
-// it; those that are over meanwhile are not waited for. The Store's mutex is
-// held.
-func (s *Store) link(j *Job) {
-	for number := range j.waitsFor {
-		if s.jobs[number] == nil {
-			delete(j.waitsFor, number)
-			continue
-		}
-		s.followers[number] = append(s.followers[number], j)
-		s.waits[j.UID]++
-	}
-	for _, number := range j.waitsForTasks {
-		if s.jobs[number] != nil {
-			s.followers[number] = append(s.followers[number], j)
-			s.waits[j.UID]++
-		}
-	}
-}

@@ -132,7 +132,7 @@ func TestAlterSuccess(t *testing.T) {
 	try([]string{fmt.Sprintf("! job 4 dependency change would generate a dependency cycle with job %d", after.Number)},
 		api.SubmitRequest{HoldOK: []string{fmt.Sprint(after.Number)}}, api.FieldHoldOK)
 	try([]string{`! job rejected: there is no job "x" that is not finished, whose success could be waited for`}, api.SubmitRequest{HoldOK: []string{"x"}}, api.FieldHoldOK)
-	if s.waits[alice.UID] != len(s.followers[2])+len(s.followers[4]) {
-		t.Errorf("waits %v, followers %v", s.waits, s.followers)
+	if s.graph.waits[alice.UID] != len(s.graph.followers[2])+len(s.graph.followers[4]) {
+		t.Errorf("waits %v, followers %v", s.graph.waits, s.graph.followers)
 	}
 }

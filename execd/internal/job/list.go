@@ -129,7 +129,7 @@ func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.J
 	if j.pending.Len() == 0 {
 		return list
 	}
-	free := m.store.free(j)
+	free := m.store.graph.free(j)
 	held := NoTasks(j.Tasks)
 	switch free.Len() {
 	case j.pending.Len():
@@ -149,7 +149,7 @@ func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.J
 		line := j.status()
 		line.State, line.Tasks, line.More = part.state, part.tasks.String(), m.more(j, j.Terms().Needs)
 		if part.state == "hqw" {
-			line.Holds = m.store.holds(j)
+			line.Holds = m.store.graph.holds(j)
 		}
 		if j.Terms().After.After(now) {
 			line.Holds += "t"
@@ -206,10 +206,8 @@ func (m *describer) more(j *Job, needs Needs) *api.JobMore {
 	if len(j.waitsFor) > 0 {
 		more.WaitsFor = slices.Sorted(maps.Keys(j.waitsFor))
 	}
-	for _, number := range j.waitsForTasks {
-		if m.store.jobs[number] != nil {
-			more.WaitsForTasks = append(more.WaitsForTasks, number)
-		}
+	for _, p := range m.store.graph.unfinished(j) {
+		more.WaitsForTasks = append(more.WaitsForTasks, p.Number)
 	}
 	return more
 }

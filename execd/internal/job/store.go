@@ -47,12 +47,7 @@ type Store struct {
 	// onDelete is told before a job is deleted that did not come by qsub and waits.
 	onDelete func(*Job) (undo func())               // guarded by mu
 	onNotice func(*Job, *api.SubmitRequest, Notice) // guarded by mu; nil: nobody is told
-	// followers are the jobs that wait for a job, by its number.
-	followers map[int][]*Job // guarded by mu
-	// waits counts the elements of followers, by the uid of who waits.
-	waits map[int]int // guarded by mu
-
-	vains map[*Job]*vain // guarded by mu; what inVain has found out since it has changed
+	graph    graph                                  // guarded by mu
 
 	sequence     sync.Mutex // held while the file of the last number is written
 	predecessors sync.Mutex // held while those of a job are altered
@@ -72,7 +67,8 @@ func ParseNumber(name string) (int, bool) {
 // execd: it was written by another version, and is in order. So does one that the
 // system cannot read: it may be in order.
 func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
-	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, followers: map[int][]*Job{}, waits: map[int]int{}, compactAbove: defaultCompactAbove}
+	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, compactAbove: defaultCompactAbove}
+	s.graph = newGraph(s.jobs)
 	s.ended.limit = math.MaxInt // until KeepEnded says
 	names, err := root.ListJobs()
 	if err != nil {
@@ -104,7 +100,7 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 	s.next = max(s.next, last) + 1
 	var over []*Job
 	for _, j := range s.jobs {
-		s.link(j)
+		s.graph.link(j)
 		if j.over() {
 			over = append(over, j)
 		}
@@ -336,8 +332,7 @@ func (s *Store) drop(j *Job) {
 	j.wakeWaiting()
 	s.ended.enter(j)
 	delete(s.jobs, j.Number)
-	delete(s.vains, j)
-	s.unlink(j)
+	s.graph.unlink(j)
 	if s.byUser[j.UID]--; s.byUser[j.UID] <= 0 {
 		delete(s.byUser, j.UID)
 	}

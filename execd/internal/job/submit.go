@@ -44,15 +44,11 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 		s.mu.Unlock()
 		return nil, nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, s.byUser[owner.UID])
 	}
-	if err := s.mayWait(owner.Name, owner.UID, h.links.count()); err != nil {
+	if err := s.graph.mayWait(owner.Name, owner.UID, h.Request.Tasks, &h.links); err != nil {
 		s.mu.Unlock()
 		return nil, nil, err
 	}
 	h.Job, j.Number = s.next, s.next
-	if err := s.checkArrays(h.Request.Tasks, h.links.arrays()); err != nil {
-		s.mu.Unlock()
-		return nil, nil, err
-	}
 	s.next++
 	s.byUser[owner.UID]++
 	s.mu.Unlock()
@@ -65,8 +61,8 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 	s.mu.Lock()
 	s.jobs[j.Number] = j
 	s.remember(j)
-	s.link(j) // what it waits for may have ended meanwhile
-	gone := s.endedMeanwhile(j, h.Success)
+	s.graph.link(j) // what it waits for may have ended meanwhile
+	gone := s.graph.endedMeanwhile(j, h.Success)
 	if s.onNotice != nil && len(j.request.Attributes) > 0 {
 		s.onNotice(j, j.request, Notice{Kind: NoticeSubmitted, Tasks: j.all()})
 		if held := j.heldWaiting(); held.Len() > 0 {
@@ -78,7 +74,7 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 		return nil, nil, err
 	}
 	s.mu.Lock()
-	warnings = append(warnings, s.inVain(j).texts...)
+	warnings = append(warnings, s.graph.inVain(j).texts...)
 	s.mu.Unlock()
 	s.hint(j)
 	return j, warnings, nil

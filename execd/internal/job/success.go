@@ -1,7 +1,6 @@
 package job
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -125,21 +124,6 @@ func (s *Store) dependOn(l *links, j *Job, m *meaning) error {
 	return nil
 }
 
-// endedMeanwhile tells of a job that was just submitted or altered which of those that must
-// succeed ended meanwhile, before it was linked. The Store's mutex is held. They count as
-// failed until outcome has looked.
-func (s *Store) endedMeanwhile(j *Job, success []dependency) (gone []dependency) {
-	for _, d := range success {
-		if s.jobs[d.Job] != nil || slices.ContainsFunc(j.unmet, func(u *unmet) bool { return u.dependency == d }) {
-			continue
-		}
-		gone = append(gone, d)
-		all := j.all()
-		j.unmet = append(j.unmet, &unmet{d, all.format(), fmt.Sprintf("it is not known how job %d has ended", d.Job)})
-	}
-	return gone
-}
-
 // outcome finds out how jobs ended that must succeed, and records it where they
 // did not.
 func (s *Store) outcome(j *Job, gone []dependency) error {
@@ -156,7 +140,7 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 		for _, u := range j.unmetBy(p) {
 			_ = j.doom(&u)
 		}
-		s.changeVain(j)
+		s.graph.changeVain(j)
 		s.mu.Unlock()
 	}
 	s.mu.Lock()
@@ -168,93 +152,4 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 		}
 	}
 	return nil
-}
-
-// vain is what of a job waits in vain: tasks that never start as things are.
-type vain struct {
-	tasks Tasks
-	root  string   // how what it all comes from has ended; empty: nothing is in vain
-	texts []string // a line for each dependency
-}
-
-// maxVainTexts bounds the lines about one job.
-const maxVainTexts = 20
-
-func (v *vain) add(tasks *Tasks, on, root string, of *Job) {
-	v.root = cmp.Or(v.root, root)
-	v.tasks.AddAll(tasks)
-	if len(v.texts) == maxVainTexts {
-		return
-	}
-	what := "it"
-	if tasks.Len() < of.count() {
-		what = "tasks " + tasks.short()
-	}
-	v.texts = append(v.texts, fmt.Sprintf("%s: %s will never start; delete it by qdel", on+root, what))
-}
-
-// inVain returns what of a job never starts, because what must succeed for it has not, or
-// waits in vain itself. The Store's mutex is held.
-func (s *Store) inVain(j *Job) *vain {
-	if len(j.links.Success) == 0 {
-		return &vain{tasks: NoTasks(j.Tasks)}
-	}
-	if s.vains == nil {
-		s.vains = map[*Job]*vain{}
-	}
-	// Chains may be long: what a job depends on is looked at before it, without recursion.
-	for next := []*Job{j}; len(next) > 0; {
-		at, n := next[len(next)-1], len(next)
-		for _, d := range at.links.Success {
-			if p := s.jobs[d.Job]; s.vains[at] == nil && p != nil && len(p.links.Success) > 0 && s.vains[p] == nil {
-				next = append(next, p)
-			}
-		}
-		if len(next) == n {
-			if s.vains[at] == nil {
-				s.vains[at] = s.lookInVain(at)
-			}
-			next = next[:n-1]
-		}
-	}
-	return s.vains[j]
-}
-
-// lookInVain is inVain of a job where it is known of those that it depends on.
-func (s *Store) lookInVain(j *Job) *vain {
-	v := &vain{tasks: NoTasks(j.Tasks)}
-	for _, u := range j.unmet {
-		tasks, _ := parseTasks(u.Tasks, j.Tasks) // doom has looked at it
-		v.add(&tasks, "", u.Why, j)
-	}
-	for _, d := range j.links.Success {
-		p := s.vains[s.jobs[d.Job]]
-		if p == nil || p.root == "" {
-			continue
-		}
-		on := fmt.Sprintf("job %d never starts, since ", d.Job)
-		if p.tasks.Len() < s.jobs[d.Job].count() {
-			on = fmt.Sprintf("tasks %s of job %d never start, since ", p.tasks.short(), d.Job)
-		}
-		if tasks := j.following(d, &p.tasks); tasks.Len() > 0 {
-			v.add(&tasks, on, p.root, j)
-		}
-	}
-	return v
-}
-
-// changeVain takes note that it has changed what of jobs waits in vain, and tells those
-// who wait for them and for what depends on them. The Store's mutex is held.
-func (s *Store) changeVain(jobs ...*Job) {
-	s.vains = nil
-	told := map[*Job]bool{}
-	for len(jobs) > 0 {
-		j := jobs[len(jobs)-1]
-		jobs = jobs[:len(jobs)-1]
-		if !told[j] {
-			told[j] = true
-			j.wakeWaiting()
-			jobs = append(jobs, s.followers[j.Number]...)
-		}
-	}
 }

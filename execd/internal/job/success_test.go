@@ -61,7 +61,7 @@ func TestVain(t *testing.T) {
 	if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"8", "9"}}, Caller{UID: alice.UID}, func(*Task) {}); err != nil {
 		t.Fatal(err)
 	}
-	texts := s.inVain(s.Get(11)).texts
+	texts := s.graph.inVain(s.Get(11)).texts
 	if len(texts) != 2 || !strings.HasPrefix(texts[0], "job 8 failed: deleted before it ran: it ") {
 		t.Errorf("after the deletion of what it depends on: %q", texts)
 	}

@@ -106,7 +106,7 @@ func (s *Store) ChangedTasks(j *Job, tasks api.Tasks) (changed <-chan struct{}, 
 		return j.changed, true, stuck
 	}
 	some := tasks.IsArray()
-	pending, vain := j.pending.clone(), s.inVain(j)
+	pending, vain := j.pending.clone(), s.graph.inVain(j)
 	if some {
 		pending = pending.Cut(tasks)
 	}
@@ -288,18 +288,16 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 		if !j.Tasks.IsArray() {
 			d.Pending = "1"
 		}
-		d.Reasons, d.Holds = why, s.holds(j)
+		d.Reasons, d.Holds = why, s.graph.holds(j)
 		d.WaitsFor = slices.Sorted(maps.Keys(j.waitsFor))
-		for _, number := range j.waitsForTasks {
-			if s.jobs[number] != nil {
-				d.WaitsFor = append(d.WaitsFor, number)
-				d.WaitsForTasks = append(d.WaitsForTasks, number)
-			}
+		for _, p := range s.graph.unfinished(j) {
+			d.WaitsFor = append(d.WaitsFor, p.Number)
+			d.WaitsForTasks = append(d.WaitsForTasks, p.Number)
 		}
-		if free := s.free(j); free.Len() == 0 {
+		if free := s.graph.free(j); free.Len() == 0 {
 			d.Reasons = []string{j.heldBecause(d.Holds, d.WaitsFor)}
 		}
-		if texts := s.inVain(j).texts; len(texts) > 0 {
+		if texts := s.graph.inVain(j).texts; len(texts) > 0 {
 			d.Reasons = texts
 		}
 		if at, delayed := j.earliest(); delayed != "" && at.After(time.Now()) {
@@ -309,7 +307,7 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 			d.Reasons = []string{fmt.Sprintf("%d tasks of the job run, and -tc %d allows no more", j.started, most)}
 		}
 	}
-	d.Followers, d.ArrayFollowers = s.followedBy(j.Number)
+	d.Followers, d.ArrayFollowers = s.graph.followedBy(j.Number)
 	// The request stays in memory only while the job is being started.
 	if j.started == 0 {
 		j.request = nil
@@ -381,7 +379,7 @@ func (s *Store) ScriptMissing(j *Job) bool {
 func (s *Store) Tally() map[string]int {
 	n := map[string]int{"pending": 0, "hold": 0, "running": 0, "suspended": 0, "error": 0}
 	s.each(func(j *Job) {
-		free := s.free(j)
+		free := s.graph.free(j)
 		n["pending"] += free.Len()
 		n["hold"] += j.pending.Len() - free.Len()
 		for _, t := range j.active {
