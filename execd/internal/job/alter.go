@@ -99,9 +99,8 @@ func (j *Job) alter(l *line) error {
 		_ = j.hold(&set, c.Release, false)
 	}
 	r := j.Terms().request()
-	c.apply(&r)
-	k := keptOf(&r)
-	j.terms.Store(termsOf(&k))
+	c.apply(r)
+	j.terms.Store(keptOf(r).terms())
 	if relinks(c.Fields) {
 		l := *j.links
 		l.alter(c.Fields, &c.links)

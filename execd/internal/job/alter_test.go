@@ -165,8 +165,7 @@ func asks(t *testing.T, s *Store, number int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := keptOf(r)
-	if diff := cmp.Diff(*termsOf(&k), *j.Terms(), cmp.Comparer(func(a, b Needs) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(*keptOf(r).terms(), *j.Terms(), cmp.Comparer(func(a, b Needs) bool { return a == b })); diff != "" {
 		t.Errorf("job %d: what is at hand is not what was asked for (-request +terms):\n%s", number, diff)
 	}
 	s.mu.Lock()

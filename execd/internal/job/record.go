@@ -62,7 +62,7 @@ func digestOf(h *header) *digest {
 	return &digest{
 		Format: h.Format, Job: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
 		SubmitGID: h.SubmitGID, Submitted: h.Submitted,
-		Request: keptOf(&h.Request), links: h.links,
+		Request: *keptOf(&h.Request), links: h.links,
 	}
 }
 
@@ -629,7 +629,7 @@ func newJob(h *digest) *Job {
 	if r.Work != nil {
 		j.Source, j.Identity = r.Work.Holder, string(r.Work.Identity)
 	}
-	j.terms.Store(termsOf(r))
+	j.terms.Store(r.terms())
 	if r.Hold != "" {
 		all := j.all()
 		_ = j.hold(&all, r.Hold, true) // letters are checked at submission

@@ -12,23 +12,40 @@ import (
 	"paddock/execd/api"
 )
 
+// Terms are what of a job's request is at hand and may be altered. They are
+// replaced as a whole, and to be read only.
+type Terms struct {
+	Name     string    `json:"-"`
+	Account  string    `json:"-"`
+	MaxRun   int       `json:"max_run"` // tasks at the same time; 0: no limit
+	Rerun    api.Rerun `json:"rerun"`
+	Priority int       `json:"priority"` // -p
+	After    time.Time `json:"after"`    // -a
+	Mail     string    `json:"mail"`     // -m: letters of b, e, a, s
+	Needs    Needs     `json:"-"`
+	Slots    int       `json:"-"` // of -pe: the fewest; 1 for a serial job
+
+	*Predecessors // nil: none
+}
+
+// Predecessors are the words of -hold_jid and -hold_jid_ad.
+type Predecessors struct {
+	Jobs  []string `json:"hold_jobs,omitempty"`
+	Array []string `json:"hold_array,omitempty"`
+}
+
 // kept is what of a request is kept in memory, as api.SubmitRequest writes it.
 type kept struct {
-	Name     api.Text  `json:"name"`
-	Account  api.Text  `json:"account"`
-	Binary   bool      `json:"binary"`
-	Rerun    api.Rerun `json:"rerun"`
-	Tasks    api.Tasks `json:"tasks"`
-	Only     string    `json:"only"`
-	MaxRun   int       `json:"max_run"`
-	Priority int       `json:"priority"`
-	Hold     string    `json:"hold"`
-	After    time.Time `json:"after"`
-	Mail     string    `json:"mail"`
+	Name    api.Text  `json:"name"`
+	Account api.Text  `json:"account"`
+	Binary  bool      `json:"binary"`
+	Tasks   api.Tasks `json:"tasks"`
+	Only    string    `json:"only"`
+	Hold    string    `json:"hold"`
 
 	Interactive *struct{} `json:"interactive"`
 	Work        *work     `json:"work"`
-	Predecessors
+	Terms                 // without what it has of the others
 	needs
 }
 
@@ -38,18 +55,15 @@ type work struct {
 	Holder   string   `json:"holder"`
 }
 
-// Predecessors are the words of -hold_jid and -hold_jid_ad.
-type Predecessors struct {
-	Jobs  []string `json:"hold_jobs,omitempty"`
-	Array []string `json:"hold_array,omitempty"`
-}
-
 // keptOf returns what is kept of a request.
-func keptOf(r *api.SubmitRequest) kept {
-	k := kept{
-		Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Rerun: r.Rerun, Tasks: r.Tasks, Only: r.Only,
-		MaxRun: r.MaxRun, Priority: r.Priority, Hold: r.Hold, After: r.After, Mail: r.Mail,
-		Predecessors: Predecessors{r.HoldJobs, r.HoldArray}, needs: needsIn(r),
+func keptOf(r *api.SubmitRequest) *kept {
+	k := &kept{
+		Name: api.Text(r.Name), Account: api.Text(r.Account), Binary: r.Binary, Tasks: r.Tasks, Only: r.Only, Hold: r.Hold,
+		Terms: Terms{MaxRun: r.MaxRun, Rerun: r.Rerun, Priority: r.Priority, After: r.After, Mail: r.Mail},
+		needs: needsIn(r),
+	}
+	if len(r.HoldJobs)+len(r.HoldArray) > 0 {
+		k.Predecessors = &Predecessors{r.HoldJobs, r.HoldArray}
 	}
 	if r.Interactive != nil {
 		k.Interactive = &struct{}{}
@@ -60,49 +74,29 @@ func keptOf(r *api.SubmitRequest) kept {
 	return k
 }
 
-// Terms are what of a job's request is at hand and may be altered. They are
-// replaced as a whole, and to be read only.
-type Terms struct {
-	Name     string
-	Account  string
-	MaxRun   int // tasks at the same time; 0: no limit
-	Rerun    api.Rerun
-	Priority int       // -p
-	After    time.Time // -a
-	Mail     string    // -m: letters of b, e, a, s
-	Needs    Needs
-	Slots    int // of -pe: the fewest; 1 for a serial job
-
-	Predecessors *Predecessors // nil: none
-}
-
-// Terms returns what the job asks for at present.
-func (j *Job) Terms() *Terms { return j.terms.Load() }
-
-func termsOf(r *kept) *Terms {
-	t := &Terms{
-		Name: string(r.Name), Account: string(r.Account), MaxRun: r.MaxRun, Rerun: r.Rerun,
-		Priority: r.Priority, After: r.After, Mail: r.Mail, Needs: needsOf(&r.needs), Slots: 1,
+// terms returns the terms with all that they have.
+func (k *kept) terms() *Terms {
+	t := k.Terms
+	t.Name, t.Account, t.Needs, t.Slots = string(k.Name), string(k.Account), needsOf(&k.needs), 1
+	if len(k.needs.Slots) > 0 {
+		t.Slots = k.needs.Slots[0].Min
 	}
-	if len(r.Slots) > 0 {
-		t.Slots = r.Slots[0].Min
-	}
-	if p := r.Predecessors; len(p.Jobs)+len(p.Array) > 0 {
-		t.Predecessors = &p
-	}
-	return t
+	return &t
 }
 
 // request returns a request that asks for the terms and nothing else.
-func (t *Terms) request() api.SubmitRequest {
+func (t *Terms) request() *api.SubmitRequest {
 	r := *t.Needs.Request()
 	r.Name, r.Account, r.MaxRun, r.Rerun = t.Name, t.Account, t.MaxRun, t.Rerun
 	r.Priority, r.After, r.Mail = t.Priority, t.After, t.Mail
 	if p := t.Predecessors; p != nil {
 		r.HoldJobs, r.HoldArray = p.Jobs, p.Array
 	}
-	return r
+	return &r
 }
+
+// Terms returns what the job asks for at present.
+func (j *Job) Terms() *Terms { return j.terms.Load() }
 
 // Needs is what a request asks of host and queues, without the rest of it:
 // equal for all jobs that ask for the same, and kept once for all of them.
