@@ -1,0 +1,304 @@
+package api
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Rerun says what becomes of a job whose run was cut short by the host.
+type Rerun string
+
+// The values of qsub -r.
+const (
+	RerunDefault Rerun = ""  // as the queue says
+	RerunYes     Rerun = "y" // start it again
+	RerunNo      Rerun = "n" // never start it twice
+)
+
+// SubmitRequest is one job as qsub has put it together from defaults files,
+// script and command line. Paths are as the user wrote them; execd expands
+// the pseudo variables ($HOME, $USER, $JOB_ID, $JOB_NAME, $TASK_ID,
+// $HOSTNAME, ~) and makes them absolute against Cwd, else the owner's home.
+type SubmitRequest struct {
+	Name    string   `json:"name"`              // -N
+	Account string   `json:"account,omitempty"` // -A; empty means "sge"
+	Project string   `json:"project,omitempty"` // -P; empty: none
+	Script  []byte   `json:"script,omitempty"`  // the script's bytes; nil for -b y
+	Command string   `json:"command"`           // what the user typed: script path, "STDIN", or the binary of -b y
+	Args    []string `json:"args,omitempty"`    // arguments of the job; any bytes but NUL
+	Binary  bool     `json:"binary,omitempty"`  // -b y
+	NoShell bool     `json:"no_shell,omitempty"`
+	Shell   string   `json:"shell,omitempty"`  // -S
+	Cwd     string   `json:"cwd,omitempty"`    // -cwd, -wd; empty: not requested, the job runs in the owner's home
+	Stdin   string   `json:"stdin,omitempty"`  // -i
+	Stdout  string   `json:"stdout,omitempty"` // -o; empty: default name in the working directory
+	Stderr  string   `json:"stderr,omitempty"` // -e
+	Merge   bool     `json:"merge,omitempty"`  // -j y
+	Rerun   Rerun    `json:"rerun,omitempty"`  // -r
+	Tasks   Tasks    `json:"tasks,omitzero"`   // -t: the range
+	// Only are the tasks of the range that the job has, as ascending ranges
+	// with commas between them; empty: all. Execd brings them into this form.
+	Only   string `json:"only,omitempty"`
+	MaxRun int    `json:"max_run,omitempty"` // -tc: at most so many tasks at once; 0: no limit
+	Notify bool   `json:"notify,omitempty"`  // -notify: warn the job before it is killed or suspended
+
+	// What the job needs. Resources and queues behind -soft are wishes.
+	Hard         []Resource `json:"hard,omitempty"`          // -l; a later value of a name replaces an earlier one
+	Soft         []Resource `json:"soft,omitempty"`          // -soft -l
+	Queues       []string   `json:"queues,omitempty"`        // -q: patterns of queues, of queue@host, of queue@@hostgroup
+	SoftQueues   []string   `json:"soft_queues,omitempty"`   // -soft -q
+	MasterQueues []string   `json:"master_queues,omitempty"` // -masterq
+	PE           string     `json:"pe,omitempty"`            // -pe: name, or a pattern
+	Slots        []Slots    `json:"slots,omitempty"`         // -pe: ranges, ascending, none overlaps; empty without -pe
+	Binding      string     `json:"binding,omitempty"`       // -binding, as written
+	Reserve      bool       `json:"reserve,omitempty"`       // -R y: keep slots free for it when its turn has come
+
+	// When the job may start.
+	Priority  int       `json:"priority,omitempty"`   // -p: -1023 to 1024
+	Hold      string    `json:"hold,omitempty"`       // -h: letters of u, o, s
+	After     time.Time `json:"after,omitzero"`       // -a
+	HoldJobs  []string  `json:"hold_jobs,omitempty"`  // -hold_jid: numbers, names, patterns
+	HoldArray []string  `json:"hold_array,omitempty"` // -hold_jid_ad: task n waits for task n
+	// HoldOK and HoldArrayOK, of -hold_jid_ok and -hold_jid_ad_ok, are the same
+	// for jobs that must succeed.
+	HoldOK      []string `json:"hold_ok,omitempty"`
+	HoldArrayOK []string `json:"hold_array_ok,omitempty"`
+	Now         bool     `json:"now,omitempty"` // -now y: at once or never, CodeBusy
+	// Verify is the letter of -w, a check whether the job could ever run: "e"
+	// refuses the job if not, and "w" warns. "v" and "p" print the result and
+	// submit nothing; "p" counts what is in use now. "" or "n": no check.
+	Verify string `json:"verify,omitempty"`
+
+	// Interactive makes the job one of qrsh, whose streams go to a client. It
+	// is a binary, never an array, and never run again.
+	Interactive *Interactive `json:"interactive,omitempty"`
+
+	Checkpoint     string   `json:"checkpoint,omitempty"`      // -ckpt: name of the interface
+	CheckpointWhen string   `json:"checkpoint_when,omitempty"` // -c: letters of n, s, m, x, or a time; empty: as the interface says
+	Mail           string   `json:"mail,omitempty"`            // -m: letters of b, e, a, s; empty: none
+	MailTo         []string `json:"mail_to,omitempty"`         // -M; empty: the owner
+
+	// Context are notes about the job, of -ac, -dc and -sc: NAME=value or NAME,
+	// each name once. The job does not see them.
+	Context []string `json:"context,omitempty"`
+
+	// Attributes are those that the ad of the job has beside execd's own, -attr:
+	// NAME=EXPRESSION, each name once in any case of letters.
+	Attributes []string `json:"attributes,omitempty"`
+
+	// Env holds NAME=value as -v and -V chose them, in order. Origin holds the
+	// SGE_O_* variables of the environment of qsub (SGE_O_HOME, SGE_O_LOGNAME,
+	// SGE_O_PATH, SGE_O_SHELL, SGE_O_MAIL, SGE_O_HOST, SGE_O_WORKDIR and, where
+	// set, SGE_O_TZ), in that order, behind TERM, which has no prefix.
+	Env    []string `json:"env,omitempty"`
+	Origin []string `json:"origin,omitempty"`
+
+	// Plain says that the first line of the script names no program to run it.
+	// Execd sets it, whatever a client says.
+	Plain bool `json:"plain,omitempty"`
+
+	// Work describes a job that was not submitted by qsub; nil for one that was.
+	Work *Work `json:"work,omitempty"`
+}
+
+// Work describes a job that was not submitted by qsub. Execd sets it, whatever
+// a client says.
+type Work struct {
+	Ad       string `json:"ad"`                 // as it was received, in old syntax, with HookKeyword in it
+	Identity string `json:"identity,omitempty"` // its GlobalJobId; empty: it has none
+	Slot     SlotID `json:"slot"`               // that it runs on
+	Claim    string `json:"claim,omitempty"`    // public id of the claim that it runs under
+	Holder   string `json:"holder"`             // "fetch", or who holds the claim
+}
+
+// Resource is one element of -l.
+type Resource struct {
+	Name  string `json:"name"`  // or shortcut
+	Value string `json:"value"` // "TRUE" when there was none
+}
+
+// Slots is a range of numbers of slots, -pe NAME min-max:step.
+type Slots struct {
+	Min  int `json:"min"`
+	Max  int `json:"max"`  // MaxSlots: as many as there are
+	Step int `json:"step"` // at least 1
+}
+
+// Interactive has the parts of an interactive job that a batch job does not have.
+type Interactive struct {
+	Login    bool     `json:"login,omitempty"`    // run the owner's login shell, and no command
+	Terminal bool     `json:"terminal,omitempty"` // the job has a terminal, and not three streams
+	Lost     string   `json:"lost,omitempty"`     // end, stop or keep: what happens to the job when its client is lost; empty: as QRSH_LOST says
+	Client   Listener `json:"client"`
+
+	Qlogin bool `json:"qlogin,omitempty"` // a login shell is connected as qlogin is configured, and not as qrsh
+	// Display makes the job one of qsh: a window on this X display, without a client.
+	Display string `json:"display,omitempty"`
+	// Daemon is the command line of the daemon by which the job is connected; empty if
+	// it is connected by qrsh-session. Execd sets it, whatever a client says.
+	Daemon string `json:"daemon,omitempty"`
+}
+
+// Field names a part of a SubmitRequest that can be altered, by the option that
+// sets it, or one of these if there are several.
+type Field string
+
+// The fields.
+const (
+	FieldPriority       Field = "-p"
+	FieldAfter          Field = "-a"
+	FieldAccount        Field = "-A"
+	FieldProject        Field = "-P"
+	FieldCwd            Field = "-cwd"
+	FieldCheckpoint     Field = "-ckpt"
+	FieldCheckpointWhen Field = "-c"
+	FieldStderr         Field = "-e"
+	FieldStdin          Field = "-i"
+	FieldReserve        Field = "-R"
+	FieldMerge          Field = "-j"
+	FieldHard           Field = "-l"
+	FieldSoft           Field = "-soft -l"
+	FieldMail           Field = "-m"
+	FieldMailTo         Field = "-M"
+	FieldName           Field = "-N"
+	FieldHoldJobs       Field = "-hold_jid"
+	FieldHoldArray      Field = "-hold_jid_ad"
+	FieldHoldOK         Field = "-hold_jid_ok"
+	FieldHoldArrayOK    Field = "-hold_jid_ad_ok"
+	FieldNotify         Field = "-notify"
+	FieldStdout         Field = "-o"
+	FieldPE             Field = "-pe"
+	FieldBinding        Field = "-binding"
+	FieldQueues         Field = "-q"
+	FieldSoftQueues     Field = "-soft -q"
+	FieldMasterQueues   Field = "-masterq"
+	FieldRerun          Field = "-r"
+	FieldShell          Field = "-S"
+	FieldEnv            Field = "-v"
+	FieldArgs           Field = "--"
+	FieldContext        Field = "-ac"
+	FieldAttributes     Field = "-attr"
+	FieldMaxRun         Field = "-tc"
+)
+
+// Alterable is a field and how it is altered.
+type Alterable struct {
+	Field Field
+	// What is its name in "modified ... of job 42"; empty: nothing is said.
+	What string
+	Copy func(to, from *SubmitRequest)
+}
+
+// Alterables are all fields that can be altered, in the order in which Grid
+// Engine tells of them.
+var Alterables = []Alterable{
+	{FieldPriority, "", func(to, from *SubmitRequest) { to.Priority = from.Priority }},
+	{FieldAfter, "start time", func(to, from *SubmitRequest) { to.After = from.After }},
+	{FieldAccount, "account", func(to, from *SubmitRequest) { to.Account = from.Account }},
+	{FieldProject, "project", func(to, from *SubmitRequest) { to.Project = from.Project }},
+	{FieldCwd, "working directory", func(to, from *SubmitRequest) { to.Cwd = from.Cwd }},
+	{FieldCheckpoint, "checkpointing environment", func(to, from *SubmitRequest) { to.Checkpoint = from.Checkpoint }},
+	{FieldCheckpointWhen, "", func(to, from *SubmitRequest) { to.CheckpointWhen = from.CheckpointWhen }},
+	{FieldStderr, "stderr path list", func(to, from *SubmitRequest) { to.Stderr = from.Stderr }},
+	{FieldStdin, "stdin path list", func(to, from *SubmitRequest) { to.Stdin = from.Stdin }},
+	{FieldReserve, "reservation behaviour", func(to, from *SubmitRequest) { to.Reserve = from.Reserve }},
+	{FieldMerge, "output merge behaviour", func(to, from *SubmitRequest) { to.Merge = from.Merge }},
+	{FieldHard, "hard resource list", func(to, from *SubmitRequest) { to.Hard = from.Hard }},
+	{FieldSoft, "soft resource list", func(to, from *SubmitRequest) { to.Soft = from.Soft }},
+	{FieldMail, "mail options", func(to, from *SubmitRequest) { to.Mail = from.Mail }},
+	{FieldMailTo, "mail list", func(to, from *SubmitRequest) { to.MailTo = from.MailTo }},
+	{FieldName, "job name", func(to, from *SubmitRequest) { to.Name = from.Name }},
+	{FieldHoldJobs, "job id hold list", func(to, from *SubmitRequest) { to.HoldJobs = from.HoldJobs }},
+	{FieldHoldArray, "job id hold array list", func(to, from *SubmitRequest) { to.HoldArray = from.HoldArray }},
+	{FieldHoldOK, "job id success hold list", func(to, from *SubmitRequest) { to.HoldOK = from.HoldOK }},
+	{FieldHoldArrayOK, "job id success hold array list", func(to, from *SubmitRequest) { to.HoldArrayOK = from.HoldArrayOK }},
+	{FieldNotify, "notify behaviour", func(to, from *SubmitRequest) { to.Notify = from.Notify }},
+	{FieldStdout, "stdout path list", func(to, from *SubmitRequest) { to.Stdout = from.Stdout }},
+	{FieldPE, "parallel environment", func(to, from *SubmitRequest) { to.PE, to.Slots = from.PE, from.Slots }},
+	{FieldBinding, "binding", func(to, from *SubmitRequest) { to.Binding = from.Binding }},
+	{FieldQueues, "hard queue list", func(to, from *SubmitRequest) { to.Queues = from.Queues }},
+	{FieldSoftQueues, "soft queue list", func(to, from *SubmitRequest) { to.SoftQueues = from.SoftQueues }},
+	{FieldMasterQueues, "master hard queue list", func(to, from *SubmitRequest) { to.MasterQueues = from.MasterQueues }},
+	{FieldRerun, "restart behaviour", func(to, from *SubmitRequest) { to.Rerun = from.Rerun }},
+	{FieldShell, "shell list", func(to, from *SubmitRequest) { to.Shell = from.Shell }},
+	{FieldEnv, "environment", func(to, from *SubmitRequest) { to.Env = from.Env }},
+	{FieldArgs, "script arguments", func(to, from *SubmitRequest) { to.Args = from.Args }},
+	{FieldContext, "context", func(to, from *SubmitRequest) { to.Context = from.Context }},
+	{FieldAttributes, "attributes", func(to, from *SubmitRequest) { to.Attributes = WithAttributes(to.Attributes, from.Attributes...) }},
+	{FieldMaxRun, "task concurrency", func(to, from *SubmitRequest) { to.MaxRun = from.MaxRun }},
+}
+
+// AlterableBy returns how a field is altered, or nil.
+func AlterableBy(f Field) *Alterable {
+	if i := slices.IndexFunc(Alterables, func(a Alterable) bool { return a.Field == f }); i >= 0 {
+		return &Alterables[i]
+	}
+	return nil
+}
+
+// plainRequest is a SubmitRequest without its methods.
+type plainRequest SubmitRequest
+
+// wireRequest is the JSON form of a SubmitRequest: strings that may have any
+// bytes are Texts, which shadow the fields of the same names.
+type wireRequest struct {
+	Name    Text   `json:"name"`
+	Account Text   `json:"account,omitempty"`
+	Command Text   `json:"command"`
+	Args    []Text `json:"args,omitempty"`
+	Shell   Text   `json:"shell,omitempty"`
+	Cwd     Text   `json:"cwd,omitempty"`
+	Stdin   Text   `json:"stdin,omitempty"`
+	Stdout  Text   `json:"stdout,omitempty"`
+	Stderr  Text   `json:"stderr,omitempty"`
+	Env     []Text `json:"env,omitempty"`
+	Origin  []Text `json:"origin,omitempty"`
+	*plainRequest
+}
+
+// MarshalJSON implements json.Marshaler; see Text.
+func (r SubmitRequest) MarshalJSON() ([]byte, error) {
+	return json.Marshal(wireRequest{
+		Text(r.Name), Text(r.Account), Text(r.Command), texts(r.Args), Text(r.Shell), Text(r.Cwd),
+		Text(r.Stdin), Text(r.Stdout), Text(r.Stderr), texts(r.Env), texts(r.Origin), (*plainRequest)(&r),
+	})
+}
+
+// UnmarshalJSON implements json.Unmarshaler; see Text.
+func (r *SubmitRequest) UnmarshalJSON(b []byte) error {
+	w := wireRequest{plainRequest: (*plainRequest)(r)}
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	r.Name, r.Account, r.Command, r.Args = string(w.Name), string(w.Account), string(w.Command), plains(w.Args)
+	r.Shell, r.Cwd = string(w.Shell), string(w.Cwd)
+	r.Stdin, r.Stdout, r.Stderr = string(w.Stdin), string(w.Stdout), string(w.Stderr)
+	r.Env, r.Origin = plains(w.Env), plains(w.Origin)
+	return nil
+}
+
+// plainWork is a Work without its methods.
+type plainWork Work
+
+// wireWork is the JSON form of a Work, as wireRequest.
+type wireWork struct {
+	Ad       Text `json:"ad"`
+	Identity Text `json:"identity,omitempty"`
+	*plainWork
+}
+
+// MarshalJSON implements json.Marshaler; see Text.
+func (w Work) MarshalJSON() ([]byte, error) {
+	return json.Marshal(wireWork{Text(w.Ad), Text(w.Identity), (*plainWork)(&w)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler; see Text.
+func (w *Work) UnmarshalJSON(b []byte) error {
+	wire := wireWork{plainWork: (*plainWork)(w)}
+	if err := json.Unmarshal(b, &wire); err != nil {
+		return err
+	}
+	w.Ad, w.Identity = string(wire.Ad), string(wire.Identity)
+	return nil
+}
