@@ -144,42 +144,27 @@ type Interactive struct {
 // sets it, or one of these if there are several.
 type Field string
 
-// The fields.
+// The fields that are asked for by name.
 const (
-	FieldPriority       Field = "-p"
-	FieldAfter          Field = "-a"
-	FieldAccount        Field = "-A"
-	FieldProject        Field = "-P"
-	FieldCwd            Field = "-cwd"
-	FieldCheckpoint     Field = "-ckpt"
-	FieldCheckpointWhen Field = "-c"
-	FieldStderr         Field = "-e"
-	FieldStdin          Field = "-i"
-	FieldReserve        Field = "-R"
-	FieldMerge          Field = "-j"
-	FieldHard           Field = "-l"
-	FieldSoft           Field = "-soft -l"
-	FieldMail           Field = "-m"
-	FieldMailTo         Field = "-M"
-	FieldName           Field = "-N"
-	FieldHoldJobs       Field = "-hold_jid"
-	FieldHoldArray      Field = "-hold_jid_ad"
-	FieldHoldOK         Field = "-hold_jid_ok"
-	FieldHoldArrayOK    Field = "-hold_jid_ad_ok"
-	FieldNotify         Field = "-notify"
-	FieldStdout         Field = "-o"
-	FieldPE             Field = "-pe"
-	FieldBinding        Field = "-binding"
-	FieldQueues         Field = "-q"
-	FieldSoftQueues     Field = "-soft -q"
-	FieldMasterQueues   Field = "-masterq"
-	FieldRerun          Field = "-r"
-	FieldShell          Field = "-S"
-	FieldEnv            Field = "-v"
-	FieldArgs           Field = "--"
-	FieldContext        Field = "-ac"
-	FieldAttributes     Field = "-attr"
-	FieldMaxRun         Field = "-tc"
+	FieldPriority     Field = "-p"
+	FieldAccount      Field = "-A"
+	FieldProject      Field = "-P"
+	FieldCwd          Field = "-cwd"
+	FieldCheckpoint   Field = "-ckpt"
+	FieldHard         Field = "-l"
+	FieldSoft         Field = "-soft -l"
+	FieldHoldJobs     Field = "-hold_jid"
+	FieldHoldArray    Field = "-hold_jid_ad"
+	FieldHoldOK       Field = "-hold_jid_ok"
+	FieldHoldArrayOK  Field = "-hold_jid_ad_ok"
+	FieldPE           Field = "-pe"
+	FieldQueues       Field = "-q"
+	FieldSoftQueues   Field = "-soft -q"
+	FieldMasterQueues Field = "-masterq"
+	FieldEnv          Field = "-v"
+	FieldArgs         Field = "--"
+	FieldContext      Field = "-ac"
+	FieldAttributes   Field = "-attr"
 )
 
 // Alterable is a field and how it is altered.
@@ -194,39 +179,39 @@ type Alterable struct {
 // Engine tells of them.
 var Alterables = []Alterable{
 	{FieldPriority, "", func(to, from *SubmitRequest) { to.Priority = from.Priority }},
-	{FieldAfter, "start time", func(to, from *SubmitRequest) { to.After = from.After }},
+	{"-a", "start time", func(to, from *SubmitRequest) { to.After = from.After }},
 	{FieldAccount, "account", func(to, from *SubmitRequest) { to.Account = from.Account }},
 	{FieldProject, "project", func(to, from *SubmitRequest) { to.Project = from.Project }},
 	{FieldCwd, "working directory", func(to, from *SubmitRequest) { to.Cwd = from.Cwd }},
 	{FieldCheckpoint, "checkpointing environment", func(to, from *SubmitRequest) { to.Checkpoint = from.Checkpoint }},
-	{FieldCheckpointWhen, "", func(to, from *SubmitRequest) { to.CheckpointWhen = from.CheckpointWhen }},
-	{FieldStderr, "stderr path list", func(to, from *SubmitRequest) { to.Stderr = from.Stderr }},
-	{FieldStdin, "stdin path list", func(to, from *SubmitRequest) { to.Stdin = from.Stdin }},
-	{FieldReserve, "reservation behaviour", func(to, from *SubmitRequest) { to.Reserve = from.Reserve }},
-	{FieldMerge, "output merge behaviour", func(to, from *SubmitRequest) { to.Merge = from.Merge }},
+	{"-c", "", func(to, from *SubmitRequest) { to.CheckpointWhen = from.CheckpointWhen }},
+	{"-e", "stderr path list", func(to, from *SubmitRequest) { to.Stderr = from.Stderr }},
+	{"-i", "stdin path list", func(to, from *SubmitRequest) { to.Stdin = from.Stdin }},
+	{"-R", "reservation behaviour", func(to, from *SubmitRequest) { to.Reserve = from.Reserve }},
+	{"-j", "output merge behaviour", func(to, from *SubmitRequest) { to.Merge = from.Merge }},
 	{FieldHard, "hard resource list", func(to, from *SubmitRequest) { to.Hard = from.Hard }},
 	{FieldSoft, "soft resource list", func(to, from *SubmitRequest) { to.Soft = from.Soft }},
-	{FieldMail, "mail options", func(to, from *SubmitRequest) { to.Mail = from.Mail }},
-	{FieldMailTo, "mail list", func(to, from *SubmitRequest) { to.MailTo = from.MailTo }},
-	{FieldName, "job name", func(to, from *SubmitRequest) { to.Name = from.Name }},
+	{"-m", "mail options", func(to, from *SubmitRequest) { to.Mail = from.Mail }},
+	{"-M", "mail list", func(to, from *SubmitRequest) { to.MailTo = from.MailTo }},
+	{"-N", "job name", func(to, from *SubmitRequest) { to.Name = from.Name }},
 	{FieldHoldJobs, "job id hold list", func(to, from *SubmitRequest) { to.HoldJobs = from.HoldJobs }},
 	{FieldHoldArray, "job id hold array list", func(to, from *SubmitRequest) { to.HoldArray = from.HoldArray }},
 	{FieldHoldOK, "job id success hold list", func(to, from *SubmitRequest) { to.HoldOK = from.HoldOK }},
 	{FieldHoldArrayOK, "job id success hold array list", func(to, from *SubmitRequest) { to.HoldArrayOK = from.HoldArrayOK }},
-	{FieldNotify, "notify behaviour", func(to, from *SubmitRequest) { to.Notify = from.Notify }},
-	{FieldStdout, "stdout path list", func(to, from *SubmitRequest) { to.Stdout = from.Stdout }},
+	{"-notify", "notify behaviour", func(to, from *SubmitRequest) { to.Notify = from.Notify }},
+	{"-o", "stdout path list", func(to, from *SubmitRequest) { to.Stdout = from.Stdout }},
 	{FieldPE, "parallel environment", func(to, from *SubmitRequest) { to.PE, to.Slots = from.PE, from.Slots }},
-	{FieldBinding, "binding", func(to, from *SubmitRequest) { to.Binding = from.Binding }},
+	{"-binding", "binding", func(to, from *SubmitRequest) { to.Binding = from.Binding }},
 	{FieldQueues, "hard queue list", func(to, from *SubmitRequest) { to.Queues = from.Queues }},
 	{FieldSoftQueues, "soft queue list", func(to, from *SubmitRequest) { to.SoftQueues = from.SoftQueues }},
 	{FieldMasterQueues, "master hard queue list", func(to, from *SubmitRequest) { to.MasterQueues = from.MasterQueues }},
-	{FieldRerun, "restart behaviour", func(to, from *SubmitRequest) { to.Rerun = from.Rerun }},
-	{FieldShell, "shell list", func(to, from *SubmitRequest) { to.Shell = from.Shell }},
+	{"-r", "restart behaviour", func(to, from *SubmitRequest) { to.Rerun = from.Rerun }},
+	{"-S", "shell list", func(to, from *SubmitRequest) { to.Shell = from.Shell }},
 	{FieldEnv, "environment", func(to, from *SubmitRequest) { to.Env = from.Env }},
 	{FieldArgs, "script arguments", func(to, from *SubmitRequest) { to.Args = from.Args }},
 	{FieldContext, "context", func(to, from *SubmitRequest) { to.Context = from.Context }},
 	{FieldAttributes, "attributes", func(to, from *SubmitRequest) { to.Attributes = WithAttributes(to.Attributes, from.Attributes...) }},
-	{FieldMaxRun, "task concurrency", func(to, from *SubmitRequest) { to.MaxRun = from.MaxRun }},
+	{"-tc", "task concurrency", func(to, from *SubmitRequest) { to.MaxRun = from.MaxRun }},
 }
 
 // AlterableBy returns how a field is altered, or nil.

@@ -53,12 +53,12 @@ func TestAlter(t *testing.T) {
 		req    api.AlterRequest
 		want   []string
 	}{
-		{"name", owner, api.AlterRequest{Fields: fields(api.FieldName), To: api.SubmitRequest{Name: "n"}}, []string{"modified job name of job 1"}},
+		{"name", owner, api.AlterRequest{Fields: fields("-N"), To: api.SubmitRequest{Name: "n"}}, []string{"modified job name of job 1"}},
 		{"lower priority", owner, api.AlterRequest{Fields: fields(api.FieldPriority), To: api.SubmitRequest{Priority: -5}}, []string{"alice@h sets scheduling priority of job 1 to -5"}},
-		{"raised priority", owner, api.AlterRequest{Fields: fields(api.FieldName, api.FieldPriority), To: api.SubmitRequest{Name: "n", Priority: 3}}, []string{`! denied: "alice" must be operator to increase job priority`}},
+		{"raised priority", owner, api.AlterRequest{Fields: fields("-N", api.FieldPriority), To: api.SubmitRequest{Name: "n", Priority: 3}}, []string{`! denied: "alice" must be operator to increase job priority`}},
 		{"raised by an operator", operator, api.AlterRequest{Fields: fields(api.FieldPriority), To: api.SubmitRequest{Priority: 3}}, []string{"oper@h sets scheduling priority of job 1 to 3"}},
 		{"in Grid Engine's order", owner, api.AlterRequest{
-			Fields:  fields(api.FieldMaxRun, api.FieldPE, api.FieldArgs, api.FieldName, api.FieldHard, api.FieldCheckpointWhen, api.FieldAfter),
+			Fields:  fields("-tc", api.FieldPE, api.FieldArgs, "-N", api.FieldHard, "-c", "-a"),
 			Jobs:    []string{"2"},
 			Context: []api.ContextChange{{Option: "-ac", Variables: []string{"a=1"}}},
 			Hold:    "u",
@@ -69,31 +69,31 @@ func TestAlter(t *testing.T) {
 			"modified script arguments of job 2", "modified context of job 2", "modified task concurrency of job 2",
 		}},
 		{"nothing", owner, api.AlterRequest{}, nil},
-		{"tasks of no array", owner, api.AlterRequest{Fields: fields(api.FieldMaxRun), To: api.SubmitRequest{MaxRun: 2}}, []string{`! invalid option argument "task concurrency"`}},
-		{"not there", owner, api.AlterRequest{Fields: fields(api.FieldName), Jobs: []string{"99", "1", "nosuch"}}, []string{
+		{"tasks of no array", owner, api.AlterRequest{Fields: fields("-tc"), To: api.SubmitRequest{MaxRun: 2}}, []string{`! invalid option argument "task concurrency"`}},
+		{"not there", owner, api.AlterRequest{Fields: fields("-N"), Jobs: []string{"99", "1", "nosuch"}}, []string{
 			`! denied: job "99" does not exist`, "modified job name of job 1", `! denied: job "nosuch" does not exist`,
 		}},
-		{"a foreign user", Caller{UID: 5, Name: "eve"}, api.AlterRequest{Fields: fields(api.FieldName), Jobs: []string{"1", "2"}}, []string{
+		{"a foreign user", Caller{UID: 5, Name: "eve"}, api.AlterRequest{Fields: fields("-N"), Jobs: []string{"1", "2"}}, []string{
 			`! denied: "eve" must be at least owner of job 1 to change job attributes`,
 			`! denied: "eve" must be at least owner of job 2 to change job attributes`,
 		}},
-		{"a foreign user, of all", Caller{UID: 5, Name: "eve"}, api.AlterRequest{Fields: fields(api.FieldName), Users: []string{"*"}, Jobs: nil}, []string{
+		{"a foreign user, of all", Caller{UID: 5, Name: "eve"}, api.AlterRequest{Fields: fields("-N"), Users: []string{"*"}, Jobs: nil}, []string{
 			`! denied: "eve" must be at least owner of job 1 to change job attributes`,
 		}},
 		{"of users", owner, api.AlterRequest{Fields: fields(api.FieldAccount), Users: []string{"alice"}}, []string{
 			"modified account of job 1", "modified account of job 2", "modified account of job 3",
 		}},
 		{"of nobody", owner, api.AlterRequest{Fields: fields(api.FieldAccount), Users: []string{"x", "y"}}, []string{"! The job * of user(s) x,y does not exist"}},
-		{"tasks", owner, api.AlterRequest{Fields: fields(api.FieldName), Jobs: []string{"2.1"}}, []string{"! denied: the selected option works only on jobs and not on tasks"}},
+		{"tasks", owner, api.AlterRequest{Fields: fields("-N"), Jobs: []string{"2.1"}}, []string{"! denied: the selected option works only on jobs and not on tasks"}},
 		{"holds of tasks", owner, api.AlterRequest{Hold: "u", Jobs: []string{"2.1-2"}}, []string{"modified hold of job-array task 2.1", "modified hold of job-array task 2.2"}},
 		{"a hold that is there", owner, api.AlterRequest{Hold: "u", Jobs: []string{"3"}}, nil},
 		{"a hold taken away", owner, api.AlterRequest{Hold: "uU", Jobs: []string{"3"}}, []string{"modified hold of job 3"}},
-		{"an operator's hold", owner, api.AlterRequest{Hold: "o", Fields: fields(api.FieldName)}, []string{`! denied: "alice" must be operator to set operator hold`}},
+		{"an operator's hold", owner, api.AlterRequest{Hold: "o", Fields: fields("-N")}, []string{`! denied: "alice" must be operator to set operator hold`}},
 		{"a system's hold that is not there", owner, api.AlterRequest{Hold: "SO"}, nil},
 		{"all holds, by the owner", owner, api.AlterRequest{Hold: "n"}, []string{`! denied: "alice" must be manager to remove manager hold`}},
 		{"all holds, by a manager", manager, api.AlterRequest{Hold: "n", Jobs: []string{"3"}}, []string{"modified hold of job 3"}},
 		{"no hold", owner, api.AlterRequest{Hold: "x"}, []string{`! Unknown hold list "x" specified to -h option`}},
-		{"its own predecessor", owner, api.AlterRequest{Fields: fields(api.FieldName, api.FieldHoldJobs), To: api.SubmitRequest{HoldJobs: []string{"1"}}}, []string{`! denied: job "1" may not be its own jobnet predecessor`}},
+		{"its own predecessor", owner, api.AlterRequest{Fields: fields("-N", api.FieldHoldJobs), To: api.SubmitRequest{HoldJobs: []string{"1"}}}, []string{`! denied: job "1" may not be its own jobnet predecessor`}},
 		{"predecessors", owner, api.AlterRequest{Fields: fields(api.FieldHoldJobs), To: api.SubmitRequest{HoldJobs: []string{"77", "3", "arr", "nosuch"}}}, []string{
 			"modified job id hold list of job 1", "   blocking jobs: 3,2", "   exited jobs:   77",
 		}},
@@ -181,7 +181,7 @@ func TestAlterSurvives(t *testing.T) {
 	submit(t, s, api.SubmitRequest{Name: "first", Hold: "u"})
 	submit(t, s, api.SubmitRequest{Name: "arr", Tasks: api.Tasks{First: 1, Last: 4, Step: 1}, Env: []string{"A=\xff"}, Hard: []api.Resource{{Name: "h_rt", Value: "1"}}})
 	alter(t, s, owner, api.AlterRequest{
-		Jobs: []string{"2"}, Fields: fields(api.FieldHard, api.FieldName, api.FieldArgs),
+		Jobs: []string{"2"}, Fields: fields(api.FieldHard, "-N", api.FieldArgs),
 		To:      api.SubmitRequest{Name: "second\xfe", Args: []string{"x", ""}},
 		Context: []api.ContextChange{{Option: "-sc", Variables: []string{"a=1", "b"}}},
 	})
@@ -298,7 +298,7 @@ func TestAlterFaults(t *testing.T) {
 			return state{root, s}
 		}, func(_ *testing.T, st state) error {
 			_, err := st.s.Alter(t.Context(), &api.AlterRequest{
-				Jobs: []string{"1"}, Fields: fields(api.FieldName, api.FieldQueues, api.FieldEnv),
+				Jobs: []string{"1"}, Fields: fields("-N", api.FieldQueues, api.FieldEnv),
 				To:      api.SubmitRequest{Name: "new", Queues: []string{"q"}, Env: []string{"C=d"}},
 				Context: []api.ContextChange{{Option: "-ac", Variables: []string{"x"}}},
 			}, Caller{UID: alice.UID, Name: "alice"}, AlterHooks{Check: accept})
@@ -414,7 +414,7 @@ func TestAlterChecked(t *testing.T) {
 		return []api.Line{{Text: "found"}}, to.Verify == "v", nil
 	}}
 	try := func(verify, name string) (texts []string) {
-		reply, err := s.Alter(t.Context(), &api.AlterRequest{Jobs: []string{"1", "2"}, Fields: fields(api.FieldName), To: api.SubmitRequest{Name: name, Verify: verify}}, Caller{UID: alice.UID}, hooks)
+		reply, err := s.Alter(t.Context(), &api.AlterRequest{Jobs: []string{"1", "2"}, Fields: fields("-N"), To: api.SubmitRequest{Name: name, Verify: verify}}, Caller{UID: alice.UID}, hooks)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,31 +26,31 @@ func TestAlterRefuses(t *testing.T) {
 		to    api.SubmitRequest
 		want  string
 	}{
-		{api.FieldName, api.SubmitRequest{Name: ""}, "job rejected cause there is no job_name in the request"},
-		{api.FieldName, api.SubmitRequest{Name: "a/b"}, "not allowed in objectname"},
+		{"-N", api.SubmitRequest{Name: ""}, "job rejected cause there is no job_name in the request"},
+		{"-N", api.SubmitRequest{Name: "a/b"}, "not allowed in objectname"},
 		{api.FieldAccount, api.SubmitRequest{Account: "a:b"}, "not allowed in objectname"},
 		{api.FieldCwd, api.SubmitRequest{Cwd: long}, "the path of -wd has 4096 bytes"},
-		{api.FieldStdout, api.SubmitRequest{Stdout: "a\nb"}, "the path of -o contains a control character"},
-		{api.FieldShell, api.SubmitRequest{Shell: long}, "the path of -S has 4096 bytes"},
+		{"-o", api.SubmitRequest{Stdout: "a\nb"}, "the path of -o contains a control character"},
+		{"-S", api.SubmitRequest{Shell: long}, "the path of -S has 4096 bytes"},
 		{api.FieldEnv, api.SubmitRequest{Env: []string{"A"}}, "is not an environment variable"},
 		{api.FieldEnv, api.SubmitRequest{Env: []string{"A=" + strings.Repeat("x", api.MaxVariable)}}, "environment variable A has"},
 		{api.FieldArgs, api.SubmitRequest{Args: []string{"a\x00"}}, "an argument has"},
-		{api.FieldRerun, api.SubmitRequest{Rerun: "z"}, "is no value of -r"},
+		{"-r", api.SubmitRequest{Rerun: "z"}, "is no value of -r"},
 		{api.FieldPriority, api.SubmitRequest{Priority: -100_000}, "invalid priority \"-100000\".  Must be an integer from -1023 to 1024"},
 		{api.FieldPriority, api.SubmitRequest{Priority: 2000}, "invalid priority \"2000\""},
-		{api.FieldMail, api.SubmitRequest{Mail: "x"}, "is no value of -m"},
-		{api.FieldMailTo, api.SubmitRequest{MailTo: []string{"a b"}}, "a b"},
-		{api.FieldBinding, api.SubmitRequest{Binding: "nonsense"}, "nonsense"},
-		{api.FieldCheckpointWhen, api.SubmitRequest{CheckpointWhen: "s"}, "checkpointing denied"},
+		{"-m", api.SubmitRequest{Mail: "x"}, "is no value of -m"},
+		{"-M", api.SubmitRequest{MailTo: []string{"a b"}}, "a b"},
+		{"-binding", api.SubmitRequest{Binding: "nonsense"}, "nonsense"},
+		{"-c", api.SubmitRequest{CheckpointWhen: "s"}, "checkpointing denied"},
 		{api.FieldCheckpoint, api.SubmitRequest{Checkpoint: "nosuch"}, `denied: checkpointing environment "nosuch" does not exist`},
 		{api.FieldPE, api.SubmitRequest{PE: "nosuch", Slots: []api.Slots{{Min: 1, Max: 1, Step: 1}}}, `denied: parallel environment "nosuch" does not exist`},
 		{api.FieldHard, api.SubmitRequest{Hard: []api.Resource{{Name: "nosuch", Value: "1"}}}, `unknown resource "nosuch"`},
 		{api.FieldQueues, api.SubmitRequest{Queues: []string{"nosuch.q"}}, `Job was rejected because job requests unknown queue "nosuch.q"`},
 		{api.FieldHoldJobs, api.SubmitRequest{HoldJobs: []string{"1.1"}}, `denied: job "1.1" not found`},
-		{api.FieldMaxRun, api.SubmitRequest{MaxRun: 1}, `invalid option argument "task concurrency"`},
+		{"-tc", api.SubmitRequest{MaxRun: 1}, `invalid option argument "task concurrency"`},
 	} {
 		var reply api.AlterReply
-		alter := api.AlterRequest{Jobs: []string{"1"}, Fields: []api.Field{api.FieldNotify, tt.field}, To: tt.to}
+		alter := api.AlterRequest{Jobs: []string{"1"}, Fields: []api.Field{"-notify", tt.field}, To: tt.to}
 		alter.To.Notify = true
 		if err := c.Call(t.Context(), api.VerbAlter, &alter, &reply); err != nil {
 			t.Errorf("%s: %v", tt.field, err)
@@ -65,7 +65,7 @@ func TestAlterRefuses(t *testing.T) {
 		"is no change of a cont":  {Jobs: []string{"1"}, Context: []api.ContextChange{{Option: "-xc"}}},
 		`cannot alter "-b"`:       {Jobs: []string{"1"}, Fields: []api.Field{"-b"}},
 		"specified to -h option":  {Jobs: []string{"1"}, Hold: "q"},
-		"only on jobs and not on": {Jobs: []string{"1.1"}, Fields: []api.Field{api.FieldName}},
+		"only on jobs and not on": {Jobs: []string{"1.1"}, Fields: []api.Field{"-N"}},
 	} {
 		if err := c.Call(t.Context(), api.VerbAlter, &alter, &api.AlterReply{}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v; want %q", alter, err, name)
