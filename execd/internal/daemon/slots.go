@@ -219,7 +219,7 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 	if ad.AboutResources(names) {
 		info.Resources = ad.AskedIn(a.d.config.Current(), request.Hard)
 	}
-	if j.Source != "" {
+	if j.UnderClaim() {
 		request.Work = a.d.fetch.Work(j.Number)
 	}
 	if t != nil {
@@ -305,7 +305,7 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 	}
 	want := job.Want{
 		Signal: int(signal), By: fmt.Sprintf("%s (%s)", e.Slot.Name(), e.Text),
-		Requeue: !t.Job.Interactive && t.Job.Source == "" && (hold != nil || e.Requeue && d.stages.Rerunnable(t)),
+		Requeue: !t.Job.Interactive && d.sources.Of(t.Job.Source).Requeues() && (hold != nil || e.Requeue && d.stages.Rerunnable(t)),
 		Slot:    e.Reason != slot.ReasonRemoved, Code: int(e.Reason), Cause: e.Text, Vacate: int(e.Reason), Until: e.Until,
 	}
 	if !e.Until.IsZero() {

@@ -460,6 +460,7 @@ func (b *bench) open(t *testing.T) {
 		Log:    log,
 	}, settings(t, b.knobs))
 	b.slots.evicted = b.Evicted
+	b.o.Store.OnDelete(b.Deleting)
 }
 
 // start runs the layer; the function that it returns stops it. So does the end of the

@@ -95,7 +95,6 @@ func New(o Options, s Settings) *Layer {
 		desks: map[slot.ID]*desk{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*fetched{}, leaving: map[slot.ID]bool{}, orphans: map[string]bool{},
 	}
 	l.known.init()
-	o.Store.OnDelete(l.deleting)
 	return l
 }
 
@@ -392,7 +391,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	l.mu.Unlock()
 	retold, told := l.tellLeft()
 	where := l.o.Slots.Fetched()
-	for _, f := range l.o.Store.Foreigners() {
+	for _, f := range l.o.Store.Claimed() {
 		if f.Source != slot.FetchHolder {
 			continue
 		}
@@ -463,7 +462,7 @@ func (l *Layer) findLeft() {
 }
 
 // reread makes a claim of a job's record.
-func (l *Layer) reread(f job.Foreigner) (*fetched, error) {
+func (l *Layer) reread(f job.Claimed) (*fetched, error) {
 	req, err := l.o.Store.Request(f.Job)
 	if err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ const aheadKnobs = allHooks + "FETCH_WORK_AHEAD = true\nFetchWorkDelay = State =
 func TestAheadRefused(t *testing.T) {
 	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
 		defer b.startAhead()()
-		if n := len(b.o.Store.Foreigners()); n != 2 {
+		if n := len(b.o.Store.Claimed()); n != 2 {
 			t.Errorf("%d jobs are recorded; want the second before the first is over", n)
 		}
 		b.slots.refuse = func(*classad.Ad) error { return errors.New("START is false") }
@@ -128,7 +128,7 @@ func TestAheadRefused(t *testing.T) {
 		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 || replies[1].args != "reject" {
 			t.Errorf("replies are %v; want the second to reject", replies)
 		}
-		if n := len(b.o.Store.Foreigners()); n != 0 {
+		if n := len(b.o.Store.Claimed()); n != 0 {
 			t.Errorf("%d jobs are left", n)
 		}
 		if got := b.slots.told(); !strings.HasSuffix(got, "slot 1: withdrawn: no suitable work") {
@@ -145,7 +145,7 @@ func TestAheadUnderAnotherClaim(t *testing.T) {
 			s.State, s.Activity, s.Fetched, s.Ending, s.job, s.Claim = "Owner", "Idle", false, false, nil, ""
 		})
 		synctest.Wait()
-		list := b.o.Store.Foreigners()
+		list := b.o.Store.Claimed()
 		last := list[len(list)-1]
 		if last.Number != 3 || len(list) != 2 { // that of "a" the fake has forgotten to end
 			t.Fatalf("jobs are %v; want the second recorded anew as the third", list)
@@ -372,7 +372,7 @@ func TestStateChangesMeanwhile(t *testing.T) {
 		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH reject"; got != want {
 			t.Errorf("hooks: %s; want %s", got, want)
 		}
-		if n := len(b.o.Store.Foreigners()); n != 0 {
+		if n := len(b.o.Store.Claimed()); n != 0 {
 			t.Errorf("%d jobs; want none", n)
 		}
 	})
@@ -527,7 +527,7 @@ func TestReplyIsNotWaitedFor(t *testing.T) {
 func TestRecordBeforeReply(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
-		var found []job.Foreigner
+		var found []job.Claimed
 		var claimed string
 		b.hooks.other = func(context.Context, hook.Call) hook.Result {
 			again, err := job.Open(b.root, false, b.o.Log)
@@ -535,7 +535,7 @@ func TestRecordBeforeReply(t *testing.T) {
 				t.Error(err)
 				return hook.Result{}
 			}
-			found, claimed = again.Foreigners(), b.slots.told()
+			found, claimed = again.Claimed(), b.slots.told()
 			return hook.Result{}
 		}
 		stop := b.start()
@@ -560,7 +560,7 @@ func TestIdentity(t *testing.T) {
 		stop := b.start()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n := len(b.o.Store.Foreigners()); n != 1 {
+		if n := len(b.o.Store.Claimed()); n != 1 {
 			t.Fatalf("%d jobs of one identity", n)
 		}
 		replies := b.hooks.of(hook.ReplyFetch)
@@ -638,8 +638,8 @@ func TestRestart(t *testing.T) {
 		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 {
 			t.Errorf("%d replies; want none when it was told", len(replies))
 		}
-		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 || len(b.o.Store.Foreigners()) != 0 {
-			t.Errorf("%d evictions, %d jobs; want one and none when the slot refuses", n, len(b.o.Store.Foreigners()))
+		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 || len(b.o.Store.Claimed()) != 0 {
+			t.Errorf("%d evictions, %d jobs; want one and none when the slot refuses", n, len(b.o.Store.Claimed()))
 		}
 	})
 }
@@ -684,7 +684,7 @@ func TestStartFails(t *testing.T) {
 		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH accept, EVICT_CLAIM"; got != want {
 			t.Errorf("hooks: %s; want %s", got, want)
 		}
-		if n := len(b.o.Store.Foreigners()); n != 0 {
+		if n := len(b.o.Store.Claimed()); n != 0 {
 			t.Errorf("%d jobs are left", n)
 		}
 	})
@@ -726,7 +726,7 @@ func TestBrokenBeforeTurn(t *testing.T) {
 		synctest.Wait()
 		b.slots.Withdraw("<h>#1#1#...", true, "the host is being drained")
 		synctest.Wait()
-		if n := len(b.o.Store.Foreigners()); n != 0 {
+		if n := len(b.o.Store.Claimed()); n != 0 {
 			t.Errorf("%d jobs are left", n)
 		}
 		b.slots.mu.Lock()
@@ -756,7 +756,7 @@ func TestRestartBeforeForgotten(t *testing.T) {
 		stop := b.start()
 		synctest.Wait()
 		stop()
-		f := b.o.Store.Foreigners()
+		f := b.o.Store.Claimed()
 		if len(f) != 1 {
 			t.Fatalf("%d jobs; want one", len(f))
 		}
@@ -776,7 +776,7 @@ func TestRestartBeforeForgotten(t *testing.T) {
 		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
 			t.Errorf("EVICT_CLAIM was called %d times; want once", n)
 		}
-		if n := len(b.o.Store.Foreigners()); n != 0 {
+		if n := len(b.o.Store.Claimed()); n != 0 {
 			t.Errorf("%d jobs are left", n)
 		}
 	})
@@ -794,7 +794,7 @@ func TestGivenBack(t *testing.T) {
 		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH accept, EVICT_CLAIM"; got != want {
 			t.Errorf("hooks: %s; want %s", got, want)
 		}
-		if n := len(b.o.Store.Foreigners()); n != 0 {
+		if n := len(b.o.Store.Claimed()); n != 0 {
 			t.Errorf("%d jobs are left", n)
 		}
 	})

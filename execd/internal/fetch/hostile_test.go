@@ -150,7 +150,7 @@ func TestKilledWhenItIsDeleted(t *testing.T) {
 			synctest.Wait()
 			stop()
 			if tt.before {
-				b.deleting(b.o.Store.Get(1)) // and is not taken back
+				b.Deleting(b.o.Store.Get(1)) // and is not taken back
 				if names, err := b.root.ListEvictions(); err != nil || len(names) != 1 {
 					t.Errorf("%v, %v are to be told; want one", names, err)
 				}
@@ -189,7 +189,7 @@ func TestNotDeleted(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"))
 		defer b.start()()
 		synctest.Wait()
-		b.deleting(b.o.Store.Get(1))()
+		b.Deleting(b.o.Store.Get(1))()
 		if names, err := b.root.ListEvictions(); err != nil || len(names) != 0 {
 			t.Errorf("%v, %v are to be told; want none", names, err)
 		}
@@ -356,6 +356,7 @@ func TestWorkUnderAnotherClaim(t *testing.T) {
 		b.slots.set(1, func(s *fakeSlot) { s.Claim, s.job = "<h>#2#1#...", nil }) // which has just ended
 		b.Layer = New(b.o, b.settings)
 		b.slots.evicted = b.Evicted
+		b.o.Store.OnDelete(b.Deleting)
 		defer b.start()()
 		synctest.Wait()
 		b.slots.Withdraw("<h>#2#1#...", false, "somebody wants it")

@@ -51,10 +51,10 @@ func newNotice(over *fetched, on slot.ID, public string, ad *classad.Ad) *notice
 	return &notice{Slot: on.String(), Keyword: over.keyword, Claim: public, Work: over.ad.OldString(), Ad: ad.OldString()}
 }
 
-// deleting keeps that a job is about to be deleted before it ran: if execd is killed
-// before the claim of the work is broken, which is what EVICT_CLAIM is told, nothing else
+// Deleting implements source.Source: it keeps that a job is about to be deleted before
+// it ran: if execd is killed before the claim of the work is broken, which is what EVICT_CLAIM is told, nothing else
 // may be left of it. What it returns takes that back.
-func (l *Layer) deleting(j *job.Job) (undo func()) {
+func (l *Layer) Deleting(j *job.Job) (undo func()) {
 	none := func() {}
 	l.mu.Lock()
 	c := l.claimOf(j.Number)

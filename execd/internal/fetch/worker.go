@@ -607,7 +607,7 @@ func (l *Layer) waits(j *job.Job) bool {
 
 // standing is waits, and reports whether the job is there at all.
 func (l *Layer) standing(j *job.Job) (waits, there bool) {
-	state, there := l.o.Store.ForeignState(j)
+	state, there := l.o.Store.ClaimedState(j)
 	return there && (state == job.Pending || state == job.Errored), there
 }
 

@@ -146,7 +146,7 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), told *lines
 	}
 	if over {
 		s.remove(j)
-		if j.Source != "" { // who has promised it a slot keeps it for nothing
+		if j.UnderClaim() { // whose holder keeps the slot for nothing
 			s.hint(j)
 		}
 	}
@@ -178,9 +178,9 @@ func (s *Store) Drop(j *Job) error {
 	return s.deleteJob(target{job: j}, Caller{Name: "execd", Manager: true}, func(*Task) {}, &lines{})
 }
 
-// OnDelete has somebody told before the record says that a job is deleted which did not
-// come by qsub and waits. Nobody can start it by then. What he returns is called if the
-// job stays after all, because that could not be recorded.
+// OnDelete has somebody told before the record says that a job, or tasks of it, are
+// deleted that wait. Nobody can start them by then. What he returns is called if they
+// stay after all, because that could not be recorded.
 func (s *Store) OnDelete(before func(*Job) (undo func())) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *Store) deleting(j *Job, d *deletion) (undo func()) {
 	s.mu.Lock()
 	before := s.onDelete
 	s.mu.Unlock()
-	if before == nil || j.Source == "" || d.gone.Len() == 0 {
+	if before == nil || d.gone.Len() == 0 {
 		return func() {}
 	}
 	return before(j)

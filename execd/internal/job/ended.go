@@ -78,7 +78,7 @@ func (j *Job) fail(number int, why string) {
 
 // enter takes in a job that is over.
 func (e *ended) enter(j *Job) {
-	if j.Interactive || j.Source != "" {
+	if j.Interactive || j.UnderClaim() {
 		return // nobody could submit it again
 	}
 	if e.jobs == nil {

@@ -40,7 +40,7 @@ func TestEvictFaults(t *testing.T) {
 			if want.Error != "" {
 				state = Errored
 			}
-			if got, ok := s.ForeignState(s.Get(1)); !ok || got != state || log.Len() > 0 {
+			if got, ok := s.ClaimedState(s.Get(1)); !ok || got != state || log.Len() > 0 {
 				t.Errorf("after Evict returned %v a new execd finds it %v; want %v%s", err, got, state, log)
 			}
 		})

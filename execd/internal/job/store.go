@@ -44,7 +44,7 @@ type Store struct {
 	next   int          // guarded by mu; number of the next job
 	onWork func(*Job)   // guarded by mu; told when a job has something to start
 	byUser map[int]int  // guarded by mu; jobs by uid
-	// onDelete is told before a job is deleted that did not come by qsub and waits.
+	// onDelete is told before tasks are deleted that wait.
 	onDelete func(*Job) (undo func())               // guarded by mu
 	onNotice func(*Job, *api.SubmitRequest, Notice) // guarded by mu; nil: nobody is told
 	graph    graph                                  // guarded by mu

@@ -128,7 +128,7 @@ type target struct {
 
 // Wants reports whether a job has a log or a file for its ad.
 func (j *Journal) Wants(t *job.Task) bool {
-	if t.Job.Source == "" && len(t.Needs.Attributes()) == 0 {
+	if !t.Job.UnderClaim() && len(t.Needs.Attributes()) == 0 {
 		return false
 	}
 	to, err := j.target(t, "")

@@ -75,7 +75,7 @@ func (r *ref) over(ad *classad.Ad) *classad.Ad {
 // workOf returns the ad of a job that did not come by qsub, from its record; nil:
 // it has none. It blocks.
 func (q *Queue) workOf(j *job.Job) *classad.Ad {
-	if j.Source == "" {
+	if !j.UnderClaim() {
 		return nil
 	}
 	request, err := q.o.Store.Request(j)
@@ -114,7 +114,7 @@ func (r *ref) AdOf(names []string) *classad.Ad {
 // Like implements claim.Alike. What JobAd says of a job that waits, and only that,
 // is in a likeness.
 func (r *ref) Like() (claim.Likeness, bool) {
-	if r.task != nil || r.job.Source != "" {
+	if r.task != nil || r.job.UnderClaim() {
 		return claim.Likeness{}, false
 	}
 	terms := r.job.Terms()

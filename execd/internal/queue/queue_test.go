@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 	"paddock/spool/spooltest"
@@ -75,6 +76,7 @@ func newBench(t *testing.T, s *job.Store, slots int, gids *GIDs) *bench {
 	b.q = New(Options{
 		Store: s, Claims: b.claims, GIDs: gids, Cores: NewCores(""), Boot: "boot", Config: config, States: states,
 		Log: slog.New(slog.DiscardHandler), NeedLoad: func(bool) {}, Hold: func() string { return "" },
+		Sources: source.Sources{source.Users: &source.Programs{Store: s, Log: slog.New(slog.DiscardHandler)}},
 		Suspend: func(*job.Task, string) {},
 		Start: func(task *job.Task, claims []*claim.Claim) {
 			b.mu.Lock()

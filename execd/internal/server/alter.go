@@ -55,7 +55,7 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	if err := s.mayBeArgs(r.Args); err != nil {
 		return nil, false, err
 	}
-	if j.Source != "" && slices.Contains(fields, api.FieldAttributes) {
+	if j.UnderClaim() && slices.Contains(fields, api.FieldAttributes) {
 		return nil, false, api.Errorf(api.CodeRejected, "denied: job %d came with an ad of its own", j.Number)
 	}
 	if r.Priority < api.MinPriority || r.Priority > api.MaxPriority {

@@ -16,8 +16,8 @@ import (
 
 // Source is who jobs come from. All but Over and Abandoned may block.
 type Source interface {
-	// Requeues reports whether a job that is not run, or is to run again, waits in a
-	// queue, or there in error. Else it is over.
+	// Requeues reports whether jobs wait in the queue, which starts them: for the first
+	// time, to run again, or in error. Else a job that is not run is over.
 	Requeues() bool
 	// Over tells that a run has ended, and its exit hook with it, before its slot is free;
 	// and whether that was told that it is to be done again.
@@ -27,6 +27,9 @@ type Source interface {
 	// Unstarted tells that a job is not run, and waits for nothing: it could not be
 	// started when the slot that was promised was its own, or it was deleted.
 	Unstarted(j *job.Job, reason string)
+	// Deleting tells that a job is about to be deleted that waits. What it returns takes
+	// that back, since the job stays after all.
+	Deleting(j *job.Job) (undo func())
 	// Stray tells of a job that waits, and is not the queue's to start: its run has come
 	// to nothing, or an earlier execd has not started it.
 	Stray(j *job.Job)
@@ -66,6 +69,9 @@ func (Queue) Abandoned(*job.Job, string) {}
 
 // Unstarted implements Source.
 func (Queue) Unstarted(*job.Job, string) {}
+
+// Deleting implements Source.
+func (Queue) Deleting(*job.Job) (undo func()) { return func() {} }
 
 // Stray implements Source.
 func (Queue) Stray(*job.Job) {}

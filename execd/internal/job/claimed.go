@@ -2,8 +2,8 @@ package job
 
 import "time"
 
-// Foreigner is a job that did not come by qsub, for who fetched it or started it.
-type Foreigner struct {
+// Claimed is a job that came under a claim, for whoever holds that.
+type Claimed struct {
 	*Job
 	// Replied says that who it came from has been told that it was accepted.
 	Replied bool
@@ -13,18 +13,21 @@ type Foreigner struct {
 	Claim string
 }
 
-// Foreigners returns the jobs that did not come by qsub and are not over, by
-// number.
-func (s *Store) Foreigners() []Foreigner {
+// UnderClaim reports whether a job came under a claim: it has one task, which is started
+// under that and no other, and may have an ad that it came with.
+func (j *Job) UnderClaim() bool { return j.Source != "" }
+
+// Claimed returns the jobs that came under claims and are not over, by number.
+func (s *Store) Claimed() []Claimed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []Foreigner
-	for _, j := range s.sorted(func(j *Job) bool { return j.Source != "" }) {
-		f := Foreigner{Job: j, Replied: j.replied, State: Pending}
+	var list []Claimed
+	for _, j := range s.sorted((*Job).UnderClaim) {
+		c := Claimed{Job: j, Replied: j.replied, State: Pending}
 		for _, t := range j.active {
-			f.State, f.Claim = t.State, t.Start.Claim
+			c.State, c.Claim = t.State, t.Start.Claim
 		}
-		list = append(list, f)
+		list = append(list, c)
 	}
 	return list
 }
@@ -36,9 +39,9 @@ func (s *Store) Replied(j *Job) error {
 	return s.commit(j, lazy, nil, &line{Event: EventReplied, Time: time.Now()})
 }
 
-// ForeignState returns the state of the only task of a job that did not come by
-// qsub; false: it is over.
-func (s *Store) ForeignState(j *Job) (State, bool) {
+// ClaimedState returns the state of the only task of a job that came under a claim;
+// false: the job is over.
+func (s *Store) ClaimedState(j *Job) (State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[j.Number] != j {

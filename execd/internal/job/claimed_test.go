@@ -29,9 +29,9 @@ func TestReplied(t *testing.T) {
 	}
 	check := func(s *Store, when string) {
 		t.Helper()
-		list := s.Foreigners()
+		list := s.Claimed()
 		if len(list) != 2 || list[0].Identity != "a" || !list[0].Replied || list[1].Identity != "b" || list[1].Replied || list[1].Number != untold.Number {
-			t.Fatalf("%s: foreign jobs are %+v; want a, replied, and b, not replied", when, list)
+			t.Fatalf("%s: jobs under claims are %+v; want a, replied, and b, not replied", when, list)
 		}
 		if list[0].State != Pending {
 			t.Errorf("%s: job a is %v", when, list[0].State)
@@ -49,8 +49,8 @@ func TestReplied(t *testing.T) {
 	check(again, "after a restart")
 }
 
-// Who wants to know is told before work of elsewhere is deleted, while it is there and
-// cannot be started, and of nothing else; and again if it stays.
+// Who wants to know is told before a job that waits is deleted, while it is there and
+// cannot be started; and again if it stays.
 func TestOnDelete(t *testing.T) {
 	type state struct {
 		s          *Store
@@ -62,7 +62,6 @@ func TestOnDelete(t *testing.T) {
 		st := &state{s: s}
 		st.work = submit(t, s, api.SubmitRequest{Name: "n", Binary: true, Command: "/bin/true", Work: &api.Work{Ad: "Cmd = \"/bin/true\"\n", Slot: "1", Holder: "fetch"}})
 		s.Ready(st.work, time.Now())
-		submit(t, s, api.SubmitRequest{})
 		s.OnDelete(func(j *Job) func() {
 			if j != st.work || s.Get(1) != j || s.Take(j, Start{Queue: "all.q"}, time.Now()) != nil {
 				t.Errorf("job %d is there: %t, or can be started", j.Number, s.Get(j.Number) == j)
@@ -72,7 +71,7 @@ func TestOnDelete(t *testing.T) {
 		})
 		return st
 	}, func(_ *testing.T, st *state) error {
-		_, err := st.s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1", "2"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
+		_, err := st.s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
 		return err
 	}, func(t *testing.T, st *state, err error) {
 		stays := 0
