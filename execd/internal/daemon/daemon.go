@@ -331,9 +331,6 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	if err != nil {
 		return nil, err
 	}
-	if err := d.store.Sweep(); err != nil {
-		return nil, err
-	}
 	d.store.KeepFinished(config.Global.FinishedJobs)
 	d.store.KeepEnded(config.Global.EndedJobs)
 	drained, err := drain.Open(root)

@@ -3,7 +3,6 @@ package job
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -220,7 +219,7 @@ func (s *Store) putAway(j *Job) {
 	// away.
 	var err error
 	if j.HasScript {
-		err = move(s.Script(j), scriptName(j.Number))
+		err = move(s.script(j.Number), scriptName(j.Number))
 	}
 	if err == nil {
 		s.shorten(j)
@@ -313,15 +312,6 @@ func (s *Store) readEnded(number int) (*Job, error) {
 	return j, nil
 }
 
-// readRecord reads the record of a job that is over or not.
-func (s *Store) readRecord(number int) ([]byte, error) {
-	data, err := os.ReadFile(s.path(number))
-	if errors.Is(err, fs.ErrNotExist) {
-		data, err = os.ReadFile(s.root.Path(spool.DirEnded, recordName(number)))
-	}
-	return data, err
-}
-
 // Ended returns a job that is over and is kept, as it was at its end; nil: it is
 // not. It is nobody else's, and not one of the Store's.
 func (s *Store) Ended(number int) (*Job, error) {
@@ -336,15 +326,6 @@ func (s *Store) Ended(number int) (*Job, error) {
 		return nil, nil
 	}
 	return j, err
-}
-
-// OpenScript opens the script of a job that is over or not.
-func (s *Store) OpenScript(j *Job) (io.ReadCloser, error) {
-	f, err := os.Open(s.Script(j))
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = os.Open(s.root.Path(spool.DirEnded, scriptName(j.Number)))
-	}
-	return f, err
 }
 
 // Failed returns the tasks of a job that are over and did not succeed, as the list

@@ -452,7 +452,7 @@ func (s *Store) compacted(j *Job) ([]byte, error) {
 	s.mu.Lock()
 	altered, lines := j.alterations > 0, j.lines(time.Now())
 	s.mu.Unlock()
-	h, err := s.readRequest(j, altered)
+	h, err := s.readRequest(j.Number, altered)
 	if err != nil {
 		return nil, err
 	}

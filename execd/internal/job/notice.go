@@ -43,7 +43,7 @@ func (s *Store) noticed(j *Job, lines []*line) *api.SubmitRequest {
 		switch l.Event {
 		case EventHeld, EventReleased, EventDeleted, EventCleared, EventAltered:
 			if request == nil {
-				if h, err := s.readRequest(j, altered); err == nil { // else nobody can tell where to
+				if h, err := s.readRequest(j.Number, altered); err == nil { // else nobody can tell where to
 					request = &h.Request
 				}
 			}

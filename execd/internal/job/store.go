@@ -6,12 +6,9 @@
 package job
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"math"
 	"os"
@@ -20,7 +17,6 @@ import (
 	"sync"
 
 	"paddock/execd/api"
-	"paddock/execd/internal/aside"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -28,12 +24,7 @@ import (
 // Store has the jobs of one spool. Its methods may be called from several
 // goroutines; those that write return when what they wrote is on disk.
 type Store struct {
-	root  *spool.Root
-	log   *slog.Logger
-	chown bool // scripts belong to the owners of the jobs (root mode)
-	group atomicfile.Group
-	// shared has the log told once of what is not kept from growing.
-	shared sync.Once
+	disk
 
 	compactAbove int64 // see defaultCompactAbove
 
@@ -49,7 +40,6 @@ type Store struct {
 	onNotice func(*Job, *api.SubmitRequest, Notice) // guarded by mu; nil: nobody is told
 	graph    graph                                  // guarded by mu
 
-	sequence     sync.Mutex // held while the file of the last number is written
 	predecessors sync.Mutex // held while those of a job are altered
 	finished     memory     // guarded by mu
 	fresh        []*Job     // guarded by mu; the last that were submitted, see remember
@@ -67,7 +57,7 @@ func ParseNumber(name string) (int, bool) {
 // execd: it was written by another version, and is in order. So does one that the
 // system cannot read: it may be in order.
 func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
-	s := &Store{root: root, log: log, chown: chownScripts, jobs: map[int]*Job{}, byUser: map[int]int{}, compactAbove: defaultCompactAbove}
+	s := &Store{disk: disk{root: root, log: log, chown: chownScripts}, jobs: map[int]*Job{}, byUser: map[int]int{}, compactAbove: defaultCompactAbove}
 	s.graph = newGraph(s.jobs)
 	s.ended.limit = math.MaxInt // until KeepEnded says
 	names, err := root.ListJobs()
@@ -110,7 +100,7 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 		s.drop(j)
 		s.remove(j)
 	}
-	return s, nil
+	return s, s.sweep(s.jobs)
 }
 
 // load takes over a record that was read.
@@ -189,26 +179,6 @@ func goodLines(data []byte) []byte {
 	}
 }
 
-func (s *Store) setAside(file string, cause error) {
-	_ = aside.Put(s.root, s.log, file, fmt.Errorf("cannot read it: %w", cause)) // it was told
-}
-
-// readSeqNum returns the highest job number given out before.
-func readSeqNum(root *spool.Root) (int, error) {
-	path := root.Path(spool.FileSeqNum)
-	if err := atomicfile.Reading(path); err != nil {
-		return 0, err
-	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	return spool.ParseNumber(data)
-}
-
 // OnWork sets who is told that a job has something to start. It is a hint, and
 // f must not call back into the Store.
 func (s *Store) OnWork(f func(*Job)) {
@@ -259,7 +229,7 @@ func (s *Store) request(j *Job) (*api.SubmitRequest, int, error) {
 	j.file.Lock() // it is not altered meanwhile
 	defer j.file.Unlock()
 	_, alteration := known()
-	h, err := s.readRequest(j, alteration > 0)
+	h, err := s.readRequest(j.Number, alteration > 0)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read record of job %d: %w", j.Number, err)
 	}
@@ -267,45 +237,6 @@ func (s *Store) request(j *Job) (*api.SubmitRequest, int, error) {
 	defer s.mu.Unlock()
 	j.request = &h.Request
 	return j.request, alteration, nil
-}
-
-// readRequest reads the header of a record as it is after all alterations. Of a
-// job without any the first line is enough.
-func (s *Store) readRequest(j *Job, altered bool) (*header, error) {
-	if altered {
-		data, err := s.readRecord(j.Number)
-		if err != nil {
-			return nil, err
-		}
-		return present(data)
-	}
-	data, err := readHeader(s.path(j.Number))
-	if errors.Is(err, fs.ErrNotExist) {
-		data, err = readHeader(s.root.Path(spool.DirEnded, recordName(j.Number)))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return decodeHeader(data)
-}
-
-// path returns the path of a record.
-func (s *Store) path(number int) string {
-	return s.root.Path(spool.DirJobs, strconv.Itoa(number))
-}
-
-// readHeader reads the first line of a record.
-func readHeader(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	line, err := bufio.NewReaderSize(f, 16<<10).ReadBytes('\n')
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	return bytes.TrimSuffix(line, []byte("\n")), err
 }
 
 // Forget drops the request of a job that is not being started, when somebody
@@ -351,59 +282,12 @@ func (s *Store) remove(j *Job) {
 			return // the next start tells them
 		}
 	}
-	if err := s.keepSequence(j.Number); err != nil {
+	if err := s.keepSequence(max(s.Last(), j.Number)); err != nil {
 		// The record stays; the next start removes it.
 		s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
 		return
 	}
 	s.putAway(j)
-}
-
-// keepSequence has the highest number given out known without the record of a job.
-func (s *Store) keepSequence(number int) error {
-	// Who was slower must not write a lower one over it.
-	s.sequence.Lock()
-	defer s.sequence.Unlock()
-	last := max(s.Last(), number) // while Open reads, next is not known yet
-	known, err := readSeqNum(s.root)
-	if spool.Unread(err) {
-		return err // it may be higher
-	}
-	if err == nil && known >= last {
-		return nil
-	}
-	// A file that replaces another has its contents when the power comes
-	// back (ext4, XFS, Btrfs); the first one may be empty.
-	write := atomicfile.Write
-	if err != nil || known == 0 {
-		write = atomicfile.WriteDurable
-	}
-	return write(s.root.Path(spool.FileSeqNum), spool.AppendNumber(nil, last), 0o644)
-}
-
-func (s *Store) removeScript(number int) {
-	if err := atomicfile.Remove(s.root.Path(spool.DirScripts, strconv.Itoa(number))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn(fmt.Sprintf("job %d: cannot remove its script: %v", number, err))
-	}
-}
-
-// Sweep removes scripts that belong to no job: left by a crash between script
-// and record.
-func (s *Store) Sweep() error {
-	names, err := s.root.ListScripts()
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		number, err := strconv.Atoi(name)
-		s.mu.Lock()
-		_, known := s.jobs[number]
-		s.mu.Unlock()
-		if err == nil && !known {
-			s.removeScript(number)
-		}
-	}
-	return nil
 }
 
 // sorted returns the jobs that are wanted by number. s.mu is held.

@@ -1,19 +1,11 @@
 package job
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/user"
-	"paddock/spool"
-	"paddock/spool/atomicfile"
 )
 
 // Limits bound how many jobs may be unfinished; 0: no bound.
@@ -96,81 +88,4 @@ func (s *Store) remember(j *Job) {
 		oldest.request = nil
 	}
 	s.fresh = slices.Delete(s.fresh, 0, 1)
-}
-
-// writeNew writes script and record of a new job. The rename of the record is
-// the moment of acceptance: what a crash leaves before it is swept away at the
-// next start.
-func (s *Store) writeNew(h *header, script []byte, owner *user.User) error {
-	name := strconv.Itoa(h.Job)
-	head, err := encode(h)
-	if err != nil {
-		return err
-	}
-	record := s.root.Path(spool.DirJobs, name)
-	fresh := s.root.Path(spool.DirJobs, ".new-"+name)
-	var wg sync.WaitGroup
-	var scriptErr, recordErr error
-	if !h.Request.Binary {
-		wg.Go(func() { scriptErr = s.writeScript(name, script, owner) })
-	}
-	wg.Go(func() { recordErr = s.writeSynced(fresh, head, 0o600, nil) })
-	wg.Wait()
-	err = errors.Join(scriptErr, recordErr)
-	if err == nil {
-		err = atomicfile.Rename(fresh, record)
-	}
-	if err == nil {
-		err = s.group.SyncDir(s.root.Path(spool.DirJobs))
-	}
-	if err != nil {
-		err = fmt.Errorf("cannot store job %d: %w", h.Job, err)
-		for _, left := range []string{fresh, record, s.root.Path(spool.DirScripts, name)} {
-			if rerr := atomicfile.Remove(left); rerr != nil {
-				s.log.Warn(rerr.Error())
-			}
-		}
-	}
-	return err
-}
-
-// ScriptMode is the mode of a job's script, which its owner reads and executes.
-const ScriptMode fs.FileMode = 0o500
-
-// writeScript writes a job's script, which its owner alone may read (Grid
-// Engine shows it to all).
-func (s *Store) writeScript(name string, script []byte, owner *user.User) error {
-	lend := func(f *os.File) error {
-		if !s.chown {
-			return nil
-		}
-		ours, err := Lend(f, owner.UID, owner.GID, owner.Name, owner.Group, ScriptMode)
-		if err == nil && !ours {
-			s.shared.Do(func() {
-				s.log.Warn("scripts of users who share a group are their own, and may grow: the file system of the spool has no access control lists")
-			})
-		}
-		return err
-	}
-	if err := s.writeSynced(s.root.Path(spool.DirScripts, name), script, ScriptMode, lend); err != nil {
-		return err
-	}
-	return s.group.SyncDir(s.root.Path(spool.DirScripts))
-}
-
-// writeSynced makes a new file whose content is on disk, sharing the sync with
-// all who write at the same time.
-func (s *Store) writeSynced(file string, data []byte, perm fs.FileMode, lend func(*os.File) error) error {
-	f, err := atomicfile.Create(file, perm)
-	if err != nil {
-		return err
-	}
-	err = atomicfile.AppendTo(f, data)
-	if err == nil && lend != nil {
-		err = lend(f)
-	}
-	if err == nil {
-		err = s.group.Sync(f)
-	}
-	return errors.Join(err, f.Close())
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -359,20 +358,6 @@ func (s *Store) Unfinished() []*Task {
 		}
 	}
 	return tasks
-}
-
-// Script returns the path of a job's script in the spool.
-func (s *Store) Script(j *Job) string {
-	return s.root.Path(spool.DirScripts, strconv.Itoa(j.Number))
-}
-
-// ScriptMissing reports whether a job's script is not where it should be.
-func (s *Store) ScriptMissing(j *Job) bool {
-	if !j.HasScript {
-		return false
-	}
-	_, err := os.Lstat(s.Script(j))
-	return err != nil
 }
 
 // Tally returns how many tasks are in which state, in words.

@@ -120,7 +120,11 @@ func TestResubmit(t *testing.T) {
 	if err != nil || reply.Failed != nil || len(reply.Submitted) != 1 || reply.Submitted[0].Job != 2 || reply.Submitted[0].From != 1 {
 		t.Fatalf("resubmit = %+v, %v", reply, err)
 	}
-	script, err := os.ReadFile(s.Store.Script(s.Store.Get(2)))
+	path, err := s.Store.Script(s.Store.Get(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(path)
 	if err != nil || string(script) != string(good().Script) {
 		t.Errorf("the script of the copy is %q, %v", script, err)
 	}
@@ -146,7 +150,9 @@ func TestResubmit(t *testing.T) {
 	if _, err := submitAs(t, s, me.UID, nil); err != nil {
 		t.Fatal(err)
 	}
-	path := s.Store.Script(s.Store.Get(1))
+	if path, err = s.Store.Script(s.Store.Get(1)); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Chmod(path, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -438,11 +438,8 @@ func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, e
 	if o.Owner.Name != t.Job.Owner {
 		return nil, fmt.Errorf("uid %d was user %s when the job was submitted and is %s now", t.Job.UID, t.Job.Owner, o.Owner.Name)
 	}
-	if r.Store.ScriptMissing(t.Job) {
-		return nil, fmt.Errorf("the job's script %s is gone", r.Store.Script(t.Job))
-	}
-	if t.Job.HasScript {
-		o.Script = r.Store.Script(t.Job)
+	if o.Script, err = r.Store.Script(t.Job); err != nil {
+		return nil, err
 	}
 	return o, nil
 }
