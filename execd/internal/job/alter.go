@@ -479,7 +479,7 @@ func (s *Store) Copyable(words []string, caller Caller, host string) ([]*Job, er
 		}
 		j := s.Get(number)
 		if j == nil {
-			if j, err = s.Ended(number); err != nil {
+			if j, err = s.ended.get(number); err != nil {
 				return nil, err
 			}
 		}

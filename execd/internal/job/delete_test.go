@@ -18,7 +18,7 @@ import (
 // operation is one job.
 func BenchmarkDelete(b *testing.B) {
 	s, _ := openStore(b, newRoot(b))
-	s.KeepEnded(1000)
+	s.Keep(0, 1000)
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Go(func() {

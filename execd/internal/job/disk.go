@@ -185,9 +185,12 @@ func (d *disk) OpenScript(j *Job) (io.ReadCloser, error) {
 	return f, err
 }
 
-func (d *disk) removeScript(number int) {
-	if err := atomicfile.Remove(d.script(number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Warn(fmt.Sprintf("job %d: cannot remove its script: %v", number, err))
+// discard removes files of a job, those of them that there are.
+func (d *disk) discard(number int, paths ...string) {
+	for _, path := range paths {
+		if err := atomicfile.Remove(path); err != nil {
+			d.log.Warn(fmt.Sprintf("job %d: %v", number, err))
+		}
 	}
 }
 
@@ -200,7 +203,7 @@ func (d *disk) sweep(jobs map[int]*Job) error {
 	}
 	for _, name := range names {
 		if number, err := strconv.Atoi(name); err == nil && jobs[number] == nil {
-			d.removeScript(number)
+			d.discard(number, d.script(number))
 		}
 	}
 	return nil

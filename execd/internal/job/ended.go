@@ -4,27 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"paddock/execd/api"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
 
 // ended knows the jobs that are over and whose records and scripts are kept in
 // ended_jobs, so that they can be submitted again: a number and a few words for
-// each, and no more of them than limit and maxEndedBytes allow. It is guarded by
-// the Store's mutex.
+// each, and no more of them than limit and maxEndedBytes allow.
 type ended struct {
-	limit int
-	bytes int64
-	jobs  map[int]*endedJob
-	users map[int]*endedUser
+	*disk
+
+	mu    sync.Mutex
+	limit int                // guarded by mu
+	bytes int64              // guarded by mu
+	jobs  map[int]*endedJob  // guarded by mu
+	users map[int]*endedUser // guarded by mu
 }
 
 type endedJob struct {
@@ -80,9 +84,8 @@ func (e *ended) enter(j *Job) {
 	if j.Interactive || j.UnderClaim() {
 		return // nobody could submit it again
 	}
-	if e.jobs == nil {
-		e.jobs, e.users = map[int]*endedJob{}, map[int]*endedUser{}
-	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.jobs[j.Number] == nil {
 		e.jobs[j.Number] = &endedJob{uid: j.UID, failed: j.failed.Len() > 0}
 	}
@@ -90,6 +93,8 @@ func (e *ended) enter(j *Job) {
 
 // keep takes note that the files of a job are in ended_jobs.
 func (e *ended) keep(number int, size int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	k := e.jobs[number]
 	if k == nil || k.size > 0 {
 		return
@@ -109,7 +114,7 @@ func (e *ended) keep(number int, size int64) {
 	*list = append(*list, number)
 }
 
-// forget drops a job.
+// forget drops a job. e.mu is held.
 func (e *ended) forget(number int) {
 	k := e.jobs[number]
 	if k == nil {
@@ -131,7 +136,7 @@ func (e *ended) forget(number int) {
 
 // surplus takes out the jobs that are too many and returns their numbers. Who has
 // most loses first, and of his those that succeeded: nobody's jobs go because of
-// what another has submitted since.
+// what another has submitted since. e.mu is held.
 func (e *ended) surplus() (numbers []int) {
 	for {
 		total := 0
@@ -161,50 +166,41 @@ func (e *ended) surplus() (numbers []int) {
 	}
 }
 
-// KeepEnded sets how many jobs are kept after their end, to be submitted again.
-func (s *Store) KeepEnded(limit int) {
-	s.mu.Lock()
-	s.ended.limit = limit
-	s.mu.Unlock()
-	s.thin()
+// atMost sets how many jobs are kept.
+func (e *ended) atMost(limit int) {
+	e.mu.Lock()
+	e.limit = limit
+	e.mu.Unlock()
+	e.thin()
 }
 
 // thin removes the files of jobs that are too many in ended_jobs.
-func (s *Store) thin() {
-	s.mu.Lock()
-	numbers := s.ended.surplus()
-	s.mu.Unlock()
+func (e *ended) thin() {
+	e.mu.Lock()
+	numbers := e.surplus()
+	e.mu.Unlock()
 	for _, number := range numbers {
-		for _, name := range []string{recordName(number), scriptName(number)} {
-			if err := atomicfile.Remove(s.root.Path(spool.DirEnded, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				s.log.Warn(fmt.Sprintf("job %d: %v", number, err))
-			}
-		}
+		e.discard(number, e.root.Path(spool.DirEnded, recordName(number)), e.root.Path(spool.DirEnded, scriptName(number)))
 	}
+}
+
+// keeps reports whether the files of a job that is over are to be kept.
+func (e *ended) keeps(number int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.limit > 0 && e.jobs[number] != nil {
+		return true
+	}
+	e.forget(number)
+	return false
 }
 
 // putAway moves the files of a job that is over to ended_jobs. Who looks for one
 // looks in the old place first, so that he finds it at any time.
-func (s *Store) putAway(j *Job) {
-	s.mu.Lock()
-	keep := s.ended.limit > 0 && s.ended.jobs[j.Number] != nil
-	if !keep {
-		s.ended.forget(j.Number)
-	}
-	s.mu.Unlock()
-	record := s.path(j.Number)
-	if !keep {
-		if err := atomicfile.Remove(record); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
-		}
-		if j.HasScript {
-			s.removeScript(j.Number)
-		}
-		return
-	}
+func (e *ended) putAway(j *Job) {
 	var size int64
 	move := func(from, name string) error {
-		to := s.root.Path(spool.DirEnded, name)
+		to := e.root.Path(spool.DirEnded, name)
 		err := atomicfile.Rename(from, to)
 		var st unix.Stat_t
 		if err == nil && unix.Lstat(to, &st) == nil {
@@ -219,76 +215,57 @@ func (s *Store) putAway(j *Job) {
 	// away.
 	var err error
 	if j.HasScript {
-		err = move(s.script(j.Number), scriptName(j.Number))
+		err = move(e.script(j.Number), scriptName(j.Number))
 	}
 	if err == nil {
-		s.shorten(j)
-		err = move(record, recordName(j.Number))
+		err = move(e.path(j.Number), recordName(j.Number))
 	}
 	if err != nil {
-		s.log.Warn(fmt.Sprintf("job %d: cannot put its record away: %v", j.Number, err))
+		e.log.Warn(fmt.Sprintf("job %d: cannot put its record away: %v", j.Number, err))
 		return // the next start tries again
 	}
-	s.mu.Lock()
-	s.ended.keep(j.Number, size)
-	s.mu.Unlock()
-	s.thin()
+	e.keep(j.Number, size)
+	e.thin()
 }
 
-// maxEndedRecord is the size in bytes of a record above which it is made anew
-// before it is put away: of a large array it has a line for each task.
-const maxEndedRecord = 64 << 10
-
-// shorten makes a record anew if it is long.
-func (s *Store) shorten(j *Job) {
-	j.file.Lock()
-	defer j.file.Unlock()
-	if j.size > maxEndedRecord {
-		s.compact(j)
-	}
-}
-
-// loadEnded learns which jobs are in ended_jobs. Open calls it first.
-func (s *Store) loadEnded() error {
-	names, err := s.root.ListEnded()
+// openEnded learns which jobs are in ended_jobs, and the highest number of one. All are
+// kept until atMost says.
+func openEnded(d *disk) (e *ended, last int, err error) {
+	e = &ended{disk: d, limit: math.MaxInt, jobs: map[int]*endedJob{}, users: map[int]*endedUser{}}
+	names, err := d.root.ListEnded()
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	sizes := map[int]int64{}
 	for _, name := range names {
 		number, ok := ParseNumber(strings.TrimSuffix(name, ".script"))
-		info, err := os.Lstat(s.root.Path(spool.DirEnded, name))
+		info, err := os.Lstat(d.root.Path(spool.DirEnded, name))
 		if !ok || err != nil || !info.Mode().IsRegular() {
-			s.setAside(s.root.Path(spool.DirEnded, name), errors.New("not the name of a record or script"))
+			d.setAside(d.root.Path(spool.DirEnded, name), errors.New("not the name of a record or script"))
 			continue
 		}
 		sizes[number] += info.Size()
 	}
-	numbers := make([]int, 0, len(sizes))
-	for number := range sizes {
-		numbers = append(numbers, number)
-	}
-	slices.Sort(numbers)
-	for _, number := range numbers {
-		j, err := s.readEnded(number)
+	for _, number := range slices.Sorted(maps.Keys(sizes)) {
+		j, err := d.readEnded(number)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // the script went last
-			_ = atomicfile.Remove(s.root.Path(spool.DirEnded, scriptName(number)))
+			_ = atomicfile.Remove(d.root.Path(spool.DirEnded, scriptName(number)))
 			continue
 		case err != nil:
-			s.setAside(s.root.Path(spool.DirEnded, recordName(number)), err)
+			d.setAside(d.root.Path(spool.DirEnded, recordName(number)), err)
 			continue
 		}
-		s.next = max(s.next, number)
-		s.ended.enter(j)
-		s.ended.keep(number, sizes[number])
+		last = number
+		e.enter(j)
+		e.keep(number, sizes[number])
 	}
-	return nil
+	return e, last, nil
 }
 
 // readEnded reads the record of a job that is over.
-func (s *Store) readEnded(number int) (*Job, error) {
-	data, err := s.readRecord(number)
+func (d *disk) readEnded(number int) (*Job, error) {
+	data, err := d.readRecord(number)
 	if err != nil {
 		return nil, err
 	}
@@ -312,16 +289,16 @@ func (s *Store) readEnded(number int) (*Job, error) {
 	return j, nil
 }
 
-// Ended returns a job that is over and is kept, as it was at its end; nil: it is
+// get returns a job that is over and is kept, as it was at its end; nil: it is
 // not. It is nobody else's, and not one of the Store's.
-func (s *Store) Ended(number int) (*Job, error) {
-	s.mu.Lock()
-	known := s.ended.jobs[number] != nil
-	s.mu.Unlock()
+func (e *ended) get(number int) (*Job, error) {
+	e.mu.Lock()
+	known := e.jobs[number] != nil
+	e.mu.Unlock()
 	if !known {
 		return nil, nil
 	}
-	j, err := s.readEnded(number)
+	j, err := e.readEnded(number)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -335,57 +312,3 @@ func (s *Store) Failed(j *Job) string {
 	defer s.mu.Unlock()
 	return j.failed.format()
 }
-
-// Only returns those of a range of tasks that a list of ranges names, in the form
-// of api.SubmitRequest.Only, and how many there are. The ranges may overlap, and
-// stand in any order.
-func Only(list string, of api.Tasks) (only string, n int, err error) {
-	var runs []run
-	add := func(i, j int) error {
-		if runs = append(runs, run{i, j}); len(runs) > maxRanges {
-			return fmt.Errorf("more than %d ranges of tasks are too many", maxRanges)
-		}
-		return nil
-	}
-	set := NoTasks(of)
-	for word := range strings.SplitSeq(list, ",") {
-		t, err := api.ParseTasks(word)
-		if err != nil {
-			return "", 0, err
-		}
-		t.Last -= (t.Last - t.First) % t.Step
-		low, ok1 := set.index(t.First)
-		high, ok2 := set.index(t.Last)
-		if !ok1 || !ok2 || t.First < t.Last && t.Step%of.Step != 0 {
-			return "", 0, fmt.Errorf("%s are no tasks of %v", word, of)
-		}
-		if t.First == t.Last || t.Step == of.Step {
-			err = add(low, high)
-		} else {
-			for i := low; i <= high && err == nil; i += t.Step / of.Step {
-				err = add(i, i)
-			}
-		}
-		if err != nil {
-			return "", 0, err
-		}
-	}
-	slices.SortFunc(runs, func(a, b run) int { return a.low - b.low })
-	for _, r := range runs {
-		if last := len(set.runs) - 1; last >= 0 && r.low <= set.runs[last].high+1 {
-			set.runs[last].high = max(set.runs[last].high, r.high)
-			continue
-		}
-		set.runs = append(set.runs, r)
-	}
-	for _, r := range set.runs {
-		set.n += r.high - r.low + 1
-	}
-	if set.n == of.Count() {
-		return "", set.n, nil
-	}
-	return set.format(), set.n, nil
-}
-
-// maxRanges bounds the ranges of tasks of a job that a user lists.
-const maxRanges = 10000

@@ -40,12 +40,14 @@ type finished struct {
 // could delete every second one of ten million.
 const maxEndedRanges = 1000
 
-// KeepFinished sets how many jobs are remembered after their end.
-func (s *Store) KeepFinished(limit int) {
+// Keep sets how many jobs are remembered after their end, for qstat -s z, and of how many
+// the files are kept, so that they can be submitted again.
+func (s *Store) Keep(remembered, ended int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.finished.limit = limit
+	s.finished.limit = remembered
 	s.finished.forget()
+	s.mu.Unlock()
+	s.ended.atMost(ended)
 }
 
 // ran notes the end of a task that ran.

@@ -469,3 +469,16 @@ func (s *Store) compacted(j *Job) ([]byte, error) {
 	}
 	return data, nil
 }
+
+// maxEndedRecord is the size in bytes of a record above which it is made anew
+// before it is put away: of a large array it has a line for each task.
+const maxEndedRecord = 64 << 10
+
+// shorten makes a record anew if it is long.
+func (s *Store) shorten(j *Job) {
+	j.file.Lock()
+	defer j.file.Unlock()
+	if j.size > maxEndedRecord {
+		s.compact(j)
+	}
+}

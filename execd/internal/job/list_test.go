@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,7 +107,7 @@ func TestListMore(t *testing.T) {
 
 func TestFinished(t *testing.T) {
 	s, _ := openStore(t, newRoot(t))
-	s.KeepFinished(3)
+	s.Keep(3, math.MaxInt)
 	list := func() string {
 		return brief(s.List(&api.JobsRequest{Users: everybody, States: "z", Finished: true, More: true}, Caller{}, "h").Finished)
 	}
@@ -145,9 +146,9 @@ func TestFinished(t *testing.T) {
 	if got := brief(s.List(mine, Caller{UID: 5}, "h").Finished); got != "" {
 		t.Errorf("somebody else sees %q", got)
 	}
-	s.KeepFinished(1)
+	s.Keep(1, math.MaxInt)
 	check("4 z 1")
-	s.KeepFinished(0)
+	s.Keep(0, math.MaxInt)
 	check("")
 	runNext(t, s, submitArray(t, s, 1), Start{Queue: "q"})
 	check("")

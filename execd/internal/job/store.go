@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -24,12 +23,14 @@ import (
 // Store has the jobs of one spool. Its methods may be called from several
 // goroutines; those that write return when what they wrote is on disk.
 type Store struct {
-	disk
+	*disk
+	ended *ended // of the jobs that are over
 
 	compactAbove int64 // see defaultCompactAbove
 
 	// mu is held for a moment, and qstat needs it: no file is read or written under it.
-	// Before it come predecessors and then the file of a job, which are held meanwhile.
+	// Before it come predecessors and then the file of a job, which are held meanwhile; after
+	// it that of ended.
 	mu     sync.Mutex
 	jobs   map[int]*Job // guarded by mu
 	next   int          // guarded by mu; number of the next job
@@ -43,7 +44,6 @@ type Store struct {
 	predecessors sync.Mutex // held while those of a job are altered
 	finished     memory     // guarded by mu
 	fresh        []*Job     // guarded by mu; the last that were submitted, see remember
-	ended        ended      // guarded by mu
 }
 
 // ParseNumber reads the name of a record or of a script: the number of its job.
@@ -57,11 +57,13 @@ func ParseNumber(name string) (int, bool) {
 // execd: it was written by another version, and is in order. So does one that the
 // system cannot read: it may be in order.
 func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
-	s := &Store{disk: disk{root: root, log: log, chown: chownScripts}, jobs: map[int]*Job{}, byUser: map[int]int{}, compactAbove: defaultCompactAbove}
+	s := &Store{disk: &disk{root: root, log: log, chown: chownScripts}, jobs: map[int]*Job{}, byUser: map[int]int{}, compactAbove: defaultCompactAbove}
 	s.graph = newGraph(s.jobs)
-	s.ended.limit = math.MaxInt // until KeepEnded says
 	names, err := root.ListJobs()
 	if err != nil {
+		return nil, err
+	}
+	if s.ended, s.next, err = openEnded(s.disk); err != nil {
 		return nil, err
 	}
 	var numbers []int
@@ -73,9 +75,6 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 		}
 		s.next = max(s.next, number)
 		numbers = append(numbers, number)
-	}
-	if err := s.loadEnded(); err != nil {
-		return nil, err
 	}
 	if err := s.loadAll(numbers); err != nil {
 		return nil, err
@@ -287,7 +286,12 @@ func (s *Store) remove(j *Job) {
 		s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
 		return
 	}
-	s.putAway(j)
+	if !s.ended.keeps(j.Number) {
+		s.discard(j.Number, s.path(j.Number), s.script(j.Number))
+		return
+	}
+	s.shorten(j)
+	s.ended.putAway(j)
 }
 
 // sorted returns the jobs that are wanted by number. s.mu is held.

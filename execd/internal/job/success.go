@@ -104,7 +104,7 @@ func (s *Store) dependOn(l *links, j *Job, m *meaning) error {
 		if s.Get(number) != nil {
 			continue
 		}
-		p, err := s.Ended(number)
+		p, err := s.ended.get(number)
 		switch {
 		case err != nil:
 			return err
@@ -131,7 +131,7 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 		return nil
 	}
 	for _, d := range gone {
-		p, err := s.Ended(d.Job)
+		p, err := s.ended.get(d.Job)
 		if err != nil || p == nil {
 			continue // it stays not known
 		}

@@ -71,7 +71,7 @@ func TestVain(t *testing.T) {
 // it is refused.
 func TestSuccessForgotten(t *testing.T) {
 	s, _ := openStore(t, newRoot(t))
-	s.KeepEnded(1)
+	s.Keep(0, 1)
 	for range 3 {
 		live(t, s, submit(t, s, api.SubmitRequest{}), FateDone)
 	}
@@ -85,7 +85,7 @@ func TestSuccessForgotten(t *testing.T) {
 	} {
 		to := api.SubmitRequest{Name: "j", Binary: true, Command: "true", HoldOK: []string{number}}
 		if want == "" {
-			s.KeepEnded(100)
+			s.Keep(0, 100)
 			wantReady(t, s, submit(t, s, to), "1 from 1")
 			continue
 		}

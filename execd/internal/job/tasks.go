@@ -1,6 +1,7 @@
 package job
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -276,3 +277,57 @@ func (s *Tasks) find(i int) (at int, found bool) {
 	at, _ = slices.BinarySearchFunc(s.runs, i, func(r run, i int) int { return r.high - i })
 	return at, at < len(s.runs) && s.runs[at].low <= i
 }
+
+// Only returns those of a range of tasks that a list of ranges names, in the form
+// of api.SubmitRequest.Only, and how many there are. The ranges may overlap, and
+// stand in any order.
+func Only(list string, of api.Tasks) (only string, n int, err error) {
+	var runs []run
+	add := func(i, j int) error {
+		if runs = append(runs, run{i, j}); len(runs) > maxRanges {
+			return fmt.Errorf("more than %d ranges of tasks are too many", maxRanges)
+		}
+		return nil
+	}
+	set := NoTasks(of)
+	for word := range strings.SplitSeq(list, ",") {
+		t, err := api.ParseTasks(word)
+		if err != nil {
+			return "", 0, err
+		}
+		t.Last -= (t.Last - t.First) % t.Step
+		low, ok1 := set.index(t.First)
+		high, ok2 := set.index(t.Last)
+		if !ok1 || !ok2 || t.First < t.Last && t.Step%of.Step != 0 {
+			return "", 0, fmt.Errorf("%s are no tasks of %v", word, of)
+		}
+		if t.First == t.Last || t.Step == of.Step {
+			err = add(low, high)
+		} else {
+			for i := low; i <= high && err == nil; i += t.Step / of.Step {
+				err = add(i, i)
+			}
+		}
+		if err != nil {
+			return "", 0, err
+		}
+	}
+	slices.SortFunc(runs, func(a, b run) int { return a.low - b.low })
+	for _, r := range runs {
+		if last := len(set.runs) - 1; last >= 0 && r.low <= set.runs[last].high+1 {
+			set.runs[last].high = max(set.runs[last].high, r.high)
+			continue
+		}
+		set.runs = append(set.runs, r)
+	}
+	for _, r := range set.runs {
+		set.n += r.high - r.low + 1
+	}
+	if set.n == of.Count() {
+		return "", set.n, nil
+	}
+	return set.format(), set.n, nil
+}
+
+// maxRanges bounds the ranges of tasks of a job that a user lists.
+const maxRanges = 10000

@@ -128,3 +128,30 @@ func FuzzParseTasks(f *testing.F) {
 		}
 	})
 }
+
+func TestOnly(t *testing.T) {
+	for _, tc := range []struct {
+		list string
+		of   api.Tasks
+		want string
+		n    int // 0: it is refused
+	}{
+		{"3,7,9-12", api.Tasks{First: 3, Last: 12, Step: 1}, "3,7,9-12:1", 6},
+		{"9-12:2,3,3-5:2,10", api.Tasks{First: 3, Last: 12, Step: 1}, "3,5,9-11:1", 5},
+		{"5,1-3:2", api.Tasks{First: 1, Last: 9, Step: 2}, "1-5:2", 3},
+		{"1-9:4", api.Tasks{First: 1, Last: 9, Step: 2}, "1,5,9", 3},
+		{"1-10:2", api.Tasks{First: 1, Last: 9, Step: 2}, "", 5},
+		{"3-4,1-2", api.Tasks{First: 1, Last: 4, Step: 1}, "", 4},
+		{"1-1000000:2,2-1000000:2", api.Tasks{First: 1, Last: 1000000, Step: 1}, "", 0},
+		{"1-3", api.Tasks{First: 1, Last: 9, Step: 2}, "", 0},
+		{"2", api.Tasks{First: 1, Last: 9, Step: 2}, "", 0},
+		{"11", api.Tasks{First: 1, Last: 9, Step: 2}, "", 0},
+		{"1,", api.Tasks{First: 1, Last: 9, Step: 2}, "", 0},
+		{"5-3", api.Tasks{First: 1, Last: 9, Step: 2}, "", 0},
+	} {
+		got, n, err := Only(tc.list, tc.of)
+		if got != tc.want || n != tc.n || (err != nil) != (tc.n == 0) {
+			t.Errorf("Only(%q, %v) = %q, %d, %v; want %q, %d", tc.list, tc.of, got, n, err, tc.want, tc.n)
+		}
+	}
+}
