@@ -1,14 +1,19 @@
 package stage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/outcome"
+	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
 
@@ -136,19 +141,19 @@ func (f *finish) Enter() (exit.Result, error) {
 // Hook runs the hook for the end of a job that was started.
 func (f *finish) Hook() (exit.Result, error) {
 	r, l := f.r, f.l
-	if l.extra == nil || l.extra.exit == nil || l.outcome == nil || l.outcome.Usage == nil || r.Store.State(l.task) == job.Ended {
+	if l.extra == nil || l.extra.exit == nil || !l.Ran() || r.Store.State(l.task) == job.Ended {
 		return exit.Nothing, nil
 	}
 	h := l.extra.exit
 	if l.task.Job.Source != "" {
 		r.Queue.Ending(l.claims)
 	}
-	res, err := r.await(l, h, []string{r.why(l).Word()}, func() ([]byte, error) {
+	res, err := r.await(l, h, []string{l.Why(r.Store.Want(l.task)).Word()}, func() ([]byte, error) {
 		a, err := r.jobAd(l)
 		if err != nil {
 			return nil, err
 		}
-		return ad.Stdin(ad.Ended(a, r.final(l)), nil), nil
+		return ad.Stdin(ad.Ended(a, l.Ad(r.status(l, l.Total), r.Store.Want(l.task), time.Now())), nil), nil
 	})
 	if r.again(l, err) {
 		return exit.Failed, err
@@ -208,11 +213,10 @@ func (f *finish) Free() (exit.Result, error) {
 // Transfer takes the output of a job to where it belongs.
 func (f *finish) Transfer() (exit.Result, error) {
 	r, l := f.r, f.l
-	if r.Output == nil || l.end == nil {
+	if r.Output == nil || l.End == nil {
 		return exit.Nothing, nil
 	}
-	ran := l.outcome != nil && l.outcome.Usage != nil
-	if e := (exit.Ending{SetUp: ran, Why: r.why(l)}); !exit.WantsOutput(e) || !r.Output.Wants(l.task, e) {
+	if e := (exit.Ending{SetUp: l.Ran(), Why: l.Why(r.Store.Want(l.task))}); !exit.WantsOutput(e) || !r.Output.Wants(l.task, e) {
 		return exit.Nothing, nil
 	}
 	if l.output == nil {
@@ -228,7 +232,7 @@ func (f *finish) Transfer() (exit.Result, error) {
 	}
 	r.Log.Error(fmt.Sprintf("job %v: output: given up: %s", l.task, g.Reason))
 	l.undelivered = g
-	r.lose(l, l.end)
+	outcome.Lose(l.End, g, !r.isNobodys(l.task))
 	return exit.Nothing, nil // it is noted
 }
 
@@ -288,33 +292,33 @@ func (f *finish) published() (exit.Result, error) {
 
 func (f *finish) journal(step string, write func(Event) error) (exit.Result, error) {
 	r, l := f.r, f.l
-	if !l.journal || l.outcome == nil { // of an end that an earlier execd has recorded nothing more is known
+	if !l.journal || l.Outcome == nil { // of an end that an earlier execd has recorded nothing more is known
 		return exit.Nothing, nil
 	}
-	why, ran := r.why(l), l.outcome.Usage != nil
-	e := Event{Kind: Over, Task: l.task, Time: l.ended, End: l.end, Scratch: r.scratch(l)}
+	why, ran := l.Why(r.Store.Want(l.task)), l.Ran()
+	e := Event{Kind: Over, Task: l.task, Time: l.Ended, End: l.End, Scratch: r.scratch(l)}
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
 	if ran {
-		u := l.outcome.Usage
+		u := l.Outcome.Usage
 		e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
 	}
-	if ran && l.end.Cause == spool.CauseLimit {
+	if ran && l.End.Cause == spool.CauseLimit {
 		why.Remove = false // nobody has deleted it: it has ended, though not by itself
 	}
 	e.Exit = exit.CodeOf(why, ran, e.Status)
-	if f := r.forced(l); f != nil {
+	if f := l.Forced(r.Store.Want(l.task)); f != nil {
 		e.Text, e.Code, e.Subcode = f.Reason, f.Code, f.Subcode
 	}
-	if l.end.Fate == job.FateError {
+	if l.End.Fate == job.FateError {
 		e.Exit = exit.Hold
 		if g := l.undelivered; g != nil {
 			e.Code, e.Subcode = g.Code, g.Subcode
 		}
 	}
 	if a, err := r.jobAd(l); err == nil {
-		e.Ad = ad.Ended(a, r.final(l))
+		e.Ad = ad.Ended(a, l.Ad(r.status(l, l.Total), r.Store.Want(l.task), time.Now()))
 	}
 	return l.write(step, func() error { return write(e) })
 }
@@ -373,39 +377,88 @@ func (r *Runner) exit(l *life) error {
 	return nil
 }
 
-// why is what was asked of a run before it ended.
-func (r *Runner) why(l *life) exit.Why {
-	var w exit.Why
-	want := r.Store.Want(l.task)
-	switch {
-	case want != nil && (want.Requeue || want.Slot) && endedByItself(l.outcome): // it came too late
-	case want != nil && want.Error != "":
-		w.Hold = true
-	case want != nil && (want.Requeue || want.Slot):
-		w.Evict = true
-	case want != nil:
-		w.Remove = true // by somebody, or for a limit
-	}
-	if l.end != nil {
-		w.Remove = w.Remove || l.end.Cause == spool.CauseLimit
-		w.Evict = w.Evict || l.end.Cause == spool.CauseMigrated
-	}
-	return w
-}
-
-// forced is why a run had to leave its slot; nil: it had not, or had ended before.
-func (r *Runner) forced(l *life) *ad.Forced {
-	want := r.Store.Want(l.task)
-	if w := r.why(l); want == nil || !want.Slot || want.Code == 0 || !w.Evict && !w.Hold {
-		return nil
-	}
-	return &ad.Forced{Held: want.Error != "", Reason: want.Cause, Code: want.Code, Subcode: want.Subcode}
-}
-
 // stepOf returns the step in which a stage has failed; "" if that is not known.
 func stepOf(err error) string {
 	if s, ok := errors.AsType[*exit.StepError](err); ok {
 		return s.Step
 	}
 	return ""
+}
+
+// conclude makes of a run's outcome what is recorded of it.
+func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
+	t := l.task
+	run := outcome.Run{Task: t, Want: r.Store.Want(t), Requeues: !r.isNobodys(t), Rerunnable: r.Rerunnable(t), Post: l.postStatus}
+	if out.Usage != nil && out.Usage.ExitStatus != 0 {
+		run.Full = r.Launcher.ScratchFull(t.RunID())
+	}
+	e, faulty := run.Conclude(out)
+	if faulty && !r.fault(t, out) && run.Requeues {
+		e.Fate = job.FateError
+	}
+	if e.Fate == job.FateRequeue && out.Checkpoint {
+		e.Checkpoint, e.PID = true, r.Launcher.JobPID(t.RunID())
+	}
+	outcome.Lose(e, l.undelivered, run.Requeues)
+	return e
+}
+
+// isNobodys reports whether nobody would start the job of a task again.
+func (r *Runner) isNobodys(t *job.Task) bool { return t.Job.Interactive || !r.from(t).Requeues() }
+
+// fault puts the queue of a task in error, and reports whether it is. But what runs as
+// the job's owner, with his environment, he can make fail as he likes: where that failed
+// for one owner alone his task is in error, not everybody's queue.
+func (r *Runner) fault(t *job.Task, out *spool.Outcome) bool {
+	sure := true
+	if q := r.Config().Queue(t.Start.Queue); q != nil && r.Launcher.Privileged {
+		procedure := ""
+		switch out.Failed {
+		case spool.FailedProlog:
+			procedure = cmp.Or(q.Prolog, r.Config().Global.Prolog)
+		case spool.FailedPEStart:
+			if g := t.Start.Grant; g != nil && r.Config().PEs[g.PE] != nil {
+				procedure = r.Config().PEs[g.PE].StartProcArgs
+			}
+		}
+		_, _, other := conf.SplitProcedure(procedure)
+		sure = procedure == "" || other
+	}
+	reason := fmt.Sprintf("job %v failed: %s", t, out.Reason)
+	if !r.Queue.Fault(t.Start.Queue, t.Job, reason, sure) {
+		return false
+	}
+	r.Log.Error(fmt.Sprintf("queue %s: in error state: %s", t.Start.Queue, reason))
+	r.Mail.Admin("queue "+t.Start.Queue, fmt.Sprintf("Queue %s@%s is in error state", t.Start.Queue, r.Host), reason)
+	return true
+}
+
+// Rerunnable reports whether a run that was cut short may be repeated. One that
+// has a checkpointing interface may (spec 8.4).
+func (r *Runner) Rerunnable(t *job.Task) bool {
+	switch t.Job.Terms().Rerun {
+	case api.RerunYes:
+		return true
+	case api.RerunNo:
+		return false
+	}
+	if t.Needs.Request().Checkpoint != "" {
+		return true
+	}
+	q := r.Config().Queue(t.Start.Queue)
+	return q != nil && q.Rerun
+}
+
+// line composes the accounting line.
+func (r *Runner) line(l *life) string {
+	rec := outcome.Record(l.task, l.End, r.Host, r.Config().Queue(l.task.Start.Queue))
+	if u := l.Outcome.Usage; u != nil {
+		total := l.Total
+		if r.Config().Global.ReservedUsage {
+			usage.Reserve(&total, l.task.Slots(), 0)
+		}
+		outcome.Fill(&rec, u, &total)
+		l.tasks.addSum(&rec)
+	}
+	return outcome.Line(rec, r.Log)
 }

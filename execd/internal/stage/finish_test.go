@@ -28,6 +28,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -151,11 +152,11 @@ func (s *scene) life(task *job.Task) *life {
 	usage := &spool.Usage{ExitStatus: 3, Start: 1001, End: 1005, Wallclock: 4, UTime: 1500 * time.Millisecond}
 	l := &life{
 		task: task, begun: true, prepared: true, launched: true, exited: true, left: true, reaped: true, journal: true,
-		outcome: &spool.Outcome{Usage: usage}, taken: time.Now(),
+		Facts: outcome.Facts{Outcome: &spool.Outcome{Usage: usage}}, taken: time.Now(),
 	}
 	l.event = func(f func()) { s.r.advance(l, f) }
 	l.again = func() { s.r.advance(l, nil) }
-	l.end = s.r.conclude(l, l.outcome)
+	l.End = s.r.conclude(l, l.Outcome)
 	s.r.setUp(l)
 	return l
 }
@@ -179,8 +180,8 @@ func (s *scene) restart() {
 		l.extra = &extra{keyword: x.keyword, owner: x.owner, exit: x.exit}
 	}
 	l.recall(list)
-	if l.end = l.task.End; s.r.Store.State(l.task) != job.Ended {
-		l.end = s.r.conclude(l, l.outcome)
+	if l.End = l.task.End; s.r.Store.State(l.task) != job.Ended {
+		l.End = s.r.conclude(l, l.Outcome)
 	}
 	s.l = l
 }
@@ -411,7 +412,7 @@ func TestNoExitHookWithoutJob(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
 	s.hasHook()
-	s.l.outcome.Usage = nil
+	s.l.Outcome.Usage = nil
 	s.until()
 	if len(s.hooks.calls) > 0 {
 		t.Errorf("%d hooks were called", len(s.hooks.calls))
@@ -541,8 +542,8 @@ func TestWordOfTheEnd(t *testing.T) {
 	} {
 		s := newScene(t, nil)
 		tt.do(s)
-		s.l.end.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.outcome.Usage}).Cause()
-		if got := s.r.why(s.l).Word(); got != tt.want {
+		s.l.End.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.Outcome.Usage}).Cause()
+		if got := s.l.Why(s.r.Store.Want(s.l.task)).Word(); got != tt.want {
 			t.Errorf("%s: %q; want %q", tt.name, got, tt.want)
 		}
 	}
@@ -563,9 +564,9 @@ func TestCodeOfLimit(t *testing.T) {
 	} {
 		s := newScene(t, nil)
 		s.mend()
-		s.l.end.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.outcome.Usage}).Cause()
+		s.l.End.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.Outcome.Usage}).Cause()
 		if !tt.ran {
-			s.l.outcome.Usage = nil
+			s.l.Outcome.Usage = nil
 		}
 		s.until()
 		if s.memory.last.Exit != tt.want {
@@ -578,7 +579,7 @@ func TestCodeOfLimit(t *testing.T) {
 func TestCoreDump(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
-	*s.l.outcome.Usage = *spool.NewUsage(syscall.WaitStatus(11|0x80), time.Unix(1001, 0), time.Unix(1005, 0), &syscall.Rusage{})
+	*s.l.Outcome.Usage = *spool.NewUsage(syscall.WaitStatus(11|0x80), time.Unix(1001, 0), time.Unix(1005, 0), &syscall.Rusage{})
 	s.until()
 	if e := s.memory.last; e.Exit != exit.CoreDumped || !strings.Contains(e.Ad.String(), "JobCoreDumped = true") {
 		t.Errorf("event %d, ad %v; want a core", e.Exit, e.Ad)

@@ -115,8 +115,8 @@ func TestStatusOfProcessor(t *testing.T) {
 		t.Errorf("status has %v and %v in the kernel; want 3s, and 2s", got.UserCPU, got.SysCPU)
 	}
 	// What its shepherd has not seen, of 1.5 s, the samples have.
-	s.l.total = api.Usage{CPU: 5, SysCPU: 2}
-	if end := s.r.final(s.l); end.UserCPU != 3*time.Second || end.SysCPU != 2*time.Second {
+	s.l.Total = api.Usage{CPU: 5, SysCPU: 2}
+	if end := s.l.Ad(s.r.status(s.l, s.l.Total), nil, time.Now()); end.UserCPU != 3*time.Second || end.SysCPU != 2*time.Second {
 		t.Errorf("the end has %v and %v in the kernel; want 3s, and 2s", end.UserCPU, end.SysCPU)
 	}
 }
@@ -350,7 +350,7 @@ func preparing(t *testing.T) *scene {
 	s := newScene(t, nil)
 	l := s.life(s.l.task)
 	s.r.drop(s.l)
-	l.flow, l.outcome, l.end = exit.Pipeline{}, nil, nil
+	l.flow, l.Outcome, l.End = exit.Pipeline{}, nil, nil
 	l.prepared, l.launched, l.exited, l.left, l.reaped = false, false, false, false, false
 	l.extra = &extra{keyword: "K", owner: &user.User{Name: "alice", Home: "/"}}
 	l.extra.prep.Keep = func(step string) error { return s.r.note(l, HookRun{Step: step}) }

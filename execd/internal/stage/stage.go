@@ -38,6 +38,7 @@ import (
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -84,25 +85,23 @@ type life struct {
 	task   *job.Task
 	claims []*claim.Claim
 
-	mu       sync.Mutex // held by who advances it
-	begun    bool
-	prepared bool
-	launched bool
-	exited   bool // the shepherd is gone
-	left     bool // and all else of the run
-	reaped   bool
-	released bool
-	found    bool           // an earlier execd has begun it, and perhaps a hook of it
-	over     bool           // the list was gone through to its end
-	attempts int            // failed attempts at the present stage
-	refused  *refusal       // why it is not started after all; nil: it is
-	limits   *limits        // from run on
-	again    func()         // enters the list again; set when the life is added
-	event    func(func())   // and that after an event
-	outcome  *spool.Outcome // from reap on
-	total    api.Usage      // from reap on; what the run has consumed
-	end      *job.End       // from reap on
-	entry    *account.Entry // from account on, unless that has to be repeated
+	mu            sync.Mutex // held by who advances it
+	begun         bool
+	prepared      bool
+	launched      bool
+	exited        bool // the shepherd is gone
+	left          bool // and all else of the run
+	reaped        bool
+	released      bool
+	found         bool           // an earlier execd has begun it, and perhaps a hook of it
+	over          bool           // the list was gone through to its end
+	attempts      int            // failed attempts at the present stage
+	refused       *refusal       // why it is not started after all; nil: it is
+	limits        *limits        // from run on
+	again         func()         // enters the list again; set when the life is added
+	event         func(func())   // and that after an event
+	outcome.Facts                // of its end: from reap on
+	entry         *account.Entry // from account on, unless that has to be repeated
 
 	flow       exit.Pipeline // its processes, and the steps of its end
 	tail       exit.Marks    // of telling of the end
@@ -122,7 +121,7 @@ type life struct {
 	migrates bool // instead of being suspended
 	measured usage.Job
 
-	taken, started, ended time.Time // for the split of time in the log
+	taken time.Time // for the split of time in the log
 }
 
 // Runner leads all runs through their stages. The exported fields are set
@@ -179,7 +178,7 @@ func (r *Runner) Exited(run spool.RunID) {
 	}
 	if l := r.life(run); l != nil {
 		r.advance(l, func() {
-			l.exited, l.ended = true, time.Now()
+			l.exited, l.Ended = true, time.Now()
 			l.flow.Reap(childJob, exit.Status{}) // its status is in the directory
 		})
 	}
@@ -519,7 +518,7 @@ func (r *Runner) fail(t *job.Task, reason string) error {
 // owner.
 func (l *life) used() schedule.Used {
 	u := l.tasks.used()
-	u.CPU, u.Mem, u.IO = u.CPU+l.total.CPU, u.Mem+l.total.Mem, u.IO+l.total.IO
+	u.CPU, u.Mem, u.IO = u.CPU+l.Total.CPU, u.Mem+l.Total.Mem, u.IO+l.Total.IO
 	return u
 }
 
@@ -535,11 +534,11 @@ func (r *Runner) launch(l *life) error {
 	if err != nil {
 		return r.refuse(l, err, false)
 	}
-	l.launched, l.started = true, time.Now()
+	l.launched, l.Started = true, time.Now()
 	t := l.task
 	r.Counts.Start(l.taken.Sub(t.Job.Submitted))
 	r.tell(l, mail.Started)
-	l.measured.Started = l.started
+	l.measured.Started = l.Started
 	r.Usage.Add(t.RunID(), l.measured)
 	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
 	if !r.Launcher.Foreign() {
@@ -575,16 +574,16 @@ func (r *Runner) reap(l *life) error {
 	l.limits.stop()
 	sampled, _ := r.Usage.Remove(l.task.RunID())
 	if r.Store.State(l.task) == job.Ended { // an earlier execd has recorded it
-		l.end, l.reaped = l.task.End, true
+		l.End, l.reaped = l.task.End, true
 		return r.lookBack(l)
 	}
 	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.AddGID, l.task.Start.Boot != r.Boot)
 	if err != nil {
 		return err
 	}
-	l.outcome = &out
-	l.total = usage.Final(sampled, out.Usage)
-	l.end = r.conclude(l, &out)
+	l.Outcome = &out
+	l.Total = usage.Final(sampled, out.Usage)
+	l.End = r.conclude(l, &out)
 	l.reaped = true
 	return nil
 }
@@ -602,13 +601,13 @@ func (r *Runner) lookBack(l *life) error {
 	if err != nil {
 		return err
 	}
-	l.outcome, l.total = &out, usage.Final(api.Usage{}, out.Usage)
+	l.Outcome, l.Total = &out, usage.Final(api.Usage{}, out.Usage)
 	return nil
 }
 
 // release frees the slot: what follows needs none.
 func (r *Runner) release(l *life) {
-	r.from(l.task).Over(l.task.Job, r.why(l) == exit.Why{Evict: true})
+	r.from(l.task).Over(l.task.Job, l.Why(r.Store.Want(l.task)) == exit.Why{Evict: true})
 	r.Queue.Ended(l.task, l.claims, l.used())
 	l.released = true
 }
@@ -616,10 +615,10 @@ func (r *Runner) release(l *life) {
 // account makes the end durable and writes its accounting line. The line says what
 // has become of the job up to here; of an end that is recorded the record has it.
 func (r *Runner) account(l *life) error {
-	if l.end.Accounting == "" {
-		l.end.Accounting = r.line(l)
+	if l.End.Accounting == "" {
+		l.End.Accounting = r.line(l)
 	}
-	entry := r.Book.Enter(job.Ending{Task: l.task, End: l.end, Time: time.Now()})
+	entry := r.Book.Enter(job.Ending{Task: l.task, End: l.End, Time: time.Now()})
 	if err := entry.Written(); err != nil {
 		return &Retry{l.backoff(), err.Error()}
 	}
@@ -629,14 +628,14 @@ func (r *Runner) account(l *life) error {
 
 // notify tells the log and those who wait.
 func (r *Runner) notify(l *life) {
-	t, e := l.task, l.end
+	t, e := l.task, l.End
 	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d fate=%s", t, e.Failed, e.Exit, e.Fate)
 	if e.Reason != "" {
 		text += fmt.Sprintf(" reason=%q", e.Reason)
 	}
-	if !l.started.IsZero() && !l.ended.IsZero() {
+	if !l.Started.IsZero() && !l.Ended.IsZero() {
 		text += fmt.Sprintf(" waiting=%.4fs starting=%.4fs running=%.4fs returning=%.4fs",
-			l.taken.Sub(t.Job.Submitted).Seconds(), l.started.Sub(l.taken).Seconds(), l.ended.Sub(l.started).Seconds(), time.Since(l.ended).Seconds())
+			l.taken.Sub(t.Job.Submitted).Seconds(), l.Started.Sub(l.taken).Seconds(), l.Ended.Sub(l.Started).Seconds(), time.Since(l.Ended).Seconds())
 	}
 	level := slog.LevelInfo
 	if e.Fate == job.FateError || e.Failed == spool.FailedNoExitStatus || e.Failed == spool.FailedBeforeJob {
@@ -654,7 +653,7 @@ func (r *Runner) notify(l *life) {
 func (r *Runner) clean(l *life) error {
 	t := l.task
 	g := &r.Config().Global
-	err := r.Launcher.Clean(t.RunID(), g.KeepActive || g.KeepFailed && l.end.Failed != 0)
+	err := r.Launcher.Clean(t.RunID(), g.KeepActive || g.KeepFailed && l.End.Failed != 0)
 	if errors.Is(err, launch.ErrTmpdir) && l.attempts >= maxCleans {
 		r.Log.Warn(fmt.Sprintf("job %v: %v (tried again when execd is started next)", t, err))
 		err = nil

@@ -10,8 +10,11 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
+	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
+
+const sigkill = syscall.SIGKILL
 
 // steering passes on to a shepherd what people and queues want of its job, as
 // soon as there is a shepherd to be asked.
@@ -246,4 +249,33 @@ func (r *Runner) signal(t *job.Task, sig syscall.Signal) {
 	if err := r.Launcher.Signal(t.RunID(), sig); err != nil {
 		r.Log.Debug(err.Error()) // gone: its end is on its way
 	}
+}
+
+// Exceeded is told of a job that as a whole has exceeded a limit.
+func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
+	l := r.life(run.Within())
+	if l == nil {
+		return // it has just ended
+	}
+	if run.PETask != "" {
+		r.taskExceeded(l, run, e)
+		return
+	}
+	r.Log.Info(e.Line(run.ID(), l.task.Start.Queue))
+	if !e.Hard {
+		r.signal(l.task, syscall.SIGXCPU)
+		return
+	}
+	if err := r.Store.Exceed(l.task, excess(e)); err != nil {
+		r.Log.Error(err.Error()) // its end may lack the reason, but not be late
+	}
+	r.Kill(l.task)
+}
+
+// excess says in words which limit was exceeded.
+func excess(e usage.Excess) string {
+	if e.Limit == "h_cpu" {
+		return fmt.Sprintf("job was killed: it used %.0f s of processor time, its limit h_cpu is %.0f s", e.Used, e.Max)
+	}
+	return fmt.Sprintf("job was killed: it used %.0f MB of memory, its limit h_vmem is %.0f MB", e.Used/(1<<20), e.Max/(1<<20))
 }

@@ -10,6 +10,7 @@ import (
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/stage/outcome"
 	"paddock/spool"
 )
 
@@ -68,7 +69,7 @@ func (r *Runner) accountTask(l *life, s *subtask, out *spool.Outcome, total *api
 			return nil
 		}
 		rec := r.taskRecord(l, s, out, total, e)
-		written = taskLine{r.compose(l.task, rec), r.Book.Now()}
+		written = taskLine{outcome.Line(rec, r.Log), r.Book.Now()}
 		if b, err = json.Marshal(&written); err != nil {
 			return fmt.Errorf("internal error: cannot encode the accounting of a task: %w", err)
 		}
@@ -90,13 +91,13 @@ func (r *Runner) inSummary(l *life, s *subtask) bool {
 
 // taskRecord is what is accounted of a task.
 func (r *Runner) taskRecord(l *life, s *subtask, out *spool.Outcome, total *api.Usage, e *job.End) accounting.Record {
-	rec := r.record(l.task, e)
+	rec := outcome.Record(l.task, e, r.Host, r.Config().Queue(l.task.Start.Queue))
 	rec.PETaskID, rec.QName = s.run.PETask, s.queue
 	if !spool.IsInto(s.run.PETask) {
 		rec.JobName = "petask"
 	}
 	if out.Usage != nil {
-		fill(&rec, out.Usage, total)
+		outcome.Fill(&rec, out.Usage, total)
 	}
 	return rec
 }
@@ -112,8 +113,8 @@ func (r *Runner) countTask(l *life, s *subtask, out *spool.Outcome, total *api.U
 	if d := r.Launcher.Root.Active(s.run.ID()); r.inSummary(l, s) {
 		if own, err := d.Has(spool.FileAccounting); err == nil && !own {
 			rec := r.taskRecord(l, s, out, total, e)
-			addSum(&rec, b.Sum)
-			b.Sum = r.compose(l.task, rec)
+			outcome.AddSum(&rec, b.Sum)
+			b.Sum = outcome.Line(rec, r.Log)
 		}
 	}
 	l.tasks.book, b = b, l.tasks.book
@@ -129,29 +130,5 @@ func (r *Runner) countTask(l *life, s *subtask, out *spool.Outcome, total *api.U
 func (ts *tasks) addSum(rec *accounting.Record) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	addSum(rec, ts.book.Sum)
-}
-
-// addSum adds what a line says was used. Of peaks the highest counts: tasks may
-// have run one after the other.
-func addSum(rec *accounting.Record, line string) {
-	sum, err := accounting.Parse([]byte(line))
-	if err != nil {
-		return // there is none
-	}
-	rec.RuUTime += sum.RuUTime
-	rec.RuSTime += sum.RuSTime
-	rec.RuMaxRSS = max(rec.RuMaxRSS, sum.RuMaxRSS)
-	rec.RuMinFlt += sum.RuMinFlt
-	rec.RuMajFlt += sum.RuMajFlt
-	rec.RuNSwap += sum.RuNSwap
-	rec.RuInBlock += sum.RuInBlock
-	rec.RuOuBlock += sum.RuOuBlock
-	rec.RuNVCSw += sum.RuNVCSw
-	rec.RuNIVCSw += sum.RuNIVCSw
-	rec.CPU += sum.CPU
-	rec.Mem += sum.Mem
-	rec.IO += sum.IO
-	rec.IOW += sum.IOW
-	rec.MaxVMem = max(rec.MaxVMem, sum.MaxVMem)
+	outcome.AddSum(rec, ts.book.Sum)
 }

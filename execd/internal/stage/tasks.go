@@ -17,6 +17,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -423,7 +424,7 @@ func (r *Runner) endTask(l *life, s *subtask) error {
 
 // concludeTask makes of the outcome of a task what is accounted.
 func (r *Runner) concludeTask(l *life, s *subtask, out *spool.Outcome) *job.End {
-	e := endOf(out)
+	e := outcome.Of(out)
 	l.tasks.mu.Lock()
 	reason, killed := s.reason, s.killed
 	l.tasks.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
-	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/stage/outcome"
 	"paddock/spool"
 )
 
@@ -26,10 +26,10 @@ func (r *Runner) tell(l *life, event mail.Event) bool {
 		return false
 	}
 	j := r.about(t)
-	if l.end != nil {
-		j.End, j.Exit, j.Reason = l.ended, l.end.Exit, l.end.Reason
-		j.Usage = l.outcome != nil && l.outcome.Usage != nil
-		j.Wallclock, j.CPU, j.MaxVMem = l.total.Wallclock, l.total.CPU, l.total.MaxVMem
+	if l.End != nil {
+		j.End, j.Exit, j.Reason = l.Ended, l.End.Exit, l.End.Reason
+		j.Usage = l.Ran()
+		j.Wallclock, j.CPU, j.MaxVMem = l.Total.Wallclock, l.Total.CPU, l.Total.MaxVMem
 	}
 	r.send(t, event, j)
 	return true
@@ -83,36 +83,16 @@ func (r *Runner) send(t *job.Task, event mail.Event, j mail.Job) {
 
 // ending is the event of an end.
 func (l *life) ending() mail.Event {
-	if l.end.Failed != spool.FailedNone {
+	if l.End.Failed != spool.FailedNone {
 		return mail.Aborted
 	}
 	return mail.Complete
 }
 
-// ends is what a run that is not run again counts as; one that is not there has failed.
-var ends = map[spool.Cause]metrics.Outcome{
-	spool.CauseExit: metrics.Exited, spool.CauseSignal: metrics.Signalled, spool.CauseResource: metrics.Limit, spool.CauseLimit: metrics.Limit,
-	spool.CauseDeleted: metrics.Deleted, spool.CauseEvicted: metrics.Deleted, spool.CauseMigrated: metrics.Exited, spool.CauseRescheduled: metrics.Exited,
-}
-
-// countedAs is what the end of a run counts as.
-func countedAs(e *job.End) metrics.Outcome {
-	outcome, ok := ends[e.Cause]
-	switch {
-	case e.Fate == job.FateRequeue:
-		return metrics.Requeued
-	case e.Fate == job.FateError || !ok:
-		return metrics.Failed
-	case e.Cause == spool.CauseExit && e.Exit == 0:
-		return metrics.Done
-	}
-	return outcome
-}
-
 // count counts the end of a run.
 func (r *Runner) count(l *life) {
-	r.Counts.End(countedAs(l.end))
-	if !l.started.IsZero() && !l.ended.IsZero() {
-		r.Counts.Stages(l.started.Sub(l.taken), l.ended.Sub(l.started), time.Since(l.ended))
+	r.Counts.End(outcome.Counted(l.End))
+	if !l.Started.IsZero() && !l.Ended.IsZero() {
+		r.Counts.Stages(l.Started.Sub(l.taken), l.Ended.Sub(l.Started), time.Since(l.Ended))
 	}
 }

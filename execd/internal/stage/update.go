@@ -194,34 +194,3 @@ func (r *Runner) status(l *life, used api.Usage) ad.Status {
 	s.UserCPU = time.Duration(used.CPU*float64(time.Second)) - s.SysCPU
 	return s
 }
-
-// final is what is known of a job that has ended.
-func (r *Runner) final(l *life) ad.End {
-	e := ad.End{Status: r.status(l, l.total), Reason: l.end.Reason, Time: l.ended, Forced: r.forced(l)}
-	if e.Time.IsZero() {
-		e.Time = time.Now() // execd was away
-	}
-	e.Suspended, e.Processes = false, 0
-	if e.Reason == "" {
-		e.Reason = fmt.Sprintf("exited with status %d", l.end.Exit)
-	}
-	e.ExitCode = l.end.Exit
-	if l.outcome == nil || l.outcome.Usage == nil {
-		return e
-	}
-	u := l.outcome.Usage
-	e.Signal, e.Core, e.ExitCode, e.Started = u.Signal, u.WaitStatus.CoreDump(), u.ExitStatus, time.Unix(u.Start, 0)
-	e.Duration = time.Duration(u.Wallclock) * time.Second
-	if !l.started.IsZero() && !l.ended.IsZero() {
-		e.Duration = l.ended.Sub(l.started)
-	}
-	// What the shepherd has reaped it knows better; what it has not, as processes
-	// that left their session, only the total has.
-	user, sys := u.UTime, u.STime
-	if rest := time.Duration(l.total.CPU*float64(time.Second)) - user - sys; rest > 0 {
-		inKernel := min(max(time.Duration(l.total.SysCPU*float64(time.Second))-sys, 0), rest)
-		user, sys = user+rest-inKernel, sys+inKernel
-	}
-	e.UserCPU, e.SysCPU = user, sys
-	return e
-}

@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -223,7 +224,7 @@ func TestConclude(t *testing.T) {
 					t.Fatalf("Evict = %v, %v", news, err)
 				}
 			}
-			l := &life{task: task, outcome: &tt.out, total: usage.Final(api.Usage{}, tt.out.Usage)}
+			l := &life{task: task, Facts: outcome.Facts{Outcome: &tt.out, Total: usage.Final(api.Usage{}, tt.out.Usage)}}
 			e := r.conclude(l, &tt.out)
 			if e.Fate != tt.fate || e.Failed != tt.failed || e.Exit != tt.exit || e.Reason != tt.reason || e.Checkpoint != tt.ckpt {
 				t.Errorf("conclude = fate %s, failed %d, exit %d, %q, checkpoint %v; want %s, %d, %d, %q, %v",
@@ -236,7 +237,7 @@ func TestConclude(t *testing.T) {
 			if tt.faulty && !strings.HasPrefix(reasons[0], "queue all.q marked QERROR as result of job 1's failure at host h\nin error since ") {
 				t.Errorf("the queue is in error because of %q", reasons[0])
 			}
-			l.end = e
+			l.End = e
 			rec, err := accounting.Parse([]byte(r.line(l)))
 			if err != nil {
 				t.Fatalf("accounting line: %v", err)

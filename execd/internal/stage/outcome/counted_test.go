@@ -1,4 +1,4 @@
-package stage
+package outcome
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func TestCountedAs(t *testing.T) {
 		{job.End{Cause: spool.CauseFailed, Failed: 8}, metrics.Failed},
 		{job.End{Cause: spool.CauseExit, Exit: 100, Failed: 30, Fate: job.FateError}, metrics.Failed},
 	} {
-		if got := countedAs(&tt.end); got != tt.want {
+		if got := Counted(&tt.end); got != tt.want {
 			t.Errorf("%+v counts as %d; want %d", tt.end, got, tt.want)
 		}
 	}

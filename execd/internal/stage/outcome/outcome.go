@@ -1,0 +1,295 @@
+// Package outcome decides what becomes of a run that has ended, and what is said of it:
+// its code and the reason in words, whether it is run again, what hooks and the event log
+// are told, what it counts as, and its accounting line. It has functions of values alone,
+// without clock, file or lock. Stage and subtask use it.
+package outcome
+
+import (
+	"fmt"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/stage/exit"
+	"paddock/spool"
+)
+
+// Run is what a run is judged by beside its outcome.
+type Run struct {
+	Task       *job.Task
+	Want       *job.Want   // what somebody wants of it; nil: nothing
+	Requeues   bool        // somebody would start it again
+	Rerunnable bool        // it may be repeated when it was cut short
+	Full       string      // that its scratch directory was full; empty: it was not
+	Post       exit.Status // of the script after the job
+}
+
+// Facts is what is known of the end of a run.
+type Facts struct {
+	Outcome *spool.Outcome // nil: another execd has recorded the end
+	Total   api.Usage      // what the run has consumed
+	End     *job.End
+
+	Started, Ended time.Time // zero: execd did not see it
+}
+
+// Ran reports whether it is known that the job was started.
+func (f *Facts) Ran() bool { return f.Outcome != nil && f.Outcome.Usage != nil }
+
+// Conclude makes of a run's outcome what is recorded of it: code, reason in words, and
+// what becomes of the task. Faulty says that its queue is to blame, and is to be in error.
+func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
+	e = Of(out)
+	if out.Usage == nil && e.Failed == 0 {
+		// The shepherd was told to end the job before there was one.
+		e.Failed = spool.FailedAfterJob
+		if e.Reason == "" {
+			e.Reason = "ended before the job started"
+		}
+	}
+	if r.Full != "" {
+		e.Reason = joined(e.Reason, r.Full)
+	}
+	want := r.Want
+	switch {
+	case want == nil || e.Failed == spool.FailedEnforcedLimit:
+	case want.Reason != "":
+		// A foreign shepherd does not know why it was to kill the job, and the
+		// job may have ended of a warning, with any code.
+		if out.Usage != nil && e.Failed != spool.FailedNoExitStatus {
+			e.Cause, e.Failed, e.Reason = spool.CauseLimit, spool.FailedEnforcedLimit, want.Reason
+		}
+	case want.Requeue && cutShort(out, e.Failed):
+		e.Cause, e.Failed, e.Reason = spool.CauseRescheduled, spool.FailedRescheduling, "rescheduled by "+want.By
+	case want.Requeue, want.Slot && endedByItself(out):
+	default:
+		e.Cause = spool.CauseDeleted
+		if want.Slot {
+			e.Cause = spool.CauseEvicted
+		}
+		if e.Failed != 0 {
+			e.Reason = string(e.Cause) + " by " + want.By
+			if out.Usage == nil && e.Failed != spool.FailedNoExitStatus && e.Failed != spool.FailedBeforeJob {
+				e.Reason += " before the job started"
+			}
+		}
+	}
+	e.Fate, faulty = r.fate(out, e.Failed)
+	if !r.Post.OK() && e.Fate == job.FateDone {
+		e.Fate, e.Reason = job.FateError, joined(e.Reason, postReason(r.Post))
+	}
+	if !r.Requeues {
+		e.Fate = job.FateDone // who sent it is told
+	}
+	return e, faulty
+}
+
+// endedByItself reports whether a job had come to its own end before it was asked for
+// one. Of a foreign shepherd that is not known.
+func endedByItself(out *spool.Outcome) bool {
+	if out == nil || out.Usage == nil {
+		return false
+	}
+	sig, known := out.Usage.Asked()
+	return known && sig == 0
+}
+
+// cutShort reports whether a job that is to run again has not come to its own end. One
+// that was asked to end may have done so in good order, and with 0. Where it is not
+// known whether it was, what has exited is over.
+func cutShort(out *spool.Outcome, failed int) bool {
+	if out.Usage != nil {
+		if sig, known := out.Usage.Asked(); known {
+			return sig != 0
+		}
+	}
+	return failed != 0
+}
+
+// postReason says how the script after a job has failed.
+func postReason(s exit.Status) string {
+	if s.Signal != 0 {
+		return fmt.Sprintf("script after the job failed: killed by signal %s (%d)", spool.SignalName(s.Signal), s.Signal)
+	}
+	return fmt.Sprintf("script after the job failed: exit status %d", s.Code)
+}
+
+// Lose makes of an end what becomes of it when its output does not arrive. Requeues says
+// that somebody would start it again.
+func Lose(e *job.End, g *exit.GivenUp, requeues bool) {
+	if g == nil {
+		return
+	}
+	e.Reason = joined(e.Reason, "output transfer: "+g.Reason)
+	switch {
+	case !requeues: // who sent it is told
+	case g.Hold:
+		e.Fate = job.FateError
+	default:
+		e.Fate = job.FateRequeue
+	}
+}
+
+// joined is a reason with another one behind it.
+func joined(reason, more string) string {
+	if reason == "" {
+		return more
+	}
+	return reason + "; " + more
+}
+
+// Of is what an outcome says by itself.
+func Of(out *spool.Outcome) *job.End {
+	e := &job.End{Failed: out.Failed, Reason: out.Reason, Cause: out.Cause()}
+	if out.Usage == nil {
+		return e
+	}
+	e.Exit = out.Usage.ExitStatus
+	if e.Failed == 0 && out.Usage.Signal != 0 {
+		// Grid Engine's "assumedly after job".
+		e.Failed = spool.FailedAfterJob
+	}
+	if out.Usage.Signal != 0 && e.Reason == "" {
+		e.Reason = fmt.Sprintf("killed by signal %s (%d)", spool.SignalName(out.Usage.Signal), out.Usage.Signal)
+	}
+	return e
+}
+
+// maxLost bounds how often a task is started again after its shepherd, or the
+// host, has died under it: it may be the cause.
+const maxLost = 10
+
+// fate decides what becomes of a task, in the order of Grid Engine's qmaster
+// (spec 6.4). After a failure before the job that is to be blamed on the queue
+// or the host the task waits for another queue, or until somebody has cleared
+// this one. One after the job changes nothing for a job that ran: Grid Engine
+// runs it again when the epilog fails.
+func (r *Run) fate(out *spool.Outcome, failed int) (f job.Fate, faulty bool) {
+	switch failed {
+	case spool.FailedNone, spool.FailedAfterJob, spool.FailedEnforcedLimit:
+		return job.FateDone, false
+	}
+	switch {
+	case r.Want != nil && !r.Want.Requeue:
+		return job.FateDone, false
+	case failed == spool.FailedMigrating, failed == spool.FailedRescheduling:
+		return job.FateRequeue, false
+	case failed == spool.FailedNoExitStatus, failed == spool.FailedThroughSignal:
+		// The shepherd died, or the host did. What has ended is not run again.
+		switch {
+		case out.Usage != nil || !r.Rerunnable:
+			return job.FateDone, false
+		case r.Task.Run >= maxLost:
+			return job.FateError, false
+		}
+		return job.FateRequeue, false
+	}
+	switch out.Blame {
+	case spool.BlameJob:
+		return job.FateError, false
+	case spool.BlameQueue, spool.BlameHost, spool.BlameSystem:
+		if out.Usage == nil {
+			return r.fault(out)
+		}
+	}
+	return job.FateDone, false
+}
+
+// fault says whether a failure that the job is not to blame for is its queue's, which then
+// is in error, as in Grid Engine, so that no further jobs are lost to it; the task waits
+// until it is cleared, or for another queue.
+//
+// What failed when the job itself was to be started, its owner named: its shell, its
+// program, its files. And what the host lacked, or a directory that is gone, is not
+// mended by closing a queue: the task is run again after a while.
+func (r *Run) fault(out *spool.Outcome) (f job.Fate, faulty bool) {
+	switch {
+	case out.Failed > spool.FailedPEStart, out.Failed == spool.FailedReadConfig: // of a directory that is its own
+		return job.FateError, false
+	case spool.HostFailed(out.Failed) && r.Task.Run < maxLost:
+		return job.FateRequeue, false
+	case spool.HostFailed(out.Failed):
+		return job.FateError, false
+	}
+	return job.FateRequeue, true
+}
+
+// Why is what was asked of a run before it ended.
+func (f *Facts) Why(want *job.Want) exit.Why {
+	var w exit.Why
+	switch {
+	case want != nil && (want.Requeue || want.Slot) && endedByItself(f.Outcome): // it came too late
+	case want != nil && want.Error != "":
+		w.Hold = true
+	case want != nil && (want.Requeue || want.Slot):
+		w.Evict = true
+	case want != nil:
+		w.Remove = true // by somebody, or for a limit
+	}
+	if f.End != nil {
+		w.Remove = w.Remove || f.End.Cause == spool.CauseLimit
+		w.Evict = w.Evict || f.End.Cause == spool.CauseMigrated
+	}
+	return w
+}
+
+// Forced is why a run had to leave its slot; nil: it had not, or had ended before.
+func (f *Facts) Forced(want *job.Want) *ad.Forced {
+	if w := f.Why(want); want == nil || !want.Slot || want.Code == 0 || !w.Evict && !w.Hold {
+		return nil
+	}
+	return &ad.Forced{Held: want.Error != "", Reason: want.Cause, Code: want.Code, Subcode: want.Subcode}
+}
+
+// Ad is what the ad of a job says of its end, of which this was its last status.
+func (f *Facts) Ad(last ad.Status, want *job.Want, now time.Time) ad.End {
+	e := ad.End{Status: last, Reason: f.End.Reason, Time: f.Ended, Forced: f.Forced(want)}
+	if e.Time.IsZero() {
+		e.Time = now // execd was away
+	}
+	e.Suspended, e.Processes = false, 0
+	if e.Reason == "" {
+		e.Reason = fmt.Sprintf("exited with status %d", f.End.Exit)
+	}
+	e.ExitCode = f.End.Exit
+	if !f.Ran() {
+		return e
+	}
+	u := f.Outcome.Usage
+	e.Signal, e.Core, e.ExitCode, e.Started = u.Signal, u.WaitStatus.CoreDump(), u.ExitStatus, time.Unix(u.Start, 0)
+	e.Duration = time.Duration(u.Wallclock) * time.Second
+	if !f.Started.IsZero() && !f.Ended.IsZero() {
+		e.Duration = f.Ended.Sub(f.Started)
+	}
+	// What the shepherd has reaped it knows better; what it has not, as processes
+	// that left their session, only the total has.
+	user, sys := u.UTime, u.STime
+	if rest := time.Duration(f.Total.CPU*float64(time.Second)) - user - sys; rest > 0 {
+		inKernel := min(max(time.Duration(f.Total.SysCPU*float64(time.Second))-sys, 0), rest)
+		user, sys = user+rest-inKernel, sys+inKernel
+	}
+	e.UserCPU, e.SysCPU = user, sys
+	return e
+}
+
+// ends is what a run that is not run again counts as; one that is not there has failed.
+var ends = map[spool.Cause]metrics.Outcome{
+	spool.CauseExit: metrics.Exited, spool.CauseSignal: metrics.Signalled, spool.CauseResource: metrics.Limit, spool.CauseLimit: metrics.Limit,
+	spool.CauseDeleted: metrics.Deleted, spool.CauseEvicted: metrics.Deleted, spool.CauseMigrated: metrics.Exited, spool.CauseRescheduled: metrics.Exited,
+}
+
+// Counted is what the end of a run counts as.
+func Counted(e *job.End) metrics.Outcome {
+	outcome, ok := ends[e.Cause]
+	switch {
+	case e.Fate == job.FateRequeue:
+		return metrics.Requeued
+	case e.Fate == job.FateError || !ok:
+		return metrics.Failed
+	case e.Cause == spool.CauseExit && e.Exit == 0:
+		return metrics.Done
+	}
+	return outcome
+}
