@@ -13,9 +13,11 @@ import (
 
 // snapshot gathers what is told to those who watch the host.
 func (d *daemon) snapshot() *metrics.Snapshot {
+	n := d.store.Tally()
 	s := &metrics.Snapshot{
 		Version: d.opts.Version, Host: d.host, Started: d.began, Counts: &d.counts,
-		Tasks: d.store.Tally(), Load: map[string]float64{}, Problems: d.problems(),
+		Tasks: map[string]int{"pending": n.Pending, "hold": n.Held, "running": n.Running, "suspended": n.Suspended, "error": n.Errored},
+		Load:  map[string]float64{}, Problems: d.problems(),
 	}
 	for _, t := range d.store.Shown() {
 		shown := metrics.Task{Job: t.Run.Job, Queue: t.Queue, Slots: t.Slots}

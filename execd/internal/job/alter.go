@@ -298,7 +298,9 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	if c.Hold+c.Release != "" {
 		l.Tasks = set.format()
 	}
-	before := a.predecessorsOf(j)
+	a.mu.Lock()
+	before := j.predecessors()
+	a.mu.Unlock()
 	var gone []dependency
 	err = a.commitIf(j, func() bool { return j.alterations == version }, durable, func() {
 		done = true
@@ -404,12 +406,6 @@ func (j *Job) predecessors() []int {
 		numbers = append(numbers, number)
 	}
 	return numbers
-}
-
-func (s *Store) predecessorsOf(j *Job) []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return j.predecessors()
 }
 
 // holds puts into the change what it does to the holds of tasks, and refuses what

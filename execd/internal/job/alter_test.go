@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -334,7 +335,7 @@ func TestAlterTogether(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				s.List(&api.JobsRequest{Users: []string{"*"}}, owner, "h")
+				s.List(&api.JobsRequest{Users: []string{"*"}}, owner, "h", math.MaxInt)
 				s.Detail(s.Get(1), owner, "h", func(*Job) []string { return nil })
 				s.Ready(s.Get(1), time.Now())
 			}

@@ -18,7 +18,7 @@ type Claimed struct {
 func (j *Job) UnderClaim() bool { return j.Source != "" }
 
 // Claimed returns the jobs that came under claims and are not over, by number.
-func (s *Store) Claimed() []Claimed {
+func (s *jobSet) Claimed() []Claimed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []Claimed
@@ -41,7 +41,7 @@ func (s *Store) Replied(j *Job) error {
 
 // ClaimedState returns the state of the only task of a job that came under a claim;
 // false: the job is over.
-func (s *Store) ClaimedState(j *Job) (State, bool) {
+func (s *jobSet) ClaimedState(j *Job) (State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[j.Number] != j {

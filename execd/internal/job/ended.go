@@ -307,7 +307,7 @@ func (e *ended) get(number int) (*Job, error) {
 
 // Failed returns the tasks of a job that are over and did not succeed, as the list
 // that is Only of a request; empty: there are none.
-func (s *Store) Failed(j *Job) string {
+func (s *jobSet) Failed(j *Job) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return j.failed.format()

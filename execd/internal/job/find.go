@@ -10,7 +10,7 @@ import (
 // Find returns the unfinished jobs that words mean, for who waits for them:
 // names mean the caller's own, numbers anybody's. More than most are refused.
 // whole says that no end of any of them is accounted yet.
-func (s *Store) Find(ctx context.Context, words []string, caller Caller, most int) (found []api.Found, missing []string, whole bool, err error) {
+func (s *jobSet) Find(ctx context.Context, words []string, caller Caller, most int) (found []api.Found, missing []string, whole bool, err error) {
 	q := s.search(ctx, ownOrNumber(caller))
 	meant := make([][]*Job, len(words))
 	for i, word := range words {
@@ -51,20 +51,13 @@ func ownOrNumber(caller Caller) func(*Job, bool) bool {
 // Youngest returns the job of a number, or the last that the caller has
 // submitted under a name, with the tasks that the word names; nil: there is
 // none that is not finished.
-func (s *Store) Youngest(word string, caller Caller) (*Job, api.Tasks) {
+func (s *jobSet) Youngest(word string, caller Caller) (*Job, api.Tasks) {
 	name, tasks := parseTarget(word)
 	jobs, _, _ := s.search(context.Background(), ownOrNumber(caller)).find(name, tasks)
 	if len(jobs) == 0 {
 		return nil, tasks
 	}
 	return jobs[len(jobs)-1], tasks
-}
-
-// Last returns the highest number that was given out.
-func (s *Store) Last() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.next - 1
 }
 
 // found counts the tasks of a job; false: it has none of those.
@@ -104,20 +97,10 @@ func (j *Job) hasEnded() bool {
 	return false
 }
 
-// Top returns List of everybody's jobs, or of those that users' patterns name,
-// with no more lines of what waits than most.
-func (s *Store) Top(users []string, caller Caller, host string, most int) []api.JobStatus {
-	if len(users) == 0 {
-		users = []string{"*"}
-	}
-	l := s.list(&api.JobsRequest{Users: users}, caller, host, most)
-	return append(l.Running, l.Waiting...)
-}
-
 // Written returns the tasks whose output there is or is to be, of those named:
 // of them all, else of those that run, else the one of a job that is no array.
 // Those that have not started yet have no run.
-func (s *Store) Written(j *Job, tasks api.Tasks, most int) (list []Written, more bool) {
+func (s *jobSet) Written(j *Job, tasks api.Tasks, most int) (list []Written, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range j.tasksInOrder() {

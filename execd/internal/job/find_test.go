@@ -74,7 +74,7 @@ func TestChangedTasks(t *testing.T) {
 	var changed <-chan struct{}
 	is := func(when string, n int, over bool, reason string) {
 		t.Helper()
-		c, gotOver, stuck := s.ChangedTasks(j, only(n))
+		c, gotOver, stuck := s.Changed(j, only(n))
 		if changed = c; gotOver != over || stuck.Reason != reason {
 			t.Errorf("%s: task %d over %v, reason %q; want %v, %q", when, n, gotOver, stuck.Reason, over, reason)
 		}
@@ -124,7 +124,7 @@ func TestChangedTasks(t *testing.T) {
 	told("deleted")
 	is("deleted", 5, true, "")
 	is("never was", 7, true, "")
-	if _, over, stuck := s.ChangedTasks(j, api.Tasks{}); over || stuck.Reason != "" {
+	if _, over, stuck := s.Changed(j, api.Tasks{}); over || stuck.Reason != "" {
 		t.Errorf("the job: over %v, reason %q", over, stuck.Reason)
 	}
 

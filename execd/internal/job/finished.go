@@ -126,8 +126,8 @@ func (m *memory) forget() {
 func (m *describer) finished(users []string, caller Caller) []api.JobStatus {
 	var list []api.JobStatus
 	wanted := owners(users, caller)
-	for _, number := range m.store.finished.order {
-		f := m.store.finished.jobs[number]
+	for _, number := range m.jobs.finished.order {
+		f := m.jobs.finished.jobs[number]
 		if !wanted(f.owner, f.uid) {
 			continue
 		}

@@ -69,7 +69,7 @@ func (j *Job) holdChanges(set *Tasks, letters string, on bool) (changed Tasks, w
 
 // Ready returns how many tasks of a job may start now, and the lowest of them.
 // When a job waits for a time alone, that of -a or of Postpone, it returns it.
-func (s *Store) Ready(j *Job, now time.Time) (n, first int, at time.Time) {
+func (s *jobSet) Ready(j *Job, now time.Time) (n, first int, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[j.Number] != j {
@@ -92,7 +92,7 @@ func (s *Store) Ready(j *Job, now time.Time) (n, first int, at time.Time) {
 }
 
 // Running returns how many tasks of a job are started.
-func (s *Store) Running(j *Job) int {
+func (s *jobSet) Running(j *Job) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return j.started

@@ -15,7 +15,7 @@ import (
 
 // Pending returns the jobs that have something to start, in the order of their
 // turn: by number, those that had a turn and were put back behind them.
-func (s *Store) Pending() []*Job {
+func (s *jobSet) Pending() []*Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	jobs := s.sorted(func(j *Job) bool { return j.pending.Len() > 0 })
@@ -25,7 +25,7 @@ func (s *Store) Pending() []*Job {
 
 // Turn returns the time from which a job's turn is counted: when it was
 // submitted, or last put back.
-func (s *Store) Turn(j *Job) time.Time {
+func (s *jobSet) Turn(j *Job) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j.requeued.After(j.Submitted) {
@@ -61,7 +61,7 @@ func (s *Store) Take(j *Job, start Start, now time.Time) *Task {
 }
 
 // Carve notes the slots that were carved for a task which was taken, before Begin.
-func (s *Store) Carve(t *Task, carved []Carved) {
+func (s *jobSet) Carve(t *Task, carved []Carved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.Start.Carved = carved
@@ -323,7 +323,7 @@ func (s *Store) settleLast(j *Job, t *Task, l *line) bool {
 
 // Accounted tells those who wait that the end of a task is in the accounting
 // file.
-func (s *Store) Accounted(t *Task) {
+func (s *jobSet) Accounted(t *Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.counted = true

@@ -105,7 +105,7 @@ func TestAlterSuccess(t *testing.T) {
 		"modified job id success hold list of job 4", "   blocking jobs: NONE", "   exited jobs:   1",
 		"tasks 1 of job 1 failed, the first with exit code 3: it will never start; delete it by qdel",
 	}, api.SubmitRequest{HoldOK: []string{"1"}}, api.FieldHoldOK)
-	changed, _, stuck := s.Changed(j)
+	changed, _, stuck := s.Changed(j, api.Tasks{})
 	if !stuck.Vain {
 		t.Error("it does not wait in vain")
 	}
@@ -116,7 +116,7 @@ func TestAlterSuccess(t *testing.T) {
 	default:
 		t.Error("who waits was not told")
 	}
-	if _, _, stuck := s.Changed(j); stuck.Reason != "" {
+	if _, _, stuck := s.Changed(j, api.Tasks{}); stuck.Reason != "" {
 		t.Errorf("the failed one is not waited for any more, and it is stuck: %+v", stuck)
 	}
 	try([]string{"modified job id success hold array list of job 4", "   blocking jobs: NONE", "   exited jobs:   1", "tasks 1 of job 1 failed, the first with exit code 3: tasks 1 will never start; delete it by qdel"},

@@ -2,7 +2,6 @@ package job
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,15 +39,11 @@ func (l *Listing) Keep(wanted func(Needs) bool) {
 	l.Waiting, l.needs = kept, nil
 }
 
-// List returns the lines that somebody asks for.
-func (s *Store) List(req *api.JobsRequest, caller Caller, host string) Listing {
-	return s.list(req, caller, host, math.MaxInt)
-}
-
-// list is List; once it has so many lines of what waits it adds no more.
-func (s *Store) list(req *api.JobsRequest, caller Caller, host string, most int) Listing {
+// List returns the lines that somebody asks for. Once it has most lines of what waits it
+// adds no more.
+func (s *jobSet) List(req *api.JobsRequest, caller Caller, host string, most int) Listing {
 	var l Listing
-	m := &describer{store: s, host: host, wanted: req.More, hard: map[Needs][]api.Requested{}}
+	m := &describer{jobs: s, host: host, wanted: req.More, hard: map[Needs][]api.Requested{}}
 	now := time.Now()
 	wanted := owners(req.Users, caller)
 	jobs := s.chosen(func(j *Job) bool { return wanted(j.Owner, j.UID) })
@@ -84,7 +79,7 @@ func (s *Store) list(req *api.JobsRequest, caller Caller, host string, most int)
 
 // describer writes lines of jobs. The Store's mutex is held.
 type describer struct {
-	store  *Store
+	jobs   *jobSet
 	host   string
 	wanted bool // whether lines have More
 	hard   map[Needs][]api.Requested
@@ -129,7 +124,7 @@ func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.J
 	if j.pending.Len() == 0 {
 		return list
 	}
-	free := m.store.graph.free(j)
+	free := m.jobs.graph.free(j)
 	held := NoTasks(j.Tasks)
 	switch free.Len() {
 	case j.pending.Len():
@@ -149,7 +144,7 @@ func (m *describer) waiting(list []api.JobStatus, j *Job, now time.Time) []api.J
 		line := j.status()
 		line.State, line.Tasks, line.More = part.state, part.tasks.String(), m.more(j, j.Terms().Needs)
 		if part.state == "hqw" {
-			line.Holds = m.store.graph.holds(j)
+			line.Holds = m.jobs.graph.holds(j)
 		}
 		if j.Terms().After.After(now) {
 			line.Holds += "t"
@@ -206,7 +201,7 @@ func (m *describer) more(j *Job, needs Needs) *api.JobMore {
 	if len(j.waitsFor) > 0 {
 		more.WaitsFor = slices.Sorted(maps.Keys(j.waitsFor))
 	}
-	for _, p := range m.store.graph.unfinished(j) {
+	for _, p := range m.jobs.graph.unfinished(j) {
 		more.WaitsForTasks = append(more.WaitsForTasks, p.Number)
 	}
 	return more

@@ -68,7 +68,7 @@ func TestListMore(t *testing.T) {
 		HoldJobs: request.HoldJobs, WaitsFor: []int{first.Number},
 	}
 	ask := &api.JobsRequest{Users: everybody, More: true}
-	l := s.List(ask, Caller{}, "h")
+	l := s.List(ask, Caller{}, "h", math.MaxInt)
 	if diff := cmp.Diff(&want, l.Waiting[1].More); diff != "" {
 		t.Errorf("it waits (-want +got):\n%s", diff)
 	}
@@ -92,7 +92,7 @@ func TestListMore(t *testing.T) {
 	want.Urgency = api.Urgency{Total: 12, Resources: 10, Waiting: 2}
 	again, _ := openStore(t, s.root)
 	for name, store := range map[string]*Store{"at once": s, "after a restart": again} {
-		l := store.List(ask, Caller{}, "h")
+		l := store.List(ask, Caller{}, "h", math.MaxInt)
 		if len(l.Running) != 1 || l.Running[0].Priority != 0.5 || l.Running[0].Slots != 3 {
 			t.Fatalf("%s: %+v runs", name, l.Running)
 		}
@@ -100,7 +100,7 @@ func TestListMore(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if l := s.List(&api.JobsRequest{Users: everybody}, Caller{}, "h"); l.Running[0].More != nil {
+	if l := s.List(&api.JobsRequest{Users: everybody}, Caller{}, "h", math.MaxInt); l.Running[0].More != nil {
 		t.Errorf("nobody asked for %+v", l.Running[0].More)
 	}
 }
@@ -109,7 +109,7 @@ func TestFinished(t *testing.T) {
 	s, _ := openStore(t, newRoot(t))
 	s.Keep(3, math.MaxInt)
 	list := func() string {
-		return brief(s.List(&api.JobsRequest{Users: everybody, States: "z", Finished: true, More: true}, Caller{}, "h").Finished)
+		return brief(s.List(&api.JobsRequest{Users: everybody, States: "z", Finished: true, More: true}, Caller{}, "h", math.MaxInt).Finished)
 	}
 	check := func(want string) {
 		t.Helper()
@@ -124,7 +124,7 @@ func TestFinished(t *testing.T) {
 	runNext(t, s, array, Start{Queue: "q"})
 	runNext(t, s, array, Start{Queue: "q"})
 	check("1 z 1-3:1")
-	if got := brief(s.List(&api.JobsRequest{Users: everybody, Finished: true}, Caller{}, "h").Waiting); got != "1 qw 4,5" {
+	if got := brief(s.List(&api.JobsRequest{Users: everybody, Finished: true}, Caller{}, "h", math.MaxInt).Waiting); got != "1 qw 4,5" {
 		t.Errorf("waiting: %q", got)
 	}
 	// A job that was deleted has finished too.
@@ -140,10 +140,10 @@ func TestFinished(t *testing.T) {
 	}
 	check("2 z 1; 3 z 1; 4 z 1")
 	mine := &api.JobsRequest{Finished: true}
-	if n := len(s.List(mine, Caller{UID: alice.UID}, "h").Finished); n != 3 {
+	if n := len(s.List(mine, Caller{UID: alice.UID}, "h", math.MaxInt).Finished); n != 3 {
 		t.Errorf("alice sees %d of her jobs", n)
 	}
-	if got := brief(s.List(mine, Caller{UID: 5}, "h").Finished); got != "" {
+	if got := brief(s.List(mine, Caller{UID: 5}, "h", math.MaxInt).Finished); got != "" {
 		t.Errorf("somebody else sees %q", got)
 	}
 	s.Keep(1, math.MaxInt)

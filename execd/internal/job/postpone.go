@@ -43,14 +43,14 @@ func (s *Store) Postpone(t *Task, reason string, late bool) (until time.Time, er
 }
 
 // Late returns how often the preparation of a task took too long.
-func (s *Store) Late(t *Task) int {
+func (s *jobSet) Late(t *Task) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.Job.late[t.Number]
 }
 
 // Unwanted reports whether a task is to end and not to run again.
-func (s *Store) Unwanted(t *Task) bool {
+func (s *jobSet) Unwanted(t *Task) bool {
 	want := s.Want(t)
 	return want != nil && !want.Requeue
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -17,8 +16,8 @@ import (
 // search finds the jobs that the words of one request mean. It looks at all jobs
 // once, and not under the Store's lock, however many words there are.
 type search struct {
-	ctx   context.Context
-	store *Store
+	ctx context.Context
+	all *jobSet
 	// keep says which jobs count, and whether a word is the number of a job; nil: all.
 	keep func(j *Job, number bool) bool
 	jobs []*Job            // of the Store, by number; nil: not needed yet
@@ -33,42 +32,8 @@ type toldOf struct {
 }
 
 // search returns a search of all jobs that keep keeps.
-func (s *Store) search(ctx context.Context, keep func(j *Job, number bool) bool) *search {
-	return &search{ctx: ctx, store: s, keep: keep, told: map[toldOf]bool{}}
-}
-
-// snapshot returns the jobs as of now, in no order.
-func (s *Store) snapshot() []*Job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.jobs))
-}
-
-// chosen returns those of the jobs as of now that are wanted, by number. They are
-// looked at without the Store's lock.
-func (s *Store) chosen(wanted func(*Job) bool) []*Job {
-	jobs := slices.DeleteFunc(s.snapshot(), func(j *Job) bool { return !wanted(j) })
-	slices.SortFunc(jobs, byNumber)
-	return jobs
-}
-
-// atOnce is how many of very many jobs are looked at before others get the Store.
-const atOnce = 256
-
-// each calls do for each job, with the Store's mutex held but not all the time.
-func (s *Store) each(do func(*Job)) { s.eachOf(s.snapshot(), do) }
-
-// eachOf is each of some jobs; those that are over meanwhile are left out.
-func (s *Store) eachOf(jobs []*Job, do func(*Job)) {
-	for some := range slices.Chunk(jobs, atOnce) {
-		s.mu.Lock()
-		for _, j := range some {
-			if s.jobs[j.Number] == j {
-				do(j)
-			}
-		}
-		s.mu.Unlock()
-	}
+func (s *jobSet) search(ctx context.Context, keep func(j *Job, number bool) bool) *search {
+	return &search{ctx: ctx, all: s, keep: keep, told: map[toldOf]bool{}}
 }
 
 // find returns the jobs that a number, a name or a pattern means, and whether there is
@@ -76,7 +41,7 @@ func (s *Store) eachOf(jobs []*Job, do func(*Job)) {
 // returned again. The error is that of the context: who asked has gone.
 func (q *search) find(word string, tasks api.Tasks) (found []*Job, meant bool, err error) {
 	if number, err := strconv.Atoi(word); err == nil {
-		if j := q.store.Get(number); j != nil && (q.keep == nil || q.keep(j, isNumber(word))) {
+		if j := q.all.Get(number); j != nil && (q.keep == nil || q.keep(j, isNumber(word))) {
 			return []*Job{j}, true, q.ctx.Err()
 		}
 		return nil, false, q.ctx.Err()
@@ -89,7 +54,7 @@ func (q *search) find(word string, tasks api.Tasks) (found []*Job, meant bool, e
 		all = q.matching(word)
 	}
 	for _, j := range all {
-		if q.store.Get(j.Number) != j {
+		if q.all.Get(j.Number) != j {
 			continue // it is over meanwhile
 		}
 		meant = true
@@ -103,7 +68,7 @@ func (q *search) find(word string, tasks api.Tasks) (found []*Job, meant bool, e
 
 // begin takes the jobs.
 func (q *search) begin() {
-	q.jobs = q.store.chosen(func(j *Job) bool { return q.keep == nil || q.keep(j, false) })
+	q.jobs = q.all.chosen(func(j *Job) bool { return q.keep == nil || q.keep(j, false) })
 	q.name = map[string][]*Job{}
 	for _, j := range q.jobs {
 		name := j.Terms().Name
@@ -146,7 +111,7 @@ func owners(patterns []string, caller Caller) func(owner string, uid int) bool {
 
 // Meant returns the jobs that words mean, each once, and the words that mean none. The
 // error is that of ctx.
-func (s *Store) Meant(ctx context.Context, words []string) (jobs []*Job, missing []string, err error) {
+func (s *jobSet) Meant(ctx context.Context, words []string) (jobs []*Job, missing []string, err error) {
 	q := s.search(ctx, nil)
 	for _, word := range words {
 		found, meant, err := q.find(word, api.Tasks{})

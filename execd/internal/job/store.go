@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -23,27 +22,18 @@ import (
 // Store has the jobs of one spool. Its methods may be called from several
 // goroutines; those that write return when what they wrote is on disk.
 type Store struct {
+	jobSet
 	*disk
 	ended *ended // of the jobs that are over
 
 	compactAbove int64 // see defaultCompactAbove
 
-	// mu is held for a moment, and qstat needs it: no file is read or written under it.
-	// Before it come predecessors and then the file of a job, which are held meanwhile; after
-	// it that of ended.
-	mu     sync.Mutex
-	jobs   map[int]*Job // guarded by mu
-	next   int          // guarded by mu; number of the next job
-	onWork func(*Job)   // guarded by mu; told when a job has something to start
-	byUser map[int]int  // guarded by mu; jobs by uid
+	onWork func(*Job) // guarded by mu; told when a job has something to start
 	// onDelete is told before tasks are deleted that wait.
 	onDelete func(*Job) (undo func())               // guarded by mu
 	onNotice func(*Job, *api.SubmitRequest, Notice) // guarded by mu; nil: nobody is told
-	graph    graph                                  // guarded by mu
 
 	predecessors sync.Mutex // held while those of a job are altered
-	finished     memory     // guarded by mu
-	fresh        []*Job     // guarded by mu; the last that were submitted, see remember
 }
 
 // ParseNumber reads the name of a record or of a script: the number of its job.
@@ -57,8 +47,7 @@ func ParseNumber(name string) (int, bool) {
 // execd: it was written by another version, and is in order. So does one that the
 // system cannot read: it may be in order.
 func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error) {
-	s := &Store{disk: &disk{root: root, log: log, chown: chownScripts}, jobs: map[int]*Job{}, byUser: map[int]int{}, compactAbove: defaultCompactAbove}
-	s.graph = newGraph(s.jobs)
+	s := &Store{disk: &disk{root: root, log: log, chown: chownScripts}, jobSet: newJobSet(), compactAbove: defaultCompactAbove}
 	names, err := root.ListJobs()
 	if err != nil {
 		return nil, err
@@ -238,16 +227,6 @@ func (s *Store) request(j *Job) (*api.SubmitRequest, int, error) {
 	return j.request, alteration, nil
 }
 
-// Forget drops the request of a job that is not being started, when somebody
-// has only looked at it.
-func (s *Store) Forget(j *Job) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if j.started == 0 {
-		j.request = nil
-	}
-}
-
 // forget drops the request of a job that has nothing to start, so that memory
 // holds environments only of jobs that are being started.
 func (j *Job) forget() {
@@ -293,17 +272,3 @@ func (s *Store) remove(j *Job) {
 	s.shorten(j)
 	s.ended.putAway(j)
 }
-
-// sorted returns the jobs that are wanted by number. s.mu is held.
-func (s *Store) sorted(wanted func(*Job) bool) []*Job {
-	var jobs []*Job
-	for _, j := range s.jobs {
-		if wanted(j) {
-			jobs = append(jobs, j)
-		}
-	}
-	slices.SortFunc(jobs, byNumber)
-	return jobs
-}
-
-func byNumber(a, b *Job) int { return a.Number - b.Number }

@@ -267,7 +267,7 @@ func TestSubmitOnFullDisk(t *testing.T) {
 				t.Errorf("step %d: %s has %v, %v; want nothing", n, place, entries, err)
 			}
 		}
-		if pending, _ := s.Count(); pending != 0 {
+		if pending := s.Tally().Waiting(); pending != 0 {
 			t.Errorf("step %d: %d tasks pending; want none", n, pending)
 		}
 	}

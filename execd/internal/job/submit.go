@@ -1,7 +1,6 @@
 package job
 
 import (
-	"slices"
 	"time"
 
 	"paddock/execd/api"
@@ -70,22 +69,4 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 	s.mu.Unlock()
 	s.hint(j)
 	return j, warnings, nil
-}
-
-// maxFresh is how many new jobs keep their requests in memory until they start, so
-// that those which start at once need not be read: environments may be large, and
-// jobs that wait many.
-const maxFresh = 32
-
-// remember takes note of a new job whose request is in memory, and drops that of the
-// oldest. s.mu is held.
-func (s *Store) remember(j *Job) {
-	s.fresh = append(s.fresh, j)
-	if len(s.fresh) <= maxFresh {
-		return
-	}
-	if oldest := s.fresh[0]; oldest.started == 0 {
-		oldest.request = nil
-	}
-	s.fresh = slices.Delete(s.fresh, 0, 1)
 }

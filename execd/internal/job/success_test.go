@@ -37,7 +37,7 @@ func TestVain(t *testing.T) {
 	}
 	ends := submit(t, s, api.SubmitRequest{Name: "ends", HoldJobs: []string{"l5"}})
 	last := s.Get(11)
-	changed, _, stuck := s.Changed(last)
+	changed, _, stuck := s.Changed(last, api.Tasks{})
 	if stuck.Reason != "" {
 		t.Fatalf("before anything has failed: %+v", stuck)
 	}
@@ -49,10 +49,10 @@ func TestVain(t *testing.T) {
 	}
 	const want = "job 8 never starts, since job 1 failed with exit code 3: it will never start; delete it by qdel"
 	for range 2 {
-		if _, _, stuck := s.Changed(s.Get(11)); stuck.Reason != want || !stuck.Vain {
+		if _, _, stuck := s.Changed(s.Get(11), api.Tasks{}); stuck.Reason != want || !stuck.Vain {
 			t.Errorf("%+v; want %q", stuck, want)
 		}
-		if _, _, stuck := s.Changed(s.Get(ends.Number)); stuck.Reason != "" {
+		if _, _, stuck := s.Changed(s.Get(ends.Number), api.Tasks{}); stuck.Reason != "" {
 			t.Errorf("what waits for an end alone is stuck: %+v", stuck)
 		}
 		s, _ = openStore(t, root) // a new execd says the same
@@ -109,7 +109,7 @@ func TestVainTasks(t *testing.T) {
 	c := submit(t, s, api.SubmitRequest{Name: "c", Tasks: three, HoldArrayOK: []string{"b"}})
 	is := func(j *Job, task int, want string) {
 		t.Helper()
-		if _, _, stuck := s.ChangedTasks(j, api.Tasks{First: task, Last: task, Step: 1}); !strings.HasPrefix(stuck.Reason, want) || (want == "") != (stuck.Reason == "") {
+		if _, _, stuck := s.Changed(j, api.Tasks{First: task, Last: task, Step: 1}); !strings.HasPrefix(stuck.Reason, want) || (want == "") != (stuck.Reason == "") {
 			t.Errorf("%v.%d is stuck for %q; want %q", j.Number, task, stuck.Reason, want)
 		}
 	}
@@ -123,14 +123,14 @@ func TestVainTasks(t *testing.T) {
 	is(b, 2, "")
 	is(c, 1, chained)
 	is(c, 2, "")
-	if _, _, stuck := s.Changed(b); stuck.Reason != "" {
+	if _, _, stuck := s.Changed(b, api.Tasks{}); stuck.Reason != "" {
 		t.Errorf("two tasks can run, and it is stuck: %+v", stuck)
 	}
 	for _, j := range []*Job{b, b, c, c} {
 		live(t, s, j, FateDone)
 	}
 	is(c, 1, chained)
-	if _, over, stuck := s.Changed(c); over || !strings.HasPrefix(stuck.Reason, chained) {
+	if _, over, stuck := s.Changed(c, api.Tasks{}); over || !strings.HasPrefix(stuck.Reason, chained) {
 		t.Errorf("the array is over %v, stuck %+v; want %q", over, stuck, chained)
 	}
 }

@@ -23,34 +23,16 @@ type Caller struct {
 	Operator bool // may hold, suspend and reschedule everybody's jobs, and disable queues
 }
 
-// Get returns the job with a number, or nil.
-func (s *Store) Get(number int) *Job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.jobs[number]
-}
-
 // State returns the state of a task.
-func (s *Store) State(t *Task) State {
+func (s *jobSet) State(t *Task) State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.State
 }
 
-// RunOf returns the run of a job that is no array; false if it does not run.
-func (s *Store) RunOf(j *Job) (spool.RunID, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := j.active[1]
-	if t == nil || t.State != Started {
-		return spool.RunID{}, false
-	}
-	return t.RunID(), true
-}
-
 // RunningTask returns a task of a job that runs; with 0 the only one. Where
 // several do there is none such, and more says so.
-func (s *Store) RunningTask(j *Job, number int) (t *Task, more bool) {
+func (s *jobSet) RunningTask(j *Job, number int) (t *Task, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if number > 0 {
@@ -72,30 +54,24 @@ func (s *Store) RunningTask(j *Job, number int) (t *Task, more bool) {
 }
 
 // Recorded reports whether the end of a task is on disk.
-func (s *Store) Recorded(t *Task) bool {
+func (s *jobSet) Recorded(t *Task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.recorded
 }
 
 // Want returns what somebody asked of a task, or nil.
-func (s *Store) Want(t *Task) *Want {
+func (s *jobSet) Want(t *Task) *Want {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.Want
 }
 
-// Changed returns a channel that is closed when another end of the job is in
-// the accounting file, and whether the job is over, or why it does not end by itself,
-// as of now.
-func (s *Store) Changed(j *Job) (changed <-chan struct{}, over bool, stuck api.Stuck) {
-	return s.ChangedTasks(j, api.Tasks{})
-}
-
-// ChangedTasks is Changed for some tasks of a job alone; zero: all of them. They
-// are over when they are accounted and do not run again, however much of their
-// job is left.
-func (s *Store) ChangedTasks(j *Job, tasks api.Tasks) (changed <-chan struct{}, over bool, stuck api.Stuck) {
+// Changed returns a channel that is closed when another end of the job is in the
+// accounting file, and whether the job is over, or why it does not end by itself, as of
+// now. With tasks it is so for these alone: they are over when they are accounted and do
+// not run again, however much of their job is left.
+func (s *jobSet) Changed(j *Job, tasks api.Tasks) (changed <-chan struct{}, over bool, stuck api.Stuck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j.changed == nil {
@@ -134,8 +110,8 @@ func (s *Store) ChangedTasks(j *Job, tasks api.Tasks) (changed <-chan struct{}, 
 // Starts returns a channel that is closed when more is known of whether a job starts;
 // and whether a task of it has started, or none will as long as nobody does anything:
 // it is over, in error, or waits in vain.
-func (s *Store) Starts(j *Job) (changed <-chan struct{}, started, never bool) {
-	changed, over, stuck := s.Changed(j)
+func (s *jobSet) Starts(j *Job) (changed <-chan struct{}, started, never bool) {
+	changed, over, stuck := s.Changed(j, api.Tasks{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j.startAwaited = true
@@ -203,7 +179,7 @@ func (t *Task) holds() string {
 }
 
 // SetStopped notes why execd has stopped a task, for those who look.
-func (s *Store) SetStopped(t *Task, letters string) {
+func (s *jobSet) SetStopped(t *Task, letters string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.Stopped = letters
@@ -228,7 +204,7 @@ func (s *Store) Miss(t *Task, why string) (bool, error) {
 
 // WantStopped reports whether somebody has suspended a task, or execd has
 // stopped it.
-func (s *Store) WantStopped(t *Task) bool {
+func (s *jobSet) WantStopped(t *Task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.Suspended || t.Stopped != ""
@@ -328,25 +304,9 @@ func (j *Job) heldBecause(holds string, waitsFor []int) string {
 	return "held back by " + strings.Join(why, ", ")
 }
 
-// Len returns the number of jobs.
-func (s *Store) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.jobs)
-}
-
-// Count returns how many tasks wait and run.
-func (s *Store) Count() (pending, running int) {
-	s.each(func(j *Job) {
-		pending += j.pending.Len()
-		running += j.started
-	})
-	return pending, running
-}
-
 // Unfinished returns the tasks that were started or have ended, by job and
 // task: those that a start of execd has to find again.
-func (s *Store) Unfinished() []*Task {
+func (s *jobSet) Unfinished() []*Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var tasks []*Task
@@ -360,36 +320,43 @@ func (s *Store) Unfinished() []*Task {
 	return tasks
 }
 
-// Tally returns how many tasks are in which state, in words.
-func (s *Store) Tally() map[string]int {
-	n := map[string]int{"pending": 0, "hold": 0, "running": 0, "suspended": 0, "error": 0}
+// Tally is how many tasks are in which state.
+type Tally struct {
+	Pending, Held, Running, Suspended, Errored int
+	// Failed is how many ran and did not succeed, of the jobs that are remembered as
+	// finished.
+	Failed int
+}
+
+// Waiting returns how many tasks have no slot and are not in error.
+func (t Tally) Waiting() int { return t.Pending + t.Held }
+
+// Started returns how many tasks have a slot.
+func (t Tally) Started() int { return t.Running + t.Suspended }
+
+// Tally counts the tasks of all jobs.
+func (s *jobSet) Tally() Tally {
+	var n Tally
 	s.each(func(j *Job) {
 		free := s.graph.free(j)
-		n["pending"] += free.Len()
-		n["hold"] += j.pending.Len() - free.Len()
+		n.Pending += free.Len()
+		n.Held += j.pending.Len() - free.Len()
 		for _, t := range j.active {
 			switch {
 			case t.State == Errored:
-				n["error"]++
+				n.Errored++
 			case t.State != Started:
 			case t.Suspended || t.Stopped != "":
-				n["suspended"]++
+				n.Suspended++
 			default:
-				n["running"]++
+				n.Running++
 			}
 		}
 	})
-	return n
-}
-
-// RecentlyFailed returns how many tasks ran and did not succeed, of the jobs that
-// are remembered as finished.
-func (s *Store) RecentlyFailed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
 	for _, f := range s.finished.jobs {
-		n += f.failed
+		n.Failed += f.failed
 	}
 	return n
 }
@@ -403,7 +370,7 @@ type Shown struct {
 }
 
 // Shown returns the tasks that run, by job and task.
-func (s *Store) Shown() []Shown {
+func (s *jobSet) Shown() []Shown {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []Shown

@@ -150,7 +150,7 @@ func (s *Server) look(jobs []*job.Job, waited []api.Waited, reply *api.EndsReply
 			reply.Over = append(reply.Over, i)
 			continue
 		}
-		c, over, stuck := s.Store.ChangedTasks(j, waited[i].Tasks)
+		c, over, stuck := s.Store.Changed(j, waited[i].Tasks)
 		if over {
 			reply.Over = append(reply.Over, i)
 		}

@@ -95,11 +95,11 @@ func (s *Server) attach(_ context.Context, c job.Caller, req *api.AttachRequest)
 	if j.UID != c.UID {
 		return api.AttachReply{}, api.Errorf(api.CodeDenied, "denied: job %d is not yours", req.Job)
 	}
-	run, running := s.Store.RunOf(j)
+	t, _ := s.Store.RunningTask(j, 1)
 	switch {
 	case !j.Interactive:
 		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is not interactive", req.Job)
-	case !running:
+	case t == nil:
 		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is not running", req.Job)
 	}
 	if _, err := launch.NewSession(1, &req.Client); err != nil {
@@ -116,7 +116,7 @@ func (s *Server) attach(_ context.Context, c job.Caller, req *api.AttachRequest)
 		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is connected by %s, and not again", req.Job, i.Daemon)
 	}
 	place := s.Book.Now()
-	if err := s.Stages.Launcher.Attach(run, &req.Client); err != nil {
+	if err := s.Stages.Launcher.Attach(t.RunID(), &req.Client); err != nil {
 		return api.AttachReply{}, api.Errorf(api.CodeRejected, "cannot connect job %d to a client: %v", req.Job, err)
 	}
 	return api.AttachReply{Terminal: request.Interactive.Terminal, Cursor: account.FormatCursor(place)}, nil

@@ -108,14 +108,18 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 	tally := s.Store.Tally()
 	reply := api.TopReply{
 		Host: s.Host, Slots: s.Config().Slots(), Drain: s.drained(),
-		Running: tally["running"], Suspended: tally["suspended"], Pending: tally["pending"], Held: tally["hold"], InError: tally["error"],
-		Failed: s.Store.RecentlyFailed(),
+		Running: tally.Running, Suspended: tally.Suspended, Pending: tally.Pending, Held: tally.Held, InError: tally.Errored,
+		Failed: tally.Failed,
 	}
 	for _, q := range s.Queue.Status() {
 		reply.Used += q.Used
 	}
 	s.topLoad(&reply)
-	jobs := s.Store.Top(req.Users, c, s.Host, api.MaxTop)
+	users := req.Users
+	if len(users) == 0 {
+		users = []string{"*"}
+	}
+	list := s.Store.List(&api.JobsRequest{Users: users}, c, s.Host, api.MaxTop)
 	rank := s.Queue.Ranks()
 	runs := map[[2]int]int{}
 	for _, t := range s.Store.Shown() {
@@ -126,7 +130,7 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 		used = s.Usage.All()
 	}
 	running, waiting := 0, 0
-	for _, j := range jobs {
+	for _, j := range append(list.Running, list.Waiting...) {
 		count := &waiting
 		if j.Queue != "" {
 			count = &running

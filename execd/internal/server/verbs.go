@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -51,7 +52,7 @@ func (s *Server) jobs(ctx context.Context, c job.Caller, in *incoming) (any, err
 	if err := in.takeTurn(ctx); err != nil {
 		return nil, err
 	}
-	l := s.Store.List(&req, c, s.Host)
+	l := s.Store.List(&req, c, s.Host, math.MaxInt)
 	if len(req.Queues) > 0 {
 		l.Keep(func(n job.Needs) bool { return s.Queue.Suits(n.Request(), req.Queues) })
 	}
@@ -289,9 +290,9 @@ func (m measured) send(_ context.Context, in *incoming, w io.Writer) error {
 
 // status is `execd -status`.
 func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (api.StatusReply, error) {
-	pending, running := s.Store.Count()
+	tally := s.Store.Tally()
 	return api.StatusReply{
-		Version: s.Version, Host: s.Host, Slots: s.Config().Slots(), Groups: s.Groups, Pending: pending, Running: running, Drain: s.drained(),
+		Version: s.Version, Host: s.Host, Slots: s.Config().Slots(), Groups: s.Groups, Pending: tally.Waiting(), Running: tally.Started(), Drain: s.drained(),
 		Started: s.Started, Problems: s.Problems(),
 	}, nil
 }
@@ -330,7 +331,7 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 	timer := time.NewTimer(longPoll)
 	defer timer.Stop()
 	for enough := !req.Wait; ; {
-		_, reply.Running = s.Store.Count()
+		reply.Running = s.Store.Tally().Started()
 		reply.Drain = s.drained()
 		if enough || reply.Running == 0 || reply.Drain == nil {
 			return reply, nil
@@ -341,7 +342,7 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 		if i < 0 {
 			continue
 		}
-		ended, _, _ := s.Store.Changed(tasks[i].Job)
+		ended, _, _ := s.Store.Changed(tasks[i].Job, api.Tasks{})
 		if s.Store.State(tasks[i]) != job.Started {
 			continue
 		}

@@ -399,7 +399,7 @@ func TestScriptBeforeTheJob(t *testing.T) {
 			}
 			continue
 		}
-		_, _, stuck := s.r.Store.Changed(s.l.task.Job)
+		_, _, stuck := s.r.Store.Changed(s.l.task.Job, api.Tasks{})
 		if !errors.Is(err, errOver) || !strings.Contains(stuck.Reason, "script before the job failed: exit status 3") {
 			t.Errorf("%v, in error for %q; want the job to be in error", err, stuck.Reason)
 		}
