@@ -216,7 +216,7 @@ func (g *graph) holds(j *Job) string {
 // before it was linked. They count as failed until outcome has looked.
 func (g *graph) endedMeanwhile(j *Job, success []dependency) (gone []dependency) {
 	for _, d := range success {
-		if g.jobs[d.Job] != nil || slices.ContainsFunc(j.unmet, func(u *unmet) bool { return u.dependency == d }) {
+		if g.jobs[d.Job] != nil || slices.ContainsFunc(j.unmet, d.isOf) {
 			continue
 		}
 		gone = append(gone, d)

@@ -147,17 +147,18 @@ func replaced[T any](list, by []T, meant func(T) bool) []T {
 // waitFor has the job wait for these and for no others.
 func (j *Job) waitFor(l links) error {
 	j.unmet = slices.DeleteFunc(j.unmet, func(u *unmet) bool { return !slices.Contains(l.Success, u.dependency) })
-	for i := range l.Unmet {
-		if err := j.doom(&l.Unmet[i]); err != nil {
-			return err
-		}
-	}
+	known := l.Unmet
 	l.Unmet = nil
 	j.links, j.waitsFor, j.waitsForTasks = &noLinks, nil, l.WaitsForTasks
 	if l.count() == 0 {
 		return nil
 	}
 	j.links, j.waitsFor = &l, map[int]bool{}
+	for i := range known {
+		if err := j.doom(&known[i]); err != nil {
+			return err
+		}
+	}
 	for _, number := range l.WaitsFor {
 		j.waitsFor[number] = true
 	}

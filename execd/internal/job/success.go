@@ -14,6 +14,9 @@ type dependency struct {
 	ByTask bool `json:"by_task,omitempty"` // task by task, of -hold_jid_ad_ok
 }
 
+// isOf reports whether it is this dependency that is not met.
+func (d dependency) isOf(u *unmet) bool { return u.dependency == d }
+
 // unmet is a dependency that will not be met: these tasks never run.
 type unmet struct {
 	dependency
@@ -27,16 +30,20 @@ type doomed struct {
 	unmet *unmet
 }
 
-// doom notes what the job waits for in vain, once.
+// doom notes what the job waits for in vain, once. What it was altered not to wait for
+// before that was recorded is nothing to it.
 func (j *Job) doom(u *unmet) error {
 	if _, ok := parseTasks(u.Tasks, j.Tasks); !ok {
 		return fmt.Errorf("tasks %q are none of the job's", u.Tasks)
 	}
-	if i := slices.IndexFunc(j.unmet, func(o *unmet) bool { return o.dependency == u.dependency }); i >= 0 {
+	i := slices.IndexFunc(j.unmet, u.isOf)
+	switch {
+	case !slices.Contains(j.links.Success, u.dependency):
+	case i >= 0:
 		j.unmet[i] = u
-		return nil
+	default:
+		j.unmet = append(j.unmet, u)
 	}
-	j.unmet = append(j.unmet, u)
 	return nil
 }
 
@@ -127,26 +134,24 @@ func (s *Store) dependOn(l *links, j *Job, m *meaning) error {
 // outcome finds out how jobs ended that must succeed, and records it where they
 // did not.
 func (s *Store) outcome(j *Job, gone []dependency) error {
-	if len(gone) == 0 {
-		return nil
-	}
 	for _, d := range gone {
 		p, err := s.ended.get(d.Job)
-		if err != nil || p == nil {
-			continue // it stays not known
-		}
 		s.mu.Lock()
-		j.unmet = slices.DeleteFunc(j.unmet, func(u *unmet) bool { return u.dependency == d })
-		for _, u := range j.unmetBy(p) {
-			_ = j.doom(&u)
+		if err == nil && p != nil { // else it stays not known
+			j.unmet = slices.DeleteFunc(j.unmet, d.isOf)
+			if u := j.unmetOf(d, p); u != nil {
+				_ = j.doom(u)
+			}
+			s.graph.changeVain(j)
 		}
-		s.graph.changeVain(j)
+		var u *unmet
+		if i := slices.IndexFunc(j.unmet, d.isOf); i >= 0 {
+			u = j.unmet[i]
+		}
 		s.mu.Unlock()
-	}
-	s.mu.Lock()
-	unmet := slices.Clone(j.unmet)
-	s.mu.Unlock()
-	for _, u := range unmet {
+		if u == nil {
+			continue
+		}
 		if err := s.commit(j, durable, nil, &line{Event: EventUnmet, Unmet: u}); err != nil {
 			return err
 		}

@@ -134,3 +134,19 @@ func TestVainTasks(t *testing.T) {
 		t.Errorf("the array is over %v, stuck %+v; want %q", over, stuck, chained)
 	}
 }
+
+// What a job was altered not to wait for, while that failed, is recorded too late to
+// hold it back.
+func TestUnmetAfterAlteration(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	submit(t, s, api.SubmitRequest{Name: "a"})
+	b := submit(t, s, api.SubmitRequest{Name: "b", HoldOK: []string{"a"}})
+	failed := &unmet{dependency: dependency{Job: 1}, Tasks: "1", Why: "job 1 failed with exit code 3"}
+	alter(t, s, Caller{UID: alice.UID}, api.AlterRequest{Jobs: []string{"2"}, Fields: fields(api.FieldHoldOK)})
+	if err := s.commit(b, durable, nil, &line{Event: EventUnmet, Unmet: failed}); err != nil {
+		t.Fatal(err)
+	}
+	wantReady(t, s, b, "1 from 1")
+	s, _ = openStore(t, s.root)
+	wantReady(t, s, s.Get(2), "1 from 1")
+}
