@@ -9,13 +9,6 @@ import (
 	"paddock/execd/api"
 )
 
-// target is one job with the tasks of it that a word of qdel names.
-type target struct {
-	job   *Job
-	tasks api.Tasks // zero: all of them
-	named bool      // the word named tasks
-}
-
 // parseTarget splits "42", "42.3", "42.3-7:2", "name", "name.3".
 func parseTarget(word string) (name string, tasks api.Tasks) {
 	dot := strings.LastIndexByte(word, '.') // a job's name may have some
@@ -78,7 +71,7 @@ func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Ca
 				told.fail("", "%s - you do not have the necessary privileges to delete the job \"%d\"", caller.Name, j.Number)
 				return nil
 			}
-			return s.deleteJob(target{job: j, tasks: tasks, named: tasks.IsArray()}, caller, kill, told)
+			return s.deletion(j, tasks, caller, kill).run(told)
 		})
 		if err != nil {
 			return err
@@ -87,19 +80,28 @@ func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Ca
 	return nil
 }
 
-// deletion is what qdel does to one job.
+// deletion is what qdel does to one job, or to the tasks of it that were named.
 type deletion struct {
+	*Store
+	job    *Job
+	tasks  api.Tasks // zero: all of them
+	caller Caller
+	kill   func(*Task)
+
 	gone    Tasks   // taken out of the queue, or out of error
 	errored []*Task // those of gone that were in error
 	kills   []*Task // run, and are to be killed; or have ended to run again
 	already []*Task // run, and are being killed: they are told again
 }
 
-// deleteJob deletes one job, or the tasks of it that were named.
-func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), told *lines) error {
-	j := t.job
-	d, ok := s.pick(t)
-	if !ok {
+func (s *Store) deletion(j *Job, tasks api.Tasks, caller Caller, kill func(*Task)) *deletion {
+	return &deletion{Store: s, job: j, tasks: tasks, caller: caller, kill: kill, gone: NoTasks(j.Tasks)}
+}
+
+// run deletes them, and tells it.
+func (d *deletion) run(told *lines) error {
+	j := d.job
+	if !d.pick() {
 		told.fail("", "denied: job \"%d\" does not exist", j.Number)
 		return nil
 	}
@@ -114,68 +116,68 @@ func (s *Store) deleteJob(t target, caller Caller, kill func(*Task), told *lines
 			set.Add(task.Number)
 		}
 		record = append(record, &line{
-			Event: EventWant, Tasks: set.format(), Time: now, Want: &Want{Signal: sigkill, By: caller.Name},
+			Event: EventWant, Tasks: set.format(), Time: now, Want: &Want{Signal: sigkill, By: d.caller.Name},
 		})
 	}
 	over := false
 	if len(record) > 0 {
-		undo := s.deleting(j, d)
-		err := s.commit(j, durable, func() {
+		undo := d.deleting()
+		err := d.commit(j, durable, func() {
 			j.deleted += d.gone.Len()
 			for number := range d.gone.All {
 				j.fail(number, deletedBeforeRun)
 			}
-			s.finished.deleted(j, &d.gone)
+			d.finished.deleted(j, &d.gone)
 			j.wakeWaiting()
 			for number := range j.runs {
 				if d.gone.Has(number) {
 					j.forgetRuns(number)
 				}
 			}
-			if over = j.over() && s.jobs[j.Number] == j; over {
-				s.drop(j)
+			if over = j.over() && d.jobs[j.Number] == j; over {
+				d.drop(j)
 			}
 		}, record...)
 		if err != nil {
-			if s.Get(j.Number) == j {
+			if d.Get(j.Number) == j {
 				undo() // else it may be on disk
 			}
-			s.putBack(j, d)
+			d.putBack()
 			return err
 		}
 	}
 	if over {
-		s.remove(j)
+		d.remove(j)
 		if j.UnderClaim() { // whose holder keeps the slot for nothing
-			s.hint(j)
+			d.hint(j)
 		}
 	}
 	var back []int
 	for _, task := range d.kills {
-		if s.isWaiting(task) {
+		if d.isWaiting(task) {
 			// It ended before it could be told, and was to run again, or is in
 			// error now.
 			back = append(back, task.Number)
 			continue
 		}
-		kill(task)
+		d.kill(task)
 	}
 	for _, task := range d.already {
-		kill(task) // if it has ended there is nobody to be told
+		d.kill(task) // if it has ended there is nobody to be told
 	}
 	for _, number := range back {
-		one := target{job: j, tasks: api.Tasks{First: number, Last: number, Step: 1}, named: true}
-		if err := s.deleteJob(one, caller, kill, &lines{}); err != nil {
+		one := d.deletion(j, api.Tasks{First: number, Last: number, Step: 1}, d.caller, d.kill)
+		if err := one.run(&lines{}); err != nil {
 			return err
 		}
 	}
-	s.tell(j, t.tasks, d, caller, told)
+	d.tell(told)
 	return nil
 }
 
 // Drop deletes a job that waits, since nobody will start it.
 func (s *Store) Drop(j *Job) error {
-	return s.deleteJob(target{job: j}, Caller{Name: "execd", Manager: true}, func(*Task) {}, &lines{})
+	return s.deletion(j, api.Tasks{}, Caller{Name: "execd", Manager: true}, func(*Task) {}).run(&lines{})
 }
 
 // OnDelete has somebody told before the record says that a job, or tasks of it, are
@@ -188,32 +190,31 @@ func (s *Store) OnDelete(before func(*Job) (undo func())) {
 }
 
 // deleting tells him; it returns what takes that back.
-func (s *Store) deleting(j *Job, d *deletion) (undo func()) {
-	s.mu.Lock()
-	before := s.onDelete
-	s.mu.Unlock()
+func (d *deletion) deleting() (undo func()) {
+	d.mu.Lock()
+	before := d.onDelete
+	d.mu.Unlock()
 	if before == nil || d.gone.Len() == 0 {
 		return func() {}
 	}
-	return before(j)
+	return before(d.job)
 }
 
 // pick takes what waits of the tasks that were named out of the job, before the
 // record says so, so that the queue cannot start it meanwhile; and finds what
 // runs. A task whose start is being recorded is waited for: its want must
-// stand behind its start.
-func (s *Store) pick(t target) (*deletion, bool) {
-	j := t.job
-	d := &deletion{gone: NoTasks(j.Tasks)}
+// stand behind its start. It reports whether there is anything to do.
+func (d *deletion) pick() bool {
+	j, named := d.job, d.tasks.IsArray()
 	for {
-		s.mu.Lock()
-		if s.jobs[j.Number] != j {
-			s.mu.Unlock()
-			return d, d.gone.Len() > 0
+		d.mu.Lock()
+		if d.jobs[j.Number] != j {
+			d.mu.Unlock()
+			return d.gone.Len() > 0
 		}
 		waiting := j.pending
-		if t.named {
-			waiting = j.pending.Cut(t.tasks)
+		if named {
+			waiting = j.pending.Cut(d.tasks)
 		} else {
 			j.pending = NoTasks(j.Tasks)
 		}
@@ -222,7 +223,7 @@ func (s *Store) pick(t target) (*deletion, bool) {
 		var starting *Task
 		for _, task := range j.tasksInOrder() {
 			switch {
-			case t.named && !within(task.Number, t.tasks):
+			case named && !within(task.Number, d.tasks):
 			case task.State == Errored:
 				d.errored = append(d.errored, task)
 				d.gone.Add(task.Number)
@@ -241,28 +242,28 @@ func (s *Store) pick(t target) (*deletion, bool) {
 				d.already = append(d.already, task)
 			}
 		}
-		s.mu.Unlock()
+		d.mu.Unlock()
 		if starting == nil {
-			return d, true
+			return true
 		}
 		<-starting.begun
 	}
 }
 
 // putBack undoes pick.
-func (s *Store) putBack(j *Job, d *deletion) {
-	s.mu.Lock()
+func (d *deletion) putBack() {
+	d.mu.Lock()
 	for _, task := range d.errored {
 		d.gone.Remove(task.Number)
-		j.activate(task)
+		d.job.activate(task)
 	}
-	j.pending.AddAll(&d.gone)
-	s.mu.Unlock()
-	s.hint(j)
+	d.job.pending.AddAll(&d.gone)
+	d.mu.Unlock()
+	d.hint(d.job)
 }
 
 // isWaiting reports whether a task that ran is pending again or in error.
-func (s *Store) isWaiting(t *Task) bool {
+func (s *jobSet) isWaiting(t *Task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.Job.pending.Has(t.Number) || t.State == Errored && t.Job.active[t.Number] == t
@@ -275,13 +276,14 @@ func within(number int, t api.Tasks) bool {
 const sigkill = 9
 
 // tell says what was deleted in Grid Engine's words.
-func (s *Store) tell(j *Job, named api.Tasks, d *deletion, caller Caller, told *lines) {
+func (d *deletion) tell(told *lines) {
+	j := d.job
 	if !j.Tasks.IsArray() {
 		switch {
 		case d.gone.Len() > 0:
-			told.say("%s has deleted job %d", caller.Name, j.Number)
+			told.say("%s has deleted job %d", d.caller.Name, j.Number)
 		case len(d.kills) > 0:
-			told.say("%s has registered the job %d for deletion", caller.Name, j.Number)
+			told.say("%s has registered the job %d for deletion", d.caller.Name, j.Number)
 		case len(d.already) > 0:
 			told.say("job %d is already in deletion", j.Number)
 		default:
@@ -290,20 +292,20 @@ func (s *Store) tell(j *Job, named api.Tasks, d *deletion, caller Caller, told *
 		return
 	}
 	for _, task := range d.kills {
-		told.say("%s has registered the job-array task %d.%d for deletion", caller.Name, j.Number, task.Number)
+		told.say("%s has registered the job-array task %d.%d for deletion", d.caller.Name, j.Number, task.Number)
 	}
 	for _, task := range d.already {
 		told.say("job-array task %d.%d is already in deletion", j.Number, task.Number)
 	}
 	switch n := d.gone.Len(); {
 	case n == 1:
-		told.say("%s has deleted job-array task %d.%d", caller.Name, j.Number, d.gone.Min())
-	case n > 1 && (!named.IsArray() || n == j.count()):
-		told.say("%s has deleted job %d", caller.Name, j.Number)
+		told.say("%s has deleted job-array task %d.%d", d.caller.Name, j.Number, d.gone.Min())
+	case n > 1 && (!d.tasks.IsArray() || n == j.count()):
+		told.say("%s has deleted job %d", d.caller.Name, j.Number)
 	case n > 1:
-		told.say("%s has deleted job-array tasks %s of job %d", caller.Name, d.gone.format(), j.Number)
+		told.say("%s has deleted job-array tasks %s of job %d", d.caller.Name, d.gone.format(), j.Number)
 	case len(d.kills) == 0 && len(d.already) == 0:
-		told.fail("", "job \"%d\" task \"%s\" does not exist", j.Number, spanOf(named))
+		told.fail("", "job \"%d\" task \"%s\" does not exist", j.Number, spanOf(d.tasks))
 	}
 }
 
