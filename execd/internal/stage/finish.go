@@ -56,7 +56,7 @@ func (r *Runner) setUp(l *life) {
 	keep := func(step string) error { return r.note(l, HookRun{Step: step}) }
 	l.flow.Keep, l.tail.Keep = keep, keep
 	l.flow.Next = func(over exit.Process, active []exit.Process) exit.Process { return r.next(l, over, active) }
-	if x := l.extra; x != nil && x.pre != nil && !l.launched && !x.prep.Over(stepPre) {
+	if x := l.extra; x != nil && x.pre != nil && l.at <= launches && !x.prep.Over(stepPre) {
 		l.flow.Spawned(&exit.Script{Of: childPre})
 	} else {
 		l.flow.Spawned(newJob())
@@ -203,9 +203,6 @@ func (r *Runner) again(l *life, err error) bool {
 
 // Free gives the slots back.
 func (f *finish) Free() (exit.Result, error) {
-	if f.l.released {
-		return exit.Nothing, nil
-	}
 	f.r.release(f.l)
 	return exit.Nothing, nil
 }

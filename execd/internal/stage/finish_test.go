@@ -151,7 +151,7 @@ func newScene(t *testing.T, work *api.Work) *scene {
 func (s *scene) life(task *job.Task) *life {
 	usage := &spool.Usage{ExitStatus: 3, Start: 1001, End: 1005, Wallclock: 4, UTime: 1500 * time.Millisecond}
 	l := &life{
-		task: task, begun: true, prepared: true, launched: true, exited: true, left: true, reaped: true, journal: true,
+		task: task, at: exits, exited: true, journal: true,
 		Facts: outcome.Facts{Outcome: &spool.Outcome{Usage: usage}}, taken: time.Now(),
 	}
 	l.event = func(f func()) { s.r.advance(l, f) }
@@ -165,7 +165,7 @@ func (s *scene) life(task *job.Task) *life {
 func (s *scene) restart() {
 	s.t.Helper()
 	s.l.mu.Lock()
-	s.l.over = true
+	s.l.at = over
 	s.l.mu.Unlock()
 	d, _, err := s.r.Launcher.Find(s.l.task.RunID())
 	if err != nil {
@@ -335,7 +335,7 @@ func TestExitHookIsAwaited(t *testing.T) {
 		if err := s.enter(); !errors.Is(err, errWait) {
 			t.Fatalf("while the hook runs: %v", err)
 		}
-		if s.l.released {
+		if s.l.flow.Over(exit.StepFree) {
 			t.Fatal("the slot is free")
 		}
 	}
@@ -653,7 +653,7 @@ func TestOutputIsNotTriedAtOnce(t *testing.T) {
 // scripted gives the scene a job that has not ended, with a script after it.
 func (s *scene) scripted() *life {
 	l := s.life(s.l.task)
-	l.exited, l.left, l.reaped = false, false, false
+	l.at, l.exited = runs, false
 	l.flow = exit.Pipeline{}
 	l.extra = &extra{
 		keyword: "job", owner: &user.User{Name: "alice"},

@@ -254,7 +254,7 @@ func TestUpdateIsOverBeforeTheEnd(t *testing.T) {
 	}
 	<-told
 	close(goOn)
-	eventually(t, "an event has led it on", func() bool { s.l.mu.Lock(); defer s.l.mu.Unlock(); return s.l.over })
+	eventually(t, "an event has led it on", func() bool { s.l.mu.Lock(); defer s.l.mu.Unlock(); return s.l.at == over })
 	s.wantTrace("hook ", "update ends", "hook exit", "event over", "told", "ad")
 }
 
@@ -351,7 +351,7 @@ func preparing(t *testing.T) *scene {
 	l := s.life(s.l.task)
 	s.r.drop(s.l)
 	l.flow, l.Outcome, l.End = exit.Pipeline{}, nil, nil
-	l.prepared, l.launched, l.exited, l.left, l.reaped = false, false, false, false, false
+	l.at, l.exited = prepares, false
 	l.extra = &extra{keyword: "K", owner: &user.User{Name: "alice", Home: "/"}}
 	l.extra.prep.Keep = func(step string) error { return s.r.note(l, HookRun{Step: step}) }
 	s.l = l
@@ -365,10 +365,12 @@ func (s *scene) prepare() (err error) {
 	eventually(s.t, "prepared", func() bool {
 		s.l.mu.Lock()
 		defer s.l.mu.Unlock()
-		if s.l.over || s.l.prepared { // an event has led it on
+		if s.l.at != prepares { // an event has led it on
 			return true
 		}
-		err = s.r.prepare(s.l)
+		if err = s.r.prepare(s.l); err == nil {
+			s.l.at = launches
+		}
 		return !errors.Is(err, errWait)
 	})
 	return err
@@ -394,8 +396,8 @@ func TestScriptBeforeTheJob(t *testing.T) {
 		err := s.prepare()
 		<-over
 		if code == 0 {
-			if err != nil || !s.l.prepared || s.l.flow.Active()[1].Name() != childJob {
-				t.Errorf("%v, prepared %v; want the job to come", err, s.l.prepared)
+			if err != nil || s.l.at != launches || s.l.flow.Active()[1].Name() != childJob {
+				t.Errorf("%v, stage %d; want the job to come", err, s.l.at)
 			}
 			continue
 		}
@@ -444,7 +446,7 @@ func TestPrepareOnce(t *testing.T) {
 				calls--
 			}
 		}
-		s.l.prepared, s.l.extra = false, &extra{keyword: "K", owner: x.owner, before: x.before, prepare: x.prepare, pre: x.pre}
+		s.l.at, s.l.extra = prepares, &extra{keyword: "K", owner: x.owner, before: x.before, prepare: x.prepare, pre: x.pre}
 		s.l.recall(list[:n])
 		if err := s.prepare(); err != nil {
 			t.Fatal(err)
@@ -481,7 +483,7 @@ func TestWithoutHooks(t *testing.T) {
 		if err := s.r.findExtra(l, request, nil); err != nil || l.extra != nil || l.journal {
 			t.Fatal("something was found")
 		}
-		if err := s.r.prepare(l); err != nil || !l.prepared {
+		if err := s.r.prepare(l); err != nil {
 			t.Fatal("something was prepared")
 		}
 		s.r.startUpdates(l, 0)

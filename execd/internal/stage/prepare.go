@@ -50,7 +50,6 @@ const (
 func (r *Runner) prepare(l *life) error {
 	x := l.extra
 	if x == nil {
-		l.prepared = true
 		return nil
 	}
 	if x.refused != nil { // and that could not be recorded
@@ -72,7 +71,6 @@ func (r *Runner) prepare(l *life) error {
 	case !result.Over():
 		return errWait
 	}
-	l.prepared = true
 	return nil
 }
 

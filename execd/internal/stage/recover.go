@@ -32,13 +32,13 @@ func (r *Runner) Recover() error {
 			continue
 		}
 		r.add(l)
-		if l.released {
+		if l.flow.Over(exit.StepFree) {
 			r.from(t).Over(t.Job, false)
 		}
 		r.findTasks(l)
 		r.setUp(l)
 		switch {
-		case l.exited || !l.launched:
+		case l.exited || l.at < runs:
 			r.advance(l, nil)
 		default:
 			r.reattach(l, reattachAgain)
@@ -50,7 +50,7 @@ func (r *Runner) Recover() error {
 // recoverTask decides from the evidence where a task is, and returns its life;
 // nil when it went back to the queue.
 func (r *Runner) recoverTask(t *job.Task) (*life, error) {
-	l := &life{task: t, begun: true, prepared: true, launched: true, found: true, taken: t.Started}
+	l := &life{task: t, at: runs, found: true, taken: t.Started}
 	switch err := r.findAgain(l); {
 	case spool.Unread(err):
 		return nil, err
@@ -58,7 +58,8 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		r.Log.Warn(fmt.Sprintf("job %v: goes on without hooks: %v", t, err))
 	}
 	if t.State == job.Ended {
-		l.exited, l.released = true, true
+		l.exited = true
+		l.flow.Set(exit.StepFree)
 		return l, nil
 	}
 	run := t.RunID()
@@ -73,7 +74,8 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		}
 		// After a power cut the directory itself may be lost; and somebody
 		// may have removed it under a job that ran.
-		l.exited, l.released = true, true
+		l.exited = true
+		l.flow.Set(exit.StepFree)
 		return l, nil
 	case err != nil:
 		return nil, err
@@ -98,7 +100,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	case launch.NeverStarted:
 		if has, err := d.Has(spool.FileHooks); has && err == nil && l.extra != nil {
 			// It was being prepared: what is done is not done again.
-			l.prepared, l.launched = false, false
+			l.at = prepares
 			l.claims = r.Queue.Adopt(t, t.Started)
 			r.Log.Info(fmt.Sprintf("job %v: found after the restart: is prepared", t))
 			return l, nil
@@ -165,7 +167,7 @@ func (r *Runner) findExtraAgain(l *life) error {
 // it has them until then.
 func (r *Runner) holdAgain(l *life) {
 	if l.extra == nil || l.extra.exit == nil && l.extra.post == nil || l.flow.Over(exit.StepHook) {
-		l.released = true
+		l.flow.Set(exit.StepFree)
 		return
 	}
 	l.claims = r.Queue.Adopt(l.task, l.task.Started)

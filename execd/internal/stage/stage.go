@@ -47,22 +47,32 @@ import (
 // stages is the life of one run, in order. A stage that is done is passed over;
 // one that must wait returns errWait and is entered again by its event; one
 // that fails for a reason that may pass returns a *Retry.
-var stages = []struct {
+var stages = [...]struct {
 	name string
-	done func(*life) bool
 	do   func(*Runner, *life) error
 }{
-	{"begin", func(l *life) bool { return l.begun }, (*Runner).begin},        // record the start, make the directory
-	{"prepare", func(l *life) bool { return l.prepared }, (*Runner).prepare}, // hooks, files and a script before the job; most have none
-	{"launch", func(l *life) bool { return l.launched }, (*Runner).launch},   // start the shepherd
-	{"run", func(l *life) bool { return l.left }, (*Runner).run},             // until nothing of the run is left: job, tasks, a script after it
-	{"reap", func(l *life) bool { return l.reaped }, (*Runner).reap},         // outcome and usage; the directory moves to finished/
+	begins:   {"begin", (*Runner).begin},     // record the start, make the directory
+	prepares: {"prepare", (*Runner).prepare}, // hooks, files and a script before the job; most have none
+	launches: {"launch", (*Runner).launch},   // start the shepherd
+	runs:     {"run", (*Runner).run},         // until nothing of the run is left: job, tasks, a script after it
+	reaps:    {"reap", (*Runner).reap},       // outcome and usage; the directory moves to finished/
 	// The steps of package exit: a hook for the end; release, the slot may start
 	// the next job; transfer of output; account, record the end and write the
 	// accounting line; notify, tell who waits; clean, remove directory, TMPDIR,
 	// record. File finish.go has them.
-	{"exit", func(*life) bool { return false }, (*Runner).exit},
+	exits: {"exit", (*Runner).exit},
 }
+
+// A life is in one of the stages, and has done those before it.
+const (
+	begins = iota
+	prepares
+	launches
+	runs
+	reaps
+	exits
+	over // it has none any more
+)
 
 // errWait says that a stage waits for an event.
 var errWait = errors.New("waits for an event")
@@ -85,16 +95,10 @@ type life struct {
 	task   *job.Task
 	claims []*claim.Claim
 
-	mu            sync.Mutex // held by who advances it
-	begun         bool
-	prepared      bool
-	launched      bool
-	exited        bool // the shepherd is gone
-	left          bool // and all else of the run
-	reaped        bool
-	released      bool
+	mu            sync.Mutex     // held by who advances it
+	at            int            // its stage
+	exited        bool           // the shepherd is gone
 	found         bool           // an earlier execd has begun it, and perhaps a hook of it
-	over          bool           // the list was gone through to its end
 	attempts      int            // failed attempts at the present stage
 	refused       *refusal       // why it is not started after all; nil: it is
 	limits        *limits        // from run on
@@ -209,7 +213,7 @@ func (r *Runner) advance(l *life, event func()) {
 	r.inPlace(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.over {
+		if l.at == over {
 			return // a timer that came too late
 		}
 		if event != nil {
@@ -255,12 +259,9 @@ func (r *Runner) Aside(do func()) {
 // pass goes through the list from the top. l.mu is held.
 func (r *Runner) pass(l *life) {
 	defer l.gone()
-	for i := range stages {
-		s := &stages[i]
-		if s.done(l) {
-			continue
-		}
-		var err error
+	for l.at < over {
+		at := l.at
+		s, err := &stages[at], error(nil)
 		if l.refused != nil {
 			err = r.putBack(l)
 		} else {
@@ -269,17 +270,15 @@ func (r *Runner) pass(l *life) {
 		var retry *Retry
 		switch {
 		case err == nil:
-			l.attempts = 0
+			l.at, l.attempts = at+1, 0
 		case errors.Is(err, errWait):
 			return
 		case errors.Is(err, errOver):
-			l.over = true
-			r.drop(l)
-			return
+			l.at = over
 		case errors.As(err, &retry):
 			l.attempts++
 			r.Log.Warn(fmt.Sprintf("job %v: %s: %s (tried again in %v)", l.task, cmp.Or(stepOf(err), s.name), retry.Reason, retry.After))
-			time.AfterFunc(retry.After, func() { r.advance(l, nil) })
+			time.AfterFunc(retry.After, l.again)
 			return
 		default:
 			// Nothing is lost: the run stays where it is on disk.
@@ -289,17 +288,16 @@ func (r *Runner) pass(l *life) {
 				err = fmt.Errorf("%s: %w", s.name, err)
 			}
 			r.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", l.task, err, after))
-			time.AfterFunc(after, func() { r.advance(l, nil) })
+			time.AfterFunc(after, l.again)
 			return
 		}
 	}
-	l.over = true
 	r.drop(l)
 }
 
 // gone tells who waits for a shepherd when there will be none any more. l.mu is held.
 func (l *life) gone() {
-	if !l.over && !l.exited {
+	if l.at != over && !l.exited {
 		return
 	}
 	l.steer.mu.Lock()
@@ -364,7 +362,7 @@ func (r *Runner) begin(l *life) error {
 		}
 		return errOver
 	}
-	l.begun, l.measured = true, order.Measured
+	l.at, l.measured = prepares, order.Measured // also if it is refused
 	if err != nil {
 		var unfit *launch.Unfit
 		return r.refuse(l, err, errors.As(err, &unfit))
@@ -454,7 +452,7 @@ type refusal struct {
 // refuse ends a life before anything ran: the task waits in error when the
 // job is to blame, else it goes back to the queue, which pauses.
 func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
-	l.refused = &refusal{cause: cause, jobToBlame: jobToBlame, discard: l.begun}
+	l.refused = &refusal{cause: cause, jobToBlame: jobToBlame, discard: l.at > begins}
 	if !jobToBlame {
 		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", cause), pause)
 	}
@@ -474,11 +472,11 @@ func (r *Runner) putBack(l *life) error {
 	switch {
 	case err != nil:
 	case u.jobToBlame:
-		if !l.begun {
+		if l.at == begins {
 			err = r.Store.Begin(t)
 		}
 		if err == nil {
-			l.begun = true
+			l.at = max(l.at, prepares)
 			r.toldHeld(l)
 			err = r.fail(t, u.cause.Error())
 		}
@@ -534,7 +532,7 @@ func (r *Runner) launch(l *life) error {
 	if err != nil {
 		return r.refuse(l, err, false)
 	}
-	l.launched, l.Started = true, time.Now()
+	l.Started = time.Now()
 	t := l.task
 	r.Counts.Start(l.taken.Sub(t.Job.Submitted))
 	r.tell(l, mail.Started)
@@ -565,7 +563,6 @@ func (r *Runner) run(l *life) error {
 			return err
 		}
 	}
-	l.left = true
 	return nil
 }
 
@@ -574,7 +571,7 @@ func (r *Runner) reap(l *life) error {
 	l.limits.stop()
 	sampled, _ := r.Usage.Remove(l.task.RunID())
 	if r.Store.State(l.task) == job.Ended { // an earlier execd has recorded it
-		l.End, l.reaped = l.task.End, true
+		l.End = l.task.End
 		return r.lookBack(l)
 	}
 	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.AddGID, l.task.Start.Boot != r.Boot)
@@ -584,7 +581,6 @@ func (r *Runner) reap(l *life) error {
 	l.Outcome = &out
 	l.Total = usage.Final(sampled, out.Usage)
 	l.End = r.conclude(l, &out)
-	l.reaped = true
 	return nil
 }
 
@@ -609,7 +605,6 @@ func (r *Runner) lookBack(l *life) error {
 func (r *Runner) release(l *life) {
 	r.from(l.task).Over(l.task.Job, l.Why(r.Store.Want(l.task)) == exit.Why{Evict: true})
 	r.Queue.Ended(l.task, l.claims, l.used())
-	l.released = true
 }
 
 // account makes the end durable and writes its accounting line. The line says what

@@ -91,7 +91,7 @@ func suspended(t *testing.T) (r *Runner, task *job.Task, suspend func(on bool)) 
 		Config: config, States: states, Log: r.Log, Hold: func() string { return "" }, Suspend: r.Suspend,
 	})
 	r.Queue.Adopt(task, time.Now())
-	life := &life{task: task, begun: true, prepared: true, launched: true}
+	life := &life{task: task, at: runs}
 	life.steer.up = true
 	r.add(life)
 	running.Go(func() { r.Queue.Run(t.Context()) })
