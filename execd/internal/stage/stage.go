@@ -394,7 +394,12 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.orderFor(l, request)
+	o, err := r.orderFor(l, request)
+	if err == nil {
+		when, _ := o.CheckpointWhen()
+		l.migrates = strings.Contains(when, "x")
+	}
+	return o, err
 }
 
 // orderFor is order for what is asked for by a request.
@@ -423,8 +428,6 @@ func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, e
 		}
 	}
 	limit(c, o)
-	when, _ := o.CheckpointWhen()
-	l.migrates = strings.Contains(when, "x")
 	o.Owner, err = r.Users.ByID(context.Background(), t.Job.UID)
 	if err != nil && !errors.Is(err, user.ErrUnknown) {
 		err = &Retry{min(time.Second<<l.attempts, time.Minute), err.Error()}

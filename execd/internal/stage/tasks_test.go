@@ -10,6 +10,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
 )
 
@@ -140,5 +141,16 @@ func TestTaskOfJobThatIsTaken(t *testing.T) {
 	}
 	if s.r.AtRest(first) || !s.r.AtRest(next.task) {
 		t.Error("the last try has a shepherd, or the next has none")
+	}
+}
+
+// A job that migrates when it is suspended still does when a task was started in it.
+func TestTaskLeavesMigration(t *testing.T) {
+	s := newScene(t, nil)
+	s.l.at, s.l.exited, s.l.migrates, s.l.steer.up = runs, false, true, true
+	s.l.task.Start.Grant = &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: "all.q", Slots: 1}}}
+	s.visit(s.l.task)
+	if !s.l.migrates {
+		t.Error("it would be stopped")
 	}
 }
