@@ -169,7 +169,7 @@ func (f *finish) Hook() (exit.Result, error) {
 	}
 	if scarce(res.Err) && l.attempts < maxScarce {
 		l.extra.called()
-		return exit.Failed, &Retry{backoff(l.attempts + 1), res.Err.Error()}
+		return exit.Failed, &exit.Retry{Err: res.Err}
 	}
 	if res.Err != nil && l.exitTries < maxExitTries {
 		l.exitTries++
@@ -195,9 +195,10 @@ const maxExitTries = 1
 // start it, half a minute in all: that passes, and who is not told waits for ever.
 const maxScarce = 5
 
-// again reports whether a hook that could not be called is worth another try.
+// again reports whether what failed, as a hook that could not be called, is worth
+// another try.
 func (r *Runner) again(l *life, err error) bool {
-	_, retry := errors.AsType[*Retry](err)
+	_, retry := errors.AsType[*exit.Retry](err)
 	return retry && l.attempts < maxLookups
 }
 
@@ -239,7 +240,7 @@ func (f *finish) Transfer() (exit.Result, error) {
 func (r *Runner) transfer(l *life, what string, code int, start func(done func(error))) *exit.Transfer {
 	t := &exit.Transfer{Code: code, Start: start, Event: l.event}
 	t.Lost = func(attempt int, err error) {
-		after := backoff(attempt)
+		after := exit.Backoff(attempt)
 		r.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", l.task, what, err, after))
 		time.AfterFunc(after, func() { l.event(t.Reconnected) })
 	}

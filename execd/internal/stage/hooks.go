@@ -298,7 +298,7 @@ func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, ov
 	}, nil
 }
 
-// ownerOf returns whose rights the hooks of a run have. A *Retry says that nobody could
+// ownerOf returns whose rights the hooks of a run have. A *exit.Retry says that nobody could
 // tell, when execd had found the run again, and still cannot.
 func (r *Runner) ownerOf(l *life) (*user.User, error) {
 	x := l.extra
@@ -309,7 +309,7 @@ func (r *Runner) ownerOf(l *life) (*user.User, error) {
 	}
 	owner, err := r.Users.ByID(context.Background(), l.task.Job.UID)
 	if err != nil && !errors.Is(err, user.ErrUnknown) {
-		return nil, &Retry{backoff(1), err.Error()}
+		return nil, &exit.Retry{Err: err}
 	}
 	x.owner = owner
 	return owner, err

@@ -148,7 +148,7 @@ func (l *life) write(step string, do func() error) (exit.Result, error) {
 	}
 	l.writing = nil
 	if w.err != nil {
-		return exit.Failed, &Retry{backoff(l.attempts + 1), w.err.Error()}
+		return exit.Failed, &exit.Retry{Err: w.err}
 	}
 	return exit.Done, nil
 }

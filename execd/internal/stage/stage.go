@@ -13,7 +13,6 @@
 package stage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ import (
 
 // stages is the life of one run, in order. A stage that is done is passed over;
 // one that must wait returns errWait and is entered again by its event; one
-// that fails for a reason that may pass returns a *Retry.
+// that fails for a reason that may pass returns a *exit.Retry.
 var stages = [...]struct {
 	name string
 	do   func(*Runner, *life) error
@@ -80,14 +79,6 @@ var errWait = errors.New("waits for an event")
 // errOver says that the life is over before its time: the task was given back
 // or is in error.
 var errOver = errors.New("over")
-
-// Retry is the error of a stage that is worth to be tried again.
-type Retry struct {
-	After  time.Duration
-	Reason string
-}
-
-func (r *Retry) Error() string { return r.Reason }
 
 // life is one run of one task, from taking it to its last trace. What is here
 // is either also on disk or can be had again.
@@ -267,7 +258,6 @@ func (r *Runner) pass(l *life) {
 		} else {
 			err = s.do(r, l)
 		}
-		var retry *Retry
 		switch {
 		case err == nil:
 			l.at, l.attempts = at+1, 0
@@ -275,19 +265,17 @@ func (r *Runner) pass(l *life) {
 			return
 		case errors.Is(err, errOver):
 			l.at = over
-		case errors.As(err, &retry):
-			l.attempts++
-			r.Log.Warn(fmt.Sprintf("job %v: %s: %s (tried again in %v)", l.task, cmp.Or(stepOf(err), s.name), retry.Reason, retry.After))
-			time.AfterFunc(retry.After, l.again)
-			return
 		default:
 			// Nothing is lost: the run stays where it is on disk.
 			l.attempts++
-			after := l.backoff()
-			if step := stepOf(err); step == "" {
+			level, after := slog.LevelError, exit.Backoff(l.attempts)
+			if _, retry := errors.AsType[*exit.Retry](err); retry {
+				level = slog.LevelWarn
+			}
+			if stepOf(err) == "" {
 				err = fmt.Errorf("%s: %w", s.name, err)
 			}
-			r.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", l.task, err, after))
+			r.Log.Log(context.Background(), level, fmt.Sprintf("job %v: %v (tried again in %v)", l.task, err, after))
 			time.AfterFunc(after, l.again)
 			return
 		}
@@ -304,14 +292,6 @@ func (l *life) gone() {
 	defer l.steer.mu.Unlock()
 	l.steer.never = !l.steer.up
 	l.steer.tell()
-}
-
-func (l *life) backoff() time.Duration { return backoff(l.attempts) }
-
-// backoff is the time until the next attempt, after so many that failed: 1 s,
-// doubling, at most a minute.
-func backoff(attempts int) time.Duration {
-	return min(time.Second<<min(max(attempts-1, 0), 10), time.Minute)
 }
 
 // Stop lets the stages that are under way come to their end and begins
@@ -334,9 +314,8 @@ func (r *Runner) begin(l *life) error {
 		r.giveBack(l)
 		return errOver
 	}
-	var retry *Retry
-	if errors.As(err, &retry) && l.attempts < maxLookups {
-		return retry
+	if r.again(l, err) {
+		return err
 	}
 	if err != nil {
 		// A second try would meet it again, as long as nobody mends it.
@@ -430,7 +409,7 @@ func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, e
 	limit(c, o)
 	o.Owner, err = r.Users.ByID(context.Background(), t.Job.UID)
 	if err != nil && !errors.Is(err, user.ErrUnknown) {
-		err = &Retry{min(time.Second<<l.attempts, time.Minute), err.Error()}
+		err = &exit.Retry{Err: err}
 	}
 	if err != nil {
 		return nil, err
@@ -618,7 +597,7 @@ func (r *Runner) account(l *life) error {
 	}
 	entry := r.Book.Enter(job.Ending{Task: l.task, End: l.End, Time: time.Now()})
 	if err := entry.Written(); err != nil {
-		return &Retry{l.backoff(), err.Error()}
+		return &exit.Retry{Err: err}
 	}
 	l.entry = entry
 	return nil
@@ -664,7 +643,7 @@ func (r *Runner) clean(l *life) error {
 	}
 	if err := l.entry.Synced(); err != nil {
 		l.entry = nil
-		return &Retry{l.backoff(), err.Error()}
+		return &exit.Retry{Err: err}
 	}
 	r.GIDs.Give(t.Start.AddGID)
 	return r.Store.Settle(t)

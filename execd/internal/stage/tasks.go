@@ -369,7 +369,7 @@ func (r *Runner) finishTask(l *life, s *subtask) {
 	}
 	if err := r.endTask(l, s); err != nil {
 		s.attempts++
-		after := backoff(s.attempts)
+		after := exit.Backoff(s.attempts)
 		r.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", s.run.ID(), err, after))
 		time.AfterFunc(after, func() { r.leadTask(l, s) })
 		return

@@ -8,6 +8,8 @@
 // project.
 package exit
 
+import "time"
+
 // Result is how a step stands.
 type Result int
 
@@ -58,6 +60,17 @@ type StepError struct {
 
 func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
 func (e *StepError) Unwrap() error { return e.Err }
+
+// Retry is the error of what failed for a reason that may pass: it is to be tried again.
+type Retry struct{ Err error }
+
+func (e *Retry) Error() string { return e.Err.Error() }
+
+// Backoff is the time until the next attempt, after so many that failed: 1 s,
+// doubling, at most a minute.
+func Backoff(attempts int) time.Duration {
+	return min(time.Second<<min(max(attempts-1, 0), 10), time.Minute)
+}
 
 // Marks remembers which steps are over. The zero value knows of none.
 type Marks struct {
