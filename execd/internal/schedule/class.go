@@ -83,7 +83,7 @@ type obstacle struct {
 }
 
 // classOf returns the class of a job, whose user has a membership.
-func (s *Scheduler) classOf(j *Job, lists string) *class {
+func (s *waiting) classOf(j *Job, lists string) *class {
 	key := s.keyOf(j, lists)
 	if c := s.classes[string(key)]; c != nil {
 		return c
@@ -91,14 +91,14 @@ func (s *Scheduler) classOf(j *Job, lists string) *class {
 	c := &class{want: *j, lists: lists, key: string(key)}
 	c.want.Number, c.want.User, c.want.Groups, c.want.Submitted = 0, "", nil, time.Time{}
 	c.want.Priority, c.want.Tasks, c.want.First, c.want.Reserve = 0, 0, 0, false
-	c.urgency = s.urgencyOf(&c.want)
+	c.urgency = s.host.urgencyOf(&c.want)
 	s.classes[c.key] = c
 	return c
 }
 
 // keyOf writes down all that makes a class, in a buffer that the next call
 // uses again.
-func (s *Scheduler) keyOf(j *Job, lists string) []byte {
+func (s *waiting) keyOf(j *Job, lists string) []byte {
 	k := s.key[:0]
 	word := func(w string) {
 		k = strconv.AppendInt(k, int64(len(w)), 10)
@@ -143,22 +143,22 @@ const mostUrgent = 1e15
 
 // urgencyOf is what the resources that a job asks for contribute to its
 // urgency (spec: sge_priority(5)).
-func (s *Scheduler) urgencyOf(j *Job) float64 {
-	assumed := s.assumedSlots(j)
+func (h *host) urgencyOf(j *Job) float64 {
+	assumed := h.assumedSlots(j)
 	sum := 0.0
-	if a := s.host.attributes[slots]; a != nil {
+	if a := h.attributes[slots]; a != nil {
 		sum = a.Urgency * assumed
 	}
 	for _, r := range j.Hard {
-		sum += s.contribution(r, assumed)
+		sum += h.contribution(r, assumed)
 	}
 	return max(-mostUrgent, min(mostUrgent, sum))
 }
 
 // contribution is that of one request to the urgency of a job with so many
 // slots.
-func (s *Scheduler) contribution(r Request, assumed float64) float64 {
-	a := s.host.attributes[r.Name]
+func (h *host) contribution(r Request, assumed float64) float64 {
+	a := h.attributes[r.Name]
 	switch {
 	case a == nil || a.Urgency == 0:
 		return 0
@@ -170,7 +170,7 @@ func (s *Scheduler) contribution(r Request, assumed float64) float64 {
 
 // Contributions returns what each hard request contributes to the urgency of a
 // job; 0 for what the complex does not have.
-func (s *Scheduler) Contributions(r *api.SubmitRequest) []float64 {
+func (s *books) Contributions(r *api.SubmitRequest) []float64 {
 	if len(r.Hard) == 0 {
 		return nil
 	}
@@ -178,11 +178,11 @@ func (s *Scheduler) Contributions(r *api.SubmitRequest) []float64 {
 	for _, slots := range r.Slots {
 		j.Slots = append(j.Slots, Range(slots))
 	}
-	assumed := s.assumedSlots(&j)
+	assumed := s.host.assumedSlots(&j)
 	list := make([]float64, len(r.Hard))
 	for i := range r.Hard {
 		if found, err := resolve(s.host.conf, r.Hard[i:i+1], false); err == nil && len(found) == 1 {
-			list[i] = s.contribution(found[0], assumed)
+			list[i] = s.host.contribution(found[0], assumed)
 		}
 	}
 	return list
@@ -190,14 +190,14 @@ func (s *Scheduler) Contributions(r *api.SubmitRequest) []float64 {
 
 // assumedSlots is how many slots a job is taken to get: urgency_slots of its
 // PE says it.
-func (s *Scheduler) assumedSlots(j *Job) float64 {
+func (h *host) assumedSlots(j *Job) float64 {
 	if len(j.Slots) == 0 {
 		return 1
 	}
 	least, most := j.Slots[0].Min, 0
 	total, count := 0.0, 0.0
 	rule, limit := "min", math.MaxInt
-	if pe := s.host.conf.PEs[j.PE]; pe != nil {
+	if pe := h.conf.PEs[j.PE]; pe != nil {
 		rule, limit = pe.UrgencySlots, pe.Slots
 	}
 	for _, r := range j.Slots {
@@ -221,10 +221,10 @@ func (s *Scheduler) assumedSlots(j *Job) float64 {
 }
 
 // requestsOf finds the attributes of requests, and the names that are none.
-func (s *Scheduler) requestsOf(list []Request, c *class) []request {
+func (h *host) requestsOf(list []Request, c *class) []request {
 	var found []request
 	for _, r := range list {
-		if a := s.host.attributes[r.Name]; a != nil {
+		if a := h.attributes[r.Name]; a != nil {
 			found = append(found, request{a, r.Value})
 		} else {
 			c.unknown = append(c.unknown, r.Name)
@@ -234,14 +234,14 @@ func (s *Scheduler) requestsOf(list []Request, c *class) []request {
 }
 
 // compile works out what of a class depends on the configuration alone.
-func (s *Scheduler) compile(c *class) {
+func (s *books) compile(c *class) {
 	if c.compiled {
 		return
 	}
 	h := s.host
 	c.compiled = true
-	c.hard = s.requestsOf(c.want.Hard, c)
-	c.soft = s.requestsOf(c.want.Soft, c)
+	c.hard = s.host.requestsOf(c.want.Hard, c)
+	c.soft = s.host.requestsOf(c.want.Soft, c)
 	for _, name := range sorted(h.conf.PEs) {
 		pe := h.conf.PEs[name]
 		if c.want.PE != "" && matches(c.want.PE, name, false) && h.admits(c.lists, pe.UserLists, pe.XUserLists) {
@@ -305,7 +305,7 @@ func (c *class) exclusives(h *host, accounts []int) (alone, shared []int) {
 	return alone, shared
 }
 
-func (s *Scheduler) compilePlace(c *class, q *queue, p *place) {
+func (s *books) compilePlace(c *class, q *queue, p *place) {
 	h := s.host
 	p.slave = len(c.want.Queues) == 0 || matchesQueue(h.conf, c.want.Queues, q.Name)
 	p.master = p.slave
@@ -315,7 +315,7 @@ func (s *Scheduler) compilePlace(c *class, q *queue, p *place) {
 	if len(c.want.SoftQueues) > 0 && !matchesQueue(h.conf, c.want.SoftQueues, q.Name) {
 		p.soft++
 	}
-	p.duration = s.durationOf(&c.want, q)
+	p.duration = s.host.durationOf(&c.want, q)
 	p.never = s.never(c, q, p)
 	p.each = append(p.each, use{q.slots, 1})
 	for _, r := range c.wanted(h) {
@@ -329,14 +329,14 @@ func (s *Scheduler) compilePlace(c *class, q *queue, p *place) {
 
 // durationOf is how long a job may run in a queue: as it asks, else as the
 // queue allows, else default_duration; 0: for ever.
-func (s *Scheduler) durationOf(j *Job, q *queue) time.Duration {
+func (h *host) durationOf(j *Job, q *queue) time.Duration {
 	if d := Requested(j); d > 0 {
 		return d
 	}
 	if q.HRT > 0 {
 		return q.HRT
 	}
-	return s.host.conf.Scheduling.DefaultDuration
+	return h.conf.Scheduling.DefaultDuration
 }
 
 // forever is more than any job runs, in seconds, and little enough to be added
@@ -368,7 +368,7 @@ func projectObstacle(project string, excluded []string, where string) string {
 }
 
 // never returns why a class can never run in a queue.
-func (s *Scheduler) never(c *class, q *queue, p *place) obstacle {
+func (s *books) never(c *class, q *queue, p *place) obstacle {
 	h := s.host
 	switch {
 	case !p.slave && !p.master:
@@ -434,8 +434,8 @@ func (s *Scheduler) never(c *class, q *queue, p *place) obstacle {
 
 // words says what an obstacle is, for a queue or, without one, the host: as
 // schedd_job_info of Grid Engine does where it knows it.
-func (s *Scheduler) words(c *class, q *queue, o obstacle) string {
-	where := fmt.Sprintf("at host %q", s.host.conf.Hostname)
+func (h *host) words(c *class, q *queue, o obstacle) string {
+	where := fmt.Sprintf("at host %q", h.conf.Hostname)
 	if o.offer.level == 'g' {
 		where = "globally"
 	}
@@ -470,7 +470,7 @@ func (s *Scheduler) words(c *class, q *queue, o obstacle) string {
 		case 'g':
 			return fmt.Sprintf("does not request globally 'forced' resource %q", o.attribute.Name)
 		case 'h':
-			return fmt.Sprintf("does not request 'forced' resource %q of host %s", o.attribute.Name, s.host.conf.Hostname)
+			return fmt.Sprintf("does not request 'forced' resource %q of host %s", o.attribute.Name, h.conf.Hostname)
 		}
 		return fmt.Sprintf("does not request 'forced' resource %q of queue instance %s", o.attribute.Name, instance)
 	case unknown:

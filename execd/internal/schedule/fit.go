@@ -73,8 +73,8 @@ func (v *view) delays(r *reservation, length time.Duration) bool {
 
 // room returns for how many slots there is enough now, and when reservations
 // begin, of what each slot and the job as a whole take.
-func (s *Scheduler) room(v *view, each, once []use, alone, shared []int, length time.Duration) (int, obstacle) {
-	n, o := s.roomIn(v.used, each, once, alone, shared)
+func (h *host) room(v *view, each, once []use, alone, shared []int, length time.Duration) (int, obstacle) {
+	n, o := h.roomIn(v.used, each, once, alone, shared)
 	for _, r := range v.later {
 		if n == 0 {
 			break
@@ -82,7 +82,7 @@ func (s *Scheduler) room(v *view, each, once []use, alone, shared []int, length 
 		if !v.delays(r, length) {
 			continue
 		}
-		m, why := s.roomIn(r.used, each, once, alone, shared)
+		m, why := h.roomIn(r.used, each, once, alone, shared)
 		if m < n {
 			n, o = m, why
 			if o.reason == offersOnly {
@@ -99,46 +99,45 @@ func (r *reservation) String() string {
 	return fmt.Sprintf("resources are kept free for job %d, which starts at %s at the latest", r.job, r.from.Format(time.DateTime))
 }
 
-func (s *Scheduler) roomIn(used ledger, each, once []use, alone, shared []int) (int, obstacle) {
-	h := s.host
+func (h *host) roomIn(used ledger, each, once []use, alone, shared []int) (int, obstacle) {
 	for _, i := range alone {
-		if used[i] > 0 || s.occupied(used, h.accounts[i].queue) {
-			return 0, s.inUse(i)
+		if used[i] > 0 || h.occupied(used, h.accounts[i].queue) {
+			return 0, h.inUse(i)
 		}
 	}
 	for _, i := range shared {
 		if used[i] > 0 {
-			return 0, s.inUse(i)
+			return 0, h.inUse(i)
 		}
 	}
 	if n, short := used.room(h, once, 1); n == 0 {
-		return 0, s.shortage(short, used)
+		return 0, h.shortage(short, used)
 	}
 	n, short := used.room(h, each, maxSlots)
 	if n == 0 {
-		return 0, s.shortage(short, used)
+		return 0, h.shortage(short, used)
 	}
 	return n, obstacle{}
 }
 
 // occupied reports whether anything runs in a queue, or for nil on the host.
-func (s *Scheduler) occupied(used ledger, q *queue) bool {
+func (h *host) occupied(used ledger, q *queue) bool {
 	if q != nil {
 		return used[q.slots] > 0
 	}
-	return used[s.host.slots] > 0
+	return used[h.slots] > 0
 }
 
-func (s *Scheduler) inUse(account int) obstacle {
-	a := &s.host.accounts[account]
+func (h *host) inUse(account int) obstacle {
+	a := &h.accounts[account]
 	return obstacle{reason: inUse, attribute: a.attribute, offer: offer{level: a.level}}
 }
 
 // slotsAttribute stands for the attribute of slots that a complex need not have.
 var slotsAttribute = &conf.Attribute{Name: slots, Kind: conf.KindInt, Relop: "<="}
 
-func (s *Scheduler) shortage(account int, used ledger) obstacle {
-	a := &s.host.accounts[account]
+func (h *host) shortage(account int, used ledger) obstacle {
+	a := &h.accounts[account]
 	if a.attribute == nil && a.queue != nil {
 		return obstacle{reason: full}
 	}
@@ -148,7 +147,7 @@ func (s *Scheduler) shortage(account int, used ledger) obstacle {
 }
 
 // inQueue returns how many slots a class can have in a queue, or why none.
-func (s *Scheduler) inQueue(c *class, q *queue, v *view) (int, obstacle) {
+func (s *books) inQueue(c *class, q *queue, v *view) (int, obstacle) {
 	n, o := s.fits(c, q, v)
 	if n == 0 || v.job == 0 || v.when != now || s.gate == nil {
 		return n, o
@@ -166,7 +165,7 @@ func (s *Scheduler) inQueue(c *class, q *queue, v *view) (int, obstacle) {
 }
 
 // fits is inQueue whatever the slots' will is.
-func (s *Scheduler) fits(c *class, q *queue, v *view) (int, obstacle) {
+func (s *books) fits(c *class, q *queue, v *view) (int, obstacle) {
 	p := &c.places[q.index]
 	if p.never.reason != none {
 		return 0, p.never
@@ -192,10 +191,10 @@ func (s *Scheduler) fits(c *class, q *queue, v *view) (int, obstacle) {
 			return 0, obstacle{reason: offersOnly, attribute: r.Attribute, offer: o}
 		}
 	}
-	n, o := s.room(v, p.each, p.once, p.alone, p.shared, p.duration)
+	n, o := s.host.room(v, p.each, p.once, p.alone, p.shared, p.duration)
 	if n == 0 && len(p.once) > 0 {
 		// Enough may be there for slots that are not the master's.
-		if m, _ := s.room(v, p.each, nil, p.alone, p.shared, p.duration); m > 0 && c.want.PE != "" && p.slave {
+		if m, _ := s.host.room(v, p.each, nil, p.alone, p.shared, p.duration); m > 0 && c.want.PE != "" && p.slave {
 			return m, obstacle{}
 		}
 	}
@@ -209,8 +208,8 @@ func (s *Scheduler) fits(c *class, q *queue, v *view) (int, obstacle) {
 }
 
 // onHost returns how many slots the host has for a class, or why none.
-func (s *Scheduler) onHost(c *class, v *view, length time.Duration) (int, obstacle) {
-	n, o := s.room(v, c.each, c.once, c.alone, c.shared, length)
+func (s *books) onHost(c *class, v *view, length time.Duration) (int, obstacle) {
+	n, o := s.host.room(v, c.each, c.once, c.alone, c.shared, length)
 	if v.when != now {
 		return n, o
 	}
@@ -244,10 +243,10 @@ func steady(a *conf.Attribute) bool {
 }
 
 // allocate finds slots for a class, or returns nil.
-func (s *Scheduler) allocate(c *class, v *view) *plan {
+func (s *books) allocate(c *class, v *view) *plan {
 	s.compile(c)
 	// Most that does not fit does not fit the host.
-	if n, _ := s.roomIn(v.used, c.each, c.once, c.alone, c.shared); n == 0 {
+	if n, _ := s.host.roomIn(v.used, c.each, c.once, c.alone, c.shared); n == 0 {
 		return nil
 	}
 	order := s.queueOrder(c, v)
@@ -273,7 +272,7 @@ func (p *plan) better(than *plan) bool {
 
 // queueOrder returns the queues in the order in which a class tries them:
 // those that fulfil most of its wishes first.
-func (s *Scheduler) queueOrder(c *class, v *view) []*queue {
+func (s *books) queueOrder(c *class, v *view) []*queue {
 	if s.orderOf != s.changes {
 		s.sortQueues()
 		s.orderOf = s.changes
@@ -287,7 +286,7 @@ func (s *Scheduler) queueOrder(c *class, v *view) []*queue {
 }
 
 // unfulfilled counts the wishes of a class that a queue does not fulfil.
-func (s *Scheduler) unfulfilled(c *class, q *queue, v *view) int {
+func (s *books) unfulfilled(c *class, q *queue, v *view) int {
 	n := c.places[q.index].soft
 	for _, r := range c.soft {
 		if o, ok := s.offer(q, r.Attribute, v.used); !ok || !satisfies(s.host.conf, r.Attribute, r.value, o.value) {
@@ -297,7 +296,7 @@ func (s *Scheduler) unfulfilled(c *class, q *queue, v *view) int {
 	return n
 }
 
-func (s *Scheduler) single(c *class, order []*queue, v *view) *plan {
+func (s *books) single(c *class, order []*queue, v *view) *plan {
 	for _, q := range order {
 		if n, _ := s.inQueue(c, q, v); n == 0 {
 			continue
@@ -331,9 +330,9 @@ func compareLengths(a, b time.Duration) int { return cmp.Compare(uint64(a)-1, ui
 
 // gather collects slots for a job in a PE, as many of those it asks for as
 // there are, from queues where it runs at most a certain time.
-func (s *Scheduler) gather(c *class, pe *conf.PE, order []*queue, length time.Duration, v *view) *plan {
+func (s *books) gather(c *class, pe *conf.PE, order []*queue, length time.Duration, v *view) *plan {
 	limit, _ := s.onHost(c, v, length)
-	inPE, _ := s.room(v, []use{{s.host.pes[pe.Name], 1}}, nil, nil, nil, length)
+	inPE, _ := s.host.room(v, []use{{s.host.pes[pe.Name], 1}}, nil, nil, nil, length)
 	if limit = min(limit, inPE); limit == 0 {
 		return nil
 	}
@@ -354,7 +353,7 @@ func (s *Scheduler) gather(c *class, pe *conf.PE, order []*queue, length time.Du
 		if free[i] == 0 || !p.master {
 			continue
 		}
-		if n, _ := s.room(v, nil, p.once, nil, nil, p.duration); n == 0 {
+		if n, _ := s.host.room(v, nil, p.once, nil, nil, p.duration); n == 0 {
 			continue
 		}
 		total := all
@@ -370,7 +369,7 @@ func (s *Scheduler) gather(c *class, pe *conf.PE, order []*queue, length time.Du
 
 // fill takes n slots from queues with so many free, the first of them from the
 // master's.
-func (s *Scheduler) fill(c *class, pe *conf.PE, order []*queue, free []int, master, n int, v *view) *plan {
+func (s *books) fill(c *class, pe *conf.PE, order []*queue, free []int, master, n int, v *view) *plan {
 	p := &plan{pe: pe}
 	take := func(i int) {
 		if k := min(n, free[i]); k > 0 {
@@ -413,7 +412,7 @@ func (c *class) slots(pe *conf.PE, limit int) int {
 
 // grant writes down a plan for the present, and chooses the units of RSMAPs. It
 // reports false when there are not enough of them after all.
-func (s *Scheduler) grant(c *class, p *plan) (*Grant, bool) {
+func (s *books) grant(c *class, p *plan) (*Grant, bool) {
 	h := s.host
 	g := &Grant{}
 	if p.pe != nil {
@@ -470,14 +469,14 @@ func scale(each, once []use, alone []int, n int, first bool) []use {
 }
 
 // planUses returns what a plan takes of each account.
-func (s *Scheduler) planUses(c *class, p *plan) []use {
+func (h *host) planUses(c *class, p *plan) []use {
 	uses := scale(c.each, c.once, c.alone, p.slots(), true)
 	for i, pq := range p.queues {
 		place := &c.places[pq.queue.index]
 		uses = append(uses, scale(place.each, place.once, place.alone, pq.slots, i == 0)...)
 	}
 	if p.pe != nil {
-		uses = append(uses, use{s.host.pes[p.pe.Name], float64(p.slots())})
+		uses = append(uses, use{h.pes[p.pe.Name], float64(p.slots())})
 	}
 	return uses
 }
@@ -511,7 +510,7 @@ type unit struct {
 
 // unitsFor lowers a number of slots to that for which there are units of each
 // RSMAP that the queue names: the host may name them too, and others run there.
-func (s *Scheduler) unitsFor(c *class, q *queue, n int) (int, obstacle) {
+func (s *books) unitsFor(c *class, q *queue, n int) (int, obstacle) {
 	p := &c.places[q.index]
 	for i, u := range slices.Concat(p.each, p.once) {
 		a := &s.host.accounts[u.account]
@@ -535,7 +534,7 @@ func (s *Scheduler) unitsFor(c *class, q *queue, n int) (int, obstacle) {
 // the host, that are free there, and where the host names them too on the host
 // as well. An id that stands several times may be shared by so many. What is
 // returned is entered in chosen, and what stands there is not free.
-func (s *Scheduler) units(attribute, owner string, n int, chosen map[unit]int) []string {
+func (s *books) units(attribute, owner string, n int, chosen map[unit]int) []string {
 	account, ok := s.host.consumed[consumer{attribute, owner}]
 	if !ok {
 		return nil

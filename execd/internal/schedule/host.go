@@ -320,12 +320,12 @@ type offer struct {
 // when so much is used: the most restrictive of all levels and sources, or
 // with == and != the one of the highest level (spec: complex(5), Overriding
 // attributes).
-func (s *Scheduler) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool) {
-	return s.offerOf(q, a, used, s.load)
+func (s *books) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool) {
+	return s.host.offerOf(q, a, used, s.load)
 }
 
 // offerOf is offer with other load values.
-func (s *Scheduler) offerOf(q *queue, a *conf.Attribute, used ledger, load map[string]conf.Value) (offer, bool) {
+func (h *host) offerOf(q *queue, a *conf.Attribute, used ledger, load map[string]conf.Value) (offer, bool) {
 	best, found := offer{}, false
 	add := func(v conf.Value, level, source byte) {
 		better := !found
@@ -342,12 +342,12 @@ func (s *Scheduler) offerOf(q *queue, a *conf.Attribute, used ledger, load map[s
 		}
 	}
 	counted := func(account int) {
-		acct := &s.host.accounts[account]
+		acct := &h.accounts[account]
 		add(conf.Value{Number: acct.limit - used[account]}, acct.level, 'c')
 	}
 	if a.Name == slots {
-		if !math.IsInf(s.host.accounts[s.host.slots].limit, 1) {
-			counted(s.host.slots)
+		if !math.IsInf(h.accounts[h.slots].limit, 1) {
+			counted(h.slots)
 		}
 		if q != nil {
 			counted(q.slots)
@@ -359,24 +359,24 @@ func (s *Scheduler) offerOf(q *queue, a *conf.Attribute, used ledger, load map[s
 		if !ok {
 			return
 		}
-		if i, ok := s.host.consumed[consumer{a.Name, owner}]; ok && consumable(a) {
+		if i, ok := h.consumed[consumer{a.Name, owner}]; ok && consumable(a) {
 			counted(i)
 			return
 		}
 		add(v, level, 'f')
 	}
-	fixed(s.host.conf.AnyHost, 'g', "")
-	fixed(s.host.conf.Host, 'h', "")
+	fixed(h.conf.AnyHost, 'g', "")
+	fixed(h.conf.Host, 'h', "")
 	if v, ok := load[a.Name]; ok {
 		source := byte('l')
-		if _, ok := s.host.conf.LoadScaling[a.Name]; ok {
+		if _, ok := h.conf.LoadScaling[a.Name]; ok {
 			source = 'L'
 		}
 		add(v, 'h', source)
 	}
 	if q != nil {
 		fixed(q.Complex, 'q', q.Name)
-		if v, ok := q.limitOf(a, s.host.conf); ok {
+		if v, ok := q.limitOf(a, h.conf); ok {
 			add(v, 'q', 'f')
 		}
 	}
@@ -405,7 +405,7 @@ func (o offer) hostValue(a *conf.Attribute) api.HostValue {
 // sortQueues puts the queues in the order of queue_sort_method. The load
 // formula is taken with the values that each queue offers: where they are all
 // of the host, it is the same for all.
-func (s *Scheduler) sortQueues() {
+func (s *books) sortQueues() {
 	h := s.host
 	s.order = append(s.order[:0], h.queues...)
 	if len(h.formula) == 0 {

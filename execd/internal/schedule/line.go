@@ -2,11 +2,31 @@ package schedule
 
 import (
 	"cmp"
+	"container/heap"
 	"math"
 	"slices"
 	"strings"
 	"time"
 )
+
+// waiting has what waits, and the order in which it is served.
+type waiting struct {
+	books
+	jobs       map[int]*entry
+	buckets    map[bucketKey]*bucket
+	classes    map[string]*class
+	users      map[string]*user
+	identities map[string]*identity
+	pass       pass
+
+	urgencies   span // of all that waits, or a little more
+	ordered     span // for which the lines are sorted
+	shrunk      int  // jobs that have left since urgencies was measured
+	origin      time.Time
+	asked       question // by the last Priority
+	askedUsages span
+	key         []byte // a buffer
+}
 
 // user is somebody with jobs, or with usage that is not forgotten.
 type user struct {
@@ -94,12 +114,12 @@ func (s *Scheduler) Remove(number int) {
 		e.gone = true
 		s.leave(e)
 	}
-	if slices.ContainsFunc(s.pass.reserved, func(r *reservation) bool { return r.job == number }) {
+	if slices.ContainsFunc(s.reserved, func(r *reservation) bool { return r.job == number }) {
 		s.changed()
 	}
 }
 
-func (s *Scheduler) userOf(name string) *user {
+func (s *waiting) userOf(name string) *user {
 	u := s.users[name]
 	if u == nil {
 		u = &user{name: name, place: -1}
@@ -108,7 +128,7 @@ func (s *Scheduler) userOf(name string) *user {
 	return u
 }
 
-func (s *Scheduler) identityOf(name string, groups []string) *identity {
+func (s *waiting) identityOf(name string, groups []string) *identity {
 	key := name + "\x00" + strings.Join(groups, "\x00")
 	who := s.identities[key]
 	if who == nil {
@@ -118,7 +138,7 @@ func (s *Scheduler) identityOf(name string, groups []string) *identity {
 	return who
 }
 
-func (s *Scheduler) bucketOf(key bucketKey) *bucket {
+func (s *waiting) bucketOf(key bucketKey) *bucket {
 	b := s.buckets[key]
 	if b == nil {
 		b = &bucket{bucketKey: key}
@@ -129,13 +149,13 @@ func (s *Scheduler) bucketOf(key bucketKey) *bucket {
 }
 
 // bucketLike returns the bucket for jobs of one that is not in use any more.
-func (s *Scheduler) bucketLike(b *bucket) *bucket {
+func (s *waiting) bucketLike(b *bucket) *bucket {
 	who := s.identityOf(b.who.name, b.who.groups)
 	return s.bucketOf(bucketKey{s.classOf(&b.class.want, who.lists), who, b.priority, b.reserve})
 }
 
 // enter puts a job in its bucket, and the bucket where it belongs.
-func (s *Scheduler) enter(e *entry) {
+func (s *waiting) enter(e *entry) {
 	b := e.bucket
 	s.jobs[e.number] = e
 	i, _ := slices.BinarySearchFunc(b.jobs, e, compareEntries)
@@ -151,7 +171,7 @@ func (s *Scheduler) enter(e *entry) {
 }
 
 // leave takes a job out of its bucket.
-func (s *Scheduler) leave(e *entry) {
+func (s *waiting) leave(e *entry) {
 	b := e.bucket
 	delete(s.jobs, e.number)
 	s.shrunk++
@@ -178,7 +198,7 @@ func (s *Scheduler) leave(e *entry) {
 
 // unline takes a bucket out of the line of its user, before its first job
 // changes.
-func (s *Scheduler) unline(b *bucket) {
+func (s *waiting) unline(b *bucket) {
 	if len(b.jobs) == 0 {
 		return
 	}
@@ -194,7 +214,7 @@ func (s *Scheduler) unline(b *bucket) {
 	s.fix(u)
 }
 
-func (s *Scheduler) enline(b *bucket) {
+func (s *waiting) enline(b *bucket) {
 	u := b.who.user
 	b.key = s.keyFor(b, b.jobs[0], s.ordered)
 	t := turn{b.key, b}
@@ -208,7 +228,7 @@ func (s *Scheduler) enline(b *bucket) {
 
 // fresh lets a pass that has gone by a bucket look at it again, since it has a
 // new job.
-func (s *Scheduler) fresh(b *bucket) {
+func (s *waiting) fresh(b *bucket) {
 	u := b.who.user
 	if !s.pass.begun || b.class.failed == s.pass.number && !b.reserve {
 		return
@@ -228,7 +248,7 @@ const basePriority = 1024
 
 // keyFor is the part of the priority of a job that -p and urgency have, where
 // urgencies have a range.
-func (s *Scheduler) keyFor(b *bucket, e *entry, urgencies span) float64 {
+func (s *waiting) keyFor(b *bucket, e *entry, urgencies span) float64 {
 	w := &s.host.conf.Scheduling
 	return w.WeightPriority*normalPriority(b.priority) + w.WeightUrgency*urgencies.normal(s.urgency(b, e))
 }
@@ -237,17 +257,17 @@ func (s *Scheduler) keyFor(b *bucket, e *entry, urgencies span) float64 {
 func normalPriority(priority int) float64 { return float64(priority+basePriority) / (2 * basePriority) }
 
 // urgency is that of a job, up to what the present time adds to all.
-func (s *Scheduler) urgency(b *bucket, e *entry) float64 {
+func (s *waiting) urgency(b *bucket, e *entry) float64 {
 	return s.urgencyAt(&Standing{Submitted: time.Unix(0, e.submitted), Resources: b.class.urgency})
 }
 
-func (s *Scheduler) urgencyAt(st *Standing) float64 {
+func (s *waiting) urgencyAt(st *Standing) float64 {
 	return st.Resources - s.host.conf.Scheduling.WeightWaiting*s.seconds(st.Submitted)
 }
 
 // seconds returns a time in seconds since the origin, which is close enough
 // that fractions are not lost.
-func (s *Scheduler) seconds(t time.Time) float64 {
+func (s *waiting) seconds(t time.Time) float64 {
 	if s.origin.IsZero() {
 		s.origin = t
 	}
@@ -278,7 +298,7 @@ func (r *span) widen(n float64) {
 
 // measure works out the range of urgencies when it may have become smaller. As
 // that touches all that waits, it is done only after many jobs have left.
-func (s *Scheduler) measure() {
+func (s *waiting) measure() {
 	if s.shrunk == 0 || len(s.jobs) >= few && s.shrunk*16 < len(s.jobs) {
 		return
 	}
@@ -303,7 +323,7 @@ const few = 64
 // reorder sorts what waits anew when the range of urgencies has changed so much
 // that it weighs differently against -p and shares: by a quarter, or at all
 // where few jobs wait.
-func (s *Scheduler) reorder() {
+func (s *waiting) reorder() {
 	if s.host.conf.Scheduling.WeightUrgency == 0 {
 		return
 	}
@@ -326,7 +346,7 @@ func (s *Scheduler) reorder() {
 
 // usage is what a user has used of late: what has ended, of which half is
 // forgotten in each halftime, and what runs, as if its slots were busy.
-func (s *Scheduler) usage(u *user, now time.Time) float64 {
+func (s *waiting) usage(u *user, now time.Time) float64 {
 	w := &s.host.conf.Scheduling
 	running := max(0, s.seconds(now)*u.slots-u.started)
 	return u.share.at(now, w.HalfTime) + running*w.UsageWeights.CPU
@@ -341,7 +361,7 @@ func (h Share) at(now time.Time, half time.Duration) float64 {
 }
 
 // usages returns the range of the usage of users with jobs.
-func (s *Scheduler) usages(now time.Time) span {
+func (s *waiting) usages(now time.Time) span {
 	used := noSpan
 	for _, u := range s.users {
 		if len(u.line) > 0 || u.running > 0 {
@@ -353,12 +373,12 @@ func (s *Scheduler) usages(now time.Time) span {
 
 // ticket is what the share of a user contributes to the priority of his jobs:
 // most for the one who has used least.
-func (s *Scheduler) ticket(u *user, now time.Time, usages span) float64 {
+func (s *waiting) ticket(u *user, now time.Time, usages span) float64 {
 	return s.host.conf.Scheduling.WeightTicket * s.claim(u, now, usages)
 }
 
 // claim is the share of a user normalised to 0..1.
-func (s *Scheduler) claim(u *user, now time.Time, usages span) float64 {
+func (s *waiting) claim(u *user, now time.Time, usages span) float64 {
 	return 1 - usages.normal(s.usage(u, now))
 }
 
@@ -370,7 +390,7 @@ type question struct {
 
 // Parts returns what the priority of a job that waits is made of, as of now. It
 // is zero for a job that the Scheduler does not have.
-func (s *Scheduler) Parts(job int, now time.Time) Parts {
+func (s *waiting) Parts(job int, now time.Time) Parts {
 	if e := s.jobs[job]; e != nil {
 		return s.parts(e, now)
 	}
@@ -379,7 +399,7 @@ func (s *Scheduler) Parts(job int, now time.Time) Parts {
 
 // RunningParts returns what the priority of a task that runs is made of, as of
 // now; ok is false for one that is not compared with others.
-func (s *Scheduler) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
+func (s *waiting) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
 	r := s.tasks[id]
 	if r == nil || r.Standing == nil {
 		return Parts{}, false
@@ -388,17 +408,17 @@ func (s *Scheduler) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
 }
 
 // PartsIf returns what the priority of a job would be made of if it waited.
-func (s *Scheduler) PartsIf(j *Job, now time.Time) Parts {
+func (s *waiting) PartsIf(j *Job, now time.Time) Parts {
 	u := s.users[j.User]
 	if u == nil {
 		u = &user{name: j.User}
 	}
-	return s.partsOf(&Standing{j.Priority, j.Submitted, s.urgencyOf(j)}, u, now)
+	return s.partsOf(&Standing{j.Priority, j.Submitted, s.host.urgencyOf(j)}, u, now)
 }
 
 // Granted returns what the priority of the job is made of that Next has just
 // given a grant.
-func (s *Scheduler) Granted(g *Grant, now time.Time) Parts {
+func (s *waiting) Granted(g *Grant, now time.Time) Parts {
 	if r := s.granted[g]; r != nil {
 		return s.parts(r.entry, now)
 	}
@@ -407,17 +427,17 @@ func (s *Scheduler) Granted(g *Grant, now time.Time) Parts {
 
 // Priority is the weighed sum of the parts, as qstat shows it: from 0 to the sum
 // of the weights.
-func (s *Scheduler) Priority(p Parts) float64 {
+func (s *waiting) Priority(p Parts) float64 {
 	w := &s.host.conf.Scheduling
 	return w.WeightPriority*p.Priority + w.WeightUrgency*p.Urgency + w.WeightTicket*p.Share
 }
 
-func (s *Scheduler) parts(e *entry, now time.Time) Parts {
+func (s *waiting) parts(e *entry, now time.Time) Parts {
 	b := e.bucket
 	return s.partsOf(&Standing{b.priority, time.Unix(0, e.submitted), b.class.urgency}, b.who.user, now)
 }
 
-func (s *Scheduler) partsOf(st *Standing, u *user, now time.Time) Parts {
+func (s *waiting) partsOf(st *Standing, u *user, now time.Time) Parts {
 	s.askUsages(now)
 	return Parts{
 		Priority: normalPriority(st.Priority), Urgency: s.urgencies.within(s.urgencyAt(st)),
@@ -428,7 +448,7 @@ func (s *Scheduler) partsOf(st *Standing, u *user, now time.Time) Parts {
 
 // askUsages works out what priorities as of now depend on: qstat asks for each
 // job.
-func (s *Scheduler) askUsages(now time.Time) {
+func (s *waiting) askUsages(now time.Time) {
 	s.measure()
 	if q := (question{now, s.changes, len(s.jobs)}); s.asked != q {
 		s.asked, s.askedUsages = q, s.usages(now)
@@ -436,7 +456,7 @@ func (s *Scheduler) askUsages(now time.Time) {
 }
 
 // Shares returns the usage of each user, to be kept over a restart.
-func (s *Scheduler) Shares() map[string]Share {
+func (s *waiting) Shares() map[string]Share {
 	shares := map[string]Share{}
 	for name, u := range s.users {
 		if u.share.Usage > 0 {
@@ -447,9 +467,102 @@ func (s *Scheduler) Shares() map[string]Share {
 }
 
 // SetShares takes what Shares returned in an earlier life.
-func (s *Scheduler) SetShares(shares map[string]Share) {
+func (s *waiting) SetShares(shares map[string]Share) {
 	for name, share := range shares {
 		s.userOf(name).share = share
 	}
 	s.changed()
+}
+
+// pass is the state of a series of calls of Next, until one finds nothing.
+// While it lasts there is less and less to give out: so a class that does not
+// fit is not tried again. Whatever may make one fit begins another pass.
+type pass struct {
+	number int // never 0
+	begun  bool
+	at     time.Time // of the shares
+	usages span
+	shares int // how often they were worked out
+	line   merged
+}
+
+// merged is a heap of users by whose turn it is.
+type merged []*user
+
+func (m merged) Len() int { return len(m) }
+
+func (m merged) Less(i, j int) bool {
+	a, b := m[i].line[m[i].cursor], m[j].line[m[j].cursor]
+	return cmp.Or(cmp.Compare(b.key+m[j].ticket, a.key+m[i].ticket), compareEntries(a.bucket.jobs[0], b.bucket.jobs[0])) < 0
+}
+
+func (m merged) Swap(i, j int) {
+	m[i], m[j] = m[j], m[i]
+	m[i].place, m[j].place = i, j
+}
+
+// Push is for package heap.
+func (m *merged) Push(x any) {
+	u := x.(*user)
+	u.place = len(*m)
+	*m = append(*m, u)
+}
+
+// Pop is for package heap.
+func (m *merged) Pop() any {
+	u := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	u.place = -1
+	return u
+}
+
+// changed begins a new pass: something may fit that did not.
+func (s *waiting) changed() {
+	s.changes++
+	s.pass.number++
+	s.pass.begun = false
+}
+
+// share works out the shares of users for the pass.
+func (s *waiting) share(now time.Time) {
+	p := &s.pass
+	p.at, p.usages = now, s.usages(now)
+	p.shares++
+	for _, u := range p.line {
+		s.fixTicket(u)
+	}
+	heap.Init(&p.line)
+}
+
+func (s *waiting) fixTicket(u *user) {
+	if u.shares != s.pass.shares {
+		u.shares, u.ticket = s.pass.shares, s.ticket(u, s.pass.at, s.pass.usages)
+	}
+}
+
+// fix puts a user where he belongs in a pass when his line or his cursor has
+// changed.
+func (s *waiting) fix(u *user) {
+	switch {
+	case !s.pass.begun:
+	case u.cursor >= len(u.line):
+		if u.place >= 0 {
+			heap.Remove(&s.pass.line, u.place)
+		}
+	case u.place >= 0:
+		heap.Fix(&s.pass.line, u.place)
+	default:
+		s.fixTicket(u)
+		heap.Push(&s.pass.line, u)
+	}
+}
+
+// clock starts or stops counting what a task is taken to use.
+func (s *waiting) clock(r *run, sign float64) {
+	n := sign * float64(r.Grant.Slots())
+	r.owner.slots += n
+	r.owner.started += n * s.seconds(r.Started)
+	if r.owner.running == 0 {
+		r.owner.slots, r.owner.started = 0, 0
+	}
 }

@@ -2,8 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"container/heap"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,110 +10,27 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// Scheduler knows what waits and what runs. See the package comment; New
-// makes one.
+// Scheduler decides which of what waits starts next, and keeps slots free for jobs
+// with -R y. See the package comment; New makes one.
 type Scheduler struct {
-	host   *host
-	used   ledger
-	taken  map[unit]int          // units of RSMAPs in use
-	load   map[string]conf.Value // scaled
+	waiting
 	loaded map[string]conf.Value // as it was told
 	shut   map[string]string     // queues that are closed: why
-	gate   Gate                  // nil: every free slot takes every job
-	kept   int                   // how many of tasks are Kept
-	gone   map[string]int        // slots in use of queues that are not configured any more
 
-	jobs       map[int]*entry
-	buckets    map[bucketKey]*bucket
-	classes    map[string]*class
-	users      map[string]*user
-	identities map[string]*identity
+	reserved []*reservation // in this pass
+	searched int            // how often a time for one was searched
+	// remains is what runs for ever, worked out when remainsOf was changes.
+	remains   ledger
+	remainsOf int
 
-	tasks   map[TaskID]*run
-	granted map[*Grant]*run // by Next, and not started yet
-
-	urgencies   span // of all that waits, or a little more
-	ordered     span // for which the lines are sorted
-	shrunk      int  // jobs that have left since urgencies was measured
-	origin      time.Time
-	asked       question // by the last Priority
-	askedUsages span
-
-	pass    pass
-	changes int // of what is used, of load, of what is open
-
-	remains   ledger // of what runs for ever
-	remainsOf int    // changes when it was worked out
-
-	steps   map[string]time.Time // when suspend_thresholds last did something, by queue
-	order   []*queue             // in which they are tried
-	orderOf int                  // changes when it was made
-	weights []float64
-	key     []byte
-}
-
-// run is a task that holds a grant.
-type run struct {
-	Running
-	owner   *user
-	entry   *entry // until it is started
-	uses    []use
-	stopped bool // by Suspensions
-	tooMuch bool // on behalf of suspend_thresholds
-}
-
-// pass is the state of a series of calls of Next, until one finds nothing.
-// While it lasts there is less and less to give out: so a class that does not
-// fit is not tried again. Whatever may make one fit begins another pass.
-type pass struct {
-	number   int // never 0
-	begun    bool
-	at       time.Time // of the shares
-	usages   span
-	shares   int // how often they were worked out
-	line     merged
-	reserved []*reservation
-	searched int // how often a time for one was searched
-}
-
-// merged is a heap of users by whose turn it is.
-type merged []*user
-
-func (m merged) Len() int { return len(m) }
-
-func (m merged) Less(i, j int) bool {
-	a, b := m[i].line[m[i].cursor], m[j].line[m[j].cursor]
-	return cmp.Or(cmp.Compare(b.key+m[j].ticket, a.key+m[i].ticket), compareEntries(a.bucket.jobs[0], b.bucket.jobs[0])) < 0
-}
-
-func (m merged) Swap(i, j int) {
-	m[i], m[j] = m[j], m[i]
-	m[i].place, m[j].place = i, j
-}
-
-// Push is for package heap.
-func (m *merged) Push(x any) {
-	u := x.(*user)
-	u.place = len(*m)
-	*m = append(*m, u)
-}
-
-// Pop is for package heap.
-func (m *merged) Pop() any {
-	u := (*m)[len(*m)-1]
-	*m = (*m)[:len(*m)-1]
-	u.place = -1
-	return u
+	steps map[string]time.Time // when suspend_thresholds last did something, by queue
 }
 
 // New returns a scheduler of an idle host.
 func New(c *conf.Config) *Scheduler {
-	s := &Scheduler{
-		load: map[string]conf.Value{}, loaded: map[string]conf.Value{}, shut: map[string]string{},
-		jobs: map[int]*entry{}, buckets: map[bucketKey]*bucket{}, classes: map[string]*class{},
-		users: map[string]*user{}, identities: map[string]*identity{},
-		tasks: map[TaskID]*run{}, granted: map[*Grant]*run{}, urgencies: noSpan, steps: map[string]time.Time{},
-	}
+	s := &Scheduler{loaded: map[string]conf.Value{}, shut: map[string]string{}, steps: map[string]time.Time{}}
+	s.load, s.tasks, s.granted = map[string]conf.Value{}, map[TaskID]*run{}, map[*Grant]*run{}
+	s.jobs, s.users, s.urgencies = map[int]*entry{}, map[string]*user{}, noSpan
 	s.Configure(c)
 	return s
 }
@@ -154,28 +69,6 @@ func (s *Scheduler) Configure(c *conf.Config) {
 		slices.SortFunc(to.jobs, compareEntries)
 		s.enline(to)
 	}
-}
-
-// holders returns all that holds a grant, the longest first.
-func (s *Scheduler) holders() []*run {
-	var all []*run
-	for _, r := range s.tasks {
-		all = append(all, r)
-	}
-	for _, r := range s.granted {
-		all = append(all, r)
-	}
-	slices.SortFunc(all, func(a, b *run) int {
-		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task))
-	})
-	return all
-}
-
-// changed begins a new pass: something may fit that did not.
-func (s *Scheduler) changed() {
-	s.changes++
-	s.pass.number++
-	s.pass.begun = false
 }
 
 // SetLoad tells the load values of the host, all of them, by attribute.
@@ -229,33 +122,6 @@ func (s *Scheduler) GateChanged() {
 	}
 }
 
-// hold enters a grant in the books, or with sign -1 takes it out.
-func (s *Scheduler) hold(r *run, sign int) {
-	if sign > 0 {
-		s.used.debit(r.uses)
-	} else {
-		s.used.credit(r.uses)
-	}
-	for _, d := range r.Grant.Debits {
-		if i, ok := s.host.consumed[consumer{d.Name, d.Queue}]; ok {
-			for _, id := range d.IDs {
-				u := unit{i, id}
-				if s.taken[u] += sign; s.taken[u] == 0 {
-					delete(s.taken, u)
-				}
-			}
-		}
-	}
-	for _, q := range r.Grant.Queues {
-		if s.host.byName[q.Queue] == nil {
-			if s.gone[q.Queue] += sign * q.Slots; s.gone[q.Queue] == 0 {
-				delete(s.gone, q.Queue)
-			}
-		}
-	}
-	s.changes++
-}
-
 // begin holds a grant for its user.
 func (s *Scheduler) begin(r *run) {
 	if r.Kept {
@@ -267,16 +133,6 @@ func (s *Scheduler) begin(r *run) {
 	s.hold(r, 1)
 	r.owner.running++
 	s.clock(r, 1)
-}
-
-// clock starts or stops counting what a task is taken to use.
-func (s *Scheduler) clock(r *run, sign float64) {
-	n := sign * float64(r.Grant.Slots())
-	r.owner.slots += n
-	r.owner.started += n * s.seconds(r.Started)
-	if r.owner.running == 0 {
-		r.owner.slots, r.owner.started = 0, 0
-	}
 }
 
 // end gives back what a task holds.
@@ -310,13 +166,6 @@ func (s *Scheduler) Started(r Running) {
 	s.count(t, 1)
 	if r.Standing != nil {
 		s.urgencies.widen(s.urgencyAt(r.Standing))
-	}
-}
-
-// count keeps the number of those that are kept.
-func (s *Scheduler) count(r *run, n int) {
-	if r.Kept {
-		s.kept += n
 	}
 }
 
@@ -360,7 +209,7 @@ func (s *Scheduler) Ended(job, task int, used Used, now time.Time) {
 // may, and on what. The grant is debited at once; Started or GiveBack follows.
 func (s *Scheduler) Next(now time.Time) (job int, g *Grant, ok bool) {
 	p := &s.pass
-	if p.begun && len(p.line) == 0 && len(p.reserved) > 0 && now.Sub(p.at) >= time.Second {
+	if p.begun && len(p.line) == 0 && len(s.reserved) > 0 && now.Sub(p.at) >= time.Second {
 		s.changed() // what is kept free changes with the time
 	}
 	if len(s.jobs) == 0 || !s.anyFree() {
@@ -378,7 +227,7 @@ func (s *Scheduler) sweep(now time.Time) *run {
 	switch {
 	case !p.begun:
 		s.reorder()
-		p.begun, p.line, p.reserved, p.searched = true, p.line[:0], nil, 0
+		p.begun, p.line, s.reserved, s.searched = true, p.line[:0], nil, 0
 		s.share(now)
 		for _, u := range s.users {
 			u.cursor, u.place = 0, -1
@@ -427,52 +276,7 @@ func (s *Scheduler) passes(b *bucket) bool {
 // to searching.
 func (s *Scheduler) mayReserve() bool {
 	most := s.host.conf.Scheduling.MaxReservation
-	return len(s.pass.reserved) < most && s.pass.searched < 3*most
-}
-
-// share works out the shares of users for the pass.
-func (s *Scheduler) share(now time.Time) {
-	p := &s.pass
-	p.at, p.usages = now, s.usages(now)
-	p.shares++
-	for _, u := range p.line {
-		s.fixTicket(u)
-	}
-	heap.Init(&p.line)
-}
-
-func (s *Scheduler) fixTicket(u *user) {
-	if u.shares != s.pass.shares {
-		u.shares, u.ticket = s.pass.shares, s.ticket(u, s.pass.at, s.pass.usages)
-	}
-}
-
-// anyFree reports whether a queue has a free slot that could be given out.
-func (s *Scheduler) anyFree() bool {
-	h := s.host
-	if s.used[h.slots] >= h.accounts[h.slots].limit {
-		return false
-	}
-	return slices.ContainsFunc(h.queues, func(q *queue) bool {
-		return q.closed == "" && s.used[q.slots] < h.accounts[q.slots].limit
-	})
-}
-
-// fix puts a user where he belongs in a pass when his line or his cursor has
-// changed.
-func (s *Scheduler) fix(u *user) {
-	switch {
-	case !s.pass.begun:
-	case u.cursor >= len(u.line):
-		if u.place >= 0 {
-			heap.Remove(&s.pass.line, u.place)
-		}
-	case u.place >= 0:
-		heap.Fix(&s.pass.line, u.place)
-	default:
-		s.fixTicket(u)
-		heap.Push(&s.pass.line, u)
-	}
+	return len(s.reserved) < most && s.searched < 3*most
 }
 
 // start grants what the first job of a bucket asks for, or the first that the
@@ -480,7 +284,7 @@ func (s *Scheduler) fix(u *user) {
 // will.
 func (s *Scheduler) start(b *bucket, now time.Time) (r *run, refused bool) {
 	c := b.class
-	v := &view{used: s.used, at: now, later: s.pass.reserved}
+	v := &view{used: s.used, at: now, later: s.reserved}
 	p, e := s.allocate(c, v), b.jobs[0]
 	if p == nil {
 		return nil, false
@@ -504,50 +308,10 @@ func (s *Scheduler) start(b *bucket, now time.Time) (r *run, refused bool) {
 	return r, false
 }
 
-// admitted returns the first job of a bucket that slots are willing to run, and
-// where; nil: none.
-func (s *Scheduler) admitted(b *bucket, v *view) (*plan, *entry) {
-	for _, e := range b.jobs {
-		v.job = e.number
-		if p := s.allocate(b.class, v); p != nil {
-			return p, e
-		}
-		if !v.varies {
-			break // the others ask for the same, and get the same answer
-		}
-	}
-	return nil, nil
-}
-
-// Place returns a grant of one slot of a queue for a job that is not among those
-// that wait, when there is what it asks for: Started follows. It does not look at
-// what is kept for jobs with -R y.
-func (s *Scheduler) Place(j *Job, queue string, now time.Time) (*Grant, error) {
-	q := s.host.byName[queue]
-	if q == nil {
-		return nil, Unsuitable{fmt.Sprintf("queue %q does not exist any more", queue)}
-	}
-	c := &class{want: *j, lists: s.host.membership(j.User, j.Groups)}
-	s.compile(c)
-	v := &view{used: s.used, at: now}
-	if n, o := s.inQueue(c, q, v); n == 0 {
-		return nil, Unsuitable{s.words(c, q, o)}
-	}
-	length := c.places[q.index].duration
-	if n, o := s.onHost(c, v, length); n == 0 {
-		return nil, Unsuitable{s.words(c, nil, o)}
-	}
-	g, ok := s.grant(c, &plan{queues: []planned{{q, 1}}, length: length})
-	if !ok {
-		return nil, Unsuitable{"not enough units of a resource map are free"}
-	}
-	return g, nil
-}
-
 // impose debits reservations with what still runs when they begin.
 func (s *Scheduler) impose(uses []use, from time.Time, length time.Duration) {
 	v := view{at: from}
-	for _, r := range s.pass.reserved {
+	for _, r := range s.reserved {
 		if !r.from.Before(from) && v.delays(r, length) {
 			r.used.debit(uses)
 		}
@@ -568,11 +332,11 @@ func (s *Scheduler) reserveAll(b *bucket, now time.Time) {
 }
 
 // length returns how long a task runs, as far as is known; 0: for ever.
-func (s *Scheduler) length(r *run) time.Duration {
+func (h *host) length(r *run) time.Duration {
 	if r.Kept {
 		return 0
 	}
-	return cmp.Or(r.Duration, s.host.conf.Scheduling.DefaultDuration)
+	return cmp.Or(r.Duration, h.conf.Scheduling.DefaultDuration)
 }
 
 // everFits reports whether a class fits when all has ended that ends.
@@ -580,7 +344,7 @@ func (s *Scheduler) everFits(c *class, now time.Time) bool {
 	if s.remainsOf != s.changes {
 		s.remains, s.remainsOf = make(ledger, len(s.used)), s.changes
 		for _, r := range s.holders() {
-			if s.length(r) == 0 {
+			if s.host.length(r) == 0 {
 				s.remains.debit(r.uses)
 			}
 		}
@@ -591,7 +355,7 @@ func (s *Scheduler) everFits(c *class, now time.Time) bool {
 // reserve finds the earliest time at which a class fits, going by the ends of
 // what runs and of other reservations.
 func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
-	s.pass.searched++
+	s.searched++
 	events := s.events(now)
 	v := view{used: slices.Clone(s.used), when: soon}
 	for i, e := range events {
@@ -604,7 +368,7 @@ func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
 			continue
 		}
 		v.at, v.later = e.at, nil
-		for _, r := range s.pass.reserved {
+		for _, r := range s.reserved {
 			if r.from.After(e.at) {
 				v.later = append(v.later, r)
 			}
@@ -613,13 +377,13 @@ func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
 		if p == nil {
 			continue
 		}
-		r := &reservation{job: job, from: e.at, uses: s.planUses(c, p), used: v.used}
+		r := &reservation{job: job, from: e.at, uses: s.host.planUses(c, p), used: v.used}
 		if p.length > 0 {
 			r.until = e.at.Add(p.length)
 		}
 		r.used.debit(r.uses)
 		s.impose(r.uses, e.at, p.length)
-		s.pass.reserved = append(s.pass.reserved, r)
+		s.reserved = append(s.reserved, r)
 		return true
 	}
 	return false
@@ -636,7 +400,7 @@ type event struct {
 func (s *Scheduler) events(now time.Time) []event {
 	var list []event
 	for _, r := range s.holders() {
-		length := s.length(r)
+		length := s.host.length(r)
 		if length == 0 {
 			continue
 		}
@@ -646,7 +410,7 @@ func (s *Scheduler) events(now time.Time) []event {
 		}
 		list = append(list, event{at, r.uses, false})
 	}
-	for _, r := range s.pass.reserved {
+	for _, r := range s.reserved {
 		list = append(list, event{r.from, r.uses, true})
 		if !r.until.IsZero() {
 			list = append(list, event{r.until, r.uses, false})
@@ -668,7 +432,7 @@ func (s *Scheduler) Possible(j *Job, now time.Time) error {
 	c := &class{want: *j, lists: s.host.membership(j.User, j.Groups)}
 	v := &view{used: make(ledger, len(s.host.accounts)), when: idle}
 	if !now.IsZero() {
-		v = &view{used: s.used, at: now, later: s.pass.reserved}
+		v = &view{used: s.used, at: now, later: s.reserved}
 	}
 	if s.allocate(c, v) != nil {
 		return nil

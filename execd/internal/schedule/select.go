@@ -16,8 +16,8 @@ type Account struct {
 // Select returns the names of the queues that offer what is asked for by what
 // is configured, whatever is in use, as qselect -l, -pe and -U choose them. The
 // error is for who asks, in Grid Engine's words.
-func (s *Scheduler) Select(resources []api.Resource, pes []string, users []Account) ([]string, error) {
-	requests, err := s.wished(resources)
+func (s *books) Select(resources []api.Resource, pes []string, users []Account) ([]string, error) {
+	requests, err := s.host.wished(resources)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (s *Scheduler) Select(resources []api.Resource, pes []string, users []Accou
 		if !s.has(q, requests) || len(pes) > 0 && !slices.ContainsFunc(pes, func(name string) bool { return slices.Contains(q.PEs, name) }) {
 			continue
 		}
-		if !slices.ContainsFunc(users, func(u Account) bool { return !s.lets(q, u) }) {
+		if !slices.ContainsFunc(users, func(u Account) bool { return !s.host.lets(q, u) }) {
 			names = append(names, q.Name)
 		}
 	}
@@ -38,8 +38,8 @@ func (s *Scheduler) Select(resources []api.Resource, pes []string, users []Accou
 
 // Suits reports whether a job that asks for this might run in one of the
 // queues, whatever is in use.
-func (s *Scheduler) Suits(r *api.SubmitRequest, queues []string) bool {
-	requests, err := s.wished(r.Hard)
+func (s *books) Suits(r *api.SubmitRequest, queues []string) bool {
+	requests, err := s.host.wished(r.Hard)
 	if err != nil {
 		return false // the configuration has no place for it any more
 	}
@@ -49,8 +49,8 @@ func (s *Scheduler) Suits(r *api.SubmitRequest, queues []string) bool {
 }
 
 // HostHas reports whether the host has what is asked for, as of now.
-func (s *Scheduler) HostHas(resources []api.Resource) (bool, error) {
-	requests, err := s.wished(resources)
+func (s *books) HostHas(resources []api.Resource) (bool, error) {
+	requests, err := s.host.wished(resources)
 	if err != nil {
 		return false, err
 	}
@@ -68,13 +68,13 @@ func (s *Scheduler) HostHas(resources []api.Resource) (bool, error) {
 
 // wished finds the attributes that somebody wants to see, also those that
 // cannot be requested.
-func (s *Scheduler) wished(list []api.Resource) ([]request, error) {
+func (h *host) wished(list []api.Resource) ([]request, error) {
 	if len(list) > api.MaxWords {
 		return nil, api.Errorf(api.CodeBadRequest, "%d resources are asked for, at most %d are possible", len(list), api.MaxWords)
 	}
 	var found []request
 	for _, r := range list {
-		a := s.host.conf.Attribute(r.Name)
+		a := h.conf.Attribute(r.Name)
 		if a == nil {
 			return nil, api.Errorf(api.CodeNotFound, "unknown resource %q", short(r.Name))
 		}
@@ -89,14 +89,14 @@ func (s *Scheduler) wished(list []api.Resource) ([]request, error) {
 
 // has reports whether a queue offers all of these when nothing runs. Load
 // counts where it does not change with what runs.
-func (s *Scheduler) has(q *queue, requests []request) bool {
+func (s *books) has(q *queue, requests []request) bool {
 	empty := make(ledger, len(s.host.accounts))
 	for _, r := range requests {
 		load := s.load
 		if !steady(r.Attribute) {
 			load = nil
 		}
-		o, ok := s.offerOf(q, r.Attribute, empty, load)
+		o, ok := s.host.offerOf(q, r.Attribute, empty, load)
 		if !ok || !satisfies(s.host.conf, r.Attribute, r.value, o.value) {
 			return false
 		}
@@ -105,8 +105,7 @@ func (s *Scheduler) has(q *queue, requests []request) bool {
 }
 
 // lets reports whether somebody may use a queue.
-func (s *Scheduler) lets(q *queue, u Account) bool {
-	h := s.host
+func (h *host) lets(q *queue, u Account) bool {
 	lists := h.membership(u.User, u.Groups)
 	if !h.admits(lists, q.UserLists, q.XUserLists) {
 		return false

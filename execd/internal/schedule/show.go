@@ -32,7 +32,7 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 	if e.bucket.reserve && !s.anyFree() {
 		s.sweep(now) // Next had no reason to, and nothing can start
 	}
-	v := &view{used: s.used, at: now, later: s.pass.reserved, job: job}
+	v := &view{used: s.used, at: now, later: s.reserved, job: job}
 	if i := slices.IndexFunc(v.later, func(r *reservation) bool { return r.job == job }); i >= 0 {
 		// Only what was kept free before it is in its way.
 		lines := s.obstacles(c, &view{used: s.used, at: now, later: v.later[:i], job: job})
@@ -72,7 +72,7 @@ func (s *Scheduler) Verdicts(now time.Time) func(job int) string {
 			why = s.verdict(c, now)
 			known[c] = why
 		}
-		if s.gate != nil && why == mayStart && s.allocate(c, &view{used: s.used, at: now, later: s.pass.reserved, job: job}) == nil {
+		if s.gate != nil && why == mayStart && s.allocate(c, &view{used: s.used, at: now, later: s.reserved, job: job}) == nil {
 			return "Jobs can not run because no slot is willing to run them"
 		}
 		return why
@@ -84,7 +84,7 @@ const mayStart = "Jobs can start when it is their turn"
 func (s *Scheduler) verdict(c *class, now time.Time) string {
 	s.compile(c)
 	switch {
-	case s.allocate(c, &view{used: s.used, at: now, later: s.pass.reserved}) != nil:
+	case s.allocate(c, &view{used: s.used, at: now, later: s.reserved}) != nil:
 		return mayStart
 	case s.allocate(c, &view{used: make(ledger, len(s.host.accounts)), when: idle}) == nil:
 		return "Jobs can not run because no host can satisfy the resource requirements"
@@ -97,12 +97,12 @@ func (s *Scheduler) verdict(c *class, now time.Time) string {
 }
 
 // takes reports whether a queue would take a job that asks for nothing.
-func (s *Scheduler) takes(q *queue) bool {
+func (s *books) takes(q *queue) bool {
 	return q.closed == "" && s.used[q.slots] < s.host.accounts[q.slots].limit && s.alarm(q) == nil && q.suspendedBy(s.used) == nil
 }
 
 // obstacles says what keeps a class from running.
-func (s *Scheduler) obstacles(c *class, v *view) []string {
+func (s *books) obstacles(c *class, v *view) []string {
 	s.compile(c)
 	var lines []string
 	add := func(line string) {
@@ -116,11 +116,11 @@ func (s *Scheduler) obstacles(c *class, v *view) []string {
 	for _, q := range s.host.queues {
 		n, o := s.inQueue(c, q, v)
 		if n == 0 {
-			add(s.words(c, q, o))
+			add(s.host.words(c, q, o))
 			continue
 		}
 		if n, o = s.onHost(c, v, c.places[q.index].duration); n == 0 {
-			add(s.words(c, nil, o))
+			add(s.host.words(c, nil, o))
 		}
 	}
 	for _, pe := range c.pes {
@@ -136,14 +136,14 @@ func (s *Scheduler) obstacles(c *class, v *view) []string {
 				total = min(total+n, host)
 			}
 		}
-		inPE, _ := s.room(v, []use{{s.host.pes[pe.Name], 1}}, nil, nil, nil, 0)
+		inPE, _ := s.host.room(v, []use{{s.host.pes[pe.Name], 1}}, nil, nil, nil, 0)
 		add(fmt.Sprintf("cannot run in PE %q because it only offers %d slots", pe.Name, min(total, inPE)))
 	}
 	return lines
 }
 
 // ahead counts the jobs whose turn is before that of another.
-func (s *Scheduler) ahead(e *entry, now time.Time) int {
+func (s *waiting) ahead(e *entry, now time.Time) int {
 	usages := s.usages(now)
 	mine := s.keyFor(e.bucket, e, s.ordered) + s.ticket(e.bucket.who.user, now, usages)
 	n := 0
@@ -166,7 +166,7 @@ func (s *Scheduler) Queues(time.Time) []QueueState {
 	var list []QueueState
 	for _, q := range s.host.queues {
 		st := QueueState{Name: q.Name, Used: int(s.used[q.slots]), Total: q.Slots}
-		for _, r := range s.pass.reserved {
+		for _, r := range s.reserved {
 			for _, u := range r.uses {
 				if u.account == q.slots {
 					st.Reserved += int(u.amount)
@@ -198,7 +198,7 @@ func (s *Scheduler) Queues(time.Time) []QueueState {
 }
 
 // keptIn counts the slots of a queue that are somebody else's.
-func (s *Scheduler) keptIn(queue string) (n int) {
+func (s *books) keptIn(queue string) (n int) {
 	if s.kept == 0 {
 		return 0
 	}
@@ -214,7 +214,7 @@ func (s *Scheduler) keptIn(queue string) (n int) {
 
 // Values returns the value of each attribute of the complex that a queue has
 // or, without a name, the host, as qstat -F and qhost -F show them.
-func (s *Scheduler) Values(queue string) []api.HostValue {
+func (s *books) Values(queue string) []api.HostValue {
 	q := s.host.byName[queue]
 	if q == nil && queue != "" {
 		return nil
@@ -230,7 +230,7 @@ func (s *Scheduler) Values(queue string) []api.HostValue {
 
 // GlobalValues returns the value of each attribute of the complex that the host
 // "global" has.
-func (s *Scheduler) GlobalValues() []api.HostValue {
+func (s *books) GlobalValues() []api.HostValue {
 	var list []api.HostValue
 	for _, a := range s.valueOrder() {
 		v, ok := s.host.conf.AnyHost[a.Name]
@@ -271,7 +271,7 @@ func positions(names string) map[string]int {
 // valueOrder returns the attributes of the complex in the order of Values: those
 // that the host "global" has, those of the host, and the others, each with what
 // Grid Engine puts first at first and the rest as in the complex.
-func (s *Scheduler) valueOrder() []*conf.Attribute {
+func (s *books) valueOrder() []*conf.Attribute {
 	type placed struct {
 		attribute   *conf.Attribute
 		level, rank int

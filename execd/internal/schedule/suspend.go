@@ -34,7 +34,7 @@ func (v *violation) explain(kind string) string {
 
 // exceeded returns the first of some thresholds that is exceeded, or nil. One
 // without a value is: nobody knows how the host does.
-func (s *Scheduler) exceeded(q *queue, thresholds []conf.Threshold) *violation {
+func (s *books) exceeded(q *queue, thresholds []conf.Threshold) *violation {
 	for _, t := range thresholds {
 		o, known := s.offer(q, t.Attribute, s.used)
 		if !known || satisfies(s.host.conf, t.Attribute, o.value, t.Value) {
@@ -45,7 +45,7 @@ func (s *Scheduler) exceeded(q *queue, thresholds []conf.Threshold) *violation {
 }
 
 // alarm returns which of the load_thresholds of a queue is exceeded, or nil.
-func (s *Scheduler) alarm(q *queue) *violation {
+func (s *books) alarm(q *queue) *violation {
 	if len(q.LoadThresholds) == 0 {
 		return nil
 	}
