@@ -161,21 +161,7 @@ func TestManPages(t *testing.T) {
 			t.Errorf("%s.1 has no section COMPATIBILITY", c)
 		}
 		section, _, _ := strings.Cut(rest, "\n.Sh ")
-		items := options(`(?m)^\.It Fl (\S+)`, before)
-		if m := likeAnother.FindStringSubmatch(before); m != nil {
-			other, err := os.ReadFile(filepath.Join(root, "man", "man1", m[1]+".1"))
-			if err != nil {
-				t.Error(err)
-			}
-			but := options(`(?m)^\.Fl (\S+)`, m[2])
-			for _, o := range options(`(?m)^\.It Fl (\S+)`, string(other)) {
-				if !slices.Contains(but, o) {
-					items = append(items, o)
-				}
-			}
-			slices.Sort(items)
-			items = slices.Compact(items)
-		}
+		items := itemsOf(t, before)
 		// The list is the paragraph that has nothing else.
 		var notYet []string
 		for paragraph := range strings.SplitSeq(section, "\n.Pp\n") {
@@ -200,6 +186,25 @@ func TestManPages(t *testing.T) {
 			t.Errorf("COMPATIBILITY of %s.1 (-table +page):\n%s", c, diff)
 		}
 	}
+}
+
+// itemsOf returns the options that a page has items for, or that it has from another.
+func itemsOf(t *testing.T, page string) []string {
+	items := options(`(?m)^\.It Fl (\S+)`, page)
+	if m := likeAnother.FindStringSubmatch(page); m != nil {
+		other, err := os.ReadFile(filepath.Join(root, "man", "man1", m[1]+".1"))
+		if err != nil {
+			t.Error(err)
+		}
+		but := options(`(?m)^\.Fl (\S+)`, m[2])
+		for _, o := range itemsOf(t, string(other)) {
+			if !slices.Contains(but, o) {
+				items = append(items, o)
+			}
+		}
+	}
+	slices.Sort(items)
+	return slices.Compact(items)
 }
 
 // options returns the options that a pattern finds in a page.
