@@ -44,6 +44,64 @@ func TestSubmitRequestKeepsAllBytes(t *testing.T) {
 	}
 }
 
+// TestBytes holds the fields of a request against bytes that are not text: JSON keeps
+// them, or they are refused.
+func TestBytes(t *testing.T) {
+	// Of a form that is looked at elsewhere in execd, or named in its configuration.
+	elsewhere := []string{"project", "mail_to", "context", "attributes", "interactive", "work"}
+	fill.Fields(func(name string, with *SubmitRequest) {
+		r := *with
+		v := reflect.ValueOf(&r).Elem()
+		changed := false
+		for i := range v.NumField() {
+			if f := v.Field(i); fill.Name(v.Type().Field(i)) == name {
+				changed = spoil(f)
+			}
+		}
+		if !changed {
+			return
+		}
+		if r.Name == "" {
+			r.Name = "n"
+		}
+		if r.Script == nil {
+			r.Script = []byte("true\n")
+		}
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got SubmitRequest
+		if err := json.Unmarshal(b, &got); err != nil {
+			t.Fatal(err)
+		}
+		refused := r.Check() != nil || r.CheckTasks() != nil
+		if (refused || reflect.DeepEqual(got, r)) == slices.Contains(elsewhere, name) {
+			t.Errorf("%s of a request must either have any bytes in JSON, or be checked, or stand in elsewhere", name)
+		}
+	})
+}
+
+// spoil sets all strings in a value to one that is not text, and reports whether there are any.
+func spoil(v reflect.Value) (changed bool) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("A=\xff")
+		return true
+	case reflect.Slice:
+		for i := range v.Len() {
+			changed = spoil(v.Index(i)) || changed
+		}
+	case reflect.Struct:
+		for _, f := range v.Fields() {
+			changed = f.CanSet() && spoil(f) || changed
+		}
+	case reflect.Pointer:
+		return spoil(v.Elem())
+	}
+	return changed
+}
+
 func FuzzText(f *testing.F) {
 	f.Add("a")
 	f.Add("\xff{")

@@ -161,6 +161,14 @@ func Visible(text string) string {
 	return b.String()
 }
 
+// Short bounds what of somebody's text comes back in a message.
+func Short(text string) string {
+	if len(text) > 60 {
+		return text[:60] + "..."
+	}
+	return text
+}
+
 // VisibleJSON returns a JSON text of the same meaning, in which JSON escapes
 // stand for the characters that Visible escapes.
 func VisibleJSON(text []byte) []byte {

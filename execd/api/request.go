@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -286,4 +288,139 @@ func (w *Work) UnmarshalJSON(b []byte) error {
 	}
 	w.Ad, w.Identity = string(wire.Ad), string(wire.Identity)
 	return nil
+}
+
+// CheckTasks refuses what is no range of tasks.
+func (r *SubmitRequest) CheckTasks() error {
+	switch t := r.Tasks; {
+	case t == (Tasks{}):
+		if r.Only != "" {
+			return reject("tasks %q of a job that is no array", Short(r.Only))
+		}
+	case t.First == 0:
+		return reject("0 is an invalid task id")
+	case t.First < 1 || t.Last < t.First || t.Step < 1:
+		return reject("%v is not a range of tasks", t)
+	case t.Last > MaxTask:
+		return reject("task %d is more than the largest possible, %d", t.Last, MaxTask)
+	}
+	return nil
+}
+
+// Check refuses what no job can have, with Grid Engine's words where it has some.
+// What the configuration decides, and what has a language of its own, execd refuses
+// besides.
+func (r *SubmitRequest) Check() error {
+	if err := CheckName(r.Name); err != nil {
+		return err
+	}
+	if err := CheckAccount(r.Account); err != nil {
+		return err
+	}
+	for _, path := range []struct{ of, text string }{
+		{"-wd", r.Cwd}, {"-o", r.Stdout}, {"-e", r.Stderr}, {"-i", r.Stdin}, {"-S", r.Shell}, {"command", r.Command},
+	} {
+		if len(path.text) > MaxPath {
+			return reject("the path of %s has %d bytes, at most %d are possible", path.of, len(path.text), MaxPath)
+		}
+		if strings.ContainsFunc(path.text, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return reject("the path of %s contains a control character", path.of)
+		}
+	}
+	if r.Binary && r.Command == "" {
+		return reject("no command")
+	}
+	if r.Binary && len(r.Script) > 0 || !r.Binary && r.Script == nil {
+		return reject("a script is needed, or -b y and none")
+	}
+	if len(r.Script) > MaxScript {
+		return reject("the script has %d bytes, at most %d are possible", len(r.Script), MaxScript)
+	}
+	if err := r.checkStrings(); err != nil {
+		return err
+	}
+	for _, w := range r.words() {
+		if w != Visible(w) {
+			return reject("%q is not text", Short(w))
+		}
+	}
+	if r.MaxRun < 0 {
+		return reject("-tc %d is negative", r.MaxRun)
+	}
+	for _, o := range []struct{ option, value, letters string }{{"-h", r.Hold, "uos"}, {"-m", r.Mail, "beas"}} {
+		if bad := strings.Trim(o.value, o.letters); bad != "" {
+			return reject("%q is no value of %s", Short(o.value), o.option)
+		}
+	}
+	if !slices.Contains([]Rerun{RerunDefault, RerunYes, RerunNo}, r.Rerun) {
+		return reject("%q is no value of -r", r.Rerun)
+	}
+	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, r.Verify) {
+		return reject("%q is no value of -w", Short(r.Verify))
+	}
+	return r.checkPredecessors()
+}
+
+// words returns those words that can be shown in a line.
+func (r *SubmitRequest) words() []string {
+	words := slices.Concat([]string{r.PE, r.Checkpoint, r.CheckpointWhen, r.Binding},
+		r.Queues, r.SoftQueues, r.MasterQueues, r.HoldJobs, r.HoldArray, r.HoldOK, r.HoldArrayOK)
+	for _, res := range slices.Concat(r.Hard, r.Soft) {
+		words = append(words, res.Name, res.Value)
+	}
+	return words
+}
+
+// checkStrings refuses an environment and arguments that exec would not take.
+func (r *SubmitRequest) checkStrings() error {
+	total := 0
+	for _, v := range slices.Concat(r.Env, r.Origin) {
+		total += len(v) + 1
+		name, _, ok := strings.Cut(v, "=")
+		switch {
+		case !ok || name == "" || strings.ContainsRune(v, 0) || strings.ContainsAny(name, "\n\r"):
+			return reject("%q is not an environment variable", Short(v))
+		case len(v) >= MaxVariable:
+			return reject("environment variable %s has %d bytes, at most %d are possible", Short(name), len(v), MaxVariable-1)
+		}
+	}
+	if total > MaxEnv {
+		return reject("the environment has %d bytes, at most %d are possible", total, MaxEnv)
+	}
+	total = 0
+	for _, a := range r.Args {
+		total += len(a) + 1
+		if strings.ContainsRune(a, 0) || len(a) >= MaxVariable {
+			return reject("an argument has %d bytes or a NUL, at most %d are possible", len(a), MaxVariable-1)
+		}
+	}
+	if total > MaxArgs {
+		return reject("the arguments have %d bytes, at most %d are possible", total, MaxArgs)
+	}
+	return nil
+}
+
+// checkPredecessors refuses words of -hold_jid and the like that can be no jobs.
+func (r *SubmitRequest) checkPredecessors() error {
+	for _, words := range [][]string{r.HoldJobs, r.HoldArray, r.HoldOK, r.HoldArrayOK} {
+		if len(words) > MaxWords {
+			return reject("it waits for %d jobs, at most %d are possible", len(words), MaxWords)
+		}
+		if err := CheckWords(words); err != nil {
+			return err
+		}
+		for _, w := range words {
+			number, _, dot := strings.Cut(w, ".")
+			// A job waits for whole jobs.
+			if _, err := strconv.Atoi(number); w == "" || len(w) > MaxName || err == nil && dot {
+				return Errorf(CodeRejected, "denied: job %q not found", Short(w))
+			}
+		}
+	}
+	return nil
+}
+
+// reject returns the error for a job that cannot be.
+func reject(format string, args ...any) error {
+	return Errorf(CodeRejected, "job rejected: "+format, args...)
 }

@@ -27,7 +27,7 @@ func (s *Server) modify(ctx context.Context, c job.Caller, req *api.ModifyReques
 		for _, pattern := range req.Queues {
 			tasks, found := s.Queue.Tasks(pattern)
 			if !found {
-				reply.Lines = append(reply.Lines, api.Line{Text: "invalid queue \"" + short(pattern) + "\"", Failed: true, Code: api.CodeNotFound})
+				reply.Lines = append(reply.Lines, api.Line{Text: "invalid queue \"" + api.Short(pattern) + "\"", Failed: true, Code: api.CodeNotFound})
 			}
 			for _, t := range tasks {
 				if !seen[t] {

@@ -21,11 +21,11 @@ func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest)
 		return api.AlterReply{}, err
 	}
 	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, req.To.Verify) {
-		return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no value of -w", short(req.To.Verify))
+		return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no value of -w", api.Short(req.To.Verify))
 	}
 	for _, change := range req.Context {
 		if !slices.Contains([]string{"-ac", "-dc", "-sc"}, change.Option) {
-			return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no change of a context", short(change.Option))
+			return api.AlterReply{}, api.Errorf(api.CodeBadRequest, "%q is no change of a context", api.Short(change.Option))
 		}
 	}
 	config := s.Config()
@@ -106,7 +106,7 @@ func mayBeContext(context []string) error {
 			return n == name
 		}
 		if name == "" || v != api.Visible(v) || slices.ContainsFunc(context[:i], same) {
-			return api.Errorf(api.CodeRejected, "job rejected: %q is not a context variable", short(v))
+			return api.Errorf(api.CodeRejected, "job rejected: %q is not a context variable", api.Short(v))
 		}
 	}
 	if len(context) > api.MaxWords || total > api.MaxContext {
@@ -120,7 +120,7 @@ func mayBeContext(context []string) error {
 func (s *Server) resubmit(ctx context.Context, c job.Caller, req *api.ResubmitRequest) (api.ResubmitReply, error) {
 	var reply api.ResubmitReply
 	if strings.Trim(req.Hold, api.HoldLetters) != "" || strings.Contains(req.Hold, "n") && req.Hold != "n" {
-		return reply, api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", short(req.Hold))
+		return reply, api.Errorf(api.CodeBadRequest, "Unknown hold list %q specified to -h option", api.Short(req.Hold))
 	}
 	if req.Failed && req.Tasks != "" {
 		return reply, api.Errorf(api.CodeBadRequest, "-failed and -t exclude each other")

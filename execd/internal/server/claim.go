@@ -159,7 +159,7 @@ func slotID(name api.SlotID) (slot.ID, error) {
 	}
 	id, err := slot.ParseID(string(name))
 	if err != nil {
-		return id, api.Refusef(api.RefusedMessage, "%q is no name of a slot", short(string(name)))
+		return id, api.Refusef(api.RefusedMessage, "%q is no name of a slot", api.Short(string(name)))
 	}
 	return id, nil
 }
@@ -170,7 +170,7 @@ func slotIDs(names []api.SlotID) ([]slot.ID, error) {
 	for i, name := range names {
 		id, err := slot.ParseID(string(name))
 		if err != nil {
-			return nil, api.Refusef(api.RefusedMessage, "%q is no name of a slot", short(string(name)))
+			return nil, api.Refusef(api.RefusedMessage, "%q is no name of a slot", api.Short(string(name)))
 		}
 		ids[i] = id
 	}
@@ -279,7 +279,7 @@ func (s *Server) deactivate(ctx context.Context, c job.Caller, req *api.Deactiva
 		api.Graceful: slot.Graceful, api.Forcible: slot.Forcible, api.JobDone: slot.JobDone,
 	}[req.How]
 	if !ok {
-		return api.Permit{}, api.Refusef(api.RefusedMessage, "%q is no way to end a job", short(string(req.How)))
+		return api.Permit{}, api.Refusef(api.RefusedMessage, "%q is no way to end a job", api.Short(string(req.How)))
 	}
 	id, by, err := order(c, req.ID)
 	if err != nil {
@@ -391,12 +391,12 @@ func (s *Server) ownerOf(ctx context.Context, c job.Caller, text *classad.Ad) (*
 		return owner, err
 	}
 	if !c.Manager {
-		return nil, api.Errorf(api.CodeDenied, "denied: %q may not start jobs of %q", c.Name, short(name))
+		return nil, api.Errorf(api.CodeDenied, "denied: %q may not start jobs of %q", c.Name, api.Short(name))
 	}
 	owner, err := s.Users.ByName(ctx, name)
 	switch {
 	case errors.Is(err, user.ErrUnknown):
-		return nil, api.Refusef(api.RefusedRequirements, "user %q is not known on this host", short(name))
+		return nil, api.Refusef(api.RefusedRequirements, "user %q is not known on this host", api.Short(name))
 	case err != nil:
 		return nil, err
 	case !s.knobNames("FETCH_OWNERS", owner.Name):

@@ -53,7 +53,7 @@ func (s *Server) connect(r *api.SubmitRequest) error {
 		case global.Xterm == "":
 			return api.Errorf(api.CodeRejected, "job rejected: there is no qsh: xterm of sge_conf is none")
 		case !api.PlainDisplay(i.Display):
-			return api.Errorf(api.CodeRejected, "job rejected: %q is not an X display", short(i.Display))
+			return api.Errorf(api.CodeRejected, "job rejected: %q is not an X display", api.Short(i.Display))
 		}
 		return nil
 	}

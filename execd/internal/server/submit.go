@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,7 +81,7 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 			return err
 		}
 	}
-	if err := checkTasks(req); err != nil {
+	if err := req.CheckTasks(); err != nil {
 		return err
 	}
 	if req.Only != "" {
@@ -129,7 +128,7 @@ func knownHosts(ctx context.Context, c *conf.Config, r *api.SubmitRequest) error
 				continue
 			}
 			if _, err := net.DefaultResolver.LookupHost(ctx, host); err != nil && ctx.Err() == nil {
-				return api.Errorf(api.CodeRejected, "can't resolve hostname %q", short(host))
+				return api.Errorf(api.CodeRejected, "can't resolve hostname %q", api.Short(host))
 			}
 		}
 	}
@@ -150,7 +149,7 @@ func mayBeInProject(c *conf.Config, r *api.SubmitRequest, owner string, groups [
 		return reject("no project was supplied and only certain projects are allowed to submit jobs")
 	case r.Project == "":
 	case p == nil:
-		return reject("the requested project %q does not exist", short(r.Project))
+		return reject("the requested project %q does not exist", api.Short(r.Project))
 	case !c.MayUse(p.ACL, p.XACL, owner, groups...):
 		return reject("no access to project %q for user %q", r.Project, owner)
 	case !conf.MayProject(r.Project, g.Projects, g.XProjects):
@@ -174,103 +173,29 @@ func (s *Server) accept(c job.Caller, owner *user.User, gid int, req *api.Submit
 	return j, err
 }
 
-// checkTasks refuses what is no range of tasks.
-func checkTasks(r *api.SubmitRequest) error {
-	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
-	switch t := r.Tasks; {
-	case t == (api.Tasks{}):
-		if r.Only != "" {
-			return reject("job rejected: tasks %q of a job that is no array", short(r.Only))
-		}
-	case t.First == 0:
-		return reject("job rejected: 0 is an invalid task id")
-	case t.First < 1 || t.Last < t.First || t.Step < 1:
-		return reject("job rejected: %v is not a range of tasks", t)
-	case t.Last > api.MaxTask:
-		return reject("job rejected: task %d is more than the largest possible, %d", t.Last, api.MaxTask)
-	}
-	return nil
-}
-
-// check refuses what cannot become a job, with Grid Engine's words where it
-// has some. It trusts nothing that a client should have checked.
+// check refuses what cannot become a job, whoever asks for it and whenever.
 func check(r *api.SubmitRequest) error {
-	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
-	if err := api.CheckName(r.Name); err != nil {
+	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, "job rejected: "+format, args...) }
+	if err := r.Check(); err != nil {
 		return err
 	}
-	if err := api.CheckAccount(r.Account); err != nil {
-		return err
-	}
-	for what, path := range map[string]string{
-		"-wd": r.Cwd, "-o": r.Stdout, "-e": r.Stderr, "-i": r.Stdin, "-S": r.Shell, "command": r.Command,
-	} {
-		if len(path) > api.MaxPath {
-			return reject("job rejected: the path of %s has %d bytes, at most %d are possible", what, len(path), api.MaxPath)
-		}
-		if hasControl(path) {
-			return reject("job rejected: the path of %s contains a control character", what)
-		}
-	}
-	if r.Binary && r.Command == "" {
-		return reject("job rejected: no command")
-	}
-	if r.Binary && len(r.Script) > 0 || !r.Binary && r.Script == nil {
-		return reject("job rejected: a script is needed, or -b y and none")
-	}
-	if len(r.Script) > api.MaxScript {
-		return reject("job rejected: the script has %d bytes, at most %d are possible", len(r.Script), api.MaxScript)
-	}
-	total := 0
-	for _, v := range [][]string{r.Env, r.Origin} {
-		for _, v := range v {
-			total += len(v) + 1
-			name, _, ok := strings.Cut(v, "=")
-			switch {
-			case !ok || name == "" || strings.ContainsRune(v, 0) || strings.ContainsAny(name, "\n\r"):
-				return reject("job rejected: %q is not an environment variable", short(v))
-			case len(v) >= api.MaxVariable:
-				return reject("job rejected: environment variable %s has %d bytes, at most %d are possible", short(name), len(v), api.MaxVariable-1)
-			}
-		}
-	}
-	if total > api.MaxEnv {
-		return reject("job rejected: the environment has %d bytes, at most %d are possible", total, api.MaxEnv)
-	}
-	total = 0
-	for _, a := range r.Args {
-		total += len(a) + 1
-		if strings.ContainsRune(a, 0) || len(a) >= api.MaxVariable {
-			return reject("job rejected: an argument has %d bytes or a NUL, at most %d are possible", len(a), api.MaxVariable-1)
-		}
-	}
-	if total > api.MaxArgs {
-		return reject("job rejected: the arguments have %d bytes, at most %d are possible", total, api.MaxArgs)
-	}
-	switch r.Rerun {
-	case api.RerunDefault, api.RerunYes, api.RerunNo:
-	default:
-		return reject("job rejected: %q is no value of -r", r.Rerun)
-	}
-	if word, ok := mayBeWords(r); !ok {
-		return reject("job rejected: %q is not text", short(word))
-	}
-	if r.MaxRun < 0 {
-		return reject("job rejected: -tc %d is negative", r.MaxRun)
+	if len(r.HoldArray)+len(r.HoldArrayOK) > 0 && !r.Tasks.IsArray() {
+		return job.ErrNoArray
 	}
 	if r.Binding != "" {
 		if err := queue.CheckBinding(r.Binding); err != nil {
 			return err
 		}
 	}
-	if err := checkWhen(r); err != nil {
-		return err
+	when := r.CheckpointWhen
+	if _, err := conf.ParseTime(when); when != "" && err != nil && strings.Trim(when, "nsmx") != "" {
+		return reject("%q is no value of -c", api.Short(when))
 	}
 	if err := mayBeContext(r.Context); err != nil {
 		return err
 	}
 	if err := mayHaveAttributes(r); err != nil {
-		return reject("job rejected: %v", err)
+		return reject("%v", err)
 	}
 	return mayBeTold(r.MailTo)
 }
@@ -293,43 +218,6 @@ func ownExtras(r *api.SubmitRequest) (ad.Extras, error) {
 	return ad.OwnExtras(ad.Job(ad.JobInfo{Number: 1, Task: 1, Submitted: time.Now(), Request: r, Iwd: "/"}), time.Now())
 }
 
-// checkWhen refuses what makes no sense of holds, predecessors, checkpoints and
-// letters.
-func checkWhen(r *api.SubmitRequest) error {
-	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
-	for _, o := range []struct{ option, value, letters string }{{"-h", r.Hold, job.Holds}, {"-m", r.Mail, "beas"}} {
-		if bad := strings.Trim(o.value, o.letters); bad != "" {
-			return reject("job rejected: %q is no value of %s", short(o.value), o.option)
-		}
-	}
-	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, r.Verify) {
-		return reject("job rejected: %q is no value of -w", short(r.Verify))
-	}
-	for _, words := range [][]string{r.HoldJobs, r.HoldArray, r.HoldOK, r.HoldArrayOK} {
-		if len(words) > api.MaxWords {
-			return reject("job rejected: it waits for %d jobs, at most %d are possible", len(words), api.MaxWords)
-		}
-		if err := api.CheckWords(words); err != nil {
-			return err
-		}
-		for _, w := range words {
-			number, _, dot := strings.Cut(w, ".")
-			// A job waits for whole jobs.
-			if _, err := strconv.Atoi(number); w == "" || len(w) > api.MaxName || err == nil && dot {
-				return reject("denied: job %q not found", short(w))
-			}
-		}
-	}
-	if len(r.HoldArray)+len(r.HoldArrayOK) > 0 && !r.Tasks.IsArray() {
-		return job.ErrNoArray
-	}
-	when := r.CheckpointWhen
-	if _, err := conf.ParseTime(when); when != "" && err != nil && strings.Trim(when, "nsmx") != "" {
-		return reject("job rejected: %q is no value of -c", short(when))
-	}
-	return nil
-}
-
 // checkCheckpoint refuses what makes no sense with or without -ckpt, once it is
 // known that there is such an interface.
 func checkCheckpoint(r *api.SubmitRequest) error {
@@ -349,33 +237,4 @@ func mayAsk(c job.Caller, r *api.SubmitRequest) error {
 		return api.Errorf(api.CodeRejected, "job rejected: positive submission priority requires operator privileges")
 	}
 	return job.MayHold(c, r.Hold)
-}
-
-// mayBeWords returns a word of a request that cannot be shown in a line; false: there
-// is one.
-func mayBeWords(r *api.SubmitRequest) (string, bool) {
-	words := slices.Concat([]string{r.PE, r.Checkpoint, r.CheckpointWhen, r.Binding}, r.Queues, r.SoftQueues, r.MasterQueues, r.HoldJobs, r.HoldArray, r.HoldOK, r.HoldArrayOK)
-	for _, l := range [][]api.Resource{r.Hard, r.Soft} {
-		for _, res := range l {
-			words = append(words, res.Name, res.Value)
-		}
-	}
-	for _, w := range words {
-		if w != api.Visible(w) {
-			return w, false
-		}
-	}
-	return "", true
-}
-
-func hasControl(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
-}
-
-// short bounds what of a user's text comes back in a message.
-func short(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "..."
-	}
-	return s
 }

@@ -77,9 +77,9 @@ func (s *Server) outputOfFinished(word string, tasks api.Tasks, c job.Caller) (a
 	case ok:
 		return reply, nil
 	case err != nil:
-		return reply, api.Errorf(api.CodeNotFound, "The job %s of user(s) %s does not exist", short(name), c.Name)
+		return reply, api.Errorf(api.CodeNotFound, "The job %s of user(s) %s does not exist", api.Short(name), c.Name)
 	case number < 1 || number > s.Store.Last():
-		return reply, api.Errorf(api.CodeNotFound, "denied: job %q does not exist", short(name))
+		return reply, api.Errorf(api.CodeNotFound, "denied: job %q does not exist", api.Short(name))
 	}
 	return reply, api.Errorf(api.CodeNotFound, "job %d is over, and where it wrote is not known any more: it never started, or many others have since", number)
 }

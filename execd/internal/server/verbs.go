@@ -312,7 +312,7 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 	}
 	speed := claim.Speed(req.Speed)
 	if !slices.Contains([]claim.Speed{"", claim.Graceful, claim.Quick, claim.Fast}, speed) || speed != "" && !req.On {
-		return reply, api.Errorf(api.CodeBadRequest, "cannot drain: %q is no speed", short(req.Speed))
+		return reply, api.Errorf(api.CodeBadRequest, "cannot drain: %q is no speed", api.Short(req.Speed))
 	}
 	if req.On || req.Off {
 		if reply.Changed, err = s.Drain.Set(req.On, req.Speed, c.Name, time.Now()); err != nil {
