@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -436,10 +438,27 @@ func over(e stage.Event) eventlog.Body {
 	ended := eventlog.Terminated{
 		Signal: e.Status.Signal, ReturnValue: e.Status.Code, Run: used, Total: used, Resources: resources(e.Ad),
 	}
+	if e.Status.Core && e.Ad != nil {
+		pattern, _ := os.ReadFile("/proc/sys/kernel/core_pattern")
+		dir, _ := (&classad.Env{My: e.Ad}).Attr("Iwd").Str()
+		ended.CoreFile = coreIn(string(pattern), dir)
+	}
 	if e.End != nil && e.End.Cause == spool.CauseLimit { // not of its own accord, even if it had warning
 		ended.By, ended.Reason = daemon, reason
 	}
 	return ended
+}
+
+// coreIn returns the directory to which the kernel has written the core of a program
+// that worked in dir, after core(5); "" where a program has taken it.
+func coreIn(pattern, dir string) string {
+	switch {
+	case strings.HasPrefix(pattern, "|"):
+		return ""
+	case filepath.IsAbs(pattern):
+		return filepath.Dir(pattern)
+	}
+	return filepath.Join(dir, filepath.Dir(pattern))
 }
 
 // daemon is who ends jobs that exceed a limit.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -210,6 +211,15 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// coreLine is what an event says of a core, as the kernel of this host keeps them.
+func coreLine() string {
+	pattern, _ := os.ReadFile("/proc/sys/kernel/core_pattern")
+	if dir := coreIn(string(pattern), "/work"); dir != "" {
+		return "\t(1) Corefile in: " + dir + "\n"
+	}
+	return "\t(0) No core file\n"
+}
+
 // What an end is called depends on what becomes of the job.
 func TestEnds(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -218,6 +228,10 @@ func TestEnds(t *testing.T) {
 	}{
 		"signal": {stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{}}, "(0) Abnormal termination (signal 9)"},
 		"core":   {stage.Event{Exit: exit.CoreDumped, Status: exit.Status{Signal: 11}, End: &job.End{}}, "(0) Abnormal termination (signal 11)"},
+		"where": {
+			stage.Event{Exit: exit.CoreDumped, Status: exit.Status{Signal: 11, Core: true}, End: &job.End{}, Ad: parse(t, "Iwd = \"/work\"\n")},
+			coreLine(),
+		},
 		"limit": {
 			stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Cause: spool.CauseLimit, Reason: "too long"}},
 			"(0) Abnormal termination (signal 9)",
@@ -253,6 +267,11 @@ func TestEnds(t *testing.T) {
 		}
 		if got := w.text["alice /work/log"]; !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+	for pattern, want := range map[string]string{"core": "/work", "cores/%e": "/work/cores", "/var/%e.%p": "/var", "|/bin/keep %p": ""} {
+		if got := coreIn(pattern, "/work"); got != want {
+			t.Errorf("with the pattern %s a core is in %q; want %q", pattern, got, want)
 		}
 	}
 	for kind, want := range map[stage.EventKind]string{
