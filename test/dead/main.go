@@ -5,8 +5,8 @@
 //
 // UNREACHABLE is what deadcode prints of the same programs. It takes every exported
 // method of a value that is printed for reached; so what no program names counts as
-// well: functions, methods that are in no interface, and fields that are looked at and
-// never set. A line of the list that is true no more is an error, too.
+// well: functions, methods that are in no interface, and fields that are never set but
+// by who reads JSON. A line of the list that is true no more is an error, too.
 package main
 
 import (
@@ -203,7 +203,7 @@ func (p *program) unnamed() map[string]string {
 				continue
 			}
 			for i := range fields.NumFields() {
-				if f := fields.Field(i); used[f] && !set[f] && !f.Embedded() && fields.Tag(i) == "" && isHook(f.Type()) {
+				if f := fields.Field(i); !set[f] && !f.Embedded() && fields.Tag(i) == "" && (f.Exported() || isHook(f.Type())) {
 					p.note(dead, f, o.Name()+"."+f.Name())
 				}
 			}
@@ -284,13 +284,24 @@ func (p *program) interfaces() map[string]bool {
 	return names
 }
 
-// set returns the fields that are set: by an assignment, in a literal, or by who has
-// their address.
+// set returns the fields that are set: by an assignment, in a literal, by a conversion,
+// or by who has their address.
 func (p *program) set() map[types.Object]bool {
 	set := map[types.Object]bool{}
 	note := func(e ast.Expr) {
-		if s, ok := ast.Unparen(e).(*ast.SelectorExpr); ok {
-			set[origin(p.info.Uses[s.Sel])] = true
+		for {
+			switch x := ast.Unparen(e).(type) {
+			case *ast.IndexExpr:
+				e = x.X
+			case *ast.SelectorExpr:
+				set[origin(p.info.Uses[x.Sel])] = true
+				if _, ok := p.info.Types[x.X].Type.(*types.Pointer); ok {
+					return
+				}
+				e = x.X
+			default:
+				return
+			}
 		}
 	}
 	for _, f := range p.parsed {
@@ -300,9 +311,25 @@ func (p *program) set() map[types.Object]bool {
 				for _, e := range n.Lhs {
 					note(e)
 				}
+			case *ast.IncDecStmt:
+				note(n.X)
 			case *ast.UnaryExpr:
 				if n.Op == token.AND {
 					note(n.X)
+				}
+			case *ast.SelectorExpr: // a method may have the address
+				if m, ok := p.info.Uses[n.Sel].(*types.Func); ok && m.Signature().Recv() != nil {
+					if _, ok := m.Signature().Recv().Type().(*types.Pointer); ok {
+						note(n.X)
+					}
+				}
+			case *ast.CallExpr:
+				if to := p.info.Types[n.Fun]; to.IsType() {
+					if fields, ok := to.Type.Underlying().(*types.Struct); ok {
+						for f := range fields.Fields() {
+							set[origin(f)] = true
+						}
+					}
 				}
 			case *ast.CompositeLit:
 				t := p.info.Types[n].Type.Underlying()

@@ -49,7 +49,7 @@ func TestAttributes(t *testing.T) {
 // Nobody says of his job what execd says of it.
 func TestAttributesOfOurs(t *testing.T) {
 	info := full()
-	info.HoldReason, info.Environment, info.Resources = "x", true, nil
+	info.Environment, info.Resources = true, nil
 	job := Job(info)
 	forced := Ended(job, End{Signal: 9, Reason: "x", Forced: &Forced{Reason: "y"}})
 	for name := range Ended(forced, End{Reason: "x", Forced: &Forced{Held: true}}).All() {

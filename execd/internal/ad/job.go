@@ -37,12 +37,10 @@ type JobInfo struct {
 	Number, Task  int // task 1 of a job that is no array
 	Host          string
 	Owner, Group  string
-	Domain        string // of the owner; empty: Host
 	Submitted     time.Time
 	Request       *api.SubmitRequest // with Work: of a job that did not come by qsub
 	Status        JobStatus
 	EnteredStatus time.Time
-	HoldReason    string    // why it is held, or in error
 	Starts        int       // runs that were begun, this one too
 	Started       time.Time // this run; zero: it does not run
 
@@ -257,7 +255,7 @@ func (in *JobInfo) identity(b *builder) {
 	}
 	b.text("Owner", in.Owner)
 	if b.wants("User") {
-		b.text("User", in.Owner+"@"+cmp.Or(in.Domain, in.Host))
+		b.text("User", in.Owner+"@"+in.Host)
 	}
 	b.text("OwnerGroup", in.Group)
 	b.integer("JobUniverse", universeVanilla)
@@ -305,10 +303,20 @@ func (in *JobInfo) state(b *builder) {
 	b.integer("NumJobStarts", int64(in.Starts))
 	b.at("JobStartDate", in.Started)
 	b.at("JobCurrentStartDate", in.Started)
-	b.text("HoldReason", in.HoldReason)
 	b.text("Queue", in.Queue)
 	b.text("RemoteHost", in.Slot)
 	if in.SlotID > 0 {
 		b.integer("SlotID", int64(in.SlotID))
 	}
+}
+
+// resourceValue is a value of complex(5) as one of an ad.
+func resourceValue(kind conf.Kind, v conf.Value) classad.Value {
+	switch {
+	case kind == conf.KindBool:
+		return classad.Bool(v.Number != 0)
+	case kind.Number():
+		return amount(v.Number)
+	}
+	return classad.String(v.Text)
 }

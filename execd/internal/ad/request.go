@@ -36,8 +36,6 @@ type RequestOptions struct {
 	// it has one slot, whatever RequestCpus says.
 	Cpus int
 	PE   string
-	// Java is the path of the virtual machine; empty: /usr/bin/java.
-	Java string
 }
 
 // Extras are what the ad of work says that is no part of a request.
@@ -132,7 +130,7 @@ func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 	case universeVanilla:
 		req.Command, req.Args = command, args
 	case universeJava:
-		req.Command, req.Args = cmp.Or(o.Java, DefaultJava), r.java(command, args)
+		req.Command, req.Args = DefaultJava, r.java(command, args)
 	default:
 		r.fail("JobUniverse", fmt.Errorf("%d%s is not supported, only 5 (vanilla) and 10 (java)", universe, universeName(universe)))
 	}

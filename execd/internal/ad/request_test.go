@@ -133,9 +133,9 @@ func TestRequest(t *testing.T) {
 		},
 		{
 			"a jar", "JobUniverse = 10\nCmd = \"/l/m.jar\"\nArguments = \"Main\"\n",
-			RequestOptions{Java: "/j"},
+			options,
 			func(r *api.SubmitRequest) {
-				r.Name, r.Command, r.Args = "m.jar", "/j", []string{"-classpath", "/l/m.jar", "Main"}
+				r.Name, r.Command, r.Args = "m.jar", DefaultJava, []string{"-classpath", "/l/m.jar", "Main"}
 			},
 		},
 		{"vanilla", cmd + "JobUniverse = 5\n", options, nil},

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"paddock/classad"
-	"paddock/execd/internal/conf"
 )
 
 // SlotInfo is what the ad of a slot says. What is zero and could not be so is
@@ -37,20 +36,16 @@ type SlotInfo struct {
 	DetectedMemory               int64 // MiB
 	TotalSlots                   int   // of the host
 	Children                     []Child
-	Resources                    []Resource
 
 	Load SlotLoad
 
 	// Policy are the expressions of the slot: Start, Rank and so on, as they are
 	// configured. Without Start it is true, without Rank 0.
-	Policy                    []classad.Attr
-	RetirementTimeRemaining   int64 // seconds; -1: it is not retiring
-	CurrentRank               float64
-	Draining                  bool
-	AcceptedWhileDraining     bool
-	GracefulDrain, QuickDrain Drain
-	BrokenCode                int
-	BrokenReason              string
+	Policy                  []classad.Attr
+	RetirementTimeRemaining int64 // seconds; -1: it is not retiring
+	CurrentRank             float64
+	Draining                bool
+	BrokenReason            string
 
 	Claim *Claim   // nil: nobody has it
 	Job   *SlotJob // nil: nothing runs
@@ -76,15 +71,6 @@ type Spent struct {
 	Time            time.Duration
 }
 
-// Resource is something else that a slot has: an attribute of complex(5).
-type Resource struct {
-	Name  string
-	Kind  conf.Kind
-	Value conf.Value // that is free or offered
-	Total float64    // that the slot has at all; 0: not known
-	Units []string   // of a RSMAP: those that a job has been given
-}
-
 // SlotLoad is what goes on at the host. Durations are since when nothing did;
 // negative: it is not known.
 type SlotLoad struct {
@@ -94,24 +80,13 @@ type SlotLoad struct {
 	VirtualMemory             int64         // KiB of swap that are free
 }
 
-// Drain is what draining the slot now would cost.
-type Drain struct {
-	Badput     time.Duration // times cores: work that is lost
-	Completion time.Time
-}
-
-// Claim is who has a slot, and who waits for it.
+// Claim is who has a slot.
 type Claim struct {
 	Public string // id without its secret
 	Secret string // the id; empty: it is not to be in the ad
-	// Owner is for whom it is, User the same with a domain, Client the host that
-	// asked, Holder who has the claim.
-	Owner, User, Client, Holder string
-	AccountingGroup             string
-	Run, Suspended              time.Duration // of its jobs together
-
-	PreemptingOwner, PreemptingUser string // who is to have the slot next
-	PreemptingRank                  float64
+	// Owner is for whom it is, User the same with a domain, Holder who has the claim.
+	Owner, User, Holder string
+	Run, Suspended      time.Duration // of its jobs together
 }
 
 // SlotJob is what runs on a slot.
@@ -127,10 +102,7 @@ type SlotJob struct {
 // Slot returns the ad of a slot.
 func Slot(in SlotInfo) *classad.Ad {
 	var b builder
-	for _, r := range in.Resources { // first, so that no name of an administrator's hides one of the slot's
-		r.write(&b)
-	}
-	b.attrs = append(b.attrs, in.Extra...)
+	b.attrs = append(b.attrs, in.Extra...) // first, so that no name of an administrator's hides one of the slot's
 	in.identity(&b)
 	in.state(&b)
 	in.amounts(&b)
@@ -235,36 +207,6 @@ func (in *SlotInfo) children(b *builder) {
 	list("ChildGPUs", func(c *Child) classad.Value { return classad.Int(int64(c.GPUs)) })
 }
 
-// write adds a resource by its name, numbers as numbers: bytes, seconds, a
-// boolean for BOOL. Of units it says which ones a job has been given.
-func (r *Resource) write(b *builder) {
-	if classad.Private(r.Name) {
-		return
-	}
-	b.value(r.Name, resourceValue(r.Kind, r.Value))
-	if r.Kind.Number() && r.Kind != conf.KindBool && r.Total != 0 {
-		b.value("TotalSlot"+r.Name, amount(r.Total))
-	}
-	if r.Kind == conf.KindRSMap {
-		units := make([]classad.Value, len(r.Units))
-		for i, u := range r.Units {
-			units[i] = classad.String(u)
-		}
-		b.value("Assigned"+r.Name, classad.List(units...))
-	}
-}
-
-// resourceValue is a value of complex(5) as one of an ad.
-func resourceValue(kind conf.Kind, v conf.Value) classad.Value {
-	switch {
-	case kind == conf.KindBool:
-		return classad.Bool(v.Number != 0)
-	case kind.Number():
-		return amount(v.Number)
-	}
-	return classad.String(v.Text)
-}
-
 func (in *SlotInfo) load(b *builder) {
 	b.number("LoadAvg", in.Load.LoadAvg)
 	b.number("CondorLoadAvg", in.Load.OwnLoadAvg)
@@ -308,20 +250,7 @@ func (in *SlotInfo) policy(b *builder) {
 	}
 	b.number("CurrentRank", in.CurrentRank)
 	b.flag("Draining", in.Draining)
-	b.flag("AcceptedWhileDraining", in.AcceptedWhileDraining)
-	for _, d := range []struct {
-		speed string
-		Drain
-	}{{"Graceful", in.GracefulDrain}, {"Quick", in.QuickDrain}} {
-		if !d.Completion.IsZero() {
-			b.integer("ExpectedMachine"+d.speed+"DrainingBadput", seconds(d.Badput))
-			b.at("ExpectedMachine"+d.speed+"DrainingCompletion", d.Completion)
-		}
-	}
-	if in.BrokenReason != "" {
-		b.integer("SlotBrokenCode", int64(in.BrokenCode))
-		b.text("SlotBrokenReason", in.BrokenReason)
-	}
+	b.text("SlotBrokenReason", in.BrokenReason)
 }
 
 func (in *SlotInfo) claim(b *builder) {
@@ -331,18 +260,11 @@ func (in *SlotInfo) claim(b *builder) {
 	}
 	b.text("RemoteOwner", c.Owner)
 	b.text("RemoteUser", c.User)
-	b.text("ClientMachine", c.Client)
 	b.text("RemoteScheddName", c.Holder)
 	b.text("PublicClaimId", c.Public)
 	b.text("ClaimId", c.Secret)
-	b.text("AccountingGroup", c.AccountingGroup)
 	b.integer("TotalClaimRunTime", seconds(c.Run))
 	b.integer("TotalClaimSuspendTime", seconds(c.Suspended))
-	if c.PreemptingUser != "" || c.PreemptingOwner != "" {
-		b.text("PreemptingOwner", c.PreemptingOwner)
-		b.text("PreemptingUser", c.PreemptingUser)
-		b.number("PreemptingRank", c.PreemptingRank)
-	}
 }
 
 func (in *SlotInfo) job(b *builder) {

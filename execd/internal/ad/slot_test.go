@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/classad"
-	"paddock/execd/internal/conf"
 )
 
 // fullSlots are a static slot, a partitionable one and one carved out of it, of
@@ -29,12 +28,11 @@ func fullSlots() []SlotInfo {
 			{Name: "MaxJobRetirementTime", Expr: mustParse("600")},
 			{Name: "MachineMaxVacateTime", Expr: mustParse("10")},
 		},
-		RetirementTimeRemaining: 30, CurrentRank: 2, Draining: true, AcceptedWhileDraining: true,
-		GracefulDrain: Drain{time.Minute, time.Unix(400, 0)}, QuickDrain: Drain{time.Second, time.Unix(500, 0)},
-		BrokenCode: 16, BrokenReason: "a process cannot be killed",
+		RetirementTimeRemaining: 30, CurrentRank: 2, Draining: true,
+		BrokenReason: "a process cannot be killed",
 		Claim: &Claim{
-			Public: "<h>#1#2", Owner: "u", User: "u@d", Client: "c.example", Holder: "fetch", AccountingGroup: "physics",
-			Run: time.Minute, Suspended: time.Second, PreemptingOwner: "v", PreemptingUser: "v@d", PreemptingRank: 9,
+			Public: "<h>#1#2", Owner: "u", User: "u@d", Holder: "fetch",
+			Run: time.Minute, Suspended: time.Second,
 		},
 		Job: &SlotJob{
 			ID: "4.1", GlobalID: "g", Universe: 5, Started: time.Unix(600, 0), Processes: 2, ImageSize: 10, ResidentSetSize: 5,
@@ -65,12 +63,10 @@ func TestSlot(t *testing.T) {
 		"Start": `TARGET.Owner == "u"`, "Rank": "TARGET.JobPrio", "Requirements": "START && WithinResourceLimits",
 		"WithinResourceLimits": "TARGET.RequestCpus <= MY.Cpus && TARGET.RequestMemory <= MY.Memory && TARGET.RequestDisk <= MY.Disk",
 		"MaxJobRetirementTime": "600", "MachineMaxVacateTime": "10", "RetirementTimeRemaining": "30", "CurrentRank": "2.0",
-		"Draining": "true", "AcceptedWhileDraining": "true", "ExpectedMachineGracefulDrainingBadput": "60",
-		"ExpectedMachineGracefulDrainingCompletion": "400", "ExpectedMachineQuickDrainingBadput": "1",
-		"ExpectedMachineQuickDrainingCompletion": "500", "SlotBrokenCode": "16", "SlotBrokenReason": `"a process cannot be killed"`,
-		"RemoteOwner": `"u"`, "RemoteUser": `"u@d"`, "ClientMachine": `"c.example"`, "RemoteScheddName": `"fetch"`,
-		"PublicClaimId": `"<h>#1#2"`, "AccountingGroup": `"physics"`, "TotalClaimRunTime": "60", "TotalClaimSuspendTime": "1",
-		"PreemptingOwner": `"v"`, "PreemptingUser": `"v@d"`, "PreemptingRank": "9.0", "JobId": `"4.1"`, "GlobalJobId": `"g"`,
+		"Draining": "true", "SlotBrokenReason": `"a process cannot be killed"`,
+		"RemoteOwner": `"u"`, "RemoteUser": `"u@d"`, "RemoteScheddName": `"fetch"`,
+		"PublicClaimId": `"<h>#1#2"`, "TotalClaimRunTime": "60", "TotalClaimSuspendTime": "1",
+		"JobId": `"4.1"`, "GlobalJobId": `"g"`,
 		"JobUniverse": "5", "JobStart": "600", "NumPids": "2", "ImageSize": "10", "ResidentSetSize": "5", "MemoryUsage": "1", "TotalJobRunTime": "60",
 		"TotalJobSuspendTime": "1",
 	}
@@ -98,33 +94,22 @@ func TestSlot(t *testing.T) {
 	}
 	// One of which little is known.
 	got = attrs(Slot(SlotInfo{ID: 1, Host: "h", Load: SlotLoad{KeyboardIdle: -1, ConsoleIdle: -1}}))
-	for _, name := range []string{"MyAddress", "KeyboardIdle", "ConsoleIdle", "ClockMin", "MyCurrentTime", "DaemonStartTime", "JobId", "SlotBrokenCode", "TotalCpus"} {
+	for _, name := range []string{"MyAddress", "KeyboardIdle", "ConsoleIdle", "ClockMin", "MyCurrentTime", "DaemonStartTime", "JobId", "SlotBrokenReason", "TotalCpus"} {
 		if v, ok := got[name]; ok {
 			t.Errorf("%s = %s; want none", name, v)
 		}
 	}
 }
 
-// Resources and what STARTD_ATTRS adds are there, and hide nothing of the slot.
-func TestSlotResources(t *testing.T) {
+// What STARTD_ATTRS adds is there, and hides nothing of the slot.
+func TestSlotExtra(t *testing.T) {
 	in := fullSlots()[0]
-	in.Resources = []Resource{
-		{Name: "gpus", Kind: conf.KindRSMap, Value: conf.Value{Number: 1}, Total: 2, Units: []string{"g0"}},
-		{Name: "h_vmem", Kind: conf.KindMemory, Value: conf.Value{Number: 1 << 30, Text: "1G"}, Total: 2 << 30},
-		{Name: "speed", Kind: conf.KindDouble, Value: conf.Value{Number: 1.5}},
-		{Name: "big", Kind: conf.KindBool, Value: conf.Value{Number: 1}, Total: 1},
-		{Name: "model", Kind: conf.KindString, Value: conf.Value{Text: "x"}},
-		{Name: "state", Kind: conf.KindString, Value: conf.Value{Text: "mine"}},
-		{Name: "ClaimId", Kind: conf.KindString, Value: conf.Value{Text: "mine"}},
-		{Name: "my-disk", Kind: conf.KindInt, Value: conf.Value{Number: 4}},
-	}
-	in.Extra = []classad.Attr{{Name: "Site", Expr: mustParse(`"north"`)}, {Name: "SLOTID", Expr: mustParse("99")}}
+	in.Extra = []classad.Attr{{Name: "Site", Expr: mustParse(`"north"`)}, {Name: "SLOTID", Expr: mustParse("99")}, {Name: "state", Expr: mustParse(`"mine"`)}, {Name: "my-disk", Expr: mustParse("4")}}
 	in.Claim.Secret = "<h>#1#2#secret"
 	ad := Slot(in)
 	env := &classad.Env{My: ad}
 	for name, want := range map[string]string{
-		"gpus": "1", "TotalSlotGpus": "2", "AssignedGpus": `{ "g0" }`, "h_vmem": "1073741824", "TotalSlotH_vmem": "2147483648", "speed": "1.5",
-		"big": "true", "model": `"x"`, "State": `"Claimed"`, "SlotID": "3", "Site": `"north"`, "my-disk": "4",
+		"State": `"Claimed"`, "SlotID": "3", "Site": `"north"`, "my-disk": "4",
 	} {
 		if got := env.Attr(name).String(); strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
 			t.Errorf("%s = %s; want %s", name, got, want)

@@ -17,7 +17,6 @@ type Status struct {
 	SysCPU, UserCPU time.Duration
 	ImageSize       int64 // KiB that its processes have mapped, the most there was
 	ResidentSetSize int64 // KiB that they have in memory, the most there was; 0: not known
-	DiskUsage       int64 // KiB that it has in TMPDIR; 0: not known
 }
 
 // End is how a run ended.
@@ -105,8 +104,5 @@ func (b *builder) status(s *Status) {
 	b.integer("ImageSize", s.ImageSize)
 	if s.ResidentSetSize > 0 {
 		b.integer("ResidentSetSize", s.ResidentSetSize)
-	}
-	if s.DiskUsage > 0 {
-		b.integer("DiskUsage", s.DiskUsage)
 	}
 }

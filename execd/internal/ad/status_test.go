@@ -21,7 +21,7 @@ func attrs(ad *classad.Ad) map[string]string {
 
 var running = Status{
 	PID: 4711, Processes: 4, Started: time.Unix(1_700_000_000, 5), SysCPU: 1500 * time.Millisecond, UserCPU: 20 * time.Second,
-	ImageSize: 2048, ResidentSetSize: 1024, DiskUsage: 7,
+	ImageSize: 2048, ResidentSetSize: 1024,
 }
 
 // REQ-HOOK-40, REQ-HOOK-42, REQ-HOOK-43, REQ-HOOK-44, REQ-HOOK-45, REQ-HOOK-46, REQ-HOOK-47:
@@ -31,7 +31,7 @@ func TestRunning(t *testing.T) {
 	job := parse(t, "Cmd = \"/bin/a\"\njobstate = \"Old\"\nExitCode = 3\nexitsignal = 9\nExitReason = \"x\"\nExitBySignal = true\nJobDuration = 2\n")
 	want := map[string]string{
 		"Cmd": `"/bin/a"`, "jobstate": `"Running"`, "JobStatus": "2", "JobPid": "4711", "NumPids": "4", "JobStartDate": "1700000000",
-		"RemoteSysCpu": "1.5", "RemoteUserCpu": "20.0", "ImageSize": "2048", "ResidentSetSize": "1024", "DiskUsage": "7",
+		"RemoteSysCpu": "1.5", "RemoteUserCpu": "20.0", "ImageSize": "2048", "ResidentSetSize": "1024",
 	}
 	if diff := cmp.Diff(want, attrs(Running(job, running))); diff != "" {
 		t.Errorf("running (-want +got):\n%s", diff)
@@ -56,7 +56,7 @@ func TestEnded(t *testing.T) {
 	job := parse(t, "Cmd = \"/bin/a\"\nExitCode = 7\nExitSignal = 7\n")
 	common := map[string]string{
 		"Cmd": `"/bin/a"`, "JobState": `"Exited"`, "JobStatus": "4", "JobPid": "4711", "NumPids": "4", "JobStartDate": "1700000000",
-		"RemoteSysCpu": "1.5", "RemoteUserCpu": "20.0", "ImageSize": "2048", "ResidentSetSize": "1024", "DiskUsage": "7",
+		"RemoteSysCpu": "1.5", "RemoteUserCpu": "20.0", "ImageSize": "2048", "ResidentSetSize": "1024",
 		"ExitReason": `"it \"ended\""`, "JobDuration": "2.5",
 	}
 	for _, tt := range []struct {

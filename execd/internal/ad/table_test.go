@@ -250,11 +250,11 @@ func TestManualTable(t *testing.T) {
 func TestManualNames(t *testing.T) {
 	text := page(t)
 	job := full()
-	job.HoldReason, job.Environment, job.Resources = "x", true, nil
+	job.Environment, job.Resources = true, nil
 	job.Request.Context = nil
 	ads := []*classad.Ad{Job(job), Running(Job(job), running), Ended(Job(job), End{Signal: 9, Reason: "x"}), Ended(Job(job), End{Reason: "x"})}
 	for _, in := range fullSlots() {
-		in.Resources, in.Extra, in.Spent = nil, nil, nil
+		in.Extra, in.Spent = nil, nil
 		ads = append(ads, Slot(in))
 	}
 	for _, ad := range ads {

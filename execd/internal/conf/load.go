@@ -21,7 +21,6 @@ type Options struct {
 	// ShellStartMode is the one of queues that name none; "": PosixCompliant.
 	ShellStartMode string
 	Host           string // this host, by which overrides and hostlists are resolved
-	Root           bool   // refuse what another than root can write
 	// Environ is the environment, in which _CONDOR_NAME overrides the knob NAME.
 	Environ []string
 

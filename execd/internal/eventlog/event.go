@@ -36,11 +36,11 @@ type Event struct {
 	// ID names the event among all of its log, and is the same when it is written
 	// again: readers drop doubles by it. Empty: it has none.
 	ID string
-	// Cluster, Proc and Subproc name the job: ClusterId and ProcId of its ad, or
-	// its number and task, and 0.
-	Cluster, Proc, Subproc int
-	Time                   time.Time
-	Body                   Body
+	// Cluster and Proc name the job: ClusterId and ProcId of its ad, or its number
+	// and task.
+	Cluster, Proc int
+	Time          time.Time
+	Body          Body
 }
 
 // Body is what an event tells: one of the types of this package.
@@ -56,22 +56,13 @@ type Body interface {
 
 // Submitted tells that a job is known.
 type Submitted struct {
-	Host  string // of the submission
-	Notes string // anything; empty: no such line
+	Host string // of the submission
 }
 
 // Executing tells that a job runs.
 type Executing struct {
 	Host string
 	Slot string // slot1@HOST; empty: no such line
-	// Properties are attributes of the slot that are worth a line each.
-	Properties []Property
-}
-
-// Property is an attribute of a slot.
-type Property struct {
-	Name  string
-	Value string // in the syntax of ads
 }
 
 // Evicted tells that a job was removed from its slot before its end, and may run
@@ -132,7 +123,6 @@ type Released struct{ Reason string }
 // RemoteError tells what somebody who works for the job has to say: a hook, or
 // what transfers its files.
 type RemoteError struct {
-	Daemon        string // who; empty: starter
 	Host          string // where, or the slot
 	Text          string
 	Warning       bool // the job goes on
@@ -182,31 +172,19 @@ const unspecified = "Reason unspecified"
 
 func (b Submitted) text(l *lines) {
 	l.head("Job submitted from host: %s", address(b.Host))
-	if b.Notes != "" {
-		l.line("%s", b.Notes)
-	}
 }
 
-func (b Submitted) attrs() []attr {
-	return optional([]attr{{"SubmitHost", address(b.Host)}}, "LogNotes", b.Notes)
-}
+func (b Submitted) attrs() []attr { return []attr{{"SubmitHost", address(b.Host)}} }
 
 func (b Executing) text(l *lines) {
 	l.head("Job executing on host: %s", address(b.Host))
 	if b.Slot != "" {
 		l.line("SlotName: %s", b.Slot)
 	}
-	for _, p := range b.Properties[:min(len(b.Properties), maxLines)] {
-		l.line("%s = %s", p.Name, p.Value)
-	}
 }
 
 func (b Executing) attrs() []attr {
-	list := optional([]attr{{"ExecuteHost", address(b.Host)}}, "SlotName", b.Slot)
-	for _, p := range b.Properties[:min(len(b.Properties), maxLines)] {
-		list = append(list, attr{p.Name, plain(p.Value)})
-	}
-	return list
+	return optional([]attr{{"ExecuteHost", address(b.Host)}}, "SlotName", b.Slot)
 }
 
 func (b Evicted) text(l *lines) {
@@ -372,7 +350,7 @@ func (b RemoteError) text(l *lines) {
 	if b.Warning {
 		what = "Warning"
 	}
-	l.head("%s from %s on %s:", what, cmp.Or(b.Daemon, "starter"), b.Host)
+	l.head("%s from starter on %s:", what, b.Host)
 	for line := range strings.SplitSeq(long(b.Text), "\n") {
 		l.line("%s", line)
 	}
@@ -383,7 +361,7 @@ func (b RemoteError) text(l *lines) {
 
 func (b RemoteError) attrs() []attr {
 	list := []attr{
-		{"Daemon", cmp.Or(b.Daemon, "starter")}, {"ExecuteHost", b.Host}, {"ErrorMsg", b.Text}, {"CriticalError", !b.Warning},
+		{"Daemon", "starter"}, {"ExecuteHost", b.Host}, {"ErrorMsg", b.Text}, {"CriticalError", !b.Warning},
 	}
 	if b.Code != 0 {
 		list = append(list, attr{"HoldReasonCode", b.Code}, attr{"HoldReasonSubCode", b.Subcode})
@@ -408,14 +386,11 @@ func clock(d time.Duration) string {
 }
 
 // attr is an attribute of a record that is an ad. Its value is a string, an int,
-// a float64, a bool, or an expression.
+// a float64 or a bool.
 type attr struct {
 	name  string
 	value any
 }
-
-// expression is a value in the syntax of ads.
-type expression string
 
 // optional appends an attribute unless it says nothing.
 func optional(list []attr, name, value string) []attr {

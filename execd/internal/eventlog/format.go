@@ -11,7 +11,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"paddock/classad"
 	"paddock/execd/api"
 )
 
@@ -68,7 +67,7 @@ func Append(b []byte, e Event, form Form, times Times) []byte {
 		date = "2006-01-02 "
 	}
 	l := lines{b: b, time: e.Time}
-	l.b = fmt.Appendf(l.b, "%03d (%03d.%03d.%03d) %s ", e.Body.number(), max(e.Cluster, 0), max(e.Proc, 0), max(e.Subproc, 0), times.format(e.Time, date))
+	l.b = fmt.Appendf(l.b, "%03d (%03d.%03d.%03d) %s ", e.Body.number(), max(e.Cluster, 0), max(e.Proc, 0), 0, times.format(e.Time, date))
 	e.Body.text(&l)
 	if e.ID != "" {
 		l.line("EventId: %s", e.ID)
@@ -169,7 +168,7 @@ func all(e Event, times Times) []attr {
 		{"EventTime", times.format(e.Time, "2006-01-02T")},
 		{"Cluster", e.Cluster},
 		{"Proc", e.Proc},
-		{"Subproc", e.Subproc},
+		{"Subproc", 0},
 	}
 	list = append(list, e.Body.attrs()...)
 	return optional(list, "EventId", e.ID)
@@ -189,8 +188,6 @@ func appendXML(b []byte, e Event, times Times) []byte {
 			text.WriteString("<r>" + strconv.FormatFloat(v, 'E', 15, 64) + "</r>")
 		case bool:
 			fmt.Fprintf(&text, `<b v="%s"/>`, strconv.FormatBool(v)[:1])
-		case expression:
-			text.WriteString("<e>" + escaped(oneLine(string(v))) + "</e>")
 		}
 		text.WriteString("</a>\n")
 	}
@@ -232,38 +229,9 @@ func appendJSON(b []byte, e Event, times Times) []byte {
 			b = append(b, decimal(v)...)
 		case bool:
 			b = strconv.AppendBool(b, v)
-		case expression:
-			b = append(b, quoted("/Expr("+oneLine(string(v))+")/")...)
 		}
 	}
 	return append(b, "}\n"...)
-}
-
-// plain is the value of an expression that is nothing but a value, else the
-// expression.
-func plain(text string) any {
-	e, err := classad.Parse(text)
-	if err != nil {
-		return text
-	}
-	v := (&classad.Env{}).Eval(e)
-	if !v.Expr().Equal(e) {
-		return expression(text)
-	}
-	switch v.Kind() {
-	case classad.BoolKind:
-		return v.True()
-	case classad.IntKind:
-		i, _ := v.Int()
-		return int(i)
-	case classad.RealKind:
-		f, _ := v.Number()
-		return f
-	case classad.StringKind:
-		s, _ := v.Str()
-		return s
-	}
-	return expression(text)
 }
 
 // decimal is a number that is a real one to whoever reads it.

@@ -57,8 +57,8 @@ type Entry struct {
 	Activation string
 	Seq        int
 
-	Cluster, Proc, Subproc int
-	Time                   time.Time // of the event
+	Cluster, Proc int
+	Time          time.Time // of the event
 
 	// Again says that an earlier execd may have written the record: then it is
 	// looked for.
@@ -170,7 +170,7 @@ func (j *Journal) write(ctx context.Context, e *Entry, b Body, id string) error 
 		return nil
 	}
 	record := Append(nil, Event{
-		ID: id, Cluster: e.Cluster, Proc: e.Proc, Subproc: e.Subproc, Time: e.Time, Body: b,
+		ID: id, Cluster: e.Cluster, Proc: e.Proc, Time: e.Time, Body: b,
 	}, e.Form, e.Times)
 	if len(record) > MaxRecord {
 		return fmt.Errorf("cannot write event log %q: a record of %d bytes", e.Path, len(record))

@@ -214,9 +214,9 @@ func TestJournalPaths(t *testing.T) {
 		t.Errorf("OutputAd = %v", err)
 	}
 	f.fail = nil
-	large := eventlog.Executing{}
+	large := eventlog.Evicted{}
 	for range 100 {
-		large.Properties = append(large.Properties, eventlog.Property{Name: strings.Repeat("&", 4000), Value: strings.Repeat("&", 4000)})
+		large.Resources = append(large.Resources, eventlog.Resource{Name: strings.Repeat("&", 4000)})
 	}
 	e := entry()
 	e.Form = eventlog.XML

@@ -45,9 +45,6 @@ type Reader struct {
 	// of their kind before it, or within a day behind it. Its zone is that of times
 	// without one.
 	Now time.Time
-	// Unique leaves out records that were there before, by their ID and job. It
-	// remembers all of them.
-	Unique bool
 
 	in     *bufio.Reader
 	line   int     // that was read last
@@ -55,7 +52,6 @@ type Reader struct {
 	at     int64   // offset behind it
 	behind int64   // offset behind the last record
 	kept   *string // given back: it is read next
-	seen   map[string]struct{}
 }
 
 // NewReader returns a reader of a log.
@@ -67,28 +63,14 @@ func NewReader(in io.Reader) *Reader {
 // io.ErrUnexpectedEOF where a record is not complete, which may be being written.
 // A *SyntaxError tells of what is no record.
 func (r *Reader) Next() (*Record, error) {
-	for {
-		rec, err := r.next()
-		var bad *SyntaxError
-		if err == nil || errors.As(err, &bad) {
-			r.behind = r.at
-			if r.kept != nil {
-				r.behind -= r.length
-			}
+	rec, err := r.next()
+	if _, bad := errors.AsType[*SyntaxError](err); bad || err == nil {
+		r.behind = r.at
+		if r.kept != nil {
+			r.behind -= r.length
 		}
-		if err != nil || !r.Unique || rec.ID == "" {
-			return rec, err
-		}
-		key := fmt.Sprint(rec.Cluster, ".", rec.Proc, " ", rec.ID)
-		if _, again := r.seen[key]; again {
-			continue
-		}
-		if r.seen == nil {
-			r.seen = make(map[string]struct{})
-		}
-		r.seen[key] = struct{}{}
-		return rec, nil
 	}
+	return rec, err
 }
 
 func (r *Reader) next() (*Record, error) {

@@ -34,7 +34,6 @@ type Job struct {
 	Slot      string   // name of the slot: slot1, slot1_2
 	MachineAd string   // file with the slot's ad
 	JobAd     string   // file with the job's ad
-	Creds     string   // directory of credentials
 	Bin       string   // directory of the commands
 	PIDs      []int    // first processes of the job
 	Threads   int      // slots of the job
@@ -68,7 +67,6 @@ func JobEnvironment(u *user.User, host string, j *Job) []string {
 	e.set("_CONDOR_MACHINE_AD", j.MachineAd)
 	e.set(jobAdName, j.JobAd)
 	e.set("_CONDOR_JOB_IWD", j.Iwd)
-	e.set("_CONDOR_CREDS", j.Creds)
 	e.set("_CONDOR_BIN", j.Bin)
 	pids := make([]string, len(j.PIDs))
 	for i, pid := range j.PIDs {

@@ -992,13 +992,13 @@ func TestEnvironment(t *testing.T) {
 	u := &user.User{Name: "alice", Home: "/home/alice"}
 	got := JobEnvironment(u, "h", &Job{
 		Env:     []string{"PATH=/a", "JOB_ID=3", "OMP_NUM_THREADS=1", "BATCH_SYSTEM=mine", "noequals", "=x", "A=\x00", "JOB_ID=4"},
-		Scratch: "/tmp/3", Iwd: "/w", Slot: "slot2", MachineAd: "/m", JobAd: "/j", Creds: "/c", Bin: "/b", PIDs: []int{7, 8}, Threads: 4, Starter: 9,
+		Scratch: "/tmp/3", Iwd: "/w", Slot: "slot2", MachineAd: "/m", JobAd: "/j", Bin: "/b", PIDs: []int{7, 8}, Threads: 4, Starter: 9,
 	})
 	want := []string{
 		"PATH=/a", "HOME=/home/alice", "SHELL=/bin/sh", "USER=alice", "LOGNAME=alice", "TMPDIR=/tmp/3", "HOSTNAME=h", "BATCH_SYSTEM=HTCondor",
 		"JOB_ID=4", "OMP_NUM_THREADS=1", "OMP_THREAD_LIMIT=4", "MKL_NUM_THREADS=4", "OPENBLAS_NUM_THREADS=4", "NUMEXPR_NUM_THREADS=4",
 		"JULIA_NUM_THREADS=4", "GOMAXPROCS=4", "TEMP=/tmp/3", "TMP=/tmp/3", "_CONDOR_SCRATCH_DIR=/tmp/3", "_CONDOR_SLOT=slot2",
-		"_CONDOR_MACHINE_AD=/m", "_CONDOR_JOB_AD=/j", "_CONDOR_JOB_IWD=/w", "_CONDOR_CREDS=/c", "_CONDOR_BIN=/b", "_CONDOR_JOB_PIDS=7,8",
+		"_CONDOR_MACHINE_AD=/m", "_CONDOR_JOB_AD=/j", "_CONDOR_JOB_IWD=/w", "_CONDOR_BIN=/b", "_CONDOR_JOB_PIDS=7,8",
 		"CONDOR_STARTER_PID=9",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

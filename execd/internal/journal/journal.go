@@ -485,7 +485,7 @@ func resources(a *classad.Ad) []eventlog.Resource {
 	}
 	return []eventlog.Resource{
 		{Name: "Cpus", Usage: cpus, Request: value("RequestCpus"), Allocated: value("RequestCpus")},
-		{Name: "Disk", Unit: "KB", Usage: value("DiskUsage"), Request: value("RequestDisk"), Allocated: unknown},
+		{Name: "Disk", Unit: "KB", Usage: unknown, Request: value("RequestDisk"), Allocated: unknown},
 		{Name: "Memory", Unit: "MB", Usage: memory, Request: value("RequestMemory"), Allocated: unknown},
 	}
 }

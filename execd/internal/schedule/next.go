@@ -154,7 +154,7 @@ func (s *Scheduler) Started(r Running) {
 		t.Running, t.entry = r, nil
 		s.clock(t, 1)
 	} else {
-		t = &run{Running: r, stopped: r.Stopped, tooMuch: r.Stopped}
+		t = &run{Running: r}
 		s.begin(t)
 	}
 	id := TaskID{r.Job, r.Task}

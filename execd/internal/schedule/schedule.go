@@ -97,7 +97,6 @@ type Running struct {
 	Duration  time.Duration // its h_rt; 0: not known
 	Grant     *Grant
 	Standing  *Standing // nil: it is not compared with others
-	Stopped   bool      // adopted, and suspended by Suspensions before
 	// Kept says that this is no task: the slots are somebody else's, who may
 	// start something there at any time. Nobody is charged for them.
 	Kept bool

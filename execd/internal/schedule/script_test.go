@@ -606,17 +606,10 @@ func (w *world) do(f []string, text string) ([]string, error) {
 		suspend, resume, next := w.s.Suspensions(w.now)
 		var lines []string
 		for _, x := range suspend {
-			id := x.TaskID
-			lines = append(lines, fmt.Sprintf("suspend %d.%d", id.Job, id.Task))
-			r := w.runs[id]
-			r.Stopped = true
-			w.runs[id] = r
+			lines = append(lines, fmt.Sprintf("suspend %d.%d", x.Job, x.Task))
 		}
 		for _, id := range resume {
 			lines = append(lines, fmt.Sprintf("resume %d.%d", id.Job, id.Task))
-			r := w.runs[id]
-			r.Stopped = false
-			w.runs[id] = r
 		}
 		if !next.IsZero() {
 			lines = append(lines, fmt.Sprintf("next %d", int(next.Sub(epoch).Seconds())))

@@ -373,16 +373,10 @@ func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	u.CPU = max(was.CPU, float64(j.cpu)/proc.Ticks, g.CPU.Seconds())
 	u.SysCPU = min(max(was.SysCPU, float64(j.sys)/proc.Ticks, g.SysCPU.Seconds()), u.CPU)
 	u.IO = max(was.IO, float64(j.io)/gib, float64(g.IO)/gib)
-	u.IOWait = max(was.IOWait, float64(j.waited)/proc.Ticks, g.IOWait.Seconds())
+	u.IOWait = max(was.IOWait, float64(j.waited)/proc.Ticks)
 	u.RSS, u.VMem, u.PIDs = float64(j.now.rss), float64(j.now.rss+j.now.swap), j.now.threads
 	if g.Memory > 0 {
 		u.VMem = float64(g.Memory)
-	}
-	if g.RSS > 0 {
-		u.RSS = float64(g.RSS)
-	}
-	if g.PIDs > 0 {
-		u.PIDs = g.PIDs
 	}
 	if j.removed { // its processes are gone, and how they ended is not how they worked
 		u.VMem, u.RSS, u.PIDs = was.VMem, was.RSS, was.PIDs

@@ -273,7 +273,7 @@ func (g *group) Usage() (GroupUsage, error) { g.asked.Add(1); return g.read() }
 func spin(rate float64, memory uint64) *group {
 	begin := time.Now()
 	return &group{read: func() (GroupUsage, error) {
-		return GroupUsage{CPU: time.Duration(rate * float64(time.Since(begin))), Memory: memory, RSS: memory / 2, PIDs: 1}, nil
+		return GroupUsage{CPU: time.Duration(rate * float64(time.Since(begin))), Memory: memory}, nil
 	}}
 }
 
@@ -282,14 +282,14 @@ func TestGroup(t *testing.T) {
 		s := newSampler(nil, time.Second)
 		g := &group{}
 		g.read = func() (GroupUsage, error) {
-			return GroupUsage{CPU: 2 * time.Second, IOWait: time.Second, IO: 5, Memory: 1 << 30, RSS: 1 << 29, MemoryPeak: 3 << 30, PIDs: 9}, nil
+			return GroupUsage{CPU: 2 * time.Second, IO: 5, Memory: 1 << 30, MemoryPeak: 3 << 30}, nil
 		}
 		s.Add(run, Job{Started: time.Now(), Group: g})
-		want := api.Usage{CPU: 2, Mem: 2, IO: 5, IOWait: 1, VMem: 1 << 30, MaxVMem: 3 << 30, RSS: 1 << 29, MaxRSS: 1 << 29, PIDs: 9}
+		want := api.Usage{CPU: 2, Mem: 2, IO: 5, VMem: 1 << 30, MaxVMem: 3 << 30}
 		s.want(t, "group", want)
 		s.want(t, "the same", want)
 		g.read = func() (GroupUsage, error) { return GroupUsage{}, errors.New("no such group") }
-		want.VMem, want.RSS, want.PIDs = 0, 0, 0
+		want.VMem = 0
 		s.want(t, "gone", want)
 		// The last word is the group's.
 		g.read = func() (GroupUsage, error) { return GroupUsage{CPU: 4 * time.Second, MemoryPeak: 4 << 30}, nil }

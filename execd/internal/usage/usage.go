@@ -45,12 +45,9 @@ type Group interface {
 type GroupUsage struct {
 	CPU        time.Duration
 	SysCPU     time.Duration // of CPU in the kernel
-	IOWait     time.Duration
-	IO         uint64 // bytes to and from disks
-	Memory     uint64 // bytes, resident and swap, without what is cached of files
-	RSS        uint64 // bytes of it that are resident
-	MemoryPeak uint64 // bytes, the most there ever was
-	PIDs       int    // processes and threads
+	IO         uint64        // bytes to and from disks
+	Memory     uint64        // bytes, resident and swap, without what is cached of files
+	MemoryPeak uint64        // bytes, the most there ever was
 }
 
 // Excess is a limit that a job has exceeded.
