@@ -299,6 +299,24 @@ func (l *Launcher) Reattach(run spool.RunID) error {
 	return nil
 }
 
+// Await watches the shepherd of a run, which lived, and calls up, or gone when it has
+// ended. One that has only just been started has not written its pid yet: then it is
+// asked for again after a time, and less and less often, since one that is stopped
+// before may stay so for long.
+func (l *Launcher) Await(run spool.RunID, later func(after time.Duration, do func()), up, gone func()) {
+	l.await(run, 20*time.Millisecond, later, up, gone)
+}
+
+func (l *Launcher) await(run spool.RunID, after time.Duration, later func(after time.Duration, do func()), up, gone func()) {
+	if err := l.Reattach(run); err == nil {
+		up()
+	} else if e, err := Look(l.Root.Active(run.ID())); err == nil && !e.Held {
+		gone()
+	} else {
+		later(after, func() { l.await(run, min(2*after, time.Minute), later, up, gone) })
+	}
+}
+
 // gone is told by the watcher that the process of a pidfd has ended.
 func (l *Launcher) gone(run spool.RunID) {
 	l.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/stage"
+	"paddock/execd/internal/stage/subtask"
 )
 
 // refusalsLogged is how many refused tasks of one user a second stand in the log.
@@ -54,11 +55,11 @@ func (s *Server) task(ctx context.Context, c job.Caller, req *api.TaskRequest) (
 	if err != nil {
 		return api.TaskReply{}, err
 	}
-	name, err := s.Stages.StartTask(&stage.TaskOrder{Task: t, Request: req, By: by})
+	name, err := s.Stages.StartTask(t, &subtask.Order{Request: req, By: by})
 	if early, ok := errors.AsType[*stage.NotYet](err); ok {
 		return api.TaskReply{}, early
 	}
-	if refused, ok := errors.AsType[*stage.Refused](err); ok {
+	if refused, ok := errors.AsType[*subtask.Refused](err); ok {
 		err = api.Errorf(api.CodeRejected, "%s", refused.Text)
 	}
 	if err != nil {

@@ -61,7 +61,7 @@ func (r *Runner) setUp(l *life) {
 	} else {
 		l.flow.Spawned(newJob())
 	}
-	l.flow.Spawned(&exit.Companion{Of: companion, Other: func(child string, _ exit.Status) bool { return r.tasksOver(l, child) }})
+	l.flow.Spawned(&exit.Companion{Of: companion, Other: func(child string, _ exit.Status) bool { return (child == childJob || l.exited) && l.tasks.Close() }})
 	if l.exited {
 		l.flow.Reap(childJob, exit.Status{})
 	}
@@ -456,7 +456,7 @@ func (r *Runner) line(l *life) string {
 			usage.Reserve(&total, l.task.Slots(), 0)
 		}
 		outcome.Fill(&rec, u, &total)
-		l.tasks.addSum(&rec)
+		l.tasks.AddSum(&rec)
 	}
 	return outcome.Line(rec, r.Log)
 }

@@ -143,7 +143,6 @@ func newScene(t *testing.T, work *api.Work) *scene {
 		t.Fatal(err)
 	}
 	s.l = s.life(task)
-	r.add(s.l)
 	return s
 }
 
@@ -154,9 +153,8 @@ func (s *scene) life(task *job.Task) *life {
 		task: task, at: exits, exited: true, journal: true,
 		Facts: outcome.Facts{Outcome: &spool.Outcome{Usage: usage}}, taken: time.Now(),
 	}
-	l.event = func(f func()) { s.r.advance(l, f) }
-	l.again = func() { s.r.advance(l, nil) }
 	l.End = s.r.conclude(l, l.Outcome)
+	s.r.add(l)
 	s.r.setUp(l)
 	return l
 }
@@ -669,17 +667,32 @@ func TestScriptAfterTheJob(t *testing.T) {
 	s := newScene(t, nil)
 	l := s.scripted()
 	s.r.setUp(l)
-	task := l.tasks.add(l.task, "1.h", "all.q", 0)
+	// Who leads the life on is the test.
+	l.event = func(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
+	run := l.task.RunID()
+	run.PETask = "1.h"
+	if _, err := s.r.Launcher.Root.StageTask(run); err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.r.Launcher.Root.ActivateTask(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := d.Lock() // its shepherd lives
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.tasks.Find()
 	s.hooks.run = func(context.Context, int, hook.Call) hook.Result {
 		return hook.Result{Keyword: "job", Hook: postScript, Status: 4}
 	}
 	l.exited = true
 	l.flow.Reap(childJob, exit.Status{})
-	if err := s.r.run(l); !errors.Is(err, errWait) || len(s.hooks.calls) > 0 || !task.killed {
-		t.Fatalf("with a task: %v, %d scripts, the task is killed: %v; want to wait for it", err, len(s.hooks.calls), task.killed)
+	if err := s.r.run(l); !errors.Is(err, errWait) || len(s.hooks.calls) > 0 {
+		t.Fatalf("with a task: %v, %d scripts; want to wait for it", err, len(s.hooks.calls))
 	}
-	delete(l.tasks.list, "1.h")
-	l.flow.Reap("1.h", exit.Status{})
+	lock.Close()
+	s.r.Exited(run)
 	eventually(t, "the script is over", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()

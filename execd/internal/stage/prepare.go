@@ -267,7 +267,7 @@ func (r *Runner) change(l *life, m *ad.Merged) error {
 	run := l.task.RunID()
 	d := r.Launcher.Root.Active(run.ID())
 	if to != request {
-		o, err := r.orderFor(l, to)
+		o, err := r.orderFor(l.task, to)
 		if err != nil {
 			return err
 		}

@@ -35,13 +35,15 @@ func (r *Runner) Recover() error {
 		if l.flow.Over(exit.StepFree) {
 			r.from(t).Over(t.Job, false)
 		}
-		r.findTasks(l)
+		if t.State != job.Ended {
+			l.tasks.Find()
+		}
 		r.setUp(l)
 		switch {
 		case l.exited || l.at < runs:
 			r.advance(l, nil)
 		default:
-			r.reattach(l, reattachAgain)
+			r.Launcher.Await(t.RunID(), r.unlessStopped, func() { r.reattached(l) }, func() { r.Exited(t.RunID()) })
 		}
 	}
 	return r.sweep(known)
@@ -184,37 +186,20 @@ func (r *Runner) giveBackRecovered(t *job.Task, why string) error {
 	return nil
 }
 
-// reattach watches a shepherd that lives. One that has only just been started
-// has not written its pid yet: then it is asked for again after a time.
-func (r *Runner) reattach(l *life, after time.Duration) {
+// reattached goes on with a run whose shepherd is watched again.
+func (r *Runner) reattached(l *life) {
 	run := l.task.RunID()
-	err := r.Launcher.Reattach(run)
-	if err == nil {
-		r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", l.task))
-		since := r.Launcher.Since(run, l.task.Started)
-		if m, err := r.Launcher.MeasuredAgain(run, since); err == nil {
-			r.Usage.Add(run, m)
-		} else {
-			r.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", l.task, err))
-		}
-		r.steerable(l)
-		r.startUpdates(l, time.Since(since))
-		r.advance(l, nil) // its time limits
-		return
+	r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", l.task))
+	since := r.Launcher.Since(run, l.task.Started)
+	if m, err := r.Launcher.MeasuredAgain(run, since); err == nil {
+		r.Usage.Add(run, m)
+	} else {
+		r.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", l.task, err))
 	}
-	if e, lookErr := launch.Look(r.Launcher.Root.Active(run.ID())); lookErr == nil && !e.Held {
-		r.Exited(run)
-		return
-	}
-	r.unlessStopped(after, func() { r.reattach(l, rarer(after)) })
+	r.steerable(l)
+	r.startUpdates(l, time.Since(since))
+	r.advance(l, nil) // its time limits
 }
-
-// reattachAgain is after how long a shepherd is asked for again, the first time.
-const reattachAgain = 20 * time.Millisecond
-
-// rarer doubles the time between two questions, to a minute at most: a shepherd
-// that is stopped before it has written its pid may stay so for long.
-func rarer(after time.Duration) time.Duration { return min(2*after, time.Minute) }
 
 // unlessStopped does something after a while, if nothing was stopped by then.
 func (r *Runner) unlessStopped(after time.Duration, do func()) {

@@ -2,12 +2,13 @@
 // is recorded when it is done, can be repeated, and every event enters the
 // list again at the top, so that a crash between two stages repeats the one
 // that was not recorded. It drives launch, account, claim and hook, and only daemon
-// and queue's callback use it. Its package exit has what follows the end of a
-// job's processes.
+// and queue's callback use it. Its packages are exit, the machine of what follows the end
+// of a job's processes; outcome, which decides what becomes of a run; and subtask, which
+// has what is started in a run beside its job.
 //
-// Locks are taken in this order. The work of a subtask, life.mu, steering.asking and
-// tasks.mu may be held while the disk or the name services are waited for, so that
-// qstat takes none of them. Those of package queue come next. Then, held for a moment
+// Locks are taken in this order. The work of a subtask, life.mu, steering.asking and those
+// of package subtask may be held while the disk or the name services are waited for, so
+// that qstat takes none of them. Those of package queue come next. Then, held for a moment
 // and under no other of this package but those above: steering.mu, those of extra, its
 // updates and the outboxes, Runner.mu.
 package stage
@@ -38,6 +39,7 @@ import (
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/outcome"
+	"paddock/execd/internal/stage/subtask"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -111,7 +113,7 @@ type life struct {
 	// undelivered is why the output has not arrived; nil: it has, or is to come.
 	undelivered *exit.GivenUp
 
-	tasks    tasks // what was started in it
+	tasks    subtask.Tasks // what was started in it
 	steer    steering
 	migrates bool // instead of being suspended
 	measured usage.Job
@@ -146,11 +148,12 @@ type Runner struct {
 	Input     Input
 	Output    Output
 
-	mu     sync.Mutex
-	lives  map[spool.RunID]*life // guarded by mu
-	stop   bool                  // guarded by mu; nothing new is begun
-	places chan struct{}         // guarded by mu; filled by those at work
-	work   sync.WaitGroup
+	mu       sync.Mutex
+	lives    map[spool.RunID]*life // guarded by mu
+	subtasks subtask.Host          // set with lives
+	stop     bool                  // guarded by mu; nothing new is begun
+	places   chan struct{}         // guarded by mu; filled by those at work
+	work     sync.WaitGroup
 }
 
 // maxAtWork bounds how many runs are led on at the same time. A thousand jobs
@@ -168,7 +171,9 @@ func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
 // Exited is told that the shepherd of a run is gone.
 func (r *Runner) Exited(run spool.RunID) {
 	if run.PETask != "" {
-		r.taskExited(run)
+		if l := r.life(run.Within()); l != nil {
+			l.tasks.Exited(run.PETask)
+		}
 		return
 	}
 	if l := r.life(run); l != nil {
@@ -185,7 +190,12 @@ func (r *Runner) add(l *life) {
 	l.again, l.event = func() { r.advance(l, nil) }, func(f func()) { r.advance(l, f) }
 	if r.lives == nil {
 		r.lives = map[spool.RunID]*life{}
+		r.subtasks = subtask.Host{
+			Name: r.Host, Launcher: r.Launcher, Store: r.Store, GIDs: r.GIDs, Usage: r.Usage, Book: r.Book, Config: r.Config, Log: r.Log,
+			Order: r.orderFor, InPlace: r.inPlace, Later: r.unlessStopped,
+		}
 	}
+	l.tasks.Init(&r.subtasks, l.task, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
 	r.lives[l.task.RunID()] = l
 }
 
@@ -373,7 +383,7 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := r.orderFor(l, request)
+	o, err := r.orderFor(l.task, request)
 	if err == nil {
 		when, _ := o.CheckpointWhen()
 		l.migrates = strings.Contains(when, "x")
@@ -382,8 +392,7 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 }
 
 // orderFor is order for what is asked for by a request.
-func (r *Runner) orderFor(l *life, request *api.SubmitRequest) (*launch.Order, error) {
-	t := l.task
+func (r *Runner) orderFor(t *job.Task, request *api.SubmitRequest) (*launch.Order, error) {
 	c := r.Config()
 	o := &launch.Order{Task: t, Request: request, Global: &c.Global, Queue: c.Queue(t.Start.Queue), Grant: t.Start.Grant, Binding: t.Start.Binding}
 	if request.Work != nil {
@@ -497,7 +506,7 @@ func (r *Runner) fail(t *job.Task, reason string) error {
 // used returns what the run and its tasks have consumed, for the share of its
 // owner.
 func (l *life) used() schedule.Used {
-	u := l.tasks.used()
+	u := l.tasks.Used()
 	u.CPU, u.Mem, u.IO = u.CPU+l.Total.CPU, u.Mem+l.Total.Mem, u.IO+l.Total.IO
 	return u
 }

@@ -57,7 +57,7 @@ func (r *Runner) Kill(t *job.Task) {
 	defer l.steer.asking.Unlock()
 	if l.steer.up {
 		r.signal(t, sigkill)
-		r.signalTasks(l, sigkill)
+		l.tasks.Signal(sigkill)
 	} else {
 		l.steer.kill = true
 	}
@@ -186,7 +186,7 @@ func (r *Runner) steerable(l *life) {
 	}
 	if l.steer.kill {
 		r.signal(l.task, sigkill)
-		r.signalTasks(l, sigkill)
+		l.tasks.Signal(sigkill)
 	}
 	r.stopOrGo(l)
 	if l.task.Job.Interactive {
@@ -219,12 +219,12 @@ func (r *Runner) stopOrGo(l *life) {
 	switch {
 	case !want:
 		r.signal(l.task, syscall.SIGCONT)
-		r.signalTasks(l, syscall.SIGCONT)
+		l.tasks.Signal(syscall.SIGCONT)
 	case l.migrates:
 		r.signal(l.task, syscall.SIGTTOU) // its tasks end with it
 	default:
 		r.signal(l.task, syscall.SIGSTOP)
-		r.signalTasks(l, syscall.SIGSTOP)
+		l.tasks.Signal(syscall.SIGSTOP)
 	}
 }
 
@@ -258,7 +258,7 @@ func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
 		return // it has just ended
 	}
 	if run.PETask != "" {
-		r.taskExceeded(l, run, e)
+		l.tasks.Exceeded(run.PETask, e)
 		return
 	}
 	r.Log.Info(e.Line(run.ID(), l.task.Start.Queue))
@@ -266,16 +266,8 @@ func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
 		r.signal(l.task, syscall.SIGXCPU)
 		return
 	}
-	if err := r.Store.Exceed(l.task, excess(e)); err != nil {
+	if err := r.Store.Exceed(l.task, e.Reason()); err != nil {
 		r.Log.Error(err.Error()) // its end may lack the reason, but not be late
 	}
 	r.Kill(l.task)
-}
-
-// excess says in words which limit was exceeded.
-func excess(e usage.Excess) string {
-	if e.Limit == "h_cpu" {
-		return fmt.Sprintf("job was killed: it used %.0f s of processor time, its limit h_cpu is %.0f s", e.Used, e.Max)
-	}
-	return fmt.Sprintf("job was killed: it used %.0f MB of memory, its limit h_vmem is %.0f MB", e.Used/(1<<20), e.Max/(1<<20))
 }

@@ -11,6 +11,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/stage/subtask"
 	"paddock/execd/internal/user"
 )
 
@@ -18,14 +19,14 @@ import (
 // early; nil: it was refused, or the run has a shepherd.
 func (s *scene) visit(task *job.Task) (wait <-chan struct{}, refused bool) {
 	s.t.Helper()
-	_, err := s.r.StartTask(&TaskOrder{Task: task, Request: &api.TaskRequest{Into: true}, By: &user.User{Name: "alice"}})
+	_, err := s.r.StartTask(task, &subtask.Order{Request: &api.TaskRequest{Into: true}, By: &user.User{Name: "alice"}})
 	if err == nil {
 		s.t.Fatal("a task is started where nothing can be")
 	}
 	if early, ok := errors.AsType[*NotYet](err); ok {
 		return early.Known, false
 	}
-	_, refused = errors.AsType[*Refused](err)
+	_, refused = errors.AsType[*subtask.Refused](err)
 	return nil, refused
 }
 

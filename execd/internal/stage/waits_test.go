@@ -192,22 +192,3 @@ func TestSuspendOnDiskThatHangs(t *testing.T) {
 		t.Errorf("told %v; want STOP and CONT", got)
 	}
 }
-
-// While a task is being started beside a job, which waits for the disk, qstat shows what
-// there was before.
-func TestTasksWhileOneIsStarted(t *testing.T) {
-	r, _, task := startedTask(t, api.SubmitRequest{}, false)
-	l := &life{task: task}
-	r.add(l)
-	l.tasks.mu.Lock()
-	s := l.tasks.add(task, "1.h", "all.q", 0)
-	s.began = time.Unix(1002, 0)
-	l.tasks.book.Next = 1
-	l.tasks.show()
-	l.tasks.add(task, "2.h", "all.q", 0) // is being started
-	defer l.tasks.mu.Unlock()
-	answers(t, r, task.RunID())
-	if list, past := r.Subtasks(task.RunID()); len(list) != 1 || list[0].ID != "1.h" || past == nil {
-		t.Errorf("tasks %+v, past %v", list, past)
-	}
-}

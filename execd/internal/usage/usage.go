@@ -67,6 +67,14 @@ func (e Excess) Line(id spool.ID, queue string) string {
 		id, kind, e.Limit, queue, e.Used, e.Max, signal)
 }
 
+// Reason says in words which limit was exceeded.
+func (e Excess) Reason() string {
+	if e.Limit == "h_cpu" {
+		return fmt.Sprintf("job was killed: it used %.0f s of processor time, its limit h_cpu is %.0f s", e.Used, e.Max)
+	}
+	return fmt.Sprintf("job was killed: it used %.0f MB of memory, its limit h_vmem is %.0f MB", e.Used/(1<<20), e.Max/(1<<20))
+}
+
 // limits returns what of a job is compared with its limits: of either resource
 // the hard one first, which makes the soft one needless.
 func (l *Limits) compare(cpu, vmem float64) [4]Excess {
