@@ -190,7 +190,7 @@ func TestSearchIsBounded(t *testing.T) {
 		return a
 	}
 	request := func(a *classad.Ad, number int) error {
-		_, err := h.Request(Request{Kind: KindProgram, Holder: "alice", By: alice, Ad: a, NoWait: true, Slot: slot.Static(number)})
+		_, err := h.Request(Request{Holder: "alice", By: alice, Ad: a, NoWait: true, Slot: slot.Static(number)})
 		return err
 	}
 	if err := request(dear("TARGET.SlotID == 400"), 0); err == nil || err.Error() != "the ad costs too much to be looked at by all slots" {
@@ -230,7 +230,7 @@ func BenchmarkSearch(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := h.Request(Request{Kind: KindProgram, Holder: "alice", By: alice, Ad: a}); err == nil {
+		if _, err := h.Request(Request{Holder: "alice", By: alice, Ad: a}); err == nil {
 			b.Fatal("a slot is had")
 		}
 	}

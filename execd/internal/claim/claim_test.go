@@ -78,7 +78,6 @@ var alice, bob, root = By{UID: 1, Name: "alice"}, By{UID: 2, Name: "bob"}, By{UI
 // claim claims a slot and keeps the claim.
 func (d *desk) claim(r Request) Granted {
 	d.Helper()
-	r.Kind = KindProgram
 	if r.By.Name == "" {
 		r.By = alice
 	}
@@ -169,7 +168,7 @@ func TestClaimAndRelease(t *testing.T) {
 	if g.Slot != slot.Static(3) || g.Waiting || g.Name != "slot3@node" {
 		t.Errorf("granted %+v; want slot 3 at once", g)
 	}
-	if v, _ := d.Snapshot(slot.Static(3), false); v.Holder != "alice" || !v.ID.Equal(g.ID) || v.Kind != KindProgram {
+	if v, _ := d.Snapshot(slot.Static(3), false); v.Holder != "alice" || !v.ID.Equal(g.ID) {
 		t.Errorf("the slot is %+v; want it to be alice's", v)
 	}
 	if books := d.Books(); len(books) != 1 || books[0].Slots != 1 || books[0].Queue != "b.q" {
@@ -186,8 +185,8 @@ func TestClaimAndRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if did := d.carry(); did != "" || d.Managed() || len(d.files()) != 0 {
-		t.Errorf("did %q, managed %v, files %v; want nothing left", did, d.Managed(), d.files())
+	if did := d.carry(); did != "evicted" || d.Managed() || len(d.files()) != 0 {
+		t.Errorf("did %q, managed %v, files %v; want it told, and nothing left", did, d.Managed(), d.files())
 	}
 	if books := d.Books(); len(books) != 1 || books[0].Slots != 0 {
 		t.Errorf("books %+v; want the slot back", books)
@@ -231,9 +230,9 @@ func TestRefusals(t *testing.T) {
 	claims := d.run(g, "7.1")
 	_, _, err = d.Starting(g.ID, root)
 	d.refused("an activation of a busy slot", err, api.RefusedBusy)
-	_, err = d.Request(Request{Slot: slot.Static(1), By: bob, Holder: "bob", Kind: KindProgram})
+	_, err = d.Request(Request{Slot: slot.Static(1), By: bob, Holder: "bob"})
 	d.refused("a slot of one of the same rank", err, api.RefusedRank)
-	_, err = d.Request(Request{Slot: slot.Static(1), By: root, Holder: "root", Kind: KindProgram, Priority: 9, NoWait: true})
+	_, err = d.Request(Request{Slot: slot.Static(1), By: root, Holder: "root", Priority: 9, NoWait: true})
 	d.refused("a slot in use, without waiting", err, api.RefusedTryAgain)
 	d.Deactivate(claims)
 	if d.place(1) != "Claimed/Idle" {
@@ -243,7 +242,7 @@ func TestRefusals(t *testing.T) {
 		t.Error("there is a slot 9")
 	}
 	d.Drain(&slot.Drain{Speed: slot.DrainFast})
-	_, err = d.Request(Request{Slot: slot.Static(2), By: alice, Holder: "alice", Kind: KindProgram})
+	_, err = d.Request(Request{Slot: slot.Static(2), By: alice, Holder: "alice"})
 	d.refused("a slot of a drained host", err, api.RefusedShutdown)
 }
 
@@ -480,7 +479,7 @@ func TestRestart(t *testing.T) {
 // A claim that cannot be written is none.
 func TestKeepFails(t *testing.T) {
 	d := newDesk(t, "")
-	g, err := d.Request(Request{Slot: slot.Static(1), Kind: KindProgram, Holder: "alice", By: alice})
+	g, err := d.Request(Request{Slot: slot.Static(1), Holder: "alice", By: alice})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -560,7 +559,7 @@ func TestFetchedWork(t *testing.T) {
 	if err != nil || g.Waiting {
 		t.Fatalf("offered: %+v, %v", g, err)
 	}
-	if v, _ := d.Snapshot(slot.Static(1), true); v.Kind != KindFetch || v.Ad == nil || !v.ID.Equal(g.ID) {
+	if v, _ := d.Snapshot(slot.Static(1), true); !v.Fetched() || v.Ad == nil || !v.ID.Equal(g.ID) {
 		t.Errorf("the slot is %+v; want it to be fetched work's", v)
 	}
 	claims := d.run(g, "7.1")
@@ -606,7 +605,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for range 30 {
-				g, err := d.Request(Request{Kind: KindProgram, Holder: "alice", By: alice, NoWait: true, Lease: time.Minute})
+				g, err := d.Request(Request{Holder: "alice", By: alice, NoWait: true, Lease: time.Minute})
 				if err != nil {
 					if api.RefusalOf(err) == 0 {
 						t.Errorf("%d: %v", i, err)
@@ -660,7 +659,7 @@ func TestAdsAreMadeForWhoAsks(t *testing.T) {
 	if err := table.Manage(Options{Host: "h", Ad: func(*Info) *classad.Ad { made++; return classad.New() }}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.Request(Request{Slot: slot.Static(1), Kind: KindProgram, Holder: "alice", By: alice}); err != nil {
+	if _, err := table.Request(Request{Slot: slot.Static(1), Holder: "alice", By: alice}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

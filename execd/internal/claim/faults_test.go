@@ -17,7 +17,7 @@ import (
 // life is that of a claim of a program: made, used by one job and given back. It
 // returns whether its holder knows that it is over.
 func (d *desk) life() (over bool, err error) {
-	g, err := d.Request(Request{Slot: slot.Static(1), Kind: KindProgram, Holder: "alice", By: alice, Lease: time.Minute})
+	g, err := d.Request(Request{Slot: slot.Static(1), Holder: "alice", By: alice, Lease: time.Minute})
 	if err == nil {
 		err = d.Keep(g.ID)
 	}

@@ -75,7 +75,7 @@ func TestRefusedClaimIsNotFoundAgain(t *testing.T) {
 	spooltest.EachFault(t, unix.ENOSPC,
 		func(t *testing.T) *desk { return newDesk(t, "") },
 		func(_ *testing.T, d *desk) error {
-			g, err := d.Request(Request{Slot: slot.Static(1), Kind: KindProgram, Holder: "alice", By: alice})
+			g, err := d.Request(Request{Slot: slot.Static(1), Holder: "alice", By: alice})
 			if err != nil {
 				d.Fatal(err)
 			}
@@ -267,7 +267,7 @@ func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
 	}
 	d.again(policy, noon.Add(time.Minute))
 	claims := d.Adopt("7.1", grant, "", noon, j, nil, nil)
-	if v, _ := d.Snapshot(slot.Static(2), false); len(claims) != 1 || v.Task != "7.1" || v.Kind != KindQueue {
+	if v, _ := d.Snapshot(slot.Static(2), false); len(claims) != 1 || v.Task != "7.1" || v.Holder != "queue" {
 		t.Errorf("slot 2 is %+v; want the job in it", v)
 	}
 	if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(has.ID) {

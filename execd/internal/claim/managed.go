@@ -119,7 +119,7 @@ type grant struct {
 	slot     *managed
 	number   slot.Number
 	id       ID
-	kind     Kind
+	offered  bool // by Offer, for work that is there and whose ad it has; else by Request
 	holder   string
 	by       By
 	priority int
@@ -133,6 +133,7 @@ type grant struct {
 	promised *job.Job   // that is to be started when the slot is its own
 	last     string     // the last task
 	stored   bool       // there is a file of it
+	told     bool       // its source is told that it is over
 	over     bool       // nothing is left of it
 	why      string     // fetched work has given it back, in words; empty: it has not
 	hold     *slot.Hold // what runs under it is put on hold; nil: it is not
@@ -210,7 +211,7 @@ func (t *Table) reclaim(r *record) {
 		t.seq = max(t.seq, seq)
 	}
 	g := &grant{
-		id: id, kind: r.Kind, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
+		id: id, offered: r.Kind == offered, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
 		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true, waited: r.Waiting,
 	}
 	if age := proc.Uptime() - r.SinceUp; r.SinceUp > 0 && age >= 0 { // else the host has been started anew
@@ -273,7 +274,7 @@ func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job, endin
 	m.grants = map[slot.Number]*grant{}
 	if g != nil {
 		saved.Holder, saved.Since, saved.Lease = g.holder, g.made, g.lease
-		if g.kind == KindFetch {
+		if g.offered {
 			saved.Kind = slot.Fetch
 		}
 		if g.lease > 0 {
@@ -324,7 +325,7 @@ func (t *Table) info(m *managed) *Info {
 	cur := m.machine.Current()
 	if g := m.grants[cur.Number]; g != nil && !g.waiting {
 		in.Holder, in.User, in.ID = g.holder, g.by.Name, g.id
-		if g.kind == KindFetch && m.under == g.number {
+		if g.offered && m.under == g.number {
 			in.Work = g.ad
 		}
 	} else if m.task != "" {
@@ -506,7 +507,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 			}
 		}
 	case slot.Broken:
-		if g != nil && g.kind == KindFetch {
+		if g != nil {
 			t.evict(m, g, a.Reason)
 		}
 	case slot.Dropped:
@@ -550,12 +551,12 @@ func (m *managed) permit(p api.Permit) {
 	m.permits = nil
 }
 
-// evict takes down that a claim of fetched work is over, once.
+// evict takes down that the source of a claim is told of its end, once.
 func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
-	if g.over {
+	if g.told {
 		return
 	}
-	g.over = true
+	g.told = true
 	e := Eviction{Slot: t.id(m.claim), Holder: g.holder, Reason: g.reason(why), Code: int(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
 	if g.hold != nil {
 		e.Reason, e.Code, e.Subcode = g.hold.Text, g.hold.Code, g.hold.Subcode
@@ -580,9 +581,7 @@ func (g *grant) reason(why slot.Reason) string {
 
 // dropped forgets a claim.
 func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
-	if g.kind == KindFetch {
-		t.evict(m, g, why)
-	}
+	t.evict(m, g, why)
 	g.over = true
 	delete(m.grants, g.number)
 	if s := t.parted(m.claim); s != nil && m.part == nil {
@@ -882,7 +881,7 @@ func (t *Table) yield(s *slots, dynamic int) *Claim {
 	if last == nil {
 		return nil
 	}
-	last.over = true // what was fetched is offered anew, and nobody is told otherwise
+	last.told = true // what was fetched is offered anew, and nobody is told otherwise
 	t.dropped(last.slot, last, slot.ReasonPreempted)
 	return last.slot.claim
 }

@@ -334,7 +334,7 @@ func (t *Table) offerCarved(s *slots, ad *classad.Ad) (Granted, error) {
 		return Granted{}, r.refused
 	}
 	m.before = nil
-	return t.grant(m, r.number, &Request{Kind: KindFetch, Holder: slot.FetchHolder, Ad: ad}, false), nil
+	return t.grantOffer(m, &r, ad), nil
 }
 
 // Asking tells that work is being looked for, for a slot, or is not any more: one

@@ -189,7 +189,7 @@ func TestStartSeesWhatIsLeft(t *testing.T) {
 	if c := d.Activate("8.1", grantOf(1), j); c != nil || d.left().Cpus != 2 {
 		t.Errorf("runs on %+v, %+v is left", c, d.left())
 	}
-	_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 1, 1), By: alice, Holder: "alice", Kind: KindProgram})
+	_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 1, 1), By: alice, Holder: "alice"})
 	d.refused("a claim that START refuses", err, api.RefusedRequirements)
 	if _, err = d.Offer(slot.Static(1), work(t, 1, 1)); api.RefusalOf(err) != api.RefusedRequirements {
 		t.Errorf("work that START refuses: %v", err)
@@ -244,7 +244,7 @@ func TestClaimCarves(t *testing.T) {
 	if _, err := d.Table.Run(g.Slot, g.ID.String(), "8.1", slot.JobOf(work(t, 4, 1))); api.RefusalOf(err) != api.RefusedRequirements {
 		t.Errorf("a job of four CPUs in a slot of three: %v", err)
 	}
-	_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 2, 1), By: bob, Holder: "bob", Kind: KindProgram})
+	_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 2, 1), By: bob, Holder: "bob"})
 	d.refused("more than is left", err, api.RefusedRequirements)
 	if other := d.claim(Request{Ad: work(t, 1, 1)}); other.Slot != (slot.ID{Number: 1, Dynamic: 2}) {
 		t.Errorf("any slot is %v", other.Slot)
@@ -340,7 +340,7 @@ func TestLeftOvers(t *testing.T) {
 	if n, why, _ := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 1); n != 0 || why != "slot1 is claimed by alice" {
 		t.Errorf("willing %d, %q", n, why)
 	}
-	_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 1, 1), By: bob, Holder: "bob", Kind: KindProgram, Priority: 9})
+	_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 1, 1), By: bob, Holder: "bob", Priority: 9})
 	d.refused("somebody else's carving", err, api.RefusedRequirements)
 	if _, err := d.Offer(slot.Static(1), work(t, 1, 1)); err == nil {
 		t.Error("fetched work is carved")
@@ -390,7 +390,7 @@ func TestGrow(t *testing.T) {
 		ids = append(ids, d.claim(Request{Slot: slot.Static(1), Ad: work(t, 1, 1)}).ID)
 	}
 	ask := func(id ...ID) error {
-		_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 3, 1), By: alice, Holder: "alice", Kind: KindProgram, Preempt: id})
+		_, err := d.Request(Request{Slot: slot.Static(1), Ad: work(t, 3, 1), By: alice, Holder: "alice", Preempt: id})
 		return err
 	}
 	d.refused("without room", ask(), api.RefusedRequirements)
@@ -410,8 +410,8 @@ func TestGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.refused("a job that has to go", ask(ids[0], ids[1]), api.RefusedTryAgain)
-	if did := d.carry(); did != "kill 8.1" {
-		t.Errorf("did %q; want the job killed", did)
+	if did := d.carry(); did != "evicted, kill 8.1" {
+		t.Errorf("did %q; want who gives it up told, and the job killed", did)
 	}
 	d.Deactivate(claims)
 	if err := ask(); err != nil {
@@ -459,7 +459,7 @@ func TestPartitionVacatedAndDrained(t *testing.T) {
 	if n, err := d.Vacate([]slot.ID{slot.Static(1)}, true, slot.ReasonVacateCommand); n != 2 || err != nil {
 		t.Errorf("vacated %d, %v; want both that are left", n, err)
 	}
-	if did := d.carry(); did != "kill 7.1" || d.slots() != "1:Unclaimed:3 1_1:Preempting:1 2:Claimed:0" {
+	if did := d.carry(); did != "kill 7.1, evicted" || d.slots() != "1:Unclaimed:3 1_1:Preempting:1 2:Claimed:0" {
 		t.Errorf("did %q, slots %s", did, d.slots())
 	}
 	d.Deactivate(first)
@@ -521,7 +521,7 @@ func TestPartitionRestart(t *testing.T) {
 	if got := d.slots(); got != before || d.left() != left {
 		t.Errorf("slots %s, %+v is left; want %s, %+v", got, d.left(), before, left)
 	}
-	if v, _ := d.Snapshot(slot.ID{Number: 1, Dynamic: 1}, false); v.Task != "3.1" || v.Kind != KindFetch {
+	if v, _ := d.Snapshot(slot.ID{Number: 1, Dynamic: 1}, false); v.Task != "3.1" || !v.Fetched() {
 		t.Errorf("slot1_1 is %+v", v)
 	}
 	if _, err := d.Order(idle.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
@@ -697,7 +697,7 @@ func (w *walk) step() {
 		}
 		w.tasks[task], w.slotsB[task] = claims, n
 	case 2, 3:
-		g, err := w.Request(Request{Slot: slot.Static(1), Ad: w.any(), Kind: KindProgram, Holder: "alice", By: alice, Lease: time.Minute, LeftOvers: w.random.IntN(3) == 0})
+		g, err := w.Request(Request{Slot: slot.Static(1), Ad: w.any(), Holder: "alice", By: alice, Lease: time.Minute, LeftOvers: w.random.IntN(3) == 0})
 		if err == nil {
 			w.grants = append(w.grants, g)
 			if g.LeftOvers != nil && w.random.IntN(2) == 0 {

@@ -18,8 +18,7 @@ type By struct {
 // Request asks for a slot.
 type Request struct {
 	Slot     slot.ID // none: any that is willing, the lowest first
-	Kind     Kind
-	Holder   string // who is to have it: "fetch", or a user
+	Holder   string  // who is to have it: "fetch", or a user
 	By       By
 	Ad       *classad.Ad   // of what is to run; nil: not known
 	Lease    time.Duration // 0: for ever

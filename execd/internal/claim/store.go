@@ -22,6 +22,12 @@ import (
 // recordFormat is the format of the files in claims/.
 const recordFormat = 1
 
+// How a claim was made, in its record.
+const (
+	requested = "program"
+	offered   = "fetch"
+)
+
 // record is a claim as it lies on disk: all that cannot be had again. The lease is
 // not counted while execd is away, so it begins anew when the record is read.
 type record struct {
@@ -29,7 +35,7 @@ type record struct {
 	ID     string    `json:"id"` // with its secret
 	Queue  string    `json:"queue"`
 	Place  int       `json:"place"` // of the slot in its queue, from 1
-	Kind   Kind      `json:"kind"`
+	Kind   string    `json:"kind"`  // whether it was requested or offered
 	Holder string    `json:"holder"`
 	UID    int       `json:"uid"`
 	Since  time.Time `json:"since"`
@@ -183,7 +189,7 @@ func (s *Store) read(name string) (*record, error) {
 		return nil, errors.New("it has the id of another claim")
 	case r.Format != recordFormat:
 		return nil, fmt.Errorf("format %d, this execd reads %d", r.Format, recordFormat)
-	case r.Queue == "" || r.Place < 1 || r.Lease < 0 || r.Dynamic < 0 || r.Kind != KindFetch && r.Kind != KindProgram:
+	case r.Queue == "" || r.Place < 1 || r.Lease < 0 || r.Dynamic < 0 || r.Kind != offered && r.Kind != requested:
 		return nil, errors.New("a claim of no slot")
 	}
 	return &r, nil

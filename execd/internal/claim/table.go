@@ -158,7 +158,7 @@ func (t *Table) outranks(m *managed, r *Request, rank float64) error {
 func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Granted {
 	t.seq++
 	g := &grant{
-		slot: m, number: n, id: newID(t.o.Host, t.o.Boot.Unix(), t.seq), kind: r.Kind, holder: r.Holder, by: r.By,
+		slot: m, number: n, id: newID(t.o.Host, t.o.Boot.Unix(), t.seq), holder: r.Holder, by: r.By,
 		priority: r.Priority, lease: r.Lease, ad: r.Ad, made: t.o.Now(), waiting: waiting,
 	}
 	m.grants[n] = g
@@ -197,9 +197,12 @@ func (t *Table) Keep(id ID) error {
 // record returns what is written of a claim.
 func (t *Table) record(g *grant) *record {
 	r := record{
-		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: g.kind, Holder: g.holder, UID: g.by.UID, Since: g.made, SinceUp: proc.Uptime() - t.o.Now().Sub(g.made),
+		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: requested, Holder: g.holder, UID: g.by.UID, Since: g.made, SinceUp: proc.Uptime() - t.o.Now().Sub(g.made),
 		Lease: int(g.lease / time.Second), Priority: g.priority, Waiting: g.waiting,
 		Partitionable: t.isParent(g.slot.claim), Dynamic: g.slot.claim.Dynamic, Has: g.slot.claim.has,
+	}
+	if g.offered {
+		r.Kind = offered
 	}
 	if g.ad != nil {
 		r.Ad = g.ad.OldString()
@@ -224,7 +227,7 @@ func (t *Table) Forget(e Effect) error {
 // find returns a claim by its whole id, for who may use it.
 func (t *Table) find(id ID, by By) (*grant, error) {
 	g := t.byPublic(id.String())
-	if g == nil || !g.id.Equal(id) || g.kind != KindProgram || by.UID != g.by.UID && !by.Manager {
+	if g == nil || !g.id.Equal(id) || g.offered || by.UID != g.by.UID && !by.Manager {
 		return nil, unknown(id)
 	}
 	return g, nil
@@ -375,7 +378,7 @@ func (t *Table) Under(on slot.ID, public string) (queue, id string, work *classa
 	if err != nil {
 		return "", "", nil, err
 	}
-	if g.kind == KindFetch {
+	if g.offered {
 		work = g.ad
 	}
 	return g.slot.claim.Queue, g.id.String(), work, nil
@@ -539,7 +542,14 @@ func (t *Table) Offer(id slot.ID, ad *classad.Ad) (Granted, error) {
 		g.ad = ad
 		return Granted{ID: g.id, Slot: id, Name: t.name(id), Ad: t.ad(m), Again: g.stored}, nil
 	}
-	return t.grant(m, r.number, &Request{Kind: KindFetch, Holder: slot.FetchHolder, Ad: ad}, r.held), nil
+	return t.grantOffer(m, &r, ad), nil
+}
+
+// grantOffer makes a claim of what a machine has accepted of fetched work.
+func (t *Table) grantOffer(m *managed, r *reply, ad *classad.Ad) Granted {
+	g := t.grant(m, r.number, &Request{Holder: slot.FetchHolder, Ad: ad}, r.held)
+	m.grants[r.number].offered = true
+	return g
 }
 
 // Promise has a job started in a slot as soon as the fetched work's claim has it,
@@ -552,7 +562,7 @@ func (t *Table) Promise(id slot.ID, j *job.Job) (now bool, public string, err er
 		return false, "", api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	}
 	switch g := c.managed.fetched(); {
-	case g == nil || g.over:
+	case g == nil || g.told:
 		return false, "", api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	case g.waiting:
 		g.promised = j
@@ -566,7 +576,7 @@ func (t *Table) Promise(id slot.ID, j *job.Job) (now bool, public string, err er
 // the one that has it.
 func (m *managed) fetched() (found *grant) {
 	for _, g := range m.grants {
-		if g.kind == KindFetch && (found == nil || g.waiting) {
+		if g.offered && (found == nil || g.waiting) {
 			found = g
 		}
 	}
@@ -580,10 +590,10 @@ func (t *Table) Withdraw(public string, expired bool, why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.byPublic(public)
-	if g == nil || g.kind != KindFetch {
+	if g == nil || !g.offered {
 		return false
 	}
-	m, n, there := g.slot, g.number, !g.over
+	m, n, there := g.slot, g.number, !g.told
 	g.why = why
 	switch {
 	case expired:
@@ -605,7 +615,7 @@ func (t *Table) Fetched() map[string]slot.ID {
 	where := map[string]slot.ID{}
 	for _, m := range t.managed {
 		for _, g := range m.grants {
-			if id := t.id(m.claim); g.kind == KindFetch && !id.IsZero() {
+			if id := t.id(m.claim); g.offered && !id.IsZero() {
 				where[g.id.String()] = id
 			}
 		}
@@ -671,7 +681,7 @@ func (t *Table) Touch() {
 }
 
 func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
-	v := View{Slot: id, Name: t.name(id), Queue: c.Queue, Kind: KindQueue, Task: c.job}
+	v := View{Slot: id, Name: t.name(id), Queue: c.Queue, Task: c.job}
 	v.Type, v.Has, _, _ = t.parts(c)
 	closed := t.o.Closed != nil && t.o.Closed(c.Queue) != ""
 	m := c.managed
@@ -687,14 +697,12 @@ func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
 	cur := m.machine.Current()
 	switch g := m.grants[cur.Number]; {
 	case g != nil && !g.waiting:
-		v.Kind, v.Holder, v.ID, v.Made, v.Promised = g.kind, g.holder, g.id, g.made, g.promised != nil
+		v.Holder, v.ID, v.Made, v.Promised = g.holder, g.id, g.made, g.promised != nil
 	case m.task != "":
 		v.Holder = t.holder
-	default:
-		v.Kind = ""
 	}
 	for _, g := range m.grants {
-		v.Promised = v.Promised || g.kind == KindFetch && g.waiting
+		v.Promised = v.Promised || g.offered && g.waiting
 	}
 	v.Closed = closed || t.drain != nil || v.Type == Partitionable && (v.Has.Cpus == 0 || len(m.grants) > 0)
 	if !ads {

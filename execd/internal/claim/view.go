@@ -7,16 +7,6 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// Kind says by what way a claim came.
-type Kind string
-
-// The kinds.
-const (
-	KindQueue   Kind = "queue"   // execd's own, in process, for one job at a time
-	KindFetch   Kind = "fetch"   // of the layer that fetches work
-	KindProgram Kind = "program" // of a program, over the socket
-)
-
 // View is what a slot is like at a moment.
 type View struct {
 	Slot  slot.ID
@@ -33,7 +23,6 @@ type View struct {
 	Ad  *classad.Ad // of the slot, without secrets; nil of Views
 	Job *classad.Ad // of the job that runs in it, as far as it is known; nil: none
 
-	Kind   Kind
 	Holder string // "queue", "fetch", or a user; empty: nobody has claimed it
 	ID     ID     // of the claim; zero: execd's own
 	Made   time.Time
@@ -50,9 +39,9 @@ type View struct {
 }
 
 // Fetched reports whether the claim is that of fetched work.
-func (v *View) Fetched() bool { return v.Kind == KindFetch }
+func (v *View) Fetched() bool { return v.Holder == slot.FetchHolder }
 
-// Eviction tells that a claim of fetched work is over.
+// Eviction tells that a claim is over.
 type Eviction struct {
 	Slot    slot.ID
 	Holder  string
@@ -62,5 +51,5 @@ type Eviction struct {
 	Ad      *classad.Ad // of the slot when the claim was broken
 	ID      ID          // without its secret where that is not known
 	Job     int         // that was running or promised; 0: none
-	Work    *classad.Ad // that was accepted last; nil: not known
+	Work    *classad.Ad // that was accepted last, of fetched work, or was claimed for; nil: not known
 }

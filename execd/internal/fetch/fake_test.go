@@ -121,7 +121,7 @@ func (f *fakeSlots) Snapshot(id slot.ID) (claim.View, bool) {
 	snap := s.View
 	snap.Ad = s.ad()
 	if s.Fetched {
-		snap.Kind, snap.ID = claim.KindFetch, whole(s.Claim)
+		snap.Holder, snap.ID = slot.FetchHolder, whole(s.Claim)
 	}
 	return snap, true
 }

@@ -56,7 +56,7 @@ func under(t *testing.T, s *job.Store, g claim.Granted) *job.Job {
 var alice = claim.By{UID: 1, Name: "alice"}
 
 func programClaim(id slot.ID) claim.Request {
-	return claim.Request{Slot: id, Kind: claim.KindProgram, Holder: "alice", By: alice, NoWait: true}
+	return claim.Request{Slot: id, Holder: "alice", By: alice, NoWait: true}
 }
 
 // CLAIM-ACTIVATE, CLAIM-RELEASE: a claimed slot is not the queue's until it is given

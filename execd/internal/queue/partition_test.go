@@ -169,7 +169,7 @@ func TestNothingCarvedTwice(t *testing.T) {
 	for i := range 2 {
 		others.Go(func() {
 			for range 25 {
-				g, err := b.q.Claim(claim.Request{Slot: slot.Static(1), Kind: claim.KindProgram, Holder: "alice", By: alice, Ad: work(1 + i), LeftOvers: i == 0})
+				g, err := b.q.Claim(claim.Request{Slot: slot.Static(1), Holder: "alice", By: alice, Ad: work(1 + i), LeftOvers: i == 0})
 				if err != nil {
 					continue
 				}

@@ -130,7 +130,7 @@ func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (
 		preempt = append(preempt, id)
 	}
 	g, err := s.Queue.Claim(claim.Request{
-		Slot: on, Kind: claim.KindProgram, Holder: c.Name, By: by(c), Ad: s.claimant(c, text), Lease: lease, Priority: req.Priority, NoWait: req.NoWait,
+		Slot: on, Holder: c.Name, By: by(c), Ad: s.claimant(c, text), Lease: lease, Priority: req.Priority, NoWait: req.NoWait,
 		LeftOvers: req.LeftOvers, Preempt: preempt,
 	})
 	if err != nil {
