@@ -334,12 +334,12 @@ func TestRootClaimOfManager(t *testing.T) {
 			"Cmd = \"/bin/sh\"\nArguments = \"-c 'id -u >as-%s'\"\nIwd = \"%s/u\"\nOwner = %q\n", owner, h.dir, owner)})
 	}
 	for owner, want := range map[string]string{
-		"nobody":     `FETCH_OWNERS does not name "nobody"`,
-		"toor":       "never runs as root for another user",
-		"paddock":    "never runs as the account of hooks",
-		"daemon":     "your user id 1 is lower than minimum user id 100",
+		"nobody":     `its Owner "nobody" is none of FETCH_OWNERS`,
+		"toor":       "is root, and work that another brings never is",
+		"paddock":    "is the account of hooks, and work that another brings never is",
+		"daemon":     `the uid of its Owner "daemon" is 1, and at least 100 is needed`,
 		"nosuchuser": `user "nosuchuser" is not known on this host`,
-		"1":          `user "1" is not known on this host`,
+		"1":          `its Owner "1" is none of FETCH_OWNERS`,
 	} {
 		if _, err := try(c, owner); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("work of %s: %v; want an error with %q", owner, err, want)

@@ -42,7 +42,9 @@ import (
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/server"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
+	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -360,7 +362,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	}
 	gids := queue.NewGIDs(ranges)
 	outputs := output.New(root)
-	d.sources = source.Sources{source.Users: &source.Programs{Store: d.store, Log: log}} // and buildFetch
+	d.sources = source.Sources{}
 	d.stages = &stage.Runner{
 		Sources: d.sources, Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
 		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Outputs: outputs, Host: host, Boot: boot, Log: log,
@@ -392,6 +394,13 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		},
 	})
 	d.buildFetch(table)
+	programs := &program.Programs{
+		Slots: d.queue, Sources: d.sources, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Log: log,
+		Accept: func(c job.Caller, owner *user.User, gid int, r *api.SubmitRequest) (*job.Job, error) {
+			return d.server.Accept(c, owner, gid, r)
+		},
+	}
+	d.sources[slot.FetchHolder], d.sources[source.Users] = d.fetch, programs
 	if err := d.manageSlots(table); err != nil {
 		return nil, err
 	}
@@ -403,7 +412,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		only = os.Geteuid()
 	}
 	d.server = &server.Server{
-		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Stages: d.stages,
+		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Programs: programs, Stages: d.stages,
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Outputs: outputs, Configure: d.change, Saved: live.Saved, Template: live.Template,

@@ -42,7 +42,6 @@ func (d *daemon) buildFetch(claims *claim.Table) {
 			return job.Limits{Jobs: g.MaxJobs, UserJobs: g.MaxUserJobs}
 		},
 	}, d.fetchSettings())
-	d.sources[slot.FetchHolder] = d.fetch
 }
 
 // fetchSettings are what the configuration in force says of fetching.

@@ -9,6 +9,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/source"
 )
 
 // renewAgain is after how long a renewal is tried again that has failed.
@@ -31,7 +32,7 @@ func lease(knobs *knob.Set, job *classad.Ad) time.Duration {
 			return time.Duration(min(n, int64(maxDelay/time.Second))) * time.Second
 		}
 	}
-	return knobs.Duration("ALIVE_INTERVAL", 300*time.Second) * time.Duration(max(knobs.Int("MAX_CLAIM_ALIVES_MISSED", 6), 1))
+	return source.Lease(knobs)
 }
 
 // renewal returns after how much of a lease it is renewed, and whether that is later

@@ -21,6 +21,11 @@ import (
 	"paddock/test/harness"
 )
 
+// programs are a source that starts its jobs itself.
+type programs struct{ source.Queue }
+
+func (programs) Requeues() bool { return false }
+
 func newRoot(t *testing.T) *spool.Root {
 	t.Helper()
 	root, err := spool.OpenRoot(t.TempDir(), true)
@@ -76,7 +81,7 @@ func newBench(t *testing.T, s *job.Store, slots int, gids *GIDs) *bench {
 	b.q = New(Options{
 		Store: s, Claims: b.claims, GIDs: gids, Cores: NewCores(""), Boot: "boot", Config: config, States: states,
 		Log: slog.New(slog.DiscardHandler), NeedLoad: func(bool) {}, Hold: func() string { return "" },
-		Sources: source.Sources{source.Users: &source.Programs{Store: s, Log: slog.New(slog.DiscardHandler)}},
+		Sources: source.Sources{source.Users: programs{}},
 		Suspend: func(*job.Task, string) {},
 		Start: func(task *job.Task, claims []*claim.Claim) {
 			b.mu.Lock()

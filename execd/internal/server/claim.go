@@ -2,23 +2,16 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 	"time"
 
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
-	"paddock/execd/internal/ad"
-	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
-	"paddock/execd/internal/user"
 )
 
 // maxAd bounds the ad of a claim or an activation, as it is sent.
@@ -44,73 +37,18 @@ func readAd(text string) (*classad.Ad, error) {
 	return ad, nil
 }
 
-// mayClaim refuses who may not claim slots: managers and operators may, and the
-// users whom the knob CLAIM_USERS names.
-func (s *Server) mayClaim(c job.Caller) error {
-	if c.Name == queue.Holder || c.Name == slot.FetchHolder {
-		return api.Errorf(api.CodeDenied, "denied: %q is the name of a holder of execd's own", c.Name)
-	}
-	if c.Manager || c.Operator || !c.Unsure && s.knobNames("CLAIM_USERS", c.Name) {
-		return nil
-	}
-	return api.Errorf(api.CodeDenied, "denied: %q may not claim slots", c.Name)
-}
-
-// claimant returns the ad of a claim with its owner: the caller, whatever it says, so
-// that START and RANK do not take one user for another. A manager may claim for
-// another user, as he may start that user's jobs.
-func (s *Server) claimant(c job.Caller, text *classad.Ad) *classad.Ad {
-	if text == nil {
-		text = classad.New()
-	}
-	env := classad.Env{My: text}
-	owner, _ := env.Attr("Owner").Str()
-	if !c.Manager || owner == "" {
-		owner = c.Name
-	}
-	return text.Without("OwnerGroup").With(
-		classad.Attr{Name: "Owner", Expr: classad.String(owner).Expr()},
-		classad.Attr{Name: "User", Expr: classad.String(owner + "@" + s.Host).Expr()},
-	)
-}
-
 // by is the caller as package claim knows him.
 func by(c job.Caller) claim.By { return claim.By{UID: c.UID, Name: c.Name, Manager: c.Manager} }
 
-// The lease of a claim, and how often it is renewed, unless they are configured.
-const (
-	aliveInterval = 300 * time.Second
-	maxMissed     = 6
-	renewals      = 3 // in a lease
-)
-
-// lease returns that of a claim: as is asked for, else as is configured.
-func (s *Server) lease(seconds int) (time.Duration, error) {
-	k := s.Config().Knobs
-	most := k.Duration("ALIVE_INTERVAL", aliveInterval) * time.Duration(max(k.Int("MAX_CLAIM_ALIVES_MISSED", maxMissed), 1))
-	most = max(most, api.MinLease*time.Second)
-	switch {
-	case seconds == 0:
-		return most, nil
-	case seconds < api.MinLease:
-		return 0, api.Refusef(api.RefusedMessage, "a lease of %d seconds is too short, at least %d are possible", seconds, api.MinLease)
-	}
-	return min(time.Duration(min(seconds, int(most/time.Second)))*time.Second, most), nil
-}
+// renewals is how often a claim is to be renewed in a lease.
+const renewals = 3
 
 // claim gives the caller a slot.
 func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (api.ClaimReply, error) {
-	if err := s.mayClaim(c); err != nil {
+	if err := s.Programs.MayClaim(c); err != nil {
 		return api.ClaimReply{}, err
-	}
-	if req.Priority > 0 && !c.Manager && !c.Operator {
-		return api.ClaimReply{}, api.Errorf(api.CodeDenied, "denied: a positive priority of a claim requires operator privileges")
 	}
 	text, err := readAd(req.Ad)
-	if err != nil {
-		return api.ClaimReply{}, err
-	}
-	lease, err := s.lease(req.Lease)
 	if err != nil {
 		return api.ClaimReply{}, err
 	}
@@ -129,10 +67,9 @@ func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (
 		}
 		preempt = append(preempt, id)
 	}
-	g, err := s.Queue.Claim(claim.Request{
-		Slot: on, Holder: c.Name, By: by(c), Ad: s.claimant(c, text), Lease: lease, Priority: req.Priority, NoWait: req.NoWait,
-		LeftOvers: req.LeftOvers, Preempt: preempt,
-	})
+	g, err := s.Programs.Claim(c, claim.Request{
+		Slot: on, By: by(c), Ad: text, Priority: req.Priority, NoWait: req.NoWait, LeftOvers: req.LeftOvers, Preempt: preempt,
+	}, req.Lease)
 	if err != nil {
 		return api.ClaimReply{}, err
 	}
@@ -308,7 +245,7 @@ func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRe
 	if (text == nil) == (req.Request == nil) {
 		return none, api.Refusef(api.RefusedMessage, "an activation has either an ad or a request")
 	}
-	if err := s.mayClaim(c); err != nil { // he might have lost it since he has claimed
+	if err := s.Programs.MayClaim(c); err != nil { // he might have lost it since he has claimed
 		return none, err
 	}
 	if why := s.drained(); why != nil {
@@ -318,103 +255,12 @@ func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRe
 	if err != nil {
 		return none, err
 	}
-	on, holder, err := s.Queue.Starting(id, who)
-	if err != nil {
-		return none, err
-	}
-	reply, err := s.start(ctx, c, req.Request, text, id, on, holder)
-	if err != nil {
-		s.Queue.Unstarted(id)
-	}
-	return reply, err
-}
-
-// start makes a job of what is to run under a claim, and has it run.
-func (s *Server) start(ctx context.Context, c job.Caller, r *api.SubmitRequest, text *classad.Ad, id claim.ID, on slot.ID, holder string) (none api.ActivateReply, err error) {
-	owner, err := s.ownerOf(ctx, c, text)
-	if err != nil {
-		return none, err
-	}
-	gid := c.GID
-	if owner.UID != c.UID {
-		gid = owner.GID
-	}
-	work := &api.Work{Slot: api.SlotID(on.String()), Claim: id.String(), Holder: holder}
-	if text != nil {
-		if text, err = ad.Complete(text, "", false); err == nil {
-			o := ad.RequestOptions{Now: time.Now(), Config: s.Config(), Cpus: 1}
-			if v, ok := s.Queue.Snapshot(on); ok {
-				o.Slot, o.Cpus = v.Ad, max(int(v.Has.Cpus), 1)
-			}
-			if r, err = ad.Request(text, o); err == nil {
-				_, err = ad.ExtrasOf(text, o)
-			}
-		}
-		if err != nil {
-			return none, api.Refusef(api.RefusedRequirements, "%v", err)
-		}
-		work.Ad = text.OldString()
-	}
-	switch {
-	case r.Interactive != nil || r.Tasks.IsArray() || r.Now || r.Verify != "" && r.Verify != "n" || r.Hold != "" || len(r.HoldJobs)+len(r.HoldArray)+len(r.HoldOK)+len(r.HoldArrayOK) > 0 || !r.After.IsZero():
-		return none, api.Refusef(api.RefusedRequirements, "a claim runs one task, at once: no array, no interactive job, nothing held")
-	case len(r.Attributes) > 0:
-		return none, api.Refusef(api.RefusedRequirements, "what runs under a claim has attributes by its ad alone")
-	}
-	r.Work = work
 	place := s.Book.Now()
-	j, err := s.accept(c, owner, gid, r)
+	j, err := s.Programs.Activate(ctx, c, id, who, text, req.Request)
 	if err != nil {
-		return none, err
-	}
-	if err := s.Queue.StartUnder(on, id.String(), j, text); err != nil {
-		if err := s.Store.Drop(j); err != nil {
-			s.Log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
-		}
 		return none, err
 	}
 	return api.ActivateReply{Job: j.Number, Cursor: account.FormatCursor(place)}, nil
-}
-
-// ownerOf returns as whom a job under a claim runs: as the caller, or for a manager
-// as the Owner of the ad, if the knob FETCH_OWNERS lets work run as him.
-func (s *Server) ownerOf(ctx context.Context, c job.Caller, text *classad.Ad) (*user.User, error) {
-	name := ""
-	if text != nil {
-		name, _ = (&classad.Env{My: text}).Attr("Owner").Str()
-	}
-	if name == "" || name == c.Name {
-		owner, err := s.Users.ByID(ctx, c.UID)
-		if errors.Is(err, user.ErrUnknown) {
-			err = api.Refusef(api.RefusedRequirements, "user %d is not known on this host", c.UID)
-		}
-		return owner, err
-	}
-	if !c.Manager {
-		return nil, api.Errorf(api.CodeDenied, "denied: %q may not start jobs of %q", c.Name, api.Short(name))
-	}
-	owner, err := s.Users.ByName(ctx, name)
-	switch {
-	case errors.Is(err, user.ErrUnknown):
-		return nil, api.Refusef(api.RefusedRequirements, "user %q is not known on this host", api.Short(name))
-	case err != nil:
-		return nil, err
-	case !s.knobNames("FETCH_OWNERS", owner.Name):
-		return nil, api.Errorf(api.CodeDenied, "denied: FETCH_OWNERS does not name %q", owner.Name)
-	case owner.UID == 0: // as of fetched work, and whatever a pattern says
-		return nil, api.Errorf(api.CodeDenied, "denied: work under a claim never runs as root for another user")
-	case owner.Name == asuser.Account:
-		return nil, api.Errorf(api.CodeDenied, "denied: work under a claim never runs as the account of hooks")
-	}
-	return owner, nil
-}
-
-// knobNames reports whether a knob that has names of users, or patterns, names one.
-func (s *Server) knobNames(knob, name string) bool {
-	return slices.ContainsFunc(s.Config().Knobs.Words(knob), func(w string) bool {
-		ok, err := path.Match(w, name)
-		return ok && err == nil
-	})
 }
 
 // vacate takes slots from whoever has them.

@@ -89,7 +89,7 @@ func TestRightsWithoutNameServices(t *testing.T) {
 		}
 		config.Managers, config.Operators = nil, nil
 		c, err := s.caller(request)
-		if denied := s.mayClaim(c); err != nil || c.Name != "alice" || (denied != nil) != failing {
+		if denied := s.Programs.MayClaim(c); err != nil || c.Name != "alice" || (denied != nil) != failing {
 			t.Errorf("the name services fail: %t: %+v, %v; claims: %v", failing, c, err, denied)
 		}
 		config.Managers, config.Operators = []string{"alice"}, []string{"alice"}

@@ -31,6 +31,7 @@ import (
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -44,8 +45,10 @@ type Server struct {
 	Config func() *conf.Config
 	Hooks  func() *hook.Table // those of the configuration; nil: there are none
 	Queue  *queue.Queue
-	Stages *stage.Runner
-	Reload func() (changed []string, err error)
+	// Programs are the claims of programs.
+	Programs *program.Programs
+	Stages   *stage.Runner
+	Reload   func() (changed []string, err error)
 	// Configure changes the configuration for somebody, user@host.
 	Configure func(req *api.ConfigureRequest, by string) (api.ConfigureReply, error)
 	Saved     func() (*conf.Config, error)            // the configuration as it is in the files

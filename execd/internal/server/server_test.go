@@ -19,6 +19,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -52,8 +53,9 @@ func newServer(t *testing.T) (*Server, string) {
 	q := queue.New(queue.Options{
 		Store: store, Claims: claim.NewTable(config.Queues, queue.Holder), Config: config, States: states, Log: log, Hold: func() string { return "because" },
 	})
+	programs := &program.Programs{Slots: q, Config: func() *conf.Config { return config }}
 	return &Server{
-		Store: store, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
+		Store: store, Programs: programs, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
 		Config: func() *conf.Config { return config }, Queue: q, Stages: &stage.Runner{Store: store, Launcher: &launch.Launcher{}},
 		Drain: drained, Host: "h", Version: "test", Log: log, OwnerOnly: os.Getuid(),
 	}, dir

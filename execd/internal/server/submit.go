@@ -158,8 +158,8 @@ func mayBeInProject(c *conf.Config, r *api.SubmitRequest, owner string, groups [
 	return nil
 }
 
-// accept makes a job that does not wait for its turn.
-func (s *Server) accept(c job.Caller, owner *user.User, gid int, req *api.SubmitRequest) (*job.Job, error) {
+// Accept makes a job that does not wait for its turn, or refuses what nobody may submit.
+func (s *Server) Accept(c job.Caller, owner *user.User, gid int, req *api.SubmitRequest) (*job.Job, error) {
 	config := s.Config()
 	if err := s.mayBeJob(config, c, owner, gid, req); err != nil {
 		return nil, err

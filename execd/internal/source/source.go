@@ -7,9 +7,6 @@
 package source
 
 import (
-	"fmt"
-	"log/slog"
-
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 )
@@ -78,22 +75,3 @@ func (Queue) Stray(*job.Job) {}
 
 // Evicted implements Source.
 func (Queue) Evicted(claim.Eviction) {}
-
-// Programs are those that have jobs run under claims of their own. Who activates a
-// claim is told by the reply, and by the end of his job.
-type Programs struct {
-	Queue
-	Store *job.Store
-	Log   *slog.Logger
-}
-
-// Requeues implements Source: nobody would start the job again.
-func (*Programs) Requeues() bool { return false }
-
-// Stray deletes a job: its claim is over, or nobody was told of it.
-func (p *Programs) Stray(j *job.Job) {
-	p.Log.Warn(fmt.Sprintf("job %d: is not run again: its claim is over", j.Number))
-	if err := p.Store.Drop(j); err != nil {
-		p.Log.Error(fmt.Sprintf("job %d: %v", j.Number, err))
-	}
-}

@@ -1,0 +1,60 @@
+package source
+
+import (
+	"context"
+	"path"
+	"slices"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/asuser"
+	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/user"
+)
+
+// The lease of a claim, unless it is configured.
+const (
+	aliveInterval = 300 * time.Second
+	maxMissed     = 6
+)
+
+// Lease returns for how long a claim lasts that nobody renews.
+func Lease(k *knob.Set) time.Duration {
+	return k.Duration("ALIVE_INTERVAL", aliveInterval) * time.Duration(max(k.Int("MAX_CLAIM_ALIVES_MISSED", maxMissed), 1))
+}
+
+// Names reports whether a knob that has names of users, or patterns, names one.
+func Names(k *knob.Set, list, name string) bool {
+	return slices.ContainsFunc(k.Words(list), func(pattern string) bool {
+		match, err := path.Match(pattern, name)
+		return match && err == nil
+	})
+}
+
+// Owner returns the user whom an ad names as its Owner, as whom work may run that
+// another brings: one of those of FETCH_OWNERS (names or patterns of them, none by
+// default), who has at least the smallest uid. Root, and the account of hooks, are
+// refused whatever they say.
+func Owner(ctx context.Context, users asuser.Users, name string, k *knob.Set, minUID int) (*user.User, error) {
+	denied := func(format string, args ...any) error {
+		return api.Errorf(api.CodeDenied, format, args...)
+	}
+	if !Names(k, "FETCH_OWNERS", name) { // the name services are not asked for anything else
+		return nil, denied("its Owner %.60q is none of FETCH_OWNERS", name)
+	}
+	u, err := users.ByName(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.UID == 0 || u.Name == "root":
+		return nil, denied("its Owner %.60q is root, and work that another brings never is", name)
+	case u.Name == asuser.Account:
+		// Its job would see what the hooks are told, and could speak for them.
+		return nil, denied("its Owner %.60q is the account of hooks, and work that another brings never is", name)
+	case u.UID < minUID:
+		return nil, denied("the uid of its Owner %.60q is %d, and at least %d is needed", name, u.UID, minUID)
+	case u.Name != name:
+		return nil, denied("its Owner %.60q is user %s", name, u.Name)
+	}
+	return u, nil
+}
