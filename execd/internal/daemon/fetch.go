@@ -5,10 +5,10 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/claim"
-	"paddock/execd/internal/fetch"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source/fetch"
 	"paddock/execd/internal/user"
 )
 
