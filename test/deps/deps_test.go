@@ -47,6 +47,7 @@ const (
 	floor = "spool is the floor: the standard library and x/sys, nothing else"
 	pure  = "what a slot does is decided by events, the time and its policy alone"
 	apart = "commands do not know each other; what several need is in command, argument and output"
+	whose = "who jobs come from is entered by the daemon; queue, stage and slots ask a Source"
 	plain = "the language is the standard library, and knows nothing of what is described in it"
 )
 
@@ -95,6 +96,12 @@ var rules = []rule{
 	{"paddock/execd/internal/slot", "net/...", "", pure},
 	{"paddock/execd/internal/slot", "github.com/...", "", pure},
 
+	{"paddock/execd/internal/queue", "paddock/execd/internal/source/...", "paddock/execd/internal/source", whose},
+	{"paddock/execd/internal/stage", "paddock/execd/internal/source/...", "paddock/execd/internal/source", whose},
+	{"paddock/execd/internal/claim", "paddock/execd/internal/source/...", "", whose},
+	{"paddock/execd/internal/source/fetch", "paddock/execd/internal/source/program", "", "sources do not know each other"},
+	{"paddock/execd/internal/source/program", "paddock/execd/internal/source/fetch", "", "sources do not know each other"},
+
 	{"paddock/qrsh/wire", "paddock/...", "", "both ends link it"},
 	{"paddock/qrsh/wire", "github.com/...", "", "both ends link it"},
 	{"paddock/qrsh/client", "paddock/spool/...", "", "clients speak execd/api only"},
@@ -103,7 +110,10 @@ var rules = []rule{
 
 // importers says who alone may import a package directly, separated by blanks.
 var importers = map[string]struct{ by, reason string }{
-	"paddock/execd/internal/daemon": {"paddock/execd", "the composition root imports, and is not imported"},
+	"paddock/execd/internal/daemon":         {"paddock/execd", "the composition root imports, and is not imported"},
+	"paddock/execd/internal/source/fetch":   {"paddock/execd/internal/daemon", whose},
+	"paddock/execd/internal/source/program": {"paddock/execd/internal/daemon paddock/execd/internal/server", whose + "; server reads what programs ask"},
+
 	"paddock/execd/internal/server": {"paddock/execd/internal/daemon", "the hatch is opened by the daemon alone"},
 
 	"paddock/qsub/internal/account": {"paddock/qsub", apart},

@@ -406,7 +406,6 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	}
 	d.stages.Queue = d.queue
 	d.store.OnWork(d.queue.Add)
-	d.store.OnDelete(func(j *job.Job) (undo func()) { return d.sources.Of(j.Source).Deleting(j) })
 	only := -1
 	if !o.RootMode {
 		only = os.Geteuid()

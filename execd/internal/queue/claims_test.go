@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
 	"paddock/internal/proc"
 )
@@ -283,5 +285,34 @@ func TestEndingAgain(t *testing.T) {
 	}
 	if e := ending(&job.Want{Slot: true}); !e.Until.IsZero() {
 		t.Errorf("what is being killed has until %v", e.Until)
+	}
+}
+
+// noting is a source that notes what it is told of its jobs.
+type noting struct {
+	programs
+	told *[]string
+}
+
+func (n noting) Deleting(j *job.Job) (undo func()) {
+	*n.told = append(*n.told, "deleting "+j.Terms().Name)
+	return func() {}
+}
+
+// The source of a job that waits is told before it is deleted, and no other is.
+func TestSourceIsToldOfDeletion(t *testing.T) {
+	s := newStore(t)
+	b := newBench(t, s, 0, NewGIDs(nil))
+	var told []string
+	b.q.mu.Lock()
+	b.q.o.Sources[source.Users] = noting{told: &told}
+	b.q.mu.Unlock()
+	for _, j := range []*job.Job{submit(t, s, api.Tasks{}, 0), under(t, s, claim.Granted{})} {
+		if err := s.Drop(j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(told, []string{"deleting j"}) {
+		t.Errorf("told %q; want the second job alone", told)
 	}
 }

@@ -92,6 +92,7 @@ func New(o Options) *Queue {
 		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, asking: map[int]bool{}, shares: make(chan struct{}, 1),
 		asked: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{},
 	}
+	o.Store.OnDelete(func(j *job.Job) (undo func()) { return o.Sources.Of(j.Source).Deleting(j) })
 	q.lookAgain()
 	q.applyStates()
 	return q
