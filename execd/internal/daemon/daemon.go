@@ -428,10 +428,9 @@ func (d *daemon) buildLauncher(config *conf.Config) error {
 		return err
 	}
 	shepherd := cmp.Or(d.opts.Shepherd, filepath.Join(bin, "shepherd"))
-	l := &launch.Launcher{
-		Root: d.root, Log: d.log, Host: d.host, BinDir: commandDir(bin), SGERoot: filepath.Join(d.opts.Places.State, "sge"),
-		Shepherd: shepherd, Session: filepath.Join(filepath.Dir(shepherd), "qrsh-session"), Privileged: d.opts.RootMode,
-	}
+	l := launch.New(launch.Runs{Root: d.root, Log: d.log, Privileged: d.opts.RootMode, Shepherd: shepherd})
+	l.Host, l.BinDir, l.SGERoot = d.host, commandDir(bin), filepath.Join(d.opts.Places.State, "sge")
+	l.Session = filepath.Join(filepath.Dir(shepherd), "qrsh-session")
 	d.launch = l
 	if cmd := config.Global.ShepherdCmd; cmd != "" && !sameFile(cmd, shepherd) {
 		l.Shepherd = cmd

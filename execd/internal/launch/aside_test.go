@@ -10,7 +10,7 @@ import (
 
 // What a user can hold up is done aside.
 func TestClearTmpdirIsAside(t *testing.T) {
-	l := &Launcher{Privileged: true, AsUser: &asuser.Starter{Shepherd: "/bin/false"}}
+	l := New(Runs{Privileged: true, AsUser: &asuser.Starter{Shepherd: "/bin/false"}})
 	aside := 0
 	l.Aside = func(do func()) { aside++; do() }
 	dir := t.TempDir()

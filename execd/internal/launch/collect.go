@@ -114,12 +114,12 @@ func lookBack(d spool.Dir) (Evidence, error) {
 
 // Find returns the directory of a run, wherever in its life it is, and whether
 // it is in finished/ already.
-func (l *Launcher) Find(run spool.RunID) (d spool.Dir, finished bool, err error) {
-	d = l.Root.Active(run.ID())
+func (r *Runs) Find(run spool.RunID) (d spool.Dir, finished bool, err error) {
+	d = r.Root.Active(run.ID())
 	if _, err = os.Lstat(d.Path()); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return d, false, err
 	}
-	d = l.Root.Finished(run)
+	d = r.Root.Finished(run)
 	_, err = os.Lstat(d.Path())
 	return d, true, err
 }
@@ -189,10 +189,10 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 
 // KillLeft kills what a run has left whose shepherd is gone, or whose directory
 // is, and reports whether there was anything.
-func (l *Launcher) KillLeft(run spool.RunID, gid int) bool {
-	n, err := l.killLeft(run, gid)
+func (r *Runs) KillLeft(run spool.RunID, gid int) bool {
+	n, err := r.killLeft(run, gid)
 	if err != nil {
-		l.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
+		r.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
 	}
 	return n > 0 || errors.Is(err, fs.ErrPermission)
 }
@@ -250,8 +250,8 @@ func forbidsReschedule(d spool.Dir) bool {
 // StderrPaths returns where the standard error of a run that has ended may
 // have gone, likeliest first: what stands in its config may be a directory,
 // and whether it is only its owner may look. There is always one.
-func (l *Launcher) StderrPaths(run spool.RunID) []string {
-	c, err := l.Root.Finished(run).Config()
+func (r *Runs) StderrPaths(run spool.RunID) []string {
+	c, err := r.Root.Finished(run).Config()
 	if err != nil {
 		return []string{os.DevNull}
 	}

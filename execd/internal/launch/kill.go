@@ -18,8 +18,8 @@ import (
 // SGE_JOB_SPOOL_DIR, which procedures, methods and the starter stage have too,
 // and what descends from those, whatever became of their environment. (Not
 // those of its session: the number may long be another's.) gid is 0 for none.
-func (l *Launcher) killLeft(run spool.RunID, gid int) (killed int, err error) {
-	path := l.Root.Active(run.ID()).Path()
+func (r *Runs) killLeft(run spool.RunID, gid int) (killed int, err error) {
+	path := r.Root.Active(run.ID()).Path()
 	left := leftovers{shepherd: shepherdName(run), dir: path, gid: gid, marks: [][]byte{[]byte(spoolDirMark + path)}}
 	// The stage knows where it is, and not by what name that was configured.
 	if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil && parent != filepath.Dir(path) {

@@ -25,40 +25,46 @@ import (
 // Launcher starts shepherds for one spool. The exported fields are set before
 // first use and not changed.
 type Launcher struct {
-	Root       *spool.Root
-	Log        *slog.Logger
+	tmpdirs
 	Host       string // name of this host as config, environment and accounting have it
 	BinDir     string // directory of the commands: SGE_BINARY_PATH
 	SGERoot    string // SGE_ROOT of the jobs; Init makes it
 	PaddockDir string // PADDOCK_DIR of the jobs; empty outside of -dev
-	Shepherd   string // path of the shepherd that runs jobs
-	// AsUser does what is not the runs' with the rights of users, by our own shepherd,
-	// also when another is configured to run jobs (shepherd_cmd).
-	AsUser *asuser.Starter
 	// Session is the path of qrsh-session, for interactive jobs.
-	Session    string
-	Privileged bool         // root mode: files and TMPDIR are given to the owners
-	Groups     *cgroup.Tree // control groups of the runs; nil: the host has none for us
+	Session string
+	Groups  *cgroup.Tree // control groups of the runs; nil: the host has none for us
 	// Exited is called when a shepherd that was started or found again is
 	// gone. It must not block.
 	Exited func(spool.RunID)
 	// Noticed is called when Lost may say something else of a run that Attend was
 	// called for. It must not block.
 	Noticed func(spool.RunID)
-	// Aside does something for which a user may have others wait, so that nobody but
-	// its caller waits; nil: it is done.
-	Aside func(do func())
 
-	shared   sync.Once // says why PRIVATE_TMP is without effect
-	projects projects
-	forks    forker
-	watch    *watcher
+	forks forker
+	watch *watcher
 
 	// mu is held for a moment: who needs it must not wait for a disk. Of two locks
 	// of this package that of a shepherd is taken first, and mu last.
 	mu      sync.Mutex
 	running map[spool.RunID]*shepherd // guarded by mu
-	booted  time.Time                 // guarded by mu; see bootTime
+}
+
+// New returns a launcher of these runs, whose other fields are to be set.
+func New(r Runs) *Launcher { return &Launcher{tmpdirs: tmpdirs{Runs: r}} }
+
+// Runs reads what the directories of runs say, and has what all that is done to them
+// needs.
+type Runs struct {
+	Root       *spool.Root
+	Log        *slog.Logger
+	Privileged bool   // root mode: files and TMPDIR are given to the owners
+	Shepherd   string // path of the shepherd that runs jobs
+	// AsUser does what is not the runs' with the rights of users, by our own shepherd,
+	// also when another is configured to run jobs (shepherd_cmd).
+	AsUser *asuser.Starter
+	// Aside does something for which a user may have others wait, so that nobody but
+	// its caller waits; nil: it is done.
+	Aside func(do func())
 }
 
 // shepherd is one that runs.
@@ -415,11 +421,11 @@ var carriers = map[syscall.Signal]syscall.Signal{
 }
 
 // aside does what a user may hold up for as long as he likes.
-func (l *Launcher) aside(do func() error) (err error) {
-	if l.Aside == nil {
+func (t *tmpdirs) aside(do func() error) (err error) {
+	if t.Aside == nil {
 		return do()
 	}
-	l.Aside(func() { err = do() })
+	t.Aside(func() { err = do() })
 	return err
 }
 
@@ -487,16 +493,16 @@ func reachable(path string) error {
 }
 
 // Check reports what would make every job fail.
-func (l *Launcher) Check() error {
-	info, err := os.Stat(l.Shepherd)
+func (r *Runs) Check() error {
+	info, err := os.Stat(r.Shepherd)
 	if err != nil {
 		return fmt.Errorf("cannot find shepherd: %w", err)
 	}
 	if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
-		return fmt.Errorf("cannot use shepherd %s: not an executable file", l.Shepherd)
+		return fmt.Errorf("cannot use shepherd %s: not an executable file", r.Shepherd)
 	}
-	if l.Privileged {
-		return reachable(l.Root.Path())
+	if r.Privileged {
+		return reachable(r.Root.Path())
 	}
 	return nil
 }

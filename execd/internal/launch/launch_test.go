@@ -33,7 +33,8 @@ import (
 // The order that makes, as far as it is the same everywhere, the directory of
 // the golden job batch-exit3.
 func goldenOrder() (*Launcher, *Order) {
-	l := &Launcher{Privileged: true, Host: "gehost", BinDir: "/usr/sbin/lx-amd64", SGERoot: "/var/lib/gridengine"}
+	l := New(Runs{Privileged: true})
+	l.Host, l.BinDir, l.SGERoot = "gehost", "/usr/sbin/lx-amd64", "/var/lib/gridengine"
 	o := &Order{
 		Grant: &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: "all.q", Slots: 1}}},
 		Task: &job.Task{
@@ -205,7 +206,7 @@ func TestClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Launcher{Root: root}
+	l := New(Runs{Root: root})
 	run := spool.RunID{Job: 7, Task: 1}
 	if _, err := root.Stage(run); err != nil {
 		t.Fatal(err)
@@ -665,7 +666,7 @@ func TestCollectLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Launcher{Root: root}
+	l := New(Runs{Root: root})
 	for rebooted, want := range map[bool]string{true: hostRestarted, false: "the job's spool directory is gone"} {
 		out, err := l.Collect(spool.RunID{Job: 987654321, Task: 1}, 0, rebooted)
 		if err != nil || out.Failed != spool.FailedNoExitStatus || out.Reason != want {
@@ -679,7 +680,7 @@ func TestTmpdirParent(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	l := &Launcher{Privileged: true}
+	l := New(Runs{Privileged: true})
 	if _, err := l.openParent(dir); err == nil {
 		t.Error("a parent that others may write to, without sticky bit, is accepted")
 	}

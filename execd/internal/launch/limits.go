@@ -15,7 +15,7 @@ import (
 
 // Foreign reports whether the shepherds that are started are not our program:
 // then execd does for a job what they do not.
-func (l *Launcher) Foreign() bool { return l.AsUser != nil && l.AsUser.Shepherd != l.Shepherd }
+func (r *Runs) Foreign() bool { return r.AsUser != nil && r.AsUser.Shepherd != r.Shepherd }
 
 // isForeign is Foreign for a run that was started some time ago.
 func isForeign(c *spool.Config) bool {
@@ -30,8 +30,8 @@ type TimeLimits struct{ Soft, Hard time.Duration } // 0: none
 
 // TimeLimits reads them from the directory of a run, so that they stay what
 // they were when it started.
-func (l *Launcher) TimeLimits(run spool.RunID) (TimeLimits, error) {
-	c, err := l.Root.Active(run.ID()).Config()
+func (r *Runs) TimeLimits(run spool.RunID) (TimeLimits, error) {
+	c, err := r.Root.Active(run.ID()).Config()
 	if err != nil {
 		return TimeLimits{}, fmt.Errorf("cannot read limits of job %v: %w", run.ID(), err)
 	}
@@ -51,11 +51,11 @@ func (l *Launcher) TimeLimits(run spool.RunID) (TimeLimits, error) {
 
 // Steered returns what the shepherd of a run was told last, STOP or CONT, and
 // whether the job migrates instead of being stopped.
-func (l *Launcher) Steered(run spool.RunID) (stopped, migrates bool) {
-	d := l.Root.Active(run.ID())
+func (r *Runs) Steered(run spool.RunID) (stopped, migrates bool) {
+	d := r.Root.Active(run.ID())
 	signals, err := d.Signals()
 	if err != nil {
-		l.Log.Warn(fmt.Sprintf("job %v: cannot see what signals it got: %v", run.ID(), err))
+		r.Log.Warn(fmt.Sprintf("job %v: cannot see what signals it got: %v", run.ID(), err))
 	}
 	for _, s := range signals {
 		switch syscall.Signal(s.Signal) {
@@ -71,14 +71,14 @@ func (l *Launcher) Steered(run spool.RunID) (stopped, migrates bool) {
 }
 
 // Told reports whether the shepherd of a run was told to give the job a signal.
-func (l *Launcher) Told(run spool.RunID, sig syscall.Signal) bool {
-	signals, err := l.Root.Active(run.ID()).Signals()
+func (r *Runs) Told(run spool.RunID, sig syscall.Signal) bool {
+	signals, err := r.Root.Active(run.ID()).Signals()
 	return err == nil && slices.ContainsFunc(signals, func(s spool.Signal) bool { return s.Signal == int(sig) })
 }
 
 // JobPID returns the pid of the job of a run that has ended; 0: not known.
-func (l *Launcher) JobPID(run spool.RunID) int {
-	pid, err := l.Root.Finished(run).JobPID()
+func (r *Runs) JobPID(run spool.RunID) int {
+	pid, err := r.Root.Finished(run).JobPID()
 	if err != nil {
 		return 0
 	}
@@ -87,8 +87,8 @@ func (l *Launcher) JobPID(run spool.RunID) int {
 
 // JobOver reports whether the job of a run that is active has ended: its shepherd
 // writes that down only when it has killed what is left.
-func (l *Launcher) JobOver(run spool.RunID) bool {
-	d := l.Root.Active(run.ID())
+func (r *Runs) JobOver(run spool.RunID) bool {
+	d := r.Root.Active(run.ID())
 	if over, err := d.Has(spool.FileUsage); over && err == nil {
 		return true
 	}
@@ -109,8 +109,8 @@ type Clock struct {
 
 // Clock reads the clock of a run. A shepherd writes job_pid when it starts the
 // job, however long the prolog took, and usage when the job has ended.
-func (l *Launcher) Clock(run spool.RunID) (Clock, error) {
-	d := l.Root.Active(run.ID())
+func (r *Runs) Clock(run spool.RunID) (Clock, error) {
+	d := r.Root.Active(run.ID())
 	var c Clock
 	info, err := os.Lstat(d.Path(spool.FileJobPID))
 	switch {
@@ -142,8 +142,8 @@ func (l *Launcher) Clock(run spool.RunID) (Clock, error) {
 // Since returns when the run of a shepherd that lives was started, as far as can
 // be told: the kernel knows how old a process is, and what was noted once is of no
 // use when the clock was set since.
-func (l *Launcher) Since(run spool.RunID, noted time.Time) time.Time {
-	if pid, err := l.Root.Active(run.ID()).PID(); err == nil {
+func (r *Runs) Since(run spool.RunID, noted time.Time) time.Time {
+	if pid, err := r.Root.Active(run.ID()).PID(); err == nil {
 		if p, ok := proc.Get(pid); ok {
 			return time.Now().Add(-p.Age())
 		}

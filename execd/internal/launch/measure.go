@@ -47,8 +47,8 @@ func (l *Launcher) MeasuredAgain(run spool.RunID, started time.Time) (usage.Job,
 }
 
 // Limits fills in the limits of a run, from its config.
-func (l *Launcher) Limits(run spool.RunID, u *api.Usage) {
-	c, err := l.Root.Active(run.ID()).Config()
+func (r *Runs) Limits(run spool.RunID, u *api.Usage) {
+	c, err := r.Root.Active(run.ID()).Config()
 	if err != nil {
 		return // it has just ended
 	}

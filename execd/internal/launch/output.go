@@ -72,8 +72,8 @@ func (s *Streams) output(task int, stdout, stderr string) api.Output {
 
 // Output returns where a run writes, or has written, from its config; false: it
 // has none any more.
-func (l *Launcher) Output(run spool.RunID) (api.Output, bool) {
-	d, _, err := l.Find(run)
+func (r *Runs) Output(run spool.RunID) (api.Output, bool) {
+	d, _, err := r.Find(run)
 	if err != nil {
 		return api.Output{}, false
 	}

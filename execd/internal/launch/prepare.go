@@ -15,17 +15,17 @@ import (
 
 // Activate moves the staged directory of a run to active_jobs/ before its shepherd
 // is started: what prepares the job works on it there. It may be called again.
-func (l *Launcher) Activate(run spool.RunID) error {
-	_, err := l.Root.Activate(run)
-	if errors.Is(err, fs.ErrNotExist) && l.activated(run) {
+func (r *Runs) Activate(run spool.RunID) error {
+	_, err := r.Root.Activate(run)
+	if errors.Is(err, fs.ErrNotExist) && r.activated(run) {
 		return nil
 	}
 	return err
 }
 
 // activated reports whether what stands in active_jobs/ is the run's.
-func (l *Launcher) activated(run spool.RunID) bool {
-	c, err := l.Root.Active(run.ID()).Config()
+func (r *Runs) activated(run spool.RunID) bool {
+	c, err := r.Root.Active(run.ID()).Config()
 	if err != nil {
 		return false
 	}
@@ -75,12 +75,12 @@ func (l *Launcher) Rebuild(o *Order) error {
 
 // Lend writes a file of a run for its job and hooks of it: nobody but the owner of the job
 // may read it. The directory is not his, so that it stays what it is.
-func (l *Launcher) Lend(run spool.RunID, name string, data []byte, u *user.User) error {
-	d, _, err := l.Find(run)
+func (r *Runs) Lend(run spool.RunID, name string, data []byte, u *user.User) error {
+	d, _, err := r.Find(run)
 	if err != nil {
 		return err
 	}
-	if err := d.Write(name, data); err != nil || !l.Privileged {
+	if err := d.Write(name, data); err != nil || !r.Privileged {
 		return err
 	}
 	f, err := os.Open(d.Path(name))

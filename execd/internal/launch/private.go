@@ -24,31 +24,31 @@ const PrivateTmp = "private_tmp"
 // notes it in the order. It is in a directory that only root can enter: whoever
 // is not in the job cannot get at it, and what is in it can be removed as root
 // when the job is gone.
-func (l *Launcher) makePrivateTmp(o *Order) error {
+func (t *tmpdirs) makePrivateTmp(o *Order) error {
 	if !o.PrivateTmp && !o.Global.PrivateTmp {
 		return nil
 	}
-	if reason := l.sharesTmp(); reason != "" {
+	if reason := t.sharesTmp(); reason != "" {
 		if o.PrivateTmp {
 			return &Unfit{"cannot give the job a /tmp of its own: " + reason}
 		}
-		l.shared.Do(func() { l.Log.Warn("PRIVATE_TMP is without effect: " + reason) })
+		t.shared.Do(func() { t.Log.Warn("PRIVATE_TMP is without effect: " + reason) })
 		return nil
 	}
-	err := l.fillPrivateTmp(o)
+	err := t.fillPrivateTmp(o)
 	if err != nil {
 		err = fmt.Errorf("cannot make a private /tmp: %w", err)
 	}
 	return err
 }
 
-func (l *Launcher) fillPrivateTmp(o *Order) error {
-	parent, err := l.openParent(o.Queue.Tmpdir)
+func (t *tmpdirs) fillPrivateTmp(o *Order) error {
+	parent, err := t.openParent(o.Queue.Tmpdir)
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
-	dir, name, err := makeNew(parent, filepath.Base(o.chosen)+l.privateSuffix())
+	dir, name, err := makeNew(parent, filepath.Base(o.chosen)+t.privateSuffix())
 	if err != nil {
 		return err
 	}
@@ -110,21 +110,21 @@ func makeOpenIn(root *os.Root, name string, mode fs.FileMode) error {
 
 // privateSuffix ends the names of what holds a private /tmp. It tells those of one
 // spool from those of another.
-func (l *Launcher) privateSuffix() string {
+func (t *tmpdirs) privateSuffix() string {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(l.Root.Path()))
+	_, _ = h.Write([]byte(t.Root.Path()))
 	return fmt.Sprintf(".private-%08x", h.Sum32())
 }
 
 // sharesTmp says why no job can have a /tmp of its own; empty: it can.
-func (l *Launcher) sharesTmp() string {
+func (t *tmpdirs) sharesTmp() string {
 	switch {
-	case !l.Privileged:
+	case !t.Privileged:
 		return "execd runs the jobs of one user, without root's rights"
-	case l.Foreign():
-		return "the shepherd_cmd " + l.Shepherd + " is not our own"
+	case t.Foreign():
+		return "the shepherd_cmd " + t.Shepherd + " is not our own"
 	}
-	root, err := filepath.EvalSymlinks(l.Root.Path())
+	root, err := filepath.EvalSymlinks(t.Root.Path())
 	if err != nil {
 		return err.Error()
 	}
@@ -137,7 +137,7 @@ func (l *Launcher) sharesTmp() string {
 }
 
 // removePrivateTmp removes the private /tmp that a run's config names.
-func (l *Launcher) removePrivateTmp(config *spool.Config) error {
+func (t *tmpdirs) removePrivateTmp(config *spool.Config) error {
 	path, ok := config.Lookup(spool.KeyPrivateTmp)
 	if !ok || !filepath.IsAbs(path) {
 		return nil
@@ -146,7 +146,7 @@ func (l *Launcher) removePrivateTmp(config *spool.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := l.removeClosed(path, uid); err != nil {
+	if err := t.removeClosed(path, uid); err != nil {
 		return fmt.Errorf("cannot remove private /tmp %s: %w", path, err)
 	}
 	return nil
@@ -154,8 +154,8 @@ func (l *Launcher) removePrivateTmp(config *spool.Config) error {
 
 // removeClosed removes a directory of root's that nobody else can enter, with what
 // its user has put into it while it was mounted for his job.
-func (l *Launcher) removeClosed(path string, uid int) error {
-	parent, err := l.openParent(filepath.Dir(path))
+func (t *tmpdirs) removeClosed(path string, uid int) error {
+	parent, err := t.openParent(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (l *Launcher) removeClosed(path string, uid int) error {
 		return err
 	}
 	dir.Close()
-	if err := l.aside(func() error { return l.AsUser.EmptyClosed(uid, path) }); err != nil {
+	if err := t.aside(func() error { return t.AsUser.EmptyClosed(uid, path) }); err != nil {
 		return err
 	}
 	return unix.Rmdir(path)

@@ -83,7 +83,7 @@ func ScratchReport(c *conf.Config, privileged bool) (active, without []string) {
 
 // chooseScratch decides what will limit the TMPDIR of a run. One that asked for it
 // does not run without.
-func (l *Launcher) chooseScratch(o *Order, parent *os.File) error {
+func (t *tmpdirs) chooseScratch(o *Order, parent *os.File) error {
 	limit := o.Global.ScratchLimit
 	if o.ScratchLimit > 0 {
 		limit = max(o.ScratchLimit, conf.MinScratch)
@@ -91,7 +91,7 @@ func (l *Launcher) chooseScratch(o *Order, parent *os.File) error {
 	if limit == 0 {
 		return nil
 	}
-	means, why := ScratchMeans(o.Global, o.Queue.Tmpdir, l.Privileged)
+	means, why := ScratchMeans(o.Global, o.Queue.Tmpdir, t.Privileged)
 	switch {
 	case why != nil && o.ScratchLimit > 0:
 		return &Unfit{"cannot limit TMPDIR: " + why.Error()}
@@ -103,11 +103,11 @@ func (l *Launcher) chooseScratch(o *Order, parent *os.File) error {
 		return nil
 	}
 	var err error
-	if o.scratch.project, err = l.takeProject(o.Global.ScratchIDs, parent); err != nil {
+	if o.scratch.project, err = t.takeProject(o.Global.ScratchIDs, parent); err != nil {
 		return fmt.Errorf("cannot limit TMPDIR: %w", err)
 	}
 	if err := quota.Limit(parent, o.scratch.project, o.scratch.limit); err != nil {
-		l.giveProject(o.scratch.project)
+		t.giveProject(o.scratch.project)
 		o.scratch = scratch{}
 		return err
 	}
@@ -116,7 +116,7 @@ func (l *Launcher) chooseScratch(o *Order, parent *os.File) error {
 
 // confine has a directory that was just made, and is still root's, limited. It
 // returns what is in its place then, and closes the directory if it fails.
-func (l *Launcher) confine(o *Order, parent, dir *os.File) (*os.File, error) {
+func (t *tmpdirs) confine(o *Order, parent, dir *os.File) (*os.File, error) {
 	s := &o.scratch
 	if s.limit == 0 {
 		return dir, nil
@@ -128,7 +128,7 @@ func (l *Launcher) confine(o *Order, parent, dir *os.File) (*os.File, error) {
 		// So many files that the memory for what the kernel knows of them is bounded.
 		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700", s.limit, s.limit>>12+16)
 		at := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd()))
-		err = unix.Mount(l.mountSource(), at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
+		err = unix.Mount(t.mountSource(), at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
 	}
 	if err == nil && s.project > 0 {
 		return dir, nil
@@ -141,7 +141,7 @@ func (l *Launcher) confine(o *Order, parent, dir *os.File) (*os.File, error) {
 }
 
 // mountSource is what mount(8) shows of our file systems, and we know them by.
-func (l *Launcher) mountSource() string { return "paddock:" + l.Root.Path() }
+func (t *tmpdirs) mountSource() string { return "paddock:" + t.Root.Path() }
 
 // record has config name what limits TMPDIR.
 func (s *scratch) record(w *writer) {
@@ -180,7 +180,7 @@ func unmount(path string) error {
 }
 
 // free ends the limit of a TMPDIR that is gone, and was in a directory.
-func (l *Launcher) free(s scratch, place string) error {
+func (t *tmpdirs) free(s scratch, place string) error {
 	if s.project == 0 {
 		return nil
 	}
@@ -192,27 +192,27 @@ func (l *Launcher) free(s scratch, place string) error {
 	if quota.Available(place) == nil { // it may have been mounted anew without
 		err = quota.Limit(parent, s.project, 0)
 	}
-	l.giveProject(s.project)
+	t.giveProject(s.project)
 	return err
 }
 
 // abandon undoes what was made of a TMPDIR that nobody has used.
-func (l *Launcher) abandon(o *Order) {
+func (t *tmpdirs) abandon(o *Order) {
 	if o.chosen != "" {
 		if o.scratch.tmpfs() {
 			_ = unmount(o.chosen)
 		}
 		_ = unix.Rmdir(o.chosen)
 	}
-	if err := l.free(o.scratch, o.Queue.Tmpdir); err != nil {
-		l.Log.Warn(err.Error())
+	if err := t.free(o.scratch, o.Queue.Tmpdir); err != nil {
+		t.Log.Warn(err.Error())
 	}
 }
 
 // ScratchFull says how full the TMPDIR of a run that has ended is, if it is so
 // full that the job may have met its limit.
-func (l *Launcher) ScratchFull(run spool.RunID) string {
-	c, err := l.Root.Finished(run).Config()
+func (r *Runs) ScratchFull(run spool.RunID) string {
+	c, err := r.Root.Finished(run).Config()
 	if err != nil {
 		return ""
 	}
@@ -250,12 +250,12 @@ type projects struct {
 }
 
 // takeProject finds a number that no run has, and no file.
-func (l *Launcher) takeProject(ranges []conf.Range, parent *os.File) (uint32, error) {
-	p := &l.projects
+func (t *tmpdirs) takeProject(ranges []conf.Range, parent *os.File) (uint32, error) {
+	p := &t.projects
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.used == nil {
-		used, err := l.usedProjects()
+		used, err := t.usedProjects()
 		if err != nil {
 			return 0, err
 		}
@@ -278,7 +278,7 @@ func (l *Launcher) takeProject(ranges []conf.Range, parent *os.File) (uint32, er
 					p.alien[id] = time.Now()
 				case !since.IsZero() && time.Since(since) > time.Minute:
 					p.alien[id] = time.Time{}
-					l.Log.Warn(fmt.Sprintf("project %d of SCRATCH_PROJECTS is passed over: there are files of it in %s already", id, parent.Name()))
+					t.Log.Warn(fmt.Sprintf("project %d of SCRATCH_PROJECTS is passed over: there are files of it in %s already", id, parent.Name()))
 				}
 				continue
 			}
@@ -290,16 +290,16 @@ func (l *Launcher) takeProject(ranges []conf.Range, parent *os.File) (uint32, er
 	return 0, errors.New("all of SCRATCH_PROJECTS are in use")
 }
 
-func (l *Launcher) giveProject(id uint32) {
-	l.projects.mu.Lock()
-	defer l.projects.mu.Unlock()
-	delete(l.projects.used, id)
+func (t *tmpdirs) giveProject(id uint32) {
+	t.projects.mu.Lock()
+	defer t.projects.mu.Unlock()
+	delete(t.projects.used, id)
 }
 
 // usedProjects returns the numbers that the directories of runs name.
-func (l *Launcher) usedProjects() (map[uint32]bool, error) {
+func (t *tmpdirs) usedProjects() (map[uint32]bool, error) {
 	used := map[uint32]bool{}
-	err := l.configs(func(c *spool.Config) {
+	err := t.configs(func(c *spool.Config) {
 		if s := scratchOf(c); s.project > 0 {
 			used[s.project] = true
 		}
@@ -308,10 +308,10 @@ func (l *Launcher) usedProjects() (map[uint32]bool, error) {
 }
 
 // configs calls do for the config of each run that may have something.
-func (l *Launcher) configs(do func(*spool.Config)) error {
-	active, err1 := l.Root.ListActive()
-	finished, err2 := l.Root.ListFinished()
-	staging, err3 := l.Root.ListStaging()
+func (r *Runs) configs(do func(*spool.Config)) error {
+	active, err1 := r.Root.ListActive()
+	finished, err2 := r.Root.ListFinished()
+	staging, err3 := r.Root.ListStaging()
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
@@ -325,14 +325,14 @@ func (l *Launcher) configs(do func(*spool.Config)) error {
 	}
 	for _, name := range active {
 		if id, err := spool.ParseID(name); err == nil {
-			look(l.Root.Active(id))
+			look(r.Root.Active(id))
 		}
 	}
 	for i, name := range slices.Concat(finished, staging) {
 		if run, err := spool.ParseRunID(name); err == nil && i < len(finished) {
-			look(l.Root.Finished(run))
+			look(r.Root.Finished(run))
 		} else if err == nil {
-			look(l.Root.Staging(run))
+			look(r.Root.Staging(run))
 		}
 	}
 	return nil
@@ -341,9 +341,9 @@ func (l *Launcher) configs(do func(*spool.Config)) error {
 // Sweep removes what no run has of what is made in the scratch directories' parents:
 // execd was killed before it noted what it had made, or the host went down before
 // that was on its disk. Call it before anything is started.
-func (l *Launcher) Sweep(queues []conf.Queue) error {
+func (t *tmpdirs) Sweep(queues []conf.Queue) error {
 	used, here := map[string]bool{}, map[string]bool{}
-	err := l.configs(func(c *spool.Config) {
+	err := t.configs(func(c *spool.Config) {
 		for _, key := range []string{spool.KeyTmpdir, spool.KeyPrivateTmp} {
 			path, _ := c.Lookup(key)
 			used[path] = true
@@ -355,15 +355,15 @@ func (l *Launcher) Sweep(queues []conf.Queue) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{l.sweepMounts(here)}
+	errs := []error{t.sweepMounts(here)}
 	for i := range queues {
-		errs = append(errs, l.sweepTmpdirs(&queues[i], used))
+		errs = append(errs, t.sweepTmpdirs(&queues[i], used))
 	}
 	return errors.Join(errs...)
 }
 
 // sweepMounts unmounts the scratch directories in memory that are not in use.
-func (l *Launcher) sweepMounts(used map[string]bool) error {
+func (t *tmpdirs) sweepMounts(used map[string]bool) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("cannot find mounts of an earlier execd: %w", err)
@@ -372,7 +372,7 @@ func (l *Launcher) sweepMounts(used map[string]bool) error {
 	for line := range strings.Lines(string(mounts)) {
 		before, after, _ := strings.Cut(line, " - ")
 		f, kind := strings.Fields(before), strings.Fields(after)
-		if len(f) <= 4 || len(kind) <= 1 || kind[0] != "tmpfs" || kind[1] != l.mountSource() || used[f[4]] {
+		if len(f) <= 4 || len(kind) <= 1 || kind[0] != "tmpfs" || kind[1] != t.mountSource() || used[f[4]] {
 			continue
 		}
 		err := unmount(f[4])
@@ -389,8 +389,8 @@ func (l *Launcher) sweepMounts(used map[string]bool) error {
 // sweepTmpdirs removes the scratch directories of a queue that are not in use. Others
 // may have theirs beside them, under the same names: what is removed was never given
 // to anybody, or is as old as an earlier life of the host.
-func (l *Launcher) sweepTmpdirs(q *conf.Queue, used map[string]bool) error {
-	parent, err := l.openParent(q.Tmpdir)
+func (t *tmpdirs) sweepTmpdirs(q *conf.Queue, used map[string]bool) error {
+	parent, err := t.openParent(q.Tmpdir)
 	if err != nil {
 		return nil //nolint:nilerr // it may be mounted later, and each job of the queue says so
 	}
@@ -399,15 +399,15 @@ func (l *Launcher) sweepTmpdirs(q *conf.Queue, used map[string]bool) error {
 	if err != nil {
 		return fmt.Errorf("cannot look for scratch directories: %w", err)
 	}
-	booted := l.bootTime()
+	booted := t.bootTime()
 	var errs []error
 	for _, name := range names {
 		path := filepath.Join(q.Tmpdir, name)
 		if used[path] || !isTmpdir(name, q.Name) {
 			continue
 		}
-		if strings.Contains(name, l.privateSuffix()) {
-			if err := l.removeClosed(path, 0); err != nil {
+		if strings.Contains(name, t.privateSuffix()) {
+			if err := t.removeClosed(path, 0); err != nil {
 				errs = append(errs, fmt.Errorf("cannot remove private /tmp %s: %w", path, err))
 			}
 			continue
@@ -417,8 +417,8 @@ func (l *Launcher) sweepTmpdirs(q *conf.Queue, used map[string]bool) error {
 		case err != nil: // it has gone
 		case isClosed(&st):
 			_ = unix.Unlinkat(int(parent.Fd()), name, unix.AT_REMOVEDIR) // unless there is something in it
-		case isOlder(&st, booted) && (l.Privileged || int(st.Uid) == os.Geteuid()):
-			errs = append(errs, l.clearTmpdir(path, int(st.Uid), int(st.Gid), strconv.Itoa(int(st.Gid))))
+		case isOlder(&st, booted) && (t.Privileged || int(st.Uid) == os.Geteuid()):
+			errs = append(errs, t.clearTmpdir(path, int(st.Uid), int(st.Gid), strconv.Itoa(int(st.Gid))))
 		}
 	}
 	return errors.Join(errs...)

@@ -55,8 +55,8 @@ func (l *Launcher) Attend(run spool.RunID) error {
 
 // Lost returns why an interactive job that runs is to be stopped for want of a
 // client, and nothing if it is not.
-func (l *Launcher) Lost(run spool.RunID) string {
-	b, err := l.Root.Active(run.ID()).Read(spool.FileLost)
+func (r *Runs) Lost(run spool.RunID) string {
+	b, err := r.Root.Active(run.ID()).Read(spool.FileLost)
 	if err != nil {
 		return ""
 	}

@@ -165,12 +165,12 @@ func (l *Launcher) RemoveTaskGroup(run spool.RunID) {
 }
 
 // CleanTask removes the directory of a task, or marks it as kept.
-func (l *Launcher) CleanTask(run spool.RunID, keep bool) error {
-	d := l.Root.Active(run.ID())
+func (r *Runs) CleanTask(run spool.RunID, keep bool) error {
+	d := r.Root.Active(run.ID())
 	if has, err := d.Has(spool.FileConfig); keep && has {
 		return errors.Join(err, d.Write(spool.FileKept, nil))
 	}
-	return l.Root.Remove(d)
+	return r.Root.Remove(d)
 }
 
 // FoundTask is a task that an earlier execd has started.
@@ -183,8 +183,8 @@ type FoundTask struct {
 
 // FindTasks returns the tasks that have a directory below that of a run, but for
 // those that are only kept.
-func (l *Launcher) FindTasks(run spool.RunID) ([]FoundTask, error) {
-	names, err := l.Root.ListTasks(run)
+func (r *Runs) FindTasks(run spool.RunID) ([]FoundTask, error) {
+	names, err := r.Root.ListTasks(run)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (l *Launcher) FindTasks(run spool.RunID) ([]FoundTask, error) {
 	for _, name := range names {
 		t := FoundTask{Run: run}
 		t.Run.PETask = name
-		d := l.Root.Active(t.Run.ID())
+		d := r.Root.Active(t.Run.ID())
 		if kept, err := d.Has(spool.FileKept); kept || err != nil {
 			continue
 		}
@@ -212,7 +212,7 @@ func (l *Launcher) FindTasks(run spool.RunID) ([]FoundTask, error) {
 
 // HasAnnounced reports whether the shepherd of a task has said that it is about
 // to exit: then the next may have the task's slot.
-func (l *Launcher) HasAnnounced(run spool.RunID) bool {
-	has, err := l.Root.Active(run.ID()).Has(spool.FileAboutToExit)
+func (r *Runs) HasAnnounced(run spool.RunID) bool {
+	has, err := r.Root.Active(run.ID()).Has(spool.FileAboutToExit)
 	return err == nil && has
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,29 +21,40 @@ import (
 	"paddock/spool"
 )
 
+// tmpdirs makes and removes what runs have outside of their directories: TMPDIR, what
+// limits it, and a /tmp of their own.
+type tmpdirs struct {
+	Runs
+	shared   sync.Once // says why PRIVATE_TMP is without effect
+	projects projects
+
+	mu     sync.Mutex
+	booted time.Time // guarded by mu; see bootTime
+}
+
 // makeTmpdir makes the job's scratch directory and notes its path in the order.
 // Its parent may be /tmp, where everybody can put things, and where another
 // execd may have a job of the same number: mkdir takes no existing name, one
 // that is taken is left alone and a name nobody can guess is used instead. It is
 // made for this run: what a user had before could be another directory by the time
 // it is given away again. Until give it is closed, empty and ours.
-func (l *Launcher) makeTmpdir(o *Order) (dir *os.File, err error) {
-	parent, err := l.openParent(o.Queue.Tmpdir)
+func (t *tmpdirs) makeTmpdir(o *Order) (dir *os.File, err error) {
+	parent, err := t.openParent(o.Queue.Tmpdir)
 	if err != nil {
 		return nil, err
 	}
 	defer parent.Close()
-	if err := l.chooseScratch(o, parent); err != nil {
+	if err := t.chooseScratch(o, parent); err != nil {
 		return nil, err
 	}
 	path := o.tmpdir()
-	if err := l.removeOldTmpdir(path, o.Owner); err != nil {
-		l.Log.Warn(fmt.Sprintf("job %v: %v", o.Task, err)) // it is left alone
+	if err := t.removeOldTmpdir(path, o.Owner); err != nil {
+		t.Log.Warn(fmt.Sprintf("job %v: %v", o.Task, err)) // it is left alone
 	}
 	dir, name, err := makeNew(parent, filepath.Base(path))
 	if err == nil {
 		o.chosen = filepath.Join(o.Queue.Tmpdir, name)
-		dir, err = l.confine(o, parent, dir)
+		dir, err = t.confine(o, parent, dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot make TMPDIR %s: %w", path, err)
@@ -52,8 +64,8 @@ func (l *Launcher) makeTmpdir(o *Order) (dir *os.File, err error) {
 
 // giveTmpdir gives the owner his scratch directory, once config names it: from then
 // on it is removed with the run, whoever is killed meanwhile.
-func (l *Launcher) giveTmpdir(o *Order, dir *os.File) error {
-	if l.Privileged {
+func (t *tmpdirs) giveTmpdir(o *Order, dir *os.File) error {
+	if t.Privileged {
 		if err := dir.Chown(o.Owner.UID, o.Owner.GID); err != nil {
 			return fmt.Errorf("cannot give TMPDIR %s to user %s: %w", o.chosen, o.Owner.Name, err)
 		}
@@ -108,7 +120,7 @@ func isClosed(st *unix.Stat_t) bool {
 
 // openParent opens a parent of scratch directories. It refuses one in which somebody
 // else could rename or replace what root makes there.
-func (l *Launcher) openParent(dir string) (*os.File, error) {
+func (t *tmpdirs) openParent(dir string) (*os.File, error) {
 	parent, err := os.OpenFile(dir, unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.ENOTDIR) {
 		return nil, fmt.Errorf("cannot use tmpdir %s of the queue: not a directory", dir)
@@ -120,9 +132,9 @@ func (l *Launcher) openParent(dir string) (*os.File, error) {
 	err = unix.Fstat(int(parent.Fd()), &st)
 	switch {
 	case err != nil:
-	case l.Privileged && st.Uid != 0:
+	case t.Privileged && st.Uid != 0:
 		err = fmt.Errorf("it belongs to uid %d, not to root", st.Uid)
-	case l.Privileged && st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0:
+	case t.Privileged && st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0:
 		err = errors.New("others may write to it and it has no sticky bit")
 	}
 	if err != nil {
@@ -134,11 +146,11 @@ func (l *Launcher) openParent(dir string) (*os.File, error) {
 
 // removeTmpdir removes the scratch directory that a run's config names, and its
 // private /tmp.
-func (l *Launcher) removeTmpdir(config *spool.Config) error {
-	return errors.Join(l.removePrivateTmp(config), l.removeScratch(config))
+func (t *tmpdirs) removeTmpdir(config *spool.Config) error {
+	return errors.Join(t.removePrivateTmp(config), t.removeScratch(config))
 }
 
-func (l *Launcher) removeScratch(config *spool.Config) error {
+func (t *tmpdirs) removeScratch(config *spool.Config) error {
 	path, err := config.String(spool.KeyTmpdir)
 	if err != nil || !filepath.IsAbs(path) {
 		return err
@@ -149,14 +161,14 @@ func (l *Launcher) removeScratch(config *spool.Config) error {
 			return err
 		}
 	}
-	if err := l.removeFrom(config, path); err != nil {
+	if err := t.removeFrom(config, path); err != nil {
 		return err
 	}
-	return l.free(s, filepath.Dir(path))
+	return t.free(s, filepath.Dir(path))
 }
 
 // removeFrom removes the scratch directory of a run.
-func (l *Launcher) removeFrom(config *spool.Config, path string) error {
+func (t *tmpdirs) removeFrom(config *spool.Config, path string) error {
 	// Most jobs leave it empty, and to remove an empty directory needs no rights of
 	// the owner's: rmdir follows nothing.
 	err := unix.Rmdir(path)
@@ -169,32 +181,32 @@ func (l *Launcher) removeFrom(config *spool.Config, path string) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	return l.clearTmpdir(path, uid, gid, groups)
+	return t.clearTmpdir(path, uid, gid, groups)
 }
 
 // CleanOld removes the scratch directory of a run from an earlier life of the
 // host, when power was cut before the config that names it was on the disk.
-func (l *Launcher) CleanOld(id spool.ID, q *conf.Queue, owner *user.User) error {
-	return l.removeOldTmpdir(usualTmpdir(id, q), owner)
+func (t *tmpdirs) CleanOld(id spool.ID, q *conf.Queue, owner *user.User) error {
+	return t.removeOldTmpdir(usualTmpdir(id, q), owner)
 }
 
 // removeOldTmpdir removes a scratch directory of the owner's that has not been
 // touched since the host started: whoever it was made for does not run any
 // more.
-func (l *Launcher) removeOldTmpdir(path string, owner *user.User) error {
+func (t *tmpdirs) removeOldTmpdir(path string, owner *user.User) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); errors.Is(err, unix.ENOENT) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("cannot look at TMPDIR %s: %w", path, err)
 	}
-	booted := l.bootTime()
+	booted := t.bootTime()
 	if !isOlder(&st, booted) {
 		return nil
 	}
 	switch int(st.Uid) {
 	case owner.UID:
-		return l.clearTmpdir(path, owner.UID, owner.GID, asuser.GroupList(owner))
+		return t.clearTmpdir(path, owner.UID, owner.GID, asuser.GroupList(owner))
 	case os.Geteuid(): // the cut came before it was given to the owner
 		if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
 			return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)
@@ -217,29 +229,29 @@ const battery = 2 * time.Second
 // bootTime returns when the host started, by the clock that files were stamped
 // with: the earliest time there is for it, since the clock may have been set
 // meanwhile, and what is younger may be in use.
-func (l *Launcher) bootTime() time.Time {
+func (t *tmpdirs) bootTime() time.Time {
 	booted := time.Now().Round(0).Add(-proc.Uptime())
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.booted.IsZero() || booted.Before(l.booted) {
-		l.booted = booted
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.booted.IsZero() || booted.Before(t.booted) {
+		t.booted = booted
 	}
-	return l.booted
+	return t.booted
 }
 
 // clearTmpdir empties a scratch directory as its owner, then removes it.
-func (l *Launcher) clearTmpdir(path string, uid, gid int, groups string) error {
+func (t *tmpdirs) clearTmpdir(path string, uid, gid int, groups string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return fmt.Errorf("cannot remove TMPDIR: %w", err)
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || l.Privileged && int(st.Uid) != uid {
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || t.Privileged && int(st.Uid) != uid {
 		return fmt.Errorf("cannot remove TMPDIR %s: it is not a directory of uid %d", path, uid)
 	}
-	if !l.Privileged {
+	if !t.Privileged {
 		return os.RemoveAll(path)
 	}
-	if err := l.aside(func() error { return l.AsUser.Empty(uid, gid, groups, path) }); err != nil {
+	if err := t.aside(func() error { return t.AsUser.Empty(uid, gid, groups, path) }); err != nil {
 		return fmt.Errorf("cannot remove TMPDIR %s: %w", path, err)
 	}
 	err = unix.Rmdir(path)

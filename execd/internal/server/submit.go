@@ -175,7 +175,9 @@ func (s *Server) Accept(c job.Caller, owner *user.User, gid int, req *api.Submit
 
 // check refuses what cannot become a job, whoever asks for it and whenever.
 func check(r *api.SubmitRequest) error {
-	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, "job rejected: "+format, args...) }
+	reject := func(format string, args ...any) error {
+		return api.Errorf(api.CodeRejected, "job rejected: "+format, args...)
+	}
 	if err := r.Check(); err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 	log := slog.New(slog.DiscardHandler)
 	return &Runner{
 		Mail:  mail.New(func() *conf.Config { return config }, "h", log),
-		Store: store, Launcher: &launch.Launcher{Root: root}, Host: "h", Config: func() *conf.Config { return config }, Log: log,
+		Store: store, Launcher: launch.New(launch.Runs{Root: root}), Host: "h", Config: func() *conf.Config { return config }, Log: log,
 		Queue: queue.New(queue.Options{Store: store, Config: config, States: states, Log: log}),
 	}, states, task
 }
