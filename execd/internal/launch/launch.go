@@ -183,14 +183,10 @@ func (u *Unfit) Error() string { return u.Reason }
 // Start moves the staged directory of a run to active_jobs/ and starts its
 // shepherd, which holds the lock of the directory from its first instant.
 func (l *Launcher) Start(run spool.RunID) (pid int, err error) {
-	d, err := l.Root.Activate(run)
-	if errors.Is(err, fs.ErrNotExist) && l.activated(run) {
-		d, err = l.Root.Active(run.ID()), nil
-	}
-	if err != nil {
+	if err := l.Activate(run); err != nil {
 		return 0, err
 	}
-	return l.fork(run, d)
+	return l.fork(run, l.Root.Active(run.ID()))
 }
 
 // Discard removes the directory of a run that no shepherd was started for,
@@ -420,15 +416,6 @@ var carriers = map[syscall.Signal]syscall.Signal{
 	unix.SIGCONT: unix.SIGCONT,
 }
 
-// aside does what a user may hold up for as long as he likes.
-func (t *tmpdirs) aside(do func() error) (err error) {
-	if t.Aside == nil {
-		return do()
-	}
-	t.Aside(func() { err = do() })
-	return err
-}
-
 // Running returns how many jobs have a shepherd that runs.
 func (l *Launcher) Running() (n int) {
 	l.mu.Lock()
@@ -494,15 +481,20 @@ func reachable(path string) error {
 
 // Check reports what would make every job fail.
 func (r *Runs) Check() error {
-	info, err := os.Stat(r.Shepherd)
+	if err := executable("shepherd", r.Shepherd); err != nil || !r.Privileged {
+		return err
+	}
+	return reachable(r.Root.Path())
+}
+
+// executable refuses what is not there or no program.
+func executable(what, path string) error {
+	info, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("cannot find shepherd: %w", err)
+		return fmt.Errorf("cannot find %s: %w", what, err)
 	}
 	if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
-		return fmt.Errorf("cannot use shepherd %s: not an executable file", r.Shepherd)
-	}
-	if r.Privileged {
-		return reachable(r.Root.Path())
+		return fmt.Errorf("cannot use %s %s: not an executable file", what, path)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,14 +17,7 @@ func (l *Launcher) CheckInteractive() error {
 	if l.Foreign() {
 		return fmt.Errorf("shepherd_cmd %s is not Paddock's shepherd", l.Shepherd)
 	}
-	info, err := os.Stat(l.Session)
-	if err != nil {
-		return fmt.Errorf("cannot find qrsh-session: %w", err)
-	}
-	if info.Mode()&0o111 == 0 || !info.Mode().IsRegular() {
-		return fmt.Errorf("cannot use %s: not an executable file", l.Session)
-	}
-	return nil
+	return executable("qrsh-session", l.Session)
 }
 
 // NewSession returns the file session for a client, or why it is none.

@@ -260,3 +260,12 @@ func (t *tmpdirs) clearTmpdir(path string, uid, gid int, groups string) error {
 	}
 	return nil
 }
+
+// aside does what a user may hold up for as long as he likes.
+func (t *tmpdirs) aside(do func() error) (err error) {
+	if t.Aside == nil {
+		return do()
+	}
+	t.Aside(func() { err = do() })
+	return err
+}
