@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -249,6 +250,10 @@ func TestConclude(t *testing.T) {
 			if rec.Failed != tt.failed || rec.ExitStatus != tt.exit || rec.StartTime != start || rec.CPU != cpu ||
 				rec.SubmissionTime != 1000 || rec.Priority != 3 || rec.Owner != "alice" || rec.TaskNumber != 0 || rec.Reason != tt.reason {
 				t.Errorf("accounting record %+v", rec)
+			}
+			task.Job.Source, r.Sources = "fetch", source.Sources{"fetch": abandoned{told: new(int)}}
+			if e := r.conclude(l, &tt.out); e.Fate != job.FateDone {
+				t.Errorf("the fate of a job that goes back to no queue is %s; want it over", e.Fate)
 			}
 		})
 	}
