@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"regexp"
@@ -266,6 +267,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"waitjob":       cmdWaitJob,       // waitjob JOB ...: until no task is left and it is accounted
 	"waitqueue":     cmdWaitQueue,     // waitqueue QUEUE STATES: until qstat -f shows these states of it; - for none
 	"waitstate":     cmdWaitState,     // waitstate JOB STATE [COUNT]: until COUNT (1) lines of qstat show it
+	"waitdetail":    cmdWaitDetail,    // waitdetail JOB REGEXP: until a line of qstat -j matches
 	"waitfile":      cmdWaitFile,      // waitfile FILE ...: until all are there and not empty
 	"waitgrep":      cmdWaitGrep,      // waitgrep REGEXP FILE: until a line of it matches
 	"accounted":     cmdAccounted,     // accounted JOB.TASK ...: each has exactly one accounting line
@@ -399,6 +401,19 @@ func cmdWaitQueue(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 		return false, fmt.Errorf("there is no queue %q", args[0])
+	}))
+}
+
+func cmdWaitDetail(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 2, "waitdetail JOB REGEXP")
+	want, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	running(ts)
+	ts.Check(harness.WaitFor(harness.Patience, args[1]+" in qstat -j "+args[0], func() (bool, error) {
+		qstat := exec.Command(filepath.Join(bin, "qstat"), "-j", args[0])
+		qstat.Env = bedOf(ts).env
+		text, err := qstat.Output()
+		return want.Match(text), err
 	}))
 }
 
