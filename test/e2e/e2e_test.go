@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The scripts wait most of the time.
+	// The tests wait most of the time.
 	if runtime.GOMAXPROCS(0) < 6 {
 		if err := flag.Set("test.parallel", "6"); err != nil {
 			panic(err)
@@ -118,36 +119,44 @@ func run(m *testing.M) (code int, err error) {
 	return code, os.RemoveAll(base)
 }
 
-// slow are scripts that wait for limits to pass. They begin first, so that no other
-// test waits for them; with -short they are left out.
-var slow = []string{"root_fetch", "wallclock_foreign", "wallclock", "notify", "hooks_run", "hooks_prepare", "idle"}
+// slow are scripts that wait for limits to pass. With -short they are left out.
+var slow = []string{
+	"wallclock", "wallclock_restart", "wallclock_foreign", "wallclock_foreign_restart", "hooks_prepare", "hooks_run", "root_fetch", "notify", "idle",
+}
 
-// scripts returns the files of all scripts, the slow ones first.
+// long are the others that take more than a few seconds.
+var long = []string{
+	"root_eventlog", "usage", "root_sqlite", "tasks", "fetch_claim", "fetch_bad", "attributes", "no_inodes", "scarce",
+}
+
+// scripts returns the files of the scripts in the order in which they begin, so that
+// none of the slow and long ones is waited for in the end.
 func scripts(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("script/*.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var first, all []string
-	for _, name := range slow {
+	var first []string
+	for _, name := range slices.Concat(slow, long) {
 		file := filepath.Join("script", name+".txtar")
-		if !slices.Contains(files, file) {
+		i := slices.Index(files, file)
+		if i < 0 {
 			t.Fatalf("there is no %s", file)
 		}
-		first = append(first, file)
+		first, files = append(first, file), slices.Delete(files, i, i+1)
 	}
 	if testing.Short() {
 		t.Logf("left out, they are slow: %s", strings.Join(slow, " "))
-	} else {
-		all = first
+		first = first[len(slow):]
 	}
-	return append(slices.Clone(all), slices.DeleteFunc(files, func(f string) bool { return slices.Contains(first, f) })...)
+	return append(first, files...)
 }
 
 func TestScript(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, testscript.Params{
+	all := &inOrder{T: t}
+	testscript.RunT(all, testscript.Params{
 		Files:               scripts(t),
 		WorkdirRoot:         place(t, "s"),
 		RequireExplicitExec: true,
@@ -156,7 +165,57 @@ func TestScript(t *testing.T) {
 		Condition:           condition,
 		Cmds:                commands,
 	})
+	all.run()
 }
+
+// atOnce is how many scripts run at once beside those that are slow.
+const atOnce = 6
+
+// inOrder has scripts begin in the order in which testscript gives them. Tests that
+// have called Parallel begin in any order: the package testing promises none.
+type inOrder struct {
+	*testing.T
+	scripts []func()
+	slow    sync.WaitGroup
+}
+
+// Verbose implements [testscript.T].
+func (*inOrder) Verbose() bool { return testing.Verbose() }
+
+// Run implements [testscript.T].
+func (o *inOrder) Run(name string, script func(testscript.T)) {
+	run := func() { o.T.Run(name, func(t *testing.T) { script(turn{&inOrder{T: t}}) }) }
+	if slices.Contains(slow, name) {
+		o.slow.Go(run) // it hardly needs a processor
+		return
+	}
+	o.scripts = append(o.scripts, run)
+}
+
+// run runs the scripts and returns when all have ended.
+func (o *inOrder) run() {
+	next := make(chan func())
+	var workers sync.WaitGroup
+	for range atOnce {
+		workers.Go(func() {
+			for script := range next {
+				script()
+			}
+		})
+	}
+	for _, script := range o.scripts {
+		next <- script
+	}
+	close(next)
+	workers.Wait()
+	o.slow.Wait()
+}
+
+// turn is a script that is run when it has its turn, and does not wait for another.
+type turn struct{ *inOrder }
+
+// Parallel implements [testscript.T].
+func (turn) Parallel() {}
 
 // bedKey is the key of the script's bed in its values.
 type bedKey struct{}
