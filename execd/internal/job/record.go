@@ -176,7 +176,7 @@ const (
 
 // End is the outcome of a run, with all that the steps after it need.
 type End struct {
-	Failed int    `json:"failed"` // code of spec 6.3
+	Failed int    `json:"failed"` // as in accounting(5)
 	Exit   int    `json:"exit"`
 	Reason string `json:"reason,omitempty"`
 	// Cause is why it has ended; Reason says so in words.

@@ -361,7 +361,7 @@ func (l *Launcher) parallel(c *writer, o *Order, n names, standard string) {
 	c.text("pe_stderr_path", n.stream(o.Request.Stderr, dir, standard))
 }
 
-// checkpoint writes the keys of a checkpointing interface (spec 3.6).
+// checkpoint writes the keys of a checkpointing interface.
 func (w *writer) checkpoint(o *Order) {
 	k := o.Ckpt
 	if k == nil {
@@ -383,7 +383,7 @@ func (w *writer) checkpoint(o *Order) {
 }
 
 // CheckpointWhen returns the letters that say when a job is checkpointed, and
-// the interval of -c (spec 8.3).
+// the interval of -c (checkpoint(5)).
 func (o *Order) CheckpointWhen() (letters string, interval time.Duration) {
 	if o.Ckpt == nil {
 		return "", 0

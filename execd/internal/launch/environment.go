@@ -13,7 +13,7 @@ import (
 	"paddock/spool"
 )
 
-// defaultPath is the PATH of a job that brought none (spec 2.4).
+// defaultPath is the PATH of a job that brought none.
 const defaultPath = "/usr/local/bin:/bin:/usr/bin"
 
 // cell is SGE_CELL: there is but one.

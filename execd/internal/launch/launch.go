@@ -408,7 +408,7 @@ func (l *Launcher) poke(run spool.RunID, s *shepherd, sig unix.Signal) error {
 }
 
 // carriers are the signals that Grid Engine's execd sends to a shepherd so that
-// the job gets another (spec 5.2).
+// the job gets another (shepherd(8)).
 var carriers = map[syscall.Signal]syscall.Signal{
 	unix.SIGKILL: unix.SIGTSTP,
 	unix.SIGXCPU: unix.SIGUSR2,

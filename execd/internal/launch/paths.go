@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// names are the values of the pseudo variables in paths (spec 4.7.6).
+// names are the values of the pseudo variables in paths (qsub(1), -e).
 type names struct {
 	home, user, jobName, host string
 	job, task                 int // task 0: no array

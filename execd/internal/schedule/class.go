@@ -142,7 +142,7 @@ func (s *waiting) keyOf(j *Job, lists string) []byte {
 const mostUrgent = 1e15
 
 // urgencyOf is what the resources that a job asks for contribute to its
-// urgency (spec: sge_priority(5)).
+// urgency (sched_conf(5)).
 func (h *host) urgencyOf(j *Job) float64 {
 	assumed := h.assumedSlots(j)
 	sum := 0.0
@@ -344,7 +344,7 @@ func (h *host) durationOf(j *Job, q *queue) time.Duration {
 const forever = 1e9
 
 // Requested returns how long a job asks to run, by the larger of h_rt and s_rt
-// (spec: sched_conf(5), max_reservation); 0: it does not say.
+// (sched_conf(5), max_reservation); 0: it does not say.
 func Requested(j *Job) time.Duration {
 	seconds := 0.0
 	for _, r := range j.Hard {

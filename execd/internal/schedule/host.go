@@ -318,8 +318,7 @@ type offer struct {
 
 // offer returns the value of an attribute in a queue, or for nil of the host,
 // when so much is used: the most restrictive of all levels and sources, or
-// with == and != the one of the highest level (spec: complex(5), Overriding
-// attributes).
+// with == and != the one of the highest level.
 func (s *books) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool) {
 	return s.host.offerOf(q, a, used, s.load)
 }

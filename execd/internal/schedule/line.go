@@ -238,8 +238,8 @@ func (s *waiting) fresh(b *bucket) {
 	s.fix(u)
 }
 
-// The priority of a job is the weighed sum of three numbers of 0 to 1 (spec:
-// sge_priority(5)). Two of them do not depend on the user and, as differences
+// The priority of a job is the weighed sum of three numbers of 0 to 1
+// (sched_conf(5)). Two of them do not depend on the user and, as differences
 // of waiting times stay what they are, not on the time: they are the key in
 // the line of a user. The lines are merged as a pass goes along.
 

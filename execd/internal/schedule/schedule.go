@@ -4,10 +4,10 @@
 // can play any day in a moment; package queue calls it, one call at a time. It
 // imports conf, and api for what a user asked and what qhost shows.
 //
-// The order is that of sge_priority(5): what -p says, the user's share (who
-// used less of late comes first), the time waited and the urgency of what is
-// asked for, each normalised to 0..1 and weighed by sched_conf(5). Among equals
-// the job that was submitted first is first.
+// The order depends on what -p says, the user's share (who used less of late comes
+// first), the time waited and the urgency of what is asked for, each normalised to
+// 0..1 and weighed by sched_conf(5). Among equals the job that was submitted first
+// is first.
 package schedule
 
 import (
