@@ -211,7 +211,7 @@ func (d *disk) sweep(jobs map[int]*Job) error {
 
 // keepSequence has the highest number given out known without the record of its job.
 func (d *disk) keepSequence(last int) error {
-	// Who was slower must not write a lower one over it.
+	// A slower caller must not write a lower number over it.
 	d.sequence.Lock()
 	defer d.sequence.Unlock()
 	known, err := readSeqNum(d.root)

@@ -134,9 +134,9 @@ func (e *ended) forget(number int) {
 	}
 }
 
-// surplus takes out the jobs that are too many and returns their numbers. Who has
-// most loses first, and of his those that succeeded: nobody's jobs go because of
-// what another has submitted since. e.mu is held.
+// surplus takes out the jobs that are too many and returns their numbers. The user
+// with most of them loses first, and of his those that succeeded: nobody's jobs go
+// because of what another has submitted since. e.mu is held.
 func (e *ended) surplus() (numbers []int) {
 	for {
 		total := 0
@@ -195,8 +195,8 @@ func (e *ended) keeps(number int) bool {
 	return false
 }
 
-// putAway moves the files of a job that is over to ended_jobs. Who looks for one
-// looks in the old place first, so that he finds it at any time.
+// putAway moves the files of a job that is over to ended_jobs. A reader looks in the
+// old place first, so that he finds them at any time.
 func (e *ended) putAway(j *Job) {
 	var size int64
 	move := func(from, name string) error {
@@ -276,7 +276,7 @@ func (d *disk) readEnded(number int) (*Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read record of job %d: %w", number, err)
 	}
-	// What is done with the last task is not in the record any more.
+	// The record does not say any more what became of the last task.
 	for _, t := range j.tasksInOrder() {
 		if t.End == nil {
 			continue // nothing of the kind is over

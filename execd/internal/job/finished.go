@@ -7,10 +7,10 @@ import (
 	"paddock/execd/internal/schedule"
 )
 
-// memory is the last jobs of which something has ended, for qstat -s z. It is
+// recent is the last jobs of which something has ended, for qstat -s z. It is
 // lost with execd: the accounting file has the truth, and qacct shows it. The
 // zero value remembers nothing. It is guarded by the Store's mutex.
-type memory struct {
+type recent struct {
 	limit int
 	jobs  map[int]*finished
 	order []int // their numbers, in the order in which they first had an end
@@ -51,8 +51,8 @@ func (s *Store) Keep(remembered, ended int) {
 }
 
 // ran notes the end of a task that ran.
-func (m *memory) ran(t *Task) {
-	f := m.of(t.Job)
+func (r *recent) ran(t *Task) {
+	f := r.of(t.Job)
 	if f == nil {
 		return
 	}
@@ -64,11 +64,11 @@ func (m *memory) ran(t *Task) {
 }
 
 // deleted notes tasks that were deleted before they ran.
-func (m *memory) deleted(j *Job, tasks *Tasks) {
+func (r *recent) deleted(j *Job, tasks *Tasks) {
 	if tasks.Len() == 0 {
 		return
 	}
-	f := m.of(j)
+	f := r.of(j)
 	if f == nil {
 		return
 	}
@@ -89,36 +89,36 @@ func (f *finished) add(number int) {
 }
 
 // of returns what is kept of a job; nil: nothing is to be kept.
-func (m *memory) of(j *Job) *finished {
-	if m.limit <= 0 {
+func (r *recent) of(j *Job) *finished {
+	if r.limit <= 0 {
 		return nil
 	}
-	f := m.jobs[j.Number]
+	f := r.jobs[j.Number]
 	if f == nil {
 		terms := j.Terms()
 		f = &finished{
 			uid: j.UID, name: terms.Name, owner: j.Owner, submitted: j.Submitted, slots: terms.Slots, ended: NoTasks(j.Tasks),
 			account: terms.Account, priority: terms.Priority, needs: terms.Needs, words: terms.Predecessors,
 		}
-		if m.jobs == nil {
-			m.jobs = map[int]*finished{}
+		if r.jobs == nil {
+			r.jobs = map[int]*finished{}
 		}
-		m.jobs[j.Number] = f
-		m.order = append(m.order, j.Number)
-		m.forget()
+		r.jobs[j.Number] = f
+		r.order = append(r.order, j.Number)
+		r.forget()
 	}
 	return f
 }
 
 // forget drops the oldest of those that are too many.
-func (m *memory) forget() {
-	n := max(len(m.order)-max(m.limit, 0), 0)
-	for _, number := range m.order[:n] {
-		delete(m.jobs, number)
+func (r *recent) forget() {
+	n := max(len(r.order)-max(r.limit, 0), 0)
+	for _, number := range r.order[:n] {
+		delete(r.jobs, number)
 	}
-	m.order = m.order[n:] // append makes another array, as small, when this one is at its end
-	if len(m.order) == 0 {
-		m.order, m.jobs = nil, nil
+	r.order = r.order[n:] // append makes another array, as small, when this one is at its end
+	if len(r.order) == 0 {
+		r.order, r.jobs = nil, nil
 	}
 }
 

@@ -63,8 +63,8 @@ func (g *graph) unlink(j *Job) {
 		g.waitsLess(f, 1)
 		delete(f.waitsFor, j.Number)
 		for _, u := range f.unmetBy(j) {
-			_ = f.doom(&u) // the tasks are its own
-			j.dooms = append(j.dooms, doomed{f, &u})
+			_ = f.addUnmet(&u) // the tasks are its own
+			j.blocked = append(j.blocked, blockedJob{f, &u})
 			vain = append(vain, f)
 		}
 	}
@@ -178,7 +178,7 @@ func (g *graph) free(j *Job) Tasks {
 		}
 	}
 	for _, u := range j.unmet {
-		tasks, _ := parseTasks(u.Tasks, j.Tasks) // doom has looked at it
+		tasks, _ := parseTasks(u.Tasks, j.Tasks) // addUnmet has looked at it
 		set.Subtract(&tasks)
 	}
 	return set
@@ -280,7 +280,7 @@ func (g *graph) inVain(j *Job) *vain {
 func (g *graph) lookInVain(j *Job) *vain {
 	v := &vain{tasks: NoTasks(j.Tasks)}
 	for _, u := range j.unmet {
-		tasks, _ := parseTasks(u.Tasks, j.Tasks) // doom has looked at it
+		tasks, _ := parseTasks(u.Tasks, j.Tasks) // addUnmet has looked at it
 		v.add(&tasks, "", u.Why, j)
 	}
 	for _, d := range j.links.Success {

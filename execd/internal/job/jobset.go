@@ -18,7 +18,7 @@ type jobSet struct {
 	byUser   map[int]int  // guarded by mu; jobs by uid
 	graph    graph        // guarded by mu
 	fresh    []*Job       // guarded by mu; the last that were submitted, see remember
-	finished memory       // guarded by mu
+	finished recent       // guarded by mu
 }
 
 func newJobSet() jobSet {

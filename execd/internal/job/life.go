@@ -148,8 +148,8 @@ func (s *Store) Fail(t *Task, reason string) error {
 		&line{Event: EventErrored, Tasks: tasks, Time: now, Run: t.Run, Reason: reason})
 }
 
-// Exceed records that a running task has exceeded a limit and is to be killed.
-// Who wanted it killed before has it.
+// Exceed records that a running task has exceeded a limit and is to be killed. A
+// wish that is recorded already stays.
 func (s *Store) Exceed(t *Task, reason string) error {
 	s.mu.Lock()
 	wanted := t.Want != nil || t.State != Started
@@ -164,9 +164,9 @@ func (s *Store) Exceed(t *Task, reason string) error {
 }
 
 // Evict records that a running task is to leave its slot: with Requeue to run
-// again, else for good. It reports whether that is news: who wanted it killed
-// before has it, but for one who only wanted it to run elsewhere. One that was asked to
-// leave and is killed now still leaves for the first reason.
+// again, else for good. It reports whether that is news: a task that is being killed
+// already is not asked again, unless it was only to run elsewhere. A task that was
+// asked to leave and is killed now still leaves for the first reason.
 func (s *Store) Evict(t *Task, want Want) (bool, error) {
 	<-t.begun // a want must stand behind the start
 	if old := s.Want(t); old != nil && old.Slot {

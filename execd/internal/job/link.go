@@ -155,7 +155,7 @@ func (j *Job) waitFor(l links) error {
 	}
 	j.links, j.waitsFor = &l, map[int]bool{}
 	for i := range known {
-		if err := j.doom(&known[i]); err != nil {
+		if err := j.addUnmet(&known[i]); err != nil {
 			return err
 		}
 	}

@@ -156,7 +156,7 @@ func TestFinished(t *testing.T) {
 
 // Whatever ends, no more is kept than was asked for.
 func TestFinishedIsBounded(t *testing.T) {
-	var m memory
+	var m recent
 	m.limit = 10
 	for n := range 1000 {
 		j := &Job{Number: n, Tasks: api.Tasks{First: 1, Last: 10 * maxEndedRanges, Step: 1}}

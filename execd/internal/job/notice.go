@@ -3,7 +3,7 @@ package job
 import "paddock/execd/api"
 
 // Notice is what happens to tasks of a job that wait, for the event log of its owner.
-// What happens to those that run, package stage tells.
+// Package stage tells of those that run.
 type Notice struct {
 	Kind   NoticeKind
 	Tasks  Tasks

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// What a task is given back for whose preparation failed is worth a second try,
-// but not at once: what prepares a job is a program of the site's, and may fail
-// for everybody for a while.
+// A task whose preparation failed is tried again, but not at once: a program of the
+// site prepares it, and may fail for all jobs for a while.
 const (
 	firstDelay = 10 * time.Second
 	lastDelay  = 5 * time.Minute

@@ -214,7 +214,7 @@ func decode(data []byte) (j *Job, whole int, err error) {
 	}
 	var h digest
 	if err := json.Unmarshal(first, &h); err != nil || h.Format != Format {
-		// What another format has elsewhere in the line may be of other types.
+		// Another format may have other types elsewhere in the line.
 		var probe struct {
 			Format int `json:"format"`
 		}
@@ -276,7 +276,7 @@ func (j *Job) replay(l *line) error {
 		if l.Unmet == nil {
 			return errors.New("an unmet dependency without its particulars")
 		}
-		return j.doom(l.Unmet)
+		return j.addUnmet(l.Unmet)
 	}
 	if l.Event == EventReplied {
 		j.replied = true
@@ -323,7 +323,7 @@ func (j *Job) restore(st *state) error {
 	}
 	j.unmet = nil
 	for i := range st.Unmet {
-		if err := j.doom(&st.Unmet[i]); err != nil {
+		if err := j.addUnmet(&st.Unmet[i]); err != nil {
 			return err
 		}
 	}
@@ -563,7 +563,7 @@ type Job struct {
 	waitsForTasks []int          // the jobs of -hold_jid_ad and -hold_jid_ad_ok
 	links         *links         // what they came from, with no Unmet
 	unmet         []*unmet       // those of links.Success that did not succeed
-	dooms         []doomed       // of a job that is over: those that will never run, to be told
+	blocked       []blockedJob   // of a job that is over: those that will never run, to be told
 	freed         []*Job         // of a job that is over: those that waited for it, to be told
 	request       *api.SubmitRequest
 	alterations   int  // how often it was altered

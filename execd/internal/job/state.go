@@ -2,8 +2,8 @@ package job
 
 import "fmt"
 
-// State is where a task is, from evidence on disk. What people want of it
-// (to be deleted) is kept apart, in Task.Want.
+// State is where a task is, from evidence on disk. The wishes of people (that it be
+// deleted) are kept apart, in Task.Want.
 type State int
 
 // The states of a task.

@@ -254,7 +254,7 @@ func (s *Store) remove(j *Job) {
 	for _, f := range j.freed {
 		s.hint(f)
 	}
-	for _, d := range j.dooms {
+	for _, d := range j.blocked {
 		if err := s.commit(d.job, durable, nil, &line{Event: EventUnmet, Unmet: d.unmet}); err != nil {
 			s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
 			return // the next start tells them

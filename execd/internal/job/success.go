@@ -24,15 +24,15 @@ type unmet struct {
 	Why   string `json:"why"`   // "job 17 failed with exit code 3"
 }
 
-// doomed is a job with what it waits for in vain.
-type doomed struct {
+// blockedJob is a job with a dependency of it that is not met.
+type blockedJob struct {
 	job   *Job
 	unmet *unmet
 }
 
-// doom notes what the job waits for in vain, once. What it was altered not to wait for
-// before that was recorded is nothing to it.
-func (j *Job) doom(u *unmet) error {
+// addUnmet notes a dependency that will not be met, once. The job may have been altered,
+// and not have the dependency any more.
+func (j *Job) addUnmet(u *unmet) error {
 	if _, ok := parseTasks(u.Tasks, j.Tasks); !ok {
 		return fmt.Errorf("tasks %q are none of the job's", u.Tasks)
 	}
@@ -140,7 +140,7 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 		if err == nil && p != nil { // else it stays not known
 			j.unmet = slices.DeleteFunc(j.unmet, d.isOf)
 			if u := j.unmetOf(d, p); u != nil {
-				_ = j.doom(u)
+				_ = j.addUnmet(u)
 			}
 			s.graph.changeVain(j)
 		}

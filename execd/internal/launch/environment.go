@@ -107,7 +107,7 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 	e.set("SGE_ACCOUNT", account(r))
 	e.set("SGE_JOB_SPOOL_DIR", jobDir)
 	if l.PaddockDir != "" {
-		// So that a job can submit to the execd it came from.
+		// A job can submit to the execd it came from.
 		e.set("PADDOCK_DIR", l.PaddockDir)
 	}
 	if o.Slot != "" {

@@ -75,7 +75,7 @@ func (j *fork) fork(null *os.File) {
 		Env:   spool.StartEnvironment,
 		Files: []uintptr{n, n, n, j.lock.Fd()},
 		Sys: &syscall.SysProcAttr{
-			// What a terminal sends to execd is not meant for shepherds.
+			// Signals of a terminal are meant for execd, and not for shepherds.
 			Setpgid: true,
 			PidFD:   &j.pidfd,
 		},

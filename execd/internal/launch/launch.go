@@ -336,8 +336,8 @@ func (l *Launcher) gone(run spool.RunID) {
 	l.Exited(run)
 }
 
-// reap takes the exit status of a child that has ended. What it was is in the
-// file exit_status; here it only must not stay a zombie.
+// reap takes the exit status of a child that has ended, which must not stay a zombie.
+// The status itself is in the file exit_status.
 func reap(pidfd int) {
 	for {
 		err := unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|unix.WNOHANG, nil)

@@ -125,7 +125,7 @@ func (t *tmpdirs) confine(o *Order, parent, dir *os.File) (*os.File, error) {
 	if s.project > 0 {
 		err = quota.Assign(dir, s.project)
 	} else {
-		// So many files that the memory for what the kernel knows of them is bounded.
+		// The number of files is limited, too: the kernel has memory for each.
 		options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700", s.limit, s.limit>>12+16)
 		at := "/proc/self/fd/" + strconv.Itoa(int(dir.Fd()))
 		err = unix.Mount(t.mountSource(), at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
@@ -235,7 +235,7 @@ func (r *Runs) ScratchFull(run spool.RunID) string {
 		}
 		used = (st.Blocks - st.Bfree) * uint64(st.Bsize)
 	}
-	// Who writes much at once is stopped before the last block is in use.
+	// A large write is refused before the last block is in use.
 	if err != nil || used < s.limit-s.limit/64 {
 		return ""
 	}

@@ -18,7 +18,7 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// What of its descriptors execd has for clients: a part of those that it may open,
+// Limits of the descriptors that execd has for clients: a part of those that it may open,
 // so that the rest is there for jobs whatever clients do.
 const (
 	descriptorsOfClients = 4 // one in so many

@@ -91,7 +91,7 @@ func (s *Server) attach(_ context.Context, c job.Caller, req *api.AttachRequest)
 	if j == nil {
 		return api.AttachReply{}, api.Errorf(api.CodeNotFound, "job %d does not exist", req.Job)
 	}
-	// What is typed and printed is nobody else's business.
+	// Only the owner may see what is typed and printed.
 	if j.UID != c.UID {
 		return api.AttachReply{}, api.Errorf(api.CodeDenied, "denied: job %d is not yours", req.Job)
 	}

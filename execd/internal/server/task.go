@@ -94,7 +94,7 @@ func (s *Server) mayStartTask(c job.Caller, req *api.TaskRequest) (*job.Task, er
 	if t == nil {
 		return no(api.CodeNotFound, "%d; that job is here but the JobArray task %d is not here", req.Job, max(req.Task, 1))
 	}
-	// Who asks is what the kernel says. Grid Engine takes the request's word.
+	// The kernel says who asks. Grid Engine takes the request's word.
 	if c.UID != j.UID {
 		return nil, api.Errorf(api.CodeDenied, "denied request of user %q to start a PE task in job of user %q", c.Name, j.Owner)
 	}
@@ -110,7 +110,7 @@ func (s *Server) mayEnter(c job.Caller, req *api.TaskRequest) (*job.Task, error)
 	if j == nil {
 		return nil, api.Errorf(api.CodeNotFound, "job %d does not exist", req.Job)
 	}
-	// Who enters acts as the owner, which is more than operators may.
+	// A task acts as the owner of the job, which is more than operators may.
 	if c.UID != j.UID && !c.Manager {
 		return nil, api.Errorf(api.CodeDenied, "denied: %s may not enter job %d of user %s", c.Name, req.Job, j.Owner)
 	}
