@@ -26,6 +26,7 @@ import (
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -39,7 +40,7 @@ const Options = "DEFAULT_USERLOG_FORMAT_OPTIONS"
 // wait for it for ever.
 const maxTries = 5
 
-// Journal is a stage.Journal. The exported fields are set before first use.
+// Journal is a notice.Journal. The exported fields are set before first use.
 type Journal struct {
 	Log   *eventlog.Journal
 	Store interface {
@@ -59,7 +60,7 @@ type Journal struct {
 	crowds map[int]*crowd
 }
 
-var _ stage.Journal = (*Journal)(nil)
+var _ notice.Journal = (*Journal)(nil)
 
 // run is what is known of a run that is told of.
 type run struct {
@@ -173,26 +174,26 @@ func (j *Journal) activation(t *job.Task) string {
 // Record writes an event. What happens once in a run has an id without a number
 // of its own; what may happen again is told apart by when it did. What an execd
 // before this one may have told is looked for.
-func (j *Journal) Record(e stage.Event) error {
+func (j *Journal) Record(e notice.Event) error {
 	activation := j.activation(e.Task)
 	r := j.run(activation)
-	if e.Kind == stage.Executing {
+	if e.Kind == notice.Executing {
 		j.mu.Lock()
 		r.begun = true
 		j.mu.Unlock()
 	}
-	if e.Kind == stage.Executing {
+	if e.Kind == notice.Executing {
 		j.behind(e.Task.Job.Number) // first what came before
 	}
 	err := j.try(r, e, string(e.Kind), func(to *target) error {
 		entry := j.entry(to)
 		entry.Activation, entry.Proc, entry.Time, entry.Again = activation, to.proc, e.Time, !r.begun
-		if e.Kind != stage.Executing && e.Kind != stage.Over {
+		if e.Kind != notice.Executing && e.Kind != notice.Over {
 			entry.Seq = int(e.Time.UnixMilli())
 		}
 		return j.Log.Write(context.Background(), entry, body(e, to))
 	})
-	if e.Kind == stage.Held || e.Kind == stage.Postponed {
+	if e.Kind == notice.Held || e.Kind == notice.Postponed {
 		j.forget(activation) // it never ran
 	}
 	return err
@@ -313,7 +314,7 @@ func (j *Journal) noticed(n job.Notice) eventlog.Body {
 }
 
 // WriteAd writes the ad of a run that is over, the last that is told of it.
-func (j *Journal) WriteAd(e stage.Event) error {
+func (j *Journal) WriteAd(e notice.Event) error {
 	activation := j.activation(e.Task)
 	err := j.try(j.run(activation), e, "ad", func(to *target) error {
 		if e.Ad == nil {
@@ -356,7 +357,7 @@ func (j *Journal) forget(activation string) {
 
 // try does something for a run, or gives it up. The end of a run is waited with;
 // all else is tried once, since stage does no more.
-func (j *Journal) try(r *run, e stage.Event, what string, do func(*target) error) error {
+func (j *Journal) try(r *run, e notice.Event, what string, do func(*target) error) error {
 	leave, err := j.join(e.Task.Job.UID)
 	if err == nil {
 		defer leave()
@@ -370,7 +371,7 @@ func (j *Journal) try(r *run, e stage.Event, what string, do func(*target) error
 			err = do(to)
 		}
 	}
-	if err == nil || e.Kind != stage.Over {
+	if err == nil || e.Kind != notice.Over {
 		return err
 	}
 	final := errors.Is(err, asuser.ErrRefused) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errCrowd)
@@ -388,21 +389,21 @@ func (j *Journal) try(r *run, e stage.Event, what string, do func(*target) error
 }
 
 // body is what an event is in a log.
-func body(e stage.Event, to *target) eventlog.Body {
+func body(e notice.Event, to *target) eventlog.Body {
 	switch e.Kind {
-	case stage.Executing:
+	case notice.Executing:
 		return eventlog.Executing{Host: to.host, Slot: to.slot}
-	case stage.Suspended:
+	case notice.Suspended:
 		return eventlog.Suspended{Processes: int(number(e.Ad, "NumPids"))}
-	case stage.Resumed:
+	case notice.Resumed:
 		return eventlog.Resumed{}
-	case stage.Warned:
+	case notice.Warned:
 		return eventlog.RemoteError{Host: cmp.Or(to.slot, to.host), Text: e.Text, Warning: true}
-	case stage.Postponed:
+	case notice.Postponed:
 		return eventlog.RemoteError{Host: cmp.Or(to.slot, to.host), Text: e.Text, Code: e.Code, Subcode: e.Subcode}
-	case stage.Held:
+	case notice.Held:
 		return eventlog.Held{Reason: e.Text, Code: e.Code, Subcode: e.Subcode}
-	case stage.Over:
+	case notice.Over:
 		return over(e)
 	}
 	return eventlog.Generic{Text: string(e.Kind) + ": " + e.Text}
@@ -412,7 +413,7 @@ func body(e stage.Event, to *target) eventlog.Body {
 const requeueCode = int(slot.ReasonRequeue)
 
 // over is the event of an end: it depends on what becomes of the job.
-func over(e stage.Event) eventlog.Body {
+func over(e notice.Event) eventlog.Body {
 	reason := e.Text
 	if reason == "" && e.End != nil {
 		reason = e.End.Reason

@@ -22,8 +22,8 @@ import (
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/eventlog"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/stage"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -130,11 +130,11 @@ func TestLife(t *testing.T) {
 	w := &world{ad: logged}
 	j := w.journal()
 	tk := task()
-	over := stage.Event{
-		Kind: stage.Over, Task: tk, Time: at, Exit: exit.Exited, Status: exit.Status{Code: 3}, End: &job.End{Fate: job.FateDone}, Ad: parse(t, ended),
+	over := notice.Event{
+		Kind: notice.Over, Task: tk, Time: at, Exit: exit.Exited, Status: exit.Status{Code: 3}, End: &job.End{Fate: job.FateDone}, Ad: parse(t, ended),
 	}
-	for _, e := range []stage.Event{
-		{Kind: stage.Warned, Text: "slow"}, {Kind: stage.Executing}, {Kind: stage.Suspended}, {Kind: stage.Resumed},
+	for _, e := range []notice.Event{
+		{Kind: notice.Warned, Text: "slow"}, {Kind: notice.Executing}, {Kind: notice.Suspended}, {Kind: notice.Resumed},
 	} {
 		e.Task, e.Time = tk, at
 		if err := j.Record(e); err != nil {
@@ -200,7 +200,7 @@ func TestLife(t *testing.T) {
 // REQ-EXIT-38: an end that the execd before has told is not told again.
 func TestRestart(t *testing.T) {
 	w := &world{ad: logged}
-	over := stage.Event{Kind: stage.Over, Task: task(), Time: at, Exit: exit.Exited, End: &job.End{Fate: job.FateDone}}
+	over := notice.Event{Kind: notice.Over, Task: task(), Time: at, Exit: exit.Exited, End: &job.End{Fate: job.FateDone}}
 	for range 3 {
 		if err := w.journal().Record(over); err != nil {
 			t.Error(err)
@@ -223,45 +223,45 @@ func coreLine() string {
 // What an end is called depends on what becomes of the job.
 func TestEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		e    stage.Event
+		e    notice.Event
 		want string
 	}{
-		"signal": {stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{}}, "(0) Abnormal termination (signal 9)"},
-		"core":   {stage.Event{Exit: exit.CoreDumped, Status: exit.Status{Signal: 11}, End: &job.End{}}, "(0) Abnormal termination (signal 11)"},
+		"signal": {notice.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{}}, "(0) Abnormal termination (signal 9)"},
+		"core":   {notice.Event{Exit: exit.CoreDumped, Status: exit.Status{Signal: 11}, End: &job.End{}}, "(0) Abnormal termination (signal 11)"},
 		"where": {
-			stage.Event{Exit: exit.CoreDumped, Status: exit.Status{Signal: 11, Core: true}, End: &job.End{}, Ad: parse(t, "Iwd = \"/work\"\n")},
+			notice.Event{Exit: exit.CoreDumped, Status: exit.Status{Signal: 11, Core: true}, End: &job.End{}, Ad: parse(t, "Iwd = \"/work\"\n")},
 			coreLine(),
 		},
 		"limit": {
-			stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Cause: spool.CauseLimit, Reason: "too long"}},
+			notice.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Cause: spool.CauseLimit, Reason: "too long"}},
 			"(0) Abnormal termination (signal 9)",
 		},
 		"who": {
-			stage.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Cause: spool.CauseLimit, Reason: "too long"}},
+			notice.Event{Exit: exit.Exited, Status: exit.Status{Signal: 9}, End: &job.End{Cause: spool.CauseLimit, Reason: "too long"}},
 			"Job terminated by execd at 2026-03-04T05:06:07Z with signal 9.\n\tReason: too long\n",
 		},
-		"delete": {stage.Event{Exit: exit.Killed, End: &job.End{Reason: "deleted by bob"}}, "Job was aborted.\n\tdeleted by bob\n"},
-		"never":  {stage.Event{Exit: exit.NotStarted, End: &job.End{Reason: "no shell"}}, "Job was aborted.\n\tno shell\n"},
+		"delete": {notice.Event{Exit: exit.Killed, End: &job.End{Reason: "deleted by bob"}}, "Job was aborted.\n\tdeleted by bob\n"},
+		"never":  {notice.Event{Exit: exit.NotStarted, End: &job.End{Reason: "no shell"}}, "Job was aborted.\n\tno shell\n"},
 		"evict": {
-			stage.Event{Exit: exit.Requeue, End: &job.End{Fate: job.FateRequeue, Reason: "preempted", Checkpoint: true}},
+			notice.Event{Exit: exit.Requeue, End: &job.End{Fate: job.FateRequeue, Reason: "preempted", Checkpoint: true}},
 			"(1) Job was checkpointed.\n",
 		},
 		"preempted": {
-			stage.Event{Exit: exit.Requeue, Text: "PREEMPT is true", Code: 1011, End: &job.End{Reason: "evicted by slot1"}},
+			notice.Event{Exit: exit.Requeue, Text: "PREEMPT is true", Code: 1011, End: &job.End{Reason: "evicted by slot1"}},
 			"(0) Job was not checkpointed.\n",
 		},
 		"held by its slot": {
-			stage.Event{Exit: exit.Killed, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Reason: "evicted by slot1"}},
+			notice.Event{Exit: exit.Killed, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Reason: "evicted by slot1"}},
 			"\tReason: too large\n\tCode 21 Subcode 7\n",
 		},
 		"held in its queue by its slot": {
-			stage.Event{Exit: exit.Requeue, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Fate: job.FateRequeue, Reason: "rescheduled by slot1"}},
+			notice.Event{Exit: exit.Requeue, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Fate: job.FateRequeue, Reason: "rescheduled by slot1"}},
 			"Job was held.\n\ttoo large\n\tCode 21 Subcode 7\n",
 		},
-		"error": {stage.Event{Exit: exit.Hold, End: &job.End{Fate: job.FateError, Reason: "bad"}, Code: 19, Subcode: 2}, "Job was held.\n\tbad\n\tCode 19 Subcode 2\n"},
+		"error": {notice.Event{Exit: exit.Hold, End: &job.End{Fate: job.FateError, Reason: "bad"}, Code: 19, Subcode: 2}, "Job was held.\n\tbad\n\tCode 19 Subcode 2\n"},
 	} {
 		w := &world{ad: logged}
-		c.e.Kind, c.e.Task, c.e.Time = stage.Over, task(), at
+		c.e.Kind, c.e.Task, c.e.Time = notice.Over, task(), at
 		if err := w.journal().Record(c.e); err != nil {
 			t.Error(err)
 		}
@@ -274,12 +274,12 @@ func TestEnds(t *testing.T) {
 			t.Errorf("with the pattern %s a core is in %q; want %q", pattern, got, want)
 		}
 	}
-	for kind, want := range map[stage.EventKind]string{
-		stage.Held: "Job was held.\n\tno input\n\tCode 19 Subcode 4\n", stage.Postponed: "Error from starter on slot2@h:\n\tno input\n\tCode 19 Subcode 4\n",
+	for kind, want := range map[notice.EventKind]string{
+		notice.Held: "Job was held.\n\tno input\n\tCode 19 Subcode 4\n", notice.Postponed: "Error from starter on slot2@h:\n\tno input\n\tCode 19 Subcode 4\n",
 	} {
 		w := &world{ad: logged}
 		j := w.journal()
-		if err := j.Record(stage.Event{Kind: kind, Task: task(), Time: at, Text: "no input", Code: 19, Subcode: 4}); err != nil {
+		if err := j.Record(notice.Event{Kind: kind, Task: task(), Time: at, Text: "no input", Code: 19, Subcode: 4}); err != nil {
 			t.Error(err)
 		}
 		if got := w.text["alice /work/log"]; !strings.Contains(got, want) || len(j.runs) != 0 {
@@ -302,7 +302,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %v", name, problems)
 		}
 		w := &world{ad: logged + c.ad, knobs: knobs}
-		e := stage.Event{Kind: stage.Over, Task: task(), Time: at, Exit: exit.Killed, End: &job.End{}}
+		e := notice.Event{Kind: notice.Over, Task: task(), Time: at, Exit: exit.Killed, End: &job.End{}}
 		if err := w.journal().Record(e); err != nil {
 			t.Error(err)
 		}
@@ -319,7 +319,7 @@ func TestForms(t *testing.T) {
 func TestGivesUp(t *testing.T) {
 	w := &world{ad: logged, fail: errors.New("permission denied")}
 	j := w.journal()
-	e := stage.Event{Kind: stage.Over, Task: task(), Time: at, Exit: exit.Exited, End: &job.End{}, Ad: parse(t, ended)}
+	e := notice.Event{Kind: notice.Over, Task: task(), Time: at, Exit: exit.Exited, End: &job.End{}, Ad: parse(t, ended)}
 	for try := 1; try < maxTries; try++ {
 		if err := j.Record(e); err == nil || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("try %d: %v", try, err)
@@ -357,10 +357,10 @@ func TestHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{ad: logged, hang: true}
 		j := w.journal()
-		over := func(number int) stage.Event {
+		over := func(number int) notice.Event {
 			tk := task()
 			tk.Number = number
-			return stage.Event{Kind: stage.Over, Task: tk, Time: at, Exit: exit.Exited, End: &job.End{}}
+			return notice.Event{Kind: notice.Over, Task: tk, Time: at, Exit: exit.Exited, End: &job.End{}}
 		}
 		began := time.Now()
 		var told atomic.Int32
@@ -386,7 +386,7 @@ func TestHangs(t *testing.T) {
 		}
 	})
 	w := &world{ad: logged, fail: fmt.Errorf("no: %w", asuser.ErrRefused)}
-	e := stage.Event{Kind: stage.Over, Task: task(), Time: at, Exit: exit.Exited, End: &job.End{}}
+	e := notice.Event{Kind: notice.Over, Task: task(), Time: at, Exit: exit.Exited, End: &job.End{}}
 	if err := w.journal().Record(e); err != nil || !strings.Contains(w.err.String(), "given up (try 1): no") {
 		t.Errorf("%v, and our log says %q; want it given up", err, w.err.String())
 	}

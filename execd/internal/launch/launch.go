@@ -301,6 +301,20 @@ func (l *Launcher) Reattach(run spool.RunID) error {
 	return nil
 }
 
+// Scratch is the scratch directory of a run; empty: it has none any more.
+func (l *Launcher) Scratch(run spool.RunID) string {
+	d, _, err := l.Find(run)
+	if err != nil {
+		return ""
+	}
+	config, err := d.Config()
+	if err != nil {
+		return ""
+	}
+	path, _ := config.Lookup(spool.KeyTmpdir)
+	return path
+}
+
 // Await watches the shepherd of a run, which lived, and calls up, or gone when it has
 // ended. One that has only just been started has not written its pid yet: then it is
 // asked for again after a time, and less and less often, since one that is stopped

@@ -49,7 +49,7 @@ func TestAsideHoldsNoPlace(t *testing.T) {
 func TestNextTryIsNotForgotten(t *testing.T) {
 	task := func() *job.Task { return &job.Task{Job: &job.Job{Number: 7}, Number: 1} }
 	r := &Runner{}
-	old, next := &life{task: task()}, &life{task: task()}
+	old, next := r.newLife(task()), r.newLife(task())
 	r.add(old)
 	r.add(next)
 	r.drop(old)

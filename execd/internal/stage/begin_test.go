@@ -29,7 +29,7 @@ func TestGoneBeforeTheStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			grant := &schedule.Grant{PE: "mpi", Queues: []schedule.QueueSlots{{Queue: "all.q", Slots: 1}}}
-			l := &life{task: r.Store.Take(j, job.Start{Queue: "all.q", Grant: grant}, time.Now())}
+			l := r.newLife(r.Store.Take(j, job.Start{Queue: "all.q", Grant: grant}, time.Now()))
 			r.add(l)
 			r.Config = func() *conf.Config { return &test.config }
 			if err := r.begin(l); !errors.Is(err, errOver) {

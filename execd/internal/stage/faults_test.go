@@ -15,6 +15,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
 	"paddock/spool/spooltest"
 )
 
@@ -106,9 +107,9 @@ func (a abandoned) Abandoned(*job.Job, string) { *a.told++ }
 // room again it is told once, in the event log and to who sent the job.
 func TestUnpreparedFaults(t *testing.T) {
 	for _, work := range []*api.Work{nil, {Slot: "1", Holder: "fetch", Ad: "Cmd = \"/bin/true\"\n"}} {
-		event := Held
+		event := notice.Held
 		if work != nil {
-			event = Postponed // it has no queue in which it would be held
+			event = notice.Postponed // it has no queue in which it would be held
 		}
 		told := 0
 		spooltest.EachFault(t, unix.ENOSPC,
@@ -145,7 +146,7 @@ func TestUnpreparedFaults(t *testing.T) {
 				if got != nil {
 					t.Errorf("not over: %v", got)
 				}
-				eventually(t, "written", func() bool { s.l.outbox.mu.Lock(); defer s.l.outbox.mu.Unlock(); return !s.l.outbox.busy })
+				s.flush()
 				s.memory.mu.Lock()
 				trace := strings.Join(s.memory.trace, ", ")
 				s.memory.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
 	"paddock/spool"
@@ -280,21 +281,21 @@ func (f *finish) saved() (exit.Result, error) {
 
 // recorded writes the event of the end.
 func (f *finish) recorded() (exit.Result, error) {
-	return f.journal(stepRecord, func(e Event) error { return f.r.Journal.Record(e) })
+	return f.journal(func(e notice.Event) (exit.Result, error) { return f.l.notices.Ended(stepRecord, e) })
 }
 
 // published writes the ad of the job that has ended.
 func (f *finish) published() (exit.Result, error) {
-	return f.journal(stepAd, func(e Event) error { return f.r.Journal.WriteAd(e) })
+	return f.journal(func(e notice.Event) (exit.Result, error) { return f.l.notices.Ad(stepAd, e) })
 }
 
-func (f *finish) journal(step string, write func(Event) error) (exit.Result, error) {
+func (f *finish) journal(write func(notice.Event) (exit.Result, error)) (exit.Result, error) {
 	r, l := f.r, f.l
-	if !l.journal || l.Outcome == nil { // of an end that an earlier execd has recorded nothing more is known
+	if !l.notices.On() || l.Outcome == nil { // of an end that an earlier execd has recorded nothing more is known
 		return exit.Nothing, nil
 	}
 	why, ran := l.Why(r.Store.Want(l.task)), l.Ran()
-	e := Event{Kind: Over, Task: l.task, Time: l.Ended, End: l.End, Scratch: r.scratch(l)}
+	e := notice.Event{Kind: notice.Over, Task: l.task, Time: l.Ended, End: l.End, Scratch: r.Launcher.Scratch(l.task.RunID())}
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
@@ -318,7 +319,7 @@ func (f *finish) journal(step string, write func(Event) error) (exit.Result, err
 	if a, err := r.jobAd(l); err == nil {
 		e.Ad = ad.Ended(a, l.Ad(r.status(l, l.Total), r.Store.Want(l.task), time.Now()))
 	}
-	return l.write(step, func() error { return write(e) })
+	return write(e)
 }
 
 // queued is the end of a job of execd's own queue. What the end makes of the job was
@@ -337,7 +338,7 @@ func (q *queued) Notify(exit.Process) (exit.Result, error) {
 			return exit.Nothing, nil
 		}},
 		{Name: stepMail, Do: func() (exit.Result, error) {
-			if !q.r.tell(q.l, q.l.ending()) {
+			if !q.l.notices.MailEnd(&q.l.Facts) {
 				return exit.Nothing, nil
 			}
 			return exit.Done, nil
@@ -459,4 +460,12 @@ func (r *Runner) line(l *life) string {
 		l.tasks.AddSum(&rec)
 	}
 	return outcome.Line(rec, r.Log)
+}
+
+// count counts the end of a run.
+func (r *Runner) count(l *life) {
+	r.Counts.End(outcome.Counted(l.End))
+	if !l.Started.IsZero() && !l.Ended.IsZero() {
+		r.Counts.Stages(l.Started.Sub(l.taken), l.Ended.Sub(l.Started), time.Since(l.Ended))
+	}
 }

@@ -28,7 +28,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
-	"paddock/execd/internal/stage/outcome"
+	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -37,10 +37,22 @@ import (
 
 // memory is a journal, and a trace of what else is seen of an end.
 type memory struct {
-	mu    sync.Mutex
-	trace []string
-	fails map[string]int // how often what is written fails
-	last  Event
+	mu      sync.Mutex
+	trace   []string
+	fails   map[string]int // how often what is written fails
+	last    notice.Event
+	flushed chan struct{}
+}
+
+// flush is an event of the tests: all before it are written.
+const flush notice.EventKind = "flush"
+
+// flush waits until all that has happened to the run is written.
+func (s *scene) flush() {
+	s.l.notices.Happened(notice.Event{Kind: flush})
+	if s.l.notices.On() {
+		<-s.memory.flushed
+	}
 }
 
 func (m *memory) note(what string) error {
@@ -56,11 +68,15 @@ func (m *memory) note(what string) error {
 }
 
 func (m *memory) Wants(*job.Task) bool { return true }
-func (m *memory) Record(e Event) error {
+func (m *memory) Record(e notice.Event) error {
+	if e.Kind == flush {
+		m.flushed <- struct{}{}
+		return nil
+	}
 	m.last = e
 	return m.note("event " + string(e.Kind))
 }
-func (m *memory) WriteAd(Event) error { return m.note("ad") }
+func (m *memory) WriteAd(notice.Event) error { return m.note("ad") }
 
 // Write is the log: its lines that tell of the end of the job are when people are
 // told.
@@ -110,7 +126,7 @@ func newScene(t *testing.T, work *api.Work) *scene {
 		Store: r.Store, Claims: claim.NewTable(r.Config().Queues, queue.Holder), Config: r.Config(), States: states, Log: slog.New(slog.DiscardHandler),
 	})
 	r.Sources = source.Sources{"fetch": abandoned{told: new(int)}}
-	m := &memory{fails: map[string]int{}}
+	m := &memory{fails: map[string]int{}, flushed: make(chan struct{})}
 	s := &scene{r: r, memory: m, hooks: &hooks{memory: m}, book: filepath.Join(t.TempDir(), "later", "accounting"), t: t}
 	r.Log = slog.New(slog.NewTextHandler(m, nil))
 	r.Launcher.Log = slog.New(slog.DiscardHandler)
@@ -149,12 +165,11 @@ func newScene(t *testing.T, work *api.Work) *scene {
 // life is what an execd knows of the run when its shepherd is gone.
 func (s *scene) life(task *job.Task) *life {
 	usage := &spool.Usage{ExitStatus: 3, Start: 1001, End: 1005, Wallclock: 4, UTime: 1500 * time.Millisecond}
-	l := &life{
-		task: task, at: exits, exited: true, journal: true,
-		Facts: outcome.Facts{Outcome: &spool.Outcome{Usage: usage}}, taken: time.Now(),
-	}
+	l := s.r.newLife(task)
+	l.at, l.exited, l.Outcome, l.taken = exits, true, &spool.Outcome{Usage: usage}, time.Now()
 	l.End = s.r.conclude(l, l.Outcome)
 	s.r.add(l)
+	l.notices.Find()
 	s.r.setUp(l)
 	return l
 }
@@ -233,11 +248,7 @@ func (s *scene) accounting() int {
 
 func (s *scene) wantTrace(want ...string) {
 	s.t.Helper()
-	eventually(s.t, "written", func() bool {
-		s.l.outbox.mu.Lock()
-		defer s.l.outbox.mu.Unlock()
-		return !s.l.outbox.busy
-	})
+	s.flush()
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
 	if !slices.Equal(s.memory.trace, want) {
@@ -482,14 +493,15 @@ func TestMailAfterRestart(t *testing.T) {
 		s := newScene(t, nil)
 		s.mend()
 		p := &posted{}
-		s.r.Mail = mail.New(s.r.Config, "h", slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		s.r.notices.Mail = mail.New(s.r.Config, "h", slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		s.l.task.Job.UID = os.Getuid()
 		s.l.task.Job.Terms().Mail = "ae"
 		d, _, err := s.r.Launcher.Find(s.l.task.RunID())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.r.Journal, s.l.journal = nil, false
+		s.r.Journal, s.r.notices.Journal = nil, nil
+		s.l.notices.Find()
 		if _, err := s.l.flow.Controller.Notify(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -506,7 +518,7 @@ func TestMailAfterRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.l = l
-		l.event, l.again = func(func()) {}, func() {}
+		l.event = func(func()) {}
 		s.r.setUp(l)
 		if err := s.r.reap(l); err != nil {
 			t.Fatal(err)

@@ -96,7 +96,7 @@ func (x *extra) any() bool {
 // findExtra finds what a run has beside its job, by what its request says. The
 // error is the job's, or that of a hook that must not be run.
 func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User) error {
-	l.journal = r.Journal != nil && r.Journal.Wants(l.task)
+	l.notices.Find()
 	var table *hook.Table
 	if r.Hooks != nil && r.HookTable != nil {
 		table = r.HookTable()

@@ -21,6 +21,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -326,25 +327,6 @@ func TestLastLine(t *testing.T) {
 	}
 }
 
-// A user whose log hangs, and who suspends his job again and again, does not have
-// execd remember all of it. What tells of the end is written all the same.
-func TestOutboxIsBounded(t *testing.T) {
-	var o outbox
-	hangs, begun, written := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	o.put(func() { close(begun); <-hangs }, true)
-	<-begun
-	for i := range 2 * maxWaiting {
-		if got, want := o.put(func() {}, true), i < maxWaiting; got != want {
-			t.Fatalf("event %d: taken %t; want %t", i, got, want)
-		}
-	}
-	if !o.put(func() { close(written) }, false) {
-		t.Error("the end is not taken")
-	}
-	close(hangs)
-	<-written
-}
-
 // preparing returns a run that is about to be prepared.
 func preparing(t *testing.T) *scene {
 	s := newScene(t, nil)
@@ -405,11 +387,6 @@ func TestScriptBeforeTheJob(t *testing.T) {
 		if !errors.Is(err, errOver) || !strings.Contains(stuck.Reason, "script before the job failed: exit status 3") {
 			t.Errorf("%v, in error for %q; want the job to be in error", err, stuck.Reason)
 		}
-		eventually(t, "what is written of it", func() bool {
-			s.l.outbox.mu.Lock()
-			defer s.l.outbox.mu.Unlock()
-			return !s.l.outbox.busy
-		})
 		s.wantTrace("hook ", "event held")
 		if s.memory.last.Code != holdPreScript || s.memory.last.Subcode != 3 {
 			t.Errorf("event %+v", s.memory.last)
@@ -458,7 +435,7 @@ func TestPrepareOnce(t *testing.T) {
 }
 
 // nothingWanted is a journal of which no job wants anything.
-type nothingWanted struct{ Journal }
+type nothingWanted struct{ notice.Journal }
 
 func (nothingWanted) Wants(*job.Task) bool { return false }
 
@@ -468,19 +445,19 @@ func TestWithoutHooks(t *testing.T) {
 	s := newScene(t, nil)
 	table := hook.NewTable(knobs(t, ""))
 	s.r.HookTable = func() *hook.Table { return table }
-	s.r.Journal = nil
+	s.r.notices.Journal = nil
 	request, err := s.r.Store.Request(s.l.task.Job)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Nor after a restart, with the journal that there always is: nobody is looked up.
 	bare := &Runner{Journal: nothingWanted{}, Hooks: s.r.Hooks, HookTable: s.r.HookTable}
-	if err := bare.findAgain(&life{task: s.l.task}); err != nil {
+	if err := bare.findAgain(bare.newLife(s.l.task)); err != nil {
 		t.Error(err)
 	}
-	l := &life{task: s.l.task, claims: s.l.claims}
+	l := s.r.newLife(s.l.task)
 	n := testing.AllocsPerRun(100, func() {
-		if err := s.r.findExtra(l, request, nil); err != nil || l.extra != nil || l.journal {
+		if err := s.r.findExtra(l, request, nil); err != nil || l.extra != nil || l.notices.On() {
 			t.Fatal("something was found")
 		}
 		if err := s.r.prepare(l); err != nil {
@@ -488,13 +465,13 @@ func TestWithoutHooks(t *testing.T) {
 		}
 		s.r.startUpdates(l, 0)
 		s.r.changedState(l)
-		s.r.happened(l, Event{Kind: Executing})
+		l.notices.Happened(notice.Event{Kind: notice.Executing})
 	})
 	if n > 0 {
 		t.Errorf("%v allocations; want none", n)
 	}
 	n = testing.AllocsPerRun(100, func() {
-		l := &life{task: s.l.task}
+		l := s.r.newLife(s.l.task)
 		s.r.setUp(l)
 	})
 	t.Logf("%v allocations for the list of processes", n)

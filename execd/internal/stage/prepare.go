@@ -16,6 +16,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
 	"paddock/spool"
 )
 
@@ -241,7 +242,7 @@ func (r *Runner) take(l *life, h *hook.Hook, step string, res *hook.Result) (*un
 	if warning != "" {
 		line.Verdict = "exit status 0: " + warning
 		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s took=%.3fs message=%q", l.task, h.Keyword, h.Name, res.Took.Seconds(), warning))
-		r.happened(l, Event{Kind: Warned, Text: fmt.Sprintf("hook %s of %s: %s", h.Name, h.Keyword, warning), Ad: m.Ad})
+		l.notices.Happened(notice.Event{Kind: notice.Warned, Text: fmt.Sprintf("hook %s of %s: %s", h.Name, h.Keyword, warning), Ad: m.Ad})
 	}
 	if err := r.note(l, line); err != nil {
 		return nil, err
@@ -260,7 +261,7 @@ func (r *Runner) change(l *life, m *ad.Merged) error {
 	// What the first hook has changed counts for the second, too.
 	all := *m
 	all.Changed = slices.Concat(l.extra.changed, m.Changed)
-	to, err := ad.Relaunch(request, &all, ad.RequestOptions{Scratch: r.scratch(l), Now: time.Now(), Config: r.Config()})
+	to, err := ad.Relaunch(request, &all, ad.RequestOptions{Scratch: r.Launcher.Scratch(l.task.RunID()), Now: time.Now(), Config: r.Config()})
 	if err != nil {
 		return &launch.Unfit{Reason: err.Error()}
 	}
@@ -349,7 +350,7 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 		u.verdict, u.code = isHeld, holdHook
 		u.text += " (for the second time on this host)"
 	}
-	a := Event{Kind: Held, Text: u.text, Code: u.code, Subcode: u.subcode}
+	a := notice.Event{Kind: notice.Held, Text: u.text, Code: u.code, Subcode: u.subcode}
 	var err error
 	switch {
 	case r.Store.Unwanted(t):
@@ -360,8 +361,8 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 	case !r.from(t).Requeues():
 		// Nobody would start it again.
 		if !u.told {
-			a.Kind = Postponed // it has no queue in which it would be held
-			r.happened(l, a)
+			a.Kind = notice.Postponed // it has no queue in which it would be held
+			l.notices.Happened(a)
 			r.from(t).Abandoned(t.Job, u.text)
 			r.Log.Error(fmt.Sprintf("job %v: not started: %s", t, u.text))
 		}
@@ -369,7 +370,7 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 		err = r.Store.Abandon(t)
 	case u.verdict == isHeld:
 		if !u.told {
-			r.happened(l, a)
+			l.notices.Happened(a)
 			r.Log.Error(fmt.Sprintf("job %v: cannot start: %s", t, u.text))
 		}
 		u.told = true
@@ -377,8 +378,8 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 	default:
 		var until time.Time
 		if until, err = r.Store.Postpone(t, u.text, u.late); err == nil && !until.IsZero() {
-			a.Kind = Postponed
-			r.happened(l, a)
+			a.Kind = notice.Postponed
+			l.notices.Happened(a)
 			r.Log.Error(fmt.Sprintf("job %v: cannot start: %s (tried again in %v)", t, u.text, time.Until(until).Round(time.Second)))
 		}
 	}

@@ -52,7 +52,8 @@ func (r *Runner) Recover() error {
 // recoverTask decides from the evidence where a task is, and returns its life;
 // nil when it went back to the queue.
 func (r *Runner) recoverTask(t *job.Task) (*life, error) {
-	l := &life{task: t, at: runs, found: true, taken: t.Started}
+	l := r.newLife(t)
+	l.at, l.found, l.taken = runs, true, t.Started
 	switch err := r.findAgain(l); {
 	case spool.Unread(err):
 		return nil, err
@@ -125,7 +126,7 @@ func (r *Runner) findAgain(l *life) error {
 	hooks := r.Hooks != nil && r.HookTable != nil && r.HookTable().Any()
 	told := r.Journal != nil && r.Journal.Wants(l.task)
 	fed := r.Input != nil && r.Input.Wants(l.task)
-	mailed := l.task.State == job.Ended && wanted(l.task, mail.Aborted)
+	mailed := l.task.State == job.Ended && l.notices.Wants(mail.Aborted)
 	if !hooks && !told && !fed && !mailed && l.task.Job.Source == "" && r.Output == nil {
 		return nil
 	}

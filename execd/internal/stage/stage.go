@@ -3,14 +3,14 @@
 // list again at the top, so that a crash between two stages repeats the one
 // that was not recorded. It drives launch, account, claim and hook, and only daemon
 // and queue's callback use it. Its packages are exit, the machine of what follows the end
-// of a job's processes; outcome, which decides what becomes of a run; and subtask, which
-// has what is started in a run beside its job.
+// of a job's processes; outcome, which decides what becomes of a run; notice, which tells
+// its owner; and subtask, which has what is started in a run beside its job.
 //
 // Locks are taken in this order. The work of a subtask, life.mu, steering.asking and those
 // of package subtask may be held while the disk or the name services are waited for, so
 // that qstat takes none of them. Those of package queue come next. Then, held for a moment
 // and under no other of this package but those above: steering.mu, those of extra, its
-// updates and the outboxes, Runner.mu.
+// updates and the outboxes of notice, Runner.mu.
 package stage
 
 import (
@@ -38,6 +38,7 @@ import (
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/stage/subtask"
 	"paddock/execd/internal/usage"
@@ -95,18 +96,14 @@ type life struct {
 	attempts      int            // failed attempts at the present stage
 	refused       *refusal       // why it is not started after all; nil: it is
 	limits        *limits        // from run on
-	again         func()         // enters the list again; set when the life is added
-	event         func(func())   // and that after an event
+	event         func(func())   // has something happen to it, and enters the list again
 	outcome.Facts                // of its end: from reap on
 	entry         *account.Entry // from account on, unless that has to be repeated
 
-	flow       exit.Pipeline // its processes, and the steps of its end
-	tail       exit.Marks    // of telling of the end
-	extra      *extra        // what it has beside the job; nil: nothing
-	outbox     outbox
-	letters    outbox         // mails while it goes on
-	writing    *writing       // nil: none is waited for
-	journal    bool           // its events are written into a file of its owner
+	flow       exit.Pipeline  // its processes, and the steps of its end
+	tail       exit.Marks     // of telling of the end
+	extra      *extra         // what it has beside the job; nil: nothing
+	notices    notice.Notices // to its owner
 	postStatus exit.Status    // of the script after the job
 	exitTries  int            // how often the hook for its end could not be started
 	output     *exit.Transfer // nil: not begun
@@ -144,16 +141,19 @@ type Runner struct {
 	Hooks     Caller             // runs hooks, and the scripts of fetched work
 	HookTable func() *hook.Table // the hooks of the present configuration
 	SlotOf    SlotOf
-	Journal   Journal
+	Journal   notice.Journal
 	Input     Input
 	Output    Output
 
-	mu       sync.Mutex
-	lives    map[spool.RunID]*life // guarded by mu
-	subtasks subtask.Host          // set with lives
-	stop     bool                  // guarded by mu; nothing new is begun
-	places   chan struct{}         // guarded by mu; filled by those at work
-	work     sync.WaitGroup
+	once     sync.Once // of the next
+	notices  notice.Host
+	subtasks subtask.Host
+
+	mu     sync.Mutex
+	lives  map[spool.RunID]*life // guarded by mu
+	stop   bool                  // guarded by mu; nothing new is begun
+	places chan struct{}         // guarded by mu; filled by those at work
+	work   sync.WaitGroup
 }
 
 // maxAtWork bounds how many runs are led on at the same time. A thousand jobs
@@ -163,7 +163,8 @@ const maxAtWork = 16
 
 // Start takes over a task whose claims are active.
 func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
-	l := &life{task: t, claims: claims, taken: time.Now()}
+	l := r.newLife(t)
+	l.claims, l.taken = claims, time.Now()
 	r.add(l)
 	r.advance(l, nil)
 }
@@ -184,18 +185,30 @@ func (r *Runner) Exited(run spool.RunID) {
 	}
 }
 
-func (r *Runner) add(l *life) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l.again, l.event = func() { r.advance(l, nil) }, func(f func()) { r.advance(l, f) }
-	if r.lives == nil {
-		r.lives = map[spool.RunID]*life{}
+// newLife makes the life of a run, which nobody knows of yet.
+func (r *Runner) newLife(t *job.Task) *life {
+	r.once.Do(func() {
+		r.notices = notice.Host{
+			Name: r.Host, Journal: r.Journal, Mail: r.Mail, Store: r.Store, Users: r.Users, Launcher: r.Launcher, Log: r.Log,
+		}
 		r.subtasks = subtask.Host{
 			Name: r.Host, Launcher: r.Launcher, Store: r.Store, GIDs: r.GIDs, Usage: r.Usage, Book: r.Book, Config: r.Config, Log: r.Log,
 			Order: r.orderFor, InPlace: r.inPlace, Later: r.unlessStopped,
 		}
+	})
+	l := &life{task: t}
+	l.event = func(f func()) { r.advance(l, f) }
+	l.notices.Init(&r.notices, t, func(f func()) { l.event(f) })
+	l.tasks.Init(&r.subtasks, t, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
+	return l
+}
+
+func (r *Runner) add(l *life) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lives == nil {
+		r.lives = map[spool.RunID]*life{}
 	}
-	l.tasks.Init(&r.subtasks, l.task, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
 	r.lives[l.task.RunID()] = l
 }
 
@@ -292,6 +305,9 @@ func (r *Runner) pass(l *life) {
 	}
 	r.drop(l)
 }
+
+// again enters the list again.
+func (l *life) again() { l.event(nil) }
 
 // gone tells who waits for a shepherd when there will be none any more. l.mu is held.
 func (l *life) gone() {
@@ -486,8 +502,8 @@ func (r *Runner) putBack(l *life) error {
 func (r *Runner) toldHeld(l *life) {
 	if u := l.refused; !u.told && r.from(l.task).Requeues() {
 		u.told = true
-		l.journal = r.Journal != nil && r.Journal.Wants(l.task)
-		r.happened(l, Event{Kind: Held, Text: u.cause.Error()})
+		l.notices.Find()
+		l.notices.Happened(notice.Event{Kind: notice.Held, Text: u.cause.Error()})
 	}
 }
 
@@ -526,14 +542,14 @@ func (r *Runner) launch(l *life) error {
 	l.Started = time.Now()
 	t := l.task
 	r.Counts.Start(l.taken.Sub(t.Job.Submitted))
-	r.tell(l, mail.Started)
+	l.notices.Mail(mail.Started, nil)
 	l.measured.Started = l.Started
 	r.Usage.Add(t.RunID(), l.measured)
 	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
 	if !r.Launcher.Foreign() {
 		l.limits = &limits{} // our shepherd enforces them
 	}
-	r.happened(l, Event{Kind: Executing})
+	l.notices.Happened(notice.Event{Kind: notice.Executing})
 	r.steerable(l)
 	r.startUpdates(l, 0)
 	return nil
@@ -578,7 +594,7 @@ func (r *Runner) reap(l *life) error {
 // lookBack finds out how a run has ended whose end an earlier execd has recorded,
 // when something is still to be told of it.
 func (r *Runner) lookBack(l *life) error {
-	if !l.journal || l.tail.Over(stepAd) {
+	if !l.notices.On() || l.tail.Over(stepAd) {
 		return nil
 	}
 	if _, _, err := r.Launcher.Find(l.task.RunID()); errors.Is(err, fs.ErrNotExist) {

@@ -10,6 +10,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
+	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
@@ -209,11 +210,11 @@ func (r *Runner) stopOrGo(l *life) {
 	}
 	l.steer.stopped = want
 	if want {
-		r.tellLater(l, mail.Suspended)
-		r.happened(l, Event{Kind: Suspended})
+		l.notices.MailLater(mail.Suspended)
+		l.notices.Happened(notice.Event{Kind: notice.Suspended})
 	} else {
-		r.tellLater(l, mail.Continued)
-		r.happened(l, Event{Kind: Resumed})
+		l.notices.MailLater(mail.Continued)
+		l.notices.Happened(notice.Event{Kind: notice.Resumed})
 	}
 	r.changedState(l)
 	switch {

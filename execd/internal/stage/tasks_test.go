@@ -71,8 +71,8 @@ func TestTaskOfJobThatIsPrepared(t *testing.T) {
 			s := preparing(t)
 			s.mend()
 			s.nothingStarts()
-			s.r.Journal = nothingWanted{}
-			s.l.journal = false
+			s.r.notices.Journal = nothingWanted{}
+			s.l.notices.Find()
 			s.r.setUp(s.l)
 			s.l.extra.prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
 			s.hooks.run = func(ctx context.Context, _ int, _ hook.Call) hook.Result {
@@ -128,7 +128,7 @@ func TestTaskOfJobThatIsTaken(t *testing.T) {
 		t.Error("what was given back is waited for")
 	}
 	// The next try has the same number, and is another.
-	next := &life{task: take()}
+	next := s.r.newLife(take())
 	s.r.add(next)
 	if err := s.r.Store.Begin(next.task); err != nil {
 		t.Fatal(err)

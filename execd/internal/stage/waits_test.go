@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,7 +92,8 @@ func suspended(t *testing.T) (r *Runner, task *job.Task, suspend func(on bool)) 
 		Config: config, States: states, Log: r.Log, Hold: func() string { return "" }, Suspend: r.Suspend,
 	})
 	r.Queue.Adopt(task, time.Now())
-	life := &life{task: task, at: runs}
+	life := r.newLife(task)
+	life.at = runs
 	life.steer.up = true
 	r.add(life)
 	running.Go(func() { r.Queue.Run(t.Context()) })
@@ -140,9 +142,10 @@ func TestSuspendWithoutNameServices(t *testing.T) {
 	if err := harness.WriteExecutable(filepath.Join(dir, "getent"), "#!/bin/sh\necho >"+asked+"\nread line <"+answer+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	r.Users = &user.Directory{Path: dir}
+	var unsent unsent
+	r.notices.Users, r.notices.Log = &user.Directory{Path: dir}, slog.New(slog.NewTextHandler(&unsent, nil))
 	var log bytes.Buffer
-	r.Mail = mail.New(func() *conf.Config { return r.Config() }, "h", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	r.notices.Mail = mail.New(func() *conf.Config { return r.Config() }, "h", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	suspend(true)
 	if _, err := os.ReadFile(asked); err != nil { // the first question
 		t.Fatal(err)
@@ -169,19 +172,24 @@ func TestSuspendWithoutNameServices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	letters := &r.lifeOf(task).letters
-	eventually(t, "nobody asks", func() bool {
-		letters.mu.Lock()
-		defer letters.mu.Unlock()
-		return !letters.busy
-	})
+	eventually(t, "nobody asks", func() bool { return unsent.Load() == 2 })
+}
+
+// unsent counts the mails for which an owner was not found.
+type unsent struct{ atomic.Int32 }
+
+func (n *unsent) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), "no mail is sent") {
+		n.Add(1)
+	}
+	return len(b), nil
 }
 
 // A suspension is written down for the shepherd: where the disk does not answer, qstat
 // does.
 func TestSuspendOnDiskThatHangs(t *testing.T) {
 	r, task, suspend := suspended(t)
-	r.Users = &user.Directory{}
+	r.notices.Users = &user.Directory{}
 	hangs, goOn := spooltest.Hang(t, spool.FileSignals)
 	suspend(true)
 	<-hangs

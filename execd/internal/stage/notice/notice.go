@@ -1,0 +1,194 @@
+// Package notice tells the owner of a job what happens to its runs: by the event log that
+// the job asks for, by its ad when it has ended, and by mail. Nobody waits for his files
+// or for the name services but the steps of the end. Package stage and its packages use
+// it, and package journal writes the files.
+package notice
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/mail"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/user"
+)
+
+// Host is what the notices of all runs need of execd.
+type Host struct {
+	Name     string
+	Journal  Journal // nil: nothing is written
+	Mail     *mail.Office
+	Store    *job.Store
+	Users    *user.Directory
+	Launcher *launch.Launcher
+	Log      *slog.Logger
+}
+
+// Notices are those of one run.
+type Notices struct {
+	host  *Host
+	of    *job.Task
+	event func(func()) // has something happen to the run, and leads it on
+
+	on      bool // events are written into a file of its owner
+	events  outbox
+	letters outbox   // mails while it goes on
+	writing *writing // nil: none is waited for
+}
+
+// Init makes them those of a run. Event has something happen to it, and leads it on.
+func (n *Notices) Init(h *Host, of *job.Task, event func(func())) {
+	n.host, n.of, n.event = h, of, event
+}
+
+// Find finds out whether the job wants an event log or its ad.
+func (n *Notices) Find() {
+	n.on = n.host.Journal != nil && n.host.Journal.Wants(n.of)
+}
+
+// On reports whether it does.
+func (n *Notices) On() bool { return n.on }
+
+// Happened tells the journal of an event of a run that goes on. One that cannot be
+// written is not tried again: it is said in our log.
+func (n *Notices) Happened(of Event) {
+	if !n.on {
+		return
+	}
+	e := of // what the write below refers to; most runs have none
+	e.Task, e.Time, e.Scratch = n.of, time.Now(), n.host.Launcher.Scratch(n.of.RunID())
+	_ = n.events.put(func() {
+		if err := n.host.Journal.Record(e); err != nil {
+			n.host.Log.Warn("job " + n.of.String() + ": event log: " + err.Error())
+		}
+	}, true)
+}
+
+// Ended tells the journal of the end, behind all that is still to be written of the run,
+// as a step of it.
+func (n *Notices) Ended(step string, e Event) (exit.Result, error) {
+	return n.write(step, func() error { return n.host.Journal.Record(e) })
+}
+
+// Ad has the ad of the run written, which has ended, as a step of its end.
+func (n *Notices) Ad(step string, e Event) (exit.Result, error) {
+	return n.write(step, func() error { return n.host.Journal.WriteAd(e) })
+}
+
+// writing is a write that a step of the end waits for.
+type writing struct {
+	step string
+	done bool
+	err  error
+}
+
+// write has the journal write for a step of the end. The list of steps is entered again
+// when it has.
+func (n *Notices) write(step string, do func() error) (exit.Result, error) {
+	w := n.writing
+	switch {
+	case w == nil || w.step != step:
+		w = &writing{step: step}
+		n.writing = w
+		_ = n.events.put(func() {
+			err := do()
+			n.event(func() { w.done, w.err = true, err })
+		}, false)
+		return exit.InProgress, nil
+	case !w.done:
+		return exit.InProgress, nil
+	}
+	n.writing = nil
+	if w.err != nil {
+		return exit.Failed, &exit.Retry{Err: w.err}
+	}
+	return exit.Done, nil
+}
+
+// Journal writes what happens to jobs into files of their owners: the event log
+// that a job asks for, and its ad when it has ended. A failure is tried again, for
+// as long as it takes; what returned nil is not repeated.
+type Journal interface {
+	// Wants reports whether anything is written of a job. It is asked once for
+	// each run and must be cheap for a job that asks for nothing.
+	Wants(t *job.Task) bool
+	// Record writes an event of a run. Events of one run come one after the other.
+	Record(e Event) error
+	// WriteAd writes the ad of a run that has ended, if the job wants it.
+	WriteAd(e Event) error
+}
+
+// EventKind says what has happened.
+type EventKind string
+
+// What happens to a run.
+const (
+	Executing EventKind = "executing" // its process was started
+	Suspended EventKind = "suspended"
+	Resumed   EventKind = "resumed"
+	Warned    EventKind = "warned"    // a hook has something to say
+	Held      EventKind = "held"      // it could not be prepared, and waits for somebody to look
+	Postponed EventKind = "postponed" // it could not be prepared, and is tried again, or is nobody's to hold
+	Over      EventKind = "over"      // it has ended
+)
+
+// Event is one entry of an event log.
+type Event struct {
+	Kind          EventKind
+	Task          *job.Task
+	Time          time.Time
+	Text          string      // why, in words
+	Code, Subcode int         // of Held: why, as a hold says it; of Over: why it had to leave its slot, 0 if it had not
+	Ad            *classad.Ad // of the job, as it is then
+	End           *job.End    // of Over
+	Scratch       string      // its scratch directory; empty: it is gone
+	Exit          exit.Code   // of Over: how it ended
+	Status        exit.Status // of Over: of the job's process; the zero Status when it never ran
+}
+
+// outbox does what writes into files of users, one after the other, in a goroutine
+// of its own: their file systems may hang.
+type outbox struct {
+	mu   sync.Mutex
+	list []func() // guarded by mu
+	busy bool     // guarded by mu
+}
+
+// maxWaiting is how many events of a run wait to be written. Its user decides how
+// long a write takes, and how often he suspends his job.
+const maxWaiting = 64
+
+// put has something written. What may be missing is not when too much waits, and
+// reports false.
+func (o *outbox) put(write func(), mayBeMissing bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if mayBeMissing && len(o.list) >= maxWaiting {
+		return false
+	}
+	o.list = append(o.list, write)
+	if !o.busy {
+		o.busy = true
+		go o.work()
+	}
+	return true
+}
+
+func (o *outbox) work() {
+	for {
+		o.mu.Lock()
+		if len(o.list) == 0 {
+			o.busy = false
+			o.mu.Unlock()
+			return
+		}
+		write := o.list[0]
+		o.list = o.list[1:]
+		o.mu.Unlock()
+		write()
+	}
+}
