@@ -1,12 +1,8 @@
 package parent
 
 import (
-	"errors"
-	"time"
-
 	"golang.org/x/sys/unix"
 
-	"paddock/shepherd/internal/phase"
 	"paddock/spool"
 )
 
@@ -17,7 +13,7 @@ func (p *parent) finish() int {
 	if p.stage != nil { // for a part that did not come
 		p.dismiss()
 	}
-	p.announce()
+	p.results.announce()
 	p.endCoshepherd()
 	if err := p.group.empty(); err != nil {
 		p.log.Line("cannot kill what is left in the control group: " + err.Error())
@@ -26,63 +22,7 @@ func (p *parent) finish() int {
 	if p.unreported {
 		return spool.FailedNoExitStatus
 	}
-	return p.verdict()
-}
-
-// announce says that a task of a parallel job is over, before anybody is told
-// how: whoever starts the next one then finds execd ready to give it this one's
-// slot. It is said once.
-func (p *parent) announce() {
-	if !p.announced {
-		return
-	}
-	p.announced = false
-	if err := p.put(spool.FileAboutToExit, nil); err != nil {
-		p.log.Line("cannot write " + spool.FileAboutToExit + ": " + err.Error())
-	}
-	p.give(spool.FileAboutToExit)
-}
-
-// verdict writes exit_status and returns the exit code. The file is there and
-// empty; what is appended to it is whole or taken back, so that it is never
-// torn: at worst it stays empty, and says that the shepherd died.
-func (p *parent) verdict() int {
-	var b []byte
-	code := 0
-	if len(p.verdicts) > 0 {
-		code = p.verdicts[0]
-	} else {
-		b = spool.AppendExitStatus(b, 0)
-	}
-	for _, n := range p.verdicts {
-		b = spool.AppendExitStatus(b, n)
-	}
-	if len(p.unsaid) > 0 && p.persist(func() error { return p.dir.Append(spool.FileError, p.unsaid) }) == nil {
-		p.give(spool.FileError)
-	}
-	if err := p.persist(func() error { return p.dir.Append(spool.FileExitStatus, b) }); err != nil {
-		p.log.Line("cannot write exit_status: " + err.Error())
-		p.log.Flush()
-		return spool.FailedNoExitStatus
-	}
-	p.give(spool.FileExitStatus)
-	return code
-}
-
-// persist writes, and waits for a while if the disk is full: how a job of days
-// ended is worth more than a minute of a shepherd, and one that could not be
-// started for want of room would be taken for one whose shepherd died. Where
-// nothing was begun there is nothing to lose.
-func (p *parent) persist(write func() error) error {
-	until := time.Now().Add(diskLimit)
-	for {
-		err := write()
-		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) || p.part == phase.Begin || time.Now().After(until) {
-			return err
-		}
-		ts := unix.NsecToTimespec(int64(diskEvery))
-		_, _ = unix.Ppoll(nil, &ts, nil)
-	}
+	return p.results.verdict()
 }
 
 // panicked ends a shepherd that is wrong itself: nothing of the job may be left
@@ -110,7 +50,7 @@ func (p *parent) panicked(e any) int {
 	_ = p.group.empty()
 	p.log.Line(text)
 	p.log.Flush()
-	p.verdicts = nil
-	p.blame(number, unix.Geteuid(), unix.Getpid(), text)
-	return p.verdict()
+	p.results.verdicts = nil
+	p.results.blame(number, text)
+	return p.results.verdict()
 }

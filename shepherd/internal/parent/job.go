@@ -44,13 +44,13 @@ func (p *parent) prepareJob() (int, error) {
 		return spool.FailedAddingGroup, err
 	}
 	pid := strconv.Itoa(p.stage.PID)
-	if err := p.write(spool.FileJobPID, p.stage.PID); err != nil {
+	if err := p.results.write(spool.FileJobPID, p.stage.PID); err != nil {
 		return spool.FailedBeforeStart, err
 	}
 	if flagIn(c, spool.KeyWriteOSJobID) {
 		// The group is set by the stage. Whoever waits for this file waits for
 		// the number alone.
-		if err := p.write(spool.FileAddGrpID, group); err != nil {
+		if err := p.results.write(spool.FileAddGrpID, group); err != nil {
 			return spool.FailedBeforeStart, err
 		}
 	}
@@ -187,7 +187,7 @@ func (p *parent) clearUp(e event) {
 	default:
 		p.failed = true
 		number, text := p.stageEnded("the job", spool.FailedBeforeStart, p.status)
-		p.blame(number, unix.Geteuid(), p.job.PID, text)
+		p.results.blameOn(number, unix.Geteuid(), p.job.PID, text)
 	}
 	if p.failed {
 		p.notBegun()
@@ -260,14 +260,14 @@ func (p *parent) closeJob() {
 	p.log.Line(`writing usage file to "usage"`)
 	b := usage.Append(nil)
 	// A torn usage is known as such.
-	err := p.persist(func() error { return p.put(spool.FileUsage, b) })
+	err := p.results.persist(func() error { return p.results.put(spool.FileUsage, b) })
 	if err != nil {
 		// A verdict without usage would say that the job never ran.
-		p.explain("the job ended with exit status " + strconv.Itoa(usage.ExitStatus) + ", and its usage is lost: " + err.Error())
+		p.results.explain("the job ended with exit status " + strconv.Itoa(usage.ExitStatus) + ", and its usage is lost: " + err.Error())
 		p.log.Flush()
 		p.unreported = true
 	} else {
-		p.give(spool.FileUsage)
+		p.results.give(spool.FileUsage)
 	}
 	if p.migrating {
 		p.outcome = phase.Migrating
@@ -302,7 +302,7 @@ func (p *parent) traceCheckpointing() {
 func (p *parent) assess() {
 	switch {
 	case p.overdue:
-		p.blameHere(spool.FailedEnforcedLimit, "job was killed: it ran longer than its limit h_rt, "+seconds(p.hard))
+		p.results.blame(spool.FailedEnforcedLimit, "job was killed: it ran longer than its limit h_rt, "+seconds(p.hard))
 		return
 	case p.status.Signaled():
 		why := p.limitReached()
@@ -312,7 +312,7 @@ func (p *parent) assess() {
 		}
 		if why != "" && !p.foreign {
 			// Under a foreign execd a text without a number is a failure (20).
-			p.explain(why)
+			p.results.explain(why)
 		}
 		return
 	}
@@ -328,7 +328,7 @@ func (p *parent) assess() {
 	}
 	text := "exit_status of job start = " + strconv.Itoa(code)
 	p.log.Line(text)
-	p.blameHere(number, text)
+	p.results.blame(number, text)
 }
 
 // limitReached names the limit by which the kernel ended the job, as far as
@@ -387,8 +387,8 @@ func (p *parent) checkpointed() {
 	case !p.foreign:
 		b = spool.AppendNumber(nil, 0)
 	}
-	if err := p.persist(func() error { return p.put(spool.FileCheckpointed, b) }); err != nil {
+	if err := p.results.persist(func() error { return p.results.put(spool.FileCheckpointed, b) }); err != nil {
 		p.log.Line("cannot write checkpointed: " + err.Error())
 	}
-	p.give(spool.FileCheckpointed)
+	p.results.give(spool.FileCheckpointed)
 }

@@ -39,11 +39,10 @@ type parent struct {
 	noStock string // see Options
 	config  *spool.Config
 	foreign bool // the directory is not our execd's
-	admin   owner.User
 	lock    *os.File
 
 	log       *trace.Log
-	traceFile *os.File
+	results   results
 	inherited int // descriptor of the environment of a foreign start, or -1
 	group     group
 	loop      reap.Loop
@@ -78,8 +77,6 @@ type parent struct {
 	task     bool // of a parallel job, with no procedures of its own
 	// Its streams are a client's.
 	interactive bool
-	// Its end is announced before it is told.
-	announced bool
 	// The job's own limits of time, 0 for none.
 	soft, hard time.Duration
 	// By which execd asks the job to end.
@@ -118,10 +115,7 @@ type parent struct {
 	littered       bool // there is garbage to collect, see trim
 	woken          int  // how often for orphans
 
-	end      []string // for the environment of what runs after the job
-	verdicts []int    // for exit_status, in order
-	why      string   // the last reason given in error
-	unsaid   []byte   // for error, which had no room
+	end []string // for the environment of what runs after the job
 }
 
 // ExitNotStarted is the exit code when the directory was not taken over and
@@ -160,7 +154,11 @@ func Run(o Options) int {
 	if o.Detail {
 		log.SetDetail()
 	}
-	p := &parent{dir: spool.OpenDir("."), version: o.Version, noStock: o.NoStock, log: log, admin: owner.User{UID: -1, GID: -1}}
+	dir := spool.OpenDir(".")
+	p := &parent{
+		dir: dir, version: o.Version, noStock: o.NoStock, log: log,
+		results: results{dir: dir, log: log, admin: owner.User{UID: -1, GID: -1}},
+	}
 	lock, passed, err := takeLock(p.dir)
 	if errors.Is(err, spool.ErrLocked) {
 		complain("cannot work in " + strconv.Quote(o.Dir) + ": another shepherd does")
@@ -389,7 +387,7 @@ func (p *parent) on(e event) {
 func (p *parent) fail(f *starter.Failure) {
 	p.failed = true
 	if p.loop.Child >= 0 { // the stage traced it itself
-		p.blame(f.Number, f.EUID, p.stage.PID, f.Text)
+		p.results.blameOn(f.Number, f.EUID, p.stage.PID, f.Text)
 		return
 	}
 	if p.stage != nil { // it was not told to go and leaves without a word
@@ -404,9 +402,9 @@ func (p *parent) notStarted(number int, text string) {
 	// sge_execd takes a directory without pid for one whose shepherd never came
 	// so far (4), whatever exit_status says.
 	if has, err := p.dir.Has(spool.FilePID); err == nil && !has {
-		_ = p.write(spool.FilePID, unix.Getpid())
+		_ = p.results.write(spool.FilePID, unix.Getpid())
 	}
-	p.blameHere(number, text)
+	p.results.blame(number, text)
 }
 
 // dismiss ends a stage that was not told to go.
@@ -416,35 +414,6 @@ func (p *parent) dismiss() {
 	}
 	p.stage.Dismiss()
 	p.stage = nil
-}
-
-// blameHere blames with the stamp of this process.
-func (p *parent) blameHere(number int, text string) {
-	p.blame(number, unix.Geteuid(), unix.Getpid(), text)
-}
-
-// blame adds a failure to the verdict and its reason to error.
-func (p *parent) blame(number, euid, pid int, text string) {
-	p.verdicts = append(p.verdicts, number)
-	p.why = text
-	p.reason(spool.AppendTrace(nil, time.Now(), euid, pid, text))
-}
-
-// explain adds a reason to error that is nobody's failure.
-func (p *parent) explain(text string) {
-	p.log.Line(text)
-	p.why = text
-	p.reason(spool.AppendTrace(nil, time.Now(), unix.Geteuid(), unix.Getpid(), text))
-}
-
-// reason adds a line to error, or keeps it until the verdict if there is no
-// room now. Without it, the number still tells.
-func (p *parent) reason(line []byte) {
-	if len(p.unsaid) > 0 || p.dir.Append(spool.FileError, line) != nil {
-		p.unsaid = append(p.unsaid, line...)
-		return
-	}
-	p.give(spool.FileError)
 }
 
 // trim makes a shepherd that only waits a quiet one: with the collector off

@@ -91,7 +91,7 @@ func (p *parent) next() phase.Event {
 		if part == phase.Prolog && p.interactive && p.session == nil {
 			return phase.ClientNext
 		}
-		p.part, p.outcome = part, phase.Fine
+		p.part, p.outcome, p.results.begun = part, phase.Fine, true
 		switch p.part {
 		case phase.End:
 			if p.session != nil && !p.session.child.Ended {
@@ -144,7 +144,7 @@ func (p *parent) readyProcedure() bool {
 		}
 		if err != nil {
 			p.outcome = phase.NotStarted
-			p.blameHere(before, err.Error())
+			p.results.blame(before, err.Error())
 			p.log.Line("failed starting " + p.part.String())
 			return false
 		}
@@ -279,15 +279,15 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 		p.notBegun()
 		return phase.NotStarted
 	case p.late:
-		p.blameHere(in, name+" was ended: it took longer than script_timeout, "+strconv.Itoa(int(p.limit/time.Second))+" s")
+		p.results.blame(in, name+" was ended: it took longer than script_timeout, "+strconv.Itoa(int(p.limit/time.Second))+" s")
 		return phase.Failing
 	case p.stopping && p.part < phase.Job:
 		return phase.Cancelled
 	case p.stopping:
-		p.blameHere(in, name+" was ended: a kill was asked for")
+		p.results.blame(in, name+" was ended: a kill was asked for")
 		return phase.Failing
 	case !p.execing:
-		p.blameHere(p.stageEnded(name, p.order.State, ws))
+		p.results.blame(p.stageEnded(name, p.order.State, ws))
 		return phase.NotStarted
 	}
 	code := ws.ExitStatus()
@@ -301,7 +301,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 		}
 		text := `failed to set AFS token - set_token_command "` + p.present.raw + `" returned with exit status ` + strconv.Itoa(code)
 		p.log.Line(text)
-		p.blameHere(in, text)
+		p.results.blame(in, text)
 		return phase.Failing
 	}
 	switch code {
@@ -314,13 +314,13 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 	}
 	text := "exit_status of " + name + " = " + strconv.Itoa(code)
 	p.log.Line(text)
-	p.blameHere(in, text)
+	p.results.blame(in, text)
 	return phase.Failing
 }
 
 // notBegun traces that the stage has said why it could not become the part.
 func (p *parent) notBegun() {
-	n := len(p.verdicts)
+	n := len(p.results.verdicts)
 	p.log.Line("exit states increased from " + strconv.Itoa(n-1) + " to " + strconv.Itoa(n))
 	p.log.Line("failed starting " + p.order.Name)
 }

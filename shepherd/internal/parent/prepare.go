@@ -13,7 +13,6 @@ import (
 	"paddock/shepherd/internal/phase"
 	"paddock/shepherd/internal/starter"
 	"paddock/spool"
-	"paddock/spool/atomicfile"
 )
 
 // prepare reads and checks the directory and writes everything that must be
@@ -23,7 +22,7 @@ func (p *parent) prepare(launched error) event {
 	refuse := func(number int, err error) event {
 		return event{what: phase.Refused, fail: &starter.Failure{Number: number, Text: err.Error()}}
 	}
-	if err := p.openResults(); err != nil {
+	if err := p.results.open(); err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
 	p.log.Line("shepherd called with uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
@@ -50,7 +49,7 @@ func (p *parent) prepare(launched error) event {
 	_, p.task = p.config.Lookup(spool.KeyPETaskID)
 	_, p.interactive = p.config.Lookup(spool.KeySession)
 	_, client := p.config.Lookup(spool.KeyQrshControlPort)
-	p.announced = p.task || client
+	p.results.announced = p.task || client
 	if u := p.unsupported(); u != nil {
 		return event{what: phase.Refused, fail: u}
 	}
@@ -67,7 +66,7 @@ func (p *parent) prepare(launched error) event {
 		err = p.plan()
 	}
 	if err == nil {
-		err = p.write(spool.FilePID, unix.Getpid())
+		err = p.results.write(spool.FilePID, unix.Getpid())
 	}
 	if err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
@@ -77,23 +76,6 @@ func (p *parent) prepare(launched error) event {
 	}
 	p.inbox = control.Inbox{Dir: p.dir}
 	return event{what: phase.Ready}
-}
-
-// openResults opens trace and creates error and exit_status, empty: a reader
-// that finds them so knows that the shepherd is at work, or died.
-func (p *parent) openResults() error {
-	for _, name := range []string{spool.FileError, spool.FileExitStatus} {
-		if err := p.put(name, nil); err != nil {
-			return err
-		}
-	}
-	f, err := p.dir.OpenAppend(spool.FileTrace)
-	if err != nil {
-		return err
-	}
-	p.log.SetFile(int(f.Fd()))
-	p.traceFile = f
-	return nil
 }
 
 // who finds out on whose behalf the shepherd works. Under our execd the results
@@ -110,41 +92,14 @@ func (p *parent) who() error {
 	if unix.Geteuid() != 0 || starter.IsNone(name) {
 		return nil
 	}
-	p.admin, err = owner.Places{}.Lookup(name)
+	p.results.admin, err = owner.Places{}.Lookup(name)
 	if err != nil {
 		return errors.New("cannot find admin_user " + strconv.Quote(name) + ": " + err.Error())
 	}
 	for _, name := range []string{spool.FileTrace, spool.FileError, spool.FileExitStatus} {
-		p.give(name)
+		p.results.give(name)
 	}
 	return nil
-}
-
-// give gives a file to the admin user of a foreign execd.
-func (p *parent) give(name string) {
-	if p.admin.UID >= 0 {
-		_ = atomicfile.Chmod(p.dir.Path(name), p.admin.UID, p.admin.GID, spool.ModeOf(name))
-	}
-}
-
-// put writes a whole file. A new one is a third of the price of one that is
-// renamed; what is there already, left by whoever made the directory or by an
-// earlier run, is replaced: its verdict must not become this one's.
-func (p *parent) put(name string, b []byte) error {
-	err := p.dir.WriteNew(name, b)
-	if errors.Is(err, unix.EEXIST) {
-		err = p.dir.Write(name, b)
-	}
-	return err
-}
-
-// write writes a file that holds one number.
-func (p *parent) write(name string, n int) error {
-	err := p.put(name, spool.AppendNumber(nil, n))
-	if err == nil && p.admin.UID != unix.Geteuid() {
-		p.give(name)
-	}
-	return err
 }
 
 // blameForConfig returns the state for a config that cannot be read. A key that

@@ -61,7 +61,7 @@ func (p *parent) forgo(e event) {
 	if e.what == phase.Late {
 		e.why = "no connection to the client after " + seconds(clientTime)
 	}
-	p.part, p.outcome = phase.Prolog, phase.NotStarted
+	p.part, p.outcome, p.results.begun = phase.Prolog, phase.NotStarted, true
 	p.notStarted(spool.FailedBeforeStart, e.why)
 	p.log.Line("failed starting job")
 	p.step()
@@ -357,7 +357,7 @@ func (p *parent) miss(why string) {
 		p.log.Line("cannot have it stopped, and end it: " + err.Error())
 	}
 	s.ending = true
-	p.explain("job was ended: it has lost its client: " + why)
+	p.results.explain("job was ended: it has lost its client: " + why)
 	p.deliver(unix.SIGHUP)
 	p.deliver(unix.SIGCONT)
 	p.timers.after(timerHangup, hangupTime)
@@ -410,12 +410,12 @@ func (p *parent) tellState() {
 // farewell tells the client how the job has ended. qrsh-session stays until it
 // knows: as long as it is there, and if it is lost as long as it is waited for.
 func (p *parent) farewell() {
-	p.announce()
+	p.results.announce()
 	p.passStreams()
 	if fd := p.session.notes; fd >= 0 {
 		unix.Close(fd) // that it ends with what was left running
 	}
-	status, why := 1, p.why
+	status, why := 1, p.results.why
 	if p.ran {
 		status = spool.NewUsage(p.status, p.started, p.ended, &p.rusage).ExitStatus
 	}
