@@ -9,7 +9,6 @@ import (
 
 	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/phase"
-	"paddock/shepherd/internal/reap"
 	"paddock/shepherd/internal/starter"
 	"paddock/spool"
 )
@@ -71,7 +70,7 @@ func (p *parent) shareKeyring() error {
 	if note != "" {
 		p.log.Line(note)
 	}
-	p.dismiss()
+	p.launcher.dismiss()
 	return err
 }
 
@@ -82,15 +81,14 @@ var errIncompleteAFS = errors.New("AFS with incomplete specification requested")
 func (p *parent) tokenIsSet() {
 	p.log.Line(p.order.Argv[0])
 	p.log.Line("successfully set AFS token")
-	stage, _, err := p.begin(procedureLeaf)
+	stage, _, err := p.launcher.begin(procedureLeaf)
 	if err != nil {
 		p.log.Line("can't start coshepherd: " + err.Error())
 		return
 	}
-	p.coshepherd = &companion{name: coshepherdName, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}}
-	p.watchBeside()
+	p.coshepherd = &companion{name: coshepherdName, stage: stage, child: p.loop.Watch(stage.PID, stage.PIDFD)}
 	p.elders = true
-	p.release(stage, starter.Order{Kind: starter.Coshepherd, Name: coshepherdName, State: spool.FailedAFS, Argv: p.renewer})
+	p.launcher.release(stage, starter.Order{Kind: starter.Coshepherd, Name: coshepherdName, State: spool.FailedAFS, Argv: p.renewer})
 	p.log.Line("AFS setup done")
 }
 
@@ -105,7 +103,6 @@ func (p *parent) coshepherdEnded() {
 	}
 	p.log.Line("reaped " + coshepherdName)
 	p.coshepherd = nil
-	p.watchBeside()
 }
 
 // endCoshepherd ends the coshepherd with the run.

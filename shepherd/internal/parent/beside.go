@@ -1,7 +1,6 @@
 package parent
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +36,7 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 			return
 		}
 	}
-	stage, _, err := p.begin(procedureLeaf)
+	stage, _, err := p.launcher.begin(procedureLeaf)
 	if err != nil {
 		p.cannotRun(name, err.Error())
 		if then != nil {
@@ -45,14 +44,13 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 		}
 		return
 	}
-	c := &companion{name: name, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}, then: then}
+	c := &companion{name: name, stage: stage, child: p.loop.Watch(stage.PID, stage.PIDFD), then: then}
 	p.companions = append(p.companions, c)
-	p.watchBeside()
 	// What it does is not the job's doing, though it is done as the same user.
 	p.job.Spare(stage.PID)
 	p.elders = true
 	p.log.Line("starting " + name + " command: " + text)
-	p.release(stage, starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
+	p.launcher.release(stage, starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
 	p.litter()
 }
 
@@ -73,23 +71,6 @@ func (p *parent) isBeside(name string) bool {
 		}
 	}
 	return false
-}
-
-// watchBeside has the loop wait for all that runs beside the job.
-func (p *parent) watchBeside() {
-	p.loop.Beside = nil
-	all := append(slices.Clip(p.companions), p.coshepherd)
-	if p.session != nil {
-		all = append(all, &p.session.companion)
-	}
-	for _, c := range all {
-		if c != nil {
-			p.loop.Beside = append(p.loop.Beside, c.child)
-		}
-	}
-	if p.ahead != nil {
-		p.loop.Beside = append(p.loop.Beside, p.ahead)
-	}
 }
 
 // failure returns why a command that has ended could not be started, nil if it
@@ -120,7 +101,6 @@ func (p *parent) companionsEnded() {
 		return
 	}
 	p.companions = left
-	p.watchBeside()
 	for _, c := range ended {
 		fine := c.child.Status == 0
 		if fail := c.failure(); fail != nil {

@@ -10,12 +10,10 @@ import (
 // process, so that whoever sees it free and the verdict whole knows that this
 // is the end.
 func (p *parent) finish() int {
-	if p.stage != nil { // for a part that did not come
-		p.dismiss()
-	}
+	p.launcher.dismiss() // for a part that did not come
 	p.results.announce()
 	p.endCoshepherd()
-	if err := p.group.empty(); err != nil {
+	if err := p.launcher.group.empty(); err != nil {
 		p.log.Line("cannot kill what is left in the control group: " + err.Error())
 	}
 	p.log.Flush()
@@ -38,8 +36,8 @@ func (p *parent) panicked(e any) int {
 	number := spool.FailedBeforeStart
 	if p.loop.Child >= 0 {
 		_ = unix.Kill(-p.loop.PID, unix.SIGKILL)
-	} else if p.stage != nil {
-		p.dismiss()
+	} else {
+		p.launcher.dismiss()
 	}
 	if p.job != nil && !p.started.IsZero() {
 		number = spool.FailedNoExitStatus
@@ -47,7 +45,7 @@ func (p *parent) panicked(e any) int {
 	}
 	p.killSession()
 	p.endCoshepherd()
-	_ = p.group.empty()
+	_ = p.launcher.group.empty()
 	p.log.Line(text)
 	p.log.Flush()
 	p.results.verdicts = nil

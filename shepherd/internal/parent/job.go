@@ -36,15 +36,16 @@ func (p *parent) prepareJob() (int, error) {
 	if err := p.deserted(); err != nil {
 		return spool.FailedBeforeStart, err
 	}
-	if err := p.launch(jobLeaf); err != nil {
+	if err := p.launcher.ready(jobLeaf); err != nil {
 		return p.lacking(spool.FailedBeforeStart), err
 	}
+	stage := p.launcher.waiting
 	group, err := groupIn(c)
 	if err != nil {
 		return spool.FailedAddingGroup, err
 	}
-	pid := strconv.Itoa(p.stage.PID)
-	if err := p.results.write(spool.FileJobPID, p.stage.PID); err != nil {
+	pid := strconv.Itoa(stage.PID)
+	if err := p.results.write(spool.FileJobPID, stage.PID); err != nil {
 		return spool.FailedBeforeStart, err
 	}
 	if flagIn(c, spool.KeyWriteOSJobID) {
@@ -56,10 +57,10 @@ func (p *parent) prepareJob() (int, error) {
 	}
 	p.log.Line(`parent: forked "job" with pid ` + pid)
 	p.log.Line("parent: job-pid: " + pid)
-	job := control.Job{PID: p.stage.PID, Root: unix.Getpid(), Daemon: isDaemon(c)}
-	if p.stageIn >= 0 {
-		job.Leaf = p.group.job
-		p.log.Line("job is in the control group " + p.group.path)
+	job := control.Job{PID: stage.PID, Root: unix.Getpid(), Daemon: isDaemon(c)}
+	if p.launcher.waitingIn >= 0 {
+		job.Leaf = p.launcher.group.job
+		p.log.Line("job is in the control group " + p.launcher.group.path)
 	}
 	if unix.Geteuid() == 0 {
 		if flagIn(c, spool.KeyEnableAddGrpKill) {
@@ -69,7 +70,7 @@ func (p *parent) prepareJob() (int, error) {
 		job.Mark = p.mark()
 	}
 	if p.elders {
-		job.Elders = control.Below(job.Root, p.stage.PID)
+		job.Elders = control.Below(job.Root, stage.PID)
 		p.elders = len(job.Elders) > 0
 	}
 	p.job = control.NewJob(job, p.log.Line)
@@ -118,7 +119,7 @@ func (p *parent) expandMethods(c *spool.Config, pid string) {
 
 // start starts the job.
 func (p *parent) start() {
-	p.started = time.Now()
+	p.started, p.stage = time.Now(), p.launcher.take()
 	if p.session == nil {
 		p.tell()
 		return
@@ -361,7 +362,7 @@ func (p *parent) limitReached() string {
 	case unix.SIGXFSZ:
 		return reached("wrote a file larger than it may", spool.KeySFsize, spool.KeyHFsize)
 	case unix.SIGKILL:
-		if why := p.outOfMemory(c); why != "" {
+		if why := outOfMemory(p.job.Leaf, c); why != "" {
 			return why
 		}
 		l, ok := finite(spool.KeyHCPU)

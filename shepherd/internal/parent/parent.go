@@ -41,20 +41,17 @@ type parent struct {
 	foreign bool // the directory is not our execd's
 	lock    *os.File
 
-	log       *trace.Log
-	results   results
-	inherited int // descriptor of the environment of a foreign start, or -1
-	group     group
-	loop      reap.Loop
-	timers    timers
-	state     phase.State
+	log      *trace.Log
+	results  results
+	launcher launcher
+	loop     reap.Loop
+	timers   timers
+	state    phase.State
 
 	// The present part.
 	part     phase.Part
 	outcome  phase.Outcome  // of it, or of the one before
-	stage    *starter.Stage // of it, or waiting for the next; nil if there is none
-	stageIn  int            // control group that the stage is in, -1 for none
-	ahead    *reap.Child    // the stage, if it was started long before its time
+	stage    *starter.Stage // of it
 	order    starter.Order
 	execing  bool         // the stage said that exec is next
 	failed   bool         // it could not be started, and it is said why
@@ -178,9 +175,9 @@ func Run(o Options) int {
 		complain("the job in " + strconv.Quote(o.Dir) + " has ended already, with status " + strconv.Itoa(n))
 		return ExitNotStarted
 	}
-	p.inherited = -1
+	p.launcher = launcher{log: log, loop: &p.loop, group: group{log: log}, inherited: -1}
 	if o.Restarted {
-		p.inherited = inheritedFD
+		p.launcher.inherited = inheritedFD
 	}
 	return p.run()
 }
@@ -203,7 +200,7 @@ func (p *parent) run() (code int) {
 	}
 	if err == nil {
 		// First of all, since its start-up is the longest part of ours.
-		err = p.launch(p.peek())
+		err = p.launcher.ready(p.launcher.group.peek())
 	}
 	p.on(p.prepare(err))
 	for p.state != phase.Done {
@@ -233,7 +230,7 @@ func (p *parent) events(w reap.Woken) {
 		p.signals()
 	}
 	if w.Memory {
-		p.memoryRanOut()
+		p.checkMemory(memoryChecks)
 	}
 	if w.Session {
 		p.heard()
@@ -291,7 +288,7 @@ func (p *parent) elapsed(which timer) {
 		p.killed = true
 		p.deliver(unix.SIGKILL)
 	case timerMemory:
-		p.checkMemory()
+		p.checkMemory(p.memoryChecks)
 	}
 }
 
@@ -390,9 +387,7 @@ func (p *parent) fail(f *starter.Failure) {
 		p.results.blameOn(f.Number, f.EUID, p.stage.PID, f.Text)
 		return
 	}
-	if p.stage != nil { // it was not told to go and leaves without a word
-		p.dismiss()
-	}
+	p.launcher.dismiss() // without a word
 	p.notStarted(f.Number, f.Text)
 }
 
@@ -405,15 +400,6 @@ func (p *parent) notStarted(number int, text string) {
 		_ = p.results.write(spool.FilePID, unix.Getpid())
 	}
 	p.results.blame(number, text)
-}
-
-// dismiss ends a stage that was not told to go.
-func (p *parent) dismiss() {
-	if p.endAhead(); p.stage == nil {
-		return
-	}
-	p.stage.Dismiss()
-	p.stage = nil
 }
 
 // trim makes a shepherd that only waits a quiet one: with the collector off

@@ -138,7 +138,7 @@ func (p *parent) readyProcedure() bool {
 		}
 		err, before := plan.err, plan.before
 		if err == nil {
-			if err = p.launch(procedureLeaf); err != nil {
+			if err = p.launcher.ready(procedureLeaf); err != nil {
 				before = p.lacking(before)
 			}
 		}
@@ -167,7 +167,7 @@ func (p *parent) readyProcedure() bool {
 
 // readyClean makes ready what the checkpoint interface wants run after a job.
 func (p *parent) readyClean() bool {
-	if p.ckpt.Clean == "" || !p.ran || p.launch(procedureLeaf) != nil {
+	if p.ckpt.Clean == "" || !p.ran || p.launcher.ready(procedureLeaf) != nil {
 		return false
 	}
 	p.log.Line("starting clean command: " + p.ckpt.Clean)
@@ -182,18 +182,12 @@ func (p *parent) readyClean() bool {
 func (p *parent) tell(files ...int) {
 	p.execing, p.failed, p.late, p.stopping = false, false, false, false
 	p.loop.PID, p.loop.Child, p.loop.Report = p.stage.PID, p.stage.PIDFD, p.stage.Socket
-	p.release(p.stage, p.order, files...)
-}
-
-// release tells a stage what to become. If it is dead already, its end says so.
-func (p *parent) release(stage *starter.Stage, order starter.Order, files ...int) {
-	order.Detail = p.log.Detailed()
-	p.log.Flush() // before the stage adds to the trace
-	_ = stage.Go(order, files...)
+	p.launcher.release(p.stage, p.order, files...)
 }
 
 // call starts the procedure.
 func (p *parent) call() {
+	p.stage = p.launcher.take()
 	pid := strconv.Itoa(p.stage.PID)
 	p.log.Line("parent: forked " + strconv.Quote(p.order.Name) + " with pid " + pid)
 	if p.limit > 0 {

@@ -38,7 +38,7 @@ func (p *parent) prepare(launched error) event {
 	if err := p.who(); err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
-	p.useGroups(p.config)
+	p.loop.Memory = p.launcher.group.useAll(p.config)
 	p.log.Line("starting up " + p.version)
 	pid := strconv.Itoa(unix.Getpid())
 	if err := unix.Setpgid(0, 0); err == nil {

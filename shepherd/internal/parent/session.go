@@ -11,7 +11,6 @@ import (
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/owner"
 	"paddock/shepherd/internal/phase"
-	"paddock/shepherd/internal/reap"
 	"paddock/shepherd/internal/starter"
 	"paddock/spool"
 )
@@ -53,7 +52,7 @@ func (p *parent) connect() {
 		p.on(event{what: phase.Lost, why: err.Error()})
 		return
 	}
-	p.launchAhead()
+	p.launcher.readyAhead()
 }
 
 // forgo gives up a job whose client was not found: nothing of it is begun.
@@ -98,13 +97,13 @@ func (p *parent) openSession(c *spool.Config) error {
 		return errors.New("cannot make a socket for " + sessionName + ": " + err.Error())
 	}
 	far = append([]int{pair[1]}, far...)
-	stage, err := p.takeStage(procedureLeaf)
-	if err != nil {
+	if err := p.launcher.ready(procedureLeaf); err != nil {
 		closeAll(mine, far, pair[:1])
 		return err
 	}
+	stage := p.launcher.take()
 	p.session = &session{
-		companion: companion{name: sessionName, stage: stage, child: &reap.Child{PID: stage.PID, FD: stage.PIDFD}},
+		companion: companion{name: sessionName, stage: stage, child: p.loop.Watch(stage.PID, stage.PIDFD)},
 		socket:    pair[0], streams: mine, policy: policy, notes: -1, guard: -1, daemon: isDaemon(c), told: -1,
 	}
 	if s := p.session; s.daemon {
@@ -114,9 +113,8 @@ func (p *parent) openSession(c *spool.Config) error {
 		s.streams, s.notes = mine[:last], mine[last]
 	}
 	p.loop.Session = pair[0]
-	p.watchBeside()
 	p.log.Line("starting " + sessionName)
-	p.release(stage, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
+	p.launcher.release(stage, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
 	closeAll(far)
 	return p.newClient()
 }

@@ -5,6 +5,7 @@ package reap
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 	"unsafe"
@@ -35,12 +36,24 @@ type Loop struct {
 
 	PID int // of the job's process
 
-	Beside []*Child // commands that run beside the job
-
 	// Note is called for each child that Orphans takes, if it is not nil.
 	Note func(pid int, ws syscall.WaitStatus, ru *syscall.Rusage)
 
+	beside  []*Child
 	orphans syscall.Rusage // of those taken by Orphans
+}
+
+// Watch has the loop wait for a child beside the job's process as well, until it has
+// ended.
+func (l *Loop) Watch(pid, fd int) *Child {
+	c := &Child{PID: pid, FD: fd}
+	l.beside = append(l.beside, c)
+	return c
+}
+
+// Forget ends the watch over a child, which becomes the job's process, say.
+func (l *Loop) Forget(c *Child) {
+	l.beside = slices.DeleteFunc(l.beside, func(b *Child) bool { return b == c })
 }
 
 // Woken says what Wait found. Several may be true at once.
@@ -69,7 +82,7 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 		{Fd: int32(l.Notes), Events: unix.POLLIN},
 	}
 	fds := room[:6]
-	for _, c := range l.Beside {
+	for _, c := range l.beside {
 		fds = append(fds, unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN})
 	}
 	var ts *unix.Timespec
@@ -138,9 +151,9 @@ func peek() (int, error) {
 }
 
 // Orphans takes every ended child but the job's process, whose pid must stay
-// its own until its group was dealt with; those of Beside are marked. It reports whether any child is
-// left: without one nothing that the job started is alive, since all orphans
-// below us become ours.
+// its own until its group was dealt with. Of a watched one it is noted how it has
+// ended. It reports whether any child is left: without one nothing that the job
+// started is alive, since all orphans below us become ours.
 func (l *Loop) Orphans() (left bool) {
 	for {
 		pid, err := peek()
@@ -161,12 +174,12 @@ func (l *Loop) Orphans() (left bool) {
 		if l.Note != nil {
 			l.Note(pid, ws, &ru)
 		}
-		for _, c := range l.Beside {
-			if c.PID == pid && !c.Ended {
-				c.Ended, c.Status = true, ws
-				unix.Close(c.FD)
-				c.FD = -1
-			}
+		if i := slices.IndexFunc(l.beside, func(c *Child) bool { return c.PID == pid }); i >= 0 {
+			c := l.beside[i]
+			c.Ended, c.Status = true, ws
+			unix.Close(c.FD)
+			c.FD = -1
+			l.Forget(c)
 		}
 	}
 }
