@@ -49,23 +49,21 @@ func (s *session) heardStatus(text string) {
 // hears reports whether it is still to be heard how the job has ended. A daemon
 // that ends by itself says nothing of what it was wanted for: the client, or who
 // was started in its name, does.
-func (p *parent) hears() bool {
-	s := p.session
-	return s != nil && s.daemon && p.status.Exited() && p.execing && !p.failed && s.told < 0 && s.missing == "" && !s.gone
+func (s *session) hears() bool {
+	return s != nil && s.daemon && s.told < 0 && s.missing == "" && !s.gone
 }
 
-// judgeDaemon takes for the end of a daemon that of what it was wanted for, as
-// far as that was heard when the wait for it ended.
-func (p *parent) judgeDaemon(why phase.Event) {
-	told := p.session.told
+// judge takes for the end of a daemon that has ended by itself that of what it was
+// wanted for, as far as that was heard when the wait for it ended.
+func (s *session) judge(own syscall.WaitStatus, why phase.Event) syscall.WaitStatus {
 	switch {
-	case !p.status.Exited() || !p.execing || p.failed:
-	case told < 0 && why == phase.Late:
-		p.log.Line("nobody has said in " + seconds(statusTime) + " how has ended what the daemon was wanted for")
-	case told < 0:
-		p.log.Line("nobody says how has ended what the daemon was wanted for")
+	case s.told >= 0:
+		s.log.Line("the daemon has ended with " + strconv.Itoa(own.ExitStatus()) + ", what it was wanted for with wait status " + strconv.Itoa(s.told))
+		return syscall.WaitStatus(s.told)
+	case why == phase.Late:
+		s.log.Line("nobody has said in " + seconds(statusTime) + " how has ended what the daemon was wanted for")
 	default:
-		p.log.Line("the daemon has ended with " + strconv.Itoa(p.status.ExitStatus()) + ", what it was wanted for with wait status " + strconv.Itoa(told))
-		p.status = syscall.WaitStatus(told)
+		s.log.Line("nobody says how has ended what the daemon was wanted for")
 	}
+	return own
 }

@@ -43,7 +43,7 @@ func (p *parent) panicked(e any) int {
 		number = spool.FailedNoExitStatus
 		p.job.Sweep()
 	}
-	p.killSession()
+	p.session.kill()
 	p.endCoshepherd()
 	_ = p.launcher.group.empty()
 	p.log.Line(text)

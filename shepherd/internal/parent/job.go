@@ -33,7 +33,7 @@ func (p *parent) readyJob() bool {
 // prepareJob returns what exit_status is to say together with the error.
 func (p *parent) prepareJob() (int, error) {
 	c := p.config
-	if err := p.deserted(); err != nil {
+	if err := p.session.deserted(); err != nil {
 		return spool.FailedBeforeStart, err
 	}
 	if err := p.launcher.ready(jobLeaf); err != nil {
@@ -125,7 +125,7 @@ func (p *parent) start() {
 		return
 	}
 	p.tell(p.session.streams...)
-	p.passStreams()
+	p.session.passStreams()
 }
 
 // runs is called when the job runs.
@@ -161,7 +161,7 @@ func (p *parent) collect() {
 	p.stage = nil
 	p.ended = time.Now()
 	p.status = ws
-	if p.hears() {
+	if p.session.hears() && p.byItself() {
 		p.log.Line("waiting to be told how has ended what the daemon was wanted for")
 		p.timers.after(timerLate, statusTime)
 		return
@@ -169,11 +169,14 @@ func (p *parent) collect() {
 	p.on(event{what: phase.Told})
 }
 
+// byItself reports whether the job was there and has exited.
+func (p *parent) byItself() bool { return p.status.Exited() && p.execing && !p.failed }
+
 // clearUp kills what the job has left, once it is known how it has ended.
 func (p *parent) clearUp(e event) {
 	p.timers.stop(timerLate)
-	if p.session != nil && p.session.daemon {
-		p.judgeDaemon(e.what)
+	if s := p.session; s != nil && s.daemon && p.byItself() {
+		p.status = s.judge(p.status, e.what)
 	}
 	p.log.Line("now sending signal KILL to pid -" + strconv.Itoa(p.job.PID))
 	left := p.left()

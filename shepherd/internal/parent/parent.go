@@ -236,7 +236,7 @@ func (p *parent) events(w reap.Woken) {
 		p.heard()
 	}
 	if w.Notes {
-		p.overhear()
+		overhear(p.loop.Notes)
 	}
 	if w.Ended && p.loop.Child >= 0 {
 		p.on(event{what: phase.Ended})
@@ -374,7 +374,7 @@ func (p *parent) on(e event) {
 	case phase.Farewell:
 		p.farewell()
 	case phase.HangUp:
-		p.killSession()
+		p.session.kill()
 	}
 	p.log.Flush()
 }

@@ -201,7 +201,7 @@ func (p *parent) call() {
 		working.Elders = control.Below(working.Root, p.stage.PID)
 	}
 	p.working = control.NewJob(working, p.log.Line)
-	p.tell(p.noteFiles()...)
+	p.tell(p.session.noteFiles(&p.order)...)
 }
 
 // stop ends a procedure: at the end of its time, or because the job is not

@@ -84,7 +84,7 @@ func (p *parent) signals() {
 			p.want(to)
 		case control.Read:
 			if p.session != nil {
-				if err := p.newClient(); err != nil {
+				if err := p.session.newClient(p.dir); err != nil {
 					p.log.Line(err.Error())
 				}
 			}
@@ -241,14 +241,14 @@ func (p *parent) terminate() {
 
 func (p *parent) suspend() {
 	p.suspended = true
-	p.tellState()
+	p.session.tellState(true)
 	p.apply(suspendMethod, unix.SIGSTOP)
 }
 
 func (p *parent) resume() {
 	p.suspended = false
-	p.found()
-	p.tellState()
+	p.session.found()
+	p.session.tellState(false)
 	p.apply(resumeMethod, unix.SIGCONT)
 }
 

@@ -11,7 +11,9 @@ import (
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/owner"
 	"paddock/shepherd/internal/phase"
+	"paddock/shepherd/internal/reap"
 	"paddock/shepherd/internal/starter"
+	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 )
 
@@ -30,6 +32,8 @@ const (
 // client, and whatever else there is between the two.
 type session struct {
 	companion
+	log     *trace.Log
+	loop    *reap.Loop
 	socket  int
 	streams []int // the job's, until it has them: standard streams, or a terminal
 	client  int   // the number of the client that it was told of
@@ -68,29 +72,15 @@ func (p *parent) forgo(e event) {
 
 // openSession starts qrsh-session and tells it of the client.
 func (p *parent) openSession(c *spool.Config) error {
-	path, err := c.String(spool.KeySession)
+	argv, err := sessionCommand(c)
 	if err != nil {
 		return err
 	}
-	grace, err := c.Int(spool.KeySessionGrace)
+	mine, far, err := openStreams(c)
 	if err != nil {
 		return err
 	}
 	policy, _ := c.Lookup(spool.KeySessionLost)
-	argv := []string{path, strconv.Itoa(grace)}
-	var mine, far []int
-	if isDaemon(c) {
-		argv = append(argv, daemonWords(c)...)
-		mine, far, err = openDaemon()
-	} else if flagIn(c, spool.KeyPTY) {
-		argv = append(argv, spool.SessionWithTerminal)
-		mine, far, err = openTerminal(c)
-	} else {
-		mine, far, err = openPipes()
-	}
-	if err != nil {
-		return err
-	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		closeAll(mine, far)
@@ -103,8 +93,8 @@ func (p *parent) openSession(c *spool.Config) error {
 	}
 	stage := p.launcher.take()
 	p.session = &session{
-		companion: companion{name: sessionName, stage: stage, child: p.loop.Watch(stage.PID, stage.PIDFD)},
-		socket:    pair[0], streams: mine, policy: policy, notes: -1, guard: -1, daemon: isDaemon(c), told: -1,
+		log: p.log, loop: &p.loop, companion: companion{name: sessionName, stage: stage, child: p.loop.Watch(stage.PID, stage.PIDFD)},
+		socket: pair[0], streams: mine, policy: policy, notes: -1, guard: -1, daemon: isDaemon(c), told: -1,
 	}
 	if s := p.session; s.daemon {
 		s.deaf = true // it has a connection of its own
@@ -116,7 +106,35 @@ func (p *parent) openSession(c *spool.Config) error {
 	p.log.Line("starting " + sessionName)
 	p.launcher.release(stage, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
 	closeAll(far)
-	return p.newClient()
+	return p.session.newClient(p.dir)
+}
+
+// sessionCommand returns qrsh-session with its arguments.
+func sessionCommand(c *spool.Config) ([]string, error) {
+	path, err := c.String(spool.KeySession)
+	if err != nil {
+		return nil, err
+	}
+	grace, err := c.Int(spool.KeySessionGrace)
+	argv := []string{path, strconv.Itoa(grace)}
+	switch {
+	case isDaemon(c):
+		argv = append(argv, daemonWords(c)...)
+	case flagIn(c, spool.KeyPTY):
+		argv = append(argv, spool.SessionWithTerminal)
+	}
+	return argv, err
+}
+
+// openStreams makes the job's streams, and their far ends, which are qrsh-session's.
+func openStreams(c *spool.Config) (mine, far []int, err error) {
+	switch {
+	case isDaemon(c):
+		return openDaemon()
+	case flagIn(c, spool.KeyPTY):
+		return openTerminal(c)
+	}
+	return openPipes()
 }
 
 func closeAll(lists ...[]int) {
@@ -199,8 +217,8 @@ func (s *session) tell(words ...string) {
 
 // newClient tells qrsh-session of the client in the file session, unless it
 // knows that one.
-func (p *parent) newClient() error {
-	b, err := p.dir.Read(spool.FileSession)
+func (s *session) newClient(dir spool.Dir) error {
+	b, err := dir.Read(spool.FileSession)
 	if err != nil {
 		return err
 	}
@@ -208,9 +226,9 @@ func (p *parent) newClient() error {
 	if err != nil {
 		return errors.New("cannot read " + spool.FileSession + ": " + err.Error())
 	}
-	if s := p.session; client.Number > s.client {
+	if client.Number > s.client {
 		s.client = client.Number
-		p.log.Line("the client is number " + strconv.Itoa(client.Number) + ", at " + client.Address)
+		s.log.Line("the client is number " + strconv.Itoa(client.Number) + ", at " + client.Address)
 		s.tell(spool.SessionClient, string(b))
 	}
 	return nil
@@ -235,26 +253,25 @@ func (s *session) next() (word, rest string) {
 
 // passStreams is called when the job has its streams: nobody else may keep them
 // open, or they would not end with it.
-func (p *parent) passStreams() {
-	if p.session != nil {
-		closeAll(p.session.streams)
-		p.session.streams = nil
-		p.unguard()
+func (s *session) passStreams() {
+	if s != nil {
+		closeAll(s.streams)
+		s.streams = nil
+		s.unguard()
 	}
 }
 
 // noteFiles returns where a procedure writes whose output has no file; nothing
 // if nobody reads it.
-func (p *parent) noteFiles() []int {
-	s := p.session
-	if s == nil || s.gone || s.deaf || p.part == phase.Clean {
+func (s *session) noteFiles(order *starter.Order) []int {
+	if s == nil || s.gone || s.deaf || order.Kind == starter.Method {
 		return nil
 	}
 	if s.guard < 0 {
 		// qrsh-session is the user's to kill, and root's procedure would end of that.
 		fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(s.notes), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err != nil {
-			p.log.Line("cannot keep the output of " + p.order.Name + ": " + err.Error())
+			s.log.Line("cannot keep the output of " + order.Name + ": " + err.Error())
 			return nil
 		}
 		s.guard = fd
@@ -263,19 +280,19 @@ func (p *parent) noteFiles() []int {
 }
 
 // unguard leaves the notes to qrsh-session alone: the job's loss is its own.
-func (p *parent) unguard() {
-	if s := p.session; s.guard >= 0 {
-		p.loop.Notes = -1
+func (s *session) unguard() {
+	if s.guard >= 0 {
+		s.loop.Notes = -1
 		unix.Close(s.guard)
 		s.guard = -1
 	}
 }
 
 // overhear reads what procedures say to nobody: they would wait for ever.
-func (p *parent) overhear() {
+func overhear(notes int) {
 	var b [4 << 10]byte
 	for range 16 { // a full pipe
-		if n, err := unix.Read(p.loop.Notes, b[:]); n < len(b) || err != nil {
+		if n, err := unix.Read(notes, b[:]); n < len(b) || err != nil {
 			return
 		}
 	}
@@ -367,8 +384,8 @@ func (s *session) keeps() bool {
 }
 
 // deserted returns why a job is not to begin that has lost its client before.
-func (p *parent) deserted() error {
-	if s := p.session; s != nil && s.missing != "" && !s.keeps() {
+func (s *session) deserted() error {
+	if s != nil && s.missing != "" && !s.keeps() {
 		return errors.New("job was not started: it has lost its client: " + s.missing)
 	}
 	return nil
@@ -379,37 +396,37 @@ func (p *parent) greet() {
 	if p.session.missing != "" {
 		p.session.missing = ""
 		p.log.Line("the client is there again")
-		p.found()
+		p.session.found()
 	}
 	if p.suspended && p.part == phase.Job {
-		p.tellState()
+		p.session.tellState(true)
 	}
 }
 
 // found takes back that the job is to be stopped.
-func (p *parent) found() {
-	if p.session != nil && p.session.policy == spool.LostStop {
+func (s *session) found() {
+	if s != nil && s.policy == spool.LostStop {
 		_ = unix.Unlink(spool.FileLost)
 	}
 }
 
 // tellState tells the client whether the job is suspended.
-func (p *parent) tellState() {
-	if p.session == nil {
+func (s *session) tellState(suspended bool) {
+	if s == nil {
 		return
 	}
 	state := "run"
-	if p.suspended {
+	if suspended {
 		state = "stop"
 	}
-	p.session.tell(spool.SessionState, state)
+	s.tell(spool.SessionState, state)
 }
 
 // farewell tells the client how the job has ended. qrsh-session stays until it
 // knows: as long as it is there, and if it is lost as long as it is waited for.
 func (p *parent) farewell() {
 	p.results.announce()
-	p.passStreams()
+	p.session.passStreams()
 	if fd := p.session.notes; fd >= 0 {
 		unix.Close(fd) // that it ends with what was left running
 	}
@@ -422,10 +439,10 @@ func (p *parent) farewell() {
 	p.log.Line("waiting for " + sessionName)
 }
 
-// killSession ends qrsh-session without a word.
-func (p *parent) killSession() {
-	if p.session != nil && !p.session.child.Ended {
-		p.log.Line("killing " + sessionName)
-		_ = unix.Kill(-p.session.child.PID, unix.SIGKILL)
+// kill ends qrsh-session without a word.
+func (s *session) kill() {
+	if s != nil && !s.child.Ended {
+		s.log.Line("killing " + sessionName)
+		_ = unix.Kill(-s.child.PID, unix.SIGKILL)
 	}
 }
