@@ -23,97 +23,100 @@ var setToken = procedure{
 // coshepherdName is what traces call it, as Grid Engine's do.
 const coshepherdName = "sge_coshepherd"
 
-// planAFS reads what is to be done about the owner's AFS token, which execd has
-// put into the directory: set_token_cmd sets it before all other parts, and the
-// coshepherd renews it until the run is over.
-func (p *parent) planAFS() error {
-	if !starter.UsesAFS(p.config) {
-		return nil
-	}
-	p.log.Line("beginning AFS setup")
-	if err := p.shareKeyring(); err != nil {
-		return err
+// coshepherd is the program that renews the owner's AFS token until the run is over.
+// execd has put the token into the directory, and set_token_cmd sets it before all
+// other parts.
+type coshepherd struct {
+	launcher *launcher
+	argv     []string
+	runs     *companion // nil if there is none
+}
+
+// plan reads what is to be done about the token, and returns the part that sets it.
+func (s *coshepherd) plan(dir spool.Dir, c *spool.Config, vars command.Vars) (planned, error) {
+	s.launcher.log.Line("beginning AFS setup")
+	if err := s.shareKeyring(); err != nil {
+		return planned{}, err
 	}
 	var values [3]string
 	for i, key := range []string{spool.KeyCoshepherd, spool.KeySetTokenCmd, spool.KeyJobOwner} {
-		v, ok := p.config.Lookup(key)
+		v, ok := c.Lookup(key)
 		if !ok {
-			return errIncompleteAFS
+			return planned{}, errIncompleteAFS
 		}
 		values[i] = v
 	}
-	if _, ok := p.config.Lookup(spool.KeyTokenExtend); !ok {
-		return errIncompleteAFS
+	if _, ok := c.Lookup(spool.KeyTokenExtend); !ok {
+		return planned{}, errIncompleteAFS
 	}
-	seconds, err := p.config.Int(spool.KeyTokenExtend)
+	seconds, err := c.Int(spool.KeyTokenExtend)
 	if err != nil {
-		return err
+		return planned{}, err
 	}
-	user, err := command.Expand("$"+spool.KeyJobOwner, command.ForControl, p.config, p.vars) // quoted
+	user, err := command.Expand("$"+spool.KeyJobOwner, command.ForControl, c, vars) // quoted
 	if err != nil {
-		return err
+		return planned{}, err
 	}
-	if has, err := p.dir.Has(starter.TokenFile); err != nil || !has {
-		return errors.New("can't read AFS token")
+	if has, err := dir.Has(starter.TokenFile); err != nil || !has {
+		return planned{}, errors.New("can't read AFS token")
 	}
+	s.argv = []string{values[0], values[1], values[2], strconv.Itoa(seconds)}
 	text := values[1] + " " + user + " " + strconv.Itoa(seconds)
-	p.planned = append(p.planned, planned{procedure: &setToken, raw: text, command: command.Procedure{Argv: []string{text}}})
-	p.renewer = []string{values[0], values[1], values[2], strconv.Itoa(seconds)}
-	return nil
+	return planned{procedure: &setToken, raw: text, command: command.Procedure{Argv: []string{text}}}, nil
 }
 
 // shareKeyring gives all parts of the run one session keyring: the token that
 // set_token_cmd sets is kept there, and is for the others. A stage that was started
 // before has none of it.
-func (p *parent) shareKeyring() error {
+func (s *coshepherd) shareKeyring() error {
 	note, err := starter.OwnKeyring()
 	if note != "" {
-		p.log.Line(note)
+		s.launcher.log.Line(note)
 	}
-	p.launcher.dismiss()
+	s.launcher.dismiss()
 	return err
 }
 
 var errIncompleteAFS = errors.New("AFS with incomplete specification requested")
 
-// tokenIsSet starts the coshepherd. Without one the job runs as long as its
-// token lasts.
-func (p *parent) tokenIsSet() {
-	p.log.Line(p.order.Argv[0])
-	p.log.Line("successfully set AFS token")
-	stage, _, err := p.launcher.begin(procedureLeaf)
+// start starts it once the token is set, by the command that is told. Without a
+// coshepherd the job runs as long as its token lasts.
+func (s *coshepherd) start(command string) {
+	log := s.launcher.log
+	log.Line(command)
+	log.Line("successfully set AFS token")
+	c, err := s.launcher.companion(coshepherdName)
 	if err != nil {
-		p.log.Line("can't start coshepherd: " + err.Error())
+		log.Line("can't start coshepherd: " + err.Error())
 		return
 	}
-	p.coshepherd = &companion{name: coshepherdName, stage: stage, child: p.loop.Watch(stage.PID, stage.PIDFD)}
-	p.elders = true
-	p.launcher.release(stage, starter.Order{Kind: starter.Coshepherd, Name: coshepherdName, State: spool.FailedAFS, Argv: p.renewer})
-	p.log.Line("AFS setup done")
+	s.runs = c
+	s.launcher.release(c.stage, starter.Order{Kind: starter.Coshepherd, Name: coshepherdName, State: spool.FailedAFS, Argv: s.argv})
+	log.Line("AFS setup done")
 }
 
-// coshepherdEnded notes that the coshepherd has ended, if it has.
-func (p *parent) coshepherdEnded() {
-	c := p.coshepherd
+// ended notes that it has ended, if it has.
+func (s *coshepherd) ended() {
+	c := s.runs
 	if c == nil || !c.child.Ended {
 		return
 	}
 	if fail := c.failure(); fail != nil {
-		p.log.Line("can't start coshepherd: " + fail.Text)
+		s.launcher.log.Line("can't start coshepherd: " + fail.Text)
 	}
-	p.log.Line("reaped " + coshepherdName)
-	p.coshepherd = nil
+	s.launcher.log.Line("reaped " + coshepherdName)
+	s.runs = nil
 }
 
-// endCoshepherd ends the coshepherd with the run.
-func (p *parent) endCoshepherd() {
-	p.loop.Orphans()
-	p.coshepherdEnded()
-	c := p.coshepherd
+// end ends it with the run.
+func (s *coshepherd) end() {
+	s.launcher.loop.Orphans()
+	s.ended()
+	c := s.runs
 	if c == nil {
 		return
 	}
-	p.log.Line("sending SIGTERM to " + coshepherdName)
+	s.launcher.log.Line("sending SIGTERM to " + coshepherdName)
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		_ = unix.Kill(-c.child.PID, sig)
 		_ = unix.Kill(-c.child.PID, unix.SIGCONT)
@@ -126,5 +129,5 @@ func (p *parent) endCoshepherd() {
 	c.stage.Close()
 	unix.Close(c.child.FD)
 	_, _ = unix.Wait4(c.child.PID, nil, unix.WNOHANG, nil) // it may hang in a file system
-	p.coshepherd = nil
+	s.runs = nil
 }

@@ -9,11 +9,11 @@ import (
 	"paddock/shepherd/internal/phase"
 	"paddock/shepherd/internal/reap"
 	"paddock/shepherd/internal/starter"
+	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 )
 
-// companion is a command that runs beside the job: a control method or one of
-// a checkpoint interface.
+// companion is a command that runs beside the job.
 type companion struct {
 	name  string
 	stage *starter.Stage
@@ -25,52 +25,6 @@ type companion struct {
 var besideNames = map[string]string{
 	spool.KeySuspendMethod: "suspend", spool.KeyResumeMethod: "resume", spool.KeyTerminateMethod: "terminate",
 	spool.KeyCkptCommand: "checkpoint", spool.KeyCkptMigrCommand: "migration checkpoint",
-}
-
-// beside runs a command beside the job, unless it runs still. The job goes on
-// whatever becomes of it.
-func (p *parent) beside(name, text string, then func(fine bool)) {
-	for _, c := range p.companions {
-		if c.name == name {
-			p.log.Line("Skipped start of " + besideNames[name] + ": previous command (pid= " + strconv.Itoa(c.child.PID) + ") is still active")
-			return
-		}
-	}
-	stage, _, err := p.launcher.begin(procedureLeaf)
-	if err != nil {
-		p.cannotRun(name, err.Error())
-		if then != nil {
-			then(false)
-		}
-		return
-	}
-	c := &companion{name: name, stage: stage, child: p.loop.Watch(stage.PID, stage.PIDFD), then: then}
-	p.companions = append(p.companions, c)
-	// What it does is not the job's doing, though it is done as the same user.
-	p.job.Spare(stage.PID)
-	p.elders = true
-	p.log.Line("starting " + name + " command: " + text)
-	p.launcher.release(stage, starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
-	p.litter()
-}
-
-// cannotRun traces that a command could not be started. The job goes on, unless
-// it was to be ended: it may be the job's own doing that nothing can be started.
-func (p *parent) cannotRun(name, text string) {
-	p.log.Line("cannot run " + name + ": " + text)
-	if name == methodKeys[terminateMethod] && p.state == phase.Running {
-		p.deliver(unix.SIGKILL)
-	}
-}
-
-// isBeside reports whether a command runs beside the job.
-func (p *parent) isBeside(name string) bool {
-	for _, c := range p.companions {
-		if c.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // failure returns why a command that has ended could not be started, nil if it
@@ -85,22 +39,83 @@ func (c *companion) failure() (fail *starter.Failure) {
 	return fail
 }
 
-// companionsEnded sees to those that have ended.
-func (p *parent) companionsEnded() {
-	p.coshepherdEnded()
-	var left []*companion
-	var ended []*companion
-	for _, c := range p.companions {
+// companions are the control methods and the commands of a checkpoint interface that
+// run.
+type companions []*companion
+
+// find returns the one of a name, nil if it does not run.
+func (cs companions) find(name string) *companion {
+	for _, c := range cs {
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// ended returns those that have ended, and keeps the others.
+func (cs *companions) ended() (ended companions) {
+	var left companions
+	for _, c := range *cs {
 		if c.child.Ended {
 			ended = append(ended, c)
 		} else {
 			left = append(left, c)
 		}
 	}
+	*cs = left
+	return ended
+}
+
+// kill kills those that do not come to their end.
+func (cs companions) kill(log *trace.Log) {
+	for _, c := range cs {
+		log.Line(c.name + " does not end, killing it")
+		_ = unix.Kill(-c.child.PID, unix.SIGKILL)
+	}
+}
+
+// beside runs a command beside the job, unless it runs still. The job goes on
+// whatever becomes of it.
+func (p *parent) beside(name, text string, then func(fine bool)) {
+	if c := p.companions.find(name); c != nil {
+		p.log.Line("Skipped start of " + besideNames[name] + ": previous command (pid= " + strconv.Itoa(c.child.PID) + ") is still active")
+		return
+	}
+	c, err := p.launcher.companion(name)
+	if err != nil {
+		p.cannotRun(name, err.Error())
+		if then != nil {
+			then(false)
+		}
+		return
+	}
+	c.then = then
+	p.companions = append(p.companions, c)
+	// What it does is not the job's doing, though it is done as the same user.
+	p.job.Spare(c.child.PID)
+	p.elders = true
+	p.log.Line("starting " + name + " command: " + text)
+	p.launcher.release(c.stage, starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
+	p.litter()
+}
+
+// cannotRun traces that a command could not be started. The job goes on, unless
+// it was to be ended: it may be the job's own doing that nothing can be started.
+func (p *parent) cannotRun(name, text string) {
+	p.log.Line("cannot run " + name + ": " + text)
+	if name == methodKeys[terminateMethod] && p.state == phase.Running {
+		p.deliver(unix.SIGKILL)
+	}
+}
+
+// companionsEnded sees to those that have ended.
+func (p *parent) companionsEnded() {
+	p.coshepherd.ended()
+	ended := p.companions.ended()
 	if len(ended) == 0 {
 		return
 	}
-	p.companions = left
 	for _, c := range ended {
 		fine := c.child.Status == 0
 		if fail := c.failure(); fail != nil {
@@ -116,12 +131,4 @@ func (p *parent) companionsEnded() {
 		}
 	}
 	p.litter()
-}
-
-// killBeside kills the commands that do not come to their end.
-func (p *parent) killBeside() {
-	for _, c := range p.companions {
-		p.log.Line(c.name + " does not end, killing it")
-		_ = unix.Kill(-c.child.PID, unix.SIGKILL)
-	}
 }

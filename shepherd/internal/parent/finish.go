@@ -12,7 +12,7 @@ import (
 func (p *parent) finish() int {
 	p.launcher.dismiss() // for a part that did not come
 	p.results.announce()
-	p.endCoshepherd()
+	p.coshepherd.end()
 	if err := p.launcher.group.empty(); err != nil {
 		p.log.Line("cannot kill what is left in the control group: " + err.Error())
 	}
@@ -44,7 +44,7 @@ func (p *parent) panicked(e any) int {
 		p.job.Sweep()
 	}
 	p.session.kill()
-	p.endCoshepherd()
+	p.coshepherd.end()
 	_ = p.launcher.group.empty()
 	p.log.Line(text)
 	p.log.Flush()

@@ -230,7 +230,7 @@ func (p *parent) sweep() {
 		// A method may have more to do than to end the job, as long as a
 		// procedure may take.
 		if p.limit > 0 && waited > p.limit {
-			p.killBeside()
+			p.companions.kill(p.log)
 		}
 		p.timers.after(timerSweep, max(p.limit-waited, sweepEvery))
 	case waited > sweepLimit:

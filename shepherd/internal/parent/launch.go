@@ -91,6 +91,15 @@ func (l *launcher) dismiss() {
 	}
 }
 
+// companion starts the stage of something that runs beside the job, and watches it.
+func (l *launcher) companion(name string) (*companion, error) {
+	stage, _, err := l.begin(procedureLeaf)
+	if err != nil {
+		return nil, err
+	}
+	return &companion{name: name, stage: stage, child: l.loop.Watch(stage.PID, stage.PIDFD)}, nil
+}
+
 // release tells a stage what to become. If it is dead already, its end says so.
 func (l *launcher) release(stage *starter.Stage, order starter.Order, files ...int) {
 	order.Detail = l.log.Detailed()

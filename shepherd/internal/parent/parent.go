@@ -95,9 +95,8 @@ type parent struct {
 	overdue    bool     // h_rt is over
 	arena      bool     // there is a checkpoint
 	session    *session // nil unless the job is interactive, and then until its client is connected to
-	companions []*companion
-	coshepherd *companion // renews the job's token, nil if nobody does
-	renewer    []string   // its command
+	companions companions
+	coshepherd coshepherd
 	// Of a job in a group of version 1 whose memory has run out.
 	starved      bool // it is being ended
 	memoryChecks int  // how often it is still looked whether a process was killed
@@ -176,6 +175,7 @@ func Run(o Options) int {
 		return ExitNotStarted
 	}
 	p.launcher = launcher{log: log, loop: &p.loop, group: group{log: log}, inherited: -1}
+	p.coshepherd.launcher = &p.launcher
 	if o.Restarted {
 		p.launcher.inherited = inheritedFD
 	}

@@ -290,7 +290,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 	}
 	if p.part == phase.Token {
 		if code == 0 {
-			p.tokenIsSet()
+			p.coshepherd.start(p.order.Argv[0])
 			return phase.Fine
 		}
 		text := `failed to set AFS token - set_token_command "` + p.present.raw + `" returned with exit status ` + strconv.Itoa(code)

@@ -71,8 +71,12 @@ func (p *parent) prepare(launched error) event {
 	if err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
-	if err := p.planAFS(); err != nil {
-		return refuse(spool.FailedAFS, err)
+	if starter.UsesAFS(p.config) {
+		token, err := p.coshepherd.plan(p.dir, p.config, p.vars)
+		if err != nil {
+			return refuse(spool.FailedAFS, err)
+		}
+		p.planned = append(p.planned, token)
 	}
 	p.inbox = control.Inbox{Dir: p.dir}
 	return event{what: phase.Ready}

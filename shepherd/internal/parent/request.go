@@ -362,7 +362,7 @@ func (p *parent) migrate() {
 		p.log.Line(p.killLine(unix.SIGKILL) + " -> checkpoint initiation -> killing job")
 		return
 	}
-	if p.isBeside(spool.KeyCkptCommand) {
+	if p.companions.find(spool.KeyCkptCommand) != nil {
 		return // the checkpoint that is being taken will do
 	}
 	p.log.Line("initiate checkpoint due to migration request")
