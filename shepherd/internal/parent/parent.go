@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/owner"
 	"paddock/shepherd/internal/phase"
@@ -38,7 +37,6 @@ type parent struct {
 	version string
 	noStock string // see Options
 	config  *spool.Config
-	foreign bool // the directory is not our execd's
 	lock    *os.File
 
 	log      *trace.Log
@@ -61,25 +59,7 @@ type parent struct {
 	present  *planned     // the procedure that it is
 	elders   bool         // procedures before the job may have left processes
 
-	// Read from config before the first part.
-	planned  []planned
-	limit    time.Duration // of a procedure's time, 0 for none
-	methods  [methodCount]command.Method
-	raw      [methodCount]string // their commands as config has them
-	notice   command.Notification
-	ckpt     command.Checkpoint
-	vars     command.Vars
-	nothing  bool // there is no job (script_file none)
-	parallel bool // there is a parallel environment
-	task     bool // of a parallel job, with no procedures of its own
-	// Its streams are a client's.
-	interactive bool
-	// The job's own limits of time, 0 for none.
-	soft, hard time.Duration
-	// By which execd asks the job to end.
-	endSignal unix.Signal
-	// The job's exit codes 99 and 100 are ordinary ones.
-	forbidReschedule, forbidApperror bool
+	settings
 
 	// What is wanted of the job.
 	inbox      control.Inbox

@@ -15,63 +15,8 @@ import (
 	"paddock/spool"
 )
 
-// procedure is a part that is a command of the administrator's.
-type procedure struct {
-	part  phase.Part
-	kind  starter.Kind
-	key   string
-	scope command.Scope
-	// What exit_status says if it cannot be started, and if it fails.
-	before, in int
-}
-
-var procedures = []procedure{
-	{phase.Prolog, starter.Prolog, spool.KeyProlog, command.ForProcedure, spool.FailedBeforeProlog, spool.FailedProlog},
-	{phase.PEStart, starter.PEStart, spool.KeyPEStart, command.ForPE, spool.FailedBeforePEStart, spool.FailedPEStart},
-	{phase.PEStop, starter.PEStop, spool.KeyPEStop, command.ForPE, spool.FailedBeforePEStop, spool.FailedPEStop},
-	{phase.Epilog, starter.Epilog, spool.KeyEpilog, command.ForProcedure, spool.FailedBeforeEpilog, spool.FailedEpilog},
-}
-
 // killAfter is how long a procedure that was told to end has until it is killed.
 const killAfter = 5 * time.Second
-
-// planned is a procedure of this run, read before anything is started: what is
-// wrong with it is told when its time comes, and config may be gone by then.
-type planned struct {
-	*procedure
-	raw     string
-	command command.Procedure
-	err     error
-}
-
-// plan reads the procedures.
-func (p *parent) plan() error {
-	seconds, err := p.config.Int(spool.KeyScriptTimeout)
-	if err != nil {
-		return err
-	}
-	p.limit = time.Duration(seconds) * time.Second
-	pe, err := p.config.String(spool.KeyPE)
-	if err != nil {
-		return err
-	}
-	p.parallel = !starter.IsNone(pe)
-	for i := range procedures {
-		proc := &procedures[i]
-		if p.task || proc.scope == command.ForPE && !p.parallel {
-			continue
-		}
-		raw, err := p.config.String(proc.key)
-		if err != nil {
-			return err
-		}
-		c, ok, err := command.ReadProcedure(proc.key, proc.scope, p.config, p.vars)
-		if ok || err != nil {
-			p.planned = append(p.planned, planned{proc, raw, c, err})
-		}
-	}
-	return nil
-}
 
 // step finds the part to go on with and raises its event.
 func (p *parent) step() {

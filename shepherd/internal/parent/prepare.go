@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/owner"
 	"paddock/shepherd/internal/phase"
@@ -54,18 +53,7 @@ func (p *parent) prepare(launched error) event {
 		return event{what: phase.Refused, fail: u}
 	}
 	p.unheeded()
-	p.forbidReschedule = flagIn(p.config, spool.KeyForbidReschedule)
-	p.forbidApperror = flagIn(p.config, spool.KeyForbidApperror)
-	script, err := p.config.String(spool.KeyScriptFile)
-	if err == nil {
-		p.nothing = strings.EqualFold(script, "none")
-		p.vars = command.Vars{}
-		err = p.readControl()
-	}
-	if err == nil {
-		err = p.plan()
-	}
-	if err == nil {
+	if err = p.settings.read(p.config); err == nil {
 		err = p.results.write(spool.FilePID, unix.Getpid())
 	}
 	if err != nil {
@@ -121,12 +109,6 @@ func (p *parent) blameForConfig(err error) int {
 		return spool.FailedOpeningStream
 	}
 	return spool.FailedReadConfig
-}
-
-// flagIn reports whether a key is there and 1.
-func flagIn(c *spool.Config, key string) bool {
-	v, _ := c.Lookup(key)
-	return v == "1"
 }
 
 // groupIn returns the additional group id, 0 if there is none.

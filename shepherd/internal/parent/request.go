@@ -12,60 +12,12 @@ import (
 	"paddock/spool"
 )
 
-// The control methods.
-const (
-	suspendMethod = iota
-	resumeMethod
-	terminateMethod
-	methodCount
-)
-
-var methodKeys = [methodCount]string{spool.KeySuspendMethod, spool.KeyResumeMethod, spool.KeyTerminateMethod}
-
 // patienceWithMethod is how often a terminate_method is tried before the job is
 // killed all the same, and hardGrace how long one has once h_rt is over.
 const (
 	patienceWithMethod = 2
 	hardGrace          = 60 * time.Second
 )
-
-// readControl reads what is to be done to suspend, resume, end, warn and
-// checkpoint the job.
-func (p *parent) readControl() (err error) {
-	for i, key := range methodKeys {
-		if p.methods[i], err = command.ReadMethod(key, p.config); err != nil {
-			return err
-		}
-	}
-	if p.notice, err = command.ReadNotification(p.config); err != nil {
-		return err
-	}
-	if p.ckpt, err = command.ReadCheckpoint(p.config); err != nil {
-		return err
-	}
-	p.endSignal = unix.SIGTERM
-	if _, ok := p.config.Lookup(spool.KeyEndSignal); ok {
-		n, err := p.config.Int(spool.KeyEndSignal)
-		if err != nil {
-			return err
-		}
-		p.endSignal = unix.Signal(n)
-	}
-	if p.soft, err = secondsIn(p.config, spool.KeySRT); err != nil {
-		return err
-	}
-	p.hard, err = secondsIn(p.config, spool.KeyHRT)
-	return err
-}
-
-// secondsIn returns a time that need not be there.
-func secondsIn(c *spool.Config, key string) (time.Duration, error) {
-	if _, ok := c.Lookup(key); !ok {
-		return 0, nil
-	}
-	n, err := c.Int(key)
-	return time.Duration(n) * time.Second, err
-}
 
 // signals reads the signals that the shepherd got.
 func (p *parent) signals() {
