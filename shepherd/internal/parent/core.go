@@ -8,18 +8,19 @@ import (
 	"paddock/spool"
 )
 
-// core says where the kernel has put the core dump of the present child.
-func (p *parent) core() string {
+// core says where the kernel has put the core dump of a process of the run in
+// dir.
+func core(dir spool.Dir, pid int) string {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	if err != nil {
 		return "cannot find out where the core dump is: " + err.Error()
 	}
 	usesPID, _ := os.ReadFile("/proc/sys/kernel/core_uses_pid")
 	cwd := ""
-	if c, err := p.dir.Config(); err == nil {
+	if c, err := dir.Config(); err == nil {
 		cwd, _ = c.Lookup(spool.KeyCwd)
 	}
-	return corePlace(strings.TrimSuffix(string(pattern), "\n"), strings.HasPrefix(string(usesPID), "1"), cwd, p.loop.PID)
+	return corePlace(strings.TrimSuffix(string(pattern), "\n"), strings.HasPrefix(string(usesPID), "1"), cwd, pid)
 }
 
 // corePlace says where the kernel puts a core dump by its core_pattern

@@ -6,18 +6,8 @@ import (
 
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/phase"
-	"paddock/spool"
+	"paddock/shepherd/internal/trace"
 )
-
-// detailConfig goes over to the detailed level if config says so.
-func (p *parent) detailConfig() {
-	if v, _ := p.config.Lookup(spool.KeyTrace); v == spool.TraceDetail {
-		p.log.SetDetail()
-	}
-	if p.log.Detailed() {
-		p.loop.Note = p.detailUsage
-	}
-}
 
 // detailStep traces an event and what is done about it: also each signal that
 // came.
@@ -30,12 +20,12 @@ func (p *parent) detailStep(e event, from phase.State, step phase.Step) {
 }
 
 // detailUsage traces what a child that was waited for has used.
-func (p *parent) detailUsage(pid int, ws syscall.WaitStatus, ru *syscall.Rusage) {
-	if !p.log.Detailed() {
+func detailUsage(log *trace.Log, pid int, ws syscall.WaitStatus, ru *syscall.Rusage) {
+	if !log.Detailed() {
 		return
 	}
 	n := func(name string, v int64) string { return ", " + name + " " + strconv.FormatInt(v, 10) }
-	p.log.Detail("process " + strconv.Itoa(pid) + " ended " + ending(ws) +
+	log.Detail("process " + strconv.Itoa(pid) + " ended " + ending(ws) +
 		n("utime", ru.Utime.Nano()/1000) + " us" + n("stime", ru.Stime.Nano()/1000) + " us" + n("maxrss", ru.Maxrss) + " KiB" +
 		n("minflt", ru.Minflt) + n("majflt", ru.Majflt) + n("inblock", ru.Inblock) + n("oublock", ru.Oublock) +
 		n("nvcsw", ru.Nvcsw) + n("nivcsw", ru.Nivcsw))

@@ -37,7 +37,7 @@ func (p *parent) prepareJob() (int, error) {
 		return spool.FailedBeforeStart, err
 	}
 	if err := p.launcher.ready(jobLeaf); err != nil {
-		return p.lacking(spool.FailedBeforeStart), err
+		return lacking(spool.FailedBeforeStart, p.ran), err
 	}
 	stage := p.launcher.waiting
 	group, err := groupIn(c)
@@ -67,7 +67,7 @@ func (p *parent) prepareJob() (int, error) {
 			job.Group = group
 		}
 	} else {
-		job.Mark = p.mark()
+		job.Mark = mark(p.dir)
 	}
 	if p.elders {
 		job.Elders = control.Below(job.Root, stage.PID)
@@ -190,7 +190,7 @@ func (p *parent) clearUp(e event) {
 		p.ran = true
 	default:
 		p.failed = true
-		number, text := p.stageEnded("the job", spool.FailedBeforeStart, p.status)
+		number, text := stageEnded("the job", spool.FailedBeforeStart, p.status, p.ran)
 		p.results.blameOn(number, unix.Geteuid(), p.job.PID, text)
 	}
 	if p.failed {

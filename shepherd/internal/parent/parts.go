@@ -12,6 +12,7 @@ import (
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/phase"
 	"paddock/shepherd/internal/starter"
+	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 )
 
@@ -84,7 +85,7 @@ func (p *parent) readyProcedure() bool {
 		err, before := plan.err, plan.before
 		if err == nil {
 			if err = p.launcher.ready(procedureLeaf); err != nil {
-				before = p.lacking(before)
+				before = lacking(before, p.ran)
 			}
 		}
 		if err != nil {
@@ -226,7 +227,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 		p.results.blame(in, name+" was ended: a kill was asked for")
 		return phase.Failing
 	case !p.execing:
-		p.results.blame(p.stageEnded(name, p.order.State, ws))
+		p.results.blame(stageEnded(name, p.order.State, ws, p.ran))
 		return phase.NotStarted
 	}
 	code := ws.ExitStatus()
@@ -277,54 +278,53 @@ func (p *parent) take(name string) syscall.WaitStatus {
 		panic("cannot take the exit of " + name + ": " + err.Error())
 	}
 	p.rusage = ru
-	p.detailUsage(p.loop.PID, ws, &ru)
-	pid := strconv.Itoa(p.loop.PID)
-	p.log.Line("wait3 returned " + pid + " (status: " + strconv.Itoa(int(ws)) +
-		"; WIFSIGNALED: " + bit(ws.Signaled()) + ",  WIFEXITED: " + bit(ws.Exited()) +
-		", WEXITSTATUS: " + strconv.Itoa(max(ws.ExitStatus(), 0)) + ")")
-	p.log.Line(name + " exited with exit status " + strconv.Itoa(max(ws.ExitStatus(), 0)))
-	p.log.Line("reaped " + strconv.Quote(name) + " with pid " + pid)
-	if ws.Signaled() {
-		p.log.Line(name + " exited due to signal")
-		line := name + " signaled: " + strconv.Itoa(int(ws.Signal()))
-		if ws.CoreDump() {
-			line += " (core dumped)"
-		}
-		p.log.Line(line)
-		if ws.CoreDump() {
-			p.log.Line(p.core())
-		}
-	} else {
-		p.log.Line(name + " exited not due to signal")
-		line := name + " exited with status " + strconv.Itoa(ws.ExitStatus())
-		if code := ws.ExitStatus(); code == exitReschedule || code == exitApperror {
-			line += " -> rescheduling" // for both, and the job's even if that is forbidden
-		}
-		p.log.Line(line)
+	detailUsage(p.log, p.loop.PID, ws, &ru)
+	traceExit(p.log, name, p.loop.PID, ws)
+	if ws.CoreDump() {
+		p.log.Line(core(p.dir, p.loop.PID))
 	}
 	return ws
 }
 
-func bit(b bool) string {
-	if b {
-		return "1"
+// traceExit traces the exit of a child in Grid Engine's words.
+func traceExit(log *trace.Log, name string, child int, ws syscall.WaitStatus) {
+	bit := map[bool]string{true: "1", false: "0"}
+	pid := strconv.Itoa(child)
+	log.Line("wait3 returned " + pid + " (status: " + strconv.Itoa(int(ws)) +
+		"; WIFSIGNALED: " + bit[ws.Signaled()] + ",  WIFEXITED: " + bit[ws.Exited()] +
+		", WEXITSTATUS: " + strconv.Itoa(max(ws.ExitStatus(), 0)) + ")")
+	log.Line(name + " exited with exit status " + strconv.Itoa(max(ws.ExitStatus(), 0)))
+	log.Line("reaped " + strconv.Quote(name) + " with pid " + pid)
+	if ws.Signaled() {
+		log.Line(name + " exited due to signal")
+		line := name + " signaled: " + strconv.Itoa(int(ws.Signal()))
+		if ws.CoreDump() {
+			line += " (core dumped)"
+		}
+		log.Line(line)
+	} else {
+		log.Line(name + " exited not due to signal")
+		line := name + " exited with status " + strconv.Itoa(ws.ExitStatus())
+		if code := ws.ExitStatus(); code == exitReschedule || code == exitApperror {
+			line += " -> rescheduling" // for both, and the job's even if that is forbidden
+		}
+		log.Line(line)
 	}
-	return "0"
 }
 
 // stageEnded says that a starter stage has not said why it is no more, and which
 // number that has instead of its own.
-func (p *parent) stageEnded(name string, own int, ws syscall.WaitStatus) (number int, text string) {
+func stageEnded(name string, own int, ws syscall.WaitStatus, ran bool) (number int, text string) {
 	if ws.ExitStatus() == goFatal {
-		return p.lacking(own), "cannot start " + name + ": the starter stage found too few processes (threads) or too little memory"
+		return lacking(own, ran), "cannot start " + name + ": the starter stage found too few processes (threads) or too little memory"
 	}
 	return own, "internal error: the starter stage ended before " + name + " was started, " + ending(ws)
 }
 
 // lacking is the number of what could not be started because the host lacked
-// something, which before the job is no mistake of job or queue.
-func (p *parent) lacking(own int) int {
-	if p.ran {
+// something, which before the job has run is no mistake of job or queue.
+func lacking(own int, ran bool) int {
+	if ran {
 		return own
 	}
 	return spool.FailedBeforeProlog

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/shepherd/internal/control"
-	"paddock/shepherd/internal/owner"
 	"paddock/shepherd/internal/phase"
 	"paddock/shepherd/internal/starter"
+	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 )
 
@@ -31,11 +32,16 @@ func (p *parent) prepare(launched error) event {
 	var err error
 	p.config, err = p.dir.Config()
 	if err != nil {
-		return refuse(p.blameForConfig(err), err)
+		return refuse(blameForConfig(p.dir, err), err)
 	}
-	p.detailConfig()
-	if err := p.who(); err != nil {
-		return refuse(spool.FailedBeforeProlog, err)
+	if v, _ := p.config.Lookup(spool.KeyTrace); v == spool.TraceDetail {
+		p.log.SetDetail()
+	}
+	p.loop.Note = func(pid int, ws syscall.WaitStatus, ru *syscall.Rusage) { detailUsage(p.log, pid, ws, ru) }
+	if p.foreign = starter.Foreign(p.config); p.foreign {
+		if err := p.results.giveTo(p.config); err != nil {
+			return refuse(spool.FailedBeforeProlog, err)
+		}
 	}
 	p.loop.Memory = p.launcher.group.useAll(p.config)
 	p.log.Line("starting up " + p.version)
@@ -49,10 +55,10 @@ func (p *parent) prepare(launched error) event {
 	_, p.interactive = p.config.Lookup(spool.KeySession)
 	_, client := p.config.Lookup(spool.KeyQrshControlPort)
 	p.results.announced = p.task || client
-	if u := p.unsupported(); u != nil {
+	if u := unsupported(p.config, p.noStock); u != nil {
 		return event{what: phase.Refused, fail: u}
 	}
-	p.unheeded()
+	traceUnheeded(p.log, p.config)
 	if err = p.settings.read(p.config); err == nil {
 		err = p.results.write(spool.FilePID, unix.Getpid())
 	}
@@ -70,42 +76,18 @@ func (p *parent) prepare(launched error) event {
 	return event{what: phase.Ready}
 }
 
-// who finds out on whose behalf the shepherd works. Under our execd the results
-// are root's; under another the admin user owns what he has to read.
-func (p *parent) who() error {
-	p.foreign = starter.Foreign(p.config)
-	if !p.foreign {
-		return nil
-	}
-	name, err := p.config.String(spool.KeyAdminUser)
-	if err != nil {
-		return err
-	}
-	if unix.Geteuid() != 0 || starter.IsNone(name) {
-		return nil
-	}
-	p.results.admin, err = owner.Places{}.Lookup(name)
-	if err != nil {
-		return errors.New("cannot find admin_user " + strconv.Quote(name) + ": " + err.Error())
-	}
-	for _, name := range []string{spool.FileTrace, spool.FileError, spool.FileExitStatus} {
-		p.results.give(name)
-	}
-	return nil
-}
-
 // blameForConfig returns the state for a config that cannot be read. A key that
 // has two values, or a line that is none, can only come from a newline in an
 // argument if a foreign execd wrote it: that job's fault, and by no means the
 // host's.
-func (p *parent) blameForConfig(err error) int {
+func blameForConfig(dir spool.Dir, err error) int {
 	if _, ok := errors.AsType[*spool.DuplicateError](err); ok {
 		return spool.FailedOpeningStream
 	}
 	if !errors.Is(err, spool.ErrSyntax) {
 		return spool.FailedBeforeProlog
 	}
-	if b, err := p.dir.Read(spool.FileConfig); err == nil && !strings.HasPrefix(string(b), spool.KeyFormat) {
+	if b, err := dir.Read(spool.FileConfig); err == nil && !strings.HasPrefix(string(b), spool.KeyFormat) {
 		return spool.FailedOpeningStream
 	}
 	return spool.FailedReadConfig
@@ -126,8 +108,8 @@ func groupIn(c *spool.Config) (int, error) {
 
 // mark returns what every process of the job has in its environment: the
 // directory, by which it is known where it has no group of its own.
-func (p *parent) mark() string {
-	env, err := p.dir.Environment()
+func mark(dir spool.Dir) string {
+	env, err := dir.Environment()
 	if err != nil {
 		return ""
 	}
@@ -143,8 +125,7 @@ func (p *parent) mark() string {
 // can. What is asked for and not done would be worse than a job that does not
 // start. Keys that the queue sets fail with the queue's state, those of the job
 // with the job's.
-func (p *parent) unsupported() *starter.Failure {
-	c := p.config
+func unsupported(c *spool.Config, noStock string) *starter.Failure {
 	for _, k := range unsupportedKeys {
 		v, ok := c.Lookup(k.key)
 		if !ok || !k.asks(v) {
@@ -154,8 +135,8 @@ func (p *parent) unsupported() *starter.Failure {
 			continue
 		}
 		text := "cannot run the job: this shepherd does not support " + k.key + "=" + v
-		if k.key == spool.KeyScriptFile && p.noStock != "" {
-			text += ", and Grid Engine's own cannot be started: " + p.noStock
+		if k.key == spool.KeyScriptFile && noStock != "" {
+			text += ", and Grid Engine's own cannot be started: " + noStock
 		}
 		return &starter.Failure{Number: k.number, Text: text}
 	}
@@ -177,16 +158,16 @@ var unsupportedKeys = []struct {
 	{spool.KeyDevicesAllow, spool.FailedApplication, func(v string) bool { return !starter.IsNone(v) }},
 }
 
-// unheeded traces what config asks for that is done otherwise or means nothing
+// traceUnheeded traces what config asks for that is done otherwise or means nothing
 // to us. A job without its systemd scope is limited and killed by the shepherd
 // all the same; what it used is in usage.
-func (p *parent) unheeded() {
-	if v, _ := p.config.Lookup(spool.KeyEnableSystemd); number(v) {
-		scope, _ := p.config.Lookup(spool.KeySystemdScope)
-		p.log.Line("the job runs without a systemd scope: this shepherd does not make " + strconv.Quote(scope) + " (" + spool.KeyEnableSystemd + ")")
+func traceUnheeded(log *trace.Log, c *spool.Config) {
+	if v, _ := c.Lookup(spool.KeyEnableSystemd); number(v) {
+		scope, _ := c.Lookup(spool.KeySystemdScope)
+		log.Line("the job runs without a systemd scope: this shepherd does not make " + strconv.Quote(scope) + " (" + spool.KeyEnableSystemd + ")")
 	}
-	if unknown := p.config.Unknown(); len(unknown) > 0 {
-		p.log.Line("keys in config that are not known here: " + strings.Join(unknown, " "))
+	if unknown := c.Unknown(); len(unknown) > 0 {
+		log.Line("keys in config that are not known here: " + strings.Join(unknown, " "))
 	}
 }
 

@@ -3,11 +3,13 @@ package parent
 import (
 	"errors"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/shepherd/internal/owner"
+	"paddock/shepherd/internal/starter"
 	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
@@ -42,6 +44,23 @@ func (r *results) open() error {
 	}
 	r.log.SetFile(int(f.Fd()))
 	r.trace = f
+	return nil
+}
+
+// giveTo gives the results of a directory that is not our execd's to the admin user,
+// who has to read them.
+func (r *results) giveTo(c *spool.Config) error {
+	name, err := c.String(spool.KeyAdminUser)
+	if err != nil || unix.Geteuid() != 0 || starter.IsNone(name) {
+		return err
+	}
+	r.admin, err = owner.Places{}.Lookup(name)
+	if err != nil {
+		return errors.New("cannot find admin_user " + strconv.Quote(name) + ": " + err.Error())
+	}
+	for _, name := range []string{spool.FileTrace, spool.FileError, spool.FileExitStatus} {
+		r.give(name)
+	}
 	return nil
 }
 
