@@ -41,6 +41,9 @@ func (k Checkpoint) CanRestart() bool {
 	return k.Class == Kernel && k.Restart != "" && k.Restarted == restartedFromCheckpoint
 }
 
+// ByCommand reports whether commands take the checkpoints, not signals.
+func (k Checkpoint) ByCommand() bool { return k.Class == Kernel || k.Class == ApplicationLevel }
+
 // restartedFromCheckpoint is the value of RESTARTED for a run that has a
 // checkpoint to go on from; 1 is a run that has none.
 const restartedFromCheckpoint = 2

@@ -97,7 +97,7 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 	p.elders = true
 	p.log.Line("starting " + name + " command: " + text)
 	p.launcher.release(c.stage, starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
-	p.litter()
+	p.job.litter()
 }
 
 // cannotRun traces that a command could not be started. The job goes on, unless
@@ -105,7 +105,7 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 func (p *parent) cannotRun(name, text string) {
 	p.log.Line("cannot run " + name + ": " + text)
 	if name == methodKeys[terminateMethod] && p.state == phase.Running {
-		p.deliver(unix.SIGKILL)
+		p.job.deliver(unix.SIGKILL)
 	}
 }
 
@@ -130,5 +130,5 @@ func (p *parent) companionsEnded() {
 			c.then(fine)
 		}
 	}
-	p.litter()
+	p.job.litter()
 }

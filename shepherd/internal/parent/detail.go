@@ -11,12 +11,12 @@ import (
 
 // detailStep traces an event and what is done about it: also each signal that
 // came.
-func (p *parent) detailStep(e event, from phase.State, step phase.Step) {
+func detailStep(log *trace.Log, e event, from phase.State, step phase.Step) {
 	text := from.String() + ", " + e.what.String()
 	if e.signal != 0 {
 		text += " " + control.Name(e.signal)
 	}
-	p.log.Detail(text + ": " + step.Do.String() + ", then " + step.Next.String())
+	log.Detail(text + ": " + step.Do.String() + ", then " + step.Next.String())
 }
 
 // detailUsage traces what a child that was waited for has used.

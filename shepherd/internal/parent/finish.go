@@ -39,7 +39,7 @@ func (p *parent) panicked(e any) int {
 	} else {
 		p.launcher.dismiss()
 	}
-	if p.job != nil && !p.started.IsZero() {
+	if p.job.Job != nil && !p.job.started.IsZero() {
 		number = spool.FailedNoExitStatus
 		p.job.Sweep()
 	}

@@ -1,7 +1,6 @@
 package parent
 
 import (
-	"cmp"
 	"strconv"
 	"syscall"
 	"time"
@@ -10,339 +9,102 @@ import (
 
 	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/control"
-	"paddock/shepherd/internal/phase"
-	"paddock/shepherd/internal/reap"
-	"paddock/shepherd/internal/starter"
+	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 )
 
-// readyJob makes ready for the job: a starter stage, the files that must be
-// there before it starts, and what is to be known of it while it runs. It
-// reports whether the job can be started.
-func (p *parent) readyJob() bool {
-	number, err := p.prepareJob()
-	if err == nil {
+// job is the job of the run: what is done to it while it runs, and how it has ended.
+type job struct {
+	*control.Job // nil until it is about to start
+	log          *trace.Log
+	timers       *timers
+
+	pending   unix.Signal // comes when the time after a warning is over, 0 for none
+	kills     int         // how often somebody wanted its end
+	asked     unix.Signal // by which it was asked to end before it had, 0 for none
+	suspended bool
+	killed    bool // somebody wanted its end
+	overdue   bool // h_rt is over
+	limited   bool // the kernel ended it at a limit
+	littered  bool // there is garbage to collect, see trim
+
+	// Of one in a group of version 1 whose memory has run out.
+	starved      bool // it is being ended
+	memoryChecks int  // how often it is still looked whether a process was killed
+
+	started, ended time.Time
+	status         syscall.WaitStatus
+	rusage         syscall.Rusage
+	ran            bool // it was there, and status and rusage are its
+}
+
+// deliver sends a signal to all of the job.
+func (j *job) deliver(sig unix.Signal) {
+	j.log.Line(j.killLine(sig))
+	j.send(sig)
+}
+
+func (j *job) send(sig unix.Signal) {
+	j.Signal(sig)
+	j.litter()
+}
+
+// killLine is what a trace calls a signal to the job.
+func (j *job) killLine(sig unix.Signal) string {
+	return "kill(-" + strconv.Itoa(j.PID) + ", " + control.Name(sig) + ")"
+}
+
+// override traces what is done in the place of a signal.
+func (j *job) override(usual unix.Signal, by string) {
+	j.log.Line(by + " -> overrides " + j.killLine(usual))
+}
+
+// litter says that there is garbage to collect once it is quiet again.
+func (j *job) litter() {
+	j.littered = true
+	j.timers.after(timerQuiet, quietAfter)
+}
+
+// warn sends the warning ahead of a KILL or STOP and reports whether the
+// signal itself is to wait. A job that is being warned of its end is not warned
+// again, and a KILL takes the place of a STOP.
+func (j *job) warn(sig unix.Signal, notice command.Notification) (wait bool) {
+	warning := notice.Suspend
+	if sig == unix.SIGKILL {
+		warning = notice.Kill
+	}
+	switch {
+	case j.pending == sig:
+		j.log.Line("ignoring repeated " + control.Name(sig) + " notification")
 		return true
+	case j.pending == unix.SIGKILL:
+		j.log.Line("termination in progress - ignoring " + control.Name(sig) + " notification")
+		return true
+	case notice.After > 0 && warning == 0:
+		j.log.Line("No notif. signal -> notification for delayed (" + seconds(notice.After) + ") signal " + control.Name(sig))
+		j.forget()
+		return false
+	case notice.After <= 0, sig == unix.SIGKILL && j.kills > 1:
+		j.forget()
+		return false
 	}
-	p.outcome = phase.NotStarted
-	p.notStarted(number, err.Error())
-	p.log.Line("failed starting job")
-	return false
+	j.pending = sig
+	j.log.Line(j.killLine(warning) + " -> notification for delayed (" + seconds(notice.After) + ") signal " + control.Name(sig))
+	j.send(warning)
+	j.timers.after(timerNotify, notice.After)
+	return true
 }
 
-// prepareJob returns what exit_status is to say together with the error.
-func (p *parent) prepareJob() (int, error) {
-	c := p.config
-	if err := p.session.deserted(); err != nil {
-		return spool.FailedBeforeStart, err
-	}
-	if err := p.launcher.ready(jobLeaf); err != nil {
-		return lacking(spool.FailedBeforeStart, p.ran), err
-	}
-	stage := p.launcher.waiting
-	group, err := groupIn(c)
-	if err != nil {
-		return spool.FailedAddingGroup, err
-	}
-	pid := strconv.Itoa(stage.PID)
-	if err := p.results.write(spool.FileJobPID, stage.PID); err != nil {
-		return spool.FailedBeforeStart, err
-	}
-	if flagIn(c, spool.KeyWriteOSJobID) {
-		// The group is set by the stage. Whoever waits for this file waits for
-		// the number alone.
-		if err := p.results.write(spool.FileAddGrpID, group); err != nil {
-			return spool.FailedBeforeStart, err
-		}
-	}
-	p.log.Line(`parent: forked "job" with pid ` + pid)
-	p.log.Line("parent: job-pid: " + pid)
-	job := control.Job{PID: stage.PID, Root: unix.Getpid(), Daemon: isDaemon(c)}
-	if p.launcher.waitingIn >= 0 {
-		job.Leaf = p.launcher.group.job
-		p.log.Line("job is in the control group " + p.launcher.group.path)
-	}
-	if unix.Geteuid() == 0 {
-		if flagIn(c, spool.KeyEnableAddGrpKill) {
-			job.Group = group
-		}
-	} else {
-		job.Mark = mark(p.dir)
-	}
-	if p.elders {
-		job.Elders = control.Below(job.Root, stage.PID)
-		p.elders = len(job.Elders) > 0
-	}
-	p.job = control.NewJob(job, p.log.Line)
-	if p.session != nil && !p.elders {
-		// It is the only one: there is no need to look through all of /proc.
-		p.job.Spare(p.session.child.PID)
-		p.elders = true
-	}
-	p.order = starter.Order{Name: "job", State: spool.FailedBeforeStart}
-	p.expandMethods(c, pid)
-	return 0, nil
-}
-
-// expandMethods expands, now that the job's number is known, what may have to
-// be run beside it.
-func (p *parent) expandMethods(c *spool.Config, pid string) {
-	p.vars["job_pid"] = pid
-	expand := func(text *string, scope command.Scope) {
-		if *text == "" {
-			return
-		}
-		expanded, err := command.Expand(*text, scope, c, p.vars)
-		if err != nil {
-			// The job can run, and be ended the usual way.
-			p.log.Line("cannot use command " + strconv.Quote(*text) + ": " + err.Error())
-			expanded = ""
-		}
-		*text = expanded
-	}
-	for i := range p.methods {
-		p.raw[i] = p.methods[i].Command
-		expand(&p.methods[i].Command, command.ForControl)
-	}
-	if p.ckpt.CanRestart() {
-		// What comes back from a checkpoint has the number that it was taken of.
-		p.vars["job_pid"], _ = c.Lookup(spool.KeyCkptPID)
-	}
-	for _, text := range []*string{&p.ckpt.Command, &p.ckpt.Migrate, &p.ckpt.Restart, &p.ckpt.Clean} {
-		expand(text, command.ForCheckpoint)
-	}
-	if p.ckpt.CanRestart() {
-		p.log.Line("restarting job from checkpoint arena")
-		p.order.Argv = []string{p.ckpt.Restart}
-	}
-}
-
-// start starts the job.
-func (p *parent) start() {
-	p.started, p.stage = time.Now(), p.launcher.take()
-	if p.session == nil {
-		p.tell()
-		return
-	}
-	p.tell(p.session.streams...)
-	p.session.passStreams()
-}
-
-// runs is called when the job runs.
-func (p *parent) runs() {
-	p.timers.after(timerQuiet, quietAfter)
-	if p.soft > 0 {
-		p.timers.after(timerSoft, p.soft-time.Since(p.started))
-	}
-	if p.hard > 0 {
-		p.timers.after(timerHard, p.hard-time.Since(p.started))
-	}
-	if p.ckpt.Interval > 0 {
-		p.timers.after(timerCheckpoint, p.ckpt.Interval)
-	}
-	if !p.held.Empty() {
-		p.timers.after(timerHeld, heldFor)
-	}
-	if p.session != nil && p.session.missing != "" {
-		p.miss(p.session.missing)
-	}
-}
-
-// collect takes the job's exit.
-func (p *parent) collect() {
-	for which := range p.timers {
-		p.timers.stop(timer(which))
-	}
-	// While the first process was not waited for, its number cannot be
-	// another group's.
-	_ = unix.Kill(-p.job.PID, unix.SIGKILL)
-	ws := p.take("job")
-	p.stage.Close()
-	p.stage = nil
-	p.ended = time.Now()
-	p.status = ws
-	if p.session.hears() && p.byItself() {
-		p.log.Line("waiting to be told how has ended what the daemon was wanted for")
-		p.timers.after(timerLate, statusTime)
-		return
-	}
-	p.on(event{what: phase.Told})
-}
-
-// byItself reports whether the job was there and has exited.
-func (p *parent) byItself() bool { return p.status.Exited() && p.execing && !p.failed }
-
-// clearUp kills what the job has left, once it is known how it has ended.
-func (p *parent) clearUp(e event) {
-	p.timers.stop(timerLate)
-	if s := p.session; s != nil && s.daemon && p.byItself() {
-		p.status = s.judge(p.status, e.what)
-	}
-	p.log.Line("now sending signal KILL to pid -" + strconv.Itoa(p.job.PID))
-	left := p.left()
-	if left {
-		p.job.Sweep()
-		left = p.left()
-	}
-	switch {
-	case p.failed:
-	case p.execing, p.killed && p.status.Signaled():
-		p.ran = true
-	default:
-		p.failed = true
-		number, text := stageEnded("the job", spool.FailedBeforeStart, p.status, p.ran)
-		p.results.blameOn(number, unix.Geteuid(), p.job.PID, text)
-	}
-	if p.failed {
-		p.notBegun()
-	}
-	if !left {
-		p.on(event{what: phase.Empty})
-		return
-	}
-	p.timers.after(timerSweep, sweepEvery)
-}
-
-// left reports whether anything of the job is alive, or a command beside it that
-// is to come to its end. All orphans below us are ours, so that without a child
-// there is nothing; where there are children of others, /proc has to be read.
-func (p *parent) left() bool {
-	children := p.loop.Orphans()
-	p.companionsEnded()
-	if !children {
-		return p.job.Leaf.Populated()
-	}
-	if p.job.Leaf != nil && p.elders && len(p.companions) == 0 {
-		return p.job.Leaf.Populated()
-	}
-	return len(p.companions) > 0 || !p.elders || len(p.job.Members()) > 0
-}
-
-// sweep looks again at what the job has left.
-func (p *parent) sweep() {
-	if !p.left() {
-		p.on(event{what: phase.Empty})
-		return
-	}
-	waited := time.Since(p.ended)
-	switch hit := p.job.Sweep(); {
-	case len(p.companions) > 0 && hit == 0:
-		// A method may have more to do than to end the job, as long as a
-		// procedure may take.
-		if p.limit > 0 && waited > p.limit {
-			p.companions.kill(p.log)
-		}
-		p.timers.after(timerSweep, max(p.limit-waited, sweepEvery))
-	case waited > sweepLimit:
-		p.on(event{what: phase.TimedOut})
-	default:
-		p.timers.after(timerSweep, sweepEvery)
-	}
-}
-
-// closeJob writes down how the job ended and finds the next part.
-func (p *parent) closeJob() {
-	p.timers.stop(timerSweep)
-	p.timers.stop(timerQuiet)
-	if !p.ran {
-		p.outcome = phase.NotStarted
-		p.step()
-		return
-	}
-	p.traceCheckpointing()
-	p.assess()
-	orphans := p.loop.OrphanUsage()
-	reap.Add(&p.rusage, &orphans)
-	usage := spool.NewUsage(p.status, p.started, p.ended, &p.rusage)
-	if !p.foreign {
-		usage.Ask(int(p.asked))
-		if p.limited {
-			usage.Because(spool.CauseResource)
-		}
-	}
-	p.end = []string{"SGE_JOBEXIT_STAT=" + strconv.Itoa(usage.ExitStatus)}
-	p.log.Line(`writing usage file to "usage"`)
-	b := usage.Append(nil)
-	// A torn usage is known as such.
-	err := p.results.persist(func() error { return p.results.put(spool.FileUsage, b) })
-	if err != nil {
-		// A verdict without usage would say that the job never ran.
-		p.results.explain("the job ended with exit status " + strconv.Itoa(usage.ExitStatus) + ", and its usage is lost: " + err.Error())
-		p.log.Flush()
-		p.unreported = true
-	} else {
-		p.results.give(spool.FileUsage)
-	}
-	if p.migrating {
-		p.outcome = phase.Migrating
-		p.checkpointed()
-	}
-	p.step()
-}
-
-// traceCheckpointing traces what the end of a job means that is checkpointed.
-func (p *parent) traceCheckpointing() {
-	switch {
-	case p.ckpt.Class == command.NoCheckpoint:
-		return
-	case p.status.Signaled():
-		if !p.migrating {
-			p.log.Line("job exited due to signal but not due to checkpoint")
-		}
-	default:
-		p.log.Line("checkpointing job exited normally")
-	}
-	if p.migrating || !p.kernelLevel() {
-		return
-	}
-	p.log.Line("starting ckpt clean command")
-	if p.ckpt.Clean == "" {
-		p.log.Line("no checkpointing clean command to start")
-	}
-}
-
-// assess looks at why the job ended: a limit of its own time, or an exit code by
-// which it asks for something.
-func (p *parent) assess() {
-	switch {
-	case p.overdue:
-		p.results.blame(spool.FailedEnforcedLimit, "job was killed: it ran longer than its limit h_rt, "+seconds(p.hard))
-		return
-	case p.status.Signaled():
-		why := p.limitReached()
-		p.limited = why != ""
-		if p.status.CoreDump() {
-			why = cmp.Or(why, "job was ended by signal "+control.Name(p.status.Signal())) + " (core dumped)"
-		}
-		if why != "" && !p.foreign {
-			// Under a foreign execd a text without a number is a failure (20).
-			p.results.explain(why)
-		}
-		return
-	}
-	code := p.status.ExitStatus()
-	number := 0
-	switch {
-	case code == exitReschedule && !p.forbidReschedule:
-		number = spool.FailedRescheduling
-	case code == exitApperror && !p.forbidApperror:
-		number = spool.FailedApplication
-	default:
-		return
-	}
-	text := "exit_status of job start = " + strconv.Itoa(code)
-	p.log.Line(text)
-	p.results.blame(number, text)
+// forget drops a signal that was to come after a warning.
+func (j *job) forget() {
+	j.pending = 0
+	j.timers.stop(timerNotify)
 }
 
 // limitReached names the limit by which the kernel ended the job, as far as
 // that can be told from the signal.
-func (p *parent) limitReached() string {
-	c, err := p.dir.Config()
-	if err != nil {
-		return ""
-	}
-	cpu := syscall.TimevalToNsec(p.rusage.Utime) + syscall.TimevalToNsec(p.rusage.Stime)
+func (j *job) limitReached(c *spool.Config) string {
+	cpu := syscall.TimevalToNsec(j.rusage.Utime) + syscall.TimevalToNsec(j.rusage.Stime)
 	// Signals may be sent by anybody, also where there is no limit.
 	finite := func(key string) (spool.Limit, bool) {
 		text, _ := c.Lookup(key)
@@ -359,40 +121,63 @@ func (p *parent) limitReached() string {
 		return ""
 	}
 	const cpuUsed = "used up its processor time"
-	switch p.status.Signal() {
+	switch j.status.Signal() {
 	case unix.SIGXCPU:
 		return reached(cpuUsed, spool.KeySCPU, spool.KeyHCPU)
 	case unix.SIGXFSZ:
 		return reached("wrote a file larger than it may", spool.KeySFsize, spool.KeyHFsize)
 	case unix.SIGKILL:
-		if why := outOfMemory(p.job.Leaf, c); why != "" {
+		if why := j.outOfMemory(c); why != "" {
 			return why
 		}
 		l, ok := finite(spool.KeyHCPU)
 		// For the limit the kernel counts ticks, for the usage it measures: on a
 		// busy host a fifth less was seen.
-		if ok && !p.killed && cpu/2*3 >= int64(l)*int64(time.Second) {
+		if ok && !j.killed && cpu/2*3 >= int64(l)*int64(time.Second) {
 			return reached(cpuUsed, spool.KeyHCPU)
 		}
 	}
 	return ""
 }
 
-func seconds(d time.Duration) string { return strconv.Itoa(int(d/time.Second)) + " s" }
+// outOfMemory returns why the kernel ended the job if it did so for want of
+// memory.
+func (j *job) outOfMemory(c *spool.Config) string {
+	if j.Leaf == nil {
+		return ""
+	}
+	killed, limit := j.Leaf.Killed()
+	if killed == 0 {
+		return ""
+	}
+	text := "job was killed: the host is out of memory"
+	if limit > 0 {
+		v, _ := c.Lookup(spool.KeyHVmem)
+		text = "job was killed: out of memory, limit " + spool.KeyHVmem + " " + v
+	}
+	if peak := j.Leaf.Peak(); peak > 0 {
+		text += " (peak " + size(peak) + ")"
+	}
+	return text
+}
 
-// checkpointed says that the job is to go on elsewhere, and whether it left a
-// checkpoint. A foreign execd takes an empty file for none; ours has emptied
-// files in directories that are used again.
-func (p *parent) checkpointed() {
-	var b []byte
+// traceCheckpointing traces what the end of a job means that is checkpointed.
+func (j *job) traceCheckpointing(ckpt *command.Checkpoint, migrating bool) {
 	switch {
-	case p.arena:
-		b = spool.AppendNumber(nil, 1)
-	case !p.foreign:
-		b = spool.AppendNumber(nil, 0)
+	case ckpt.Class == command.NoCheckpoint:
+		return
+	case j.status.Signaled():
+		if !migrating {
+			j.log.Line("job exited due to signal but not due to checkpoint")
+		}
+	default:
+		j.log.Line("checkpointing job exited normally")
 	}
-	if err := p.results.persist(func() error { return p.results.put(spool.FileCheckpointed, b) }); err != nil {
-		p.log.Line("cannot write checkpointed: " + err.Error())
+	if migrating || !ckpt.ByCommand() {
+		return
 	}
-	p.results.give(spool.FileCheckpointed)
+	j.log.Line("starting ckpt clean command")
+	if ckpt.Clean == "" {
+		j.log.Line("no checkpointing clean command to start")
+	}
 }

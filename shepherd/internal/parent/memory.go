@@ -6,9 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/phase"
-	"paddock/spool"
 )
 
 // How long a process is waited for that the kernel is to kill.
@@ -25,36 +23,15 @@ const (
 func (p *parent) checkMemory(left int) {
 	killed, _ := p.launcher.group.job.Killed() // takes the event, too
 	switch {
-	case p.state != phase.Running || p.starved:
+	case p.state != phase.Running || p.job.starved:
 	case killed > 0:
-		p.starved = true
+		p.job.starved = true
 		p.log.Line("the job is out of memory")
 		p.job.Signal(unix.SIGKILL)
 	case left > 0:
-		p.memoryChecks = left - 1
+		p.job.memoryChecks = left - 1
 		p.timers.after(timerMemory, memoryEvery)
 	}
-}
-
-// outOfMemory returns why the kernel ended the job if it did so for want of
-// memory.
-func outOfMemory(job *control.Group, c *spool.Config) string {
-	if job == nil {
-		return ""
-	}
-	killed, limit := job.Killed()
-	if killed == 0 {
-		return ""
-	}
-	text := "job was killed: the host is out of memory"
-	if limit > 0 {
-		v, _ := c.Lookup(spool.KeyHVmem)
-		text = "job was killed: out of memory, limit " + spool.KeyHVmem + " " + v
-	}
-	if peak := job.Peak(); peak > 0 {
-		text += " (peak " + size(peak) + ")"
-	}
-	return text
 }
 
 // size writes a number of bytes with one decimal and the letter that limits

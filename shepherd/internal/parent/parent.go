@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,34 +61,18 @@ type parent struct {
 	settings
 
 	// What is wanted of the job.
-	inbox      control.Inbox
-	held       control.Held
-	cancelled  bool        // it is not to begin
-	migrating  bool        // it is to go on elsewhere
-	killed     bool        // somebody wanted its end
-	asked      unix.Signal // by which it was asked to end before it had, 0 for none
-	limited    bool        // the kernel ended it at a limit
-	kills      int         // how often
-	pending    unix.Signal // comes when the time after a warning is over, 0 for none
-	suspended  bool
-	overdue    bool     // h_rt is over
-	arena      bool     // there is a checkpoint
+	inbox     control.Inbox
+	held      control.Held
+	cancelled bool // it is not to begin
+	migrating bool // it is to go on elsewhere
+	arena     bool // there is a checkpoint
+
+	job        job
+	unreported bool     // its usage could not be written
 	session    *session // nil unless the job is interactive, and then until its client is connected to
 	companions companions
 	coshepherd coshepherd
-	// Of a job in a group of version 1 whose memory has run out.
-	starved      bool // it is being ended
-	memoryChecks int  // how often it is still looked whether a process was killed
-
-	// The job.
-	job            *control.Job
-	started, ended time.Time
-	status         syscall.WaitStatus
-	rusage         syscall.Rusage
-	ran            bool // there was a job, and status and rusage are its
-	unreported     bool // its usage could not be written
-	littered       bool // there is garbage to collect, see trim
-	woken          int  // how often for orphans
+	woken      int // how often for orphans
 
 	end []string // for the environment of what runs after the job
 }
@@ -155,6 +138,7 @@ func Run(o Options) int {
 		return ExitNotStarted
 	}
 	p.launcher = launcher{log: log, loop: &p.loop, group: group{log: log}, inherited: -1}
+	p.job.log, p.job.timers = log, &p.timers
 	p.coshepherd.launcher = &p.launcher
 	if o.Restarted {
 		p.launcher.inherited = inheritedFD
@@ -224,7 +208,7 @@ func (p *parent) events(w reap.Woken) {
 		p.loop.Orphans()
 		if w.Orphan {
 			if p.woken++; p.woken%1024 == 0 && p.state == phase.Running { // whatever little each left
-				p.litter()
+				p.job.litter()
 			}
 		}
 	} else if w.Orphan || w.Beside {
@@ -265,10 +249,10 @@ func (p *parent) elapsed(which timer) {
 	case timerCheckpoint:
 		p.checkpoint()
 	case timerHangup:
-		p.killed = true
-		p.deliver(unix.SIGKILL)
+		p.job.killed = true
+		p.job.deliver(unix.SIGKILL)
 	case timerMemory:
-		p.checkMemory(p.memoryChecks)
+		p.checkMemory(p.job.memoryChecks)
 	}
 }
 
@@ -299,7 +283,7 @@ func (p *parent) on(e event) {
 	from := p.state
 	p.state = step.Next
 	if p.log.Detailed() {
-		p.detailStep(e, from, step)
+		detailStep(p.log, e, from, step)
 	}
 	switch step.Do {
 	case phase.Impossible:
@@ -332,8 +316,8 @@ func (p *parent) on(e event) {
 		p.greet()
 	case phase.Kill:
 		p.ask(unix.SIGKILL) // it may be the job by now
-		p.killed = true
-		p.deliver(unix.SIGKILL)
+		p.job.killed = true
+		p.job.deliver(unix.SIGKILL)
 	case phase.Stop:
 		p.stop(e)
 	case phase.Judge:
@@ -368,18 +352,7 @@ func (p *parent) fail(f *starter.Failure) {
 		return
 	}
 	p.launcher.dismiss() // without a word
-	p.notStarted(f.Number, f.Text)
-}
-
-// notStarted blames something for which there was not even a process.
-func (p *parent) notStarted(number int, text string) {
-	p.log.Line(text)
-	// sge_execd takes a directory without pid for one whose shepherd never came
-	// so far (4), whatever exit_status says.
-	if has, err := p.dir.Has(spool.FilePID); err == nil && !has {
-		_ = p.results.write(spool.FilePID, unix.Getpid())
-	}
-	p.results.blame(number, text)
+	p.results.notStarted(f.Number, f.Text)
 }
 
 // trim makes a shepherd that only waits a quiet one: with the collector off
@@ -389,8 +362,8 @@ func (p *parent) notStarted(number int, text string) {
 func (p *parent) trim() {
 	p.config = nil
 	debug.SetGCPercent(-1)
-	if p.littered {
-		p.littered = false
+	if p.job.littered {
+		p.job.littered = false
 		debug.FreeOSMemory()
 	}
 }

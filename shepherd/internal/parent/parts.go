@@ -68,7 +68,7 @@ func (p *parent) cancel() {
 	p.outcome = phase.Cancelled
 	if p.migrating {
 		p.log.Line("got SIGMIGR before job start")
-		p.checkpointed()
+		p.results.checkpointed(p.arena, p.foreign)
 		return
 	}
 	p.log.Line("got SIGKILL before job start")
@@ -85,7 +85,7 @@ func (p *parent) readyProcedure() bool {
 		err, before := plan.err, plan.before
 		if err == nil {
 			if err = p.launcher.ready(procedureLeaf); err != nil {
-				before = lacking(before, p.ran)
+				before = lacking(before, p.job.ran)
 			}
 		}
 		if err != nil {
@@ -113,7 +113,7 @@ func (p *parent) readyProcedure() bool {
 
 // readyClean makes ready what the checkpoint interface wants run after a job.
 func (p *parent) readyClean() bool {
-	if p.ckpt.Clean == "" || !p.ran || p.launcher.ready(procedureLeaf) != nil {
+	if p.ckpt.Clean == "" || !p.job.ran || p.launcher.ready(procedureLeaf) != nil {
 		return false
 	}
 	p.log.Line("starting clean command: " + p.ckpt.Clean)
@@ -182,7 +182,7 @@ func (p *parent) judge() {
 	if p.stopping {
 		p.working.Signal(unix.SIGKILL)
 	}
-	ws := p.take(p.order.Name)
+	ws, _ := p.take(p.order.Name)
 	p.stage.Close()
 	p.stage = nil
 	// What it has left goes on otherwise, as under Grid Engine: prolog or
@@ -216,7 +216,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 	in := p.present.in
 	switch {
 	case p.failed:
-		p.notBegun()
+		p.results.traceNotBegun(p.order.Name)
 		return phase.NotStarted
 	case p.late:
 		p.results.blame(in, name+" was ended: it took longer than script_timeout, "+strconv.Itoa(int(p.limit/time.Second))+" s")
@@ -227,7 +227,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 		p.results.blame(in, name+" was ended: a kill was asked for")
 		return phase.Failing
 	case !p.execing:
-		p.results.blame(stageEnded(name, p.order.State, ws, p.ran))
+		p.results.blame(stageEnded(name, p.order.State, ws, p.job.ran))
 		return phase.NotStarted
 	}
 	code := ws.ExitStatus()
@@ -258,13 +258,6 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 	return phase.Failing
 }
 
-// notBegun traces that the stage has said why it could not become the part.
-func (p *parent) notBegun() {
-	n := len(p.results.verdicts)
-	p.log.Line("exit states increased from " + strconv.Itoa(n-1) + " to " + strconv.Itoa(n))
-	p.log.Line("failed starting " + p.order.Name)
-}
-
 // Exit codes by which job and procedures ask for something.
 const (
 	exitReschedule = 99
@@ -272,18 +265,17 @@ const (
 )
 
 // take takes the exit of the present child and traces it.
-func (p *parent) take(name string) syscall.WaitStatus {
+func (p *parent) take(name string) (syscall.WaitStatus, syscall.Rusage) {
 	ws, ru, err := p.loop.Take()
 	if err != nil {
 		panic("cannot take the exit of " + name + ": " + err.Error())
 	}
-	p.rusage = ru
 	detailUsage(p.log, p.loop.PID, ws, &ru)
 	traceExit(p.log, name, p.loop.PID, ws)
 	if ws.CoreDump() {
 		p.log.Line(core(p.dir, p.loop.PID))
 	}
-	return ws
+	return ws, ru
 }
 
 // traceExit traces the exit of a child in Grid Engine's words.

@@ -100,24 +100,24 @@ func (p *parent) request(sig unix.Signal) {
 	}
 	switch sig {
 	case unix.SIGKILL:
-		p.killed = true
-		p.kills++
-		if !p.warn(sig) {
+		p.job.killed = true
+		p.job.kills++
+		if !p.job.warn(sig, p.notice) {
 			p.terminate()
 		}
 	case unix.SIGTTOU:
 		p.migrate()
 	case unix.SIGSTOP:
-		if !p.warn(sig) {
+		if !p.job.warn(sig, p.notice) {
 			p.suspend()
 		}
 	case unix.SIGCONT:
-		if p.pending == unix.SIGSTOP {
-			p.forget()
+		if p.job.pending == unix.SIGSTOP {
+			p.job.forget()
 		}
 		p.resume()
 	default:
-		p.deliver(sig)
+		p.job.deliver(sig)
 	}
 }
 
@@ -125,51 +125,15 @@ func (p *parent) request(sig unix.Signal) {
 // of that is its business: it may well exit with 0, and has not come to its own end.
 func (p *parent) ask(sig unix.Signal) {
 	if !p.loop.Over() {
-		p.asked = sig
+		p.job.asked = sig
 	}
-}
-
-// warn sends the warning ahead of a KILL or STOP and reports whether the
-// signal itself is to wait. A job that is being warned of its end is not warned
-// again, and a KILL takes the place of a STOP.
-func (p *parent) warn(sig unix.Signal) (wait bool) {
-	warning := p.notice.Suspend
-	if sig == unix.SIGKILL {
-		warning = p.notice.Kill
-	}
-	switch {
-	case p.pending == sig:
-		p.log.Line("ignoring repeated " + control.Name(sig) + " notification")
-		return true
-	case p.pending == unix.SIGKILL:
-		p.log.Line("termination in progress - ignoring " + control.Name(sig) + " notification")
-		return true
-	case p.notice.After > 0 && warning == 0:
-		p.log.Line("No notif. signal -> notification for delayed (" + seconds(p.notice.After) + ") signal " + control.Name(sig))
-		p.forget()
-		return false
-	case p.notice.After <= 0, sig == unix.SIGKILL && p.kills > 1:
-		p.forget()
-		return false
-	}
-	p.pending = sig
-	p.log.Line(p.killLine(warning) + " -> notification for delayed (" + seconds(p.notice.After) + ") signal " + control.Name(sig))
-	p.send(warning)
-	p.timers.after(timerNotify, p.notice.After)
-	return true
-}
-
-// forget drops a signal that was to come after a warning.
-func (p *parent) forget() {
-	p.pending = 0
-	p.timers.stop(timerNotify)
 }
 
 // warned delivers what the job was warned of.
 func (p *parent) warned() {
-	sig := p.pending
-	p.forget()
-	p.log.Line(p.killLine(sig) + " -> delivering postponed signal")
+	sig := p.job.pending
+	p.job.forget()
+	p.log.Line(p.job.killLine(sig) + " -> delivering postponed signal")
 	if sig == unix.SIGKILL {
 		p.terminate()
 		return
@@ -181,24 +145,24 @@ func (p *parent) warned() {
 // that does not end it is tried again; the third time the job is killed, unless
 // a foreign execd repeats itself by the clock, which says nothing of patience.
 func (p *parent) terminate() {
-	if p.kills > patienceWithMethod && !p.foreign {
-		p.deliver(unix.SIGKILL)
+	if p.job.kills > patienceWithMethod && !p.foreign {
+		p.job.deliver(unix.SIGKILL)
 		return
 	}
 	p.apply(terminateMethod, unix.SIGKILL)
-	if p.suspended && p.methods[terminateMethod].Signal != 0 { // it could not act upon it
-		p.deliver(unix.SIGCONT)
+	if p.job.suspended && p.methods[terminateMethod].Signal != 0 { // it could not act upon it
+		p.job.deliver(unix.SIGCONT)
 	}
 }
 
 func (p *parent) suspend() {
-	p.suspended = true
+	p.job.suspended = true
 	p.session.tellState(true)
 	p.apply(suspendMethod, unix.SIGSTOP)
 }
 
 func (p *parent) resume() {
-	p.suspended = false
+	p.job.suspended = false
 	p.session.found()
 	p.session.tellState(false)
 	p.apply(resumeMethod, unix.SIGCONT)
@@ -208,64 +172,32 @@ func (p *parent) resume() {
 func (p *parent) apply(method int, usual unix.Signal) {
 	switch m := p.methods[method]; {
 	case m.Command != "":
-		p.override(usual, p.raw[method])
+		p.job.override(usual, p.raw[method])
 		p.beside(methodKeys[method], m.Command, nil)
 	case m.Signal != 0:
-		p.override(usual, p.killLine(m.Signal))
-		p.send(m.Signal)
+		p.job.override(usual, p.job.killLine(m.Signal))
+		p.job.send(m.Signal)
 	default:
-		p.deliver(usual)
+		p.job.deliver(usual)
 	}
-}
-
-// override traces what is done in the place of a signal.
-func (p *parent) override(usual unix.Signal, by string) {
-	p.log.Line(by + " -> overrides " + p.killLine(usual))
-}
-
-// deliver sends a signal to all of the job.
-func (p *parent) deliver(sig unix.Signal) {
-	p.log.Line(p.killLine(sig))
-	p.send(sig)
-}
-
-func (p *parent) send(sig unix.Signal) {
-	p.job.Signal(sig)
-	p.litter()
-}
-
-// killLine is what a trace calls a signal to the job.
-func (p *parent) killLine(sig unix.Signal) string {
-	return "kill(-" + strconv.Itoa(p.job.PID) + ", " + control.Name(sig) + ")"
-}
-
-// litter says that there is garbage to collect once it is quiet again.
-func (p *parent) litter() {
-	p.littered = true
-	p.timers.after(timerQuiet, quietAfter)
 }
 
 // tooLong is called when s_rt or h_rt is over.
 func (p *parent) tooLong(which timer) {
 	if which == timerSoft {
 		p.log.Line("job exceeded soft wallclock time - initiate soft notify method")
-		p.deliver(unix.SIGUSR1)
+		p.job.deliver(unix.SIGUSR1)
 		return
 	}
 	p.log.Line("job exceeded hard wallclock time - initiate terminate method")
-	if p.overdue {
-		p.forget()
-		p.deliver(unix.SIGKILL)
+	if p.job.overdue {
+		p.job.forget()
+		p.job.deliver(unix.SIGKILL)
 		return
 	}
-	p.overdue = true
+	p.job.overdue = true
 	p.timers.after(timerHard, p.notice.After+hardGrace)
 	p.request(unix.SIGKILL)
-}
-
-// kernelLevel reports whether commands take the checkpoints, not signals.
-func (p *parent) kernelLevel() bool {
-	return p.ckpt.Class == command.Kernel || p.ckpt.Class == command.ApplicationLevel
 }
 
 // checkpoint takes the checkpoint that is due. The next one is counted from
@@ -277,28 +209,28 @@ func (p *parent) checkpoint() {
 		}
 	}
 	switch {
-	case p.kernelLevel() && p.ckpt.Command != "":
+	case p.ckpt.ByCommand() && p.ckpt.Command != "":
 		p.log.Line("initiate regular kernel level checkpoint")
 		p.beside(spool.KeyCkptCommand, p.ckpt.Command, func(fine bool) {
 			if p.arena = fine; fine {
 				p.log.Line("checkpoint is in the arena after regular checkpoint")
 			}
 			if p.migrating && p.state == phase.Running {
-				p.killed = true
-				p.deliver(unix.SIGKILL)
+				p.job.killed = true
+				p.job.deliver(unix.SIGKILL)
 				return
 			}
 			again()
 		})
 		return
-	case !p.kernelLevel():
+	case !p.ckpt.ByCommand():
 		kind := "transparent"
 		if p.ckpt.Class == command.UserDefined {
 			kind = "userdefined"
 		}
 		p.log.Line("send checkpointing signal to " + kind + " checkpointing job")
 		if p.ckpt.Signal != 0 {
-			p.send(p.ckpt.Signal)
+			p.job.send(p.ckpt.Signal)
 		}
 	}
 	again()
@@ -308,10 +240,10 @@ func (p *parent) checkpoint() {
 func (p *parent) migrate() {
 	p.migrating = p.ckpt.Class != command.NoCheckpoint
 	p.timers.stop(timerCheckpoint)
-	if !p.kernelLevel() || p.ckpt.Migrate == "" {
-		p.killed = true
-		p.send(unix.SIGKILL)
-		p.log.Line(p.killLine(unix.SIGKILL) + " -> checkpoint initiation -> killing job")
+	if !p.ckpt.ByCommand() || p.ckpt.Migrate == "" {
+		p.job.killed = true
+		p.job.send(unix.SIGKILL)
+		p.log.Line(p.job.killLine(unix.SIGKILL) + " -> checkpoint initiation -> killing job")
 		return
 	}
 	if p.companions.find(spool.KeyCkptCommand) != nil {

@@ -104,6 +104,25 @@ func (r *results) blameOn(number, euid, pid int, text string) {
 	r.reason(spool.AppendTrace(nil, time.Now(), euid, pid, text))
 }
 
+// notStarted blames something for which there was not even a process.
+func (r *results) notStarted(number int, text string) {
+	r.log.Line(text)
+	// sge_execd takes a directory without pid for one whose shepherd never came
+	// so far (4), whatever exit_status says.
+	if has, err := r.dir.Has(spool.FilePID); err == nil && !has {
+		_ = r.write(spool.FilePID, unix.Getpid())
+	}
+	r.blame(number, text)
+}
+
+// traceNotBegun traces that the stage has said why it could not become the part of
+// that name.
+func (r *results) traceNotBegun(name string) {
+	n := len(r.verdicts)
+	r.log.Line("exit states increased from " + strconv.Itoa(n-1) + " to " + strconv.Itoa(n))
+	r.log.Line("failed starting " + name)
+}
+
 // explain adds a reason to error that is nobody's failure.
 func (r *results) explain(text string) {
 	r.log.Line(text)
@@ -119,6 +138,23 @@ func (r *results) reason(line []byte) {
 		return
 	}
 	r.give(spool.FileError)
+}
+
+// checkpointed says that the job is to go on elsewhere, and whether it left a
+// checkpoint. A foreign execd takes an empty file for none; ours has emptied
+// files in directories that are used again.
+func (r *results) checkpointed(arena, foreign bool) {
+	var b []byte
+	switch {
+	case arena:
+		b = spool.AppendNumber(nil, 1)
+	case !foreign:
+		b = spool.AppendNumber(nil, 0)
+	}
+	if err := r.persist(func() error { return r.put(spool.FileCheckpointed, b) }); err != nil {
+		r.log.Line("cannot write checkpointed: " + err.Error())
+	}
+	r.give(spool.FileCheckpointed)
 }
 
 // announce says that a task of a parallel job is over, before anybody is told

@@ -65,7 +65,7 @@ func (p *parent) forgo(e event) {
 		e.why = "no connection to the client after " + seconds(clientTime)
 	}
 	p.part, p.outcome, p.results.begun = phase.Prolog, phase.NotStarted, true
-	p.notStarted(spool.FailedBeforeStart, e.why)
+	p.results.notStarted(spool.FailedBeforeStart, e.why)
 	p.log.Line("failed starting job")
 	p.step()
 }
@@ -341,8 +341,8 @@ func (p *parent) clientSends(sig unix.Signal) {
 	switch {
 	case p.state == phase.Running:
 		p.log.Line("the client sends signal " + control.Name(sig))
-		p.killed = p.killed || sig == unix.SIGKILL
-		p.deliver(sig)
+		p.job.killed = p.job.killed || sig == unix.SIGKILL
+		p.job.deliver(sig)
 	case sig == unix.SIGTTOU: // which has another meaning here
 	case p.part < phase.Job, p.state == phase.Starting:
 		p.log.Line("the client sends signal " + control.Name(sig) + ", ahead of the job")
@@ -373,8 +373,8 @@ func (p *parent) miss(why string) {
 	}
 	s.ending = true
 	p.results.explain("job was ended: it has lost its client: " + why)
-	p.deliver(unix.SIGHUP)
-	p.deliver(unix.SIGCONT)
+	p.job.deliver(unix.SIGHUP)
+	p.job.deliver(unix.SIGCONT)
 	p.timers.after(timerHangup, hangupTime)
 }
 
@@ -398,7 +398,7 @@ func (p *parent) greet() {
 		p.log.Line("the client is there again")
 		p.session.found()
 	}
-	if p.suspended && p.part == phase.Job {
+	if p.job.suspended && p.part == phase.Job {
 		p.session.tellState(true)
 	}
 }
@@ -431,8 +431,8 @@ func (p *parent) farewell() {
 		unix.Close(fd) // that it ends with what was left running
 	}
 	status, why := 1, p.results.why
-	if p.ran {
-		status = spool.NewUsage(p.status, p.started, p.ended, &p.rusage).ExitStatus
+	if p.job.ran {
+		status = spool.NewUsage(p.job.status, p.job.started, p.job.ended, &p.job.rusage).ExitStatus
 	}
 	why = strings.ReplaceAll(why, "\n", " ")
 	p.session.tell(spool.SessionExit, strconv.Itoa(status), why[:min(len(why), 1<<10)])
