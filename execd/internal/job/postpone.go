@@ -1,7 +1,6 @@
 package job
 
 import (
-	"maps"
 	"strconv"
 	"time"
 )
@@ -78,6 +77,3 @@ func (j *Job) earliest() (at time.Time, why string) {
 // prepared forgets the delays of a job of which a task has run. The Store's mutex
 // is held.
 func (j *Job) prepared() { j.delays, j.notBefore, j.delayed = 0, time.Time{}, "" }
-
-// lateness is a copy for a snapshot.
-func (j *Job) lateness() map[int]int { return maps.Clone(j.late) }

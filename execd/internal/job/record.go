@@ -342,7 +342,7 @@ func (j *Job) restore(st *state) error {
 
 // lines returns events that lead to the present state of the job.
 func (j *Job) lines(now time.Time) []*line {
-	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Late: j.lateness(), Requeued: j.requeued, Replied: j.replied, Failed: j.failed.format(), Failure: j.failure}
+	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Late: j.late, Requeued: j.requeued, Replied: j.replied, Failed: j.failed.format(), Failure: j.failure}
 	for _, u := range j.unmet {
 		st.Unmet = append(st.Unmet, *u)
 	}

@@ -26,23 +26,10 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 	}
 	warnings = s.unmatched(meant)
 	_ = j.waitFor(h.links) // what is unmet is its own
-	s.mu.Lock()
-	if limits.Jobs > 0 && len(s.jobs) >= limits.Jobs {
-		s.mu.Unlock()
-		return nil, nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per cluster", limits.Jobs)
-	}
-	if limits.UserJobs > 0 && s.byUser[owner.UID] >= limits.UserJobs {
-		s.mu.Unlock()
-		return nil, nil, api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, s.byUser[owner.UID])
-	}
-	if err := s.graph.mayWait(owner.Name, owner.UID, h.Request.Tasks, &h.links); err != nil {
-		s.mu.Unlock()
+	if err := s.admit(j, &h.links, limits); err != nil {
 		return nil, nil, err
 	}
-	h.Job, j.Number = s.next, s.next
-	s.next++
-	s.byUser[owner.UID]++
-	s.mu.Unlock()
+	h.Job = j.Number
 	if err := s.writeNew(h, req.Script, owner); err != nil {
 		s.mu.Lock()
 		s.byUser[owner.UID]--
@@ -69,4 +56,23 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 	s.mu.Unlock()
 	s.hint(j)
 	return j, warnings, nil
+}
+
+// admit gives a new job its number, unless there are too many.
+func (s *jobSet) admit(j *Job, links *links, limits Limits) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch n := s.byUser[j.UID]; {
+	case limits.Jobs > 0 && len(s.jobs) >= limits.Jobs:
+		return api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per cluster", limits.Jobs)
+	case limits.UserJobs > 0 && n >= limits.UserJobs:
+		return api.Errorf(api.CodeLimit, "job rejected: only %d jobs are allowed per user (current job count: %d)", limits.UserJobs, n)
+	}
+	if err := s.graph.mayWait(j.Owner, j.UID, j.Tasks, links); err != nil {
+		return err
+	}
+	j.Number = s.next
+	s.next++
+	s.byUser[j.UID]++
+	return nil
 }

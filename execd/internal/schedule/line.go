@@ -162,12 +162,12 @@ func (s *waiting) enter(e *entry) {
 	if i > 0 {
 		b.jobs = slices.Insert(b.jobs, i, e)
 	} else {
-		s.unline(b)
+		s.takeOut(b)
 		b.jobs = slices.Insert(b.jobs, i, e)
-		s.enline(b)
+		s.insert(b)
 	}
 	s.urgencies.widen(s.urgency(b, e))
-	s.fresh(b)
+	s.revisit(b)
 }
 
 // leave takes a job out of its bucket.
@@ -183,11 +183,11 @@ func (s *waiting) leave(e *entry) {
 		b.jobs = slices.Delete(b.jobs, i, i+1)
 		return
 	}
-	s.unline(b)
+	s.takeOut(b)
 	b.jobs[0] = nil
 	b.jobs = b.jobs[1:] // most leave from the front, where nothing has to move
 	if len(b.jobs) > 0 {
-		s.enline(b)
+		s.insert(b)
 		return
 	}
 	delete(s.buckets, b.bucketKey)
@@ -196,9 +196,9 @@ func (s *waiting) leave(e *entry) {
 	}
 }
 
-// unline takes a bucket out of the line of its user, before its first job
+// takeOut takes a bucket out of the line of its user, before its first job
 // changes.
-func (s *waiting) unline(b *bucket) {
+func (s *waiting) takeOut(b *bucket) {
 	if len(b.jobs) == 0 {
 		return
 	}
@@ -214,7 +214,7 @@ func (s *waiting) unline(b *bucket) {
 	s.fix(u)
 }
 
-func (s *waiting) enline(b *bucket) {
+func (s *waiting) insert(b *bucket) {
 	u := b.who.user
 	b.key = s.keyFor(b, b.jobs[0], s.ordered)
 	t := turn{b.key, b}
@@ -226,9 +226,9 @@ func (s *waiting) enline(b *bucket) {
 	s.fix(u)
 }
 
-// fresh lets a pass that has gone by a bucket look at it again, since it has a
+// revisit lets a pass that has gone by a bucket look at it again, since it has a
 // new job.
-func (s *waiting) fresh(b *bucket) {
+func (s *waiting) revisit(b *bucket) {
 	u := b.who.user
 	if !s.pass.begun || b.class.failed == s.pass.number && !b.reserve {
 		return
@@ -374,12 +374,7 @@ func (s *waiting) usages(now time.Time) span {
 // ticket is what the share of a user contributes to the priority of his jobs:
 // most for the one who has used least.
 func (s *waiting) ticket(u *user, now time.Time, usages span) float64 {
-	return s.host.conf.Scheduling.WeightTicket * s.claim(u, now, usages)
-}
-
-// claim is the share of a user normalised to 0..1.
-func (s *waiting) claim(u *user, now time.Time, usages span) float64 {
-	return 1 - usages.normal(s.usage(u, now))
+	return s.host.conf.Scheduling.WeightTicket * (1 - usages.normal(s.usage(u, now)))
 }
 
 // question is what the range of usages depends on.

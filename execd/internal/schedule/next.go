@@ -64,10 +64,10 @@ func (s *Scheduler) Configure(c *conf.Config) {
 			e.bucket = to
 			s.urgencies.widen(s.urgency(to, e))
 		}
-		s.unline(to)
+		s.takeOut(to)
 		to.jobs = append(to.jobs, b.jobs...)
 		slices.SortFunc(to.jobs, compareEntries)
-		s.enline(to)
+		s.insert(to)
 	}
 }
 
