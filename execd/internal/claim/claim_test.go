@@ -577,7 +577,7 @@ func TestFetchedWork(t *testing.T) {
 		t.Errorf("the claim had nothing to run for %v; want for no time, and then for 3 s", d.idle)
 	}
 	changed := d.Changed(slot.Static(1))
-	d.Withdraw(g.ID.String(), false, "no more work")
+	d.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"})
 	if did := d.carry(); did != "evicted" || d.place(1) != "Unclaimed/Idle" {
 		t.Errorf("did %q, slot 1 is %s; want the work evicted", did, d.place(1))
 	}
@@ -590,7 +590,7 @@ func TestFetchedWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.run(g, "8.1")
-	d.Withdraw(g.ID.String(), true, "no more work")
+	d.Withdraw(g.ID.String(), true, slot.Hold{Text: "no more work"})
 	if did := d.carry(); !strings.HasSuffix(did, "kill 8.1") {
 		t.Errorf("did %q; want what runs killed when the claim has expired", did)
 	}

@@ -41,7 +41,7 @@ func TestEvictionNamesItsOwnJob(t *testing.T) {
 			if err := d.Keep(g.ID); err != nil {
 				d.Fatal(err)
 			}
-			d.Withdraw(g.ID.String(), false, "no more work")
+			d.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"})
 		},
 	} {
 		d := newDesk(t, "RANK = TARGET.Wanted =?= true ? 1 : 0\nMaxJobRetirementTime = 3600\n")
@@ -208,14 +208,16 @@ func TestReasonOfTheEnd(t *testing.T) {
 	for _, tt := range []struct {
 		end  func(*desk, Granted)
 		want string
+		code int
 	}{
-		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), false, "no more work") }, "no more work"},
-		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), true, "its lease is over") }, "its lease is over"},
+		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"}) }, "no more work", int(slot.ReasonReleased)},
+		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), false, slot.Hold{Code: 19, Text: "its hook"}) }, "its hook", 19},
+		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), true, slot.Hold{Text: "its lease is over"}) }, "its lease is over", int(slot.ReasonReconnectFailed)},
 		{func(d *desk, _ Granted) {
 			if _, err := d.Vacate([]slot.ID{slot.Static(1)}, true, slot.ReasonVacateCommand); err != nil {
 				d.Fatal(err)
 			}
-		}, slot.ReasonVacateCommand.String()},
+		}, slot.ReasonVacateCommand.String(), int(slot.ReasonVacateCommand)},
 	} {
 		d := newDesk(t, "")
 		var log bytes.Buffer
@@ -227,8 +229,8 @@ func TestReasonOfTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		tt.end(d, g)
-		if list := d.evictions(); len(list) != 1 || list[0].Reason != tt.want {
-			t.Errorf("evictions %+v; want one because of %q", list, tt.want)
+		if list := d.evictions(); len(list) != 1 || list[0].Reason != tt.want || list[0].Code != tt.code {
+			t.Errorf("evictions %+v; want one because of %q, with the code %d", list, tt.want, tt.code)
 		}
 		if !strings.Contains(log.String(), tt.want) {
 			t.Errorf("the log says\n%swant %q in it", &log, tt.want)

@@ -304,7 +304,7 @@ func TestFetchCarves(t *testing.T) {
 	}
 	d.run(g, "8.1")
 	d.Asking(g.Slot, true)
-	d.Withdraw(g.ID.String(), true, "no more work")
+	d.Withdraw(g.ID.String(), true, slot.Hold{Text: "no more work"})
 	c := d.at(g.Slot)
 	d.Deactivate([]*Claim{c})
 	if got := d.slots(); got != "1:Unclaimed:2 1_1:Owner:2 2:Claimed:0" {
@@ -529,7 +529,7 @@ func TestPartitionRestart(t *testing.T) {
 	}
 	d.Deactivate(parallel)
 	d.Deactivate(under)
-	d.Withdraw(busy.ID.String(), false, "no more work")
+	d.Withdraw(busy.ID.String(), false, slot.Hold{Text: "no more work"})
 	if d.carry(); d.slots() != "1:Unclaimed:4 2:Claimed:0" || len(d.files()) != 0 {
 		t.Errorf("slots %s, files %v", d.slots(), d.files())
 	}
@@ -743,7 +743,7 @@ func (w *walk) step() {
 
 func (w *walk) release(g Granted) {
 	if _, err := w.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
-		w.Withdraw(g.ID.String(), false, "no more work")
+		w.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"})
 	}
 }
 

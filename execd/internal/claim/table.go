@@ -583,10 +583,10 @@ func (m *managed) fetched() (found *grant) {
 	return found
 }
 
-// Withdraw gives the claim of fetched work with a public id back, and says why; as one
-// that is lost when it has expired. It reports whether there was such a claim, and nobody
+// Withdraw gives the claim of fetched work with a public id back, and says why, maybe
+// with the code of a hold; as one that is lost when it has expired. It reports whether there was such a claim, and nobody
 // had broken it.
-func (t *Table) Withdraw(public string, expired bool, why string) bool {
+func (t *Table) Withdraw(public string, expired bool, why slot.Hold) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.byPublic(public)
@@ -594,7 +594,10 @@ func (t *Table) Withdraw(public string, expired bool, why string) bool {
 		return false
 	}
 	m, n, there := g.slot, g.number, !g.told
-	g.why = why
+	g.why = why.Text
+	if why.Code != 0 {
+		g.hold = &why
+	}
 	switch {
 	case expired:
 		t.happen(m, slot.Lost{Claim: n})

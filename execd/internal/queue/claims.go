@@ -584,10 +584,10 @@ func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 	return err
 }
 
-// Withdraw gives the claim of fetched work with a public id back, and says why; as one
-// that is lost if it has expired. It reports whether there was such a claim, and nobody
+// Withdraw gives the claim of fetched work with a public id back, and says why, maybe
+// with the code of a hold; as one that is lost if it has expired. It reports whether there was such a claim, and nobody
 // had broken it.
-func (q *Queue) Withdraw(public string, expired bool, why string) bool {
+func (q *Queue) Withdraw(public string, expired bool, why slot.Hold) bool {
 	there, _ := slotsDo(q, func(t *claim.Table) (bool, error) { return t.Withdraw(public, expired, why), nil })
 	return there
 }

@@ -193,7 +193,7 @@ func TestNothingCarvedTwice(t *testing.T) {
 					continue
 				}
 				b.q.Asking(g.Slot, true)
-				b.q.Withdraw(g.ID.String(), false, "no more work")
+				b.q.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"})
 				b.q.Asking(g.Slot, false)
 			}
 		})

@@ -9,6 +9,7 @@ package source
 import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 )
 
 // Source is who jobs come from. All but Over and Abandoned may block.
@@ -19,8 +20,9 @@ type Source interface {
 	// Over tells that a run has ended, and its exit hook with it, before its slot is free;
 	// and whether that was told that it is to be done again.
 	Over(j *job.Job, again bool)
-	// Abandoned tells that a job is not run, before its slot is free.
-	Abandoned(j *job.Job, reason string)
+	// Abandoned tells that a job is not run, before its slot is free, and why: with the
+	// code of a hold where it would wait in error in a queue.
+	Abandoned(j *job.Job, why slot.Hold)
 	// Unstarted tells that a job is not run, and waits for nothing: it could not be
 	// started when the slot that was promised was its own, or it was deleted.
 	Unstarted(j *job.Job, reason string)
@@ -62,7 +64,7 @@ func (Queue) Requeues() bool { return true }
 func (Queue) Over(*job.Job, bool) {}
 
 // Abandoned implements Source.
-func (Queue) Abandoned(*job.Job, string) {}
+func (Queue) Abandoned(*job.Job, slot.Hold) {}
 
 // Unstarted implements Source.
 func (Queue) Unstarted(*job.Job, string) {}

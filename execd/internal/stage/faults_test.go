@@ -13,6 +13,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
@@ -91,17 +92,23 @@ func TestGivenUpCrashes(t *testing.T) {
 		})
 }
 
-// abandoned is a source of work that is not run again; it counts what is not run.
+// abandoned is a source of work that is not run again; it counts what is not run, and of
+// that what was held by a hook with exit status 1.
 type abandoned struct {
 	source.Queue
-	told *int
+	told, held *int
 }
 
 // Requeues implements source.Source.
 func (abandoned) Requeues() bool { return false }
 
 // Abandoned implements source.Source.
-func (a abandoned) Abandoned(*job.Job, string) { *a.told++ }
+func (a abandoned) Abandoned(_ *job.Job, why slot.Hold) {
+	*a.told++
+	if a.held != nil && why.Code == holdHook && why.Subcode == 1 {
+		*a.held++
+	}
+}
 
 // The disk is full at each write of a preparation that comes to nothing. When there is
 // room again it is told once, in the event log and to who sent the job.
@@ -111,15 +118,15 @@ func TestUnpreparedFaults(t *testing.T) {
 		if work != nil {
 			event = notice.Postponed // it has no queue in which it would be held
 		}
-		told := 0
+		told, held := 0, 0
 		spooltest.EachFault(t, unix.ENOSPC,
 			func(t *testing.T) *scene {
 				s := preparing(t)
 				if work != nil {
 					s.l.task.Job.Source = "fetch"
 				}
-				told = 0
-				s.r.Sources = source.Sources{"fetch": abandoned{told: &told}}
+				told, held = 0, 0
+				s.r.Sources = source.Sources{"fetch": abandoned{told: &told, held: &held}}
 				s.r.setUp(s.l)
 				s.l.extra.prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
 				s.hooks.run = func(_ context.Context, _ int, c hook.Call) hook.Result {
@@ -150,8 +157,8 @@ func TestUnpreparedFaults(t *testing.T) {
 				s.memory.mu.Lock()
 				trace := strings.Join(s.memory.trace, ", ")
 				s.memory.mu.Unlock()
-				if strings.Count(trace, "hook") != 1 || strings.Count(trace, "event "+string(event)) != 1 || work != nil && told != 1 {
-					t.Errorf("trace %q, told %d times; want each once", trace, told)
+				if strings.Count(trace, "hook") != 1 || strings.Count(trace, "event "+string(event)) != 1 || work != nil && (told != 1 || held != 1) {
+					t.Errorf("trace %q, told %d times, and %d of the hold; want each once", trace, told, held)
 				}
 			})
 	}

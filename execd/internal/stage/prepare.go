@@ -15,6 +15,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
 	"paddock/spool"
@@ -363,7 +364,7 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 		if !u.told {
 			a.Kind = notice.Postponed // it has no queue in which it would be held
 			l.notices.Happened(a)
-			r.from(t).Abandoned(t.Job, u.text)
+			r.from(t).Abandoned(t.Job, slot.Hold{Code: u.code, Subcode: u.subcode, Text: u.text})
 			r.Log.Error(fmt.Sprintf("job %v: not started: %s", t, u.text))
 		}
 		u.told = true // on a full disk this is entered again

@@ -513,7 +513,7 @@ func (r *Runner) from(t *job.Task) source.Source { return r.Sources.Of(t.Job.Sou
 // fail puts a task in error that did not run, or ends it where nobody would look at it.
 func (r *Runner) fail(t *job.Task, reason string) error {
 	if from := r.from(t); !from.Requeues() {
-		from.Abandoned(t.Job, reason)
+		from.Abandoned(t.Job, slot.Hold{Text: reason})
 		return r.Store.Abandon(t)
 	}
 	return r.Store.Fail(t, reason)

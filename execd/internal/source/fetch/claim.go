@@ -24,10 +24,10 @@ type fetched struct {
 	job     *job.Job // nil: it was not accepted
 	id      string   // of the claim, public; empty: it was not accepted
 
-	at     slot.ID // that has the claim now; guarded by the layer's mu
-	notRun string  // why it was accepted and not run, if somebody said so; guarded by the layer's mu
-	told   bool    // an earlier execd has broken its claim, which EVICT_CLAIM is told
-	over   bool    // it has run, or never will: nobody else is to say so; guarded by the layer's mu
+	at     slot.ID   // that has the claim now; guarded by the layer's mu
+	notRun slot.Hold // why it was accepted and not run, if somebody said so; guarded by the layer's mu
+	told   bool      // an earlier execd has broken its claim, which EVICT_CLAIM is told
+	over   bool      // it has run, or never will: nobody else is to say so; guarded by the layer's mu
 	// dropped is why execd takes its job out of the Store, if it does; guarded by the
 	// layer's mu.
 	dropped string
@@ -123,8 +123,9 @@ func (l *Layer) noteOver(c *fetched) (before bool) {
 	return before
 }
 
-// reasonOf returns why work was not run, as somebody has said; empty: nobody has.
-func (l *Layer) reasonOf(c *fetched) string {
+// reasonOf returns why work was not run, as somebody has said; without a text: nobody
+// has.
+func (l *Layer) reasonOf(c *fetched) slot.Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return c.notRun

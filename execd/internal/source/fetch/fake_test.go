@@ -215,7 +215,7 @@ func (f *fakeSlots) Begin(id slot.ID, j *job.Job) error {
 	return nil
 }
 
-func (f *fakeSlots) Withdraw(public string, expired bool, why string) bool {
+func (f *fakeSlots) Withdraw(public string, expired bool, why slot.Hold) bool {
 	if expired {
 		return f.drop(public, "expired", why)
 	}
@@ -240,7 +240,7 @@ func whole(public string) claim.ID {
 	return id
 }
 
-func (f *fakeSlots) drop(public, word, reason string) bool {
+func (f *fakeSlots) drop(public, word string, why slot.Hold) bool {
 	if f.lingers {
 		return true
 	}
@@ -252,8 +252,8 @@ func (f *fakeSlots) drop(public, word, reason string) bool {
 	if !ok || s == nil || s.Claim != public {
 		return false
 	}
-	f.note("slot %v: %s: %s", id, word, reason)
-	e := claim.Eviction{Slot: id, Reason: reason, Ad: s.ad(), ID: whole(s.Claim), Work: s.work}
+	f.note("slot %v: %s: %s", id, word, why.Text)
+	e := claim.Eviction{Slot: id, Reason: why.Text, Code: why.Code, Subcode: why.Subcode, Ad: s.ad(), ID: whole(s.Claim), Work: s.work}
 	if s.job != nil {
 		e.Job = s.job.Number
 	}

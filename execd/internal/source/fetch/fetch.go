@@ -262,7 +262,7 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 		case !ok || !s.Fetched() || again:
 			return
 		case idle(&s) && !starting:
-			l.o.Slots.Withdraw(s.ID.String(), false, "the slot fetches no work any more")
+			l.o.Slots.Withdraw(s.ID.String(), false, because("the slot fetches no work any more"))
 			return
 		}
 		sleep(ctx, 0, changed, nil, nil)
@@ -345,13 +345,14 @@ func (l *Layer) Over(j *job.Job, again bool) {
 	l.known.over(j.Number, time.Now())
 }
 
-// Abandoned implements source.Source: an accepted job will not run. The claim is broken then, which tells who it came from.
-func (l *Layer) Abandoned(j *job.Job, reason string) {
+// Abandoned implements source.Source: an accepted job will not run. The claim is broken
+// then, which tells who it came from.
+func (l *Layer) Abandoned(j *job.Job, why slot.Hold) {
 	l.known.gone(j.Number)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c := l.claimOf(j.Number); c != nil {
-		c.notRun = reason
+		c.notRun = why
 	}
 }
 

@@ -223,7 +223,7 @@ func TestStdin(t *testing.T) {
 		if want := "SlotID = 1\nState = \"Claimed\"\nActivity = \"Idle\"\nPublicClaimId = \"<h>#1#1#...\"\n"; slotAd != want {
 			t.Errorf("the slot's ad is\n%s\nwant\n%s", slotAd, want)
 		}
-		b.slots.Withdraw("<h>#1#1#...", false, "somebody wants it")
+		b.slots.Withdraw("<h>#1#1#...", false, slot.Hold{Text: "somebody wants it"})
 		synctest.Wait()
 		evict := b.hooks.of(hook.EvictClaim)[0]
 		job += "VacateReason = \"somebody wants it\"\n"
@@ -700,7 +700,7 @@ func TestBrokenWhileRecorded(t *testing.T) {
 			}
 			b.hooks.fetch = once(sized("a"))
 			b.o.Limits = func() job.Limits {
-				b.slots.Withdraw("<h>#1#1#...", true, "somebody has vacated the slot")
+				b.slots.Withdraw("<h>#1#1#...", true, slot.Hold{Text: "somebody has vacated the slot"})
 				return job.Limits{}
 			}
 			stop := b.start()
@@ -724,7 +724,7 @@ func TestBrokenBeforeTurn(t *testing.T) {
 		b.slots.waits = true
 		stop := b.start()
 		synctest.Wait()
-		b.slots.Withdraw("<h>#1#1#...", true, "the host is being drained")
+		b.slots.Withdraw("<h>#1#1#...", true, slot.Hold{Text: "the host is being drained"})
 		synctest.Wait()
 		if n := len(b.o.Store.Claimed()); n != 0 {
 			t.Errorf("%d jobs are left", n)
@@ -800,14 +800,14 @@ func TestGivenBack(t *testing.T) {
 	})
 }
 
-// What a hook of the job or the host keeps from running the same: its claim is
-// broken, and the next work has another one.
+// What a hook of the job or the host keeps from running is told of with the code of its
+// hold: its claim is broken, and the next work has another one.
 func TestAbandoned(t *testing.T) {
 	in(t, allHooks+`FetchWorkDelay = Activity == "Idle" ? 0 : 300`, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"), adOf("b"))
 		stop := b.start()
 		synctest.Wait()
-		b.Abandoned(b.slots.slots[slot.Static(1)].job, "its prepare hook has failed")
+		b.Abandoned(b.slots.slots[slot.Static(1)].job, slot.Hold{Code: 19, Subcode: 7, Text: "its prepare hook has failed"})
 		b.slots.end(t, b.Layer, 1)
 		synctest.Wait()
 		stop()
@@ -819,8 +819,14 @@ slot 1: job 2 starts`
 		if got := b.slots.told(); got != want {
 			t.Errorf("the slots were told\n%s\nwant\n%s", got, want)
 		}
-		if evicted := b.hooks.of(hook.EvictClaim); len(evicted) != 1 || !strings.Contains(evicted[0].stdin, `GlobalJobId = "a"`) {
-			t.Errorf("evictions are %v; want one, of a", evicted)
+		evicted := b.hooks.of(hook.EvictClaim)
+		if len(evicted) != 1 {
+			t.Fatalf("evictions are %v; want one", evicted)
+		}
+		for _, want := range []string{`GlobalJobId = "a"`, "VacateReasonCode = 19\n", "VacateReasonSubCode = 7\n"} {
+			if !strings.Contains(evicted[0].stdin, want) {
+				t.Errorf("EVICT_CLAIM reads\n%s\nwant %s in it", evicted[0].stdin, want)
+			}
 		}
 	})
 }

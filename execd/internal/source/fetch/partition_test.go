@@ -188,7 +188,7 @@ func TestPartitionableNotRun(t *testing.T) {
 					b.slots.mu.Lock()
 					j := b.slots.slots[slot.ID{Number: 1, Dynamic: 1}].job
 					b.slots.mu.Unlock()
-					b.Abandoned(j, "its hook says so")
+					b.Abandoned(j, because("its hook says so"))
 					b.slots.endIn(t, b.Layer, slot.ID{Number: 1, Dynamic: 1})
 				}
 				synctest.Wait()

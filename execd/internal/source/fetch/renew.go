@@ -94,7 +94,7 @@ func (w *worker) renew(ctx context.Context) {
 			continue
 		case why == "" && r.Status == notKnown:
 			due = now.Add(renewAgain) // it may take a while to end
-			l.o.Slots.Withdraw(slot.ID.String(), false, "its hook says that nobody waits for it")
+			l.o.Slots.Withdraw(slot.ID.String(), false, because("its hook says that nobody waits for it"))
 			continue
 		case why == "":
 			why = fmt.Sprintf("exit status %d", r.Status)
@@ -106,6 +106,6 @@ func (w *worker) renew(ctx context.Context) {
 			continue
 		}
 		due = now.Add(renewAgain) // as above
-		l.o.Slots.Withdraw(slot.ID.String(), true, "its lease is over")
+		l.o.Slots.Withdraw(slot.ID.String(), true, because("its lease is over"))
 	}
 }

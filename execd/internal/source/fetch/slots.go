@@ -48,10 +48,10 @@ type Slots interface {
 	Begin(on slot.ID, j *job.Job) error
 	// Withdraw gives the claim of fetched work with a public id back: no more work
 	// came, or the work could not be started. The slot goes over Preempting to Owner,
-	// and Evicted is told. If it has expired, what runs is killed at once. It does nothing
-	// when there is no such claim any more, or it is broken already, and reports whether
-	// there was one.
-	Withdraw(public string, expired bool, why string) bool
+	// and Evicted is told why, with the code of a hold if there is one. If it has expired,
+	// what runs is killed at once. It does nothing when there is no such claim any more, or
+	// it is broken already, and reports whether there was one.
+	Withdraw(public string, expired bool, why slot.Hold) bool
 	// Fetched returns the slots of the claims of fetched work, by public id. The number
 	// of a slot is another one when the configuration has other slots before it.
 	Fetched() map[string]slot.ID

@@ -171,7 +171,7 @@ func (w *worker) run(ctx context.Context) {
 			continue
 		}
 		if slot.Fetched() && slot.Closed && idle(&slot) {
-			l.o.Slots.Withdraw(slot.ID.String(), false, "the slot is closed")
+			l.o.Slots.Withdraw(slot.ID.String(), false, because("the slot is closed"))
 			continue
 		}
 		if slot.Ending && l.current().Knobs.Bool("FETCH_WORK_AHEAD", false) {
@@ -402,7 +402,7 @@ func (w *worker) note(failure string) {
 // giveBack gives back a claim of fetched work that has nothing to run.
 func (w *worker) giveBack(reason string) {
 	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched() && idle(&s) {
-		w.layer.o.Slots.Withdraw(s.ID.String(), false, reason)
+		w.layer.o.Slots.Withdraw(s.ID.String(), false, because(reason))
 	}
 }
 
@@ -503,7 +503,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 	c.slot, c.id = held.Slot, held.ID.String()
 	if err := w.record(c, owner, id); err != nil {
 		l.foster(held.ID.String())
-		l.o.Slots.Withdraw(held.ID.String(), false, "the work could not be recorded")
+		l.o.Slots.Withdraw(held.ID.String(), false, because("the work could not be recorded"))
 		return claim.Granted{}, err
 	}
 	return held, nil
@@ -590,10 +590,10 @@ func (w *worker) notRun(slot *claim.View) bool {
 	if c == nil {
 		return false
 	}
-	if reason := l.reasonOf(c); reason != "" {
-		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
+	if why := l.reasonOf(c); why.Text != "" {
+		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, why.Text))
 		l.calm(w.slot)
-		l.o.Slots.Withdraw(slot.ID.String(), false, reason)
+		l.o.Slots.Withdraw(slot.ID.String(), false, why)
 		return true
 	}
 	return l.fail(c, "it could not be started")
@@ -627,7 +627,7 @@ func (l *Layer) fail(c *fetched, reason string) bool {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.forget(c, reason)
 	l.calm(c.slot)
-	if l.o.Slots.Withdraw(c.id, false, reason) {
+	if l.o.Slots.Withdraw(c.id, false, because(reason)) {
 		return true
 	}
 	// The claim may have been broken before the work was noted to be under it: then
@@ -642,3 +642,6 @@ func (l *Layer) runs() bool {
 	defer l.mu.Unlock()
 	return l.running.Err() == nil
 }
+
+// because is a reason for which nothing is put on hold.
+func because(text string) slot.Hold { return slot.Hold{Text: text} }
