@@ -398,6 +398,13 @@ type Signaled struct{ Signal syscall.Signal }
 
 func (s Signaled) Error() string { return "ended by signal " + unix.SignalName(s.Signal) }
 
+// ExitSignaled plus the number of the signal is the exit status of what a signal
+// has ended, as in shells.
+const ExitSignaled = 128
+
+// Exit returns the exit status.
+func (s Signaled) Exit() int { return ExitSignaled + int(s.Signal) }
+
 // Follow stays connected to a job until it has ended, and returns how it has
 // ended. cursor is where to begin a WaitRequest for the job. The terminal is
 // restored when Follow returns.

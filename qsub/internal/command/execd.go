@@ -99,23 +99,8 @@ func (inv *Invocation) Retry(ctx context.Context, line *StatusLine, restarts err
 	}
 }
 
-// Interrupted is the error of what a signal has ended.
-type Interrupted struct{ os.Signal }
-
-func (i Interrupted) Error() string { return "interrupted" }
-
-// ExitInterrupted plus the number of the signal is the exit status of what a
-// signal has ended, as in shells.
-const ExitInterrupted = 128
-
-// Exit returns the exit status.
-func (i Interrupted) Exit() int {
-	n, _ := i.Signal.(syscall.Signal)
-	return ExitInterrupted + int(n)
-}
-
 // Interruptible calls do, whose context the first of the signals ends. The
-// error is an Interrupted then.
+// error is a [client.Signaled] then.
 func Interruptible(ctx context.Context, do func(context.Context) error, signals ...os.Signal) error {
 	heard := make(chan os.Signal, 1)
 	client.Heed(heard, signals...)
@@ -129,10 +114,11 @@ func Interruptible(ctx context.Context, do func(context.Context) error, signals 
 		return err
 	case sig := <-heard:
 		signal.Stop(heard) // the next signal ends the program
-		cancel(Interrupted{sig})
+		by := client.Signaled{Signal: sig.(syscall.Signal)}
+		cancel(by)
 		if err := <-done; err == nil {
 			return nil // it had succeeded before the signal
 		}
-		return Interrupted{sig}
+		return by
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/qrsh/client"
 	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
@@ -202,7 +203,7 @@ func (t *top) live(ctx context.Context) error {
 			case syscall.SIGCONT:
 				c.enter()
 			default:
-				return &command.Failure{Exit: command.Interrupted{Signal: sig}.Exit()}
+				return &command.Failure{Exit: client.Signaled{Signal: sig.(syscall.Signal)}.Exit()}
 			}
 		case list := <-keys:
 			for _, k := range list {

@@ -255,7 +255,7 @@ func stay(ctx context.Context, inv *command.Invocation, c *client.Client, number
 		return command.FailWith(exitConnection, "%s: left job %d, which waits for qrsh -reconnect %[2]d", inv.Command, number)
 	}
 	if by := (client.Signaled{}); errors.As(err, &by) && c.Begun() {
-		return command.FailWith(command.Interrupted{Signal: by.Signal}.Exit(), "%s: %v; job %d waits for qrsh -reconnect %[3]d", inv.Command, err, number)
+		return command.FailWith(by.Exit(), "%s: %v; job %d waits for qrsh -reconnect %[3]d", inv.Command, err, number)
 	}
 	if err != nil {
 		return inv.CallFailed(err)
@@ -296,7 +296,7 @@ func reconnect(ctx context.Context, inv *command.Invocation, j *job) error {
 	c.Raw = reply.Terminal
 	err = stay(ctx, inv, c, j.reconnect, reply.Cursor)
 	if by := (client.Signaled{}); errors.As(err, &by) {
-		return &command.Failure{Exit: command.Interrupted{Signal: by.Signal}.Exit()}
+		return &command.Failure{Exit: by.Exit()}
 	}
 	return err
 }

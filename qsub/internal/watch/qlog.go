@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qrsh/client"
 	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
@@ -238,7 +239,7 @@ func (l *jobLogs) follow(ctx context.Context, where *api.OutputReply) error {
 		cancel()
 		return err
 	}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	if by := (command.Interrupted{}); errors.As(err, &by) {
+	if by := (client.Signaled{}); errors.As(err, &by) {
 		return &command.Failure{Exit: by.Exit()}
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/qrsh/client"
 	"paddock/qsub/internal/argument"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
@@ -273,7 +274,7 @@ func (w *waitSet) givenUp(err error) error {
 	if len(left) != 1 {
 		goOn = fmt.Sprintf("%d jobs go on", len(left))
 	}
-	var by command.Interrupted
+	var by client.Signaled
 	switch {
 	case errors.As(err, &by):
 		return command.FailWith(by.Exit(), "qwait: interrupted; %s", goOn)
@@ -325,7 +326,7 @@ func (t *taskEnds) add(of *api.Waited, e *api.TaskEnd, all bool) {
 // the number of the signal that ended it, or 1 if it did not run or failed otherwise.
 func exitOf(e *api.TaskEnd) int {
 	switch {
-	case e.Ran && e.Signal != "" && e.Exit > command.ExitInterrupted && e.Exit < 256:
+	case e.Ran && e.Signal != "" && e.Exit > client.ExitSignaled && e.Exit < 256:
 		return e.Exit
 	case !e.Ran, e.Failed != 0 && e.Exit == 0, e.Failed == failedNoStatus:
 		return option.ExitFailed

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/qrsh/client"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
@@ -22,7 +23,7 @@ func Wait(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, te
 	err := command.Interruptible(ctx, func(ctx context.Context) error {
 		return follow(ctx, inv, job, terse)
 	}, syscall.SIGINT, syscall.SIGTERM)
-	if !errors.As(err, &command.Interrupted{}) {
+	if !errors.As(err, &client.Signaled{}) {
 		return err
 	}
 	fmt.Fprintf(inv.Err, "\nInterrupted!\nPlease wait while qsub shuts down.\n")
