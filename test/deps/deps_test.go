@@ -63,10 +63,10 @@ var rules = []rule{
 	{"paddock/spool", "regexp", "", lean},
 	{"paddock/spool", "text/...", "", lean},
 
-	{"paddock/internal/proc", "paddock/...", "", lean},
-	{"paddock/internal/proc", "github.com/...", "", lean},
-	{"paddock/internal/proc", "net/...", "", lean},
-	{"paddock/internal/proc", "os/exec", "", lean},
+	{"paddock/internal/...", "paddock/...", "paddock/internal/...", lean},
+	{"paddock/internal/...", "github.com/...", "", lean},
+	{"paddock/internal/...", "net/...", "", lean},
+	{"paddock/internal/...", "os/exec", "", lean},
 
 	{"paddock/shepherd/...", "paddock/execd/...", "", "the shepherd must outlive execd, and be usable without it"},
 	{"paddock/shepherd/...", "net/...", "", lean + "; qrsh-session has the network"},

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/cgroups/v3/cgroup1"
 	"golang.org/x/sys/unix"
 
+	"paddock/internal/backoff"
 	"paddock/internal/proc"
 	"paddock/spool"
 )
@@ -134,7 +135,7 @@ func (h *hierarchy) remove(dir string) error {
 		return nil
 	}
 	deadline := time.Now().Add(removeTimeout)
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	for pause := removals.First; ; pause = removals.Next(pause) {
 		err := h.each(dir, func(dir string) error { return ignore(h.rmdir(h.root, dir), fs.ErrNotExist) })
 		if !errors.Is(err, syscall.EBUSY) && !errors.Is(err, syscall.ENOTEMPTY) {
 			return err
@@ -148,6 +149,9 @@ func (h *hierarchy) remove(dir string) error {
 		time.Sleep(pause)
 	}
 }
+
+// removals are the pauses between attempts to remove a group.
+var removals = backoff.Doubling{First: time.Millisecond, Most: 50 * time.Millisecond}
 
 // removeTimeout bounds the wait for processes that do not die: those in the
 // middle of a disk access that hangs. Hundreds that only wait for a processor to

@@ -19,6 +19,7 @@ import (
 
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/cgroup"
+	"paddock/internal/backoff"
 	"paddock/spool"
 )
 
@@ -315,12 +316,16 @@ func (l *Launcher) Scratch(run spool.RunID) string {
 	return path
 }
 
+// questions are the pauses between two questions for a shepherd that has not written
+// its pid.
+var questions = backoff.Doubling{First: 20 * time.Millisecond, Most: time.Minute}
+
 // Await watches the shepherd of a run, which lived, and calls up, or gone when it has
 // ended. One that has only just been started has not written its pid yet: then it is
 // asked for again after a time, and less and less often, since one that is stopped
 // before may stay so for long.
 func (l *Launcher) Await(run spool.RunID, later func(after time.Duration, do func()), up, gone func()) {
-	l.await(run, 20*time.Millisecond, later, up, gone)
+	l.await(run, questions.First, later, up, gone)
 }
 
 func (l *Launcher) await(run spool.RunID, after time.Duration, later func(after time.Duration, do func()), up, gone func()) {
@@ -329,7 +334,7 @@ func (l *Launcher) await(run spool.RunID, after time.Duration, later func(after 
 	} else if e, err := Look(l.Root.Active(run.ID())); err == nil && !e.Held {
 		gone()
 	} else {
-		later(after, func() { l.await(run, min(2*after, time.Minute), later, up, gone) })
+		later(after, func() { l.await(run, questions.Next(after), later, up, gone) })
 	}
 }
 

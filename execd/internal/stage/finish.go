@@ -241,7 +241,7 @@ func (f *finish) Transfer() (exit.Result, error) {
 func (r *Runner) transfer(l *life, what string, code int, start func(done func(error))) *exit.Transfer {
 	t := &exit.Transfer{Code: code, Start: start, Event: l.event}
 	t.Lost = func(attempt int, err error) {
-		after := exit.Backoff(attempt)
+		after := exit.Retries.After(attempt)
 		r.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", l.task, what, err, after))
 		time.AfterFunc(after, func() { l.event(t.Reconnected) })
 	}

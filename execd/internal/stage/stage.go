@@ -291,7 +291,7 @@ func (r *Runner) pass(l *life) {
 		default:
 			// Nothing is lost: the run stays where it is on disk.
 			l.attempts++
-			level, after := slog.LevelError, exit.Backoff(l.attempts)
+			level, after := slog.LevelError, exit.Retries.After(l.attempts)
 			if _, retry := errors.AsType[*exit.Retry](err); retry {
 				level = slog.LevelWarn
 			}

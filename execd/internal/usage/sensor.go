@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/internal/backoff"
 )
 
 // Limits of what a sensor may say in a report, and how long it is waited for.
@@ -23,10 +25,11 @@ const (
 	maxWord   = 255 // bytes of a name
 
 	sensorGrace    = 10 * time.Second // from quit till it is killed
-	leastBackoff   = time.Second      // before one that died is started again
-	mostBackoff    = 5 * time.Minute
-	sensorDraining = time.Second // for what it wrote before it died
+	sensorDraining = time.Second      // for what it wrote before it died
 )
+
+// restarts are the pauses before a sensor that died is started again.
+var restarts = backoff.Doubling{First: time.Second, Most: 5 * time.Minute}
 
 // sensor is a program that says what execd cannot know (spec 10.8). It is asked
 // by a newline, and quits when it is told to, or when its input ends.
@@ -39,8 +42,8 @@ type sensor struct {
 	mu           sync.Mutex
 	host, global map[string]string // guarded by mu; of the last report
 
-	complained bool // of what it says, since it was started
-	backoff    time.Duration
+	complained bool          // of what it says, since it was started
+	pause      time.Duration // before it was started last
 	notBefore  time.Time
 }
 
@@ -114,7 +117,7 @@ func (s *sensor) run(ctx context.Context) {
 				s.died(p, err)
 				p = nil
 			} else {
-				s.backoff = 0
+				s.pause = 0
 			}
 		}
 	}
@@ -122,9 +125,9 @@ func (s *sensor) run(ctx context.Context) {
 
 // later puts off the next start.
 func (s *sensor) later() time.Duration {
-	s.backoff = min(max(2*s.backoff, leastBackoff), mostBackoff)
-	s.notBefore = time.Now().Add(s.backoff)
-	return s.backoff
+	s.pause = restarts.Next(s.pause)
+	s.notBefore = time.Now().Add(s.pause)
+	return s.pause
 }
 
 // died cleans up after a sensor that has ended by itself, or has to. Nobody

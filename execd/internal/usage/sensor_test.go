@@ -248,7 +248,7 @@ read line; read line <"${0%/*}/let"; echo begin; echo global:license:3; echo end
 	s.Configure(often, false, nil)
 	s.wait("the value to go", func(v map[string]conf.Value) bool { _, ok := v["license"]; return !ok })
 	starts, err := os.ReadFile(s.dir + "/starts")
-	if n := len(starts) / len("x\n"); err != nil || n < 2 || n > 1+int(time.Since(begin)/leastBackoff) {
+	if n := len(starts) / len("x\n"); err != nil || n < 2 || n > 1+int(time.Since(begin)/restarts.First) {
 		t.Errorf("it was started %d times in %v, %v", n, time.Since(begin), err)
 	}
 	s.none()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/internal/backoff"
 	"paddock/qrsh/client"
 )
 
@@ -62,13 +63,11 @@ func (inv *Invocation) Report(lines []api.Line, exit func(api.Code) int) error {
 	return failed
 }
 
-// Delays of Retry while execd is being restarted.
-const (
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 5 * time.Second
-	// noticeAfter is the delay after which the user is told.
-	noticeAfter = 2 * time.Second
-)
+// retries are the pauses of Retry while execd is being restarted.
+var retries = backoff.Doubling{First: 100 * time.Millisecond, Most: 5 * time.Second}
+
+// noticeAfter is the pause before which the user is told.
+const noticeAfter = 2 * time.Second
 
 // Patiently calls execd, and calls it again while it is being restarted. The
 // user is told if that takes long.
@@ -78,18 +77,18 @@ func (inv *Invocation) Patiently(ctx context.Context, line *StatusLine, verb str
 
 // Retry makes a call again as long as its error is restarts.
 func (inv *Invocation) Retry(ctx context.Context, line *StatusLine, restarts error, call func() error) error {
-	for delay, told := firstRetry, false; ; delay = min(2*delay, lastRetry) {
+	for pause, told := retries.First, false; ; pause = retries.Next(pause) {
 		err := call()
 		if !errors.Is(err, restarts) {
 			return err
 		}
-		if delay > noticeAfter && !told {
+		if pause > noticeAfter && !told {
 			line.Hold()
 			fmt.Fprintf(inv.Err, "%s: %s; waiting for it\n", inv.Command, api.Visible(err.Error()))
 			line.Release()
 			told = true
 		}
-		timer := time.NewTimer(delay)
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/internal/backoff"
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/reap"
 	"paddock/shepherd/internal/starter"
@@ -289,7 +290,7 @@ func pace(before time.Duration, changed bool, took time.Duration) time.Duration 
 
 // sweep kills what is left, until nothing is.
 func (h *hook) sweep() {
-	limit, pause := time.Now().Add(killLimit), time.Millisecond
+	limit, pause := time.Now().Add(killLimit), sweeps.First
 	if h.killed { // that time was given already
 		limit = time.Now().Add(time.Second)
 	}
@@ -311,9 +312,12 @@ func (h *hook) sweep() {
 		if w.Ended {
 			h.take()
 		}
-		pause = min(2*pause, 50*time.Millisecond)
+		pause = sweeps.Next(pause)
 	}
 }
+
+// sweeps are the pauses between two looks for what is left.
+var sweeps = backoff.Doubling{First: time.Millisecond, Most: 50 * time.Millisecond}
 
 // manyHit is how many processes of a hook that is being killed show that it
 // forks.

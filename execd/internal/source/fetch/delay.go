@@ -6,6 +6,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/internal/conf/knob"
+	"paddock/internal/backoff"
 )
 
 const (
@@ -18,9 +19,6 @@ const (
 	// first brought nothing: with a delay of 0 a hook that has nothing to say would
 	// run without a break. One that waits for work itself does not notice.
 	emptyPace = time.Second
-	// maxBackoff is how long a hook that fails again and again is left alone when
-	// its delay is shorter.
-	maxBackoff = 300 * time.Second
 	// clockPace is after how long a delay is evaluated again that depends on more
 	// than the slot's state, while it lasts.
 	clockPace = time.Minute
@@ -54,10 +52,6 @@ func delay(knobs *knob.Set, slot, job *classad.Ad, now time.Time) (d time.Durati
 	return min(time.Duration(min(max(n, 0), int64(maxDelay/time.Second)))*time.Second, maxDelay), changing, ""
 }
 
-// backoff is how long a hook that has failed so often is left alone at least.
-func backoff(failures int) time.Duration {
-	if failures == 0 {
-		return 0
-	}
-	return min(time.Second<<min(failures-1, 20), maxBackoff)
-}
+// pauses are how long a hook that fails again and again is left alone when its delay
+// is shorter.
+var pauses = backoff.Doubling{First: time.Second, Most: 300 * time.Second}

@@ -325,7 +325,7 @@ func (w *worker) wait(s *claim.View, now time.Time) time.Duration {
 		}
 	}
 	w.mu.Lock()
-	pause := backoff(w.failures)
+	pause := pauses.After(w.failures)
 	w.mu.Unlock()
 	due := w.last.Add(max(d, pause))
 	if w.pace.After(due) {

@@ -5,10 +5,14 @@
 // no goroutine. Every event enters it at the top; what was done answers at
 // once, so that a retry reaches the step that failed without a second side
 // effect. Package stage uses it, and nobody else; it imports nothing of the
-// project.
+// project but the pauses of internal/backoff.
 package exit
 
-import "time"
+import (
+	"time"
+
+	"paddock/internal/backoff"
+)
 
 // Result is how a step stands.
 type Result int
@@ -66,11 +70,8 @@ type Retry struct{ Err error }
 
 func (e *Retry) Error() string { return e.Err.Error() }
 
-// Backoff is the time until the next attempt, after so many that failed: 1 s,
-// doubling, at most a minute.
-func Backoff(attempts int) time.Duration {
-	return min(time.Second<<min(max(attempts-1, 0), 10), time.Minute)
-}
+// Retries are the pauses before attempts at what has failed.
+var Retries = backoff.Doubling{First: time.Second, Most: time.Minute}
 
 // Marks remembers which steps are over. The zero value knows of none.
 type Marks struct {

@@ -380,7 +380,7 @@ func (ts *Tasks) finish(s *task) {
 	}
 	if err := ts.end(s); err != nil {
 		s.attempts++
-		after := exit.Backoff(s.attempts)
+		after := exit.Retries.After(s.attempts)
 		ts.host.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", s.run.ID(), err, after))
 		time.AfterFunc(after, func() { ts.lead(s) })
 		return

@@ -1,0 +1,24 @@
+// Package backoff spaces attempts: after each one that fails the next is twice as
+// far away, up to a bound. It has no clock; who waits does so with a timer or a
+// context of his own. Everybody may import it but packages that stand alone; it
+// imports the standard library alone.
+package backoff
+
+import "time"
+
+// Doubling is a sequence of pauses, each twice as long as the one before.
+type Doubling struct{ First, Most time.Duration }
+
+// Next returns the pause after another one; after 0, the first.
+func (d Doubling) Next(last time.Duration) time.Duration {
+	return min(max(2*last, d.First), d.Most)
+}
+
+// After returns the pause after so many attempts that failed; after none, 0.
+func (d Doubling) After(failures int) time.Duration {
+	var pause time.Duration
+	for ; failures > 0 && pause < d.Most; failures-- {
+		pause = d.Next(pause)
+	}
+	return pause
+}
