@@ -26,14 +26,9 @@ func parseTarget(word string) (name string, tasks api.Tasks) {
 // to kill what runs, which kill then carries out, once for each time that
 // somebody asks. Forced, what runs is treated
 // the same: its shepherd is there to answer.
-func (s *Store) Delete(ctx context.Context, req *api.DeleteRequest, caller Caller, kill func(*Task)) (api.DeleteReply, error) {
+func (s *Store) Delete(ctx context.Context, req *api.DeleteRequest, caller Caller, kill func(*Task)) (reply api.DeleteReply, err error) {
 	var told lines
-	err := s.deleteAll(ctx, req, caller, kill, &told)
-	return api.DeleteReply{Lines: told.all()}, err
-}
-
-// deleteAll deletes the jobs of a request, as long as somebody waits for the answer.
-func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Caller, kill func(*Task), told *lines) error {
+	defer func() { reply.Lines = told.all() }()
 	words := req.Jobs
 	if len(words) == 0 && len(req.Users) > 0 {
 		words = []string{"*"}
@@ -47,7 +42,7 @@ func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Ca
 		name, tasks := parseTarget(word)
 		found, meant, err := q.find(name, tasks)
 		if err != nil {
-			return err
+			return reply, err
 		}
 		if !meant {
 			number, task, _ := strings.Cut(name, ".")
@@ -74,10 +69,10 @@ func (s *Store) deleteAll(ctx context.Context, req *api.DeleteRequest, caller Ca
 			return s.deletion(j, tasks, caller, kill).run(told)
 		})
 		if err != nil {
-			return err
+			return reply, err
 		}
 	}
-	return nil
+	return reply, nil
 }
 
 // deletion is what qdel does to one job, or to the tasks of it that were named.

@@ -21,7 +21,6 @@ type books struct {
 
 	tasks   map[TaskID]*run
 	granted map[*Grant]*run // by Next, and not started yet
-	kept    int             // how many of tasks are Kept
 
 	order   []*queue // in which they are tried
 	orderOf int      // changes when it was made
@@ -78,13 +77,6 @@ func (s *books) holders() []*run {
 		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Task, b.Task))
 	})
 	return all
-}
-
-// count keeps the number of those that are kept.
-func (s *books) count(r *run, n int) {
-	if r.Kept {
-		s.kept += n
-	}
 }
 
 // anyFree reports whether a queue has a free slot that could be given out.

@@ -160,10 +160,8 @@ func (s *Scheduler) Started(r Running) {
 	id := TaskID{r.Job, r.Task}
 	if twice := s.tasks[id]; twice != nil {
 		s.end(twice)
-		s.count(twice, -1)
 	}
 	s.tasks[id] = t
-	s.count(t, 1)
 	if r.Standing != nil {
 		s.urgencies.widen(s.urgencyAt(r.Standing))
 	}
@@ -198,7 +196,6 @@ func (s *Scheduler) Ended(job, task int, used Used, now time.Time) {
 	}
 	delete(s.tasks, id)
 	s.shrunk++
-	s.count(r, -1)
 	w := &s.host.conf.Scheduling
 	amount := used.CPU*w.UsageWeights.CPU + used.Mem*w.UsageWeights.Mem + used.IO*w.UsageWeights.IO
 	r.owner.share = Share{r.owner.share.at(now, w.HalfTime) + amount, now}

@@ -163,18 +163,23 @@ func (s *waiting) ahead(e *entry, now time.Time) int {
 // Queues returns the state of each queue: of those configured in the order of
 // their numbers, then of others in which tasks still run.
 func (s *Scheduler) Queues(time.Time) []QueueState {
+	kept := map[string]int{} // slots that are somebody else's
+	for _, r := range s.tasks {
+		for _, g := range r.Grant.Queues {
+			if r.Kept {
+				kept[g.Queue] += g.Slots
+			}
+		}
+	}
 	var list []QueueState
 	for _, q := range s.host.queues {
-		st := QueueState{Name: q.Name, Used: int(s.used[q.slots]), Total: q.Slots}
+		st := QueueState{Name: q.Name, Used: int(s.used[q.slots]) - kept[q.Name], Reserved: kept[q.Name], Total: q.Slots}
 		for _, r := range s.reserved {
 			for _, u := range r.uses {
 				if u.account == q.slots {
 					st.Reserved += int(u.amount)
 				}
 			}
-		}
-		if kept := s.keptIn(q.Name); kept > 0 {
-			st.Used, st.Reserved = st.Used-kept, st.Reserved+kept
 		}
 		add := func(letter, reason string) {
 			st.Letters += letter
@@ -195,21 +200,6 @@ func (s *Scheduler) Queues(time.Time) []QueueState {
 		list = append(list, QueueState{Name: name, Used: s.gone[name], Letters: "o"})
 	}
 	return list
-}
-
-// keptIn counts the slots of a queue that are somebody else's.
-func (s *books) keptIn(queue string) (n int) {
-	if s.kept == 0 {
-		return 0
-	}
-	for _, r := range s.tasks {
-		for _, g := range r.Grant.Queues {
-			if r.Kept && g.Queue == queue {
-				n += g.Slots
-			}
-		}
-	}
-	return n
 }
 
 // Values returns the value of each attribute of the complex that a queue has
@@ -272,38 +262,30 @@ func positions(names string) map[string]int {
 // that the host "global" has, those of the host, and the others, each with what
 // Grid Engine puts first at first and the rest as in the complex.
 func (s *books) valueOrder() []*conf.Attribute {
-	type placed struct {
-		attribute   *conf.Attribute
-		level, rank int
-	}
-	list := make([]placed, len(s.host.conf.Complex))
-	for i := range list {
-		p := placed{attribute: &s.host.conf.Complex[i]}
-		name := p.attribute.Name
-		_, global := s.host.conf.AnyHost[name]
-		_, here := s.host.conf.Host[name]
-		_, loaded := s.load[name]
-		var first map[string]int
+	rank := func(a *conf.Attribute) (level, rank int) {
+		_, global := s.host.conf.AnyHost[a.Name]
+		_, here := s.host.conf.Host[a.Name]
+		_, loaded := s.load[a.Name]
+		level, first := 2, queueOrder
 		switch {
 		case global:
+			return 0, 0
 		case here || loaded:
-			p.level, first = 1, loadOrder
-		default:
-			p.level, first = 2, queueOrder
+			level, first = 1, loadOrder
 		}
-		rank, ok := first[name]
-		if !ok {
-			rank = len(first)
+		if at, ok := first[a.Name]; ok {
+			return level, at
 		}
-		p.rank = rank
-		list[i] = p
+		return level, len(first)
 	}
-	slices.SortStableFunc(list, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.rank, b.rank))
-	})
-	attributes := make([]*conf.Attribute, len(list))
+	list := make([]*conf.Attribute, len(s.host.conf.Complex))
 	for i := range list {
-		attributes[i] = list[i].attribute
+		list[i] = &s.host.conf.Complex[i]
 	}
-	return attributes
+	slices.SortStableFunc(list, func(a, b *conf.Attribute) int {
+		levelA, rankA := rank(a)
+		levelB, rankB := rank(b)
+		return cmp.Or(cmp.Compare(levelA, levelB), cmp.Compare(rankA, rankB))
+	})
+	return list
 }
