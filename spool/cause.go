@@ -12,8 +12,11 @@ const (
 	CauseLimit       Cause = "limit"       // it was ended since it exceeded a limit; 37
 	CauseDeleted     Cause = "deleted"     // somebody wanted it gone
 	CauseEvicted     Cause = "evicted"     // its slot was wanted
+	CauseHeld        Cause = "held"        // the policy of its slot wants that somebody looks at it
 	CauseMigrated    Cause = "migrated"    // it goes on elsewhere; 24
-	CauseRescheduled Cause = "rescheduled" // it, or somebody, wanted it to run again; 25
+	CauseRescheduled Cause = "rescheduled" // somebody wanted it to run again; 25
+	CauseAgain       Cause = "again"       // it wanted to run again itself; 25
+	CauseLost        Cause = "lost"        // its shepherd died, or the host; 1, 19
 	CauseFailed      Cause = "failed"      // what is around it has failed: the other codes
 )
 
@@ -34,7 +37,9 @@ func (o *Outcome) Cause() Cause {
 	case FailedMigrating:
 		return CauseMigrated
 	case FailedRescheduling:
-		return CauseRescheduled
+		return CauseAgain
+	case FailedBeforeJob, FailedNoExitStatus:
+		return CauseLost
 	}
 	u := o.Usage
 	if u == nil {

@@ -31,11 +31,13 @@ func TestCause(t *testing.T) {
 		{spool.Outcome{Usage: usage(9, spool.CauseResource), Failed: spool.FailedAfterJob}, spool.CauseResource},
 		{spool.Outcome{Usage: usage(9, spool.CauseDeleted)}, spool.CauseSignal}, // no shepherd knows
 		{spool.Outcome{Usage: usage(9, ""), Failed: spool.FailedEnforcedLimit}, spool.CauseLimit},
-		{spool.Outcome{Usage: usage(99<<8, ""), Failed: spool.FailedRescheduling}, spool.CauseRescheduled},
+		{spool.Outcome{Usage: usage(99<<8, ""), Failed: spool.FailedRescheduling}, spool.CauseAgain},
 		{spool.Outcome{Usage: usage(9, ""), Failed: spool.FailedMigrating}, spool.CauseMigrated},
 		{spool.Outcome{Usage: usage(0, ""), Failed: spool.FailedEpilog}, spool.CauseFailed},
 		{spool.Outcome{Failed: spool.FailedProlog}, spool.CauseFailed},
-		{spool.ShepherdDied(true, nil), spool.CauseFailed},
+		{spool.ShepherdDied(true, nil), spool.CauseLost},
+		{spool.ShepherdDied(false, nil), spool.CauseLost},
+		{spool.ShepherdDied(true, usage(0, "")), spool.CauseLost},
 	} {
 		if got := tt.out.Cause(); got != tt.want {
 			t.Errorf("%+v: %s; want %s", tt.out, got, tt.want)

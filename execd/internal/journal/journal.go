@@ -297,16 +297,13 @@ func (j *Journal) Notice(of *job.Job, request *api.SubmitRequest, n job.Notice) 
 	}()
 }
 
-// byUser is the code of a hold that a user has set.
-const byUser = 1
-
 // noticed is what happens to a task that waits in a log.
 func (j *Journal) noticed(n job.Notice) eventlog.Body {
 	switch n.Kind {
 	case job.NoticeSubmitted:
 		return eventlog.Submitted{Host: j.Host}
 	case job.NoticeHeld:
-		return eventlog.Held{Reason: n.Reason, Code: byUser}
+		return eventlog.Held{Reason: n.Reason, Code: exit.HoldByUser}
 	case job.NoticeReleased:
 		return eventlog.Released{Reason: n.Reason}
 	}
@@ -422,7 +419,7 @@ func over(e notice.Event) eventlog.Body {
 		User: time.Duration(number(e.Ad, "RemoteUserCpu") * float64(time.Second)), System: time.Duration(number(e.Ad, "RemoteSysCpu") * float64(time.Second)),
 	}
 	switch {
-	case e.End != nil && e.End.Fate == job.FateRequeue && e.Code == slot.HoldByPolicy:
+	case e.End != nil && e.End.Fate == job.FateRequeue && e.End.Cause == spool.CauseHeld:
 		return eventlog.Held{Reason: reason, Code: e.Code, Subcode: e.Subcode} // and its queue keeps it
 	case e.End != nil && e.End.Fate == job.FateRequeue, e.Exit == exit.Requeue:
 		return eventlog.Evicted{

@@ -255,7 +255,7 @@ func TestEnds(t *testing.T) {
 			"\tReason: too large\n\tCode 21 Subcode 7\n",
 		},
 		"held in its queue by its slot": {
-			notice.Event{Exit: exit.Requeue, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Fate: job.FateRequeue, Reason: "rescheduled by slot1"}},
+			notice.Event{Exit: exit.Requeue, Text: "too large", Code: 21, Subcode: 7, End: &job.End{Fate: job.FateRequeue, Cause: spool.CauseHeld, Reason: "rescheduled by slot1"}},
 			"Job was held.\n\ttoo large\n\tCode 21 Subcode 7\n",
 		},
 		"error": {notice.Event{Exit: exit.Hold, End: &job.End{Fate: job.FateError, Reason: "bad"}, Code: 19, Subcode: 2}, "Job was held.\n\tbad\n\tCode 19 Subcode 2\n"},

@@ -149,7 +149,7 @@ func (f *finish) Hook() (exit.Result, error) {
 	if l.task.Job.Source != "" {
 		r.Queue.Ending(l.claims)
 	}
-	res, err := r.await(l, h, []string{l.Why(r.Store.Want(l.task)).Word()}, func() ([]byte, error) {
+	res, err := r.await(l, h, []string{string(l.Word())}, func() ([]byte, error) {
 		a, err := r.jobAd(l)
 		if err != nil {
 			return nil, err
@@ -215,7 +215,7 @@ func (f *finish) Transfer() (exit.Result, error) {
 	if r.Output == nil || l.End == nil {
 		return exit.Nothing, nil
 	}
-	if e := (exit.Ending{SetUp: l.Ran(), Why: l.Why(r.Store.Want(l.task))}); !exit.WantsOutput(e) || !r.Output.Wants(l.task, e) {
+	if e := (exit.Ending{SetUp: l.Ran(), Word: l.Word()}); !exit.WantsOutput(e) || !r.Output.Wants(l.task, e) {
 		return exit.Nothing, nil
 	}
 	if l.output == nil {
@@ -294,27 +294,20 @@ func (f *finish) journal(write func(notice.Event) (exit.Result, error)) (exit.Re
 	if !l.notices.On() || l.Outcome == nil { // of an end that an earlier execd has recorded nothing more is known
 		return exit.Nothing, nil
 	}
-	why, ran := l.Why(r.Store.Want(l.task)), l.Ran()
 	e := notice.Event{Kind: notice.Over, Task: l.task, Time: l.Ended, End: l.End, Scratch: r.Launcher.Scratch(l.task.RunID())}
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
-	if ran {
+	if l.Ran() {
 		u := l.Outcome.Usage
 		e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
 	}
-	if ran && l.End.Cause == spool.CauseLimit {
-		why.Remove = false // nobody has deleted it: it has ended, though not by itself
-	}
-	e.Exit = exit.CodeOf(why, ran, e.Status)
+	e.Exit = l.Code(e.Status)
 	if f := l.Forced(r.Store.Want(l.task)); f != nil {
 		e.Text, e.Code, e.Subcode = f.Reason, f.Code, f.Subcode
 	}
-	if l.End.Fate == job.FateError {
-		e.Exit = exit.Hold
-		if g := l.undelivered; g != nil {
-			e.Code, e.Subcode = g.Code, g.Subcode
-		}
+	if e.Exit == exit.Hold {
+		e.Code, e.Subcode = l.Hold(l.undelivered, l.postStatus)
 	}
 	if a, err := r.jobAd(l); err == nil {
 		e.Ad = ad.Ended(a, l.Ad(r.status(l, l.Total), r.Store.Want(l.task), time.Now()))

@@ -536,7 +536,7 @@ func TestWordOfTheEnd(t *testing.T) {
 		name   string
 		do     func(s *scene)
 		failed int
-		want   string
+		want   exit.Word
 	}{
 		{"by itself", func(*scene) {}, 0, "exit"},
 		{"by a signal of its own", func(*scene) {}, spool.FailedAfterJob, "exit"},
@@ -546,14 +546,19 @@ func TestWordOfTheEnd(t *testing.T) {
 		{"a limit", func(s *scene) { _ = s.r.Store.Exceed(s.l.task, "h_vmem") }, 0, "remove"},
 		{"a limit that the shepherd holds", func(*scene) {}, spool.FailedEnforcedLimit, "remove"},
 		{"migrates", func(*scene) {}, spool.FailedMigrating, "evict"},
-		{"leaves its slot", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true} }, 0, "evict"},
-		{"leaves its slot to run again", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true, Requeue: true} }, 0, "evict"},
-		{"leaves its slot and is held", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true, Requeue: true, Error: "policy"} }, 0, "hold"},
+		{"leaves its slot", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true} }, spool.FailedAfterJob, "evict"},
+		{"leaves its slot to run again", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true, Requeue: true} }, spool.FailedAfterJob, "evict"},
+		{"leaves its slot and is held", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true, Requeue: true, Error: "policy"} }, spool.FailedAfterJob, "hold"},
+		{"leaves its slot, and nobody holds it", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true, Error: "policy"} }, spool.FailedAfterJob, "hold"},
+		{"has exited when it was to leave", func(s *scene) { s.l.task.Want = &job.Want{Signal: 15, Slot: true, Requeue: true} }, 0, "exit"},
+		{"exits with 99", func(*scene) {}, spool.FailedRescheduling, "exit"},
+		{"loses its shepherd", func(*scene) {}, spool.FailedNoExitStatus, "exit"},
 	} {
 		s := newScene(t, nil)
 		tt.do(s)
-		s.l.End.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.Outcome.Usage}).Cause()
-		if got := s.l.Why(s.r.Store.Want(s.l.task)).Word(); got != tt.want {
+		s.l.End = s.r.conclude(s.l, &spool.Outcome{Failed: tt.failed, Usage: s.l.Outcome.Usage})
+		s.l.task.Want = &job.Want{Signal: 9, By: "bob"} // and that comes too late
+		if got := s.l.Word(); got != tt.want {
 			t.Errorf("%s: %q; want %q", tt.name, got, tt.want)
 		}
 	}

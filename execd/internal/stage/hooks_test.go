@@ -388,7 +388,7 @@ func TestScriptBeforeTheJob(t *testing.T) {
 			t.Errorf("%v, in error for %q; want the job to be in error", err, stuck.Reason)
 		}
 		s.wantTrace("hook ", "event held")
-		if s.memory.last.Code != holdPreScript || s.memory.last.Subcode != 3 {
+		if s.memory.last.Code != exit.HoldPreScript || s.memory.last.Subcode != 3 {
 			t.Errorf("event %+v", s.memory.last)
 		}
 	}

@@ -40,12 +40,6 @@ const (
 	stepPre      = prepareStep + "pre script"
 )
 
-// Codes of a hold, as ads say them.
-const (
-	holdHook      = 19 // a prepare hook said so
-	holdPreScript = 36
-)
-
 // prepare does what is to be done before the job: hooks, transfer of its files, its
 // own script. Each is noted when it is done, so that an execd that is started
 // meanwhile goes on behind it.
@@ -116,7 +110,7 @@ func (u *unprepared) Error() string { return u.text }
 func judge(res *hook.Result, m *ad.Merged, unreadable error) (u *unprepared, warning string) {
 	name := fmt.Sprintf("hook %s of %s", res.Hook, res.Keyword)
 	hold := func(status int, why string) *unprepared {
-		return &unprepared{verdict: isHeld, code: holdHook, subcode: status, text: name + ": " + why}
+		return &unprepared{verdict: isHeld, code: exit.HoldHook, subcode: status, text: name + ": " + why}
 	}
 	switch {
 	case res.TimedOut:
@@ -229,7 +223,7 @@ func (r *Runner) take(l *life, h *hook.Hook, step string, res *hook.Result) (*un
 			if _, unfit := errors.AsType[*launch.Unfit](err); !unfit {
 				return nil, err
 			}
-			u = &unprepared{verdict: isHeld, code: holdHook, text: fmt.Sprintf("hook %s of %s: %v", h.Name, h.Keyword, err)}
+			u = &unprepared{verdict: isHeld, code: exit.HoldHook, text: fmt.Sprintf("hook %s of %s: %v", h.Name, h.Keyword, err)}
 		}
 	}
 	line := HookRun{Result: res}
@@ -335,7 +329,7 @@ func (r *Runner) runPre(l *life) (exit.Result, error) {
 	l.extra.called()
 	l.flow.Reap(childPre, status)
 	if !status.OK() {
-		return exit.Failed, &unprepared{verdict: isHeld, code: holdPreScript, subcode: status.Code, text: fmt.Sprintf("script before the job failed: %v", res)}
+		return exit.Failed, &unprepared{verdict: isHeld, code: exit.HoldPreScript, subcode: status.Code, text: fmt.Sprintf("script before the job failed: %v", res)}
 	}
 	return exit.Nothing, nil // it is noted
 }
@@ -348,7 +342,7 @@ func (r *Runner) unprepared(l *life, u *unprepared) error {
 		return err
 	}
 	if u.late && u.verdict == goesBack && r.Store.Late(t) > 0 {
-		u.verdict, u.code = isHeld, holdHook
+		u.verdict, u.code = isHeld, exit.HoldHook
 		u.text += " (for the second time on this host)"
 	}
 	a := notice.Event{Kind: notice.Held, Text: u.text, Code: u.code, Subcode: u.subcode}

@@ -610,7 +610,7 @@ func (r *Runner) lookBack(l *life) error {
 
 // release frees the slot: what follows needs none.
 func (r *Runner) release(l *life) {
-	r.from(l.task).Over(l.task.Job, l.Why(r.Store.Want(l.task)) == exit.Why{Evict: true})
+	r.from(l.task).Over(l.task.Job, l.Word() == exit.WordEvict)
 	r.Queue.Ended(l.task, l.claims, l.used())
 }
 
@@ -640,7 +640,7 @@ func (r *Runner) notify(l *life) {
 			l.taken.Sub(t.Job.Submitted).Seconds(), l.Started.Sub(l.taken).Seconds(), l.Ended.Sub(l.Started).Seconds(), time.Since(l.Ended).Seconds())
 	}
 	level := slog.LevelInfo
-	if e.Fate == job.FateError || e.Failed == spool.FailedNoExitStatus || e.Failed == spool.FailedBeforeJob {
+	if e.Fate == job.FateError || e.Cause == spool.CauseLost {
 		level = slog.LevelWarn
 	}
 	r.Log.Log(context.Background(), level, text)

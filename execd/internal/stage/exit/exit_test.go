@@ -369,49 +369,6 @@ func TestNeverRecovers(t *testing.T) {
 	}
 }
 
-// REQ-EXIT-113: hold beats remove beats evict beats exit.
-func TestWord(t *testing.T) {
-	for _, tt := range []struct {
-		why  Why
-		want string
-	}{
-		{Why{}, "exit"},
-		{Why{Evict: true}, "evict"},
-		{Why{Remove: true}, "remove"},
-		{Why{Remove: true, Evict: true}, "remove"},
-		{Why{Hold: true}, "hold"},
-		{Why{Hold: true, Remove: true, Evict: true}, "hold"},
-	} {
-		if got := tt.why.Word(); got != tt.want {
-			t.Errorf("%+v: %q; want %q", tt.why, got, tt.want)
-		}
-	}
-}
-
-// REQ-EXIT-114: the number of an end, by what was asked for first of all.
-func TestCodeOf(t *testing.T) {
-	for _, tt := range []struct {
-		why     Why
-		started bool
-		s       Status
-		want    Code
-	}{
-		{Why{}, true, Status{}, Exited},
-		{Why{}, true, Status{Code: 3}, Exited},
-		{Why{}, true, Status{Signal: 9}, Exited},
-		{Why{}, true, Status{Signal: 11, Core: true}, CoreDumped},
-		{Why{}, false, Status{}, NotStarted},
-		{Why{Hold: true}, true, Status{Signal: 15}, Killed},
-		{Why{Remove: true}, true, Status{Signal: 11, Core: true}, Killed},
-		{Why{Remove: true}, false, Status{}, Killed},
-		{Why{Evict: true}, true, Status{Signal: 15}, Requeue},
-	} {
-		if got := CodeOf(tt.why, tt.started, tt.s); got != tt.want {
-			t.Errorf("CodeOf(%+v, %v, %+v) = %d; want %d", tt.why, tt.started, tt.s, got, tt.want)
-		}
-	}
-}
-
 // REQ-EXIT-107, REQ-EXIT-110: output is transferred of what was set up and ended
 // by itself, or was evicted or removed by who wants it so, and not in a hurry.
 func TestWantsOutput(t *testing.T) {
@@ -420,15 +377,15 @@ func TestWantsOutput(t *testing.T) {
 		want bool
 	}{
 		{Ending{}, false},
-		{Ending{SetUp: true}, true},
-		{Ending{SetUp: true, Fast: true}, true},
-		{Ending{OnEviction: true, Why: Why{Evict: true}}, false},
-		{Ending{SetUp: true, Why: Why{Evict: true}}, false},
-		{Ending{SetUp: true, Why: Why{Evict: true}, OnEviction: true}, true},
-		{Ending{SetUp: true, Why: Why{Evict: true}, OnEviction: true, Fast: true}, false},
-		{Ending{SetUp: true, Why: Why{Remove: true}, OnEviction: true}, false},
-		{Ending{SetUp: true, Why: Why{Remove: true}, Final: true}, true},
-		{Ending{Why: Why{Remove: true}, Final: true}, false},
+		{Ending{SetUp: true, Word: WordExit}, true},
+		{Ending{SetUp: true, Word: WordExit, Fast: true}, true},
+		{Ending{OnEviction: true, Word: WordEvict}, false},
+		{Ending{SetUp: true, Word: WordEvict}, false},
+		{Ending{SetUp: true, Word: WordEvict, OnEviction: true}, true},
+		{Ending{SetUp: true, Word: WordEvict, OnEviction: true, Fast: true}, false},
+		{Ending{SetUp: true, Word: WordRemove, OnEviction: true}, false},
+		{Ending{SetUp: true, Word: WordRemove, Final: true}, true},
+		{Ending{Word: WordRemove, Final: true}, false},
 	} {
 		if got := WantsOutput(tt.e); got != tt.want {
 			t.Errorf("WantsOutput(%+v) = %v; want %v", tt.e, got, tt.want)

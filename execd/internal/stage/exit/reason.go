@@ -1,27 +1,16 @@
 package exit
 
-// Why is what was asked of a job before it ended. More than one may be.
-type Why struct {
-	Hold   bool // somebody holds it, or a policy does
-	Remove bool // it is deleted, by somebody or by a policy
-	Evict  bool // any other end that was asked for: its slot is needed, its queue suspended, it is to run again
-}
+// Word is how an activation ended, as the hook for the end of a job is told. Of more
+// than one the first counts.
+type Word string
 
-// Requested reports whether its end was asked for at all.
-func (w Why) Requested() bool { return w.Hold || w.Remove || w.Evict }
-
-// Word returns the argument of the hook for the end of a job.
-func (w Why) Word() string {
-	switch {
-	case w.Hold:
-		return "hold"
-	case w.Remove:
-		return "remove"
-	case w.Evict:
-		return "evict"
-	}
-	return "exit"
-}
+// The words.
+const (
+	WordHold   Word = "hold"   // somebody holds the job, or a policy does
+	WordRemove Word = "remove" // it is deleted, by somebody or for a limit
+	WordEvict  Word = "evict"  // any other end that was asked for: its slot is needed, or it is to run again
+	WordExit   Word = "exit"   // by itself
+)
 
 // Code says how an activation ended, in the numbers by which a supervisor tells
 // its queue what to do with the job.
@@ -37,17 +26,16 @@ const (
 	Hold       Code = 112
 )
 
-// CodeOf returns the code of a job's end. Started says whether it ran.
-func CodeOf(w Why, started bool, s Status) Code {
-	switch {
-	case w.Hold || w.Remove:
-		return Killed
-	case w.Evict:
-		return Requeue
-	case s.Core:
-		return CoreDumped
-	case !started:
-		return NotStarted
-	}
-	return Exited
-}
+// The codes of a hold, HTCondor's. That of a policy is slot.HoldByPolicy.
+const (
+	HoldByUser     = 1
+	HoldByJob      = 3 // it has exited with what its policy calls a failure
+	HoldCommand    = 6 // it could not be executed
+	HoldStream     = 7 // standard output could not be opened
+	HoldOutput     = 12
+	HoldInput      = 13
+	HoldDirectory  = 14 // the working directory could not be entered
+	HoldHook       = 19 // a hook that prepares the job said so
+	HoldPreScript  = 43
+	HoldPostScript = 44
+)

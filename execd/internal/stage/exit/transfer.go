@@ -18,12 +18,6 @@ type Permanent struct {
 func (e *Permanent) Error() string { return e.Err.Error() }
 func (e *Permanent) Unwrap() error { return e.Err }
 
-// The codes with which a job is held whose files could not be transferred.
-const (
-	HoldOutput = 12
-	HoldInput  = 13
-)
-
 // GivenUp says what became of a transfer that did not succeed. It is written down
 // with the step, so that it counts for the next execd as well.
 type GivenUp struct {
@@ -96,7 +90,7 @@ func (t *Transfer) GivenUp() *GivenUp { return t.failed }
 // transferred.
 type Ending struct {
 	SetUp      bool // all before the job was done, and it was started
-	Why        Why
+	Word       Word
 	OnEviction bool // the job wants it when it is evicted
 	Final      bool // who removes it wants it
 	Fast       bool // the host is in a hurry
@@ -107,9 +101,9 @@ func WantsOutput(e Ending) bool {
 	switch {
 	case !e.SetUp:
 		return false
-	case !e.Why.Requested():
+	case e.Word == WordExit:
 		return true
-	case e.Why.Remove:
+	case e.Word == WordRemove:
 		return e.Final
 	}
 	return e.OnEviction && !e.Fast

@@ -11,7 +11,6 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/stage/exit"
 	"paddock/spool"
 )
@@ -46,7 +45,7 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 		// The shepherd was told to end the job before there was one.
 		e.Failed = spool.FailedAfterJob
 		if e.Reason == "" {
-			e.Reason = "ended before the job started"
+			e.Reason = "ended" + beforeJob
 		}
 	}
 	if r.Full != "" {
@@ -54,31 +53,37 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 	}
 	want := r.Want
 	switch {
-	case want == nil || e.Failed == spool.FailedEnforcedLimit:
+	case want == nil || e.Cause == spool.CauseLimit:
 	case want.Reason != "":
 		// A foreign shepherd does not know why it was to kill the job, and the
 		// job may have ended of a warning, with any code.
-		if out.Usage != nil && e.Failed != spool.FailedNoExitStatus {
+		if out.Usage != nil && e.Cause != spool.CauseLost {
 			e.Cause, e.Failed, e.Reason = spool.CauseLimit, spool.FailedEnforcedLimit, want.Reason
 		}
 	case want.Requeue && cutShort(out, e.Failed):
-		e.Cause, e.Failed, e.Reason = spool.CauseRescheduled, spool.FailedRescheduling, "rescheduled by "+want.By
+		e.Cause, e.Failed, e.Reason = spool.CauseRescheduled, spool.FailedRescheduling, By(spool.CauseRescheduled, want.By)
+		if want.Error != "" {
+			e.Cause = spool.CauseHeld
+		}
 	case want.Requeue, want.Slot && endedByItself(out):
 	default:
-		e.Cause = spool.CauseDeleted
+		cause := spool.CauseDeleted
 		if want.Slot {
-			e.Cause = spool.CauseEvicted
+			cause = spool.CauseEvicted
 		}
 		if e.Failed != 0 {
-			e.Reason = string(e.Cause) + " by " + want.By
-			if out.Usage == nil && e.Failed != spool.FailedNoExitStatus && e.Failed != spool.FailedBeforeJob {
-				e.Reason += " before the job started"
+			e.Reason = By(cause, want.By)
+			if out.Usage == nil && e.Cause != spool.CauseLost {
+				e.Reason += beforeJob
 			}
+		}
+		if e.Cause = cause; want.Error != "" {
+			e.Cause = spool.CauseHeld
 		}
 	}
 	e.Fate, faulty = r.fate(out, e.Failed)
 	if !r.Post.OK() && e.Fate == job.FateDone {
-		e.Fate, e.Reason = job.FateError, joined(e.Reason, postReason(r.Post))
+		e.Fate, e.Reason = job.FateError, joined(e.Reason, "script after the job failed: "+how(r.Post))
 	}
 	if !r.Requeues {
 		e.Fate = job.FateDone // who sent it is told
@@ -108,14 +113,6 @@ func cutShort(out *spool.Outcome, failed int) bool {
 	return failed != 0
 }
 
-// postReason says how the script after a job has failed.
-func postReason(s exit.Status) string {
-	if s.Signal != 0 {
-		return fmt.Sprintf("script after the job failed: killed by signal %s (%d)", spool.SignalName(s.Signal), s.Signal)
-	}
-	return fmt.Sprintf("script after the job failed: exit status %d", s.Code)
-}
-
 // Lose makes of an end what becomes of it when its output does not arrive. Requeues says
 // that somebody would start it again.
 func Lose(e *job.End, g *exit.GivenUp, requeues bool) {
@@ -132,14 +129,6 @@ func Lose(e *job.End, g *exit.GivenUp, requeues bool) {
 	}
 }
 
-// joined is a reason with another one behind it.
-func joined(reason, more string) string {
-	if reason == "" {
-		return more
-	}
-	return reason + "; " + more
-}
-
 // Of is what an outcome says by itself.
 func Of(out *spool.Outcome) *job.End {
 	e := &job.End{Failed: out.Failed, Reason: out.Reason, Cause: out.Cause()}
@@ -152,7 +141,7 @@ func Of(out *spool.Outcome) *job.End {
 		e.Failed = spool.FailedAfterJob
 	}
 	if out.Usage.Signal != 0 && e.Reason == "" {
-		e.Reason = fmt.Sprintf("killed by signal %s (%d)", spool.SignalName(out.Usage.Signal), out.Usage.Signal)
+		e.Reason = how(exit.Status{Signal: out.Usage.Signal})
 	}
 	return e
 }
@@ -216,31 +205,13 @@ func (r *Run) fault(out *spool.Outcome) (f job.Fate, faulty bool) {
 	return job.FateRequeue, true
 }
 
-// Why is what was asked of a run before it ended.
-func (f *Facts) Why(want *job.Want) exit.Why {
-	var w exit.Why
-	switch {
-	case want != nil && (want.Requeue || want.Slot) && endedByItself(f.Outcome): // it came too late
-	case want != nil && want.Error != "":
-		w.Hold = true
-	case want != nil && (want.Requeue || want.Slot):
-		w.Evict = true
-	case want != nil:
-		w.Remove = true // by somebody, or for a limit
-	}
-	if f.End != nil {
-		w.Remove = w.Remove || f.End.Cause == spool.CauseLimit
-		w.Evict = w.Evict || f.End.Cause == spool.CauseMigrated
-	}
-	return w
-}
-
 // Forced is why a run had to leave its slot; nil: it had not, or had ended before.
 func (f *Facts) Forced(want *job.Want) *ad.Forced {
-	if w := f.Why(want); want == nil || !want.Slot || want.Code == 0 || !w.Evict && !w.Hold {
+	w := f.Word()
+	if want == nil || !want.Slot || want.Code == 0 || w != exit.WordEvict && w != exit.WordHold {
 		return nil
 	}
-	return &ad.Forced{Held: want.Error != "", Reason: want.Cause, Code: want.Code, Subcode: want.Subcode}
+	return &ad.Forced{Held: w == exit.WordHold, Reason: want.Cause, Code: want.Code, Subcode: want.Subcode}
 }
 
 // Ad is what the ad of a job says of its end, of which this was its last status.
@@ -272,24 +243,4 @@ func (f *Facts) Ad(last ad.Status, want *job.Want, now time.Time) ad.End {
 	}
 	e.UserCPU, e.SysCPU = user, sys
 	return e
-}
-
-// ends is what a run that is not run again counts as; one that is not there has failed.
-var ends = map[spool.Cause]metrics.Outcome{
-	spool.CauseExit: metrics.Exited, spool.CauseSignal: metrics.Signalled, spool.CauseResource: metrics.Limit, spool.CauseLimit: metrics.Limit,
-	spool.CauseDeleted: metrics.Deleted, spool.CauseEvicted: metrics.Deleted, spool.CauseMigrated: metrics.Exited, spool.CauseRescheduled: metrics.Exited,
-}
-
-// Counted is what the end of a run counts as.
-func Counted(e *job.End) metrics.Outcome {
-	outcome, ok := ends[e.Cause]
-	switch {
-	case e.Fate == job.FateRequeue:
-		return metrics.Requeued
-	case e.Fate == job.FateError || !ok:
-		return metrics.Failed
-	case e.Cause == spool.CauseExit && e.Exit == 0:
-		return metrics.Done
-	}
-	return outcome
 }

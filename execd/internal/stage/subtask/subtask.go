@@ -446,7 +446,7 @@ func (ts *Tasks) conclude(s *task, out *spool.Outcome) *job.End {
 	case reason != "":
 		e.Reason = reason
 	case want != nil && want.By != "":
-		e.Reason = "deleted by " + want.By
+		e.Reason = outcome.By(spool.CauseDeleted, want.By)
 	case killed, ts.endedWithJob(s.run, out):
 		e.Reason = "killed at the end of the job"
 	}

@@ -1,0 +1,33 @@
+package outcome
+
+import (
+	"fmt"
+
+	"paddock/execd/internal/stage/exit"
+	"paddock/spool"
+)
+
+// The words for why a run has ended, which are its Reason wherever it is shown: in
+// qstat, mail, the accounting file and event logs. What failed around the job the
+// shepherd says, who has seen it.
+
+// By says who had a run end.
+func By(c spool.Cause, who string) string { return string(c) + " by " + who }
+
+const beforeJob = " before the job started"
+
+// how says how a process has ended.
+func how(s exit.Status) string {
+	if s.Signal != 0 {
+		return fmt.Sprintf("killed by signal %s (%d)", spool.SignalName(s.Signal), s.Signal)
+	}
+	return fmt.Sprintf("exit status %d", s.Code)
+}
+
+// joined is a reason with another one behind it.
+func joined(reason, more string) string {
+	if reason == "" {
+		return more
+	}
+	return reason + "; " + more
+}
