@@ -105,7 +105,7 @@ func (abandoned) Requeues() bool { return false }
 // Abandoned implements source.Source.
 func (a abandoned) Abandoned(_ *job.Job, why slot.Hold) {
 	*a.told++
-	if a.held != nil && why.Code == holdHook && why.Subcode == 1 {
+	if a.held != nil && why.Code == exit.HoldHook && why.Subcode == 1 {
 		*a.held++
 	}
 }
