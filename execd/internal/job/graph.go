@@ -212,15 +212,19 @@ func (g *graph) holds(j *Job) string {
 	return b.String()
 }
 
-// endedMeanwhile returns which of the jobs that must succeed for a new or altered one ended
-// before it was linked. They count as failed until outcome has looked.
-func (g *graph) endedMeanwhile(j *Job, success []dependency) (gone []dependency) {
-	for _, d := range success {
-		if g.jobs[d.Job] != nil || slices.ContainsFunc(j.unmet, d.isOf) {
-			continue
-		}
-		gone = append(gone, d)
-		all := j.all()
+// gone returns those dependencies of a job of which the other job is over and is not known
+// to have failed.
+func (g *graph) gone(j *Job, success []dependency) []dependency {
+	return slices.DeleteFunc(slices.Clone(success), func(d dependency) bool {
+		return g.jobs[d.Job] != nil || slices.ContainsFunc(j.unmet, d.isOf)
+	})
+}
+
+// endedMeanwhile returns those of a new or altered job that ended before it was linked. They
+// count as failed until outcome has looked.
+func (g *graph) endedMeanwhile(j *Job, success []dependency) []dependency {
+	gone, all := g.gone(j, success), j.all()
+	for _, d := range gone {
 		j.unmet = append(j.unmet, &unmet{d, all.format(), fmt.Sprintf("it is not known how job %d has ended", d.Job)})
 	}
 	return gone

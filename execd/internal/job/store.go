@@ -88,6 +88,12 @@ func Open(root *spool.Root, chownScripts bool, log *slog.Logger) (*Store, error)
 		s.drop(j)
 		s.remove(j)
 	}
+	// A crash may have come between the record of a job and what outcome adds to it.
+	for _, j := range s.jobs {
+		if err := s.outcome(j, s.graph.gone(j, j.links.Success)); err != nil {
+			return nil, err
+		}
+	}
 	return s, s.sweep(s.jobs)
 }
 

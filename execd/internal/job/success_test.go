@@ -1,6 +1,7 @@
 package job
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -149,4 +150,25 @@ func TestUnmetAfterAlteration(t *testing.T) {
 	wantReady(t, s, b, "1 from 1")
 	s, _ = openStore(t, s.root)
 	wantReady(t, s, s.Get(2), "1 from 1")
+}
+
+// A job whose record says nothing of it, since execd was killed, does not run after one
+// that failed.
+func TestOutcomeAfterCrash(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	s.Keep(0, 10)
+	a := submit(t, s, api.SubmitRequest{Name: "a"})
+	submit(t, s, api.SubmitRequest{Name: "b", HoldOK: []string{"a"}})
+	record, err := os.ReadFile(s.path(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing(t, s, a)
+	if err := os.WriteFile(s.path(2), record, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s, _ = openStore(t, s.root)
+		wantReady(t, s, s.Get(2), "0 from 0")
+	}
 }
