@@ -361,14 +361,14 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		ranges = config.Global.GIDRange
 	}
 	gids := queue.NewGIDs(ranges)
-	outputs := output.New(root)
+	streams := output.New(root)
 	d.sources = source.Sources{}
 	d.stages = &stage.Runner{
 		Sources: d.sources, Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
-		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Outputs: outputs, Host: host, Boot: boot, Log: log,
+		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Streams: streams, Host: host, Boot: boot, Log: log,
 	}
 	logs := &journal.Journal{
-		Log: &eventlog.Journal{Files: d.launch.AsUser}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
+		Log: &eventlog.Writer{Files: d.launch.AsUser}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
 	}
 	d.stages.Journal = logs
 	d.store.OnNotice(logs.Notice)
@@ -414,7 +414,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Programs: programs, Stages: d.stages,
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		Started: d.began, Problems: d.problems,
-		OwnerOnly: only, Outputs: outputs, Configure: d.change, Saved: live.Saved, Template: live.Template,
+		OwnerOnly: only, Streams: streams, Configure: d.change, Saved: live.Saved, Template: live.Template,
 		Hooks: d.hooks.Load, Fetch: d.fetch.Wake,
 	}
 	return d, nil

@@ -1,6 +1,6 @@
 // Package eventlog is the log of what happens to a job that its owner may have
 // beside it, eventlog(5): its records in the three forms that programs read, a
-// reader of them, and a Journal that writes them with the owner's rights alone.
+// reader of them, and a Writer that writes them with the owner's rights alone.
 // Package stage writes with it; it imports classad, for the ad of how a job
 // ended, and user.
 package eventlog

@@ -29,8 +29,8 @@ const Limit = 30 * time.Second
 // tail is how much of a log is looked at for a record that may be there.
 const tail = 64 << 10
 
-// Journal writes records, each once.
-type Journal struct {
+// Writer writes records, each once.
+type Writer struct {
 	Files Files
 
 	mu      sync.Mutex
@@ -82,7 +82,7 @@ func (e *Entry) ID(b Body) string {
 // an error it may be there or not, and the next call writes it. One that an
 // earlier execd may have written is looked for near the end of the log if the
 // entry says so; where it cannot be found, it may be there twice.
-func (j *Journal) Write(ctx context.Context, e Entry, b Body) error {
+func (l *Writer) Write(ctx context.Context, e Entry, b Body) error {
 	if unwanted(e.Path) {
 		return nil
 	}
@@ -91,9 +91,9 @@ func (j *Journal) Write(ctx context.Context, e Entry, b Body) error {
 	}
 	id := e.ID(b)
 	if id == "" {
-		return j.write(ctx, &e, b, id)
+		return l.write(ctx, &e, b, id)
 	}
-	w, mine := j.claim(e.Activation, id)
+	w, mine := l.claim(e.Activation, id)
 	if !mine {
 		select {
 		case <-w.done:
@@ -107,11 +107,11 @@ func (j *Journal) Write(ctx context.Context, e Entry, b Body) error {
 			return ctx.Err()
 		}
 	}
-	w.err = j.write(ctx, &e, b, id)
+	w.err = l.write(ctx, &e, b, id)
 	if w.err != nil {
-		j.mu.Lock()
-		delete(j.written[e.Activation], id)
-		j.mu.Unlock()
+		l.mu.Lock()
+		delete(l.written[e.Activation], id)
+		l.mu.Unlock()
 	}
 	close(w.done)
 	return w.err
@@ -119,7 +119,7 @@ func (j *Journal) Write(ctx context.Context, e Entry, b Body) error {
 
 // WriteEach writes a record for each of several procs, which have no ids, and are not
 // looked for: as many at once as go into one write.
-func (j *Journal) WriteEach(ctx context.Context, e Entry, procs iter.Seq[int], b Body) error {
+func (l *Writer) WriteEach(ctx context.Context, e Entry, procs iter.Seq[int], b Body) error {
 	if unwanted(e.Path) {
 		return nil
 	}
@@ -127,46 +127,46 @@ func (j *Journal) WriteEach(ctx context.Context, e Entry, procs iter.Seq[int], b
 	for proc := range procs {
 		record := Append(nil, Event{Cluster: e.Cluster, Proc: proc, Time: e.Time, Body: b}, e.Form, e.Times)
 		if len(data)+len(record) > MaxRecord {
-			if err := j.append(ctx, &e, data); err != nil {
+			if err := l.append(ctx, &e, data); err != nil {
 				return err
 			}
 			data = data[:0]
 		}
 		data = append(data, record...)
 	}
-	return j.append(ctx, &e, data)
+	return l.append(ctx, &e, data)
 }
 
 // claim returns the write of a record, and whether it is the caller's to do.
-func (j *Journal) claim(activation, id string) (w *write, mine bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if w = j.written[activation][id]; w != nil {
+func (l *Writer) claim(activation, id string) (w *write, mine bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w = l.written[activation][id]; w != nil {
 		return w, false
 	}
-	if j.written == nil {
-		j.written = make(map[string]map[string]*write)
+	if l.written == nil {
+		l.written = make(map[string]map[string]*write)
 	}
-	if j.written[activation] == nil {
-		j.written[activation] = make(map[string]*write)
+	if l.written[activation] == nil {
+		l.written[activation] = make(map[string]*write)
 	}
 	w = &write{done: make(chan struct{})}
-	j.written[activation][id] = w
+	l.written[activation][id] = w
 	return w, true
 }
 
 // Forget frees what is remembered of an activation: nothing more is written of
 // it.
-func (j *Journal) Forget(activation string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.written, activation)
+func (l *Writer) Forget(activation string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.written, activation)
 }
 
-func (j *Journal) write(ctx context.Context, e *Entry, b Body, id string) error {
+func (l *Writer) write(ctx context.Context, e *Entry, b Body, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
-	if e.Again && id != "" && j.there(ctx, e, id, b.number()) {
+	if e.Again && id != "" && l.there(ctx, e, id, b.number()) {
 		return nil
 	}
 	record := Append(nil, Event{
@@ -175,19 +175,19 @@ func (j *Journal) write(ctx context.Context, e *Entry, b Body, id string) error 
 	if len(record) > MaxRecord {
 		return fmt.Errorf("cannot write event log %q: a record of %d bytes", e.Path, len(record))
 	}
-	return j.append(ctx, e, record)
+	return l.append(ctx, e, record)
 }
 
 // append adds records to a log.
-func (j *Journal) append(ctx context.Context, e *Entry, records []byte) error {
+func (l *Writer) append(ctx context.Context, e *Entry, records []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
-	return j.Files.AppendAs(ctx, e.Owner, e.Path, records)
+	return l.Files.AppendAs(ctx, e.Owner, e.Path, records)
 }
 
 // there reports whether a record stands near the end of its log, whole.
-func (j *Journal) there(ctx context.Context, e *Entry, id string, n Number) bool {
-	text, err := j.Files.Tail(ctx, e.Owner, e.Path, tail)
+func (l *Writer) there(ctx context.Context, e *Entry, id string, n Number) bool {
+	text, err := l.Files.Tail(ctx, e.Owner, e.Path, tail)
 	if err != nil {
 		return false // it is not there yet, or the write will tell
 	}
@@ -209,7 +209,7 @@ func (j *Journal) there(ctx context.Context, e *Entry, id string, n Number) bool
 // OutputAd writes the ad of how a job ended to a file of its owner's, in old
 // syntax and without secrets, whole or not at all. An empty path and /dev/null
 // are no file.
-func (j *Journal) OutputAd(ctx context.Context, owner *user.User, path string, ad *classad.Ad) error {
+func (l *Writer) OutputAd(ctx context.Context, owner *user.User, path string, ad *classad.Ad) error {
 	if unwanted(path) {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (j *Journal) OutputAd(ctx context.Context, owner *user.User, path string, a
 	}
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
-	return j.Files.WriteAs(ctx, owner, path, []byte(ad.OldString()))
+	return l.Files.WriteAs(ctx, owner, path, []byte(ad.OldString()))
 }
 
 // unwanted reports whether a path says that nothing is to be written.

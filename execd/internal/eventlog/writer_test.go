@@ -72,15 +72,15 @@ func entry() eventlog.Entry {
 
 // REQ-EXIT-38: an event is written once over any number of tries, and of those
 // that fail the next one writes it.
-func TestJournalOnce(t *testing.T) {
+func TestWriterOnce(t *testing.T) {
 	f := &files{fail: errors.New("full")}
-	j := &eventlog.Journal{Files: f}
+	l := &eventlog.Writer{Files: f}
 	ended := eventlog.Terminated{ReturnValue: 1}
-	if err := j.Write(t.Context(), entry(), ended); err == nil || err.Error() != "full" {
+	if err := l.Write(t.Context(), entry(), ended); err == nil || err.Error() != "full" {
 		t.Errorf("the first try: %v; want why it failed", err)
 	}
 	for range 3 {
-		if err := j.Write(t.Context(), entry(), ended); err != nil {
+		if err := l.Write(t.Context(), entry(), ended); err != nil {
 			t.Error(err)
 		}
 	}
@@ -91,13 +91,13 @@ func TestJournalOnce(t *testing.T) {
 	for _, seq := range []int{1, 2, 2, 1} {
 		e := entry()
 		e.Seq = seq
-		if err := j.Write(t.Context(), e, eventlog.Suspended{Processes: 1}); err != nil {
+		if err := l.Write(t.Context(), e, eventlog.Suspended{Processes: 1}); err != nil {
 			t.Error(err)
 		}
 	}
 	other := entry()
 	other.Activation = "h/3.1.3"
-	if err := j.Write(t.Context(), other, ended); err != nil {
+	if err := l.Write(t.Context(), other, ended); err != nil {
 		t.Error(err)
 	}
 	for id, want := range map[string]int{"h/3.1.2#005": 1, "h/3.1.2#010.1": 1, "h/3.1.2#010.2": 1, "h/3.1.3#005": 1} {
@@ -109,7 +109,7 @@ func TestJournalOnce(t *testing.T) {
 	anon := entry()
 	anon.Activation = ""
 	for range 2 {
-		if err := j.Write(t.Context(), anon, eventlog.Generic{Text: "anything"}); err != nil {
+		if err := l.Write(t.Context(), anon, eventlog.Generic{Text: "anything"}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -117,54 +117,54 @@ func TestJournalOnce(t *testing.T) {
 		t.Errorf("it stands there %d times; want 2", got)
 	}
 	before := f.writes
-	j.Forget("h/3.1.2")
-	if err := j.Write(t.Context(), entry(), ended); err != nil || f.writes != before+1 {
+	l.Forget("h/3.1.2")
+	if err := l.Write(t.Context(), entry(), ended); err != nil || f.writes != before+1 {
 		t.Errorf("what was forgotten was written %d times, %v", f.writes-before, err)
 	}
 }
 
 // REQ-EXIT-38: an event that an earlier execd has written is not written again,
 // in whatever form, unless it was cut off.
-func TestJournalAgain(t *testing.T) {
+func TestWriterAgain(t *testing.T) {
 	for _, form := range []eventlog.Form{eventlog.Text, eventlog.XML, eventlog.JSON} {
 		e := entry()
 		e.Form = form
 		f := &files{text: map[string]string{"/home/log": strings.Repeat("something else\n", 10000)}, fail: errors.New("killed"), late: true}
-		if err := (&eventlog.Journal{Files: f}).Write(t.Context(), e, eventlog.Aborted{Reason: "x"}); err == nil {
+		if err := (&eventlog.Writer{Files: f}).Write(t.Context(), e, eventlog.Aborted{Reason: "x"}); err == nil {
 			t.Error("no error")
 		}
 		whole := f.text["/home/log"]
 		e.Again = true
-		if err := (&eventlog.Journal{Files: f}).Write(t.Context(), e, eventlog.Aborted{Reason: "x"}); err != nil || f.text["/home/log"] != whole {
+		if err := (&eventlog.Writer{Files: f}).Write(t.Context(), e, eventlog.Aborted{Reason: "x"}); err != nil || f.text["/home/log"] != whole {
 			t.Errorf("form %d: %v; written again", form, err)
 		}
 		other := e
 		other.Proc++
-		if err := (&eventlog.Journal{Files: f}).Write(t.Context(), other, eventlog.Aborted{Reason: "x"}); err != nil || f.text["/home/log"] == whole {
+		if err := (&eventlog.Writer{Files: f}).Write(t.Context(), other, eventlog.Aborted{Reason: "x"}); err != nil || f.text["/home/log"] == whole {
 			t.Errorf("form %d: %v; another's event was taken for it", form, err)
 		}
 		f.text["/home/log"] = whole[:len(whole)-2]
-		if err := (&eventlog.Journal{Files: f}).Write(t.Context(), e, eventlog.Aborted{Reason: "x"}); err != nil || len(f.text["/home/log"]) < len(whole) {
+		if err := (&eventlog.Writer{Files: f}).Write(t.Context(), e, eventlog.Aborted{Reason: "x"}); err != nil || len(f.text["/home/log"]) < len(whole) {
 			t.Errorf("form %d: %v; what was cut off was not written again", form, err)
 		}
 	}
 	e := entry()
 	e.Again = true
 	f := &files{}
-	if err := (&eventlog.Journal{Files: f}).Write(t.Context(), e, eventlog.Resumed{}); err != nil || f.writes != 1 {
+	if err := (&eventlog.Writer{Files: f}).Write(t.Context(), e, eventlog.Resumed{}); err != nil || f.writes != 1 {
 		t.Errorf("without a log: %d writes, %v", f.writes, err)
 	}
 }
 
 // Two who tell of the same event at the same time write it once, and both know
 // when it is there.
-func TestJournalTogether(t *testing.T) {
+func TestWriterTogether(t *testing.T) {
 	f := &files{wait: make(chan struct{})}
-	j := &eventlog.Journal{Files: f}
+	l := &eventlog.Writer{Files: f}
 	results := make(chan error)
 	const tellers = 4
 	for range tellers {
-		go func() { results <- j.Write(t.Context(), entry(), eventlog.Resumed{}) }()
+		go func() { results <- l.Write(t.Context(), entry(), eventlog.Resumed{}) }()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -182,21 +182,21 @@ func TestJournalTogether(t *testing.T) {
 	if f.writes != 1 {
 		t.Errorf("%d writes; want 1", f.writes)
 	}
-	if err := j.Write(ctx, entry(), eventlog.Resumed{}); err != nil {
+	if err := l.Write(ctx, entry(), eventlog.Resumed{}); err != nil {
 		t.Errorf("what is written is an error: %v", err)
 	}
 }
 
-func TestJournalPaths(t *testing.T) {
+func TestWriterPaths(t *testing.T) {
 	f := &files{}
-	j := &eventlog.Journal{Files: f}
+	l := &eventlog.Writer{Files: f}
 	ad := classad.New(classad.Attr{Name: "A", Expr: classad.Int(1).Expr()}, classad.Attr{Name: "ClaimId", Expr: classad.String("secret").Expr()})
 	for path, want := range map[string]string{"": "", "/dev/null": "", "log": `"log": not an absolute path`, "~/log": `"~/log": not an absolute path`} {
 		e := entry()
 		e.Path = path
 		for what, err := range map[string]error{
-			"cannot write event log ": j.Write(t.Context(), e, eventlog.Resumed{}),
-			"cannot write output ad ": j.OutputAd(t.Context(), nil, path, ad),
+			"cannot write event log ": l.Write(t.Context(), e, eventlog.Resumed{}),
+			"cannot write output ad ": l.OutputAd(t.Context(), nil, path, ad),
 		} {
 			if want == "" && err != nil || want != "" && (err == nil || err.Error() != what+want) {
 				t.Errorf("%q: %v; want %q", path, err, want)
@@ -206,11 +206,11 @@ func TestJournalPaths(t *testing.T) {
 	if len(f.text) > 0 {
 		t.Errorf("written: %q", f.text)
 	}
-	if err := j.OutputAd(t.Context(), nil, "/home/ad", ad); err != nil || f.text["/home/ad"] != "A = 1\n" {
+	if err := l.OutputAd(t.Context(), nil, "/home/ad", ad); err != nil || f.text["/home/ad"] != "A = 1\n" {
 		t.Errorf("the ad is %q, %v; want it without what is secret", f.text["/home/ad"], err)
 	}
 	f.fail = errors.New("no")
-	if err := j.OutputAd(t.Context(), nil, "/home/ad", ad); err == nil || err.Error() != "no" {
+	if err := l.OutputAd(t.Context(), nil, "/home/ad", ad); err == nil || err.Error() != "no" {
 		t.Errorf("OutputAd = %v", err)
 	}
 	f.fail = nil
@@ -220,14 +220,14 @@ func TestJournalPaths(t *testing.T) {
 	}
 	e := entry()
 	e.Form = eventlog.XML
-	if err := j.Write(t.Context(), e, large); err == nil || !strings.Contains(err.Error(), "a record of") {
+	if err := l.Write(t.Context(), e, large); err == nil || !strings.Contains(err.Error(), "a record of") {
 		t.Errorf("a record that is too large: %v", err)
 	}
 }
 
 // Logs and ads are written by the real shepherd with their owner's rights:
 // records in order, the ad beside them, and nothing where he may not write.
-func TestJournalReal(t *testing.T) {
+func TestWriterReal(t *testing.T) {
 	dir, err := os.MkdirTemp("", "eventlog") //nolint:usetesting // other users cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
@@ -257,19 +257,19 @@ func TestJournalReal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	j := &eventlog.Journal{Files: &asuser.Starter{Shepherd: shepherd}}
+	l := &eventlog.Writer{Files: &asuser.Starter{Shepherd: shepherd}}
 	e := entry()
 	e.Owner, e.Path = owner, filepath.Join(home, "log")
 	for _, b := range []eventlog.Body{
 		eventlog.Executing{Host: "h"}, eventlog.Suspended{Processes: 1}, eventlog.Resumed{}, eventlog.Terminated{}, eventlog.Terminated{},
 	} {
-		if err := j.Write(t.Context(), e, b); err != nil {
+		if err := l.Write(t.Context(), e, b); err != nil {
 			t.Fatal(err)
 		}
 	}
 	again := e
 	again.Again = true
-	if err := (&eventlog.Journal{Files: j.Files}).Write(t.Context(), again, eventlog.Terminated{}); err != nil {
+	if err := (&eventlog.Writer{Files: l.Files}).Write(t.Context(), again, eventlog.Terminated{}); err != nil {
 		t.Error(err)
 	}
 	f, err := os.Open(e.Path)
@@ -290,7 +290,7 @@ func TestJournalReal(t *testing.T) {
 	}
 	ad := classad.New(classad.Attr{Name: "ExitCode", Expr: classad.Int(3).Expr()})
 	for range 2 {
-		if err := j.OutputAd(t.Context(), owner, filepath.Join(home, "ad"), ad); err != nil {
+		if err := l.OutputAd(t.Context(), owner, filepath.Join(home, "ad"), ad); err != nil {
 			t.Error(err)
 		}
 	}
@@ -298,7 +298,7 @@ func TestJournalReal(t *testing.T) {
 		t.Errorf("the ad is %q, %v", text, err)
 	}
 	e.Path, e.Activation = filepath.Join(roots, "log"), "other"
-	for _, err := range []error{j.Write(t.Context(), e, eventlog.Resumed{}), j.OutputAd(t.Context(), owner, filepath.Join(roots, "ad"), ad)} {
+	for _, err := range []error{l.Write(t.Context(), e, eventlog.Resumed{}), l.OutputAd(t.Context(), owner, filepath.Join(roots, "ad"), ad)} {
 		if err == nil || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("where he may not write: %v", err)
 		}

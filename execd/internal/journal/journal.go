@@ -42,7 +42,7 @@ const maxTries = 5
 
 // Journal is a notice.Journal. The exported fields are set before first use.
 type Journal struct {
-	Log   *eventlog.Journal
+	Log   *eventlog.Writer
 	Store interface {
 		Request(j *job.Job) (*api.SubmitRequest, error)
 	}

@@ -80,7 +80,7 @@ func (w *world) journal() *Journal {
 		w.text = make(map[string]string)
 	}
 	return &Journal{
-		Log: &eventlog.Journal{Files: w}, Store: w, Users: w, Config: func() *conf.Config { return &conf.Config{Knobs: w.knobs} },
+		Log: &eventlog.Writer{Files: w}, Store: w, Users: w, Config: func() *conf.Config { return &conf.Config{Knobs: w.knobs} },
 		Host: "h", Err: slog.New(slog.NewTextHandler(io.Writer(&w.err), nil)),
 	}
 }

@@ -118,7 +118,7 @@ func TestOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		memory = output.New(root)
-		s.Outputs, s.Stages.Launcher = memory, launch.New(launch.Runs{Root: root})
+		s.Streams, s.Stages.Launcher = memory, launch.New(launch.Runs{Root: root})
 	})
 	request := good()
 	request.Stdout, request.Merge = "out.$JOB_ID", true

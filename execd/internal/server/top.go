@@ -64,11 +64,11 @@ func (s *Server) outputOfFinished(word string, tasks api.Tasks, c job.Caller) (a
 	var streams launch.Streams
 	ok := false
 	switch {
-	case s.Outputs == nil:
+	case s.Streams == nil:
 	case err == nil:
-		streams, ok = s.Outputs.Job(number)
+		streams, ok = s.Streams.Job(number)
 	default:
-		streams, ok = s.Outputs.Youngest(c.UID, name)
+		streams, ok = s.Streams.Youngest(c.UID, name)
 	}
 	reply := api.OutputReply{Job: streams.Job, Name: string(streams.Name), Owner: streams.Owner, Array: streams.Array, Finished: true}
 	switch {

@@ -131,7 +131,7 @@ type Runner struct {
 	Usage    *usage.Sampler
 	Mail     *mail.Office
 	Counts   *metrics.Counts
-	Outputs  *output.Memory // nil: where jobs write is not remembered
+	Streams  *output.Memory // nil: where jobs write is not remembered
 	Host     string
 	Boot     string // id of this boot
 	Log      *slog.Logger
@@ -372,8 +372,8 @@ func (r *Runner) begin(l *life) error {
 		var unfit *launch.Unfit
 		return r.refuse(l, err, errors.As(err, &unfit))
 	}
-	if r.Outputs != nil {
-		if err := r.Outputs.Note(order.Streams()); err != nil {
+	if r.Streams != nil {
+		if err := r.Streams.Note(order.Streams()); err != nil {
 			r.Log.Debug(err.Error())
 		}
 	}
