@@ -37,16 +37,37 @@ const (
 	exitConfig      = 78
 )
 
+// usage are the ways to call execd, of which each may have -dev or -root.
+const usage = `usage: execd [-debug] [-dev DIR | -root DIR]
+       execd -t
+       execd -check [-repair]
+       execd -status [-json]
+       execd -drain [-off | [-speed SPEED] [-wait]]
+       execd -fetch [SLOT ...]
+       execd -vacate [-fast] SLOT ...
+`
+
+// flagLine returns the line of a flag in the help: it fits a terminal of 80 columns, and has
+// one dash as in the manual.
+func flagLine(f cli.Flag) string {
+	doc := f.(cli.DocGenerationFlag)
+	text, words := doc.GetUsage(), []string{"-" + strings.Join(f.Names(), ", -")}
+	if before, rest, ok := strings.Cut(text, "`"); ok { // the argument is in these quotes
+		argument, after, _ := strings.Cut(rest, "`")
+		text, words = before+argument+after, append(words, argument)
+	}
+	return fmt.Sprintf("   %-15s %s", strings.Join(words, " "), text)
+}
+
 func main() {
 	closeInherited()
+	cli.FlagStringer = flagLine
 	app := &cli.App{
 		Name:            "execd",
-		Usage:           "execution daemon of Paddock",
-		UsageText:       "execd [-t | -check [-repair] | -status [-json] | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]",
 		Version:         version,
 		HideHelpCommand: true,
 
-		CustomAppHelpTemplate: api.VersionLine(version) + "\n" + cli.AppHelpTemplate,
+		CustomAppHelpTemplate: api.VersionLine(version) + "\n" + usage + "\nOPTIONS:\n{{range .VisibleFlags}}{{.}}\n{{end}}",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dev", Usage: "run in the foreground as this user, with everything below `DIR`"},
 			&cli.StringFlag{Name: "root", Usage: "run in root mode with everything below `DIR`, for tests"},
@@ -57,16 +78,16 @@ func main() {
 			&cli.BoolFlag{Name: "json", Usage: "with -status: print JSON"},
 			&cli.BoolFlag{Name: "drain", Usage: "have the running execd start no more jobs"},
 			&cli.BoolFlag{Name: "off", Usage: "with -drain: have it start jobs again"},
-			&cli.StringFlag{Name: "speed", Usage: "with -drain: end what runs: graceful, quick or fast"},
+			&cli.StringFlag{Name: "speed", Usage: "with -drain: end what runs; `SPEED` is graceful, quick or fast"},
 			&cli.BoolFlag{Name: "wait", Usage: "with -drain: return when no job runs"},
-			&cli.BoolFlag{Name: "fetch", Usage: "have the running execd ask for work now, for these slots or all that fetch work"},
-			&cli.BoolFlag{Name: "vacate", Usage: "have what runs in these slots leave them, and whoever has claimed them"},
+			&cli.BoolFlag{Name: "fetch", Usage: "have slots, or all that fetch work, ask for it now"},
+			&cli.BoolFlag{Name: "vacate", Usage: "have jobs and claimants leave these slots"},
 			&cli.BoolFlag{Name: "fast", Usage: "with -vacate: kill what runs at once"},
 			&cli.BoolFlag{Name: "debug", Usage: "log more"},
 		},
 		Action: run,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return cli.Exit("execd: "+err.Error()+"\nUsage: execd [-t | -check [-repair] | -status [-json] | -drain [-off | [-speed SPEED] [-wait]] | -fetch [SLOT ...] | -vacate [-fast] SLOT ...] [-debug] [-dev DIR | -root DIR]; see execd -help", exitUsage)
+			return cli.Exit("execd: "+err.Error()+"; see execd -help", exitUsage)
 		},
 		// cli would print the error and exit 1.
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -100,7 +121,7 @@ func complain(err error) {
 		if line == "" {
 			continue
 		}
-		if !strings.HasPrefix(line, "execd:") && !strings.HasPrefix(line, "Usage:") {
+		if !strings.HasPrefix(line, "execd:") {
 			line = "execd: " + line
 		}
 		fmt.Fprintln(os.Stderr, line)

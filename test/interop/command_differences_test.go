@@ -33,7 +33,7 @@ var commandDifferences = []*commandDifference{
 A mistake in the options is followed by one line that says how to get help, and which option may have been meant.
 Grid Engine prints the whole usage before it, or nothing.`},
 	{name: "hints", always: true, alike: cutting(`\z.`,
-		`(?m)^Of what has ended tells: qacct -j .*\n|^qsub: warning: there is no job .* nothing is waited for\n|^".*" is not a \S+: want .*\n`,
+		`(?m)^For jobs that have ended, see qacct -j .*\n|^qsub: warning: there is no job .* nothing is waited for\n|^".*" is not a \S+: want .*\n`,
 	), page: `
 A line behind an error, or a warning on standard error, says what may have been meant or is to be done: that a name of
 .Fl hold_jid

@@ -94,6 +94,11 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for line := range strings.Lines(string(help)) {
+		if len(line) > 81 { // with its end
+			t.Errorf("execd -help has a line that is wider than a terminal:\n%s", line)
+		}
+	}
 	_, options, ok := strings.Cut(string(help), "OPTIONS:\n")
 	if !ok {
 		t.Fatalf("execd -help lists no options:\n%s", help)

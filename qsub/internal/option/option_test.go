@@ -131,6 +131,11 @@ func help(t *testing.T, c Command) string {
 func TestHelp(t *testing.T) {
 	for _, c := range Commands() {
 		text := help(t, c)
+		for line := range strings.Lines(text) {
+			if len(line) > 81 { // with its end
+				t.Errorf("help of %s has a line that is wider than a terminal:\n%s", c, line)
+			}
+		}
 		supported, refused, _ := strings.Cut(text, "not supported:")
 		for _, o := range Of(c) {
 			switch usage := "   [" + o.Usage() + "] "; {

@@ -519,7 +519,7 @@ func showDetail(ctx context.Context, inv *command.Invocation, v *view) error {
 		if err := inv.Out.Flush(); err != nil {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
-		return command.Failf("Following jobs do not exist: \n%s\nOf what has ended tells: qacct -j %s", api.Visible(strings.Join(reply.Missing, ", ")), api.Visible(reply.Missing[0]))
+		return command.Failf("Following jobs do not exist: \n%s\nFor jobs that have ended, see qacct -j %s", api.Visible(strings.Join(reply.Missing, ", ")), api.Visible(reply.Missing[0]))
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ scheduling info:            Job is in error state
 		t.Errorf("asked for %q", got.Jobs)
 	}
 	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{binary}, Missing: []string{"1", "nosuch"}})
-	qtest.Want(t, qtest.Result{Exit: 1, Out: wantBinary, Err: "Following jobs do not exist: \n1, nosuch\nOf what has ended tells: qacct -j 1\n"}, call(t, "", "qstat", "-j", "1,127,nosuch"))
+	qtest.Want(t, qtest.Result{Exit: 1, Out: wantBinary, Err: "Following jobs do not exist: \n1, nosuch\nFor jobs that have ended, see qacct -j 1\n"}, call(t, "", "qstat", "-j", "1,127,nosuch"))
 	e.Replies(api.VerbDetail, api.Errorf(api.CodeInternal, "broken"))
 	qtest.Want(t, qtest.Result{Exit: 1, Err: "qstat: broken\n"}, call(t, "", "qstat", "-j", "1"))
 }
@@ -294,7 +294,7 @@ limits        1:            wallclock=00:01:01 of 01:00:00, cpu=1:01:01:01 of 00
 	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d, d}, Missing: []string{"x"}})
 	r := call(t, "", "qstat", "-j", "831,pca,x", "-json")
 	var got api.DetailReply
-	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Exit != 1 || r.Err != "Following jobs do not exist: \nx\nOf what has ended tells: qacct -j x\n" {
+	if err := json.Unmarshal([]byte(r.Out), &got); err != nil || r.Exit != 1 || r.Err != "Following jobs do not exist: \nx\nFor jobs that have ended, see qacct -j x\n" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if diff := cmp.Diff(reply, got); diff != "" {
