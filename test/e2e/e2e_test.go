@@ -73,12 +73,8 @@ func place(t *testing.T, name string) string {
 // run makes what all scripts share, runs them, and fails when anything of it
 // is left.
 func run(m *testing.M) (code int, err error) {
-	base, err := os.MkdirTemp("", "paddock-e2e-")
+	base, err := harness.Base("e2e")
 	if err != nil {
-		return 1, err
-	}
-	// The second user's jobs work below it.
-	if err := os.Chmod(base, 0o755); err != nil {
 		return 1, err
 	}
 	bin, work = filepath.Join(base, "bin"), filepath.Join(base, "work")
@@ -92,7 +88,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	if os.Getuid() == 0 {
-		name := fmt.Sprintf("e2e%d", os.Getpid()) // two runs at once do not meet
+		name := harness.OfRun("e2e")
 		if second, err = harness.AddUser(name, name+"-a", name+"-b", name+"-gone"); err != nil {
 			return 1, err
 		}
@@ -114,7 +110,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	if code != 0 && os.Getenv("PADDOCK_KEEP") != "" {
 		fmt.Fprintf(os.Stderr, "e2e: kept %s\n", base)
-		return code, nil
+		return code, harness.Keep(base)
 	}
 	return code, os.RemoveAll(base)
 }

@@ -44,13 +44,7 @@ func AddUser(name string, groups ...string) (*User, error) {
 	}
 	defer unlock()
 	u := &User{Name: name, Groups: groups}
-	if old, err := user.Lookup(name); err == nil {
-		uid, _ := strconv.Atoi(old.Uid)
-		if err := KillUser(uid); err != nil {
-			return nil, err
-		}
-	}
-	if err := u.remove(); err != nil {
+	if err := u.removeKilled(); err != nil {
 		return nil, err
 	}
 	for _, g := range groups {
@@ -87,6 +81,27 @@ func (u *User) Remove() error {
 		return err
 	}
 	defer unlock()
+	return u.remove()
+}
+
+// removeLeft removes an account that a run has left which was killed.
+func (u *User) removeLeft() error {
+	unlock, err := Lock(UsersLock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return u.removeKilled()
+}
+
+// removeKilled removes the account once its processes are killed.
+func (u *User) removeKilled() error {
+	if old, err := user.Lookup(u.Name); err == nil {
+		uid, _ := strconv.Atoi(old.Uid)
+		if err := KillUser(uid); err != nil {
+			return err
+		}
+	}
 	return u.remove()
 }
 

@@ -87,10 +87,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer ge.Release()
-	if base, err = os.MkdirTemp("", "paddock-interop-"); err != nil {
-		return 1, err
-	}
-	if err := os.Chmod(base, 0o755); err != nil {
+	if base, err = harness.Base("interop"); err != nil {
 		return 1, err
 	}
 	bin = filepath.Join(base, "bin")
@@ -127,7 +124,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	if code != 0 && os.Getenv("PADDOCK_KEEP") != "" {
 		fmt.Fprintf(os.Stderr, "interop: kept %s\n", base)
-		return code, nil
+		return code, harness.Keep(base)
 	}
 	return code, os.RemoveAll(base)
 }

@@ -104,7 +104,7 @@ type disturbed struct {
 func disturb(t *testing.T, c *setting) {
 	units, acts := part(300, 12), part(120, 6)
 	t.Logf("%d units, %d acts; repeat with -scale %g -seed %d", units, acts, *scale, *seed)
-	base, err := os.MkdirTemp("", "paddock-soak-") //nolint:usetesting // kept when the test fails
+	base, err := os.MkdirTemp(top, "") //nolint:usetesting // kept when the test fails
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestFetched(t *testing.T) {
 	drawSeed()
 	units, kills := part(10000, 60), part(20, 3)
 	t.Logf("%d units, %d kills; repeat with -scale %g -seed %d", units, kills, *scale, *seed)
-	base, err := os.MkdirTemp("", "paddock-soak-") //nolint:usetesting // kept when the test fails
+	base, err := os.MkdirTemp(top, "") //nolint:usetesting // kept when the test fails
 	if err != nil {
 		t.Fatal(err)
 	}

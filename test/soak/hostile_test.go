@@ -43,7 +43,7 @@ func TestHostileUsers(t *testing.T) {
 		t.Skip("needs root: it takes several users")
 	}
 	words, conns, slow, held, rounds := part(5000, 1100), part(10500, 300), part(2000, 40), part(5000, 50), part(60, 3)
-	base, err := os.MkdirTemp("", "paddock-soak-") //nolint:usetesting // kept when the test fails
+	base, err := os.MkdirTemp(top, "") //nolint:usetesting // kept when the test fails
 	if err != nil {
 		t.Fatal(err)
 	}

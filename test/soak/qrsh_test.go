@@ -85,7 +85,7 @@ func TestSessions(t *testing.T) {
 	if err != nil {
 		t.Skipf("this host gives no network namespaces: %s", out)
 	}
-	base, err := os.MkdirTemp("", "paddock-soak-") //nolint:usetesting // kept when the test fails
+	base, err := os.MkdirTemp(top, "") //nolint:usetesting // kept when the test fails
 	if err != nil {
 		t.Fatal(err)
 	}

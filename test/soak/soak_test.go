@@ -8,6 +8,7 @@ package soak
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -28,22 +29,32 @@ var (
 	seed  = flag.Uint64("seed", 0, "of the moments at which something is killed; 0 takes one from the clock")
 )
 
-// built is where the binaries are, which are the same for all tests.
-var built string
+// top is the directory below which all is, and built is where the binaries are, which
+// are the same for all tests.
+var top, built string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "paddock-soak-bin-")
+	var err error
+	if top, err = harness.Base("soak"); err == nil {
+		built = filepath.Join(top, "bin")
+		err = harness.Build(built)
+	}
+	code := 1
 	if err == nil {
-		defer os.RemoveAll(dir)
-		built, err = dir, harness.Build(dir)
+		code = m.Run()
+	}
+	if left, _ := filepath.Glob(filepath.Join(top, "[0-9]*")); len(left) > 0 {
+		err = errors.Join(err, harness.Keep(top)) // of tests that have failed
+	} else {
+		err = errors.Join(err, os.RemoveAll(top))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return max(code, 1)
 	}
-	return m.Run()
+	return code
 }
 
 // install has the binaries below the directory of a test, so that what runs from
@@ -76,7 +87,7 @@ func TestKills(t *testing.T) {
 	singles, tasks, kills, sentinels := part(1000, 10), part(10000, 100), part(20, 3), 3
 	t.Logf("%d single jobs, an array of %d tasks, %d kills; repeat with -scale %g -seed %d", singles, tasks, kills, *scale, *seed)
 
-	base, err := os.MkdirTemp("", "paddock-soak-") //nolint:usetesting // kept when the test fails
+	base, err := os.MkdirTemp(top, "") //nolint:usetesting // kept when the test fails
 	if err != nil {
 		t.Fatal(err)
 	}

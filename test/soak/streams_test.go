@@ -18,7 +18,7 @@ import (
 // size.
 func TestStreams(t *testing.T) {
 	size := int64(part(1024, 64)) << 20
-	base, err := os.MkdirTemp("", "paddock-soak-") //nolint:usetesting // kept when the test fails
+	base, err := os.MkdirTemp(top, "") //nolint:usetesting // kept when the test fails
 	if err != nil {
 		t.Fatal(err)
 	}

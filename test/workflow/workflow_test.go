@@ -54,7 +54,7 @@ func run(m *testing.M) (code int, err error) {
 	if os.Getuid() != 0 {
 		return 1, errors.New("cannot run: not root")
 	}
-	base, err := os.MkdirTemp("", "paddock-workflow-")
+	base, err := harness.Base("workflow")
 	if err != nil {
 		return 1, err
 	}
@@ -66,14 +66,11 @@ func run(m *testing.M) (code int, err error) {
 		harness.KillLeft(base)
 		err = errors.Join(err, leftErr, os.RemoveAll(base))
 	}()
-	if err := os.Chmod(base, 0o755); err != nil {
-		return 1, err
-	}
 	bin = filepath.Join(base, "bin")
 	if err := harness.Build(bin); err != nil {
 		return 1, err
 	}
-	if user, err = harness.AddUser(fmt.Sprintf("workflow%d", os.Getpid())); err != nil {
+	if user, err = harness.AddUser(harness.OfRun("workflow")); err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, user.Remove()) }()
@@ -127,6 +124,7 @@ func drive(t *testing.T, dir, name string, args ...string) string {
 	cmd.Env = []string{
 		"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + user.Home, "USER=" + user.Name, "LOGNAME=" + user.Name,
 		"PADDOCK_DIR=" + daemon.Dir, "LANG=C.UTF-8",
+		"TMPDIR=" + dir, // they leave files there
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user.Credential(), Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
