@@ -12,21 +12,21 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/cgroup"
-	"paddock/internal/backoff"
 	"paddock/spool"
 )
 
 // Launcher starts shepherds for one spool. The exported fields are set before
 // first use and not changed.
 type Launcher struct {
+	Runs
 	tmpdirs
+	shepherds
 	Host       string // name of this host as config, environment and accounting have it
 	BinDir     string // directory of the commands: SGE_BINARY_PATH
 	SGERoot    string // SGE_ROOT of the jobs; Init makes it
@@ -34,24 +34,14 @@ type Launcher struct {
 	// Session is the path of qrsh-session, for interactive jobs.
 	Session string
 	Groups  *cgroup.Tree // control groups of the runs; nil: the host has none for us
-	// Exited is called when a shepherd that was started or found again is
-	// gone. It must not block.
-	Exited func(spool.RunID)
-	// Noticed is called when Lost may say something else of a run that Attend was
-	// called for. It must not block.
-	Noticed func(spool.RunID)
-
-	forks forker
-	watch *watcher
-
-	// mu is held for a moment: who needs it must not wait for a disk. Of two locks
-	// of this package that of a shepherd is taken first, and mu last.
-	mu      sync.Mutex
-	running map[spool.RunID]*shepherd // guarded by mu
 }
 
 // New returns a launcher of these runs, whose other fields are to be set.
-func New(r Runs) *Launcher { return &Launcher{tmpdirs: tmpdirs{Runs: r}} }
+func New(r Runs) *Launcher {
+	l := &Launcher{Runs: r}
+	l.tmpdirs.Runs, l.shepherds.Runs = &l.Runs, &l.Runs
+	return l
+}
 
 // Runs reads what the directories of runs say, and has what all that is done to them
 // needs.
@@ -66,16 +56,6 @@ type Runs struct {
 	// Aside does something for which a user may have others wait, so that nobody but
 	// its caller waits; nil: it is done.
 	Aside func(do func())
-}
-
-// shepherd is one that runs.
-type shepherd struct {
-	pidfd   int  // guarded by Launcher.mu
-	child   bool // ours to reap; false after a restart of execd
-	foreign bool // not our program
-
-	telling sync.Mutex // held by who writes what it is told
-	signal  int        // guarded by telling; sequence number of the last signal
 }
 
 // Init prepares what Run serves.
@@ -233,75 +213,6 @@ func (l *Launcher) SetAside(d spool.Dir) (kept string, err error) {
 	return l.Root.SetAside(d.Path())
 }
 
-func (l *Launcher) fork(run spool.RunID, d spool.Dir) (int, error) {
-	if err := d.Whole(); err != nil {
-		return 0, fmt.Errorf("cannot start shepherd: its directory was made or removed by halves: %w", err)
-	}
-	lock, err := d.Lock()
-	if err != nil {
-		return 0, err
-	}
-	defer lock.Close()
-	s := &shepherd{child: true, foreign: l.Foreign()}
-	// Known before it exists: it may be gone before fork returns.
-	l.mu.Lock()
-	l.running[run] = s
-	l.mu.Unlock()
-	pid, pidfd, err := l.forks.start(&fork{
-		path: l.Shepherd,
-		argv: []string{shepherdName(run), "-bg"},
-		dir:  d.Path(),
-		lock: lock,
-	})
-	if err != nil {
-		l.mu.Lock()
-		delete(l.running, run)
-		l.mu.Unlock()
-		return 0, fmt.Errorf("cannot start shepherd %s: %w", l.Shepherd, err)
-	}
-	l.mu.Lock()
-	s.pidfd = pidfd
-	l.mu.Unlock()
-	l.watch.add(run, pidfd)
-	return pid, nil
-}
-
-// errNoPID is the error of Reattach when the shepherd has not written its pid
-// yet: it lives, and soon will.
-var errNoPID = errors.New("the shepherd has not written its pid yet")
-
-// Reattach watches the shepherd of a run that lives. It is found by its pid
-// file, which only it writes: when the lock is held after the pidfd was
-// opened, the pid was its own.
-func (l *Launcher) Reattach(run spool.RunID) error {
-	d := l.Root.Active(run.ID())
-	pid, err := d.PID()
-	if err != nil {
-		return fmt.Errorf("%w: %v", errNoPID, err)
-	}
-	pidfd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return fmt.Errorf("cannot find shepherd %d: %w", pid, err)
-	}
-	held, err := d.Held()
-	if err != nil || !held {
-		unix.Close(pidfd)
-		return errors.Join(fmt.Errorf("shepherd %d has just ended", pid), err)
-	}
-	seq := 0
-	if signals, err := d.Signals(); err == nil && len(signals) > 0 {
-		seq = signals[len(signals)-1].Seq
-	}
-	// Which program it is may have been configured otherwise when it started.
-	c, err := d.Config()
-	foreign := err == nil && isForeign(c)
-	l.mu.Lock()
-	l.running[run] = &shepherd{pidfd: pidfd, foreign: foreign, signal: seq}
-	l.mu.Unlock()
-	l.watch.add(run, pidfd)
-	return nil
-}
-
 // Scratch is the scratch directory of a run; empty: it has none any more.
 func (l *Launcher) Scratch(run spool.RunID) string {
 	d, _, err := l.Find(run)
@@ -314,137 +225,6 @@ func (l *Launcher) Scratch(run spool.RunID) string {
 	}
 	path, _ := config.Lookup(spool.KeyTmpdir)
 	return path
-}
-
-// questions are the pauses between two questions for a shepherd that has not written
-// its pid.
-var questions = backoff.Doubling{First: 20 * time.Millisecond, Most: time.Minute}
-
-// Await watches the shepherd of a run, which lived, and calls up, or gone when it has
-// ended. One that has only just been started has not written its pid yet: then it is
-// asked for again after a time, and less and less often, since one that is stopped
-// before may stay so for long.
-func (l *Launcher) Await(run spool.RunID, later func(after time.Duration, do func()), up, gone func()) {
-	l.await(run, questions.First, later, up, gone)
-}
-
-func (l *Launcher) await(run spool.RunID, after time.Duration, later func(after time.Duration, do func()), up, gone func()) {
-	if err := l.Reattach(run); err == nil {
-		up()
-	} else if e, err := Look(l.Root.Active(run.ID())); err == nil && !e.Held {
-		gone()
-	} else {
-		later(after, func() { l.await(run, questions.Next(after), later, up, gone) })
-	}
-}
-
-// gone is told by the watcher that the process of a pidfd has ended.
-func (l *Launcher) gone(run spool.RunID) {
-	l.mu.Lock()
-	s := l.running[run]
-	delete(l.running, run)
-	l.mu.Unlock()
-	if s == nil {
-		return
-	}
-	if s.child {
-		reap(s.pidfd)
-	}
-	unix.Close(s.pidfd)
-	l.watch.neglect(run)
-	l.Exited(run)
-}
-
-// reap takes the exit status of a child that has ended, which must not stay a zombie.
-// The status itself is in the file exit_status.
-func reap(pidfd int) {
-	for {
-		err := unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|unix.WNOHANG, nil)
-		if err != unix.EINTR {
-			return
-		}
-	}
-}
-
-// Signal asks the shepherd of a run to give the job a signal: the number goes
-// into `signals` (so that no two are lost) and `signal` (where Grid Engine's
-// shepherd looks), and SIGTTIN says so. Grid Engine's knows but the last number
-// in `signal`, so what has a carrier of its own goes by that.
-func (l *Launcher) Signal(run spool.RunID, sig syscall.Signal) error {
-	s := l.shepherd(run)
-	if s == nil {
-		return fmt.Errorf("cannot signal job %v: no shepherd runs", run)
-	}
-	s.telling.Lock()
-	defer s.telling.Unlock()
-	d := l.Root.Active(run.ID())
-	s.signal++
-	carrier := unix.SIGTTIN
-	if c, ok := carriers[sig]; ok && s.foreign {
-		carrier = c
-	}
-	err := d.Append(spool.FileSignals, spool.AppendSignals(nil, []spool.Signal{{Signal: int(sig), Seq: s.signal}}))
-	if err == nil && carrier == unix.SIGTTIN {
-		err = d.Write(spool.FileSignal, spool.AppendSignal(nil, int(sig), s.signal))
-	}
-	if c, ok := carriers[sig]; ok && err != nil {
-		// The disk is full, or the directory was removed under the shepherd:
-		// a job must end all the same.
-		carrier, err = c, nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot signal job %v: %w", run, err)
-	}
-	if err := l.poke(run, s, carrier); err != nil {
-		return fmt.Errorf("cannot signal job %v: %w", run, err)
-	}
-	return nil
-}
-
-// shepherd returns the shepherd of a run that can be told something, nil if there is
-// none.
-func (l *Launcher) shepherd(run spool.RunID) *shepherd {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s := l.running[run]; s != nil && s.pidfd != 0 {
-		return s
-	}
-	return nil
-}
-
-// poke sends a signal to the shepherd of a run itself. The end of one that is gone is
-// on its way.
-func (l *Launcher) poke(run spool.RunID, s *shepherd, sig unix.Signal) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.running[run] != s { // what the descriptor is by now
-		return nil
-	}
-	if err := unix.PidfdSendSignal(s.pidfd, sig, nil, 0); !errors.Is(err, unix.ESRCH) {
-		return err
-	}
-	return nil
-}
-
-// carriers are the signals that Grid Engine's execd sends to a shepherd so that
-// the job gets another (shepherd(8)).
-var carriers = map[syscall.Signal]syscall.Signal{
-	unix.SIGKILL: unix.SIGTSTP,
-	unix.SIGXCPU: unix.SIGUSR2,
-	unix.SIGUSR1: unix.SIGUSR1,
-	unix.SIGCONT: unix.SIGCONT,
-}
-
-// Running returns how many jobs have a shepherd that runs.
-func (l *Launcher) Running() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for run := range l.running {
-		if run.PETask == "" {
-			n++
-		}
-	}
-	return n
 }
 
 // Clean removes what is left of a run: its TMPDIR, and its directory in

@@ -35,16 +35,6 @@ func sessionFile(o *Order) []byte {
 	return s.Append(nil)
 }
 
-// Attend watches whether an interactive job that runs is to be stopped for want
-// of a client.
-func (l *Launcher) Attend(run spool.RunID) error {
-	if err := l.watch.attend(run, l.Root.Active(run.ID()).Path()); err != nil {
-		return fmt.Errorf("cannot watch the directory of job %v: %w", run.ID(), err)
-	}
-	l.Noticed(run) // what was before
-	return nil
-}
-
 // Lost returns why an interactive job that runs is to be stopped for want of a
 // client, and nothing if it is not.
 func (r *Runs) Lost(run spool.RunID) string {
@@ -56,15 +46,25 @@ func (r *Runs) Lost(run spool.RunID) string {
 	return cmp.Or(why, "the client is gone")
 }
 
+// Attend watches whether an interactive job that runs is to be stopped for want
+// of a client.
+func (ss *shepherds) Attend(run spool.RunID) error {
+	if err := ss.watch.attend(run, ss.Root.Active(run.ID()).Path()); err != nil {
+		return fmt.Errorf("cannot watch the directory of job %v: %w", run.ID(), err)
+	}
+	ss.Noticed(run) // what was before
+	return nil
+}
+
 // Attach tells the shepherd of an interactive job of another client.
-func (l *Launcher) Attach(run spool.RunID, client *api.Listener) error {
-	shepherd := l.shepherd(run)
+func (ss *shepherds) Attach(run spool.RunID, client *api.Listener) error {
+	shepherd := ss.shepherd(run)
 	if shepherd == nil {
 		return errors.New("no shepherd runs")
 	}
 	shepherd.telling.Lock()
 	defer shepherd.telling.Unlock() // two clients get two numbers
-	d := l.Root.Active(run.ID())
+	d := ss.Root.Active(run.ID())
 	b, err := d.Read(spool.FileSession)
 	if err != nil {
 		return err
@@ -80,5 +80,5 @@ func (l *Launcher) Attach(run spool.RunID, client *api.Listener) error {
 	if err := d.Write(spool.FileSession, next.Append(nil)); err != nil {
 		return err
 	}
-	return l.poke(run, shepherd, unix.SIGTTIN)
+	return ss.poke(run, shepherd, unix.SIGTTIN)
 }

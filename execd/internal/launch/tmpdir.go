@@ -24,7 +24,7 @@ import (
 // tmpdirs makes and removes what runs have outside of their directories: TMPDIR, what
 // limits it, and a /tmp of their own.
 type tmpdirs struct {
-	Runs
+	*Runs
 	shared   sync.Once // says why PRIVATE_TMP is without effect
 	projects projects
 
