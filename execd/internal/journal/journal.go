@@ -24,8 +24,8 @@ import (
 	"paddock/execd/internal/eventlog"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
-	"paddock/execd/internal/stage"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -149,7 +149,7 @@ func (j *Journal) target(t *job.Task, scratch string) (*target, error) {
 		return nil, err
 	}
 	if request.Work == nil {
-		to.extras, err = stage.OwnExtras(t, request, to.owner, j.Host)
+		to.extras, err = jobhook.OwnExtras(t, request, to.owner, j.Host)
 		return to, err
 	}
 	base, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
@@ -285,7 +285,7 @@ func (j *Journal) Notice(of *job.Job, request *api.SubmitRequest, n job.Notice) 
 		if !of.Tasks.IsArray() {
 			task = 1
 		}
-		if to.extras, err = stage.JobExtras(of, task, request, owner, j.Host); err != nil {
+		if to.extras, err = jobhook.JobExtras(of, task, request, owner, j.Host); err != nil {
 			failed(err)
 			return
 		}

@@ -128,7 +128,7 @@ func TestUnpreparedFaults(t *testing.T) {
 				told, held = 0, 0
 				s.r.Sources = source.Sources{"fetch": abandoned{told: &told, held: &held}}
 				s.r.setUp(s.l)
-				s.l.extra.prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
+				s.l.hooks.Prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
 				s.hooks.run = func(_ context.Context, _ int, c hook.Call) hook.Result {
 					return hook.Result{Keyword: "K", Hook: c.Hook.Name, Status: 1}
 				}

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/conf"
-	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
@@ -47,17 +48,17 @@ type Output interface {
 // setUp makes the list of a run's processes and chooses who is told of its end. It
 // is called when it is known what the run has beside its job.
 func (r *Runner) setUp(l *life) {
-	r.findSlot(l)
+	l.hooks.FindSlot(l.claims)
 	f := finish{r: r, l: l}
 	if l.task.Job.Source != "" {
 		l.flow.Controller = &local{f}
 	} else {
 		l.flow.Controller = &queued{f}
 	}
-	keep := func(step string) error { return r.note(l, HookRun{Step: step}) }
-	l.flow.Keep, l.tail.Keep = keep, keep
+	keep := func(step string) error { return l.hooks.Note(jobhook.HookRun{Step: step}) }
+	l.flow.Keep, l.tail.Keep, l.prep.Keep = keep, keep, keep
 	l.flow.Next = func(over exit.Process, active []exit.Process) exit.Process { return r.next(l, over, active) }
-	if x := l.extra; x != nil && x.pre != nil && l.at <= launches && !x.prep.Over(stepPre) {
+	if l.hooks.Pre != nil && l.at <= launches && !l.prep.Over(stepPre) {
 		l.flow.Spawned(&exit.Script{Of: childPre})
 	} else {
 		l.flow.Spawned(newJob())
@@ -72,16 +73,15 @@ func newJob() exit.Process { return &exit.Job{Script: exit.Script{Of: childJob}}
 
 // next says what is started when a process of a run is over.
 func (r *Runner) next(l *life, over exit.Process, active []exit.Process) exit.Process {
-	x := l.extra
 	switch {
 	case over.Name() == childPre:
 		return newJob()
-	case over.Name() == childPost || len(active) > 0 || x == nil || x.post == nil || l.flow.Over(stepPost):
+	case over.Name() == childPost || len(active) > 0 || l.hooks.Post == nil || l.flow.Over(stepPost):
 		return nil
 	case r.Store.State(l.task) == job.Ended:
 		return nil
 	}
-	if r.unwelcome(l.task) {
+	if l.hooks.Unwelcome() {
 		return nil
 	}
 	return &exit.Script{Of: childPost}
@@ -93,27 +93,13 @@ func (r *Runner) runPost(l *life) error {
 	if active := l.flow.Active(); len(active) != 1 || active[0].Name() != childPost {
 		return errWait
 	}
-	h := l.extra.post
-	res, err := r.await(l, h, nil, func() ([]byte, error) { return nil, nil })
-	if spool.Unread(err) || r.again(l, err) {
+	if over, err := l.hooks.RunPost(stepPost, l.attempts); err != nil {
 		return err
-	}
-	if err != nil {
-		// The directory is gone, or a power cut has left half of it: it will never be
-		// known how to call it.
-		r.Log.Warn(fmt.Sprintf("job %v: script after the job: %v", l.task, err))
-		res = &hook.Result{Keyword: h.Keyword, Hook: h.Name, Started: time.Now(), Err: err}
-	}
-	if res == nil {
+	} else if !over {
 		return errWait
 	}
-	if err := r.note(l, HookRun{Step: stepPost, Result: res}); err != nil {
-		return err
-	}
-	l.extra.called()
-	l.postStatus = statusOf(res)
 	l.flow.Set(stepPost)
-	l.flow.Reap(childPost, l.postStatus)
+	l.flow.Reap(childPost, l.hooks.PostStatus)
 	if !l.flow.Idle() {
 		return errWait
 	}
@@ -130,7 +116,7 @@ type finish struct {
 // Enter stops what goes on beside a job that runs. What is said of its end the
 // stage before has fixed.
 func (f *finish) Enter() (exit.Result, error) {
-	switch over, err := f.r.stopUpdates(f.l); {
+	switch over, err := f.l.hooks.StopUpdates(); {
 	case err != nil:
 		return exit.Failed, err
 	case !over:
@@ -142,65 +128,17 @@ func (f *finish) Enter() (exit.Result, error) {
 // Hook runs the hook for the end of a job that was started.
 func (f *finish) Hook() (exit.Result, error) {
 	r, l := f.r, f.l
-	if l.extra == nil || l.extra.exit == nil || !l.Ran() || r.Store.State(l.task) == job.Ended {
+	if l.hooks.Exit == nil || !l.Ran() || r.Store.State(l.task) == job.Ended {
 		return exit.Nothing, nil
 	}
-	h := l.extra.exit
 	if l.task.Job.Source != "" {
 		r.Queue.Ending(l.claims)
 	}
-	res, err := r.await(l, h, []string{string(l.Word())}, func() ([]byte, error) {
-		a, err := r.jobAd(l)
-		if err != nil {
-			return nil, err
-		}
-		return ad.Stdin(ad.Ended(a, l.Ad(r.status(l, l.Total), r.Store.Want(l.task), time.Now())), nil), nil
-	})
-	if r.again(l, err) {
-		return exit.Failed, err
-	}
-	if err != nil {
-		// Nobody is helped by a job that never ends for want of its ad.
-		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s result=%q", l.task, h.Keyword, h.Name, err))
-		res = &hook.Result{Keyword: h.Keyword, Hook: h.Name, Started: time.Now(), Err: err}
-		l.exitTries = maxExitTries
-	}
-	if res == nil {
-		return exit.InProgress, nil
-	}
-	if scarce(res.Err) && l.attempts < maxScarce {
-		l.extra.called()
-		return exit.Failed, &exit.Retry{Err: res.Err}
-	}
-	if res.Err != nil && l.exitTries < maxExitTries {
-		l.exitTries++
-		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s result=%q (tried again)", l.task, h.Keyword, h.Name, res.Err))
-		l.extra.called()
-		return f.Hook()
-	}
-	if !res.OK() {
-		r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s took=%.3fs result=%q", l.task, h.Keyword, h.Name, res.Took.Seconds(), res.String()))
-	}
-	if err := r.note(l, HookRun{Step: exit.StepHook, Result: res}); err != nil {
-		return exit.Failed, err
-	}
-	l.extra.called()
-	return exit.Nothing, nil // it is noted
-}
-
-// maxExitTries is how often a hook for the end of a job that cannot be started is
-// tried again.
-const maxExitTries = 1
-
-// maxScarce is how often more when there were no descriptors, processes or memory to
-// start it, half a minute in all: that passes, and who is not told waits for ever.
-const maxScarce = 5
-
-// again reports whether what failed, as a hook that could not be called, is worth
-// another try.
-func (r *Runner) again(l *life, err error) bool {
-	_, retry := errors.AsType[*exit.Retry](err)
-	return retry && l.attempts < maxLookups
+	want := r.Store.Want(l.task)
+	return l.hooks.RunExit(string(l.Word()), func() ([]byte, error) {
+		a, err := l.ended(want)
+		return ad.Stdin(a, nil), err
+	}, l.attempts)
 }
 
 // Free gives the slots back.
@@ -226,7 +164,7 @@ func (f *finish) Transfer() (exit.Result, error) {
 	if g == nil {
 		return result, nil
 	}
-	if err := r.note(l, HookRun{Step: exit.StepTransfer, GivenUp: g}); err != nil {
+	if err := l.hooks.Note(jobhook.HookRun{Step: exit.StepTransfer, GivenUp: g}); err != nil {
 		return exit.Failed, err
 	}
 	r.Log.Error(fmt.Sprintf("job %v: output: given up: %s", l.task, g.Reason))
@@ -307,12 +245,19 @@ func (f *finish) journal(write func(notice.Event) (exit.Result, error)) (exit.Re
 		e.Text, e.Code, e.Subcode = f.Reason, f.Code, f.Subcode
 	}
 	if e.Exit == exit.Hold {
-		e.Code, e.Subcode = l.Hold(l.undelivered, l.postStatus)
+		e.Code, e.Subcode = l.Hold(l.undelivered, l.hooks.PostStatus)
 	}
-	if a, err := r.jobAd(l); err == nil {
-		e.Ad = ad.Ended(a, l.Ad(r.status(l, l.Total), r.Store.Want(l.task), time.Now()))
-	}
+	e.Ad, _ = l.ended(r.Store.Want(l.task))
 	return write(e)
+}
+
+// ended is the ad of a job that has ended.
+func (l *life) ended(want *job.Want) (*classad.Ad, error) {
+	a, err := l.hooks.JobAd()
+	if err != nil {
+		return nil, err
+	}
+	return ad.Ended(a, l.Ad(l.hooks.Status(l.Total), want, time.Now())), nil
 }
 
 // queued is the end of a job of execd's own queue. What the end makes of the job was
@@ -380,7 +325,7 @@ func stepOf(err error) string {
 // conclude makes of a run's outcome what is recorded of it.
 func (r *Runner) conclude(l *life, out *spool.Outcome) *job.End {
 	t := l.task
-	run := outcome.Run{Task: t, Want: r.Store.Want(t), Requeues: !r.isNobodys(t), Rerunnable: r.Rerunnable(t), Post: l.postStatus}
+	run := outcome.Run{Task: t, Want: r.Store.Want(t), Requeues: !r.isNobodys(t), Rerunnable: r.Rerunnable(t), Post: l.hooks.PostStatus}
 	if out.Usage != nil && out.Usage.ExitStatus != 0 {
 		run.Full = r.Launcher.ScratchFull(t.RunID())
 	}

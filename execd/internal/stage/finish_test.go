@@ -28,6 +28,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
@@ -184,14 +185,12 @@ func (s *scene) restart() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	list, err := readHooks(d)
+	list, err := jobhook.Read(d)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	x, l := s.l.extra, s.life(s.l.task)
-	if x != nil {
-		l.extra = &extra{keyword: x.keyword, owner: x.owner, exit: x.exit}
-	}
+	l := s.life(s.l.task)
+	l.hooks.Plan = s.l.hooks.Plan
 	l.recall(list)
 	if l.End = l.task.End; s.r.Store.State(l.task) != job.Ended {
 		l.End = s.r.conclude(l, l.Outcome)
@@ -201,9 +200,9 @@ func (s *scene) restart() {
 
 // hasHook gives the run a hook for its end.
 func (s *scene) hasHook() {
-	s.l.extra = &extra{
-		keyword: "K", owner: &user.User{Name: "alice", UID: os.Getuid(), GID: os.Getgid()},
-		exit: &hook.Hook{Keyword: "K", Name: hook.JobExit, Path: "/bin/true", Limit: time.Minute},
+	s.l.hooks.Plan = jobhook.Plan{
+		Keyword: "K", Owner: &user.User{Name: "alice", UID: os.Getuid(), GID: os.Getgid()},
+		Exit: &hook.Hook{Keyword: "K", Name: hook.JobExit, Path: "/bin/true", Limit: time.Minute},
 	}
 }
 
@@ -362,26 +361,22 @@ func TestExitHookIsAwaited(t *testing.T) {
 // TMPDIR is its owner's, who may put a link in its place: nobody follows it with
 // more rights than his.
 func TestHookWhereTmpdirIsALink(t *testing.T) {
-	s := newScene(t, nil)
-	s.hasHook()
-	d, _, err := s.r.Launcher.Find(s.l.task.RunID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := d.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	scratch, _ := config.Lookup(spool.KeyTmpdir)
-	call, err := s.r.hookCall(s.l, s.l.extra.exit, nil, nil, true)
-	if err != nil || call.Dir != scratch {
-		t.Errorf("a hook works in %q, %v; want %s", call.Dir, err, scratch)
-	}
-	if err := errors.Join(os.Remove(scratch), os.Symlink("/", scratch)); err != nil {
-		t.Fatal(err)
-	}
-	if call, err = s.r.hookCall(s.l, s.l.extra.exit, nil, nil, true); err != nil || call.Dir != "" {
-		t.Errorf("with a link there it works in %q, %v; want the link not followed", call.Dir, err)
+	for _, link := range []bool{false, true} {
+		s := newScene(t, nil)
+		s.mend()
+		s.hasHook()
+		scratch := s.r.Launcher.Scratch(s.l.task.RunID())
+		want := scratch
+		if link {
+			want = ""
+			if err := errors.Join(os.Remove(scratch), os.Symlink("/", scratch)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.until()
+		if got := s.hooks.calls[0].Dir; got != want {
+			t.Errorf("with a link there: %v: a hook works in %q; want %q", link, got, want)
+		}
 	}
 }
 
@@ -405,13 +400,13 @@ func TestExitHookWithoutDescriptors(t *testing.T) {
 	s.hasHook()
 	s.hooks.run = func(_ context.Context, n int, c hook.Call) hook.Result {
 		res := hook.Result{Keyword: "K", Hook: c.Hook.Name}
-		if n <= maxExitTries+1 {
+		if n <= 2 {
 			res.Err = fmt.Errorf("cannot make a pipe: %w", unix.EMFILE)
 		}
 		return res
 	}
 	s.until()
-	if runs := s.l.extra.runs; len(runs) != 1 || !runs[0].Result.OK() {
+	if runs := s.l.hooks.Runs(); len(runs) != 1 || runs[0].Result != (&hook.Result{}).String() {
 		t.Errorf("hooks of the run: %+v; want one that has told", runs)
 	}
 }
@@ -441,8 +436,8 @@ func TestEndAfterRestart(t *testing.T) {
 	s.mend()
 	s.until()
 	s.wantTrace("hook exit", "event over", "told", "ad")
-	if len(s.l.extra.runs) != 1 || s.l.extra.runs[0].Result.Hook != hook.JobExit {
-		t.Errorf("hooks of the run: %+v", s.l.extra.runs)
+	if runs := s.l.hooks.Runs(); len(runs) != 1 || runs[0].Hook != string(hook.JobExit) {
+		t.Errorf("hooks of the run: %+v", runs)
 	}
 }
 
@@ -453,6 +448,7 @@ func TestHooksWithoutNameServices(t *testing.T) {
 	s.l.task.Job.UID = os.Getuid()
 	table := hook.NewTable(knobs(t, "STARTER_DEFAULT_JOB_HOOK_KEYWORD = K\nK_HOOK_JOB_EXIT = /bin/true\n"))
 	s.r.HookTable = func() *hook.Table { return table }
+	s.r.hooks.Table = s.r.HookTable
 	silent := t.TempDir()
 	if err := harness.WriteExecutable(filepath.Join(silent, "getent"), "#!/bin/sh\nexit 1\n"); err != nil {
 		t.Fatal(err)
@@ -460,7 +456,7 @@ func TestHooksWithoutNameServices(t *testing.T) {
 	s.r.Users.Path = silent
 	s.r.drop(s.l)
 	l := s.life(s.l.task)
-	l.found, s.l = true, l
+	l.found, l.hooks.Found, s.l = true, true, l
 	s.r.add(l)
 	if err := s.r.findAgain(l); err != nil {
 		t.Fatal(err)
@@ -670,9 +666,9 @@ func (s *scene) scripted() *life {
 	l := s.life(s.l.task)
 	l.at, l.exited = runs, false
 	l.flow = exit.Pipeline{}
-	l.extra = &extra{
-		keyword: "job", owner: &user.User{Name: "alice"},
-		post: &hook.Hook{Keyword: "job", Name: postScript, Path: "/bin/false", Limit: time.Minute},
+	l.hooks.Plan = jobhook.Plan{
+		Keyword: "job", Owner: &user.User{Name: "alice"},
+		Post: &hook.Hook{Keyword: "job", Name: jobhook.PostScript, Path: "/bin/false", Limit: time.Minute},
 	}
 	s.l = l
 	return l
@@ -701,7 +697,7 @@ func TestScriptAfterTheJob(t *testing.T) {
 	}
 	l.tasks.Find()
 	s.hooks.run = func(context.Context, int, hook.Call) hook.Result {
-		return hook.Result{Keyword: "job", Hook: postScript, Status: 4}
+		return hook.Result{Keyword: "job", Hook: jobhook.PostScript, Status: 4}
 	}
 	l.exited = true
 	l.flow.Reap(childJob, exit.Status{})
@@ -727,7 +723,7 @@ func TestScriptAfterTheJob(t *testing.T) {
 func TestJobAdOfTheRun(t *testing.T) {
 	s := newScene(t, nil)
 	s.hasHook()
-	a, err := s.r.jobAd(s.l)
+	a, err := s.l.hooks.JobAd()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -739,7 +735,7 @@ func TestJobAdOfTheRun(t *testing.T) {
 	if err := d.Write(spool.FileJobAd, []byte("Site = 7\n")); err != nil {
 		t.Fatal(err)
 	}
-	if a, err = s.r.jobAd(s.l); err != nil {
+	if a, err = s.l.hooks.JobAd(); err != nil {
 		t.Fatal(err)
 	}
 	if n, _ := (&classad.Env{My: a}).Attr("Site").Int(); n != 7 {
@@ -775,8 +771,8 @@ func TestScriptAfterTheJobWithoutDirectory(t *testing.T) {
 			err = s.r.run(l)
 			return !errors.Is(err, errWait)
 		})
-		if err != nil || len(s.hooks.calls) > 0 || l.postStatus.OK() {
-			t.Errorf("%s: %v, %d scripts, status %+v; want the job to go on to its end, and the script failed", name, err, len(s.hooks.calls), l.postStatus)
+		if err != nil || len(s.hooks.calls) > 0 || l.hooks.PostStatus.OK() {
+			t.Errorf("%s: %v, %d scripts, status %+v; want the job to go on to its end, and the script failed", name, err, len(s.hooks.calls), l.hooks.PostStatus)
 		}
 	}
 }
@@ -793,7 +789,7 @@ func TestKillEndsScriptAfterTheJob(t *testing.T) {
 	s.hooks.run = func(ctx context.Context, _ int, _ hook.Call) hook.Result {
 		close(begun)
 		<-ctx.Done()
-		return hook.Result{Keyword: "job", Hook: postScript, Err: ctx.Err()}
+		return hook.Result{Keyword: "job", Hook: jobhook.PostScript, Err: ctx.Err()}
 	}
 	l.event = func(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
 	l.exited = true

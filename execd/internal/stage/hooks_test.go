@@ -3,8 +3,6 @@ package stage
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,72 +10,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
-	"paddock/execd/internal/ad"
-	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
-
-// REQ-HOOK-34, REQ-HOOK-36, REQ-HOOK-110, REQ-HOOK-115, REQ-HOOK-116: what becomes
-// of a job by the end of a prepare hook, each row of the table.
-func TestJudge(t *testing.T) {
-	unreadable := errors.New("line 3: no attribute")
-	for _, tt := range []struct {
-		name       string
-		res        hook.Result
-		m          ad.Merged
-		unreadable error
-		want       verdict
-		code, sub  int
-		late       bool
-		text       string
-		warning    string
-	}{
-		{name: "0", want: goesOn},
-		{name: "0 and a message", m: ad.Merged{Message: "old"}, want: goesOn, warning: "old"},
-		{name: "1", res: hook.Result{Status: 1}, want: isHeld, code: 19, sub: 1, text: "status 1"},
-		{name: "7 and a message", res: hook.Result{Status: 7, Stderr: "x\n"}, m: ad.Merged{Message: "m"}, want: isHeld, code: 19, sub: 7, text: "status 7: m"},
-		{name: "7 and standard error", res: hook.Result{Status: 7, Stderr: "a\nb\n"}, want: isHeld, code: 19, sub: 7, text: "status 7: b"},
-		{name: "7 and a command to the terminal", res: hook.Result{Status: 7, Stderr: "a\x1b[2J\rb\n"}, want: isHeld, code: 19, sub: 7, text: `status 7: a\x1b[2J\rb`},
-		{name: "code for status", res: hook.Result{Status: 7}, m: ad.Merged{Status: new(299)}, want: isHeld, code: 19, sub: 299, text: "status 299"},
-		{name: "code 0 for status", res: hook.Result{Status: 7}, m: ad.Merged{Status: new(0), Message: "m"}, want: goesOn, warning: "m"},
-		{name: "code 300", m: ad.Merged{Status: new(300), Message: "m"}, want: goesBack, sub: 300, text: "status 300: m"},
-		{name: "signal", res: hook.Result{Status: -9}, want: goesBack, text: "killed by signal"},
-		{name: "signal and a code", res: hook.Result{Status: -9}, m: ad.Merged{Status: new(0)}, want: goesBack, text: "killed by signal"},
-		{name: "not started", res: hook.Result{Err: errors.New("exec format error"), Status: -9}, want: isHeld, code: 19, text: "exec format error"},
-		{name: "no descriptors", res: hook.Result{Err: fmt.Errorf("cannot make a pipe: %w", os.NewSyscallError("pipe2", unix.EMFILE)), Status: -9}, want: goesBack, text: "too many open files"},
-		{name: "no processes", res: hook.Result{Err: &os.PathError{Op: "fork/exec", Path: "/shepherd", Err: unix.EAGAIN}, Status: -9}, want: goesBack, text: "temporarily unavailable"},
-		{name: "not readable", unreadable: unreadable, want: isHeld, code: 19, text: "line 3: no attribute"},
-		{name: "not readable, and 7", res: hook.Result{Status: 7}, unreadable: unreadable, want: isHeld, code: 19, sub: 7, text: "status 7"},
-		{name: "too long", res: hook.Result{TooLong: true, Status: -9}, want: isHeld, code: 19, text: "printed more than it may"},
-		{name: "timed out", res: hook.Result{TimedOut: true, Status: -9}, want: goesBack, late: true, text: "ended at its limit"},
-		{name: "timed out and a code", res: hook.Result{TimedOut: true, Status: -15}, m: ad.Merged{Status: new(5)}, want: goesBack, late: true, text: "ended at its limit"},
-	} {
-		tt.res.Keyword, tt.res.Hook = "K", hook.PrepareJob
-		u, warning := judge(&tt.res, &tt.m, tt.unreadable)
-		if warning != tt.warning {
-			t.Errorf("%s: warning %q; want %q", tt.name, warning, tt.warning)
-		}
-		if u == nil {
-			if tt.want != goesOn {
-				t.Errorf("%s: goes on; want %v", tt.name, tt.want)
-			}
-			continue
-		}
-		if u.verdict != tt.want || u.code != tt.code || u.subcode != tt.sub || u.late != tt.late || !strings.Contains(u.text, tt.text) ||
-			!strings.HasPrefix(u.text, "hook PREPARE_JOB of K: ") {
-			t.Errorf("%s: %+v; want verdict %d, code %d.%d, late %v, %q", tt.name, *u, tt.want, tt.code, tt.sub, tt.late, tt.text)
-		}
-	}
-}
 
 func knobs(t *testing.T, text string) *knob.Set {
 	t.Helper()
@@ -88,36 +31,16 @@ func knobs(t *testing.T, text string) *knob.Set {
 	return k
 }
 
-// REQ-HOOK-38, REQ-HOOK-39: 8 s, then 300 s; each knob changes its own interval
-// alone, and the first never comes later than a later one would.
-func TestIntervals(t *testing.T) {
-	for _, tt := range []struct {
-		text          string
-		first, steady time.Duration
-	}{
-		{"", 8 * time.Second, 300 * time.Second},
-		{"STARTER_INITIAL_UPDATE_INTERVAL = 20", 20 * time.Second, 300 * time.Second},
-		{"STARTER_UPDATE_INTERVAL = 60", 8 * time.Second, 60 * time.Second},
-		{"STARTER_UPDATE_INTERVAL = 5", 5 * time.Second, 5 * time.Second},
-		{"STARTER_UPDATE_INTERVAL = 60\nSTARTER_INITIAL_UPDATE_INTERVAL = 400", time.Minute, time.Minute},
-	} {
-		first, steady := intervals(&conf.Config{Knobs: knobs(t, tt.text)})
-		if first != tt.first || steady != tt.steady {
-			t.Errorf("%q: %v, then %v; want %v, then %v", tt.text, first, steady, tt.first, tt.steady)
-		}
-	}
-}
-
 // What a job that runs takes of the processor is told apart.
 func TestStatusOfProcessor(t *testing.T) {
 	s := newScene(t, nil)
-	got := s.r.status(s.l, api.Usage{CPU: 5, SysCPU: 2})
+	got := s.l.hooks.Status(api.Usage{CPU: 5, SysCPU: 2})
 	if got.UserCPU != 3*time.Second || got.SysCPU != 2*time.Second {
 		t.Errorf("status has %v and %v in the kernel; want 3s, and 2s", got.UserCPU, got.SysCPU)
 	}
 	// What its shepherd has not seen, of 1.5 s, the samples have.
 	s.l.Total = api.Usage{CPU: 5, SysCPU: 2}
-	if end := s.l.Ad(s.r.status(s.l, s.l.Total), nil, time.Now()); end.UserCPU != 3*time.Second || end.SysCPU != 2*time.Second {
+	if end := s.l.Ad(s.l.hooks.Status(s.l.Total), nil, time.Now()); end.UserCPU != 3*time.Second || end.SysCPU != 2*time.Second {
 		t.Errorf("the end has %v and %v in the kernel; want 3s, and 2s", end.UserCPU, end.SysCPU)
 	}
 }
@@ -125,16 +48,6 @@ func TestStatusOfProcessor(t *testing.T) {
 // REQ-HOOK-38, REQ-HOOK-39: jobs that execd finds again keep their beats, and are not
 // all told of at once.
 func TestBeatIsKept(t *testing.T) {
-	const first, steady = 8 * time.Second, 300 * time.Second
-	for ran, want := range map[time.Duration]time.Duration{
-		-time.Hour: first, 0: first, 5 * time.Second: 3 * time.Second, 8 * time.Second: 0,
-		9 * time.Second: 299 * time.Second, 307 * time.Second: time.Second, 308 * time.Second: 0,
-		308*time.Second + time.Hour: 0, 310*time.Second + time.Hour: 298 * time.Second,
-	} {
-		if got := untilNext(ran, first, steady); got != want {
-			t.Errorf("after %v: %v; want %v", ran, got, want)
-		}
-	}
 	synctest.Test(t, func(t *testing.T) {
 		s := updating(t)
 		var told []time.Duration // of the bubble's clock
@@ -143,10 +56,10 @@ func TestBeatIsKept(t *testing.T) {
 			told = append(told, time.Since(begun))
 			return hook.Result{}
 		}
-		s.r.startUpdates(s.l, 100*time.Second) // the next is at 308 s
+		s.l.hooks.StartUpdates(100 * time.Second) // the next is at 308 s
 		time.Sleep(600 * time.Second)
 		synctest.Wait()
-		if _, err := s.r.stopUpdates(s.l); err != nil {
+		if _, err := s.l.hooks.StopUpdates(); err != nil {
 			t.Error(err)
 		}
 		if want := []time.Duration{208 * time.Second, 508 * time.Second}; !slices.Equal(told, want) {
@@ -159,9 +72,9 @@ func TestBeatIsKept(t *testing.T) {
 func updating(t *testing.T) *scene {
 	s := newScene(t, nil)
 	s.mend()
-	s.l.extra = &extra{
-		keyword: "K", owner: &user.User{Name: "alice"},
-		update: &hook.Hook{Keyword: "K", Name: hook.UpdateJobInfo, Path: "/bin/true", Limit: time.Minute},
+	s.l.hooks.Plan = jobhook.Plan{
+		Keyword: "K", Owner: &user.User{Name: "alice"},
+		Update: &hook.Hook{Keyword: "K", Name: hook.UpdateJobInfo, Path: "/bin/true", Limit: time.Minute},
 	}
 	return s
 }
@@ -184,23 +97,22 @@ func TestUpdates(t *testing.T) {
 		<-goOn
 		return hook.Result{Keyword: "K", Hook: hook.UpdateJobInfo, Status: 1}
 	}
-	s.r.update(s.l)
+	s.l.hooks.ChangedState()
 	<-began
 	for range 3 {
-		s.r.update(s.l)
+		s.l.hooks.ChangedState()
 	}
 	close(goOn)
-	u := &s.l.extra.updates
-	eventually(t, "the update ends", func() bool { u.mu.Lock(); defer u.mu.Unlock(); return u.count == 1 })
-	if line := u.shown(); line.Count != 1 || line.Skipped != 3 {
+	eventually(t, "the update ends", func() bool { return len(s.l.hooks.Runs()) == 1 })
+	if line := s.l.hooks.Runs()[0]; line.Count != 1 || line.Skipped != 3 {
 		t.Errorf("%d updates, %d skipped; want 1, 3", line.Count, line.Skipped)
 	}
-	s.r.update(s.l)
+	s.l.hooks.ChangedState()
 	<-began
 	s.until()
 	last.Wait()
 	for range 3 {
-		s.r.update(s.l)
+		s.l.hooks.ChangedState()
 	}
 	s.hooks.mu.Lock()
 	defer s.hooks.mu.Unlock()
@@ -233,7 +145,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // it has been told that it has ended.
 func TestUpdateIsOverBeforeTheEnd(t *testing.T) {
 	s := updating(t)
-	s.l.extra.exit = &hook.Hook{Keyword: "K", Name: hook.JobExit, Path: "/bin/true", Limit: time.Minute}
+	s.l.hooks.Exit = &hook.Hook{Keyword: "K", Name: hook.JobExit, Path: "/bin/true", Limit: time.Minute}
 	began, told, goOn := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	s.hooks.run = func(ctx context.Context, n int, c hook.Call) hook.Result {
 		if n == 1 {
@@ -245,13 +157,13 @@ func TestUpdateIsOverBeforeTheEnd(t *testing.T) {
 		}
 		return hook.Result{Keyword: "K", Hook: c.Hook.Name}
 	}
-	s.r.update(s.l)
+	s.l.hooks.ChangedState()
 	<-began
 	if err := s.enter(); !errors.Is(err, errWait) {
 		t.Fatalf("%v; want to wait", err)
 	}
-	if c := s.l.extra.call; c != nil {
-		t.Errorf("%s is called while the update runs", c.hook.Name)
+	for _, run := range s.l.hooks.Runs() {
+		t.Errorf("%s is called while the update runs", run.Hook)
 	}
 	<-told
 	close(goOn)
@@ -259,30 +171,13 @@ func TestUpdateIsOverBeforeTheEnd(t *testing.T) {
 	s.wantTrace("hook ", "update ends", "hook exit", "event over", "told", "ad")
 }
 
-// Without a hook for updates there is no timer, and nothing is asked of hooks.conf.
-func TestNoUpdatesWithoutHook(t *testing.T) {
-	s := updating(t)
-	s.l.extra.update = nil
-	s.r.startUpdates(s.l, 0)
-	s.r.changedState(s.l)
-	if s.l.extra.updates.timer != nil || len(s.hooks.calls) > 0 {
-		t.Error("something ticks")
-	}
-	s.l.extra = nil
-	s.r.startUpdates(s.l, 0)
-	s.r.changedState(s.l)
-	if _, err := s.r.stopUpdates(s.l); err != nil {
-		t.Error(err)
-	}
-}
-
 // What an earlier execd has written is read again, whatever the last line is.
 func TestReadHooks(t *testing.T) {
 	s := newScene(t, nil)
 	s.hasHook()
-	run := HookRun{Step: stepPost, Result: &hook.Result{Keyword: "job", Hook: postScript, Status: 3, Took: 2 * time.Second}}
-	for _, h := range []HookRun{{Step: stepBefore}, run, {Result: &hook.Result{Hook: hook.PrepareJob}, Changed: []string{"Cmd"}}, {Step: stepRecord}, {Step: exit.StepHook}} {
-		if err := s.r.note(s.l, h); err != nil {
+	run := jobhook.HookRun{Step: stepPost, Result: &hook.Result{Keyword: "job", Hook: jobhook.PostScript, Status: 3, Took: 2 * time.Second}}
+	for _, h := range []jobhook.HookRun{{Step: stepBefore}, run, {Result: &hook.Result{Hook: hook.PrepareJob}, Changed: []string{"Cmd"}}, {Step: stepRecord}, {Step: exit.StepHook}} {
+		if err := s.l.hooks.Note(h); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -293,37 +188,25 @@ func TestReadHooks(t *testing.T) {
 	if err := d.Append(spool.FileHooks, []byte("{\"step\":\"cut sh")); err != nil {
 		t.Fatal(err)
 	}
-	list, err := readHooks(d)
+	list, err := jobhook.Read(d)
 	if err != nil || len(list) != 5 {
 		t.Fatalf("read %d lines, %v; want 5", len(list), err)
 	}
 	// What is noted behind it is not lost with it, however long it is.
-	long := HookRun{Result: &hook.Result{Hook: hook.PrepareJob}, Changed: []string{strings.Repeat("Long", 1<<16)}}
-	if err := s.r.note(s.l, long); err != nil {
+	long := jobhook.HookRun{Result: &hook.Result{Hook: hook.PrepareJob}, Changed: []string{strings.Repeat("Long", 1<<16)}}
+	if err := s.l.hooks.Note(long); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := readHooks(d); err != nil || len(again) != 6 {
+	if again, err := jobhook.Read(d); err != nil || len(again) != 6 {
 		t.Fatalf("read %d lines behind one that was cut short, %v; want 6", len(again), err)
 	}
-	l := &life{task: s.l.task, extra: &extra{}}
+	l := s.r.newLife(s.l.task)
 	l.recall(list)
-	if !l.extra.prep.Over(stepBefore) || l.extra.prep.Over(stepPrepare) || !l.tail.Over(stepRecord) || !l.flow.Over(exit.StepHook) {
+	if !l.prep.Over(stepBefore) || l.prep.Over(stepPrepare) || !l.tail.Over(stepRecord) || !l.flow.Over(exit.StepHook) {
 		t.Error("what was done is not known")
 	}
-	if l.postStatus.Code != 3 || len(l.extra.changed) != 1 || len(l.extra.runs) != 2 {
-		t.Errorf("script %+v, changed %q, %d hooks", l.postStatus, l.extra.changed, len(l.extra.runs))
-	}
-}
-
-// What a hook says comes into reasons that others read on their terminals.
-func TestLastLine(t *testing.T) {
-	for text, want := range map[string]string{
-		"first\nlast \n": "last", "": "", "\x1b[2Jgone\r": `\x1b[2Jgone`, "\xff": "?",
-		strings.Repeat("x", 400): strings.Repeat("x", 300),
-	} {
-		if got := lastLine(text); got != want {
-			t.Errorf("%q: %q; want %q", text, got, want)
-		}
+	if l.hooks.PostStatus.Code != 3 || len(l.hooks.Runs()) != 2 {
+		t.Errorf("script %+v, %d hooks", l.hooks.PostStatus, len(l.hooks.Runs()))
 	}
 }
 
@@ -334,8 +217,8 @@ func preparing(t *testing.T) *scene {
 	s.r.drop(s.l)
 	l.flow, l.Outcome, l.End = exit.Pipeline{}, nil, nil
 	l.at, l.exited = prepares, false
-	l.extra = &extra{keyword: "K", owner: &user.User{Name: "alice", Home: "/"}}
-	l.extra.prep.Keep = func(step string) error { return s.r.note(l, HookRun{Step: step}) }
+	l.hooks.Plan = jobhook.Plan{Keyword: "K", Owner: &user.User{Name: "alice", Home: "/"}}
+	l.prep.Keep = func(step string) error { return l.hooks.Note(jobhook.HookRun{Step: step}) }
 	s.l = l
 	s.r.add(l)
 	return s
@@ -363,7 +246,7 @@ func (s *scene) prepare() (err error) {
 func TestScriptBeforeTheJob(t *testing.T) {
 	for _, code := range []int{0, 3} {
 		s := preparing(t)
-		s.l.extra.pre = &hook.Hook{Keyword: "job", Name: preScript, Path: "/bin/true", Limit: time.Minute}
+		s.l.hooks.Pre = &hook.Hook{Keyword: "job", Name: jobhook.PreScript, Path: "/bin/true", Limit: time.Minute}
 		s.r.setUp(s.l)
 		if active := s.l.flow.Active(); active[0].Name() != childPre {
 			t.Fatalf("%s is active", active[0].Name())
@@ -371,7 +254,7 @@ func TestScriptBeforeTheJob(t *testing.T) {
 		over := make(chan struct{})
 		s.hooks.run = func(context.Context, int, hook.Call) hook.Result {
 			defer close(over)
-			return hook.Result{Keyword: "job", Hook: preScript, Status: code}
+			return hook.Result{Keyword: "job", Hook: jobhook.PreScript, Status: code}
 		}
 		// Who leads the life on behind the stage is the test.
 		s.l.event = func(f func()) { s.l.mu.Lock(); defer s.l.mu.Unlock(); f() }
@@ -399,9 +282,9 @@ func TestScriptBeforeTheJob(t *testing.T) {
 func TestPrepareOnce(t *testing.T) {
 	s := preparing(t)
 	s.r.setUp(s.l)
-	s.l.extra.before = &hook.Hook{Keyword: "K", Name: hook.PrepareJobBeforeTransfer, Path: "/bin/true", Limit: time.Minute}
-	s.l.extra.prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
-	s.l.extra.pre = &hook.Hook{Keyword: "job", Name: preScript, Path: "/bin/true", Limit: time.Minute}
+	s.l.hooks.Before = &hook.Hook{Keyword: "K", Name: hook.PrepareJobBeforeTransfer, Path: "/bin/true", Limit: time.Minute}
+	s.l.hooks.Prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
+	s.l.hooks.Pre = &hook.Hook{Keyword: "job", Name: jobhook.PreScript, Path: "/bin/true", Limit: time.Minute}
 	s.l.event = func(f func()) { s.l.mu.Lock(); defer s.l.mu.Unlock(); f() }
 	if err := s.prepare(); err != nil {
 		t.Fatal(err)
@@ -411,11 +294,11 @@ func TestPrepareOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := readHooks(d)
+	list, err := jobhook.Read(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := s.l.extra
+	plan := s.l.hooks.Plan
 	for n := range len(list) + 1 { // wherever the last execd was killed
 		calls := len(s.hooks.calls) + 3
 		for _, h := range list[:n] {
@@ -423,7 +306,8 @@ func TestPrepareOnce(t *testing.T) {
 				calls--
 			}
 		}
-		s.l.at, s.l.extra = prepares, &extra{keyword: "K", owner: x.owner, before: x.before, prepare: x.prepare, pre: x.pre}
+		s.l.at, s.l.prep, s.l.hooks = prepares, exit.Marks{}, jobhook.Hooks{Plan: plan}
+		s.l.hooks.Init(&s.r.hooks, s.l.task, &s.l.notices, func(f func()) { s.l.event(f) })
 		s.l.recall(list[:n])
 		if err := s.prepare(); err != nil {
 			t.Fatal(err)
@@ -445,6 +329,7 @@ func TestWithoutHooks(t *testing.T) {
 	s := newScene(t, nil)
 	table := hook.NewTable(knobs(t, ""))
 	s.r.HookTable = func() *hook.Table { return table }
+	s.r.hooks.Table = s.r.HookTable
 	s.r.notices.Journal = nil
 	request, err := s.r.Store.Request(s.l.task.Job)
 	if err != nil {
@@ -457,14 +342,14 @@ func TestWithoutHooks(t *testing.T) {
 	}
 	l := s.r.newLife(s.l.task)
 	n := testing.AllocsPerRun(100, func() {
-		if err := s.r.findExtra(l, request, nil); err != nil || l.extra != nil || l.notices.On() {
+		if err := s.r.findHooks(l, request, nil); err != nil || l.hooks.Any() || l.notices.On() {
 			t.Fatal("something was found")
 		}
 		if err := s.r.prepare(l); err != nil {
 			t.Fatal("something was prepared")
 		}
-		s.r.startUpdates(l, 0)
-		s.r.changedState(l)
+		l.hooks.StartUpdates(0)
+		l.hooks.ChangedState()
 		l.notices.Happened(notice.Event{Kind: notice.Executing})
 	})
 	if n > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"paddock/execd/internal/aside"
@@ -12,6 +13,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -53,7 +55,7 @@ func (r *Runner) Recover() error {
 // nil when it went back to the queue.
 func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	l := r.newLife(t)
-	l.at, l.found, l.taken = runs, true, t.Started
+	l.at, l.found, l.hooks.Found, l.taken = runs, true, true, t.Started
 	switch err := r.findAgain(l); {
 	case spool.Unread(err):
 		return nil, err
@@ -101,7 +103,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
 		l.claims = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:
-		if has, err := d.Has(spool.FileHooks); has && err == nil && l.extra != nil {
+		if has, err := d.Has(spool.FileHooks); has && err == nil && l.hooks.Any() {
 			// It was being prepared: what is done is not done again.
 			l.at = prepares
 			l.claims = r.Queue.Adopt(t, t.Started)
@@ -131,21 +133,41 @@ func (r *Runner) findAgain(l *life) error {
 		return nil
 	}
 	d, _, findErr := r.Launcher.Find(l.task.RunID())
-	var list []HookRun
+	var list []jobhook.HookRun
 	var readErr error
 	switch {
 	case findErr == nil:
-		list, readErr = readHooks(d)
+		list, readErr = jobhook.Read(d)
 	case mailed && errors.Is(findErr, fs.ErrNotExist) && l.task.Start.Boot == r.Boot:
 		l.tail.Set(stepMail) // the directory went after it
 	}
-	err := r.findExtraAgain(l)
+	err := r.findHooksAgain(l)
 	l.recall(list)
 	return errors.Join(err, readErr)
 }
 
-// findExtraAgain is findExtra for a run that an earlier execd has begun.
-func (r *Runner) findExtraAgain(l *life) error {
+// recall takes over what an earlier execd has noted of a run.
+func (l *life) recall(list []jobhook.HookRun) {
+	for i := range list {
+		h := &list[i]
+		switch {
+		case h.Step == "":
+		case strings.HasPrefix(h.Step, prepareStep):
+			l.prep.Set(h.Step)
+		case h.Step == stepRecord, h.Step == stepAd, h.Step == stepMail:
+			l.tail.Set(h.Step)
+		default:
+			l.flow.Set(h.Step)
+		}
+		if h.Step == exit.StepTransfer {
+			l.undelivered = h.GivenUp
+		}
+		l.hooks.Recall(h, stepPost)
+	}
+}
+
+// findHooksAgain is findHooks for a run that an earlier execd has begun.
+func (r *Runner) findHooksAgain(l *life) error {
 	request, err := r.Store.Request(l.task.Job)
 	if err != nil {
 		return err
@@ -159,9 +181,9 @@ func (r *Runner) findExtraAgain(l *life) error {
 	case err != nil:
 		return err
 	}
-	err = r.findExtra(l, request, owner)
-	if later && l.extra != nil {
-		l.extra.owner = nil
+	err = r.findHooks(l, request, owner)
+	if later {
+		l.hooks.Owner = nil
 	}
 	return err
 }
@@ -169,7 +191,7 @@ func (r *Runner) findExtraAgain(l *life) error {
 // holdAgain takes back the slots of a run whose hook for the end has not been run:
 // it has them until then.
 func (r *Runner) holdAgain(l *life) {
-	if l.extra == nil || l.extra.exit == nil && l.extra.post == nil || l.flow.Over(exit.StepHook) {
+	if l.hooks.Exit == nil && l.hooks.Post == nil || l.flow.Over(exit.StepHook) {
 		l.flow.Set(exit.StepFree)
 		return
 	}
@@ -198,7 +220,7 @@ func (r *Runner) reattached(l *life) {
 		r.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", l.task, err))
 	}
 	r.steerable(l)
-	r.startUpdates(l, time.Since(since))
+	l.hooks.StartUpdates(time.Since(since))
 	r.advance(l, nil) // its time limits
 }
 

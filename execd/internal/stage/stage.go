@@ -2,15 +2,15 @@
 // is recorded when it is done, can be repeated, and every event enters the
 // list again at the top, so that a crash between two stages repeats the one
 // that was not recorded. It drives launch, account, claim and hook, and only daemon
-// and queue's callback use it. Its packages are exit, the machine of what follows the end
-// of a job's processes; outcome, which decides what becomes of a run; notice, which tells
-// its owner; and subtask, which has what is started in a run beside its job.
+// and queue's callback use it. Below it are exit, the machine of what follows the end of a
+// job's processes; outcome, which decides what becomes of a run; jobhook, its hooks and
+// scripts; notice, which tells its owner; and subtask, what is started in it.
 //
-// Locks are taken in this order. The work of a subtask, life.mu, steering.asking and those
-// of package subtask may be held while the disk or the name services are waited for, so
-// that qstat takes none of them. Those of package queue come next. Then, held for a moment
-// and under no other of this package but those above: steering.mu, those of extra, its
-// updates and the outboxes of notice, Runner.mu.
+// Locks are taken in this order. The work of a subtask, life.mu, steering.asking and
+// subtask.Tasks.mu may be held while the disk or the name services are waited for, so that
+// qstat takes none of them. Those of package queue come next. Then, held for a moment and
+// under no other of these packages but those above: steering.mu, those of jobhook and
+// notice, Runner.mu.
 package stage
 
 import (
@@ -38,6 +38,7 @@ import (
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/stage/subtask"
@@ -100,13 +101,14 @@ type life struct {
 	outcome.Facts                // of its end: from reap on
 	entry         *account.Entry // from account on, unless that has to be repeated
 
-	flow       exit.Pipeline  // its processes, and the steps of its end
-	tail       exit.Marks     // of telling of the end
-	extra      *extra         // what it has beside the job; nil: nothing
-	notices    notice.Notices // to its owner
-	postStatus exit.Status    // of the script after the job
-	exitTries  int            // how often the hook for its end could not be started
-	output     *exit.Transfer // nil: not begun
+	flow       exit.Pipeline // its processes, and the steps of its end
+	tail       exit.Marks    // of telling of the end
+	prep       exit.Marks    // of what prepares it
+	hooks      jobhook.Hooks
+	notices    notice.Notices      // to its owner
+	unprepared *jobhook.Unprepared // by that; nil: it is, or is to be
+	input      *exit.Transfer      // nil: not begun
+	output     *exit.Transfer      // nil: not begun
 	// undelivered is why the output has not arrived; nil: it has, or is to come.
 	undelivered *exit.GivenUp
 
@@ -138,15 +140,16 @@ type Runner struct {
 	Sources  source.Sources
 
 	// What jobs may have beside themselves; nil: none has.
-	Hooks     Caller             // runs hooks, and the scripts of fetched work
+	Hooks     jobhook.Caller     // runs hooks, and the scripts of fetched work
 	HookTable func() *hook.Table // the hooks of the present configuration
-	SlotOf    SlotOf
+	SlotOf    jobhook.SlotOf
 	Journal   notice.Journal
 	Input     Input
 	Output    Output
 
 	once     sync.Once // of the next
 	notices  notice.Host
+	hooks    jobhook.Host
 	subtasks subtask.Host
 
 	mu     sync.Mutex
@@ -191,6 +194,10 @@ func (r *Runner) newLife(t *job.Task) *life {
 		r.notices = notice.Host{
 			Name: r.Host, Journal: r.Journal, Mail: r.Mail, Store: r.Store, Users: r.Users, Launcher: r.Launcher, Log: r.Log,
 		}
+		r.hooks = jobhook.Host{
+			Name: r.Host, Caller: r.Hooks, Table: r.HookTable, SlotOf: r.SlotOf, Store: r.Store, Launcher: r.Launcher, Users: r.Users,
+			Usage: r.Usage, Config: r.Config, Log: r.Log, Order: r.orderFor,
+		}
 		r.subtasks = subtask.Host{
 			Name: r.Host, Launcher: r.Launcher, Store: r.Store, GIDs: r.GIDs, Usage: r.Usage, Book: r.Book, Config: r.Config, Log: r.Log,
 			Order: r.orderFor, InPlace: r.inPlace, Later: r.unlessStopped,
@@ -199,6 +206,7 @@ func (r *Runner) newLife(t *job.Task) *life {
 	l := &life{task: t}
 	l.event = func(f func()) { r.advance(l, f) }
 	l.notices.Init(&r.notices, t, func(f func()) { l.event(f) })
+	l.hooks.Init(&r.hooks, t, &l.notices, func(f func()) { l.event(f) })
 	l.tasks.Init(&r.subtasks, t, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
 	return l
 }
@@ -340,14 +348,14 @@ func (r *Runner) begin(l *life) error {
 		r.giveBack(l)
 		return errOver
 	}
-	if r.again(l, err) {
+	if exit.Again(err, l.attempts) {
 		return err
 	}
 	if err != nil {
 		// A second try would meet it again, as long as nobody mends it.
 		return r.refuse(l, err, !spool.Scarce(err))
 	}
-	if err := r.findExtra(l, order.Request, order.Owner); err != nil {
+	if err := r.findHooks(l, order.Request, order.Owner); err != nil {
 		return r.refuse(l, err, !spool.Scarce(err))
 	}
 	r.setUp(l)
@@ -380,11 +388,6 @@ func (r *Runner) begin(l *life) error {
 	return nil
 }
 
-// maxLookups is how often the owner of a job is looked up again, for half a minute
-// in all, before the job is in error: name services may be busy, or be started
-// anew. But what is wrong with one user must not hold up the slots of all.
-const maxLookups = 5
-
 // pause is how long nothing is started after the host could not start a job.
 const pause = 10 * time.Second
 
@@ -392,6 +395,12 @@ const pause = 10 * time.Second
 // configuration since. A job of the queue waits for its return, as it would have if its
 // turn had come a moment later.
 var errGone = errors.New("does not exist any more")
+
+// findHooks finds what a run has beside its job.
+func (r *Runner) findHooks(l *life, request *api.SubmitRequest, owner *user.User) error {
+	l.notices.Find()
+	return l.hooks.Find(request, owner, r.Input != nil && r.Input.Wants(l.task))
+}
 
 // order gathers what the directory of a run is made from.
 func (r *Runner) order(l *life) (*launch.Order, error) {
@@ -551,7 +560,7 @@ func (r *Runner) launch(l *life) error {
 	}
 	l.notices.Happened(notice.Event{Kind: notice.Executing})
 	r.steerable(l)
-	r.startUpdates(l, 0)
+	l.hooks.StartUpdates(0)
 	return nil
 }
 

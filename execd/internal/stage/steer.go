@@ -62,9 +62,7 @@ func (r *Runner) Kill(t *job.Task) {
 	} else {
 		l.steer.kill = true
 	}
-	if x := l.beside(); x != nil {
-		x.cancelCall(r.unwelcome(t))
-	}
+	l.hooks.Cancel()
 }
 
 // EndSignal is the signal by which a task is asked to end.
@@ -83,13 +81,6 @@ func endSignal(request *api.SubmitRequest) syscall.Signal {
 	}
 	work, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
 	return ad.KillSig(work)
-}
-
-// unwelcome reports whether the script after a job is not to be run: the job's end was
-// asked for, and not by a limit.
-func (r *Runner) unwelcome(t *job.Task) bool {
-	want := r.Store.Want(t)
-	return want != nil && want.Reason == ""
 }
 
 // Suspend stops a task for the reasons that the letters stand for, or with none
@@ -216,7 +207,7 @@ func (r *Runner) stopOrGo(l *life) {
 		l.notices.MailLater(mail.Continued)
 		l.notices.Happened(notice.Event{Kind: notice.Resumed})
 	}
-	r.changedState(l)
+	l.hooks.ChangedState()
 	switch {
 	case !want:
 		r.signal(l.task, syscall.SIGCONT)
@@ -271,4 +262,12 @@ func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
 		r.Log.Error(err.Error()) // its end may lack the reason, but not be late
 	}
 	r.Kill(l.task)
+}
+
+// HookRuns returns the hooks of a run, those that have ended and the one that runs.
+func (r *Runner) HookRuns(run spool.RunID) []api.HookRun {
+	if l := r.life(run); l != nil {
+		return l.hooks.Runs()
+	}
+	return nil
 }

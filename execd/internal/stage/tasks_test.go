@@ -74,7 +74,7 @@ func TestTaskOfJobThatIsPrepared(t *testing.T) {
 			s.r.notices.Journal = nothingWanted{}
 			s.l.notices.Find()
 			s.r.setUp(s.l)
-			s.l.extra.prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
+			s.l.hooks.Prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
 			s.hooks.run = func(ctx context.Context, _ int, _ hook.Call) hook.Result {
 				close(runs)
 				select {

@@ -9,6 +9,7 @@
 package exit
 
 import (
+	"errors"
 	"time"
 
 	"paddock/internal/backoff"
@@ -69,6 +70,14 @@ func (e *StepError) Unwrap() error { return e.Err }
 type Retry struct{ Err error }
 
 func (e *Retry) Error() string { return e.Err.Error() }
+
+// Again reports whether what failed is worth another attempt, after so many that failed:
+// half a minute in all, as name services may be busy, or be started anew. But what is
+// wrong with one user must not hold up the slots of all.
+func Again(err error, attempts int) bool {
+	_, retry := errors.AsType[*Retry](err)
+	return retry && attempts < 5
+}
 
 // Retries are the pauses before attempts at what has failed.
 var Retries = backoff.Doubling{First: time.Second, Most: time.Minute}

@@ -1,4 +1,9 @@
-package stage
+// Package jobhook has what a run has beside its job: the job hooks of the site, the scripts
+// that the ad of a job names, and the file in which the steps of the run are noted. It runs
+// each for the step that waits for it, says what becomes of a job by what its hooks answer,
+// and keeps the beat of UPDATE_JOB_INFO. Package stage uses it, and journal for the
+// attributes of qsub -attr.
+package jobhook
 
 import (
 	"bytes"
@@ -8,63 +13,110 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
+	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
+
+// Host is what the hooks of all runs need of execd.
+type Host struct {
+	Name     string
+	Caller   Caller             // nil: no run has any
+	Table    func() *hook.Table // the hooks of the present configuration; nil: there are none
+	SlotOf   SlotOf             // nil: a run is where its claims say
+	Store    *job.Store
+	Launcher *launch.Launcher
+	Users    *user.Directory
+	Usage    *usage.Sampler
+	Config   func() *conf.Config
+	Log      *slog.Logger
+
+	// Order gathers what the directory of a run of a job is made from, for a request.
+	Order func(of *job.Task, request *api.SubmitRequest) (*launch.Order, error)
+}
+
+// SlotOf finds the slot that a task runs on, the first where it has several: its
+// number, 0 if it is not known, and with ads its ad.
+type SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)
 
 // Caller runs hooks; a *hook.Runner does.
 type Caller interface {
 	Run(ctx context.Context, c hook.Call) hook.Result
 }
 
-// Names of what the site's hooks.conf does not say and is run like a hook: the
+// The names of what the site's hooks.conf does not say and is run like a hook: the
 // scripts that the ad of a job names.
 const (
-	preScript  hook.Name = "PreCmd"
-	postScript hook.Name = "PostCmd"
+	PreScript  hook.Name = "PreCmd"
+	PostScript hook.Name = "PostCmd"
 )
 
 // scriptLimit is how long the scripts of a job may take. They are the owner's, and
 // a slot waits for them.
 const scriptLimit = time.Hour
 
-// extra is what a run has whose job asks for more than to be started: hooks,
-// scripts, or files of its own. Most have none.
-type extra struct {
-	keyword string
-	slotAd  bool // the prepare hooks get the ad of the slot as well
+// Plan is what a run has beside its job, which asks for more than to be started. Most have
+// nothing.
+type Plan struct {
+	Keyword string
+	SlotAd  bool // the prepare hooks get the ad of the slot as well
 
-	before, prepare, update, exit *hook.Hook // nil: none
-	pre, post                     *hook.Hook
-	stageIn                       bool
-	onSlot                        bool // the job did not come by qsub, and reads its ad and the slot's
+	Before, Prepare, Update, Exit *hook.Hook // nil: none
+	Pre, Post                     *hook.Hook // scripts of the job
+	StageIn                       bool       // its files are to be transferred
+	OnSlot                        bool       // the job did not come by qsub, and reads its ad and the slot's
 
-	slot slot.ID // that it was started on; none: as its claims say
+	Owner *user.User // guarded by Hooks.mu; nil: to be asked for
+	Slot  slot.ID    // that it was started on; none: as its claims say
+}
 
-	call    *call          // the one that is waited for; nil: none
-	prep    exit.Marks     // of the stage prepare
-	refused *unprepared    // by it; nil: it was not
-	changed []string       // attributes of the job's ad that hooks have changed
-	input   *exit.Transfer // nil: not begun
-	updates updates
+// Any reports whether there is anything at all.
+func (p *Plan) Any() bool {
+	return p.Before != nil || p.Prepare != nil || p.Update != nil || p.Exit != nil || p.Pre != nil || p.Post != nil || p.StageIn || p.OnSlot
+}
 
-	mu    sync.Mutex
-	owner *user.User // guarded by mu; nil: to be asked for
-	runs  []HookRun  // guarded by mu; those that have ended, of which the file tells
+// Hooks are those of one run.
+type Hooks struct {
+	Plan
+	Found      bool        // an earlier execd has begun the run, and perhaps a hook of it
+	PostStatus exit.Status // of the script after the job
+
+	host    *Host
+	of      *job.Task
+	notices *notice.Notices
+	event   func(func()) // has something happen to the run, and leads it on
+
+	call      *call    // guarded by mu; the one that is waited for; nil: none
+	exitTries int      // how often the hook for its end could not be started
+	changed   []string // attributes of the job's ad that hooks have changed
+	updates   updates
+
+	mu   sync.Mutex
+	runs []HookRun // guarded by mu; those that have ended, of which the file tells
+}
+
+// Init makes them those of a run. Event has something happen to it, and leads it on.
+func (x *Hooks) Init(h *Host, of *job.Task, n *notice.Notices, event func(func())) {
+	x.host, x.of, x.notices, x.event = h, of, n, event
 }
 
 // call is one run of a hook that a stage waits for.
@@ -88,55 +140,46 @@ type HookRun struct {
 	Skipped int           `json:"skipped,omitempty"` // and how often it did not, since it still ran
 }
 
-// any reports whether there is anything at all.
-func (x *extra) any() bool {
-	return x.before != nil || x.prepare != nil || x.update != nil || x.exit != nil || x.pre != nil || x.post != nil || x.stageIn || x.onSlot
-}
-
-// findExtra finds what a run has beside its job, by what its request says. The
-// error is the job's, or that of a hook that must not be run.
-func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User) error {
-	l.notices.Find()
+// Find finds what a run has beside its job, by what its request says, and StageIn if it has
+// files to be transferred. The error is the job's, or that of a hook that must not be run.
+func (x *Hooks) Find(request *api.SubmitRequest, owner *user.User, stageIn bool) error {
+	h, work := x.host, request.Work
 	var table *hook.Table
-	if r.Hooks != nil && r.HookTable != nil {
-		table = r.HookTable()
+	if h.Caller != nil && h.Table != nil {
+		table = h.Table()
 	}
-	stageIn := r.Input != nil && r.Input.Wants(l.task)
-	if !table.Any() && request.Work == nil && !stageIn {
+	if !table.Any() && work == nil && !stageIn {
 		return nil
 	}
-	x := &extra{owner: owner, stageIn: stageIn, onSlot: request.Work != nil}
+	p := Plan{Owner: owner, StageIn: stageIn, OnSlot: work != nil}
 	word := ""
-	if request.Work == nil && r.Hooks != nil {
-		own, err := OwnExtras(l.task, request, owner, r.Host)
+	if work == nil && h.Caller != nil {
+		own, err := OwnExtras(x.of, request, owner, h.Name)
 		if err != nil {
 			return err
 		}
 		word = own.HookKeyword
 	}
-	if w := request.Work; w != nil && r.Hooks != nil {
-		x.slot, _ = slot.ParseID(string(w.Slot)) // execd has written it
-		base, _ := classad.ParseOldLenient(w.Ad)
-		extras, err := ad.ExtrasOf(base, ad.RequestOptions{Now: time.Now(), Config: r.Config()})
+	if work != nil && h.Caller != nil {
+		p.Slot, _ = slot.ParseID(string(work.Slot)) // execd has written it
+		base, _ := classad.ParseOldLenient(work.Ad)
+		extras, err := ad.ExtrasOf(base, ad.RequestOptions{Now: time.Now(), Config: h.Config()})
 		if err != nil {
 			return err
 		}
 		word = extras.HookKeyword
-		x.pre, x.post = script(preScript, extras.Pre), script(postScript, extras.Post)
+		p.Pre, p.Post = script(PreScript, extras.Pre), script(PostScript, extras.Post)
 	}
 	keyword, note := table.JobKeyword(word)
 	if note != "" {
-		r.Log.Warn(fmt.Sprintf("job %v: hooks: %s", l.task, note))
+		h.Log.Warn(fmt.Sprintf("job %v: hooks: %s", x.of, note))
 	}
 	if keyword != "" {
-		x.keyword, x.slotAd = keyword, table.SlotAd(keyword)
-		x.before, x.prepare = table.Hook(keyword, hook.PrepareJobBeforeTransfer), table.Hook(keyword, hook.PrepareJob)
-		x.update, x.exit = table.Hook(keyword, hook.UpdateJobInfo), table.Hook(keyword, hook.JobExit)
+		p.Keyword, p.SlotAd = keyword, table.SlotAd(keyword)
+		p.Before, p.Prepare = table.Hook(keyword, hook.PrepareJobBeforeTransfer), table.Hook(keyword, hook.PrepareJob)
+		p.Update, p.Exit = table.Hook(keyword, hook.UpdateJobInfo), table.Hook(keyword, hook.JobExit)
 	}
-	if !x.any() {
-		return nil
-	}
-	for _, h := range []*hook.Hook{x.before, x.prepare, x.update, x.exit} {
+	for _, h := range []*hook.Hook{p.Before, p.Prepare, p.Update, p.Exit} {
 		if h == nil {
 			continue
 		}
@@ -146,10 +189,9 @@ func (r *Runner) findExtra(l *life, request *api.SubmitRequest, owner *user.User
 			return err
 		}
 	}
-	x.prep.Keep = func(step string) error { return r.note(l, HookRun{Step: step}) }
-	l.steer.mu.Lock() // others look at it
-	defer l.steer.mu.Unlock()
-	l.extra = x
+	if p.Any() {
+		x.Plan = p
+	}
 	return nil
 }
 
@@ -197,9 +239,8 @@ func script(name hook.Name, c *ad.Command) *hook.Hook {
 
 // await runs a hook for a stage, once: the first call starts it and returns nil, as
 // does every one while it runs; its end enters the list of stages again, and the
-// call after that gets the result. l.mu is held.
-func (r *Runner) await(l *life, h *hook.Hook, args []string, stdin func() ([]byte, error)) (*hook.Result, error) {
-	x := l.extra
+// call after that gets the result. Over says that the job is.
+func (x *Hooks) await(h *hook.Hook, over bool, args []string, stdin func() ([]byte, error)) (*hook.Result, error) {
 	if x.call != nil && x.call.hook == h {
 		return x.call.result, nil
 	}
@@ -207,45 +248,52 @@ func (r *Runner) await(l *life, h *hook.Hook, args []string, stdin func() ([]byt
 	if err != nil {
 		return nil, err
 	}
-	c, err := r.hookCall(l, h, args, in, l.exited)
+	c, err := x.hookCall(h, args, in, over)
 	if err != nil {
 		return nil, err
 	}
-	if l.found {
+	if x.Found {
 		// One that an execd began which is dead has three seconds to end, and must not
 		// undo what this one does.
-		c.Behind, l.found = hook.JobMark(c.Env), false
+		c.Behind, x.Found = hook.JobMark(c.Env), false
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	running := &call{hook: h, cancel: cancel, began: time.Now()}
 	x.mu.Lock()
 	x.call = running
 	x.mu.Unlock()
-	if !l.exited && r.Store.Want(l.task) != nil || h == x.post && r.unwelcome(l.task) {
+	if !over && x.host.Store.Want(x.of) != nil || h == x.Post && x.Unwelcome() {
 		cancel() // who wished it was too early to find the hook
 	}
 	go func() {
 		defer cancel()
-		result := r.Hooks.Run(ctx, c)
+		result := x.host.Caller.Run(ctx, c)
 		// When execd stops meanwhile nothing is told: the next one runs it again.
-		l.event(func() { running.result = &result })
+		x.event(func() { running.result = &result })
 	}()
 	return nil, nil
 }
 
+// Unwelcome reports whether the script after the job is not to be run: the job's end was
+// asked for, and not by a limit.
+func (x *Hooks) Unwelcome() bool {
+	want := x.host.Store.Want(x.of)
+	return want != nil && want.Reason == ""
+}
+
 // called forgets the run of a hook that has ended and was dealt with.
-func (x *extra) called() {
+func (x *Hooks) called() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.call = nil
 }
 
-// cancelCall ends the hook that is waited for, since the run is not wanted any more,
+// Cancel ends the hook that is waited for, since the run is not wanted any more,
 // unless it tells of the end of the job. Unwelcome says that no script is to follow that.
-func (x *extra) cancelCall(unwelcome bool) {
+func (x *Hooks) Cancel() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.call == nil || x.call.hook == x.exit || x.call.hook == x.post && !unwelcome {
+	if x.call == nil || x.call.hook == x.Exit || x.call.hook == x.Post && !x.Unwelcome() {
 		return
 	}
 	x.call.cancel()
@@ -254,13 +302,13 @@ func (x *extra) cancelCall(unwelcome bool) {
 // hookCall is how a hook of a run is called: as the owner of the job, in its scratch
 // directory, with its environment. Scripts of the job run where it does. Over says
 // that the job is.
-func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, over bool) (hook.Call, error) {
-	run := l.task.RunID()
-	owner, err := r.ownerOf(l)
+func (x *Hooks) hookCall(h *hook.Hook, args []string, stdin []byte, over bool) (hook.Call, error) {
+	run := x.of.RunID()
+	owner, err := x.ownerOf()
 	if err != nil {
 		return hook.Call{}, err
 	}
-	d, _, err := r.Launcher.Find(run)
+	d, _, err := x.host.Launcher.Find(run)
 	if err != nil {
 		return hook.Call{}, err
 	}
@@ -275,14 +323,14 @@ func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, ov
 	scratch, _ := config.Lookup(spool.KeyTmpdir)
 	iwd, _ := config.Lookup(spool.KeyCwd)
 	j := hook.Job{
-		Env: env, Scratch: scratch, Iwd: iwd, Slot: l.slotName(), Bin: r.Launcher.BinDir, Threads: l.task.Slots(), Starter: os.Getpid(),
+		Env: env, Scratch: scratch, Iwd: iwd, Slot: x.slotName(), Bin: x.host.Launcher.BinDir, Threads: x.of.Slots(), Starter: os.Getpid(),
 		JobAd: d.Path(spool.FileHookJobAd), MachineAd: d.Path(spool.FileHookSlotAd),
 	}
 	if pid, err := d.JobPID(); err == nil {
 		j.PIDs = []int{pid}
 	}
 	dir := scratch
-	if h.Name == preScript || h.Name == postScript {
+	if h.Name == PreScript || h.Name == PostScript {
 		dir = iwd // they are the job's own, and find its files as it does
 		if !filepath.IsAbs(h.Path) {
 			own := *h
@@ -293,74 +341,65 @@ func (r *Runner) hookCall(l *life, h *hook.Hook, args []string, stdin []byte, ov
 		dir = "" // its owner has removed it, or put a link there: no reason not to tell of the end
 	}
 	return hook.Call{
-		Hook: h, As: owner, Stdin: stdin, Args: args, Dir: dir, Env: hook.JobEnvironment(owner, r.Host, &j),
-		Group: launch.HookGroup(config, over), Label: "job " + l.task.String(),
+		Hook: h, As: owner, Stdin: stdin, Args: args, Dir: dir, Env: hook.JobEnvironment(owner, x.host.Name, &j),
+		Group: launch.HookGroup(config, over), Label: "job " + x.of.String(),
 	}, nil
 }
 
 // ownerOf returns whose rights the hooks of a run have. A *exit.Retry says that nobody could
 // tell, when execd had found the run again, and still cannot.
-func (r *Runner) ownerOf(l *life) (*user.User, error) {
-	x := l.extra
+func (x *Hooks) ownerOf() (*user.User, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.owner != nil {
-		return x.owner, nil
+	if x.Owner != nil {
+		return x.Owner, nil
 	}
-	owner, err := r.Users.ByID(context.Background(), l.task.Job.UID)
+	owner, err := x.host.Users.ByID(context.Background(), x.of.Job.UID)
 	if err != nil && !errors.Is(err, user.ErrUnknown) {
 		return nil, &exit.Retry{Err: err}
 	}
-	x.owner = owner
+	x.Owner = owner
 	return owner, err
 }
 
 // slotName is the name of the slot that a run has, the first where it has several.
-func (l *life) slotName() string {
-	if id := l.slotID(); !id.IsZero() {
-		return id.Name()
+func (x *Hooks) slotName() string {
+	if x.Slot.IsZero() {
+		return ""
 	}
-	return ""
+	return x.Slot.Name()
 }
 
-// slotID is the slot itself; none: not known.
-func (l *life) slotID() slot.ID {
-	if l.extra == nil {
-		return slot.ID{}
-	}
-	return l.extra.slot
-}
-
-// findSlot finds out on which slot a run is, the first where it has several.
-func (r *Runner) findSlot(l *life) {
-	switch x := l.extra; {
-	case x == nil || !x.slot.IsZero():
-	case r.SlotOf != nil:
-		x.slot, _ = r.SlotOf(l.task, false)
+// FindSlot finds out on which slot a run is, the first where it has several.
+func (x *Hooks) FindSlot(claims []*claim.Claim) {
+	switch {
+	case !x.Any() || !x.Slot.IsZero():
+	case x.host.SlotOf != nil:
+		x.Slot, _ = x.host.SlotOf(x.of, false)
 	default:
-		for _, c := range l.claims {
-			x.slot = cmp.Or(x.slot, slot.ID{Number: c.Slot, Dynamic: c.Dynamic})
+		for _, c := range claims {
+			x.Slot = cmp.Or(x.Slot, slot.ID{Number: c.Slot, Dynamic: c.Dynamic})
 		}
 	}
 }
 
-// jobAd returns the ad of a job as its hooks get it. What a prepare hook has made of
+// JobAd returns the ad of a job as its hooks get it. What a prepare hook has made of
 // it counts.
-func (r *Runner) jobAd(l *life) (*classad.Ad, error) {
-	t := l.task
-	request, err := r.Store.Request(t.Job)
+func (x *Hooks) JobAd() (*classad.Ad, error) {
+	t := x.of
+	request, err := x.host.Store.Request(t.Job)
 	if err != nil {
 		return nil, err
 	}
-	d, _, err := r.Launcher.Find(t.RunID())
+	d, _, err := x.host.Launcher.Find(t.RunID())
 	if err != nil {
 		return nil, err
 	}
 	in := ad.JobInfo{
-		Number: t.Job.Number, Task: t.Number, Host: r.Host, Owner: t.Job.Owner, Group: t.Job.Group, Submitted: t.Job.Submitted,
+		Number: t.Job.Number, Task: t.Number, Host: x.host.Name, Owner: t.Job.Owner, Group: t.Job.Group, Submitted: t.Job.Submitted,
 		Request: asStarted(t, request), Status: ad.StatusRunning, EnteredStatus: t.Started, Starts: t.Run + 1, Started: t.Started,
-		Queue: t.Start.Queue, Slots: t.Slots(), Slot: l.slotName(), SlotID: l.slotID().Number,
-		Resources: ad.AskedIn(r.Config(), request.Hard), Environment: true,
+		Queue: t.Start.Queue, Slots: t.Slots(), Slot: x.slotName(), SlotID: x.Slot.Number,
+		Resources: ad.AskedIn(x.host.Config(), request.Hard), Environment: true,
 	}
 	if g := t.Start.Grant; g != nil {
 		in.PE = g.PE
@@ -375,8 +414,8 @@ func (r *Runner) jobAd(l *life) (*classad.Ad, error) {
 	merged, err := d.Read(spool.FileJobAd)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if l.extra != nil && l.extra.keyword != "" {
-			whole = whole.With(classad.Attr{Name: "HookKeyword", Expr: classad.String(l.extra.keyword).Expr()})
+		if x.Keyword != "" {
+			whole = whole.With(classad.Attr{Name: "HookKeyword", Expr: classad.String(x.Keyword).Expr()})
 		}
 		return whole, nil
 	case err != nil:
@@ -386,42 +425,42 @@ func (r *Runner) jobAd(l *life) (*classad.Ad, error) {
 }
 
 // slotAd returns the ad of the slot of a run.
-func (r *Runner) slotAd(l *life) *classad.Ad {
-	if r.SlotOf != nil {
-		if _, a := r.SlotOf(l.task, true); a != nil {
+func (x *Hooks) slotAd() *classad.Ad {
+	if x.host.SlotOf != nil {
+		if _, a := x.host.SlotOf(x.of, true); a != nil {
 			return a
 		}
 	}
 	return ad.Slot(ad.SlotInfo{
-		ID: l.slotID().Number, Dynamic: l.slotID().Dynamic, Host: r.Host, Queue: l.task.Start.Queue, Now: time.Now(),
-		State: "Claimed", Activity: "Busy", EnteredState: l.task.Started, EnteredActivity: l.task.Started,
-		Cpus: l.task.Slots(),
+		ID: x.Slot.Number, Dynamic: x.Slot.Dynamic, Host: x.host.Name, Queue: x.of.Start.Queue, Now: time.Now(),
+		State: "Claimed", Activity: "Busy", EnteredState: x.of.Started, EnteredActivity: x.of.Started,
+		Cpus: x.of.Slots(),
 	})
 }
 
-// lend writes the ads of job and slot where hooks find them, and the job on a slot.
-func (r *Runner) lend(l *life) error {
-	a, err := r.jobAd(l)
+// Lend writes the ads of job and slot where hooks find them, and the job on a slot.
+func (x *Hooks) Lend() error {
+	a, err := x.JobAd()
 	if err != nil {
 		return err
 	}
-	o, err := r.ownerOf(l)
+	o, err := x.ownerOf()
 	if err != nil {
 		return err
 	}
-	if err := r.Launcher.Lend(l.task.RunID(), spool.FileHookJobAd, ad.Stdin(a, nil), o); err != nil {
+	if err := x.host.Launcher.Lend(x.of.RunID(), spool.FileHookJobAd, ad.Stdin(a, nil), o); err != nil {
 		return err
 	}
-	return r.Launcher.Lend(l.task.RunID(), spool.FileHookSlotAd, ad.Stdin(nil, r.slotAd(l)), o)
+	return x.host.Launcher.Lend(x.of.RunID(), spool.FileHookSlotAd, ad.Stdin(nil, x.slotAd()), o)
 }
 
-// note adds a line to the file hooks of a run, and to what people are shown.
-func (r *Runner) note(l *life, h HookRun) error {
+// Note adds a line to the file hooks of a run, and to what people are shown.
+func (x *Hooks) Note(h HookRun) error {
 	b, err := json.Marshal(&h)
 	if err != nil {
-		return fmt.Errorf("internal error: cannot encode a hook of job %v: %w", l.task, err)
+		return fmt.Errorf("internal error: cannot encode a hook of job %v: %w", x.of, err)
 	}
-	d, _, err := r.Launcher.Find(l.task.RunID())
+	d, _, err := x.host.Launcher.Find(x.of.RunID())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // somebody has removed the directory: there is nothing to be remembered by
 	}
@@ -431,7 +470,7 @@ func (r *Runner) note(l *life, h HookRun) error {
 	if err != nil {
 		return err
 	}
-	if x := l.extra; x != nil && h.Result != nil {
+	if h.Result != nil {
 		x.mu.Lock()
 		x.runs = append(x.runs, h)
 		x.mu.Unlock()
@@ -439,9 +478,9 @@ func (r *Runner) note(l *life, h HookRun) error {
 	return nil
 }
 
-// readHooks reads the file hooks of a run: what an earlier execd has done. A line
+// Read reads the file hooks of a run: what an earlier execd has done. A line
 // that was cut short says nothing, and what is appended stands on a line of its own.
-func readHooks(d spool.Dir) ([]HookRun, error) {
+func Read(d spool.Dir) ([]HookRun, error) {
 	b, err := d.Read(spool.FileHooks)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -463,43 +502,21 @@ func readHooks(d spool.Dir) ([]HookRun, error) {
 	return list, nil
 }
 
-// recall takes over what an earlier execd has noted of a run.
-func (l *life) recall(list []HookRun) {
-	for _, h := range list {
-		switch step, ok := strings.CutPrefix(h.Step, prepareStep); {
-		case h.Step == "":
-		case ok && l.extra != nil:
-			l.extra.prep.Set(prepareStep + step)
-		case h.Step == stepRecord, h.Step == stepAd, h.Step == stepMail:
-			l.tail.Set(h.Step)
-		default:
-			l.flow.Set(h.Step)
-		}
-		if l.extra != nil {
-			l.extra.changed = append(l.extra.changed, h.Changed...)
-		}
-		if h.Step == stepPost && h.Result != nil {
-			l.postStatus = statusOf(h.Result)
-		}
-		if h.Step == exit.StepTransfer {
-			l.undelivered = h.GivenUp
-		}
-		if l.extra != nil && h.Result != nil {
-			l.extra.runs = append(l.extra.runs, h)
-		}
+// Recall takes over what an earlier execd has noted. StepPost is the step of the script
+// after the job.
+func (x *Hooks) Recall(h *HookRun, stepPost string) {
+	x.changed = append(x.changed, h.Changed...)
+	if h.Result == nil {
+		return
+	}
+	x.runs = append(x.runs, *h)
+	if h.Step == stepPost {
+		x.PostStatus = statusOf(h.Result)
 	}
 }
 
-// HookRuns returns the hooks of a run, those that have ended and the one that runs.
-func (r *Runner) HookRuns(run spool.RunID) []api.HookRun {
-	l := r.life(run)
-	if l == nil {
-		return nil
-	}
-	x := l.beside()
-	if x == nil {
-		return nil
-	}
+// Runs returns the hooks of a run, those that have ended and the one that runs.
+func (x *Hooks) Runs() []api.HookRun {
 	x.mu.Lock()
 	var list []api.HookRun
 	for i := range x.runs {
@@ -513,13 +530,6 @@ func (r *Runner) HookRuns(run spool.RunID) []api.HookRun {
 		list = append(list, shown(u))
 	}
 	return list
-}
-
-// beside returns what a run has beside its job, for who has not l.mu.
-func (l *life) beside() *extra {
-	l.steer.mu.Lock()
-	defer l.steer.mu.Unlock()
-	return l.extra
 }
 
 func shown(h *HookRun) api.HookRun {
@@ -537,13 +547,9 @@ func shown(h *HookRun) api.HookRun {
 func statusOf(r *hook.Result) exit.Status {
 	switch {
 	case r.Err != nil || r.TimedOut || r.TooLong:
-		return exit.Status{Signal: int(sigkill)}
+		return exit.Status{Signal: int(unix.SIGKILL)}
 	case r.Status < 0:
 		return exit.Status{Signal: -r.Status}
 	}
 	return exit.Status{Code: r.Status}
 }
-
-// SlotOf finds the slot that a task runs on, the first where it has several: its
-// number, 0 if it is not known, and with ads its ad.
-type SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)

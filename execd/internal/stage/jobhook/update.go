@@ -1,4 +1,4 @@
-package stage
+package jobhook
 
 import (
 	"context"
@@ -49,46 +49,46 @@ func untilNext(ran, first, steady time.Duration) time.Duration {
 	return first - max(ran, 0)
 }
 
-// startUpdates has the hook called from now on: the job has been started, or found
+// StartUpdates has the hook called from now on: the job has been started, or found
 // again when it had run for a time.
-func (r *Runner) startUpdates(l *life, ran time.Duration) {
-	if l.extra == nil || l.extra.update == nil {
+func (x *Hooks) StartUpdates(ran time.Duration) {
+	if x.Update == nil {
 		return
 	}
-	first, steady := intervals(r.Config())
-	u := &l.extra.updates
+	first, steady := intervals(x.host.Config())
+	u := &x.updates
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.timer == nil && !u.stopped {
-		u.timer = time.AfterFunc(untilNext(ran, first, steady), func() { r.tick(l) })
+		u.timer = time.AfterFunc(untilNext(ran, first, steady), x.tick)
 	}
 }
 
 // tick is one beat. The next is counted from it, not from the end of the hook.
-func (r *Runner) tick(l *life) {
-	u := &l.extra.updates
-	_, steady := intervals(r.Config())
+func (x *Hooks) tick() {
+	u := &x.updates
+	_, steady := intervals(x.host.Config())
 	u.mu.Lock()
 	if u.stopped {
 		u.mu.Unlock()
 		return
 	}
-	u.timer = time.AfterFunc(steady, func() { r.tick(l) })
+	u.timer = time.AfterFunc(steady, x.tick)
 	u.mu.Unlock()
-	r.update(l)
+	x.update()
 }
 
-// changedState calls the hook at once: the job was suspended, or goes on.
-func (r *Runner) changedState(l *life) {
-	if l.extra == nil || l.extra.update == nil || !r.Config().Knobs.Bool("HOOK_UPDATE_ON_SUSPEND", true) {
+// ChangedState calls the hook at once: the job was suspended, or goes on.
+func (x *Hooks) ChangedState() {
+	if x.Update == nil || !x.host.Config().Knobs.Bool("HOOK_UPDATE_ON_SUSPEND", true) {
 		return
 	}
-	go r.update(l)
+	x.update()
 }
 
 // update calls the hook unless it still runs.
-func (r *Runner) update(l *life) {
-	u := &l.extra.updates
+func (x *Hooks) update() {
+	u := &x.updates
 	u.mu.Lock()
 	if u.stopped || u.cancel != nil {
 		if !u.stopped {
@@ -101,14 +101,14 @@ func (r *Runner) update(l *life) {
 	u.cancel = cancel
 	u.mu.Unlock()
 	go func() {
-		res := r.callUpdate(ctx, l)
+		res := x.callUpdate(ctx)
 		ended := ctx.Err() != nil || errors.Is(res.Err, hook.ErrStopped)
 		cancel()
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.cancel = nil
 		if u.stopped {
-			l.again() // what follows waits for it
+			x.event(nil) // what follows waits for it
 		}
 		if ended {
 			return // with the job, or with execd
@@ -116,37 +116,34 @@ func (r *Runner) update(l *life) {
 		u.last, u.count = &res, u.count+1
 		failed := res.Err != nil || res.TimedOut
 		if failed && !u.failed { // once for all that follow
-			r.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s took=%.3fs result=%q", l.task, res.Keyword, res.Hook, res.Took.Seconds(), res.String()))
+			x.host.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s took=%.3fs result=%q", x.of, res.Keyword, res.Hook, res.Took.Seconds(), res.String()))
 		}
 		u.failed = failed
 	}()
 }
 
-func (r *Runner) callUpdate(ctx context.Context, l *life) hook.Result {
-	h := l.extra.update
-	fail := func(err error) hook.Result {
-		return hook.Result{Keyword: h.Keyword, Hook: h.Name, Started: time.Now(), Err: err}
-	}
-	a, err := r.jobAd(l)
+func (x *Hooks) callUpdate(ctx context.Context) hook.Result {
+	h := x.Update
+	a, err := x.JobAd()
 	if err != nil {
-		return fail(err)
+		return *failed(h, err)
 	}
-	used, _ := r.Usage.Usage(l.task.RunID())
-	c, err := r.hookCall(l, h, nil, ad.Stdin(ad.Running(a, r.status(l, used)), nil), false)
+	used, _ := x.host.Usage.Usage(x.of.RunID())
+	c, err := x.hookCall(h, nil, ad.Stdin(ad.Running(a, x.Status(used)), nil), false)
 	if err != nil {
-		return fail(err)
+		return *failed(h, err)
 	}
-	return r.Hooks.Run(ctx, c)
+	return x.host.Caller.Run(ctx, c)
 }
 
-// stopUpdates ends the pace, and the hook if it runs, and notes what there was. It
+// StopUpdates ends the pace, and the hook if it runs, and notes what there was. It
 // reports whether the hook is gone: what it tells must not come behind what is told of
 // the end. Its own end enters the list of stages again.
-func (r *Runner) stopUpdates(l *life) (over bool, err error) {
-	if l.extra == nil || l.extra.update == nil {
+func (x *Hooks) StopUpdates() (over bool, err error) {
+	if x.Update == nil {
 		return true, nil
 	}
-	u := &l.extra.updates
+	u := &x.updates
 	u.mu.Lock()
 	u.stopped = true
 	if u.timer != nil {
@@ -159,7 +156,7 @@ func (r *Runner) stopUpdates(l *life) (over bool, err error) {
 	}
 	u.mu.Unlock()
 	if line := u.shown(); line != nil {
-		if err := r.note(l, *line); err != nil {
+		if err := x.Note(*line); err != nil {
 			return false, err
 		}
 		u.mu.Lock()
@@ -179,11 +176,11 @@ func (u *updates) shown() *HookRun {
 	return &HookRun{Result: u.last, Count: u.count, Skipped: u.skipped}
 }
 
-// status is what is known of a job that runs.
-func (r *Runner) status(l *life, used api.Usage) ad.Status {
-	run := l.task.RunID()
-	s := ad.Status{Suspended: r.Store.WantStopped(l.task), Started: r.Launcher.Since(run, l.task.Started)}
-	if d, _, err := r.Launcher.Find(run); err == nil {
+// Status is what is known of a job that runs.
+func (x *Hooks) Status(used api.Usage) ad.Status {
+	run := x.of.RunID()
+	s := ad.Status{Suspended: x.host.Store.WantStopped(x.of), Started: x.host.Launcher.Since(run, x.of.Started)}
+	if d, _, err := x.host.Launcher.Find(run); err == nil {
 		if pid, err := d.JobPID(); err == nil {
 			s.PID = pid
 		}
