@@ -185,7 +185,7 @@ func (a *alteration) check() error {
 	}
 	if a.req.Hold == "n" {
 		// Grid Engine refuses it also where there is nothing to take away.
-		return mayHold(a.caller, Holds, "remove")
+		return MayHold(a.caller, Holds, "remove")
 	}
 	return nil
 }
@@ -420,14 +420,14 @@ func (a *alteration) holds(j *Job, tasks api.Tasks, c *change) (set, changed Tas
 		set = set.Cut(tasks)
 	}
 	changed, c.Hold = j.holdChanges(&set, hold, true)
-	if err := MayHold(a.caller, c.Hold); err != nil {
+	if err := MayHold(a.caller, c.Hold, "set"); err != nil {
 		return set, changed, false, err
 	}
 	released, letters := j.holdChanges(&set, release, false)
 	c.Release = letters
 	changed.AddAll(&released)
 	free := a.graph.free(j)
-	return set, changed, j.started == 0 && free.Len() > 0, mayHold(a.caller, letters, "remove")
+	return set, changed, j.started == 0 && free.Len() > 0, MayHold(a.caller, letters, "remove")
 }
 
 // tell says what was altered, in Grid Engine's words.

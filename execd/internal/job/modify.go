@@ -92,11 +92,8 @@ func (m *modification) check() error {
 	return nil
 }
 
-// MayHold refuses holds that are not the caller's to set.
-func MayHold(c Caller, letters string) error { return mayHold(c, letters, "set") }
-
-// mayHold refuses holds that are not the caller's to set or to remove.
-func mayHold(c Caller, letters, do string) error {
+// MayHold refuses holds that are not the caller's to set or to remove, which do says.
+func MayHold(c Caller, letters, do string) error {
 	switch {
 	case strings.Contains(letters, "s") && !c.Manager:
 		return api.Errorf(api.CodeDenied, "denied: %q must be manager to %s manager hold", c.Name, do)
@@ -161,7 +158,7 @@ func (m *modification) hold(j *Job, tasks api.Tasks) error {
 	if on {
 		event, do = EventHeld, "set"
 	}
-	if err := mayHold(m.caller, letters, do); err != nil {
+	if err := MayHold(m.caller, letters, do); err != nil {
 		m.fail(api.CodeDenied, "%v", err)
 		return nil
 	}

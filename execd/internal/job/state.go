@@ -1,7 +1,5 @@
 package job
 
-import "fmt"
-
 // State is where a task is, from evidence on disk. The wishes of people (that it be
 // deleted) are kept apart, in Task.Want.
 type State int
@@ -16,19 +14,7 @@ const (
 )
 
 func (s State) String() string {
-	switch s {
-	case Pending:
-		return "pending"
-	case Started:
-		return "started"
-	case Ended:
-		return "ended"
-	case Errored:
-		return "errored"
-	case Gone:
-		return "gone"
-	}
-	return fmt.Sprintf("State(%d)", int(s))
+	return [...]string{"pending", "started", "ended", "errored", "gone"}[s]
 }
 
 // Event is what is recorded of a task; the words stand in the record.

@@ -33,19 +33,7 @@ const (
 )
 
 func (v Verdict) String() string {
-	switch v {
-	case NeverStarted:
-		return "never started"
-	case Lives:
-		return "lives"
-	case HasEnded:
-		return "has ended"
-	case Unreported:
-		return "ended, not reported"
-	case ShepherdDied:
-		return "shepherd died"
-	}
-	return fmt.Sprintf("Verdict(%d)", int(v))
+	return [...]string{"never started", "lives", "has ended", "ended, not reported", "shepherd died"}[v]
 }
 
 // Verdict is the table of recovery, first row that fits:

@@ -126,7 +126,7 @@ func (s *Server) resubmit(ctx context.Context, c job.Caller, req *api.ResubmitRe
 		return reply, api.Errorf(api.CodeBadRequest, "-failed and -t exclude each other")
 	}
 	hold, _ := api.SplitHold(req.Hold)
-	if err := job.MayHold(c, hold); err != nil {
+	if err := job.MayHold(c, hold, "set"); err != nil {
 		return reply, err
 	}
 	jobs, err := s.Store.Copyable(req.Jobs, c, s.Host)

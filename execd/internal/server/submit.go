@@ -238,5 +238,5 @@ func mayAsk(c job.Caller, r *api.SubmitRequest) error {
 	if r.Priority > 0 && !c.Operator && !c.Manager {
 		return api.Errorf(api.CodeRejected, "job rejected: positive submission priority requires operator privileges")
 	}
-	return job.MayHold(c, r.Hold)
+	return job.MayHold(c, r.Hold, "set")
 }
