@@ -1,5 +1,12 @@
 package accounting
 
+// Values of the field failed by which clients go.
+const (
+	FailedNoStatus     = 19 // the shepherd died, and nobody knows the exit status
+	FailedMigrating    = 24 // of a run that is not the end of its task, as the next
+	FailedRescheduling = 25
+)
+
 // failedTexts has Grid Engine's words for the field failed.
 var failedTexts = map[int]string{
 	1:   "assumedly before job",

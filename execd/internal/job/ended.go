@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/api/accounting"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -56,10 +58,8 @@ func scriptName(number int) string { return strconv.Itoa(number) + ".script" }
 // failure says how a run ended, behind "job 17 failed"; empty: with success.
 func (e *End) failure() string {
 	switch {
-	case e.Failed != 0 && e.Reason != "":
-		return ": " + e.Reason
 	case e.Failed != 0:
-		return fmt.Sprintf(": failed %d", e.Failed)
+		return ": " + cmp.Or(e.Reason, accounting.FailedText(e.Failed))
 	case e.Exit != 0:
 		return fmt.Sprintf(" with exit code %d", e.Exit)
 	case e.Fate != FateDone:

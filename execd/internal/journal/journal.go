@@ -411,25 +411,18 @@ const requeueCode = int(slot.ReasonRequeue)
 
 // over is the event of an end: it depends on what becomes of the job.
 func over(e notice.Event) eventlog.Body {
-	reason := e.Text
-	if reason == "" && e.End != nil {
-		reason = e.End.Reason
-	}
+	reason := cmp.Or(e.Text, e.End.Reason)
 	used := eventlog.CPU{
 		User: time.Duration(number(e.Ad, "RemoteUserCpu") * float64(time.Second)), System: time.Duration(number(e.Ad, "RemoteSysCpu") * float64(time.Second)),
 	}
+	again := e.End.Fate == job.FateRequeue
 	switch {
-	case e.End != nil && e.End.Fate == job.FateRequeue && e.End.Cause == spool.CauseHeld:
-		return eventlog.Held{Reason: reason, Code: e.Code, Subcode: e.Subcode} // and its queue keeps it
-	case e.End != nil && e.End.Fate == job.FateRequeue, e.Exit == exit.Requeue:
-		return eventlog.Evicted{
-			Checkpointed: e.End != nil && e.End.Checkpoint, Run: used, Reason: reason,
-			Code: cmp.Or(e.Code, requeueCode), Subcode: e.Subcode, Resources: resources(e.Ad),
-		}
-	case e.End != nil && e.End.Fate == job.FateError, e.Exit == exit.Hold:
+	case e.Exit == exit.Hold, again && e.End.Cause == spool.CauseHeld: // and its queue keeps it
 		return eventlog.Held{Reason: reason, Code: e.Code, Subcode: e.Subcode}
-	case e.Code != 0: // on hold, and nobody keeps it
-		return eventlog.Evicted{Run: used, Reason: reason, Code: e.Code, Subcode: e.Subcode, Resources: resources(e.Ad)}
+	case again, e.Exit == exit.Requeue, e.Code != 0: // the last is on hold, and nobody keeps it
+		return eventlog.Evicted{
+			Checkpointed: e.End.Checkpoint, Run: used, Reason: reason, Code: cmp.Or(e.Code, requeueCode), Subcode: e.Subcode, Resources: resources(e.Ad),
+		}
 	case e.Exit == exit.Killed, e.Exit == exit.NotStarted:
 		return eventlog.Aborted{Reason: reason}
 	}
@@ -441,7 +434,7 @@ func over(e notice.Event) eventlog.Body {
 		dir, _ := (&classad.Env{My: e.Ad}).Attr("Iwd").Str()
 		ended.CoreFile = coreIn(string(pattern), dir)
 	}
-	if e.End != nil && e.End.Cause == spool.CauseLimit { // not of its own accord, even if it had warning
+	if e.End.Cause == spool.CauseLimit { // not of its own accord, even if it had warning
 		ended.By, ended.Reason = daemon, reason
 	}
 	return ended

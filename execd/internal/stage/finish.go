@@ -371,7 +371,7 @@ func (r *Runner) fault(t *job.Task, out *spool.Outcome) bool {
 }
 
 // Rerunnable reports whether a run that was cut short may be repeated. One that
-// has a checkpointing interface may (spec 8.4).
+// has a checkpointing interface may.
 func (r *Runner) Rerunnable(t *job.Task) bool {
 	switch t.Job.Terms().Rerun {
 	case api.RerunYes:

@@ -296,7 +296,7 @@ type taskEnds struct {
 // again has more than one end; the last one counts.
 func (t *taskEnds) add(of *api.Waited, e *api.TaskEnd, all bool) {
 	number := max(e.Task, 1) // a job that is not an array has one task
-	if e.Job != of.Job || e.Failed == failedMigrating || e.Failed == failedRescheduling || number > api.MaxTask {
+	if e.Job != of.Job || e.Failed == accounting.FailedMigrating || e.Failed == accounting.FailedRescheduling || number > api.MaxTask {
 		return
 	}
 	if w := of.Tasks; w.IsArray() && (number < w.First || number > w.Last || (number-w.First)%w.Step != 0) {
@@ -328,7 +328,7 @@ func exitOf(e *api.TaskEnd) int {
 	switch {
 	case e.Ran && e.Signal != "" && e.Exit > client.ExitSignaled && e.Exit < 256:
 		return e.Exit
-	case !e.Ran, e.Failed != 0 && e.Exit == 0, e.Failed == failedNoStatus:
+	case !e.Ran, e.Failed != 0 && e.Exit == 0, e.Failed == accounting.FailedNoStatus:
 		return option.ExitFailed
 	case e.Exit != 0 && e.Exit&0xff == 0: // its low byte would read as success
 		return option.ExitFailed

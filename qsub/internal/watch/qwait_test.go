@@ -40,7 +40,7 @@ func TestTaskEnds(t *testing.T) {
 	for _, end := range []api.TaskEnd{
 		{Job: 7, Task: 2, Failed: 19},
 		{Job: 7, Task: 2, Ran: true}, // started again, and well
-		{Job: 7, Task: 4, Failed: failedRescheduling},
+		{Job: 7, Task: 4, Failed: accounting.FailedRescheduling},
 		{Job: 7, Task: 4, Ran: true, Exit: 3},
 		{Job: 7, Task: 3, Ran: true, Exit: 9},
 		{Job: 8, Task: 2, Ran: true, Exit: 9},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/api/accounting"
 	"paddock/qrsh/client"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
@@ -105,20 +106,10 @@ type syncWait struct {
 	unable bool
 }
 
-// Values of Failed for a run that is not the end of its task.
-const (
-	failedMigrating    = 24
-	failedRescheduling = 25
-)
-
-// failedNoStatus is the value of Failed when the shepherd died, and nobody
-// knows the exit status.
-const failedNoStatus = 19
-
 // task prints how a task ended. A reason that equals inError, the reason of the
 // error state of the whole job, is not printed again.
 func (w *syncWait) task(e *api.TaskEnd, inError string) {
-	if e.Failed == failedMigrating || e.Failed == failedRescheduling {
+	if e.Failed == accounting.FailedMigrating || e.Failed == accounting.FailedRescheduling {
 		return
 	}
 	id, place := strconv.Itoa(w.job.Job), 0
@@ -139,7 +130,7 @@ func (w *syncWait) task(e *api.TaskEnd, inError string) {
 	w.unable = w.unable || !e.Ran
 	if text := endText(id, e); text != "" {
 		fmt.Fprintln(out, text)
-		if e.Ran && e.Signal == "" && e.Failed != failedNoStatus {
+		if e.Ran && e.Signal == "" && e.Failed != accounting.FailedNoStatus {
 			exit = e.Exit
 		}
 	} else {
@@ -165,7 +156,7 @@ func endText(id string, e *api.TaskEnd) string {
 		return "Unable to run job " + id
 	case e.Signal != "":
 		return fmt.Sprintf("Job %s exited because of signal %s", id, e.Signal)
-	case e.Failed == failedNoStatus:
+	case e.Failed == accounting.FailedNoStatus:
 		return fmt.Sprintf("No information available on job %s's exit status.", id)
 	case e.Exit != 0:
 		return fmt.Sprintf("Job %s exited with exit code %d.", id, e.Exit)

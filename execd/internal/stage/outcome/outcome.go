@@ -150,8 +150,7 @@ func Of(out *spool.Outcome) *job.End {
 // host, has died under it: it may be the cause.
 const maxLost = 10
 
-// fate decides what becomes of a task, in the order of Grid Engine's qmaster
-// (spec 6.4). After a failure before the job that is to be blamed on the queue
+// fate decides what becomes of a task, in the order of Grid Engine's qmaster. After a failure before the job that is to be blamed on the queue
 // or the host the task waits for another queue, or until somebody has cleared
 // this one. One after the job changes nothing for a job that ran: Grid Engine
 // runs it again when the epilog fails.
