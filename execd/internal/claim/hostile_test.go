@@ -175,9 +175,17 @@ func TestRefusalIsForWhoAsked(t *testing.T) {
 }
 
 // Execd ends while a claim waits for a slot that another has. After the restart the
-// slot is whose job runs there, whichever claim has which number.
+// slot is whose job runs there, whichever claim has which number, and also when the
+// clock was set back between the two.
 func TestRestartWhileAClaimWaits(t *testing.T) {
-	d := newDesk(t, "MaxJobRetirementTime = 3600\n")
+	for _, back := range []time.Duration{0, time.Hour} {
+		t.Run(back.String(), func(t *testing.T) { testRestartWhileAClaimWaits(t, back) })
+	}
+}
+
+func testRestartWhileAClaimWaits(t *testing.T, back time.Duration) {
+	const policy = "MaxJobRetirementTime = 3600\n"
+	d := newDesk(t, policy)
 	for range 8 { // so that the numbers have one digit and two
 		g := d.claim(Request{Slot: slot.Static(2)})
 		if _, err := d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
@@ -187,12 +195,20 @@ func TestRestartWhileAClaimWaits(t *testing.T) {
 	}
 	busy := d.claim(Request{Slot: slot.Static(1)})
 	d.run(busy, "7.1")
+	adopt := func() []*Claim {
+		return d.Adopt("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil, nil)
+	}
+	if back > 0 {
+		d.now = noon.Add(-back)
+		d.again(policy, d.now)
+		adopt()
+	}
 	waits := d.claim(Request{Slot: slot.Static(1), Priority: 1})
 	if !waits.Waiting || len(d.files()) != 2 {
 		t.Fatalf("the second claim: %+v, files %v; want it to wait", waits, d.files())
 	}
-	d.again("MaxJobRetirementTime = 3600\n", noon.Add(time.Minute))
-	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil, nil)
+	d.again(policy, noon.Add(time.Minute))
+	claims := adopt()
 	d.carry()
 	if v, _ := d.Snapshot(slot.Static(1), false); len(claims) != 1 || v.Task != "7.1" || !v.ID.Equal(busy.ID) {
 		t.Errorf("slot 1 is %+v; want the job in it, under its claim", v)

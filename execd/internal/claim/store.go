@@ -162,8 +162,15 @@ func (s *Store) load(log *slog.Logger) (records []record, err error) {
 }
 
 // older orders claims by when they were made. Of two of one slot the older has it, and
-// the other waited.
+// the other waited: that is what counts, since the clock by which a start of execd is
+// known may have been set back between the two.
 func older(a, b record) int {
+	if a.Waiting != b.Waiting {
+		if a.Waiting {
+			return 1
+		}
+		return -1
+	}
 	first, _ := ParseID(a.ID) // they were read
 	second, _ := ParseID(b.ID)
 	boot1, seq1, _ := first.sequence()
