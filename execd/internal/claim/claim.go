@@ -17,7 +17,6 @@
 package claim
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -148,12 +147,12 @@ func (t *Table) resize(queues []conf.Queue) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(waiting)) {
 		if !t.waiting[name] {
-			t.o.Log.Info(fmt.Sprintf("queue %s: what PARTITIONABLE_QUEUES says of it takes effect when none of its slots is busy or claimed", name))
+			t.say(slog.LevelInfo, "queue %s: what PARTITIONABLE_QUEUES says of it takes effect when none of its slots is busy or claimed", name)
 		}
 	}
 	for name := range t.waiting {
 		if !waiting[name] {
-			t.o.Log.Info(fmt.Sprintf("queue %s: what PARTITIONABLE_QUEUES says of it is in effect", name))
+			t.say(slog.LevelInfo, "queue %s: what PARTITIONABLE_QUEUES says of it is in effect", name)
 		}
 	}
 	t.queues, t.waiting = fresh, waiting

@@ -2,6 +2,8 @@ package claim
 
 import (
 	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +55,7 @@ func (d *desk) again(policy string, boot time.Time) {
 	err := d.Manage(Options{
 		Host: "node", Boot: boot, Store: NewStore(d.root), Now: func() time.Time { return d.now },
 		Ad:    func(in *Info) *classad.Ad { return ad(d.T, "[SlotID = "+string(rune('0'+in.Slot.Number))+"]") },
-		Idled: func(t time.Duration) { d.idle = append(d.idle, t) },
+		Idled: func(t time.Duration) { d.idle = append(d.idle, t) }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		d.Fatal(err)

@@ -1,8 +1,6 @@
 package claim
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +14,18 @@ import (
 	"paddock/spool/spooltest"
 )
 
-// evictions returns what those who fetch work are told, and forgets the rest.
-func (d *desk) evictions() (list []Eviction) {
+// evictions returns what sources are told, and what is written to the log, and forgets
+// the rest.
+func (d *desk) evictions() (list []Eviction, log string) {
 	for _, e := range d.Effects() {
-		if e.Do == Evict {
+		switch e.Do {
+		case Evict:
 			list = append(list, e.Eviction)
+		case Say:
+			log += e.Text + "\n"
 		}
 	}
-	return list
+	return list, log
 }
 
 // Better work that comes to nothing while other work runs, since the disk is full or
@@ -59,7 +61,7 @@ func TestEvictionNamesItsOwnJob(t *testing.T) {
 		}
 		d.Effects()
 		fail(d, better)
-		list := d.evictions()
+		list, _ := d.evictions()
 		if len(list) != 1 || !list[0].ID.Equal(better.ID) || list[0].Job != 0 {
 			t.Errorf("%s: evictions %+v; want the one of the better work, without the job that runs", what, list)
 		}
@@ -236,20 +238,17 @@ func TestReasonOfTheEnd(t *testing.T) {
 		}, slot.ReasonVacateCommand.String(), int(slot.ReasonVacateCommand)},
 	} {
 		d := newDesk(t, "")
-		var log bytes.Buffer
-		d.mu.Lock()
-		d.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		d.mu.Unlock()
 		g, err := d.Offer(slot.Static(1), ad(t, plainJob))
 		if err != nil {
 			t.Fatal(err)
 		}
 		tt.end(d, g)
-		if list := d.evictions(); len(list) != 1 || list[0].Reason != tt.want || list[0].Code != tt.code {
+		list, log := d.evictions()
+		if len(list) != 1 || list[0].Reason != tt.want || list[0].Code != tt.code {
 			t.Errorf("evictions %+v; want one because of %q, with the code %d", list, tt.want, tt.code)
 		}
-		if !strings.Contains(log.String(), tt.want) {
-			t.Errorf("the log says\n%swant %q in it", &log, tt.want)
+		if !strings.Contains(log, tt.want) {
+			t.Errorf("the log says\n%swant %q in it", log, tt.want)
 		}
 	}
 }
@@ -291,7 +290,7 @@ func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
 	if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(has.ID) {
 		t.Errorf("slot 1 is %+v; want it to be whose it was", v)
 	}
-	if list := d.evictions(); len(list) != 0 {
+	if list, _ := d.evictions(); len(list) != 0 {
 		t.Errorf("told %+v; want nobody told of the end of work that is offered anew", list)
 	}
 

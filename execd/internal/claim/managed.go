@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -155,6 +156,7 @@ const (
 	Begin                // start Job under the claim of Slot
 	Forget               // remove the file of the claim
 	Rewrite              // write it again
+	Say                  // write Text to the log, at Level
 )
 
 // Effect is something to be done outside of the locks, in this order.
@@ -163,10 +165,11 @@ type Effect struct {
 	Slot     slot.ID
 	Task     string
 	Reason   slot.Reason
-	Text     string    // of Hold: why; of what ends a job: Reason in words, or what who has given the claim back says
+	Text     string    // of Say: a line; of Hold: why; of what ends a job: Reason in words, or what who has given the claim back says
 	Requeue  bool      // what ends is to run again
 	Until    time.Time // of Stop: when the job is killed
 	Subcode  int       // of Hold
+	Level    slog.Level
 	Eviction Eviction
 	Job      *job.Job
 
@@ -222,7 +225,7 @@ func (t *Table) reclaim(r *record) {
 		why = s.unfit(r)
 	}
 	if why != "" {
-		t.o.Log.Warn(fmt.Sprintf("claim %v: dropped: slot %v of queue %s %s", id, slot.ID{Number: r.Place, Dynamic: r.Dynamic}, r.Queue, why))
+		t.say(slog.LevelWarn, "claim %v: dropped: slot %v of queue %s %s", id, slot.ID{Number: r.Place, Dynamic: r.Dynamic}, r.Queue, why)
 		t.effects = append(t.effects, Effect{Do: Forget, id: id})
 		return
 	}
@@ -240,7 +243,7 @@ func (t *Table) reclaim(r *record) {
 		t.hold(s, g)
 	}
 	t.restore(m, g, time.Time{}, slot.JobOf(g.ad), nil)
-	t.o.Log.Info(fmt.Sprintf("claim %v: found after the restart: slot=%v holder=%s", id, t.id(m.claim), g.holder))
+	t.say(slog.LevelInfo, "claim %v: found after the restart: slot=%v holder=%s", id, t.id(m.claim), g.holder)
 }
 
 // unfit says why the slot of a record cannot be given back, as the end of a sentence
@@ -448,6 +451,13 @@ var (
 	claimedBusy = slot.Place{State: slot.Claimed, Activity: slot.Busy}
 )
 
+// say has a line written to the log: that may take as long as a disk hangs.
+func (t *Table) say(level slog.Level, format string, args ...any) {
+	if t.o.Log.Enabled(context.Background(), level) {
+		t.effects = append(t.effects, Effect{Do: Say, Level: level, Text: fmt.Sprintf(format, args...)})
+	}
+}
+
 // happen gives a slot an event, and takes down what is to be done.
 func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 	was, since := m.machine.Place(), m.machine.EnteredActivity()
@@ -484,7 +494,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 	}
 	switch a.Do {
 	case slot.Moved:
-		t.o.Log.Debug(fmt.Sprintf("slot %v: %v to %v: row=%d reason=%q", id, a.From, a.To, a.Row, a.Reason))
+		t.say(slog.LevelDebug, "slot %v: %v to %v: row=%d reason=%q", id, a.From, a.To, a.Row, a.Reason)
 	case slot.Accepted:
 		r.accepted, r.number = true, a.Claim
 		t.arrived(g)
@@ -530,7 +540,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 	case slot.KillFamily:
 		job(KillFamily)
 	case slot.Note:
-		t.o.Log.Warn(fmt.Sprintf("slot %v: %s", id, a.Text))
+		t.say(slog.LevelWarn, "slot %v: %s", id, a.Text)
 	case slot.NewClaim, slot.Ask, slot.StartBenchmarks, slot.StopBenchmarks, slot.StartFiller, slot.KillFiller, slot.DrainComplete:
 	}
 }
@@ -593,7 +603,7 @@ func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
 	if len(m.permits) > 0 && m.task == "" {
 		m.permit(api.Permit{})
 	}
-	t.o.Log.Info(fmt.Sprintf("claim %v: over: slot=%v holder=%s reason=%q", g.id, t.id(m.claim), g.holder, g.reason(why)))
+	t.say(slog.LevelInfo, "claim %v: over: slot=%v holder=%s reason=%q", g.id, t.id(m.claim), g.holder, g.reason(why))
 }
 
 // refusal returns the error of an action that refuses.

@@ -1,7 +1,7 @@
 package claim
 
 import (
-	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -163,7 +163,7 @@ func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Grant
 	}
 	m.grants[n] = g
 	id := t.id(m.claim)
-	t.o.Log.Info(fmt.Sprintf("claim %v: made: slot=%v holder=%s waits=%t", g.id, id, g.holder, waiting))
+	t.say(slog.LevelInfo, "claim %v: made: slot=%v holder=%s waits=%t", g.id, id, g.holder, waiting)
 	return Granted{ID: g.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
 }
 

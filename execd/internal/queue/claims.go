@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -284,6 +285,9 @@ func (q *Queue) effect(e claim.Effect) {
 	case claim.Evict:
 		q.outside(func() { q.o.Sources.Of(e.Eviction.Holder).Evicted(e.Eviction) })
 		return
+	case claim.Say:
+		q.outside(func() { q.o.Log.Log(context.Background(), e.Level, e.Text) })
+		return
 	case claim.Forget:
 		q.outside(func() {
 			if err := q.o.Claims.Forget(e); err != nil {
@@ -334,8 +338,10 @@ func (q *Queue) effect(e claim.Effect) {
 			q.Wake()
 		}
 		if q.o.Slots.Evict != nil {
-			q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Text))
-			q.outside(func() { q.o.Slots.Evict(t, e, hold) })
+			q.outside(func() {
+				q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Text))
+				q.o.Slots.Evict(t, e, hold)
+			})
 		}
 	}
 }

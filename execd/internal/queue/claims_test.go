@@ -1,6 +1,9 @@
 package queue
 
 import (
+	"context"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
 	"paddock/internal/proc"
+	"paddock/test/harness"
 )
 
 // managedBench is a bench whose slots may be others' than the queue's.
@@ -315,4 +319,50 @@ func TestSourceIsToldOfDeletion(t *testing.T) {
 	if !slices.Equal(told, []string{"deleting j"}) {
 		t.Errorf("told %q; want the second job alone", told)
 	}
+}
+
+// hanging is a log on a disk that hangs until there is something to be read.
+type hanging struct {
+	slog.Handler
+	entered chan string
+	resume  chan struct{}
+}
+
+func (h hanging) Handle(_ context.Context, r slog.Record) error {
+	h.entered <- r.Message
+	<-h.resume
+	return nil
+}
+
+// While the disk of the log hangs, slots are claimed and shown.
+func TestLogHangs(t *testing.T) {
+	s := newStore(t)
+	b := newBench(t, s, 2, NewGIDs(nil))
+	log := hanging{slog.NewTextHandler(io.Discard, nil), make(chan string, 10), make(chan struct{})}
+	b.q.mu.Lock()
+	b.q.o.Log = slog.New(log)
+	b.q.mu.Unlock()
+	if err := b.claims.Manage(claim.Options{Host: "h", Boot: time.Now(), JobOf: b.q.JobOf, Log: slog.New(log)}); err != nil {
+		t.Fatal(err)
+	}
+	b.q.Policy(slot.NewPolicy(nil), nil)
+	done := make(chan error)
+	go func() {
+		_, err := b.q.Claim(programClaim(slot.Static(1)))
+		b.q.Status()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(harness.Patience):
+		t.Error("a claim waits for the log")
+	}
+	if line := <-log.entered; !strings.Contains(line, "made") {
+		t.Errorf("the log says %q", line)
+	}
+	close(log.resume)
+	b.q.Stop()
 }
