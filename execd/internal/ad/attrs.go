@@ -11,7 +11,7 @@ import (
 	"paddock/execd/api"
 )
 
-// attributeName is the name of an attribute that qsub -attr says.
+// attributeName is the form of a name that an attribute of qsub -attr may have.
 var attributeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // matching are the attributes by which work chooses its slot. A job of qsub does that
@@ -56,8 +56,8 @@ func Attributes(list []string) (*classad.Ad, error) {
 	return ad, nil
 }
 
-// mayBeAttribute refuses the names that are not a user's to use: what is a secret,
-// what execd itself says of a job, and what is said by other options.
+// mayBeAttribute refuses names that users may not use: those of secrets, of what execd
+// itself says of a job, and of what other options say.
 func mayBeAttribute(name string) error {
 	has := func(prefix string) bool {
 		return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)

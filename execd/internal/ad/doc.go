@@ -2,9 +2,9 @@
 // work: ads of slots, of jobs however they came, of jobs as they run and end,
 // and the request that the ad of fetched work amounts to. job(5) has the names.
 //
-// It is imported by who evaluates policies, calls hooks or shows ads. It keeps
-// nothing and asks nobody: what an ad says is handed to it. Ads of work are
-// written by who is trusted to bring work and with nothing else: reading them is
+// Packages that evaluate policies, call hooks or show ads import it. It keeps
+// nothing and asks nobody: callers hand it what an ad says. Who brings work is
+// trusted with that and nothing else, so that the cost of reading an ad of work is
 // bounded, and no ad panics.
 //
 // An ad has secrets in two places. Ids of claims are private attributes, which
@@ -20,8 +20,8 @@ import (
 	"paddock/classad"
 )
 
-// builder collects the attributes of an ad. Of those with the same name, in any
-// spelling, the last one counts.
+// builder collects the attributes of an ad. The last one of a name, in any spelling,
+// counts.
 type builder struct {
 	only  []string // that are wanted; nil: all
 	attrs []classad.Attr

@@ -100,8 +100,8 @@ func AskedIn(c *conf.Config, hard []api.Resource) []Asked {
 	return list
 }
 
-// perSlot reports whether a request of an attribute is for each slot: limits are,
-// and what is consumed by the slot.
+// perSlot reports whether a request of an attribute is for each slot, as it is for
+// limits and for what slots consume.
 func perSlot(a *conf.Attribute) bool {
 	limit := strings.HasPrefix(a.Name, "h_") || strings.HasPrefix(a.Name, "s_")
 	return a.Consumable == conf.ConsumableYes || limit && a.Consumable != conf.ConsumableJob
@@ -121,11 +121,11 @@ const (
 )
 
 // unasked is RequestCpus, RequestMemory and RequestDisk of a job that does not
-// say.
+// request them.
 const unasked = 1
 
-// ours are the attributes that execd alone says of a job, whatever the ad says that
-// it came with.
+// ours are the attributes that execd alone sets, whatever the ad has with which a job
+// came.
 var ours = []string{
 	"Owner", "User", "OwnerGroup", "JobId", "JobStatus", "EnteredCurrentStatus", "NumJobStarts", "JobStartDate",
 	"JobCurrentStartDate", "QDate", "Queue", "PE", "SlotID", "RemoteHost", "HoldReason",
@@ -134,8 +134,8 @@ var ours = []string{
 // environments are the attributes with an environment in them.
 var environments = []string{"Environment", "Env", "PreEnvironment", "PostEnvironment"}
 
-// Job returns the ad of a job: of one that did not come by qsub its own, with what
-// execd says of it laid over.
+// Job returns the ad of a job. A job that did not come by qsub has its own, with the
+// attributes of execd laid over it.
 func Job(in JobInfo) *classad.Ad {
 	b := builder{only: in.Only}
 	in.context(&b) // first, so that no name of a user's hides one of ours
@@ -151,8 +151,8 @@ func Job(in JobInfo) *classad.Ad {
 	return b.under(base, in.Environment)
 }
 
-// under returns the attributes that are execd's to say, and those that the ad does
-// not have, laid over the ad.
+// under returns the ad with the attributes laid over it that execd alone sets, and
+// those that it does not have.
 func (b *builder) under(base *classad.Ad, environment bool) *classad.Ad {
 	out := slices.Clone(ours)
 	for name := range base.All() {

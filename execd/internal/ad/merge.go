@@ -39,9 +39,9 @@ var protected = []string{
 // that sets one takes the other out of the ad.
 var spellings = [][2]string{{"Arguments", "Args"}, {"Environment", "Env"}}
 
-// Merge lays what a prepare hook has printed, attributes in old syntax, over the
-// ad of its job. One line that is none is an error, and so is a protected
-// attribute with another value: half a change is worse than none.
+// Merge lays the output of a prepare hook, attributes in old syntax, over the ad of
+// its job. A line that is no attribute is an error, and so is another value of a
+// protected attribute: half a change is worse than none.
 func Merge(job *classad.Ad, output []byte) (Merged, error) {
 	said, err := classad.ParseOld(string(output))
 	if err != nil {

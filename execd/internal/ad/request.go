@@ -38,7 +38,7 @@ type RequestOptions struct {
 	PE   string
 }
 
-// Extras are what the ad of work says that is no part of a request.
+// Extras are what the ad of work says beside the request.
 type Extras struct {
 	KillSig     syscall.Signal // by which the job is asked to end; SIGTERM if nothing is said
 	Pre, Post   *Command       // to be run before and after it; nil: none
@@ -116,8 +116,8 @@ func fits(ad *classad.Ad) error {
 
 // Request returns the request that the ad of work amounts to: a binary that is
 // run as it is, never a second time, with paths that are absolute where Iwd is, or
-// Scratch is known. Who its owner is, and may be, is not its business. An error names
-// the attribute that is not what it should be.
+// Scratch is known. It does not look at the owner. An error names the attribute that
+// is not what it should be.
 func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 	r := newReader(work, &o)
 	req := &api.SubmitRequest{Binary: true, NoShell: true, Rerun: api.RerunNo}
@@ -502,7 +502,7 @@ func (r *reader) resources(req *api.SubmitRequest) {
 	}
 }
 
-// amount returns a number that is asked for. 1 is what work has that does not ask.
+// amount returns a number that is asked for, or 1 if the work does not ask.
 func (r *reader) amount(name string, most int64) int64 {
 	n := r.integer(name, unasked)
 	if r.err == nil && (n < 0 || n > most) {
@@ -511,8 +511,8 @@ func (r *reader) amount(name string, most int64) int64 {
 	return max(n, unasked)
 }
 
-// limit asks for a resource of the kind MEMORY, if there is such a one and the
-// work asks for it and does not do so by its own name.
+// limit asks for a resource of the kind MEMORY, if it exists and the work asks for it
+// by another name than its own.
 func (r *reader) limit(req *api.SubmitRequest, name string, n int64, unit string, slots int64) {
 	if r.err != nil || n <= unasked || r.o.Config == nil {
 		return

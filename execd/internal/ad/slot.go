@@ -8,8 +8,8 @@ import (
 	"paddock/classad"
 )
 
-// SlotInfo is what the ad of a slot says. What is zero and could not be so is
-// left out.
+// SlotInfo is what the ad of a slot says. A field is left out if it is zero and could
+// not be so.
 type SlotInfo struct {
 	ID            int // of the slot, from 1
 	Dynamic       int // number of a slot that was carved out of it; 0: it was not
@@ -40,7 +40,7 @@ type SlotInfo struct {
 	Load SlotLoad
 
 	// Policy are the expressions of the slot: Start, Rank and so on, as they are
-	// configured. Without Start it is true, without Rank 0.
+	// configured. Start is true by default, and Rank 0.
 	Policy                  []classad.Attr
 	RetirementTimeRemaining int64 // seconds; -1: it is not retiring
 	CurrentRank             float64
@@ -71,8 +71,8 @@ type Spent struct {
 	Time            time.Duration
 }
 
-// SlotLoad is what goes on at the host. Durations are since when nothing did;
-// negative: it is not known.
+// SlotLoad is the load of the host. A duration is the time since something happened
+// last; negative: it is not known.
 type SlotLoad struct {
 	LoadAvg, OwnLoadAvg       float64       // of the host, and the part that jobs make
 	KeyboardIdle, ConsoleIdle time.Duration // since somebody typed

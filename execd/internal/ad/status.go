@@ -12,8 +12,8 @@ type Status struct {
 	PID       int       // of the process that was started for it; 0: not known
 	Processes int       // that it has now
 	Started   time.Time // of this run
-	// SysCPU and UserCPU are what all of its processes used, those that are over
-	// too.
+	// SysCPU and UserCPU are what all of its processes used, also those that have
+	// ended.
 	SysCPU, UserCPU time.Duration
 	ImageSize       int64 // KiB that its processes have mapped, the most there was
 	ResidentSetSize int64 // KiB that they have in memory, the most there was; 0: not known

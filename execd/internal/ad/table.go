@@ -5,15 +5,15 @@ package ad
 type Row struct {
 	Attribute string
 	Kind      string // string, integer, boolean, expression
-	// Otherwise is what an ad of fetched work means that does not have it; "-":
-	// it must be there.
+	// Otherwise is the value that counts if an ad of fetched work does not have it;
+	// "-": it must have it.
 	Otherwise string
-	// Field is the field of api.SubmitRequest in JSON; "": none. Of several
-	// attributes with the same one the first that an ad has counts.
+	// Field is the field of api.SubmitRequest in JSON; "": none. The first attribute
+	// that an ad has of those with the same field counts.
 	Field string
 	Key   string // key of config, or "the file NAME", in the job directory; "": none
 	Reads bool   // of an ad of fetched work the attribute becomes the field
-	// Writes says that of a job of qsub the field becomes the attribute.
+	// Writes says that the field becomes the attribute in the ad of a job of qsub.
 	Writes bool
 }
 

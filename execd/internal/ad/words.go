@@ -90,8 +90,7 @@ func ParseEnvironment(text string) ([]string, error) {
 // FormatEnvironment writes an environment in the new way.
 func FormatEnvironment(entries []string) string { return FormatArguments(entries) }
 
-// variables refuses what is no NAME=value. Of a variable that is there twice the
-// last value counts.
+// variables refuses what is no NAME=value. The last value of a variable counts.
 func variables(entries []string) ([]string, error) {
 	at := make(map[string]int, len(entries))
 	var list []string
@@ -110,7 +109,7 @@ func variables(entries []string) ([]string, error) {
 	return list, nil
 }
 
-// short bounds what of an ad's text comes back in a message.
+// short bounds the text of an ad that comes back in a message.
 func short(s string) string {
 	const most = 60
 	if len(s) > most {

@@ -191,7 +191,7 @@ func (c *checker) rights(path string, info fs.FileInfo, owner int, mode fs.FileM
 }
 
 // list returns the names of a place, and reports those that begin with a dot:
-// something was cut short there. Of staging execd keeps spare directories.
+// something was cut short there. In staging, execd keeps spare directories.
 func (c *checker) list(place string) ([]string, error) {
 	names, err := readNames(c.root.Path(place))
 	if err != nil {

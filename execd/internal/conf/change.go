@@ -14,8 +14,8 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// maxObjectName bounds the name of what Change makes: the name of its file, and
-// of the temporary file beside it, must be one of the file system.
+// maxObjectName bounds the names of objects that Change makes: the file system must
+// take the name of their file, and of the temporary file beside it.
 const maxObjectName = 200
 
 // about is how Grid Engine speaks of objects.
@@ -50,14 +50,13 @@ func (l *Live) Saved() (*Config, error) {
 	return Load(l.options)
 }
 
-// Change changes one object, in the files and in force, for somebody. The whole
-// configuration with the change in it must be valid, or nothing is changed.
-// What the files have of comments stays. The error is an *api.Error when it is
-// the request's fault.
+// Change changes one object for somebody, in the files and in force. Nothing is
+// changed unless the whole configuration is valid with the change. Comments in the
+// files stay. The error is an *api.Error when it is the request's fault.
 func (l *Live) Change(req *api.ConfigureRequest, by string) (api.ConfigureReply, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
-	// As the files are now: they may have been edited a moment ago.
+	// The files are read as they are now: they may have been edited a moment ago.
 	old, broken := loadAll(l.options)
 	if len(broken) > 0 {
 		reply := api.ConfigureReply{Problems: problems(broken, "")}
@@ -138,9 +137,9 @@ func (e *edit) with() Options {
 	return o
 }
 
-// settle makes files of the objects that are there without one as soon as
-// anything beside them gets a file, or becomes another: a file that comes must
-// not take away, nor change, what was there before.
+// settle writes files for objects that exist without one, as soon as another object
+// gets a file or changes: a new file must neither remove nor change what was there
+// before.
 func (e *edit) settle() {
 	beside := func(f file) bool {
 		return slices.ContainsFunc([]string{kindQueue, kindPE}, func(kind string) bool { return filepath.Dir(f.path) == e.path(kind, "") })
@@ -160,7 +159,7 @@ func (e *edit) settle() {
 	e.files = files
 }
 
-// undone are the verbs of what is done, for when it is not.
+// undone are the verbs of a reply that says what would be done.
 var undone = map[string]string{
 	"added": "would add", "modified": "would modify", "removed": "would remove", "deleted": "would delete", "changed": "would change",
 }
@@ -259,17 +258,17 @@ func (e *edit) path(kind, name string) string {
 	return filepath.Join(e.options.Dir, places[kind], name)
 }
 
-// write makes a file what it becomes, for good.
+// write writes a file as it is to be, or removes it, and syncs it.
 func (e *edit) write(f *file) error {
 	path, what := f.path, "cannot change "+f.path
-	// An editor that saved while the change was looked at.
+	// An editor may have saved while the change was checked.
 	switch now, err := e.read(path); {
 	case err != nil:
 		return fmt.Errorf("%s: %v", what, err)
 	case (now == nil) != (f.was == nil) || !bytes.Equal(now, f.was):
 		return rejected("%s: it has been changed by somebody else a moment ago", what)
 	}
-	// What it leads to may be kept elsewhere for a reason.
+	// A link is not replaced: its target may be kept elsewhere for a reason.
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSymlink {
 		return rejected("%s: it is a symbolic link: edit what it leads to", what)
 	}

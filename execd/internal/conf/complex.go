@@ -87,9 +87,9 @@ func (c *Config) Attribute(nameOrShortcut string) *Attribute {
 // maxLike is how many attributes are offered in the place of a word.
 const maxLike = 5
 
-// LikeAttribute tells in a line of its own, with the newline before it, what may be
-// meant by a word that is no attribute: those with it in their names, or the nearest
-// one. It returns "" where there is none.
+// LikeAttribute returns a line, with a newline before it, that names the attributes
+// which a word may mean: those with the word in their names, or the nearest one. It
+// returns "" if there is none.
 func (c *Config) LikeAttribute(word string) string {
 	var all, like []string
 	for i := range c.Complex {
@@ -163,7 +163,7 @@ func parseAttribute(line string) (Attribute, error) {
 var kinds = []string{"INT", "DOUBLE", "TIME", "MEMORY", "BOOL", "STRING", "CSTRING", "RESTRING", "HOST", "RSMAP"}
 
 // check says what is wrong with the columns of an attribute, in the words of
-// qconf -Mc where that says it.
+// qconf -Mc if that has some.
 func (a *Attribute) check() error {
 	for _, name := range []string{a.Name, a.Shortcut} {
 		if err := checkName("name of an attribute", name); err != nil {

@@ -55,9 +55,9 @@ type Config struct {
 	read    *kept                        // what it was made of; nil: not the files as they are
 }
 
-// Access is who may use something: nobody who is in a user list of Denied and,
-// if Allowed has any, only who is in one of those; and no job of a project of
-// XProjects and, if Projects has any, only those of these.
+// Access says who may use something. Users on a list of Denied may not, and if there
+// are lists in Allowed only users on one of them may. Projects and XProjects say the
+// same of the projects of jobs.
 type Access struct {
 	Allowed, Denied     []string
 	Projects, XProjects []string

@@ -8,9 +8,8 @@ import (
 	"paddock/spool"
 )
 
-// Connection is how a kind of interactive jobs is connected, if not by our own
-// means: by a daemon on the job's side and a command on the client's, both empty
-// where that is so.
+// Connection is how a kind of interactive jobs is connected: by a daemon on the job's
+// side and a command on the client's. Both are empty if qrsh-session connects it.
 type Connection struct {
 	Command string // qlogin_command, rlogin_command, rsh_command
 	Daemon  string // qlogin_daemon, rlogin_daemon, rsh_daemon: absolute
@@ -34,7 +33,7 @@ func connecting(name string, field func(*Global) *string) param[Global] {
 	}}
 }
 
-// answering is the daemon that it is to find. It is looked at behind the command.
+// answering is the daemon that the client is to find. It is looked at after the command.
 func answering(kind string, connection func(*Global) *Connection) param[Global] {
 	return param[Global]{kind + "_daemon", "builtin", command, func(s *scope, g *Global, v string) error {
 		c := connection(g)
@@ -51,8 +50,8 @@ func answering(kind string, connection func(*Global) *Connection) param[Global] 
 	}}
 }
 
-// setConnection reads a command with its arguments. Grid Engine has rsh programs of
-// its own for none, and we have none.
+// setConnection reads a command with its arguments. In Grid Engine none means its own
+// rsh programs, which do not exist here.
 func setConnection(s *scope, into *string, v string) error {
 	switch {
 	case strings.EqualFold(v, "builtin"):

@@ -105,7 +105,7 @@ var globalParams = []param[Global]{
 	{"epilog", "none", command, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Epilog, v) }},
 	accepted[Global]("shell_start_mode", "posix_compliant"), // each queue has its own
 	{"login_shells", "sh,bash,ksh,csh,tcsh,zsh", plain, func(_ *scope, g *Global, v string) error { g.LoginShells = list(v); return nil }},
-	// System users run no jobs (spec: security hole 10 of Grid Engine).
+	// System users run no jobs. In Grid Engine they do, which is a security hole.
 	{"min_uid", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MinUID, v, 0, 1<<31-1) }},
 	{"min_gid", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MinGID, v, 0, 1<<31-1) }},
 	{"user_lists", "none", plain, func(s *scope, g *Global, v string) error { return setUserLists(s, &g.UserLists, v) }},
@@ -575,7 +575,7 @@ func oneOf(v string, words ...string) error {
 }
 
 // checkName checks what becomes the name of a file, and an element of lists
-// (spec: object_name).
+// of the configuration.
 func checkName(what, v string) error {
 	if v == "" || v[0] == '.' || v[0] == '#' || len(v) > 255 || strings.ContainsAny(v, " \t/@:*?[](){}|,%\"'\\") || !spool.PlainValue(v) {
 		return fmt.Errorf("%q is not a %s", v, what)

@@ -80,7 +80,7 @@ func ParseValue(k Kind, text string) (Value, error) {
 }
 
 // parseMemory reads a number of bytes. Behind it k, m, g and t stand for powers
-// of 1000, K, M, G and T for powers of 1024 (spec: memory_specifier).
+// of 1000, K, M, G and T for powers of 1024, as in queue_conf(5).
 func parseMemory(text string) (float64, bool) {
 	if text == "" {
 		return 0, false

@@ -91,8 +91,8 @@ func (s *Server) brokenHooks() (lines []string) {
 // maxAsked bounds the users that are looked up for one who asks.
 const maxAsked = 100
 
-// accounts returns users with their groups. One whom the host does not know has
-// none, and may be on a list all the same.
+// accounts returns users with their groups. A user whom the host does not know has
+// none, and may still be on a list.
 func (s *Server) accounts(ctx context.Context, names []string) ([]schedule.Account, error) {
 	if len(names) > maxAsked {
 		return nil, api.Errorf(api.CodeBadRequest, "%d users are named, at most %d are possible", len(names), maxAsked)
@@ -195,7 +195,7 @@ func operators(req *api.ConfigureRequest) bool {
 	return req.Kind == "userlist" && slices.Contains([]api.Configure{api.ConfigureAdd, api.ConfigureRemove, api.ConfigureAdmit, api.ConfigureExpel}, req.Action)
 }
 
-// configure is what of qconf changes the configuration.
+// configure is qconf where it changes the configuration.
 func (s *Server) configure(_ context.Context, c job.Caller, req *api.ConfigureRequest) (reply api.ConfigureReply, err error) {
 	switch {
 	case c.Manager:

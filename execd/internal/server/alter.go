@@ -32,7 +32,7 @@ func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest)
 	if err := knownHosts(ctx, config, &req.To); err != nil {
 		return api.AlterReply{}, err
 	}
-	// What cannot be is refused as it was written: Spell leaves it so.
+	// Spell leaves a resource that does not exist as it was written, for the refusal.
 	req.To.Hard, req.To.Soft = schedule.Spell(config, req.To.Hard), schedule.Spell(config, req.To.Soft)
 	return s.Store.Alter(ctx, req, c, job.AlterHooks{Check: s.mayBecome, Host: s.Host})
 }
@@ -42,8 +42,8 @@ var asks = []api.Field{
 	api.FieldHard, api.FieldSoft, api.FieldQueues, api.FieldSoftQueues, api.FieldMasterQueues, api.FieldPE, api.FieldCheckpoint, api.FieldProject,
 }
 
-// mayBecome refuses what a job cannot become. What it asked for before counts
-// only with what it asks for anew: what it is fit for may have changed since.
+// mayBecome refuses what a job cannot become. Requests that it had before are looked
+// at only together with new ones, since the configuration may have changed.
 func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest) (lines []api.Line, only bool, err error) {
 	r := *to
 	if !r.Binary {
@@ -76,7 +76,7 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	switch only = r.Verify == "v" || r.Verify == "p"; {
 	case refused != nil:
 		e := rejected(refused)
-		// Grid Engine says it in fewer words of a job that is there already.
+		// Grid Engine uses fewer words for a job that exists.
 		e.Text = strings.Replace(e.Text, "job rejected: the requested ", "denied: ", 1)
 		return nil, false, e
 	case senseless != nil:
@@ -188,7 +188,7 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 			return api.SubmitReply{}, err
 		}
 		defer f.Close()
-		// It is its owner's, who may have made it longer.
+		// The script is the owner's, who may have made it longer.
 		if r.Script, err = io.ReadAll(io.LimitReader(f, api.MaxScript+1)); err != nil {
 			return api.SubmitReply{}, err
 		}
@@ -225,7 +225,7 @@ func (s *Server) mayBeArgs(args []string) error {
 	return nil
 }
 
-// rejected makes an error of the client's fault of what the queue refuses.
+// rejected makes a refusal of the queue an error that is the client's fault.
 func rejected(err error) *api.Error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e

@@ -18,8 +18,8 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// Limits of the descriptors that execd has for clients: a part of those that it may open,
-// so that the rest is there for jobs whatever clients do.
+// Limits of the descriptors that execd has for clients: they are a part of those that it
+// may open, so that clients cannot take the rest, which is for jobs.
 const (
 	descriptorsOfClients = 4 // one in so many
 	maxConnections       = 1024
@@ -131,8 +131,8 @@ func (d *door) hand(c net.Conn, err error) bool {
 	}
 }
 
-// meet lets a connection in or refuses it. Whose name is to be asked for is met
-// beside, so that nobody waits for that.
+// meet lets a connection in or refuses it. A user whose name has to be asked for is met
+// in another goroutine, so that nobody waits for that.
 func (d *door) meet(c net.Conn) {
 	cred := peer(c)
 	if cred == nil {
@@ -186,9 +186,9 @@ func (d *door) introduce(uid int) {
 	}
 }
 
-// admit lets a connection in if its user does not have too many: as many as there are
-// free ones. So one user alone can have half of all, whoever comes next half of what
-// is left, and there is always some left for the next. Root is not counted.
+// admit lets a connection in if its user has no more of them than are free. One user
+// alone can have half of all, the next one half of what is left, and some are always
+// left. Root is not counted.
 func (d *door) admit(c net.Conn, cred *unix.Ucred) {
 	uid := int(cred.Uid)
 	if uid != 0 {

@@ -28,8 +28,8 @@ func (s *Server) fetch(_ context.Context, _ job.Caller, req *api.FetchRequest) (
 	return api.FetchReply{Slots: n}, nil
 }
 
-// CheckWork refuses of work that was fetched what nobody could submit either, and
-// brings the request into the form in which it is stored.
+// CheckWork refuses fetched work that could not be submitted, and brings the request
+// into the form in which it is stored.
 func (s *Server) CheckWork(owner *user.User, req *api.SubmitRequest) error {
 	config := s.Config()
 	c := job.Caller{Name: owner.Name, UID: owner.UID, GID: owner.GID}

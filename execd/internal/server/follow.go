@@ -18,7 +18,7 @@ func (s *Server) find(ctx context.Context, c job.Caller, req *api.FindRequest) (
 	if err := bounded(req.Jobs); err != nil {
 		return api.FindReply{}, err
 	}
-	// First the place, then the jobs: what is accounted between the two stands
+	// The place is taken before the jobs: what is accounted between the two stands
 	// behind it.
 	place := s.Book.Now()
 	reply := api.FindReply{User: c.Name}
@@ -83,8 +83,8 @@ const (
 )
 
 // await tells how tasks of jobs ended, as soon as there is something to tell.
-// The accounting file is the truth, so that it works for jobs that are over,
-// over restarts, and keeps nothing of finished tasks in memory.
+// It reads the accounting file, and so works for jobs that are over and over
+// restarts, and needs no memory for finished tasks.
 func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) (api.EndsReply, error) {
 	place, err := account.ParseCursor(req.Cursor)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) 
 	timer := time.NewTimer(longPoll)
 	defer timer.Stop()
 	for enough := false; ; {
-		// The jobs first, the file second: what ends between the two is in the
-		// file, and its hint in a channel.
+		// The jobs are looked at before the file: what ends between the two is in
+		// the file, and its hint in a channel.
 		var reply api.EndsReply
 		changed := s.look(jobs, req.Jobs, &reply)
 		enough = enough || len(reply.Over) > 0 || len(reply.Stuck) > 0

@@ -15,8 +15,8 @@ import (
 	"paddock/execd/internal/job"
 )
 
-// What requests and replies may take of execd's memory, of all users together and of
-// one, in bytes. Small ones are not counted: connections are, and each has one.
+// Limits of the memory that requests and replies take, for all users together and for
+// one, in bytes. Small ones are not counted: each has a connection, and these are.
 const (
 	maxBodies      = 128 << 20
 	maxUserBodies  = 32 << 20
@@ -27,24 +27,22 @@ const (
 )
 
 // maxValues bounds the values in a request. A job cannot have more arguments and
-// variables: each needs a pointer and a byte with its end of the room that the kernel
-// has for both, 2 MB.
+// variables: the kernel has 2 MB for both, and each takes a pointer and two bytes of it.
 const maxValues = 1 << 18
 
-// How many submissions are under way at the same time. Those of one user share the
-// syncs of a group commit, and are few enough for the others not to notice.
+// Limits of the submissions that are under way at the same time. Those of one user
+// share the syncs of a group commit, and are so few that others do not notice.
 const (
 	maxSubmits     = 128
 	maxUserSubmits = 16
 )
 
-// answerers is how many users have, together, all the requests that are being answered
-// at the same time, but submissions: for each user half as many as there are processors,
-// and at least 2.
+// answerers is how many users can have the most requests answered at the same time:
+// each half as many as there are processors, and at least 2. Submissions are not counted.
 const answerers = 16
 
-// How long a client may take to send a request, with a second for each MB of it, and
-// to read a piece of the reply.
+// Limits of the time that a client may take to send a request, with a second for each
+// MB of it, and to read a piece of the reply.
 const (
 	bodyPatience  = 30 * time.Second
 	writePatience = 2 * time.Minute
@@ -100,8 +98,8 @@ func (in *incoming) done() {
 	call(&in.dropReply)
 }
 
-// bodyCost is what a request takes once it is read: a small one many times as much,
-// when it is made of short words; a large one is a script.
+// bodyCost is the memory that a request takes once it is read. A small one that is made
+// of short words takes many times its size; a large one is a script.
 func bodyCost(size int64) int { return int(2*size + 6*min(size, 1<<20)) }
 
 // decode reads the request. A client that is slow holds up nobody else.

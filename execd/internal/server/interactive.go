@@ -12,8 +12,8 @@ import (
 	"paddock/execd/internal/launch"
 )
 
-// checkInteractive refuses what cannot become an interactive job. One that was
-// cut short is not run again: its client is not there any more.
+// checkInteractive refuses what cannot become an interactive job. Such a job is not
+// run again when it was cut short, since its client has gone.
 func (s *Server) checkInteractive(r *api.SubmitRequest) error {
 	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
 	if err := s.Stages.Launcher.CheckInteractive(); err != nil {

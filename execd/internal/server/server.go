@@ -1,7 +1,7 @@
 // Package server answers the clients of execd: HTTP with JSON over a Unix
-// socket. Who asks is taken from the kernel for each connection; what may be
-// asked, by whom, is one table. It imports what it answers from (job, queue,
-// account) and is imported by daemon alone.
+// socket. The kernel says for each connection who asks, and one table says what
+// they may ask. It imports what it answers from (job, queue, account) and is
+// imported by daemon alone.
 package server
 
 import (
@@ -91,7 +91,7 @@ const (
 // handleFunc answers a request that is still to be read.
 type handleFunc func(*Server, context.Context, job.Caller, *incoming) (any, error)
 
-// turn says among which requests one waits until it is answered.
+// turn says which requests one is in a queue with until it is answered.
 type turn int
 
 const (
@@ -149,8 +149,8 @@ var verbs = map[string]struct {
 // maxSocketPath is the size of sun_path less its NUL (unix(7)).
 const maxSocketPath = 107
 
-// Listen opens the socket. A socket that an execd left behind which is not
-// there any more is replaced; the caller holds the lock that says so.
+// Listen opens the socket, and replaces one that an earlier execd has left behind.
+// The caller holds the lock by which no other execd is there.
 func Listen(path string, mode os.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("cannot listen: the path of the socket, %s, is longer than %d bytes", path, maxSocketPath)
@@ -232,7 +232,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body: r.Body, size: r.ContentLength, admission: s.admission, deadline: http.NewResponseController(w).SetReadDeadline, serving: s.serving,
 	}
 	defer in.done()
-	// Also of what is not wanted, and read all the same before the connection ends.
+	// The body of a request that is refused is read, too, before the connection ends.
 	_ = in.deadline(time.Now().Add(bodyPatience))
 	ctx, to := r.Context(), newPatientWriter(w)
 	reply, err := s.answer(in, r)
@@ -285,7 +285,7 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, to io.Writer, 
 	}
 }
 
-// answer answers a request. What in has taken is given back by who sends the reply.
+// answer answers a request. Who sends the reply gives back what in has taken.
 func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 	name := verbOf(r.URL.Path)
 	if r.URL.Path == "/metrics" && s.Metrics != nil {
@@ -338,8 +338,8 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	u, sure, err := s.Users.Caller(r.Context(), uid)
 	switch {
 	case errors.Is(err, user.ErrUnknown):
-		// He had a name when he came to the door, or is who this execd is for: he
-		// may look, and has no jobs.
+		// The user had a name at the door, or is the one whom this execd is for: such
+		// a user may look, and has no jobs.
 		return job.Caller{UID: uid, Name: strconv.Itoa(uid)}, nil
 	case err != nil:
 		return job.Caller{}, api.Errorf(api.CodeInternal, "%v", err)
@@ -352,7 +352,7 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	}, nil
 }
 
-// explained returns an error as clients are told of it.
+// explained returns an error in the form that is sent to clients.
 func (s *Server) explained(err error) *api.Error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e

@@ -109,12 +109,12 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 	return s.mayBeArgs(req.Args)
 }
 
-// resolving is how long the hosts of a job's paths are looked up at most; those
-// that are not answered by then are taken for known.
+// resolving bounds the time in which the hosts of a job's paths are looked up; those
+// without an answer by then are taken for known.
 const resolving = 2 * time.Second
 
-// knownHosts refuses paths of -o, -e and -i on hosts that there are not: the job
-// would write to another file than somebody thinks, or to none.
+// knownHosts refuses paths of -o, -e and -i on hosts that do not exist: the job would
+// write to another file than its owner thinks, or to none.
 func knownHosts(ctx context.Context, c *conf.Config, r *api.SubmitRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, resolving)
 	defer cancel()
@@ -135,8 +135,8 @@ func knownHosts(ctx context.Context, c *conf.Config, r *api.SubmitRequest) error
 	return nil
 }
 
-// mayBeInProject refuses a job with a project that there is not, or not for its
-// owner, and one without where it must have one, in Grid Engine's words.
+// mayBeInProject refuses a job whose project does not exist or is not for its owner,
+// and a job without one where it must have one, in Grid Engine's words.
 func mayBeInProject(c *conf.Config, r *api.SubmitRequest, owner string, groups []string) error {
 	reject := func(format string, args ...any) error {
 		return api.Errorf(api.CodeRejected, "job rejected: "+format, args...)

@@ -160,8 +160,8 @@ func (t *table) adopt(strays []*process, sessions map[int]*job, swap bool) {
 	}
 }
 
-// absorbed reports whether what a process that is gone took has been added to
-// a process of the job that waited for it. Else it was somebody outside.
+// absorbed reports whether the usage of a process that is gone has been added to a
+// process of the job, which waited for it. Otherwise a process outside has waited.
 func (t *table) absorbed(p *process) bool {
 	for range 100 { // numbers are used again, and could make a circle
 		parent := t.procs[p.parent]

@@ -80,10 +80,10 @@ const (
 	busy = 8
 	// idle is the share of a processor up to which a job does nothing.
 	idle = 0.01
-	// fresh is for how long a look is good enough for who asks.
+	// fresh is the age up to which a look is good enough for an answer.
 	fresh = time.Second
-	// share is how much longer than a round took there is none: looking at jobs
-	// takes at most a hundredth of a processor, however many there are.
+	// share is how many times as long as a round the pause after it is: looking at
+	// jobs takes at most a hundredth of a processor, however many there are.
 	share = 99
 )
 
@@ -140,7 +140,7 @@ func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 	j.now = reading{}
 	now := time.Now()
 	if j.last.IsZero() {
-		// Too short to have been seen: the shepherd, which has reaped all of it,
+		// The run was too short to be seen. The shepherd, which has reaped all of it,
 		// knows as much.
 		return api.Usage{Wallclock: wallclock(j, now)}, true
 	}
@@ -273,8 +273,8 @@ func threadTime() time.Duration {
 // measure looks at the jobs that are due, of which mu is held.
 func (s *Sampler) measure(due func(*job, time.Time) bool) {
 	s.measuring.Lock()
-	// What a round costs is the processor time of this thread: by the clock a
-	// busy host would be looked at least when there is most to see.
+	// The cost of a round is the processor time of this thread. By the clock a busy
+	// host would be looked at least when there is most to see.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cost := s.cost
@@ -364,7 +364,7 @@ func (s *Sampler) group(j *job) GroupUsage {
 func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	was := j.usage
 	u := &j.usage
-	// What a process took that ended is in another one, or is missing.
+	// What an ended process took is counted for another one, or is missing.
 	j.cpu += uint64(max(0, int64(j.now.cpu-j.seen.cpu)))
 	j.sys += uint64(max(0, int64(j.now.sys-j.seen.sys)))
 	j.io += uint64(max(0, int64(j.now.io-j.seen.io)))

@@ -31,8 +31,8 @@ const (
 // restarts are the pauses before a sensor that died is started again.
 var restarts = backoff.Doubling{First: time.Second, Most: 5 * time.Minute}
 
-// sensor is a program that says what execd cannot know (spec 10.8). It is asked
-// by a newline, and quits when it is told to, or when its input ends.
+// sensor is a load sensor, see sge_conf(5): a program that reports what execd cannot
+// know. It is asked by a newline, and quits when it is told to, or when its input ends.
 type sensor struct {
 	load    *Load
 	command string
@@ -256,7 +256,7 @@ func modified(command string) time.Time {
 
 // report asks for a report and reads it.
 func (s *sensor) report(ctx context.Context, p *program) error {
-	// Whatever it takes: the sensor may have to ask far away.
+	// There is no time limit: the sensor may have to ask far away.
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = p.stdout.SetReadDeadline(time.Now())

@@ -28,8 +28,7 @@ type Job struct {
 }
 
 // Limits are those that nobody else enforces for the job as a whole. Zero is no
-// limit. A value that was exceeded once is: of memory, the most the job had
-// counts (spec 5.7).
+// limit. A limit of memory is compared with the most that the job had.
 type Limits struct {
 	SoftCPU, HardCPU   float64 // seconds
 	SoftVMem, HardVMem float64 // bytes
@@ -75,8 +74,8 @@ func (e Excess) Reason() string {
 	return fmt.Sprintf("job was killed: it used %.0f MB of memory, its limit h_vmem is %.0f MB", e.Used/(1<<20), e.Max/(1<<20))
 }
 
-// limits returns what of a job is compared with its limits: of either resource
-// the hard one first, which makes the soft one needless.
+// limits returns the values of a job that are compared with its limits. The hard limit
+// of a resource comes first, since it makes the soft one needless.
 func (l *Limits) compare(cpu, vmem float64) [4]Excess {
 	return [4]Excess{
 		{"h_cpu", true, cpu, l.HardCPU},
@@ -92,9 +91,8 @@ const gib = 1 << 30
 // Final returns what a run has consumed, from what was sampled while it ran
 // (zero: nothing was) and what its shepherd has seen (nil: nothing). CPU is the
 // larger of the two: samples miss what came after the last, and the shepherd
-// what nobody waited for. What came after the last sample is taken to have had
-// the memory of that. Of a job too short for samples, the memory of its largest
-// process is known.
+// what nobody waited for. The memory after the last sample is taken to be that of
+// the sample. A job too short for samples has the memory of its largest process.
 func Final(sampled api.Usage, ran *spool.Usage) api.Usage {
 	u := sampled
 	if ran == nil {
