@@ -82,6 +82,7 @@ func (b *bed) ended(fd int) {
 
 // One parent sees to one hook after another, as long as they end as they should.
 func TestKept(t *testing.T) {
+	t.Parallel()
 	b := keptBed(t)
 	first, _ := b.parentOf("exit 0")
 	for _, text := range []string{"exit 3", "kill -9 $$", "echo >&2; cat", "sleep 0.05 & wait"} {
@@ -179,6 +180,7 @@ read -r pid name state ppid pgrp sid rest </proc/$$/stat; echo $((pgrp - $$)) $(
 
 // A parent that ends or hangs while it waits costs no hook anything.
 func TestAttacked(t *testing.T) {
+	t.Parallel()
 	b := keptBed(t)
 	for _, sig := range []unix.Signal{unix.SIGKILL, unix.SIGTERM, unix.SIGSTOP} {
 		before, _ := b.parentOf("exit 0")
@@ -197,6 +199,7 @@ func TestAttacked(t *testing.T) {
 // Parents end when they have nothing to do for a time, when the account of hooks is
 // another, and with execd.
 func TestIdleEnds(t *testing.T) {
+	t.Parallel()
 	b := keptBed(t)
 	keep := func(d time.Duration) {
 		b.r.parents.mu.Lock()
@@ -286,6 +289,7 @@ func TestKeptMany(t *testing.T) {
 
 // TestExecdKilledIdle kills an execd that has a parent of hooks waiting.
 func TestExecdKilledIdle(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	h := b.hook("echo $PPID")
 	cmd := exec.Command(os.Args[0], idleWord, shepherd, h.Path, b.mark)

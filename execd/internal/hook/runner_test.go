@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -53,6 +54,12 @@ func TestMain(m *testing.M) {
 			os.Exit(3)
 		}
 		os.Exit(spy(pid))
+	}
+	// Those that run beside each other wait most of the time.
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	os.Exit(harness.RunWithShepherd(m, &shepherd))
 }
@@ -313,7 +320,7 @@ func TestNotStarted(t *testing.T) {
 // REQ-HOOK-115: a hook that does not end is ended at its limit with all its
 // family, whatever it does about signals.
 func TestLimit(t *testing.T) {
-	b := newBed(t)
+	t.Parallel()
 	for _, text := range []string{
 		"exec sleep 1000",
 		"sleep 1000 & sleep 1000",
@@ -321,27 +328,36 @@ func TestLimit(t *testing.T) {
 		"kill -STOP $$",
 		"exec </dev/null >&- 2>&-; exec sleep 1000",
 	} {
-		h := b.hook("echo begun; echo says >&2; " + text)
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			h := b.hook("echo begun; echo says >&2; " + text)
+			h.Limit = short
+			res := b.run(b.call(h))
+			if !res.TimedOut || res.Err != nil || res.OK() || res.Took < short || res.Status >= 0 {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+	// One that ends at SIGTERM in its own way has timed out as well. It is only killed if
+	// it has not begun, or has used up what it is given for that.
+	t.Run("exit 0 at SIGTERM", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		h := b.hook("trap 'echo bye; exit 0' TERM; echo begun; while :; do sleep 0.01; done")
 		h.Limit = short
 		res := b.run(b.call(h))
-		if !res.TimedOut || res.Err != nil || res.OK() || res.Took < short || res.Took > time.Minute || res.Status >= 0 {
-			t.Errorf("%s: %+v", text, res)
+		killed := res.Status == -9 && (len(res.Stdout) == 0 || res.Took >= short+grace)
+		if !res.TimedOut || res.OK() || res.Status != 0 && res.Status != -15 && !killed {
+			t.Errorf("%+v", res)
 		}
-	}
-	// One that ends at SIGTERM in its own way has timed out as well.
-	// It is only killed if it has not begun, or has used up what it is given for that.
-	h := b.hook("trap 'echo bye; exit 0' TERM; echo begun; while :; do sleep 0.01; done")
-	h.Limit = short
-	res := b.run(b.call(h))
-	killed := res.Status == -9 && (len(res.Stdout) == 0 || res.Took >= short+grace)
-	if !res.TimedOut || res.OK() || res.Status != 0 && res.Status != -15 && !killed {
-		t.Errorf("exit 0 at SIGTERM: %+v", res)
-	}
+	})
 }
 
 // REQ-HOOK-104: what a hook leaves is killed when it ends: children, daemons in
 // sessions of their own, what ignores signals, what is stopped.
 func TestFamily(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	for _, text := range []string{
 		"sleep 1000 &",
@@ -351,7 +367,7 @@ func TestFamily(t *testing.T) {
 		`env -i setsid sh -c '(sleep 1000 & echo $! >daemon)'`,
 	} {
 		res := b.run(b.call(b.hook(text + "\nexit 3")))
-		if res.Status != 3 || res.Err != nil || res.Took > time.Minute {
+		if res.Status != 3 || res.Err != nil || res.TimedOut {
 			t.Errorf("%s: %+v", text, res)
 		}
 	}
@@ -368,6 +384,7 @@ func TestFamily(t *testing.T) {
 // TestProcesses has a hook start more processes than it may, one after another
 // and like a bomb, which the limit of its user keeps from being ours.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	// Neither comes to its end before it is counted, as a shell does that cannot fork.
 	texts := []string{"for n in $(seq 100); do sleep 1000 & done; exec sleep 1000"}
@@ -392,10 +409,11 @@ func TestProcesses(t *testing.T) {
 // REQ-HOOK-116: output is bounded, whatever a hook prints, and so is what the log
 // gets of its standard error.
 func TestOutput(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	h := b.hook("exec cat /dev/zero")
 	h.MaxOutput = 100000
-	if res := b.run(b.call(h)); !res.TooLong || res.OK() || len(res.Stdout) != 100000 || res.Took > time.Minute {
+	if res := b.run(b.call(h)); !res.TooLong || res.OK() || len(res.Stdout) != 100000 {
 		t.Errorf("endless output: %d bytes, %+v", len(res.Stdout), res.String())
 	}
 	h = b.hook("head -c 100000 /dev/zero")
@@ -466,6 +484,7 @@ func TestLateOutput(t *testing.T) {
 
 // REQ-HOOK-116: a hook need not read its standard input.
 func TestInput(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	c := b.call(b.hook("echo done"))
 	c.Stdin = bytes.Repeat([]byte("x"), 8<<20)
@@ -495,6 +514,7 @@ func TestInput(t *testing.T) {
 
 // TestClosedOutput has a hook close its streams and go on: its end counts.
 func TestClosedOutput(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	res := b.run(b.call(b.hook("echo out; exec >&- 2>&- <&-; sleep 0.3; echo x >late; exit 4")))
 	if res.Status != 4 || string(res.Stdout) != "out\n" || b.await("late") != "x" {
@@ -552,6 +572,7 @@ func TestStop(t *testing.T) {
 
 // What does not end in time is named, and not waited for.
 func TestStopLate(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	done := make(chan Result, 1)
 	c := b.call(b.hook("trap '' TERM; echo >begun; while :; do sleep 0.05; done"))
@@ -570,7 +591,7 @@ func TestStopLate(t *testing.T) {
 // TestParentKilled has a hook end its own parent, which is its user's process: it
 // gains nothing but an error, and is killed all the same.
 func TestParentKilled(t *testing.T) {
-	b := newBed(t)
+	t.Parallel()
 	for _, text := range []string{
 		"kill -9 $PPID; exit 0",
 		"setsid sleep 1000 & kill -9 $PPID; sleep 1000",
@@ -579,16 +600,24 @@ func TestParentKilled(t *testing.T) {
 		"trap '' TERM; kill -TERM $PPID; sleep 2; exit 0",
 		"trap 'exit 0' TERM; kill -HUP $PPID; while :; do sleep 0.01; done",
 	} {
-		res := b.run(b.call(b.hook("echo ad; " + text)))
-		if res.Err == nil || res.OK() {
-			t.Errorf("%s: %+v; want an error", text, res)
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			res := b.run(b.call(b.hook("echo ad; " + text)))
+			if res.Err == nil || res.OK() {
+				t.Errorf("%+v; want an error", res)
+			}
+		})
+	}
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		h := b.hook("trap '' TERM; kill -STOP $PPID; sleep 1000")
+		h.Limit = short
+		if res := b.run(b.call(h)); !res.TimedOut {
+			t.Errorf("%+v", res)
 		}
-	}
-	h := b.hook("trap '' TERM; kill -STOP $PPID; sleep 1000")
-	h.Limit = short
-	if res := b.run(b.call(h)); !res.TimedOut {
-		t.Errorf("the parent is stopped: %+v", res)
-	}
+	})
 }
 
 // TestParentClosed sees that a hook cannot look into its parent, which has the
@@ -653,6 +682,7 @@ func spy(pid int) int {
 // TestSpies has the hook itself, and another process of the same user, try to get
 // into the hook's parent, and then kill it: what they gain is an error.
 func TestSpies(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	if b.as == nil {
 		t.Skip("needs root: root itself may look into everything, and an execd of the user's is open to him anyway")
@@ -709,6 +739,7 @@ func beRoot(ready string) {
 // of its user's, cannot kill: execd does.
 // REQ-HOOK-104: whatever is left of a hook is killed.
 func TestRootLeft(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	if b.as == nil {
 		t.Skip("needs root: it makes a program that gives root's rights")
@@ -778,6 +809,7 @@ func TestKillMarkedWaits(t *testing.T) {
 // A hook is not begun while one that an execd before has begun for the same job is
 // still there, and a wish to end it is heard meanwhile.
 func TestBehind(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	c := b.call(b.hook("echo >>begun; test -e over || exit 7"))
 	c.Behind = fmt.Sprintf("HOOK_TEST=behind%d", os.Getpid())
@@ -814,6 +846,7 @@ func TestBehind(t *testing.T) {
 
 // TestParentEnvironment looks at the parent's environment, as root can.
 func TestParentEnvironment(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	if b.as == nil {
 		t.Skip("needs root: the parent is closed to others")
@@ -844,6 +877,7 @@ func TestParentEnvironment(t *testing.T) {
 // REQ-HOOK-103: they have an account of their own, and none is not root.
 // REQ-HOOK-117: they work in /.
 func TestAccount(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	h := b.hook("id -u; pwd; echo $HOME $LOGNAME $HOSTNAME $TMPDIR $PATH; test -w / && echo writable")
 	c := Call{Hook: h, Label: "slot 1"}
@@ -891,6 +925,7 @@ func TestAccount(t *testing.T) {
 // TestExecdKilled kills an execd while its hook runs: the hook does not outlive
 // it.
 func TestExecdKilled(t *testing.T) {
+	t.Parallel()
 	b := newBed(t)
 	h := b.hook("trap '' TERM; setsid sleep 1000 & echo >begun; while :; do sleep 1000; done")
 	cmd := exec.Command(os.Args[0], execdWord, shepherd, h.Path, b.home, b.mark)
