@@ -109,13 +109,15 @@ demo:
 	test/need tar=tar gzip=gzip sha256sum=coreutils
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 
-# Those that take the longest come first, so that the others are beside them.
-LONG = ./test/e2e $(PARENT) ./execd/internal/hook
+# Those that take the longest come first, so that the others are beside them: tests
+# mostly wait, so that there are more packages at a time than processors.
+LONG     = ./test/e2e $(PARENT) ./execd/internal/hook ./execd/internal/daemon
+PACKAGES = $$(($$(nproc) * 2))
 
 # What go vet finds is found by check.
 test:
 	test/need $(NEED_TEST)
-	$(GOTEST) -count=1 -vet=off -timeout 15m $(LONG) ./...
+	$(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) ./...
 
 # The quick parts of it, as those who may run it: with the account paddock and
 # without, with a home and without. Root only.
@@ -192,10 +194,11 @@ vm:
 	test/vm/vm setup
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 40m -v -run '^TestMachine$$' ./test/vm
 
-# And power cuts, in a machine as that of vm.
+# And power cuts, in a machine as that of vm, and what compares times.
 soak:
 	test/need $(NEED_VM) ip=iproute2
 	test/vm/vm setup
+	PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -run '^TestPassIsQuick$$' ./execd/internal/schedule
 	$(GOTEST) -count=1 -timeout 40m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 

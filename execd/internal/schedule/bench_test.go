@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"syscall"
 	"testing"
@@ -172,9 +173,12 @@ func heapInUse() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// TestPassIsQuick holds what the benchmark shows, in time of the processor, so
-// that a busy machine does not matter.
+// TestPassIsQuick holds what the benchmark shows, in time of the processor. That
+// depends on the machine all the same, so that make soak alone runs it.
 func TestPassIsQuick(t *testing.T) {
+	if os.Getenv("PADDOCK_SOAK") == "" {
+		t.Skip("needs PADDOCK_SOAK=1, as make soak sets it: it compares times of the processor")
+	}
 	const limit = 50 * time.Millisecond
 	c := newCrowd(crowds["requests=10000"])
 	for range crowded {
