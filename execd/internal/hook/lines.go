@@ -53,7 +53,7 @@ func (l *lines) add(b []byte) {
 	}
 }
 
-// say logs the line that is whole.
+// say logs the line, which is complete.
 func (l *lines) say() {
 	line, cut := l.line, l.cut
 	l.line, l.cut = l.line[:0], false
@@ -85,7 +85,7 @@ func (l *lines) may() bool {
 	return true
 }
 
-// end logs what has no newline, and how much is missing.
+// end logs a last line without a newline, and how many lines were not logged.
 func (l *lines) end() {
 	if len(l.line) > 0 {
 		l.say()

@@ -75,7 +75,7 @@ func (p *parent) hand(files [spool.HookFiles]*os.File) error {
 	return nil
 }
 
-// dismiss has it end when it has nothing to do any more.
+// dismiss has the parent end when its hook, if it has one, is over.
 func (p *parent) dismiss() { p.socket.Close() }
 
 // kill kills it, and reports whether it is gone then.
@@ -93,16 +93,16 @@ func (p *parent) kill() bool {
 }
 
 const (
-	// keepParents is how many parents are kept at most. Each has 3 MB, and hooks that
-	// follow each other closely, as those of fetched work, are seldom more at a time
-	// on the processors of a host.
+	// keepParents is how many parents are kept at most. Each takes 3 MB, and hooks that
+	// follow each other closely, as those of fetched work do, seldom are more than this
+	// at a time.
 	keepParents = 8
-	// keepTime is how long one is kept that has nothing to do.
+	// keepTime is how long an idle parent is kept.
 	keepTime = time.Minute
 )
 
-// parents are those that wait for another hook. The one that came last goes first,
-// so that no more are kept than are used.
+// parents is the stack of idle parents. The one that came last is used first, so that
+// those that are not needed grow old.
 type parents struct {
 	keep time.Duration // how long; 0: keepTime
 
@@ -113,8 +113,8 @@ type parents struct {
 	timer  *time.Timer // guarded by mu; nil: none is set
 }
 
-// take returns a parent with these rights; nil: there is none. Those with others are
-// of no use any more: the account of hooks has changed.
+// take returns a parent with these rights; nil: there is none. It dismisses those with
+// other rights: the account of hooks has changed.
 func (ps *parents) take(ids string) *parent {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -154,7 +154,7 @@ func (ps *parents) put(ids string, p *parent) {
 	}
 }
 
-// expire dismisses those that have had nothing to do for too long.
+// expire dismisses the parents that have been idle for too long.
 func (ps *parents) expire() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -170,7 +170,7 @@ func (ps *parents) expire() {
 
 func (ps *parents) keepTime() time.Duration { return cmp.Or(ps.keep, keepTime) }
 
-// close dismisses all, and keeps none any more. It returns those that it has dismissed.
+// close dismisses all parents and returns them. From then on none is kept.
 func (ps *parents) close() []*parent {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -184,7 +184,7 @@ func (ps *parents) close() []*parent {
 	return dismissed
 }
 
-// dismiss dismisses those that wait longest. Called with mu held.
+// dismiss dismisses the n parents that have been idle longest. It is called with mu held.
 func (ps *parents) dismiss(n int) {
 	for _, p := range ps.idle[:n] {
 		p.dismiss()

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// patience is for how long a shepherd is waited for that was told to end its
-	// hook: longer than it needs itself, with what cannot be killed.
+	// patience bounds the wait for a shepherd that was told to end its hook. It is
+	// longer than the shepherd itself waits for what cannot be killed.
 	patience = 30 * time.Second
-	// takeLimit is for how long one is waited for that was kept and is to take a call.
-	// On a busy host one that is in order may take seconds, and if it is killed when it
-	// has just taken it, the hook is lost.
+	// takeLimit bounds the wait for a shepherd that was kept to take a call. On a busy
+	// host a sound one may need seconds, and the hook is lost if the shepherd is killed
+	// just after it has taken the call.
 	takeLimit = 10 * time.Second
-	// drainLimit is for how long pipes are read when nobody of the hook is left to
-	// write: somebody else may hold them.
+	// drainLimit bounds the reading of pipes when no process of the hook is left to
+	// write to them: somebody else may hold them.
 	drainLimit = 2 * time.Second
 	// maxReport bounds what a shepherd tells.
 	maxReport = 64 << 10
@@ -159,7 +159,7 @@ func (r *Runner) call(to *parent, c *Call, env []string) (_ *process, err error)
 }
 
 // isTaken waits until a parent that was kept says that it has the call, and reports
-// whether it has. Where nobody wants the hook any more that makes no difference.
+// whether it has. It reports true when ctx is done: the hook is not wanted any more.
 func (p *process) isTaken(ctx context.Context) bool {
 	timer := time.NewTimer(takeLimit)
 	defer timer.Stop()
@@ -243,8 +243,8 @@ func (p *process) wait(ctx context.Context, limit time.Duration) (keep bool, why
 	return keep, why
 }
 
-// drain reads what is left to be read: everybody who had the other ends is dead, or
-// has given them away.
+// drain reads the rest of the pipes: whoever had the other ends is dead, or has given
+// them away.
 func (p *process) drain() {
 	for _, f := range []*os.File{p.stdout, p.stderr, p.socket} {
 		_ = f.SetReadDeadline(time.Now().Add(drainLimit))
@@ -252,7 +252,7 @@ func (p *process) drain() {
 	p.readers.Wait()
 }
 
-// finish gives up what a hook had of ours, once it was drained.
+// finish closes our ends of the hook's files, once they are drained.
 func (p *process) finish() {
 	p.close()
 	p.writers.Wait()
@@ -267,7 +267,8 @@ func (p *process) stop() {
 	_ = p.parent.cmd.Process.Signal(unix.SIGCONT)
 }
 
-// judge says how a hook has ended that was ended for a reason, or for none.
+// judge fills in how the hook has ended. why is the reason for which it was told to
+// end, nil if it was not.
 func (p *process) judge(why error, res *Result) {
 	r := &p.report
 	if r.Ended {
@@ -348,8 +349,8 @@ func (p *process) readOutput(most int64) {
 // pipeSize is how much a pipe holds at most.
 const pipeSize = 64 << 10
 
-// lasting reads also what was there before a deadline came: where we did not get to
-// run in time that is all the same part of what a hook has said.
+// lasting reads past its deadline what was written before: we may not have got to run
+// in time, and it is part of what the hook has said all the same.
 type lasting struct {
 	*os.File
 	late int // bytes read after the deadline
@@ -415,7 +416,8 @@ func killMarked(mark string) int {
 // killPatience bounds the wait for what was killed.
 const killPatience = 10 * time.Second
 
-// marked returns who tells the processes with a variable in their environment.
+// marked returns a function that reports whether a process has a variable in its
+// environment.
 func marked(mark string) func(proc.Process) bool {
 	return func(p proc.Process) bool {
 		has := false

@@ -15,14 +15,14 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// ofDaemon are the hooks that execd calls for itself. The others have the rights of
-// a job's user.
+// ofDaemon are the hooks that execd calls for itself. The others run as the user of a
+// job.
 var ofDaemon = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim}
 
-// Rights returns as warnings what keeps hooks from being run where execd is root: that
-// there is no account for those of execd itself, said once, and programs which those
-// as whom they run cannot get at. Programs that must not be run are told of by
-// Problems.
+// Rights returns warnings of what keeps hooks from being run where execd is root: the
+// account of execd's own hooks does not exist, which is said once, or a program cannot
+// be executed by the user that the hook runs as. Problems tells of programs that must
+// not be run.
 func (t *Table) Rights(ctx context.Context, users asuser.Users) []knob.Problem {
 	var list []knob.Problem
 	warn := func(h *Hook, text string) {
@@ -66,9 +66,9 @@ const (
 	mayRun  = 0o1
 )
 
-// closed says what keeps a user from running a program, or, nil, everybody who is
-// neither its owner nor in its group; empty: nothing does. What only an access
-// control list lets him do it does not know.
+// closed says what keeps a user from running a program; empty: nothing does. A nil user
+// is everybody who is neither its owner nor in its group. Access control lists are not
+// looked at.
 func closed(path string, u *user.User) string {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -92,8 +92,8 @@ func closed(path string, u *user.User) string {
 	return ""
 }
 
-// permits reports whether the mode of a file permits something to a user, and what
-// it is.
+// permits reports whether the mode of a file permits something to a user, and returns
+// the mode.
 func permits(path string, u *user.User, need os.FileMode) (mode os.FileMode, ok bool) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -53,9 +53,9 @@ type Call struct {
 	// of the job does not end it.
 	Group string
 	Label string // for the log: "job 3.1", "slot 2"
-	// Behind is a variable that hooks of an execd which is dead have in their
-	// environment: their parents have them end, and until then this one is not begun.
-	// "": there was none.
+	// Behind is a variable in the environment of hooks that an earlier execd has begun,
+	// which is dead. Their parents end them, and this hook begins when they are gone.
+	// "": there were none.
 	Behind string
 }
 
@@ -72,8 +72,8 @@ func (r *Runner) Run(ctx context.Context, c Call) Result {
 	return res
 }
 
-// begin notes that a hook runs; over, that it does no more. Its context ends with
-// Stop as well.
+// begin notes that a hook runs, and over that it has ended. The context that it returns
+// ends with Stop as well.
 func (r *Runner) begin(ctx context.Context, label string) (_ context.Context, over func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	r.mu.Lock()
@@ -186,8 +186,8 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	return res.Err
 }
 
-// behindLimit is for how long hooks of an execd that is dead are waited for: longer than
-// their parents give them.
+// behindLimit bounds the wait for hooks of an execd that is dead. It is longer than
+// their parents give them to end.
 const behindLimit = 20 * time.Second
 
 // account returns whose rights a hook has.
