@@ -19,9 +19,9 @@ import (
 // Slots is what is done with the jobs of slots that are managed. The functions may
 // be nil where no slot is.
 type Slots struct {
-	// JobAd returns the ad of a job, or of a task of it that runs, which is nil for
-	// one that waits. Of one that came by qsub no more than the attributes of some
-	// names are needed; nil: all. It must not block.
+	// JobAd returns the ad of a job that waits, or of a task of it that runs; nil: none
+	// does. Names are the attributes that are needed of a job that came by qsub; nil:
+	// all. It must not block.
 	JobAd func(j *job.Job, t *job.Task, names []string) *classad.Ad
 	// Look reads what the ads of slots tell of the host, unless that was done
 	// just now. It may block, but not for long.
@@ -31,15 +31,13 @@ type Slots struct {
 	Evict func(t *job.Task, e claim.Effect, hold *claim.Effect)
 }
 
-// managed is what the queue has to remember of slots that are.
+// managed is what the queue has to remember of managed slots.
 type managed struct {
 	ended   bool                              // guarded by Queue.mu; execd is about to end
 	gated   bool                              // guarded by Queue.mu; the scheduler asks the slots
 	refused bool                              // guarded by Queue.mu; a slot has refused a job since the policies were last looked at
 	stopped map[schedule.TaskID]bool          // guarded by Queue.mu; by the policy of their slots
 	holds   map[schedule.TaskID]*claim.Effect // guarded by Queue.mu; tasks that end in error, and why
-	work    []func()                          // guarded by Queue.mu; what may block, in order
-	worker  chan struct{}                     // guarded by Queue.mu; closed when what was there is done; nil: nothing is
 	pulse   *time.Timer                       // guarded by Queue.mu; when to look at policies again
 	asked   *ref                              // guarded by Queue.mu; about which slots were asked last
 }
@@ -53,12 +51,12 @@ type ref struct {
 	ad   *classad.Ad // of one that waits
 }
 
-// claimed are the attributes of work that say what it wants of a slot, which it may
-// say itself.
+// claimed are the attributes that say what work wants of a slot: the work says those
+// itself.
 var claimed = []string{"Requirements", "Rank"}
 
-// over returns an ad with what the work says of itself beside it: what execd knows
-// of a job is not the work's to say.
+// over returns the ad that execd makes of a job, with what the work says of itself
+// beside it: the work does not say what execd knows.
 func (r *ref) over(ad *classad.Ad) *classad.Ad {
 	if r.work == nil {
 		return ad
@@ -283,20 +281,20 @@ func (q *Queue) policies() {
 func (q *Queue) effect(e claim.Effect) {
 	switch e.Do {
 	case claim.Evict:
-		q.outside(func() { q.o.Sources.Of(e.Eviction.Holder).Evicted(e.Eviction) })
+		q.errands.add(func() { q.o.Sources.Of(e.Eviction.Holder).Evicted(e.Eviction) })
 		return
 	case claim.Say:
-		q.outside(func() { q.o.Log.Log(context.Background(), e.Level, e.Text) })
+		q.errands.add(func() { q.o.Log.Log(context.Background(), e.Level, e.Text) })
 		return
 	case claim.Forget:
-		q.outside(func() {
+		q.errands.add(func() {
 			if err := q.o.Claims.Forget(e); err != nil {
 				q.o.Log.Error(err.Error()) // no other claim is written before it is gone
 			}
 		})
 		return
 	case claim.Rewrite:
-		q.outside(func() {
+		q.errands.add(func() {
 			if err := q.o.Claims.Rewrite(e); err != nil {
 				q.o.Log.Warn(err.Error())
 			}
@@ -307,7 +305,7 @@ func (q *Queue) effect(e claim.Effect) {
 		return
 	case claim.Begin:
 		if err := q.startUnder(e.Slot, "", e.Job, nil); err != nil {
-			q.outside(func() { q.o.Sources.Of(e.Job.Source).Unstarted(e.Job, err.Error()) })
+			q.errands.add(func() { q.o.Sources.Of(e.Job.Source).Unstarted(e.Job, err.Error()) })
 		}
 		return
 	}
@@ -338,40 +336,12 @@ func (q *Queue) effect(e claim.Effect) {
 			q.Wake()
 		}
 		if q.o.Slots.Evict != nil {
-			q.outside(func() {
+			q.errands.add(func() {
 				q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Text))
 				q.o.Slots.Evict(t, e, hold)
 			})
 		}
 	}
-}
-
-// outside does what may block in a goroutine of its own, one after the other. q.mu is
-// held.
-func (q *Queue) outside(do func()) {
-	q.managed.work = append(q.managed.work, do)
-	if q.managed.worker != nil {
-		return
-	}
-	done := make(chan struct{})
-	q.managed.worker = done
-	go func() {
-		defer close(done)
-		for {
-			q.mu.Lock()
-			work := q.managed.work
-			q.managed.work = nil
-			if len(work) == 0 {
-				q.managed.worker = nil
-				q.mu.Unlock()
-				return
-			}
-			q.mu.Unlock()
-			for _, do := range work {
-				do()
-			}
-		}
-	}()
 }
 
 // Stop has the slots want nothing more, and returns when what they wanted is done.
@@ -385,33 +355,25 @@ func (q *Queue) Stop() {
 }
 
 // Quiet returns when what slots have wanted is done.
-func (q *Queue) Quiet() {
-	q.mu.Lock()
-	worker := q.managed.worker
-	q.mu.Unlock()
-	if worker != nil {
-		<-worker
-	}
-}
+func (q *Queue) Quiet() { q.errands.wait() }
 
-// stray deals with a job that came under a claim and is not the queue's to start:
-// nobody will, when its run has come to nothing, or somebody has deleted it. q.mu is
-// held.
+// stray deals with a job that its source starts, and not the queue: it is told when the
+// run has come to nothing, or somebody has deleted the job. q.mu is held.
 func (q *Queue) stray(j *job.Job) {
 	from := q.o.Sources.Of(j.Source)
 	if q.o.Store.Get(j.Number) != j {
-		q.outside(func() { from.Unstarted(j, "it was deleted") })
+		q.errands.add(func() { from.Unstarted(j, "it was deleted") })
 		return
 	}
 	if !q.o.Store.Turn(j).After(j.Submitted) {
 		return
 	}
 	if n, _, at := q.o.Store.Ready(j, time.Now()); n > 0 || !at.IsZero() {
-		q.outside(func() { from.Stray(j) })
+		q.errands.add(func() { from.Stray(j) })
 	}
 }
 
-// slots does something with the slots, and then what they want.
+// slotsDo does something with the slots, and then what they want.
 func slotsDo[T any](q *Queue, do func(*claim.Table) (T, error)) (T, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -558,7 +520,7 @@ func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.outside(func() { // the slot is idle until its work begins
+	q.errands.add(func() { // the slot is idle until its work begins
 		if err := q.o.Claims.Keep(g.ID); err != nil {
 			q.o.Log.Warn(err.Error())
 		}

@@ -8,8 +8,8 @@
 // Locks are taken in this order: Queue.mu, which qstat needs, so that nothing that may
 // wait for a disk, the name services or a process is done under it; claim.Table.mu,
 // since what a slot may run and what stands in the scheduler's books change together;
-// those of GIDs, Cores and job.Store, one at a time. Who has States.writing, which is
-// held over a write, has none of them.
+// those of GIDs, Cores, errands and job.Store, one at a time. None of them is held by who
+// has States.writing, which is held over a write.
 package queue
 
 import (
@@ -67,30 +67,31 @@ type Queue struct {
 
 	wake chan struct{} // capacity 1
 
-	mu      sync.Mutex
-	sched   *schedule.Scheduler           // guarded by mu
-	config  *conf.Config                  // guarded by mu
-	load    map[string]conf.Value         // guarded by mu; the values last told
-	changed map[int]*job.Job              // guarded by mu; jobs to look at again
-	later   map[int]*time.Timer           // guarded by mu; jobs that wait for a time
-	asking  map[int]bool                  // guarded by mu; jobs that wait and ask for resources
-	shares  chan struct{}                 // capacity 1; a hint that shares have changed
-	unfit   map[int]string                // guarded by mu; jobs that the configuration has no place for any more, and why
-	asked   map[schedule.TaskID]string    // guarded by mu; tasks that the scheduler wants stopped, and why
-	stopped map[schedule.TaskID]string    // guarded by mu; tasks told to Stop, and why
-	pulse   *time.Timer                   // guarded by mu; when to look at suspensions again
-	closed  string                        // guarded by mu; why nothing is started, or empty
-	until   time.Time                     // guarded by mu; when closed ends
-	running map[schedule.TaskID]*job.Task // guarded by mu
-	managed managed
+	mu         sync.Mutex
+	sched      *schedule.Scheduler           // guarded by mu
+	config     *conf.Config                  // guarded by mu
+	load       map[string]conf.Value         // guarded by mu; the values last told
+	changed    map[int]*job.Job              // guarded by mu; jobs to look at again
+	later      map[int]*time.Timer           // guarded by mu; jobs that wait for a time
+	requesting map[int]bool                  // guarded by mu; jobs that wait and request resources
+	shares     chan struct{}                 // capacity 1; a hint that shares have changed
+	unfit      map[int]string                // guarded by mu; jobs that the configuration has no place for any more, and why
+	toStop     map[schedule.TaskID]string    // guarded by mu; tasks that the scheduler wants stopped, and why
+	stopped    map[schedule.TaskID]string    // guarded by mu; tasks told to Stop, and why
+	pulse      *time.Timer                   // guarded by mu; when to look at suspensions again
+	closed     string                        // guarded by mu; why nothing is started, or empty
+	until      time.Time                     // guarded by mu; when closed ends
+	running    map[schedule.TaskID]*job.Task // guarded by mu
+	managed    managed
+	errands    errands // what may block, and was wanted with mu held
 }
 
 // New returns a queue.
 func New(o Options) *Queue {
 	q := &Queue{
 		o: o, wake: make(chan struct{}, 1), sched: schedule.New(o.Config), config: o.Config,
-		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, asking: map[int]bool{}, shares: make(chan struct{}, 1),
-		asked: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{},
+		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, requesting: map[int]bool{}, shares: make(chan struct{}, 1),
+		toStop: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{},
 	}
 	o.Store.OnDelete(func(j *job.Job) (undo func()) { return o.Sources.Of(j.Source).Deleting(j) })
 	q.lookAgain()
@@ -361,7 +362,7 @@ func (q *Queue) Run(ctx context.Context) {
 func (q *Queue) NeedsLoad() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.asking) > 0
+	return len(q.requesting) > 0
 }
 
 // SharesChanged returns a channel that has something when the shares of users
@@ -372,7 +373,7 @@ func (q *Queue) SharesChanged() <-chan struct{} { return q.shares }
 // NeedLoad whether it needs to know the load.
 func (q *Queue) refresh() {
 	q.mu.Lock()
-	before := len(q.asking) > 0
+	before := len(q.requesting) > 0
 	changed, now := q.changed, time.Now()
 	// Another one: to go through a map costs what its largest size did.
 	q.changed = map[int]*job.Job{}
@@ -384,7 +385,7 @@ func (q *Queue) refresh() {
 		}
 		q.look(j, now)
 	}
-	after := len(q.asking) > 0
+	after := len(q.requesting) > 0
 	q.mu.Unlock()
 	if before != after {
 		q.o.NeedLoad(after)
@@ -417,7 +418,7 @@ func (q *Queue) look(j *job.Job, now time.Time) {
 	case n == 0:
 		q.sched.Remove(number)
 		delete(q.unfit, number)
-		delete(q.asking, number)
+		delete(q.requesting, number)
 	default:
 		q.add(j, n, first)
 	}
@@ -434,9 +435,9 @@ func (q *Queue) add(j *job.Job, n, first int) {
 		q.sched.Remove(j.Number)
 		return
 	}
-	delete(q.asking, j.Number)
+	delete(q.requesting, j.Number)
 	if len(s.Hard)+len(s.Soft) > 0 {
-		q.asking[j.Number] = true
+		q.requesting[j.Number] = true
 	}
 	s.Tasks, s.First = n, first
 	q.sched.Add(s)
@@ -552,7 +553,7 @@ func (q *Queue) enter(t *job.Task, grant *schedule.Grant, started time.Time) {
 func (q *Queue) leave(t *job.Task) {
 	delete(q.running, key(t))
 	q.o.Cores.Give(t.Start.Binding)
-	delete(q.asked, key(t))
+	delete(q.toStop, key(t))
 	delete(q.stopped, key(t))
 	delete(q.managed.stopped, key(t))
 	delete(q.managed.holds, key(t))
@@ -647,14 +648,14 @@ func (q *Queue) suspensions() map[*job.Task]string {
 	defer q.mu.Unlock()
 	stop, resume, next := q.sched.Suspensions(time.Now())
 	for _, s := range stop {
-		q.asked[s.TaskID] = s.Letter
+		q.toStop[s.TaskID] = s.Letter
 	}
 	for _, id := range resume {
-		delete(q.asked, id)
+		delete(q.toStop, id)
 	}
-	if len(q.asked) > 0 || len(q.stopped) > 0 || len(q.managed.stopped) > 0 || q.o.States.anySuspended() {
+	if len(q.toStop) > 0 || len(q.stopped) > 0 || len(q.managed.stopped) > 0 || q.o.States.anySuspended() {
 		for k, t := range q.running {
-			want := q.asked[k]
+			want := q.toStop[k]
 			if q.managed.stopped[k] || q.o.States.suspended(t.Start.Queue) {
 				want = "S"
 			}

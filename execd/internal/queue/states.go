@@ -147,7 +147,7 @@ func (s *States) Letters(queue, host string) (letters string, reasons []string) 
 	return letters, reasons
 }
 
-// change is one action on a queue: what it sets, and how it is told.
+// changes are the actions on a queue: what each sets, and how it is told.
 var changes = map[api.Action]struct {
 	mark func(*state) **mark
 	on   bool
