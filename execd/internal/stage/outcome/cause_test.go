@@ -1,6 +1,9 @@
 package outcome
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -8,7 +11,25 @@ import (
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/stage/exit"
 	"paddock/spool"
+	"paddock/test/harness"
 )
+
+// TestEveryCause holds the causes of package spool against the table.
+func TestEveryCause(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(harness.Root(), "spool", "cause.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`(?m)^\t(Cause\w+) +Cause += "(\w+)"`).FindAllStringSubmatch(string(text), -1)
+	for _, d := range declared {
+		if _, ok := causes[spool.Cause(d[2])]; !ok {
+			t.Errorf("causes has no row for %s", d[1])
+		}
+	}
+	if len(declared) != len(causes) {
+		t.Errorf("%d causes are declared, the table has %d", len(declared), len(causes))
+	}
+}
 
 // REQ-EXIT-113, REQ-EXIT-114: the word and the number of an end, by its cause, by whether
 // the job was started, and by its core.
