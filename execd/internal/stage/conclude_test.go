@@ -14,7 +14,6 @@ import (
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/source"
-	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -225,8 +224,9 @@ func TestConclude(t *testing.T) {
 					t.Fatalf("Evict = %v, %v", news, err)
 				}
 			}
-			l := &life{task: task, Facts: outcome.Facts{Outcome: &tt.out, Total: usage.Final(api.Usage{}, tt.out.Usage)}}
-			e := r.conclude(l, &tt.out)
+			l := r.newLife(task)
+			l.end.Outcome, l.end.Total = &tt.out, usage.Final(api.Usage{}, tt.out.Usage)
+			e := l.end.Conclude(&tt.out)
 			if e.Fate != tt.fate || e.Failed != tt.failed || e.Exit != tt.exit || e.Reason != tt.reason || e.Checkpoint != tt.ckpt {
 				t.Errorf("conclude = fate %s, failed %d, exit %d, %q, checkpoint %v; want %s, %d, %d, %q, %v",
 					e.Fate, e.Failed, e.Exit, e.Reason, e.Checkpoint, tt.fate, tt.failed, tt.exit, tt.reason, tt.ckpt)
@@ -238,8 +238,8 @@ func TestConclude(t *testing.T) {
 			if tt.faulty && !strings.HasPrefix(reasons[0], "queue all.q marked QERROR as result of job 1's failure at host h\nin error since ") {
 				t.Errorf("the queue is in error because of %q", reasons[0])
 			}
-			l.End = e
-			rec, err := accounting.Parse([]byte(r.line(l)))
+			l.end.End = e
+			rec, err := accounting.Parse([]byte(l.end.Line()))
 			if err != nil {
 				t.Fatalf("accounting line: %v", err)
 			}
@@ -251,8 +251,8 @@ func TestConclude(t *testing.T) {
 				rec.SubmissionTime != 1000 || rec.Priority != 3 || rec.Owner != "alice" || rec.TaskNumber != 0 || rec.Reason != tt.reason {
 				t.Errorf("accounting record %+v", rec)
 			}
-			task.Job.Source, r.Sources = "fetch", source.Sources{"fetch": abandoned{told: new(int)}}
-			if e := r.conclude(l, &tt.out); e.Fate != job.FateDone {
+			task.Job.Source, r.ends.Sources = "fetch", source.Sources{"fetch": abandoned{told: new(int)}}
+			if e := l.end.Conclude(&tt.out); e.Fate != job.FateDone {
 				t.Errorf("the fate of a job that goes back to no queue is %s; want it over", e.Fate)
 			}
 		})

@@ -28,6 +28,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/usage"
@@ -167,8 +168,8 @@ func newScene(t *testing.T, work *api.Work) *scene {
 func (s *scene) life(task *job.Task) *life {
 	usage := &spool.Usage{ExitStatus: 3, Start: 1001, End: 1005, Wallclock: 4, UTime: 1500 * time.Millisecond}
 	l := s.r.newLife(task)
-	l.at, l.exited, l.Outcome, l.taken = exits, true, &spool.Outcome{Usage: usage}, time.Now()
-	l.End = s.r.conclude(l, l.Outcome)
+	l.at, l.exited, l.end.Outcome, l.end.Taken = exits, true, &spool.Outcome{Usage: usage}, time.Now()
+	l.end.End = l.end.Conclude(l.end.Outcome)
 	s.r.add(l)
 	l.notices.Find()
 	s.r.setUp(l)
@@ -192,8 +193,8 @@ func (s *scene) restart() {
 	l := s.life(s.l.task)
 	l.hooks.Plan = s.l.hooks.Plan
 	l.recall(list)
-	if l.End = l.task.End; s.r.Store.State(l.task) != job.Ended {
-		l.End = s.r.conclude(l, l.Outcome)
+	if l.end.End = l.task.End; s.r.Store.State(l.task) != job.Ended {
+		l.end.End = l.end.Conclude(l.end.Outcome)
 	}
 	s.l = l
 }
@@ -271,7 +272,7 @@ func TestEndOfQueuedJob(t *testing.T) {
 	for range 3 {
 		err := s.settled()
 		var retry *exit.Retry
-		if !errors.As(err, &retry) || stepOf(err) != stepSave {
+		if !errors.As(err, &retry) || stepOf(err) != finish.StepSave {
 			t.Fatalf("without an accounting file: %v in step %q; want to be tried again", err, stepOf(err))
 		}
 		if left := s.l.flow.Reaped(); len(left) == 0 || left[0].Name() != childJob {
@@ -301,9 +302,6 @@ func TestEndOfQueuedJob(t *testing.T) {
 // sent. Its own part in execd ends by itself.
 func TestEndOfFetchedJob(t *testing.T) {
 	s := newScene(t, &api.Work{Ad: "Cmd = \"/bin/true\"\n", Holder: "fetch"})
-	if _, ok := s.l.flow.Controller.(*local); !ok {
-		t.Fatalf("its end is %T's", s.l.flow.Controller)
-	}
 	s.mend()
 	s.until()
 	s.wantTrace("event over", "ad", "told")
@@ -416,7 +414,7 @@ func TestNoExitHookWithoutJob(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
 	s.hasHook()
-	s.l.Outcome.Usage = nil
+	s.l.end.Outcome.Usage = nil
 	s.until()
 	if len(s.hooks.calls) > 0 {
 		t.Errorf("%d hooks were called", len(s.hooks.calls))
@@ -428,7 +426,7 @@ func TestNoExitHookWithoutJob(t *testing.T) {
 func TestEndAfterRestart(t *testing.T) {
 	s := newScene(t, nil)
 	s.hasHook()
-	for err := s.enter(); stepOf(err) != stepSave; err = s.enter() {
+	for err := s.enter(); stepOf(err) != finish.StepSave; err = s.enter() {
 		time.Sleep(time.Millisecond)
 	}
 	s.wantTrace("hook exit", "event over")
@@ -552,9 +550,9 @@ func TestWordOfTheEnd(t *testing.T) {
 	} {
 		s := newScene(t, nil)
 		tt.do(s)
-		s.l.End = s.r.conclude(s.l, &spool.Outcome{Failed: tt.failed, Usage: s.l.Outcome.Usage})
+		s.l.end.End = s.l.end.Conclude(&spool.Outcome{Failed: tt.failed, Usage: s.l.end.Outcome.Usage})
 		s.l.task.Want = &job.Want{Signal: 9, By: "bob"} // and that comes too late
-		if got := s.l.Word(); got != tt.want {
+		if got := s.l.end.Word(); got != tt.want {
 			t.Errorf("%s: %q; want %q", tt.name, got, tt.want)
 		}
 	}
@@ -575,9 +573,9 @@ func TestCodeOfLimit(t *testing.T) {
 	} {
 		s := newScene(t, nil)
 		s.mend()
-		s.l.End.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.Outcome.Usage}).Cause()
+		s.l.end.End.Cause = (&spool.Outcome{Failed: tt.failed, Usage: s.l.end.Outcome.Usage}).Cause()
 		if !tt.ran {
-			s.l.Outcome.Usage = nil
+			s.l.end.Outcome.Usage = nil
 		}
 		s.until()
 		if s.memory.last.Exit != tt.want {
@@ -590,7 +588,7 @@ func TestCodeOfLimit(t *testing.T) {
 func TestCoreDump(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
-	*s.l.Outcome.Usage = *spool.NewUsage(syscall.WaitStatus(11|0x80), time.Unix(1001, 0), time.Unix(1005, 0), &syscall.Rusage{})
+	*s.l.end.Outcome.Usage = *spool.NewUsage(syscall.WaitStatus(11|0x80), time.Unix(1001, 0), time.Unix(1005, 0), &syscall.Rusage{})
 	s.until()
 	if e := s.memory.last; e.Exit != exit.CoreDumped || !strings.Contains(e.Ad.String(), "JobCoreDumped = true") {
 		t.Errorf("event %d, ad %v; want a core", e.Exit, e.Ad)
@@ -620,13 +618,13 @@ func TestOutputOfQueuedJob(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
 	s.hasHook()
-	s.r.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
+	s.r.ends.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
 	s.until()
 	s.wantTrace("hook exit", "output", "output", "event over", "told", "ad")
 
 	s = newScene(t, nil)
 	s.mend()
-	s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
+	s.r.ends.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
 	s.until()
 	if e := s.memory.last; e.Exit != exit.Hold || e.Code != exit.HoldOutput || e.Subcode != 28 || s.r.Store.State(s.l.task) != job.Errored || !strings.Contains(s.l.task.Reason, "output transfer: no space") {
 		t.Errorf("the task is %v, %q, code %d; want it in error", s.r.Store.State(s.l.task), s.l.task.Reason, s.memory.last.Exit)
@@ -641,13 +639,13 @@ func TestOutputOfQueuedJob(t *testing.T) {
 func TestOutputIsNotTriedAtOnce(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
-	s.r.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
+	s.r.ends.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
 	for lost := false; !lost; time.Sleep(time.Millisecond) {
 		if err := s.enter(); !errors.Is(err, errWait) {
 			t.Fatal(err)
 		}
 		s.l.mu.Lock()
-		_, err := s.l.output.Step() // without an error it is under way
+		_, err := s.l.end.Output.Step() // without an error it is under way
 		lost = err != nil
 		s.l.mu.Unlock()
 	}
@@ -711,7 +709,7 @@ func TestScriptAfterTheJob(t *testing.T) {
 		defer l.mu.Unlock()
 		return s.r.run(l) == nil
 	})
-	if e := s.r.conclude(l, &spool.Outcome{Usage: &spool.Usage{}}); e.Fate != job.FateError || e.Reason != "script after the job failed: exit status 4" {
+	if e := l.end.Conclude(&spool.Outcome{Usage: &spool.Usage{}}); e.Fate != job.FateError || e.Reason != "script after the job failed: exit status 4" {
 		t.Errorf("fate %s, %q; want an error", e.Fate, e.Reason)
 	}
 	if len(s.hooks.calls) != 1 {

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"paddock/execd/api"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/user"
@@ -39,8 +39,8 @@ func TestStatusOfProcessor(t *testing.T) {
 		t.Errorf("status has %v and %v in the kernel; want 3s, and 2s", got.UserCPU, got.SysCPU)
 	}
 	// What its shepherd has not seen, of 1.5 s, the samples have.
-	s.l.Total = api.Usage{CPU: 5, SysCPU: 2}
-	if end := s.l.Ad(s.l.hooks.Status(s.l.Total), nil, time.Now()); end.UserCPU != 3*time.Second || end.SysCPU != 2*time.Second {
+	s.l.end.Total = api.Usage{CPU: 5, SysCPU: 2}
+	if end := s.l.end.Ad(s.l.hooks.Status(s.l.end.Total), nil, time.Now()); end.UserCPU != 3*time.Second || end.SysCPU != 2*time.Second {
 		t.Errorf("the end has %v and %v in the kernel; want 3s, and 2s", end.UserCPU, end.SysCPU)
 	}
 }
@@ -176,7 +176,7 @@ func TestReadHooks(t *testing.T) {
 	s := newScene(t, nil)
 	s.hasHook()
 	run := jobhook.HookRun{Step: stepPost, Result: &hook.Result{Keyword: "job", Hook: jobhook.PostScript, Status: 3, Took: 2 * time.Second}}
-	for _, h := range []jobhook.HookRun{{Step: stepBefore}, run, {Result: &hook.Result{Hook: hook.PrepareJob}, Changed: []string{"Cmd"}}, {Step: stepRecord}, {Step: exit.StepHook}} {
+	for _, h := range []jobhook.HookRun{{Step: stepBefore}, run, {Result: &hook.Result{Hook: hook.PrepareJob}, Changed: []string{"Cmd"}}, {Step: finish.StepRecord}, {Step: exit.StepHook}} {
 		if err := s.l.hooks.Note(h); err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestReadHooks(t *testing.T) {
 	}
 	l := s.r.newLife(s.l.task)
 	l.recall(list)
-	if !l.prep.Over(stepBefore) || l.prep.Over(stepPrepare) || !l.tail.Over(stepRecord) || !l.flow.Over(exit.StepHook) {
+	if !l.prep.Over(stepBefore) || l.prep.Over(stepPrepare) || !l.end.Tail.Over(finish.StepRecord) || !l.flow.Over(exit.StepHook) {
 		t.Error("what was done is not known")
 	}
 	if l.hooks.PostStatus.Code != 3 || len(l.hooks.Runs()) != 2 {
@@ -215,7 +215,7 @@ func preparing(t *testing.T) *scene {
 	s := newScene(t, nil)
 	l := s.life(s.l.task)
 	s.r.drop(s.l)
-	l.flow, l.Outcome, l.End = exit.Pipeline{}, nil, nil
+	l.flow, l.end.Outcome, l.end.End = exit.Pipeline{}, nil, nil
 	l.at, l.exited = prepares, false
 	l.hooks.Plan = jobhook.Plan{Keyword: "K", Owner: &user.User{Name: "alice", Home: "/"}}
 	l.prep.Keep = func(step string) error { return l.hooks.Note(jobhook.HookRun{Step: step}) }

@@ -8,6 +8,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 )
@@ -86,9 +87,9 @@ func (r *Runner) fetch(l *life) (exit.Result, error) {
 		return exit.Failed, &jobhook.Unprepared{Verdict: jobhook.GoesBack}
 	}
 	if l.input == nil {
-		l.input = r.transfer(l, "input", exit.HoldInput, func(done func(error)) { r.Input.Fetch(l.task, done) })
+		l.input = l.end.NewTransfer("input", exit.HoldInput, func(done func(error)) { r.Input.Fetch(l.task, done) })
 	}
-	result := step(l.input)
+	result := finish.Try(l.input)
 	if g := l.input.GivenUp(); g != nil {
 		u := &jobhook.Unprepared{Verdict: jobhook.GoesBack, Text: "input transfer: " + g.Reason}
 		if g.Hold {

@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -55,7 +56,7 @@ func (r *Runner) Recover() error {
 // nil when it went back to the queue.
 func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	l := r.newLife(t)
-	l.at, l.found, l.hooks.Found, l.taken = runs, true, true, t.Started
+	l.at, l.found, l.hooks.Found, l.end.Taken = runs, true, true, t.Started
 	switch err := r.findAgain(l); {
 	case spool.Unread(err):
 		return nil, err
@@ -101,12 +102,12 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	case launch.Lives:
 		// Nobody knows whether the shepherd was asked before execd ended: steerable looks.
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
-		l.claims = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
+		l.end.Claims = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:
 		if has, err := d.Has(spool.FileHooks); has && err == nil && l.hooks.Any() {
 			// It was being prepared: what is done is not done again.
 			l.at = prepares
-			l.claims = r.Queue.Adopt(t, t.Started)
+			l.end.Claims = r.Queue.Adopt(t, t.Started)
 			r.Log.Info(fmt.Sprintf("job %v: found after the restart: is prepared", t))
 			return l, nil
 		}
@@ -129,7 +130,7 @@ func (r *Runner) findAgain(l *life) error {
 	told := r.Journal != nil && r.Journal.Wants(l.task)
 	fed := r.Input != nil && r.Input.Wants(l.task)
 	mailed := l.task.State == job.Ended && l.notices.Wants(mail.Aborted)
-	if !hooks && !told && !fed && !mailed && l.task.Job.Source == "" && r.Output == nil {
+	if !hooks && !told && !fed && !mailed && r.from(l.task).Requeues() && r.Output == nil {
 		return nil
 	}
 	d, _, findErr := r.Launcher.Find(l.task.RunID())
@@ -139,7 +140,7 @@ func (r *Runner) findAgain(l *life) error {
 	case findErr == nil:
 		list, readErr = jobhook.Read(d)
 	case mailed && errors.Is(findErr, fs.ErrNotExist) && l.task.Start.Boot == r.Boot:
-		l.tail.Set(stepMail) // the directory went after it
+		l.end.Tail.Set(finish.StepMail) // the directory went after it
 	}
 	err := r.findHooksAgain(l)
 	l.recall(list)
@@ -154,13 +155,8 @@ func (l *life) recall(list []jobhook.HookRun) {
 		case h.Step == "":
 		case strings.HasPrefix(h.Step, prepareStep):
 			l.prep.Set(h.Step)
-		case h.Step == stepRecord, h.Step == stepAd, h.Step == stepMail:
-			l.tail.Set(h.Step)
-		default:
+		case !l.end.Recall(h):
 			l.flow.Set(h.Step)
-		}
-		if h.Step == exit.StepTransfer {
-			l.undelivered = h.GivenUp
 		}
 		l.hooks.Recall(h, stepPost)
 	}
@@ -195,7 +191,7 @@ func (r *Runner) holdAgain(l *life) {
 		l.flow.Set(exit.StepFree)
 		return
 	}
-	l.claims = r.Queue.Adopt(l.task, l.task.Started)
+	l.end.Claims = r.Queue.Adopt(l.task, l.task.Started)
 }
 
 // giveBackRecovered puts a task back into the queue that no shepherd was

@@ -3,8 +3,9 @@
 // list again at the top, so that a crash between two stages repeats the one
 // that was not recorded. It drives launch, account, claim and hook, and only daemon
 // and queue's callback use it. Below it are exit, the machine of what follows the end of a
-// job's processes; outcome, which decides what becomes of a run; jobhook, its hooks and
-// scripts; notice, which tells its owner; and subtask, what is started in it.
+// job's processes, and finish, which carries it out; outcome, which decides what becomes of
+// a run; jobhook, its hooks and scripts; notice, which tells its owner; and subtask, what is
+// started in it.
 //
 // Locks are taken in this order. The work of a subtask, life.mu, steering.asking and
 // subtask.Tasks.mu may be held while the disk or the name services are waited for, so that
@@ -17,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"strings"
 	"sync"
@@ -38,6 +38,7 @@ import (
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
@@ -62,7 +63,7 @@ var stages = [...]struct {
 	// The steps of package exit: a hook for the end; release, the slot may start
 	// the next job; transfer of output; account, record the end and write the
 	// accounting line; notify, tell who waits; clean, remove directory, TMPDIR,
-	// record. File finish.go has them.
+	// record. Package finish has them.
 	exits: {"exit", (*Runner).exit},
 }
 
@@ -87,37 +88,29 @@ var errOver = errors.New("over")
 // life is one run of one task, from taking it to its last trace. What is here
 // is either also on disk or can be had again.
 type life struct {
-	task   *job.Task
-	claims []*claim.Claim
+	task *job.Task
 
-	mu            sync.Mutex     // held by who advances it
-	at            int            // its stage
-	exited        bool           // the shepherd is gone
-	found         bool           // an earlier execd has begun it, and perhaps a hook of it
-	attempts      int            // failed attempts at the present stage
-	refused       *refusal       // why it is not started after all; nil: it is
-	limits        *limits        // from run on
-	event         func(func())   // has something happen to it, and enters the list again
-	outcome.Facts                // of its end: from reap on
-	entry         *account.Entry // from account on, unless that has to be repeated
+	mu       sync.Mutex   // held by who advances it
+	at       int          // its stage
+	exited   bool         // the shepherd is gone
+	found    bool         // an earlier execd has begun it, and perhaps a hook of it
+	attempts int          // failed attempts at the present stage
+	refused  *refusal     // why it is not started after all; nil: it is
+	limits   *limits      // from run on
+	event    func(func()) // has something happen to it, and enters the list again
 
 	flow       exit.Pipeline // its processes, and the steps of its end
-	tail       exit.Marks    // of telling of the end
 	prep       exit.Marks    // of what prepares it
 	hooks      jobhook.Hooks
 	notices    notice.Notices      // to its owner
 	unprepared *jobhook.Unprepared // by that; nil: it is, or is to be
 	input      *exit.Transfer      // nil: not begun
-	output     *exit.Transfer      // nil: not begun
-	// undelivered is why the output has not arrived; nil: it has, or is to come.
-	undelivered *exit.GivenUp
+	end        finish.End          // what is known of it: from reap on
 
 	tasks    subtask.Tasks // what was started in it
 	steer    steering
 	migrates bool // instead of being suspended
 	measured usage.Job
-
-	taken time.Time // for the split of time in the log
 }
 
 // Runner leads all runs through their stages. The exported fields are set
@@ -145,11 +138,12 @@ type Runner struct {
 	SlotOf    jobhook.SlotOf
 	Journal   notice.Journal
 	Input     Input
-	Output    Output
+	Output    finish.Output
 
 	once     sync.Once // of the next
 	notices  notice.Host
 	hooks    jobhook.Host
+	ends     finish.Host
 	subtasks subtask.Host
 
 	mu     sync.Mutex
@@ -167,7 +161,7 @@ const maxAtWork = 16
 // Start takes over a task whose claims are active.
 func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
 	l := r.newLife(t)
-	l.claims, l.taken = claims, time.Now()
+	l.end.Claims, l.end.Taken = claims, time.Now()
 	r.add(l)
 	r.advance(l, nil)
 }
@@ -182,7 +176,7 @@ func (r *Runner) Exited(run spool.RunID) {
 	}
 	if l := r.life(run); l != nil {
 		r.advance(l, func() {
-			l.exited, l.Ended = true, time.Now()
+			l.exited, l.end.Ended = true, time.Now()
 			l.flow.Reap(childJob, exit.Status{}) // its status is in the directory
 		})
 	}
@@ -198,6 +192,10 @@ func (r *Runner) newLife(t *job.Task) *life {
 			Name: r.Host, Caller: r.Hooks, Table: r.HookTable, SlotOf: r.SlotOf, Store: r.Store, Launcher: r.Launcher, Users: r.Users,
 			Usage: r.Usage, Config: r.Config, Log: r.Log, Order: r.orderFor,
 		}
+		r.ends = finish.Host{
+			Name: r.Host, Boot: r.Boot, Store: r.Store, Launcher: r.Launcher, Queue: r.Queue, GIDs: r.GIDs, Book: r.Book, Users: r.Users,
+			Config: r.Config, Counts: r.Counts, Mail: r.Mail, Sources: r.Sources, Output: r.Output, Log: r.Log,
+		}
 		r.subtasks = subtask.Host{
 			Name: r.Host, Launcher: r.Launcher, Store: r.Store, GIDs: r.GIDs, Usage: r.Usage, Book: r.Book, Config: r.Config, Log: r.Log,
 			Order: r.orderFor, InPlace: r.inPlace, Later: r.unlessStopped,
@@ -208,6 +206,7 @@ func (r *Runner) newLife(t *job.Task) *life {
 	l.notices.Init(&r.notices, t, func(f func()) { l.event(f) })
 	l.hooks.Init(&r.hooks, t, &l.notices, func(f func()) { l.event(f) })
 	l.tasks.Init(&r.subtasks, t, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
+	l.end.Init(&r.ends, t, &l.hooks, &l.notices, &l.tasks, func(f func()) { l.event(f) }, &l.attempts)
 	return l
 }
 
@@ -528,18 +527,10 @@ func (r *Runner) fail(t *job.Task, reason string) error {
 	return r.Store.Fail(t, reason)
 }
 
-// used returns what the run and its tasks have consumed, for the share of its
-// owner.
-func (l *life) used() schedule.Used {
-	u := l.tasks.Used()
-	u.CPU, u.Mem, u.IO = u.CPU+l.Total.CPU, u.Mem+l.Total.Mem, u.IO+l.Total.IO
-	return u
-}
-
 // giveBack frees what a task held that is not started after all.
 func (r *Runner) giveBack(l *life) {
 	r.GIDs.Give(l.task.Start.AddGID)
-	r.Queue.Ended(l.task, l.claims, schedule.Used{})
+	r.Queue.Ended(l.task, l.end.Claims, schedule.Used{})
 }
 
 // launch starts the shepherd.
@@ -548,11 +539,11 @@ func (r *Runner) launch(l *life) error {
 	if err != nil {
 		return r.refuse(l, err, false)
 	}
-	l.Started = time.Now()
+	l.end.Started = time.Now()
 	t := l.task
-	r.Counts.Start(l.taken.Sub(t.Job.Submitted))
+	r.Counts.Start(l.end.Taken.Sub(t.Job.Submitted))
 	l.notices.Mail(mail.Started, nil)
-	l.measured.Started = l.Started
+	l.measured.Started = l.end.Started
 	r.Usage.Add(t.RunID(), l.measured)
 	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
 	if !r.Launcher.Foreign() {
@@ -586,120 +577,10 @@ func (r *Runner) run(l *life) error {
 func (r *Runner) reap(l *life) error {
 	l.limits.stop()
 	sampled, _ := r.Usage.Remove(l.task.RunID())
-	if r.Store.State(l.task) == job.Ended { // an earlier execd has recorded it
-		l.End = l.task.End
-		return r.lookBack(l)
-	}
-	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.AddGID, l.task.Start.Boot != r.Boot)
-	if err != nil {
-		return err
-	}
-	l.Outcome = &out
-	l.Total = usage.Final(sampled, out.Usage)
-	l.End = r.conclude(l, &out)
-	return nil
+	return l.end.Reap(sampled)
 }
 
-// lookBack finds out how a run has ended whose end an earlier execd has recorded,
-// when something is still to be told of it.
-func (r *Runner) lookBack(l *life) error {
-	if !l.notices.On() || l.tail.Over(stepAd) {
-		return nil
-	}
-	if _, _, err := r.Launcher.Find(l.task.RunID()); errors.Is(err, fs.ErrNotExist) {
-		return nil // that was the last
-	}
-	out, err := r.Launcher.Collect(l.task.RunID(), l.task.Start.AddGID, l.task.Start.Boot != r.Boot)
-	if err != nil {
-		return err
-	}
-	l.Outcome, l.Total = &out, usage.Final(api.Usage{}, out.Usage)
-	return nil
-}
-
-// release frees the slot: what follows needs none.
-func (r *Runner) release(l *life) {
-	r.from(l.task).Over(l.task.Job, l.Word() == exit.WordEvict)
-	r.Queue.Ended(l.task, l.claims, l.used())
-}
-
-// account makes the end durable and writes its accounting line. The line says what
-// has become of the job up to here; of an end that is recorded the record has it.
-func (r *Runner) account(l *life) error {
-	if l.End.Accounting == "" {
-		l.End.Accounting = r.line(l)
-	}
-	entry := r.Book.Enter(job.Ending{Task: l.task, End: l.End, Time: time.Now()})
-	if err := entry.Written(); err != nil {
-		return &exit.Retry{Err: err}
-	}
-	l.entry = entry
-	return nil
-}
-
-// notify tells the log and those who wait.
-func (r *Runner) notify(l *life) {
-	t, e := l.task, l.End
-	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d fate=%s", t, e.Failed, e.Exit, e.Fate)
-	if e.Reason != "" {
-		text += fmt.Sprintf(" reason=%q", e.Reason)
-	}
-	if !l.Started.IsZero() && !l.Ended.IsZero() {
-		text += fmt.Sprintf(" waiting=%.4fs starting=%.4fs running=%.4fs returning=%.4fs",
-			l.taken.Sub(t.Job.Submitted).Seconds(), l.Started.Sub(l.taken).Seconds(), l.Ended.Sub(l.Started).Seconds(), time.Since(l.Ended).Seconds())
-	}
-	level := slog.LevelInfo
-	if e.Fate == job.FateError || e.Cause == spool.CauseLost {
-		level = slog.LevelWarn
-	}
-	r.Log.Log(context.Background(), level, text)
-	r.count(l)
-	r.Store.Accounted(t)
-}
-
-// clean removes the last traces, but for those that KEEP_ACTIVE wants. What
-// becomes of the task is recorded after them: a task that runs again must not
-// meet its old directory, and the record must not go before the accounting line is
-// on disk.
-func (r *Runner) clean(l *life) error {
-	t := l.task
-	g := &r.Config().Global
-	err := r.Launcher.Clean(t.RunID(), g.KeepActive || g.KeepFailed && l.End.Failed != 0)
-	if errors.Is(err, launch.ErrTmpdir) && l.attempts >= maxCleans {
-		r.Log.Warn(fmt.Sprintf("job %v: %v (tried again when execd is started next)", t, err))
-		err = nil
-	}
-	if err != nil {
-		return err
-	}
-	if t.Start.Boot != r.Boot {
-		r.cleanOld(t)
-	}
-	if err := l.entry.Synced(); err != nil {
-		l.entry = nil
-		return &exit.Retry{Err: err}
-	}
-	r.GIDs.Give(t.Start.AddGID)
-	return r.Store.Settle(t)
-}
-
-// maxCleans is how often TMPDIR is tried to be removed again, for a minute in all:
-// what was killed may still write into it, and its owner may have no process left
-// that could remove it. What he has mounted there may stay for ever.
-const maxCleans = 6
-
-// cleanOld removes what the directory of a run cannot tell of any more, since
-// the host was restarted.
-func (r *Runner) cleanOld(t *job.Task) {
-	q := r.Config().Queue(t.Start.Queue)
-	if q == nil {
-		return
-	}
-	owner, err := r.Users.ByID(context.Background(), t.Job.UID)
-	if err == nil {
-		err = r.Launcher.CleanOld(t.RunID().ID(), q, owner)
-	}
-	if err != nil {
-		r.Log.Warn(fmt.Sprintf("job %v: %v", t, err))
-	}
+// Rerunnable reports whether a run that was cut short may be repeated.
+func (r *Runner) Rerunnable(t *job.Task) bool {
+	return outcome.Rerunnable(t, r.Config().Queue(t.Start.Queue))
 }

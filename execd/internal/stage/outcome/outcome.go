@@ -10,6 +10,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
 	"paddock/spool"
@@ -91,6 +92,21 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 	return e, faulty
 }
 
+// Rerunnable reports whether a run of a queue that was cut short may be repeated. One that
+// has a checkpointing interface may.
+func Rerunnable(t *job.Task, q *conf.Queue) bool {
+	switch t.Job.Terms().Rerun {
+	case api.RerunYes:
+		return true
+	case api.RerunNo:
+		return false
+	}
+	if t.Needs.Request().Checkpoint != "" {
+		return true
+	}
+	return q != nil && q.Rerun
+}
+
 // endedByItself reports whether a job had come to its own end before it was asked for
 // one. Of a foreign shepherd that is not known.
 func endedByItself(out *spool.Outcome) bool {
@@ -150,10 +166,10 @@ func Of(out *spool.Outcome) *job.End {
 // host, has died under it: it may be the cause.
 const maxLost = 10
 
-// fate decides what becomes of a task, in the order of Grid Engine's qmaster. After a failure before the job that is to be blamed on the queue
-// or the host the task waits for another queue, or until somebody has cleared
-// this one. One after the job changes nothing for a job that ran: Grid Engine
-// runs it again when the epilog fails.
+// fate decides what becomes of a task, in the order of Grid Engine's qmaster. After a
+// failure before the job that is to be blamed on the queue or the host the task waits for
+// another queue, or until somebody has cleared this one. One after the job changes nothing
+// for a job that ran: Grid Engine runs it again when the epilog fails.
 func (r *Run) fate(out *spool.Outcome, failed int) (f job.Fate, faulty bool) {
 	switch failed {
 	case spool.FailedNone, spool.FailedAfterJob, spool.FailedEnforcedLimit:

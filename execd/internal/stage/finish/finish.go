@@ -1,0 +1,440 @@
+// Package finish carries out what follows the end of a job's processes, as the Controller
+// of package exit. It collects the outcome, has package outcome decide on it, and does what
+// was decided: slots are free, output is transferred, the end is recorded, accounted and
+// told, and the last traces go. Package stage uses it, and nobody else.
+package finish
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/claim"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/mail"
+	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/source"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/jobhook"
+	"paddock/execd/internal/stage/notice"
+	"paddock/execd/internal/stage/outcome"
+	"paddock/execd/internal/stage/subtask"
+	"paddock/execd/internal/usage"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// Steps that are noted beside those of package exit.
+const (
+	StepRecord = "event log"
+	StepSave   = "account"
+	StepTell   = "notify"
+	StepMail   = "mail"
+	StepAd     = "output ad"
+)
+
+// Output takes the files of a job to where they belong, when it has ended.
+type Output interface {
+	// Wants reports whether a run has files to be transferred.
+	Wants(t *job.Task, e exit.Ending) bool
+	// Send begins to and returns at once; it calls done, once, at the end.
+	Send(t *job.Task, done func(error))
+}
+
+// Host is what the ends of all runs need of execd.
+type Host struct {
+	Name, Boot string
+	Store      *job.Store
+	Launcher   *launch.Launcher
+	Queue      *queue.Queue
+	GIDs       *queue.GIDs
+	Book       *account.Book
+	Users      *user.Directory
+	Config     func() *conf.Config
+	Counts     *metrics.Counts
+	Mail       *mail.Office
+	Sources    source.Sources
+	Output     Output // nil: nothing is transferred
+	Log        *slog.Logger
+}
+
+// End is the end of one run.
+type End struct {
+	exit.Base
+	outcome.Facts
+	Claims []*claim.Claim
+	Taken  time.Time      // when the run had them
+	Tail   exit.Marks     // of telling of the end
+	Output *exit.Transfer // nil: not begun
+
+	host     *Host
+	of       *job.Task
+	hooks    *jobhook.Hooks
+	notices  *notice.Notices
+	tasks    *subtask.Tasks
+	event    func(func()) // has something happen to the run, and leads it on
+	attempts *int         // failed ones at the present step
+
+	entry       *account.Entry // from account on, unless that has to be repeated
+	undelivered *exit.GivenUp  // why the output has not arrived; nil: it has, or is to come
+}
+
+// Init makes it that of a run. Event has something happen to it, and leads it on; attempts
+// has how often the present step has failed.
+func (f *End) Init(h *Host, of *job.Task, x *jobhook.Hooks, n *notice.Notices, ts *subtask.Tasks, event func(func()), attempts *int) {
+	f.host, f.of, f.hooks, f.notices, f.tasks, f.event, f.attempts = h, of, x, n, ts, event, attempts
+}
+
+// Recall takes over what an earlier execd has noted, and reports whether that was of how
+// the end is told.
+func (f *End) Recall(h *jobhook.HookRun) bool {
+	switch h.Step {
+	case StepRecord, StepAd, StepMail:
+		f.Tail.Set(h.Step)
+		return true
+	case exit.StepTransfer:
+		f.undelivered = h.GivenUp
+	}
+	return false
+}
+
+// Reap collects the outcome of a run whose usage was looked at.
+func (f *End) Reap(sampled api.Usage) error {
+	recorded := f.host.Store.State(f.of) == job.Ended // by an earlier execd
+	if recorded {
+		f.End = f.of.End
+		if !f.notices.On() || f.Tail.Over(StepAd) {
+			return nil
+		}
+		if _, _, err := f.host.Launcher.Find(f.of.RunID()); errors.Is(err, fs.ErrNotExist) {
+			return nil // that was the last
+		}
+		sampled = api.Usage{}
+	}
+	out, err := f.host.Launcher.Collect(f.of.RunID(), f.of.Start.AddGID, f.of.Start.Boot != f.host.Boot)
+	if err != nil {
+		return err
+	}
+	f.Outcome, f.Total = &out, usage.Final(sampled, out.Usage)
+	if !recorded {
+		f.End = f.Conclude(&out)
+	}
+	return nil
+}
+
+// Conclude makes of a run's outcome what is recorded of it.
+func (f *End) Conclude(out *spool.Outcome) *job.End {
+	t := f.of
+	run := outcome.Run{Task: t, Want: f.host.Store.Want(t), Requeues: !f.isNobodys(), Rerunnable: outcome.Rerunnable(t, f.host.Config().Queue(t.Start.Queue)), Post: f.hooks.PostStatus}
+	if out.Usage != nil && out.Usage.ExitStatus != 0 {
+		run.Full = f.host.Launcher.ScratchFull(t.RunID())
+	}
+	e, faulty := run.Conclude(out)
+	if faulty && !f.fault(t, out) && run.Requeues {
+		e.Fate = job.FateError
+	}
+	if e.Fate == job.FateRequeue && out.Checkpoint {
+		e.Checkpoint, e.PID = true, f.host.Launcher.JobPID(t.RunID())
+	}
+	outcome.Lose(e, f.undelivered, run.Requeues)
+	return e
+}
+
+// isNobodys reports whether nobody would start the job again.
+func (f *End) isNobodys() bool { return f.of.Job.Interactive || !f.from().Requeues() }
+
+// from returns who the job came from.
+func (f *End) from() source.Source { return f.host.Sources.Of(f.of.Job.Source) }
+
+// fault puts the queue of a task in error, and reports whether it is. But what runs as
+// the job's owner, with his environment, he can make fail as he likes: where that failed
+// for one owner alone his task is in error, not everybody's queue.
+func (f *End) fault(t *job.Task, out *spool.Outcome) bool {
+	sure := true
+	if q := f.host.Config().Queue(t.Start.Queue); q != nil && f.host.Launcher.Privileged {
+		procedure := ""
+		switch out.Failed {
+		case spool.FailedProlog:
+			procedure = cmp.Or(q.Prolog, f.host.Config().Global.Prolog)
+		case spool.FailedPEStart:
+			if g := t.Start.Grant; g != nil && f.host.Config().PEs[g.PE] != nil {
+				procedure = f.host.Config().PEs[g.PE].StartProcArgs
+			}
+		}
+		_, _, other := conf.SplitProcedure(procedure)
+		sure = procedure == "" || other
+	}
+	reason := fmt.Sprintf("job %v failed: %s", t, out.Reason)
+	if !f.host.Queue.Fault(t.Start.Queue, t.Job, reason, sure) {
+		return false
+	}
+	f.host.Log.Error(fmt.Sprintf("queue %s: in error state: %s", t.Start.Queue, reason))
+	f.host.Mail.Admin("queue "+t.Start.Queue, fmt.Sprintf("Queue %s@%s is in error state", t.Start.Queue, f.host.Name), reason)
+	return true
+}
+
+// Enter stops what goes on beside a job that runs. What is said of its end the
+// stage before has fixed.
+func (f *End) Enter() (exit.Result, error) {
+	switch over, err := f.hooks.StopUpdates(); {
+	case err != nil:
+		return exit.Failed, err
+	case !over:
+		return exit.InProgress, nil
+	}
+	return exit.Nothing, nil
+}
+
+// Hook runs the hook for the end of a job that was started.
+func (f *End) Hook() (exit.Result, error) {
+	if f.hooks.Exit == nil || !f.Ran() || f.host.Store.State(f.of) == job.Ended {
+		return exit.Nothing, nil
+	}
+	if !f.from().Requeues() {
+		f.host.Queue.Ending(f.Claims)
+	}
+	want := f.host.Store.Want(f.of)
+	return f.hooks.RunExit(string(f.Word()), func() ([]byte, error) {
+		a, err := f.ended(want)
+		return ad.Stdin(a, nil), err
+	}, *f.attempts)
+}
+
+// Free gives the slots back: what follows needs none.
+func (f *End) Free() (exit.Result, error) {
+	f.from().Over(f.of.Job, f.Word() == exit.WordEvict)
+	used := f.tasks.Used()
+	used.CPU, used.Mem, used.IO = used.CPU+f.Total.CPU, used.Mem+f.Total.Mem, used.IO+f.Total.IO
+	f.host.Queue.Ended(f.of, f.Claims, used)
+	return exit.Nothing, nil
+}
+
+// Transfer takes the output of a job to where it belongs.
+func (f *End) Transfer() (exit.Result, error) {
+	if f.host.Output == nil || f.End == nil {
+		return exit.Nothing, nil
+	}
+	if e := (exit.Ending{SetUp: f.Ran(), Word: f.Word()}); !exit.WantsOutput(e) || !f.host.Output.Wants(f.of, e) {
+		return exit.Nothing, nil
+	}
+	if f.Output == nil {
+		f.Output = f.NewTransfer("output", exit.HoldOutput, func(done func(error)) { f.host.Output.Send(f.of, done) })
+	}
+	result := Try(f.Output)
+	g := f.Output.GivenUp()
+	if g == nil {
+		return result, nil
+	}
+	if err := f.hooks.Note(jobhook.HookRun{Step: exit.StepTransfer, GivenUp: g}); err != nil {
+		return exit.Failed, err
+	}
+	f.host.Log.Error(fmt.Sprintf("job %v: output: given up: %s", f.of, g.Reason))
+	f.undelivered = g
+	outcome.Lose(f.End, g, !f.isNobodys())
+	return exit.Nothing, nil // it is noted
+}
+
+// NewTransfer makes a transfer of the files of a run. Here no connection comes back that
+// was lost: it is tried again after a while, and not before that, whatever enters
+// meanwhile.
+func (f *End) NewTransfer(what string, code int, start func(done func(error))) *exit.Transfer {
+	t := &exit.Transfer{Code: code, Start: start, Event: f.event}
+	t.Lost = func(attempt int, err error) {
+		after := exit.Retries.After(attempt)
+		f.host.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", f.of, what, err, after))
+		time.AfterFunc(after, func() { f.event(t.Reconnected) })
+	}
+	return t
+}
+
+// Try enters a transfer. One that waits to be tried again is in progress: its event
+// is on the way.
+func Try(t *exit.Transfer) exit.Result {
+	result, err := t.Step()
+	if err != nil {
+		return exit.InProgress
+	}
+	return result
+}
+
+// Gone removes the last traces, and what becomes of the task is recorded.
+func (f *End) Gone() (exit.Result, error) {
+	if f.entry == nil { // it has to be written again
+		if result, err := f.account(); err != nil {
+			return result, err
+		}
+	}
+	if err := f.clean(); err != nil {
+		return exit.Failed, err
+	}
+	return exit.Nothing, nil
+}
+
+// Notify tells of the end: the event log, the record and the accounting file, those who
+// wait and mail, and the file of the job's ad. Who sent a job that did not come by qsub is
+// told by hooks: its ad is written before they are, and nobody gets mail.
+func (f *End) Notify(exit.Process) (exit.Result, error) {
+	record, save := exit.Step{Name: StepRecord, Do: f.recorded}, exit.Step{Name: StepSave, Do: f.account}
+	tell, publish := exit.Step{Name: StepTell, Do: f.tell}, exit.Step{Name: StepAd, Do: f.published}
+	if !f.from().Requeues() {
+		return f.Tail.Run([]exit.Step{record, publish, save, tell})
+	}
+	return f.Tail.Run([]exit.Step{record, save, tell, {Name: StepMail, Do: func() (exit.Result, error) {
+		if !f.notices.MailEnd(&f.Facts) {
+			return exit.Nothing, nil
+		}
+		return exit.Done, nil
+	}}, publish})
+}
+
+// recorded writes the event of the end.
+func (f *End) recorded() (exit.Result, error) {
+	return f.journal(func(e notice.Event) (exit.Result, error) { return f.notices.Ended(StepRecord, e) })
+}
+
+// published writes the ad of the job that has ended.
+func (f *End) published() (exit.Result, error) {
+	return f.journal(func(e notice.Event) (exit.Result, error) { return f.notices.Ad(StepAd, e) })
+}
+
+func (f *End) journal(write func(notice.Event) (exit.Result, error)) (exit.Result, error) {
+	if !f.notices.On() || f.Outcome == nil { // of an end that an earlier execd has recorded nothing more is known
+		return exit.Nothing, nil
+	}
+	e := notice.Event{Kind: notice.Over, Task: f.of, Time: f.Ended, End: f.End, Scratch: f.host.Launcher.Scratch(f.of.RunID())}
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	if f.Ran() {
+		u := f.Outcome.Usage
+		e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
+	}
+	e.Exit = f.Code(e.Status)
+	if why := f.Forced(f.host.Store.Want(f.of)); why != nil {
+		e.Text, e.Code, e.Subcode = why.Reason, why.Code, why.Subcode
+	}
+	if e.Exit == exit.Hold {
+		e.Code, e.Subcode = f.Hold(f.undelivered, f.hooks.PostStatus)
+	}
+	e.Ad, _ = f.ended(f.host.Store.Want(f.of))
+	return write(e)
+}
+
+// ended is the ad of a job that has ended.
+func (f *End) ended(want *job.Want) (*classad.Ad, error) {
+	a, err := f.hooks.JobAd()
+	if err != nil {
+		return nil, err
+	}
+	return ad.Ended(a, f.Ad(f.hooks.Status(f.Total), want, time.Now())), nil
+}
+
+// account makes the end durable and writes its accounting line. The line says what
+// has become of the job up to here; of an end that is recorded the record has it.
+func (f *End) account() (exit.Result, error) {
+	if f.End.Accounting == "" {
+		f.End.Accounting = f.Line()
+	}
+	entry := f.host.Book.Enter(job.Ending{Task: f.of, End: f.End, Time: time.Now()})
+	if err := entry.Written(); err != nil {
+		return exit.Failed, &exit.Retry{Err: err}
+	}
+	f.entry = entry
+	return exit.Nothing, nil
+}
+
+// tell tells the log and those who wait.
+func (f *End) tell() (exit.Result, error) {
+	t, e := f.of, f.End
+	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d fate=%s", t, e.Failed, e.Exit, e.Fate)
+	if e.Reason != "" {
+		text += fmt.Sprintf(" reason=%q", e.Reason)
+	}
+	if !f.Started.IsZero() && !f.Ended.IsZero() {
+		text += fmt.Sprintf(" waiting=%.4fs starting=%.4fs running=%.4fs returning=%.4fs",
+			f.Taken.Sub(t.Job.Submitted).Seconds(), f.Started.Sub(f.Taken).Seconds(), f.Ended.Sub(f.Started).Seconds(), time.Since(f.Ended).Seconds())
+	}
+	level := slog.LevelInfo
+	if e.Fate == job.FateError || e.Cause == spool.CauseLost {
+		level = slog.LevelWarn
+	}
+	f.host.Log.Log(context.Background(), level, text)
+	f.host.Counts.End(outcome.Counted(f.End))
+	if !f.Started.IsZero() && !f.Ended.IsZero() {
+		f.host.Counts.Stages(f.Started.Sub(f.Taken), f.Ended.Sub(f.Started), time.Since(f.Ended))
+	}
+	f.host.Store.Accounted(t)
+	return exit.Nothing, nil
+}
+
+// clean removes the last traces, but for those that KEEP_ACTIVE wants. What
+// becomes of the task is recorded after them: a task that runs again must not
+// meet its old directory, and the record must not go before the accounting line is
+// on disk.
+func (f *End) clean() error {
+	t := f.of
+	g := &f.host.Config().Global
+	err := f.host.Launcher.Clean(t.RunID(), g.KeepActive || g.KeepFailed && f.End.Failed != 0)
+	if errors.Is(err, launch.ErrTmpdir) && *f.attempts >= maxCleans {
+		f.host.Log.Warn(fmt.Sprintf("job %v: %v (tried again when execd is started next)", t, err))
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if t.Start.Boot != f.host.Boot {
+		f.cleanOld(t)
+	}
+	if err := f.entry.Synced(); err != nil {
+		f.entry = nil
+		return &exit.Retry{Err: err}
+	}
+	f.host.GIDs.Give(t.Start.AddGID)
+	return f.host.Store.Settle(t)
+}
+
+// maxCleans is how often TMPDIR is tried to be removed again, for a minute in all:
+// what was killed may still write into it, and its owner may have no process left
+// that could remove it. What he has mounted there may stay for ever.
+const maxCleans = 6
+
+// cleanOld removes what the directory of a run cannot tell of any more, since
+// the host was restarted.
+func (f *End) cleanOld(t *job.Task) {
+	q := f.host.Config().Queue(t.Start.Queue)
+	if q == nil {
+		return
+	}
+	owner, err := f.host.Users.ByID(context.Background(), t.Job.UID)
+	if err == nil {
+		err = f.host.Launcher.CleanOld(t.RunID().ID(), q, owner)
+	}
+	if err != nil {
+		f.host.Log.Warn(fmt.Sprintf("job %v: %v", t, err))
+	}
+}
+
+// Line composes the accounting line.
+func (f *End) Line() string {
+	rec := outcome.Record(f.of, f.End, f.host.Name, f.host.Config().Queue(f.of.Start.Queue))
+	if u := f.Outcome.Usage; u != nil {
+		total := f.Total
+		if f.host.Config().Global.ReservedUsage {
+			usage.Reserve(&total, f.of.Slots(), 0)
+		}
+		outcome.Fill(&rec, u, &total)
+		f.tasks.AddSum(&rec)
+	}
+	return outcome.Line(rec, f.host.Log)
+}
