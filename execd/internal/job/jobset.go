@@ -6,12 +6,10 @@ import (
 	"sync"
 )
 
-// jobSet has the jobs that are not over, and those of which it is remembered how they
-// ended, in memory. No file is read or written by it: its lock is held for a moment, and
-// qstat needs it.
+// jobSet has the jobs that are not over in memory, and remembers those that ended of late.
+// It reads and writes no file: its lock is held for a moment, and qstat needs it.
 type jobSet struct {
-	// mu comes after predecessors of the Store and then the file of a job, which are held
-	// meanwhile, and before that of ended.
+	// mu is taken after Store.predecessors and Job.file, and before ended.mu.
 	mu       sync.Mutex
 	jobs     map[int]*Job // guarded by mu
 	next     int          // guarded by mu; number of the next job

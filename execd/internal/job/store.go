@@ -19,12 +19,12 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// Store has the jobs of one spool. Its methods may be called from several
-// goroutines; those that write return when what they wrote is on disk.
+// Store has the jobs of one spool, in memory and on disk. Its methods may be called from
+// several goroutines; those that write return when what they wrote is on disk.
 type Store struct {
 	jobSet
 	*disk
-	ended *ended // of the jobs that are over
+	ended *ended // the jobs that are over
 
 	compactAbove int64 // see defaultCompactAbove
 
