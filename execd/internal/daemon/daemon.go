@@ -296,7 +296,7 @@ type daemon struct {
 	queue  *queue.Queue
 	stages *stage.Runner
 	book   *account.Book
-	mail   *mail.Office
+	mail   *mail.Sender
 	usage  *usage.Sampler
 	load   *usage.Load
 	drain  *drain.Drain

@@ -53,11 +53,11 @@ type Journal struct {
 	Host   string
 	Err    *slog.Logger // hears what is given up
 
-	mu    sync.Mutex
-	runs  map[string]*run // guarded by mu; by activation
-	lines map[int]*line   // guarded by mu; of jobs of qsub of which something is written, by number
-	// crowds are guarded by mu; of users of whose runs something is written, by uid.
-	crowds map[int]*crowd
+	mu   sync.Mutex
+	runs map[string]*run // guarded by mu; by activation
+
+	queues   queues
+	backlogs backlogs
 }
 
 var _ notice.Journal = (*Journal)(nil)
@@ -67,58 +67,6 @@ type run struct {
 	begun bool           // in this life of execd
 	tries map[string]int // that failed, by what was tried
 	lost  bool           // something was given up: all else is tried once
-}
-
-// line is the order in which the events of a job of qsub are written.
-type line struct {
-	last    chan struct{} // closed when what was entered last is written
-	waiting int           // so much is not written yet
-}
-
-// maxWaiting is how much of a job that waits may stand in its line. How long a write
-// takes its user decides, and how often he holds his job.
-const maxWaiting = 64
-
-// crowd is how much of the runs and jobs of a user waits to be written.
-type crowd struct {
-	waiting int
-	moved   time.Time // when the last was
-}
-
-// A run keeps its group id until its end is told, and there are not many for all users.
-// So of one whose files take their time, as on a file system that hangs or under a lock,
-// no more than maxCrowd runs wait for them once nothing has moved for stuck.
-const (
-	maxCrowd = 64
-	stuck    = time.Second
-)
-
-var errCrowd = errors.New("too much of the user's waits to be written")
-
-// join enters the crowd of a user, which leave leaves.
-func (j *Journal) join(uid int) (leave func(), err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	c := j.crowds[uid]
-	if c == nil {
-		c = &crowd{moved: time.Now()}
-		if j.crowds == nil {
-			j.crowds = make(map[int]*crowd)
-		}
-		j.crowds[uid] = c
-	}
-	if c.waiting >= maxCrowd && time.Since(c.moved) > stuck {
-		return nil, errCrowd
-	}
-	c.waiting++
-	return func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		c.moved = time.Now()
-		if c.waiting--; c.waiting == 0 {
-			delete(j.crowds, uid)
-		}
-	}, nil
 }
 
 // target is where a job's events and its ad go.
@@ -183,7 +131,7 @@ func (j *Journal) Record(e notice.Event) error {
 		j.mu.Unlock()
 	}
 	if e.Kind == notice.Executing {
-		j.behind(e.Task.Job.Number) // first what came before
+		j.queues.flush(e.Task.Job.Number) // first what came before
 	}
 	err := j.try(r, e, string(e.Kind), func(to *target) error {
 		entry := j.entry(to)
@@ -211,61 +159,17 @@ func (j *Journal) entry(to *target) eventlog.Entry {
 	return eventlog.Entry{Owner: to.owner, Path: to.extras.UserLog, Form: form, Times: times, Cluster: to.cluster}
 }
 
-// behind waits until all is written that stands in the line of a job.
-func (j *Journal) behind(number int) {
-	j.mu.Lock()
-	var last chan struct{}
-	if l := j.lines[number]; l != nil {
-		last = l.last
-	}
-	j.mu.Unlock()
-	if last != nil {
-		<-last
-	}
-}
-
-// enter enters the line of a job. What waits there is written when wait has returned,
-// and leave lets the next one go on. It reports false if there are too many.
-func (j *Journal) enter(number int) (wait, leave func(), ok bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	l := j.lines[number]
-	if l == nil {
-		l = &line{last: make(chan struct{})}
-		close(l.last)
-		if j.lines == nil {
-			j.lines = make(map[int]*line)
-		}
-		j.lines[number] = l
-	}
-	if l.waiting >= maxWaiting {
-		return nil, nil, false
-	}
-	before, mine := l.last, make(chan struct{})
-	l.last = mine
-	l.waiting++
-	leave = func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		close(mine)
-		if l.waiting--; l.waiting == 0 {
-			delete(j.lines, number)
-		}
-	}
-	return func() { <-before }, leave, true
-}
-
 // Notice writes what happens to tasks of a job of qsub that wait. It returns at once;
 // what cannot be written is not tried again.
 func (j *Journal) Notice(of *job.Job, request *api.SubmitRequest, n job.Notice) {
 	now := time.Now()
 	failed := func(err error) { j.Err.Warn(fmt.Sprintf("job %d: event log: %v", of.Number, err)) }
-	out, err := j.join(of.UID)
+	out, err := j.backlogs.enter(of.UID)
 	if err != nil {
 		failed(err)
 		return
 	}
-	wait, leave, ok := j.enter(of.Number)
+	wait, leave, ok := j.queues.enter(of.Number)
 	if !ok {
 		out()
 		failed(fmt.Errorf("%s is left out: %d events wait to be written", n.Kind, maxWaiting))
@@ -355,7 +259,7 @@ func (j *Journal) forget(activation string) {
 // try does something for a run, or gives it up. The end of a run is waited with;
 // all else is tried once, since stage does no more.
 func (j *Journal) try(r *run, e notice.Event, what string, do func(*target) error) error {
-	leave, err := j.join(e.Task.Job.UID)
+	leave, err := j.backlogs.enter(e.Task.Job.UID)
 	if err == nil {
 		defer leave()
 		var to *target
@@ -371,7 +275,7 @@ func (j *Journal) try(r *run, e notice.Event, what string, do func(*target) erro
 	if err == nil || e.Kind != notice.Over {
 		return err
 	}
-	final := errors.Is(err, asuser.ErrRefused) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errCrowd)
+	final := errors.Is(err, asuser.ErrRefused) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errBacklog)
 	j.mu.Lock()
 	r.tries[what]++
 	tries := r.tries[what]

@@ -370,19 +370,19 @@ func TestHangs(t *testing.T) {
 			}
 			told.Add(1)
 		}
-		for number := range maxCrowd {
+		for number := range maxBacklog {
 			go record(number)
 		}
 		synctest.Wait()
 		time.Sleep(2 * stuck)
-		record(maxCrowd)
+		record(maxBacklog)
 		if n := told.Load(); n != 1 || time.Since(began) > 2*stuck {
 			t.Errorf("%d are told after %v; want the last alone, at once", n, time.Since(began))
 		}
 		time.Sleep(eventlog.Limit)
 		synctest.Wait()
-		if n := told.Load(); n != maxCrowd+1 || len(j.crowds) > 0 {
-			t.Errorf("%d are told; want all, and nobody waits: %v", n, j.crowds)
+		if n := told.Load(); n != maxBacklog+1 || len(j.backlogs.users) > 0 {
+			t.Errorf("%d are told; want all, and nobody waits: %v", n, j.backlogs.users)
 		}
 	})
 	w := &world{ad: logged, fail: fmt.Errorf("no: %w", asuser.ErrRefused)}
@@ -414,8 +414,8 @@ func TestNotice(t *testing.T) {
 			"000 (003.002.000)", "000 (003.004.000)", "012 (003.002.000)", "012 (003.004.000)",
 			"013 (003.002.000)", "013 (003.004.000)", "009 (003.002.000)", "009 (003.004.000)",
 		}
-		if diff := cmp.Diff(want, got); diff != "" || len(j.lines)+len(j.crowds) > 0 {
-			t.Errorf("(-want +got):\n%s%v %v", diff, j.lines, j.crowds)
+		if diff := cmp.Diff(want, got); diff != "" || len(j.queues.jobs)+len(j.backlogs.users) > 0 {
+			t.Errorf("(-want +got):\n%s%v %v", diff, j.queues.jobs, j.backlogs.users)
 		}
 		// Where each task has a log of its own there is nothing to write into yet.
 		w.text = map[string]string{}

@@ -28,9 +28,9 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// Office sends mail. It is made by New. The exported fields are set before Run and
+// Sender sends mail. It is made by New. The exported fields are set before Run and
 // not changed.
-type Office struct {
+type Sender struct {
 	Starter *asuser.Starter // of the mailer
 	// Account returns whom the mailer runs as, which is never root.
 	Account func(context.Context) (*user.User, error)
@@ -41,11 +41,11 @@ type Office struct {
 	// limit bounds a mail, and what is on its way when execd stops.
 	limit, grace time.Duration
 
-	in   chan *letter
+	in   chan *message
 	gate fair.Gate
 
 	mu      sync.Mutex
-	waiting map[int]int          // guarded by mu; letters of each user that are not sent yet
+	waiting map[int]int          // guarded by mu; mails of each user that are not sent yet
 	total   int                  // guarded by mu; sum of waiting
 	told    map[string]time.Time // guarded by mu; when something of a kind was last told of
 }
@@ -62,19 +62,19 @@ const (
 // maxSaid is how many bytes of what a mailer says go to the log.
 const maxSaid = 200
 
-// letter is one mail on its way.
-type letter struct {
+// message is one mail on its way.
+type message struct {
 	uid     int // whose job it is about; root's for what is about none
 	to      []string
 	subject string
 	body    func(context.Context) []byte
 }
 
-// New returns an office that has not opened yet.
-func New(config func() *conf.Config, host string, log *slog.Logger) *Office {
-	return &Office{
+// New returns a Sender that does not run yet.
+func New(config func() *conf.Config, host string, log *slog.Logger) *Sender {
+	return &Sender{
 		config: config, host: host, log: log, limit: 30 * time.Second, grace: 5 * time.Second,
-		in:      make(chan *letter, maxWaiting),
+		in:      make(chan *message, maxWaiting),
 		gate:    fair.Gate{Total: maxMailers, PerUser: 1},
 		waiting: map[int]int{}, told: map[string]time.Time{},
 	}
@@ -82,160 +82,160 @@ func New(config func() *conf.Config, host string, log *slog.Logger) *Office {
 
 // Tell sends a mail about a job to the addresses of qsub -M.
 // Where there are none the owner gets it. It does not wait.
-func (o *Office) Tell(e Event, owner *user.User, to []string, j Job) {
+func (s *Sender) Tell(e Event, owner *user.User, to []string, j Job) {
 	if len(to) == 0 {
 		to = []string{owner.Name}
 	}
-	o.post(&letter{owner.UID, to, j.subject(e), func(ctx context.Context) []byte { return j.body(ctx, e, o.host) }})
+	s.post(&message{owner.UID, to, j.subject(e), func(ctx context.Context) []byte { return j.body(ctx, e, s.host) }})
 }
 
 // Admin tells the administrator (administrator_mail) of what went wrong, at
 // most once an hour for each kind, which is a word of the program's. It does
 // not wait.
-func (o *Office) Admin(kind, subject, text string) {
-	to := o.config().Global.AdminMail
-	if len(to) == 0 || !o.due("admin "+kind) {
+func (s *Sender) Admin(kind, subject, text string) {
+	to := s.config().Global.AdminMail
+	if len(to) == 0 || !s.due("admin "+kind) {
 		return
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Host %s:\n\n", o.host)
+	fmt.Fprintf(&b, "Host %s:\n\n", s.host)
 	quote(&b, []byte(text))
-	o.post(&letter{0, to, shown(subject, 2*maxName), func(context.Context) []byte { return b.Bytes() }})
+	s.post(&message{0, to, shown(subject, 2*maxName), func(context.Context) []byte { return b.Bytes() }})
 }
 
 // due reports whether something of a kind was not told of within the last hour.
-func (o *Office) due(kind string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (s *Sender) due(kind string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := time.Now()
-	if last, ok := o.told[kind]; ok && now.Sub(last) < time.Hour {
+	if last, ok := s.told[kind]; ok && now.Sub(last) < time.Hour {
 		return false
 	}
-	o.told[kind] = now
+	s.told[kind] = now
 	return true
 }
 
 // warn logs a failure, of each kind once an hour.
-func (o *Office) warn(kind, format string, args ...any) {
-	if o.due("log " + kind) {
-		o.log.Warn("mail: " + fmt.Sprintf(format, args...))
+func (s *Sender) warn(kind, format string, args ...any) {
+	if s.due("log " + kind) {
+		s.log.Warn("mail: " + fmt.Sprintf(format, args...))
 	}
 }
 
-// post puts a letter with the others.
-func (o *Office) post(l *letter) {
-	if o.config().Global.MailProgram() == "" {
-		o.log.Debug(fmt.Sprintf("mail: not sent, there is no mailer: %s", l.subject))
+// post puts a mail with the others.
+func (s *Sender) post(m *message) {
+	if s.config().Global.MailProgram() == "" {
+		s.log.Debug(fmt.Sprintf("mail: not sent, there is no mailer: %s", m.subject))
 		return
 	}
-	for _, a := range l.to {
+	for _, a := range m.to {
 		if err := api.CheckAddress(a); err != nil {
-			o.warn("address", "cannot send %q: %q is not a mail address", l.subject, shown(a, maxName))
+			s.warn("address", "cannot send %q: %q is not a mail address", m.subject, shown(a, maxName))
 			return
 		}
 	}
-	o.mu.Lock()
-	full := o.total >= maxWaiting || o.waiting[l.uid] >= maxUserWaiting
+	s.mu.Lock()
+	full := s.total >= maxWaiting || s.waiting[m.uid] >= maxUserWaiting
 	if !full {
-		o.total++
-		o.waiting[l.uid]++
-		o.in <- l // has room for all that are counted
+		s.total++
+		s.waiting[m.uid]++
+		s.in <- m // has room for all that are counted
 	}
-	o.mu.Unlock()
+	s.mu.Unlock()
 	if full {
-		o.warn("full", "too many wait to be sent, some are dropped; the first is %q", l.subject)
+		s.warn("full", "too many wait to be sent, some are dropped; the first is %q", m.subject)
 	}
 }
 
 // Run sends until ctx is done. What waits then has a moment to leave.
-func (o *Office) Run(ctx context.Context) {
+func (s *Sender) Run(ctx context.Context) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var wg sync.WaitGroup
-	send := func(l *letter) {
+	send := func(m *message) {
 		wg.Go(func() {
-			o.send(sending, l)
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			o.total--
-			if o.waiting[l.uid]--; o.waiting[l.uid] == 0 {
-				delete(o.waiting, l.uid)
+			s.send(sending, m)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.total--
+			if s.waiting[m.uid]--; s.waiting[m.uid] == 0 {
+				delete(s.waiting, m.uid)
 			}
 		})
 	}
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case l := <-o.in:
-			send(l)
+		case m := <-s.in:
+			send(m)
 		}
 	}
-	for range len(o.in) {
-		send(<-o.in)
+	for range len(s.in) {
+		send(<-s.in)
 	}
-	defer time.AfterFunc(o.grace, cancel).Stop()
+	defer time.AfterFunc(s.grace, cancel).Stop()
 	wg.Wait()
 }
 
 // send runs the mailer.
-func (o *Office) send(ctx context.Context, l *letter) {
-	leave, err := o.gate.Enter(ctx, l.uid, 1)
+func (s *Sender) send(ctx context.Context, m *message) {
+	leave, err := s.gate.Enter(ctx, m.uid, 1)
 	if err != nil {
-		o.warn("stop", "not sent before execd stopped: %q", l.subject)
+		s.warn("stop", "not sent before execd stopped: %q", m.subject)
 		return
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	mailer := o.config().Global.MailProgram()
+	mailer := s.config().Global.MailProgram()
 	if mailer == "" {
 		return // taken away since
 	}
-	as, err := o.Account(ctx)
+	as, err := s.Account(ctx)
 	if err != nil {
-		o.warn("account", "cannot send %q: %v", l.subject, err)
+		s.warn("account", "cannot send %q: %v", m.subject, err)
 		return
 	}
-	args, head := l.call(mailer)
-	cmd := o.Starter.Program(ctx, as, mailer, args...)
+	args, head := m.call(mailer)
+	cmd := s.Starter.Program(ctx, as, mailer, args...)
 	// No HOME: a start-up file could name programs.
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/",
 		"USER=" + as.Name, "LOGNAME=" + as.Name,
 	}
-	reading, stop := context.WithTimeout(ctx, o.limit/3)
+	reading, stop := context.WithTimeout(ctx, s.limit/3)
 	defer stop()
-	cmd.Stdin = bytes.NewReader(append(head, l.body(reading)...))
+	cmd.Stdin = bytes.NewReader(append(head, m.body(reading)...))
 	said := &firstBytes{room: maxSaid}
 	cmd.Stdout, cmd.Stderr = said, said
 	// What a mailer leaves behind to deliver the mail may hold the pipe.
 	cmd.WaitDelay = time.Second
-	if err = o.Starter.Start(cmd); err == nil {
+	if err = s.Starter.Start(cmd); err == nil {
 		err = cmd.Wait()
 	}
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		o.log.Debug(fmt.Sprintf("mail: sent: %s", l.subject))
+		s.log.Debug(fmt.Sprintf("mail: sent: %s", m.subject))
 	case errors.Is(ctx.Err(), context.Canceled):
-		o.warn("stop", "not sent before execd stopped: %q", l.subject)
+		s.warn("stop", "not sent before execd stopped: %q", m.subject)
 	case ctx.Err() != nil:
-		o.warn("time", "cannot send %q: %s did not end within %v", l.subject, mailer, o.limit)
+		s.warn("time", "cannot send %q: %s did not end within %v", m.subject, mailer, s.limit)
 	case cmd.ProcessState == nil:
-		o.warn("start", "cannot start mailer: %v", err)
+		s.warn("start", "cannot start mailer: %v", err)
 	default:
-		o.warn("exit", "cannot send %q: %s: %v: %s", l.subject, mailer, err, shown(strings.TrimSpace(string(said.kept)), maxSaid))
+		s.warn("exit", "cannot send %q: %s: %v: %s", m.subject, mailer, err, shown(strings.TrimSpace(string(said.kept)), maxSaid))
 	}
 }
 
 // call returns the arguments of a mailer, and what stands before the text. A program
 // called sendmail reads the addresses from the header, and is told that a line with a
 // dot alone ends nothing; any other one is called as mail is.
-func (l *letter) call(mailer string) (args []string, head []byte) {
+func (m *message) call(mailer string) (args []string, head []byte) {
 	if filepath.Base(mailer) != "sendmail" {
-		return append([]string{"-s", l.subject}, l.to...), nil
+		return append([]string{"-s", m.subject}, m.to...), nil
 	}
 	// Addresses are checked and the subject is one line without control characters.
-	text := fmt.Sprintf("To: %s\nSubject: %s\n", strings.Join(l.to, ",\n "), mime.QEncoding.Encode("utf-8", l.subject))
+	text := fmt.Sprintf("To: %s\nSubject: %s\n", strings.Join(m.to, ",\n "), mime.QEncoding.Encode("utf-8", m.subject))
 	text += "Auto-Submitted: auto-generated\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
 	return []string{"-i", "-t"}, []byte(text)
 }

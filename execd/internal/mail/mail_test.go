@@ -26,10 +26,10 @@ var shepherd string // path of the one that starts mailers
 
 func TestMain(m *testing.M) { os.Exit(harness.RunWithShepherd(m, &shepherd)) }
 
-// A post office with a mailer that is a shell script; it works in a directory
+// A Sender with a mailer that is a shell script; it works in a directory
 // where everybody may write, $D.
 type rig struct {
-	*Office
+	*Sender
 	t      *testing.T
 	dir    string
 	config conf.Config
@@ -53,7 +53,7 @@ func newRig(t *testing.T, script string) *rig {
 	if err := harness.WriteExecutable(r.config.Global.Mailer, "#!/bin/sh\numask 0\nD="+dir+"\n"+script); err != nil {
 		t.Fatal(err)
 	}
-	r.Office = New(func() *conf.Config { return &r.config }, "node7", slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	r.Sender = New(func() *conf.Config { return &r.config }, "node7", slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	r.Starter = &asuser.Starter{Shepherd: shepherd}
 	r.Account = func(context.Context) (*user.User, error) { return service(), nil }
 	r.limit, r.grace = time.Hour, harness.Patience // but where a test is about them
@@ -71,7 +71,7 @@ func (r *rig) run() *rig {
 	return r
 }
 
-// end closes the office and waits for what is under way.
+// end stops the Sender and waits for what is under way.
 func (r *rig) end() {
 	r.stop()
 	<-r.done

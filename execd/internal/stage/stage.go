@@ -124,7 +124,7 @@ type Runner struct {
 	Users    *user.Directory
 	Config   func() *conf.Config
 	Usage    *usage.Sampler
-	Mail     *mail.Office
+	Mail     *mail.Sender
 	Counts   *metrics.Counts
 	Streams  *output.Memory // nil: where jobs write is not remembered
 	Host     string

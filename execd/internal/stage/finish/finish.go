@@ -63,7 +63,7 @@ type Host struct {
 	Users      *user.Directory
 	Config     func() *conf.Config
 	Counts     *metrics.Counts
-	Mail       *mail.Office
+	Mail       *mail.Sender
 	Sources    source.Sources
 	Output     Output // nil: nothing is transferred
 	Log        *slog.Logger

@@ -21,7 +21,7 @@ import (
 type Host struct {
 	Name     string
 	Journal  Journal // nil: nothing is written
-	Mail     *mail.Office
+	Mail     *mail.Sender
 	Store    *job.Store
 	Users    *user.Directory
 	Launcher *launch.Launcher
