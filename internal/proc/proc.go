@@ -91,6 +91,17 @@ func Get(pid int) (p Process, ok bool) {
 	return p, ok && !p.ended
 }
 
+// At returns the process that a number stood for at a time by the host's clock, as
+// when somebody wrote the number down; ok is false if it has ended, be it that the
+// number is another's by now.
+func At(pid int, when time.Time) (p Process, ok bool) {
+	p, ok = Get(pid)
+	return p, ok && p.Age() > time.Since(when)-stamp
+}
+
+// stamp is how coarse the times of files may be.
+const stamp = 2 * time.Second
+
 // All returns the processes that have not ended. The threads of the kernel are not
 // among them: they may have any group, as those of NFS have, and are nobody's.
 func All() ([]Process, error) {

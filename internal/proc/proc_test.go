@@ -40,6 +40,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestAt asks for a process by its number at the time when it was there, and long
+// before it was.
+func TestAt(t *testing.T) {
+	cmd, _ := sleeper(t)
+	pid := cmd.Process.Pid
+	if p, ok := At(pid, time.Now()); !ok || p.PID != pid {
+		t.Errorf("a process that is there: %+v, %t", p, ok)
+	}
+	if p, ok := At(pid, time.Now().Add(-time.Hour)); ok {
+		t.Errorf("a process that started an hour later: %+v", p)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if p, ok := At(pid, time.Now()); ok {
+		t.Errorf("a process that has ended: %+v", p)
+	}
+}
+
 func TestGroups(t *testing.T) {
 	status := "Name:\tx\nGroups:\t10 54399 20 \nNStgid:\t1\n"
 	if got := slices.Collect(Groups([]byte(status))); !slices.Equal(got, []int{10, 54399, 20}) {

@@ -20,8 +20,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/ad"
@@ -48,6 +46,7 @@ import (
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -204,12 +203,21 @@ func lockSpool(root *spool.Root) (*os.File, error) {
 // lastIsGone reports whether the execd that was ready last was killed: one that
 // stops removes its pid file.
 func lastIsGone(root *spool.Root) bool {
-	data, err := os.ReadFile(root.Path(spool.FileExecdPID))
+	path := root.Path(spool.FileExecdPID)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	info, err := os.Lstat(path)
 	if err != nil {
 		return false
 	}
 	pid, err := spool.ParseNumber(data)
-	return err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
+	if err != nil || pid <= 0 {
+		return false
+	}
+	_, there := proc.At(pid, info.ModTime())
+	return !there
 }
 
 // configured returns what must be known first of all.

@@ -52,3 +52,25 @@ func TestLockOfTheDead(t *testing.T) {
 		})
 	}
 }
+
+// The number of an execd that was killed may be another's by now.
+func TestLastIsGone(t *testing.T) {
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := root.Path(spool.FileExecdPID)
+	if err := atomicfile.Write(path, spool.AppendNumber(nil, os.Getpid()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if lastIsGone(root) {
+		t.Error("the process of the file is there, and is taken to be gone")
+	}
+	then := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(path, then, then); err != nil {
+		t.Fatal(err)
+	}
+	if !lastIsGone(root) {
+		t.Error("a process that is younger than the file is taken for the one that wrote it")
+	}
+}

@@ -200,6 +200,40 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// A job is over when usage is there, or nobody has its number who had it when the
+// number was written.
+func TestJobOver(t *testing.T) {
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := New(Runs{Root: root})
+	run := spool.RunID{Job: 7, Task: 1}
+	if _, err := root.Stage(run); err != nil {
+		t.Fatal(err)
+	}
+	d, err := root.Activate(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := func(what string, want bool) {
+		t.Helper()
+		if got := l.JobOver(run); got != want {
+			t.Errorf("%s: JobOver = %t; want %t", what, got, want)
+		}
+	}
+	over("it has not begun", false)
+	if err := d.WriteNew(spool.FileJobPID, spool.AppendNumber(nil, os.Getpid())); err != nil {
+		t.Fatal(err)
+	}
+	over("its process is there", false)
+	then := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(d.Path(spool.FileJobPID), then, then); err != nil {
+		t.Fatal(err)
+	}
+	over("its number is that of a younger process", true)
+}
+
 // The clock of a run is what its directory says.
 func TestClock(t *testing.T) {
 	root, err := spool.OpenRoot(t.TempDir(), true)

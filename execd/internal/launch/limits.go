@@ -96,7 +96,11 @@ func (r *Runs) JobOver(run spool.RunID) bool {
 	if err != nil {
 		return false // it has not begun
 	}
-	_, there := proc.Get(pid)
+	info, err := os.Lstat(d.Path(spool.FileJobPID))
+	if err != nil {
+		return false
+	}
+	_, there := proc.At(pid, info.ModTime())
 	return !there
 }
 
