@@ -2,6 +2,7 @@ package starter
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,13 +23,13 @@ func RemoveContents(path string) error {
 	if err != nil {
 		return errors.New("cannot open " + strconv.Quote(path) + ": " + err.Error())
 	}
-	w := walk{fd: fd, path: []string{path}, root: unix.Geteuid() == 0}
+	w := walk{fd: fd, root: unix.Geteuid() == 0}
 	defer func() { unix.Close(w.fd) }()
 	here, err := look(fd)
 	if err != nil {
 		return errors.New("cannot look at " + strconv.Quote(path) + ": " + err.Error())
 	}
-	w.up = []inode{here}
+	w.arrive(path, here)
 	w.all()
 	return w.err
 }
@@ -48,47 +49,83 @@ func look(fd int) (inode, error) {
 // walk removes a tree with one descriptor however deep it is, since its depth
 // is its owner's to choose: it goes down by name and up by "..", and makes
 // sure that up is where it came from, in case somebody moves directories under
-// it.
+// it. Nor does it keep more than some names, however many there are.
 type walk struct {
-	fd   int      // where we are
-	root bool     // we have root's rights
-	path []string // names from the start to here, for messages
-	up   []inode  // what these are
-	// pending are the names still to be removed in each directory from the
-	// start to here. A name is in it until it is gone or given up.
-	pending [][]string
-	err     error
+	fd     int // where we are
+	buf    [32 << 10]byte
+	root   bool    // we have root's rights
+	levels []level // from the start to here
+	err    error
 }
+
+// level is a directory on the way from the start to where we are.
+type level struct {
+	inode
+	name  string
+	names []string        // that were read last, and not tried yet
+	left  map[string]bool // that cannot be removed
+	fewer bool            // some were removed since the directory was read from its beginning
+}
+
+// Bounds of what is kept in memory.
+const (
+	maxNamed = 32   // levels that keep the names which were read: further down they are read again
+	maxLeft  = 1000 // names in a directory that cannot be removed, before it is given up
+)
 
 func (w *walk) failed(what, name string, err error) {
 	if w.err == nil {
-		w.err = errors.New("cannot " + what + " " + strconv.Quote(strings.Join(append(w.path, name), "/")) + ": " + err.Error())
+		var path []string
+		for _, l := range w.levels {
+			path = append(path, l.name)
+		}
+		w.err = errors.New("cannot " + what + " " + strconv.Quote(strings.Join(append(path, name), "/")) + ": " + err.Error())
 	}
 }
 
+// leaves is failed for a name here that is left where it is.
+func (w *walk) leaves(what, name string, err error) {
+	w.failed(what, name, err)
+	w.here().left[name] = true
+}
+
+func (w *walk) here() *level { return &w.levels[len(w.levels)-1] }
+
+// arrive begins with a directory that is open now, to which nobody adds a name if we
+// are root.
+func (w *walk) arrive(name string, here inode) {
+	if w.root {
+		_ = unix.Fchown(w.fd, 0, 0) // unless the file system has no owners
+		_ = unix.Fchmod(w.fd, 0o700)
+	}
+	w.levels = append(w.levels, level{inode: here, name: name, left: map[string]bool{}})
+}
+
 func (w *walk) all() {
-	w.pending = [][]string{w.list()}
-	for len(w.pending) > 0 {
-		top := len(w.pending) - 1
-		names := w.pending[top]
-		if len(names) == 0 {
-			if top == 0 || !w.leave() {
+	for {
+		here := w.here()
+		if len(here.names) == 0 && !w.read() {
+			if len(w.levels) == 1 || !w.leave() {
 				return
 			}
 			continue
 		}
-		name := names[len(names)-1]
-		w.pending[top] = names[:len(names)-1]
+		name := here.names[len(here.names)-1]
+		here.names = here.names[:len(here.names)-1]
 		err := w.unlink(name, 0)
 		switch {
-		case err == nil || errors.Is(err, unix.ENOENT):
+		case err == nil:
+			here.fewer = true
+		case errors.Is(err, unix.ENOENT):
 		case errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) && w.isDir(name):
 			// An empty one goes at once; a full one is entered.
-			if err := w.unlink(name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := w.unlink(name, unix.AT_REMOVEDIR); err == nil {
+				here.fewer = true
+			} else if !errors.Is(err, unix.ENOENT) {
 				w.enter(name)
 			}
 		default:
-			w.failed("remove", name, err)
+			w.leaves("remove", name, err)
 		}
 	}
 }
@@ -112,23 +149,24 @@ func (w *walk) isDir(name string) bool {
 func (w *walk) enter(name string) {
 	fd, err := w.open(name)
 	if err != nil {
-		w.failed("open", name, err)
+		w.leaves("open", name, err)
 		return
 	}
 	here, err := look(fd)
-	if start := w.up[0]; err == nil && (here.dev != start.dev || here.mount != start.mount) {
+	if start := w.levels[0]; err == nil && (here.dev != start.dev || here.mount != start.mount) {
 		err = unix.EXDEV
 	}
 	if err != nil {
 		unix.Close(fd)
-		w.failed("remove", name, err)
+		w.leaves("remove", name, err)
 		return
+	}
+	if len(w.levels) > maxNamed {
+		w.here().names = nil
 	}
 	unix.Close(w.fd)
 	w.fd = fd
-	w.path = append(w.path, name)
-	w.up = append(w.up, here)
-	w.pending = append(w.pending, w.list())
+	w.arrive(name, here)
 }
 
 // open opens a directory here for reading, making it readable if its owner
@@ -154,48 +192,53 @@ func (w *walk) open(name string) (int, error) {
 // leave goes up and removes the directory that was just emptied. It reports
 // whether up is where we came from.
 func (w *walk) leave() bool {
-	last := len(w.path) - 1
-	name, want := w.path[last], w.up[last-1]
+	last := len(w.levels) - 1
 	fd, err := unix.Openat(w.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		w.failed("leave", "", err)
 		return false
 	}
-	if here, err := look(fd); err != nil || here != want {
+	if up, err := look(fd); err != nil || up != w.levels[last-1].inode {
 		unix.Close(fd)
 		w.failed("leave", "", errors.New("it was moved meanwhile"))
 		return false
 	}
 	unix.Close(w.fd)
-	w.fd, w.path, w.up, w.pending = fd, w.path[:last], w.up[:last], w.pending[:last]
+	name := w.levels[last].name
+	w.fd, w.levels = fd, w.levels[:last]
 	if err := w.unlink(name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
-		w.failed("remove", name, err)
+		w.leaves("remove", name, err)
+	} else {
+		w.here().fewer = true
 	}
 	return true
 }
 
-// list returns the names here, to which nobody adds another if we are root.
-func (w *walk) list() []string {
-	if w.root {
-		_ = unix.Fchown(w.fd, 0, 0) // unless the file system has no owners
-		_ = unix.Fchmod(w.fd, 0o700)
-	}
-	var (
-		names []string
-		buf   = make([]byte, 32<<10)
-	)
-	for {
-		n, err := unix.ReadDirent(w.fd, buf)
-		if errors.Is(err, unix.EINTR) {
+// read reads some names here and reports whether there are any: none is left but those
+// that cannot be removed. Whoever reads a directory while names of it are removed may
+// miss others, so that it is read again until nothing more goes.
+func (w *walk) read() bool {
+	here := w.here()
+	for len(here.left) < maxLeft {
+		n, err := unix.ReadDirent(w.fd, w.buf[:])
+		switch {
+		case errors.Is(err, unix.EINTR):
 			continue
+		case err == nil && n <= 0 && here.fewer:
+			here.fewer = false
+			_, err = unix.Seek(w.fd, 0, unix.SEEK_SET)
+		case err == nil && n <= 0:
+			return false
 		}
 		if err != nil {
 			w.failed("read", "", err)
-			return names
+			return false
 		}
-		if n <= 0 {
-			return names
+		_, _, names := unix.ParseDirent(w.buf[:max(n, 0)], -1, nil)
+		here.names = slices.DeleteFunc(names, func(name string) bool { return here.left[name] })
+		if len(here.names) > 0 {
+			return true
 		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
 	}
+	return false
 }

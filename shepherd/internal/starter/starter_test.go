@@ -274,6 +274,42 @@ func TestRemoveContents(t *testing.T) {
 	}
 }
 
+// TestRemoveKeepsFewNames removes more files, and directories that are not empty, than
+// are to be in memory at a time.
+func TestRemoveKeepsFewNames(t *testing.T) {
+	top := t.TempDir()
+	const files = 600
+	long := strings.Repeat("x", 200)
+	for i := range files {
+		name := filepath.Join(top, long+strconv.Itoa(i))
+		if i%10 == 0 {
+			if err := os.Mkdir(name, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			name = filepath.Join(name, "file")
+		}
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fd, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := walk{fd: fd}
+	w.arrive(top, inode{})
+	if !w.read() || len(w.here().names) > files/3 {
+		t.Errorf("%d of %d names are read at once", len(w.here().names), files)
+	}
+	unix.Close(fd)
+	if err := RemoveContents(top); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(top); err != nil || len(left) != 0 {
+		t.Errorf("left: %d, %v; want the empty directory", len(left), err)
+	}
+}
+
 // TestRemoveStaysOnFileSystem leaves a mounted file system alone.
 func TestRemoveStaysOnFileSystem(t *testing.T) {
 	if os.Geteuid() != 0 {
