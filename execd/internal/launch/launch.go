@@ -201,7 +201,7 @@ func (l *Launcher) strip(d spool.Dir) error {
 		return nil //nolint:nilerr // nobody knows of any
 	}
 	l.removeGroup(config)
-	return l.removeTmpdir(config)
+	return l.removeTmpdir(d, config)
 }
 
 // SetAside moves the directory of a run to corrupt/, where a human looks at it, and
@@ -247,7 +247,7 @@ func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 	}
 	if err == nil {
 		l.removeGroup(config)
-		if err := l.removeTmpdir(config); err != nil {
+		if err := l.removeTmpdir(d, config); err != nil {
 			return fmt.Errorf("%w: %w", ErrTmpdir, err)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 	"paddock/spool"
 	"paddock/spool/spooltest"
 )
@@ -621,6 +622,49 @@ func TestWatcherTellsOfEachEnd(t *testing.T) {
 	<-done
 }
 
+// The TMPDIR of a run from before the host was restarted may be gone, and its name be
+// that of somebody's directory.
+func TestYoungerTmpdir(t *testing.T) {
+	l, _ := goldenOrder()
+	l.Privileged, l.Log = false, slog.New(slog.DiscardHandler)
+	path := filepath.Join(t.TempDir(), "69.1.gold.q")
+	file := filepath.Join(path, "file")
+	run := spool.OpenDir(t.TempDir())
+	var c spool.Config
+	err := errors.Join(os.Mkdir(path, 0o755), os.WriteFile(file, nil, 0o600), c.Set(spool.KeyTmpdir, path),
+		c.Set(spool.KeyUID, "0"), c.Set(spool.KeyGID, "0"), c.Set(spool.KeyGroups, "0"))
+	if err == nil {
+		err = run.WriteNew(spool.FileConfig, c.Append(nil))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		t.Skip("the file system does not know when a directory was made")
+	}
+	before := time.Now().Add(-proc.Uptime() - time.Hour)
+	if err := os.Chtimes(run.Path(spool.FileConfig), before, before); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.removeTmpdir(run, &c); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(file); err != nil {
+		t.Errorf("what is somebody else's was removed: %v", err)
+	}
+	now := time.Now()
+	if err := os.Chtimes(run.Path(spool.FileConfig), now, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.removeTmpdir(run, &c); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("the TMPDIR of a run is left")
+	}
+}
+
 // A TMPDIR's name may be taken, by another execd's job of the same number or by
 // somebody who means harm: it is left alone and another is used.
 func TestTakenTmpdir(t *testing.T) {
@@ -652,7 +696,7 @@ func TestTakenTmpdir(t *testing.T) {
 	if b, err := os.ReadFile(taken); err != nil || string(b) != "mine" {
 		t.Errorf("what was there before: %q, %v", b, err)
 	}
-	if err := l.removeTmpdir(config); err != nil {
+	if err := l.removeTmpdir(spool.OpenDir(t.TempDir()), config); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(o.tmpdir()); !os.IsNotExist(err) {

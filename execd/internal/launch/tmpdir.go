@@ -144,18 +144,22 @@ func (t *tmpdirs) openParent(dir string) (*os.File, error) {
 	return parent, nil
 }
 
-// removeTmpdir removes the scratch directory that a run's config names, and its
+// removeTmpdir removes the scratch directory that the config of a run names, and its
 // private /tmp.
-func (t *tmpdirs) removeTmpdir(config *spool.Config) error {
-	return errors.Join(t.removePrivateTmp(config), t.removeScratch(config))
+func (t *tmpdirs) removeTmpdir(run spool.Dir, config *spool.Config) error {
+	return errors.Join(t.removePrivateTmp(config), t.removeScratch(run, config))
 }
 
-func (t *tmpdirs) removeScratch(config *spool.Config) error {
+func (t *tmpdirs) removeScratch(run spool.Dir, config *spool.Config) error {
 	path, err := config.String(spool.KeyTmpdir)
 	if err != nil || !filepath.IsAbs(path) {
 		return err
 	}
 	s := scratchOf(config)
+	if t.isYounger(path, run) {
+		t.Log.Warn(fmt.Sprintf("TMPDIR %s was made after the host had started, and is not that of a run before: it is left alone", path))
+		return t.free(s, filepath.Dir(path))
+	}
 	if s.tmpfs() {
 		if err := unmount(path); err != nil {
 			return err
@@ -165,6 +169,21 @@ func (t *tmpdirs) removeScratch(config *spool.Config) error {
 		return err
 	}
 	return t.free(s, filepath.Dir(path))
+}
+
+// isYounger reports whether a directory was made in this life of the host, and config
+// of the run that names it in an earlier one: /tmp was emptied meanwhile, and another
+// execd, or somebody, has made one of the same name.
+func (t *tmpdirs) isYounger(path string, run spool.Dir) bool {
+	info, err := os.Lstat(run.Path(spool.FileConfig))
+	started := t.bootTime().Add(battery)
+	if err != nil || !info.ModTime().Before(started) {
+		return false
+	}
+	var st unix.Statx_t
+	err = unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)
+	// A file system that does not know when it was made cannot tell them apart.
+	return err == nil && st.Mask&unix.STATX_BTIME != 0 && !time.Unix(st.Btime.Sec, int64(st.Btime.Nsec)).Before(started)
 }
 
 // removeFrom removes the scratch directory of a run.
