@@ -63,6 +63,23 @@ func awaitFrozen(at int, dir string, v1 bool) bool {
 // thawed, and a shepherd that was killed itself may have frozen one below. It
 // reports whether the group is there.
 func killBelow(at int, dir, file, thaw string) (there bool, err error) {
+	return visit(at, dir, func(group int) error {
+		err := pids(group, func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) })
+		return errors.Join(err, unless(WriteFile(group, file, thaw), unix.ENOENT, unix.ENODEV))
+	})
+}
+
+// Members returns the numbers of the processes in a control group and in those below
+// it, as far as they can be read; at and dir are as unix.Openat takes them.
+func Members(at int, dir string) map[int]bool {
+	in := make(map[int]bool)
+	_, _ = visit(at, dir, func(group int) error { return pids(group, func(pid int) { in[pid] = true }) })
+	return in
+}
+
+// visit calls do with the descriptors of a group and of those below it, the lowest
+// first, and reports whether the group is there.
+func visit(at int, dir string, do func(group int) error) (there bool, err error) {
 	fd, err := unix.Openat(at, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, unless(err, unix.ENOENT)
@@ -75,19 +92,22 @@ func killBelow(at int, dir, file, thaw string) (there bool, err error) {
 		}
 	})
 	for _, name := range below {
-		_, inner := killBelow(fd, name, file, thaw)
+		_, inner := visit(fd, name, do)
 		err = errors.Join(err, inner)
 	}
-	b, unread := ReadFile(fd, "cgroup.procs", nil)
+	return true, errors.Join(err, do(fd))
+}
+
+// pids calls do with the number of each process of a group.
+func pids(group int, do func(pid int)) error {
+	b, err := ReadFile(group, "cgroup.procs", nil)
 	for word := range bytes.FieldsSeq(b) {
 		if pid, err := strconv.Atoi(string(word)); err == nil && pid > 0 { // 0: not in our namespace
-			_ = unix.Kill(pid, unix.SIGKILL)
+			do(pid)
 		}
 	}
-	thawed := WriteFile(fd, file, thaw)
 	// What a threaded group has is listed by the one above it.
-	return true, errors.Join(err, unless(unread, unix.ENOENT, unix.ENODEV, unix.EOPNOTSUPP),
-		unless(thawed, unix.ENOENT, unix.ENODEV))
+	return unless(err, unix.ENOENT, unix.ENODEV, unix.EOPNOTSUPP)
 }
 
 // unless returns an error that is none of those.

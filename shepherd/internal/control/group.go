@@ -155,22 +155,11 @@ func (g *Group) count(file, word string) int {
 	return 0
 }
 
-// pids returns the processes that a file lists.
-func (g *Group) pids(file string) map[int]bool {
-	b, _ := proc.ReadFile(g.FD, file, nil)
-	out := make(map[int]bool)
-	for word := range bytes.FieldsSeq(b) {
-		if pid, err := strconv.Atoi(string(word)); err == nil && pid > 0 { // 0: not in our namespace
-			out[pid] = true
-		}
-	}
-	return out
-}
-
-// members returns the processes of the leaf.
+// members returns the processes of the leaf, and of groups that the job may have made
+// below it.
 func (g *Group) members() map[int]bool {
 	if g == nil {
 		return nil
 	}
-	return g.pids("cgroup.procs")
+	return proc.Members(g.FD, ".")
 }

@@ -67,6 +67,26 @@ func TestGroupFiles(t *testing.T) {
 	}
 }
 
+// What the job has put into groups of its own is a part of it, in version 1 as well,
+// where no file says so.
+func TestGroupBelowLeaf(t *testing.T) {
+	for _, v1 := range []bool{true, false} {
+		g, dir := newLeaf(t, v1, map[string]string{
+			"job/cgroup.procs": "", "job/own/cgroup.procs": "", "job/own/inner/cgroup.procs": "42\n",
+			"job/cgroup.events": "populated 1\n",
+		})
+		if m := g.members(); !g.Populated() || len(m) != 1 || !m[42] {
+			t.Errorf("version 1 %t: populated %t, members %v", v1, g.Populated(), m)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "job/own/inner/cgroup.procs"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if v1 && g.Populated() {
+			t.Error("populated by nobody")
+		}
+	}
+}
+
 // Without the files of newer kernels nothing is claimed, and what is in the
 // group is frozen, killed one by one, and thawed.
 func TestGroupOfOldKernel(t *testing.T) {
