@@ -50,8 +50,8 @@ started) and writes down there how it ended.
 `
 
 // init is where everything runs, and it does not return. All init functions run
-// on the first thread and stay there, which both stages need: the starter stage
-// changes the rights of its thread alone, and the first one waits for SIGCHLD.
+// on the first thread and stay there, which parent and starter need: a starter
+// changes the rights of its thread alone, and the parent waits for SIGCHLD.
 // Locking the thread in main holds it as well, but costs a thread more in every
 // shepherd.
 func init() {

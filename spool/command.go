@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Command is what was submitted to a job that is a daemon: the starter stage
+// Command is what was submitted to a job that is a daemon: the starter
 // makes it, qrsh-session keeps it, and who is started by the daemon in the
 // client's name fetches and executes it. It is the owner's from its beginning.
 type Command struct {

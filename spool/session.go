@@ -121,10 +121,10 @@ const (
 // grace, it has the master of the job's terminal instead, at the first of them,
 // and at the second the other end of what prolog and epilog write to.
 // With SessionWithDaemon and the host's name behind it, it has a socket of streams
-// there, to the starter stage of the job: which sends the Command that was
+// there, to the starter of the job: which sends the Command that was
 // submitted, and is sent a connection for its daemon, or the reason why there is none.
 const (
-	SessionSocket = 100 + iota // those below are the starter stage's
+	SessionSocket = 100 + iota // those below are the starter's
 	SessionStdin
 	SessionStdout
 	SessionStderr

@@ -9,6 +9,6 @@ var StartEnvironment = []string{"GOMAXPROCS=1"}
 
 // StartTimerSlack is how late, in nanoseconds, a sleep in a shepherd may end:
 // more than usual, so that the Go runtime of a new process does not wake every
-// 20 µs to look at itself, a fifth of a short job's cost. The starter stage takes
+// 20 µs to look at itself, a fifth of a short job's cost. The starter takes
 // it from the job again.
 const StartTimerSlack = 4e6

@@ -26,11 +26,11 @@ const connectionTime = 60 * time.Second
 // daemon is an interactive job that is a daemon, like sshd. The session listens
 // in its place, so that root does not have to, and so that only processes of
 // the owner on this host reach it. The connection is passed to the starter
-// stage of the job, which becomes the daemon.
+// of the job, which becomes the daemon.
 type daemon struct {
 	say     func(words ...string) // tells the shepherd
 	post    func(wire.Message)    // tells the client
-	stage   *net.UnixConn         // to the starter stage
+	starter *net.UnixConn         // to the starter
 	host    string
 	program string // our own path
 	limit   time.Duration
@@ -41,35 +41,35 @@ type daemon struct {
 	told     bool         // guarded by mu; the end of the command is known
 }
 
-// newDaemon takes the socket to the job's starter stage.
+// newDaemon takes the socket to the job's starter.
 func newDaemon(s *session, host string) error {
 	conn, err := socket(spool.SessionStdin)
 	if err != nil {
 		return fmt.Errorf("cannot use the socket of the job: %w", err)
 	}
-	stage, ok := conn.(*net.UnixConn)
+	starter, ok := conn.(*net.UnixConn)
 	if !ok {
 		return errors.New("cannot use the socket of the job: it is of another family")
 	}
 	s.link.ForDaemon = true
 	s.grace = 0 // the connection to the daemon cannot be made again
-	s.daemon = &daemon{say: s.say, post: s.link.Post, stage: stage, host: host, program: os.Args[0], limit: connectionTime}
+	s.daemon = &daemon{say: s.say, post: s.link.Post, starter: starter, host: host, program: os.Args[0], limit: connectionTime}
 	go s.daemon.serve()
 	return nil
 }
 
-// serve waits for the stage, has the client connect, and passes the connection
-// to the stage.
+// serve waits for the starter, has the client connect, and passes the connection
+// to the starter.
 func (d *daemon) serve() {
-	defer d.stage.Close()
-	submitted, err := spool.ReadCommand(d.stage)
+	defer d.starter.Close()
+	submitted, err := spool.ReadCommand(d.starter)
 	if err != nil {
 		return // the job was not started
 	}
 	conn, err := d.await(&submitted)
 	if err != nil {
-		// The stage reports the error to the shepherd, which tells the client.
-		_, _ = d.stage.Write([]byte(reason(err)))
+		// The starter reports the error to the shepherd, which tells the client.
+		_, _ = d.starter.Write([]byte(reason(err)))
 		return
 	}
 	defer conn.Close()
@@ -80,7 +80,7 @@ func (d *daemon) serve() {
 	_ = raw.Control(func(fd uintptr) {
 		// The daemon expects a connection in the form of inetd.
 		_ = unix.SetNonblock(int(fd), false)
-		_, _, _ = d.stage.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil)
+		_, _, _ = d.starter.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil)
 	})
 }
 

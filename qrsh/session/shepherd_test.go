@@ -515,26 +515,26 @@ func TestJobDeaf(t *testing.T) {
 	}
 }
 
-// The job's own starter stage waits while the client connects. If it dies there
+// The job's own starter waits while the client connects. If it dies there
 // is another.
 func TestStageOfJobDies(t *testing.T) {
 	j, identity, token := callJob(t, "exit 7")
-	stage := 0
-	err := harness.WaitFor(patience, "the session and the stage of the job to be there", func() (bool, error) {
-		sessions, stages := j.children("qrsh-session"), j.children("shepherd-starte")
-		if len(sessions) != 1 || len(stages) != 1 {
+	starter := 0
+	err := harness.WaitFor(patience, "the session and the starter of the job to be there", func() (bool, error) {
+		sessions, starters := j.children("qrsh-session"), j.children("shepherd-starte")
+		if len(sessions) != 1 || len(starters) != 1 {
 			return false, nil
 		}
-		stage = stages[0]
+		starter = starters[0]
 		return true, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(stage, unix.SIGKILL); err != nil {
+	if err := unix.Kill(starter, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	err = harness.WaitFor(patience, "the stage to be buried", func() (bool, error) { return unix.Kill(stage, 0) == unix.ESRCH, nil })
+	err = harness.WaitFor(patience, "the starter to be buried", func() (bool, error) { return unix.Kill(starter, 0) == unix.ESRCH, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -451,7 +451,7 @@ func (f *field) killIn(hang string, pids int, ran string, lines []string, again 
 	switch hang {
 	case "start":
 		left = []int{f.number(job, "job_pid")}
-		f.until("the stage to open the pipe", func() bool {
+		f.until("the starter to open the pipe", func() bool {
 			where, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", left[0]))
 			what, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", left[0]))
 			return bytes.HasPrefix(where, []byte("257 ")) || bytes.Contains(what, []byte("fifo"))
@@ -477,7 +477,7 @@ func (f *field) killIn(hang string, pids int, ran string, lines []string, again 
 	first := f.accounted(job, 1)[0]
 	f.gone(left...)
 	if hang == "start" {
-		f.until(fmt.Sprintf("the end of the starter stage %d", left[0]), func() bool {
+		f.until(fmt.Sprintf("the end of the starter %d", left[0]), func() bool {
 			_, err := os.Stat(fmt.Sprintf("/proc/%d/fd/0", left[0]))
 			return err != nil
 		})

@@ -68,7 +68,7 @@ is written before
 .Pa config
 is looked at, and
 .Pa addgrpid
-before the starter stage is told to go.`}
+before the starter is told to go.`}
 
 	says = difference{page: `
 Some messages in
@@ -173,11 +173,11 @@ are the shepherd's to watch; Grid Engine's execd does that itself.`}
 of a procedure is the job's input that is to be staged; in Grid Engine it is the procedure's own,
 .Pa /dev/null .`}
 
-	qsubGID = difference{elsewhere: "tests of the starter stage", page: `
+	qsubGID = difference{elsewhere: "tests of the starter", page: `
 .Cm qsub_gid
 must be one of the owner's groups.`}
 
-	rootsOwn = difference{elsewhere: "tests of the starter stage", page: `
+	rootsOwn = difference{elsewhere: "tests of the starter", page: `
 From the environment of root's own jobs exported functions of the shell are removed, too, and
 .Ev ENVIRONMENT
 and
@@ -211,7 +211,7 @@ additional group id alone.`}
 	noticeStays = difference{page: `
 A kill that was noticed comes, whatever comes in between; in Grid Engine another signal to the job makes it forget the kill.`}
 
-	softLimit = difference{elsewhere: "a test of the starter stage", page: `
+	softLimit = difference{elsewhere: "a test of the starter", page: `
 A soft limit above the hard one is lowered to it; Grid Engine does so for
 .Cm s_vmem
 alone, and the kernel refuses the others.`}

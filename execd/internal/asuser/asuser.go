@@ -1,7 +1,7 @@
 // Package asuser is the one way by which execd does something with the rights of
 // somebody else, beside the jobs: hooks, mailers and load sensors, what is read of the
 // files of users and written into them, and what is removed of theirs. All of it begins
-// as the shepherd's starter stage, which gives up root's rights and what execd has from
+// as the shepherd's starter, which gives up root's rights and what execd has from
 // whoever started it, and then does one thing or becomes one program. Packages hook,
 // launch, mail, stage, usage and daemon use it; it imports user and spool.
 package asuser
@@ -20,7 +20,7 @@ import (
 	"paddock/spool"
 )
 
-// Starter starts the shepherd's starter stage.
+// Starter starts the shepherd's starter.
 type Starter struct {
 	Shepherd string // path of our own
 	// Group opens the control group in which what is started is born, so that
@@ -34,7 +34,7 @@ type Starter struct {
 // try would meet the same.
 var ErrRefused = errors.New("refused")
 
-// exitRefused and exitLater are what the starter stage exits with that cannot do it, see
+// exitRefused and exitLater are what the starter exits with that cannot do it, see
 // shepherd(8).
 const (
 	exitRefused = 1
@@ -96,7 +96,7 @@ func (s *Starter) Start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// GroupList returns the groups of a user as the starter stage takes them.
+// GroupList returns the groups of a user as the starter takes them.
 func GroupList(u *user.User) string {
 	if len(u.Groups) == 0 {
 		return strconv.Itoa(u.GID)

@@ -105,7 +105,7 @@ func (s *Starter) inTurn(ctx context.Context, uid int, do func(context.Context) 
 	return do(ctx)
 }
 
-// do has the starter stage do something with a user's rights and no others. What it
+// do has the starter do something with a user's rights and no others. What it
 // prints goes to out; nil: nowhere. It reads in; nil: nothing.
 func (s *Starter) do(ctx context.Context, in io.Reader, out io.Writer, uid, gid int, groups string, words ...string) error {
 	cmd := s.Command(ctx, uid, gid, groups, words...)

@@ -15,7 +15,7 @@ import (
 
 // killLeft kills what a run has left whose shepherd is gone, and returns how
 // many processes that were: those with its additional group id or its
-// SGE_JOB_SPOOL_DIR, which procedures, methods and the starter stage have too,
+// SGE_JOB_SPOOL_DIR, which procedures, methods and the starter have too,
 // and what descends from those, whatever became of their environment. (Not
 // those of its session: the number may long be another's.) gid is 0 for none.
 func (r *Runs) killLeft(run spool.RunID, gid int) (killed int, err error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Shield makes this process ignore spool.IgnoredSignals. That is inherited by
-// exec, and the starter stage undoes it for the job. Package os/signal could
+// exec, and the starter undoes it for the job. Package os/signal could
 // catch them instead, at the price of two threads in every shepherd.
 func Shield() {
 	type sigaction struct { // the kernel's, not the C library's

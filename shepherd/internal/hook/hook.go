@@ -179,7 +179,7 @@ func (h *hook) start(c *call) error {
 	return nil
 }
 
-// A file that somebody is writing is tried again, as the starter stage does.
+// A file that somebody is writing is tried again, as the starter does.
 const (
 	busyTries = 50
 	busyPause = 10 * time.Millisecond

@@ -1,6 +1,6 @@
 // Package owner finds the numbers behind a user's name when nobody else has:
 // under an execd that writes names only. It reads the system's files and, for
-// users that are not in them, asks getent. The shepherd and its starter stage
+// users that are not in them, asks getent. The shepherd and its starter
 // import it.
 package owner
 

@@ -66,7 +66,7 @@ func (s *coshepherd) plan(dir spool.Dir, c *spool.Config, vars command.Vars) (pl
 }
 
 // shareKeyring gives all parts of the run one session keyring: the token that
-// set_token_cmd sets is kept there, and is for the others. A stage that was started
+// set_token_cmd sets is kept there, and is for the others. A starter that was started
 // before has none of it.
 func (s *coshepherd) shareKeyring() error {
 	note, err := starter.OwnKeyring()
@@ -91,7 +91,7 @@ func (s *coshepherd) start(command string) {
 		return
 	}
 	s.runs = c
-	s.launcher.release(c.stage, starter.Order{Kind: starter.Coshepherd, Name: coshepherdName, State: spool.FailedAFS, Argv: s.argv})
+	s.launcher.release(c.starter, starter.Order{Kind: starter.Coshepherd, Name: coshepherdName, State: spool.FailedAFS, Argv: s.argv})
 	log.Line("AFS setup done")
 }
 
@@ -126,7 +126,7 @@ func (s *coshepherd) end() {
 			n, _ = unix.Ppoll([]unix.PollFd{{Fd: int32(c.child.FD), Events: unix.POLLIN}}, &ts, nil)
 		}
 	}
-	c.stage.Close()
+	c.starter.Close()
 	unix.Close(c.child.FD)
 	_, _ = unix.Wait4(c.child.PID, nil, unix.WNOHANG, nil) // it may hang in a file system
 	s.runs = nil

@@ -15,10 +15,10 @@ import (
 
 // companion is a command that runs beside the job.
 type companion struct {
-	name  string
-	stage *starter.Stage
-	child *reap.Child
-	then  func(fine bool) // when it has ended by itself, nil for nothing
+	name    string
+	starter *starter.Process
+	child   *reap.Child
+	then    func(fine bool) // when it has ended by itself, nil for nothing
 }
 
 // besideNames are Grid Engine's names for the commands in traces.
@@ -30,12 +30,12 @@ var besideNames = map[string]string{
 // failure returns why a command that has ended could not be started, nil if it
 // was.
 func (c *companion) failure() (fail *starter.Failure) {
-	for m := c.stage.Next(); !m.Closed && !m.Again; m = c.stage.Next() {
+	for m := c.starter.Next(); !m.Closed && !m.Again; m = c.starter.Next() {
 		if m.Failure != nil {
 			fail = m.Failure
 		}
 	}
-	c.stage.Close()
+	c.starter.Close()
 	return fail
 }
 
@@ -96,7 +96,7 @@ func (p *parent) beside(name, text string, then func(fine bool)) {
 	p.job.Spare(c.child.PID)
 	p.elders = true
 	p.log.Line("starting " + name + " command: " + text)
-	p.launcher.release(c.stage, starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
+	p.launcher.release(c.starter, starter.Order{Kind: starter.Method, Name: name, State: spool.FailedBeforeStart, Argv: []string{text}})
 	p.job.litter()
 }
 

@@ -28,7 +28,7 @@ func daemonWords(c *spool.Config) []string {
 	return []string{spool.SessionWithDaemon, host}
 }
 
-// openDaemon makes the socket between the job's starter stage and qrsh-session.
+// openDaemon makes the socket between the job's starter and qrsh-session.
 func openDaemon() (mine, far []int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // shepherd's is given.
 const faultArg = "shepherd-fault "
 
-// init makes the test's binary a shepherd, and its starter stage: here, since
+// init makes the test's binary a shepherd, and its starter: here, since
 // both want the first thread.
 func init() {
 	if len(os.Args) == 0 {
@@ -294,7 +294,7 @@ func (r *rig) startIn(group string) *running {
 }
 
 // TestNoProcesses lets the shepherd have so few processes that none is left for
-// its starter stage, or for the stage's runtime.
+// its starter, or for the starter's runtime.
 func TestNoProcesses(t *testing.T) {
 	group := pidsGroup(t)
 	refused, ran := 0, false
@@ -345,18 +345,18 @@ func TestNoProcessForMethod(t *testing.T) {
 	expect(t, next, "ready")
 	limitPids(t, group, "1")
 	p.write(unix.SIGSTOP, 1)
-	r.waitTrace("cannot run suspend_method: cannot start the starter stage: Resource temporarily unavailable")
+	r.waitTrace("cannot run suspend_method: cannot start the starter: Resource temporarily unavailable")
 	p.poke(syscall.SIGUSR1)
 	expect(t, next, "USR1")
 	p.poke(syscall.SIGTSTP)
-	r.waitTrace("cannot run terminate_method: cannot start the starter stage: Resource temporarily unavailable")
+	r.waitTrace("cannot run terminate_method: cannot start the starter: Resource temporarily unavailable")
 	r.waitTrace("reaped \"job\"")
 	code := p.wait()
 	e := r.evidence()
 	if e.usage != 128+9 || e.status != spool.FailedBeforeEpilog || code != e.status {
 		t.Errorf("exit code %d, %+v", code, e)
 	}
-	if got, want := r.errors(), "cannot start the starter stage: Resource temporarily unavailable"; got != want {
+	if got, want := r.errors(), "cannot start the starter: Resource temporarily unavailable"; got != want {
 		t.Errorf("error %q; want %q", got, want)
 	}
 	if got := r.log(); got != "job" {

@@ -29,9 +29,9 @@ type group struct {
 	failed [leafCount]bool // it was tried in vain
 }
 
-// peek looks at the head of config for a control group: the first stage is
+// peek looks at the head of config for a control group: the first starter is
 // started before the file is read as a whole, and it is to be born in the right
-// place. What is missed here costs but another stage. It returns the leaf that
+// place. What is missed here costs but another starter. It returns the leaf that
 // the first part will most likely want.
 func (g *group) peek() leaf {
 	fd, err := unix.Open(spool.FileConfig, unix.O_RDONLY|unix.O_CLOEXEC, 0)

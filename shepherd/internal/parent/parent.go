@@ -1,6 +1,6 @@
-// Package parent is the first stage of the shepherd: it prepares the job's
-// directory, starts the starter stage, waits, passes signals on, and writes down
-// how the job ended. Only the shepherd's main package imports it.
+// Package parent is the shepherd of a run: it prepares the job's directory,
+// starts the parts of the run, each by a starter, waits, passes signals on, and
+// writes down how the job ended. Only the shepherd's main package imports it.
 package parent
 
 import (
@@ -47,10 +47,10 @@ type parent struct {
 
 	// The present part.
 	part     phase.Part
-	outcome  phase.Outcome  // of it, or of the one before
-	stage    *starter.Stage // of it
+	outcome  phase.Outcome    // of it, or of the one before
+	starter  *starter.Process // of it
 	order    starter.Order
-	execing  bool         // the stage said that exec is next
+	execing  bool         // the starter said that exec is next
 	failed   bool         // it could not be started, and it is said why
 	late     bool         // a procedure used up its time
 	stopping bool         // and is being ended, for this or another reason
@@ -256,10 +256,10 @@ func (p *parent) elapsed(which timer) {
 	}
 }
 
-// messages reads what the starter stage says.
+// messages reads what the starter says.
 func (p *parent) messages() {
 	for p.loop.Report >= 0 {
-		m := p.stage.Next()
+		m := p.starter.Next()
 		switch {
 		case m.Again:
 			return
@@ -268,7 +268,7 @@ func (p *parent) messages() {
 		case m.Failure != nil:
 			p.on(event{what: phase.Failed, fail: m.Failure})
 		case m.Closed:
-			p.stage.Close()
+			p.starter.Close()
 			p.loop.Report = -1
 			if p.execing && !p.failed {
 				p.on(event{what: phase.Executed})
@@ -343,12 +343,12 @@ func (p *parent) on(e event) {
 	p.log.Flush()
 }
 
-// fail records what the stage says about why it cannot become what it should,
+// fail records what the starter says about why it cannot become what it should,
 // or why nothing can be started at all.
 func (p *parent) fail(f *starter.Failure) {
 	p.failed = true
-	if p.loop.Child >= 0 { // the stage traced it itself
-		p.results.blameOn(f.Number, f.EUID, p.stage.PID, f.Text)
+	if p.loop.Child >= 0 { // the starter traced it itself
+		p.results.blameOn(f.Number, f.EUID, p.starter.PID, f.Text)
 		return
 	}
 	p.launcher.dismiss() // without a word

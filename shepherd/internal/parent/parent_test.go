@@ -27,7 +27,7 @@ import (
 	"paddock/test/props"
 )
 
-// binary is the real shepherd, built once: the starter stage needs a binary
+// binary is the real shepherd, built once: the starter needs a binary
 // that is one.
 var binary string
 
@@ -1045,7 +1045,7 @@ func TestKillWhileOpening(t *testing.T) {
 	until := time.Now().Add(time.Minute)
 	for !strings.Contains(r.read(spool.FileTrace), "further messages") {
 		if time.Now().After(until) {
-			t.Fatal("the starter stage does not get there")
+			t.Fatal("the starter does not get there")
 		}
 		runtime.Gosched()
 	}

@@ -124,17 +124,17 @@ func (p *parent) readyClean() bool {
 	return true
 }
 
-// tell tells the stage what to become.
+// tell tells the starter what to become.
 func (p *parent) tell(files ...int) {
 	p.execing, p.failed, p.late, p.stopping = false, false, false, false
-	p.loop.PID, p.loop.Child, p.loop.Report = p.stage.PID, p.stage.PIDFD, p.stage.Socket
-	p.launcher.release(p.stage, p.order, files...)
+	p.loop.PID, p.loop.Child, p.loop.Report = p.starter.PID, p.starter.PIDFD, p.starter.Socket
+	p.launcher.release(p.starter, p.order, files...)
 }
 
 // call starts the procedure.
 func (p *parent) call() {
-	p.stage = p.launcher.take()
-	pid := strconv.Itoa(p.stage.PID)
+	p.starter = p.launcher.take()
+	pid := strconv.Itoa(p.starter.PID)
 	p.log.Line("parent: forked " + strconv.Quote(p.order.Name) + " with pid " + pid)
 	if p.limit > 0 {
 		p.log.Line("using signal delivery delay of " + strconv.Itoa(int(p.limit/time.Second)) + " seconds")
@@ -142,9 +142,9 @@ func (p *parent) call() {
 	}
 	p.log.Line("parent: " + p.order.Name + "-pid: " + pid)
 	// Everything below us is this procedure's but for what earlier ones have left.
-	working := control.Job{PID: p.stage.PID, Root: unix.Getpid()}
+	working := control.Job{PID: p.starter.PID, Root: unix.Getpid()}
 	if p.elders || p.session != nil {
-		working.Elders = control.Below(working.Root, p.stage.PID)
+		working.Elders = control.Below(working.Root, p.starter.PID)
 	}
 	p.working = control.NewJob(working, p.log.Line)
 	p.tell(p.session.noteFiles(&p.order)...)
@@ -183,8 +183,8 @@ func (p *parent) judge() {
 		p.working.Signal(unix.SIGKILL)
 	}
 	ws, _ := p.take(p.order.Name)
-	p.stage.Close()
-	p.stage = nil
+	p.starter.Close()
+	p.starter = nil
 	// What it has left goes on otherwise, as under Grid Engine: prolog or
 	// pe_start may start what epilog or pe_stop ends.
 	if p.stopping {
@@ -227,7 +227,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 		p.results.blame(in, name+" was ended: a kill was asked for")
 		return phase.Failing
 	case !p.execing:
-		p.results.blame(stageEnded(name, p.order.State, ws, p.job.ran))
+		p.results.blame(starterEnded(name, p.order.State, ws, p.job.ran))
 		return phase.NotStarted
 	}
 	code := ws.ExitStatus()
@@ -304,13 +304,13 @@ func traceExit(log *trace.Log, name string, child int, ws syscall.WaitStatus) {
 	}
 }
 
-// stageEnded says that a starter stage has not said why it is no more, and which
+// starterEnded says that a starter has not said why it is no more, and which
 // number that has instead of its own.
-func stageEnded(name string, own int, ws syscall.WaitStatus, ran bool) (number int, text string) {
+func starterEnded(name string, own int, ws syscall.WaitStatus, ran bool) (number int, text string) {
 	if ws.ExitStatus() == goFatal {
-		return lacking(own, ran), "cannot start " + name + ": the starter stage found too few processes (threads) or too little memory"
+		return lacking(own, ran), "cannot start " + name + ": the starter found too few processes (threads) or too little memory"
 	}
-	return own, "internal error: the starter stage ended before " + name + " was started, " + ending(ws)
+	return own, "internal error: the starter ended before " + name + " was started, " + ending(ws)
 }
 
 // lacking is the number of what could not be started because the host lacked

@@ -17,7 +17,7 @@ import (
 
 // prepare reads and checks the directory and writes everything that must be
 // there before the job starts. It returns the event that this makes. launched
-// is the error of the starter stage's launch.
+// is the error of the starter's launch.
 func (p *parent) prepare(launched error) event {
 	refuse := func(number int, err error) event {
 		return event{what: phase.Refused, fail: &starter.Failure{Number: number, Text: err.Error()}}

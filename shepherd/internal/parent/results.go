@@ -115,7 +115,7 @@ func (r *results) notStarted(number int, text string) {
 	r.blame(number, text)
 }
 
-// traceNotBegun traces that the stage has said why it could not become the part of
+// traceNotBegun traces that the starter has said why it could not become the part of
 // that name.
 func (r *results) traceNotBegun(name string) {
 	n := len(r.verdicts)

@@ -15,7 +15,7 @@ import (
 	"paddock/spool"
 )
 
-// readyJob makes ready for the job: a starter stage, the files that must be
+// readyJob makes ready for the job: a starter, the files that must be
 // there before it starts, and what is to be known of it while it runs. It
 // reports whether the job can be started.
 func (p *parent) readyJob() bool {
@@ -38,17 +38,17 @@ func (p *parent) prepareJob() (int, error) {
 	if err := p.launcher.ready(jobLeaf); err != nil {
 		return lacking(spool.FailedBeforeStart, p.job.ran), err
 	}
-	stage := p.launcher.waiting
+	child := p.launcher.waiting
 	group, err := groupIn(c)
 	if err != nil {
 		return spool.FailedAddingGroup, err
 	}
-	pid := strconv.Itoa(stage.PID)
-	if err := p.results.write(spool.FileJobPID, stage.PID); err != nil {
+	pid := strconv.Itoa(child.PID)
+	if err := p.results.write(spool.FileJobPID, child.PID); err != nil {
 		return spool.FailedBeforeStart, err
 	}
 	if flagIn(c, spool.KeyWriteOSJobID) {
-		// The group is set by the stage. Whoever waits for this file waits for
+		// The group is set by the starter. Whoever waits for this file waits for
 		// the number alone.
 		if err := p.results.write(spool.FileAddGrpID, group); err != nil {
 			return spool.FailedBeforeStart, err
@@ -56,7 +56,7 @@ func (p *parent) prepareJob() (int, error) {
 	}
 	p.log.Line(`parent: forked "job" with pid ` + pid)
 	p.log.Line("parent: job-pid: " + pid)
-	job := control.Job{PID: stage.PID, Root: unix.Getpid(), Daemon: isDaemon(c)}
+	job := control.Job{PID: child.PID, Root: unix.Getpid(), Daemon: isDaemon(c)}
 	if p.launcher.waitingIn >= 0 {
 		job.Leaf = p.launcher.group.job
 		p.log.Line("job is in the control group " + p.launcher.group.path)
@@ -69,7 +69,7 @@ func (p *parent) prepareJob() (int, error) {
 		job.Mark = mark(p.dir)
 	}
 	if p.elders {
-		job.Elders = control.Below(job.Root, stage.PID)
+		job.Elders = control.Below(job.Root, child.PID)
 		p.elders = len(job.Elders) > 0
 	}
 	p.job.Job = control.NewJob(job, p.log.Line)
@@ -118,7 +118,7 @@ func (p *parent) expandMethods(c *spool.Config, pid string) {
 
 // start starts the job.
 func (p *parent) start() {
-	p.job.started, p.stage = time.Now(), p.launcher.take()
+	p.job.started, p.starter = time.Now(), p.launcher.take()
 	if p.session == nil {
 		p.tell()
 		return
@@ -156,8 +156,8 @@ func (p *parent) collect() {
 	// another group's.
 	_ = unix.Kill(-p.job.PID, unix.SIGKILL)
 	p.job.status, p.job.rusage = p.take("job")
-	p.stage.Close()
-	p.stage = nil
+	p.starter.Close()
+	p.starter = nil
 	p.job.ended = time.Now()
 	if p.session.hears() && p.byItself() {
 		p.log.Line("waiting to be told how has ended what the daemon was wanted for")
@@ -188,7 +188,7 @@ func (p *parent) clearUp(e event) {
 		p.job.ran = true
 	default:
 		p.failed = true
-		number, text := stageEnded("the job", spool.FailedBeforeStart, p.job.status, p.job.ran)
+		number, text := starterEnded("the job", spool.FailedBeforeStart, p.job.status, p.job.ran)
 		p.results.blameOn(number, unix.Geteuid(), p.job.PID, text)
 	}
 	if p.failed {

@@ -91,9 +91,9 @@ func (p *parent) openSession(c *spool.Config) error {
 		closeAll(mine, far, pair[:1])
 		return err
 	}
-	stage := p.launcher.take()
+	child := p.launcher.take()
 	p.session = &session{
-		log: p.log, loop: &p.loop, companion: companion{name: sessionName, stage: stage, child: p.loop.Watch(stage.PID, stage.PIDFD)},
+		log: p.log, loop: &p.loop, companion: companion{name: sessionName, starter: child, child: p.loop.Watch(child.PID, child.PIDFD)},
 		socket: pair[0], streams: mine, policy: policy, notes: -1, guard: -1, daemon: isDaemon(c), told: -1,
 	}
 	if s := p.session; s.daemon {
@@ -104,7 +104,7 @@ func (p *parent) openSession(c *spool.Config) error {
 	}
 	p.loop.Session = pair[0]
 	p.log.Line("starting " + sessionName)
-	p.launcher.release(stage, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
+	p.launcher.release(child, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
 	closeAll(far)
 	return p.session.newClient(p.dir)
 }

@@ -68,9 +68,9 @@ const (
 	Preparing  State = iota // the directory is being read and checked
 	Between                 // no part is under way
 	Connecting              // the client is being connected to, and then comes the first procedure
-	Calling                 // the starter stage was told to go and has not become the procedure yet
+	Calling                 // the starter was told to go and has not become the procedure yet
 	Working                 // a procedure runs
-	Starting                // the starter stage was told to go and has not become the job yet
+	Starting                // the starter was told to go and has not become the job yet
 	Running                 // the job runs
 	Hearing                 // the job was a daemon and has ended, how ended what it was wanted for is waited for
 	Sweeping                // the job has ended, what it left behind is being killed
@@ -99,9 +99,9 @@ const (
 	JobNext                    // the next part is the job
 	FarewellNext               // there is no further part, but a client that is to be told
 	NothingNext                // there is no further part
-	Executed                   // the starter stage has become what it should
-	Failed                     // the starter stage reported why it cannot
-	Ended                      // the part's process (or the starter stage) has ended
+	Executed                   // the starter has become what it should
+	Failed                     // the starter reported why it cannot
+	Ended                      // the part's process (or the starter) has ended
 	Told                       // all is heard that is to be heard of how the job has ended
 	Empty                      // nothing that the job started is left
 	Connected                  // the client is connected to, for the first time or again
@@ -133,7 +133,7 @@ const (
 	Impossible Action = iota // our own mistake: reported as internal error
 	Carry                    // carry on, nothing is to be done
 	Advance                  // find the next part
-	Call                     // tell the starter stage to become a procedure
+	Call                     // tell the starter to become a procedure
 	Connect                  // have qrsh-session connect to the client
 	Forgo                    // record why there is no client, and begin nothing
 	Cancel                   // note that the job is not wanted, and begin nothing
@@ -179,7 +179,7 @@ var no = Step{Impossible, Done}
 
 // Table holds a step for every state and event. Ready and Refused are raised
 // once, by the preparation; those about the next part only between parts;
-// Executed and Failed only by a starter stage that was told to go; Ended once
+// Executed and Failed only by a starter that was told to go; Ended once
 // for each child; Told once the job's exit is taken; Empty and TimedOut only by
 // the sweep; Late only while a procedure or the client is waited for; Left only at
 // the end. Requests, and what the client does, may come at any time and are

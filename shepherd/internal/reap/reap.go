@@ -1,5 +1,5 @@
 // Package reap is the shepherd's only wait loop: it waits for the job's
-// process, for signals and for the starter stage's report at once, and takes
+// process, for signals and for the starter's report at once, and takes
 // the exit of everything the job leaves behind. Only the shepherd imports it.
 package reap
 
@@ -29,7 +29,7 @@ type Child struct {
 type Loop struct {
 	Signals int // a signalfd, nonblocking
 	Child   int // pidfd of the job's process, until it was taken
-	Report  int // our end of the socket to the starter stage, until the other end was closed
+	Report  int // our end of the socket to the starter, until the other end was closed
 	Memory  int // descriptor that can be read when the job's memory has run out
 	Session int // our end of the socket to qrsh-session
 	Notes   int // pipe of what procedures say, while nobody but us reads it

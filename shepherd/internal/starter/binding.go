@@ -13,7 +13,7 @@ import (
 
 // bind binds this thread, and so what it becomes, to the processors that config
 // names. What cannot be bound runs unbound: that is slower and not wrong.
-func (s *stage) bind() {
+func (s *starter) bind() {
 	request, err := readBinding(s.config)
 	if err == nil && request.none() {
 		return

@@ -20,7 +20,7 @@ const daemonTime = 90
 // Under root the daemon is root's, since it has to become whoever proves to be the
 // owner, and so it starts from nothing that is the owner's: environment, directory,
 // streams. It has the job's limits, groups and place, which it passes on.
-func (s *stage) becomeDaemon(command string) *Failure {
+func (s *starter) becomeDaemon(command string) *Failure {
 	cmd, err := procedure("the daemon", strings.Fields(command))
 	if err == nil {
 		// By the real user, which is still root.
@@ -72,7 +72,7 @@ func (s *stage) becomeDaemon(command string) *Failure {
 
 // awaitConnection tells qrsh-session that the daemon is ready to start, and
 // returns the connection that it gets for it.
-func (s *stage) awaitConnection(submitted *spool.Command) (int, error) {
+func (s *starter) awaitConnection(submitted *spool.Command) (int, error) {
 	if len(s.files) != 1 {
 		return -1, errBadOrder
 	}

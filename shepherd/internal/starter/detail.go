@@ -9,11 +9,11 @@ import (
 )
 
 // What follows is traced for an administrator who hunts something: the state
-// that the steps of the stage begin with and leave. Of the environment there
+// that the steps of the starter begin with and leave. Of the environment there
 // are names alone, since values may be secrets.
 
-// detailStart traces what the stage was born with.
-func (s *stage) detailStart() {
+// detailStart traces what the starter was born with.
+func (s *starter) detailStart() {
 	if !s.log.Detailed() {
 		return
 	}
@@ -30,7 +30,7 @@ func (s *stage) detailStart() {
 }
 
 // detailIDs traces whose rights this thread has.
-func (s *stage) detailIDs(when string) {
+func (s *starter) detailIDs(when string) {
 	if !s.log.Detailed() {
 		return
 	}
@@ -43,7 +43,7 @@ func (s *stage) detailIDs(when string) {
 }
 
 // detailReady traces what is open and known before the exec.
-func (s *stage) detailReady() {
+func (s *starter) detailReady() {
 	if !s.log.Detailed() {
 		return
 	}
@@ -60,7 +60,7 @@ func (s *stage) detailReady() {
 }
 
 // detailLimits traces the limits that are still in force.
-func (s *stage) detailLimits() {
+func (s *starter) detailLimits() {
 	if !s.log.Detailed() {
 		return
 	}

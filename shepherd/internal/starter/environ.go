@@ -42,8 +42,8 @@ func (e *environment) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// environment makes the environment of what the stage becomes.
-func (s *stage) environment() {
+// environment makes the environment of what the starter becomes.
+func (s *starter) environment() {
 	kind := s.order.Kind
 	switch {
 	case s.privileged():

@@ -22,7 +22,7 @@ import (
 // the process (the same for RLIMIT_DATA, and for a thread under RLIMIT_NPROC).
 // So everything is made ready before, and only raw system calls follow, during
 // which the runtime has no reason to start a thread either.
-func (s *stage) exec(cmd Command) *Failure {
+func (s *starter) exec(cmd Command) *Failure {
 	uid, gid := s.target.UID, s.target.GID
 	groups := gids(s.target.Groups)
 	room := make([]uint32, len(groups)+1)
@@ -149,7 +149,7 @@ func Exec(argv []string) error {
 	return errors.New("cannot execute " + strconv.Quote(argv[0]) + ": " + errnoText(err))
 }
 
-func (s *stage) cannotExecute(cmd Command, err error) *Failure {
+func (s *starter) cannotExecute(cmd Command, err error) *Failure {
 	return &Failure{Number: s.notExecuted(), Text: cmd.String() + " failed: " + errnoText(err)}
 }
 

@@ -9,10 +9,10 @@ import (
 )
 
 // join joins the control groups of version 1 that are the job's alone, and
-// reports whether a group holds h_vmem for what the stage becomes. One that
+// reports whether a group holds h_vmem for what the starter becomes. One that
 // cannot be joined does not hold, which the trace says; without the one that
 // keeps other jobs' devices from it the job is not run.
-func (s *stage) join() (held bool, err error) {
+func (s *starter) join() (held bool, err error) {
 	if v, _ := s.config.Lookup(spool.KeyDevices); v == "1" && s.order.Kind == Job && !s.grouped {
 		return false, errors.New("cannot keep devices from the job outside of its control group")
 	}

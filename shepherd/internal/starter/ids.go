@@ -170,7 +170,7 @@ func gids(groups []int) []uint32 {
 	return slices.Compact(out)
 }
 
-// The following calls change the calling thread only. In the starter stage
+// The following calls change the calling thread only. In the starter
 // that is the one that becomes the job: exec ends all others, and keeps what
 // this one has. They allocate nothing, see exec.
 

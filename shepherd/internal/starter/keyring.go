@@ -48,9 +48,9 @@ func ownKeyring(wait time.Duration, join func() error) (note string, err error) 
 	}
 }
 
-// keyring gives the stage a keyring of its own. In a run with an AFS token the
+// keyring gives the starter a keyring of its own. In a run with an AFS token the
 // shepherd has one for all of its parts, since the token is kept in it.
-func (s *stage) keyring() error {
+func (s *starter) keyring() error {
 	if s.config != nil && UsesAFS(s.config) {
 		return nil
 	}
@@ -61,9 +61,9 @@ func (s *stage) keyring() error {
 	return err
 }
 
-// noKeys is the failure of a stage for which there was no keyring. Before the job
+// noKeys is the failure of a starter for which there was no keyring. Before the job
 // nothing was begun and nobody is to blame: it is tried again.
-func (s *stage) noKeys(err error) *Failure {
+func (s *starter) noKeys(err error) *Failure {
 	f := s.failed(err)
 	if k := s.order.Kind; k == Job || k == Prolog || k == PEStart {
 		f.Number = spool.FailedRescheduling

@@ -120,7 +120,7 @@ func TestKeysAreScarce(t *testing.T) {
 			t.Errorf("%v for good: %q, %v", scarce, note, err)
 		}
 	}
-	s := &stage{}
+	s := &starter{}
 	for kind, want := range map[Kind]int{Job: 25, Prolog: 25, PEStart: 25, PEStop: 14, Epilog: 14, Method: 14} {
 		s.order = Order{Kind: kind, State: 14}
 		if f := s.noKeys(errors.New("no")); f.Number != want {

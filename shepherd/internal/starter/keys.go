@@ -6,9 +6,9 @@ import (
 	"paddock/spool"
 )
 
-// read reads of config what a stage of its kind needs, and nothing else: a key
+// read reads of config what a starter of its kind needs, and nothing else: a key
 // that is missing fails only what cannot do without it.
-func (s *stage) read() *Failure {
+func (s *starter) read() *Failure {
 	var (
 		c    = s.config
 		kind = s.order.Kind

@@ -10,7 +10,7 @@ import (
 	"paddock/spool"
 )
 
-// Arg0 is the name of the starter stage in the process list, by which main
+// Arg0 is the name of the starter in the process list, by which main
 // knows that it is meant.
 const Arg0 = "shepherd-starter"
 
@@ -18,13 +18,13 @@ const Arg0 = "shepherd-starter"
 // directory, to the shepherd and to execd.
 const Mark = "SGE_JOB_SPOOL_DIR="
 
-// Arguments of the starter stage.
+// Arguments of the starter.
 const (
 	wordInherit = "inherit" // there is an environment
 	wordGroup   = "group"   // it is in the run's control group
 )
 
-// Descriptors of the starter stage.
+// Descriptors of the starter.
 const (
 	fdReport    = 3 // socket to the shepherd
 	fdInherited = 4 // the environment that a foreign execd gave us, if there is one
@@ -33,22 +33,22 @@ const (
 // self survives the replacement of the binary while the shepherd runs.
 const self = "/proc/self/exe"
 
-// Stage is a starter stage as the shepherd sees it.
-type Stage struct {
+// Process is a starter as the shepherd sees it.
+type Process struct {
 	PID    int
 	PIDFD  int
 	Socket int // nonblocking
 }
 
-// Launch starts a starter stage in a session of its own. It reads the job
+// Launch starts a starter in a session of its own. It reads the job
 // directory at once, and does nothing that anybody could see before Go.
 // inherited is a descriptor with an environment, and group one of the control
 // group that it is born in; -1 is none. grouped says that it is in a group when
 // it gets its order.
-func Launch(inherited, group int, grouped bool) (*Stage, error) {
+func Launch(inherited, group int, grouped bool) (*Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, errors.New("cannot make a socket for the starter stage: " + errnoText(err))
+		return nil, errors.New("cannot make a socket for the starter: " + errnoText(err))
 	}
 	defer unix.Close(pair[1])
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -72,11 +72,11 @@ func Launch(inherited, group int, grouped bool) (*Stage, error) {
 	if dir, err := unix.Getwd(); err == nil {
 		env = append(slices.Clip(env), Mark+dir)
 	}
-	s := &Stage{PIDFD: -1, Socket: pair[0]}
+	s := &Process{PIDFD: -1, Socket: pair[0]}
 	s.PID, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{
 		Env:   env,
 		Files: files,
-		// The session is made here and not by the stage, so that its process
+		// The session is made here and not by the starter, so that its process
 		// group can be killed from the first moment.
 		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &s.PIDFD, UseCgroupFD: group >= 0, CgroupFD: max(group, 0)},
 	})
@@ -85,18 +85,18 @@ func Launch(inherited, group int, grouped bool) (*Stage, error) {
 	}
 	if err != nil {
 		unix.Close(pair[0])
-		return nil, errors.New("cannot start the starter stage: " + errnoText(err))
+		return nil, errors.New("cannot start the starter: " + errnoText(err))
 	}
 	_ = unix.SetNonblock(s.Socket, true)
 	return s, nil
 }
 
-// Go tells the stage what to become, and gives it descriptors: a Job its standard
+// Go tells the starter what to become, and gives it descriptors: a Job its standard
 // streams, or a terminal for all of them, a Session those from
 // spool.SessionSocket on. An order that cannot be sent is cut down to
-// one that the stage refuses, with the order's state: whoever waits for the
-// stage waits for an end in any case.
-func (s *Stage) Go(o Order, files ...int) error {
+// one that the starter refuses, with the order's state: whoever waits for the
+// starter waits for an end in any case.
+func (s *Process) Go(o Order, files ...int) error {
 	b := o.message()
 	bad := o.check(b)
 	if bad != nil {
@@ -110,17 +110,17 @@ func (s *Stage) Go(o Order, files ...int) error {
 	return firstOf(bad, err)
 }
 
-// Close closes the socket: a stage that was not told to go ends without a
+// Close closes the socket: a starter that was not told to go ends without a
 // trace.
-func (s *Stage) Close() {
+func (s *Process) Close() {
 	if s.Socket >= 0 {
 		unix.Close(s.Socket)
 		s.Socket = -1
 	}
 }
 
-// Dismiss ends a stage that was not told to go, and waits for it.
-func (s *Stage) Dismiss() {
+// Dismiss ends a starter that was not told to go, and waits for it.
+func (s *Process) Dismiss() {
 	s.Close()
 	unix.Close(s.PIDFD)
 	_, _ = unix.Wait4(s.PID, nil, 0, nil)
@@ -128,7 +128,7 @@ func (s *Stage) Dismiss() {
 
 // The first byte of a message tells its kind.
 const (
-	kindGo   = 'G' // to the stage: an Order
+	kindGo   = 'G' // to the starter: an Order
 	kindExec = 'X' // from it: the next thing is exec
 	kindFail = 'F' // number, effective uid in four bytes, text
 )
@@ -141,7 +141,7 @@ type Failure struct {
 	EUID   int // of the process that failed, for the stamp
 }
 
-// Message is what a stage said.
+// Message is what a starter said.
 type Message struct {
 	Exec    bool     // it is about to exec
 	Failure *Failure // it failed
@@ -153,8 +153,8 @@ type Message struct {
 // grow for it and stay so.
 var received [maxText + 16]byte
 
-// Next returns the next message of the stage.
-func (s *Stage) Next() Message {
+// Next returns the next message of the starter.
+func (s *Process) Next() Message {
 	b := &received
 	var n int
 	err := ignoringEINTR(func() (err error) {
@@ -172,7 +172,7 @@ func (s *Stage) Next() Message {
 		euid := int(b[2]) | int(b[3])<<8 | int(b[4])<<16 | int(b[5])<<24
 		return Message{Failure: &Failure{Number: int(b[1]), EUID: euid, Text: string(b[6:n])}}
 	}
-	return Message{Failure: &Failure{Number: 11, Text: "internal error: bad message from the starter stage"}}
+	return Message{Failure: &Failure{Number: 11, Text: "internal error: bad message from the starter"}}
 }
 
 // maxText is how much of a failure's text is passed on: arguments may be long.

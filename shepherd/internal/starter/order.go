@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Kind is what a starter stage turns into.
+// Kind is what a starter turns into.
 type Kind uint8
 
 // The kinds, the procedures in the order in which they run.
@@ -23,15 +23,15 @@ const (
 	kinds
 )
 
-// procedure reports whether a stage becomes one of the administrator's
+// procedure reports whether a starter becomes one of the administrator's
 // procedures around the job: the kinds that may run as another user.
 func (k Kind) procedure() bool { return k >= Prolog && k <= Epilog }
 
-// ofJob reports whether what the stage becomes is a part of the job: it is
+// ofJob reports whether what the starter becomes is a part of the job: it is
 // killed and accounted with it, by its additional group.
 func (k Kind) ofJob() bool { return k == Job || k == Method }
 
-// An Order is what the shepherd tells a stage together with its leave.
+// An Order is what the shepherd tells a starter together with its leave.
 type Order struct {
 	Kind   Kind
 	Detail bool // trace every step
@@ -83,7 +83,7 @@ func (o *Order) message() []byte {
 	return b
 }
 
-var errBadOrder = errors.New("internal error: bad order for the starter stage")
+var errBadOrder = errors.New("internal error: bad order for the starter")
 
 // parseOrder parses a message of that kind. One that fills the room for it may
 // have lost its end, and half a command is another command.

@@ -52,7 +52,7 @@ func TestGo(t *testing.T) {
 	}
 	defer unix.Close(pair[0])
 	defer unix.Close(pair[1])
-	s := Stage{Socket: pair[0]}
+	s := Process{Socket: pair[0]}
 	if err := s.Go(Order{Kind: Prolog, State: 9, Argv: []string{"/bin/true", "\x00"}}); err == nil {
 		t.Error("an argument with a NUL byte was sent")
 	}

@@ -10,13 +10,13 @@ import (
 )
 
 // privateTmp gives this thread, and so what it becomes, the /tmp and /var/tmp
-// that config names, in a mount namespace of its own. What the stage has opened
+// that config names, in a mount namespace of its own. What the starter has opened
 // before stays open: the job's streams and its directory are the host's.
 //
 // Directories are held by descriptors, since one mount may cover the next, and
 // no name is used that the job can have made: where its TMPDIR is mounted was
 // made by execd, root's, in a directory with the sticky bit.
-func (s *stage) privateTmp() error {
+func (s *starter) privateTmp() error {
 	dir, ok := s.config.Lookup(spool.KeyPrivateTmp)
 	if !ok {
 		return nil

@@ -7,13 +7,13 @@ import (
 	"paddock/spool"
 )
 
-// privileged reports whether the stage becomes something that has a right the
+// privileged reports whether the starter becomes something that has a right the
 // job's owner lacks: another user, root, or one who is in a group the owner is
 // not in. Such a program must not start from an environment the owner can
 // shape (CVE-2012-0208 was LD_LIBRARY_PATH in root's prolog). As for the owner
 // himself, his environment can do to his procedures only what he could do
 // without them.
-func (s *stage) privileged() bool {
+func (s *starter) privileged() bool {
 	t, o := s.target, &s.owner
 	if !s.order.Kind.procedure() {
 		return false
@@ -92,7 +92,7 @@ var written = []struct {
 }
 
 // fromNothing returns the environment of a privileged procedure.
-func (s *stage) fromNothing() environment {
+func (s *starter) fromNothing() environment {
 	e := newEnvironment()
 	given := newEnvironment(s.given)
 	e.set("PATH", safePath)

@@ -145,7 +145,7 @@ func TestPrivileged(t *testing.T) {
 		{Epilog, IDs{UID: 0, GID: 2, Groups: []int{2}}, true},
 		{Job, IDs{UID: 0, GID: 0, Groups: []int{0}}, false}, // purged instead
 	} {
-		s := stage{order: Order{Kind: c.kind}, owner: own, target: &c.target, places: owner.Places{}}
+		s := starter{order: Order{Kind: c.kind}, owner: own, target: &c.target, places: owner.Places{}}
 		if got := s.privileged(); got != c.want {
 			t.Errorf("privileged(%d, %+v) = %v; want %v", c.kind, c.target, got, c.want)
 		}

@@ -24,7 +24,7 @@ func procedure(name string, argv []string) (Command, error) {
 
 // nameShell traces the login shell of whom the procedure runs as. Nothing
 // depends on it: Grid Engine says it and does not use it.
-func (s *stage) nameShell() {
+func (s *starter) nameShell() {
 	if s.shell == "" {
 		s.shell = s.places.Shell(s.target.Name)
 	}
@@ -39,7 +39,7 @@ const TokenFile = "token.afs"
 
 // becomeOurs turns into a command of the shepherd's own: as whoever it runs as,
 // in its directory, with an environment that nobody else has made.
-func (s *stage) becomeOurs() *Failure {
+func (s *starter) becomeOurs() *Failure {
 	var err error
 	if s.owner.Name, err = s.config.String(spool.KeyJobOwner); err != nil {
 		return s.failed(err)
@@ -62,7 +62,7 @@ func (s *stage) becomeOurs() *Failure {
 
 // execFromNothing turns into what was ordered, with an environment that nobody
 // else has made.
-func (s *stage) execFromNothing() *Failure {
+func (s *starter) execFromNothing() *Failure {
 	s.env = s.fromNothing()
 	s.detailReady()
 	cmd, err := s.command()

@@ -251,7 +251,7 @@ func TestBadOrders(t *testing.T) {
 		{Kind: Prolog, Argv: []string{"/bin/true", strings.Repeat("x", maxOrder)}},
 	} {
 		o.Name, o.State = "it", 9
-		r.refused(o, 9, "internal error: bad order for the starter stage")
+		r.refused(o, 9, "internal error: bad order for the starter")
 	}
 }
 

@@ -18,14 +18,14 @@ import (
 	"paddock/spool/spooltest"
 )
 
-// The test's binary is the stage's, too: Launch starts it again.
+// The test's binary is the starter's, too: Launch starts it again.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Arg0 {
 		Main(os.Args[1:])
 	}
 }
 
-// A rig is a job directory with what a test needs to start stages in it. The
+// A rig is a job directory with what a test needs to start starters in it. The
 // owner is one whom no user of the machine is; besides, there are the users
 // of the files passwd and group.
 type rig struct {
@@ -34,11 +34,11 @@ type rig struct {
 	dir    spool.Dir
 	config *spool.Config
 	env    []string
-	uid    int          // of the stage itself
+	uid    int          // of the starter itself
 	before func() error // is done in the thread that starts it; nil: nothing
 }
 
-// Users that exist for stages of rigs alone.
+// Users that exist for starters of rigs alone.
 const (
 	testPasswd = "root:x:0:0:root:/root:/bin/bash\nowner:x:54321:54322::/home/owner:/bin/dash\n" +
 		"site:x:54401:54402::/home/site:/bin/ksh\nwheel:x:54321:54322::/home/owner:/bin/sh\n"
@@ -128,7 +128,7 @@ func (r *rig) without(keys ...string) *rig {
 	return r
 }
 
-// ended is what became of a stage.
+// ended is what became of a starter.
 type ended struct {
 	fail   *Failure
 	exec   bool // it said that exec is next
@@ -136,7 +136,7 @@ type ended struct {
 	trace  string
 }
 
-// run runs a stage to its end, in a directory filled anew.
+// run runs a starter to its end, in a directory filled anew.
 func (r *rig) run(o Order) ended {
 	r.t.Helper()
 	if o.State == 0 {
@@ -189,13 +189,13 @@ func (r *rig) run(o Order) ended {
 	return e
 }
 
-// launch starts a stage from a thread that ends with it: one that works in the
-// job directory, sees the users of the rig, and is who the stage is to be.
-func (r *rig) launch() *Stage {
+// launch starts a starter from a thread that ends with it: one that works in the
+// job directory, sees the users of the rig, and is who the starter is to be.
+func (r *rig) launch() *Process {
 	r.t.Helper()
 	type launched struct {
-		stage *Stage
-		err   error
+		starter *Process
+		err     error
 	}
 	c := make(chan launched)
 	go func() {
@@ -212,7 +212,7 @@ func (r *rig) launch() *Stage {
 	if l.err != nil {
 		r.t.Fatal(l.err)
 	}
-	return l.stage
+	return l.starter
 }
 
 func (r *rig) enter() error {
@@ -242,7 +242,7 @@ func (r *rig) enter() error {
 	return nil
 }
 
-// ran runs a stage that is to become what is ordered and exit with 0.
+// ran runs a starter that is to become what is ordered and exit with 0.
 func (r *rig) ran(o Order) ended {
 	r.t.Helper()
 	e := r.run(o)
@@ -252,7 +252,7 @@ func (r *rig) ran(o Order) ended {
 	return e
 }
 
-// refused runs a stage that is to fail with the number and text.
+// refused runs a starter that is to fail with the number and text.
 func (r *rig) refused(o Order, number int, text string) ended {
 	r.t.Helper()
 	e := r.run(o)

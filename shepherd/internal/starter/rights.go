@@ -10,8 +10,8 @@ import (
 	"paddock/spool"
 )
 
-// who finds out whose the job is and whom the stage becomes.
-func (s *stage) who() error {
+// who finds out whose the job is and whom the starter becomes.
+func (s *starter) who() error {
 	name := s.order.User
 	if name == "" {
 		name, _ = s.config.Lookup(spool.KeyJobOwner)
@@ -54,7 +54,7 @@ func lookUp(places owner.Places, name string) (owner.User, error) {
 // against what an ordinary user can do. The minimums are for what users bring;
 // procedures are the administrator's, and what runs beside a job has an owner
 // who was let in.
-func (s *stage) mayRun() error {
+func (s *starter) mayRun() error {
 	if s.order.Kind == Job {
 		if err := s.enough(); err != nil {
 			return err
@@ -67,7 +67,7 @@ func (s *stage) mayRun() error {
 	return nil
 }
 
-func (s *stage) enough() error {
+func (s *starter) enough() error {
 	for _, m := range []struct {
 		key, what string
 		id        int
@@ -91,7 +91,7 @@ const maxGroups = 65536
 // root is needed once more, for the limits and for who is not the owner, but
 // what is the user's is opened as the user. The real uid stays root's so that
 // the user cannot signal us.
-func (s *stage) asOwner() *Failure {
+func (s *starter) asOwner() *Failure {
 	s.detailIDs("before")
 	if err := setPriority(s.nice); err != nil {
 		s.log.Line("setpriority failed: " + errnoText(err))

@@ -12,7 +12,7 @@ import (
 
 // takeStreams gives an interactive job the standard streams that came with the
 // order, or the terminal that takes the place of all three.
-func (s *stage) takeStreams() error {
+func (s *starter) takeStreams() error {
 	switch len(s.files) {
 	case 0:
 		return nil
@@ -25,7 +25,7 @@ func (s *stage) takeStreams() error {
 				return err
 			}
 		}
-		// The stage leads a session of its own, which has no terminal yet.
+		// The starter leads a session of its own, which has no terminal yet.
 		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
 			return failedTo("take the terminal", err)
 		}
@@ -43,7 +43,7 @@ func (s *stage) takeStreams() error {
 
 // takeNotes has a procedure around an interactive job write to its client what
 // has no file.
-func (s *stage) takeNotes() error {
+func (s *starter) takeNotes() error {
 	v, _ := s.config.Lookup(spool.KeySessionNotes)
 	noted := strings.Fields(v)
 	out, diag := slices.Contains(noted, spool.NotedStdout), slices.Contains(noted, spool.NotedStderr)
@@ -71,7 +71,7 @@ func moveTo(fd, to int) error {
 
 // becomeSession turns into what carries the job's streams to its client: as the
 // owner, whose job it is, and beside it, without its limits and its environment.
-func (s *stage) becomeSession() *Failure {
+func (s *starter) becomeSession() *Failure {
 	if err := s.who(); err != nil {
 		return s.failed(err)
 	}

@@ -1,9 +1,9 @@
-// Package starter is the second stage of the shepherd, its own binary run
+// Package starter is what the shepherd starts everything by, its own binary run
 // again: it sets what Go cannot set from outside (limits, umask, nice value,
 // processors, signal mask), becomes the job's user for good, opens the job's
 // streams as that user and turns into what it was ordered to become: the job,
-// one of the procedures around it, or a method beside it. The shepherd's first
-// stage and its main package import it.
+// one of the procedures around it, or a method beside it. The packages parent,
+// which starts it, and main import it.
 package starter
 
 import (
@@ -19,8 +19,8 @@ import (
 	"paddock/spool"
 )
 
-// stage is what the second stage knows.
-type stage struct {
+// starter is what this process knows.
+type starter struct {
 	order  Order
 	dir    spool.Dir
 	config *spool.Config
@@ -49,12 +49,12 @@ type stage struct {
 	log *trace.Log
 }
 
-// Main is the second stage, with the arguments behind its name; it never
-// returns. Call it on a locked thread or in
-// an init function, with the job directory as working directory. Whatever it
-// has to say goes to the shepherd by socket: the results are not its to write.
+// Main is the starter, with the arguments behind its name; it never returns.
+// Call it on a locked thread or in an init function, with the job directory as
+// working directory. Whatever it has to say goes to the shepherd by socket: the
+// results are not its to write.
 func Main(words []string) {
-	s := &stage{dir: spool.OpenDir("."), log: trace.New(-1), root: unix.Geteuid() == 0}
+	s := &starter{dir: spool.OpenDir("."), log: trace.New(-1), root: unix.Geteuid() == 0}
 	inherited := false
 	for _, word := range words {
 		inherited = inherited || word == wordInherit
@@ -62,7 +62,7 @@ func Main(words []string) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			s.die(&Failure{Number: s.state(), Text: "internal error: starter stage: " + panicText(p)})
+			s.die(&Failure{Number: s.state(), Text: "internal error: starter: " + panicText(p)})
 		}
 	}()
 	CloseOnExec()
@@ -156,7 +156,7 @@ func SetName(name string) error {
 
 // say traces what Grid Engine's shepherd traces, which is silent about methods
 // until it executes them.
-func (s *stage) say(text string) {
+func (s *starter) say(text string) {
 	if s.order.Kind != Method {
 		s.log.Line(text)
 	}
@@ -164,7 +164,7 @@ func (s *stage) say(text string) {
 
 // introduce traces who we are, as the sons of Grid Engine's shepherd do. The
 // last number is the size of the buffer that theirs has for the command.
-func (s *stage) introduce() {
+func (s *starter) introduce() {
 	what, size := strings.Join(s.order.Argv, " "), "10000"
 	if s.order.Kind == Job && what == "" {
 		size = "4096"
@@ -182,7 +182,7 @@ func (s *stage) introduce() {
 }
 
 // load reads the files of the directory.
-func (s *stage) load(inherited bool) error {
+func (s *starter) load(inherited bool) error {
 	var err error
 	if s.config, err = s.dir.Config(); err != nil {
 		return err
@@ -214,7 +214,7 @@ func readInherited(fd int) ([]string, error) {
 }
 
 // become turns into what was ordered; it returns only with a failure.
-func (s *stage) become() *Failure {
+func (s *starter) become() *Failure {
 	switch s.order.Kind {
 	case Token, Coshepherd:
 		return s.becomeOurs()
@@ -280,7 +280,7 @@ func (s *stage) become() *Failure {
 }
 
 // command returns what to run.
-func (s *stage) command() (Command, error) {
+func (s *starter) command() (Command, error) {
 	argv := s.order.Argv
 	switch kind := s.order.Kind; {
 	case kind.procedure(), kind == Coshepherd, kind == Session:
@@ -295,7 +295,7 @@ func (s *stage) command() (Command, error) {
 
 // look checks what is to be run, as the owner: of what runs as another user the
 // owner may not be able to see anything.
-func (s *stage) look(cmd Command) *Failure {
+func (s *starter) look(cmd Command) *Failure {
 	var st unix.Stat_t
 	if cmd.Interpreter && unix.Stat(cmd.File, &st) != nil {
 		return &Failure{Number: spool.FailedSearchingShell, Text: `unable to find shell "` + cmd.File + `"`}
@@ -312,8 +312,8 @@ func (s *stage) look(cmd Command) *Failure {
 	return nil
 }
 
-// die reports a failure and ends the stage.
-func (s *stage) die(f *Failure) {
+// die reports a failure and ends the starter.
+func (s *starter) die(f *Failure) {
 	s.log.Line(f.Text)
 	s.log.Flush()
 	report(f.Number, []byte(f.Text), nil)
@@ -332,7 +332,7 @@ func report(number int, text, room []byte) {
 }
 
 // state returns the number for what fails before exec.
-func (s *stage) state() int {
+func (s *starter) state() int {
 	if s.order.State == 0 {
 		return spool.FailedBeforeStart
 	}
@@ -340,7 +340,7 @@ func (s *stage) state() int {
 }
 
 // failed returns the failure of something that has no number of its own.
-func (s *stage) failed(err error) *Failure {
+func (s *starter) failed(err error) *Failure {
 	if _, ok := errors.AsType[*spool.DuplicateError](err); ok {
 		return &Failure{Number: spool.FailedOpeningStream, Text: err.Error()}
 	}
@@ -350,7 +350,7 @@ func (s *stage) failed(err error) *Failure {
 // notExecuted returns the number for what cannot be executed. A shell or
 // program that is missing is the job's or the queue's mistake (27); that a
 // procedure cannot be started is what its own state says.
-func (s *stage) notExecuted() int {
+func (s *starter) notExecuted() int {
 	switch {
 	case s.daemon:
 		return spool.FailedDaemons

@@ -1,5 +1,5 @@
 // Package trace appends lines to the file trace of a job directory, in Grid
-// Engine's format. The shepherd and its starter stage both write to it; only
+// Engine's format. The shepherd and its starter both write to it; only
 // they import it.
 package trace
 
