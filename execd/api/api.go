@@ -70,7 +70,7 @@ const (
 	CodeDenied     Code = "denied"      // the caller may not do that
 	CodeForeign    Code = "foreign"     // the job is somebody else's
 	CodeNotFound   Code = "not_found"   // no such job
-	CodeCrowded    Code = "crowded"     // the caller has too many connections to execd open: nothing was read, try again
+	CodeTryAgain   Code = "try_again"   // nothing was read: the caller has too many connections open, or execd stops
 	CodeInternal   Code = "internal"    // execd has failed; its log says more
 )
 

@@ -68,7 +68,7 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 		return nil
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		if e.Code == CodeCrowded {
+		if e.Code == CodeTryAgain {
 			return fmt.Errorf("cannot reach execd at %s: %w", c.socket, &unreachable{e})
 		}
 		return e
@@ -90,14 +90,15 @@ const (
 )
 
 // patiently tries again as long as execd has not read the request, because more
-// clients connect than the kernel keeps waiting or than the caller may have open.
+// clients connect than the kernel keeps waiting or than the caller may have open,
+// or because execd stops. The next execd may be there a moment later.
 func patiently(ctx context.Context, try func() error) error {
 	begin := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, mostPause) {
 		err := try()
 		refused, ok := errors.AsType[*Error](err)
-		crowded := ok && refused.Code == CodeCrowded || errors.Is(err, syscall.EAGAIN)
-		if !crowded || time.Since(begin) > patience {
+		unread := ok && refused.Code == CodeTryAgain || errors.Is(err, syscall.EAGAIN)
+		if !unread || time.Since(begin) > patience {
 			return err
 		}
 		select {

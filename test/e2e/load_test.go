@@ -108,7 +108,7 @@ func TestOneUserExhaustsNobody(t *testing.T) {
 	}{{first, 50}, {next, 25}} {
 		open, said := harness.Sift(one.conns)
 		// Some that were used before may have been closed late.
-		if len(open) > one.open || len(open) < one.open/2 || said[api.CodeCrowded] != len(one.conns)-len(open) {
+		if len(open) > one.open || len(open) < one.open/2 || said[api.CodeTryAgain] != len(one.conns)-len(open) {
 			t.Errorf("%d connections are open, refused %v; want %d open, the others refused as too many", len(open), said, one.open)
 		}
 	}
@@ -138,7 +138,7 @@ func TestOneUserExhaustsNobody(t *testing.T) {
 		}
 		return len(conns) == 0
 	})
-	if said[api.CodeDenied] == 0 || said[api.CodeDenied]+said[api.CodeCrowded] != 160 {
+	if said[api.CodeDenied] == 0 || said[api.CodeDenied]+said[api.CodeTryAgain] != 160 {
 		t.Errorf("users that the host does not know: refused %v; want all of 160, as unknown or for now", said)
 	}
 	if open, said := harness.Sift(known); len(open) != len(known) {

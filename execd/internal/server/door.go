@@ -156,7 +156,7 @@ func (d *door) meet(c net.Conn) {
 	case known:
 		d.admit(c, cred)
 	case crowded:
-		d.refuse(c, uid, api.Errorf(api.CodeCrowded, "too many ask for the first time, user %d among them; try again later", uid))
+		d.refuse(c, uid, api.Errorf(api.CodeTryAgain, "too many ask for the first time, user %d among them; try again later", uid))
 	case waiting == nil:
 		go d.introduce(uid)
 	}
@@ -201,7 +201,7 @@ func (d *door) admit(c net.Conn, cred *unix.Ucred) {
 		}
 		d.mu.Unlock()
 		if full {
-			d.refuse(c, uid, api.Errorf(api.CodeCrowded, "user %d has %d connections to execd open, and may have no more now; try again later", uid, n))
+			d.refuse(c, uid, api.Errorf(api.CodeTryAgain, "user %d has %d connections to execd open, and may have no more now; try again later", uid, n))
 			return
 		}
 	}

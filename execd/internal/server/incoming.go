@@ -120,6 +120,8 @@ func (in *incoming) decode(ctx context.Context, into any) error {
 	}
 	text, err := in.read(size)
 	switch {
+	case err != nil && in.serving != nil && in.serving.Err() != nil:
+		return api.Errorf(api.CodeTryAgain, "execd is stopping")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return api.Errorf(api.CodeBadRequest, "the request did not arrive in time")
 	case err != nil:

@@ -2,7 +2,9 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -107,4 +109,17 @@ func TestBodiesHaveRoom(t *testing.T) {
 		t.Error(err)
 	}
 	next.done()
+}
+
+// What arrives while execd stops is not taken for the client's mistake: nothing of
+// it was read, and the client may ask the next execd.
+func TestDecodeWhileStopping(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	in := &incoming{body: strings.NewReader(`{}`), size: 2, limit: 100, admission: newAdmission(), serving: stopped, deadline: func(time.Time) error { return nil }}
+	defer in.done()
+	err := in.decode(t.Context(), &api.DetailRequest{})
+	if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeTryAgain {
+		t.Errorf("%v; want an error with the code %s", err, api.CodeTryAgain)
+	}
 }

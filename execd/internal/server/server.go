@@ -368,7 +368,7 @@ func statusOf(c api.Code) int {
 		return http.StatusBadRequest
 	case api.CodeRejected, api.CodeLimit:
 		return http.StatusUnprocessableEntity
-	case api.CodeCrowded:
+	case api.CodeTryAgain:
 		return http.StatusTooManyRequests
 	case api.CodeDenied:
 		return http.StatusForbidden
