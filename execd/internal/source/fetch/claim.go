@@ -33,11 +33,11 @@ type fetched struct {
 	dropped string
 }
 
-// desk tells who work comes from what was decided of it, for one slot: one thing
+// notifier tells who work comes from what was decided of it, for one slot: one thing
 // after the other, in the order in which they happened, while nobody waits. Only
 // the next question of the slot does, for as long as a hook may take: who has not
 // been told of an answer would give the same answer again.
-type desk struct {
+type notifier struct {
 	layer *Layer
 	slot  slot.ID
 
@@ -57,8 +57,8 @@ func (l *Layer) took(c *fetched) {
 	l.held = append(slices.DeleteFunc(l.held, func(o *fetched) bool { return o.id == c.id }), c)
 }
 
-// foster notes that a claim is for other work than an earlier execd had for it.
-func (l *Layer) foster(claim string) {
+// unorphan notes that a claim is for other work than an earlier execd had for it.
+func (l *Layer) unorphan(claim string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.orphans, claim)
@@ -150,18 +150,18 @@ func (l *Layer) let(e *claim.Eviction) (c *fetched, ran bool) {
 }
 
 // reply has REPLY_FETCH run, if there is one. It does not block.
-func (d *desk) reply(keyword string, accepted bool, c *fetched, slot *classad.Ad, id claim.ID) {
+func (n *notifier) reply(keyword string, accepted bool, c *fetched, slot *classad.Ad, id claim.ID) {
 	word := "reject"
 	if accepted {
 		word = "accept"
 	} else {
 		id = claim.ID{} // it is not for those whose work is refused
 	}
-	d.tell(func(ctx context.Context) {
-		d.run(ctx, keyword, hook.ReplyFetch, []string{word}, c, slot, id)
+	n.tell(func(ctx context.Context) {
+		n.run(ctx, keyword, hook.ReplyFetch, []string{word}, c, slot, id)
 		if accepted && c.job != nil && ctx.Err() == nil {
-			if err := d.layer.o.Store.Replied(c.job); err != nil {
-				d.layer.o.Log.Warn(err.Error())
+			if err := n.layer.o.Store.Replied(c.job); err != nil {
+				n.layer.o.Log.Warn(err.Error())
 			}
 		}
 	})
@@ -169,45 +169,45 @@ func (d *desk) reply(keyword string, accepted bool, c *fetched, slot *classad.Ad
 
 // evicted has EVICT_CLAIM run, if the claim was for any work. It does not wait for
 // the hook.
-func (d *desk) evicted(e claim.Eviction) {
-	c, ran := d.layer.let(&e)
+func (n *notifier) evicted(e claim.Eviction) {
+	c, ran := n.layer.let(&e)
 	if c == nil {
-		d.orphaned(&e)
+		n.orphaned(&e)
 		return
 	}
 	if !ran {
-		d.layer.known.gone(c.job.Number)
+		n.layer.known.gone(c.job.Number)
 		// Nobody else would forget what waited for its slot; and not before the notice
 		// is on disk, which keeps an execd that is started meanwhile from running it.
 		defer func() {
-			if d.layer.waits(c.job) {
-				d.layer.forget(c, e.Reason)
+			if n.layer.waits(c.job) {
+				n.layer.forget(c, e.Reason)
 			}
 		}()
 	}
-	d.layer.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: job=%d reason=%q", d.slot, c.job.Number, e.Reason))
+	n.layer.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: job=%d reason=%q", n.slot, c.job.Number, e.Reason))
 	on := e.Ad
 	if on == nil {
 		on = classad.New()
 	}
-	if d.layer.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil || !d.noticed(c.job.Number) {
+	if n.layer.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil || !n.noticed(c.job.Number) {
 		return
 	}
 	over := c.ended(e.Reason, e.Code, e.Subcode)
-	if err := d.layer.keep(c.job.Number, newNotice(over, d.slot, e.ID.String(), on)); err != nil {
-		d.layer.o.Log.Error(err.Error()) // it is told all the same if execd goes on
+	if err := n.layer.keep(c.job.Number, newNotice(over, n.slot, e.ID.String(), on)); err != nil {
+		n.layer.o.Log.Error(err.Error()) // it is told all the same if execd goes on
 	}
-	d.notify(c.job.Number, over, on, e.ID, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.telling, c.job.Number)
+	n.notify(c.job.Number, over, on, e.ID, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.telling, c.job.Number)
 	})
 }
 
 // orphaned has EVICT_CLAIM run of a claim that an earlier execd has left without its
 // work, if anything is known of that.
-func (d *desk) orphaned(e *claim.Eviction) {
-	l := d.layer
+func (n *notifier) orphaned(e *claim.Eviction) {
+	l := n.layer
 	l.mu.Lock()
 	is := l.orphans[e.ID.String()]
 	delete(l.orphans, e.ID.String())
@@ -217,33 +217,33 @@ func (d *desk) orphaned(e *claim.Eviction) {
 	}
 	keyword, _ := text(e.Work, attrKeyword)
 	over := (&fetched{keyword: keyword, ad: e.Work}).ended(e.Reason, e.Code, e.Subcode)
-	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: found without its work: reason=%q", d.slot, e.Reason))
+	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended: found without its work: reason=%q", n.slot, e.Reason))
 	on, id := e.Ad, e.ID
-	d.tell(func(ctx context.Context) { d.run(ctx, over.keyword, hook.EvictClaim, nil, over, on, id) })
+	n.tell(func(ctx context.Context) { n.run(ctx, over.keyword, hook.EvictClaim, nil, over, on, id) })
 }
 
 // noticed notes that the end of a job's claim is told, and reports whether it was
 // not noted before.
-func (d *desk) noticed(job int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.telling[job] {
+func (n *notifier) noticed(job int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.telling[job] {
 		return false
 	}
-	if d.telling == nil {
-		d.telling = map[int]bool{}
+	if n.telling == nil {
+		n.telling = map[int]bool{}
 	}
-	d.telling[job] = true
+	n.telling[job] = true
 	return true
 }
 
 // notify has EVICT_CLAIM run. When execd ends before the hook has, the next one has
 // it run. It does not block.
-func (d *desk) notify(job int, c *fetched, on *classad.Ad, id claim.ID, after func()) {
-	d.tell(func(ctx context.Context) {
-		d.run(ctx, c.keyword, hook.EvictClaim, nil, c, on, id)
+func (n *notifier) notify(job int, c *fetched, on *classad.Ad, id claim.ID, after func()) {
+	n.tell(func(ctx context.Context) {
+		n.run(ctx, c.keyword, hook.EvictClaim, nil, c, on, id)
 		if ctx.Err() == nil {
-			d.layer.told(job)
+			n.layer.told(job)
 			after()
 		}
 	})
@@ -251,8 +251,8 @@ func (d *desk) notify(job int, c *fetched, on *classad.Ad, id claim.ID, after fu
 
 // run runs one hook of the keyword, if there is one. Its outcome changes nothing;
 // the runner logs what it says.
-func (d *desk) run(ctx context.Context, keyword string, name hook.Name, args []string, c *fetched, slot *classad.Ad, id claim.ID) {
-	l := d.layer
+func (n *notifier) run(ctx context.Context, keyword string, name hook.Name, args []string, c *fetched, slot *classad.Ad, id claim.ID) {
+	l := n.layer
 	s := l.current()
 	h := s.Hooks.Hook(keyword, name)
 	if h == nil {
@@ -266,15 +266,15 @@ func (d *desk) run(ctx context.Context, keyword string, name hook.Name, args []s
 		// The hook is the administrator's, and he has said so (REQ-HOOK-109).
 		stdin = ad.SecretStdin(c.ad, slot.With(classad.Attr{Name: attrClaim, Expr: classad.String(secret).Expr()}))
 	}
-	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Args: args, Stdin: stdin, Label: fmt.Sprintf("slot %v", d.slot)})
+	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Args: args, Stdin: stdin, Label: fmt.Sprintf("slot %v", n.slot)})
 	if why := failure(&r, h); why != "" && ctx.Err() == nil {
-		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: hook %s of %s: %s", d.slot, name, keyword, why))
+		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: hook %s of %s: %s", n.slot, name, keyword, why))
 	}
 }
 
 // tell has something told after all that came before.
-func (d *desk) tell(do func(context.Context)) {
-	l := d.layer
+func (n *notifier) tell(do func(context.Context)) {
+	l := n.layer
 	l.mu.Lock()
 	ctx, stopped := l.running, l.stopped
 	if ctx == nil {
@@ -290,44 +290,44 @@ func (d *desk) tell(do func(context.Context)) {
 		}
 		return // the next execd tells it
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.queue = append(d.queue, func() { defer l.errands.Done(); do(ctx) })
-	if !d.busy {
-		d.busy = true
-		go d.work()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.queue = append(n.queue, func() { defer l.errands.Done(); do(ctx) })
+	if !n.busy {
+		n.busy = true
+		go n.work()
 	}
 }
 
-func (d *desk) work() {
+func (n *notifier) work() {
 	for {
-		d.mu.Lock()
-		if len(d.queue) == 0 {
-			d.busy = false
-			if d.quiet != nil {
-				close(d.quiet)
-				d.quiet = nil
+		n.mu.Lock()
+		if len(n.queue) == 0 {
+			n.busy = false
+			if n.quiet != nil {
+				close(n.quiet)
+				n.quiet = nil
 			}
-			d.mu.Unlock()
+			n.mu.Unlock()
 			return
 		}
-		next := d.queue[0]
-		d.queue = d.queue[1:]
-		d.mu.Unlock()
+		next := n.queue[0]
+		n.queue = n.queue[1:]
+		n.mu.Unlock()
 		next()
 	}
 }
 
 // settled returns a channel that is closed when all that is to be told has been
 // told; nil: it has.
-func (d *desk) settled() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.busy {
+func (n *notifier) settled() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.busy {
 		return nil
 	}
-	if d.quiet == nil {
-		d.quiet = make(chan struct{})
+	if n.quiet == nil {
+		n.quiet = make(chan struct{})
 	}
-	return d.quiet
+	return n.quiet
 }

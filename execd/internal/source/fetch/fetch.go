@@ -72,19 +72,19 @@ type Layer struct {
 
 	reconfigured chan struct{} // capacity 1
 
-	// mu comes after the queue's and before that of a desk; the register's and a worker's
+	// mu comes after the queue's and before that of a notifier; the register's and a worker's
 	// are taken alone. No hook is called and no file is written under any of them.
-	mu       sync.Mutex
-	settings Settings               // guarded by mu
-	desks    map[slot.ID]*desk      // guarded by mu; by slot
-	held     []*fetched             // guarded by mu; the work last accepted under each claim
-	orphans  map[string]bool        // guarded by mu; claims that an earlier execd has left without their work
-	workers  map[slot.ID]*worker    // guarded by mu; by slot
-	stopped  bool                   // guarded by mu; no hook is begun any more
-	errands  sync.WaitGroup         // hooks that are not waited for
-	running  context.Context        // ends when execd stops
-	left     map[slot.ID][]*fetched // guarded by mu; by slot: accepted by an earlier execd and not started yet
-	leaving  map[slot.ID]bool       // guarded by mu; slots that fetch no more, and are given back when idle
+	mu        sync.Mutex
+	settings  Settings               // guarded by mu
+	notifiers map[slot.ID]*notifier  // guarded by mu; by slot
+	held      []*fetched             // guarded by mu; the work last accepted under each claim
+	orphans   map[string]bool        // guarded by mu; claims that an earlier execd has left without their work
+	workers   map[slot.ID]*worker    // guarded by mu; by slot
+	stopped   bool                   // guarded by mu; no hook is begun any more
+	errands   sync.WaitGroup         // hooks that are not waited for
+	running   context.Context        // ends when execd stops
+	left      map[slot.ID][]*fetched // guarded by mu; by slot: accepted by an earlier execd and not started yet
+	leaving   map[slot.ID]bool       // guarded by mu; slots that fetch no more, and are given back when idle
 }
 
 // New returns a layer. It finds again in the Store what an earlier execd has
@@ -92,7 +92,7 @@ type Layer struct {
 func New(o Options, s Settings) *Layer {
 	l := &Layer{
 		o: o, settings: s, reconfigured: make(chan struct{}, 1),
-		desks: map[slot.ID]*desk{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*fetched{}, leaving: map[slot.ID]bool{}, orphans: map[string]bool{},
+		notifiers: map[slot.ID]*notifier{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*fetched{}, leaving: map[slot.ID]bool{}, orphans: map[string]bool{},
 	}
 	l.known.init()
 	return l
@@ -173,10 +173,10 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup, ids []slot.ID) 
 	l.rehome(there)
 	for id, keyword := range wanted {
 		if l.workers[id] == nil {
-			l.employ(ctx, wg, id, keyword)
+			l.startWorker(ctx, wg, id, keyword)
 		}
 	}
-	for id := range l.desks { // that ever had fetched work
+	for id := range l.notifiers { // that ever had fetched work
 		if wanted[id] == "" && !l.leaving[id] && there[id] {
 			l.leaving[id] = true
 			wg.Go(func() { l.leave(ctx, id) })
@@ -192,8 +192,8 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup, ids []slot.ID) 
 	}
 }
 
-// employ has a worker for a slot. l.mu is held.
-func (l *Layer) employ(ctx context.Context, wg *sync.WaitGroup, id slot.ID, keyword string) {
+// startWorker has a worker for a slot. l.mu is held.
+func (l *Layer) startWorker(ctx context.Context, wg *sync.WaitGroup, id slot.ID, keyword string) {
 	w := newWorker(l, id, keyword)
 	l.workers[id] = w
 	wctx, cancel := context.WithCancel(ctx)
@@ -311,7 +311,7 @@ func (l *Layer) Evicted(e claim.Eviction) {
 	if c := l.holds(e.ID.String()); c != nil && e.Slot.IsZero() { // the configuration has it not any more
 		e.Slot = c.slot
 	}
-	l.desk(e.Slot).evicted(e)
+	l.notifier(e.Slot).evicted(e)
 }
 
 // Work returns what the record of a fetched job has of where it came from; nil: it
@@ -371,14 +371,14 @@ func (l *Layer) Unstarted(j *job.Job, reason string) {
 // it is idle again or execd was started.
 func (l *Layer) Stray(*job.Job) {}
 
-// desk returns the desk of a slot.
-func (l *Layer) desk(id slot.ID) *desk {
+// notifier returns the notifier of a slot.
+func (l *Layer) notifier(id slot.ID) *notifier {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.desks[id]
+	d := l.notifiers[id]
 	if d == nil {
-		d = &desk{layer: l, slot: id}
-		l.desks[id] = d
+		d = &notifier{layer: l, slot: id}
+		l.notifiers[id] = d
 	}
 	return d
 }
@@ -412,7 +412,7 @@ func (l *Layer) Recover(ctx context.Context) {
 		if on, ok := where[c.id]; ok { // which may have another number now
 			c.slot = on
 		}
-		d := l.desk(c.slot)
+		d := l.notifier(c.slot)
 		l.took(c)
 		if !f.Replied {
 			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted before the restart: job=%d: told again", c.slot, f.Number))
@@ -423,12 +423,12 @@ func (l *Layer) Recover(ctx context.Context) {
 		l.mu.Unlock()
 	}
 	// A claim may be there and its work not, if execd was killed before its job was there,
-	// or when it was not there any more. With its desk it is given back, also where no
+	// or when it was not there any more. With its notifier it is given back, also where no
 	// work is fetched any more; and who it comes from is told, if he was not yet.
 	ids, _ := l.o.Slots.List()
 	for _, id := range ids {
 		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched() {
-			l.desk(id)
+			l.notifier(id)
 			if l.holds(s.ID.String()) == nil && !retold[s.ID.String()] {
 				l.mu.Lock()
 				l.orphans[s.ID.String()] = true
@@ -491,7 +491,7 @@ func (l *Layer) takeLeft(id slot.ID) []*fetched {
 // is told.
 func (l *Layer) drop(c *fetched, reason string) {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
-	l.desk(c.slot).evicted(claim.Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})
+	l.notifier(c.slot).evicted(claim.Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})
 	if l.waits(c.job) { // he was told before
 		l.forget(c, reason)
 	}

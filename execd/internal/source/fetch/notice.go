@@ -162,7 +162,7 @@ func (l *Layer) tellAgain(job int) (string, error) {
 	work, _ := classad.ParseOldLenient(n.Work)
 	of, _ := classad.ParseOldLenient(n.Ad)
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: claim ended before the restart: job=%d: told again", on, job))
-	d := l.desk(on)
+	d := l.notifier(on)
 	d.noticed(job) // for good: its claim may be found again, and be over again
 	d.notify(job, &fetched{slot: on, keyword: n.Keyword, ad: work}, of, claim.PublicID(n.Claim), func() {})
 	return n.Claim, nil

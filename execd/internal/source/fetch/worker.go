@@ -29,7 +29,7 @@ type worker struct {
 	last    time.Time // when the last question was answered; zero: none was asked, or the next may be at once
 	pace    time.Time // not before that, whatever the delay
 	problem string    // of FetchWorkDelay, as last logged
-	carved  *desk     // of the slot that was last carved for what this one was given
+	carved  *notifier // of the slot that was last carved for what this one was given
 
 	mu       sync.Mutex
 	offering bool   // guarded by mu; what a slot may be carved for is not started yet
@@ -197,7 +197,7 @@ func (w *worker) run(ctx context.Context) {
 // unsettled returns a channel that is closed when who the work comes from has been
 // told what became of it; nil: he has.
 func (w *worker) unsettled() <-chan struct{} {
-	told := w.layer.desk(w.slot).settled()
+	told := w.layer.notifier(w.slot).settled()
 	if told == nil && w.carved != nil {
 		if told = w.carved.settled(); told == nil {
 			w.carved = nil
@@ -416,7 +416,7 @@ func (w *worker) offer(ctx context.Context, c *fetched, slot *claim.View, asked 
 			// It was not told before it answered.
 			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: already here: job=%d identity=%q", w.slot, e.job, id))
 			c.slot = e.slot
-			l.desk(w.slot).reply(w.keyword, true, c, l.slotAd(e.slot), claim.ID{})
+			l.notifier(w.slot).reply(w.keyword, true, c, l.slotAd(e.slot), claim.ID{})
 			return false
 		}
 	}
@@ -437,19 +437,19 @@ func (w *worker) offer(ctx context.Context, c *fetched, slot *claim.View, asked 
 	}
 	if err != nil {
 		l.o.Log.Info(fmt.Sprintf("slot %v: fetch: refused: identity=%q: %v", w.slot, id, err))
-		l.desk(w.slot).reply(w.keyword, false, c, l.slotAd(w.slot), claim.ID{})
+		l.notifier(w.slot).reply(w.keyword, false, c, l.slotAd(w.slot), claim.ID{})
 		return false
 	}
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted: job=%d identity=%q keyword=%s", held.Slot, number, id, w.keyword))
-	w.start(c, &held, func(d *desk) { d.reply(w.keyword, true, c, held.Ad, held.ID) })
+	w.start(c, &held, func(d *notifier) { d.reply(w.keyword, true, c, held.Ad, held.ID) })
 	return true
 }
 
 // start has work started that was accepted, after somebody has been told of it. In
 // a slot that was carved for it the work is that slot's own from then on.
-func (w *worker) start(c *fetched, held *claim.Granted, tell func(*desk)) {
+func (w *worker) start(c *fetched, held *claim.Granted, tell func(*notifier)) {
 	l := w.layer
-	d := l.desk(held.Slot)
+	d := l.notifier(held.Slot)
 	l.took(c)
 	tell(d)
 	if err := l.o.Slots.Begin(held.Slot, c.job); err != nil {
@@ -502,7 +502,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 	}
 	c.slot, c.id = held.Slot, held.ID.String()
 	if err := w.record(c, owner, id); err != nil {
-		l.foster(held.ID.String())
+		l.unorphan(held.ID.String())
 		l.o.Slots.Withdraw(held.ID.String(), false, because("the work could not be recorded"))
 		return claim.Granted{}, err
 	}
@@ -575,7 +575,7 @@ func (w *worker) resume(ctx context.Context, c *fetched) {
 	}
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
 	anew := &fetched{slot: held.Slot, keyword: c.keyword, ad: c.ad, request: c.request, job: c.job, id: held.ID.String()}
-	w.start(anew, &held, func(*desk) { l.untook(c) })
+	w.start(anew, &held, func(*notifier) { l.untook(c) })
 }
 
 // notRun deals with work that was to be started and was not, for a reason that the
@@ -632,7 +632,7 @@ func (l *Layer) fail(c *fetched, reason string) bool {
 	}
 	// The claim may have been broken before the work was noted to be under it: then
 	// that was told of nobody.
-	l.desk(c.slot).evicted(claim.Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), ID: claim.PublicID(c.id), Job: c.job.Number})
+	l.notifier(c.slot).evicted(claim.Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), ID: claim.PublicID(c.id), Job: c.job.Number})
 	return true
 }
 
