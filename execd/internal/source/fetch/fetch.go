@@ -69,16 +69,15 @@ type Settings struct {
 type Layer struct {
 	o     Options
 	known register
+	work  accepted
 
 	reconfigured chan struct{} // capacity 1
 
-	// mu comes after the queue's and before that of a notifier; the register's and a worker's
-	// are taken alone. No hook is called and no file is written under any of them.
+	// mu comes after the queue's and before that of a notifier; those of known, work and a
+	// worker are taken alone. No hook is called and no file is written under any of them.
 	mu        sync.Mutex
 	settings  Settings               // guarded by mu
 	notifiers map[slot.ID]*notifier  // guarded by mu; by slot
-	held      []*fetched             // guarded by mu; the work last accepted under each claim
-	orphans   map[string]bool        // guarded by mu; claims that an earlier execd has left without their work
 	workers   map[slot.ID]*worker    // guarded by mu; by slot
 	stopped   bool                   // guarded by mu; no hook is begun any more
 	errands   sync.WaitGroup         // hooks that are not waited for
@@ -92,9 +91,10 @@ type Layer struct {
 func New(o Options, s Settings) *Layer {
 	l := &Layer{
 		o: o, settings: s, reconfigured: make(chan struct{}, 1),
-		notifiers: map[slot.ID]*notifier{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*fetched{}, leaving: map[slot.ID]bool{}, orphans: map[string]bool{},
+		notifiers: map[slot.ID]*notifier{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*fetched{}, leaving: map[slot.ID]bool{},
 	}
 	l.known.init()
+	l.work.orphans = map[string]bool{}
 	return l
 }
 
@@ -151,7 +151,7 @@ func (l *Layer) Run(ctx context.Context) {
 // arrange has a worker for each slot that is to fetch, and for no other.
 func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup, ids []slot.ID) {
 	s := l.current()
-	l.moved(l.o.Slots.Fetched())
+	l.work.moved(l.o.Slots.Fetched())
 	there := map[slot.ID]bool{}
 	for _, id := range ids {
 		there[id] = true
@@ -215,12 +215,7 @@ func (l *Layer) startWorker(ctx context.Context, wg *sync.WaitGroup, id slot.ID,
 // out of another asks only when its work is over: it needs nobody before it has
 // some.
 func (l *Layer) wanted(hooks *hook.Table, there map[slot.ID]bool) map[slot.ID]string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	wanted, held := map[slot.ID]string{}, map[slot.ID]bool{}
-	for _, c := range l.held {
-		held[c.at] = true
-	}
+	wanted, held := map[slot.ID]string{}, l.work.slots()
 	for id := range there {
 		if id.IsDynamic() && !held[id] {
 			continue
@@ -308,7 +303,7 @@ func (l *Layer) Attributes(id slot.ID) []classad.Attr {
 // Evicted implements source.Source: the claim of fetched work is broken. It may block,
 // but not for a hook.
 func (l *Layer) Evicted(e claim.Eviction) {
-	if c := l.holds(e.ID.String()); c != nil && e.Slot.IsZero() { // the configuration has it not any more
+	if c := l.work.under(e.ID.String()); c != nil && e.Slot.IsZero() { // the configuration has it not any more
 		e.Slot = c.slot
 	}
 	l.notifier(e.Slot).evicted(e)
@@ -317,9 +312,7 @@ func (l *Layer) Evicted(e claim.Eviction) {
 // Work returns what the record of a fetched job has of where it came from; nil: it
 // was not fetched, or is over. It takes no lock that is held around a call of Slots.
 func (l *Layer) Work(number int) *api.Work {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c := l.claimOf(number); c != nil {
+	if c := l.work.of(number); c != nil {
 		return c.request.Work
 	}
 	return nil
@@ -333,11 +326,9 @@ func (l *Layer) Requeues() bool { return false }
 // then on is not taken for the same, whatever its identity; nor is anything if he was
 // told that it is to be done again.
 func (l *Layer) Over(j *job.Job, again bool) {
-	l.mu.Lock()
-	if c := l.claimOf(j.Number); c != nil {
-		c.over = true
+	if c := l.work.of(j.Number); c != nil {
+		l.work.end(c)
 	}
-	l.mu.Unlock()
 	if again {
 		l.known.gone(j.Number)
 		return
@@ -349,20 +340,15 @@ func (l *Layer) Over(j *job.Job, again bool) {
 // then, which tells who it came from.
 func (l *Layer) Abandoned(j *job.Job, why slot.Hold) {
 	l.known.gone(j.Number)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c := l.claimOf(j.Number); c != nil {
-		c.notRun = why
+	if c := l.work.of(j.Number); c != nil {
+		l.work.abandon(c, why)
 	}
 }
 
 // Unstarted implements source.Source: an accepted job is not run, and waits for
 // nothing.
 func (l *Layer) Unstarted(j *job.Job, reason string) {
-	l.mu.Lock()
-	c := l.claimOf(j.Number)
-	l.mu.Unlock()
-	if c != nil {
+	if c := l.work.of(j.Number); c != nil {
 		l.fail(c, reason)
 	}
 }
@@ -413,7 +399,7 @@ func (l *Layer) Recover(ctx context.Context) {
 			c.slot = on
 		}
 		d := l.notifier(c.slot)
-		l.took(c)
+		l.work.add(c)
 		if !f.Replied {
 			l.o.Log.Info(fmt.Sprintf("slot %v: fetch: accepted before the restart: job=%d: told again", c.slot, f.Number))
 			d.reply(c.keyword, true, c, l.slotAd(c.slot), claim.ID{})
@@ -429,10 +415,8 @@ func (l *Layer) Recover(ctx context.Context) {
 	for _, id := range ids {
 		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched() {
 			l.notifier(id)
-			if l.holds(s.ID.String()) == nil && !retold[s.ID.String()] {
-				l.mu.Lock()
-				l.orphans[s.ID.String()] = true
-				l.mu.Unlock()
+			if l.work.under(s.ID.String()) == nil && !retold[s.ID.String()] {
+				l.work.orphan(s.ID.String())
 			}
 		}
 	}
@@ -499,9 +483,7 @@ func (l *Layer) drop(c *fetched, reason string) {
 
 // forget takes a job that has not run out of the Store, for a reason.
 func (l *Layer) forget(c *fetched, reason string) {
-	l.mu.Lock()
-	c.over, c.dropped = true, reason
-	l.mu.Unlock()
+	l.work.drop(c, reason)
 	if err := l.o.Store.Drop(c.job); err != nil {
 		l.o.Log.Error(fmt.Sprintf("job %d: fetched work that was not run: %v", c.job.Number, err))
 	}

@@ -708,7 +708,7 @@ func TestBrokenWhileRecorded(t *testing.T) {
 			if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
 				t.Errorf("EVICT_CLAIM was called %d times; want once: %s", n, b.hooks.words())
 			}
-			if b.holds("<h>#1#1#...") != nil {
+			if b.work.under("<h>#1#1#...") != nil {
 				t.Error("the work is still noted for a claim that is gone")
 			}
 			stop()

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,19 +51,16 @@ func newNotice(over *fetched, on slot.ID, public string, ad *classad.Ad) *notice
 }
 
 // Deleting implements source.Source: it keeps that a job is about to be deleted before
-// it ran: if execd is killed before the claim of the work is broken, which is what EVICT_CLAIM is told, nothing else
-// may be left of it. What it returns takes that back.
+// it ran: if execd is killed before the claim of the work is broken, which is what
+// EVICT_CLAIM is told, nothing else may be left of it. What it returns takes that back.
 func (l *Layer) Deleting(j *job.Job) (undo func()) {
 	none := func() {}
-	l.mu.Lock()
-	c := l.claimOf(j.Number)
-	if c == nil || c.over && c.dropped == "" {
-		l.mu.Unlock()
+	c := l.work.of(j.Number)
+	if c == nil {
 		return none
 	}
-	at, reason := c.at, cmp.Or(c.dropped, deleted)
-	l.mu.Unlock()
-	if l.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil {
+	at, reason, ok := l.work.deletion(c)
+	if !ok || l.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil {
 		return none
 	}
 	n := newNotice(c.ended(reason, int(slot.ReasonRemoved), 0), at, c.id, l.slotAd(at))

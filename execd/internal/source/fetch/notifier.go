@@ -48,7 +48,7 @@ func (n *notifier) reply(keyword string, accepted bool, c *fetched, slot *classa
 // evicted has EVICT_CLAIM run, if the claim was for any work. It does not wait for
 // the hook.
 func (n *notifier) evicted(e claim.Eviction) {
-	c, ran := n.layer.let(&e)
+	c, ran := n.layer.work.evicted(&e)
 	if c == nil {
 		n.orphaned(&e)
 		return
@@ -86,11 +86,7 @@ func (n *notifier) evicted(e claim.Eviction) {
 // work, if anything is known of that.
 func (n *notifier) orphaned(e *claim.Eviction) {
 	l := n.layer
-	l.mu.Lock()
-	is := l.orphans[e.ID.String()]
-	delete(l.orphans, e.ID.String())
-	l.mu.Unlock()
-	if !is || e.Work == nil || e.Ad == nil {
+	if !l.work.unorphan(e.ID.String()) || e.Work == nil || e.Ad == nil {
 		return
 	}
 	keyword, _ := text(e.Work, attrKeyword)

@@ -63,7 +63,7 @@ func (w *worker) renew(ctx context.Context) {
 		}
 		s := l.current()
 		h := s.Hooks.Hook(w.keyword, hook.RenewClaim)
-		c := l.holds(slot.ID.String())
+		c := l.work.under(slot.ID.String())
 		if h == nil || c == nil || !slot.Fetched() || slot.State != "Claimed" {
 			of = nil
 			sleep(ctx, 0, changed, w.renewal, nil)

@@ -450,7 +450,7 @@ func (w *worker) offer(ctx context.Context, c *fetched, slot *claim.View, asked 
 func (w *worker) start(c *fetched, held *claim.Granted, tell func(*notifier)) {
 	l := w.layer
 	d := l.notifier(held.Slot)
-	l.took(c)
+	l.work.add(c)
 	tell(d)
 	if err := l.o.Slots.Begin(held.Slot, c.job); err != nil {
 		l.fail(c, fmt.Sprintf("it cannot be started: %v", err))
@@ -502,7 +502,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 	}
 	c.slot, c.id = held.Slot, held.ID.String()
 	if err := w.record(c, owner, id); err != nil {
-		l.unorphan(held.ID.String())
+		l.work.unorphan(held.ID.String())
 		l.o.Slots.Withdraw(held.ID.String(), false, because("the work could not be recorded"))
 		return claim.Granted{}, err
 	}
@@ -575,7 +575,7 @@ func (w *worker) resume(ctx context.Context, c *fetched) {
 	}
 	l.o.Log.Info(fmt.Sprintf("slot %v: fetch: started after the restart: job=%d", held.Slot, c.job.Number))
 	anew := &fetched{slot: held.Slot, keyword: c.keyword, ad: c.ad, request: c.request, job: c.job, id: held.ID.String()}
-	w.start(anew, &held, func(*notifier) { l.untook(c) })
+	w.start(anew, &held, func(*notifier) { l.work.remove(c) })
 }
 
 // notRun deals with work that was to be started and was not, for a reason that the
@@ -586,11 +586,11 @@ func (w *worker) notRun(slot *claim.View) bool {
 		return false
 	}
 	l := w.layer
-	c := l.holds(slot.ID.String())
+	c := l.work.under(slot.ID.String())
 	if c == nil {
 		return false
 	}
-	if why := l.reasonOf(c); why.Text != "" {
+	if why := l.work.reason(c); why.Text != "" {
 		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, why.Text))
 		l.calm(w.slot)
 		l.o.Slots.Withdraw(slot.ID.String(), false, why)
@@ -618,7 +618,7 @@ const deleted = "its job was deleted before it ran"
 // whether that was the case: it may run after all, or have run.
 func (l *Layer) fail(c *fetched, reason string) bool {
 	waits, there := l.standing(c.job)
-	if there && !waits || l.noteOver(c) {
+	if there && !waits || l.work.end(c) {
 		return false // or somebody else has found it
 	}
 	if !there {
