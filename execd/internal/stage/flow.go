@@ -19,8 +19,8 @@ const (
 // stepPost is noted beside the steps of package finish.
 const stepPost = childPost
 
-// setUp makes the list of a run's processes. It
-// is called when it is known what the run has beside its job.
+// setUp makes the list of a run's processes. It is called when it is known what the run
+// has beside its job.
 func (r *Runner) setUp(l *life) {
 	l.hooks.FindSlot(l.end.Claims)
 	l.flow.Controller = &l.end
@@ -45,46 +45,38 @@ func (r *Runner) next(l *life, over exit.Process, active []exit.Process) exit.Pr
 	switch {
 	case over.Name() == childPre:
 		return newJob()
-	case over.Name() == childPost || len(active) > 0 || l.hooks.Post == nil || l.flow.Over(stepPost):
-		return nil
-	case r.Store.State(l.task) == job.Ended:
-		return nil
-	}
-	if l.hooks.Unwelcome() {
+	case over.Name() == childPost || len(active) > 0 || l.hooks.Post == nil || l.flow.Over(stepPost),
+		r.Store.State(l.task) == job.Ended, l.hooks.Unwelcome():
 		return nil
 	}
 	return &exit.Script{Of: childPost}
 }
 
 // runPost runs the script that the job wants to be run after it, when its turn has
-// come.
-func (r *Runner) runPost(l *life) error {
+// come: it is the last.
+func (l *life) runPost() error {
 	if active := l.flow.Active(); len(active) != 1 || active[0].Name() != childPost {
 		return errWait
 	}
-	if over, err := l.hooks.RunPost(stepPost, l.attempts); err != nil {
+	over, err := l.hooks.RunPost(stepPost, l.attempts)
+	switch {
+	case err != nil:
 		return err
-	} else if !over {
+	case !over:
 		return errWait
 	}
 	l.flow.Set(stepPost)
 	l.flow.Reap(childPost, l.hooks.PostStatus)
-	if !l.flow.Idle() {
-		return errWait
-	}
 	return nil
 }
 
 // exit leads a run from the end of its processes to its own.
 func (r *Runner) exit(l *life) error {
 	result, err := l.flow.AllDone()
-	switch {
-	case err != nil:
-		return err
-	case !result.Over():
+	if err == nil && !result.Over() {
 		return errWait
 	}
-	return nil
+	return err
 }
 
 // stepOf returns the step in which a stage has failed; "" if that is not known.

@@ -15,6 +15,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,10 +204,11 @@ func (r *Runner) newLife(t *job.Task) *life {
 	})
 	l := &life{task: t}
 	l.event = func(f func()) { r.advance(l, f) }
-	l.notices.Init(&r.notices, t, func(f func()) { l.event(f) })
-	l.hooks.Init(&r.hooks, t, &l.notices, func(f func()) { l.event(f) })
+	event := func(f func()) { l.event(f) } // which tests replace
+	l.notices.Init(&r.notices, t, event)
+	l.hooks.Init(&r.hooks, t, &l.notices, event)
 	l.tasks.Init(&r.subtasks, t, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
-	l.end.Init(&r.ends, t, &l.hooks, &l.notices, &l.tasks, func(f func()) { l.event(f) }, &l.attempts)
+	l.end.Init(&r.ends, t, &l.hooks, &l.notices, &l.tasks, event, &l.attempts)
 	return l
 }
 
@@ -559,16 +561,11 @@ func (r *Runner) launch(l *life) error {
 // time limits that the shepherd does not. When the job has ended its tasks are
 // ended, and then the script after it is run.
 func (r *Runner) run(l *life) error {
-	if !l.exited {
-		if err := r.enforce(l); err != nil {
-			return err
-		}
-		return errWait
-	}
-	if !l.flow.Idle() {
-		if err := r.runPost(l); err != nil {
-			return err
-		}
+	switch {
+	case !l.exited:
+		return cmp.Or(r.enforce(l), errWait)
+	case !l.flow.Idle():
+		return l.runPost()
 	}
 	return nil
 }

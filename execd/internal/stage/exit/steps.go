@@ -4,7 +4,7 @@
 // came from (Controller). It is a machine and nothing else: no clock, no file,
 // no goroutine. Every event enters it at the top; what was done answers at
 // once, so that a retry reaches the step that failed without a second side
-// effect. Package stage uses it, and nobody else; it imports nothing of the
+// effect. Package stage and those below it use it; it imports nothing of the
 // project but the pauses of internal/backoff.
 package exit
 
