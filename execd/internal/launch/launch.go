@@ -89,6 +89,10 @@ func (l *Launcher) Run(stop <-chan struct{}) {
 // reads, and the job's TMPDIR.
 func (l *Launcher) Build(o *Order) (err error) {
 	run := o.Task.RunID()
+	// A try that could not be taken back has left its directory, which names its TMPDIR.
+	if err := l.DiscardStaged(run); err != nil {
+		return err
+	}
 	d, err := l.Root.Stage(run)
 	if err != nil {
 		return err

@@ -704,6 +704,29 @@ func TestTakenTmpdir(t *testing.T) {
 	}
 }
 
+// A try that could not be taken back, for want of descriptors, say, has left its
+// directory in staging. The next try removes it with the TMPDIR that it names.
+func TestBuildAgain(t *testing.T) {
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, o := goldenOrder()
+	l.Root, l.Privileged, o.Queue.Tmpdir = root, false, t.TempDir()
+	for range 2 {
+		o.chosen = ""
+		if err := l.Build(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Discard(o.Task.RunID()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(o.Queue.Tmpdir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // What may be another job's of the same owner stays, since it was made after
 // the host started.
 func TestLivingTmpdir(t *testing.T) {
