@@ -12,7 +12,6 @@ import (
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/phase"
 	"paddock/shepherd/internal/starter"
-	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 )
 
@@ -276,32 +275,6 @@ func (p *parent) take(name string) (syscall.WaitStatus, syscall.Rusage) {
 		p.log.Line(core(p.dir, p.loop.PID))
 	}
 	return ws, ru
-}
-
-// traceExit traces the exit of a child in Grid Engine's words.
-func traceExit(log *trace.Log, name string, child int, ws syscall.WaitStatus) {
-	bit := map[bool]string{true: "1", false: "0"}
-	pid := strconv.Itoa(child)
-	log.Line("wait3 returned " + pid + " (status: " + strconv.Itoa(int(ws)) +
-		"; WIFSIGNALED: " + bit[ws.Signaled()] + ",  WIFEXITED: " + bit[ws.Exited()] +
-		", WEXITSTATUS: " + strconv.Itoa(max(ws.ExitStatus(), 0)) + ")")
-	log.Line(name + " exited with exit status " + strconv.Itoa(max(ws.ExitStatus(), 0)))
-	log.Line("reaped " + strconv.Quote(name) + " with pid " + pid)
-	if ws.Signaled() {
-		log.Line(name + " exited due to signal")
-		line := name + " signaled: " + strconv.Itoa(int(ws.Signal()))
-		if ws.CoreDump() {
-			line += " (core dumped)"
-		}
-		log.Line(line)
-	} else {
-		log.Line(name + " exited not due to signal")
-		line := name + " exited with status " + strconv.Itoa(ws.ExitStatus())
-		if code := ws.ExitStatus(); code == exitReschedule || code == exitApperror {
-			line += " -> rescheduling" // for both, and the job's even if that is forbidden
-		}
-		log.Line(line)
-	}
 }
 
 // starterEnded says that a starter has not said why it is no more, and which
