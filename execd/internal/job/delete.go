@@ -66,7 +66,9 @@ func (s *Store) Delete(ctx context.Context, req *api.DeleteRequest, caller Calle
 				told.fail("", "%s - you do not have the necessary privileges to delete the job \"%d\"", caller.Name, j.Number)
 				return nil
 			}
-			return s.deletion(j, tasks, caller, kill).run(told)
+			d := s.deletion(j, tasks, caller, kill)
+			d.byNumber = isNumber(name)
+			return d.run(told)
 		})
 		if err != nil {
 			return reply, err
@@ -82,6 +84,9 @@ type deletion struct {
 	tasks  api.Tasks // zero: all of them
 	caller Caller
 	kill   func(*Task)
+	// byNumber says that the job was named by its number, and not by a name, a
+	// pattern or its user.
+	byNumber bool
 
 	gone    Tasks   // taken out of the queue, or out of error
 	errored []*Task // those of gone that were in error
@@ -97,7 +102,10 @@ func (s *Store) deletion(j *Job, tasks api.Tasks, caller Caller, kill func(*Task
 func (d *deletion) run(told *lines) error {
 	j := d.job
 	if !d.pick() {
-		told.fail("", "denied: job \"%d\" does not exist", j.Number)
+		// What ended since a name or a user was looked up is as it was asked to be.
+		if d.byNumber {
+			told.fail("", "denied: job \"%d\" does not exist", j.Number)
+		}
 		return nil
 	}
 	now := time.Now()

@@ -74,6 +74,27 @@ func TestDeleteMany(t *testing.T) {
 	}
 }
 
+// A job that ends between being found by its name and being deleted is no failure; one
+// that was named by its number does not exist.
+func TestDeleteEnded(t *testing.T) {
+	s, _ := openStore(t, newRoot(t))
+	j, _, err := s.Submit(alice, alice.GID, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, Limits{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Drop(j); err != nil {
+		t.Fatal(err)
+	}
+	for _, byNumber := range []bool{false, true} {
+		var told lines
+		d := s.deletion(j, api.Tasks{}, Caller{UID: alice.UID, Name: "alice"}, func(*Task) {})
+		d.byNumber = byNumber
+		if err := d.run(&told); err != nil || (len(told.all()) > 0) != byNumber {
+			t.Errorf("by number %t: %v, %v", byNumber, told.all(), err)
+		}
+	}
+}
+
 // The file of the last number never has a lower one than before: who writes it late for
 // a job must not undo what another has written for the next.
 func TestSequence(t *testing.T) {
