@@ -165,17 +165,12 @@ func (s *Store) load(log *slog.Logger) (records []record, err error) {
 // the other waited: that is what counts, since the clock by which a start of execd is
 // known may have been set back between the two.
 func older(a, b record) int {
-	if a.Waiting != b.Waiting {
-		if a.Waiting {
-			return 1
-		}
-		return -1
-	}
+	waits := map[bool]int{true: 1}
 	first, _ := ParseID(a.ID) // they were read
 	second, _ := ParseID(b.ID)
 	boot1, seq1, _ := first.sequence()
 	boot2, seq2, _ := second.sequence()
-	return cmp.Or(cmp.Compare(boot1, boot2), cmp.Compare(seq1, seq2))
+	return cmp.Or(waits[a.Waiting]-waits[b.Waiting], cmp.Compare(boot1, boot2), cmp.Compare(seq1, seq2))
 }
 
 func (s *Store) read(name string) (*record, error) {

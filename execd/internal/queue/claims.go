@@ -123,20 +123,13 @@ func (r *ref) Like() (claim.Likeness, bool) {
 	}, true
 }
 
-// ref returns a job as slots see it; nil where none is asked.
-func (q *Queue) ref(j *job.Job, t *job.Task) slot.Job {
+// ref returns a job, or a task of it, and the ad that it came with, as slots see it; nil
+// where none is asked.
+func (q *Queue) ref(j *job.Job, t *job.Task, work *classad.Ad) slot.Job {
 	if !q.o.Claims.Managed() {
 		return nil
 	}
-	return &ref{q: q, job: j, task: t}
-}
-
-// refOf returns a task that came with an ad as slots see it.
-func (q *Queue) refOf(t *job.Task, work *classad.Ad) slot.Job {
-	if !q.o.Claims.Managed() {
-		return nil
-	}
-	return &ref{q: q, job: t.Job, task: t, work: work}
+	return &ref{q: q, job: j, task: t, work: work}
 }
 
 // JobOf returns a task as slots see it. q.mu is held.

@@ -189,7 +189,7 @@ func (q *Queue) applyStates() {
 	defer q.mu.Unlock()
 	for i := range q.config.Queues {
 		name := q.config.Queues[i].Name
-		q.sched.SetClosed(name, q.o.States.closed(name))
+		q.sched.SetClosed(name, q.o.States.Closed(name))
 	}
 }
 
@@ -512,7 +512,7 @@ func (q *Queue) startOne() bool {
 	}
 	// The slots see it as they did when the scheduler asked them: as a job that
 	// waits. Else START could say yes then and no now, again and again.
-	seen := q.ref(j, nil)
+	seen := q.ref(j, nil, nil)
 	claims := q.o.Claims.Activate(t.String(), grant.Queues, seen)
 	if claims == nil { // no slot wants it any more
 		q.sched.GiveBack(number, grant)
@@ -583,7 +583,7 @@ func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Claim {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.enter(t, grant, started)
-	claims := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.refOf(t, work), t.Start.Carved, ending(q.o.Store.Want(t)))
+	claims := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.ref(t.Job, t, work), t.Start.Carved, ending(q.o.Store.Want(t)))
 	q.settle()
 	return claims
 }

@@ -97,9 +97,9 @@ func OpenStates(root *spool.Root, queues []conf.Queue, log *slog.Logger) (*State
 // of returns the state of a queue.
 func (s *States) of(queue string) state { return (*s.by.Load())[queue] }
 
-// closed says why a queue takes nothing, as the end of a sentence with "it is";
+// Closed says why a queue takes nothing, as the end of a sentence with "it is";
 // empty: it is open.
-func (s *States) closed(queue string) string {
+func (s *States) Closed(queue string) string {
 	st := s.of(queue)
 	switch {
 	case st.Disabled != nil:
@@ -111,9 +111,6 @@ func (s *States) closed(queue string) string {
 	}
 	return ""
 }
-
-// Closed is closed, for who claims slots.
-func (s *States) Closed(queue string) string { return s.closed(queue) }
 
 func (s *States) suspended(queue string) bool { return s.of(queue).Suspended != nil }
 
