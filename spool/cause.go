@@ -10,12 +10,12 @@ const (
 	CauseSignal      Cause = "signal"      // a signal ended it, and nobody said why; 100
 	CauseResource    Cause = "resource"    // the kernel ended it: a limit, or no memory; 100
 	CauseLimit       Cause = "limit"       // it was ended since it exceeded a limit; 37
-	CauseDeleted     Cause = "deleted"     // somebody wanted it gone
-	CauseEvicted     Cause = "evicted"     // its slot was wanted
-	CauseHeld        Cause = "held"        // the policy of its slot wants that somebody looks at it
+	CauseDeleted     Cause = "deleted"     // somebody deleted it
+	CauseEvicted     Cause = "evicted"     // it had to leave its slot
+	CauseHeld        Cause = "held"        // the policy of its slot puts it on hold
 	CauseMigrated    Cause = "migrated"    // it goes on elsewhere; 24
-	CauseRescheduled Cause = "rescheduled" // somebody wanted it to run again; 25
-	CauseAgain       Cause = "again"       // it wanted to run again itself; 25
+	CauseRescheduled Cause = "rescheduled" // somebody had it run again; 25
+	CauseAgain       Cause = "again"       // it asked to run again; 25
 	CauseLost        Cause = "lost"        // its shepherd died, or the host; 1, 19
 	CauseFailed      Cause = "failed"      // what is around it has failed: the other codes
 )

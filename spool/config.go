@@ -540,7 +540,7 @@ func (c *Config) Strings(prefix string, n int) ([]string, error) {
 // A Limit is a resource limit: bytes, seconds or a count.
 type Limit uint64
 
-// Limits that are no numbers.
+// Limits that are not numbers.
 const (
 	Infinity  Limit = 1<<64 - 1
 	Undefined Limit = 1<<64 - 2 // do not touch what is inherited

@@ -13,11 +13,11 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// maxFile is the size up to which files are read. An environment of 2 MB and
-// its like fit in; what is larger is no file of ours.
+// maxFile is the size up to which files are read. An environment, which is 2 MB at
+// most, fits in; execd and shepherd write nothing larger.
 const maxFile = 16 << 20
 
-// errTooLarge is the cause when a file is larger than that.
+// errTooLarge is the error of a file that is larger than maxFile.
 var errTooLarge = errors.New("too large for a file of ours")
 
 // A Dir is a job directory, or the directory of a parallel job's task below
@@ -194,8 +194,8 @@ func (d Dir) OpenAppend(name string) (*os.File, error) {
 	return atomicfile.OpenAppend(path, ModeOf(name))
 }
 
-// Admit lets the job's owner pass through the directory: it belongs to us and
-// the owner's group, mode 0711. A gid of -1 keeps the group.
+// Admit lets the job's owner pass through the directory, which gets the owner's
+// group and mode 0711. A gid of -1 keeps the group.
 func (d Dir) Admit(gid int) error {
 	if d.path == "" {
 		return cannot("open to its owner", "", errors.New("no job directory"))
@@ -414,9 +414,8 @@ func (d Dir) Outcome() (Outcome, error) {
 }
 
 // Migrates reports whether the job ended in order to run again, and left a
-// checkpoint to go on from. Our shepherd writes 1 or 0 into checkpointed;
-// Grid Engine's writes 1, or leaves the file empty. With ours an empty file
-// says the same as none, as everywhere.
+// checkpoint to go on from. Our shepherd writes 1 or 0 into checkpointed, and an
+// empty file is as good as none. Grid Engine's writes 1, or leaves the file empty.
 func (d Dir) Migrates() (migrates, checkpoint bool, err error) {
 	b, err := d.Read(FileCheckpointed)
 	switch {

@@ -23,8 +23,8 @@ func CheckVariable(entry string) error {
 }
 
 // ParseEnvironment parses environment: lines NAME=value, where \n and \\ stand
-// for newline and backslash. Other backslashes stand for themselves, since
-// Grid Engine's reader lets them pass too.
+// for newline and backslash. Other backslashes stand for themselves, as in
+// Grid Engine.
 func ParseEnvironment(b []byte) ([]string, error) {
 	env := make([]string, 0, bytes.Count(b, []byte{'\n'}))
 	for n := 1; len(b) > 0; n++ {

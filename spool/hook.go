@@ -10,9 +10,8 @@ import (
 // HookSocket is the descriptor by which execd hands hooks to a shepherd that is
 // the parent of hooks (shepherd -hook), a stream socket. A call is one byte with
 // HookFiles descriptors: the hook's standard streams, and a stream socket for this
-// call alone. By that one execd sends a HookCall and then nothing: the end of what
-// it sends, by intention or because it is dead, is the end of the hook. The shepherd
-// answers with lines, see HookReport. It runs one hook after another, and ends when
+// call alone. Execd sends a HookCall by that one, and nothing else. When it closes the
+// socket, or dies, the hook is ended. The shepherd answers with lines, see HookReport. It runs one hook after another, and ends when
 // there are no more calls: when execd has closed HookSocket, or is dead.
 const (
 	HookSocket = 3

@@ -39,7 +39,7 @@ func Held(path string) (bool, error) {
 		return false, cannot("look at lock", path, err)
 	}
 	defer f.Close()
-	// A shared lock, so that two who look do not see each other.
+	// The lock is a shared one, so that two readers do not see each other.
 	err = flock(f, unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, ErrLocked) {
 		return true, nil

@@ -1,7 +1,7 @@
 package spool
 
-// A Blame says on whose side it is to do something about a failure. Whether a
-// job runs again and what is put into error state is decided from it.
+// A Blame says who is to do something about a failure. It decides whether a job
+// runs again, and what is put into error state.
 type Blame int
 
 // Whom a failure concerns.
@@ -102,7 +102,7 @@ func BlameWith(failed int, named bool) Blame {
 }
 
 // HostFailed reports whether a run has failed before anything of job or queue was
-// run, for want of something that the host may have later: descriptors, memory, a
+// run, since the host lacked something that it may have later: descriptors, memory, a
 // process, a file. A shepherd that died without a word is not known to have lacked
 // anything, and would go on dying.
 func HostFailed(failed int) bool {

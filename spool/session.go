@@ -7,7 +7,7 @@ import (
 )
 
 // Session is the file session: where the client of an interactive job listens,
-// and by what the two know each other. Execd writes it before the shepherd
+// and how the two authenticate each other. Execd writes it before the shepherd
 // starts, and anew for each client that comes back; the shepherd passes it on to
 // qrsh-session, which is not root and cannot read it.
 type Session struct {
@@ -103,7 +103,8 @@ const (
 	SessionBye    = "bye"
 )
 
-// What becomes of an interactive job that has lost its client for good.
+// Values of KeySessionLost: what becomes of an interactive job that has lost its
+// client for good.
 const (
 	LostEnd  = "end"  // it gets SIGHUP
 	LostStop = "stop" // it is suspended until a client comes
