@@ -35,17 +35,17 @@ func Attributes(list []string) (*classad.Ad, error) {
 			return nil, fmt.Errorf("-attr: together the attributes have more than the %d bytes that are possible", api.MaxAttributeBytes)
 		}
 		if !ok || text != api.Visible(text) || !attributeName.MatchString(name) {
-			return nil, fmt.Errorf("-attr: %q is not NAME=EXPRESSION", short(text))
+			return nil, fmt.Errorf("-attr: %q is not NAME=EXPRESSION", api.Short(text))
 		}
 		if err := mayBeAttribute(name); err != nil {
-			return nil, fmt.Errorf("-attr %s: %w", short(name), err)
+			return nil, fmt.Errorf("-attr %s: %w", api.Short(name), err)
 		}
 		if slices.ContainsFunc(attrs, func(a classad.Attr) bool { return strings.EqualFold(a.Name, name) }) {
-			return nil, fmt.Errorf("-attr %s: it is there twice", short(name))
+			return nil, fmt.Errorf("-attr %s: it is there twice", api.Short(name))
 		}
 		e, err := classad.ParseOldExpr(value)
 		if wrong, ok := errors.AsType[*classad.SyntaxError](err); ok {
-			return nil, fmt.Errorf("-attr %s: column %d of %q: %s", short(name), wrong.Column, short(value), wrong.Msg)
+			return nil, fmt.Errorf("-attr %s: column %d of %q: %s", api.Short(name), wrong.Column, api.Short(value), wrong.Msg)
 		}
 		attrs = append(attrs, classad.Attr{Name: name, Expr: e})
 	}

@@ -52,7 +52,7 @@ func Merge(job *classad.Ad, output []byte) (Merged, error) {
 	if v := env.Attr("HookStatusCode"); v.Kind() != classad.UndefinedKind {
 		n, ok := v.Int()
 		if !ok || n > maxStatus {
-			return Merged{}, fmt.Errorf("cannot read what the hook printed: HookStatusCode is %s", short(v.String()))
+			return Merged{}, fmt.Errorf("cannot read what the hook printed: HookStatusCode is %s", api.Short(v.String()))
 		}
 		if n >= 0 { // a negative one says nothing
 			code := int(n)
@@ -62,7 +62,7 @@ func Merge(job *classad.Ad, output []byte) (Merged, error) {
 	if v := env.Attr("HookStatusMessage"); v.Kind() != classad.UndefinedKind {
 		text, ok := v.Str()
 		if !ok {
-			return Merged{}, fmt.Errorf("cannot read what the hook printed: HookStatusMessage is %s", short(v.String()))
+			return Merged{}, fmt.Errorf("cannot read what the hook printed: HookStatusMessage is %s", api.Short(v.String()))
 		}
 		m.Message = api.Visible(strings.TrimSpace(text[:min(len(text), maxMessage)]))
 	}

@@ -219,7 +219,7 @@ func newReader(work *classad.Ad, o *RequestOptions) *reader {
 	case filepath.IsAbs(iwd):
 		r.cwd = iwd
 	case iwd != "" && !filepath.IsLocal(iwd):
-		r.fail("Iwd", fmt.Errorf("%q leads out of the scratch directory", short(iwd)))
+		r.fail("Iwd", fmt.Errorf("%q leads out of the scratch directory", api.Short(iwd)))
 	default:
 		if below := filepath.Clean(iwd); below != "." {
 			r.cwd += "/" + below
@@ -257,7 +257,7 @@ func (r *reader) value(name string) (v classad.Value, ok bool) {
 
 // wrong fails for a value of the wrong kind.
 func (r *reader) wrong(name, want string, v classad.Value) {
-	r.fail(name, fmt.Errorf("want %s, not the %v %s", want, v.Kind(), short(v.String())))
+	r.fail(name, fmt.Errorf("want %s, not the %v %s", want, v.Kind(), api.Short(v.String())))
 }
 
 // text returns a string, "" where there is none.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+
+	"paddock/execd/api"
 )
 
 // lastSignal is the highest number of a signal.
@@ -34,7 +36,7 @@ func signalNamed(name string) (syscall.Signal, error) {
 	if s, ok := signals[strings.TrimPrefix(strings.ToUpper(name), "SIG")]; ok {
 		return s, nil
 	}
-	return 0, fmt.Errorf("%q is not the name of a signal", short(name))
+	return 0, fmt.Errorf("%q is not the name of a signal", api.Short(name))
 }
 
 // signalNumbered returns the signal of a number.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"paddock/execd/api"
 )
 
 // The arguments and the environment of a job stand in its ad in two ways. The old
@@ -97,7 +99,7 @@ func variables(entries []string) ([]string, error) {
 	for _, entry := range entries {
 		name, _, ok := strings.Cut(entry, "=")
 		if !ok || name == "" || strings.ContainsAny(name, "\r\n") {
-			return nil, fmt.Errorf("%q is not NAME=value", short(entry))
+			return nil, fmt.Errorf("%q is not NAME=value", api.Short(entry))
 		}
 		if i, twice := at[name]; twice {
 			list[i] = entry
@@ -107,13 +109,4 @@ func variables(entries []string) ([]string, error) {
 		list = append(list, entry)
 	}
 	return list, nil
-}
-
-// short bounds the text of an ad that comes back in a message.
-func short(s string) string {
-	const most = 60
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
 }
