@@ -54,8 +54,8 @@ func sweep(suite string) {
 			continue
 		}
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error {
-			if dir, ok := strings.CutSuffix(path, ".log"); ok {
-				remember(dir)
+			if execd, ok := strings.CutSuffix(path, ".log"); ok {
+				remember(execd)
 			}
 			return nil
 		})
