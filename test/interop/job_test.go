@@ -61,7 +61,7 @@ var jobDiffers = listed{
 	"environment PADDOCK_DIR":     "an execd with everything below one directory tells it to the commands of its jobs",
 }
 
-func TestSameJob(t *testing.T) {
+func testSameJob(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(user.Home, "probe.sh"), []byte(probe), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -222,10 +222,10 @@ func asUser(dir, line string) (string, error) {
 	return string(out), err
 }
 
-// TestSpoolFiles compares the names in `config` and `environment`, and
+// testSpoolFiles compares the names in `config` and `environment`, and
 // pe_hostfile, of a job under our execd with those that Grid Engine wrote for
 // the same job: the golden directories.
-func TestSpoolFiles(t *testing.T) {
+func testSpoolFiles(t *testing.T) {
 	d := startOurs(t, "files")
 	script := "echo >$HOME/spool.ready; while ! test -e $HOME/spool.go; do sleep 0.1; done\n"
 	if err := os.WriteFile(filepath.Join(user.Home, "wait.sh"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {

@@ -73,6 +73,7 @@ func withoutBadLines(text string) string {
 
 // TestQacct runs command lines of qacct, Grid Engine's and ours, on one file.
 func TestQacct(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(accountTables, "accounting")
 	golden := filepath.Join(accountTables, "printed")
 	text, err := os.ReadFile(golden)
@@ -109,6 +110,7 @@ func TestQacct(t *testing.T) {
 // TestQacctReadsOurs has Grid Engine's qacct read a file that our execd wrote,
 // with a reason behind the fields.
 func TestQacctReadsOurs(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(base, "qacct-ours")
 	d, err := harness.Start(harness.Options{Bin: bin, Dir: dir})
 	if err != nil {

@@ -325,9 +325,9 @@ var qconfLines = []struct{ args, edit, differs string }{
 	{args: "-dp iopqpe"},
 }
 
-// TestQconf runs the same command lines with the qconf of a real Grid Engine and
+// testQconf runs the same command lines with the qconf of a real Grid Engine and
 // with ours.
-func TestQconf(t *testing.T) {
+func testQconf(t *testing.T) {
 	dir, err := os.MkdirTemp(base, "qconf") //nolint:usetesting // a socket's path is short
 	if err != nil {
 		t.Fatal(err)

@@ -221,6 +221,7 @@ type result struct {
 }
 
 func TestShepherds(t *testing.T) {
+	t.Parallel()
 	names := make(map[string]bool)
 	for i, sc := range scenarios {
 		if names[sc.name] {

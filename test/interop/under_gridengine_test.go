@@ -1,6 +1,3 @@
-// The tests of this file come last: Grid Engine's execd learns late that its own
-// shepherd is to be used again.
-
 package interop
 
 import (
@@ -90,9 +87,9 @@ func administer(args ...string) clusterStep {
 }
 
 // stopped waits until the job has stopped, which it has not yet when qstat shows it:
-// a signal in quick succession might be forgotten.
+// a signal in quick succession might be forgotten. One that was forgotten does not come.
 func stopped(c *cluster, j *submitted) error {
-	return harness.WaitFor(patience, j.name+" to stop", func() (bool, error) {
+	return harness.WaitFor(harness.Patience, j.name+" to stop", func() (bool, error) {
 		text, err := os.ReadFile(c.file(j.name, "go") + ".pid")
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 		return inProcessState(pid, "T"), err
@@ -127,8 +124,9 @@ var clusterJobs = []clusterJob{
 	{name: "output", options: "-o /no/such/directory/out", script: "true\n", steps: []clusterStep{inCluster("Eqw"), administer("qdel")}},
 	{name: "walltime", options: "-l h_rt=2", script: inLog + "sleep 1000\n"},
 	// Twelve at once: the execd's sum is over the limit long before one of them is,
-	// even when other jobs leave it little time to look.
-	{name: "cputime", options: "-l h_cpu=10", script: "ulimit -c 0; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do while :; do :; done & done; wait\n"},
+	// even when other jobs leave it little time to look. Where it is no limit the log
+	// is never the same.
+	{name: "cputime", options: "-l h_cpu=10", script: "ulimit -c 0; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do while :; do :; done & done; sleep 60; echo not ended: $$ >>@LOG@\n"},
 	{
 		name: "checkpoint", options: "-ckpt interop", script: inLog + "say ready; [ ${RESTARTED:-0} = 0 ] && sleep 1000\n", records: 2,
 		steps: []clusterStep{logged("ready"), inCluster("r"), administer("qmod", "-sj"), logged("run 2")},
@@ -279,13 +277,13 @@ func (c *cluster) runAll(t *testing.T, jobs []clusterJob) map[string]clusterResu
 	return results
 }
 
-// TestUnderGridEngine runs the same jobs in a real Grid Engine whose execd
+// testUnderGridEngine runs the same jobs in a real Grid Engine whose execd
 // starts its own shepherd and ours: qstat and qacct say the same.
 //
 // That execd does not do the same each time: of some five hundred jobs it did
 // not watch the usage of one, whose h_cpu then was no limit. What differs, or does
 // not come to its end, is run by both again.
-func TestUnderGridEngine(t *testing.T) {
+func testUnderGridEngine(t *testing.T) {
 	configure(t)
 	var differ []clusterJob
 	for run, jobs := 1, clusterJobs; run <= 2 && len(jobs) > 0 && !t.Failed(); run, jobs = run+1, differ {
@@ -481,8 +479,8 @@ func newCluster(t *testing.T, name, shepherd string) *cluster {
 	return c
 }
 
-// TestForeignShepherd runs jobs under our execd and Grid Engine's shepherd.
-func TestForeignShepherd(t *testing.T) {
+// testForeignShepherd runs jobs under our execd and Grid Engine's shepherd.
+func testForeignShepherd(t *testing.T) {
 	d := startOurs(t, "foreign", "shepherd_cmd "+harness.GEShepherd)
 	submit := func(line string) int {
 		t.Helper()

