@@ -1,9 +1,9 @@
 // Package asuser is the one way by which execd does something with the rights of
-// somebody else, beside the jobs: hooks, mailers and load sensors, what is read of the
-// files of users and written into them, and what is removed of theirs. All of it begins
-// as the shepherd's starter, which gives up root's rights and what execd has from
-// whoever started it, and then does one thing or becomes one program. Packages hook,
-// launch, mail, stage, usage and daemon use it; it imports user and spool.
+// another user, beside the jobs: it runs hooks, mailers and load sensors, reads, writes
+// and removes files of users. Each begins as the shepherd's starter, which gives up
+// root's rights and what execd has inherited, and then does one thing or becomes one
+// program. Packages hook, launch, mail, stage, usage and daemon use it; it imports user
+// and spool.
 package asuser
 
 import (
@@ -20,29 +20,28 @@ import (
 	"paddock/spool"
 )
 
-// Starter starts the shepherd's starter.
+// Starter runs the shepherd's starter.
 type Starter struct {
-	Shepherd string // path of our own
-	// Group opens the control group in which what is started is born, so that
-	// nothing of it is ever in execd's; nil, or no file: it is in execd's.
+	Shepherd string // path of the shepherd's program
+	// Group opens the control group in which processes are born, so that none is ever in
+	// execd's own; nil, or no file: they are in execd's.
 	Group func() (*os.File, error)
 
-	turns turns // of what the methods do whose end is waited for
+	turns turns // of the methods that wait for the end
 }
 
-// ErrRefused is matched when what is to be done as a user cannot be done, and a second
-// try would meet the same.
+// ErrRefused is matched when something cannot be done as a user, and a second try would
+// fail as well.
 var ErrRefused = errors.New("refused")
 
-// exitRefused and exitLater are what the starter exits with that cannot do it, see
-// shepherd(8).
+// exitRefused and exitLater are exit statuses of the starter, see shepherd(8).
 const (
 	exitRefused = 1
 	exitLater   = 75
 )
 
-// failed returns the reason that a command of Command gives on its standard error, once
-// it has ended with an error.
+// failed returns the reason that a command of Command printed on its standard error,
+// once it has ended with an error.
 func failed(err error, stderr string) error {
 	line, _, _ := strings.Cut(strings.TrimPrefix(stderr, "shepherd: "), "\n")
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -61,9 +60,8 @@ func (e *refused) Error() string        { return e.text }
 func (e *refused) Is(target error) bool { return target == ErrRefused }
 
 // Command returns a command that takes a user's rights and then does what the words
-// say, see shepherd(8). It is to be started by Start, with an environment and a
-// working directory that the caller may change before, and leads a session, of which
-// the whole group is killed at the end of ctx.
+// say, see shepherd(8). The caller may change its environment and working directory,
+// and starts it by Start. It leads a session, and the end of ctx kills its whole group.
 func (s *Starter) Command(ctx context.Context, uid, gid int, groups string, words ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.Shepherd, append([]string{
 		"-as-user", strconv.Itoa(uid), strconv.Itoa(gid), groups,
@@ -75,13 +73,12 @@ func (s *Starter) Command(ctx context.Context, uid, gid int, groups string, word
 	return cmd
 }
 
-// Program returns a command that becomes a program with a user's rights. It is to be
-// started by Start.
+// Program returns a command that becomes a program with a user's rights, for Start.
 func (s *Starter) Program(ctx context.Context, u *user.User, path string, args ...string) *exec.Cmd {
 	return s.Command(ctx, u.UID, u.GID, GroupList(u), append([]string{"-exec", path}, args...)...)
 }
 
-// Start starts a command of Command.
+// Start starts a command that Command has made.
 func (s *Starter) Start(cmd *exec.Cmd) error {
 	if s.Group != nil {
 		dir, err := s.Group()
@@ -108,11 +105,11 @@ func GroupList(u *user.User) string {
 	return strings.Join(groups, ",")
 }
 
-// Account is the account of what execd runs for itself where it is root.
+// Account is the account of mailers and load sensors where execd is root.
 const Account = "paddock"
 
-// instead is whom mailers and load sensors have where Account is missing. Others may
-// have it as well, and meddle with them; root is no choice.
+// instead stands in where Account is missing. Other programs may run as nobody too, and
+// meddle with ours; root is no choice.
 const instead = "nobody"
 
 // Users finds accounts; a *user.Directory does.
@@ -121,10 +118,9 @@ type Users interface {
 	ByID(ctx context.Context, uid int) (*user.User, error)
 }
 
-// Service returns as whom execd runs mailers and load sensors, which nobody of the
-// host's users is to be able to stop, to look into or to follow: Account, or nobody
-// where that is missing, and never root. Who runs execd for himself runs them as
-// himself.
+// Service returns the user that mailers and load sensors run as. No user of the host is
+// to be able to stop, inspect or trace them: that is Account, or nobody where it is
+// missing, and never root. In user mode it is the user who runs execd.
 func Service(ctx context.Context, users Users) (*user.User, error) {
 	if os.Geteuid() != 0 {
 		return Self(ctx, users)
@@ -144,10 +140,10 @@ func Service(ctx context.Context, users Users) (*user.User, error) {
 	return nil, fmt.Errorf("this host has neither an account %s nor %s", Account, instead)
 }
 
-// Self returns who runs execd.
+// Self returns the user who runs execd.
 func Self(ctx context.Context, users Users) (*user.User, error) {
 	u, err := users.ByID(ctx, os.Getuid())
-	if errors.Is(err, user.ErrUnknown) { // of a container, say
+	if errors.Is(err, user.ErrUnknown) { // in a container, say
 		return &user.User{Name: strconv.Itoa(os.Getuid()), UID: os.Getuid(), GID: os.Getgid(), Home: "/", Shell: "/bin/sh"}, nil
 	}
 	return u, err

@@ -14,15 +14,15 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// timeout bounds what is done as a user: a file system that hangs must not hold up
-// the clean-up of others for ever.
+// timeout bounds what is done as a user: a file system that hangs must not hold up the
+// clean-up of others for ever.
 const timeout = 10 * time.Minute
 
 // MaxWrite is the most that AppendAs and WriteAs write at once, in bytes.
 const MaxWrite = 1 << 20
 
-// Tail returns the last bytes of a file of a user's choice, at most n of them,
-// opened with that user's rights alone. The end of ctx ends the wait for it.
+// Tail returns the last bytes, at most n, of a file of a user's choice, opened with
+// that user's rights alone. The end of ctx ends the wait.
 func (s *Starter) Tail(ctx context.Context, u *user.User, path string, n int) ([]byte, error) {
 	var out bytes.Buffer
 	err := s.inTurn(ctx, u.UID, func(ctx context.Context) error {
@@ -34,11 +34,10 @@ func (s *Starter) Tail(ctx context.Context, u *user.User, path string, n int) ([
 	return out.Bytes(), nil
 }
 
-// AppendAs adds data to the end of a regular file of a user's choice, in one
-// write under a lock, synced, with that user's rights alone. The file is made if
-// it is not there. What does not fit on the disk leaves nothing behind. The end
-// of ctx ends the wait for a file system that hangs; the data may then have been
-// written or not.
+// AppendAs adds data to the end of a regular file of a user's choice, in one write
+// under a lock, synced, with that user's rights alone. It makes the file if there is
+// none. Data that do not fit on the disk leave nothing behind. The end of ctx ends the
+// wait for a file system that hangs; the data may then be written or not.
 func (s *Starter) AppendAs(ctx context.Context, u *user.User, path string, data []byte) error {
 	return s.write(ctx, u, "-append", path, data)
 }
@@ -62,23 +61,23 @@ func (s *Starter) write(ctx context.Context, u *user.User, how, path string, dat
 	return err
 }
 
-// Empty removes what is in a directory of a user's.
+// Empty removes the contents of a directory of a user.
 func (s *Starter) Empty(uid, gid int, groups, path string) error {
 	return s.inTurn(context.Background(), uid, func(ctx context.Context) error {
 		return s.do(ctx, nil, nil, uid, gid, groups, "-remove", path)
 	})
 }
 
-// EmptyClosed removes what a user has put into a directory that only root can enter. It
-// is done in his turn, since how much there is was his to choose, and by the shepherd's
-// hand, which follows nothing and is not stopped by depth.
+// EmptyClosed removes what a user has put into a directory that only root can enter.
+// The user chose how much there is, so that it waits for his turn; the shepherd removes
+// it, which follows no links and is not stopped by depth.
 func (s *Starter) EmptyClosed(uid int, path string) error {
 	return s.inTurn(context.Background(), uid, func(ctx context.Context) error {
 		return s.do(ctx, nil, nil, 0, 0, "0", "-remove", path)
 	})
 }
 
-// limited passes on n bytes and swallows the rest.
+// limited passes on n bytes and drops the rest.
 type limited struct {
 	to io.Writer
 	n  int
@@ -93,7 +92,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// inTurn does what a user may hold up, when there is a place for him.
+// inTurn does something that a user may hold up, when there is a place for him.
 func (s *Starter) inTurn(ctx context.Context, uid int, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -105,8 +104,8 @@ func (s *Starter) inTurn(ctx context.Context, uid int, do func(context.Context) 
 	return do(ctx)
 }
 
-// do has the starter do something with a user's rights and no others. What it
-// prints goes to out; nil: nowhere. It reads in; nil: nothing.
+// do has the starter do something with a user's rights alone. Its output goes to out,
+// nil: nowhere; its input is in, nil: none.
 func (s *Starter) do(ctx context.Context, in io.Reader, out io.Writer, uid, gid int, groups string, words ...string) error {
 	cmd := s.Command(ctx, uid, gid, groups, words...)
 	var stderr strings.Builder
@@ -119,7 +118,7 @@ func (s *Starter) do(ctx context.Context, in io.Reader, out io.Writer, uid, gid 
 	go func() {
 		err := cmd.Wait()
 		if out == nil && errors.Is(err, exec.ErrWaitDelay) {
-			err = nil // it has done it, whatever somebody would still say of it
+			err = nil // it was done, even if the wait was cut short
 		}
 		ended <- err
 	}()
@@ -130,12 +129,13 @@ func (s *Starter) do(ctx context.Context, in io.Reader, out io.Writer, uid, gid 
 	return err
 }
 
-// lastWait is how long a process is waited for that was killed. A file system that
-// hangs may keep it for ever, and users can have such file systems.
+// lastWait is how long to wait for a process that was killed. A file system that hangs,
+// and users can have such, may keep it for ever.
 const lastWait = 5 * time.Second
 
-// outlived waits for the end of a process, but not much longer than ctx: one that
-// does not die is left alone, and reaped whenever it ends. gone says that it has.
+// outlived waits for the end of a process, but not much longer than ctx: one that does
+// not die is left alone, and reaped whenever it ends. gone reports whether it has
+// ended.
 func outlived(ctx context.Context, ended <-chan error) (gone bool, err error) {
 	select {
 	case err := <-ended:

@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// atOnce bounds how much is done as one user at the same time. He can stop what has
-// his rights, and his file systems may hang: then what waits is his alone.
+// atOnce bounds what is done as one user at the same time. He can stop what has his
+// rights, and his file systems may hang: then only his own requests wait.
 const atOnce = 8
 
-// turns are the places of users who have something done as themselves.
+// turns are the places of users who have something done with their rights.
 type turns struct {
 	mu   sync.Mutex
-	byID map[int]*turn // guarded by mu; by uid, of those alone who have something done
+	byID map[int]*turn // guarded by mu; by uid; only of users with something under way
 }
 
 type turn struct {
 	places chan struct{}
-	wanted int // guarded by turns.mu; by how many
+	wanted int // guarded by turns.mu; how many hold it or wait for it
 }
 
 // take waits until there is a place for a user, which done gives back.

@@ -1,8 +1,7 @@
-// Package drain remembers that the host is being emptied: running jobs go on,
-// and no other is started until the administrator says so. The file drain in
-// the spool is the truth, so that a restart or a reboot does not end it. The
-// daemon builds it, the server changes it and the queue asks it; it imports
-// spool alone.
+// Package drain remembers that the host is being drained: running jobs go on, and no
+// other is started until the administrator says so. The file drain in the spool is the
+// truth, so that a restart or a reboot does not end it. The daemon builds it, the
+// server changes it and the queue asks it; it imports spool alone.
 package drain
 
 import (
@@ -24,27 +23,27 @@ import (
 type Drain struct {
 	path string
 
-	setting sync.Mutex // held by who changes it, until that is on disk; before mu
+	setting sync.Mutex // held over a change until it is on disk; taken before mu
 
 	mu      sync.Mutex
 	state   State         // guarded by mu
 	changed chan struct{} // guarded by mu; closed and replaced by Set
 }
 
-// State says since when nothing is started, and who wanted that.
+// State says since when no task is started, and who asked for that.
 type State struct {
 	On    bool
 	Since time.Time
 	By    string // user; empty: not known
-	Speed string // at which what runs leaves, one of speeds; empty: it may finish
+	Speed string // how jobs that run are ended, one of speeds; empty: they may finish
 }
 
-// speeds are those that the API has.
+// speeds are the names that the API has.
 var speeds = []string{"graceful", "quick", "fast"}
 
-// Open reads the state of a spool. A file that cannot be read means on: to
-// start jobs on a host that may be about to be taken away is worse than to
-// wait for a word of its administrator.
+// Open reads the state of a spool. A file that cannot be read means on: to start jobs
+// on a host that may be about to be taken away is worse than to wait for its
+// administrator.
 func Open(root *spool.Root) (*Drain, error) {
 	d := &Drain{path: root.Path(spool.FileDrain), changed: make(chan struct{})}
 	text, err := os.ReadFile(d.path)
@@ -84,9 +83,9 @@ func (d *Drain) Changed() <-chan struct{} {
 	return d.changed
 }
 
-// Set changes the state for a user, and reports whether it was another but for the
-// speed. When it returns, the state is on disk for good. Who wanted it first is
-// remembered, and a speed until there is another or it is off.
+// Set changes the state for a user, and reports whether it was turned on or off. When
+// it returns, the state is on disk. The user who turned it on is kept, and the speed
+// until another is given or it is turned off.
 func (d *Drain) Set(on bool, speed, by string, now time.Time) (bool, error) {
 	d.setting.Lock()
 	defer d.setting.Unlock()

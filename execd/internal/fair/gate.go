@@ -1,8 +1,7 @@
-// Package fair keeps one user from taking what all users share: a Gate bounds
-// how much of something is under way and lets users in by turns, a Meter bounds
-// how often a user does something. Both remember a user only as long as that
-// matters. Other packages of execd import it; it imports nothing of the
-// project.
+// Package fair keeps one user from taking what all users share: a Gate bounds how much
+// of something is under way and lets users in by turns, a Meter bounds how often a user
+// does something. Both remember a user only as long as that matters. Other packages of
+// execd import it; it imports nothing of the project.
 package fair
 
 import (
@@ -11,18 +10,18 @@ import (
 	"sync"
 )
 
-// Gate lets in so much at a time, in whatever unit its users agree on: requests,
-// or bytes. When it is full those who wait are let in user by user in turn, and of
-// one user in the order in which they came. What is larger than all that fits is let
-// in alone. The exported fields are set before first use and at least 1.
+// Gate lets in so much at a time, in whatever unit its callers agree on: requests, or
+// bytes. When it is full, users are let in by turns, and the entrants of one user in
+// the order in which they came. An entrant larger than the whole gate is let in alone.
+// The exported fields are set before first use and at least 1.
 type Gate struct {
 	Total   int // inside at the same time
-	PerUser int // of one user
+	PerUser int // of them, of one user
 
 	mu     sync.Mutex
 	inside int           // guarded by mu
-	users  map[int]*user // guarded by mu; those with somebody inside or waiting
-	turns  []int         // guarded by mu; users of whom somebody waits, next first
+	users  map[int]*user // guarded by mu; those with an entrant inside or waiting
+	turns  []int         // guarded by mu; users with an entrant that waits, the next first
 }
 
 type user struct {
@@ -30,14 +29,14 @@ type user struct {
 	waiting []*entrant
 }
 
-// entrant is somebody who waits.
+// entrant is a call of Enter that waits.
 type entrant struct {
 	size int
 	in   chan struct{} // closed when it is inside
 }
 
-// Enter returns when the caller is inside with something of a size, which is at least
-// 1; leave, called once, gives the place back. The error is that of ctx.
+// Enter waits until something of a size, at least 1, is let in. The caller calls leave
+// once to give the place back. The error is that of ctx.
 func (g *Gate) Enter(ctx context.Context, uid, size int) (leave func(), err error) {
 	g.mu.Lock()
 	if g.users == nil {
@@ -72,12 +71,12 @@ func (g *Gate) Enter(ctx context.Context, uid, size int) (leave func(), err erro
 	if len(u.waiting) == 0 {
 		g.turns = slices.DeleteFunc(g.turns, func(other int) bool { return other == uid })
 	}
-	g.admit() // a smaller one may have stood behind it
+	g.admit() // a smaller one may have waited behind it
 	g.forget(uid)
 	return nil, ctx.Err()
 }
 
-// Waiting returns how many of a user wait.
+// Waiting returns how many entrants of a user wait.
 func (g *Gate) Waiting(uid int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +92,7 @@ func (g *Gate) leave(uid, size int) {
 	g.out(uid, size)
 }
 
-// out takes one of a user's out. g.mu is held.
+// out takes an entrant of a user out. g.mu is held.
 func (g *Gate) out(uid, size int) {
 	g.inside -= size
 	g.users[uid].inside -= size
@@ -104,8 +103,8 @@ func (g *Gate) out(uid, size int) {
 // fits reports whether there is room for more beside what is inside.
 func fits(inside, more, most int) bool { return inside == 0 || inside+more <= most }
 
-// admit lets in who may. Whose turn it is and who finds no room is not overtaken, or
-// what is large would wait for ever. g.mu is held.
+// admit lets in those that have room. Nobody overtakes the user whose turn it is and
+// who finds the gate too full, or a large entrant would wait for ever. g.mu is held.
 func (g *Gate) admit() {
 	for {
 		i := slices.IndexFunc(g.turns, func(uid int) bool {
@@ -132,7 +131,7 @@ func (g *Gate) admit() {
 	}
 }
 
-// forget drops a user of whom nobody is here. g.mu is held.
+// forget drops a user who has no entrant. g.mu is held.
 func (g *Gate) forget(uid int) {
 	if u := g.users[uid]; u.inside == 0 && len(u.waiting) == 0 {
 		delete(g.users, uid)

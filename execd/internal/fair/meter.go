@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// burst is for how long a user who has done nothing may save up.
+// burst is how long an idle user may save up turns.
 const burst = 10 * time.Second
 
 // Meter bounds how often each user does something in the long run. The zero
@@ -16,24 +16,23 @@ type Meter struct {
 	swept time.Time     // guarded by mu
 }
 
-// usage is how many turns a user had taken that were not earned back yet, at
-// some moment.
+// usage is how many turns a user had taken and not earned back at some moment.
 type usage struct {
 	turns float64
 	at    time.Time
 }
 
-// Take takes one of a user's turns, of which there are perSecond, and as many
-// as in ten seconds at once after a pause. When there is none it returns how
-// long until there is one; else 0. perSecond is at least 1.
+// Take takes one of a user's turns. There are perSecond of them, at least 1, and those
+// of ten seconds can be saved up. If there is none, Take returns how long it is until
+// there is one, else 0.
 func (m *Meter) Take(uid, perSecond int, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rate, most := float64(perSecond), float64(perSecond)*burst.Seconds()
-	if now.Sub(m.swept) >= burst || now.Before(m.swept) { // a clock that was set back must not stop the sweep
+	if now.Sub(m.swept) >= burst || now.Before(m.swept) { // the clock was set back
 		for id, u := range m.used {
 			if since := now.Sub(u.at); since >= burst || since < 0 {
-				delete(m.used, id) // as good as new
+				delete(m.used, id) // he has earned back all
 			}
 		}
 		m.swept = now

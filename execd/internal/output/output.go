@@ -1,8 +1,8 @@
-// Package output remembers where jobs write, for those who ask when the job is
-// over and its record is gone. It is a comfort: the files outputs and outputs.1
-// of the spool hold the last megabyte or two of it, nothing is synced, and what
-// cannot be read is passed over. Package stage writes it, the server asks; it
-// imports launch for what a path is made from.
+// Package output remembers where jobs write, for those who ask when the job is over and
+// its record is gone. It is a comfort: the files outputs and outputs.1 of the spool
+// hold the last megabyte or two of it, nothing is synced, and what cannot be read is
+// passed over. Package stage writes it, the server asks; it imports launch, which has
+// the type of the paths.
 package output
 
 import (
@@ -20,29 +20,27 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// Memory is what is known of jobs that are over. Its methods may be called from
-// several goroutines.
+// Memory is where jobs wrote. Its methods may be called from several goroutines.
 type Memory struct {
 	file, old string
-	size      int64 // a file of that size becomes the old one
+	size      int64 // at which outputs becomes outputs.1
 
 	mu   sync.Mutex
-	last map[int]launch.Streams // guarded by mu; what was written of arrays, whose tasks start one by one
+	last map[int]launch.Streams // guarded by mu; the last line of each array, since all its tasks write the same
 }
 
 const (
 	maxSize = 1 << 20
-	// maxLast bounds how many arrays are known to have a line. Others get
-	// another one, which does no harm.
+	// maxLast bounds last. Beyond it an array gets another line, which does no harm.
 	maxLast = 1000
 )
 
-// New returns the memory of a spool.
+// New returns the Memory of a spool.
 func New(root *spool.Root) *Memory {
 	return &Memory{file: root.Path(spool.FileOutputs), old: root.Path(spool.FileOutputs1), size: maxSize}
 }
 
-// Note remembers a job that is being started.
+// Note remembers where a job writes that is being started.
 func (m *Memory) Note(s launch.Streams) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,18 +84,18 @@ func (m *Memory) write(line []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Job returns what is known of a job, by its number.
+// Job returns where the job of a number writes.
 func (m *Memory) Job(number int) (launch.Streams, bool) {
 	return m.find(func(s *launch.Streams) bool { return s.Job == number })
 }
 
-// Youngest returns what is known of the last job of a name that a user has
-// started.
+// Youngest returns where the job writes that was started last of those of a user with a
+// name.
 func (m *Memory) Youngest(uid int, name string) (launch.Streams, bool) {
 	return m.find(func(s *launch.Streams) bool { return s.UID == uid && string(s.Name) == name })
 }
 
-// find returns the last line that is wanted.
+// find returns the last line that is wanted, of both files.
 func (m *Memory) find(wanted func(*launch.Streams) bool) (launch.Streams, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

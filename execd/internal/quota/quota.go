@@ -1,7 +1,6 @@
-// Package quota limits what may be written below a directory, by the project
-// quotas of ext4 and XFS (quotactl(2)): everything below has the number of a
-// project, and the file system counts what a project has. Launch uses it; it
-// imports nothing of ours.
+// Package quota limits what may be written below a directory, by the project quotas of
+// ext4 and XFS (quotactl(2)): each file below has the number of a project, and the file
+// system counts what a project uses. Launch uses it; it imports nothing of ours.
 package quota
 
 import (
@@ -46,8 +45,8 @@ type attributes struct {
 	_                                    [8]byte
 }
 
-// Available says why the file system of a directory cannot limit projects; nil
-// when it does.
+// Available says why the file system of a directory cannot limit projects; nil when it
+// can.
 func Available(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -69,8 +68,7 @@ func Available(dir string) error {
 	return nil
 }
 
-// Assign makes a directory, which is empty, and all that will be below it the
-// project's.
+// Assign puts an empty directory, and all that will be below it, into a project.
 func Assign(dir *os.File, id uint32) error {
 	var a attributes
 	err := ioctl(dir, getAttributes, unsafe.Pointer(&a))
@@ -84,8 +82,8 @@ func Assign(dir *os.File, id uint32) error {
 	return nil
 }
 
-// Limit sets how many bytes a project may have in the file system of a
-// directory; 0: as many as there are.
+// Limit sets how many bytes a project may use in the file system of a directory; 0: no
+// limit.
 func Limit(dir *os.File, id uint32, bytes uint64) error {
 	r := record{hard: (bytes + block - 1) / block, valid: validLimits}
 	r.soft = r.hard
@@ -95,11 +93,11 @@ func Limit(dir *os.File, id uint32, bytes uint64) error {
 	return nil
 }
 
-// Used returns how many bytes a project has there.
+// Used returns how many bytes a project uses in the file system of a directory.
 func Used(dir *os.File, id uint32) (uint64, error) {
 	var r record
 	err := quotactl(dir, cmdGet, id, unsafe.Pointer(&r))
-	if errors.Is(err, unix.ENOENT) { // XFS, of which it has nothing
+	if errors.Is(err, unix.ENOENT) { // XFS has no record of a project without files
 		return 0, nil
 	}
 	if err != nil {
@@ -108,11 +106,11 @@ func Used(dir *os.File, id uint32) (uint64, error) {
 	return r.space, nil
 }
 
-// quotactl asks the file system that a directory is in.
+// quotactl calls quotactl_fd(2) for the file system that a directory is in.
 func quotactl(dir *os.File, cmd uintptr, id uint32, data unsafe.Pointer) error {
 	cmd = cmd<<8 | project
 	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, dir.Fd(), cmd, uintptr(id), uintptr(data), 0, 0)
-	if errno == unix.ENOSYS { // of quotactl_fd, before Linux 5.14, or of the file system
+	if errno == unix.ENOSYS { // Linux before 5.14, or a file system without quotas
 		var st unix.Stat_t
 		if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 			return err

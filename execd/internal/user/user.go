@@ -1,8 +1,7 @@
-// Package user resolves users and their groups as the host's name services
-// know them, by getent(1) and id(1): execd is built without cgo, and the
-// standard library alone sees nothing but /etc/passwd. Answers are kept for a
-// short time, since every submission and every start asks. Only execd's
-// packages import it.
+// Package user looks up users and their groups in the name services of the host, by
+// getent(1) and id(1): execd is built without cgo, and the standard library alone sees
+// nothing but /etc/passwd. Answers are kept for a short time, since every submission
+// and every start asks. Only execd's packages import it.
 package user
 
 import (
@@ -30,9 +29,9 @@ type User struct {
 	Name   string
 	UID    int
 	GID    int
-	Group  string // name of GID; the number in digits where it has no name
+	Group  string // name of GID, or its digits where it has no name
 	Groups []int  // all of the user's groups, GID included
-	// GroupNames are the names of Groups, of those that have one.
+	// GroupNames are the names of those of Groups that have one.
 	GroupNames []string
 	Home       string
 	Shell      string
@@ -40,11 +39,11 @@ type User struct {
 
 // Directory answers from the name services. The zero value is ready.
 type Directory struct {
-	// Keep is how long an answer is good. 0: a minute.
+	// Keep is how long an answer is kept. 0: a minute.
 	Keep time.Duration
-	// Path has the directories in which getent and id are looked for, separated by
-	// colons. Empty: the system's and then, where execd is not root, those of PATH.
-	// What whoever started execd has in his PATH is not run as root.
+	// Path lists the directories in which getent and id are looked for, separated by
+	// colons. Empty: the system's and, where execd is not root, those of PATH after
+	// them. Root runs nothing out of the PATH of whoever started execd.
 	Path string
 
 	mu    sync.Mutex
@@ -57,19 +56,19 @@ type answer struct {
 	until time.Time
 }
 
-// question is one of the name services, whoever waits for the answer.
+// question is a lookup that is under way, for all who wait for its answer.
 type question struct {
-	done chan struct{} // closed when the rest is known
+	done chan struct{} // closed when the other fields are set
 	user *User
 	err  error
 }
 
-// keepUnknown is how long it is remembered that there is no user of a number: he may
-// be made at any time.
+// keepUnknown is how long it is remembered that there is no such user: he may be made
+// at any time.
 const keepUnknown = 5 * time.Second
 
-// timeout bounds one question: a directory server that is down must not hold
-// up the jobs of others for long.
+// timeout bounds one lookup: a directory server that is down must not hold up the jobs
+// of other users for long.
 const timeout = 10 * time.Second
 
 // ByID returns the user with a number.
@@ -77,9 +76,10 @@ func (d *Directory) ByID(ctx context.Context, uid int) (*User, error) {
 	return d.lookup(ctx, strconv.Itoa(uid))
 }
 
-// Caller is ByID for who is to be answered in any case: where the name services do not
-// answer within a second, or fail, it returns what they said within the last hour. Sure
-// is false of that: the name may be another's by now, or the number.
+// Caller is ByID for callers that need an answer in any case. If the name services fail
+// or do not answer within a second, it returns their last answer, if that is at most an
+// hour old. sure is false for such an answer: the number or the name may belong to
+// another user by now.
 func (d *Directory) Caller(ctx context.Context, uid int) (u *User, sure bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -97,8 +97,8 @@ func (d *Directory) Caller(ctx context.Context, uid int) (u *User, sure bool, er
 	return u, true, err
 }
 
-// patience is how long somebody waits whose name was known before, and remembered for
-// how long it is.
+// patience is how long Caller waits for the name services where it has an older answer,
+// and remembered how old that may be.
 const (
 	patience   = time.Second
 	remembered = time.Hour
@@ -112,8 +112,8 @@ func (d *Directory) ByName(ctx context.Context, name string) (*User, error) {
 	return d.lookup(ctx, name)
 }
 
-// lookup answers from what is known, or asks. Who asks for what somebody else is asking
-// for already gets that answer.
+// lookup returns what is known, or asks. Callers that ask for the same key at the same
+// time share one lookup.
 func (d *Directory) lookup(ctx context.Context, key string) (*User, error) {
 	d.mu.Lock()
 	a, ok := d.known[key]
@@ -142,7 +142,7 @@ func (d *Directory) lookup(ctx context.Context, key string) (*User, error) {
 	}
 }
 
-// answer asks for all who wait for the answer.
+// answer asks the name services for all callers of a lookup.
 func (d *Directory) answer(key string, q *question) {
 	q.user, q.err = d.ask(context.Background(), key)
 	keep := d.Keep
@@ -160,7 +160,7 @@ func (d *Directory) answer(key string, q *question) {
 	if d.known == nil {
 		d.known = map[string]answer{}
 	}
-	for k, a := range d.known { // users come and go; the map must not grow for ever
+	for k, a := range d.known { // or the map would grow for ever
 		if a.user == nil && now.After(a.until) || now.After(a.until.Add(remembered)) {
 			delete(d.known, k)
 		}
@@ -203,8 +203,8 @@ func (d *Directory) ask(ctx context.Context, key string) (*User, error) {
 	return u, nil
 }
 
-// groupNames returns the name of the group gid, its number where it has no
-// name, and the names of all groups in lines of group(5).
+// groupNames returns the name of the group gid, its digits where it has no name, and
+// the names of all groups in lines of group(5).
 func groupNames(lines string, gid int) (group string, names []string) {
 	group = strconv.Itoa(gid)
 	for line := range strings.SplitSeq(lines, "\n") {
@@ -222,15 +222,13 @@ func groupNames(lines string, gid int) (group string, names []string) {
 	return group, names
 }
 
-// waitDelay is for how long an answer may be read when who gave it is gone. On a
-// host that is busy enough a program that is just being started by another
-// thread holds the pipe for more than a second.
+// waitDelay is how long output is read after the end of the program. On a busy host, a
+// program that another thread is just starting holds the pipe for more than a second.
 const waitDelay = 5 * time.Second
 
-// systemPath has the directories that the system's own programs are in.
+// systemPath has the directories of the system's own programs.
 const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-// program finds a program.
 func (d *Directory) program(name string) (string, error) {
 	path := d.Path
 	if path == "" {
