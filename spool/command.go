@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Command is what was submitted to a job that is a daemon: the starter
-// makes it, qrsh-session keeps it, and who is started by the daemon in the
-// client's name fetches and executes it. It is the owner's from its beginning.
+// Command is the command that was submitted with a job that is a daemon. The
+// starter makes it, qrsh-session keeps it, and the program that the daemon starts
+// for the client fetches and executes it. None of them is root then.
 type Command struct {
 	Dir  string
 	Argv []string // nil: a login shell, which the daemon starts by itself

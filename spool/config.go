@@ -191,35 +191,37 @@ const (
 	// SIGTERM.
 	KeyEndSignal = ownPrefix + "end_signal"
 
-	// KeySession is the path of qrsh-session: the job is interactive, its streams
-	// are a client's. KeySessionGrace is how many seconds a client that is lost is
-	// waited for, -1 for ever, KeySessionLost what becomes of the job then: LostEnd
-	// and so on. KeySessionNotes names the outputs of procedures that are the
-	// client's, since nobody has chosen a file: NotedStdout, NotedStderr.
+	// KeySession is the path of qrsh-session: the job is interactive, and its
+	// streams are a client's. KeySessionGrace is how many seconds a client that is
+	// lost is waited for, -1 for ever, and KeySessionLost what becomes of the job
+	// then: LostEnd and so on. KeySessionNotes names the outputs of procedures that
+	// go to the client, since nobody has chosen a file: NotedStdout, NotedStderr.
 	KeySession      = ownPrefix + "session"
 	KeySessionGrace = ownPrefix + "session_grace"
 	KeySessionLost  = ownPrefix + "session_lost"
 	KeySessionNotes = ownPrefix + "session_notes"
-	// KeySessionDaemon is a command, absolute: the job is this daemon, on a
-	// connection that the client's program makes, and has what it was submitted
-	// for from it.
+	// KeySessionDaemon is a command with an absolute path: the job is this daemon,
+	// on a connection that the client's program makes and by which it has the
+	// daemon run the command that was submitted.
 	KeySessionDaemon = ownPrefix + "session_daemon"
 
 	// KeyPrivateTmp is the directory, root's and closed, of what the job sees in
 	// the places of PrivateTmp.
 	KeyPrivateTmp = ownPrefix + "private_tmp"
-	// Of a run whose TMPDIR is limited: by how many bytes, and by what: the number
-	// of a project of its file system, or a file system in memory (1).
+	// KeyScratchLimit is how many bytes the TMPDIR of the run may hold. The limit is
+	// that of a project of the file system, whose number is KeyScratchProject, or the
+	// size of a file system in memory (KeyScratchTmpfs is 1).
 	KeyScratchLimit   = ownPrefix + "scratch_limit"
 	KeyScratchProject = ownPrefix + "scratch_project"
 	KeyScratchTmpfs   = ownPrefix + "scratch_tmpfs"
 
-	// Of a run that has control groups of its own: absolute paths. The first two
-	// exclude each other; they hold every process of the run, in the leaves
-	// CgroupJob and CgroupProcedures.
+	// KeyCgroup and KeyCgroupFreezer are absolute paths of control groups of the
+	// run. They exclude each other, and hold every process of the run, in the
+	// leaves CgroupJob and CgroupProcedures.
 	KeyCgroup        = ownPrefix + "cgroup"         // version 2
 	KeyCgroupFreezer = ownPrefix + "cgroup_freezer" // version 1, on hosts without the other
-	// Groups of version 1 that hold the job alone, for its limits and usage.
+	// These are groups of version 1 that hold the job alone, for its limits and
+	// usage.
 	KeyCgroupMemory  = ownPrefix + "cgroup_memory"
 	KeyCgroupPids    = ownPrefix + "cgroup_pids"
 	KeyCgroupCPU     = ownPrefix + "cgroup_cpu"
@@ -228,8 +230,8 @@ const (
 	KeyDevices       = ownPrefix + "devices" // 1: a group keeps devices from the job, which does not run outside of it
 	KeyVmem          = ownPrefix + "vmem"    // VmemGroup: a group holds h_vmem, and RLIMIT_AS is left alone
 
-	// Of a run whose shepherd is not ours: execd enforces what it does not, and
-	// reads what it leaves as Grid Engine would.
+	// KeyForeign marks a run whose shepherd is not ours: execd enforces what such a
+	// shepherd does not, and reads what it leaves as Grid Engine would.
 	KeyForeign    = ownPrefix + "foreign"      // 1
 	KeyForeignSRT = ownPrefix + "foreign_s_rt" // instead of KeySRT
 	KeyForeignHRT = ownPrefix + "foreign_h_rt" // instead of KeyHRT
@@ -238,8 +240,8 @@ const (
 // JoinedCgroups are the keys of the groups that the job joins before exec.
 var JoinedCgroups = []string{KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct, KeyCgroupDevices}
 
-// What is below the groups of KeyCgroup and KeyCgroupFreezer, and the value of
-// KeyVmem.
+// The names of the groups below those of KeyCgroup and KeyCgroupFreezer, and the
+// value of KeyVmem.
 const (
 	CgroupJob        = "job"        // the job's processes and nothing else
 	CgroupProcedures = "procedures" // prolog, epilog, methods and the like

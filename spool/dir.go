@@ -68,7 +68,7 @@ func (d Dir) Read(name string) ([]byte, error) {
 	return b, nil
 }
 
-// ReadFile returns the content of a regular file of at most so many bytes. It follows
+// ReadFile returns the content of a regular file of at most most bytes. It follows
 // no link.
 func ReadFile(path string, most int) ([]byte, error) {
 	if err := atomicfile.Reading(path); err != nil {
@@ -221,8 +221,8 @@ func (d Dir) Held() (bool, error) {
 	return Held(path)
 }
 
-// Released waits until nobody holds the lock of the directory, at most so long, and
-// reports whether it came to that.
+// Released waits until nobody holds the lock of the directory, at most for within,
+// and reports whether it is free.
 func (d Dir) Released(within time.Duration) (bool, error) {
 	path, err := d.file("look at", FileLock)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // that Grid Engine's shepherd reads whole. Ours has no such limit.
 const MaxEnvironmentLine = 9999
 
-// CheckVariable reports why a string cannot be a NAME=value of a process's
-// environment: it has no name, or a NUL byte.
+// CheckVariable returns an error unless a string can be a NAME=value of a
+// process's environment: it must have a name, and no NUL byte.
 func CheckVariable(entry string) error {
 	if entry == "" || entry[0] == '=' {
 		return cannot("set variable", entry, errors.New("it has no name"))

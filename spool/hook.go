@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// HookSocket is the descriptor by which execd hands hooks to a shepherd that is
-// the parent of hooks (shepherd -hook), a stream socket. A call is one byte with
+// HookSocket is the descriptor of a stream socket by which execd hands hooks to a
+// shepherd that is the parent of hooks (shepherd -hook). A call is one byte with
 // HookFiles descriptors: the hook's standard streams, and a stream socket for this
-// call alone. Execd sends a HookCall by that one, and nothing else. When it closes the
-// socket, or dies, the hook is ended. The shepherd answers with lines, see HookReport. It runs one hook after another, and ends when
-// there are no more calls: when execd has closed HookSocket, or is dead.
+// call alone. By that one execd sends a HookCall, and the shepherd answers with lines
+// (see HookReport). The hook is ended when execd closes it, or dies. The shepherd runs
+// one hook after another, and ends when execd has closed HookSocket, or is dead.
 const (
 	HookSocket = 3
 	HookFiles  = 4
 )
 
-// HookCall is what is to be run.
+// HookCall is a hook that is to be run.
 type HookCall struct {
 	Processes int      // the hook may have as many at once, itself included
 	Dir       string   // where it works
@@ -85,8 +85,8 @@ func ReadHookCall(r io.Reader) (*HookCall, error) {
 	return c, nil
 }
 
-// HookReport is what the shepherd of a hook has told. The zero value is that of
-// one that has told nothing.
+// HookReport is what the shepherd of a hook has told. The zero value says that it
+// has told nothing.
 type HookReport struct {
 	Taken   bool   // the shepherd has the call: from here on the hook may have run
 	PID     int    // of the hook's first process; 0: there was none

@@ -15,7 +15,7 @@ type ID struct {
 // A RunID names one run of a task. Runs are counted from 0.
 type RunID struct {
 	Job, Task, Run int
-	PETask         string // of one that was started in the run; empty: the run itself
+	PETask         string // a task that was started in the run; empty: the run itself
 }
 
 // ParseID parses "42.1" or "42.1/3.host". It accepts exactly what String
@@ -110,10 +110,10 @@ func (r RunID) String() string {
 	return s
 }
 
-// ID returns the task whose run it is.
+// ID returns the task that the run is one of.
 func (r RunID) ID() ID { return ID{Job: r.Job, Task: r.Task, PETask: r.PETask} }
 
-// Within returns the run that it was started in.
+// Within returns the run in which the task PETask was started, or the run itself.
 func (r RunID) Within() RunID { return RunID{Job: r.Job, Task: r.Task, Run: r.Run} }
 
 // intoPrefix begins the names of what qrsh -into starts in a job.

@@ -39,7 +39,7 @@ func Known(key string) bool {
 	return ok && (strings.HasPrefix(limit, "s_") || strings.HasPrefix(limit, "h_"))
 }
 
-// Unknown returns the keys that are not, in their order.
+// Unknown returns the keys of config that are not Known, in their order.
 func (c *Config) Unknown() []string {
 	var keys []string
 	for i := range c.entries {

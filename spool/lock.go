@@ -50,8 +50,8 @@ func Held(path string) (bool, error) {
 	return false, nil
 }
 
-// released waits until nobody holds the lock of a file, at most so long, and reports
-// whether it came to that.
+// released waits until nobody holds the lock of a file, at most for within, and
+// reports whether it is free.
 func released(path string, within time.Duration) (bool, error) {
 	f, err := openRegular(path)
 	if errors.Is(err, unix.ENOENT) {

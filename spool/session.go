@@ -46,7 +46,7 @@ func ParseSession(b []byte) (Session, error) {
 	return s, s.Check()
 }
 
-// Check reports why a session cannot be one.
+// Check returns an error unless the session is complete and well-formed.
 func (s *Session) Check() error {
 	host, port, ok := strings.Cut(s.Address, ":")
 	if i := strings.LastIndexByte(s.Address, ':'); i > 0 && s.Address[0] == '[' { // an address of IPv6
@@ -78,16 +78,16 @@ func (s *Session) Append(b []byte) []byte {
 	return append(b, keyToken+"="+s.Token+"\n"...)
 }
 
-// What the shepherd and qrsh-session say to each other, over a socket of
-// datagrams that qrsh-session has as descriptor SessionSocket: a word and what
-// belongs to it, separated by a blank.
+// Messages between the shepherd and qrsh-session, over a socket of datagrams that
+// qrsh-session has as descriptor SessionSocket. Each is a word and what belongs to
+// it, separated by a blank.
 //
 //	shepherd     client FILE       the file session: a client is to be connected to
 //	             state run|stop    the job runs, or is suspended
 //	             exit STATUS TEXT  it has ended, 128+n for signal n, and why in words, if there is a reason
 //	qrsh-session ready             a client is connected to, the first or another
 //	             signal N          the client asks for a signal to the job
-//	             status N          so has ended what the client wanted, as wait(2) has it; of a job that is a daemon
+//	             status N          the command of a job that is a daemon has ended so, as wait(2) has it
 //	             lost TEXT         the client is gone and will not be waited for any longer
 //	             deaf              nobody reads the job's standard error, or what prolog and epilog say
 //	             bye               the client has all of it
@@ -118,12 +118,12 @@ const (
 )
 
 // Descriptors of qrsh-session: the socket, and the other ends of the job's
-// standard streams. With SessionWithTerminal as its second argument, behind the
-// grace, it has the master of the job's terminal instead, at the first of them,
-// and at the second the other end of what prolog and epilog write to.
-// With SessionWithDaemon and the host's name behind it, it has a socket of streams
-// there, to the starter of the job: which sends the Command that was
-// submitted, and is sent a connection for its daemon, or the reason why there is none.
+// standard streams. Its first argument is the grace, the second says what it has
+// instead of the streams. With SessionWithTerminal SessionTerminal is the master of
+// the job's terminal, and SessionNotes the other end of what prolog and epilog write
+// to. With SessionWithDaemon, and the host's name behind it, SessionStdin is a stream
+// socket to the starter of the job, which sends the Command that was submitted, and
+// gets a connection for its daemon, or the reason why there is none.
 const (
 	SessionSocket = 100 + iota // those below are the starter's
 	SessionStdin
@@ -137,5 +137,5 @@ const (
 	SessionWithDaemon   = "daemon"
 )
 
-// MaxSessionMessage bounds the messages.
+// MaxSessionMessage bounds a message, in bytes.
 const MaxSessionMessage = 4 << 10

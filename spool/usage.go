@@ -63,7 +63,7 @@ func NewUsage(ws syscall.WaitStatus, start, end time.Time, ru *syscall.Rusage) *
 	if ran := max(0, int64(end.Sub(start)/time.Second)); u.Wallclock < ran || u.Wallclock > ran+1 {
 		u.Wallclock = ran
 	}
-	if u.End < u.Start { // nobody ends before he starts: the end by the clock of then
+	if u.End < u.Start { // the clock was set back: the end by the clock of the start
 		u.End = u.Start + u.Wallclock
 	}
 	switch {
@@ -76,17 +76,17 @@ func NewUsage(ws syscall.WaitStatus, start, end time.Time, ru *syscall.Rusage) *
 	return u
 }
 
-// keyAsked is the key of ours that says by which signal the job was asked to end
-// while it still ran; 0: by none.
+// keyAsked is the key of ours for the signal by which the job was asked to end
+// while it still ran; 0: it was not asked.
 const keyAsked = "asked_to_end"
 
-// Ask notes by which signal the job was asked to end while it still ran; 0: by none.
+// Ask notes by which signal the job was asked to end.
 func (u *Usage) Ask(sig int) {
 	u.Extra = append(u.Extra, Entry{Key: keyAsked, Value: strconv.Itoa(sig)})
 }
 
-// Asked returns by which signal the job was asked to end while it still ran; 0: it
-// has ended by itself. A foreign shepherd does not tell: then it is not known.
+// Asked returns the signal by which the job was asked to end while it still ran; 0:
+// it has ended by itself. known is false for a foreign shepherd, which does not tell.
 func (u *Usage) Asked() (sig int, known bool) {
 	for _, e := range u.Extra {
 		if e.Key == keyAsked {

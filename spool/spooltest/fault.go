@@ -90,8 +90,8 @@ func InjectFrom(t testing.TB, n int, err error) *Fault {
 	return arm(t, n, true, func() error { return err })
 }
 
-// FailReads makes reading fail of files whose path ends so. The function that it
-// returns ends the fault before the test ends.
+// FailReads makes reads of files fail whose path ends in suffix. restore ends the
+// fault before the test ends.
 func FailReads(t testing.TB, suffix string, err error) (restore func()) {
 	t.Helper()
 	restore = sync.OnceFunc(atomicfile.InjectRead(func(path string) error {
@@ -129,9 +129,9 @@ func Crashed(f func()) (crashed bool) {
 	return false
 }
 
-// EachCrash lives a life again and again, each time in a fresh state from
-// setup: with a crash at its first step, at its second and so on, the last
-// time without one. After each, check looks at what is left.
+// EachCrash calls life again and again, each time with a fresh state from setup:
+// with a crash at its first step, at its second and so on, the last time without
+// one. After each, check looks at what is left.
 func EachCrash[S any](t *testing.T, setup func(t *testing.T) S, life func(t *testing.T, s S), check func(t *testing.T, s S, crashed bool)) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -181,9 +181,9 @@ func EachFault[S any](t *testing.T, err error, setup func(t *testing.T) S, life 
 	}
 }
 
-// Hang makes whoever takes a step on a file of a name wait, as a disk does that does
-// not answer. Hangs is closed when the first one waits, and all go on after goOn, or
-// when the test ends.
+// Hang makes every step on files of a name wait, as on a disk that does not answer.
+// hangs is closed when the first step waits. All go on after goOn, or when the test
+// ends.
 func Hang(t testing.TB, name string) (hangs <-chan struct{}, goOn func()) {
 	t.Helper()
 	waits, answer := make(chan struct{}), make(chan struct{})
