@@ -9,12 +9,12 @@ import "time"
 // Doubling is a sequence of pauses, each twice as long as the one before.
 type Doubling struct{ First, Most time.Duration }
 
-// Next returns the pause after another one; after 0, the first.
+// Next returns the pause that follows last; after 0 it is the first.
 func (d Doubling) Next(last time.Duration) time.Duration {
 	return min(max(2*last, d.First), d.Most)
 }
 
-// After returns the pause after so many attempts that failed; after none, 0.
+// After returns the pause after a number of attempts that failed; after none it is 0.
 func (d Doubling) After(failures int) time.Duration {
 	var pause time.Duration
 	for ; failures > 0 && pause < d.Most; failures-- {

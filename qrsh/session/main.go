@@ -166,16 +166,17 @@ func (s *session) note(f *os.File) {
 	s.link.Source(wire.Stderr, s.notes, s.notes)
 }
 
-// notes is where they say it. What they have left running may keep it open: once
-// all of the job is over, its end is where nothing is left in it.
+// notes is the pipe of the job's standard error, to which prolog and epilog write,
+// too. Processes that they have left behind may keep it open: once the job is over,
+// its end is where nothing is left in it.
 type notes struct {
 	*session
 	pipe *os.File
 }
 
-// Read reads, behind the end of the job without waiting: when all was read, and
-// taken by the client, so that whoever waited for room has had some, there may be
-// more for a last time.
+// Read reads the pipe, after the end of the job without waiting. When all was read,
+// and taken by the client, it looks for more a last time: a writer may have waited
+// for room.
 func (n *notes) Read(b []byte) (int, error) {
 	got, err := n.pipe.Read(b)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -65,7 +65,7 @@ func (m *Daemon) check() error {
 	return nil
 }
 
-// plain reports whether a text has nothing but letters, digits and these.
+// plain reports whether a text has nothing but letters, digits and others.
 func plain(s, others string) bool {
 	for i := range len(s) {
 		c := s[i]

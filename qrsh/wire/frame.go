@@ -152,7 +152,7 @@ func appendFrame(b []byte, t Type, payload []byte) []byte {
 }
 
 // readFrame reads a frame that must have a given type and a payload of at most
-// max bytes.
+// maximum bytes.
 func readFrame(r io.Reader, want Type, maximum int) ([]byte, error) {
 	t, length, err := readHeader(r)
 	if err != nil {

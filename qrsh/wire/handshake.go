@@ -57,8 +57,8 @@ const (
 var ErrUnauthenticated = errors.New("not the session")
 
 // Accept is the client's side of the handshake. It returns the connection for
-// Run, and what the session has received. The caller sets a deadline before and
-// removes it afterwards. Nobody but the session gets an answer.
+// Run, and what the session has received. The caller sets a deadline before it
+// calls Accept and removes it afterwards. Nobody but the session gets an answer.
 func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Conn, Positions, error) {
 	below := newRecordBuffer(conn)
 	secure := &Conn{below: below, Conn: tls.Server(below, &tls.Config{
