@@ -1,8 +1,8 @@
-// Package account writes the accounting file: one line for each run, never
-// two, whatever happens between the writes. It writes the ends of runs into
-// the jobs' records too, since the two must agree: the record says what line
-// was to be written and from which place on to look for it. Package stage uses
-// it; it imports job and the API's accounting format.
+// Package account writes the accounting file: one line for each run, never two,
+// whatever happens between the writes. It also writes the ends of runs into the records
+// of jobs, since the two must agree: the record has the line, and the place in the file
+// behind which it stands. Package stage uses it; it imports job and the API's
+// accounting format.
 package account
 
 import (
@@ -20,8 +20,8 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// Book is the accounting file. Its ends are written by one goroutine, Run,
-// many at a time: two syncs serve all that came in since the last two.
+// Book is the accounting file. One goroutine, Run, writes entries many at a time: two
+// syncs serve all that came in since the last two.
 type Book struct {
 	path  string
 	store *job.Store
@@ -29,27 +29,27 @@ type Book struct {
 	group atomicfile.Group
 }
 
-// Entry is one end on its way.
+// Entry is the end of a run that is being written.
 type Entry struct {
-	end      job.Ending // of a run; without a Task it is only the line and its place
-	recorded bool       // the record has it: an earlier attempt or an earlier execd was interrupted
+	end      job.Ending // without a Task only the line and its place
+	recorded bool       // an earlier attempt, perhaps of an earlier execd, has recorded it
 	err      error
 	written  chan struct{} // closed when the line can be read
-	done     chan struct{} // closed at the end
+	done     chan struct{} // closed when the line is on disk, or err is set
 }
 
 // maxBatch bounds one group commit.
 const maxBatch = 512
 
-// New returns the book at path. The file is made when the first line is
-// written; it may be rotated away at any time.
+// New returns the book at path. The first line makes the file, which may be rotated
+// away at any time.
 func New(path string, store *job.Store) *Book {
 	return &Book{path: path, store: store, in: make(chan *Entry, maxBatch)}
 }
 
-// Enter records the end of a run and writes its line, e.End.Accounting. After
-// an error of the entry it is called again with the same Ending; when the end is
-// recorded already, the line is written only if it is not there.
+// Enter records the end of a run and writes its line, End.Accounting. The caller
+// repeats it with the same Ending after an error; of an end that is recorded already
+// the line is written only if it is not there.
 func (b *Book) Enter(e job.Ending) *Entry {
 	return b.enter(&Entry{end: e, recorded: b.store.Recorded(e.Task)})
 }
@@ -60,9 +60,9 @@ func (b *Book) enter(e *Entry) *Entry {
 	return e
 }
 
-// Written waits until the end is recorded on disk and its line can be read. Then
-// those who wait may be told: a line that is lost with the power is written again
-// by the record.
+// Written waits until the end is recorded on disk and its line can be read. From then
+// on waiting clients may be told: a line that a power cut takes is written again from
+// the record.
 func (e *Entry) Written() error {
 	select {
 	case <-e.written:
@@ -72,21 +72,20 @@ func (e *Entry) Written() error {
 	}
 }
 
-// Synced waits until the line is on disk as well, and nobody needs the record any
-// more.
+// Synced waits until the line is on disk as well, and the record is no longer needed.
 func (e *Entry) Synced() error {
 	<-e.done
 	return e.err
 }
 
-// Add writes a line of something that has no record of its own: a task that was
-// started in a run. Who calls has written down the line and a place before, that
-// of Now. Again says that it may have been written already, behind that place.
+// Add writes the line of something that has no record of its own: a task that was
+// started in a run. The caller has stored the line and a place, that of Now, before.
+// again says that the line may stand behind that place already.
 func (b *Book) Add(line string, from job.Place, again bool) error {
 	return b.enter(&Entry{end: job.Ending{End: &job.End{Accounting: line, Place: from}}, recorded: again}).Synced()
 }
 
-// Run writes until ctx is done.
+// Run writes entries until ctx is done.
 func (b *Book) Run(ctx context.Context) {
 	for {
 		select {
@@ -110,7 +109,7 @@ func (b *Book) Run(ctx context.Context) {
 	}
 }
 
-// commit takes a batch through the three steps: where, the records, the lines.
+// commit writes a batch: the place of the lines, the records, the lines.
 func (b *Book) commit(batch []*Entry) {
 	fail := func(err error) {
 		for _, e := range batch {
@@ -167,7 +166,7 @@ func (b *Book) commit(batch []*Entry) {
 				close(e.written)
 			}
 		}
-		// The record goes when this is told: the line must not be lost after it.
+		// The record is removed after this, so the line must not be lost.
 		err = b.group.Sync(f)
 	}
 	if err != nil {
@@ -175,9 +174,8 @@ func (b *Book) commit(batch []*Entry) {
 	}
 }
 
-// open opens the file for appending and returns where its end is. Half a line
-// at the end, from a power cut, is taken away: its run is repeated from the
-// record.
+// open opens the file for appending and returns where it ends. Half a line at the end,
+// from a power cut, is taken away: the record has all of it.
 func (b *Book) open() (*os.File, job.Place, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot write accounting file: %w", err) }
 	f, err := atomicfile.OpenAppend(b.path, 0o644)
@@ -212,10 +210,10 @@ func (b *Book) open() (*os.File, job.Place, error) {
 	return f, job.Place{Inode: inode(info), Offset: size}, nil
 }
 
-// heading begins a new file, as Grid Engine's qmaster begins one.
+// heading is how Grid Engine's qmaster begins a new file.
 const heading = "# Version: Paddock 1\n# \n# DO NOT MODIFY THIS FILE MANUALLY!\n# \n"
 
-// wholeLines returns the size of a file without a last line that has no end.
+// wholeLines returns the size of a file without a last line that has no newline.
 func wholeLines(path string, size int64) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -247,8 +245,8 @@ func inode(info os.FileInfo) uint64 {
 	return 0
 }
 
-// find reports whether a line stands in the accounting file from a place on. A
-// file that was rotated away is looked for by its inode beside the new one.
+// find reports whether a line stands in the accounting file behind a place. A file that
+// was rotated away is found by its inode beside the new one.
 func (b *Book) find(line string, from job.Place) (bool, error) {
 	for _, path := range b.files(from.Inode) {
 		offset := int64(0)
@@ -266,8 +264,7 @@ func (b *Book) find(line string, from job.Place) (bool, error) {
 	return false, nil
 }
 
-// files returns the current file, and before it the one with an inode where
-// that is another.
+// files returns the current file, after the one with the inode if that is another.
 func (b *Book) files(want uint64) []string {
 	if info, err := os.Stat(b.path); err == nil && inode(info) == want {
 		return []string{b.path}
@@ -291,11 +288,10 @@ func contains(path, line string, offset int64) (bool, error) {
 	return found, err
 }
 
-// buffers are what accounting files are read with.
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 64<<10)) }}
 
-// eachLine calls f for each whole line from an offset on, until f says no more.
-// It returns the offset behind the last line that f saw.
+// eachLine calls f for each whole line from an offset on, until f returns false. It
+// returns the offset behind the last line that f saw.
 func eachLine(path string, offset int64, f func([]byte) bool) (int64, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -305,7 +301,7 @@ func eachLine(path string, offset int64, f func([]byte) bool) (int64, error) {
 	if _, err := file.Seek(offset, io.SeekStart); err != nil {
 		return offset, err
 	}
-	// Thousands may wait, and look each time that something has ended.
+	// Thousands of clients may wait, and each reads whenever a task has ended.
 	pooled := buffers.Get().(*[]byte)
 	defer buffers.Put(pooled)
 	buf := (*pooled)[:0]
@@ -337,8 +333,7 @@ func eachLine(path string, offset int64, f func([]byte) bool) (int64, error) {
 	}
 }
 
-// Now returns where the next line will be written: what is accounted from now
-// on stands behind it.
+// Now returns where the next line will be written.
 func (b *Book) Now() job.Place {
 	info, err := os.Stat(b.path)
 	if err != nil {

@@ -16,13 +16,12 @@ import (
 	"paddock/spool"
 )
 
-// Ends returns how tasks of some jobs ended whose lines stand in the accounting
-// file from a place on, and the place behind what was read. This is what a
-// waiting client gets: it holds for a job that is long over and for one whose
-// execd was restarted, and costs no memory for finished tasks.
+// Ends returns how tasks of some jobs ended, by the lines of the accounting file from a
+// place on, and the place behind what was read. A waiting client gets this: it also
+// holds for a job that is long over, or whose execd was restarted, and costs no memory
+// for finished tasks.
 //
-// Of very many it returns only the first, and more says so. The error is that of ctx
-// when nobody wants to know any more.
+// Of very many it returns only the first, and more is true. The error is that of ctx.
 func (b *Book) Ends(ctx context.Context, from job.Place, numbers ...int) (ends []api.TaskEnd, behind job.Place, more bool, err error) {
 	wanted := make(map[string]bool, len(numbers))
 	for _, number := range numbers {
@@ -44,7 +43,7 @@ func (b *Book) Ends(ctx context.Context, from job.Place, numbers ...int) (ends [
 			if seen++; seen%1024 == 0 && ctx.Err() != nil {
 				return false
 			}
-			// Most lines are other jobs': they are not taken apart.
+			// Most lines are of other jobs, and are not parsed.
 			if !wanted[string(accounting.Field(line, accounting.FieldJobNumber))] {
 				return true
 			}
@@ -65,10 +64,10 @@ func (b *Book) Ends(ctx context.Context, from job.Place, numbers ...int) (ends [
 	return ends, from, false, nil
 }
 
-// maxEnds bounds the ends that are told at once: there may be millions.
+// maxEnds bounds the ends that are returned at once: there may be millions.
 const maxEnds = 10_000
 
-// ParseCursor reads what FormatCursor wrote; the zero Place for an empty one.
+// ParseCursor reads what FormatCursor wrote; an empty text is the zero Place.
 func ParseCursor(text string) (job.Place, error) {
 	if text == "" {
 		return job.Place{}, nil
@@ -82,12 +81,12 @@ func ParseCursor(text string) (job.Place, error) {
 	return job.Place{Inode: i, Offset: o}, nil
 }
 
-// FormatCursor returns a place as text for a client to give back.
+// FormatCursor writes a place as a text that a client gives back.
 func FormatCursor(p job.Place) string {
 	return strconv.FormatUint(p.Inode, 10) + ":" + strconv.FormatInt(p.Offset, 10)
 }
 
-// taskEnd tells a waiting client what an accounting line says.
+// taskEnd returns what a waiting client is told of an accounting line.
 func taskEnd(r *accounting.Record) api.TaskEnd {
 	e := api.TaskEnd{Job: r.JobNumber, Task: r.TaskNumber, Failed: r.Failed, Exit: r.ExitStatus, Ran: r.StartTime > 0}
 	if (r.Failed == spool.FailedAfterJob || r.Failed == spool.FailedEnforcedLimit) && r.ExitStatus > 128 {

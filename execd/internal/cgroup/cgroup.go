@@ -1,18 +1,16 @@
-// Package cgroup makes, limits and removes the control groups of runs, and
-// reads what they have used. What a host has is its tier: v2 alone; hybrid, that
-// is the tree of version 2 without controllers beside those of version 1; v1;
-// or none, when this process has no right to any. Below a place of execd's own
-// each run has a group that holds all of it, in the tree of version 2 or else in
-// the freezer's, with two leaves: job, which holds the job's processes, and
-// procedures, for what is run around and beside it. What version 2 does not
-// control does another group for the job alone, in a hierarchy of version 1, if
-// the run has such a limit. Launch and the daemon use it; of ours it imports spool
-// and internal/proc alone. The shepherd, which joins and kills, needs no more than
-// the paths.
+// Package cgroup makes, limits and removes the control groups of runs, and reads what
+// they have used. The tier of a host is v2 alone; hybrid, the tree of version 2 without
+// controllers beside those of version 1; v1; or none, when this process may make no
+// groups. Below a place of execd's own each run has a group that holds all of it, in
+// the tree of version 2 or else in the freezer's, with two leaves: job, which holds the
+// job's processes, and procedures, for what runs around and beside it. For limits that
+// version 2 lacks here, the job alone has another group in a hierarchy of version 1.
+// Launch and the daemon use it; of ours it imports spool and internal/proc alone. The
+// shepherd, which joins and kills, needs no more than the paths.
 //
-// Limits, rules about devices and statistics of both versions are
-// containerd/cgroups'; nobody outside of the package sees its types. The rest is
-// ours, since the library
+// Limits, rules about devices and statistics of both versions are left to
+// containerd/cgroups; nobody outside of the package sees its types. The rest is ours,
+// since the library
 //   - opens no group, and a process that is to be born in one needs its
 //     descriptor;
 //   - does not join a tree of version 2 to controllers of version 1, and expects
@@ -45,14 +43,14 @@ type Tree struct {
 	all  []*hierarchy // the first holds every process of a run, the others are of version 1
 }
 
-// Limits are those of one run. Zero is no limit.
+// Limits are the limits of one run. Zero is no limit.
 type Limits struct {
 	Memory uint64 // bytes, resident and swap together
 	Procs  uint64 // processes and threads of the job
-	CPUs   int    // processors' time
+	CPUs   int    // processors' worth of time
 	Weight int    // share of the processors when there are not enough, against 1 of another run
 
-	Devices []Device // those that it may not use as it likes
+	Devices []Device // those whose use is limited
 }
 
 // A Group is the control groups of one run: absolute paths by the keys of config
@@ -62,7 +60,7 @@ type Group map[string]string
 // keys are the keys of config that name groups.
 var keys = append([]string{spool.KeyCgroup, spool.KeyCgroupFreezer}, spool.JoinedCgroups...)
 
-// Record has config name the groups.
+// Record writes the groups into config.
 func (g Group) Record(c *spool.Config) error {
 	for _, key := range keys {
 		if path, ok := g[key]; ok {
@@ -74,7 +72,7 @@ func (g Group) Record(c *spool.Config) error {
 	return nil
 }
 
-// Of returns the groups that config names, which may be none.
+// Of returns the groups that config names, perhaps none.
 func Of(c *spool.Config) Group {
 	g := Group{}
 	for _, key := range keys {
@@ -85,11 +83,11 @@ func Of(c *spool.Config) Group {
 	return g
 }
 
-// limiting are the controllers that limit runs, as far as they are there.
+// limiting are the controllers that limit runs, where the host has them.
 var limiting = []string{"memory", "pids", "cpu", devices}
 
-// Tier says in words what the host has: the tier and, in brackets, the
-// controllers by which runs can be limited.
+// Tier describes what the host has: the tier and, in brackets, the controllers by which
+// runs can be limited.
 func (t *Tree) Tier() string {
 	if t == nil {
 		return "none"
@@ -97,7 +95,7 @@ func (t *Tree) Tier() string {
 	return t.tier + " (" + t.controllers() + ")"
 }
 
-// String is Tier with the place, for a line of the log.
+// String is Tier with the place, for the log.
 func (t *Tree) String() string {
 	return t.tier + " at " + path.Join(t.all[0].mount, t.all[0].base) + " (" + t.controllers() + ")"
 }
@@ -141,8 +139,8 @@ func (t *Tree) Make(name string, l Limits) (g Group, err error) {
 	return g, nil
 }
 
-// MakeWithin makes the groups of a task that is started in a run: below those of
-// the run, wherever it has one, so that the run's limits hold for it as well.
+// MakeWithin makes the groups of a task that is started in a run, below those of the
+// run, so that the run's limits hold for it as well.
 func (t *Tree) MakeWithin(run Group, name string, l Limits) (g Group, err error) {
 	g = Group{}
 	defer func() {
@@ -161,7 +159,7 @@ func (t *Tree) MakeWithin(run Group, name string, l Limits) (g Group, err error)
 	return g, err
 }
 
-// equip limits a new group and makes what is to be in it.
+// equip limits a new group and makes the groups in it.
 func (h *hierarchy) equip(dir string, l Limits) error {
 	switch {
 	case h.v2():
@@ -186,8 +184,8 @@ func (h *hierarchy) makeV2(dir string, l Limits) error {
 	return h.set(path.Join(dir, spool.CgroupJob), h.resourcesOfJob(l))
 }
 
-// asked reports whether a run of such limits has a group in a hierarchy of
-// version 1. That costs time at its start, so that others have none.
+// asked reports whether a run with such limits has a group in a hierarchy of version 1.
+// A group costs time at the start of the run, so that other runs have none.
 func (h *hierarchy) asked(l Limits) bool {
 	return h.with("memory") && l.Memory > 0 || h.with("pids") && l.Procs > 0 || h.with(devices) && len(l.Devices) > 0 ||
 		h.with("cpu") && (l.CPUs > 0 || l.Weight > 0) || h.with("cpuacct")
@@ -196,21 +194,21 @@ func (h *hierarchy) asked(l Limits) bool {
 // Kill kills everything in the groups of a run.
 func (t *Tree) Kill(g Group) error {
 	return t.visit(g, func(h *hierarchy, dir string) error {
-		if h.holds() { // what is in another is here as well
+		if h.holds() { // every process of the run is in this one
 			return h.kill(dir)
 		}
 		return nil
 	})
 }
 
-// Remove kills what is left in the groups of a run and removes them. One that is
+// Remove kills what is left in the groups of a run and removes them. A group that is
 // not there is no error.
 func (t *Tree) Remove(g Group) error {
 	return t.visit(g, func(h *hierarchy, dir string) error { return h.remove(dir) })
 }
 
-// visit calls do for each group of a run that is in a hierarchy of ours. Others
-// were made before a reboot.
+// visit calls do for each group of a run that is in a hierarchy of ours. Groups in
+// others were made before a reboot.
 func (t *Tree) visit(g Group, do func(h *hierarchy, dir string) error) error {
 	if t == nil {
 		return nil
@@ -230,8 +228,8 @@ func (t *Tree) visit(g Group, do func(h *hierarchy, dir string) error) error {
 	return errors.Join(errs...)
 }
 
-// Sweep removes the groups of runs that keep does not know. What helps an execd
-// that was before ends by itself.
+// Sweep removes the groups of runs whose names keep does not accept. Helpers of an
+// earlier execd end by themselves.
 func (t *Tree) Sweep(keep func(name string) bool) error {
 	if t == nil {
 		return nil
@@ -249,15 +247,15 @@ func (t *Tree) Sweep(keep func(name string) bool) error {
 	return errors.Join(errs...)
 }
 
-// helpers is the group, beside those of the runs, of what execd has done for itself.
+// helpers is the group of what execd runs for itself, beside those of the runs.
 const helpers = "helpers"
 
-// OpenHelpers opens the group for what is started beside the runs: in execd's own
-// it could be looked for, or left behind. It is nil where there are no groups of
-// version 2.
+// OpenHelpers opens the group for what execd starts beside the runs, so that none of it
+// is in execd's own group, even when execd has ended. It is nil where there are no
+// groups of version 2.
 func (t *Tree) OpenHelpers() (*os.File, error) {
 	if t == nil || !t.all[0].v2() {
-		return nil, nil //nolint:nilnil // there is none, and nobody is to blame
+		return nil, nil //nolint:nilnil // a host without is no error
 	}
 	h := t.all[0]
 	name := path.Join(h.base, helpers)
@@ -273,8 +271,8 @@ func (t *Tree) OpenHelpers() (*os.File, error) {
 	return dir, nil
 }
 
-// Leave removes execd's place unless there are runs in it. Nothing else can be
-// done with the Tree after.
+// Leave removes execd's place unless there are runs in it. The Tree cannot be used
+// after that.
 func (t *Tree) Leave() {
 	if t != nil {
 		for _, h := range t.all {

@@ -21,24 +21,24 @@ import (
 
 // hierarchy is one of the host's trees of groups, and execd's place in it.
 type hierarchy struct {
-	key   string   // of config, that names the group of a run here
+	key   string   // of config, under which the group of a run is named
 	mount string   // where it is mounted
-	root  *os.Root // the same: nothing outside is touched
+	root  *os.Root // the same, so that nothing outside is touched
 	base  string   // the parent of all runs' groups, below mount
-	has   []string // controllers that runs have here
+	has   []string // controllers that limit runs here
 	swap  bool     // groups here can limit swap
 	kernel
 
-	subsystems []cgroup1.Subsystem // the library's of the controllers, in version 1
+	subsystems []cgroup1.Subsystem // of the library, for has, in version 1
 }
 
-// kernel is what the kernel does, and a test has to do itself elsewhere.
+// kernel are the operations that a test without a kernel's hierarchy replaces.
 type kernel struct {
 	mkdir, rmdir func(*os.Root, string) error
 }
 
-// One call each: there are no links in the kernel's hierarchies, and three groups
-// are made and removed for every job.
+// realKernel makes one system call each: the kernel's hierarchies have no links, and
+// three groups are made and removed for every job.
 var realKernel = kernel{
 	mkdir: func(r *os.Root, name string) error { return os.Mkdir(path.Join(r.Name(), name), 0o755) },
 	rmdir: func(r *os.Root, name string) error {
@@ -52,13 +52,13 @@ var realKernel = kernel{
 // v2 reports whether the hierarchy is of version 2.
 func (h *hierarchy) v2() bool { return h.key == spool.KeyCgroup }
 
-// holds reports whether groups here hold runs, in leaves, and not jobs alone.
+// holds reports whether groups here hold whole runs, in leaves, and not jobs alone.
 func (h *hierarchy) holds() bool { return h.v2() || h.key == spool.KeyCgroupFreezer }
 
 func (h *hierarchy) with(controller string) bool { return slices.Contains(h.has, controller) }
 
-// make makes the group of a run. What an earlier run of that name has left is
-// removed first: its counts must not become this one's.
+// make makes the group of a run. It first removes what an earlier run of that name has
+// left, whose counts must not become this one's.
 func (h *hierarchy) make(name string) (dir string, err error) { return h.makeIn(h.base, name) }
 
 func (h *hierarchy) makeIn(parent, name string) (dir string, err error) {
@@ -74,7 +74,7 @@ func (h *hierarchy) makeIn(parent, name string) (dir string, err error) {
 	return dir, nil
 }
 
-// leaves makes what is below the group that holds a run.
+// leaves makes the groups below the one that holds a run.
 func (h *hierarchy) leaves(dir string) error {
 	for _, leaf := range []string{spool.CgroupJob, spool.CgroupProcedures} {
 		if err := h.mkdir(h.root, path.Join(dir, leaf)); err != nil {
@@ -93,15 +93,15 @@ func (h *hierarchy) take(place, name string) error {
 	return nil
 }
 
-// leave removes it, unless there are runs in it.
+// leave removes what take made, unless there are runs in it.
 func (h *hierarchy) leave() {
 	_ = h.rmdir(h.root, path.Join(h.base, helpers))
 	_ = h.rmdir(h.root, h.base)
 	_ = h.root.Close()
 }
 
-// below returns a group's path below the mount: that of a run, or of a task in
-// one, and nothing above it.
+// below returns the path below the mount of the group of a run, or of a task in one. It
+// refuses any other.
 func (h *hierarchy) below(group string) (string, error) {
 	rel, ok := strings.CutPrefix(path.Clean(group), strings.TrimSuffix(h.mount, "/")+"/")
 	name := path.Base(rel)
@@ -123,10 +123,10 @@ func (h *hierarchy) kill(dir string) error {
 	return nil
 }
 
-// remove removes a group and all below it. What was killed in it may take a
-// moment to go.
+// remove removes a group and all below it. Killed processes may take a moment to leave
+// it.
 func (h *hierarchy) remove(dir string) error {
-	// What is left most often: to list a group costs a call for each of its files.
+	// These are tried first, since listing a group costs a call for each of its files.
 	if h.holds() {
 		_ = h.rmdir(h.root, path.Join(dir, spool.CgroupJob))
 		_ = h.rmdir(h.root, path.Join(dir, spool.CgroupProcedures))
@@ -143,7 +143,7 @@ func (h *hierarchy) remove(dir string) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("cannot remove control group: %w", err)
 		}
-		if err := h.kill(dir); err != nil && !errors.Is(err, proc.ErrNotFrozen) { // what has forked is next
+		if err := h.kill(dir); err != nil && !errors.Is(err, proc.ErrNotFrozen) { // the next round kills what was forked
 			return err
 		}
 		time.Sleep(pause)
@@ -153,9 +153,8 @@ func (h *hierarchy) remove(dir string) error {
 // removals are the pauses between attempts to remove a group.
 var removals = backoff.Doubling{First: time.Millisecond, Most: 50 * time.Millisecond}
 
-// removeTimeout bounds the wait for processes that do not die: those in the
-// middle of a disk access that hangs. Hundreds that only wait for a processor to
-// die on may take seconds.
+// removeTimeout bounds the wait for killed processes: those in a disk access that hangs
+// do not die, and hundreds may take seconds until each has had a processor to die on.
 const removeTimeout = 15 * time.Second
 
 // each calls do for all groups below dir, then for dir, and returns the last
@@ -198,7 +197,7 @@ func (h *hierarchy) control(dir string, controllers ...string) error {
 	return nil
 }
 
-// write writes a control file, which is there or is not to be.
+// write writes a control file, which must exist.
 func (h *hierarchy) write(name, text string) error {
 	f, err := h.root.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {

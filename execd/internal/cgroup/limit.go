@@ -10,8 +10,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// devices is the name of what version 1 has as a controller, and version 2 as
-// programs that the kernel runs when a node is opened.
+// devices is a controller of version 1; version 2 has programs instead that the kernel
+// runs when a node is opened.
 const devices = "devices"
 
 // Device is a device node whose use is limited.
@@ -21,9 +21,8 @@ type Device struct {
 	Read, Write  bool // what is allowed; neither: it cannot be opened at all
 }
 
-// What the kernel takes for the time of processors: the period is its own, in
-// microseconds; a group without a weight has that of weight or, in version 1,
-// shares.
+// The period is the kernel's default, in microseconds. weight and shares are its
+// defaults for a group in version 2 and 1.
 const (
 	cpuPeriod = 100_000
 	weight    = 100
@@ -35,7 +34,7 @@ const (
 // signed returns a limit in the type that the library has for it.
 func signed(limit uint64) *int64 { return new(int64(min(limit, math.MaxInt64))) }
 
-// rules takes away what is not allowed of devices.
+// rules denies what is not allowed of devices.
 func rules(list []Device) []specs.LinuxDeviceCgroup {
 	var all []specs.LinuxDeviceCgroup
 	for _, d := range list {
@@ -54,9 +53,9 @@ func rules(list []Device) []specs.LinuxDeviceCgroup {
 	return all
 }
 
-// rulesV2 is rules for a group of version 2, where all that no rule is about is
-// denied: the first one, which is asked last, is about every device. The kernel
-// keeps the program that they become as long as there is the group.
+// rulesV2 is rules for a group of version 2, where what no rule allows is denied: the
+// first rule, which is asked last, allows every device. The kernel keeps the program
+// made of them as long as there is the group.
 func rulesV2(list []Device) []specs.LinuxDeviceCgroup {
 	all := specs.LinuxDeviceCgroup{Allow: true, Type: "a", Major: new(int64(-1)), Minor: new(int64(-1)), Access: "rwm"}
 	return append([]specs.LinuxDeviceCgroup{all}, rules(list)...)
@@ -91,8 +90,8 @@ func (h *hierarchy) resourcesOfJob(l Limits) *cgroup2.Resources {
 		r.Memory = &cgroup2.Memory{OOMGroup: new(true)}
 	}
 	if h.with("pids") && l.Procs > 0 {
-		// When the job has used up its number, the method that is to end it must
-		// still be started.
+		// The method that is to end a job which has used up its number must still be
+		// started.
 		r.Pids = &cgroup2.Pids{Max: *signed(l.Procs)}
 	}
 	return r
@@ -115,9 +114,9 @@ func (h *hierarchy) set(dir string, r *cgroup2.Resources) error {
 	return nil
 }
 
-// subsystemsV1 are those of the library for the controllers that runs have in a
-// hierarchy of version 1. Of memory it reads no more than is asked of it: that of
-// the kernel is not counted on every host, and with swap it is one figure.
+// subsystemsV1 returns the library's subsystems for the controllers of a hierarchy of
+// version 1. Of memory only the needed figures are read: not every host counts the
+// kernel's, and memory with swap is one figure.
 func (h *hierarchy) subsystemsV1() []cgroup1.Subsystem {
 	unread := []string{"kmem", "kmem.tcp", "memsw"}
 	if h.swap {
@@ -134,8 +133,8 @@ func (h *hierarchy) subsystemsV1() []cgroup1.Subsystem {
 	return all
 }
 
-// inV1 says where a group is to the library, which takes a hierarchy to be
-// mounted on the name of its controller, below the root that it was told.
+// inV1 returns a group as the library wants it, which takes a hierarchy to be mounted
+// under the name of its controller, below the given root.
 func (h *hierarchy) inV1(dir string) (cgroup1.Path, cgroup1.InitOpts) {
 	return cgroup1.StaticPath(path.Join("..", dir)), cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) { return h.subsystems, nil })
 }
@@ -147,7 +146,7 @@ func (h *hierarchy) limitV1(dir string, l Limits) error {
 	if l.Memory > 0 {
 		r.Memory = &specs.LinuxMemory{Limit: signed(l.Memory)}
 		if h.swap {
-			r.Memory.Swap = r.Memory.Limit // of resident and swap together
+			r.Memory.Swap = r.Memory.Limit // resident and swap together
 		}
 	}
 	if l.Procs > 0 {

@@ -20,14 +20,14 @@ import (
 	"paddock/spool"
 )
 
-// leaf is the group that execd itself goes to where the groups of its jobs need
-// controllers: a group whose children have some may hold no processes. A unit
-// of systemd has it there from the start (DelegateSubgroup).
+// leaf is the group that execd itself moves to where the groups of its jobs need
+// controllers: a group whose children have controllers may hold no processes. In a unit
+// of systemd execd starts there (DelegateSubgroup).
 const leaf = "execd"
 
-// Open finds the place for groups of runs and makes the group name there, which
-// is to be of one execd alone. A program is started in a group of version 2 to
-// see whether shepherds can do that. The error says why the host has none for us.
+// Open finds a place for the groups of runs and makes the group name there, for one
+// execd alone. It starts a program in a group of version 2 to see whether shepherds can
+// be started so. The error says why the host has no place.
 func Open(name, program string, args ...string) (*Tree, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -46,20 +46,20 @@ func Open(name, program string, args ...string) (*Tree, error) {
 	return o.open(places)
 }
 
-// place is where a hierarchy is mounted and the group we are in, below it.
+// place is where a hierarchy is mounted, and our own group below that.
 type place struct {
 	mount, group string
 	controllers  []string // of version 1; nil for version 2
 }
 
-// locate returns the places there are, that of version 2 first, from mountinfo
-// and cgroup of /proc/self.
+// locate returns the places there are, that of version 2 first, from the contents of
+// mountinfo and cgroup of /proc/self.
 func locate(mountinfo, own string) ([]place, error) {
 	groups := map[string]string{} // our own by controllers, those of version 2 by ""
 	for line := range strings.Lines(own) {
 		_, rest, _ := strings.Cut(line, ":")
 		controllers, group, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), ":")
-		if !strings.HasPrefix(controllers, "name=") { // has none
+		if !strings.HasPrefix(controllers, "name=") { // which has no controllers
 			groups[controllers] = group
 		}
 	}
@@ -78,7 +78,7 @@ func locate(mountinfo, own string) ([]place, error) {
 			p.group, ok = groups[""]
 		case "cgroup":
 			for names, group := range groups {
-				// The options have these among others, perhaps in another order.
+				// The options name the controllers among others, in any order.
 				list := strings.Split(names, ",")
 				if names != "" && !slices.ContainsFunc(list, func(n string) bool { return !slices.Contains(strings.Split(kind[2], ","), n) }) {
 					p.controllers, p.group, ok = list, group, true
@@ -109,16 +109,16 @@ func locate(mountinfo, own string) ([]place, error) {
 	return places, nil
 }
 
-// opener is what Open knows and a test says.
+// opener has what a test of Open replaces.
 type opener struct {
 	name       string
 	pid        int  // of this process
-	privileged bool // it is root's
+	privileged bool // it is root
 	probe      func(*Tree) error
 	kernel
 }
 
-// open opens the places that are of use.
+// open opens the places that can be used.
 func (o *opener) open(places []place) (*Tree, error) {
 	t := &Tree{tier: "v2"}
 	var err error
@@ -142,7 +142,7 @@ func (o *opener) open(places []place) (*Tree, error) {
 		h, errV1 := o.openV1(places[freezer], spool.KeyCgroupFreezer, nil)
 		if errV1 == nil {
 			t.all = []*hierarchy{h}
-			// Its leaves hold the job in another group than limits would.
+			// Its leaves would put the job in another group than its limits.
 			places = slices.Delete(places, freezer, freezer+1)
 		}
 		err = cmp.Or(err, errV1)
@@ -151,7 +151,7 @@ func (o *opener) open(places []place) (*Tree, error) {
 		return nil, cmp.Or(err, errors.New("neither version 2 nor the freezer of version 1 is mounted"))
 	}
 	wanted := limiting
-	if !t.all[0].v2() { // which counts time itself
+	if !t.all[0].v2() { // version 2 counts processor time without a controller
 		wanted = append(slices.Clip(wanted), "cpuacct")
 	}
 	for _, p := range places {
@@ -164,7 +164,7 @@ func (o *opener) open(places []place) (*Tree, error) {
 		if len(has) == 0 {
 			continue
 		}
-		// Without it there is no such limit, as String shows.
+		// A hierarchy that cannot be opened limits nothing, as String shows.
 		if h, err := o.openV1(p, joined[has[0]], has); err == nil {
 			t.all = append(t.all, h)
 		}
@@ -193,21 +193,21 @@ func (o *opener) openV1(p place, key string, has []string) (*hierarchy, error) {
 	h.swap = err == nil
 	h.subsystems = h.subsystemsV1()
 	if h.with("cpu") {
-		// Against the host's other processes all jobs together would have the share
-		// of one.
+		// Beside the other groups of the host, all jobs together would have the share of
+		// one.
 		_ = h.limitV1(h.base, Limits{Weight: runtime.NumCPU()})
 	}
 	return h, nil
 }
 
-// openV2 tries the places there may be, best first.
+// openV2 tries the possible places, best first.
 func (o *opener) openV2(p place) (*hierarchy, error) {
 	root, err := os.OpenRoot(p.mount)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find control groups: %w", err)
 	}
 	h := &hierarchy{key: spool.KeyCgroup, mount: p.mount, root: root, kernel: o.kernel}
-	_, err = root.Lstat("cgroup.type") // which the root of the host has not
+	_, err = root.Lstat("cgroup.type") // the root of the host has none
 	top := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case path.Base(p.group) == leaf:
@@ -215,8 +215,8 @@ func (o *opener) openV2(p place) (*hierarchy, error) {
 	case p.group == "." && top:
 		err = h.takeV2(p.group, o.name, 0)
 	case strings.HasSuffix(p.group, ".service") && o.privileged && top:
-		// Below a unit without a subgroup of ours the next start would fail as
-		// long as jobs run: its group may then hold no process.
+		// Below a unit without a subgroup of ours the next start would fail while jobs
+		// run: the unit's group may then hold no process.
 		err = h.takeV2(".", o.name, 0)
 	default:
 		if err = h.takeV2(p.group, o.name, o.pid); err != nil && o.privileged && top {
@@ -232,10 +232,10 @@ func (o *opener) openV2(p place) (*hierarchy, error) {
 	return h, nil
 }
 
-// probe starts a program in a group, as shepherds will from the group that this
-// process is in. A sandbox may forbid it. And a newer Linux (seen with 6.18)
-// kills at birth what is started in a group that has seen a cgroup.kill more, or
-// fewer, than the group of who starts it: no job must meet that.
+// probe starts a program in a group, as shepherds will be from the group of this
+// process. A sandbox may forbid it. And a newer Linux (seen with 6.18) kills at birth
+// what is started in a group that has seen more, or fewer, writes to cgroup.kill than
+// the group of its parent: no job must meet that.
 func (t *Tree) probe(program string, args ...string) error {
 	h := t.all[0]
 	dir, err := h.make("probe")
@@ -246,7 +246,7 @@ func (t *Tree) probe(program string, args ...string) error {
 	if err := h.makeV2(dir, Limits{}); err != nil {
 		return err
 	}
-	// Not every kernel has such programs, or lets us load them.
+	// Not every kernel has programs for devices, or lets us load them.
 	if h.set(dir, &cgroup2.Resources{Devices: rulesV2([]Device{{Read: true, Write: true}})}) == nil {
 		h.has = append(h.has, devices)
 	}
@@ -264,20 +264,20 @@ func (t *Tree) probe(program string, args ...string) error {
 	return nil
 }
 
-// takeV2 is take, enables what there is of controllers, and goes out of the way,
-// into a leaf, if pid is not 0 and nothing else will do.
+// takeV2 is take with all useful controllers enabled. If pid is not 0 and nothing else
+// works, it moves this process out of the way into a leaf.
 func (h *hierarchy) takeV2(place, name string, pid int) error {
 	text, err := h.root.ReadFile(path.Join(place, "cgroup.controllers"))
 	if err != nil {
 		return fmt.Errorf("cannot use control groups: %w", err)
 	}
 	h.has = nil
-	for _, c := range append(slices.Clip(limiting), "io") { // the last for usage alone
+	for _, c := range append(slices.Clip(limiting), "io") { // io for usage alone
 		if slices.Contains(strings.Fields(string(text)), c) {
 			h.has = append(h.has, c)
 		}
 	}
-	// First of all, as it shows whether we may.
+	// This comes first, since it shows whether we may.
 	if err := h.take(place, name); err != nil {
 		return err
 	}
@@ -294,8 +294,8 @@ func (h *hierarchy) takeV2(place, name string, pid int) error {
 	return err
 }
 
-// move moves this process to a leaf, so that place can have children with
-// controllers, and back if it does not help: others are in place, too.
+// move moves this process to a leaf, so that place can have children with controllers,
+// and back if other processes in place prevent that.
 func (h *hierarchy) move(place string, pid int) error {
 	to := path.Join(place, leaf)
 	if err := h.mkdir(h.root, to); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -13,18 +13,18 @@ import (
 	"paddock/spool"
 )
 
-// Usage is what a job has used, with all its processes that have ended. What the
-// host does not count is 0.
+// Usage is what the processes of a job, those that have ended included, have used. What
+// the host does not count is 0.
 type Usage struct {
 	User, System  time.Duration
-	Memory        uint64 // bytes now, resident, and swap where the host counts that, without what is cached of files
-	Peak          uint64 // bytes at most, with what was cached: the kernel keeps no other
-	Read, Written uint64 // bytes from and to disks, by the procedures as well
-	OOMKills      int    // processes that were killed for want of memory
+	Memory        uint64 // bytes now, resident and swap (where counted), without the page cache
+	Peak          uint64 // bytes at most, with the page cache: the kernel keeps no other maximum
+	Read, Written uint64 // bytes from and to disks, those of the procedures included
+	OOMKills      int    // processes that the OOM killer has killed
 }
 
-// Usage reads the usage of a job from its groups: a handful of small files. The
-// error is that there are none, or no more.
+// Usage reads the usage of a job from its groups: a handful of small files. It fails if
+// they do not exist.
 func (t *Tree) Usage(g Group) (Usage, error) {
 	var u Usage
 	if t == nil {
@@ -48,13 +48,13 @@ func (t *Tree) Usage(g Group) (Usage, error) {
 
 var errNone = errors.New("the run has no control group")
 
-// addHolding adds what the group counts that holds the run.
+// addHolding adds the counts of the group that holds the run.
 func (u *Usage) addHolding(h *hierarchy, dir string) error {
-	// The library takes what is gone for what has used nothing.
+	// To the library, a group that is gone has used nothing.
 	if _, err := os.Lstat(path.Join(h.mount, dir)); err != nil || !h.v2() {
 		return err
 	}
-	what := cgroup2.StatCPU // whatever controllers there are
+	what := cgroup2.StatCPU // there without a controller
 	if h.with("memory") {
 		what |= cgroup2.StatMemory | cgroup2.StatMemoryEvents
 	}
@@ -114,8 +114,8 @@ func (u *Usage) addV1(h *hierarchy, dir string) error {
 	return nil
 }
 
-// own returns what of all memory is the processes' own. What is cached of the
-// files they read and write goes as soon as anybody wants the room.
+// own returns the part of all memory that is not page cache, which the kernel takes
+// back as soon as memory is wanted.
 func own(all, cached uint64) uint64 {
 	return all - min(all, cached) // read at another moment
 }

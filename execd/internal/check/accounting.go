@@ -16,9 +16,9 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// accounting looks at the accounting file. What is wrong with whole lines is
-// left to a human: the file is evidence, and programs that follow it by offset
-// must not find another.
+// accounting looks at the accounting file. Whole lines that are wrong are left to the
+// administrator: the file is evidence, and programs that follow it by offset must not
+// find another file.
 func (c *checker) accounting() error {
 	f, err := os.Open(c.Accounting)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -28,7 +28,7 @@ func (c *checker) accounting() error {
 		return fmt.Errorf("cannot check accounting file: %w", err)
 	}
 	defer f.Close()
-	// Sixteen bytes a line, not the lines: there may be millions.
+	// The hash of a line takes 16 bytes, and there may be millions of lines.
 	seen := map[[16]byte]int{}
 	r := bufio.NewReaderSize(f, 64<<10)
 	for number, at := 1, int64(0); ; number++ {
@@ -54,7 +54,7 @@ func (c *checker) accounting() error {
 		}
 		c.highest = max(c.highest, record.JobNumber)
 		if record.StartTime == 0 {
-			continue // two runs of a task that power cuts ended have the same line
+			continue // two runs of one task that power cuts ended have the same line
 		}
 		h := fnv.New128a()
 		_, _ = h.Write(line)

@@ -1,7 +1,7 @@
-// Package check looks for damage in a spool and its accounting file, and
-// repairs it on demand: what cannot stay where it is goes to corrupt/, and
-// nothing is deleted. The daemon uses it for `execd -check`; it imports spool,
-// job and the accounting format.
+// Package check looks for damage in a spool and its accounting file, and repairs it on
+// demand: what cannot stay where it is is moved to corrupt/, and nothing is deleted.
+// The daemon uses it for `execd -check`; it imports spool, job and the accounting
+// format.
 package check
 
 import (
@@ -24,12 +24,12 @@ import (
 type Finding struct {
 	Path string
 	Text string // what is wrong
-	// Remedy is what a repair does, or, when it was done, what it did. Empty:
-	// it must be left to a human.
+	// Remedy is what a repair would do or has done. Empty: there is none, and the
+	// administrator has to decide.
 	Remedy string
 	Err    error // of the repair
 
-	// passing says that it may be no damage but the work of an execd that runs.
+	// passing marks what may be the work of an execd that runs.
 	passing bool
 	fix     func() (did string, err error)
 }
@@ -38,9 +38,9 @@ type Finding struct {
 type Options struct {
 	Spool      string // the directory
 	Accounting string // the file
-	Owner      int    // uid whose all must be, scripts excepted
+	Owner      int    // uid that everything must belong to, scripts excepted
 	Scripts    bool   // scripts belong to the owners of the jobs (root mode)
-	Running    bool   // an execd works on the spool: what may be its work is left out
+	Running    bool   // an execd works on the spool: findings that may be its work are left out
 	Repair     bool   // the caller holds the lock of the spool
 }
 
@@ -48,21 +48,21 @@ type Options struct {
 type checker struct {
 	Options
 	root     *spool.Root
-	records  map[int]*job.Inspection // nil: there is one, and it cannot be read
+	records  map[int]*job.Inspection // nil: the record cannot be read
 	highest  int                     // of all job numbers seen
 	findings []Finding
 }
 
-// Run checks a spool and returns what it found, in the order of the spool's
-// table of places. The error says why it could not look; it matches
-// spool.ErrFormat or job.ErrFormat when another version must.
+// Run checks a spool and returns its findings, in the order of the spool's table of
+// places. The error says why it could not look; it matches spool.ErrFormat or
+// job.ErrFormat when another version wrote the spool.
 func Run(o Options) ([]Finding, error) {
 	c := &checker{Options: o, records: map[int]*job.Inspection{}}
 	if err := c.places(); err != nil {
 		return nil, err
 	}
 	if o.Repair {
-		c.mend(c.findings) // what is missing is made before its content is looked at
+		c.mend(c.findings) // directories that are missing are made before the rest is looked at
 	} else if slices.ContainsFunc(c.findings, func(f Finding) bool { return f.Text == missing }) {
 		return c.findings, nil // nothing else can be looked at
 	}
@@ -91,7 +91,7 @@ func Run(o Options) ([]Finding, error) {
 	return c.findings, nil
 }
 
-// mend does what findings say.
+// mend does what the findings propose.
 func (c *checker) mend(findings []Finding) {
 	for i := range findings {
 		f := &findings[i]
@@ -107,7 +107,7 @@ func (c *checker) mend(findings []Finding) {
 	}
 }
 
-// aside reports what a repair moves to corrupt/.
+// aside reports something that a repair moves to corrupt/.
 func (c *checker) aside(path, text string, passing bool) {
 	c.findings = append(c.findings, Finding{
 		Path: path, Text: text, Remedy: "would be moved to " + spool.DirCorrupt, passing: passing,
@@ -118,7 +118,7 @@ func (c *checker) aside(path, text string, passing bool) {
 	})
 }
 
-// left reports what no repair touches.
+// left reports something that no repair touches.
 func (c *checker) left(path, text string) {
 	c.findings = append(c.findings, Finding{Path: path, Text: text})
 }
@@ -132,7 +132,7 @@ func (c *checker) places() error {
 	if err != nil {
 		return fmt.Errorf("cannot check spool: %w", err)
 	}
-	mode := info.Mode().Perm() // the administrator's, unless others may write
+	mode := info.Mode().Perm() // the administrator may choose it, unless others may write
 	if mode&0o022 != 0 {
 		mode = 0o711
 	}
@@ -159,7 +159,7 @@ func (c *checker) places() error {
 	return nil
 }
 
-// rights looks at owner and mode of a file or directory.
+// rights checks owner and mode of a file or directory.
 func (c *checker) rights(path string, info fs.FileInfo, owner int, mode fs.FileMode, passing bool) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -167,7 +167,7 @@ func (c *checker) rights(path string, info fs.FileInfo, owner int, mode fs.FileM
 	}
 	const settable = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 	has := info.Mode() & settable
-	// A directory below one with a group of its own inherits that bit.
+	// A directory inherits this bit from its parent.
 	if info.IsDir() {
 		has &^= fs.ModeSetgid
 	}
@@ -190,8 +190,8 @@ func (c *checker) rights(path string, info fs.FileInfo, owner int, mode fs.FileM
 	return nil
 }
 
-// list returns the names of a place, and reports those that begin with a dot:
-// something was cut short there. In staging, execd keeps spare directories.
+// list returns the names in a place, and reports those that begin with a dot: a write
+// was cut short there. In staging, they are spare directories of execd.
 func (c *checker) list(place string) ([]string, error) {
 	names, err := readNames(c.root.Path(place))
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *checker) rootFiles() error {
 			continue
 		}
 		if !slices.ContainsFunc(spool.Files, func(f spool.File) bool { return f.Name == name }) {
-			continue // a directory, or nothing of ours
+			continue // a directory, or not ours
 		}
 		if err := c.regular(path, c.Owner, spool.ModeOf(name), false); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (c *checker) rootFiles() error {
 	return nil
 }
 
-// regular reports what is no regular file, and else looks at its rights.
+// regular reports anything but a regular file, and checks the rights of one.
 func (c *checker) regular(path string, owner int, mode fs.FileMode, passing bool) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -304,8 +304,8 @@ func (c *checker) jobs() error {
 	return nil
 }
 
-// rescue reports a record that is made anew from what is good of it; with a
-// reason its waiting tasks then wait in error.
+// rescue reports a record that a repair writes anew from what is good of it. With a
+// reason, its waiting tasks then wait in error.
 func (c *checker) rescue(number int, text, reason string, passing bool) {
 	remedy := "would be written anew without what is bad, the old one moved to " + spool.DirCorrupt
 	if reason != "" {
@@ -320,7 +320,7 @@ func (c *checker) rescue(number int, text, reason string, passing bool) {
 	})
 }
 
-// scripts looks at the scripts, and at the records that need one.
+// scripts looks at the scripts, and at records that lack theirs.
 func (c *checker) scripts() error {
 	names, err := c.list(spool.DirScripts)
 	if err != nil {
@@ -353,7 +353,7 @@ func (c *checker) scripts() error {
 		}
 	}
 	for _, n := range c.numbersOfRecords() {
-		// One that runs has its script open, and its end needs none.
+		// A running task has its script open, and its end needs none.
 		if in := c.records[n]; in != nil && in.Damage == nil && in.HasScript && in.Pending > 0 && !there[n] {
 			c.rescue(n, "the job has tasks to start and its script is missing", "the script of the job is missing", true)
 		}
@@ -373,7 +373,7 @@ func (c *checker) numbersOfRecords() []int {
 // staging looks at runs that were being built.
 func (c *checker) staging() error { return c.runs(spool.DirStaging) }
 
-// finished looks at runs whose processes are over.
+// finished looks at runs whose processes have ended.
 func (c *checker) finished() error { return c.runs(spool.DirFinished) }
 
 func (c *checker) runs(place string) error {
@@ -415,8 +415,8 @@ func (c *checker) active() error {
 	return nil
 }
 
-// directory looks at the directory of a run; run is -1 where the name does not
-// tell which.
+// directory looks at the directory of a run; run is -1 where the name does not say
+// which.
 func (c *checker) directory(path string, id spool.ID, run int) error {
 	c.highest = max(c.highest, id.Job)
 	info, err := os.Lstat(path)
@@ -431,7 +431,7 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 	}
 	in, known := c.records[id.Job]
 	if known && in == nil {
-		return nil // its record is bad, and execd will say what becomes of it
+		return nil // the record is bad, and execd decides what becomes of the run
 	}
 	current, active := 0, false
 	if in != nil {
@@ -445,7 +445,7 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 		case err1 != nil || err2 != nil:
 			return errors.Join(err1, err2)
 		case held:
-			// Execd may have started it since the records were read.
+			// Execd may have started the run since the records were read.
 			c.findings = append(c.findings, Finding{Path: path, Text: "a shepherd runs, and no record speaks of it", passing: true})
 		case kept: // by KEEP_ACTIVE
 		default:
@@ -454,13 +454,13 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 		return nil
 	}
 	if filepath.Base(filepath.Dir(path)) == spool.DirStaging {
-		return nil // still being given its rights
+		return nil // its rights are still being set
 	}
 	if err := c.rights(path, info, c.Owner, 0o711, true); err != nil {
 		return err
 	}
 	for _, f := range spool.Files {
-		// What a foreign shepherd has written may be the job's owner's.
+		// A shepherd of the site's own may have written its files as the job's owner.
 		if f.Writer != "execd" {
 			continue
 		}
@@ -475,9 +475,8 @@ func (c *checker) directory(path string, id spool.ID, run int) error {
 	return nil
 }
 
-// numbers makes sure that no number is given out twice. The file may be behind
-// the records, which are asked too, but not behind what is left of jobs that
-// have none.
+// numbers makes sure that no number is given out twice. The file may be behind the
+// records, which execd reads too, but not behind what is left of jobs without a record.
 func (c *checker) numbers() error {
 	path := c.root.Path(spool.FileSeqNum)
 	data, err := os.ReadFile(path)
@@ -494,7 +493,7 @@ func (c *checker) numbers() error {
 	}
 	known := last
 	for n, in := range c.records {
-		if in != nil { // others are moved away
+		if in != nil { // runs without a record are moved away
 			known = max(known, n)
 		}
 	}

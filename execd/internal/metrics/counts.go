@@ -20,7 +20,7 @@ const (
 	Failed                   // it could not be run: the task is in error, or lost
 )
 
-// outcomes are their names in labels.
+// outcomes are the values of the label outcome.
 var outcomes = [...]string{
 	Done: "done", Exited: "exited", Signalled: "signalled", Limit: "limit", Deleted: "deleted", Requeued: "requeued", Failed: "failed",
 }
@@ -28,13 +28,13 @@ var outcomes = [...]string{
 // Counts counts runs since execd was started. The zero value is ready.
 type Counts struct {
 	mu                                    sync.Mutex
-	started                               uint64                // guarded by mu, as are all
+	started                               uint64                // guarded by mu, as all below
 	ended                                 [len(outcomes)]uint64 // by Outcome
 	waiting, starting, running, returning durations
 	idle                                  durations
 }
 
-// Start counts a run that has got its slot, after it waited for a while.
+// Start counts a run that got its slots after waiting for a while.
 func (c *Counts) Start(waiting time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,9 +49,9 @@ func (c *Counts) End(o Outcome) {
 	c.ended[o]++
 }
 
-// Stages counts the times of a run: until its shepherd was started, until that
-// had ended, and until the accounting line was written. Those of a run that was
-// found after a restart are not known, and not to be counted.
+// Stages counts the times of a run: from its begin to the start of the shepherd, to the
+// end of that, and to the accounting line. A run found after a restart has no known
+// times, and is not counted.
 func (c *Counts) Stages(starting, running, returning time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,25 +60,25 @@ func (c *Counts) Stages(starting, running, returning time.Duration) {
 	c.returning.add(returning)
 }
 
-// Idle counts the time that a claim had nothing to run.
+// Idle counts how long a claim had nothing to run.
 func (c *Counts) Idle(t time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle.add(t)
 }
 
-// buckets are the upper bounds of histograms, in seconds: from what a start
-// takes, some milliseconds, to a week.
+// buckets are the upper bounds of histograms, in seconds: from milliseconds, as a start
+// takes, to a week.
 var buckets = [...]float64{0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
 
 // durations is a histogram.
 type durations struct {
-	counts [len(buckets) + 1]uint64 // of each bucket alone, the last of what is larger than all
+	counts [len(buckets) + 1]uint64 // of each bucket by itself; the last one has what is larger than all bounds
 	sum    float64                  // seconds
 }
 
 func (d *durations) add(t time.Duration) {
-	s := max(0, t.Seconds()) // somebody may have set the clock back
+	s := max(0, t.Seconds()) // the clock may have been set back
 	d.counts[sort.SearchFloat64s(buckets[:], s)]++
 	d.sum += s
 }

@@ -1,5 +1,5 @@
-// Package metrics writes what execd counts and sees in the text format of
-// Prometheus, version 0.0.4. Only the daemon and who counts import it; it
+// Package metrics writes the counters and states of execd in the text format of
+// Prometheus, version 0.0.4. Only the daemon, and packages that count, import it; it
 // measures nothing but execd's own process.
 package metrics
 
@@ -17,22 +17,21 @@ import (
 	"paddock/execd/api"
 )
 
-// Snapshot is what there is to tell at one instant.
+// Snapshot is the state of the host at one instant.
 type Snapshot struct {
 	Version string
 	Host    string
-	Started time.Time      // of execd
-	Tasks   map[string]int // that are not finished, by state in words: pending, hold, running, suspended, error
+	Started time.Time      // when execd was
+	Tasks   map[string]int // unfinished tasks by state: pending, hold, running, suspended, error
 	Running []Task
 	Queues  []Queue
 	Load    map[string]float64 // load values that are numbers
 	Counts  *Counts            // nil: none
-	// Problems are what somebody should look at, as execd -status has it; nil: nobody
-	// has looked for any.
+	// Problems are those of execd -status; nil: nobody has looked.
 	Problems []string
 }
 
-// Task is a task that runs. It has no owner: everybody may read what is told here.
+// Task is a running task. It has no owner, since everybody may read metrics.
 type Task struct {
 	Job, Task int // Task is 0 for a job that is no array
 	Queue     string
@@ -64,7 +63,7 @@ type family struct {
 	write func(*writer, *Snapshot)
 }
 
-// families is everything there is, in the order of execd(8).
+// families are all metrics, in the order of execd(8).
 var families = []family{
 	{"paddock_info", gauge, "Version of execd.", func(w *writer, s *Snapshot) {
 		w.series(1, "version", s.Version, "host", s.Host)
@@ -134,7 +133,7 @@ var families = []family{
 		}
 	}},
 	{"process_resident_memory_bytes", gauge, "Resident memory of execd.", func(w *writer, _ *Snapshot) {
-		// Size, resident, shared, in pages.
+		// The fields are size, resident and shared, in pages.
 		if b, err := os.ReadFile("/proc/self/statm"); err == nil {
 			if words := strings.Fields(string(b)); len(words) > 1 {
 				pages, _ := strconv.Atoi(words[1])
@@ -151,8 +150,8 @@ var families = []family{
 	}},
 }
 
-// task is a family with a series for each task that runs, and for no other, so
-// that there are never more than slots.
+// task returns a family with one series for each running task, so that there are never
+// more series than slots.
 func task(name string, k kind, help string, value func(*Task) float64) family {
 	return family{"paddock_task_" + name, k, help, func(w *writer, s *Snapshot) {
 		for i := range s.Running {
@@ -161,17 +160,17 @@ func task(name string, k kind, help string, value func(*Task) float64) family {
 	}}
 }
 
-// each calls do for all elements in the order of their names.
+// each calls do for all elements in the order of their keys.
 func each[T any](m map[string]T, do func(string, T)) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		do(name, m[name])
 	}
 }
 
-// ContentType is the type of Text, as HTTP names it.
+// ContentType is the media type of Text.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// Text returns all there is. A family without series is not in it.
+// Text returns all metrics. A family without series is left out.
 func Text(s *Snapshot) []byte {
 	w := &writer{tasks: make([]string, len(s.Running))}
 	for i, t := range s.Running {
@@ -188,7 +187,7 @@ func Text(s *Snapshot) []byte {
 	return w.text
 }
 
-// writer writes one family after the other.
+// writer writes families one after the other.
 type writer struct {
 	text   []byte
 	family family
@@ -196,7 +195,7 @@ type writer struct {
 	tasks  []string // labels of the tasks that run
 }
 
-// counts calls do when there is somebody who counts.
+// counts calls do if runs are counted.
 func (w *writer) counts(s *Snapshot, do func(*Counts)) {
 	if s.Counts != nil {
 		s.Counts.mu.Lock()
@@ -222,7 +221,7 @@ func (w *writer) histogram(h *durations, pairs ...string) {
 	w.line("_count", float64(n), labels(pairs...))
 }
 
-// line writes a line of the family, before the first what it is.
+// line writes a line of the family, and what the family is before its first line.
 func (w *writer) line(suffix string, v float64, labels string) {
 	if !w.begun {
 		w.text = append(w.text, "# HELP "+w.family.name+" "+w.family.help+"\n# TYPE "+w.family.name+" "+string(w.family.kind)+"\n"...)
@@ -237,7 +236,7 @@ func (w *writer) line(suffix string, v float64, labels string) {
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// labels returns pairs of label and value as they are written.
+// labels formats pairs of label and value.
 func labels(pairs ...string) string {
 	if len(pairs) == 0 {
 		return ""
@@ -250,8 +249,7 @@ func labels(pairs ...string) string {
 	return b.String() + "}"
 }
 
-// appendNumber appends a number. What Go calls +Inf, -Inf and NaN, the format
-// does too.
+// appendNumber appends a number. The format writes +Inf, -Inf and NaN as Go does.
 func appendNumber(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
