@@ -129,8 +129,6 @@ func (j *Journal) Record(e notice.Event) error {
 		j.mu.Lock()
 		r.begun = true
 		j.mu.Unlock()
-	}
-	if e.Kind == notice.Executing {
 		j.queues.flush(e.Task.Job.Number) // first what came before
 	}
 	err := j.try(r, e, string(e.Kind), func(to *target) error {
@@ -169,16 +167,8 @@ func (j *Journal) Notice(of *job.Job, request *api.SubmitRequest, n job.Notice) 
 		failed(err)
 		return
 	}
-	wait, leave, ok := j.queues.enter(of.Number)
-	if !ok {
-		out()
-		failed(fmt.Errorf("%s is left out: %d events wait to be written", n.Kind, maxWaiting))
-		return
-	}
-	go func() {
+	ok := j.queues.add(of.Number, func() {
 		defer out()
-		defer leave()
-		wait()
 		owner, err := j.Users.ByID(context.Background(), of.UID)
 		if err != nil {
 			failed(err)
@@ -198,7 +188,11 @@ func (j *Journal) Notice(of *job.Job, request *api.SubmitRequest, n job.Notice) 
 		if err := j.Log.WriteEach(context.Background(), entry, n.Tasks.All, j.noticed(n)); err != nil {
 			failed(err)
 		}
-	}()
+	})
+	if !ok {
+		out()
+		failed(fmt.Errorf("%s is left out: %d events wait to be written", n.Kind, maxWaiting))
+	}
 }
 
 // noticed is what happens to a task that waits in a log.

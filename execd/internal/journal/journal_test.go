@@ -428,10 +428,10 @@ func TestNotice(t *testing.T) {
 		// Too much of one job is left out, and said.
 		request.Attributes = []string{`UserLog="log"`}
 		w.hang = true
-		for range maxWaiting + 1 {
+		for range maxWaiting + 2 { // one is being written
 			j.Notice(of, request, job.Notice{Kind: job.NoticeHeld, Tasks: job.AllTasks(of.Tasks)})
 		}
-		time.Sleep((maxWaiting + 1) * eventlog.Limit)
+		time.Sleep((maxWaiting + 2) * eventlog.Limit)
 		synctest.Wait()
 		if !strings.Contains(w.err.String(), "held is left out: 64 events wait to be written") {
 			t.Errorf("our log says %q", w.err.String())

@@ -4,19 +4,14 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"paddock/execd/internal/serial"
 )
 
-// queues are the orders in which the events of jobs of qsub are written that wait. The
-// zero value is ready.
+// queues are what is written of jobs of qsub that wait. The zero value is ready.
 type queues struct {
 	mu   sync.Mutex
-	jobs map[int]*queue // guarded by mu; of which something is written, by number
-}
-
-// queue is that of one job.
-type queue struct {
-	last    chan struct{} // closed when what was entered last is written
-	waiting int           // so much is not written yet
+	jobs map[int]*serial.Queue // guarded by mu; of which something is written, by number
 }
 
 // maxWaiting is how much of a job that waits may stand in its queue. How long a write
@@ -26,45 +21,33 @@ const maxWaiting = 64
 // flush waits until all is written that stands in the queue of a job.
 func (q *queues) flush(number int) {
 	q.mu.Lock()
-	var last chan struct{}
-	if of := q.jobs[number]; of != nil {
-		last = of.last
-	}
+	of := q.jobs[number]
 	q.mu.Unlock()
-	if last != nil {
-		<-last
+	if of != nil {
+		of.Wait()
 	}
 }
 
-// enter enters the queue of a job. What stands before is written when wait has returned,
-// and leave lets the next one go on. It reports false if there are too many.
-func (q *queues) enter(number int) (wait, leave func(), ok bool) {
+// add has something written of a job. It reports false if too much waits already.
+func (q *queues) add(number int, write func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	of := q.jobs[number]
 	if of == nil {
-		of = &queue{last: make(chan struct{})}
-		close(of.last)
+		of = &serial.Queue{}
 		if q.jobs == nil {
-			q.jobs = make(map[int]*queue)
+			q.jobs = make(map[int]*serial.Queue)
 		}
 		q.jobs[number] = of
 	}
-	if of.waiting >= maxWaiting {
-		return nil, nil, false
-	}
-	before, mine := of.last, make(chan struct{})
-	of.last = mine
-	of.waiting++
-	leave = func() {
+	return of.AddBelow(maxWaiting, func() {
+		write()
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		close(mine)
-		if of.waiting--; of.waiting == 0 {
+		if of.Waiting() == 0 {
 			delete(q.jobs, number)
 		}
-	}
-	return func() { <-before }, leave, true
+	})
 }
 
 // backlogs count what of the runs and jobs of each user waits to be written. The zero

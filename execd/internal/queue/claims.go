@@ -274,20 +274,20 @@ func (q *Queue) policies() {
 func (q *Queue) effect(e claim.Effect) {
 	switch e.Do {
 	case claim.Evict:
-		q.errands.add(func() { q.o.Sources.Of(e.Eviction.Holder).Evicted(e.Eviction) })
+		q.errands.Add(func() { q.o.Sources.Of(e.Eviction.Holder).Evicted(e.Eviction) })
 		return
 	case claim.Say:
-		q.errands.add(func() { q.o.Log.Log(context.Background(), e.Level, e.Text) })
+		q.errands.Add(func() { q.o.Log.Log(context.Background(), e.Level, e.Text) })
 		return
 	case claim.Forget:
-		q.errands.add(func() {
+		q.errands.Add(func() {
 			if err := q.o.Claims.Forget(e); err != nil {
 				q.o.Log.Error(err.Error()) // no other claim is written before it is gone
 			}
 		})
 		return
 	case claim.Rewrite:
-		q.errands.add(func() {
+		q.errands.Add(func() {
 			if err := q.o.Claims.Rewrite(e); err != nil {
 				q.o.Log.Warn(err.Error())
 			}
@@ -298,7 +298,7 @@ func (q *Queue) effect(e claim.Effect) {
 		return
 	case claim.Begin:
 		if err := q.startUnder(e.Slot, "", e.Job, nil); err != nil {
-			q.errands.add(func() { q.o.Sources.Of(e.Job.Source).Unstarted(e.Job, err.Error()) })
+			q.errands.Add(func() { q.o.Sources.Of(e.Job.Source).Unstarted(e.Job, err.Error()) })
 		}
 		return
 	}
@@ -329,7 +329,7 @@ func (q *Queue) effect(e claim.Effect) {
 			q.Wake()
 		}
 		if q.o.Slots.Evict != nil {
-			q.errands.add(func() {
+			q.errands.Add(func() {
 				q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Text))
 				q.o.Slots.Evict(t, e, hold)
 			})
@@ -348,21 +348,21 @@ func (q *Queue) Stop() {
 }
 
 // Quiet returns when what slots have wanted is done.
-func (q *Queue) Quiet() { q.errands.wait() }
+func (q *Queue) Quiet() { q.errands.Wait() }
 
 // stray deals with a job that its source starts, and not the queue: it is told when the
 // run has come to nothing, or somebody has deleted the job. q.mu is held.
 func (q *Queue) stray(j *job.Job) {
 	from := q.o.Sources.Of(j.Source)
 	if q.o.Store.Get(j.Number) != j {
-		q.errands.add(func() { from.Unstarted(j, "it was deleted") })
+		q.errands.Add(func() { from.Unstarted(j, "it was deleted") })
 		return
 	}
 	if !q.o.Store.Turn(j).After(j.Submitted) {
 		return
 	}
 	if n, _, at := q.o.Store.Ready(j, time.Now()); n > 0 || !at.IsZero() {
-		q.errands.add(func() { from.Stray(j) })
+		q.errands.Add(func() { from.Stray(j) })
 	}
 }
 
@@ -513,7 +513,7 @@ func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.errands.add(func() { // the slot is idle until its work begins
+	q.errands.Add(func() { // the slot is idle until its work begins
 		if err := q.o.Claims.Keep(g.ID); err != nil {
 			q.o.Log.Warn(err.Error())
 		}

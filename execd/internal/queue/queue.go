@@ -28,6 +28,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/serial"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/internal/proc"
@@ -83,7 +84,7 @@ type Queue struct {
 	until      time.Time                     // guarded by mu; when closed ends
 	running    map[schedule.TaskID]*job.Task // guarded by mu
 	managed    managed
-	errands    errands // what may block, and was wanted with mu held
+	errands    serial.Queue // what may block, and was wanted with mu held
 }
 
 // New returns a queue.

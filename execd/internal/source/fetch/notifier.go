@@ -9,6 +9,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/serial"
 	"paddock/execd/internal/slot"
 )
 
@@ -20,11 +21,10 @@ type notifier struct {
 	layer *Layer
 	slot  slot.ID
 
+	queue serial.Queue // what is to be told
+
 	mu      sync.Mutex
-	queue   []func()      // guarded by mu; what is to be told
-	busy    bool          // guarded by mu; somebody is telling
-	quiet   chan struct{} // guarded by mu; closed when all was told; nil: nobody waits
-	telling map[int]bool  // guarded by mu; jobs of which EVICT_CLAIM is told
+	telling map[int]bool // guarded by mu; jobs of which EVICT_CLAIM is told
 }
 
 // reply has REPLY_FETCH run, if there is one. It does not block.
@@ -164,44 +164,5 @@ func (n *notifier) tell(do func(context.Context)) {
 		}
 		return // the next execd tells it
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.queue = append(n.queue, func() { defer l.errands.Done(); do(ctx) })
-	if !n.busy {
-		n.busy = true
-		go n.work()
-	}
-}
-
-func (n *notifier) work() {
-	for {
-		n.mu.Lock()
-		if len(n.queue) == 0 {
-			n.busy = false
-			if n.quiet != nil {
-				close(n.quiet)
-				n.quiet = nil
-			}
-			n.mu.Unlock()
-			return
-		}
-		next := n.queue[0]
-		n.queue = n.queue[1:]
-		n.mu.Unlock()
-		next()
-	}
-}
-
-// settled returns a channel that is closed when all that is to be told has been
-// told; nil: it has.
-func (n *notifier) settled() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.busy {
-		return nil
-	}
-	if n.quiet == nil {
-		n.quiet = make(chan struct{})
-	}
-	return n.quiet
+	n.queue.Add(func() { defer l.errands.Done(); do(ctx) })
 }

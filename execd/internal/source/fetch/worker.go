@@ -197,9 +197,9 @@ func (w *worker) run(ctx context.Context) {
 // unsettled returns a channel that is closed when who the work comes from has been
 // told what became of it; nil: he has.
 func (w *worker) unsettled() <-chan struct{} {
-	told := w.layer.notifier(w.slot).settled()
+	told := w.layer.notifier(w.slot).queue.Done()
 	if told == nil && w.carved != nil {
-		if told = w.carved.settled(); told == nil {
+		if told = w.carved.queue.Done(); told == nil {
 			w.carved = nil
 		}
 	}

@@ -43,7 +43,7 @@ func (n *Notices) MailEnd(f *outcome.Facts) bool {
 // its mails leave in order.
 func (n *Notices) MailLater(event mail.Event) {
 	if n.Wants(event) {
-		_ = n.letters.put(func() { n.send(event, n.about()) }, true)
+		_ = n.letters.AddBelow(maxWaiting, func() { n.send(event, n.about()) })
 	}
 }
 

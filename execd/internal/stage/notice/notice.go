@@ -6,13 +6,13 @@ package notice
 
 import (
 	"log/slog"
-	"sync"
 	"time"
 
 	"paddock/classad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
+	"paddock/execd/internal/serial"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/user"
 )
@@ -35,10 +35,15 @@ type Notices struct {
 	event func(func()) // has something happen to the run, and leads it on
 
 	on      bool // events are written into a file of its owner
-	events  outbox
-	letters outbox   // mails while it goes on
-	writing *writing // nil: none is waited for
+	events  serial.Queue
+	letters serial.Queue // mails while it goes on
+	writing *writing     // nil: none is waited for
 }
+
+// maxWaiting is how many events of a run wait to be written into files of its user,
+// whose file systems may hang. He decides how long a write takes, and how often he
+// suspends his job.
+const maxWaiting = 64
 
 // Init makes them those of a run. Event has something happen to it, and leads it on.
 func (n *Notices) Init(h *Host, of *job.Task, event func(func())) {
@@ -61,11 +66,11 @@ func (n *Notices) Happened(of Event) {
 	}
 	e := of // what the write below refers to; most runs have none
 	e.Task, e.Time, e.Scratch = n.of, time.Now(), n.host.Launcher.Scratch(n.of.RunID())
-	_ = n.events.put(func() {
+	_ = n.events.AddBelow(maxWaiting, func() {
 		if err := n.host.Journal.Record(e); err != nil {
 			n.host.Log.Warn("job " + n.of.String() + ": event log: " + err.Error())
 		}
-	}, true)
+	})
 }
 
 // Ended tells the journal of the end, behind all that is still to be written of the run,
@@ -94,10 +99,10 @@ func (n *Notices) write(step string, do func() error) (exit.Result, error) {
 	case w == nil || w.step != step:
 		w = &writing{step: step}
 		n.writing = w
-		_ = n.events.put(func() {
+		n.events.Add(func() {
 			err := do()
 			n.event(func() { w.done, w.err = true, err })
-		}, false)
+		})
 		return exit.InProgress, nil
 	case !w.done:
 		return exit.InProgress, nil
@@ -148,47 +153,4 @@ type Event struct {
 	Scratch       string      // its scratch directory; empty: it is gone
 	Exit          exit.Code   // of Over: how it ended
 	Status        exit.Status // of Over: of the job's process; the zero Status when it never ran
-}
-
-// outbox does what writes into files of users, one after the other, in a goroutine
-// of its own: their file systems may hang.
-type outbox struct {
-	mu   sync.Mutex
-	list []func() // guarded by mu
-	busy bool     // guarded by mu
-}
-
-// maxWaiting is how many events of a run wait to be written. Its user decides how
-// long a write takes, and how often he suspends his job.
-const maxWaiting = 64
-
-// put has something written. What may be missing is not when too much waits, and
-// reports false.
-func (o *outbox) put(write func(), mayBeMissing bool) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if mayBeMissing && len(o.list) >= maxWaiting {
-		return false
-	}
-	o.list = append(o.list, write)
-	if !o.busy {
-		o.busy = true
-		go o.work()
-	}
-	return true
-}
-
-func (o *outbox) work() {
-	for {
-		o.mu.Lock()
-		if len(o.list) == 0 {
-			o.busy = false
-			o.mu.Unlock()
-			return
-		}
-		write := o.list[0]
-		o.list = o.list[1:]
-		o.mu.Unlock()
-		write()
-	}
 }
