@@ -10,8 +10,8 @@ import (
 // basePath is the PATH of hooks.
 const basePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// BaseEnvironment returns the environment of a hook of the daemon: made from
-// nothing, so that what execd was started with does not matter.
+// BaseEnvironment returns the environment of a hook of the daemon. It is made from
+// nothing, so that execd's own does not matter.
 func BaseEnvironment(u *user.User, host string) []string {
 	return []string{
 		"PATH=" + basePath,
@@ -25,10 +25,10 @@ func BaseEnvironment(u *user.User, host string) []string {
 	}
 }
 
-// Job is what the hooks of a job find in their environment besides the job's
-// own. What is empty or zero is left out.
+// Job is what the hooks of a job find in their environment besides the job's own
+// variables. Fields that are empty or zero are left out.
 type Job struct {
-	Env       []string // the job's: Grid Engine's variables and the user's, of which the last of a name counts
+	Env       []string // Grid Engine's variables and the user's; the last of a name counts
 	Scratch   string   // directory of the job, TMPDIR
 	Iwd       string   // initial working directory of the job
 	Slot      string   // name of the slot: slot1, slot1_2
@@ -40,22 +40,21 @@ type Job struct {
 	Starter   int      // pid of who runs the job: execd
 }
 
-// threadVariables tell programs how many threads they may have.
+// threadVariables tell programs how many threads they may start.
 var threadVariables = []string{
 	"OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
 	"JULIA_NUM_THREADS", "GOMAXPROCS",
 }
 
-// JobEnvironment returns the environment of a hook of a job: that of a hook of
-// the daemon, over it the job's, over it what HTCondor says to hooks. The hook
-// has the rights of the job's user, so that what he has in his environment is no
-// more than he can do anyway.
+// JobEnvironment returns the environment of a hook of a job: that of a hook of the
+// daemon, overridden by the job's, overridden by what HTCondor tells hooks. The hook
+// has the rights of the job's user, so that his environment gives him no power.
 func JobEnvironment(u *user.User, host string, j *Job) []string {
 	e := environment{at: map[string]int{}}
 	e.add(BaseEnvironment(u, host)...)
 	e.add(j.Env...)
 	for _, v := range threadVariables {
-		if _, ok := e.at[v]; j.Threads > 0 && !ok { // what the job wants counts
+		if _, ok := e.at[v]; j.Threads > 0 && !ok { // the job may have set it
 			e.set(v, strconv.Itoa(j.Threads))
 		}
 	}
@@ -81,8 +80,8 @@ func JobEnvironment(u *user.User, host string, j *Job) []string {
 
 const jobAdName = "_CONDOR_JOB_AD"
 
-// JobMark returns the variable of an environment that all hooks of one job have, and
-// hooks of no other.
+// JobMark returns the variable that the environments of all hooks of one job have, and
+// of no other.
 func JobMark(env []string) string {
 	for _, v := range env {
 		if strings.HasPrefix(v, jobAdName+"=") {
@@ -92,7 +91,7 @@ func JobMark(env []string) string {
 	return ""
 }
 
-// environment is one in which each name stands once.
+// environment is a list of variables in which each name stands once.
 type environment struct {
 	list []string
 	at   map[string]int
@@ -113,7 +112,7 @@ func (e *environment) add(variables ...string) {
 	}
 }
 
-// set sets a variable that has a value.
+// set sets a variable unless the value is empty.
 func (e *environment) set(name, value string) {
 	if value != "" {
 		e.add(name + "=" + value)

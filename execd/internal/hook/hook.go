@@ -1,6 +1,6 @@
-// Package hook is about the programs of a site's own that are called at fixed
-// points: which there are, by what keyword they are found, and how one is run.
-// Only the packages of execd import it.
+// Package hook runs the programs of a site that are called at fixed points: it knows
+// which there are, by what keyword they are found, and how one is run. Only packages of
+// execd import it.
 //
 // A keyword names a set of hooks; hooks.conf says which program each of them is
 // (package knob). The table of them is made anew at each reload.
@@ -46,8 +46,8 @@ type Hook struct {
 	Limit        time.Duration // how long it may run
 	MaxOutput    int64         // bytes of its standard output
 	MaxProcesses int           // processes it may have at a time, itself among them
-	// Own says that it is a program of the user's whose rights it has: its path is
-	// looked at by nobody who may see more than he.
+	// Own marks a program of the user whose rights it has: only with these rights its
+	// path may be looked at.
 	Own bool
 }
 
@@ -57,13 +57,13 @@ const (
 	DefaultMaxProcesses = 64
 )
 
-// knobName is the knob that says which program the hook is.
+// knobName is the knob that names the hook's program.
 func knobName(keyword string, n Name) string { return keyword + "_HOOK_" + string(n) }
 
-// Check says why the hook's program must not be run as it is: it is to be a
-// regular file that its owner may execute, and neither it nor the directory it
-// is in may be writable for everybody. Of a link that goes for both directories.
-// It is looked at anew each time.
+// Check says why the hook's program must not be run as it is. It has to be a regular
+// file that its owner may execute, and neither the file nor its directory may be
+// writable for everybody. For a link this holds for both directories. The file is
+// looked at anew each time.
 func (h *Hook) Check() error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("cannot use hook %s: %s: %s", knobName(h.Keyword, h.Name), shown(h.Path), fmt.Sprintf(format, args...))
@@ -99,7 +99,7 @@ func (h *Hook) Check() error {
 	return nil
 }
 
-// shown is a path in a message, which is one line whatever the path has in it.
+// shown writes a path for a message, as one line whatever it contains.
 func shown(path string) string {
 	if strings.ContainsFunc(path, func(c rune) bool { return !unicode.IsPrint(c) || c == utf8.RuneError }) {
 		return strconv.Quote(path)
@@ -107,7 +107,7 @@ func shown(path string) string {
 	return path
 }
 
-// cause leaves out the path, which stands before it.
+// cause returns an error without the path, which the message has already.
 func cause(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err

@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Bounds of what a hook can do to the log.
+// These bound what a hook can do to the log.
 const (
 	maxLine   = 1 << 10 // bytes of a line
-	keepTail  = 4 << 10 // bytes of the end that a result has
+	keepTail  = 4 << 10 // bytes of the end that are kept for the result
 	lineBurst = 50      // lines at once
 	lineEvery = 100 * time.Millisecond
-	maxLines  = 1000 // lines of one run in all: scripts of jobs are users', and may run for an hour
+	maxLines  = 1000 // lines of one run: users write the scripts of jobs, which may run for an hour
 )
 
-// lines passes the standard error of one run of a hook on to the log, line by
-// line: not more than lineBurst at once, then one in lineEvery, and maxLines in
-// all. One goroutine at a time may use it.
+// lines passes the standard error of one run of a hook on to the log, line by line: at
+// most lineBurst at once, then one in lineEvery, and maxLines in all. One goroutine at
+// a time may use it.
 type lines struct {
 	log   *slog.Logger
 	label string
 	hook  string
 	pid   atomic.Int64
 
-	last    []byte // the end of all
-	line    []byte // begun, with maxLine at most
-	cut     bool   // there was more of it
+	last    []byte // the last bytes of all
+	line    []byte // the line that has begun, at most maxLine
+	cut     bool   // the line was longer
 	quota   time.Duration
 	since   time.Time
 	said    int
 	dropped int
 }
 
-// add takes what was read.
+// add takes bytes that were read.
 func (l *lines) add(b []byte) {
 	l.last = append(l.last, b...)
 	if n := len(l.last) - keepTail; n > 0 {
@@ -53,7 +53,7 @@ func (l *lines) add(b []byte) {
 	}
 }
 
-// say logs the line, which is complete.
+// say logs the line that is complete.
 func (l *lines) say() {
 	line, cut := l.line, l.cut
 	l.line, l.cut = l.line[:0], false
@@ -85,7 +85,7 @@ func (l *lines) may() bool {
 	return true
 }
 
-// end logs a last line without a newline, and how many lines were not logged.
+// end logs a last line without a newline, and the number of lines that were not logged.
 func (l *lines) end() {
 	if len(l.line) > 0 {
 		l.say()
@@ -95,5 +95,4 @@ func (l *lines) end() {
 	}
 }
 
-// tail returns the last bytes.
 func (l *lines) tail() string { return string(l.last) }

@@ -20,13 +20,12 @@ import (
 // parent is a shepherd that runs hooks, one at a time.
 type parent struct {
 	cmd    *exec.Cmd
-	socket *os.File      // by which it gets them
-	ended  chan struct{} // closed when it was waited for; cmd says how it has ended
-	since  time.Time     // when it was kept
+	socket *os.File      // over which it gets them
+	ended  chan struct{} // closed when it was reaped; then cmd has its status
+	since  time.Time     // when it became idle
 }
 
-// newParent starts the parent of hooks of a user, in a control group if one is
-// given.
+// newParent starts a parent of hooks of a user, in a control group if one is given.
 func newParent(s *asuser.Starter, u *user.User, group string) (*parent, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -44,7 +43,7 @@ func newParent(s *asuser.Starter, u *user.User, group string) (*parent, error) {
 			return dir, nil
 		}}
 	}
-	// What a hook gets goes through sockets: nothing of it is to matter to the
+	// A hook gets all through sockets, so that nothing of it affects the
 	// shepherd.
 	p.cmd = s.Command(context.Background(), u.UID, u.GID, asuser.GroupList(u), "-hook")
 	p.cmd.ExtraFiles = []*os.File{theirs} // spool.HookSocket
@@ -53,32 +52,32 @@ func newParent(s *asuser.Starter, u *user.User, group string) (*parent, error) {
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it has ended is in the report
+		_ = p.cmd.Wait() // the report says how the hook ended
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// rights says whose rights a parent has.
+// rights identifies the rights that a parent has.
 func rights(u *user.User) string { return fmt.Sprintf("%d %d %s", u.UID, u.GID, asuser.GroupList(u)) }
 
-// hand hands over the descriptors of a call.
+// hand passes the descriptors of a call.
 func (p *parent) hand(files [spool.HookFiles]*os.File) error {
 	var fds [spool.HookFiles]int
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
-	// There is always room: it gets one call at a time.
+	// The socket always has room, since a parent gets one call at a time.
 	if err := unix.Sendmsg(int(p.socket.Fd()), []byte{0}, unix.UnixRights(fds[:]...), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != nil {
 		return fmt.Errorf("cannot reach the parent of hooks: %w", err)
 	}
 	return nil
 }
 
-// dismiss has the parent end when its hook, if it has one, is over.
+// dismiss has the parent end after the hook that it runs, if any.
 func (p *parent) dismiss() { p.socket.Close() }
 
-// kill kills it, and reports whether it is gone then.
+// kill kills the parent, and reports whether it has ended.
 func (p *parent) kill() bool {
 	p.dismiss()
 	_ = p.cmd.Process.Kill()
@@ -93,9 +92,8 @@ func (p *parent) kill() bool {
 }
 
 const (
-	// keepParents is how many parents are kept at most. Each takes 3 MB, and hooks that
-	// follow each other closely, as those of fetched work do, seldom are more than this
-	// at a time.
+	// keepParents bounds the idle parents. Each takes 3 MB, and hooks that follow each
+	// other closely, as those of fetched work do, rarely need more at a time.
 	keepParents = 8
 	// keepTime is how long an idle parent is kept.
 	keepTime = time.Minute
@@ -108,13 +106,13 @@ type parents struct {
 
 	mu     sync.Mutex  // not taken with that of the Runner
 	closed bool        // guarded by mu; none is kept any more
-	ids    string      // guarded by mu; whose rights they have
-	idle   []*parent   // guarded by mu; the one that waits longest first
+	ids    string      // guarded by mu; the rights that they have
+	idle   []*parent   // guarded by mu; the one idle for longest first
 	timer  *time.Timer // guarded by mu; nil: none is set
 }
 
-// take returns a parent with these rights; nil: there is none. It dismisses those with
-// other rights: the account of hooks has changed.
+// take returns an idle parent with these rights; nil: there is none. It dismisses those
+// with other rights, since the account of hooks has changed.
 func (ps *parents) take(ids string) *parent {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -127,7 +125,7 @@ func (ps *parents) take(ids string) *parent {
 		p := ps.idle[n]
 		ps.idle = slices.Delete(ps.idle, n, n+1)
 		select {
-		case <-p.ended: // of somebody's doing
+		case <-p.ended: // somebody has killed it
 			p.dismiss()
 		default:
 			return p
@@ -136,7 +134,7 @@ func (ps *parents) take(ids string) *parent {
 	return nil
 }
 
-// put keeps a parent that has nothing to do.
+// put keeps an idle parent.
 func (ps *parents) put(ids string, p *parent) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

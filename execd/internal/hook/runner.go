@@ -159,7 +159,7 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 			return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, context.Cause(ctx))
 		}
 		n := killMarked(c.Behind) // their parent does not
-		r.Log.Warn(fmt.Sprintf("%s: hook %s: that of the execd before did not end: processes=%d killed", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), n))
+		r.Log.Warn(fmt.Sprintf("%s: hook %s: that of an earlier execd did not end: processes=%d killed", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), n))
 	}
 	p, err := r.start(ctx, u, c, append(slices.Clip(env), mark))
 	if err != nil {
