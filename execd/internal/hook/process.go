@@ -20,39 +20,38 @@ import (
 
 const (
 	// patience bounds the wait for a shepherd that was told to end its hook. It is
-	// longer than the shepherd itself waits for what cannot be killed.
+	// longer than the shepherd itself waits for processes that cannot be killed.
 	patience = 30 * time.Second
-	// takeLimit bounds the wait for a shepherd that was kept to take a call. On a busy
-	// host a sound one may need seconds, and the hook is lost if the shepherd is killed
-	// just after it has taken the call.
+	// takeLimit bounds the wait for an idle shepherd to take a call. On a busy host it
+	// may need seconds, and the hook is lost if the shepherd is killed just after it has
+	// taken the call.
 	takeLimit = 10 * time.Second
 	// drainLimit bounds the reading of pipes when no process of the hook is left to
-	// write to them: somebody else may hold them.
+	// write to them: other processes may hold them.
 	drainLimit = 2 * time.Second
-	// maxReport bounds what a shepherd tells.
+	// maxReport bounds the report of a shepherd.
 	maxReport = 64 << 10
 )
 
-// process is a hook that runs, by its parent.
+// process is a hook that runs below its parent.
 type process struct {
 	parent                        *parent
 	keep                          bool     // the parent may have another hook after this one
 	socket, stdin, stdout, stderr *os.File // our ends
 
-	report  spool.HookReport // readers may look at it once they are done
-	taken   chan struct{}    // closed when the parent has said so; readers may be done before
+	report  spool.HookReport // complete once readers are done
+	taken   chan struct{}    // closed when the parent has taken the call; readers may be done before
 	started chan struct{}    // closed when the hook's pid is known, or never will be
-	whole   chan struct{}    // closed when the report is, and the parent waits for another hook
-	tooLong chan struct{}    // closed when it has printed more than it may
+	whole   chan struct{}    // closed when the report is complete, and the parent waits for another hook
+	tooLong chan struct{}    // closed when the hook has printed more than it may
 	out     []byte
 	lines   *lines
-	end     string // of the shepherd, "" if it was not seen
+	end     string // how the shepherd ended, "" if that was not seen
 	readers sync.WaitGroup
 	writers sync.WaitGroup
 }
 
-// start has a hook run by a parent that was kept, if there is one for it, or by one
-// of its own.
+// start has a hook run by an idle parent, if there is one for it, or by a new one.
 func (r *Runner) start(ctx context.Context, u *user.User, c *Call, env []string) (*process, error) {
 	if !r.keeps(c) {
 		fresh, err := newParent(r.Starter, u, c.Group)
@@ -72,11 +71,11 @@ func (r *Runner) start(ctx context.Context, u *user.User, c *Call, env []string)
 		if p.isTaken(ctx) {
 			return p, nil
 		}
-		// It was killed or stopped since its last hook, or is not what it was.
+		// The parent was killed or stopped since its last hook.
 		gone := kept.kill()
 		p.drain()
 		if p.report.Taken {
-			return p, nil // too late: wait finds it dead
+			return p, nil // wait finds the parent dead
 		}
 		p.finish()
 		if !gone {
@@ -95,12 +94,12 @@ func (r *Runner) start(ctx context.Context, u *user.User, c *Call, env []string)
 	return p, nil
 }
 
-// keeps reports whether the parent of a hook may have been another's before, and
-// another's after: one of the daemon's own account, or of the only user of an execd
-// in user mode, outside of control groups of jobs.
+// keeps reports whether the parent of a hook may have run hooks of other jobs before,
+// and may run others after: those of the daemon's own account, or of the only user of
+// an execd in user mode, outside of control groups of jobs.
 func (r *Runner) keeps(c *Call) bool { return c.Group == "" && (c.As == nil || !r.Privileged) }
 
-// call hands a hook over to a parent.
+// call passes a hook to a parent.
 func (r *Runner) call(to *parent, c *Call, env []string) (_ *process, err error) {
 	var theirs [spool.HookFiles]*os.File // to be closed in any case
 	p := &process{
@@ -144,8 +143,8 @@ func (r *Runner) call(to *parent, c *Call, env []string) (_ *process, err error)
 	p.lines = &lines{log: r.Log, label: c.Label, hook: knobName(c.Hook.Keyword, c.Hook.Name)}
 	most := cmp.Or(max(c.Hook.MaxOutput, 0), DefaultMaxOutput)
 	p.writers.Go(func() {
-		// Neither can fail in a way that matters: a hook need not read, and of one
-		// that was not told what to run there is no verdict.
+		// Neither error matters: a hook need not read its input, and one that was not
+		// told what to run has no result.
 		_, _ = p.socket.Write(call.Append(nil))
 	})
 	p.writers.Go(func() {
@@ -158,8 +157,8 @@ func (r *Runner) call(to *parent, c *Call, env []string) (_ *process, err error)
 	return p, nil
 }
 
-// isTaken waits until a parent that was kept says that it has the call, and reports
-// whether it has. It reports true when ctx is done: the hook is not wanted any more.
+// isTaken waits until an idle parent says that it has the call, and reports whether it
+// has. It reports true when ctx is done, since the hook is no longer wanted.
 func (p *process) isTaken(ctx context.Context) bool {
 	timer := time.NewTimer(takeLimit)
 	defer timer.Stop()
@@ -182,16 +181,16 @@ func (p *process) close() {
 	}
 }
 
-// Why a hook was ended.
+// These are the reasons to end a hook.
 var (
 	errLimit   = errors.New("it has used up its time")
 	errTooLong = errors.New("it has printed more than it may")
 	errNoStart = errors.New("cannot be started")
 )
 
-// wait waits for the end of a hook and of all that it has started. It returns
-// why the shepherd was told to end it, nil if it was not. keep says that the
-// shepherd waits for another hook; if not, it has ended.
+// wait waits for the end of a hook and of all that it has started. It returns why the
+// shepherd was told to end it, nil if it was not. keep reports that the shepherd waits
+// for another hook; otherwise it has ended.
 func (p *process) wait(ctx context.Context, limit time.Duration) (keep bool, why error) {
 	var over, hopeless <-chan time.Time
 	if limit > 0 {
@@ -226,8 +225,8 @@ func (p *process) wait(ctx context.Context, limit time.Duration) (keep bool, why
 		case <-done:
 			stop(context.Cause(ctx))
 		case <-hopeless:
-			// What hangs in a file system does not even die by this. It is not waited
-			// for any longer, and reaped whenever it ends.
+			// A process that hangs in a file system does not even die by this. It is not
+			// waited for any longer, and reaped whenever it ends.
 			running = !killed
 			killed = true
 			_ = p.parent.cmd.Process.Kill()
@@ -243,8 +242,8 @@ func (p *process) wait(ctx context.Context, limit time.Duration) (keep bool, why
 	return keep, why
 }
 
-// drain reads the rest of the pipes: whoever had the other ends is dead, or has given
-// them away.
+// drain reads the rest of the pipes: all that had the other ends are dead, or have
+// passed them on.
 func (p *process) drain() {
 	for _, f := range []*os.File{p.stdout, p.stderr, p.socket} {
 		_ = f.SetReadDeadline(time.Now().Add(drainLimit))
@@ -258,7 +257,7 @@ func (p *process) finish() {
 	p.writers.Wait()
 }
 
-// stop tells the shepherd to end the hook. One that its user has stopped does
+// stop tells the shepherd to end the hook. A shepherd that its user has stopped does
 // not hear that.
 func (p *process) stop() {
 	if raw, err := p.socket.SyscallConn(); err == nil {
@@ -281,7 +280,7 @@ func (p *process) judge(why error, res *Result) {
 	default:
 	}
 	switch {
-	case r.Ended && r.Stopped == "": // perhaps just before it was told to
+	case r.Ended && r.Stopped == "": // it may have ended just before it was told to
 	case res.TooLong:
 	case r.Failed != "":
 		res.Err = errNoStart
@@ -296,7 +295,7 @@ func (p *process) judge(why error, res *Result) {
 	}
 }
 
-// readReport reads what the shepherd tells.
+// readReport reads the report of the shepherd.
 func (p *process) readReport() {
 	taken := sync.OnceFunc(func() { close(p.taken) })
 	known := sync.OnceFunc(func() { close(p.started) })
@@ -323,8 +322,7 @@ func (p *process) readReport() {
 	}
 }
 
-// readOutput reads the standard output, and no more of it than the hook may
-// print.
+// readOutput reads the standard output up to the limit of the hook.
 func (p *process) readOutput(most int64) {
 	b := make([]byte, 4<<10) // most print little
 	from := &lasting{File: p.stdout}
@@ -334,7 +332,7 @@ func (p *process) readOutput(most int64) {
 		p.out = append(p.out, b[:min(int64(n), room)]...)
 		if int64(n) > room {
 			close(p.tooLong)
-			p.stdout.Close() // whoever goes on printing gets SIGPIPE
+			p.stdout.Close() // a process that goes on printing gets SIGPIPE
 			return
 		}
 		if err != nil {
@@ -349,8 +347,8 @@ func (p *process) readOutput(most int64) {
 // pipeSize is how much a pipe holds at most.
 const pipeSize = 64 << 10
 
-// lasting reads past its deadline what was written before: we may not have got to run
-// in time, and it is part of what the hook has said all the same.
+// lasting reads past its deadline what was written before it: execd may not have run in
+// time, and the hook has printed it all the same.
 type lasting struct {
 	*os.File
 	late int // bytes read after the deadline
@@ -363,7 +361,7 @@ func (l *lasting) Read(b []byte) (n int, err error) {
 	}
 	raw, e := l.SyscallConn()
 	if e == nil {
-		e = raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), b) }) // it does not wait
+		e = raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), b) }) // this does not block
 	}
 	if e != nil || n <= 0 {
 		return 0, err
@@ -386,8 +384,8 @@ func (p *process) readErrors() {
 	}
 }
 
-// awaitMarked waits until no process is left that has a variable in the environment it
-// was started with, and reports whether none is: not longer than a time, nor than ctx.
+// awaitMarked waits until no process is left that was started with a variable in its
+// environment, or until the limit or ctx ends, and reports whether none is left.
 func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
 	for end := time.Now().Add(limit); ; {
 		all, _ := proc.All()
@@ -402,14 +400,14 @@ func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
 	}
 }
 
-// markedLook is how long one of them is waited for until somebody may want that no more.
+// markedLook is how long awaitMarked waits for one of them before it looks at ctx.
 const markedLook = 500 * time.Millisecond
 
-// killMarked kills all processes that have a variable in the environment they
-// were started with, and returns how many there were. What they start meanwhile
-// has it as well.
+// killMarked kills all processes that were started with a variable in their
+// environment, and returns how many there were. Processes that they start meanwhile
+// have the variable as well.
 func killMarked(mark string) int {
-	killed, _ := proc.Kill(killPatience, marked(mark)) // who hangs in a file system does not die
+	killed, _ := proc.Kill(killPatience, marked(mark)) // a process that hangs in a file system does not die
 	return killed
 }
 

@@ -15,21 +15,21 @@ type Result struct {
 	Hook     Name
 	Started  time.Time
 	Took     time.Duration
-	Status   int    // exit status, or -n for signal n; -9 where there is none
+	Status   int    // exit status, or -n for signal n; noStatus
 	TimedOut bool   // it was ended at its limit
 	TooLong  bool   // it was ended for its output, which is cut
-	Err      error  // it could not be started, or has no result: its parent was killed, it had too many processes, nobody wanted it any more
+	Err      error  // it could not be started, or has no result: its parent was killed, it had too many processes, or ctx was done
 	Stdout   []byte // at most the hook's MaxOutput
 	Stderr   string // the last 4 KiB, which the log has as well
 }
 
-// noStatus is the status of what has none: nobody is to take it for a success.
+// noStatus is the Status of a hook without one: nobody is to take it for a success.
 const noStatus = -9
 
 // OK reports whether the hook ran to its end and has exited with 0.
 func (r *Result) OK() bool { return r.Err == nil && !r.TimedOut && !r.TooLong && r.Status == 0 }
 
-// String says in words how it ended.
+// String says how the hook ended.
 func (r *Result) String() string {
 	took := r.Took.Round(time.Millisecond)
 	switch {
@@ -48,8 +48,7 @@ func (r *Result) String() string {
 	return fmt.Sprintf("exit status %d after %v", r.Status, took)
 }
 
-// record is the JSON form of a Result: without what it printed to its standard
-// output, which may be long and is somebody else's to keep.
+// record is the JSON form of a Result, without Stdout, which may be long.
 type record struct {
 	Keyword  string    `json:"keyword"`
 	Hook     Name      `json:"hook"`
@@ -62,7 +61,7 @@ type record struct {
 	Stderr   string    `json:"stderr,omitempty"`
 }
 
-// MarshalJSON writes a result as the file hooks of a job's directory has it.
+// MarshalJSON writes a Result as it stands in the file hooks of a run's directory.
 func (r Result) MarshalJSON() ([]byte, error) {
 	w := record{
 		Keyword: r.Keyword, Hook: r.Hook, Started: r.Started, Took: r.Took.Seconds(), Status: r.Status,

@@ -19,10 +19,10 @@ import (
 // job.
 var ofDaemon = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim}
 
-// Rights returns warnings of what keeps hooks from being run where execd is root: the
-// account of execd's own hooks does not exist, which is said once, or a program cannot
-// be executed by the user that the hook runs as. Problems tells of programs that must
-// not be run.
+// Rights returns warnings about hooks that could not be run where execd is root: the
+// account of execd's own hooks does not exist, which is said once, or the user that a
+// hook runs as cannot execute the program. Problems tells of programs that must not be
+// run.
 func (t *Table) Rights(ctx context.Context, users asuser.Users) []knob.Problem {
 	var list []knob.Problem
 	warn := func(h *Hook, text string) {
@@ -66,13 +66,13 @@ const (
 	mayRun  = 0o1
 )
 
-// closed says what keeps a user from running a program; empty: nothing does. A nil user
-// is everybody who is neither its owner nor in its group. Access control lists are not
-// looked at.
+// closed says what keeps a user from running a program; empty: nothing. A nil user is
+// any who is neither its owner nor in its group. It does not look at access control
+// lists.
 func closed(path string, u *user.User) string {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "" // whoever runs it says so
+		return "" // the error comes when it is run
 	}
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if mode, ok := permits(dir, u, mayRun); !ok {
@@ -83,7 +83,7 @@ func closed(path string, u *user.User) string {
 		}
 	}
 	need := os.FileMode(mayRun)
-	if isScript(path) { // its interpreter reads it
+	if isScript(path) { // the interpreter has to read it
 		need |= mayRead
 	}
 	if mode, ok := permits(path, u, need); !ok {
@@ -112,7 +112,7 @@ func permits(path string, u *user.User, need os.FileMode) (mode os.FileMode, ok 
 	return mode, class&need == need
 }
 
-// isScript reports whether a program is one that an interpreter runs.
+// isScript reports whether a program begins with #!.
 func isScript(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,50 +17,49 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// Runner runs hooks, any number at once. Its fields are not to be changed once it
-// is in use.
+// Runner runs hooks, any number at once. Its fields must not change once it is in use.
 type Runner struct {
 	Starter    *asuser.Starter
-	Privileged bool // root mode: hooks run as the account, or as users of jobs, and never as root
+	Privileged bool // root mode: hooks run as Account or as users of jobs, and never as root
 	Users      asuser.Users
 	Account    string // of hooks of the daemon in root mode; "": asuser.Account
 	Host       string // for HOSTNAME
 	Log        *slog.Logger
 
-	parents parents // that wait for another hook
+	parents parents // idle parents
 
 	mu      sync.Mutex
-	stopped bool                                // guarded by mu; none is begun any more
-	runs    map[*context.CancelCauseFunc]string // guarded by mu; ends one that runs, by its label
+	stopped bool                                // guarded by mu; no hook is begun any more
+	runs    map[*context.CancelCauseFunc]string // guarded by mu; what ends each running hook, and its label
 	quiet   chan struct{}                       // guarded by mu; closed when the last of runs has ended; nil: nobody waits
 }
 
-// ErrStopped is matched by the Err of a hook that was ended, or not begun, since
+// ErrStopped is matched by the Err of a hook that was ended, or not begun, because
 // execd stops.
 var ErrStopped = errors.New("execd stops")
 
 // A Call is one run of a hook.
 type Call struct {
 	Hook  *Hook
-	As    *user.User // whose rights it has; nil: the daemon's account, or in user mode the user himself
+	As    *user.User // whose rights it has; nil: the daemon's account, or in user mode the user's own
 	Stdin []byte
 	Args  []string // before Hook.Args
 	Dir   string   // absolute; "": /
 	Env   []string // all of it; nil: BaseEnvironment
-	// Group is the directory of a control group of version 2 in which the hook and
-	// its parent are born; "": that of helpers. Of a job it is the leaf of the
-	// procedures: the job's limits of memory and processor hold there, and the end
-	// of the job does not end it.
+	// Group is the directory of a control group of version 2 in which the hook and its
+	// parent are born; "": that of helpers. For a job it is the leaf of the procedures,
+	// where the job's limits of memory and processors hold, and which the end of the job
+	// does not kill.
 	Group string
 	Label string // for the log: "job 3.1", "slot 2"
-	// Behind is a variable in the environment of hooks that an earlier execd has begun,
-	// which is dead. Their parents end them, and this hook begins when they are gone.
-	// "": there were none.
+	// Behind is a variable in the environment of hooks that a dead execd has begun.
+	// Their parents end them, and this hook begins when they have ended. "": there were
+	// none.
 	Behind string
 }
 
-// Run runs a hook, waits for its end, and sees to it that nothing of it is left
-// then. The end of ctx ends the hook.
+// Run runs a hook, waits for its end, and leaves no process of it. The end of ctx ends
+// the hook.
 func (r *Runner) Run(ctx context.Context, c Call) Result {
 	res := Result{Keyword: c.Hook.Keyword, Hook: c.Hook.Name, Started: time.Now(), Status: noStatus}
 	ctx, over := r.begin(ctx, c.Label)
@@ -72,8 +71,8 @@ func (r *Runner) Run(ctx context.Context, c Call) Result {
 	return res
 }
 
-// begin notes that a hook runs, and over that it has ended. The context that it returns
-// ends with Stop as well.
+// begin notes a running hook, and over its end. The context that it returns ends with
+// Stop as well.
 func (r *Runner) begin(ctx context.Context, label string) (_ context.Context, over func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	r.mu.Lock()
@@ -98,11 +97,10 @@ func (r *Runner) begin(ctx context.Context, label string) (_ context.Context, ov
 	}
 }
 
-// Stop ends all hooks that run, whoever has begun them, and begins none any more.
-// It waits until they are gone, but not longer than a time, and returns the labels
-// of those that are not: their parents, which see the end of execd, are at it. Those
-// that wait for another hook end at once, and are waited for as well: their control
-// group can only be removed when they are gone.
+// Stop ends all hooks, and begins none any more. It waits for their end, up to a limit,
+// and returns the labels of those that have not ended: their parents see the end of
+// execd, and go on ending them. Idle parents end at once, and are waited for as well,
+// since their control group can only be removed after them.
 func (r *Runner) Stop(limit time.Duration) (left []string) {
 	dismissed := r.parents.close()
 	quiet := make(chan struct{})
@@ -158,7 +156,7 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, context.Cause(ctx))
 		}
-		n := killMarked(c.Behind) // their parent does not
+		n := killMarked(c.Behind) // their parents have not
 		r.Log.Warn(fmt.Sprintf("%s: hook %s: that of an earlier execd did not end: processes=%d killed", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), n))
 	}
 	p, err := r.start(ctx, u, c, append(slices.Clip(env), mark))
@@ -171,11 +169,11 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	}
 	p.judge(why, res)
 	if len(p.report.Left) > 0 {
-		// Of another user's, by a program that gives its rights.
+		// A program with the set-user-id bit has given them the rights of another user.
 		r.Log.Warn(fmt.Sprintf("%s: hook %s: its user cannot kill what it has left: pids=%v", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), p.report.Left))
 	}
 	if len(p.report.Left) > 0 || !p.report.Ended && p.report.Failed == "" {
-		// Who was to end it all could not, or is dead.
+		// The parent is dead, or could not end all of them.
 		if n := killMarked(mark); n > 0 {
 			r.Log.Warn(fmt.Sprintf("%s: hook %s: had lost its parent: processes=%d killed", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), n))
 		}
@@ -186,11 +184,11 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	return res.Err
 }
 
-// behindLimit bounds the wait for hooks of an execd that is dead. It is longer than
-// their parents give them to end.
+// behindLimit bounds the wait for hooks of a dead execd. It is longer than their
+// parents give them to end.
 const behindLimit = 20 * time.Second
 
-// account returns whose rights a hook has.
+// account returns the user that a hook runs as.
 func (r *Runner) account(ctx context.Context, as *user.User) (*user.User, error) {
 	switch {
 	case as != nil:
@@ -217,8 +215,8 @@ func (r *Runner) account(ctx context.Context, as *user.User) (*user.User, error)
 	return as, nil
 }
 
-// markName begins the variable by which the processes of one run of a hook are
-// found when its parent has died.
+// markName begins the variable by which the processes of a hook are found when its
+// parent has died.
 const markName = "PADDOCK_HOOK_RUN="
 
 func newMark() (string, error) {

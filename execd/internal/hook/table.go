@@ -13,7 +13,7 @@ import (
 )
 
 // defaultLimit is how long a hook may run if hooks.conf does not say. That of
-// UPDATE_JOB_INFO is its interval: there is one of them at a time.
+// UPDATE_JOB_INFO is its interval, since there is one of them at a time.
 var defaultLimit = map[Name]time.Duration{
 	FetchWork: 60 * time.Second, ReplyFetch: 30 * time.Second, EvictClaim: 30 * time.Second, RenewClaim: 30 * time.Second,
 	PrepareJobBeforeTransfer: 600 * time.Second, PrepareJob: 600 * time.Second, JobExit: 30 * time.Second,
@@ -22,7 +22,7 @@ var defaultLimit = map[Name]time.Duration{
 // updateInterval is the default of STARTER_UPDATE_INTERVAL.
 const updateInterval = 300 * time.Second
 
-// The knobs that say which keyword counts.
+// These knobs say which keyword is used.
 const (
 	everySlot  = "STARTD_JOB_HOOK_KEYWORD"
 	everyJob   = "STARTER_JOB_HOOK_KEYWORD"
@@ -30,19 +30,19 @@ const (
 	ofKeyword  = "_JOB_HOOK_KEYWORD"
 )
 
-// alias is a name under which a hook is written down and was never called.
+// alias is a hook that HTCondor documents and never calls.
 const alias = "REPLY_CLAIM"
 
-// absent are hooks that other programs than the execution daemon call, or nobody:
-// why there is nothing of them here.
+// absent are hooks that other programs than the execution daemon call, or none, with
+// the reason why they do nothing here.
 var absent = map[string]string{
 	"EVICT_JOB":          "nothing ever calls it",
 	"SHADOW_PREPARE_JOB": "there is no shadow",
 	"TRANSLATE_JOB":      "there is no job router", "JOB_FINALIZE": "there is no job router", "JOB_CLEANUP": "there is no job router",
 }
 
-// Table is all hooks of hooks.conf, by keyword. It never changes; a nil Table is
-// valid and has none. The programs are looked at when it is made.
+// Table is all hooks of hooks.conf, by keyword. It never changes; a nil Table is valid
+// and has none. NewTable looks at the programs.
 type Table struct {
 	knobs    *knob.Set
 	hooks    map[string]map[Name]*Hook // by keyword in capitals
@@ -50,7 +50,7 @@ type Table struct {
 	problems []knob.Problem
 }
 
-// NewTable finds the hooks in what hooks.conf says.
+// NewTable makes a table of the hooks in hooks.conf.
 func NewTable(k *knob.Set) *Table {
 	t := &Table{knobs: k, hooks: map[string]map[Name]*Hook{}, broken: map[*Hook]bool{}}
 	for _, name := range k.Names() {
@@ -66,7 +66,7 @@ func NewTable(k *knob.Set) *Table {
 	return t
 }
 
-// split takes the name of a knob apart that says what a hook is.
+// split splits the name of a knob that names a hook's program.
 func split(name string) (keyword string, n Name, ok bool) {
 	for _, n := range append(slices.Clone(Names), alias) {
 		if keyword, ok := strings.CutSuffix(name, knobName("", n)); ok && knob.IsKeyword(keyword) {
@@ -76,7 +76,7 @@ func split(name string) (keyword string, n Name, ok bool) {
 	return "", "", false
 }
 
-// add takes in the hook that a knob says.
+// add adds the hook that a knob names.
 func (t *Table) add(keyword string, n Name, knobName string) {
 	k := t.knobs.Get(knobName)
 	if k.Default {
@@ -102,7 +102,7 @@ func (t *Table) add(keyword string, n Name, knobName string) {
 		if !ok {
 			args, _ = t.knobs.Lookup(keyword + "_HOOK_" + string(PrepareJob) + "_ARGS")
 		}
-		h.Args, _ = knob.Arguments(args) // its form was looked at when it was read
+		h.Args, _ = knob.Arguments(args) // its form was checked when it was read
 	}
 	if err := h.Check(); err != nil {
 		t.problems = append(t.problems, knob.Problem{File: k.File, Line: k.Line, Text: err.Error()})
@@ -127,8 +127,8 @@ func (t *Table) warn(k knob.Knob, format string, args ...any) {
 	t.problems = append(t.problems, knob.Problem{File: k.File, Line: k.Line, Text: k.Name + ": " + fmt.Sprintf(format, args...), Warning: true})
 }
 
-// unknown warns of hooks under a keyword that there is which nothing calls. What
-// other knobs refer to is a variable of the site's own.
+// unknown warns of knobs that name a hook which nothing calls under a keyword that
+// exists. Knobs that others refer to are variables of the site's own.
 func (t *Table) unknown() {
 	keywords := map[string]bool{}
 	for keyword := range t.hooks {
@@ -157,7 +157,7 @@ func (t *Table) unknown() {
 	}
 }
 
-// meant names the hook that is probably meant.
+// meant returns the hook that was probably meant.
 func meant(hook string) string {
 	var names []string
 	for _, n := range Names {
@@ -178,15 +178,15 @@ func (t *Table) keywords() {
 	}
 }
 
-// keyword returns the keyword that a knob says, in capitals.
+// keyword returns the value of a knob that is a keyword, in capitals.
 func (t *Table) keyword(knobName string) string {
 	v, _ := t.knobs.Lookup(knobName)
 	return strings.ToUpper(v)
 }
 
-// SlotKeyword returns the keyword of a slot, that of the slot it was carved from
-// or that of all slots, in this order; "" for none. The slot is named by its
-// numbers: "3", or "1_2" for one that was carved from slot 1.
+// SlotKeyword returns the keyword of a slot, else that of the slot it was carved from,
+// else that of all slots; "" for none. The slot is named by its numbers: "3", or "1_2"
+// for one that was carved from slot 1.
 func (t *Table) SlotKeyword(slot string) string {
 	if t == nil {
 		return ""
@@ -203,10 +203,10 @@ func (t *Table) SlotKeyword(slot string) string {
 	return t.keyword(everySlot)
 }
 
-// JobKeyword returns the keyword of a job whose ad has ad as its HookKeyword, ""
-// for none: the one that all jobs have, or else the ad's if there is a hook
-// under it, or else the default. The note says why the ad's does not count, for
-// the log. It may be anything: it comes from a user.
+// JobKeyword returns the keyword of a job with ad as the HookKeyword of its ad, "" for
+// none: the one that all jobs have, or else the ad's if there is a hook under it, or
+// else the default. The note says why the ad's is not used, for the log. ad may be
+// anything, since it comes from a user.
 func (t *Table) JobKeyword(ad string) (keyword, note string) {
 	if t == nil {
 		return "", ""
@@ -229,10 +229,10 @@ func (t *Table) JobKeyword(ad string) (keyword, note string) {
 	return t.keyword(defaultJob), note
 }
 
-// Hook returns a hook under a keyword in any case of letters, or nil if there is
-// none. A broken one that execd calls for itself is as if it were not there.
-// One that belongs to a job is returned, and its Check fails: a job whose hook
-// cannot be called must not run without it.
+// Hook returns a hook under a keyword in any case of letters, or nil if there is none.
+// A broken one that execd calls for itself is treated as missing. One that belongs to a
+// job is returned, and its Check fails: a job whose hook cannot be called must not run
+// without it.
 func (t *Table) Hook(keyword string, n Name) *Hook {
 	if t == nil {
 		return nil
@@ -246,8 +246,8 @@ func (t *Table) Hook(keyword string, n Name) *Hook {
 	return h
 }
 
-// SlotAd reports whether PREPARE_JOB under a keyword gets the ad of the slot
-// behind that of the job.
+// SlotAd reports whether PREPARE_JOB under a keyword gets the ad of the slot behind
+// that of the job.
 func (t *Table) SlotAd(keyword string) bool {
 	return t == nil || t.knobs.Bool(keyword+"_HOOK_PREPARE_JOB_SLOT_AD", true)
 }
@@ -264,8 +264,8 @@ func (t *Table) Keywords() []string {
 	return slices.Sorted(maps.Keys(t.hooks))
 }
 
-// Problems returns what is wrong with the hooks, by file and line: programs that
-// must not be run and, as warnings, names that mean nothing.
+// Problems returns what is wrong with the hooks, by file and line: programs that must
+// not be run and, as warnings, names that mean nothing.
 func (t *Table) Problems() []knob.Problem {
 	if t == nil {
 		return nil
