@@ -2,8 +2,8 @@ package usage
 
 import "sync"
 
-// bell has somebody look again who waits for it. Many rings at once are one. The
-// zero value is ready.
+// bell wakes the goroutine that waits for it. Rings that it has not heard yet are one.
+// The zero value is ready.
 type bell struct {
 	once sync.Once
 	c    chan struct{} // capacity 1

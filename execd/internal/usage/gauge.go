@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Figures are what is told of the host in the ads of its slots.
+// Figures are the figures of the host that stand in the ads of its slots.
 type Figures struct {
 	Load         float64 // of the last minute
-	Memory, Swap int64   // bytes that there are, and that are free
-	Disk         int64   // bytes that are free for jobs
-	// Since somebody typed, at any terminal and at the host itself; negative: not
+	Memory, Swap int64   // bytes, total and free
+	Disk         int64   // bytes free for jobs
+	// How long ago somebody typed, at any terminal and at the host itself; negative: not
 	// known.
 	Keyboard, Console time.Duration
 }
 
-// Gauge reads the figures of the host for those who must not wait: they see what was
+// Gauge reads the figures of the host for callers that must not wait: they get what was
 // read last. The exported fields are set before first use.
 type Gauge struct {
 	Load *Load
@@ -33,16 +33,16 @@ type Gauge struct {
 
 	mu        sync.Mutex
 	last      Figures       // guarded by mu
-	read      time.Time     // guarded by mu; when it was, but for the disk
-	terminals bool          // guarded by mu; somebody wants to know of them
-	disk      chan struct{} // guarded by mu; closed when the file system has answered; nil: nobody asks it
-	silent    bool          // guarded by mu; it was said that it does not answer
+	read      time.Time     // guarded by mu; when last was read, but for the disk
+	terminals bool          // guarded by mu; terminals are looked at
+	disk      chan struct{} // guarded by mu; closed when the file system has answered; nil: it was not asked
+	silent    bool          // guarded by mu; the log has it that the file system does not answer
 }
 
-// diskPatience is how long a file system is waited for, once.
+// diskPatience is how long Look waits for a file system.
 const diskPatience = 250 * time.Millisecond
 
-// WatchTerminals says whether the figures are to have since when nobody typed.
+// WatchTerminals sets whether Keyboard and Console are read.
 func (g *Gauge) WatchTerminals(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,8 +61,8 @@ func (g *Gauge) Last() Figures {
 	return g.last
 }
 
-// Look reads the figures anew unless they are a second old at most. A file system
-// that does not answer is waited for once, and not for long: its figure stays.
+// Look reads the figures anew unless they are at most a second old. It waits once, and
+// not for long, for a file system that does not answer, and keeps its last figure.
 func (g *Gauge) Look() {
 	now := time.Now()
 	g.mu.Lock()
@@ -94,7 +94,7 @@ func (g *Gauge) Look() {
 	}
 }
 
-// await waits for the file system, and says if it does not answer.
+// await waits for the file system, and logs it if it does not answer.
 func (g *Gauge) await(answered <-chan struct{}) {
 	timer := time.NewTimer(diskPatience)
 	defer timer.Stop()
@@ -129,8 +129,8 @@ func (g *Gauge) askDisk(answered chan struct{}) {
 }
 
 // idle returns how long ago somebody typed at any terminal, and at one of the host
-// itself: the kernel notes it as the time of the last access. It is no longer ago
-// than the host was started.
+// itself: the kernel notes it as the time of the last access. Both are at most the time
+// since the host was started.
 func (g *Gauge) idle(now time.Time) (keyboard, console time.Duration) {
 	dev := g.Dev
 	if dev == "" {
@@ -146,7 +146,7 @@ func (g *Gauge) idle(now time.Time) (keyboard, console time.Duration) {
 		names, _ := filepath.Glob(filepath.Join(dev, pattern))
 		for _, name := range names {
 			if filepath.Base(name) == "tty" {
-				continue // whoever opens it has a terminal of another name
+				continue // programs that open it get a terminal of another name
 			}
 			ago, ok := accessed(name, now)
 			if !ok {
@@ -161,8 +161,8 @@ func (g *Gauge) idle(now time.Time) (keyboard, console time.Duration) {
 	return keyboard, console
 }
 
-// isConsole reports whether a terminal is the host's own keyboard and screen: the
-// console, and tty with a number.
+// isConsole reports whether a terminal belongs to the host's own keyboard and screen:
+// console, or tty and a number.
 func isConsole(name string) bool {
 	number, ok := strings.CutPrefix(name, "tty")
 	return name == "console" || ok && number != "" && strings.Trim(number, "0123456789") == ""
@@ -179,7 +179,7 @@ func shorter(a, b time.Duration) time.Duration {
 func accessed(name string, now time.Time) (time.Duration, bool) {
 	info, err := os.Lstat(name)
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return 0, false // it has gone, or is none
+		return 0, false // it has gone, or is no terminal
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -23,18 +23,17 @@ import (
 	"paddock/spool"
 )
 
-// Load is how loaded the host is: the load values of complex(5) and what the
-// load sensors report. The exported fields are set before first use.
+// Load measures the load of the host: the load values of complex(5) and the reports of
+// load sensors. The exported fields are set before first use.
 type Load struct {
 	Proc, Sys string // "/proc" and "/sys/devices/system/cpu"; empty: those
 	// Bound returns the cores that jobs are bound to; nil: none are.
 	Bound func() []Core
-	// Parse makes a value of what a sensor reported, by the kind that the
-	// attribute has, and calls nothing here; nil: only what looks like a number is
-	// one.
+	// Parse makes a value of the text that a sensor reported, by the kind of the
+	// attribute, and must not call the Load; nil: only numbers are values.
 	Parse func(name, text string) conf.Value
 
-	Host       string                                    // name of the host: sensors get it as HOST, and report for it
+	Host       string                                    // name of the host: sensors get it as HOST, and report values under it
 	Starter    *asuser.Starter                           // of sensors
 	SensorUser func(context.Context) (*user.User, error) // whom they run as, which is never root
 	SensorDir  string                                    // where they are started; empty: /
@@ -42,7 +41,7 @@ type Load struct {
 
 	grace time.Duration // of sensors that are told to quit; 0: sensorGrace
 
-	bell bell // has Run look again
+	bell bell // wakes Run
 
 	mu      sync.Mutex    // before that of a sensor
 	report  time.Duration // guarded by mu; see Configure, as are the next two
@@ -51,20 +50,19 @@ type Load struct {
 	sensors []*sensor     // guarded by mu: those that run, in the order of wanted
 	asked   time.Time     // guarded by mu: when the sensors were
 
-	read     time.Time             // guarded by mu: when the following were
+	read     time.Time             // guarded by mu: when the values were read
 	values   map[string]conf.Value // guarded by mu
 	online   string                // guarded by mu
-	cpus     []int                 // guarded by mu: by online, as is the next
+	cpus     []int                 // guarded by mu: of online, as is the next
 	topology topology              // guarded by mu
 	times    [2]uint64             // guarded by mu: of the processors, busy and all
 	cpu      float64               // guarded by mu
-	broken   string                // guarded by mu: what was said that cannot be read
+	broken   string                // guarded by mu: what the log has that cannot be read
 }
 
-// Configure says how often the load is looked at (load_report_time), whether
-// somebody needs that, and which sensors there are (load_sensor). What nobody
-// needs is looked at when somebody asks, and sensors are asked as often as that
-// at most.
+// Configure sets how often the load is looked at (load_report_time), whether somebody
+// needs it, and the load sensors (load_sensor). A load that nobody needs is read when
+// somebody asks, and sensors report no more often than that either.
 func (l *Load) Configure(report time.Duration, needed bool, sensors []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,10 +70,10 @@ func (l *Load) Configure(report time.Duration, needed bool, sensors []string) {
 	l.bell.ring()
 }
 
-// Values returns all load values of the host. They are a second old at most,
-// those of sensors as old as their last report. A value of the host replaces
-// one that a sensor has for all hosts, and either the host's own; what is meant
-// for one processor is computed from the result.
+// Values returns all load values of the host. They are at most a second old, those of
+// sensors as old as their last report. A host's own value replaces what a sensor
+// reported for all hosts; a report for this host replaces both. What is meant for one
+// processor is computed from the result.
 func (l *Load) Values() map[string]conf.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +108,8 @@ func (l *Load) parse(name, text string) conf.Value {
 	return v
 }
 
-// reported returns what the sensors have for all hosts, or for this. The caller
-// holds mu.
+// reported returns the reports of the sensors for all hosts, or for this one. mu is
+// held.
 func (l *Load) reported(global bool) map[string]string {
 	all := map[string]string{}
 	for _, s := range l.sensors {
@@ -120,7 +118,7 @@ func (l *Load) reported(global bool) map[string]string {
 	return all
 }
 
-// ask asks the sensors for a report when it is time. The caller holds mu.
+// ask asks the sensors for a report if it is time. mu is held.
 func (l *Load) ask(now time.Time) {
 	if now.Sub(l.asked) < l.report {
 		return
@@ -131,8 +129,8 @@ func (l *Load) ask(now time.Time) {
 	}
 }
 
-// Run runs the sensors until the context ends, and while the load is needed
-// calls changed whenever a value has. When it returns, no sensor is left.
+// Run runs the sensors until the context ends and, while the load is needed, calls
+// changed whenever a value changes. When it returns, all sensors have ended.
 func (l *Load) Run(ctx context.Context, changed func(map[string]conf.Value)) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -162,8 +160,7 @@ func (l *Load) Run(ctx context.Context, changed func(map[string]conf.Value)) {
 	}
 }
 
-// reconcile starts the sensors that are wanted and stops the others. The caller
-// holds mu.
+// reconcile starts the sensors that are wanted and stops the others. mu is held.
 func (l *Load) reconcile(ctx context.Context, all *sync.WaitGroup) {
 	had := map[string]*sensor{}
 	for _, s := range l.sensors {
@@ -172,7 +169,7 @@ func (l *Load) reconcile(ctx context.Context, all *sync.WaitGroup) {
 	l.sensors = nil
 	for _, command := range l.wanted {
 		if slices.ContainsFunc(l.sensors, func(s *sensor) bool { return s.command == command }) {
-			continue // it is there twice
+			continue // it is configured twice
 		}
 		s := had[command]
 		delete(had, command)
@@ -191,8 +188,7 @@ func (l *Load) reconcile(ctx context.Context, all *sync.WaitGroup) {
 	}
 }
 
-// look reads the host's own values. One that cannot be read is missing. The
-// caller holds mu.
+// look reads the host's own values, and leaves out those it cannot read. mu is held.
 func (l *Load) look() {
 	l.values = map[string]conf.Value{"arch": {Text: arch()}}
 	err := errors.Join(l.lookProcessors(), l.lookAverages(), l.lookMemory(), l.lookTimes())
@@ -206,7 +202,7 @@ func (l *Load) look() {
 	l.broken = text
 }
 
-// arch is the name that Grid Engine has for this kind of machine.
+// arch is Grid Engine's name for this kind of machine.
 func arch() string {
 	switch runtime.GOARCH {
 	case "386":
@@ -217,15 +213,14 @@ func arch() string {
 	return "lx-" + runtime.GOARCH
 }
 
-// sysCPU is where the kernel describes the processors, and OnlineCPUs lists those
-// that are on.
+// sysCPU is where the kernel describes the processors, and OnlineCPUs lists those that
+// are online.
 const (
 	sysCPU     = "/sys/devices/system/cpu"
 	OnlineCPUs = sysCPU + "/online"
 )
 
-// Processors returns the processors that a file as OnlineCPUs lists, and as it writes
-// them.
+// Processors returns the processors that a file such as OnlineCPUs lists, and its text.
 func Processors(path string) (text string, cpus []int, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -244,8 +239,8 @@ func (l *Load) lookProcessors() error {
 	}
 	if l.online != text {
 		l.online, l.cpus = text, cpus
-		// Some machines do not describe themselves. Then that is not known, and
-		// no reason to complain.
+		// Some machines do not describe themselves. That is no error: their topology is
+		// not known.
 		l.topology, _ = readTopology(root, cpus)
 	}
 	l.values["num_proc"] = integer(len(l.cpus))
@@ -295,7 +290,7 @@ func (l *Load) lookMemory() error {
 		of[name] = proc.Number([]byte(strings.TrimLeft(rest, " "))) << 10
 	}
 	memory, swap := of["MemTotal"], of["SwapTotal"]
-	// What the kernel keeps for later use, it gives to whom needs it.
+	// The kernel gives up its caches when memory is needed.
 	free := min(memory, of["MemFree"]+of["Buffers"]+of["Cached"])
 	swapFree := min(swap, of["SwapFree"])
 	for kind, n := range map[string][2]uint64{
@@ -307,8 +302,8 @@ func (l *Load) lookMemory() error {
 	return nil
 }
 
-// lookTimes computes how busy the processors were since the last look, the first
-// time since the host was started.
+// lookTimes computes how busy the processors were since the last look, the first time
+// since the host was started.
 func (l *Load) lookTimes() error {
 	text, err := l.readProc("stat")
 	if err != nil {
@@ -320,7 +315,7 @@ func (l *Load) lookTimes() error {
 		return errors.New("cannot read stat: it does not begin with the processors")
 	}
 	var busy, all uint64
-	// Behind those are guests, which are in the first two already.
+	// The fields behind those are of guests, which the first two include.
 	for i, word := range words[1:min(len(words), 9)] {
 		n := proc.Number([]byte(word))
 		all += n

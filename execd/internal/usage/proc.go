@@ -16,51 +16,50 @@ import (
 // process is one process of the host.
 type process struct {
 	pid   int
-	inode uint64 // of its directory: another one is another process with the same number
+	inode uint64 // of its directory: it tells processes with the same number apart
 	scan  int    // the last scan that found it
 	since time.Time
 	job   *job
-	// settled says that it belongs to no job and never will: it is passed over
-	// without a look.
+	// settled marks a process that belongs to no job and never will, and is passed over.
 	settled bool
 	reading
-	counted reading // what of it is in the sums of the job
-	reader  *reader // that was given up over it
+	counted reading // the part that is in the sums of the job
+	reader  *reader // the reader that hangs on it
 }
 
-// reading is what a process said at the last look. CPU and io are those of the
-// process and of all its children that it has waited for.
+// reading is what was read of a process at the last look. cpu, sys and io include those
+// of the children that it has waited for.
 type reading struct {
 	parent, session int
 	cpu, sys        uint64 // ticks; the second in the kernel alone
 	io              uint64 // bytes that went through read and write calls
-	wait            uint64 // ticks that it waited for disks, children not included
+	wait            uint64 // ticks of waiting for disks, children not included
 	rss, swap       uint64 // bytes
 	threads         int
 }
 
-// settle is for how long a process that belongs to no job is looked at again.
-// The first thing a shepherd's child does is to take the groups of its job; what
-// has not by then never will.
+// settle is how long a process that belongs to no job is looked at again. A shepherd's
+// child first takes the groups of its job, so that a process without them never will
+// belong to one.
 const settle = 10 * time.Second
 
-// table is what is known of the processes of the host, so that a scan reads
-// nothing but the names in /proc and what it does not know.
+// table has the known processes of the host, so that a scan reads only the names in
+// /proc and what is new.
 type table struct {
 	root  string // /proc
 	proc  *proc.Table
 	scans int
 	procs map[int]*process // by pid
 
-	patience time.Duration // with a file that is held back; 0: a second
-	stuck    atomic.Int32  // readers that were given up and have not come back
+	patience time.Duration // how long a read may hang; 0: a second
+	stuck    atomic.Int32  // readers that were given up and still hang
 
-	looked, alive []*process // in this scan; the second are those that have not ended
+	looked, alive []*process // in this scan; alive are those that have not ended
 }
 
-// scan looks at all processes of the jobs that are due, and finds out of new
-// ones whose they are. Those that belong to no job are looked at again if they
-// were first seen after recheck, which may be zero.
+// scan looks at all processes of the jobs that are due, and finds out to which jobs new
+// processes belong. It looks again at those without a job that were first seen after
+// recheck, which may be zero.
 func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 	if err := t.open(); err != nil {
 		return err
@@ -127,7 +126,7 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 			p.job.seen.io -= p.counted.io
 		}
 	}
-	for _, p := range gone { // now that nobody's parent is looked for
+	for _, p := range gone { // no parents are looked for any more
 		if t.procs[p.pid] == p {
 			delete(t.procs, p.pid)
 		}
@@ -135,9 +134,8 @@ func (t *table) scan(now, recheck time.Time, jobs map[spool.RunID]*job) error {
 	return nil
 }
 
-// adopt finds the jobs of processes in the tree below a job's first process:
-// that made a session of its own, and a process stays the job's when its parent
-// ends.
+// adopt finds the jobs of processes in the tree below a job's first process. A process
+// may have made a session of its own, and stays the job's when its parent ends.
 func (t *table) adopt(strays []*process, sessions map[int]*job, swap bool) {
 	for again := true; again; {
 		again = false
@@ -160,10 +158,10 @@ func (t *table) adopt(strays []*process, sessions map[int]*job, swap bool) {
 	}
 }
 
-// absorbed reports whether the usage of a process that is gone has been added to a
-// process of the job, which waited for it. Otherwise a process outside has waited.
+// absorbed reports whether the usage of a process that is gone was added to a process
+// of the job, which waited for it, and not to one outside.
 func (t *table) absorbed(p *process) bool {
-	for range 100 { // numbers are used again, and could make a circle
+	for range 100 { // reused pids could make a circle
 		parent := t.procs[p.parent]
 		if parent == nil || parent.job != p.job {
 			return false
@@ -176,7 +174,7 @@ func (t *table) absorbed(p *process) bool {
 	return false
 }
 
-// look reads what a process of a job that is due takes, but for what add does.
+// look reads what a process of a job that is due uses, without the io that add reads.
 func (t *table) look(p *process, swap bool) {
 	if !t.readStat(p) {
 		p.rss, p.swap, p.threads = 0, 0, 0 // it has just ended
@@ -191,8 +189,8 @@ func (t *table) look(p *process, swap bool) {
 	t.looked = append(t.looked, p)
 }
 
-// add reads the bytes of the processes that were looked at and adds them all to
-// the sums of their jobs.
+// add reads the io of the processes that were looked at and adds all their usage to the
+// sums of their jobs.
 func (t *table) add() {
 	t.readIO(t.alive)
 	for _, p := range t.looked {
@@ -208,22 +206,22 @@ func (t *table) add() {
 	}
 }
 
-// reader reads files that the kernel may hold back, in a goroutine of its own.
+// reader reads files on which the kernel may block it, in a goroutine of its own.
 type reader struct {
-	bytes []uint64 // what was read, as far as read says
+	bytes []uint64 // what was read; read says how many are valid
 	read  atomic.Int64
-	given atomic.Bool   // given up: it is to end
-	ended chan struct{} // closed then, or when all is read
+	given atomic.Bool   // it was given up, and is to end
+	ended chan struct{} // closed when it was given up, or has read all
 }
 
 // maxStuck bounds the readers that were given up.
 const maxStuck = 8
 
-// readIO reads the bytes of read and write calls of processes. The kernel holds
-// /proc/PID/io back while the process executes another program, and a process
-// may drag that out for ever: by a file of its own file system that is to be
-// closed then. Nobody must be able to stop us that way. All share a goroutine:
-// one for each would wake a thread for each.
+// readIO reads the bytes of read and write calls of processes. A read of /proc/PID/io
+// blocks while the process executes another program, and a process may drag that out
+// for ever, with a file of its own file system that is closed then. No process must be
+// able to block execd that way. All reads share a goroutine, since one for each would
+// wake a thread for each.
 func (t *table) readIO(list []*process) {
 	list = slices.DeleteFunc(list, func(p *process) bool { return p.reader != nil && !p.reader.over() })
 	for len(list) > 0 && t.stuck.Load() < maxStuck {
@@ -263,8 +261,8 @@ func (t *table) start(list []*process) *reader {
 	return r
 }
 
-// await returns how many files were read when all are, or when one takes too
-// long: then the reader is given up over the next.
+// await returns how many files were read: all, or those before the one that blocks for
+// too long, over which the reader is given up.
 func (t *table) await(r *reader) int {
 	patience := cmp.Or(t.patience, time.Second)
 	timer := time.NewTimer(patience)
@@ -287,7 +285,7 @@ func (t *table) await(r *reader) int {
 	}
 }
 
-// over reports whether the reader is not held back any more.
+// over reports whether the reader is no longer blocked.
 func (r *reader) over() bool {
 	select {
 	case <-r.ended:
@@ -305,7 +303,7 @@ func readIO(dir int, name string, buf []byte) uint64 {
 	return field(b, "rchar:") + field(b, "wchar:")
 }
 
-// marked returns the job whose additional group a process has.
+// marked returns the job whose additional group id a process has.
 func (t *table) marked(p *process, gids map[int]*job) *job {
 	b, err := t.status(p)
 	if err != nil {
@@ -319,7 +317,7 @@ func (t *table) marked(p *process, gids map[int]*job) *job {
 	return nil
 }
 
-// readStat reads what a process took, and where it belongs.
+// readStat reads what a process uses, and where it belongs.
 func (t *table) readStat(p *process) bool {
 	is, ok := t.proc.Stat(p.pid)
 	if !ok {
@@ -330,11 +328,10 @@ func (t *table) readStat(p *process) bool {
 	return true
 }
 
-// swapping reports whether the host has swap, so that there is something to
-// ask processes for.
+// swapping reports whether the host has swap.
 func (t *table) swapping() bool {
 	b, err := t.proc.Read("swaps")
-	return err != nil || bytes.Count(b, []byte("\n")) > 1 // below a heading
+	return err != nil || bytes.Count(b, []byte("\n")) > 1 // the first line is a heading
 }
 
 func (t *table) open() (err error) {
@@ -356,7 +353,7 @@ func (t *table) status(p *process) ([]byte, error) {
 	return t.proc.Read(strconv.Itoa(p.pid) + "/status")
 }
 
-// field returns the number behind a name, 0 when it is not there.
+// field returns the number behind a name, 0 if the name is missing.
 func field(b []byte, name string) uint64 {
 	_, b, _ = bytes.Cut(b, []byte(name))
 	return proc.Number(bytes.TrimLeft(b, " \t"))

@@ -18,51 +18,51 @@ import (
 	"paddock/spool"
 )
 
-// Sampler looks at running jobs, at each as seldom as it bears. The exported
+// Sampler samples the usage of running jobs, each as seldom as possible. The exported
 // fields are set before first use.
 type Sampler struct {
 	Proc string // "/proc"; empty: that
-	// Exceeded is called when a job has exceeded a limit, once for each. It may
-	// call the Sampler; no other job is looked at until it returns.
+	// Exceeded is called once for each limit that a job has exceeded. It may call the
+	// Sampler; no other job is looked at until it returns.
 	Exceeded func(spool.RunID, Excess)
 	Log      *slog.Logger
 
-	cost func() time.Duration // what looking has cost; nil: the processor time of the thread
+	cost func() time.Duration // of a look; nil: the processor time of the thread
 
-	// measuring is held by who looks at jobs, and by who takes one away; before mu, for
-	// which nobody waits longer than a moment.
+	// measuring is held while jobs are looked at, and while one is taken away. It is
+	// taken before mu, which is never held for long.
 	measuring sync.Mutex
 	table     table // guarded by measuring
-	broken    bool  // guarded by measuring; it was said that processes cannot be seen
+	broken    bool  // guarded by measuring; the log has it that processes cannot be seen
 
-	bell bell // has Run look again for how long it may sleep
+	bell bell // wakes Run, which looks again how long it may sleep
 
 	mu       sync.Mutex
 	jobs     map[spool.RunID]*job // guarded by mu
-	latest   map[spool.ID]*job    // guarded by mu; of jobs, the last run of each task
+	latest   map[spool.ID]*job    // guarded by mu; the last run of each task
 	interval time.Duration        // guarded by mu; 0: never
 	recheck  time.Time            // guarded by mu; see table.scan
-	rest     time.Time            // guarded by mu; not before is the next round
-	wake     time.Time            // guarded by mu; when Run will wake up; zero: it will not
+	rest     time.Time            // guarded by mu; no round before it
+	wake     time.Time            // guarded by mu; when Run wakes up; zero: it does not
 }
 
-// job is a job with what was seen of it.
+// job is a job with its samples.
 type job struct {
 	Job
 	run spool.RunID
 
 	// Guarded by measuring.
-	due     bool    // to be looked at in this round
-	grouped bool    // the group knows the memory
-	removed bool    // the job is no longer there
+	due     bool    // looked at in this round
+	grouped bool    // the control group counts the memory
+	removed bool    // Remove was called
 	pid     int     // of its first process; 0: not known yet
 	now     reading // sums over the processes at this look
-	seen    reading // at the last, less what was not added to anybody when its process ended
+	seen    reading // at the last look, less the usage of ended processes that no other absorbed
 	cpu, io uint64  // ticks and bytes of all looks together
 	sys     uint64  // ticks of cpu in the kernel
 	waited  uint64  // ticks
 	most    float64 // most vmem of all looks
-	told    [4]bool // excesses, by their place in Limits.compare
+	told    [4]bool // whether Exceeded was called, by the order of Limits.compare
 
 	// Guarded by mu.
 	usage api.Usage
@@ -71,23 +71,25 @@ type job struct {
 	next  time.Time
 }
 
-// How often a job is looked at. The shortest time is the administrator's.
+// A job is looked at as often as these allow. The shortest interval is the
+// administrator's.
 const (
-	// seldom is how far a job is put off that does nothing.
+	// seldom is the longest interval for an idle job.
 	seldom = 64 * time.Second
-	// busy is how far one is put off that works, and whose memory does not
-	// change much; of one that is near a limit it is the most.
+	// busy is the longest interval, in multiples of the shortest, for a job that works
+	// and whose memory changes little, or that is near a limit.
 	busy = 8
-	// idle is the share of a processor up to which a job does nothing.
+	// idle is the share of a processor up to which a job is idle.
 	idle = 0.01
-	// fresh is the age up to which a look is good enough for an answer.
+	// fresh is how old a look may be for an answer.
 	fresh = time.Second
-	// share is how many times as long as a round the pause after it is: looking at
-	// jobs takes at most a hundredth of a processor, however many there are.
+	// share is how many times as long as a round the pause after it is: looking at jobs
+	// takes at most a hundredth of a processor, however many there are.
 	share = 99
 )
 
-// SetInterval sets how often a job is looked at at most; 0: never.
+// SetInterval sets the shortest interval between two looks at a job; 0: jobs are not
+// looked at.
 func (s *Sampler) SetInterval(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +111,7 @@ func (s *Sampler) Add(run spool.RunID, j Job) {
 	now := time.Now()
 	added := &job{Job: j, run: run, every: s.interval, next: now.Add(s.interval)}
 	s.jobs[run], s.latest[run.ID()] = added, added
-	// Its processes may have been seen, and passed over, before it was known.
+	// Its processes may have been settled before the run was added.
 	if from := j.Started.Add(-settle); s.recheck.IsZero() || from.Before(s.recheck) {
 		s.recheck = from
 	}
@@ -118,8 +120,8 @@ func (s *Sampler) Add(run spool.RunID, j Job) {
 	}
 }
 
-// Remove ends to watch a run and returns what it has consumed, as far as that
-// was seen. Its group, if there is one, is read a last time.
+// Remove stops watching a run and returns what it has used, as far as that was seen. It
+// reads the control group, if there is one, a last time.
 func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 	s.measuring.Lock()
 	defer s.measuring.Unlock()
@@ -130,7 +132,7 @@ func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 		delete(s.latest, run.ID())
 	}
 	if len(s.jobs) == 0 {
-		s.bell.ring() // nothing is to be waited for
+		s.bell.ring() // Run need not wait for it
 	}
 	s.mu.Unlock()
 	if j == nil {
@@ -141,7 +143,7 @@ func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 	now := time.Now()
 	if j.last.IsZero() {
 		// The run was too short to be seen. The shepherd, which has reaped all of it,
-		// knows as much.
+		// knows its usage.
 		return api.Usage{Wallclock: wallclock(j, now)}, true
 	}
 	g := s.group(j)
@@ -152,8 +154,7 @@ func (s *Sampler) Remove(run spool.RunID) (last api.Usage, ok bool) {
 	return j.usage, true
 }
 
-// Usage returns what a run has consumed up to now. It is false when that is not
-// known.
+// Usage returns what a run has used up to now; false: that is not known.
 func (s *Sampler) Usage(run spool.RunID) (api.Usage, bool) {
 	s.ask(func(j *job) bool { return j.run == run })
 	s.mu.Lock()
@@ -167,8 +168,7 @@ func (s *Sampler) Usage(run spool.RunID) (api.Usage, bool) {
 	return u, true
 }
 
-// Seen returns what a task that runs was seen to have when somebody looked last, and
-// looks at nothing.
+// Seen returns the last known usage of a running task, without a look.
 func (s *Sampler) Seen(id spool.ID) (api.Usage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *Sampler) Seen(id spool.ID) (api.Usage, bool) {
 	return api.Usage{}, false
 }
 
-// Cores returns how many cores all that runs has kept busy of late, and looks at nothing.
+// Cores returns how many cores all runs have kept busy of late, without a look.
 func (s *Sampler) Cores() (sum float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (s *Sampler) Cores() (sum float64) {
 	return sum
 }
 
-// All returns Usage of all runs of which it is known, in one look at the host.
+// All returns the usage of all runs for which it is known, in one look at the host.
 func (s *Sampler) All() map[spool.RunID]api.Usage {
 	s.ask(func(*job) bool { return true })
 	s.mu.Lock()
@@ -205,18 +205,18 @@ func (s *Sampler) All() map[spool.RunID]api.Usage {
 }
 
 func wallclock(j *job, now time.Time) float64 {
-	return max(0, now.Sub(j.Started).Seconds()) // somebody may have set the clock back
+	return max(0, now.Sub(j.Started).Seconds()) // the clock may have been set back
 }
 
-// ask looks at jobs that somebody wants to know of, unless that was done just
-// now, or would cost too much.
+// ask looks at the jobs that are asked for, unless the last look is fresh or another
+// would cost too much.
 func (s *Sampler) ask(which func(*job) bool) {
 	s.measure(func(j *job, now time.Time) bool {
 		return which(j) && (j.last.IsZero() || now.Sub(j.last) >= fresh && !now.Before(s.rest))
 	})
 }
 
-// Run looks at jobs until the context ends. It sleeps while there is none.
+// Run looks at jobs until the context ends. It sleeps while there are none.
 func (s *Sampler) Run(ctx context.Context) {
 	defer func() {
 		s.measuring.Lock()
@@ -248,7 +248,7 @@ func (s *Sampler) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-s.bell.heard():
 		case <-after:
-			// Those whose time is near are taken along: the names in /proc are
+			// Jobs that are nearly due are looked at as well, since the names in /proc are
 			// read once for all.
 			s.measure(func(j *job, now time.Time) bool { return j.next.Sub(now) <= j.every/4 })
 		}
@@ -270,10 +270,10 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// measure looks at the jobs that are due, of which mu is held.
+// measure looks at the jobs that are due.
 func (s *Sampler) measure(due func(*job, time.Time) bool) {
 	s.measuring.Lock()
-	// The cost of a round is the processor time of this thread. By the clock a busy
+	// The cost of a round is the processor time of this thread. By the clock, a busy
 	// host would be looked at least when there is most to see.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -343,8 +343,7 @@ func (s *Sampler) scan(now, recheck time.Time, jobs map[spool.RunID]*job) {
 	s.broken = err != nil
 }
 
-// group reads the group of a job. One that cannot be read, because its run is
-// over or nobody made it, knows nothing.
+// group reads the control group of a job; nothing is known of one that cannot be read.
 func (s *Sampler) group(j *job) GroupUsage {
 	if j.Group == nil {
 		return GroupUsage{}
@@ -358,13 +357,12 @@ func (s *Sampler) group(j *job) GroupUsage {
 	return g
 }
 
-// record adds a look to what is known of a job, and says when the next is due.
-// It returns the limits that were exceeded now. The caller holds mu and
-// measuring.
+// record adds a look to the usage of a job, and sets when the next is due. It returns
+// the limits that the job exceeds since this look. mu and measuring are held.
 func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	was := j.usage
 	u := &j.usage
-	// What an ended process took is counted for another one, or is missing.
+	// The usage of an ended process is added to another one, or is missing.
 	j.cpu += uint64(max(0, int64(j.now.cpu-j.seen.cpu)))
 	j.sys += uint64(max(0, int64(j.now.sys-j.seen.sys)))
 	j.io += uint64(max(0, int64(j.now.io-j.seen.io)))
@@ -378,7 +376,7 @@ func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	if g.Memory > 0 {
 		u.VMem = float64(g.Memory)
 	}
-	if j.removed { // its processes are gone, and how they ended is not how they worked
+	if j.removed { // its processes have ended, and their end says nothing of their rate
 		u.VMem, u.RSS, u.PIDs = was.VMem, was.RSS, was.PIDs
 	}
 	j.most = max(j.most, u.VMem)
@@ -386,7 +384,7 @@ func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	u.MaxRSS = max(was.MaxRSS, u.RSS)
 	burned := u.CPU - was.CPU
 	mean := (was.VMem + u.VMem) / 2
-	if was.VMem == 0 || u.VMem == 0 { // there were no processes yet, or are none left: nobody burned anything then
+	if was.VMem == 0 || u.VMem == 0 { // no processes yet, or none left: there is no rate
 		mean = max(was.VMem, u.VMem)
 	}
 	u.Mem += burned * mean / gib
@@ -417,8 +415,8 @@ func (s *Sampler) record(j *job, now time.Time, g GroupUsage) []Excess {
 	return excesses
 }
 
-// pace returns how long a job may be left alone that has burned so many seconds
-// of processor time in a while.
+// pace returns how long a job that burned so many seconds of processor time in a while
+// may be left alone.
 func (s *Sampler) pace(j *job, was api.Usage, burned float64, while time.Duration) time.Duration {
 	u := &j.usage
 	every := 2 * j.every
@@ -429,7 +427,7 @@ func (s *Sampler) pace(j *job, was api.Usage, burned float64, while time.Duratio
 			continue
 		}
 		if i < 2 {
-			// Every thread may take a processor of its own from now on.
+			// From now on every thread may keep a processor busy.
 			near = min(near, (e.Max-e.Used)/float64(max(1, u.PIDs)))
 		} else if u.VMem > e.Max*3/4 {
 			tight = true

@@ -17,22 +17,23 @@ import (
 	"paddock/internal/backoff"
 )
 
-// Limits of what a sensor may say in a report, and how long it is waited for.
+// These bound the report of a sensor, and the wait for its end.
 const (
 	maxLine   = 10_000  // bytes, as in Grid Engine
 	maxReport = 1 << 20 // bytes
 	maxValues = 1000
 	maxWord   = 255 // bytes of a name
 
-	sensorGrace    = 10 * time.Second // from quit till it is killed
-	sensorDraining = time.Second      // for what it wrote before it died
+	sensorGrace    = 10 * time.Second // from quit to KILL
+	sensorDraining = time.Second      // for reading what it wrote before it ended
 )
 
 // restarts are the pauses before a sensor that died is started again.
 var restarts = backoff.Doubling{First: time.Second, Most: 5 * time.Minute}
 
 // sensor is a load sensor, see sge_conf(5): a program that reports what execd cannot
-// know. It is asked by a newline, and quits when it is told to, or when its input ends.
+// measure. A newline asks it for a report, and it ends on the word quit or the end of
+// its input.
 type sensor struct {
 	load    *Load
 	command string
@@ -40,14 +41,14 @@ type sensor struct {
 	asked   chan struct{} // for a report
 
 	mu           sync.Mutex
-	host, global map[string]string // guarded by mu; of the last report
+	host, global map[string]string // guarded by mu; the last report
 
-	complained bool          // of what it says, since it was started
+	complained bool          // of a report, since it was started
 	pause      time.Duration // before it was started last
 	notBefore  time.Time
 }
 
-// ask asks for a report. One that is under way is as good.
+// ask asks for a report, unless one is under way.
 func (s *sensor) ask() {
 	select {
 	case s.asked <- struct{}{}:
@@ -55,7 +56,7 @@ func (s *sensor) ask() {
 	}
 }
 
-// last returns what was reported last.
+// last returns the last report.
 func (s *sensor) last(global bool) map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +75,8 @@ func (s *sensor) set(host, global map[string]string) {
 	s.load.mu.Unlock()
 }
 
-// run keeps the sensor going. It is started again when it is asked for a report
-// and has died, or is not the program it was.
+// run keeps the sensor going. It starts it again when a report is asked for and the
+// sensor has died, or its program has changed.
 func (s *sensor) run(ctx context.Context) {
 	var p *program
 	defer func() {
@@ -130,8 +131,8 @@ func (s *sensor) later() time.Duration {
 	return s.pause
 }
 
-// died cleans up after a sensor that has ended by itself, or has to. Nobody
-// knows whether what it said last is still so.
+// died cleans up after a sensor that has ended, or must end. Its last report no longer
+// counts.
 func (s *sensor) died(p *program, reason error) {
 	p.kill()
 	if reason == nil || errors.Is(reason, errEnded) {
@@ -145,7 +146,7 @@ func (s *sensor) died(p *program, reason error) {
 func (s *sensor) quit(p *program) {
 	_, _ = p.stdin.WriteString("quit\n")
 	p.stdin.Close() // for one that does not know the word
-	// It may be in the middle of a report.
+	// The sensor may be in the middle of a report.
 	wait := cmp.Or(s.load.grace, sensorGrace)
 	_ = p.stdout.SetReadDeadline(time.Now().Add(wait))
 	drained := make(chan struct{})
@@ -176,7 +177,7 @@ type program struct {
 	stdin, stdout *os.File
 	lines         *bufio.Reader
 	modified      time.Time     // the program's file
-	exited        chan struct{} // closed when it has, before it is waited for
+	exited        chan struct{} // closed when it has exited, before it is reaped
 }
 
 // errEnded says that the output of a sensor has ended.
@@ -217,8 +218,8 @@ func (s *sensor) start() (*program, error) {
 	return p, nil
 }
 
-// watch waits until the process has ended, and leaves it a zombie: as long as it
-// is one, its number is the group's alone.
+// watch waits until the process has ended, and leaves it a zombie, so that the number
+// of the process group is not used again.
 func (p *program) watch() {
 	for {
 		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -226,12 +227,12 @@ func (p *program) watch() {
 			break
 		}
 	}
-	// Somebody it left behind may hold its output open.
+	// Processes it left behind may hold its output open.
 	_ = p.stdout.SetReadDeadline(time.Now().Add(sensorDraining))
 	close(p.exited)
 }
 
-// kill kills what there is of the sensor, and waits for it.
+// kill kills the process group of the sensor, and reaps it.
 func (p *program) kill() {
 	_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
 	<-p.exited
@@ -240,8 +241,8 @@ func (p *program) kill() {
 	p.stdout.Close()
 }
 
-// modified is when the program of a command was changed, zero if that is not to
-// be seen.
+// modified returns when the program of a command was changed, zero if that is not
+// known.
 func modified(command string) time.Time {
 	words := strings.Fields(command)
 	if len(words) == 0 {
@@ -256,7 +257,7 @@ func modified(command string) time.Time {
 
 // report asks for a report and reads it.
 func (s *sensor) report(ctx context.Context, p *program) error {
-	// There is no time limit: the sensor may have to ask far away.
+	// A report has no time limit: the sensor may have to ask other hosts.
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = p.stdout.SetReadDeadline(time.Now())
@@ -302,7 +303,7 @@ func (s *sensor) report(ctx context.Context, p *program) error {
 	}
 }
 
-// value takes a line HOST:NAME:VALUE of a report.
+// value parses a line HOST:NAME:VALUE of a report.
 func (s *sensor) value(line string, host, global map[string]string) {
 	parts := strings.SplitN(line, ":", 3)
 	if len(parts) < 3 || parts[1] == "" || len(parts[1]) > maxWord || !printable(line) || strings.Contains(parts[1], " ") {
@@ -324,8 +325,7 @@ func (s *sensor) value(line string, host, global map[string]string) {
 	to[parts[1]] = strings.TrimSpace(parts[2])
 }
 
-// complain tells of the first thing that is wrong with what a sensor says, not
-// of all.
+// complain logs the first mistake of a sensor, and no others.
 func (s *sensor) complain(text string) {
 	if !s.complained {
 		s.load.Log.Warn(fmt.Sprintf("load sensor %q: %s: ignored", s.command, text))

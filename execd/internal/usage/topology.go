@@ -14,8 +14,8 @@ type Core struct{ Socket, Core int }
 // topology is the number of threads of each core of each socket.
 type topology [][]int
 
-// place is where a processor is, by the system's numbers. Those of cores are
-// unique in a die only, of which a socket may have several.
+// place is where a processor is, by the system's numbers. Those of cores are unique
+// only in a die, of which a socket may have several.
 type place [3]int // socket, die, core
 
 // readTopology reads the topology of the given processors from
@@ -27,7 +27,7 @@ func readTopology(root string, cpus []int) (topology, error) {
 			file := fmt.Sprintf("%s/cpu%d/topology/%s", root, cpu, name)
 			text, err := os.ReadFile(file)
 			if err != nil && name == "die_id" {
-				continue // it is there since Linux 5.2
+				continue // die_id exists since Linux 5.2
 			}
 			if err == nil {
 				places[i][k], err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -52,9 +52,9 @@ func readTopology(root string, cpus []int) (topology, error) {
 	return t, nil
 }
 
-// text writes a topology as Grid Engine does: SCTTCTT is a socket with two
-// cores of two threads each; a thread that is alone in its core is not written.
-// Cores that are in use, and their threads, are small letters.
+// text writes a topology as Grid Engine does: SCTTCTT is a socket with two cores of two
+// threads each; a single thread of a core is not written. Cores in use, and their
+// threads, are small letters.
 func (t topology) text(used []Core) string {
 	var b strings.Builder
 	for i, cores := range t {

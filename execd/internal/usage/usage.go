@@ -1,7 +1,7 @@
-// Package usage measures: what running jobs consume, and how loaded the host
-// is, load sensors included. It looks seldom at what does not change, and not at
-// all when nobody needs it. Only the daemon's packages import it; it acts on
-// nothing and keeps nothing on disk.
+// Package usage measures what running jobs use, and how loaded the host is, load
+// sensors included. It rarely looks at what does not change, and does not look when
+// nobody needs it. Only the daemon's packages import it; it acts on nothing and keeps
+// nothing on disk.
 package usage
 
 import (
@@ -12,23 +12,23 @@ import (
 	"paddock/spool"
 )
 
-// Job is a running job as the Sampler has to know it. What is zero is not
-// there; a job with neither group nor processes has only wall clock time.
+// Job is a running job for the Sampler. A job with neither a group nor processes has
+// only wall clock time.
 type Job struct {
 	Started time.Time
 	// Group is the job's control group.
 	Group Group
 	// AddGID is the additional group id that marks the job's processes.
 	AddGID int
-	// PID returns the process that the shepherd started for the job, 0 when it
-	// has not yet. Without an AddGID, the job is that process, its session, and
-	// the tree below it.
+	// PID returns the process that the shepherd started for the job, 0 before that.
+	// Without an AddGID, the processes of the job are that process, its session, and the
+	// tree below it.
 	PID    func() int
 	Limits Limits
 }
 
-// Limits are those that nobody else enforces for the job as a whole. Zero is no
-// limit. A limit of memory is compared with the most that the job had.
+// Limits are those that only the Sampler enforces for the job as a whole. Zero is no
+// limit. A limit of memory is compared with the largest use so far.
 type Limits struct {
 	SoftCPU, HardCPU   float64 // seconds
 	SoftVMem, HardVMem float64 // bytes
@@ -39,14 +39,14 @@ type Group interface {
 	Usage() (GroupUsage, error)
 }
 
-// GroupUsage is what all processes take, or took, that are or were in a group.
-// Zero is not known: the kernel may lack the controller.
+// GroupUsage is what all processes that are or were in a group have used. Zero is not
+// known: the kernel may lack the controller.
 type GroupUsage struct {
 	CPU        time.Duration
-	SysCPU     time.Duration // of CPU in the kernel
+	SysCPU     time.Duration // the part of CPU in the kernel
 	IO         uint64        // bytes to and from disks
-	Memory     uint64        // bytes, resident and swap, without what is cached of files
-	MemoryPeak uint64        // bytes, the most there ever was
+	Memory     uint64        // bytes, resident and swap, without the page cache
+	MemoryPeak uint64        // bytes, at most so far
 }
 
 // Excess is a limit that a job has exceeded.
@@ -56,7 +56,7 @@ type Excess struct {
 	Used, Max float64
 }
 
-// Line tells of it as Grid Engine's execd does in its log.
+// Line describes the excess as Grid Engine's execd does in its log.
 func (e Excess) Line(id spool.ID, queue string) string {
 	kind, signal := "soft", "SIGXCPU"
 	if e.Hard {
@@ -66,7 +66,7 @@ func (e Excess) Line(id spool.ID, queue string) string {
 		id, kind, e.Limit, queue, e.Used, e.Max, signal)
 }
 
-// Reason says in words which limit was exceeded.
+// Reason says which limit was exceeded.
 func (e Excess) Reason() string {
 	if e.Limit == "h_cpu" {
 		return fmt.Sprintf("job was killed: it used %.0f s of processor time, its limit h_cpu is %.0f s", e.Used, e.Max)
@@ -74,8 +74,8 @@ func (e Excess) Reason() string {
 	return fmt.Sprintf("job was killed: it used %.0f MB of memory, its limit h_vmem is %.0f MB", e.Used/(1<<20), e.Max/(1<<20))
 }
 
-// limits returns the values of a job that are compared with its limits. The hard limit
-// of a resource comes first, since it makes the soft one needless.
+// compare returns the values of a job beside its limits. The hard limit of a resource
+// comes first, since it makes the soft one needless.
 func (l *Limits) compare(cpu, vmem float64) [4]Excess {
 	return [4]Excess{
 		{"h_cpu", true, cpu, l.HardCPU},
@@ -88,11 +88,11 @@ func (l *Limits) compare(cpu, vmem float64) [4]Excess {
 // gib is the unit of mem and io.
 const gib = 1 << 30
 
-// Final returns what a run has consumed, from what was sampled while it ran
-// (zero: nothing was) and what its shepherd has seen (nil: nothing). CPU is the
-// larger of the two: samples miss what came after the last, and the shepherd
-// what nobody waited for. The memory after the last sample is taken to be that of
-// the sample. A job too short for samples has the memory of its largest process.
+// Final returns what a run has used, from the samples (zero: there are none) and from
+// what its shepherd reported (nil: nothing). CPU is the larger of the two: samples miss
+// what came after the last, and the shepherd what nobody waited for. Memory is taken to
+// have stayed as in the last sample. A job too short for samples has the memory of its
+// largest process.
 func Final(sampled api.Usage, ran *spool.Usage) api.Usage {
 	u := sampled
 	if ran == nil {
@@ -106,9 +106,9 @@ func Final(sampled api.Usage, ran *spool.Usage) api.Usage {
 	return u
 }
 
-// Reserve replaces what a run has used by what was kept for it, as
-// ACCT_RESERVED_USAGE asks for: slots, and memory if it was limited. The limit
-// is in bytes for all slots together; 0: none.
+// Reserve replaces the usage of a run by what was reserved for it, as
+// ACCT_RESERVED_USAGE asks for: slots, and memory if it was limited. The limit is in
+// bytes for all slots together; 0: none.
 func Reserve(u *api.Usage, slots int, memory float64) {
 	u.CPU = u.Wallclock * float64(slots)
 	if memory > 0 {
