@@ -87,13 +87,25 @@ func administer(args ...string) clusterStep {
 }
 
 // stopped waits until the job has stopped, which it has not yet when qstat shows it:
-// a signal in quick succession might be forgotten. One that was forgotten does not come.
+// a signal in quick succession might be forgotten. Of some thirty suspensions sge_execd
+// forgets one, with either shepherd, although qstat shows it: it is asked again then.
 func stopped(c *cluster, j *submitted) error {
-	return harness.WaitFor(harness.Patience, j.name+" to stop", func() (bool, error) {
-		text, err := os.ReadFile(c.file(j.name, "go") + ".pid")
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		return inProcessState(pid, "T"), err
-	})
+	for tries := 5; ; tries-- {
+		err := harness.WaitFor(10*time.Second, j.name+" to stop", func() (bool, error) {
+			text, err := os.ReadFile(c.file(j.name, "go") + ".pid")
+			pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+			return inProcessState(pid, "T"), err
+		})
+		if err == nil || tries == 1 {
+			return err
+		}
+		if _, err := ge.Run("qmod", "-usj", j.number); err != nil {
+			return err
+		}
+		if _, err := ge.Run("qmod", "-sj", j.number); err != nil {
+			return err
+		}
+	}
 }
 
 func letGo(c *cluster, j *submitted) error {
