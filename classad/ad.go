@@ -21,19 +21,19 @@ type attr struct {
 	private bool
 }
 
-// Attr is an attribute: what New and With take.
+// Attr is an attribute, for New and With.
 type Attr struct {
 	Name string
 	Expr Expr
 }
 
-// few attributes are found without an index.
+// few is the number of attributes up to which an ad has no index.
 const few = 8
 
-// seed keeps those who choose names from choosing where they collide.
+// seed is random, so that nobody can choose names that collide in the index.
 var seed = maphash.MakeSeed()
 
-// hashName is the same for all spellings of a name.
+// hashName returns a hash that is the same for all spellings of a name.
 func hashName(name string) uint32 {
 	var buf [64]byte
 	if len(name) > len(buf) {
@@ -75,7 +75,7 @@ func New(attrs ...Attr) *Ad {
 	return ad
 }
 
-// With returns a copy of the ad with these attributes set.
+// With returns a copy of the ad with the given attributes set.
 func (ad *Ad) With(attrs ...Attr) *Ad {
 	c := &Ad{attrs: make([]attr, len(ad.attrs), len(ad.attrs)+len(attrs))}
 	copy(c.attrs, ad.attrs)
@@ -86,7 +86,7 @@ func (ad *Ad) With(attrs ...Attr) *Ad {
 	return c
 }
 
-// Without returns a copy of the ad that has none of these attributes.
+// Without returns a copy of the ad without the named attributes.
 func (ad *Ad) Without(names ...string) *Ad {
 	c := &Ad{attrs: make([]attr, 0, len(ad.attrs))}
 next:
@@ -170,7 +170,7 @@ func secret(name string, expr node) bool {
 	return !ok || l.v.kind != IntKind && l.v.kind != RealKind || !equalFold(name, "Capability")
 }
 
-// find returns the place of an attribute, -1 without it.
+// find returns the index of an attribute, -1 if the ad does not have it.
 func (ad *Ad) find(name string, hash uint32) int {
 	if ad.index == nil {
 		for i := range ad.attrs {
@@ -212,7 +212,7 @@ func (ad *Ad) reindex() {
 		return
 	}
 	size := 4 * few
-	// Room for what the slice has room for, so that this is done once.
+	// The index has room for as many attributes as the slice, so that it is made once.
 	for 2*size < 3*cap(ad.attrs) {
 		size *= 2
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What one evaluation may cost. Whoever writes an ad does not pay for it.
+// Bounds of what one evaluation may cost. Whoever writes an ad does not pay for it.
 const (
 	maxSteps = 100_000
 	maxBytes = 1 << 20
@@ -26,9 +26,9 @@ type Env struct {
 	// Without it nobody has one.
 	Home func(user string) string
 
-	// Steps bounds what several evaluations cost together: each takes what it needs
-	// of them, and is an error when it needs more. Nil: each has its own bound only.
-	// Evaluations that share it must not be made at the same time.
+	// Steps bounds what several evaluations cost together: each takes the steps that
+	// it needs, and is an error when it needs more than are left. Nil: each has only
+	// its own bound. Evaluations that share it must not be made at the same time.
 	Steps *int
 }
 
@@ -81,7 +81,7 @@ type scope struct {
 	foreign bool // the ad is none of this side: its secrets are not seen
 }
 
-// find returns the place of an attribute that can be seen, -1 without it.
+// find returns the index of an attribute that can be seen, -1 if there is none.
 func (s *scope) find(name string, hash uint32, foreign bool) int {
 	i := s.ad.find(name, hash)
 	if i >= 0 && s.ad.attrs[i].private && (foreign || s.foreign) {
@@ -134,8 +134,8 @@ func newContext(env *Env) *context {
 	return c
 }
 
-// release gives the context to the next evaluation, and holds on to nothing:
-// neither to ads and values nor to the room that an unusual one took.
+// release gives the context to the next evaluation. The context keeps no ads and
+// values, and no memory that an unusual evaluation took.
 func (c *context) release() {
 	if s := c.env.Steps; s != nil {
 		*s -= c.given - max(c.steps, 0)
@@ -153,7 +153,7 @@ func (c *context) release() {
 	contexts.Put(c)
 }
 
-// finish makes a value that stands without the context.
+// finish returns a value that no longer needs the context.
 func (c *context) finish(v Value) Value {
 	v = c.detach(v)
 	if c.exhausted != "" {
@@ -202,7 +202,7 @@ func (c *context) exhaust(why string) {
 	}
 }
 
-// scan pays for looking at so many bytes, and reports whether it could.
+// scan pays for looking at n bytes, and reports whether it could.
 func (c *context) scan(n int) bool {
 	c.steps -= n >> 5
 	if c.steps < 0 {
@@ -211,7 +211,7 @@ func (c *context) scan(n int) bool {
 	return c.exhausted == ""
 }
 
-// alloc pays for making so many bytes, and reports whether it could.
+// alloc pays for making n bytes, and reports whether it could.
 func (c *context) alloc(n int) bool {
 	c.bytes -= n
 	if c.bytes < 0 {
@@ -275,7 +275,7 @@ func (c *context) ref(n *ref, s *scope) Value {
 	return c.lookup(s, n.name, n.hash, false)
 }
 
-// in looks into one ad only.
+// in returns the value of an attribute of one ad only.
 func (c *context) in(s *scope, n *ref) Value {
 	switch {
 	case s == nil:
@@ -290,7 +290,8 @@ func (c *context) in(s *scope, n *ref) Value {
 	return c.attr(s, i)
 }
 
-// lookup looks into an ad, those around it, and the other side.
+// lookup returns the value of an attribute of an ad, of those around it, or of the
+// other side.
 func (c *context) lookup(s *scope, name string, hash uint32, foreign bool) Value {
 	t, i := c.place(s, name, hash, foreign)
 	if i < 0 {
@@ -299,7 +300,7 @@ func (c *context) lookup(s *scope, name string, hash uint32, foreign bool) Value
 	return c.attr(t, i)
 }
 
-// place finds where lookup looks.
+// place returns the ad in which lookup finds an attribute, and the index there.
 func (c *context) place(s *scope, name string, hash uint32, foreign bool) (*scope, int) {
 	for t := s; t != nil; t = t.parent {
 		if i := t.find(name, hash, foreign); i >= 0 {
@@ -328,7 +329,7 @@ func (c *context) now() Value {
 	return Int(c.env.Now.Unix())
 }
 
-// attr returns the value of an attribute. One that needs itself has none.
+// attr returns the value of an attribute. One that needs itself is an error.
 func (c *context) attr(s *scope, i int) Value {
 	expr := s.ad.attrs[i].expr
 	if l, ok := expr.(*literal); ok {
@@ -345,7 +346,7 @@ func (c *context) attr(s *scope, i int) Value {
 	return v
 }
 
-// conditional follows a chain of ?: without going deeper.
+// conditional evaluates a chain of ?: without going deeper.
 func (c *context) conditional(n *conditional, s *scope) Value {
 	for {
 		var next node
@@ -399,8 +400,8 @@ func (c *context) binary(n *binary, s *scope) Value {
 	return v
 }
 
-// logical combines operands from the left. What decides ends it; an error to
-// the left of what would decide is an error.
+// logical combines operands from the left, up to the first that decides. An error
+// to the left of that one makes the whole an error.
 func (c *context) logical(n *binary, s *scope, v Value, decides, neutral truth) Value {
 	acc := v.truth()
 	for i := -1; i < len(n.more); i++ {

@@ -2,12 +2,12 @@ package classad
 
 import "strings"
 
-// function is a built-in function. Arguments of the wrong number are an error,
-// and not evaluated.
+// function is a built-in function. A call with the wrong number of arguments is an
+// error, and its arguments are not evaluated.
 type function struct {
 	least, most int  // most -1: any number
-	pattern     bool // the first argument is one
-	clock       bool // without arguments it is of the time
+	pattern     bool // the first argument is a pattern
+	clock       bool // without arguments its value depends on the time
 	strict      func(c *context, args []Value) Value
 	lazy        func(c *context, s *scope, args []node) Value
 }
@@ -27,7 +27,7 @@ func lookupFunction(name string) *function {
 	return functions[string(buf[:len(name)])]
 }
 
-// The table is filled at the start because eval leads back to it.
+// The table is filled at the start, since its functions call eval, which uses it.
 func init() {
 	functions = make(map[string]*function, 100)
 	for _, add := range []func(map[string]*function){
@@ -44,8 +44,7 @@ func init() {
 	}
 }
 
-// uncallable says why a call is an error whatever its arguments are; empty: it is
-// none.
+// uncallable returns why a call is an error whatever its arguments are, or "".
 func (n *call) uncallable() string {
 	switch {
 	case n.fn == nil:
@@ -123,15 +122,15 @@ func typeFunctions(m map[string]*function) {
 	m["eval"] = &function{least: 1, most: 1, lazy: evalString}
 	m["unparse"] = &function{least: 1, most: 1, lazy: unparse}
 	m["unresolved"] = &function{least: 1, most: 2, lazy: unresolved}
-	// What debug would log is nobody's to see here.
+	// debug logs nothing: the log of a daemon is not for whoever wrote the ad.
 	m["debug"] = &function{least: 1, most: 1, strict: func(_ *context, args []Value) Value { return args[0] }}
 	m["evalInEachContext"] = &function{least: 2, most: 2, lazy: evalInEachContext}
 	m["countMatches"] = &function{least: 2, most: 2, lazy: countMatches}
 	m["slotEval"] = &function{least: 2, most: 2, lazy: slotEval}
 }
 
-// slotEval is an attribute of another slot, as the own ad has it: SlotEval("slot2",
-// State) is slot2_State.
+// slotEval returns an attribute of another slot, as the own ad has it:
+// SlotEval("slot2", State) is slot2_State.
 func slotEval(c *context, s *scope, args []node) Value {
 	slot := c.eval(args[0], s)
 	if slot.kind != StringKind {
@@ -145,15 +144,15 @@ func slotEval(c *context, s *scope, args []node) Value {
 	if !c.alloc(len(name)) {
 		return c.spent()
 	}
-	// Not of the other ad: that is somebody else's, who could make slots up.
+	// The other ad is not asked: its author could invent slots.
 	if i := s.root.find(name, hashName(name), false); i >= 0 {
 		return c.attr(s.root, i)
 	}
 	return Value{}
 }
 
-// ofSlot is the name of the attribute that another slot's is in the own ad. A slot may
-// be named with its host.
+// ofSlot returns the name that an attribute of another slot has in the own ad. The
+// slot may be named with its host.
 func ofSlot(slot string, attr *ref) string {
 	slot, _, _ = strings.Cut(slot, "@")
 	return slot + "_" + attr.name
@@ -172,7 +171,7 @@ func ifThenElse(c *context, s *scope, args []node) Value {
 	return needs("condition", v)
 }
 
-// evalString evaluates what a string says; what is no string it is already.
+// evalString evaluates the expression in a string. Other values stay as they are.
 func evalString(c *context, s *scope, args []node) Value {
 	v := c.eval(args[0], s)
 	if v.kind != StringKind {
@@ -189,8 +188,8 @@ func evalString(c *context, s *scope, args []node) Value {
 	return c.eval(e.root, s)
 }
 
-// attribute returns the expression of the attribute that a node refers to. ok
-// is false if the node is no reference; the expression is nil without one.
+// attribute returns the expression of the attribute that a node refers to, nil if
+// there is no such attribute. ok is false if the node is no reference.
 func (c *context) attribute(n node, s *scope) (in *scope, expr node, ok bool) {
 	r, ok := n.(*ref)
 	if !ok || r.name == "" {
@@ -229,7 +228,7 @@ func unparse(c *context, s *scope, args []node) Value {
 	return c.text(Expr{expr}.String())
 }
 
-// text is a string that a function made.
+// text returns a string that a function has made, and pays for it.
 func (c *context) text(s string) Value {
 	if !c.alloc(len(s)) {
 		return c.spent()
@@ -267,9 +266,10 @@ func unresolved(c *context, s *scope, args []node) Value {
 	return Bool(false)
 }
 
-// meant is what the first argument of evalInEachContext and countMatches stands for,
-// and where that was written: an attribute that is there stands for its expression, so
-// that RequireGPUs of a job is asked of each of the GPUs of a slot. Any other is itself.
+// meant returns what the first argument of evalInEachContext and countMatches stands
+// for, and the ad that it is written in. The name of an attribute stands for its
+// expression, so that RequireGPUs of a job is asked of each GPU of a slot. Anything
+// else stands for itself.
 func (c *context) meant(n node, s *scope) (node, *scope) {
 	if in, expr, ok := c.attribute(n, s); ok && expr != nil {
 		return expr, in
@@ -277,7 +277,7 @@ func (c *context) meant(n node, s *scope) (node, *scope) {
 	return n, s
 }
 
-// inContext evaluates a node in an ad, and else in the scope around it.
+// inContext evaluates a node in the ad v, in which names are looked for first.
 func (c *context) inContext(n node, v Value, s *scope) Value {
 	foreign := v.foreign(s) || v.obj.scope.foreign
 	return c.eval(n, &scope{ad: v.obj.ad, parent: s, root: s.root, foreign: foreign})

@@ -11,13 +11,13 @@ func envFunctions(m map[string]*function) {
 	m["userMap"] = &function{least: 2, most: 4, strict: userMap}
 }
 
-// environment is variables in the order they came, each once.
+// environment is a list of variables in the order they came, each once.
 type environment struct {
 	names  []string
 	values map[string]string
 }
 
-// set takes NAME=value.
+// set adds NAME=value, and reports whether it is of that form.
 func (e *environment) set(entry string) bool {
 	name, value, ok := strings.Cut(entry, "=")
 	if !ok || name == "" {
@@ -198,7 +198,7 @@ func listToArgs(c *context, args []Value) Value {
 	return String(string(b))
 }
 
-// userHome asks the caller; without an answer it is the second argument.
+// userHome returns what Env.Home answers, else the second argument.
 func userHome(c *context, args []Value) Value {
 	if args[0].kind == UndefinedKind {
 		return Value{}
@@ -214,7 +214,7 @@ func userHome(c *context, args []Value) Value {
 	return optional(args, 1)
 }
 
-// userMap finds nobody, because there are no maps.
+// userMap returns its default, because there are no maps.
 func userMap(_ *context, args []Value) Value { return optional(args, 3) }
 
 func optional(args []Value, i int) Value {

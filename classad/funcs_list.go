@@ -128,7 +128,8 @@ var comparisons = map[string]op{
 	"is": opIs, "=?=": opIs, "isnt": opIsnt, "=!=": opIsnt,
 }
 
-// compareAll tells whether a comparison holds for one element, or for all.
+// compareAll returns a function that tells whether a comparison holds for one
+// element, or for all.
 func compareAll(one bool) func(*context, []Value) Value {
 	return func(c *context, args []Value) Value {
 		name, list, x := args[0], args[1], args[2]

@@ -30,8 +30,8 @@ func (c *context) number(v Value) (float64, bool) {
 	return v.Number()
 }
 
-// parseNumber reads the number at the beginning of a string, as C does, but
-// for hexadecimal ones.
+// parseNumber reads the decimal number at the beginning of a string, as strtod(3)
+// does.
 func parseNumber(s string) (float64, bool) {
 	s = strings.TrimLeft(s, " \t\n\v\f\r")
 	for _, word := range []string{"inf", "+inf", "-inf", "nan"} {
@@ -48,7 +48,8 @@ func parseNumber(s string) (float64, bool) {
 	return r, true
 }
 
-// numberEnd returns how much of a string is a number, and whether any digit is.
+// numberEnd returns the length of the number at the beginning of a string, and
+// whether it has any digits.
 func numberEnd(s string) (end int, digits bool) {
 	i := 0
 	if i < len(s) && (s[i] == '+' || s[i] == '-') {
@@ -168,7 +169,7 @@ func pow(c *context, args []Value) Value {
 	return Real(math.Pow(b, e))
 }
 
-// intPow is exact where the result fits, and else the nearest number that does.
+// intPow returns a power: exact where it fits, and else the nearest number that does.
 func intPow(base, exp int64) int64 {
 	r := math.Pow(float64(base), float64(exp))
 	if math.Abs(r) >= 1<<62 {

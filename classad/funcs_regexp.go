@@ -17,14 +17,14 @@ const (
 	maxCached  = 50000 // instructions
 )
 
-// pattern is a compiled one, with its size.
+// pattern is a compiled pattern with its size.
 type pattern struct {
 	re   *regexp.Regexp
 	size int
 	err  string
 }
 
-// patterns are those compiled before, for all evaluations.
+// patterns is the cache of compiled patterns, for all evaluations.
 var patterns = struct {
 	sync.RWMutex
 	compiled map[string]*pattern
@@ -74,7 +74,7 @@ func newPattern(text, flags string) *pattern {
 	if flags != "" {
 		text = "(?" + flags + ":" + text + ")"
 	}
-	// What does not compile takes place in the cache too.
+	// Patterns that do not compile are kept in the cache, too.
 	const bad = 100
 	if len(text) > maxPattern {
 		return &pattern{size: bad, err: "pattern too long"}
@@ -108,7 +108,7 @@ func programSize(re *syntax.Regexp) int {
 	return size
 }
 
-// find pays for a search, and reports whether it could.
+// find pays for a search in a text, and reports whether it could.
 func (c *context) find(p *pattern, text string) bool {
 	if p.err != "" {
 		return false
@@ -132,7 +132,7 @@ func (c *context) unfound(p *pattern) Value {
 	return c.spent()
 }
 
-// option returns the last argument, if it is there.
+// option returns the argument with the options, "" if it is not there.
 func option(args []Value, i int) string {
 	if len(args) > i {
 		return args[i].str
@@ -140,9 +140,9 @@ func option(args []Value, i int) string {
 	return ""
 }
 
-// allStrings reports whether the arguments are strings. If not, wrong is what
-// that makes of the call: errors come before what is undefined, and that
-// before other kinds.
+// allStrings reports whether the arguments are strings. If not, wrong is the value
+// of the call: an error among the arguments comes first, then undefined, then the
+// error about another kind.
 func allStrings(args []Value) (wrong Value, ok bool) {
 	ok = true
 	for _, a := range args {
@@ -244,8 +244,8 @@ func (c *context) replace(text, in, with, options string) Value {
 	return c.text(string(b))
 }
 
-// expand appends a substitute, in which \0 to \9 are what matched. A group behind the
-// last one that took part is none, and ok false.
+// expand appends a substitute, in which \0 to \9 are what matched. ok is false if it
+// refers to a group behind the last one that took part in the match.
 func expand(b []byte, with, in string, at []int) (_ []byte, ok bool) {
 	for at[len(at)-1] < 0 {
 		at = at[:len(at)-2]

@@ -46,7 +46,7 @@ func (c *context) string(v Value) Value {
 	return c.text(string((&printer{}).value(nil, v)))
 }
 
-// texts converts arguments to strings; if ok is false, v is why not.
+// texts converts arguments to strings. If ok is false, v is the value of the call.
 func (c *context) texts(args []Value) (v Value, ok bool) {
 	if v, found := firstOf(args); found {
 		return v, false
@@ -60,7 +60,7 @@ func (c *context) texts(args []Value) (v Value, ok bool) {
 	return Value{}, true
 }
 
-// strcat ends at the first argument that is undefined or an error.
+// strcat joins strings. It returns the first argument that is undefined or an error.
 func strcat(c *context, s *scope, args []node) Value {
 	var b []byte
 	for _, a := range args {
@@ -76,7 +76,7 @@ func strcat(c *context, s *scope, args []node) Value {
 	return String(string(b))
 }
 
-// joinStrings skips what is undefined.
+// joinStrings joins strings with a delimiter, and skips undefined ones.
 func joinStrings(c *context, args []Value) Value {
 	if len(args) == 0 {
 		return String("")
@@ -183,8 +183,8 @@ func splitSlotName(_ *context, args []Value) Value {
 	return List(String(slot), String(machine))
 }
 
-// substr counts an offset below zero, and what a length below zero leaves off,
-// from the end.
+// substr returns a part of a string. A negative offset counts from the end, and a
+// negative length is how much to leave off there.
 func substr(_ *context, args []Value) Value {
 	if v, found := firstOf(args); found {
 		return v
@@ -207,7 +207,7 @@ func substr(_ *context, args []Value) Value {
 	return String(s[:clamp(int64(args[2].num), len(s))])
 }
 
-// clamp returns a place in so many bytes; below zero it counts from their end.
+// clamp returns the offset i within n bytes; a negative i counts from their end.
 func clamp(i int64, n int) int {
 	if i < 0 {
 		return int(max(i, -int64(n))) + n
@@ -215,7 +215,7 @@ func clamp(i int64, n int) int {
 	return int(min(i, int64(n)))
 }
 
-// mapping changes the case of the letters from first to last.
+// mapping returns a function that changes the case of the letters from first to last.
 func mapping(first, last byte) func(*context, []Value) Value {
 	return func(c *context, args []Value) Value {
 		if v, ok := c.texts(args); !ok {
@@ -248,8 +248,8 @@ func versionInRange(c *context, args []Value) Value {
 	return Bool(compareVersions(args[1].str, version) <= 0 && compareVersions(version, args[2].str) <= 0)
 }
 
-// compareVersions compares bytes, but numbers in them by value; of those that
-// begin with zeros the one with more of them is the smaller.
+// compareVersions compares strings by their bytes, and numbers in them by value. Of
+// equal numbers the one with more leading zeros is the smaller.
 func compareVersions(a, b string) int {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {

@@ -29,7 +29,7 @@ func stringListFunctions(m map[string]*function) {
 
 // items cuts a string into its items, which are not empty.
 func (c *context) items(list, delimiters string) []string {
-	// A string and its place for every other byte.
+	// At worst every other byte is an item, and each takes a string header.
 	if !c.scan(len(list)*(1+len(delimiters)/8)) || !c.alloc(8*len(list)) {
 		return nil
 	}
@@ -62,7 +62,7 @@ func delimiters(args []Value, i int) (string, Value) {
 	return args[i].str, Value{}
 }
 
-// onList is a function of a list.
+// onList returns a function of a string list.
 func onList(f func(c *context, items []string) Value) *function {
 	return &function{least: 1, most: 2, strict: func(c *context, args []Value) Value {
 		if args[0].kind != StringKind {
@@ -76,7 +76,7 @@ func onList(f func(c *context, items []string) Value) *function {
 	}}
 }
 
-// onNumbers is a function of a list of numbers.
+// onNumbers returns a function of a string list of numbers.
 func onNumbers(f func([]Value) Value) *function {
 	return onList(func(c *context, items []string) Value {
 		if !c.alloc(valueSize * len(items)) {
@@ -115,8 +115,8 @@ func allIn(list string, items []string, in func(string) bool) bool {
 	return list == "" || len(items) > 0 && !slices.ContainsFunc(items, func(s string) bool { return !in(s) })
 }
 
-// onLists is a function of two lists, or of an item and a list: how many items
-// of the first are in the second. One that is undefined is empty.
+// onLists returns a function of two string lists, or of an item and a list: enough
+// decides by which items of the first are in the second. An undefined list is empty.
 func onLists(fold func(string) string, enough func(list string, items []string, in func(string) bool) bool, lists bool) *function {
 	return &function{least: 2, most: 3, strict: func(c *context, args []Value) Value {
 		if args[0].kind == UndefinedKind && args[1].kind == UndefinedKind {

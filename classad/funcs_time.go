@@ -48,7 +48,7 @@ func (c *context) at(seconds int64) time.Time {
 	return time.Unix(seconds, 0).In(zone)
 }
 
-// Beyond these a year has more than four digits.
+// minTime and maxTime are the bounds within which a year has four digits.
 const minTime, maxTime = -62135596800, 253402300799
 
 func formatTime(c *context, args []Value) Value {
@@ -73,14 +73,14 @@ func formatTime(c *context, args []Value) Value {
 	return c.text(strftime(t, format))
 }
 
-// point is what formatTime writes: a time in its own zone, a number of seconds in the
-// local one, or the parts of a time in an ad as splitTime makes it.
+// point returns the time that formatTime writes: a time in its own zone, a number of
+// seconds in the local one, or the parts of a time in an ad as splitTime makes it.
 func (c *context) point(v Value) (t time.Time, wrong Value) {
 	switch v.kind {
 	case AbsTimeKind:
 		t = timeOf(v)
 		if at := c.at(t.Unix()); sameZone(at, t) {
-			t = at // which has a name
+			t = at // the local zone has a name
 		}
 	case IntKind, RealKind:
 		r, _ := v.Number()
@@ -107,7 +107,8 @@ func sameZone(a, b time.Time) bool {
 	return x == y
 }
 
-// assemble is the time that the parts in an ad make. What is not there is the first.
+// assemble returns the time of the parts in an ad. A part that is not there is the
+// first, such as January.
 func (c *context) assemble(ad Value) (t time.Time, wrong Value) {
 	part := func(name string, missing int64) int {
 		v := c.lookup(ad.obj.scope, name, hashName(name), false)
@@ -207,8 +208,8 @@ func appendInterval(b []byte, n int64) []byte {
 	return strconv.AppendInt(b, int64(s), 10)
 }
 
-// makeAbsTime makes a point of time of seconds, in the local zone or one of so
-// many seconds east of Greenwich, or of a string.
+// makeAbsTime makes a point of time of a string, or of seconds, in the local zone or
+// in the one whose offset, in seconds east of Greenwich, is the second argument.
 func makeAbsTime(c *context, args []Value) Value {
 	t := c.now()
 	if len(args) > 0 {
@@ -360,7 +361,7 @@ func parseRelTime(s string) (seconds float64, ok bool) {
 	return seconds, some && s == ""
 }
 
-// spaces are what C calls white.
+// spaces are the characters for which isspace(3) is true.
 const spaces = " \t\n\v\f\r"
 
 // appendRelTime appends a length of time as interval does, and thousandths of
@@ -421,7 +422,7 @@ func splitTime(c *context, args []Value) Value {
 	return adValue(own)
 }
 
-// partOfTime is a part of a point of time, of a length of time, or of either.
+// partOfTime returns a function of a point of time, of a length of time, or of either.
 func partOfTime(point func(time.Time) int, length func(seconds int64) int64) func(*context, []Value) Value {
 	return func(_ *context, args []Value) Value {
 		switch v := args[0]; {
@@ -439,7 +440,7 @@ func partOfTime(point func(time.Time) int, length func(seconds int64) int64) fun
 	}
 }
 
-// dayTime is how long the day is, in the local zone.
+// dayTime returns the time since midnight, in the local zone.
 func dayTime(c *context, _ []Value) Value {
 	now := c.now()
 	if now.kind != IntKind {
@@ -449,7 +450,7 @@ func dayTime(c *context, _ []Value) Value {
 	return relTime(float64(t.Hour()*3600 + t.Minute()*60 + t.Second()))
 }
 
-// timeZoneOffset is how far the local zone is east of Greenwich.
+// timeZoneOffset returns the offset of the local zone east of Greenwich.
 func timeZoneOffset(c *context, _ []Value) Value {
 	now := c.now()
 	if now.kind != IntKind {

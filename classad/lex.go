@@ -46,7 +46,7 @@ type token struct {
 type lexer struct {
 	text string
 	pos  int
-	old  bool // strings know one escape only: \"
+	old  bool // strings have one escape only: \"
 }
 
 // next returns the next token; msg says what is wrong with it.
@@ -210,8 +210,8 @@ func (l *lexer) str() (text, msg string) {
 	return l.escaped('"')
 }
 
-// oldString reads the rest of a string of old syntax. A backslash at its end
-// can be told from an escaped quote at the end of the text only.
+// oldString reads the rest of a string of old syntax. A backslash at its end looks
+// like an escaped quote, unless the quote is the end of the text.
 func (l *lexer) oldString() (text, msg string) {
 	start := l.pos
 	var b []byte
@@ -287,7 +287,7 @@ func (l *lexer) escape() byte {
 	if c < '0' || '7' < c {
 		return c
 	}
-	// Three digits of eight only if they make one byte.
+	// A third octal digit belongs to the escape only if all make one byte.
 	n, room := c-'0', 1
 	if c <= '3' {
 		room = 2

@@ -2,10 +2,10 @@ package classad
 
 import "slices"
 
-// Mistakes returns what of the expression can be nothing but an error, whatever the
-// ads and the time are, each once and in the words of Value.Reason: a function that
-// there is not, the wrong number of arguments, a pattern or a string to evaluate that
-// cannot be read. The value may be none, as long as it is decided by other parts.
+// Mistakes returns the errors that parts of the expression are whatever the ads and
+// the time are, each once and in the words of Value.Reason: a function that does not
+// exist, a wrong number of arguments, a pattern or a string to evaluate that cannot be
+// read. The expression itself may have a value, where other parts decide it.
 func (e Expr) Mistakes() []string {
 	var m mistakes
 	m.node(e.node(), 0)

@@ -220,7 +220,7 @@ func negative(v Value) bool {
 	return false
 }
 
-// join makes x op y, as a chain if x is one of the same level.
+// join returns x op y, which lengthens the chain x if that is of the same level.
 func join(x node, o op, y node) node {
 	if b, ok := x.(*binary); ok && ops[b.op].level == ops[o].level {
 		b.more = append(b.more, term{o, y})

@@ -75,7 +75,7 @@ func (c *context) operate(o op, x, y Value) Value {
 	return bits(o, int64(x.num), int64(y.num))
 }
 
-// identity is =?= and =!=, which tell types apart and the case of letters.
+// identity applies =?= or =!=, which tell types apart and the case of letters.
 func (c *context) identity(o op, x, y Value) Value {
 	same := x.kind == y.kind
 	if same {
@@ -97,7 +97,7 @@ func (c *context) identity(o op, x, y Value) Value {
 	return Bool(same == (o == opIs))
 }
 
-// compare is the comparisons, which see no case in strings.
+// compare applies a comparison, for which letters of strings have no case.
 func (c *context) compare(o op, x, y Value) Value {
 	var order int
 	switch {
@@ -190,7 +190,7 @@ func arithmetic(o op, x, y Value) Value {
 	return Real(r)
 }
 
-// integers wrap around, as those of the machine do.
+// integers applies an operator to integers, which wrap around.
 func integers(o op, a, b int64) Value {
 	switch o {
 	case opAdd:
@@ -213,7 +213,7 @@ func integers(o op, a, b int64) Value {
 	return Int(a / b)
 }
 
-// bits shifts by the count modulo 64.
+// bits applies an operator to bits. Shifts go by the count modulo 64.
 func bits(o op, a, b int64) Value {
 	switch o {
 	case opBitOr:
@@ -230,8 +230,7 @@ func bits(o op, a, b int64) Value {
 	return Int(int64(uint64(a) >> (b & 63)))
 }
 
-// timeArithmetic is what can be reckoned with times: differences of points,
-// and lengths.
+// timeArithmetic adds and subtracts times, and multiplies and divides lengths.
 func timeArithmetic(o op, x, y Value) Value {
 	n, isNumber := y.Number()
 	switch {
@@ -255,8 +254,8 @@ func timeArithmetic(o op, x, y Value) Value {
 	return wrongOperands(o, x, y)
 }
 
-// toInt cuts off what is behind the point. What does not fit becomes the
-// nearest number that does, and what is no number 0.
+// toInt returns the integer part of a number. One that does not fit becomes the
+// nearest number that does, and NaN becomes 0.
 func toInt(r float64) int64 {
 	switch {
 	case math.IsNaN(r):

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// What one text may hold. Whoever writes more is not describing a job.
+// Bounds of what one text may hold. Whoever writes more does not describe a job.
 const (
 	maxExprText = 64 << 10
 	maxAdText   = 8 << 20
@@ -72,8 +72,8 @@ func ParseOld(text string) (*Ad, error) {
 	return ad, nil
 }
 
-// ParseOldLenient reads what it can of an ad of old syntax, and says which
-// lines it could not read.
+// ParseOldLenient reads the lines of an ad of old syntax that can be read, and
+// returns an error for each other line.
 func ParseOldLenient(text string) (*Ad, []error) { return parseOld(text, true) }
 
 func parseOld(text string, lenient bool) (*Ad, []error) {
@@ -285,7 +285,7 @@ func (p *parser) unary() node {
 	p.next()
 	var x node
 	if o == opMinus && p.tok.kind == tokInt && p.tok.num == 1<<63 {
-		// The one number that exists below zero only.
+		// This number exists with a minus only.
 		p.next()
 		x = &literal{Int(math.MinInt64)}
 	} else {
@@ -458,8 +458,8 @@ func scopeName(name string) where {
 	return anywhere
 }
 
-// called returns a call. In old syntax some strings can be written as what
-// eval makes of them only; there that is the same as the string.
+// called returns a call. In old syntax some strings cannot be written but as the
+// argument of eval, so that a call of it with a string is that string.
 func (p *parser) called(name string, args []node) node {
 	if p.old && len(args) == 1 && equalFold(name, "eval") {
 		if l, ok := args[0].(*literal); ok && l.v.kind == StringKind {

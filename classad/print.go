@@ -215,9 +215,9 @@ func (p *printer) value(b []byte, v Value) []byte {
 	return append(appendRelTime(b, v.real()), `")`...)
 }
 
-// real appends a real as C's %.15E or, in old syntax, %.16G has it, with a
-// point or an exponent, and with a digit more if it would be read as another
-// number without.
+// real appends a real in the form of %.15E of printf(3) or, in old syntax, %.16G: with
+// a point or an exponent, and with one more digit if it would otherwise be read as
+// another number.
 func (p *printer) real(b []byte, r float64) []byte {
 	switch {
 	case math.IsNaN(r):
@@ -242,7 +242,7 @@ func (p *printer) real(b []byte, r float64) []byte {
 	}
 }
 
-// appendG appends a number of so many digits, without the zeros at its end.
+// appendG appends a number in the form of %.*G of printf(3).
 func appendG(b []byte, r float64, digits int) []byte {
 	start := len(b)
 	b = strconv.AppendFloat(b, r, 'E', digits-1, 64)
@@ -271,11 +271,11 @@ func appendG(b []byte, r float64, digits int) []byte {
 	return append(b[:m], b[e:]...)
 }
 
-// What a string on a line of old syntax cannot hold.
+// lineBreaks are the characters that a string on a line of old syntax cannot hold.
 const lineBreaks = "\n\r\x00"
 
-// string appends a string. One that old syntax has no way to write is the
-// result of eval there.
+// string appends a string. In old syntax one that cannot be written is a call of
+// eval.
 func (p *printer) string(b []byte, s string) []byte {
 	if !p.old {
 		return quote(b, s, '"')

@@ -19,8 +19,8 @@ type References struct {
 }
 
 // References returns what the expression refers to, directly and through the
-// attributes of the two ads, either of which may be nil. Where that is more than one
-// evaluation would look at, which a hostile ad may come to, it is anything.
+// attributes of the two ads, either of which may be nil. Any is set where that is more
+// than one evaluation would look at, as a hostile ad may have it.
 func (e Expr) References(my, target *Ad) References {
 	w := walker{my: my, target: target, steps: maxSteps}
 	found := w.walk(e.node())
@@ -58,7 +58,8 @@ type pending struct {
 	swapped bool
 }
 
-// around is the ads that an expression is written in, within that of its side.
+// around is a list of the ads that an expression is written in, within that of its
+// side.
 type around struct {
 	ad      *Ad
 	parent  *around
@@ -114,7 +115,7 @@ func (w *walker) call(n *call, a *around) {
 	}
 }
 
-// slotEval looks at the attribute that stands for that of another slot.
+// slotEval notes the attribute of the own ad that stands for one of another slot.
 func (w *walker) slotEval(n *call, a *around) {
 	if len(n.args) != 2 {
 		return
@@ -132,7 +133,7 @@ func (w *walker) slotEval(n *call, a *around) {
 	}
 }
 
-// eval looks into a string that is there already.
+// eval walks the expression in a string that is a literal.
 func (w *walker) eval(n *call, a *around) {
 	if len(n.args) != 1 {
 		return
@@ -152,7 +153,7 @@ func (w *walker) eval(n *call, a *around) {
 
 func (w *walker) ref(n *ref, a *around) {
 	if n.name == "" {
-		// Of an ad as a whole anything may be asked.
+		// Whoever has an ad as a whole may look at any attribute of it.
 		w.found.Any = true
 		return
 	}
@@ -169,7 +170,7 @@ func (w *walker) ref(n *ref, a *around) {
 		}
 		w.outer(n, a.swapped, n.in == anywhere)
 	case inMy:
-		// That of an ad in the ad is walked with it.
+		// An attribute of an ad within the ad is walked with that.
 		if a.parent == nil {
 			w.attr(n, a.swapped)
 		}
@@ -180,7 +181,8 @@ func (w *walker) ref(n *ref, a *around) {
 	}
 }
 
-// outer is a reference without prefix that the ads in between do not answer.
+// outer notes a reference without prefix to an attribute that the ads in between do
+// not have.
 func (w *walker) outer(n *ref, swapped, fallback bool) {
 	own := w.side(swapped)
 	if fallback && (own == nil || own.find(n.name, n.hash) < 0) {
@@ -196,7 +198,7 @@ func (w *walker) side(swapped bool) *Ad {
 	return w.my
 }
 
-// attr is a reference to an attribute of one side.
+// attr notes a reference to an attribute of one side.
 func (w *walker) attr(n *ref, swapped bool) {
 	side, list := 0, &w.found.My
 	if swapped {

@@ -49,8 +49,8 @@ type Value struct {
 	obj  *object
 }
 
-// object is what a list or an ad needs more than a plain value. The elements
-// of a list that was written down are evaluated when somebody asks for them.
+// object is what a list or an ad has beside the fields of Value. The elements of a
+// list in an expression are evaluated when somebody asks for them.
 type object struct {
 	elems []node
 	vals  []Value // of a list that a function made
@@ -58,10 +58,10 @@ type object struct {
 	scope *scope // where elems are evaluated, or that of the ad itself
 }
 
-// Undefined is the value of what is not there.
+// Undefined returns the value of an attribute that is not there.
 func Undefined() Value { return Value{} }
 
-// Error is the value of what makes no sense, and why.
+// Error returns the value of what makes no sense, with the reason.
 func Error(reason string) Value { return Value{kind: ErrorKind, str: reason} }
 
 // Bool returns a boolean.
@@ -95,11 +95,11 @@ func relTime(seconds float64) Value {
 	return Value{kind: RelTimeKind, num: math.Float64bits(seconds)}
 }
 
-// Kind tells what the value is.
+// Kind returns the kind of the value.
 func (v Value) Kind() Kind { return v.kind }
 
-// Reason says why the value is an error, in one line of at most 200 bytes: names and
-// patterns of whoever wrote the ad may be a part of it.
+// Reason returns why the value is an error, in one line of at most 200 bytes, which
+// may quote names and patterns of whoever wrote the ad.
 func (v Value) Reason() string {
 	const longest = 200
 	if v.kind != ErrorKind {
@@ -194,7 +194,7 @@ func (v Value) Expr() Expr {
 
 func (v Value) real() float64 { return math.Float64frombits(v.num) }
 
-// truth is how && and || see a value.
+// truth is what a value is as an operand of && and ||.
 type truth uint8
 
 const (

@@ -1,10 +1,10 @@
 package accounting
 
-// Values of the field failed by which clients go.
+// Values of the field failed that clients act on.
 const (
 	FailedNoStatus     = 19 // the shepherd died, and nobody knows the exit status
-	FailedMigrating    = 24 // of a run that is not the end of its task, as the next
-	FailedRescheduling = 25
+	FailedMigrating    = 24 // the task runs again elsewhere
+	FailedRescheduling = 25 // the task runs again here
 )
 
 // failedTexts has Grid Engine's words for the field failed.

@@ -16,7 +16,7 @@ const MinFields = 42
 type Fields struct {
 	line []byte
 	ends [NumFields + 1]int // the last one is the reason
-	n    int                // of the line
+	n    int                // how many there are
 }
 
 // Split splits a line, with or without its newline. The fields are valid as
@@ -94,7 +94,7 @@ func (f *Fields) Record() (Record, error) {
 			*to = v
 		}
 	}
-	// Longer lines have fields of another version behind it.
+	// In a longer line the fields of another version follow.
 	if f.n == NumFields+1 {
 		r.Reason = unescape(f.Text(NumFields))
 	}

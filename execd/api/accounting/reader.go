@@ -25,15 +25,15 @@ const blockSize = 256 << 10
 // Of a line longer than MaxLine work gets the beginning, without a newline; it
 // is not a record.
 //
-// A reader with a size and ReadAt, such as an io.SectionReader, is read by all
-// goroutines at once, any other by one after the other.
+// Goroutines read at the same time from a reader with a size and ReadAt, such as an
+// io.SectionReader, and in turn from any other.
 func Each[T any](in io.Reader, work func(lines []byte) T, use func(T) error) error {
 	s := &source{in: in, stop: make(chan struct{})}
 	if at, ok := in.(sized); ok {
 		s.at, s.size = at, at.Size()
 	}
 	workers := runtime.GOMAXPROCS(0)
-	// The channels in order are in the order of the blocks.
+	// There is a channel for each block, in the order of the file.
 	order := make(chan chan block[T], 2*workers)
 	var running sync.WaitGroup
 	for range workers {
@@ -46,7 +46,7 @@ func Each[T any](in io.Reader, work func(lines []byte) T, use func(T) error) err
 	err := inOrder(order, work, use)
 	close(s.stop)
 	for range order {
-		// No goroutine may be left waiting to send.
+		// Every goroutine must be able to send its last block.
 	}
 	return err
 }
@@ -61,7 +61,7 @@ type sized interface {
 type source struct {
 	mu   sync.Mutex
 	in   io.Reader
-	at   sized // nil: in has to be read from the front
+	at   sized // nil: in has to be read in sequence
 	size int64
 	next int64 // offset
 	over bool
