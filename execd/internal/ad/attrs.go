@@ -14,11 +14,11 @@ import (
 // attributeName is the form of a name that an attribute of qsub -attr may have.
 var attributeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// matching are the attributes by which work chooses its slot. A job of qsub does that
+// matching are the attributes by which work chooses its slot. A job of qsub chooses
 // with -l and -q, which hold also where no slot has a policy.
 var matching = []string{"Requirements", "Rank"}
 
-// extras are the attributes of -attr on which execd itself acts, see OwnExtras.
+// extras are the attributes of -attr that execd itself acts on (see OwnExtras).
 var extras = []string{"UserLog", "UserLogUseXML", "OutputAd", "HookKeyword"}
 
 // Attributes reads the attributes of qsub -attr, each NAME=EXPRESSION, and returns

@@ -1,14 +1,12 @@
-// Package ad writes ClassAds of what execd has and reads those that describe
-// work: ads of slots, of jobs however they came, of jobs as they run and end,
-// and the request that the ad of fetched work amounts to. job(5) has the names.
+// Package ad writes the ClassAds of slots and of jobs, as they wait, run and end, and
+// turns the ads of fetched work into requests. job(5) has the names.
 //
-// Packages that evaluate policies, call hooks or show ads import it. It keeps
-// nothing and asks nobody: callers hand it what an ad says. Who brings work is
-// trusted with that and nothing else, so that the cost of reading an ad of work is
-// bounded, and no ad panics.
+// Packages that evaluate policies, call hooks or show ads import it. It has no state:
+// callers hand it what an ad says. An ad of work is not trusted, so that the cost of
+// reading it is bounded.
 //
 // An ad has secrets in two places. Ids of claims are private attributes, which
-// package classad prints for nobody who does not ask. The environment of a job is
+// package classad prints only when asked for secrets. The environment of a job is
 // in its ad only where JobInfo asks for it: for hooks of that job, and for root.
 package ad
 
@@ -58,7 +56,7 @@ func (b *builder) number(name string, n float64) { b.value(name, classad.Real(n)
 
 func (b *builder) flag(name string, on bool) { b.value(name, classad.Bool(on)) }
 
-// text writes a string that there is.
+// text adds a string unless it is empty.
 func (b *builder) text(name, s string) {
 	if s != "" {
 		b.value(name, classad.String(s))
@@ -68,8 +66,8 @@ func (b *builder) text(name, s string) {
 // maxLine is the longest line of an ad that package classad reads.
 const maxLine = 64 << 10
 
-// long writes a string if it is not too long for an ad to be read again. Half of
-// it would be worse than none.
+// long adds a string unless it is empty or too long for an ad to be read again. Half
+// of it would be worse than none.
 func (b *builder) long(name, s string) {
 	if !b.wants(name) {
 		return
@@ -79,14 +77,14 @@ func (b *builder) long(name, s string) {
 	}
 }
 
-// at writes a time that is known, in seconds since the epoch.
+// at adds a time in seconds since the epoch, unless it is zero.
 func (b *builder) at(name string, t time.Time) {
 	if !t.IsZero() {
 		b.integer(name, t.Unix())
 	}
 }
 
-// over returns the attributes as an ad, laid over another; nil: over none.
+// over returns a copy of base with the attributes set. base may be nil.
 func (b *builder) over(base *classad.Ad) *classad.Ad {
 	if base == nil {
 		return classad.New(b.attrs...)
@@ -94,7 +92,7 @@ func (b *builder) over(base *classad.Ad) *classad.Ad {
 	return base.With(b.attrs...)
 }
 
-// amount is a number as an integer where it is one.
+// amount returns a number, as an integer if it is one.
 func amount(n float64) classad.Value {
 	if n == math.Trunc(n) && math.Abs(n) < 1<<53 {
 		return classad.Int(int64(n))

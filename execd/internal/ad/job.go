@@ -44,7 +44,8 @@ type JobInfo struct {
 	Starts        int       // runs that were begun, this one too
 	Started       time.Time // this run; zero: it does not run
 
-	// What it was granted; empty and 0: nothing yet.
+	// Queue, PE and the fields below are what the job was granted; empty and 0:
+	// nothing yet.
 	Queue, PE string
 	Slots     int
 	Slot      string // name of the slot
@@ -56,12 +57,12 @@ type JobInfo struct {
 	// used; empty: as they were requested.
 	Iwd, In, Out, Err string
 
-	// Environment says that the ad is to have the environment: it is for a hook of
-	// the job, or for root.
+	// Environment says that the ad has the environment: it is for a hook of the job,
+	// or for root.
 	Environment bool
 
-	// Only are the attributes that are wanted beside those of qsub -attr, of a job that
-	// came by qsub; nil: all.
+	// Only names the attributes of a job of qsub that are wanted beside those of -attr;
+	// nil: all.
 	Only []string
 }
 
@@ -73,8 +74,8 @@ type Asked struct {
 	PerJob bool // else the value is for each slot
 }
 
-// AboutResources reports whether one of the names may be of an attribute that is made
-// of JobInfo.Resources; nil: of all.
+// AboutResources reports whether an attribute of one of the names may be made of
+// JobInfo.Resources; nil stands for all names.
 func AboutResources(names []string) bool {
 	const request = "request"
 	return names == nil || slices.ContainsFunc(names, func(s string) bool {
@@ -82,8 +83,8 @@ func AboutResources(names []string) bool {
 	})
 }
 
-// AskedIn reads the resources of a request. One that is not defined any more, or
-// is no value of its kind, is left out.
+// AskedIn returns the resources of a request. It leaves out those that are no longer
+// defined, or whose values are not of their kind.
 func AskedIn(c *conf.Config, hard []api.Resource) []Asked {
 	var list []Asked
 	for _, r := range hard {
@@ -100,32 +101,32 @@ func AskedIn(c *conf.Config, hard []api.Resource) []Asked {
 	return list
 }
 
-// perSlot reports whether a request of an attribute is for each slot, as it is for
-// limits and for what slots consume.
+// perSlot reports whether a request of an attribute counts for each slot, as limits
+// and consumables do.
 func perSlot(a *conf.Attribute) bool {
 	limit := strings.HasPrefix(a.Name, "h_") || strings.HasPrefix(a.Name, "s_")
 	return a.Consumable == conf.ConsumableYes || limit && a.Consumable != conf.ConsumableJob
 }
 
-// The attributes of complex(5) that stand behind RequestMemory, the first that a
-// job asks for, and behind RequestDisk.
+// The attributes of complex(5) that RequestMemory and RequestDisk stand for: the first
+// that a job asks for.
 var (
 	memoryResources = []string{limitMemory, "h_rss", "mem_free", "virtual_free", "s_vmem", "s_rss"}
 	diskResources   = []string{limitDisk}
 )
 
-// What a job of fetched work is limited by.
+// The resources that limit a job of fetched work.
 const (
 	limitMemory = "h_vmem"
 	limitDisk   = "scratch_limit"
 )
 
-// unasked is RequestCpus, RequestMemory and RequestDisk of a job that does not
-// request them.
+// unasked is the value of RequestCpus, RequestMemory and RequestDisk of a job that does
+// not request them.
 const unasked = 1
 
-// ours are the attributes that execd alone sets, whatever the ad has with which a job
-// came.
+// ours are the attributes that execd alone sets, whatever the ad says that a job came
+// with.
 var ours = []string{
 	"Owner", "User", "OwnerGroup", "JobId", "JobStatus", "EnteredCurrentStatus", "NumJobStarts", "JobStartDate",
 	"JobCurrentStartDate", "QDate", "Queue", "PE", "SlotID", "RemoteHost", "HoldReason",
@@ -151,8 +152,8 @@ func Job(in JobInfo) *classad.Ad {
 	return b.under(base, in.Environment)
 }
 
-// under returns the ad with the attributes laid over it that execd alone sets, and
-// those that it does not have.
+// under returns a copy of base with those of the attributes set that execd alone sets,
+// or that base does not have.
 func (b *builder) under(base *classad.Ad, environment bool) *classad.Ad {
 	out := slices.Clone(ours)
 	for name := range base.All() {
@@ -186,7 +187,7 @@ func (b *builder) under(base *classad.Ad, environment bool) *classad.Ad {
 // Public returns the ad of a job without what its owner and root alone may know.
 func Public(job *classad.Ad) *classad.Ad { return job.Without(environments...) }
 
-// context has what people noted at the job with -ac.
+// context adds the variables of qsub -ac.
 func (in *JobInfo) context(b *builder) {
 	for _, c := range in.Request.Context {
 		name, value, _ := strings.Cut(c, "=")
@@ -194,8 +195,8 @@ func (in *JobInfo) context(b *builder) {
 	}
 }
 
-// resources has what was asked for with -l as Request and the name of the
-// resource, for the whole job.
+// resources adds the resources of qsub -l, each as Request and its name, for the whole
+// job.
 func (in *JobInfo) resources(b *builder) {
 	if !AboutResources(b.only) {
 		return
@@ -237,7 +238,8 @@ func (in *JobInfo) slots() int {
 	return 1
 }
 
-// GlobalID is the GlobalJobId of a task, named <job>.<task>, of a job of this execd.
+// GlobalID returns the GlobalJobId of a task, named <job>.<task>, of a job of this
+// execd.
 func GlobalID(host, task string, submitted time.Time) string {
 	return host + "#" + task + "#" + strconv.FormatInt(submitted.Unix(), 10)
 }
@@ -266,7 +268,7 @@ func (in *JobInfo) identity(b *builder) {
 	b.number("Rank", 0)
 }
 
-// launch has what is run, and how.
+// launch adds what is run, and how.
 func (in *JobInfo) launch(b *builder) {
 	r := in.Request
 	b.text("Cmd", r.Command)
@@ -310,7 +312,7 @@ func (in *JobInfo) state(b *builder) {
 	}
 }
 
-// resourceValue is a value of complex(5) as one of an ad.
+// resourceValue returns a value of complex(5) as a value of an ad.
 func resourceValue(kind conf.Kind, v conf.Value) classad.Value {
 	switch {
 	case kind == conf.KindBool:

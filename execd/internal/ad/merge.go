@@ -9,11 +9,11 @@ import (
 	"paddock/execd/api"
 )
 
-// Merged is what a prepare hook has said.
+// Merged is the output of a prepare hook, merged with the ad of its job.
 type Merged struct {
 	Ad *classad.Ad // of the job, changed
-	// Status is what the hook wants to be taken for its exit status; nil: it does
-	// not say. Message is why, in one line.
+	// Status is HookStatusCode, which counts as the exit status of the hook; nil: it
+	// says none. Message is the reason, in one line.
 	Status  *int
 	Message string
 	Changed []string // attributes that are new or others than before, in their order
@@ -35,8 +35,8 @@ var protected = []string{
 	"StarterUserLog", "UserLog", "OutputAd",
 }
 
-// spellings are attributes that say the same, the one that counts first: a hook
-// that sets one takes the other out of the ad.
+// spellings are pairs of attributes that say the same, the one that counts first. When
+// a hook sets one the other is removed from the ad.
 var spellings = [][2]string{{"Arguments", "Args"}, {"Environment", "Env"}}
 
 // Merge lays the output of a prepare hook, attributes in old syntax, over the ad of
@@ -105,9 +105,9 @@ var launching = []string{"Cmd", "Arguments", "Args", "Environment", "Env", "Iwd"
 
 // Relaunch returns the request of a job after a hook changed the attributes of its
 // ad by which it is run: Cmd, Arguments or Args, Environment or Env, Iwd, In, Out,
-// Err. Any other change changes nothing here. The request that is given is not
-// touched; without a change that matters it is what is returned. A job with a
-// script of which Cmd is changed becomes a program that is run as it is.
+// Err. Other changes have no effect on it. Relaunch does not modify req, and returns
+// it if nothing is to be changed. A job with a script whose Cmd is changed becomes a
+// program that is run as it is.
 func Relaunch(req *api.SubmitRequest, m *Merged, o RequestOptions) (*api.SubmitRequest, error) {
 	changed := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return contains(m.Changed, n) })

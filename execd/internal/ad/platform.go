@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Platform is what a host is, in the words of ads.
+// Platform is the hardware and operating system of a host, in the words of ads.
 type Platform struct {
 	Arch     string // X86_64
 	OpSys    string // LINUX
@@ -15,7 +15,8 @@ type Platform struct {
 	MajorVer int    // 13; 0: not known
 }
 
-// ThisPlatform is that of the program, with what /etc/os-release says.
+// ThisPlatform returns the platform that the program runs on. osRelease is the content
+// of /etc/os-release.
 func ThisPlatform(osRelease string) Platform {
 	arch := map[string]string{"amd64": "X86_64", "386": "INTEL", "arm64": "AARCH64", "ppc64le": "PPC64LE"}[runtime.GOARCH]
 	if arch == "" {
@@ -35,7 +36,7 @@ func ThisPlatform(osRelease string) Platform {
 			p.LongName = value
 		case "VERSION_ID":
 			major, _, _ := strings.Cut(value, ".")
-			p.MajorVer, _ = strconv.Atoi(major) // of a version without a number: none
+			p.MajorVer, _ = strconv.Atoi(major) // 0 for a version without a number
 		}
 	}
 	return p

@@ -16,10 +16,10 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// devNull is In, Out and Err of work that does not say.
+// devNull is In, Out and Err of work that does not have them.
 const devNull = "/dev/null"
 
-// RequestOptions are what the ad of work does not say itself.
+// RequestOptions are what a request needs beside the ad of work.
 type RequestOptions struct {
 	// Scratch is the scratch directory of the work, below which a relative Iwd is;
 	// empty: not made yet, and the working directory and what is relative to it stay
@@ -31,14 +31,14 @@ type RequestOptions struct {
 	// Config has the resources that a job may ask for; nil: there are none, and
 	// RequestMemory and RequestDisk limit nothing.
 	Config *conf.Config
-	// Cpus are how many slots the work may have at most; 0: as many as it asks
+	// Cpus is how many slots the work may have at most; 0: as many as it asks
 	// for. PE is the parallel environment in which it has more than one; empty:
 	// it has one slot, whatever RequestCpus says.
 	Cpus int
 	PE   string
 }
 
-// Extras are what the ad of work says beside the request.
+// Extras are the attributes of an ad of work that are no part of the request.
 type Extras struct {
 	KillSig     syscall.Signal // by which the job is asked to end; SIGTERM if nothing is said
 	Pre, Post   *Command       // to be run before and after it; nil: none
@@ -60,9 +60,9 @@ var errNoCommand = errors.New("it must say what to run")
 // DefaultJava is the virtual machine for work of the java universe.
 const DefaultJava = "/usr/bin/java"
 
-// Complete returns the ad of fetched work as it is decided on and kept: without
-// secrets, with HookKeyword if it has none, and with the values of attributes that
-// it need not have. On a partitionable slot it must say what it needs of it.
+// Complete returns the ad of fetched work as it is kept: without secrets, with
+// HookKeyword if it has none, and with defaults for attributes that it may lack. On a
+// partitionable slot it must say how much of the slot it needs.
 func Complete(work *classad.Ad, keyword string, partitionable bool) (*classad.Ad, error) {
 	var secrets []string
 	for name := range work.All() {
@@ -108,7 +108,7 @@ func Complete(work *classad.Ad, keyword string, partitionable bool) (*classad.Ad
 	return full, nil
 }
 
-// fits refuses an ad that could not be read again.
+// fits returns an error for an ad that could not be read again.
 func fits(ad *classad.Ad) error {
 	_, err := classad.ParseOld(ad.OldString())
 	return err
@@ -151,7 +151,7 @@ func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 	return req, nil
 }
 
-// ExtrasOf reads what else the ad of work says.
+// ExtrasOf returns the extras of an ad of work.
 func ExtrasOf(work *classad.Ad, o RequestOptions) (Extras, error) {
 	r := newReader(work, &o)
 	e := Extras{
@@ -173,7 +173,7 @@ func ExtrasOf(work *classad.Ad, o RequestOptions) (Extras, error) {
 	return e, nil
 }
 
-// OwnExtras reads what qsub -attr says of these, from the whole ad of the job with its
+// OwnExtras returns the extras of qsub -attr, from the whole ad of the job with its
 // working directory as Iwd. A job of qsub has its event log by the name that the submit
 // side of HTCondor gives it.
 func OwnExtras(job *classad.Ad, now time.Time) (Extras, error) {
@@ -190,8 +190,8 @@ func OwnExtras(job *classad.Ad, now time.Time) (Extras, error) {
 	return e, nil
 }
 
-// KillSig returns the signal by which the ad of work wants it to be asked to end. A
-// signal that asks for nothing of the kind, as SIGSTOP, is SIGTERM.
+// KillSig returns the signal by which work is asked to end, as its ad says. For a signal
+// that does not ask for an end, such as SIGSTOP, it returns SIGTERM.
 func KillSig(work *classad.Ad) syscall.Signal {
 	r := &reader{env: &classad.Env{My: work}, o: &RequestOptions{}}
 	switch s := r.signal("KillSig", syscall.SIGTERM); {
@@ -207,8 +207,8 @@ type reader struct {
 	env *classad.Env
 	o   *RequestOptions
 	cwd string // absolute, or relative to the scratch directory
-	iwd string // the same for what is relative to it: absolute, or a dot
-	of  string // stands before the name of an attribute in errors
+	iwd string // the directory of relative paths: absolute, or a dot
+	of  string // begins the name of an attribute in errors
 	err error
 }
 
@@ -239,7 +239,7 @@ func (r *reader) fail(name string, err error) {
 	}
 }
 
-// value returns what an attribute says; ok is false where it says nothing.
+// value returns the value of an attribute; ok is false where it is undefined.
 func (r *reader) value(name string) (v classad.Value, ok bool) {
 	if r.err != nil {
 		return v, false
@@ -327,8 +327,7 @@ func (r *reader) signal(name string, otherwise syscall.Signal) syscall.Signal {
 	return s
 }
 
-// path returns a path, absolute against Iwd, or with a dot in front as long as nobody
-// knows where that is.
+// path returns a path joined to Iwd, with a dot in front as long as that is not known.
 func (r *reader) path(name, otherwise string) string {
 	path := r.text(name)
 	if r.err != nil || path == "" {
@@ -366,11 +365,11 @@ func (r *reader) stream(name string) string {
 	return path
 }
 
-// literal is a path in which nothing is expanded.
+// literal returns a path in which execd expands nothing.
 func literal(path string) string { return strings.ReplaceAll(path, "$", "$$") }
 
-// arguments returns a list of arguments, the new way if there is one, else the old
-// one; old may be empty.
+// arguments returns a list of arguments in the new form or, if there is none, in the old
+// one. old may be empty.
 func (r *reader) arguments(name, old string) []string {
 	var args []string
 	if _, ok := r.value(name); ok || old == "" {
@@ -385,7 +384,7 @@ func (r *reader) arguments(name, old string) []string {
 	return args
 }
 
-// environment returns the variables, of the new way if there is one.
+// environment returns the variables, in the new form if there is one.
 func (r *reader) environment() []string {
 	name, parse := "Environment", ParseEnvironment
 	if _, ok := r.value(name); !ok {
@@ -399,7 +398,7 @@ func (r *reader) environment() []string {
 	return env
 }
 
-// bound refuses words that exec would not take, one of them or all together.
+// bound fails for words that execve(2) would not take, one of them or all together.
 func (r *reader) bound(name, one string, words []string, most int) {
 	total := 0
 	for _, w := range words {
@@ -413,8 +412,8 @@ func (r *reader) bound(name, one string, words []string, most int) {
 	}
 }
 
-// command returns a program of a script's attributes, such as PreCmd and
-// PreArguments; nil if there is none.
+// command returns the program of a pair of attributes such as PreCmd and PreArguments;
+// nil if there is none.
 func (r *reader) command(prefix string) *Command {
 	path := r.path(prefix+"Cmd", "")
 	if r.err != nil || path == "" {
@@ -423,7 +422,7 @@ func (r *reader) command(prefix string) *Command {
 	return &Command{Path: path, Args: r.arguments(prefix+"Arguments", prefix+"Args")}
 }
 
-// name returns a name for the job that it may have: that of the ad, or the file's.
+// name returns a valid name for the job: that of the ad, or that of the file.
 func (r *reader) name(command string) string {
 	if name := r.text("JobBatchName"); name != "" {
 		if err := api.CheckName(name); err != nil {
@@ -464,7 +463,7 @@ func (r *reader) java(command string, args []string) []string {
 	return append([]string{"-classpath", path}, args...)
 }
 
-// universeName is the name of a universe that there once was, in parentheses.
+// universeName returns the name of a universe that HTCondor had, in parentheses.
 func universeName(n int64) string {
 	name := map[int64]string{
 		1: "standard", 4: "pvm", 7: "scheduler", 8: "mpi", 9: "grid", 11: "parallel", 12: "local", 13: "vm",
@@ -475,13 +474,13 @@ func universeName(n int64) string {
 	return " (" + name + ")"
 }
 
-// The most that may be asked for: more is a mistake.
+// The most that work may ask for: more is a mistake.
 const (
 	maxMemory = 1 << 40 // MiB
 	maxDisk   = 1 << 50 // KiB
 )
 
-// resources asks for what the attributes Request... ask for.
+// resources adds the resources of the attributes Request... to the request.
 func (r *reader) resources(req *api.SubmitRequest) {
 	cpus := r.amount("RequestCpus", api.MaxSlots)
 	if r.o.Cpus > 0 && cpus > int64(r.o.Cpus) {
@@ -502,7 +501,7 @@ func (r *reader) resources(req *api.SubmitRequest) {
 	}
 }
 
-// amount returns a number that is asked for, or 1 if the work does not ask.
+// amount returns a number that the work asks for, else 1.
 func (r *reader) amount(name string, most int64) int64 {
 	n := r.integer(name, unasked)
 	if r.err == nil && (n < 0 || n > most) {
@@ -511,8 +510,8 @@ func (r *reader) amount(name string, most int64) int64 {
 	return max(n, unasked)
 }
 
-// limit asks for a resource of the kind MEMORY, if it exists and the work asks for it
-// by another name than its own.
+// limit adds a resource of the kind MEMORY, if it exists and the work does not ask for
+// it by its own name as well.
 func (r *reader) limit(req *api.SubmitRequest, name string, n int64, unit string, slots int64) {
 	if r.err != nil || n <= unasked || r.o.Config == nil {
 		return
@@ -533,7 +532,7 @@ func (r *reader) limit(req *api.SubmitRequest, name string, n int64, unit string
 // notResources are the names of Request... that are no resources of complex(5).
 var notResources = []string{"Cpus", "Memory", "Disk", "slots"}
 
-// resource asks for a resource of complex(5), if the work asks for it.
+// resource adds a resource of complex(5), if the work asks for it.
 func (r *reader) resource(req *api.SubmitRequest, a *conf.Attribute, slots int64) {
 	name := "Request" + a.Name
 	if a.Requestable == conf.RequestableNo || contains(notResources, a.Name) {

@@ -24,8 +24,8 @@ var signals = map[string]syscall.Signal{
 	"PWR": syscall.SIGPWR, "SYS": syscall.SIGSYS,
 }
 
-// idle are signals that end nothing and tell nothing of an end: they stop a job, or
-// have it go on, or are ignored where nobody asks for them.
+// idle are signals that do not end a job: they stop or continue it, or are ignored by
+// default.
 var idle = map[syscall.Signal]bool{
 	syscall.SIGSTOP: true, syscall.SIGTSTP: true, syscall.SIGTTIN: true, syscall.SIGTTOU: true,
 	syscall.SIGCONT: true, syscall.SIGCHLD: true, syscall.SIGURG: true, syscall.SIGWINCH: true,

@@ -8,8 +8,8 @@ import (
 	"paddock/classad"
 )
 
-// SlotInfo is what the ad of a slot says. A field is left out if it is zero and could
-// not be so.
+// SlotInfo is what the ad of a slot says. A field that is zero, and cannot be so of any
+// slot, is left out.
 type SlotInfo struct {
 	ID            int // of the slot, from 1
 	Dynamic       int // number of a slot that was carved out of it; 0: it was not
@@ -39,7 +39,7 @@ type SlotInfo struct {
 
 	Load SlotLoad
 
-	// Policy are the expressions of the slot: Start, Rank and so on, as they are
+	// Policy has the expressions of the slot, such as Start and Rank, as they are
 	// configured. Start is true by default, and Rank 0.
 	Policy                  []classad.Attr
 	RetirementTimeRemaining int64 // seconds; -1: it is not retiring
@@ -224,8 +224,8 @@ func (in *SlotInfo) load(b *builder) {
 	b.integer("VirtualMemory", in.Load.VirtualMemory)
 }
 
-// within is what a job may ask of a slot, and requirements what the slot asks of
-// a job.
+// within is WithinResourceLimits of a slot, which bounds what a job may ask for, and
+// requirements its Requirements.
 var (
 	within       = mustParse("TARGET.RequestCpus <= MY.Cpus && TARGET.RequestMemory <= MY.Memory && TARGET.RequestDisk <= MY.Disk")
 	requirements = mustParse("START && WithinResourceLimits")
@@ -286,5 +286,5 @@ func (in *SlotInfo) job(b *builder) {
 	b.integer("TotalJobSuspendTime", seconds(j.Suspended))
 }
 
-// seconds is a duration as ads have it.
+// seconds returns a duration in seconds, as ads have it.
 func seconds(d time.Duration) int64 { return int64(math.Round(d.Seconds())) }

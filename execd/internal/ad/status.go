@@ -6,11 +6,11 @@ import (
 	"paddock/classad"
 )
 
-// Status is a job as it runs.
+// Status is what is known of a job while it runs.
 type Status struct {
 	Suspended bool
 	PID       int       // of the process that was started for it; 0: not known
-	Processes int       // that it has now
+	Processes int       // how many it has now
 	Started   time.Time // of this run
 	// SysCPU and UserCPU are what all of its processes used, also those that have
 	// ended.
@@ -31,8 +31,8 @@ type End struct {
 	Duration time.Duration // of this run
 }
 
-// Forced is why a run had to leave its slot: Code is that of a slot.Reason or, if it is
-// to wait for somebody to look, of a hold.
+// Forced is why a run had to leave its slot. Code is that of a slot.Reason or, if the
+// job is put on hold, of the hold.
 type Forced struct {
 	Held          bool
 	Reason        string
@@ -60,7 +60,7 @@ func Running(job *classad.Ad, s Status) *classad.Ad {
 	b.text("JobState", state)
 	b.integer("JobStatus", int64(status))
 	b.status(&s)
-	// What came with the ad is of another run.
+	// Such attributes in the ad are of an earlier run.
 	return b.over(job.Without(ended...))
 }
 

@@ -5,9 +5,9 @@ import "paddock/classad"
 // separator stands between the two ads that a hook reads.
 const separator = "-----\n"
 
-// Stdin is what a hook reads: the ad of a job, a line of five hyphens, the ad of
-// a slot, both in old syntax, a line for each attribute, without their secrets.
-// Either may be nil: then the other stands alone.
+// Stdin returns what a hook reads: the ad of a job, a line of five hyphens, and the ad of
+// a slot, both in old syntax and without their secrets. Either may be nil: then the
+// other stands alone.
 func Stdin(job, slot *classad.Ad) []byte { return stdin(job, slot, (*classad.Ad).OldString) }
 
 // SecretStdin is Stdin with the secrets of the slot: for hooks that are to have

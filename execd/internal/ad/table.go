@@ -1,19 +1,19 @@
 package ad
 
-// A Row is an attribute of job ads that is what a request or a job directory has
-// too. job(5) shows the table.
+// A Row is an attribute of job ads for which a request or a job directory has something
+// of the same meaning. job(5) shows the table.
 type Row struct {
 	Attribute string
 	Kind      string // string, integer, boolean, expression
-	// Otherwise is the value that counts if an ad of fetched work does not have it;
-	// "-": it must have it.
+	// Otherwise is the default for an ad of fetched work that does not have the
+	// attribute; "-": the ad must have it.
 	Otherwise string
 	// Field is the field of api.SubmitRequest in JSON; "": none. The first attribute
 	// that an ad has of those with the same field counts.
 	Field string
 	Key   string // key of config, or "the file NAME", in the job directory; "": none
-	Reads bool   // of an ad of fetched work the attribute becomes the field
-	// Writes says that the field becomes the attribute in the ad of a job of qsub.
+	Reads bool   // the attribute of an ad of fetched work becomes the field
+	// Writes says that the field of a job of qsub becomes the attribute in its ad.
 	Writes bool
 }
 

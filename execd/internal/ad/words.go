@@ -9,22 +9,21 @@ import (
 	"paddock/execd/api"
 )
 
-// The arguments and the environment of a job stand in its ad in two ways. The old
-// one (Args, Env) has no quoting: what has a space, or a semicolon, cannot be
-// said. The new one (Arguments, Environment) has single quotes, and two of them
-// for one within.
+// Ads have two forms for the arguments and the environment of a job. The old one (Args,
+// Env) has no quoting: an argument cannot have a space, nor a variable a semicolon. The
+// new one (Arguments, Environment) has single quotes, doubled to stand for themselves.
 
 // blanks separate arguments.
 const blanks = " \t\n\v\f\r"
 
-// ParseArgs reads arguments of the old way.
+// ParseArgs reads arguments in the old form.
 func ParseArgs(text string) []string {
 	return slices.Collect(strings.FieldsFuncSeq(text, isBlank))
 }
 
 func isBlank(r rune) bool { return strings.ContainsRune(blanks, r) }
 
-// ParseArguments reads arguments of the new way.
+// ParseArguments reads arguments in the new form.
 func ParseArguments(text string) ([]string, error) {
 	var words []string
 	var b []byte
@@ -54,7 +53,7 @@ func ParseArguments(text string) ([]string, error) {
 	return words, nil
 }
 
-// FormatArguments writes arguments in the new way.
+// FormatArguments writes arguments in the new form.
 func FormatArguments(words []string) string {
 	var b strings.Builder
 	for i, word := range words {
@@ -69,7 +68,7 @@ func FormatArguments(words []string) string {
 	return b.String()
 }
 
-// ParseEnv reads an environment of the old way: NAME=value;NAME=value.
+// ParseEnv reads an environment in the old form: NAME=value;NAME=value.
 func ParseEnv(text string) ([]string, error) {
 	var entries []string
 	for entry := range strings.SplitSeq(text, ";") {
@@ -80,7 +79,7 @@ func ParseEnv(text string) ([]string, error) {
 	return variables(entries)
 }
 
-// ParseEnvironment reads an environment of the new way: NAME=value NAME='a value'.
+// ParseEnvironment reads an environment in the new form: NAME=value NAME='a value'.
 func ParseEnvironment(text string) ([]string, error) {
 	entries, err := ParseArguments(text)
 	if err != nil {
@@ -89,10 +88,11 @@ func ParseEnvironment(text string) ([]string, error) {
 	return variables(entries)
 }
 
-// FormatEnvironment writes an environment in the new way.
+// FormatEnvironment writes an environment in the new form.
 func FormatEnvironment(entries []string) string { return FormatArguments(entries) }
 
-// variables refuses what is no NAME=value. The last value of a variable counts.
+// variables returns the variables, each with its last value. It refuses an entry that
+// is not NAME=value.
 func variables(entries []string) ([]string, error) {
 	at := make(map[string]int, len(entries))
 	var list []string

@@ -1,6 +1,6 @@
-// Package eventlog is the log of what happens to a job that its owner may have
-// beside it, eventlog(5): its records in the three forms that programs read, a
-// reader of them, and a Writer that writes them with the owner's rights alone.
+// Package eventlog is the log of the events of a job that its owner may have,
+// eventlog(5): records in the three forms that programs read, a Reader of them, and a
+// Writer that writes them with the owner's rights alone.
 // Package stage writes with it; it imports classad, for the ad of how a job
 // ended, and user.
 package eventlog
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Number is what a record begins with: which event it is.
+// Number says which event a record is of. Records begin with it.
 type Number int
 
 // The events that execd writes. A reader meets others.
@@ -33,8 +33,8 @@ const (
 
 // Event is one record.
 type Event struct {
-	// ID names the event among all of its log, and is the same when it is written
-	// again: readers drop doubles by it. Empty: it has none.
+	// ID is unique in the log, and is the same when the event is written again, so that
+	// readers can drop doubles. Empty: the event has none.
 	ID string
 	// Cluster and Proc name the job: ClusterId and ProcId of its ad, or its number
 	// and task.
@@ -46,11 +46,11 @@ type Event struct {
 // Body is what an event tells: one of the types of this package.
 type Body interface {
 	number() Number
-	// typeName is MyType of the forms that are ads.
+	// typeName returns MyType in the forms that are ads.
 	typeName() string
 	// text appends the rest of the first line, and the lines below it.
 	text(*lines)
-	// attrs returns what the forms that are ads have.
+	// attrs returns the attributes in the forms that are ads.
 	attrs() []attr
 }
 
@@ -62,7 +62,7 @@ type Submitted struct {
 // Executing tells that a job runs.
 type Executing struct {
 	Host string
-	Slot string // slot1@HOST; empty: no such line
+	Slot string // slot1@HOST; empty: the record has no such line
 }
 
 // Evicted tells that a job was removed from its slot before its end, and may run
@@ -78,15 +78,15 @@ type Evicted struct {
 
 // Terminated tells that a job has ended.
 type Terminated struct {
-	// Signal ended it; 0: it ended by itself, with ReturnValue.
+	// Signal is the signal that ended it; 0: it exited, with ReturnValue.
 	Signal      int
 	ReturnValue int
 	CoreFile    string // empty: there is none
 	Run, Total  CPU    // of this run, and of all runs of the job
-	// Bytes of this run, and of all.
+	// These are bytes of this run, and of all runs.
 	Sent, Received, TotalSent, TotalReceived int64
 	Resources                                []Resource
-	// By is who ended it; empty: nobody, it ended of its own accord.
+	// By is who ended it; empty: it came to its own end.
 	By     string
 	Reason string // why it was ended; empty: no such line
 }
@@ -120,8 +120,7 @@ type Held struct {
 // Released tells that it waits no more.
 type Released struct{ Reason string }
 
-// RemoteError tells what somebody who works for the job has to say: a hook, or
-// what transfers its files.
+// RemoteError tells what a hook of the job, or the transfer of its files, reports.
 type RemoteError struct {
 	Host          string // where, or the slot
 	Text          string
@@ -166,8 +165,8 @@ func (Held) typeName() string        { return "JobHeldEvent" }
 func (Released) typeName() string    { return "JobReleasedEvent" }
 func (RemoteError) typeName() string { return "RemoteErrorEvent" }
 
-// unspecified stands for a reason where there is none: a reader takes the line
-// below the first one for it, whatever it says.
+// unspecified stands in the place of a reason: readers take the line below the first
+// one for the reason, whatever it says.
 const unspecified = "Reason unspecified"
 
 func (b Submitted) text(l *lines) {
@@ -276,7 +275,7 @@ func (b Terminated) attrs() []attr {
 	return optional(list, "Reason", b.Reason)
 }
 
-// sizes are the lines below that of an image size, with their attributes.
+// sizes returns the lines below the first one, with their attributes.
 func (b ImageSize) sizes() []struct {
 	value       int64
 	label, name string
@@ -369,7 +368,7 @@ func (b RemoteError) attrs() []attr {
 	return list
 }
 
-// address is a host as the log has it.
+// address returns a host in the form of the log.
 func address(host string) string {
 	if strings.HasPrefix(host, "<") {
 		return host
@@ -377,7 +376,8 @@ func address(host string) string {
 	return "<" + host + ">"
 }
 
-// String returns the form of all logs: days, hours, minutes and seconds.
+// String returns the times in the form of the log, with days, hours, minutes and
+// seconds.
 func (c CPU) String() string { return "Usr " + clock(c.User) + ", Sys " + clock(c.System) }
 
 func clock(d time.Duration) string {
@@ -392,7 +392,7 @@ type attr struct {
 	value any
 }
 
-// optional appends an attribute unless it says nothing.
+// optional appends an attribute unless its value is empty.
 func optional(list []attr, name, value string) []attr {
 	if value == "" {
 		return list
@@ -400,7 +400,7 @@ func optional(list []attr, name, value string) []attr {
 	return append(list, attr{name, value})
 }
 
-// resourceAttrs are the lines of the table of resources as attributes.
+// resourceAttrs returns the lines of the table of resources as attributes.
 func resourceAttrs(resources []Resource) (list []attr) {
 	for _, r := range resources {
 		for _, a := range []struct {

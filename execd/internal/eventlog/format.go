@@ -29,7 +29,7 @@ const (
 type Times struct {
 	ISO    bool // YYYY-MM-DD in the place of MM/DD; records that are ads always have it
 	Millis bool // .mmm behind the seconds
-	UTC    bool // of the world, and a Z behind it
+	UTC    bool // in UTC, with a Z behind it
 }
 
 // format returns a time in the form.
@@ -47,8 +47,8 @@ func (o Times) format(t time.Time, date string) string {
 // MaxRecord is the most that a record takes, in bytes.
 const MaxRecord = 1 << 20
 
-// maxText is how much of any one text is written, in bytes, and maxLines how
-// many lines of a kind there are.
+// maxText bounds each text that is written, in bytes, and maxLines the number of lines
+// of a kind.
 const (
 	maxText  = 4 << 10
 	maxLines = 32
@@ -76,8 +76,8 @@ func Append(b []byte, e Event, form Form, times Times) []byte {
 }
 
 // lines is a record of text as it grows. Each line but the first begins with a
-// tab, and nothing that comes from outside can begin another one: what looks
-// like the end of the record, or like the beginning of another, is neither.
+// tab, and no text from outside can begin a line. So no text can end the record, or
+// begin another.
 type lines struct {
 	b    []byte
 	time time.Time // of the event
@@ -94,8 +94,8 @@ func (l *lines) line(format string, args ...any) {
 
 func (l *lines) blank() { l.b = append(l.b, '\n') }
 
-// usage appends the lines of processor time. Nothing is done elsewhere than
-// where the job runs, so that local usage is none.
+// usage appends the lines of processor time. There is no submit host beside this one,
+// so that local usage is 0.
 func (l *lines) usage(of string, c CPU) {
 	l.line("\t%s  -  %s Remote Usage", c.String(), of)
 	l.line("\t%s  -  %s Local Usage", CPU{}.String(), of)
@@ -120,7 +120,7 @@ func (l *lines) resources(resources []Resource) {
 	}
 }
 
-// quantity is a number of the table; one that is not known is empty.
+// quantity formats a number of the table; one that is not known is empty.
 func quantity(v float64) string {
 	switch {
 	case !(v >= 0):
@@ -131,7 +131,7 @@ func quantity(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// printable makes of texts what fits on a line.
+// printable makes every text among the arguments fit on a line.
 func printable(args []any) []any {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
@@ -141,7 +141,8 @@ func printable(args []any) []any {
 	return args
 }
 
-// oneLine is a text without what ends a line, or does worse on a terminal.
+// oneLine returns a text without control characters, which would end the line or act
+// on a terminal.
 func oneLine(s string) string {
 	s = strings.TrimRight(s, "\r\n")
 	if len(s) > maxText {
@@ -195,7 +196,7 @@ func appendXML(b []byte, e Event, times Times) []byte {
 	return append(b, text.String()...)
 }
 
-// long is a text of several lines, with the bounds of oneLine for each.
+// long returns a text of several lines, each of them as oneLine returns it.
 func long(s string) string {
 	var kept []string
 	for line := range strings.Lines(s) {
@@ -234,7 +235,7 @@ func appendJSON(b []byte, e Event, times Times) []byte {
 	return append(b, "}\n"...)
 }
 
-// decimal is a number that is a real one to whoever reads it.
+// decimal formats a number so that readers take it for a real one.
 func decimal(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "null"

@@ -15,23 +15,22 @@ import (
 	"paddock/classad"
 )
 
-// Record is an event as it is read: of any number, in any form.
+// Record is an event that was read, of any number and in any form.
 type Record struct {
 	Number                 Number
 	Cluster, Proc, Subproc int
 	Time                   time.Time
 	ID                     string // empty: it has none
-	// Headline is the rest of the first line, and Lines are those below it without
-	// the tab in front; of text alone.
+	// Headline is the rest of the first line of a record of text, and Lines are those
+	// below it without the tab in front.
 	Headline string
 	Lines    []string
-	// Ad is what the other forms have. What is neither a value nor an expression in
-	// them is a string.
+	// Ad has the attributes of the other forms. A value that they cannot express is a
+	// string.
 	Ad *classad.Ad
 }
 
-// SyntaxError is the error of a part of a log that is no record. The reader goes
-// on behind it.
+// SyntaxError means that a part of a log is no record. The reader can go on behind it.
 type SyntaxError struct {
 	Line int // from 1, where the part begins
 	Text string
@@ -41,17 +40,16 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 
 // Reader reads a log. All forms of records and of times may stand in it.
 type Reader struct {
-	// Now is when times without a year are thought to be read: they are the last
-	// of their kind before it, or within a day behind it. Its zone is that of times
-	// without one.
+	// Now decides the year of times that have none: it is the latest with which they
+	// are at most a day after Now. The zone of Now is that of times without one.
 	Now time.Time
 
 	in     *bufio.Reader
-	line   int     // that was read last
+	line   int     // number of the line that was read last
 	length int64   // of it, or of the part of a line at the end
 	at     int64   // offset behind it
 	behind int64   // offset behind the last record
-	kept   *string // given back: it is read next
+	kept   *string // the line that keep gave back
 }
 
 // NewReader returns a reader of a log.
@@ -90,7 +88,7 @@ func (r *Reader) next() (*Record, error) {
 	case strings.HasPrefix(line, "<c>"):
 		return r.collect(line, "</c>", r.xml)
 	}
-	// Up to what is a record again.
+	// The part ends where a record begins.
 	for err == nil && !r.begins(line) {
 		line, err = r.readLine()
 	}
@@ -184,8 +182,8 @@ func (r *Reader) text(head string) (*Record, error) {
 	}
 }
 
-// header takes the first line of a record apart. What is wrong with it is a
-// text, and then the record is empty.
+// header parses the first line of a record. If bad is not empty it says what is wrong
+// with the line, and the record is empty.
 func (r *Reader) header(line string) (rec *Record, bad string) {
 	rec = &Record{}
 	number, rest, _ := strings.Cut(line, " ")
@@ -227,7 +225,7 @@ func (r *Reader) time(text string) (time.Time, error) {
 	if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, zone); err == nil {
 		return t, nil
 	}
-	// The years are those in which there may be a 29th of February.
+	// Nine years in a row always have a 29th of February.
 	limit := r.Now.Add(24 * time.Hour)
 	err := errors.New("no such time")
 	for year := limit.In(zone).Year(); year > limit.Year()-9; year-- {
@@ -243,8 +241,7 @@ func (r *Reader) time(text string) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// collect reads the lines of a record up to one that ends it, and takes them
-// apart.
+// collect reads the lines of a record up to one that ends it, and parses them.
 func (r *Reader) collect(line, end string, parse func([]byte) (*Record, error)) (*Record, error) {
 	first := r.line
 	text := []byte(line)
@@ -298,7 +295,7 @@ func (r *Reader) json(text []byte) (*Record, error) {
 	return r.ofAd(classad.New(attrs...))
 }
 
-// jsonValue is a value of JSON. What is not plain becomes its text.
+// jsonValue returns a value of JSON. Objects and lists become strings.
 func jsonValue(v any) classad.Value {
 	switch v := v.(type) {
 	case string:
@@ -317,7 +314,7 @@ func jsonValue(v any) classad.Value {
 	return classad.String(string(text))
 }
 
-// number is an integer if it looks like one, else a real number.
+// number returns an integer if the text is one, else a real number.
 func number(text string) classad.Value {
 	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return classad.Int(i)
@@ -367,7 +364,7 @@ func (r *Reader) xml(text []byte) (*Record, error) {
 	return r.ofAd(classad.New(attrs...))
 }
 
-// ofAd is the record that an ad is.
+// ofAd returns the record of an ad.
 func (r *Reader) ofAd(ad *classad.Ad) (*Record, error) {
 	rec := &Record{Ad: ad}
 	env := classad.Env{My: ad}

@@ -26,15 +26,15 @@ type Files interface {
 // job for ever.
 const Limit = 30 * time.Second
 
-// tail is how much of a log is looked at for a record that may be there.
+// tail is how many bytes at the end of a log are searched for a record.
 const tail = 64 << 10
 
-// Writer writes records, each once.
+// Writer writes records to the logs of jobs, each record once.
 type Writer struct {
 	Files Files
 
 	mu      sync.Mutex
-	written map[string]map[string]*write // guarded by mu; by Activation and ID
+	written map[string]map[string]*write // guarded by mu; keys are Activation and ID
 }
 
 // write is a record that is being written, or was.
@@ -80,8 +80,8 @@ func (e *Entry) ID(b Body) string {
 // Write writes a record, and returns when it is on disk. A record that was
 // written in this life of execd is not written again, and nil is returned. After
 // an error it may be there or not, and the next call writes it. One that an
-// earlier execd may have written is looked for near the end of the log if the
-// entry says so; where it cannot be found, it may be there twice.
+// earlier execd may have written is looked for near the end of the log if the entry
+// says so; if it stands farther up it is written twice.
 func (l *Writer) Write(ctx context.Context, e Entry, b Body) error {
 	if unwanted(e.Path) {
 		return nil
@@ -98,7 +98,7 @@ func (l *Writer) Write(ctx context.Context, e Entry, b Body) error {
 		select {
 		case <-w.done:
 			return w.err
-		default: // what is written is no matter of time
+		default: // a record that is written counts though ctx is done
 		}
 		select {
 		case <-w.done:
@@ -117,8 +117,8 @@ func (l *Writer) Write(ctx context.Context, e Entry, b Body) error {
 	return w.err
 }
 
-// WriteEach writes a record for each of several procs, which have no ids, and are not
-// looked for: as many at once as go into one write.
+// WriteEach writes a record for each of several procs, as many in one write as fit. The
+// records have no ids, and are not looked for in the log.
 func (l *Writer) WriteEach(ctx context.Context, e Entry, procs iter.Seq[int], b Body) error {
 	if unwanted(e.Path) {
 		return nil
@@ -137,7 +137,7 @@ func (l *Writer) WriteEach(ctx context.Context, e Entry, procs iter.Seq[int], b 
 	return l.append(ctx, &e, data)
 }
 
-// claim returns the write of a record, and whether it is the caller's to do.
+// claim returns the write of a record, and whether the caller must do it.
 func (l *Writer) claim(activation, id string) (w *write, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,8 +155,7 @@ func (l *Writer) claim(activation, id string) (w *write, mine bool) {
 	return w, true
 }
 
-// Forget frees what is remembered of an activation: nothing more is written of
-// it.
+// Forget frees what is remembered of an activation of which nothing more is written.
 func (l *Writer) Forget(activation string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,7 +184,7 @@ func (l *Writer) append(ctx context.Context, e *Entry, records []byte) error {
 	return l.Files.AppendAs(ctx, e.Owner, e.Path, records)
 }
 
-// there reports whether a record stands near the end of its log, whole.
+// there reports whether a whole record stands near the end of its log.
 func (l *Writer) there(ctx context.Context, e *Entry, id string, n Number) bool {
 	text, err := l.Files.Tail(ctx, e.Owner, e.Path, tail)
 	if err != nil {
@@ -221,5 +220,5 @@ func (l *Writer) OutputAd(ctx context.Context, owner *user.User, path string, ad
 	return l.Files.WriteAs(ctx, owner, path, []byte(ad.OldString()))
 }
 
-// unwanted reports whether a path says that nothing is to be written.
+// unwanted reports whether a path means that nothing is written.
 func unwanted(path string) bool { return path == "" || path == "/dev/null" }
