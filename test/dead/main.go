@@ -5,8 +5,8 @@
 //
 // UNREACHABLE is what deadcode prints of the same programs. It takes every exported
 // method of a value that is printed for reached; so what no program names counts as
-// well: functions, methods that are in no interface, and fields that are never set but
-// by who reads JSON. A line of the list that is true no more is an error, too.
+// well: functions, methods that are in no interface, and fields that nothing sets but the
+// decoding of JSON. A line of the list that is no longer true is an error, too.
 package main
 
 import (
@@ -43,7 +43,7 @@ func run(programs []string) error {
 	dead := p.unnamed()
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		// path/file.go:1:2: unreachable func: Type.Name
-		if lines.Text() == "" { // it has nothing to say
+		if lines.Text() == "" { // nothing is unreachable
 			continue
 		}
 		place, name, ok := strings.Cut(lines.Text(), ": unreachable func: ")
@@ -164,7 +164,7 @@ func load(programs []string) (*program, error) {
 	}
 }
 
-// either imports packages of the module as they were read, and others as compiled.
+// either imports packages of the module from their sources, and others as compiled.
 type either struct {
 	own    map[string]*types.Package
 	others types.Importer
@@ -177,8 +177,8 @@ func (e either) Import(path string) (*types.Package, error) {
 	return e.others.Import(path)
 }
 
-// unnamed returns the places of functions and methods that nothing names, and of fields
-// that nothing sets.
+// unnamed returns the functions and methods that nothing names and the fields that
+// nothing sets, with their places.
 func (p *program) unnamed() map[string]string {
 	used, set, called := map[types.Object]bool{}, p.set(), p.interfaces()
 	for _, o := range p.info.Uses {
@@ -212,7 +212,7 @@ func (p *program) unnamed() map[string]string {
 	return dead
 }
 
-// note takes down where something is that is named as in its package.
+// note enters the place of an object under its name in its package.
 func (p *program) note(dead map[string]string, o types.Object, name string) {
 	at := p.files.Position(o.Pos())
 	file, _ := filepath.Rel(p.root, at.Filename)
@@ -228,7 +228,7 @@ func isHook(t types.Type) bool {
 	return false
 }
 
-// origin is a method or a field as its generic type declares it.
+// origin returns a method or a field as its generic type declares it.
 func origin(o types.Object) types.Object {
 	switch o := o.(type) {
 	case *types.Func:
@@ -239,7 +239,7 @@ func origin(o types.Object) types.Object {
 	return o
 }
 
-// typeName is the name of a receiver's type.
+// typeName returns the name of a receiver's type.
 func typeName(t types.Type) string {
 	if p, ok := t.(*types.Pointer); ok {
 		t = p.Elem()
@@ -285,7 +285,7 @@ func (p *program) interfaces() map[string]bool {
 }
 
 // set returns the fields that are set: by an assignment, in a literal, by a conversion,
-// or by who has their address.
+// or through their address.
 func (p *program) set() map[types.Object]bool {
 	set := map[types.Object]bool{}
 	note := func(e ast.Expr) {

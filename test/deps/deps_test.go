@@ -34,7 +34,7 @@ var binaries = map[string]string{
 	"qrsh/session": "",
 }
 
-// rule says what a package may not have among the packages it is built from.
+// rule says which packages a package may not depend on.
 type rule struct {
 	of     string // the package, or, with a final /..., all below it
 	not    string // what it may not link: a package, or all below one
@@ -231,8 +231,8 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestLinked compares what each binary links with its list: a change that
-// drags something in shows it.
+// TestLinked compares what each binary links with its list, so that a change shows what
+// it adds to a binary.
 func TestLinked(t *testing.T) {
 	for binary, tags := range binaries {
 		t.Run(binary, func(t *testing.T) {

@@ -14,9 +14,8 @@ import (
 )
 
 // Base makes the directory below which one run of a suite has everything. The second
-// user's jobs work there. It takes away before what runs that were killed have left:
-// their directories, with what runs and is mounted below them, their control groups and
-// users.
+// user's jobs work there. Before that it removes what killed runs have left: their
+// directories, with the processes and mounts below them, their control groups and users.
 func Base(suite string) (string, error) {
 	sweep(suite)
 	dir := filepath.Join(os.TempDir(), "paddock-"+OfRun(suite))
@@ -26,18 +25,18 @@ func Base(suite string) (string, error) {
 	return dir, os.Chmod(dir, 0o755)
 }
 
-// OfRun returns a name that nobody has but this run of a suite: two at once do not
-// meet, and what one leaves that is killed is known for it.
+// OfRun returns a name that only this run of a suite has: two at once do not collide,
+// and what a killed one has left can be told by it.
 func OfRun(suite string) string { return suite + strconv.Itoa(os.Getpid()) }
 
-// kept is in a directory that is to stay when its run has ended.
+// kept is the name of a file in a directory that is to stay when its run has ended.
 const kept = "kept"
 
 // Keep has a directory of Base stay.
 func Keep(dir string) error { return os.WriteFile(filepath.Join(dir, kept), nil, 0o644) }
 
-// sweep takes away what is left of runs that have ended. Another run may do so at the
-// same time, and what is another user's stays, so that a failure is nobody's.
+// sweep removes what runs that have ended have left. It reports no errors: another run
+// may do the same at this time, and what belongs to another user stays.
 func sweep(suite string) {
 	ofRun := regexp.MustCompile("^(?:paddock-)?" + suite + "([0-9]+)$")
 	ended := func(name string) bool {

@@ -87,7 +87,8 @@ func (g *GridEngine) do(limit time.Duration, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, g.script, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// The daemons that `up` starts do not hold these, but be sure.
+	// The daemons that `up` starts should not hold the output open; if one does, Run
+	// returns all the same.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
 		return stdout.String(), fmt.Errorf("cannot run gridengine %v: %w\n%s%s", args, err, stdout.Bytes(), stderr.Bytes())

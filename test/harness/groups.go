@@ -17,8 +17,8 @@ import (
 	"paddock/execd/api"
 )
 
-// places are the control groups that have those of jobs, by the directory of
-// the execd that made them.
+// places has the control groups that hold those of jobs, by the directory of the
+// execd that made them.
 var places = struct {
 	sync.Mutex
 	byDir map[string]string
@@ -43,7 +43,7 @@ func groupsInLog(dir string) string {
 // remember notes the groups of an execd that has started: one that is killed
 // leaves them.
 func remember(dir string) {
-	if name := groupsInLog(dir); strings.HasPrefix(name, "paddock-") { // another is not ours alone
+	if name := groupsInLog(dir); strings.HasPrefix(name, "paddock-") { // any other is shared
 		places.Lock()
 		defer places.Unlock()
 		places.byDir[dir] = name
@@ -86,7 +86,7 @@ func groupTops() ([]string, error) {
 		tops = append(tops, mount)
 		for line := range strings.Lines(string(own)) {
 			if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 && f[2] != "/" {
-				tops = append(tops, filepath.Join(mount, f[2])) // where it is another's it is not there
+				tops = append(tops, filepath.Join(mount, f[2])) // in a hierarchy of others it does not exist
 			}
 		}
 	}

@@ -1,6 +1,5 @@
-// Package harness is what the suites below test stand on: it builds the real
-// binaries, runs an execd in a directory of its own, makes users, and lists
-// what a run left behind. Only packages below test import it.
+// Package harness helps the suites below test: it builds the real binaries, runs an
+// execd in a directory of its own, makes users, and lists what a run left behind. Only packages below test import it.
 package harness
 
 import (
@@ -68,7 +67,7 @@ func makeBinaries(dir string) error {
 		args = append(args, "BUILDFLAGS=-cover -coverpkg=paddock/...")
 	}
 	cmd := exec.Command("make", args...)
-	// A make that runs `go test` leaves its own flags and job server here.
+	// A make that runs `go test` has put its own flags and job server here.
 	cmd.Env = without(os.Environ(), "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot build the binaries: %w\n%s", err, out)
@@ -120,8 +119,8 @@ next:
 // longestPause bounds the pauses between two looks at what is waited for.
 const longestPause = 40 * time.Millisecond
 
-// WaitFor calls ok until it reports true, after pauses that grow with the time it
-// takes, and fails after limit with what was waited for.
+// WaitFor calls ok until it reports true, with pauses that grow. After limit it returns
+// an error that names what was waited for.
 func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	var last error

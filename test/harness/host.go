@@ -27,8 +27,8 @@ type User struct {
 	Groups   []string // supplementary groups made with it
 }
 
-// Credential is what a process of the user's has, for [syscall.SysProcAttr], without
-// his supplementary groups. The number of his own group need not be his: another one
+// Credential returns the ids of a process of the user's, for [syscall.SysProcAttr],
+// without his supplementary groups. The number of his own group need not be his: another one
 // may have had it already.
 func (u *User) Credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
@@ -84,7 +84,7 @@ func (u *User) Remove() error {
 	return u.remove()
 }
 
-// removeLeft removes an account that a run has left which was killed.
+// removeLeft removes an account that a killed run has left.
 func (u *User) removeLeft() error {
 	unlock, err := Lock(UsersLock)
 	if err != nil {
@@ -146,8 +146,8 @@ func KillUser(uid int) error {
 	})
 }
 
-// run runs a command of the administrator's; what it prints is shown only when
-// it fails (userdel complains about a mail box that was never there).
+// run runs a command of the administrator's. Its output is in the error when it fails,
+// and else dropped (userdel complains about a mail box that was never there).
 func run(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
@@ -227,8 +227,8 @@ func inspect(pid int) Process {
 	}
 }
 
-// dying reports whether a process is on its way out, or was killed: on a busy host
-// what is left of it may be seen for a while, and none of it runs.
+// dying reports whether a process is about to end, or was killed: on a busy host it may
+// be seen for a while, though nothing of it runs any more.
 func dying(pid int) bool {
 	const exiting = 0x4 // PF_EXITING of the kernel
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -260,8 +260,8 @@ func (p Process) belongsTo(dir string) bool {
 }
 
 // LeftBehind lists what a run should have cleaned up: processes, and mounts
-// below its directory. What is about to end, as a shepherd whose job is over, is
-// waited for.
+// below its directory. It waits for processes that are about to end, such as a shepherd
+// whose job is over.
 func LeftBehind(dir string) (left []string, err error) {
 	_ = WaitFor(Patience, "nothing to be left", func() (bool, error) {
 		left, err = remains(dir)
@@ -307,8 +307,8 @@ func KillLeft(dir string) {
 		return
 	}
 	for _, p := range processes {
-		// By handle, and looked at again now that we have it: the number may
-		// be somebody else's by now.
+		// The process is killed by a pidfd, and looked at again behind it: the number
+		// may be that of another process by now.
 		fd, err := unix.PidfdOpen(p.PID, 0)
 		if err != nil {
 			continue

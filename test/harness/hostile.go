@@ -20,8 +20,8 @@ import (
 	"paddock/execd/api"
 )
 
-// As runs a function as another user: who is at the other end of the connections that
-// it makes sees him. It must not start goroutines that connect. Needs root.
+// As runs a function as another user: connections that it makes are that user's. It must
+// not start goroutines that connect. Needs root.
 func As(uid, gid int, f func()) error {
 	done := make(chan error)
 	go func() {
@@ -44,8 +44,7 @@ func As(uid, gid int, f func()) error {
 	return nil
 }
 
-// become changes whose rights the thread has, and no other thread. Of the groups it
-// has that one alone.
+// become gives this thread, and no other, the rights of a user, with one group alone.
 func become(uid, gid int) error {
 	if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, 0, 0, 0); no != 0 {
 		return no
@@ -73,14 +72,14 @@ func Flood(socket string, uid, n int, text string) (conns []net.Conn, err error)
 				return
 			}
 			conns = append(conns, c)
-			// Who is refused may find the connection closed.
+			// A client that is refused may find the connection closed.
 			_, _ = io.WriteString(c, text)
 		}
 	})
 	return conns, errors.Join(err, err2)
 }
 
-// dialPatiently connects when the kernel can keep another one waiting.
+// dialPatiently connects as soon as there is room in the socket's backlog.
 func dialPatiently(socket string) (c net.Conn, err error) {
 	err = WaitFor(Patience, "room for a connection", func() (bool, error) {
 		c, err = net.Dial("unix", socket)
@@ -89,15 +88,14 @@ func dialPatiently(socket string) (c net.Conn, err error) {
 	return c, err
 }
 
-// Posted is a request of a verb as it is sent, whose body has length bytes; the body
-// follows.
+// Posted returns the header of a request of a verb whose body has length bytes.
 func Posted(verb string, length int) string {
 	return "POST /" + api.Version + "/" + verb + " HTTP/1.1\r\nHost: execd\r\nContent-Length: " + strconv.Itoa(length) + "\r\n\r\n"
 }
 
 // Sift closes the connections on which execd has answered instead of waiting, counts
-// them by what it said, and returns the others. Whom execd knows it has answered when
-// somebody else who has come later has an answer.
+// them by what it said, and returns the others. Execd has answered those it is going to
+// refuse when somebody who came later has an answer.
 func Sift(conns []net.Conn) (open []net.Conn, said map[api.Code]int) {
 	said = map[api.Code]int{}
 	for _, c := range conns {
@@ -108,14 +106,14 @@ func Sift(conns []net.Conn) (open []net.Conn, said map[api.Code]int) {
 		}
 		var e api.Error
 		_, body, _ := bytes.Cut(text, []byte("\r\n\r\n"))
-		_ = json.Unmarshal(body, &e) // what is none has no code
+		_ = json.Unmarshal(body, &e) // an answer that is no error has no code
 		said[e.Code]++
 		_ = c.Close()
 	}
 	return open, said
 }
 
-// atHand reads what has come on a connection; false: nothing has, and it is open.
+// atHand reads what has come on a connection. ok is false if nothing has and it is open.
 func atHand(c net.Conn) (text []byte, ok bool) {
 	raw, err := c.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -151,7 +149,7 @@ func Post(ctx context.Context, socket string, uid int, verb string, request any)
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	// Who is refused at the door finds the connection closed, and the answer there.
+	// A client that is refused at once finds the connection closed, and the answer there.
 	_, _ = io.WriteString(c, Posted(verb, len(body))+string(body))
 	reply, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // Terminal is a terminal of no hardware, pty(7), with one program on it.
 type Terminal struct {
-	user *os.File // where a person would sit
+	user *os.File // the side of the user
 	tty  *os.File
 	cmd  *exec.Cmd
 	done chan struct{} // closed when nothing more can be read
@@ -30,7 +30,7 @@ type Terminal struct {
 }
 
 // StartOnTerminal starts a program with a new terminal of that size as its
-// standard streams and its controlling terminal. What it is given in cmd stays.
+// standard streams, unless cmd has others, and as its controlling terminal.
 func StartOnTerminal(cmd *exec.Cmd, columns, lines int) (*Terminal, error) {
 	t := &Terminal{cmd: cmd, done: make(chan struct{})}
 	var err error
@@ -64,8 +64,7 @@ func StartOnTerminal(cmd *exec.Cmd, columns, lines int) (*Terminal, error) {
 	return t, nil
 }
 
-// OpenTerminal makes a terminal: the side of whoever sits at it, and that of the
-// programs.
+// OpenTerminal makes a terminal: the side of the user, and that of the programs.
 func OpenTerminal() (user, tty *os.File, err error) {
 	if user, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 		return nil, nil, fmt.Errorf("cannot make a terminal: %w", err)
@@ -161,8 +160,8 @@ func (t *Terminal) Signal(sig os.Signal) error { return t.cmd.Process.Signal(sig
 // PID returns the process id of the program.
 func (t *Terminal) PID() int { return t.cmd.Process.Pid }
 
-// Wait waits for the end of the program and returns its exit status. What it has
-// printed is in Text then.
+// Wait waits for the end of the program and returns its exit status. Text then has all
+// that the program has printed.
 func (t *Terminal) Wait() (int, error) {
 	timer := time.AfterFunc(Patience, func() { _ = t.cmd.Process.Kill() }) // it may have ended
 	defer timer.Stop()

@@ -6,17 +6,17 @@
 //	// REQ-HOOK-27, REQ-HOOK-30: nobody waits for what is told.
 //	func TestTold(t *testing.T) {
 //
-// or by its name, as TestREQ_HOOK_27_Told, and a script in its comments. Each row is named in full: there are no ranges
-// and no abbreviations. A name counts in a function Test, Fuzz or Example, in a
-// variable of a test file (its table), and in the comments of a script;
-// it does not in a helper or in a comment that stands alone.
+// or by its name, as TestREQ_HOOK_27_Told, and a script in its comments. Each row is
+// named in full: there are no ranges and no abbreviations. A name counts in a function
+// Test, Fuzz or Example, in a variable of a test file (its table), and in the comments of
+// a script. It does not count in a helper or in a comment that stands alone.
 //
 // TABLE.md, which marks the rows that no test with the programs themselves holds, is
 // made from that by `make requirements`, which is also `go generate
 // ./test/requirements`. The file missing has the rows without a test, each with
 // a reason behind a colon if there is one. It must shrink: `make requirements`
-// takes rows out of it and puts none in. What loses its last test fails until
-// it has one again, or somebody writes its row there.
+// takes rows out of it and puts none in. A row that loses its last test makes the test of
+// this package fail until it has one again, or somebody writes it there.
 //
 // Nobody imports this package.
 package requirements
@@ -96,8 +96,7 @@ type Found struct {
 	// Tests has the tests of each row, sorted, as "dir/x_test.go TestX" or
 	// "dir/x.txtar".
 	Tests map[string][]string
-	// Other has the places that name a row and count as nothing, as
-	// "dir/x_test.go:12".
+	// Other has the places that name a row and do not count, as "dir/x_test.go:12".
 	Other map[string][]string
 	// Problems are names of no row, ranges, and files that are no Go.
 	Problems []string
@@ -106,7 +105,7 @@ type Found struct {
 var (
 	// rowName is the name of a row.
 	rowName = regexp.MustCompile(`\b(?:REQ-(?:HOOK|AD|EXIT)-\d+|SLOT-(?:\d+|ORDER)|CLAIM(?:-[A-Z]+)+|POLICY-[A-Za-z_]+|DRAIN-[A-Z]+|PSLOT)\b`)
-	// inName is one in the name of a test.
+	// inName is the name of a row in the name of a test.
 	inName = regexp.MustCompile(`REQ_(HOOK|AD|EXIT)_(\d+)`)
 	// more is what follows a name that is meant to stand for several.
 	more = regexp.MustCompile(`^(?:\.\.|…|–|-|/|, ?-)\s*\d+`)
@@ -162,8 +161,7 @@ func (s *scanner) read(tree fs.FS, file string, take func(file, text string)) er
 	return err
 }
 
-// goFile takes a test file: what counts is what stands in a declaration, its
-// comment included.
+// goFile scans a test file: declarations count, with their comments.
 func (s *scanner) goFile(file, text string) {
 	if !rowName.MatchString(text) && !inName.MatchString(text) {
 		return
@@ -195,7 +193,7 @@ func (s *scanner) goFile(file, text string) {
 	})
 }
 
-// extent is where a declaration stands, its comment included.
+// extent returns where a declaration stands, its comment included.
 func extent(d ast.Decl) (start, end token.Pos) {
 	start, end = d.Pos(), d.End()
 	var doc *ast.CommentGroup
@@ -211,8 +209,8 @@ func extent(d ast.Decl) (start, end token.Pos) {
 	return start, end
 }
 
-// tested is the name of a declaration that go test runs, or that a test may
-// run through; "": of none.
+// tested returns the name of a declaration that go test runs, or that may be the table
+// of a test; else "".
 func tested(d ast.Decl) string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -229,7 +227,7 @@ func tested(d ast.Decl) string {
 	return ""
 }
 
-// script takes a testscript: what counts is its comments, not its files.
+// script scans a testscript: its comments count, its files do not.
 func (s *scanner) script(file, text string) {
 	var comments strings.Builder
 	for line := range strings.Lines(text) {
@@ -237,15 +235,15 @@ func (s *scanner) script(file, text string) {
 			break
 		}
 		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
-			line = "\n" // for the numbers of lines
+			line = "\n" // keeps the numbers of lines
 		}
 		comments.WriteString(line)
 	}
 	s.tokens(file, comments.String(), func(int) string { return file })
 }
 
-// tokens notes the rows that a text names. where says which test one at an
-// offset belongs to, or "".
+// tokens notes the rows that a text names. where returns the test that an offset belongs
+// to, or "".
 func (s *scanner) tokens(file, text string, where func(at int) string) {
 	for _, at := range rowName.FindAllStringIndex(text, -1) {
 		place := fmt.Sprintf("%s:%d", file, 1+strings.Count(text[:at[0]], "\n"))
