@@ -9,8 +9,8 @@ qname             all.q
 # Queues with lower numbers are filled first.
 #seq_no           0
 
-# batch jobs, interactive ones, and those of which parallel environments and
-# checkpointing interfaces.
+# The kinds of jobs that run here, and the parallel environments and checkpointing
+# interfaces that they may have.
 #qtype            BATCH INTERACTIVE
 pe_list           smp
 #ckpt_list        NONE
@@ -20,11 +20,11 @@ pe_list           smp
 #xuser_lists      NONE
 #owner_list       NONE
 
-# What it has of the attributes of complex(5), for -l.
+# How much the queue has of the attributes of complex(5), for qsub -l.
 #complex_values   NONE
 
-# Above which load nothing is started, as np_load_avg=1.75, and above which jobs
-# are suspended, so many at a time.
+# Loads above which nothing is started, such as np_load_avg=1.75, and above which
+# jobs are suspended: nsuspend of them every suspend_interval.
 #load_thresholds  NONE
 #suspend_thresholds NONE
 #nsuspend         1
@@ -33,10 +33,10 @@ pe_list           smp
 # Queues that are suspended while this one is full.
 #subordinate_list NONE
 
-# The processors that jobs may use, as 0-3,6.
+# The processors that jobs may use, such as 0-3,6.
 #processors       UNDEFINED
 
-# Tasks at the same time. Default: the number of processors.
+# How many tasks run at the same time. Default: the number of processors.
 #slots            8
 
 # Nice value of jobs.
@@ -45,7 +45,7 @@ pe_list           smp
 # Whether jobs that were cut short are run again, unless qsub -r says.
 #rerun            FALSE
 
-# Where each task gets a scratch directory of its own, TMPDIR.
+# The directory in which each task gets a scratch directory of its own, TMPDIR.
 #tmpdir           /tmp
 
 # The shell of jobs that ask for none, and how it is given the script:
@@ -60,12 +60,12 @@ pe_list           smp
 #prolog           NONE
 #epilog           NONE
 
-# What is done instead of STOP, CONT and KILL: a signal or a command.
+# A signal or a command instead of STOP, CONT and KILL.
 #suspend_method   NONE
 #resume_method    NONE
 #terminate_method NONE
 
-# How long before that jobs with qsub -notify are warned.
+# How long before STOP and KILL jobs with qsub -notify are warned.
 #notify           0:1:0
 
 # Wall clock time until USR1 and until KILL: h:m:s, or seconds.
