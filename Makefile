@@ -4,12 +4,12 @@
 GO         = go
 BIN        = bin
 BUILDFLAGS =
-# Tests build without it: with it the standard library is compiled once more.
+# Tests build without -trimpath: with it the standard library is compiled once more.
 TRIMPATH   = -trimpath
 VERSION    = 0.1.0-dev
 LDFLAGS    = -s -w -X main.version=$(VERSION) $(if $(MAILERS),-X paddock/execd/internal/conf.mailers=$(MAILERS))
-# Where execd looks for a mailer that no configuration names, separated by colons,
-# instead of in the usual places.
+# MAILERS lists paths, separated by colons, at which execd looks for a mailer that no
+# configuration names, instead of the usual ones.
 MAILERS    =
 # Without the library's generator of manual pages, whose parser costs every
 # start of a command half a millisecond.
@@ -27,28 +27,28 @@ GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 DEADCODE      = golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
-# A count, not a time: at the end of a time go test sometimes reports its own
+# FUZZTIME is a count and no time: when a time is over go test sometimes reports its own
 # deadline as a failure of the target.
 FUZZTIME   = 100000x
-# The seconds after which a slow target is interrupted; 0 is never.
+# FUZZLIMIT is the seconds after which a slow target is interrupted; 0 is never.
 FUZZLIMIT  = 0
-# go test, of which the log ends with what has failed.
+# GOTEST is go test with a log that ends with what has failed.
 GOTEST = $(GO) run ./test/report
 
 SOAK_SCALE = 1
 SOAK_SEED  = 0
 BENCHFLAGS =
 
-# What is installed.
+# The programs that are installed.
 PROGRAMS = ./execd ./shepherd ./qsub ./qrsh/session
 
-# The packages whose tests need neither binaries nor another program. The race
-# detector has them with -short: what comes out the same each time make test has
-# looked at. The tests of PARENT mostly run the real shepherd, without it.
+# UNIT is the packages whose tests need neither binaries nor another program. They run
+# under the race detector with -short, which leaves out what has no concurrency. Most
+# tests of PARENT run the real shepherd, which is built without the race detector.
 PARENT = ./shepherd/internal/parent
 UNIT   = $$($(GO) list ./... | grep -v -e '/test/' -e '$(patsubst ./%,/%,$(PARENT))$$')
 
-# What the targets need beside Go, as COMMAND=PACKAGE; each installs what is its own.
+# NEED_... is what a target needs beside Go, as COMMAND=PACKAGE. The target installs it.
 NEED_TEST     = perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny \
 	top=procps ip=iproute2 zsh=zsh fish=fish
 NEED_RACE     = gcc=gcc,libc6-dev
@@ -58,8 +58,8 @@ NEED_WORKFLOW = makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snak
 	sshd=openssh-server ssh=openssh-client Xvfb=xvfb xterm=xterm ip=iproute2
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 
-# cgo only where the race detector needs it: a static binary starts faster, and
-# the names of users come from getent.
+# Only the race detector needs cgo: a static binary starts faster, and the names of
+# users come from getent.
 export CGO_ENABLED = 0
 
 .PHONY: all modules packages build install demo test accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
@@ -67,14 +67,14 @@ export CGO_ENABLED = 0
 
 all: build
 
-# All that the targets take from the network by way of Go.
+# modules downloads all that the targets take from the network by way of Go.
 modules:
 	test/retry $(GO) mod download
 	test/retry $(GO) -C test/classad list -test -deps ./... >/dev/null
 	test/retry $(GO) run $(GOLANGCI_LINT) --version
 	test/retry $(GO) run $(DEADCODE) -help 2>/dev/null >&2
 
-# All that the targets take from Debian, at once.
+# packages installs all that the targets take from Debian, at once.
 packages:
 	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_VM)
 
@@ -109,18 +109,18 @@ demo:
 	test/need tar=tar gzip=gzip sha256sum=coreutils
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 
-# Those that take the longest come first, so that the others are beside them: tests
-# mostly wait, so that there are more packages at a time than processors.
+# The packages that take the longest come first, so that the others run beside them.
+# Tests mostly wait, so that more packages run at a time than there are processors.
 LONG     = ./test/e2e $(PARENT) ./execd/internal/hook ./execd/internal/daemon
 PACKAGES = $$(($$(nproc) * 2))
 
-# What go vet finds is found by check.
+# go vet is left to check.
 test:
 	test/need $(NEED_TEST)
 	$(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) ./...
 
-# The quick parts of it, as those who may run it: with the account paddock and
-# without, with a home and without. Root only.
+# accounts runs the quick tests as each kind of account that may run them: with the
+# account paddock and without, with a home and without. Root only.
 accounts:
 	test/need $(NEED_TEST)
 	test/accounts
@@ -139,7 +139,7 @@ fmt:
 vet:
 	$(GO) vet ./...
 
-# Formatting (gofumpt, goimports) is part of it.
+# lint includes formatting (gofumpt, goimports).
 lint:
 	$(GO) run $(GOLANGCI_LINT) run
 
@@ -147,13 +147,13 @@ man-lint:
 	test/need $(NEED_MAN)
 	mandoc -T lint -W warning man/man*/*
 
-# Nothing unreachable from a program or a test; and what programs do not use, but for
-# tests, is in test/dead/list with the reason.
+# deadcode fails for what neither a program nor a test reaches, and for what only tests
+# reach unless it is in test/dead/list with the reason.
 deadcode:
 	out=$$($(GO) run $(DEADCODE) -test ./...) && { [ -z "$$out" ] || { echo "$$out"; exit 1; }; }
 	out=$$($(GO) run $(DEADCODE) $(PROGRAMS)) && echo "$$out" | $(GO) run ./test/dead $(PROGRAMS)
 
-# Which package may import which, and what every binary links.
+# deps-check looks at which package imports which, and what every binary links.
 deps-check:
 	$(GO) test -count=1 ./test/deps
 
@@ -163,23 +163,24 @@ deps-update:
 manifest-check:
 	$(GO) test -count=1 -run '^TestManifest' ./test/e2e
 
-# Which test holds what; rows that have a test by now are taken out of missing.
+# requirements writes which test holds what, and takes rows that have a test by now out
+# of missing.
 requirements:
 	$(GO) generate ./test/requirements
 
-# What make test does not do. Of go vet lint does all and more.
+# check is what make test does not do. lint includes go vet.
 check: lint race man-lint deadcode
 
 e2e:
 	$(GOTEST) -count=1 -timeout 30m ./test/e2e
 
-# Beside another library of ClassAds, which is a module of its own: values
-# that differ are errors, and the figures are for people.
+# classad-diff compares with another library of ClassAds, in a module of its own. Values
+# that differ are errors; the times are for people.
 classad-diff:
 	$(GO) -C test/classad vet ./...
 	$(GO) -C test/classad test -count=1 -v ./...
 
-# Beside a real Grid Engine, which it installs. Root only.
+# interop runs beside a real Grid Engine, which it installs. Root only.
 interop:
 	PADDOCK_INTEROP=1 $(GOTEST) -count=1 -timeout 40m ./test/interop
 
@@ -187,14 +188,14 @@ workflow:
 	test/need $(NEED_WORKFLOW)
 	PADDOCK_WORKFLOW=1 $(GOTEST) -count=1 -timeout 30m -v ./test/workflow
 
-# In a machine of its own, under qemu, which it installs: control groups with
+# vm runs tests in a machine under qemu, which it installs: there control groups have
 # every controller.
 vm:
 	test/need $(NEED_VM)
 	test/vm/vm setup
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 40m -v -run '^TestMachine$$' ./test/vm
 
-# And power cuts, in a machine as that of vm, and what compares times.
+# soak adds power cuts, in a machine as that of vm, and the test that compares times.
 soak:
 	test/need $(NEED_VM) ip=iproute2
 	test/vm/vm setup
@@ -202,12 +203,12 @@ soak:
 	$(GOTEST) -count=1 -timeout 40m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 
-# Beside a real Grid Engine and OpenSSH, which it installs. Root only.
+# bench runs beside a real Grid Engine and OpenSSH, which it installs. Root only.
 bench: build
 	test/need sshd=openssh-server ssh=openssh-client
 	$(GO) run ./test/bench -bin $(BIN) $(BENCHFLAGS)
 
-# Not in check: its database is not reachable from every network.
+# vuln is not in check, since its database is not reachable from every network.
 vuln:
 	$(GO) run $(GOVULNCHECK) ./...
 
