@@ -9,7 +9,8 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// books has what the host can give out, who holds what of it, and finds room for more.
+// books has what the host can give out and which task holds what of it, and finds room
+// for more tasks.
 type books struct {
 	host    *host
 	used    ledger
@@ -17,13 +18,13 @@ type books struct {
 	gone    map[string]int        // slots in use of queues that are not configured any more
 	load    map[string]conf.Value // scaled
 	gate    Gate                  // nil: every free slot takes every job
-	changes int                   // of what is used, of load, of what is open
+	changes int                   // counts changes of what is used, of load, of what is open
 
 	tasks   map[TaskID]*run
-	granted map[*Grant]*run // by Next, and not started yet
+	granted map[*Grant]*run // given by Next, and not started yet
 
-	order   []*queue // in which they are tried
-	orderOf int      // changes when it was made
+	order   []*queue // in which queues are tried
+	orderOf int      // changes when order was made
 	weights []float64
 }
 
@@ -31,13 +32,13 @@ type books struct {
 type run struct {
 	Running
 	owner   *user
-	entry   *entry // until it is started
+	entry   *entry // nil once the task is started
 	uses    []use
-	stopped bool // by Suspensions
-	tooMuch bool // on behalf of suspend_thresholds
+	stopped bool // suspended by Suspensions
+	tooMuch bool // suspended on behalf of suspend_thresholds
 }
 
-// hold enters a grant in the books, or with sign -1 takes it out.
+// hold enters a grant in the books; with sign -1 it takes the grant out.
 func (s *books) hold(r *run, sign int) {
 	if sign > 0 {
 		s.used.debit(r.uses)
@@ -64,7 +65,7 @@ func (s *books) hold(r *run, sign int) {
 	s.changes++
 }
 
-// holders returns all that holds a grant, the longest first.
+// holders returns all holders of grants, the one that has held its grant longest first.
 func (s *books) holders() []*run {
 	var all []*run
 	for _, r := range s.tasks {
@@ -90,8 +91,8 @@ func (s *books) anyFree() bool {
 	})
 }
 
-// admitted returns the first job of a bucket that slots are willing to run, and
-// where; nil: none.
+// admitted returns the first job of a bucket that slots are willing to run, and its
+// plan; nil: there is none.
 func (s *books) admitted(b *bucket, v *view) (*plan, *entry) {
 	for _, e := range b.jobs {
 		v.job = e.number
@@ -99,15 +100,14 @@ func (s *books) admitted(b *bucket, v *view) (*plan, *entry) {
 			return p, e
 		}
 		if !v.varies {
-			break // the others ask for the same, and get the same answer
+			break // the other jobs ask for the same, and get the same answer
 		}
 	}
 	return nil, nil
 }
 
-// Place returns a grant of one slot of a queue for a job that is not among those
-// that wait, when there is what it asks for: Started follows. It does not look at
-// what is kept for jobs with -R y.
+// Place returns a grant of one slot of a queue for a job that does not wait, if the job
+// fits there; Started follows. It ignores reservations.
 func (s *books) Place(j *Job, queue string, now time.Time) (*Grant, error) {
 	q := s.host.byName[queue]
 	if q == nil {

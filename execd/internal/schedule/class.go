@@ -12,39 +12,39 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// class is what jobs with the same requests have in common: where one of them
-// does not fit, none does.
+// class is what jobs with the same requests have in common: where one of them does not
+// fit, none fits.
 type class struct {
 	want    Job    // only what is requested
-	lists   string // membership in user lists of their users
+	lists   string // membership of their users in user lists
 	key     string
-	buckets int // that refer to it
+	buckets int // number of buckets that refer to it
 	urgency float64
 	failed  int // the pass in which it did not fit
 
-	compiled bool // what follows is worked out, when it is first needed
+	compiled bool // the following fields are set; that is done when they are first needed
 	hard     []request
 	soft     []request
 	unknown  []string   // requested names that the complex does not have
-	pes      []*conf.PE // that it may use, by name
+	pes      []*conf.PE // that the class may use, by name
 	places   []place    // by queue
 	each     []use      // of the host, for each slot
 	once     []use      // of the host, for the job
 	volatile []request  // decided by load values, which change
 	consumes []request  // consumables with load values: neither may be exceeded
-	alone    []int      // accounts of the host that it has for itself
-	shared   []int      // accounts of the host that nobody may have for himself
+	alone    []int      // accounts of the host that the class takes exclusively
+	shared   []int      // accounts of the host that no job may have exclusively
 }
 
-// place is what a class can do in one queue.
+// place is how a class fits into one queue.
 type place struct {
-	never         obstacle // why not, whatever is free; or none
+	never         obstacle // why the class never fits, or none
 	master, slave bool     // whether the queue may have its first slot, the others
 	duration      time.Duration
 	each, once    []use
 	alone, shared []int
-	named         bool // whether units of a RSMAP are among it
-	soft          int  // wishes about queues that are not fulfilled
+	named         bool // whether units of a RSMAP are among each or once
+	soft          int  // soft queue requests that are not fulfilled
 }
 
 // reason is the kind of an obstacle.
@@ -82,7 +82,7 @@ type obstacle struct {
 	text      string // name, or words
 }
 
-// classOf returns the class of a job, whose user has a membership.
+// classOf returns the class of a job, whose user is on these lists.
 func (s *waiting) classOf(j *Job, lists string) *class {
 	key := s.keyOf(j, lists)
 	if c := s.classes[string(key)]; c != nil {
@@ -96,8 +96,7 @@ func (s *waiting) classOf(j *Job, lists string) *class {
 	return c
 }
 
-// keyOf writes down all that makes a class, in a buffer that the next call
-// uses again.
+// keyOf writes all that makes a class into a buffer that the next call uses again.
 func (s *waiting) keyOf(j *Job, lists string) []byte {
 	k := s.key[:0]
 	word := func(w string) {
@@ -138,11 +137,10 @@ func (s *waiting) keyOf(j *Job, lists string) []byte {
 	return k
 }
 
-// mostUrgent bounds what a user can ask for, which may be infinity.
+// mostUrgent bounds the requests of a user, which may be infinite.
 const mostUrgent = 1e15
 
-// urgencyOf is what the resources that a job asks for contribute to its
-// urgency (sched_conf(5)).
+// urgencyOf is the urgency of the resources that a job asks for (sched_conf(5)).
 func (h *host) urgencyOf(j *Job) float64 {
 	assumed := h.assumedSlots(j)
 	sum := 0.0
@@ -155,7 +153,7 @@ func (h *host) urgencyOf(j *Job) float64 {
 	return max(-mostUrgent, min(mostUrgent, sum))
 }
 
-// contribution is that of one request to the urgency of a job with so many
+// contribution is what one request contributes to the urgency of a job with so many
 // slots.
 func (h *host) contribution(r Request, assumed float64) float64 {
 	a := h.attributes[r.Name]
@@ -168,8 +166,8 @@ func (h *host) contribution(r Request, assumed float64) float64 {
 	return a.Urgency
 }
 
-// Contributions returns what each hard request contributes to the urgency of a
-// job; 0 for what the complex does not have.
+// Contributions returns what each hard request contributes to the urgency of a job; 0
+// for what the complex does not have.
 func (s *books) Contributions(r *api.SubmitRequest) []float64 {
 	if len(r.Hard) == 0 {
 		return nil
@@ -188,8 +186,7 @@ func (s *books) Contributions(r *api.SubmitRequest) []float64 {
 	return list
 }
 
-// assumedSlots is how many slots a job is taken to get: urgency_slots of its
-// PE says it.
+// assumedSlots is how many slots a job is assumed to get, by urgency_slots of its PE.
 func (h *host) assumedSlots(j *Job) float64 {
 	if len(j.Slots) == 0 {
 		return 1
@@ -220,7 +217,7 @@ func (h *host) assumedSlots(j *Job) float64 {
 	return float64(least)
 }
 
-// requestsOf finds the attributes of requests, and the names that are none.
+// requestsOf finds the attributes of requests, and the names that are no attributes.
 func (h *host) requestsOf(list []Request, c *class) []request {
 	var found []request
 	for _, r := range list {
@@ -233,7 +230,7 @@ func (h *host) requestsOf(list []Request, c *class) []request {
 	return found
 }
 
-// compile works out what of a class depends on the configuration alone.
+// compile works out the part of a class that depends on the configuration alone.
 func (s *books) compile(c *class) {
 	if c.compiled {
 		return
@@ -268,7 +265,8 @@ func (s *books) compile(c *class) {
 	}
 }
 
-// wanted returns what a class asks for, and the defaults of what it does not.
+// wanted returns what a class asks for, and the defaults of consumables that it does
+// not ask for.
 func (c *class) wanted(h *host) []request {
 	all := slices.Clone(c.hard)
 	for _, d := range h.defaults {
@@ -291,8 +289,8 @@ func addUse(r request, account int, each, once *[]use) {
 	}
 }
 
-// exclusives divides exclusive attributes into those that the class wants for
-// itself and those that others must not have.
+// exclusives divides exclusive attributes into those that the class takes exclusively
+// and those that no other job may have exclusively.
 func (c *class) exclusives(h *host, accounts []int) (alone, shared []int) {
 	for _, i := range accounts {
 		name := h.accounts[i].attribute.Name
@@ -327,7 +325,7 @@ func (s *books) compilePlace(c *class, q *queue, p *place) {
 	p.alone, p.shared = c.exclusives(h, q.exclusive)
 }
 
-// durationOf is how long a job may run in a queue: as it asks, else as the
+// durationOf is how long a job may run in a queue: what it asks for, else what the
 // queue allows, else default_duration; 0: for ever.
 func (h *host) durationOf(j *Job, q *queue) time.Duration {
 	if d := Requested(j); d > 0 {
@@ -339,12 +337,12 @@ func (h *host) durationOf(j *Job, q *queue) time.Duration {
 	return h.conf.Scheduling.DefaultDuration
 }
 
-// forever is more than any job runs, in seconds, and little enough to be added
-// to a time.
+// forever is longer than any job runs, in seconds, and small enough to be added to a
+// time.
 const forever = 1e9
 
 // Requested returns how long a job asks to run, by the larger of h_rt and s_rt
-// (sched_conf(5), max_reservation); 0: it does not say.
+// (sched_conf(5), max_reservation); 0: it does not ask.
 func Requested(j *Job) time.Duration {
 	seconds := 0.0
 	for _, r := range j.Hard {
@@ -355,8 +353,8 @@ func Requested(j *Job) time.Duration {
 	return time.Duration(min(seconds, forever)) * time.Second
 }
 
-// projectObstacle is Grid Engine's word for a job that is kept out of a place by
-// its project.
+// projectObstacle is Grid Engine's message for a job that is kept out of a place by its
+// project.
 func projectObstacle(project string, excluded []string, where string) string {
 	switch {
 	case project == "":
@@ -387,7 +385,7 @@ func (s *books) never(c *class, q *queue, p *place) obstacle {
 		return obstacle{reason: noPE, text: c.want.PE}
 	case c.want.Now && !q.Interactive:
 		return obstacle{reason: notInteractive}
-	case !c.want.Now && !q.Batch && c.want.PE == "": // a queue with a PE is one for batch jobs in it
+	case !c.want.Now && !q.Batch && c.want.PE == "": // a queue with a PE takes parallel batch jobs
 		return obstacle{reason: notBatch}
 	case c.want.Checkpoint != "" && len(q.Checkpoints) == 0:
 		return obstacle{reason: noCheckpoint}
@@ -419,7 +417,7 @@ func (s *books) never(c *class, q *queue, p *place) obstacle {
 			continue
 		}
 		if consumable(r.Attribute) {
-			// A limit of the queue holds for each slot beside what is counted.
+			// A limit of the queue holds for each slot, beside the consumable.
 			if v, ok := q.limitOf(r.Attribute, h.conf); ok && !satisfies(h.conf, r.Attribute, r.value, v) {
 				return obstacle{reason: offersOnly, attribute: r.Attribute, offer: offer{v, 'q', 'f'}}
 			}
@@ -432,8 +430,8 @@ func (s *books) never(c *class, q *queue, p *place) obstacle {
 	return obstacle{}
 }
 
-// words says what an obstacle is, for a queue or, without one, the host: as
-// schedd_job_info of Grid Engine does where it knows it.
+// words describes an obstacle, for a queue or, without one, the host: in the words of
+// Grid Engine's schedd_job_info where it has them.
 func (h *host) words(c *class, q *queue, o obstacle) string {
 	where := fmt.Sprintf("at host %q", h.conf.Hostname)
 	if o.offer.level == 'g' {

@@ -13,16 +13,16 @@ import (
 // maxSlots is more than any job asks for.
 const maxSlots = 1 << 30
 
-// view is a state of the host in which a class may fit or not.
+// view is a state of the host into which a class may fit or not.
 type view struct {
 	used ledger
 	at   time.Time
-	// later are the reservations that begin after at: what still runs then must
-	// leave them what they need.
+	// later are the reservations that begin after at. What still runs then must leave
+	// them what they need.
 	later []*reservation
 	when  when
-	job   int // for which it is, where the slots' will counts; 0: it does not
-	// varies says that the slots may answer otherwise for another job of the same
+	job   int // the job whose slots are asked whether they are willing; 0: they are not asked
+	// varies reports that the slots may answer otherwise for another job of the same
 	// user and class.
 	varies bool
 }
@@ -31,25 +31,25 @@ type when int
 
 const (
 	now  when = iota
-	soon      // load will be another, and names of units do not matter
-	idle      // the host as it is configured, open and empty
+	soon      // later: load may differ, and names of units do not matter
+	idle      // the host as configured, open and empty
 )
 
-// reservation is what is kept for a job with -R y.
+// reservation is room that is kept for a job with -R y.
 type reservation struct {
 	job   int
 	from  time.Time
 	until time.Time // zero: for ever
 	uses  []use
-	used  ledger // at from: by it, and by all that runs then
+	used  ledger // at from, by the reservation and all that runs then
 }
 
 // plan is where a task can run.
 type plan struct {
 	pe     *conf.PE
 	queues []planned
-	soft   int           // wishes that are not fulfilled
-	length time.Duration // how long it may run; 0: for ever
+	soft   int           // soft requests that are not fulfilled
+	length time.Duration // how long the task may run; 0: for ever
 }
 
 type planned struct {
@@ -65,14 +65,14 @@ func (p *plan) slots() int {
 	return n
 }
 
-// delays reports whether what runs so long from the time of the view still runs
-// when a reservation begins.
+// delays reports whether a task that starts at the time of the view, and runs so long,
+// still runs when a reservation begins.
 func (v *view) delays(r *reservation, length time.Duration) bool {
 	return length == 0 || v.at.Add(length).After(r.from)
 }
 
-// room returns for how many slots there is enough now, and when reservations
-// begin, of what each slot and the job as a whole take.
+// room returns for how many slots there is room now and when reservations begin, if
+// each slot and the job as a whole take so much.
 func (h *host) room(v *view, each, once []use, alone, shared []int, length time.Duration) (int, obstacle) {
 	n, o := h.roomIn(v.used, each, once, alone, shared)
 	for _, r := range v.later {
@@ -120,7 +120,7 @@ func (h *host) roomIn(used ledger, each, once []use, alone, shared []int) (int, 
 	return n, obstacle{}
 }
 
-// occupied reports whether anything runs in a queue, or for nil on the host.
+// occupied reports whether any task runs in a queue, or for nil on the host.
 func (h *host) occupied(used ledger, q *queue) bool {
 	if q != nil {
 		return used[q.slots] > 0
@@ -133,7 +133,7 @@ func (h *host) inUse(account int) obstacle {
 	return obstacle{reason: inUse, attribute: a.attribute, offer: offer{level: a.level}}
 }
 
-// slotsAttribute stands for the attribute of slots that a complex need not have.
+// slotsAttribute stands in for the attribute slots, which a complex need not have.
 var slotsAttribute = &conf.Attribute{Name: slots, Kind: conf.KindInt, Relop: "<="}
 
 func (h *host) shortage(account int, used ledger) obstacle {
@@ -146,7 +146,7 @@ func (h *host) shortage(account int, used ledger) obstacle {
 	return o
 }
 
-// inQueue returns how many slots a class can have in a queue, or why none.
+// inQueue returns how many slots a class can have in a queue, or why it has none.
 func (s *books) inQueue(c *class, q *queue, v *view) (int, obstacle) {
 	n, o := s.fits(c, q, v)
 	if n == 0 || v.job == 0 || v.when != now || s.gate == nil {
@@ -164,7 +164,7 @@ func (s *books) inQueue(c *class, q *queue, v *view) (int, obstacle) {
 	return min(n, willing), obstacle{}
 }
 
-// fits is inQueue whatever the slots' will is.
+// fits is inQueue without asking whether the slots are willing.
 func (s *books) fits(c *class, q *queue, v *view) (int, obstacle) {
 	p := &c.places[q.index]
 	if p.never.reason != none {
@@ -193,7 +193,7 @@ func (s *books) fits(c *class, q *queue, v *view) (int, obstacle) {
 	}
 	n, o := s.host.room(v, p.each, p.once, p.alone, p.shared, p.duration)
 	if n == 0 && len(p.once) > 0 {
-		// Enough may be there for slots that are not the master's.
+		// There may be room for slots that are not the master's.
 		if m, _ := s.host.room(v, p.each, nil, p.alone, p.shared, p.duration); m > 0 && c.want.PE != "" && p.slave {
 			return m, obstacle{}
 		}
@@ -207,7 +207,7 @@ func (s *books) fits(c *class, q *queue, v *view) (int, obstacle) {
 	return n, o
 }
 
-// onHost returns how many slots the host has for a class, or why none.
+// onHost returns how many slots the host has for a class, or why it has none.
 func (s *books) onHost(c *class, v *view, length time.Duration) (int, obstacle) {
 	n, o := s.host.room(v, c.each, c.once, c.alone, c.shared, length)
 	if v.when != now {
@@ -232,8 +232,8 @@ func (s *books) onHost(c *class, v *view, length time.Duration) (int, obstacle) 
 	return n, o
 }
 
-// steady reports whether a load value is a property of the host, that does not
-// change with what runs.
+// steady reports whether a load value is a property of the host, which does not change
+// with what runs.
 func steady(a *conf.Attribute) bool {
 	switch a.Name {
 	case "num_proc", "mem_total", "swap_total", "virtual_total", "m_socket", "m_core", "m_thread":
@@ -245,7 +245,7 @@ func steady(a *conf.Attribute) bool {
 // allocate finds slots for a class, or returns nil.
 func (s *books) allocate(c *class, v *view) *plan {
 	s.compile(c)
-	// Most that does not fit does not fit the host.
+	// Most classes that do not fit do not fit the host.
 	if n, _ := s.host.roomIn(v.used, c.each, c.once, c.alone, c.shared); n == 0 {
 		return nil
 	}
@@ -255,8 +255,8 @@ func (s *books) allocate(c *class, v *view) *plan {
 	}
 	var best *plan
 	for _, pe := range c.pes {
-		// A job that may not run long in a queue may end before a reservation
-		// begins: so queues with less time are tried by themselves too.
+		// A job that may not run long in a queue may end before a reservation begins, so
+		// queues with less time are also tried by themselves.
 		for _, length := range c.lengths(v) {
 			if p := s.gather(c, pe, order, length, v); p != nil && (best == nil || p.better(best)) {
 				best = p
@@ -270,8 +270,8 @@ func (p *plan) better(than *plan) bool {
 	return cmp.Or(cmp.Compare(p.slots(), than.slots()), cmp.Compare(than.soft, p.soft)) > 0
 }
 
-// queueOrder returns the queues in the order in which a class tries them:
-// those that fulfil most of its wishes first.
+// queueOrder returns the queues in the order in which a class tries them: those that
+// fulfil most of its soft requests first.
 func (s *books) queueOrder(c *class, v *view) []*queue {
 	if s.orderOf != s.changes {
 		s.sortQueues()
@@ -285,7 +285,7 @@ func (s *books) queueOrder(c *class, v *view) []*queue {
 	return order
 }
 
-// unfulfilled counts the wishes of a class that a queue does not fulfil.
+// unfulfilled counts the soft requests of a class that a queue does not fulfil.
 func (s *books) unfulfilled(c *class, q *queue, v *view) int {
 	n := c.places[q.index].soft
 	for _, r := range c.soft {
@@ -309,8 +309,8 @@ func (s *books) single(c *class, order []*queue, v *view) *plan {
 	return nil
 }
 
-// lengths returns the times that a class may run in its queues, the longest
-// first; but one, that allows them all, where time does not matter.
+// lengths returns how long a class may run in its queues, the longest time first. Where
+// time does not matter, it returns only that one, which allows all queues.
 func (c *class) lengths(v *view) []time.Duration {
 	if len(v.later) == 0 {
 		return []time.Duration{0}
@@ -325,18 +325,18 @@ func (c *class) lengths(v *view) []time.Duration {
 	return list
 }
 
-// compareLengths compares durations of which 0 means for ever.
+// compareLengths compares durations, of which 0 means for ever.
 func compareLengths(a, b time.Duration) int { return cmp.Compare(uint64(a)-1, uint64(b)-1) }
 
-// gather collects slots for a job in a PE, as many of those it asks for as
-// there are, from queues where it runs at most a certain time.
+// gather collects slots for a job in a PE, as many as possible of those it asks for,
+// from queues where it runs at most for length.
 func (s *books) gather(c *class, pe *conf.PE, order []*queue, length time.Duration, v *view) *plan {
 	limit, _ := s.onHost(c, v, length)
 	inPE, _ := s.host.room(v, []use{{s.host.pes[pe.Name], 1}}, nil, nil, nil, length)
 	if limit = min(limit, inPE); limit == 0 {
 		return nil
 	}
-	free, all := make([]int, len(order)), 0 // all: without those of queues that only the master may use
+	free, all := make([]int, len(order)), 0 // all: without slots of queues that only the master may use
 	for i, q := range order {
 		p := &c.places[q.index]
 		if compareLengths(p.duration, length) > 0 || !slices.Contains(q.PEs, pe.Name) {
@@ -367,8 +367,8 @@ func (s *books) gather(c *class, pe *conf.PE, order []*queue, length time.Durati
 	return best
 }
 
-// fill takes n slots from queues with so many free, the first of them from the
-// master's.
+// fill takes n slots from queues with so many free, the first of them from the master's
+// queue.
 func (s *books) fill(c *class, pe *conf.PE, order []*queue, free []int, master, n int, v *view) *plan {
 	p := &plan{pe: pe}
 	take := func(i int) {
@@ -391,8 +391,8 @@ func (s *books) fill(c *class, pe *conf.PE, order []*queue, free []int, master, 
 	return p
 }
 
-// slots returns the largest number of slots that a class asks for, up to a
-// limit, and that its PE can give on one host; 0: none.
+// slots returns the largest number of slots up to limit that a class asks for and its
+// PE can give on one host; 0: there is none.
 func (c *class) slots(pe *conf.PE, limit int) int {
 	best := 0
 	for _, r := range c.want.Slots {
@@ -410,8 +410,8 @@ func (c *class) slots(pe *conf.PE, limit int) int {
 	return best
 }
 
-// grant writes down a plan for the present, and chooses the units of RSMAPs. It
-// reports false when there are not enough of them after all.
+// grant makes a plan a grant, and chooses the units of RSMAPs. It reports false if
+// there are not enough of them after all.
 func (s *books) grant(c *class, p *plan) (*Grant, bool) {
 	h := s.host
 	g := &Grant{}
@@ -423,7 +423,7 @@ func (s *books) grant(c *class, p *plan) (*Grant, bool) {
 	debit := func(u use, owner string, ids []string) []string {
 		a := &h.accounts[u.account]
 		if a.attribute == nil {
-			return nil // slots stand in Queues
+			return nil // slots are in Queues
 		}
 		if missing := int(u.amount) - len(ids); len(a.ids) > 0 && missing > 0 {
 			ids = append(ids, s.units(a.attribute.Name, owner, missing, chosen)...)
@@ -432,7 +432,7 @@ func (s *books) grant(c *class, p *plan) (*Grant, bool) {
 		g.Debits = append(g.Debits, Debit{Name: a.attribute.Name, Queue: owner, Amount: u.amount, IDs: ids})
 		return ids
 	}
-	units := map[string][]string{} // by attribute, that queues have chosen
+	units := map[string][]string{} // chosen in queues, by attribute
 	for i, pq := range p.queues {
 		g.Queues = append(g.Queues, QueueSlots{pq.queue.Name, pq.slots})
 		place := &c.places[pq.queue.index]
@@ -453,7 +453,7 @@ func (s *books) grant(c *class, p *plan) (*Grant, bool) {
 	return g, whole
 }
 
-// scale returns what n slots take, with what a job takes once.
+// scale returns what n slots take, together with what a job takes once.
 func scale(each, once []use, alone []int, n int, first bool) []use {
 	uses := make([]use, 0, len(each)+len(once)+len(alone))
 	for _, u := range each {
@@ -481,8 +481,8 @@ func (h *host) planUses(c *class, p *plan) []use {
 	return uses
 }
 
-// usesOf returns what a grant takes of each account that there is: its queue
-// may have been taken away since it was given.
+// usesOf returns what a grant takes of each account that exists: its queue may have
+// been removed since.
 func (h *host) usesOf(g *Grant) []use {
 	n := float64(g.Slots())
 	uses := []use{{h.slots, n}}
@@ -508,8 +508,8 @@ type unit struct {
 	id      string
 }
 
-// unitsFor lowers a number of slots to that for which there are units of each
-// RSMAP that the queue names: the host may name them too, and others run there.
+// unitsFor lowers a number of slots to that for which each RSMAP of the queue has free
+// units: the host may name the same units, and other queues use them.
 func (s *books) unitsFor(c *class, q *queue, n int) (int, obstacle) {
 	p := &c.places[q.index]
 	for i, u := range slices.Concat(p.each, p.once) {
@@ -530,10 +530,10 @@ func (s *books) unitsFor(c *class, q *queue, n int) (int, obstacle) {
 	return n, obstacle{}
 }
 
-// units returns the first n units of a RSMAP of a queue or, without one, of
-// the host, that are free there, and where the host names them too on the host
-// as well. An id that stands several times may be shared by so many. What is
-// returned is entered in chosen, and what stands there is not free.
+// units returns the first n free units of a RSMAP of a queue or, without one, of the
+// host. Where the host names units too, those of a queue must also be free there. An id
+// that stands several times can be used as often. The result is entered in chosen, and
+// units that stand there are not free.
 func (s *books) units(attribute, owner string, n int, chosen map[unit]int) []string {
 	account, ok := s.host.consumed[consumer{attribute, owner}]
 	if !ok {

@@ -11,10 +11,10 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// slots is the name of the attribute that every job takes of.
+// slots is the attribute that every job consumes.
 const slots = "slots"
 
-// host is what can be given out, made from a configuration.
+// host is what a configuration gives out.
 type host struct {
 	conf       *conf.Config
 	attributes map[string]*conf.Attribute
@@ -30,7 +30,7 @@ type host struct {
 	exclusive []int            // accounts of exclusive attributes of the host
 	pes       map[string]int   // accounts of the slots of PEs
 	forced    []*conf.Attribute
-	defaults  []request // of consumables, for jobs that do not ask
+	defaults  []request // of consumables, for jobs that do not request them
 }
 
 // queue is a queue with its accounts.
@@ -42,9 +42,9 @@ type queue struct {
 	exclusive []int  // accounts of exclusive attributes
 	superiors []superior
 
-	closed  string // why it is
+	closed  string // why it is closed
 	alarm   *violation
-	alarmOf int // changes of the Scheduler when alarm was worked out
+	alarmOf int // books.changes when alarm was worked out
 }
 
 // superior is a queue that suspends another one.
@@ -53,8 +53,8 @@ type superior struct {
 	threshold int // of its slots in use
 }
 
-// account is something of which there is a limited amount. What is used of it
-// stands in a ledger at the same index.
+// account is a limited amount of something. What is used of it stands in a ledger at
+// the same index.
 type account struct {
 	attribute *conf.Attribute // nil: slots
 	queue     *queue          // nil: the host's
@@ -63,7 +63,8 @@ type account struct {
 	ids       []string // of a RSMAP
 }
 
-// consumer names an account by attribute and queue; the host has no queue.
+// consumer names an account by attribute and queue; the accounts of the host have no
+// queue.
 type consumer struct{ attribute, queue string }
 
 // use is an amount of an account.
@@ -150,9 +151,9 @@ func (h *host) open(a account) int {
 	return len(h.accounts) - 1
 }
 
-// openAll opens accounts for the consumables among the complex_values of a
-// queue, of the host or of all hosts. All that runs, runs on this host: so the
-// host and all hosts share an account, with the lower limit of both.
+// openAll opens accounts for the consumables among the complex_values of a queue, of
+// the host or of the host "global". As all jobs run on this host, these two share an
+// account, with the lower limit.
 func (h *host) openAll(q *queue, level byte, values conf.Values, exclusives *[]int) {
 	owner := ""
 	if q != nil {
@@ -193,10 +194,10 @@ func consumable(a *conf.Attribute) bool {
 	return (a.Consumable == conf.ConsumableYes || a.Consumable == conf.ConsumableJob) && a.Kind.Number() && !exclusive(a)
 }
 
-// exclusive reports whether an attribute is one that a job has for itself.
+// exclusive reports whether an attribute is exclusive.
 func exclusive(a *conf.Attribute) bool { return a.Relop == "EXCL" }
 
-// membership says which user lists a user is on: a byte for each.
+// membership encodes on which user lists a user is: a byte for each list.
 func (h *host) membership(user string, groups []string) string {
 	if len(h.listIndex) == 0 {
 		return ""
@@ -213,7 +214,7 @@ func (h *host) membership(user string, groups []string) string {
 	return string(on)
 }
 
-// admits reports whether somebody with a membership may use what has these
+// admits reports whether a user with a membership may use something with these
 // user_lists and xuser_lists.
 func (h *host) admits(membership string, lists, without []string) bool {
 	on := func(name string) bool {
@@ -223,13 +224,13 @@ func (h *host) admits(membership string, lists, without []string) bool {
 	return !slices.ContainsFunc(without, on) && (len(lists) == 0 || slices.ContainsFunc(lists, on))
 }
 
-// access returns what has to admit a user before any queue does.
+// access returns the access rules of the hosts, which hold for every queue.
 func (h *host) access() []conf.Access {
 	return append([]conf.Access{{Allowed: h.conf.Global.UserLists, Denied: h.conf.Global.XUserLists}}, h.conf.Access...)
 }
 
-// limitOf returns the value that a queue has for an attribute by its own
-// parameters: a name, a limit, a number.
+// limitOf returns the value of an attribute that is a parameter of the queue: its name,
+// a limit, a number.
 func (q *queue) limitOf(a *conf.Attribute, c *conf.Config) (conf.Value, bool) {
 	text := ""
 	switch a.Name {
@@ -279,8 +280,8 @@ type term struct {
 	factor    float64
 }
 
-// parseFormula reads a load formula: {w|value[*w]}[{+|-}...]. What it cannot
-// read counts nothing: package conf has refused it.
+// parseFormula parses a load formula: {w|value[*w]}[{+|-}...]. It ignores terms that
+// are malformed, since package conf has refused them.
 func parseFormula(formula string) []term {
 	var terms []term
 	sign := 1.0
@@ -310,15 +311,15 @@ func parseFormula(formula string) []term {
 	return terms
 }
 
-// offer is what a queue, or the host, has of an attribute.
+// offer is the value of an attribute that a queue or the host offers.
 type offer struct {
 	value         conf.Value
 	level, source byte // as of qstat -F: q, h, g; and l, L, c, f
 }
 
-// offer returns the value of an attribute in a queue, or for nil of the host,
-// when so much is used: the most restrictive of all levels and sources, or
-// with == and != the one of the highest level.
+// offer returns the value of an attribute in a queue, or for nil on the host, with so
+// much used: the most restrictive of all levels and sources or, for == and !=, that of
+// the highest level.
 func (s *books) offer(q *queue, a *conf.Attribute, used ledger) (offer, bool) {
 	return s.host.offerOf(q, a, used, s.load)
 }
@@ -401,14 +402,13 @@ func (o offer) hostValue(a *conf.Attribute) api.HostValue {
 	return api.HostValue{Source: string([]byte{o.level, o.source}), Name: a.Name, Type: string(a.Kind), Value: o.text(a)}
 }
 
-// sortQueues puts the queues in the order of queue_sort_method. The load
-// formula is taken with the values that each queue offers: where they are all
-// of the host, it is the same for all.
+// sortQueues sorts the queues by queue_sort_method. The load formula is computed with
+// the values that each queue offers; values of the host are the same for all queues.
 func (s *books) sortQueues() {
 	h := s.host
 	s.order = append(s.order[:0], h.queues...)
 	if len(h.formula) == 0 {
-		return // they are in the order of seq_no
+		return // they are sorted by seq_no
 	}
 	weight := s.weights[:0]
 	for _, q := range h.queues {
@@ -436,11 +436,11 @@ func (s *books) sortQueues() {
 	})
 }
 
-// precision is up to where amounts are the same: sums of fractions, as of 0.1
-// ten times, are not exact.
+// precision is up to which difference amounts are the same: sums of fractions, such as
+// ten times 0.1, are not exact.
 const precision = 1e-12
 
-// ledger has what is used of each account.
+// ledger is how much is used of each account.
 type ledger []float64
 
 func (l ledger) debit(uses []use) {
@@ -458,8 +458,8 @@ func (l ledger) credit(uses []use) {
 	}
 }
 
-// room returns for how many slots there is enough, when each takes these uses,
-// at most limit; and for 0 which account is short.
+// room returns how many slots, at most limit, have room if each takes these uses; if
+// none has, it returns the account that is short.
 func (l ledger) room(h *host, each []use, limit int) (n, short int) {
 	for _, u := range each {
 		total := h.accounts[u.account].limit

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// waiting has what waits, and the order in which it is served.
+// waiting has the jobs that wait, and their order.
 type waiting struct {
 	books
 	jobs       map[int]*entry
@@ -19,31 +19,31 @@ type waiting struct {
 	identities map[string]*identity
 	pass       pass
 
-	urgencies   span // of all that waits, or a little more
-	ordered     span // for which the lines are sorted
+	urgencies   span // of all jobs that wait, or a little more
+	ordered     span // urgencies when the lines were sorted
 	shrunk      int  // jobs that have left since urgencies was measured
 	origin      time.Time
-	asked       question // by the last Priority
+	asked       usageKey // of askedUsages
 	askedUsages span
 	key         []byte // a buffer
 }
 
-// user is somebody with jobs, or with usage that is not forgotten.
+// user is a user with jobs, or with usage that is not forgotten yet.
 type user struct {
 	name    string
-	line    []turn // what waits, in its order
+	line    []turn // buckets that wait, in order
 	running int    // tasks, those granted and not started yet included
 	share   Share
 
-	// Of all that runs: what it uses is added to the share when it ends, and is
-	// guessed until then.
+	// Of all running tasks: their usage is added to the share when they end, and is
+	// estimated until then.
 	slots   float64
 	started float64 // times slots, in seconds since the origin
 
-	shares int     // of the pass, for which ticket was worked out
+	shares int     // pass.shares when ticket was worked out
 	ticket float64 // its part of the priority
-	cursor int     // in line: what stands before it was looked at in this pass
-	place  int     // in the heap of the pass; -1: not there
+	cursor int     // in line: this pass has looked at all before it
+	place  int     // in the heap of the pass; -1: not in it
 }
 
 // identity is a user with the groups that a job was submitted with.
@@ -53,17 +53,17 @@ type identity struct {
 	lists  string
 }
 
-// turn is a bucket in the line of its user.
+// turn is the place of a bucket in the line of its user.
 type turn struct {
 	key    float64 // the part of the priority that does not depend on the user
 	bucket *bucket
 }
 
-// bucket is a line of jobs of one user, of which each is served before the
-// next: they have the same requests and the same -p.
+// bucket is a queue of jobs of one user with the same requests and the same -p, which
+// are served in order.
 type bucket struct {
 	bucketKey
-	key  float64  // in the line
+	key  float64  // that of its turn
 	jobs []*entry // in the order of submission; empty only for a moment
 }
 
@@ -91,7 +91,7 @@ func compareTurns(a, b turn) int {
 	return cmp.Or(cmp.Compare(b.key, a.key), compareEntries(a.bucket.jobs[0], b.bucket.jobs[0]))
 }
 
-// Add takes a job with tasks that may start, in place of the one of its number.
+// Add takes a job with tasks that may start; it replaces one with the same number.
 func (s *Scheduler) Add(j Job) {
 	s.Remove(j.Number)
 	if j.Tasks <= 0 {
@@ -103,7 +103,7 @@ func (s *Scheduler) Add(j Job) {
 	s.enter(e)
 }
 
-// Remove forgets the tasks of a job that wait.
+// Remove forgets the waiting tasks of a job.
 func (s *Scheduler) Remove(number int) {
 	for _, r := range s.granted {
 		if r.entry.number == number {
@@ -148,13 +148,13 @@ func (s *waiting) bucketOf(key bucketKey) *bucket {
 	return b
 }
 
-// bucketLike returns the bucket for jobs of one that is not in use any more.
+// bucketLike returns a bucket for the jobs of one that is no longer in use.
 func (s *waiting) bucketLike(b *bucket) *bucket {
 	who := s.identityOf(b.who.name, b.who.groups)
 	return s.bucketOf(bucketKey{s.classOf(&b.class.want, who.lists), who, b.priority, b.reserve})
 }
 
-// enter puts a job in its bucket, and the bucket where it belongs.
+// enter puts a job in its bucket, and the bucket in its place in the line.
 func (s *waiting) enter(e *entry) {
 	b := e.bucket
 	s.jobs[e.number] = e
@@ -185,7 +185,7 @@ func (s *waiting) leave(e *entry) {
 	}
 	s.takeOut(b)
 	b.jobs[0] = nil
-	b.jobs = b.jobs[1:] // most leave from the front, where nothing has to move
+	b.jobs = b.jobs[1:] // most jobs leave from the front, where nothing has to move
 	if len(b.jobs) > 0 {
 		s.insert(b)
 		return
@@ -196,8 +196,7 @@ func (s *waiting) leave(e *entry) {
 	}
 }
 
-// takeOut takes a bucket out of the line of its user, before its first job
-// changes.
+// takeOut takes a bucket out of the line of its user, before its first job changes.
 func (s *waiting) takeOut(b *bucket) {
 	if len(b.jobs) == 0 {
 		return
@@ -226,8 +225,8 @@ func (s *waiting) insert(b *bucket) {
 	s.fix(u)
 }
 
-// revisit lets a pass that has gone by a bucket look at it again, since it has a
-// new job.
+// revisit lets a pass that has passed a bucket look at it again, since it has a new
+// job.
 func (s *waiting) revisit(b *bucket) {
 	u := b.who.user
 	if !s.pass.begun || b.class.failed == s.pass.number && !b.reserve {
@@ -238,16 +237,15 @@ func (s *waiting) revisit(b *bucket) {
 	s.fix(u)
 }
 
-// The priority of a job is the weighed sum of three numbers of 0 to 1
-// (sched_conf(5)). Two of them do not depend on the user and, as differences
-// of waiting times stay what they are, not on the time: they are the key in
-// the line of a user. The lines are merged as a pass goes along.
+// The priority of a job is the weighted sum of three numbers of 0 to 1 (sched_conf(5)).
+// Two of them do not depend on the user, nor on the time, since differences of waiting
+// times stay the same: they are the key in the line of a user. A pass merges the lines.
 
 // basePriority is half of the range of -p.
 const basePriority = 1024
 
-// keyFor is the part of the priority of a job that -p and urgency have, where
-// urgencies have a range.
+// keyFor is the part of the priority of a job from -p and urgency, for a range of
+// urgencies.
 func (s *waiting) keyFor(b *bucket, e *entry, urgencies span) float64 {
 	w := &s.host.conf.Scheduling
 	return w.WeightPriority*normalPriority(b.priority) + w.WeightUrgency*urgencies.normal(s.urgency(b, e))
@@ -256,7 +254,7 @@ func (s *waiting) keyFor(b *bucket, e *entry, urgencies span) float64 {
 // normalPriority maps -p to 0..1.
 func normalPriority(priority int) float64 { return float64(priority+basePriority) / (2 * basePriority) }
 
-// urgency is that of a job, up to what the present time adds to all.
+// urgency is the urgency of a job, without what the present time adds to all alike.
 func (s *waiting) urgency(b *bucket, e *entry) float64 {
 	return s.urgencyAt(&Standing{Submitted: time.Unix(0, e.submitted), Resources: b.class.urgency})
 }
@@ -265,8 +263,8 @@ func (s *waiting) urgencyAt(st *Standing) float64 {
 	return st.Resources - s.host.conf.Scheduling.WeightWaiting*s.seconds(st.Submitted)
 }
 
-// seconds returns a time in seconds since the origin, which is close enough
-// that fractions are not lost.
+// seconds returns a time in seconds since origin, which is close enough that fractions
+// are not lost.
 func (s *waiting) seconds(t time.Time) float64 {
 	if s.origin.IsZero() {
 		s.origin = t
@@ -274,14 +272,13 @@ func (s *waiting) seconds(t time.Time) float64 {
 	return t.Sub(s.origin).Seconds()
 }
 
-// span is the range of numbers that are to be normalised.
+// span is the range of numbers that are normalised.
 type span struct{ low, high float64 }
 
-// noSpan is that of no numbers.
+// noSpan is the range of no numbers.
 var noSpan = span{math.Inf(1), math.Inf(-1)}
 
-// normal maps a number of the range to 0..1; where all are the same, to the
-// middle.
+// normal maps a number of the range to 0..1; if all are the same, to the middle.
 func (r span) normal(n float64) float64 {
 	if r.high <= r.low {
 		return 0.5
@@ -289,15 +286,15 @@ func (r span) normal(n float64) float64 {
 	return (n - r.low) / (r.high - r.low)
 }
 
-// within maps any number to 0..1, one beyond the range to its end.
+// within is normal for any number: one beyond the range is mapped to its end.
 func (r span) within(n float64) float64 { return max(0, min(1, r.normal(n))) }
 
 func (r *span) widen(n float64) {
 	r.low, r.high = min(r.low, n), max(r.high, n)
 }
 
-// measure works out the range of urgencies when it may have become smaller. As
-// that touches all that waits, it is done only after many jobs have left.
+// measure works out the range of urgencies when it may have become smaller. As that
+// looks at all jobs that wait, it is done only after many have left.
 func (s *waiting) measure() {
 	if s.shrunk == 0 || len(s.jobs) >= few && s.shrunk*16 < len(s.jobs) {
 		return
@@ -317,12 +314,12 @@ func (s *waiting) measure() {
 	}
 }
 
-// few jobs may all be touched at any time.
+// few is how many jobs may all be looked at whenever something changes.
 const few = 64
 
-// reorder sorts what waits anew when the range of urgencies has changed so much
-// that it weighs differently against -p and shares: by a quarter, or at all
-// where few jobs wait.
+// reorder sorts the lines anew when the range of urgencies has changed so much that
+// they weigh differently against -p and shares: by a quarter, or at all if few jobs
+// wait.
 func (s *waiting) reorder() {
 	if s.host.conf.Scheduling.WeightUrgency == 0 {
 		return
@@ -344,8 +341,8 @@ func (s *waiting) reorder() {
 	}
 }
 
-// usage is what a user has used of late: what has ended, of which half is
-// forgotten in each halftime, and what runs, as if its slots were busy.
+// usage is what a user has used of late: tasks that have ended, of which half is
+// forgotten in each halftime, and running tasks, as if their slots were busy.
 func (s *waiting) usage(u *user, now time.Time) float64 {
 	w := &s.host.conf.Scheduling
 	running := max(0, s.seconds(now)*u.slots-u.started)
@@ -371,20 +368,20 @@ func (s *waiting) usages(now time.Time) span {
 	return used
 }
 
-// ticket is what the share of a user contributes to the priority of his jobs:
-// most for the one who has used least.
+// ticket is what the share of a user contributes to the priority of his jobs: most for
+// the user who has used least.
 func (s *waiting) ticket(u *user, now time.Time, usages span) float64 {
 	return s.host.conf.Scheduling.WeightTicket * (1 - usages.normal(s.usage(u, now)))
 }
 
-// question is what the range of usages depends on.
-type question struct {
+// usageKey has what the range of usages depends on.
+type usageKey struct {
 	now           time.Time
 	changes, jobs int
 }
 
-// Parts returns what the priority of a job that waits is made of, as of now. It
-// is zero for a job that the Scheduler does not have.
+// Parts returns the parts of the priority of a job that waits, as of now. They are zero
+// for a job that the Scheduler does not have.
 func (s *waiting) Parts(job int, now time.Time) Parts {
 	if e := s.jobs[job]; e != nil {
 		return s.parts(e, now)
@@ -392,8 +389,8 @@ func (s *waiting) Parts(job int, now time.Time) Parts {
 	return Parts{}
 }
 
-// RunningParts returns what the priority of a task that runs is made of, as of
-// now; ok is false for one that is not compared with others.
+// RunningParts returns the parts of the priority of a running task, as of now; ok is
+// false for one that is not compared with others.
 func (s *waiting) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
 	r := s.tasks[id]
 	if r == nil || r.Standing == nil {
@@ -402,7 +399,7 @@ func (s *waiting) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
 	return s.partsOf(r.Standing, r.owner, now), true
 }
 
-// PartsIf returns what the priority of a job would be made of if it waited.
+// PartsIf returns the parts that the priority of a job would have if it waited.
 func (s *waiting) PartsIf(j *Job, now time.Time) Parts {
 	u := s.users[j.User]
 	if u == nil {
@@ -411,8 +408,8 @@ func (s *waiting) PartsIf(j *Job, now time.Time) Parts {
 	return s.partsOf(&Standing{j.Priority, j.Submitted, s.host.urgencyOf(j)}, u, now)
 }
 
-// Granted returns what the priority of the job is made of that Next has just
-// given a grant.
+// Granted returns the parts of the priority of a job to which Next has just given a
+// grant.
 func (s *waiting) Granted(g *Grant, now time.Time) Parts {
 	if r := s.granted[g]; r != nil {
 		return s.parts(r.entry, now)
@@ -420,8 +417,8 @@ func (s *waiting) Granted(g *Grant, now time.Time) Parts {
 	return Parts{}
 }
 
-// Priority is the weighed sum of the parts, as qstat shows it: from 0 to the sum
-// of the weights.
+// Priority is the weighted sum of the parts, as qstat shows it: from 0 to the sum of
+// the weights.
 func (s *waiting) Priority(p Parts) float64 {
 	w := &s.host.conf.Scheduling
 	return w.WeightPriority*p.Priority + w.WeightUrgency*p.Urgency + w.WeightTicket*p.Share
@@ -441,11 +438,11 @@ func (s *waiting) partsOf(st *Standing, u *user, now time.Time) Parts {
 	}
 }
 
-// askUsages works out what priorities as of now depend on: qstat asks for each
-// job.
+// askUsages works out the range of usages once for many jobs: qstat asks for each of
+// them.
 func (s *waiting) askUsages(now time.Time) {
 	s.measure()
-	if q := (question{now, s.changes, len(s.jobs)}); s.asked != q {
+	if q := (usageKey{now, s.changes, len(s.jobs)}); s.asked != q {
 		s.asked, s.askedUsages = q, s.usages(now)
 	}
 }
@@ -461,7 +458,7 @@ func (s *waiting) Shares() map[string]Share {
 	return shares
 }
 
-// SetShares takes what Shares returned in an earlier life.
+// SetShares restores what Shares returned in an earlier run of execd.
 func (s *waiting) SetShares(shares map[string]Share) {
 	for name, share := range shares {
 		s.userOf(name).share = share
@@ -469,19 +466,19 @@ func (s *waiting) SetShares(shares map[string]Share) {
 	s.changed()
 }
 
-// pass is the state of a series of calls of Next, until one finds nothing.
-// While it lasts there is less and less to give out: so a class that does not
-// fit is not tried again. Whatever may make one fit begins another pass.
+// pass is a series of calls of Next until one finds no job. While it lasts there is
+// less and less to give out, so a class that does not fit is not tried again. Whatever
+// may make one fit begins another pass.
 type pass struct {
 	number int // never 0
 	begun  bool
 	at     time.Time // of the shares
 	usages span
-	shares int // how often they were worked out
+	shares int // how often shares were worked out
 	line   merged
 }
 
-// merged is a heap of users by whose turn it is.
+// merged is a heap of users by the priority of their next job.
 type merged []*user
 
 func (m merged) Len() int { return len(m) }
@@ -496,14 +493,14 @@ func (m merged) Swap(i, j int) {
 	m[i].place, m[j].place = i, j
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (m *merged) Push(x any) {
 	u := x.(*user)
 	u.place = len(*m)
 	*m = append(*m, u)
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (m *merged) Pop() any {
 	u := (*m)[len(*m)-1]
 	*m = (*m)[:len(*m)-1]
@@ -511,7 +508,7 @@ func (m *merged) Pop() any {
 	return u
 }
 
-// changed begins a new pass: something may fit that did not.
+// changed begins a new pass, since a job may fit that did not.
 func (s *waiting) changed() {
 	s.changes++
 	s.pass.number++
@@ -535,7 +532,7 @@ func (s *waiting) fixTicket(u *user) {
 	}
 }
 
-// fix puts a user where he belongs in a pass when his line or his cursor has
+// fix moves a user to his place in the heap of a pass when his line or his cursor has
 // changed.
 func (s *waiting) fix(u *user) {
 	switch {
@@ -552,7 +549,7 @@ func (s *waiting) fix(u *user) {
 	}
 }
 
-// clock starts or stops counting what a task is taken to use.
+// clock starts or stops the estimate of what a task uses.
 func (s *waiting) clock(r *run, sign float64) {
 	n := sign * float64(r.Grant.Slots())
 	r.owner.slots += n

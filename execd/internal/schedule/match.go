@@ -6,16 +6,15 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// maxExpression bounds an expression of a user, in bytes: it is matched by
+// maxExpression bounds an expression of a user, in bytes, since it is matched by
 // recursion.
 const maxExpression = 1000
 
-// Matches reports whether a text matches a wildcard expression, as those of -q
-// and -l.
+// Matches reports whether a text matches a wildcard expression, as in -q and -l.
 func Matches(expression, text string) bool { return matches(expression, text, false) }
 
-// MatchesQueue reports whether a pattern of -q means a queue, by its name, on
-// this host. Without a name it means all.
+// MatchesQueue reports whether a pattern of -q matches a queue, by its name, on this
+// host. A pattern without a name matches all queues.
 func MatchesQueue(c *conf.Config, pattern, queue string) bool {
 	if strings.HasPrefix(pattern, "@") {
 		pattern = "*" + pattern
@@ -23,9 +22,9 @@ func MatchesQueue(c *conf.Config, pattern, queue string) bool {
 	return matchesQueue(c, []string{pattern}, queue)
 }
 
-// matches reports whether a value matches a wildcard expression of
-// sge_types(5): patterns joined by & and |, negated by !, grouped by
-// parentheses. & binds tighter. What is not well-formed matches nothing.
+// matches reports whether a value matches a wildcard expression of sge_types(5):
+// patterns joined by & and |, negated by !, grouped by parentheses. & binds tighter. An
+// expression that is not well-formed matches nothing.
 func matches(expression, value string, fold bool) bool {
 	if fold {
 		expression, value = strings.ToLower(expression), strings.ToLower(value)
@@ -90,8 +89,8 @@ func (e *matcher) not() bool {
 	return glob(pattern, e.value)
 }
 
-// glob matches a pattern of *, ?, [a-z] and \. It goes back to the last * only,
-// which is enough, and keeps a hostile pattern from taking long.
+// glob matches a pattern of *, ?, [a-z] and \. It goes back to the last * only, which
+// suffices, and keeps a hostile pattern from taking long.
 func glob(pattern, s string) bool {
 	star, from := -1, 0
 	p, i := 0, 0
@@ -115,8 +114,8 @@ func glob(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// one matches the first element of a pattern, which is not *, with a byte, and
-// returns its length.
+// one matches the first element of a pattern, which is not *, with a byte, and returns
+// the length of the element.
 func one(pattern string, c byte) (int, bool) {
 	switch {
 	case pattern == "":
@@ -141,8 +140,8 @@ func one(pattern string, c byte) (int, bool) {
 	return len(set) + 2, ok && found
 }
 
-// matchesQueue reports whether a queue of this host is on a list of -q: of
-// patterns of its name, of name@host and of name@@hostgroup.
+// matchesQueue reports whether a queue of this host matches one of the patterns of -q:
+// of its name, of name@host or of name@@hostgroup.
 func matchesQueue(c *conf.Config, patterns []string, queue string) bool {
 	for _, p := range patterns {
 		name, host, at := strings.Cut(p, "@")
@@ -153,8 +152,8 @@ func matchesQueue(c *conf.Config, patterns []string, queue string) bool {
 	return false
 }
 
-// matchesHost reports whether this host matches an expression of host names,
-// short or long, or, with an @ in front, of the names of its groups.
+// matchesHost reports whether this host matches an expression of host names, short or
+// long, or, behind an @, of the names of its groups.
 func matchesHost(c *conf.Config, expression string) bool {
 	if strings.HasPrefix(expression, "@") {
 		for _, group := range c.HostGroups {

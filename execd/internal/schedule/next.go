@@ -10,16 +10,17 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// Scheduler decides which of what waits starts next, and keeps slots free for jobs
-// with -R y. See the package comment; New makes one.
+// Scheduler decides which waiting job starts next, and keeps slots free for jobs with
+// -R y. See the package comment; New makes one.
 type Scheduler struct {
 	waiting
-	loaded map[string]conf.Value // as it was told
-	shut   map[string]string     // queues that are closed: why
+	loaded map[string]conf.Value // as given to SetLoad
+	shut   map[string]string     // why queues are closed
 
 	reserved []*reservation // in this pass
-	searched int            // how often a time for one was searched
-	// remains is what runs for ever, worked out when remainsOf was changes.
+	searched int            // searches for a time of one in this pass
+	// remains is what tasks that run for ever hold, worked out when remainsOf was
+	// changes.
 	remains   ledger
 	remainsOf int
 
@@ -35,7 +36,7 @@ func New(c *conf.Config) *Scheduler {
 	return s
 }
 
-// Configure takes another configuration. What runs keeps its grants, also of
+// Configure takes another configuration. Running tasks keep their grants, also of
 // queues and consumables that are gone.
 func (s *Scheduler) Configure(c *conf.Config) {
 	s.host = newHost(c)
@@ -49,8 +50,7 @@ func (s *Scheduler) Configure(c *conf.Config) {
 	}
 	s.SetLoad(s.loaded)
 
-	// The memberships of users may have changed, and so the classes of their
-	// jobs.
+	// The memberships of users may have changed, and with them the classes of jobs.
 	old := s.buckets
 	s.buckets, s.classes, s.identities = map[bucketKey]*bucket{}, map[string]*class{}, map[string]*identity{}
 	s.urgencies, s.ordered = noSpan, span{}
@@ -71,7 +71,7 @@ func (s *Scheduler) Configure(c *conf.Config) {
 	}
 }
 
-// SetLoad tells the load values of the host, all of them, by attribute.
+// SetLoad takes the load values of the host, all of them, by attribute.
 func (s *Scheduler) SetLoad(values map[string]conf.Value) {
 	s.loaded = maps.Clone(values)
 	load := make(map[string]conf.Value, len(values))
@@ -85,7 +85,7 @@ func (s *Scheduler) SetLoad(values map[string]conf.Value) {
 		same = same && known
 	}
 	s.load = load
-	if !same { // which requests depend on load is worked out anew
+	if !same { // the requests that depend on load are worked out anew
 		for _, c := range s.classes {
 			*c = class{want: c.want, lists: c.lists, key: c.key, buckets: c.buckets, urgency: c.urgency}
 		}
@@ -93,8 +93,8 @@ func (s *Scheduler) SetLoad(values map[string]conf.Value) {
 	s.changed()
 }
 
-// SetClosed closes a queue for new tasks, and says why as in "it is disabled";
-// nothing opens it.
+// SetClosed closes a queue for new tasks and says why, as in "it is disabled"; an empty
+// reason opens it.
 func (s *Scheduler) SetClosed(queue, why string) {
 	if s.shut[queue] == why {
 		return
@@ -109,23 +109,23 @@ func (s *Scheduler) SetClosed(queue, why string) {
 	s.changed()
 }
 
-// SetGate has every start asked for at the slots; nil: at none of them.
+// SetGate has Next ask a gate before each start; nil: every free slot takes every job.
 func (s *Scheduler) SetGate(g Gate) {
 	s.gate = g
 	s.changed()
 }
 
-// GateChanged tells that slots may be willing now that were not.
+// GateChanged reports that slots may be willing now that were not.
 func (s *Scheduler) GateChanged() {
 	if s.gate != nil {
 		s.changed()
 	}
 }
 
-// begin holds a grant for its user.
+// begin enters a grant for its user.
 func (s *Scheduler) begin(r *run) {
 	if r.Kept {
-		r.owner = &user{place: -1} // who is in nobody's way
+		r.owner = &user{place: -1} // a user of its own, who competes with nobody
 	} else {
 		r.owner = s.userOf(r.User)
 	}
@@ -143,9 +143,8 @@ func (s *Scheduler) end(r *run) {
 	s.changed()
 }
 
-// Started says which task runs with a grant that Next returned. Any other
-// grant is adopted: that of a task that runs already, whatever has become of
-// its queue.
+// Started tells which task runs with a grant that Next returned. Any other grant is
+// adopted: that of a task that runs already, whatever has become of its queue.
 func (s *Scheduler) Started(r Running) {
 	t, ok := s.granted[r.Grant]
 	if ok {
@@ -187,7 +186,7 @@ func (s *Scheduler) GiveBack(job int, g *Grant) {
 	}
 }
 
-// Ended frees what a task held, and charges its user for what it used.
+// Ended frees what a task held, and charges its user for the usage.
 func (s *Scheduler) Ended(job, task int, used Used, now time.Time) {
 	id := TaskID{job, task}
 	r := s.tasks[id]
@@ -202,8 +201,8 @@ func (s *Scheduler) Ended(job, task int, used Used, now time.Time) {
 	s.end(r)
 }
 
-// Next returns the next job of which a task starts, the first of those that
-// may, and on what. The grant is debited at once; Started or GiveBack follows.
+// Next returns the first job of which a task can start, and the grant of the task. The
+// grant is debited at once; Started or GiveBack follows.
 func (s *Scheduler) Next(now time.Time) (job int, g *Grant, ok bool) {
 	p := &s.pass
 	if p.begun && len(p.line) == 0 && len(s.reserved) > 0 && now.Sub(p.at) >= time.Second {
@@ -218,7 +217,7 @@ func (s *Scheduler) Next(now time.Time) (job int, g *Grant, ok bool) {
 	return 0, nil, false
 }
 
-// sweep goes on with the pass until something starts, or begins one.
+// sweep continues the pass until a job starts, or begins a new one.
 func (s *Scheduler) sweep(now time.Time) *run {
 	p := &s.pass
 	switch {
@@ -251,7 +250,7 @@ func (s *Scheduler) sweep(now time.Time) *run {
 			if r != nil {
 				return r
 			}
-			if refused { // its slots take others of the class, perhaps
+			if refused { // its slots may take other jobs of the class
 				u.cursor++
 				break
 			}
@@ -263,22 +262,20 @@ func (s *Scheduler) sweep(now time.Time) *run {
 	return nil
 }
 
-// passes reports whether a pass goes by a bucket in any case.
+// passes reports whether the pass need not look at a bucket.
 func (s *Scheduler) passes(b *bucket) bool {
 	return b.class.failed == s.pass.number && (!b.reserve || !s.mayReserve())
 }
 
-// mayReserve reports whether another job may have a reservation. Jobs for which
-// there is no time at all do not take the place of others, but there is an end
-// to searching.
+// mayReserve reports whether another job may have a reservation. A job that fits at no
+// time does not take the place of another, but the number of searches is bounded.
 func (s *Scheduler) mayReserve() bool {
 	most := s.host.conf.Scheduling.MaxReservation
 	return len(s.reserved) < most && s.searched < 3*most
 }
 
-// start grants what the first job of a bucket asks for, or the first that the
-// slots are willing to run, or returns nil; refused says that it was for the slots'
-// will.
+// start grants what the first job of a bucket asks for, or the first job that the slots
+// are willing to run, or returns nil; refused reports that the slots were not willing.
 func (s *Scheduler) start(b *bucket, now time.Time) (r *run, refused bool) {
 	c := b.class
 	v := &view{used: s.used, at: now, later: s.reserved}
@@ -305,7 +302,7 @@ func (s *Scheduler) start(b *bucket, now time.Time) (r *run, refused bool) {
 	return r, false
 }
 
-// impose debits reservations with what still runs when they begin.
+// impose debits reservations for a task that still runs when they begin.
 func (s *Scheduler) impose(uses []use, from time.Time, length time.Duration) {
 	v := view{at: from}
 	for _, r := range s.reserved {
@@ -315,8 +312,8 @@ func (s *Scheduler) impose(uses []use, from time.Time, length time.Duration) {
 	}
 }
 
-// reserveAll keeps free what the jobs of a bucket need that did not fit, at the
-// earliest time there is, for as many jobs as may have that.
+// reserveAll makes reservations for the jobs of a bucket that did not fit, at the
+// earliest possible time, as many as are allowed.
 func (s *Scheduler) reserveAll(b *bucket, now time.Time) {
 	if !b.reserve || !s.mayReserve() || !s.everFits(b.class, now) {
 		return
@@ -336,7 +333,7 @@ func (h *host) length(r *run) time.Duration {
 	return cmp.Or(r.Duration, h.conf.Scheduling.DefaultDuration)
 }
 
-// everFits reports whether a class fits when all has ended that ends.
+// everFits reports whether a class fits when all tasks that end have ended.
 func (s *Scheduler) everFits(c *class, now time.Time) bool {
 	if s.remainsOf != s.changes {
 		s.remains, s.remainsOf = make(ledger, len(s.used)), s.changes
@@ -349,8 +346,8 @@ func (s *Scheduler) everFits(c *class, now time.Time) bool {
 	return s.allocate(c, &view{used: s.remains, at: now, when: soon}) != nil
 }
 
-// reserve finds the earliest time at which a class fits, going by the ends of
-// what runs and of other reservations.
+// reserve finds the earliest time at which a class fits, going by the ends of running
+// tasks and of other reservations.
 func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
 	s.searched++
 	events := s.events(now)
@@ -386,14 +383,14 @@ func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
 	return false
 }
 
-// event is when something takes or gives back what it uses.
+// event is the time at which a use begins or ends.
 type event struct {
 	at     time.Time
 	uses   []use
 	begins bool
 }
 
-// events returns what is known to happen from now on, in the order of time.
+// events returns the known events from now on, in the order of time.
 func (s *Scheduler) events(now time.Time) []event {
 	var list []event
 	for _, r := range s.holders() {
@@ -403,7 +400,7 @@ func (s *Scheduler) events(now time.Time) []event {
 		}
 		at := r.Started.Add(length)
 		if !at.After(now) {
-			at = now.Add(time.Second) // it is overdue
+			at = now.Add(time.Second) // the task is overdue
 		}
 		list = append(list, event{at, r.uses, false})
 	}
@@ -422,9 +419,9 @@ type Unsuitable []string
 
 func (u Unsuitable) Error() string { return "no suitable queues: " + strings.Join(u, "; ") }
 
-// Possible reports why a job could not run here even if the host were idle and
-// all its queues open: nil when it could. Load values that change do not count.
-// With a time it is asked whether the job could run with what is in use then.
+// Possible reports why a job could not run here even if the host were idle and all its
+// queues open; nil if it could. Load values that change do not count. With a time it
+// reports whether the job could run beside what runs then.
 func (s *Scheduler) Possible(j *Job, now time.Time) error {
 	c := &class{want: *j, lists: s.host.membership(j.User, j.Groups)}
 	v := &view{used: make(ledger, len(s.host.accounts)), when: idle}

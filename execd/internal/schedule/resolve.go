@@ -10,10 +10,9 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// Resolve makes a job of what somebody asked for. The error is for him, in
-// Grid Engine's words: a resource, queue or PE that there is none of, a value
-// that makes no sense, something he may not ask for. Number, Submitted, Tasks
-// and First are left to the caller.
+// Resolve makes a job of a request. The error is for the user, in Grid Engine's words:
+// a resource, queue or PE that does not exist, a value that makes no sense, something
+// he may not ask for. The caller sets Number, Submitted, Tasks and First.
 func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string) (Job, error) {
 	reject := func(format string, args ...any) (Job, error) {
 		return Job{}, api.Errorf(api.CodeRejected, format, args...)
@@ -54,7 +53,7 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 		if len(r.Slots) > 0 {
 			return reject("job rejected: slots are requested without a parallel environment")
 		}
-		j.MasterQueues = nil // by qalter; they count as soon as it is a parallel job
+		j.MasterQueues = nil // qalter may set them before -pe; they count for a parallel job
 		return j, nil
 	}
 	if !slices.ContainsFunc(sorted(c.PEs), func(name string) bool { return matches(r.PE, name, false) }) {
@@ -72,7 +71,7 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 	return j, nil
 }
 
-// resolve reads requests: a later one of the same attribute counts.
+// resolve reads requests; of several for one attribute the last counts.
 func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) {
 	if len(list) > api.MaxWords {
 		return nil, api.Errorf(api.CodeRejected, "job rejected: it requests %d resources, at most %d are possible", len(list), api.MaxWords)
@@ -105,8 +104,8 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 	return found, nil
 }
 
-// Spell returns requests as Grid Engine shows them: attributes by their names,
-// not their shortcuts, times in seconds. What makes no sense stays as it is.
+// Spell returns requests as Grid Engine shows them: attributes by their names, not
+// their shortcuts, times in seconds. A request that makes no sense stays as it is.
 func Spell(c *conf.Config, list []api.Resource) []api.Resource {
 	if len(list) == 0 {
 		return list
@@ -126,8 +125,7 @@ func Spell(c *conf.Config, list []api.Resource) []api.Resource {
 	return spelt
 }
 
-// kindWord is what Grid Engine calls a kind of values when it tells that one is
-// none.
+// kindWord is what Grid Engine calls a kind of values in errors.
 func kindWord(k conf.Kind) string {
 	switch k {
 	case conf.KindInt, conf.KindRSMap:
@@ -138,7 +136,7 @@ func kindWord(k conf.Kind) string {
 	return strings.ToLower(string(k))
 }
 
-// short bounds what of a user's text comes back in a message.
+// short bounds the part of a user's text that a message repeats.
 func short(s string) string {
 	if len(s) > 100 {
 		return s[:100]

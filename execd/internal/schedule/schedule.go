@@ -1,13 +1,12 @@
-// Package schedule decides which task starts next, and on which slots: it
-// knows what waits, what runs, what the host has, and the time it is told. It
-// has no clock, no file, no goroutine and no lock of its own, so that a test
-// can play any day in a moment; package queue calls it, one call at a time. It
-// imports conf, and api for what a user asked and what qhost shows.
+// Package schedule decides which task starts next, and on which slots: it knows what
+// waits, what runs, what the host has, and the time it is given. It has no clock, no
+// file, no goroutine and no lock of its own, so that a test can play any day in a
+// moment; package queue calls it, one call at a time. It imports conf, and api for the
+// requests of users and the values that qhost shows.
 //
-// The order depends on what -p says, the user's share (who used less of late comes
-// first), the time waited and the urgency of what is asked for, each normalised to
-// 0..1 and weighed by sched_conf(5). Among equals the job that was submitted first
-// is first.
+// The order depends on -p, the user's share (the user who used less of late comes
+// first), the time waited and the urgency of the requests, each normalised to 0..1 and
+// weighted by sched_conf(5). Among equals the job that was submitted first comes first.
 package schedule
 
 import (
@@ -16,18 +15,18 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// Job is what must be known of a job that has tasks to start. It is not
-// changed after Add.
+// Job is what the Scheduler knows of a job with tasks to start. It must not change
+// after Add.
 type Job struct {
 	Number    int
 	User      string
 	Groups    []string  // of the user, for user lists
-	Submitted time.Time // or when it was put back: its turn is counted from here
+	Submitted time.Time // or when it was put back; the waiting time counts from here
 	Priority  int       // -p
 	Reserve   bool      // -R y
 	Now       bool      // -now y: it needs a queue of type INTERACTIVE
-	Tasks     int       // tasks that may start now: pending, and allowed by -tc
-	First     int       // number of the lowest of them: that one starts first
+	Tasks     int       // tasks that may start now: pending and allowed by -tc
+	First     int       // the lowest number of them, which starts first
 
 	Hard, Soft                       []Request
 	Queues, SoftQueues, MasterQueues []string // patterns
@@ -49,8 +48,8 @@ type Range struct{ Min, Max, Step int }
 // Grant is where a task runs, and with what.
 type Grant struct {
 	PE     string       `json:"pe,omitempty"`
-	Queues []QueueSlots `json:"queues"` // the first is the master's; no queue stands twice
-	// Debits are the consumables it holds, on each level where they are
+	Queues []QueueSlots `json:"queues"` // the first is the master's; each queue stands once
+	// Debits are the consumables that the task holds, on each level where they are
 	// counted.
 	Debits []Debit `json:"debits,omitempty"`
 }
@@ -70,10 +69,10 @@ type QueueSlots struct {
 	Slots int    `json:"slots"`
 }
 
-// Debit is an amount of a consumable. Of an exclusive attribute it is 1.
+// Debit is an amount of a consumable; 1 of an exclusive attribute.
 type Debit struct {
 	Name   string   `json:"name"`            // of the attribute
-	Queue  string   `json:"queue,omitempty"` // the queue that it is counted in; empty: the host's
+	Queue  string   `json:"queue,omitempty"` // the queue that counts it; empty: the host
 	Amount float64  `json:"amount"`
 	IDs    []string `json:"ids,omitempty"` // of a RSMAP: which units
 }
@@ -81,8 +80,7 @@ type Debit struct {
 // TaskID names a task; Task is 1 for a job that is no array.
 type TaskID struct{ Job, Task int }
 
-// Standing is what the priority of a task depends on beside its user and all
-// others.
+// Standing is what the priority of a task depends on, beside the share of its user.
 type Standing struct {
 	Priority  int       // -p
 	Submitted time.Time // as that of Job
@@ -94,22 +92,21 @@ type Running struct {
 	Job, Task int
 	User      string
 	Started   time.Time
-	Duration  time.Duration // its h_rt; 0: not known
+	Duration  time.Duration // by h_rt; 0: not known
 	Grant     *Grant
-	Standing  *Standing // nil: it is not compared with others
-	// Kept says that this is no task: the slots are somebody else's, who may
-	// start something there at any time. Nobody is charged for them.
+	Standing  *Standing // nil: the task is not compared with others
+	// Kept marks a grant that is no task: a claim has the slots, whose holder may start
+	// a job there at any time. No user is charged for it.
 	Kept bool
 }
 
-// Gate says how many slots of a queue are willing to run a job now, counting to
-// most, and, if none is, why, as the end of a sentence with "because". The same is
-// true if all jobs of its user that ask for the same, with the same priority, get
-// this answer.
+// Gate returns how many slots of a queue, counted up to most, are willing to run a job
+// now and, if none is, why, as the end of a sentence with "because". same reports that
+// all jobs of its user with the same requests and priority get this answer.
 type Gate func(job int, queue string, most int) (willing int, why string, same bool)
 
 // Parts is what a priority is made of: three numbers of 0 to 1 before they are
-// weighed, and the two of which the urgency is the sum before it is normalised.
+// weighted, and the two whose sum is the urgency before it is normalised.
 type Parts struct {
 	Priority  float64 `json:"priority"`
 	Urgency   float64 `json:"urgency"`
@@ -118,7 +115,7 @@ type Parts struct {
 	Waiting   float64 `json:"waiting,omitempty"`
 }
 
-// Used is what a task consumed, for the share of its user.
+// Used is the usage of a task that is added to the share of its user.
 type Used struct {
 	CPU float64 // seconds
 	Mem float64 // GB seconds
@@ -135,8 +132,8 @@ type QueueState struct {
 	Reasons  []string // a line for each letter but o
 }
 
-// Share is the usage of a user, as it was when it was last added to.
+// Share is the usage of a user when it was last changed.
 type Share struct {
-	Usage float64   `json:"usage"` // weighed by usage_weight_list
+	Usage float64   `json:"usage"` // weighted by usage_weight_list
 	Time  time.Time `json:"time"`
 }

@@ -13,9 +13,9 @@ type Account struct {
 	Groups []string
 }
 
-// Select returns the names of the queues that offer what is asked for by what
-// is configured, whatever is in use, as qselect -l, -pe and -U choose them. The
-// error is for who asks, in Grid Engine's words.
+// Select returns the names of the queues whose configuration offers the resources,
+// whatever is in use, as qselect -l, -pe and -U choose them. The error is for the user,
+// in Grid Engine's words.
 func (s *books) Select(resources []api.Resource, pes []string, users []Account) ([]string, error) {
 	requests, err := s.host.wished(resources)
 	if err != nil {
@@ -36,19 +36,19 @@ func (s *books) Select(resources []api.Resource, pes []string, users []Account) 
 	return names, nil
 }
 
-// Suits reports whether a job that asks for this might run in one of the
-// queues, whatever is in use.
+// Suits reports whether a job with these requests might run in one of the queues,
+// whatever is in use.
 func (s *books) Suits(r *api.SubmitRequest, queues []string) bool {
 	requests, err := s.host.wished(r.Hard)
 	if err != nil {
-		return false // the configuration has no place for it any more
+		return false // the configuration no longer has room for it
 	}
 	return slices.ContainsFunc(s.host.queues, func(q *queue) bool {
 		return slices.Contains(queues, q.Name) && (len(r.Queues) == 0 || matchesQueue(s.host.conf, r.Queues, q.Name)) && s.has(q, requests)
 	})
 }
 
-// HostHas reports whether the host has what is asked for, as of now.
+// HostHas reports whether the host has the resources, as of now.
 func (s *books) HostHas(resources []api.Resource) (bool, error) {
 	requests, err := s.host.wished(resources)
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *books) HostHas(resources []api.Resource) (bool, error) {
 	return true, nil
 }
 
-// wished finds the attributes that somebody wants to see, also those that
-// cannot be requested.
+// wished finds the attributes that a user wants to see, including those that cannot be
+// requested.
 func (h *host) wished(list []api.Resource) ([]request, error) {
 	if len(list) > api.MaxWords {
 		return nil, api.Errorf(api.CodeBadRequest, "%d resources are asked for, at most %d are possible", len(list), api.MaxWords)
@@ -87,8 +87,8 @@ func (h *host) wished(list []api.Resource) ([]request, error) {
 	return found, nil
 }
 
-// has reports whether a queue offers all of these when nothing runs. Load
-// counts where it does not change with what runs.
+// has reports whether a queue offers all of these when nothing runs. Load values count
+// if they do not change with what runs.
 func (s *books) has(q *queue, requests []request) bool {
 	empty := make(ledger, len(s.host.accounts))
 	for _, r := range requests {
@@ -104,7 +104,7 @@ func (s *books) has(q *queue, requests []request) bool {
 	return true
 }
 
-// lets reports whether somebody may use a queue.
+// lets reports whether a user may use a queue.
 func (h *host) lets(q *queue, u Account) bool {
 	lists := h.membership(u.User, u.Groups)
 	if !h.admits(lists, q.UserLists, q.XUserLists) {

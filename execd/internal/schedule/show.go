@@ -12,10 +12,9 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// Reasons says why a job that waits is not starting: a line for each obstacle
-// in a queue or on the host, in the words of Grid Engine's schedd_job_info
-// where it has them, and at last what that means. It is nil for a job that
-// the Scheduler does not have.
+// Reasons says why a job that waits is not starting: a line for each obstacle in a
+// queue or on the host, in the words of Grid Engine's schedd_job_info where it has
+// them, and last what that means. It is nil for a job that the Scheduler does not have.
 func (s *Scheduler) Reasons(job int, now time.Time) []string {
 	e := s.jobs[job]
 	if e == nil {
@@ -30,11 +29,11 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 	}
 	ahead := fmt.Sprintf("%d jobs are ahead of it", s.ahead(e, now))
 	if e.bucket.reserve && !s.anyFree() {
-		s.sweep(now) // Next had no reason to, and nothing can start
+		s.sweep(now) // Next may not have run since the last change; nothing can start here
 	}
 	v := &view{used: s.used, at: now, later: s.reserved, job: job}
 	if i := slices.IndexFunc(v.later, func(r *reservation) bool { return r.job == job }); i >= 0 {
-		// Only what was kept free before it is in its way.
+		// Only earlier reservations are obstacles.
 		lines := s.obstacles(c, &view{used: s.used, at: now, later: v.later[:i], job: job})
 		return append(lines, fmt.Sprintf("resources are kept free for it: it starts at %s at the latest", v.later[i].from.Format(time.DateTime)))
 	}
@@ -53,9 +52,9 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 	return append(lines, "cannot run because resources requested are not available; "+ahead)
 }
 
-// Verdicts returns a function that says in a few words why jobs that wait are
-// not starting, as of now: those of one class, which ask for the same, for the
-// same reason. It is "" for a job that the Scheduler does not have.
+// Verdicts returns a function that says in a few words why jobs that wait are not
+// starting, as of now: jobs of one class for the same reason. It is "" for a job that
+// the Scheduler does not have.
 func (s *Scheduler) Verdicts(now time.Time) func(job int) string {
 	known := map[*class]string{}
 	return func(job int) string {
@@ -96,7 +95,7 @@ func (s *Scheduler) verdict(c *class, now time.Time) string {
 	return "Jobs can not run because resources requested are not available"
 }
 
-// takes reports whether a queue would take a job that asks for nothing.
+// takes reports whether a queue would take a job without requests.
 func (s *books) takes(q *queue) bool {
 	return q.closed == "" && s.used[q.slots] < s.host.accounts[q.slots].limit && s.alarm(q) == nil && q.suspendedBy(s.used) == nil
 }
@@ -142,7 +141,7 @@ func (s *books) obstacles(c *class, v *view) []string {
 	return lines
 }
 
-// ahead counts the jobs whose turn is before that of another.
+// ahead counts the jobs before another in the order.
 func (s *waiting) ahead(e *entry, now time.Time) int {
 	usages := s.usages(now)
 	mine := s.keyFor(e.bucket, e, s.ordered) + s.ticket(e.bucket.who.user, now, usages)
@@ -160,10 +159,10 @@ func (s *waiting) ahead(e *entry, now time.Time) int {
 	return n
 }
 
-// Queues returns the state of each queue: of those configured in the order of
-// their numbers, then of others in which tasks still run.
+// Queues returns the state of each queue: those configured, by seq_no, then others in
+// which tasks still run.
 func (s *Scheduler) Queues(time.Time) []QueueState {
-	kept := map[string]int{} // slots that are somebody else's
+	kept := map[string]int{} // slots of claims
 	for _, r := range s.tasks {
 		for _, g := range r.Grant.Queues {
 			if r.Kept {
@@ -202,8 +201,8 @@ func (s *Scheduler) Queues(time.Time) []QueueState {
 	return list
 }
 
-// Values returns the value of each attribute of the complex that a queue has
-// or, without a name, the host, as qstat -F and qhost -F show them.
+// Values returns the value of each attribute of the complex that a queue or, without a
+// name, the host has, as qstat -F and qhost -F show them.
 func (s *books) Values(queue string) []api.HostValue {
 	q := s.host.byName[queue]
 	if q == nil && queue != "" {
@@ -258,9 +257,9 @@ func positions(names string) map[string]int {
 	return at
 }
 
-// valueOrder returns the attributes of the complex in the order of Values: those
-// that the host "global" has, those of the host, and the others, each with what
-// Grid Engine puts first at first and the rest as in the complex.
+// valueOrder returns the attributes of the complex in the order of Values: those that
+// the host "global" has, those of the host, and the others; in each group first those
+// that Grid Engine shows first, then the rest as in the complex.
 func (s *books) valueOrder() []*conf.Attribute {
 	rank := func(a *conf.Attribute) (level, rank int) {
 		_, global := s.host.conf.AnyHost[a.Name]

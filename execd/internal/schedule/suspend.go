@@ -16,7 +16,7 @@ type violation struct {
 	limit     string
 }
 
-// words says it as schedd_job_info does.
+// words describes the threshold as schedd_job_info does.
 func (v *violation) words() string {
 	if !v.known {
 		return fmt.Sprintf("no value for %q", v.attribute.Name)
@@ -24,7 +24,7 @@ func (v *violation) words() string {
 	return fmt.Sprintf("%s=%s %s %s", v.attribute.Name, v.offer.text(v.attribute), v.attribute.Relop, v.limit)
 }
 
-// explain says it as qstat -explain does, for thresholds of a kind.
+// explain describes the threshold as qstat -explain does, for thresholds of a kind.
 func (v *violation) explain(kind string) string {
 	if !v.known {
 		return fmt.Sprintf("alarm: no value for %q %s-threshold=%s", v.attribute.Name, kind, v.limit)
@@ -32,8 +32,8 @@ func (v *violation) explain(kind string) string {
 	return fmt.Sprintf("alarm %s %s-threshold=%s", v.offer.describe(v.attribute), kind, v.limit)
 }
 
-// exceeded returns the first of some thresholds that is exceeded, or nil. One
-// without a value is: nobody knows how the host does.
+// exceeded returns the first threshold that is exceeded, or nil. One whose value is not
+// known is exceeded.
 func (s *books) exceeded(q *queue, thresholds []conf.Threshold) *violation {
 	for _, t := range thresholds {
 		o, known := s.offer(q, t.Attribute, s.used)
@@ -44,7 +44,7 @@ func (s *books) exceeded(q *queue, thresholds []conf.Threshold) *violation {
 	return nil
 }
 
-// alarm returns which of the load_thresholds of a queue is exceeded, or nil.
+// alarm returns the load_threshold of a queue that is exceeded, or nil.
 func (s *books) alarm(q *queue) *violation {
 	if len(q.LoadThresholds) == 0 {
 		return nil
@@ -55,8 +55,8 @@ func (s *books) alarm(q *queue) *violation {
 	return q.alarm
 }
 
-// suspendedBy returns the queue that a queue is subordinate to and that has so
-// many slots in use that this one is suspended, or nil.
+// suspendedBy returns the queue that has so many slots in use that this queue,
+// subordinate to it, is suspended, or nil.
 func (q *queue) suspendedBy(used ledger) *superior {
 	for i := range q.superiors {
 		if s := &q.superiors[i]; used[s.slots] >= float64(s.threshold) {
@@ -70,19 +70,18 @@ func (s *superior) words() string {
 	return fmt.Sprintf("%d slots of queue %q are in use", s.threshold, s.Name)
 }
 
-// Suspension is a task that is to be suspended, and the letter qstat shows for
-// it: S when another queue is the reason, T when a threshold is.
+// Suspension is a task to be suspended, and the letter that qstat shows for it: S when
+// another queue is the reason, T when a threshold is.
 type Suspension struct {
 	TaskID
 	Letter string
 }
 
-// Suspensions says which tasks are to be suspended and resumed on behalf of
-// suspend_thresholds and subordinate queues, and takes it as done. Above a
-// threshold nsuspend tasks are suspended in each suspend_interval, the
-// youngest first; below it as many are resumed, the oldest first. It is to be
-// asked when tasks start and end, when load is told, and at next, if that is
-// not zero.
+// Suspensions returns which tasks to suspend and to resume on behalf of
+// suspend_thresholds and subordinate queues, and takes that as done. Above a threshold,
+// nsuspend tasks are suspended in each suspend_interval, the youngest first; below it
+// as many are resumed, the oldest first. It is called when tasks start and end, when
+// load is set, and at next, unless that is zero.
 func (s *Scheduler) Suspensions(now time.Time) (suspend []Suspension, resume []TaskID, next time.Time) {
 	if !s.suspends() {
 		return nil, nil, time.Time{}
@@ -118,8 +117,8 @@ func (s *Scheduler) Suspensions(now time.Time) (suspend []Suspension, resume []T
 	return suspend, resume, next
 }
 
-// suspends reports whether anything could be suspended, or is. To ask that is
-// cheap, and most hosts suspend nothing.
+// suspends reports whether a task is or could be suspended. That is cheap to know, and
+// most hosts suspend nothing.
 func (s *Scheduler) suspends() bool {
 	if slices.ContainsFunc(s.host.queues, func(q *queue) bool { return len(q.SuspendThresholds) > 0 || len(q.superiors) > 0 }) {
 		return true
@@ -132,8 +131,8 @@ func (s *Scheduler) suspends() bool {
 	return false
 }
 
-// step goes one step towards what suspend_thresholds ask for, if it is time,
-// and returns when the next one is due. The queue may be gone.
+// step does one step towards what suspend_thresholds ask for, if one is due, and
+// returns when the next is due. The queue may be gone.
 func (s *Scheduler) step(q *queue, list []*run, now time.Time) time.Time {
 	if q == nil || len(q.SuspendThresholds) == 0 {
 		for _, r := range list {

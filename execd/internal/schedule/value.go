@@ -9,7 +9,7 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// units are the multipliers with which show writes memory.
+// units are the multipliers that show uses for memory.
 var units = map[byte]float64{'K': 1 << 10, 'M': 1 << 20, 'G': 1 << 30, 'T': 1 << 40}
 
 // show writes a number as qstat -F does.
@@ -36,7 +36,7 @@ func show(kind conf.Kind, n float64) string {
 	}
 }
 
-// satisfies reports whether what is offered is good enough for a request.
+// satisfies reports whether an offer is good enough for a request.
 func satisfies(c *conf.Config, a *conf.Attribute, request, offer conf.Value) bool {
 	if !a.Kind.Number() {
 		yes := matches(request.Text, offer.Text, a.Kind != conf.KindString && a.Kind != conf.KindREString)
