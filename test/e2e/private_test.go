@@ -123,13 +123,14 @@ cat /tmp/note /var/tmp/note >PUB/kept.$JOB_ID
 	if text, err := os.ReadFile(mark + "-out"); err != nil || string(text) != "to the stream\n" {
 		t.Errorf("the stream of a job, which is the host's: %q, %v", text, err)
 	}
+	// Killed in the middle of its end, it would be told twice.
+	f.over(shared, "0 0")
 	// Jobs keep what they have when another execd takes over.
 	f.d.Kill()
 	f.start()
 	if err := os.WriteFile(filepath.Join(f.pub, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f.over(shared, "0 0")
 	for _, n := range []int{first, second} {
 		f.over(n, "0 0")
 		if got, want := f.read("after"+suffix(n))+f.read("kept"+suffix(n)), strings.Repeat(strconv.Itoa(n)+"\n", 3); got != want {
