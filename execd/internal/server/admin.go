@@ -15,7 +15,7 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// modify is qhold, qrls and qmod.
+// modify answers qhold, qrls and qmod.
 func (s *Server) modify(ctx context.Context, c job.Caller, req *api.ModifyRequest) (api.ModifyReply, error) {
 	if err := bounded(req.Jobs, req.Users, req.Queues); err != nil {
 		return api.ModifyReply{}, err
@@ -49,7 +49,8 @@ func (s *Server) modify(ctx context.Context, c job.Caller, req *api.ModifyReques
 	return reply, err
 }
 
-// host is qhost and qstat -f. Nobody may have needed the load until now.
+// host answers qhost and qstat -f. It has the load read, which nothing may have needed
+// until now.
 func (s *Server) host(ctx context.Context, _ job.Caller, req *api.HostRequest) (api.HostReply, error) {
 	if s.Load != nil {
 		s.Queue.SetLoad(s.Load())
@@ -75,7 +76,7 @@ func (s *Server) host(ctx context.Context, _ job.Caller, req *api.HostRequest) (
 	return reply, nil
 }
 
-// brokenHooks are the hooks that cannot be called, a line each.
+// brokenHooks describes the hooks that cannot be called, a line each.
 func (s *Server) brokenHooks() (lines []string) {
 	if s.Hooks == nil {
 		return nil
@@ -88,10 +89,10 @@ func (s *Server) brokenHooks() (lines []string) {
 	return lines
 }
 
-// maxAsked bounds the users that are looked up for one who asks.
+// maxAsked bounds the users that are looked up for one request.
 const maxAsked = 100
 
-// accounts returns users with their groups. A user whom the host does not know has
+// accounts returns users with their groups. A user that the host does not know has
 // none, and may still be on a list.
 func (s *Server) accounts(ctx context.Context, names []string) ([]schedule.Account, error) {
 	if len(names) > maxAsked {
@@ -111,7 +112,7 @@ func (s *Server) accounts(ctx context.Context, names []string) ([]schedule.Accou
 	return list, nil
 }
 
-// show is qconf -s.
+// show answers qconf -s.
 func (s *Server) show(ctx context.Context, caller job.Caller, req *api.ShowRequest) (api.ShowReply, error) {
 	c := s.Config()
 	if req.List {
@@ -153,8 +154,8 @@ func (s *Server) show(ctx context.Context, caller job.Caller, req *api.ShowReque
 	return api.ShowReply{Text: text}, nil
 }
 
-// showQueues prints the queues whose names match an expression or, of one with an
-// @, as they are on this host.
+// showQueues prints the queues whose names match an expression; with an @ in it, as
+// they are on this host.
 func showQueues(c *conf.Config, name string) (string, error) {
 	if strings.HasPrefix(name, "@") {
 		return "", fmt.Errorf("The queue name %q is not correct.  Queue names may not begin with @.  Perhaps you mean %q?", name, "*"+name) //nolint:staticcheck // Grid Engine's words
@@ -177,12 +178,12 @@ func showQueues(c *conf.Config, name string) (string, error) {
 		all.WriteString(text)
 	}
 	if all.Len() == 0 {
-		return c.Show("queue", name) // which says that there is none
+		return c.Show("queue", name) // an error: there is none
 	}
 	return all.String(), nil
 }
 
-// lines are names to be printed, one a line.
+// lines prints names, one a line.
 func lines(names []string) (reply api.ShowReply) {
 	if len(names) > 0 {
 		reply.Text = strings.Join(names, "\n") + "\n"
@@ -190,12 +191,13 @@ func lines(names []string) (reply api.ShowReply) {
 	return reply
 }
 
-// operators may change who is on a user list, as in Grid Engine.
+// operators reports whether operators may make a change: of user lists, as in Grid
+// Engine.
 func operators(req *api.ConfigureRequest) bool {
 	return req.Kind == "userlist" && slices.Contains([]api.Configure{api.ConfigureAdd, api.ConfigureRemove, api.ConfigureAdmit, api.ConfigureExpel}, req.Action)
 }
 
-// configure is qconf where it changes the configuration.
+// configure answers qconf where it changes the configuration.
 func (s *Server) configure(_ context.Context, c job.Caller, req *api.ConfigureRequest) (reply api.ConfigureReply, err error) {
 	switch {
 	case c.Manager:
@@ -218,7 +220,7 @@ func (s *Server) configure(_ context.Context, c job.Caller, req *api.ConfigureRe
 	return reply, err
 }
 
-// clearUsage is qconf -clearusage.
+// clearUsage answers qconf -clearusage.
 func (s *Server) clearUsage(req *api.ConfigureRequest, by string) (reply api.ConfigureReply) {
 	did := "modified"
 	if req.Dry {
@@ -233,7 +235,7 @@ func (s *Server) clearUsage(req *api.ConfigureRequest, by string) (reply api.Con
 	return reply
 }
 
-// reload is qconf -reload.
+// reload answers qconf -reload.
 func (s *Server) reload(_ context.Context, c job.Caller, _ *api.ReloadRequest) (api.ReloadReply, error) {
 	if !c.Manager {
 		return api.ReloadReply{}, api.Errorf(api.CodeDenied, "denied: %q must be manager for this operation", c.Name)
@@ -250,8 +252,7 @@ func problems(err error) []string {
 	return slices.Collect(strings.Lines(strings.TrimSpace(err.Error())))
 }
 
-// canStartNow reports whether a job of -now y would start, did nobody come
-// between.
+// canStartNow reports whether a job of -now y would start, if no other came between.
 func (s *Server) canStartNow(req *api.SubmitRequest, owner *user.User) bool {
 	now := *req
 	now.Verify = "p"
@@ -259,8 +260,8 @@ func (s *Server) canStartNow(req *api.SubmitRequest, owner *user.User) bool {
 	return impossible == nil && s.drained() == nil && req.Hold == ""
 }
 
-// unsuitable says why a job can never run, or not now, in lines as -w v and -w p
-// print them. A job that is not submitted has the number that it would get.
+// unsuitable says why a job can never run, or not now, in lines as -w v and -w p print
+// them. A job that is not submitted yet has the number that it would get.
 func unsuitable(job int, why schedule.Unsuitable) []string {
 	lines := make([]string, 0, len(why)+1)
 	for _, w := range why {
@@ -272,8 +273,8 @@ func unsuitable(job int, why schedule.Unsuitable) []string {
 	return append(lines, "verification: no suitable queues")
 }
 
-// verify looks whether a job could run here, as -w asks for it. It returns lines
-// to print, and whether that was all that was wanted.
+// verify checks for -w whether a job could run here. It returns lines to print, and
+// whether the job is not to be submitted.
 func (s *Server) verify(req *api.SubmitRequest, owner *user.User) (lines []string, only bool, err error) {
 	refused, impossible := s.Queue.Check(req, owner.Name, owner.GroupNames)
 	if refused != nil {

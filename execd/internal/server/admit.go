@@ -22,8 +22,8 @@ func (s *Server) mayHurry(c job.Caller) error {
 	return nil
 }
 
-// mayHaveJobs refuses users who may have no jobs here, in Grid Engine's words.
-// gid is the group of the process that submits.
+// mayHaveJobs refuses users who may have no jobs here, in Grid Engine's words. gid is
+// the group of the process that submits.
 func (s *Server) mayHaveJobs(c *conf.Config, owner *user.User, gid int) error {
 	g := &c.Global
 	if !g.QsubGID {
@@ -37,7 +37,7 @@ func (s *Server) mayHaveJobs(c *conf.Config, owner *user.User, gid int) error {
 	case s.OwnerOnly < 0 && gid < g.MinGID:
 		return api.Errorf(api.CodeRejected, "job rejected: your group id %d is lower than minimum group id %d of cluster configuration", gid, g.MinGID)
 	case gid != owner.GID && !slices.Contains(owner.Groups, gid):
-		// A program may give its caller a group for what it does itself.
+		// A setgid program has a group that its caller is not in.
 		return api.Errorf(api.CodeRejected, "job rejected: you are not in group %d, which the job would run with", gid)
 	case !c.MayUse(g.UserLists, g.XUserLists, owner.Name, owner.Group):
 		return api.Errorf(api.CodeRejected, "job rejected: %s@%s is not allowed to submit jobs", owner.Name, s.Host)

@@ -15,7 +15,7 @@ import (
 	"paddock/spool"
 )
 
-// alter is qalter.
+// alter answers qalter.
 func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest) (api.AlterReply, error) {
 	if err := bounded(req.Jobs, req.Users, req.To.HoldJobs, req.To.HoldArray, req.To.HoldOK, req.To.HoldArrayOK); err != nil {
 		return api.AlterReply{}, err
@@ -32,22 +32,22 @@ func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest)
 	if err := knownHosts(ctx, config, &req.To); err != nil {
 		return api.AlterReply{}, err
 	}
-	// Spell leaves a resource that does not exist as it was written, for the refusal.
+	// The refusal names a resource that does not exist as it was written: Spell leaves it.
 	req.To.Hard, req.To.Soft = schedule.Spell(config, req.To.Hard), schedule.Spell(config, req.To.Soft)
 	return s.Store.Alter(ctx, req, c, job.AlterHooks{Check: s.mayBecome, Host: s.Host})
 }
 
-// asks are the fields of what a job asks of host and queues.
+// asks are the fields with requests to host and queues.
 var asks = []api.Field{
 	api.FieldHard, api.FieldSoft, api.FieldQueues, api.FieldSoftQueues, api.FieldMasterQueues, api.FieldPE, api.FieldCheckpoint, api.FieldProject,
 }
 
-// mayBecome refuses what a job cannot become. Requests that it had before are looked
-// at only together with new ones, since the configuration may have changed.
+// mayBecome refuses what a job cannot become. It checks the job's earlier requests only
+// together with new ones, since the configuration may have changed.
 func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest) (lines []api.Line, only bool, err error) {
 	r := *to
 	if !r.Binary {
-		r.Script = []byte{} // it is in the spool
+		r.Script = []byte{} // the script is in the spool
 	}
 	if err := check(&r); err != nil {
 		return nil, false, err
@@ -76,7 +76,7 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	switch only = r.Verify == "v" || r.Verify == "p"; {
 	case refused != nil:
 		e := rejected(refused)
-		// Grid Engine uses fewer words for a job that exists.
+		// Grid Engine's message for a job that exists is shorter.
 		e.Text = strings.Replace(e.Text, "job rejected: the requested ", "denied: ", 1)
 		return nil, false, e
 	case senseless != nil:
@@ -115,8 +115,8 @@ func mayBeContext(context []string) error {
 	return nil
 }
 
-// resubmit is qresub. Either all jobs are there and the caller's to copy, or
-// none is copied.
+// resubmit answers qresub. It copies no job unless all exist and the caller may copy
+// them.
 func (s *Server) resubmit(ctx context.Context, c job.Caller, req *api.ResubmitRequest) (api.ResubmitReply, error) {
 	var reply api.ResubmitReply
 	if strings.Trim(req.Hold, api.HoldLetters) != "" || strings.Contains(req.Hold, "n") && req.Hold != "n" {
@@ -157,7 +157,7 @@ func (s *Server) resubmit(ctx context.Context, c job.Caller, req *api.ResubmitRe
 	return reply, nil
 }
 
-// copyJob submits a copy of a job as one of the caller's.
+// copyJob submits a copy of a job for the caller.
 func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold string, req *api.ResubmitRequest) (api.SubmitReply, error) {
 	if err := s.mayHurry(c); err != nil {
 		return api.SubmitReply{}, err
@@ -188,7 +188,7 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 			return api.SubmitReply{}, err
 		}
 		defer f.Close()
-		// The script is the owner's, who may have made it longer.
+		// The owner may have made the script longer.
 		if r.Script, err = io.ReadAll(io.LimitReader(f, api.MaxScript+1)); err != nil {
 			return api.SubmitReply{}, err
 		}
@@ -196,14 +196,14 @@ func (s *Server) copyJob(ctx context.Context, c job.Caller, j *job.Job, hold str
 	return s.submit(ctx, c, &r)
 }
 
-// choose leaves in the copy of a job the tasks that were asked for. The range of
-// the array stays: the tasks are to find the numbers that they know.
+// choose restricts the copy of an array to the tasks that were asked for. The range
+// stays, so that the tasks have the numbers they know.
 func (s *Server) choose(j *job.Job, r *api.SubmitRequest, req *api.ResubmitRequest) error {
 	if req.Tasks != "" {
 		if !j.Tasks.IsArray() {
 			return api.Errorf(api.CodeRejected, "job rejected: job %d is no array", j.Number)
 		}
-		r.Only = req.Tasks // submit looks at it
+		r.Only = req.Tasks // submit checks it
 	}
 	if req.Failed && j.Tasks.IsArray() {
 		r.Only = s.Store.Failed(j)
@@ -216,7 +216,7 @@ func (s *Server) mayBeArgs(args []string) error {
 	if !s.Stages.Launcher.Foreign() {
 		return nil
 	}
-	// Only our own shepherd reads the file args.
+	// A shepherd of the site's own does not read the file args.
 	for _, a := range args {
 		if !spool.PlainValue(a) {
 			return api.Errorf(api.CodeRejected, "job rejected: an argument has a control character, which shepherd_cmd %s cannot take", s.Stages.Launcher.Shepherd)
@@ -225,7 +225,7 @@ func (s *Server) mayBeArgs(args []string) error {
 	return nil
 }
 
-// rejected makes a refusal of the queue an error that is the client's fault.
+// rejected makes a refusal of the queue an error of the request.
 func rejected(err error) *api.Error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e

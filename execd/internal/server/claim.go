@@ -14,10 +14,10 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// maxAd bounds the ad of a claim or an activation, as it is sent.
+// maxAd bounds the ad of a claim or an activation, in bytes as sent.
 const maxAd = 1 << 20
 
-// readAd reads an ad of either syntax; empty: nil.
+// readAd parses an ad of either syntax; empty: nil.
 func readAd(text string) (*classad.Ad, error) {
 	var ad *classad.Ad
 	var err error
@@ -37,10 +37,10 @@ func readAd(text string) (*classad.Ad, error) {
 	return ad, nil
 }
 
-// by is the caller as package claim knows him.
+// by returns the caller in the form of package claim.
 func by(c job.Caller) claim.By { return claim.By{UID: c.UID, Name: c.Name, Manager: c.Manager} }
 
-// renewals is how often a claim is to be renewed in a lease.
+// renewals is how often a claim should be renewed within a lease.
 const renewals = 3
 
 // claim gives the caller a slot.
@@ -81,7 +81,7 @@ func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (
 	return reply, nil
 }
 
-// replyOf is a claim as it is sent to who has it now.
+// replyOf returns a claim as it is sent to its holder.
 func replyOf(g *claim.Granted) api.ClaimReply {
 	seconds := int(g.Lease / time.Second)
 	return api.ClaimReply{
@@ -89,7 +89,7 @@ func replyOf(g *claim.Granted) api.ClaimReply {
 	}
 }
 
-// slotID reads the name of a slot; empty is none.
+// slotID parses the name of a slot; empty: none.
 func slotID(name api.SlotID) (slot.ID, error) {
 	if name == "" {
 		return slot.ID{}, nil
@@ -101,7 +101,7 @@ func slotID(name api.SlotID) (slot.ID, error) {
 	return id, nil
 }
 
-// slotIDs reads the names of slots.
+// slotIDs parses the names of slots.
 func slotIDs(names []api.SlotID) ([]slot.ID, error) {
 	ids := make([]slot.ID, len(names))
 	for i, name := range names {
@@ -114,7 +114,7 @@ func slotIDs(names []api.SlotID) ([]slot.ID, error) {
 	return ids, nil
 }
 
-// order reads the id of an order. One that cannot be read opens nothing.
+// order parses the id of an order. An id that is malformed is no claim's.
 func order(c job.Caller, text api.ClaimID) (claim.ID, claim.By, error) {
 	id, err := claim.ParseID(string(text))
 	if err != nil {
@@ -123,14 +123,14 @@ func order(c job.Caller, text api.ClaimID) (claim.ID, claim.By, error) {
 	return id, by(c), nil
 }
 
-// stateOf is a state as it is sent.
+// stateOf returns a state as it is sent.
 func stateOf(s claim.State) api.ClaimState {
 	r := api.ClaimState{State: s.State, Activity: s.Activity, Waiting: s.Waiting, Lease: int(s.Lease / time.Second)}
 	_, _ = fmt.Sscanf(s.Task, "%d", &r.Job)
 	return r
 }
 
-// event is a handler that gives the slot of a claim an event.
+// event returns a handler that sends an event to the slot of a claim.
 func event(of func(slot.Number) slot.Event) func(*Server, context.Context, job.Caller, *api.ClaimOrder) (api.ClaimState, error) {
 	return func(s *Server, _ context.Context, c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
 		id, by, err := order(c, req.ID)
@@ -149,7 +149,7 @@ var (
 	renewOnce     = event(func(n slot.Number) slot.Event { return slot.Renew{Claim: n} })
 )
 
-// release gives a slot back. When it returns no restart of execd finds the claim.
+// release gives a slot back. When it returns, the claim does not survive a restart.
 func (s *Server) release(ctx context.Context, c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
 	state, err := releaseOnce(s, ctx, c, req)
 	if err == nil {
@@ -158,8 +158,8 @@ func (s *Server) release(ctx context.Context, c job.Caller, req *api.ClaimOrder)
 	return state, err
 }
 
-// renew begins a lease anew, and with Await keeps the reply back while the claim
-// waits for its slot.
+// renew renews a lease. With Await it delays the reply while the claim waits for its
+// slot.
 func (s *Server) renew(ctx context.Context, c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
 	if !req.Await {
 		return renewOnce(s, ctx, c, req)
@@ -189,19 +189,19 @@ func (s *Server) renew(ctx context.Context, c job.Caller, req *api.ClaimOrder) (
 		case <-s.stopping:
 			enough = true
 		case <-ctx.Done():
-			// Who does not wait any more must not keep others waiting.
+			// A claim whose client has gone must not keep others waiting.
 			return s.giveUp(id, by)
 		}
 	}
 }
 
-// giveUp ends a claim whose holder has gone while it waited for its slot.
+// giveUp ends a claim whose client has gone while it waited for its slot.
 func (s *Server) giveUp(id claim.ID, by claim.By) (api.ClaimState, error) {
 	state, err := s.Queue.Order(id, by, func(n slot.Number) slot.Event { return slot.Gone{Claim: n} })
 	return stateOf(state), err
 }
 
-// check says whether a claim may be activated again.
+// check answers whether a claim may be activated again.
 func (s *Server) check(_ context.Context, c job.Caller, req *api.ClaimOrder) (api.Permit, error) {
 	id, by, err := order(c, req.ID)
 	if err != nil {
@@ -234,8 +234,8 @@ func (s *Server) deactivate(ctx context.Context, c job.Caller, req *api.Deactiva
 	}
 }
 
-// activate has a job run under a claim. What can be refused before there is a job
-// is, in HTCondor's order: the message first.
+// activate runs a job under a claim. It refuses as much as possible before there is a
+// job, in HTCondor's order: the message first.
 func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRequest) (api.ActivateReply, error) {
 	var none api.ActivateReply
 	text, err := readAd(req.Ad)
@@ -245,7 +245,7 @@ func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRe
 	if (text == nil) == (req.Request == nil) {
 		return none, api.Refusef(api.RefusedMessage, "an activation has either an ad or a request")
 	}
-	if err := s.Programs.MayClaim(c); err != nil { // he might have lost it since he has claimed
+	if err := s.Programs.MayClaim(c); err != nil { // the caller may have lost the right since the claim
 		return none, err
 	}
 	if why := s.drained(); why != nil {
@@ -263,7 +263,7 @@ func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRe
 	return api.ActivateReply{Job: j.Number, Cursor: account.FormatCursor(place)}, nil
 }
 
-// vacate takes slots from whoever has them.
+// vacate takes slots from their holders.
 func (s *Server) vacate(_ context.Context, c job.Caller, req *api.VacateRequest) (api.VacateReply, error) {
 	ids, err := slotIDs(req.Slots)
 	if err != nil {
@@ -276,7 +276,7 @@ func (s *Server) vacate(_ context.Context, c job.Caller, req *api.VacateRequest)
 	return api.VacateReply{Vacated: n}, err
 }
 
-// slots shows the slots.
+// slots answers with the slots.
 func (s *Server) slots(_ context.Context, _ job.Caller, req *api.SlotsRequest) (api.SlotsReply, error) {
 	reply := api.SlotsReply{Host: s.Host, Slots: []api.SlotStatus{}}
 	id, err := slotID(req.Slot)
@@ -291,7 +291,7 @@ func (s *Server) slots(_ context.Context, _ job.Caller, req *api.SlotsRequest) (
 			t.Type, t.Cpus, t.Memory, t.Disk, t.GPUs = v.Type, v.Has.Cpus, v.Has.Memory, v.Has.Disk, v.Has.GPUs
 		}
 		if v.Ad != nil {
-			t.Ad = v.Ad.OldString() // without what is private
+			t.Ad = v.Ad.OldString() // without private attributes
 		}
 		reply.Slots = append(reply.Slots, t)
 	}

@@ -18,38 +18,38 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// Limits of the descriptors that execd has for clients: they are a part of those that it
-// may open, so that clients cannot take the rest, which is for jobs.
+// Clients get a part of the descriptors that execd may open, so that the rest is left
+// for jobs.
 const (
-	descriptorsOfClients = 4 // one in so many
+	descriptorsOfClients = 4 // the divisor
 	maxConnections       = 1024
 )
 
-// maxStrangers bounds the users that execd has not seen yet, whose names are being asked
-// for, and the connections of each of them that wait for that.
+// maxStrangers bounds the users whose names are being looked up because execd has not
+// seen them yet, and the connections of each that wait for that.
 const maxStrangers = 64
 
-// askers is how many names are asked for at the same time: each takes a process.
+// askers bounds the names that are looked up at the same time: each takes a process.
 const askers = 4
 
-// refusalsToldOf is how many refused connections a second stand in the log.
+// refusalsToldOf is how many refused connections a second are logged.
 const refusalsToldOf = 1
 
-// door is where clients come in. It counts the connections of each user, refuses
-// those of users who have too many, and of users that the host does not know, before
-// anything of a request is read. Refusing costs next to nothing, and waits for nobody.
+// door is the listener for clients. It counts the connections of each user, and refuses
+// those of users who have too many, or whom the host does not know, before it reads
+// anything of a request. A refusal costs next to nothing, and waits for nothing.
 type door struct {
 	net.Listener
 	users *user.Directory
-	own   int // uid that is let in without a name; -1: none
-	most  int // connections of all users but root
+	own   int // uid that needs no name on this host; -1: none
+	most  int // connections of all users together but root
 	log   *slog.Logger
 	told  fair.Meter
 
 	in    chan arrival  // what Accept returns
 	done  chan struct{} // closed by Close
-	close func() error  // once
-	ask   chan struct{} // has a place for each who asks for a name
+	close func() error  // called once
+	ask   chan struct{} // has a place for each lookup of a name
 
 	mu        sync.Mutex
 	total     int             // guarded by mu; connections of users but root
@@ -58,20 +58,19 @@ type door struct {
 	seen      map[int]bool    // guarded by mu; uids that the host has known
 }
 
-// guest is a connection and who is at its other end.
+// guest is a connection and its peer.
 type guest struct {
 	conn net.Conn
 	cred *unix.Ucred
 }
 
-// arrival is one answer of the listener.
+// arrival is a result of the listener.
 type arrival struct {
 	conn net.Conn
 	err  error
 }
 
-// newDoor makes a door of a listener. own is the uid that may come in without a name,
-// -1 for none.
+// newDoor makes a door of a listener. own is the uid that needs no name, -1 for none.
 func newDoor(l net.Listener, users *user.Directory, own int, log *slog.Logger) *door {
 	d := &door{
 		Listener: l, users: users, own: own, most: connections(), log: log, in: make(chan arrival), done: make(chan struct{}),
@@ -85,7 +84,7 @@ func newDoor(l net.Listener, users *user.Directory, own int, log *slog.Logger) *
 	return d
 }
 
-// connections returns how many connections of users there may be.
+// connections returns how many connections users may have together.
 func connections() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -121,7 +120,7 @@ func (d *door) run() {
 	}
 }
 
-// hand has Accept return something; false: it is not called any more.
+// hand has Accept return something; false: Accept is not called any more.
 func (d *door) hand(c net.Conn, err error) bool {
 	select {
 	case d.in <- arrival{c, err}:
@@ -131,8 +130,8 @@ func (d *door) hand(c net.Conn, err error) bool {
 	}
 }
 
-// meet lets a connection in or refuses it. A user whose name has to be asked for is met
-// in another goroutine, so that nobody waits for that.
+// meet lets a connection in or refuses it. It looks up the name of a user in another
+// goroutine, so that no other connection waits for that.
 func (d *door) meet(c net.Conn) {
 	cred := peer(c)
 	if cred == nil {
@@ -162,7 +161,7 @@ func (d *door) meet(c net.Conn) {
 	}
 }
 
-// introduce asks the host who somebody is.
+// introduce looks up the name of a user.
 func (d *door) introduce(uid int) {
 	d.ask <- struct{}{}
 	_, err := d.users.ByID(context.Background(), uid)
@@ -186,9 +185,9 @@ func (d *door) introduce(uid int) {
 	}
 }
 
-// admit lets a connection in if its user has no more of them than are free. One user
-// alone can have half of all, the next one half of what is left, and some are always
-// left. Root is not counted.
+// admit lets a connection in if its user has fewer than are free. One user alone can
+// have half of all, the next half of what is left, and some are always left. Root is
+// not counted.
 func (d *door) admit(c net.Conn, cred *unix.Ucred) {
 	uid := int(cred.Uid)
 	if uid != 0 {
@@ -227,10 +226,10 @@ func (d *door) left(uid int) {
 	}
 }
 
-// refuse says why a connection is not let in, without having heard what it wanted. The
-// buffer of a new connection has room for that, so the client need not read it.
+// refuse says why a connection is not let in, without reading the request. The buffer
+// of a new connection has room for that, so the client need not read it.
 func (d *door) refuse(c net.Conn, uid int, why *api.Error) {
-	if d.told.Take(0, refusalsToldOf, time.Now()) == 0 { // one meter for all: there may be very many users
+	if d.told.Take(0, refusalsToldOf, time.Now()) == 0 { // one meter for all, since there may be very many users
 		d.log.Warn(fmt.Sprintf("execd: refused a connection of user %d: %s", uid, why.Text))
 	}
 	body, err := json.Marshal(why)
@@ -242,21 +241,21 @@ func (d *door) refuse(c net.Conn, uid int, why *api.Error) {
 	if err != nil {
 		d.log.Debug(fmt.Sprintf("cannot refuse a connection: %v", err))
 	}
-	_ = c.Close() // nobody is interested in it any more
+	_ = c.Close() // an error of it does not matter
 }
 
 // visitor is a connection that was let in.
 type visitor struct {
 	net.Conn
 	cred  *unix.Ucred
-	close func() error // once; tells the door
+	close func() error // called once; tells the door
 }
 
 // Close ends the connection.
 func (v *visitor) Close() error { return v.close() }
 
-// LimitListener returns a listener that has at most so many connections open at a
-// time. Others wait until one of them is over.
+// LimitListener returns a listener that has at most so many connections open at a time.
+// Others wait until one of them is closed.
 func LimitListener(l net.Listener, most int) net.Listener {
 	return &limited{Listener: l, places: make(chan struct{}, most)}
 }

@@ -11,7 +11,7 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// fetch is execd -fetch.
+// fetch answers execd -fetch.
 func (s *Server) fetch(_ context.Context, _ job.Caller, req *api.FetchRequest) (api.FetchReply, error) {
 	if len(req.Slots) > api.MaxWords {
 		return api.FetchReply{}, api.Errorf(api.CodeRejected, "%d slots are too many, at most %d are possible", len(req.Slots), api.MaxWords)

@@ -10,7 +10,7 @@ import (
 	"paddock/execd/internal/job"
 )
 
-// find is the beginning of qwait.
+// find answers the first request of qwait.
 func (s *Server) find(ctx context.Context, c job.Caller, req *api.FindRequest) (api.FindReply, error) {
 	if len(req.Jobs) > api.MaxWaited {
 		return api.FindReply{}, api.Errorf(api.CodeRejected, "more than %d jobs are too many to wait for at once", api.MaxWaited)
@@ -18,7 +18,7 @@ func (s *Server) find(ctx context.Context, c job.Caller, req *api.FindRequest) (
 	if err := bounded(req.Jobs); err != nil {
 		return api.FindReply{}, err
 	}
-	// The place is taken before the jobs: what is accounted between the two stands
+	// The place comes before the jobs, so that what is accounted between the two stands
 	// behind it.
 	place := s.Book.Now()
 	reply := api.FindReply{User: c.Name}
@@ -33,7 +33,7 @@ func (s *Server) find(ctx context.Context, c job.Caller, req *api.FindRequest) (
 	return reply, nil
 }
 
-// ends is qwait.
+// ends answers qwait.
 func (s *Server) ends(ctx context.Context, c job.Caller, req *api.EndsRequest) (api.EndsReply, error) {
 	if len(req.Jobs) == 0 || len(req.Jobs) > api.MaxWaited {
 		return api.EndsReply{}, api.Errorf(api.CodeBadRequest, "cannot wait for %d jobs at once", len(req.Jobs))
@@ -46,7 +46,7 @@ func (s *Server) ends(ctx context.Context, c job.Caller, req *api.EndsRequest) (
 	return s.await(ctx, c, req)
 }
 
-// wait is qsub -sync, and with Start qsh -now n.
+// wait answers qsub -sync and, with Start, qsh -now n.
 func (s *Server) wait(ctx context.Context, c job.Caller, req *api.WaitRequest) (api.WaitReply, error) {
 	if j := s.Store.Get(req.Job); req.Start && j != nil {
 		if started, never := s.awaitStart(ctx, j); !never {
@@ -61,8 +61,8 @@ func (s *Server) wait(ctx context.Context, c job.Caller, req *api.WaitRequest) (
 	return reply, err
 }
 
-// awaitStart waits until a task of a job has started, or none will. With neither
-// nothing has happened for a while.
+// awaitStart waits until a task of a job has started, or none will. If it reports
+// neither, the client is to ask again.
 func (s *Server) awaitStart(ctx context.Context, j *job.Job) (started, never bool) {
 	timer := time.NewTimer(longPoll)
 	defer timer.Stop()
@@ -74,17 +74,16 @@ func (s *Server) awaitStart(ctx context.Context, j *job.Job) (started, never boo
 	}
 }
 
-// longPoll is how long a client is kept without news, gathering how long ends
-// are gathered before it is told of the first: a large array ends hundreds of
-// tasks a second.
+// longPoll is how long a request waits for news, and gathering how long ends are
+// gathered for a reply: a large array ends hundreds of tasks a second.
 const (
 	longPoll  = 5 * time.Minute
 	gathering = 100 * time.Millisecond
 )
 
-// await tells how tasks of jobs ended, as soon as there is something to tell.
-// It reads the accounting file, and so works for jobs that are over and over
-// restarts, and needs no memory for finished tasks.
+// await tells how tasks of jobs ended, as soon as there is something to tell. It reads
+// the accounting file, and so works for jobs that are over, across restarts, and
+// without memory for finished tasks.
 func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) (api.EndsReply, error) {
 	place, err := account.ParseCursor(req.Cursor)
 	if err != nil {
@@ -99,8 +98,8 @@ func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) 
 	timer := time.NewTimer(longPoll)
 	defer timer.Stop()
 	for enough := false; ; {
-		// The jobs are looked at before the file: what ends between the two is in
-		// the file, and its hint in a channel.
+		// The jobs are looked at before the file, so that what ends between the two is in
+		// the file, and closes a channel.
 		var reply api.EndsReply
 		changed := s.look(jobs, req.Jobs, &reply)
 		enough = enough || len(reply.Over) > 0 || len(reply.Stuck) > 0
@@ -110,7 +109,7 @@ func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) 
 			if more, place, untold, err = s.accounted(ctx, c, place, numbers); err != nil {
 				return api.EndsReply{}, err
 			}
-			if untold { // who waits asks for the rest, before he hears that this is all
+			if untold { // the client asks for the rest before it hears that a job is over
 				enough, reply = true, api.EndsReply{}
 			}
 			if len(ended) == 0 && len(more) > 0 {
@@ -131,7 +130,7 @@ func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) 
 	}
 }
 
-// accounted reads the accounting file in its turn: it may be large.
+// accounted reads the accounting file in its turn, since the file may be large.
 func (s *Server) accounted(ctx context.Context, c job.Caller, place job.Place, numbers []int) ([]api.TaskEnd, job.Place, bool, error) {
 	leave, err := s.admission.answers.Enter(ctx, c.UID, 1)
 	if err != nil {
@@ -141,8 +140,8 @@ func (s *Server) accounted(ctx context.Context, c job.Caller, place job.Place, n
 	return s.Book.Ends(ctx, place, numbers...)
 }
 
-// look fills in which jobs are over, and which need somebody, and returns
-// what tells that one of the others has changed.
+// look fills in which jobs are over, and which need help, and returns channels that
+// tell of a change of the others.
 func (s *Server) look(jobs []*job.Job, waited []api.Waited, reply *api.EndsReply) []<-chan struct{} {
 	var changed []<-chan struct{}
 	for i, j := range jobs {
@@ -163,20 +162,20 @@ func (s *Server) look(jobs []*job.Job, waited []api.Waited, reply *api.EndsReply
 	return changed
 }
 
-// What anyOf has seen.
+// These are the results of anyOf.
 const (
-	gone    = iota // the client
-	late           // it is to be answered now
+	gone    = iota // the client has gone
+	late           // the time is up, or execd stops
 	another        // something has changed
 )
 
-// anyOf waits until one of the channels says something.
-func (s *Server) anyOf(ctx context.Context, changed []<-chan struct{}, late1 <-chan time.Time) int {
+// anyOf waits for a change, the end of the time or the end of the client.
+func (s *Server) anyOf(ctx context.Context, changed []<-chan struct{}, timeUp <-chan time.Time) int {
 	if len(changed) == 1 {
 		select {
 		case <-ctx.Done():
 			return gone
-		case <-late1:
+		case <-timeUp:
 			return late
 		case <-s.stopping:
 			return late
@@ -189,7 +188,7 @@ func (s *Server) anyOf(ctx context.Context, changed []<-chan struct{}, late1 <-c
 		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)})
 	}
 	add(ctx.Done())
-	add(late1)
+	add(timeUp)
 	add(s.stopping)
 	for _, c := range changed {
 		add(c)

@@ -15,8 +15,8 @@ import (
 	"paddock/execd/internal/job"
 )
 
-// Limits of the memory that requests and replies take, for all users together and for
-// one, in bytes. Small ones are not counted: each has a connection, and these are.
+// These bound the memory of requests and replies, for all users together and for one,
+// in bytes. Small ones are not counted, since connections are.
 const (
 	maxBodies      = 128 << 20
 	maxUserBodies  = 32 << 20
@@ -27,22 +27,23 @@ const (
 )
 
 // maxValues bounds the values in a request. A job cannot have more arguments and
-// variables: the kernel has 2 MB for both, and each takes a pointer and two bytes of it.
+// variables: the kernel has 2 MB for both, and each takes a pointer and two bytes.
 const maxValues = 1 << 18
 
-// Limits of the submissions that are under way at the same time. Those of one user
-// share the syncs of a group commit, and are so few that others do not notice.
+// These bound the submissions under way. Those of one user share the syncs of a group
+// commit, and are so few that others do not notice.
 const (
 	maxSubmits     = 128
 	maxUserSubmits = 16
 )
 
-// answerers is how many users can have the most requests answered at the same time:
-// each half as many as there are processors, and at least 2. Submissions are not counted.
+// answerers is how many users can have their full number of requests answered at the
+// same time: half as many each as there are processors, at least 2. Submissions are not
+// counted.
 const answerers = 16
 
-// Limits of the time that a client may take to send a request, with a second for each
-// MB of it, and to read a piece of the reply.
+// These bound the time that a client may take to send a request, beside a second for
+// each MB, and to read a piece of the reply.
 const (
 	bodyPatience  = 30 * time.Second
 	writePatience = 2 * time.Minute
@@ -67,7 +68,7 @@ func newAdmission() *admission {
 	}
 }
 
-// incoming is a request on its way: still to be read, then being answered.
+// incoming is a request that is being read or answered.
 type incoming struct {
 	uid   int
 	body  io.Reader
@@ -77,32 +78,32 @@ type incoming struct {
 	admission *admission
 	gate      *fair.Gate                 // where it waits for its turn; nil: nowhere
 	deadline  func(read time.Time) error // of reading the body; nil: there is none
-	serving   context.Context            // done when what has not arrived yet is given up; only with a deadline
-	dropBody  func()                     // nil: it takes no room
+	serving   context.Context            // done when reading is given up; only with a deadline
+	dropBody  func()                     // nil: the body takes no room
 	dropReply func()
 	leaveTurn func()
 }
 
-// call calls one of the ways to give something back, once.
-func call(f *func()) {
+// giveBack calls one of the functions that give something back, once.
+func giveBack(f *func()) {
 	if *f != nil {
 		(*f)()
 		*f = nil
 	}
 }
 
-// done gives back whatever it has taken.
+// done gives back all that the request has taken.
 func (in *incoming) done() {
-	call(&in.leaveTurn)
-	call(&in.dropBody)
-	call(&in.dropReply)
+	giveBack(&in.leaveTurn)
+	giveBack(&in.dropBody)
+	giveBack(&in.dropReply)
 }
 
-// bodyCost is the memory that a request takes once it is read. A small one that is made
-// of short words takes many times its size; a large one is a script.
+// bodyCost is the memory that a request takes once it is read. A small one of short
+// words takes many times its size; a large one is a script.
 func bodyCost(size int64) int { return int(2*size + 6*min(size, 1<<20)) }
 
-// decode reads the request. A client that is slow holds up nobody else.
+// decode reads and parses the request. A slow client delays no other.
 func (in *incoming) decode(ctx context.Context, into any) error {
 	size := in.size
 	if size < 0 {
@@ -138,7 +139,7 @@ func (in *incoming) decode(ctx context.Context, into any) error {
 	return nil
 }
 
-// read reads the body, which has at most size bytes, before its deadline.
+// read reads the body, of at most size bytes, before its deadline.
 func (in *incoming) read(size int64) (text []byte, err error) {
 	if in.deadline != nil {
 		late := time.Now().Add(bodyPatience + time.Duration(size>>20)*time.Second)
@@ -159,13 +160,13 @@ func (in *incoming) read(size int64) (text []byte, err error) {
 		text, err = io.ReadAll(io.LimitReader(in.body, in.limit+1))
 	}
 	if in.deadline != nil && err == nil {
-		// From here on reading only tells that the client has gone.
+		// From here on, reading only notices that the client has gone.
 		err = in.deadline(time.Time{})
 	}
 	return text, err
 }
 
-// values counts the values of a JSON text, or more than those of what is none.
+// values counts the values of a JSON text, at least as many as a valid text has.
 func values(text []byte) int {
 	n, quoted := 1, false
 	for i := 0; i < len(text); i++ {
@@ -173,7 +174,7 @@ func values(text []byte) int {
 		case '"':
 			quoted = !quoted
 		case '\\':
-			i++ // of a string: anything else has none
+			i++ // in a string: there are none elsewhere
 		case ',':
 			if !quoted {
 				n++
@@ -183,7 +184,7 @@ func values(text []byte) int {
 	return n
 }
 
-// takeTurn returns when it is the request's turn to be answered.
+// takeTurn waits until it is the request's turn to be answered.
 func (in *incoming) takeTurn(ctx context.Context) error {
 	if in.gate == nil || in.leaveTurn != nil {
 		return nil
@@ -195,8 +196,8 @@ func (in *incoming) takeTurn(ctx context.Context) error {
 	return err
 }
 
-// holdReply returns when there is room for a reply. Until it is sent it is held,
-// however slowly the client reads.
+// holdReply waits until there is room for a reply. The room is taken until the reply is
+// sent, however slowly the client reads.
 func (in *incoming) holdReply(ctx context.Context, size int) error {
 	if size <= smallReply {
 		return nil
@@ -208,7 +209,7 @@ func (in *incoming) holdReply(ctx context.Context, size int) error {
 	return err
 }
 
-// handler fits a method with its request type into the table.
+// handler makes a method with its request type a handleFunc.
 func handler[Req, Rep any](f func(*Server, context.Context, job.Caller, *Req) (Rep, error)) handleFunc {
 	return func(s *Server, ctx context.Context, c job.Caller, in *incoming) (any, error) {
 		var req Req
@@ -222,8 +223,8 @@ func handler[Req, Rep any](f func(*Server, context.Context, job.Caller, *Req) (R
 	}
 }
 
-// hurried refuses submissions that come faster than configured, before anything of
-// them is read.
+// hurried refuses submissions that come faster than configured, before it reads
+// anything of them.
 func hurried(f handleFunc) handleFunc {
 	return func(s *Server, ctx context.Context, c job.Caller, in *incoming) (any, error) {
 		if err := s.mayHurry(c); err != nil {
@@ -233,13 +234,12 @@ func hurried(f handleFunc) handleFunc {
 	}
 }
 
-// patientWriter sends a reply, and gives up a client that does not read on.
+// patientWriter sends a reply, and gives up when the client does not read on.
 type patientWriter struct {
 	w        io.Writer
 	deadline func(write time.Time) error
 }
 
-// newPatientWriter returns one for an answer of package net/http.
 func newPatientWriter(w http.ResponseWriter) *patientWriter {
 	return &patientWriter{w, http.NewResponseController(w).SetWriteDeadline}
 }

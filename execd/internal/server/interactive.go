@@ -13,7 +13,7 @@ import (
 )
 
 // checkInteractive refuses what cannot become an interactive job. Such a job is not
-// run again when it was cut short, since its client has gone.
+// rerun, since its client has gone.
 func (s *Server) checkInteractive(r *api.SubmitRequest) error {
 	reject := func(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
 	if err := s.Stages.Launcher.CheckInteractive(); err != nil {
@@ -85,7 +85,7 @@ func programOf(g *conf.Global, r *api.SubmitRequest) string {
 	return c.Command
 }
 
-// attach is qrsh -reconnect.
+// attach answers qrsh -reconnect.
 func (s *Server) attach(_ context.Context, c job.Caller, req *api.AttachRequest) (api.AttachReply, error) {
 	j := s.Store.Get(req.Job)
 	if j == nil {

@@ -1,7 +1,7 @@
-// Package server answers the clients of execd: HTTP with JSON over a Unix
-// socket. The kernel says for each connection who asks, and one table says what
-// they may ask. It imports what it answers from (job, queue, account) and is
-// imported by daemon alone.
+// Package server answers the clients of execd: HTTP with JSON over a Unix socket. The
+// kernel says for each connection who asks, and one table says who may ask what. It
+// imports the packages that have the answers (job, queue, account) and is imported by
+// daemon alone.
 package server
 
 import (
@@ -49,13 +49,13 @@ type Server struct {
 	Programs *program.Programs
 	Stages   *stage.Runner
 	Reload   func() (changed []string, err error)
-	// Configure changes the configuration for somebody, user@host.
+	// Configure changes the configuration on behalf of user@host.
 	Configure func(req *api.ConfigureRequest, by string) (api.ConfigureReply, error)
 	Saved     func() (*conf.Config, error)            // the configuration as it is in the files
 	Template  func(kind, name string) (string, error) // what an object begins with
 	Drain     *drain.Drain
-	// Fetch has slots ask for work; none named: all that fetch. It returns how many
-	// do, and the slots named that fetch none.
+	// Fetch has slots ask for work; none named: all that fetch. It returns how many do,
+	// and which of the named slots do not fetch.
 	Fetch   func(slots []slot.ID) (told int, missing []slot.ID)
 	Usage   *usage.Sampler
 	Streams *output.Memory               // nil: nothing is known of jobs that are over
@@ -65,42 +65,42 @@ type Server struct {
 	Host    string
 	Version string
 	Log     *slog.Logger
-	// Started is when execd was, and Problems tells what somebody should look at; it
-	// is never nil.
+	// Started is when execd was started. Problems returns what the administrator should
+	// look at, and is never nil.
 	Started  time.Time
 	Problems func() []string
-	// OwnerOnly is the uid that alone may do anything at all, in user mode;
-	// -1 in root mode.
+	// OwnerOnly is the only uid that may do anything at all, in user mode; -1 in root
+	// mode.
 	OwnerOnly int
 
 	admission *admission
 	refusals  fair.Meter      // of tasks, in the log
-	stopping  chan struct{}   // closed when waiting clients should ask again, elsewhere
+	stopping  chan struct{}   // closed when waiting clients should ask the next execd
 	serving   context.Context // done then
 }
 
-// who may use a verb; each handler narrows it to what is the caller's own.
+// who may use a verb. Each handler restricts it to what belongs to the caller.
 type who int
 
 const (
 	anyone who = iota
 	managers
-	members // users who may have jobs here: in user mode only the one
+	members // users who may have jobs here, in user mode only OwnerOnly
 )
 
-// handleFunc answers a request that is still to be read.
+// handleFunc reads and answers a request.
 type handleFunc func(*Server, context.Context, job.Caller, *incoming) (any, error)
 
-// turn says which requests one is in a queue with until it is answered.
+// turn says in which queue a request waits until it is answered.
 type turn int
 
 const (
-	none    turn = iota // it costs next to nothing, or waits for something that happens
-	answers             // it looks at jobs, or changes them one by one
-	submits             // it writes records, sharing syncs with others
+	none    turn = iota // the answer costs next to nothing, or waits for an event
+	answers             // the answer looks at jobs, or changes them one by one
+	submits             // the answer writes records, and shares syncs with others
 )
 
-// verbs is all that can be asked.
+// verbs are all requests.
 var verbs = map[string]struct {
 	may    who
 	limit  int64 // bytes of the request
@@ -125,7 +125,7 @@ var verbs = map[string]struct {
 	api.VerbTask:    {members, 16 << 20, submits, (*Server).startTask},
 	api.VerbTaskEnd: {members, 1 << 16, none, handler((*Server).taskEnd)},
 	api.VerbReload:  {members, 1 << 16, answers, handler((*Server).reload)},
-	// Two texts, and JSON may make six bytes of one.
+	// The request has two texts, and JSON may make six bytes of one.
 	api.VerbConfigure: {members, 12*api.MaxConfiguration + 1<<16, answers, handler((*Server).configure)},
 	api.VerbDrain:     {managers, 1 << 16, none, handler((*Server).drain)},
 	api.VerbFetch:     {managers, 1 << 20, answers, handler((*Server).fetch)},
@@ -141,16 +141,16 @@ var verbs = map[string]struct {
 	api.VerbVacate:        {managers, 1 << 16, answers, handler((*Server).vacate)},
 	api.VerbSlots:         {anyone, 1 << 16, answers, handler((*Server).slots)},
 
-	// An environment and arguments, each byte of which may be written as six.
+	// JSON may make six bytes of each byte of environment and arguments.
 	api.VerbAlter:    {members, 16 << 20, submits, handler((*Server).alter)},
 	api.VerbResubmit: {members, 1 << 16, submits, handler((*Server).resubmit)},
 }
 
-// maxSocketPath is the size of sun_path less its NUL (unix(7)).
+// maxSocketPath is the size of sun_path without its NUL (unix(7)).
 const maxSocketPath = 107
 
-// Listen opens the socket, and replaces one that an earlier execd has left behind.
-// The caller holds the lock by which no other execd is there.
+// Listen opens the socket, in place of one that an earlier execd has left. The caller
+// holds the lock that keeps other execds away.
 func Listen(path string, mode os.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("cannot listen: the path of the socket, %s, is longer than %d bytes", path, maxSocketPath)
@@ -176,8 +176,8 @@ func Listen(path string, mode os.FileMode) (net.Listener, error) {
 
 type peerKey struct{}
 
-// Serve answers until ctx is done; then requests under way are finished, and
-// clients that wait are told to ask again.
+// Serve answers until ctx is done; then it finishes requests under way, and has clients
+// that wait ask again.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.stopping, s.serving, s.admission = make(chan struct{}), ctx, newAdmission()
 	h := &http.Server{
@@ -189,7 +189,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return context.WithValue(ctx, peerKey{}, c.(*visitor).cred)
 		},
 	}
-	h.SetKeepAlivesEnabled(false) // a connection has one request: connections are what is counted
+	h.SetKeepAlivesEnabled(false) // one request a connection, since connections are counted
 	done := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -197,7 +197,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		err := h.Shutdown(grace)
-		if errors.Is(err, context.DeadlineExceeded) { // somebody does not read his answer
+		if errors.Is(err, context.DeadlineExceeded) { // a client does not read its reply
 			err = h.Close()
 		}
 		done <- err
@@ -209,7 +209,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// peer asks the kernel who is at the other end; nil when it does not know.
+// peer asks the kernel for the other end; nil if that is not known.
 func peer(c net.Conn) (cred *unix.Ucred) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -232,7 +232,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body: r.Body, size: r.ContentLength, admission: s.admission, deadline: http.NewResponseController(w).SetReadDeadline, serving: s.serving,
 	}
 	defer in.done()
-	// The body of a request that is refused is read, too, before the connection ends.
+	// The body of a refused request is read too, before the connection ends.
 	_ = in.deadline(time.Now().Add(bodyPatience))
 	ctx, to := r.Context(), newPatientWriter(w)
 	reply, err := s.answer(in, r)
@@ -247,20 +247,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", long.contentType())
 	if err := long.send(ctx, in, to); err != nil {
 		s.Log.Debug(fmt.Sprintf("cannot send reply: %v", err))
-		// What was sent must not look like a whole reply.
+		// The client must not take what was sent for a whole reply.
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// longReply is a reply that is sent as it is made: all of it may be much larger than
-// what it is made of.
+// longReply is a reply that is sent as it is made, since all of it may be much larger
+// than its source.
 type longReply interface {
 	contentType() string
 	send(ctx context.Context, in *incoming, w io.Writer) error
 }
 
-// send sends a reply or an error. It gives the turn back first, and while it is sent
-// it counts for what replies of its user may take.
+// send sends a reply or an error. It gives the turn back before, and counts what it
+// sends against the room for replies of the user.
 func (s *Server) send(ctx context.Context, w http.ResponseWriter, to io.Writer, in *incoming, reply any, err error) {
 	status := http.StatusOK
 	if err != nil {
@@ -272,11 +272,11 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, to io.Writer, 
 		s.Log.Error(fmt.Sprintf("cannot send reply: %v", err))
 		return
 	}
-	call(&in.dropBody)
+	giveBack(&in.dropBody)
 	if in.holdReply(ctx, len(text)) != nil {
 		return // the client has gone
 	}
-	call(&in.leaveTurn)
+	giveBack(&in.leaveTurn)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(status)
@@ -285,7 +285,7 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, to io.Writer, 
 	}
 }
 
-// answer answers a request. Who sends the reply gives back what in has taken.
+// answer answers a request. send gives back what in has taken.
 func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 	name := verbOf(r.URL.Path)
 	if r.URL.Path == "/metrics" && s.Metrics != nil {
@@ -307,7 +307,7 @@ func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 	}
 	in.uid, in.limit = caller.UID, verb.limit
 	if name == api.VerbConfigure && !caller.Manager && !caller.Operator {
-		in.limit = 1 << 16 // to be told that he may not
+		in.limit = 1 << 16 // the reply is a refusal
 	}
 	switch verb.turn {
 	case none:
@@ -328,7 +328,7 @@ func verbOf(path string) string {
 	return path[len(prefix):]
 }
 
-// caller says who asks.
+// caller identifies the caller.
 func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	cred, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if cred == nil {
@@ -338,8 +338,7 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 	u, sure, err := s.Users.Caller(r.Context(), uid)
 	switch {
 	case errors.Is(err, user.ErrUnknown):
-		// The user had a name at the door, or is the one whom this execd is for: such
-		// a user may look, and has no jobs.
+		// The user had a name at the door, or is OwnerOnly: he may look, and has no jobs.
 		return job.Caller{UID: uid, Name: strconv.Itoa(uid)}, nil
 	case err != nil:
 		return job.Caller{}, api.Errorf(api.CodeInternal, "%v", err)
@@ -361,7 +360,7 @@ func (s *Server) explained(err error) *api.Error {
 	return api.Errorf(api.CodeInternal, "%v", err)
 }
 
-// statusOf returns the status of HTTP that an error has.
+// statusOf returns the HTTP status of an error.
 func statusOf(c api.Code) int {
 	switch c {
 	case api.CodeBadRequest:

@@ -18,7 +18,7 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// submit is qsub.
+// submit answers qsub.
 func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitRequest) (api.SubmitReply, error) {
 	owner, err := s.Users.ByID(ctx, c.UID)
 	if errors.Is(err, user.ErrUnknown) {
@@ -71,12 +71,12 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	}, nil
 }
 
-// mayBeJob refuses what is not to be a job of its owner, whatever it waits for.
+// mayBeJob refuses what must not become a job of its owner, whatever it waits for.
 func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, gid int, req *api.SubmitRequest) error {
 	if err := s.mayHaveJobs(config, owner, gid); err != nil {
 		return err
 	}
-	if req.Only == "" { // a range that is too large is told with Grid Engine's number
+	if req.Only == "" { // the error for a range that is too large has Grid Engine's number
 		if err := mayHaveTasks(config, req.Tasks.Count()); err != nil {
 			return err
 		}
@@ -109,8 +109,8 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 	return s.mayBeArgs(req.Args)
 }
 
-// resolving bounds the time in which the hosts of a job's paths are looked up; those
-// without an answer by then are taken for known.
+// resolving bounds the time for looking up the hosts of a job's paths; hosts without an
+// answer by then are taken to exist.
 const resolving = 2 * time.Second
 
 // knownHosts refuses paths of -o, -e and -i on hosts that do not exist: the job would
@@ -136,7 +136,7 @@ func knownHosts(ctx context.Context, c *conf.Config, r *api.SubmitRequest) error
 }
 
 // mayBeInProject refuses a job whose project does not exist or is not for its owner,
-// and a job without one where it must have one, in Grid Engine's words.
+// and a job that lacks a project where it must have one, in Grid Engine's words.
 func mayBeInProject(c *conf.Config, r *api.SubmitRequest, owner string, groups []string) error {
 	reject := func(format string, args ...any) error {
 		return api.Errorf(api.CodeRejected, "job rejected: "+format, args...)
@@ -158,7 +158,8 @@ func mayBeInProject(c *conf.Config, r *api.SubmitRequest, owner string, groups [
 	return nil
 }
 
-// Accept makes a job that does not wait for its turn, or refuses what nobody may submit.
+// Accept makes a job that does not wait in the queue, or refuses what no user may
+// submit.
 func (s *Server) Accept(c job.Caller, owner *user.User, gid int, req *api.SubmitRequest) (*job.Job, error) {
 	config := s.Config()
 	if err := s.mayBeJob(config, c, owner, gid, req); err != nil {
@@ -173,7 +174,7 @@ func (s *Server) Accept(c job.Caller, owner *user.User, gid int, req *api.Submit
 	return j, err
 }
 
-// check refuses what cannot become a job, whoever asks for it and whenever.
+// check refuses what can never become a job, whoever submits it.
 func check(r *api.SubmitRequest) error {
 	reject := func(format string, args ...any) error {
 		return api.Errorf(api.CodeRejected, "job rejected: "+format, args...)
@@ -202,8 +203,8 @@ func check(r *api.SubmitRequest) error {
 	return mayBeTold(r.MailTo)
 }
 
-// mayHaveAttributes refuses attributes that a job may not have, and those that say
-// something to execd and not what they should.
+// mayHaveAttributes refuses attributes that a job may not have, and malformed ones that
+// execd reads.
 func mayHaveAttributes(r *api.SubmitRequest) error {
 	if len(r.Attributes) == 0 {
 		return nil
@@ -215,13 +216,13 @@ func mayHaveAttributes(r *api.SubmitRequest) error {
 	return err
 }
 
-// ownExtras reads what attributes say to execd. Where the job is to run does not matter.
+// ownExtras reads the attributes for execd. It does not matter where the job is to run.
 func ownExtras(r *api.SubmitRequest) (ad.Extras, error) {
 	return ad.OwnExtras(ad.Job(ad.JobInfo{Number: 1, Task: 1, Submitted: time.Now(), Request: r, Iwd: "/"}), time.Now())
 }
 
-// checkCheckpoint refuses what makes no sense with or without -ckpt, once it is
-// known that there is such an interface.
+// checkCheckpoint refuses what makes no sense with or without -ckpt, once the interface
+// is known to exist.
 func checkCheckpoint(r *api.SubmitRequest) error {
 	when := r.CheckpointWhen
 	switch none := when == "" || strings.Contains(when, "n"); {
@@ -233,7 +234,7 @@ func checkCheckpoint(r *api.SubmitRequest) error {
 	return nil
 }
 
-// mayAsk refuses what is not the caller's to ask for.
+// mayAsk refuses requests that the caller may not make.
 func mayAsk(c job.Caller, r *api.SubmitRequest) error {
 	if r.Priority > 0 && !c.Operator && !c.Manager {
 		return api.Errorf(api.CodeRejected, "job rejected: positive submission priority requires operator privileges")

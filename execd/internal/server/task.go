@@ -14,12 +14,12 @@ import (
 	"paddock/execd/internal/stage/subtask"
 )
 
-// refusalsLogged is how many refused tasks of one user a second stand in the log.
+// refusalsLogged is how many refused tasks of one user are logged a second.
 const refusalsLogged = 5
 
-// startTask is task. For a job that has no shepherd yet it waits until there is one, or
-// will be none, and has the client ask again: neither the request, which may be large,
-// nor its turn is kept as long as a job is prepared.
+// startTask reads a request for task. If the job has no shepherd yet it waits until there is
+// one, or will be none, and has the client ask again: a request, which may be large,
+// and its turn are not kept while a job is prepared.
 func (s *Server) startTask(ctx context.Context, c job.Caller, in *incoming) (any, error) {
 	reply, err := handler((*Server).task)(s, ctx, c, in)
 	early, ok := errors.AsType[*stage.NotYet](err)
@@ -39,7 +39,7 @@ func (s *Server) startTask(ctx context.Context, c job.Caller, in *incoming) (any
 	return api.TaskReply{}, nil
 }
 
-// task is qrsh -inherit and qrsh -into.
+// task answers qrsh -inherit and qrsh -into.
 func (s *Server) task(ctx context.Context, c job.Caller, req *api.TaskRequest) (api.TaskReply, error) {
 	if !req.Into && req.Host != "" && !s.Config().IsHere(req.Host) {
 		return api.TaskReply{}, api.Errorf(api.CodeElsewhere, "host %q is not this host, %s", req.Host, s.Host)
@@ -68,8 +68,8 @@ func (s *Server) task(ctx context.Context, c job.Caller, req *api.TaskRequest) (
 	return api.TaskReply{Task: t.Number, ID: name, Host: s.Host}, nil
 }
 
-// refuseTask tells the log why a task of a parallel job is not started, in Grid
-// Engine's words: its user learns only that it is not.
+// refuseTask logs why a task of a parallel job is not started, in Grid Engine's words:
+// its user learns only that it is not.
 func (s *Server) refuseTask(c job.Caller, req *api.TaskRequest, err error) error {
 	if !req.Into && s.refusals.Take(c.UID, refusalsLogged, time.Now()) == 0 {
 		s.Log.Warn(api.Visible(err.Error()))
@@ -77,8 +77,7 @@ func (s *Server) refuseTask(c job.Caller, req *api.TaskRequest, err error) error
 	return err
 }
 
-// mayStartTask returns the task of a job that something may be started in by the
-// caller.
+// mayStartTask returns the task of a job in which the caller may start another task.
 func (s *Server) mayStartTask(c job.Caller, req *api.TaskRequest) (*job.Task, error) {
 	if req.Into {
 		return s.mayEnter(c, req)
@@ -94,7 +93,7 @@ func (s *Server) mayStartTask(c job.Caller, req *api.TaskRequest) (*job.Task, er
 	if t == nil {
 		return no(api.CodeNotFound, "%d; that job is here but the JobArray task %d is not here", req.Job, max(req.Task, 1))
 	}
-	// The kernel says who asks. Grid Engine takes the request's word.
+	// The kernel says who asks; Grid Engine believes the request.
 	if c.UID != j.UID {
 		return nil, api.Errorf(api.CodeDenied, "denied request of user %q to start a PE task in job of user %q", c.Name, j.Owner)
 	}
@@ -104,13 +103,13 @@ func (s *Server) mayStartTask(c job.Caller, req *api.TaskRequest) (*job.Task, er
 	return t, nil
 }
 
-// mayEnter is mayStartTask for people: the owner, and administrators.
+// mayEnter is mayStartTask for qrsh -into: the owner may, and managers.
 func (s *Server) mayEnter(c job.Caller, req *api.TaskRequest) (*job.Task, error) {
 	j := s.Store.Get(req.Job)
 	if j == nil {
 		return nil, api.Errorf(api.CodeNotFound, "job %d does not exist", req.Job)
 	}
-	// A task acts as the owner of the job, which is more than operators may.
+	// A task acts as the owner of the job, which operators may not.
 	if c.UID != j.UID && !c.Manager {
 		return nil, api.Errorf(api.CodeDenied, "denied: %s may not enter job %d of user %s", c.Name, req.Job, j.Owner)
 	}
@@ -126,7 +125,7 @@ func (s *Server) mayEnter(c job.Caller, req *api.TaskRequest) (*job.Task, error)
 	return nil, api.Errorf(api.CodeRejected, "job %d is not running", req.Job)
 }
 
-// checkTask refuses what cannot be started.
+// checkTask refuses tasks that cannot be started.
 func (s *Server) checkTask(req *api.TaskRequest) error {
 	if err := s.Stages.Launcher.CheckInteractive(); err != nil {
 		return api.Errorf(api.CodeRejected, "tasks cannot be started: %v", err)
@@ -150,7 +149,7 @@ func (s *Server) checkTask(req *api.TaskRequest) error {
 	return err
 }
 
-// taskEnd waits for the end of a task.
+// taskEnd answers when a task has ended.
 func (s *Server) taskEnd(ctx context.Context, c job.Caller, req *api.TaskEndRequest) (api.TaskEndReply, error) {
 	gone := api.TaskEndReply{Gone: true}
 	j := s.Store.Get(req.Job)

@@ -11,7 +11,7 @@ import (
 	"paddock/spool"
 )
 
-// output is qlog. The files are the user's: he opens them, and execd never does.
+// output answers qlog. The user opens the files, and execd never does.
 func (s *Server) output(ctx context.Context, c job.Caller, req *api.OutputRequest) (api.OutputReply, error) {
 	j, tasks := s.Store.Youngest(req.Job, c)
 	if j == nil {
@@ -34,7 +34,7 @@ func (s *Server) output(ctx context.Context, c job.Caller, req *api.OutputReques
 		out.State = w.State
 		reply.Outputs = append(reply.Outputs, out)
 	}
-	if len(reply.Outputs) == 0 && tasks.IsArray() { // they are over
+	if len(reply.Outputs) == 0 && tasks.IsArray() { // all of them are over
 		return s.finishedTasks(reply, streams, tasks)
 	}
 	return reply, nil
@@ -54,7 +54,8 @@ func (s *Server) streams(ctx context.Context, j *job.Job) (*launch.Streams, erro
 	return &streams, nil
 }
 
-// outputOfFinished answers from what is remembered of jobs that are over.
+// outputOfFinished answers for jobs that are over, as far as it is remembered where
+// they wrote.
 func (s *Server) outputOfFinished(word string, tasks api.Tasks, c job.Caller) (api.OutputReply, error) {
 	name := word
 	if tasks.IsArray() {
@@ -84,7 +85,7 @@ func (s *Server) outputOfFinished(word string, tasks api.Tasks, c job.Caller) (a
 	return reply, api.Errorf(api.CodeNotFound, "job %d is over, and where it wrote is not known any more: it never started, or many others have since", number)
 }
 
-// finishedTasks fills in the tasks that were named, which are over.
+// finishedTasks fills in the named tasks, which are over.
 func (s *Server) finishedTasks(reply api.OutputReply, streams *launch.Streams, tasks api.Tasks) (api.OutputReply, error) {
 	if !streams.Array {
 		if tasks.IsArray() && (tasks.First != 1 || tasks.Last != 1) {
@@ -100,7 +101,7 @@ func (s *Server) finishedTasks(reply api.OutputReply, streams *launch.Streams, t
 	return reply, nil
 }
 
-// top is qtop: what runs, who waits first, and how the host does.
+// top answers qtop: what runs, which jobs are next, and the load of the host.
 func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.TopReply, error) {
 	if err := bounded(req.Users); err != nil {
 		return api.TopReply{}, err
@@ -153,7 +154,7 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 	return reply, nil
 }
 
-// topLoad fills in what the host does.
+// topLoad fills in the load of the host.
 func (s *Server) topLoad(reply *api.TopReply) {
 	if s.Load == nil {
 		return

@@ -22,21 +22,21 @@ import (
 	"paddock/spool"
 )
 
-// jobList is a JobsReply that is sent as it is written: all of it would be some
+// jobList is a JobsReply that is sent as it is written: all of it would be several
 // times as large as the list.
 type jobList []*api.JobStatus
 
 func (jobList) contentType() string { return "application/json" }
 
 func (l jobList) send(_ context.Context, in *incoming, w io.Writer) error {
-	call(&in.leaveTurn)
+	giveBack(&in.leaveTurn)
 	return api.WriteJobs(w, slices.Values(l))
 }
 
-// lineSize is about what a line of a jobList takes, in bytes.
+// lineSize is about the size of an element of a jobList, in bytes.
 const lineSize = 400
 
-// jobs is qstat.
+// jobs answers qstat.
 func (s *Server) jobs(ctx context.Context, c job.Caller, in *incoming) (any, error) {
 	var req api.JobsRequest
 	if err := in.decode(ctx, &req); err != nil {
@@ -45,7 +45,7 @@ func (s *Server) jobs(ctx context.Context, c job.Caller, in *incoming) (any, err
 	if err := bounded(req.Users, req.Queues); err != nil {
 		return nil, err
 	}
-	call(&in.dropBody) // room for the reply is waited for without keeping room of others
+	giveBack(&in.dropBody) // nothing of the memory is held while waiting for room for the reply
 	if err := in.holdReply(ctx, s.Store.Len()*lineSize); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func bounded(lists ...[]string) error {
 	return nil
 }
 
-// explain says of jobs that wait and are not held why they are not starting.
+// explain fills in why jobs that wait and are not held are not starting.
 func (s *Server) explain(jobs jobList) {
 	verdict := s.Queue.Verdicts()
 	for _, j := range jobs {
@@ -102,7 +102,7 @@ func (s *Server) explain(jobs jobList) {
 	}
 }
 
-// describe adds what the Store does not know of jobs, of which the first run.
+// describe adds what the Store does not know of jobs; the first of them run.
 func (s *Server) describe(jobs jobList, running int) {
 	if running > 0 {
 		used, pes := s.Usage.All(), s.Config().PEs
@@ -133,8 +133,8 @@ func (s *Server) describe(jobs jobList, running int) {
 	}
 }
 
-// subtasks returns what was started in a run, with what it has used, and what was used
-// by what has ended.
+// subtasks returns the tasks started in a run, with their usage, and the usage of those
+// that have ended.
 func (s *Server) subtasks(run spool.RunID, used map[spool.RunID]api.Usage) (list []api.Subtask, past *api.Usage) {
 	list, past = s.Stages.Subtasks(run)
 	for i := range list {
@@ -146,10 +146,10 @@ func (s *Server) subtasks(run spool.RunID, used map[spool.RunID]api.Usage) (list
 	return list, past
 }
 
-// detailSize is what the details of a job may take while they are sent, in bytes.
+// detailSize is the most that the details of a job take while they are sent, in bytes.
 const detailSize = 4 << 20
 
-// detail is qstat -j.
+// detail answers qstat -j.
 func (s *Server) detail(ctx context.Context, c job.Caller, in *incoming) (any, error) {
 	var req api.DetailRequest
 	if err := in.decode(ctx, &req); err != nil {
@@ -158,7 +158,7 @@ func (s *Server) detail(ctx context.Context, c job.Caller, in *incoming) (any, e
 	if err := bounded(req.Jobs); err != nil {
 		return nil, err
 	}
-	call(&in.dropBody)
+	giveBack(&in.dropBody)
 	if err := in.holdReply(ctx, detailSize); err != nil {
 		return nil, err
 	}
@@ -168,12 +168,12 @@ func (s *Server) detail(ctx context.Context, c job.Caller, in *incoming) (any, e
 	l := &detailList{s: s, caller: c}
 	var err error
 	l.jobs, l.missing, err = s.Store.Meant(ctx, req.Jobs)
-	call(&in.leaveTurn)
+	giveBack(&in.leaveTurn)
 	return l, err
 }
 
 // detailList is a DetailReply that is made job by job, each in its turn, while it is
-// sent: as long as somebody reads it.
+// sent.
 type detailList struct {
 	s       *Server
 	caller  job.Caller
@@ -193,11 +193,11 @@ func (l *detailList) send(ctx context.Context, in *incoming, w io.Writer) error 
 		}
 		d, ok := l.s.detailOf(j, l.caller, rank)
 		if !ok {
-			call(&in.leaveTurn)
+			giveBack(&in.leaveTurn)
 			continue
 		}
 		one, err := json.Marshal(&d)
-		call(&in.leaveTurn)
+		giveBack(&in.leaveTurn)
 		if err != nil {
 			return err
 		}
@@ -224,14 +224,14 @@ func (l *detailList) send(ctx context.Context, in *incoming, w io.Writer) error 
 	return err
 }
 
-// detailOf returns all there is to say of a job; false: it is over.
+// detailOf returns the details of a job; false: it is over.
 func (s *Server) detailOf(j *job.Job, c job.Caller, rank func(*api.JobStatus) (schedule.Parts, bool)) (api.Detail, bool) {
 	d, ok := s.Store.Detail(j, c, s.Host, s.Queue.Reasons)
 	if !ok {
 		return d, false
 	}
 	p, _ := rank(&api.JobStatus{Job: d.Job})
-	if p.Share == 0 && len(d.Tasks) > 0 { // it does not wait
+	if p.Share == 0 && len(d.Tasks) > 0 { // the job does not wait
 		t := &d.Tasks[0]
 		p, _ = rank(&api.JobStatus{Job: d.Job, Tasks: strconv.Itoa(t.Task), Queue: t.Queue, State: t.State})
 	}
@@ -253,7 +253,7 @@ func (s *Server) detailOf(j *job.Job, c job.Caller, rank func(*api.JobStatus) (s
 	return d, true
 }
 
-// delete is qdel.
+// delete answers qdel.
 func (s *Server) delete(ctx context.Context, c job.Caller, req *api.DeleteRequest) (api.DeleteReply, error) {
 	if err := bounded(req.Jobs, req.Users); err != nil {
 		return api.DeleteReply{}, err
@@ -261,7 +261,7 @@ func (s *Server) delete(ctx context.Context, c job.Caller, req *api.DeleteReques
 	return s.Store.Delete(ctx, req, c, s.Stages.Kill)
 }
 
-// measures is /metrics.
+// measures answers /metrics.
 func (s *Server) measures(in *incoming, r *http.Request) (any, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, api.Errorf(api.CodeBadRequest, "cannot %s metrics", r.Method)
@@ -277,18 +277,18 @@ func (s *Server) measures(in *incoming, r *http.Request) (any, error) {
 	return text, in.holdReply(r.Context(), len(text))
 }
 
-// measured is what there is to tell who watches the host.
+// measured is the text of the metrics.
 type measured []byte
 
 func (measured) contentType() string { return metrics.ContentType }
 
 func (m measured) send(_ context.Context, in *incoming, w io.Writer) error {
-	call(&in.leaveTurn)
+	giveBack(&in.leaveTurn)
 	_, err := w.Write(m)
 	return err
 }
 
-// status is `execd -status`.
+// status answers `execd -status`.
 func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (api.StatusReply, error) {
 	tally := s.Store.Tally()
 	return api.StatusReply{
@@ -297,7 +297,7 @@ func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (
 	}, nil
 }
 
-// drained returns since when no task is started; nil: tasks are.
+// drained returns since when no task is started; nil: the host is not drained.
 func (s *Server) drained() *api.Drain {
 	if d := s.Drain.State(); d.On {
 		return &api.Drain{Since: d.Since, By: d.By}
@@ -305,7 +305,7 @@ func (s *Server) drained() *api.Drain {
 	return nil
 }
 
-// drain is `execd -drain`.
+// drain answers `execd -drain`.
 func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest) (reply api.DrainReply, err error) {
 	if req.On && req.Off {
 		return reply, api.Errorf(api.CodeBadRequest, "cannot drain: on and off exclude each other")
@@ -336,7 +336,7 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 		if enough || reply.Running == 0 || reply.Drain == nil {
 			return reply, nil
 		}
-		// All of them must end, so any one will do to wait for.
+		// All running tasks must end, so it waits for any of them.
 		tasks := s.Store.Unfinished()
 		i := slices.IndexFunc(tasks, func(t *job.Task) bool { return s.Store.State(t) == job.Started })
 		if i < 0 {

@@ -11,8 +11,8 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// warnings are what the user of an accepted job is to know at once, and would
-// else learn from what the job did.
+// warnings are what the user of an accepted job is told at once, and would otherwise
+// learn from what the job did.
 func (s *Server) warnings(config *conf.Config, req *api.SubmitRequest) []string {
 	var lines []string
 	if w := s.warnOfShell(config, req); w != "" {
@@ -22,7 +22,7 @@ func (s *Server) warnings(config *conf.Config, req *api.SubmitRequest) []string 
 		lines = append(lines, fmt.Sprintf("-m %s sends no mail: this host has no mailer (see sge_conf(5)); qwait waits for a job, too", req.Mail))
 	}
 	if len(req.Attributes) > 0 && s.Stages.HookTable != nil {
-		own, _ := ownExtras(req) // it is checked
+		own, _ := ownExtras(req) // it was checked
 		if _, note := s.Stages.HookTable().JobKeyword(own.HookKeyword); note != "" {
 			lines = append(lines, note+" (see hooks.conf(5))")
 		}
@@ -30,11 +30,11 @@ func (s *Server) warnings(config *conf.Config, req *api.SubmitRequest) []string 
 	return lines
 }
 
-// warnOfShell tells that something else runs a script than its first line, or -S,
-// names, in one of the queues that the job may run in.
+// warnOfShell warns that another program than the first line of a script, or -S, names
+// would run the script in one of the queues that the job may run in.
 func (s *Server) warnOfShell(config *conf.Config, req *api.SubmitRequest) string {
-	// Which of several paths is meant, and what is in a variable, is known when the
-	// job is started.
+	// Which of several paths is used, and what a variable contains, is known only when
+	// the job is started.
 	if req.Binary || strings.ContainsAny(req.Shell, ",:$~") {
 		return ""
 	}
@@ -46,7 +46,7 @@ func (s *Server) warnOfShell(config *conf.Config, req *api.SubmitRequest) string
 		q := &config.Queues[i]
 		shell := cmp.Or(req.Shell, q.Shell)
 		if q.StarterMethod != "" || sameProgram(program, shell) || !s.Queue.Suits(req, []string{q.Name}) {
-			continue // a method of the site's may look at the first line, and at -S
+			continue // a starter method may look at the first line, and at -S
 		}
 		mode := fmt.Sprintf("shell_start_mode of queue %s is %s", q.Name, q.ShellStartMode)
 		switch own := q.ShellStartMode == conf.UnixBehavior; {
@@ -61,8 +61,8 @@ func (s *Server) warnOfShell(config *conf.Config, req *api.SubmitRequest) string
 	return ""
 }
 
-// interpreter returns the program that the first line of a script names after
-// #!, behind env the one that env is to find; "": it names none.
+// interpreter returns the program that the first line of a script names after #!, or
+// that env is to find; "": it names none.
 func interpreter(script []byte) string {
 	rest, ok := strings.CutPrefix(firstLine(script), "#!")
 	if !ok {
@@ -85,8 +85,8 @@ func firstLine(script []byte) string {
 	return line
 }
 
-// sameProgram reports whether two paths are surely one program. What env would
-// find is known by its name alone, and where programs lie in /bin this is /usr/bin.
+// sameProgram reports whether two paths are surely one program. Of a program that env
+// would find only the name is known, and /bin may be /usr/bin.
 func sameProgram(a, b string) bool {
 	everywhere := []string{"/bin", "/usr/bin", "."}
 	return a == b || path.Base(a) == path.Base(b) &&
