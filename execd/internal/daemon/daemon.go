@@ -44,6 +44,7 @@ import (
 	"paddock/execd/internal/source/fetch"
 	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/internal/proc"
@@ -371,10 +372,10 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	gids := queue.NewGIDs(ranges)
 	streams := output.New(root)
 	d.sources = source.Sources{}
-	d.stages = &stage.Runner{
+	d.stages = &stage.Runner{Streams: streams, Host: base.Host{
 		Sources: d.sources, Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
-		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Streams: streams, Host: host, Boot: boot, Log: log,
-	}
+		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Name: host, Boot: boot, Log: log,
+	}}
 	logs := &journal.Journal{
 		Log: &eventlog.Writer{Files: d.launch.AsUser}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
 	}

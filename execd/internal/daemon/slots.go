@@ -15,7 +15,6 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
-	"paddock/execd/internal/stage/jobhook"
 	"paddock/internal/proc"
 	"paddock/spool"
 )
@@ -330,7 +329,7 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 }
 
 // slotOf finds the slot of a task for its hooks.
-func (d *daemon) slotOf(table *claim.Table) jobhook.SlotOf {
+func (d *daemon) slotOf(table *claim.Table) func(t *job.Task, ads bool) (slot.ID, *classad.Ad) {
 	return func(t *job.Task, ads bool) (slot.ID, *classad.Ad) {
 		name := t.String()
 		for _, v := range table.Views(false) {

@@ -21,6 +21,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -56,7 +57,7 @@ func newServer(t *testing.T) (*Server, string) {
 	programs := &program.Programs{Slots: q, Config: func() *conf.Config { return config }}
 	return &Server{
 		Store: store, Programs: programs, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
-		Config: func() *conf.Config { return config }, Queue: q, Stages: &stage.Runner{Store: store, Launcher: &launch.Launcher{}},
+		Config: func() *conf.Config { return config }, Queue: q, Stages: &stage.Runner{Host: base.Host{Store: store, Launcher: &launch.Launcher{}}},
 		Drain: drained, Host: "h", Version: "test", Log: log, OwnerOnly: os.Getuid(),
 	}, dir
 }

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/source"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -45,11 +46,11 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	return &Runner{
+	return &Runner{Host: base.Host{
 		Mail:  mail.New(func() *conf.Config { return config }, "h", log),
-		Store: store, Launcher: launch.New(launch.Runs{Root: root}), Host: "h", Config: func() *conf.Config { return config }, Log: log,
+		Store: store, Launcher: launch.New(launch.Runs{Root: root}), Name: "h", Config: func() *conf.Config { return config }, Log: log,
 		Queue: queue.New(queue.Options{Store: store, Config: config, States: states, Log: log}),
-	}, states, task
+	}}, states, task
 }
 
 // REQ-EXIT-43: how a run has ended says what becomes of the job.
@@ -251,7 +252,7 @@ func TestConclude(t *testing.T) {
 				rec.SubmissionTime != 1000 || rec.Priority != 3 || rec.Owner != "alice" || rec.TaskNumber != 0 || rec.Reason != tt.reason {
 				t.Errorf("accounting record %+v", rec)
 			}
-			task.Job.Source, r.ends.Sources = "fetch", source.Sources{"fetch": abandoned{told: new(int)}}
+			task.Job.Source, r.Sources = "fetch", source.Sources{"fetch": abandoned{told: new(int)}}
 			if e := l.end.Conclude(&tt.out); e.Fate != job.FateDone {
 				t.Errorf("the fate of a job that goes back to no queue is %s; want it over", e.Fate)
 			}

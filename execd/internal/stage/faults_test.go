@@ -67,7 +67,7 @@ func TestGivenUpCrashes(t *testing.T) {
 		func(t *testing.T) *scene {
 			s := newScene(t, nil)
 			s.mend()
-			s.r.ends.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
+			s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
 			return s
 		},
 		func(t *testing.T, s *scene) error {
@@ -79,7 +79,7 @@ func TestGivenUpCrashes(t *testing.T) {
 			if got != nil {
 				s.restart()
 				// What was not noted is done again, and comes to the same.
-				s.r.ends.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
+				s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
 				s.until()
 			}
 			if s.r.Store.State(s.l.task) != job.Errored || s.l.task.Reason != reason {
@@ -127,7 +127,6 @@ func TestUnpreparedFaults(t *testing.T) {
 				}
 				told, held = 0, 0
 				s.r.Sources = source.Sources{"fetch": abandoned{told: &told, held: &held}}
-				s.r.ends.Sources = s.r.Sources
 				s.r.setUp(s.l)
 				s.l.hooks.Prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
 				s.hooks.run = func(_ context.Context, _ int, c hook.Call) hook.Result {

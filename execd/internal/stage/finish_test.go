@@ -37,6 +37,14 @@ import (
 	"paddock/test/harness"
 )
 
+// stepOf returns the step in which a stage has failed.
+func stepOf(err error) string {
+	if s, ok := errors.AsType[*exit.StepError](err); ok {
+		return s.Step
+	}
+	return ""
+}
+
 // memory is a journal, and a trace of what else is seen of an end.
 type memory struct {
 	mu      sync.Mutex
@@ -171,7 +179,7 @@ func (s *scene) life(task *job.Task) *life {
 	l.at, l.exited, l.end.Outcome, l.end.Taken = exits, true, &spool.Outcome{Usage: usage}, time.Now()
 	l.end.End = l.end.Conclude(l.end.Outcome)
 	s.r.add(l)
-	l.notices.Find()
+	l.notices.Find(s.r.Journal)
 	s.r.setUp(l)
 	return l
 }
@@ -446,7 +454,6 @@ func TestHooksWithoutNameServices(t *testing.T) {
 	s.l.task.Job.UID = os.Getuid()
 	table := hook.NewTable(knobs(t, "STARTER_DEFAULT_JOB_HOOK_KEYWORD = K\nK_HOOK_JOB_EXIT = /bin/true\n"))
 	s.r.HookTable = func() *hook.Table { return table }
-	s.r.hooks.Table = s.r.HookTable
 	silent := t.TempDir()
 	if err := harness.WriteExecutable(filepath.Join(silent, "getent"), "#!/bin/sh\nexit 1\n"); err != nil {
 		t.Fatal(err)
@@ -487,15 +494,15 @@ func TestMailAfterRestart(t *testing.T) {
 		s := newScene(t, nil)
 		s.mend()
 		p := &posted{}
-		s.r.notices.Mail = mail.New(s.r.Config, "h", slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		s.r.Mail = mail.New(s.r.Config, "h", slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		s.l.task.Job.UID = os.Getuid()
 		s.l.task.Job.Terms().Mail = "ae"
 		d, _, err := s.r.Launcher.Find(s.l.task.RunID())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.r.Journal, s.r.notices.Journal = nil, nil
-		s.l.notices.Find()
+		s.r.Journal = nil
+		s.l.notices.Find(s.r.Journal)
 		if _, err := s.l.flow.Controller.Notify(nil); err != nil {
 			t.Fatal(err)
 		}
@@ -618,13 +625,13 @@ func TestOutputOfQueuedJob(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
 	s.hasHook()
-	s.r.ends.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
+	s.r.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
 	s.until()
 	s.wantTrace("hook exit", "output", "output", "event over", "told", "ad")
 
 	s = newScene(t, nil)
 	s.mend()
-	s.r.ends.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
+	s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
 	s.until()
 	if e := s.memory.last; e.Exit != exit.Hold || e.Code != exit.HoldOutput || e.Subcode != 28 || s.r.Store.State(s.l.task) != job.Errored || !strings.Contains(s.l.task.Reason, "output transfer: no space") {
 		t.Errorf("the task is %v, %q, code %d; want it in error", s.r.Store.State(s.l.task), s.l.task.Reason, s.memory.last.Exit)
@@ -639,7 +646,7 @@ func TestOutputOfQueuedJob(t *testing.T) {
 func TestOutputIsNotTriedAtOnce(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
-	s.r.ends.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
+	s.r.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
 	for lost := false; !lost; time.Sleep(time.Millisecond) {
 		if err := s.enter(); !errors.Is(err, errWait) {
 			t.Fatal(err)

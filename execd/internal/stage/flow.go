@@ -1,8 +1,6 @@
 package stage
 
 import (
-	"errors"
-
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/jobhook"
@@ -77,12 +75,4 @@ func (r *Runner) exit(l *life) error {
 		return errWait
 	}
 	return err
-}
-
-// stepOf returns the step in which a stage has failed; "" if that is not known.
-func stepOf(err error) string {
-	if s, ok := errors.AsType[*exit.StepError](err); ok {
-		return s.Step
-	}
-	return ""
 }

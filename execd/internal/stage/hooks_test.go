@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
@@ -307,7 +308,7 @@ func TestPrepareOnce(t *testing.T) {
 			}
 		}
 		s.l.at, s.l.prep, s.l.hooks = prepares, exit.Marks{}, jobhook.Hooks{Plan: plan}
-		s.l.hooks.Init(&s.r.hooks, s.l.task, &s.l.notices, func(f func()) { s.l.event(f) })
+		s.l.hooks.Init(&s.r.Host, s.l.task, &s.l.notices, func(f func()) { s.l.event(f) })
 		s.l.recall(list[:n])
 		if err := s.prepare(); err != nil {
 			t.Fatal(err)
@@ -329,14 +330,13 @@ func TestWithoutHooks(t *testing.T) {
 	s := newScene(t, nil)
 	table := hook.NewTable(knobs(t, ""))
 	s.r.HookTable = func() *hook.Table { return table }
-	s.r.hooks.Table = s.r.HookTable
-	s.r.notices.Journal = nil
+	s.r.Journal = nil
 	request, err := s.r.Store.Request(s.l.task.Job)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Nor after a restart, with the journal that there always is: nobody is looked up.
-	bare := &Runner{Journal: nothingWanted{}, Hooks: s.r.Hooks, HookTable: s.r.HookTable}
+	bare := &Runner{Journal: nothingWanted{}, Host: base.Host{Hooks: s.r.Hooks, HookTable: s.r.HookTable}}
 	if err := bare.findAgain(bare.newLife(s.l.task)); err != nil {
 		t.Error(err)
 	}

@@ -56,10 +56,10 @@ func (r *Runner) enforce(l *life) error {
 		if err := r.Store.Exceed(l.task, reason); err != nil {
 			r.Log.Error(err.Error())
 		}
-		r.signal(l.task, sigkill)
+		r.Signal(run, sigkill)
 	case syscall.SIGUSR1:
 		r.Log.Info(fmt.Sprintf("job %v: ran longer than its limit s_rt, %d s: SIGUSR1", l.task, t.Soft/time.Second))
-		r.signal(l.task, syscall.SIGUSR1)
+		r.Signal(run, syscall.SIGUSR1)
 	}
 	l.limits.stop()
 	if next > 0 {

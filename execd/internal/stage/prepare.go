@@ -5,21 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 )
-
-// Input takes the files of a job to where it runs, before it does.
-type Input interface {
-	// Wants reports whether a run has files to be transferred.
-	Wants(t *job.Task) bool
-	// Fetch begins to and returns at once; it calls done, once, at the end.
-	Fetch(t *job.Task, done func(error))
-}
 
 // The steps of the stage prepare, as the file hooks has them.
 const (
@@ -119,12 +110,12 @@ func (r *Runner) unprepared(l *life, u *jobhook.Unprepared) error {
 		r.Log.Info(fmt.Sprintf("job %v: deleted while it was prepared", t))
 	case r.Store.Want(t) != nil: // it is to begin anew
 		err = r.Store.Withdraw(t)
-	case !r.from(t).Requeues():
+	case !r.From(t).Requeues():
 		// Nobody would start it again.
 		if !u.Told {
 			a.Kind = notice.Postponed // it has no queue in which it would be held
 			l.notices.Happened(a)
-			r.from(t).Abandoned(t.Job, slot.Hold{Code: u.Code, Subcode: u.Subcode, Text: u.Text})
+			r.From(t).Abandoned(t.Job, slot.Hold{Code: u.Code, Subcode: u.Subcode, Text: u.Text})
 			r.Log.Error(fmt.Sprintf("job %v: not started: %s", t, u.Text))
 		}
 		u.Told = true // on a full disk this is entered again

@@ -36,7 +36,7 @@ func (r *Runner) Recover() error {
 		}
 		r.add(l)
 		if l.flow.Over(exit.StepFree) {
-			r.from(t).Over(t.Job, false)
+			r.From(t).Over(t.Job, false)
 		}
 		if t.State != job.Ended {
 			l.tasks.Find()
@@ -46,7 +46,7 @@ func (r *Runner) Recover() error {
 		case l.exited || l.at < runs:
 			r.advance(l, nil)
 		default:
-			r.Launcher.Await(t.RunID(), r.unlessStopped, func() { r.reattached(l) }, func() { r.Exited(t.RunID()) })
+			r.Launcher.Await(t.RunID(), r.Later, func() { r.reattached(l) }, func() { r.Exited(t.RunID()) })
 		}
 	}
 	return r.sweep(known)
@@ -130,7 +130,7 @@ func (r *Runner) findAgain(l *life) error {
 	told := r.Journal != nil && r.Journal.Wants(l.task)
 	fed := r.Input != nil && r.Input.Wants(l.task)
 	mailed := l.task.State == job.Ended && l.notices.Wants(mail.Aborted)
-	if !hooks && !told && !fed && !mailed && r.from(l.task).Requeues() && r.Output == nil {
+	if !hooks && !told && !fed && !mailed && r.From(l.task).Requeues() && r.Output == nil {
 		return nil
 	}
 	d, _, findErr := r.Launcher.Find(l.task.RunID())
@@ -218,18 +218,6 @@ func (r *Runner) reattached(l *life) {
 	r.steerable(l)
 	l.hooks.StartUpdates(time.Since(since))
 	r.advance(l, nil) // its time limits
-}
-
-// unlessStopped does something after a while, if nothing was stopped by then.
-func (r *Runner) unlessStopped(after time.Duration, do func()) {
-	time.AfterFunc(after, func() {
-		r.mu.Lock()
-		stop := r.stop
-		r.mu.Unlock()
-		if !stop {
-			do()
-		}
-	})
 }
 
 // sweep deals with directories that no record speaks of: half-made ones go,

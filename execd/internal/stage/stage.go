@@ -2,16 +2,16 @@
 // is recorded when it is done, can be repeated, and every event enters the
 // list again at the top, so that a crash between two stages repeats the one
 // that was not recorded. It drives launch, account, claim and hook, and only daemon
-// and queue's callback use it. Below it are exit, the machine of what follows the end of a
-// job's processes, and finish, which carries it out; outcome, which decides what becomes of
-// a run; jobhook, its hooks and scripts; notice, which tells its owner; and subtask, what is
-// started in it.
+// and queue's callback use it. Below it are base, which all of them share; exit, the
+// machine of what follows the end of a job's processes, and finish, which carries it out;
+// outcome, which decides what becomes of a run; jobhook, its hooks and scripts; notice,
+// which tells its owner; and subtask, what is started in it.
 //
 // Locks are taken in this order. The work of a subtask, life.mu, steering.asking and
 // subtask.Tasks.mu may be held while the disk or the name services are waited for, so that
 // qstat takes none of them. Those of package queue come next. Then, held for a moment and
 // under no other of these packages but those above: steering.mu, those of jobhook and
-// notice, Runner.mu.
+// notice, Runner.mu and base.Pool.mu.
 package stage
 
 import (
@@ -25,19 +25,14 @@ import (
 	"time"
 
 	"paddock/execd/api"
-	"paddock/execd/internal/account"
 	"paddock/execd/internal/claim"
-	"paddock/execd/internal/conf"
-	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
-	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/output"
-	"paddock/execd/internal/queue"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
-	"paddock/execd/internal/source"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
@@ -117,47 +112,13 @@ type life struct {
 // Runner leads all runs through their stages. The exported fields are set
 // before first use.
 type Runner struct {
-	Store    *job.Store
-	Launcher *launch.Launcher
-	Queue    *queue.Queue
-	GIDs     *queue.GIDs
-	Book     *account.Book
-	Users    *user.Directory
-	Config   func() *conf.Config
-	Usage    *usage.Sampler
-	Mail     *mail.Sender
-	Counts   *metrics.Counts
-	Streams  *output.Memory // nil: where jobs write is not remembered
-	Host     string
-	Boot     string // id of this boot
-	Log      *slog.Logger
-	Sources  source.Sources
+	base.Host
+	Streams *output.Memory // nil: where jobs write is not remembered
+	Journal notice.Journal // nil: no job has one
 
-	// What jobs may have beside themselves; nil: none has.
-	Hooks     jobhook.Caller     // runs hooks, and the scripts of fetched work
-	HookTable func() *hook.Table // the hooks of the present configuration
-	SlotOf    jobhook.SlotOf
-	Journal   notice.Journal
-	Input     Input
-	Output    finish.Output
-
-	once     sync.Once // of the next
-	notices  notice.Host
-	hooks    jobhook.Host
-	ends     finish.Host
-	subtasks subtask.Host
-
-	mu     sync.Mutex
-	lives  map[spool.RunID]*life // guarded by mu
-	stop   bool                  // guarded by mu; nothing new is begun
-	places chan struct{}         // guarded by mu; filled by those at work
-	work   sync.WaitGroup
+	mu    sync.Mutex
+	lives map[spool.RunID]*life // guarded by mu
 }
-
-// maxAtWork bounds how many runs are led on at the same time. A thousand jobs
-// that start at once would each block a thread in the file system, and the
-// threads stay. It is also how many ends share a group commit.
-const maxAtWork = 16
 
 // Start takes over a task whose claims are active.
 func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
@@ -185,30 +146,13 @@ func (r *Runner) Exited(run spool.RunID) {
 
 // newLife makes the life of a run, which nobody knows of yet.
 func (r *Runner) newLife(t *job.Task) *life {
-	r.once.Do(func() {
-		r.notices = notice.Host{
-			Name: r.Host, Journal: r.Journal, Mail: r.Mail, Store: r.Store, Users: r.Users, Launcher: r.Launcher, Log: r.Log,
-		}
-		r.hooks = jobhook.Host{
-			Name: r.Host, Caller: r.Hooks, Table: r.HookTable, SlotOf: r.SlotOf, Store: r.Store, Launcher: r.Launcher, Users: r.Users,
-			Usage: r.Usage, Config: r.Config, Log: r.Log, Order: r.orderFor,
-		}
-		r.ends = finish.Host{
-			Name: r.Host, Boot: r.Boot, Store: r.Store, Launcher: r.Launcher, Queue: r.Queue, GIDs: r.GIDs, Book: r.Book, Users: r.Users,
-			Config: r.Config, Counts: r.Counts, Mail: r.Mail, Sources: r.Sources, Output: r.Output, Log: r.Log,
-		}
-		r.subtasks = subtask.Host{
-			Name: r.Host, Launcher: r.Launcher, Store: r.Store, GIDs: r.GIDs, Usage: r.Usage, Book: r.Book, Config: r.Config, Log: r.Log,
-			Order: r.orderFor, InPlace: r.inPlace, Later: r.unlessStopped,
-		}
-	})
 	l := &life{task: t}
 	l.event = func(f func()) { r.advance(l, f) }
 	event := func(f func()) { l.event(f) } // which tests replace
-	l.notices.Init(&r.notices, t, event)
-	l.hooks.Init(&r.hooks, t, &l.notices, event)
-	l.tasks.Init(&r.subtasks, t, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
-	l.end.Init(&r.ends, t, &l.hooks, &l.notices, &l.tasks, event, &l.attempts)
+	l.notices.Init(&r.Host, t, event)
+	l.hooks.Init(&r.Host, t, &l.notices, event)
+	l.tasks.Init(&r.Host, t, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
+	l.end.Init(&r.Host, t, &l.hooks, &l.notices, &l.tasks, event, &l.attempts)
 	return l
 }
 
@@ -233,7 +177,7 @@ func (r *Runner) drop(l *life) {
 
 // advance leads a life on in a goroutine of its own, after the event.
 func (r *Runner) advance(l *life, event func()) {
-	r.inPlace(func() {
+	r.Go(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.at == over {
@@ -244,39 +188,6 @@ func (r *Runner) advance(l *life, event func()) {
 		}
 		r.pass(l)
 	})
-}
-
-// inPlace does a part of the work in a goroutine of its own, when there is a place
-// for it.
-func (r *Runner) inPlace(do func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stop {
-		return // the next execd finds it on disk
-	}
-	if r.places == nil {
-		r.places = make(chan struct{}, maxAtWork)
-	}
-	places := r.places
-	r.work.Go(func() {
-		places <- struct{}{}
-		defer func() { <-places }()
-		do()
-	})
-}
-
-// Aside does something for which a user may have others wait, without the place of
-// its caller: else a few of his runs would hold up those of everybody.
-func (r *Runner) Aside(do func()) {
-	r.mu.Lock()
-	places := r.places
-	r.mu.Unlock()
-	select {
-	case <-places:
-		defer func() { places <- struct{}{} }()
-	default: // its caller has none
-	}
-	do()
 }
 
 // pass goes through the list from the top. l.mu is held.
@@ -304,7 +215,7 @@ func (r *Runner) pass(l *life) {
 			if _, retry := errors.AsType[*exit.Retry](err); retry {
 				level = slog.LevelWarn
 			}
-			if stepOf(err) == "" {
+			if _, of := errors.AsType[*exit.StepError](err); !of {
 				err = fmt.Errorf("%s: %w", s.name, err)
 			}
 			r.Log.Log(context.Background(), level, fmt.Sprintf("job %v: %v (tried again in %v)", l.task, err, after))
@@ -329,21 +240,12 @@ func (l *life) gone() {
 	l.steer.tell()
 }
 
-// Stop lets the stages that are under way come to their end and begins
-// nothing new. Jobs go on running.
-func (r *Runner) Stop() {
-	r.mu.Lock()
-	r.stop = true
-	r.mu.Unlock()
-	r.work.Wait()
-}
-
 // begin records that the task is started, durably, and makes its directory at
 // the same time. Nothing runs yet.
 func (r *Runner) begin(l *life) error {
 	t := l.task
 	order, err := r.order(l)
-	if errors.Is(err, job.ErrAltered) || errors.Is(err, errGone) && r.from(t).Requeues() {
+	if errors.Is(err, job.ErrAltered) || errors.Is(err, base.ErrGone) && r.From(t).Requeues() {
 		// What was granted may not be what it asks for now, or what there is.
 		r.Store.Untake(t)
 		r.giveBack(l)
@@ -392,14 +294,9 @@ func (r *Runner) begin(l *life) error {
 // pause is how long nothing is started after the host could not start a job.
 const pause = 10 * time.Second
 
-// errGone is matched when something that was granted was taken out of the
-// configuration since. A job of the queue waits for its return, as it would have if its
-// turn had come a moment later.
-var errGone = errors.New("does not exist any more")
-
 // findHooks finds what a run has beside its job.
 func (r *Runner) findHooks(l *life, request *api.SubmitRequest, owner *user.User) error {
-	l.notices.Find()
+	l.notices.Find(r.Journal)
 	return l.hooks.Find(request, owner, r.Input != nil && r.Input.Wants(l.task))
 }
 
@@ -409,53 +306,12 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := r.orderFor(l.task, request)
+	o, err := r.Order(l.task, request)
 	if err == nil {
 		when, _ := o.CheckpointWhen()
 		l.migrates = strings.Contains(when, "x")
 	}
 	return o, err
-}
-
-// orderFor is order for what is asked for by a request.
-func (r *Runner) orderFor(t *job.Task, request *api.SubmitRequest) (*launch.Order, error) {
-	c := r.Config()
-	o := &launch.Order{Task: t, Request: request, Global: &c.Global, Queue: c.Queue(t.Start.Queue), Grant: t.Start.Grant, Binding: t.Start.Binding}
-	if request.Work != nil {
-		o.EndSignal = endSignal(request)
-		if id, err := slot.ParseID(string(request.Work.Slot)); err == nil { // execd has written it
-			o.Slot = id.Name()
-		}
-	}
-	if o.Queue == nil {
-		return nil, fmt.Errorf("queue %q %w", t.Start.Queue, errGone)
-	}
-	var err error
-	if pe := o.Grant.PE; pe != "" {
-		if o.PE = c.PEs[pe]; o.PE == nil {
-			return nil, fmt.Errorf("parallel environment %q %w", pe, errGone)
-		}
-	}
-	if ckpt := o.Request.Checkpoint; ckpt != "" {
-		if o.Ckpt = c.Checkpoints[ckpt]; o.Ckpt == nil {
-			return nil, fmt.Errorf("checkpointing interface %q %w", ckpt, errGone)
-		}
-	}
-	limit(c, o)
-	o.Owner, err = r.Users.ByID(context.Background(), t.Job.UID)
-	if err != nil && !errors.Is(err, user.ErrUnknown) {
-		err = &exit.Retry{Err: err}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if o.Owner.Name != t.Job.Owner {
-		return nil, fmt.Errorf("uid %d was user %s when the job was submitted and is %s now", t.Job.UID, t.Job.Owner, o.Owner.Name)
-	}
-	if o.Script, err = r.Store.Script(t.Job); err != nil {
-		return nil, err
-	}
-	return o, nil
 }
 
 // refusal is why a run that was taken is not started.
@@ -510,19 +366,16 @@ func (r *Runner) putBack(l *life) error {
 // toldHeld tells the journal, once, that a job of the queue will wait in error which
 // could not be started.
 func (r *Runner) toldHeld(l *life) {
-	if u := l.refused; !u.told && r.from(l.task).Requeues() {
+	if u := l.refused; !u.told && r.From(l.task).Requeues() {
 		u.told = true
-		l.notices.Find()
+		l.notices.Find(r.Journal)
 		l.notices.Happened(notice.Event{Kind: notice.Held, Text: u.cause.Error()})
 	}
 }
 
-// from returns who the job of a task came from.
-func (r *Runner) from(t *job.Task) source.Source { return r.Sources.Of(t.Job.Source) }
-
 // fail puts a task in error that did not run, or ends it where nobody would look at it.
 func (r *Runner) fail(t *job.Task, reason string) error {
-	if from := r.from(t); !from.Requeues() {
+	if from := r.From(t); !from.Requeues() {
 		from.Abandoned(t.Job, slot.Hold{Text: reason})
 		return r.Store.Abandon(t)
 	}

@@ -5,9 +5,7 @@ import (
 	"sync"
 	"syscall"
 
-	"paddock/classad"
 	"paddock/execd/api"
-	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/stage/notice"
@@ -57,30 +55,12 @@ func (r *Runner) Kill(t *job.Task) {
 	l.steer.asking.Lock()
 	defer l.steer.asking.Unlock()
 	if l.steer.up {
-		r.signal(t, sigkill)
+		r.Signal(t.RunID(), sigkill)
 		l.tasks.Signal(sigkill)
 	} else {
 		l.steer.kill = true
 	}
 	l.hooks.Cancel()
-}
-
-// EndSignal is the signal by which a task is asked to end.
-func (r *Runner) EndSignal(t *job.Task) syscall.Signal {
-	request, err := r.Store.Request(t.Job)
-	if err != nil {
-		return syscall.SIGTERM
-	}
-	return endSignal(request)
-}
-
-// endSignal is the signal by which what was requested is asked to end.
-func endSignal(request *api.SubmitRequest) syscall.Signal {
-	if request.Work == nil {
-		return syscall.SIGTERM
-	}
-	work, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
-	return ad.KillSig(work)
 }
 
 // Suspend stops a task for the reasons that the letters stand for, or with none
@@ -173,11 +153,11 @@ func (r *Runner) steerable(l *life) {
 		l.steer.kill = true
 	default: // it has time, which its slot watches
 		if sig := r.EndSignal(l.task); !r.Launcher.Told(l.task.RunID(), sig) {
-			r.signal(l.task, sig)
+			r.Signal(l.task.RunID(), sig)
 		}
 	}
 	if l.steer.kill {
-		r.signal(l.task, sigkill)
+		r.Signal(l.task.RunID(), sigkill)
 		l.tasks.Signal(sigkill)
 	}
 	r.stopOrGo(l)
@@ -210,12 +190,12 @@ func (r *Runner) stopOrGo(l *life) {
 	l.hooks.ChangedState()
 	switch {
 	case !want:
-		r.signal(l.task, syscall.SIGCONT)
+		r.Signal(l.task.RunID(), syscall.SIGCONT)
 		l.tasks.Signal(syscall.SIGCONT)
 	case l.migrates:
-		r.signal(l.task, syscall.SIGTTOU) // its tasks end with it
+		r.Signal(l.task.RunID(), syscall.SIGTTOU) // its tasks end with it
 	default:
-		r.signal(l.task, syscall.SIGSTOP)
+		r.Signal(l.task.RunID(), syscall.SIGSTOP)
 		l.tasks.Signal(syscall.SIGSTOP)
 	}
 }
@@ -236,13 +216,6 @@ func (r *Runner) lifeOf(t *job.Task) *life {
 	return nil
 }
 
-// signal asks the shepherd of a task to give the job a signal.
-func (r *Runner) signal(t *job.Task, sig syscall.Signal) {
-	if err := r.Launcher.Signal(t.RunID(), sig); err != nil {
-		r.Log.Debug(err.Error()) // gone: its end is on its way
-	}
-}
-
 // Exceeded is told of a job that as a whole has exceeded a limit.
 func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
 	l := r.life(run.Within())
@@ -255,7 +228,7 @@ func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
 	}
 	r.Log.Info(e.Line(run.ID(), l.task.Start.Queue))
 	if !e.Hard {
-		r.signal(l.task, syscall.SIGXCPU)
+		r.Signal(l.task.RunID(), syscall.SIGXCPU)
 		return
 	}
 	if err := r.Store.Exceed(l.task, e.Reason()); err != nil {

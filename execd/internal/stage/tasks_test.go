@@ -71,8 +71,8 @@ func TestTaskOfJobThatIsPrepared(t *testing.T) {
 			s := preparing(t)
 			s.mend()
 			s.nothingStarts()
-			s.r.notices.Journal = nothingWanted{}
-			s.l.notices.Find()
+			s.r.Journal = nothingWanted{}
+			s.l.notices.Find(s.r.Journal)
 			s.r.setUp(s.l)
 			s.l.hooks.Prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
 			s.hooks.run = func(ctx context.Context, _ int, _ hook.Call) hook.Result {

@@ -143,9 +143,9 @@ func TestSuspendWithoutNameServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unsent unsent
-	r.notices.Users, r.notices.Log = &user.Directory{Path: dir}, slog.New(slog.NewTextHandler(&unsent, nil))
+	r.Users, r.Log = &user.Directory{Path: dir}, slog.New(slog.NewTextHandler(&unsent, nil))
 	var log bytes.Buffer
-	r.notices.Mail = mail.New(func() *conf.Config { return r.Config() }, "h", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	r.Mail = mail.New(func() *conf.Config { return r.Config() }, "h", slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	suspend(true)
 	if _, err := os.ReadFile(asked); err != nil { // the first question
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func (n *unsent) Write(b []byte) (int, error) {
 // does.
 func TestSuspendOnDiskThatHangs(t *testing.T) {
 	r, task, suspend := suspended(t)
-	r.notices.Users = &user.Directory{}
+	r.Users = &user.Directory{}
 	hangs, goOn := spooltest.Hang(t, spool.FileSignals)
 	suspend(true)
 	<-hangs

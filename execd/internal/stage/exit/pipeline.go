@@ -22,30 +22,6 @@ type Controller interface {
 	Gone() (Result, error)
 }
 
-// Base is a Controller that has nothing to do; adapters embed it.
-type Base struct{}
-
-// Enter does nothing.
-func (Base) Enter() (Result, error) { return Nothing, nil }
-
-// Hook does nothing.
-func (Base) Hook() (Result, error) { return Nothing, nil }
-
-// Free does nothing.
-func (Base) Free() (Result, error) { return Nothing, nil }
-
-// Announce does nothing.
-func (Base) Announce() (Result, error) { return Nothing, nil }
-
-// Transfer does nothing.
-func (Base) Transfer() (Result, error) { return Nothing, nil }
-
-// Notify does nothing.
-func (Base) Notify(Process) (Result, error) { return Nothing, nil }
-
-// Gone does nothing.
-func (Base) Gone() (Result, error) { return Nothing, nil }
-
 // The names of the steps, as errors and records have them.
 const (
 	StepEnter    = "enter"

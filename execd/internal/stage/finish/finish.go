@@ -21,17 +21,13 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
-	"paddock/execd/internal/mail"
-	"paddock/execd/internal/metrics"
-	"paddock/execd/internal/queue"
-	"paddock/execd/internal/source"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/stage/subtask"
 	"paddock/execd/internal/usage"
-	"paddock/execd/internal/user"
 	"paddock/spool"
 )
 
@@ -44,41 +40,15 @@ const (
 	StepAd     = "output ad"
 )
 
-// Output takes the files of a job to where they belong, when it has ended.
-type Output interface {
-	// Wants reports whether a run has files to be transferred.
-	Wants(t *job.Task, e exit.Ending) bool
-	// Send begins to and returns at once; it calls done, once, at the end.
-	Send(t *job.Task, done func(error))
-}
-
-// Host is what the ends of all runs need of execd.
-type Host struct {
-	Name, Boot string
-	Store      *job.Store
-	Launcher   *launch.Launcher
-	Queue      *queue.Queue
-	GIDs       *queue.GIDs
-	Book       *account.Book
-	Users      *user.Directory
-	Config     func() *conf.Config
-	Counts     *metrics.Counts
-	Mail       *mail.Sender
-	Sources    source.Sources
-	Output     Output // nil: nothing is transferred
-	Log        *slog.Logger
-}
-
 // End is the end of one run.
 type End struct {
-	exit.Base
 	outcome.Facts
 	Claims []*claim.Claim
 	Taken  time.Time      // when the run had them
 	Tail   exit.Marks     // of telling of the end
 	Output *exit.Transfer // nil: not begun
 
-	host     *Host
+	host     *base.Host
 	of       *job.Task
 	hooks    *jobhook.Hooks
 	notices  *notice.Notices
@@ -92,7 +62,7 @@ type End struct {
 
 // Init makes it that of a run. Event has something happen to it, and leads it on; attempts
 // has how often the present step has failed.
-func (f *End) Init(h *Host, of *job.Task, x *jobhook.Hooks, n *notice.Notices, ts *subtask.Tasks, event func(func()), attempts *int) {
+func (f *End) Init(h *base.Host, of *job.Task, x *jobhook.Hooks, n *notice.Notices, ts *subtask.Tasks, event func(func()), attempts *int) {
 	f.host, f.of, f.hooks, f.notices, f.tasks, f.event, f.attempts = h, of, x, n, ts, event, attempts
 }
 
@@ -152,10 +122,7 @@ func (f *End) Conclude(out *spool.Outcome) *job.End {
 }
 
 // isNobodys reports whether nobody would start the job again.
-func (f *End) isNobodys() bool { return f.of.Job.Interactive || !f.from().Requeues() }
-
-// from returns who the job came from.
-func (f *End) from() source.Source { return f.host.Sources.Of(f.of.Job.Source) }
+func (f *End) isNobodys() bool { return f.of.Job.Interactive || !f.host.From(f.of).Requeues() }
 
 // fault puts the queue of a task in error, and reports whether it is. But what runs as
 // the job's owner, with his environment, he can make fail as he likes: where that failed
@@ -201,7 +168,7 @@ func (f *End) Hook() (exit.Result, error) {
 	if f.hooks.Exit == nil || !f.Ran() || f.host.Store.State(f.of) == job.Ended {
 		return exit.Nothing, nil
 	}
-	if !f.from().Requeues() {
+	if !f.host.From(f.of).Requeues() {
 		f.host.Queue.Ending(f.Claims)
 	}
 	want := f.host.Store.Want(f.of)
@@ -213,12 +180,15 @@ func (f *End) Hook() (exit.Result, error) {
 
 // Free gives the slots back: what follows needs none.
 func (f *End) Free() (exit.Result, error) {
-	f.from().Over(f.of.Job, f.Word() == exit.WordEvict)
+	f.host.From(f.of).Over(f.of.Job, f.Word() == exit.WordEvict)
 	used := f.tasks.Used()
 	used.CPU, used.Mem, used.IO = used.CPU+f.Total.CPU, used.Mem+f.Total.Mem, used.IO+f.Total.IO
 	f.host.Queue.Ended(f.of, f.Claims, used)
 	return exit.Nothing, nil
 }
+
+// Announce does nothing: nobody who waits for the output is told that it comes.
+func (f *End) Announce() (exit.Result, error) { return exit.Nothing, nil }
 
 // Transfer takes the output of a job to where it belongs.
 func (f *End) Transfer() (exit.Result, error) {
@@ -285,9 +255,9 @@ func (f *End) Gone() (exit.Result, error) {
 // wait and mail, and the file of the job's ad. Who sent a job that did not come by qsub is
 // told by hooks: its ad is written before they are, and nobody gets mail.
 func (f *End) Notify(exit.Process) (exit.Result, error) {
-	record, save := exit.Step{Name: StepRecord, Do: f.recorded}, exit.Step{Name: StepSave, Do: f.account}
-	tell, publish := exit.Step{Name: StepTell, Do: f.tell}, exit.Step{Name: StepAd, Do: f.published}
-	if !f.from().Requeues() {
+	record, publish := f.journal(StepRecord, notice.Journal.Record), f.journal(StepAd, notice.Journal.WriteAd)
+	save, tell := exit.Step{Name: StepSave, Do: f.account}, exit.Step{Name: StepTell, Do: f.tell}
+	if !f.host.From(f.of).Requeues() {
 		return f.Tail.Run([]exit.Step{record, publish, save, tell})
 	}
 	return f.Tail.Run([]exit.Step{record, save, tell, {Name: StepMail, Do: func() (exit.Result, error) {
@@ -298,37 +268,30 @@ func (f *End) Notify(exit.Process) (exit.Result, error) {
 	}}, publish})
 }
 
-// recorded writes the event of the end.
-func (f *End) recorded() (exit.Result, error) {
-	return f.journal(func(e notice.Event) (exit.Result, error) { return f.notices.Ended(StepRecord, e) })
-}
-
-// published writes the ad of the job that has ended.
-func (f *End) published() (exit.Result, error) {
-	return f.journal(func(e notice.Event) (exit.Result, error) { return f.notices.Ad(StepAd, e) })
-}
-
-func (f *End) journal(write func(notice.Event) (exit.Result, error)) (exit.Result, error) {
-	if !f.notices.On() || f.Outcome == nil { // of an end that an earlier execd has recorded nothing more is known
-		return exit.Nothing, nil
-	}
-	e := notice.Event{Kind: notice.Over, Task: f.of, Time: f.Ended, End: f.End, Scratch: f.host.Launcher.Scratch(f.of.RunID())}
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
-	if f.Ran() {
-		u := f.Outcome.Usage
-		e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
-	}
-	e.Exit = f.Code(e.Status)
-	if why := f.Forced(f.host.Store.Want(f.of)); why != nil {
-		e.Text, e.Code, e.Subcode = why.Reason, why.Code, why.Subcode
-	}
-	if e.Exit == exit.Hold {
-		e.Code, e.Subcode = f.Hold(f.undelivered, f.hooks.PostStatus)
-	}
-	e.Ad, _ = f.ended(f.host.Store.Want(f.of))
-	return write(e)
+// journal is a step in which the journal writes of the end.
+func (f *End) journal(step string, write func(notice.Journal, notice.Event) error) exit.Step {
+	return exit.Step{Name: step, Do: func() (exit.Result, error) {
+		if !f.notices.On() || f.Outcome == nil { // of an end that an earlier execd has recorded nothing more is known
+			return exit.Nothing, nil
+		}
+		e := notice.Event{Kind: notice.Over, Task: f.of, Time: f.Ended, End: f.End, Scratch: f.host.Launcher.Scratch(f.of.RunID())}
+		if e.Time.IsZero() {
+			e.Time = time.Now()
+		}
+		if f.Ran() {
+			u := f.Outcome.Usage
+			e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
+		}
+		e.Exit = f.Code(e.Status)
+		if why := f.Forced(f.host.Store.Want(f.of)); why != nil {
+			e.Text, e.Code, e.Subcode = why.Reason, why.Code, why.Subcode
+		}
+		if e.Exit == exit.Hold {
+			e.Code, e.Subcode = f.Hold(f.undelivered, f.hooks.PostStatus)
+		}
+		e.Ad, _ = f.ended(f.host.Store.Want(f.of))
+		return f.notices.Write(step, e, write)
+	}}
 }
 
 // ended is the ad of a job that has ended.

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,43 +24,16 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
-	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
-	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
-
-// Host is what the hooks of all runs need of execd.
-type Host struct {
-	Name     string
-	Caller   Caller             // nil: no run has any
-	Table    func() *hook.Table // the hooks of the present configuration; nil: there are none
-	SlotOf   SlotOf             // nil: a run is where its claims say
-	Store    *job.Store
-	Launcher *launch.Launcher
-	Users    *user.Directory
-	Usage    *usage.Sampler
-	Config   func() *conf.Config
-	Log      *slog.Logger
-
-	// Order gathers what the directory of a run of a job is made from, for a request.
-	Order func(of *job.Task, request *api.SubmitRequest) (*launch.Order, error)
-}
-
-// SlotOf finds the slot that a task runs on, the first where it has several: its
-// number, 0 if it is not known, and with ads its ad.
-type SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)
-
-// Caller runs hooks; a *hook.Runner does.
-type Caller interface {
-	Run(ctx context.Context, c hook.Call) hook.Result
-}
 
 // The names of what the site's hooks.conf does not say and is run like a hook: the
 // scripts that the ad of a job names.
@@ -100,7 +72,7 @@ type Hooks struct {
 	Found      bool        // an earlier execd has begun the run, and perhaps a hook of it
 	PostStatus exit.Status // of the script after the job
 
-	host    *Host
+	host    *base.Host
 	of      *job.Task
 	notices *notice.Notices
 	event   func(func()) // has something happen to the run, and leads it on
@@ -115,7 +87,7 @@ type Hooks struct {
 }
 
 // Init makes them those of a run. Event has something happen to it, and leads it on.
-func (x *Hooks) Init(h *Host, of *job.Task, n *notice.Notices, event func(func())) {
+func (x *Hooks) Init(h *base.Host, of *job.Task, n *notice.Notices, event func(func())) {
 	x.host, x.of, x.notices, x.event = h, of, n, event
 }
 
@@ -145,22 +117,22 @@ type HookRun struct {
 func (x *Hooks) Find(request *api.SubmitRequest, owner *user.User, stageIn bool) error {
 	h, work := x.host, request.Work
 	var table *hook.Table
-	if h.Caller != nil && h.Table != nil {
-		table = h.Table()
+	if h.Hooks != nil && h.HookTable != nil {
+		table = h.HookTable()
 	}
 	if !table.Any() && work == nil && !stageIn {
 		return nil
 	}
 	p := Plan{Owner: owner, StageIn: stageIn, OnSlot: work != nil}
 	word := ""
-	if work == nil && h.Caller != nil {
+	if work == nil && h.Hooks != nil {
 		own, err := OwnExtras(x.of, request, owner, h.Name)
 		if err != nil {
 			return err
 		}
 		word = own.HookKeyword
 	}
-	if work != nil && h.Caller != nil {
+	if work != nil && h.Hooks != nil {
 		p.Slot, _ = slot.ParseID(string(work.Slot)) // execd has written it
 		base, _ := classad.ParseOldLenient(work.Ad)
 		extras, err := ad.ExtrasOf(base, ad.RequestOptions{Now: time.Now(), Config: h.Config()})
@@ -267,7 +239,7 @@ func (x *Hooks) await(h *hook.Hook, over bool, args []string, stdin func() ([]by
 	}
 	go func() {
 		defer cancel()
-		result := x.host.Caller.Run(ctx, c)
+		result := x.host.Hooks.Run(ctx, c)
 		// When execd stops meanwhile nothing is told: the next one runs it again.
 		x.event(func() { running.result = &result })
 	}()
@@ -354,12 +326,9 @@ func (x *Hooks) ownerOf() (*user.User, error) {
 	if x.Owner != nil {
 		return x.Owner, nil
 	}
-	owner, err := x.host.Users.ByID(context.Background(), x.of.Job.UID)
-	if err != nil && !errors.Is(err, user.ErrUnknown) {
-		return nil, &exit.Retry{Err: err}
-	}
-	x.Owner = owner
-	return owner, err
+	var err error
+	x.Owner, err = x.host.Owner(x.of)
+	return x.Owner, err
 }
 
 // slotName is the name of the slot that a run has, the first where it has several.

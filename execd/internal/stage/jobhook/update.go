@@ -133,7 +133,7 @@ func (x *Hooks) callUpdate(ctx context.Context) hook.Result {
 	if err != nil {
 		return *failed(h, err)
 	}
-	return x.host.Caller.Run(ctx, c)
+	return x.host.Hooks.Run(ctx, c)
 }
 
 // StopUpdates ends the pace, and the hook if it runs, and notes what there was. It

@@ -5,36 +5,22 @@
 package notice
 
 import (
-	"log/slog"
 	"time"
 
 	"paddock/classad"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/launch"
-	"paddock/execd/internal/mail"
 	"paddock/execd/internal/serial"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
-	"paddock/execd/internal/user"
 )
-
-// Host is what the notices of all runs need of execd.
-type Host struct {
-	Name     string
-	Journal  Journal // nil: nothing is written
-	Mail     *mail.Sender
-	Store    *job.Store
-	Users    *user.Directory
-	Launcher *launch.Launcher
-	Log      *slog.Logger
-}
 
 // Notices are those of one run.
 type Notices struct {
-	host  *Host
+	host  *base.Host
 	of    *job.Task
 	event func(func()) // has something happen to the run, and leads it on
 
-	on      bool // events are written into a file of its owner
+	journal Journal // nil: nothing is written into files of its owner
 	events  serial.Queue
 	letters serial.Queue // mails while it goes on
 	writing *writing     // nil: none is waited for
@@ -46,42 +32,34 @@ type Notices struct {
 const maxWaiting = 64
 
 // Init makes them those of a run. Event has something happen to it, and leads it on.
-func (n *Notices) Init(h *Host, of *job.Task, event func(func())) {
+func (n *Notices) Init(h *base.Host, of *job.Task, event func(func())) {
 	n.host, n.of, n.event = h, of, event
 }
 
-// Find finds out whether the job wants an event log or its ad.
-func (n *Notices) Find() {
-	n.on = n.host.Journal != nil && n.host.Journal.Wants(n.of)
+// Find finds out whether the job wants an event log or its ad of a journal, or of nil.
+func (n *Notices) Find(j Journal) {
+	if j != nil && !j.Wants(n.of) {
+		j = nil
+	}
+	n.journal = j
 }
 
 // On reports whether it does.
-func (n *Notices) On() bool { return n.on }
+func (n *Notices) On() bool { return n.journal != nil }
 
 // Happened tells the journal of an event of a run that goes on. One that cannot be
 // written is not tried again: it is said in our log.
 func (n *Notices) Happened(of Event) {
-	if !n.on {
+	if !n.On() {
 		return
 	}
-	e := of // what the write below refers to; most runs have none
+	e, j := of, n.journal // what the write below refers to; most runs have none
 	e.Task, e.Time, e.Scratch = n.of, time.Now(), n.host.Launcher.Scratch(n.of.RunID())
 	_ = n.events.AddBelow(maxWaiting, func() {
-		if err := n.host.Journal.Record(e); err != nil {
+		if err := j.Record(e); err != nil {
 			n.host.Log.Warn("job " + n.of.String() + ": event log: " + err.Error())
 		}
 	})
-}
-
-// Ended tells the journal of the end, behind all that is still to be written of the run,
-// as a step of it.
-func (n *Notices) Ended(step string, e Event) (exit.Result, error) {
-	return n.write(step, func() error { return n.host.Journal.Record(e) })
-}
-
-// Ad has the ad of the run written, which has ended, as a step of its end.
-func (n *Notices) Ad(step string, e Event) (exit.Result, error) {
-	return n.write(step, func() error { return n.host.Journal.WriteAd(e) })
 }
 
 // writing is a write that a step of the end waits for.
@@ -91,16 +69,17 @@ type writing struct {
 	err  error
 }
 
-// write has the journal write for a step of the end. The list of steps is entered again
-// when it has.
-func (n *Notices) write(step string, do func() error) (exit.Result, error) {
+// Write has the journal write, behind all that is still to be written of the run, as a step
+// of its end. The list of steps is entered again when it has.
+func (n *Notices) Write(step string, e Event, do func(Journal, Event) error) (exit.Result, error) {
 	w := n.writing
 	switch {
 	case w == nil || w.step != step:
 		w = &writing{step: step}
 		n.writing = w
+		j := n.journal
 		n.events.Add(func() {
-			err := do()
+			err := do(j, e)
 			n.event(func() { w.done, w.err = true, err })
 		})
 		return exit.InProgress, nil

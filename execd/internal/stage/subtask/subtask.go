@@ -9,7 +9,6 @@ package subtask
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,12 +18,11 @@ import (
 	"time"
 
 	"paddock/execd/api"
-	"paddock/execd/internal/account"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
-	"paddock/execd/internal/queue"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/usage"
@@ -32,28 +30,9 @@ import (
 	"paddock/spool"
 )
 
-// Host is what the tasks of all runs need of execd.
-type Host struct {
-	Name     string
-	Launcher *launch.Launcher
-	Store    *job.Store
-	GIDs     *queue.GIDs
-	Usage    *usage.Sampler
-	Book     *account.Book
-	Config   func() *conf.Config
-	Log      *slog.Logger
-
-	// Order gathers what the directory of a run of a job is made from, for a request.
-	Order func(of *job.Task, request *api.SubmitRequest) (*launch.Order, error)
-	// InPlace does a part of the work in a goroutine of its own, and Later something
-	// after a while: unless execd stops.
-	InPlace func(do func())
-	Later   func(after time.Duration, do func())
-}
-
 // Tasks are those of one run.
 type Tasks struct {
-	host *Host
+	host *base.Host
 	of   *job.Task
 	over func(name string) // is told of each that is over
 
@@ -68,7 +47,7 @@ type Tasks struct {
 }
 
 // Init makes them those of a run. Over is told of each that is over, by its name.
-func (ts *Tasks) Init(h *Host, of *job.Task, over func(name string)) {
+func (ts *Tasks) Init(h *base.Host, of *job.Task, over func(name string)) {
 	ts.host, ts.of, ts.over = h, of, over
 }
 
@@ -297,13 +276,7 @@ func (ts *Tasks) Signal(sig syscall.Signal) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	for _, s := range ts.list {
-		ts.signal(s, sig)
-	}
-}
-
-func (ts *Tasks) signal(s *task, sig syscall.Signal) {
-	if err := ts.host.Launcher.Signal(s.run, sig); err != nil {
-		ts.host.Log.Debug(err.Error()) // gone, or not found again yet: see catchUp
+		ts.host.Signal(s.run, sig)
 	}
 }
 
@@ -311,9 +284,9 @@ func (ts *Tasks) signal(s *task, sig syscall.Signal) {
 func (ts *Tasks) catchUp(s *task) {
 	switch {
 	case ts.closed || ts.host.Store.Want(ts.of) != nil:
-		ts.signal(s, syscall.SIGKILL)
+		ts.host.Signal(s.run, syscall.SIGKILL)
 	case ts.host.Store.WantStopped(ts.of):
-		ts.signal(s, syscall.SIGSTOP)
+		ts.host.Signal(s.run, syscall.SIGSTOP)
 	}
 }
 
@@ -327,11 +300,11 @@ func (ts *Tasks) Exceeded(name string, e usage.Excess) {
 	}
 	ts.host.Log.Info(e.Line(s.run.ID(), s.queue))
 	if !e.Hard {
-		ts.signal(s, syscall.SIGXCPU)
+		ts.host.Signal(s.run, syscall.SIGXCPU)
 		return
 	}
 	s.reason = e.Reason()
-	ts.signal(s, syscall.SIGKILL)
+	ts.host.Signal(s.run, syscall.SIGKILL)
 }
 
 // Close ends them at the end of their job, which is accounted last, and reports whether
@@ -347,7 +320,7 @@ func (ts *Tasks) Close() bool {
 	for _, s := range ts.list {
 		if !s.killed {
 			s.killed = true
-			ts.signal(s, syscall.SIGKILL)
+			ts.host.Signal(s.run, syscall.SIGKILL)
 		}
 	}
 	if first {
@@ -356,37 +329,32 @@ func (ts *Tasks) Close() bool {
 	return false
 }
 
-// Exited is told that the shepherd of a task is gone.
+// Exited is told that the shepherd of a task is gone. It brings the task to its end in a
+// goroutine of its own, since that waits for a task that is being started, and tries again
+// when that fails.
 func (ts *Tasks) Exited(name string) {
-	ts.host.InPlace(func() { // whoever tells must not wait for a task that is started
+	ts.host.Go(func() {
 		ts.mu.Lock()
 		s := ts.list[name]
 		ts.mu.Unlock()
-		if s != nil {
-			ts.finish(s)
+		if s == nil {
+			return
 		}
+		s.work.Lock()
+		defer s.work.Unlock()
+		if s.done {
+			return
+		}
+		if err := ts.end(s); err != nil {
+			s.attempts++
+			after := exit.Retries.After(s.attempts)
+			ts.host.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", s.run.ID(), err, after))
+			time.AfterFunc(after, func() { ts.Exited(name) })
+			return
+		}
+		s.done = true
+		ts.over(name) // its run may have waited for it
 	})
-}
-
-// lead brings a task to its end in a goroutine of its own.
-func (ts *Tasks) lead(s *task) { ts.host.InPlace(func() { ts.finish(s) }) }
-
-// finish brings a task to its end, and has it tried again when that fails.
-func (ts *Tasks) finish(s *task) {
-	s.work.Lock()
-	defer s.work.Unlock()
-	if s.done {
-		return
-	}
-	if err := ts.end(s); err != nil {
-		s.attempts++
-		after := exit.Retries.After(s.attempts)
-		ts.host.Log.Error(fmt.Sprintf("job %v: %v (tried again in %v)", s.run.ID(), err, after))
-		time.AfterFunc(after, func() { ts.lead(s) })
-		return
-	}
-	s.done = true
-	ts.over(s.run.PETask) // its run may have waited for it
 }
 
 // end collects a task, accounts it and removes its directory. Each step can
@@ -513,11 +481,11 @@ func (ts *Tasks) Find() {
 		s := ts.add(f.Run.PETask, f.Queue, f.GID)
 		s.began = h.Launcher.Since(f.Run, time.Now())
 		if !f.Lives {
-			ts.lead(s)
+			ts.Exited(s.run.PETask)
 			continue
 		}
 		h.Later(0, func() {
-			h.Launcher.Await(s.run, h.Later, func() { ts.found(s) }, func() { ts.lead(s) })
+			h.Launcher.Await(s.run, h.Later, func() { ts.found(s) }, func() { ts.Exited(s.run.PETask) })
 		})
 	}
 }

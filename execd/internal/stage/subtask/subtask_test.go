@@ -7,6 +7,7 @@ import (
 
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/stage/base"
 	"paddock/spool"
 )
 
@@ -18,7 +19,7 @@ func tasksOf(t *testing.T) *Tasks {
 		t.Fatal(err)
 	}
 	ts := &Tasks{}
-	host := &Host{Name: "h", Launcher: launch.New(launch.Runs{Root: root}), Log: slog.New(slog.DiscardHandler)}
+	host := &base.Host{Name: "h", Launcher: launch.New(launch.Runs{Root: root}), Log: slog.New(slog.DiscardHandler)}
 	ts.Init(host, &job.Task{Job: &job.Job{Number: 7}, Number: 1}, func(string) {})
 	return ts
 }

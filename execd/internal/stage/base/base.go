@@ -1,0 +1,87 @@
+// Package base has what stage and the packages below it share: what a run needs of execd,
+// from what its directory is made, and where the work on it is done. Only they and the
+// daemon use it.
+package base
+
+import (
+	"context"
+	"log/slog"
+	"syscall"
+
+	"paddock/classad"
+	"paddock/execd/internal/account"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/mail"
+	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/queue"
+	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/usage"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// Host is what all runs need of execd. The fields are set before first use.
+type Host struct {
+	Name     string
+	Boot     string // id of this boot
+	Store    *job.Store
+	Launcher *launch.Launcher
+	Queue    *queue.Queue
+	GIDs     *queue.GIDs
+	Book     *account.Book
+	Users    *user.Directory
+	Config   func() *conf.Config
+	Usage    *usage.Sampler
+	Mail     *mail.Sender
+	Counts   *metrics.Counts
+	Sources  source.Sources
+	Log      *slog.Logger
+
+	// What jobs may have beside themselves; nil: none has.
+	Hooks     Caller             // runs hooks, and the scripts of fetched work
+	HookTable func() *hook.Table // the hooks of the present configuration
+	Input     Input
+	Output    Output
+
+	// SlotOf finds the slot that a task runs on, the first where it has several: its
+	// number, 0 if it is not known, and with ads its ad. nil: a run is where its claims say.
+	SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)
+
+	Pool
+}
+
+// Caller runs hooks; a *hook.Runner does.
+type Caller interface {
+	Run(ctx context.Context, c hook.Call) hook.Result
+}
+
+// Input takes the files of a job to where it runs, before it does.
+type Input interface {
+	// Wants reports whether a run has files to be transferred.
+	Wants(t *job.Task) bool
+	// Fetch begins to and returns at once; it calls done, once, at the end.
+	Fetch(t *job.Task, done func(error))
+}
+
+// Output takes the files of a job to where they belong, when it has ended.
+type Output interface {
+	// Wants reports whether a run has files to be transferred.
+	Wants(t *job.Task, e exit.Ending) bool
+	// Send begins to and returns at once; it calls done, once, at the end.
+	Send(t *job.Task, done func(error))
+}
+
+// From returns who the job of a task came from.
+func (h *Host) From(t *job.Task) source.Source { return h.Sources.Of(t.Job.Source) }
+
+// Signal asks the shepherd of a run to give its job a signal.
+func (h *Host) Signal(run spool.RunID, sig syscall.Signal) {
+	if err := h.Launcher.Signal(run, sig); err != nil {
+		h.Log.Debug(err.Error()) // gone, and its end is on its way; or not found again yet
+	}
+}
