@@ -34,14 +34,25 @@ func (r *Runner) prepare(l *life) error {
 	if l.unprepared != nil { // and that could not be recorded
 		return r.unprepared(l, l.unprepared)
 	}
+	step := func(name string, has bool, do func() (exit.Result, error)) exit.Step {
+		return exit.Step{Name: name, Do: func() (exit.Result, error) {
+			switch {
+			case !has:
+				return exit.Nothing, nil
+			case r.Store.Want(l.task) != nil:
+				return exit.Failed, &jobhook.Unprepared{}
+			}
+			return do()
+		}}
+	}
 	result, err := l.prep.Run([]exit.Step{
-		{Name: stepActivate, Do: func() (exit.Result, error) { return r.activate(l) }},
-		{Name: stepBefore, Do: func() (exit.Result, error) { return x.PrepareBy(x.Before, stepBefore) }},
-		{Name: stepInput, Do: func() (exit.Result, error) { return r.fetch(l) }},
-		{Name: stepPrepare, Do: func() (exit.Result, error) { return x.PrepareBy(x.Prepare, stepPrepare) }},
-		{Name: stepPre, Do: func() (exit.Result, error) {
+		step(stepActivate, true, func() (exit.Result, error) { return r.activate(l) }),
+		step(stepBefore, x.Before != nil, func() (exit.Result, error) { return x.PrepareBy(x.Before, stepBefore) }),
+		step(stepInput, x.StageIn, func() (exit.Result, error) { return r.fetch(l) }),
+		step(stepPrepare, x.Prepare != nil, func() (exit.Result, error) { return x.PrepareBy(x.Prepare, stepPrepare) }),
+		step(stepPre, x.Pre != nil, func() (exit.Result, error) {
 			return x.RunPre(stepPre, func(s exit.Status) { l.flow.Reap(childPre, s) })
-		}},
+		}),
 	})
 	var not *jobhook.Unprepared
 	switch {
@@ -57,9 +68,6 @@ func (r *Runner) prepare(l *life) error {
 
 // activate brings the directory of the run to where hooks work on it.
 func (r *Runner) activate(l *life) (exit.Result, error) {
-	if r.Store.Want(l.task) != nil {
-		return exit.Failed, &jobhook.Unprepared{Verdict: jobhook.GoesBack}
-	}
 	if err := r.Launcher.Activate(l.task.RunID()); err != nil {
 		return exit.Failed, err
 	}
@@ -71,22 +79,12 @@ func (r *Runner) activate(l *life) (exit.Result, error) {
 
 // fetch transfers the files of the job to where it runs.
 func (r *Runner) fetch(l *life) (exit.Result, error) {
-	if !l.hooks.StageIn {
-		return exit.Nothing, nil
-	}
-	if r.Store.Want(l.task) != nil {
-		return exit.Failed, &jobhook.Unprepared{Verdict: jobhook.GoesBack}
-	}
 	if l.input == nil {
 		l.input = l.end.NewTransfer("input", exit.HoldInput, func(done func(error)) { r.Input.Fetch(l.task, done) })
 	}
 	result := finish.Try(l.input)
 	if g := l.input.GivenUp(); g != nil {
-		u := &jobhook.Unprepared{Verdict: jobhook.GoesBack, Text: "input transfer: " + g.Reason}
-		if g.Hold {
-			u.Verdict, u.Code, u.Subcode = jobhook.IsHeld, g.Code, g.Subcode
-		}
-		return exit.Failed, u
+		return exit.Failed, &jobhook.Unprepared{Hold: g.Hold, Code: g.Code, Subcode: g.Subcode, Text: "input transfer: " + g.Reason}
 	}
 	return result, nil
 }
@@ -98,8 +96,8 @@ func (r *Runner) unprepared(l *life, u *jobhook.Unprepared) error {
 	if err := r.Launcher.Discard(t.RunID()); err != nil {
 		return err
 	}
-	if u.Late && u.Verdict == jobhook.GoesBack && r.Store.Late(t) > 0 {
-		u.Verdict, u.Code = jobhook.IsHeld, exit.HoldHook
+	if u.Late && !u.Hold && r.Store.Late(t) > 0 {
+		u.Hold, u.Code = true, exit.HoldHook
 		u.Text += " (for the second time on this host)"
 	}
 	a := notice.Event{Kind: notice.Held, Text: u.Text, Code: u.Code, Subcode: u.Subcode}
@@ -120,7 +118,7 @@ func (r *Runner) unprepared(l *life, u *jobhook.Unprepared) error {
 		}
 		u.Told = true // on a full disk this is entered again
 		err = r.Store.Abandon(t)
-	case u.Verdict == jobhook.IsHeld:
+	case u.Hold:
 		if !u.Told {
 			l.notices.Happened(a)
 			r.Log.Error(fmt.Sprintf("job %v: cannot start: %s", t, u.Text))

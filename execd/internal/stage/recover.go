@@ -225,56 +225,46 @@ func (r *Runner) reattached(l *life) {
 // human must look.
 func (r *Runner) sweep(known map[string]bool) error {
 	root := r.Launcher.Root
-	staging, err := root.ListStaging()
-	if err != nil {
+	if err := sweepDir(r, spool.DirStaging, root.ListStaging, spool.ParseRunID, r.Launcher.DiscardStaged); err != nil {
 		return err
 	}
-	for _, name := range staging {
-		run, err := spool.ParseRunID(name)
-		if err != nil {
-			_ = aside.Put(root, r.Log, root.Path(spool.DirStaging, name), err) // it was told
-			continue
-		}
-		if err := r.Launcher.DiscardStaged(run); err != nil {
-			return err
-		}
-	}
-	active, err := root.ListActive()
-	if err != nil {
-		return err
-	}
-	for _, name := range active {
-		id, err := spool.ParseID(name)
-		if err != nil {
-			_ = aside.Put(root, r.Log, root.Path(spool.DirActive, name), err)
-			continue
-		}
+	if err := sweepDir(r, spool.DirActive, root.ListActive, spool.ParseID, func(id spool.ID) error {
 		if known[id.String()] {
-			continue
+			return nil
 		}
-		if err := r.orphan(id); err != nil {
-			return err
-		}
-	}
-	finished, err := root.ListFinished()
-	if err != nil {
+		return r.orphan(id)
+	}); err != nil {
 		return err
 	}
-	for _, name := range finished {
-		run, err := spool.ParseRunID(name)
-		if err != nil {
-			_ = aside.Put(root, r.Log, root.Path(spool.DirFinished, name), err)
-			continue
-		}
+	return sweepDir(r, spool.DirFinished, root.ListFinished, spool.ParseRunID, func(run spool.RunID) error {
 		if known[run.ID().String()] {
-			continue
+			return nil
 		}
 		// Its task is settled, and only the removal was cut short, unless it is
 		// kept.
-		err = r.Launcher.Clean(run, false)
+		err := r.Launcher.Clean(run, false)
 		if errors.Is(err, launch.ErrTmpdir) {
 			r.Log.Warn(fmt.Sprintf("job %v: %v", run.ID(), err))
-		} else if err != nil {
+			return nil
+		}
+		return err
+	})
+}
+
+// sweepDir settles what is in a directory of the spool, and sets aside what has no name of
+// a run.
+func sweepDir[I any](r *Runner, dir string, list func() ([]string, error), parse func(string) (I, error), settle func(I) error) error {
+	names, err := list()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		id, err := parse(name)
+		if err != nil {
+			_ = aside.Put(r.Launcher.Root, r.Log, r.Launcher.Root.Path(dir, name), err) // it was told
+			continue
+		}
+		if err := settle(id); err != nil {
 			return err
 		}
 	}

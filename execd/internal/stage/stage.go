@@ -350,8 +350,7 @@ func (r *Runner) putBack(l *life) error {
 		}
 		if err == nil {
 			l.at = max(l.at, prepares)
-			r.toldHeld(l)
-			err = r.fail(t, u.cause.Error())
+			err = r.fail(l, u.cause.Error())
 		}
 	default:
 		err = r.Store.Withdraw(t)
@@ -363,21 +362,18 @@ func (r *Runner) putBack(l *life) error {
 	return errOver
 }
 
-// toldHeld tells the journal, once, that a job of the queue will wait in error which
-// could not be started.
-func (r *Runner) toldHeld(l *life) {
-	if u := l.refused; !u.told && r.From(l.task).Requeues() {
-		u.told = true
-		l.notices.Find(r.Journal)
-		l.notices.Happened(notice.Event{Kind: notice.Held, Text: u.cause.Error()})
-	}
-}
-
-// fail puts a task in error that did not run, or ends it where nobody would look at it.
-func (r *Runner) fail(t *job.Task, reason string) error {
+// fail puts a task in error that could not be started, or ends it where nobody would
+// look at it.
+func (r *Runner) fail(l *life, reason string) error {
+	t := l.task
 	if from := r.From(t); !from.Requeues() {
 		from.Abandoned(t.Job, slot.Hold{Text: reason})
 		return r.Store.Abandon(t)
+	}
+	if !l.refused.told {
+		l.refused.told = true
+		l.notices.Find(r.Journal)
+		l.notices.Happened(notice.Event{Kind: notice.Held, Text: reason})
 	}
 	return r.Store.Fail(t, reason)
 }

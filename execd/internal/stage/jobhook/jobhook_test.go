@@ -25,31 +25,31 @@ func TestJudge(t *testing.T) {
 		res        hook.Result
 		m          ad.Merged
 		unreadable error
-		want       Verdict
+		held, back bool // neither: it goes on
 		code, sub  int
 		late       bool
 		text       string
 		warning    string
 	}{
-		{name: "0", want: GoesOn},
-		{name: "0 and a message", m: ad.Merged{Message: "old"}, want: GoesOn, warning: "old"},
-		{name: "1", res: hook.Result{Status: 1}, want: IsHeld, code: 19, sub: 1, text: "status 1"},
-		{name: "7 and a message", res: hook.Result{Status: 7, Stderr: "x\n"}, m: ad.Merged{Message: "m"}, want: IsHeld, code: 19, sub: 7, text: "status 7: m"},
-		{name: "7 and standard error", res: hook.Result{Status: 7, Stderr: "a\nb\n"}, want: IsHeld, code: 19, sub: 7, text: "status 7: b"},
-		{name: "7 and a command to the terminal", res: hook.Result{Status: 7, Stderr: "a\x1b[2J\rb\n"}, want: IsHeld, code: 19, sub: 7, text: `status 7: a\x1b[2J\rb`},
-		{name: "code for status", res: hook.Result{Status: 7}, m: ad.Merged{Status: new(299)}, want: IsHeld, code: 19, sub: 299, text: "status 299"},
-		{name: "code 0 for status", res: hook.Result{Status: 7}, m: ad.Merged{Status: new(0), Message: "m"}, want: GoesOn, warning: "m"},
-		{name: "code 300", m: ad.Merged{Status: new(300), Message: "m"}, want: GoesBack, sub: 300, text: "status 300: m"},
-		{name: "signal", res: hook.Result{Status: -9}, want: GoesBack, text: "killed by signal"},
-		{name: "signal and a code", res: hook.Result{Status: -9}, m: ad.Merged{Status: new(0)}, want: GoesBack, text: "killed by signal"},
-		{name: "not started", res: hook.Result{Err: errors.New("exec format error"), Status: -9}, want: IsHeld, code: 19, text: "exec format error"},
-		{name: "no descriptors", res: hook.Result{Err: fmt.Errorf("cannot make a pipe: %w", os.NewSyscallError("pipe2", unix.EMFILE)), Status: -9}, want: GoesBack, text: "too many open files"},
-		{name: "no processes", res: hook.Result{Err: &os.PathError{Op: "fork/exec", Path: "/shepherd", Err: unix.EAGAIN}, Status: -9}, want: GoesBack, text: "temporarily unavailable"},
-		{name: "not readable", unreadable: unreadable, want: IsHeld, code: 19, text: "line 3: no attribute"},
-		{name: "not readable, and 7", res: hook.Result{Status: 7}, unreadable: unreadable, want: IsHeld, code: 19, sub: 7, text: "status 7"},
-		{name: "too long", res: hook.Result{TooLong: true, Status: -9}, want: IsHeld, code: 19, text: "printed more than it may"},
-		{name: "timed out", res: hook.Result{TimedOut: true, Status: -9}, want: GoesBack, late: true, text: "ended at its limit"},
-		{name: "timed out and a code", res: hook.Result{TimedOut: true, Status: -15}, m: ad.Merged{Status: new(5)}, want: GoesBack, late: true, text: "ended at its limit"},
+		{name: "0"},
+		{name: "0 and a message", m: ad.Merged{Message: "old"}, warning: "old"},
+		{name: "1", res: hook.Result{Status: 1}, held: true, code: 19, sub: 1, text: "status 1"},
+		{name: "7 and a message", res: hook.Result{Status: 7, Stderr: "x\n"}, m: ad.Merged{Message: "m"}, held: true, code: 19, sub: 7, text: "status 7: m"},
+		{name: "7 and standard error", res: hook.Result{Status: 7, Stderr: "a\nb\n"}, held: true, code: 19, sub: 7, text: "status 7: b"},
+		{name: "7 and a command to the terminal", res: hook.Result{Status: 7, Stderr: "a\x1b[2J\rb\n"}, held: true, code: 19, sub: 7, text: `status 7: a\x1b[2J\rb`},
+		{name: "code for status", res: hook.Result{Status: 7}, m: ad.Merged{Status: new(299)}, held: true, code: 19, sub: 299, text: "status 299"},
+		{name: "code 0 for status", res: hook.Result{Status: 7}, m: ad.Merged{Status: new(0), Message: "m"}, warning: "m"},
+		{name: "code 300", m: ad.Merged{Status: new(300), Message: "m"}, back: true, sub: 300, text: "status 300: m"},
+		{name: "signal", res: hook.Result{Status: -9}, back: true, text: "killed by signal"},
+		{name: "signal and a code", res: hook.Result{Status: -9}, m: ad.Merged{Status: new(0)}, back: true, text: "killed by signal"},
+		{name: "not started", res: hook.Result{Err: errors.New("exec format error"), Status: -9}, held: true, code: 19, text: "exec format error"},
+		{name: "no descriptors", res: hook.Result{Err: fmt.Errorf("cannot make a pipe: %w", os.NewSyscallError("pipe2", unix.EMFILE)), Status: -9}, back: true, text: "too many open files"},
+		{name: "no processes", res: hook.Result{Err: &os.PathError{Op: "fork/exec", Path: "/shepherd", Err: unix.EAGAIN}, Status: -9}, back: true, text: "temporarily unavailable"},
+		{name: "not readable", unreadable: unreadable, held: true, code: 19, text: "line 3: no attribute"},
+		{name: "not readable, and 7", res: hook.Result{Status: 7}, unreadable: unreadable, held: true, code: 19, sub: 7, text: "status 7"},
+		{name: "too long", res: hook.Result{TooLong: true, Status: -9}, held: true, code: 19, text: "printed more than it may"},
+		{name: "timed out", res: hook.Result{TimedOut: true, Status: -9}, back: true, late: true, text: "ended at its limit"},
+		{name: "timed out and a code", res: hook.Result{TimedOut: true, Status: -15}, m: ad.Merged{Status: new(5)}, back: true, late: true, text: "ended at its limit"},
 	} {
 		tt.res.Keyword, tt.res.Hook = "K", hook.PrepareJob
 		u, warning := judge(&tt.res, &tt.m, tt.unreadable)
@@ -57,14 +57,14 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: warning %q; want %q", tt.name, warning, tt.warning)
 		}
 		if u == nil {
-			if tt.want != GoesOn {
-				t.Errorf("%s: goes on; want %v", tt.name, tt.want)
+			if tt.held || tt.back {
+				t.Errorf("%s: goes on", tt.name)
 			}
 			continue
 		}
-		if u.Verdict != tt.want || u.Code != tt.code || u.Subcode != tt.sub || u.Late != tt.late || !strings.Contains(u.Text, tt.text) ||
+		if !tt.held && !tt.back || u.Hold != tt.held || u.Code != tt.code || u.Subcode != tt.sub || u.Late != tt.late || !strings.Contains(u.Text, tt.text) ||
 			!strings.HasPrefix(u.Text, "hook PREPARE_JOB of K: ") {
-			t.Errorf("%s: %+v; want Verdict %d, code %d.%d, late %v, %q", tt.name, *u, tt.want, tt.code, tt.sub, tt.late, tt.text)
+			t.Errorf("%s: %+v; want held %v, code %d.%d, late %v, %q", tt.name, *u, tt.held, tt.code, tt.sub, tt.late, tt.text)
 		}
 	}
 }

@@ -19,21 +19,11 @@ import (
 	"paddock/spool"
 )
 
-// Verdict is what becomes of a job by what prepares it.
-type Verdict int
-
-// The verdicts.
-const (
-	GoesOn   Verdict = iota
-	GoesBack         // it is tried again, later
-	IsHeld           // it waits for somebody to look
-)
-
 // Unprepared is the error of a job that is not started.
 type Unprepared struct {
-	Verdict Verdict
+	Hold    bool // it waits for somebody to look; else it is tried again, later
 	Late    bool // it took too long
-	Code    int  // of a hold
+	Code    int  // of the hold
 	Subcode int
 	Text    string
 	Told    bool // in the log, and to who sent the job
@@ -46,19 +36,19 @@ func (u *Unprepared) Error() string { return u.Text }
 func judge(res *hook.Result, m *ad.Merged, unreadable error) (u *Unprepared, warning string) {
 	name := fmt.Sprintf("hook %s of %s", res.Hook, res.Keyword)
 	hold := func(status int, why string) *Unprepared {
-		return &Unprepared{Verdict: IsHeld, Code: exit.HoldHook, Subcode: status, Text: name + ": " + why}
+		return &Unprepared{Hold: true, Code: exit.HoldHook, Subcode: status, Text: name + ": " + why}
 	}
 	switch {
 	case res.TimedOut:
-		return &Unprepared{Verdict: GoesBack, Late: true, Text: fmt.Sprintf("%s: %v", name, res)}, ""
+		return &Unprepared{Late: true, Text: fmt.Sprintf("%s: %v", name, res)}, ""
 	case scarce(res.Err):
-		return &Unprepared{Verdict: GoesBack, Text: name + ": " + res.Err.Error()}, ""
+		return &Unprepared{Text: name + ": " + res.Err.Error()}, ""
 	case res.Err != nil:
 		return hold(0, res.Err.Error()), ""
 	case res.TooLong:
 		return hold(0, res.String()), ""
 	case res.Status < 0:
-		return &Unprepared{Verdict: GoesBack, Text: fmt.Sprintf("%s: %v", name, res)}, ""
+		return &Unprepared{Text: fmt.Sprintf("%s: %v", name, res)}, ""
 	}
 	status, message := res.Status, ""
 	if unreadable == nil {
@@ -74,7 +64,7 @@ func judge(res *hook.Result, m *ad.Merged, unreadable error) (u *Unprepared, war
 	}
 	switch {
 	case status >= firstRequeue:
-		return &Unprepared{Verdict: GoesBack, Subcode: status, Text: name + ": " + text}, ""
+		return &Unprepared{Subcode: status, Text: name + ": " + text}, ""
 	case status != 0:
 		return hold(status, text), ""
 	case unreadable != nil:
@@ -109,12 +99,6 @@ func lastLine(text string) string {
 
 // PrepareBy runs a prepare hook for a step and lays what it printed over the job.
 func (x *Hooks) PrepareBy(h *hook.Hook, step string) (exit.Result, error) {
-	if h == nil {
-		return exit.Nothing, nil
-	}
-	if x.host.Store.Want(x.of) != nil {
-		return exit.Failed, &Unprepared{Verdict: GoesBack}
-	}
 	res, err := x.await(h, false, nil, func() ([]byte, error) {
 		a, err := x.JobAd()
 		if err != nil {
@@ -146,7 +130,7 @@ func (x *Hooks) PrepareBy(h *hook.Hook, step string) (exit.Result, error) {
 // has ended and that its step is done: who is killed between two would call it again.
 func (x *Hooks) take(h *hook.Hook, step string, res *hook.Result) (*Unprepared, error) {
 	if res.Err != nil && x.host.Store.Want(x.of) != nil { // it was ended by that
-		return &Unprepared{Verdict: GoesBack}, nil
+		return &Unprepared{}, nil
 	}
 	before, err := x.JobAd()
 	if err != nil {
@@ -159,7 +143,7 @@ func (x *Hooks) take(h *hook.Hook, step string, res *hook.Result) (*Unprepared, 
 			if _, unfit := errors.AsType[*launch.Unfit](err); !unfit {
 				return nil, err
 			}
-			u = &Unprepared{Verdict: IsHeld, Code: exit.HoldHook, Text: fmt.Sprintf("hook %s of %s: %v", h.Name, h.Keyword, err)}
+			u = &Unprepared{Hold: true, Code: exit.HoldHook, Text: fmt.Sprintf("hook %s of %s: %v", h.Name, h.Keyword, err)}
 		}
 	}
 	line := HookRun{Result: res}
@@ -219,14 +203,7 @@ func (x *Hooks) change(m *ad.Merged) error {
 // RunPre runs the script that the job wants to be run before it, for a step. Over is told
 // how it has ended.
 func (x *Hooks) RunPre(step string, over func(exit.Status)) (exit.Result, error) {
-	h := x.Pre
-	if h == nil {
-		return exit.Nothing, nil
-	}
-	if x.host.Store.Want(x.of) != nil {
-		return exit.Failed, &Unprepared{Verdict: GoesBack}
-	}
-	res, err := x.await(h, false, nil, func() ([]byte, error) { return nil, nil })
+	res, err := x.await(x.Pre, false, nil, func() ([]byte, error) { return nil, nil })
 	if err != nil {
 		return exit.Failed, err
 	}
@@ -243,7 +220,7 @@ func (x *Hooks) RunPre(step string, over func(exit.Status)) (exit.Result, error)
 	x.called()
 	over(status)
 	if !status.OK() {
-		return exit.Failed, &Unprepared{Verdict: IsHeld, Code: exit.HoldPreScript, Subcode: status.Code, Text: fmt.Sprintf("script before the job failed: %v", res)}
+		return exit.Failed, &Unprepared{Hold: true, Code: exit.HoldPreScript, Subcode: status.Code, Text: fmt.Sprintf("script before the job failed: %v", res)}
 	}
 	return exit.Nothing, nil // it is noted
 }
