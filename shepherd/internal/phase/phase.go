@@ -174,111 +174,88 @@ type Step struct {
 	Next State
 }
 
-// no is for what cannot come about unless the shepherd itself is wrong.
-var no = Step{Impossible, Done}
-
-// Table holds a step for every state and event. Ready and Refused are raised
-// once, by the preparation; those about the next part only between parts;
-// Executed and Failed only by a starter that was told to go; Ended once
-// for each child; Told once the job's exit is taken; Empty and TimedOut only by
+// Table holds a step for every state and the events that are possible in it.
+// Ready and Refused are raised once, by the preparation; those about the next part
+// only between parts; Executed and Failed only by a starter that was told to go; Ended
+// once for each child; Told once the job's exit is taken; Empty and TimedOut only by
 // the sweep; Late only while a procedure or the client is waited for; Left only at
 // the end. Requests, and what the client does, may come at any time and are
 // answered in every state.
 var Table = [states][events]Step{
 	Preparing: {
 		Ready: {Advance, Between}, Refused: {Fail, Done},
-		ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
-		Connected: no, Lost: no, Left: no,
 		WantKill: {Hold, Preparing}, WantSignal: {Hold, Preparing},
-		Late: no, Quiet: {Carry, Preparing}, TimedOut: no,
+		Quiet: {Carry, Preparing},
 	},
 	Between: {
-		Ready: no, Refused: no,
 		ProcedureNext: {Call, Calling}, ClientNext: {Connect, Connecting}, JobNext: {Go, Starting},
 		FarewellNext: {Farewell, Parting}, NothingNext: {Carry, Done},
-		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
-		Connected: {Greet, Between}, Lost: {Miss, Between}, Left: no,
+		Connected: {Greet, Between}, Lost: {Miss, Between},
 		WantKill: {Hold, Between}, WantSignal: {Hold, Between},
-		Late: no, Quiet: {Carry, Between}, TimedOut: no,
+		Quiet: {Carry, Between},
 	},
 	Connecting: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
-		Connected: {Advance, Between}, Lost: {Forgo, Between}, Left: no,
+		Connected: {Advance, Between}, Lost: {Forgo, Between},
 		WantKill: {Cancel, Between}, WantSignal: {Hold, Connecting},
-		Late: {Forgo, Between}, Quiet: {Carry, Connecting}, TimedOut: no,
+		Late: {Forgo, Between}, Quiet: {Carry, Connecting},
 	},
 	Calling: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: {Carry, Working},
-		Failed:   {Fail, Calling}, // its process still has to end
-		Ended:    {Judge, Between},
-		Told:     no, Empty: no,
-		Connected: {Greet, Calling}, Lost: {Miss, Calling}, Left: no, // seen to when the job would start
+		Executed:  {Carry, Working},
+		Failed:    {Fail, Calling}, // its process still has to end
+		Ended:     {Judge, Between},
+		Connected: {Greet, Calling}, Lost: {Miss, Calling}, // seen to when the job would start
 		WantKill: {Stop, Calling}, WantSignal: {Hold, Calling},
-		Late: {Stop, Calling}, Quiet: {Carry, Calling}, TimedOut: no,
+		Late: {Stop, Calling}, Quiet: {Carry, Calling},
 	},
 	Working: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no,
-		Ended: {Judge, Between},
-		Told:  no, Empty: no,
-		Connected: {Greet, Working}, Lost: {Miss, Working}, Left: no,
+		Ended:     {Judge, Between},
+		Connected: {Greet, Working}, Lost: {Miss, Working},
 		WantKill: {Stop, Working}, WantSignal: {Hold, Working},
-		Late: {Stop, Working}, Quiet: {Carry, Working}, TimedOut: no,
+		Late: {Stop, Working}, Quiet: {Carry, Working},
 	},
 	Starting: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: {Note, Running},
-		Failed:   {Fail, Starting},
-		Ended:    {Collect, Hearing},
-		Told:     no, Empty: no,
-		Connected: {Greet, Starting}, Lost: {Miss, Starting}, Left: no, // seen to when it runs
+		Executed:  {Note, Running},
+		Failed:    {Fail, Starting},
+		Ended:     {Collect, Hearing},
+		Connected: {Greet, Starting}, Lost: {Miss, Starting}, // seen to when it runs
 		WantKill: {Kill, Starting}, WantSignal: {Hold, Starting}, // it may hang while it opens the job's files
-		Late: no, Quiet: {Carry, Starting}, TimedOut: no,
+		Quiet: {Carry, Starting},
 	},
 	Running: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no,
-		Ended: {Collect, Hearing},
-		Told:  no, Empty: no,
-		Connected: {Greet, Running}, Lost: {Miss, Running}, Left: no,
+		Ended:     {Collect, Hearing},
+		Connected: {Greet, Running}, Lost: {Miss, Running},
 		WantKill: {Deliver, Running}, WantSignal: {Deliver, Running},
-		Late: no, Quiet: {Trim, Running}, TimedOut: no,
+		Quiet: {Trim, Running},
 	},
 	Hearing: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no,
 		Told:      {Sweep, Sweeping},
-		Empty:     no,
-		Connected: {Carry, Hearing}, Lost: {Sweep, Sweeping}, Left: no,
+		Connected: {Carry, Hearing}, Lost: {Sweep, Sweeping},
 		WantKill: {Sweep, Sweeping}, WantSignal: {Carry, Hearing}, // too late for a signal, and not worth the wait
-		Late: {Sweep, Sweeping}, Quiet: {Carry, Hearing}, TimedOut: no,
+		Late: {Sweep, Sweeping}, Quiet: {Carry, Hearing},
 	},
 	Sweeping: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Told: no,
 		Empty:     {Finish, Between},
-		Connected: {Carry, Sweeping}, Lost: {Carry, Sweeping}, Left: no,
+		Connected: {Carry, Sweeping}, Lost: {Carry, Sweeping},
 		WantKill: {Carry, Sweeping}, WantSignal: {Carry, Sweeping}, // being killed already; too late, as in Grid Engine
-		Late: no, Quiet: {Carry, Sweeping}, TimedOut: {Abandon, Between},
+		Quiet: {Carry, Sweeping}, TimedOut: {Abandon, Between},
 	},
 	Parting: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
 		Connected: {Carry, Parting}, Lost: {Carry, Parting}, Left: {Carry, Done},
 		WantKill: {HangUp, Parting}, WantSignal: {Carry, Parting}, // the job is over: it is the wait that is not wanted
-		Late: no, Quiet: {Carry, Parting}, TimedOut: no,
+		Quiet: {Carry, Parting},
 	},
 	Done: {
-		Ready: no, Refused: no, ProcedureNext: no, ClientNext: no, JobNext: no, FarewellNext: no, NothingNext: no,
-		Executed: no, Failed: no, Ended: no, Told: no, Empty: no,
-		Connected: {Carry, Done}, Lost: {Carry, Done}, Left: no,
+		Connected: {Carry, Done}, Lost: {Carry, Done},
 		WantKill: {Carry, Done}, WantSignal: {Carry, Done},
-		Late: no, Quiet: {Carry, Done}, TimedOut: no,
+		Quiet: {Carry, Done},
 	},
 }
 
-// On returns the step for an event in a state.
-func On(s State, e Event) Step { return Table[s][e] }
+// On returns the step for an event in a state. An event that the table does not have
+// cannot come about unless the shepherd itself is wrong.
+func On(s State, e Event) Step {
+	if step := Table[s][e]; step.Do != Impossible {
+		return step
+	}
+	return Step{Impossible, Done}
+}
