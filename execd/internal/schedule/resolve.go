@@ -42,12 +42,12 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 		for _, p := range patterns {
 			here := slices.ContainsFunc(c.Queues, func(q conf.Queue) bool { return matchesQueue(c, []string{p}, q.Name) })
 			if !here && !slices.ContainsFunc(c.Elsewhere, func(q string) bool { return matches(p, q, false) }) {
-				return reject("Job was rejected because job requests unknown queue %q", short(p))
+				return reject("Job was rejected because job requests unknown queue %q", api.Short(p))
 			}
 		}
 	}
 	if r.Checkpoint != "" && c.Checkpoints[r.Checkpoint] == nil {
-		return reject("job rejected: the requested checkpointing environment %q does not exist", short(r.Checkpoint))
+		return reject("job rejected: the requested checkpointing environment %q does not exist", api.Short(r.Checkpoint))
 	}
 	if r.PE == "" {
 		if len(r.Slots) > 0 {
@@ -57,10 +57,10 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 		return j, nil
 	}
 	if !slices.ContainsFunc(sorted(c.PEs), func(name string) bool { return matches(r.PE, name, false) }) {
-		return reject("job rejected: the requested parallel environment %q does not exist", short(r.PE))
+		return reject("job rejected: the requested parallel environment %q does not exist", api.Short(r.PE))
 	}
 	if len(r.Slots) == 0 || len(r.Slots) > api.MaxWords {
-		return reject("job rejected: %d ranges of slots for parallel environment %q, from 1 to %d are possible", len(r.Slots), short(r.PE), api.MaxWords)
+		return reject("job rejected: %d ranges of slots for parallel environment %q, from 1 to %d are possible", len(r.Slots), api.Short(r.PE), api.MaxWords)
 	}
 	for _, s := range r.Slots {
 		if s.Min < 1 || s.Max < s.Min || s.Max > api.MaxSlots || s.Step < 1 {
@@ -80,7 +80,7 @@ func resolve(c *conf.Config, list []api.Resource, soft bool) ([]Request, error) 
 	for _, r := range list {
 		a := c.Attribute(r.Name)
 		if a == nil {
-			return nil, api.Errorf(api.CodeRejected, "unknown resource %q%s", short(r.Name), c.LikeAttribute(r.Name))
+			return nil, api.Errorf(api.CodeRejected, "unknown resource %q%s", api.Short(r.Name), c.LikeAttribute(r.Name))
 		}
 		v, err := conf.ParseValue(a.Kind, r.Value)
 		counted := consumable(a) || exclusive(a)
@@ -134,12 +134,4 @@ func kindWord(k conf.Kind) string {
 		return "boolean"
 	}
 	return strings.ToLower(string(k))
-}
-
-// short bounds the part of a user's text that a message repeats.
-func short(s string) string {
-	if len(s) > 100 {
-		return s[:100]
-	}
-	return s
 }

@@ -76,7 +76,7 @@ func (h *host) wished(list []api.Resource) ([]request, error) {
 	for _, r := range list {
 		a := h.conf.Attribute(r.Name)
 		if a == nil {
-			return nil, api.Errorf(api.CodeNotFound, "unknown resource %q", short(r.Name))
+			return nil, api.Errorf(api.CodeNotFound, "unknown resource %q", api.Short(r.Name))
 		}
 		v, err := conf.ParseValue(a.Kind, r.Value)
 		if err != nil || len(r.Value) > maxExpression {
