@@ -72,7 +72,7 @@ func ReadCheckpoint(c *spool.Config) (Checkpoint, error) {
 		}
 	}
 	get := func(key string) string {
-		if v, _ := c.Lookup(key); !none(v) {
+		if v, _ := c.Lookup(key); !IsNone(v) {
 			return v
 		}
 		return ""

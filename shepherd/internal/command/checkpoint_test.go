@@ -124,7 +124,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, key, err)
 			}
-			if v, set := c.Lookup(key); ok != (set && !none(v)) || ok && len(p.Argv) != len(strings.Fields(v)) {
+			if v, set := c.Lookup(key); ok != (set && !IsNone(v)) || ok && len(p.Argv) != len(strings.Fields(v)) {
 				t.Errorf("%s: %s: %q is %q, %v", name, key, v, p, ok)
 			}
 		}

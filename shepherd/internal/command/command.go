@@ -215,8 +215,8 @@ func trusted(key string, c *spool.Config) (string, bool) {
 	return "", false
 }
 
-// none reports whether a value means that nothing is set.
-func none(v string) bool { return v == "" || strings.EqualFold(v, "none") }
+// IsNone reports whether a value means that nothing is set.
+func IsNone(v string) bool { return v == "" || strings.EqualFold(v, "none") }
 
 // short quotes a text for a message, cut to a readable length.
 func short(s string) string {

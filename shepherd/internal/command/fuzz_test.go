@@ -148,7 +148,7 @@ func FuzzMethod(f *testing.F) {
 		switch {
 		case m.Signal < 0 || m.Signal > 64, m.Signal != 0 && m.Command != "", err != nil && m != (Method{}):
 			t.Fatalf("ReadMethod(%q) = %+v, %v", value, m, err)
-		case m.Command != "" && (m.Command != value || value[0] != '/'), err == nil && m == (Method{}) && !none(value):
+		case m.Command != "" && (m.Command != value || value[0] != '/'), err == nil && m == (Method{}) && !IsNone(value):
 			t.Fatalf("ReadMethod(%q) = %+v", value, m)
 		}
 		// The same texts as other values that name signals.

@@ -22,7 +22,7 @@ type Method struct {
 // signal.
 func ReadMethod(key string, c *spool.Config) (Method, error) {
 	v, _ := c.Lookup(key)
-	if none(v) {
+	if IsNone(v) {
 		return Method{}, nil
 	}
 	if v[0] == '/' {

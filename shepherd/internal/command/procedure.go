@@ -47,7 +47,7 @@ func ReadProcedure(key string, scope Scope, c *spool.Config, vars Vars) (p Proce
 	if key == spool.KeyPEStart || key == spool.KeyPEStop {
 		// Grid Engine writes these keys only if there is a PE. If not, a job could
 		// have written them itself; see trusted.
-		if pe, _ := c.Lookup(spool.KeyPE); none(pe) {
+		if pe, _ := c.Lookup(spool.KeyPE); IsNone(pe) {
 			return Procedure{}, false, nil
 		}
 	}
@@ -55,7 +55,7 @@ func ReadProcedure(key string, scope Scope, c *spool.Config, vars Vars) (p Proce
 	if err != nil {
 		return Procedure{}, false, err
 	}
-	if none(strings.Trim(text, " \t")) {
+	if IsNone(strings.Trim(text, " \t")) {
 		return Procedure{}, false, nil
 	}
 	fail := func(err error) (Procedure, bool, error) {

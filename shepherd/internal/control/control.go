@@ -7,37 +7,22 @@ package control
 import (
 	"errors"
 	"strconv"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/spool"
 )
 
-// Shield makes this process ignore spool.IgnoredSignals. That is inherited by
-// exec, and the starter undoes it for the job. Package os/signal could
-// catch them instead, at the price of two threads in every shepherd.
-func Shield() {
-	type sigaction struct { // the kernel's, not the C library's
-		handler  uintptr
-		flags    uint64
-		restorer uintptr
-		mask     uint64
-	}
-	ignore := sigaction{handler: 1} // SIG_IGN
-	for _, sig := range spool.IgnoredSignals {
-		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
-	}
-}
-
-// Mask returns spool.CaughtSignals as a signal set.
-func Mask() unix.Sigset_t {
-	var set unix.Sigset_t
-	for _, s := range spool.CaughtSignals {
+// Set returns signals as a set.
+func Set(signals ...unix.Signal) (set unix.Sigset_t) {
+	for _, s := range signals {
 		set.Val[(s-1)/64] |= 1 << ((s - 1) % 64)
 	}
 	return set
 }
+
+// Mask returns spool.CaughtSignals as a signal set.
+func Mask() unix.Sigset_t { return Set(spool.CaughtSignals...) }
 
 // Blocked reports whether every one of spool.CaughtSignals is blocked in this thread.
 func Blocked() bool {

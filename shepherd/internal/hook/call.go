@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/starter"
 	"paddock/spool"
 )
 
@@ -20,9 +21,15 @@ var errCall = errors.New("bad call")
 
 // receive waits for a call. io.EOF is the end of execd, or its wish.
 func receive() (*call, error) {
-	files, err := receiveFiles()
-	if err != nil {
+	var text [1]byte
+	n, files, err := starter.Receive(spool.HookSocket, text[:])
+	switch {
+	case err != nil:
 		return nil, err
+	case n == 0:
+		return nil, io.EOF
+	case len(files) != spool.HookFiles:
+		return nil, errCall
 	}
 	c := &call{socket: files[spool.HookFiles-1]}
 	for i := range c.streams {
@@ -34,35 +41,6 @@ func receive() (*call, error) {
 	}
 	c.HookCall = *read
 	return c, nil
-}
-
-// receiveFiles receives the descriptors of a call.
-func receiveFiles() ([]int, error) {
-	var text [1]byte
-	rights := make([]byte, unix.CmsgSpace(4*spool.HookFiles))
-	n, size := 0, 0
-	for {
-		var err error
-		n, size, _, _, err = unix.Recvmsg(spool.HookSocket, text[:], rights, unix.MSG_CMSG_CLOEXEC)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return nil, err
-		}
-	}
-	if n == 0 {
-		return nil, io.EOF
-	}
-	list, err := unix.ParseSocketControlMessage(rights[:size])
-	if err != nil || len(list) != 1 {
-		return nil, errCall
-	}
-	files, err := unix.ParseUnixRights(&list[0])
-	if err != nil || len(files) != spool.HookFiles {
-		return nil, errCall
-	}
-	return files, nil
 }
 
 // letGo gives up the hook's streams, so that their ends are seen when the hook has

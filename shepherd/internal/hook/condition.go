@@ -1,6 +1,10 @@
 package hook
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/proc"
+)
 
 // condition is what a hook inherits from its parent and any process of the same
 // user can change from outside, a hook first of all: a parent whose condition is not
@@ -35,18 +39,8 @@ func observe() condition {
 	const thisProcess = 1 // IOPRIO_WHO_PROCESS
 	c.io, _, _ = unix.RawSyscall(unix.SYS_IOPRIO_GET, thisProcess, 0, 0)
 	_ = unix.SchedGetaffinity(0, &c.cpus)
-	c.cgroup, c.oom = content("/proc/thread-self/cgroup"), content("/proc/self/oom_score_adj")
+	cgroup, _ := proc.ReadFile(unix.AT_FDCWD, "/proc/thread-self/cgroup", nil)
+	oom, _ := proc.ReadFile(unix.AT_FDCWD, "/proc/self/oom_score_adj", nil)
+	c.cgroup, c.oom = string(cgroup), string(oom)
 	return c
-}
-
-// content returns what is in a file that the kernel makes, as far as it goes.
-func content(path string) string {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer unix.Close(fd)
-	var b [4 << 10]byte
-	n, _ := unix.Read(fd, b[:])
-	return string(b[:max(n, 0)])
 }

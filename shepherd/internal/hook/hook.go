@@ -167,10 +167,7 @@ func (h *hook) start(c *call) error {
 	h.look = time.Now().Add(firstLook)
 	// Only now: a hook starts with an empty mask. A signal that came before has
 	// ended us, and the hook with us.
-	var mask unix.Sigset_t
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
-		mask.Val[(sig-1)/64] |= 1 << ((sig - 1) % 64)
-	}
+	mask := control.Set(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err == nil {
 		if fd, err := unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
 			h.signals, h.loop.Signals = fd, fd

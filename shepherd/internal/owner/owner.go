@@ -103,8 +103,8 @@ func parsePasswd(b []byte, name string) (User, bool) {
 		if len(f) < 6 || string(f[0]) != name {
 			continue
 		}
-		uid, err1 := id(f[2])
-		gid, err2 := id(f[3])
+		uid, err1 := ParseID(string(f[2]))
+		gid, err2 := ParseID(string(f[3]))
 		if err1 != nil || err2 != nil {
 			continue
 		}
@@ -127,7 +127,7 @@ func parseGroups(b []byte, name string, gid int) []int {
 		}
 		for member := range bytes.SplitSeq(f[3], []byte(",")) {
 			if string(member) == name {
-				if g, err := id(f[2]); err == nil {
+				if g, err := ParseID(string(f[2])); err == nil {
 					groups = append(groups, g)
 				}
 			}
@@ -141,7 +141,7 @@ func parseGroups(b []byte, name string, gid int) []int {
 func parseInitgroups(b []byte, gid int) []int {
 	groups := []int{gid}
 	for i, f := range bytes.Fields(b) {
-		if g, err := id(f); i > 0 && err == nil {
+		if g, err := ParseID(string(f)); i > 0 && err == nil {
 			groups = append(groups, g)
 		}
 	}
@@ -149,11 +149,12 @@ func parseInitgroups(b []byte, gid int) []int {
 	return slices.Compact(groups)
 }
 
-// id parses a user or group number; the largest one means "none" to the kernel.
-func id(b []byte) (int, error) {
-	n, err := strconv.ParseUint(string(b), 10, 32)
+// ParseID parses a user or group number. The largest one means "leave it as
+// it is" to the kernel, which made root of "user -1" in sudo (CVE-2019-14287).
+func ParseID(s string) (int, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == 1<<32-1 {
-		return 0, errors.New("not an id")
+		return 0, errors.New("bad id " + strconv.Quote(s))
 	}
 	return int(n), nil
 }

@@ -100,7 +100,7 @@ func Run(o Options) int {
 	if foreign {
 		o.handOver() // first, since what is ignored stays so
 	}
-	control.Shield()
+	starter.Shield()
 	if foreign {
 		complain(restart(o).Error())
 		return ExitNotStarted

@@ -8,7 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/control"
+	"paddock/shepherd/internal/owner"
 	"paddock/shepherd/internal/phase"
 	"paddock/shepherd/internal/starter"
 	"paddock/shepherd/internal/trace"
@@ -99,11 +101,11 @@ func groupIn(c *spool.Config) (int, error) {
 	if !ok || v == "" {
 		return 0, nil
 	}
-	n, err := strconv.ParseUint(v, 10, 32)
-	if err != nil || n == 1<<32-1 {
+	n, err := owner.ParseID(v)
+	if err != nil {
 		return 0, errors.New("cannot use " + spool.KeyAddGrpID + " " + strconv.Quote(v))
 	}
-	return int(n), nil
+	return n, nil
 }
 
 // mark returns what every process of the job has in its environment: the
@@ -155,14 +157,14 @@ var unsupportedKeys = []struct {
 	asks   func(string) bool
 }{
 	{spool.KeyScriptFile, spool.FailedApplication, interactive},
-	{spool.KeyDevicesAllow, spool.FailedApplication, func(v string) bool { return !starter.IsNone(v) }},
+	{spool.KeyDevicesAllow, spool.FailedApplication, func(v string) bool { return !command.IsNone(v) }},
 }
 
 // traceUnheeded traces what config asks for that is done otherwise or means nothing
 // to us. A job without its systemd scope is limited and killed by the shepherd
 // all the same; what it used is in usage.
 func traceUnheeded(log *trace.Log, c *spool.Config) {
-	if v, _ := c.Lookup(spool.KeyEnableSystemd); number(v) {
+	if v, _ := c.Lookup(spool.KeyEnableSystemd); v != "" && v != "0" {
 		scope, _ := c.Lookup(spool.KeySystemdScope)
 		log.Line("the job runs without a systemd scope: this shepherd does not make " + strconv.Quote(scope) + " (" + spool.KeyEnableSystemd + ")")
 	}
@@ -170,8 +172,6 @@ func traceUnheeded(log *trace.Log, c *spool.Config) {
 		log.Line("keys in config that are not known here: " + strings.Join(unknown, " "))
 	}
 }
-
-func number(v string) bool { return v != "" && v != "0" }
 
 func interactive(v string) bool {
 	for _, kind := range []string{"QRSH", "QLOGIN", "QRLOGIN", "INTERACTIVE"} {

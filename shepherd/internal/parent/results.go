@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/owner"
-	"paddock/shepherd/internal/starter"
 	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
@@ -51,7 +51,7 @@ func (r *results) open() error {
 // who has to read them.
 func (r *results) giveTo(c *spool.Config) error {
 	name, err := c.String(spool.KeyAdminUser)
-	if err != nil || unix.Geteuid() != 0 || starter.IsNone(name) {
+	if err != nil || unix.Geteuid() != 0 || command.IsNone(name) {
 		return err
 	}
 	r.admin, err = owner.Places{}.Lookup(name)

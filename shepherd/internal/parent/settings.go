@@ -137,7 +137,7 @@ func (s *settings) readProcedures(c *spool.Config) error {
 	if err != nil {
 		return err
 	}
-	s.parallel = !starter.IsNone(pe)
+	s.parallel = !command.IsNone(pe)
 	for i := range procedures {
 		proc := &procedures[i]
 		if s.task || proc.scope == command.ForPE && !s.parallel {

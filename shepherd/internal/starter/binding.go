@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/shepherd/internal/command"
 	"paddock/spool"
 )
 
@@ -61,9 +62,9 @@ func readBinding(c *spool.Config) (binding, error) {
 	list, _ := c.Lookup(spool.KeyBindingCPUSet)
 	use, _ := c.Lookup(spool.KeyBindingToUse)
 	switch {
-	case strings.EqualFold(instance, "pe"), IsNone(list) && IsNone(use):
+	case strings.EqualFold(instance, "pe"), command.IsNone(list) && command.IsNone(use):
 		return binding{}, nil
-	case IsNone(list):
+	case command.IsNone(list):
 		return binding{}, errors.New("cannot use " + spool.KeyBindingToUse + " " + strconv.Quote(use) + " without " + spool.KeyBindingCPUSet)
 	}
 	cpus, err := spool.ParseCPUs(list)
@@ -76,7 +77,7 @@ func readBinding(c *spool.Config) (binding, error) {
 // parseBinding parses the value of binding: explicit:socket,core:...:topology,
 // or a strategy with env_ or pe_ before it.
 func parseBinding(v string) (binding, error) {
-	if IsNone(v) || strings.EqualFold(v, "NULL") || strings.HasPrefix(v, "pe_") {
+	if command.IsNone(v) || strings.EqualFold(v, "NULL") || strings.HasPrefix(v, "pe_") {
 		return binding{}, nil
 	}
 	if rest, ok := strings.CutPrefix(v, "env_"); ok {

@@ -99,29 +99,18 @@ func (s *starter) awaitConnection(submitted *spool.Command) (int, error) {
 		b = b[n:]
 	}
 	var text [1 << 10]byte
-	var rights [64]byte
-	n, size := 0, 0
-	err := ignoringEINTR(func() (err error) {
-		n, size, _, _, err = unix.Recvmsg(socket, text[:], rights[:], unix.MSG_CMSG_CLOEXEC)
-		return err
-	})
+	n, files, err := Receive(socket, text[:])
 	switch {
+	case errors.Is(err, errBadOrder), len(files) > 1:
+		return -1, errBadOrder
 	case err != nil:
 		return -1, failedTo("wait for the client's connection", err)
-	case size == 0 && n == 0:
+	case len(files) == 1:
+		return files[0], isConnection(files[0])
+	case n == 0:
 		return -1, errors.New("no connection to the daemon: qrsh-session has ended")
-	case size == 0:
-		return -1, errors.New("no connection to the daemon: " + string(text[:n]))
 	}
-	list, err := unix.ParseSocketControlMessage(rights[:size])
-	if err != nil || len(list) != 1 {
-		return -1, errBadOrder
-	}
-	files, err := unix.ParseUnixRights(&list[0])
-	if err != nil || len(files) != 1 {
-		return -1, errBadOrder
-	}
-	return files[0], isConnection(files[0])
+	return -1, errors.New("no connection to the daemon: " + string(text[:n]))
 }
 
 // isConnection reports why a descriptor is no connection of TCP: the daemon gets

@@ -251,6 +251,16 @@ const (
 	sigIgn = 1
 )
 
+// Shield makes this process ignore spool.IgnoredSignals. That is inherited by
+// exec, and the starter undoes it for the job. Package os/signal could
+// catch them instead, at the price of two threads in every shepherd.
+func Shield() {
+	var d dispositions
+	for _, sig := range spool.IgnoredSignals {
+		d.ignore(sig)
+	}
+}
+
 // OpenSignals makes every signal of this thread, and of what it starts, one that
 // is neither blocked nor ignored.
 func OpenSignals() {

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -25,7 +26,9 @@ func (s *starter) join() (held bool, err error) {
 		}
 		joined := false
 		if s.grouped && s.order.Kind == Job {
-			err := enter(path)
+			// This thread executes the job. To move the whole process would make the
+			// kernel wait for every other.
+			err := proc.WriteFile(unix.AT_FDCWD, path+"/tasks", "0")
 			if joined = err == nil; !joined && key == spool.KeyCgroupDevices {
 				return false, errors.New("cannot join control group " + path + ": " + errnoText(err))
 			}
@@ -38,16 +41,4 @@ func (s *starter) join() (held bool, err error) {
 		}
 	}
 	return held, nil
-}
-
-// enter moves this thread to a group. It is the one that executes the job, and
-// moving the whole process would make the kernel wait for every other.
-func enter(path string) error {
-	fd, err := unix.Open(path+"/tasks", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte("0"))
-	return err
 }

@@ -30,14 +30,14 @@ func ParseIDs(uid, gid, groups string) (IDs, error) {
 		ids IDs
 		err error
 	)
-	if ids.UID, err = parseID(uid); err != nil {
+	if ids.UID, err = owner.ParseID(uid); err != nil {
 		return IDs{}, err
 	}
-	if ids.GID, err = parseID(gid); err != nil {
+	if ids.GID, err = owner.ParseID(gid); err != nil {
 		return IDs{}, err
 	}
 	for g := range strings.SplitSeq(groups, ",") {
-		n, err := parseID(g)
+		n, err := owner.ParseID(g)
 		if err != nil {
 			return IDs{}, err
 		}
@@ -47,16 +47,6 @@ func ParseIDs(uid, gid, groups string) (IDs, error) {
 		ids.Groups = append(ids.Groups, ids.GID)
 	}
 	return ids, nil
-}
-
-// parseID parses a user or group number. The largest one means "leave it as
-// it is" to the kernel, which made root of "user -1" in sudo (CVE-2019-14287).
-func parseID(s string) (int, error) {
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil || n == 1<<32-1 {
-		return 0, errors.New("bad id " + strconv.Quote(s))
-	}
-	return int(n), nil
 }
 
 // Foreign reports whether a configuration was not written by our execd: then
@@ -97,7 +87,7 @@ func Owner(c *spool.Config, places owner.Places) (IDs, error) {
 	}
 	ids.Name = name
 	if g, ok := c.Lookup(spool.KeyQsubGID); ok && g != "" && !strings.EqualFold(g, "no") {
-		if ids.GID, err = parseID(g); err != nil {
+		if ids.GID, err = owner.ParseID(g); err != nil {
 			return IDs{}, errors.New("cannot use " + spool.KeyQsubGID + ": " + err.Error())
 		}
 		// Grid Engine takes whatever number is there, and an execd that believes

@@ -1,8 +1,8 @@
 package starter
 
 import (
-	"strings"
-
+	"paddock/shepherd/internal/command"
+	"paddock/shepherd/internal/owner"
 	"paddock/spool"
 )
 
@@ -39,7 +39,7 @@ func (s *starter) read() *Failure {
 		s.streams.in.path, s.streams.script = s.request.Script, true
 	}
 	if v, ok := c.Lookup(spool.KeyAddGrpID); ok && v != "" && kind.ofJob() {
-		if s.addGID, err = parseID(v); err != nil {
+		if s.addGID, err = owner.ParseID(v); err != nil {
 			return &Failure{Number: spool.FailedAddingGroup, Text: "cannot add group: " + err.Error()}
 		}
 	}
@@ -62,7 +62,7 @@ func readRequest(c *spool.Config, dir spool.Dir) (Request, error) {
 	if err := firstOf(errs[:]...); err != nil {
 		return Request{}, err
 	}
-	if IsNone(r.Starter) {
+	if command.IsNone(r.Starter) {
 		r.Starter = ""
 	}
 	if _, ours := c.Lookup(spool.KeySession); ours {
@@ -72,6 +72,3 @@ func readRequest(c *spool.Config, dir spool.Dir) (Request, error) {
 	r.Args, err = dir.Arguments(c)
 	return r, err
 }
-
-// IsNone reports whether a value means that nothing is set.
-func IsNone(v string) bool { return v == "" || strings.EqualFold(v, "none") }

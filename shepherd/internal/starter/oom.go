@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/internal/proc"
 )
 
 // fileOOM says how soon the kernel kills this process when memory runs out.
@@ -18,29 +20,14 @@ func unprotect(path string) error {
 	if err != nil || !strings.HasPrefix(v, "-") {
 		return nil // without /proc nobody is protected
 	}
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		_, err = unix.Write(fd, []byte("0\n"))
-		unix.Close(fd)
-	}
-	if err != nil {
+	if err := proc.WriteFile(unix.AT_FDCWD, path, "0\n"); err != nil {
 		return errors.New("cannot set oom_score_adj from " + v + " to 0: " + errnoText(err))
 	}
 	return nil
 }
 
-// readSmall returns the beginning of a file that the kernel makes, without its
-// newline.
+// readSmall returns what is in a file that the kernel makes, without the last newline.
 func readSmall(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
-	defer unix.Close(fd)
-	var b [4096]byte
-	n, err := unix.Read(fd, b[:])
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(string(b[:n]), "\n"), nil
+	b, err := proc.ReadFile(unix.AT_FDCWD, path, nil)
+	return strings.TrimSuffix(string(b), "\n"), err
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"paddock/shepherd/internal/command"
 	"paddock/spool"
 )
 
@@ -102,7 +103,7 @@ func (s *starter) fromNothing() environment {
 	setPlain(&e, "LOGNAME", s.owner.Name, "")
 	for _, w := range written {
 		if w.only != "" {
-			if v, _ := s.config.Lookup(w.only); IsNone(v) || v == "0" {
+			if v, _ := s.config.Lookup(w.only); command.IsNone(v) || v == "0" {
 				continue
 			}
 		}

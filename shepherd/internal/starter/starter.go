@@ -110,26 +110,33 @@ func Main(words []string) {
 // mayGo waits for the shepherd's leave. Without one (nil) it was refused, or the
 // shepherd is dead.
 func mayGo() (*Order, []int, error) {
-	b := &ordered
-	var rights [64]byte // four descriptors with their head, and more
-	var n, size int
-	err := ignoringEINTR(func() (err error) {
-		n, size, _, _, err = unix.Recvmsg(fdReport, b[:], rights[:], unix.MSG_CMSG_CLOEXEC)
-		return err
-	})
-	if err != nil || n == 0 {
+	n, files, err := Receive(fdReport, ordered[:])
+	if n <= 0 {
 		return nil, nil, nil
 	}
-	o, err := parseOrder(b[:n])
+	o, bad := parseOrder(ordered[:n])
+	return &o, files, firstOf(bad, err)
+}
+
+// Receive reads a message from a socket, and the descriptors that come with it.
+func Receive(socket int, b []byte) (n int, files []int, err error) {
+	var rights [64]byte // four descriptors with their head, and more
+	size := 0
+	err = ignoringEINTR(func() (err error) {
+		n, size, _, _, err = unix.Recvmsg(socket, b, rights[:], unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
 	if err != nil || size == 0 {
-		return &o, nil, err
+		return n, nil, err
 	}
 	list, err := unix.ParseSocketControlMessage(rights[:size])
-	if err != nil || len(list) != 1 {
-		return &o, nil, errBadOrder
+	if err == nil && len(list) == 1 {
+		files, err = unix.ParseUnixRights(&list[0])
 	}
-	files, err := unix.ParseUnixRights(&list[0])
-	return &o, files, err
+	if err != nil || len(list) != 1 {
+		return n, nil, errBadOrder
+	}
+	return n, files, nil
 }
 
 // CloseOnExec marks every descriptor from 3 on, so that nothing of the shepherd's

@@ -64,7 +64,11 @@ func Append(from int, path string) error {
 	if n, err := unix.Pread(fd, last[:], st.Size-1); st.Size > 0 && n == 1 && err == nil && last[0] != '\n' {
 		data = append([]byte{'\n'}, data...)
 	}
-	n, err := writeOnce(fd, data)
+	n := 0
+	err = ignoringEINTR(func() (err error) {
+		n, err = unix.Write(fd, data)
+		return err
+	})
 	if err == nil && n < len(data) {
 		err = unix.ENOSPC
 	}
@@ -117,15 +121,6 @@ func lock(fd int) {
 		taken := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)
 		if !taken && !errors.Is(err, unix.EINTR) || time.Now().After(until) {
 			return // also where the file system has no locks
-		}
-	}
-}
-
-func writeOnce(fd int, data []byte) (int, error) {
-	for {
-		n, err := unix.Write(fd, data)
-		if !errors.Is(err, unix.EINTR) {
-			return max(n, 0), err
 		}
 	}
 }
