@@ -105,11 +105,8 @@ func run(args []string) int {
 
 func say(f *os.File, text string) { _, _ = f.WriteString(text) }
 
-// complain prints the one line for whoever started us by hand.
-func complain(text string) { say(os.Stderr, "shepherd: "+text+"\n") }
-
 func usage(text string) int {
-	complain(text)
+	parent.Complain(text)
 	say(os.Stderr, "Try 'shepherd -help'.\n")
 	return exitUsage
 }
@@ -142,11 +139,11 @@ func asUser(args []string) int {
 		return usage(err.Error())
 	}
 	if err := starter.Become(ids); err != nil {
-		complain(err.Error())
+		parent.Complain(err.Error())
 		return exitNoRights
 	}
 	if err := do(); err != nil {
-		complain(err.Error())
+		parent.Complain(err.Error())
 		if starter.Passing(err) {
 			return exitLater
 		}

@@ -93,10 +93,10 @@ func (l *launcher) dismiss() {
 
 // companion starts the starter of something that runs beside the job, and watches it.
 func (l *launcher) companion(name string) (*companion, error) {
-	child, _, err := l.begin(procedureLeaf)
-	if err != nil {
+	if err := l.ready(procedureLeaf); err != nil {
 		return nil, err
 	}
+	child := l.take()
 	return &companion{name: name, starter: child, child: l.loop.Watch(child.PID, child.PIDFD)}, nil
 }
 

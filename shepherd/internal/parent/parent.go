@@ -102,11 +102,11 @@ func Run(o Options) int {
 	}
 	starter.Shield()
 	if foreign {
-		complain(restart(o).Error())
+		Complain(restart(o).Error())
 		return ExitNotStarted
 	}
 	if err := unix.Chdir(o.Dir); err != nil {
-		complain("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
+		Complain("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
 		return ExitNotStarted
 	}
 	log := trace.New(-1)
@@ -119,12 +119,15 @@ func Run(o Options) int {
 		results: results{dir: dir, log: log, admin: owner.User{UID: -1, GID: -1}},
 	}
 	lock, passed, err := takeLock(p.dir)
-	if errors.Is(err, spool.ErrLocked) {
-		complain("cannot work in " + strconv.Quote(o.Dir) + ": another shepherd does")
+	switch {
+	case errors.Is(err, spool.ErrLocked):
+		Complain("cannot work in " + strconv.Quote(o.Dir) + ": another shepherd does")
 		return ExitNotStarted
-	}
-	if err != nil {
-		complain(err.Error())
+	case errors.Is(err, errNoJob):
+		Complain("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
+		return ExitNotStarted
+	case err != nil:
+		Complain(err.Error())
 		return ExitNotStarted
 	}
 	p.lock = lock
@@ -134,7 +137,7 @@ func Run(o Options) int {
 		_ = starter.SetName("sge_shepherd")
 	}
 	if n, err := p.dir.ExitStatus(); err == nil && passed {
-		complain("the job in " + strconv.Quote(o.Dir) + " has ended already, with status " + strconv.Itoa(n))
+		Complain("the job in " + strconv.Quote(o.Dir) + " has ended already, with status " + strconv.Itoa(n))
 		return ExitNotStarted
 	}
 	p.launcher = launcher{log: log, loop: &p.loop, group: group{log: log}, inherited: -1}
@@ -146,8 +149,8 @@ func Run(o Options) int {
 	return p.run()
 }
 
-// complain prints the one line for whoever started us by hand.
-func complain(text string) { _, _ = os.Stderr.WriteString("shepherd: " + text + "\n") }
+// Complain prints the one line for whoever started us by hand.
+func Complain(text string) { _, _ = os.Stderr.WriteString("shepherd: " + text + "\n") }
 
 // run is the plot: wait for an event, do what the table says.
 func (p *parent) run() (code int) {

@@ -709,6 +709,26 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// TestNoJob calls the shepherd where there is no job, as somebody may by mistake.
+func TestNoJob(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{nil, {dir}} {
+		cmd := exec.Command(binary, args...)
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != ExitNotStarted {
+			t.Errorf("%q: exit code %d; want %d", args, got, ExitNotStarted)
+		}
+		if !strings.Contains(string(out), "it is no job's directory: there is no config and no environment") {
+			t.Errorf("%q: said %q", args, out)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("the shepherd has left %v, %v", left, err)
+	}
+}
+
 func TestEndedAlready(t *testing.T) {
 	r := newRig(t, "exit 0")
 	if err := r.dir.WriteNew(spool.FileExitStatus, []byte("8\n")); err != nil {

@@ -87,13 +87,13 @@ func (p *parent) openSession(c *spool.Config) error {
 		return errors.New("cannot make a socket for " + sessionName + ": " + err.Error())
 	}
 	far = append([]int{pair[1]}, far...)
-	if err := p.launcher.ready(procedureLeaf); err != nil {
+	child, err := p.launcher.companion(sessionName)
+	if err != nil {
 		closeAll(mine, far, pair[:1])
 		return err
 	}
-	child := p.launcher.take()
 	p.session = &session{
-		log: p.log, loop: &p.loop, companion: companion{name: sessionName, starter: child, child: p.loop.Watch(child.PID, child.PIDFD)},
+		log: p.log, loop: &p.loop, companion: *child,
 		socket: pair[0], streams: mine, policy: policy, notes: -1, guard: -1, daemon: isDaemon(c), told: -1,
 	}
 	if s := p.session; s.daemon {
@@ -104,7 +104,7 @@ func (p *parent) openSession(c *spool.Config) error {
 	}
 	p.loop.Session = pair[0]
 	p.log.Line("starting " + sessionName)
-	p.launcher.release(child, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
+	p.launcher.release(child.starter, starter.Order{Kind: starter.Session, Name: sessionName, State: spool.FailedBeforeStart, Argv: argv}, far...)
 	closeAll(far)
 	return p.session.newClient(p.dir)
 }

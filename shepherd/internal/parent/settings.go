@@ -1,6 +1,7 @@
 package parent
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -66,28 +67,20 @@ func (s *settings) readControl(c *spool.Config) (err error) {
 	if s.ckpt, err = command.ReadCheckpoint(c); err != nil {
 		return err
 	}
-	s.endSignal = unix.SIGTERM
-	if _, ok := c.Lookup(spool.KeyEndSignal); ok {
-		n, err := c.Int(spool.KeyEndSignal)
-		if err != nil {
-			return err
-		}
-		s.endSignal = unix.Signal(n)
-	}
-	if s.soft, err = secondsIn(c, spool.KeySRT); err != nil {
-		return err
-	}
-	s.hard, err = secondsIn(c, spool.KeyHRT)
-	return err
+	end, err1 := numberIn(c, spool.KeyEndSignal, int(unix.SIGTERM))
+	soft, err2 := numberIn(c, spool.KeySRT, 0)
+	hard, err3 := numberIn(c, spool.KeyHRT, 0)
+	s.endSignal = unix.Signal(end)
+	s.soft, s.hard = time.Duration(soft)*time.Second, time.Duration(hard)*time.Second
+	return cmp.Or(err1, err2, err3)
 }
 
-// secondsIn returns a time that need not be there.
-func secondsIn(c *spool.Config, key string) (time.Duration, error) {
+// numberIn returns a number that need not be there.
+func numberIn(c *spool.Config, key string, otherwise int) (int, error) {
 	if _, ok := c.Lookup(key); !ok {
-		return 0, nil
+		return otherwise, nil
 	}
-	n, err := c.Int(key)
-	return time.Duration(n) * time.Second, err
+	return c.Int(key)
 }
 
 // The control methods.

@@ -37,18 +37,8 @@ func (o *Options) foreign() bool {
 // starts its shepherds with the admin user as effective user: the second start
 // has root's ids throughout, and what is to be the admin user's is given to him.
 func restart(o Options) error {
-	fd, err := unix.MemfdCreate("environment", 0)
-	if err != nil {
+	if err := keepEnvironment(); err != nil {
 		return errors.New("cannot keep the environment: " + err.Error())
-	}
-	if _, err := unix.Write(fd, spool.AppendArgs(nil, given())); err != nil {
-		return errors.New("cannot keep the environment: " + err.Error())
-	}
-	if fd != inheritedFD {
-		if err := unix.Dup3(fd, inheritedFD, 0); err != nil {
-			return errors.New("cannot keep the environment: " + err.Error())
-		}
-		unix.Close(fd)
 	}
 	mask := control.Mask()
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, nil); err != nil {
@@ -70,8 +60,21 @@ func restart(o Options) error {
 	if o.NoStock != "" {
 		argv = append(argv, NoStockOption, o.NoStock)
 	}
-	err = syscall.Exec("/proc/self/exe", append(argv, o.Dir), spool.StartEnvironment)
+	err := syscall.Exec("/proc/self/exe", append(argv, o.Dir), spool.StartEnvironment)
 	return errors.New("cannot start again: " + err.Error())
+}
+
+// keepEnvironment puts what was given to us where the second start finds it.
+func keepEnvironment() error {
+	fd, err := unix.MemfdCreate("environment", 0)
+	if err == nil {
+		_, err = unix.Write(fd, spool.AppendArgs(nil, given()))
+	}
+	if err != nil || fd == inheritedFD {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Dup3(fd, inheritedFD, 0)
 }
 
 // asAdmin reports whether we were started as sge_execd does it, with the admin
@@ -87,9 +90,13 @@ func given() []string {
 	return environ
 }
 
+// errNoJob is that of a start in a directory that is nobody's.
+var errNoJob = errors.New("it is no job's directory: there is no " + spool.FileConfig + " and no " + spool.FileEnvironment)
+
 // takeLock takes the lock of the directory, which is the proof that a shepherd
 // lives. execd took it before it started us, so that there is no moment without
-// it; passed says so.
+// it; passed says so. Where nobody did, somebody may have called the shepherd by hand,
+// and anywhere: nothing is written where there is nothing of a job.
 func takeLock(dir spool.Dir) (lock *os.File, passed bool, err error) {
 	var got, want unix.Stat_t
 	if unix.Fstat(lockFD, &got) == nil && unix.Lstat(spool.FileLock, &want) == nil &&
@@ -99,6 +106,11 @@ func takeLock(dir spool.Dir) (lock *os.File, passed bool, err error) {
 			return nil, true, spool.ErrLocked
 		}
 		return os.NewFile(lockFD, spool.FileLock), true, nil
+	}
+	config, err1 := dir.Has(spool.FileConfig)
+	environment, err2 := dir.Has(spool.FileEnvironment)
+	if err1 == nil && err2 == nil && !config && !environment {
+		return nil, false, errNoJob
 	}
 	lock, err = dir.Lock()
 	return lock, false, err
