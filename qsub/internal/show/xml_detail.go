@@ -88,7 +88,7 @@ func (x document) detail(d *api.Detail, kinds map[string]attribute, cores bool) 
 	x.queueList("JB_soft_queue_list", r.SoftQueues)
 	x.paths("JB_shell_list", r.Shell)
 	x.environment(r)
-	x.words("JB_job_args", r.Args)
+	list(x, "JB_job_args", "element", r.Args, func(arg string) { x.Has("ST_name", arg) })
 	x.Text("JB_script_file", r.Command)
 	x.tasks(d)
 	x.variables("JB_context", "context_list", r.Context)
@@ -173,15 +173,11 @@ func (x document) mailList(d *api.Detail) {
 	if len(to) == 0 {
 		to, element = []string{d.Owner + "@" + originValue(&d.Request, "SGE_O_HOST=")}, "element"
 	}
-	x.Open("JB_mail_list")
-	for _, address := range to {
+	list(x, "JB_mail_list", element, to, func(address string) {
 		user, host, _ := strings.Cut(address, "@")
-		x.Open(element)
 		x.Text("MR_user", user)
 		x.Text("MR_host", host)
-		x.End()
-	}
-	x.End()
+	})
 }
 
 // paths writes a list of one path, or nothing.
@@ -199,31 +195,22 @@ func (x document) paths(name, path string) {
 	x.End()
 }
 
-// words writes a list of words. An empty word is an empty element.
-func (x document) words(name string, words []string) {
-	if len(words) == 0 {
+// list writes an element for each item into one of that name; nothing if there are none.
+func list[T any](x document, name, element string, items []T, write func(T)) {
+	if len(items) == 0 {
 		return
 	}
 	x.Open(name)
-	for _, word := range words {
-		x.Open("element")
-		x.Has("ST_name", word)
+	for _, item := range items {
+		x.Open(element)
+		write(item)
 		x.End()
 	}
 	x.End()
 }
 
 func (x document) queueList(name string, queues []string) {
-	if len(queues) == 0 {
-		return
-	}
-	x.Open(name)
-	for _, queue := range queues {
-		x.Open("destin_ident_list")
-		x.Text("QR_name", queue)
-		x.End()
-	}
-	x.End()
+	list(x, name, "destin_ident_list", queues, func(queue string) { x.Text("QR_name", queue) })
 }
 
 // originVariables are the variables of the environment that the job was
@@ -235,47 +222,34 @@ var originVariables = []string{
 // environment writes the variables of originVariables and those of -v and -V.
 // Grid Engine has another prefix in place of SGE_.
 func (x document) environment(r *api.SubmitRequest) {
-	var list []string
+	var origin []string
 	for _, name := range originVariables {
 		for _, v := range r.Origin {
 			if strings.HasPrefix(v, name+"=") {
-				list = append(list, strings.Replace(v, "SGE_", "__SGE_PREFIX__", 1))
+				origin = append(origin, strings.Replace(v, "SGE_", "__SGE_PREFIX__", 1))
 			}
 		}
 	}
-	x.variables("JB_env_list", "job_sublist", append(list, r.Env...))
+	x.variables("JB_env_list", "job_sublist", append(origin, r.Env...))
 }
 
 // variables writes a list of NAME=value, or nothing.
-func (x document) variables(list, element string, variables []string) {
-	if len(variables) == 0 {
-		return
-	}
-	x.Open(list)
-	for _, v := range variables {
+func (x document) variables(name, element string, variables []string) {
+	list(x, name, element, variables, func(v string) {
 		name, value, _ := strings.Cut(v, "=")
-		x.Open(element)
 		x.Text("VA_variable", name)
 		x.Has("VA_value", value)
-		x.End()
-	}
-	x.End()
+	})
 }
 
 // tasks writes the tasks that run or are in error.
 func (x document) tasks(d *api.Detail) {
-	if len(d.Tasks) == 0 {
-		return
-	}
-	x.Open("JB_ja_tasks")
-	for i := range d.Tasks {
-		t := &d.Tasks[i]
+	list(x, "JB_ja_tasks", "ulong_sublist", d.Tasks, func(t api.TaskDetail) {
 		const running = 128
 		status := running
 		if t.Queue == "" {
 			status = 0
 		}
-		x.Open("ulong_sublist")
 		x.Number("JAT_status", status)
 		x.Number("JAT_task_number", t.Task)
 		x.usage(t.Usage)
@@ -283,47 +257,34 @@ func (x document) tasks(d *api.Detail) {
 			x.Open("JAT_message_list")
 			x.Open("ulong_sublist")
 			x.Number("QIM_type", 1)
-			x.Text("QIM_message", errorReason(t))
+			x.Text("QIM_message", errorReason(&t))
 			x.End()
 			x.End()
 		}
 		x.Seconds("JAT_start_time", t.Started)
 		x.Real("JAT_ntix", d.NormalTickets, 6)
-		x.End()
-	}
-	x.End()
+	})
 }
 
 func (x document) usage(u *api.Usage) {
 	if u == nil {
 		return
 	}
-	x.Open("JAT_scaled_usage_list")
-	for _, item := range []struct {
+	type scaled struct {
 		name  string
 		value float64
-	}{{"cpu", u.CPU}, {"mem", u.Mem}, {"io", u.IO}, {"iow", u.IOWait}, {"vmem", u.VMem}, {"maxvmem", u.MaxVMem}} {
-		x.Open("scaled")
+	}
+	items := []scaled{{"cpu", u.CPU}, {"mem", u.Mem}, {"io", u.IO}, {"iow", u.IOWait}, {"vmem", u.VMem}, {"maxvmem", u.MaxVMem}}
+	list(x, "JAT_scaled_usage_list", "scaled", items, func(item scaled) {
 		x.Text("UA_name", item.name)
 		x.Real("UA_value", item.value, 6)
-		x.End()
-	}
-	x.End()
+	})
 }
 
 // dependencies writes the jobs that the job waits for, and those that wait for it.
 func (x document) dependencies(d *api.Detail) {
-	jobs := func(list, element string, numbers []int) {
-		if len(numbers) == 0 {
-			return
-		}
-		x.Open(list)
-		for _, n := range numbers {
-			x.Open(element)
-			x.Number("JRE_job_number", n)
-			x.End()
-		}
-		x.End()
+	jobs := func(name, element string, numbers []int) {
+		list(x, name, element, numbers, func(n int) { x.Number("JRE_job_number", n) })
 	}
 	jobs("JB_jid_predecessor_list", "job_predecessors", d.WaitsFor[:len(d.WaitsFor)-len(d.WaitsForTasks)])
 	x.requestedJobs("JB_jid_request_list", d.Request.HoldJobs)
@@ -336,19 +297,12 @@ func (x document) dependencies(d *api.Detail) {
 // requestedJobs writes the words of -hold_jid. Of -hold_jid_ad Grid Engine
 // keeps only their number.
 func (x document) requestedJobs(name string, words []string) {
-	if len(words) == 0 {
-		return
-	}
-	x.Open(name)
-	for _, word := range words {
-		x.Open("element")
+	list(x, name, "element", words, func(word string) {
 		x.Number("JRE_job_number", 0)
 		if name == "JB_jid_request_list" {
 			x.Text("JRE_job_name", word)
 		}
-		x.End()
-	}
-	x.End()
+	})
 }
 
 func (x document) checkpoint(r *api.SubmitRequest) {
@@ -480,14 +434,9 @@ func attributeKinds(ctx context.Context, inv *command.Invocation) (map[string]at
 }
 
 // resources writes requests of -l, as the complex defines them.
-func (x document) resources(name string, list []api.Resource, kinds map[string]attribute) {
-	if len(list) == 0 {
-		return
-	}
-	x.Open(name)
-	for _, r := range list {
+func (x document) resources(name string, requests []api.Resource, kinds map[string]attribute) {
+	list(x, name, "qstat_l_requests", requests, func(r api.Resource) {
 		kind, name, value := inComplex(r, kinds)
-		x.Open("qstat_l_requests")
 		x.Text("CE_name", name)
 		x.Number("CE_valtype", kind)
 		x.Text("CE_stringval", value)
@@ -499,9 +448,7 @@ func (x document) resources(name string, list []api.Resource, kinds map[string]a
 		x.Number("CE_pj_dominant", 0)
 		x.Number("CE_requestable", 0)
 		x.Number("CE_tagged", 0)
-		x.End()
-	}
-	x.End()
+	})
 }
 
 // inComplex returns a request by the full name of its attribute, with a time in

@@ -222,16 +222,11 @@ func (l *listing) requested(name string, m *api.JobMore) {
 			l.Text(name, value)
 		}
 	}
-	numbers := func(name string, values []int) {
-		for _, n := range values {
-			l.Number(name, n)
-		}
-	}
 	each("hard_req_queue", m.Queues)
 	each("soft_req_queue", m.SoftQueues)
 	each("master_hard_req_queue", m.MasterQueues)
 	each("predecessor_jobs_req", m.HoldJobs)
-	numbers("predecessor_jobs", m.WaitsFor)
+	each("predecessor_jobs", digits(m.WaitsFor))
 	each("ad_predecessor_jobs_req", m.HoldArray)
-	numbers("ad_predecessor_jobs", m.WaitsForTasks)
+	each("ad_predecessor_jobs", digits(m.WaitsForTasks))
 }
