@@ -36,43 +36,36 @@ type change struct {
 }
 
 // changesOf are the options of qconf that change the configuration.
-var changesOf = map[string]change{
-	"-aq": {"queue", api.ConfigureAdd, fromEditor}, "-Aq": {"queue", api.ConfigureAdd, fromFile},
-	"-mq": {"queue", api.ConfigureModify, fromEditor}, "-Mq": {"queue", api.ConfigureModify, fromFile},
-	"-dq": {"queue", api.ConfigureRemove, fromNames},
-	"-ap": {"pe", api.ConfigureAdd, fromEditor}, "-Ap": {"pe", api.ConfigureAdd, fromFile},
-	"-mp": {"pe", api.ConfigureModify, fromEditor}, "-Mp": {"pe", api.ConfigureModify, fromFile},
-	"-dp":    {"pe", api.ConfigureRemove, fromNames},
-	"-ackpt": {"ckpt", api.ConfigureAdd, fromEditor}, "-Ackpt": {"ckpt", api.ConfigureAdd, fromFile},
-	"-mckpt": {"ckpt", api.ConfigureModify, fromEditor}, "-Mckpt": {"ckpt", api.ConfigureModify, fromFile},
-	"-dckpt": {"ckpt", api.ConfigureRemove, fromNames},
-	"-ae":    {"host", api.ConfigureAdd, fromEditor}, "-Ae": {"host", api.ConfigureAdd, fromFile},
-	"-me": {"host", api.ConfigureModify, fromEditor}, "-Me": {"host", api.ConfigureModify, fromFile},
-	"-de":    {"host", api.ConfigureRemove, fromNames},
-	"-ahgrp": {"hostgroup", api.ConfigureAdd, fromEditor}, "-Ahgrp": {"hostgroup", api.ConfigureAdd, fromFile},
-	"-mhgrp": {"hostgroup", api.ConfigureModify, fromEditor}, "-Mhgrp": {"hostgroup", api.ConfigureModify, fromFile},
-	"-dhgrp": {"hostgroup", api.ConfigureRemove, fromNames},
-	"-aprj":  {"project", api.ConfigureAdd, fromEditor}, "-Aprj": {"project", api.ConfigureAdd, fromFile},
-	"-mprj": {"project", api.ConfigureModify, fromEditor}, "-Mprj": {"project", api.ConfigureModify, fromFile},
-	"-dprj": {"project", api.ConfigureRemove, fromNames},
-	"-Au":   {"userlist", api.ConfigureAdd, fromFile},
-	"-mu":   {"userlist", api.ConfigureModify, fromEditor}, "-Mu": {"userlist", api.ConfigureModify, fromFile},
-	"-dul": {"userlist", api.ConfigureRemove, fromNames},
-	"-au":  {"userlist", api.ConfigureAdmit, fromUsers}, "-du": {"userlist", api.ConfigureExpel, fromUsers},
-	"-mc": {"complex", api.ConfigureModify, fromEditor}, "-Mc": {"complex", api.ConfigureModify, fromFile},
-	"-ace": {api.KindAttribute, api.ConfigureAdd, fromEditor}, "-Ace": {api.KindAttribute, api.ConfigureAdd, fromFile},
-	"-mce": {api.KindAttribute, api.ConfigureModify, fromEditor}, "-Mce": {api.KindAttribute, api.ConfigureModify, fromFile},
-	"-dce":   {api.KindAttribute, api.ConfigureRemove, fromNames},
-	"-mconf": {"conf", api.ConfigureModify, fromEditor}, "-Mconf": {"conf", api.ConfigureModify, fromFile},
-	"-msconf": {"sched", api.ConfigureModify, fromEditor}, "-Msconf": {"sched", api.ConfigureModify, fromFile},
-	"-am": {"manager", api.ConfigureAdd, fromNames}, "-dm": {"manager", api.ConfigureRemove, fromNames},
-	"-ao": {"operator", api.ConfigureAdd, fromNames}, "-do": {"operator", api.ConfigureRemove, fromNames},
-	"-aattr": {"", api.ConfigureInsert, fromWords}, "-Aattr": {"", api.ConfigureInsert, fromWordFile},
-	"-mattr": {"", api.ConfigureChange, fromWords}, "-Mattr": {"", api.ConfigureChange, fromWordFile},
-	"-dattr": {"", api.ConfigureDelete, fromWords}, "-Dattr": {"", api.ConfigureDelete, fromWordFile},
-	"-rattr": {"", api.ConfigureReplace, fromWords}, "-Rattr": {"", api.ConfigureReplace, fromWordFile},
-	"-purge":      {"", api.ConfigurePurge, fromWords},
-	"-clearusage": {api.KindUser, api.ConfigureClear, fromNames},
+var changesOf = changes()
+
+func changes() map[string]change {
+	of := map[string]change{
+		"-Au": {"userlist", api.ConfigureAdd, fromFile},
+		"-mu": {"userlist", api.ConfigureModify, fromEditor}, "-Mu": {"userlist", api.ConfigureModify, fromFile},
+		"-dul": {"userlist", api.ConfigureRemove, fromNames},
+		"-au":  {"userlist", api.ConfigureAdmit, fromUsers}, "-du": {"userlist", api.ConfigureExpel, fromUsers},
+		"-mc": {"complex", api.ConfigureModify, fromEditor}, "-Mc": {"complex", api.ConfigureModify, fromFile},
+		"-mconf": {"conf", api.ConfigureModify, fromEditor}, "-Mconf": {"conf", api.ConfigureModify, fromFile},
+		"-msconf": {"sched", api.ConfigureModify, fromEditor}, "-Msconf": {"sched", api.ConfigureModify, fromFile},
+		"-am": {"manager", api.ConfigureAdd, fromNames}, "-dm": {"manager", api.ConfigureRemove, fromNames},
+		"-ao": {"operator", api.ConfigureAdd, fromNames}, "-do": {"operator", api.ConfigureRemove, fromNames},
+		"-aattr": {"", api.ConfigureInsert, fromWords}, "-Aattr": {"", api.ConfigureInsert, fromWordFile},
+		"-mattr": {"", api.ConfigureChange, fromWords}, "-Mattr": {"", api.ConfigureChange, fromWordFile},
+		"-dattr": {"", api.ConfigureDelete, fromWords}, "-Dattr": {"", api.ConfigureDelete, fromWordFile},
+		"-rattr": {"", api.ConfigureReplace, fromWords}, "-Rattr": {"", api.ConfigureReplace, fromWordFile},
+		"-purge":      {"", api.ConfigurePurge, fromWords},
+		"-clearusage": {api.KindUser, api.ConfigureClear, fromNames},
+	}
+	for name, kind := range map[string]string{
+		"q": "queue", "p": "pe", "ckpt": "ckpt", "e": "host", "hgrp": "hostgroup", "prj": "project", "ce": api.KindAttribute,
+	} {
+		of["-a"+name] = change{kind, api.ConfigureAdd, fromEditor}
+		of["-A"+name] = change{kind, api.ConfigureAdd, fromFile}
+		of["-m"+name] = change{kind, api.ConfigureModify, fromEditor}
+		of["-M"+name] = change{kind, api.ConfigureModify, fromFile}
+		of["-d"+name] = change{kind, api.ConfigureRemove, fromNames}
+	}
+	return of
 }
 
 // unreadable has the messages with which Grid Engine ends the list of mistakes
