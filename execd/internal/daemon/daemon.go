@@ -402,7 +402,11 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 			return ""
 		},
 	})
-	d.buildFetch(table)
+	only := -1
+	if !o.RootMode {
+		only = os.Geteuid()
+	}
+	d.buildFetch(table, only)
 	programs := &program.Programs{
 		Slots: d.queue, Sources: d.sources, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Log: log,
 		Accept: func(c job.Caller, owner *user.User, gid int, r *api.SubmitRequest) (*job.Job, error) {
@@ -415,10 +419,6 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	}
 	d.stages.Queue = d.queue
 	d.store.OnWork(d.queue.Add)
-	only := -1
-	if !o.RootMode {
-		only = os.Geteuid()
-	}
 	d.server = &server.Server{
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Programs: programs, Stages: d.stages,
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,

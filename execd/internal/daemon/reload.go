@@ -56,7 +56,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 		d.logs.configure(c)
 		d.queue.Configure(c)
 		d.setPolicy(c)
-		d.fetch.Configure(d.fetchSettings())
+		d.fetch.Configure()
 		d.store.Keep(c.Global.FinishedJobs, c.Global.EndedJobs)
 		d.usage.SetInterval(c.Global.UsageInterval)
 		d.report()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -403,10 +404,13 @@ type bench struct {
 	root  *spool.Root
 	log   *props.Log
 	knobs string
+
+	config atomic.Pointer[conf.Config]
+	table  atomic.Pointer[hook.Table]
 }
 
-// settings makes settings of a text of hooks.conf, in which $(HOOK) is a program.
-func settings(t *testing.T, text string) Settings {
+// set has the configuration be that of a text of hooks.conf, in which $(HOOK) is a program.
+func (b *bench) set(t *testing.T, text string) {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "hook")
@@ -421,7 +425,8 @@ func settings(t *testing.T, text string) Settings {
 	for _, p := range table.Problems() {
 		t.Fatal(p)
 	}
-	return Settings{Knobs: set, Hooks: table}
+	b.config.Store(&conf.Config{Knobs: set})
+	b.table.Store(table)
 }
 
 // allHooks is a set of all hooks of execd for every slot.
@@ -452,13 +457,14 @@ func (b *bench) open(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.slots.store = store
+	b.set(t, b.knobs)
 	b.Layer = New(Options{
-		Slots: b.slots, Store: store, Root: b.root, Hooks: b.hooks, Owners: Owners{Users: users, Self: 1000, MinUID: func() int { return 0 }},
-		Config: func() *conf.Config { return &conf.Config{} },
+		Slots: b.slots, Claims: b.slots, Store: store, Root: b.root, Hooks: b.hooks, Owners: Owners{Users: users, Self: 1000},
+		Config: b.config.Load, HookTable: b.table.Load,
 		Check:  func(*user.User, *api.SubmitRequest) error { return nil },
 		Limits: func() job.Limits { return job.Limits{} },
 		Log:    log,
-	}, settings(t, b.knobs))
+	})
 	b.slots.evicted = b.Evicted
 	b.o.Store.OnDelete(b.Deleting)
 }

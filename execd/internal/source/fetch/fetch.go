@@ -28,7 +28,6 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
-	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
@@ -44,11 +43,14 @@ type Runner interface {
 // Options are what a Layer works with.
 type Options struct {
 	Slots  Slots
+	Claims Claims
 	Store  *job.Store
 	Root   *spool.Root
 	Hooks  Runner
 	Owners Owners
-	Config func() *conf.Config
+	// Config and HookTable are what is in force; Configure tells that it has changed.
+	Config    func() *conf.Config
+	HookTable func() *hook.Table
 	// Check refuses what no client may submit either; it may bring the request into
 	// the form in which it is stored.
 	Check func(owner *user.User, req *api.SubmitRequest) error
@@ -56,13 +58,6 @@ type Options struct {
 	Limits func() job.Limits
 	Host   string // for the User of ads
 	Log    *slog.Logger
-}
-
-// Settings are what the administrator says of fetching. They are replaced as a
-// whole.
-type Settings struct {
-	Knobs *knob.Set
-	Hooks *hook.Table
 }
 
 // Layer is the fetching of all slots.
@@ -76,38 +71,31 @@ type Layer struct {
 	// mu comes after the queue's and before that of a notifier; those of known, work and a
 	// worker are taken alone. No hook is called and no file is written under any of them.
 	mu        sync.Mutex
-	settings  Settings               // guarded by mu
 	notifiers map[slot.ID]*notifier  // guarded by mu; by slot
 	workers   map[slot.ID]*worker    // guarded by mu; by slot
 	stopped   bool                   // guarded by mu; no hook is begun any more
 	errands   sync.WaitGroup         // hooks that are not waited for
-	running   context.Context        // ends when execd stops
+	running   context.Context        // guarded by mu; ends when execd stops
 	left      map[slot.ID][]*fetched // guarded by mu; by slot: accepted by an earlier execd and not started yet
 	leaving   map[slot.ID]bool       // guarded by mu; slots that fetch no more, and are given back when idle
 }
 
 // New returns a layer. It finds again in the Store what an earlier execd has
 // accepted.
-func New(o Options, s Settings) *Layer {
-	l := &Layer{
-		o: o, settings: s, reconfigured: make(chan struct{}, 1),
+func New(o Options) *Layer {
+	return &Layer{
+		o: o, reconfigured: make(chan struct{}, 1), running: context.Background(),
+		known:     register{byID: map[string]*entry{}, byJob: map[int]*entry{}, asking: map[*worker]time.Time{}},
+		work:      accepted{orphans: map[string]bool{}},
 		notifiers: map[slot.ID]*notifier{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*fetched{}, leaving: map[slot.ID]bool{},
 	}
-	l.known.init()
-	l.work.orphans = map[string]bool{}
-	return l
 }
 
-// Configure takes over new settings.
-func (l *Layer) Configure(s Settings) {
+// Configure has everything looked at again: the configuration is another one.
+func (l *Layer) Configure() {
 	l.mu.Lock()
-	l.settings = s
-	workers := make([]*worker, 0, len(l.workers))
+	defer l.mu.Unlock()
 	for _, w := range l.workers {
-		workers = append(workers, w)
-	}
-	l.mu.Unlock()
-	for _, w := range workers {
 		w.look()
 	}
 	l.poke()
@@ -121,19 +109,13 @@ func (l *Layer) poke() {
 	}
 }
 
-func (l *Layer) current() Settings {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.settings
-}
-
 // Run fetches until ctx is done. Then it ends the hooks that are running, and
 // returns when they are gone. Jobs go on running. Recover comes before it.
 func (l *Layer) Run(ctx context.Context) {
 	l.findLeft()
 	var wg sync.WaitGroup
 	for ctx.Err() == nil {
-		ids, listed := l.o.Slots.List()
+		ids, listed := l.o.Claims.List()
 		l.arrange(ctx, &wg, ids)
 		select {
 		case <-ctx.Done():
@@ -150,13 +132,12 @@ func (l *Layer) Run(ctx context.Context) {
 
 // arrange has a worker for each slot that is to fetch, and for no other.
 func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup, ids []slot.ID) {
-	s := l.current()
-	l.work.moved(l.o.Slots.Fetched())
+	l.work.moved(l.o.Claims.Fetched())
 	there := map[slot.ID]bool{}
 	for _, id := range ids {
 		there[id] = true
 	}
-	wanted := l.wanted(s.Hooks, there)
+	wanted := l.wanted(there)
 	l.mu.Lock()
 	var gone []*worker
 	for id, w := range l.workers {
@@ -166,7 +147,8 @@ func (l *Layer) arrange(ctx context.Context, wg *sync.WaitGroup, ids []slot.ID) 
 	}
 	l.mu.Unlock()
 	for _, w := range gone {
-		w.stop()
+		w.cancel()
+		<-w.done
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,8 +196,8 @@ func (l *Layer) startWorker(ctx context.Context, wg *sync.WaitGroup, id slot.ID,
 // wanted returns the keywords of the slots that are to fetch. One that was carved
 // out of another asks only when its work is over: it needs nobody before it has
 // some.
-func (l *Layer) wanted(hooks *hook.Table, there map[slot.ID]bool) map[slot.ID]string {
-	wanted, held := map[slot.ID]string{}, l.work.slots()
+func (l *Layer) wanted(there map[slot.ID]bool) map[slot.ID]string {
+	hooks, wanted, held := l.o.HookTable(), map[slot.ID]string{}, l.work.slots()
 	for id := range there {
 		if id.IsDynamic() && !held[id] {
 			continue
@@ -248,7 +230,7 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 		delete(l.leaving, id)
 	}()
 	for ctx.Err() == nil {
-		changed := l.o.Slots.Changed(id)
+		changed := l.o.Claims.Changed(id)
 		s, ok, starting := l.look(id)
 		l.mu.Lock()
 		again := l.workers[id] != nil
@@ -297,7 +279,16 @@ func (l *Layer) Attributes(id slot.ID) []classad.Attr {
 	if w == nil {
 		return nil
 	}
-	return w.attributes()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	attrs := []classad.Attr{
+		{Name: "FetchHookState", Expr: classad.String(w.state).Expr()},
+		{Name: "FetchFailures", Expr: classad.Int(int64(w.failures)).Expr()},
+	}
+	if w.reason != "" {
+		attrs = append(attrs, classad.Attr{Name: "FetchFailureReason", Expr: classad.String(w.reason).Expr()})
+	}
+	return attrs
 }
 
 // Evicted implements source.Source: the claim of fetched work is broken. It may block,
@@ -377,7 +368,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	l.running = ctx
 	l.mu.Unlock()
 	retold, told := l.tellLeft()
-	where := l.o.Slots.Fetched()
+	where := l.o.Claims.Fetched()
 	for _, f := range l.o.Store.Claimed() {
 		if f.Source != slot.FetchHolder {
 			continue
@@ -411,7 +402,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	// A claim may be there and its work not, if execd was killed before its job was there,
 	// or when it was not there any more. With its notifier it is given back, also where no
 	// work is fetched any more; and who it comes from is told, if he was not yet.
-	ids, _ := l.o.Slots.List()
+	ids, _ := l.o.Claims.List()
 	for _, id := range ids {
 		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched() {
 			l.notifier(id)

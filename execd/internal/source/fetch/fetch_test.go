@@ -912,11 +912,13 @@ func TestReload(t *testing.T) {
 		if got := b.hooks.words(); got != "" {
 			t.Errorf("hooks: %s", got)
 		}
-		b.Configure(settings(t, allHooks))
+		b.set(t, allHooks)
+		b.Configure()
 		synctest.Wait()
 		b.slots.end(t, b.Layer, 1)
 		synctest.Wait()
-		b.Configure(settings(t, ""))
+		b.set(t, "")
+		b.Configure()
 		synctest.Wait()
 		if got := b.slots.told(); !strings.HasSuffix(got, "withdrawn: the slot fetches no work any more") {
 			t.Errorf("the slots were told\n%s", got)
@@ -939,7 +941,8 @@ func TestReloadWhileBusy(t *testing.T) {
 				b.open(t)
 				stop = b.start()
 			} else {
-				b.Configure(settings(t, ""))
+				b.set(t, "")
+				b.Configure()
 			}
 			synctest.Wait()
 			if got := b.slots.told(); strings.Contains(got, "withdrawn") {

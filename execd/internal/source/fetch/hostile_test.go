@@ -354,7 +354,7 @@ func TestWorkUnderAnotherClaim(t *testing.T) {
 			t.Fatal("the job does not start")
 		}
 		b.slots.set(1, func(s *fakeSlot) { s.Claim, s.job = "<h>#2#1#...", nil }) // which has just ended
-		b.Layer = New(b.o, b.settings)
+		b.Layer = New(b.o)
 		b.slots.evicted = b.Evicted
 		b.o.Store.OnDelete(b.Deleting)
 		defer b.start()()

@@ -60,7 +60,7 @@ func (l *Layer) Deleting(j *job.Job) (undo func()) {
 		return none
 	}
 	at, reason, ok := l.work.deletion(c)
-	if !ok || l.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil {
+	if !ok || l.o.HookTable().Hook(c.keyword, hook.EvictClaim) == nil {
 		return none
 	}
 	n := newNotice(c.ended(reason, int(slot.ReasonRemoved), 0), at, c.id, l.slotAd(at))

@@ -68,7 +68,7 @@ func (n *notifier) evicted(e claim.Eviction) {
 	if on == nil {
 		on = classad.New()
 	}
-	if n.layer.current().Hooks.Hook(c.keyword, hook.EvictClaim) == nil || !n.noticed(c.job.Number) {
+	if n.layer.o.HookTable().Hook(c.keyword, hook.EvictClaim) == nil || !n.noticed(c.job.Number) {
 		return
 	}
 	over := c.ended(e.Reason, e.Code, e.Subcode)
@@ -127,8 +127,7 @@ func (n *notifier) notify(job int, c *fetched, on *classad.Ad, id claim.ID, afte
 // the runner logs what it says.
 func (n *notifier) run(ctx context.Context, keyword string, name hook.Name, args []string, c *fetched, slot *classad.Ad, id claim.ID) {
 	l := n.layer
-	s := l.current()
-	h := s.Hooks.Hook(keyword, name)
+	h := l.o.HookTable().Hook(keyword, name)
 	if h == nil {
 		return
 	}
@@ -136,7 +135,7 @@ func (n *notifier) run(ctx context.Context, keyword string, name hook.Name, args
 		slot = slot.With(classad.Attr{Name: "PublicClaimId", Expr: classad.String(id.String()).Expr()})
 	}
 	stdin := ad.Stdin(c.ad, slot)
-	if secret := id.Reveal(); secret != "" && s.Knobs.Bool("FETCH_SEND_CLAIM_ID", false) {
+	if secret := id.Reveal(); secret != "" && l.o.Config().Knobs.Bool("FETCH_SEND_CLAIM_ID", false) {
 		// The hook is the administrator's, and he has said so (REQ-HOOK-109).
 		stdin = ad.SecretStdin(c.ad, slot.With(classad.Attr{Name: attrClaim, Expr: classad.String(secret).Expr()}))
 	}
@@ -150,19 +149,11 @@ func (n *notifier) run(ctx context.Context, keyword string, name hook.Name, args
 func (n *notifier) tell(do func(context.Context)) {
 	l := n.layer
 	l.mu.Lock()
-	ctx, stopped := l.running, l.stopped
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	if !stopped {
-		l.errands.Add(1)
-	}
-	l.mu.Unlock()
-	if stopped || ctx.Err() != nil {
-		if !stopped {
-			l.errands.Done()
-		}
+	defer l.mu.Unlock()
+	ctx := l.running
+	if l.stopped || ctx.Err() != nil {
 		return // the next execd tells it
 	}
+	l.errands.Add(1)
 	n.queue.Add(func() { defer l.errands.Done(); do(ctx) })
 }

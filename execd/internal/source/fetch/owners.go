@@ -6,7 +6,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/internal/asuser"
-	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
 )
@@ -16,13 +16,11 @@ type Owners struct {
 	Users asuser.Users
 	// Self is the uid that alone may run anything, in user mode; -1 in root mode.
 	Self int
-	// MinUID is the smallest uid that may have jobs, in root mode.
-	MinUID func() int
 }
 
 // of returns the user that an ad's Owner is, see source.Owner. In user mode there is one
 // user, whomever the ad names, as in HTCondor.
-func (o *Owners) of(ctx context.Context, ad *classad.Ad, knobs *knob.Set) (*user.User, error) {
+func (o *Owners) of(ctx context.Context, ad *classad.Ad, c *conf.Config) (*user.User, error) {
 	if o.Self >= 0 {
 		return o.Users.ByID(ctx, o.Self)
 	}
@@ -33,5 +31,5 @@ func (o *Owners) of(ctx context.Context, ad *classad.Ad, knobs *knob.Set) (*user
 	if !ok {
 		return nil, fmt.Errorf("it has no %s", attrOwner)
 	}
-	return source.Owner(ctx, o.Users, name, knobs, o.MinUID())
+	return source.Owner(ctx, o.Users, name, c.Knobs, c.Global.MinUID)
 }

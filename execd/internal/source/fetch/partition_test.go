@@ -158,7 +158,8 @@ func TestPartitionableFetchesNoMore(t *testing.T) {
 		b.hooks.fetch = once(sized("a"))
 		defer b.start()()
 		synctest.Wait()
-		b.Configure(settings(t, "START = true\n"))
+		b.set(t, "START = true\n")
+		b.Configure()
 		synctest.Wait()
 		if got := b.slots.told(); strings.Contains(got, "withdrawn") {
 			t.Errorf("the slots were told\n%s", got)

@@ -26,10 +26,6 @@ type entry struct {
 	decided chan struct{} // closed when job is set, or the entry gone
 }
 
-func (r *register) init() {
-	r.byID, r.byJob, r.asking = map[string]*entry{}, map[int]*entry{}, map[*worker]time.Time{}
-}
-
 // add enters what an earlier execd has accepted.
 func (r *register) add(id string, job int, on slot.ID) {
 	if id == "" {

@@ -56,20 +56,19 @@ func (w *worker) renew(ctx context.Context) {
 	var told bool         // that its lease is too short
 	var due time.Time     // when the hook is to be called
 	for ctx.Err() == nil {
-		changed := l.o.Slots.Changed(w.slot)
+		changed := l.o.Claims.Changed(w.slot)
 		slot, ok := l.o.Slots.Snapshot(w.slot)
 		if !ok {
 			return
 		}
-		s := l.current()
-		h := s.Hooks.Hook(w.keyword, hook.RenewClaim)
+		h := l.o.HookTable().Hook(w.keyword, hook.RenewClaim)
 		c := l.work.under(slot.ID.String())
 		if h == nil || c == nil || !slot.Fetched() || slot.State != "Claimed" {
 			of = nil
 			sleep(ctx, 0, changed, w.renewal, nil)
 			continue
 		}
-		now, term := time.Now(), lease(s.Knobs, c.ad)
+		now, term := time.Now(), lease(l.o.Config().Knobs, c.ad)
 		after, late := renewal(term)
 		if c != of { // each work has a lease of its own, also under the same claim
 			of, renewed, due, told = c, now, now.Add(after), false

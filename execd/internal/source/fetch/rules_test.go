@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"paddock/classad"
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
 )
 
@@ -62,10 +63,10 @@ func TestOwners(t *testing.T) {
 		{-1, "*[", `Owner = "me"`, "none of FETCH_OWNERS"},
 	}
 	for _, tt := range tests {
-		o := Owners{Users: users, Self: tt.self, MinUID: func() int { return 100 }}
+		o := Owners{Users: users, Self: tt.self}
 		knobs, _ := knob.Parse("hooks.conf", "FETCH_OWNERS = "+tt.owners)
 		for range 5 { // a map of users has two of uid 0
-			u, err := o.of(context.Background(), mustAd(t, tt.ad), knobs)
+			u, err := o.of(context.Background(), mustAd(t, tt.ad), &conf.Config{Knobs: knobs, Global: conf.Global{MinUID: 100}})
 			switch {
 			case err != nil && !strings.Contains(err.Error(), tt.want):
 				t.Errorf("%+v: %v", tt, err)

@@ -12,19 +12,10 @@ import (
 // before it returns, but by the channels and by Layer.Evicted, which take no lock
 // that is held around a call of Slots.
 type Slots interface {
-	// List returns the slots that there are now, the dynamic ones among them, and a
-	// channel that is closed when there are others.
-	List() ([]slot.ID, <-chan struct{})
-
 	// Snapshot returns what a slot is like at this moment, with the ads, and closed also
 	// while nothing at all is started; false: there is no such slot (any more). Of one that
 	// is closed nothing is asked (REQ-HOOK-108).
 	Snapshot(on slot.ID) (claim.View, bool)
-	// Changed returns a channel that is closed at the next change of the slot's
-	// state, activity or claim, or when the slot goes. To miss nothing it is asked
-	// for before Snapshot.
-	Changed(on slot.ID) <-chan struct{}
-
 	// Asking tells that a hook is asked for work for a slot, and then that the answer
 	// was dealt with: a slot that was carved out of another is not deleted in between.
 	Asking(on slot.ID, asks bool)
@@ -52,6 +43,17 @@ type Slots interface {
 	// what runs is killed at once. It does nothing when there is no such claim any more, or
 	// it is broken already, and reports whether there was one.
 	Withdraw(public string, expired bool, why slot.Hold) bool
+}
+
+// Claims is where slots and claims are; what Slots says of locks holds for it, too.
+type Claims interface {
+	// List returns the slots that there are now, the dynamic ones among them, and a
+	// channel that is closed when there are others.
+	List() ([]slot.ID, <-chan struct{})
+	// Changed returns a channel that is closed at the next change of the slot's
+	// state, activity or claim, or when the slot goes. To miss nothing it is asked
+	// for before Slots.Snapshot.
+	Changed(on slot.ID) <-chan struct{}
 	// Fetched returns the slots of the claims of fetched work, by public id. The number
 	// of a slot is another one when the configuration has other slots before it.
 	Fetched() map[string]slot.ID

@@ -121,31 +121,6 @@ func (w *worker) hurry() {
 	w.look()
 }
 
-func (w *worker) isHurried() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.hurried
-}
-
-// stop ends the worker and returns when it is gone.
-func (w *worker) stop() {
-	w.cancel()
-	<-w.done
-}
-
-func (w *worker) attributes() []classad.Attr {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	attrs := []classad.Attr{
-		{Name: "FetchHookState", Expr: classad.String(w.state).Expr()},
-		{Name: "FetchFailures", Expr: classad.Int(int64(w.failures)).Expr()},
-	}
-	if w.reason != "" {
-		attrs = append(attrs, classad.Attr{Name: "FetchFailureReason", Expr: classad.String(w.reason).Expr()})
-	}
-	return attrs
-}
-
 // run asks for work until ctx is done or the slot is gone. When the keyword of
 // the slot is not what it was, what has been accepted is finished, and an idle
 // claim given back.
@@ -158,7 +133,7 @@ func (w *worker) run(ctx context.Context) {
 		w.resume(ctx, c)
 	}
 	for ctx.Err() == nil {
-		changed := l.o.Slots.Changed(w.slot)
+		changed := l.o.Claims.Changed(w.slot)
 		slot, ok, starting := l.look(w.slot)
 		if !ok {
 			return
@@ -174,7 +149,7 @@ func (w *worker) run(ctx context.Context) {
 			l.o.Slots.Withdraw(slot.ID.String(), false, because("the slot is closed"))
 			continue
 		}
-		if slot.Ending && l.current().Knobs.Bool("FETCH_WORK_AHEAD", false) {
+		if slot.Ending && l.o.Config().Knobs.Bool("FETCH_WORK_AHEAD", false) {
 			slot = ahead(slot)
 		}
 		told := w.unsettled()
@@ -249,16 +224,19 @@ func ahead(s claim.View) claim.View {
 	return s
 }
 
-// awaitEnd returns when no job is about to be over in the slot.
-func (w *worker) awaitEnd(ctx context.Context) {
+// await returns when something is so of the slot, it is gone, or ctx is done.
+func (w *worker) await(ctx context.Context, isSo func(*claim.View) bool) {
 	for ctx.Err() == nil {
-		changed := w.layer.o.Slots.Changed(w.slot)
-		if s, ok := w.layer.o.Slots.Snapshot(w.slot); !ok || !s.Ending {
+		changed := w.layer.o.Claims.Changed(w.slot)
+		if s, ok := w.layer.o.Slots.Snapshot(w.slot); !ok || isSo(&s) {
 			return
 		}
 		sleep(ctx, 0, changed, nil, nil)
 	}
 }
+
+// hasEnded reports whether no job is about to be over in a slot.
+func hasEnded(s *claim.View) bool { return !s.Ending }
 
 // mayAsk reports whether a slot may ask for work in the state it is in
 // (REQ-HOOK-108). One that was carved asks when its work is over, and one that is
@@ -283,23 +261,6 @@ func mayAsk(s *claim.View) bool {
 	return false
 }
 
-// calm has the delay count from now on.
-func (w *worker) calm() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.calmed = true
-}
-
-// calmDown is what comes of calm.
-func (w *worker) calmDown(now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.calmed && w.last.IsZero() {
-		w.last = now
-	}
-	w.calmed = false
-}
-
 // calm has the slot wait that another was carved out of for work which was not run: it
 // would be given the same work at once, again and again.
 func (l *Layer) calm(id slot.ID) {
@@ -307,26 +268,31 @@ func (l *Layer) calm(id slot.ID) {
 	w := l.workers[id.Parent()]
 	l.mu.Unlock()
 	if id.IsDynamic() && w != nil {
-		w.calm()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.calmed = true
 	}
 }
 
 // wait returns how long the next question has to wait; 0: it is time.
 func (w *worker) wait(s *claim.View, now time.Time) time.Duration {
-	w.calmDown(now)
-	if w.last.IsZero() || w.isHurried() {
+	w.mu.Lock()
+	if w.calmed && w.last.IsZero() {
+		w.last = now
+	}
+	w.calmed = false
+	hurried, pause := w.hurried, pauses.After(w.failures)
+	w.mu.Unlock()
+	if w.last.IsZero() || hurried {
 		return 0
 	}
-	d, changing, problem := delay(w.layer.current().Knobs, s.Ad, s.Job, now)
+	d, changing, problem := delay(w.layer.o.Config().Knobs, s.Ad, s.Job, now)
 	if problem != w.problem {
 		w.problem = problem
 		if problem != "" {
 			w.layer.o.Log.Warn(fmt.Sprintf("slot %v: fetch: %s: %v is taken", w.slot, problem, d))
 		}
 	}
-	w.mu.Lock()
-	pause := pauses.After(w.failures)
-	w.mu.Unlock()
 	due := w.last.Add(max(d, pause))
 	if w.pace.After(due) {
 		due = w.pace
@@ -341,7 +307,7 @@ func (w *worker) wait(s *claim.View, now time.Time) time.Duration {
 // ask asks once, and does what the answer says.
 func (w *worker) ask(ctx context.Context, slot *claim.View) {
 	l := w.layer
-	h := l.current().Hooks.Hook(w.keyword, hook.FetchWork)
+	h := l.o.HookTable().Hook(w.keyword, hook.FetchWork)
 	if h == nil { // since a moment ago: whoever has changed it stops the worker
 		w.sleep(ctx, 0, nil, nil)
 		return
@@ -363,7 +329,7 @@ func (w *worker) ask(ctx context.Context, slot *claim.View) {
 	w.note(why)
 	giveBack := func(reason string) {
 		if slot.Ending { // it still has something to run
-			w.awaitEnd(ctx)
+			w.await(ctx, hasEnded)
 		}
 		w.giveBack(reason)
 	}
@@ -467,7 +433,7 @@ func (w *worker) start(c *fetched, held *claim.Granted, tell func(*notifier)) {
 // started meanwhile offers it again.
 func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id string) (claim.Granted, error) {
 	l := w.layer
-	owner, err := l.o.Owners.of(ctx, c.ad, l.current().Knobs)
+	owner, err := l.o.Owners.of(ctx, c.ad, l.o.Config())
 	if err != nil {
 		return claim.Granted{}, err
 	}
@@ -482,7 +448,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 		if err := w.record(c, owner, id); err != nil {
 			return claim.Granted{}, err
 		}
-		w.awaitEnd(ctx)
+		w.await(ctx, hasEnded)
 		switch {
 		case ctx.Err() == nil:
 		case l.runs():
@@ -531,23 +497,13 @@ func (w *worker) record(c *fetched, owner *user.User, id string) (err error) {
 	return err
 }
 
-// awaitTurn returns when nothing runs under the claim that work was recorded for ahead,
-// or the claim is another's.
-func (w *worker) awaitTurn(ctx context.Context, c *fetched) {
-	for ctx.Err() == nil {
-		changed := w.layer.o.Slots.Changed(w.slot)
-		s, ok := w.layer.o.Slots.Snapshot(w.slot)
-		if !ok || !s.Fetched() || s.ID.String() != c.id || s.State != "Claimed" || s.Activity == "Idle" {
-			return
-		}
-		sleep(ctx, 0, changed, nil, nil)
-	}
-}
-
 // resume starts what an earlier execd has accepted and not started.
 func (w *worker) resume(ctx context.Context, c *fetched) {
 	l := w.layer
-	w.awaitTurn(ctx, c)
+	// What it was recorded for ahead may still run under its claim.
+	w.await(ctx, func(s *claim.View) bool {
+		return !s.Fetched() || s.ID.String() != c.id || s.State != "Claimed" || s.Activity == "Idle"
+	})
 	if ctx.Err() != nil {
 		if l.runs() {
 			l.drop(c, "the slot fetches no work any more")
@@ -561,7 +517,7 @@ func (w *worker) resume(ctx context.Context, c *fetched) {
 	case !waits:
 		return // started
 	}
-	owner, err := l.o.Owners.of(context.Background(), c.ad, l.current().Knobs)
+	owner, err := l.o.Owners.of(context.Background(), c.ad, l.o.Config())
 	if err != nil {
 		l.drop(c, err.Error())
 		return
