@@ -28,7 +28,7 @@ import (
 // version is set by the linker.
 var version = "0.1.0-dev"
 
-// The exit codes, of sysexits(3) but for the first.
+// The exit statuses are those of sysexits(3), but for 1.
 const (
 	exitDamage      = 1 // of -check
 	exitProblems    = 1 // of -status
@@ -37,7 +37,7 @@ const (
 	exitConfig      = 78
 )
 
-// usage are the ways to call execd, of which each may have -dev or -root.
+// usage are the ways to call execd; each takes -dev or -root too.
 const usage = `usage: execd [-debug] [-dev DIR | -root DIR]
        execd -t
        execd -check [-repair]
@@ -47,12 +47,12 @@ const usage = `usage: execd [-debug] [-dev DIR | -root DIR]
        execd -vacate [-fast] SLOT ...
 `
 
-// flagLine returns the line of a flag in the help: it fits a terminal of 80 columns, and has
-// one dash as in the manual.
+// flagLine returns the line of a flag in the help. It fits a terminal of 80 columns,
+// and has one dash as in the manual.
 func flagLine(f cli.Flag) string {
 	doc := f.(cli.DocGenerationFlag)
 	text, words := doc.GetUsage(), []string{"-" + strings.Join(f.Names(), ", -")}
-	if before, rest, ok := strings.Cut(text, "`"); ok { // the argument is in these quotes
+	if before, rest, ok := strings.Cut(text, "`"); ok { // the quotes mark the argument
 		argument, after, _ := strings.Cut(rest, "`")
 		text, words = before+argument+after, append(words, argument)
 	}
@@ -98,9 +98,8 @@ func main() {
 	}
 }
 
-// closeInherited closes what execd was started with besides its standard streams: a
-// daemon keeps nothing open that it does not know of. What this process has opened
-// itself is closed on exec.
+// closeInherited closes all descriptors that execd inherits besides the standard
+// streams. Files that this process has opened itself are closed on exec.
 func closeInherited() {
 	open, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range open {
@@ -114,8 +113,8 @@ func closeInherited() {
 	}
 }
 
-// complain prints what is wrong, each line under our name. Where there is no text all
-// is said.
+// complain prints an error, each line under our name. An error without a text was
+// printed already.
 func complain(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		if line == "" {
@@ -165,7 +164,7 @@ func run(c *cli.Context) error {
 	}
 	if c.Bool("status") || c.Bool("drain") || c.Bool("fetch") || c.Bool("vacate") {
 		if c.String("dev") == "" && c.String("root") == "" {
-			o.Places = api.ClientPlaces() // the one that qsub would talk to
+			o.Places = api.ClientPlaces() // the execd that qsub would talk to
 		}
 		client := api.NewClient(o.Places.Socket)
 		if c.Bool("drain") {
@@ -196,21 +195,21 @@ func run(c *cli.Context) error {
 		fmt.Fprintln(os.Stderr, "execd: warning: -dev as root: only root's jobs are run, and as root")
 	}
 	if o.RootMode {
-		// Users have to get through to what the files' modes show them, whatever
-		// the administrator's shell had.
+		// Users have to reach the files whose modes let them, whatever umask the
+		// administrator's shell had.
 		unix.Umask(0o022)
-		_ = os.Chdir("/") // and be in nobody's way
+		_ = os.Chdir("/") // so that no file system is kept from being unmounted
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	// A log on a closed pipe must not end a daemon whose jobs run for weeks.
+	// A closed pipe as the log must not end a daemon whose jobs run for weeks.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	o.HangUp = make(chan os.Signal, 1)
 	signal.Notify(o.HangUp, syscall.SIGHUP)
 	return daemon.Run(ctx, o)
 }
 
-// options chooses mode and places from the flags and from who calls.
+// options finds mode and places from the flags and the caller.
 func options(c *cli.Context) (daemon.Options, error) {
 	o := daemon.Options{Version: version, Debug: c.Bool("debug"), Foreground: true}
 	dev, root := c.String("dev"), c.String("root")
@@ -231,7 +230,7 @@ func options(c *cli.Context) (daemon.Options, error) {
 	return o, nil
 }
 
-// test checks the configuration: the mistakes come first, and then the warnings.
+// test checks the configuration, and prints mistakes before warnings.
 func test(o daemon.Options) error {
 	config, err := daemon.Check(o)
 	if err != nil {
@@ -259,8 +258,8 @@ func test(o daemon.Options) error {
 	return nil
 }
 
-// status asks the execd that runs. The error is of a status when there is something
-// that somebody should look at.
+// status prints the status of the running execd. It fails if there are problems that
+// the administrator should look at.
 func status(client *api.Client, asJSON bool) error {
 	var reply api.StatusReply
 	err := client.Call(context.Background(), api.VerbStatus, api.StatusRequest{}, &reply)
@@ -289,7 +288,7 @@ func status(client *api.Client, asJSON bool) error {
 	return nil
 }
 
-// slotIDs reads the names of slots.
+// slotIDs parses the names of slots.
 func slotIDs(words []string) (ids []api.SlotID, err error) {
 	for _, word := range words {
 		id, err := slot.ParseID(word)
@@ -301,7 +300,7 @@ func slotIDs(words []string) (ids []api.SlotID, err error) {
 	return ids, nil
 }
 
-// fetch has slots of the execd that runs ask for work.
+// fetch has slots of the running execd ask for work.
 func fetch(client *api.Client, words []string) error {
 	slots, err := slotIDs(words)
 	if err != nil {
@@ -315,7 +314,7 @@ func fetch(client *api.Client, words []string) error {
 	return nil
 }
 
-// vacate takes slots of the execd that runs from whoever has them.
+// vacate takes slots of the running execd from their holders.
 func vacate(client *api.Client, words []string, fast bool) error {
 	slots, err := slotIDs(words)
 	if err != nil {
@@ -329,7 +328,7 @@ func vacate(client *api.Client, words []string, fast bool) error {
 	return nil
 }
 
-// drained describes a drain, behind what comes before it.
+// drained describes a drain, as the end of a line.
 func drained(d *api.Drain) string {
 	if d == nil {
 		return ""
@@ -337,7 +336,7 @@ func drained(d *api.Drain) string {
 	return " " + d.String()
 }
 
-// drain asks the execd that runs to start no more jobs, or to start them again.
+// drain has the running execd start no more jobs, or start jobs again.
 func drain(client *api.Client, on bool, speed string, wait bool) error {
 	req := api.DrainRequest{On: on, Off: !on, Speed: speed}
 	for {
@@ -345,7 +344,7 @@ func drain(client *api.Client, on bool, speed string, wait bool) error {
 		err := client.Call(context.Background(), api.VerbDrain, req, &reply)
 		switch {
 		case req.Wait && errors.Is(err, api.ErrUnreachable):
-			time.Sleep(time.Second) // it is being restarted
+			time.Sleep(time.Second) // execd is being restarted
 			continue
 		case err != nil:
 			return err

@@ -12,10 +12,9 @@ import (
 	"paddock/spool"
 )
 
-// CheckSpool looks for damage in the spool and the accounting file and prints a
-// line for each piece of it. With repair it mends what can be mended, which
-// needs that no execd runs: else the error matches ErrRunning. It reports
-// whether all is well now.
+// CheckSpool looks for damage in the spool and the accounting file and prints a line
+// for each finding. With repair it mends what can be mended; if an execd runs, the
+// error then matches ErrRunning. It reports whether all is well now.
 func CheckSpool(o Options, repair bool, out io.Writer) (clean bool, err error) {
 	live, err := configured(o)
 	if err != nil {

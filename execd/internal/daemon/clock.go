@@ -9,12 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// never is a time of the clock that does not come: the year 2242.
+// never is a time that does not come: the year 2242.
 const never = 1 << 33
 
-// watchClock calls set whenever somebody has set the clock, until ctx is done.
-// The kernel tells it by timers that wait for a time of the day
-// (timerfd_create(2)).
+// watchClock calls set whenever the clock is set, until ctx is done. The kernel reports
+// that through timers for a time of the day (timerfd_create(2)).
 func watchClock(ctx context.Context, set func()) error {
 	wrap := func(err error) error { return fmt.Errorf("cannot watch the clock: %w", err) }
 	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)

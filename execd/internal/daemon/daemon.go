@@ -1,6 +1,5 @@
-// Package daemon is the composition root of execd: it builds the managers,
-// recovers what an earlier execd has left, runs, and stops in order. Nobody
-// imports it but main.
+// Package daemon is the composition root of execd: it builds the managers, recovers
+// what an earlier execd has left, runs, and stops in order. Only main imports it.
 package daemon
 
 import (
@@ -55,19 +54,19 @@ import (
 // Options say how execd is run.
 type Options struct {
 	Places   api.Places
-	RootMode bool // jobs of all users, each as its owner; needs root
+	RootMode bool // runs jobs of all users, each as its owner; needs root
 	Version  string
 	Debug    bool // log more
 	// HangUp brings SIGHUP, which must not end execd when its terminal closes.
 	HangUp chan os.Signal
-	// Foreground writes the log to standard error for a person to read, as
-	// well as to the file messages.
+	// Foreground writes the log to standard error, for a person to read, as well as to
+	// the file messages.
 	Foreground bool
 	// Shepherd is the path of the shepherd; empty: beside execd.
 	Shepherd string
 }
 
-// A UsageError is the administrator's mistake: execd exits with 78.
+// A UsageError is a mistake of the administrator: execd exits with 78.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
@@ -76,8 +75,8 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // ErrRunning is matched when another execd has the spool.
 var ErrRunning = errors.New("another execd is running")
 
-// Check reads the configuration and says what is wrong with it. With a UsageError it
-// returns what could be read, for the sake of its warnings.
+// Check reads the configuration and returns what is wrong with it. With a UsageError it
+// also returns what could be read, for its warnings.
 func Check(o Options) (*conf.Config, error) {
 	files, err := files(o)
 	if err != nil {
@@ -85,7 +84,7 @@ func Check(o Options) (*conf.Config, error) {
 	}
 	c, err := conf.Check(files)
 	broken := checkHooks(c, o.RootMode)
-	if err == nil { // else it is known too little of what devices and directories are for
+	if err == nil { // with mistakes it is not known what devices and directories are for
 		_, without := launch.ScratchReport(c, o.RootMode)
 		for _, text := range slices.Concat(without, launch.DeviceProblems(c)) {
 			c.Warnings = append(c.Warnings, conf.Problem{File: o.Places.Config, Text: text})
@@ -121,7 +120,7 @@ func open(o Options) (*conf.Live, error) {
 	return l, nil
 }
 
-// files says what is read for the configuration.
+// files returns from where the configuration is read.
 func files(o Options) (conf.Options, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -129,17 +128,17 @@ func files(o Options) (conf.Options, error) {
 	}
 	mode := conf.PosixCompliant
 	if !o.RootMode {
-		// Its user made no configuration, and expects of a script what it does when
-		// he runs it himself.
+		// The user made no configuration, and expects a script to run as when he runs it
+		// himself.
 		mode = conf.UnixBehavior
 	}
 	return conf.Options{
 		Dir: o.Places.Config, Tmpdir: o.Places.Tmp, Host: host, ShellStartMode: mode,
-		Environ: os.Environ(), //nolint:forbidigo // it is read, and handed on to nobody
+		Environ: os.Environ(), //nolint:forbidigo // it is read, and passed on to no program
 	}, nil
 }
 
-// Run serves until ctx is done. Jobs go on running after it.
+// Run serves until ctx is done. Jobs continue after it.
 func Run(ctx context.Context, o Options) error {
 	if o.Places.Dev {
 		if err := o.Places.Prepare(o.RootMode); err != nil {
@@ -157,7 +156,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	// Held to the end of the process: two execds on one spool would start
+	// The lock is held to the end of the process: two execds on one spool would start
 	// jobs twice.
 	lock, err := lockSpool(root)
 	if err != nil {
@@ -174,10 +173,9 @@ func Run(ctx context.Context, o Options) error {
 	return d.run(ctx)
 }
 
-// lockPatience is how long the lock of the spool is waited for, and deadPatience
-// when the last execd is gone: one that was killed while it started a shepherd has
-// a child that holds the lock until it has become the shepherd. A busy host may
-// take long for that.
+// lockPatience is how long to wait for the lock of the spool, and deadPatience how long
+// when the last execd was killed: if it was starting a shepherd, its child holds the
+// lock until it has become the shepherd, which may take long on a busy host.
 const (
 	lockPatience = time.Second
 	deadPatience = time.Minute
@@ -201,8 +199,8 @@ func lockSpool(root *spool.Root) (*os.File, error) {
 	}
 }
 
-// lastIsGone reports whether the execd that was ready last was killed: one that
-// stops removes its pid file.
+// lastIsGone reports whether the last execd was killed: one that stops removes its pid
+// file.
 func lastIsGone(root *spool.Root) bool {
 	path := root.Path(spool.FileExecdPID)
 	data, err := os.ReadFile(path)
@@ -221,7 +219,7 @@ func lastIsGone(root *spool.Root) bool {
 	return !there
 }
 
-// configured returns what must be known first of all.
+// configured reads the configuration and makes the directories of execd.
 func configured(o Options) (*conf.Live, error) {
 	live, err := open(o)
 	if err != nil {
@@ -233,7 +231,7 @@ func configured(o Options) (*conf.Live, error) {
 	return live, nil
 }
 
-// mkdirs makes the directories that are execd's own.
+// mkdirs makes execd's own directories.
 func mkdirs(o Options) error {
 	for _, dir := range []string{o.Places.State, filepath.Dir(o.Places.Accounting), o.Places.Tmp} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -269,8 +267,8 @@ func spoolDir(o Options, c *conf.Config) (string, error) {
 	return dir, nil
 }
 
-// claimSpool refuses the spool of an execd of another format and marks it as
-// one of this.
+// claimSpool refuses a spool of an execd of another format, and marks others as of this
+// format.
 func claimSpool(root *spool.Root, log *slog.Logger) error {
 	err := root.CheckFormat()
 	if errors.Is(err, spool.ErrFormat) {
@@ -310,7 +308,7 @@ type daemon struct {
 	load   *usage.Load
 	drain  *drain.Drain
 	health lookout
-	gauge  *usage.Gauge // of the host, for the ads of slots
+	gauge  *usage.Gauge // for the ads of slots
 	counts metrics.Counts
 	server *server.Server
 
@@ -318,12 +316,12 @@ type daemon struct {
 	sources source.Sources
 	fetch   *fetch.Layer
 
-	loading sync.Mutex // held while load is told what is needed of it
+	loading sync.Mutex // held while load is configured
 
-	serviceTold atomic.Pointer[string] // what the log was told last of who runs mailers and load sensors
+	serviceTold atomic.Pointer[string] // what was logged last of the account of mailers and load sensors
 }
 
-// build puts the managers together. None of them runs yet.
+// build puts the managers together. It starts none of them.
 func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*daemon, error) {
 	config := live.Current()
 	host := config.Hostname
@@ -429,8 +427,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	return d, nil
 }
 
-// buildLauncher makes what starts shepherds, with the control groups that the
-// host lets us have.
+// buildLauncher makes the launcher, with the control groups that the host allows.
 func (d *daemon) buildLauncher(config *conf.Config) error {
 	bin, err := binDir()
 	if err != nil {
@@ -459,8 +456,8 @@ func (d *daemon) buildLauncher(config *conf.Config) error {
 	return nil
 }
 
-// groupName is the name of the control group that has those of the jobs. Those
-// of another execd, of another spool, must not be taken for left over.
+// groupName is the name of the control group above those of the jobs. It differs
+// between spools, so that no execd removes the groups of another.
 func groupName(o Options, dir string) string {
 	if !o.Places.Dev {
 		return "paddock"
@@ -470,28 +467,28 @@ func groupName(o Options, dir string) string {
 	return fmt.Sprintf("paddock-%08x", h.Sum32())
 }
 
-// sameFile reports whether two paths lead to the same program.
+// sameFile reports whether two paths lead to the same file.
 func sameFile(a, b string) bool {
 	infoA, err1 := os.Stat(a)
 	infoB, err2 := os.Stat(b)
 	return err1 == nil && err2 == nil && os.SameFile(infoA, infoB)
 }
 
-// binDir is where execd is, and with it the shepherd.
+// binDir returns the directory of execd, where the shepherd is as well.
 func binDir() (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("cannot find own program: %w", err)
 	}
-	// Also through a link: the shepherd is beside the program itself.
+	// The shepherd is beside the program itself, not beside a link to it.
 	if exe, err = filepath.EvalSymlinks(exe); err != nil {
 		return "", fmt.Errorf("cannot find own program: %w", err)
 	}
 	return filepath.Dir(exe), nil
 }
 
-// commandDir is where the commands are: beside execd, as they are built, or as
-// they are installed, in the directory bin beside that of execd.
+// commandDir returns the directory of the commands: that of execd, as they are built,
+// or bin beside it, as they are installed.
 func commandDir(execd string) string {
 	for _, dir := range []string{execd, filepath.Join(filepath.Dir(execd), "bin")} {
 		if _, err := os.Stat(filepath.Join(dir, "qsub")); err == nil {
@@ -508,7 +505,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	mode := os.FileMode(0o600)
 	if d.opts.RootMode {
-		mode = 0o666 // everybody may ask; who asks says the kernel
+		mode = 0o666 // all users may connect; the kernel says who asks
 	}
 	listener, err := server.Listen(d.opts.Places.Socket, mode)
 	if err != nil {
@@ -516,8 +513,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	defer listener.Close()
 
-	// In the order of stopping: what a part needs to come to its end stops
-	// after it.
+	// The parts stop in this order: what a part needs to finish stops after it.
 	var queueDone, bookDone, launchDone sync.WaitGroup
 	bookCtx, stopBook := context.WithCancel(context.Background())
 	defer stopBook()
@@ -527,7 +523,7 @@ func (d *daemon) run(ctx context.Context) error {
 	bookDone.Go(func() { d.book.Run(bookCtx) })
 	bookDone.Go(func() { d.mail.Run(bookCtx) })
 	stop := func() {
-		stopFetch() // whose hooks may run though nothing else was begun
+		stopFetch() // its hooks may run though nothing else was started
 		queueDone.Wait()
 		d.queue.Stop()
 		d.stages.Stop()
@@ -556,7 +552,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.sources.Of(j.Source).Stray(j)
 	}
 	if s := d.drain.State(); s.On && s.Speed != "" {
-		d.queue.Drain(claim.Speed(s.Speed)) // as an earlier execd was told to
+		d.queue.Drain(claim.Speed(s.Speed)) // as an earlier execd was told
 	}
 	d.reportKept()
 	d.config.Tell(d.keep)
@@ -602,25 +598,25 @@ func (d *daemon) run(ctx context.Context) error {
 	return err
 }
 
-// settle gives back the memory that the start alone has needed, and from now on has
-// the heap grow by half, and not to twice its size, before it is collected. What
-// waits most of the time makes little garbage, so that this saves megabytes and costs
+// settle returns the memory that only the start has needed, and from now on has the
+// heap grow by half, and not to twice its size, before it is collected. execd waits
+// most of the time and makes little garbage, so that this saves megabytes and costs
 // next to nothing.
 func settle() {
 	debug.SetGCPercent(50)
 	debug.FreeOSMemory()
 }
 
-// reportWarnings tells the log what was accepted of the configuration and does less
-// than it seems.
+// reportWarnings logs what was accepted in the configuration and does less than it
+// seems to.
 func (d *daemon) reportWarnings(c *conf.Config) {
 	for i := range c.Warnings {
 		d.log.Warn(fmt.Sprintf("execd: configuration: %v", &c.Warnings[i]))
 	}
 }
 
-// report tells the log how scratch directories are limited, and which devices are
-// kept from jobs.
+// report logs how scratch directories are limited, and which devices are kept from
+// jobs.
 func (d *daemon) report() {
 	d.launch.ReportDevices(d.config.Current())
 	active, without := launch.ScratchReport(d.config.Current(), d.opts.RootMode)

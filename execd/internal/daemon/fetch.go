@@ -8,7 +8,7 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// buildFetch makes what fetches work. Nothing is fetched yet. Only is the uid that alone
+// buildFetch makes the fetcher, which does not fetch yet. only is the only uid that
 // may run anything, -1 in root mode.
 func (d *daemon) buildFetch(claims *claim.Table, only int) {
 	d.fetch = fetch.New(fetch.Options{

@@ -16,9 +16,9 @@ import (
 	"paddock/spool"
 )
 
-// problems are what somebody should look at: mistakes that keep the files of the
-// configuration from being in force, and what is in force and names what is not
-// there.
+// problems returns what the administrator should look at: mistakes that keep the files
+// of the configuration from being in force, and names in the configuration in force of
+// files and processors that do not exist.
 func (d *daemon) problems() []string {
 	lines := []string{}
 	for _, text := range d.config.Mistakes() {
@@ -27,29 +27,29 @@ func (d *daemon) problems() []string {
 	return append(lines, d.health.lines(d.config.Current(), d.opts.Places.Tmp)...)
 }
 
-// lookPatience is how long who asks waits for a file system.
+// lookPatience is how long a caller waits for a file system.
 const lookPatience = time.Second
 
-// A lookout looks for what the configuration names, for who asks, and apart from
-// him: a file system that hangs holds one look, and nobody.
+// A lookout looks for the files that the configuration names, in a goroutine of its
+// own: a file system that hangs holds up that look, and no caller.
 type lookout struct {
 	stat func(string) (fs.FileInfo, error)
 
 	mu   sync.Mutex
-	look *look // the last one; nil: none was begun
+	look *look // the last look; nil: there was none
 }
 
-// A look is one at all that a configuration names.
+// A look is a check of all files that a configuration names.
 type look struct {
 	config *conf.Config
-	path   atomic.Pointer[string] // what it is at
-	late   chan struct{}          // closed when nobody waits for it any more
+	path   atomic.Pointer[string] // the file being looked at
+	late   chan struct{}          // closed when no caller waits for it any more
 	done   chan struct{}          // closed when it has ended
-	found  []string               // then: what is not there
+	found  []string               // set before done: what is missing
 }
 
-// lines tells what is not there, as of now. A path that does not answer it tells
-// in place of all.
+// lines returns what is missing, as of now. If a path does not answer, it returns only
+// that.
 func (o *lookout) lines(c *conf.Config, tmp string) []string {
 	l := o.begun(c, tmp)
 	select {
@@ -60,7 +60,7 @@ func (o *lookout) lines(c *conf.Config, tmp string) []string {
 	}
 }
 
-// begun returns the look that is under way, or begins one.
+// begun returns the look under way, or begins one.
 func (o *lookout) begun(c *conf.Config, tmp string) *look {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,16 +87,16 @@ func (o *lookout) begun(c *conf.Config, tmp string) *look {
 	return l
 }
 
-// missing tells of programs, directories and processors that the configuration names
-// and that are not there. They may come: it is no mistake.
-// tmp is a directory that execd makes.
+// missing returns the programs, directories and processors that the configuration names
+// and that do not exist. They may come later, so this is no mistake. tmp is a directory
+// that execd makes.
 func missing(c *conf.Config, tmp string, stat func(string) (fs.FileInfo, error)) (found []conf.Problem) {
 	tell := func(queue, what, format string, args ...any) {
 		found = append(found, c.Doubt(queue, what, fmt.Sprintf(format, args...)))
 	}
 	look := func(queue, what, path string, dir bool) {
 		if !filepath.IsAbs(path) || strings.Contains(path, "$") {
-			return // what it is, is known when a job runs
+			return // the path is known only when a job runs
 		}
 		info, err := stat(path)
 		switch {
@@ -116,7 +116,7 @@ func missing(c *conf.Config, tmp string, stat func(string) (fs.FileInfo, error))
 			look(queue, what, words[0], false)
 		}
 	}
-	online, there, _ := usage.Processors(usage.OnlineCPUs) // nil: that is not known
+	online, there, _ := usage.Processors(usage.OnlineCPUs) // nil: they are not known
 	command("", "prolog", c.Global.Prolog)
 	command("", "epilog", c.Global.Epilog)
 	if c.Global.Mailer != conf.MailerAuto {
@@ -131,7 +131,7 @@ func missing(c *conf.Config, tmp string, stat func(string) (fs.FileInfo, error))
 		if q.Tmpdir != tmp {
 			look(q.Name, "tmpdir", q.Tmpdir, true)
 		}
-		wanted, _ := spool.ParseCPUs(q.Processors) // "" are all
+		wanted, _ := spool.ParseCPUs(q.Processors) // "" means all
 		lacks := func(cpu int) bool { return !slices.Contains(there, cpu) }
 		if at := slices.IndexFunc(wanted, lacks); at >= 0 && there != nil {
 			tell(q.Name, "processors", "this host has no processor %d, only %s", wanted[at], online)

@@ -15,7 +15,7 @@ import (
 )
 
 // hookProblems returns what is wrong with hooks, and in root mode what keeps them from
-// being run as whom they are to be run.
+// being run by their users.
 func hookProblems(table *hook.Table, rootMode bool, users asuser.Users) []knob.Problem {
 	list := table.Problems()
 	if rootMode {
@@ -24,8 +24,8 @@ func hookProblems(table *hook.Table, rootMode bool, users asuser.Users) []knob.P
 	return list
 }
 
-// checkHooks says what is wrong with the hooks of a configuration, as one error;
-// what is merely odd is added to its warnings.
+// checkHooks returns what is wrong with the hooks of a configuration, as one error, and
+// adds what is merely odd to its warnings.
 func checkHooks(c *conf.Config, rootMode bool) error {
 	var errs []error
 	for _, p := range hookProblems(hook.NewTable(c.Knobs), rootMode, &user.Directory{}) {
@@ -39,8 +39,8 @@ func checkHooks(c *conf.Config, rootMode bool) error {
 	return errors.Join(errs...)
 }
 
-// reportHooks tells the log what is wrong with the hooks. A broken one stops
-// nobody: the others and all jobs of the queue go on.
+// reportHooks logs what is wrong with the hooks. A broken hook does not stop the
+// others, or the jobs of the queue.
 func (d *daemon) reportHooks() {
 	for _, p := range hookProblems(d.hooks.Load(), d.opts.RootMode, d.users) {
 		if p.Warning {
@@ -51,12 +51,12 @@ func (d *daemon) reportHooks() {
 	}
 }
 
-// hooksStop is how long execd waits at its end for hooks that it ends: they have
-// 3 s from SIGTERM to SIGKILL, and their parents may be late on a busy host.
+// hooksStop is how long execd waits at its end for hooks: they have 3 s from SIGTERM to
+// SIGKILL, and their parents may be late on a busy host.
 const hooksStop = 20 * time.Second
 
-// stopHooks ends the hooks of jobs that still run, whether somebody waits for them
-// or not. What they were to tell the next execd tells: to it they have not run.
+// stopHooks ends the hooks of jobs that still run, whether they are waited for or not.
+// The next execd calls them again, since to it they have not run.
 func (d *daemon) stopHooks() {
 	for _, label := range d.calls.Stop(hooksStop) {
 		d.log.Warn(fmt.Sprintf("%s: hook: still ends: its parent kills it", label))

@@ -14,12 +14,12 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// keptPath is the file with what the last configuration in force was made of. It is
-// not in the spool, since where that is stands in the configuration.
+// keptPath is the file with the sources of the configuration that was in force last. It
+// is not in the spool, since the configuration says where that is.
 func keptPath(o Options) string { return filepath.Join(o.Places.State, "last_configuration") }
 
-// readKept returns what keep wrote. A file that another could have written, or put
-// there, is not read: it decides what is run as the user of execd.
+// readKept returns what keep wrote. It refuses a file that another user could have
+// written or put there, since the file decides what is run as the user of execd.
 func readKept(o Options) ([]byte, error) {
 	f, err := os.OpenFile(keptPath(o), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -46,8 +46,8 @@ func readKept(o Options) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// keep writes down what a configuration was made of that is in force, for a start at
-// which its files have mistakes.
+// keep stores the sources of a configuration in force, for a start at which its files
+// have mistakes.
 func (d *daemon) keep(c *conf.Config) {
 	data := c.Kept()
 	if data == nil {
@@ -61,7 +61,7 @@ func (d *daemon) keep(c *conf.Config) {
 	}
 }
 
-// reportKept tells the log of a start with mistakes in the files.
+// reportKept logs that the files had mistakes at the start.
 func (d *daemon) reportKept() {
 	mistakes := d.config.Mistakes()
 	for _, text := range mistakes {

@@ -12,8 +12,7 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// buildLoad makes what measures the load of the host, and the table of its
-// cores.
+// buildLoad makes what measures the load of the host, and the table of its cores.
 func (d *daemon) buildLoad() *queue.Cores {
 	d.load = &usage.Load{
 		Host: d.host, Starter: d.launch.AsUser, SensorUser: d.service, Log: d.log,
@@ -40,10 +39,10 @@ func (d *daemon) buildLoad() *queue.Cores {
 	return cores
 }
 
-// configureLoad tells how often the load is to be looked at: not at all when no
-// threshold, no sensor and no job that waits needs it.
+// configureLoad sets how often the load is looked at: never if no threshold, no sensor
+// and no waiting job needs it.
 func (d *daemon) configureLoad() {
-	d.loading.Lock() // or what was found out first could be told last
+	d.loading.Lock() // or an older setting could replace a newer one
 	defer d.loading.Unlock()
 	c := d.config.Current()
 	needed := d.queue.NeedsLoad() || len(c.Global.LoadSensors) > 0
@@ -53,15 +52,15 @@ func (d *daemon) configureLoad() {
 	d.load.Configure(c.Global.LoadReportTime, needed, c.Global.LoadSensors)
 }
 
-// service returns as whom mailers and load sensors run.
+// service returns the user that mailers and load sensors run as.
 func (d *daemon) service(ctx context.Context) (*user.User, error) {
 	return asuser.Service(ctx, d.users)
 }
 
-// reportService tells the log where mailers and load sensors, if there are any, do not
-// run as the account that is meant for them, once until that changes.
+// reportService logs that mailers and load sensors, if there are any, do not run as the
+// account meant for them, once until that changes.
 func (d *daemon) reportService(c *conf.Config) {
-	// Of a mailer that was found the administrator may know nothing.
+	// The administrator may not know of a mailer that was found.
 	if g := &c.Global; os.Geteuid() != 0 || (g.Mailer == "" || g.Mailer == conf.MailerAuto) && len(g.LoadSensors) == 0 {
 		return
 	}

@@ -14,10 +14,10 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// logHandler writes the log in Grid Engine's format to the file messages,
-// opened anew for every line so that it can be rotated, or to the system's log;
-// and in the foreground in a shorter form to standard error. Where that is the
-// journal's, the lines go there with the fields that tell jobs apart.
+// logHandler writes the log in Grid Engine's format to the file messages, opened anew
+// for every line so that it can be rotated, or to the system's log; in the foreground
+// also to standard error, in a shorter form. If that is a stream of the journal, the
+// lines go to the journal with fields that tell jobs apart.
 type logHandler struct {
 	level slog.LevelVar
 	debug bool
@@ -44,8 +44,7 @@ func newLog(o Options, c *conf.Config, path, host string) *logHandler {
 	return h
 }
 
-// configure does what the configuration says, at the start and when it was
-// read again.
+// configure takes the settings of a configuration, at the start and after each reload.
 func (h *logHandler) configure(c *conf.Config) {
 	h.setLevel(c.Global.LogLevel)
 	h.mu.Lock()
@@ -58,7 +57,7 @@ func (h *logHandler) configure(c *conf.Config) {
 	}
 }
 
-// setLevel takes the words of loglevel; any other, and none, is log_info.
+// setLevel takes a word of loglevel; any other, and none, is log_info.
 func (h *logHandler) setLevel(level string) {
 	switch {
 	case h.debug:
@@ -86,7 +85,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	case r.Level < slog.LevelInfo:
 		letter = "D"
 	}
-	// Reasons may have words of users in them: they are no commands to a terminal.
+	// Reasons may quote users, who must not send commands to a terminal.
 	text := api.Visible(strings.ReplaceAll(r.Message, "\n", "; "))
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,15 +100,15 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	if h.screen != nil || err != nil {
 		screen := h.screen
 		if screen == nil {
-			screen = os.Stderr // the disk is full or gone: say it where somebody may see it
+			screen = os.Stderr // the disk may be full: standard error may be seen
 		}
 		fmt.Fprintf(screen, "%s %s %s\n", r.Time.Format("15:04:05.000"), letter, text)
 	}
 	return err
 }
 
-// WithAttrs returns the handler as it is: lines are whole sentences here.
+// WithAttrs returns the handler itself: lines are whole sentences here.
 func (h *logHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-// WithGroup returns the handler as it is.
+// WithGroup returns the handler itself.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }

@@ -11,7 +11,7 @@ import (
 	"paddock/execd/internal/server"
 )
 
-// snapshot gathers what is told to those who watch the host.
+// snapshot gathers the values of the metrics.
 func (d *daemon) snapshot() *metrics.Snapshot {
 	n := d.store.Tally()
 	s := &metrics.Snapshot{
@@ -38,18 +38,18 @@ func (d *daemon) snapshot() *metrics.Snapshot {
 	return s
 }
 
-// metrics returns what there is to tell, as text.
+// metrics returns the metrics as text.
 func (d *daemon) metrics() []byte { return metrics.Text(d.snapshot()) }
 
-// What clients of the metrics may take: who they are is not known, so there are few
-// at a time, each of which has a while.
+// Clients of the metrics are not known by name, so that there may be few at a time,
+// each for a limited time.
 const (
 	maxWatchers     = 16
 	watcherPatience = 10 * time.Second
 )
 
-// serveMetrics answers on a loopback address until ctx is done. That it cannot
-// is no reason to run no jobs.
+// serveMetrics answers on a loopback address until ctx is done. If it cannot, execd
+// runs jobs all the same.
 func (d *daemon) serveMetrics(ctx context.Context, addr string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,7 @@ func (d *daemon) serveMetrics(ctx context.Context, addr string) {
 			return
 		}
 		w.Header().Set("Content-Type", metrics.ContentType)
-		_, _ = w.Write(d.metrics()) // the client has gone: nothing to tell
+		_, _ = w.Write(d.metrics()) // an error means that the client has gone
 	})
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// notify tells the service manager how execd is, when it wants to know
-// (sd_notify(3)). It is a hint: an error is nobody's business.
+// notify tells the service manager the state of execd, if it wants to know
+// (sd_notify(3)). It is a hint, so that errors do not matter.
 func notify(state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

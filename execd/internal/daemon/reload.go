@@ -10,15 +10,15 @@ import (
 	"paddock/execd/internal/hook"
 )
 
-// reload reads the configuration again, and tells everybody. When something is
-// wrong with it the old one stays.
+// reload reads the configuration again, and tells all managers. If something is wrong
+// with it, the old one stays.
 func (d *daemon) reload() (changed []string, err error) {
 	changed, err = d.config.Reload()
 	d.reloaded(changed, err)
 	return changed, err
 }
 
-// change changes the configuration for somebody, and tells everybody.
+// change changes the configuration on behalf of user@host, and tells all managers.
 func (d *daemon) change(req *api.ConfigureRequest, by string) (api.ConfigureReply, error) {
 	reply, err := d.config.Change(req, by)
 	if err != nil || req.Dry || len(reply.Problems) > 0 {
@@ -26,7 +26,7 @@ func (d *daemon) change(req *api.ConfigureRequest, by string) (api.ConfigureRepl
 	}
 	for _, line := range reply.Lines {
 		if !line.Failed {
-			// All that is changed is told by whom it is.
+			// The log names the user for each change.
 			d.log.Info(fmt.Sprintf("execd: qconf: %s %s", by, strings.TrimPrefix(line.Text, by+" ")))
 		}
 	}
@@ -34,7 +34,7 @@ func (d *daemon) change(req *api.ConfigureRequest, by string) (api.ConfigureRepl
 	return reply, nil
 }
 
-// reloaded is told what came of reading the configuration again.
+// reloaded handles the result of reading the configuration again.
 func (d *daemon) reloaded(changed []string, err error) {
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
@@ -46,7 +46,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 	for _, line := range changed {
 		d.log.Info("execd: configuration: " + line)
 	}
-	// Somebody may be told of another one at the same time.
+	// Another reload may tell the managers at the same time.
 	d.config.Tell(func(c *conf.Config) {
 		d.keep(c)
 		d.hooks.Store(hook.NewTable(c.Knobs))
@@ -64,14 +64,14 @@ func (d *daemon) reloaded(changed []string, err error) {
 	})
 }
 
-// hangUps reads the configuration again on SIGHUP, until ctx is done.
+// hangUps reads the configuration again on each SIGHUP, until ctx is done.
 func (d *daemon) hangUps(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-d.opts.HangUp:
-			_, _ = d.reload() // it has told the log
+			_, _ = d.reload() // reload has logged the error
 		}
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// sharesInterval is how often the shares of users are stored while they change.
-// What a crash loses of them is ten minutes of usage.
+// sharesInterval is how often the shares of users are stored while they change. A crash
+// loses at most that much usage.
 const sharesInterval = 10 * time.Minute
 
-// maxShares bounds what is read of them.
+// maxShares bounds the file of the shares, in bytes.
 const maxShares = 64 << 20
 
-// loadShares reads what users have consumed before execd was started. What it cannot
-// read would be written over.
+// loadShares reads what users have used before execd was started. Its error ends the
+// start, since the file would be overwritten.
 func (d *daemon) loadShares() error {
 	shares, err := aside.Read[map[string]schedule.Share](d.root, d.log, d.root.Path(spool.FileShares), maxShares, "all users begin with the same share")
 	if err != nil {
@@ -32,8 +32,8 @@ func (d *daemon) loadShares() error {
 	return nil
 }
 
-// keepShares stores the shares until ctx is done, and once more then. It sleeps
-// while no job ends.
+// keepShares stores the shares until ctx is done, and once more then. It sleeps while
+// no job ends.
 func (d *daemon) keepShares(ctx context.Context) {
 	var last string
 	store := func() {
@@ -42,7 +42,7 @@ func (d *daemon) keepShares(ctx context.Context) {
 			return
 		}
 		last = string(data)
-		// Else a power cut could leave nothing of the first one.
+		// Otherwise a power cut could leave nothing of the first file.
 		if err := atomicfile.WriteDurable(d.root.Path(spool.FileShares), append(data, '\n'), 0o644); err != nil {
 			d.log.Warn(err.Error())
 		}

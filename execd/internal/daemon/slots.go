@@ -19,21 +19,21 @@ import (
 	"paddock/spool"
 )
 
-// slotAds writes the ads of slots. It is asked with the queue's lock held, so it
-// takes the figures of the host as they were read last.
+// slotAds writes the ads of slots. It is called with the queue's lock held, so it takes
+// the figures of the host that were read last.
 type slotAds struct {
 	d        *daemon
 	platform ad.Platform
 	address  string
 }
 
-// policies are the expressions that stand in the ad of a slot.
+// policies are the expressions that the ad of a slot has.
 var policies = []slot.Expression{
 	slot.Start, slot.Rank, slot.IsOwner, slot.WantSuspend, slot.SuspendWhen, slot.ContinueWhen, slot.PreemptWhen, slot.KillWhen,
 	slot.WantVacate, slot.MaxJobRetirementTime, slot.MachineMaxVacateTime,
 }
 
-// names are what some expressions are called in ads.
+// names are the names in ads of expressions that have others.
 var names = map[slot.Expression]string{slot.Start: "Start", slot.Rank: "Rank", slot.IsOwner: "IsOwner"}
 
 // of returns the ad of a slot.
@@ -106,7 +106,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	return ad.Slot(info)
 }
 
-// measured adds what was seen last of a task that runs.
+// measured adds the last known usage of a running task.
 func (a *slotAds) measured(info *ad.SlotInfo, task string) {
 	id, err := spool.ParseID(task)
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *slotAds) measured(info *ad.SlotInfo, task string) {
 	}
 }
 
-// shared returns the attributes of STARTD_SLOT_ATTRS, of all slots.
+// shared returns the attributes of STARTD_SLOT_ATTRS of all slots.
 func shared(list []string, slots []claim.Neighbour) []classad.Attr {
 	var attrs []classad.Attr
 	for _, n := range slots {
@@ -161,8 +161,8 @@ func someone(s string) classad.Value {
 	return classad.String(s)
 }
 
-// cut has the ad of a slot that was carved, or that others are carved out of, say what
-// it has.
+// cut adds to the ad of a slot that was carved out of another, or that others are
+// carved out of, what the slot has.
 func cut(info *ad.SlotInfo, in *claim.Info) {
 	info.Partitionable = in.Type == claim.Partitionable
 	info.Cpus, info.Memory, info.Disk, info.GPUs = int(in.Has.Cpus), in.Has.Memory, in.Has.Disk, int(in.Has.GPUs)
@@ -175,7 +175,7 @@ func cut(info *ad.SlotInfo, in *claim.Info) {
 	}
 }
 
-// share returns what so many slots of a queue have together.
+// share returns the resources of so many slots of a queue together.
 func (a *slotAds) share(queue string, slots int) slot.Resources {
 	config := a.d.config.Current()
 	host := a.d.gauge.Last()
@@ -183,9 +183,9 @@ func (a *slotAds) share(queue string, slots int) slot.Resources {
 	return slot.Resources{Cpus: n, Memory: host.Memory >> 20 / all * n, Disk: host.Disk >> 10 / all * n, GPUs: gpus(config, queue)}
 }
 
-// gpus returns how many a queue has, where the site counts them as a resource: those
-// of the queue, or else of the host, all of them. How many are in use is the
-// scheduler's to know.
+// gpus returns how many GPUs a queue has, where the site counts them as a resource:
+// those of the queue, else those of the host. It does not subtract those in use, which
+// the scheduler knows.
 func gpus(c *conf.Config, queue string) int64 {
 	lists := []conf.Values{c.Host, c.AnyHost}
 	if q := c.Queue(queue); q != nil {
@@ -201,9 +201,9 @@ func gpus(c *conf.Config, queue string) int64 {
 	return 0
 }
 
-// jobAd returns the ad of a job as slots see it, from what is in memory: neither
-// the command nor the environment of a job that waits is. Of one that came by qsub it
-// has the attributes of some names alone; nil: all.
+// jobAd returns the ad of a job as slots see it, from what is in memory, which lacks
+// the command and the environment of a job that waits. Of a job of qsub it has only the
+// attributes with these names; nil: all.
 func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 	terms := j.Terms()
 	request := *terms.Needs.Request()
@@ -213,7 +213,7 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 		Status: ad.StatusIdle, Slots: 1, Only: names,
 	}
 	if len(request.Attributes) > 0 {
-		info.Only, names = nil, nil // they may refer to any other
+		info.Only, names = nil, nil // attributes of the user may refer to any other
 	}
 	if ad.AboutResources(names) {
 		info.Resources = ad.AskedIn(a.d.config.Current(), request.Hard)
@@ -227,8 +227,8 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 	return ad.Job(info)
 }
 
-// globalID is the name that the job of a slot has everywhere: that of the work which it
-// came as, or else execd's own.
+// globalID is the name of a slot's job that is unique everywhere: that of the work it
+// came from, else execd's own.
 func (a *slotAds) globalID(in *claim.Info) string {
 	if in.Work != nil {
 		env := classad.Env{My: in.Work, Now: in.Now}
@@ -244,7 +244,7 @@ func (a *slotAds) globalID(in *claim.Info) string {
 	return ""
 }
 
-// osRelease is what the host says of its system.
+// osRelease returns the host's description of its system.
 func osRelease() string {
 	text, err := os.ReadFile("/etc/os-release")
 	if err != nil {
@@ -253,7 +253,7 @@ func osRelease() string {
 	return string(text)
 }
 
-// manageSlots lets others than the queue have slots.
+// manageSlots prepares the slots that others than the queue use.
 func (d *daemon) manageSlots(table *claim.Table) error {
 	err := table.Manage(claim.Options{
 		Host: d.host, Boot: d.began, Store: claim.NewStore(d.root), Log: d.log, Ad: d.slotAds.of,
@@ -268,7 +268,7 @@ func (d *daemon) manageSlots(table *claim.Table) error {
 	return nil
 }
 
-// setPolicy has the slots follow the knobs of a configuration.
+// setPolicy takes the knobs of a configuration for the slots.
 func (d *daemon) setPolicy(c *conf.Config) {
 	hooks := d.hooks.Load()
 	var hooked func(slot.ID) bool
@@ -280,8 +280,8 @@ func (d *daemon) setPolicy(c *conf.Config) {
 	d.queue.Policy(slot.NewPolicy(c.Knobs), hooked)
 }
 
-// aboutTerminals reports whether an expression of hooks.conf refers to since when
-// nobody typed.
+// aboutTerminals reports whether an expression of hooks.conf refers to the idle time of
+// terminals.
 func aboutTerminals(c *conf.Config) bool {
 	for _, k := range c.Knobs.All() {
 		e, ok := c.Knobs.Expr(k.Name)
@@ -295,8 +295,9 @@ func aboutTerminals(c *conf.Config) bool {
 	return false
 }
 
-// evict has a task leave its slot, as gently as it is to be. Who asked for it to be
-// killed before has it. One that may run again does, if somebody would start it.
+// evict has a task leave its slot, as gently as the effect asks. A kill that a user has
+// asked for before is carried out. A task that may be rerun is, unless no claimant would start
+// it.
 func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 	signal := syscall.SIGKILL
 	if e.Do == claim.Stop {
@@ -314,21 +315,21 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 		want.Error, want.Code, want.Subcode, want.Cause = hold.Text, slot.HoldByPolicy, hold.Subcode, hold.Text
 	}
 	if _, err := d.store.Evict(t, want); err != nil {
-		d.log.Error(fmt.Sprintf("job %v: %v", t, err)) // it is ended all the same
+		d.log.Error(fmt.Sprintf("job %v: %v", t, err)) // the task is ended all the same
 	}
 	if e.Do != claim.Stop {
 		d.stages.Kill(t)
 		return
 	}
 	if !d.stages.AtRest(t) {
-		return // what prepares it sees that it is not wanted any more
+		return // the stage that prepares it ends it
 	}
 	if err := d.launch.Signal(t.RunID(), d.stages.EndSignal(t)); err != nil {
-		d.log.Debug(err.Error()) // gone: its end is on its way
+		d.log.Debug(err.Error()) // the shepherd has gone, and its end is being handled
 	}
 }
 
-// slotOf finds the slot of a task for its hooks.
+// slotOf returns what finds the slot of a task for its hooks.
 func (d *daemon) slotOf(table *claim.Table) func(t *job.Task, ads bool) (slot.ID, *classad.Ad) {
 	return func(t *job.Task, ads bool) (slot.ID, *classad.Ad) {
 		name := t.String()

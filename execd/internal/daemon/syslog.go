@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// systemLog sends lines as datagrams to a daemon that keeps logs. The caller
-// lets one in at a time.
+// systemLog sends lines as datagrams to a logging daemon. The caller calls it one line
+// at a time.
 type systemLog struct {
 	path   string
 	format func(severity int, r slog.Record, text string) []byte
 	conn   net.Conn
 }
 
-// Sockets of the journal (systemd.journal-fields(7)) and of syslogd(8).
+// These are the sockets of the journal (systemd.journal-fields(7)) and of syslogd(8).
 const (
 	journalSocket = "/run/systemd/journal/socket"
 	syslogSocket  = "/dev/log"
@@ -27,14 +27,14 @@ const (
 
 const (
 	facilityDaemon = 3
-	// A syslogd may cut what is longer, and a datagram has a limit of its own.
+	// A syslogd may cut longer lines, and datagrams are limited.
 	maxSystemLine = 8 << 10
-	// A daemon that does not read must not hold up execd: the line goes to the
-	// file then.
+	// A logging daemon that does not read must not hold up execd: the line then goes to
+	// the file.
 	systemLogTimeout = 100 * time.Millisecond
 )
 
-// newSystemLog is the journal where there is one, which knows fields, and else
+// newSystemLog returns the journal where there is one, since it knows fields, else
 // syslog.
 func newSystemLog() *systemLog {
 	if _, err := os.Stat(journalSocket); err == nil {
@@ -45,8 +45,8 @@ func newSystemLog() *systemLog {
 
 func newJournal() *systemLog { return &systemLog{path: journalSocket, format: journalEntry} }
 
-// toJournal reports whether a file is the stream that the service manager has
-// connected to the journal (systemd.exec(5), JOURNAL_STREAM).
+// toJournal reports whether a file is the stream that the service manager has connected
+// to the journal (systemd.exec(5), JOURNAL_STREAM).
 func toJournal(f *os.File) bool {
 	var device, inode uint64
 	if _, err := fmt.Sscanf(os.Getenv("JOURNAL_STREAM"), "%d:%d", &device, &inode); err != nil {
@@ -60,8 +60,8 @@ func toJournal(f *os.File) bool {
 	return ok && st.Dev == device && st.Ino == inode
 }
 
-// write sends a line. The daemon may have been restarted since the last one, so
-// it tries a second time on a new socket.
+// write sends a line. The logging daemon may have been restarted since the last one, so
+// write tries again on a new socket.
 func (s *systemLog) write(r slog.Record, text string) error {
 	severity := 6
 	switch {
@@ -96,13 +96,13 @@ func (s *systemLog) send(entry []byte) (err error) {
 	return err
 }
 
-// syslogLine is a line as local programs send it (RFC 3164, without the host).
+// syslogLine formats a line as local programs send it (RFC 3164, without the host).
 func syslogLine(severity int, r slog.Record, text string) []byte {
 	return fmt.Appendf(nil, "<%d>%s execd[%d]: %s", facilityDaemon<<3|severity, r.Time.Format(time.Stamp), os.Getpid(), text)
 }
 
-// journalEntry is an entry of the journal. The text has no newline, so that
-// each field is a line.
+// journalEntry formats an entry of the journal. The text has no newline, so each field
+// is a line.
 func journalEntry(severity int, _ slog.Record, text string) []byte {
 	b := fmt.Appendf(nil, "PRIORITY=%d\nSYSLOG_FACILITY=%d\nSYSLOG_IDENTIFIER=execd\n", severity, facilityDaemon)
 	if job, task := jobOf(text); job != "" {
