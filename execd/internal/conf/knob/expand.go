@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// result is what a name expands to.
+// result is the expansion of a name.
 type result struct {
 	value string
 	err   *failure
 }
 
-// failure is why something cannot be expanded, and in the definition of which
-// knob that is.
+// failure is why something cannot be expanded, and the knob whose definition is wrong.
 type failure struct {
 	at   string
 	text string
@@ -22,13 +21,13 @@ type failure struct {
 
 func (f *failure) Error() string { return f.text }
 
-// functions are what the language knows beside $(NAME) and $ENV(NAME), and this package
-// not: to leave them as they stand would make a wrong value of them.
+// functions are the functions of the language that this package lacks: to leave them as
+// they stand would make a wrong value.
 var functions = []string{
 	"RANDOM_CHOICE", "RANDOM_INTEGER", "CHOICE", "SUBSTR", "INT", "REAL", "STRING", "EVAL", "BASENAME", "DIRNAME", "F", "UNLINK",
 }
 
-// builtin are names that are always there.
+// builtin returns the value of a name that is always defined.
 func (r *reader) builtin(name string) (string, bool) {
 	switch name {
 	case "DOLLAR":
@@ -46,7 +45,7 @@ func (r *reader) builtin(name string) (string, bool) {
 	return "", false
 }
 
-// resolve finds which knob counts for a name, in capitals; "" for none.
+// resolve returns the knob that is used for a name, in capitals; "" for none.
 func (r *reader) resolve(name string) string {
 	for _, p := range prefixes {
 		if k := r.knobs[p+name]; k != nil && k.Raw != "" {
@@ -59,8 +58,8 @@ func (r *reader) resolve(name string) string {
 	return ""
 }
 
-// lookup returns the value of a name where it is referred to: what is defined,
-// or execd's own default. Nothing at all is not ok.
+// lookup returns the value of a name that is referred to: its definition, or execd's
+// own default. ok is false if there is neither.
 func (r *reader) lookup(name string) (v string, ok bool, err *failure) {
 	if found := r.resolve(name); found != "" {
 		v, err = r.value(found)
@@ -75,7 +74,7 @@ func (r *reader) lookup(name string) (v string, ok bool, err *failure) {
 	return "", false, nil
 }
 
-// value expands the knob of a name, in capitals, once.
+// value expands a knob, whose name is in capitals, once.
 func (r *reader) value(name string) (string, *failure) {
 	if done, ok := r.memo[name]; ok {
 		return done.value, done.err
@@ -100,8 +99,8 @@ func (r *reader) value(name string) (string, *failure) {
 	return v, err
 }
 
-// expand replaces every $(NAME) in a text by its value. What belongs to jobs,
-// $$(NAME) and $$([ expression ]), stays.
+// expand replaces every $(NAME) in a text by its value. $$(NAME) and $$([ expression ])
+// belong to jobs and stay.
 func (r *reader) expand(text string) (string, *failure) {
 	at := ""
 	if len(r.stack) > 0 {
@@ -163,7 +162,7 @@ func (r *reader) expand(text string) (string, *failure) {
 		r.refers[ref.name] = true
 		v, found, err := r.lookup(ref.name)
 		if err == nil && !found && ref.hasDefault {
-			// Within the same knob, one level deeper.
+			// The default is part of the same knob, one level deeper.
 			v, err = r.nested(ref.def)
 		}
 		if err == nil {
@@ -176,8 +175,8 @@ func (r *reader) expand(text string) (string, *failure) {
 	return b.String(), nil
 }
 
-// variable is the value of a variable of the environment. Without a default what is
-// not there is the word UNDEFINED.
+// variable returns the value of an environment variable. One that is not set, and has
+// no default, is the word UNDEFINED.
 func (r *reader) variable(ref ref) (string, *failure) {
 	for _, e := range r.Environ {
 		if name, value, _ := strings.Cut(e, "="); name == ref.written {
@@ -190,8 +189,8 @@ func (r *reader) variable(ref ref) (string, *failure) {
 	return "UNDEFINED", nil
 }
 
-// nested expands the default of a reference. Each has its own parentheses, so
-// that the text gets shorter; the depth is bounded with that of the knobs.
+// nested expands the default of a reference. It is shorter than the text with the
+// reference; its depth is bounded together with that of the knobs.
 func (r *reader) nested(def string) (string, *failure) {
 	if strings.Count(def, "$(") > maxDepth {
 		return "", &failure{r.top(), fmt.Sprintf("more than %d references in a default", maxDepth)}
@@ -215,8 +214,8 @@ type ref struct {
 	len        int // bytes from the dollar to the parenthesis
 }
 
-// reference reads a reference at the beginning of a text. Where there is none
-// the dollar is nothing but one, as in a pattern.
+// reference reads a reference at the beginning of a text. Any other dollar stands for
+// itself, as in a pattern.
 func reference(text string) (ref, bool) {
 	if !strings.HasPrefix(text, "$(") {
 		return ref{}, false
@@ -247,13 +246,13 @@ func reference(text string) (ref, bool) {
 	return ref{}, false
 }
 
-// function returns the function that is called at the beginning of a text.
+// function returns the name of a function that is called at the beginning of a text.
 func function(text string) string {
 	name, _, ok := strings.Cut(strings.TrimPrefix(text[:min(len(text), maxName)], "$"), "(")
 	if !ok || text[0] != '$' {
 		return ""
 	}
-	// $F() has letters that say which parts of a file's name are meant.
+	// The letters behind $F select parts of a file's name.
 	if strings.HasPrefix(name, "F") && strings.Trim(name[1:], "pdnxqabw") == "" {
 		return name
 	}
@@ -263,8 +262,8 @@ func function(text string) string {
 	return ""
 }
 
-// ownValue replaces references of a definition to itself by the earlier value as
-// it was written. A knob under the name of a daemon is the same as without it.
+// ownValue replaces references of a definition to itself by the earlier value as it was
+// written. A name with a daemon before it is the same knob.
 func (r *reader) ownValue(name, text string) (string, error) {
 	earlier := func() (string, bool) {
 		if k := r.knobs[name]; k != nil && k.Raw != "" {
@@ -303,7 +302,7 @@ func (r *reader) ownValue(name, text string) (string, error) {
 			return "", fmt.Errorf("a value of more than %d bytes", maxValue)
 		}
 	}
-	// Many definitions that each have the one before in them cost the square of it.
+	// Definitions that each contain the one before take quadratic work.
 	if r.work -= b.Len(); r.work < 0 {
 		return "", errors.New("the values of all knobs together are too long")
 	}

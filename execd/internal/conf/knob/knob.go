@@ -1,9 +1,9 @@
-// Package knob reads hooks.conf, which is written in HTCondor's configuration
-// language: the variables ("knobs") by which slots are given to others than the
-// queue, and the hooks of a site's own. It knows which knobs execd reads, and
-// finds mistakes in them by file and line. It touches no file by itself: who
-// imports it, package conf for the administrator's files, says how one is read
-// and what makes it trustworthy. Only packages of execd import it.
+// Package knob reads hooks.conf, which is written in HTCondor's configuration language:
+// the variables ("knobs") by which slots are given to others than the queue, and the
+// hooks of a site. It knows which knobs execd reads, and reports mistakes in them by
+// file and line. It opens no file: its callers, as package conf for the administrator's
+// files, say how one is read and whether it is trusted. Only packages of execd import
+// it.
 //
 // hooks.conf(5) describes the language and the knobs.
 package knob
@@ -19,10 +19,10 @@ import (
 	"paddock/classad"
 )
 
-// Set is what the files say. It never changes. A nil Set is valid and empty.
+// Set has the knobs of the files. It never changes. A nil Set is valid and empty.
 type Set struct {
 	knobs  map[string]*Knob // by name in capitals
-	refers map[string]bool  // names in capitals that something refers to
+	refers map[string]bool  // names, in capitals, that a value refers to
 	files  []string
 	dirs   []string
 }
@@ -32,13 +32,13 @@ type Knob struct {
 	Name    string // as it was written first; of a known one, as hooks.conf(5) writes it
 	Value   string // expanded
 	Raw     string // as written, without the comments and continuations in it
-	File    string // "": not of a file
-	Line    int    // in File; of a value over several lines the first one
-	Env     string // the environment variable that it is of; "": none
-	Default bool   // nothing says anything of it, or what is said is empty: the value is execd's own, or ""
+	File    string // "": not from a file
+	Line    int    // in File; the first of a value over several lines
+	Env     string // the environment variable that it comes from; "": none
+	Default bool   // it is not defined, or defined as nothing: Value is execd's default, or ""
 }
 
-// Where says where the knob comes from: a file and line, the environment, or
+// Where returns where the knob comes from: a file and line, the environment, or
 // "default".
 func (k Knob) Where() string {
 	switch {
@@ -52,12 +52,12 @@ func (k Knob) Where() string {
 	return fmt.Sprintf("%s:%d", k.File, k.Line)
 }
 
-// Problem is something that is wrong in a file.
+// Problem is a mistake in a file.
 type Problem struct {
 	File    string
 	Line    int // 0: the file as a whole
 	Text    string
-	Warning bool // what stands there is read, and does less than it seems
+	Warning bool // the file is read, and does less than it seems to
 }
 
 func (p Problem) String() string {
@@ -77,8 +77,8 @@ var prefixes = []string{"EXECD.", "STARTD."}
 // key is a name as it is looked up: case makes no difference.
 func key(name string) string { return strings.ToUpper(name) }
 
-// find returns what decides about a name, or nil. What is defined as nothing is
-// as good as not defined.
+// find returns the knob that a name stands for, or nil. One that is defined as nothing
+// counts as not defined.
 func (s *Set) find(name string) *Knob {
 	if s == nil {
 		return nil
@@ -95,10 +95,9 @@ func (s *Set) find(name string) *Knob {
 	return nil
 }
 
-// Lookup returns the value of a knob, with everything in it expanded. ok is false
-// when nothing defines it, or it is defined as nothing; execd's own defaults are
-// not applied. The names of daemons, EXECD.NAME and STARTD.NAME, are tried
-// first.
+// Lookup returns the expanded value of a knob. ok is false if it is not defined, or
+// defined as nothing; execd's own defaults do not count. The names of daemons,
+// EXECD.NAME and STARTD.NAME, are tried first.
 func (s *Set) Lookup(name string) (value string, ok bool) {
 	k := s.find(name)
 	if k == nil {
@@ -107,8 +106,8 @@ func (s *Set) Lookup(name string) (value string, ok bool) {
 	return k.Value, k.Value != ""
 }
 
-// Get returns a knob with where it comes from. Of one that is not set, Default is
-// true and Value is execd's own, "" if it has none.
+// Get returns a knob. If it is not defined, Default is true and Value is execd's
+// default, "" if there is none.
 func (s *Set) Get(name string) Knob {
 	if k := s.find(name); k != nil && k.Value != "" {
 		return *k
@@ -119,8 +118,7 @@ func (s *Set) Get(name string) Knob {
 	return Knob{Name: name, Default: true}
 }
 
-// All returns every knob: what is set, and what execd knows and is at its
-// default, by name.
+// All returns every knob that is defined, or that execd knows, by name.
 func (s *Set) All() []Knob {
 	all := map[string]Knob{}
 	for _, d := range known {
@@ -138,8 +136,8 @@ func (s *Set) All() []Knob {
 	return slices.SortedFunc(maps.Values(all), func(a, b Knob) int { return cmp.Compare(key(a.Name), key(b.Name)) })
 }
 
-// Names returns the names of all knobs that something defines, in capitals, in
-// order, and without the names of daemons before them.
+// Names returns the names of all defined knobs, in capitals, in order, and without the
+// names of daemons before them.
 func (s *Set) Names() []string {
 	if s == nil {
 		return nil
@@ -151,16 +149,15 @@ func (s *Set) Names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Refers reports whether any value refers to the knob of that name.
+// Refers reports whether any value refers to the knob of a name.
 func (s *Set) Refers(name string) bool { return s != nil && s.refers[key(name)] }
 
-// Equal reports whether two Sets say the same in the same places.
+// Equal reports whether two Sets define the same in the same places.
 func (s *Set) Equal(other *Set) bool {
 	return slices.Equal(s.All(), other.All())
 }
 
-// Files returns the files that were read, or would have been if they were there,
-// in order.
+// Files returns the files that were read, or would have been if they existed, in order.
 func (s *Set) Files() []string {
 	if s == nil {
 		return nil
@@ -176,8 +173,8 @@ func (s *Set) Dirs() []string {
 	return s.dirs
 }
 
-// Expr returns a knob that is an expression. ok is false when it is not set:
-// defaults are not applied.
+// Expr returns a knob that is an expression. ok is false if it is not defined: defaults
+// do not count.
 func (s *Set) Expr(name string) (e classad.Expr, ok bool) {
 	v, ok := s.Lookup(name)
 	if !ok {
@@ -187,8 +184,8 @@ func (s *Set) Expr(name string) (e classad.Expr, ok bool) {
 	return e, err == nil
 }
 
-// Int returns a knob that is a whole number, def when it is not set. A value may
-// be calculated (60 * 5); that it gives a number was checked when it was read.
+// Int returns a knob that is a whole number, def if it is not defined. A value may be
+// calculated (60 * 5); it was checked when it was read.
 func (s *Set) Int(name string, def int) int {
 	if v, ok := s.Lookup(name); ok {
 		if n, err := number(v); err == nil {
@@ -198,7 +195,7 @@ func (s *Set) Int(name string, def int) int {
 	return def
 }
 
-// Bool returns a knob that is true or false, def when it is not set.
+// Bool returns a knob that is true or false, def if it is not defined.
 func (s *Set) Bool(name string, def bool) bool {
 	if v, ok := s.Lookup(name); ok {
 		if b, err := truth(v); err == nil {
@@ -208,7 +205,7 @@ func (s *Set) Bool(name string, def bool) bool {
 	return def
 }
 
-// Duration returns a knob that is in whole seconds, def when it is not set.
+// Duration returns a knob in whole seconds, def if it is not defined.
 func (s *Set) Duration(name string, def time.Duration) time.Duration {
 	if v, ok := s.Lookup(name); ok {
 		if n, err := number(v); err == nil {
@@ -218,14 +215,14 @@ func (s *Set) Duration(name string, def time.Duration) time.Duration {
 	return def
 }
 
-// Words returns a knob that is a list, with commas or blanks between its
-// elements; nil when it is not set.
+// Words returns a knob that is a list, with commas or blanks between its elements; nil
+// if it is not defined.
 func (s *Set) Words(name string) []string {
 	v, _ := s.Lookup(name)
 	return words(v)
 }
 
-// words takes a list apart.
+// words splits a list.
 func words(v string) []string {
 	return strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
 }

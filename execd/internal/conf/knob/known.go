@@ -13,7 +13,7 @@ import (
 	"paddock/classad"
 )
 
-// Kind is what the value of a knob has to be.
+// Kind is the type of the value of a knob.
 type Kind string
 
 // The kinds, in the words of hooks.conf(5).
@@ -28,10 +28,10 @@ const (
 	Args       Kind = "arguments"
 )
 
-// Want is what the value of an expression has to be.
+// Want is the type of the value of an expression.
 type Want string
 
-// What values have to be, in the words of problems.
+// These are the types of values, in the words of problems.
 const (
 	Condition Want = "a boolean or a number"
 	Amount    Want = "a number"
@@ -41,33 +41,32 @@ const (
 
 // Known is a knob that execd reads.
 type Known struct {
-	Name     string // of a family of knobs: N stands for a slot's number, KEYWORD and NAME for themselves
+	Name     string // in that of a family N stands for a slot's number, KEYWORD for a keyword and NAME for a name
 	Kind     Kind
 	Least    int64    // of numbers: the smallest
 	Default  string   // "": not set
 	Meaning  string   // in one line
-	Words    []string // of lists: those that it may have, in capitals, whatever the case of letters; nil: any
-	Patterns bool     // of lists: its words are patterns, as path.Match has them
-	Wants    Want     // of expressions; empty of a family whose members are forms of others
-	Else     string   // of expressions: what becomes of another value
+	Words    []string // of lists: the words allowed in any case of letters, in capitals; nil: any
+	Patterns bool     // of lists: the words are patterns of path.Match
+	Wants    Want     // of expressions; empty for a family whose members are forms of other knobs
+	Else     string   // of expressions: what happens with another value
 
-	family *regexp.Regexp // the names of a family, in capitals; nil: it is one knob
+	family *regexp.Regexp // matches the names of a family, in capitals; nil: it is one knob
 }
 
 func (k *Known) pattern() bool { return k.family != nil }
 
-// hook matches the knobs of a hook, by what stands behind its name.
+// hook matches the knobs of a hook with an ending.
 func hook(ending string) *regexp.Regexp {
 	return regexp.MustCompile(`^.+_HOOK_(FETCH_WORK|REPLY_FETCH|REPLY_CLAIM|EVICT_CLAIM|RENEW_CLAIM|PREPARE_JOB|PREPARE_JOB_BEFORE_TRANSFER|UPDATE_JOB_INFO|JOB_EXIT)` + ending + `$`)
 }
 
-// universe matches the expressions that jobs of one universe may have of their
-// own.
+// universe matches the expressions that are for jobs of one universe.
 func universe(name string) *regexp.Regexp {
 	return regexp.MustCompile(`^(WANT_SUSPEND|SUSPEND|CONTINUE|PREEMPT|KILL|WANT_VACATE)_` + name + `$`)
 }
 
-// universes is how the names end of expressions for jobs of one universe.
+// universes matches the endings of expressions for jobs of one universe.
 var universes = regexp.MustCompile(`_(VANILLA|VM)$`)
 
 // known is every knob that execd reads, in the order of hooks.conf(5).
@@ -142,11 +141,11 @@ var known = []Known{
 	{Name: "LOCAL_CONFIG_DIR", Kind: List, Meaning: "directories whose files are read behind this one, in lexical order"},
 }
 
-// Table returns what execd reads, in the order of hooks.conf(5).
+// Table returns the knobs that execd reads, in the order of hooks.conf(5).
 func Table() []Known { return known }
 
-// Find returns what execd reads under a name, with or without the name of a
-// daemon before it; nil when it reads nothing of it.
+// Find returns the knob that execd reads under a name, with or without the name of a
+// daemon before it; nil if it reads none.
 func Find(name string) *Known {
 	name = bare(key(name))
 	for i := range known {
@@ -158,7 +157,7 @@ func Find(name string) *Known {
 	return nil
 }
 
-// bare returns a name in capitals without a daemon's before it.
+// bare returns a name in capitals without the name of a daemon before it.
 func bare(name string) string {
 	for _, p := range prefixes {
 		if rest, ok := strings.CutPrefix(name, p); ok {
@@ -168,8 +167,8 @@ func bare(name string) string {
 	return name
 }
 
-// elsewhere are knobs that would change what happens, and are read by nobody
-// here; with what to use instead.
+// elsewhere are knobs that would change something in HTCondor and have no effect here,
+// with what to use instead.
 var elsewhere = map[string]string{
 	"LOCAL_CONFIG_FILE": "include the file instead",
 	"NUM_CPUS":          "slots of queues say how many jobs run", "MEMORY": "complex_values of the host say what there is",
@@ -186,24 +185,24 @@ var elsewhere = map[string]string{
 	"STARTD_SLOT_EXPRS": "STARTD_SLOT_ATTRS is for that", "STARTD_EXPRS": "STARTD_ATTRS is for that",
 }
 
-// identity are the knobs that say as whom jobs run, where and in what: a file that
-// expects that must not be taken for one that has it. They are refused unless they
-// say what is so in any case.
+// identity are the knobs that say as which user, where and in what environment jobs
+// run. They are refused unless they say what is so in any case: nobody must rely on one
+// that has no effect.
 var identity = []struct {
 	names *regexp.Regexp
-	so    func(v string) bool // nil: never
+	so    func(v string) bool // reports that a value changes nothing; nil: every value would
 	why   string
 }{
 	{regexp.MustCompile(`^(SLOT[0-9]+(_[0-9]+)?|VM[0-9]+|NOBODY_SLOT)_USER$`), nil, "jobs run as their owners"},
 	{regexp.MustCompile(`^STARTER_ALLOW_RUNAS_OWNER$`), says(true), "jobs run as their owners"},
 	{regexp.MustCompile(`^(DEDICATED_EXECUTE_ACCOUNT_REGEXP|EXECUTE_LOGIN_IS_DEDICATED)$`), says(false), "no account is for jobs alone, and what a job leaves is found by its control group"},
 	{regexp.MustCompile(`^(ENFORCE|ASSIGN)_CPU_AFFINITY$`), says(false), "qsub -binding is for that"},
-	{regexp.MustCompile(`^SLOT[0-9]+_CPU_AFFINITY$`), nil, "qsub -binding is for that"}, // 0 is a core
+	{regexp.MustCompile(`^SLOT[0-9]+_CPU_AFFINITY$`), nil, "qsub -binding is for that"}, // the value 0 is a core
 	{regexp.MustCompile(`^SLOT[0-9]+_EXECUTE$`), nil, "tmpdir of queues says where jobs have their scratch directories"},
 	{regexp.MustCompile(`^(NAMED_CHROOT|SINGULARITY_JOB)$`), says(false), "starter_method of queues is for that"},
 }
 
-// says returns a function that reports whether a value is a boolean, and this one.
+// says returns a function that reports whether a value is this boolean.
 func says(want bool) func(string) bool {
 	return func(v string) bool {
 		b, err := truth(v)
@@ -211,7 +210,7 @@ func says(want bool) func(string) bool {
 	}
 }
 
-// refused says why a value of a knob cannot be had here, "" if it may be.
+// refused says why a value of a knob is refused, "" if it is not.
 func refused(name, v string) string {
 	for _, k := range identity {
 		if v != "" && k.names.MatchString(name) && (k.so == nil || !k.so(v)) {
@@ -223,7 +222,7 @@ func refused(name, v string) string {
 
 var slotType = regexp.MustCompile(`^(NUM_SLOTS(_TYPE_[0-9]+)?|SLOT_TYPE_[0-9]+(_.*)?)$`)
 
-// unread says why a knob has no effect here, "" if it may have.
+// unread says why a knob has no effect here, "" if it may have one.
 func unread(name string) string {
 	switch {
 	case strings.HasPrefix(name, "SLOT_TYPE_") && strings.HasSuffix(name, "_PARTITIONABLE"):
@@ -238,7 +237,7 @@ func unread(name string) string {
 	return elsewhere[name]
 }
 
-// check says what is wrong with a value.
+// check returns what is wrong with a value.
 func (k *Known) check(v string) error {
 	var err error
 	switch k.Kind {
@@ -276,7 +275,7 @@ func (k *Known) check(v string) error {
 	return err
 }
 
-// checkWord says what is wrong with a word of a list.
+// checkWord returns what is wrong with a word of a list.
 func (k *Known) checkWord(word string) error {
 	if k.Words != nil && !slices.Contains(k.Words, strings.ToUpper(word)) {
 		return fmt.Errorf("%s is none of %s", strconv.Quote(word), strings.Join(k.Words, ", "))
@@ -289,9 +288,9 @@ func (k *Known) checkWord(word string) error {
 	return nil
 }
 
-// mistakes says what of an expression is an error whatever the ads are, "" if nothing.
-// It is no reason to refuse a file: a part of the expression that is never looked at
-// may be meant for another daemon.
+// mistakes returns the part of an expression that is an error whatever the ads are, ""
+// if none is. It is no reason to refuse a file: a part that is never evaluated may be
+// meant for another daemon.
 func mistakes(e classad.Expr) string {
 	found := e.Mistakes()
 	if len(found) == 0 {
@@ -300,9 +299,9 @@ func mistakes(e classad.Expr) string {
 	return strings.Join(found, "; ") + ", which is an error when it is looked at"
 }
 
-// odd says that an expression, the knob of that name, has a mistake in it, or a value of
-// which nothing can be made, and what becomes of it; empty: it has not, or its value
-// depends on ads or the time. What is undefined is a way to say nothing.
+// odd describes a mistake in the expression of the knob name, or a constant value that
+// is of no use, and what happens then; empty if it has neither, or depends on ads or the
+// time. An expression may be undefined on purpose.
 func (k *Known) odd(name, v string) string {
 	if k.Kind != Expression {
 		return ""
@@ -343,11 +342,11 @@ func (k *Known) odd(name, v string) string {
 	return fmt.Sprintf("want %s, not the %v %s: %s", k.Wants, c.Kind(), shorten(c.String()), k.Else)
 }
 
-// longest is the longest time a knob may say.
+// longest is the longest time that a knob may have.
 const longest = 365 * 24 * time.Hour
 
-// IsKeyword reports whether a word may name a set of hooks: it becomes a part of
-// the name of knobs, and may come from a job's ad.
+// IsKeyword reports whether a word may name a set of hooks: it becomes a part of names
+// of knobs, and may come from a job's ad.
 func IsKeyword(word string) bool {
 	if word == "" || len(word) > maxName {
 		return false
@@ -368,7 +367,7 @@ func parse(v string) (classad.Expr, error) {
 	return e, err
 }
 
-// constant calculates a value in which nothing but constants may be.
+// constant evaluates a value that may only contain constants.
 func constant(v string) (classad.Value, error) {
 	e, err := parse(v)
 	if err != nil {
@@ -377,7 +376,7 @@ func constant(v string) (classad.Value, error) {
 	return (&classad.Env{}).Eval(e), nil
 }
 
-// number is a whole number of 32 bits.
+// number parses a whole number of 32 bits.
 func number(v string) (int64, error) {
 	if n, err := strconv.ParseInt(v, 10, 32); err == nil {
 		return n, nil
@@ -393,7 +392,7 @@ func number(v string) (int64, error) {
 	return n, nil
 }
 
-// truth is a boolean: a word, or what a constant expression gives.
+// truth parses a boolean: a word, or a constant expression.
 func truth(v string) (bool, error) {
 	switch strings.ToLower(v) {
 	case "true", "yes", "t", "y", "1":
@@ -413,10 +412,10 @@ func truth(v string) (bool, error) {
 	return false, fmt.Errorf("want true or false, not %s", v)
 }
 
-// Arguments takes apart the arguments of a program, in either of HTCondor's two
-// forms. Plain, they have blanks between them, and \" stands for a quote. In
-// double quotes as a whole, single quotes keep blanks together, and either quote
-// is written twice to stand for itself.
+// Arguments splits the arguments of a program, in either of HTCondor's two forms. Plain
+// arguments have blanks between them, and \" stands for a quote. If all of them are in
+// double quotes, single quotes keep blanks together, and either quote is written twice
+// to stand for itself.
 func Arguments(v string) ([]string, error) {
 	v = strings.TrimSpace(v)
 	if !strings.HasPrefix(v, `"`) {
@@ -428,7 +427,7 @@ func Arguments(v string) ([]string, error) {
 	v = v[1:]
 	var args []string
 	var arg strings.Builder
-	some, quoted := false, false // there is an argument, maybe an empty one; within single quotes
+	some, quoted := false, false // some: an argument has begun, perhaps an empty one; quoted: within single quotes
 	for i := 0; i < len(v); i++ {
 		c := v[i]
 		switch {

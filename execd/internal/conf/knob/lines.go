@@ -13,19 +13,19 @@ import (
 type lines struct {
 	r      *reader
 	file   string
-	text   string // what is not read yet
-	line   int    // of what was read last, from 1
-	at     int    // where the template stands that is read; 0: it is a file
+	text   string // the rest of the text
+	line   int    // number of the line that was read last, from 1
+	at     int    // line of the template that is being read; 0: it is a file
 	blocks []block
 }
 
-// block is an if that is open.
+// block is an if that is not ended yet.
 type block struct {
 	line  int
-	taken bool // one of its branches was
-	on    bool // the one being read is
+	taken bool // one of its branches was read
+	on    bool // the current branch is read
 	ended bool // there was an else
-	outer bool // what is around it is read
+	outer bool // the block around it is read
 }
 
 const maxBlocks = 64
@@ -34,7 +34,7 @@ func (l *lines) problem(line int, format string, args ...any) {
 	l.r.problem(l.file, line, format, args...)
 }
 
-// next returns the next line as it stands.
+// next returns the next line as it is.
 func (l *lines) next() (string, bool) {
 	if l.text == "" {
 		return "", false
@@ -51,8 +51,8 @@ func isComment(line string) bool {
 	return strings.HasPrefix(strings.TrimLeft(line, " \t"), "#")
 }
 
-// statement returns the next line that is no comment, with those that continue
-// it, and the number of the first. Comments within a continuation are skipped.
+// statement returns the next line that is no comment, with its continuations, and its
+// line number. Comments within a continuation are skipped.
 func (l *lines) statement() (string, int, bool) {
 	for {
 		line, ok := l.next()
@@ -112,12 +112,12 @@ func (l *lines) read() {
 	}
 }
 
-// on reports whether what stands here counts.
+// on reports whether the current branch is read.
 func (l *lines) on() bool {
 	return len(l.blocks) == 0 || l.blocks[len(l.blocks)-1].on
 }
 
-// one reads a statement.
+// one handles a statement.
 func (l *lines) one(text string, line int) {
 	first, rest := word(text)
 	isValue := strings.HasPrefix(rest, "=")
@@ -153,7 +153,7 @@ func (l *lines) one(text string, line int) {
 	}
 }
 
-// word returns the first word of a statement, and what is behind it.
+// word returns the first word of a statement, and the rest.
 func word(text string) (first, rest string) {
 	i := strings.IndexAny(text, " \t")
 	if i < 0 {
@@ -162,7 +162,7 @@ func word(text string) (first, rest string) {
 	return text[:i], strings.TrimLeft(text[i:], " \t")
 }
 
-// until returns the lines up to the one that is @tag, as they are.
+// until returns the lines before the one that is @tag, as they are.
 func (l *lines) until(tag string, line int) string {
 	if !validName(tag) {
 		l.problem(line, "@= wants a word that ends the value")
@@ -198,7 +198,7 @@ func (l *lines) begin(condition string, line int) {
 	l.blocks = append(l.blocks, b)
 }
 
-// branch goes on to another branch of an if, or ends it.
+// branch begins another branch of an if, or ends it.
 func (l *lines) branch(what, condition string, line int) {
 	if len(l.blocks) == 0 {
 		l.problem(line, "%s without an if", what)
@@ -225,8 +225,8 @@ func (l *lines) branch(what, condition string, line int) {
 	b.taken = b.taken || b.on
 }
 
-// condition is what stands behind if: defined NAME, or what is true or false
-// when it is expanded, with an exclamation mark before it or not.
+// condition evaluates what follows an if: defined NAME, or an expression that is true
+// or false once it is expanded, each perhaps behind an exclamation mark.
 func (l *lines) condition(text string, line int) bool {
 	rest, not := strings.CutPrefix(text, "!")
 	rest = strings.TrimSpace(rest)
@@ -268,15 +268,15 @@ func (l *lines) holds(text string) (bool, error) {
 	return truth(strings.TrimSpace(expanded))
 }
 
-// isUse reports whether the first word of a statement, in small letters, is that of a
-// template. HTCondor takes @use for the same.
+// isUse reports whether the first word of a statement, in small letters, uses a
+// template. HTCondor accepts @use too.
 func isUse(word string) bool {
 	word = strings.TrimPrefix(word, "@")
 	return word == "use" || strings.HasPrefix(word, "use:")
 }
 
-// cutWord cuts a word from the beginning of a text that goes on with something else
-// than a name.
+// cutWord cuts a word from the beginning of a text, unless the text goes on with a
+// letter of a name.
 func cutWord(text, w string) (rest string, ok bool) {
 	if len(text) < len(w) || !strings.EqualFold(text[:len(w)], w) {
 		return "", false
@@ -285,10 +285,10 @@ func cutWord(text, w string) (rest string, ok bool) {
 	return strings.TrimSpace(rest), rest == "" || !IsKeyword(rest[:1]) && rest[0] != '.'
 }
 
-// language is the version of HTCondor whose language and knobs these are.
+// language is the version of HTCondor whose language and knobs are followed.
 var language = [...]int{25, 14, 0}
 
-// compareVersion compares language with what stands behind the operator, as far as that
+// compareVersion compares language with the version behind the operator, as far as that
 // goes: 25 and 25.14 are both equal to it.
 func compareVersion(text string) (bool, error) {
 	op := text[:len(text)-len(strings.TrimLeft(text, "<>=!"))]

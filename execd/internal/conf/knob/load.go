@@ -13,8 +13,8 @@ import (
 	"paddock/execd/internal/conf/spell"
 )
 
-// What a reading may come to. Files are an administrator's, but one that was
-// made by a program that went mad must not take the daemon's memory.
+// These bound what is read. Files are an administrator's, but one that a broken program
+// wrote must not take all memory.
 const (
 	maxName    = 256      // bytes of a name
 	maxValue   = 64 << 10 // bytes of a value, as written and expanded
@@ -23,28 +23,28 @@ const (
 	maxText    = 4 << 20  // bytes of all files
 	maxDepth   = 100      // expansions within expansions
 	maxDefault = 4096     // bytes of the default of a reference
-	maxWork    = 16 << 20 // bytes that are made by expanding, and one for each reference
+	maxWork    = 16 << 20 // bytes that expanding makes, and one for each reference
 	maxDeep    = 10       // files including files
-	maxWrong   = 100      // mistakes that are told, and as many warnings
+	maxWrong   = 100      // mistakes that are reported, and as many warnings
 )
 
-// Source is what is read.
+// Source is where knobs are read from.
 type Source struct {
 	File string // hooks.conf; it may be missing
-	// Read returns the contents of a file, or why it is not to be trusted. The
-	// error of a file that is not there is an fs.ErrNotExist.
+	// Read returns the contents of a file, or why it is not trusted. For a file that
+	// does not exist the error matches fs.ErrNotExist.
 	Read func(path string) ([]byte, error)
-	// Names returns the names of the files in a directory that are meant.
+	// Names returns the names of the files in a directory that are to be read.
 	Names func(dir string) ([]string, error)
 	// Environ is the environment: _CONDOR_NAME=value overrides all files.
 	Environ []string
-	// Host is what $(HOSTNAME) and $(FULL_HOSTNAME) are made of.
+	// Host is the value of $(FULL_HOSTNAME), and $(HOSTNAME) is its first part.
 	Host string
 }
 
-// Load reads the file, the files that it includes, those of LOCAL_CONFIG_DIR and
-// the environment. The Set has what could be read even if there are problems:
-// whether it is used is for the caller to decide.
+// Load reads the file, the files that it includes, those of LOCAL_CONFIG_DIR and the
+// environment. The Set has what could be read even if there are problems, and the
+// caller decides whether to use it.
 func Load(src Source) (*Set, []Problem) {
 	r := &reader{
 		Source: src, knobs: map[string]*Knob{}, memo: map[string]result{}, refers: map[string]bool{}, read: map[string]bool{}, dirs: map[string]bool{}, work: maxWork,
@@ -61,7 +61,7 @@ func Load(src Source) (*Set, []Problem) {
 	return r.finish(), r.problems
 }
 
-// Parse reads one text, as if it were a file that includes nothing.
+// Parse reads a text as a file that includes nothing.
 func Parse(name, text string) (*Set, []Problem) {
 	return Load(Source{
 		File: name,
@@ -77,16 +77,16 @@ func Parse(name, text string) (*Set, []Problem) {
 	})
 }
 
-// reader is one reading.
+// reader is one Load.
 type reader struct {
 	Source
 	knobs    map[string]*Knob
-	env      []assignment      // of the environment
+	env      []assignment      // those of the environment
 	memo     map[string]result // what names expand to, until the next definition
 	stack    []string          // the names being expanded
-	refers   map[string]bool   // names that something refers to
-	read     map[string]bool   // files that were read, or looked for
-	dirs     map[string]bool   // directories whose files were
+	refers   map[string]bool   // names that a value refers to
+	read     map[string]bool   // files that were read or looked for
+	dirs     map[string]bool   // directories whose files were read
 	reading  []string          // the files being read, each included by the one before
 	files    int
 	text     int
@@ -96,7 +96,7 @@ type reader struct {
 	problems []Problem
 }
 
-// assignment is one definition, and where it stands.
+// assignment is one definition, and its place.
 type assignment struct {
 	name, value string
 	file        string
@@ -104,8 +104,8 @@ type assignment struct {
 	env         string
 }
 
-// add takes in a problem. Warnings are counted by themselves: whether a Set is used
-// depends on whether there is a mistake, and no number of warnings may hide one.
+// add adds a problem. Warnings are counted apart: a Set with a mistake is not used, and
+// no number of warnings may hide one.
 func (r *reader) add(p Problem) {
 	n := &r.mistakes
 	if p.Warning {
@@ -120,8 +120,8 @@ func (r *reader) problem(file string, line int, format string, args ...any) {
 	r.add(Problem{File: file, Line: line, Text: fmt.Sprintf(format, args...)})
 }
 
-// cannot reports something that could not be read; what is wrong with a file
-// itself is reported at the file.
+// cannot reports a file that could not be read at the place that names it, or at the
+// file itself where that is wrong.
 func (r *reader) cannot(file string, line int, path string, err error) {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		if file == path && line == 0 {
@@ -158,8 +158,8 @@ func (r *reader) file(path string, data []byte) {
 	l.read()
 }
 
-// define takes in one definition. Where it refers to itself the earlier value
-// takes the place of the reference at once, as it was written.
+// define adds a definition. References of the definition to itself are replaced at once
+// by the earlier value, as it was written.
 func (r *reader) define(a assignment) {
 	k := key(a.name)
 	switch {
@@ -188,8 +188,7 @@ func (r *reader) define(a assignment) {
 	clear(r.memo)
 }
 
-// validName reports whether a knob may have that name: words with dots between
-// them.
+// validName reports whether a knob may have a name: words with dots between them.
 func validName(name string) bool {
 	for part := range strings.SplitSeq(name, ".") {
 		if !IsKeyword(part) {
@@ -199,7 +198,7 @@ func validName(name string) bool {
 	return len(name) <= maxName
 }
 
-// shorten cuts a text for a message.
+// shorten shortens a text for a message.
 func shorten(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "..."
@@ -207,21 +206,21 @@ func shorten(s string) string {
 	return s
 }
 
-// environment stands for the file of what is wrong in the environment.
+// environment is the file in problems of environment variables.
 const environment = "environment"
 
-// ofJobs are the variables by which jobs and their hooks are told of themselves, here and
-// by HTCondor.
+// ofJobs are the variables that tell jobs and their hooks about themselves, here and in
+// HTCondor.
 var ofJobs = []string{
 	"_CONDOR_SCRATCH_DIR", "_CONDOR_SLOT", "_CONDOR_JOB_AD", "_CONDOR_MACHINE_AD", "_CONDOR_JOB_IWD", "_CONDOR_JOB_PIDS", "_CONDOR_CREDS",
 	"_CONDOR_BIN", "_CONDOR_CHIRP_CONFIG", "_CONDOR_WRAPPER_ERROR_FILE",
 }
 
-// OfJob reports whether a variable tells a job of itself. To an execd that a job starts it
-// is no knob.
+// OfJob reports whether a variable tells a job about itself. In an execd that a job has
+// started, such a variable is no knob.
 func OfJob(variable string) bool { return slices.Contains(ofJobs, variable) }
 
-// environ finds the definitions of the environment.
+// environ reads the definitions in the environment.
 func (r *reader) environ() {
 	for _, e := range r.Environ {
 		variable, value, _ := strings.Cut(e, "=")
@@ -232,7 +231,7 @@ func (r *reader) environ() {
 	slices.SortFunc(r.env, func(a, b assignment) int { return cmp.Compare(a.env, b.env) })
 }
 
-// override lets the environment have its say, which is the last.
+// override adds the definitions of the environment, which come last.
 func (r *reader) override() {
 	for _, a := range r.env {
 		r.define(a)
@@ -241,8 +240,8 @@ func (r *reader) override() {
 
 const localDir = "LOCAL_CONFIG_DIR"
 
-// fragments reads the directories of LOCAL_CONFIG_DIR. What their files say of
-// it themselves comes too late.
+// fragments reads the directories of LOCAL_CONFIG_DIR. A definition of it in their
+// files comes too late.
 func (r *reader) fragments() {
 	at := Knob{}
 	if found := r.resolve(localDir); found != "" {
@@ -256,7 +255,7 @@ func (r *reader) fragments() {
 	}
 	dirs, err := r.expand(text)
 	if err != nil {
-		return // said of the knob in the end
+		return // finish reports it at the knob
 	}
 	for _, dir := range words(dirs) {
 		dir = r.path(r.File, dir)
@@ -280,8 +279,7 @@ func (r *reader) fragments() {
 	}
 }
 
-// path resolves a path that stands in a file: it counts from the file's own
-// directory.
+// path resolves a path in a file relative to the directory of the file.
 func (r *reader) path(file, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -289,7 +287,7 @@ func (r *reader) path(file, path string) string {
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// finish expands every knob, and looks at the values of those that are known.
+// finish expands every knob, and checks the values of known ones.
 func (r *reader) finish() *Set {
 	all := slices.Sorted(maps.Keys(r.knobs))
 	for _, name := range all {
@@ -330,8 +328,8 @@ func (r *reader) finish() *Set {
 // short words are near each other without meaning the same.
 const shortest = 8
 
-// misspelt warns of a knob that nobody reads nor refers to, and whose name is
-// nearly that of one that is read.
+// misspelt warns of a knob that is neither read nor referred to, and whose name is
+// close to that of a known one.
 func (r *reader) misspelt(k *Knob) {
 	if len(k.Name) < shortest {
 		return
@@ -347,7 +345,7 @@ func (r *reader) misspelt(k *Knob) {
 	}
 }
 
-// told is what is wrong with the knob.
+// told describes a mistake of the knob.
 func (k *Knob) told(what string) string {
 	if k.Env != "" {
 		return k.Env + ": " + what
@@ -355,7 +353,7 @@ func (k *Knob) told(what string) string {
 	return k.Name + ": " + what
 }
 
-// place is the file that a problem of the knob is told of.
+// place is the file at which a problem of the knob is reported.
 func (k *Knob) place() string {
 	if k.Env != "" {
 		return environment
@@ -363,7 +361,7 @@ func (k *Knob) place() string {
 	return k.File
 }
 
-// attributes looks at the knobs that become attributes of slots.
+// attributes checks the knobs that become attributes of slots.
 func (r *reader) attributes(s *Set) {
 	list := s.Get("STARTD_ATTRS")
 	for _, name := range words(list.Value) {
@@ -374,7 +372,7 @@ func (r *reader) attributes(s *Set) {
 			r.problem(list.place(), list.Line, "STARTD_ATTRS: nothing says what %s is", shorten(name))
 		} else if e, err := parse(v); err != nil {
 			r.problem(at.place(), at.Line, "%s: %v", at.Name, err)
-		} else if wrong := mistakes(e); wrong != "" && Find(name) == nil { // of a known one it was said
+		} else if wrong := mistakes(e); wrong != "" && Find(name) == nil { // known knobs were checked
 			r.add(Problem{File: at.place(), Line: at.Line, Text: at.told(wrong), Warning: true})
 		}
 	}

@@ -2,9 +2,9 @@ package knob
 
 import "strings"
 
-// template is a set of knobs that "use CATEGORY : NAME(arguments)" stands for. In its
-// text, which is in the language itself, $(1) is the first argument, $(1:text) the same
-// with a default, and $(3+) the third and all behind it.
+// template is a set of knobs that "use CATEGORY : NAME(arguments)" stands for. Its text
+// is in the language itself; $(1) is the first argument, $(1:text) has a default, and
+// $(3+) is the third and all behind it.
 type template struct {
 	text        string
 	least, most int    // arguments
@@ -13,7 +13,7 @@ type template struct {
 	fits        func(args []string) bool
 }
 
-// Why some of them cannot be used, or are without effect.
+// These are the reasons why templates cannot be used, or have no effect.
 const (
 	hereAnyway = "jobs are submitted to execd itself"
 	noPool     = "every execd is a host of its own"
@@ -27,7 +27,7 @@ const (
 
 const many = 99
 
-// templates are those of HTCondor that say anything of a machine that runs jobs, by
+// templates are those templates of HTCondor that concern a machine that runs jobs, by
 // category and name in capitals.
 var templates = map[string]map[string]*template{
 	"ROLE": {
@@ -61,7 +61,7 @@ var templates = map[string]map[string]*template{
 			MaxJobRetirementTime = 2147483647
 			CLAIM_WORKLIFE = 1200
 		`},
-		// The load of the jobs cannot be told from that of others, and is not looked at.
+		// The load is not looked at, since it includes that of the jobs.
 		"DESKTOP": {text: `
 			START = KeyboardIdle > $(StartIdleTime:15 * 60)
 			IS_OWNER = Start =?= false
@@ -116,8 +116,8 @@ var templates = map[string]map[string]*template{
 	},
 }
 
-// wholeMachine reports whether a slot is of the first type and has all that there is,
-// as one of a queue.
+// wholeMachine reports whether a slot is of the first type and has the whole machine,
+// as one of a queue has.
 func wholeMachine(args []string) bool {
 	for i, only := range []string{"1", "100%"} {
 		if i < len(args) && args[i] != "" && args[i] != only {
@@ -127,7 +127,7 @@ func wholeMachine(args []string) bool {
 	return true
 }
 
-// use reads what templates stand for: CATEGORY : NAME NAME(arguments).
+// use reads templates: CATEGORY : NAME NAME(arguments).
 func (l *lines) use(text string, line int) {
 	category, names, _ := strings.Cut(text, ":")
 	category, names = strings.TrimSpace(category), strings.Trim(names, " \t,")
@@ -177,7 +177,7 @@ func cutCall(text string) (name string, args []string, rest string, ok bool) {
 	return "", nil, "", false
 }
 
-// template reads what one template stands for, as if it stood where it is used.
+// template reads the text of a template in its place.
 func (l *lines) template(category, name string, args []string, line int) {
 	t := templates[key(category)][key(name)]
 	what := shorten(category) + " : " + shorten(name)
@@ -205,7 +205,7 @@ func (l *lines) template(category, name string, args []string, line int) {
 	inner.read()
 }
 
-// fill puts arguments into the text of a template.
+// fill replaces the arguments in the text of a template.
 func fill(text string, args []string) string {
 	var b strings.Builder
 	for {
