@@ -10,21 +10,13 @@ import (
 	"paddock/spool"
 )
 
-// limits are the wall clock limits of a run, as far as they are on execd to
-// enforce, and the one timer that enters the list of stages again when there
-// may be something to do.
-type limits struct {
-	of    launch.TimeLimits
-	timer *time.Timer
-}
-
-func (l *limits) stop() {
-	if l != nil && l.timer != nil {
+func (l *life) stopTimer() {
+	if l.timer != nil {
 		l.timer.Stop()
 	}
 }
 
-// enforce does what the time limits of a run ask for now, and sets the timer
+// enforce does what the wall clock limits of a run ask for now, and sets the timer
 // for what they will. It is told nothing and remembers nothing: when the job
 // started, whether it was warned and whether it has ended stands in its
 // directory, so an execd that is started later goes on with it.
@@ -37,9 +29,9 @@ func (r *Runner) enforce(l *life) error {
 		} else if err != nil {
 			return err
 		}
-		l.limits = &limits{of: of}
+		l.limits = &of
 	}
-	t := l.limits.of
+	t := *l.limits
 	if t == (launch.TimeLimits{}) {
 		return nil
 	}
@@ -61,9 +53,9 @@ func (r *Runner) enforce(l *life) error {
 		r.Log.Info(fmt.Sprintf("job %v: ran longer than its limit s_rt, %d s: SIGUSR1", l.task, t.Soft/time.Second))
 		r.Signal(run, syscall.SIGUSR1)
 	}
-	l.limits.stop()
+	l.stopTimer()
 	if next > 0 {
-		l.limits.timer = time.AfterFunc(next, l.again)
+		l.timer = time.AfterFunc(next, l.again)
 	}
 	return nil
 }

@@ -23,9 +23,8 @@ const (
 	stepPre      = prepareStep + "pre script"
 )
 
-// prepare does what is to be done before the job: hooks, transfer of its files, its
-// own script. Each is noted when it is done, so that an execd that is started
-// meanwhile goes on behind it.
+// prepare runs hooks, transfers the files of the job and runs the script before it. Each
+// step is noted when it is done, so that an execd that is started later goes on behind it.
 func (r *Runner) prepare(l *life) error {
 	x := &l.hooks
 	if !x.Any() {

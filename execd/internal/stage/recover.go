@@ -1,7 +1,6 @@
 package stage
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -76,7 +75,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		if !rebooted && !r.Launcher.KillLeft(run, t.Start.AddGID) {
 			// The directory moves to active_jobs/ before a shepherd is
 			// started, so none was.
-			return nil, r.giveBackRecovered(t, "not started yet")
+			return nil, r.giveBackRecovered(t)
 		}
 		// After a power cut the directory itself may be lost; and somebody
 		// may have removed it under a job that ran.
@@ -100,7 +99,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	}
 	switch v {
 	case launch.Lives:
-		// Nobody knows whether the shepherd was asked before execd ended: steerable looks.
+		// execd may have ended before it asked the shepherd: steerable looks.
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
 		l.end.Claims = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:
@@ -114,7 +113,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		if err := r.Launcher.Discard(run); err != nil {
 			return nil, err
 		}
-		return nil, r.giveBackRecovered(t, "not started yet")
+		return nil, r.giveBackRecovered(t)
 	default:
 		r.Log.Info(fmt.Sprintf("job %v: found after the restart: %v", t, v))
 		l.exited = true
@@ -168,8 +167,8 @@ func (r *Runner) findHooksAgain(l *life) error {
 	if err != nil {
 		return err
 	}
-	owner, err := r.Users.ByID(context.Background(), l.task.Job.UID)
-	later := err != nil && !errors.Is(err, user.ErrUnknown)
+	owner, err := r.Owner(l.task)
+	_, later := errors.AsType[*exit.Retry](err)
 	switch {
 	case later: // the job must not lose its hooks by that
 		r.Log.Warn(fmt.Sprintf("job %v: %v (asked again when a hook is called)", l.task, err))
@@ -196,8 +195,8 @@ func (r *Runner) holdAgain(l *life) {
 
 // giveBackRecovered puts a task back into the queue that no shepherd was
 // started for.
-func (r *Runner) giveBackRecovered(t *job.Task, why string) error {
-	r.Log.Info(fmt.Sprintf("job %v: found after the restart: %s", t, why))
+func (r *Runner) giveBackRecovered(t *job.Task) error {
+	r.Log.Info(fmt.Sprintf("job %v: found after the restart: not started yet", t))
 	if err := r.Store.Withdraw(t); err != nil {
 		return err
 	}
@@ -208,13 +207,8 @@ func (r *Runner) giveBackRecovered(t *job.Task, why string) error {
 // reattached goes on with a run whose shepherd is watched again.
 func (r *Runner) reattached(l *life) {
 	run := l.task.RunID()
-	r.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", l.task))
 	since := r.Launcher.Since(run, l.task.Started)
-	if m, err := r.Launcher.MeasuredAgain(run, since); err == nil {
-		r.Usage.Add(run, m)
-	} else {
-		r.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", l.task, err))
-	}
+	r.Found(run, since)
 	r.steerable(l)
 	l.hooks.StartUpdates(time.Since(since))
 	r.advance(l, nil) // its time limits
@@ -282,7 +276,7 @@ func (r *Runner) orphan(id spool.ID) error {
 	}
 	if err == nil && e.Held {
 		r.Log.Warn(fmt.Sprintf("job %v: runs, and has no record: it is left alone", id))
-		// What it holds is not given to others.
+		// Others do not get what it holds.
 		if config, err := d.Config(); err == nil {
 			if gid, err := config.Int(spool.KeyAddGrpID); err == nil {
 				r.GIDs.Use(gid)

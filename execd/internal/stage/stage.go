@@ -81,19 +81,20 @@ var errWait = errors.New("waits for an event")
 // or is in error.
 var errOver = errors.New("over")
 
-// life is one run of one task, from taking it to its last trace. What is here
-// is either also on disk or can be had again.
+// life is one run of one task, from taking it to its last trace. All of it is on disk
+// as well, or can be had again.
 type life struct {
 	task *job.Task
 
-	mu       sync.Mutex   // held by who advances it
-	at       int          // its stage
-	exited   bool         // the shepherd is gone
-	found    bool         // an earlier execd has begun it, and perhaps a hook of it
-	attempts int          // failed attempts at the present stage
-	refused  *refusal     // why it is not started after all; nil: it is
-	limits   *limits      // from run on
-	event    func(func()) // has something happen to it, and enters the list again
+	mu       sync.Mutex         // held by who advances it
+	at       int                // its stage
+	exited   bool               // the shepherd is gone
+	found    bool               // an earlier execd has begun it, and perhaps a hook of it
+	attempts int                // failed attempts at the present stage
+	refused  *refusal           // why it is not started after all; nil: it is
+	limits   *launch.TimeLimits // that are on execd to enforce; nil: not known yet
+	timer    *time.Timer        // enters the list again when they may ask for something; nil: there is none
+	event    func(func())       // has something happen to it, and enters the list again
 
 	flow       exit.Pipeline // its processes, and the steps of its end
 	prep       exit.Marks    // of what prepares it
@@ -130,13 +131,12 @@ func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
 
 // Exited is told that the shepherd of a run is gone.
 func (r *Runner) Exited(run spool.RunID) {
-	if run.PETask != "" {
-		if l := r.life(run.Within()); l != nil {
-			l.tasks.Exited(run.PETask)
-		}
-		return
-	}
-	if l := r.life(run); l != nil {
+	l := r.life(run.Within())
+	switch {
+	case l == nil:
+	case run.PETask != "":
+		l.tasks.Exited(run.PETask)
+	default:
 		r.advance(l, func() {
 			l.exited, l.end.Ended = true, time.Now()
 			l.flow.Reap(childJob, exit.Status{}) // its status is in the directory
@@ -168,8 +168,8 @@ func (r *Runner) add(l *life) {
 func (r *Runner) drop(l *life) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// One that came to nothing has given its slot back, and the next try may be here
-	// already: it has the same number.
+	// A run that was not started has given its slot back, and the next try, which has the
+	// same number, may be here already.
 	if id := l.task.RunID(); r.lives[id] == l {
 		delete(r.lives, id)
 	}
@@ -246,7 +246,7 @@ func (r *Runner) begin(l *life) error {
 	t := l.task
 	order, err := r.order(l)
 	if errors.Is(err, job.ErrAltered) || errors.Is(err, base.ErrGone) && r.From(t).Requeues() {
-		// What was granted may not be what it asks for now, or what there is.
+		// The job may ask for something else now, or what was granted may be gone.
 		r.Store.Untake(t)
 		r.giveBack(l)
 		return errOver
@@ -255,7 +255,7 @@ func (r *Runner) begin(l *life) error {
 		return err
 	}
 	if err != nil {
-		// A second try would meet it again, as long as nobody mends it.
+		// A second try would fail the same way until somebody mends it.
 		return r.refuse(l, err, !spool.Scarce(err))
 	}
 	if err := r.findHooks(l, order.Request, order.Owner); err != nil {
@@ -333,8 +333,8 @@ func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
 	return r.putBack(l)
 }
 
-// putBack does what refuse has decided. What the host lacks to start a job it may
-// lack for this as well: then it is entered again, and nothing else of the life.
+// putBack does what refuse has decided. The host may lack for this what it lacked to start
+// the job: then putBack is entered again, and nothing else of the life.
 func (r *Runner) putBack(l *life) error {
 	t, u := l.task, l.refused
 	var err error
@@ -398,7 +398,7 @@ func (r *Runner) launch(l *life) error {
 	r.Usage.Add(t.RunID(), l.measured)
 	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
 	if !r.Launcher.Foreign() {
-		l.limits = &limits{} // our shepherd enforces them
+		l.limits = &launch.TimeLimits{} // our shepherd enforces them
 	}
 	l.notices.Happened(notice.Event{Kind: notice.Executing})
 	r.steerable(l)
@@ -421,7 +421,7 @@ func (r *Runner) run(l *life) error {
 
 // reap collects the outcome.
 func (r *Runner) reap(l *life) error {
-	l.limits.stop()
+	l.stopTimer()
 	sampled, _ := r.Usage.Remove(l.task.RunID())
 	return l.end.Reap(sampled)
 }

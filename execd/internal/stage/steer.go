@@ -36,14 +36,6 @@ func (s *steering) tell() {
 	}
 }
 
-// rise tells that there is a shepherd. asking is held.
-func (s *steering) rise() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.up = true
-	s.tell()
-}
-
 // Kill carries out the wish to kill a task that runs: its shepherd is asked
 // once for each call. Before there is one to ask, the launch stage does it. A hook that
 // prepares the task is ended, and so is the script after it.
@@ -145,7 +137,10 @@ func (r *Runner) Noticed(run spool.RunID) {
 func (r *Runner) steerable(l *life) {
 	l.steer.asking.Lock()
 	defer l.steer.asking.Unlock()
-	l.steer.rise()
+	l.steer.mu.Lock()
+	l.steer.up = true
+	l.steer.tell()
+	l.steer.mu.Unlock()
 	want := r.Store.Want(l.task)
 	switch {
 	case !l.found || want == nil:

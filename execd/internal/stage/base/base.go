@@ -5,8 +5,10 @@ package base
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"syscall"
+	"time"
 
 	"paddock/classad"
 	"paddock/execd/internal/account"
@@ -84,4 +86,15 @@ func (h *Host) Signal(run spool.RunID, sig syscall.Signal) {
 	if err := h.Launcher.Signal(run, sig); err != nil {
 		h.Log.Debug(err.Error()) // gone, and its end is on its way; or not found again yet
 	}
+}
+
+// Found tells of a run that an earlier execd has started, and has its usage looked at.
+func (h *Host) Found(run spool.RunID, started time.Time) {
+	h.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", run.ID()))
+	m, err := h.Launcher.MeasuredAgain(run, started)
+	if err != nil {
+		h.Log.Warn(fmt.Sprintf("job %v: its usage is not looked at: %v", run.ID(), err))
+		return
+	}
+	h.Usage.Add(run, m)
 }

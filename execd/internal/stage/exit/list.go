@@ -41,7 +41,7 @@ func (l *List) Spawned(p Process) { l.active = append(l.active, p) }
 // Reap tells of an end: to all that are active, whosever it is. Those that are
 // over by it move to the reaped ones. It reports whether the end was anybody's.
 func (l *List) Reap(child string, s Status) (known bool) {
-	// Who is told may not change the list that is gone through.
+	// A process that is told may not change the list that is gone through.
 	told := slices.Clone(l.active)
 	var over []Process
 	for _, p := range told {

@@ -57,7 +57,7 @@ func (p *Pipeline) AllDone() (Result, error) {
 		return result, err
 	}
 	for _, process := range p.Reaped() {
-		// Without a name of their own in the error: their steps have one.
+		// The error gets no name of the process: its steps have one.
 		if result, err := process.Exit(c); !result.Over() {
 			return result, err
 		}

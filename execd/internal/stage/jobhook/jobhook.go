@@ -155,7 +155,7 @@ func (x *Hooks) Find(request *api.SubmitRequest, owner *user.User, stageIn bool)
 		if h == nil {
 			continue
 		}
-		// One that must not be run refuses the job, whichever it is: half of a
+		// A hook that must not be run refuses the job, whichever it is: half of a
 		// set of hooks is none.
 		if err := h.Check(); err != nil {
 			return err
@@ -225,8 +225,8 @@ func (x *Hooks) await(h *hook.Hook, over bool, args []string, stdin func() ([]by
 		return nil, err
 	}
 	if x.Found {
-		// One that an execd began which is dead has three seconds to end, and must not
-		// undo what this one does.
+		// A hook that a dead execd began has three seconds to end, and must not undo
+		// what this one does.
 		c.Behind, x.Found = hook.JobMark(c.Env), false
 	}
 	ctx, cancel := context.WithCancel(context.Background())

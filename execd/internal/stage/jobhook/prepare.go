@@ -173,7 +173,7 @@ func (x *Hooks) change(m *ad.Merged) error {
 	if err != nil {
 		return err
 	}
-	// What the first hook has changed counts for the second, too.
+	// The second hook gets what the first has changed.
 	all := *m
 	all.Changed = slices.Concat(x.changed, m.Changed)
 	to, err := ad.Relaunch(request, &all, ad.RequestOptions{Scratch: x.host.Launcher.Scratch(x.of.RunID()), Now: time.Now(), Config: x.host.Config()})

@@ -11,7 +11,7 @@ import (
 
 // Wants reports whether the owner asked for a mail with qsub -m.
 func (n *Notices) Wants(event mail.Event) bool {
-	// Who asked for the end of a job wants to know of every end.
+	// An owner who asked for the end of a job wants to know of every end.
 	options := n.of.Job.Terms().Mail
 	return event.Wanted(options) || event == mail.Aborted && mail.Complete.Wanted(options)
 }

@@ -145,7 +145,7 @@ func Lose(e *job.End, g *exit.GivenUp, requeues bool) {
 	}
 }
 
-// Of is what an outcome says by itself.
+// Of returns what an outcome says by itself.
 func Of(out *spool.Outcome) *job.End {
 	e := &job.End{Failed: out.Failed, Reason: out.Reason, Cause: out.Cause()}
 	if out.Usage == nil {
@@ -205,9 +205,9 @@ func (r *Run) fate(out *spool.Outcome, failed int) (f job.Fate, faulty bool) {
 // is in error, as in Grid Engine, so that no further jobs are lost to it; the task waits
 // until it is cleared, or for another queue.
 //
-// What failed when the job itself was to be started, its owner named: its shell, its
-// program, its files. And what the host lacked, or a directory that is gone, is not
-// mended by closing a queue: the task is run again after a while.
+// The owner named what failed when the job itself was to be started: its shell, its
+// program, its files. Closing a queue does not mend what the host lacked, or a directory
+// that is gone: the task is run again after a while.
 func (r *Run) fault(out *spool.Outcome) (f job.Fate, faulty bool) {
 	switch {
 	case out.Failed > spool.FailedPEStart, out.Failed == spool.FailedReadConfig: // of a directory that is its own
@@ -249,8 +249,8 @@ func (f *Facts) Ad(last ad.Status, want *job.Want, now time.Time) ad.End {
 	if !f.Started.IsZero() && !f.Ended.IsZero() {
 		e.Duration = f.Ended.Sub(f.Started)
 	}
-	// What the shepherd has reaped it knows better; what it has not, as processes
-	// that left their session, only the total has.
+	// The shepherd knows better what it has reaped. Only the total has the rest, as
+	// processes that left their session.
 	user, sys := u.UTime, u.STime
 	if rest := time.Duration(f.Total.CPU*float64(time.Second)) - user - sys; rest > 0 {
 		inKernel := min(max(time.Duration(f.Total.SysCPU*float64(time.Second))-sys, 0), rest)

@@ -145,7 +145,7 @@ func (ts *Tasks) Start(o *Order) (name string, err error) {
 	h.Usage.Add(s.run, order.Measured)
 	ts.logStart(o, s, pid)
 	ts.show()
-	// What was asked of the job meanwhile it was not told.
+	// It was not told what was asked of the job meanwhile.
 	ts.catchUp(s)
 	return order.Sub.Name, nil
 }
@@ -223,7 +223,7 @@ func (ts *Tasks) place(order *launch.Order, o *Order) (*conf.Queue, error) {
 		order.Sub.Name = spool.IntoTask(b.Into)
 		return order.Queue, ts.writeBook()
 	}
-	// As in Grid Engine the number is used up, be there a slot or not.
+	// The number is used up, whether there is a slot or not, as in Grid Engine.
 	b.Next++
 	short, _, _ := strings.Cut(ts.host.Name, ".")
 	order.Sub.Name = strconv.Itoa(b.Next) + "." + short
@@ -492,10 +492,7 @@ func (ts *Tasks) Find() {
 
 // found goes on with a task whose shepherd is watched again.
 func (ts *Tasks) found(s *task) {
-	ts.host.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", s.run.ID()))
-	if m, err := ts.host.Launcher.MeasuredAgain(s.run, s.began); err == nil {
-		ts.host.Usage.Add(s.run, m)
-	}
+	ts.host.Found(s.run, s.began)
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	ts.catchUp(s)
