@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// aliases reads Grid Engine's file host_aliases: in each line the names of one
-// host, of which the first is the one that counts. Those of this host are kept.
+// aliases reads Grid Engine's file host_aliases: each line has the names of one host,
+// the first of which is the one that is used. Those of this host are kept.
 func (l *loader) aliases() {
 	path := filepath.Join(l.Dir, fileAliases)
 	data, err := l.readFile(path)
@@ -37,8 +37,8 @@ func (l *loader) aliases() {
 	}
 }
 
-// IsHere reports whether a name is one of this host's: its own, short or whole,
-// one of host_aliases, or one by which every host means itself.
+// IsHere reports whether a name means this host: its own, short or full, one of
+// host_aliases, or one by which every host means itself.
 func (c *Config) IsHere(name string) bool {
 	if sameHost(name, c.Hostname) || strings.EqualFold(name, "localhost") || strings.EqualFold(name, "localhost.localdomain") {
 		return true

@@ -7,11 +7,11 @@ import (
 	"paddock/execd/api"
 )
 
-// attributeParams are the columns of the complex as parameters of one of its
-// attributes, in their order.
+// attributeParams are the columns of the complex, in order, as parameters of an
+// attribute.
 var attributeParams = []string{"name", "shortcut", "type", "relop", "requestable", "consumable", "default", "urgency"}
 
-// attributeWidth is how much room their names have.
+// attributeWidth is the width of their names.
 const attributeWidth = 12
 
 // showAttribute writes an attribute with a line for each column.
@@ -27,7 +27,7 @@ func (c *Config) showAttribute(name string) (string, error) {
 	return b.String(), nil
 }
 
-// complex changes the complex, as a whole or one attribute.
+// complex changes the complex as a whole or one attribute.
 func (e *edit) complex() error {
 	entries, err := parse("", []byte(e.Text))
 	if err != nil {
@@ -80,7 +80,7 @@ func (e *edit) complex() error {
 	return e.setAttributes(set)
 }
 
-// attributeLine makes a line of the file complexes of parameters.
+// attributeLine makes a line of the file complexes from parameters.
 func (e *edit) attributeLine(entries []entry) (string, error) {
 	cells := make([]string, len(attributeParams))
 	for _, n := range entries {
@@ -108,7 +108,7 @@ func (e *edit) attributeLine(entries []entry) (string, error) {
 	return strings.Join(cells, " "), nil
 }
 
-// attributes gives the complex the lines of the text, and no others.
+// attributes makes the lines of the text the complex.
 func (e *edit) attributes(entries []entry) error {
 	o := e.options
 	e.textIs = e.path(kindComplex, "")
@@ -143,7 +143,7 @@ func (e *edit) attributes(entries []entry) error {
 	return e.setAttributes(set)
 }
 
-// setAttribute notes the line of an attribute that is new or another.
+// setAttribute notes the line of an attribute that is new or has changed.
 func (e *edit) setAttribute(a *Attribute, set map[string]string) {
 	i := slices.IndexFunc(e.old.Complex, func(b Attribute) bool { return b.Name == a.Name })
 	about := speech[kindComplex]
@@ -158,7 +158,7 @@ func (e *edit) setAttribute(a *Attribute, set map[string]string) {
 	_, set[a.Name], _ = strings.Cut(a.text(), " ")
 }
 
-// removeAttribute notes an attribute that goes.
+// removeAttribute notes that an attribute is removed.
 func (e *edit) removeAttribute(a *Attribute, set map[string]string) error {
 	if slices.ContainsFunc(defaultComplex(), func(b Attribute) bool { return b.Name == a.Name }) {
 		return rejected("The built-in complex %q cannot be deleted", a.Name)

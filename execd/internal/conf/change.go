@@ -14,15 +14,15 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// maxObjectName bounds the names of objects that Change makes: the file system must
-// take the name of their file, and of the temporary file beside it.
+// maxObjectName bounds the names of objects that Change makes, since the file system
+// must take the name of the temporary file as well.
 const maxObjectName = 200
 
-// about is how Grid Engine speaks of objects.
+// about has Grid Engine's words for a kind of objects.
 type about struct {
 	object string // cluster queue
 	list   string // cluster queue list
-	gone   string // the object where one is removed, if it is another word
+	gone   string // the object when it is removed, if that is another word
 	from   string // the list it is removed from, if that is another
 }
 
@@ -42,21 +42,21 @@ var speech = map[string]about{
 	kindOperator:      {object: "operator", list: "operator list"},
 }
 
-// Saved returns the configuration as the files are now, which may not be in
-// force yet. The error is that of Load.
+// Saved returns the configuration as the files are now, which may not be in force yet.
+// The error is that of Load.
 func (l *Live) Saved() (*Config, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
 	return Load(l.options)
 }
 
-// Change changes one object for somebody, in the files and in force. Nothing is
-// changed unless the whole configuration is valid with the change. Comments in the
-// files stay. The error is an *api.Error when it is the request's fault.
+// Change changes one object on behalf of user@host, in the files and in force. It
+// changes nothing unless the whole configuration is valid with the change. It keeps the
+// comments in the files. The error is an *api.Error if the request is at fault.
 func (l *Live) Change(req *api.ConfigureRequest, by string) (api.ConfigureReply, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
-	// The files are read as they are now: they may have been edited a moment ago.
+	// The files are read anew: they may have been edited a moment ago.
 	old, broken := loadAll(l.options)
 	if len(broken) > 0 {
 		reply := api.ConfigureReply{Problems: problems(broken, "")}
@@ -89,7 +89,7 @@ func (l *Live) Change(req *api.ConfigureRequest, by string) (api.ConfigureReply,
 		}
 	}
 	if again, wrong := loadAll(l.options); len(wrong) == 0 {
-		now = again // which knows what it was made of
+		now = again // it has what it was read from
 	}
 	e.reply.Changed = changes(l.Current(), now)
 	l.current.Store(now)
@@ -97,7 +97,8 @@ func (l *Live) Change(req *api.ConfigureRequest, by string) (api.ConfigureReply,
 	return e.reply, nil
 }
 
-// problems are mistakes for the reply; those of one file are the text's.
+// problems returns the mistakes for the reply; those in the file text are those of the
+// text that was sent.
 func problems(mistakes []*Problem, text string) []api.Problem {
 	list := make([]api.Problem, len(mistakes))
 	for i, p := range mistakes {
@@ -118,19 +119,19 @@ type edit struct {
 	by      string // user@host
 	options Options
 	old     *Config
-	files   []file // in the order in which they are written
-	textIs  string // path of the file that the text becomes, with the same lines
+	files   []file // in the order of writing
+	textIs  string // path of the file that gets the lines of the text
 	reply   api.ConfigureReply
 }
 
-// file is a file that is to be changed.
+// file is a file to be changed.
 type file struct {
 	path string
-	was  []byte // nil: it is not there
-	is   []byte // nil: it goes
+	was  []byte // nil: the file does not exist
+	is   []byte // nil: the file is removed
 }
 
-// with returns options by which the files are read as they become.
+// with returns options by which the files are read as changed.
 func (e *edit) with() Options {
 	o := e.options
 	o.instead, o.closely = with(with(nil, e.old.builtin), e.files), e.textIs
@@ -138,7 +139,7 @@ func (e *edit) with() Options {
 }
 
 // settle writes files for objects that exist without one, as soon as another object
-// gets a file or changes: a new file must neither remove nor change what was there
+// gets a file or changes: a new file must neither remove nor change what existed
 // before.
 func (e *edit) settle() {
 	beside := func(f file) bool {
@@ -147,7 +148,7 @@ func (e *edit) settle() {
 	if !slices.ContainsFunc(e.files, beside) {
 		return
 	}
-	// In their order: after each of them the files mean what they meant before.
+	// The order keeps the meaning of the files after each of them.
 	files := slices.Clone(e.old.builtin)
 	for _, f := range e.files {
 		if i := slices.IndexFunc(files, func(b file) bool { return b.path == f.path }); i >= 0 {
@@ -159,17 +160,17 @@ func (e *edit) settle() {
 	e.files = files
 }
 
-// undone are the verbs of a reply that says what would be done.
+// undone are the verbs of a reply that says what was not done yet.
 var undone = map[string]string{
 	"added": "would add", "modified": "would modify", "removed": "would remove", "deleted": "would delete", "changed": "would change",
 }
 
-// done adds a line of what somebody does: verb, and what it is done to.
+// done adds a line about a change: verb and object.
 func (e *edit) done(verb, format string, args ...any) {
 	e.tell("%s %s %s", e.by, e.verb(verb), fmt.Sprintf(format, args...))
 }
 
-// tell adds a line.
+// tell adds a line to the reply.
 func (e *edit) tell(format string, args ...any) {
 	e.reply.Lines = append(e.reply.Lines, api.Line{Text: fmt.Sprintf(format, args...)})
 }
@@ -181,15 +182,15 @@ func (e *edit) verb(done string) string {
 	return done
 }
 
-// fails adds a line of what is not done.
+// fails adds a line about a change that failed.
 func (e *edit) fails(format string, args ...any) {
 	e.reply.Lines = append(e.reply.Lines, api.Line{Text: fmt.Sprintf(format, args...), Failed: true})
 }
 
-// rejected is an error in Grid Engine's words.
+// rejected returns an error in Grid Engine's words.
 func rejected(format string, args ...any) error { return api.Errorf(api.CodeRejected, format, args...) }
 
-// plan finds what becomes of which file.
+// plan finds the changes of the files.
 func (e *edit) plan() error {
 	if len(e.Text) > api.MaxConfiguration {
 		return rejected("%d bytes are too many for a configuration file", len(e.Text))
@@ -232,8 +233,8 @@ func (e *edit) put(path string, is []byte) error {
 	return nil
 }
 
-// base returns what a change of a file begins with: what it has or, of an object
-// that is there without one, what that is made of; nil if there is neither.
+// base returns what a file has before a change or, of an object without a file, what
+// that is made of; nil if there is neither.
 func (e *edit) base(path string) ([]byte, error) {
 	data, err := e.read(path)
 	if data == nil && err == nil {
@@ -242,7 +243,7 @@ func (e *edit) base(path string) ([]byte, error) {
 	return data, err
 }
 
-// read returns what a file has, nil if it is not there.
+// read returns the contents of a file, nil if it does not exist.
 func (e *edit) read(path string) ([]byte, error) {
 	data, err := newLoader(e.options).readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,7 +259,7 @@ func (e *edit) path(kind, name string) string {
 	return filepath.Join(e.options.Dir, places[kind], name)
 }
 
-// write writes a file as it is to be, or removes it, and syncs it.
+// write writes or removes a file, and syncs the change.
 func (e *edit) write(f *file) error {
 	path, what := f.path, "cannot change "+f.path
 	// An editor may have saved while the change was checked.
@@ -268,7 +269,7 @@ func (e *edit) write(f *file) error {
 	case (now == nil) != (f.was == nil) || !bytes.Equal(now, f.was):
 		return rejected("%s: it has been changed by somebody else a moment ago", what)
 	}
-	// A link is not replaced: its target may be kept elsewhere for a reason.
+	// A link is not replaced: the file may be elsewhere for a reason.
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSymlink {
 		return rejected("%s: it is a symbolic link: edit what it leads to", what)
 	}
@@ -284,11 +285,11 @@ func (e *edit) write(f *file) error {
 	return atomicfile.WriteDurable(path, f.is, 0o644)
 }
 
-// mkdir makes a directory that is not there, and those it is in. Above the
-// configuration, as ~/.config is, they are for their owner alone.
+// mkdir makes a directory and those above it, as needed. Those above the configuration,
+// as ~/.config, are private to their owner.
 func mkdir(dir, configuration string) error {
 	if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
-		return nil // what else is wrong is said when it is used
+		return nil // other mistakes are reported when it is used
 	}
 	if err := mkdir(filepath.Dir(dir), configuration); err != nil {
 		return err

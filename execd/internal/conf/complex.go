@@ -11,8 +11,8 @@ import (
 	"paddock/execd/internal/conf/spell"
 )
 
-// standardComplex are the attributes that Grid Engine 8.1.9 has by itself:
-// name, shortcut, type, relop, requestable, consumable, default, urgency.
+// standardComplex are the built-in attributes of Grid Engine 8.1.9: name, shortcut,
+// type, relop, requestable, consumable, default, urgency.
 const standardComplex = `
 arch             a        STRING == YES NO  NONE  0
 calendar         c        STRING == YES NO  NONE  0
@@ -68,8 +68,7 @@ virtual_total    vt       MEMORY <= YES NO  0     0
 virtual_used     vu       MEMORY >= YES NO  0     0
 `
 
-// Attribute returns the attribute of that name or shortcut, nil if there is
-// none.
+// Attribute returns the attribute with a name or shortcut, nil if there is none.
 func (c *Config) Attribute(nameOrShortcut string) *Attribute {
 	for i := range c.Complex {
 		if c.Complex[i].Name == nameOrShortcut {
@@ -84,12 +83,12 @@ func (c *Config) Attribute(nameOrShortcut string) *Attribute {
 	return nil
 }
 
-// maxLike is how many attributes are offered in the place of a word.
+// maxLike bounds the attributes that are suggested for a word.
 const maxLike = 5
 
-// LikeAttribute returns a line, with a newline before it, that names the attributes
-// which a word may mean: those with the word in their names, or the nearest one. It
-// returns "" if there is none.
+// LikeAttribute returns a line, behind a newline, that names the attributes a word may
+// mean: those whose names contain it, or the nearest one. It returns "" if there is
+// none.
 func (c *Config) LikeAttribute(word string) string {
 	var all, like []string
 	for i := range c.Complex {
@@ -112,7 +111,7 @@ func (c *Config) LikeAttribute(word string) string {
 	return "\nDid you mean " + strings.Join(like, ", ") + "?"
 }
 
-// defaultComplex returns the attributes that are there without any file.
+// defaultComplex returns the attributes that exist without any file.
 func defaultComplex() []Attribute {
 	var attributes []Attribute
 	for line := range strings.Lines(strings.TrimSpace(standardComplex)) {
@@ -135,7 +134,7 @@ func parseAttribute(line string) (Attribute, error) {
 		Name: columns[0], Shortcut: columns[1], Kind: Kind(strings.ToUpper(columns[2])), Relop: columns[3],
 		Requestable: Requestable(strings.ToUpper(columns[4])), Consumable: Consumable(strings.ToUpper(columns[5])), Default: columns[6],
 	}
-	// The short forms that qconf -Mc understands.
+	// qconf -Mc understands short forms.
 	switch a.Requestable {
 	case "Y":
 		a.Requestable = RequestableYes
@@ -159,11 +158,11 @@ func parseAttribute(line string) (Attribute, error) {
 	return a, a.check()
 }
 
-// kinds are the types that an attribute can have.
+// kinds are the types of attributes.
 var kinds = []string{"INT", "DOUBLE", "TIME", "MEMORY", "BOOL", "STRING", "CSTRING", "RESTRING", "HOST", "RSMAP"}
 
-// check says what is wrong with the columns of an attribute, in the words of
-// qconf -Mc if that has some.
+// check returns what is wrong with the columns of an attribute, in the words of qconf
+// -Mc if it has some.
 func (a *Attribute) check() error {
 	for _, name := range []string{a.Name, a.Shortcut} {
 		if err := checkName("name of an attribute", name); err != nil {
@@ -219,7 +218,7 @@ func (a *Attribute) check() error {
 	return nil
 }
 
-// complexes reads the file complexes over what is there without it.
+// complexes reads the file complexes over the default complex.
 func (l *loader) complexes(path string, data []byte) {
 	entries, err := parse(path, data)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package conf reads the administrator's files in Grid Engine's own formats:
-// global configuration, queues, parallel environments, checkpointing, complex,
-// user lists, host groups, hosts, scheduler, managers and operators. A parameter
-// that would change what happens and is not implemented is refused by name, or
-// accepted with a warning where nobody is misled by it; one whose value means
-// "nothing" is silent. Only the daemon's packages import it. Load reads once;
-// Live keeps what was read last and reads again when a file changes.
+// Package conf reads the administrator's files in Grid Engine's own formats: global
+// configuration, queues, parallel environments, checkpointing, complex, user lists,
+// host groups, hosts, scheduler, managers and operators. A parameter that would change
+// something and is not implemented is refused by name, or accepted with a warning if it
+// misleads nobody; a value that means "nothing" is accepted silently. Only the daemon's
+// packages import it. Load reads once; Live keeps what was read last and reads again
+// when a file changes.
 package conf
 
 import (
@@ -15,13 +15,13 @@ import (
 	"paddock/execd/internal/conf/knob"
 )
 
-// The values of shell_start_mode that a queue may have which names none.
+// These are the values of shell_start_mode for queues that set none.
 const (
 	PosixCompliant = "posix_compliant" // a script is run by a shell
 	UnixBehavior   = "unix_behavior"   // and by what its first line names
 )
 
-// Config is everything the administrator's files say.
+// Config has everything in the administrator's files.
 type Config struct {
 	Global Global
 	Queues []Queue // those of this host, by seq_no, then name
@@ -33,56 +33,56 @@ type Config struct {
 	Projects    map[string]*Project
 	Scheduling  Scheduling
 
-	// Host and AnyHost are the complex_values of this host and of the host
-	// "global", which here is no more than a second name for it.
+	// Host and AnyHost are the complex_values of this host and of the host "global",
+	// which here is only a second name for it.
 	Host, AnyHost Values
 	Hostname      string             // of this host
-	Aliases       []string           // other names of it, of host_aliases
-	HostGroups    []string           // names of the groups it belongs to, with their @
+	Aliases       []string           // its other names, of host_aliases
+	HostGroups    []string           // the host groups it belongs to, with their @
 	LoadScaling   map[string]float64 // load_scaling: factors of load values
 
 	Managers, Operators []string // users, beside root
 
 	Knobs *knob.Set // of hooks.conf; where there is none, an empty one
 
-	Access    []Access  // of the hosts "global" and this one: each has to admit the user
-	Elsewhere []string  // names of queues that have not this host
-	Warnings  []Problem // what was accepted, and is without effect
+	Access    []Access  // of the host "global" and of this one: each has to admit the user
+	Elsewhere []string  // names of queues without this host
+	Warnings  []Problem // what was accepted and has no effect
 
-	dir     string                       // what it was read from
+	dir     string                       // the directory it was read from
 	objects map[string]map[string][]line // what Show prints, by kind and name
-	builtin []file                       // of objects that are there without a file
-	read    *kept                        // what it was made of; nil: not the files as they are
+	builtin []file                       // of objects that exist without a file
+	read    *kept                        // the files it was read from; nil: it is from OpenKept
 }
 
 // Access says who may use something. Users on a list of Denied may not, and if there
-// are lists in Allowed only users on one of them may. Projects and XProjects say the
-// same of the projects of jobs.
+// are lists in Allowed, only users on one of them may. Projects and XProjects hold the
+// same way for the projects of jobs.
 type Access struct {
 	Allowed, Denied     []string
 	Projects, XProjects []string
 }
 
-// Global is what the file sge_conf says, under Grid Engine's names.
+// Global is the file sge_conf, by Grid Engine's names.
 type Global struct {
 	SpoolDir    string   // execd_spool_dir; empty: the default place
 	MinUID      int      // min_uid: jobs of users below it are refused
 	MinGID      int      // min_gid: the same for the primary group
-	GIDRange    []Range  // gid_range: additional group ids, one a running job
+	GIDRange    []Range  // gid_range: additional group ids, one for each running job
 	LoginShells []string // login_shells: base names of shells started as login shells
-	ShepherdCmd string   // shepherd_cmd: another shepherd than ours
-	MaxJobs     int      // max_jobs: jobs not finished; 0: no limit
+	ShepherdCmd string   // shepherd_cmd: the site's own shepherd
+	MaxJobs     int      // max_jobs: unfinished jobs; 0: no limit
 	MaxUserJobs int      // max_u_jobs: the same for one user
 	Prolog      string   // prolog: of queues that have none; empty: none
 	Epilog      string   // epilog: the same
 
-	Mailer         string        // mailer: program that sends mail, or MailerAuto (see MailProgram); empty: none is sent
-	AdminMail      []string      // administrator_mail: who is told of what goes wrong; empty: nobody
+	Mailer         string        // mailer: program that sends mail, or MailerAuto (see MailProgram); empty: no mail is sent
+	AdminMail      []string      // administrator_mail: addresses for errors; empty: none
 	Xterm          string        // xterm: what qsh opens; empty: there is no qsh
 	Qlogin         Connection    // qlogin_command, qlogin_daemon
 	Rlogin         Connection    // rlogin_command, rlogin_daemon: of qrsh without a command
 	Rsh            Connection    // rsh_command, rsh_daemon: of qrsh with one
-	LoadSensors    []string      // load_sensor: commands
+	LoadSensors    []string      // load_sensor: the commands
 	LoadReportTime time.Duration // load_report_time: between two looks at the load
 	LogLevel       string        // loglevel: log_err, log_warning, log_info
 	UserLists      []string      // user_lists: who may have jobs here; empty: everybody
@@ -91,7 +91,7 @@ type Global struct {
 	XProjects      []string      // xprojects: whose are not
 	EnforceProject bool          // enforce_project: a job without a project is not accepted
 	MaxTasks       int           // max_aj_tasks: tasks of one array; 0: no limit
-	MaxTasksAtOnce int           // max_aj_instances: tasks of one array that run at the same time; 0: no limit
+	MaxTasksAtOnce int           // max_aj_instances: running tasks of one array; 0: no limit
 	FinishedJobs   int           // finished_jobs: how many qstat -s z still shows
 	EndedJobs      int           // ENDED_JOBS of execd_params: how many qresub finds
 
@@ -100,14 +100,14 @@ type Global struct {
 	NotifyKill    Warning       // NOTIFY_KILL: the signal before KILL, of jobs with -notify
 	NotifySusp    Warning       // NOTIFY_SUSP: the signal before STOP
 	ScriptTimeout time.Duration // SCRIPT_TIMEOUT: how long prolog, epilog and the like may run
-	SessionGrace  time.Duration // QRSH_GRACE: how long an interactive job waits for a lost client; -1 s: for ever
-	SessionLost   []string      // QRSH_LOST: what becomes of it then, spool.LostEnd and so on; the others users may choose
+	SessionGrace  time.Duration // QRSH_GRACE: how long an interactive job waits for its lost client; -1 s: for ever
+	SessionLost   []string      // QRSH_LOST: what happens then, as spool.LostEnd; users may choose the values behind the first
 	SkipNGroups   bool          // IGNORE_NGROUPS_MAX_LIMIT: a user with too many groups gets no additional one
 	NoAddGrpKill  bool          // ENABLE_ADDGRP_KILL=false: signals go to the job's process group alone
 	CPUQuota      bool          // CPU_QUOTA=slots: a job gets as many processors' time as it has slots
 	CPUWeight     bool          // CPU_WEIGHT=slots: its share of busy processors is as its slots are
 
-	UsageInterval time.Duration // PDC_INTERVAL: at most so often is usage looked at; 0: only at the end
+	UsageInterval time.Duration // PDC_INTERVAL: shortest time between looks at usage; 0: only at the end
 	ReservedUsage bool          // ACCT_RESERVED_USAGE: account what was reserved, not what was used
 	KeepActive    bool          // KEEP_ACTIVE: leave the directories of jobs that have ended in finished/
 	KeepFailed    bool          // KEEP_ACTIVE=error: only those of jobs that failed
@@ -115,9 +115,9 @@ type Global struct {
 	Syslog        bool          // USE_SYSLOG: the log goes to the system's, not to the file messages
 	QsubGID       bool          // USE_QSUB_GID: run jobs with the group they were submitted with
 	PrivateTmp    bool          // PRIVATE_TMP: each job has a /tmp and a /var/tmp of its own
-	ScratchLimit  uint64        // SCRATCH_LIMIT: bytes that a job may have in TMPDIR if it asks for no other number; 0: no limit
-	ScratchIDs    []Range       // SCRATCH_PROJECTS: numbers of projects by whose quotas that is limited
-	ScratchTmpfs  bool          // SCRATCH_TMPFS: where there are none TMPDIR is a file system in memory
+	ScratchLimit  uint64        // SCRATCH_LIMIT: bytes that a job may have in TMPDIR unless it asks for another number; 0: no limit
+	ScratchIDs    []Range       // SCRATCH_PROJECTS: ids of projects whose quotas limit that
+	ScratchTmpfs  bool          // SCRATCH_TMPFS: without quotas TMPDIR is a file system in memory
 	TraceDetail   bool          // SHEPHERD_TRACE=detail: shepherds trace every step
 
 	// Of qmaster_params.
@@ -182,18 +182,18 @@ type Limit struct{ Key, Value string }
 // Range is an inclusive range of ids.
 type Range struct{ First, Last int }
 
-// Problem is one mistake in a file.
+// Problem is a mistake in a file.
 type Problem struct {
 	File string
 	Line int // 0: the file as a whole
 	Text string
 
-	words string // what Grid Engine says of it; empty: it has no words for it
+	words string // Grid Engine's message for it; empty: it has none
 }
 
 func (p *Problem) Error() string {
 	switch {
-	case p.File == "": // of the environment
+	case p.File == "": // from the environment
 		return p.Text
 	case p.Line == 0:
 		return p.File + ": " + p.Text
@@ -201,8 +201,8 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
 }
 
-// Doubt returns a problem with a parameter of the queue, of which "" is the
-// configuration of all, with the place where the parameter stands, if it does.
+// Doubt returns a problem with a parameter of a queue, or for "" of the global
+// configuration, and the place of the parameter, if it is set.
 func (c *Config) Doubt(queue, parameter, text string) Problem {
 	kind, where := kindConf, ""
 	if queue != "" {
@@ -217,7 +217,7 @@ func (c *Config) Doubt(queue, parameter, text string) Problem {
 	return p
 }
 
-// Queue returns the queue of that name, or nil.
+// Queue returns the queue with a name, or nil.
 func (c *Config) Queue(name string) *Queue {
 	for i := range c.Queues {
 		if c.Queues[i].Name == name {

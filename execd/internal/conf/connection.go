@@ -15,7 +15,7 @@ type Connection struct {
 	Daemon  string // qlogin_daemon, rlogin_daemon, rsh_daemon: absolute
 }
 
-// Half reports which of the two is there without the other; "": neither.
+// Half returns the one of the two that is set without the other; "": neither is.
 func (c *Connection) Half() string {
 	switch {
 	case c.Command == "" && c.Daemon != "":
@@ -26,14 +26,15 @@ func (c *Connection) Half() string {
 	return ""
 }
 
-// connecting is what the client calls.
+// connecting is the parameter for the client's command.
 func connecting(name string, field func(*Global) *string) param[Global] {
 	return param[Global]{name, "builtin", command, func(s *scope, g *Global, v string) error {
 		return setConnection(s, field(g), v)
 	}}
 }
 
-// answering is the daemon that the client is to find. It is looked at after the command.
+// answering is the parameter for the daemon that the client connects to. It follows the
+// command.
 func answering(kind string, connection func(*Global) *Connection) param[Global] {
 	return param[Global]{kind + "_daemon", "builtin", command, func(s *scope, g *Global, v string) error {
 		c := connection(g)

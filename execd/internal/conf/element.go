@@ -7,8 +7,8 @@ import (
 	"paddock/execd/api"
 )
 
-// elementOf are the kinds whose parameters can be changed one by one, as Grid
-// Engine calls them where it speaks of their elements.
+// elementOf are the kinds whose parameters can be changed one by one, by Grid Engine's
+// words for them.
 var elementOf = map[string]string{
 	kindQueue: "queue", kindHost: "exechost", kindPE: "pe", kindCkpt: "ckpt", kindHostGroup: "hostgroup", kindUserList: "userset", kindProject: "project",
 }
@@ -68,7 +68,7 @@ func (e *edit) elements() error {
 	return e.set(set)
 }
 
-// element does what is asked with one parameter, for all hosts or for one.
+// element changes one parameter, for all hosts or for one.
 func (e *edit) element(p *parameter, n entry, label, where string, set map[string]string) error {
 	current := ""
 	for _, l := range e.old.objects[e.Kind][e.Name] {
@@ -90,7 +90,7 @@ func (e *edit) element(p *parameter, n entry, label, where string, set map[strin
 	}
 	given := overrides{standard: n.value}
 	if strings.Contains(n.value, "[") && where == "" {
-		// There need not be a value for all other hosts.
+		// The value may have none for all other hosts.
 		if given, err = parseOverrides("NONE," + n.value); err != nil {
 			return rejected("%s: %v", p.name, err)
 		}
@@ -122,13 +122,12 @@ func (e *edit) element(p *parameter, n entry, label, where string, set map[strin
 	return nil
 }
 
-// before is what stands before the first override.
+// before returns what stands before the first override.
 func before(value string) string {
 	return strings.TrimRight(value[:strings.IndexByte(value, '[')], listSeparators)
 }
 
-// combine returns a value with the elements of another added, changed or taken
-// off.
+// combine returns a value after the elements of another were added, changed or removed.
 func (e *edit) combine(p *parameter, current, given, label string) (string, error) {
 	if !isList(p) || e.Action == api.ConfigureReplace {
 		if e.Action == api.ConfigureDelete {
@@ -172,7 +171,7 @@ func (e *edit) combine(p *parameter, current, given, label string) (string, erro
 	return p.form.canonical(strings.Join(words, ",")), nil
 }
 
-// keyOf is what an element of a list is found by.
+// keyOf returns the part of an element that identifies it in its list.
 func keyOf(p *parameter, word string) string {
 	if p.form != commas {
 		return word
@@ -181,7 +180,7 @@ func keyOf(p *parameter, word string) string {
 	return key
 }
 
-// purge forgets what a queue has for one host or group.
+// purge removes what a queue has for one host or host group.
 func (e *edit) purge() error {
 	instance := e.Name
 	name, where, ok := strings.Cut(instance, "@")

@@ -16,16 +16,16 @@ import (
 	"paddock/execd/internal/conf/spell"
 )
 
-// maxFile bounds a configuration file: nobody writes a queue of a megabyte.
+// maxFile bounds a configuration file: no queue has a megabyte.
 const maxFile = 1 << 20
 
 // entry is one parameter of a file.
 type entry struct {
 	name, value string
-	line, end   int // first line, and the one behind the last, counted from 1
+	line, end   int // first line, and the line behind the last, from 1
 }
 
-// readFile reads a regular file of the administrator's.
+// readFile reads a regular file of the administrator.
 func (l *loader) readFile(path string) ([]byte, error) {
 	if data, ok := l.instead[path]; ok && data != nil {
 		return data, nil
@@ -35,7 +35,7 @@ func (l *loader) readFile(path string) ([]byte, error) {
 	if l.kept != nil {
 		return l.kept.file(path)
 	}
-	// Not blocked by a pipe in its place.
+	// A pipe in its place must not block.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func (l *loader) readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// trust refuses what another than root, and the user as whom execd runs, can write:
-// it names programs that are run with his rights.
+// trust refuses a file that others than root and the user of execd can write, since it
+// names programs that are run with his rights.
 func (l *loader) trust(path string, info fs.FileInfo) error {
 	if err := api.Untrusted(info, os.Geteuid()); err != nil {
 		return &Problem{File: path, Text: err.Error() + ": it decides what is run as the user of execd"}
@@ -70,8 +70,8 @@ func (l *loader) trust(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// parse takes a file in Grid Engine's format apart: a name, blanks, a value;
-// backslash at the end of a line continues it; '#' starts a comment line.
+// parse parses a file in Grid Engine's format: a name, blanks, a value; a backslash at
+// the end continues the line; '#' starts a comment line.
 func parse(path string, data []byte) ([]entry, error) {
 	if before, _, found := bytes.Cut(data, []byte{0}); found {
 		line := 1 + bytes.Count(before, []byte("\n"))
@@ -86,8 +86,8 @@ func parse(path string, data []byte) ([]entry, error) {
 			continue
 		}
 		for strings.HasSuffix(text, `\`) {
-			// As in Grid Engine, which breaks long values behind a comma or a
-			// blank, and indents what follows.
+			// Grid Engine breaks long values behind a comma or a blank, and indents what
+			// follows.
 			text = strings.TrimRight(strings.TrimSuffix(text, `\`), " \t")
 			if i+1 == len(lines) {
 				break
@@ -114,16 +114,16 @@ func cut(text string) (name, value string) {
 	return text[:i], strings.Trim(text[i:], " \t")
 }
 
-// form is how the value of a parameter is printed.
+// form is how a value of a parameter is printed.
 type form int
 
 const (
 	plain   form = iota // as it was written
-	command             // the same; a comma is part of a word
+	command             // as it was written; a comma is part of a word
 	word                // a command, NONE in capitals
 	truth               // TRUE or FALSE
 	spaced              // a list with blanks between its elements
-	commas              // one with commas
+	commas              // a list with commas
 )
 
 // canonical returns a value as it is printed.
@@ -144,17 +144,17 @@ func (f form) canonical(v string) string {
 	return v
 }
 
-// param is how one parameter is understood, and printed.
+// param is how one parameter is read and printed.
 type param[T any] struct {
 	name string
-	// standard is the value of a file that leaves the parameter out. Without
-	// one it is not printed either.
+	// standard is the value if a file leaves the parameter out. A parameter without one
+	// is then not printed.
 	standard string
 	form     form
 	set      func(*scope, *T, string) error
 }
 
-// scope is where a parameter stands that is being read.
+// scope is the place of a parameter that is being read.
 type scope struct {
 	*loader
 	file string
@@ -162,25 +162,25 @@ type scope struct {
 	name string
 }
 
-// warn says that a value is accepted, and why it changes nothing.
+// warn reports why a value is accepted and changes nothing.
 func (s *scope) warn(format string, args ...any) {
 	s.conf.Warnings = append(s.conf.Warnings, Problem{File: s.file, Line: s.line, Text: s.name + ": " + fmt.Sprintf(format, args...)})
 }
 
-// line is a parameter of something configured.
+// line is a parameter of an object.
 type line struct {
 	name    string
 	written string // as it is printed
-	inForce string // without the overrides, as it counts on this host
+	inForce string // its value on this host, without overrides
 	form    form
-	number  int // of the line in the file; 0: it is not there
+	number  int // of the line in the file; 0: it is not in the file
 }
 
-// apply gives each parameter its value, what stands in the file or what stands
-// for it, and returns them as they are printed. It goes on after a mistake, so
-// that all are reported at once. With a nil into, the object is another
-// host's, and its values are not looked at. Of a queue, which alone may have
-// overrides, absent has what is already set of the parameters that are left out.
+// apply sets each parameter to its value in the file or its standard, and returns all
+// as they are printed. It continues after a mistake, so that all are reported at once.
+// If into is nil, the object is another host's, and its values are not checked. For a
+// queue, which alone may have overrides, absent has the values of parameters that are
+// left out and already set.
 func apply[T any](l *loader, path string, entries []entry, params []param[T], into *T, absent map[string]string) []line {
 	before := len(l.problems)
 	defer func() {
@@ -253,18 +253,18 @@ func names[T any](params []param[T]) []string {
 	return list
 }
 
-// inWords is fmt.Errorf for what Grid Engine says, in its own words.
+// inWords is fmt.Errorf for Grid Engine's own messages.
 func inWords(format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	return &worded{text, text}
 }
 
-// worded is an error for which Grid Engine has words of its own.
+// worded is an error for which Grid Engine has a message of its own.
 type worded struct{ text, words string }
 
 func (w *worded) Error() string { return w.text }
 
-// suggest names the one that was probably meant, behind its sign.
+// suggest returns the name that was probably meant, behind a sign.
 func suggest(names []string, name, sign string) string {
 	best := spell.Nearest(names, name, len(name)/3+1)
 	if best == "" {

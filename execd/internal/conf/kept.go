@@ -6,14 +6,14 @@ import (
 	"io/fs"
 )
 
-// kept is what was read for a configuration: it can be read again when the files
-// themselves have mistakes.
+// kept is what a configuration was read from. It can be read again when the files have
+// mistakes.
 type kept struct {
 	Files map[string][]byte   // by path
-	Dirs  map[string][]string // the names in each directory that are meant
+	Dirs  map[string][]string // the names of the configuration files in each directory
 }
 
-// file returns a file as it was read.
+// file returns the contents that a file had.
 func (k *kept) file(path string) ([]byte, error) {
 	data, ok := k.Files[path]
 	if !ok {
@@ -22,19 +22,19 @@ func (k *kept) file(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Kept returns what was read for the configuration, for OpenKept: the same bytes for
-// the same files. nil: it comes from OpenKept itself.
+// Kept returns what the configuration was read from, for OpenKept: the same bytes for
+// the same files. nil: it is from OpenKept itself.
 func (c *Config) Kept() []byte {
 	if c.read == nil {
 		return nil
 	}
-	data, _ := json.Marshal(c.read) // maps of texts can be written
+	data, _ := json.Marshal(c.read) // maps of texts have no error
 	return data
 }
 
 // OpenKept is Open, but where the files have mistakes the configuration in force is
-// that of data, which Config.Kept made. Live.Mistakes tells those of the files. The
-// error is of data: it has mistakes, too, for this execd or on this host.
+// read from data, which Config.Kept made; Live.Mistakes returns those of the files. The
+// error is that of data, which may be wrong for this execd or on this host, too.
 func OpenKept(o Options, data []byte) (*Live, error) {
 	o.kept = &kept{}
 	if err := json.Unmarshal(data, o.kept); err != nil {
@@ -48,7 +48,7 @@ func OpenKept(o Options, data []byte) (*Live, error) {
 	l := newLive(o)
 	l.current.Store(c)
 	if now, err := l.load(); err == nil {
-		l.current.Store(now) // mended a moment ago
+		l.current.Store(now) // the files were mended a moment ago
 	}
 	return l, nil
 }

@@ -11,12 +11,12 @@ import (
 	"paddock/execd/internal/conf/knob"
 )
 
-// fileKnobs is the file of the knobs, in a language of its own; and what they
-// are called where it is told what has changed.
+// fileKnobs is the file of the knobs, in a language of its own; it also names them in
+// lists of changes.
 const fileKnobs = "hooks.conf"
 
-// knobs reads hooks.conf, and what it includes. Those files have to be as
-// trustworthy as all others: they name programs that are run.
+// knobs reads hooks.conf, and the files that it includes. They must be as trustworthy
+// as all others, since they name programs that are run.
 func (l *loader) knobs() {
 	set, problems := knob.Load(knob.Source{
 		File: filepath.Join(l.Dir, fileKnobs), Read: l.readKnobs, Names: l.fragments, Environ: l.Environ, Host: l.Host,
@@ -40,8 +40,8 @@ func (l *loader) knobs() {
 	l.partitionable()
 }
 
-// partitionable notes which queues are one slot each, and warns of those that are
-// not there.
+// partitionable notes which queues are one slot each, and warns of names that are no
+// queues.
 func (l *loader) partitionable() {
 	const name = "PARTITIONABLE_QUEUES"
 	k := l.conf.Knobs.Get(name)
@@ -58,8 +58,8 @@ func (l *loader) partitionable() {
 	}
 }
 
-// readKnobs reads one of the files. The directory of one that is not below ours
-// is to be trusted, too: who can write it can put another file in its place.
+// readKnobs reads one of the files. The directory of one outside of ours must be
+// trustworthy, too: a user who can write to it can replace the file.
 func (l *loader) readKnobs(path string) ([]byte, error) {
 	data, err := l.readFile(path)
 	if err != nil {
@@ -77,8 +77,8 @@ func (l *loader) readKnobs(path string) ([]byte, error) {
 	return data, nil
 }
 
-// fragments returns the names of the files in a directory of LOCAL_CONFIG_DIR
-// that are meant.
+// fragments returns the names of the files to be read in a directory of
+// LOCAL_CONFIG_DIR.
 func (l *loader) fragments(dir string) ([]string, error) {
 	if l.kept != nil {
 		return l.kept.Dirs[dir], nil
@@ -101,13 +101,13 @@ func (l *loader) fragments(dir string) ([]string, error) {
 		}
 	}
 	if l.conf.read != nil {
-		l.conf.read.Dirs[dir] = names // in order, as of os.ReadDir
+		l.conf.read.Dirs[dir] = names // sorted by os.ReadDir
 	}
 	return names, nil
 }
 
-// showKnobs prints the knobs that a pattern names, in any case of letters; an
-// empty one names all. What is printed could stand in hooks.conf.
+// showKnobs prints the knobs whose names match a pattern, in any case of letters; an
+// empty one matches all. The output could stand in hooks.conf.
 func (c *Config) showKnobs(pattern string) (string, error) {
 	var b strings.Builder
 	for _, k := range c.Knobs.All() {
@@ -135,8 +135,8 @@ func showKnob(b *strings.Builder, k *knob.Knob) {
 	fmt.Fprintf(b, " # from: %s\n", k.Where())
 }
 
-// endOf returns a word that ends a value of several lines, because none of them
-// is it.
+// endOf returns a word that ends a value of several lines, since no line of the value
+// is that word.
 func endOf(value string) string {
 	lines := strings.Split(strings.ToLower(value), "\n")
 	for word := "end"; ; word += "_" {

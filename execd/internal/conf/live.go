@@ -26,10 +26,10 @@ type Live struct {
 	current atomic.Pointer[Config]
 	reading sync.Mutex // one Reload at a time; Current waits for none
 	telling sync.Mutex // one Tell at a time; not taken with reading
-	// knobs are those of the last reading, even if it failed: what is wrong may be
-	// put right in the files that they came from.
+	// knobs are those of the last reading, even if it failed: a mistake may be corrected
+	// in the files that they came from.
 	knobs atomic.Pointer[knob.Set]
-	// mistakes are those of the last reading; nil: what was read is in force.
+	// mistakes are those of the last reading; nil: its result is in force.
 	mistakes atomic.Pointer[[]*Problem]
 }
 
@@ -45,7 +45,7 @@ func Open(o Options) (*Live, error) {
 }
 
 func newLive(o Options) *Live {
-	o.Dir = filepath.Clean(o.Dir) // as the names of events are
+	o.Dir = filepath.Clean(o.Dir) // as in the names of events
 	return &Live{options: o}
 }
 
@@ -57,8 +57,8 @@ func (l *Live) load() (*Config, error) {
 	return c, joined(problems)
 }
 
-// Mistakes returns what is wrong with the files as they were last read, a line each:
-// then an earlier configuration is in force. nil: nothing is.
+// Mistakes returns what is wrong with the files as they were last read, a line each; an
+// earlier configuration is then in force. nil: nothing is wrong.
 func (l *Live) Mistakes() (lines []string) {
 	for _, p := range *l.mistakes.Load() {
 		lines = append(lines, p.Error())
@@ -66,21 +66,20 @@ func (l *Live) Mistakes() (lines []string) {
 	return lines
 }
 
-// Current returns the configuration in force. It is never changed: another
-// takes its place.
+// Current returns the configuration in force. It never changes: another replaces it.
 func (l *Live) Current() *Config { return l.current.Load() }
 
-// Tell calls do with the configuration in force, and for nobody else meanwhile: who
-// is told last is told the newest.
+// Tell calls do with the configuration in force, one call at a time, so that the last
+// call has the newest.
 func (l *Live) Tell(do func(*Config)) {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	do(l.Current())
 }
 
-// Reload reads all files again. Either all of them take effect, and what has
-// changed is returned, a line each; or there is a mistake in one, all mistakes
-// are in the error as from Load, and everything stays as it was.
+// Reload reads all files again. Either all of them take effect, and it returns what has
+// changed, a line each; or one has a mistake, the error has all mistakes as that of
+// Load, and everything stays as it was.
 func (l *Live) Reload() (changed []string, err error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
@@ -93,16 +92,15 @@ func (l *Live) Reload() (changed []string, err error) {
 	return changed, nil
 }
 
-// settled is how long after an event nothing more must happen before files are
-// read: an editor that saves makes several, one after the other.
+// settled is how long no event must follow another before files are read: an editor
+// that saves makes several.
 const settled = 100 * time.Millisecond
 
-// Watch reads the configuration again whenever a file changes, until ctx is
-// done, and tells what came of it: what has changed, or why nothing did. It
-// tells nothing when nothing changed, nor the same mistakes again; after
-// mistakes it tells when they are gone. It is no more than a hint: a change
-// that it does not see, on a network file system for one, waits for the next
-// Reload.
+// Watch reads the configuration again whenever a file changes, until ctx is done, and
+// calls onChange with what has changed, or with why nothing did. It does not call it
+// when nothing changed, nor with the same mistakes again; after mistakes it does when
+// they are gone. It is no more than a hint: a change that it does not see, as on a
+// network file system, waits for the next Reload.
 func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err error)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -112,10 +110,10 @@ func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err er
 	if err := l.watch(w); err != nil {
 		return err
 	}
-	// A change between Open and here.
+	// A file may have changed since Open.
 	due := time.NewTimer(settled)
 	defer due.Stop()
-	last := strings.Join(l.Mistakes(), "\n") // which Open has told
+	last := strings.Join(l.Mistakes(), "\n") // those that Open has reported
 	for {
 		select {
 		case <-ctx.Done():
@@ -131,20 +129,20 @@ func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err er
 			if !ok {
 				return nil
 			}
-			// Events were lost: then everything may have changed.
+			// Events were lost, and everything may have changed.
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				onChange(nil, fmt.Errorf("cannot watch the configuration: %w", err))
 			}
 			due.Reset(settled)
 		case <-due.C:
-			// Before it is read: what changes then makes an event.
+			// Directories are watched before they are read, so that later changes make events.
 			if err := l.watch(w); err != nil {
 				onChange(nil, err)
 			}
 			before := l.knobs.Load()
 			changed, err := l.Reload()
 			if now := l.knobs.Load(); !slices.Equal(before.Files(), now.Files()) || !slices.Equal(before.Dirs(), now.Dirs()) {
-				due.Reset(settled) // what came to be read is not watched yet
+				due.Reset(settled) // new directories are not watched yet
 			}
 			now := ""
 			if err != nil {
@@ -158,8 +156,8 @@ func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err er
 	}
 }
 
-// concerns reports whether a path is a file that the knobs come from, or is below
-// our directory or one of theirs, or is one of them.
+// concerns reports whether a path is a file or directory of the knobs, or below our
+// directory or one of those.
 func (l *Live) concerns(path string) bool {
 	knobs := l.knobs.Load()
 	return slices.Contains(knobs.Files(), path) || slices.ContainsFunc(append([]string{l.options.Dir}, knobs.Dirs()...), func(dir string) bool {
@@ -167,8 +165,7 @@ func (l *Live) concerns(path string) bool {
 	})
 }
 
-// watch watches the directories that are there. Where ours is missing, it waits
-// for it in the one above.
+// watch watches the directories that exist. If ours does not, it watches the one above.
 func (l *Live) watch(w *fsnotify.Watcher) error {
 	err := w.Add(l.options.Dir)
 	if missing(err) {
@@ -177,7 +174,7 @@ func (l *Live) watch(w *fsnotify.Watcher) error {
 			return nil
 		}
 	} else {
-		_ = w.Remove(filepath.Dir(l.options.Dir)) // it is there now
+		_ = w.Remove(filepath.Dir(l.options.Dir)) // ours exists now
 	}
 	for _, kind := range named {
 		if e := w.Add(filepath.Join(l.options.Dir, places[kind])); !missing(e) {
@@ -187,7 +184,7 @@ func (l *Live) watch(w *fsnotify.Watcher) error {
 	for _, dir := range beyond(l.knobs.Load()) {
 		e := w.Add(dir)
 		if missing(e) {
-			e = w.Add(filepath.Dir(dir)) // until it comes
+			e = w.Add(filepath.Dir(dir)) // until it exists
 		}
 		if !missing(e) {
 			err = errors.Join(err, e)
@@ -199,7 +196,7 @@ func (l *Live) watch(w *fsnotify.Watcher) error {
 	return nil
 }
 
-// beyond returns the directories that the knobs come from.
+// beyond returns the directories of the files of the knobs.
 func beyond(knobs *knob.Set) []string {
 	dirs := slices.Clone(knobs.Dirs())
 	for _, file := range knobs.Files() {
@@ -209,8 +206,8 @@ func beyond(knobs *knob.Set) []string {
 	return slices.Compact(dirs)
 }
 
-// changes compares two configurations: a line for each parameter, and for each
-// object that came or went.
+// changes compares two configurations: it returns a line for each parameter, and for
+// each object that was added or removed.
 func changes(old, now *Config) (changed []string) {
 	for _, kind := range append(slices.Sorted(maps.Keys(places)), fileAliases, fileKnobs) {
 		was, is := old.objects[kind], now.objects[kind]
@@ -236,7 +233,7 @@ func changes(old, now *Config) (changed []string) {
 	return changed
 }
 
-// values is what stands alone in an object without parameters.
+// values returns the values of an object without parameters.
 func values(lines []line) string {
 	if len(lines) != 1 || lines[0].name != "" {
 		return ""
@@ -277,7 +274,7 @@ func differences(what string, before, after []line) (changed []string) {
 	return changed
 }
 
-// missing reports whether what was to be watched is not there.
+// missing reports whether a file to be watched does not exist.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -20,24 +20,24 @@ type Options struct {
 	Tmpdir string // tmpdir of queues that name none
 	// ShellStartMode is the one of queues that name none; "": PosixCompliant.
 	ShellStartMode string
-	Host           string // this host, by which overrides and hostlists are resolved
+	Host           string // this host, for overrides and hostlists
 	// Environ is the environment, in which _CONDOR_NAME overrides the knob NAME.
 	Environ []string
 
-	// instead has what is read in place of files, to look at a change before it
-	// is made; nil: as if the file were not there.
+	// instead has what is read in place of files, to check a change before it is made;
+	// nil: as if the file did not exist.
 	instead map[string][]byte
-	// closely is a file of which all values are looked at, even if they are
-	// another host's.
+	// closely is a file of which all values are checked, even if they are another
+	// host's.
 	closely string
-	// kept is read instead of the files; nil: these are.
+	// kept is read instead of the files, if set.
 	kept *kept
 }
 
-// Load reads the files below a directory. Missing files mean defaults: a host
-// without configuration has one queue, all.q, with a slot for each processor,
-// and one parallel environment, smp, whose slots are those of one host.
-// The error joins a *Problem for each mistake.
+// Load reads the files below a directory. Missing files mean defaults: a host without
+// configuration has one queue, all.q, with a slot for each processor, and one parallel
+// environment, smp, whose slots are those of one host. The error joins a *Problem for
+// each mistake.
 func Load(o Options) (*Config, error) {
 	c, problems := loadAll(o)
 	if err := joined(problems); err != nil {
@@ -46,14 +46,14 @@ func Load(o Options) (*Config, error) {
 	return c, nil
 }
 
-// Check is Load for who wants to know all that is to be said of the files: it returns
-// what could be read with its warnings, also if there are mistakes.
+// Check is Load for reports: it returns what could be read, with its warnings, even if
+// there are mistakes.
 func Check(o Options) (*Config, error) {
 	c, problems := loadAll(o)
 	return c, joined(problems)
 }
 
-// joined is all mistakes as one error, or nil.
+// joined returns all mistakes as one error, or nil.
 func joined(problems []*Problem) error {
 	errs := make([]error, len(problems))
 	for i, p := range problems {
@@ -62,7 +62,7 @@ func joined(problems []*Problem) error {
 	return errors.Join(errs...)
 }
 
-// loadAll is Load with the mistakes one by one.
+// loadAll is Load with the mistakes as a list.
 func loadAll(o Options) (*Config, []*Problem) {
 	l := newLoader(o)
 	l.load()
@@ -77,20 +77,20 @@ func newLoader(o Options) *loader {
 	return l
 }
 
-// loader is one reading of the configuration.
+// loader is one Load.
 type loader struct {
 	Options
 	conf     *Config
 	problems []*Problem
 	groups   map[string][]string // members of host groups
-	inGroup  []string            // those that are being resolved
+	inGroup  []string            // the groups that are being resolved
 }
 
 func (l *loader) problem(file string, line int, format string, args ...any) {
 	l.problems = append(l.problems, &Problem{File: file, Line: line, Text: fmt.Sprintf(format, args...)})
 }
 
-// mistake is problem for an error, for which there may be words.
+// mistake is problem for an error, which may have words of Grid Engine.
 func (l *loader) mistake(file string, line int, prefix string, err error) {
 	l.problem(file, line, "%s%v", prefix, err)
 	if w, ok := errors.AsType[*worded](err); ok {
@@ -112,7 +112,7 @@ func (l *loader) cannot(path string, err error) {
 	}
 }
 
-// The names of what is configured, as Show and List know them.
+// These are the kinds of objects, by the names that Show and List take.
 const (
 	kindQueue     = "queue"
 	kindPE        = "pe"
@@ -128,16 +128,16 @@ const (
 	kindOperator  = "operator"
 )
 
-// fileAliases is the one file that qconf does not know.
+// fileAliases is the only file that qconf does not know.
 const fileAliases = "host_aliases"
 
-// places are the directory or the file of each kind.
+// places are the directories or files of the kinds.
 var places = map[string]string{
 	kindQueue: "queues", kindPE: "pes", kindCkpt: "ckpts", kindUserList: "userlists", kindHostGroup: "hostgroups", kindHost: "hosts", kindProject: "projects",
 	kindComplex: "complexes", kindConf: "sge_conf", kindSched: "sched_conf", kindManager: "managers", kindOperator: "operators",
 }
 
-// load reads what is referred to before what refers to it.
+// load reads objects before those that refer to them.
 func (l *loader) load() {
 	if l.kept == nil {
 		if info, err := os.Stat(l.Dir); err == nil {
@@ -184,9 +184,9 @@ func (l *loader) load() {
 	l.knobs()
 }
 
-// misnamed warns of names that are read by nobody and look like ours.
+// misnamed warns of file names that are not read and look like ours.
 func (l *loader) misnamed() {
-	entries, _ := os.ReadDir(l.Dir) // what cannot be read is reported for the files in it
+	entries, _ := os.ReadDir(l.Dir) // an error is reported for the files in it
 	known := append(slices.Collect(maps.Values(places)), fileAliases, fileKnobs)
 	for _, e := range entries {
 		if hint := suggest(known, e.Name(), ""); hint != "" && !slices.Contains(known, e.Name()) && isMeant(e.Name()) {
@@ -204,7 +204,7 @@ func (l *loader) keep(kind, name string, lines []line) {
 	l.conf.objects[kind][name] = lines
 }
 
-// file reads the one file of a kind, if it is there.
+// file reads the only file of a kind, if it exists.
 func (l *loader) file(kind string) (data []byte, path string, ok bool) {
 	path = l.path(kind, "")
 	data, err := l.readFile(path)
@@ -214,7 +214,7 @@ func (l *loader) file(kind string) (data []byte, path string, ok bool) {
 	return data, path, err == nil
 }
 
-// files returns the names in the directory of a kind that are meant.
+// files returns the names of the configuration files in the directory of a kind.
 func (l *loader) files(kind string) []string {
 	dir := l.path(kind, "")
 	if l.kept != nil {
@@ -252,8 +252,8 @@ func (l *loader) files(kind string) []string {
 	return l.withInstead(dir, names)
 }
 
-// withInstead returns the names of the files in a directory, in order, with
-// those that are read in their place.
+// withInstead returns the names of the files in a directory, in order, including those
+// of instead.
 func (l *loader) withInstead(dir string, names []string) []string {
 	for path, data := range l.instead {
 		if filepath.Dir(path) != dir {
@@ -268,7 +268,7 @@ func (l *loader) withInstead(dir string, names []string) []string {
 	return names
 }
 
-// isMeant reports whether a name is meant as configuration: not an editor's
+// isMeant reports whether a file name is one of the configuration: not an editor's
 // backup, not a hidden file, not a package manager's.
 func isMeant(name string) bool {
 	return !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~") &&
@@ -291,8 +291,8 @@ func (l *loader) entries(kind, name string) (entries []entry, path string, ok bo
 	return entries, path, err == nil
 }
 
-// withName returns the entries of a file with its first parameter, the name, in
-// front; a file that leaves it out has the file's.
+// withName returns the entries of a file with the name, its first parameter, in front;
+// if it is left out, it is the name of the file.
 func (l *loader) withName(entries []entry, path, parameter, name string) []entry {
 	for _, e := range entries {
 		if e.name == parameter {
@@ -316,7 +316,7 @@ func readAll[T any](l *loader, kind string, params []param[T], use func(*T)) {
 	}
 }
 
-// readOne reads the one file of a kind.
+// readOne reads the only file of a kind.
 func readOne[T any](l *loader, kind string, params []param[T], into *T) {
 	data, path, _ := l.file(kind)
 	entries, err := parse(path, data)
@@ -327,7 +327,7 @@ func readOne[T any](l *loader, kind string, params []param[T], into *T) {
 	l.keep(kind, "", apply(l, path, entries, params, into, nil))
 }
 
-// users reads a file of users, one a line.
+// users reads a file of users, one in each line.
 func (l *loader) users(kind string) (users []string) {
 	data, path, _ := l.file(kind)
 	entries, err := parse(path, data)
@@ -350,7 +350,7 @@ func (l *loader) users(kind string) (users []string) {
 	return users
 }
 
-// hosts reads what concerns this host, and all hosts.
+// hosts reads the configuration of this host and of the host "global".
 func (l *loader) hosts() {
 	mine := ""
 	l.conf.Host, l.conf.AnyHost = Values{}, Values{}
@@ -392,19 +392,19 @@ func (l *loader) hosts() {
 	}
 }
 
-// What there is as long as nothing else is configured.
+// These exist as long as nothing else is configured.
 const (
 	defaultQueue = "all.q"
 	defaultPE    = "smp"
 )
 
-// standIns returns the files that are read as if they were there, in the order in
-// which they have to be written to become real. Where there is no queue there is
-// all.q, for all parallel environments; where there is none of these either there
-// is smp, the one that programs ask for which know no site. They are files like
-// all others, so that what is changed in one begins with what it says.
+// standIns returns the files that are read as if they existed, in the order in which
+// they have to be written to become real. Without a queue there is all.q, for all
+// parallel environments; without any of these there is smp, which programs ask for that
+// know no site. They are files like all others, so that a change of one begins with its
+// text.
 func (l *loader) standIns() (builtin []file) {
-	there := newLoader(l.Options) // what is wrong with the directories is told once, by l
+	there := newLoader(l.Options) // l reports mistakes of the directories once
 	if len(there.files(kindQueue)) > 0 {
 		return nil
 	}
@@ -417,7 +417,7 @@ func (l *loader) standIns() (builtin []file) {
 	return append(builtin, file{path: l.path(kindQueue, defaultQueue), is: []byte(text)})
 }
 
-// with returns what is read in place of files, with more files in it.
+// with returns instead with more files in it.
 func with(instead map[string][]byte, files []file) map[string][]byte {
 	all := map[string][]byte{}
 	maps.Copy(all, instead)
@@ -456,8 +456,8 @@ func (l *loader) queues() {
 	})
 }
 
-// absent has what stands in a queue for parameters that it leaves out and that
-// are not the same everywhere.
+// absent has the values for parameters that a queue leaves out and that differ between
+// installations.
 func (o *Options) absent() map[string]string {
 	return map[string]string{
 		"hostlist": o.Host, "slots": strconv.Itoa(runtime.NumCPU()), "tmpdir": o.Tmpdir, "shell_start_mode": o.shellStartMode(),
@@ -466,7 +466,7 @@ func (o *Options) absent() map[string]string {
 
 func (o *Options) shellStartMode() string { return cmp.Or(o.ShellStartMode, PosixCompliant) }
 
-// queue reads a queue, and leaves it out when it has not this host.
+// queue reads a queue, and leaves it out if it is not on this host.
 func (l *loader) queue(name, path string, entries []entry) {
 	into := &Queue{Slots: runtime.NumCPU(), Tmpdir: l.Tmpdir, ShellStartMode: l.shellStartMode()}
 	for _, e := range entries {

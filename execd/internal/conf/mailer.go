@@ -7,15 +7,14 @@ import (
 	"paddock/execd/api"
 )
 
-// MailerAuto is the mailer of a configuration that names none: one that is found.
+// MailerAuto is the mailer if the configuration names none: MailProgram looks for one.
 const MailerAuto = "auto"
 
-// mailers are where one is looked for, separated by colons: who sends mail by a
-// program with options of its own first, then what each mail system has. The Makefile
-// sets others.
+// mailers are the programs to look for, separated by colons: first mail programs with
+// options of their own, then what each mail system has. The Makefile sets others.
 var mailers = "/usr/bin/mail:/bin/mail:/usr/sbin/sendmail:/usr/lib/sendmail"
 
-// MailProgram returns the program that sends mail, which is looked for where the
+// MailProgram returns the program that sends mail, and looks for one if the
 // configuration names none; "": there is none.
 func (g *Global) MailProgram() string {
 	if g.Mailer != MailerAuto {
@@ -24,8 +23,8 @@ func (g *Global) MailProgram() string {
 	return firstProgram(strings.Split(mailers, ":"))
 }
 
-// firstProgram returns the first path of a program of root's that nobody else may
-// write; "": there is none.
+// firstProgram returns the first path of a program that belongs to root and that nobody
+// else may write; "": there is none.
 func firstProgram(paths []string) string {
 	for _, path := range paths {
 		info, err := os.Stat(path)

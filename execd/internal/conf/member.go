@@ -42,7 +42,7 @@ func (e *edit) staff() error {
 	return e.put(path, data)
 }
 
-// members puts users on a user list, or takes them off it.
+// members adds users to a user list, or removes them.
 func (e *edit) members() error {
 	if e.Kind != kindUserList {
 		return rejected("%q is no list of users", e.Kind)

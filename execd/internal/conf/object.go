@@ -11,7 +11,7 @@ import (
 	"paddock/execd/api"
 )
 
-// parameter is what there is to know of a parameter whatever its object.
+// parameter is a parameter without the type of its object.
 type parameter struct {
 	name     string
 	standard string
@@ -26,8 +26,7 @@ func parameters[T any](params []param[T]) []parameter {
 	return list
 }
 
-// schemas are the parameters of the kinds that have such, their name first
-// where they have one.
+// schemas are the parameters by kind, the name of the object first.
 var schemas = map[string][]parameter{
 	kindQueue: parameters(queueParams), kindPE: parameters(peParams), kindCkpt: parameters(ckptParams),
 	kindUserList: parameters(userListParams), kindHostGroup: parameters(hostGroupParams), kindHost: parameters(hostParams),
@@ -37,11 +36,11 @@ var schemas = map[string][]parameter{
 // named are the kinds that have a directory, with a file for each object.
 var named = []string{kindQueue, kindPE, kindCkpt, kindUserList, kindHostGroup, kindHost, kindProject}
 
-// measured are the parameters of a host that qconf -se shows, and that are not
+// measured are the parameters of a host that qconf -se shows and that cannot be
 // configured.
 var measured = []string{"load_values", "processors"}
 
-// object finds what the text is about, and takes it apart.
+// object finds the object of the text, and parses it.
 func (e *edit) object() (entries []entry, err error) {
 	entries, err = parse("", []byte(e.Text))
 	if err != nil {
@@ -73,15 +72,15 @@ func (e *edit) object() (entries []entry, err error) {
 	return entries, e.checkName()
 }
 
-// problem is a mistake in the text for which Grid Engine has words.
+// problem adds a mistake in the text, in Grid Engine's words.
 func (e *edit) problem(line int, format string, args ...any) {
 	e.reply.Problems = append(e.reply.Problems, api.Problem{Line: line, Text: fmt.Sprintf(format, args...)})
 }
 
-// missing is Grid Engine's word for a parameter that the text has not.
+// missing adds Grid Engine's error for a parameter that the text lacks.
 func (e *edit) missing(name string) { e.problem(0, "required attribute %q is missing", name) }
 
-// checkName refuses what cannot be the name of an object, and of its file.
+// checkName refuses what cannot be the name of an object and of its file.
 func (e *edit) checkName() error {
 	name, ok := e.Name, true
 	if e.Kind == kindHostGroup {
@@ -90,7 +89,7 @@ func (e *edit) checkName() error {
 	if e.Kind == kindProject && name == "template" {
 		return rejected("Keyword (%q) not allowed as objectname", strings.ToUpper(name))
 	}
-	// A new queue begins as template.
+	// qconf -aq begins with the name template.
 	ok = ok && (e.Action != api.ConfigureAdd || name != "template")
 	if !ok || checkName("", name) != nil || !isMeant(e.Name) || len(e.Name) > maxObjectName {
 		return rejected("%s name %q is not valid", speech[e.Kind].object, e.Name)
@@ -98,15 +97,15 @@ func (e *edit) checkName() error {
 	return nil
 }
 
-// there reports whether the object is there.
+// there reports whether the object exists.
 func (e *edit) there() bool { return e.old.objects[e.Kind][e.Name] != nil }
 
-// absent is the error of an object that is not there.
+// absent returns the error for an object that does not exist.
 func (e *edit) absent(object string) error {
 	return api.Errorf(api.CodeNotFound, "denied: %s %q does not exist", object, e.Name)
 }
 
-// add makes a new object of the text.
+// add makes a new object from the text.
 func (e *edit) add() error {
 	if !slices.Contains(named, e.Kind) {
 		return rejected("%s already exists", strings.TrimSpace(speech[e.Kind].object+" global"))
@@ -115,7 +114,7 @@ func (e *edit) add() error {
 	switch {
 	case err != nil || len(e.reply.Problems) > 0:
 		return err
-	case e.there(), e.Kind == kindHost && sameHost(e.Name, e.options.Host): // this one is there under one of its names
+	case e.there(), e.Kind == kindHost && sameHost(e.Name, e.options.Host): // this host exists under each of its names
 		return rejected("%s %q already exists", speech[e.Kind].object, e.Name)
 	}
 	data := []byte(e.Text)
@@ -135,7 +134,7 @@ func (e *edit) add() error {
 	return e.references(entries)
 }
 
-// unset takes parameters out, for Rewrite.
+// unset returns an empty value for each name: Rewrite removes these.
 func unset(names []string) map[string]string {
 	set := map[string]string{}
 	for _, name := range names {
@@ -144,8 +143,8 @@ func unset(names []string) map[string]string {
 	return set
 }
 
-// modify gives an object all values of the text. What it was edited from must
-// still be so.
+// modify sets all values of an object to those of the text. The values that the text
+// was edited from must still be in the files.
 func (e *edit) modify() error {
 	entries, err := e.object()
 	if err != nil || len(e.reply.Problems) > 0 {
@@ -169,7 +168,7 @@ func (e *edit) modify() error {
 	if err := e.references(entries); err != nil {
 		return err
 	}
-	// The mistakes of the text first, with its lines.
+	// Mistakes of the text come first, with its lines.
 	e.textIs = e.path(e.Kind, e.Name)
 	o := e.with()
 	o.instead[e.textIs] = []byte(e.Text)
@@ -180,7 +179,7 @@ func (e *edit) modify() error {
 	return e.set(set)
 }
 
-// modified adds the line of an object that was changed.
+// modified adds the line about an object that was changed.
 func (e *edit) modified() {
 	name := e.Name
 	if e.Kind == kindConf {
@@ -189,8 +188,8 @@ func (e *edit) modified() {
 	e.done("modified", "%q in %s", name, speech[e.Kind].list)
 }
 
-// set plans other values of parameters in the object's file. Everything else in
-// it stays as it is.
+// set plans new values of parameters in the object's file. Everything else in it stays
+// as it is.
 func (e *edit) set(set map[string]string) error {
 	if len(set) == 0 {
 		return nil
@@ -209,8 +208,7 @@ func (e *edit) set(set map[string]string) error {
 	return e.put(path, data)
 }
 
-// differences returns the values of the text that are others than those in the
-// files.
+// differences returns the values of the text that differ from those in the files.
 func (e *edit) differences(entries []entry) (map[string]string, error) {
 	if e.Was != "" {
 		if is, err := e.old.Show(e.Kind, e.Name); err != nil || is != e.Was {
@@ -238,7 +236,7 @@ func (e *edit) differences(entries []entry) (map[string]string, error) {
 		}
 		delete(given, l.name)
 	}
-	for name, value := range given { // what is not shown as long as it is not set
+	for name, value := range given { // parameters that are shown only if they are set
 		if e.Kind != kindHost || !slices.Contains(measured, name) {
 			set[name] = value
 		}
@@ -255,7 +253,7 @@ func standardOf(kind, name string) string {
 	return ""
 }
 
-// written is a value as it is printed.
+// written returns a value as it is printed.
 func written(kind string, f form, value string) string {
 	if kind == kindQueue {
 		if o, err := parseOverrides(value); err == nil {
@@ -265,7 +263,7 @@ func written(kind string, f form, value string) string {
 	return f.canonical(value)
 }
 
-// remove takes an object away, unless another refers to it.
+// remove removes an object, unless another refers to it.
 func (e *edit) remove() error {
 	about := speech[e.Kind]
 	object, from := about.object, about.list
@@ -291,8 +289,8 @@ func (e *edit) remove() error {
 	return e.put(e.path(e.Kind, e.Name), nil)
 }
 
-// check refuses to remove what is there without a file, and what others are not
-// there beside.
+// check refuses to remove an object that exists without a file, and the last one whose
+// place a default object would take.
 func (e *edit) check(now *Config) error {
 	if e.Action != api.ConfigureRemove || !slices.Contains(named, e.Kind) {
 		return nil

@@ -80,8 +80,8 @@ func setCkptCommand(into *string, v string) error {
 	return checkVariables(v, ckptVariables)
 }
 
-// setCkptSignal reads the name of a signal, with or without SIG and in any
-// case, or its number.
+// setCkptSignal reads the name of a signal, with or without SIG and in any case, or its
+// number.
 func setCkptSignal(_ *scope, c *Checkpoint, v string) error {
 	if isNone(v) {
 		if c.Kind == "transparent" {
@@ -147,7 +147,7 @@ type hostGroup struct {
 	hosts []string
 }
 
-// hostGroupParams are its parameters.
+// hostGroupParams are the parameters of hostgroup(5).
 var hostGroupParams = []param[hostGroup]{
 	{"group_name", "", plain, func(_ *scope, g *hostGroup, v string) error {
 		g.name = v
@@ -171,7 +171,7 @@ type host struct {
 	access  Access
 }
 
-// hostParams are its parameters.
+// hostParams are the parameters of host_conf(5).
 var hostParams = []param[host]{
 	{"hostname", "", plain, func(_ *scope, _ *host, v string) error { return checkName("name of a host", v) }},
 	{"load_scaling", "NONE", commas, func(s *scope, h *host, v string) error {
@@ -193,7 +193,7 @@ var hostParams = []param[host]{
 		return nil
 	}},
 	{"complex_values", "NONE", commas, func(s *scope, h *host, v string) error { return setValues(s, &h.values, v) }},
-	// What qconf -se shows of a running host.
+	// qconf -se shows these of a running host.
 	{"load_values", "NONE", commas, func(*scope, *host, string) error { return nil }},
 	accepted[host]("processors", "0"),
 	{"user_lists", "NONE", spaced, func(s *scope, h *host, v string) error { return setUserLists(s, &h.access.Allowed, v) }},

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// overrides are a value with others for some hosts, as in queue_conf(5):
+// overrides is a value with other values for some hosts, as in queue_conf(5):
 // value,[host=value],[@group=value].
 type overrides struct {
 	standard string
@@ -17,7 +17,7 @@ type overrides struct {
 
 type override struct{ who, value string }
 
-// parseOverrides takes a value apart.
+// parseOverrides parses a value with its overrides.
 func parseOverrides(v string) (overrides, error) {
 	at := strings.IndexByte(v, '[')
 	for at > 0 && !strings.HasSuffix(strings.TrimRight(v[:at], " \t"), ",") {
@@ -60,9 +60,9 @@ func (o *overrides) print(f form) string {
 	return b.String()
 }
 
-// resolve returns the value for this host: its own, else that of a group it is
-// in, else the one for all. Grid Engine has the queue closed when two count;
-// here it is a mistake.
+// resolve returns the value for this host: its own, else that of a group it is in, else
+// the one for all. If two groups apply, Grid Engine closes the queue; here it is a
+// mistake.
 func (o *overrides) resolve(l *loader) (string, error) {
 	var host, group *override
 	for i := range o.others {
@@ -90,11 +90,11 @@ func (o *overrides) resolve(l *loader) (string, error) {
 	return o.standard, nil
 }
 
-// allHosts is the group that Grid Engine's installation makes of all hosts. It
-// needs no file.
+// allHosts is the group of all hosts that Grid Engine's installation makes. It needs no
+// file.
 const allHosts = "@allhosts"
 
-// here reports whether a name of a host or of a group of hosts has this host.
+// here reports whether a name of a host or host group includes this host.
 func (l *loader) here(who string) (bool, error) {
 	if !strings.HasPrefix(who, "@") {
 		return sameHost(who, l.Host), nil
@@ -114,7 +114,7 @@ func (l *loader) here(who string) (bool, error) {
 	return l.hereAny(hosts)
 }
 
-// hereAny is here for a list.
+// hereAny is here for several names.
 func (l *loader) hereAny(who []string) (found bool, err error) {
 	for _, w := range who {
 		here, err := l.here(w)
@@ -126,7 +126,7 @@ func (l *loader) hereAny(who []string) (found bool, err error) {
 	return found, nil
 }
 
-// sameHost compares names of hosts, of which one may be short.
+// sameHost compares names of hosts, one of which may be short.
 func sameHost(a, b string) bool {
 	shortA, domainA, _ := strings.Cut(a, ".")
 	shortB, domainB, _ := strings.Cut(b, ".")

@@ -18,7 +18,7 @@ import (
 // prints them.
 var queueParams = slices.Concat([]param[Queue]{
 	{"qname", "", plain, func(_ *scope, q *Queue, v string) error { q.Name = v; return checkName("queue name", v) }},
-	{"hostlist", "", spaced, func(*scope, *Queue, string) error { return nil }}, // looked at before
+	{"hostlist", "", spaced, func(*scope, *Queue, string) error { return nil }}, // read before
 	{"seq_no", "0", plain, func(_ *scope, q *Queue, v string) error { return setInt(&q.SeqNo, v, 0, 1<<30) }},
 	{"load_thresholds", "NONE", commas, func(s *scope, q *Queue, v string) error { return setThresholds(s, &q.LoadThresholds, v) }},
 	{"suspend_thresholds", "NONE", commas, func(s *scope, q *Queue, v string) error { return setThresholds(s, &q.SuspendThresholds, v) }},
@@ -85,17 +85,17 @@ func queueLimits(names ...string) []param[Queue] {
 	return params
 }
 
-// maxSlots bounds the slots of whatever has slots, as in Grid Engine.
+// maxSlots bounds numbers of slots, as in Grid Engine.
 const maxSlots = 9_999_999
 
-// Why a parameter has but one value, or none that matters.
+// These are the reasons why a parameter has only one value, or has no effect.
 const (
 	noTickets = "there are no tickets"
 	noAFS     = "qsub brings no AFS token"
 )
 
-// globalParams are the parameters of sge_conf(5), in the order in which qconf
-// prints them. Those without a standard it prints only where they are set.
+// globalParams are the parameters of sge_conf(5), in the order in which qconf prints
+// them. Those without a standard are printed only if they are set.
 var globalParams = []param[Global]{
 	{"execd_spool_dir", "", plain, func(_ *scope, g *Global, v string) error { return setPath(&g.SpoolDir, v) }},
 	{"mailer", MailerAuto, plain, setMailer},
@@ -105,7 +105,7 @@ var globalParams = []param[Global]{
 	{"epilog", "none", command, func(_ *scope, g *Global, v string) error { return setProcedure(&g.Epilog, v) }},
 	accepted[Global]("shell_start_mode", "posix_compliant"), // each queue has its own
 	{"login_shells", "sh,bash,ksh,csh,tcsh,zsh", plain, func(_ *scope, g *Global, v string) error { g.LoginShells = list(v); return nil }},
-	// System users run no jobs. In Grid Engine they do, which is a security hole.
+	// System users run no jobs. In Grid Engine they can, which is a security hole.
 	{"min_uid", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MinUID, v, 0, 1<<31-1) }},
 	{"min_gid", "100", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MinGID, v, 0, 1<<31-1) }},
 	{"user_lists", "none", plain, func(s *scope, g *Global, v string) error { return setUserLists(s, &g.UserLists, v) }},
@@ -148,7 +148,7 @@ var globalParams = []param[Global]{
 	{"max_aj_tasks", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxTasks, v, 0, 1<<30) }},
 	{"max_u_jobs", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxUserJobs, v, 0, 1<<30) }},
 	{"max_jobs", "0", plain, func(_ *scope, g *Global, v string) error { return setInt(&g.MaxJobs, v, 0, 1<<30) }},
-	accepted[Global]("max_advance_reservations", ""), // nothing reserves in advance
+	accepted[Global]("max_advance_reservations", ""), // there are no advance reservations
 	only[Global]("auto_user_oticket", "0", noTickets), only[Global]("auto_user_fshare", "0", noTickets),
 	only[Global]("auto_user_default_project", "none", "users need not be made known; qsub -P in a file sge_request is a default"), accepted[Global]("auto_user_delete_time", "86400"),
 	inert[Global]("delegated_file_staging", "false", "no job can ask for it"),
@@ -160,15 +160,14 @@ var globalParams = []param[Global]{
 		return errors.New(noTickets)
 	}},
 	only[Global]("jsv_url", "none", "there are no job submission verifiers"),
-	accepted[Global]("jsv_allowed_mod", "ac,h,i,e,o,j,M,N,p,w"), // of jsv_url
+	accepted[Global]("jsv_allowed_mod", "ac,h,i,e,o,j,M,N,p,w"), // for jsv_url
 	accepted[Global]("libjvm_path", ""), accepted[Global]("additional_jvm_args", ""),
 }
 
-// atStart are the parameters of sge_conf(5) that execd looks at only when it
-// starts.
+// atStart are the parameters of sge_conf(5) that execd reads only when it starts.
 var atStart = []string{"execd_spool_dir", "gid_range"}
 
-// option is a NAME or NAME=value of execd_params and the like.
+// option is NAME or NAME=value in execd_params and the like.
 type option struct {
 	name string
 	set  func(s *scope, g *Global, v string, hasValue bool) error
@@ -200,7 +199,7 @@ func setOptions(s *scope, g *Global, v string, known []option) error {
 	return nil
 }
 
-// options are such that are set alike.
+// options returns options that are set alike.
 func options(set func(s *scope, g *Global, v string, hasValue bool) error, names ...string) []option {
 	var all []option
 	for _, name := range names {
@@ -214,7 +213,7 @@ func boolean(name string, field func(*Global) *bool) option {
 	return option{name, func(_ *scope, g *Global, v string, hasValue bool) error { return setFlag(field(g), v, hasValue) }}
 }
 
-// must is an option of which one value is supported.
+// must is an option that supports only one value.
 func must(name string, be bool, reason string) option {
 	return option{name, func(_ *scope, _ *Global, v string, hasValue bool) error {
 		var is bool
@@ -225,7 +224,7 @@ func must(name string, be bool, reason string) option {
 	}}
 }
 
-// should is one of which the other value is without effect.
+// should is an option whose other value has no effect.
 func should(name string, be bool, reason string) option {
 	return option{name, func(s *scope, _ *Global, v string, hasValue bool) error {
 		var is bool
@@ -237,10 +236,10 @@ func should(name string, be bool, reason string) option {
 	}}
 }
 
-// anything can change nothing here, whatever it is.
+// anything accepts any value, which has no effect.
 func anything(*scope, *Global, string, bool) error { return nil }
 
-// execdOptions are those of execd_params.
+// execdOptions are the options of execd_params.
 var execdOptions = slices.Concat(
 	jobLimits("S_DESCRIPTORS", "H_DESCRIPTORS", "S_MAXPROC", "H_MAXPROC", "S_MEMORYLOCKED", "H_MEMORYLOCKED", "S_LOCKS", "H_LOCKS"),
 	[]option{
@@ -252,7 +251,7 @@ var execdOptions = slices.Concat(
 			}
 			return errors.New("0 s are too short for any procedure")
 		}},
-		// Ours: Grid Engine's jobs end with their client.
+		// QRSH_GRACE is ours: Grid Engine's jobs end with their client.
 		{"QRSH_GRACE", func(_ *scope, g *Global, v string, _ bool) error {
 			if strings.EqualFold(v, "INFINITY") {
 				g.SessionGrace = -time.Second
@@ -268,7 +267,7 @@ var execdOptions = slices.Concat(
 			g.NoAddGrpKill = !kill
 			return err
 		}},
-		// Ours: Grid Engine has no such thing.
+		// CPU_QUOTA is ours: Grid Engine has no such thing.
 		{"CPU_QUOTA", func(_ *scope, g *Global, v string, _ bool) error { return setSlots(&g.CPUQuota, v) }},
 		{"METRICS", func(_ *scope, g *Global, v string, _ bool) error {
 			if isNone(v) {
@@ -305,10 +304,10 @@ var execdOptions = slices.Concat(
 			}
 			return setFlag(&g.KeepActive, v, hasValue)
 		}},
-		// Ours: in Grid Engine only what is not finished can be submitted again.
+		// ENDED_JOBS is ours: in Grid Engine only unfinished jobs can be submitted again.
 		{"ENDED_JOBS", func(_ *scope, g *Global, v string, _ bool) error { return setInt(&g.EndedJobs, v, 0, 1_000_000) }},
 		boolean("USE_QSUB_GID", func(g *Global) *bool { return &g.QsubGID }),
-		// Ours, as the next five.
+		// The next five are ours.
 		boolean("PRIVATE_TMP", func(g *Global) *bool { return &g.PrivateTmp }),
 		{"SHEPHERD_TRACE", func(_ *scope, g *Global, v string, _ bool) error {
 			g.TraceDetail = strings.EqualFold(v, spool.TraceDetail)
@@ -343,7 +342,7 @@ var execdOptions = slices.Concat(
 	options(anything, "ENABLE_WINDOMACC", "NO_AUTHENTICATION", "DO_AUTHENTICATION", "NO_SECURITY", "DEMAND_LS",
 		"PRINT_MALLOC_INFO", "ENABLE_SYSTEMD", "ENABLE_HWLOC"))
 
-// jobLimits are resource limits that no queue has.
+// jobLimits returns resource limits that queues do not have.
 func jobLimits(names ...string) (limits []option) {
 	for _, name := range names {
 		limits = append(limits, option{name, func(_ *scope, g *Global, v string, _ bool) error {
@@ -354,7 +353,7 @@ func jobLimits(names ...string) (limits []option) {
 	return limits
 }
 
-// noNice is the bounds of nice values by tickets; -999 is their default.
+// noNice accepts the bounds of nice values that follow tickets; -999 is the default.
 func noNice(s *scope, _ *Global, v string, _ bool) error {
 	if v != "-999" {
 		s.warn("PTF_MIN_PRIORITY and PTF_MAX_PRIORITY accepted, without effect here: %s", noTickets)
@@ -362,12 +361,12 @@ func noNice(s *scope, _ *Global, v string, _ bool) error {
 	return nil
 }
 
-// qmasterOptions are those of qmaster_params: how jobs end and are submitted,
-// and what concerns the queue master and its hosts alone.
+// qmasterOptions are the options of qmaster_params: how jobs end and are submitted, and
+// what concerns the qmaster and its hosts alone.
 var qmasterOptions = slices.Concat([]option{
 	boolean("FORBID_RESCHEDULE", func(g *Global) *bool { return &g.ForbidReschedule }),
 	boolean("FORBID_APPERROR", func(g *Global) *bool { return &g.ForbidApperror }),
-	// Ours.
+	// SUBMIT_RATE is ours.
 	{"SUBMIT_RATE", func(_ *scope, g *Global, v string, _ bool) error { return setInt(&g.SubmitRate, v, 0, 1_000_000) }},
 	should("ENABLE_FORCED_QDEL", false, "a host that answers can always end a job"),
 	should("OLD_RESCHEDULE_BEHAVIOR", false, "a job that runs again goes to the end of the queue"),
@@ -379,7 +378,7 @@ var qmasterOptions = slices.Concat([]option{
 	"STREE_SPOOL_INTERVAL", "MAX_JOB_DELETION_TIME", "GDI_TIMEOUT", "GDI_RETRIES", "CL_PING", "SCHEDULER_TIMEOUT",
 	"JSV_TIMEOUT", "JSV_THRESHOLD", "NO_AUTHENTICATION", "NO_SECURITY", "ENABLE_MTRACE", "PRINT_MALLOC_INFO"))
 
-// reportingOptions are those of reporting_params.
+// reportingOptions are the options of reporting_params.
 var reportingOptions = slices.Concat([]option{
 	must("accounting", true, "the accounting file is always written"),
 	should("reporting", false, noReporting), should("joblog", false, noReporting), should("log_consumables", false, noReporting),
@@ -396,14 +395,14 @@ var reportingOptions = slices.Concat([]option{
 const noReporting = "there is no reporting file"
 
 func setExecdParams(s *scope, g *Global, v string) error {
-	// As in Grid Engine, where the first is but the delay of signals.
+	// These are Grid Engine's defaults; there, the first only delays signals.
 	g.ScriptTimeout, g.SessionGrace, g.UsageInterval = 2*time.Minute, time.Minute, time.Second
 	g.EndedJobs = 1000
 	g.SessionLost = []string{spool.LostEnd, spool.LostStop, spool.LostKeep}
 	return setOptions(s, g, v, execdOptions)
 }
 
-// setLost reads what becomes of interactive jobs that have lost their clients.
+// setLost reads what happens to interactive jobs that have lost their clients.
 func setLost(list *[]string, v string) error {
 	*list = nil
 	for word := range strings.SplitSeq(strings.ToLower(v), ":") {
@@ -426,13 +425,13 @@ func setReportingParams(s *scope, g *Global, v string) error {
 	return setOptions(s, g, v, reportingOptions)
 }
 
-// accepted is a parameter that can change nothing here, whatever its value.
+// accepted is a parameter without effect, whatever its value.
 func accepted[T any](name, standard string) param[T] {
 	return param[T]{name, standard, plain, func(*scope, *T, string) error { return nil }}
 }
 
-// inert is one that would change something if it had another value than the
-// usual one, and is accepted all the same, since files have it.
+// inert is a parameter whose other values than the usual one would have an effect, and
+// are accepted all the same, since files have them.
 func inert[T any](name, standard, reason string) param[T] {
 	return param[T]{name, standard, plain, func(s *scope, _ *T, v string) error {
 		if !same(v, standard) {
@@ -442,7 +441,7 @@ func inert[T any](name, standard, reason string) param[T] {
 	}}
 }
 
-// only is one of which nothing but the neutral value is supported.
+// only is a parameter that supports only the neutral value.
 func only[T any](name, neutral, reason string) param[T] {
 	f := plain
 	if neutral == "NONE" {
@@ -456,7 +455,7 @@ func only[T any](name, neutral, reason string) param[T] {
 	}}
 }
 
-// same compares values, which may be two ways to write a number.
+// same compares values, which may be different ways to write a number.
 func same(a, b string) bool {
 	n, err1 := strconv.ParseFloat(a, 64)
 	m, err2 := strconv.ParseFloat(b, 64)
@@ -518,8 +517,8 @@ func setRanges(into *[]Range, v string) error {
 		}
 		first, err1 := strconv.Atoi(low)
 		last, err2 := strconv.Atoi(high)
-		// Ids below 100 are the system's: a file of such a group must never
-		// become a job's.
+		// Ids below 100 are the system's: no job must be able to own a file of such a
+		// group.
 		if err1 != nil || err2 != nil || first < 100 || last < first {
 			return fmt.Errorf("%q is not a range of group ids from 100 up", word)
 		}
@@ -545,13 +544,13 @@ func setScratchLimit(into *uint64, v string) error {
 	return nil
 }
 
-// What a scratch directory can be limited to.
+// These bound the limits of scratch directories.
 const (
 	MinScratch = 1 << 20
 	MaxScratch = 1 << 60
 )
 
-// setProjects reads first-last, or NONE. 0 is what belongs to no project.
+// setProjects reads first-last, or NONE. Files with id 0 belong to no project.
 func setProjects(into *[]Range, v string) error {
 	*into = nil
 	if isNone(v) {
@@ -574,8 +573,7 @@ func oneOf(v string, words ...string) error {
 	return fmt.Errorf("%q is none of %s", v, strings.Join(words, ", "))
 }
 
-// checkName checks what becomes the name of a file, and an element of lists
-// of the configuration.
+// checkName checks a name that becomes the name of a file and an element of lists.
 func checkName(what, v string) error {
 	if v == "" || v[0] == '.' || v[0] == '#' || len(v) > 255 || strings.ContainsAny(v, " \t/@:*?[](){}|,%\"'\\") || !spool.PlainValue(v) {
 		return fmt.Errorf("%q is not a %s", v, what)
@@ -600,7 +598,7 @@ func setMailer(_ *scope, g *Global, v string) error {
 	return setOptionalPath(&g.Mailer, v)
 }
 
-// setSensors reads commands with commas between them.
+// setSensors reads commands, separated by commas.
 func setSensors(into *[]string, v string) error {
 	if isNone(v) {
 		return nil
@@ -615,7 +613,7 @@ func setSensors(into *[]string, v string) error {
 	return nil
 }
 
-// setAddresses reads addresses of mail, which become arguments of the mailer.
+// setAddresses reads mail addresses, which become arguments of the mailer.
 func setAddresses(into *[]string, v string) error {
 	if isNone(v) {
 		return nil
@@ -629,7 +627,7 @@ func setAddresses(into *[]string, v string) error {
 	return nil
 }
 
-// setProcessors reads numbers of processors and ranges of them.
+// setProcessors reads numbers and ranges of processors.
 func setProcessors(into *string, v string) error {
 	if strings.EqualFold(v, "UNDEFINED") || isNone(v) {
 		return nil
@@ -660,7 +658,7 @@ func setType(q *Queue, v string) error {
 	return nil
 }
 
-// setUsers reads names of users.
+// setUsers reads the names of users.
 func setUsers(into *[]string, v string) error {
 	if isNone(v) {
 		return nil
@@ -674,8 +672,8 @@ func setUsers(into *[]string, v string) error {
 	return nil
 }
 
-// setUserLists reads names of user lists. One that is not there would lock
-// everybody out, or nobody.
+// setUserLists reads the names of user lists. One that does not exist would lock out
+// everybody, or nobody.
 func setUserLists(s *scope, into *[]string, v string) error {
 	if isNone(v) {
 		return nil
@@ -689,7 +687,7 @@ func setUserLists(s *scope, into *[]string, v string) error {
 	return nil
 }
 
-// setProjectList reads names of projects, which must be there.
+// setProjectList reads the names of projects, which must exist.
 func setProjectList(s *scope, into *[]string, v string) error {
 	if isNone(v) {
 		return nil
@@ -703,9 +701,8 @@ func setProjectList(s *scope, into *[]string, v string) error {
 	return nil
 }
 
-// setInterfaces reads names of parallel environments or checkpointing
-// interfaces. One that is not there is no mistake: a queue of a real cluster
-// has make on its list.
+// setInterfaces reads the names of parallel environments or checkpointing interfaces.
+// One that does not exist is no mistake: queues of real clusters list make.
 func setInterfaces(s *scope, into *[]string, v, what string, has func(string) bool) error {
 	if isNone(v) {
 		return nil
@@ -723,8 +720,7 @@ func mapHas[V any](m map[string]V) func(string) bool {
 	return func(name string) bool { _, ok := m[name]; return ok }
 }
 
-// setSubordinates reads queues that are suspended as a whole: name or
-// name=slots.
+// setSubordinates reads queues that are suspended as a whole: name or name=slots.
 func setSubordinates(into *[]Subordinate, v string) error {
 	if isNone(v) {
 		return nil
@@ -756,7 +752,7 @@ func checkLimit(v string) error {
 	return nil
 }
 
-// setSlots reads whether something goes by slots.
+// setSlots reads whether a resource is given by slots.
 func setSlots(into *bool, v string) error {
 	*into = strings.EqualFold(v, "slots")
 	if !*into && !isNone(v) {

@@ -12,9 +12,8 @@ import (
 	"paddock/spool"
 )
 
-// Variables of commands: of procedures, which run before and after a job, and
-// of the methods that do something to a running one. Each has a key of its name
-// in the job's config.
+// These are the variables of commands: of procedures, which run before and after a job,
+// and of methods, which act on a running job. Each is a key in the job's config.
 var (
 	procedureVariables = slices.Concat(commonVariables, []string{
 		"processors", "stdin_path", "stdout_path", "stderr_path", "merge_stderr",
@@ -30,7 +29,7 @@ var (
 	}
 )
 
-// setProcedure reads NONE or [user@]/path arguments, of a prolog or an epilog.
+// setProcedure reads NONE or [user@]/path arguments, for a prolog or an epilog.
 func setProcedure(into *string, v string) error { return setCommand(into, v, procedureVariables) }
 
 // setCommand is setProcedure with other variables.
@@ -49,8 +48,8 @@ func setCommand(into *string, v string, variables []string) error {
 	return nil
 }
 
-// SplitProcedure splits [user@]/path arguments. other reports whether there is a
-// user as whom it runs; without one it runs as the job's owner.
+// SplitProcedure splits [user@]/path arguments. other reports whether a user is named;
+// without one the procedure runs as the job's owner.
 func SplitProcedure(v string) (user, command string, other bool) {
 	user, command, other = strings.Cut(v, "@")
 	if !other || strings.ContainsAny(user, "/ \t") { // the @ is in an argument
@@ -78,7 +77,7 @@ func setMethod(into *string, v string) error {
 		*into = v
 		return nil
 	}
-	// With SIG: Grid Engine's shepherd cuts three letters off whatever they are.
+	// SIG must be there: Grid Engine's shepherd removes three letters, whatever they are.
 	if _, ok := spool.SignalNumber(v); !ok || !strings.HasPrefix(v, "SIG") {
 		return fmt.Errorf("%q is neither NONE nor a signal (SIGTERM, 15) nor an absolute path", v)
 	}
@@ -86,7 +85,7 @@ func setMethod(into *string, v string) error {
 	return nil
 }
 
-// maxSignal is the highest number of a signal, that of SIGRTMAX.
+// maxSignal is the number of SIGRTMAX.
 const maxSignal = 64
 
 // setWarning reads default, none, or a signal, with or without SIG.
@@ -105,8 +104,8 @@ func setWarning(into *Warning, v string) error {
 	return nil
 }
 
-// checkCommand checks /path arguments: what the shepherd would find wrong with
-// it would be every job's failure.
+// checkCommand checks /path arguments: a mistake that only the shepherd found would
+// fail every job.
 func checkCommand(v string, variables []string) error {
 	path, _, _ := strings.Cut(strings.ReplaceAll(v, "\t", " "), " ")
 	if !filepath.IsAbs(path) {
@@ -115,7 +114,7 @@ func checkCommand(v string, variables []string) error {
 	return checkVariables(v, variables)
 }
 
-// checkVariables checks the text of a command.
+// checkVariables checks the variables in a command.
 func checkVariables(v string, variables []string) error {
 	if !spool.PlainValue(v) {
 		return errors.New("contains a control character, or is too long")
@@ -136,11 +135,10 @@ func checkVariables(v string, variables []string) error {
 	}
 }
 
-// variableLetters are what the name of a variable is made of.
+// variableLetters are the letters of names of variables.
 const variableLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
-// maxTime bounds times to what fits into a number of 32 bits, as foreign
-// shepherds read them.
+// maxTime bounds times to 32 bits, as Grid Engine's shepherd reads them.
 const maxTime = 1<<31 - 1
 
 // setTime reads a time: seconds, or h:m:s.

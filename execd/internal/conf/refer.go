@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// words returns the elements of a parameter, for all hosts and for some.
+// words returns the elements of a list parameter, for all hosts and for some.
 func (c *Config) words(kind, object, parameter string) []string {
 	for _, l := range c.objects[kind][object] {
 		if l.name == parameter {
@@ -17,7 +17,7 @@ func (c *Config) words(kind, object, parameter string) []string {
 	return nil
 }
 
-// elements takes the value of a list apart, with its overrides.
+// elements splits the value of a list with its overrides.
 func elements(kind, value string) []string {
 	words := list(value)
 	if kind == kindQueue {
@@ -31,15 +31,15 @@ func elements(kind, value string) []string {
 	return slices.DeleteFunc(words, isNone)
 }
 
-// interfaces are the lists of a queue whose words name other objects, and that
-// a file may have with words that name none.
+// interfaces are the lists of a queue whose words name other objects, but may name none
+// in a file.
 var interfaces = []struct{ parameter, kind, missing string }{
 	{"pe_list", kindPE, "Parallel environment %q does not exist"},
 	{"ckpt_list", kindCkpt, "Ckpt %q does not exist"},
 }
 
-// references refuses new words that should name an object and do not. Those
-// that are there already may stay: a file of a real cluster has such.
+// references refuses new words that should name an object and do not. Those that are
+// already in the file may stay, as in files of real clusters.
 func (e *edit) references(entries []entry) error {
 	for _, n := range entries {
 		if e.Kind == kindHostGroup && n.name == "hostlist" {
@@ -55,7 +55,7 @@ func (e *edit) references(entries []entry) error {
 			}
 			before := e.old.words(kindQueue, e.Name, n.name)
 			for _, word := range elements(kindQueue, n.value) {
-				// The queues of every installation have make on their list.
+				// The queues of every installation list make.
 				if e.old.objects[i.kind][word] == nil && !slices.Contains(before, word) && (i.kind != kindPE || word != "make") {
 					return rejected("%v", inWords(i.missing, word))
 				}
@@ -65,7 +65,8 @@ func (e *edit) references(entries []entry) error {
 	return nil
 }
 
-// member refuses a group in a host group that is not there, or has it in turn.
+// member refuses a group in a host group that does not exist, or contains the host
+// group.
 func (e *edit) member(member string) error {
 	within := []string{member}
 	for i := 0; i < len(within); i++ {
@@ -82,9 +83,9 @@ func (e *edit) member(member string) error {
 	return nil
 }
 
-// referred refuses to remove what another object refers to, in Grid Engine's
-// words. What refers in a way that a file may not is found when the
-// configuration is read without the object.
+// referred refuses to remove an object that another refers to, in Grid Engine's words.
+// References that a file may not have are found when the configuration is read without
+// the object.
 func (e *edit) referred() error {
 	switch e.Kind {
 	case kindPE:
@@ -122,7 +123,7 @@ func (e *edit) referred() error {
 	return nil
 }
 
-// listed refuses what stands on the list of a queue.
+// listed refuses to remove an object that is on a list of a queue.
 func (e *edit) listed(parameter, format string) error {
 	for _, queue := range e.old.List(kindQueue) {
 		if slices.Contains(e.old.words(kindQueue, queue, parameter), e.Name) {
@@ -132,7 +133,7 @@ func (e *edit) listed(parameter, format string) error {
 	return nil
 }
 
-// listedUsers refuses a user list that something names.
+// listedUsers refuses to remove a user list that is in use.
 func (e *edit) listedUsers() error {
 	const format = "denied: userset %q is still referenced in %s of %s %q"
 	return cmp.Or(
@@ -141,8 +142,8 @@ func (e *edit) listedUsers() error {
 	)
 }
 
-// listedIn refuses what objects of these kinds have in one of their parameters,
-// which Grid Engine calls otherwise.
+// listedIn refuses to remove an object that is in one of these parameters of these
+// kinds; parameters has Grid Engine's names for them.
 func (e *edit) listedIn(kinds []string, parameters map[string]string, format string) error {
 	objects := map[string]string{
 		kindQueue: "queue", kindPE: "parallel environment", kindHost: "exechost", kindConf: "configuration", kindProject: "project",
@@ -166,8 +167,7 @@ func (e *edit) listedIn(kinds []string, parameters map[string]string, format str
 	return nil
 }
 
-// listedGroup refuses a host group that something names, on a list or in
-// brackets.
+// listedGroup refuses to remove a host group that is in use, on a list or in brackets.
 func (e *edit) listedGroup() error {
 	var groups, queues []string
 	for _, group := range e.old.List(kindHostGroup) {
@@ -193,8 +193,7 @@ func (e *edit) listedGroup() error {
 	return nil
 }
 
-// referredAttribute refuses to remove an attribute that something has a value
-// of.
+// referredAttribute refuses to remove an attribute that an object has a value of.
 func (e *edit) referredAttribute(a *Attribute) error {
 	has := func(word string) bool {
 		name, _, _ := strings.Cut(word, "=")

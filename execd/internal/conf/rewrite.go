@@ -10,10 +10,10 @@ import (
 	"paddock/spool"
 )
 
-// Rewrite changes parameters in the text of a file and leaves everything else,
-// comments above all, byte by byte. A parameter that the file does not have is
-// added at its end; one whose new value is empty is taken out. It does not
-// check names and values beyond what would make other lines of them.
+// Rewrite changes parameters in the text of a file and leaves everything else, comments
+// above all, byte by byte. It adds a parameter that the file does not have at the end,
+// and removes one whose new value is empty. It checks only that names and values do not
+// make other lines.
 func Rewrite(data []byte, set map[string]string) ([]byte, error) {
 	for name, value := range set {
 		switch {
@@ -26,8 +26,8 @@ func Rewrite(data []byte, set map[string]string) ([]byte, error) {
 	return rewrite(data, set)
 }
 
-// rewrite is Rewrite of names and values that were checked. The lines of the
-// file complexes, and of managers and operators, begin with a name too.
+// rewrite is Rewrite for names and values that were checked. The lines of the files
+// complexes, managers and operators begin with a name too.
 func rewrite(data []byte, set map[string]string) ([]byte, error) {
 	entries, err := parse("the file", data)
 	if err != nil {
@@ -35,7 +35,7 @@ func rewrite(data []byte, set map[string]string) ([]byte, error) {
 	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	var out bytes.Buffer
-	next := 1 // line to be copied
+	next := 1 // the next line to copy
 	done := map[string]bool{}
 	for _, e := range entries {
 		value, changed := set[e.name]
@@ -47,7 +47,7 @@ func rewrite(data []byte, set map[string]string) ([]byte, error) {
 			out.Write(lines[next-1])
 		}
 		if value != "" && !done[e.name] {
-			// The name with the blanks around it stays as it is.
+			// The name and the blanks around it stay as they are.
 			first := lines[e.line-1]
 			at := bytes.Index(first, []byte(e.name)) + len(e.name)
 			gap := len(first[at:]) - len(bytes.TrimLeft(first[at:], " \t"))
@@ -71,7 +71,7 @@ func rewrite(data []byte, set map[string]string) ([]byte, error) {
 			out.WriteByte('\n')
 		}
 		if bytes.HasSuffix(bytes.TrimRight(out.Bytes(), " \t\r\n"), []byte(`\`)) {
-			out.WriteByte('\n') // it goes on in an empty line
+			out.WriteByte('\n') // the value continues in an empty line
 		}
 		fmt.Fprintf(&out, "%s %s\n", name, set[name])
 	}

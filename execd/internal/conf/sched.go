@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// schedParams are the parameters of sched_conf(5), in the order in which qconf
-// prints them. The weights are those of Grid Engine's installation, by which -p
-// comes first.
+// schedParams are the parameters of sched_conf(5), in the order in which qconf prints
+// them. The weights are those of Grid Engine's installation, by which -p comes first.
 var schedParams = []param[Scheduling]{
 	only[Scheduling]("algorithm", "default", "there is one scheduler"),
 	{"schedule_interval", "0:0:15", plain, func(_ *scope, _ *Scheduling, v string) error {
@@ -59,7 +58,7 @@ var schedParams = []param[Scheduling]{
 	accepted[Scheduling]("weight_user", "0.250000"), accepted[Scheduling]("weight_project", "0.250000"),
 	accepted[Scheduling]("weight_department", "0.250000"), accepted[Scheduling]("weight_job", "0.250000"),
 	only[Scheduling]("weight_tickets_functional", "0", noTickets), only[Scheduling]("weight_tickets_share", "0", noTickets),
-	// How tickets would be given out.
+	// These are for tickets, which do not exist here.
 	{"share_override_tickets", "TRUE", truth, func(*scope, *Scheduling, string) error { return nil }},
 	{"share_functional_shares", "TRUE", truth, func(*scope, *Scheduling, string) error { return nil }},
 	accepted[Scheduling]("max_functional_jobs_to_schedule", "200"),
@@ -101,8 +100,8 @@ func setUsageWeights(_ *scope, c *Scheduling, v string) error {
 	return nil
 }
 
-// setFormula reads a sum of attributes and of products of an attribute and a
-// number, as load_avg*2+swap_used-100.
+// setFormula reads a sum of attributes, some times a number, such as
+// load_avg*2+swap_used-100.
 func setFormula(s *scope, c *Scheduling, v string) error {
 	c.LoadFormula = v
 	for term := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == '+' || r == '-' }) {

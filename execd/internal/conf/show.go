@@ -11,12 +11,12 @@ import (
 	"paddock/execd/api"
 )
 
-// width is how much room the names of parameters have where qconf prints them.
+// width is the width of the names of parameters that qconf prints, by kind.
 var width = map[string]int{
 	kindQueue: 22, kindPE: 19, kindCkpt: 19, kindConf: 29, kindSched: 34, kindHost: 22, kindUserList: 8,
 }
 
-// unknown is what qconf says of something that is not there.
+// unknown has qconf's messages for objects that do not exist.
 var unknown = map[string]string{
 	kindQueue:     "No cluster queue or queue instance matches the phrase %q",
 	kindPE:        "%s is not a parallel environment",
@@ -28,12 +28,11 @@ var unknown = map[string]string{
 	kindConf:      "configuration %s not defined",
 }
 
-// Show returns the configuration in force, as qconf of Grid Engine 8.1.9 prints
-// it. The kinds are queue, pe, ckpt, userlist, hostgroup, host and project, which have
-// names, and complex, conf, sched, manager and operator, which have none; the
-// name of a knob is a pattern, or empty for all. A queue
-// is shown with its overrides, and as queue@host without. The error is
-// qconf's.
+// Show returns an object of the configuration in force as qconf of Grid Engine 8.1.9
+// prints it. The kinds queue, pe, ckpt, userlist, hostgroup, host and project have
+// names; complex, conf, sched, manager and operator have none; the name of a knob is a
+// pattern, or empty for all. A queue is shown with its overrides, queue@host without.
+// The error is qconf's.
 func (c *Config) Show(kind, name string) (string, error) {
 	var b strings.Builder
 	switch kind {
@@ -78,7 +77,7 @@ func (c *Config) Show(kind, name string) (string, error) {
 			show(&b, l.name, l.written, l.form, width[kind])
 		case l.name == "hostlist":
 			show(&b, "hostname", c.Hostname, plain, width[kind])
-		case l.form == commas: // as Grid Engine has lists of a queue on one host
+		case l.form == commas: // as Grid Engine prints lists of a queue on one host
 			show(&b, l.name, strings.ReplaceAll(l.inForce, ",", " "), spaced, width[kind])
 		default:
 			show(&b, l.name, l.inForce, l.form, width[kind])
@@ -90,8 +89,7 @@ func (c *Config) Show(kind, name string) (string, error) {
 	return b.String(), nil
 }
 
-// ShowHost is Show of a host, of which this one has the values that are measured on
-// it.
+// ShowHost is Show for a host; this host also has measured values.
 func (c *Config) ShowHost(name string, load map[string]Value) (string, error) {
 	lines, ok := c.objects[kindHost][name]
 	if !ok || !sameHost(name, c.Hostname) {
@@ -112,14 +110,15 @@ func (c *Config) ShowHost(name string, load map[string]Value) (string, error) {
 	return b.String(), nil
 }
 
-// measuredFirst are what Grid Engine measures, in the order in which it prints it.
+// measuredFirst are the values that Grid Engine measures, in the order in which it
+// prints them.
 var measuredFirst = []string{
 	"arch", "num_proc", "mem_total", "swap_total", "virtual_total", "m_topology", "m_socket", "m_core", "m_thread",
 	"load_avg", "load_short", "load_medium", "load_long", "mem_free", "swap_free", "virtual_free", "mem_used", "swap_used", "virtual_used",
 	"cpu", "m_topology_inuse", "np_load_avg", "np_load_short", "np_load_medium", "np_load_long",
 }
 
-// loadValues prints load values, those of sensors behind the host's own.
+// loadValues prints load values, those of sensors after the host's own.
 func (c *Config) loadValues(load map[string]Value) string {
 	names := slices.Concat(measuredFirst, slices.Sorted(maps.Keys(load)))
 	var words []string
@@ -131,7 +130,7 @@ func (c *Config) loadValues(load map[string]Value) string {
 		text := v.Text
 		a := c.Attribute(name)
 		switch {
-		case i >= len(measuredFirst) || a == nil: // as the sensor has it
+		case i >= len(measuredFirst) || a == nil: // as the sensor reported it
 		case a.Kind == KindMemory:
 			text = fmt.Sprintf("%fM", v.Number/(1<<20))
 		case a.Kind == KindDouble:
@@ -142,11 +141,11 @@ func (c *Config) loadValues(load map[string]Value) string {
 	return strings.Join(words, ",")
 }
 
-// List returns the names of what there is of a kind, in order.
+// List returns the names of the objects of a kind, in order.
 func (c *Config) List(kind string) []string {
 	switch kind {
 	case kindManager:
-		// It is one whatever the files say.
+		// root is one whatever the files say.
 		return slices.Compact(slices.Sorted(slices.Values(append([]string{"root"}, c.Managers...))))
 	case kindOperator:
 		return c.Operators
@@ -160,13 +159,13 @@ func (c *Config) List(kind string) []string {
 	return slices.Sorted(maps.Keys(c.objects[kind]))
 }
 
-// lineWidth is how long Grid Engine's lines are, and longer only when a value
-// has nowhere to be broken.
+// lineWidth is the length of Grid Engine's lines, which are longer only if a value
+// cannot be broken.
 const lineWidth = 80
 
-// show writes a parameter. Where it is too long it goes on in the next line,
-// behind a blank or, of a list, a comma; it is a blank when it is read, which only
-// in a list is none behind a comma.
+// show prints a parameter. A long value goes on in the next line, behind a blank or, in
+// a list, a comma. The break is read as a blank, which means nothing behind a comma of
+// a list.
 func show(b *strings.Builder, name, value string, f form, indent int) {
 	indent = max(indent, len(name)+1)
 	line := fmt.Sprintf("%-*s", indent, name)
@@ -175,9 +174,9 @@ func show(b *strings.Builder, name, value string, f form, indent int) {
 			b.WriteString(line + value + "\n")
 			return
 		}
-		at := 0 // the last place to break
+		at := 0 // the last place for a break
 		for i := range len(value) {
-			mark := 1 // the backslash, behind a comma with a blank before it
+			mark := 1 // the length of the backslash, and of a blank before it behind a comma
 			switch {
 			case value[i] == ',' && (f == commas || f == spaced):
 				mark = 2
@@ -198,7 +197,7 @@ func show(b *strings.Builder, name, value string, f form, indent int) {
 	}
 }
 
-// showComplex writes the attributes, in columns as wide as they must be.
+// showComplex prints the attributes, in columns as wide as needed.
 func (c *Config) showComplex(b *strings.Builder) {
 	head := []string{"#name", "shortcut", "type", "relop", "requestable", "consumable", "default", "urgency"}
 	rows := make([][]string, len(c.Complex))
@@ -227,7 +226,7 @@ func (c *Config) showComplex(b *strings.Builder) {
 	b.WriteString("# >#< starts a comment but comments are not saved across edits --------\n")
 }
 
-// text is the attribute as a line of the file complexes.
+// text returns the attribute as a line of the file complexes.
 func (a *Attribute) text() string {
 	return fmt.Sprintf("%s %s %s %s %s %s %s %s", a.Name, a.Shortcut, a.Kind, a.Relop, a.Requestable, a.Consumable, a.Default,
 		strconv.FormatFloat(a.Urgency, 'g', -1, 64))

@@ -8,8 +8,8 @@ import (
 	"paddock/execd/api"
 )
 
-// Template returns what a new object of a kind begins with: its name, and what
-// stands for each parameter that a file leaves out.
+// Template returns the text of a new object of a kind: its name, and the standard of
+// each parameter.
 func (l *Live) Template(kind, name string) (string, error) {
 	if name == "" {
 		name = "template"
@@ -41,7 +41,7 @@ func (l *Live) Template(kind, name string) (string, error) {
 	return b.String(), nil
 }
 
-// Tree returns a host group with what it has of groups and hosts below it.
+// Tree returns a host group with the groups and hosts in it, as a tree.
 func (c *Config) Tree(group string) (string, error) {
 	if c.objects[kindHostGroup][group] == nil {
 		return "", inWords(unknown[kindHostGroup], group)
@@ -58,7 +58,7 @@ func (c *Config) tree(b *strings.Builder, name, indent string) {
 	}
 }
 
-// Resolved returns the hosts of a host group and of the groups in it.
+// Resolved returns the hosts of a host group, including those of the groups in it.
 func (c *Config) Resolved(group string) (string, error) {
 	if c.objects[kindHostGroup][group] == nil {
 		return "", inWords(unknown[kindHostGroup], group)
@@ -83,10 +83,10 @@ func (c *Config) Resolved(group string) (string, error) {
 	return strings.Join(hosts, " ") + "\n", nil
 }
 
-// Having returns the objects of which a parameter whose name matches has a
-// value that does, as a whole or in one of its words. Of queues it is the value
-// for all hosts; of the kinds queue_domain and queue_instance those for host
-// groups and for hosts, and what is returned is queue@@hostgroup and queue@host.
+// Having returns the objects that have a parameter whose name and value match, the
+// value as a whole or one of its words. For queues it is the value for all hosts; the
+// kinds queue_domain and queue_instance look at the values for host groups and for
+// hosts, and return queue@@hostgroup and queue@host.
 func (c *Config) Having(kind, parameter, value string, matches func(pattern, text string) bool) ([]string, error) {
 	of := kind
 	switch kind {

@@ -2,10 +2,10 @@ package conf
 
 import "time"
 
-// PE is a parallel environment, sge_pe(5), as far as one host needs it.
+// PE is a parallel environment, sge_pe(5), with the parameters that one host needs.
 type PE struct {
 	Name            string
-	Slots           int      // slots: of all jobs in it together
+	Slots           int      // slots: for all its jobs together
 	UserLists       []string // user_lists: who may use it; empty: everybody
 	XUserLists      []string // xuser_lists: who may not
 	StartProcArgs   string   // start_proc_args; empty: none
@@ -22,7 +22,7 @@ type PE struct {
 type Checkpoint struct {
 	Name    string // ckpt_name
 	Kind    string // interface: userdefined, hibernator, cpr, cray-ckpt, transparent, application-level
-	Command string // ckpt_command; empty: none, as all commands
+	Command string // ckpt_command; empty: none, as for all commands
 	Migrate string // migr_command
 	Restart string // restart_command
 	Clean   string // clean_command
@@ -34,7 +34,7 @@ type Checkpoint struct {
 // Kind is the type of a complex attribute.
 type Kind string
 
-// The kinds of complex(5), and RSMAP of later Grid Engines: a resource whose
+// The kinds are those of complex(5), and RSMAP of later Grid Engines: a resource whose
 // units have names.
 const (
 	KindInt      Kind = "INT"
@@ -59,7 +59,7 @@ func (k Kind) Number() bool {
 	}
 }
 
-// Consumable says for what a request of an attribute counts.
+// Consumable says how a request of an attribute is counted.
 type Consumable string
 
 // The values of the column consumable.
@@ -76,7 +76,7 @@ type Requestable string
 const (
 	RequestableNo     Requestable = "NO"
 	RequestableYes    Requestable = "YES"
-	RequestableForced Requestable = "FORCED" // where it has a value only jobs run that ask for it
+	RequestableForced Requestable = "FORCED" // where it has a value, only jobs that ask for it run
 )
 
 // Attribute is a line of complex(5).
@@ -86,21 +86,22 @@ type Attribute struct {
 	Relop          string // ==, >=, >, <, <=, != or EXCL
 	Requestable    Requestable
 	Consumable     Consumable
-	Default        string  // what a job is counted for that does not ask
+	Default        string  // the amount for a job that does not ask
 	Urgency        float64 // for each unit
 }
 
-// Value is the value of an attribute somewhere, or what a job asks for.
+// Value is a value of an attribute, or a request of it.
 type Value struct {
 	Text   string   // as it was written
 	Number float64  // of kinds that are numbers: bytes, seconds, 0 and 1; +Inf for INFINITY
 	IDs    []string // the names of the units of a RSMAP
-	// Devices are the device nodes of units, by their names; nil: they have none.
+	// Devices are the device nodes of units, by the names of the units; nil: they have
+	// none.
 	Devices map[string][]Device
 }
 
-// Device is a device node that belongs to a unit of a RSMAP, and what who has
-// the unit may do with it.
+// Device is a device node of a unit of a RSMAP, and what a job that has the unit may do
+// with it.
 type Device struct {
 	Path        string
 	Read, Write bool
@@ -115,8 +116,8 @@ type Threshold struct {
 	Value     Value
 }
 
-// Subordinate is an element of subordinate_list: the queue is suspended when
-// this one has so many slots in use; 0: when it is full.
+// Subordinate is an element of subordinate_list: the queue is suspended when this one
+// has so many slots in use; 0: when all of them are.
 type Subordinate struct {
 	Queue string
 	Slots int
@@ -125,22 +126,22 @@ type Subordinate struct {
 // UserList is an access_list(5).
 type UserList struct {
 	Name    string
-	ACL     bool     // type has ACL; lists that are departments only admit nobody
+	ACL     bool     // type has ACL; a list that is only a department admits nobody
 	Entries []string // users, and groups behind an @
 }
 
 // Project is a project(5).
 type Project struct {
 	Name      string
-	ACL, XACL []string // user lists: who may have jobs in it, empty: everybody; and who may not
+	ACL, XACL []string // user lists: who may have jobs in it, empty: everybody; who may not
 }
 
-// Scheduling is what of sched_conf(5) has a meaning on one host.
+// Scheduling has the parameters of sched_conf(5) that have a meaning on one host.
 type Scheduling struct {
-	MaxUserRunning  int           // maxujobs: jobs of a user that run at the same time; 0: no limit
-	MaxReservation  int           // max_reservation: waiting jobs for which slots are kept free; 0: none
-	DefaultDuration time.Duration // default_duration: how long a job without h_rt is taken to run; 0: for ever
-	HalfTime        time.Duration // halftime: after it half of the usage of a user is forgotten; 0: never
+	MaxUserRunning  int           // maxujobs: running jobs of one user; 0: no limit
+	MaxReservation  int           // max_reservation: waiting jobs that may have reservations; 0: none
+	DefaultDuration time.Duration // default_duration: assumed run time of a job without h_rt; 0: for ever
+	HalfTime        time.Duration // halftime: when half of the usage of a user is forgotten; 0: never
 	UsageWeights    struct{ CPU, Mem, IO float64 }
 	WeightPriority  float64 // weight_priority: of qsub -p
 	WeightTicket    float64 // weight_ticket: of the share of the user

@@ -11,13 +11,13 @@ import (
 	"paddock/spool"
 )
 
-// maxUnits bounds the units of a RSMAP: nobody has more of what has names.
+// maxUnits bounds the named units of a RSMAP.
 const maxUnits = 10_000
 
-// ParseValue reads the value of an attribute of the given kind, as it stands in
-// complex_values or behind -l. Numbers may be INFINITY, but for BOOL and RSMAP.
-// A RSMAP is a number with the names of its units behind it, 4(gpu0 gpu1 a b)
-// or 4(0-3), or the number alone, which is what a job asks for.
+// ParseValue parses the value of an attribute of a kind, as in complex_values or behind
+// -l. Numbers may be INFINITY, except for BOOL and RSMAP. A RSMAP is a number with the
+// names of its units behind it, 4(gpu0 gpu1 a b) or 4(0-3), or the number alone, which
+// is what a job requests.
 func ParseValue(k Kind, text string) (Value, error) {
 	v := Value{Text: text}
 	bad := func(want string) (Value, error) {
@@ -47,7 +47,7 @@ func ParseValue(k Kind, text string) (Value, error) {
 		n, ok := parseMemory(text)
 		if !ok {
 			want := "a number with k, K, m, M, g, G, t or T behind it, or INFINITY"
-			// 4GB and 4GiB are what everybody else writes.
+			// Other programs write 4GB and 4GiB.
 			if plain := strings.TrimRight(text, "iBb"); plain != text {
 				if _, ok := parseMemory(plain); ok {
 					want = plain
@@ -79,8 +79,8 @@ func ParseValue(k Kind, text string) (Value, error) {
 	return v, nil
 }
 
-// parseMemory reads a number of bytes. Behind it k, m, g and t stand for powers
-// of 1000, K, M, G and T for powers of 1024, as in queue_conf(5).
+// parseMemory parses a number of bytes. The suffixes k, m, g and t are powers of 1000,
+// K, M, G and T powers of 1024, as in queue_conf(5).
 func parseMemory(text string) (float64, bool) {
 	if text == "" {
 		return 0, false
@@ -97,7 +97,7 @@ func parseMemory(text string) (float64, bool) {
 	return n * unit, err == nil
 }
 
-// parseUnits reads the value of a RSMAP.
+// parseUnits parses the value of a RSMAP.
 func parseUnits(text string) (Value, error) {
 	v := Value{Text: text}
 	number, rest, named := strings.Cut(text, "(")
@@ -150,8 +150,8 @@ func parseUnits(text string) (Value, error) {
 	return v, nil
 }
 
-// parseDevices reads what stands in the brackets behind a unit:
-// device=PATH[:MODE][;PATH[:MODE]...], with r, w or rw for a mode.
+// parseDevices parses the text in brackets behind a unit:
+// device=PATH[:MODE][;PATH[:MODE]...], where MODE is r, w or rw.
 func parseDevices(text string) ([]Device, error) {
 	text, end, closed := strings.Cut(text, "]")
 	name, paths, _ := strings.Cut(text, "=")
@@ -178,10 +178,10 @@ func parseDevices(text string) ([]Device, error) {
 	return list, nil
 }
 
-// listSeparators are what separates the elements of a list.
+// listSeparators separate the elements of a list.
 const listSeparators = ", \t"
 
-// list takes a list apart. What stands in parentheses stays together.
+// list splits a list. Text in parentheses stays together.
 func list(v string) []string {
 	depth := 0
 	return strings.FieldsFunc(v, func(r rune) bool {
@@ -221,7 +221,7 @@ func setValues(s *scope, into *Values, v string) error {
 	return nil
 }
 
-// named finds the attribute of an element name=value.
+// named returns the attribute and the value of an element name=value.
 func (s *scope) named(word string) (*Attribute, string, error) {
 	name, text, ok := strings.Cut(word, "=")
 	if !ok {
