@@ -43,9 +43,9 @@ func answering(kind string, connection func(*Global) *Connection) param[Global] 
 		}
 		switch c.Half() {
 		case "daemon":
-			s.warn("%s_command is builtin, and no connection comes about", kind)
+			s.warn("%s_command is builtin: clients cannot connect", kind)
 		case "command":
-			s.warn("it is builtin, %s_command is not, and no connection comes about", kind)
+			s.warn("it is builtin, %s_command is not: clients cannot connect", kind)
 		}
 		return nil
 	}}
@@ -58,7 +58,7 @@ func setConnection(s *scope, into *string, v string) error {
 	case strings.EqualFold(v, "builtin"):
 		return nil
 	case isNone(v):
-		s.warn("there is no program of our own for none, which means builtin here")
+		s.warn("none means builtin here: execd has no rsh programs of its own")
 		return nil
 	case !filepath.IsAbs(v) || !spool.PlainValue(v):
 		return fmt.Errorf("%q is neither builtin nor a command with an absolute path", v)

@@ -565,7 +565,7 @@ func (d *daemon) run(ctx context.Context) error {
 	queueDone.Go(func() { d.keepShares(ctx) })
 	queueDone.Go(func() {
 		if err := watchClock(ctx, d.queue.ClockSet); err != nil {
-			d.log.Warn(fmt.Sprintf("execd: %v: when it is set, jobs that wait for a time may be late", err))
+			d.log.Warn(fmt.Sprintf("execd: %v: jobs with a start time may be late after the clock is set", err))
 		}
 	})
 	d.queue.Wake()

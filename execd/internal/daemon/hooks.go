@@ -59,6 +59,6 @@ const hooksStop = 20 * time.Second
 // The next execd calls them again, since to it they have not run.
 func (d *daemon) stopHooks() {
 	for _, label := range d.calls.Stop(hooksStop) {
-		d.log.Warn(fmt.Sprintf("%s: hook: still ends: its parent kills it", label))
+		d.log.Warn(fmt.Sprintf("%s: hook: has not ended yet: its parent kills it", label))
 	}
 }

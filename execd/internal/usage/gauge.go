@@ -107,7 +107,7 @@ func (g *Gauge) await(answered <-chan struct{}) {
 	defer g.mu.Unlock()
 	if g.disk == answered && !g.silent {
 		g.silent = true
-		g.Log.Warn(fmt.Sprintf("file system of %s does not answer: slots tell how much of it was free before", g.Dir))
+		g.Log.Warn(fmt.Sprintf("file system of %s does not answer: ads of slots keep its last free space", g.Dir))
 	}
 }
 
