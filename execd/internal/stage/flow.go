@@ -1,6 +1,8 @@
 package stage
 
 import (
+	"cmp"
+
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/jobhook"
@@ -56,12 +58,8 @@ func (l *life) runPost() error {
 	if active := l.flow.Active(); len(active) != 1 || active[0].Name() != childPost {
 		return errWait
 	}
-	over, err := l.hooks.RunPost(stepPost, l.attempts)
-	switch {
-	case err != nil:
-		return err
-	case !over:
-		return errWait
+	if over, err := l.hooks.RunPost(stepPost, l.attempts); err != nil || !over {
+		return cmp.Or(err, errWait)
 	}
 	l.flow.Set(stepPost)
 	l.flow.Reap(childPost, l.hooks.PostStatus)

@@ -106,7 +106,7 @@ func (f *End) Reap(sampled api.Usage) error {
 // Conclude makes of a run's outcome what is recorded of it.
 func (f *End) Conclude(out *spool.Outcome) *job.End {
 	t := f.of
-	run := outcome.Run{Task: t, Want: f.host.Store.Want(t), Requeues: !f.isNobodys(), Rerunnable: outcome.Rerunnable(t, f.host.Config().Queue(t.Start.Queue)), Post: f.hooks.PostStatus}
+	run := outcome.Run{Task: t, Want: f.host.Store.Want(t), Requeues: f.requeues(), Rerunnable: outcome.Rerunnable(t, f.host.Config().Queue(t.Start.Queue)), Post: f.hooks.PostStatus}
 	if out.Usage != nil && out.Usage.ExitStatus != 0 {
 		run.Full = f.host.Launcher.ScratchFull(t.RunID())
 	}
@@ -121,8 +121,8 @@ func (f *End) Conclude(out *spool.Outcome) *job.End {
 	return e
 }
 
-// isNobodys reports whether nobody would start the job again.
-func (f *End) isNobodys() bool { return f.of.Job.Interactive || !f.host.From(f.of).Requeues() }
+// requeues reports whether somebody would start the job again.
+func (f *End) requeues() bool { return !f.of.Job.Interactive && f.host.From(f.of).Requeues() }
 
 // fault puts the queue of a task in error, and reports whether it is. But what runs as
 // the job's owner, with his environment, he can make fail as he likes: where that failed
@@ -211,7 +211,7 @@ func (f *End) Transfer() (exit.Result, error) {
 	}
 	f.host.Log.Error(fmt.Sprintf("job %v: output: given up: %s", f.of, g.Reason))
 	f.undelivered = g
-	outcome.Lose(f.End, g, !f.isNobodys())
+	outcome.Lose(f.End, g, f.requeues())
 	return exit.Nothing, nil // it is noted
 }
 
