@@ -108,6 +108,11 @@ func (t Tasks) Count() int {
 	return (t.Last-t.First)/t.Step + 1
 }
 
+// Has reports whether the range has a task of that number.
+func (t Tasks) Has(number int) bool {
+	return number >= t.First && number <= t.Last && (number-t.First)%t.Step == 0
+}
+
 // String returns the range as Grid Engine writes it, "3-7:2".
 func (t Tasks) String() string { return fmt.Sprintf("%d-%d:%d", t.First, t.Last, t.Step) }
 

@@ -226,7 +226,7 @@ func (d *deletion) pick() bool {
 		var starting *Task
 		for _, task := range j.tasksInOrder() {
 			switch {
-			case named && !within(task.Number, d.tasks):
+			case named && !d.tasks.Has(task.Number):
 			case task.State == Errored:
 				d.errored = append(d.errored, task)
 				d.gone.Add(task.Number)
@@ -270,10 +270,6 @@ func (s *jobSet) isWaiting(t *Task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return t.Job.pending.Has(t.Number) || t.State == Errored && t.Job.active[t.Number] == t
-}
-
-func within(number int, t api.Tasks) bool {
-	return number >= t.First && number <= t.Last && (number-t.First)%t.Step == 0
 }
 
 const sigkill = 9

@@ -69,7 +69,7 @@ func (j *Job) found(tasks api.Tasks) (api.Found, bool) {
 	}
 	for _, t := range j.active {
 		switch {
-		case tasks.IsArray() && !within(t.Number, tasks):
+		case tasks.IsArray() && !tasks.Has(t.Number):
 		case t.State == Errored:
 			f.InError++
 		case t.State == Started:
@@ -104,7 +104,7 @@ func (s *jobSet) Written(j *Job, tasks api.Tasks, most int) (list []Written, mor
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range j.tasksInOrder() {
-		if tasks.IsArray() && !within(t.Number, tasks) {
+		if tasks.IsArray() && !tasks.Has(t.Number) {
 			continue
 		}
 		if len(list) == most {

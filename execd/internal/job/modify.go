@@ -191,7 +191,7 @@ func (m *modification) named(j *Job, tasks api.Tasks) []*Task {
 	if !tasks.IsArray() {
 		return list
 	}
-	return slices.DeleteFunc(list, func(t *Task) bool { return !within(t.Number, tasks) })
+	return slices.DeleteFunc(list, func(t *Task) bool { return !tasks.Has(t.Number) })
 }
 
 // what names a task in messages.

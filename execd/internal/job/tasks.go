@@ -268,8 +268,7 @@ func (s *Tasks) index(task int) (int, bool) {
 	if !s.of.IsArray() {
 		return 0, task == 1
 	}
-	i := (task - s.of.First) / s.of.Step
-	return i, task >= s.of.First && task <= s.of.Last && (task-s.of.First)%s.of.Step == 0
+	return (task - s.of.First) / s.of.Step, s.of.Has(task)
 }
 
 // find returns where index i is, or would be, in the runs.

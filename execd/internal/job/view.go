@@ -93,7 +93,7 @@ func (s *jobSet) Changed(j *Job, tasks api.Tasks) (changed <-chan struct{}, over
 	waits := pending.Len() > 0
 	for _, t := range slices.Backward(j.tasksInOrder()) {
 		switch {
-		case some && !within(t.Number, tasks):
+		case some && !tasks.Has(t.Number):
 		case t.State == Errored:
 			stuck = api.Stuck{Reason: t.Reason}
 		case some && t.State == Ended && t.counted && t.End.Fate == FateDone:

@@ -150,7 +150,7 @@ func (s *selection) hasTask(f *accounting.Fields) (bool, error) {
 	}
 	n, err := f.Number(accounting.FieldTaskNumber)
 	for _, t := range s.tasks {
-		if task := int(n); task >= t.First && task <= t.Last && (task-t.First)%t.Step == 0 {
+		if t.Has(int(n)) {
 			return true, err
 		}
 	}

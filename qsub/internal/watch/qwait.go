@@ -284,12 +284,27 @@ func (w *waitSet) givenUp(err error) error {
 	return w.inv.CallFailed(err)
 }
 
+// taskSet is a set of numbers of tasks, with a bit for each.
+type taskSet struct {
+	bits  []uint64
+	count int // of those that are in it
+}
+
+func (s *taskSet) add(number int) {
+	for len(s.bits) <= number/64 {
+		s.bits = append(s.bits, 0)
+	}
+	if s.bits[number/64]&(1<<(number%64)) == 0 {
+		s.bits[number/64] |= 1 << (number % 64)
+		s.count++
+	}
+}
+
 // taskEnds are the last ends of tasks of one job.
 type taskEnds struct {
-	seen  []uint64 // a bit for each task
-	count int
-	bad   map[int]api.TaskEnd // those with an exit status that is not 0
-	all   map[int]api.TaskEnd // all of them, when they are to be printed
+	taskSet
+	bad map[int]api.TaskEnd // those with an exit status that is not 0
+	all map[int]api.TaskEnd // all of them, when they are to be printed
 }
 
 // add records the end of a task, if the task is waited for. A task that ran
@@ -299,16 +314,10 @@ func (t *taskEnds) add(of *api.Waited, e *api.TaskEnd, all bool) {
 	if e.Job != of.Job || e.Failed == accounting.FailedMigrating || e.Failed == accounting.FailedRescheduling || number > api.MaxTask {
 		return
 	}
-	if w := of.Tasks; w.IsArray() && (number < w.First || number > w.Last || (number-w.First)%w.Step != 0) {
+	if of.Tasks.IsArray() && !of.Tasks.Has(number) {
 		return
 	}
-	for len(t.seen) <= number/64 {
-		t.seen = append(t.seen, 0)
-	}
-	if t.seen[number/64]&(1<<(number%64)) == 0 {
-		t.seen[number/64] |= 1 << (number % 64)
-		t.count++
-	}
+	t.taskSet.add(number)
 	if t.bad == nil {
 		t.bad, t.all = map[int]api.TaskEnd{}, map[int]api.TaskEnd{}
 	}

@@ -40,7 +40,7 @@ func Wait(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, te
 
 // follow prints how tasks end until none is left.
 func follow(ctx context.Context, inv *command.Invocation, job *api.SubmitReply, terse bool) error {
-	w := syncWait{inv: inv, job: job, terse: terse, ended: make([]uint64, (job.Count()+63)/64)}
+	w := syncWait{inv: inv, job: job, terse: terse}
 	request := api.WaitRequest{Job: job.Job, Cursor: job.Cursor}
 	var line *command.StatusLine
 	if job.Tasks.IsArray() {
@@ -99,8 +99,7 @@ type syncWait struct {
 	inv   *command.Invocation
 	job   *api.SubmitReply
 	terse bool
-	ended []uint64 // a bit for each task
-	count int
+	ended taskSet
 	exit  int // the first that is not 0
 	// unable says that the user was told of a task that could not be run.
 	unable bool
@@ -112,20 +111,15 @@ func (w *syncWait) task(e *api.TaskEnd, inError string) {
 	if e.Failed == accounting.FailedMigrating || e.Failed == accounting.FailedRescheduling {
 		return
 	}
-	id, place := strconv.Itoa(w.job.Job), 0
+	id, number := strconv.Itoa(w.job.Job), 1
 	if t := w.job.Tasks; t.IsArray() {
+		if !t.Has(e.Task) {
+			return
+		}
 		id += "." + strconv.Itoa(e.Task)
-		place = (e.Task - t.First) / t.Step
+		number = e.Task
 	}
-	// A task may end again after a requeue. The number is checked, since it is
-	// used as an index.
-	if place < 0 || place/64 >= len(w.ended) {
-		return
-	}
-	if w.ended[place/64]&(1<<(place%64)) == 0 {
-		w.ended[place/64] |= 1 << (place % 64)
-		w.count++
-	}
+	w.ended.add(number) // perhaps again, after a requeue
 	exit, out := option.ExitFailed, w.inv.Err
 	w.unable = w.unable || !e.Ran
 	if text := endText(id, e); text != "" {
@@ -166,9 +160,9 @@ func endText(id string, e *api.TaskEnd) string {
 
 // end returns the result of the whole job.
 func (w *syncWait) end() error {
-	if left := w.job.Count() - w.count; left > 0 {
+	if left := w.job.Count() - w.ended.count; left > 0 {
 		// These were deleted before they started, and are not accounted.
-		if w.count == 0 {
+		if w.ended.count == 0 {
 			fmt.Fprintf(w.inv.Err, "Unable to run job %d\n", w.job.Job)
 		} else {
 			fmt.Fprintf(w.inv.Err, "Unable to run %d tasks of job %d\n", left, w.job.Job)
