@@ -247,8 +247,8 @@ type wireRequest struct {
 // MarshalJSON implements json.Marshaler; see Text.
 func (r SubmitRequest) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wireRequest{
-		Text(r.Name), Text(r.Account), Text(r.Command), texts(r.Args), Text(r.Shell), Text(r.Cwd),
-		Text(r.Stdin), Text(r.Stdout), Text(r.Stderr), texts(r.Env), texts(r.Origin), (*plainRequest)(&r),
+		Text(r.Name), Text(r.Account), Text(r.Command), each[Text](r.Args), Text(r.Shell), Text(r.Cwd),
+		Text(r.Stdin), Text(r.Stdout), Text(r.Stderr), each[Text](r.Env), each[Text](r.Origin), (*plainRequest)(&r),
 	})
 }
 
@@ -258,10 +258,10 @@ func (r *SubmitRequest) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
-	r.Name, r.Account, r.Command, r.Args = string(w.Name), string(w.Account), string(w.Command), plains(w.Args)
+	r.Name, r.Account, r.Command, r.Args = string(w.Name), string(w.Account), string(w.Command), each[string](w.Args)
 	r.Shell, r.Cwd = string(w.Shell), string(w.Cwd)
 	r.Stdin, r.Stdout, r.Stderr = string(w.Stdin), string(w.Stdout), string(w.Stderr)
-	r.Env, r.Origin = plains(w.Env), plains(w.Origin)
+	r.Env, r.Origin = each[string](w.Env), each[string](w.Origin)
 	return nil
 }
 

@@ -33,24 +33,14 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(t))
 }
 
-func texts(list []string) []Text {
+// each returns a list with each of its texts as the other type.
+func each[To, From ~string](list []From) []To {
 	if list == nil {
 		return nil
 	}
-	out := make([]Text, len(list))
+	out := make([]To, len(list))
 	for i, s := range list {
-		out[i] = Text(s)
-	}
-	return out
-}
-
-func plains(list []Text) []string {
-	if list == nil {
-		return nil
-	}
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = string(s)
+		out[i] = To(s)
 	}
 	return out
 }

@@ -104,13 +104,7 @@ func writeRecord(b io.Writer, r *accounting.Record) {
 
 // bytesText returns a number of bytes with three decimals and a unit.
 func bytesText(n float64) string {
-	units := []string{"B", "KB", "MB", "GB", "TB", "PB", "EB"}
-	i := 0
-	for i+1 < len(units) && (n >= kib || n <= -kib) {
-		n /= kib
-		i++
-	}
-	return strconv.FormatFloat(n, 'f', 3, 64) + units[i]
+	return output.Scaled(n, "B", "KB", "MB", "GB", "TB", "PB", "EB")
 }
 
 // signalTexts are the C library's words for signals 1 to 31.

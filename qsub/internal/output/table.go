@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -69,6 +70,17 @@ func Table(w io.Writer, rows [][]string, numbers ...string) {
 			fmt.Fprintln(w, strings.Repeat("-", total))
 		}
 	}
+}
+
+// Scaled returns a number with three decimals and the largest of the units, each 1024
+// times the one before it, in which it is at least 1.
+func Scaled(n float64, units ...string) string {
+	i := 0
+	for i+1 < len(units) && (n >= 1024 || n <= -1024) {
+		n /= 1024
+		i++
+	}
+	return strconv.FormatFloat(n, 'f', 3, 64) + units[i]
 }
 
 // Date returns a time as qstat -j and qacct -j print it.

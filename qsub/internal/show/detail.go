@@ -352,13 +352,7 @@ func megabytes(n float64) string {
 	if n == 0 {
 		return "N/A"
 	}
-	letters := []string{"", "K", "M", "G", "T", "P"}
-	i := 0
-	for i+1 < len(letters) && n >= 1024 {
-		n /= 1024
-		i++
-	}
-	return strconv.FormatFloat(n, 'f', 3, 64) + letters[i]
+	return output.Scaled(n, "", "K", "M", "G", "T", "P")
 }
 
 // resources returns a list as that of -l.
