@@ -60,12 +60,12 @@ func known(name string, scope Scope) bool {
 // Expand replaces the variables of a command's text. Errors name the variable;
 // the caller names the command.
 //
-// A text for a shell stays the text that the administrator wrote, whatever the
-// values are: where a value has more than letters, digits and _-+=./:,@%, or
-// nothing, it is quoted so that the shell takes it as it is, also within the
-// quotes of the text. Behind backquotes whose inside no two shells read alike,
-// and within all of them, such a value is an error. What a command then does
-// with its words, as eval does, is its own affair.
+// The values cannot change what a text for a shell means. A value that is empty,
+// or has more than letters, digits and _-+=./:,@%, is quoted so that the shell
+// takes it as it is, also within the quotes of the text. Such a value is an error
+// within backquotes, and behind backquotes whose inside shells read differently.
+// A command that has the shell read its words again, as eval does, is not
+// protected.
 func Expand(text string, scope Scope, c *spool.Config, vars Vars) (string, error) {
 	if !plain(text) {
 		return "", errors.New("it has a newline or NUL byte")
@@ -160,8 +160,8 @@ func Staged(tmpdir, path string) string {
 // that is not staged.
 const unstaged = `""`
 
-// streamOr returns the value of a variable that stands in config as it is, but
-// for those of streams, which depend on whether the stream is staged.
+// streamOr returns the value of a variable: that of its key in config, or, if it
+// is one of a stream, what it is for a stream that is staged or is not.
 func streamOr(name string, c *spool.Config) (string, error) {
 	key, fs := strings.CutPrefix(name, "fs_")
 	which, what, ok := strings.Cut(key, "_")
@@ -192,9 +192,9 @@ func streamOr(name string, c *spool.Config) (string, error) {
 }
 
 // trusted returns the value of a key that only some execds write, if the job
-// cannot have written it: under Grid Engine an argument with a newline makes
-// lines of config, but none so early as those that begin the config of a newer
-// one. The path of a procedure that runs as root may depend on it.
+// cannot have written it. Under Grid Engine an argument of the job with a newline
+// makes lines of config, but they stand behind those that a newer execd begins
+// config with. The path of a procedure that runs as root may depend on the value.
 func trusted(key string, c *spool.Config) (string, bool) {
 	v, ok := c.Lookup(key)
 	if !ok {

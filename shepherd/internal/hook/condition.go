@@ -7,11 +7,10 @@ import (
 )
 
 // condition is what a hook inherits from its parent and any process of the same
-// user can change from outside, a hook first of all: a parent whose condition is not
-// the one that it was born in runs no other hook. All else that is inherited is set
-// anew for each hook (directory, umask, mask and dispositions of signals, session,
-// descriptors, environment), or closed to others since the parent cannot be looked
-// into.
+// user can change from outside, above all a hook. A parent whose condition has changed
+// runs no other hook. All else that a hook inherits is set anew for each (directory,
+// umask, mask and dispositions of signals, session, descriptors, environment), or is
+// protected by isolate.
 type condition struct {
 	limits [rlimits]unix.Rlimit
 	policy unix.SchedAttr // and the nice value
@@ -25,7 +24,7 @@ type condition struct {
 const rlimits = 16
 
 // observe returns the condition of this thread, which is the one that starts hooks.
-// What this kernel does not show is the same at any time.
+// What the kernel does not show is taken for unchanged.
 func observe() condition {
 	var c condition
 	for i := range c.limits {

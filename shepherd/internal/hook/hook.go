@@ -1,8 +1,8 @@
 // Package hook is the parent of hooks: programs of the administrator's that execd
 // runs as a user, for itself or around a job. It has become that user already,
-// starts one hook at a time in a session of its own, and when the hook ends, or is
-// to end, or execd is no more, ends whatever descends from it. It has no files:
-// execd is asked and told by sockets. Only the shepherd's main package imports it.
+// starts one hook at a time in a session of its own, and ends whatever descends
+// from the hook when that ends or is to end, or when execd has ended. It has no
+// files: it talks to execd by sockets. Only the shepherd's main package imports it.
 package hook
 
 import (
@@ -24,20 +24,19 @@ import (
 const (
 	grace     = 3 * time.Second  // from SIGTERM to SIGKILL
 	killLimit = 10 * time.Second // from SIGKILL until what lives still is named and left
-	// firstLook is when the number of processes is looked at first; the time to the
-	// next look doubles. A look reads of all processes of the host, and most hooks
-	// are over sooner: they are not to pay for one.
+	// firstLook is the time until the processes of a hook are counted first; the
+	// time to the next count doubles. A count reads all processes of the host, and
+	// most hooks end before the first.
 	firstLook = 100 * time.Millisecond
-	// The most from one look to the next while their number changes, and while it
-	// does not. A hook that asks for work may wait for minutes in one read, on each
-	// slot of the host, and is not to wake the host twice a second to be counted.
-	// The count is against a mistake of the administrator's, as a loop that starts
-	// processes and forgets them: what gets out of hand in half a second is no less
-	// so in five, and is killed whole either way. For what is faster than any look
-	// there are the limits of its user and its control group.
+	// busyLook and quietLook bound the time between two counts, while the number
+	// changes and while it does not. A hook that asks for work may wait for minutes
+	// in one read, on each slot of the host, and must not wake the host twice a
+	// second. The count is for mistakes of the administrator's, as a loop that
+	// starts processes and forgets them, which may be noticed after five seconds as
+	// well. What is faster is held by the limits of its user and its control group.
 	busyLook  = 500 * time.Millisecond
 	quietLook = 5 * time.Second
-	// Looking takes no more than one part in this many of the time.
+	// Counting takes no more than one part in this many of the time.
 	lookShare = 50
 )
 
@@ -103,9 +102,9 @@ func (c *call) run() (again bool, code int) {
 	return true, 0
 }
 
-// isolate makes this process no business of the user's whose rights it has: his
-// other processes cannot look into it or take its descriptors. They can end it,
-// and then there is no verdict.
+// isolate protects this process from the other processes of the user whose rights
+// it has: they cannot look into it or take its descriptors. They can still kill it,
+// and then there is no report.
 func isolate() error {
 	starter.CloseOnExec()
 	_ = starter.SetName("shepherd-hook")
@@ -275,8 +274,8 @@ func (h *hook) count() {
 	}
 }
 
-// pace is the time to the next count, after one that took so long and found as many
-// processes as the one before it, or did not.
+// pace returns the time to the next count: before is the time to the last one, changed
+// whether that found another number of processes, and took how long it took.
 func pace(before time.Duration, changed bool, took time.Duration) time.Duration {
 	most := quietLook
 	if changed {
@@ -291,7 +290,7 @@ func (h *hook) sweep() {
 	if h.killed { // that time was given already
 		limit = time.Now().Add(time.Second)
 	}
-	// What is there to be read, and is read no more, would end every wait.
+	// Unread data would end every wait.
 	h.loop.Report, h.loop.Signals = -1, -1
 	for h.loop.Orphans() {
 		if h.loop.Child >= 0 {

@@ -1,7 +1,6 @@
-// Package owner finds the numbers behind a user's name when nobody else has:
-// under an execd that writes names only. It reads the system's files and, for
-// users that are not in them, asks getent. The shepherd and its starter
-// import it.
+// Package owner looks up the ids of a user by name, for directories of an execd
+// that writes names alone. It reads the system's files and, for users that are not
+// in them, asks getent. The shepherd and its starter import it.
 package owner
 
 import (
