@@ -403,7 +403,7 @@ func (a *asked) jobAd(q *question) *classad.Ad {
 // unwilling says why a slot of a queue, by its place there, does not take a job now;
 // empty: it does. The cheapest answers come first.
 func (t *Table) unwilling(s *slots, m *managed, place int, q *question) string {
-	if why := t.taken(m); why != "" {
+	if why := m.taken(); why != "" {
 		q.others = true
 		return why
 	}
@@ -414,7 +414,7 @@ func (t *Table) unwilling(s *slots, m *managed, place int, q *question) string {
 	}
 	q.others = true
 	d := m.machine.DecideWith(t.o.Now(), q.job, m.looked.ad)
-	return t.refusal(m, &d)
+	return m.refusal(&d)
 }
 
 // refusedByStart says that START of a slot is not true for a job; empty: it is.
@@ -432,7 +432,7 @@ func (t *Table) refusedByStart(s *slots, m *managed, place int, q *question) str
 	}
 	if l.text == "" || q.last.value != l.value {
 		l.value = q.last.value
-		l.text = t.startIs(m, l.value)
+		l.text = m.startIs(l.value)
 	}
 	if q.refused != nil {
 		q.refused[place] = startRefused{l.version, l.text}

@@ -22,7 +22,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/schedule"
@@ -53,6 +52,7 @@ type Claim struct {
 	Queue   string // the queue the slot belongs to
 	Holder  string // who holds the claim: "queue" is execd's own
 
+	of  *slots         // guarded by Table.mu; those of its queue
 	has slot.Resources // of one that was carved
 
 	activity Activity // guarded by Table.mu
@@ -104,7 +104,8 @@ type slots struct {
 // NewTable returns a table in which the holder has a claim on every slot. Queues
 // are in the order of their numbers.
 func NewTable(queues []conf.Queue, holder string) *Table {
-	t := &Table{holder: holder, queues: map[string]*slots{}, waiting: map[string]bool{}, policy: slot.NewPolicy(nil), listed: make(chan struct{}), o: Options{Now: time.Now, Log: slog.New(slog.DiscardHandler)}}
+	t := &Table{holder: holder, queues: map[string]*slots{}, waiting: map[string]bool{}, policy: slot.NewPolicy(nil), listed: make(chan struct{})}
+	t.o.complete()
 	t.Resize(queues)
 	return t
 }
@@ -156,6 +157,11 @@ func (t *Table) resize(queues []conf.Queue) {
 		}
 	}
 	t.queues, t.waiting = fresh, waiting
+	for _, s := range t.order {
+		for _, c := range s.all() {
+			c.of = s
+		}
+	}
 	t.relist()
 	t.any()
 	t.forget()
@@ -176,7 +182,7 @@ func (t *Table) repeat(s, old *slots, q *conf.Queue) {
 		t.retire(old.claims[len(s.claims):])
 	}
 	for len(s.claims) < q.Slots {
-		s.claims = append(s.claims, &Claim{Slot: len(s.claims) + 1, Queue: q.Name, Holder: t.holder})
+		s.claims = append(s.claims, &Claim{Slot: len(s.claims) + 1, Queue: q.Name, Holder: t.holder, of: s})
 	}
 	for _, c := range s.claims {
 		if c.managed != nil {
@@ -195,7 +201,10 @@ func (t *Table) reuse(s, old *slots, q *conf.Queue) {
 	if old != nil {
 		t.retire(old.claims)
 	}
-	s.part = t.newPartition(q)
+	s.part = &partition{
+		space:  slot.NewPartitionable(t.policy, t.o.Share(q.Name, q.Slots)),
+		parent: &Claim{Slot: 1, Queue: q.Name, Holder: t.holder, of: s},
+	}
 	s.claims = []*Claim{s.part.parent}
 }
 
@@ -216,11 +225,19 @@ func (t *Table) retire(claims []*Claim) {
 }
 
 // id returns the name of a claim's slot; no slot: it is gone.
-func (t *Table) id(c *Claim) slot.ID {
-	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
-		return slot.ID{Number: s.first + c.Slot - 1, Dynamic: c.Dynamic}
+func (c *Claim) id() slot.ID {
+	if c.Slot == 0 {
+		return slot.ID{}
 	}
-	return slot.ID{}
+	return slot.ID{Number: c.of.first + c.Slot - 1, Dynamic: c.Dynamic}
+}
+
+// isParent reports whether others are carved out of a slot.
+func (c *Claim) isParent() bool { return c.Slot > 0 && c.of.part != nil && c.Dynamic == 0 }
+
+// isFree reports whether nobody has a slot who would have to leave.
+func (c *Claim) isFree() bool {
+	return c.activity == Idle && (c.managed == nil || len(c.managed.grants) == 0)
 }
 
 // at returns a slot by its name, nil if there is none.
@@ -336,8 +353,8 @@ func (t *Table) deactivate(claims []*Claim) {
 		}
 		c.activity, c.job = Idle, ""
 		t.busy--
-		if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
-			s.idle = min(s.idle, c.Slot-1)
+		if c.Slot > 0 {
+			c.of.idle = min(c.of.idle, c.Slot-1)
 		}
 		if c.managed != nil {
 			t.ended(c.managed)

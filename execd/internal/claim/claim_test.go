@@ -121,7 +121,7 @@ func (d *desk) carry() string {
 	for _, e := range d.Effects() {
 		switch e.Do {
 		case Forget:
-			if err := d.Forget(e); err != nil {
+			if err := d.File(e); err != nil {
 				d.Fatal(err)
 			}
 		case Suspend:

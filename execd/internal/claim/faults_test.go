@@ -30,7 +30,7 @@ func (d *desk) life() (over bool, err error) {
 	}
 	for _, e := range d.Effects() {
 		if e.Do == Forget {
-			err = d.Forget(e)
+			err = d.File(e)
 		}
 	}
 	return err == nil, err

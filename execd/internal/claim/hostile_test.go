@@ -277,7 +277,7 @@ func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
 	d.Deactivate(gone)
 	for _, e := range d.Effects() {
 		if e.Do == Rewrite {
-			if err := d.Rewrite(e); err != nil {
+			if err := d.File(e); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -300,7 +300,7 @@ func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
 	if !again.Waiting {
 		t.Fatalf("claim %+v; want it to wait", again)
 	}
-	before, carved := d.slots(), d.Carved(run)
+	before, carved := d.slots(), Carved(run)
 	d.parted(policy, parted)
 	d.Adopt("8.1", grantOf(1), "", noon, j, carved, nil)
 	if d.carry(); d.slots() != before || len(d.files()) != 0 {

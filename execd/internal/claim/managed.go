@@ -40,6 +40,30 @@ type Options struct {
 	Idled func(time.Duration)
 }
 
+// plenty is what each slot has of what nobody counts.
+const plenty = 1 << 40
+
+// complete fills in what was left out.
+func (o *Options) complete() {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Ad == nil {
+		o.Ad = func(*Info) *classad.Ad { return classad.New() }
+	}
+	if o.Share == nil {
+		o.Share = func(_ string, slots int) slot.Resources {
+			return slot.Resources{Cpus: int64(slots), Memory: plenty, Disk: plenty}
+		}
+	}
+	if o.Closed == nil {
+		o.Closed = func(string) string { return "" }
+	}
+}
+
 // Info is what the ad of a slot is made of.
 type Info struct {
 	Slot    slot.ID
@@ -80,7 +104,7 @@ func (t *Table) neighbours() []Neighbour {
 	var list []Neighbour
 	for _, s := range t.order {
 		for _, c := range s.all() {
-			n := Neighbour{Slot: t.id(c), State: slot.Claimed.String(), Activity: c.activity.String(), Task: c.job}
+			n := Neighbour{Slot: c.id(), State: slot.Claimed.String(), Activity: c.activity.String(), Task: c.job}
 			if m := c.managed; m != nil {
 				p := m.machine.Place()
 				n.State, n.Activity, n.Task = p.State.String(), p.Activity.String(), m.task
@@ -181,12 +205,7 @@ type Effect struct {
 func (t *Table) Manage(o Options) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.complete()
 	t.o, t.begun = o, true
 	for _, s := range t.order {
 		if s.part != nil {
@@ -240,10 +259,13 @@ func (t *Table) reclaim(r *record) {
 		m = t.manage(s.claims[r.Place-1])
 	}
 	if r.Partitionable {
-		t.hold(s, g)
+		if g.lease <= 0 || g.lease > slot.PartitionableLease {
+			g.lease = slot.PartitionableLease // which begins anew
+		}
+		s.part.space.Claim(t.o.Now(), g.holder, g.lease)
 	}
 	t.restore(m, g, time.Time{}, slot.JobOf(g.ad), nil)
-	t.say(slog.LevelInfo, "claim %v: found after the restart: slot=%v holder=%s", id, t.id(m.claim), g.holder)
+	t.say(slog.LevelInfo, "claim %v: found after the restart: slot=%v holder=%s", id, m.claim.id(), g.holder)
 }
 
 // unfit says why the slot of a record cannot be given back, as the end of a sentence
@@ -306,11 +328,8 @@ func (t *Table) config(m *managed, saved *slot.Saved, j slot.Job) slot.Config {
 
 // ad returns the ad of a slot.
 func (t *Table) ad(m *managed) *classad.Ad {
-	switch {
-	case m.before != nil:
+	if m.before != nil {
 		return m.before
-	case t.o.Ad == nil:
-		return classad.New()
 	}
 	return t.o.Ad(t.info(m))
 }
@@ -318,7 +337,7 @@ func (t *Table) ad(m *managed) *classad.Ad {
 // info returns what the ad of a slot is made of.
 func (t *Table) info(m *managed) *Info {
 	in := &Info{
-		Slot: t.id(m.claim), Queue: m.claim.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
+		Slot: m.claim.id(), Queue: m.claim.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
 		All: t.neighbours,
 	}
 	in.Type, in.Has, in.Total, in.Children = t.parts(m.claim)
@@ -347,8 +366,8 @@ func (t *Table) manage(c *Claim) *managed {
 	c.managed = m
 	t.managed = append(t.managed, m)
 	t.some.Store(true)
-	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
-		s.managed++
+	if c.Slot > 0 {
+		c.of.managed++
 	}
 	if c.activity == Busy {
 		m.task = c.job
@@ -408,8 +427,8 @@ func (t *Table) remanage() {
 
 // isWanted reports whether a slot is managed for its own sake.
 func (t *Table) isWanted(c *Claim) bool {
-	id := t.id(c)
-	return !id.IsZero() && (!t.policy.Plain() || t.isParent(c) || t.wanted != nil && t.wanted(id) || t.drain != nil)
+	id := c.id()
+	return !id.IsZero() && (!t.policy.Plain() || c.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil)
 }
 
 // tidy makes a slot plain again of which nobody has anything to say any more.
@@ -431,8 +450,8 @@ func (t *Table) tidy(m *managed) {
 	c.managed = nil
 	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
 	t.any()
-	if s := t.queues[c.Queue]; s != nil && c.Slot > 0 {
-		s.managed--
+	if c.Slot > 0 {
+		c.of.managed--
 	}
 	m.touch()
 }
@@ -478,7 +497,7 @@ func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 // act takes down one action.
 func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 	g := m.grants[a.Claim]
-	id := t.id(m.claim)
+	id := m.claim.id()
 	job := func(do Do) {
 		if m.task == "" {
 			return
@@ -567,7 +586,7 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 		return
 	}
 	g.told = true
-	e := Eviction{Slot: t.id(m.claim), Holder: g.holder, Reason: g.reason(why), Code: int(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
+	e := Eviction{Slot: m.claim.id(), Holder: g.holder, Reason: g.reason(why), Code: int(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
 	if g.hold != nil {
 		e.Reason, e.Code, e.Subcode = g.hold.Text, g.hold.Code, g.hold.Subcode
 	}
@@ -594,8 +613,8 @@ func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
 	t.evict(m, g, why)
 	g.over = true
 	delete(m.grants, g.number)
-	if s := t.parted(m.claim); s != nil && m.part == nil {
-		s.part.space.Release(g.holder)
+	if m.claim.isParent() {
+		m.claim.of.part.space.Release(g.holder)
 	}
 	if g.stored {
 		t.effects = append(t.effects, Effect{Do: Forget, id: g.id})
@@ -603,7 +622,7 @@ func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
 	if len(m.permits) > 0 && m.task == "" {
 		m.permit(api.Permit{})
 	}
-	t.say(slog.LevelInfo, "claim %v: over: slot=%v holder=%s reason=%q", g.id, t.id(m.claim), g.holder, g.reason(why))
+	t.say(slog.LevelInfo, "claim %v: over: slot=%v holder=%s reason=%q", g.id, m.claim.id(), g.holder, g.reason(why))
 }
 
 // refusal returns the error of an action that refuses.
@@ -687,7 +706,7 @@ func (t *Table) Books() (list []Kept) {
 	defer t.mu.Unlock()
 	list, t.unkept = t.unkept, nil
 	for _, m := range t.managed {
-		if want := t.keeps(m); want != m.kept {
+		if want := m.keeps(); want != m.kept {
 			m.kept = want
 			list = append(list, Kept{m.serial, m.claim.Queue, want})
 		}
@@ -698,25 +717,25 @@ func (t *Table) Books() (list []Kept) {
 // keeps returns how many slots of the queue a slot keeps from it, beside that of the
 // task that runs there. A claim is a promise of a slot; and what was accepted in the
 // place of a job that leaves will come when that is gone.
-func (t *Table) keeps(m *managed) int {
+func (m *managed) keeps() int {
 	switch {
 	case m.part != nil && m.task != "":
 		return int(m.claim.has.Cpus) - 1
 	case m.part != nil:
 		return int(m.claim.has.Cpus)
-	case m.task == "" && len(m.grants) > 0 && !t.isParent(m.claim):
+	case m.task == "" && len(m.grants) > 0 && !m.claim.isParent():
 		return 1
 	}
 	return 0
 }
 
 // taken says why a slot takes no job of the queue, whatever it is; empty: it may.
-func (t *Table) taken(m *managed) string {
+func (m *managed) taken() string {
 	for _, g := range m.grants {
-		return fmt.Sprintf("%s is claimed by %s", t.id(m.claim).Name(), g.holder)
+		return fmt.Sprintf("%s is claimed by %s", m.claim.id().Name(), g.holder)
 	}
 	if s := m.machine.State(); s != slot.Owner && s != slot.Unclaimed {
-		return fmt.Sprintf("%s is %v", t.id(m.claim).Name(), m.machine.Place())
+		return fmt.Sprintf("%s is %v", m.claim.id().Name(), m.machine.Place())
 	}
 	return ""
 }
@@ -730,16 +749,16 @@ func (t *Table) undecided(m *managed, j slot.Job, ad *classad.Ad) string {
 	d := m.machine.DecideWith(t.o.Now(), j, ad)
 	if d.Reason == slot.ReasonNotWilling {
 		if v, ok := t.start(ad, j.Ad()); !ok {
-			return t.startIs(m, v)
+			return m.startIs(v)
 		}
 	}
-	return t.refusal(m, &d)
+	return m.refusal(&d)
 }
 
 // refusal says in words what a slot has decided whose START is true; empty: it takes
 // the job.
-func (t *Table) refusal(m *managed, d *slot.Decision) string {
-	name := t.id(m.claim).Name()
+func (m *managed) refusal(d *slot.Decision) string {
+	name := m.claim.id().Name()
 	switch {
 	case d.Accept:
 		return ""
@@ -758,8 +777,8 @@ func (t *Table) start(slotAd, jobAd *classad.Ad) (value string, ok bool) {
 }
 
 // startIs is the refusal of a slot whose START has a value that is not true.
-func (t *Table) startIs(m *managed, value string) string {
-	return fmt.Sprintf("START of %s is %s", t.id(m.claim).Name(), value)
+func (m *managed) startIs(value string) string {
+	return fmt.Sprintf("START of %s is %s", m.claim.id().Name(), value)
 }
 
 // nextWilling returns the lowest idle slot of a queue that will have a job, or nil,
@@ -834,7 +853,7 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 				take(m.claim)
 				continue
 			}
-			c := t.free(g.Queue)
+			c := s.free()
 			if c == nil {
 				c = t.yield(s, 0)
 			}
@@ -856,14 +875,12 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 }
 
 // free returns the lowest slot of a queue that nobody has; nil: there is none.
-func (t *Table) free(queue string) *Claim {
-	s := t.queues[queue]
-	if s == nil {
-		return nil
-	}
-	for _, c := range s.claims {
-		if c.activity == Idle && (c.managed == nil || len(c.managed.grants) == 0) {
-			return c
+func (s *slots) free() *Claim {
+	if s != nil {
+		for _, c := range s.claims {
+			if c.isFree() {
+				return c
+			}
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
-	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 )
@@ -33,29 +32,10 @@ type Child struct {
 	Has   slot.Resources
 }
 
-// plenty is what each slot has of what nobody counts.
-const plenty = 1 << 40
-
-// share returns what so many slots of a queue have together.
-func (t *Table) share(queue string, slots int) slot.Resources {
-	if t.o.Share == nil {
-		return slot.Resources{Cpus: int64(slots), Memory: plenty, Disk: plenty}
-	}
-	return t.o.Share(queue, slots)
-}
-
-// newPartition makes all slots of a queue one.
-func (t *Table) newPartition(q *conf.Queue) *partition {
-	return &partition{
-		space:  slot.NewPartitionable(t.policy, t.share(q.Name, q.Slots)),
-		parent: &Claim{Slot: 1, Queue: q.Name, Holder: t.holder},
-	}
-}
-
 // refresh takes over what the slot has as of now: what is free on disk is never the
 // same.
 func (t *Table) refresh(s *slots) {
-	if total := t.share(s.queue, s.size); total != s.part.space.Total() {
+	if total := t.o.Share(s.queue, s.size); total != s.part.space.Total() {
 		s.part.space.Resize(total)
 	}
 }
@@ -69,23 +49,12 @@ func (s *slots) all() []*Claim {
 	return append([]*Claim{s.part.parent}, s.part.carved...)
 }
 
-// parted returns the queue of a claim if it is one partitionable slot; nil: it is not.
-func (t *Table) parted(c *Claim) *slots {
-	if s := t.queues[c.Queue]; s != nil && s.part != nil && c.Slot > 0 {
-		return s
-	}
-	return nil
-}
-
-// isParent reports whether others are carved out of a slot.
-func (t *Table) isParent(c *Claim) bool { return t.parted(c) != nil && c.Dynamic == 0 }
-
 // carve makes a slot for a job out of that of a queue. It is to be claimed at once: what
 // its policy sees until settled is the slot that it was carved out of as that was
 // before.
 func (t *Table) carve(s *slots, j slot.Job, holder string, fetched bool) (*managed, error) {
 	parent := t.manage(s.part.parent)
-	name := t.id(s.part.parent).Name()
+	name := s.part.parent.id().Name()
 	if t.drain != nil {
 		return nil, api.Refusef(api.RefusedShutdown, "the host is being drained")
 	}
@@ -116,7 +85,7 @@ func adOf(j slot.Job) *classad.Ad {
 // enter makes the slot for what was carved. It has no machine yet.
 func (t *Table) enter(s *slots, d slot.Dynamic) *managed {
 	t.serial++
-	c := &Claim{Slot: 1, Dynamic: d.Number, Queue: s.queue, Holder: t.holder, has: d.Resources}
+	c := &Claim{Slot: 1, Dynamic: d.Number, Queue: s.queue, Holder: t.holder, of: s, has: d.Resources}
 	m := &managed{claim: c, serial: t.serial, changed: make(chan struct{}), grants: map[slot.Number]*grant{}, part: s.part}
 	c.managed = m
 	i, _ := slices.BinarySearchFunc(s.part.carved, d.Number, func(c *Claim, n int) int { return c.Dynamic - n })
@@ -175,8 +144,8 @@ func (t *Table) relist() {
 // willingToCarve is Willing of a queue that is one partitionable slot.
 func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why string) {
 	m := t.manage(s.part.parent)
-	name := t.id(m.claim).Name()
-	if why = t.taken(m); why != "" {
+	name := m.claim.id().Name()
+	if why = m.taken(); why != "" {
 		return 0, why
 	}
 	space := s.part.space
@@ -214,7 +183,7 @@ func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why strin
 
 // nextCarved carves a slot for a job of the queue, which runs there.
 func (t *Table) nextCarved(s *slots, task string, j slot.Job) *Claim {
-	if j == nil || t.taken(t.manage(s.part.parent)) != "" {
+	if j == nil || t.manage(s.part.parent).taken() != "" {
 		return nil
 	}
 	m, err := t.carve(s, j, t.holder, false)
@@ -266,9 +235,9 @@ func (t *Table) grow(s *slots, r *Request, j slot.Job) error {
 		case err != nil:
 			return err
 		case g.slot.part != s.part || slices.Contains(list, g):
-			return api.Refusef(api.RefusedMessage, "claim %v has no slot that was carved out of %s", id, t.id(s.part.parent).Name())
+			return api.Refusef(api.RefusedMessage, "claim %v has no slot that was carved out of %s", id, s.part.parent.id().Name())
 		case g.slot.machine.RetirementRemaining(t.o.Now()) > 0:
-			return api.Refusef(api.RefusedState, "what runs in %s may still finish", t.id(g.slot.claim).Name())
+			return api.Refusef(api.RefusedState, "what runs in %s may still finish", g.slot.claim.id().Name())
 		}
 		list = append(list, g)
 		room.Add(g.slot.claim.has)
@@ -278,7 +247,7 @@ func (t *Table) grow(s *slots, r *Request, j slot.Job) error {
 		return api.Refusef(api.RefusedRequirements, "%v", err)
 	}
 	if short := room.Short(want); short != "" {
-		return api.Refusef(api.RefusedRequirements, "too little %s would be left of %s", short, t.id(s.part.parent).Name())
+		return api.Refusef(api.RefusedRequirements, "too little %s would be left of %s", short, s.part.parent.id().Name())
 	}
 	wait := false
 	for _, g := range list {
@@ -306,7 +275,7 @@ func (t *Table) leftOvers(s *slots, r *Request) *Granted {
 	}
 	if cur := m.grants[m.machine.Current().Number]; cur != nil {
 		t.happen(m, slot.Renew{Claim: cur.number})
-		return &Granted{ID: cur.id, Slot: t.id(m.claim), Name: t.name(t.id(m.claim)), Lease: cur.lease, Ad: t.ad(m)}
+		return &Granted{ID: cur.id, Slot: m.claim.id(), Name: t.name(m.claim.id()), Lease: cur.lease, Ad: t.ad(m)}
 	}
 	whole := *r
 	whole.Lease, whole.Ad = lease, adOf(slot.JobOf(r.Ad)).Without("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs")
@@ -393,9 +362,7 @@ func (t *Table) recarve(s *slots, record *job.Carved, j slot.Job) *managed {
 
 // Carved returns what is to be known of claims to carve them again after a restart;
 // nil: none of them was carved.
-func (t *Table) Carved(claims []*Claim) (list []job.Carved) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func Carved(claims []*Claim) (list []job.Carved) {
 	for _, c := range claims {
 		if c.Dynamic > 0 {
 			list = append(list, job.Carved{Queue: c.Queue, Slot: c.Dynamic, Cpus: c.has.Cpus, Memory: c.has.Memory, Disk: c.has.Disk, GPUs: c.has.GPUs})
@@ -406,18 +373,18 @@ func (t *Table) Carved(claims []*Claim) (list []job.Carved) {
 
 // parts are what the ad and the view of a slot say of how it is cut.
 func (t *Table) parts(c *Claim) (kind string, has, total slot.Resources, children []Child) {
-	s := t.parted(c)
 	switch {
 	case c.Dynamic > 0:
 		return Dynamic, c.has, c.has, nil
-	case s == nil:
+	case !c.isParent():
 		return Static, has, total, nil
 	}
-	t.refresh(s)
-	for _, o := range s.part.carved {
-		children = append(children, Child{t.id(o), o.managed.machine.State().String(), o.has})
+	t.refresh(c.of)
+	part := c.of.part
+	for _, o := range part.carved {
+		children = append(children, Child{o.id(), o.managed.machine.State().String(), o.has})
 	}
-	return Partitionable, s.part.space.Left(), s.part.space.Total(), children
+	return Partitionable, part.space.Left(), part.space.Total(), children
 }
 
 // reshape makes queues partitionable, or not any more, that were in use when the
@@ -440,13 +407,4 @@ func (s *slots) inUse() bool {
 	return slices.ContainsFunc(s.claims, func(c *Claim) bool {
 		return c.activity == Busy || c.managed != nil && (len(c.managed.grants) > 0 || c.managed.task != "")
 	})
-}
-
-// hold lets who had claimed the slot itself before a restart carve alone again, for a
-// lease that begins anew.
-func (t *Table) hold(s *slots, g *grant) {
-	if g.lease <= 0 || g.lease > slot.PartitionableLease {
-		g.lease = slot.PartitionableLease
-	}
-	s.part.space.Claim(t.o.Now(), g.holder, g.lease)
 }

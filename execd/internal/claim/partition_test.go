@@ -508,16 +508,16 @@ func TestPartitionRestart(t *testing.T) {
 	}
 	under := d.run(busy, "3.1")
 	before, left := d.slots(), d.left()
-	records := d.Carved(parallel)
+	records := Carved(parallel)
 	if len(records) != 2 || records[1] != (job.Carved{Queue: "p.q", Slot: 3, Cpus: 1, Memory: 384, Disk: 1024}) {
 		t.Fatalf("carved %+v", records)
 	}
-	if d.Carved([]*Claim{{Slot: 1}}) != nil {
+	if Carved([]*Claim{{Slot: 1}}) != nil {
 		t.Error("a slot was carved that was not")
 	}
 	d.parted("", parted)
 	parallel = d.Adopt("2.1", grantOf(2), "", noon, j, records, nil)
-	under = d.Adopt("3.1", grantOf(1), busy.ID.String(), noon, slot.JobOf(work(t, 1, 200)), d.Carved(under), nil)
+	under = d.Adopt("3.1", grantOf(1), busy.ID.String(), noon, slot.JobOf(work(t, 1, 200)), Carved(under), nil)
 	if got := d.slots(); got != before || d.left() != left {
 		t.Errorf("slots %s, %+v is left; want %s, %+v", got, d.left(), before, left)
 	}

@@ -50,7 +50,7 @@ func (t *Table) search(r *Request, j slot.Job) (Granted, error) {
 	for _, free := range []bool{true, false} {
 		for _, s := range t.order {
 			for _, c := range s.claims {
-				if t.isFree(c) != free {
+				if c.isFree() != free {
 					continue
 				}
 				before := steps
@@ -81,37 +81,30 @@ func (t *Table) suits(c *Claim, r *Request, j slot.Job, steps *int) error {
 	defer t.tidy(m)
 	s := m.machine.State()
 	if s != slot.Owner && s != slot.Unclaimed && s != slot.Claimed {
-		return api.Refusef(api.RefusedState, "slot %v is %v", t.id(c), m.machine.Place())
+		return api.Refusef(api.RefusedState, "slot %v is %v", c.id(), m.machine.Place())
 	}
 	if why := m.machine.Broken(); why != "" {
-		return api.Refusef(api.RefusedBroken, "slot %v is broken: %s", t.id(c), why)
+		return api.Refusef(api.RefusedBroken, "slot %v is broken: %s", c.id(), why)
 	}
 	ok, rank, text := m.machine.Suits(t.o.Now(), j, steps)
 	switch {
 	case !ok:
 		return api.Refusef(api.RefusedRequirements, "%s", text)
-	case s == slot.Claimed && !t.isParent(c): // who has claimed what is left of it may carve
-		return t.outranks(m, r, rank)
+	case s == slot.Claimed && !c.isParent(): // who has claimed what is left of it may carve
+		return m.yieldsTo(r, rank)
 	}
 	return nil
 }
 
 // barred refuses who may not even ask for a slot.
 func (t *Table) barred(c *Claim, r *Request) error {
-	if t.o.Closed != nil {
-		if why := t.o.Closed(c.Queue); why != "" {
-			return api.Refusef(api.RefusedState, "queue %s is %s", c.Queue, why)
-		}
+	if why := t.o.Closed(c.Queue); why != "" {
+		return api.Refusef(api.RefusedState, "queue %s is %s", c.Queue, why)
 	}
-	if !t.isFree(c) && r.NoWait && !t.isParent(c) {
-		return api.Refusef(api.RefusedTryAgain, "slot %v is in use", t.id(c))
+	if !c.isFree() && r.NoWait && !c.isParent() {
+		return api.Refusef(api.RefusedTryAgain, "slot %v is in use", c.id())
 	}
 	return nil
-}
-
-// isFree reports whether nobody has a slot who would have to leave.
-func (t *Table) isFree(c *Claim) bool {
-	return c.activity == Idle && (c.managed == nil || len(c.managed.grants) == 0)
 }
 
 // try asks one slot.
@@ -119,14 +112,14 @@ func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
 	if err := t.barred(c, r); err != nil {
 		return Granted{}, err
 	}
-	if s := t.parted(c); s != nil && c.Dynamic == 0 {
-		return t.tryCarve(s, r, j)
+	if c.isParent() {
+		return t.tryCarve(c.of, r, j)
 	}
 	m := t.manage(c)
 	defer t.tidy(m)
 	if m.machine.State() == slot.Claimed {
 		env := classad.Env{My: t.ad(m), Target: j.Ad(), Now: t.o.Now()}
-		if err := t.outranks(m, r, env.Eval(t.policy.Expr(slot.Rank)).Rank()); err != nil {
+		if err := m.yieldsTo(r, env.Eval(t.policy.Expr(slot.Rank)).Rank()); err != nil {
 			return Granted{}, err
 		}
 	}
@@ -138,9 +131,9 @@ func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
 	return t.grant(m, n, r, answer.held), nil
 }
 
-// outranks refuses who is of the same rank as who has a slot, and not of a greater
+// yieldsTo refuses who is of the same rank as who has a slot, and not of a greater
 // priority. What ranks higher is the machine's to know.
-func (t *Table) outranks(m *managed, r *Request, rank float64) error {
+func (m *managed) yieldsTo(r *Request, rank float64) error {
 	over, priority := m.machine.Current(), 0
 	if w := m.machine.Preempting(); w.Waiting {
 		over = w
@@ -151,7 +144,7 @@ func (t *Table) outranks(m *managed, r *Request, rank float64) error {
 	if rank > over.Rank || rank == over.Rank && r.Priority > priority {
 		return nil
 	}
-	return api.Refusef(api.RefusedRank, "slot %v is claimed by who ranks as high", t.id(m.claim))
+	return api.Refusef(api.RefusedRank, "slot %v is claimed by who ranks as high", m.claim.id())
 }
 
 // grant makes a claim of what a machine has granted.
@@ -162,7 +155,7 @@ func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Grant
 		priority: r.Priority, lease: r.Lease, ad: r.Ad, made: t.o.Now(), waiting: waiting,
 	}
 	m.grants[n] = g
-	id := t.id(m.claim)
+	id := m.claim.id()
 	t.say(slog.LevelInfo, "claim %v: made: slot=%v holder=%s waits=%t", g.id, id, g.holder, waiting)
 	return Granted{ID: g.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
 }
@@ -178,7 +171,7 @@ func (t *Table) Keep(id ID) error {
 		t.mu.Unlock()
 		return nil
 	}
-	r, again := t.record(g), g.stored
+	r, again := g.record(t.o.Now()), g.stored
 	t.mu.Unlock()
 	err := store.put(id, r)
 	t.mu.Lock()
@@ -195,11 +188,11 @@ func (t *Table) Keep(id ID) error {
 }
 
 // record returns what is written of a claim.
-func (t *Table) record(g *grant) *record {
+func (g *grant) record(now time.Time) *record {
 	r := record{
-		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: requested, Holder: g.holder, UID: g.by.UID, Since: g.made, SinceUp: proc.Uptime() - t.o.Now().Sub(g.made),
+		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: requested, Holder: g.holder, UID: g.by.UID, Since: g.made, SinceUp: proc.Uptime() - now.Sub(g.made),
 		Lease: int(g.lease / time.Second), Priority: g.priority, Waiting: g.waiting,
-		Partitionable: t.isParent(g.slot.claim), Dynamic: g.slot.claim.Dynamic, Has: g.slot.claim.has,
+		Partitionable: g.slot.claim.isParent(), Dynamic: g.slot.claim.Dynamic, Has: g.slot.claim.has,
 	}
 	if g.offered {
 		r.Kind = offered
@@ -210,11 +203,11 @@ func (t *Table) record(g *grant) *record {
 	return &r
 }
 
-// Rewrite writes a claim again that does not wait any more. It blocks.
-func (t *Table) Rewrite(e Effect) error { return t.Keep(e.id) }
-
-// Forget removes the file of a claim that is over. It blocks.
-func (t *Table) Forget(e Effect) error {
+// File does what a Forget or a Rewrite says with the file of a claim. It blocks.
+func (t *Table) File(e Effect) error {
+	if e.Do == Rewrite {
+		return t.Keep(e.id)
+	}
 	t.mu.Lock()
 	store := t.o.Store
 	t.mu.Unlock()
@@ -234,7 +227,7 @@ func (t *Table) find(id ID, by By) (*grant, error) {
 }
 
 // state returns what has become of a claim.
-func (t *Table) state(g *grant) State {
+func (g *grant) state(now time.Time) State {
 	m := g.slot
 	p := m.machine.Place()
 	s := State{State: p.State.String(), Activity: p.Activity.String(), Waiting: g.waiting, Task: g.last}
@@ -244,7 +237,7 @@ func (t *Table) state(g *grant) State {
 			s.Task = m.task
 		}
 		if !cur.LeaseEnd.IsZero() {
-			s.Lease = cur.LeaseEnd.Sub(t.o.Now())
+			s.Lease = cur.LeaseEnd.Sub(now)
 		}
 	}
 	return s
@@ -282,10 +275,10 @@ func (t *Table) Order(id ID, by By, event func(slot.Number) slot.Event) (State, 
 	}
 	e := event(g.number)
 	// The claim on what others are carved out of is never longer than its first lease.
-	if _, renews := e.(slot.Renew); !renews || !t.isParent(g.slot.claim) {
+	if _, renews := e.(slot.Renew); !renews || !g.slot.claim.isParent() {
 		t.happen(g.slot, e)
 	}
-	s := t.state(g)
+	s := g.state(t.o.Now())
 	t.tidy(g.slot)
 	return s, nil
 }
@@ -347,17 +340,17 @@ func (t *Table) Starting(id ID, by By) (on slot.ID, holder string, err error) {
 	}
 	m := g.slot
 	switch p := m.machine.Place(); {
-	case t.isParent(m.claim):
-		return on, "", api.Refusef(api.RefusedState, "slot %v is partitionable: jobs run in what is carved out of it", t.id(m.claim))
+	case m.claim.isParent():
+		return on, "", api.Refusef(api.RefusedState, "slot %v is partitionable: jobs run in what is carved out of it", m.claim.id())
 	case g.waiting || p.State != slot.Claimed || m.machine.Current().Number != g.number:
-		return on, "", api.Refusef(api.RefusedState, "slot %v is %v, and not the claim's", t.id(m.claim), p)
+		return on, "", api.Refusef(api.RefusedState, "slot %v is %v, and not the claim's", m.claim.id(), p)
 	case p.Activity == slot.Cleaning || g.starting:
-		return on, "", api.Refusef(api.RefusedTryAgain, "slot %v is about to change", t.id(m.claim))
+		return on, "", api.Refusef(api.RefusedTryAgain, "slot %v is about to change", m.claim.id())
 	case p.Activity != slot.Idle || m.task != "":
-		return on, "", api.Refusef(api.RefusedBusy, "slot %v runs job %s", t.id(m.claim), m.task)
+		return on, "", api.Refusef(api.RefusedBusy, "slot %v runs job %s", m.claim.id(), m.task)
 	}
 	g.starting = true
-	return t.id(m.claim), g.holder, nil
+	return m.claim.id(), g.holder, nil
 }
 
 // Unstarted ends an activation that came to nothing.
@@ -402,7 +395,7 @@ func (t *Table) current(id slot.ID, public string) (*grant, error) {
 	if c == nil || c.managed == nil {
 		return nil, api.Refusef(api.RefusedState, "nobody has claimed slot %v", id)
 	}
-	if t.isParent(c) {
+	if c.isParent() {
 		return nil, api.Refusef(api.RefusedState, "slot %v is partitionable: jobs run in what is carved out of it", id)
 	}
 	g := c.managed.grants[c.managed.machine.Current().Number]
@@ -453,8 +446,8 @@ func (t *Table) Vacate(ids []slot.ID, fast bool, why slot.Reason) (n int, err er
 		if c == nil {
 			return 0, api.Errorf(api.CodeNotFound, "there is no slot %v", id)
 		}
-		if s := t.parted(c); s != nil && c.Dynamic == 0 {
-			list = append(list, s.all()...)
+		if c.isParent() {
+			list = append(list, c.of.all()...)
 			continue
 		}
 		list = append(list, c)
@@ -465,7 +458,7 @@ func (t *Table) Vacate(ids []slot.ID, fast bool, why slot.Reason) (n int, err er
 		}
 	}
 	for _, c := range list {
-		if t.isFree(c) {
+		if c.isFree() {
 			continue
 		}
 		m := t.manage(c)
@@ -528,8 +521,8 @@ func (t *Table) Offer(id slot.ID, ad *classad.Ad) (Granted, error) {
 	if c == nil {
 		return Granted{}, api.Refusef(api.RefusedState, "there is no slot %v", id)
 	}
-	if s := t.parted(c); s != nil && c.Dynamic == 0 {
-		return t.offerCarved(s, ad)
+	if c.isParent() {
+		return t.offerCarved(c.of, ad)
 	}
 	m := t.manage(c)
 	defer t.tidy(m)
@@ -618,7 +611,7 @@ func (t *Table) Fetched() map[string]slot.ID {
 	where := map[string]slot.ID{}
 	for _, m := range t.managed {
 		for _, g := range m.grants {
-			if id := t.id(m.claim); g.offered && !id.IsZero() {
+			if id := m.claim.id(); g.offered && !id.IsZero() {
 				where[g.id.String()] = id
 			}
 		}
@@ -632,7 +625,7 @@ func (t *Table) List() (ids []slot.ID, changed <-chan struct{}) {
 	defer t.mu.Unlock()
 	for _, s := range t.order {
 		for _, c := range s.all() {
-			ids = append(ids, t.id(c))
+			ids = append(ids, c.id())
 		}
 	}
 	return ids, t.listed
@@ -668,7 +661,7 @@ func (t *Table) Views(ads bool) []View {
 	var list []View
 	for _, s := range t.order {
 		for _, c := range s.all() {
-			list = append(list, t.view(c, t.id(c), ads))
+			list = append(list, t.view(c, c.id(), ads))
 		}
 	}
 	return list
@@ -686,11 +679,11 @@ func (t *Table) Touch() {
 func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
 	v := View{Slot: id, Name: t.name(id), Queue: c.Queue, Task: c.job}
 	v.Type, v.Has, _, _ = t.parts(c)
-	closed := t.o.Closed != nil && t.o.Closed(c.Queue) != ""
+	closed := t.o.Closed(c.Queue) != ""
 	m := c.managed
 	if m == nil {
 		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), c.activity.String(), c.Holder, closed
-		if ads && t.o.Ad != nil {
+		if ads {
 			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job, All: t.neighbours})
 		}
 		return v

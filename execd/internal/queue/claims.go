@@ -281,14 +281,14 @@ func (q *Queue) effect(e claim.Effect) {
 		return
 	case claim.Forget:
 		q.errands.Add(func() {
-			if err := q.o.Claims.Forget(e); err != nil {
+			if err := q.o.Claims.File(e); err != nil {
 				q.o.Log.Error(err.Error()) // no other claim is written before it is gone
 			}
 		})
 		return
 	case claim.Rewrite:
 		q.errands.Add(func() {
-			if err := q.o.Claims.Rewrite(e); err != nil {
+			if err := q.o.Claims.File(e); err != nil {
 				q.o.Log.Warn(err.Error())
 			}
 			q.mu.Lock()
@@ -613,7 +613,7 @@ func (q *Queue) startUnder(on slot.ID, public string, j *job.Job, work *classad.
 // carved notes which slots were carved for a task: they are carved again when execd
 // is started anew.
 func (q *Queue) carved(t *job.Task, claims []*claim.Claim) {
-	if list := q.o.Claims.Carved(claims); list != nil {
+	if list := claim.Carved(claims); list != nil {
 		q.o.Store.Carve(t, list)
 	}
 }
