@@ -35,6 +35,14 @@ func (r References) Constant() bool {
 	return !r.Time && !r.Random && !r.Any && len(r.My) == 0 && len(r.Target) == 0
 }
 
+// And returns what either of two expressions refers to, in no order, and what both do twice.
+func (r References) And(other References) References {
+	return References{
+		My: slices.Concat(r.My, other.My), Target: slices.Concat(r.Target, other.Target),
+		Time: r.Time || other.Time, Random: r.Random || other.Random, Any: r.Any || other.Any,
+	}
+}
+
 // Has reports whether an attribute of this name matters, in whichever ad.
 func (r References) Has(name string) bool {
 	is := func(n string) bool { return equalFold(n, name) }

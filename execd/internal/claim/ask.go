@@ -1,18 +1,10 @@
 package claim
 
-import (
-	"time"
-
-	"paddock/classad"
-	"paddock/execd/internal/slot"
-)
-
-// stir ends the round: something has happened.
-func (t *Table) stir() { t.round.until = time.Time{} }
+import "paddock/execd/internal/slot"
 
 // forget drops all answers: the policy is another, or the ads are made otherwise.
 func (t *Table) forget() {
-	t.stir()
+	t.round.end()
 	t.restless = nil
 	for _, s := range t.order {
 		s.asked = asked{}
@@ -41,44 +33,13 @@ func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string, 
 		q.like, q.alike = a.Like()
 	}
 	for {
-		if a, known := t.recall(s, &q, most); known {
+		if a, known := s.asked.recall(t.round.begin(t.o.Now()), len(s.claims), &q, most); known {
 			return min(a.n, most), a.why, s.asked.sameFor(&q)
 		}
 		if a, ok := t.poll(s, &q, most); ok {
 			return a.n, a.why, s.asked.sameFor(&q)
 		}
 	}
-}
-
-// recall returns the answer to a question if it is known in this round.
-func (t *Table) recall(s *slots, q *question, most int) (answer, bool) {
-	a := &s.asked
-	if n := t.round.begin(t.o.Now()); a.round != n {
-		a.round = n
-		a.bases = a.bases[:0]
-		clear(a.answers)
-	}
-	if !q.alike {
-		return answer{}, false
-	}
-	if a.answers == nil {
-		a.answers, a.refused = map[Likeness]answer{}, map[Likeness][]startRefused{}
-	}
-	q.near, q.far = q.like.only(a.looks), q.like.only(a.looks|ofNeeds)
-	for _, key := range []*Likeness{&q.near, &q.far} {
-		if known, ok := a.answers[*key]; ok && (known.n < known.most || most <= known.n) {
-			return known, true
-		}
-	}
-	q.refused = a.refused[q.near]
-	if len(q.refused) < len(s.claims) {
-		if (len(a.refused)+1)*(len(s.claims)+4) > maxRefusals {
-			clear(a.refused)
-		}
-		q.refused = append(q.refused, make([]startRefused, len(s.claims)-len(q.refused))...)
-		a.refused[q.near] = q.refused
-	}
-	return answer{}, false
 }
 
 // poll asks the slots, and remembers what they say; false: START of one looks at more
@@ -126,34 +87,15 @@ func (t *Table) poll(s *slots, q *question, most int) (answer, bool) {
 // look looks at a slot once in a round, and reports whether its START looks at more
 // of a job than is known of the queue.
 func (t *Table) look(s *slots, m *managed) (more bool) {
-	l := &m.looked
-	if l.round == t.round.number {
+	if m.looked.round == t.round.number {
 		return false
 	}
-	l.round, l.ad = t.round.number, t.ad(m)
-	r := t.policy.Expr(slot.Start).References(l.ad, nil)
+	ad := t.ad(m)
+	refs := t.policy.Expr(slot.Start).References(ad, nil)
 	if s.part != nil {
-		carve := s.part.space.References()
-		r.Target = append(r.Target, carve.Target...)
-		r.Time, r.Random, r.Any = r.Time || carve.Time, r.Random || carve.Random, r.Any || carve.Any
+		refs = refs.And(s.part.space.References())
 	}
-	var attrs []classad.Attr
-	for _, name := range r.My {
-		if e, ok := l.ad.Lookup(name); ok {
-			attrs = append(attrs, classad.Attr{Name: name, Expr: e})
-		}
-	}
-	basis := classad.New(attrs...)
-	changing := r.Time || r.Random || r.Any
-	if l.basis == nil || changing || !basis.Equal(l.basis) {
-		t.round.versions++
-		l.version = t.round.versions
-	}
-	l.basis = basis
-	if !changing {
-		s.asked.liken(l)
-	}
-	return s.asked.look(&r)
+	return s.asked.look(&t.round, &m.looked, ad, &refs)
 }
 
 // unwilling says why a slot of a queue, by its place there, does not take a job now;

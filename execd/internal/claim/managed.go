@@ -488,7 +488,7 @@ func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 		t.act(m, &actions[i], &r)
 	}
 	if len(actions) > 0 {
-		t.stir()
+		t.round.end()
 		m.touch()
 	}
 	return r
@@ -674,7 +674,7 @@ func (t *Table) Managed() bool { return t.some.Load() }
 func (t *Table) Tick() (next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stir() // what happens, happens before
+	t.round.end() // what happens, happens before
 	t.reshape()
 	if len(t.managed) == 0 {
 		return next

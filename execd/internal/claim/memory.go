@@ -134,6 +134,9 @@ func (r *round) begin(now time.Time) int {
 	return r.number
 }
 
+// end ends the round: something has happened.
+func (r *round) end() { r.until = time.Time{} }
+
 // asked is what the slots of a queue have answered.
 type asked struct {
 	round   int                         // of answers
@@ -193,6 +196,37 @@ func (a *asked) sameFor(q *question) bool {
 	return q.alike && a.looks&^(ofNeeds|ofOwner|ofPriority) == 0
 }
 
+// recall returns the answer to a question if it is known in this round, of a queue of so
+// many slots.
+func (a *asked) recall(round, slots int, q *question, most int) (answer, bool) {
+	if a.round != round {
+		a.round = round
+		a.bases = a.bases[:0]
+		clear(a.answers)
+	}
+	if !q.alike {
+		return answer{}, false
+	}
+	if a.answers == nil {
+		a.answers, a.refused = map[Likeness]answer{}, map[Likeness][]startRefused{}
+	}
+	q.near, q.far = q.like.only(a.looks), q.like.only(a.looks|ofNeeds)
+	for _, key := range []*Likeness{&q.near, &q.far} {
+		if known, ok := a.answers[*key]; ok && (known.n < known.most || most <= known.n) {
+			return known, true
+		}
+	}
+	q.refused = a.refused[q.near]
+	if len(q.refused) < slots {
+		if (len(a.refused)+1)*(slots+4) > maxRefusals {
+			clear(a.refused)
+		}
+		q.refused = append(q.refused, make([]startRefused, slots-len(q.refused))...)
+		a.refused[q.near] = q.refused
+	}
+	return answer{}, false
+}
+
 // keep remembers the answer to a question.
 func (a *asked) keep(q *question, got answer) answer {
 	if q.alike {
@@ -208,6 +242,41 @@ func (a *asked) keep(q *question, got answer) answer {
 // maxBases is how many slots another is compared with.
 const maxBases = 8
 
+// look notes what a slot is like in the round, by its ad and what START refers to there. It
+// reports whether START looks at more of a job than is known of the queue.
+func (a *asked) look(r *round, l *looked, ad *classad.Ad, refs *classad.References) (more bool) {
+	l.round, l.ad = r.number, ad
+	var attrs []classad.Attr
+	for _, name := range refs.My {
+		if e, ok := ad.Lookup(name); ok {
+			attrs = append(attrs, classad.Attr{Name: name, Expr: e})
+		}
+	}
+	basis := classad.New(attrs...)
+	changing := refs.Time || refs.Random || refs.Any
+	if l.basis == nil || changing || !basis.Equal(l.basis) {
+		r.versions++
+		l.version = r.versions
+	}
+	l.basis = basis
+	if !changing {
+		a.liken(l)
+	}
+	looks := about(refs)
+	more = looks&^a.looks != 0
+	a.looks |= looks
+	a.any = a.any || refs.Any
+	if a.names == nil {
+		a.names = []string{}
+	}
+	for _, name := range refs.Target {
+		if name = strings.ToLower(name); !slices.Contains(a.names, name) {
+			a.names = append(a.names, name)
+		}
+	}
+	return more
+}
+
 // liken gives a slot the version of another for which START is the same.
 func (a *asked) liken(l *looked) {
 	for _, other := range a.bases {
@@ -219,23 +288,6 @@ func (a *asked) liken(l *looked) {
 	if len(a.bases) < maxBases {
 		a.bases = append(a.bases, l)
 	}
-}
-
-// look notes at what START of a slot looks, and reports whether that was not known.
-func (a *asked) look(r *classad.References) (more bool) {
-	looks := about(r)
-	more = looks&^a.looks != 0
-	a.looks |= looks
-	a.any = a.any || r.Any
-	if a.names == nil {
-		a.names = []string{}
-	}
-	for _, name := range r.Target {
-		if name = strings.ToLower(name); !slices.Contains(a.names, name) {
-			a.names = append(a.names, name)
-		}
-	}
-	return more
 }
 
 // jobAd returns the ad of the job for START. There are thousands of jobs that wait,

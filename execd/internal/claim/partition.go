@@ -121,7 +121,7 @@ func (t *Table) uncarve(m *managed) {
 
 // recount tells that there are other slots, and something else is left of one.
 func (t *Table) recount(p *partition) {
-	t.stir()
+	t.round.end()
 	if m := p.parent.managed; m != nil {
 		m.touch()
 	}

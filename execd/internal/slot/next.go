@@ -1,7 +1,6 @@
 package slot
 
 import (
-	"slices"
 	"time"
 
 	"paddock/classad"
@@ -147,20 +146,12 @@ func (m *Machine) again() {
 		m.watch()
 	}
 	if m.changes && m.tick.IsZero() {
-		interval := m.interval()
-		if p.State == Preempting {
+		interval := m.policy.update
+		if p.State == Claimed || p.State == Preempting {
 			interval = m.policy.poll
 		}
 		m.tick = m.now.Add(interval)
 	}
-}
-
-// interval is how often a policy is looked at that changes by itself.
-func (m *Machine) interval() time.Duration {
-	if m.place.State == Claimed {
-		return m.policy.poll
-	}
-	return m.policy.update
 }
 
 // What the policy is asked in each place.
@@ -175,9 +166,9 @@ var (
 	askedBackfill  = []Expression{EvictBackfill}
 )
 
-// asked returns the expressions that decide what happens next.
-func (m *Machine) asked() []Expression {
-	switch p := m.place; p.State {
+// decisive returns the expressions that decide what happens next in a place.
+func decisive(p Place) []Expression {
+	switch p.State {
 	case Owner, Unclaimed:
 		return askedFree
 	case Backfill:
@@ -235,34 +226,23 @@ func (m *Machine) watch() {
 	if m.policy.special {
 		job = m.jobAd(m.job())
 	}
-	for _, x := range m.asked() {
+	refer := func(x Expression) {
+		m.refs = m.refs.And(m.policy.rule(x, job).expr.References(m.slotAd(), m.jobAd(m.job())))
+	}
+	for _, x := range decisive(m.place) {
 		if m.matters(x, job) {
-			m.refer(x)
+			refer(x)
 		}
 	}
 	if m.place.State == Claimed && m.run.alive && m.inRetirement() {
 		for _, x := range askedRetire {
 			if !m.policy.rule(x, job).constant {
-				m.refer(x)
+				refer(x)
 			}
 		}
 	}
 	if m.place.State == Unclaimed && m.drain.on && m.drain.Start != nil {
-		m.merge(m.drain.Start.References(m.slotAd(), nil))
+		m.refs = m.refs.And(m.drain.Start.References(m.slotAd(), nil))
 	}
 	m.changes = changesBySelf(m.refs)
-}
-
-// refer adds what an expression depends on.
-func (m *Machine) refer(x Expression) {
-	job := m.jobAd(m.job())
-	m.merge(m.policy.rule(x, job).expr.References(m.slotAd(), job))
-}
-
-func (m *Machine) merge(r classad.References) {
-	m.refs.My = slices.Concat(m.refs.My, r.My)
-	m.refs.Target = slices.Concat(m.refs.Target, r.Target)
-	m.refs.Time = m.refs.Time || r.Time
-	m.refs.Random = m.refs.Random || r.Random
-	m.refs.Any = m.refs.Any || r.Any
 }

@@ -148,8 +148,8 @@ func (p *Partitionable) Request(job, slot *classad.Ad, fetched bool) (Resources,
 func (p *Partitionable) References() (r classad.References) {
 	for _, e := range p.policy.modify {
 		of := e.References(nil, nil) // to it the job is its own side
-		r.Target = append(r.Target, of.My...)
-		r.Time, r.Random, r.Any = r.Time || of.Time, r.Random || of.Random, r.Any || of.Any
+		of.My, of.Target = nil, of.My
+		r = r.And(of)
 	}
 	return r
 }
