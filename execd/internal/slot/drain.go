@@ -1,21 +1,30 @@
 package slot
 
-func (m *Machine) drainReason() Reason {
-	if m.drain.Shutdown {
+import "paddock/classad"
+
+// reason is why a slot that is drained refuses.
+func (e Drain) reason() Reason {
+	if e.Shutdown {
 		return ReasonShutdown
 	}
 	return ReasonDraining
 }
 
 // offeredWhileDraining reports whether there is time for work that may still
-// begin.
+// begin, and START without a job leaves hope.
 func (m *Machine) offeredWhileDraining() bool {
-	return m.drain.Start != nil && m.now.Before(m.drain.Until.Add(-activationDelay)) && m.mayStart() && !m.isOwner()
+	return m.drain.Start != nil && m.now.Before(m.drain.Until.Add(-activationDelay)) && !isFalse(m.start(nil)) && !m.isOwner()
 }
+
+// noStart is START while a slot is drained that nothing may begin in any more.
+var noStart, _ = classad.Parse("false")
 
 func (e Drain) happen(m *Machine) {
 	m.drain.on, m.drain.Drain, m.watched = true, e, false
-	why, fast := m.drainReason(), e.Speed == DrainFast
+	if m.instead = e.Start; e.Start == nil {
+		m.instead = &noStart
+	}
+	why, fast := m.drain.reason(), e.Speed == DrainFast
 	for _, c := range [...]*claim{m.prePre, m.pre} {
 		if c.waits() {
 			m.drop(c, why)
@@ -57,7 +66,7 @@ func (AllDrained) happen(m *Machine) {
 	if m.place != (Place{Drained, Retiring}) {
 		return
 	}
-	m.move(Place{Drained, Idle}, 33, m.drainReason())
+	m.move(Place{Drained, Idle}, 33, m.drain.reason())
 	switch m.drain.OnCompletion {
 	case DrainStay:
 	case DrainResume:
@@ -71,7 +80,7 @@ func (Undrain) happen(m *Machine) {
 	if !m.drain.on {
 		return
 	}
-	m.drain.on, m.drain.Drain, m.watched = false, Drain{}, false
+	m.drain.on, m.drain.Drain, m.instead, m.watched = false, Drain{}, nil, false
 	m.cur.whileDraining = false
 	if m.place.State != Drained {
 		return

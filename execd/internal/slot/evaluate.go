@@ -23,7 +23,7 @@ func (m *Machine) evaluateOwner() {
 	switch {
 	case m.cfg.Dynamic && m.delete():
 	case m.drain.on && !m.offeredWhileDraining():
-		m.move(Place{Drained, Retiring}, 36, m.drainReason())
+		m.move(Place{Drained, Retiring}, 36, m.drain.reason())
 	case !m.cfg.Dynamic && !m.isOwner():
 		m.move(Place{Unclaimed, Idle}, 1, noReason)
 		m.evaluateUnclaimed()
@@ -37,7 +37,7 @@ func (m *Machine) evaluateUnclaimed() {
 	// While work may still begin, a slot that is drained stays on offer.
 	if m.drain.on && !m.offeredWhileDraining() {
 		m.stopBenchmarks()
-		m.move(Place{Drained, Retiring}, 37, m.drainReason())
+		m.move(Place{Drained, Retiring}, 37, m.drain.reason())
 		return
 	}
 	if m.isOwner() {
@@ -148,8 +148,8 @@ func (m *Machine) evaluateIdle() {
 		m.leave(ReasonSystemPolicyVacate, false)
 	case m.workLifeOver():
 		m.leave(ReasonWorkLifeOver, false)
-	case m.drain.on && !m.awaitsActivation():
-		m.leave(m.drainReason(), m.drain.Speed == DrainFast)
+	case m.drain.on && !m.cur.awaitsActivation(m.now):
+		m.leave(m.drain.reason(), m.drain.Speed == DrainFast)
 	}
 }
 
@@ -174,8 +174,8 @@ func (m *Machine) workLifeEnd() (time.Time, bool) {
 
 // awaitsActivation reports whether a claim made while the slot was being drained
 // may still wait for its job.
-func (m *Machine) awaitsActivation() bool {
-	return m.cur.whileDraining && m.cur.activated == 0 && m.now.Before(m.cur.since.Add(activationDelay))
+func (c *claim) awaitsActivation(now time.Time) bool {
+	return c.whileDraining && c.activated == 0 && now.Before(c.since.Add(activationDelay))
 }
 
 // evaluatePreempting forces what is too slow.
@@ -229,7 +229,7 @@ func (m *Machine) retirementRemaining() time.Duration {
 	if limit >= forever {
 		return forever
 	}
-	ran, _ := m.runTimes(m.now)
+	ran, _ := m.run.times(m.now)
 	return max(limit-ran, 0)
 }
 
@@ -335,7 +335,7 @@ func (m *Machine) enterPreempting(row int, why Reason, hard bool) {
 	vacate := m.vacateTime(m.retirementRemaining())
 	hold, held := m.wantHold()
 	to := Place{Preempting, Killing}
-	if !hard && m.wantVacate() {
+	if j := m.job(); !hard && (j == nil || m.isOrTaken(WantVacate, j)) {
 		to.Activity = Vacating
 	}
 	m.leaving = why

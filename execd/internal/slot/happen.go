@@ -429,7 +429,7 @@ func (e Exited) happen(m *Machine) {
 	if !m.run.alive || e.Claim != m.cur.number {
 		return
 	}
-	ran, stopped := m.runTimes(m.now)
+	ran, stopped := m.run.times(m.now)
 	m.cur.runTime += ran
 	m.cur.stopTime += stopped
 	m.run.alive = false

@@ -99,11 +99,10 @@ type remembered struct {
 
 // Machine is one slot. Its methods must not be called by two goroutines at once.
 type Machine struct {
-	cfg    Config
-	policy *Policy
+	evaluator
+	cfg Config
 
 	place           Place
-	now             time.Time
 	enteredState    time.Time
 	enteredActivity time.Time
 	total           [states][activities]time.Duration
@@ -133,33 +132,25 @@ type Machine struct {
 	fetching int // how often FetchBegan has come and not its end
 	broken   string
 
-	actions     []Action
-	moved       bool      // within this Handle
-	tick        time.Time // when a policy is looked at that may have changed
-	retireAt    time.Time // when retirement is over
-	ads         ads
-	asking      bool // for the slot's ad
-	steps       *int // that a look at a job has; nil: each evaluation has its own
-	watched     bool // refs and changes belong to the place and the job
-	refs        classad.References
-	changes     bool
-	notedOwner  bool
-	notedVacate bool
-}
-
-// ads are those of one call.
-type ads struct {
-	slot *classad.Ad
-	of   Job
-	job  *classad.Ad
+	actions  []Action
+	moved    bool      // within this Handle
+	tick     time.Time // when a policy is looked at that may have changed
+	retireAt time.Time // when retirement is over
+	watched  bool      // refs and changes belong to the place and the job
+	refs     classad.References
+	changes  bool
+	noted    [expressions]bool // that they are no conditions
 }
 
 // New returns a slot in Owner/Idle, or one in which a job runs that is restored.
 // The first Handle, with Evaluate or whatever comes, lets the policy speak.
 func New(cfg Config, now time.Time) *Machine {
-	m := &Machine{cfg: cfg, policy: cfg.Policy, now: now, enteredState: now, enteredActivity: now}
-	if m.policy == nil {
-		m.policy = NewPolicy(nil)
+	if cfg.Policy == nil {
+		cfg.Policy = NewPolicy(nil)
+	}
+	m := &Machine{
+		evaluator: evaluator{policy: cfg.Policy, slot: cfg.Slot, random: cfg.Random, now: now},
+		cfg:       cfg, enteredState: now, enteredActivity: now,
 	}
 	m.cur = m.newClaim()
 	if cfg.Restored != nil {
@@ -170,7 +161,7 @@ func New(cfg Config, now time.Time) *Machine {
 
 // SetPolicy changes the policy. Evaluate should follow.
 func (m *Machine) SetPolicy(p *Policy) {
-	m.policy, m.watched, m.notedOwner, m.notedVacate = p, false, false, false
+	m.policy, m.watched, m.noted = p, false, [expressions]bool{}
 }
 
 // Handle says what comes of an event. The time must not be before that of the
@@ -188,14 +179,6 @@ func (m *Machine) Handle(now time.Time, e Event) []Action {
 	m.evaluate()
 	m.ads = ads{}
 	return m.actions
-}
-
-// begin sets the time, and forgets the ads of another.
-func (m *Machine) begin(now time.Time) {
-	if now.After(m.now) {
-		m.now = now
-	}
-	m.ads = ads{}
 }
 
 // refuseAll answers what comes too late.
@@ -306,20 +289,20 @@ func (m *Machine) Run(now time.Time) Run {
 	r := Run{Claim: m.cur.runTime, Stopped: m.cur.stopTime}
 	if m.run.alive {
 		r.Begun = m.run.begun
-		r.Job, r.Suspended = m.runTimes(now)
+		r.Job, r.Suspended = m.run.times(now)
 	}
 	r.Claim += r.Job
 	r.Stopped += r.Suspended
 	return r
 }
 
-// runTimes returns how long the job has run and been suspended.
-func (m *Machine) runTimes(now time.Time) (ran, suspended time.Duration) {
-	suspended = m.run.suspendedFor
-	if !m.run.suspended.IsZero() {
-		suspended += max(now.Sub(m.run.suspended), 0)
+// times returns how long the job has run and been suspended.
+func (r *run) times(now time.Time) (ran, suspended time.Duration) {
+	suspended = r.suspendedFor
+	if !r.suspended.IsZero() {
+		suspended += max(now.Sub(r.suspended), 0)
 	}
-	return max(now.Sub(m.run.begun)-suspended, 0), suspended
+	return max(now.Sub(r.begun)-suspended, 0), suspended
 }
 
 // Saved is what a claim under which a job runs is made of again when execd has
@@ -430,49 +413,6 @@ func (m *Machine) role(n Number) *claim {
 	return nil
 }
 
-// slotAd returns the slot's ad, made once in a call between two moves.
-func (m *Machine) slotAd() *classad.Ad {
-	if m.ads.slot == nil && m.cfg.Slot != nil && !m.asking {
-		// Whoever makes it may ask what an expression says that refers to it.
-		m.asking = true
-		ad := m.cfg.Slot()
-		m.asking, m.ads.slot = false, ad
-	}
-	return m.ads.slot
-}
-
-// jobAd returns the ad of a job, made once in a call.
-func (m *Machine) jobAd(j Job) *classad.Ad {
-	if j == nil {
-		return nil
-	}
-	if m.ads.of != j {
-		m.ads.of, m.ads.job = j, j.Ad()
-	}
-	return m.ads.job
-}
-
-// eval returns the value of an expression of the policy for a job, which may be
-// nil.
-func (m *Machine) eval(x Expression, j Job) classad.Value {
-	var r *rule
-	if m.policy.special && j != nil && int(x) < byUniverse {
-		r = m.policy.rule(x, m.jobAd(j))
-	} else {
-		r = &m.policy.rules[x]
-	}
-	if r.constant {
-		return r.value
-	}
-	return m.value(r.expr, j)
-}
-
-// value evaluates an expression of the slot's side.
-func (m *Machine) value(e classad.Expr, j Job) classad.Value {
-	env := classad.Env{My: m.slotAd(), Target: m.jobAd(j), Now: m.now, Random: m.cfg.Random, Steps: m.steps}
-	return env.Eval(e)
-}
-
 // is reports whether an expression of the policy is true for the job that runs.
 func (m *Machine) is(x Expression) bool { return m.eval(x, m.job()).True() }
 
@@ -484,163 +424,20 @@ func (m *Machine) job() Job {
 	return nil
 }
 
-// jobValue returns an attribute of a job, as the slot lets it have one.
-func (m *Machine) jobValue(j Job, name string) classad.Value {
-	env := classad.Env{My: m.jobAd(j), Target: m.slotAd(), Now: m.now, Random: m.cfg.Random}
-	return env.Attr(name)
-}
-
-// note adds a line for the log.
-func (m *Machine) note(text string) { m.do(Action{Do: Note, Text: text}) }
-
 // isOwner reports whether the owner wants the slot for himself. What is no
 // condition means that he does: to run nothing is the smaller evil.
-func (m *Machine) isOwner() bool {
-	v := m.eval(IsOwner, m.job())
+func (m *Machine) isOwner() bool { return m.isOrTaken(IsOwner, m.job()) }
+
+// isOrTaken reports whether an expression of the policy is true. What is no condition is
+// taken for true, and noted once.
+func (m *Machine) isOrTaken(x Expression, j Job) bool {
+	v := m.eval(x, j)
 	if condition(v) {
 		return v.True()
 	}
-	if !m.notedOwner {
-		m.notedOwner = true
-		m.note("IS_OWNER is " + Told(v) + ", taken for true")
+	if !m.noted[x] {
+		m.noted[x] = true
+		m.do(Action{Do: Note, Text: x.String() + " is " + Told(v) + ", taken for true"})
 	}
 	return true
-}
-
-// wantVacate reports whether the job may be asked to end before it is killed.
-func (m *Machine) wantVacate() bool {
-	j := m.job()
-	if j == nil {
-		return true
-	}
-	v := m.eval(WantVacate, j)
-	if condition(v) {
-		return v.True()
-	}
-	if !m.notedVacate {
-		m.notedVacate = true
-		m.note("WANT_VACATE is " + Told(v) + ", taken for true")
-	}
-	return true
-}
-
-// start returns the value of START, or of what is in its place while the slot is
-// being drained.
-func (m *Machine) start(j Job) classad.Value {
-	if m.drain.on {
-		if m.drain.Start == nil {
-			return classad.Bool(false)
-		}
-		return m.value(*m.drain.Start, j)
-	}
-	return m.eval(Start, j)
-}
-
-// mayStart reports whether START without a job leaves hope.
-func (m *Machine) mayStart() bool { return !isFalse(m.start(nil)) }
-
-// maxLook is how many steps of evaluation it may cost to find out whether slot and job
-// suit each other, and as many what the slot thinks of it: whoever may claim writes ads,
-// and others wait meanwhile.
-const maxLook = 50_000
-
-// costs is the text of a refusal for an ad that takes more.
-const costs = "the ad of the job costs too much to be looked at"
-
-// spare has evaluations take their steps of maxLook together, unless they have others,
-// until the function that it returns is called.
-func (m *Machine) spare() (done func()) {
-	if m.steps != nil {
-		return func() {}
-	}
-	left := maxLook
-	m.steps = &left
-	return func() { m.steps = nil }
-}
-
-// willing reports whether slot and job suit each other.
-func (m *Machine) willing(j Job) (bool, string) {
-	defer m.spare()()
-	ok, text := m.suits(j)
-	if *m.steps <= 0 {
-		return false, costs
-	}
-	return ok, text
-}
-
-func (m *Machine) suits(j Job) (bool, string) {
-	if v := m.start(j); v.Kind() == classad.ErrorKind {
-		return false, "START is " + Told(v)
-	} else if !v.True() {
-		return false, "START is not true for the job"
-	}
-	ad := m.jobAd(j)
-	if ad == nil {
-		return true, ""
-	}
-	if _, ok := ad.Lookup("Requirements"); ok {
-		env := classad.Env{My: ad, Target: m.slotAd(), Now: m.now, Random: m.cfg.Random, Steps: m.steps}
-		if v := env.Attr("Requirements"); v.Kind() == classad.ErrorKind {
-			return false, "the Requirements of the job are " + Told(v)
-		} else if !v.True() {
-			return false, "the Requirements of the job are not met"
-		}
-	}
-	return m.fits(ad)
-}
-
-// Suits reports whether slot and job suit each other now, whoever has the slot, and
-// what the slot thinks of the job, for no more than these steps of evaluation
-// altogether, of which it takes what it needs. It changes nothing else.
-func (m *Machine) Suits(now time.Time, j Job, steps *int) (ok bool, rank float64, text string) {
-	m.begin(now)
-	m.steps = steps
-	defer func() { m.steps, m.ads = nil, ads{} }()
-	if ok, text = m.willing(j); ok {
-		rank = m.rank(j)
-	}
-	return ok, rank, text
-}
-
-// sizes are what a job may request of a slot.
-var sizes = [...]struct{ request, has string }{
-	{"RequestCpus", "Cpus"}, {"RequestMemory", "Memory"}, {"RequestDisk", "Disk"}, {"RequestGPUs", "GPUs"},
-}
-
-// fits reports whether the slot is as large as a job requests.
-func (m *Machine) fits(ad *classad.Ad) (bool, string) {
-	for _, s := range sizes {
-		if _, ok := ad.Lookup(s.request); !ok {
-			continue
-		}
-		slot := m.slotAd()
-		if slot == nil {
-			return true, ""
-		}
-		job := classad.Env{My: ad, Target: slot, Now: m.now, Steps: m.steps}
-		asked := job.Attr(s.request)
-		want, ok := asked.Number()
-		switch {
-		case asked.Kind() == classad.ErrorKind:
-			return false, s.request + " of the job is " + Told(asked)
-		case !ok || want <= 0:
-			continue
-		}
-		env := classad.Env{My: slot, Target: ad, Now: m.now, Steps: m.steps}
-		v := env.Attr(s.has)
-		have, ok := v.Number()
-		if !ok && v.Kind() == classad.UndefinedKind && s.has != "GPUs" {
-			continue // not said
-		}
-		if want > have {
-			return false, s.request + " is more than the slot has"
-		}
-	}
-	return true, ""
-}
-
-// rank returns what the slot thinks of a job.
-func (m *Machine) rank(j Job) float64 {
-	defer m.spare()()
-	return m.eval(Rank, j).Rank()
 }

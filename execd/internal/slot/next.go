@@ -31,7 +31,7 @@ func (m *Machine) deadlines() {
 		}
 		if m.backgroundOver() {
 			m.irreversible, m.noRetirement = true, true
-			m.leave(m.drainReason(), false)
+			m.leave(m.drain.reason(), false)
 		}
 		if m.due(m.stop.next) {
 			m.climb()

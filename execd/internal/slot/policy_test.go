@@ -140,7 +140,7 @@ func TestPolicyStart(t *testing.T) {
 	for _, v := range values {
 		b := newBench(t, testKnobs{"START": v.text})
 		b.handle(Evaluate{})
-		if ok := b.m.mayStart(); ok != v.startWithoutJobIsHope {
+		if ok := !isFalse(b.m.start(nil)); ok != v.startWithoutJobIsHope {
 			t.Errorf("START = %s: may start %t", v.text, ok)
 		}
 		if got := b.m.Decide(b.now, job("")).Accept; got != v.satisfies {
