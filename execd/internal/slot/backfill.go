@@ -10,13 +10,6 @@ const (
 	causeClaim
 )
 
-// evaluateBackfill takes the slot from what fills it.
-func (m *Machine) evaluateBackfill() {
-	if m.cause == noCause && m.eval(EvictBackfill, nil).True() {
-		m.evict(causeEvict)
-	}
-}
-
 // evict removes what fills the slot, for a cause that takes the place of another.
 func (m *Machine) evict(why backfillCause) {
 	if why != causeClaim && m.cur.waits() {

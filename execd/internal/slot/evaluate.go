@@ -14,7 +14,9 @@ func (m *Machine) evaluate() {
 	case Preempting:
 		m.evaluatePreempting()
 	case Backfill:
-		m.evaluateBackfill()
+		if m.cause == noCause && m.eval(EvictBackfill, nil).True() {
+			m.evict(causeEvict)
+		}
 	}
 	m.again()
 }
@@ -91,11 +93,11 @@ func (m *Machine) evaluateClaimed() {
 		return // at the next tick
 	}
 	a := m.place.Activity
-	if a == Cleaning || a == Suspended && m.suspendedBy == byDemand {
+	if a == Cleaning || a == Suspended && m.run.suspendedBy == byDemand {
 		return
 	}
 	if m.inRetirement() && m.retirementOver() {
-		m.retire(m.retirementReason())
+		m.leave(m.retirementReason(), m.drain.on && m.drain.Speed == DrainFast)
 		return
 	}
 	if m.considerPreempt() && m.is(PreemptWhen) {
@@ -118,7 +120,7 @@ func (m *Machine) evaluateClaimed() {
 		m.move(Place{Claimed, Busy}, 19, noReason)
 	case (a == Busy || a == Retiring) && m.is(WantSuspend) && m.is(SuspendWhen):
 		m.suspend(byPolicy)
-	case a == Suspended && m.suspendedBy == byPolicy && m.is(ContinueWhen):
+	case a == Suspended && m.run.suspendedBy == byPolicy && m.is(ContinueWhen):
 		m.goOn()
 	case a == Busy && m.pre.waits():
 		m.beginRetirement(m.pre.why)
@@ -155,27 +157,8 @@ func (m *Machine) evaluateIdle() {
 
 // workLifeOver reports whether the claim is too old for another job.
 func (m *Machine) workLifeOver() bool {
-	end, ok := m.workLifeEnd()
+	end, ok := m.cur.workLifeEnd(m.policy.workLife)
 	return ok && !m.now.Before(end)
-}
-
-// workLifeEnd returns when the claim is too old, and false if it never is. A
-// claim is good for one job at least.
-func (m *Machine) workLifeEnd() (time.Time, bool) {
-	if m.policy.workLife < 0 || m.policy.workLife == 0 && m.cur.activated == 0 {
-		return time.Time{}, false
-	}
-	end := m.cur.since.Add(m.policy.workLife)
-	if start := m.cur.accepted.Add(activationDelay); m.cur.awaiting && end.Before(start) {
-		end = start // work that was accepted in time is not turned away
-	}
-	return end, true
-}
-
-// awaitsActivation reports whether a claim made while the slot was being drained
-// may still wait for its job.
-func (c *claim) awaitsActivation(now time.Time) bool {
-	return c.whileDraining && c.activated == 0 && now.Before(c.since.Add(activationDelay))
 }
 
 // evaluatePreempting forces what is too slow.
@@ -268,7 +251,7 @@ func (m *Machine) suspend(by suspension) {
 	if m.place.Activity == Retiring {
 		row = 20
 	}
-	m.suspendedBy = by
+	m.run.suspendedBy = by
 	m.run.suspended = m.now
 	m.about(SuspendJob, m.cur, noReason)
 	m.move(Place{Claimed, Suspended}, row, noReason)
@@ -279,19 +262,14 @@ func (m *Machine) resume() {
 	if m.run.suspended.IsZero() {
 		return
 	}
-	m.run.suspendedFor += m.now.Sub(m.run.suspended)
-	m.run.suspended, m.suspendedBy, m.held = time.Time{}, byPolicy, false
+	m.run.wake(m.now)
 	m.about(ResumeJob, m.cur, noReason)
 }
 
 // goOn ends a suspension.
 func (m *Machine) goOn() {
 	m.resume()
-	if m.inRetirement() {
-		m.move(Place{Claimed, Retiring}, 16, m.retirementReason())
-		return
-	}
-	m.move(Place{Claimed, Busy}, 15, noReason)
+	m.wake()
 }
 
 // beginRetirement lets a job that runs finish, within limits.
@@ -302,9 +280,6 @@ func (m *Machine) beginRetirement(why Reason) {
 	}
 	m.move(Place{Claimed, Retiring}, 13, why)
 }
-
-// retire ends retirement: the job has to go.
-func (m *Machine) retire(why Reason) { m.leave(why, m.drain.on && m.drain.Speed == DrainFast) }
 
 // leave takes the slot out of Claimed, whatever goes on there. While a
 // supervisor is cleaning up that has to wait.
@@ -453,7 +428,7 @@ func (m *Machine) welcome() bool {
 
 // forget drops what belonged to the claim that has ended.
 func (m *Machine) forget() {
-	m.run, m.suspendedBy, m.held, m.stop, m.atReap = run{}, byPolicy, false, ladder{}, remembered{}
+	m.run, m.stop, m.atReap = run{}, ladder{}, remembered{}
 	m.irreversible, m.noRetirement, m.lost = false, false, false
 }
 

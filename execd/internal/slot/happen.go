@@ -339,10 +339,10 @@ func (e Suspend) happen(m *Machine) {
 	case Busy, Retiring:
 		m.suspend(byCommand)
 	case Suspended:
-		if m.suspendedBy == byPolicy {
-			m.suspendedBy = byCommand
+		if m.run.suspendedBy == byPolicy {
+			m.run.suspendedBy = byCommand
 		}
-		m.held = true
+		m.run.held = true
 	}
 }
 
@@ -350,8 +350,8 @@ func (e Continue) happen(m *Machine) {
 	if e.Claim != m.cur.number || m.place != (Place{Claimed, Suspended}) {
 		return
 	}
-	m.held = false
-	if m.suspendedBy == byCommand {
+	m.run.held = false
+	if m.run.suspendedBy == byCommand {
 		m.goOn()
 	}
 }
@@ -366,14 +366,14 @@ func (e OnDemand) happen(m *Machine) {
 	}
 	switch a := m.place.Activity; {
 	case e.On && (a == Busy || a == Retiring):
-		m.held = false
+		m.run.held = false
 		m.suspend(byDemand)
 	case e.On && a == Suspended:
-		m.held = m.suspendedBy == byCommand
-		m.suspendedBy = byDemand
-	case a == Suspended && m.suspendedBy == byDemand && m.held:
-		m.suspendedBy = byCommand
-	case a == Suspended && m.suspendedBy == byDemand:
+		m.run.held = m.run.suspendedBy == byCommand
+		m.run.suspendedBy = byDemand
+	case a == Suspended && m.run.suspendedBy == byDemand && m.run.held:
+		m.run.suspendedBy = byCommand
+	case a == Suspended && m.run.suspendedBy == byDemand:
 		m.goOn()
 	}
 }
@@ -414,10 +414,9 @@ func (e FinalUpdate) happen(m *Machine) {
 	}
 }
 
-// wake ends the suspension of a job that has ended.
+// wake ends the suspension of a job that goes on, or has ended.
 func (m *Machine) wake() {
-	m.run.suspendedFor += m.now.Sub(m.run.suspended)
-	m.run.suspended, m.suspendedBy, m.held = time.Time{}, byPolicy, false
+	m.run.wake(m.now)
 	if m.inRetirement() {
 		m.move(Place{Claimed, Retiring}, 16, m.retirementReason())
 	} else {

@@ -1,7 +1,6 @@
 package slot
 
 import (
-	"iter"
 	"time"
 
 	"paddock/classad"
@@ -29,32 +28,6 @@ type Config struct {
 	Job      Job // of Restored
 }
 
-// claim is the right to use the slot, or the offer of it.
-type claim struct {
-	number Number
-	kind   Kind
-	holder string
-	job    Job // of the request, then what was activated last
-	rank   float64
-
-	since         time.Time // claimed; zero: nobody has come yet
-	activated     int
-	runTime       time.Duration // of activations that have ended
-	stopTime      time.Duration
-	lease         time.Duration // 0: for ever
-	leaseEnd      time.Time
-	matchEnd      time.Time // until when who was matched must come; zero: nobody
-	patience      time.Time // until when who asked waits for the answer; zero: nobody waits
-	unanswered    bool      // who asked has been told HeldBack only
-	whileDraining bool      // accepted while the slot was being drained
-	awaiting      bool      // fetched work was accepted, and has not been started
-	accepted      time.Time // when that was
-	why           Reason    // for which it takes the slot from another
-}
-
-// waits reports whether somebody asked for the claim and waits for it.
-func (c *claim) waits() bool { return c != nil && c.unanswered }
-
 // run is the activation of the current claim.
 type run struct {
 	alive         bool // there is a supervisor
@@ -62,8 +35,10 @@ type run struct {
 	begun         time.Time
 	suspended     time.Time     // since when; zero: it runs
 	suspendedFor  time.Duration // before that
-	preempted     bool          // PREEMPT was true
-	answerJobDone time.Time     // until when Deactivated may wait; zero: it does not
+	suspendedBy   suspension
+	held          bool      // it was suspended by command before work on demand came
+	preempted     bool      // PREEMPT was true
+	answerJobDone time.Time // until when Deactivated may wait; zero: it does not
 }
 
 // The causes of a suspension.
@@ -100,23 +75,15 @@ type remembered struct {
 // Machine is one slot. Its methods must not be called by two goroutines at once.
 type Machine struct {
 	evaluator
+	history
+	claims
 	cfg Config
 
-	place           Place
-	enteredState    time.Time
-	enteredActivity time.Time
-	total           [states][activities]time.Duration
-
-	last        Number
-	cur         *claim
-	pre, prePre *claim // offered to whom would displace cur, and then pre; nil unless Claimed or Preempting
-	run         run
-	suspendedBy suspension
+	run run
 
 	irreversible bool // retirement that has begun does not end but with the claim
 	noRetirement bool // and takes no time
 	demand       bool // work on demand runs beside it
-	held         bool // and the job was stopped by command before
 	leaving      Reason
 	lost         bool // the holder of the claim that ends does not know it
 	atReap       remembered
@@ -150,7 +117,8 @@ func New(cfg Config, now time.Time) *Machine {
 	}
 	m := &Machine{
 		evaluator: evaluator{policy: cfg.Policy, slot: cfg.Slot, random: cfg.Random, now: now},
-		cfg:       cfg, enteredState: now, enteredActivity: now,
+		history:   history{enteredState: now, enteredActivity: now},
+		cfg:       cfg,
 	}
 	m.cur = m.newClaim()
 	if cfg.Restored != nil {
@@ -197,85 +165,11 @@ func refuseAll(m *Machine, e Event) {
 	}
 }
 
-// Place returns the state and the activity.
-func (m *Machine) Place() Place { return m.place }
-
-// State returns the state.
-func (m *Machine) State() State { return m.place.State }
-
-// EnteredState returns since when the slot is in its state.
-func (m *Machine) EnteredState() time.Time { return m.enteredState }
-
-// EnteredActivity returns since when the slot has its activity.
-func (m *Machine) EnteredActivity() time.Time { return m.enteredActivity }
-
-// Spent yields how long the slot has been in each place since it was made.
-func (m *Machine) Spent(now time.Time) iter.Seq2[Place, time.Duration] {
-	return func(yield func(Place, time.Duration) bool) {
-		for s, list := range allowed {
-			for _, a := range list {
-				p := Place{State(s), a}
-				d := m.total[s][a]
-				if p == m.place {
-					d += max(now.Sub(m.enteredActivity), 0)
-				}
-				if d > 0 && !yield(p, d) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // Broken returns why the slot must not be used, empty if it may.
 func (m *Machine) Broken() string { return m.broken }
 
 // Draining returns how the slot is being drained, and false if it is not.
 func (m *Machine) Draining() (Drain, bool) { return m.drain.Drain, m.drain.on }
-
-// Claim is what is known of a claim.
-type Claim struct {
-	Number Number
-	Kind   Kind
-	Holder string
-	Job    Job     // of the request, then what was activated last
-	Rank   float64 // of it
-
-	Since         time.Time // zero: it is only offered
-	Activations   int
-	Lease         time.Duration // 0: for ever
-	LeaseEnd      time.Time
-	WhileDraining bool // accepted while the slot was being drained
-	Waiting       bool // who asked waits for the slot
-}
-
-func (c *claim) exported() Claim {
-	if c == nil {
-		return Claim{}
-	}
-	return Claim{
-		Number: c.number, Kind: c.kind, Holder: c.holder, Job: c.job, Rank: c.rank, Since: c.since,
-		Activations: c.activated, Lease: c.lease, LeaseEnd: c.leaseEnd, WhileDraining: c.whileDraining, Waiting: c.waits(),
-	}
-}
-
-// Current returns the claim on the slot, or the one that is offered as such.
-func (m *Machine) Current() Claim { return m.cur.exported() }
-
-// Preempting returns the claim that takes over, or is offered as such: number 0
-// if there is none.
-func (m *Machine) Preempting() Claim { return m.pre.exported() }
-
-// Offer returns the number of the claim that a newcomer must present.
-func (m *Machine) Offer() Number {
-	switch {
-	case m.prePre != nil:
-		return m.prePre.number
-	case m.pre != nil:
-		return m.pre.number
-	}
-	return m.cur.number
-}
 
 // Run says how long the current claim and its job have run and been suspended.
 type Run struct {
@@ -294,6 +188,14 @@ func (m *Machine) Run(now time.Time) Run {
 	r.Claim += r.Job
 	r.Stopped += r.Suspended
 	return r
+}
+
+// wake ends a suspension, if there is one.
+func (r *run) wake(now time.Time) {
+	if !r.suspended.IsZero() {
+		r.suspendedFor += now.Sub(r.suspended)
+	}
+	r.suspended, r.suspendedBy, r.held = time.Time{}, byPolicy, false
 }
 
 // times returns how long the job has run and been suspended.
@@ -381,19 +283,9 @@ func (m *Machine) refuse(n Number, why Reason, text string) {
 // move changes the place by a row of the table.
 func (m *Machine) move(to Place, row int, why Reason) {
 	from := m.place
-	m.total[from.State][from.Activity] += m.now.Sub(m.enteredActivity)
-	m.place, m.enteredActivity = to, m.now
-	if from.State != to.State {
-		m.enteredState = m.now
-	}
+	m.enter(to, m.now)
 	m.moved, m.watched, m.tick, m.ads = true, false, time.Time{}, ads{}
 	m.do(Action{Do: Moved, Claim: m.cur.number, Kind: m.cur.kind, Reason: why, From: from, To: to, Row: row})
-}
-
-// newClaim makes a claim to offer.
-func (m *Machine) newClaim() *claim {
-	m.last++
-	return &claim{number: m.last}
 }
 
 // offer makes a claim to offer, and tells of it.
@@ -401,16 +293,6 @@ func (m *Machine) offer() *claim {
 	c := m.newClaim()
 	m.about(NewClaim, c, noReason)
 	return c
-}
-
-// role returns the claim of a number, nil if it is none of the slot's.
-func (m *Machine) role(n Number) *claim {
-	for _, c := range [...]*claim{m.cur, m.pre, m.prePre} {
-		if c != nil && c.number == n && n != 0 {
-			return c
-		}
-	}
-	return nil
 }
 
 // is reports whether an expression of the policy is true for the job that runs.

@@ -111,7 +111,7 @@ func (m *Machine) nextOfClaim(soonest func(time.Time)) {
 		return
 	}
 	if m.place.Activity == Idle {
-		if end, ok := m.workLifeEnd(); ok {
+		if end, ok := m.cur.workLifeEnd(m.policy.workLife); ok {
 			soonest(end)
 		}
 		if m.cur.whileDraining {
@@ -214,7 +214,7 @@ func (m *Machine) matters(x Expression, j *classad.Ad) bool {
 		}
 		return m.place.Activity == Suspended || !always(WantSuspend)
 	case ContinueWhen:
-		return m.suspendedBy == byPolicy
+		return m.run.suspendedBy == byPolicy
 	}
 	return true
 }
