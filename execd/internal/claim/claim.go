@@ -133,9 +133,9 @@ func (t *Table) resize(queues []conf.Queue) {
 			parted, waiting[q.Name] = !parted, true
 		}
 		if parted {
-			t.reuse(s, old, q)
+			t.keepPartitionable(s, old, q)
 		} else {
-			t.repeat(s, old, q)
+			t.keepStatic(s, old, q)
 		}
 		first += len(s.claims)
 		fresh[q.Name] = s
@@ -163,7 +163,7 @@ func (t *Table) resize(queues []conf.Queue) {
 		}
 	}
 	t.relist()
-	t.any()
+	t.noteManaged()
 	t.forget()
 	t.remanage()
 	for _, m := range t.managed {
@@ -171,8 +171,8 @@ func (t *Table) resize(queues []conf.Queue) {
 	}
 }
 
-// repeat has a queue of slots that are each for itself, with those that it had.
-func (t *Table) repeat(s, old *slots, q *conf.Queue) {
+// keepStatic has a queue of slots that are each for itself, with those that it had.
+func (t *Table) keepStatic(s, old *slots, q *conf.Queue) {
 	switch {
 	case old == nil:
 	case old.part != nil:
@@ -191,8 +191,8 @@ func (t *Table) repeat(s, old *slots, q *conf.Queue) {
 	}
 }
 
-// reuse has a queue of one partitionable slot, with what is carved out of it.
-func (t *Table) reuse(s, old *slots, q *conf.Queue) {
+// keepPartitionable has a queue of one partitionable slot, with what is carved out of it.
+func (t *Table) keepPartitionable(s, old *slots, q *conf.Queue) {
 	if old != nil && old.part != nil {
 		s.part, s.claims, s.managed = old.part, old.claims, old.managed
 		t.refresh(s)
@@ -208,8 +208,8 @@ func (t *Table) reuse(s, old *slots, q *conf.Queue) {
 	s.claims = []*Claim{s.part.parent}
 }
 
-// any notes whether there is a slot of which somebody else may have something to say.
-func (t *Table) any() { t.some.Store(len(t.managed) > 0 || len(t.waiting) > 0) }
+// noteManaged notes whether there is a slot of which somebody else may have something to say.
+func (t *Table) noteManaged() { t.some.Store(len(t.managed) > 0 || len(t.waiting) > 0) }
 
 // retire takes away slots that the configuration has not any more.
 func (t *Table) retire(claims []*Claim) {

@@ -254,7 +254,7 @@ func (t *Table) reclaim(r *record) {
 	var m *managed
 	switch {
 	case r.Dynamic > 0:
-		m = t.again(s, r.Dynamic, r.Has)
+		m = t.makeAgain(s, r.Dynamic, r.Has)
 	default:
 		m = t.manage(s.claims[r.Place-1])
 	}
@@ -431,17 +431,17 @@ func (t *Table) isWanted(c *Claim) bool {
 	return !id.IsZero() && (!t.policy.Plain() || c.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil)
 }
 
-// tidy makes a slot plain again of which nobody has anything to say any more.
+// tidy makes a slot plain again of which nobody has anything to say any more, and gives
+// back what a dynamic one had whose machine says that it is deleted.
 func (t *Table) tidy(m *managed) {
-	if m.part != nil {
-		t.uncarve(m)
+	c, p := m.claim, m.part
+	if c.managed != m || m.task != "" || len(m.grants) > 0 {
 		return
 	}
-	c := m.claim
-	if c.managed != m || m.task != "" || len(m.grants) > 0 || t.isWanted(c) {
+	switch s := m.machine.State(); {
+	case p != nil && s != slot.Deleted:
 		return
-	}
-	if s := m.machine.State(); s != slot.Owner && s != slot.Unclaimed {
+	case p == nil && (s != slot.Owner && s != slot.Unclaimed || t.isWanted(c)):
 		return
 	}
 	if m.kept > 0 {
@@ -449,11 +449,17 @@ func (t *Table) tidy(m *managed) {
 	}
 	c.managed = nil
 	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
-	t.any()
+	m.touch()
+	if p != nil {
+		p.space.Return(c.Dynamic)
+		p.carved = slices.DeleteFunc(slices.Clone(p.carved), func(o *Claim) bool { return o == c })
+		t.recount(p)
+		return
+	}
 	if c.Slot > 0 {
 		c.of.managed--
 	}
-	m.touch()
+	t.noteManaged()
 }
 
 // reply is what a machine has answered.

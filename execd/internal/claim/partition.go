@@ -102,23 +102,6 @@ func (t *Table) settled(m *managed) {
 	t.tidy(m)
 }
 
-// uncarve gives back what a dynamic slot had, when its machine says that it is deleted.
-func (t *Table) uncarve(m *managed) {
-	c, p := m.claim, m.part
-	if c.managed != m || m.task != "" || len(m.grants) > 0 || m.machine.State() != slot.Deleted {
-		return
-	}
-	if m.kept > 0 {
-		t.unkept = append(t.unkept, Kept{m.serial, c.Queue, 0})
-	}
-	c.managed = nil
-	p.space.Return(c.Dynamic)
-	p.carved = slices.DeleteFunc(slices.Clone(p.carved), func(o *Claim) bool { return o == c })
-	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
-	m.touch()
-	t.recount(p)
-}
-
 // recount tells that there are other slots, and something else is left of one.
 func (t *Table) recount(p *partition) {
 	t.round.end()
@@ -126,7 +109,7 @@ func (t *Table) recount(p *partition) {
 		m.touch()
 	}
 	t.relist()
-	t.any()
+	t.noteManaged()
 }
 
 // touch tells who waits for a change of the slot.
@@ -200,7 +183,7 @@ func (t *Table) nextCarved(s *slots, task string, j slot.Job) *Claim {
 
 // tryCarve is try of a partitionable slot.
 func (t *Table) tryCarve(s *slots, r *Request, j slot.Job) (Granted, error) {
-	if err := t.grow(s, r, j); err != nil {
+	if err := t.makeRoom(s, r, j); err != nil {
 		return Granted{}, err
 	}
 	m, err := t.carve(s, j, r.Holder, false)
@@ -221,9 +204,9 @@ func (t *Table) tryCarve(s *slots, r *Request, j slot.Job) (Granted, error) {
 	return g, nil
 }
 
-// grow gives up claims of who asks, so that there is room for what he asks for. What
+// makeRoom gives up claims of who asks, so that there is room for what he asks for. What
 // still runs under them is killed, and he may ask again when it is gone.
-func (t *Table) grow(s *slots, r *Request, j slot.Job) error {
+func (t *Table) makeRoom(s *slots, r *Request, j slot.Job) error {
 	if len(r.Preempt) == 0 {
 		return nil
 	}
@@ -333,9 +316,9 @@ func (t *Table) ask(m *managed, asks bool) {
 	t.tidy(m)
 }
 
-// again makes a slot anew that an earlier execd has carved: of the same name, unless
+// makeAgain makes a slot anew that an earlier execd has carved: of the same name, unless
 // that is in use. It has no machine yet.
-func (t *Table) again(s *slots, number int, has slot.Resources) *managed {
+func (t *Table) makeAgain(s *slots, number int, has slot.Resources) *managed {
 	d := slot.Dynamic{Number: max(number, 1), Resources: has}
 	for s.part.space.Restore(d) != nil {
 		d.Number++
@@ -351,13 +334,13 @@ func (t *Table) recarve(s *slots, record *job.Carved, j slot.Job) *managed {
 		if c := t.yield(s, record.Slot); c != nil {
 			return c.managed
 		}
-		return t.again(s, record.Slot, slot.Resources{Cpus: record.Cpus, Memory: record.Memory, Disk: record.Disk, GPUs: record.GPUs})
+		return t.makeAgain(s, record.Slot, slot.Resources{Cpus: record.Cpus, Memory: record.Memory, Disk: record.Disk, GPUs: record.GPUs})
 	}
 	want, err := s.part.space.Request(adOf(j), t.ad(t.manage(s.part.parent)), false)
 	if err != nil {
 		want = slot.Resources{Cpus: 1}
 	}
-	return t.again(s, 1, want)
+	return t.makeAgain(s, 1, want)
 }
 
 // Carved returns what is to be known of claims to carve them again after a restart;
