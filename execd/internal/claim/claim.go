@@ -1,18 +1,18 @@
 // Package claim knows the slots of this host and who has them: every job runs
 // under claims, one for each of its slots, whatever brought it.
 //
-// Most slots are plain: no policy, no hook and nobody but execd's own queue has
-// anything to say of them. The queue has them for good, and a job costs a search
-// for an idle one. All others are managed: a machine of package slot says who may
-// have one, what may run there, and when it has to leave; this package gives the
-// machines their events, keeps the ids of claims, in memory and in the spool, and
-// returns what is to be done with jobs as effects.
+// Most slots are plain: no policy, hook or claimant but execd's own queue concerns
+// them. The queue has them for good, and a job costs a search for an idle one. All
+// others are managed: a machine of package slot says who may have one, what may run
+// there, and when that has to leave; this package gives the machines their events,
+// keeps the ids of claims, in memory and in the spool, and returns what is to be done
+// with jobs as effects.
 //
-// A queue may be one partitionable slot: then a slot is carved out of that for each
-// claim, as large as what is to run there asks for, and is gone with it.
+// A queue may be one partitionable slot: then a dynamic slot is carved out of it for
+// each claim, as large as the job requests, and is deleted with the claim.
 //
-// Package queue is in front of it, and calls what changes a managed slot with its
-// own lock held: the scheduler's books must be those of the slots. Packages queue,
+// Package queue is in front of it, and holds its own lock over calls that change a
+// managed slot: the scheduler's books must be those of the slots. Packages queue,
 // stage, server and daemon import it; it imports conf, job, schedule, slot and the API.
 package claim
 
@@ -208,10 +208,10 @@ func (t *Table) keepPartitionable(s, old *slots, q *conf.Queue) {
 	s.claims = []*Claim{s.part.parent}
 }
 
-// noteManaged notes whether there is a slot of which somebody else may have something to say.
+// noteManaged notes whether a slot is managed, or will be.
 func (t *Table) noteManaged() { t.some.Store(len(t.managed) > 0 || len(t.waiting) > 0) }
 
-// retire takes away slots that the configuration has not any more.
+// retire takes away slots that the configuration does not have any more.
 func (t *Table) retire(claims []*Claim) {
 	for _, c := range claims {
 		m := c.managed
@@ -279,10 +279,10 @@ func (t *Table) Busy() int {
 	return t.busy
 }
 
-// Activate finds idle claims for a grant and says what they run; of managed slots
-// those that are willing to run j, which is not looked at for plain ones. Where a
-// queue has too few, as after a restart with fewer slots, it makes claims beyond
-// its slots: what runs has a claim. It returns nil when no slot is willing any more.
+// Activate finds idle claims for a grant and notes the job that they run. Managed slots
+// must be willing to run j, which is not looked at for plain ones. Where a queue has
+// too few, as after a restart with fewer slots, claims are made beyond its slots, so
+// that every job has one. It returns nil when no slot is willing any more.
 func (t *Table) Activate(job string, grant []schedule.QueueSlots, j slot.Job) []*Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -326,8 +326,8 @@ func (t *Table) next(s *slots, job string, j slot.Job) *Claim {
 	return s.claims[s.idle]
 }
 
-// Ending tells that the processes of a job are gone, and what is left of it is to tell
-// of its end: Deactivate follows.
+// Ending tells that the processes of a job are gone, and only its end is still to be
+// told: Deactivate follows.
 func (t *Table) Ending(claims []*Claim) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

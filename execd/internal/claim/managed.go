@@ -268,8 +268,8 @@ func (t *Table) reclaim(r *record) {
 	t.say(slog.LevelInfo, "claim %v: found after the restart: slot=%v holder=%s", id, m.claim.id(), g.holder)
 }
 
-// unfit says why the slot of a record cannot be given back, as the end of a sentence
-// that begins with it; empty: it can.
+// unfit says why the slot of a record cannot be given back, as what follows the name of
+// the slot in a sentence; empty: it can.
 func (s *slots) unfit(r *record) string {
 	if (s.part != nil) != (r.Partitionable || r.Dynamic > 0) || r.Place > len(s.claims) {
 		return "is not there any more"
@@ -288,8 +288,9 @@ func (s *slots) unfit(r *record) string {
 	return ""
 }
 
-// restore makes the machine of a slot that is claimed already: for a grant, or with
-// nil for the queue, and with a job that runs since a time, or none, and may be ending.
+// restore makes the machine of a slot that is claimed already: by a grant, or by the
+// queue if that is nil. A job has run there since begun, unless that is zero, and may be
+// ending.
 func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job, ending *slot.Ending) {
 	now := t.o.Now()
 	saved := slot.Saved{Kind: slot.Queue, Holder: t.holder, Since: now, Begun: begun, Ending: ending}
@@ -431,8 +432,8 @@ func (t *Table) isWanted(c *Claim) bool {
 	return !id.IsZero() && (!t.policy.Plain() || c.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil)
 }
 
-// tidy makes a slot plain again of which nobody has anything to say any more, and gives
-// back what a dynamic one had whose machine says that it is deleted.
+// tidy makes a slot plain again that need not be managed any more. If it is dynamic and
+// its machine says that it is deleted, what it had is given back.
 func (t *Table) tidy(m *managed) {
 	c, p := m.claim, m.part
 	if c.managed != m || m.task != "" || len(m.grants) > 0 {
@@ -476,7 +477,7 @@ var (
 	claimedBusy = slot.Place{State: slot.Claimed, Activity: slot.Busy}
 )
 
-// say has a line written to the log: that may take as long as a disk hangs.
+// say has a line written to the log without the lock, since a disk may hang.
 func (t *Table) say(level slog.Level, format string, args ...any) {
 	if t.o.Log.Enabled(context.Background(), level) {
 		t.effects = append(t.effects, Effect{Do: Say, Level: level, Text: fmt.Sprintf(format, args...)})
@@ -605,8 +606,8 @@ func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
 	t.effects = append(t.effects, Effect{Do: Evict, Slot: e.Slot, Eviction: e})
 }
 
-// reason says in words why a claim is over, or what runs under it has to leave: as who has
-// given it back does, or else by what the slot has done. The queue's claims are no grants.
+// reason says in words why a claim is over, or its job has to leave: in those of whoever
+// gave it back, or else of the slot. The queue's claims are no grants.
 func (g *grant) reason(why slot.Reason) string {
 	if g != nil && g.why != "" {
 		return g.why
@@ -675,8 +676,8 @@ func (t *Table) Effects() []Effect {
 // Managed reports whether any slot is managed. It takes no lock.
 func (t *Table) Managed() bool { return t.some.Load() }
 
-// Tick lets the policies of all slots speak whose time has come, and returns when
-// it is to be called again; zero: when nothing depends on time.
+// Tick evaluates the policies of all slots whose time has come, and returns when it is
+// to be called again; zero: nothing depends on time.
 func (t *Table) Tick() (next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -721,8 +722,8 @@ func (t *Table) Books() (list []Kept) {
 }
 
 // keeps returns how many slots of the queue a slot keeps from it, beside that of the
-// task that runs there. A claim is a promise of a slot; and what was accepted in the
-// place of a job that leaves will come when that is gone.
+// task that runs there. A claim is a promise of a slot, also while the job that it
+// displaces is leaving.
 func (m *managed) keeps() int {
 	switch {
 	case m.part != nil && m.task != "":
@@ -746,8 +747,8 @@ func (m *managed) taken() string {
 	return ""
 }
 
-// undecided says why a slot that is free does not take a job; empty: it does. Who has
-// made the slot's ad already has it; nil: he has not.
+// undecided says why a slot that is free does not take a job; empty: it does. The ad is
+// the slot's, if the caller has made it already.
 func (t *Table) undecided(m *managed, j slot.Job, ad *classad.Ad) string {
 	if ad == nil {
 		ad = t.ad(m)
@@ -761,8 +762,8 @@ func (t *Table) undecided(m *managed, j slot.Job, ad *classad.Ad) string {
 	return m.refusal(&d)
 }
 
-// refusal says in words what a slot has decided whose START is true; empty: it takes
-// the job.
+// refusal says in words why a slot whose START is true refuses a job; empty: it takes
+// it.
 func (m *managed) refusal(d *slot.Decision) string {
 	name := m.claim.id().Name()
 	switch {
@@ -820,10 +821,10 @@ func (t *Table) occupy(m *managed, task string, j slot.Job) bool {
 	return true
 }
 
-// Adopt is Activate for what an earlier execd has started, at a time: under the
-// claim with a public id, if there is one; carved is what the record says of the slots
-// that were carved for it, and ending how its end was being forced, nil if it was not. No
-// slot is asked for its will.
+// Adopt is Activate for a task that an earlier execd has started: under the claim with
+// a public id, if there is one. Carved is what the record says of the slots that were
+// carved for it, and ending how its end was being forced, nil if it was not. No slot
+// may refuse.
 func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job, carved []job.Carved, ending *slot.Ending) []*Claim {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -892,10 +893,10 @@ func (s *slots) free() *Claim {
 	return nil
 }
 
-// yield finds a slot of a queue that was given back to somebody who had only waited for
-// it, when it turns out that something runs there: the one who came last has it no
-// more. Dynamic is the second number of a slot that was carved. It returns nil if there
-// is none.
+// yield takes back a slot of a queue from a claim that had only waited for it before the
+// restart, since a task turns out to run there: the last of such claims is dropped.
+// Dynamic is the second number of a slot that was carved. It returns nil if there is
+// none.
 func (t *Table) yield(s *slots, dynamic int) *Claim {
 	var last *grant
 	if s == nil {
@@ -914,7 +915,7 @@ func (t *Table) yield(s *slots, dynamic int) *Claim {
 	if last == nil {
 		return nil
 	}
-	last.told = true // what was fetched is offered anew, and nobody is told otherwise
+	last.told = true // fetched work is offered anew, and no source is told otherwise
 	t.dropped(last.slot, last, slot.ReasonPreempted)
 	return last.slot.claim
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // The scheduler asks for thousands of jobs, again and again, whether slots are
-// willing to run them. So what a slot's START has refused is remembered for all jobs
-// that are alike as far as it looks at them, until something that START looks at
+// willing to run them. So a refusal by a slot's START is remembered for all jobs that
+// are alike as far as START looks at them, until something that START looks at
 // changes in the slot. All other answers are good until something happens.
 
 // Likeness is what a job that waits is like: the ads of two jobs of the same one are
@@ -50,8 +50,7 @@ const (
 )
 
 // aspectOf are the parts behind attributes of jobs, beside Request and the name of a
-// resource. Whoever makes the ads of jobs may say more in them: that is taken to be
-// another thing for each job.
+// resource. Any other attribute is taken to differ from job to job.
 var aspectOf = map[string]aspects{
 	"owner": ofOwner, "user": ofOwner, "ownergroup": ofGroup, "jobbatchname": ofName, "accountinggroup": ofAccount,
 	"jobprio": ofPriority, "clusterid": ofNumber, "jobid": ofNumber, "qdate": ofTime,
@@ -290,8 +289,8 @@ func (a *asked) liken(l *looked) {
 	}
 }
 
-// jobAd returns the ad of the job for START. There are thousands of jobs that wait,
-// with dozens of attributes: no more is made than START can look at.
+// jobAd returns the ad of the job for START. Thousands of jobs wait, with dozens of
+// attributes: only those that START can look at are made.
 func (a *asked) jobAd(q *question) *classad.Ad {
 	alike, ok := q.job.(Alike)
 	if !ok || !q.alike || a.any {

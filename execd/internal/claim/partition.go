@@ -49,8 +49,8 @@ func (s *slots) all() []*Claim {
 	return append([]*Claim{s.part.parent}, s.part.carved...)
 }
 
-// carve makes a slot for a job out of that of a queue. It is to be claimed at once: what
-// its policy sees until settled is the slot that it was carved out of as that was
+// carve makes a dynamic slot for a job out of that of a queue. It is to be claimed at
+// once: until settled its policy sees the slot that it was carved out of, as that was
 // before.
 func (t *Table) carve(s *slots, j slot.Job, holder string, fetched bool) (*managed, error) {
 	parent := t.manage(s.part.parent)
@@ -95,14 +95,14 @@ func (t *Table) enter(s *slots, d slot.Dynamic) *managed {
 	return m
 }
 
-// settled ends that a slot is looked at as it was before it was carved, and deletes it
-// if nobody has claimed it.
+// settled has the policy of a carved slot see the slot itself, and deletes it if nobody
+// has claimed it.
 func (t *Table) settled(m *managed) {
 	m.before = nil
 	t.tidy(m)
 }
 
-// recount tells that there are other slots, and something else is left of one.
+// recount tells that dynamic slots came or went, and so something else is left of one.
 func (t *Table) recount(p *partition) {
 	t.round.end()
 	if m := p.parent.managed; m != nil {
@@ -204,8 +204,8 @@ func (t *Table) tryCarve(s *slots, r *Request, j slot.Job) (Granted, error) {
 	return g, nil
 }
 
-// makeRoom gives up claims of who asks, so that there is room for what he asks for. What
-// still runs under them is killed, and he may ask again when it is gone.
+// makeRoom gives up claims that the request names, to make room for it. Jobs that still
+// run under them are killed, and the request may be repeated when they are gone.
 func (t *Table) makeRoom(s *slots, r *Request, j slot.Job) error {
 	if len(r.Preempt) == 0 {
 		return nil
@@ -245,7 +245,7 @@ func (t *Table) makeRoom(s *slots, r *Request, j slot.Job) error {
 	return nil
 }
 
-// leftOvers claims the partitionable slot itself for who has just carved it, if
+// leftOvers claims the partitionable slot itself for the holder who has just carved, if
 // anything is left and he may have it: until the lease is over nobody else carves.
 func (t *Table) leftOvers(s *slots, r *Request) *Granted {
 	lease := r.Lease
@@ -289,9 +289,9 @@ func (t *Table) offerCarved(s *slots, ad *classad.Ad) (Granted, error) {
 	return t.grantOffer(m, &r, ad), nil
 }
 
-// Asking tells that work is being looked for, for a slot, or is not any more: one
-// that was carved is not deleted meanwhile, since the answer would find another one
-// of the same name.
+// Asking tells that a hook looks for work for a slot, or does not any more. A dynamic
+// slot is not deleted meanwhile, since the answer would find another one of the same
+// name.
 func (t *Table) Asking(id slot.ID, asks bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -327,8 +327,8 @@ func (t *Table) makeAgain(s *slots, number int, has slot.Resources) *managed {
 	return t.enter(s, d)
 }
 
-// recarve makes the slot anew in which a task runs: as its record says, and without
-// one as its job asks for it. No slot is asked for its will.
+// recarve makes the slot anew in which a task runs: as its record says, and without one
+// as its job requests. No slot may refuse.
 func (t *Table) recarve(s *slots, record *job.Carved, j slot.Job) *managed {
 	if record != nil {
 		if c := t.yield(s, record.Slot); c != nil {
@@ -354,7 +354,7 @@ func Carved(claims []*Claim) (list []job.Carved) {
 	return list
 }
 
-// parts are what the ad and the view of a slot say of how it is cut.
+// parts returns what the ad and the view of a slot say of how it is partitioned.
 func (t *Table) parts(c *Claim) (kind string, has, total slot.Resources, children []Child) {
 	switch {
 	case c.Dynamic > 0:

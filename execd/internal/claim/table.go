@@ -42,8 +42,8 @@ func (t *Table) Request(r Request) (Granted, error) {
 // that a user has written, however many slots there are.
 const maxSearch = 250_000
 
-// search asks all slots, the free ones first. What refuses without a look at the ad
-// does so first; and nothing is told to a slot that would not have the job.
+// search asks all slots, the free ones first. Refusals that need no look at the ad come
+// first, and a slot that would not have the job is given no event.
 func (t *Table) search(r *Request, j slot.Job) (Granted, error) {
 	refused := error(api.Refusef(api.RefusedState, "there is no slot"))
 	steps := maxSearch
@@ -71,8 +71,8 @@ func (t *Table) search(r *Request, j slot.Job) (Granted, error) {
 	return Granted{}, refused
 }
 
-// suits says why a slot would not be given to somebody, as far as that can be told
-// without asking it.
+// suits says why a slot would not be given to somebody, as far as that is known without
+// an event.
 func (t *Table) suits(c *Claim, r *Request, j slot.Job, steps *int) error {
 	if err := t.barred(c, r); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (t *Table) suits(c *Claim, r *Request, j slot.Job, steps *int) error {
 	return nil
 }
 
-// barred refuses who may not even ask for a slot.
+// barred says why a request is refused before the slot is asked.
 func (t *Table) barred(c *Claim, r *Request) error {
 	if why := t.o.Closed(c.Queue); why != "" {
 		return api.Refusef(api.RefusedState, "queue %s is %s", c.Queue, why)
@@ -131,8 +131,8 @@ func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
 	return t.grant(m, n, r, answer.held), nil
 }
 
-// yieldsTo refuses who is of the same rank as who has a slot, and not of a greater
-// priority. What ranks higher is the machine's to know.
+// yieldsTo refuses a request of the same rank as the claim on a slot, unless its
+// priority is greater. The machine itself knows what ranks higher.
 func (m *managed) yieldsTo(r *Request, rank float64) error {
 	over, priority := m.machine.Current(), 0
 	if w := m.machine.Preempting(); w.Waiting {
@@ -160,8 +160,8 @@ func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Grant
 	return Granted{ID: g.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
 }
 
-// Keep writes a claim to disk, or writes it again when it is for other work: it blocks, and
-// no lock may be held. Without its file a claim is gone. Of one that has a file an error
+// Keep writes a claim to disk, or writes it again when it is for other work. It blocks, and
+// no lock may be held. A claim whose first write fails is released. An error of a later one
 // changes nothing but what RANK sees after a restart.
 func (t *Table) Keep(id ID) error {
 	t.mu.Lock()
@@ -296,8 +296,8 @@ func (t *Table) Check(id ID, by By) (api.Permit, error) {
 	return api.Permit{Start: again && !m.machine.Preempting().Waiting}, nil
 }
 
-// maxPermits bounds who may wait for the end of one job: who goes away without his
-// answer is kept until then.
+// maxPermits is how many may wait for the end of one job. One that goes away without
+// the answer is kept until then.
 const maxPermits = 64
 
 // DeactivateClaim ends the job of a claim. The answer comes by the channel, which has
@@ -317,8 +317,8 @@ func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api
 	m.permits = append(m.permits, c)
 	r := t.happen(m, slot.Deactivate{Claim: g.number, How: how})
 	if r.refused != nil {
-		// The refusal is for who asks here. He whose job runs may wait for its end, while
-		// this claim only waits for the slot.
+		// The refusal is for this caller alone. Others wait for the end of a job that runs,
+		// while this claim only waits for the slot.
 		m.permits = slices.DeleteFunc(m.permits, func(o chan api.Permit) bool { return o == c })
 		return nil, r.refused
 	}
@@ -326,8 +326,8 @@ func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api
 	return c, nil
 }
 
-// Starting begins an activation in the order in which it is refused: what the job
-// is has been looked at before. Started, or Unstarted, follows.
+// Starting begins an activation of a job that has been looked at before. Run, or
+// Unstarted, follows.
 func (t *Table) Starting(id ID, by By) (on slot.ID, holder string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -576,9 +576,9 @@ func (m *managed) fetched() (found *grant) {
 	return found
 }
 
-// Withdraw gives the claim of fetched work with a public id back, and says why, maybe
-// with the code of a hold; as one that is lost when it has expired. It reports whether there was such a claim, and nobody
-// had broken it.
+// Withdraw gives the claim of fetched work with a public id back, for a reason that may
+// be a hold; a claim that has expired is lost. It reports whether there was such a
+// claim, and its source had not been told of its end.
 func (t *Table) Withdraw(public string, expired bool, why slot.Hold) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -667,7 +667,7 @@ func (t *Table) Views(ads bool) []View {
 	return list
 }
 
-// Touch has all look again who wait for a change of a slot.
+// Touch wakes up all who wait for a change of a slot.
 func (t *Table) Touch() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -4,8 +4,8 @@
 // written for that mean the same here.
 //
 // It is pure. A Machine is given events with the time, and returns what is to be
-// done; it has no clock, goroutine, lock or file, and the time that it asks to be
-// called at is zero unless something depends on time. Package claim drives it,
+// done; it has no clock, goroutine, lock or file. Next is zero unless something
+// depends on time. Package claim drives it,
 // and fetch asks it what to do with work; it imports classad and nothing of
 // execd.
 //

@@ -16,7 +16,7 @@ func (m *Machine) offeredWhileDraining() bool {
 	return m.drain.Start != nil && m.now.Before(m.drain.Until.Add(-activationDelay)) && !isFalse(m.start(nil)) && !m.isOwner()
 }
 
-// noStart is START while a slot is drained that nothing may begin in any more.
+// noStart is in place of START while a slot is drained in which nothing may begin any more.
 var noStart, _ = classad.Parse("false")
 
 func (e Drain) happen(m *Machine) {

@@ -2,7 +2,7 @@ package slot
 
 import "time"
 
-// evaluate lets the policy speak, once.
+// evaluate applies the policy once.
 func (m *Machine) evaluate() {
 	switch m.place.State {
 	case Owner:
@@ -161,7 +161,7 @@ func (m *Machine) workLifeOver() bool {
 	return ok && !m.now.Before(end)
 }
 
-// evaluatePreempting forces what is too slow.
+// evaluatePreempting kills a job that is too slow to leave.
 func (m *Machine) evaluatePreempting() {
 	if m.place.Activity == Vacating && !m.moved && m.is(KillWhen) {
 		m.kill(ReasonSystemPolicyVacate)
@@ -170,8 +170,8 @@ func (m *Machine) evaluatePreempting() {
 
 // Retirement.
 
-// inRetirement reports whether the job that runs is one of the last minutes:
-// somebody waits for the slot, or the decision is made.
+// inRetirement reports whether the job that runs is to leave: somebody waits for the
+// slot, or PREEMPT or a drain has decided so.
 func (m *Machine) inRetirement() bool { return m.irreversible || m.pre.waits() }
 
 // retirementReason says why the job is in retirement.
@@ -185,8 +185,8 @@ func (m *Machine) retirementReason() Reason {
 	return ReasonPreemptPolicy
 }
 
-// RetirementRemaining returns what is left to the job that runs of the time that
-// it may finish in, whether or not anything wants it to end.
+// RetirementRemaining returns how much of the time in which it may finish is left to
+// the job that runs, whether or not anything wants it to end.
 func (m *Machine) RetirementRemaining(now time.Time) time.Duration {
 	m.begin(now)
 	return m.retirementRemaining()
@@ -348,9 +348,9 @@ func (m *Machine) wantHold() (Action, bool) {
 	return a, true
 }
 
-// The ladder.
+// The ladder: a job is asked to end, killed, and then all that it has started.
 
-// ask begins it softly.
+// ask asks the job to end.
 func (m *Machine) ask(why Reason, within time.Duration) {
 	m.stop = ladder{asked, m.now.Add(within)}
 	if !m.run.final {
@@ -358,13 +358,13 @@ func (m *Machine) ask(why Reason, within time.Duration) {
 	}
 }
 
-// killJob begins or goes on hard.
+// killJob kills the job.
 func (m *Machine) killJob(why Reason) {
 	m.about(KillJob, m.cur, why)
 	m.stop = ladder{killed, m.now.Add(m.policy.killing)}
 }
 
-// killFamily is the end of it, and is repeated.
+// killFamily kills everything that the job has started. It is repeated.
 func (m *Machine) killFamily() {
 	m.about(KillFamily, m.cur, m.leaving)
 	m.stop = ladder{familyKilled, m.now.Add(m.policy.killing)}
@@ -451,7 +451,7 @@ func (m *Machine) enterOwner(row int, why Reason) {
 	m.evaluateOwner()
 }
 
-// dropWaiting refuses who waits, and withdraws the offers.
+// dropWaiting refuses the claims that wait, and withdraws the offers.
 func (m *Machine) dropWaiting(why Reason) {
 	for _, c := range [...]*claim{m.pre, m.prePre} {
 		if c == nil {

@@ -27,8 +27,7 @@ func reject(why Reason, text string) Decision {
 
 // DecideWith says what becomes of fetched work if it is offered now, and changes
 // nothing. User priority plays no part: work must be of higher RANK to take the
-// slot from other work. The ad is the slot's, of who has made it already; nil: he
-// has not.
+// slot from other work. The ad is the slot's, if the caller has made it already.
 func (m *Machine) DecideWith(now time.Time, j Job, ad *classad.Ad) Decision {
 	m.begin(now)
 	m.ads.slot = ad

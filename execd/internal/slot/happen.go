@@ -87,7 +87,7 @@ func (m *Machine) refuses(c *claim, j Job) (Reason, string) {
 	return noReason, ""
 }
 
-// refusesNow is what a policy does that would take the slot back at once.
+// refusesNow refuses where the policy would take the slot back at once.
 func (m *Machine) refusesNow() (Reason, string) {
 	if m.isOwner() {
 		return ReasonNotWilling, "IS_OWNER is true"
@@ -95,14 +95,14 @@ func (m *Machine) refusesNow() (Reason, string) {
 	return noReason, ""
 }
 
-// holdBack lets somebody wait for the answer.
+// holdBack has a claim wait for the answer.
 func (m *Machine) holdBack(c *claim, until time.Time) {
 	c.unanswered, c.patience, c.matchEnd = true, until, time.Time{}
 	m.about(HeldBack, c, noReason)
 }
 
-// displace lets a claim wait for that of another, which it will replace. One
-// that waited before goes away.
+// displace has a claim wait for that on the slot, which it will replace. One that
+// waited before is refused.
 func (m *Machine) displace(c *claim, until time.Time) {
 	over := m.cur
 	if c == m.prePre {
@@ -151,7 +151,7 @@ func (m *Machine) spawn() {
 	m.about(Spawn, m.cur, noReason)
 }
 
-// drop forgets the claim of somebody who waits, or an offer.
+// drop forgets a claim that waits, or an offer.
 func (m *Machine) drop(c *claim, why Reason) {
 	if c.waits() && why != noReason {
 		m.refuse(c.number, why, "")
@@ -171,8 +171,8 @@ func (e Gone) happen(m *Machine) { m.goAway(e.Claim, ReasonAgentException, noRea
 
 func (e Release) happen(m *Machine) { m.goAway(e.Claim, ReasonReleased, ReasonReleased) }
 
-// goAway ends a claim that its holder does not want any more. Who waits gets an
-// answer unless it is noReason.
+// goAway ends a claim that its holder does not want any more. A holder that waits gets
+// the answer, unless it is noReason.
 func (m *Machine) goAway(n Number, why, answer Reason) {
 	c := m.role(n)
 	switch {

@@ -149,7 +149,7 @@ func (m *Machine) Handle(now time.Time, e Event) []Action {
 	return m.actions
 }
 
-// refuseAll answers what comes too late.
+// refuseAll answers events that come when the slot is deleted.
 func refuseAll(m *Machine, e Event) {
 	switch e := e.(type) {
 	case Request:
@@ -224,7 +224,7 @@ type Saved struct {
 type Ending struct {
 	Reason Reason
 	Until  time.Time // when it is killed that was asked to end; zero: it is being killed
-	Hold   *Hold     // what it is put on hold for by that; nil: it is not. It is the table's to tell.
+	Hold   *Hold     // what it is put on hold for by that, which the Machine does not use; nil: it is not
 }
 
 // Hold is why a job is put on hold, with the numbers of ads.
@@ -250,8 +250,8 @@ func (m *Machine) restore(s *Saved, job Job) {
 	}
 }
 
-// resumeEnding goes on with the end of what runs where it was. That who holds the claim
-// has asked for ends no claim.
+// resumeEnding goes on with the end of a job where it was. An end that the holder of the
+// claim has asked for does not end the claim.
 func (m *Machine) resumeEnding(e *Ending) {
 	activity := Vacating
 	m.stop = ladder{asked, e.Until}
@@ -306,12 +306,12 @@ func (m *Machine) job() Job {
 	return nil
 }
 
-// isOwner reports whether the owner wants the slot for himself. What is no
+// isOwner reports whether the owner wants the slot for himself. A value that is no
 // condition means that he does: to run nothing is the smaller evil.
 func (m *Machine) isOwner() bool { return m.isOrTaken(IsOwner, m.job()) }
 
-// isOrTaken reports whether an expression of the policy is true. What is no condition is
-// taken for true, and noted once.
+// isOrTaken reports whether an expression of the policy is true. A value that is no
+// condition is taken for true, and noted once.
 func (m *Machine) isOrTaken(x Expression, j Job) bool {
 	v := m.eval(x, j)
 	if condition(v) {

@@ -6,7 +6,7 @@ import (
 	"paddock/classad"
 )
 
-// deadlines does what is due by the time.
+// deadlines does what is due by now.
 func (m *Machine) deadlines() {
 	for _, c := range [...]*claim{m.prePre, m.pre} {
 		switch {

@@ -43,8 +43,8 @@ type resource struct {
 // maxAmount is more than any host has, and so small that sums do not overflow.
 const maxAmount = 1 << 50
 
-// take subtracts, and reports of which resource there is too little; nothing has
-// been taken then.
+// take subtracts, or returns the resource of which there is too little, and takes
+// nothing.
 func (r *Resources) take(other Resources) (short string) {
 	left := *r
 	amounts := other.each()
@@ -58,7 +58,7 @@ func (r *Resources) take(other Resources) (short string) {
 	return ""
 }
 
-// Short returns of what there is less than is wanted; empty: of nothing.
+// Short returns the resource of which there is less than wanted; empty: none.
 func (r Resources) Short(want Resources) string { return r.take(want) }
 
 // Add gives back.
@@ -144,7 +144,7 @@ func (p *Partitionable) Request(job, slot *classad.Ad, fetched bool) (Resources,
 	return want, nil
 }
 
-// References returns what of a job, as target, decides what it is given.
+// References returns the attributes of a job, as target, that decide what it is given.
 func (p *Partitionable) References() (r classad.References) {
 	for _, e := range p.policy.modify {
 		of := e.References(nil, nil) // to it the job is its own side
@@ -221,7 +221,7 @@ func (p *Partitionable) count() {
 	}
 }
 
-// Left returns what can still be carved: the left-overs that who carves is told.
+// Left returns what can still be carved.
 func (p *Partitionable) Left() Resources { return p.left }
 
 // Total returns what the slot has.
