@@ -651,7 +651,7 @@ func (t *Table) Snapshot(id slot.ID, ads bool) (View, bool) {
 	if c == nil {
 		return View{}, false
 	}
-	return t.view(c, id, ads), true
+	return t.view(c, ads), true
 }
 
 // Views returns what all slots are like, by number.
@@ -661,7 +661,7 @@ func (t *Table) Views(ads bool) []View {
 	var list []View
 	for _, s := range t.order {
 		for _, c := range s.all() {
-			list = append(list, t.view(c, c.id(), ads))
+			list = append(list, t.view(c, ads))
 		}
 	}
 	return list
@@ -676,7 +676,8 @@ func (t *Table) Touch() {
 	}
 }
 
-func (t *Table) view(c *Claim, id slot.ID, ads bool) View {
+func (t *Table) view(c *Claim, ads bool) View {
+	id := c.id()
 	v := View{Slot: id, Name: t.name(id), Queue: c.Queue, Task: c.job}
 	v.Type, v.Has, _, _ = t.parts(c)
 	closed := t.o.Closed(c.Queue) != ""

@@ -402,8 +402,10 @@ func (m *Machine) leavePreempting() {
 		c := m.pre
 		m.forget()
 		m.about(Dropped, m.cur, m.leaving)
-		m.retirePre()
-		m.cur = c
+		if m.prePre != nil {
+			m.about(Dropped, m.prePre, noReason)
+		}
+		m.cur, m.pre, m.prePre = c, nil, nil
 		row := 24
 		if soft {
 			row = 23
@@ -432,19 +434,11 @@ func (m *Machine) forget() {
 	m.irreversible, m.noRetirement, m.lost = false, false, false
 }
 
-// retirePre drops the offer behind the claim that takes over.
-func (m *Machine) retirePre() {
-	if m.prePre != nil {
-		m.about(Dropped, m.prePre, noReason)
-	}
-	m.pre, m.prePre = nil, nil
-}
-
 // enterOwner ends all claims and begins a new offer.
 func (m *Machine) enterOwner(row int, why Reason) {
 	m.move(Place{Owner, Idle}, row, why)
 	m.forget()
-	m.dropWaiting(ReasonPreempted)
+	m.dropWaiting()
 	m.about(Dropped, m.cur, why)
 	m.leaving, m.cause = noReason, noCause
 	m.cur = m.offer()
@@ -452,15 +446,15 @@ func (m *Machine) enterOwner(row int, why Reason) {
 }
 
 // dropWaiting refuses the claims that wait, and withdraws the offers.
-func (m *Machine) dropWaiting(why Reason) {
+func (m *Machine) dropWaiting() {
 	for _, c := range [...]*claim{m.pre, m.prePre} {
 		if c == nil {
 			continue
 		}
 		if c.waits() {
-			m.refuse(c.number, why, "")
+			m.refuse(c.number, ReasonPreempted, "")
 		}
-		m.about(Dropped, c, why)
+		m.about(Dropped, c, ReasonPreempted)
 	}
 	m.pre, m.prePre = nil, nil
 }
