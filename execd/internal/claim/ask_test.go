@@ -87,8 +87,8 @@ func expr(t testing.TB, text string) classad.Expr {
 	return e
 }
 
-// POLICY-START: what is remembered of answers is what the slots would say if they
-// were asked anew.
+// POLICY-START: answers that are remembered are those that the slots would give if
+// they were asked anew.
 func TestRememberedAnswers(t *testing.T) {
 	policies := []string{
 		"START = TARGET.Owner == \"u1\"", "START = Cool", "START = TARGET.Owner == \"u1\" && SlotID == 2 || SlotID == 1 && Heat > 2",
@@ -172,8 +172,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// CLAIM-REQUEST: to find any slot for an ad of a user's costs no more than a bound,
-// however many slots there are; a slot that is named is still had.
+// CLAIM-REQUEST: a search of all slots for a user's ad costs no more than a bound,
+// however many there are; a slot that is named can still be claimed.
 func TestSearchIsBounded(t *testing.T) {
 	const slots = 400
 	h := newHall(t, slots, "")
@@ -236,8 +236,8 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// What START says of a job that it refuses is looked at again and again only where that
-// can change by itself: an execd of which nobody wants anything sleeps.
+// START of jobs that are refused is looked at again and again only where it can change
+// by itself: an execd of which nobody wants anything sleeps.
 func TestRestless(t *testing.T) {
 	idle, err := classad.Parse("KeyboardIdle > 600")
 	if err != nil {

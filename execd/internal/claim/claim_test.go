@@ -248,8 +248,8 @@ func TestRefusals(t *testing.T) {
 	d.refused("a slot of a drained host", err, api.RefusedShutdown)
 }
 
-// CLAIM-LEASE, CLAIM-RENEW: who does not renew loses the claim, and what runs is
-// killed at once.
+// CLAIM-LEASE, CLAIM-RENEW: a holder that does not renew loses the claim, and the job
+// is killed at once.
 func TestLease(t *testing.T) {
 	d := newDesk(t, "")
 	g := d.claim(Request{Slot: slot.Static(1), Lease: time.Minute})
@@ -521,7 +521,7 @@ func TestKeepAgainFails(t *testing.T) {
 	}
 }
 
-// REQ-HOOK-108: who asks for work sees where nothing may start: where START without a
+// REQ-HOOK-108: a fetch hook is told where nothing may start: where START without a
 // job leaves no hope, and while the host is drained; and where work waits for a slot.
 func TestClosed(t *testing.T) {
 	for start, want := range map[string]bool{
@@ -653,8 +653,8 @@ func TestSlotsGo(t *testing.T) {
 	}
 }
 
-// Who asks for no ads, as anybody may, has none made while the queue waits; who asks
-// for one has one made.
+// No ad is made for a caller who asks for none, as anybody may, while the queue waits;
+// one is made for a caller who asks.
 func TestAdsAreMadeForWhoAsks(t *testing.T) {
 	made := 0
 	table := NewTable([]conf.Queue{{Name: "a.q", Slots: 4}}, "queue")
@@ -681,8 +681,8 @@ func TestAdsAreMadeForWhoAsks(t *testing.T) {
 	}
 }
 
-// A claim is as old after a restart as the host knows, whatever the clock was set to, and
-// is not given up for its age.
+// A claim has the same age after a restart, whatever the clock was set to, and is not
+// given up for it.
 func TestAgeOverRestart(t *testing.T) {
 	for _, by := range []time.Duration{6 * time.Hour, -6 * time.Hour} {
 		const policy = "CLAIM_WORKLIFE = 1200\n"

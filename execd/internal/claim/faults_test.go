@@ -36,8 +36,8 @@ func (d *desk) life() (over bool, err error) {
 	return err == nil, err
 }
 
-// Execd is killed at each step of a claim's life. The next one knows a claim that
-// was told of and not given back; and what it knows beside that ends with its lease.
+// Execd is killed at each step of a claim's life. The next one knows every claim that
+// its holder was told of and has not given back; any other ends with its lease.
 func TestClaimCrashes(t *testing.T) {
 	over := false
 	spooltest.EachCrash(t,
@@ -98,8 +98,8 @@ func TestUnreadClaim(t *testing.T) {
 	}
 }
 
-// The disk fails at each step of it. What was told and given back in vain is no
-// other claim's to suffer from: a restart finds the one that is alive.
+// The disk fails at each step of a claim's life. A claim whose file could not be removed
+// harms no other: a restart finds the one that is alive.
 func TestClaimFaults(t *testing.T) {
 	spooltest.EachFault(t, unix.EIO,
 		func(t *testing.T) *desk { return newDesk(t, "") },

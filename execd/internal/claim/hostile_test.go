@@ -28,8 +28,8 @@ func (d *desk) evictions() (list []Eviction, log string) {
 	return list, log
 }
 
-// Better work that comes to nothing while other work runs, since the disk is full or
-// its job cannot be recorded, is not told as the end of the work that runs.
+// Better work may come to nothing while other work runs, since the disk is full or its
+// job cannot be recorded. That is not told as the end of the work that runs.
 func TestEvictionNamesItsOwnJob(t *testing.T) {
 	for what, fail := range map[string]func(*desk, Granted){
 		"the disk is full": func(d *desk, g Granted) {
@@ -95,7 +95,7 @@ func TestRefusedClaimIsNotFoundAgain(t *testing.T) {
 		})
 }
 
-// What is too large to be read again after a restart is refused when it is written.
+// A claim that is too large to be read after a restart is refused when it is written.
 func TestClaimTooLargeToBeFoundAgain(t *testing.T) {
 	d := newDesk(t, "")
 	var attrs []classad.Attr
@@ -115,7 +115,7 @@ func TestClaimTooLargeToBeFoundAgain(t *testing.T) {
 	}
 }
 
-// Whoever asks for the end of a job again and again has no more remembered for it.
+// The table remembers a bounded number of those who ask for the end of one job.
 func TestManyWaitForTheEnd(t *testing.T) {
 	d := newDesk(t, "")
 	g := d.claim(Request{Slot: slot.Static(1)})
@@ -147,8 +147,8 @@ func TestManyWaitForTheEnd(t *testing.T) {
 	}
 }
 
-// The end of a job that somebody waits for is not told him before it is, though
-// another whose claim waits for the same slot asks for it and is refused.
+// A holder who waits for the end of his job is not told of it early, though another,
+// whose claim waits for the same slot, asks for it and is refused.
 func TestRefusalIsForWhoAsked(t *testing.T) {
 	d := newDesk(t, "MaxJobRetirementTime = 3600\n")
 	busy := d.claim(Request{Slot: slot.Static(1)})
@@ -177,7 +177,7 @@ func TestRefusalIsForWhoAsked(t *testing.T) {
 }
 
 // Execd ends while a claim waits for a slot that another has. After the restart the
-// slot is whose job runs there, whichever claim has which number, and also when the
+// claim whose job runs there has the slot, whichever number it has, and also when the
 // clock was set back between the two.
 func TestRestartWhileAClaimWaits(t *testing.T) {
 	for _, back := range []time.Duration{0, time.Hour} {
@@ -220,8 +220,8 @@ func testRestartWhileAClaimWaits(t *testing.T, back time.Duration) {
 	}
 }
 
-// Why fetched work has no claim any more is said in the words of who has given it
-// back, and in the slot's where somebody has taken it.
+// The reason why fetched work lost its claim is in the words of whoever gave it back,
+// and in the slot's where somebody has taken it.
 func TestReasonOfTheEnd(t *testing.T) {
 	for _, tt := range []struct {
 		end  func(*desk, Granted)
@@ -253,9 +253,9 @@ func TestReasonOfTheEnd(t *testing.T) {
 	}
 }
 
-// So it is where the job that runs there is the queue's, which has no claim on disk: in
-// a slot, and in one that was carved. Who waited longest for the slot of another has it,
-// when that has left meanwhile.
+// The same holds where the job that runs there is the queue's, which has no claim on
+// disk: in a static slot and in a dynamic one. The claim that waited longest has the slot
+// when the other has left meanwhile.
 func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
 	const policy = "RANK = TARGET.Wanted =?= true ? 1 : 0\nMaxJobRetirementTime = 3600\n"
 	better := ad(t, `[JobUniverse = 5; Owner = "u"; Wanted = true; RequestCpus = 1; RequestMemory = 1; RequestDisk = 1]`)

@@ -199,7 +199,7 @@ func TestStartSeesWhatIsLeft(t *testing.T) {
 	}
 }
 
-// PSLOT: where START refuses what is left, who carves has no claim on it.
+// PSLOT: a holder who carves has no claim on what is left where START refuses it.
 func TestNoLeftOvers(t *testing.T) {
 	d := newParted(t, "START = MY.Cpus > 3\n")
 	if g := d.claim(Request{Slot: slot.Static(1), Ad: work(t, 1, 1), LeftOvers: true}); g.LeftOvers != nil {
@@ -317,8 +317,8 @@ func TestFetchCarves(t *testing.T) {
 	d.Asking(g.Slot, true) // of a slot that is gone
 }
 
-// PSLOT: who carves may have a claim on what is left, for an hour at most, and then
-// nobody else carves.
+// PSLOT: a holder who carves may have a claim on what is left, for an hour at most, and
+// then nobody else carves.
 func TestLeftOvers(t *testing.T) {
 	d := newParted(t, "")
 	g := d.claim(Request{Slot: slot.Static(1), Ad: work(t, 1, 100), LeftOvers: true, Lease: 5 * time.Hour})
@@ -443,7 +443,7 @@ func (d *desk) claimOf(id ID) slot.ID {
 	return slot.ID{}
 }
 
-// PSLOT: whoever takes the slot takes all that was carved out of it.
+// PSLOT: a partitionable slot is vacated with all that was carved out of it.
 func TestPartitionVacatedAndDrained(t *testing.T) {
 	d := newParted(t, "")
 	j := slot.JobOf(work(t, 1, 1))
@@ -638,8 +638,8 @@ func TestPartitionRounds(t *testing.T) {
 	}
 }
 
-// Whatever comes in whatever order: no resource is given out twice or lost, and the
-// scheduler's books are those of the slots.
+// Events come in any order: no resource is given out twice or lost, and the scheduler's
+// books are those of the slots.
 func TestPartitionWalk(t *testing.T) {
 	for seed := range uint64(20) {
 		w := newWalk(t, seed)

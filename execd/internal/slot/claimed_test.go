@@ -182,7 +182,7 @@ func TestRetirement(t *testing.T) {
 	b.next(85 * time.Second)
 }
 
-// TestLadder: a job is asked, killed, and then its family, again and again. What
+// TestLadder: a job is asked, killed, and then its family, again and again. A job that
 // has told of its end is not asked.
 func TestLadder(t *testing.T) {
 	b := newBench(t, testKnobs{"MachineMaxVacateTime": "60", "KILLING_TIMEOUT": "20"})
@@ -288,7 +288,7 @@ func TestWaiting(t *testing.T) {
 	b.want(Request{Claim: b.m.Offer(), Job: job("Prio = 5")}, "Refused #10 1030")
 }
 
-// TestStartWhileCleaning: who waits is asked for again when the slot is free.
+// TestStartWhileCleaning: START is asked again of a claim that waits when the slot is free.
 func TestStartWhileCleaning(t *testing.T) {
 	b := newBench(t, testKnobs{"START": "Open"})
 	b.slot["Open"] = "true"
@@ -432,7 +432,7 @@ func TestLease(t *testing.T) {
 	b.want(Lost{n}, "13:Claimed/Retiring, 18:Preempting/Killing, KillJob #7 1008")
 }
 
-// TestRelease: CLAIM-RELEASE: what runs is killed; while a supervisor cleans up it
+// TestRelease: CLAIM-RELEASE: the job is killed; a release while a supervisor cleans up
 // is remembered.
 func TestRelease(t *testing.T) {
 	b := newBench(t, nil)
@@ -498,8 +498,8 @@ func TestDeactivate(t *testing.T) {
 	b.want(Deactivate{1, Graceful}, "Deactivated again=false cleaning=true")
 }
 
-// TestSuspend: CLAIM-SUSPEND: what a command stopped only a command lets go on;
-// work on demand does not change that.
+// TestSuspend: CLAIM-SUSPEND: a job that a command has stopped goes on by a command
+// alone; work on demand does not change that.
 func TestSuspend(t *testing.T) {
 	b := newBench(t, testKnobs{"WANT_SUSPEND": "true", "SUSPEND": "Hot"})
 	b.slot["Hot"] = "true"
