@@ -147,7 +147,8 @@ func (j *Journal) Record(e notice.Event) error {
 
 // entry is what all records of a log have in common.
 func (j *Journal) entry(to *target) eventlog.Entry {
-	form, times, err := eventlog.ParseOptions(j.options())
+	options, _ := j.Config().Knobs.Lookup(Options)
+	form, times, err := eventlog.ParseOptions(options)
 	if err != nil {
 		j.Err.Warn("event log: " + err.Error())
 	}
@@ -221,12 +222,6 @@ func (j *Journal) WriteAd(e notice.Event) error {
 		j.forget(activation)
 	}
 	return err
-}
-
-// options is the value of the knob.
-func (j *Journal) options() string {
-	value, _ := j.Config().Knobs.Lookup(Options)
-	return value
 }
 
 func (j *Journal) run(activation string) *run {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,15 +17,14 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// Slots is what is done with the jobs of slots that are managed. The functions may
-// be nil where no slot is.
+// Slots is what is done with the jobs of slots that are managed.
 type Slots struct {
 	// JobAd returns the ad of a job that waits, or of a task of it that runs; nil: none
 	// does. Names are the attributes that are needed of a job that came by qsub; nil:
 	// all. It must not block.
 	JobAd func(j *job.Job, t *job.Task, names []string) *classad.Ad
 	// Look reads what the ads of slots tell of the host, unless that was done
-	// just now. It may block, but not for long.
+	// just now. It may block, but not for long: Queue.mu is not held.
 	Look func()
 	// Evict has a task end as an effect says: Stop, Kill or KillFamily. With a hold it
 	// waits in error then. It may block, and is not called by two goroutines.
@@ -90,9 +90,6 @@ func (q *Queue) workOf(j *job.Job) *classad.Ad {
 
 // Ad implements slot.Job.
 func (r *ref) Ad() *classad.Ad {
-	if r.q.o.Slots.JobAd == nil {
-		return classad.New()
-	}
 	if r.task != nil {
 		return r.over(r.q.o.Slots.JobAd(r.job, r.task, nil))
 	}
@@ -104,7 +101,7 @@ func (r *ref) Ad() *classad.Ad {
 
 // AdOf implements claim.Alike.
 func (r *ref) AdOf(names []string) *classad.Ad {
-	if r.ad != nil || r.q.o.Slots.JobAd == nil {
+	if r.ad != nil {
 		return r.Ad()
 	}
 	return r.q.o.Slots.JobAd(r.job, nil, names)
@@ -244,16 +241,9 @@ func (q *Queue) timer(next time.Time) {
 	}
 }
 
-// gauge has what slots tell of the host read, before the lock is taken.
-func (q *Queue) gauge() {
-	if q.o.Slots.Look != nil {
-		q.o.Slots.Look()
-	}
-}
-
 // speak lets the policies speak whose time has come.
 func (q *Queue) speak() {
-	q.gauge()
+	q.o.Slots.Look()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.managed.refused = false
@@ -263,7 +253,7 @@ func (q *Queue) speak() {
 // policies forgets that slots have refused jobs: they are asked again now.
 func (q *Queue) policies() {
 	if q.o.Claims.Managed() {
-		q.gauge()
+		q.o.Slots.Look()
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -309,18 +299,12 @@ func (q *Queue) effect(e claim.Effect) {
 	k := key(t)
 	switch e.Do {
 	case claim.Suspend:
-		if q.managed.stopped == nil {
-			q.managed.stopped = map[schedule.TaskID]bool{}
-		}
 		q.managed.stopped[k] = true
 		q.Wake()
 	case claim.Resume:
 		delete(q.managed.stopped, k)
 		q.Wake()
 	case claim.Hold:
-		if q.managed.holds == nil {
-			q.managed.holds = map[schedule.TaskID]*claim.Effect{}
-		}
 		q.managed.holds[k] = &e
 	default:
 		hold := q.managed.holds[k]
@@ -328,12 +312,10 @@ func (q *Queue) effect(e claim.Effect) {
 			delete(q.managed.stopped, k)
 			q.Wake()
 		}
-		if q.o.Slots.Evict != nil {
-			q.errands.Add(func() {
-				q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Text))
-				q.o.Slots.Evict(t, e, hold)
-			})
-		}
+		q.errands.Add(func() {
+			q.o.Log.Info(fmt.Sprintf("job %v: has to leave: slot=%v reason=%q", t, e.Slot, e.Text))
+			q.o.Slots.Evict(t, e, hold)
+		})
 	}
 }
 
@@ -378,15 +360,15 @@ func slotsDo[T any](q *Queue, do func(*claim.Table) (T, error)) (T, error) {
 // Policy takes another policy of the slots, and which of them are managed for the
 // sake of their hooks.
 func (q *Queue) Policy(p *slot.Policy, hooked func(slot.ID) bool) {
-	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
-		t.Configure(p, hooked)
-		return struct{}{}, nil
-	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.o.Claims.Configure(p, hooked)
+	q.settle()
 }
 
 // Claim gives somebody a slot. When it returns the claim is on disk.
 func (q *Queue) Claim(r claim.Request) (claim.Granted, error) {
-	q.gauge()
+	q.o.Slots.Look()
 	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) {
 		if why := q.o.Hold(); why != "" {
 			return claim.Granted{}, api.Refusef(api.RefusedShutdown, "%s", why)
@@ -409,8 +391,8 @@ func (q *Queue) Claim(r claim.Request) (claim.Granted, error) {
 func (q *Queue) keep(id claim.ID) error {
 	err := q.o.Claims.Keep(id)
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.settle()
-	q.mu.Unlock()
 	return err
 }
 
@@ -463,16 +445,16 @@ func (q *Queue) Drain(speed claim.Speed) {
 	default:
 		d = &slot.Drain{Speed: slot.DrainFast}
 	}
-	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
-		t.Drain(d)
-		return struct{}{}, nil
-	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.o.Claims.Drain(d)
+	q.settle()
 }
 
 // Views returns what a slot is like, or what all are like when none is named.
 func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 	if ads {
-		q.gauge()
+		q.o.Slots.Look()
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -488,7 +470,7 @@ func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 // Snapshot returns what a slot is like; false: there is none. It is closed as long as
 // nothing is started at all.
 func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
-	q.gauge()
+	q.o.Slots.Look()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	v, ok := q.o.Claims.Snapshot(id, true)
@@ -498,7 +480,7 @@ func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
 
 // Offer decides about fetched work for a slot. When it accepts, the claim is on disk.
 func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
-	q.gauge()
+	q.o.Slots.Look()
 	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) {
 		if why := q.blocked(time.Now()); why != "" { // it would be accepted, and not started
 			return claim.Granted{}, api.Refusef(api.RefusedShutdown, "%s", why)
@@ -511,25 +493,20 @@ func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
 	if !g.Again {
 		return g, q.keep(g.ID)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.errands.Add(func() { // the slot is idle until its work begins
-		if err := q.o.Claims.Keep(g.ID); err != nil {
+		if err := q.keep(g.ID); err != nil {
 			q.o.Log.Warn(err.Error())
 		}
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.settle()
 	})
 	return g, nil
 }
 
 // Asking tells that work is being looked for, for a slot, or is not any more.
 func (q *Queue) Asking(id slot.ID, asks bool) {
-	_, _ = slotsDo(q, func(t *claim.Table) (struct{}, error) {
-		t.Asking(id, asks)
-		return struct{}{}, nil
-	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.o.Claims.Asking(id, asks)
+	q.settle()
 }
 
 // Begin has a job that was fetched run in a slot: now, or when what was preempted
@@ -546,16 +523,19 @@ func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 }
 
 // Withdraw gives the claim of fetched work with a public id back, and says why, maybe
-// with the code of a hold; as one that is lost if it has expired. It reports whether there was such a claim, and nobody
-// had broken it.
+// with the code of a hold; as one that is lost if it has expired. It reports whether
+// there was such a claim, and nobody had broken it.
 func (q *Queue) Withdraw(public string, expired bool, why slot.Hold) bool {
-	there, _ := slotsDo(q, func(t *claim.Table) (bool, error) { return t.Withdraw(public, expired, why), nil })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	there := q.o.Claims.Withdraw(public, expired, why)
+	q.settle()
 	return there
 }
 
 // StartUnder has a job run in a slot, under the claim with a public id that has it.
-// After an error the job has not been started, and never will be.
-// work is its ad, nil if it has none.
+// Work is its ad, nil if it has none. After an error the job has not been started, and
+// never will be.
 func (q *Queue) StartUnder(on slot.ID, public string, j *job.Job, work *classad.Ad) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -597,42 +577,20 @@ func (q *Queue) startUnder(on slot.ID, public string, j *job.Job, work *classad.
 		return err
 	}
 	q.books() // what was kept for it is free for it
-	t, grant, err := q.take(j, &want, queue, id, gid, now)
+	var t *job.Task
+	grant, err := q.sched.Place(&want, queue, now)
+	if err == nil {
+		q.o.Store.Ready(j, now)
+		if t = q.take(j, job.Start{Queue: queue, AddGID: gid, Grant: grant, Claim: id}, now); t == nil {
+			err = errors.New("the job is gone, or held")
+		}
+	}
 	if err != nil {
 		q.o.GIDs.Give(gid)
 		q.o.Claims.Deactivate(claims)
-		return err
+		return api.Refusef(api.RefusedRequirements, "%v", err)
 	}
 	r.task = t
-	q.carved(t, claims)
-	q.enter(t, grant, t.Started)
-	q.o.Start(t, claims)
+	q.start(t, claims)
 	return nil
-}
-
-// carved notes which slots were carved for a task: they are carved again when execd
-// is started anew.
-func (q *Queue) carved(t *job.Task, claims []*claim.Claim) {
-	if list := claim.Carved(claims); list != nil {
-		q.o.Store.Carve(t, list)
-	}
-}
-
-// take gives a job what it asks for beside its slot, and takes its task.
-func (q *Queue) take(j *job.Job, want *schedule.Job, queue, claim string, gid int, now time.Time) (*job.Task, *schedule.Grant, error) {
-	grant, err := q.sched.Place(want, queue, now)
-	if err != nil {
-		return nil, nil, api.Refusef(api.RefusedRequirements, "%v", err)
-	}
-	start := job.Start{Queue: queue, Boot: q.o.Boot, AddGID: gid, Grant: grant, Claim: claim}
-	if b := j.Terms().Needs.Request().Binding; b != "" {
-		start.Binding = q.o.Cores.Take(b, 1)
-	}
-	q.o.Store.Ready(j, now)
-	t := q.o.Store.Take(j, start, now)
-	if t == nil {
-		q.o.Cores.Give(start.Binding)
-		return nil, nil, api.Refusef(api.RefusedRequirements, "the job is gone, or held")
-	}
-	return t, grant, nil
 }

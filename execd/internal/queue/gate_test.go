@@ -56,7 +56,7 @@ func gatedQueue(tb testing.TB, jobs int, policy string) *Queue {
 				info.Resources = ad.AskedIn(config, request.Hard)
 			}
 			return ad.Job(info)
-		}},
+		}, Look: func() {}},
 	})
 	err = table.Manage(claim.Options{Host: "node", Boot: time.Now(), Ad: func(in *claim.Info) *classad.Ad {
 		info := ad.SlotInfo{

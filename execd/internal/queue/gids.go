@@ -6,10 +6,10 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// GIDs hands out the additional group ids of gid_range, one for each running
-// task and for each that is started in one, so that a job's processes are known wherever they go. It goes round,
-// so that a freed id rests as long as it can: a straggler of an old job must
-// not be taken for one of a new job's.
+// GIDs hands out the additional group ids of gid_range, one for each running task and
+// for each that is started in one, so that a job's processes are known wherever they go.
+// It goes round, so that a freed id rests as long as it can: a straggler of an old job
+// must not be taken for one of a new job's.
 type GIDs struct {
 	ranges []conf.Range // none: no ids are given out (user mode)
 

@@ -93,6 +93,7 @@ func New(o Options) *Queue {
 		o: o, wake: make(chan struct{}, 1), sched: schedule.New(o.Config), config: o.Config,
 		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, requesting: map[int]bool{}, shares: make(chan struct{}, 1),
 		toStop: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{},
+		managed: managed{stopped: map[schedule.TaskID]bool{}, holds: map[schedule.TaskID]*claim.Effect{}},
 	}
 	o.Store.OnDelete(func(j *job.Job) (undo func()) { return o.Sources.Of(j.Source).Deleting(j) })
 	q.lookAgain()
@@ -231,7 +232,7 @@ func (q *Queue) Modify(req *api.ModifyRequest, caller job.Caller, host string) (
 				say(true, "%s - you have no permission to modify queue %q", caller.Name, instance)
 				continue
 			}
-			changed, err := q.o.States.change(req.Action, c.Name, caller.Name, "")
+			changed, err := q.o.States.change(req.Action, c.Name, caller.Name)
 			word := changes[req.Action].word
 			switch {
 			case err != nil:
@@ -491,15 +492,10 @@ func (q *Queue) startOne() bool {
 	j := q.o.Store.Get(number)
 	var t *job.Task
 	if j != nil {
-		start := job.Start{Queue: grant.Queues[0].Queue, Boot: q.o.Boot, AddGID: gid, Grant: grant}
+		start := job.Start{Queue: grant.Queues[0].Queue, AddGID: gid, Grant: grant}
 		start.Parts = q.sched.Granted(grant, now)
 		start.Priority = q.sched.Priority(start.Parts)
-		if b := j.Terms().Needs.Request().Binding; b != "" {
-			start.Binding = q.o.Cores.Take(b, grant.Slots())
-		}
-		if t = q.o.Store.Take(j, start, now); t == nil {
-			q.o.Cores.Give(start.Binding)
-		}
+		t = q.take(j, start, now)
 	}
 	if t == nil { // deleted, held or altered meanwhile
 		q.sched.GiveBack(number, grant)
@@ -527,11 +523,33 @@ func (q *Queue) startOne() bool {
 	if r, ok := seen.(*ref); ok {
 		r.task = t
 	}
-	q.carved(t, claims)
-	q.enter(t, grant, t.Started)
-	q.o.Start(t, claims)
+	q.start(t, claims)
 	q.settle()
 	return true
+}
+
+// take takes a task of a job, and for it the cores that the job asks for; nil: there is
+// none any more.
+func (q *Queue) take(j *job.Job, start job.Start, now time.Time) *job.Task {
+	start.Boot = q.o.Boot
+	if b := j.Terms().Needs.Request().Binding; b != "" {
+		start.Binding = q.o.Cores.Take(b, start.Grant.Slots())
+	}
+	t := q.o.Store.Take(j, start, now)
+	if t == nil {
+		q.o.Cores.Give(start.Binding)
+	}
+	return t
+}
+
+// start starts a task that was taken, when its claims are active. Slots that were carved
+// for it are carved again when execd is started anew.
+func (q *Queue) start(t *job.Task, claims []*claim.Claim) {
+	if list := claim.Carved(claims); list != nil {
+		q.o.Store.Carve(t, list)
+	}
+	q.enter(t, t.Start.Grant, t.Started)
+	q.o.Start(t, claims)
 }
 
 // enter tells the ledger of a task that runs.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
@@ -82,6 +83,10 @@ func newBench(t *testing.T, s *job.Store, slots int, gids *GIDs) *bench {
 		Store: s, Claims: b.claims, GIDs: gids, Cores: NewCores(""), Boot: "boot", Config: config, States: states,
 		Log: slog.New(slog.DiscardHandler), NeedLoad: func(bool) {}, Hold: func() string { return "" },
 		Sources: source.Sources{source.Users: programs{}},
+		Slots: Slots{
+			JobAd: func(*job.Job, *job.Task, []string) *classad.Ad { return classad.New() },
+			Look:  func() {}, Evict: func(*job.Task, claim.Effect, *claim.Effect) {},
+		},
 		Suspend: func(*job.Task, string) {},
 		Start: func(task *job.Task, claims []*claim.Claim) {
 			b.mu.Lock()
@@ -379,7 +384,7 @@ func TestSuspendWaits(t *testing.T) {
 		action  api.Action
 		letters string
 	}{{api.ActionSuspend, "S"}, {api.ActionResume, ""}} {
-		if _, err := b.q.o.States.change(tt.action, "all.q", "alice", ""); err != nil {
+		if _, err := b.q.o.States.change(tt.action, "all.q", "alice"); err != nil {
 			t.Fatal(err)
 		}
 		b.q.applyStates()

@@ -159,7 +159,7 @@ var changes = map[api.Action]struct {
 
 // change does an action and reports whether it changed anything. What it did is
 // on disk.
-func (s *States) change(action api.Action, queue, by, reason string) (changed bool, err error) {
+func (s *States) change(action api.Action, queue, by string) (changed bool, err error) {
 	c, ok := changes[action]
 	if !ok {
 		return false, api.Errorf(api.CodeBadRequest, "%q is no action on queues", action)
@@ -172,7 +172,7 @@ func (s *States) change(action api.Action, queue, by, reason string) (changed bo
 	case c.on == (*at != nil):
 		return false, nil
 	case c.on:
-		*at = &mark{By: by, Time: time.Now(), Reason: reason}
+		*at = &mark{By: by, Time: time.Now()}
 	default:
 		*at = nil
 	}
