@@ -305,7 +305,7 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 	}
 	want := job.Want{
 		Signal: int(signal), By: fmt.Sprintf("%s (%s)", e.Slot.Name(), e.Text),
-		Requeue: !t.Job.Interactive && d.sources.Of(t.Job.Source).Requeues() && (hold != nil || e.Requeue && d.stages.Rerunnable(t)),
+		Requeue: !t.Job.Interactive && d.sources.Of(t.Job.Source).Queued() && (hold != nil || e.Requeue && d.stages.Rerunnable(t)),
 		Slot:    e.Reason != slot.ReasonRemoved, Code: int(e.Reason), Cause: e.Text, Vacate: int(e.Reason), Until: e.Until,
 	}
 	if !e.Until.IsZero() {

@@ -401,7 +401,7 @@ const maxLooks = 1000
 // look tells the scheduler what may start of a job. q.mu is held.
 func (q *Queue) look(j *job.Job, now time.Time) {
 	number := j.Number
-	if !q.o.Sources.Of(j.Source).Requeues() {
+	if !q.o.Sources.Of(j.Source).Queued() {
 		q.stray(j)
 		return
 	}
@@ -771,7 +771,7 @@ func (q *Queue) Ranks() func(line *api.JobStatus) (p schedule.Parts, ok bool) {
 // it waited. q.mu is held.
 func (q *Queue) partsOfErrored(number int, now time.Time) schedule.Parts {
 	j := q.o.Store.Get(number)
-	if j == nil || !q.o.Sources.Of(j.Source).Requeues() {
+	if j == nil || !q.o.Sources.Of(j.Source).Queued() {
 		return schedule.Parts{}
 	}
 	s, err := q.resolve(j)

@@ -25,7 +25,7 @@ import (
 // programs are a source that starts its jobs itself.
 type programs struct{ source.Queue }
 
-func (programs) Requeues() bool { return false }
+func (programs) Queued() bool { return false }
 
 func newRoot(t *testing.T) *spool.Root {
 	t.Helper()

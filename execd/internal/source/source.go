@@ -14,9 +14,9 @@ import (
 
 // Source is who jobs come from. All but Over and Abandoned may block.
 type Source interface {
-	// Requeues reports whether jobs wait in the queue, which starts them: for the first
+	// Queued reports whether jobs wait in the queue, which starts them: for the first
 	// time, to run again, or in error. Else a job that is not run is over.
-	Requeues() bool
+	Queued() bool
 	// Over tells that a run has ended, and its exit hook with it, before its slot is free;
 	// and whether that was told that it is to be done again.
 	Over(j *job.Job, again bool)
@@ -57,8 +57,8 @@ func (s Sources) Of(holder string) Source {
 // Queue is the source of what came by qsub: the queue itself does what is to be done.
 type Queue struct{}
 
-// Requeues implements Source.
-func (Queue) Requeues() bool { return true }
+// Queued implements Source.
+func (Queue) Queued() bool { return true }
 
 // Over implements Source.
 func (Queue) Over(*job.Job, bool) {}

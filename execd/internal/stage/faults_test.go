@@ -99,8 +99,8 @@ type abandoned struct {
 	told, held *int
 }
 
-// Requeues implements source.Source.
-func (abandoned) Requeues() bool { return false }
+// Queued implements source.Source.
+func (abandoned) Queued() bool { return false }
 
 // Abandoned implements source.Source.
 func (a abandoned) Abandoned(_ *job.Job, why slot.Hold) {

@@ -107,7 +107,7 @@ func (r *Runner) unprepared(l *life, u *jobhook.Unprepared) error {
 		r.Log.Info(fmt.Sprintf("job %v: deleted while it was prepared", t))
 	case r.Store.Want(t) != nil: // it is to begin anew
 		err = r.Store.Withdraw(t)
-	case !r.From(t).Requeues():
+	case !r.From(t).Queued():
 		// Nobody would start it again.
 		if !u.Told {
 			a.Kind = notice.Postponed // it has no queue in which it would be held

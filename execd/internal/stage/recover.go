@@ -129,7 +129,7 @@ func (r *Runner) findAgain(l *life) error {
 	told := r.Journal != nil && r.Journal.Wants(l.task)
 	fed := r.Input != nil && r.Input.Wants(l.task)
 	mailed := l.task.State == job.Ended && l.notices.Wants(mail.Aborted)
-	if !hooks && !told && !fed && !mailed && r.From(l.task).Requeues() && r.Output == nil {
+	if !hooks && !told && !fed && !mailed && r.From(l.task).Queued() && r.Output == nil {
 		return nil
 	}
 	d, _, findErr := r.Launcher.Find(l.task.RunID())

@@ -245,7 +245,7 @@ func (l *life) gone() {
 func (r *Runner) begin(l *life) error {
 	t := l.task
 	order, err := r.order(l)
-	if errors.Is(err, job.ErrAltered) || errors.Is(err, base.ErrGone) && r.From(t).Requeues() {
+	if errors.Is(err, job.ErrAltered) || errors.Is(err, base.ErrGone) && r.From(t).Queued() {
 		// The job may ask for something else now, or what was granted may be gone.
 		r.Store.Untake(t)
 		r.giveBack(l)
@@ -366,7 +366,7 @@ func (r *Runner) putBack(l *life) error {
 // look at it.
 func (r *Runner) fail(l *life, reason string) error {
 	t := l.task
-	if from := r.From(t); !from.Requeues() {
+	if from := r.From(t); !from.Queued() {
 		from.Abandoned(t.Job, slot.Hold{Text: reason})
 		return r.Store.Abandon(t)
 	}

@@ -309,8 +309,8 @@ func (l *Layer) Work(number int) *api.Work {
 	return nil
 }
 
-// Requeues implements source.Source: who the work came from brings it again.
-func (l *Layer) Requeues() bool { return false }
+// Queued implements source.Source: who the work came from brings it again.
+func (l *Layer) Queued() bool { return false }
 
 // Over implements source.Source: who the work came from was told by its exit hook that
 // a run has ended, before the slot is given to other work. What is fetched from

@@ -42,8 +42,8 @@ type Programs struct {
 	Log    *slog.Logger
 }
 
-// Requeues implements source.Source: nobody would start the job again.
-func (*Programs) Requeues() bool { return false }
+// Queued implements source.Source: nobody would start the job again.
+func (*Programs) Queued() bool { return false }
 
 // Stray implements source.Source: it deletes a job, since its claim is over, or nobody
 // was told of it.

@@ -122,7 +122,7 @@ func (f *End) Conclude(out *spool.Outcome) *job.End {
 }
 
 // requeues reports whether somebody would start the job again.
-func (f *End) requeues() bool { return !f.of.Job.Interactive && f.host.From(f.of).Requeues() }
+func (f *End) requeues() bool { return !f.of.Job.Interactive && f.host.From(f.of).Queued() }
 
 // fault puts the queue of a task in error, and reports whether it is. But what runs as
 // the job's owner, with his environment, he can make fail as he likes: where that failed
@@ -168,7 +168,7 @@ func (f *End) Hook() (exit.Result, error) {
 	if f.hooks.Exit == nil || !f.Ran() || f.host.Store.State(f.of) == job.Ended {
 		return exit.Nothing, nil
 	}
-	if !f.host.From(f.of).Requeues() {
+	if !f.host.From(f.of).Queued() {
 		f.host.Queue.Ending(f.Claims)
 	}
 	want := f.host.Store.Want(f.of)
@@ -257,7 +257,7 @@ func (f *End) Gone() (exit.Result, error) {
 func (f *End) Notify(exit.Process) (exit.Result, error) {
 	record, publish := f.journal(StepRecord, notice.Journal.Record), f.journal(StepAd, notice.Journal.WriteAd)
 	save, tell := exit.Step{Name: StepSave, Do: f.account}, exit.Step{Name: StepTell, Do: f.tell}
-	if !f.host.From(f.of).Requeues() {
+	if !f.host.From(f.of).Queued() {
 		return f.Tail.Run([]exit.Step{record, publish, save, tell})
 	}
 	return f.Tail.Run([]exit.Step{record, save, tell, {Name: StepMail, Do: func() (exit.Result, error) {
