@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/user"
@@ -57,4 +59,25 @@ func Owner(ctx context.Context, users asuser.Users, name string, k *knob.Set, mi
 		return nil, denied("its Owner %.60q is user %s", name, u.Name)
 	}
 	return u, nil
+}
+
+// Owned returns the ad of work with its owner on this host, whatever it says of one: else
+// START and RANK would take one user for another.
+func Owned(work *classad.Ad, owner, host string) *classad.Ad {
+	return work.With(
+		classad.Attr{Name: "Owner", Expr: classad.String(owner).Expr()},
+		classad.Attr{Name: "User", Expr: classad.String(owner + "@" + host).Expr()},
+	)
+}
+
+// Request completes the ad of work, see ad.Complete, and makes the request for a job of
+// it. The whole ad is there also if it describes no job.
+func Request(work *classad.Ad, keyword string, partitionable bool, o ad.RequestOptions) (whole *classad.Ad, r *api.SubmitRequest, err error) {
+	if whole, err = ad.Complete(work, keyword, partitionable); err != nil {
+		return nil, nil, err
+	}
+	if r, err = ad.Request(whole, o); err == nil {
+		_, err = ad.ExtrasOf(whole, o) // once it is accepted nobody would hear of it
+	}
+	return whole, r, err
 }

@@ -3,7 +3,7 @@
 // its jobs and claims, as far as nobody else would do something about it. A new one
 // implements Source, and daemon enters it in the Sources.
 //
-// It imports job and claim. Stage and queue tell the sources, and daemon has them all.
+// It imports ad, claim and job. Stage and queue tell the sources, and daemon has them all.
 package source
 
 import (

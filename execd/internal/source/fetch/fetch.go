@@ -12,7 +12,7 @@
 // work whose identity is known here is not started a second time.
 //
 // Only daemon imports it. It imports ad, claim, hook, job and user, and asks whoever has
-// the slots by its own interface, Slots.
+// the slots by its own interfaces, Slots and Claims.
 package fetch
 
 import (

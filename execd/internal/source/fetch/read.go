@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source"
 )
 
 // failure says in what way a hook did not come to its own end; empty: it did,
@@ -100,14 +101,10 @@ func short(s string) string {
 func (w *worker) prepare(c *fetched) error {
 	slot := w.layer.slotAd(w.slot)
 	env := &classad.Env{My: slot}
-	whole, err := ad.Complete(c.ad, w.keyword, env.Attr("PartitionableSlot").True())
-	if err != nil {
-		return err
-	}
-	c.ad = whole
 	o := ad.RequestOptions{Slot: slot, Now: time.Now(), Config: w.layer.o.Config()}
-	if c.request, err = ad.Request(c.ad, o); err == nil {
-		_, err = ad.ExtrasOf(c.ad, o) // once it is accepted nobody would hear of it
+	whole, r, err := source.Request(c.ad, w.keyword, env.Attr("PartitionableSlot").True(), o)
+	if whole != nil {
+		c.ad, c.request = whole, r
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
 )
 
@@ -475,15 +476,10 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 	return held, nil
 }
 
-// offered is work as slots see it. Whose it is execd says, whatever else its ad does:
-// else START and RANK would take one user for another.
+// offered is work as slots see it.
 func (l *Layer) offered(c *fetched, owner *user.User) *classad.Ad {
-	who := []classad.Attr{
-		{Name: attrOwner, Expr: classad.String(owner.Name).Expr()},
-		{Name: "User", Expr: classad.String(owner.Name + "@" + l.o.Host).Expr()},
-		{Name: "OwnerGroup", Expr: classad.String(owner.Group).Expr()},
-	}
-	return c.ad.With(who...)
+	group := classad.Attr{Name: "OwnerGroup", Expr: classad.String(owner.Group).Expr()}
+	return source.Owned(c.ad, owner.Name, l.o.Host).With(group)
 }
 
 // errStops is the error of work that was recorded when execd stopped.

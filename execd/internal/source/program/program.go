@@ -94,9 +94,8 @@ func (p *Programs) lease(seconds int) (time.Duration, error) {
 	return time.Duration(min(seconds, int(most/time.Second))) * time.Second, nil
 }
 
-// owned returns the ad of a claim with its owner: the caller, whatever it says, so
-// that START and RANK do not take one user for another. A manager may claim for
-// another user, as he may start that user's jobs.
+// owned returns the ad of a claim with its owner: the caller, or for a manager whom it
+// names, as he may start that user's jobs.
 func (p *Programs) owned(c job.Caller, text *classad.Ad) *classad.Ad {
 	owner := ownerIn(text)
 	if !c.Manager || owner == "" {
@@ -105,10 +104,7 @@ func (p *Programs) owned(c job.Caller, text *classad.Ad) *classad.Ad {
 	if text == nil {
 		text = classad.New()
 	}
-	return text.Without("OwnerGroup").With(
-		classad.Attr{Name: "Owner", Expr: classad.String(owner).Expr()},
-		classad.Attr{Name: "User", Expr: classad.String(owner + "@" + p.Host).Expr()},
-	)
+	return source.Owned(text.Without("OwnerGroup"), owner, p.Host)
 }
 
 // ownerIn returns the Owner that an ad names; empty: none.
@@ -145,7 +141,11 @@ func (p *Programs) start(ctx context.Context, c job.Caller, work *api.Work, on s
 		gid = owner.GID
 	}
 	if text != nil {
-		if text, r, err = p.request(on, text); err != nil {
+		o := ad.RequestOptions{Now: time.Now(), Config: p.Config(), Cpus: 1}
+		if v, ok := p.Slots.Snapshot(on); ok {
+			o.Slot, o.Cpus = v.Ad, max(int(v.Has.Cpus), 1)
+		}
+		if text, r, err = source.Request(text, "", false, o); err != nil {
 			return nil, api.Refusef(api.RefusedRequirements, "%v", err)
 		}
 		work.Ad = text.OldString()
@@ -166,24 +166,6 @@ func (p *Programs) start(ctx context.Context, c job.Caller, work *api.Work, on s
 		return nil, err
 	}
 	return j, nil
-}
-
-// request completes the ad of what is to run in a slot, and makes the request for a job
-// of it.
-func (p *Programs) request(on slot.ID, text *classad.Ad) (*classad.Ad, *api.SubmitRequest, error) {
-	whole, err := ad.Complete(text, "", false)
-	if err != nil {
-		return nil, nil, err
-	}
-	o := ad.RequestOptions{Now: time.Now(), Config: p.Config(), Cpus: 1}
-	if v, ok := p.Slots.Snapshot(on); ok {
-		o.Slot, o.Cpus = v.Ad, max(int(v.Has.Cpus), 1)
-	}
-	r, err := ad.Request(whole, o)
-	if err == nil {
-		_, err = ad.ExtrasOf(whole, o)
-	}
-	return whole, r, err
 }
 
 // owner returns as whom a job under a claim runs: as the caller, or for a manager as
