@@ -65,11 +65,12 @@ func TestDaemons(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
+		// It takes away what it has left of Grid Engine's configuration if it was killed.
+		{"Qconf", testQconf},
 		{"Commands", testCommands},
 		{"Configuration", testConfiguration},
 		{"SameJob", testSameJob},
 		{"SpoolFiles", testSpoolFiles},
-		{"Qconf", testQconf},
 		{"XML", testXML},
 		// Its execd learns late that its own shepherd is to be used again.
 		{"UnderGridEngine", testUnderGridEngine},
