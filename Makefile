@@ -40,7 +40,7 @@ SOAK_SEED  = 0
 BENCHFLAGS =
 
 # The programs that are installed.
-PROGRAMS = ./execd ./shepherd ./qsub ./qrsh/session
+PROGRAMS = ./execd ./shepherd ./execd/transfer ./qsub ./qrsh/session
 
 # UNIT is the packages whose tests need neither binaries nor another program. They run
 # under the race detector with -short, which leaves out what has no concurrency. Most
@@ -81,6 +81,7 @@ packages:
 build:
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/shepherd ./shepherd
+	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/execd-transfer ./execd/transfer
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/qsub ./qsub
 	$(GO) build $(TRIMPATH) -ldflags '-s -w' $(BUILDFLAGS) -o $(BIN)/qrsh-session ./qrsh/session
 	for c in $(COMMANDS); do ln -sf qsub $(BIN)/$$c || exit 1; done

@@ -18,7 +18,7 @@ var version = "devel"
 
 // Exit codes besides those of package parent.
 const (
-	exitLeft     = 1  // -remove: something is left; -tail: cannot read; -append, -write: cannot write; -exec: cannot execute
+	exitLeft     = 1  // -remove: something is left; -tail: cannot read; -append, -write: cannot write; -exec, -run: cannot execute
 	exitUsage    = 64 // called wrongly
 	exitLater    = 75 // -append, -write: cannot write now; it may be otherwise in a moment
 	exitNoRights = 77 // -as-user: cannot become that user
@@ -29,6 +29,7 @@ const help = `usage: shepherd [-bg] [-detail] [DIR]
        shepherd -as-user UID GID GROUPS -exec PATH [ARG ...]
        shepherd -as-user UID GID GROUPS -hook
        shepherd -as-user UID GID GROUPS -remove PATH
+       shepherd -as-user UID GID GROUPS -run PATH [ARG ...]
        shepherd -as-user UID GID GROUPS -tail BYTES PATH
        shepherd -as-user UID GID GROUPS -write PATH
 Parent of one job: runs the job of the directory DIR (default: where it is
@@ -44,6 +45,8 @@ started) and writes down there how it ended.
   -hook                    run one hook after another, and end all that each
                            of them leaves; for execd
   -remove PATH             remove everything in the directory PATH
+  -run PATH [ARG ...]      the same as -exec, with the descriptors 3 to 6 as they
+                           are and with low priority; for execd
   -tail BYTES PATH         print the last BYTES bytes of the regular file PATH
   -version                 print the version
   -write PATH              replace the file PATH by standard input
@@ -119,6 +122,8 @@ func asUser(args []string) int {
 		return asHook(args)
 	case len(args) >= 5 && args[3] == "-exec":
 		do = func() error { return starter.Exec(args[4:]) }
+	case len(args) >= 5 && args[3] == "-run":
+		do = func() error { return starter.Run(args[4:]) }
 	case len(args) == 5 && args[3] == "-append":
 		do = func() error { return starter.Append(0, args[4]) }
 	case len(args) == 5 && args[3] == "-write":
@@ -132,7 +137,7 @@ func asUser(args []string) int {
 		}
 		do = func() error { return starter.Tail(1, args[5], n) }
 	default:
-		return usage("-as-user wants UID GID GROUPS and -hook, -append, -remove or -write PATH, -tail BYTES PATH, or -exec PATH and arguments")
+		return usage("-as-user wants UID GID GROUPS and -hook, -append, -remove or -write PATH, -tail BYTES PATH, or -exec or -run PATH and arguments")
 	}
 	ids, err := starter.ParseIDs(args[0], args[1], args[2])
 	if err != nil {

@@ -29,7 +29,10 @@ var update = flag.Bool("update", false, "write the lists of packaging/deps anew"
 var binaries = map[string]string{
 	"execd":    "urfave_cli_no_docs",
 	"shepherd": "",
-	"qsub":     "urfave_cli_no_docs",
+
+	"execd/transfer": "",
+
+	"qsub": "urfave_cli_no_docs",
 
 	"qrsh/session": "",
 }
@@ -46,6 +49,7 @@ const (
 	lean  = "its start is paid by every job and its memory by every running one"
 	floor = "spool is the floor: the standard library and x/sys, nothing else"
 	pure  = "what a slot does is decided by events, the time and its policy alone"
+	grip  = "it touches files of hostile users: no network, no keys, and no more than it needs"
 	apart = "commands do not know each other; what several need is in command, argument and output"
 	whose = "who jobs come from is entered by the daemon; queue, stage and slots ask a Source"
 	plain = "the language is the standard library, and knows nothing of what is described in it"
@@ -76,6 +80,15 @@ var rules = []rule{
 	{"paddock/shepherd/...", "os/user", "", "execd resolves users; the shepherd reads numbers"},
 	{"paddock/shepherd/...", "log/slog", "", lean + "; trace lines are plain"},
 	{"paddock/shepherd/...", "github.com/...", "", lean},
+
+	{"paddock/execd/transfer", "paddock/...", "paddock/execd/internal/sandbox/...", grip},
+	{"paddock/execd/transfer", "paddock/execd/internal/sandbox/worker", "", grip},
+	{"paddock/execd/transfer", "net/...", "", grip},
+	{"paddock/execd/transfer", "crypto/...", "", grip},
+	{"paddock/execd/transfer", "os/user", "", grip},
+	{"paddock/execd/transfer", "github.com/...", "", grip},
+	{"paddock/execd/internal/sandbox/order", "paddock/...", "", "both ends link it"},
+	{"paddock/execd/internal/sandbox/order", "github.com/...", "", "both ends link it"},
 
 	{"paddock/execd/api/...", "paddock/...", "paddock/execd/api/...", "clients link the api, and must not get the daemon with it"},
 	{"paddock/qsub/...", "paddock/spool/...", "", "clients speak execd/api only"},

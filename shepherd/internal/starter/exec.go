@@ -149,6 +149,31 @@ func Exec(argv []string) error {
 	return errors.New("cannot execute " + strconv.Quote(argv[0]) + ": " + errnoText(err))
 }
 
+// What Run leaves to its program: descriptors up to lastPassed, and time that nobody
+// else wants.
+const (
+	lastPassed  = 6
+	niceOfRun   = 10
+	ioOfRun     = 2<<13 | 7 // best effort, the last of eight
+	ioOfProcess = 1         // IOPRIO_WHO_PROCESS
+)
+
+// Run is Exec for a program of execd's that works through the files of a user for as long
+// as it takes: it keeps the descriptors that execd has given it, gives way to the jobs, and
+// gets no right by any program that it could execute.
+func Run(argv []string) error {
+	closeOnExec(lastPassed + 1)
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return errors.New("cannot refuse new rights: " + errnoText(err))
+	}
+	_ = setPriority(niceOfRun) // one that execd was started with may be higher
+	_ = raw(unix.SYS_IOPRIO_SET, ioOfProcess, 0, ioOfRun)
+	unix.Umask(0o022)
+	OpenSignals()
+	err := syscall.Exec(argv[0], argv, unix.Environ())
+	return errors.New("cannot execute " + strconv.Quote(argv[0]) + ": " + errnoText(err))
+}
+
 func (s *starter) cannotExecute(cmd Command, err error) *Failure {
 	return &Failure{Number: s.notExecuted(), Text: cmd.String() + " failed: " + errnoText(err)}
 }

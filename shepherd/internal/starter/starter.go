@@ -141,13 +141,15 @@ func Receive(socket int, b []byte) (n int, files []int, err error) {
 
 // CloseOnExec marks every descriptor from 3 on, so that nothing of the shepherd's
 // or of who started it is left open in what is started from here.
-func CloseOnExec() {
-	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
+func CloseOnExec() { closeOnExec(3) }
+
+func closeOnExec(first int) {
+	if unix.CloseRange(uint(first), ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
 	var lim unix.Rlimit // before Linux 5.11
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
-		for fd := 3; fd < int(min(lim.Max, 1<<16)); fd++ {
+		for fd := first; fd < int(min(lim.Max, 1<<16)); fd++ {
 			unix.CloseOnExec(fd)
 		}
 	}

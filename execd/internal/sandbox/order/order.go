@@ -1,0 +1,180 @@
+// Package order is what execd and execd-transfer say to each other: what is to be
+// copied, how far it is, and what became of it. It has the standard library alone, and
+// both ends import it.
+package order
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Descriptors of execd-transfer, beside the standard ones: its orders come on 0.
+const (
+	Lock   = 3 // of the sandbox, held for as long as the process lives
+	Report = 4 // where Lines go
+	Files  = 5 // the directory in which the job works
+	Say    = 6 // the directory for what is to be known of it later
+	Last   = Say
+)
+
+// Names in the directory Say.
+const (
+	FileInputs = "inputs" // what was brought in, see Orders.Bring
+	FileResult = "result" // the last result of Send: a Result in JSON
+)
+
+// MaxLine is the most that a line of Report and the orders may have, in bytes.
+const (
+	MaxLine   = 64 << 10
+	MaxOrders = 4 << 20
+)
+
+// Orders is what one process is to do. Paths that do not begin with a slash are below
+// Base, the directory from which the job was submitted.
+type Orders struct {
+	ID   string `json:"id"`             // 16 hex digits, the same in every attempt
+	Base string `json:"base"`           // where relative paths begin
+	Max  int64  `json:"max,omitempty"`  // bytes that may be copied; 0: any number
+	Root bool   `json:"root,omitempty"` // root owns the job
+
+	Bring []Named `json:"bring,omitempty"`
+	Send  *Send   `json:"send,omitempty"`
+	// Discard is Send's, for what is not to arrive any more: what an attempt left at
+	// the destination is removed.
+	Discard bool `json:"discard,omitempty"`
+}
+
+// Named is a file or a directory with the place where it is to lie. Of Bring, From is a
+// path of the user's and To a name in the sandbox; of Send, From is a name in the
+// sandbox and To a path of the user's, "" for its last part in the destination. A To
+// that ends with a slash is a directory in which it lies by the last part of From.
+type Named struct {
+	From string `json:"from"`
+	To   string `json:"to,omitempty"`
+}
+
+// Place returns To with the last part of From where it says nothing else.
+func (n Named) Place() string {
+	if n.To == "" || strings.HasSuffix(n.To, "/") {
+		return n.To + path.Base(n.From)
+	}
+	return n.To
+}
+
+// Select says which files are output.
+type Select string
+
+// What Send sends.
+const (
+	Changed Select = "changed" // new or changed files, not directories, of the sandbox itself
+	All     Select = "all"     // all that is new or changed
+	Listed  Select = "listed"  // what Names lists, which must be there
+)
+
+// Send is what becomes of the output.
+type Send struct {
+	Select Select  `json:"select"`
+	Names  []Named `json:"names,omitempty"` // and, of Changed and All, what has another name at the destination
+	To     string  `json:"to,omitempty"`    // the destination; "": Base
+	Home   string  `json:"home,omitempty"`  // the user's home directory, in which no dot file lands unless Names has it
+	// Keep keeps the directories of a name, which otherwise lands by its last part.
+	Keep bool `json:"keep,omitempty"`
+}
+
+// Progress is how far a transfer is.
+type Progress struct {
+	Bytes int64 `json:"bytes"`
+	Total int64 `json:"total"`
+	Files int   `json:"files"`
+}
+
+// Line is what a process reports, at most once a second, and with Result at its end.
+type Line struct {
+	Progress
+	Beat    int64   `json:"beat"`              // changes whenever something was done
+	Syncing bool    `json:"syncing,omitempty"` // waits for the disk, which does not say how far it is
+	Result  *Result `json:"result,omitempty"`
+}
+
+// Result is what became of the orders.
+type Result struct {
+	ID      string   `json:"id,omitempty"`
+	OK      bool     `json:"ok"`
+	Bytes   int64    `json:"bytes"`
+	Files   int      `json:"files"`
+	Skipped int      `json:"skipped,omitempty"` // neither files, directories nor links
+	Skips   []string `json:"skips,omitempty"`   // the first of them
+
+	Error     string `json:"error,omitempty"`
+	Errno     int    `json:"errno,omitempty"`
+	Permanent bool   `json:"permanent,omitempty"` // a second attempt would fail as well
+}
+
+// MaxNames is how many names may be listed.
+const MaxNames = 10000
+
+// Check refuses orders that no user and no execd gives.
+func (o *Orders) Check() error {
+	if len(o.ID) != 16 || strings.Trim(o.ID, "0123456789abcdef") != "" {
+		return fmt.Errorf("the id %q is not 16 hex digits", o.ID)
+	}
+	if !strings.HasPrefix(o.Base, "/") {
+		return fmt.Errorf("the directory %q does not begin with a slash", o.Base)
+	}
+	if (o.Send != nil) == (len(o.Bring) > 0) {
+		return errors.New("either something is brought or something is sent")
+	}
+	if o.Send == nil {
+		return checkBring(o.Bring)
+	}
+	switch o.Send.Select {
+	case Changed, All, Listed:
+	default:
+		return fmt.Errorf("nobody selects %q", o.Send.Select)
+	}
+	if len(o.Send.Names) > MaxNames {
+		return fmt.Errorf("more than %d names", MaxNames)
+	}
+	for _, n := range o.Send.Names {
+		if err := CheckName(n.From); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkBring(names []Named) error {
+	if len(names) > MaxNames {
+		return fmt.Errorf("more than %d names", MaxNames)
+	}
+	taken := make(map[string]bool, len(names))
+	for _, n := range names {
+		to := n.Place()
+		if err := CheckName(to); err != nil {
+			return err
+		}
+		if n.From == "" || strings.ContainsRune(n.From, 0) {
+			return fmt.Errorf("%q is no path", n.From)
+		}
+		if taken[to] {
+			return fmt.Errorf("two inputs have the name %q", to)
+		}
+		taken[to] = true
+	}
+	return nil
+}
+
+// CheckName refuses a name in a sandbox that leads out of it, or that no file has.
+func CheckName(name string) error {
+	if name == "" || len(name) > 4095 || strings.HasPrefix(name, "/") || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("%q is no name in a sandbox", name)
+	}
+	for part := range strings.SplitSeq(strings.TrimSuffix(name, "/"), "/") {
+		if part == "" || part == "." || part == ".." || len(part) > 255 {
+			return fmt.Errorf("%q is no name in a sandbox", name)
+		}
+	}
+	return nil
+}

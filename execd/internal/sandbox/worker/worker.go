@@ -1,0 +1,357 @@
+// Package worker runs execd-transfer for execd: one process for each transfer, as the
+// owner of the job. The process outlives execd; who starts a transfer of a sandbox again
+// waits for the one that is under way. What it reports is the user's word, since a process
+// of his own may have changed it: it is bounded, and believed of his own files alone. The
+// manager of sandboxes uses this package; it imports order, asuser, user and exit.
+package worker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/asuser"
+	"paddock/execd/internal/sandbox/order"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/user"
+)
+
+// Program is the name of the program.
+const Program = "execd-transfer"
+
+// Names below the directory of a sandbox, which is root's. The first two are
+// directories of the owner.
+const (
+	DirFiles = "files"
+	DirSay   = "say"
+	FileLock = "lock" // held by the process for as long as it lives
+)
+
+// Limits of time without any progress.
+const (
+	Stall     = 2 * time.Minute
+	syncStall = 30 * time.Minute // while it waits for the disk
+	lastWait  = 5 * time.Second  // of a process that has said its last word, or was ended
+)
+
+// Runner starts workers. The fields are set before first use.
+type Runner struct {
+	Starter *asuser.Starter
+	Program string // path of execd-transfer
+}
+
+// ErrStalled is matched when a worker was ended since nothing was done for too long.
+var ErrStalled = errors.New("nothing was done for too long")
+
+// errNonsense is that a worker, or who has taken its place, does not report as one.
+var errNonsense = errors.New("the worker did not report as one does: its owner has meddled with it")
+
+// Copy carries out orders in the sandbox that has the directory dir, and returns when it
+// is done. An error that is an *exit.Permanent would come again; all others may pass.
+// report is called as progress is made, from one goroutine. The end of ctx ends the
+// worker; what it has done so far stays, and the same orders go on from there.
+func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *order.Orders, report func(order.Progress)) (order.Result, error) {
+	if err := o.Check(); err != nil {
+		return order.Result{}, &exit.Permanent{Errno: int(unix.EINVAL), Err: err}
+	}
+	lock, err := take(ctx, filepath.Join(dir, FileLock))
+	if err != nil {
+		return order.Result{}, err
+	}
+	defer lock.Close()
+	p, err := r.start(owner, dir, lock, o)
+	if err != nil {
+		return order.Result{}, err
+	}
+	return p.wait(ctx, report)
+}
+
+// take takes the lock of a sandbox. While another worker has it, of an execd before this
+// one perhaps, it waits; the end of ctx ends that worker.
+func take(ctx context.Context, path string) (*os.File, error) {
+	// Only root can reach it, and nobody else has made it.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		f.Close()
+		return nil, fmt.Errorf("cannot lock %q: %w", path, err)
+	}
+	taken := make(chan ending, 1)
+	go func() {
+		for {
+			err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+			if !errors.Is(err, unix.EINTR) {
+				taken <- ending{err}
+				return
+			}
+		}
+	}()
+	select {
+	case e := <-taken:
+		err = e.err
+	case <-ctx.Done():
+		endHolder(f)
+		go func() {
+			<-taken
+			f.Close()
+		}()
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("cannot lock %q: %w", path, err)
+	}
+	return f, nil
+}
+
+// process is a worker.
+type process struct {
+	cmd    *exec.Cmd
+	kill   context.CancelFunc // kills its group
+	lines  chan order.Line
+	bad    chan error // its report is no report
+	ended  chan ending
+	stderr *tail
+}
+
+// ending is that something has ended, and how.
+type ending struct{ err error }
+
+func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Orders) (*process, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > order.MaxOrders {
+		return nil, &exit.Permanent{Errno: int(unix.E2BIG), Err: errors.New("there are too many names to transfer")}
+	}
+	files, err := openDir(dir, DirFiles)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	say, err := openDir(dir, DirSay)
+	if err != nil {
+		return nil, err
+	}
+	defer say.Close()
+	reports, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	ctx, kill := context.WithCancel(context.Background())
+	p := &process{kill: kill, lines: make(chan order.Line), bad: make(chan error, 1), ended: make(chan ending, 1), stderr: &tail{}}
+	p.cmd = r.Starter.Command(ctx, owner.UID, owner.GID, asuser.GroupList(owner), "-run", r.Program, "copy")
+	p.cmd.Stdin, p.cmd.Stderr = bytes.NewReader(text), p.stderr
+	p.cmd.ExtraFiles = []*os.File{lock, theirs, files, say} // as the numbers of order say
+	p.cmd.WaitDelay = lastWait
+	if err := r.Starter.Start(p.cmd); err != nil {
+		kill()
+		reports.Close()
+		return nil, fmt.Errorf("cannot start %s: %w", Program, err)
+	}
+	note(lock, p.cmd.Process.Pid)
+	go func() { p.ended <- ending{p.cmd.Wait()} }()
+	go p.read(reports)
+	return p, nil
+}
+
+// openDir opens a directory of a user's, of which no more is wanted than to pass it on.
+func openDir(dir, name string) (*os.File, error) {
+	path := filepath.Join(dir, name)
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open %q: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Bounds of reports: one a second is promised.
+const (
+	burst     = 20
+	perSecond = 10
+)
+
+// read reads reports until the pipe is closed by the last who has it, or until one is
+// none.
+func (p *process) read(from *os.File) {
+	defer close(p.lines)
+	defer from.Close()
+	began := time.Now()
+	in := bufio.NewReaderSize(from, order.MaxLine)
+	for n := 1; ; n++ {
+		text, err := in.ReadSlice('\n')
+		var line order.Line
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull), n > burst+perSecond*int(time.Since(began).Seconds()):
+			p.bad <- errNonsense
+			return
+		case err != nil:
+			return
+		case json.Unmarshal(text, &line) != nil || line.Bytes < 0 || line.Total < 0 || line.Files < 0:
+			p.bad <- errNonsense
+			return
+		}
+		p.lines <- line
+		if line.Result != nil {
+			return
+		}
+	}
+}
+
+// wait returns what became of the orders.
+func (p *process) wait(ctx context.Context, report func(order.Progress)) (order.Result, error) {
+	defer p.kill()
+	defer func() { // the reader must not wait for us
+		go func() {
+			for range p.lines {
+			}
+		}()
+	}()
+	stall := time.NewTimer(Stall)
+	defer stall.Stop()
+	last := order.Line{Beat: -1}
+	lines := p.lines
+	for {
+		select {
+		case line, ok := <-lines:
+			switch {
+			case !ok:
+				lines = nil
+				continue
+			case line.Result != nil:
+				return p.result(line.Result)
+			}
+			if last.Beat != line.Beat || last.Progress != line.Progress || last.Syncing != line.Syncing {
+				limit := Stall
+				if line.Syncing {
+					limit = syncStall
+				}
+				stall.Reset(limit)
+			}
+			last = line
+			report(line.Progress)
+		case err := <-p.bad:
+			return order.Result{}, err
+		case e := <-p.ended:
+			if lines != nil { // its last word may be on the way
+				if r := lastWord(lines); r != nil {
+					p.ended <- e
+					return p.result(r)
+				}
+			}
+			return order.Result{}, p.died(e.err)
+		case <-stall.C:
+			return order.Result{}, fmt.Errorf("%w: %s is ended", ErrStalled, Program)
+		case <-ctx.Done():
+			p.end()
+			return order.Result{}, context.Cause(ctx)
+		}
+	}
+}
+
+// lastWord reads what a process has said that is gone.
+func lastWord(lines <-chan order.Line) *order.Result {
+	timer := time.NewTimer(lastWait)
+	defer timer.Stop()
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok || line.Result != nil {
+				return line.Result
+			}
+		case <-timer.C:
+			return nil
+		}
+	}
+}
+
+// end has a worker end, and waits for it for a moment.
+func (p *process) end() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+	timer := time.NewTimer(lastWait)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		return
+	case <-timer.C:
+	}
+	p.kill()
+}
+
+// result returns the last word of a worker, after its end.
+func (p *process) result(r *order.Result) (order.Result, error) {
+	timer := time.NewTimer(lastWait)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+	case <-timer.C: // killed by who called us
+	}
+	if r.Bytes < 0 || r.Files < 0 || r.Skipped < 0 {
+		return order.Result{}, errNonsense
+	}
+	if r.OK {
+		return *r, nil
+	}
+	text := r.Error
+	if text == "" {
+		text = "it did not say why it failed"
+	}
+	err := errors.New(line(text))
+	if r.Permanent {
+		return *r, &exit.Permanent{Errno: r.Errno, Err: err}
+	}
+	return *r, err
+}
+
+// died returns why a worker ended without a last word.
+func (p *process) died(err error) error {
+	why := "it ended without a word"
+	if err != nil {
+		why = err.Error()
+	}
+	if text := p.stderr.String(); text != "" {
+		why += ": " + line(text)
+	}
+	return fmt.Errorf("%s failed: %s", Program, why)
+}
+
+// line returns the beginning of a text as one line that can be shown.
+func line(text string) string {
+	const most = 1000
+	text, _, _ = strings.Cut(text, "\n")
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	return text[:min(len(text), most)]
+}
+
+// tail keeps the beginning of what is written to it.
+type tail struct{ bytes.Buffer }
+
+func (t *tail) Write(b []byte) (int, error) {
+	const most = 4 << 10
+	_, _ = t.Buffer.Write(b[:max(0, min(len(b), most-t.Len()))])
+	return len(b), nil
+}

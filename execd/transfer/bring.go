@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/sandbox/order"
+)
+
+// bring copies what the user has named into the sandbox, and notes what came. An attempt
+// begins anew: what an earlier one has left is replaced.
+func (w *worker) bring() error {
+	for _, n := range w.orders.Bring {
+		s, st, err := w.input(n)
+		if err != nil {
+			return err
+		}
+		sum, err := w.scan(s, &st)
+		if err != nil {
+			return err
+		}
+		w.total.Add(sum.bytes)
+	}
+	if total := w.total.Load(); w.orders.Max > 0 && total > w.orders.Max {
+		return w.tooMuch(total)
+	}
+	w.syncs = false // a crash before the job has begun brings it in again
+	for _, n := range w.orders.Bring {
+		if err := w.bringOne(n); err != nil {
+			return err
+		}
+	}
+	return w.note()
+}
+
+// input finds what the user has named.
+func (w *worker) input(n order.Named) (source, unix.Stat_t, error) {
+	s := source{path: w.path(n.From), follow: true}
+	var st unix.Stat_t
+	if err := unix.Stat(s.path, &st); err != nil {
+		return s, st, fail("read", s.path, err)
+	}
+	return s, st, nil
+}
+
+// path returns a path of the user's.
+func (w *worker) path(name string) string {
+	if strings.HasPrefix(name, "/") {
+		return name
+	}
+	return strings.TrimSuffix(w.orders.Base, "/") + "/" + name
+}
+
+func (w *worker) bringOne(n order.Named) error {
+	s, st, err := w.input(n)
+	if err != nil {
+		return err
+	}
+	place := n.Place()
+	if err := w.makeParents(order.Files, place, nil); err != nil {
+		return err
+	}
+	dir, last, err := openParent(order.Files, place)
+	if err != nil {
+		return fail("open", place, err)
+	}
+	defer unix.Close(dir)
+	if kind(&st) != unix.S_IFDIR {
+		if old, err := lstat(dir, last); err == nil && kind(&old) == unix.S_IFDIR {
+			if err := w.removeAll(dir, last); err != nil {
+				return err
+			}
+		}
+	}
+	return w.copyName(s, &st, dir, last, nil)
+}
+
+// makeParents makes the directories that a name is in. like, if it is not nil, says of a
+// path what its mode is to be.
+func (w *worker) makeParents(dir int, name string, like func(path string) uint32) error {
+	for i := range len(name) {
+		if name[i] != '/' {
+			continue
+		}
+		mode := uint32(0o700)
+		if like != nil {
+			mode = like(name[:i])
+		}
+		parent, last, err := openParent(dir, name[:i])
+		if err == nil {
+			err = unix.Mkdirat(parent, last, mode|0o700)
+			unix.Close(parent)
+		}
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fail("make", name[:i], err)
+		}
+	}
+	return nil
+}
+
+// note writes down what is in the sandbox, by which Send knows later what is new: the
+// last act, since a name that a file gets changes its signature.
+func (w *worker) note() error {
+	names := 0
+	err := w.each(func(string, *unix.Stat_t) error { names++; return nil })
+	if err != nil {
+		return err
+	}
+	t, err := newTable(order.Say, names)
+	if err == nil {
+		defer t.close()
+		err = w.each(func(path string, st *unix.Stat_t) error {
+			if kind(st) == unix.S_IFDIR {
+				st = nil
+			}
+			return t.add(hashed(path, st))
+		})
+	}
+	if err != nil {
+		return fail("note in", order.FileInputs, err)
+	}
+	return nil
+}
+
+// each calls do with every name in the sandbox.
+func (w *worker) each(do func(path string, st *unix.Stat_t) error) error {
+	fd, err := openDir(order.Files, ".", true)
+	if err != nil {
+		return fail("open", "the sandbox", err)
+	}
+	t, err := newWalker(fd, true)
+	defer func() { t.close() }()
+	for err == nil {
+		var name string
+		if name, err = t.next(); err != nil {
+			break
+		}
+		if name == "" {
+			if t.depth() == 0 {
+				return nil
+			}
+			err = t.up()
+			continue
+		}
+		w.beat.Add(1)
+		var st unix.Stat_t
+		if st, err = lstat(t.fd, name); err != nil {
+			break
+		}
+		if err = do(t.of(name), &st); err == nil && kind(&st) == unix.S_IFDIR {
+			err = t.down(name)
+		}
+	}
+	return fail("read", t.of(""), err)
+}

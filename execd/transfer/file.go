@@ -1,0 +1,322 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// signature is what changes when somebody writes to a file.
+type signature struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+func sign(st *unix.Stat_t) signature {
+	return signature{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
+}
+
+// maxChanges is how often a file is sent that changes meanwhile.
+const maxChanges = 3
+
+var errChanged = errors.New("it changed while it was sent")
+
+// source is a file to be copied.
+type source struct {
+	dir    int
+	name   string
+	path   string // for messages; and what is opened, with follow
+	follow bool   // the user has named it, and it may be a link
+}
+
+func (s source) open(stay bool) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
+	if s.follow {
+		return unix.Open(s.path, flags|unix.O_CLOEXEC, 0)
+	}
+	return openBeneath(s.dir, s.name, flags, 0, stay)
+}
+
+// copyFile copies a regular file to a name in a directory. st is what it was when it was
+// found.
+func (w *worker) copyFile(s source, st *unix.Stat_t, dir int, name string) error {
+	if st.Nlink > 1 && w.links >= 0 {
+		if done, err := w.linked(st, dir, name); done || err != nil {
+			return err
+		}
+	}
+	for range maxChanges {
+		before := w.bytes.Load()
+		err := w.copyOnce(s, dir, name)
+		switch {
+		case err == nil:
+			w.files.Add(1)
+			return w.keepLink(st, dir, name)
+		case errors.Is(err, errChanged):
+			w.bytes.Store(before)
+		default:
+			return fail("copy", s.path, err)
+		}
+	}
+	return never(unix.ETXTBSY, "%s changed while it was sent", quote(s.path))
+}
+
+func (w *worker) copyOnce(s source, dir int, name string) error {
+	from, err := s.open(w.stay)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return errChanged // it was a regular file a moment ago
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(from)
+	var before, after unix.Stat_t
+	if err := unix.Fstat(from, &before); err != nil {
+		return err
+	}
+	if kind(&before) != unix.S_IFREG {
+		return errChanged
+	}
+	if w.resumes && had(dir, name, &before) {
+		w.bytes.Add(volume(&before))
+		return nil
+	}
+	to, err := create(dir, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(to)
+	if err := w.copyData(to, from, before.Size); err != nil {
+		return err
+	}
+	if err := unix.Fstat(from, &after); err != nil {
+		return err
+	}
+	if sign(&before) != sign(&after) {
+		return errChanged
+	}
+	if err := finish(to, &before); err != nil {
+		return err
+	}
+	if w.syncs {
+		w.syncing.Store(true)
+		defer w.syncing.Store(false)
+		return unix.Fsync(to)
+	}
+	return nil
+}
+
+// had reports whether an earlier attempt has copied a file: its time is set when all of
+// it is there.
+func had(dir int, name string, want *unix.Stat_t) bool {
+	got, err := lstat(dir, name)
+	return err == nil && kind(&got) == unix.S_IFREG && got.Size == want.Size && got.Mtim == want.Mtim && got.Mode&0o777 == want.Mode&0o777
+}
+
+// create makes a file in the place of what is there.
+func create(dir int, name string) (int, error) {
+	for range maxChanges {
+		fd, err := openBeneath(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600, false)
+		if !errors.Is(err, unix.EEXIST) {
+			return fd, err
+		}
+		if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return -1, err
+		}
+	}
+	return -1, unix.EEXIST
+}
+
+// finish gives a file or directory the mode and the time of another.
+func finish(fd int, st *unix.Stat_t) error {
+	if err := unix.Fchmod(fd, st.Mode&0o777); err != nil {
+		return err
+	}
+	times := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}
+	if _, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// volume is how much of a file there is to copy: holes are none.
+func volume(st *unix.Stat_t) int64 { return min(st.Size, st.Blocks*512) }
+
+// copyData copies what a file has, without its holes. Where the file system can, both
+// files have the same blocks afterwards.
+func (w *worker) copyData(to, from int, size int64) error {
+	if size == 0 {
+		return nil
+	}
+	if !w.noClone {
+		if unix.IoctlFileClone(to, from) == nil {
+			w.bytes.Add(size)
+			return nil
+		}
+		w.noClone = true
+	}
+	if err := unix.Ftruncate(to, size); err != nil {
+		return err
+	}
+	behind := int64(0) // what the disk was not told to write yet
+	for at := int64(0); at < size; {
+		data, err := unix.Seek(from, at, unix.SEEK_DATA)
+		switch {
+		case errors.Is(err, unix.ENXIO):
+			return nil // the rest is a hole
+		case err != nil:
+			data = at // no file system has to know its holes
+		}
+		end, err := unix.Seek(from, data, unix.SEEK_HOLE)
+		if err != nil || end > size {
+			end = size
+		}
+		for at = data; at < end; {
+			n, err := w.copyPart(to, from, at, min(end-at, part))
+			if err != nil {
+				return err
+			}
+			at += n
+			if w.add(n); w.orders.Max > 0 && w.bytes.Load() > w.orders.Max {
+				return w.tooMuch(w.bytes.Load())
+			}
+			// The disk begins at once, so that the sync at the end is short and memory
+			// is not full of what waits for it.
+			if at-behind >= window {
+				_ = unix.SyncFileRange(to, behind, at-behind, unix.SYNC_FILE_RANGE_WRITE)
+				if behind >= window {
+					_ = unix.SyncFileRange(to, behind-window, window, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
+				}
+				behind = at
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	part   = 4 << 20  // most that is copied at once
+	window = 16 << 20 // what the disk is told to write at once
+)
+
+func (w *worker) tooMuch(n int64) error {
+	return never(unix.EFBIG, "there are %d bytes or more to copy, and at most %d may be", n, w.orders.Max)
+}
+
+// copyPart copies some bytes, in the kernel if it can.
+func (w *worker) copyPart(to, from int, at, n int64) (int64, error) {
+	for !w.noRange {
+		in, out := at, at
+		done, err := unix.CopyFileRange(from, &in, to, &out, int(n), 0)
+		switch {
+		case err == nil && done > 0:
+			return int64(done), nil
+		case err == nil:
+			return 0, errChanged // it is shorter by now
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EIO), errors.Is(err, unix.EFBIG):
+			return 0, err
+		default:
+			w.noRange = true // two file systems, or an old kernel
+		}
+	}
+	if w.buf == nil {
+		w.buf = make([]byte, 256<<10)
+	}
+	got, err := unix.Pread(from, w.buf[:min(n, int64(len(w.buf)))], at)
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case got == 0:
+		return 0, errChanged
+	}
+	for done := 0; done < got; {
+		n, err := unix.Pwrite(to, w.buf[done:got], at+int64(done))
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return 0, err
+		}
+		done += max(n, 0)
+	}
+	return int64(got), nil
+}
+
+// copyLink copies a symbolic link, as it is.
+func copyLink(from int, name, path string, dir int, as string) error {
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(from, name, buf[:])
+	if err != nil {
+		return fail("read the link", path, err)
+	}
+	target := string(buf[:n])
+	err = unix.Symlinkat(target, dir, as)
+	if errors.Is(err, unix.EEXIST) {
+		if n, err := unix.Readlinkat(dir, as, buf[:]); err == nil && string(buf[:n]) == target {
+			return nil
+		}
+		if err := unix.Unlinkat(dir, as, 0); err != nil {
+			return fail("replace", path, err)
+		}
+		err = unix.Symlinkat(target, dir, as)
+	}
+	if err != nil {
+		return fail("copy the link", path, err)
+	}
+	if st, err := lstat(from, name); err == nil {
+		times := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}
+		_ = unix.UtimesNanoAt(dir, as, times[:], unix.AT_SYMLINK_NOFOLLOW)
+	}
+	return nil
+}
+
+// A file that has several names has one at the destination, too, for all of them that
+// are sent: the first is kept in a directory of its own under its number, on the disk
+// and not in memory, since there may be any number of them.
+
+func linkName(st *unix.Stat_t) string { return fmt.Sprintf("%x-%x", st.Dev, st.Ino) }
+
+// linked gives a file that was copied already another name.
+func (w *worker) linked(st *unix.Stat_t, dir int, name string) (bool, error) {
+	first := linkName(st)
+	if !had(w.links, first, st) {
+		return false, nil
+	}
+	kept, _ := lstat(w.links, first)
+	err := unix.Linkat(w.links, first, dir, name, 0)
+	if errors.Is(err, unix.EEXIST) {
+		if got, err := lstat(dir, name); err == nil && got.Ino == kept.Ino && got.Dev == kept.Dev {
+			w.files.Add(1)
+			return true, nil
+		}
+		if err := unix.Unlinkat(dir, name, 0); err != nil {
+			return false, fail("replace", name, err)
+		}
+		err = unix.Linkat(w.links, first, dir, name, 0)
+	}
+	if err != nil {
+		return false, nil // too many names: it is copied once more //nolint:nilerr
+	}
+	w.files.Add(1)
+	return true, nil
+}
+
+// keepLink keeps a file that has other names.
+func (w *worker) keepLink(st *unix.Stat_t, dir int, name string) error {
+	if st.Nlink < 2 || w.links < 0 {
+		return nil
+	}
+	first := linkName(st)
+	err := unix.Linkat(dir, name, w.links, first, 0)
+	if errors.Is(err, unix.EEXIST) {
+		_ = unix.Unlinkat(w.links, first, 0)
+		err = unix.Linkat(dir, name, w.links, first, 0)
+	}
+	if err != nil && !errors.Is(err, unix.EMLINK) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fail("link", name, err)
+	}
+	return nil
+}

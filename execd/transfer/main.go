@@ -1,0 +1,175 @@
+// Command execd-transfer takes the files of a job to where it runs, and its output to
+// where it belongs. Execd has the shepherd start it as the job's owner, never as root:
+// whatever the user has made of his files, no more is done with them than he could do
+// himself. It has no network and no keys. Its orders come on its standard input, see
+// package order, which it imports beside the standard library and x/sys.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/sandbox/order"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+const help = `usage: execd-transfer copy
+Copies files of a job into its sandbox, or its output to where it belongs. For
+execd, which says on standard input what is to be done.
+
+  -help     print this text
+  -version  print the version
+`
+
+const (
+	exitFailed = 1
+	exitUsage  = 64
+)
+
+func main() {
+	switch args := os.Args[1:]; {
+	case len(args) == 1 && (args[0] == "-help" || args[0] == "--help" || args[0] == "-h"):
+		fmt.Print(help)
+	case len(args) == 1 && (args[0] == "-version" || args[0] == "--version"):
+		fmt.Printf("execd-transfer (Paddock) %s\n", version)
+	case len(args) == 1 && args[0] == "copy":
+		os.Exit(run())
+	default:
+		fmt.Fprint(os.Stderr, "execd-transfer: it wants a word: copy\nTry 'execd-transfer -help'.\n")
+		os.Exit(exitUsage)
+	}
+}
+
+// worker carries out the orders.
+type worker struct {
+	orders order.Orders
+	boot   string
+
+	bytes, total, files, beat atomic.Int64
+	syncing                   atomic.Bool
+	result                    order.Result
+
+	stay    bool // sources are not left for another mount
+	resumes bool // what is there already may be what is to be copied
+	syncs   bool // each file is synced
+	links   int  // directory of files with several names, -1: none
+	noClone bool
+	noRange bool
+	copied  bool
+	buf     []byte
+
+	landings []*landing
+	named    map[string]bool // names of the sandbox that have a place of their own
+	staged   *table
+}
+
+func (w *worker) add(n int64) {
+	w.bytes.Add(n)
+	w.beat.Add(1)
+}
+
+func run() int {
+	// A process for each transfer is to be small.
+	debug.SetGCPercent(25)
+	unix.Umask(0)
+	report := os.NewFile(order.Report, "report")
+	var w worker
+	w.links = -1
+	stop, stopped := make(chan bool), make(chan bool)
+	go w.tell(report, stop, stopped)
+	err := w.do(os.Stdin)
+	close(stop)
+	<-stopped
+	r := w.done()
+	r.OK = err == nil
+	if err != nil {
+		r.Error = err.Error()
+		if f, ok := errors.AsType[*failure](err); ok {
+			r.Errno, r.Permanent = int(f.errno), f.permanent
+		}
+	}
+	w.write(report, &r)
+	if err != nil {
+		return exitFailed
+	}
+	return 0
+}
+
+// tell reports once a second how far it is. Who does not listen any more may be gone, as
+// an execd that is restarted; the work goes on.
+func (w *worker) tell(to io.Writer, stop <-chan bool, stopped chan<- bool) {
+	defer close(stopped)
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+			w.write(to, nil)
+		}
+	}
+}
+
+func (w *worker) write(to io.Writer, r *order.Result) {
+	line, err := json.Marshal(order.Line{
+		Progress: order.Progress{Bytes: w.bytes.Load(), Total: w.total.Load(), Files: int(w.files.Load())},
+		Beat:     w.beat.Load(), Syncing: w.syncing.Load(), Result: r,
+	})
+	if err == nil {
+		_, _ = to.Write(append(line, '\n'))
+	}
+}
+
+func (w *worker) do(in io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(in, order.MaxOrders+1))
+	if err != nil {
+		return fmt.Errorf("cannot read the orders: %w", err)
+	}
+	if len(text) > order.MaxOrders {
+		return never(unix.E2BIG, "the orders have more than %d bytes", order.MaxOrders)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&w.orders); err != nil {
+		return never(unix.EINVAL, "cannot read the orders: %v", err)
+	}
+	if err := w.orders.Check(); err != nil {
+		return never(unix.EINVAL, "%v", err)
+	}
+	if (os.Geteuid() == 0 || os.Getuid() == 0) && !w.orders.Root {
+		return never(unix.EPERM, "it does not work as root")
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("cannot tell one boot from another: %w", err)
+	}
+	w.boot = strings.TrimSpace(string(boot))
+	for _, fd := range []int{order.Files, order.Say} {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || kind(&st) != unix.S_IFDIR {
+			return never(unix.EBADF, "descriptor %d is no directory: only execd calls it", fd)
+		}
+		unix.CloseOnExec(fd)
+	}
+	if len(w.orders.Bring) > 0 {
+		return w.bring()
+	}
+	w.stay = true
+	return w.send()
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
