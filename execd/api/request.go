@@ -89,6 +89,15 @@ type SubmitRequest struct {
 	// NAME=EXPRESSION, each name once in any case of letters.
 	Attributes []string `json:"attributes,omitempty"`
 
+	// The job runs in a fresh directory, its sandbox, with "y"; "" and "n" are the same,
+	// but that qalter and defaults files tell them apart. The other four say what is
+	// brought into it and out of it.
+	Sandbox    string   `json:"sandbox,omitempty"`
+	StageIn    []Staged `json:"stage_in,omitempty"`
+	StageOut   []Staged `json:"stage_out,omitempty"`    // empty: StageAll
+	StageOutTo string   `json:"stage_out_to,omitempty"` // directory; empty: Cwd
+	WhenOut    WhenOut  `json:"when_out,omitempty"`
+
 	// Env holds NAME=value as -v and -V chose them, in order. Origin holds the
 	// SGE_O_* variables of the environment of qsub (SGE_O_HOME, SGE_O_LOGNAME,
 	// SGE_O_PATH, SGE_O_SHELL, SGE_O_MAIL, SGE_O_HOST, SGE_O_WORKDIR and, where
@@ -167,6 +176,11 @@ const (
 	FieldArgs         Field = "--"
 	FieldContext      Field = "-ac"
 	FieldAttributes   Field = "-attr"
+	FieldSandbox      Field = "-sandbox"
+	FieldStageIn      Field = "-stagein"
+	FieldStageOut     Field = "-stageout"
+	FieldStageOutTo   Field = "-stageout_to"
+	FieldWhenOut      Field = "-when_out"
 )
 
 // Alterable is a field and how it is altered.
@@ -214,6 +228,19 @@ var Alterables = []Alterable{
 	{FieldContext, "context", func(to, from *SubmitRequest) { to.Context = from.Context }},
 	{FieldAttributes, "attributes", func(to, from *SubmitRequest) { to.Attributes = WithAttributes(to.Attributes, from.Attributes...) }},
 	{"-tc", "task concurrency", func(to, from *SubmitRequest) { to.MaxRun = from.MaxRun }},
+	{FieldSandbox, "sandbox", func(to, from *SubmitRequest) { to.Sandbox = from.Sandbox }},
+	{FieldStageIn, "stage-in list", func(to, from *SubmitRequest) { to.StageIn = from.StageIn }},
+	{FieldStageOut, "stage-out list", func(to, from *SubmitRequest) { to.StageOut = from.StageOut }},
+	{FieldStageOutTo, "stage-out destination", func(to, from *SubmitRequest) { to.StageOutTo = from.StageOutTo }},
+	{FieldWhenOut, "time of stage-out", func(to, from *SubmitRequest) { to.WhenOut = from.WhenOut }},
+}
+
+// AboutSandbox reports whether any of the fields says something of the sandbox, which
+// nobody alters once there is one.
+func AboutSandbox(fields []Field) bool {
+	return slices.ContainsFunc(fields, func(f Field) bool {
+		return slices.Contains([]Field{FieldSandbox, FieldStageIn, FieldStageOut, FieldStageOutTo, FieldWhenOut}, f)
+	})
 }
 
 // AlterableBy returns how a field is altered, or nil.
@@ -241,6 +268,8 @@ type wireRequest struct {
 	Stderr  Text   `json:"stderr,omitempty"`
 	Env     []Text `json:"env,omitempty"`
 	Origin  []Text `json:"origin,omitempty"`
+
+	StageOutTo Text `json:"stage_out_to,omitempty"`
 	*plainRequest
 }
 
@@ -248,7 +277,7 @@ type wireRequest struct {
 func (r SubmitRequest) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wireRequest{
 		Text(r.Name), Text(r.Account), Text(r.Command), each[Text](r.Args), Text(r.Shell), Text(r.Cwd),
-		Text(r.Stdin), Text(r.Stdout), Text(r.Stderr), each[Text](r.Env), each[Text](r.Origin), (*plainRequest)(&r),
+		Text(r.Stdin), Text(r.Stdout), Text(r.Stderr), each[Text](r.Env), each[Text](r.Origin), Text(r.StageOutTo), (*plainRequest)(&r),
 	})
 }
 
@@ -262,6 +291,7 @@ func (r *SubmitRequest) UnmarshalJSON(b []byte) error {
 	r.Shell, r.Cwd = string(w.Shell), string(w.Cwd)
 	r.Stdin, r.Stdout, r.Stderr = string(w.Stdin), string(w.Stdout), string(w.Stderr)
 	r.Env, r.Origin = each[string](w.Env), each[string](w.Origin)
+	r.StageOutTo = string(w.StageOutTo)
 	return nil
 }
 
@@ -323,7 +353,7 @@ func (r *SubmitRequest) Check() error {
 		if len(path.text) > MaxPath {
 			return reject("the path of %s has %d bytes, at most %d are possible", path.of, len(path.text), MaxPath)
 		}
-		if strings.ContainsFunc(path.text, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		if hasControl(path.text) {
 			return reject("the path of %s contains a control character", path.of)
 		}
 	}
@@ -357,6 +387,9 @@ func (r *SubmitRequest) Check() error {
 	}
 	if !slices.Contains([]string{"", "n", "e", "w", "v", "p"}, r.Verify) {
 		return reject("%q is no value of -w", Short(r.Verify))
+	}
+	if err := r.checkSandbox(); err != nil {
+		return err
 	}
 	return r.checkPredecessors()
 }

@@ -9,17 +9,17 @@ _paddock() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=
   COMPREPLY=()
   case ${COMP_WORDS[0]##*/}:$prev in
-  qsub:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
-  qsub:-@|qsub:-e|qsub:-i|qsub:-o|qsub:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  qsub:-stageout_to|qsub:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+  qsub:-@|qsub:-e|qsub:-i|qsub:-o|qsub:-S|qsub:-stagein) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qsub:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qsub:-a|qsub:-ac|qsub:-attr|qsub:-A|qsub:-binding|qsub:-ckpt|qsub:-C|qsub:-dc|qsub:-l|qsub:-M|qsub:-N|qsub:-p|qsub:-P|qsub:-sc|qsub:-t|qsub:-tc) return ;;
+  qsub:-a|qsub:-ac|qsub:-attr|qsub:-A|qsub:-binding|qsub:-ckpt|qsub:-C|qsub:-dc|qsub:-l|qsub:-M|qsub:-N|qsub:-p|qsub:-P|qsub:-sc|qsub:-stageout|qsub:-t|qsub:-tc|qsub:-when_out) return ;;
   qsub:-hold_jid|qsub:-hold_jid_ad|qsub:-hold_jid_ok|qsub:-hold_jid_ad_ok) words=" $(_paddock_jobs)" ;;
   qsub:-pe) words=" $(_paddock_pes)" ;;
   qsub:-masterq|qsub:-q) words=" $(_paddock_queues)" ;;
   qsub:-m) words='b e a s n' ;;
   qsub:-w) words='e w n p v' ;;
   qsub:-c) words='n s m x r' ;;
-  qsub:-b|qsub:-j|qsub:-now|qsub:-pty|qsub:-r|qsub:-R|qsub:-shell|qsub:-sync) words='y n' ;;
+  qsub:-b|qsub:-j|qsub:-now|qsub:-pty|qsub:-r|qsub:-R|qsub:-sandbox|qsub:-shell|qsub:-sync) words='y n' ;;
   qstat:-j) [[ $cur == -* ]] || words=" $(_paddock_jobs)" ;;
   qstat:-l|qstat:-u|qstat:-U) return ;;
   qstat:-pe) words=" $(_paddock_pes)" ;;
@@ -50,10 +50,10 @@ _paddock() {
   qacct:-q) [[ $cur == -* ]] || words=" $(_paddock_queues)" ;;
   qacct:-f) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qacct:-b|qacct:-d|qacct:-e|qacct:-l|qacct:-t) return ;;
-  qalter:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
-  qalter:-@|qalter:-e|qalter:-i|qalter:-o|qalter:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  qalter:-stageout_to|qalter:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
+  qalter:-@|qalter:-e|qalter:-i|qalter:-o|qalter:-S|qalter:-stagein) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qalter:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
-  qalter:-a|qalter:-ac|qalter:-attr|qalter:-A|qalter:-binding|qalter:-ckpt|qalter:-dc|qalter:-l|qalter:-M|qalter:-N|qalter:-p|qalter:-P|qalter:-sc|qalter:-t|qalter:-tc|qalter:-u) return ;;
+  qalter:-a|qalter:-ac|qalter:-attr|qalter:-A|qalter:-binding|qalter:-ckpt|qalter:-dc|qalter:-l|qalter:-M|qalter:-N|qalter:-p|qalter:-P|qalter:-sc|qalter:-stageout|qalter:-t|qalter:-tc|qalter:-u|qalter:-when_out) return ;;
   qalter:-hold_jid|qalter:-hold_jid_ad|qalter:-hold_jid_ok|qalter:-hold_jid_ad_ok) words=" $(_paddock_jobs)" ;;
   qalter:-pe) words=" $(_paddock_pes)" ;;
   qalter:-masterq|qalter:-q) words=" $(_paddock_queues)" ;;
@@ -61,7 +61,7 @@ _paddock() {
   qalter:-w) words='e w n p v' ;;
   qalter:-c) words='n s m x r' ;;
   qalter:-h) words='u o s n U O S' ;;
-  qalter:-j|qalter:-r|qalter:-R) words='y n' ;;
+  qalter:-j|qalter:-r|qalter:-R|qalter:-sandbox) words='y n' ;;
   qrsh:-wd) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   qrsh:-@|qrsh:-e|qrsh:-o|qrsh:-S) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   qrsh:-v) mapfile -t COMPREPLY < <(compgen -e -- "$cur"); return ;;
@@ -102,7 +102,7 @@ _paddock() {
   execd:-speed) words='graceful quick fast' ;;
   esac
   [[ -n $words ]] || case ${COMP_WORDS[0]##*/}:$cur in
-  qsub:-*) words='-@ -a -ac -attr -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sc -shell -soft -sync -t -tc -terse -v -V -verify -version -w -wd' ;;
+  qsub:-*) words='-@ -a -ac -attr -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sandbox -sc -shell -soft -stagein -stageout -stageout_to -sync -t -tc -terse -v -V -verify -version -w -wd -when_out' ;;
   qstat:-*) words='-cb -explain -ext -f -F -g -help -j -json -l -ncb -ne -pe -pri -q -qs -r -s -t -u -U -urg -version -xml' ;;
   qdel:-*) words='-f -help -t -u -version' ;;
   qhold:-*) words='-h -help -t -u -version' ;;
@@ -112,7 +112,7 @@ _paddock() {
   qselect:-*) words='-help -json -l -pe -q -qs -U -version' ;;
   qconf:-*) words='-aattr -Aattr -ace -Ace -ackpt -Ackpt -ae -Ae -ah -ahgrp -Ahgrp -am -ao -ap -Ap -aprj -Aprj -aq -Aq -as -Au -au -clearusage -dattr -Dattr -dcal -dce -dckpt -de -dhgrp -dm -do -dp -dprj -dq -drqs -dry -dstree -du -dul -duser -help -json -mattr -Mattr -mc -Mc -mce -Mce -mckpt -Mckpt -mconf -Mconf -me -Me -mhgrp -Mhgrp -mp -Mp -mprj -Mprj -mq -Mq -msconf -Msconf -mu -Mu -purge -rattr -Rattr -reload -rsstnode -sc -scal -scall -sce -scel -sckpt -sckptl -sconf -sconfl -se -sel -sh -shgrp -shgrp_resolved -shgrp_tree -shgrpl -sknobs -sm -so -sobjl -sp -spl -sprj -sprjl -sq -sql -srqs -srqsl -ss -ssconf -sss -sst -sstnode -sstree -su -sul -suser -suserl -version' ;;
   qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -l -m -o -P -pe -q -slots -t -u -version' ;;
-  qalter:-*) words='-@ -a -ac -attr -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -json -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -t -tc -u -v -V -verify -version -w -wd' ;;
+  qalter:-*) words='-@ -a -ac -attr -A -binding -c -ckpt -cwd -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -json -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sandbox -sc -soft -stagein -stageout -stageout_to -t -tc -u -v -V -verify -version -w -wd -when_out' ;;
   qrsh:-*) words='-@ -ac -attr -A -b -binding -clear -cwd -dc -e -escape -hard -help -inherit -into -l -listen -lost -m -M -masterq -N -noshell -nostdin -notify -now -o -p -P -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
   qlogin:-*) words='-@ -ac -attr -A -binding -clear -cwd -dc -e -escape -hard -help -l -listen -lost -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -R -reconnect -S -sc -soft -suspend_remote -v -V -verbose -verify -version -w -wd' ;;
   qsh:-*) words='-@ -ac -attr -A -binding -clear -cwd -dc -display -e -hard -help -l -m -M -masterq -N -notify -now -o -p -P -pe -q -R -S -sc -soft -v -V -verbose -verify -version -w -wd' ;;

@@ -143,6 +143,7 @@ func Job(in JobInfo) *classad.Ad {
 	in.resources(&b)
 	in.identity(&b)
 	in.launch(&b)
+	in.sandbox(&b)
 	in.state(&b)
 	if in.Request.Work == nil {
 		own, _ := Attributes(in.Request.Attributes) // it is checked

@@ -145,6 +145,7 @@ func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 		}
 	}
 	r.resources(req)
+	r.sandbox(req)
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -49,14 +49,33 @@ var samples = map[string]struct {
 	"RequestDisk": {
 		"3", `[{"name":"scratch_limit","value":"3K"}]`, func(r *api.SubmitRequest) { r.Hard = []api.Resource{{Name: "scratch_limit", Value: "3K"}} }, "3",
 	},
-	"JobPrio":       {"", "", func(r *api.SubmitRequest) { r.Priority = -7 }, "-7"},
-	"PE":            {"", "", func(r *api.SubmitRequest) { r.PE = "x" }, `"x"`},
-	"Rerunable":     {"", "", func(r *api.SubmitRequest) { r.Rerun = api.RerunYes }, "true"},
-	"JobMaxRunning": {"", "", func(r *api.SubmitRequest) { r.MaxRun = 3 }, "3"},
-	"WantNotify":    {"", "", func(r *api.SubmitRequest) { r.Notify = true }, "true"},
-	"Reserve":       {"", "", func(r *api.SubmitRequest) { r.Reserve = true }, "true"},
-	"Checkpoint":    {"", "", func(r *api.SubmitRequest) { r.Checkpoint = "x" }, `"x"`},
-	"Interactive":   {"", "", func(r *api.SubmitRequest) { r.Interactive = &api.Interactive{} }, "true"},
+	"JobPrio":             {"", "", func(r *api.SubmitRequest) { r.Priority = -7 }, "-7"},
+	"PE":                  {"", "", func(r *api.SubmitRequest) { r.PE = "x" }, `"x"`},
+	"Rerunable":           {"", "", func(r *api.SubmitRequest) { r.Rerun = api.RerunYes }, "true"},
+	"JobMaxRunning":       {"", "", func(r *api.SubmitRequest) { r.MaxRun = 3 }, "3"},
+	"WantNotify":          {"", "", func(r *api.SubmitRequest) { r.Notify = true }, "true"},
+	"Reserve":             {"", "", func(r *api.SubmitRequest) { r.Reserve = true }, "true"},
+	"Checkpoint":          {"", "", func(r *api.SubmitRequest) { r.Checkpoint = "x" }, `"x"`},
+	"ShouldTransferFiles": {`"Yes"`, `"y"`, func(r *api.SubmitRequest) { r.Sandbox = "y" }, `"YES"`},
+	"TransferInput": {
+		`"a, /b/c"`, `[{"place":"a"},{"place":"/b/c"}]`,
+		func(r *api.SubmitRequest) {
+			r.Sandbox, r.StageIn = "y", []api.Staged{{Place: "a"}, {Name: "d", Place: "/b/c"}}
+		}, `"a,/b/c"`,
+	},
+	"TransferOutput": {
+		`"a, b/c"`, `[{"name":"a"},{"name":"b/c"}]`,
+		func(r *api.SubmitRequest) { r.Sandbox, r.StageOut = "y", []api.Staged{{Name: "a"}, {Name: "b/c"}} }, `"a,b/c"`,
+	},
+	"TransferOutputRemaps": {
+		`"a=/b; c\;d = e\=f=g"`, `[{"name":"*"},{"name":"a","place":"/b"},{"name":"c;d","place":"e=f=g"}]`,
+		func(r *api.SubmitRequest) {
+			r.Sandbox, r.StageOut = "y", []api.Staged{{Name: "a", Place: "/b"}, {Name: "c;d", Place: "e=f"}}
+		}, `"a=/b;c\;d=e\=f"`,
+	},
+	"OutputDestination":    {`"/x$"`, `"/x$$"`, func(r *api.SubmitRequest) { r.Sandbox, r.StageOutTo = "y", "/x" }, `"/x"`},
+	"WhenToTransferOutput": {`"ON_SUCCESS"`, `"success"`, func(r *api.SubmitRequest) { r.Sandbox, r.WhenOut = "y", "evict" }, `"ON_EXIT_OR_EVICT"`},
+	"Interactive":          {"", "", func(r *api.SubmitRequest) { r.Interactive = &api.Interactive{} }, "true"},
 }
 
 // fields returns a request as JSON, by field.
@@ -108,6 +127,9 @@ func TestTable(t *testing.T) {
 		if row.Reads {
 			text := row.Attribute + " = " + s.attribute + "\n"
 			work := base.OldString()
+			if row.Attribute == "WhenToTransferOutput" {
+				work += "ShouldTransferFiles = \"YES\"\n"
+			}
 			if row.Attribute == "JarFiles" {
 				work += "JobUniverse = 10\nArgs = \"M\"\n"
 			}

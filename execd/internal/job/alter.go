@@ -302,7 +302,8 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	before := j.predecessors()
 	a.mu.Unlock()
 	var gone []dependency
-	err = a.commitIf(j, func() bool { return j.alterations == version }, durable, func() {
+	may := func() bool { return j.alterations == version && (!api.AboutSandbox(c.Fields) || !j.sandboxed()) }
+	err = a.commitIf(j, may, durable, func() {
 		done = true
 		a.graph.relink(j, before)
 		gone = a.graph.endedMeanwhile(j, c.Success)
@@ -352,6 +353,17 @@ func onlyFields(fields []api.Field, r *api.SubmitRequest) *api.SubmitRequest {
 	return out
 }
 
+// sandboxed reports whether a task of the job is begun, whose files travel as the job
+// has said until then. Store.mu is held.
+func (j *Job) sandboxed() bool {
+	for _, t := range j.active {
+		if t.State != Errored {
+			return true
+		}
+	}
+	return false
+}
+
 // mayAlter refuses what is not the caller's to ask for, or not such a job's to
 // have.
 func (a *alteration) mayAlter(j *Job, was, to *api.SubmitRequest) error {
@@ -360,6 +372,11 @@ func (a *alteration) mayAlter(j *Job, was, to *api.SubmitRequest) error {
 		return api.Errorf(api.CodeDenied, "denied: %q must be operator to increase job priority", a.caller.Name)
 	case to.MaxRun != was.MaxRun && !j.Tasks.IsArray():
 		return api.Errorf(api.CodeRejected, "invalid option argument \"task concurrency\"")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if api.AboutSandbox(a.req.Fields) && j.sandboxed() {
+		return api.Errorf(api.CodeRejected, "denied: job %d has its sandbox, which cannot be altered any more", j.Number)
 	}
 	return nil
 }

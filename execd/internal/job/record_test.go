@@ -156,6 +156,7 @@ func TestDecodeBad(t *testing.T) {
 var reread = []string{
 	"script", "command", "args", "no_shell", "shell", "cwd", "stdin", "stdout", "stderr", "merge", "notify",
 	"hold_ok", "hold_array_ok", "verify", "checkpoint_when", "mail_to", "context", "env", "origin", "plain",
+	"stage_in", "stage_out", "stage_out_to", "when_out",
 }
 
 // TestDigest holds what is kept of a request against what is written.

@@ -117,6 +117,7 @@ type needs struct {
 	Binding      string         `json:"binding,omitempty"`
 	Project      string         `json:"project,omitempty"`
 	Attributes   []string       `json:"attributes,omitempty"`
+	Sandbox      string         `json:"sandbox,omitempty"`
 }
 
 // needsIn returns the needs of a request.
@@ -124,7 +125,7 @@ func needsIn(r *api.SubmitRequest) needs {
 	return needs{
 		Hard: r.Hard, Soft: r.Soft, Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
 		PE: r.PE, Slots: r.Slots, Reserve: r.Reserve, Now: r.Now, Checkpoint: r.Checkpoint, Binding: r.Binding, Project: r.Project,
-		Attributes: r.Attributes,
+		Attributes: r.Attributes, Sandbox: r.Sandbox,
 	}
 }
 

@@ -18,7 +18,7 @@ var alsoOf = []struct {
 	names    string
 }{
 	{Qalter, `-@ -a -ac -ar -attr -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -hold_jid_ad_ok
-		-hold_jid_ok -i -j -js -jsv -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sc -soft -tc -v -V -verify -w -wd`},
+		-hold_jid_ok -i -j -js -jsv -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sandbox -sc -soft -stagein -stageout -stageout_to -tc -v -V -verify -w -wd -when_out`},
 	{Qrsh | Qlogin | Qsh, `-@ -A -ac -ar -attr -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
 		-p -P -pe -q -R -S -sc -soft -v -V -verify -w -wd`},
 }
@@ -255,6 +255,7 @@ var rows = []Option{
 	{Name: "-s", Args: one("p|r|s|z|h|a"), Kind: Text, Commands: Qstat, Repeat: true, Help: "pending, running, suspended, finished, held, all"},
 	{Name: "-s", Args: one("job_queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "suspend jobs or queues"},
 	{Name: "-S", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "shell that runs the job"},
+	{Name: "-sandbox", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "run the job in a fresh directory of its own"},
 	{Name: "-sc", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "set the context"},
 	{Name: "-sc", Commands: Qconf, Help: "show the attributes that can be requested"},
 	{Name: "-scal", Args: one("calendar"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a calendar: there are none"},
@@ -297,6 +298,9 @@ var rows = []Option{
 	{Name: "-sst", Commands: Qconf, Repeat: true, Help: "show the share tree: there is none"},
 	{Name: "-sstnode", Args: one("node_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show nodes of the share tree: there is none"},
 	{Name: "-sstree", Commands: Qconf, Repeat: true, Help: "show the share tree: there is none"},
+	{Name: "-stagein", Args: one("file_list"), Kind: File, Commands: Qsub, Repeat: true, Help: "bring files into the sandbox"},
+	{Name: "-stageout", Args: one("file_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "bring files out of the sandbox"},
+	{Name: "-stageout_to", Args: one("directory"), Kind: Dir, Commands: Qsub, Help: "where to bring files out of the sandbox"},
 	{Name: "-su", Args: one("list_names"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show lists of users"},
 	{Name: "-sul", Commands: Qconf, Help: "list the lists of users"},
 	{Name: "-suser", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show users: none are known"},
@@ -328,5 +332,6 @@ var rows = []Option{
 	{Name: "-version", Commands: programs, Help: "print the version"},
 	{Name: "-w", Args: one("e|w|n|p|v"), Kind: Text, Commands: Qsub, Help: "check whether the job can be scheduled"},
 	{Name: "-wd", Args: one("directory"), Kind: Dir, Commands: Qsub, Help: "run the job in this directory"},
+	{Name: "-when_out", Args: one("ending"), Kind: Text, Commands: Qsub, Help: "when to bring files out of the sandbox"},
 	{Name: "-xml", Commands: Qstat | Qhost, Help: "print XML"},
 }

@@ -145,6 +145,11 @@ func Job(b *bufio.Writer, d *api.Detail, cores bool) {
 	for _, a := range r.Attributes {
 		say("attribute", a)
 	}
+	has("sandbox", r.Sandbox)
+	has("stage_in_list", stagedIn(r.StageIn))
+	has("stage_out_list", stagedOut(r.StageOut))
+	has("stage_out_to", r.StageOutTo)
+	has("stage_out_when", string(r.WhenOut))
 	if cores {
 		say("binding", binding(r.Binding))
 	}
@@ -181,6 +186,28 @@ func jobKinds(r *api.SubmitRequest) string {
 		return "NONE"
 	}
 	return strings.Join(words, ",")
+}
+
+// stagedIn returns a list as -stagein has it.
+func stagedIn(list []api.Staged) string {
+	items := make([]string, len(list))
+	for i, s := range list {
+		if items[i] = string(s.Place); s.Name != "" {
+			items[i] = string(s.Name + "=" + s.Place)
+		}
+	}
+	return strings.Join(items, ",")
+}
+
+// stagedOut returns a list as -stageout has it.
+func stagedOut(list []api.Staged) string {
+	items := make([]string, len(list))
+	for i, s := range list {
+		if items[i] = string(s.Name); s.Place != "" {
+			items[i] += "=" + string(s.Place)
+		}
+	}
+	return strings.Join(items, ",")
 }
 
 // claimed returns the claim of a job that was not submitted by qsub, and the

@@ -188,6 +188,23 @@ var apply = map[string]func(*job, *option.Setting) error{
 		}
 		return nil
 	},
+	"-sandbox": func(j *job, o *option.Setting) error {
+		if j.req.Sandbox = api.SandboxNo; o.Yes() {
+			j.req.Sandbox = api.SandboxYes
+		}
+		return nil
+	},
+	"-stagein":     (*job).addStaged,
+	"-stageout":    (*job).addStaged,
+	"-stageout_to": (*job).setStageOutTo,
+	"-when_out": func(j *job, o *option.Setting) error {
+		j.needSandbox()
+		switch j.req.WhenOut = api.WhenOut(o.Value()); j.req.WhenOut {
+		case api.OutExit, api.OutSuccess, api.OutEvict, api.OutAlways:
+			return nil
+		}
+		return o.Errorf(option.ExitValue, "invalid option argument \"-when_out %s\", want exit, success, evict or always", o.Value())
+	},
 	"-S":              func(j *job, o *option.Setting) error { return setPath(&j.req.Shell, o, "shell") },
 	"-shell":          func(j *job, o *option.Setting) error { j.req.NoShell = !o.Yes(); return nil },
 	"-soft":           func(j *job, _ *option.Setting) error { j.soft = true; return nil },
