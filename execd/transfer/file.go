@@ -84,12 +84,12 @@ func (w *worker) copyOnce(s source, dir int, name string) error {
 		w.bytes.Add(volume(&before))
 		return nil
 	}
-	to, err := create(dir, name)
+	to, err := create(dir, name, before.Mode&0o777)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(to)
-	if err := w.copyData(to, from, before.Size); err != nil {
+	if err := w.copyData(to, from, &before); err != nil {
 		return err
 	}
 	if err := unix.Fstat(from, &after); err != nil {
@@ -98,7 +98,7 @@ func (w *worker) copyOnce(s source, dir int, name string) error {
 	if sign(&before) != sign(&after) {
 		return errChanged
 	}
-	if err := finish(to, &before); err != nil {
+	if err := setTime(to, &before); err != nil {
 		return err
 	}
 	if w.syncs {
@@ -117,9 +117,9 @@ func had(dir int, name string, want *unix.Stat_t) bool {
 }
 
 // create makes a file in the place of what is there.
-func create(dir int, name string) (int, error) {
+func create(dir int, name string, mode uint32) (int, error) {
 	for range maxChanges {
-		fd, err := openBeneath(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600, false)
+		fd, err := openBeneath(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, mode, false)
 		if !errors.Is(err, unix.EEXIST) {
 			return fd, err
 		}
@@ -135,6 +135,10 @@ func finish(fd int, st *unix.Stat_t) error {
 	if err := unix.Fchmod(fd, st.Mode&0o777); err != nil {
 		return err
 	}
+	return setTime(fd, st)
+}
+
+func setTime(fd int, st *unix.Stat_t) error {
 	times := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}
 	if _, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0); errno != 0 {
 		return errno
@@ -147,9 +151,21 @@ func volume(st *unix.Stat_t) int64 { return min(st.Size, st.Blocks*512) }
 
 // copyData copies what a file has, without its holes. Where the file system can, both
 // files have the same blocks afterwards.
-func (w *worker) copyData(to, from int, size int64) error {
+func (w *worker) copyData(to, from int, st *unix.Stat_t) error {
+	size := st.Size
 	if size == 0 {
 		return nil
+	}
+	if w.noClone && size <= small && volume(st) == size { // without holes
+		for at := int64(0); at < size; {
+			n, err := w.copyPart(to, from, at, size-at)
+			if err != nil {
+				return err
+			}
+			at += n
+			w.add(n)
+		}
+		return w.enough()
 	}
 	if !w.noClone {
 		if unix.IoctlFileClone(to, from) == nil {
@@ -180,8 +196,9 @@ func (w *worker) copyData(to, from int, size int64) error {
 				return err
 			}
 			at += n
-			if w.add(n); w.orders.Max > 0 && w.bytes.Load() > w.orders.Max {
-				return w.tooMuch(w.bytes.Load())
+			w.add(n)
+			if err := w.enough(); err != nil {
+				return err
 			}
 			// The disk begins at once, so that the sync at the end is short and memory
 			// is not full of what waits for it.
@@ -198,9 +215,18 @@ func (w *worker) copyData(to, from int, size int64) error {
 }
 
 const (
+	small  = 64 << 10 // a file of which it is not asked where its holes are
 	part   = 4 << 20  // most that is copied at once
 	window = 16 << 20 // what the disk is told to write at once
 )
+
+// enough refuses more than the orders allow, if files have grown since they were added up.
+func (w *worker) enough() error {
+	if n := w.bytes.Load(); w.orders.Max > 0 && n > w.orders.Max {
+		return w.tooMuch(n)
+	}
+	return nil
+}
 
 func (w *worker) tooMuch(n int64) error {
 	return never(unix.EFBIG, "there are %d bytes or more to copy, and at most %d may be", n, w.orders.Max)

@@ -209,6 +209,8 @@ func (w *worker) makePart(l *landing) error {
 			return fail("make", name+"/"+d.name, err)
 		}
 	}
+	var here, there unix.Stat_t
+	l.apart = unix.Fstat(order.Files, &here) == nil && unix.Fstat(l.tree, &there) == nil && here.Dev != there.Dev
 	l.stale = false
 	if err := writeSmall(l.part, "boot", w.boot, false); err != nil {
 		return fail("write", name+"/boot", err)
@@ -395,10 +397,6 @@ func (w *worker) take(l *landing, o *output) error {
 		return err
 	}
 	w.links = l.links
-	s, err := w.scan(o.source, &o.st)
-	if err != nil {
-		return err
-	}
 	if err := w.makeParents(l.tree, o.to, w.modeOf); err != nil {
 		return err
 	}
@@ -412,8 +410,13 @@ func (w *worker) take(l *landing, o *output) error {
 		return fail("open", o.path, err)
 	}
 	defer unix.Close(from)
-	if !o.follow && !o.mixed && !s.special && !l.apart {
-		err := move(from, last, to, as)
+	if !o.follow && !o.mixed && !l.apart {
+		s, err := w.scan(o.source, &o.st)
+		if err == nil && s.special {
+			err = unix.EEXIST // some of it is not to arrive as it is
+		} else if err == nil {
+			err = move(from, last, to, as)
+		}
 		switch {
 		case err == nil:
 			w.bytes.Add(s.bytes)
@@ -422,7 +425,7 @@ func (w *worker) take(l *landing, o *output) error {
 		case errors.Is(err, unix.EXDEV):
 			l.apart = true
 		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR):
-			// An earlier attempt could not rename, and has begun to copy.
+			// Or an earlier attempt could not rename, and has begun to copy.
 		default:
 			return fail("move", o.path, err)
 		}
@@ -434,7 +437,7 @@ func (w *worker) take(l *landing, o *output) error {
 			}
 		}
 	}
-	w.resumes, w.copied = true, true
+	w.resumes, w.copied = l.found, true
 	src := o.source
 	src.dir, src.name = from, last
 	return w.copyName(src, &o.st, to, as, w.stagedIn(o))
@@ -638,7 +641,7 @@ func readSmall(dir int, name string) string {
 // writeSmall replaces a small file; with sync it is on disk afterwards.
 func writeSmall(dir int, name, text string, sync bool) error {
 	fresh := name + ".new"
-	fd, err := create(dir, fresh)
+	fd, err := create(dir, fresh, 0o600)
 	if err != nil {
 		return err
 	}

@@ -83,8 +83,8 @@ func (r *rig) stepped(o *order.Orders, opens bool, at int, do func(pid int) unix
 			continue
 		}
 		pass := 0
-		switch sig := ws.StopSignal(); {
-		case sig == unix.SIGTRAP|0x80:
+		switch sig := ws.StopSignal(); sig {
+		case unix.SIGTRAP | 0x80:
 			var regs syscall.PtraceRegs
 			if syscall.PtraceGetRegs(thread, &regs) != nil {
 				break
@@ -105,7 +105,7 @@ func (r *rig) stepped(o *order.Orders, opens bool, at int, do func(pid int) unix
 				regs.Rax = -uint64(errno)
 				r.must(syscall.PtraceSetRegs(thread, &regs))
 			}
-		case sig == unix.SIGTRAP, sig == unix.SIGSTOP:
+		case unix.SIGTRAP, unix.SIGSTOP:
 		default:
 			pass = int(sig)
 		}

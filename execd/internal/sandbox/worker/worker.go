@@ -8,6 +8,7 @@ package worker
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,7 @@ const (
 
 // Limits of time without any progress.
 const (
-	Stall     = 2 * time.Minute
+	stall     = 2 * time.Minute
 	syncStall = 30 * time.Minute // while it waits for the disk
 	lastWait  = 5 * time.Second  // of a process that has said its last word, or was ended
 )
@@ -49,6 +50,8 @@ const (
 type Runner struct {
 	Starter *asuser.Starter
 	Program string // path of execd-transfer
+	// Stall is how long nothing may happen before a worker is ended; 0: two minutes.
+	Stall time.Duration
 }
 
 // ErrStalled is matched when a worker was ended since nothing was done for too long.
@@ -74,7 +77,7 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 	if err != nil {
 		return order.Result{}, err
 	}
-	return p.wait(ctx, report)
+	return p.wait(ctx, cmp.Or(r.Stall, stall), report)
 }
 
 // take takes the lock of a sandbox. While another worker has it, of an execd before this
@@ -162,16 +165,30 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 	p.cmd = r.Starter.Command(ctx, owner.UID, owner.GID, asuser.GroupList(owner), "-run", r.Program, "copy")
 	p.cmd.Stdin, p.cmd.Stderr = bytes.NewReader(text), p.stderr
 	p.cmd.ExtraFiles = []*os.File{lock, theirs, files, say} // as the numbers of order say
-	p.cmd.WaitDelay = lastWait
+	p.cmd.WaitDelay = time.Second
 	if err := r.Starter.Start(p.cmd); err != nil {
 		kill()
 		reports.Close()
 		return nil, fmt.Errorf("cannot start %s: %w", Program, err)
 	}
 	note(lock, p.cmd.Process.Pid)
-	go func() { p.ended <- ending{p.cmd.Wait()} }()
+	go p.await()
 	go p.read(reports)
 	return p, nil
+}
+
+// await waits for a worker and kills what it leaves, while its number is still its own.
+func (p *process) await() {
+	pid := p.cmd.Process.Pid
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+	}
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	if err = p.cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	p.ended <- ending{err}
 }
 
 // openDir opens a directory of a user's, of which no more is wanted than to pass it on.
@@ -218,7 +235,7 @@ func (p *process) read(from *os.File) {
 }
 
 // wait returns what became of the orders.
-func (p *process) wait(ctx context.Context, report func(order.Progress)) (order.Result, error) {
+func (p *process) wait(ctx context.Context, patience time.Duration, report func(order.Progress)) (order.Result, error) {
 	defer p.kill()
 	defer func() { // the reader must not wait for us
 		go func() {
@@ -226,8 +243,8 @@ func (p *process) wait(ctx context.Context, report func(order.Progress)) (order.
 			}
 		}()
 	}()
-	stall := time.NewTimer(Stall)
-	defer stall.Stop()
+	idle := time.NewTimer(patience)
+	defer idle.Stop()
 	last := order.Line{Beat: -1}
 	lines := p.lines
 	for {
@@ -241,11 +258,11 @@ func (p *process) wait(ctx context.Context, report func(order.Progress)) (order.
 				return p.result(line.Result)
 			}
 			if last.Beat != line.Beat || last.Progress != line.Progress || last.Syncing != line.Syncing {
-				limit := Stall
+				limit := patience
 				if line.Syncing {
-					limit = syncStall
+					limit = max(limit, syncStall)
 				}
-				stall.Reset(limit)
+				idle.Reset(limit)
 			}
 			last = line
 			report(line.Progress)
@@ -259,7 +276,7 @@ func (p *process) wait(ctx context.Context, report func(order.Progress)) (order.
 				}
 			}
 			return order.Result{}, p.died(e.err)
-		case <-stall.C:
+		case <-idle.C:
 			return order.Result{}, fmt.Errorf("%w: %s is ended", ErrStalled, Program)
 		case <-ctx.Done():
 			p.end()
