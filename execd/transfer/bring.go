@@ -46,11 +46,14 @@ func (w *worker) input(n order.Named) (source, unix.Stat_t, error) {
 }
 
 // path returns a path of the user's.
-func (w *worker) path(name string) string {
+func (w *worker) path(name string) string { return below(w.orders.Base, name) }
+
+// below returns a path that may begin in a directory.
+func below(dir, name string) string {
 	if strings.HasPrefix(name, "/") {
 		return name
 	}
-	return strings.TrimSuffix(w.orders.Base, "/") + "/" + name
+	return strings.TrimSuffix(dir, "/") + "/" + name
 }
 
 func (w *worker) bringOne(n order.Named) error {

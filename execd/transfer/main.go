@@ -6,7 +6,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +54,7 @@ func main() {
 
 // worker carries out the orders.
 type worker struct {
-	orders order.Orders
+	orders *order.Orders
 	boot   string
 
 	bytes, total, files, beat atomic.Int64
@@ -86,7 +85,7 @@ func run() int {
 	debug.SetGCPercent(25)
 	unix.Umask(0)
 	report := os.NewFile(order.Report, "report")
-	var w worker
+	w := worker{orders: &order.Orders{}}
 	w.links = -1
 	stop, stopped := make(chan bool), make(chan bool)
 	go w.tell(report, stop, stopped)
@@ -139,15 +138,7 @@ func (w *worker) do(in io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the orders: %w", err)
 	}
-	if len(text) > order.MaxOrders {
-		return never(unix.E2BIG, "the orders have more than %d bytes", order.MaxOrders)
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&w.orders); err != nil {
-		return never(unix.EINVAL, "cannot read the orders: %v", err)
-	}
-	if err := w.orders.Check(); err != nil {
+	if w.orders, err = order.Decode(text); err != nil {
 		return never(unix.EINVAL, "%v", err)
 	}
 	if (os.Geteuid() == 0 || os.Getuid() == 0) && !w.orders.Root {

@@ -85,7 +85,7 @@ func (w *worker) open() error {
 		case n.To == "" && o.Keep:
 			place = path.Clean(n.From)
 		case n.To != "":
-			full := w.path(place)
+			full := below(main.dir, place)
 			to, place = w.landing(path.Dir(full)), path.Base(full)
 		}
 		if err := order.CheckName(place); err != nil {

@@ -4,9 +4,13 @@
 package order
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -48,8 +52,9 @@ type Orders struct {
 
 // Named is a file or a directory with the place where it is to lie. Of Bring, From is a
 // path of the user's and To a name in the sandbox; of Send, From is a name in the
-// sandbox and To a path of the user's, "" for its last part in the destination. A To
-// that ends with a slash is a directory in which it lies by the last part of From.
+// sandbox and To a path of the user's, below the destination unless it begins with a
+// slash; "": its last part. A To that ends with a slash is a directory in which it lies
+// by the last part of From.
 type Named struct {
 	From string `json:"from"`
 	To   string `json:"to,omitempty"`
@@ -110,6 +115,64 @@ type Result struct {
 	Error     string `json:"error,omitempty"`
 	Errno     int    `json:"errno,omitempty"`
 	Permanent bool   `json:"permanent,omitempty"` // a second attempt would fail as well
+}
+
+// paths returns all that is a path and may have any bytes.
+func (o *Orders) paths() []*string {
+	list := []*string{&o.Base}
+	named := o.Bring
+	if s := o.Send; s != nil {
+		list, named = append(list, &s.To, &s.Home), s.Names
+	}
+	for i := range named {
+		list = append(list, &named[i].From, &named[i].To)
+	}
+	return list
+}
+
+// Encode returns orders as they are sent. Paths are quoted: JSON has text alone, and a
+// path need be none.
+func (o *Orders) Encode() ([]byte, error) {
+	c := *o
+	c.Bring = slices.Clone(o.Bring)
+	if o.Send != nil {
+		s := *o.Send
+		s.Names = slices.Clone(s.Names)
+		c.Send = &s
+	}
+	for _, p := range c.paths() {
+		*p = strconv.QuoteToASCII(*p)
+	}
+	text, err := json.Marshal(c)
+	if err == nil && len(text) > MaxOrders {
+		err = fmt.Errorf("the orders have %d bytes, and at most %d are possible", len(text), MaxOrders)
+	}
+	return text, err
+}
+
+// Decode reads what Encode has written, and checks it.
+func Decode(text []byte) (*Orders, error) {
+	var o Orders
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&o)
+	if err == nil {
+		for _, p := range o.paths() {
+			if *p == "" { // left out
+				continue
+			}
+			if *p, err = strconv.Unquote(*p); err != nil {
+				break
+			}
+		}
+	}
+	if err == nil {
+		err = o.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the orders: %w", err)
+	}
+	return &o, nil
 }
 
 // MaxNames is how many names may be listed.

@@ -33,7 +33,7 @@ var changes = map[uint64]bool{
 func (r *rig) stepped(o *order.Orders, opens bool, at int, do func(pid int) unix.Errno) (reached bool, last *order.Result) {
 	r.Helper()
 	o.ID, o.Base, o.Root = r.id, r.home, r.owner.UID == 0
-	text, err := json.Marshal(o)
+	text, err := o.Encode()
 	r.must(err)
 	in, err := os.CreateTemp(r.TempDir(), "orders")
 	r.must(err)

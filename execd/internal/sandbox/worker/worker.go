@@ -138,12 +138,9 @@ type process struct {
 type ending struct{ err error }
 
 func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Orders) (*process, error) {
-	text, err := json.Marshal(o)
+	text, err := o.Encode()
 	if err != nil {
-		return nil, err
-	}
-	if len(text) > order.MaxOrders {
-		return nil, &exit.Permanent{Errno: int(unix.E2BIG), Err: errors.New("there are too many names to transfer")}
+		return nil, &exit.Permanent{Errno: int(unix.E2BIG), Err: err}
 	}
 	files, err := openDir(dir, DirFiles)
 	if err != nil {

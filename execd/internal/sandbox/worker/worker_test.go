@@ -268,11 +268,6 @@ func TestSelect(t *testing.T) {
 				s := test.send
 				s.To = to
 				s.Names = slices.Clone(s.Names)
-				for i, n := range s.Names {
-					if n.To != "" {
-						s.Names[i].To = to + "/" + n.To
-					}
-				}
 				if s.Home != "" {
 					s.Home = to
 				}
