@@ -12,6 +12,11 @@ import (
 // bring copies what the user has named into the sandbox, and notes what came. An attempt
 // begins anew: what an earlier one has left is replaced.
 func (w *worker) bring() error {
+	var self unix.Stat_t
+	if err := unix.Fstat(order.Files, &self); err != nil {
+		return fail("look at", "the sandbox", err)
+	}
+	w.self = identity{self.Dev, self.Ino}
 	for _, n := range w.orders.Bring {
 		s, st, err := w.input(n)
 		if err != nil {
@@ -26,13 +31,32 @@ func (w *worker) bring() error {
 	if total := w.total.Load(); w.orders.Max > 0 && total > w.orders.Max {
 		return w.tooMuch(total)
 	}
-	w.syncs = false // a crash before the job has begun brings it in again
+	if err := w.openLinks(); err != nil {
+		return err
+	}
 	for _, n := range w.orders.Bring {
 		if err := w.bringOne(n); err != nil {
 			return err
 		}
 	}
+	if err := w.removeAll(order.Say, dirLinks); err != nil {
+		return err
+	}
 	return w.note()
+}
+
+// dirLinks is below Say, for files with several names.
+const dirLinks = "links"
+
+func (w *worker) openLinks() error {
+	err := w.removeAll(order.Say, dirLinks)
+	if err == nil {
+		err = unix.Mkdirat(order.Say, dirLinks, 0o700)
+	}
+	if err == nil {
+		w.links, err = openDir(order.Say, dirLinks, true)
+	}
+	return fail("make", dirLinks, err)
 }
 
 // input finds what the user has named.
@@ -41,6 +65,9 @@ func (w *worker) input(n order.Named) (source, unix.Stat_t, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(s.path, &st); err != nil {
 		return s, st, fail("read", s.path, err)
+	}
+	if k := kind(&st); k != unix.S_IFREG && k != unix.S_IFDIR {
+		return s, st, never(unix.EINVAL, "cannot bring %s: it is a %s", quote(s.path), kinds[k])
 	}
 	return s, st, nil
 }

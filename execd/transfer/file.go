@@ -200,13 +200,8 @@ func (w *worker) copyData(to, from int, st *unix.Stat_t) error {
 			if err := w.enough(); err != nil {
 				return err
 			}
-			// The disk begins at once, so that the sync at the end is short and memory
-			// is not full of what waits for it.
-			if at-behind >= window {
+			if at-behind >= window { // so that the sync at the end is short
 				_ = unix.SyncFileRange(to, behind, at-behind, unix.SYNC_FILE_RANGE_WRITE)
-				if behind >= window {
-					_ = unix.SyncFileRange(to, behind-window, window, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
-				}
 				behind = at
 			}
 		}
@@ -341,7 +336,7 @@ func (w *worker) keepLink(st *unix.Stat_t, dir int, name string) error {
 		_ = unix.Unlinkat(w.links, first, 0)
 		err = unix.Linkat(dir, name, w.links, first, 0)
 	}
-	if err != nil && !errors.Is(err, unix.EMLINK) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EOPNOTSUPP) {
+	if err != nil && !errors.Is(err, unix.EMLINK) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EOPNOTSUPP) {
 		return fail("link", name, err)
 	}
 	return nil

@@ -61,10 +61,11 @@ type worker struct {
 	syncing                   atomic.Bool
 	result                    order.Result
 
-	stay    bool // sources are not left for another mount
-	resumes bool // what is there already may be what is to be copied
-	syncs   bool // each file is synced
-	links   int  // directory of files with several names, -1: none
+	self    identity // the sandbox, which is not copied into itself
+	stay    bool     // sources are not left for another mount
+	resumes bool     // what is there already may be what is to be copied
+	syncs   bool     // each file is synced
+	links   int      // directory of files with several names, -1: none
 	noClone bool
 	noRange bool
 	copied  bool

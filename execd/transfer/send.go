@@ -340,7 +340,7 @@ func (w *worker) gather() (err error) {
 		return w.tooMuch(total)
 	}
 	const few = 64 // files of which each is synced, instead of the whole file system
-	w.syncs = files <= few
+	w.syncs = files <= few && !w.orders.Send.Keep
 	for _, l := range w.landings {
 		if err := w.outputs(l, func(o *output) error { return w.take(l, o) }, func(order.Named) error { return nil }); err != nil {
 			return err

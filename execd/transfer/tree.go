@@ -53,7 +53,7 @@ func (w *worker) scan(from source, st *unix.Stat_t) (sum, error) {
 			return s, fail("look at", path+"/"+t.of(name), err)
 		}
 		w.count(&s, &st)
-		if kind(&st) == unix.S_IFDIR {
+		if kind(&st) == unix.S_IFDIR && (identity{st.Dev, st.Ino}) != w.self {
 			if err := t.down(name); err != nil {
 				return s, fail("open", path+"/"+t.of(name), err)
 			}
@@ -196,6 +196,8 @@ func (c *copying) run() error {
 			continue
 		case err != nil:
 			return fail("look at", c.path(name), err)
+		case identity{st.Dev, st.Ino} == c.self:
+			continue
 		case kind(&st) == unix.S_IFDIR:
 			if err := c.from.down(name); err != nil {
 				return fail("open", c.path(name), err)

@@ -154,6 +154,7 @@ func (b *bench) run(only string) (err error) {
 		{"array", b.largeArray},
 		{"crowd", b.crowd},
 		{"idle", b.idleTime},
+		{"sandbox", b.sandboxTime},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue

@@ -384,3 +384,39 @@ func TestKinds(t *testing.T) {
 		})
 	}
 }
+
+// Directories come in with what is in them, but the sandbox not into itself.
+func TestBring(t *testing.T) {
+	r := newRig(t)
+	r.put(r.home, "d/deep/file", "d/empty/", "d/link>deep", "d/pipe|", "file", "named>file", "fifo|")
+	r.must(os.Link(filepath.Join(r.home, "d/deep/file"), filepath.Join(r.home, "d/same")))
+	r.put(r.files(), "x/left by an attempt", "d>/etc")
+	got := r.ok(bring(order.Named{From: "d"}, order.Named{From: "named", To: "x"}, order.Named{From: "file", To: "a/b/"}))
+	r.want(r.files(), "d/deep/file", "d/same=d/deep/file", "d/empty/", "d/link>deep", "x=file", "a/b/file=file")
+	if got.Files != 4 || got.Skipped != 1 {
+		t.Errorf("%+v; want 4 files and the pipe skipped", got)
+	}
+	one, err := os.Stat(filepath.Join(r.files(), "d/same"))
+	r.must(err)
+	two, err := os.Stat(filepath.Join(r.files(), "d/deep/file"))
+	r.must(err)
+	if !os.SameFile(one, two) {
+		t.Error("two names of a file are two files")
+	}
+	r.want(filepath.Join(r.dir, DirSay), r.tree(filepath.Join(r.dir, DirSay))[0])
+	if _, err := r.copy(bring(order.Named{From: "fifo"})); !isPermanent(err, unix.EINVAL) || !strings.Contains(err.Error(), "it is a pipe") {
+		t.Errorf("%v; want that a pipe cannot be brought", err)
+	}
+	if _, err := r.copy(bring(order.Named{From: "gone"})); !isPermanent(err, unix.ENOENT) || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("%v; want that it is missing", err)
+	}
+	r.put(r.home, "spool/1/")
+	r.must(os.Rename(r.dir, filepath.Join(r.home, "spool/1/s")))
+	r.dir = filepath.Join(r.home, "spool/1/s")
+	r.must(os.Chmod(r.dir, 0o755))
+	r.must(os.Chmod(filepath.Join(r.dir, FileLock), 0o644))
+	r.ok(bring(order.Named{From: "spool"}))
+	if got := r.tree(filepath.Join(r.files(), "spool/1/s")); slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, "files/") && n != "files/" }) {
+		t.Errorf("the sandbox has itself in it: %q", got)
+	}
+}
