@@ -233,7 +233,7 @@ func (d *deletion) pick() bool {
 				delete(j.active, task.Number)
 			case task.Want != nil && !task.Want.Requeue:
 				d.already = append(d.already, task)
-			case task.State == Started, task.State == Ended && task.End.Fate != FateDone:
+			case task.State == Started, task.State == Over, task.State == Ended && task.End.Fate != FateDone:
 				// Also what leaves its slot to run again.
 				d.kills = append(d.kills, task)
 				select {

@@ -201,6 +201,37 @@ type Ending struct {
 	Time time.Time
 }
 
+// Over records the outcome of a run whose output is still to be transferred. From here on
+// the task counts as one that runs no more, and no crash has it run again.
+func (s *Store) Over(t *Task, e *End) error {
+	j := t.Job
+	err := s.commit(j, durable, nil, &line{Event: EventOver, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, End: e})
+	if err == nil && j.Tasks.IsArray() { // -tc or max_aj_instances may have held back others
+		s.hint(j)
+	}
+	return err
+}
+
+// Stick records that the output of a task is not delivered until somebody has looked. One
+// whose transfer somebody has ended meanwhile is left as it is.
+func (s *Store) Stick(t *Task, why Stuck) error {
+	may := func() bool { return t.State == Over && (t.Want == nil || t.Want.Requeue) }
+	return s.commitIf(t.Job, may, durable, t.Job.wakeWaiting, &line{Event: EventStuck, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Stuck: &why})
+}
+
+// Unstick records that the output of a task that was stuck is tried to be delivered again.
+func (s *Store) Unstick(t *Task) error {
+	may := func() bool { return t.Stuck != nil }
+	return s.commitIf(t.Job, may, durable, nil, &line{Event: EventUnstuck, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run})
+}
+
+// Stuck returns why the output of a task is not delivered until somebody has looked, or nil.
+func (s *jobSet) Stuck(t *Task) *Stuck {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.Stuck
+}
+
 // End records the ends of several runs with shared syncs. The error of each is
 // in the slice that is returned.
 func (s *Store) End(ends []Ending) []error {

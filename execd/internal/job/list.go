@@ -101,7 +101,7 @@ func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
 			continue
 		}
 		line := j.status()
-		line.State, line.Holds, line.Reason, line.Tasks = t.letters(), t.holds(), t.Reason, t.index()
+		line.State, line.Holds, line.Reason, line.Tasks = t.letters(), t.holds(), t.why(), t.index()
 		line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+m.host, t.Slots()
 		line.Priority = t.Start.Priority
 		if g := t.Start.Grant; g != nil && len(g.Queues) > 1 {

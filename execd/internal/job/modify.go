@@ -15,7 +15,7 @@ import (
 type Hooks struct {
 	Kill       func(*Task)      // its Want says why
 	AtRest     func(*Task) bool // returns when nobody is about to start it any more: it has a shepherd, is prepared, or is over
-	Changed    func(*Task)      // it was suspended or resumed
+	Changed    func(*Task)      // it was suspended or resumed, or its output is to be tried again
 	Rerunnable func(*Task) bool // it may be started again
 	Host       string
 }
@@ -212,34 +212,50 @@ func (m *modification) pending(j *Job) {
 	m.say("Modify operation can not be applied on %s in pending/hold state", name)
 }
 
-// clear takes tasks out of the error state.
+// clear takes tasks out of the error state: they may start again, or, where only their
+// output could not be delivered, have it tried again.
 func (m *modification) clear(j *Job, tasks api.Tasks) error {
-	errored := NoTasks(j.Tasks)
+	errored, cleared := NoTasks(j.Tasks), NoTasks(j.Tasks)
+	var stuck []*Task
 	m.mu.Lock()
 	list := m.named(j, tasks)
 	for _, t := range list {
-		if t.State == Errored {
+		switch {
+		case t.State == Errored:
 			errored.Add(t.Number)
+		case t.Stuck != nil:
+			stuck = append(stuck, t)
+		default:
+			continue
 		}
+		cleared.Add(t.Number)
 	}
 	m.mu.Unlock()
 	for _, t := range list {
-		if !errored.Has(t.Number) {
+		if !cleared.Has(t.Number) {
 			text := what(t)
 			m.fail(api.CodeRejected, "%s is not in error state", strings.ToUpper(text[:1])+text[1:])
 		}
 	}
-	if errored.Len() == 0 {
+	if cleared.Len() == 0 {
 		if len(list) == 0 {
 			m.pending(j)
 		}
 		return nil
 	}
-	if err := m.commit(j, durable, nil, &line{Event: EventCleared, Tasks: errored.format(), Time: time.Now()}); err != nil {
-		return err
+	if errored.Len() > 0 {
+		if err := m.commit(j, durable, nil, &line{Event: EventCleared, Tasks: errored.format(), Time: time.Now()}); err != nil {
+			return err
+		}
+		m.hint(j)
 	}
-	m.hint(j)
-	m.tellEach(j, &errored, m.caller.Name+"@"+m.hooks.Host+" cleared error state of %s %s")
+	for _, t := range stuck {
+		if err := m.Unstick(t); err != nil {
+			return err
+		}
+		m.hooks.Changed(t)
+	}
+	m.tellEach(j, &cleared, m.caller.Name+"@"+m.hooks.Host+" cleared error state of %s %s")
 	return nil
 }
 
@@ -250,9 +266,12 @@ func (m *modification) suspend(j *Job, tasks api.Tasks) error {
 		on, event, done = false, EventResumed, "unsuspended"
 	}
 	set := NoTasks(j.Tasks)
-	var changed, running []*Task
+	var changed, running, over []*Task
 	m.mu.Lock()
 	for _, t := range m.named(j, tasks) {
+		if t.State == Over {
+			over = append(over, t)
+		}
 		if t.State != Started {
 			continue
 		}
@@ -263,8 +282,13 @@ func (m *modification) suspend(j *Job, tasks api.Tasks) error {
 		}
 	}
 	m.mu.Unlock()
+	for _, t := range over {
+		m.say("%s has ended, and its output is on its way: there is nothing to be %s", what(t), done)
+	}
 	if len(running) == 0 {
-		m.pending(j)
+		if len(over) == 0 {
+			m.pending(j)
+		}
 		return nil
 	}
 	for _, t := range changed {

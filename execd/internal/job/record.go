@@ -74,7 +74,8 @@ type line struct {
 	Run   int       `json:"run,omitempty"`
 
 	Start  *Start  `json:"start,omitempty"`  // of EventStarted
-	End    *End    `json:"end,omitempty"`    // of EventEnded
+	End    *End    `json:"end,omitempty"`    // of EventOver and EventEnded
+	Stuck  *Stuck  `json:"stuck,omitempty"`  // of EventStuck
 	Want   *Want   `json:"want,omitempty"`   // of EventWant
 	State  *state  `json:"state,omitempty"`  // of EventSnapshot
 	Reason string  `json:"reason,omitempty"` // of EventErrored
@@ -191,6 +192,14 @@ type End struct {
 	// there on for that very line.
 	Accounting string `json:"accounting"`
 	Place      Place  `json:"place"`
+}
+
+// Stuck is why the output of a run is not delivered until somebody has looked.
+type Stuck struct {
+	Text  string `json:"text"`
+	Errno int    `json:"errno,omitempty"` // of the system; 0: the cause is another
+	// Since is when it was given up.
+	Since time.Time `json:"since"`
 }
 
 // Place is a position in a file that may be rotated away under it.
@@ -373,6 +382,12 @@ func (j *Job) lines(now time.Time) []*line {
 		if t.Want != nil {
 			list = append(list, &line{Event: EventWant, Tasks: number, Time: now, Want: t.Want})
 		}
+		if t.State == Over {
+			list = append(list, &line{Event: EventOver, Tasks: number, Time: now, Run: t.Run, End: t.End})
+		}
+		if t.Stuck != nil {
+			list = append(list, &line{Event: EventStuck, Tasks: number, Time: now, Run: t.Run, Stuck: t.Stuck})
+		}
 		if t.State == Ended {
 			list = append(list, &line{Event: EventEnded, Tasks: number, Time: now, Run: t.Run, End: t.End})
 		}
@@ -397,8 +412,8 @@ func (j *Job) apply(number int, l *line) error {
 	if !ok {
 		return fmt.Errorf("task %d is %v and cannot be %v", number, state, l.Event)
 	}
-	if to == state && (!l.Event.changesStarted() || state != Started && state != Ended) {
-		if l.Event == EventEnded && l.End != nil {
+	if to == state && !l.Event.changesWithin(state) {
+		if (l.Event == EventOver || l.Event == EventEnded) && l.End != nil {
 			t.End = l.End
 		}
 		return nil
@@ -434,11 +449,18 @@ func (j *Job) apply(number int, l *line) error {
 		delete(j.active, number)
 		delete(j.late, number)
 		j.pending.Add(number)
-	case EventEnded:
+	case EventOver, EventEnded:
 		if l.End == nil {
 			return errors.New("an end without its particulars")
 		}
-		t.End = l.End
+		t.End, t.Stuck = l.End, nil
+	case EventStuck:
+		if l.Stuck == nil {
+			return errors.New("output that is stuck without its particulars")
+		}
+		t.Stuck = l.Stuck
+	case EventUnstuck:
+		t.Stuck = nil
 	case EventDone:
 		delete(j.active, number)
 		j.forgetRuns(number)
@@ -542,7 +564,7 @@ type Job struct {
 	dropped       bool // nothing is left of it, its record goes
 	replied       bool // who it came from was told that it was accepted
 	pending       Tasks
-	active        map[int]*Task  // started, ended or in error; nil: none was yet
+	active        map[int]*Task  // started, over, ended or in error; nil: none was yet
 	runs          map[int]int    // run numbers of tasks that ran before
 	checkpoints   map[int]bool   // those of them whose last run left a checkpoint
 	pids          map[int]int    // and the pid that the job had in it
@@ -585,7 +607,8 @@ type Task struct {
 	Suspended  bool   // by somebody, as with qmod -sj
 	Missing    string // why it is, if it is for want of a client
 	Stopped    string // why else it is stopped, S by its queue, T by a threshold; lost with execd
-	End        *End   // from Ended on
+	End        *End   // from Over on, or from Ended where nothing is transferred
+	Stuck      *Stuck // why the output is not delivered, in Over; nil: it is on its way
 	Reason     string // of Errored
 	ErroredAt  time.Time
 

@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	allStates = []State{Pending, Started, Ended, Errored, Gone}
+	allStates = []State{Pending, Started, Over, Ended, Errored, Gone}
 	allEvents = []Event{
-		EventStarted, EventWithdrawn, EventWant, EventEnded,
+		EventStarted, EventWithdrawn, EventWant, EventOver, EventStuck, EventUnstuck, EventEnded,
 		EventDone, EventRequeued, EventErrored, EventDeleted,
 	}
 )
@@ -26,12 +26,13 @@ func TestEveryPairOfStateAndEvent(t *testing.T) {
 	paths := map[State][]Event{
 		Pending: {},
 		Started: {EventStarted},
-		Ended:   {EventStarted, EventEnded},
+		Over:    {EventStarted, EventOver},
+		Ended:   {EventStarted, EventOver, EventEnded},
 		Errored: {EventErrored},
 		Gone:    {EventDeleted},
 	}
 	event := func(e Event) *line {
-		return &line{Event: e, Tasks: "1", Start: &Start{Queue: "all.q"}, End: &End{}, Want: &Want{Signal: 9}}
+		return &line{Event: e, Tasks: "1", Start: &Start{Queue: "all.q"}, End: &End{}, Want: &Want{Signal: 9}, Stuck: &Stuck{}}
 	}
 	stateOf := func(j *Job) State {
 		switch task := j.active[1]; {

@@ -8,13 +8,14 @@ type State int
 const (
 	Pending State = iota // waits for a slot
 	Started              // its start is recorded; a shepherd has it, or soon will
+	Over                 // its outcome is recorded; its output is on its way, and its slot is free
 	Ended                // its outcome is recorded; accounting and clean-up are outstanding
 	Errored              // waits for somebody to look at it (Eqw)
 	Gone                 // over: nothing is left to do
 )
 
 func (s State) String() string {
-	return [...]string{"pending", "started", "ended", "errored", "gone"}[s]
+	return [...]string{"pending", "started", "over", "ended", "errored", "gone"}[s]
 }
 
 // Event is what is recorded of a task; the words stand in the record.
@@ -25,6 +26,9 @@ const (
 	EventStarted   Event = "started"   // before the shepherd is started
 	EventWithdrawn Event = "withdrawn" // no shepherd was started after all: back to the queue
 	EventWant      Event = "want"      // somebody asked for a signal, as qdel does
+	EventOver      Event = "over"      // outcome, before the output is transferred
+	EventStuck     Event = "stuck"     // the output cannot be delivered until somebody has looked
+	EventUnstuck   Event = "unstuck"   // somebody has looked, and it is tried again
 	EventEnded     Event = "ended"     // outcome, usage and the place of its accounting line
 	EventDone      Event = "done"      // accounted and cleaned
 	EventRequeued  Event = "requeued"  // accounted and cleaned, and to run again
@@ -45,12 +49,13 @@ const (
 	EventSnapshot Event = "snapshot"
 )
 
-// changesStarted reports whether the event changes a task without leading it
-// to another state.
-func (e Event) changesStarted() bool {
+// changesWithin reports whether the event changes a task that stays in its state.
+func (e Event) changesWithin(s State) bool {
 	switch e {
 	case EventWant, EventSuspended, EventResumed:
-		return true
+		return s == Started || s == Over || s == Ended
+	case EventStuck, EventUnstuck:
+		return s == Over
 	}
 	return false
 }
@@ -77,13 +82,24 @@ var next = map[State]map[Event]State{
 		EventWant:      Started,
 		EventSuspended: Started,
 		EventResumed:   Started,
+		EventOver:      Over,
 		EventEnded:     Ended,
 		EventDeleted:   Gone, // the write of its start had failed, and it was given back
+	},
+	Over: {
+		EventWant:      Over, // asked for just before the end was known, or to end the transfer
+		EventSuspended: Over,
+		EventResumed:   Over,
+		EventOver:      Over,
+		EventStuck:     Over,
+		EventUnstuck:   Over,
+		EventEnded:     Ended,
 	},
 	Ended: {
 		EventWant:      Ended, // asked for just before the end was known
 		EventSuspended: Ended,
 		EventResumed:   Ended,
+		EventUnstuck:   Ended, // asked for just before the transfer was deleted
 		EventEnded:     Ended,
 		EventDone:      Gone,
 		EventRequeued:  Pending,

@@ -63,7 +63,7 @@ func summary(s *Store, number int) string {
 	}
 	text := fmt.Sprintf("pending %s finished %d deleted %d started %d runs %v checkpoints %v", j.pending.String(), j.finished, j.deleted, j.started, j.runs, j.checkpoints)
 	for _, t := range j.tasksInOrder() {
-		text += fmt.Sprintf("\n%d %v run %d checkpoint %v want %v end %v", t.Number, t.State, t.Run, t.Checkpoint, t.Want, t.State == Ended && t.End != nil)
+		text += fmt.Sprintf("\n%d %v run %d checkpoint %v want %v end %v stuck %v", t.Number, t.State, t.Run, t.Checkpoint, t.Want, (t.State == Over || t.State == Ended) && t.End != nil, t.Stuck != nil)
 	}
 	return text
 }
@@ -97,6 +97,18 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 					continue // runs on
 				}
 				end := &End{Fate: []Fate{FateDone, FateDone, FateRequeue, FateError}[rnd.IntN(4)], Checkpoint: rnd.IntN(2) == 0, Accounting: strings.Repeat("x", 200)}
+				if rnd.IntN(3) == 0 {
+					err := errors.Join(s.Over(task, end), s.Stick(task, Stuck{Text: "no space left"}))
+					if rnd.IntN(2) == 0 {
+						err = errors.Join(err, s.Unstick(task))
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					if rnd.IntN(10) == 0 {
+						continue // its output is on its way, or stuck
+					}
+				}
 				if err := s.End([]Ending{{Task: task, End: end, Time: time.Now()}})[0]; err != nil {
 					t.Error(err)
 				}

@@ -96,6 +96,8 @@ func (s *jobSet) Changed(j *Job, tasks api.Tasks) (changed <-chan struct{}, over
 		case some && !tasks.Has(t.Number):
 		case t.State == Errored:
 			stuck = api.Stuck{Reason: t.Reason}
+		case t.Stuck != nil:
+			stuck = api.Stuck{Reason: t.Stuck.Text}
 		case some && t.State == Ended && t.counted && t.End.Fate == FateDone:
 		default:
 			waits = true
@@ -125,7 +127,7 @@ func (s *jobSet) Starts(j *Job) (changed <-chan struct{}, started, never bool) {
 
 // hasBegun reports whether the start of a task is recorded. The Store's mutex is held.
 func (t *Task) hasBegun() bool {
-	if t.State != Started && t.State != Ended {
+	if t.State != Started && t.State != Over && t.State != Ended {
 		return false // also one whose start was given up
 	}
 	select {
@@ -155,12 +157,25 @@ func (t *Task) letters() string {
 		state += "R"
 	}
 	switch {
+	case t.Stuck != nil:
+		return "E" + state + "to"
+	case t.State == Over:
+		return state + "to"
 	case t.Suspended:
 		return state + "s"
 	case t.Stopped != "":
 		return state + t.Stopped
 	}
 	return state + "r"
+}
+
+// why returns why the task waits for somebody to look; empty: it does not. The Store's
+// mutex is held.
+func (t *Task) why() string {
+	if t.Stuck != nil {
+		return t.Stuck.Text
+	}
+	return t.Reason
 }
 
 // holds returns the letters of the holds that are set on a task, which count
@@ -250,7 +265,7 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 		if i == maxDetailTasks {
 			break
 		}
-		td := api.TaskDetail{Task: t.Number, State: t.letters(), Run: t.Run, Reason: t.Reason, Suspended: t.Missing}
+		td := api.TaskDetail{Task: t.Number, State: t.letters(), Run: t.Run, Reason: t.why(), Suspended: t.Missing}
 		if t.State == Errored {
 			td.ErrorTime = t.ErroredAt
 		} else {
@@ -312,7 +327,7 @@ func (s *jobSet) Unfinished() []*Task {
 	var tasks []*Task
 	for _, j := range s.sorted(func(j *Job) bool { return len(j.active) > 0 }) {
 		for _, t := range j.tasksInOrder() {
-			if t.State == Started || t.State == Ended {
+			if t.State == Started || t.State == Over || t.State == Ended {
 				tasks = append(tasks, t)
 			}
 		}
@@ -323,6 +338,9 @@ func (s *jobSet) Unfinished() []*Task {
 // Tally is how many tasks are in which state.
 type Tally struct {
 	Pending, Held, Running, Suspended, Errored int
+	// Sending is how many are over and have output on its way, Stuck how many have output
+	// that is not delivered until somebody has looked.
+	Sending, Stuck int
 	// Failed is how many ran and did not succeed, of the jobs that are remembered as
 	// finished.
 	Failed int
@@ -345,6 +363,10 @@ func (s *jobSet) Tally() Tally {
 			switch {
 			case t.State == Errored:
 				n.Errored++
+			case t.Stuck != nil:
+				n.Stuck++
+			case t.State == Over:
+				n.Sending++
 			case t.State != Started:
 			case t.Suspended || t.Stopped != "":
 				n.Suspended++
