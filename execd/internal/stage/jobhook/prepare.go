@@ -23,6 +23,7 @@ import (
 type Unprepared struct {
 	Hold    bool // it waits for somebody to look; else it is tried again, later
 	Late    bool // it took too long
+	Host    bool // is to blame: the job is tried again as soon as the host starts any
 	Code    int  // of the hold
 	Subcode int
 	Text    string
