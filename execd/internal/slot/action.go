@@ -27,7 +27,7 @@ const (
 	HoldJob    // what ends the job puts it on hold, with Code, Subcode and Text
 	StopJob    // ask the job to end, which it has time for until Until
 	KillJob    // kill the job
-	KillFamily // kill the supervisor and everything it has started
+	KillFamily // kill the shepherd and everything it has started
 
 	StartBenchmarks
 	StopBenchmarks
@@ -64,6 +64,6 @@ type Action struct {
 	Code, Subcode int // of HoldJob
 
 	Again         bool         // of Deactivated: the claim may be activated again
-	StillCleaning bool         // of Deactivated: its supervisor is not gone yet
+	StillCleaning bool         // of Deactivated: its shepherd is not gone yet
 	OnCompletion  OnCompletion // of DrainComplete
 }

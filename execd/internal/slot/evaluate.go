@@ -282,7 +282,7 @@ func (m *Machine) beginRetirement(why Reason) {
 }
 
 // leave takes the slot out of Claimed, whatever goes on there. While a
-// supervisor is cleaning up that has to wait.
+// shepherd is cleaning up that has to wait.
 func (m *Machine) leave(why Reason, hard bool) {
 	switch m.place.Activity {
 	case Cleaning:

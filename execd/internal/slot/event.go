@@ -124,13 +124,13 @@ type (
 	// Undrain puts the slot in service again.
 	Undrain struct{}
 
-	// FinalUpdate tells that the job has ended and its supervisor not yet.
+	// FinalUpdate tells that the job has ended and its shepherd not yet.
 	FinalUpdate struct{ Claim Number }
 
-	// Exited tells that the supervisor of the job is gone, or could not be started.
+	// Exited tells that the shepherd of the job is gone, or could not be started.
 	Exited struct{ Claim Number }
 
-	// SignalFailed tells that a supervisor could not be resumed.
+	// SignalFailed tells that a shepherd could not be resumed.
 	SignalFailed struct{ Claim Number }
 
 	// FetchBegan tells that work is being looked for.

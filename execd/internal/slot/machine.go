@@ -23,14 +23,14 @@ type Config struct {
 	Backfill   bool // FillerStarted will answer StartFiller
 
 	// Restored is what is known of the claim when execd was started again, nil for a
-	// slot in which nothing ran. Its job has a supervisor that is alive.
+	// slot in which nothing ran. Its job has a shepherd that is alive.
 	Restored *Saved
 	Job      Job // of Restored
 }
 
 // run is the activation of the current claim.
 type run struct {
-	alive         bool // there is a supervisor
+	alive         bool // there is a shepherd
 	final         bool // which has told how the job ended
 	begun         time.Time
 	suspended     time.Time     // since when; zero: it runs
@@ -65,7 +65,7 @@ const (
 	familyKilled // and again, as long as something lives
 )
 
-// remembered is an order that waits for the supervisor to be gone.
+// remembered is an order that waits for the shepherd to be gone.
 type remembered struct {
 	why  Reason // noReason: none
 	hard bool

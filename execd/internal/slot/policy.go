@@ -92,7 +92,7 @@ const (
 	// claimed, and how long a claim made meanwhile may stay idle.
 	activationDelay = 20 * time.Second
 	// jobDoneWait is how long the answer to a Deactivate of a job that has ended
-	// waits for the supervisor.
+	// waits for the shepherd.
 	jobDoneWait = 10 * time.Second
 )
 

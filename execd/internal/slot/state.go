@@ -40,7 +40,7 @@ const (
 	Busy                  // a job runs
 	Suspended             // its job is stopped, and may go on
 	Retiring              // its job may finish, within limits
-	Cleaning              // its job has ended, its supervisor not yet
+	Cleaning              // its job has ended, its shepherd not yet
 	Vacating              // its job is being asked to end
 	Killing               // its job is being killed
 	activities   = int(Killing) + 1

@@ -166,7 +166,7 @@ var scenarios = []struct {
 		b.want(Activate{1, job("")}, "11:Claimed/Busy, Accepted #1")
 		b.want(Activate{1, job("")}, "Refused #1 1032")
 	}},
-	// SLOT-12: the job ends, and then its supervisor, or both at once.
+	// SLOT-12: the job ends, and then its shepherd, or both at once.
 	{12, nil, nil, func(b *bench) {
 		b.busy(job(""))
 		b.want(FinalUpdate{1}, "12:Claimed/Cleaning")
