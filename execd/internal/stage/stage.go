@@ -118,10 +118,10 @@ type Runner struct {
 	lives map[spool.RunID]*life // guarded by mu
 }
 
-// Start takes over a task whose claims are active.
-func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
+// Start takes over a task whose slots are active.
+func (r *Runner) Start(t *job.Task, slots []*claim.Slot) {
 	l := r.newLife(t)
-	l.end.Claims, l.end.Taken = claims, time.Now()
+	l.end.Slots, l.end.Taken = slots, time.Now()
 	r.add(l)
 	r.advance(l, nil)
 }

@@ -102,5 +102,5 @@ func (r *Runner) untake(l *life) {
 // giveBack frees what a task held that is not started after all.
 func (r *Runner) giveBack(l *life) {
 	r.GIDs.Give(l.task.Start.AddGID)
-	r.Queue.Ended(l.task, l.end.Claims, schedule.Used{})
+	r.Queue.Ended(l.task, l.end.Slots, schedule.Used{})
 }

@@ -43,8 +43,8 @@ const (
 // End is the end of one run.
 type End struct {
 	outcome.Facts
-	Claims []*claim.Claim
-	Taken  time.Time      // when the run had them
+	Slots  []*claim.Slot
+	Taken  time.Time      // when the run got them
 	Tail   exit.Marks     // of telling of the end
 	Output *exit.Transfer // nil: not begun
 
@@ -169,7 +169,7 @@ func (f *End) Hook() (exit.Result, error) {
 		return exit.Nothing, nil
 	}
 	if !f.host.From(f.of).Queued() {
-		f.host.Queue.Ending(f.Claims)
+		f.host.Queue.Ending(f.Slots)
 	}
 	want := f.host.Store.Want(f.of)
 	return f.hooks.RunExit(string(f.Word()), func() ([]byte, error) {
@@ -183,7 +183,7 @@ func (f *End) Free() (exit.Result, error) {
 	f.host.From(f.of).Over(f.of.Job, f.Word() == exit.WordEvict)
 	used := f.tasks.Used()
 	used.CPU, used.Mem, used.IO = used.CPU+f.Total.CPU, used.Mem+f.Total.Mem, used.IO+f.Total.IO
-	f.host.Queue.Ended(f.of, f.Claims, used)
+	f.host.Queue.Ended(f.of, f.Slots, used)
 	return exit.Nothing, nil
 }
 
