@@ -8,7 +8,7 @@
 // wait for a disk, the name services or a process is done under it; claim.Table.mu,
 // since what a slot may run and what stands in the scheduler's books change together;
 // those of GIDs, Cores, errands and job.Store, one at a time. No holder of
-// States.writing, which is held over a write, takes any of them.
+// States.writing, which is held over a write, holds any of them.
 package queue
 
 import (

@@ -58,7 +58,7 @@ type Server struct {
 	// and which of the named slots do not fetch.
 	Fetch   func(slots []slot.ID) (told int, missing []slot.ID)
 	Usage   *usage.Sampler
-	Streams *output.Memory               // nil: nothing is known of jobs that are over
+	Streams *output.Index                // nil: nothing is known of jobs that are over
 	Metrics func() []byte                // nil: there are none
 	Load    func() map[string]conf.Value // of the host, as of now; nil: not known
 	Groups  string                       // the tier of control groups

@@ -111,7 +111,7 @@ type life struct {
 // before first use.
 type Runner struct {
 	base.Host
-	Streams *output.Memory // nil: where jobs write is not remembered
+	Streams *output.Index  // nil: where jobs write is not remembered
 	Journal notice.Journal // nil: no job has one
 
 	mu    sync.Mutex
@@ -285,7 +285,7 @@ func (r *Runner) begin(l *life) error {
 		return r.refuse(l, err, errors.As(err, &unfit))
 	}
 	if r.Streams != nil {
-		if err := r.Streams.Note(order.Streams()); err != nil {
+		if err := r.Streams.Add(order.Streams()); err != nil {
 			r.Log.Debug(err.Error())
 		}
 	}
