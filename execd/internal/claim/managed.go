@@ -567,7 +567,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		job(KillFamily)
 	case slot.Note:
 		t.say(slog.LevelWarn, "slot %v: %s", id, a.Text)
-	case slot.NewClaim, slot.Ask, slot.StartBenchmarks, slot.StopBenchmarks, slot.StartFiller, slot.KillFiller, slot.DrainComplete:
+	case slot.NewClaim, slot.Ask, slot.StartBenchmarks, slot.StopBenchmarks, slot.StartBackfillJob, slot.KillBackfillJob, slot.DrainComplete:
 	}
 }
 

@@ -59,7 +59,7 @@ func (m *Machine) evaluateUnclaimed() {
 		m.move(Place{Unclaimed, Benchmarking}, 3, noReason)
 	case m.cfg.Backfill && m.eval(StartBackfill, nil).True():
 		m.move(Place{Backfill, Idle}, 7, noReason)
-		m.do(Action{Do: StartFiller})
+		m.do(Action{Do: StartBackfillJob})
 	}
 }
 
