@@ -22,9 +22,9 @@ import (
 type States struct {
 	path string
 
-	by atomic.Pointer[map[string]state] // by name of the queue; replaced as a whole, by who has writing
+	by atomic.Pointer[map[string]state] // by name of the queue; replaced as a whole, with writing held
 
-	writing  sync.Mutex         // held by who changes something, until it is on disk
+	writing  sync.Mutex         // held during a change, until it is on disk
 	suspects map[string]suspect // guarded by writing; by name of the queue
 }
 

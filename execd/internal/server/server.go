@@ -1,5 +1,5 @@
 // Package server answers the clients of execd: HTTP with JSON over a Unix socket. The
-// kernel says for each connection who asks, and one table says who may ask what. It
+// kernel names the user of each connection, and one table says who may use which verb. It
 // imports the packages that have the answers (job, queue, account) and is imported by
 // daemon alone.
 package server

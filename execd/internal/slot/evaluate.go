@@ -420,7 +420,7 @@ func (m *Machine) leavePreempting() {
 	m.enterOwner(row, m.leaving)
 }
 
-// welcome reports whether somebody waits for the slot who may have it.
+// welcome reports whether a claim waits for the slot that the slot accepts.
 func (m *Machine) welcome() bool {
 	if !m.pre.waits() || m.drain.on || m.broken != "" {
 		return false
