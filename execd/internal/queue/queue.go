@@ -110,7 +110,7 @@ func (q *Queue) lookAgain() {
 	}
 }
 
-// ClockSet tells that the clock was set: what waits for a time has waited for a
+// ClockSet notes that the clock was set: jobs that wait for a time have waited for a
 // duration.
 func (q *Queue) ClockSet() {
 	q.mu.Lock()
@@ -123,7 +123,7 @@ func (q *Queue) ClockSet() {
 	q.Wake()
 }
 
-// Add tells that what a job may start has changed.
+// Add notes that the tasks that a job may start have changed.
 func (q *Queue) Add(j *job.Job) {
 	q.mu.Lock()
 	q.changed[j.Number] = j
@@ -131,7 +131,7 @@ func (q *Queue) Add(j *job.Job) {
 	q.Wake()
 }
 
-// Wake tells that something may be started.
+// Wake notes that a job may be started.
 func (q *Queue) Wake() {
 	select {
 	case q.wake <- struct{}{}:
@@ -139,8 +139,8 @@ func (q *Queue) Wake() {
 	}
 }
 
-// Pause starts nothing for a while, since starting has failed for a reason
-// that lies with the host (a full disk), and says why to those who ask.
+// Pause starts no jobs for a while, since a start has failed for a reason that lies with
+// the host, such as a full disk, and keeps the reason for those who ask.
 func (q *Queue) Pause(reason string, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,7 +148,7 @@ func (q *Queue) Pause(reason string, d time.Duration) {
 	time.AfterFunc(d, q.open)
 }
 
-// open tells that what has kept everything from being started may be over.
+// open notes that what kept all jobs from being started may be over.
 func (q *Queue) open() {
 	q.o.Claims.Touch()
 	q.Wake()
@@ -194,9 +194,9 @@ func (q *Queue) applyStates() {
 	}
 }
 
-// Fault tells of a job that failed for a reason that may lie with its queue, and
-// reports whether the queue is in error now; sure says that nothing of its
-// owner's can be the reason.
+// Fault notes a job that failed for a reason that may lie with its queue, and reports
+// whether the queue is in error now. Sure says that nothing of the job's owner can be the
+// reason.
 func (q *Queue) Fault(queue string, j *job.Job, reason string, sure bool) bool {
 	faulty, err := q.o.States.fault(queue, j, reason, sure)
 	if err != nil {

@@ -331,8 +331,8 @@ func (m *Machine) enterPreempting(row int, why Reason, hard bool) {
 	}
 }
 
-// wantHold returns how what has to go because of PREEMPT is put on hold, and
-// false if it is not.
+// wantHold returns the action that puts a job on hold that has to leave by PREEMPT, and
+// false if it is not put on hold.
 func (m *Machine) wantHold() (Action, bool) {
 	if !m.run.preempted || !m.run.alive || m.run.final || !m.is(WantHold) {
 		return Action{}, false
@@ -392,7 +392,7 @@ func (m *Machine) climb() {
 	}
 }
 
-// leavePreempting gives the slot to who waits for it, or to nobody.
+// leavePreempting gives the slot to the claim that waits for it, if there is one.
 func (m *Machine) leavePreempting() {
 	if !m.lost {
 		m.about(Broken, m.cur, m.leaving)

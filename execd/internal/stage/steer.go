@@ -104,7 +104,7 @@ func (r *Runner) launched(t *job.Task) (*life, <-chan struct{}) {
 	return nil, s.known
 }
 
-// Changed tells that a task was suspended or resumed.
+// Changed notes that a task was suspended or resumed.
 func (r *Runner) Changed(t *job.Task) {
 	if l := r.lifeOf(t); l != nil {
 		l.steer.asking.Lock()
@@ -133,7 +133,7 @@ func (r *Runner) Noticed(run spool.RunID) {
 	})
 }
 
-// steerable tells that there is a shepherd to be asked.
+// steerable notes that the shepherd of a run can be told.
 func (r *Runner) steerable(l *life) {
 	l.steer.asking.Lock()
 	defer l.steer.asking.Unlock()

@@ -462,8 +462,8 @@ func (l *Layer) takeLeft(id slot.ID) []*fetched {
 	return list
 }
 
-// drop forgets an accepted job that has not run and will not. Who it came from
-// is told.
+// drop forgets an accepted job that has not run and will not. The hook from which it came is
+// told.
 func (l *Layer) drop(c *fetched, reason string) {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.notifier(c.slot).evicted(claim.Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})

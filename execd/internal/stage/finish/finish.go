@@ -251,9 +251,9 @@ func (f *End) Gone() (exit.Result, error) {
 	return exit.Nothing, nil
 }
 
-// Notify tells of the end: the event log, the record and the accounting file, those who
-// wait and mail, and the file of the job's ad. Who sent a job that did not come by qsub is
-// told by hooks: its ad is written before they are, and nobody gets mail.
+// Notify reports the end to the event log, the record and the accounting file, to those who
+// wait, by mail, and in the file of the job's ad. The source of a job that did not come by
+// qsub is told by hooks: the job's ad is written before that, and nobody gets mail.
 func (f *End) Notify(exit.Process) (exit.Result, error) {
 	record, publish := f.journal(StepRecord, notice.Journal.Record), f.journal(StepAd, notice.Journal.WriteAd)
 	save, tell := exit.Step{Name: StepSave, Do: f.account}, exit.Step{Name: StepTell, Do: f.tell}
