@@ -35,18 +35,18 @@ Grid Engine prints the whole usage before it, or nothing.`},
 	{name: "hints", always: true, alike: cutting(`\z.`,
 		`(?m)^For jobs that have ended, see qacct -j .*\n|^qsub: warning: there is no job .* nothing is waited for\n|^".*" is not a \S+: want .*\n`,
 	), page: `
-A line behind an error, or a warning on standard error, says what may have been meant or is to be done: that a name of
+A line after an error, or a warning on standard error, says what may have been meant or can be done: that a name of
 .Fl hold_jid
-is no job's, what a size looks like, and where to read of jobs that have ended.`},
+is not that of a job, what a size looks like, and where to read about jobs that have ended.`},
 	{name: "lists", alike: known(`^7 qsub: -t option only allows one range specification\n$`, `^0 Your job-array .*1,2,5 `), page: `
 .Fl t
 takes several ranges.`},
 	{name: "once", alike: cutting(
 		`(?m)^error: unknown resource ""\n|^invalid option argument ""\n|^unknown queue state: .*\n|^error: fread.*\n`, `: Is a directory`,
 	), page: `
-One mistake is one message; Grid Engine has two for some.`},
+One mistake causes one message; Grid Engine has two for some.`},
 	{name: "place", alike: cutting(`(?m)^Unable to read script file because of error: |^qsub: |^\n`, `(?m)^qsub: \S+:\d+: |"word"`), page: `
-A mistake in the options of a script or a defaults file is told with file and line, and the word that is no option.`},
+A mistake in the options of a script or a defaults file is reported with file and line, and with the word that is not an option.`},
 	{name: "quote", alike: known(`^0 Your job .*\("open"\)`, `^7 qsub: \S+:1: unmatched "\n$`), page: `
 A quote that is not closed is an error.`},
 	{name: "files", alike: known(`^4 Unable to read script file because of error: no input read|^0 Your job`, `^2 qsub: (?:q.sh:1: )?(?:cannot read option file nope: No such file|options:1: invalid option argument)`), page: `
@@ -54,29 +54,29 @@ A file of
 .Fl @
 that cannot be read, or has a wrong option, is an error; Grid Engine loses what follows it.`},
 	{name: "strict", alike: known(``, `^[127] (?:qsub|qalter|Unable to run job): |^1 checkpointing denied\n$`), page: `
-Values that make no sense are errors where Grid Engine ignores them or guesses: an empty directory, range or list of holds,
-a number with letters behind it, a time without a value, checkpoints without an environment for them.`},
+Invalid values are errors where Grid Engine ignores them or guesses: an empty directory, range or list of holds,
+a number followed by letters, a time without a value, checkpoints without a checkpointing environment.`},
 	{name: "path", alike: known(`^7 qsub: Wrong path list format "" specified to -e option\n$`, `^7 qsub: Wrong path list format "" specified to -i option\n$`), page: `
 The error of an empty
 .Fl i
 names that option, not
 .Fl e .`},
 	{name: "last", alike: cutting(`(?m)^qsub: warning: "-h" option has already been set, overriding previous setting\n`, `\z.`), page: `
-That an option stands twice on a command line is no warning on standard output, which scripts read; the last one counts.`},
+An option that is given twice causes no warning on standard output, which scripts read; the last one counts.`},
 	{name: "dash", alike: known(`^2 qsub: invalid option argument "-"\n$`, `^0 Your job|^4 Unable to read script file because of error: no input read from stdin\n$`), page: `
 A script
 .Li -
 is standard input, as the manual of Grid Engine has it; 8.1.9 refuses it.`},
 	{name: "others", alike: known(`^5 qsub: Unknown option -inherit\n\nqsub: Unknown option -verbose\n\n$`, `^0 Your job`), page: `
-Options of other commands in a defaults file are passed over: it is for all of them.`},
+Options of other commands in a defaults file are ignored, since the file is for all commands.`},
 	{name: "blank", alike: known(`^1 Unable to run job: Error reading answer list from qmaster\nExiting.\n$`, `^0 Your job`), page: `
 The name of a job may have a blank in it.`},
 	{name: "unsupported", alike: known(``, `^2 qsub: option -\S+ is not supported: `), page: `
-There are no deadlines, shares of jobs and advance reservations; options that ask for them are refused by name.`},
+There are no deadlines, job shares and advance reservations; options for them are refused by name.`},
 	{name: "binding", alike: known(`^1 Unable to run job: job rejected: binding parameter not consistent`, `^2 qsub: -binding option contains errors: couldn't parse amount \(linear\)\n$`), page: `
 A
 .Fl binding
-to no core at all is found by
+to no core at all is reported by
 .Nm qsub .`},
 	{name: "project", alike: cutting(
 		`\(no project\) does not have the correct project to run in cluster queue`,
@@ -86,7 +86,7 @@ to no core at all is found by
 names the project of a job that a queue does not take; Grid Engine says that it has none.`},
 	{name: "named", alike: cutting(`queue none where`, `queue all\.q where`), page: `
 .Nm qmod Fl rj
-names the queue where a job runs that is not started again; Grid Engine says
+names the queue of a running job that is not rerunnable; Grid Engine says
 .Dq none .`},
 	{name: "verification", alike: func(ge, pd outcome) (outcome, outcome) {
 		plain := func(o outcome) outcome {
@@ -107,9 +107,9 @@ names the queue where a job runs that is not started again; Grid Engine says
 	}, page: `
 What
 .Fl w Cm v
-prints uses up no number of a job: it names the one that the next will get.
+prints does not use up a job number: it has the number that the next job will get.
 It names queues with their host, and the
-slots that there are.`},
+slots that exist.`},
 	{name: "ranges", alike: known(`range: 7,1-3\n`, `range: 1-3,7\n`), page: `
 Ranges of
 .Fl pe
@@ -130,28 +130,28 @@ shows state, start, queue, limits and holds of a job, and the tasks that wait; n
 not how often a job was altered; and as scheduling info why this job waits, in words of its own.`},
 	{name: "missing", alike: known(`^0 `, `^1 (?s:.*)\nFollowing jobs do not exist: \nnope\n(?:Of what .*\n)?$`), page: `
 .Nm qstat Fl j
-names each job that is not there, also when others are.`},
+names each job that does not exist, even if others do.`},
 	{name: "scheduler", alike: known(`^0 scheduling info`, `^0 Jobs? `), page: `
 .Nm qstat Fl j
-without a job says in few words why jobs wait as of now; Grid Engine what its scheduler thought last, also of queues.`},
+without a job says in few words why jobs wait at the moment; Grid Engine says what its scheduler last decided, also about queues.`},
 	{name: "queue", alike: cutting(`\z.`, `(?m)^No cluster queue or queue instance matches the phrase "nope"\n`), page: `
 .Nm qstat Fl q
 and
 .Nm qselect Fl q
-say that no queue has that name.`},
+say if no queue has that name.`},
 	{name: "lonely", alike: known(`^5 Unknown option -t 1\n\n$`, `^2 error: found lonely '-t 1' option`), page: `
 .Nm qhold
 and
 .Nm qrls
-say of a
+report a
 .Fl t
-without a job what
+without a job as
 .Nm qdel
-says.`},
+does.`},
 	{name: "order", sometimes: true, alike: func(ge, pd outcome) (outcome, outcome) {
 		return outcome{sorted(ge.Stdout), ge.Stderr, ge.Exit}, outcome{sorted(pd.Stdout), pd.Stderr, pd.Exit}
 	}, page: `
-The tasks of an array are told in their order.`},
+The tasks of an array are reported in their order.`},
 	{name: "waiting", sometimes: true, alike: func(ge, pd outcome) (outcome, outcome) {
 		priority := regexp.MustCompile(`(> )[01]\.\d{5} `)
 		plain := func(o outcome) outcome {
@@ -161,14 +161,14 @@ The tasks of an array are told in their order.`},
 		return plain(ge), plain(pd)
 	}, page: `
 .Nm qstat
-shows the priority of a job that waits at once, and the jobs in this order; Grid Engine does when its scheduler has run.`},
+shows the priority of a waiting job at once, and jobs in that order; Grid Engine does so when its scheduler has run.`},
 	{name: "copies", alike: func(ge, pd outcome) (outcome, outcome) {
 		ge.Stdout = strings.Replace(ge.Stdout, "modified hold of job <p>\n", "", 1)
 		ge.Stdout = strings.Replace(ge.Stdout, `job "0"`, `job "nope"`, 1)
 		return ge, pd
 	}, page: `
 .Nm qresub Fl h
-does not say that it has modified the hold of the job that is copied, which it has not; and a name in place of a number
+does not claim to have modified the hold of the job that is copied; and a name in place of a number
 is refused by that name, not as job 0.`},
 	{name: "qdel", alike: func(ge, pd outcome) (outcome, outcome) {
 		return outcome{"", ge.Stdout + ge.Stderr, ge.Exit}, pd
@@ -176,7 +176,7 @@ is refused by that name, not as job 0.`},
 .Nm qdel
 without a job complains on standard error.`},
 	{name: "dashes", alike: known(`^1 The job -zzz of user\(s\) \S+ does not exist\n$`, `^1 error: invalid option argument "-zzz"\n$`), page: `
-A word with a dash in front is an option of
+A word that begins with a dash is an option of
 .Nm qdel ,
 not the name of a job.`},
 }

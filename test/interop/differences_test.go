@@ -30,15 +30,15 @@ var (
 	unsupported = difference{elsewhere: "tests of the shepherd and under Grid Engine", page: `
 Interactive jobs
 .Pq Cm script_file No QRSH, QLOGIN, QRLOGIN, INTERACTIVE
-are refused under
-.Xr execd 8
-and handed over to Grid Engine's shepherd under its execd.`}
+have a client program and a protocol of their own under
+.Xr execd 8 ,
+and are handed over to Grid Engine's shepherd under its execd.`}
 
 	devices = difference{page: `
 A job with
 .Cm devices_allow
-is refused: nothing here keeps it from other devices.
-Grid Engine 8.1.9 passes over the keys of Open Cluster Scheduler 9.`}
+is refused: its use of other devices would not be prevented.
+Grid Engine 8.1.9 ignores the keys of Open Cluster Scheduler 9.`}
 
 	tokenSays = difference{page: `
 .Cm set_token_cmd
@@ -46,34 +46,34 @@ and
 .Cm coshepherd
 have sessions and an environment of their own, and
 .Cm set_token_cmd
-no longer than
+may take no longer than
 .Cm script_timeout ;
-it may print, which in Grid Engine ends it.`}
+it may print something, which ends it in Grid Engine.`}
 
 	twoValues = difference{page: `
 The first value of a key in
 .Pa config
-counts, and another one is an error of that job; Grid Engine takes the last one.
-A newline in an argument of a job's would else name a program to be run as root.`}
+counts, and a different one is an error of that job; Grid Engine takes the last one.
+Otherwise a newline in an argument of a job could name a program to be run as root.`}
 
 	missingKeys = difference{page: `
-A key that is missing is noticed before the job starts, and then blamed on the job if the job's start needs it; Grid Engine
-notices when it looks for the key, the job may have run by then.
+A missing key is noticed before the job starts, and blamed on the job if the start of the job needs it; Grid Engine
+notices it when it needs the key, when the job may have run.
 .Cm binding
-and the keys that are asked for only when the job exits with 99 or 100 may be missing.`}
+and the keys that are needed only when the job exits with 99 or 100 may be missing.`}
 
 	pidFirst = difference{page: `
 .Pa pid
 is written before
 .Pa config
-is looked at, and
+is read, and
 .Pa addgrpid
-before the starter is told to go.`}
+before the starter may proceed.`}
 
 	says = difference{page: `
 Some messages in
 .Pa error
-say more: which procedure an unknown variable is in, and the system's word.`}
+say more: which procedure has an unknown variable, and the system's error.`}
 
 	procedureError = difference{page: `
 A variable in a procedure that is unknown, or has no value, is an error of that procedure, and what follows runs as after
@@ -93,7 +93,7 @@ Methods and checkpoint commands run in sessions of their own, not in that of the
 
 	restartStreams = difference{page: `
 A restart command takes the job's place with its session, streams and files; in Grid Engine it is run as a method, and at
-its end the process group with the number from before the restart is killed, whosoever that may be by then.`}
+its end the process group with the number from before the restart is killed, whichever that is by then.`}
 
 	notTheOwners = difference{page: `
 The job cannot write
@@ -101,15 +101,14 @@ The job cannot write
 .Pa error
 and
 .Pa trace ,
-which Grid Engine gives to its owner: he could report any end, and put queue and host into an error state.`}
+which belong to the owner in Grid Engine, who could report any end, and put queue and host into an error state.`}
 
 	emptyVariable = difference{page: `
 A variable of a procedure that is empty is an empty word; in Grid Engine the command ends there.`}
 
 	fixedEnvironment = difference{page: `
-What runs as another user than the job's owner gets an environment of its own and not the job's: a list of names that are
-taken out, as Grid Engine has it, forgets some.
-Nor does it get the job's limits.`}
+A procedure that runs as another user than the job's owner gets an environment of its own, and neither that of the job nor the
+job's limits; Grid Engine takes a list of variables out of the job's environment, which is incomplete.`}
 
 	proceduresDie = difference{page: `
 A procedure that takes longer than
@@ -118,10 +117,10 @@ is ended, and so are
 .Cm prolog
 and
 .Cm pe_start
-when the job's end is wanted; in Grid Engine a prolog that hangs cannot be ended.`}
+when the job is to be killed; in Grid Engine a prolog that hangs cannot be ended.`}
 
 	notExecuted = difference{page: `
-A procedure that is there and cannot be executed could not be started, like one that is not there; Grid Engine says 27.`}
+A procedure that exists and cannot be executed counts as not started, like one that does not exist; Grid Engine reports 27.`}
 
 	oneWord = difference{elsewhere: "tests of package command", page: `
 Blanks in a value do not make words of a procedure's command, and the user of
@@ -136,19 +135,19 @@ A value of
 .Cm suspend_method
 and the like that is neither a command nor a number must begin with
 .Li SIG ,
-of which Grid Engine cuts off three bytes, whatever they are; and a wrong
+while Grid Engine cuts off three bytes, whatever they are; and an invalid
 .Cm notify_kill
 or
 .Cm notify_susp
-with type 0 is refused, of which Grid Engine makes no warning.`}
+with type 0 is refused, for which Grid Engine sends no warning.`}
 
 	lastKill = difference{elsewhere: "tests of the shepherd under our execd", page: `
 .Dv SIGCONT
 follows the signal of a
 .Cm terminate_method
-if the job is suspended, a method that cannot be run makes way for the kill itself, and
-.Xr execd 8 Ns 's
-third kill is a real one.`}
+if the job is suspended; if a method cannot be run the job is killed by the signal; and the third kill by
+.Xr execd 8
+is by the signal.`}
 
 	checkpointed = difference{elsewhere: "tests of the shepherd under our execd", page: `
 .Pa checkpointed
@@ -166,7 +165,7 @@ does nothing; Grid Engine sends the job
 .Cm paddock_s_rt
 and
 .Cm paddock_h_rt
-are the shepherd's to watch; Grid Engine's execd does that itself.`}
+are watched by the shepherd; Grid Engine's execd watches the limits itself.`}
 
 	stagedInput = difference{page: `
 .Li $fs_stdin_path
@@ -178,25 +177,25 @@ of a procedure is the job's input that is to be staged; in Grid Engine it is the
 must be one of the owner's groups.`}
 
 	rootsOwn = difference{elsewhere: "tests of the starter", page: `
-From the environment of root's own jobs exported functions of the shell are removed, too, and
+Exported shell functions are also removed from the environment of root's own jobs, and
 .Ev ENVIRONMENT
 and
 .Ev TMPDIR ,
 which execd writes, are not.`}
 
 	jobsPath = difference{elsewhere: "tests of the shepherd", page: `
-A program without slash is searched in the job's
+A program without a slash is looked up in the job's
 .Ev PATH ,
-not in the shepherd's.`}
+not in that of the shepherd.`}
 
 	methodsError = difference{page: `
-A control method with an unknown variable is not run and the default signal sent; Grid Engine's shepherd ends there, and
+A control method with an unknown variable is not run, and the default signal is sent; Grid Engine's shepherd ends there, and
 the job goes on without a parent.`}
 
 	oneSignal = difference{sometimes: true, page: `
 Each process gets each signal once, and signals in quick succession are not lost; with
 .Cm enable_addgrp_kill
-Grid Engine sends twice.`}
+Grid Engine sends a signal twice.`}
 
 	staysAlive = difference{page: `
 .Dv SIGTERM
@@ -205,11 +204,11 @@ and
 do not end the shepherd: the job would be left without a parent.`}
 
 	allIsKilled = difference{page: `
-All that the job leaves behind is killed, in whatever session, and what it used is counted; Grid Engine finds it by the
+All processes that the job leaves behind are killed, in whatever session, and their usage is counted; Grid Engine finds them by the
 additional group id alone.`}
 
 	noticeStays = difference{page: `
-A kill that was noticed comes, whatever comes in between; in Grid Engine another signal to the job makes it forget the kill.`}
+A kill whose warning was sent always follows; in Grid Engine another signal to the job in between makes it forget the kill.`}
 
 	softLimit = difference{elsewhere: "a test of the starter", page: `
 A soft limit above the hard one is lowered to it; Grid Engine does so for

@@ -50,11 +50,11 @@ ifconfig lo 127.0.0.1 up
 for m in /modules/*.ko; do insmod $m; done
 mkdir -p ` + quotas + ` && mount -t ext4 -o prjquota /dev/vda ` + quotas + ` || echo "vm: cannot mount the disk"
 cd /tmp
-TMPDIR=` + quotas + ` /paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 400s
+TMPDIR=` + quotas + ` /paddock/cgroup.test -test.v -test.run '^TestKernel' -test.skip Bomb -test.timeout 200s
 echo "vm: cgroup exit $?"
-PADDOCK_QUOTA_DIR=` + quotas + ` /paddock/quota.test -test.v -test.timeout 400s
+PADDOCK_QUOTA_DIR=` + quotas + ` /paddock/quota.test -test.v -test.timeout 100s
 echo "vm: quota exit $?"
-/paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 1200s
+/paddock/vm.test -test.v -test.run '^TestGuest$' -test.timeout 900s
 echo "vm: exit $?"
 poweroff -f
 `
@@ -118,18 +118,20 @@ func TestMachine(t *testing.T) {
 		t.Fatalf("cannot make a disk: %v\n%s", err, out)
 	}
 	machine := exec.Command("./vm", "run", root, disk)
-	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=2100")
+	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=1300")
 	out, err := machine.CombinedOutput()
 	out = bytes.ReplaceAll(out, []byte{'\r'}, nil)
+	for _, part := range []string{"", "cgroup ", "quota "} {
+		if err != nil || !bytes.Contains(out, []byte("\nvm: "+part+"exit 0\n")) {
+			// First what matters: of a long message a log may keep the beginning only.
+			wrong := regexp.MustCompile(`(?m)^.*(?:_test\.go:\d+: |--- FAIL|panic: |exit [1-9]).*$`).FindAllString(string(out), -1)
+			last := out[max(0, len(out)-2000):]
+			t.Fatalf("the machine: %v\n%s\nit ends with:\n%s\nall of it:\n%s", err, strings.Join(wrong, "\n"), last, out)
+		}
+	}
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "vm: ") || strings.Contains(line, "--- ") {
 			t.Log(strings.TrimSpace(line))
-		}
-	}
-	for _, part := range []string{"", "cgroup ", "quota "} {
-		if err != nil || !bytes.Contains(out, []byte("\nvm: "+part+"exit 0\n")) {
-			wrong := regexp.MustCompile(`(?m)^.*(?:_test\.go:\d+: |--- FAIL|panic: |exit [1-9]).*$`).FindAllString(string(out), -1)
-			t.Fatalf("the machine: %v\n%s\nof this:\n%s", err, out, strings.Join(wrong, "\n"))
 		}
 	}
 }

@@ -80,11 +80,12 @@ type SlotLoad struct {
 	VirtualMemory             int64         // KiB of swap that are free
 }
 
-// Claim is who has a slot.
+// Claim is the claim on a slot.
 type Claim struct {
 	Public string // id without its secret
 	Secret string // the id; empty: it is not to be in the ad
-	// Owner is for whom it is, User the same with a domain, Holder who has the claim.
+	// Owner is the user for whom it is, User the same with a domain, and Holder the
+	// claimant.
 	Owner, User, Holder string
 	Run, Suspended      time.Duration // of its jobs together
 }

@@ -2,73 +2,72 @@ package claim
 
 import "paddock/execd/internal/slot"
 
-// forget drops all answers: the policy is another, or the ads are made otherwise.
+// forget drops all answers, since the policy or the way to make ads has changed.
 func (t *Table) forget() {
 	t.round.end()
 	t.restless = nil
-	for _, s := range t.order {
-		s.asked = asked{}
+	for _, q := range t.order {
+		q.asked = asked{}
 	}
 	for _, m := range t.managed {
 		m.looked = looked{}
 	}
 }
 
-// Willing returns how many slots of a queue are willing to run a job, counting to
-// most, and if none is, why: the end of a sentence with "because". The same is true
-// if they say so of all jobs of the owner that need the same and have the same
-// priority.
+// Willing returns how many slots of a queue are willing to run a job, at most most, and if
+// none is, why: the end of a sentence with "because". Same says that the answer holds for
+// all jobs of the owner that need the same and have the same priority.
 func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string, same bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.queues[queue]
-	if s == nil {
+	q := t.queues[queue]
+	if q == nil {
 		return 0, "it does not exist any more", true
 	}
-	if s.managed == 0 && s.part == nil {
+	if q.managed == 0 && q.part == nil {
 		return most, "", true
 	}
-	q := question{job: j}
+	ask := question{job: j}
 	if a, ok := j.(Alike); ok {
-		q.like, q.alike = a.Like()
+		ask.like, ask.alike = a.Like()
 	}
 	for {
-		if a, known := s.asked.recall(t.round.begin(t.o.Now()), len(s.claims), &q, most); known {
-			return min(a.n, most), a.why, s.asked.sameFor(&q)
+		if a, known := q.asked.recall(t.round.begin(t.o.Now()), len(q.slots), &ask, most); known {
+			return min(a.n, most), a.why, q.asked.sameFor(&ask)
 		}
-		if a, ok := t.poll(s, &q, most); ok {
-			return a.n, a.why, s.asked.sameFor(&q)
+		if a, ok := t.poll(q, &ask, most); ok {
+			return a.n, a.why, q.asked.sameFor(&ask)
 		}
 	}
 }
 
-// poll asks the slots, and remembers what they say; false: START of one looks at more
-// than was known, and so fewer jobs are alike.
-func (t *Table) poll(s *slots, q *question, most int) (answer, bool) {
+// poll asks the slots, and remembers their answer; false: START of one refers to more
+// attributes of the job than was known, so that fewer jobs are alike.
+func (t *Table) poll(q *queue, ask *question, most int) (answer, bool) {
 	a := answer{most: most}
-	q.others = s.part != nil
-	if s.part != nil {
-		if t.look(s, t.manage(s.part.parent)) {
+	ask.others = q.part != nil
+	if q.part != nil {
+		if t.look(q, t.manage(q.part.parent)) {
 			return a, false
 		}
-		a.n, a.why = t.willingToCarve(s, q.job, most)
-		return s.asked.keep(q, a), true
+		a.n, a.why = t.willingToCarve(q, ask.job, most)
+		return q.asked.keep(ask, a), true
 	}
-	for i, c := range s.claims {
+	for i, s := range q.slots {
 		if a.n >= most {
 			break
 		}
-		if c.activity == Busy {
+		if s.activity == Busy {
 			continue
 		}
 		text := ""
-		if c.managed != nil {
-			if t.look(s, c.managed) {
+		if s.managed != nil {
+			if t.look(q, s.managed) {
 				return a, false
 			}
-			text = t.unwilling(s, c.managed, i, q)
+			text = t.unwilling(q, s.managed, i, ask)
 		} else {
-			q.others = true
+			ask.others = true
 		}
 		if text == "" {
 			a.n++
@@ -81,59 +80,59 @@ func (t *Table) poll(s *slots, q *question, most int) (answer, bool) {
 	} else if a.why == "" {
 		a.why = "all its slots are busy"
 	}
-	return s.asked.keep(q, a), true
+	return q.asked.keep(ask, a), true
 }
 
-// look looks at a slot once in a round, and reports whether its START looks at more
-// of a job than is known of the queue.
-func (t *Table) look(s *slots, m *managed) (more bool) {
+// look looks at a slot once in a round, and reports whether its START refers to more
+// attributes of a job than is known for the queue.
+func (t *Table) look(q *queue, m *managed) (more bool) {
 	if m.looked.round == t.round.number {
 		return false
 	}
 	ad := t.ad(m)
 	refs := t.policy.Expr(slot.Start).References(ad, nil)
-	if s.part != nil {
-		refs = refs.And(s.part.space.References())
+	if q.part != nil {
+		refs = refs.And(q.part.space.References())
 	}
-	return s.asked.look(&t.round, &m.looked, ad, &refs)
+	return q.asked.look(&t.round, &m.looked, ad, &refs)
 }
 
-// unwilling says why a slot of a queue, by its place there, does not take a job now;
+// unwilling says why a slot of a queue, by its place there, does not accept a job now;
 // empty: it does. The cheapest answers come first.
-func (t *Table) unwilling(s *slots, m *managed, place int, q *question) string {
+func (t *Table) unwilling(q *queue, m *managed, place int, ask *question) string {
 	if why := m.taken(); why != "" {
-		q.others = true
+		ask.others = true
 		return why
 	}
 	if _, draining := m.machine.Draining(); !draining && m.machine.Broken() == "" {
-		if text := t.refusedByStart(s, m, place, q); text != "" {
+		if text := t.refusedByStart(q, m, place, ask); text != "" {
 			return text
 		}
 	}
-	q.others = true
-	d := m.machine.DecideWith(t.o.Now(), q.job, m.looked.ad)
+	ask.others = true
+	d := m.machine.DecideWith(t.o.Now(), ask.job, m.looked.ad)
 	return m.refusal(&d)
 }
 
-// refusedByStart says that START of a slot is not true for a job; empty: it is.
-func (t *Table) refusedByStart(s *slots, m *managed, place int, q *question) string {
+// refusedByStart says in words that START of a slot is not true for a job; empty: it is.
+func (t *Table) refusedByStart(q *queue, m *managed, place int, ask *question) string {
 	l := &m.looked
-	if q.refused != nil && q.refused[place].version == l.version {
-		return q.refused[place].text
+	if ask.refused != nil && ask.refused[place].version == l.version {
+		return ask.refused[place].text
 	}
-	if !q.alike || q.last.version != l.version {
-		value, ok := t.start(l.ad, s.asked.jobAd(q))
-		q.last = opinion{l.version, !ok, value}
+	if !ask.alike || ask.last.version != l.version {
+		value, ok := t.start(l.ad, q.asked.jobAd(ask))
+		ask.last = opinion{l.version, !ok, value}
 	}
-	if !q.last.refused {
+	if !ask.last.refused {
 		return ""
 	}
-	if l.text == "" || q.last.value != l.value {
-		l.value = q.last.value
+	if l.text == "" || ask.last.value != l.value {
+		l.value = ask.last.value
 		l.text = m.startIs(l.value)
 	}
-	if q.refused != nil {
-		q.refused[place] = startRefused{l.version, l.text}
+	if ask.refused != nil {
+		ask.refused[place] = startRefused{l.version, l.text}
 	}
 	return l.text
 }

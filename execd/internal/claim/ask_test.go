@@ -99,7 +99,7 @@ func TestRememberedAnswers(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(3, 4))
 	h, ads := newHall(t, 3, policies[0]), 0
-	var running [][]*Claim
+	var running [][]*Slot
 	for step := range 4000 {
 		switch random.IntN(12) {
 		case 0:
@@ -110,8 +110,8 @@ func TestRememberedAnswers(t *testing.T) {
 			h.Tick()
 		case 3:
 			j := &waiting{like: Likeness{Owner: "u1", Priority: 3}, ads: &ads}
-			if claims := h.Activate(fmt.Sprintf("%d.1", step+1), []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, j); claims != nil {
-				running = append(running, claims)
+			if slots := h.Activate(fmt.Sprintf("%d.1", step+1), []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, j); slots != nil {
+				running = append(running, slots)
 			}
 			h.Tick()
 		case 4:

@@ -1,15 +1,15 @@
-// Package claim knows the slots of this host and who has them: every job runs
-// under claims, one for each of its slots, whatever brought it.
+// Package claim knows the slots of this host and who has a claim on them. Every job runs
+// in slots, whatever brought it.
 //
 // Most slots are plain: no policy, hook or claimant but execd's own queue concerns
-// them. The queue has them for good, and a job costs a search for an idle one. All
+// them. They always belong to their queue, and a job costs a search for an idle one. All
 // others are managed: a machine of package slot says who may have one, what may run
 // there, and when that has to leave; this package gives the machines their events,
 // keeps the ids of claims, in memory and in the spool, and returns what is to be done
 // with jobs as effects.
 //
 // A queue may be one partitionable slot: then a dynamic slot is carved out of it for
-// each claim, as large as the job requests, and is deleted with the claim.
+// each claim, as large as the job requests, and is deleted when the claim is over.
 //
 // Package queue is in front of it, and holds its own lock over calls that change a
 // managed slot: the scheduler's books must be those of the slots. Packages queue,
@@ -44,19 +44,18 @@ func (a Activity) String() string {
 	return "Idle"
 }
 
-// Claim is the right to use one slot. That of a managed slot stands for the slot,
-// whoever has it.
-type Claim struct {
-	Slot    int    // of the queue, from 1; 0: beyond the slots that the queue has
-	Dynamic int    // M of slotN_M, which was carved out of that slot; 0: it was not
+// Slot is a slot of a queue: a place for one job.
+type Slot struct {
+	Index   int    // in the queue, from 1; 0: beyond the slots that the queue has
+	Dynamic int    // M of slotN_M, which was carved out of slot N; 0: it was not carved
 	Queue   string // the queue the slot belongs to
-	Holder  string // who holds the claim: "queue" is execd's own
+	Holder  string // who has a plain slot: "queue" is execd's own
 
-	of  *slots         // guarded by Table.mu; those of its queue
-	has slot.Resources // of one that was carved
+	of  *queue         // guarded by Table.mu; its queue
+	has slot.Resources // of a slot that was carved
 
 	activity Activity // guarded by Table.mu
-	job      string   // guarded by Table.mu; what it runs
+	job      string   // guarded by Table.mu; that it runs
 	managed  *managed // guarded by Table.mu; nil: the slot is plain
 }
 
@@ -68,10 +67,10 @@ type Table struct {
 	// mu comes after the queue's, and before none: the Store, whose own is held over a
 	// write, is called without it.
 	mu         sync.Mutex
-	queues     map[string]*slots  // guarded by mu
-	order      []*slots           // guarded by mu; by number of their slots
+	queues     map[string]*queue  // guarded by mu
+	order      []*queue           // guarded by mu; by number of their slots
 	busy       int                // guarded by mu
-	some       atomic.Bool        // whether any slot is managed
+	anyManaged atomic.Bool        // whether a slot is managed, or will be
 	o          Options            // guarded by mu
 	policy     *slot.Policy       // guarded by mu
 	wanted     func(slot.ID) bool // guarded by mu; whether a slot is managed; nil: none is for its own sake
@@ -89,30 +88,29 @@ type Table struct {
 	restless   *bool              // guarded by mu; nil: not known
 }
 
-// slots are the claims of one queue.
-type slots struct {
-	queue   string
-	claims  []*Claim   // of a queue that is one partitionable slot that alone
+// queue is a queue with its slots.
+type queue struct {
+	name    string
+	slots   []*Slot    // if the queue is partitionable, the partitionable slot alone
 	size    int        // how many slots the scheduler knows
-	part    *partition // nil: each slot is for itself
+	part    *partition // nil: the queue is not partitionable
 	first   int        // number of the first
 	idle    int        // nothing below it is idle
-	managed int        // how many of claims are managed
+	managed int        // how many of slots are managed
 	asked   asked
 }
 
-// NewTable returns a table in which the holder has a claim on every slot. Queues
-// are in the order of their numbers.
+// NewTable returns a table in which the holder has every slot. The slots are numbered in
+// the order of the queues.
 func NewTable(queues []conf.Queue, holder string) *Table {
-	t := &Table{holder: holder, queues: map[string]*slots{}, waiting: map[string]bool{}, policy: slot.NewPolicy(nil), listed: make(chan struct{})}
+	t := &Table{holder: holder, queues: map[string]*queue{}, waiting: map[string]bool{}, policy: slot.NewPolicy(nil), listed: make(chan struct{})}
 	t.o.complete()
 	t.Resize(queues)
 	return t
 }
 
-// Resize makes the table that of other queues. Claims that are busy stay until
-// they are deactivated. A queue becomes partitionable, or ceases to be, when nobody
-// uses it.
+// Resize replaces the queues. Slots that are busy stay until they are deactivated. A queue
+// becomes partitionable, or ceases to be, when nobody uses it.
 func (t *Table) Resize(queues []conf.Queue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,25 +119,25 @@ func (t *Table) Resize(queues []conf.Queue) {
 
 func (t *Table) resize(queues []conf.Queue) {
 	t.configured = queues
-	fresh, waiting := map[string]*slots{}, map[string]bool{}
+	fresh, waiting := map[string]*queue{}, map[string]bool{}
 	t.order = nil
 	first := 1
 	for i := range queues {
-		q := &queues[i]
-		s := &slots{queue: q.Name, first: first, size: q.Slots}
-		old := t.queues[q.Name]
-		parted := q.Partitionable
+		config := &queues[i]
+		q := &queue{name: config.Name, first: first, size: config.Slots}
+		old := t.queues[config.Name]
+		parted := config.Partitionable
 		if old != nil && (old.part != nil) != parted && old.inUse() {
-			parted, waiting[q.Name] = !parted, true
+			parted, waiting[config.Name] = !parted, true
 		}
 		if parted {
-			t.keepPartitionable(s, old, q)
+			t.keepPartitionable(q, old, config)
 		} else {
-			t.keepStatic(s, old, q)
+			t.keepStatic(q, old, config)
 		}
-		first += len(s.claims)
-		fresh[q.Name] = s
-		t.order = append(t.order, s)
+		first += len(q.slots)
+		fresh[config.Name] = q
+		t.order = append(t.order, q)
 	}
 	for name, old := range t.queues {
 		if fresh[name] == nil {
@@ -157,9 +155,9 @@ func (t *Table) resize(queues []conf.Queue) {
 		}
 	}
 	t.queues, t.waiting = fresh, waiting
-	for _, s := range t.order {
-		for _, c := range s.all() {
-			c.of = s
+	for _, q := range t.order {
+		for _, s := range q.all() {
+			s.of = q
 		}
 	}
 	t.relist()
@@ -171,193 +169,194 @@ func (t *Table) resize(queues []conf.Queue) {
 	}
 }
 
-// keepStatic has a queue of slots that are each for itself, with those that it had.
-func (t *Table) keepStatic(s, old *slots, q *conf.Queue) {
+// keepStatic fills a queue that is not partitionable with the slots that it had, and new
+// ones.
+func (t *Table) keepStatic(q, old *queue, config *conf.Queue) {
 	switch {
 	case old == nil:
 	case old.part != nil:
 		t.retire(old.all())
 	default:
-		s.claims = old.claims[:min(len(old.claims), q.Slots)]
-		t.retire(old.claims[len(s.claims):])
+		q.slots = old.slots[:min(len(old.slots), config.Slots)]
+		t.retire(old.slots[len(q.slots):])
 	}
-	for len(s.claims) < q.Slots {
-		s.claims = append(s.claims, &Claim{Slot: len(s.claims) + 1, Queue: q.Name, Holder: t.holder, of: s})
+	for len(q.slots) < config.Slots {
+		q.slots = append(q.slots, &Slot{Index: len(q.slots) + 1, Queue: config.Name, Holder: t.holder, of: q})
 	}
-	for _, c := range s.claims {
-		if c.managed != nil {
-			s.managed++
+	for _, s := range q.slots {
+		if s.managed != nil {
+			q.managed++
 		}
 	}
 }
 
-// keepPartitionable has a queue of one partitionable slot, with what is carved out of it.
-func (t *Table) keepPartitionable(s, old *slots, q *conf.Queue) {
+// keepPartitionable fills a queue with one partitionable slot, and what is carved out of it.
+func (t *Table) keepPartitionable(q, old *queue, config *conf.Queue) {
 	if old != nil && old.part != nil {
-		s.part, s.claims, s.managed = old.part, old.claims, old.managed
-		t.refresh(s)
+		q.part, q.slots, q.managed = old.part, old.slots, old.managed
+		t.refresh(q)
 		return
 	}
 	if old != nil {
-		t.retire(old.claims)
+		t.retire(old.slots)
 	}
-	s.part = &partition{
-		space:  slot.NewPartitionable(t.policy, t.o.Share(q.Name, q.Slots)),
-		parent: &Claim{Slot: 1, Queue: q.Name, Holder: t.holder, of: s},
+	q.part = &partition{
+		space:  slot.NewPartitionable(t.policy, t.o.Share(config.Name, config.Slots)),
+		parent: &Slot{Index: 1, Queue: config.Name, Holder: t.holder, of: q},
 	}
-	s.claims = []*Claim{s.part.parent}
+	q.slots = []*Slot{q.part.parent}
 }
 
 // noteManaged notes whether a slot is managed, or will be.
-func (t *Table) noteManaged() { t.some.Store(len(t.managed) > 0 || len(t.waiting) > 0) }
+func (t *Table) noteManaged() { t.anyManaged.Store(len(t.managed) > 0 || len(t.waiting) > 0) }
 
-// retire takes away slots that the configuration does not have any more.
-func (t *Table) retire(claims []*Claim) {
-	for _, c := range claims {
-		m := c.managed
-		if m != nil { // while it still has a number, by which people know it
+// retire takes slots away that the configuration no longer has.
+func (t *Table) retire(slots []*Slot) {
+	for _, s := range slots {
+		m := s.managed
+		if m != nil { // while it still has the number by which people know it
 			t.happen(m, slot.Vacate{Reason: slot.ReasonSystemPolicyVacate})
 		}
-		if c.Slot = 0; m != nil {
-			t.ask(m, false) // who asks will not find it
+		if s.Index = 0; m != nil {
+			t.ask(m, false) // the hook that asks will not find it
 		}
 	}
 }
 
-// id returns the name of a claim's slot; no slot: it is gone.
-func (c *Claim) id() slot.ID {
-	if c.Slot == 0 {
+// id returns the name of a slot, the zero ID for one that is gone.
+func (s *Slot) id() slot.ID {
+	if s.Index == 0 {
 		return slot.ID{}
 	}
-	return slot.ID{Number: c.of.first + c.Slot - 1, Dynamic: c.Dynamic}
+	return slot.ID{Number: s.of.first + s.Index - 1, Dynamic: s.Dynamic}
 }
 
-// isParent reports whether others are carved out of a slot.
-func (c *Claim) isParent() bool { return c.Slot > 0 && c.of.part != nil && c.Dynamic == 0 }
+// isParent reports whether a slot is partitionable: others are carved out of it.
+func (s *Slot) isParent() bool { return s.Index > 0 && s.of.part != nil && s.Dynamic == 0 }
 
-// isFree reports whether nobody has a slot who would have to leave.
-func (c *Claim) isFree() bool {
-	return c.activity == Idle && (c.managed == nil || len(c.managed.grants) == 0)
+// isFree reports whether no job and no claim would have to leave a slot.
+func (s *Slot) isFree() bool {
+	return s.activity == Idle && (s.managed == nil || len(s.managed.claims) == 0)
 }
 
-// at returns a slot by its name, nil if there is none.
-func (t *Table) at(id slot.ID) *Claim {
-	for _, s := range t.order {
-		if id.Number < s.first || id.Number >= s.first+len(s.claims) {
+// at returns the slot with a name, nil if there is none.
+func (t *Table) at(id slot.ID) *Slot {
+	for _, q := range t.order {
+		if id.Number < q.first || id.Number >= q.first+len(q.slots) {
 			continue
 		}
 		if !id.IsDynamic() {
-			return s.claims[id.Number-s.first]
+			return q.slots[id.Number-q.first]
 		}
-		if s.part == nil {
+		if q.part == nil {
 			return nil
 		}
-		for _, c := range s.part.carved {
-			if c.Dynamic == id.Dynamic {
-				return c
+		for _, s := range q.part.carved {
+			if s.Dynamic == id.Dynamic {
+				return s
 			}
 		}
 	}
 	return nil
 }
 
-// Slots returns how many slots there are.
+// Slots returns the number of slots.
 func (t *Table) Slots() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
-	for _, s := range t.queues {
-		n += s.size
+	for _, q := range t.queues {
+		n += q.size
 	}
 	return n
 }
 
-// Busy returns how many claims run a job.
+// Busy returns how many slots run a job.
 func (t *Table) Busy() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.busy
 }
 
-// Activate finds idle claims for a grant and notes the job that they run. Managed slots
-// must be willing to run j, which is not looked at for plain ones. Where a queue has
-// too few, as after a restart with fewer slots, claims are made beyond its slots, so
-// that every job has one. It returns nil when no slot is willing any more.
-func (t *Table) Activate(job string, grant []schedule.QueueSlots, j slot.Job) []*Claim {
+// Activate finds idle slots for a grant of the scheduler and notes the job that they run.
+// Managed slots must be willing to run j, which does not matter to plain ones. If a queue
+// has too few, as after a restart with fewer slots, slots are made beyond those of the
+// queue, so that every job has its slots. It returns nil if too few slots are willing.
+func (t *Table) Activate(job string, grant []schedule.QueueSlots, j slot.Job) []*Slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var claims []*Claim
+	var slots []*Slot
 	for _, g := range grant {
-		s := t.queues[g.Queue]
+		q := t.queues[g.Queue]
 		for range g.Slots {
-			c := t.next(s, job, j)
-			if c == nil && s != nil && (s.managed > 0 || s.part != nil) && j != nil {
-				t.deactivate(claims)
+			s := t.next(q, job, j)
+			if s == nil && q != nil && (q.managed > 0 || q.part != nil) && j != nil {
+				t.deactivate(slots)
 				return nil
 			}
-			if c == nil {
-				c = &Claim{Queue: g.Queue, Holder: t.holder}
+			if s == nil {
+				s = &Slot{Queue: g.Queue, Holder: t.holder}
 			}
-			c.activity, c.job = Busy, job
+			s.activity, s.job = Busy, job
 			t.busy++
-			claims = append(claims, c)
+			slots = append(slots, s)
 		}
 	}
-	return claims
+	return slots
 }
 
-// next returns the lowest idle claim that will have a job, or nil.
-func (t *Table) next(s *slots, job string, j slot.Job) *Claim {
-	if s == nil {
+// next returns the lowest idle slot that accepts a job, or nil.
+func (t *Table) next(q *queue, job string, j slot.Job) *Slot {
+	if q == nil {
 		return nil
 	}
 	switch {
-	case s.part != nil:
-		return t.nextCarved(s, job, j)
-	case s.managed > 0:
-		return t.nextWilling(s, job, j)
+	case q.part != nil:
+		return t.nextCarved(q, job, j)
+	case q.managed > 0:
+		return t.nextWilling(q, job, j)
 	}
-	i := slices.IndexFunc(s.claims[min(s.idle, len(s.claims)):], func(c *Claim) bool { return c.activity == Idle })
+	i := slices.IndexFunc(q.slots[min(q.idle, len(q.slots)):], func(s *Slot) bool { return s.activity == Idle })
 	if i < 0 {
-		s.idle = len(s.claims)
+		q.idle = len(q.slots)
 		return nil
 	}
-	s.idle += i
-	return s.claims[s.idle]
+	q.idle += i
+	return q.slots[q.idle]
 }
 
-// Ending tells that the processes of a job are gone, and only its end is still to be
-// told: Deactivate follows.
-func (t *Table) Ending(claims []*Claim) {
+// Ending notes that the processes of a job are gone, and only its end is still to be
+// reported: Deactivate follows.
+func (t *Table) Ending(slots []*Slot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range claims {
-		if m := c.managed; m != nil && m.task != "" && !m.ending {
+	for _, s := range slots {
+		if m := s.managed; m != nil && m.task != "" && !m.ending {
 			m.ending = true
 			m.touch()
 		}
 	}
 }
 
-// Deactivate tells that the job of claims has ended.
-func (t *Table) Deactivate(claims []*Claim) {
+// Deactivate notes that the job of slots has ended.
+func (t *Table) Deactivate(slots []*Slot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.deactivate(claims)
+	t.deactivate(slots)
 }
 
-func (t *Table) deactivate(claims []*Claim) {
-	for _, c := range claims {
-		if c.activity == Idle {
+func (t *Table) deactivate(slots []*Slot) {
+	for _, s := range slots {
+		if s.activity == Idle {
 			continue
 		}
-		c.activity, c.job = Idle, ""
+		s.activity, s.job = Idle, ""
 		t.busy--
-		if c.Slot > 0 {
-			c.of.idle = min(c.of.idle, c.Slot-1)
+		if s.Index > 0 {
+			s.of.idle = min(s.of.idle, s.Index-1)
 		}
-		if c.managed != nil {
-			t.ended(c.managed)
+		if s.managed != nil {
+			t.ended(s.managed)
 		}
 	}
 }

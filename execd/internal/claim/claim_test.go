@@ -95,13 +95,13 @@ func (d *desk) claim(r Request) Granted {
 }
 
 // run has a task run under a claim.
-func (d *desk) run(g Granted, task string) []*Claim {
+func (d *desk) run(g Granted, task string) []*Slot {
 	d.Helper()
-	claims, err := d.Table.Run(g.Slot, g.ID.String(), task, slot.JobOf(ad(d.T, plainJob)))
+	slots, err := d.Table.Run(g.Slot, g.ID.String(), task, slot.JobOf(ad(d.T, plainJob)))
 	if err != nil {
 		d.Fatal(err)
 	}
-	return claims
+	return slots
 }
 
 // place returns state and activity of a slot.
@@ -229,14 +229,14 @@ func TestRefusals(t *testing.T) {
 		d.refused(tt.what, err, tt.want)
 	}
 	d.Unstarted(g.ID)
-	claims := d.run(g, "7.1")
+	slots := d.run(g, "7.1")
 	_, _, err = d.Starting(g.ID, root)
 	d.refused("an activation of a busy slot", err, api.RefusedBusy)
 	_, err = d.Request(Request{Slot: slot.Static(1), By: bob, Holder: "bob"})
 	d.refused("a slot of one of the same rank", err, api.RefusedRank)
 	_, err = d.Request(Request{Slot: slot.Static(1), By: root, Holder: "root", Priority: 9, NoWait: true})
 	d.refused("a slot in use, without waiting", err, api.RefusedTryAgain)
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if d.place(1) != "Claimed/Idle" {
 		t.Errorf("slot 1 is %s; want the claim to be still there", d.place(1))
 	}
@@ -253,7 +253,7 @@ func TestRefusals(t *testing.T) {
 func TestLease(t *testing.T) {
 	d := newDesk(t, "")
 	g := d.claim(Request{Slot: slot.Static(1), Lease: time.Minute})
-	claims := d.run(g, "7.1")
+	slots := d.run(g, "7.1")
 	d.now = d.now.Add(50 * time.Second)
 	s, err := d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Renew{Claim: n} })
 	if err != nil || s.Lease != time.Minute {
@@ -267,7 +267,7 @@ func TestLease(t *testing.T) {
 	if did := d.carry(); did != "kill 7.1" || d.place(1) != "Preempting/Killing" {
 		t.Errorf("did %q, slot 1 is %s; want the job killed", did, d.place(1))
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if d.carry(); d.Managed() || len(d.files()) != 0 {
 		t.Errorf("managed %v, files %v; want nothing left", d.Managed(), d.files())
 	}
@@ -277,7 +277,7 @@ func TestLease(t *testing.T) {
 func TestHolderSteersItsJob(t *testing.T) {
 	d := newDesk(t, "")
 	g := d.claim(Request{Slot: slot.Static(2)})
-	claims := d.run(g, "7.1")
+	slots := d.run(g, "7.1")
 	for _, step := range []struct {
 		event func(slot.Number) slot.Event
 		want  string
@@ -310,7 +310,7 @@ func TestHolderSteersItsJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if p := <-done; !p.Start || p.StillCleaning {
 		t.Errorf("permit of the end %+v; want another start", p)
 	}
@@ -323,7 +323,7 @@ func TestHolderSteersItsJob(t *testing.T) {
 func TestPriorityPreempts(t *testing.T) {
 	d := newDesk(t, "")
 	first := d.claim(Request{Slot: slot.Static(1)})
-	claims := d.run(first, "7.1")
+	slots := d.run(first, "7.1")
 	second := d.claim(Request{Slot: slot.Static(1), By: root, Priority: 1})
 	if !second.Waiting {
 		t.Fatal("two have the same slot")
@@ -338,7 +338,7 @@ func TestPriorityPreempts(t *testing.T) {
 	}
 	_, _, err = d.Starting(second.ID, root)
 	d.refused("an activation of a claim that waits", err, api.RefusedState)
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	select {
 	case <-changed:
 	default:
@@ -355,14 +355,14 @@ func TestPriorityPreempts(t *testing.T) {
 // CLAIM-VACATE: an administrator takes a slot, also from the queue.
 func TestVacate(t *testing.T) {
 	d := newDesk(t, "")
-	claims := d.Activate("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, nil)
+	slots := d.Activate("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, nil)
 	if n, err := d.Vacate([]slot.ID{slot.Static(3)}, true, slot.ReasonVacateCommand); n != 1 || err != nil {
 		t.Fatalf("vacated %d, %v; want 1", n, err)
 	}
 	if did := d.carry(); did != "kill 7.1" {
 		t.Errorf("did %q; want the job killed", did)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if d.carry(); d.Managed() || d.Busy() != 0 {
 		t.Errorf("managed %v, busy %d; want a plain, idle slot", d.Managed(), d.Busy())
 	}
@@ -379,7 +379,7 @@ func TestDrain(t *testing.T) {
 		want  string
 	}{{slot.DrainGraceful, "stop 7.1"}, {slot.DrainQuick, "stop 7.1"}, {slot.DrainFast, "kill 7.1"}} {
 		d := newDesk(t, "")
-		claims := d.Activate("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, nil)
+		slots := d.Activate("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, nil)
 		d.Drain(&slot.Drain{Speed: tt.speed})
 		if did := d.carry(); did != tt.want {
 			t.Errorf("%v: did %q; want %q", tt.speed, did, tt.want)
@@ -387,7 +387,7 @@ func TestDrain(t *testing.T) {
 		if got := d.place(3); got != "Drained/Retiring" {
 			t.Errorf("%v: slot 3 is %s; want it to wait for the others", tt.speed, got)
 		}
-		d.Deactivate(claims)
+		d.Deactivate(slots)
 		for number := 1; number <= 3; number++ {
 			if got := d.place(number); got != "Drained/Idle" {
 				t.Errorf("%v: slot %d is %s; want it drained, as all are", tt.speed, number, got)
@@ -411,9 +411,9 @@ func TestPolicyOfTheQueue(t *testing.T) {
 	if n, _, _ := d.Willing("a.q", j, 9); n != 1 {
 		t.Errorf("%d slots are willing; want slot 2 alone", n)
 	}
-	claims := d.Activate("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, j)
-	if len(claims) != 1 || claims[0].Slot != 2 {
-		t.Fatalf("runs on %+v; want slot 2", claims)
+	slots := d.Activate("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, j)
+	if len(slots) != 1 || slots[0].Index != 2 {
+		t.Fatalf("runs on %+v; want slot 2", slots)
 	}
 	if d.place(2) != "Claimed/Busy" {
 		t.Errorf("slot 2 is %s", d.place(2))
@@ -425,7 +425,7 @@ func TestPolicyOfTheQueue(t *testing.T) {
 	if did := d.carry(); !g.Waiting || did != "stop 7.1" {
 		t.Errorf("waits %v, did %q; want the queue's job to leave", g.Waiting, did)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if v, _ := d.Snapshot(slot.Static(2), false); v.Holder != "alice" || v.State+"/"+v.Activity != "Claimed/Idle" {
 		t.Errorf("slot 2 is %+v; want it alice's", v)
 	}
@@ -434,7 +434,7 @@ func TestPolicyOfTheQueue(t *testing.T) {
 // POLICY-PREEMPT, POLICY-WANT_HOLD: what a policy does to a job of the queue.
 func TestPreemptAndHold(t *testing.T) {
 	d := newDesk(t, "PREEMPT = TARGET.Bad =?= true\nWANT_HOLD = true\nWANT_HOLD_REASON = \"it is bad\"\n")
-	claims := d.Activate("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, slot.JobOf(ad(t, "[JobUniverse = 5; Bad = true]")))
+	slots := d.Activate("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, slot.JobOf(ad(t, "[JobUniverse = 5; Bad = true]")))
 	for range 3 { // PREEMPT, retirement, the end of it
 		d.now = d.now.Add(5 * time.Second)
 		d.Tick()
@@ -442,7 +442,7 @@ func TestPreemptAndHold(t *testing.T) {
 	if did := d.carry(); did != "hold 7.1: it is bad, stop 7.1" {
 		t.Errorf("did %q; want the job held and asked to end", did)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if d.place(3) != "Unclaimed/Idle" {
 		t.Errorf("slot 3 is %s; want it free", d.place(3))
 	}
@@ -464,14 +464,14 @@ func TestRestart(t *testing.T) {
 	if names := d.files(); len(names) != 2 {
 		t.Errorf("claims are %v; want the two that are good", names)
 	}
-	claims := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil, nil)
-	if len(claims) != 1 || d.place(3) != "Claimed/Busy" || d.place(1) != "Claimed/Idle" {
+	slots := d.Adopt("7.1", []schedule.QueueSlots{{Queue: "b.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil, nil)
+	if len(slots) != 1 || d.place(3) != "Claimed/Busy" || d.place(1) != "Claimed/Idle" {
 		t.Fatalf("slot 1 is %s, slot 3 %s; want both claimed", d.place(1), d.place(3))
 	}
 	if s, err := d.Order(idle.ID, alice, func(n slot.Number) slot.Event { return slot.Renew{Claim: n} }); err != nil || s.Lease != time.Minute {
 		t.Errorf("the lease after the restart: %+v, %v; want a whole one", s, err)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	d.run(busy, "8.1")
 	if g := d.claim(Request{Slot: slot.Static(2)}); g.ID.public == idle.ID.public || g.ID.public == busy.ID.public {
 		t.Errorf("%v is given out twice", g.ID)
@@ -534,11 +534,11 @@ func TestClosed(t *testing.T) {
 		}
 	}
 	d := newDesk(t, "RANK = TARGET.Prio\n")
-	claims := d.Activate("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, slot.JobOf(ad(t, "[JobUniverse = 5; Prio = 1]")))
-	if len(claims) != 1 {
+	slots := d.Activate("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, slot.JobOf(ad(t, "[JobUniverse = 5; Prio = 1]")))
+	if len(slots) != 1 {
 		t.Fatal("the queue has no slot")
 	}
-	on := slot.Static(claims[0].Slot)
+	on := slot.Static(slots[0].Index)
 	if v, _ := d.Snapshot(on, true); v.Promised {
 		t.Error("promised to nobody yet")
 	}
@@ -564,11 +564,11 @@ func TestFetchedWork(t *testing.T) {
 	if v, _ := d.Snapshot(slot.Static(1), true); !v.Fetched() || v.Ad == nil || !v.ID.Equal(g.ID) {
 		t.Errorf("the slot is %+v; want it to be fetched work's", v)
 	}
-	claims := d.run(g, "7.1")
+	slots := d.run(g, "7.1")
 	if _, err = d.Offer(slot.Static(1), ad(t, plainJob)); err == nil {
 		t.Error("work of the same rank is accepted where work runs")
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	d.now = d.now.Add(3 * time.Second)
 	again, err := d.Offer(slot.Static(1), ad(t, plainJob))
 	if err != nil || !again.ID.Equal(g.ID) {

@@ -119,7 +119,7 @@ func TestClaimTooLargeToBeFoundAgain(t *testing.T) {
 func TestManyWaitForTheEnd(t *testing.T) {
 	d := newDesk(t, "")
 	g := d.claim(Request{Slot: slot.Static(1)})
-	claims := d.run(g, "7.1")
+	slots := d.run(g, "7.1")
 	var first <-chan api.Permit
 	for i := range maxPermits {
 		c, err := d.DeactivateClaim(g.ID, alice, slot.JobDone)
@@ -133,7 +133,7 @@ func TestManyWaitForTheEnd(t *testing.T) {
 	if _, err := d.DeactivateClaim(g.ID, alice, slot.JobDone); api.RefusalOf(err) != api.RefusedTryAgain {
 		t.Errorf("one more: %v; want it refused for now", err)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	select {
 	case p := <-first:
 		if !p.Start {
@@ -152,7 +152,7 @@ func TestManyWaitForTheEnd(t *testing.T) {
 func TestRefusalIsForWhoAsked(t *testing.T) {
 	d := newDesk(t, "MaxJobRetirementTime = 3600\n")
 	busy := d.claim(Request{Slot: slot.Static(1)})
-	claims := d.run(busy, "7.1")
+	slots := d.run(busy, "7.1")
 	done, err := d.DeactivateClaim(busy.ID, alice, slot.JobDone)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestRefusalIsForWhoAsked(t *testing.T) {
 		t.Fatalf("while the job runs who waits for its end is told %+v", p)
 	default:
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	select {
 	case <-done:
 	default:
@@ -197,7 +197,7 @@ func testRestartWhileAClaimWaits(t *testing.T, back time.Duration) {
 	}
 	busy := d.claim(Request{Slot: slot.Static(1)})
 	d.run(busy, "7.1")
-	adopt := func() []*Claim {
+	adopt := func() []*Slot {
 		return d.Adopt("7.1", []schedule.QueueSlots{{Queue: "a.q", Slots: 1}}, busy.ID.String(), noon, slot.JobOf(ad(t, plainJob)), nil, nil)
 	}
 	if back > 0 {
@@ -210,9 +210,9 @@ func testRestartWhileAClaimWaits(t *testing.T, back time.Duration) {
 		t.Fatalf("the second claim: %+v, files %v; want it to wait", waits, d.files())
 	}
 	d.again(policy, noon.Add(time.Minute))
-	claims := adopt()
+	slots := adopt()
 	d.carry()
-	if v, _ := d.Snapshot(slot.Static(1), false); len(claims) != 1 || v.Task != "7.1" || !v.ID.Equal(busy.ID) {
+	if v, _ := d.Snapshot(slot.Static(1), false); len(slots) != 1 || v.Task != "7.1" || !v.ID.Equal(busy.ID) {
 		t.Errorf("slot 1 is %+v; want the job in it, under its claim", v)
 	}
 	if files := d.files(); len(files) != 1 {
@@ -283,8 +283,8 @@ func TestRestartWhileAClaimWaitsForTheQueue(t *testing.T) {
 		}
 	}
 	d.again(policy, noon.Add(time.Minute))
-	claims := d.Adopt("7.1", grant, "", noon, j, nil, nil)
-	if v, _ := d.Snapshot(slot.Static(2), false); len(claims) != 1 || v.Task != "7.1" || v.Holder != "queue" {
+	slots := d.Adopt("7.1", grant, "", noon, j, nil, nil)
+	if v, _ := d.Snapshot(slot.Static(2), false); len(slots) != 1 || v.Task != "7.1" || v.Holder != "queue" {
 		t.Errorf("slot 2 is %+v; want the job in it", v)
 	}
 	if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(has.ID) {

@@ -13,9 +13,8 @@ import (
 const secretBytes = 32
 
 // ID names a claim and is the right to use it: `<address>#boot#sequence#secret`.
-// What is before the last # may be known to everybody. What is behind it opens
-// the slot, so the type can be printed only without it, and no encoder sees it:
-// Reveal alone tells it.
+// The part before the last # is public. Whoever has the secret after it can use the slot,
+// so the type prints without it, and no encoder sees it: only Reveal returns it.
 type ID struct {
 	public string // up to and including the last #
 	secret string // lower-case hexadecimal digits
@@ -31,13 +30,13 @@ func newID(address string, boot int64, seq uint64) ID {
 	}
 }
 
-// PublicID reads what String wrote. It opens nothing.
+// PublicID parses what String returned. The result has no secret.
 func PublicID(text string) ID { return ID{public: strings.TrimSuffix(text, "...")} }
 
-// maxID bounds what is looked at of an id that comes from outside.
+// maxID bounds an id that comes from outside.
 const maxID = 1024
 
-// ParseID reads what Reveal wrote. The error does not repeat the text.
+// ParseID parses what Reveal returned. The error does not repeat the text.
 func ParseID(text string) (ID, error) {
 	i := strings.LastIndexByte(text, '#')
 	switch {
@@ -77,8 +76,8 @@ func (id ID) Format(f fmt.State, verb rune) {
 	_, _ = fmt.Fprint(f, id.String())
 }
 
-// Reveal returns the whole id, for its holder and for the spool alone; empty: no more
-// than its public part is known.
+// Reveal returns the whole id, for its holder and for the spool only; empty: only its
+// public part is known.
 func (id ID) Reveal() string {
 	if id.secret == "" {
 		return ""
@@ -86,10 +85,10 @@ func (id ID) Reveal() string {
 	return id.public + id.secret
 }
 
-// Zero reports whether there is no id.
+// Zero reports whether the id is empty.
 func (id ID) Zero() bool { return id.public == "" }
 
-// Equal compares two ids in a time that tells nothing about the secret.
+// Equal compares two ids in constant time.
 func (id ID) Equal(other ID) bool {
 	same := subtle.ConstantTimeCompare([]byte(id.secret), []byte(other.secret))
 	return same == 1 && id.secret != "" && id.public == other.public

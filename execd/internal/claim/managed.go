@@ -16,8 +16,8 @@ import (
 	"paddock/internal/proc"
 )
 
-// Options are what managed slots need. The functions are called with locks held,
-// and must not block or call back.
+// Options are for managed slots. The functions are called with locks held, and must not
+// block or call back.
 type Options struct {
 	Host  string
 	Boot  time.Time // when this execd was started
@@ -26,24 +26,24 @@ type Options struct {
 	Now   func() time.Time // nil: time.Now
 	// Ad returns the ad of a slot; nil: an empty one.
 	Ad func(*Info) *classad.Ad
-	// JobOf returns what slots see of a task that runs, which was started on a slot
-	// when it was plain.
+	// JobOf returns, for policies, a running task that was started in a slot while that was
+	// plain.
 	JobOf func(task string) slot.Job
-	// Share returns what so many slots of a queue have together; nil: nothing but Cpus
-	// is scarce.
+	// Share returns the resources of a number of slots of a queue; nil: only Cpus are
+	// limited.
 	Share func(queue string, slots int) slot.Resources
-	// Closed says why a queue takes nothing, as the end of a sentence with "it is";
+	// Closed says why a queue accepts no jobs, as the end of a sentence with "it is";
 	// empty: it is open.
 	Closed func(queue string) string
-	// Idled is told how long a claim had nothing to run, when it has something;
-	// nil: nobody wants to know. It must not call the table.
+	// Idled is called with the time that a claim had no job, when it has one; nil: it is
+	// not.
 	Idled func(time.Duration)
 }
 
-// plenty is what each slot has of what nobody counts.
+// plenty is how much each slot has of a resource that is not counted.
 const plenty = 1 << 40
 
-// complete fills in what was left out.
+// complete sets the defaults of options that are nil.
 func (o *Options) complete() {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -64,7 +64,7 @@ func (o *Options) complete() {
 	}
 }
 
-// Info is what the ad of a slot is made of.
+// Info is what the ad of a slot is made from.
 type Info struct {
 	Slot    slot.ID
 	Type    string // Static, Partitionable or Dynamic
@@ -74,8 +74,8 @@ type Info struct {
 	Machine *slot.Machine // to be asked, not to be given events
 	Policy  *slot.Policy
 
-	// Has is what is left of a partitionable slot, of Total, and what a dynamic one
-	// has; of others they are zero.
+	// Has is what is left of Total in a partitionable slot, and what a dynamic slot has;
+	// for others both are zero.
 	Has, Total slot.Resources
 	Children   []Child // of a partitionable slot
 
@@ -89,28 +89,28 @@ type Info struct {
 	All func() []Neighbour
 }
 
-// Neighbour is what the ads of all slots may say of one.
+// Neighbour is what the ad of a slot may say about another one.
 type Neighbour struct {
 	Slot            slot.ID
 	State, Activity string
 	// Since when; zero of a plain slot.
 	EnteredState, EnteredActivity time.Time
 
-	User, Task string // who has it, and what runs; empty: nobody, nothing
+	User, Task string // who has a claim on it, and what runs; empty: nobody, nothing
 }
 
-// neighbours returns what the slots are like.
+// neighbours returns all slots for the ad of one.
 func (t *Table) neighbours() []Neighbour {
 	var list []Neighbour
-	for _, s := range t.order {
-		for _, c := range s.all() {
-			n := Neighbour{Slot: c.id(), State: slot.Claimed.String(), Activity: c.activity.String(), Task: c.job}
-			if m := c.managed; m != nil {
+	for _, q := range t.order {
+		for _, s := range q.all() {
+			n := Neighbour{Slot: s.id(), State: slot.Claimed.String(), Activity: s.activity.String(), Task: s.job}
+			if m := s.managed; m != nil {
 				p := m.machine.Place()
 				n.State, n.Activity, n.Task = p.State.String(), p.Activity.String(), m.task
 				n.EnteredState, n.EnteredActivity = m.machine.EnteredState(), m.machine.EnteredActivity()
-				if g := m.grants[m.machine.Current().Number]; g != nil && !g.waiting {
-					n.User = g.by.Name
+				if c := m.claims[m.machine.Current().Number]; c != nil && !c.waiting {
+					n.User = c.by.Name
 				}
 			}
 			list = append(list, n)
@@ -119,32 +119,32 @@ func (t *Table) neighbours() []Neighbour {
 	return list
 }
 
-// managed is a slot of which others than the queue may have something to say. The
-// Table's mutex guards it.
+// managed is what a slot has that others than its queue may claim, or that has a policy.
+// The Table's mutex guards it.
 type managed struct {
-	claim   *Claim
-	serial  int // among all that were ever managed
+	slot    *Slot
+	serial  int // among all slots that were ever managed
 	machine *slot.Machine
-	grants  map[slot.Number]*grant // of those who are not the queue
-	under   slot.Number            // the claim that the task runs under
+	claims  map[slot.Number]*claim // of others than the queue
+	under   slot.Number            // the claim under which the task runs
 	task    string                 // that runs; empty: none
 	job     slot.Job               // the same
-	kept    int                    // so many slots stand in the scheduler's books as another's
-	part    *partition             // that it was carved out of; nil: it was not
-	asking  bool                   // work is being looked for: the answer must not find another slot of the name
-	before  *classad.Ad            // of what it is being carved out of; nil: it has its own
+	kept    int                    // how many slots stand in the scheduler's books as another's
+	part    *partition             // out of which it was carved; nil: it was not
+	asking  bool                   // a hook looks for work: the answer must not find another slot of the same name
+	before  *classad.Ad            // of the slot out of which it is being carved; nil: it has its own
 	changed chan struct{}          // closed at the next change
 	permits []chan api.Permit      // of those who wait for the end of the job
 	ending  bool                   // the processes of the task are gone
 	looked  looked
 }
 
-// grant is a claim of somebody who is not the queue.
-type grant struct {
-	slot     *managed
+// claim is the claim of somebody else than the queue on a slot.
+type claim struct {
+	on       *managed
 	number   slot.Number
 	id       ID
-	offered  bool // by Offer, for work that is there and whose ad it has; else by Request
+	offered  bool // made by Offer, for fetched work, whose ad it has; else by Request
 	holder   string
 	by       By
 	priority int
@@ -153,30 +153,30 @@ type grant struct {
 	made     time.Time
 
 	waiting  bool       // for the slot
-	waited   bool       // an earlier execd has ended while it did
+	waited   bool       // an earlier execd has ended while it waited
 	starting bool       // a job is about to be started under it
-	promised *job.Job   // that is to be started when the slot is its own
+	promised *job.Job   // that is to be started when it has the slot
 	last     string     // the last task
-	stored   bool       // there is a file of it
-	told     bool       // its source is told that it is over
+	stored   bool       // it has a file
+	told     bool       // its source has been told that it is over
 	over     bool       // nothing is left of it
-	why      string     // fetched work has given it back, in words; empty: it has not
-	hold     *slot.Hold // what runs under it is put on hold; nil: it is not
-	refused  error      // why it was taken from one who waited
+	why      string     // why its source has given it back; empty: it has not
+	hold     *slot.Hold // of the job that runs under it; nil: it is not put on hold
+	refused  error      // why a claim that waited was refused
 }
 
-// Do is what is to be done, of an Effect.
+// Do is the kind of an Effect.
 type Do int
 
-// What is to be done.
+// The kinds of effects.
 const (
-	Suspend    Do = iota // stop the job
-	Resume               // let it go on
-	Hold                 // what ends the job now has it wait in error, for Text
+	Suspend    Do = iota // suspend the job
+	Resume               // resume it
+	Hold                 // put the job in error, for Text, when it ends
 	Stop                 // ask the job to end
 	Kill                 // kill the job
-	KillFamily           // and everything it has started
-	Evict                // tell of Eviction
+	KillFamily           // kill it and everything it has started
+	Evict                // report the Eviction
 	Begin                // start Job under the claim of Slot
 	Forget               // remove the file of the claim
 	Rewrite              // write it again
@@ -189,8 +189,8 @@ type Effect struct {
 	Slot     slot.ID
 	Task     string
 	Reason   slot.Reason
-	Text     string    // of Say: a line; of Hold: why; of what ends a job: Reason in words, or what who has given the claim back says
-	Requeue  bool      // what ends is to run again
+	Text     string    // of Say: a line; of Hold: why; of what ends a job: Reason in words, or those of whoever gave the claim back
+	Requeue  bool      // the job that ends is to run again
 	Until    time.Time // of Stop: when the job is killed
 	Subcode  int       // of Hold
 	Level    slog.Level
@@ -207,9 +207,9 @@ func (t *Table) Manage(o Options) error {
 	defer t.mu.Unlock()
 	o.complete()
 	t.o, t.begun = o, true
-	for _, s := range t.order {
-		if s.part != nil {
-			t.refresh(s)
+	for _, q := range t.order {
+		if q.part != nil {
+			t.refresh(q)
 		}
 	}
 	t.remanage()
@@ -226,93 +226,93 @@ func (t *Table) Manage(o Options) error {
 	return nil
 }
 
-// reclaim gives a slot back to who has claimed it of an earlier execd.
+// reclaim restores a claim that an earlier execd had granted.
 func (t *Table) reclaim(r *record) {
 	id, _ := ParseID(r.ID) // the Store has read it
 	if boot, seq, _ := id.sequence(); boot == t.o.Boot.Unix() {
 		t.seq = max(t.seq, seq)
 	}
-	g := &grant{
+	c := &claim{
 		id: id, offered: r.Kind == offered, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
 		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true, waited: r.Waiting,
 	}
 	if age := proc.Uptime() - r.SinceUp; r.SinceUp > 0 && age >= 0 { // else the host has been started anew
-		g.made = t.o.Now().Add(-age)
+		c.made = t.o.Now().Add(-age)
 	}
-	s, why := t.queues[r.Queue], "is not there any more"
-	if s != nil {
-		why = s.unfit(r)
+	q, why := t.queues[r.Queue], "is not there any more"
+	if q != nil {
+		why = q.unfit(r)
 	}
 	if why != "" {
-		t.say(slog.LevelWarn, "claim %v: dropped: slot %v of queue %s %s", id, slot.ID{Number: r.Place, Dynamic: r.Dynamic}, r.Queue, why)
+		t.say(slog.LevelWarn, "claim %v: dropped: slot %v of queue %s %s", id, slot.ID{Number: r.Index, Dynamic: r.Dynamic}, r.Queue, why)
 		t.effects = append(t.effects, Effect{Do: Forget, id: id})
 		return
 	}
 	if r.Ad != "" {
-		g.ad, _ = classad.ParseOld(r.Ad) // as it was written; without it RANK is 0
+		c.ad, _ = classad.ParseOld(r.Ad) // as it was written; without it RANK is 0
 	}
 	var m *managed
 	switch {
 	case r.Dynamic > 0:
-		m = t.makeAgain(s, r.Dynamic, r.Has)
+		m = t.makeAgain(q, r.Dynamic, r.Has)
 	default:
-		m = t.manage(s.claims[r.Place-1])
+		m = t.manage(q.slots[r.Index-1])
 	}
 	if r.Partitionable {
-		if g.lease <= 0 || g.lease > slot.PartitionableLease {
-			g.lease = slot.PartitionableLease // which begins anew
+		if c.lease <= 0 || c.lease > slot.PartitionableLease {
+			c.lease = slot.PartitionableLease // which begins anew
 		}
-		s.part.space.Claim(t.o.Now(), g.holder, g.lease)
+		q.part.space.Claim(t.o.Now(), c.holder, c.lease)
 	}
-	t.restore(m, g, time.Time{}, slot.JobOf(g.ad), nil)
-	t.say(slog.LevelInfo, "claim %v: found after the restart: slot=%v holder=%s", id, m.claim.id(), g.holder)
+	t.restore(m, c, time.Time{}, slot.JobOf(c.ad), nil)
+	t.say(slog.LevelInfo, "claim %v: found after the restart: slot=%v holder=%s", id, m.slot.id(), c.holder)
 }
 
 // unfit says why the slot of a record cannot be given back, as what follows the name of
 // the slot in a sentence; empty: it can.
-func (s *slots) unfit(r *record) string {
-	if (s.part != nil) != (r.Partitionable || r.Dynamic > 0) || r.Place > len(s.claims) {
+func (q *queue) unfit(r *record) string {
+	if (q.part != nil) != (r.Partitionable || r.Dynamic > 0) || r.Index > len(q.slots) {
 		return "is not there any more"
 	}
-	c := s.claims[r.Place-1]
+	s := q.slots[r.Index-1]
 	if r.Dynamic > 0 {
-		i := slices.IndexFunc(s.part.carved, func(c *Claim) bool { return c.Dynamic == r.Dynamic })
+		i := slices.IndexFunc(q.part.carved, func(s *Slot) bool { return s.Dynamic == r.Dynamic })
 		if i < 0 {
 			return ""
 		}
-		c = s.part.carved[i]
+		s = q.part.carved[i]
 	}
-	if c.managed != nil && len(c.managed.grants) > 0 {
+	if s.managed != nil && len(s.managed.claims) > 0 {
 		return "has another claim, for which it waited"
 	}
 	return ""
 }
 
-// restore makes the machine of a slot that is claimed already: by a grant, or by the
+// restore makes the machine of a slot that is claimed already: by a claim, or by the
 // queue if that is nil. A job has run there since begun, unless that is zero, and may be
 // ending.
-func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job, ending *slot.Ending) {
+func (t *Table) restore(m *managed, c *claim, begun time.Time, j slot.Job, ending *slot.Ending) {
 	now := t.o.Now()
 	saved := slot.Saved{Kind: slot.Queue, Holder: t.holder, Since: now, Begun: begun, Ending: ending}
 	if !begun.IsZero() {
 		saved.Since, saved.Activations = begun, 1
 	}
-	m.grants = map[slot.Number]*grant{}
-	if g != nil {
-		saved.Holder, saved.Since, saved.Lease = g.holder, g.made, g.lease
-		if g.offered {
+	m.claims = map[slot.Number]*claim{}
+	if c != nil {
+		saved.Holder, saved.Since, saved.Lease = c.holder, c.made, c.lease
+		if c.offered {
 			saved.Kind = slot.Fetch
 		}
-		if g.lease > 0 {
-			saved.LeaseEnd = now.Add(g.lease)
+		if c.lease > 0 {
+			saved.LeaseEnd = now.Add(c.lease)
 		}
 	}
 	m.machine = slot.New(t.config(m, &saved, j), now)
 	m.under = 0
 	n := m.machine.Current().Number
-	if g != nil {
-		g.slot, g.number = m, n
-		m.grants[n] = g
+	if c != nil {
+		c.on, c.number = m, n
+		m.claims[n] = c
 	}
 	if !begun.IsZero() {
 		m.under, m.job = n, j
@@ -320,7 +320,7 @@ func (t *Table) restore(m *managed, g *grant, begun time.Time, j slot.Job, endin
 	t.happen(m, slot.Evaluate{})
 }
 
-// config is what the machine of a slot is made of.
+// config returns the configuration of the machine of a slot.
 func (t *Table) config(m *managed, saved *slot.Saved, j slot.Job) slot.Config {
 	return slot.Config{
 		Policy: t.policy, Slot: func() *classad.Ad { return t.ad(m) }, Random: rand.Float64, Restored: saved, Job: j, Dynamic: m.part != nil,
@@ -335,21 +335,21 @@ func (t *Table) ad(m *managed) *classad.Ad {
 	return t.o.Ad(t.info(m))
 }
 
-// info returns what the ad of a slot is made of.
+// info returns what the ad of a slot is made from.
 func (t *Table) info(m *managed) *Info {
 	in := &Info{
-		Slot: m.claim.id(), Queue: m.claim.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
+		Slot: m.slot.id(), Queue: m.slot.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
 		All: t.neighbours,
 	}
-	in.Type, in.Has, in.Total, in.Children = t.parts(m.claim)
-	for _, s := range t.order {
-		in.Slots += s.size
+	in.Type, in.Has, in.Total, in.Children = t.parts(m.slot)
+	for _, q := range t.order {
+		in.Slots += q.size
 	}
 	cur := m.machine.Current()
-	if g := m.grants[cur.Number]; g != nil && !g.waiting {
-		in.Holder, in.User, in.ID = g.holder, g.by.Name, g.id
-		if g.offered && m.under == g.number {
-			in.Work = g.ad
+	if c := m.claims[cur.Number]; c != nil && !c.waiting {
+		in.Holder, in.User, in.ID = c.holder, c.by.Name, c.id
+		if c.offered && m.under == c.number {
+			in.Work = c.ad
 		}
 	} else if m.task != "" {
 		in.Holder = t.holder
@@ -357,24 +357,24 @@ func (t *Table) info(m *managed) *Info {
 	return in
 }
 
-// manage returns what manages a slot from now on.
-func (t *Table) manage(c *Claim) *managed {
-	if c.managed != nil {
-		return c.managed
+// manage makes a slot managed, unless it is already.
+func (t *Table) manage(s *Slot) *managed {
+	if s.managed != nil {
+		return s.managed
 	}
 	t.serial++
-	m := &managed{claim: c, serial: t.serial, changed: make(chan struct{}), grants: map[slot.Number]*grant{}}
-	c.managed = m
+	m := &managed{slot: s, serial: t.serial, changed: make(chan struct{}), claims: map[slot.Number]*claim{}}
+	s.managed = m
 	t.managed = append(t.managed, m)
-	t.some.Store(true)
-	if c.Slot > 0 {
-		c.of.managed++
+	t.anyManaged.Store(true)
+	if s.Index > 0 {
+		s.of.managed++
 	}
-	if c.activity == Busy {
-		m.task = c.job
+	if s.activity == Busy {
+		m.task = s.job
 		var j slot.Job
 		if t.o.JobOf != nil {
-			j = t.o.JobOf(c.job)
+			j = t.o.JobOf(s.job)
 		}
 		if j == nil {
 			j = slot.JobOf(nil)
@@ -390,16 +390,16 @@ func (t *Table) manage(c *Claim) *managed {
 	return m
 }
 
-// Configure takes another policy, and which slots are managed whatever the policy
-// says: those with a hook; nil: none.
+// Configure sets the policy, and which slots are managed whatever the policy says: those
+// with a hook; nil: none.
 func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.policy, t.wanted = p, wanted
 	t.forget()
-	for _, s := range t.order {
-		if s.part != nil {
-			s.part.space.SetPolicy(p)
+	for _, q := range t.order {
+		if q.part != nil {
+			q.part.space.SetPolicy(p)
 		}
 	}
 	for _, m := range slices.Clone(t.managed) {
@@ -409,15 +409,15 @@ func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 	t.remanage()
 }
 
-// remanage manages the slots that are to be managed now, and no others.
+// remanage makes the slots managed that have to be, and all others plain.
 func (t *Table) remanage() {
 	if !t.begun {
 		return
 	}
-	for _, s := range t.order {
-		for _, c := range s.claims {
-			if c.managed == nil && t.isWanted(c) {
-				t.manage(c)
+	for _, q := range t.order {
+		for _, s := range q.slots {
+			if s.managed == nil && t.isWanted(s) {
+				t.manage(s)
 			}
 		}
 	}
@@ -426,65 +426,65 @@ func (t *Table) remanage() {
 	}
 }
 
-// isWanted reports whether a slot is managed for its own sake.
-func (t *Table) isWanted(c *Claim) bool {
-	id := c.id()
-	return !id.IsZero() && (!t.policy.Plain() || c.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil)
+// isWanted reports whether a slot has to be managed though nobody uses it.
+func (t *Table) isWanted(s *Slot) bool {
+	id := s.id()
+	return !id.IsZero() && (!t.policy.Plain() || s.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil)
 }
 
-// tidy makes a slot plain again that need not be managed any more. If it is dynamic and
-// its machine says that it is deleted, what it had is given back.
+// tidy makes a slot plain again that need no longer be managed. If it is dynamic and its
+// machine says that it is deleted, its resources are given back.
 func (t *Table) tidy(m *managed) {
-	c, p := m.claim, m.part
-	if c.managed != m || m.task != "" || len(m.grants) > 0 {
+	s, p := m.slot, m.part
+	if s.managed != m || m.task != "" || len(m.claims) > 0 {
 		return
 	}
-	switch s := m.machine.State(); {
-	case p != nil && s != slot.Deleted:
+	switch state := m.machine.State(); {
+	case p != nil && state != slot.Deleted:
 		return
-	case p == nil && (s != slot.Owner && s != slot.Unclaimed || t.isWanted(c)):
+	case p == nil && (state != slot.Owner && state != slot.Unclaimed || t.isWanted(s)):
 		return
 	}
 	if m.kept > 0 {
-		t.unkept = append(t.unkept, Kept{m.serial, c.Queue, 0})
+		t.unkept = append(t.unkept, Kept{m.serial, s.Queue, 0})
 	}
-	c.managed = nil
+	s.managed = nil
 	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
 	m.touch()
 	if p != nil {
-		p.space.Return(c.Dynamic)
-		p.carved = slices.DeleteFunc(slices.Clone(p.carved), func(o *Claim) bool { return o == c })
+		p.space.Return(s.Dynamic)
+		p.carved = slices.DeleteFunc(slices.Clone(p.carved), func(o *Slot) bool { return o == s })
 		t.recount(p)
 		return
 	}
-	if c.Slot > 0 {
-		c.of.managed--
+	if s.Index > 0 {
+		s.of.managed--
 	}
 	t.noteManaged()
 }
 
-// reply is what a machine has answered.
+// reply is the answer of a machine to an event.
 type reply struct {
 	accepted, held bool
-	number         slot.Number // accepted or held back
+	number         slot.Number // of the claim that was accepted or held back
 	refused        error
 	permit         *api.Permit
 }
 
-// Where the slot of a claim is when it has nothing to run, and something.
+// The places of a slot whose claim has no job, and one.
 var (
 	claimedIdle = slot.Place{State: slot.Claimed, Activity: slot.Idle}
 	claimedBusy = slot.Place{State: slot.Claimed, Activity: slot.Busy}
 )
 
-// say has a line written to the log without the lock, since a disk may hang.
+// say notes a line for the log, which is written without the lock, since a disk may hang.
 func (t *Table) say(level slog.Level, format string, args ...any) {
 	if t.o.Log.Enabled(context.Background(), level) {
 		t.effects = append(t.effects, Effect{Do: Say, Level: level, Text: fmt.Sprintf(format, args...)})
 	}
 }
 
-// happen gives a slot an event, and takes down what is to be done.
+// happen gives the machine of a slot an event, and notes the effects.
 func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 	was, since := m.machine.Place(), m.machine.EnteredActivity()
 	actions := m.machine.Handle(t.o.Now(), e)
@@ -501,20 +501,20 @@ func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 	return r
 }
 
-// act takes down one action.
+// act notes the effect of one action.
 func (t *Table) act(m *managed, a *slot.Action, r *reply) {
-	g := m.grants[a.Claim]
-	id := m.claim.id()
+	c := m.claims[a.Claim]
+	id := m.slot.id()
 	job := func(do Do) {
 		if m.task == "" {
 			return
 		}
 		text := a.Text
 		if do != Hold {
-			text = g.reason(a.Reason)
+			text = c.reason(a.Reason)
 		}
 		t.effects = append(t.effects, Effect{
-			Do: do, Slot: id, Task: m.task, Reason: a.Reason, Text: text, Requeue: g == nil && a.Reason != slot.ReasonRemoved,
+			Do: do, Slot: id, Task: m.task, Reason: a.Reason, Text: text, Requeue: c == nil && a.Reason != slot.ReasonRemoved,
 			Until: a.Until, Subcode: a.Subcode,
 		})
 	}
@@ -523,40 +523,40 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		t.say(slog.LevelDebug, "slot %v: %v to %v: row=%d reason=%q", id, a.From, a.To, a.Row, a.Reason)
 	case slot.Accepted:
 		r.accepted, r.number = true, a.Claim
-		t.arrived(g)
+		t.arrived(c)
 	case slot.HeldBack:
 		r.held, r.number = true, a.Claim
 	case slot.Refused, slot.TryAgain:
 		r.refused = refusal(a)
-		if g != nil && g.waiting {
-			g.refused = r.refused
+		if c != nil && c.waiting {
+			c.refused = r.refused
 		}
 	case slot.Deactivated:
 		p := api.Permit{Start: a.Again, StillCleaning: a.StillCleaning}
 		r.permit = &p
 		m.permit(p)
 	case slot.Spawn:
-		t.arrived(g)
-		if g != nil {
-			if g.promised != nil {
-				t.effects = append(t.effects, Effect{Do: Begin, Slot: id, Job: g.promised})
+		t.arrived(c)
+		if c != nil {
+			if c.promised != nil {
+				t.effects = append(t.effects, Effect{Do: Begin, Slot: id, Job: c.promised})
 			}
 		}
 	case slot.Broken:
-		if g != nil {
-			t.evict(m, g, a.Reason)
+		if c != nil {
+			t.evict(m, c, a.Reason)
 		}
 	case slot.Dropped:
-		if g != nil {
-			t.dropped(m, g, a.Reason)
+		if c != nil {
+			t.dropped(m, c, a.Reason)
 		}
 	case slot.SuspendJob:
 		job(Suspend)
 	case slot.ResumeJob:
 		job(Resume)
 	case slot.HoldJob:
-		if g != nil {
-			g.hold = &slot.Hold{Code: a.Code, Subcode: a.Subcode, Text: a.Text}
+		if c != nil {
+			c.hold = &slot.Hold{Code: a.Code, Subcode: a.Subcode, Text: a.Text}
 		}
 		job(Hold)
 	case slot.StopJob:
@@ -567,15 +567,15 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		job(KillFamily)
 	case slot.Note:
 		t.say(slog.LevelWarn, "slot %v: %s", id, a.Text)
-	case slot.NewClaim, slot.Ask, slot.StartBenchmarks, slot.StopBenchmarks, slot.StartFiller, slot.KillFiller, slot.DrainComplete:
+	case slot.NewClaim, slot.Ask, slot.StartBenchmarks, slot.StopBenchmarks, slot.StartBackfillJob, slot.KillBackfillJob, slot.DrainComplete:
 	}
 }
 
-// arrived notes that a claim has its slot, if it had to wait for it.
-func (t *Table) arrived(g *grant) {
-	if g != nil && g.waiting {
-		g.waiting = false
-		t.effects = append(t.effects, Effect{Do: Rewrite, id: g.id})
+// arrived notes that a claim that may have waited has its slot.
+func (t *Table) arrived(c *claim) {
+	if c != nil && c.waiting {
+		c.waiting = false
+		t.effects = append(t.effects, Effect{Do: Rewrite, id: c.id})
 	}
 }
 
@@ -587,52 +587,52 @@ func (m *managed) permit(p api.Permit) {
 	m.permits = nil
 }
 
-// evict takes down that the source of a claim is told of its end, once.
-func (t *Table) evict(m *managed, g *grant, why slot.Reason) {
-	if g.told {
+// evict notes that the source of a claim is to be told of its end, once.
+func (t *Table) evict(m *managed, c *claim, why slot.Reason) {
+	if c.told {
 		return
 	}
-	g.told = true
-	e := Eviction{Slot: m.claim.id(), Holder: g.holder, Reason: g.reason(why), Code: int(why), Ad: t.ad(m), ID: g.id, Work: g.ad}
-	if g.hold != nil {
-		e.Reason, e.Code, e.Subcode = g.hold.Text, g.hold.Code, g.hold.Subcode
+	c.told = true
+	e := Eviction{Slot: m.slot.id(), Holder: c.holder, Reason: c.reason(why), Code: int(why), Ad: t.ad(m), ID: c.id, Work: c.ad}
+	if c.hold != nil {
+		e.Reason, e.Code, e.Subcode = c.hold.Text, c.hold.Code, c.hold.Subcode
 	}
 	switch {
-	case g.promised != nil:
-		e.Job = g.promised.Number
-	case m.task != "" && m.under == g.number: // not what runs in front of one that waits
+	case c.promised != nil:
+		e.Job = c.promised.Number
+	case m.task != "" && m.under == c.number: // not the job for which it waits
 		_, _ = fmt.Sscanf(m.task, "%d", &e.Job)
 	}
 	t.effects = append(t.effects, Effect{Do: Evict, Slot: e.Slot, Eviction: e})
 }
 
-// reason says in words why a claim is over, or its job has to leave: in those of whoever
-// gave it back, or else of the slot. The queue's claims are no grants.
-func (g *grant) reason(why slot.Reason) string {
-	if g != nil && g.why != "" {
-		return g.why
+// reason says in words why a claim is over, or its job has to leave: in the words of
+// whoever gave it back, or else of the slot. A nil claim is that of the queue.
+func (c *claim) reason(why slot.Reason) string {
+	if c != nil && c.why != "" {
+		return c.why
 	}
 	return why.String()
 }
 
 // dropped forgets a claim.
-func (t *Table) dropped(m *managed, g *grant, why slot.Reason) {
-	t.evict(m, g, why)
-	g.over = true
-	delete(m.grants, g.number)
-	if m.claim.isParent() {
-		m.claim.of.part.space.Release(g.holder)
+func (t *Table) dropped(m *managed, c *claim, why slot.Reason) {
+	t.evict(m, c, why)
+	c.over = true
+	delete(m.claims, c.number)
+	if m.slot.isParent() {
+		m.slot.of.part.space.Release(c.holder)
 	}
-	if g.stored {
-		t.effects = append(t.effects, Effect{Do: Forget, id: g.id})
+	if c.stored {
+		t.effects = append(t.effects, Effect{Do: Forget, id: c.id})
 	}
 	if len(m.permits) > 0 && m.task == "" {
 		m.permit(api.Permit{})
 	}
-	t.say(slog.LevelInfo, "claim %v: over: slot=%v holder=%s reason=%q", g.id, m.claim.id(), g.holder, g.reason(why))
+	t.say(slog.LevelInfo, "claim %v: over: slot=%v holder=%s reason=%q", c.id, m.slot.id(), c.holder, c.reason(why))
 }
 
-// refusal returns the error of an action that refuses.
+// refusal returns the error for an action that refuses.
 func refusal(a *slot.Action) error {
 	why := api.Refusal(a.Reason)
 	if a.Do == slot.TryAgain {
@@ -645,14 +645,14 @@ func refusal(a *slot.Action) error {
 	return api.Refusef(why, "%s", text)
 }
 
-// ended tells a slot that its job is gone. A claim of the queue is for one job.
+// ended notes that the job of a slot is gone. A claim of the queue is for one job.
 func (t *Table) ended(m *managed) {
 	n := m.under
-	if g := m.grants[n]; g != nil {
-		g.last = m.task
+	if c := m.claims[n]; c != nil {
+		c.last = m.task
 	}
 	m.task, m.job, m.under, m.ending = "", nil, 0, false
-	queues := m.grants[n] == nil
+	queues := m.claims[n] == nil
 	t.happen(m, slot.Exited{Claim: n})
 	if len(m.permits) > 0 {
 		m.permit(api.Permit{})
@@ -664,7 +664,7 @@ func (t *Table) ended(m *managed) {
 	t.drained()
 }
 
-// Effects takes what is to be done. Slots that came free are told by freed.
+// Effects returns the effects since it was last called.
 func (t *Table) Effects() []Effect {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -674,14 +674,14 @@ func (t *Table) Effects() []Effect {
 }
 
 // Managed reports whether any slot is managed. It takes no lock.
-func (t *Table) Managed() bool { return t.some.Load() }
+func (t *Table) Managed() bool { return t.anyManaged.Load() }
 
-// Tick evaluates the policies of all slots whose time has come, and returns when it is
-// to be called again; zero: nothing depends on time.
+// Tick evaluates the policies of all slots that are due, and returns when it has to be
+// called again; zero: nothing depends on time.
 func (t *Table) Tick() (next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.round.end() // what happens, happens before
+	t.round.end() // remembered answers may have changed with time
 	t.reshape()
 	if len(t.managed) == 0 {
 		return next
@@ -699,11 +699,12 @@ func (t *Table) Tick() (next time.Time) {
 	return next
 }
 
-// Kept is a slot that has to stand in the scheduler's books as another's.
+// Kept is a slot that stands in the scheduler's books as used by somebody else than the
+// queue.
 type Kept struct {
 	Serial int // of the slot, from 1
 	Queue  string
-	Slots  int // so many of the queue's; 0: not any more
+	Slots  int // how many of the queue; 0: it no longer does
 }
 
 // Books returns the slots whose place in the scheduler's books has changed since
@@ -715,40 +716,40 @@ func (t *Table) Books() (list []Kept) {
 	for _, m := range t.managed {
 		if want := m.keeps(); want != m.kept {
 			m.kept = want
-			list = append(list, Kept{m.serial, m.claim.Queue, want})
+			list = append(list, Kept{m.serial, m.slot.Queue, want})
 		}
 	}
 	return list
 }
 
-// keeps returns how many slots of the queue a slot keeps from it, beside that of the
-// task that runs there. A claim is a promise of a slot, also while the job that it
-// displaces is leaving.
+// keeps returns how many slots of its queue a slot takes away from it, besides that of the
+// task that runs there. A claim is a promise of a slot, even while the job that it
+// preempts is leaving.
 func (m *managed) keeps() int {
 	switch {
 	case m.part != nil && m.task != "":
-		return int(m.claim.has.Cpus) - 1
+		return int(m.slot.has.Cpus) - 1
 	case m.part != nil:
-		return int(m.claim.has.Cpus)
-	case m.task == "" && len(m.grants) > 0 && !m.claim.isParent():
+		return int(m.slot.has.Cpus)
+	case m.task == "" && len(m.claims) > 0 && !m.slot.isParent():
 		return 1
 	}
 	return 0
 }
 
-// taken says why a slot takes no job of the queue, whatever it is; empty: it may.
+// taken says why a slot accepts no job of the queue, whichever it is; empty: it may.
 func (m *managed) taken() string {
-	for _, g := range m.grants {
-		return fmt.Sprintf("%s is claimed by %s", m.claim.id().Name(), g.holder)
+	for _, c := range m.claims {
+		return fmt.Sprintf("%s is claimed by %s", m.slot.id().Name(), c.holder)
 	}
-	if s := m.machine.State(); s != slot.Owner && s != slot.Unclaimed {
-		return fmt.Sprintf("%s is %v", m.claim.id().Name(), m.machine.Place())
+	if state := m.machine.State(); state != slot.Owner && state != slot.Unclaimed {
+		return fmt.Sprintf("%s is %v", m.slot.id().Name(), m.machine.Place())
 	}
 	return ""
 }
 
-// undecided says why a slot that is free does not take a job; empty: it does. The ad is
-// the slot's, if the caller has made it already.
+// undecided says why a free slot does not accept a job; empty: it does. The ad is that of
+// the slot, if the caller has made it already.
 func (t *Table) undecided(m *managed, j slot.Job, ad *classad.Ad) string {
 	if ad == nil {
 		ad = t.ad(m)
@@ -762,10 +763,10 @@ func (t *Table) undecided(m *managed, j slot.Job, ad *classad.Ad) string {
 	return m.refusal(&d)
 }
 
-// refusal says in words why a slot whose START is true refuses a job; empty: it takes
+// refusal says in words why a slot whose START is true refuses a job; empty: it accepts
 // it.
 func (m *managed) refusal(d *slot.Decision) string {
-	name := m.claim.id().Name()
+	name := m.slot.id().Name()
 	switch {
 	case d.Accept:
 		return ""
@@ -783,29 +784,29 @@ func (t *Table) start(slotAd, jobAd *classad.Ad) (value string, ok bool) {
 	return slot.Told(v), v.True()
 }
 
-// startIs is the refusal of a slot whose START has a value that is not true.
+// startIs says in words that a slot refuses since START has a value that is not true.
 func (m *managed) startIs(value string) string {
-	return fmt.Sprintf("START of %s is %s", m.claim.id().Name(), value)
+	return fmt.Sprintf("START of %s is %s", m.slot.id().Name(), value)
 }
 
-// nextWilling returns the lowest idle slot of a queue that will have a job, or nil,
-// and takes it if it is managed.
-func (t *Table) nextWilling(s *slots, task string, j slot.Job) *Claim {
-	for _, c := range s.claims {
+// nextWilling returns the lowest idle slot of a queue that accepts a job, or nil. In a
+// managed slot the job then runs.
+func (t *Table) nextWilling(q *queue, task string, j slot.Job) *Slot {
+	for _, s := range q.slots {
 		switch {
-		case c.activity == Busy:
-		case c.managed == nil:
-			return c
-		case j != nil && t.occupy(c.managed, task, j):
-			return c
+		case s.activity == Busy:
+		case s.managed == nil:
+			return s
+		case j != nil && t.occupy(s.managed, task, j):
+			return s
 		}
 	}
 	return nil
 }
 
-// occupy has a slot run a job of the queue, and reports whether it does.
+// occupy runs a job of the queue in a slot, and reports whether the slot accepts it.
 func (t *Table) occupy(m *managed, task string, j slot.Job) bool {
-	if s := m.machine.State(); len(m.grants) > 0 || s != slot.Owner && s != slot.Unclaimed {
+	if state := m.machine.State(); len(m.claims) > 0 || state != slot.Owner && state != slot.Unclaimed {
 		return false
 	}
 	n := m.machine.Offer()
@@ -823,92 +824,92 @@ func (t *Table) occupy(m *managed, task string, j slot.Job) bool {
 
 // Adopt is Activate for a task that an earlier execd has started: under the claim with
 // a public id, if there is one. Carved is what the record says of the slots that were
-// carved for it, and ending how its end was being forced, nil if it was not. No slot
-// may refuse.
-func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job, carved []job.Carved, ending *slot.Ending) []*Claim {
+// carved for it, and ending is how its end was being forced, nil if it was not. No slot
+// can refuse.
+func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job, carved []job.Carved, ending *slot.Ending) []*Slot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var claims []*Claim
-	take := func(c *Claim) {
-		c.activity, c.job = Busy, task
+	var slots []*Slot
+	take := func(s *Slot) {
+		s.activity, s.job = Busy, task
 		t.busy++
-		claims = append(claims, c)
+		slots = append(slots, s)
 	}
 	if public != "" {
-		if g := t.byPublic(public); g != nil && g.slot.task == "" {
-			m := g.slot
+		if c := t.byPublic(public); c != nil && c.on.task == "" {
+			m := c.on
 			m.task = task
 			if ending != nil {
-				g.hold = ending.Hold
+				c.hold = ending.Hold
 			}
-			t.restore(m, g, started, j, ending)
-			take(m.claim)
-			return claims
+			t.restore(m, c, started, j, ending)
+			take(m.slot)
+			return slots
 		}
 	}
 	for _, g := range grant {
 		for range g.Slots {
-			s := t.queues[g.Queue]
-			if s != nil && s.part != nil {
+			q := t.queues[g.Queue]
+			if q != nil && q.part != nil {
 				var record *job.Carved
 				if i := slices.IndexFunc(carved, func(r job.Carved) bool { return r.Queue == g.Queue }); i >= 0 {
 					record, carved = &carved[i], slices.Concat(carved[:i], carved[i+1:])
 				}
-				m := t.recarve(s, record, j)
+				m := t.recarve(q, record, j)
 				m.task = task
 				t.restore(m, nil, started, j, ending)
-				take(m.claim)
+				take(m.slot)
 				continue
 			}
-			c := s.free()
-			if c == nil {
-				c = t.yield(s, 0)
+			s := q.free()
+			if s == nil {
+				s = t.yield(q, 0)
 			}
-			if c == nil {
-				c = &Claim{Queue: g.Queue, Holder: t.holder}
+			if s == nil {
+				s = &Slot{Queue: g.Queue, Holder: t.holder}
 			}
-			m := c.managed
-			if m == nil && ending != nil && c.Slot > 0 {
-				m = t.manage(c)
+			m := s.managed
+			if m == nil && ending != nil && s.Index > 0 {
+				m = t.manage(s)
 			}
 			if m != nil {
 				m.task = task
 				t.restore(m, nil, started, j, ending)
 			}
-			take(c)
+			take(s)
 		}
 	}
-	return claims
+	return slots
 }
 
-// free returns the lowest slot of a queue that nobody has; nil: there is none.
-func (s *slots) free() *Claim {
-	if s != nil {
-		for _, c := range s.claims {
-			if c.isFree() {
-				return c
+// free returns the lowest free slot of a queue; nil: there is none.
+func (q *queue) free() *Slot {
+	if q != nil {
+		for _, s := range q.slots {
+			if s.isFree() {
+				return s
 			}
 		}
 	}
 	return nil
 }
 
-// yield takes back a slot of a queue from a claim that had only waited for it before the
+// yield takes a slot of a queue back from a claim that had only waited for it before the
 // restart, since a task turns out to run there: the last of such claims is dropped.
-// Dynamic is the second number of a slot that was carved. It returns nil if there is
-// none.
-func (t *Table) yield(s *slots, dynamic int) *Claim {
-	var last *grant
-	if s == nil {
+// Dynamic is the second number of a slot that was carved. It returns nil if there is no
+// such slot.
+func (t *Table) yield(q *queue, dynamic int) *Slot {
+	var last *claim
+	if q == nil {
 		return nil
 	}
-	for _, c := range s.all() {
-		if c.Dynamic != dynamic || c.managed == nil || c.managed.task != "" {
+	for _, s := range q.all() {
+		if s.Dynamic != dynamic || s.managed == nil || s.managed.task != "" {
 			continue
 		}
-		for _, g := range c.managed.grants {
-			if g.waited && (last == nil || g.made.After(last.made)) {
-				last = g
+		for _, c := range s.managed.claims {
+			if c.waited && (last == nil || c.made.After(last.made)) {
+				last = c
 			}
 		}
 	}
@@ -916,16 +917,16 @@ func (t *Table) yield(s *slots, dynamic int) *Claim {
 		return nil
 	}
 	last.told = true // fetched work is offered anew, and no source is told otherwise
-	t.dropped(last.slot, last, slot.ReasonPreempted)
-	return last.slot.claim
+	t.dropped(last.on, last, slot.ReasonPreempted)
+	return last.on.slot
 }
 
-// byPublic returns the claim of a public id, nil if there is none.
-func (t *Table) byPublic(public string) *grant {
+// byPublic returns the claim with a public id, nil if there is none.
+func (t *Table) byPublic(public string) *claim {
 	for _, m := range t.managed {
-		for _, g := range m.grants {
-			if g.id.String() == public {
-				return g
+		for _, c := range m.claims {
+			if c.id.String() == public {
+				return c
 			}
 		}
 	}

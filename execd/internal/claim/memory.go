@@ -10,13 +10,13 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// The scheduler asks for thousands of jobs, again and again, whether slots are
-// willing to run them. So a refusal by a slot's START is remembered for all jobs that
-// are alike as far as START looks at them, until something that START looks at
-// changes in the slot. All other answers are good until something happens.
+// The scheduler asks again and again whether slots are willing to run thousands of jobs.
+// A refusal by START of a slot is therefore remembered for all jobs whose attributes that
+// START refers to are the same, until an attribute of the slot that START refers to
+// changes. All other answers are good until something happens.
 
-// Likeness is what a job that waits is like: the ads of two jobs of the same one are
-// the same.
+// Likeness is what the ad of a waiting job is made from: jobs with the same likeness have
+// the same ad.
 type Likeness struct {
 	Needs         job.Needs
 	Owner, Group  string
@@ -28,9 +28,9 @@ type Likeness struct {
 
 // Alike is a job that may know its likeness.
 type Alike interface {
-	// Like returns it; false: there is no other like it.
+	// Like returns the likeness; false: no other job is alike.
 	Like() (Likeness, bool)
-	// AdOf returns the ad of one that does, with some of its attributes at least.
+	// AdOf returns the ad of a job with a likeness, with at least the named attributes.
 	AdOf(names []string) *classad.Ad
 }
 
@@ -49,8 +49,8 @@ const (
 	ofAll = ^aspects(0)
 )
 
-// aspectOf are the parts behind attributes of jobs, beside Request and the name of a
-// resource. Any other attribute is taken to differ from job to job.
+// aspectOf has the parts from which attributes of jobs are made, besides Request and the
+// name of a resource. Any other attribute is taken to differ from job to job.
 var aspectOf = map[string]aspects{
 	"owner": ofOwner, "user": ofOwner, "ownergroup": ofGroup, "jobbatchname": ofName, "accountinggroup": ofAccount,
 	"jobprio": ofPriority, "clusterid": ofNumber, "jobid": ofNumber, "qdate": ofTime,
@@ -58,7 +58,7 @@ var aspectOf = map[string]aspects{
 	"jobuniverse": 0, "jobstatus": 0, "procid": 0, "mytype": 0, "targettype": 0,
 }
 
-// about returns the parts of a likeness that an expression looks at.
+// about returns the parts of a likeness that an expression refers to.
 func about(r *classad.References) aspects {
 	if r.Any {
 		return ofAll
@@ -79,7 +79,7 @@ func about(r *classad.References) aspects {
 	return a
 }
 
-// only returns a likeness with nothing but some parts.
+// only returns the likeness with only some of its parts.
 func (l *Likeness) only(a aspects) Likeness {
 	var some Likeness
 	if a&ofNeeds != 0 {
@@ -109,21 +109,21 @@ func (l *Likeness) only(a aspects) Likeness {
 	return some
 }
 
-// freshness is how long answers are good when nothing happens.
+// freshness is how long answers are good if nothing happens.
 const freshness = time.Second
 
-// maxRefusals bounds what is remembered of the slots of one queue.
+// maxRefusals bounds the refusals that are remembered for one queue.
 const maxRefusals = 1 << 19
 
 // round is a time in which nothing happens: its answers are good until it ends.
 type round struct {
 	number   int       // of the last one, from 1
 	until    time.Time // zero: it is over
-	versions int       // how often what START looks at has changed in any slot
-	short    bool      // what is left of the host's disk, which others use as well, was too little
+	versions int       // how often attributes that START refers to have changed in any slot
+	short    bool      // too little was left of the disk, which others use as well
 }
 
-// begin returns the number of the round, of a new one if the last is over.
+// begin returns the number of the round, and begins a new one if the last is over.
 func (r *round) begin(now time.Time) int {
 	if !now.Before(r.until) || now.Before(r.until.Add(-freshness)) {
 		r.number++
@@ -136,13 +136,13 @@ func (r *round) begin(now time.Time) int {
 // end ends the round: something has happened.
 func (r *round) end() { r.until = time.Time{} }
 
-// asked is what the slots of a queue have answered.
+// asked has the answers of the slots of a queue.
 type asked struct {
-	round   int                         // of answers
-	looks   aspects                     // at which START looks, of any of the slots
+	round   int                         // to which answers belong
+	looks   aspects                     // to which START refers in any of the slots
 	names   []string                    // of the attributes behind them, in lower case; not nil
-	any     bool                        // it may look at others as well
-	bases   []*looked                   // what slots were found to be like in the round, the first few
+	any     bool                        // START may refer to others as well
+	bases   []*looked                   // the first few slots of the round, to compare others with
 	answers map[Likeness]answer         // of all slots together
 	refused map[Likeness][]startRefused // by START, of each slot
 }
@@ -153,96 +153,97 @@ type answer struct {
 	why     string
 }
 
-// startRefused is that START of a slot has refused a job.
+// startRefused is a refusal of a job by START of a slot.
 type startRefused struct {
 	version int // of the slot then; 0: it has not
 	text    string
 }
 
-// looked is what a managed slot is like, for START.
+// looked is what START sees of a managed slot.
 type looked struct {
 	round   int         // in which it was looked at
 	ad      *classad.Ad // in the round
-	basis   *classad.Ad // what START looks at of it
-	version int         // of that: slots of the same one refuse the same
+	basis   *classad.Ad // the attributes to which START refers
+	version int         // of basis: slots with the same version refuse the same jobs
 	value   string      // of the last refusal
 	text    string      // the same in words, kept once
 }
 
-// opinion is what START of a slot says of a job.
+// opinion is the value of START of a slot for a job.
 type opinion struct {
 	version int // of the slot; 0: it was not asked
 	refused bool
 	value   string // of START
 }
 
-// question is one that is asked of the slots of a queue.
+// question is a job for which the slots of a queue are asked.
 type question struct {
 	job       slot.Job
-	ad        *classad.Ad // that START looks at; nil: it was not made yet
-	has       int         // so many of asked.names are in it
+	ad        *classad.Ad // for START; nil: it was not made yet
+	has       int         // how many of asked.names are in it
 	like      Likeness
 	alike     bool
-	near, far Likeness       // with what START looks at, and with all that slots look at
+	near, far Likeness       // with the parts for START, and with the parts for all of a slot's rules
 	refused   []startRefused // by START, of each slot; nil: it is not remembered
 	last      opinion        // of the slot that was asked last
-	others    bool           // a slot has answered otherwise than by START
+	others    bool           // a slot has answered by another rule than START
 }
 
-// sameFor reports whether what was asked is answered alike for all jobs of an owner
-// that need the same and have the same priority.
-func (a *asked) sameFor(q *question) bool {
-	return q.alike && a.looks&^(ofNeeds|ofOwner|ofPriority) == 0
+// sameFor reports whether a question has the same answer for all jobs of an owner that
+// need the same and have the same priority.
+func (a *asked) sameFor(ask *question) bool {
+	return ask.alike && a.looks&^(ofNeeds|ofOwner|ofPriority) == 0
 }
 
-// recall returns the answer to a question if it is known in this round, of a queue of so
-// many slots.
-func (a *asked) recall(round, slots int, q *question, most int) (answer, bool) {
+// recall returns the answer to a question if it is known in this round. Slots is the number
+// of slots of the queue.
+func (a *asked) recall(round, slots int, ask *question, most int) (answer, bool) {
 	if a.round != round {
 		a.round = round
 		a.bases = a.bases[:0]
 		clear(a.answers)
 	}
-	if !q.alike {
+	if !ask.alike {
 		return answer{}, false
 	}
 	if a.answers == nil {
 		a.answers, a.refused = map[Likeness]answer{}, map[Likeness][]startRefused{}
 	}
-	q.near, q.far = q.like.only(a.looks), q.like.only(a.looks|ofNeeds)
-	for _, key := range []*Likeness{&q.near, &q.far} {
+	ask.near, ask.far = ask.like.only(a.looks), ask.like.only(a.looks|ofNeeds)
+	for _, key := range []*Likeness{&ask.near, &ask.far} {
 		if known, ok := a.answers[*key]; ok && (known.n < known.most || most <= known.n) {
 			return known, true
 		}
 	}
-	q.refused = a.refused[q.near]
-	if len(q.refused) < slots {
+	ask.refused = a.refused[ask.near]
+	if len(ask.refused) < slots {
 		if (len(a.refused)+1)*(slots+4) > maxRefusals {
 			clear(a.refused)
 		}
-		q.refused = append(q.refused, make([]startRefused, slots-len(q.refused))...)
-		a.refused[q.near] = q.refused
+		ask.refused = append(ask.refused, make([]startRefused, slots-len(ask.refused))...)
+		a.refused[ask.near] = ask.refused
 	}
 	return answer{}, false
 }
 
 // keep remembers the answer to a question.
-func (a *asked) keep(q *question, got answer) answer {
-	if q.alike {
-		key := q.near
-		if q.others {
-			key = q.far
+func (a *asked) keep(ask *question, got answer) answer {
+	if ask.alike {
+		key := ask.near
+		if ask.others {
+			key = ask.far
 		}
 		a.answers[key] = got
 	}
 	return got
 }
 
-// maxBases is how many slots another is compared with.
+// maxBases is the number of slots with which another is compared.
 const maxBases = 8
 
-// look notes what a slot is like in the round, by its ad and what START refers to there. It
-// reports whether START looks at more of a job than is known of the queue.
+// look notes what START sees of a slot in the round, by its ad and the attributes to which
+// START refers. It reports whether START refers to more attributes of a job than is known
+// for the queue.
 func (a *asked) look(r *round, l *looked, ad *classad.Ad, refs *classad.References) (more bool) {
 	l.round, l.ad = r.number, ad
 	var attrs []classad.Attr
@@ -276,7 +277,7 @@ func (a *asked) look(r *round, l *looked, ad *classad.Ad, refs *classad.Referenc
 	return more
 }
 
-// liken gives a slot the version of another for which START is the same.
+// liken gives a slot the version of another one that START cannot distinguish from it.
 func (a *asked) liken(l *looked) {
 	for _, other := range a.bases {
 		if other.basis.Equal(l.basis) {
@@ -290,14 +291,14 @@ func (a *asked) liken(l *looked) {
 }
 
 // jobAd returns the ad of the job for START. Thousands of jobs wait, with dozens of
-// attributes: only those that START can look at are made.
-func (a *asked) jobAd(q *question) *classad.Ad {
-	alike, ok := q.job.(Alike)
-	if !ok || !q.alike || a.any {
-		return q.job.Ad()
+// attributes, so only those to which START can refer are made.
+func (a *asked) jobAd(ask *question) *classad.Ad {
+	alike, ok := ask.job.(Alike)
+	if !ok || !ask.alike || a.any {
+		return ask.job.Ad()
 	}
-	if q.ad == nil || q.has < len(a.names) {
-		q.ad, q.has = alike.AdOf(a.names), len(a.names)
+	if ask.ad == nil || ask.has < len(a.names) {
+		ask.ad, ask.has = alike.AdOf(a.names), len(a.names)
 	}
-	return q.ad
+	return ask.ad
 }

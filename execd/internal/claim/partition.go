@@ -18,11 +18,12 @@ const (
 	Dynamic       = "Dynamic"
 )
 
-// partition is a queue that is one partitionable slot. The Table's mutex guards it.
+// partition is the partitionable slot of a queue, and what is carved out of it. The
+// Table's mutex guards it.
 type partition struct {
 	space  *slot.Partitionable
-	parent *Claim   // what the others are carved out of: nothing runs there itself
-	carved []*Claim // by number
+	parent *Slot   // the partitionable slot, in which nothing runs
+	carved []*Slot // by number
 }
 
 // Child is a slot that was carved out of another.
@@ -32,38 +33,37 @@ type Child struct {
 	Has   slot.Resources
 }
 
-// refresh takes over what the slot has as of now: what is free on disk is never the
-// same.
-func (t *Table) refresh(s *slots) {
-	if total := t.o.Share(s.queue, s.size); total != s.part.space.Total() {
-		s.part.space.Resize(total)
+// refresh updates what the partitionable slot has: the free space on disk changes all the
+// time.
+func (t *Table) refresh(q *queue) {
+	if total := t.o.Share(q.name, q.size); total != q.part.space.Total() {
+		q.part.space.Resize(total)
 	}
 }
 
-// all returns the slots of a queue, those that are carved behind what they are carved
-// out of. It is not to be changed, and does not change.
-func (s *slots) all() []*Claim {
-	if s.part == nil || len(s.part.carved) == 0 {
-		return s.claims
+// all returns the slots of a queue, dynamic ones after the partitionable one. The slice
+// must not be changed, and does not change.
+func (q *queue) all() []*Slot {
+	if q.part == nil || len(q.part.carved) == 0 {
+		return q.slots
 	}
-	return append([]*Claim{s.part.parent}, s.part.carved...)
+	return append([]*Slot{q.part.parent}, q.part.carved...)
 }
 
-// carve makes a dynamic slot for a job out of that of a queue. It is to be claimed at
-// once: until settled its policy sees the slot that it was carved out of, as that was
-// before.
-func (t *Table) carve(s *slots, j slot.Job, holder string, fetched bool) (*managed, error) {
-	parent := t.manage(s.part.parent)
-	name := s.part.parent.id().Name()
+// carve carves a dynamic slot for a job out of that of a queue. The slot is to be claimed
+// at once: until settled its policy sees the partitionable slot as it was before.
+func (t *Table) carve(q *queue, j slot.Job, holder string, fetched bool) (*managed, error) {
+	parent := t.manage(q.part.parent)
+	name := q.part.parent.id().Name()
 	if t.drain != nil {
 		return nil, api.Refusef(api.RefusedShutdown, "the host is being drained")
 	}
-	before := t.ad(parent) // which is as of now
-	want, err := s.part.space.Request(adOf(j), before, fetched)
+	before := t.ad(parent) // with what is left now
+	want, err := q.part.space.Request(adOf(j), before, fetched)
 	if err == nil {
 		var d slot.Dynamic
-		if d, err = s.part.space.Carve(t.o.Now(), holder, want); err == nil {
-			m := t.enter(s, d)
+		if d, err = q.part.space.Carve(t.o.Now(), holder, want); err == nil {
+			m := t.enter(q, d)
 			m.before = before
 			m.machine = slot.New(t.config(m, nil, nil), t.o.Now())
 			return m, nil
@@ -82,27 +82,27 @@ func adOf(j slot.Job) *classad.Ad {
 	return classad.New()
 }
 
-// enter makes the slot for what was carved. It has no machine yet.
-func (t *Table) enter(s *slots, d slot.Dynamic) *managed {
+// enter makes the slot for resources that were carved. It has no machine yet.
+func (t *Table) enter(q *queue, d slot.Dynamic) *managed {
 	t.serial++
-	c := &Claim{Slot: 1, Dynamic: d.Number, Queue: s.queue, Holder: t.holder, of: s, has: d.Resources}
-	m := &managed{claim: c, serial: t.serial, changed: make(chan struct{}), grants: map[slot.Number]*grant{}, part: s.part}
-	c.managed = m
-	i, _ := slices.BinarySearchFunc(s.part.carved, d.Number, func(c *Claim, n int) int { return c.Dynamic - n })
-	s.part.carved = slices.Insert(slices.Clone(s.part.carved), i, c)
+	s := &Slot{Index: 1, Dynamic: d.Number, Queue: q.name, Holder: t.holder, of: q, has: d.Resources}
+	m := &managed{slot: s, serial: t.serial, changed: make(chan struct{}), claims: map[slot.Number]*claim{}, part: q.part}
+	s.managed = m
+	i, _ := slices.BinarySearchFunc(q.part.carved, d.Number, func(s *Slot, n int) int { return s.Dynamic - n })
+	q.part.carved = slices.Insert(slices.Clone(q.part.carved), i, s)
 	t.managed = append(t.managed, m)
-	t.recount(s.part)
+	t.recount(q.part)
 	return m
 }
 
-// settled has the policy of a carved slot see the slot itself, and deletes it if nobody
-// has claimed it.
+// settled lets the policy of a dynamic slot see the slot itself, and deletes the slot if
+// it is not claimed.
 func (t *Table) settled(m *managed) {
 	m.before = nil
 	t.tidy(m)
 }
 
-// recount tells that dynamic slots came or went, and so something else is left of one.
+// recount notes that dynamic slots came or went, so that what is left has changed.
 func (t *Table) recount(p *partition) {
 	t.round.end()
 	if m := p.parent.managed; m != nil {
@@ -112,32 +112,32 @@ func (t *Table) recount(p *partition) {
 	t.noteManaged()
 }
 
-// touch tells who waits for a change of the slot.
+// touch wakes up everybody who waits for a change of the slot.
 func (m *managed) touch() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// relist tells who waits for other slots.
+// relist wakes up everybody who waits for a change of the list of slots.
 func (t *Table) relist() {
 	close(t.listed)
 	t.listed = make(chan struct{})
 }
 
-// willingToCarve is Willing of a queue that is one partitionable slot.
-func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why string) {
-	m := t.manage(s.part.parent)
-	name := m.claim.id().Name()
+// willingToCarve is Willing for a partitionable queue.
+func (t *Table) willingToCarve(q *queue, j slot.Job, most int) (n int, why string) {
+	m := t.manage(q.part.parent)
+	name := m.slot.id().Name()
 	if why = m.taken(); why != "" {
 		return 0, why
 	}
-	space := s.part.space
+	space := q.part.space
 	ad := m.looked.ad
 	want, err := space.Request(adOf(j), ad, false)
 	if err != nil {
 		return 0, fmt.Sprintf("of %s: %v", name, err)
 	}
-	// START is asked with what would be left, so it is carved for the time being.
+	// START is evaluated with what would be left, so slots are carved for the time being.
 	var tried []int
 	for ; n < most; n++ {
 		if short := space.Left().Short(want); short != "" {
@@ -150,7 +150,7 @@ func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why strin
 				break
 			}
 		}
-		ad = nil // it has less left
+		ad = nil // less is left now
 		d, err := space.Carve(t.o.Now(), t.holder, want)
 		if err != nil {
 			why = fmt.Sprintf("of %s: %v", name, err)
@@ -164,29 +164,29 @@ func (t *Table) willingToCarve(s *slots, j slot.Job, most int) (n int, why strin
 	return n, why
 }
 
-// nextCarved carves a slot for a job of the queue, which runs there.
-func (t *Table) nextCarved(s *slots, task string, j slot.Job) *Claim {
-	if j == nil || t.manage(s.part.parent).taken() != "" {
+// nextCarved carves a slot for a job of the queue, which then runs there.
+func (t *Table) nextCarved(q *queue, task string, j slot.Job) *Slot {
+	if j == nil || t.manage(q.part.parent).taken() != "" {
 		return nil
 	}
-	m, err := t.carve(s, j, t.holder, false)
+	m, err := t.carve(q, j, t.holder, false)
 	if err != nil {
 		return nil
 	}
-	c := m.claim
+	s := m.slot
 	if !t.occupy(m, task, j) {
-		c = nil
+		s = nil
 	}
 	t.settled(m)
-	return c
+	return s
 }
 
-// tryCarve is try of a partitionable slot.
-func (t *Table) tryCarve(s *slots, r *Request, j slot.Job) (Granted, error) {
-	if err := t.makeRoom(s, r, j); err != nil {
+// tryCarve is try for a partitionable slot.
+func (t *Table) tryCarve(q *queue, r *Request, j slot.Job) (Granted, error) {
+	if err := t.makeRoom(q, r, j); err != nil {
 		return Granted{}, err
 	}
-	m, err := t.carve(s, j, r.Holder, false)
+	m, err := t.carve(q, j, r.Holder, false)
 	if err != nil {
 		return Granted{}, err
 	}
@@ -199,42 +199,42 @@ func (t *Table) tryCarve(s *slots, r *Request, j slot.Job) (Granted, error) {
 	m.before = nil
 	g := t.grant(m, n, r, false)
 	if r.LeftOvers {
-		g.LeftOvers = t.leftOvers(s, r)
+		g.LeftOvers = t.leftOvers(q, r)
 	}
 	return g, nil
 }
 
-// makeRoom gives up claims that the request names, to make room for it. Jobs that still
+// makeRoom gives up the claims that a request names, to make room for it. Jobs that still
 // run under them are killed, and the request may be repeated when they are gone.
-func (t *Table) makeRoom(s *slots, r *Request, j slot.Job) error {
+func (t *Table) makeRoom(q *queue, r *Request, j slot.Job) error {
 	if len(r.Preempt) == 0 {
 		return nil
 	}
-	var list []*grant
-	room := s.part.space.Left()
+	var list []*claim
+	room := q.part.space.Left()
 	for _, id := range r.Preempt {
-		g, err := t.find(id, r.By)
+		c, err := t.find(id, r.By)
 		switch {
 		case err != nil:
 			return err
-		case g.slot.part != s.part || slices.Contains(list, g):
-			return api.Refusef(api.RefusedMessage, "claim %v has no slot that was carved out of %s", id, s.part.parent.id().Name())
-		case g.slot.machine.RetirementRemaining(t.o.Now()) > 0:
-			return api.Refusef(api.RefusedState, "what runs in %s may still finish", g.slot.claim.id().Name())
+		case c.on.part != q.part || slices.Contains(list, c):
+			return api.Refusef(api.RefusedMessage, "claim %v has no slot that was carved out of %s", id, q.part.parent.id().Name())
+		case c.on.machine.RetirementRemaining(t.o.Now()) > 0:
+			return api.Refusef(api.RefusedState, "what runs in %s may still finish", c.on.slot.id().Name())
 		}
-		list = append(list, g)
-		room.Add(g.slot.claim.has)
+		list = append(list, c)
+		room.Add(c.on.slot.has)
 	}
-	want, err := s.part.space.Request(adOf(j), t.ad(t.manage(s.part.parent)), false)
+	want, err := q.part.space.Request(adOf(j), t.ad(t.manage(q.part.parent)), false)
 	if err != nil {
 		return api.Refusef(api.RefusedRequirements, "%v", err)
 	}
 	if short := room.Short(want); short != "" {
-		return api.Refusef(api.RefusedRequirements, "too little %s would be left of %s", short, s.part.parent.id().Name())
+		return api.Refusef(api.RefusedRequirements, "too little %s would be left of %s", short, q.part.parent.id().Name())
 	}
 	wait := false
-	for _, g := range list {
-		m := g.slot
+	for _, c := range list {
+		m := c.on
 		wait = wait || m.task != ""
 		t.happen(m, slot.Vacate{Fast: true, Reason: slot.ReasonPriorityPreempted})
 		t.tidy(m)
@@ -245,37 +245,37 @@ func (t *Table) makeRoom(s *slots, r *Request, j slot.Job) error {
 	return nil
 }
 
-// leftOvers claims the partitionable slot itself for the holder who has just carved, if
-// anything is left and he may have it: until the lease is over nobody else carves.
-func (t *Table) leftOvers(s *slots, r *Request) *Granted {
+// leftOvers claims what is left of the partitionable slot for a holder who has just got a
+// dynamic one, if that is possible: until the lease is over nobody else carves.
+func (t *Table) leftOvers(q *queue, r *Request) *Granted {
 	lease := r.Lease
 	if lease <= 0 || lease > slot.PartitionableLease {
 		lease = slot.PartitionableLease
 	}
-	m, now := t.manage(s.part.parent), t.o.Now()
-	if s.part.space.Left().Cpus == 0 || !s.part.space.Claim(now, r.Holder, lease) {
+	m, now := t.manage(q.part.parent), t.o.Now()
+	if q.part.space.Left().Cpus == 0 || !q.part.space.Claim(now, r.Holder, lease) {
 		return nil
 	}
-	if cur := m.grants[m.machine.Current().Number]; cur != nil {
+	if cur := m.claims[m.machine.Current().Number]; cur != nil {
 		t.happen(m, slot.Renew{Claim: cur.number})
-		return &Granted{ID: cur.id, Slot: m.claim.id(), Name: t.name(m.claim.id()), Lease: cur.lease, Ad: t.ad(m)}
+		return &Granted{ID: cur.id, Slot: m.slot.id(), Name: t.name(m.slot.id()), Lease: cur.lease, Ad: t.ad(m)}
 	}
 	whole := *r
 	whole.Lease, whole.Ad = lease, adOf(slot.JobOf(r.Ad)).Without("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs")
 	n := m.machine.Offer()
 	answer := t.happen(m, slot.Request{Claim: n, Holder: r.Holder, Job: slot.JobOf(whole.Ad), Lease: lease})
 	if !answer.accepted {
-		s.part.space.Release(r.Holder)
+		q.part.space.Release(r.Holder)
 		return nil
 	}
 	g := t.grant(m, n, &whole, false)
 	return &g
 }
 
-// offerCarved is Offer of a partitionable slot.
-func (t *Table) offerCarved(s *slots, ad *classad.Ad) (Granted, error) {
+// offerCarved is Offer for a partitionable slot.
+func (t *Table) offerCarved(q *queue, ad *classad.Ad) (Granted, error) {
 	j := slot.JobOf(ad)
-	m, err := t.carve(s, j, slot.FetchHolder, true)
+	m, err := t.carve(q, j, slot.FetchHolder, true)
 	if err != nil {
 		return Granted{}, err
 	}
@@ -289,20 +289,19 @@ func (t *Table) offerCarved(s *slots, ad *classad.Ad) (Granted, error) {
 	return t.grantOffer(m, &r, ad), nil
 }
 
-// Asking tells that a hook looks for work for a slot, or does not any more. A dynamic
-// slot is not deleted meanwhile, since the answer would find another one of the same
-// name.
+// Asking notes that a hook looks for work for a slot, or no longer does. A dynamic slot is
+// not deleted meanwhile, since the answer could find another one of the same name.
 func (t *Table) Asking(id slot.ID, asks bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(id)
-	if c == nil || c.Dynamic == 0 {
+	s := t.at(id)
+	if s == nil || s.Dynamic == 0 {
 		return
 	}
-	t.ask(c.managed, asks)
+	t.ask(s.managed, asks)
 }
 
-// ask is Asking of a slot that was carved.
+// ask is Asking for a dynamic slot.
 func (t *Table) ask(m *managed, asks bool) {
 	if m.asking == asks {
 		return
@@ -316,54 +315,54 @@ func (t *Table) ask(m *managed, asks bool) {
 	t.tidy(m)
 }
 
-// makeAgain makes a slot anew that an earlier execd has carved: of the same name, unless
+// makeAgain makes a slot again that an earlier execd has carved, with the same name unless
 // that is in use. It has no machine yet.
-func (t *Table) makeAgain(s *slots, number int, has slot.Resources) *managed {
+func (t *Table) makeAgain(q *queue, number int, has slot.Resources) *managed {
 	d := slot.Dynamic{Number: max(number, 1), Resources: has}
-	for s.part.space.Restore(d) != nil {
+	for q.part.space.Restore(d) != nil {
 		d.Number++
 	}
-	t.manage(s.part.parent)
-	return t.enter(s, d)
+	t.manage(q.part.parent)
+	return t.enter(q, d)
 }
 
-// recarve makes the slot anew in which a task runs: as its record says, and without one
-// as its job requests. No slot may refuse.
-func (t *Table) recarve(s *slots, record *job.Carved, j slot.Job) *managed {
+// recarve makes the slot again in which a task runs: as its record says, or without one as
+// its job requests. No slot can refuse.
+func (t *Table) recarve(q *queue, record *job.Carved, j slot.Job) *managed {
 	if record != nil {
-		if c := t.yield(s, record.Slot); c != nil {
-			return c.managed
+		if s := t.yield(q, record.Slot); s != nil {
+			return s.managed
 		}
-		return t.makeAgain(s, record.Slot, slot.Resources{Cpus: record.Cpus, Memory: record.Memory, Disk: record.Disk, GPUs: record.GPUs})
+		return t.makeAgain(q, record.Slot, slot.Resources{Cpus: record.Cpus, Memory: record.Memory, Disk: record.Disk, GPUs: record.GPUs})
 	}
-	want, err := s.part.space.Request(adOf(j), t.ad(t.manage(s.part.parent)), false)
+	want, err := q.part.space.Request(adOf(j), t.ad(t.manage(q.part.parent)), false)
 	if err != nil {
 		want = slot.Resources{Cpus: 1}
 	}
-	return t.makeAgain(s, 1, want)
+	return t.makeAgain(q, 1, want)
 }
 
-// Carved returns what is to be known of claims to carve them again after a restart;
-// nil: none of them was carved.
-func Carved(claims []*Claim) (list []job.Carved) {
-	for _, c := range claims {
-		if c.Dynamic > 0 {
-			list = append(list, job.Carved{Queue: c.Queue, Slot: c.Dynamic, Cpus: c.has.Cpus, Memory: c.has.Memory, Disk: c.has.Disk, GPUs: c.has.GPUs})
+// Carved returns what a restart has to know of slots to carve them again; nil: none was
+// carved.
+func Carved(slots []*Slot) (list []job.Carved) {
+	for _, s := range slots {
+		if s.Dynamic > 0 {
+			list = append(list, job.Carved{Queue: s.Queue, Slot: s.Dynamic, Cpus: s.has.Cpus, Memory: s.has.Memory, Disk: s.has.Disk, GPUs: s.has.GPUs})
 		}
 	}
 	return list
 }
 
 // parts returns what the ad and the view of a slot say of how it is partitioned.
-func (t *Table) parts(c *Claim) (kind string, has, total slot.Resources, children []Child) {
+func (t *Table) parts(s *Slot) (kind string, has, total slot.Resources, children []Child) {
 	switch {
-	case c.Dynamic > 0:
-		return Dynamic, c.has, c.has, nil
-	case !c.isParent():
+	case s.Dynamic > 0:
+		return Dynamic, s.has, s.has, nil
+	case !s.isParent():
 		return Static, has, total, nil
 	}
-	t.refresh(c.of)
-	part := c.of.part
+	t.refresh(s.of)
+	part := s.of.part
 	for _, o := range part.carved {
 		children = append(children, Child{o.id(), o.managed.machine.State().String(), o.has})
 	}
@@ -374,20 +373,20 @@ func (t *Table) parts(c *Claim) (kind string, has, total slot.Resources, childre
 // configuration began to say so.
 func (t *Table) reshape() {
 	for name := range maps.Keys(t.waiting) {
-		if s := t.queues[name]; s == nil || !s.inUse() {
+		if q := t.queues[name]; q == nil || !q.inUse() {
 			t.resize(t.configured)
 			return
 		}
 	}
 }
 
-// inUse reports whether anything runs in a queue, or somebody has claimed a slot of
-// it.
-func (s *slots) inUse() bool {
-	if s.part != nil && len(s.part.carved) > 0 {
+// inUse reports whether a job runs in a queue, or somebody has a claim on one of its
+// slots.
+func (q *queue) inUse() bool {
+	if q.part != nil && len(q.part.carved) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(s.claims, func(c *Claim) bool {
-		return c.activity == Busy || c.managed != nil && (len(c.managed.grants) > 0 || c.managed.task != "")
+	return slices.ContainsFunc(q.slots, func(s *Slot) bool {
+		return s.activity == Busy || s.managed != nil && (len(s.managed.claims) > 0 || s.managed.task != "")
 	})
 }

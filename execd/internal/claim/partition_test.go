@@ -213,8 +213,8 @@ func TestNoLeftOvers(t *testing.T) {
 	if n, why, _ := d.Willing("p.q", bad, 1); n != 0 || why != "of slot1: the job's RequestCpus is -1" {
 		t.Errorf("willing %d, %q", n, why)
 	}
-	if claims := d.Adopt("2.1", grantOf(1), "", noon, bad, nil, nil); len(claims) != 1 || claims[0].has.Cpus != 1 {
-		t.Errorf("runs on %+v; want a slot of one CPU", claims)
+	if slots := d.Adopt("2.1", grantOf(1), "", noon, bad, nil, nil); len(slots) != 1 || slots[0].has.Cpus != 1 {
+		t.Errorf("runs on %+v; want a slot of one CPU", slots)
 	}
 }
 
@@ -232,11 +232,11 @@ func TestClaimCarves(t *testing.T) {
 	if n, _, _ := d.Willing("p.q", slot.JobOf(work(t, 1, 1)), 9); n != 1 {
 		t.Errorf("%d slots are left for the queue; want one", n)
 	}
-	claims := d.run(g, "7.1")
+	slots := d.run(g, "7.1")
 	if books := d.Books(); len(books) != 1 || books[0].Slots != 2 {
 		t.Errorf("books %+v; want two beside that of the task", books)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if books := d.Books(); len(books) != 1 || books[0].Slots != 3 || d.left().Cpus != 1 {
 		t.Errorf("books %+v, %+v is left; want the claim to be there", books, d.left())
 	}
@@ -285,8 +285,8 @@ func TestFetchCarves(t *testing.T) {
 	if now, public, err := d.Promise(g.Slot, &job.Job{Number: 7}); !now || public != g.ID.String() || err != nil {
 		t.Errorf("promised: %v, %s, %v", now, public, err)
 	}
-	claims := d.run(g, "7.1")
-	d.Deactivate(claims)
+	slots := d.run(g, "7.1")
+	d.Deactivate(slots)
 	d.Asking(g.Slot, true)
 	if _, err := d.Offer(g.Slot, work(t, 5, 1)); err == nil {
 		t.Error("work is accepted that does not fit")
@@ -305,8 +305,8 @@ func TestFetchCarves(t *testing.T) {
 	d.run(g, "8.1")
 	d.Asking(g.Slot, true)
 	d.Withdraw(g.ID.String(), true, slot.Hold{Text: "no more work"})
-	c := d.at(g.Slot)
-	d.Deactivate([]*Claim{c})
+	s := d.at(g.Slot)
+	d.Deactivate([]*Slot{s})
 	if got := d.slots(); got != "1:Unclaimed:2 1_1:Owner:2 2:Claimed:0" {
 		t.Errorf("slots %s; want the slot to wait for the answer", got)
 	}
@@ -400,20 +400,20 @@ func TestGrow(t *testing.T) {
 		t.Fatal("a claim is gone for nothing")
 	}
 	running := d.claimOf(ids[1])
-	claims, err := d.Table.Run(running, ids[1].String(), "7.1", slot.JobOf(ad(t, "[JobUniverse = 5; Patient = true]")))
+	slots, err := d.Table.Run(running, ids[1].String(), "7.1", slot.JobOf(ad(t, "[JobUniverse = 5; Patient = true]")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.refused("a job that may finish", ask(ids[0], ids[1]), api.RefusedState)
-	d.Deactivate(claims)
-	if claims, err = d.Table.Run(running, ids[1].String(), "8.1", slot.JobOf(ad(t, plainJob))); err != nil {
+	d.Deactivate(slots)
+	if slots, err = d.Table.Run(running, ids[1].String(), "8.1", slot.JobOf(ad(t, plainJob))); err != nil {
 		t.Fatal(err)
 	}
 	d.refused("a job that has to go", ask(ids[0], ids[1]), api.RefusedTryAgain)
 	if did := d.carry(); did != "evicted, kill 8.1" {
 		t.Errorf("did %q; want who gives it up told, and the job killed", did)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if err := ask(); err != nil {
 		t.Errorf("when it is gone: %v", err)
 	}
@@ -421,7 +421,7 @@ func TestGrow(t *testing.T) {
 		t.Errorf("slots %s", got)
 	}
 	// Of claims under which nothing runs there is room at once.
-	if _, err := d.Order(d.at(slot.ID{Number: 1, Dynamic: 1}).managed.grants[1].id, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
+	if _, err := d.Order(d.at(slot.ID{Number: 1, Dynamic: 1}).managed.claims[1].id, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
 		t.Fatal(err)
 	}
 	d.claim(Request{Slot: slot.Static(1), Ad: work(t, 1, 1)})
@@ -512,7 +512,7 @@ func TestPartitionRestart(t *testing.T) {
 	if len(records) != 2 || records[1] != (job.Carved{Queue: "p.q", Slot: 3, Cpus: 1, Memory: 384, Disk: 1024}) {
 		t.Fatalf("carved %+v", records)
 	}
-	if Carved([]*Claim{{Slot: 1}}) != nil {
+	if Carved([]*Slot{{Index: 1}}) != nil {
 		t.Error("a slot was carved that was not")
 	}
 	d.parted("", parted)
@@ -553,19 +553,19 @@ func TestPartitionRestartOtherwise(t *testing.T) {
 	}
 	// Without records the slots are carved as the job asks for them; more may run than
 	// there is room for.
-	claims := d.Adopt("2.1", grantOf(4), "", noon, j, []job.Carved{{Queue: "x.q", Slot: 1, Cpus: 9}}, nil)
+	slots := d.Adopt("2.1", grantOf(4), "", noon, j, []job.Carved{{Queue: "x.q", Slot: 1, Cpus: 9}}, nil)
 	if got := d.slots(); got != "1:Claimed:0 1_1:Claimed:1 1_2:Claimed:1 1_3:Claimed:1 1_4:Claimed:1 1_5:Claimed:1 2:Claimed:0" {
 		t.Errorf("slots %s", got)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if d.left().Cpus != 3 {
 		t.Errorf("%+v is left", d.left())
 	}
 	// The queue is not partitionable any more.
 	d.parted("", []conf.Queue{{Name: "p.q", Slots: 4}, {Name: "b.q", Slots: 1}})
-	claims = d.Adopt("2.1", grantOf(2), "", noon, j, []job.Carved{{Queue: "p.q", Slot: 3, Cpus: 1}}, nil)
-	if len(claims) != 2 || claims[1].Slot != 2 || claims[1].Dynamic != 0 {
-		t.Errorf("runs on %+v", claims)
+	slots = d.Adopt("2.1", grantOf(2), "", noon, j, []job.Carved{{Queue: "p.q", Slot: 3, Cpus: 1}}, nil)
+	if len(slots) != 2 || slots[1].Index != 2 || slots[1].Dynamic != 0 {
+		t.Errorf("runs on %+v", slots)
 	}
 	if d.carry(); len(d.files()) != 0 {
 		t.Errorf("files %v; want the claims on slots that are not there gone", d.files())
@@ -578,23 +578,23 @@ func TestPartitionReload(t *testing.T) {
 	d := newParted(t, "")
 	static := []conf.Queue{{Name: "p.q", Slots: 2}, {Name: "b.q", Slots: 1, Partitionable: true}}
 	j := slot.JobOf(work(t, 1, 1))
-	claims := d.Activate("7.1", grantOf(1), j)
+	slots := d.Activate("7.1", grantOf(1), j)
 	d.Resize(static)
 	if got := d.slots(); got != "1:Unclaimed:1 1_1:Claimed:1 2:Unclaimed:1" {
 		t.Errorf("slots %s; want the queue that is in use as it was, of another size", got)
 	}
 	d.Tick()
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	d.Tick()
 	if got := d.slots(); got != "1:Claimed:0 2:Claimed:0 3:Unclaimed:1" {
 		t.Errorf("slots %s; want two that are each for itself", got)
 	}
-	claims = d.Activate("8.1", grantOf(1), j)
+	slots = d.Activate("8.1", grantOf(1), j)
 	d.Resize([]conf.Queue{{Name: "p.q", Slots: 4, Partitionable: true}, {Name: "b.q", Slots: 1}})
 	if got := d.slots(); got != "1:Claimed:0 2:Claimed:0 3:Claimed:0 4:Claimed:0 5:Claimed:0" || !d.Managed() {
 		t.Errorf("slots %s, managed %v; want the queue that is in use as it was", got, d.Managed())
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	d.Tick()
 	if got := d.slots(); got != "1:Unclaimed:4 2:Claimed:0" {
 		t.Errorf("slots %s; want one that is partitionable", got)
@@ -606,14 +606,14 @@ func TestPartitionReload(t *testing.T) {
 	}
 	// A queue that goes takes what was carved with it.
 	d.Resize(parted)
-	claims = d.Activate("9.1", grantOf(1), j)
+	slots = d.Activate("9.1", grantOf(1), j)
 	d.Asking(slot.ID{Number: 1, Dynamic: 1}, true)
 	d.Resize(parted[1:])
 	d.Asking(slot.ID{Number: 1, Dynamic: 1}, false)
 	if did := d.carry(); did != "stop 9.1" || d.slots() != "1:Claimed:0" {
 		t.Errorf("did %q, slots %s", did, d.slots())
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if d.Managed() || d.Busy() != 0 {
 		t.Errorf("managed %v, %d are busy", d.Managed(), d.Busy())
 	}
@@ -624,7 +624,7 @@ func TestPartitionRounds(t *testing.T) {
 	d := newParted(t, "")
 	knobs, _ := knob.Parse("hooks.conf", "MODIFY_REQUEST_EXPR_REQUESTMEMORY = 2000\nMODIFY_REQUEST_EXPR_REQUESTCPUS = 2\n")
 	d.Configure(slot.NewPolicy(knobs), nil)
-	claims := d.Activate("7.1", grantOf(1), slot.JobOf(ad(t, plainJob)))
+	slots := d.Activate("7.1", grantOf(1), slot.JobOf(ad(t, plainJob)))
 	if left := d.left(); left.Memory != 2000 || left.Cpus != 2 {
 		t.Errorf("%+v is left", left)
 	}
@@ -632,7 +632,7 @@ func TestPartitionRounds(t *testing.T) {
 	if books := d.Books(); len(books) != 1 || books[0].Slots != 1 {
 		t.Errorf("books %+v; want the second CPU", books)
 	}
-	d.Deactivate(claims)
+	d.Deactivate(slots)
 	if books := d.Books(); len(books) != 1 || books[0].Slots != 0 {
 		t.Errorf("books %+v; want nothing", books)
 	}
@@ -656,14 +656,14 @@ type walk struct {
 	*desk
 	random *rand.Rand
 	books  map[int]int
-	tasks  map[string][]*Claim
+	tasks  map[string][]*Slot
 	slotsB map[string]int // that the scheduler has given to a task
 	grants []Granted
 	serial int
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
-	return &walk{desk: newParted(t, ""), random: rand.New(rand.NewPCG(seed, 1)), books: map[int]int{}, tasks: map[string][]*Claim{}, slotsB: map[string]int{}}
+	return &walk{desk: newParted(t, ""), random: rand.New(rand.NewPCG(seed, 1)), books: map[int]int{}, tasks: map[string][]*Slot{}, slotsB: map[string]int{}}
 }
 
 func (w *walk) any() *classad.Ad { return work(w.T, 1+w.random.IntN(3), w.random.IntN(1500)) }
@@ -691,11 +691,11 @@ func (w *walk) step() {
 		if willing < n || w.used()+n > 4 {
 			return
 		}
-		claims := w.Activate(task, grantOf(n), j)
-		if len(claims) != n {
+		slots := w.Activate(task, grantOf(n), j)
+		if len(slots) != n {
 			w.Fatalf("%d slots are willing, and take nothing", willing)
 		}
-		w.tasks[task], w.slotsB[task] = claims, n
+		w.tasks[task], w.slotsB[task] = slots, n
 	case 2, 3:
 		g, err := w.Request(Request{Slot: slot.Static(1), Ad: w.any(), Holder: "alice", By: alice, Lease: time.Minute, LeftOvers: w.random.IntN(3) == 0})
 		if err == nil {
@@ -713,13 +713,13 @@ func (w *walk) step() {
 			return
 		}
 		g := w.grants[w.random.IntN(len(w.grants))]
-		claims, err := w.Table.Run(g.Slot, g.ID.String(), task, slot.JobOf(ad(w.T, plainJob)))
+		slots, err := w.Table.Run(g.Slot, g.ID.String(), task, slot.JobOf(ad(w.T, plainJob)))
 		if err == nil {
-			w.tasks[task], w.slotsB[task] = claims, 1
+			w.tasks[task], w.slotsB[task] = slots, 1
 		}
 	case 6, 7:
-		for task, claims := range w.tasks {
-			w.Deactivate(claims)
+		for task, slots := range w.tasks {
+			w.Deactivate(slots)
 			delete(w.tasks, task)
 			delete(w.slotsB, task)
 			break
@@ -763,8 +763,8 @@ func (w *walk) check() {
 // end gives everything back.
 func (w *walk) end() {
 	w.Helper()
-	for _, claims := range w.tasks {
-		w.Deactivate(claims)
+	for _, slots := range w.tasks {
+		w.Deactivate(slots)
 	}
 	clear(w.slotsB)
 	for _, g := range w.grants {

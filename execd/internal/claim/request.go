@@ -8,23 +8,23 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// By is who uses a claim: the user whom the kernel names, or execd itself.
+// By is the user of a claim, as named by the kernel, or execd itself.
 type By struct {
 	UID     int
 	Name    string
 	Manager bool
 }
 
-// Request asks for a slot.
+// Request asks for a claim on a slot.
 type Request struct {
-	Slot     slot.ID // none: any that is willing, the lowest first
+	Slot     slot.ID // zero: any slot that is willing, the lowest first
 	Holder   string  // who is to have it: "fetch", or a user
 	By       By
-	Ad       *classad.Ad   // of what is to run; nil: not known
+	Ad       *classad.Ad   // of the job that is to run; nil: not known
 	Lease    time.Duration // 0: for ever
 	Priority int
-	NoWait   bool // refuse when something runs that would have to leave first
-	// Preempt are claims of who asks on slots that were carved out of Slot: they are
+	NoWait   bool // refuse if a job would have to leave first
+	// Preempt are claims of the same user on dynamic slots carved out of Slot, which are
 	// given up to make room.
 	Preempt []ID
 	// LeftOvers asks for a claim on what is left of a partitionable slot, too.
@@ -37,14 +37,14 @@ type Granted struct {
 	Slot    slot.ID
 	Name    string
 	Lease   time.Duration
-	Waiting bool // for what runs to leave
+	Waiting bool // for the current job to leave
 	Again   bool // the claim is on disk already, with the ad of earlier work
 	Ad      *classad.Ad
 	// LeftOvers is the claim on the slot that this one was carved out of; nil: none.
 	LeftOvers *Granted
 }
 
-// State is what has become of a claim.
+// State is the state of a claim.
 type State struct {
 	State, Activity string
 	Waiting         bool
@@ -57,12 +57,12 @@ type Speed string
 
 // The speeds.
 const (
-	Graceful Speed = "graceful" // what runs keeps the time that the policy promises it
-	Quick    Speed = "quick"    // what runs has the time to end by itself that it is given when it is vacated
-	Fast     Speed = "fast"     // what runs is killed
+	Graceful Speed = "graceful" // a job keeps the retirement time that the policy promises
+	Quick    Speed = "quick"    // a job only has the vacate time
+	Fast     Speed = "fast"     // jobs are killed
 )
 
-// unknown refuses an id that is none, or another user's: both are told the same.
+// unknown refuses an id that does not exist or is another user's, in the same words.
 func unknown(id ID) error {
 	return api.Refusef(api.RefusedUnknown, "no claim %v is known", id)
 }

@@ -28,28 +28,28 @@ const (
 	offered   = "fetch"
 )
 
-// record is a claim as it lies on disk: all that cannot be had again. The lease is
-// not counted while execd is away, so it begins anew when the record is read.
+// record is a claim on disk: everything that cannot be found out again. The lease does not
+// run while execd is away, so it begins anew when the record is read.
 type record struct {
 	Format int       `json:"format"`
 	ID     string    `json:"id"` // with its secret
 	Queue  string    `json:"queue"`
-	Place  int       `json:"place"` // of the slot in its queue, from 1
+	Index  int       `json:"place"` // of the slot in its queue, from 1
 	Kind   string    `json:"kind"`  // whether it was requested or offered
 	Holder string    `json:"holder"`
 	UID    int       `json:"uid"`
 	Since  time.Time `json:"since"`
-	// SinceUp is for how long the host was up then. An execd that is started anew counts
-	// by it: the clock may have been set.
+	// SinceUp is the uptime of the host at Since. The next execd counts by it, since the
+	// clock may have been set.
 	SinceUp  time.Duration `json:"since_up,omitempty"`
 	Lease    int           `json:"lease,omitempty"` // seconds; 0: for ever
 	Priority int           `json:"priority,omitempty"`
-	Waiting  bool          `json:"waiting,omitempty"` // for what runs in the slot
-	Ad       string        `json:"ad,omitempty"`      // that was claimed for, in old syntax
+	Waiting  bool          `json:"waiting,omitempty"` // for the slot
+	Ad       string        `json:"ad,omitempty"`      // of the job that was claimed for, in old syntax
 
 	Partitionable bool           `json:"partitionable,omitempty"` // the slot is, and others are carved out of it
-	Dynamic       int            `json:"dynamic,omitempty"`       // number of a slot that was carved
-	Has           slot.Resources `json:"has,omitzero"`            // of one
+	Dynamic       int            `json:"dynamic,omitempty"`       // number of a dynamic slot
+	Has           slot.Resources `json:"has,omitzero"`            // of a dynamic slot
 }
 
 // Store keeps claims over a restart of execd, in the directory claims of the spool.
@@ -72,7 +72,7 @@ func (s *Store) path(id ID) (string, error) {
 	return s.root.Path(spool.DirClaims, strconv.FormatInt(boot, 10)+"."+strconv.FormatUint(seq, 10)), nil
 }
 
-// put writes a claim; when it returns the claim is on disk for good.
+// put writes a claim. When it returns without an error the claim is durable.
 func (s *Store) put(id ID, r *record) error {
 	path, err := s.path(id)
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *Store) put(id ID, r *record) error {
 	return nil
 }
 
-// remove removes a claim that is over. When it returns no restart finds it again. After
-// an error no other claim is written before it is removed.
+// remove removes a claim that is over. When it returns without an error no restart finds
+// the claim. After an error no other claim is written before this one is removed.
 func (s *Store) remove(id ID) error {
 	path, err := s.path(id)
 	if err != nil {
@@ -130,13 +130,13 @@ func (s *Store) removeLeft() error {
 	return nil
 }
 
-// maxRecord bounds a file in claims/, written or read. What is fetched may have an ad
-// for which that is too little, if the administrator lets hooks print so much.
+// maxRecord bounds a file in claims/, written or read. Fetched work may have a larger ad,
+// if the administrator lets hooks print that much.
 const maxRecord = 16 << 20
 
-// load returns the claims that an earlier execd has left. Files that are none are
-// set aside. One that cannot be read may be a claim: its slot must not be given to
-// others.
+// load returns the claims that an earlier execd has left. Files that are not claims are
+// set aside. A file that cannot be read may be a claim, whose slot must not be given to
+// others, so it is an error.
 func (s *Store) load(log *slog.Logger) (records []record, err error) {
 	names, err := s.root.ListClaims()
 	if err != nil {
@@ -161,9 +161,9 @@ func (s *Store) load(log *slog.Logger) (records []record, err error) {
 	return records, nil
 }
 
-// older orders claims by when they were made. Of two of one slot the older has it, and
-// the other waited: that is what counts, since the clock by which a start of execd is
-// known may have been set back between the two.
+// older orders claims by when they were made, but those that waited come last: of two on
+// one slot the older has it and the other waited, and the clock by which a start of execd
+// is known may have been set back between the two.
 func older(a, b record) int {
 	waits := map[bool]int{true: 1}
 	first, _ := ParseID(a.ID) // they were read
@@ -191,7 +191,7 @@ func (s *Store) read(name string) (*record, error) {
 		return nil, errors.New("it has the id of another claim")
 	case r.Format != recordFormat:
 		return nil, fmt.Errorf("format %d, this execd reads %d", r.Format, recordFormat)
-	case r.Queue == "" || r.Place < 1 || r.Lease < 0 || r.Dynamic < 0 || r.Kind != offered && r.Kind != requested:
+	case r.Queue == "" || r.Index < 1 || r.Lease < 0 || r.Dynamic < 0 || r.Kind != offered && r.Kind != requested:
 		return nil, errors.New("a claim of no slot")
 	}
 	return &r, nil

@@ -15,7 +15,7 @@ import (
 // name returns the name of a slot in its ad.
 func (t *Table) name(id slot.ID) string { return id.Name() + "@" + t.o.Host }
 
-// Request asks for a slot. What it grants is on disk after Keep, and must not be
+// Request asks for a claim on a slot. The claim is on disk after Keep, and must not be
 // told to anybody before.
 func (t *Table) Request(r Request) (Granted, error) {
 	t.mu.Lock()
@@ -29,11 +29,11 @@ func (t *Table) Request(r Request) (Granted, error) {
 	}
 	j := slot.JobOf(ad)
 	if !r.Slot.IsZero() {
-		c := t.at(r.Slot)
-		if c == nil {
+		s := t.at(r.Slot)
+		if s == nil {
 			return Granted{}, api.Errorf(api.CodeNotFound, "there is no slot %v", r.Slot)
 		}
-		return t.try(c, &r, j)
+		return t.try(s, &r, j)
 	}
 	return t.search(&r, j)
 }
@@ -42,22 +42,22 @@ func (t *Table) Request(r Request) (Granted, error) {
 // that a user has written, however many slots there are.
 const maxSearch = 250_000
 
-// search asks all slots, the free ones first. Refusals that need no look at the ad come
-// first, and a slot that would not have the job is given no event.
+// search asks all slots, the free ones first. Refusals for which the ad does not matter
+// come first, and a slot that would not accept the job gets no event.
 func (t *Table) search(r *Request, j slot.Job) (Granted, error) {
 	refused := error(api.Refusef(api.RefusedState, "there is no slot"))
 	steps := maxSearch
 	for _, free := range []bool{true, false} {
-		for _, s := range t.order {
-			for _, c := range s.claims {
-				if c.isFree() != free {
+		for _, q := range t.order {
+			for _, s := range q.slots {
+				if s.isFree() != free {
 					continue
 				}
 				before := steps
-				err := t.suits(c, r, j, &steps)
+				err := t.suits(s, r, j, &steps)
 				if err == nil {
 					var g Granted
-					if g, err = t.try(c, r, j); err == nil {
+					if g, err = t.try(s, r, j); err == nil {
 						return g, nil
 					}
 					steps -= 3 * (before - steps) // it has evaluated the same, and RANK
@@ -71,51 +71,50 @@ func (t *Table) search(r *Request, j slot.Job) (Granted, error) {
 	return Granted{}, refused
 }
 
-// suits says why a slot would not be given to somebody, as far as that is known without
-// an event.
-func (t *Table) suits(c *Claim, r *Request, j slot.Job, steps *int) error {
-	if err := t.barred(c, r); err != nil {
+// suits says why a slot would refuse a request, as far as that is known without an event.
+func (t *Table) suits(s *Slot, r *Request, j slot.Job, steps *int) error {
+	if err := t.barred(s, r); err != nil {
 		return err
 	}
-	m := t.manage(c)
+	m := t.manage(s)
 	defer t.tidy(m)
-	s := m.machine.State()
-	if s != slot.Owner && s != slot.Unclaimed && s != slot.Claimed {
-		return api.Refusef(api.RefusedState, "slot %v is %v", c.id(), m.machine.Place())
+	state := m.machine.State()
+	if state != slot.Owner && state != slot.Unclaimed && state != slot.Claimed {
+		return api.Refusef(api.RefusedState, "slot %v is %v", s.id(), m.machine.Place())
 	}
 	if why := m.machine.Broken(); why != "" {
-		return api.Refusef(api.RefusedBroken, "slot %v is broken: %s", c.id(), why)
+		return api.Refusef(api.RefusedBroken, "slot %v is broken: %s", s.id(), why)
 	}
 	ok, rank, text := m.machine.Suits(t.o.Now(), j, steps)
 	switch {
 	case !ok:
 		return api.Refusef(api.RefusedRequirements, "%s", text)
-	case s == slot.Claimed && !c.isParent(): // who has claimed what is left of it may carve
+	case state == slot.Claimed && !s.isParent(): // the holder of a claim on what is left of it may carve
 		return m.yieldsTo(r, rank)
 	}
 	return nil
 }
 
 // barred says why a request is refused before the slot is asked.
-func (t *Table) barred(c *Claim, r *Request) error {
-	if why := t.o.Closed(c.Queue); why != "" {
-		return api.Refusef(api.RefusedState, "queue %s is %s", c.Queue, why)
+func (t *Table) barred(s *Slot, r *Request) error {
+	if why := t.o.Closed(s.Queue); why != "" {
+		return api.Refusef(api.RefusedState, "queue %s is %s", s.Queue, why)
 	}
-	if !c.isFree() && r.NoWait && !c.isParent() {
-		return api.Refusef(api.RefusedTryAgain, "slot %v is in use", c.id())
+	if !s.isFree() && r.NoWait && !s.isParent() {
+		return api.Refusef(api.RefusedTryAgain, "slot %v is in use", s.id())
 	}
 	return nil
 }
 
-// try asks one slot.
-func (t *Table) try(c *Claim, r *Request, j slot.Job) (Granted, error) {
-	if err := t.barred(c, r); err != nil {
+// try requests a claim on one slot.
+func (t *Table) try(s *Slot, r *Request, j slot.Job) (Granted, error) {
+	if err := t.barred(s, r); err != nil {
 		return Granted{}, err
 	}
-	if c.isParent() {
-		return t.tryCarve(c.of, r, j)
+	if s.isParent() {
+		return t.tryCarve(s.of, r, j)
 	}
-	m := t.manage(c)
+	m := t.manage(s)
 	defer t.tidy(m)
 	if m.machine.State() == slot.Claimed {
 		env := classad.Env{My: t.ad(m), Target: j.Ad(), Now: t.o.Now()}
@@ -138,72 +137,72 @@ func (m *managed) yieldsTo(r *Request, rank float64) error {
 	if w := m.machine.Preempting(); w.Waiting {
 		over = w
 	}
-	if g := m.grants[over.Number]; g != nil {
-		priority = g.priority
+	if c := m.claims[over.Number]; c != nil {
+		priority = c.priority
 	}
 	if rank > over.Rank || rank == over.Rank && r.Priority > priority {
 		return nil
 	}
-	return api.Refusef(api.RefusedRank, "slot %v is claimed by who ranks as high", m.claim.id())
+	return api.Refusef(api.RefusedRank, "slot %v is claimed for a job that ranks as high", m.slot.id())
 }
 
-// grant makes a claim of what a machine has granted.
+// grant makes the claim that the machine of a slot has accepted, or holds back.
 func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Granted {
 	t.seq++
-	g := &grant{
-		slot: m, number: n, id: newID(t.o.Host, t.o.Boot.Unix(), t.seq), holder: r.Holder, by: r.By,
+	c := &claim{
+		on: m, number: n, id: newID(t.o.Host, t.o.Boot.Unix(), t.seq), holder: r.Holder, by: r.By,
 		priority: r.Priority, lease: r.Lease, ad: r.Ad, made: t.o.Now(), waiting: waiting,
 	}
-	m.grants[n] = g
-	id := m.claim.id()
-	t.say(slog.LevelInfo, "claim %v: made: slot=%v holder=%s waits=%t", g.id, id, g.holder, waiting)
-	return Granted{ID: g.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
+	m.claims[n] = c
+	id := m.slot.id()
+	t.say(slog.LevelInfo, "claim %v: made: slot=%v holder=%s waits=%t", c.id, id, c.holder, waiting)
+	return Granted{ID: c.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
 }
 
-// Keep writes a claim to disk, or writes it again when it is for other work. It blocks, and
-// no lock may be held. A claim whose first write fails is released. An error of a later one
-// changes nothing but what RANK sees after a restart.
+// Keep writes a claim to disk, also when it is there already and for other work now. It
+// blocks, and no lock may be held. If the first write fails the claim is released. An
+// error of a later one only changes what RANK sees after a restart.
 func (t *Table) Keep(id ID) error {
 	t.mu.Lock()
-	g := t.byPublic(id.String())
+	c := t.byPublic(id.String())
 	store := t.o.Store
-	if g == nil || store == nil {
+	if c == nil || store == nil {
 		t.mu.Unlock()
 		return nil
 	}
-	r, again := g.record(t.o.Now()), g.stored
+	r, again := c.record(t.o.Now()), c.stored
 	t.mu.Unlock()
 	err := store.put(id, r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g.stored = true // after an error it may be there all the same, and not be durable
+	c.stored = true // after an error it may be there all the same, and not be durable
 	switch {
-	case g.over: // meanwhile
+	case c.over: // meanwhile
 		t.effects = append(t.effects, Effect{Do: Forget, id: id})
 	case err != nil && !again: // nobody is to find it
-		t.happen(g.slot, slot.Release{Claim: g.number})
-		t.tidy(g.slot)
+		t.happen(c.on, slot.Release{Claim: c.number})
+		t.tidy(c.on)
 	}
 	return err
 }
 
-// record returns what is written of a claim.
-func (g *grant) record(now time.Time) *record {
+// record returns the record of a claim.
+func (c *claim) record(now time.Time) *record {
 	r := record{
-		Queue: g.slot.claim.Queue, Place: g.slot.claim.Slot, Kind: requested, Holder: g.holder, UID: g.by.UID, Since: g.made, SinceUp: proc.Uptime() - now.Sub(g.made),
-		Lease: int(g.lease / time.Second), Priority: g.priority, Waiting: g.waiting,
-		Partitionable: g.slot.claim.isParent(), Dynamic: g.slot.claim.Dynamic, Has: g.slot.claim.has,
+		Queue: c.on.slot.Queue, Index: c.on.slot.Index, Kind: requested, Holder: c.holder, UID: c.by.UID, Since: c.made, SinceUp: proc.Uptime() - now.Sub(c.made),
+		Lease: int(c.lease / time.Second), Priority: c.priority, Waiting: c.waiting,
+		Partitionable: c.on.slot.isParent(), Dynamic: c.on.slot.Dynamic, Has: c.on.slot.has,
 	}
-	if g.offered {
+	if c.offered {
 		r.Kind = offered
 	}
-	if g.ad != nil {
-		r.Ad = g.ad.OldString()
+	if c.ad != nil {
+		r.Ad = c.ad.OldString()
 	}
 	return &r
 }
 
-// File does what a Forget or a Rewrite says with the file of a claim. It blocks.
+// File does what a Forget or a Rewrite says to the file of a claim. It blocks.
 func (t *Table) File(e Effect) error {
 	if e.Do == Rewrite {
 		return t.Keep(e.id)
@@ -217,22 +216,22 @@ func (t *Table) File(e Effect) error {
 	return store.remove(e.id)
 }
 
-// find returns a claim by its whole id, for who may use it.
-func (t *Table) find(id ID, by By) (*grant, error) {
-	g := t.byPublic(id.String())
-	if g == nil || !g.id.Equal(id) || g.offered || by.UID != g.by.UID && !by.Manager {
+// find returns the claim with an id, secret included, if it may be used by somebody.
+func (t *Table) find(id ID, by By) (*claim, error) {
+	c := t.byPublic(id.String())
+	if c == nil || !c.id.Equal(id) || c.offered || by.UID != c.by.UID && !by.Manager {
 		return nil, unknown(id)
 	}
-	return g, nil
+	return c, nil
 }
 
-// state returns what has become of a claim.
-func (g *grant) state(now time.Time) State {
-	m := g.slot
+// state returns the state of a claim.
+func (c *claim) state(now time.Time) State {
+	m := c.on
 	p := m.machine.Place()
-	s := State{State: p.State.String(), Activity: p.Activity.String(), Waiting: g.waiting, Task: g.last}
+	s := State{State: p.State.String(), Activity: p.Activity.String(), Waiting: c.waiting, Task: c.last}
 	cur := m.machine.Current()
-	if cur.Number == g.number {
+	if cur.Number == c.number {
 		if m.task != "" {
 			s.Task = m.task
 		}
@@ -243,12 +242,12 @@ func (g *grant) state(now time.Time) State {
 	return s
 }
 
-// Waiting returns a function that says whether a claim still waits for its slot,
-// and a channel that is closed when to ask again; or why it waits in vain.
+// Waiting returns a function that reports whether a claim still waits for its slot, and a
+// channel that is closed when to ask again, or why the claim was refused.
 func (t *Table) Waiting(id ID, by By) (func() (bool, <-chan struct{}, error), error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g, err := t.find(id, by)
+	c, err := t.find(id, by)
 	if err != nil {
 		return nil, err
 	}
@@ -256,129 +255,129 @@ func (t *Table) Waiting(id ID, by By) (func() (bool, <-chan struct{}, error), er
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		switch {
-		case g.refused != nil:
-			return false, nil, g.refused
-		case g.over:
+		case c.refused != nil:
+			return false, nil, c.refused
+		case c.over:
 			return false, nil, unknown(id)
 		}
-		return g.waiting, g.slot.changed, nil
+		return c.waiting, c.on.changed, nil
 	}, nil
 }
 
-// Order gives the slot of a claim an event that is about it.
+// Order gives the slot of a claim an event about that claim.
 func (t *Table) Order(id ID, by By, event func(slot.Number) slot.Event) (State, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g, err := t.find(id, by)
+	c, err := t.find(id, by)
 	if err != nil {
 		return State{}, err
 	}
-	e := event(g.number)
-	// The claim on what others are carved out of is never longer than its first lease.
-	if _, renews := e.(slot.Renew); !renews || !g.slot.claim.isParent() {
-		t.happen(g.slot, e)
+	e := event(c.number)
+	// A claim on a partitionable slot never lasts longer than its first lease.
+	if _, renews := e.(slot.Renew); !renews || !c.on.slot.isParent() {
+		t.happen(c.on, e)
 	}
-	s := g.state(t.o.Now())
-	t.tidy(g.slot)
+	s := c.state(t.o.Now())
+	t.tidy(c.on)
 	return s, nil
 }
 
-// Check says whether a claim may be activated again.
+// Check reports whether a claim may be activated again.
 func (t *Table) Check(id ID, by By) (api.Permit, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g, err := t.find(id, by)
+	c, err := t.find(id, by)
 	if err != nil {
 		return api.Permit{}, err
 	}
-	m := g.slot
-	again := !g.waiting && m.machine.Current().Number == g.number && m.machine.MayActivateAgain(t.o.Now())
+	m := c.on
+	again := !c.waiting && m.machine.Current().Number == c.number && m.machine.MayActivateAgain(t.o.Now())
 	return api.Permit{Start: again && !m.machine.Preempting().Waiting}, nil
 }
 
-// maxPermits is how many may wait for the end of one job. One that goes away without
-// the answer is kept until then.
+// maxPermits is how many callers may wait for the end of one job. One that goes away
+// without the answer is kept until then.
 const maxPermits = 64
 
-// DeactivateClaim ends the job of a claim. The answer comes by the channel, which has
-// room for it.
+// DeactivateClaim ends the job of a claim. The answer comes over the channel, which is
+// buffered.
 func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api.Permit, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g, err := t.find(id, by)
+	c, err := t.find(id, by)
 	if err != nil {
 		return nil, err
 	}
-	m := g.slot
+	m := c.on
 	if len(m.permits) >= maxPermits {
 		return nil, api.Refusef(api.RefusedTryAgain, "%d wait for the end of the job", len(m.permits))
 	}
-	c := make(chan api.Permit, 1)
-	m.permits = append(m.permits, c)
-	r := t.happen(m, slot.Deactivate{Claim: g.number, How: how})
+	answer := make(chan api.Permit, 1)
+	m.permits = append(m.permits, answer)
+	r := t.happen(m, slot.Deactivate{Claim: c.number, How: how})
 	if r.refused != nil {
 		// The refusal is for this caller alone. Others wait for the end of a job that runs,
 		// while this claim only waits for the slot.
-		m.permits = slices.DeleteFunc(m.permits, func(o chan api.Permit) bool { return o == c })
+		m.permits = slices.DeleteFunc(m.permits, func(o chan api.Permit) bool { return o == answer })
 		return nil, r.refused
 	}
 	t.tidy(m)
-	return c, nil
+	return answer, nil
 }
 
-// Starting begins an activation of a job that has been looked at before. Run, or
-// Unstarted, follows.
+// Starting begins an activation by a job that has been checked before. Run or Unstarted
+// follows.
 func (t *Table) Starting(id ID, by By) (on slot.ID, holder string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.drain != nil {
 		return on, "", api.Refusef(api.RefusedShutdown, "the host is being drained")
 	}
-	g, err := t.find(id, by)
+	c, err := t.find(id, by)
 	if err != nil {
 		return on, "", err
 	}
-	m := g.slot
+	m := c.on
 	switch p := m.machine.Place(); {
-	case m.claim.isParent():
-		return on, "", api.Refusef(api.RefusedState, "slot %v is partitionable: jobs run in what is carved out of it", m.claim.id())
-	case g.waiting || p.State != slot.Claimed || m.machine.Current().Number != g.number:
-		return on, "", api.Refusef(api.RefusedState, "slot %v is %v, and not the claim's", m.claim.id(), p)
-	case p.Activity == slot.Cleaning || g.starting:
-		return on, "", api.Refusef(api.RefusedTryAgain, "slot %v is about to change", m.claim.id())
+	case m.slot.isParent():
+		return on, "", api.Refusef(api.RefusedState, "slot %v is partitionable: jobs run in what is carved out of it", m.slot.id())
+	case c.waiting || p.State != slot.Claimed || m.machine.Current().Number != c.number:
+		return on, "", api.Refusef(api.RefusedState, "slot %v is %v, and not the claim's", m.slot.id(), p)
+	case p.Activity == slot.Cleaning || c.starting:
+		return on, "", api.Refusef(api.RefusedTryAgain, "slot %v is about to change", m.slot.id())
 	case p.Activity != slot.Idle || m.task != "":
-		return on, "", api.Refusef(api.RefusedBusy, "slot %v runs job %s", m.claim.id(), m.task)
+		return on, "", api.Refusef(api.RefusedBusy, "slot %v runs job %s", m.slot.id(), m.task)
 	}
-	g.starting = true
-	return m.claim.id(), g.holder, nil
+	c.starting = true
+	return m.slot.id(), c.holder, nil
 }
 
-// Unstarted ends an activation that came to nothing.
+// Unstarted ends an activation whose job was not started.
 func (t *Table) Unstarted(id ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if g := t.byPublic(id.String()); g != nil {
-		g.starting = false
+	if c := t.byPublic(id.String()); c != nil {
+		c.starting = false
 	}
 }
 
-// Under returns the queue of a slot, and the public id of the claim that has it; if
-// one is given it must be that. The ad is that of the work which was fetched.
+// Under returns the queue of a slot, and the public id of its claim, which must be the
+// given one unless that is empty. The ad is that of fetched work.
 func (t *Table) Under(on slot.ID, public string) (queue, id string, work *classad.Ad, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g, err := t.current(on, public)
+	c, err := t.current(on, public)
 	if err != nil {
 		return "", "", nil, err
 	}
-	if g.offered {
-		work = g.ad
+	if c.offered {
+		work = c.ad
 	}
-	return g.slot.claim.Queue, g.id.String(), work, nil
+	return c.on.slot.Queue, c.id.String(), work, nil
 }
 
-// Restless reports whether a slot may become willing without anything happening, by
-// START or since the disk has room again. What START refers to is the same in all slots.
+// Restless reports whether a slot may become willing without an event, by START or since
+// the disk has room again. START refers to the same attributes in all slots.
 func (t *Table) Restless() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -389,37 +388,38 @@ func (t *Table) Restless() bool {
 	return t.round.short || t.restless != nil && *t.restless
 }
 
-// current returns the claim that has a slot; with a public id it must be that.
-func (t *Table) current(id slot.ID, public string) (*grant, error) {
-	c := t.at(id)
-	if c == nil || c.managed == nil {
+// current returns the claim that has a slot, which must have the public id unless that is
+// empty.
+func (t *Table) current(id slot.ID, public string) (*claim, error) {
+	s := t.at(id)
+	if s == nil || s.managed == nil {
 		return nil, api.Refusef(api.RefusedState, "nobody has claimed slot %v", id)
 	}
-	if c.isParent() {
+	if s.isParent() {
 		return nil, api.Refusef(api.RefusedState, "slot %v is partitionable: jobs run in what is carved out of it", id)
 	}
-	g := c.managed.grants[c.managed.machine.Current().Number]
-	if g == nil || g.waiting || public != "" && g.id.String() != public {
+	c := s.managed.claims[s.managed.machine.Current().Number]
+	if c == nil || c.waiting || public != "" && c.id.String() != public {
 		return nil, api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	}
-	return g, nil
+	return c, nil
 }
 
-// Run has a slot run a task under the claim that it has: the machine may refuse.
-func (t *Table) Run(id slot.ID, public, task string, j slot.Job) ([]*Claim, error) {
+// Run runs a task in a slot under the claim that has it. The machine may refuse.
+func (t *Table) Run(id slot.ID, public, task string, j slot.Job) ([]*Slot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g, err := t.current(id, public)
+	c, err := t.current(id, public)
 	if err != nil {
 		return nil, err
 	}
-	m := g.slot
-	g.starting, g.promised = false, nil
+	m := c.on
+	c.starting, c.promised = false, nil
 	if m.task != "" {
 		return nil, api.Refusef(api.RefusedBusy, "slot %v runs job %s", id, m.task)
 	}
-	m.task, m.job, m.under = task, j, g.number
-	r := t.happen(m, slot.Activate{Claim: g.number, Job: j})
+	m.task, m.job, m.under = task, j, c.number
+	r := t.happen(m, slot.Activate{Claim: c.number, Job: j})
 	if !r.accepted {
 		m.task, m.job, m.under = "", nil, 0
 		if r.refused == nil {
@@ -428,40 +428,40 @@ func (t *Table) Run(id slot.ID, public, task string, j slot.Job) ([]*Claim, erro
 		t.tidy(m)
 		return nil, r.refused
 	}
-	g.last = task
-	c := m.claim
-	c.activity, c.job = Busy, task
+	c.last = task
+	s := m.slot
+	s.activity, s.job = Busy, task
 	t.busy++
-	return []*Claim{c}, nil
+	return []*Slot{s}, nil
 }
 
-// Vacate takes slots from whoever has them, all when none is named, and returns
-// from how many.
+// Vacate makes jobs and claims leave slots, all slots if none is named, and returns the
+// number of slots that were in use.
 func (t *Table) Vacate(ids []slot.ID, fast bool, why slot.Reason) (n int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var list []*Claim
+	var list []*Slot
 	for _, id := range ids {
-		c := t.at(id)
-		if c == nil {
+		s := t.at(id)
+		if s == nil {
 			return 0, api.Errorf(api.CodeNotFound, "there is no slot %v", id)
 		}
-		if c.isParent() {
-			list = append(list, c.of.all()...)
+		if s.isParent() {
+			list = append(list, s.of.all()...)
 			continue
 		}
-		list = append(list, c)
+		list = append(list, s)
 	}
 	if len(ids) == 0 {
-		for _, s := range t.order {
-			list = append(list, s.all()...)
+		for _, q := range t.order {
+			list = append(list, q.all()...)
 		}
 	}
-	for _, c := range list {
-		if c.isFree() {
+	for _, s := range list {
+		if s.isFree() {
 			continue
 		}
-		m := t.manage(c)
+		m := t.manage(s)
 		t.happen(m, slot.Vacate{Fast: fast, Reason: why})
 		t.tidy(m)
 		n++
@@ -469,7 +469,7 @@ func (t *Table) Vacate(ids []slot.ID, fast bool, why slot.Reason) (n int, err er
 	return n, nil
 }
 
-// Drain takes all slots out of service, or with nil puts them in again.
+// Drain takes all slots out of service, or with nil puts them back.
 func (t *Table) Drain(d *slot.Drain) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -477,9 +477,9 @@ func (t *Table) Drain(d *slot.Drain) {
 	if d != nil {
 		t.remanage()
 	}
-	for _, s := range t.order {
-		for _, c := range s.all() {
-			m := c.managed
+	for _, q := range t.order {
+		for _, s := range q.all() {
+			m := s.managed
 			if m == nil {
 				continue
 			}
@@ -496,7 +496,7 @@ func (t *Table) Drain(d *slot.Drain) {
 	t.drained()
 }
 
-// drained tells the slots when nothing runs any more.
+// drained tells the slots that all of them are drained, once they are.
 func (t *Table) drained() {
 	if t.drain == nil || len(t.managed) == 0 {
 		return
@@ -512,84 +512,84 @@ func (t *Table) drained() {
 	}
 }
 
-// Offer decides about fetched work for a slot, and when it accepts has claimed the
-// slot. Keep follows.
+// Offer decides whether a slot accepts fetched work, which then has a claim on it. Keep
+// follows.
 func (t *Table) Offer(id slot.ID, ad *classad.Ad) (Granted, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(id)
-	if c == nil {
+	s := t.at(id)
+	if s == nil {
 		return Granted{}, api.Refusef(api.RefusedState, "there is no slot %v", id)
 	}
-	if c.isParent() {
-		return t.offerCarved(c.of, ad)
+	if s.isParent() {
+		return t.offerCarved(s.of, ad)
 	}
-	m := t.manage(c)
+	m := t.manage(s)
 	defer t.tidy(m)
 	t.happen(m, slot.FetchBegan{})
 	r := t.happen(m, slot.FetchEnded{Job: slot.JobOf(ad)})
 	if !r.accepted && !r.held {
 		return Granted{}, r.refused
 	}
-	if g := m.grants[r.number]; g != nil { // the same claim as before
-		g.ad = ad
-		return Granted{ID: g.id, Slot: id, Name: t.name(id), Ad: t.ad(m), Again: g.stored}, nil
+	if c := m.claims[r.number]; c != nil { // the same claim as before
+		c.ad = ad
+		return Granted{ID: c.id, Slot: id, Name: t.name(id), Ad: t.ad(m), Again: c.stored}, nil
 	}
 	return t.grantOffer(m, &r, ad), nil
 }
 
-// grantOffer makes a claim of what a machine has accepted of fetched work.
+// grantOffer makes the claim of fetched work that the machine of a slot has accepted.
 func (t *Table) grantOffer(m *managed, r *reply, ad *classad.Ad) Granted {
 	g := t.grant(m, r.number, &Request{Holder: slot.FetchHolder, Ad: ad}, r.held)
-	m.grants[r.number].offered = true
+	m.claims[r.number].offered = true
 	return g
 }
 
-// Promise has a job started in a slot as soon as the fetched work's claim has it,
-// and reports whether that is now.
+// Promise notes the job that is to be started in a slot as soon as the claim of its fetched
+// work has the slot, and reports whether it has the slot now.
 func (t *Table) Promise(id slot.ID, j *job.Job) (now bool, public string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(id)
-	if c == nil || c.managed == nil {
+	s := t.at(id)
+	if s == nil || s.managed == nil {
 		return false, "", api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
 	}
-	switch g := c.managed.fetched(); {
-	case g == nil || g.told:
+	switch c := s.managed.fetched(); {
+	case c == nil || c.told:
 		return false, "", api.Refusef(api.RefusedPreempted, "slot %v has been taken away", id)
-	case g.waiting:
-		g.promised = j
-		return false, g.id.String(), nil
+	case c.waiting:
+		c.promised = j
+		return false, c.id.String(), nil
 	default:
-		return true, g.id.String(), nil
+		return true, c.id.String(), nil
 	}
 }
 
-// fetched returns the claim of fetched work that waits for a slot or, if there is none,
-// the one that has it.
-func (m *managed) fetched() (found *grant) {
-	for _, g := range m.grants {
-		if g.offered && (found == nil || g.waiting) {
-			found = g
+// fetched returns the claim of fetched work that waits for a slot, or else the one that
+// has it.
+func (m *managed) fetched() (found *claim) {
+	for _, c := range m.claims {
+		if c.offered && (found == nil || c.waiting) {
+			found = c
 		}
 	}
 	return found
 }
 
-// Withdraw gives the claim of fetched work with a public id back, for a reason that may
-// be a hold; a claim that has expired is lost. It reports whether there was such a
-// claim, and its source had not been told of its end.
+// Withdraw gives back the claim of fetched work with a public id, for a reason that may be
+// a hold; a claim that has expired is lost. It reports whether the claim existed and its
+// source had not been told of its end.
 func (t *Table) Withdraw(public string, expired bool, why slot.Hold) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := t.byPublic(public)
-	if g == nil || !g.offered {
+	c := t.byPublic(public)
+	if c == nil || !c.offered {
 		return false
 	}
-	m, n, there := g.slot, g.number, !g.told
-	g.why = why.Text
+	m, n, there := c.on, c.number, !c.told
+	c.why = why.Text
 	if why.Code != 0 {
-		g.hold = &why
+		c.hold = &why
 	}
 	switch {
 	case expired:
@@ -603,29 +603,29 @@ func (t *Table) Withdraw(public string, expired bool, why slot.Hold) bool {
 	return there
 }
 
-// Fetched returns the slots of the claims of fetched work, by public id, but for those
-// that are gone.
+// Fetched returns the slots of the claims of fetched work by public id, except slots that
+// are gone.
 func (t *Table) Fetched() map[string]slot.ID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	where := map[string]slot.ID{}
 	for _, m := range t.managed {
-		for _, g := range m.grants {
-			if id := m.claim.id(); g.offered && !id.IsZero() {
-				where[g.id.String()] = id
+		for _, c := range m.claims {
+			if id := m.slot.id(); c.offered && !id.IsZero() {
+				where[c.id.String()] = id
 			}
 		}
 	}
 	return where
 }
 
-// List returns the slots, and a channel that is closed when there are others.
+// List returns all slots, and a channel that is closed when they change.
 func (t *Table) List() (ids []slot.ID, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, s := range t.order {
-		for _, c := range s.all() {
-			ids = append(ids, c.id())
+	for _, q := range t.order {
+		for _, s := range q.all() {
+			ids = append(ids, s.id())
 		}
 	}
 	return ids, t.listed
@@ -635,39 +635,39 @@ func (t *Table) List() (ids []slot.ID, changed <-chan struct{}) {
 func (t *Table) Changed(id slot.ID) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(id)
-	if c == nil || c.managed == nil {
+	s := t.at(id)
+	if s == nil || s.managed == nil {
 		return t.listed
 	}
-	return c.managed.changed
+	return s.managed.changed
 }
 
-// Snapshot returns what a slot is like, with its ads if they are wanted; false:
-// there is no such slot.
+// Snapshot returns the view of a slot, with its ads if they are wanted; false: the slot
+// does not exist.
 func (t *Table) Snapshot(id slot.ID, ads bool) (View, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.at(id)
-	if c == nil {
+	s := t.at(id)
+	if s == nil {
 		return View{}, false
 	}
-	return t.view(c, ads), true
+	return t.view(s, ads), true
 }
 
-// Views returns what all slots are like, by number.
+// Views returns the views of all slots, by number.
 func (t *Table) Views(ads bool) []View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []View
-	for _, s := range t.order {
-		for _, c := range s.all() {
-			list = append(list, t.view(c, ads))
+	for _, q := range t.order {
+		for _, s := range q.all() {
+			list = append(list, t.view(s, ads))
 		}
 	}
 	return list
 }
 
-// Touch wakes up all who wait for a change of a slot.
+// Touch wakes up everybody who waits for a change of a slot.
 func (t *Table) Touch() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -676,32 +676,32 @@ func (t *Table) Touch() {
 	}
 }
 
-func (t *Table) view(c *Claim, ads bool) View {
-	id := c.id()
-	v := View{Slot: id, Name: t.name(id), Queue: c.Queue, Task: c.job}
-	v.Type, v.Has, _, _ = t.parts(c)
-	closed := t.o.Closed(c.Queue) != ""
-	m := c.managed
+func (t *Table) view(s *Slot, ads bool) View {
+	id := s.id()
+	v := View{Slot: id, Name: t.name(id), Queue: s.Queue, Task: s.job}
+	v.Type, v.Has, _, _ = t.parts(s)
+	closed := t.o.Closed(s.Queue) != ""
+	m := s.managed
 	if m == nil {
-		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), c.activity.String(), c.Holder, closed
+		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), s.activity.String(), s.Holder, closed
 		if ads {
-			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: c.Queue, Now: t.o.Now(), Policy: t.policy, Holder: c.Holder, Task: c.job, All: t.neighbours})
+			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: s.Queue, Now: t.o.Now(), Policy: t.policy, Holder: s.Holder, Task: s.job, All: t.neighbours})
 		}
 		return v
 	}
 	p := m.machine.Place()
 	v.State, v.Activity, v.Since, v.Ending = p.State.String(), p.Activity.String(), m.machine.EnteredActivity(), m.ending
 	cur := m.machine.Current()
-	switch g := m.grants[cur.Number]; {
-	case g != nil && !g.waiting:
-		v.Holder, v.ID, v.Made, v.Promised = g.holder, g.id, g.made, g.promised != nil
+	switch c := m.claims[cur.Number]; {
+	case c != nil && !c.waiting:
+		v.Holder, v.ID, v.Made, v.Promised = c.holder, c.id, c.made, c.promised != nil
 	case m.task != "":
 		v.Holder = t.holder
 	}
-	for _, g := range m.grants {
-		v.Promised = v.Promised || g.offered && g.waiting
+	for _, c := range m.claims {
+		v.Promised = v.Promised || c.offered && c.waiting
 	}
-	v.Closed = closed || t.drain != nil || v.Type == Partitionable && (v.Has.Cpus == 0 || len(m.grants) > 0)
+	v.Closed = closed || t.drain != nil || v.Type == Partitionable && (v.Has.Cpus == 0 || len(m.claims) > 0)
 	if !ads {
 		return v
 	}

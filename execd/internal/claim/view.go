@@ -7,7 +7,7 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// View is what a slot is like at a moment.
+// View is the state of a slot at a moment.
 type View struct {
 	Slot  slot.ID
 	Name  string // slot3@host
@@ -28,28 +28,28 @@ type View struct {
 	Made   time.Time
 	Task   string // that runs, as 12.1; empty: none
 	// Ending says that the processes of the task are gone, and only its end is still to
-	// be told.
+	// be reported.
 	Ending bool
-	// Promised says that a job is still to be started under the claim: what was
-	// preempted for it has not left, or Start was not called yet.
+	// Promised says that a job is still to be started under the claim: the job that it
+	// preempts has not left, or Start was not called yet.
 	Promised bool
-	// Closed says that nothing at all may start: the queue is disabled or, which is
-	// looked at where ads are wanted, START is false without a job.
+	// Closed says that no job can start: the queue is disabled or, if ads are wanted, START
+	// is false without a job.
 	Closed bool
 }
 
 // Fetched reports whether the claim is that of fetched work.
 func (v *View) Fetched() bool { return v.Holder == slot.FetchHolder }
 
-// Eviction tells that a claim is over.
+// Eviction reports that a claim is over.
 type Eviction struct {
 	Slot    slot.ID
 	Holder  string
 	Reason  string
 	Code    int // the same as a number: of a slot.Reason, or of a hold with Subcode; 0: none
 	Subcode int
-	Ad      *classad.Ad // of the slot when the claim was broken
-	ID      ID          // without its secret where that is not known
+	Ad      *classad.Ad // of the slot when the claim ended
+	ID      ID          // without its secret if that is not known
 	Job     int         // that was running or promised; 0: none
-	Work    *classad.Ad // that was accepted last, of fetched work, or was claimed for; nil: not known
+	Work    *classad.Ad // the ad of the last fetched work, or of the job that was claimed for; nil: not known
 }

@@ -54,18 +54,18 @@ type Body interface {
 	attrs() []attr
 }
 
-// Submitted tells that a job is known.
+// Submitted says that a job was submitted.
 type Submitted struct {
 	Host string // of the submission
 }
 
-// Executing tells that a job runs.
+// Executing says that a job runs.
 type Executing struct {
 	Host string
 	Slot string // slot1@HOST; empty: the record has no such line
 }
 
-// Evicted tells that a job was removed from its slot before its end, and may run
+// Evicted says that a job was removed from its slot before its end, and may run
 // again.
 type Evicted struct {
 	Checkpointed   bool
@@ -76,7 +76,7 @@ type Evicted struct {
 	Resources      []Resource
 }
 
-// Terminated tells that a job has ended.
+// Terminated says that a job has ended.
 type Terminated struct {
 	// Signal is the signal that ended it; 0: it exited, with ReturnValue.
 	Signal      int
@@ -91,7 +91,7 @@ type Terminated struct {
 	Reason string // why it was ended; empty: no such line
 }
 
-// ImageSize tells how much memory a job takes. Negative values are not known.
+// ImageSize says how much memory a job uses. Negative values are not known.
 type ImageSize struct {
 	Size   int64 // KiB of address space
 	Memory int64 // MiB
@@ -102,25 +102,25 @@ type ImageSize struct {
 // Generic is any text.
 type Generic struct{ Text string }
 
-// Aborted tells that a job was deleted.
+// Aborted says that a job was deleted.
 type Aborted struct{ Reason string }
 
-// Suspended tells that a job was stopped.
+// Suspended says that a job was suspended.
 type Suspended struct{ Processes int }
 
-// Resumed tells that a stopped job goes on.
+// Resumed says that a job was resumed.
 type Resumed struct{}
 
-// Held tells that a job waits for somebody.
+// Held says that a job was put on hold.
 type Held struct {
 	Reason        string
 	Code, Subcode int
 }
 
-// Released tells that it waits no more.
+// Released says that a job is no longer on hold.
 type Released struct{ Reason string }
 
-// RemoteError tells what a hook of the job, or the transfer of its files, reports.
+// RemoteError says what a hook of the job, or the transfer of its files, reports.
 type RemoteError struct {
 	Host          string // where, or the slot
 	Text          string

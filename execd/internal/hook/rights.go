@@ -67,8 +67,7 @@ const (
 )
 
 // closed says what keeps a user from running a program; empty: nothing. A nil user is
-// any who is neither its owner nor in its group. It does not look at access control
-// lists.
+// any user who is neither its owner nor in its group. It ignores access control lists.
 func closed(path string, u *user.User) string {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

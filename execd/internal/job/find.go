@@ -7,8 +7,8 @@ import (
 	"paddock/spool"
 )
 
-// Find returns the unfinished jobs that words mean, for who waits for them:
-// names mean the caller's own, numbers anybody's. More than most are refused.
+// Find returns the unfinished jobs that words mean, for a client that waits for them:
+// names mean the caller's own jobs, numbers any job. More than most are refused.
 // whole says that no end of any of them is accounted yet.
 func (s *jobSet) Find(ctx context.Context, words []string, caller Caller, most int) (found []api.Found, missing []string, whole bool, err error) {
 	q := s.search(ctx, ownOrNumber(caller))

@@ -12,7 +12,7 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// Inspection is what a record says, for who checks a spool without running it.
+// Inspection is what a record says, for a check of a spool without its execd.
 type Inspection struct {
 	HasScript bool
 	UID       int // of the owner

@@ -21,8 +21,8 @@ const (
 	NoticeDeleted   NoticeKind = "deleted"
 )
 
-// OnNotice sets who is told of jobs that have attributes of their own. He must not block,
-// or call back into the Store. The request is the job's, and to be read only.
+// OnNotice sets the function that is told of jobs that have attributes of their own. It must
+// not block, or call back into the Store. The request is the job's, and must not be changed.
 func (s *Store) OnNotice(f func(*Job, *api.SubmitRequest, Notice)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package job keeps the record of every job from its acceptance until it is
-// cleaned: who may change what when is one table (state.go), how it lies on
-// disk is another file (record.go), and the Store is the only writer of both.
+// Package job keeps the record of every job from its acceptance until it is removed:
+// state.go has the table of what a task may become and by which event, record.go the form
+// of a record on disk, and the Store is the only writer of records.
 // Memory is a cache of the records. Other packages of execd import it; it
 // imports spool and the API's types.
 package job
@@ -173,8 +173,8 @@ func goodLines(data []byte) []byte {
 	}
 }
 
-// OnWork sets who is told that a job has something to start. It is a hint, and
-// f must not call back into the Store.
+// OnWork sets the function that is called when a job has something to start. The call is a
+// hint, and f must not call back into the Store.
 func (s *Store) OnWork(f func(*Job)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"paddock/spool"
 )
 
-// Caller is who asks, by what the kernel says of the connection.
+// Caller is the user of a connection, as the kernel names him.
 type Caller struct {
 	UID      int
 	GID      int // of the process that asks, which may be any of the user's groups

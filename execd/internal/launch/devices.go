@@ -13,9 +13,9 @@ import (
 	"paddock/execd/internal/schedule"
 )
 
-// Devices returns the device nodes that belong to units of resources on this
-// host, in the order of their paths, and what may be done with each by who was
-// granted these units: nothing, with one of which he has no unit.
+// Devices returns the device nodes that belong to units of resources on this host, in the
+// order of their paths, and what a job may do with each that was granted these units:
+// nothing with a node of which it has no unit.
 func Devices(c *conf.Config, debits []schedule.Debit) []conf.Device {
 	byPath := map[string]conf.Device{}
 	add := func(owner string, values conf.Values) {

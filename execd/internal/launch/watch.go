@@ -107,9 +107,9 @@ func (w *watcher) notices() {
 	}
 }
 
-// add watches a process. The descriptor is closed by who is told of its end. It runs
-// already, so that it is watched in any case: where the kernel has no room for one more
-// in the epoll, by a thread of its own.
+// add watches a process. The function that is told of its end closes the descriptor. The
+// process runs already, so it is watched in any case: by a thread of its own if the kernel
+// has no room for one more in the epoll.
 func (w *watcher) add(run spool.RunID, pidfd int) {
 	w.mu.Lock()
 	w.runs[int32(pidfd)] = run

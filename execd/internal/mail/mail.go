@@ -3,9 +3,9 @@
 // waits for a mail: what cannot be sent in time is dropped with a line in the
 // log. The daemon's packages import it; it imports asuser, conf and user.
 //
-// The mailer runs outside of every job, and so never as who has jobs: he could stop
-// it, look into it, and have it start what he likes. It gets what it is to send
-// through its standard input, read by others before.
+// The mailer runs outside of every job, and so never as a user who has jobs: he could stop
+// it, look into it, and make it start what he likes. It gets the mail through its standard
+// input, read by others before.
 package mail
 
 import (

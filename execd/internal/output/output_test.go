@@ -13,7 +13,7 @@ import (
 	"paddock/spool"
 )
 
-func newMemory(t *testing.T) *Memory {
+func newIndex(t *testing.T) *Index {
 	t.Helper()
 	root, err := spool.OpenRoot(t.TempDir(), true)
 	if err != nil {
@@ -22,74 +22,74 @@ func newMemory(t *testing.T) *Memory {
 	return New(root)
 }
 
-func note(t *testing.T, m *Memory, s launch.Streams) {
+func note(t *testing.T, x *Index, s launch.Streams) {
 	t.Helper()
-	if err := m.Note(s); err != nil {
+	if err := x.Add(s); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // What was noted last counts, also of names and paths that are no UTF-8, and
 // damage to a line harms that line.
-func TestMemory(t *testing.T) {
-	m := newMemory(t)
-	if _, ok := m.Job(1); ok {
+func TestIndex(t *testing.T) {
+	x := newIndex(t)
+	if _, ok := x.Job(1); ok {
 		t.Error("an empty memory knows job 1")
 	}
 	odd := launch.Streams{Job: 1, UID: 7, Name: "a\xff", Home: "/h", Stdout: "/x/\xfe\"\n", Array: true}
-	note(t, m, odd)
-	note(t, m, launch.Streams{Job: 2, UID: 7, Name: "b"})
-	note(t, m, launch.Streams{Job: 3, UID: 8, Name: "b"})
-	f, err := os.OpenFile(m.file, os.O_APPEND|os.O_WRONLY, 0)
+	note(t, x, odd)
+	note(t, x, launch.Streams{Job: 2, UID: 7, Name: "b"})
+	note(t, x, launch.Streams{Job: 3, UID: 8, Name: "b"})
+	f, err := os.OpenFile(x.file, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprint(f, "{\"job\":4,\n\x00\x00\nnull\n")
 	f.Close()
-	if s, ok := m.Job(1); !ok || s != odd {
+	if s, ok := x.Job(1); !ok || s != odd {
 		t.Errorf("Job(1) = %+v, %v; want %+v", s, ok, odd)
 	}
-	if s, ok := m.Youngest(7, "b"); !ok || s.Job != 2 {
+	if s, ok := x.Youngest(7, "b"); !ok || s.Job != 2 {
 		t.Errorf("Youngest(7, b) = %+v, %v; want job 2", s, ok)
 	}
-	if _, ok := m.Job(4); ok {
+	if _, ok := x.Job(4); ok {
 		t.Error("a damaged line is believed")
 	}
 	changed := odd
 	changed.Stdout = "/y"
-	note(t, m, changed)
-	if s, _ := m.Job(1); s != changed {
+	note(t, x, changed)
+	if s, _ := x.Job(1); s != changed {
 		t.Errorf("Job(1) = %+v; want what was noted last", s)
 	}
-	if info, err := os.Stat(m.file); err != nil || info.Mode() != 0o600 {
+	if info, err := os.Stat(x.file); err != nil || info.Mode() != 0o600 {
 		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
 	}
 }
 
 // The tasks of an array are one line, and the two files do not grow.
 func TestSize(t *testing.T) {
-	m := newMemory(t)
-	m.size = 2000
+	x := newIndex(t)
+	x.size = 2000
 	array := launch.Streams{Job: 1, Name: "a", Array: true}
 	for range 100 {
-		note(t, m, array)
+		note(t, x, array)
 	}
-	data, err := os.ReadFile(m.file)
+	data, err := os.ReadFile(x.file)
 	if err != nil || strings.Count(string(data), "\n") != 1 {
 		t.Errorf("%d lines, %v; want 1", strings.Count(string(data), "\n"), err)
 	}
 	for n := 2; n < 200; n++ {
-		note(t, m, launch.Streams{Job: n, Name: "a"})
+		note(t, x, launch.Streams{Job: n, Name: "a"})
 	}
-	for _, file := range []string{m.file, m.old} {
+	for _, file := range []string{x.file, x.old} {
 		if info, err := os.Stat(file); err != nil || info.Size() > 2100 {
 			t.Errorf("%s: %v, %v; want at most 2000 bytes and a line", file, info.Size(), err)
 		}
 	}
-	if _, ok := m.Job(199); !ok {
+	if _, ok := x.Job(199); !ok {
 		t.Error("the last job is not known")
 	}
-	if _, ok := m.Job(1); ok {
+	if _, ok := x.Job(1); ok {
 		t.Error("the first job is still known")
 	}
 }

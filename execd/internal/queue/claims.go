@@ -17,46 +17,46 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// Slots is what is done with the jobs of slots that are managed.
+// Slots does what managed slots want with their jobs.
 type Slots struct {
-	// JobAd returns the ad of a job that waits, or of a task of it that runs; nil: none
-	// does. Names are the attributes that are needed of a job that came by qsub; nil:
-	// all. It must not block.
+	// JobAd returns the ad of a waiting job, or of a running task of it; nil: there is
+	// none. Names are the attributes that are needed of a job that came by qsub; nil: all.
+	// It must not block.
 	JobAd func(j *job.Job, t *job.Task, names []string) *classad.Ad
-	// Look reads what the ads of slots tell of the host, unless that was done
-	// just now. It may block, but not for long: Queue.mu is not held.
+	// Look reads the attributes of the host for the ads of slots, unless that was just
+	// done. It may block, but not for long. Queue.mu is not held.
 	Look func()
-	// Evict has a task end as an effect says: Stop, Kill or KillFamily. With a hold it
-	// waits in error then. It may block, and is not called by two goroutines.
+	// Evict ends a task as an effect says: Stop, Kill or KillFamily. With a hold the task
+	// then waits in error. It may block, and is not called by two goroutines at once.
 	Evict func(t *job.Task, e claim.Effect, hold *claim.Effect)
 }
 
-// managed is what the queue has to remember of managed slots.
+// managed is what the queue remembers about managed slots.
 type managed struct {
 	ended   bool                              // guarded by Queue.mu; execd is about to end
 	gated   bool                              // guarded by Queue.mu; the scheduler asks the slots
-	refused bool                              // guarded by Queue.mu; a slot has refused a job since the policies were last looked at
+	refused bool                              // guarded by Queue.mu; a slot has refused a job since the policies were last evaluated
 	stopped map[schedule.TaskID]bool          // guarded by Queue.mu; by the policy of their slots
 	holds   map[schedule.TaskID]*claim.Effect // guarded by Queue.mu; tasks that end in error, and why
-	pulse   *time.Timer                       // guarded by Queue.mu; when to look at policies again
+	pulse   *time.Timer                       // guarded by Queue.mu; when to evaluate policies again
 	asked   *ref                              // guarded by Queue.mu; about which slots were asked last
 }
 
-// ref is a job as slots see it.
+// ref is a job as the policies of slots see it.
 type ref struct {
 	q    *Queue
 	job  *job.Job
 	task *job.Task   // nil: it waits
 	work *classad.Ad // as it came; nil: by qsub
-	ad   *classad.Ad // of one that waits
+	ad   *classad.Ad // of a job that waits
 }
 
-// claimed are the attributes that say what work wants of a slot: the work says those
-// itself.
+// claimed are the attributes that say what work wants of a slot. They are those of the
+// work's own ad.
 var claimed = []string{"Requirements", "Rank"}
 
-// over returns the ad that execd makes of a job, with what the work says of itself
-// beside it: the work does not say what execd knows.
+// over returns the ad that execd makes of a job, with the attributes that only the work's
+// own ad has: what execd knows takes precedence.
 func (r *ref) over(ad *classad.Ad) *classad.Ad {
 	if r.work == nil {
 		return ad
@@ -83,7 +83,7 @@ func (q *Queue) workOf(j *job.Job) *classad.Ad {
 	}
 	work, err := classad.ParseOld(request.Work.Ad)
 	if err != nil {
-		return nil // its policies see what execd knows of it
+		return nil // policies then see what execd knows about it
 	}
 	return work
 }
@@ -107,8 +107,8 @@ func (r *ref) AdOf(names []string) *classad.Ad {
 	return r.q.o.Slots.JobAd(r.job, nil, names)
 }
 
-// Like implements claim.Alike. What JobAd says of a job that waits, and only that,
-// is in a likeness.
+// Like implements claim.Alike. A likeness has what the ad of a waiting job is made from,
+// and nothing else.
 func (r *ref) Like() (claim.Likeness, bool) {
 	if r.task != nil || r.job.UnderClaim() {
 		return claim.Likeness{}, false
@@ -120,8 +120,8 @@ func (r *ref) Like() (claim.Likeness, bool) {
 	}, true
 }
 
-// ref returns a job, or a task of it, and the ad that it came with, as slots see it; nil
-// where none is asked.
+// ref returns a job, or a task of it, with the ad that it came with, as slots see it; nil
+// if no slot is asked.
 func (q *Queue) ref(j *job.Job, t *job.Task, work *classad.Ad) slot.Job {
 	if !q.o.Claims.Managed() {
 		return nil
@@ -137,7 +137,7 @@ func (q *Queue) JobOf(task string) slot.Job {
 	return nil
 }
 
-// named returns the task of a name that runs. q.mu is held.
+// named returns the running task with a name. q.mu is held.
 func (q *Queue) named(name string) *job.Task {
 	number, task, _ := strings.Cut(name, ".")
 	n, err1 := strconv.Atoi(number)
@@ -163,8 +163,8 @@ func (q *Queue) gate(number int, queue string, most int) (int, string, bool) {
 	return n, why, same
 }
 
-// settle carries out what the slots want, and keeps the scheduler's books as the
-// slots are. q.mu is held. Where no slot is managed it costs nothing.
+// settle carries out the effects of slots, and updates the scheduler's books. q.mu is held.
+// If no slot is managed it costs nothing.
 func (q *Queue) settle() {
 	is := q.o.Claims.Managed()
 	if !is && !q.managed.gated || q.managed.ended {
@@ -194,8 +194,8 @@ func (q *Queue) settle() {
 	q.Wake()
 }
 
-// repoll has the slots asked again in a while when one has refused a job, for a
-// reason that may pass without a word.
+// repoll lets the slots be asked again after a while if one has refused a job for a reason
+// that may pass without an event.
 func (q *Queue) repoll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,7 +204,7 @@ func (q *Queue) repoll() {
 	}
 }
 
-// books enters the slots that are another's in the scheduler's books. q.mu is held.
+// books enters slots that others than the queue use in the scheduler's books. q.mu is held.
 func (q *Queue) books() {
 	for _, k := range q.o.Claims.Books() {
 		if k.Slots == 0 {
@@ -218,11 +218,11 @@ func (q *Queue) books() {
 	}
 }
 
-// repolling is how often it is looked whether a slot has become willing to run a
-// job that waits, where no event tells.
+// repolling is how often slots are asked whether they have become willing to run a waiting
+// job, if no event says so.
 const repolling = 5 * time.Second
 
-// timer has the policies looked at again at a time; zero: not for the time's sake.
+// timer lets the policies be evaluated again at a time; zero: they do not depend on time.
 // q.mu is held.
 func (q *Queue) timer(next time.Time) {
 	if q.managed.ended {
@@ -241,7 +241,7 @@ func (q *Queue) timer(next time.Time) {
 	}
 }
 
-// speak lets the policies speak whose time has come.
+// speak evaluates the policies that are due.
 func (q *Queue) speak() {
 	q.o.Slots.Look()
 	q.mu.Lock()
@@ -250,7 +250,7 @@ func (q *Queue) speak() {
 	q.settle()
 }
 
-// policies forgets that slots have refused jobs: they are asked again now.
+// policies forgets that slots have refused jobs, so that they are asked again now.
 func (q *Queue) policies() {
 	if q.o.Claims.Managed() {
 		q.o.Slots.Look()
@@ -260,7 +260,7 @@ func (q *Queue) policies() {
 	q.managed.refused = false
 }
 
-// effect does one thing that a slot wants. q.mu is held.
+// effect carries out one effect. q.mu is held.
 func (q *Queue) effect(e claim.Effect) {
 	switch e.Do {
 	case claim.Evict:
@@ -308,7 +308,7 @@ func (q *Queue) effect(e claim.Effect) {
 		q.managed.holds[k] = &e
 	default:
 		hold := q.managed.holds[k]
-		if q.managed.stopped[k] { // what is stopped cannot end
+		if q.managed.stopped[k] { // a suspended job cannot end
 			delete(q.managed.stopped, k)
 			q.Wake()
 		}
@@ -319,8 +319,8 @@ func (q *Queue) effect(e claim.Effect) {
 	}
 }
 
-// Stop has the slots want nothing more, and returns when what they wanted is done.
-// The next execd finds them as they are.
+// Stop ends the effects of slots, and returns when those that there were are carried out.
+// The next execd finds the slots as they are.
 func (q *Queue) Stop() {
 	q.mu.Lock()
 	q.managed.ended = true
@@ -329,11 +329,11 @@ func (q *Queue) Stop() {
 	q.Quiet()
 }
 
-// Quiet returns when what slots have wanted is done.
+// Quiet returns when the effects of slots so far are carried out.
 func (q *Queue) Quiet() { q.errands.Wait() }
 
-// stray deals with a job that its source starts, and not the queue: it is told when the
-// run has come to nothing, or somebody has deleted the job. q.mu is held.
+// stray deals with a job that is started by its source and not by the queue: the source is
+// told if the run has not begun, or if the job was deleted. q.mu is held.
 func (q *Queue) stray(j *job.Job) {
 	from := q.o.Sources.Of(j.Source)
 	if q.o.Store.Get(j.Number) != j {
@@ -348,7 +348,7 @@ func (q *Queue) stray(j *job.Job) {
 	}
 }
 
-// slotsDo does something with the slots, and then what they want.
+// slotsDo does something with the slots, and then carries out the effects.
 func slotsDo[T any](q *Queue, do func(*claim.Table) (T, error)) (T, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -357,8 +357,8 @@ func slotsDo[T any](q *Queue, do func(*claim.Table) (T, error)) (T, error) {
 	return v, err
 }
 
-// Policy takes another policy of the slots, and which of them are managed for the
-// sake of their hooks.
+// Policy sets the policy of the slots, and which of them are managed since they have
+// hooks.
 func (q *Queue) Policy(p *slot.Policy, hooked func(slot.ID) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -366,7 +366,7 @@ func (q *Queue) Policy(p *slot.Policy, hooked func(slot.ID) bool) {
 	q.settle()
 }
 
-// Claim gives somebody a slot. When it returns the claim is on disk.
+// Claim makes a claim on a slot. When it returns the claim is on disk.
 func (q *Queue) Claim(r claim.Request) (claim.Granted, error) {
 	q.o.Slots.Look()
 	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) {
@@ -401,18 +401,18 @@ func (q *Queue) Order(id claim.ID, by claim.By, event func(slot.Number) slot.Eve
 	return slotsDo(q, func(t *claim.Table) (claim.State, error) { return t.Order(id, by, event) })
 }
 
-// Deactivate ends the job of a claim; the answer comes by the channel.
+// Deactivate ends the job of a claim. The answer comes over the channel.
 func (q *Queue) Deactivate(id claim.ID, by claim.By, how slot.Deactivation) (<-chan api.Permit, error) {
 	return slotsDo(q, func(t *claim.Table) (<-chan api.Permit, error) { return t.DeactivateClaim(id, by, how) })
 }
 
-// CheckClaim says whether a claim may be activated again.
+// CheckClaim reports whether a claim may be activated again.
 func (q *Queue) CheckClaim(id claim.ID, by claim.By) (api.Permit, error) {
 	return slotsDo(q, func(t *claim.Table) (api.Permit, error) { return t.Check(id, by) })
 }
 
-// Waiting returns a function that says whether a claim waits for its slot, and a
-// channel that is closed when to ask again.
+// Waiting returns a function that reports whether a claim waits for its slot, and a channel
+// that is closed when to ask again.
 func (q *Queue) Waiting(id claim.ID, by claim.By) (func() (bool, <-chan struct{}, error), error) {
 	return q.o.Claims.Waiting(id, by)
 }
@@ -424,16 +424,17 @@ func (q *Queue) Starting(id claim.ID, by claim.By) (on slot.ID, holder string, e
 	return q.o.Claims.Starting(id, by)
 }
 
-// Unstarted ends an activation that came to nothing.
+// Unstarted ends an activation whose job was not started.
 func (q *Queue) Unstarted(id claim.ID) { q.o.Claims.Unstarted(id) }
 
-// Vacate takes slots from whoever has them, and returns from how many.
+// Vacate makes jobs and claims leave slots, and returns the number of slots that were in
+// use.
 func (q *Queue) Vacate(ids []slot.ID, fast bool) (int, error) {
 	return slotsDo(q, func(t *claim.Table) (int, error) { return t.Vacate(ids, fast, slot.ReasonVacateCommand) })
 }
 
-// Drain takes the slots out of service at a speed, and what runs out of them; empty:
-// it puts them in again.
+// Drain takes the slots out of service, and makes jobs leave them at a speed; empty: it puts
+// the slots back in service.
 func (q *Queue) Drain(speed claim.Speed) {
 	var d *slot.Drain
 	switch speed {
@@ -451,7 +452,7 @@ func (q *Queue) Drain(speed claim.Speed) {
 	q.settle()
 }
 
-// Views returns what a slot is like, or what all are like when none is named.
+// Views returns the view of a slot, or those of all slots if none is named.
 func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 	if ads {
 		q.o.Slots.Look()
@@ -467,8 +468,8 @@ func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 	return q.o.Claims.Views(ads)
 }
 
-// Snapshot returns what a slot is like; false: there is none. It is closed as long as
-// nothing is started at all.
+// Snapshot returns the view of a slot; false: it does not exist. It is closed while nothing
+// is started at all.
 func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
 	q.o.Slots.Look()
 	q.mu.Lock()
@@ -478,7 +479,7 @@ func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
 	return v, ok
 }
 
-// Offer decides about fetched work for a slot. When it accepts, the claim is on disk.
+// Offer decides whether a slot accepts fetched work. If it does, the claim is on disk.
 func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
 	q.o.Slots.Look()
 	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) {
@@ -501,7 +502,7 @@ func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
 	return g, nil
 }
 
-// Asking tells that work is being looked for, for a slot, or is not any more.
+// Asking notes that a hook looks for work for a slot, or no longer does.
 func (q *Queue) Asking(id slot.ID, asks bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -509,8 +510,7 @@ func (q *Queue) Asking(id slot.ID, asks bool) {
 	q.settle()
 }
 
-// Begin has a job that was fetched run in a slot: now, or when what was preempted
-// for it is gone.
+// Begin runs a fetched job in a slot: now, or when the job that it preempts is gone.
 func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -522,9 +522,9 @@ func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 	return err
 }
 
-// Withdraw gives the claim of fetched work with a public id back, and says why, maybe
-// with the code of a hold; as one that is lost if it has expired. It reports whether
-// there was such a claim, and nobody had broken it.
+// Withdraw gives back the claim of fetched work with a public id, for a reason that may be
+// a hold; a claim that has expired is lost. It reports whether the claim existed and had
+// not been taken.
 func (q *Queue) Withdraw(public string, expired bool, why slot.Hold) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -533,9 +533,9 @@ func (q *Queue) Withdraw(public string, expired bool, why slot.Hold) bool {
 	return there
 }
 
-// StartUnder has a job run in a slot, under the claim with a public id that has it.
-// Work is its ad, nil if it has none. After an error the job has not been started, and
-// never will be.
+// StartUnder runs a job in a slot, under the claim with a public id that has the slot. Work
+// is its ad, nil if it has none. After an error the job has not been started, and never
+// will be.
 func (q *Queue) StartUnder(on slot.ID, public string, j *job.Job, work *classad.Ad) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -544,8 +544,8 @@ func (q *Queue) StartUnder(on slot.ID, public string, j *job.Job, work *classad.
 	return err
 }
 
-// startUnder is StartUnder. q.mu is held, from before the slot's machine takes the
-// job until the books have it: nothing else can be started in between.
+// startUnder is StartUnder. q.mu is held, from before the machine of the slot accepts the
+// job until the books have it, so that nothing else is started in between.
 func (q *Queue) startUnder(on slot.ID, public string, j *job.Job, work *classad.Ad) error {
 	now := time.Now()
 	if why := q.blocked(now); why != "" {

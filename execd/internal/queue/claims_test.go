@@ -189,8 +189,8 @@ func TestNoSlotTwice(t *testing.T) {
 					t.Errorf("%d slots are busy, of %d", n, slots)
 				}
 				b.mu.Lock()
-				for _, c := range b.held[name].claims {
-					if c.Slot == 0 {
+				for _, c := range b.held[name].slots {
+					if c.Index == 0 {
 						t.Errorf("%s has a claim of no slot", name)
 					}
 				}

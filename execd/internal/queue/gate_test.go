@@ -43,7 +43,7 @@ func gatedQueue(tb testing.TB, jobs int, policy string) *Queue {
 	q := New(Options{
 		Store: store, Claims: table, GIDs: NewGIDs(nil), Cores: NewCores(""), Boot: "boot", Config: config, States: states,
 		Log: slog.New(slog.DiscardHandler), NeedLoad: func(bool) {}, Hold: func() string { return "" },
-		Suspend: func(*job.Task, string) {}, Start: func(*job.Task, []*claim.Claim) {},
+		Suspend: func(*job.Task, string) {}, Start: func(*job.Task, []*claim.Slot) {},
 		Slots: Slots{JobAd: func(j *job.Job, _ *job.Task, names []string) *classad.Ad {
 			terms := j.Terms()
 			request := *terms.Needs.Request()

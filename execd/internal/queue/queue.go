@@ -1,15 +1,14 @@
-// Package queue brings jobs and slots together: it tells the scheduler what
-// waits, what runs and what the host is like, asks it what starts next, and
-// activates the claims. It holds the claims of execd's own queue, is in front of
-// those of others (claims.go), and keeps what administrators want of the queues
-// (states.go). Only daemon, stage and server import it; it imports job, claim,
-// conf, schedule and slot.
+// Package queue brings jobs and slots together: it tells the scheduler what waits, what
+// runs and what the host is like, asks it what starts next, and activates the slots. It is
+// in front of the claims of others (claims.go), and keeps what administrators want of the
+// queues (states.go). Only daemon, stage and server import it; it imports job, claim, conf,
+// schedule and slot.
 //
 // Locks are taken in this order: Queue.mu, which qstat needs, so that nothing that may
 // wait for a disk, the name services or a process is done under it; claim.Table.mu,
 // since what a slot may run and what stands in the scheduler's books change together;
-// those of GIDs, Cores, errands and job.Store, one at a time. None of them is held by who
-// has States.writing, which is held over a write.
+// those of GIDs, Cores, errands and job.Store, one at a time. No holder of
+// States.writing, which is held over a write, holds any of them.
 package queue
 
 import (
@@ -52,8 +51,8 @@ type Options struct {
 	// Hold says why no task may be started now; empty: none is held. It must not
 	// block.
 	Hold func() string
-	// Start takes over a task whose claims are active. It must not block.
-	Start func(*job.Task, []*claim.Claim)
+	// Start takes over a task whose slots are active. It must not block.
+	Start func(*job.Task, []*claim.Slot)
 	// Suspend tells why a task is to be stopped (S by its queue, T by a
 	// threshold), or with no letters that it may go on. It may block.
 	Suspend func(t *job.Task, letters string)
@@ -111,7 +110,7 @@ func (q *Queue) lookAgain() {
 	}
 }
 
-// ClockSet tells that the clock was set: what waits for a time has waited for a
+// ClockSet notes that the clock was set: jobs that wait for a time have waited for a
 // duration.
 func (q *Queue) ClockSet() {
 	q.mu.Lock()
@@ -124,7 +123,7 @@ func (q *Queue) ClockSet() {
 	q.Wake()
 }
 
-// Add tells that what a job may start has changed.
+// Add notes that the tasks that a job may start have changed.
 func (q *Queue) Add(j *job.Job) {
 	q.mu.Lock()
 	q.changed[j.Number] = j
@@ -132,7 +131,7 @@ func (q *Queue) Add(j *job.Job) {
 	q.Wake()
 }
 
-// Wake tells that something may be started.
+// Wake notes that a job may be started.
 func (q *Queue) Wake() {
 	select {
 	case q.wake <- struct{}{}:
@@ -140,8 +139,8 @@ func (q *Queue) Wake() {
 	}
 }
 
-// Pause starts nothing for a while, since starting has failed for a reason
-// that lies with the host (a full disk), and says why to those who ask.
+// Pause starts no jobs for a while, since a start has failed for a reason that lies with
+// the host, such as a full disk, and keeps the reason for those who ask.
 func (q *Queue) Pause(reason string, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,7 +148,7 @@ func (q *Queue) Pause(reason string, d time.Duration) {
 	time.AfterFunc(d, q.open)
 }
 
-// open tells that what has kept everything from being started may be over.
+// open notes that what kept all jobs from being started may be over.
 func (q *Queue) open() {
 	q.o.Claims.Touch()
 	q.Wake()
@@ -195,9 +194,9 @@ func (q *Queue) applyStates() {
 	}
 }
 
-// Fault tells of a job that failed for a reason that may lie with its queue, and
-// reports whether the queue is in error now; sure says that nothing of its
-// owner's can be the reason.
+// Fault notes a job that failed for a reason that may lie with its queue, and reports
+// whether the queue is in error now. Sure says that nothing of the job's owner can be the
+// reason.
 func (q *Queue) Fault(queue string, j *job.Job, reason string, sure bool) bool {
 	faulty, err := q.o.States.fault(queue, j, reason, sure)
 	if err != nil {
@@ -510,8 +509,8 @@ func (q *Queue) startOne() bool {
 	// The slots see it as they did when the scheduler asked them: as a job that
 	// waits. Else START could say yes then and no now, again and again.
 	seen := q.ref(j, nil, nil)
-	claims := q.o.Claims.Activate(t.String(), grant.Queues, seen)
-	if claims == nil { // no slot wants it any more
+	slots := q.o.Claims.Activate(t.String(), grant.Queues, seen)
+	if slots == nil { // too few are willing by now
 		q.sched.GiveBack(number, grant)
 		q.o.GIDs.Give(gid)
 		q.o.Cores.Give(t.Start.Binding)
@@ -523,7 +522,7 @@ func (q *Queue) startOne() bool {
 	if r, ok := seen.(*ref); ok {
 		r.task = t
 	}
-	q.start(t, claims)
+	q.start(t, slots)
 	q.settle()
 	return true
 }
@@ -542,14 +541,14 @@ func (q *Queue) take(j *job.Job, start job.Start, now time.Time) *job.Task {
 	return t
 }
 
-// start starts a task that was taken, when its claims are active. Slots that were carved
-// for it are carved again when execd is started anew.
-func (q *Queue) start(t *job.Task, claims []*claim.Claim) {
-	if list := claim.Carved(claims); list != nil {
+// start starts a task that was taken, when its slots are active. Slots that were carved
+// for it are carved again after a restart of execd.
+func (q *Queue) start(t *job.Task, slots []*claim.Slot) {
+	if list := claim.Carved(slots); list != nil {
 		q.o.Store.Carve(t, list)
 	}
 	q.enter(t, t.Start.Grant, t.Started)
-	q.o.Start(t, claims)
+	q.o.Start(t, slots)
 }
 
 // enter tells the ledger of a task that runs.
@@ -590,9 +589,8 @@ func (q *Queue) duration(t *job.Task, grant *schedule.Grant) time.Duration {
 
 func key(t *job.Task) schedule.TaskID { return schedule.TaskID{Job: t.Job.Number, Task: t.Number} }
 
-// Adopt tells of a task that an earlier execd has started, at a time, and
-// returns its claims.
-func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Claim {
+// Adopt enters a task that an earlier execd has started at a time, and returns its slots.
+func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Slot {
 	grant := t.Start.Grant
 	if grant == nil {
 		grant = &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: t.Start.Queue, Slots: 1}}}
@@ -602,9 +600,9 @@ func (q *Queue) Adopt(t *job.Task, started time.Time) []*claim.Claim {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.enter(t, grant, started)
-	claims := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.ref(t.Job, t, work), t.Start.Carved, ending(q.o.Store.Want(t)))
+	slots := q.o.Claims.Adopt(t.String(), grant.Queues, t.Start.Claim, started, q.ref(t.Job, t, work), t.Start.Carved, ending(q.o.Store.Want(t)))
 	q.settle()
-	return claims
+	return slots
 }
 
 // ending is how the end of a task was being forced whose slot it had to leave; nil: it
@@ -623,7 +621,7 @@ func ending(w *job.Want) *slot.Ending {
 	return e
 }
 
-// Occupy tells of slots that something runs on which is no job of ours.
+// Occupy notes a slot of a queue in which something runs that is not a job of ours.
 func (q *Queue) Occupy(name, queue string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -631,13 +629,14 @@ func (q *Queue) Occupy(name, queue string) {
 	q.settle()
 }
 
-// Ending tells that the processes of a task are gone, and its end is being told.
-func (q *Queue) Ending(claims []*claim.Claim) { q.o.Claims.Ending(claims) }
+// Ending notes that the processes of a task are gone, and only its end is still to be
+// reported.
+func (q *Queue) Ending(slots []*claim.Slot) { q.o.Claims.Ending(slots) }
 
-// Ended tells that a task holds its grant no more, and what it has used.
-func (q *Queue) Ended(t *job.Task, claims []*claim.Claim, used schedule.Used) {
+// Ended notes that a task no longer has its grant, and what it has used.
+func (q *Queue) Ended(t *job.Task, slots []*claim.Slot, used schedule.Used) {
 	q.mu.Lock()
-	q.o.Claims.Deactivate(claims)
+	q.o.Claims.Deactivate(slots)
 	if q.running[key(t)] == t {
 		q.leave(t)
 		q.sched.Ended(t.Job.Number, t.Number, used, time.Now())

@@ -67,8 +67,8 @@ type bench struct {
 }
 
 type held struct {
-	task   *job.Task
-	claims []*claim.Claim
+	task  *job.Task
+	slots []*claim.Slot
 }
 
 func newBench(t *testing.T, s *job.Store, slots int, gids *GIDs) *bench {
@@ -88,9 +88,9 @@ func newBench(t *testing.T, s *job.Store, slots int, gids *GIDs) *bench {
 			Look:  func() {}, Evict: func(*job.Task, claim.Effect, *claim.Effect) {},
 		},
 		Suspend: func(*job.Task, string) {},
-		Start: func(task *job.Task, claims []*claim.Claim) {
+		Start: func(task *job.Task, slots []*claim.Slot) {
 			b.mu.Lock()
-			b.held[task.String()] = held{task, claims}
+			b.held[task.String()] = held{task, slots}
 			b.mu.Unlock()
 			b.started <- task.String()
 		},
@@ -108,7 +108,7 @@ func (b *bench) end(name string) {
 	b.mu.Lock()
 	h := b.held[name]
 	b.mu.Unlock()
-	b.q.Ended(h.task, h.claims, schedule.Used{})
+	b.q.Ended(h.task, h.slots, schedule.Used{})
 }
 
 func (b *bench) next(t *testing.T) string {
@@ -192,7 +192,7 @@ func TestStartedAgainBeforeGivenBack(t *testing.T) {
 	if again := b.next(t); again != name || cores.InUse() == "SCC" {
 		t.Fatalf("%s is started, cores in use %s; want %s again, with a core", again, cores.InUse(), name)
 	}
-	b.q.Ended(first.task, first.claims, schedule.Used{})
+	b.q.Ended(first.task, first.slots, schedule.Used{})
 	if got := strings.Count(cores.InUse(), "c"); got != 1 || b.q.Running("all.q") != 1 {
 		t.Errorf("when the first has given its back %d run, cores in use: %s; want 1 and one", b.q.Running("all.q"), cores.InUse())
 	}
@@ -330,7 +330,7 @@ func TestClaimsBeyondTheSlots(t *testing.T) {
 	first := slots.Activate("1.1", []schedule.QueueSlots{{Queue: "all.q", Slots: 2}}, nil)
 	second := slots.Activate("2.1", one("gone.q"), nil)
 	third := slots.Activate("3.1", one("all.q"), nil)
-	if slots.Busy() != 4 || len(first) != 2 || second[0].Slot != 0 || third[0].Slot != 0 {
+	if slots.Busy() != 4 || len(first) != 2 || second[0].Index != 0 || third[0].Index != 0 {
 		t.Errorf("busy %d, claims %v %v %v; want 4, of which two have no slot", slots.Busy(), first, second, third)
 	}
 	slots.Deactivate(second)
@@ -340,11 +340,11 @@ func TestClaimsBeyondTheSlots(t *testing.T) {
 		t.Errorf("Busy = %d; want 1", slots.Busy())
 	}
 	if c := slots.Activate("4.1", one("all.q"), nil); c[0] != first[0] {
-		t.Errorf("after both ended slot %d is taken; want 1", c[0].Slot)
+		t.Errorf("after both ended slot %d is taken; want 1", c[0].Index)
 	}
 	slots.Resize([]conf.Queue{{Name: "all.q", Slots: 1}, {Name: "new.q", Slots: 1}})
-	if c := slots.Activate("5.1", one("all.q"), nil); c[0].Slot != 0 || slots.Slots() != 2 {
-		t.Errorf("of a smaller queue slot %d is taken, of %d slots in all; want none, 2", c[0].Slot, slots.Slots())
+	if c := slots.Activate("5.1", one("all.q"), nil); c[0].Index != 0 || slots.Slots() != 2 {
+		t.Errorf("of a smaller queue slot %d is taken, of %d slots in all; want none, 2", c[0].Index, slots.Slots())
 	}
 }
 

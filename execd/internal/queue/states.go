@@ -22,9 +22,9 @@ import (
 type States struct {
 	path string
 
-	by atomic.Pointer[map[string]state] // by name of the queue; replaced as a whole, by who has writing
+	by atomic.Pointer[map[string]state] // by name of the queue; replaced as a whole, with writing held
 
-	writing  sync.Mutex         // held by who changes something, until it is on disk
+	writing  sync.Mutex         // held during a change, until it is on disk
 	suspects map[string]suspect // guarded by writing; by name of the queue
 }
 
@@ -203,9 +203,9 @@ func (s *States) write(by map[string]state) error {
 	return nil
 }
 
-// fault tells of a job that failed for a reason that may lie with the queue. It
-// puts the queue in error, and reports whether it is, when that is sure or when
-// the jobs of two owners have failed.
+// fault notes a job that failed for a reason that may lie with the queue. It puts the
+// queue in error if that is sure, or if the jobs of two owners have failed, and reports
+// whether the queue is in error.
 func (s *States) fault(queue string, j *job.Job, reason string, sure bool) (bool, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

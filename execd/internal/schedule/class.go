@@ -83,7 +83,7 @@ type obstacle struct {
 }
 
 // classOf returns the class of a job, whose user is on these lists.
-func (s *waiting) classOf(j *Job, lists string) *class {
+func (s *pendingJobs) classOf(j *Job, lists string) *class {
 	key := s.keyOf(j, lists)
 	if c := s.classes[string(key)]; c != nil {
 		return c
@@ -97,7 +97,7 @@ func (s *waiting) classOf(j *Job, lists string) *class {
 }
 
 // keyOf writes all that makes a class into a buffer that the next call uses again.
-func (s *waiting) keyOf(j *Job, lists string) []byte {
+func (s *pendingJobs) keyOf(j *Job, lists string) []byte {
 	k := s.key[:0]
 	word := func(w string) {
 		k = strconv.AppendInt(k, int64(len(w)), 10)

@@ -17,22 +17,23 @@ const maxSlots = 1 << 30
 type view struct {
 	used ledger
 	at   time.Time
-	// later are the reservations that begin after at. What still runs then must leave
-	// them what they need.
+	// later are the reservations that begin after at. A task that still runs then must not
+	// use what they need.
 	later []*reservation
-	when  when
-	job   int // the job whose slots are asked whether they are willing; 0: they are not asked
-	// varies reports that the slots may answer otherwise for another job of the same
-	// user and class.
+	state hostState
+	job   int // for which slots are asked whether they are willing; 0: they are not asked
+	// varies says that the slots may answer differently for another job of the same user
+	// and class.
 	varies bool
 }
 
-type when int
+// hostState says which state of the host a view shows.
+type hostState int
 
 const (
-	now  when = iota
-	soon      // later: load may differ, and names of units do not matter
-	idle      // the host as configured, open and empty
+	current  hostState = iota // as it is
+	upcoming                  // at a later time: load may differ, and names of units do not matter
+	idle                      // as it is configured, open and empty
 )
 
 // reservation is room that is kept for a job with -R y.
@@ -65,14 +66,14 @@ func (p *plan) slots() int {
 	return n
 }
 
-// delays reports whether a task that starts at the time of the view, and runs so long,
+// delays reports whether a task that starts at the time of the view, and runs for length,
 // still runs when a reservation begins.
 func (v *view) delays(r *reservation, length time.Duration) bool {
 	return length == 0 || v.at.Add(length).After(r.from)
 }
 
-// room returns for how many slots there is room now and when reservations begin, if
-// each slot and the job as a whole take so much.
+// room returns for how many slots there is room, now and when reservations begin, if each
+// slot takes each and the job as a whole takes once.
 func (h *host) room(v *view, each, once []use, alone, shared []int, length time.Duration) (int, obstacle) {
 	n, o := h.roomIn(v.used, each, once, alone, shared)
 	for _, r := range v.later {
@@ -149,7 +150,7 @@ func (h *host) shortage(account int, used ledger) obstacle {
 // inQueue returns how many slots a class can have in a queue, or why it has none.
 func (s *books) inQueue(c *class, q *queue, v *view) (int, obstacle) {
 	n, o := s.fits(c, q, v)
-	if n == 0 || v.job == 0 || v.when != now || s.gate == nil {
+	if n == 0 || v.job == 0 || v.state != current || s.gate == nil {
 		return n, o
 	}
 	most := n
@@ -164,13 +165,13 @@ func (s *books) inQueue(c *class, q *queue, v *view) (int, obstacle) {
 	return min(n, willing), obstacle{}
 }
 
-// fits is inQueue without asking whether the slots are willing.
+// fits is inQueue, except that it does not ask whether the slots are willing.
 func (s *books) fits(c *class, q *queue, v *view) (int, obstacle) {
 	p := &c.places[q.index]
 	if p.never.reason != none {
 		return 0, p.never
 	}
-	if v.when != idle {
+	if v.state != idle {
 		if q.closed != "" {
 			return 0, obstacle{reason: closed, text: q.closed}
 		}
@@ -178,13 +179,13 @@ func (s *books) fits(c *class, q *queue, v *view) (int, obstacle) {
 			return 0, obstacle{reason: suspended, text: "suspended: " + by.words()}
 		}
 	}
-	if v.when == now {
+	if v.state == current {
 		if alarm := s.alarm(q); alarm != nil {
 			return 0, obstacle{reason: overloaded, text: "overloaded: " + alarm.words()}
 		}
 	}
 	for _, r := range c.volatile {
-		if v.when == soon || v.when == idle && !steady(r.Attribute) {
+		if v.state == upcoming || v.state == idle && !steady(r.Attribute) {
 			continue
 		}
 		if o, ok := s.offer(q, r.Attribute, v.used); ok && !satisfies(s.host.conf, r.Attribute, r.value, o.value) {
@@ -198,7 +199,7 @@ func (s *books) fits(c *class, q *queue, v *view) (int, obstacle) {
 			return m, obstacle{}
 		}
 	}
-	if n > 0 && v.when == now && p.named {
+	if n > 0 && v.state == current && p.named {
 		n, o = s.unitsFor(c, q, n)
 	}
 	if !p.slave {
@@ -210,7 +211,7 @@ func (s *books) fits(c *class, q *queue, v *view) (int, obstacle) {
 // onHost returns how many slots the host has for a class, or why it has none.
 func (s *books) onHost(c *class, v *view, length time.Duration) (int, obstacle) {
 	n, o := s.host.room(v, c.each, c.once, c.alone, c.shared, length)
-	if v.when != now {
+	if v.state != current {
 		return n, o
 	}
 	for _, r := range c.consumes {

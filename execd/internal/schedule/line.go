@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// waiting has the jobs that wait, and their order.
-type waiting struct {
+// pendingJobs has the jobs that wait, and their order.
+type pendingJobs struct {
 	books
 	jobs       map[int]*entry
 	buckets    map[bucketKey]*bucket
@@ -28,11 +28,11 @@ type waiting struct {
 	key         []byte // a buffer
 }
 
-// user is a user with jobs, or with usage that is not forgotten yet.
+// user is a user with jobs, or with usage that still counts.
 type user struct {
 	name    string
-	line    []turn // buckets that wait, in order
-	running int    // tasks, those granted and not started yet included
+	line    []turn // his buckets, in order
+	running int    // tasks, including those that have a grant and are not started yet
 	share   Share
 
 	// Of all running tasks: their usage is added to the share when they end, and is
@@ -42,7 +42,7 @@ type user struct {
 
 	shares int     // pass.shares when ticket was worked out
 	ticket float64 // its part of the priority
-	cursor int     // in line: this pass has looked at all before it
+	cursor int     // in line: this pass has tried all buckets before it
 	place  int     // in the heap of the pass; -1: not in it
 }
 
@@ -91,7 +91,7 @@ func compareTurns(a, b turn) int {
 	return cmp.Or(cmp.Compare(b.key, a.key), compareEntries(a.bucket.jobs[0], b.bucket.jobs[0]))
 }
 
-// Add takes a job with tasks that may start; it replaces one with the same number.
+// Add adds a job with tasks that may start. It replaces one with the same number.
 func (s *Scheduler) Add(j Job) {
 	s.Remove(j.Number)
 	if j.Tasks <= 0 {
@@ -119,7 +119,7 @@ func (s *Scheduler) Remove(number int) {
 	}
 }
 
-func (s *waiting) userOf(name string) *user {
+func (s *pendingJobs) userOf(name string) *user {
 	u := s.users[name]
 	if u == nil {
 		u = &user{name: name, place: -1}
@@ -128,7 +128,7 @@ func (s *waiting) userOf(name string) *user {
 	return u
 }
 
-func (s *waiting) identityOf(name string, groups []string) *identity {
+func (s *pendingJobs) identityOf(name string, groups []string) *identity {
 	key := name + "\x00" + strings.Join(groups, "\x00")
 	who := s.identities[key]
 	if who == nil {
@@ -138,7 +138,7 @@ func (s *waiting) identityOf(name string, groups []string) *identity {
 	return who
 }
 
-func (s *waiting) bucketOf(key bucketKey) *bucket {
+func (s *pendingJobs) bucketOf(key bucketKey) *bucket {
 	b := s.buckets[key]
 	if b == nil {
 		b = &bucket{bucketKey: key}
@@ -148,14 +148,15 @@ func (s *waiting) bucketOf(key bucketKey) *bucket {
 	return b
 }
 
-// bucketLike returns a bucket for the jobs of one that is no longer in use.
-func (s *waiting) bucketLike(b *bucket) *bucket {
+// bucketLike returns a bucket for the jobs of one from before a change of the configuration
+// or of its job.
+func (s *pendingJobs) bucketLike(b *bucket) *bucket {
 	who := s.identityOf(b.who.name, b.who.groups)
 	return s.bucketOf(bucketKey{s.classOf(&b.class.want, who.lists), who, b.priority, b.reserve})
 }
 
-// enter puts a job in its bucket, and the bucket in its place in the line.
-func (s *waiting) enter(e *entry) {
+// enter puts a job into its bucket, and the bucket into its place in the line.
+func (s *pendingJobs) enter(e *entry) {
 	b := e.bucket
 	s.jobs[e.number] = e
 	i, _ := slices.BinarySearchFunc(b.jobs, e, compareEntries)
@@ -171,7 +172,7 @@ func (s *waiting) enter(e *entry) {
 }
 
 // leave takes a job out of its bucket.
-func (s *waiting) leave(e *entry) {
+func (s *pendingJobs) leave(e *entry) {
 	b := e.bucket
 	delete(s.jobs, e.number)
 	s.shrunk++
@@ -197,7 +198,7 @@ func (s *waiting) leave(e *entry) {
 }
 
 // takeOut takes a bucket out of the line of its user, before its first job changes.
-func (s *waiting) takeOut(b *bucket) {
+func (s *pendingJobs) takeOut(b *bucket) {
 	if len(b.jobs) == 0 {
 		return
 	}
@@ -213,7 +214,7 @@ func (s *waiting) takeOut(b *bucket) {
 	s.fix(u)
 }
 
-func (s *waiting) insert(b *bucket) {
+func (s *pendingJobs) insert(b *bucket) {
 	u := b.who.user
 	b.key = s.keyFor(b, b.jobs[0], s.ordered)
 	t := turn{b.key, b}
@@ -225,9 +226,8 @@ func (s *waiting) insert(b *bucket) {
 	s.fix(u)
 }
 
-// revisit lets a pass that has passed a bucket look at it again, since it has a new
-// job.
-func (s *waiting) revisit(b *bucket) {
+// revisit lets a pass that has passed a bucket try it again, since it has a new job.
+func (s *pendingJobs) revisit(b *bucket) {
 	u := b.who.user
 	if !s.pass.begun || b.class.failed == s.pass.number && !b.reserve {
 		return
@@ -246,7 +246,7 @@ const basePriority = 1024
 
 // keyFor is the part of the priority of a job from -p and urgency, for a range of
 // urgencies.
-func (s *waiting) keyFor(b *bucket, e *entry, urgencies span) float64 {
+func (s *pendingJobs) keyFor(b *bucket, e *entry, urgencies span) float64 {
 	w := &s.host.conf.Scheduling
 	return w.WeightPriority*normalPriority(b.priority) + w.WeightUrgency*urgencies.normal(s.urgency(b, e))
 }
@@ -254,18 +254,18 @@ func (s *waiting) keyFor(b *bucket, e *entry, urgencies span) float64 {
 // normalPriority maps -p to 0..1.
 func normalPriority(priority int) float64 { return float64(priority+basePriority) / (2 * basePriority) }
 
-// urgency is the urgency of a job, without what the present time adds to all alike.
-func (s *waiting) urgency(b *bucket, e *entry) float64 {
+// urgency is the urgency of a job, without the part that the present time adds to all
+// jobs alike.
+func (s *pendingJobs) urgency(b *bucket, e *entry) float64 {
 	return s.urgencyAt(&Standing{Submitted: time.Unix(0, e.submitted), Resources: b.class.urgency})
 }
 
-func (s *waiting) urgencyAt(st *Standing) float64 {
+func (s *pendingJobs) urgencyAt(st *Standing) float64 {
 	return st.Resources - s.host.conf.Scheduling.WeightWaiting*s.seconds(st.Submitted)
 }
 
-// seconds returns a time in seconds since origin, which is close enough that fractions
-// are not lost.
-func (s *waiting) seconds(t time.Time) float64 {
+// seconds returns a time in seconds since origin, which is near enough to keep fractions.
+func (s *pendingJobs) seconds(t time.Time) float64 {
 	if s.origin.IsZero() {
 		s.origin = t
 	}
@@ -293,9 +293,9 @@ func (r *span) widen(n float64) {
 	r.low, r.high = min(r.low, n), max(r.high, n)
 }
 
-// measure works out the range of urgencies when it may have become smaller. As that
-// looks at all jobs that wait, it is done only after many have left.
-func (s *waiting) measure() {
+// measure computes the range of urgencies when it may have become smaller. Since that
+// takes a look at all waiting jobs, it is done only after many have left.
+func (s *pendingJobs) measure() {
 	if s.shrunk == 0 || len(s.jobs) >= few && s.shrunk*16 < len(s.jobs) {
 		return
 	}
@@ -314,13 +314,13 @@ func (s *waiting) measure() {
 	}
 }
 
-// few is how many jobs may all be looked at whenever something changes.
+// few is the number of jobs that may all be looked at whenever something changes.
 const few = 64
 
-// reorder sorts the lines anew when the range of urgencies has changed so much that
-// they weigh differently against -p and shares: by a quarter, or at all if few jobs
+// reorder sorts the lines again when the range of urgencies has changed so much that
+// urgency weighs differently against -p and shares: by a quarter, or at all if few jobs
 // wait.
-func (s *waiting) reorder() {
+func (s *pendingJobs) reorder() {
 	if s.host.conf.Scheduling.WeightUrgency == 0 {
 		return
 	}
@@ -341,9 +341,9 @@ func (s *waiting) reorder() {
 	}
 }
 
-// usage is what a user has used of late: tasks that have ended, of which half is
-// forgotten in each halftime, and running tasks, as if their slots were busy.
-func (s *waiting) usage(u *user, now time.Time) float64 {
+// usage is the recent usage of a user: by tasks that have ended, half of which is
+// forgotten in each halftime, and by running tasks, as if their slots were busy.
+func (s *pendingJobs) usage(u *user, now time.Time) float64 {
 	w := &s.host.conf.Scheduling
 	running := max(0, s.seconds(now)*u.slots-u.started)
 	return u.share.at(now, w.HalfTime) + running*w.UsageWeights.CPU
@@ -358,7 +358,7 @@ func (h Share) at(now time.Time, half time.Duration) float64 {
 }
 
 // usages returns the range of the usage of users with jobs.
-func (s *waiting) usages(now time.Time) span {
+func (s *pendingJobs) usages(now time.Time) span {
 	used := noSpan
 	for _, u := range s.users {
 		if len(u.line) > 0 || u.running > 0 {
@@ -370,19 +370,19 @@ func (s *waiting) usages(now time.Time) span {
 
 // ticket is what the share of a user contributes to the priority of his jobs: most for
 // the user who has used least.
-func (s *waiting) ticket(u *user, now time.Time, usages span) float64 {
+func (s *pendingJobs) ticket(u *user, now time.Time, usages span) float64 {
 	return s.host.conf.Scheduling.WeightTicket * (1 - usages.normal(s.usage(u, now)))
 }
 
-// usageKey has what the range of usages depends on.
+// usageKey is what the range of usages depends on.
 type usageKey struct {
 	now           time.Time
 	changes, jobs int
 }
 
-// Parts returns the parts of the priority of a job that waits, as of now. They are zero
-// for a job that the Scheduler does not have.
-func (s *waiting) Parts(job int, now time.Time) Parts {
+// Parts returns the parts of the priority of a waiting job, as of now. They are zero for a
+// job that the Scheduler does not have.
+func (s *pendingJobs) Parts(job int, now time.Time) Parts {
 	if e := s.jobs[job]; e != nil {
 		return s.parts(e, now)
 	}
@@ -391,7 +391,7 @@ func (s *waiting) Parts(job int, now time.Time) Parts {
 
 // RunningParts returns the parts of the priority of a running task, as of now; ok is
 // false for one that is not compared with others.
-func (s *waiting) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
+func (s *pendingJobs) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
 	r := s.tasks[id]
 	if r == nil || r.Standing == nil {
 		return Parts{}, false
@@ -400,7 +400,7 @@ func (s *waiting) RunningParts(id TaskID, now time.Time) (p Parts, ok bool) {
 }
 
 // PartsIf returns the parts that the priority of a job would have if it waited.
-func (s *waiting) PartsIf(j *Job, now time.Time) Parts {
+func (s *pendingJobs) PartsIf(j *Job, now time.Time) Parts {
 	u := s.users[j.User]
 	if u == nil {
 		u = &user{name: j.User}
@@ -410,7 +410,7 @@ func (s *waiting) PartsIf(j *Job, now time.Time) Parts {
 
 // Granted returns the parts of the priority of a job to which Next has just given a
 // grant.
-func (s *waiting) Granted(g *Grant, now time.Time) Parts {
+func (s *pendingJobs) Granted(g *Grant, now time.Time) Parts {
 	if r := s.granted[g]; r != nil {
 		return s.parts(r.entry, now)
 	}
@@ -419,17 +419,17 @@ func (s *waiting) Granted(g *Grant, now time.Time) Parts {
 
 // Priority is the weighted sum of the parts, as qstat shows it: from 0 to the sum of
 // the weights.
-func (s *waiting) Priority(p Parts) float64 {
+func (s *pendingJobs) Priority(p Parts) float64 {
 	w := &s.host.conf.Scheduling
 	return w.WeightPriority*p.Priority + w.WeightUrgency*p.Urgency + w.WeightTicket*p.Share
 }
 
-func (s *waiting) parts(e *entry, now time.Time) Parts {
+func (s *pendingJobs) parts(e *entry, now time.Time) Parts {
 	b := e.bucket
 	return s.partsOf(&Standing{b.priority, time.Unix(0, e.submitted), b.class.urgency}, b.who.user, now)
 }
 
-func (s *waiting) partsOf(st *Standing, u *user, now time.Time) Parts {
+func (s *pendingJobs) partsOf(st *Standing, u *user, now time.Time) Parts {
 	s.askUsages(now)
 	return Parts{
 		Priority: normalPriority(st.Priority), Urgency: s.urgencies.within(s.urgencyAt(st)),
@@ -438,9 +438,9 @@ func (s *waiting) partsOf(st *Standing, u *user, now time.Time) Parts {
 	}
 }
 
-// askUsages works out the range of usages once for many jobs: qstat asks for each of
+// askUsages computes the range of usages once for many jobs, since qstat asks for each of
 // them.
-func (s *waiting) askUsages(now time.Time) {
+func (s *pendingJobs) askUsages(now time.Time) {
 	s.measure()
 	if q := (usageKey{now, s.changes, len(s.jobs)}); s.asked != q {
 		s.asked, s.askedUsages = q, s.usages(now)
@@ -448,7 +448,7 @@ func (s *waiting) askUsages(now time.Time) {
 }
 
 // Shares returns the usage of each user, to be kept over a restart.
-func (s *waiting) Shares() map[string]Share {
+func (s *pendingJobs) Shares() map[string]Share {
 	shares := map[string]Share{}
 	for name, u := range s.users {
 		if u.share.Usage > 0 {
@@ -459,16 +459,16 @@ func (s *waiting) Shares() map[string]Share {
 }
 
 // SetShares restores what Shares returned in an earlier run of execd.
-func (s *waiting) SetShares(shares map[string]Share) {
+func (s *pendingJobs) SetShares(shares map[string]Share) {
 	for name, share := range shares {
 		s.userOf(name).share = share
 	}
 	s.changed()
 }
 
-// pass is a series of calls of Next until one finds no job. While it lasts there is
-// less and less to give out, so a class that does not fit is not tried again. Whatever
-// may make one fit begins another pass.
+// pass is a series of calls of Next until one finds no job. During a pass there is less
+// and less to give out, so a class that does not fit is not tried again. Whatever may make
+// a class fit begins another pass.
 type pass struct {
 	number int // never 0
 	begun  bool
@@ -508,15 +508,15 @@ func (m *merged) Pop() any {
 	return u
 }
 
-// changed begins a new pass, since a job may fit that did not.
-func (s *waiting) changed() {
+// changed ends the pass, since a job may fit now that did not.
+func (s *pendingJobs) changed() {
 	s.changes++
 	s.pass.number++
 	s.pass.begun = false
 }
 
-// share works out the shares of users for the pass.
-func (s *waiting) share(now time.Time) {
+// share computes the shares of users for the pass.
+func (s *pendingJobs) share(now time.Time) {
 	p := &s.pass
 	p.at, p.usages = now, s.usages(now)
 	p.shares++
@@ -526,7 +526,7 @@ func (s *waiting) share(now time.Time) {
 	heap.Init(&p.line)
 }
 
-func (s *waiting) fixTicket(u *user) {
+func (s *pendingJobs) fixTicket(u *user) {
 	if u.shares != s.pass.shares {
 		u.shares, u.ticket = s.pass.shares, s.ticket(u, s.pass.at, s.pass.usages)
 	}
@@ -534,7 +534,7 @@ func (s *waiting) fixTicket(u *user) {
 
 // fix moves a user to his place in the heap of a pass when his line or his cursor has
 // changed.
-func (s *waiting) fix(u *user) {
+func (s *pendingJobs) fix(u *user) {
 	switch {
 	case !s.pass.begun:
 	case u.cursor >= len(u.line):
@@ -549,8 +549,8 @@ func (s *waiting) fix(u *user) {
 	}
 }
 
-// clock starts or stops the estimate of what a task uses.
-func (s *waiting) clock(r *run, sign float64) {
+// clock starts or stops the estimate of the usage of a task.
+func (s *pendingJobs) clock(r *run, sign float64) {
 	n := sign * float64(r.Grant.Slots())
 	r.owner.slots += n
 	r.owner.started += n * s.seconds(r.Started)

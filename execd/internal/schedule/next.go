@@ -13,7 +13,7 @@ import (
 // Scheduler decides which waiting job starts next, and keeps slots free for jobs with
 // -R y. See the package comment; New makes one.
 type Scheduler struct {
-	waiting
+	pendingJobs
 	loaded map[string]conf.Value // as given to SetLoad
 	shut   map[string]string     // why queues are closed
 
@@ -36,8 +36,8 @@ func New(c *conf.Config) *Scheduler {
 	return s
 }
 
-// Configure takes another configuration. Running tasks keep their grants, also of
-// queues and consumables that are gone.
+// Configure sets the configuration. Running tasks keep their grants, even of queues and
+// consumables that are gone.
 func (s *Scheduler) Configure(c *conf.Config) {
 	s.host = newHost(c)
 	s.used, s.taken, s.gone = make(ledger, len(s.host.accounts)), map[unit]int{}, map[string]int{}
@@ -71,7 +71,7 @@ func (s *Scheduler) Configure(c *conf.Config) {
 	}
 }
 
-// SetLoad takes the load values of the host, all of them, by attribute.
+// SetLoad sets all load values of the host, by attribute.
 func (s *Scheduler) SetLoad(values map[string]conf.Value) {
 	s.loaded = maps.Clone(values)
 	load := make(map[string]conf.Value, len(values))
@@ -109,20 +109,21 @@ func (s *Scheduler) SetClosed(queue, why string) {
 	s.changed()
 }
 
-// SetGate has Next ask a gate before each start; nil: every free slot takes every job.
+// SetGate sets the gate that Next asks before each start; nil: every free slot accepts
+// every job.
 func (s *Scheduler) SetGate(g Gate) {
 	s.gate = g
 	s.changed()
 }
 
-// GateChanged reports that slots may be willing now that were not.
+// GateChanged notes that slots may be willing now that were not.
 func (s *Scheduler) GateChanged() {
 	if s.gate != nil {
 		s.changed()
 	}
 }
 
-// begin enters a grant for its user.
+// begin debits a grant, also to its user.
 func (s *Scheduler) begin(r *run) {
 	if r.Kept {
 		r.owner = &user{place: -1} // a user of its own, who competes with nobody
@@ -135,7 +136,7 @@ func (s *Scheduler) begin(r *run) {
 	s.clock(r, 1)
 }
 
-// end gives back what a task holds.
+// end credits the grant of a task.
 func (s *Scheduler) end(r *run) {
 	s.hold(r, -1)
 	r.owner.running--
@@ -143,8 +144,8 @@ func (s *Scheduler) end(r *run) {
 	s.changed()
 }
 
-// Started tells which task runs with a grant that Next returned. Any other grant is
-// adopted: that of a task that runs already, whatever has become of its queue.
+// Started notes the task that runs with a grant of Next. Any other grant is adopted: that
+// of a task that runs already, whatever has become of its queue.
 func (s *Scheduler) Started(r Running) {
 	t, ok := s.granted[r.Grant]
 	if ok {
@@ -262,19 +263,19 @@ func (s *Scheduler) sweep(now time.Time) *run {
 	return nil
 }
 
-// passes reports whether the pass need not look at a bucket.
+// passes reports whether the pass need not try a bucket.
 func (s *Scheduler) passes(b *bucket) bool {
 	return b.class.failed == s.pass.number && (!b.reserve || !s.mayReserve())
 }
 
-// mayReserve reports whether another job may have a reservation. A job that fits at no
-// time does not take the place of another, but the number of searches is bounded.
+// mayReserve reports whether another job may have a reservation. A job that never fits
+// does not count, but the number of searches is bounded.
 func (s *Scheduler) mayReserve() bool {
 	most := s.host.conf.Scheduling.MaxReservation
 	return len(s.reserved) < most && s.searched < 3*most
 }
 
-// start grants what the first job of a bucket asks for, or the first job that the slots
+// start grants the request of the first job of a bucket, or of the first job that the slots
 // are willing to run, or returns nil; refused reports that the slots were not willing.
 func (s *Scheduler) start(b *bucket, now time.Time) (r *run, refused bool) {
 	c := b.class
@@ -333,7 +334,7 @@ func (h *host) length(r *run) time.Duration {
 	return cmp.Or(r.Duration, h.conf.Scheduling.DefaultDuration)
 }
 
-// everFits reports whether a class fits when all tasks that end have ended.
+// everFits reports whether a class fits after all tasks that ever end have ended.
 func (s *Scheduler) everFits(c *class, now time.Time) bool {
 	if s.remainsOf != s.changes {
 		s.remains, s.remainsOf = make(ledger, len(s.used)), s.changes
@@ -343,15 +344,15 @@ func (s *Scheduler) everFits(c *class, now time.Time) bool {
 			}
 		}
 	}
-	return s.allocate(c, &view{used: s.remains, at: now, when: soon}) != nil
+	return s.allocate(c, &view{used: s.remains, at: now, state: upcoming}) != nil
 }
 
-// reserve finds the earliest time at which a class fits, going by the ends of running
-// tasks and of other reservations.
+// reserve makes a reservation for the earliest time at which a class fits, by the ends of
+// running tasks and of other reservations.
 func (s *Scheduler) reserve(c *class, job int, now time.Time) bool {
 	s.searched++
 	events := s.events(now)
-	v := view{used: slices.Clone(s.used), when: soon}
+	v := view{used: slices.Clone(s.used), state: upcoming}
 	for i, e := range events {
 		if e.begins {
 			v.used.debit(e.uses)
@@ -414,7 +415,7 @@ func (s *Scheduler) events(now time.Time) []event {
 	return list
 }
 
-// Unsuitable is why a job cannot run, a line for each obstacle.
+// Unsuitable says why a job cannot run, with a line for each obstacle.
 type Unsuitable []string
 
 func (u Unsuitable) Error() string { return "no suitable queues: " + strings.Join(u, "; ") }
@@ -424,7 +425,7 @@ func (u Unsuitable) Error() string { return "no suitable queues: " + strings.Joi
 // reports whether the job could run beside what runs then.
 func (s *Scheduler) Possible(j *Job, now time.Time) error {
 	c := &class{want: *j, lists: s.host.membership(j.User, j.Groups)}
-	v := &view{used: make(ledger, len(s.host.accounts)), when: idle}
+	v := &view{used: make(ledger, len(s.host.accounts)), state: idle}
 	if !now.IsZero() {
 		v = &view{used: s.used, at: now, later: s.reserved}
 	}

@@ -42,7 +42,7 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 	}
 	lines := s.obstacles(c, v)
 	switch {
-	case s.allocate(c, &view{used: make(ledger, len(s.host.accounts)), when: idle}) == nil:
+	case s.allocate(c, &view{used: make(ledger, len(s.host.accounts)), state: idle}) == nil:
 		return append(lines, "no suitable queues: it cannot run here even if nothing else does")
 	case !slices.ContainsFunc(s.host.queues, func(q *queue) bool { return s.takes(q) }):
 		return append(lines, "All queues dropped because of overload or full; "+ahead)
@@ -85,7 +85,7 @@ func (s *Scheduler) verdict(c *class, now time.Time) string {
 	switch {
 	case s.allocate(c, &view{used: s.used, at: now, later: s.reserved}) != nil:
 		return mayStart
-	case s.allocate(c, &view{used: make(ledger, len(s.host.accounts)), when: idle}) == nil:
+	case s.allocate(c, &view{used: make(ledger, len(s.host.accounts)), state: idle}) == nil:
 		return "Jobs can not run because no host can satisfy the resource requirements"
 	case !slices.ContainsFunc(s.host.queues, func(q *queue) bool { return s.takes(q) }):
 		return "All queues dropped because of overload or full"
@@ -142,7 +142,7 @@ func (s *books) obstacles(c *class, v *view) []string {
 }
 
 // ahead counts the jobs before another in the order.
-func (s *waiting) ahead(e *entry, now time.Time) int {
+func (s *pendingJobs) ahead(e *entry, now time.Time) int {
 	usages := s.usages(now)
 	mine := s.keyFor(e.bucket, e, s.ordered) + s.ticket(e.bucket.who.user, now, usages)
 	n := 0

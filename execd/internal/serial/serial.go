@@ -1,6 +1,6 @@
-// Package serial does things one after the other, while who wants them done goes on: what
-// may wait for a disk, a process or a file of a user. Execd's packages use it; it imports
-// the standard library alone.
+// Package serial does things one after the other, while the caller goes on: things that may
+// wait for a disk, a process or a file of a user. Execd's packages use it; it imports only
+// the standard library.
 package serial
 
 import (

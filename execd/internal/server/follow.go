@@ -18,8 +18,8 @@ func (s *Server) find(ctx context.Context, c job.Caller, req *api.FindRequest) (
 	if err := bounded(req.Jobs); err != nil {
 		return api.FindReply{}, err
 	}
-	// The place comes before the jobs, so that what is accounted between the two stands
-	// behind it.
+	// The place is read before the jobs, so that what is accounted between the two comes
+	// after it.
 	place := s.Book.Now()
 	reply := api.FindReply{User: c.Name}
 	var whole bool
@@ -61,29 +61,29 @@ func (s *Server) wait(ctx context.Context, c job.Caller, req *api.WaitRequest) (
 	return reply, err
 }
 
-// awaitStart waits until a task of a job has started, or none will. If it reports
-// neither, the client is to ask again.
+// awaitStart waits until a task of a job has started, or no task will start. If it reports
+// neither, the client has to ask again.
 func (s *Server) awaitStart(ctx context.Context, j *job.Job) (started, never bool) {
 	timer := time.NewTimer(longPoll)
 	defer timer.Stop()
 	for {
 		changed, started, never := s.Store.Starts(j)
-		if started || never || s.anyOf(ctx, []<-chan struct{}{changed}, timer.C) != another {
+		if started || never || s.waitForChange(ctx, []<-chan struct{}{changed}, timer.C) != jobChanged {
 			return started, never
 		}
 	}
 }
 
-// longPoll is how long a request waits for news, and gathering how long ends are
+// longPoll is how long a request waits for an event, and gathering how long ends are
 // gathered for a reply: a large array ends hundreds of tasks a second.
 const (
 	longPoll  = 5 * time.Minute
 	gathering = 100 * time.Millisecond
 )
 
-// await tells how tasks of jobs ended, as soon as there is something to tell. It reads
-// the accounting file, and so works for jobs that are over, across restarts, and
-// without memory for finished tasks.
+// await reports how tasks of jobs ended, as soon as there is something to report. It reads
+// the accounting file, so it works for jobs that are over, over restarts, and without
+// memory for finished tasks.
 func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) (api.EndsReply, error) {
 	place, err := account.ParseCursor(req.Cursor)
 	if err != nil {
@@ -121,10 +121,10 @@ func (s *Server) await(ctx context.Context, c job.Caller, req *api.EndsRequest) 
 			reply.Ended, reply.Cursor = ended, account.FormatCursor(place)
 			return reply, nil
 		}
-		switch s.anyOf(ctx, changed, timer.C) {
-		case gone:
+		switch s.waitForChange(ctx, changed, timer.C) {
+		case clientGone:
 			return reply, nil
-		case late:
+		case timeUp:
 			enough = true
 		}
 	}
@@ -140,8 +140,8 @@ func (s *Server) accounted(ctx context.Context, c job.Caller, place job.Place, n
 	return s.Book.Ends(ctx, place, numbers...)
 }
 
-// look fills in which jobs are over, and which need help, and returns channels that
-// tell of a change of the others.
+// look fills in which jobs are over and which are stuck, and returns channels that are
+// closed when one of the others changes.
 func (s *Server) look(jobs []*job.Job, waited []api.Waited, reply *api.EndsReply) []<-chan struct{} {
 	var changed []<-chan struct{}
 	for i, j := range jobs {
@@ -162,25 +162,27 @@ func (s *Server) look(jobs []*job.Job, waited []api.Waited, reply *api.EndsReply
 	return changed
 }
 
-// These are the results of anyOf.
+// waitEnd says what has ended a wait for jobs.
+type waitEnd int
+
 const (
-	gone    = iota // the client has gone
-	late           // the time is up, or execd stops
-	another        // something has changed
+	clientGone waitEnd = iota // the client has gone
+	timeUp                    // the time is up, or execd stops
+	jobChanged                // one of the jobs has changed
 )
 
-// anyOf waits for a change, the end of the time or the end of the client.
-func (s *Server) anyOf(ctx context.Context, changed []<-chan struct{}, timeUp <-chan time.Time) int {
+// waitForChange waits until a job changes, the time is up or the client has gone.
+func (s *Server) waitForChange(ctx context.Context, changed []<-chan struct{}, timeout <-chan time.Time) waitEnd {
 	if len(changed) == 1 {
 		select {
 		case <-ctx.Done():
-			return gone
-		case <-timeUp:
-			return late
+			return clientGone
+		case <-timeout:
+			return timeUp
 		case <-s.stopping:
-			return late
+			return timeUp
 		case <-changed[0]:
-			return another
+			return jobChanged
 		}
 	}
 	cases := make([]reflect.SelectCase, 0, len(changed)+3)
@@ -188,16 +190,16 @@ func (s *Server) anyOf(ctx context.Context, changed []<-chan struct{}, timeUp <-
 		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)})
 	}
 	add(ctx.Done())
-	add(timeUp)
+	add(timeout)
 	add(s.stopping)
 	for _, c := range changed {
 		add(c)
 	}
 	switch i, _, _ := reflect.Select(cases); i {
 	case 0:
-		return gone
+		return clientGone
 	case 1, 2:
-		return late
+		return timeUp
 	}
-	return another
+	return jobChanged
 }

@@ -111,14 +111,14 @@ func TestFollowRefuses(t *testing.T) {
 
 // Where a job writes is known before it starts and after it is over.
 func TestOutput(t *testing.T) {
-	var memory *output.Memory
+	var index *output.Index
 	c := serve(t, func(s *Server) {
 		root, err := spool.OpenRoot(filepath.Join(t.TempDir(), "o"), true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		memory = output.New(root)
-		s.Streams, s.Stages.Launcher = memory, launch.New(launch.Runs{Root: root})
+		index = output.New(root)
+		s.Streams, s.Stages.Launcher = index, launch.New(launch.Runs{Root: root})
 	})
 	request := good()
 	request.Stdout, request.Merge = "out.$JOB_ID", true
@@ -138,7 +138,7 @@ func TestOutput(t *testing.T) {
 	ask[api.DeleteReply](t, c, api.VerbDelete, api.DeleteRequest{Jobs: []string{"1", "2"}})
 	refused(t, c, api.VerbOutput, api.OutputRequest{Job: "1"}, api.CodeNotFound, "not known any more")
 	for _, s := range []launch.Streams{{Job: 1, Name: "ok", UID: os.Getuid(), Stdout: "/x"}, {Job: 2, Name: "ok", UID: os.Getuid(), Stdout: "/y.$TASK_ID", Array: true}} {
-		if err := memory.Note(s); err != nil {
+		if err := index.Add(s); err != nil {
 			t.Fatal(err)
 		}
 	}

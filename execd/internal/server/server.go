@@ -1,5 +1,5 @@
 // Package server answers the clients of execd: HTTP with JSON over a Unix socket. The
-// kernel says for each connection who asks, and one table says who may ask what. It
+// kernel names the user of each connection, and one table says who may use which verb. It
 // imports the packages that have the answers (job, queue, account) and is imported by
 // daemon alone.
 package server
@@ -58,7 +58,7 @@ type Server struct {
 	// and which of the named slots do not fetch.
 	Fetch   func(slots []slot.ID) (told int, missing []slot.ID)
 	Usage   *usage.Sampler
-	Streams *output.Memory               // nil: nothing is known of jobs that are over
+	Streams *output.Index                // nil: nothing is known of jobs that are over
 	Metrics func() []byte                // nil: there are none
 	Load    func() map[string]conf.Value // of the host, as of now; nil: not known
 	Groups  string                       // the tier of control groups

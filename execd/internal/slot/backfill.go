@@ -18,12 +18,12 @@ func (m *Machine) evict(why backfillCause) {
 	m.cause = why
 	switch m.place.Activity {
 	case Busy:
-		m.do(Action{Do: KillFiller})
+		m.do(Action{Do: KillBackfillJob})
 		m.move(Place{Backfill, Killing}, 28, noReason)
-		m.fillerNext = m.now.Add(m.policy.killing)
+		m.backfillNext = m.now.Add(m.policy.killing)
 	case Idle:
 		// It may be about to start.
-		m.do(Action{Do: KillFiller})
+		m.do(Action{Do: KillBackfillJob})
 		m.settle()
 	}
 }
@@ -58,21 +58,21 @@ func (m *Machine) settle() {
 	}
 }
 
-func (FillerStarted) happen(m *Machine) {
+func (BackfillStarted) happen(m *Machine) {
 	switch m.place {
 	case Place{Backfill, Idle}:
 		m.move(Place{Backfill, Busy}, 26, noReason)
 	case Place{Backfill, Busy}, Place{Backfill, Killing}:
 	default:
-		m.do(Action{Do: KillFiller}) // too late
+		m.do(Action{Do: KillBackfillJob}) // too late
 	}
 }
 
-func (FillerEnded) happen(m *Machine) {
+func (BackfillEnded) happen(m *Machine) {
 	switch m.place {
 	case Place{Backfill, Busy}:
 		m.move(Place{Backfill, Idle}, 27, noReason)
-		m.do(Action{Do: StartFiller})
+		m.do(Action{Do: StartBackfillJob})
 	case Place{Backfill, Killing}:
 		m.move(Place{Backfill, Idle}, 29, noReason)
 		m.settle()

@@ -432,7 +432,7 @@ func TestLease(t *testing.T) {
 	b.want(Lost{n}, "13:Claimed/Retiring, 18:Preempting/Killing, KillJob #7 1008")
 }
 
-// TestRelease: CLAIM-RELEASE: the job is killed; a release while a supervisor cleans up
+// TestRelease: CLAIM-RELEASE: the job is killed; a release while a shepherd cleans up
 // is remembered.
 func TestRelease(t *testing.T) {
 	b := newBench(t, nil)
@@ -467,7 +467,7 @@ func TestDeactivate(t *testing.T) {
 	b.want(Suspend{1}, "SuspendJob #1, 14:Claimed/Suspended")
 	b.want(Deactivate{1, Forcible}, "Deactivated again=true cleaning=false, ResumeJob #1, 15:Claimed/Busy, KillJob #1 1009")
 	b.want(Exited{1}, "12:Claimed/Idle")
-	// The job is done: the answer waits for the supervisor, not too long.
+	// The job is done: the answer waits for the shepherd, not too long.
 	b.want(Activate{1, job("")}, "11:Claimed/Busy, Accepted #1")
 	b.want(FinalUpdate{1}, "12:Claimed/Cleaning")
 	b.want(Deactivate{1, JobDone}, "")

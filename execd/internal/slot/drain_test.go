@@ -177,13 +177,13 @@ func TestDrainCompletion(t *testing.T) {
 	}
 }
 
-// TestBackfillCauses: what takes the place of a cause while the filler is killed.
+// TestBackfillCauses: what takes the place of a cause while the backfill job is killed.
 func TestBackfillCauses(t *testing.T) {
 	filled := func(configure testKnobs) *bench {
 		b := newBench(t, configure, withBackfill)
 		b.slot["Fill"], b.slot["Home"] = "true", "false"
-		b.want(Evaluate{}, "1:Unclaimed/Idle, 7:Backfill/Idle, StartFiller")
-		b.want(FillerStarted{}, "26:Backfill/Busy")
+		b.want(Evaluate{}, "1:Unclaimed/Idle, 7:Backfill/Idle, StartBackfillJob")
+		b.want(BackfillStarted{}, "26:Backfill/Busy")
 		b.slot["Fill"] = "false"
 		return b
 	}
@@ -191,7 +191,7 @@ func TestBackfillCauses(t *testing.T) {
 	const out = "29:Backfill/Idle, 30:Owner/Idle, 1:Unclaimed/Idle"
 
 	b := filled(knobs)
-	b.want(Match{1}, "KillFiller, 28:Backfill/Killing")
+	b.want(Match{1}, "KillBackfillJob, 28:Backfill/Killing")
 	b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1") // comes at last
 	b.want(Match{1}, "")
 	if got := b.m.Decide(b.now, job("")); got.Accept {
@@ -200,34 +200,34 @@ func TestBackfillCauses(t *testing.T) {
 	b.want(Request{Claim: 1, Job: job("")}, "Refused #1 1035")
 	b.next(30 * time.Second)
 	b.slot["Home"] = "true"
-	b.want(FillerEnded{}, "29:Backfill/Idle, Refused #1 1027, 30:Owner/Idle")
+	b.want(BackfillEnded{}, "29:Backfill/Idle, Refused #1 1027, 30:Owner/Idle")
 
 	b = filled(knobs)
-	b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1, KillFiller, 28:Backfill/Killing")
+	b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1, KillBackfillJob, 28:Backfill/Killing")
 	b.want(Drain{}, "Refused #1 1030")
 	b.want(Undrain{}, "")
-	b.want(FillerEnded{}, out)
+	b.want(BackfillEnded{}, out)
 
 	b = filled(knobs)
-	b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1, KillFiller, 28:Backfill/Killing")
+	b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1, KillBackfillJob, 28:Backfill/Killing")
 	b.want(Gone{1}, "")
-	b.want(FillerEnded{}, out)
+	b.want(BackfillEnded{}, out)
 
 	b = filled(knobs)
-	b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1, KillFiller, 28:Backfill/Killing")
-	b.after(110*time.Second).want(Evaluate{}, "Refused #1 1030, KillFiller")
-	b.want(FillerEnded{}, out)
+	b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1, KillBackfillJob, 28:Backfill/Killing")
+	b.after(110*time.Second).want(Evaluate{}, "Refused #1 1030, KillBackfillJob")
+	b.want(BackfillEnded{}, out)
 
 	b = filled(knobs)
 	b.handle(FetchBegan{})
-	b.want(FetchEnded{job("")}, "HeldBack #1, KillFiller, 28:Backfill/Killing")
+	b.want(FetchEnded{job("")}, "HeldBack #1, KillBackfillJob, 28:Backfill/Killing")
 	if d := b.m.Decide(b.now, job("")); d.Accept {
-		t.Error("more work is accepted while the filler is killed")
+		t.Error("more work is accepted while the backfill job is killed")
 	}
-	b.want(FillerEnded{}, "29:Backfill/Idle, 31:Claimed/Idle, Accepted #1, Spawn #1")
+	b.want(BackfillEnded{}, "29:Backfill/Idle, 31:Claimed/Idle, Accepted #1, Spawn #1")
 
 	b = filled(knobs)
 	b.fetch(job(""))
 	b.want(NoWork{1}, "")
-	b.want(FillerEnded{}, out)
+	b.want(BackfillEnded{}, out)
 }

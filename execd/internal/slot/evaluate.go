@@ -59,7 +59,7 @@ func (m *Machine) evaluateUnclaimed() {
 		m.move(Place{Unclaimed, Benchmarking}, 3, noReason)
 	case m.cfg.Backfill && m.eval(StartBackfill, nil).True():
 		m.move(Place{Backfill, Idle}, 7, noReason)
-		m.do(Action{Do: StartFiller})
+		m.do(Action{Do: StartBackfillJob})
 	}
 }
 
@@ -282,7 +282,7 @@ func (m *Machine) beginRetirement(why Reason) {
 }
 
 // leave takes the slot out of Claimed, whatever goes on there. While a
-// supervisor is cleaning up that has to wait.
+// shepherd is cleaning up that has to wait.
 func (m *Machine) leave(why Reason, hard bool) {
 	switch m.place.Activity {
 	case Cleaning:
@@ -331,8 +331,8 @@ func (m *Machine) enterPreempting(row int, why Reason, hard bool) {
 	}
 }
 
-// wantHold returns how what has to go because of PREEMPT is put on hold, and
-// false if it is not.
+// wantHold returns the action that puts a job on hold that has to leave by PREEMPT, and
+// false if it is not put on hold.
 func (m *Machine) wantHold() (Action, bool) {
 	if !m.run.preempted || !m.run.alive || m.run.final || !m.is(WantHold) {
 		return Action{}, false
@@ -392,7 +392,7 @@ func (m *Machine) climb() {
 	}
 }
 
-// leavePreempting gives the slot to who waits for it, or to nobody.
+// leavePreempting gives the slot to the claim that waits for it, if there is one.
 func (m *Machine) leavePreempting() {
 	if !m.lost {
 		m.about(Broken, m.cur, m.leaving)
@@ -420,7 +420,7 @@ func (m *Machine) leavePreempting() {
 	m.enterOwner(row, m.leaving)
 }
 
-// welcome reports whether somebody waits for the slot who may have it.
+// welcome reports whether a claim waits for the slot that the slot accepts.
 func (m *Machine) welcome() bool {
 	if !m.pre.waits() || m.drain.on || m.broken != "" {
 		return false

@@ -6,14 +6,14 @@ import (
 	"paddock/classad"
 )
 
-// Event is what happens to a slot. Handle says what comes of it.
+// Event is what happens to a slot, for Handle.
 type Event interface{ happen(m *Machine) }
 
-// Number names a claim of one Machine. Numbers rise and are never used again;
-// zero is no claim. Whoever drives the Machine gives each number its secret id.
+// Number names a claim of one Machine. Numbers rise and are never used again; zero is no
+// claim. The caller of the Machine gives each number its secret id.
 type Number uint64
 
-// Kind is where a claim comes from.
+// Kind is the origin of a claim.
 type Kind uint8
 
 // The kinds of claims.
@@ -33,8 +33,8 @@ func (k Kind) String() string {
 // Job is a job, or a request for one, as a slot sees it.
 type Job interface {
 	// Ad returns the ad of the job as it is now, with its usage if it runs. It is
-	// called only when an expression needs it. Jobs are compared, for which a
-	// pointer is best.
+	// called only when an expression needs it. Jobs are compared, so they are best
+	// pointers.
 	Ad() *classad.Ad
 }
 
@@ -43,17 +43,17 @@ type fixed struct{ ad *classad.Ad }
 
 func (f fixed) Ad() *classad.Ad { return f.ad }
 
-// JobOf returns a job whose ad stays as it is.
+// JobOf returns a job whose ad does not change.
 func JobOf(ad *classad.Ad) Job { return fixed{ad} }
 
-// The events. A Claim that is not among the slot's is refused, or ignored where
-// nobody waits for an answer.
+// The events. A Claim that is not one of the slot's is refused, or ignored if nobody
+// waits for an answer.
 type (
-	// Evaluate has no other meaning than that what policies depend on may have
-	// changed, or that the time of Next has come.
+	// Evaluate says that something on which policies depend may have changed, or that
+	// the time of Next has come.
 	Evaluate struct{}
 
-	// Match promises the slot to somebody who will present the claim.
+	// Match promises the slot to a claimant, who will present the claim.
 	Match struct{ Claim Number }
 
 	// Request asks for the slot. The answer is Accepted or Refused, or HeldBack and
@@ -65,7 +65,7 @@ type (
 		Lease  time.Duration // without renewal; 0: for ever
 	}
 
-	// Gone tells that who waits for the answer to a Request no longer does.
+	// Gone says that nobody waits for the answer to a Request any more.
 	Gone struct{ Claim Number }
 
 	// Activate starts a job under a claim. The answer is Accepted, Refused or
@@ -81,26 +81,25 @@ type (
 		How   Deactivation
 	}
 
-	// Release gives a claim back. What runs under it is killed.
+	// Release gives a claim back. The job that runs under it is killed.
 	Release struct{ Claim Number }
 
 	// Renew begins the lease of a claim anew.
 	Renew struct{ Claim Number }
 
-	// Lost ends a claim whose holder does not know it any more, as the end of its
-	// lease does.
+	// Lost ends a claim whose holder no longer knows it, as the end of its lease does.
 	Lost struct{ Claim Number }
 
-	// Suspend stops the job by command, and only Continue lets it go on.
+	// Suspend suspends the job by command. Only Continue resumes it.
 	Suspend struct{ Claim Number }
 
-	// Continue lets a job go on that was stopped by command.
+	// Continue resumes a job that was suspended by command.
 	Continue struct{ Claim Number }
 
-	// OnDemand stops the job for as long as work on demand runs beside it.
+	// OnDemand suspends the job while work on demand runs beside it.
 	OnDemand struct{ On bool }
 
-	// Vacate takes the slot from whoever has it.
+	// Vacate takes the slot from its holder.
 	Vacate struct {
 		Fast   bool   // without asking the job to end
 		Reason Reason // 0: ReasonVacateCommand
@@ -109,53 +108,53 @@ type (
 	// Drain takes the slot out of service. Sent again it changes how.
 	Drain struct {
 		Speed    Speed
-		Peaceful bool // what runs may finish, unless MaxJobRetirementTime is negative
+		Peaceful bool // the job may finish, unless MaxJobRetirementTime is negative
 		Shutdown bool // because execd ends
-		// Start, if not nil, is in place of START for work that may still begin while
-		// other slots of the host are not drained yet: up to Until.
+		// Start, if not nil, replaces START for jobs that may still start, until Until,
+		// while other slots of the host are not drained yet.
 		Start        *classad.Expr
 		Until        time.Time
 		OnCompletion OnCompletion
 	}
 
-	// AllDrained tells that nothing runs on the host any more.
+	// AllDrained says that all slots of the host are drained.
 	AllDrained struct{}
 
-	// Undrain puts the slot in service again.
+	// Undrain puts the slot back in service.
 	Undrain struct{}
 
-	// FinalUpdate tells that the job has ended and its supervisor not yet.
+	// FinalUpdate says that the job has ended, and its shepherd has not yet.
 	FinalUpdate struct{ Claim Number }
 
-	// Exited tells that the supervisor of the job is gone, or could not be started.
+	// Exited says that the shepherd of the job is gone, or could not be started.
 	Exited struct{ Claim Number }
 
-	// SignalFailed tells that a supervisor could not be resumed.
+	// SignalFailed says that a shepherd could not be resumed.
 	SignalFailed struct{ Claim Number }
 
-	// FetchBegan tells that work is being looked for.
+	// FetchBegan says that a hook has been called for work.
 	FetchBegan struct{}
 
-	// FetchEnded tells what was found. The answer for a Job is Accepted with the
-	// claim that it has, or HeldBack with that and later Spawn, or Refused.
+	// FetchEnded has the work that was found. The answer for a Job is Accepted with its
+	// claim, or HeldBack with its claim and later Spawn, or Refused.
 	FetchEnded struct{ Job Job } // nil: nothing
 
-	// FetchStopped tells that nobody waits any more for what would be found.
+	// FetchStopped says that nobody waits for the work any more.
 	FetchStopped struct{}
 
-	// NoWork tells that the work for which a claim was accepted will not come.
+	// NoWork says that the work for which a claim was accepted will not come.
 	NoWork struct{ Claim Number }
 
 	// BenchmarksDone ends Benchmarking.
 	BenchmarksDone struct{}
 
-	// FillerStarted tells that work fills the slot.
-	FillerStarted struct{}
+	// BackfillStarted says that the backfill job runs.
+	BackfillStarted struct{}
 
-	// FillerEnded tells that it and its children are gone.
-	FillerEnded struct{}
+	// BackfillEnded says that the backfill job and its children are gone.
+	BackfillEnded struct{}
 
-	// Break says that the slot must not be used, as long as Text is not empty.
+	// Break says that the slot must not be used while Text is not empty.
 	Break struct{ Text string }
 )
 
@@ -174,7 +173,7 @@ type Speed uint8
 
 // The speeds of draining.
 const (
-	DrainGraceful Speed = iota // retirement and vacating take their time
+	DrainGraceful Speed = iota // the job keeps its retirement and its vacate time
 	DrainQuick                 // no retirement
 	DrainFast                  // kill at once
 )

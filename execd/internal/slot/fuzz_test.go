@@ -95,7 +95,7 @@ func walk(t testing.TB, data []byte) *bench {
 		case 22:
 			e = []Event{Undrain{}, AllDrained{}}[next(2)]
 		case 23:
-			e = []Event{FillerStarted{}, FillerEnded{}, BenchmarksDone{}}[next(3)]
+			e = []Event{BackfillStarted{}, BackfillEnded{}, BenchmarksDone{}}[next(3)]
 		case 24:
 			e = Deactivate{number(), Deactivation(next(3))}
 		case 25:
@@ -110,7 +110,7 @@ func walk(t testing.TB, data []byte) *bench {
 			e = []Event{NoWork{number()}, SignalFailed{number()}, FetchBegan{}, FetchStopped{}}[next(4)]
 		case 30, 31:
 			n := b.m.Offer()
-			e = []Event{FillerStarted{}, FillerEnded{}, Request{Claim: n, Job: work()}, Gone{b.m.Preempting().Number}, Activate{b.m.Current().Number, work()}, Suspend{b.m.Current().Number}}[next(6)]
+			e = []Event{BackfillStarted{}, BackfillEnded{}, Request{Claim: n, Job: work()}, Gone{b.m.Preempting().Number}, Activate{b.m.Current().Number, work()}, Suspend{b.m.Current().Number}}[next(6)]
 		case 29:
 			e = Break{[]string{"", "", "", "no disk"}[next(4)]}
 		}
@@ -235,7 +235,7 @@ func finish(b *bench) {
 			b.handle(Exited{b.m.Current().Number})
 			continue
 		case p == Place{Backfill, Killing}:
-			b.handle(FillerEnded{})
+			b.handle(BackfillEnded{})
 			continue
 		}
 		n := b.m.Next()

@@ -279,7 +279,7 @@ func (e Deactivate) happen(m *Machine) {
 	}
 }
 
-// answerJobDone answers a Deactivate that waits for the supervisor.
+// answerJobDone answers a Deactivate that waits for the shepherd.
 func (m *Machine) answerJobDone() {
 	if m.run.answerJobDone.IsZero() {
 		return
@@ -471,7 +471,7 @@ func (e SignalFailed) happen(m *Machine) {
 		return
 	}
 	if m.place == (Place{Preempting, Vacating}) {
-		m.move(Place{Preempting, Killing}, 21, ReasonSupervisorError)
+		m.move(Place{Preempting, Killing}, 21, ReasonShepherdError)
 	}
 	m.killFamily()
 }

@@ -6,7 +6,7 @@ import (
 	"paddock/classad"
 )
 
-// Config is what a Machine is made of.
+// Config is what a Machine is made from.
 type Config struct {
 	Policy *Policy // nil: that of no knobs
 
@@ -20,18 +20,18 @@ type Config struct {
 	Dynamic    bool // carved out of a partitionable slot: deleted when it is free
 	KeepBroken bool // not even deleted when it is broken
 	Benchmarks bool // BenchmarksDone will answer StartBenchmarks
-	Backfill   bool // FillerStarted will answer StartFiller
+	Backfill   bool // BackfillStarted will answer StartBackfillJob
 
-	// Restored is what is known of the claim when execd was started again, nil for a
-	// slot in which nothing ran. Its job has a supervisor that is alive.
+	// Restored is the claim that an earlier execd has left, nil for a free slot. Its job
+	// has a shepherd that is alive.
 	Restored *Saved
 	Job      Job // of Restored
 }
 
 // run is the activation of the current claim.
 type run struct {
-	alive         bool // there is a supervisor
-	final         bool // which has told how the job ended
+	alive         bool // there is a shepherd
+	final         bool // which has reported how the job ended
 	begun         time.Time
 	suspended     time.Time     // since when; zero: it runs
 	suspendedFor  time.Duration // before that
@@ -50,7 +50,7 @@ const (
 	byDemand
 )
 
-// ladder is how far the end of what runs has been forced.
+// ladder is how far the end of the job has been forced.
 type ladder struct {
 	step ladderStep
 	next time.Time // when the next step is due
@@ -62,10 +62,10 @@ const (
 	notStopping ladderStep = iota
 	asked
 	killed
-	familyKilled // and again, as long as something lives
+	familyKilled // again and again, as long as a process lives
 )
 
-// remembered is an order that waits for the supervisor to be gone.
+// remembered is an order that waits until the shepherd is gone.
 type remembered struct {
 	why  Reason // noReason: none
 	hard bool
@@ -81,11 +81,11 @@ type Machine struct {
 
 	run run
 
-	irreversible bool // retirement that has begun does not end but with the claim
-	noRetirement bool // and takes no time
+	irreversible bool // retirement ends only with the claim
+	noRetirement bool // there is no retirement time
 	demand       bool // work on demand runs beside it
 	leaving      Reason
-	lost         bool // the holder of the claim that ends does not know it
+	lost         bool // the holder of the claim that ends no longer knows it
 	atReap       remembered
 	stop         ladder
 
@@ -93,24 +93,24 @@ type Machine struct {
 		on bool
 		Drain
 	}
-	cause      backfillCause
-	fillerNext time.Time
+	cause        backfillCause
+	backfillNext time.Time
 
-	fetching int // how often FetchBegan has come and not its end
+	fetching int // how many FetchBegan have had no end yet
 	broken   string
 
 	actions  []Action
 	moved    bool      // within this Handle
-	tick     time.Time // when a policy is looked at that may have changed
+	tick     time.Time // when a policy that may have changed is evaluated
 	retireAt time.Time // when retirement is over
 	watched  bool      // refs and changes belong to the place and the job
 	refs     classad.References
 	changes  bool
-	noted    [expressions]bool // that they are no conditions
+	noted    [expressions]bool // that they are not conditions
 }
 
-// New returns a slot in Owner/Idle, or one in which a job runs that is restored.
-// The first Handle, with Evaluate or whatever comes, lets the policy speak.
+// New returns a slot in Owner/Idle, or one with a restored claim. The first Handle, with
+// Evaluate or any event, evaluates the policy.
 func New(cfg Config, now time.Time) *Machine {
 	if cfg.Policy == nil {
 		cfg.Policy = NewPolicy(nil)
@@ -132,8 +132,8 @@ func (m *Machine) SetPolicy(p *Policy) {
 	m.policy, m.watched, m.noted = p, false, [expressions]bool{}
 }
 
-// Handle says what comes of an event. The time must not be before that of the
-// call before. The actions are valid until the next call.
+// Handle returns the actions that follow from an event. The time must not be before that
+// of the previous call. The actions are valid until the next call.
 func (m *Machine) Handle(now time.Time, e Event) []Action {
 	m.begin(now)
 	clear(m.actions)
@@ -149,7 +149,7 @@ func (m *Machine) Handle(now time.Time, e Event) []Action {
 	return m.actions
 }
 
-// refuseAll answers events that come when the slot is deleted.
+// refuseAll answers events that come after the slot was deleted.
 func refuseAll(m *Machine, e Event) {
 	switch e := e.(type) {
 	case Request:
@@ -207,8 +207,7 @@ func (r *run) times(now time.Time) (ran, suspended time.Duration) {
 	return max(now.Sub(r.begun)-suspended, 0), suspended
 }
 
-// Saved is what a claim under which a job runs is made of again when execd has
-// been started anew.
+// Saved is what the next execd needs to restore a claim, and the job that runs under it.
 type Saved struct {
 	Kind        Kind
 	Holder      string
@@ -217,14 +216,14 @@ type Saved struct {
 	Lease       time.Duration
 	LeaseEnd    time.Time
 	Begun       time.Time // zero: nothing runs
-	Ending      *Ending   // of what runs; nil: nobody has asked for it
+	Ending      *Ending   // of the job; nil: nobody has asked for it
 }
 
-// Ending is how far the end of what runs has been forced.
+// Ending is how far the end of a job has been forced.
 type Ending struct {
 	Reason Reason
-	Until  time.Time // when it is killed that was asked to end; zero: it is being killed
-	Hold   *Hold     // what it is put on hold for by that, which the Machine does not use; nil: it is not
+	Until  time.Time // when the job, which was asked to end, is killed; zero: it is being killed
+	Hold   *Hold     // why the job is put on hold, which the Machine does not use; nil: it is not
 }
 
 // Hold is why a job is put on hold, with the numbers of ads.
@@ -250,8 +249,8 @@ func (m *Machine) restore(s *Saved, job Job) {
 	}
 }
 
-// resumeEnding goes on with the end of a job where it was. An end that the holder of the
-// claim has asked for does not end the claim.
+// resumeEnding goes on with the end of a job at the step where it was. An end for which the
+// holder of the claim has asked does not end the claim.
 func (m *Machine) resumeEnding(e *Ending) {
 	activity := Vacating
 	m.stop = ladder{asked, e.Until}
@@ -272,7 +271,7 @@ func (m *Machine) about(v Verb, c *claim, why Reason) {
 	m.do(Action{Do: v, Claim: c.number, Kind: c.kind, Reason: why})
 }
 
-// refuse answers that something is not to be had.
+// refuse adds a refusal.
 func (m *Machine) refuse(n Number, why Reason, text string) {
 	if text == "" {
 		text = why.String()
@@ -288,7 +287,7 @@ func (m *Machine) move(to Place, row int, why Reason) {
 	m.do(Action{Do: Moved, Claim: m.cur.number, Kind: m.cur.kind, Reason: why, From: from, To: to, Row: row})
 }
 
-// offer makes a claim to offer, and tells of it.
+// offer makes a claim to offer, and adds the action for it.
 func (m *Machine) offer() *claim {
 	c := m.newClaim()
 	m.about(NewClaim, c, noReason)
@@ -306,12 +305,12 @@ func (m *Machine) job() Job {
 	return nil
 }
 
-// isOwner reports whether the owner wants the slot for himself. A value that is no
-// condition means that he does: to run nothing is the smaller evil.
+// isOwner reports whether the owner uses the slot. A value that is not a condition means
+// that he does: to run nothing is the smaller evil.
 func (m *Machine) isOwner() bool { return m.isOrTaken(IsOwner, m.job()) }
 
-// isOrTaken reports whether an expression of the policy is true. A value that is no
-// condition is taken for true, and noted once.
+// isOrTaken reports whether an expression of the policy is true. A value that is not a
+// condition counts as true, and is noted once.
 func (m *Machine) isOrTaken(x Expression, j Job) bool {
 	v := m.eval(x, j)
 	if condition(v) {

@@ -40,9 +40,9 @@ func (m *Machine) deadlines() {
 		if m.cur.waits() && m.due(m.cur.patience) {
 			m.evict(causeEvict)
 		}
-		if m.place.Activity == Killing && m.due(m.fillerNext) {
-			m.do(Action{Do: KillFiller})
-			m.fillerNext = m.now.Add(m.policy.killing)
+		if m.place.Activity == Killing && m.due(m.backfillNext) {
+			m.do(Action{Do: KillBackfillJob})
+			m.backfillNext = m.now.Add(m.policy.killing)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (m *Machine) Next() time.Time {
 			soonest(m.cur.patience)
 		}
 		if m.place.Activity == Killing {
-			soonest(m.fillerNext)
+			soonest(m.backfillNext)
 		}
 	}
 	return next

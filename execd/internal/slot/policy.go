@@ -19,9 +19,9 @@ type Knobs interface {
 // Expression is an expression of the policy.
 type Expression uint8
 
-// The expressions of the policy. Those up to WantVacate have forms for kinds of
-// jobs: WANT_SUSPEND_VANILLA is in place of WANT_SUSPEND for plain jobs, and
-// WANT_SUSPEND_VM for virtual machines.
+// The expressions of the policy. Those up to WantVacate have forms for universes:
+// WANT_SUSPEND_VANILLA replaces WANT_SUSPEND for vanilla jobs, and WANT_SUSPEND_VM for
+// virtual machines.
 const (
 	WantSuspend Expression = iota
 	SuspendWhen
@@ -76,8 +76,8 @@ const (
 	universeVM      = 13
 )
 
-// The clocks that are no expressions, and how often policies are looked at that
-// change with time.
+// The times that are not expressions, and how often policies that change with time are
+// evaluated.
 const (
 	defaultPoll     = 5 * time.Second
 	defaultUpdate   = 300 * time.Second
@@ -85,14 +85,14 @@ const (
 	defaultMatch    = 120 * time.Second
 	defaultKilling  = 30 * time.Second
 
-	// patienceMargin is how much earlier than the match times out the answer must
-	// be there to somebody who waits for a claim.
+	// patienceMargin is how long before the timeout of a match a claimant that waits
+	// must have its answer.
 	patienceMargin = 10 * time.Second
-	// activationDelay is how long before the end of a drain a slot may still be
-	// claimed, and how long a claim made meanwhile may stay idle.
+	// activationDelay is how long before the end of a drain a slot can last be claimed,
+	// and how long a claim that was made meanwhile may stay idle.
 	activationDelay = 20 * time.Second
 	// jobDoneWait is how long the answer to a Deactivate of a job that has ended
-	// waits for the supervisor.
+	// waits for the shepherd.
 	jobDoneWait = 10 * time.Second
 )
 
@@ -112,21 +112,21 @@ func makeRule(e classad.Expr, set bool) rule {
 	return r
 }
 
-// Policy is what the owner of a host wants of its slots. It does not change.
+// Policy is the policy of the owner of a host for its slots. It does not change.
 type Policy struct {
 	rules   [expressions]rule
 	vanilla [byUniverse]rule
 	vm      [byUniverse]rule
-	special bool // some rule of vanilla or vm is set
+	special bool // a rule for vanilla or vm is set
 	plain   bool
-	modify  [4]classad.Expr // what is carved for a request
+	modify  [4]classad.Expr // of the resources of a request
 
 	poll, update   time.Duration
 	match, killing time.Duration
 	workLife       time.Duration // negative: for ever
 }
 
-// NewPolicy reads the policy out of the knobs, which may be nil.
+// NewPolicy returns the policy of knobs, which may be nil.
 func NewPolicy(k Knobs) *Policy {
 	if k == nil {
 		k = noKnobs{}
@@ -162,15 +162,14 @@ func NewPolicy(k Knobs) *Policy {
 	return p
 }
 
-// Plain reports whether no expression is set: such a slot takes everything and
-// lets it end by itself.
+// Plain reports whether no expression is set: such a slot accepts every job and lets it
+// end by itself.
 func (p *Policy) Plain() bool { return p.plain }
 
-// Expr returns an expression as it is in force, for the slot's ad.
+// Expr returns an expression that is in force, for the slot's ad.
 func (p *Policy) Expr(x Expression) classad.Expr { return p.rules[x].expr }
 
-// Patience is how long somebody waits for a claim on a slot that has to be
-// freed first.
+// Patience is how long a claimant waits for a slot that has to be freed first.
 func (p *Policy) Patience() time.Duration { return max(p.match-patienceMargin, time.Second) }
 
 type noKnobs struct{}
@@ -196,8 +195,7 @@ func (p *Policy) rule(x Expression, job *classad.Ad) *rule {
 	return &p.rules[x]
 }
 
-// isFalse reports whether a value is false or the number zero: what is not known
-// is not false.
+// isFalse reports whether a value is false or the number zero. Undefined is not false.
 func isFalse(v classad.Value) bool {
 	n, ok := v.Number()
 	return ok && n == 0
@@ -209,7 +207,7 @@ func condition(v classad.Value) bool {
 	return ok
 }
 
-// Told writes a value for a message: of an error, why it is one.
+// Told formats a value for a message: for an error, with its reason.
 func Told(v classad.Value) string {
 	if v.Kind() == classad.ErrorKind {
 		return "an error: " + v.Reason()
@@ -217,10 +215,10 @@ func Told(v classad.Value) string {
 	return v.String()
 }
 
-// forever is longer than anything runs, and can be added to a time.
+// forever is longer than any job runs, and can be added to a time.
 const forever = 100 * 365 * 24 * time.Hour
 
-// seconds returns a value in seconds as a duration, 0 if it is none.
+// seconds returns a value in seconds as a duration, 0 if it is not a number.
 func seconds(v classad.Value) time.Duration {
 	n, ok := v.Number()
 	switch {
@@ -234,8 +232,7 @@ func seconds(v classad.Value) time.Duration {
 	return time.Duration(int64(n)) * time.Second
 }
 
-// selfChanging are the attributes that have another value each time, though
-// nothing happens that would be an event.
+// selfChanging are the attributes that change without an event.
 var selfChanging = map[string]bool{}
 
 func init() {
@@ -249,21 +246,20 @@ func init() {
 	}
 }
 
-// StartChanges reports whether START may have another value for a job in a slot with
-// this ad though nothing happens.
+// StartChanges reports whether START may change for a job in a slot with this ad without
+// an event.
 func (p *Policy) StartChanges(ad *classad.Ad) bool {
 	return !p.rules[Start].constant && changesBySelf(p.rules[Start].expr.References(ad, nil))
 }
 
-// ofAnother reports whether an attribute, by its name in small letters, is of any slot
-// of the host, as slot2_state: nobody tells the others when it changes.
+// ofAnother reports whether an attribute, by its name in lower case, is that of any slot of
+// the host, as slot2_state: its changes are not events for other slots.
 func ofAnother(name string) bool {
 	rest, ok := strings.CutPrefix(name, "slot")
 	return ok && rest != "" && '0' <= rest[0] && rest[0] <= '9' && strings.Contains(rest, "_")
 }
 
-// changesBySelf reports whether something that was referred to changes without
-// an event.
+// changesBySelf reports whether one of the references changes without an event.
 func changesBySelf(r classad.References) bool {
 	if r.Time || r.Random || r.Any {
 		return true

@@ -116,7 +116,7 @@ func TestPolicyConditions(t *testing.T) {
 			b = newBench(t, testKnobs{"START_BACKFILL": "true", "EVICT_BACKFILL": form}, withBackfill)
 			slot(b)
 			b.handle(Evaluate{})
-			b.handle(FillerStarted{})
+			b.handle(BackfillStarted{})
 			b.handle(Evaluate{})
 			check("EVICT_BACKFILL", b.m.Activity() == Killing)
 

@@ -16,8 +16,8 @@ const (
 	ReasonUserVacate                              // a user asked for it
 	ReasonRequeue                                 // the job goes back to its queue
 	ReasonCannotActivate                          // no longer used
-	ReasonSupervisorError                         // the supervisor failed
-	ReasonReconnectFailed                         // the agent did not find the supervisor again
+	ReasonShepherdError                           // the shepherd failed
+	ReasonReconnectFailed                         // the agent did not find the shepherd again
 	ReasonDeactivated                             // the holder ended the activation
 	ReasonVacateCommand                           // an administrator asked for it
 	ReasonPreemptPolicy                           // PREEMPT was true
@@ -60,8 +60,8 @@ const HoldByPolicy = 21
 
 var reasonWords = [reasons]string{
 	"a policy of the job", "a policy of the queue", "the agent of the holder failed", "the job could not be started",
-	"a user asked for it", "the job goes back to its queue", "the claim cannot be activated", "the supervisor failed",
-	"the supervisor was not found again", "the holder ended the job", "an administrator asked for it", "PREEMPT is true",
+	"a user asked for it", "the job goes back to its queue", "the claim cannot be activated", "the shepherd failed",
+	"the shepherd was not found again", "the holder ended the job", "an administrator asked for it", "PREEMPT is true",
 	"execd failed", "execd shuts down", "the host is being drained", "slots are being joined", "the host goes to sleep",
 	"the holder released the claim", "a job of higher RANK came", "a job of better priority came",
 	"the virtual machine failed", "the container failed", "the queue asked for it", "the job was removed",

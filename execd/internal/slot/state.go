@@ -4,19 +4,19 @@ import (
 	"fmt"
 )
 
-// State is what a slot is there for at the moment.
+// State says for whom a slot is at the moment.
 type State uint8
 
 // The states of a slot.
 const (
-	Owner      State = iota // the host's owner uses it; nothing may be run
+	Owner      State = iota // the owner of the host uses it; no job may run
 	Unclaimed               // offered
-	Matched                 // promised to somebody who has not come yet
-	Claimed                 // somebody has the right to use it
-	Preempting              // what runs in it is being removed
-	Backfill                // filled with work that anybody may displace
+	Matched                 // promised to a claimant that has not come yet
+	Claimed                 // a claimant has a claim on it
+	Preempting              // its job is being removed
+	Backfill                // running a backfill job, which gives way to any other
 	Drained                 // taken out of service
-	Deleted                 // a dynamic slot that is no more
+	Deleted                 // a dynamic slot that was deleted
 	states     = int(Deleted) + 1
 )
 
@@ -30,17 +30,17 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", s)
 }
 
-// Activity is what goes on in a slot while it is in a state.
+// Activity is what happens in a slot while it is in a state.
 type Activity uint8
 
 // The activities of a slot.
 const (
 	Idle         Activity = iota
-	Benchmarking          // the host's speed is being measured
+	Benchmarking          // the speed of the host is being measured
 	Busy                  // a job runs
-	Suspended             // its job is stopped, and may go on
+	Suspended             // its job is suspended
 	Retiring              // its job may finish, within limits
-	Cleaning              // its job has ended, its supervisor not yet
+	Cleaning              // its job has ended, and its shepherd has not yet
 	Vacating              // its job is being asked to end
 	Killing               // its job is being killed
 	activities   = int(Killing) + 1

@@ -86,7 +86,7 @@ var scenarios = []struct {
 	{7, testKnobs{"START_BACKFILL": "Quiet"}, withBackfill, func(b *bench) {
 		b.want(Evaluate{}, "1:Unclaimed/Idle")
 		b.slot["Quiet"] = "true"
-		b.want(Evaluate{}, "7:Backfill/Idle, StartFiller")
+		b.want(Evaluate{}, "7:Backfill/Idle, StartBackfillJob")
 	}},
 	// SLOT-8: who was matched does not come in time, or is not welcome, or gives up.
 	{8, testKnobs{"MATCH_TIMEOUT": "40", "START": "TARGET.Good"}, nil, func(b *bench) {
@@ -166,7 +166,7 @@ var scenarios = []struct {
 		b.want(Activate{1, job("")}, "11:Claimed/Busy, Accepted #1")
 		b.want(Activate{1, job("")}, "Refused #1 1032")
 	}},
-	// SLOT-12: the job ends, and then its supervisor, or both at once.
+	// SLOT-12: the job ends, and then its shepherd, or both at once.
 	{12, nil, nil, func(b *bench) {
 		b.busy(job(""))
 		b.want(FinalUpdate{1}, "12:Claimed/Cleaning")
@@ -331,56 +331,56 @@ var scenarios = []struct {
 		b.slot["Home"] = "true"
 		b.want(Exited{1}, "Broken #1 1019, 25:Owner/Idle, Refused #2 1030")
 	}},
-	// SLOT-26: the filler runs.
+	// SLOT-26: the backfill job runs.
 	{26, testKnobs{"START_BACKFILL": "true"}, withBackfill, func(b *bench) {
-		b.want(Evaluate{}, "1:Unclaimed/Idle, 7:Backfill/Idle, StartFiller")
-		b.want(FillerStarted{}, "26:Backfill/Busy")
+		b.want(Evaluate{}, "1:Unclaimed/Idle, 7:Backfill/Idle, StartBackfillJob")
+		b.want(BackfillStarted{}, "26:Backfill/Busy")
 		b.next(never)
 	}},
 	// SLOT-27: it ends by itself, and another one is started.
 	{27, testKnobs{"START_BACKFILL": "true"}, withBackfill, func(b *bench) {
 		b.handle(Evaluate{})
-		b.handle(FillerStarted{})
-		b.want(FillerEnded{}, "27:Backfill/Idle, StartFiller")
+		b.handle(BackfillStarted{})
+		b.want(BackfillEnded{}, "27:Backfill/Idle, StartBackfillJob")
 	}},
 	// SLOT-28, SLOT-29, SLOT-30: policy or command ends it for good. It is killed
 	// again until it is gone.
 	{28, testKnobs{"START_BACKFILL": "!Noon", "EVICT_BACKFILL": "Noon"}, withBackfill, func(b *bench) {
 		b.slot["Noon"] = "false"
 		b.handle(Evaluate{})
-		b.handle(FillerStarted{})
+		b.handle(BackfillStarted{})
 		b.want(Evaluate{}, "")
 		b.slot["Noon"] = "true"
-		b.want(Evaluate{}, "KillFiller, 28:Backfill/Killing")
+		b.want(Evaluate{}, "KillBackfillJob, 28:Backfill/Killing")
 		b.next(30 * time.Second)
-		b.after(30*time.Second).want(Evaluate{}, "KillFiller")
+		b.after(30*time.Second).want(Evaluate{}, "KillBackfillJob")
 	}},
 	{29, testKnobs{"START_BACKFILL": "!Noon", "EVICT_BACKFILL": "Noon"}, withBackfill, func(b *bench) {
 		b.slot["Noon"] = "false"
 		b.handle(Evaluate{})
-		b.handle(FillerStarted{})
-		b.want(Vacate{}, "KillFiller, 28:Backfill/Killing")
+		b.handle(BackfillStarted{})
+		b.want(Vacate{}, "KillBackfillJob, 28:Backfill/Killing")
 		b.slot["Noon"] = "true"
-		b.want(FillerEnded{}, "29:Backfill/Idle, 30:Owner/Idle, 1:Unclaimed/Idle")
+		b.want(BackfillEnded{}, "29:Backfill/Idle, 30:Owner/Idle, 1:Unclaimed/Idle")
 	}},
 	{30, testKnobs{"START_BACKFILL": "true"}, withBackfill, func(b *bench) {
 		b.handle(Evaluate{})
-		b.want(Drain{}, "KillFiller, 30:Owner/Idle, 36:Drained/Retiring") // it was about to start
-		b.want(FillerStarted{}, "KillFiller")
+		b.want(Drain{}, "KillBackfillJob, 30:Owner/Idle, 36:Drained/Retiring") // it was about to start
+		b.want(BackfillStarted{}, "KillBackfillJob")
 	}},
 	// SLOT-31: a claim displaces it.
 	{31, testKnobs{"START_BACKFILL": "true"}, withBackfill, func(b *bench) {
 		b.handle(Evaluate{})
-		b.handle(FillerStarted{})
-		b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1, KillFiller, 28:Backfill/Killing")
-		b.want(FillerEnded{}, "29:Backfill/Idle, 31:Claimed/Idle, Accepted #1")
+		b.handle(BackfillStarted{})
+		b.want(Request{Claim: 1, Job: job("")}, "HeldBack #1, KillBackfillJob, 28:Backfill/Killing")
+		b.want(BackfillEnded{}, "29:Backfill/Idle, 31:Claimed/Idle, Accepted #1")
 	}},
 	// SLOT-32: a match displaces it.
 	{32, testKnobs{"START_BACKFILL": "true"}, withBackfill, func(b *bench) {
 		b.handle(Evaluate{})
-		b.handle(FillerStarted{})
-		b.want(Match{1}, "KillFiller, 28:Backfill/Killing")
-		b.want(FillerEnded{}, "29:Backfill/Idle, 32:Matched/Idle")
+		b.handle(BackfillStarted{})
+		b.want(Match{1}, "KillBackfillJob, 28:Backfill/Killing")
+		b.want(BackfillEnded{}, "29:Backfill/Idle, 32:Matched/Idle")
 		b.next(120 * time.Second)
 		b.want(Request{Claim: 1, Job: job("")}, "9:Claimed/Idle, Accepted #1")
 	}},

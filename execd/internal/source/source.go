@@ -12,32 +12,32 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// Source is who jobs come from. All but Over and Abandoned may block.
+// Source is where jobs come from. All methods but Over and Abandoned may block.
 type Source interface {
 	// Queued reports whether jobs wait in the queue, which starts them: for the first
-	// time, to run again, or in error. Else a job that is not run is over.
+	// time, to run again, or in error. Otherwise a job that is not run is over.
 	Queued() bool
-	// Over tells that a run has ended, and its exit hook with it, before its slot is free;
-	// and whether that was told that it is to be done again.
+	// Over is called when a run and its exit hook have ended, before the slot is free.
+	// Again says that the hook was told that the work is to be done again.
 	Over(j *job.Job, again bool)
-	// Abandoned tells that a job is not run, before its slot is free, and why: with the
-	// code of a hold where it would wait in error in a queue.
+	// Abandoned is called when a job is not run, before the slot is free, with the reason,
+	// and with the code of a hold if the job would wait in error in a queue.
 	Abandoned(j *job.Job, why slot.Hold)
-	// Unstarted tells that a job is not run, and waits for nothing: it could not be
-	// started when the slot that was promised was its own, or it was deleted.
+	// Unstarted is called when a job is not run and does not wait any more: it could not be
+	// started when it had the promised slot, or it was deleted.
 	Unstarted(j *job.Job, reason string)
-	// Deleting tells that a job is about to be deleted that waits. What it returns takes
-	// that back, since the job stays after all.
+	// Deleting is called before a waiting job is deleted. If the job stays after all, undo
+	// is called.
 	Deleting(j *job.Job) (undo func())
-	// Stray tells of a job that waits, and is not the queue's to start: its run has come
-	// to nothing, or an earlier execd has not started it.
+	// Stray is called for a waiting job that the queue does not start: its run has not
+	// begun, or an earlier execd has not started it.
 	Stray(j *job.Job)
-	// Evicted tells that a claim is over.
+	// Evicted is called when a claim is over.
 	Evicted(e claim.Eviction)
 }
 
-// Sources are those of a host, by who holds the claims of their jobs. They are there
-// before the first job is.
+// Sources are the sources of a host, by the holder of the claims of their jobs. They exist
+// before the first job.
 type Sources map[string]Source
 
 // Users holds the place of all users in Sources: each holds claims by his own name.

@@ -132,7 +132,7 @@ func TestUnpreparedFaults(t *testing.T) {
 				s.hooks.run = func(_ context.Context, _ int, c hook.Call) hook.Result {
 					return hook.Result{Keyword: "K", Hook: c.Hook.Name, Status: 1}
 				}
-				s.l.event = func(f func()) { s.l.mu.Lock(); defer s.l.mu.Unlock(); f() }
+				s.byHand()
 				return s
 			},
 			func(t *testing.T, s *scene) error {

@@ -184,6 +184,18 @@ func (s *scene) life(task *job.Task) *life {
 	return l
 }
 
+// byHand has what happens to a run not lead it on, which the test does.
+func (s *scene) byHand() {
+	l := s.l
+	l.init(&s.r.Host, func(f func()) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if f != nil {
+			f()
+		}
+	})
+}
+
 // restart has the execd that was be dead, and another find what it has left.
 func (s *scene) restart() {
 	s.t.Helper()
@@ -519,7 +531,7 @@ func TestMailAfterRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.l = l
-		l.event = func(func()) {}
+		s.byHand()
 		s.r.setUp(l)
 		if err := s.r.reap(l); err != nil {
 			t.Fatal(err)
@@ -685,8 +697,7 @@ func TestScriptAfterTheJob(t *testing.T) {
 	s := newScene(t, nil)
 	l := s.scripted()
 	s.r.setUp(l)
-	// Who leads the life on is the test.
-	l.event = func(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
+	s.byHand()
 	run := l.task.RunID()
 	run.PETask = "1.h"
 	if _, err := s.r.Launcher.Root.StageTask(run); err != nil {
@@ -796,7 +807,7 @@ func TestKillEndsScriptAfterTheJob(t *testing.T) {
 		<-ctx.Done()
 		return hook.Result{Keyword: "job", Hook: jobhook.PostScript, Err: ctx.Err()}
 	}
-	l.event = func(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
+	s.byHand()
 	l.exited = true
 	l.flow.Reap(childJob, exit.Status{})
 	if err := s.r.run(l); !errors.Is(err, errWait) {

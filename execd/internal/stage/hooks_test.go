@@ -234,7 +234,7 @@ func (s *scene) prepare() (err error) {
 		if s.l.at != prepares { // an event has led it on
 			return true
 		}
-		if err = s.r.prepare(s.l); err == nil {
+		if err = s.r.enter(s.l); err == nil {
 			s.l.at = launches
 		}
 		return !errors.Is(err, errWait)
@@ -257,8 +257,7 @@ func TestScriptBeforeTheJob(t *testing.T) {
 			defer close(over)
 			return hook.Result{Keyword: "job", Hook: jobhook.PreScript, Status: code}
 		}
-		// Who leads the life on behind the stage is the test.
-		s.l.event = func(f func()) { s.l.mu.Lock(); defer s.l.mu.Unlock(); f() }
+		s.byHand()
 		err := s.prepare()
 		<-over
 		if code == 0 {
@@ -286,7 +285,7 @@ func TestPrepareOnce(t *testing.T) {
 	s.l.hooks.Before = &hook.Hook{Keyword: "K", Name: hook.PrepareJobBeforeTransfer, Path: "/bin/true", Limit: time.Minute}
 	s.l.hooks.Prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
 	s.l.hooks.Pre = &hook.Hook{Keyword: "job", Name: jobhook.PreScript, Path: "/bin/true", Limit: time.Minute}
-	s.l.event = func(f func()) { s.l.mu.Lock(); defer s.l.mu.Unlock(); f() }
+	s.byHand()
 	if err := s.prepare(); err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +307,7 @@ func TestPrepareOnce(t *testing.T) {
 			}
 		}
 		s.l.at, s.l.prep, s.l.hooks = prepares, exit.Marks{}, jobhook.Hooks{Plan: plan}
-		s.l.hooks.Init(&s.r.Host, s.l.task, &s.l.notices, func(f func()) { s.l.event(f) })
+		s.byHand()
 		s.l.recall(list[:n])
 		if err := s.prepare(); err != nil {
 			t.Fatal(err)

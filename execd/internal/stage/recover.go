@@ -101,12 +101,12 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	case launch.Lives:
 		// execd may have ended before it asked the shepherd: steerable looks.
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
-		l.end.Claims = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
+		l.end.Slots = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:
 		if has, err := d.Has(spool.FileHooks); has && err == nil && l.hooks.Any() {
 			// It was being prepared: what is done is not done again.
 			l.at = prepares
-			l.end.Claims = r.Queue.Adopt(t, t.Started)
+			l.end.Slots = r.Queue.Adopt(t, t.Started)
 			r.Log.Info(fmt.Sprintf("job %v: found after the restart: is prepared", t))
 			return l, nil
 		}
@@ -190,7 +190,7 @@ func (r *Runner) holdAgain(l *life) {
 		l.flow.Set(exit.StepFree)
 		return
 	}
-	l.end.Claims = r.Queue.Adopt(l.task, l.task.Started)
+	l.end.Slots = r.Queue.Adopt(l.task, l.task.Started)
 }
 
 // giveBackRecovered puts a task back into the queue that no shepherd was

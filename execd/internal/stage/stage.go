@@ -30,8 +30,6 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/output"
-	"paddock/execd/internal/schedule"
-	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/finish"
@@ -91,18 +89,17 @@ type life struct {
 	exited   bool               // the shepherd is gone
 	found    bool               // an earlier execd has begun it, and perhaps a hook of it
 	attempts int                // failed attempts at the present stage
-	refused  *refusal           // why it is not started after all; nil: it is
 	limits   *launch.TimeLimits // that are on execd to enforce; nil: not known yet
 	timer    *time.Timer        // enters the list again when they may ask for something; nil: there is none
-	event    func(func())       // has something happen to it, and enters the list again
+	again    func()             // enters the list again
 
-	flow       exit.Pipeline // its processes, and the steps of its end
-	prep       exit.Marks    // of what prepares it
-	hooks      jobhook.Hooks
-	notices    notice.Notices      // to its owner
-	unprepared *jobhook.Unprepared // by that; nil: it is, or is to be
-	input      *exit.Transfer      // nil: not begun
-	end        finish.End          // what is known of it: from reap on
+	flow      exit.Pipeline // its processes, and the steps of its end
+	prep      exit.Marks    // of what prepares it
+	hooks     jobhook.Hooks
+	notices   notice.Notices      // to its owner
+	input     *exit.Transfer      // nil: not begun
+	unstarted *jobhook.Unprepared // why it is not started after all; nil: it is, or is to be
+	end       finish.End          // what is known of it: from reap on
 
 	tasks    subtask.Tasks // what was started in it
 	steer    steering
@@ -114,17 +111,17 @@ type life struct {
 // before first use.
 type Runner struct {
 	base.Host
-	Streams *output.Memory // nil: where jobs write is not remembered
+	Streams *output.Index  // nil: where jobs write is not remembered
 	Journal notice.Journal // nil: no job has one
 
 	mu    sync.Mutex
 	lives map[spool.RunID]*life // guarded by mu
 }
 
-// Start takes over a task whose claims are active.
-func (r *Runner) Start(t *job.Task, claims []*claim.Claim) {
+// Start takes over a task whose slots are active.
+func (r *Runner) Start(t *job.Task, slots []*claim.Slot) {
 	l := r.newLife(t)
-	l.end.Claims, l.end.Taken = claims, time.Now()
+	l.end.Slots, l.end.Taken = slots, time.Now()
 	r.add(l)
 	r.advance(l, nil)
 }
@@ -147,13 +144,18 @@ func (r *Runner) Exited(run spool.RunID) {
 // newLife makes the life of a run, which nobody knows of yet.
 func (r *Runner) newLife(t *job.Task) *life {
 	l := &life{task: t}
-	l.event = func(f func()) { r.advance(l, f) }
-	event := func(f func()) { l.event(f) } // which tests replace
-	l.notices.Init(&r.Host, t, event)
-	l.hooks.Init(&r.Host, t, &l.notices, event)
-	l.tasks.Init(&r.Host, t, func(name string) { l.event(func() { l.flow.Reap(name, exit.Status{}) }) })
-	l.end.Init(&r.Host, t, &l.hooks, &l.notices, &l.tasks, event, &l.attempts)
+	l.init(&r.Host, func(f func()) { r.advance(l, f) })
 	return l
+}
+
+// init makes the parts of a life. Event has something happen to it, and enters the list
+// again.
+func (l *life) init(h *base.Host, event func(func())) {
+	l.again = func() { event(nil) }
+	l.notices.Init(h, l.task, event)
+	l.hooks.Init(h, l.task, &l.notices, event)
+	l.tasks.Init(h, l.task, func(name string) { event(func() { l.flow.Reap(name, exit.Status{}) }) })
+	l.end.Init(h, l.task, &l.hooks, &l.notices, &l.tasks, event, &l.attempts)
 }
 
 func (r *Runner) add(l *life) {
@@ -195,12 +197,7 @@ func (r *Runner) pass(l *life) {
 	defer l.gone()
 	for l.at < over {
 		at := l.at
-		s, err := &stages[at], error(nil)
-		if l.refused != nil {
-			err = r.putBack(l)
-		} else {
-			err = s.do(r, l)
-		}
+		err := r.enter(l)
 		switch {
 		case err == nil:
 			l.at, l.attempts = at+1, 0
@@ -216,7 +213,7 @@ func (r *Runner) pass(l *life) {
 				level = slog.LevelWarn
 			}
 			if _, of := errors.AsType[*exit.StepError](err); !of {
-				err = fmt.Errorf("%s: %w", s.name, err)
+				err = fmt.Errorf("%s: %w", stages[at].name, err)
 			}
 			r.Log.Log(context.Background(), level, fmt.Sprintf("job %v: %v (tried again in %v)", l.task, err, after))
 			time.AfterFunc(after, l.again)
@@ -226,8 +223,14 @@ func (r *Runner) pass(l *life) {
 	r.drop(l)
 }
 
-// again enters the list again.
-func (l *life) again() { l.event(nil) }
+// enter enters the stage that a life is in, or takes back its start where that was not
+// done yet.
+func (r *Runner) enter(l *life) error {
+	if l.unstarted != nil {
+		return r.putBack(l)
+	}
+	return stages[l.at].do(r, l)
+}
 
 // gone tells who waits for a shepherd when there will be none any more. l.mu is held.
 func (l *life) gone() {
@@ -247,8 +250,7 @@ func (r *Runner) begin(l *life) error {
 	order, err := r.order(l)
 	if errors.Is(err, job.ErrAltered) || errors.Is(err, base.ErrGone) && r.From(t).Queued() {
 		// The job may ask for something else now, or what was granted may be gone.
-		r.Store.Untake(t)
-		r.giveBack(l)
+		r.untake(l)
 		return errOver
 	}
 	if exit.Again(err, l.attempts) {
@@ -266,8 +268,7 @@ func (r *Runner) begin(l *life) error {
 	go func() { recorded <- r.Store.Begin(t) }()
 	err = r.Launcher.Build(order)
 	if begun := <-recorded; begun != nil {
-		r.Store.Untake(t)
-		r.giveBack(l)
+		r.untake(l)
 		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", begun), pause)
 		r.Log.Error(fmt.Sprintf("job %v: cannot start: %v", t, begun))
 		if err == nil {
@@ -284,15 +285,12 @@ func (r *Runner) begin(l *life) error {
 		return r.refuse(l, err, errors.As(err, &unfit))
 	}
 	if r.Streams != nil {
-		if err := r.Streams.Note(order.Streams()); err != nil {
+		if err := r.Streams.Add(order.Streams()); err != nil {
 			r.Log.Debug(err.Error())
 		}
 	}
 	return nil
 }
-
-// pause is how long nothing is started after the host could not start a job.
-const pause = 10 * time.Second
 
 // findHooks finds what a run has beside its job.
 func (r *Runner) findHooks(l *life, request *api.SubmitRequest, owner *user.User) error {
@@ -312,76 +310,6 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 		l.migrates = strings.Contains(when, "x")
 	}
 	return o, err
-}
-
-// refusal is why a run that was taken is not started.
-type refusal struct {
-	cause      error
-	jobToBlame bool
-	discard    bool // its directory is still to be removed
-	told       bool // the journal knows
-}
-
-// refuse ends a life before anything ran: the task waits in error when the
-// job is to blame, else it goes back to the queue, which pauses.
-func (r *Runner) refuse(l *life, cause error, jobToBlame bool) error {
-	l.refused = &refusal{cause: cause, jobToBlame: jobToBlame, discard: l.at > begins}
-	if !jobToBlame {
-		r.Queue.Pause(fmt.Sprintf("cannot start jobs: %v", cause), pause)
-	}
-	r.Log.Error(fmt.Sprintf("job %v: cannot start: %v", l.task, cause))
-	return r.putBack(l)
-}
-
-// putBack does what refuse has decided. The host may lack for this what it lacked to start
-// the job: then putBack is entered again, and nothing else of the life.
-func (r *Runner) putBack(l *life) error {
-	t, u := l.task, l.refused
-	var err error
-	if u.discard {
-		err = r.Launcher.Discard(t.RunID())
-		u.discard = err != nil
-	}
-	switch {
-	case err != nil:
-	case u.jobToBlame:
-		if l.at == begins {
-			err = r.Store.Begin(t)
-		}
-		if err == nil {
-			l.at = max(l.at, prepares)
-			err = r.fail(l, u.cause.Error())
-		}
-	default:
-		err = r.Store.Withdraw(t)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot give it back: %w", err)
-	}
-	r.giveBack(l)
-	return errOver
-}
-
-// fail puts a task in error that could not be started, or ends it where nobody would
-// look at it.
-func (r *Runner) fail(l *life, reason string) error {
-	t := l.task
-	if from := r.From(t); !from.Queued() {
-		from.Abandoned(t.Job, slot.Hold{Text: reason})
-		return r.Store.Abandon(t)
-	}
-	if !l.refused.told {
-		l.refused.told = true
-		l.notices.Find(r.Journal)
-		l.notices.Happened(notice.Event{Kind: notice.Held, Text: reason})
-	}
-	return r.Store.Fail(t, reason)
-}
-
-// giveBack frees what a task held that is not started after all.
-func (r *Runner) giveBack(l *life) {
-	r.GIDs.Give(l.task.Start.AddGID)
-	r.Queue.Ended(l.task, l.end.Claims, schedule.Used{})
 }
 
 // launch starts the shepherd.

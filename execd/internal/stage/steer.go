@@ -15,11 +15,11 @@ import (
 
 const sigkill = syscall.SIGKILL
 
-// steering passes on to a shepherd what people and queues want of its job, as
-// soon as there is a shepherd to be asked.
+// steering passes what people and queues want of a job on to its shepherd, as soon as
+// there is one.
 type steering struct {
-	asking  sync.Mutex // held by who asks the shepherd, which waits for the disk; before mu
-	kill    bool       // guarded by asking; somebody wished to kill before
+	asking  sync.Mutex // held while the shepherd is told, which waits for the disk; before mu
+	kill    bool       // guarded by asking; the job was to be killed before
 	stopped bool       // guarded by asking; the shepherd was told to stop the job last
 
 	mu    sync.Mutex
@@ -104,7 +104,7 @@ func (r *Runner) launched(t *job.Task) (*life, <-chan struct{}) {
 	return nil, s.known
 }
 
-// Changed tells that a task was suspended or resumed.
+// Changed notes that a task was suspended or resumed.
 func (r *Runner) Changed(t *job.Task) {
 	if l := r.lifeOf(t); l != nil {
 		l.steer.asking.Lock()
@@ -133,7 +133,7 @@ func (r *Runner) Noticed(run spool.RunID) {
 	})
 }
 
-// steerable tells that there is a shepherd to be asked.
+// steerable notes that the shepherd of a run can be told.
 func (r *Runner) steerable(l *life) {
 	l.steer.asking.Lock()
 	defer l.steer.asking.Unlock()

@@ -113,12 +113,7 @@ func TestTaskOfJobThatIsPrepared(t *testing.T) {
 func TestTaskOfJobThatIsTaken(t *testing.T) {
 	s := newScene(t, nil)
 	s.nothingStarts()
-	j, _, err := s.r.Store.Submit(&user.User{Name: "alice"}, 100, &api.SubmitRequest{Name: "j", Binary: true, Command: "true"}, job.Limits{}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	take := func() *job.Task { return s.r.Store.Take(j, job.Start{Queue: "all.q"}, time.Now()) }
-	first := take()
+	first := s.taken(nil).task
 	known, _ := s.visit(first)
 	if known == nil || isClosed(known) {
 		t.Fatal("what is taken is refused; want to wait")
@@ -128,7 +123,7 @@ func TestTaskOfJobThatIsTaken(t *testing.T) {
 		t.Error("what was given back is waited for")
 	}
 	// The next try has the same number, and is another.
-	next := s.r.newLife(take())
+	next := s.r.newLife(s.r.Store.Take(first.Job, job.Start{Queue: "all.q"}, time.Now()))
 	s.r.add(next)
 	if err := s.r.Store.Begin(next.task); err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func TestGolden(t *testing.T) {
 			if strings.HasPrefix(key, spool.KeyPE) {
 				scope = ForPE
 			}
-			p, ok, err := ReadProcedure(key, scope, c, vars)
+			p, ok, err := ReadProcedure(key, scope, c)
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, key, err)
 			}

@@ -32,10 +32,6 @@ func (s Scope) shell() bool { return s == ForControl || s == ForCheckpoint }
 // varJobPID is the variable that is no key of config.
 const varJobPID = "job_pid"
 
-// Vars are values that are not in config: job_pid, once it is known, and
-// sge_root and sge_cell from the environment. Others are not looked at.
-type Vars map[string]string
-
 // known reports whether a command of a scope may have a variable.
 func known(name string, scope Scope) bool {
 	switch name {
@@ -57,8 +53,9 @@ func known(name string, scope Scope) bool {
 	return false
 }
 
-// Expand replaces the variables of a command's text. Errors name the variable;
-// the caller names the command.
+// Expand replaces the variables of a command's text. The process of the job is not in
+// config; "" says that it is not known. Errors name the variable; the caller names the
+// command.
 //
 // The values cannot change what a text for a shell means. A value that is empty,
 // or has more than letters, digits and _-+=./:,@%, is quoted so that the shell
@@ -66,7 +63,7 @@ func known(name string, scope Scope) bool {
 // within backquotes, and behind backquotes whose inside shells read differently.
 // A command that has the shell read its words again, as eval does, is not
 // protected.
-func Expand(text string, scope Scope, c *spool.Config, vars Vars) (string, error) {
+func Expand(text string, scope Scope, c *spool.Config, jobPID string) (string, error) {
 	if !plain(text) {
 		return "", errors.New("it has a newline or NUL byte")
 	}
@@ -87,7 +84,7 @@ func Expand(text string, scope Scope, c *spool.Config, vars Vars) (string, error
 			if !known(name, scope) {
 				return "", errors.New("unknown variable " + strconv.Quote(name))
 			}
-			v, err := value(name, c, vars)
+			v, err := value(name, c, jobPID)
 			if err != nil {
 				return "", err
 			}
@@ -126,26 +123,17 @@ func letterOrDigit(c byte) bool {
 func plain(s string) bool { return !strings.ContainsAny(s, "\x00\n") }
 
 // value returns the value of a known variable.
-func value(name string, c *spool.Config, vars Vars) (string, error) {
-	var (
-		v  string
-		ok bool
-	)
+func value(name string, c *spool.Config, jobPID string) (v string, err error) {
 	switch name {
 	case varJobPID:
-		v = vars[name]
+		v = jobPID
 	case spool.KeySGERoot, spool.KeySGECell:
-		if v, ok = trusted(name, c); !ok {
-			v = vars[name]
-		}
+		v = trusted(name, c)
 	default:
 		return streamOr(name, c)
 	}
 	if v == "" { // unlike others these name something that must be there
 		return "", cannotReplace(name, "it has no value")
-	}
-	if !plain(v) {
-		return "", cannotReplace(name, "its value has a newline or NUL byte")
 	}
 	return v, nil
 }
@@ -191,28 +179,28 @@ func streamOr(name string, c *spool.Config) (string, error) {
 	return Staged(tmpdir, at), err2
 }
 
-// trusted returns the value of a key that only some execds write, if the job
-// cannot have written it. Under Grid Engine an argument of the job with a newline
+// trusted returns the value of a key that only some execds write; "" if there is none,
+// or the job could have written it. Under Grid Engine an argument of the job with a newline
 // makes lines of config, but they stand behind those that a newer execd begins
 // config with. The path of a procedure that runs as root may depend on the value.
-func trusted(key string, c *spool.Config) (string, bool) {
+func trusted(key string, c *spool.Config) string {
 	v, ok := c.Lookup(key)
 	if !ok {
-		return "", false
+		return ""
 	}
 	if _, own := c.Lookup(spool.KeyFormat); own {
-		return v, true // our execd writes no newline
+		return v // our execd writes no newline
 	}
 	for _, e := range c.Entries() {
 		switch e.Key {
 		case key:
-			return v, true
+			return v
 		case spool.KeySGERoot, spool.KeySGECell:
 		default:
-			return "", false
+			return ""
 		}
 	}
-	return "", false
+	return ""
 }
 
 // IsNone reports whether a value means that nothing is set.

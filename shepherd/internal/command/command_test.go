@@ -24,6 +24,7 @@ func config(t testing.TB, lines ...string) *spool.Config {
 
 // job is a config with every variable.
 var job = []string{
+	"sge_root=/opt/sge", "sge_cell=default",
 	"host=node7", "ja_task_id=0", "job_owner=alice", "job_id=42", "job_name=pack", "queue=all.q",
 	"processors=", "stdin_path=/dev/null", "stdout_path=/home/alice", "stderr_path=/home/alice/my err",
 	"merge_stderr=1", `fs_stdin_host=""`, "fs_stdin_path=", "fs_stdin_tmp_path=/tmp/i", "fs_stdin_file_staging=0",
@@ -32,7 +33,7 @@ var job = []string{
 	"pe=smp", "pe_hostfile=/spool/pe_hostfile", "pe_slots=4", "ckpt_dir=/ckpt", "ckpt_signal=USR1",
 }
 
-var vars = Vars{"job_pid": "4711", "sge_root": "/opt/sge", "sge_cell": "default"}
+const jobPID = "4711"
 
 func TestScopes(t *testing.T) {
 	const procedure, pe, control, checkpoint = 1 << ForProcedure, 1 << ForPE, 1 << ForControl, 1 << ForCheckpoint
@@ -54,7 +55,7 @@ func TestScopes(t *testing.T) {
 		"account": 0, "job": 0, "JOB_ID": 0, "1": 0,
 	} {
 		for _, scope := range []Scope{ForProcedure, ForPE, ForControl, ForCheckpoint} {
-			_, err := Expand("/x $"+name, scope, c, vars)
+			_, err := Expand("/x $"+name, scope, c, jobPID)
 			if (err == nil) != (scopes&(1<<scope) != 0) {
 				t.Errorf("$%s in scope %d: %v", name, scope, err)
 			}
@@ -91,7 +92,7 @@ func TestExpand(t *testing.T) {
 		{"/x\n$host", ForControl, "", "it has a newline or NUL byte"},
 		{"/x\x00", ForProcedure, "", "it has a newline or NUL byte"},
 	} {
-		got, err := Expand(test.text, test.scope, c, vars)
+		got, err := Expand(test.text, test.scope, c, jobPID)
 		if got != test.want || text(err) != test.err {
 			t.Errorf("Expand(%q, %d) = %q, %v; want %q, %s", test.text, test.scope, got, err, test.want, test.err)
 		}
@@ -114,16 +115,13 @@ func TestExpandMissing(t *testing.T) {
 		"sge_root": "cannot replace $sge_root: it has no value",
 		"sge_cell": "cannot replace $sge_cell: it has no value",
 	} {
-		if got, err := Expand("/x $"+name, ForControl, c, Vars{"sge_cell": "", "job_name": "x"}); text(err) != want {
+		if got, err := Expand("/x $"+name, ForControl, c, ""); text(err) != want {
 			t.Errorf("Expand($%s) = %q, %v; want %s", name, got, err, want)
 		}
 	}
-	_, err := Expand("/x $job_name", ForControl, c, nil)
+	_, err := Expand("/x $job_name", ForControl, c, "")
 	if _, ok := errors.AsType[*spool.MissingError](err); !ok {
 		t.Errorf("Expand($job_name) = %v; want a *spool.MissingError", err)
-	}
-	if _, err := Expand("/x $job_pid", ForControl, c, Vars{"job_pid": "1\n2"}); err == nil {
-		t.Error("a value with a newline was taken")
 	}
 }
 
@@ -131,7 +129,7 @@ func TestExpandLimit(t *testing.T) {
 	name := strings.Repeat("n", 1000)
 	c := config(t, "job_name="+name, "job_owner="+strings.Repeat("'", 4000))
 	fill := strings.Repeat(" ", MaxLength-9000)
-	if got, err := Expand(strings.Repeat("$job_name", 9)+fill, ForControl, c, nil); err != nil || len(got) != MaxLength {
+	if got, err := Expand(strings.Repeat("$job_name", 9)+fill, ForControl, c, ""); err != nil || len(got) != MaxLength {
 		t.Errorf("Expand = %d bytes, %v; want %d", len(got), err, MaxLength)
 	}
 	for _, text := range []string{
@@ -140,7 +138,7 @@ func TestExpandLimit(t *testing.T) {
 		strings.Repeat("x", MaxLength+1),
 		"$job_owner", // 16,002 bytes quoted
 	} {
-		if got, err := Expand(text, ForControl, c, nil); err == nil || got != "" {
+		if got, err := Expand(text, ForControl, c, ""); err == nil || got != "" {
 			t.Errorf("Expand(%.20q...) = %d bytes, %v; want an error", text, len(got), err)
 		}
 	}
@@ -152,18 +150,16 @@ func TestTrusted(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		lines []string
-		vars  Vars
 		want  string
 	}{
-		{"first lines", []string{"sge_root=/ocs", "sge_cell=c", "job_id=1"}, vars, "/ocs/c/x"},
-		{"other order", []string{"sge_cell=c", "sge_root=/ocs", "job_id=1"}, vars, "/ocs/c/x"},
-		{"forged", []string{"job_id=1", "job_arg1=x", "sge_root=/home/eve", "sge_cell=e"}, vars, "/opt/sge/default/x"},
-		{"forged one", []string{"sge_root=/ocs", "job_arg1=x", "sge_cell=../e"}, vars, "/ocs/default/x"},
-		{"forged, nothing else", []string{"job_arg1=x", "sge_root=/home/eve", "sge_cell=e"}, nil, ""},
-		{"of our execd", []string{"paddock_format=1", "job_id=1", "sge_root=/ours", "sge_cell=c"}, vars, "/ours/c/x"},
-		{"environment", []string{"job_id=1"}, vars, "/opt/sge/default/x"},
+		{"first lines", []string{"sge_root=/ocs", "sge_cell=c", "job_id=1"}, "/ocs/c/x"},
+		{"other order", []string{"sge_cell=c", "sge_root=/ocs", "job_id=1"}, "/ocs/c/x"},
+		{"forged", []string{"job_id=1", "job_arg1=x", "sge_root=/home/eve", "sge_cell=e"}, ""},
+		{"forged one", []string{"sge_root=/ocs", "job_arg1=x", "sge_cell=../e"}, ""},
+		{"forged, nothing else", []string{"job_arg1=x", "sge_root=/home/eve", "sge_cell=e"}, ""},
+		{"of our execd", []string{"paddock_format=1", "job_id=1", "sge_root=/ours", "sge_cell=c"}, "/ours/c/x"},
 	} {
-		if got, err := Expand("$sge_root/$sge_cell/x", ForProcedure, config(t, test.lines...), test.vars); got != test.want || (err == nil) != (test.want != "") {
+		if got, err := Expand("$sge_root/$sge_cell/x", ForProcedure, config(t, test.lines...), ""); got != test.want || (err == nil) != (test.want != "") {
 			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)
 		}
 	}
@@ -229,7 +225,7 @@ func TestShell(t *testing.T) {
 		var want []string
 		for _, value := range values {
 			c, cmd := config(t, "job_name="+value), "printf '<%s>\\n' "+test.text
-			got, err := Expand(cmd, ForControl, c, nil)
+			got, err := Expand(cmd, ForControl, c, "")
 			if err != nil {
 				t.Errorf("Expand(%q) with %q: %v", cmd, value, err)
 				continue
@@ -259,13 +255,13 @@ func TestShellBackquotes(t *testing.T) {
 		"/x `echo '`' $job_name`", "/x `echo \\`` $job_name", "/x `echo # ` '$job_name'",
 	} {
 		for _, value := range nasty {
-			got, err := Expand(text, ForCheckpoint, config(t, "job_name="+value), nil)
+			got, err := Expand(text, ForCheckpoint, config(t, "job_name="+value), "")
 			if harmless(value) != (err == nil) {
 				t.Errorf("Expand(%q) with %q = %q, %v", text, value, got, err)
 			}
 		}
 	}
-	got, err := Expand("/x `cat $ckpt_dir/pid` '$job_name'", ForCheckpoint, config(t, "ckpt_dir=/ckpt", "job_name=a b"), nil)
+	got, err := Expand("/x `cat $ckpt_dir/pid` '$job_name'", ForCheckpoint, config(t, "ckpt_dir=/ckpt", "job_name=a b"), "")
 	if want := "/x `cat /ckpt/pid` 'a b'"; got != want || err != nil {
 		t.Errorf("Expand = %q, %v; want %q", got, err, want)
 	}
@@ -298,7 +294,7 @@ func TestStaged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got, err := Expand(text, ForProcedure, c, nil); err != nil || got != tt.want {
+		if got, err := Expand(text, ForProcedure, c, ""); err != nil || got != tt.want {
 			t.Errorf("%q: %s, %v; want %s", tt.set, got, err, tt.want)
 		}
 	}

@@ -83,7 +83,7 @@ func FuzzExpand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, value string) {
 		c := set(t, spool.KeyJobName, value)
 		for _, scope := range []Scope{ForProcedure, ForPE, ForControl, ForCheckpoint} {
-			got, err := Expand(text, scope, c, vars)
+			got, err := Expand(text, scope, c, jobPID)
 			if len(got) > MaxLength || err != nil && got != "" {
 				t.Fatalf("Expand(%q, %d) = %d bytes, %v", text, scope, len(got), err)
 			}
@@ -96,7 +96,7 @@ func FuzzExpand(f *testing.F) {
 			if strings.Contains(text, mark) {
 				t.Skip()
 			}
-			marked, err := Expand(text, scope, set(t, spool.KeyJobName, mark), vars)
+			marked, err := Expand(text, scope, set(t, spool.KeyJobName, mark), jobPID)
 			if err != nil {
 				continue // it is longer
 			}
@@ -125,7 +125,7 @@ func FuzzProcedure(f *testing.F) {
 		if parseErr == nil && (len(template.Argv) == 0 || strings.ContainsAny(strings.Join(template.Argv, ""), " \t")) {
 			t.Fatalf("ParseProcedure(%q) = %q", text, template)
 		}
-		p, ok, err := ReadProcedure(spool.KeyPEStart, ForPE, c, vars)
+		p, ok, err := ReadProcedure(spool.KeyPEStart, ForPE, c)
 		if !ok {
 			if p.User != "" || p.Argv != nil {
 				t.Fatalf("ReadProcedure(%q) = %q, %v", text, p, err)

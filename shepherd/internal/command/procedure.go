@@ -43,7 +43,7 @@ func ParseProcedure(text string) (Procedure, error) {
 
 // ReadProcedure returns the procedure under a key, variables replaced. ok is
 // false when there is none.
-func ReadProcedure(key string, scope Scope, c *spool.Config, vars Vars) (p Procedure, ok bool, err error) {
+func ReadProcedure(key string, scope Scope, c *spool.Config) (p Procedure, ok bool, err error) {
 	if key == spool.KeyPEStart || key == spool.KeyPEStop {
 		// Grid Engine writes these keys only if there is a PE. If not, a job could
 		// have written them itself; see trusted.
@@ -66,7 +66,7 @@ func ReadProcedure(key string, scope Scope, c *spool.Config, vars Vars) (p Proce
 	}
 	size := len(p.User) + len(p.Argv)
 	for i, word := range p.Argv {
-		if p.Argv[i], err = Expand(word, scope, c, vars); err != nil {
+		if p.Argv[i], err = Expand(word, scope, c, ""); err != nil {
 			return fail(err)
 		}
 		if size += len(p.Argv[i]); size > MaxLength {

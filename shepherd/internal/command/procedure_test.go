@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestParseProcedure(t *testing.T) {
 }
 
 func TestReadProcedure(t *testing.T) {
-	with := func(lines ...string) []string { return append(lines, job...) }
+	with := func(lines ...string) []string { return append(slices.Clone(job), lines...) }
 	for _, test := range []struct {
 		name  string
 		key   string
@@ -71,7 +72,7 @@ func TestReadProcedure(t *testing.T) {
 		{"user", "prolog", ForProcedure, with("prolog=$job_owner@/x"), nil, `cannot use prolog "$job_owner@/x": it has a variable in the name of its user, "$job_owner"`},
 		{"variable missing", "prolog", ForProcedure, []string{"prolog=/x $queue"}, nil, `cannot use prolog "/x $queue": can't get configuration value for "queue"`},
 	} {
-		p, ok, err := ReadProcedure(test.key, test.scope, config(t, test.lines...), vars)
+		p, ok, err := ReadProcedure(test.key, test.scope, config(t, test.lines...))
 		var got []string
 		if ok {
 			got = append([]string{p.User}, p.Argv...)
@@ -83,7 +84,7 @@ func TestReadProcedure(t *testing.T) {
 			t.Errorf("%s: %+v without ok", test.name, p)
 		}
 	}
-	_, _, err := ReadProcedure("prolog", ForProcedure, config(t), nil)
+	_, _, err := ReadProcedure("prolog", ForProcedure, config(t))
 	if _, ok := errors.AsType[*spool.MissingError](err); !ok {
 		t.Errorf("ReadProcedure = %v; want a *spool.MissingError", err)
 	}
@@ -93,20 +94,20 @@ func TestReadProcedure(t *testing.T) {
 func TestReadProcedureValues(t *testing.T) {
 	for _, value := range append(nasty, "root@/bin/sh", "$job_id", "a\tb c") {
 		c := config(t, "prolog=/x $job_name a$job_name", "job_name="+value, "job_id=1")
-		p, _, err := ReadProcedure("prolog", ForProcedure, c, nil)
+		p, _, err := ReadProcedure("prolog", ForProcedure, c)
 		if diff := cmp.Diff(Procedure{Argv: []string{"/x", value, "a" + value}}, p); diff != "" || err != nil {
 			t.Errorf("with %q: %v (-want +got):\n%s", value, err, diff)
 		}
 	}
 	c := config(t, "prolog=$job_name/x", "job_name=root@/bin")
-	if p, ok, err := ReadProcedure("prolog", ForProcedure, c, nil); ok || err == nil {
+	if p, ok, err := ReadProcedure("prolog", ForProcedure, c); ok || err == nil {
 		t.Errorf("a value named the user: %+v", p)
 	}
 }
 
 func TestReadProcedureLimit(t *testing.T) {
 	c := config(t, "prolog=/x"+strings.Repeat(" $job_name", 11), "job_name="+strings.Repeat("n", 1000))
-	if p, ok, err := ReadProcedure("prolog", ForProcedure, c, nil); ok || err == nil || !strings.Contains(err.Error(), "longer than 10000 bytes") {
+	if p, ok, err := ReadProcedure("prolog", ForProcedure, c); ok || err == nil || !strings.Contains(err.Error(), "longer than 10000 bytes") {
 		t.Errorf("ReadProcedure = %d words, %v; want an error", len(p.Argv), err)
 	}
 }

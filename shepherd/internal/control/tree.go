@@ -194,7 +194,7 @@ func (j *Job) members() []member {
 func (j *Job) marked(p *member) bool {
 	has := false
 	switch {
-	case j.Leaf != nil: // who is in it needs no mark
+	case j.Leaf != nil: // a process in it needs no mark
 	case j.Group > 0:
 		b, _ := p.Read("status")
 		for gid := range proc.Groups(b) {

@@ -33,7 +33,7 @@ type coshepherd struct {
 }
 
 // plan reads what is to be done about the token, and returns the part that sets it.
-func (s *coshepherd) plan(dir spool.Dir, c *spool.Config, vars command.Vars) (planned, error) {
+func (s *coshepherd) plan(dir spool.Dir, c *spool.Config) (planned, error) {
 	s.launcher.log.Line("beginning AFS setup")
 	if err := s.shareKeyring(); err != nil {
 		return planned{}, err
@@ -53,7 +53,7 @@ func (s *coshepherd) plan(dir spool.Dir, c *spool.Config, vars command.Vars) (pl
 	if err != nil {
 		return planned{}, err
 	}
-	user, err := command.Expand("$"+spool.KeyJobOwner, command.ForControl, c, vars) // quoted
+	user, err := command.Expand("$"+spool.KeyJobOwner, command.ForControl, c, "") // quoted
 	if err != nil {
 		return planned{}, err
 	}

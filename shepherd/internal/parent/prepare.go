@@ -68,7 +68,7 @@ func (p *parent) prepare(launched error) event {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
 	if starter.UsesAFS(p.config) {
-		token, err := p.coshepherd.plan(p.dir, p.config, p.vars)
+		token, err := p.coshepherd.plan(p.dir, p.config)
 		if err != nil {
 			return refuse(spool.FailedAFS, err)
 		}

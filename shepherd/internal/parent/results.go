@@ -21,7 +21,7 @@ type results struct {
 	dir   spool.Dir
 	log   *trace.Log
 	trace *os.File   // which the log writes to
-	admin owner.User // who is to read them under a foreign execd, with UID -1 for nobody
+	admin owner.User // the user that reads them under a foreign execd, with UID -1 for none
 	begun bool       // a part of the run has begun, see persist
 
 	announced bool   // the end is announced before it is told
@@ -47,8 +47,8 @@ func (r *results) open() error {
 	return nil
 }
 
-// giveTo gives the results of a directory that is not our execd's to the admin user,
-// who has to read them.
+// giveTo gives the results in a directory of a foreign execd to the admin user, who has to
+// read them.
 func (r *results) giveTo(c *spool.Config) error {
 	name, err := c.String(spool.KeyAdminUser)
 	if err != nil || unix.Geteuid() != 0 || command.IsNone(name) {

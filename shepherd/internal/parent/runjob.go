@@ -86,12 +86,11 @@ func (p *parent) prepareJob() (int, error) {
 // expandMethods expands, now that the job's number is known, what may have to
 // be run beside it.
 func (p *parent) expandMethods(c *spool.Config, pid string) {
-	p.vars["job_pid"] = pid
 	expand := func(text *string, scope command.Scope) {
 		if *text == "" {
 			return
 		}
-		expanded, err := command.Expand(*text, scope, c, p.vars)
+		expanded, err := command.Expand(*text, scope, c, pid)
 		if err != nil {
 			// The job can run, and be ended the usual way.
 			p.log.Line("cannot use command " + strconv.Quote(*text) + ": " + err.Error())
@@ -105,7 +104,7 @@ func (p *parent) expandMethods(c *spool.Config, pid string) {
 	}
 	if p.ckpt.CanRestart() {
 		// What comes back from a checkpoint has the number that it was taken of.
-		p.vars["job_pid"], _ = c.Lookup(spool.KeyCkptPID)
+		pid, _ = c.Lookup(spool.KeyCkptPID)
 	}
 	for _, text := range []*string{&p.ckpt.Command, &p.ckpt.Migrate, &p.ckpt.Restart, &p.ckpt.Clean} {
 		expand(text, command.ForCheckpoint)

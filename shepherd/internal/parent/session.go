@@ -234,7 +234,7 @@ func (s *session) newClient(dir spool.Dir) error {
 	return nil
 }
 
-// sessionGone stands for what one says who is not there any more.
+// sessionGone stands for the word of a session that is gone.
 const sessionGone = "gone"
 
 // next returns what qrsh-session has said, "" for nothing.

@@ -24,7 +24,6 @@ type settings struct {
 
 	planned []planned
 	limit   time.Duration // of a procedure's time, 0 for none
-	vars    command.Vars
 
 	methods    [methodCount]command.Method
 	raw        [methodCount]string // their commands as config has them
@@ -46,7 +45,6 @@ func (s *settings) read(c *spool.Config) error {
 		return err
 	}
 	s.nothing = strings.EqualFold(script, "none")
-	s.vars = command.Vars{}
 	if err := s.readControl(c); err != nil {
 		return err
 	}
@@ -140,7 +138,7 @@ func (s *settings) readProcedures(c *spool.Config) error {
 		if err != nil {
 			return err
 		}
-		text, ok, err := command.ReadProcedure(proc.key, proc.scope, c, s.vars)
+		text, ok, err := command.ReadProcedure(proc.key, proc.scope, c)
 		if ok || err != nil {
 			s.planned = append(s.planned, planned{proc, raw, text, err})
 		}

@@ -14,10 +14,10 @@ import (
 const daemonTime = 90
 
 // becomeDaemon turns into the daemon of an interactive job, with the connection
-// of the client as its standard streams. What was submitted goes to qrsh-session,
-// from where it is fetched by who is started in the owner's name.
+// of the client as its standard streams. The submitted command goes to qrsh-session, from
+// which the process that the daemon starts in the owner's name fetches it.
 //
-// Under root the daemon is root's, since it has to become whoever proves to be the
+// Under root the daemon is root's, since it has to become the user who proves to be the
 // owner, and so it starts from nothing that is the owner's: environment, directory,
 // streams. It has the job's limits, groups and place, which it passes on.
 func (s *starter) becomeDaemon(command string) *Failure {

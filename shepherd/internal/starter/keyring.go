@@ -11,11 +11,12 @@ import (
 
 // OwnKeyring gives this thread, and what it starts or becomes, a session keyring
 // that nobody else has and that leads to no other. Such a keyring is inherited like
-// a descriptor, and who has it may use every key that is found from it, whosever
-// the key is: with that of execd, or of whoever started it, all jobs of the host
+// a descriptor, and a process that has it may use every key that is found from it,
+// whosever the key is: with that of execd, or of whoever started it, all jobs of the host
 // would share their owners' tickets and pass phrases, and root's. Call it before
 // rights are given up: the keyring is root's then and counted with root's, so that
-// no user runs out of keys by having jobs, and who has it may use it like his own.
+// no user runs out of keys by having jobs, and a process that has it may use it like its
+// own.
 // An ordinary user's processes stay in the session in which he started execd.
 //
 // The note says that the kernel, or a sandbox, has no keyrings for us: then nothing

@@ -88,8 +88,8 @@ func (s *starter) enough() error {
 const maxGroups = 65536
 
 // asOwner takes the owner's groups and, for a while, his uid: the way back to
-// root is needed once more, for the limits and for who is not the owner, but
-// what is the user's is opened as the user. The real uid stays root's so that
+// root is needed once more, for the limits and for parts that do not run as the owner, but
+// files of the user are opened as the user. The real uid stays root's so that
 // the user cannot signal us.
 func (s *starter) asOwner() *Failure {
 	s.detailIDs("before")

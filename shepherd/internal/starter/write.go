@@ -18,10 +18,10 @@ const MaxWrite = 1 << 20
 // programs of its user, who may narrow it afterwards.
 const modeWritten = 0o644
 
-// lockTime is how long Append waits for who has the file locked. Then it writes
+// lockTime is how long Append waits for the lock on a file. Then it writes
 // all the same: a record is one write at the file's end, which is whole without
-// a lock on every local file system, and who never lets go of a lock would
-// otherwise lose his records and hold up those of others.
+// a lock on every local file system, and a process that never gives up its lock would
+// otherwise lose its records and hold up those of others.
 const lockTime = 3 * time.Second
 
 // Append adds all that comes from a descriptor to the end of a file, in one

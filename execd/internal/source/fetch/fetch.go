@@ -7,9 +7,9 @@
 // There is one goroutine for each such slot and none for the others. It sleeps
 // until the slot changes or the delay is over; nothing is polled.
 //
-// What is accepted is a job exactly once. Its record is on disk before anybody is
-// told; who was not told before execd ended is told again by the next one; and
-// work whose identity is known here is not started a second time.
+// Accepted work becomes a job exactly once. Its record is on disk before a hook is told; a
+// hook that was not told before execd ended is told by the next one; and work whose
+// identity is known here is not started a second time.
 //
 // Only daemon imports it. It imports ad, claim, hook, job and user, and asks whoever has
 // the slots by its own interfaces, Slots and Claims.
@@ -462,8 +462,8 @@ func (l *Layer) takeLeft(id slot.ID) []*fetched {
 	return list
 }
 
-// drop forgets an accepted job that has not run and will not. Who it came from
-// is told.
+// drop forgets an accepted job that has not run and will not. The hook from which it came is
+// told.
 func (l *Layer) drop(c *fetched, reason string) {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.notifier(c.slot).evicted(claim.Eviction{Slot: c.slot, Reason: reason, Ad: l.slotAd(c.slot), Job: c.job.Number})

@@ -13,10 +13,10 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// notifier tells who work comes from what was decided of it, for one slot: one thing
-// after the other, in the order in which they happened, while nobody waits. Only
-// the next question of the slot does, for as long as a hook may take: who has not
-// been told of an answer would give the same answer again.
+// notifier tells hooks what was decided on work, for one slot: one thing after the other,
+// in the order in which they happened, while nobody waits. Only the slot's next question
+// does, for as long as a hook may take, since a hook that has not been told of its answer
+// would give the same answer again.
 type notifier struct {
 	layer *Layer
 	slot  slot.ID

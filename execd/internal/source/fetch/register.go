@@ -70,9 +70,9 @@ func (r *register) remove(number int, e *entry) {
 	}
 }
 
-// reserve enters an identity that is to be decided of, in answer to a question
-// asked at a time. When it is alive, or has ended since that question was asked,
-// it returns its job instead. It waits for who is deciding of the same one.
+// reserve enters an identity that is to be decided on, in answer to a question asked at a
+// time. If its job is alive, or has ended since the question was asked, reserve returns
+// that job instead. It waits while the same identity is being decided on elsewhere.
 func (r *register) reserve(id string, on slot.ID, asked time.Time) (known *entry) {
 	for {
 		r.mu.Lock()

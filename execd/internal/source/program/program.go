@@ -1,5 +1,5 @@
-// Package program is the source of jobs that programs have run under claims of their
-// own: who may have a claim, for how long, and as whom what runs under it.
+// Package program is the source of jobs that programs run under claims of their own. It
+// decides who may have a claim, for how long, and as which user jobs run under it.
 //
 // Server reads what programs ask and writes the replies; package queue is in front of
 // the slots. Only daemon and server import it; it imports ad, claim, job, queue, source
@@ -58,8 +58,8 @@ func (p *Programs) drop(j *job.Job) {
 	}
 }
 
-// MayClaim refuses who may not claim slots: managers and operators may, and the users
-// whom the knob CLAIM_USERS names.
+// MayClaim refuses callers who may not claim slots: managers and operators may, and the
+// users of the knob CLAIM_USERS.
 func (p *Programs) MayClaim(c job.Caller) error {
 	if c.Name == queue.Holder || c.Name != source.Users && p.Sources[c.Name] != nil {
 		return api.Errorf(api.CodeDenied, "denied: %q is the name of a holder of execd's own", c.Name)

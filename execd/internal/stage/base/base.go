@@ -88,7 +88,7 @@ func (h *Host) Signal(run spool.RunID, sig syscall.Signal) {
 	}
 }
 
-// Found tells of a run that an earlier execd has started, and has its usage looked at.
+// Found logs a run that an earlier execd has started, and starts to measure its usage.
 func (h *Host) Found(run spool.RunID, started time.Time) {
 	h.Log.Info(fmt.Sprintf("job %v: found after the restart: runs", run.ID()))
 	m, err := h.Launcher.MeasuredAgain(run, started)

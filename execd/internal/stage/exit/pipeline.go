@@ -10,15 +10,15 @@ type Controller interface {
 	Enter() (Result, error)
 	// Hook runs the hook for the end of a job.
 	Hook() (Result, error)
-	// Free tells that the job needs processors and memory no more.
+	// Free notes that the job no longer needs processors and memory.
 	Free() (Result, error)
-	// Announce tells who controls the job that its output comes, before it does.
+	// Announce tells the controller of the job that its output is about to come.
 	Announce() (Result, error)
-	// Transfer takes the job's output to where it belongs.
+	// Transfer moves the output of the job to where it belongs.
 	Transfer() (Result, error)
-	// Notify tells of the end of a process that is worth it.
+	// Notify reports the end of a process that has to be reported.
 	Notify(p Process) (Result, error)
-	// Gone is called when all is told, and ends the activation.
+	// Gone is called when everything is reported, and ends the activation.
 	Gone() (Result, error)
 }
 

@@ -12,7 +12,7 @@ const (
 	WordExit   Word = "exit"   // by itself
 )
 
-// Code says how an activation ended, in the numbers by which a supervisor tells
+// Code says how an activation ended, in the numbers by which a shepherd tells
 // its queue what to do with the job.
 type Code int
 

@@ -43,8 +43,8 @@ const (
 // End is the end of one run.
 type End struct {
 	outcome.Facts
-	Claims []*claim.Claim
-	Taken  time.Time      // when the run had them
+	Slots  []*claim.Slot
+	Taken  time.Time      // when the run got them
 	Tail   exit.Marks     // of telling of the end
 	Output *exit.Transfer // nil: not begun
 
@@ -169,7 +169,7 @@ func (f *End) Hook() (exit.Result, error) {
 		return exit.Nothing, nil
 	}
 	if !f.host.From(f.of).Queued() {
-		f.host.Queue.Ending(f.Claims)
+		f.host.Queue.Ending(f.Slots)
 	}
 	want := f.host.Store.Want(f.of)
 	return f.hooks.RunExit(string(f.Word()), func() ([]byte, error) {
@@ -183,7 +183,7 @@ func (f *End) Free() (exit.Result, error) {
 	f.host.From(f.of).Over(f.of.Job, f.Word() == exit.WordEvict)
 	used := f.tasks.Used()
 	used.CPU, used.Mem, used.IO = used.CPU+f.Total.CPU, used.Mem+f.Total.Mem, used.IO+f.Total.IO
-	f.host.Queue.Ended(f.of, f.Claims, used)
+	f.host.Queue.Ended(f.of, f.Slots, used)
 	return exit.Nothing, nil
 }
 
@@ -251,9 +251,9 @@ func (f *End) Gone() (exit.Result, error) {
 	return exit.Nothing, nil
 }
 
-// Notify tells of the end: the event log, the record and the accounting file, those who
-// wait and mail, and the file of the job's ad. Who sent a job that did not come by qsub is
-// told by hooks: its ad is written before they are, and nobody gets mail.
+// Notify reports the end to the event log, the record and the accounting file, to those who
+// wait, by mail, and in the file of the job's ad. The source of a job that did not come by
+// qsub is told by hooks: the job's ad is written before that, and nobody gets mail.
 func (f *End) Notify(exit.Process) (exit.Result, error) {
 	record, publish := f.journal(StepRecord, notice.Journal.Record), f.journal(StepAd, notice.Journal.WriteAd)
 	save, tell := exit.Step{Name: StepSave, Do: f.account}, exit.Step{Name: StepTell, Do: f.tell}

@@ -80,6 +80,6 @@ func (x *Hooks) RunExit(word string, stdin func() ([]byte, error), attempts int)
 // tried again.
 const maxExitTries = 1
 
-// maxScarce is how often more when there were no descriptors, processes or memory to
-// start it, half a minute in all: that passes, and who is not told waits for ever.
+// maxScarce is how many more tries there are if descriptors, processes or memory lack to
+// start it, half a minute in all: that passes, and a source that is not told waits for ever.
 const maxScarce = 5

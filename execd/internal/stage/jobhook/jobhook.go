@@ -58,7 +58,7 @@ type Plan struct {
 	OnSlot                        bool       // the job did not come by qsub, and reads its ad and the slot's
 
 	Owner *user.User // guarded by Hooks.mu; nil: to be asked for
-	Slot  slot.ID    // that it was started on; none: as its claims say
+	Slot  slot.ID    // that it was started on; none: see FindSlot
 }
 
 // Any reports whether there is anything at all.
@@ -339,15 +339,15 @@ func (x *Hooks) slotName() string {
 	return x.Slot.Name()
 }
 
-// FindSlot finds out on which slot a run is, the first where it has several.
-func (x *Hooks) FindSlot(claims []*claim.Claim) {
+// FindSlot sets the slot of a run, the first if it has several.
+func (x *Hooks) FindSlot(slots []*claim.Slot) {
 	switch {
 	case !x.Any() || !x.Slot.IsZero():
 	case x.host.SlotOf != nil:
 		x.Slot, _ = x.host.SlotOf(x.of, false)
 	default:
-		for _, c := range claims {
-			x.Slot = cmp.Or(x.Slot, slot.ID{Number: c.Slot, Dynamic: c.Dynamic})
+		for _, s := range slots {
+			x.Slot = cmp.Or(x.Slot, slot.ID{Number: s.Index, Dynamic: s.Dynamic})
 		}
 	}
 }

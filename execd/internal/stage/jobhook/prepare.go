@@ -23,6 +23,7 @@ import (
 type Unprepared struct {
 	Hold    bool // it waits for somebody to look; else it is tried again, later
 	Late    bool // it took too long
+	Host    bool // is to blame: the job is tried again as soon as the host starts any
 	Code    int  // of the hold
 	Subcode int
 	Text    string
@@ -126,8 +127,8 @@ func (x *Hooks) PrepareBy(h *hook.Hook, step string) (exit.Result, error) {
 	return exit.Nothing, nil // it is noted
 }
 
-// take takes over the result of a prepare hook. By one line it is noted how the hook
-// has ended and that its step is done: who is killed between two would call it again.
+// take takes over the result of a prepare hook. One line records how the hook has ended and
+// that its step is done: an execd that was killed between two lines would call it again.
 func (x *Hooks) take(h *hook.Hook, step string, res *hook.Result) (*Unprepared, error) {
 	if res.Err != nil && x.host.Store.Want(x.of) != nil { // it was ended by that
 		return &Unprepared{}, nil

@@ -39,8 +39,8 @@ func (n *Notices) MailEnd(f *outcome.Facts) bool {
 	return n.Mail(mail.Complete, f)
 }
 
-// MailLater is Mail for who may not wait for the name services, about a run that goes on:
-// its mails leave in order.
+// MailLater is Mail for callers that may not wait for the name services, about a run that
+// goes on. Its mails leave in order.
 func (n *Notices) MailLater(event mail.Event) {
 	if n.Wants(event) {
 		_ = n.letters.AddBelow(maxWaiting, func() { n.send(event, n.about()) })

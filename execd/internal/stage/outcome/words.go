@@ -8,10 +8,10 @@ import (
 )
 
 // The words for why a run has ended, which are its Reason wherever it is shown: in
-// qstat, mail, the accounting file and event logs. What failed around the job the
-// shepherd says, who has seen it.
+// qstat, mail, the accounting file and event logs. What failed around the job is said by
+// the shepherd, which has seen it.
 
-// By says who had a run end.
+// By says who has ended a run.
 func By(c spool.Cause, who string) string { return string(c) + " by " + who }
 
 const beforeJob = " before the job started"

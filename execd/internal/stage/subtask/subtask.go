@@ -93,7 +93,7 @@ const (
 	// not take notice, maxInto those that people have started.
 	maxEnding = 64
 	maxInto   = 16
-	// maxEndedTasks is how many ends are remembered for who asks late.
+	// maxEndedTasks is how many ends are remembered for clients that ask late.
 	maxEndedTasks = 32
 	// clientPatience is how long the clients of tasks have to hear of the end
 	// when the job is over.
@@ -442,7 +442,7 @@ func endForClient(t *job.Task, e *job.End, ran bool) api.TaskEnd {
 	return end
 }
 
-// remember keeps the end of a task for who asks late.
+// remember keeps the end of a task for a client that asks late.
 func (ts *Tasks) remember(name string, e api.TaskEnd) {
 	if len(ts.names) == maxEndedTasks {
 		ts.names, ts.ended = slices.Delete(ts.names, 0, 1), slices.Delete(ts.ended, 0, 1)
