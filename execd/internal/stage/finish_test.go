@@ -27,6 +27,7 @@ import (
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/source"
+	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
@@ -621,13 +622,12 @@ type sender struct {
 }
 
 func (o *sender) Wants(*job.Task, exit.Ending) bool { return true }
-func (o *sender) Send(_ *job.Task, done func(error)) {
+func (o *sender) Send(context.Context, *job.Task, func(base.Progress)) (err error) {
 	_ = o.memory.note("output")
-	var err error
 	if len(o.fails) > 0 {
 		err, o.fails = o.fails[0], o.fails[1:]
 	}
-	go done(err)
+	return err
 }
 
 // REQ-EXIT-11, REQ-EXIT-19, REQ-EXIT-21, REQ-EXIT-109, REQ-EXIT-111: the output is
@@ -663,10 +663,7 @@ func TestOutputIsNotTriedAtOnce(t *testing.T) {
 		if err := s.enter(); !errors.Is(err, errWait) {
 			t.Fatal(err)
 		}
-		s.l.mu.Lock()
-		_, err := s.l.end.Output.Step() // without an error it is under way
-		lost = err != nil
-		s.l.mu.Unlock()
+		lost = s.l.end.Output.Standing().Last != ""
 	}
 	for range 10 {
 		if err := s.enter(); !errors.Is(err, errWait) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"paddock/execd/internal/stage/exit"
-	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
 )
 
@@ -70,11 +69,8 @@ func (r *Runner) activate(l *life) (exit.Result, error) {
 
 // fetch transfers the files of the job to where it runs.
 func (r *Runner) fetch(l *life) (exit.Result, error) {
-	if l.input == nil {
-		l.input = l.end.NewTransfer("input", exit.HoldInput, func(done func(error)) { r.Input.Fetch(l.task, done) })
-	}
-	result := finish.Try(l.input)
-	if g := l.input.GivenUp(); g != nil {
+	result, g := l.end.Fetch(&l.input)
+	if g != nil {
 		return exit.Failed, &jobhook.Unprepared{Hold: g.Hold, Code: g.Code, Subcode: g.Subcode, Text: "input transfer: " + g.Reason}
 	}
 	return result, nil

@@ -53,6 +53,7 @@ func (r *Runner) Kill(t *job.Task) {
 		l.steer.kill = true
 	}
 	l.hooks.Cancel()
+	l.input.Cancel()
 }
 
 // Suspend stops a task for the reasons that the letters stand for, or with none

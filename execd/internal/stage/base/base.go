@@ -66,16 +66,26 @@ type Caller interface {
 type Input interface {
 	// Wants reports whether a run has files to be transferred.
 	Wants(t *job.Task) bool
-	// Fetch begins to and returns at once; it calls done, once, at the end.
-	Fetch(t *job.Task, done func(error))
+	// Fetch does so, as Send does its part.
+	Fetch(ctx context.Context, t *job.Task, report func(Progress)) error
 }
 
 // Output takes the files of a job to where they belong, when it has ended.
 type Output interface {
 	// Wants reports whether a run has files to be transferred.
 	Wants(t *job.Task, e exit.Ending) bool
-	// Send begins to and returns at once; it calls done, once, at the end.
-	Send(t *job.Task, done func(error))
+	// Send does so, and returns at the end. It may be called again for what it has
+	// done or begun, also by the next execd. A *exit.Permanent says that no other
+	// attempt would mend it; all else may pass. It returns soon when ctx is
+	// cancelled, with the cause ErrStopped when execd stops: then nothing is given
+	// up, and what can go on without execd may do so. Report is called now and then.
+	Send(ctx context.Context, t *job.Task, report func(Progress)) error
+}
+
+// Progress is how far a transfer has come.
+type Progress struct {
+	Bytes, Total int64 // Total is 0 as long as it is not known
+	Files        int   // done
 }
 
 // From returns who the job of a task came from.

@@ -1,6 +1,8 @@
 package base
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -16,7 +18,14 @@ type Pool struct {
 	stop   bool          // guarded by mu; nothing new is begun
 	places chan struct{} // guarded by mu; filled by those at work
 	work   sync.WaitGroup
+
+	travel sync.WaitGroup
+	ctx    context.Context         // guarded by mu; of all that is under way in travel
+	cancel context.CancelCauseFunc // guarded by mu; of ctx
 }
+
+// ErrStopped is the cause why something is cancelled when execd stops.
+var ErrStopped = errors.New("execd stops")
 
 // Go does a part of the work in a goroutine of its own, when there is a place for it.
 func (p *Pool) Go(do func()) {
@@ -50,6 +59,21 @@ func (p *Pool) Aside(do func()) {
 	do()
 }
 
+// Travel does something that may take hours, without a place, in a goroutine of its
+// own. Its context is cancelled when the work is stopped.
+func (p *Pool) Travel(do func(context.Context)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stop {
+		return // the next execd finds it on disk
+	}
+	if p.ctx == nil {
+		p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	}
+	ctx := p.ctx
+	p.travel.Go(func() { do(ctx) })
+}
+
 // Later does something after a while, unless the work has been stopped by then.
 func (p *Pool) Later(after time.Duration, do func()) {
 	time.AfterFunc(after, func() {
@@ -62,11 +86,15 @@ func (p *Pool) Later(after time.Duration, do func()) {
 	})
 }
 
-// Stop lets the work that is under way come to its end and begins nothing new. Jobs go
-// on running.
+// Stop lets the work that is under way come to its end, cancels what may take hours, and
+// begins nothing new. Jobs go on running.
 func (p *Pool) Stop() {
 	p.mu.Lock()
 	p.stop = true
+	if p.cancel != nil {
+		p.cancel(ErrStopped)
+	}
 	p.mu.Unlock()
 	p.work.Wait()
+	p.travel.Wait()
 }

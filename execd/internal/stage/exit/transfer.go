@@ -18,6 +18,13 @@ type Permanent struct {
 func (e *Permanent) Error() string { return e.Err.Error() }
 func (e *Permanent) Unwrap() error { return e.Err }
 
+// Cancelled is the error of a transfer that was ended before its time. It counts as no
+// attempt.
+type Cancelled struct{ Err error }
+
+func (e *Cancelled) Error() string { return e.Err.Error() }
+func (e *Cancelled) Unwrap() error { return e.Err }
+
 // GivenUp says what became of a transfer that did not succeed. It is written down
 // with the step, so that it counts for the next execd as well.
 type GivenUp struct {
@@ -66,9 +73,12 @@ func (t *Transfer) Step() (Result, error) {
 func (t *Transfer) ended(err error) {
 	t.active = false
 	var permanent *Permanent
+	var cancelled *Cancelled
 	switch {
 	case err == nil:
 		t.over = true
+	case errors.As(err, &cancelled):
+		t.attempts-- // whether there is to be another one its caller knows
 	case errors.As(err, &permanent):
 		t.over, t.failed = true, &GivenUp{Hold: true, Code: t.Code, Subcode: permanent.Errno, Reason: err.Error()}
 	case t.attempts >= MaxTransfers:

@@ -44,9 +44,9 @@ const (
 type End struct {
 	outcome.Facts
 	Slots  []*claim.Slot
-	Taken  time.Time      // when the run got them
-	Tail   exit.Marks     // of telling of the end
-	Output *exit.Transfer // nil: not begun
+	Taken  time.Time  // when the run got them
+	Tail   exit.Marks // of telling of the end
+	Output Transit
 
 	host     *base.Host
 	of       *job.Task
@@ -198,11 +198,11 @@ func (f *End) Transfer() (exit.Result, error) {
 	if e := (exit.Ending{SetUp: f.Ran(), Word: f.Word()}); !exit.WantsOutput(e) || !f.host.Output.Wants(f.of, e) {
 		return exit.Nothing, nil
 	}
-	if f.Output == nil {
-		f.Output = f.NewTransfer("output", exit.HoldOutput, func(done func(error)) { f.host.Output.Send(f.of, done) })
+	if f.Output.transfer == nil {
+		f.Output.begin(f, "output", exit.HoldOutput, func() bool { return false }, f.host.Output.Send)
 	}
-	result := Try(f.Output)
-	g := f.Output.GivenUp()
+	result := f.Output.step()
+	g := f.Output.transfer.GivenUp()
 	if g == nil {
 		return result, nil
 	}
@@ -213,29 +213,6 @@ func (f *End) Transfer() (exit.Result, error) {
 	f.undelivered = g
 	outcome.Lose(f.End, g, f.requeues())
 	return exit.Nothing, nil // it is noted
-}
-
-// NewTransfer makes a transfer of the files of a run. Here no connection comes back that
-// was lost: it is tried again after a while, and not before that, whatever enters
-// meanwhile.
-func (f *End) NewTransfer(what string, code int, start func(done func(error))) *exit.Transfer {
-	t := &exit.Transfer{Code: code, Start: start, Event: f.event}
-	t.Lost = func(attempt int, err error) {
-		after := exit.Retries.After(attempt)
-		f.host.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", f.of, what, err, after))
-		time.AfterFunc(after, func() { f.event(t.Reconnected) })
-	}
-	return t
-}
-
-// Try enters a transfer. One that waits to be tried again is in progress: its event
-// is on the way.
-func Try(t *exit.Transfer) exit.Result {
-	result, err := t.Step()
-	if err != nil {
-		return exit.InProgress
-	}
-	return result
 }
 
 // Gone removes the last traces, and what becomes of the task is recorded.

@@ -1,0 +1,118 @@
+package finish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/base"
+	"paddock/execd/internal/stage/exit"
+)
+
+// Transit is a transfer of the files of a run, to where it runs or to where they belong:
+// who carries it out, by what it is ended before its time, and how it stands.
+type Transit struct {
+	transfer *exit.Transfer // nil: not begun
+
+	mu     sync.Mutex
+	cancel context.CancelCauseFunc // guarded by mu; nil: none is under way
+	shown  Standing                // guarded by mu
+}
+
+// Standing is how a transfer stands, for those who look.
+type Standing struct {
+	base.Progress
+	Since   time.Time // when the present attempt has begun; zero: none is under way
+	Attempt int       // the present one, or the last; 0: none was made
+	Last    string    // why the last that failed has; empty: none has
+}
+
+// carrier carries a transfer out, as Send of base.Output.
+type carrier func(context.Context, *job.Task, func(base.Progress)) error
+
+// errUnwanted is the cause why a transfer is cancelled whose run is not wanted any more.
+var errUnwanted = errors.New("not wanted any more")
+
+// begin makes it one of a run. Carry carries it out, unless it is unwanted.
+func (x *Transit) begin(f *End, what string, code int, unwanted func() bool, carry carrier) {
+	t := &exit.Transfer{Code: code, Event: f.event}
+	t.Start = func(done func(error)) { x.start(f, unwanted, carry, done) }
+	// Here no connection comes back that was lost: it is tried again after a while, and
+	// not before that, whatever enters meanwhile.
+	t.Lost = func(attempt int, err error) {
+		after := exit.Retries.After(attempt)
+		f.host.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", f.of, what, err, after))
+		time.AfterFunc(after, func() { f.event(t.Reconnected) })
+	}
+	x.transfer = t
+}
+
+// start makes an attempt, in a goroutine of its own.
+func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(error)) {
+	f.host.Travel(func(ctx context.Context) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		x.mu.Lock()
+		x.cancel = cancel
+		x.shown.Progress, x.shown.Since = base.Progress{}, time.Now()
+		x.shown.Attempt++
+		x.mu.Unlock()
+		if unwanted() {
+			cancel(errUnwanted) // who wished it was too early to find the attempt
+		}
+		err := carry(ctx, f.of, func(p base.Progress) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.shown.Progress = p
+		})
+		if err != nil && context.Cause(ctx) != nil {
+			err = &exit.Cancelled{Err: context.Cause(ctx)}
+		}
+		x.mu.Lock()
+		x.cancel, x.shown.Since = nil, time.Time{}
+		if err != nil {
+			x.shown.Last = err.Error()
+		}
+		x.mu.Unlock()
+		done(err)
+	})
+}
+
+// Cancel ends the attempt that is under way, since the run is not wanted any more.
+func (x *Transit) Cancel() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.cancel != nil {
+		x.cancel(errUnwanted)
+	}
+}
+
+// Standing returns how it stands.
+func (x *Transit) Standing() Standing {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.shown
+}
+
+// step enters it. One that waits to be tried again is in progress: its event is on the
+// way.
+func (x *Transit) step() exit.Result {
+	result, err := x.transfer.Step()
+	if err != nil {
+		return exit.InProgress
+	}
+	return result
+}
+
+// Fetch transfers the files of the job to where it runs, and returns why that was given
+// up; nil: it was not.
+func (f *End) Fetch(x *Transit) (exit.Result, *exit.GivenUp) {
+	if x.transfer == nil {
+		unwanted := func() bool { return f.host.Store.Want(f.of) != nil }
+		x.begin(f, "input", exit.HoldInput, unwanted, f.host.Input.Fetch)
+	}
+	return x.step(), x.transfer.GivenUp()
+}
