@@ -207,6 +207,13 @@ func (w *worker) makePart(l *landing) error {
 			return fail("open", name, err)
 		}
 	}
+	if l.stale && l.links >= 0 {
+		unix.Close(l.links)
+		l.links = -1
+		if err := w.removeAll(l.part, "links"); err != nil {
+			return err
+		}
+	}
 	for _, d := range []struct {
 		name string
 		fd   *int
