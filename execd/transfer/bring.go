@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,9 @@ func (w *worker) bring() error {
 	}
 	w.self = identity{self.Dev, self.Ino}
 	for _, n := range w.orders.Bring {
+		if order.Scheme(n.From) != "" {
+			continue
+		}
 		s, st, err := w.input(n)
 		if err != nil {
 			return err
@@ -34,10 +38,14 @@ func (w *worker) bring() error {
 	if err := w.openLinks(); err != nil {
 		return err
 	}
+	fetch := plugins{worker: w}
 	for _, n := range w.orders.Bring {
-		if err := w.bringOne(n); err != nil {
+		if err := w.bringOne(&fetch, n); err != nil {
 			return err
 		}
+	}
+	if err := fetch.flush(); err != nil {
+		return err
 	}
 	if err := w.removeAll(order.Say, dirLinks); err != nil {
 		return err
@@ -83,10 +91,15 @@ func below(dir, name string) string {
 	return strings.TrimSuffix(dir, "/") + "/" + name
 }
 
-func (w *worker) bringOne(n order.Named) error {
-	s, st, err := w.input(n)
-	if err != nil {
-		return err
+func (w *worker) bringOne(fetch *plugins, n order.Named) error {
+	isURL := order.Scheme(n.From) != ""
+	var s source
+	var st unix.Stat_t
+	if !isURL {
+		var err error
+		if s, st, err = w.input(n); err != nil {
+			return err
+		}
 	}
 	place := n.Place()
 	if err := w.makeParents(order.Files, place, nil); err != nil {
@@ -103,6 +116,16 @@ func (w *worker) bringOne(n order.Named) error {
 				return err
 			}
 		}
+	}
+	if isURL {
+		if err := unix.Unlinkat(dir, last, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fail("replace", place, err)
+		}
+		top, err := os.Readlink("/proc/self/fd/" + itoa(order.Files))
+		if err != nil {
+			return fail("find", "the sandbox", err)
+		}
+		return fetch.add(item{url: n.From, local: top + "/" + place})
 	}
 	return w.copyName(s, &st, dir, last, nil)
 }
@@ -160,6 +183,14 @@ func (w *worker) each(do func(path string, st *unix.Stat_t) error) error {
 	if err != nil {
 		return fail("open", "the sandbox", err)
 	}
+	return walk(fd, func(path string, st *unix.Stat_t) error {
+		w.beat.Add(1)
+		return do(path, st)
+	})
+}
+
+// walk calls do with every name below a directory, which it closes.
+func walk(fd int, do func(path string, st *unix.Stat_t) error) error {
 	t, err := newWalker(fd, true)
 	defer func() { t.close() }()
 	for err == nil {
@@ -174,7 +205,6 @@ func (w *worker) each(do func(path string, st *unix.Stat_t) error) error {
 			err = t.up()
 			continue
 		}
-		w.beat.Add(1)
 		var st unix.Stat_t
 		if st, err = lstat(t.fd, name); err != nil {
 			break

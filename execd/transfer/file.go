@@ -102,8 +102,8 @@ func (w *worker) copyOnce(s source, dir int, name string) error {
 		return err
 	}
 	if w.syncs {
-		w.syncing.Store(true)
-		defer w.syncing.Store(false)
+		w.waits.Store(syncTime)
+		defer w.waits.Store(0)
 		return unix.Fsync(to)
 	}
 	return nil

@@ -52,13 +52,19 @@ func main() {
 	}
 }
 
+// Seconds in which the disk, or a plugin, does something that nobody sees.
+const (
+	syncTime   = 1800
+	pluginTime = 7200
+)
+
 // worker carries out the orders.
 type worker struct {
 	orders *order.Orders
 	boot   string
 
 	bytes, total, files, beat atomic.Int64
-	syncing                   atomic.Bool
+	waits                     atomic.Int64 // see order.Line
 	result                    order.Result
 
 	self    identity // the sandbox, which is not copied into itself
@@ -127,7 +133,7 @@ func (w *worker) tell(to io.Writer, stop <-chan bool, stopped chan<- bool) {
 func (w *worker) write(to io.Writer, r *order.Result) {
 	line, err := json.Marshal(order.Line{
 		Progress: order.Progress{Bytes: w.bytes.Load(), Total: w.total.Load(), Files: int(w.files.Load())},
-		Beat:     w.beat.Load(), Syncing: w.syncing.Load(), Result: r,
+		Beat:     w.beat.Load(), Waits: int(w.waits.Load()), Result: r,
 	})
 	if err == nil {
 		_, _ = to.Write(append(line, '\n'))

@@ -26,6 +26,7 @@ import (
 // sandbox any more: by that an attempt after a crash knows that it has it.
 type landing struct {
 	dir   string // as the user says it
+	url   string // where plugins take it instead, and nothing else below is set but names and rest
 	fd    int
 	home  bool // it is the user's home
 	names []order.Named
@@ -76,7 +77,7 @@ func (w *worker) send() error {
 // open opens the directories in which output is to land.
 func (w *worker) open() error {
 	o := w.orders.Send
-	main := w.landing(w.path(o.To))
+	main := w.landing(o.To)
 	main.rest = o.Select != order.Listed
 	for _, n := range o.Names {
 		place := n.Place()
@@ -84,6 +85,12 @@ func (w *worker) open() error {
 		switch {
 		case n.To == "" && o.Keep:
 			place = path.Clean(n.From)
+		case order.Scheme(n.To) != "":
+			to, place = w.landing(n.To), n.Place()
+			if i := strings.LastIndexByte(place, '/'); i >= 0 {
+				to, place = w.landing(place[:i]), place[i+1:]
+			}
+		case n.To != "" && main.url != "" && n.To[0] != '/':
 		case n.To != "":
 			full := below(main.dir, place)
 			to, place = w.landing(path.Dir(full)), path.Base(full)
@@ -103,13 +110,19 @@ func (w *worker) open() error {
 
 // landing returns the landing of a directory.
 func (w *worker) landing(dir string) *landing {
-	dir = path.Clean(dir)
+	url := ""
+	if order.Scheme(dir) != "" {
+		dir = strings.TrimSuffix(dir, "/")
+		url = dir
+	} else {
+		dir = path.Clean(w.path(dir))
+	}
 	for _, l := range w.landings {
 		if l.dir == dir {
 			return l
 		}
 	}
-	l := &landing{dir: dir, fd: -1, part: -1, tree: -1, links: -1}
+	l := &landing{dir: dir, url: url, fd: -1, part: -1, tree: -1, links: -1}
 	w.landings = append(w.landings, l)
 	return l
 }
@@ -117,7 +130,7 @@ func (w *worker) landing(dir string) *landing {
 func (w *worker) partName() string { return ".paddock-" + w.orders.ID + ".part" }
 
 func (w *worker) openLanding(l *landing) error {
-	if len(l.names) == 0 && !l.rest {
+	if len(l.names) == 0 && !l.rest || l.url != "" {
 		return nil // nothing lands here
 	}
 	var err error
@@ -192,6 +205,13 @@ func (w *worker) makePart(l *landing) error {
 		}
 		if err := w.openPart(l); err != nil {
 			return fail("open", name, err)
+		}
+	}
+	if l.stale && l.links >= 0 {
+		unix.Close(l.links)
+		l.links = -1
+		if err := w.removeAll(l.part, "links"); err != nil {
+			return err
 		}
 	}
 	for _, d := range []struct {
@@ -341,7 +361,13 @@ func (w *worker) gather() (err error) {
 	}
 	const few = 64 // files of which each is synced, instead of the whole file system
 	w.syncs = files <= few && !w.orders.Send.Keep
+	if err := w.upload(); err != nil {
+		return err
+	}
 	for _, l := range w.landings {
+		if l.url != "" {
+			continue
+		}
 		if err := w.outputs(l, func(o *output) error { return w.take(l, o) }, func(order.Named) error { return nil }); err != nil {
 			return err
 		}
@@ -389,6 +415,58 @@ func (w *worker) look(l *landing) (files int, err error) {
 		return never(unix.ENOENT, "output %s is missing", quote(n.From))
 	})
 	return files, err
+}
+
+// upload has plugins take what goes to URLs, before anything is moved: an attempt that
+// fails begins anew.
+func (w *worker) upload() error {
+	top, err := os.Readlink("/proc/self/fd/" + itoa(order.Files))
+	if err != nil {
+		return fail("find", "the sandbox", err)
+	}
+	p := plugins{worker: w, upload: true}
+	for _, l := range w.landings {
+		if l.url == "" {
+			continue
+		}
+		err := w.outputs(l, func(o *output) error {
+			return w.eachFile(o, func(name string, st *unix.Stat_t) error {
+				return p.add(item{l.url + "/" + o.to + strings.TrimPrefix(name, o.name), top + "/" + name, volume(st)})
+			})
+		}, func(order.Named) error { return nil })
+		if err != nil {
+			return err
+		}
+	}
+	return p.flush()
+}
+
+// eachFile calls do with the files of an output: a URL has no directories and no links.
+func (w *worker) eachFile(o *output, do func(name string, st *unix.Stat_t) error) error {
+	if kind(&o.st) != unix.S_IFDIR {
+		if kind(&o.st) != unix.S_IFREG {
+			w.skip(&o.st, o.path)
+			return nil
+		}
+		return do(o.name, &o.st)
+	}
+	fd, err := w.openTree(o.source)
+	if err != nil {
+		return fail("open", o.path, err)
+	}
+	staged := w.stagedIn(o)
+	return walk(fd, func(name string, st *unix.Stat_t) error {
+		w.beat.Add(1)
+		name = o.name + "/" + name
+		switch {
+		case kind(st) == unix.S_IFDIR, staged.has(name, st):
+			return nil
+		case kind(st) != unix.S_IFREG:
+			w.skip(st, name)
+			return nil
+		}
+		return do(name, st)
+	})
 }
 
 // take brings one name into the tree: by a rename if it can be as it is, else by a copy.
@@ -492,8 +570,8 @@ func (w *worker) commit(l *landing) error {
 		return nil
 	}
 	name := l.dir + "/" + w.partName()
-	w.syncing.Store(true)
-	defer w.syncing.Store(false)
+	w.waits.Store(syncTime)
+	defer w.waits.Store(0)
 	var err error
 	if w.copied && !w.syncs {
 		err = unix.Syncfs(l.tree)

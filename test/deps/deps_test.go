@@ -81,8 +81,8 @@ var rules = []rule{
 	{"paddock/shepherd/...", "log/slog", "", lean + "; trace lines are plain"},
 	{"paddock/shepherd/...", "github.com/...", "", lean},
 
-	{"paddock/execd/transfer", "paddock/...", "paddock/execd/internal/sandbox/...", grip},
-	{"paddock/execd/transfer", "paddock/execd/internal/sandbox/worker", "", grip},
+	{"paddock/execd/transfer", "paddock/execd/...", "paddock/execd/internal/sandbox/order", grip},
+	{"paddock/execd/transfer", "paddock/spool/...", "", grip},
 	{"paddock/execd/transfer", "net/...", "", grip},
 	{"paddock/execd/transfer", "crypto/...", "", grip},
 	{"paddock/execd/transfer", "os/user", "", grip},

@@ -43,6 +43,8 @@ type Orders struct {
 	Max  int64  `json:"max,omitempty"`  // bytes that may be copied; 0: any number
 	Root bool   `json:"root,omitempty"` // root owns the job
 
+	Plugins []Plugin `json:"plugins,omitempty"` // for what is a URL and no path
+
 	Bring []Named `json:"bring,omitempty"`
 	Send  *Send   `json:"send,omitempty"`
 	// Discard is Send's, for what is not to arrive any more: what an attempt left at
@@ -98,9 +100,9 @@ type Progress struct {
 // Line is what a process reports, at most once a second, and with Result at its end.
 type Line struct {
 	Progress
-	Beat    int64   `json:"beat"`              // changes whenever something was done
-	Syncing bool    `json:"syncing,omitempty"` // waits for the disk, which does not say how far it is
-	Result  *Result `json:"result,omitempty"`
+	Beat   int64   `json:"beat"`            // changes whenever something was done
+	Waits  int     `json:"waits,omitempty"` // seconds for which nothing may be seen: the disk or a plugin works
+	Result *Result `json:"result,omitempty"`
 }
 
 // Result is what became of the orders.
@@ -124,6 +126,9 @@ func (o *Orders) paths() []*string {
 	if s := o.Send; s != nil {
 		list, named = append(list, &s.To, &s.Home), s.Names
 	}
+	for i := range o.Plugins {
+		list = append(list, &o.Plugins[i].Path)
+	}
 	for i := range named {
 		list = append(list, &named[i].From, &named[i].To)
 	}
@@ -134,7 +139,7 @@ func (o *Orders) paths() []*string {
 // path need be none.
 func (o *Orders) Encode() ([]byte, error) {
 	c := *o
-	c.Bring = slices.Clone(o.Bring)
+	c.Bring, c.Plugins = slices.Clone(o.Bring), slices.Clone(o.Plugins)
 	if o.Send != nil {
 		s := *o.Send
 		s.Names = slices.Clone(s.Names)
@@ -175,6 +180,22 @@ func Decode(text []byte) (*Orders, error) {
 	return &o, nil
 }
 
+// Plugin is a program that takes files from and to URLs, as HTCondor's do.
+type Plugin struct {
+	Scheme string `json:"scheme"`
+	Path   string `json:"path"`
+	Many   bool   `json:"many,omitempty"` // it takes a list of files
+}
+
+// Scheme returns the scheme of a URL in small letters, "" for a path.
+func Scheme(place string) string {
+	scheme, _, ok := strings.Cut(place, "://")
+	if scheme = strings.ToLower(scheme); !ok || scheme == "" || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+.-") != "" {
+		return ""
+	}
+	return scheme
+}
+
 // MaxNames is how many names may be listed.
 const MaxNames = 10000
 
@@ -185,6 +206,11 @@ func (o *Orders) Check() error {
 	}
 	if !strings.HasPrefix(o.Base, "/") {
 		return fmt.Errorf("the directory %q does not begin with a slash", o.Base)
+	}
+	for _, p := range o.Plugins {
+		if !strings.HasPrefix(p.Path, "/") || Scheme(p.Scheme+"://") == "" {
+			return fmt.Errorf("the plugin %q of %q has no path or no scheme", p.Path, p.Scheme)
+		}
 	}
 	if (o.Send != nil) == (len(o.Bring) > 0) {
 		return errors.New("either something is brought or something is sent")

@@ -41,9 +41,9 @@ const (
 
 // Limits of time without any progress.
 const (
-	stall     = 2 * time.Minute
-	syncStall = 30 * time.Minute // while it waits for the disk
-	lastWait  = 5 * time.Second  // of a process that has said its last word, or was ended
+	stall    = 2 * time.Minute
+	longest  = 2 * time.Hour   // of a worker that says that it waits
+	lastWait = 5 * time.Second // of a process that has said its last word, or was ended
 )
 
 // Runner starts workers. The fields are set before first use.
@@ -220,7 +220,7 @@ func (p *process) read(from *os.File) {
 			return
 		case err != nil:
 			return
-		case json.Unmarshal(text, &line) != nil || line.Bytes < 0 || line.Total < 0 || line.Files < 0:
+		case json.Unmarshal(text, &line) != nil || line.Bytes < 0 || line.Total < 0 || line.Files < 0 || line.Waits < 0 || line.Waits > int(longest.Seconds()):
 			p.bad <- errNonsense
 			return
 		}
@@ -254,12 +254,8 @@ func (p *process) wait(ctx context.Context, patience time.Duration, report func(
 			case line.Result != nil:
 				return p.result(line.Result)
 			}
-			if last.Beat != line.Beat || last.Progress != line.Progress || last.Syncing != line.Syncing {
-				limit := patience
-				if line.Syncing {
-					limit = max(limit, syncStall)
-				}
-				idle.Reset(limit)
+			if last.Beat != line.Beat || last.Progress != line.Progress || last.Waits != line.Waits {
+				idle.Reset(max(patience, min(time.Duration(line.Waits)*time.Second, longest)))
 			}
 			last = line
 			report(line.Progress)
