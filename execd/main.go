@@ -214,6 +214,9 @@ func run(c *cli.Context) error {
 func options(c *cli.Context) (daemon.Options, error) {
 	o := daemon.Options{Version: version, Debug: c.Bool("debug"), Foreground: true}
 	dev, root := c.String("dev"), c.String("root")
+	if dev == "" && root == "" && (c.Bool("t") || c.Bool("check")) {
+		dev = os.Getenv("PADDOCK_DIR") // the files of the execd that -status would ask
+	}
 	switch {
 	case dev != "" && root != "":
 		return o, cli.Exit("execd: -dev and -root exclude each other", exitUsage)
