@@ -23,6 +23,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/daemon"
 	"paddock/execd/internal/slot"
+	"paddock/internal/backoff"
 )
 
 // version is set by the linker.
@@ -213,6 +214,9 @@ func run(c *cli.Context) error {
 func options(c *cli.Context) (daemon.Options, error) {
 	o := daemon.Options{Version: version, Debug: c.Bool("debug"), Foreground: true}
 	dev, root := c.String("dev"), c.String("root")
+	if dev == "" && root == "" && (c.Bool("t") || c.Bool("check")) {
+		dev = os.Getenv("PADDOCK_DIR") // the files of the execd that -status would ask
+	}
 	switch {
 	case dev != "" && root != "":
 		return o, cli.Exit("execd: -dev and -root exclude each other", exitUsage)
@@ -336,15 +340,19 @@ func drained(d *api.Drain) string {
 	return " " + d.String()
 }
 
+// retries are the pauses of drain while execd is being restarted.
+var retries = backoff.Doubling{First: 100 * time.Millisecond, Most: 5 * time.Second}
+
 // drain has the running execd start no more jobs, or start jobs again.
 func drain(client *api.Client, on bool, speed string, wait bool) error {
 	req := api.DrainRequest{On: on, Off: !on, Speed: speed}
-	for {
+	for pause := time.Duration(0); ; {
 		var reply api.DrainReply
 		err := client.Call(context.Background(), api.VerbDrain, req, &reply)
 		switch {
 		case req.Wait && errors.Is(err, api.ErrUnreachable):
-			time.Sleep(time.Second) // execd is being restarted
+			pause = retries.Next(pause)
+			time.Sleep(pause)
 			continue
 		case err != nil:
 			return err
@@ -359,6 +367,6 @@ func drain(client *api.Client, on bool, speed string, wait bool) error {
 		if !wait || reply.Running == 0 {
 			return nil
 		}
-		req = api.DrainRequest{Wait: true}
+		req, pause = api.DrainRequest{Wait: true}, 0
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/conf"
@@ -13,6 +14,7 @@ import (
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/usage"
@@ -49,7 +51,8 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 	return &Runner{Host: base.Host{
 		Mail:  mail.New(func() *conf.Config { return config }, "h", log),
 		Store: store, Launcher: launch.New(launch.Runs{Root: root}), Name: "h", Config: func() *conf.Config { return config }, Log: log,
-		Queue: queue.New(queue.Options{Store: store, Config: config, States: states, Log: log}),
+		Queue:  queue.New(queue.Options{Store: store, Config: config, States: states, Log: log}),
+		SlotOf: func(*job.Task, bool) (slot.ID, *classad.Ad) { return slot.ID{}, nil },
 	}}, states, task
 }
 

@@ -22,7 +22,7 @@ const stepPost = childPost
 // setUp makes the list of a run's processes. It is called when it is known what the run
 // has beside its job.
 func (r *Runner) setUp(l *life) {
-	l.hooks.FindSlot(l.end.Slots)
+	l.hooks.FindSlot()
 	l.flow.Controller = &l.end
 	keep := func(step string) error { return l.hooks.Note(jobhook.HookRun{Step: step}) }
 	l.flow.Keep, l.end.Tail.Keep, l.prep.Keep = keep, keep, keep

@@ -23,7 +23,7 @@ func (r *Runner) StartTask(t *job.Task, o *subtask.Order) (name string, err erro
 	case known != nil:
 		return "", &NotYet{known}
 	case l == nil:
-		return "", &subtask.Refused{Text: fmt.Sprintf("job %v does not run", t)}
+		return "", &subtask.Refused{Text: fmt.Sprintf("job %v is not running", t)}
 	}
 	return l.tasks.Start(o)
 }

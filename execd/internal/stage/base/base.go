@@ -51,7 +51,7 @@ type Host struct {
 	Output    Output
 
 	// SlotOf finds the slot that a task runs on, the first where it has several: its
-	// number, 0 if it is not known, and with ads its ad. nil: a run is where its claims say.
+	// number, 0 if it is not known, and with ads its ad.
 	SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)
 
 	Pool

@@ -7,7 +7,6 @@ package jobhook
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +22,6 @@ import (
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
-	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
@@ -340,15 +338,9 @@ func (x *Hooks) slotName() string {
 }
 
 // FindSlot sets the slot of a run, the first if it has several.
-func (x *Hooks) FindSlot(slots []*claim.Slot) {
-	switch {
-	case !x.Any() || !x.Slot.IsZero():
-	case x.host.SlotOf != nil:
+func (x *Hooks) FindSlot() {
+	if x.Any() && x.Slot.IsZero() {
 		x.Slot, _ = x.host.SlotOf(x.of, false)
-	default:
-		for _, s := range slots {
-			x.Slot = cmp.Or(x.Slot, slot.ID{Number: s.Index, Dynamic: s.Dynamic})
-		}
 	}
 }
 
@@ -395,10 +387,8 @@ func (x *Hooks) JobAd() (*classad.Ad, error) {
 
 // slotAd returns the ad of the slot of a run.
 func (x *Hooks) slotAd() *classad.Ad {
-	if x.host.SlotOf != nil {
-		if _, a := x.host.SlotOf(x.of, true); a != nil {
-			return a
-		}
+	if _, a := x.host.SlotOf(x.of, true); a != nil {
+		return a
 	}
 	return ad.Slot(ad.SlotInfo{
 		ID: x.Slot.Number, Dynamic: x.Slot.Dynamic, Host: x.host.Name, Queue: x.of.Start.Queue, Now: time.Now(),
