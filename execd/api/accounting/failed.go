@@ -5,6 +5,9 @@ const (
 	FailedNoStatus     = 19 // the shepherd died, and nobody knows the exit status
 	FailedMigrating    = 24 // the task runs again elsewhere
 	FailedRescheduling = 25 // the task runs again here
+
+	// FailedTransfer is ours: the job has ended, and its output has not arrived.
+	FailedTransfer = 111
 )
 
 // failedTexts has Grid Engine's words for the field failed.
@@ -47,6 +50,7 @@ var failedTexts = map[int]string{
 	37:  "qmaster enforced h_rt, h_cpu, or h_vmem limit",
 	38:  "adding supplementary group",
 	100: "assumedly after job",
+	111: "transferring output",
 }
 
 // FailedText returns what the number in the field failed means, in Grid

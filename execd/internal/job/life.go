@@ -215,7 +215,7 @@ func (s *Store) Over(t *Task, e *End) error {
 // Stick records that the output of a task is not delivered until somebody has looked. One
 // whose transfer somebody has ended meanwhile is left as it is.
 func (s *Store) Stick(t *Task, why Stuck) error {
-	may := func() bool { return t.State == Over && (t.Want == nil || t.Want.Requeue) }
+	may := func() bool { return t.State == Over && t.Want == t.WantBefore }
 	return s.commitIf(t.Job, may, durable, t.Job.wakeWaiting, &line{Event: EventStuck, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Stuck: &why})
 }
 
@@ -223,6 +223,17 @@ func (s *Store) Stick(t *Task, why Stuck) error {
 func (s *Store) Unstick(t *Task) error {
 	may := func() bool { return t.Stuck != nil }
 	return s.commitIf(t.Job, may, durable, nil, &line{Event: EventUnstuck, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run})
+}
+
+// NotDelivered returns what somebody has asked of a task since it was over, which ends the
+// transfer of its output; nil: nobody has.
+func (s *jobSet) NotDelivered(t *Task) *Want {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.State != Over || t.Want == t.WantBefore {
+		return nil
+	}
+	return t.Want
 }
 
 // Stuck returns why the output of a task is not delivered until somebody has looked, or nil.

@@ -379,11 +379,17 @@ func (j *Job) lines(now time.Time) []*line {
 		if t.Suspended {
 			list = append(list, &line{Event: EventSuspended, Tasks: number, Time: now, Reason: t.Missing})
 		}
-		if t.Want != nil {
-			list = append(list, &line{Event: EventWant, Tasks: number, Time: now, Want: t.Want})
+		wanted := func(want *Want) {
+			if want != nil {
+				list = append(list, &line{Event: EventWant, Tasks: number, Time: now, Want: want})
+			}
 		}
 		if t.State == Over {
+			wanted(t.WantBefore)
 			list = append(list, &line{Event: EventOver, Tasks: number, Time: now, Run: t.Run, End: t.End})
+		}
+		if t.State != Over || t.Want != t.WantBefore {
+			wanted(t.Want)
 		}
 		if t.Stuck != nil {
 			list = append(list, &line{Event: EventStuck, Tasks: number, Time: now, Run: t.Run, Stuck: t.Stuck})
@@ -454,6 +460,9 @@ func (j *Job) apply(number int, l *line) error {
 			return errors.New("an end without its particulars")
 		}
 		t.End, t.Stuck = l.End, nil
+		if l.Event == EventOver {
+			t.WantBefore = t.Want
+		}
 	case EventStuck:
 		if l.Stuck == nil {
 			return errors.New("output that is stuck without its particulars")
@@ -604,6 +613,7 @@ type Task struct {
 	Start      Start
 	Needs      Needs // of the job when the run was started
 	Want       *Want
+	WantBefore *Want  // what it was when the task was over; another one ends the transfer of its output
 	Suspended  bool   // by somebody, as with qmod -sj
 	Missing    string // why it is, if it is for want of a client
 	Stopped    string // why else it is stopped, S by its queue, T by a threshold; lost with execd

@@ -250,15 +250,36 @@ func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 		return err
 	}
 	if err == nil {
-		l.removeGroup(config)
-		if err := l.removeTmpdir(d, config); err != nil {
-			return fmt.Errorf("%w: %w", ErrTmpdir, err)
+		if err := l.shed(d, config); err != nil {
+			return err
 		}
 	}
 	if keep {
 		return d.WriteNew(spool.FileKept, nil)
 	}
 	return l.Root.Recycle(d)
+}
+
+// Shed gives back what a run that has ended holds of what is scarce, while its directory
+// stays: its control groups and its scratch directory. Clean does so as well.
+func (l *Launcher) Shed(run spool.RunID) error {
+	d := l.Root.Finished(run)
+	config, err := d.Config()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.shed(d, config)
+}
+
+func (l *Launcher) shed(d spool.Dir, config *spool.Config) error {
+	l.removeGroup(config)
+	if err := l.removeTmpdir(d, config); err != nil {
+		return fmt.Errorf("%w: %w", ErrTmpdir, err)
+	}
+	return nil
 }
 
 // ErrTmpdir is matched when the scratch directory of a run is left.

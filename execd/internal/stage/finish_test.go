@@ -143,6 +143,7 @@ func newScene(t *testing.T, work *api.Work) *scene {
 	r.Launcher.Log = slog.New(slog.DiscardHandler)
 	r.Journal, r.Hooks = m, s.hooks
 	r.GIDs, r.Usage, r.Counts, r.Users = queue.NewGIDs(nil), &usage.Sampler{Log: r.Log}, &metrics.Counts{}, &user.Directory{}
+	r.Patience = func() time.Duration { return time.Hour }
 	r.Book = account.New(s.book, r.Store)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -214,7 +215,7 @@ func (s *scene) restart() {
 	l := s.life(s.l.task)
 	l.hooks.Plan = s.l.hooks.Plan
 	l.recall(list)
-	if l.end.End = l.task.End; s.r.Store.State(l.task) != job.Ended {
+	if l.end.End = l.task.End; l.end.End == nil {
 		l.end.End = l.end.Conclude(l.end.Outcome)
 	}
 	s.l = l
@@ -615,42 +616,59 @@ func TestCoreDump(t *testing.T) {
 	}
 }
 
-// sender is an Output that fails as often as it is told to.
+// sender is an Output that fails as often as it is told to, and then, where it has a
+// channel, waits until that is closed or it is cancelled.
 type sender struct {
 	memory *memory
 	fails  []error
+	waits  chan struct{}
 }
 
 func (o *sender) Wants(*job.Task, exit.Ending) bool { return true }
-func (o *sender) Send(context.Context, *job.Task, func(base.Progress)) (err error) {
+func (o *sender) Send(ctx context.Context, _ *job.Task, _ func(base.Progress)) (err error) {
 	_ = o.memory.note("output")
 	if len(o.fails) > 0 {
 		err, o.fails = o.fails[0], o.fails[1:]
+		return err
 	}
-	return err
+	if o.waits != nil {
+		select {
+		case <-o.waits:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
+func (o *sender) Sync(*job.Task) error                     { return o.memory.note("sync") }
+func (o *sender) Discard(context.Context, *job.Task) error { return o.memory.note("discard") }
 
 // REQ-EXIT-11, REQ-EXIT-19, REQ-EXIT-21, REQ-EXIT-109, REQ-EXIT-111: the output is
 // transferred between the hook and what people see of the end; a failure is tried
-// again, and one for good holds the job.
+// again, and one for good when somebody has looked, while the job stays over.
 func TestOutputOfQueuedJob(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
 	s.hasHook()
 	s.r.Output = &sender{memory: s.memory, fails: []error{errors.New("reset")}}
 	s.until()
-	s.wantTrace("hook exit", "output", "output", "event over", "told", "ad")
+	s.wantTrace("hook exit", "sync", "output", "output", "event over", "told", "ad")
 
 	s = newScene(t, nil)
 	s.mend()
-	s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 28, Err: errors.New("no space")}}}
-	s.until()
-	if e := s.memory.last; e.Exit != exit.Hold || e.Code != exit.HoldOutput || e.Subcode != 28 || s.r.Store.State(s.l.task) != job.Errored || !strings.Contains(s.l.task.Reason, "output transfer: no space") {
-		t.Errorf("the task is %v, %q, code %d; want it in error", s.r.Store.State(s.l.task), s.l.task.Reason, s.memory.last.Exit)
+	s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 13, Err: errors.New("permission denied")}}}
+	s.r.advance(s.l, nil)
+	eventually(t, "stuck", func() bool { return s.r.Store.Stuck(s.l.task) != nil })
+	if why := s.r.Store.Stuck(s.l.task); why.Text != "output transfer: permission denied" || why.Errno != 13 || s.r.Store.State(s.l.task) != job.Over || s.accounting() != 0 {
+		t.Errorf("the task is %v, %+v, accounted %d times", s.r.Store.State(s.l.task), why, s.accounting())
 	}
-	if line, err := os.ReadFile(s.book); err != nil || !strings.Contains(string(line), "output transfer%3A no space") {
-		t.Errorf("accounted as %q, %v; want what became of the output", line, err)
+	s.wantTrace("sync", "output")
+	if err := s.r.Store.Unstick(s.l.task); err != nil {
+		t.Fatal(err)
 	}
+	s.r.Changed(s.l.task)
+	eventually(t, "gone", func() bool { return s.r.Store.State(s.l.task) == job.Gone })
+	s.wantTrace("sync", "output", "output", "event over", "told", "ad")
 }
 
 // REQ-EXIT-23, REQ-EXIT-37: a transfer that has failed waits for its own time, whatever
@@ -670,9 +688,9 @@ func TestOutputIsNotTriedAtOnce(t *testing.T) {
 			t.Fatalf("while it waits: %v; want that it goes on waiting", err)
 		}
 	}
-	s.wantTrace("output")
+	s.wantTrace("sync", "output")
 	s.until()
-	s.wantTrace("output", "output", "event over", "told", "ad")
+	s.wantTrace("sync", "output", "output", "event over", "told", "ad")
 }
 
 // scripted gives the scene a job that has not ended, with a script after it.

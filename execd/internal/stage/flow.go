@@ -46,7 +46,7 @@ func (r *Runner) next(l *life, over exit.Process, active []exit.Process) exit.Pr
 	case over.Name() == childPre:
 		return newJob()
 	case over.Name() == childPost || len(active) > 0 || l.hooks.Post == nil || l.flow.Over(stepPost),
-		r.Store.State(l.task) == job.Ended, l.hooks.Unwelcome():
+		r.Store.State(l.task) != job.Started, l.hooks.Unwelcome():
 		return nil
 	}
 	return &exit.Script{Of: childPost}

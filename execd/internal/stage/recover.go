@@ -25,7 +25,9 @@ func (r *Runner) Recover() error {
 	known := map[string]bool{}
 	for _, t := range r.Store.Unfinished() {
 		known[t.RunID().ID().String()] = true
-		r.GIDs.Use(t.Start.AddGID)
+		if t.State != job.Over { // which has given it back
+			r.GIDs.Use(t.Start.AddGID)
+		}
 		l, err := r.recoverTask(t)
 		if err != nil {
 			return fmt.Errorf("cannot recover job %v: %w", t, err)
@@ -64,6 +66,12 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	}
 	if t.State == job.Ended {
 		l.exited = true
+		l.flow.Set(exit.StepFree)
+		return l, nil
+	}
+	if t.State == job.Over {
+		l.exited = true
+		l.flow.Set(exit.StepHook)
 		l.flow.Set(exit.StepFree)
 		return l, nil
 	}

@@ -54,6 +54,9 @@ func (r *Runner) Kill(t *job.Task) {
 	}
 	l.hooks.Cancel()
 	l.input.Cancel()
+	if r.Store.State(t) == job.Over {
+		r.advance(l, nil) // its transfer is ended
+	}
 }
 
 // Suspend stops a task for the reasons that the letters stand for, or with none
@@ -105,9 +108,14 @@ func (r *Runner) launched(t *job.Task) (*life, <-chan struct{}) {
 	return nil, s.known
 }
 
-// Changed notes that a task was suspended or resumed.
+// Changed notes that a task was suspended or resumed, or that output of it which was stuck
+// is to be tried again.
 func (r *Runner) Changed(t *job.Task) {
 	if l := r.lifeOf(t); l != nil {
+		if r.Store.State(t) == job.Over {
+			r.advance(l, l.end.Again)
+			return
+		}
 		l.steer.asking.Lock()
 		defer l.steer.asking.Unlock()
 		r.stopOrGo(l)

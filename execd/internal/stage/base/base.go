@@ -49,6 +49,9 @@ type Host struct {
 	HookTable func() *hook.Table // the hooks of the present configuration
 	Input     Input
 	Output    Output
+	// Patience is for how long output that could not be delivered is tried again before it
+	// waits for somebody to look.
+	Patience func() time.Duration
 
 	// SlotOf finds the slot that a task runs on, the first where it has several: its
 	// number, 0 if it is not known, and with ads its ad.
@@ -80,6 +83,12 @@ type Output interface {
 	// cancelled, with the cause ErrStopped when execd stops: then nothing is given
 	// up, and what can go on without execd may do so. Report is called now and then.
 	Send(ctx context.Context, t *job.Task, report func(Progress)) error
+	// Sync returns when the files of a run that has ended are on disk, so that Send may
+	// go on with them after a power cut.
+	Sync(t *job.Task) error
+	// Discard removes what of them has arrived where they belong and is not whole, since
+	// nobody wants them any more.
+	Discard(ctx context.Context, t *job.Task) error
 }
 
 // Progress is how far a transfer has come.

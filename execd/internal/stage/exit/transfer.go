@@ -39,13 +39,16 @@ type GivenUp struct {
 type Transfer struct {
 	// Code is HoldOutput or HoldInput.
 	Code int
+	// Most is after how many attempts it is given up; 0: it never is, whatever the
+	// failure is, and Lost decides when it is tried again.
+	Most int
 	// Start begins it and returns at once. It calls done, once, at its end.
 	Start func(done func(error))
 	// Event has something happen to the step, and enters the pipeline at its top
 	// after it.
 	Event func(func())
-	// Lost is told of a failure that may pass, the attempt's: the connection is
-	// dropped, and nothing is tried before Reconnected is called.
+	// Lost is told of a failure for which it is not given up, the attempt's: nothing is
+	// tried before Reconnected is called.
 	Lost func(attempt int, err error)
 
 	active, over, waits bool
@@ -79,9 +82,9 @@ func (t *Transfer) ended(err error) {
 		t.over = true
 	case errors.As(err, &cancelled):
 		t.attempts-- // whether there is to be another one its caller knows
-	case errors.As(err, &permanent):
+	case t.Most > 0 && errors.As(err, &permanent):
 		t.over, t.failed = true, &GivenUp{Hold: true, Code: t.Code, Subcode: permanent.Errno, Reason: err.Error()}
-	case t.attempts >= MaxTransfers:
+	case t.Most > 0 && t.attempts >= t.Most:
 		t.over, t.failed = true, &GivenUp{Reason: fmt.Sprintf("%v (after %d attempts)", err, t.attempts)}
 	default:
 		t.waits = true

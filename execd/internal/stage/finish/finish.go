@@ -57,7 +57,8 @@ type End struct {
 	attempts *int         // failed ones at the present step
 
 	entry       *account.Entry // from account on, unless that has to be repeated
-	undelivered *exit.GivenUp  // why the output has not arrived; nil: it has, or is to come
+	removal     Transit        // of output that nobody wants any more
+	shed        bool           // what is scarce was given back before the output was transferred
 }
 
 // Init makes it that of a run. Event has something happen to it, and leads it on; attempts
@@ -73,15 +74,14 @@ func (f *End) Recall(h *jobhook.HookRun) bool {
 	case StepRecord, StepAd, StepMail:
 		f.Tail.Set(h.Step)
 		return true
-	case exit.StepTransfer:
-		f.undelivered = h.GivenUp
 	}
 	return false
 }
 
 // Reap collects the outcome of a run whose usage was looked at.
 func (f *End) Reap(sampled api.Usage) error {
-	recorded := f.host.Store.State(f.of) == job.Ended // by an earlier execd
+	state := f.host.Store.State(f.of)
+	recorded := state == job.Ended // by an earlier execd
 	if recorded {
 		f.End = f.of.End
 		if !f.notices.On() || f.Tail.Over(StepAd) {
@@ -97,7 +97,10 @@ func (f *End) Reap(sampled api.Usage) error {
 		return err
 	}
 	f.Outcome, f.Total = &out, usage.Final(sampled, out.Usage)
-	if !recorded {
+	switch {
+	case state == job.Over:
+		f.resume()
+	case !recorded:
 		f.End = f.Conclude(&out)
 	}
 	return nil
@@ -117,7 +120,6 @@ func (f *End) Conclude(out *spool.Outcome) *job.End {
 	if e.Fate == job.FateRequeue && out.Checkpoint {
 		e.Checkpoint, e.PID = true, f.host.Launcher.JobPID(t.RunID())
 	}
-	outcome.Lose(e, f.undelivered, run.Requeues)
 	return e
 }
 
@@ -190,31 +192,6 @@ func (f *End) Free() (exit.Result, error) {
 // Announce does nothing: nobody who waits for the output is told that it comes.
 func (f *End) Announce() (exit.Result, error) { return exit.Nothing, nil }
 
-// Transfer takes the output of a job to where it belongs.
-func (f *End) Transfer() (exit.Result, error) {
-	if f.host.Output == nil || f.End == nil {
-		return exit.Nothing, nil
-	}
-	if e := (exit.Ending{SetUp: f.Ran(), Word: f.Word()}); !exit.WantsOutput(e) || !f.host.Output.Wants(f.of, e) {
-		return exit.Nothing, nil
-	}
-	if f.Output.transfer == nil {
-		f.Output.begin(f, "output", exit.HoldOutput, func() bool { return false }, f.host.Output.Send)
-	}
-	result := f.Output.step()
-	g := f.Output.transfer.GivenUp()
-	if g == nil {
-		return result, nil
-	}
-	if err := f.hooks.Note(jobhook.HookRun{Step: exit.StepTransfer, GivenUp: g}); err != nil {
-		return exit.Failed, err
-	}
-	f.host.Log.Error(fmt.Sprintf("job %v: output: given up: %s", f.of, g.Reason))
-	f.undelivered = g
-	outcome.Lose(f.End, g, f.requeues())
-	return exit.Nothing, nil // it is noted
-}
-
 // Gone removes the last traces, and what becomes of the task is recorded.
 func (f *End) Gone() (exit.Result, error) {
 	if f.entry == nil { // it has to be written again
@@ -264,7 +241,7 @@ func (f *End) journal(step string, write func(notice.Journal, notice.Event) erro
 			e.Text, e.Code, e.Subcode = why.Reason, why.Code, why.Subcode
 		}
 		if e.Exit == exit.Hold {
-			e.Code, e.Subcode = f.Hold(f.undelivered, f.hooks.PostStatus)
+			e.Code, e.Subcode = f.Hold(f.hooks.PostStatus)
 		}
 		e.Ad, _ = f.ended(f.host.Store.Want(f.of))
 		return f.notices.Write(step, e, write)
@@ -340,7 +317,9 @@ func (f *End) clean() error {
 		f.entry = nil
 		return &exit.Retry{Err: err}
 	}
-	f.host.GIDs.Give(t.Start.AddGID)
+	if !f.shed {
+		f.host.GIDs.Give(t.Start.AddGID)
+	}
 	return f.host.Store.Settle(t)
 }
 

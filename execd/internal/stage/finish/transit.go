@@ -37,15 +37,17 @@ type carrier func(context.Context, *job.Task, func(base.Progress)) error
 var errUnwanted = errors.New("not wanted any more")
 
 // begin makes it one of a run. Carry carries it out, unless it is unwanted.
-func (x *Transit) begin(f *End, what string, code int, unwanted func() bool, carry carrier) {
-	t := &exit.Transfer{Code: code, Event: f.event}
+func (x *Transit) begin(f *End, t *exit.Transfer, what string, unwanted func() bool, carry carrier) {
+	t.Event = f.event
 	t.Start = func(done func(error)) { x.start(f, unwanted, carry, done) }
-	// Here no connection comes back that was lost: it is tried again after a while, and
-	// not before that, whatever enters meanwhile.
-	t.Lost = func(attempt int, err error) {
-		after := exit.Retries.After(attempt)
-		f.host.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", f.of, what, err, after))
-		time.AfterFunc(after, func() { f.event(t.Reconnected) })
+	if t.Lost == nil {
+		// Here no connection comes back that was lost: it is tried again after a while,
+		// and not before that, whatever enters meanwhile.
+		t.Lost = func(attempt int, err error) {
+			after := exit.Retries.After(attempt)
+			f.host.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", f.of, what, err, after))
+			time.AfterFunc(after, func() { f.event(t.Reconnected) })
+		}
 	}
 	x.transfer = t
 }
@@ -81,13 +83,16 @@ func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(e
 	})
 }
 
-// Cancel ends the attempt that is under way, since the run is not wanted any more.
-func (x *Transit) Cancel() {
+// Cancel ends the attempt that is under way, since the run is not wanted any more, and
+// reports whether there is one.
+func (x *Transit) Cancel() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.cancel != nil {
-		x.cancel(errUnwanted)
+	if x.cancel == nil {
+		return false
 	}
+	x.cancel(errUnwanted)
+	return true
 }
 
 // Standing returns how it stands.
@@ -112,7 +117,7 @@ func (x *Transit) step() exit.Result {
 func (f *End) Fetch(x *Transit) (exit.Result, *exit.GivenUp) {
 	if x.transfer == nil {
 		unwanted := func() bool { return f.host.Store.Want(f.of) != nil }
-		x.begin(f, "input", exit.HoldInput, unwanted, f.host.Input.Fetch)
+		x.begin(f, &exit.Transfer{Code: exit.HoldInput, Most: exit.MaxTransfers}, "input", unwanted, f.host.Input.Fetch)
 	}
 	return x.step(), x.transfer.GivenUp()
 }

@@ -104,8 +104,6 @@ type HookRun struct {
 	Result  *hook.Result `json:"result,omitempty"`
 	Verdict string       `json:"verdict,omitempty"` // what became of the job by it
 	Changed []string     `json:"changed,omitempty"` // attributes of the job's ad
-	// GivenUp is, of a step that transfers, why it has not succeeded.
-	GivenUp *exit.GivenUp `json:"given_up,omitempty"`
 	Count   int           `json:"count,omitempty"`   // of UPDATE_JOB_INFO: how often it ran; Result is the last of them
 	Skipped int           `json:"skipped,omitempty"` // and how often it did not, since it still ran
 }

@@ -62,11 +62,8 @@ func (f *Facts) Code(s exit.Status) exit.Code {
 
 // Hold returns why a job is held that is in error, in HTCondor's numbers: for its output,
 // which was given up or nil, for the script after it, or for the failure.
-func (f *Facts) Hold(g *exit.GivenUp, post exit.Status) (code, subcode int) {
-	switch {
-	case g != nil:
-		return g.Code, g.Subcode
-	case !post.OK():
+func (f *Facts) Hold(post exit.Status) (code, subcode int) {
+	if !post.OK() {
 		return exit.HoldPostScript, post.Code
 	}
 	return holds[f.End.Failed], 0

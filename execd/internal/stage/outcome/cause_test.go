@@ -75,7 +75,6 @@ func TestCauses(t *testing.T) {
 func TestHold(t *testing.T) {
 	for _, tt := range []struct {
 		failed        int
-		output        *exit.GivenUp
 		post          exit.Status
 		code, subcode int
 	}{
@@ -87,10 +86,9 @@ func TestHold(t *testing.T) {
 		{failed: spool.FailedPEStart, code: 43},
 		{failed: spool.FailedReadConfig},
 		{post: exit.Status{Code: 4}, code: 44, subcode: 4},
-		{output: &exit.GivenUp{Code: 12, Subcode: 28}, post: exit.Status{Code: 4}, code: 12, subcode: 28},
 	} {
 		f := Facts{End: &job.End{Failed: tt.failed, Fate: job.FateError}}
-		if code, subcode := f.Hold(tt.output, tt.post); code != tt.code || subcode != tt.subcode {
+		if code, subcode := f.Hold(tt.post); code != tt.code || subcode != tt.subcode {
 			t.Errorf("%+v: held with %d, %d", tt, code, subcode)
 		}
 	}

@@ -129,22 +129,6 @@ func cutShort(out *spool.Outcome, failed int) bool {
 	return failed != 0
 }
 
-// Lose makes of an end what becomes of it when its output does not arrive. Requeues says
-// that somebody would start it again.
-func Lose(e *job.End, g *exit.GivenUp, requeues bool) {
-	if g == nil {
-		return
-	}
-	e.Reason = joined(e.Reason, "output transfer: "+g.Reason)
-	switch {
-	case !requeues: // who sent it is told
-	case g.Hold:
-		e.Fate = job.FateError
-	default:
-		e.Fate = job.FateRequeue
-	}
-}
-
 // Of returns what an outcome says by itself.
 func Of(out *spool.Outcome) *job.End {
 	e := &job.End{Failed: out.Failed, Reason: out.Reason, Cause: out.Cause()}

@@ -1,8 +1,10 @@
 package outcome
 
 import (
+	"cmp"
 	"fmt"
 
+	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
 	"paddock/spool"
 )
@@ -22,6 +24,15 @@ func how(s exit.Status) string {
 		return fmt.Sprintf("killed by signal %s (%d)", spool.SignalName(s.Signal), s.Signal)
 	}
 	return fmt.Sprintf("exit status %d", s.Code)
+}
+
+// Undelivered is the reason of a run, with why its output is not transferred to its end.
+func Undelivered(reason string, want *job.Want) string {
+	why := By(spool.CauseDeleted, want.By)
+	if want.By == "" {
+		why = "ended since " + cmp.Or(want.Cause, want.Reason, "its slot had to be left")
+	}
+	return joined(reason, why+" while its output was transferred")
 }
 
 // joined is a reason with another one behind it.

@@ -1,0 +1,162 @@
+package finish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api/accounting"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/base"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/outcome"
+	"paddock/internal/backoff"
+	"paddock/spool"
+)
+
+// deliveries are the pauses before attempts at output that could not be delivered.
+var deliveries = backoff.Doubling{First: time.Second, Most: 5 * time.Minute}
+
+// delivers reports whether the output of the run is transferred. Who runs again brings it
+// then. One that was killed for a limit is over like one that ends by itself.
+func (f *End) delivers() bool {
+	if f.host.Output == nil || f.End == nil {
+		return false
+	}
+	switch f.host.Store.State(f.of) {
+	case job.Over:
+		return true
+	case job.Ended: // it has arrived, or nobody wants it
+		return false
+	}
+	e := exit.Ending{SetUp: f.Ran(), Word: f.Word()}
+	if f.End.Cause == spool.CauseLimit {
+		e.Word = exit.WordExit
+	}
+	return f.End.Fate == job.FateDone && exit.WantsOutput(e) && f.host.Output.Wants(f.of, e)
+}
+
+// Transfer takes the output of a job to where it belongs. What cannot be delivered is
+// never thrown away by another run: it is tried again, or waits until somebody has looked.
+func (f *End) Transfer() (exit.Result, error) {
+	if !f.delivers() {
+		return exit.Nothing, nil
+	}
+	if want := f.host.Store.NotDelivered(f.of); want != nil {
+		return f.discard(want), nil
+	}
+	if x := &f.Output; x.transfer == nil {
+		end := *f.End
+		if end.Accounting == "" {
+			end.Accounting = f.Line() // a power cut may take all else that it is made of
+		}
+		begun := time.Now()
+		t := &exit.Transfer{}
+		t.Lost = func(attempt int, err error) { f.lost(t, attempt, time.Since(begun), err) }
+		x.begin(f, t, "output", func() bool { return f.host.Store.NotDelivered(f.of) != nil }, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
+			if err := f.over(&end); err != nil {
+				return err
+			}
+			return f.host.Output.Send(ctx, t, report)
+		})
+	}
+	return f.Output.step(), nil
+}
+
+// over records that the run is over, when nothing of it is left that could change its
+// files, and these are on disk. What is scarce is given back: transfers may take days.
+func (f *End) over(end *job.End) error {
+	t := f.of
+	if f.host.Store.State(t) != job.Started {
+		return nil
+	}
+	if f.host.Launcher.KillLeft(t.RunID(), t.Start.AddGID) {
+		f.host.Log.Warn(fmt.Sprintf("job %v: had left processes: they were killed before its output is transferred", t))
+	}
+	if err := f.host.Launcher.Shed(t.RunID()); err != nil {
+		f.host.Log.Warn(fmt.Sprintf("job %v: %v (tried again when its output has arrived)", t, err))
+	}
+	if err := f.host.Output.Sync(t); err != nil {
+		return err
+	}
+	if err := f.host.Store.Over(t, end); err != nil {
+		return err
+	}
+	f.host.GIDs.Give(t.Start.AddGID)
+	f.event(func() { f.shed = true })
+	return nil
+}
+
+// resume goes on with a run that is over, as an earlier execd has recorded it.
+func (f *End) resume() {
+	end := *f.of.End
+	if f.Ran() {
+		end.Accounting = "" // it is composed when it is written
+	}
+	f.End, f.shed = &end, true
+}
+
+// lost says when output that could not be delivered is tried again: what may pass after a
+// while, for as long as there is patience; all else when somebody has looked, but for a
+// disk that was full.
+func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error) {
+	after, stuck := deliveries.After(attempt), job.Stuck{Text: "output transfer: " + err.Error(), Since: time.Now()}
+	permanent, forGood := errors.AsType[*exit.Permanent](err)
+	if forGood {
+		stuck.Errno = permanent.Errno
+		if errno := unix.Errno(permanent.Errno); errno == unix.ENOSPC || errno == unix.EDQUOT {
+			after, forGood = deliveries.Most, true
+		} else {
+			after = 0
+		}
+	}
+	if forGood || since > f.host.Patience() {
+		if err := f.host.Store.Stick(f.of, stuck); err != nil {
+			f.host.Log.Error(fmt.Sprintf("job %v: %v", f.of, err))
+			after = deliveries.Most
+		} else {
+			f.host.Log.Error(fmt.Sprintf("job %v: output: %v (waits for qmod -cj)", f.of, err))
+		}
+	} else {
+		f.host.Log.Warn(fmt.Sprintf("job %v: output: %v (tried again in %v)", f.of, err, after))
+	}
+	if after > 0 {
+		time.AfterFunc(after, func() { f.event(t.Reconnected) })
+	}
+}
+
+// Again has output that is stuck tried to be delivered again.
+func (f *End) Again() {
+	if f.Output.transfer != nil {
+		f.Output.transfer.Reconnected()
+	}
+}
+
+// discard ends the transfer of output that is not wanted any more, and removes what of it
+// is not whole where it was to arrive.
+func (f *End) discard(want *job.Want) exit.Result {
+	if f.Output.Cancel() {
+		return exit.InProgress
+	}
+	if f.removal.transfer == nil {
+		f.removal.begin(f, &exit.Transfer{Most: exit.MaxTransfers}, "output that is not wanted", func() bool { return false },
+			func(ctx context.Context, t *job.Task, _ func(base.Progress)) error { return f.host.Output.Discard(ctx, t) })
+	}
+	if result := f.removal.step(); !result.Over() {
+		return result
+	}
+	if g := f.removal.transfer.GivenUp(); g != nil {
+		f.host.Log.Warn(fmt.Sprintf("job %v: output that is not wanted is left: %s", f.of, g.Reason))
+	}
+	f.End.Failed, f.End.Reason = accounting.FailedTransfer, outcome.Undelivered(f.End.Reason, want)
+	if f.End.Accounting != "" { // of a run of which nothing else is left
+		if rec, err := accounting.Parse([]byte(f.End.Accounting)); err == nil {
+			rec.Failed = f.End.Failed
+			f.End.Accounting = outcome.Line(rec, f.host.Log)
+		}
+	}
+	return exit.Nothing // the wish is on disk
+}
