@@ -258,6 +258,11 @@ func (r *Runner) begin(l *life) error {
 		// A second try would fail the same way until somebody mends it.
 		return r.refuse(l, err, !spool.Scarce(err))
 	}
+	if r.Sandboxes != nil {
+		if err := r.Sandboxes.Plan(t, order.Request); err != nil {
+			return r.refuse(l, err, false)
+		}
+	}
 	if err := r.findHooks(l, order.Request, order.Owner); err != nil {
 		return r.refuse(l, err, !spool.Scarce(err))
 	}
@@ -380,8 +385,18 @@ func (r *Runner) fail(l *life, reason string) error {
 
 // giveBack frees what a task held that is not started after all.
 func (r *Runner) giveBack(l *life) {
+	if l.task.Start.Sandbox != nil {
+		go r.discardSandbox(l.task)
+	}
 	r.GIDs.Give(l.task.Start.AddGID)
 	r.Queue.Ended(l.task, l.end.Claims, schedule.Used{})
+}
+
+// discardSandbox removes that of a run which was not started. The next has another.
+func (r *Runner) discardSandbox(t *job.Task) {
+	if err := r.Sandboxes.Remove(t); err != nil {
+		r.Log.Warn(fmt.Sprintf("job %v: %v (tried again when execd is started next)", t, err))
+	}
 }
 
 // launch starts the shepherd.

@@ -71,7 +71,7 @@ func newRig(t *testing.T) *rig {
 	r.must(os.Chmod(filepath.Dir(base), 0o755)) // the user is another
 	r.dir, r.home = filepath.Join(base, "1.1.0-0123"), filepath.Join(base, "home")
 	r.must(os.Mkdir(r.dir, 0o711))
-	r.mine(r.home, r.files(), filepath.Join(r.dir, DirSay))
+	r.mine(r.home, r.files(), filepath.Join(r.dir, order.DirSay))
 	return r
 }
 
@@ -88,7 +88,7 @@ func (r *rig) elsewhere() {
 	r.mine(r.other)
 }
 
-func (r *rig) files() string { return filepath.Join(r.dir, DirFiles) }
+func (r *rig) files() string { return filepath.Join(r.dir, order.DirFiles) }
 
 func (r *rig) must(err error) {
 	r.Helper()

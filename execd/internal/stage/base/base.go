@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"paddock/classad"
+	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
@@ -49,6 +50,7 @@ type Host struct {
 	HookTable func() *hook.Table // the hooks of the present configuration
 	Input     Input
 	Output    Output
+	Sandboxes Sandboxes
 
 	// SlotOf finds the slot that a task runs on, the first where it has several: its
 	// number, 0 if it is not known, and with ads its ad. nil: a run is where its claims say.
@@ -76,6 +78,14 @@ type Output interface {
 	Wants(t *job.Task, e exit.Ending) bool
 	// Send begins to and returns at once; it calls done, once, at the end.
 	Send(t *job.Task, done func(error))
+}
+
+// Sandboxes has the directories of their own in which runs work that ask for one.
+type Sandboxes interface {
+	// Plan notes that of a run which is to be started; nothing is made yet.
+	Plan(t *job.Task, request *api.SubmitRequest) error
+	// Remove removes it. There may be none any more, or never was one.
+	Remove(t *job.Task) error
 }
 
 // From returns who the job of a task came from.
