@@ -10,13 +10,14 @@ import (
 
 // RootFormat is the number of the format of the spool as a whole: of its
 // directories and of what their names mean. Records and job directories have
-// numbers of their own.
-const RootFormat = 1
+// numbers of their own. Format 2 has runs with sandboxes, which an execd of format 1
+// would start without, and forget; what it has left is read.
+const RootFormat = 2
 
 // ErrFormat is matched when a spool is of another format than RootFormat.
 var ErrFormat = errors.New("format not supported")
 
-// CheckFormat returns an error that matches ErrFormat when an execd of another
+// CheckFormat returns an error that matches ErrFormat when an execd of a later
 // format has used the spool. One without a number is of format 1. Any other
 // error means that the number cannot be read.
 func (r *Root) CheckFormat() error {
@@ -31,7 +32,7 @@ func (r *Root) CheckFormat() error {
 	if err != nil {
 		return cannot("read format of spool", r.path, err)
 	}
-	if n != RootFormat {
+	if n < 1 || n > RootFormat {
 		return cannot("use spool", r.path, &formatError{n})
 	}
 	return nil
@@ -39,8 +40,10 @@ func (r *Root) CheckFormat() error {
 
 // MarkFormat writes the number for execds to come, unless it is there.
 func (r *Root) MarkFormat() error {
-	if _, err := ReadFile(r.Path(FileFormat), maxFile); err == nil {
-		return nil
+	if data, err := ReadFile(r.Path(FileFormat), maxFile); err == nil {
+		if n, err := ParseNumber(data); err == nil && n == RootFormat {
+			return nil
+		}
 	}
 	return atomicfile.WriteDurable(r.Path(FileFormat), AppendNumber(nil, RootFormat), ModeOf(FileFormat))
 }

@@ -26,7 +26,17 @@ func TestFormat(t *testing.T) {
 			t.Errorf("its own number: %v", err)
 		}
 	}
-	for text, another := range map[string]bool{"2\n": true, "999\n": true, "": false, "two\n": false, "\x00": false} {
+	// What an execd of format 1 has left is read, and its own from then on.
+	if err := os.WriteFile(root.Path(spool.FileFormat), []byte("1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(root.CheckFormat(), root.MarkFormat()); err != nil {
+		t.Errorf("format 1: %v", err)
+	}
+	if text, err := os.ReadFile(root.Path(spool.FileFormat)); string(text) != "2\n" {
+		t.Errorf("format 1 has become %q, %v; want 2", text, err)
+	}
+	for text, another := range map[string]bool{"0\n": true, "3\n": true, "999\n": true, "": false, "two\n": false, "\x00": false} {
 		if err := os.WriteFile(root.Path(spool.FileFormat), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +44,7 @@ func TestFormat(t *testing.T) {
 		if err == nil || errors.Is(err, spool.ErrFormat) != another {
 			t.Errorf("%q: %v; want a refusal of the format: %v", text, err, another)
 		}
-		if want := "the spool has " + strings.TrimSpace(text) + ", this execd uses 1"; another && !strings.Contains(err.Error(), want) {
+		if want := "the spool has " + strings.TrimSpace(text) + ", this execd uses 2"; another && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}

@@ -49,6 +49,7 @@ const (
 	DirEnded      = "ended_jobs"
 	DirClaims     = "claims"
 	DirEvictions  = "evictions"
+	DirSandboxes  = "sandboxes"
 	FileMessages  = "messages"
 	FileExecdPID  = "execd.pid"
 	FileExecdLock = "execd.lock"
@@ -59,6 +60,7 @@ const (
 	FileOutputs1  = "outputs.1"
 	FileDrain     = "drain"
 	FileFormat    = "format"
+	FileID        = "id"
 )
 
 // A File is a row of the table of files.
@@ -115,6 +117,7 @@ var Files = []File{
 	{FileOutputs1, "execd", "execd", "when outputs has grown to 1 MB, in its place", 0o600, ""},
 	{FileDrain, "execd", "execd", "while no job is to be started", 0o644, "after a power cut the host is still to be emptied"},
 	{FileFormat, "execd", "execd", "when execd first uses the spool", 0o644, "an older execd must not misread what a newer one has left"},
+	{FileID, "execd", "execd", "when a sandbox is first made", 0o644, "after a power cut the sandboxes are still this spool's"},
 }
 
 // A Place is a row of the table of directories.
@@ -136,6 +139,7 @@ var Places = []Place{
 	{DirEnded, "records and scripts of the last jobs that have ended, for qresub", 0o700},
 	{DirClaims, "claims of slots that are not the queue's, with their secrets", 0o700},
 	{DirEvictions, "ends of claims of fetched work that are to be told", 0o700},
+	{DirSandboxes, "sandboxes of jobs, each its owner's", 0o711},
 }
 
 // ModeOf returns the mode of a file by name: that of the table, or 0600 for a

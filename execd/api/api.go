@@ -374,8 +374,21 @@ type TaskDetail struct {
 	Usage     *Usage `json:"usage,omitempty"`   // nil: not running, or not known yet
 	// Started beside the job, by qrsh -inherit and -into.
 	Subtasks []Subtask `json:"subtasks,omitempty"`
+	// Transfer is how the files of the task's sandbox travel; nil: none do.
+	Transfer *Transfer `json:"transfer,omitempty"`
 	// Hooks are the site's hooks that were called for the task, in order.
 	Hooks []HookRun `json:"hooks,omitempty"`
+}
+
+// Transfer is how files travel into the sandbox of a task, or out of it.
+type Transfer struct {
+	Output  bool      `json:"output"` // out of it
+	Bytes   int64     `json:"bytes"`
+	Total   int64     `json:"total,omitempty"`  // 0: not known yet
+	Files   int       `json:"files,omitempty"`  // that are through
+	Since   time.Time `json:"since,omitzero"`   // of the present attempt; zero: none is under way
+	Attempt int       `json:"attempt"`          // the present one, or the last
+	Failure string    `json:"failure,omitempty"` // of the last that has failed
 }
 
 // HookRun is a hook that was called for a task, or a script of its own.

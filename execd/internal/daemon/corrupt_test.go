@@ -132,7 +132,7 @@ func TestDamagedRecordStartsNothing(t *testing.T) {
 func TestOtherFormatIsRefused(t *testing.T) {
 	for place, c := range map[string]struct{ text, want string }{
 		"jobs/5": {`{"format":2,"job":5}` + "\n", "job 5: format not supported: the record has 2, this execd reads 1"},
-		"format": {"2\n", "format not supported: the spool has 2, this execd uses 1"},
+		"format": {"3\n", "format not supported: the spool has 3, this execd uses 2"},
 	} {
 		dir := filepath.Join(t.TempDir(), "pd")
 		file := filepath.Join(api.DevPlaces(dir).Spool, place)

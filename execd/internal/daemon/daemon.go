@@ -37,6 +37,7 @@ import (
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/sandbox"
 	"paddock/execd/internal/server"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
@@ -313,8 +314,10 @@ type daemon struct {
 	server *server.Server
 
 	slotAds *slotAds
-	sources source.Sources
-	fetch   *fetch.Layer
+	// sandboxes has the directories of jobs that ask for one.
+	sandboxes *sandbox.Manager
+	sources   source.Sources
+	fetch     *fetch.Layer
 
 	loading sync.Mutex // held while load is configured
 
@@ -385,6 +388,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.stages.Hooks, d.stages.HookTable = d.calls, d.hooks.Load
 	d.launch.Exited, d.launch.Noticed, d.launch.Aside = d.stages.Exited, d.stages.Noticed, d.stages.Aside
 	d.usage.Exceeded = d.stages.Exceeded
+	d.buildSandboxes(boot)
 	table := claim.NewTable(config.Queues, queue.Holder)
 	d.stages.SlotOf = d.slotOf(table)
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}
@@ -548,6 +552,7 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := errors.Join(d.launch.SweepGroups(), d.launch.Sweep(d.config.Current().Queues)); err != nil {
 		d.log.Warn(err.Error())
 	}
+	d.sandboxes.Recover()
 	for _, j := range d.store.Pending() {
 		d.sources.Of(j.Source).Stray(j)
 	}

@@ -122,6 +122,8 @@ type Start struct {
 	Claim string `json:"claim,omitempty"`
 	// Carved are the slots of the run that were carved out of others.
 	Carved []Carved `json:"carved,omitempty"`
+	// Sandbox is the directory of its own that the run works in; nil: it has none.
+	Sandbox *Sandbox `json:"sandbox,omitempty"`
 	// Needs are those of the job when the run was started; nil: those it has
 	// where the line stands.
 	Needs *needs `json:"needs,omitempty"`

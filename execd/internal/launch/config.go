@@ -103,6 +103,16 @@ func (o *Order) names(host string) names {
 // dir is the working directory: the requested one, else the owner's home.
 func (o *Order) dir(host string) string { return workingDir(o.names(host), cwd(o.Request, o.tmpdir())) }
 
+// sandbox is the directory of its own in which the run works; empty: it has none. A task
+// that is started in the run may have asked for another directory.
+func (o *Order) sandbox() string {
+	s := o.Task.Start.Sandbox
+	if s == nil || o.Sub != nil && o.Request.Cwd != "" {
+		return ""
+	}
+	return s.Files()
+}
+
 // cwd is the working directory that a job asked for. A relative one of work that came as
 // an ad is below the scratch directory.
 func cwd(r *api.SubmitRequest, scratch string) string {
@@ -210,7 +220,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	}
 	c.number("min_gid", minGID)
 	c.number("min_uid", minUID)
-	c.text("cwd", dir)
+	c.text("cwd", cmp.Or(o.sandbox(), dir))
 	prolog, epilog := cmp.Or(o.Queue.Prolog, o.Global.Prolog, "none"), cmp.Or(o.Queue.Epilog, o.Global.Epilog, "none")
 	if o.Sub != nil {
 		prolog, epilog = "none", "none"

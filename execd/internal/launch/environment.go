@@ -45,7 +45,12 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 		path = tmpdir + ":" + path
 	}
 	e.set("PATH", path)
-	if r.Cwd != "" {
+	sandbox := o.sandbox()
+	if sandbox != "" {
+		e.set("PWD", sandbox)
+		e.set("PADDOCK_SANDBOX", sandbox)
+		e.set("_CONDOR_SCRATCH_DIR", sandbox)
+	} else if r.Cwd != "" {
 		e.set("PWD", o.dir(l.Host))
 	}
 	e.set("REQNAME", r.Name)
@@ -115,7 +120,7 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 		if o.Sub != nil {
 			ads = filepath.Dir(jobDir) // the run's, whose ads they are
 		}
-		e.published(o.Slot, tmpdir, ads)
+		e.published(o.Slot, cmp.Or(sandbox, tmpdir), ads)
 	}
 	return e.list
 }

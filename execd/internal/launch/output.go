@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/job"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -69,6 +70,21 @@ func (s *Streams) output(task int, stdout, stderr string) api.Output {
 	}
 	return api.Output{Task: task, Merged: s.Merge, Stdout: file("o", stdout), Stderr: file("e", stderr)}
 }
+
+// Paths are those that a job names, for one task.
+type Paths struct {
+	Dir   string // where the job was to run without a sandbox: relative paths begin there
+	names names
+}
+
+// PathsOf returns those of a task.
+func PathsOf(t *job.Task, r *api.SubmitRequest, owner *user.User, host string) Paths {
+	s := StreamsOf(t.Job.Number, r, owner)
+	return Paths{Dir: s.Dir(host, t.Number), names: s.names(host, t.Number)}
+}
+
+// Expand replaces the pseudo variables in a path.
+func (p *Paths) Expand(path string) string { return p.names.expand(path) }
 
 // Output returns where a run writes, or has written, from its config; false: it
 // has none any more.

@@ -248,7 +248,7 @@ func (s *Server) detailOf(j *job.Job, c job.Caller, rank func(*api.JobStatus) (s
 			t.Usage = &u
 		}
 		t.Subtasks, _ = s.subtasks(run, used)
-		t.Hooks = s.Stages.HookRuns(run)
+		t.Hooks, t.Transfer = s.Stages.HookRuns(run), s.Stages.Transfer(run)
 	}
 	return d, true
 }

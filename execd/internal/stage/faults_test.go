@@ -72,9 +72,9 @@ func TestDeliveryCrashes(t *testing.T) {
 		func(t *testing.T, s *scene) error {
 			s.t = t
 			s.r.advance(s.l, nil)
-			eventually(t, "stuck or tried again", func() bool { return s.l.end.Output.Standing().Last != "" || s.r.Store.Stuck(s.l.task) != nil })
+			eventually(t, "stuck or tried again", func() bool { return s.l.end.Output.Standing().Failure != "" || s.r.Store.Stuck(s.l.task) != nil })
 			if s.r.Store.Stuck(s.l.task) == nil {
-				return errors.New(s.l.end.Output.Standing().Last)
+				return errors.New(s.l.end.Output.Standing().Failure)
 			}
 			return nil
 		},

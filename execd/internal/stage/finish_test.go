@@ -624,7 +624,7 @@ type sender struct {
 	waits  chan struct{}
 }
 
-func (o *sender) Wants(*job.Task, exit.Ending) bool { return true }
+func (o *sender) Leaves(*job.Task) (api.WhenOut, bool) { return api.OutExit, true }
 func (o *sender) Send(ctx context.Context, _ *job.Task, _ func(base.Progress)) (err error) {
 	_ = o.memory.note("output")
 	if len(o.fails) > 0 {
@@ -681,7 +681,7 @@ func TestOutputIsNotTriedAtOnce(t *testing.T) {
 		if err := s.enter(); !errors.Is(err, errWait) {
 			t.Fatal(err)
 		}
-		lost = s.l.end.Output.Standing().Last != ""
+		lost = s.l.end.Output.Standing().Failure != ""
 	}
 	for range 10 {
 		if err := s.enter(); !errors.Is(err, errWait) {

@@ -135,9 +135,9 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 func (r *Runner) findAgain(l *life) error {
 	hooks := r.Hooks != nil && r.HookTable != nil && r.HookTable().Any()
 	told := r.Journal != nil && r.Journal.Wants(l.task)
-	fed := r.Input != nil && r.Input.Wants(l.task)
+	fed := r.Input != nil && r.Input.Has(l.task)
 	mailed := l.task.State == job.Ended && l.notices.Wants(mail.Aborted)
-	if !hooks && !told && !fed && !mailed && r.From(l.task).Queued() && r.Output == nil {
+	if !hooks && !told && !fed && !mailed && r.From(l.task).Queued() {
 		return nil
 	}
 	d, _, findErr := r.Launcher.Find(l.task.RunID())

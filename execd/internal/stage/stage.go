@@ -260,6 +260,11 @@ func (r *Runner) begin(l *life) error {
 		// A second try would fail the same way until somebody mends it.
 		return r.refuse(l, err, !spool.Scarce(err))
 	}
+	if r.Sandboxes != nil {
+		if err := r.Sandboxes.Plan(t, order.Request); err != nil {
+			return r.refuse(l, err, false)
+		}
+	}
 	if err := r.findHooks(l, order.Request, order.Owner); err != nil {
 		return r.refuse(l, err, !spool.Scarce(err))
 	}
@@ -295,7 +300,7 @@ func (r *Runner) begin(l *life) error {
 // findHooks finds what a run has beside its job.
 func (r *Runner) findHooks(l *life, request *api.SubmitRequest, owner *user.User) error {
 	l.notices.Find(r.Journal)
-	return l.hooks.Find(request, owner, r.Input != nil && r.Input.Wants(l.task))
+	return l.hooks.Find(request, owner, r.Input != nil && r.Input.Has(l.task))
 }
 
 // order gathers what the directory of a run is made from.

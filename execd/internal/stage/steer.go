@@ -59,6 +59,21 @@ func (r *Runner) Kill(t *job.Task) {
 	}
 }
 
+// Transfer returns how files travel into the sandbox of a run or out of it; nil: none do.
+func (r *Runner) Transfer(run spool.RunID) *api.Transfer {
+	l := r.life(run)
+	if l == nil {
+		return nil
+	}
+	shown := l.end.Output.Standing()
+	if shown.Output = shown.Attempt > 0; !shown.Output {
+		if shown = l.input.Standing(); shown.Since.IsZero() {
+			return nil
+		}
+	}
+	return &shown
+}
+
 // Suspend stops a task for the reasons that the letters stand for, or with none
 // lets it go on, unless somebody has suspended it.
 func (r *Runner) Suspend(t *job.Task, letters string) {

@@ -17,7 +17,7 @@ type fetcher struct {
 	cause chan error
 }
 
-func (*fetcher) Wants(*job.Task) bool { return true }
+func (*fetcher) Has(*job.Task) bool { return true }
 func (f *fetcher) Fetch(ctx context.Context, _ *job.Task, report func(base.Progress)) error {
 	report(base.Progress{Bytes: 5, Total: 10, Files: 1})
 	close(f.begun)
@@ -37,7 +37,7 @@ func TestInputIsCancelled(t *testing.T) {
 		s.r.setUp(s.l)
 		s.r.advance(s.l, nil)
 		<-f.begun
-		if got := s.l.input.Standing(); got.Bytes != 5 || got.Total != 10 || got.Attempt != 1 || got.Since.IsZero() || got.Last != "" {
+		if got := s.l.input.Standing(); got.Bytes != 5 || got.Total != 10 || got.Attempt != 1 || got.Since.IsZero() || got.Failure != "" {
 			t.Errorf("it stands at %+v", got)
 		}
 		if stop {
@@ -50,14 +50,14 @@ func TestInputIsCancelled(t *testing.T) {
 			}
 			continue
 		}
-		_, err := s.r.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{Name: "root"}, s.r.Kill)
+		_, err := s.r.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1001, Name: "alice"}, s.r.Kill)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if cause := <-f.cause; errors.Is(cause, base.ErrStopped) {
 			t.Errorf("it was cancelled since %v", cause)
 		}
-		eventually(t, "gone", func() bool { return s.r.Store.State(s.l.task) == job.Gone })
+		eventually(t, "gone", func() bool { return s.r.Store.Get(1) == nil })
 	}
 }
 

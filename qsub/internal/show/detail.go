@@ -300,6 +300,11 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		}
 	}
 	for i := range tasks {
+		if x := tasks[i].Transfer; x != nil {
+			say(&tasks[i], map[bool]string{false: "stage_in", true: "stage_out"}[x.Output], transferText(x, time.Now()))
+		}
+	}
+	for i := range tasks {
 		for j := range tasks[i].Hooks {
 			say(&tasks[i], "hook", hookRun(&tasks[i].Hooks[j]))
 		}
@@ -327,6 +332,30 @@ func errorReason(t *api.TaskDetail) string {
 		return t.Reason
 	}
 	return stamp(t.ErrorTime) + " " + t.Reason
+}
+
+// transferText describes how files travel: how far they are, how fast, and for how long
+// still, at that speed.
+func transferText(x *api.Transfer, now time.Time) string {
+	text := megabytes(float64(x.Bytes))
+	if x.Total > 0 {
+		text += " of " + megabytes(float64(x.Total))
+	}
+	if took := now.Sub(x.Since).Seconds(); !x.Since.IsZero() && took >= 1 && x.Bytes > 0 {
+		rate := float64(x.Bytes) / took
+		text += ", " + megabytes(rate) + "/s"
+		if left := float64(x.Total - x.Bytes); left > 0 {
+			text += fmt.Sprintf(", %.0f s left", left/rate)
+		}
+	}
+	text += fmt.Sprintf(", attempt %d", x.Attempt)
+	if x.Since.IsZero() {
+		text += ", waits"
+	}
+	if x.Failure != "" {
+		text += ", last: " + x.Failure
+	}
+	return text
 }
 
 // hookRun describes a run of a hook: its name, its start, its duration and its end.

@@ -108,6 +108,11 @@ var known = []Known{
 		Words: []string{"STATE", "ACTIVITY", "ENTEREDCURRENTSTATE", "ENTEREDCURRENTACTIVITY", "REMOTEUSER", "JOBID"},
 	},
 
+	{Name: "EXECUTE", Kind: Path, Meaning: "the directory in which sandboxes are made"},
+	{Name: "MAX_TRANSFER_INPUT_MB", Kind: Number, Meaning: "how much may be brought into a sandbox; 0: any amount"},
+	{Name: "MAX_TRANSFER_OUTPUT_MB", Kind: Number, Meaning: "how much may be brought out of one; 0: any amount"},
+	{Name: "TRANSFER_PATIENCE", Kind: Seconds, Default: "86400", Meaning: "how long output that cannot be delivered is tried again before somebody has to look"},
+
 	{Name: "FetchWorkDelay", Kind: Expression, Wants: Whole, Else: "300 is taken", Default: "300", Meaning: "seconds from the end of one fetch to the next"},
 	{Name: "FETCH_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},
 	{Name: "FETCH_WORK_AHEAD", Kind: Truth, Default: "false", Meaning: "ask for the next work while JOB_EXIT tells of the last"},

@@ -23,6 +23,14 @@ const (
 	Last   = Say
 )
 
+// Names below the directory of a sandbox, which is execd's. The first two are
+// directories of the owner of the job.
+const (
+	DirFiles = "files" // where the job works
+	DirSay   = "say"
+	FileLock = "lock" // held by the process for as long as it lives
+)
+
 // Names in the directory Say.
 const (
 	FileInputs = "inputs" // what was brought in, see Orders.Bring

@@ -135,7 +135,7 @@ func TestBadPlugins(t *testing.T) {
 func (r *rig) hangs(o *order.Orders) {
 	r.Helper()
 	o.ID, o.Base = r.id, r.home
-	lock, err := take(r.Context(), filepath.Join(r.dir, FileLock))
+	lock, err := take(r.Context(), filepath.Join(r.dir, order.FileLock))
 	r.must(err)
 	defer lock.Close()
 	p, err := r.start(r.owner, r.dir, lock, o)

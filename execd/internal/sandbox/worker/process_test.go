@@ -119,7 +119,7 @@ func TestOutlives(t *testing.T) {
 			o := send(order.Send{Select: order.All})
 			o.ID, o.Base = r.id, r.home
 			// An execd that is killed has no chance to end its worker: this one is forgotten.
-			lock, err := take(t.Context(), filepath.Join(r.dir, FileLock))
+			lock, err := take(t.Context(), filepath.Join(r.dir, order.FileLock))
 			r.must(err)
 			old, err := r.start(r.owner, r.dir, lock, o)
 			r.must(err)

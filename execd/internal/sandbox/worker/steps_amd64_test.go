@@ -45,10 +45,10 @@ func (r *rig) stepped(o *order.Orders, opens bool, at int, do func(pid int) unix
 	out, err := os.CreateTemp(r.TempDir(), "report")
 	r.must(err)
 	defer out.Close()
-	files, err := openDir(r.dir, DirFiles)
+	files, err := openDir(r.dir, order.DirFiles)
 	r.must(err)
 	defer files.Close()
-	say, err := openDir(r.dir, DirSay)
+	say, err := openDir(r.dir, order.DirSay)
 	r.must(err)
 	defer say.Close()
 

@@ -31,14 +31,6 @@ import (
 // Program is the name of the program.
 const Program = "execd-transfer"
 
-// Names below the directory of a sandbox, which is root's. The first two are
-// directories of the owner.
-const (
-	DirFiles = "files"
-	DirSay   = "say"
-	FileLock = "lock" // held by the process for as long as it lives
-)
-
 // Limits of time without any progress.
 const (
 	stall    = 2 * time.Minute
@@ -68,7 +60,7 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 	if err := o.Check(); err != nil {
 		return order.Result{}, &exit.Permanent{Errno: int(unix.EINVAL), Err: err}
 	}
-	lock, err := take(ctx, filepath.Join(dir, FileLock))
+	lock, err := take(ctx, filepath.Join(dir, order.FileLock))
 	if err != nil {
 		return order.Result{}, err
 	}
@@ -142,12 +134,12 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 	if err != nil {
 		return nil, &exit.Permanent{Errno: int(unix.E2BIG), Err: err}
 	}
-	files, err := openDir(dir, DirFiles)
+	files, err := openDir(dir, order.DirFiles)
 	if err != nil {
 		return nil, err
 	}
 	defer files.Close()
-	say, err := openDir(dir, DirSay)
+	say, err := openDir(dir, order.DirSay)
 	if err != nil {
 		return nil, err
 	}

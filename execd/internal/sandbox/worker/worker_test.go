@@ -71,7 +71,7 @@ func newRig(t *testing.T) *rig {
 	r.must(os.Chmod(filepath.Dir(base), 0o755)) // the user is another
 	r.dir, r.home = filepath.Join(base, "1.1.0-0123"), filepath.Join(base, "home")
 	r.must(os.Mkdir(r.dir, 0o711))
-	r.mine(r.home, r.files(), filepath.Join(r.dir, DirSay))
+	r.mine(r.home, r.files(), filepath.Join(r.dir, order.DirSay))
 	return r
 }
 
@@ -88,7 +88,7 @@ func (r *rig) elsewhere() {
 	r.mine(r.other)
 }
 
-func (r *rig) files() string { return filepath.Join(r.dir, DirFiles) }
+func (r *rig) files() string { return filepath.Join(r.dir, order.DirFiles) }
 
 func (r *rig) must(err error) {
 	r.Helper()
@@ -403,7 +403,7 @@ func TestBring(t *testing.T) {
 	if !os.SameFile(one, two) {
 		t.Error("two names of a file are two files")
 	}
-	r.want(filepath.Join(r.dir, DirSay), r.tree(filepath.Join(r.dir, DirSay))[0])
+	r.want(filepath.Join(r.dir, order.DirSay), r.tree(filepath.Join(r.dir, order.DirSay))[0])
 	if _, err := r.copy(bring(order.Named{From: "fifo"})); !isPermanent(err, unix.EINVAL) || !strings.Contains(err.Error(), "it is a pipe") {
 		t.Errorf("%v; want that a pipe cannot be brought", err)
 	}
@@ -414,7 +414,7 @@ func TestBring(t *testing.T) {
 	r.must(os.Rename(r.dir, filepath.Join(r.home, "spool/1/s")))
 	r.dir = filepath.Join(r.home, "spool/1/s")
 	r.must(os.Chmod(r.dir, 0o755))
-	r.must(os.Chmod(filepath.Join(r.dir, FileLock), 0o644))
+	r.must(os.Chmod(filepath.Join(r.dir, order.FileLock), 0o644))
 	r.ok(bring(order.Named{From: "spool"}))
 	if got := r.tree(filepath.Join(r.files(), "spool/1/s")); slices.ContainsFunc(got, func(n string) bool { return strings.HasPrefix(n, "files/") && n != "files/" }) {
 		t.Errorf("the sandbox has itself in it: %q", got)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"paddock/classad"
+	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
@@ -19,9 +20,9 @@ import (
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
-	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -49,6 +50,7 @@ type Host struct {
 	HookTable func() *hook.Table // the hooks of the present configuration
 	Input     Input
 	Output    Output
+	Sandboxes Sandboxes // where runs plan and remove theirs
 	// Patience is for how long output that could not be delivered is tried again before it
 	// waits for somebody to look.
 	Patience func() time.Duration
@@ -67,16 +69,17 @@ type Caller interface {
 
 // Input takes the files of a job to where it runs, before it does.
 type Input interface {
-	// Wants reports whether a run has files to be transferred.
-	Wants(t *job.Task) bool
+	// Has reports whether a run has files to be transferred, or a place for them.
+	Has(t *job.Task) bool
 	// Fetch does so, as Send does its part.
 	Fetch(ctx context.Context, t *job.Task, report func(Progress)) error
 }
 
 // Output takes the files of a job to where they belong, when it has ended.
 type Output interface {
-	// Wants reports whether a run has files to be transferred.
-	Wants(t *job.Task, e exit.Ending) bool
+	// Leaves returns after which ends of its job the files of a run are transferred;
+	// false: after none.
+	Leaves(t *job.Task) (api.WhenOut, bool)
 	// Send does so, and returns at the end. It may be called again for what it has
 	// done or begun, also by the next execd. A *exit.Permanent says that no other
 	// attempt would mend it; all else may pass. It returns soon when ctx is
@@ -91,10 +94,15 @@ type Output interface {
 	Discard(ctx context.Context, t *job.Task) error
 }
 
-// Progress is how far a transfer has come.
-type Progress struct {
-	Bytes, Total int64 // Total is 0 as long as it is not known
-	Files        int   // done
+// Progress is how far a transfer has come. Total is 0 as long as it is not known.
+type Progress = order.Progress
+
+// Sandboxes has the directories of their own in which runs work that ask for one.
+type Sandboxes interface {
+	// Plan notes that of a run which is to be started; nothing is made yet.
+	Plan(t *job.Task, request *api.SubmitRequest) error
+	// Remove removes it. There may be none any more, or never was one.
+	Remove(t *job.Task) error
 }
 
 // From returns who the job of a task came from.

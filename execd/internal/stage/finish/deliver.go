@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/api"
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/base"
@@ -32,11 +33,15 @@ func (f *End) delivers() bool {
 	case job.Ended: // it has arrived, or nobody wants it
 		return false
 	}
-	e := exit.Ending{SetUp: f.Ran(), Word: f.Word()}
+	when, leaves := f.host.Output.Leaves(f.of)
+	if !leaves || f.End.Fate != job.FateDone || when == api.OutSuccess && (f.End.Failed != 0 || f.End.Exit != 0) {
+		return false
+	}
+	e := exit.Ending{SetUp: f.Ran(), Word: f.Word(), OnEviction: when == api.OutEvict || when == api.OutAlways, Final: when == api.OutAlways}
 	if f.End.Cause == spool.CauseLimit {
 		e.Word = exit.WordExit
 	}
-	return f.End.Fate == job.FateDone && exit.WantsOutput(e) && f.host.Output.Wants(f.of, e)
+	return exit.WantsOutput(e)
 }
 
 // Transfer takes the output of a job to where it belongs. What cannot be delivered is
@@ -76,14 +81,15 @@ func (f *End) over(end *job.End) error {
 	if f.host.Launcher.KillLeft(t.RunID(), t.Start.AddGID) {
 		f.host.Log.Warn(fmt.Sprintf("job %v: had left processes: they were killed before its output is transferred", t))
 	}
-	if err := f.host.Launcher.Shed(t.RunID()); err != nil {
-		f.host.Log.Warn(fmt.Sprintf("job %v: %v (tried again when its output has arrived)", t, err))
-	}
 	if err := f.host.Output.Sync(t); err != nil {
 		return err
 	}
 	if err := f.host.Store.Over(t, end); err != nil {
 		return err
+	}
+	// Not before: what has become of the run is made out from it once more after a crash.
+	if err := f.host.Launcher.Shed(t.RunID()); err != nil {
+		f.host.Log.Warn(fmt.Sprintf("job %v: %v (tried again when its output has arrived)", t, err))
 	}
 	f.host.GIDs.Give(t.Start.AddGID)
 	f.event(func() { f.shed = true })

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
@@ -19,15 +20,7 @@ type Transit struct {
 
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // guarded by mu; nil: none is under way
-	shown  Standing                // guarded by mu
-}
-
-// Standing is how a transfer stands, for those who look.
-type Standing struct {
-	base.Progress
-	Since   time.Time // when the present attempt has begun; zero: none is under way
-	Attempt int       // the present one, or the last; 0: none was made
-	Last    string    // why the last that failed has; empty: none has
+	shown  api.Transfer            // guarded by mu
 }
 
 // carrier carries a transfer out, as Send of base.Output.
@@ -59,7 +52,7 @@ func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(e
 		defer cancel(nil)
 		x.mu.Lock()
 		x.cancel = cancel
-		x.shown.Progress, x.shown.Since = base.Progress{}, time.Now()
+		x.shown.Bytes, x.shown.Total, x.shown.Files, x.shown.Since = 0, 0, 0, time.Now()
 		x.shown.Attempt++
 		x.mu.Unlock()
 		if unwanted() {
@@ -68,7 +61,7 @@ func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(e
 		err := carry(ctx, f.of, func(p base.Progress) {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			x.shown.Progress = p
+			x.shown.Bytes, x.shown.Total, x.shown.Files = p.Bytes, p.Total, p.Files
 		})
 		if err != nil && context.Cause(ctx) != nil {
 			err = &exit.Cancelled{Err: context.Cause(ctx)}
@@ -76,7 +69,7 @@ func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(e
 		x.mu.Lock()
 		x.cancel, x.shown.Since = nil, time.Time{}
 		if err != nil {
-			x.shown.Last = err.Error()
+			x.shown.Failure = err.Error()
 		}
 		x.mu.Unlock()
 		done(err)
@@ -95,8 +88,8 @@ func (x *Transit) Cancel() bool {
 	return true
 }
 
-// Standing returns how it stands.
-func (x *Transit) Standing() Standing {
+// Standing returns how it stands, for those who look.
+func (x *Transit) Standing() api.Transfer {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.shown

@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"path/filepath"
+	"time"
+
+	"paddock/execd/internal/sandbox"
+	"paddock/execd/internal/sandbox/worker"
+)
+
+// knobPatience says for how long output is tried to be delivered, in seconds.
+const knobPatience = "TRANSFER_PATIENCE"
+
+// buildSandboxes gives jobs the sandboxes that they ask for.
+func (d *daemon) buildSandboxes(boot string) {
+	h := &d.stages.Host
+	m := &sandbox.Manager{
+		Host: d.host, Boot: boot, Root: d.root, Privileged: d.opts.RootMode, Config: d.config.Current, Store: d.store,
+		Owner: h.Owner, AsUser: d.launch.AsUser, Aside: h.Aside, Log: d.log,
+		Worker: &worker.Runner{Starter: d.launch.AsUser, Program: filepath.Join(filepath.Dir(d.launch.Session), worker.Program)},
+	}
+	h.Sandboxes, h.Input, h.Output = m, m, m
+	h.Patience = func() time.Duration {
+		return time.Duration(d.config.Current().Knobs.Int(knobPatience, 24*60*60)) * time.Second
+	}
+	d.sandboxes = m
+}

@@ -1,0 +1,271 @@
+// Package sandbox makes and removes the directories of their own in which runs work,
+// and has what is needed brought into them and what they leave brought out. What touches
+// files of users does so with their rights, in package worker. The records of jobs say
+// which run has which sandbox, and the directory is the only other trace. Only daemon uses
+// it; it imports job, launch, conf, asuser and the packages below it.
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/asuser"
+	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/sandbox/order"
+	"paddock/execd/internal/sandbox/worker"
+	"paddock/execd/internal/user"
+	"paddock/spool"
+)
+
+// Manager has the sandboxes of a host. The exported fields are set before first use.
+type Manager struct {
+	Host       string
+	Boot       string
+	Root       *spool.Root
+	Privileged bool // sandboxes belong to the owners of the jobs
+	Config     func() *conf.Config
+	Store      *job.Store
+	Owner      func(*job.Task) (*user.User, error)
+	AsUser     *asuser.Starter
+	Worker     *worker.Runner
+	Aside      func(do func()) // as that of launch.Runs
+	Log        *slog.Logger
+
+	made atomic.Uint64 // sandboxes of this execd
+
+	mu     sync.Mutex
+	places map[string]bool // guarded by mu; directories that were found to be ours
+}
+
+// The knobs of hooks.conf.
+const (
+	knobExecute   = "EXECUTE"
+	knobMaxInput  = "MAX_TRANSFER_INPUT_MB"
+	knobMaxOutput = "MAX_TRANSFER_OUTPUT_MB"
+)
+
+// place returns the directory in which new sandboxes are made.
+func (m *Manager) place() string {
+	if dir, _ := m.Config().Knobs.Lookup(knobExecute); dir != "" {
+		return filepath.Clean(dir)
+	}
+	return m.Root.Path(spool.DirSandboxes)
+}
+
+// Plan gives a run that asks for it a sandbox, which is not made yet. It is recorded with
+// the start of the run.
+func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest) error {
+	if r.Sandbox != api.SandboxYes {
+		return nil
+	}
+	place := m.place()
+	if err := m.check(place); err != nil {
+		return err
+	}
+	random := make([]byte, 16)
+	_, _ = rand.Read(random) // it never fails (crypto/rand)
+	now := time.Now()
+	word := hex.EncodeToString(random)
+	claim := strings.TrimSuffix(t.Start.Claim, "...")
+	if claim == "" { // the queue's own slot has none
+		claim = fmt.Sprintf("<%s>#%s#%v#", m.Host, m.Boot, t.RunID())
+	}
+	m.Store.Box(t, &job.Sandbox{
+		ID:      fmt.Sprintf("%ss%x#%x%s", claim, m.made.Add(1), now.Unix(), word),
+		Dir:     filepath.Join(place, t.RunID().String()+"-"+word[:idDigits]),
+		Created: now,
+	})
+	return nil
+}
+
+// idDigits are the hexadecimal digits at the end of the name of a sandbox.
+const idDigits = 16
+
+// parse returns the run and the digits that the name of a sandbox has.
+func parse(name string) (run spool.RunID, id string, ok bool) {
+	text, id, ok := strings.Cut(name, "-")
+	if !ok || len(id) != idDigits || strings.Trim(id, "0123456789abcdef") != "" {
+		return run, "", false
+	}
+	run, err := spool.ParseRunID(text)
+	return run, id, err == nil
+}
+
+// idOf returns the digits of a sandbox.
+func idOf(s *job.Sandbox) string { return s.Dir[max(0, len(s.Dir)-idDigits):] }
+
+// Fetch makes the sandbox of a run and has its files brought into it.
+func (m *Manager) Fetch(ctx context.Context, t *job.Task, report func(order.Progress)) error {
+	r, owner, err := m.about(t)
+	if err != nil {
+		return err
+	}
+	if err := m.make(t.Start.Sandbox, owner); err != nil {
+		return err
+	}
+	if len(r.StageIn) == 0 {
+		return nil
+	}
+	p := launch.PathsOf(t, r, owner, m.Host)
+	o := m.orders(t, owner, p, knobMaxInput)
+	for i := range r.StageIn {
+		s := &r.StageIn[i]
+		from, _ := api.PlainPlace(p.Expand(string(s.Place)))
+		o.Bring = append(o.Bring, order.Named{From: from, To: filepath.Clean(s.InSandbox())})
+	}
+	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
+	return err
+}
+
+// about returns what a transfer is made from.
+func (m *Manager) about(t *job.Task) (*api.SubmitRequest, *user.User, error) {
+	r, err := m.Store.Request(t.Job)
+	if err != nil {
+		return nil, nil, err
+	}
+	owner, err := m.Owner(t)
+	return r, owner, err
+}
+
+func (m *Manager) orders(t *job.Task, owner *user.User, p launch.Paths, limit string) *order.Orders {
+	return &order.Orders{
+		ID: idOf(t.Start.Sandbox), Base: p.Dir, Root: owner.UID == 0,
+		Max: int64(m.Config().Knobs.Int(limit, 0)) << 20,
+	}
+}
+
+// Has reports whether a run has a sandbox, which is to be made and filled.
+func (m *Manager) Has(t *job.Task) bool { return t.Start.Sandbox != nil }
+
+// Leaves returns after which ends of its job the output of a run is brought out of its
+// sandbox; false: it has none, or after none.
+func (m *Manager) Leaves(t *job.Task) (api.WhenOut, bool) {
+	if t.Start.Sandbox == nil {
+		return "", false
+	}
+	r, err := m.Store.Request(t.Job)
+	if err != nil { // Send will meet it again, and then it is tried again
+		m.Log.Warn(fmt.Sprintf("job %v: output: %v", t, err))
+		return api.OutAlways, true
+	}
+	return r.WhenOut, len(r.StageOut) != 1 || r.StageOut[0].Name != api.StageNone
+}
+
+// Sync returns when what a run has left in its sandbox is on disk.
+func (m *Manager) Sync(t *job.Task) error {
+	if empty, err := m.isEmpty(t.Start.Sandbox); empty || err != nil {
+		return err
+	}
+	dir, err := m.open(filepath.Dir(t.Start.Sandbox.Dir))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+		return fmt.Errorf("cannot sync %s: %w", dir.Name(), err)
+	}
+	return nil
+}
+
+// Discard removes what of the output of a run lies where it was to arrive and is not
+// whole, since nobody wants it any more.
+func (m *Manager) Discard(ctx context.Context, t *job.Task) error {
+	o, owner, err := m.output(t)
+	if err != nil {
+		return err
+	}
+	o.Discard = true
+	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, func(order.Progress) {})
+	return err
+}
+
+// Send has the output of a run brought out of its sandbox.
+func (m *Manager) Send(ctx context.Context, t *job.Task, report func(order.Progress)) error {
+	o, owner, err := m.output(t)
+	if err != nil {
+		return err
+	}
+	if o.Send.Select != order.Listed {
+		// Most jobs of a large array may leave nothing, and need no worker.
+		if empty, err := m.isEmpty(t.Start.Sandbox); empty || err != nil {
+			return err
+		}
+	}
+	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
+	return err
+}
+
+// output returns the orders for the output of a run.
+func (m *Manager) output(t *job.Task) (*order.Orders, *user.User, error) {
+	r, owner, err := m.about(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := launch.PathsOf(t, r, owner, m.Host)
+	o := m.orders(t, owner, p, knobMaxOutput)
+	o.Send = sends(r, owner, p)
+	return o, owner, nil
+}
+
+// sends returns what is to be sent, and to where.
+func sends(r *api.SubmitRequest, owner *user.User, p launch.Paths) *order.Send {
+	place := func(text string) string {
+		text, _ = api.PlainPlace(p.Expand(text))
+		return text
+	}
+	s := &order.Send{Select: order.Listed, To: p.Dir, Home: owner.Home}
+	if r.StageOutTo != "" {
+		s.To = below(p.Dir, place(r.StageOutTo))
+	}
+	if len(r.StageOut) == 0 {
+		s.Select = order.All
+	}
+	for i := range r.StageOut {
+		switch out := &r.StageOut[i]; {
+		case out.Name == api.StageAll:
+			s.Select = order.All
+		case out.Name == api.StageFiles:
+			s.Select = order.Changed
+		case out.Place != "":
+			s.Names = append(s.Names, order.Named{From: filepath.Clean(string(out.Name)), To: below(s.To, place(string(out.Place)))})
+		default:
+			s.Names = append(s.Names, order.Named{From: filepath.Clean(string(out.Name))})
+		}
+	}
+	if s.Select != order.Listed { // what has no other place is sent with the rest
+		named := s.Names[:0]
+		for _, n := range s.Names {
+			if n.To != "" {
+				named = append(named, n)
+			}
+		}
+		s.Names = named
+	}
+	return s
+}
+
+// below returns a path in a directory, unless it is absolute. A slash at its end says
+// that it is a directory's, and stays.
+func below(dir, path string) string {
+	if !strings.HasPrefix(path, "/") {
+		slash := ""
+		if strings.HasSuffix(path, "/") {
+			slash = "/"
+		}
+		path = filepath.Join(dir, path) + slash
+	}
+	return path
+}
