@@ -91,8 +91,8 @@ func (f *End) over(end *job.End) error {
 	if err := f.host.Launcher.Shed(t.RunID()); err != nil {
 		f.host.Log.Warn(fmt.Sprintf("job %v: %v (tried again when its output has arrived)", t, err))
 	}
+	f.shed.Store(true)
 	f.host.GIDs.Give(t.Start.AddGID)
-	f.event(func() { f.shed = true })
 	return nil
 }
 
@@ -102,7 +102,8 @@ func (f *End) resume() {
 	if f.Ran() {
 		end.Accounting = "" // it is composed when it is written
 	}
-	f.End, f.shed = &end, true
+	f.End = &end
+	f.shed.Store(true)
 }
 
 // lost says when output that could not be delivered is tried again: what may pass after a
@@ -113,13 +114,11 @@ func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error
 	permanent, forGood := errors.AsType[*exit.Permanent](err)
 	if forGood {
 		stuck.Errno = permanent.Errno
-		if errno := unix.Errno(permanent.Errno); errno == unix.ENOSPC || errno == unix.EDQUOT {
-			after, forGood = deliveries.Most, true
-		} else {
-			after = 0
-		}
 	}
 	if forGood || since > f.host.Patience() {
+		if after = 0; stuck.Errno == int(unix.ENOSPC) || stuck.Errno == int(unix.EDQUOT) {
+			after = deliveries.Most
+		}
 		if err := f.host.Store.Stick(f.of, stuck); err != nil {
 			f.host.Log.Error(fmt.Sprintf("job %v: %v", f.of, err))
 			after = deliveries.Most

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"paddock/classad"
@@ -58,7 +59,7 @@ type End struct {
 
 	entry       *account.Entry // from account on, unless that has to be repeated
 	removal     Transit        // of output that nobody wants any more
-	shed        bool           // what is scarce was given back before the output was transferred
+	shed        atomic.Bool    // what is scarce was given back before the output was transferred
 }
 
 // Init makes it that of a run. Event has something happen to it, and leads it on; attempts
@@ -92,7 +93,11 @@ func (f *End) Reap(sampled api.Usage) error {
 		}
 		sampled = api.Usage{}
 	}
-	out, err := f.host.Launcher.Collect(f.of.RunID(), f.of.Start.AddGID, f.of.Start.Boot != f.host.Boot)
+	gid := f.of.Start.AddGID
+	if state == job.Over {
+		gid = 0 // another run may have it
+	}
+	out, err := f.host.Launcher.Collect(f.of.RunID(), gid, f.of.Start.Boot != f.host.Boot)
 	if err != nil {
 		return err
 	}
@@ -326,7 +331,7 @@ func (f *End) clean() error {
 		f.entry = nil
 		return &exit.Retry{Err: err}
 	}
-	if !f.shed {
+	if !f.shed.Load() {
 		f.host.GIDs.Give(t.Start.AddGID)
 	}
 	return f.host.Store.Settle(t)
