@@ -102,7 +102,7 @@ func TestDeletedWhileItWaits(t *testing.T) {
 		b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job, s.Promised = "Idle", nil, true })
 		b.delete(t, "1")
 		b.Unstarted(j, "it was deleted")
-		b.Unstarted(j, "it was deleted") // by who would have started it
+		b.Unstarted(j, "it was deleted") // as the stage that would have started it does
 		synctest.Wait()
 		if got := b.evictions(); len(got) != 1 || got["a"] != deleted {
 			t.Errorf("EVICT_CLAIM is told %v; want of a, that %s", got, deleted)
