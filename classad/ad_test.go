@@ -287,7 +287,7 @@ func TestREQ_AD_13_Linear(t *testing.T) {
 	}
 }
 
-// REQ-AD-14: secrets are printed only for who asks, nested ones too.
+// REQ-AD-14: secrets are printed only when asked for, nested ones too.
 func TestREQ_AD_14_Secrets(t *testing.T) {
 	ad := parseOld(t, "A = 1\nClaimId = \"id\"\ncapability = \"c\"\n_Condor_PrivX = 1\nN = [ClaimIdList = 1; b = 2]\nGPU = [Capability = 8.0]\n")
 	if got, want := ad.OldString(), "A = 1\nN = [ b = 2 ]\nGPU = [ Capability = 8.0 ]\n"; got != want {

@@ -8,7 +8,7 @@ import (
 	"paddock/spool"
 )
 
-// Each end has one cause, whichever shepherd tells of it, and keeps it in the file.
+// Each end has one cause, whichever shepherd reports it, and keeps it in the file.
 func TestCause(t *testing.T) {
 	usage := func(ws syscall.WaitStatus, c spool.Cause) *spool.Usage {
 		u := spool.NewUsage(ws, time.Unix(1, 0), time.Unix(2, 0), &syscall.Rusage{})

@@ -597,7 +597,7 @@ type DeleteReply struct {
 	Lines []Line `json:"lines"`
 }
 
-// Line is a line to print, and whether it tells of a failure.
+// Line is a line to print. Failed says that it reports a failure.
 type Line struct {
 	Text   string `json:"text"`
 	Failed bool   `json:"failed,omitempty"`

@@ -192,7 +192,7 @@ type Alterable struct {
 }
 
 // Alterables are all fields that can be altered, in the order in which Grid
-// Engine tells of them.
+// Engine reports them.
 var Alterables = []Alterable{
 	{FieldPriority, "", func(to, from *SubmitRequest) { to.Priority = from.Priority }},
 	{"-a", "start time", func(to, from *SubmitRequest) { to.After = from.After }},

@@ -46,8 +46,8 @@ func Kill(limit time.Duration, owns func(Process) bool) (killed int, err error) 
 }
 
 // stop stops the processes that owns picks, and those below them, until a look finds
-// no new ones, and returns them all: what is stopped forks no more, so that no child
-// is lost by the death of a parent, which is all that tells of some.
+// no new ones, and returns them all. A stopped process does not fork, so that no child is
+// lost by the death of its parent, by which alone some children are found.
 func stop(end time.Time, owns func(Process) bool) (map[ID]Process, error) {
 	stopped := map[ID]Process{}
 	for {

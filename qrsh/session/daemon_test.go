@@ -62,8 +62,8 @@ func (j *job) ask(d wire.Daemon, line string) string {
 	return j.all(conn)
 }
 
-// The command is fetched by who is started by the daemon, and its exit code is the
-// job's, whatever the client's program says.
+// The program that the daemon starts fetches the command, whose exit code is the job's,
+// whatever the client's program says.
 func TestJobDaemon(t *testing.T) {
 	j := startDaemon(t, "read a; echo got $a; exit 7\n", daemonScript)
 	d := j.where()

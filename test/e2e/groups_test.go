@@ -33,7 +33,7 @@ func eachTier(t *testing.T, queue string, test func(t *testing.T, f *field, kind
 			f := makeField(t, second != nil, queue)
 			f.via = via
 			f.start()
-			// Its exit status tells of procedures that are not there yet.
+			// It may exit with 1, since there are procedures that are not there yet.
 			out, err := exec.Command(filepath.Join(bin, "execd"), "-status", "-dev", f.dir).Output()
 			line, _, _ := strings.Cut(string(out), "\n")
 			_, kind, ok := strings.Cut(line, " groups=")

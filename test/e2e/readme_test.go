@@ -21,7 +21,7 @@ func TestReadme(t *testing.T) {
 	typeReadme(t, "## Five minutes")
 }
 
-// TestReadmeFirst types what the README has for who knows no batch system.
+// TestReadmeFirst types what the README has for readers who know no batch system.
 func TestReadmeFirst(t *testing.T) {
 	t.Parallel()
 	typeReadme(t, "## The first ten minutes")

@@ -77,8 +77,8 @@ func (g *GridEngine) PID(daemon string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(out))
 }
 
-// Command returns the command that does what As does, for who wants to time
-// it or start it himself.
+// Command returns the command that does what As does, for a caller that times
+// or starts it itself.
 func (g *GridEngine) Command(args ...string) *exec.Cmd { return exec.Command(g.script, args...) }
 
 func (g *GridEngine) do(limit time.Duration, args ...string) (string, error) {

@@ -503,7 +503,7 @@ func (d *disturbed) told(t *testing.T, units int) {
 		complain(exits && a.begin > 0 && a.over+a.again == 0, "ran, and JOB_EXIT was not told")
 		complain(a.result > 0 && a.end == 0, "has not come to its end, and JOB_EXIT was told that it has")
 		complain(a.over > 0 && a.again > 0, "is over and to be done again")
-		// A unit that tells of its end itself may be killed before it has.
+		// A unit that reports its end itself may be killed before it has.
 		if _, err := os.Stat(filepath.Join(d.queue, "done", id)); a.end > 0 && a.again == 0 && (exits || err == nil) {
 			ended[unit]++
 		}

@@ -190,8 +190,8 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// The name of an attribute may be anything between quotes. Where it becomes part of why
-// a job waits it is no command to the terminal of who reads that.
+// The name of an attribute may be anything between quotes. It is no command to a terminal
+// when it becomes part of the reason why a job waits.
 func TestMergeNamesNothingThatActs(t *testing.T) {
 	_, err := Merge(classad.New(), []byte("'_condor_priv\\033[2Jx' = 1\n"))
 	if err == nil || strings.ContainsFunc(err.Error(), unicode.IsControl) {

@@ -8,7 +8,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/internal/conf"
-	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
 )
@@ -71,11 +71,7 @@ func newHall(t testing.TB, slots int, policy string) *hall {
 
 func (h *hall) policy(t testing.TB, text string) {
 	t.Helper()
-	knobs, problems := knob.Parse("hooks.conf", text)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	h.Configure(slot.NewPolicy(knobs), nil)
+	h.Configure(slot.NewPolicy(knobtest.Parse(t, text)), nil)
 }
 
 func expr(t testing.TB, text string) classad.Expr {

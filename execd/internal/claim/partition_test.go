@@ -12,6 +12,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
@@ -37,10 +38,7 @@ func newParted(t *testing.T, policy string) *desk {
 // parted has a new table on the same spool, as after a restart of execd.
 func (d *desk) parted(policy string, queues []conf.Queue) {
 	d.Helper()
-	knobs, problems := knob.Parse("hooks.conf", policy)
-	if len(problems) > 0 {
-		d.Fatal(problems)
-	}
+	knobs := knobtest.Parse(d, policy)
 	d.Table = NewTable(queues, "queue")
 	err := d.Manage(Options{
 		Host: "node", Boot: d.now, Store: NewStore(d.root), Now: func() time.Time { return d.now }, Ad: partAd,

@@ -51,7 +51,7 @@ func newTestLog(t *testing.T) (*logHandler, func() string) {
 	}
 }
 
-// What a user could have put into a reason is no command to the terminal of who reads
+// What a user could have put into a reason is no command to the terminal of a reader of
 // the log, and no line of its own.
 func TestLogShowsControlCharacters(t *testing.T) {
 	h, text := newTestLog(t)

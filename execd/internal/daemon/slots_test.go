@@ -8,6 +8,7 @@ import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/slot"
 )
 
@@ -22,10 +23,7 @@ func TestAboutTerminals(t *testing.T) {
 		"STARTD_ATTRS = Away\nAway = MY.KeyboardIdle > 900": true,
 		"START = Owner == \"KeyboardIdle\"":                 false,
 	} {
-		knobs, problems := knob.Parse("hooks.conf", text)
-		if len(problems) > 0 {
-			t.Fatal(problems)
-		}
+		knobs := knobtest.Parse(t, text)
 		if got := aboutTerminals(&conf.Config{Knobs: knobs}); got != want {
 			t.Errorf("%q: %t; want %t", text, got, want)
 		}

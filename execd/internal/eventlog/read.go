@@ -59,7 +59,7 @@ func NewReader(in io.Reader) *Reader {
 
 // Next returns the next record. At the end it returns io.EOF, and
 // io.ErrUnexpectedEOF where a record is not complete, which may be being written.
-// A *SyntaxError tells of what is no record.
+// The error is a *SyntaxError where there is something that is no record.
 func (r *Reader) Next() (*Record, error) {
 	rec, err := r.next()
 	if _, bad := errors.AsType[*SyntaxError](err); bad || err == nil {

@@ -37,7 +37,7 @@ type Job struct {
 	Bin       string   // directory of the commands
 	PIDs      []int    // first processes of the job
 	Threads   int      // slots of the job
-	Starter   int      // pid of who runs the job: execd
+	Starter   int      // pid of execd, which runs the job
 }
 
 // threadVariables tell programs how many threads they may start.

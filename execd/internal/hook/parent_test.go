@@ -50,7 +50,7 @@ func (b *bed) parentOf(text string) (string, Result) {
 	return pid, res
 }
 
-// open returns what tells of the end of a process.
+// open returns a pidfd of a process, which becomes readable when the process ends.
 func (b *bed) open(pid string) int {
 	b.t.Helper()
 	n, err := strconv.Atoi(pid)

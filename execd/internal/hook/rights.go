@@ -21,8 +21,7 @@ var ofDaemon = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim}
 
 // Rights returns warnings about hooks that could not be run where execd is root: the
 // account of execd's own hooks does not exist, which is said once, or the user that a
-// hook runs as cannot execute the program. Problems tells of programs that must not be
-// run.
+// hook runs as cannot execute the program. Problems has the programs that must not be run.
 func (t *Table) Rights(ctx context.Context, users asuser.Users) []knob.Problem {
 	var list []knob.Problem
 	warn := func(h *Hook, text string) {

@@ -16,6 +16,7 @@ import (
 
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 )
 
 // site is a directory with programs, and what hooks.conf says of them.
@@ -50,11 +51,7 @@ func (s *site) program(name string, mode os.FileMode) {
 // table reads a hooks.conf in which DIR is the directory.
 func (s *site) table(text string) *Table {
 	s.t.Helper()
-	knobs, problems := knob.Parse("hooks.conf", "DIR = "+s.dir+"\n"+text)
-	if len(problems) > 0 {
-		s.t.Fatal(problems)
-	}
-	return NewTable(knobs)
+	return NewTable(knobtest.Parse(s.t, "DIR = "+s.dir+"\n"+text))
 }
 
 // path is what a hook is, without the directory; "" for none.

@@ -16,7 +16,7 @@ import (
 type graph struct {
 	jobs      map[int]*Job   // the Store's
 	followers map[int][]*Job // the jobs that wait for a job, by its number
-	waits     map[int]int    // how many elements followers has, by the uid of who waits
+	waits     map[int]int    // how many elements followers has, by the uid of their owner
 	vains     map[*Job]*vain // what inVain has found out since something has changed
 }
 

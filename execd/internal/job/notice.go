@@ -3,7 +3,7 @@ package job
 import "paddock/execd/api"
 
 // Notice is what happens to tasks of a job that wait, for the event log of its owner.
-// Package stage tells of those that run.
+// Package stage reports what happens to those that run.
 type Notice struct {
 	Kind   NoticeKind
 	Tasks  Tasks
@@ -64,8 +64,8 @@ func (j *Job) heldWaiting() Tasks {
 	return set
 }
 
-// notices tells of a line of a record that was applied to a job, of which these tasks
-// were held before. The Store's mutex is held.
+// notices reports what a line of the record of a job has changed. Before are the tasks
+// that were held before the line was applied. The Store's mutex is held.
 func (s *Store) notices(j *Job, request *api.SubmitRequest, l *line, before Tasks) {
 	tell := func(kind NoticeKind, tasks Tasks, reason string) {
 		if tasks.Len() > 0 {

@@ -181,7 +181,7 @@ func (s *Store) OnWork(f func(*Job)) {
 	s.onWork = f
 }
 
-// hint tells of a job that has something to start.
+// hint calls the function of OnWork: a job has something to start.
 func (s *Store) hint(j *Job) {
 	s.mu.Lock()
 	f := s.onWork

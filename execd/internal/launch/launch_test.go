@@ -201,22 +201,33 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// A job is over when usage is there, or nobody has its number who had it when the
-// number was written.
-func TestJobOver(t *testing.T) {
+func newRoot(t *testing.T) *spool.Root {
+	t.Helper()
 	root, err := spool.OpenRoot(t.TempDir(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := New(Runs{Root: root})
-	run := spool.RunID{Job: 7, Task: 1}
-	if _, err := root.Stage(run); err != nil {
+	return root
+}
+
+// activeRun makes a run that is active, and what has launched it.
+func activeRun(t *testing.T) (*Launcher, spool.RunID, spool.Dir) {
+	t.Helper()
+	l, run := New(Runs{Root: newRoot(t)}), spool.RunID{Job: 7, Task: 1}
+	if _, err := l.Root.Stage(run); err != nil {
 		t.Fatal(err)
 	}
-	d, err := root.Activate(run)
+	d, err := l.Root.Activate(run)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l, run, d
+}
+
+// A job is over when usage is there, or nobody has its number who had it when the
+// number was written.
+func TestJobOver(t *testing.T) {
+	l, run, d := activeRun(t)
 	over := func(what string, want bool) {
 		t.Helper()
 		if got := l.JobOver(run); got != want {
@@ -237,19 +248,7 @@ func TestJobOver(t *testing.T) {
 
 // The clock of a run is what its directory says.
 func TestClock(t *testing.T) {
-	root, err := spool.OpenRoot(t.TempDir(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := New(Runs{Root: root})
-	run := spool.RunID{Job: 7, Task: 1}
-	if _, err := root.Stage(run); err != nil {
-		t.Fatal(err)
-	}
-	d, err := root.Activate(run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, run, d := activeRun(t)
 	look := func(what string, want Clock) {
 		t.Helper()
 		got, err := l.Clock(run)
@@ -321,13 +320,8 @@ func TestAbnormal(t *testing.T) {
 		{"migrates", map[string]string{"config": own, "usage": testUsage, "checkpointed": "1\n"}, spool.Outcome{Failed: 24, Checkpoint: true}},
 		{"migrates without", map[string]string{"config": own, "usage": testUsage, "checkpointed": "0\n"}, spool.Outcome{Failed: 24}},
 	} {
-		dir := t.TempDir()
-		for name, text := range tt.files {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got := abnormal(spool.OpenDir(dir), Unreported)
+		d := runDir(t, tt.files)
+		got := abnormal(d, Unreported)
 		if got.Usage == nil {
 			t.Errorf("%s: no usage", tt.name)
 		}
@@ -480,6 +474,18 @@ const testUsage = "wait_status=1\nexit_status=0\nsignal=0\nstart_time=1\nend_tim
 	"ru_utime=0.000000\nru_stime=0.000000\nru_maxrss=1\nru_ixrss=0\nru_idrss=0\nru_isrss=0\nru_minflt=0\nru_majflt=0\n" +
 	"ru_nswap=0\nru_inblock=0\nru_oublock=0\nru_msgsnd=0\nru_msgrcv=0\nru_nsignals=0\nru_nvcsw=0\nru_nivcsw=0\n"
 
+// runDir makes the directory of a run, with these files.
+func runDir(t *testing.T, files map[string]string) spool.Dir {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return spool.OpenDir(dir)
+}
+
 // Every row of the table of recovery, from real directories.
 func TestVerdict(t *testing.T) {
 	const usage = testUsage
@@ -502,13 +508,7 @@ func TestVerdict(t *testing.T) {
 		{"nothing", map[string]string{}, false, NeverStarted},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
-			for name, text := range tt.files {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			d := spool.OpenDir(dir)
+			d := runDir(t, tt.files)
 			if tt.held {
 				lock, err := d.Lock()
 				if err != nil {
@@ -529,13 +529,7 @@ func TestVerdict(t *testing.T) {
 
 // A copy of the lock that is about to go is no shepherd that lives.
 func TestCopyOfLock(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"pid": "1\n", "exit_status": "0\n", "usage": testUsage} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d := spool.OpenDir(dir)
+	d := runDir(t, map[string]string{"pid": "1\n", "exit_status": "0\n", "usage": testUsage})
 	lock, err := d.Lock()
 	if err != nil {
 		t.Fatal(err)
@@ -568,15 +562,10 @@ func TestCopyOfLock(t *testing.T) {
 
 // What cannot be read for now is no evidence of a shepherd that has died.
 func TestUnreadEvidence(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"pid": "1\n", "exit_status": "0\n", "usage": testUsage} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	d := runDir(t, map[string]string{"pid": "1\n", "exit_status": "0\n", "usage": testUsage})
 	for _, name := range []string{"pid", "exit_status", "usage"} {
 		restore := spooltest.FailReads(t, "/"+name, unix.EMFILE)
-		e, err := Look(spool.OpenDir(dir))
+		e, err := Look(d)
 		restore()
 		if !errors.Is(err, unix.EMFILE) {
 			t.Errorf("%s: %v, %v; want the error", name, e.Verdict(), err)
@@ -707,12 +696,8 @@ func TestTakenTmpdir(t *testing.T) {
 // A try that could not be taken back, for want of descriptors, say, has left its
 // directory in staging. The next try removes it with the TMPDIR that it names.
 func TestBuildAgain(t *testing.T) {
-	root, err := spool.OpenRoot(t.TempDir(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l, o := goldenOrder()
-	l.Root, l.Privileged, o.Queue.Tmpdir = root, false, t.TempDir()
+	l.Root, l.Privileged, o.Queue.Tmpdir = newRoot(t), false, t.TempDir()
 	for range 2 {
 		o.chosen = ""
 		if err := l.Build(o); err != nil {
@@ -763,11 +748,7 @@ func TestLivingTmpdir(t *testing.T) {
 // Who started the host again is told so, and who removed the directory of a
 // job that ran is not.
 func TestCollectLost(t *testing.T) {
-	root, err := spool.OpenRoot(t.TempDir(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := New(Runs{Root: root})
+	l := New(Runs{Root: newRoot(t)})
 	for rebooted, want := range map[bool]string{true: hostRestarted, false: "the job's spool directory is gone"} {
 		out, err := l.Collect(spool.RunID{Job: 987654321, Task: 1}, 0, rebooted)
 		if err != nil || out.Failed != spool.FailedNoExitStatus || out.Reason != want {
@@ -856,10 +837,7 @@ func TestSwappedTmpdir(t *testing.T) {
 // What an execd that was killed has made, and no run has, goes; what may be in use
 // stays, whoever's it is.
 func TestSweepTmpdirs(t *testing.T) {
-	root, err := spool.OpenRoot(t.TempDir(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := newRoot(t)
 	l, o := goldenOrder()
 	l.Root, l.Privileged, l.Log = root, os.Geteuid() == 0, slog.New(slog.DiscardHandler)
 	parent := t.TempDir()

@@ -104,7 +104,7 @@ func (r *Runs) JobOver(run spool.RunID) bool {
 	return !there
 }
 
-// Clock is what the directory of a run tells of its job's time.
+// Clock is what the directory of a run says about the time of its job.
 type Clock struct {
 	Started time.Time // zero: it has not started yet
 	Ended   bool

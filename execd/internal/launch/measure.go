@@ -66,7 +66,7 @@ func (r *Runs) Limits(run spool.RunID, u *api.Usage) {
 	}
 }
 
-// measuredGroup are the control groups of a run, for who measures.
+// measuredGroup are the control groups of a run, as measurements need them.
 type measuredGroup struct {
 	tree  *cgroup.Tree
 	group cgroup.Group

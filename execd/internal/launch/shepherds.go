@@ -39,7 +39,7 @@ type shepherd struct {
 	child   bool // ours to reap; false after a restart of execd
 	foreign bool // not our program
 
-	telling sync.Mutex // held by who writes what it is told
+	telling sync.Mutex // held while what it is told is written
 	signal  int        // guarded by telling; sequence number of the last signal
 }
 

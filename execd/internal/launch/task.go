@@ -68,8 +68,8 @@ func (l *Launcher) StartTask(o *Order) (pid int, err error) {
 	return pid, nil
 }
 
-// enter returns the environment of who enters a run: the run's own, and what he
-// brings.
+// enter returns the environment of a program that enters a run: that of the run, and the
+// variables that the user brings.
 func enter(run spool.Dir, o *Order, dir string) ([]string, error) {
 	own, err := run.Environment()
 	if err != nil {

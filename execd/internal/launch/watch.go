@@ -128,7 +128,7 @@ func (w *watcher) add(run spool.RunID, pidfd int) {
 	}
 }
 
-// over tells of the end of a process.
+// over is called when a process has ended.
 func (w *watcher) over(pidfd int32) {
 	w.mu.Lock()
 	run, known := w.runs[pidfd]

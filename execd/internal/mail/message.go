@@ -29,7 +29,7 @@ var (
 // Wanted reports whether the letters of qsub -m ask for a mail.
 func (e Event) Wanted(options string) bool { return strings.Contains(options, e.letter) }
 
-// Job is what a mail tells of a task. What has the zero value is left out.
+// Job is what a mail says about a task. It leaves out what has the zero value.
 type Job struct {
 	Number int
 	Task   int // 0: the job is no array

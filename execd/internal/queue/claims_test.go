@@ -14,7 +14,7 @@ import (
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/claim"
-	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
@@ -26,10 +26,7 @@ import (
 // managedBench is a bench whose slots may be others' than the queue's.
 func managedBench(t *testing.T, s *job.Store, slots int, policy string) *bench {
 	t.Helper()
-	knobs, problems := knob.Parse("hooks.conf", policy)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	knobs := knobtest.Parse(t, policy)
 	b := newBench(t, s, slots, NewGIDs(nil))
 	b.q.mu.Lock()
 	b.q.o.Slots.JobAd = func(j *job.Job, _ *job.Task, _ []string) *classad.Ad {

@@ -11,7 +11,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
-	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
@@ -85,11 +85,7 @@ func gatedQueue(tb testing.TB, jobs int, policy string) *Queue {
 
 func setPolicy(tb testing.TB, q *Queue, policy string) {
 	tb.Helper()
-	knobs, problems := knob.Parse("hooks.conf", policy)
-	if len(problems) > 0 {
-		tb.Fatal(problems)
-	}
-	q.Policy(slot.NewPolicy(knobs), nil)
+	q.Policy(slot.NewPolicy(knobtest.Parse(tb, policy)), nil)
 }
 
 // refusals are policies that take none of the jobs.

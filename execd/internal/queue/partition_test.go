@@ -80,8 +80,8 @@ func sized(t *testing.T, s *job.Store, memory, slots int) *job.Job {
 	return j
 }
 
-// PSLOT: the queue starts what there is room for, tells of the rest what is too little,
-// and finds the same slots again after a restart.
+// PSLOT: the queue starts the jobs that there is room for, says for the others what there
+// is too little of, and finds the same slots again after a restart.
 func TestPartitionableQueue(t *testing.T) {
 	s := newStore(t)
 	b := partedBench(t, s, 4)

@@ -9,7 +9,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
-	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/user"
@@ -18,10 +18,7 @@ import (
 // withKnobs is a server whose hooks.conf says this, which knows no slots.
 func withKnobs(t *testing.T, text string) *Server {
 	t.Helper()
-	knobs, problems := knob.Parse("hooks.conf", text)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	knobs := knobtest.Parse(t, text)
 	config := func() *conf.Config { return &conf.Config{Knobs: knobs} }
 	return &Server{Config: config, Programs: &program.Programs{Config: config}, Users: &user.Directory{}, OwnerOnly: -1}
 }

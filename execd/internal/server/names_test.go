@@ -59,8 +59,8 @@ func TestJobsWithoutNameServices(t *testing.T) {
 	}
 }
 
-// A name may be another's, or its number, while the name services do not tell: it gives
-// nobody the rights of a manager, an operator or of who may claim slots.
+// A name may be another user's, or a number, while the name services do not answer: it
+// gives nobody the rights of a manager or an operator, or the right to claim slots.
 func TestRightsWithoutNameServices(t *testing.T) {
 	const uid = 54321
 	dir := t.TempDir()

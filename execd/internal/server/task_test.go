@@ -28,7 +28,7 @@ func taken(t *testing.T, s *Server, requests *atomic.Int32) {
 	s.Config = func() *conf.Config { requests.Add(1); return config }
 }
 
-// entering is the request of who enters a job.
+// entering returns the request of a client that enters a job.
 func entering(number int) *api.TaskRequest {
 	hex := strings.Repeat("0123456789abcdef", 4)
 	client := api.Listener{Address: "127.0.0.1:1", Fingerprint: hex, Token: hex}

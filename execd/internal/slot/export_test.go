@@ -51,7 +51,7 @@ func (p *Partitionable) Dynamic() int { return len(p.slots) }
 // Policy returns the policy.
 func (m *Machine) Policy() *Policy { return m.policy }
 
-// Decide is DecideWith for who has not made the slot's ad.
+// Decide is DecideWith for a caller that has not made the slot's ad.
 func (m *Machine) Decide(now time.Time, j Job) Decision { return m.DecideWith(now, j, nil) }
 
 // Needs returns what the policy depends on where the slot is now: when such an

@@ -21,6 +21,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/claim"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
@@ -466,7 +467,7 @@ func TestHooksWithoutNameServices(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
 	s.l.task.Job.UID = os.Getuid()
-	table := hook.NewTable(knobs(t, "STARTER_DEFAULT_JOB_HOOK_KEYWORD = K\nK_HOOK_JOB_EXIT = /bin/true\n"))
+	table := hook.NewTable(knobtest.Parse(t, "STARTER_DEFAULT_JOB_HOOK_KEYWORD = K\nK_HOOK_JOB_EXIT = /bin/true\n"))
 	s.r.HookTable = func() *hook.Table { return table }
 	silent := t.TempDir()
 	if err := harness.WriteExecutable(filepath.Join(silent, "getent"), "#!/bin/sh\nexit 1\n"); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
-	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/base"
@@ -22,15 +22,6 @@ import (
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
-
-func knobs(t *testing.T, text string) *knob.Set {
-	t.Helper()
-	k, problems := knob.Parse("hooks.conf", text)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	return k
-}
 
 // What a job that runs takes of the processor is told apart.
 func TestStatusOfProcessor(t *testing.T) {
@@ -327,7 +318,7 @@ func (nothingWanted) Wants(*job.Task) bool { return false }
 // next to nothing is remembered.
 func TestWithoutHooks(t *testing.T) {
 	s := newScene(t, nil)
-	table := hook.NewTable(knobs(t, ""))
+	table := hook.NewTable(knobtest.Parse(t, ""))
 	s.r.HookTable = func() *hook.Table { return table }
 	s.r.Journal = nil
 	request, err := s.r.Store.Request(s.l.task.Job)

@@ -84,7 +84,7 @@ var errOver = errors.New("over")
 type life struct {
 	task *job.Task
 
-	mu       sync.Mutex         // held by who advances it
+	mu       sync.Mutex         // held by the goroutine that advances it
 	at       int                // its stage
 	exited   bool               // the shepherd is gone
 	found    bool               // an earlier execd has begun it, and perhaps a hook of it

@@ -53,7 +53,7 @@ func (r *Runner) putBack(l *life) error {
 }
 
 // recordUnstarted records what becomes of a task whose run has no directory any more, and
-// tells of it once.
+// reports it once.
 func (r *Runner) recordUnstarted(l *life) error {
 	t, u := l.task, l.unstarted
 	if u.Late && !u.Hold && r.Store.Late(t) > 0 {

@@ -289,7 +289,7 @@ limits        1:            wallclock=00:01:01 of 01:00:00, cpu=1:01:01:01 of 00
 		t.Errorf("got %s; want at its end %s", out, limits)
 	}
 
-	// JSON is what execd sent, each job once, and tells of missing ones too.
+	// JSON is what execd sent, each job once, and has the missing ones too.
 	reply := api.DetailReply{Jobs: []api.Detail{d}, Missing: []string{"x"}}
 	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{d, d}, Missing: []string{"x"}})
 	r := call(t, "", "qstat", "-j", "831,pca,x", "-json")

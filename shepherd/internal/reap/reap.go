@@ -113,7 +113,7 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 	return w, nil
 }
 
-// Signal returns the next pending signal and the uid of who sent it; ok is
+// Signal returns the next pending signal and the uid of its sender; ok is
 // false when there is none.
 func (l *Loop) Signal() (sig unix.Signal, uid uint32, ok bool) {
 	var info unix.SignalfdSiginfo

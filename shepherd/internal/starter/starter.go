@@ -139,8 +139,8 @@ func Receive(socket int, b []byte) (n int, files []int, err error) {
 	return n, files, nil
 }
 
-// CloseOnExec marks every descriptor from 3 on, so that nothing of the shepherd's
-// or of who started it is left open in what is started from here.
+// CloseOnExec marks every descriptor from 3 on, so that a program that is executed from
+// here inherits no file of the shepherd, or of the process that started the shepherd.
 func CloseOnExec() { closeOnExec(3) }
 
 func closeOnExec(first int) {

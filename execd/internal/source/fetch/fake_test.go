@@ -469,8 +469,8 @@ func (b *bench) open(t *testing.T) {
 	b.o.Store.OnDelete(b.Deleting)
 }
 
-// start runs the layer; the function that it returns stops it. So does the end of the
-// test: one that fails says so, and not that goroutines are left in its bubble.
+// start runs the layer until it waits. The function that it returns stops it, and so does
+// the end of the test: one that fails says so, and not that goroutines are left in its bubble.
 func (b *bench) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -479,6 +479,7 @@ func (b *bench) start() (stop func()) {
 	go func() { defer close(done); l.Run(ctx) }()
 	stop = func() { cancel(); <-done }
 	b.t.Cleanup(stop)
+	synctest.Wait()
 	return stop
 }
 
@@ -487,7 +488,6 @@ func (b *bench) start() (stop func()) {
 func (b *bench) startAhead() (stop func()) {
 	b.hooks.fetch = once(adOf("a"), adOf("b"))
 	stop = b.start()
-	synctest.Wait()
 	b.slots.set(1, func(s *fakeSlot) { s.Ending = true })
 	synctest.Wait()
 	return stop

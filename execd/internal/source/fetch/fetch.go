@@ -48,7 +48,7 @@ type Options struct {
 	Root   *spool.Root
 	Hooks  Runner
 	Owners Owners
-	// Config and HookTable are what is in force; Configure tells that it has changed.
+	// Config and HookTable are what is in force; Configure is called when it has changed.
 	Config    func() *conf.Config
 	HookTable func() *hook.Table
 	// Check refuses what no client may submit either; it may bring the request into

@@ -42,8 +42,7 @@ func in(t *testing.T, knobs string, slots []int, f func(t *testing.T, b *bench))
 func TestLife(t *testing.T) {
 	in(t, allHooks+`FetchWorkDelay = State == "Claimed" && Activity == "Idle" ? 0 : 300`, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"), adOf("b"))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		began := time.Now()
 		b.slots.end(t, b.Layer, 1)
 		synctest.Wait()
@@ -88,7 +87,7 @@ func TestAhead(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		knobs := fmt.Sprintf("%sFETCH_WORK_AHEAD = %v\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300", allHooks, wanted)
 		in(t, knobs, []int{1}, func(t *testing.T, b *bench) {
-			defer b.startAhead()()
+			b.startAhead()
 			asked := b.hooks.of(hook.FetchWork)
 			if (len(asked) == 2) != wanted {
 				t.Fatalf("FETCH_WORK_AHEAD %v: asked %d times; want the second only if it is wanted", wanted, len(asked))
@@ -118,7 +117,7 @@ const aheadKnobs = allHooks + "FETCH_WORK_AHEAD = true\nFetchWorkDelay = State =
 // none any more when it refuses.
 func TestAheadRefused(t *testing.T) {
 	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
-		defer b.startAhead()()
+		b.startAhead()
 		if n := len(b.o.Store.Claimed()); n != 2 {
 			t.Errorf("%d jobs are recorded; want the second before the first is over", n)
 		}
@@ -140,7 +139,7 @@ func TestAheadRefused(t *testing.T) {
 // When the claim is another one meanwhile, so is the record.
 func TestAheadUnderAnotherClaim(t *testing.T) {
 	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
-		defer b.startAhead()()
+		b.startAhead()
 		b.slots.set(1, func(s *fakeSlot) {
 			s.State, s.Activity, s.Fetched, s.Ending, s.job, s.Claim = "Owner", "Idle", false, false, nil, ""
 		})
@@ -172,7 +171,6 @@ func TestAheadRestart(t *testing.T) {
 		b.slots.end(t, b.Layer, 1)
 		b.open(t)
 		stop = b.start()
-		synctest.Wait()
 		stop()
 		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 || replies[1].args != "accept" {
 			t.Errorf("replies are %v; want the second to accept", replies)
@@ -190,8 +188,7 @@ func TestAheadRestartAtAnEnd(t *testing.T) {
 		stop := b.startAhead()
 		stop()
 		b.open(t)
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		if got := b.slots.told(); strings.Contains(got, "refused") || strings.Contains(got, "job 2") {
 			t.Errorf("before the end of the first job the slots were told\n%s", got)
 		}
@@ -210,8 +207,7 @@ func TestAheadRestartAtAnEnd(t *testing.T) {
 func TestStdin(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		fetch, reply := b.hooks.of(hook.FetchWork)[0], b.hooks.of(hook.ReplyFetch)[0]
 		if want := "SlotID = 1\nState = \"Unclaimed\"\nActivity = \"Idle\"\n"; fetch.stdin != want || fetch.args != "" {
 			t.Errorf("FETCH_WORK has read\n%s\nwith arguments %q; want\n%s", fetch.stdin, fetch.args, want)
@@ -238,8 +234,7 @@ func TestSecret(t *testing.T) {
 	for _, send := range []bool{false, true} {
 		in(t, fmt.Sprintf("%sFETCH_SEND_CLAIM_ID = %v\n", allHooks, send), []int{1}, func(t *testing.T, b *bench) {
 			b.hooks.fetch = once(adOf("a"))
-			defer b.start()()
-			synctest.Wait()
+			b.start()
 			got := b.hooks.of(hook.ReplyFetch)[0].stdin
 			if strings.Contains(got, "#secret") != send {
 				t.Errorf("FETCH_SEND_CLAIM_ID %v: REPLY_FETCH has read\n%s", send, got)
@@ -256,7 +251,7 @@ func TestDelayFromCompletion(t *testing.T) {
 			time.Sleep(100 * time.Second)
 			return hook.Result{}
 		}
-		stop := b.start()
+		b.start()
 		time.Sleep(399 * time.Second)
 		synctest.Wait()
 		if n := len(b.hooks.of(hook.FetchWork)); n != 1 {
@@ -269,7 +264,6 @@ func TestDelayFromCompletion(t *testing.T) {
 			t.Errorf("questions at %v; want two, 400 s apart", calls)
 		}
 		time.Sleep(100 * time.Second)
-		stop()
 	})
 }
 
@@ -303,7 +297,6 @@ func TestDelayIsEvaluatedAgain(t *testing.T) {
 	} {
 		in(t, allHooks+"FetchWorkDelay = "+policy, []int{1}, func(t *testing.T, b *bench) {
 			stop := b.start()
-			synctest.Wait()
 			b.slots.set(1, func(s *fakeSlot) { s.State = "Claimed" })
 			synctest.Wait()
 			time.Sleep(emptyPace)
@@ -349,7 +342,6 @@ func TestStatesThatAsk(t *testing.T) {
 					s.State, s.Activity, s.Closed, s.Promised = tt.state, tt.activity, tt.closed, tt.promised
 				})
 				stop := b.start()
-				synctest.Wait()
 				stop()
 				if got := len(b.hooks.of(hook.FetchWork)) > 0; got != tt.want {
 					t.Errorf("%+v: asked %v", tt, got)
@@ -367,7 +359,6 @@ func TestStateChangesMeanwhile(t *testing.T) {
 			return hook.Result{Stdout: []byte(adOf("a"))}
 		}
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH reject"; got != want {
 			t.Errorf("hooks: %s; want %s", got, want)
@@ -414,7 +405,6 @@ func TestAnswers(t *testing.T) {
 					return tt.result
 				}
 				stop := b.start()
-				synctest.Wait()
 				stop()
 				got := strings.TrimPrefix(strings.TrimPrefix(b.hooks.words(), "FETCH_WORK"), ", ")
 				if got != tt.hooks {
@@ -504,8 +494,7 @@ func TestReplyIsNotWaitedFor(t *testing.T) {
 			return hook.Result{TimedOut: true, Status: -9}
 		}
 		began := time.Now()
-		stop := b.start()
-		synctest.Wait()
+		b.start()
 		if got := b.slots.told(); !strings.Contains(got, "job 1 starts") || time.Since(began) != 0 {
 			t.Errorf("after %v the slots were told\n%s", time.Since(began), got)
 		}
@@ -518,7 +507,6 @@ func TestReplyIsNotWaitedFor(t *testing.T) {
 		if got := b.slots.told(); !strings.HasSuffix(got, "withdrawn: no more work") {
 			t.Errorf("the slots were told\n%s", got)
 		}
-		stop()
 	})
 }
 
@@ -539,7 +527,6 @@ func TestRecordBeforeReply(t *testing.T) {
 			return hook.Result{}
 		}
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		if len(found) != 1 || found[0].Identity != "a" || !strings.Contains(claimed, "claimed") {
 			t.Errorf("when the reply was made the disk had %+v, and the slots were told %q", found, claimed)
@@ -557,7 +544,7 @@ func TestIdentity(t *testing.T) {
 			}
 			return hook.Result{Stdout: []byte(adOf("same"))}
 		}
-		stop := b.start()
+		b.start()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if n := len(b.o.Store.Claimed()); n != 1 {
@@ -574,7 +561,6 @@ func TestIdentity(t *testing.T) {
 		if got := b.slots.told(); strings.Count(got, "starts") != 2 {
 			t.Errorf("the slots were told\n%s\nwant a second start when the first has ended", got)
 		}
-		stop()
 	})
 }
 
@@ -588,7 +574,6 @@ func TestIdentityThatHasJustEnded(t *testing.T) {
 			return hook.Result{Stdout: []byte(adOf("same"))}
 		}
 		stop := b.start()
-		synctest.Wait()
 		b.slots.set(1, func(s *fakeSlot) { s.Closed = true })
 		time.Sleep(time.Second)
 		b.slots.end(t, b.Layer, 1)
@@ -611,7 +596,6 @@ func TestRestart(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"))
 		b.hooks.other = endless
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		b.slots.set(1, func(s *fakeSlot) {
 			s.State, s.Activity, s.Fetched, s.job, s.Claim = "Unclaimed", "Idle", false, nil, ""
@@ -619,7 +603,6 @@ func TestRestart(t *testing.T) {
 		b.hooks.other = nil
 		b.open(t)
 		stop = b.start()
-		synctest.Wait()
 		stop()
 		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 || replies[1].args != "accept" {
 			t.Errorf("replies are %v; want a second accept", replies)
@@ -633,7 +616,6 @@ func TestRestart(t *testing.T) {
 		b.open(t)
 		b.slots.refuse = func(*classad.Ad) error { return errors.New("START is false") }
 		stop = b.start()
-		synctest.Wait()
 		stop()
 		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 2 {
 			t.Errorf("%d replies; want none when it was told", len(replies))
@@ -651,7 +633,6 @@ func TestOverBeforeTold(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"))
 		b.hooks.other = endless
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		b.hooks.other = nil
 		b.open(t)
@@ -679,7 +660,6 @@ func TestStartFails(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"))
 		b.slots.failing = errors.New("no shepherd")
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH accept, EVICT_CLAIM"; got != want {
 			t.Errorf("hooks: %s; want %s", got, want)
@@ -703,15 +683,13 @@ func TestBrokenWhileRecorded(t *testing.T) {
 				b.slots.Withdraw("<h>#1#1#...", true, slot.Hold{Text: "somebody has vacated the slot"})
 				return job.Limits{}
 			}
-			stop := b.start()
-			synctest.Wait()
+			b.start()
 			if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
 				t.Errorf("EVICT_CLAIM was called %d times; want once: %s", n, b.hooks.words())
 			}
 			if b.work.under("<h>#1#1#...") != nil {
 				t.Error("the work is still noted for a claim that is gone")
 			}
-			stop()
 		})
 	}
 }
@@ -723,7 +701,6 @@ func TestBrokenBeforeTurn(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"))
 		b.slots.waits = true
 		stop := b.start()
-		synctest.Wait()
 		b.slots.Withdraw("<h>#1#1#...", true, slot.Hold{Text: "the host is being drained"})
 		synctest.Wait()
 		if n := len(b.o.Store.Claimed()); n != 0 {
@@ -754,7 +731,6 @@ func TestRestartBeforeForgotten(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"))
 		b.slots.waits = true
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		f := b.o.Store.Claimed()
 		if len(f) != 1 {
@@ -768,7 +744,6 @@ func TestRestartBeforeForgotten(t *testing.T) {
 		b.slots.set(1, func(s *fakeSlot) { s.State, s.Fetched, s.Promised, s.Claim = "Owner", false, false, "" })
 		b.open(t)
 		stop = b.start()
-		synctest.Wait()
 		stop()
 		if got := b.slots.told(); strings.Contains(got, "starts") {
 			t.Errorf("the slots were told\n%s\nwant that nothing starts", got)
@@ -787,7 +762,6 @@ func TestGivenBack(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
 		stop := b.start()
-		synctest.Wait()
 		b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
 		synctest.Wait()
 		stop()
@@ -806,7 +780,6 @@ func TestAbandoned(t *testing.T) {
 	in(t, allHooks+`FetchWorkDelay = Activity == "Idle" ? 0 : 300`, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"), adOf("b"))
 		stop := b.start()
-		synctest.Wait()
 		b.Abandoned(b.slots.slots[slot.Static(1)].job, slot.Hold{Code: 19, Subcode: 7, Text: "its prepare hook has failed"})
 		b.slots.end(t, b.Layer, 1)
 		synctest.Wait()
@@ -840,7 +813,6 @@ func TestRecordFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		if got, want := b.hooks.words(), "FETCH_WORK, REPLY_FETCH reject"; got != want {
 			t.Errorf("hooks: %s; want %s", got, want)
@@ -859,8 +831,7 @@ func TestWake(t *testing.T) {
 			time.Sleep(takes)
 			return hook.Result{}
 		}
-		stop := b.start()
-		synctest.Wait()
+		b.start()
 		if told, missing := b.Wake([]slot.ID{slot.Static(2), slot.Static(7)}); told != 1 || len(missing) != 1 || missing[0] != slot.Static(7) {
 			t.Errorf("%d told, missing %v", told, missing)
 		}
@@ -880,7 +851,6 @@ func TestWake(t *testing.T) {
 			t.Errorf("%d questions; want 6", n)
 		}
 		time.Sleep(10 * time.Second)
-		stop()
 	})
 }
 
@@ -889,7 +859,6 @@ func TestStopEndsHook(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = endless
 		stop := b.start()
-		synctest.Wait()
 		began := time.Now()
 		stop()
 		if time.Since(began) != 0 {
@@ -906,7 +875,7 @@ func TestStopEndsHook(t *testing.T) {
 func TestReload(t *testing.T) {
 	in(t, "STARTD_JOB_HOOK_KEYWORD = kw\nKW_HOOK_REPLY_FETCH = $(HOOK)\n", []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
-		stop := b.start()
+		b.start()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if got := b.hooks.words(); got != "" {
@@ -923,7 +892,6 @@ func TestReload(t *testing.T) {
 		if got := b.slots.told(); !strings.HasSuffix(got, "withdrawn: the slot fetches no work any more") {
 			t.Errorf("the slots were told\n%s", got)
 		}
-		stop()
 	})
 }
 
@@ -934,7 +902,6 @@ func TestReloadWhileBusy(t *testing.T) {
 		in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 			b.hooks.fetch = once(adOf("a"))
 			stop := b.start()
-			synctest.Wait()
 			if restart {
 				stop()
 				b.knobs = ""
@@ -983,7 +950,6 @@ func TestRenew(t *testing.T) {
 					return hook.Result{}
 				}
 				stop := b.start()
-				synctest.Wait()
 				b.slots.end(t, b.Layer, 1)
 				time.Sleep(29 * time.Second)
 				synctest.Wait()
@@ -1038,7 +1004,6 @@ func TestShortLease(t *testing.T) {
 				return hook.Result{}
 			}
 			stop := b.start()
-			synctest.Wait()
 			begun := time.Now()
 			step := 500 * time.Millisecond
 			over := time.Duration(0)
@@ -1099,7 +1064,6 @@ func TestEvictionOutlivesExecd(t *testing.T) {
 			return hook.Result{}
 		}
 		stop := b.start()
-		synctest.Wait()
 		b.slots.end(t, b.Layer, 1)
 		synctest.Wait()
 		first := b.hooks.of(hook.EvictClaim)
@@ -1123,7 +1087,6 @@ func TestEvictionOutlivesExecd(t *testing.T) {
 		for range 2 {
 			b.open(t)
 			stop = b.start()
-			synctest.Wait()
 			stop()
 			told := b.hooks.of(hook.EvictClaim)
 			if len(told) != 2 {
@@ -1148,7 +1111,6 @@ func TestDamagedEvictions(t *testing.T) {
 			}
 		}
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
 			t.Errorf("told %d times; want once, of job 4", n)
@@ -1177,7 +1139,6 @@ func TestUnreadEviction(t *testing.T) {
 		}
 		b.open(t)
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		if n := len(b.hooks.of(hook.EvictClaim)); n != 1 {
 			t.Errorf("told %d times; want once", n)

@@ -24,7 +24,6 @@ func TestClaimWithoutWorkIsGivenBack(t *testing.T) {
 			s.State, s.Activity, s.Fetched, s.Claim = "Claimed", "Idle", true, "<h>#1#1#..."
 		})
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		if got, want := b.slots.told(), "slot 1: withdrawn: the slot fetches no work any more"; got != want {
 			t.Errorf("the slots were told %q; want %q", got, want)
@@ -37,8 +36,7 @@ func TestClaimWithoutWorkIsGivenBack(t *testing.T) {
 func TestEvictionOfNoWork(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
-		stop := b.start()
-		defer stop()
+		b.start()
 		synctest.Wait()
 		b.Evicted(claim.Eviction{Slot: slot.Static(1), ID: claim.PublicID("<h>#1#9#..."), Reason: "the work could not be recorded"})
 		synctest.Wait()
@@ -76,8 +74,7 @@ func (b *bench) evictions() map[string]string {
 func TestDeletedBeforeItRan(t *testing.T) {
 	in(t, allHooks+`FetchWorkDelay = Activity == "Busy" ? 300 : 0`, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"), adOf("b"), adOf("a"))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		b.delete(t, "1")
 		b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil }) // its run has come to nothing
 		synctest.Wait()
@@ -96,13 +93,12 @@ func TestDeletedBeforeItRan(t *testing.T) {
 func TestDeletedWhileItWaits(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		j := b.o.Store.Get(1)
 		b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job, s.Promised = "Idle", nil, true })
 		b.delete(t, "1")
 		b.Unstarted(j, "it was deleted")
-		b.Unstarted(j, "it was deleted") // by who would have started it
+		b.Unstarted(j, "it was deleted") // as the stage that would have started it does
 		synctest.Wait()
 		if got := b.evictions(); len(got) != 1 || got["a"] != deleted {
 			t.Errorf("EVICT_CLAIM is told %v; want of a, that %s", got, deleted)
@@ -118,7 +114,6 @@ func TestDeletedBeforeTheRestart(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		b.slots.set(1, func(s *fakeSlot) {
 			s.State, s.Activity, s.job, s.Fetched, s.Claim = "Unclaimed", "Idle", nil, false, ""
@@ -147,7 +142,6 @@ func TestKilledWhenItIsDeleted(t *testing.T) {
 		in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 			b.hooks.fetch = once(adOf("a"))
 			stop := b.start()
-			synctest.Wait()
 			stop()
 			if tt.before {
 				b.Deleting(b.o.Store.Get(1)) // and is not taken back
@@ -167,7 +161,6 @@ func TestKilledWhenItIsDeleted(t *testing.T) {
 			for range restarts {
 				b.open(t)
 				stop = b.start()
-				synctest.Wait()
 				stop()
 			}
 			if got := b.evictions(); len(b.hooks.of(hook.EvictClaim)) != tt.want || tt.want > 0 && got["a"] != deleted {
@@ -187,8 +180,7 @@ func TestKilledWhenItIsDeleted(t *testing.T) {
 func TestNotDeleted(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		b.Deleting(b.o.Store.Get(1))()
 		if names, err := b.root.ListEvictions(); err != nil || len(names) != 0 {
 			t.Errorf("%v, %v are to be told; want none", names, err)
@@ -221,8 +213,7 @@ func TestHandedOutAgain(t *testing.T) {
 				}
 				return endless(ctx, c)
 			}
-			defer b.start()()
-			synctest.Wait()
+			b.start()
 			time.Sleep(time.Second)
 			lose(b)
 			b.delete(t, "1")
@@ -249,8 +240,7 @@ func TestSlotsHaveOtherNumbers(t *testing.T) {
 		b.hooks.fetch = func(_ context.Context, c hook.Call) hook.Result {
 			return hook.Result{Stdout: []byte(adOf(c.Label))}
 		}
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		claims := map[int]string{}
 		b.slots.mu.Lock()
 		for id, s := range b.slots.slots {
@@ -301,8 +291,7 @@ func TestWhoseWorkItIs(t *testing.T) {
 		var seen *classad.Ad
 		b.slots.refuse = func(work *classad.Ad) error { seen = work; return nil }
 		b.hooks.fetch = once(adOf("a", `user = "boss@node"`, `OwnerGroup = "bosses"`, `Wanted = true`))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		for name, want := range map[string]string{"Owner": "me", "User": "me@node", "OwnerGroup": "users"} {
 			if got, _ := text(seen, name); got != want {
 				t.Errorf("slots see %s = %q; want %q", name, got, want)
@@ -332,8 +321,7 @@ func TestClaimThatLostItsWork(t *testing.T) {
 		if err := b.keep(7, &n); err != nil {
 			t.Fatal(err)
 		}
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		if got := b.evictions(); len(b.hooks.of(hook.EvictClaim)) != 2 || got["a"] != "no more work" || got["b"] != "before" {
 			t.Errorf("EVICT_CLAIM is told %v; want of both, once", got)
 		}
@@ -346,7 +334,6 @@ func TestWorkUnderAnotherClaim(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.hooks.fetch = once(adOf("a"))
 		stop := b.start()
-		synctest.Wait()
 		stop()
 		j := b.o.Store.Get(1)
 		b.o.Store.Ready(j, time.Now())
@@ -357,8 +344,7 @@ func TestWorkUnderAnotherClaim(t *testing.T) {
 		b.Layer = New(b.o)
 		b.slots.evicted = b.Evicted
 		b.o.Store.OnDelete(b.Deleting)
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		b.slots.Withdraw("<h>#2#1#...", false, slot.Hold{Text: "somebody wants it"})
 		synctest.Wait()
 		if got := b.evictions(); got["a"] != "somebody wants it" {

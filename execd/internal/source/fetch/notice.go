@@ -134,7 +134,7 @@ func (l *Layer) setAside(name string, err error) {
 // errStays is the error of a notice of a job that was not deleted after all.
 var errStays = errors.New("its job was not deleted")
 
-// tellAgain tells of one claim, and returns its public id.
+// tellAgain calls EVICT_CLAIM again for one claim, and returns its public id.
 func (l *Layer) tellAgain(job int) (string, error) {
 	data, err := spool.ReadFile(l.noticePath(job), maxNotice)
 	if err != nil {

@@ -25,8 +25,7 @@ func TestPartitionable(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.slots.partition(1, 2)
 		b.hooks.fetch = once(sized("a"), sized("b"), sized("c"))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		if n := len(b.hooks.of(hook.FetchWork)); n != 2 {
 			t.Errorf("%d questions; want two, and none when nothing is left", n)
 		}
@@ -81,8 +80,7 @@ func TestPartitionableWithoutRequest(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.slots.partition(1, 2)
 		b.hooks.fetch = once(strings.ReplaceAll(sized("a"), "RequestMemory", "Memory"))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		if replies := b.hooks.of(hook.ReplyFetch); len(replies) != 1 || replies[0].args != "reject" || replies[0].label != "slot 1" {
 			t.Errorf("replies %v; want the work rejected", replies)
 		}
@@ -106,7 +104,7 @@ func TestPartitionableWaitsForReply(t *testing.T) {
 			return hook.Result{}
 		}
 		began := time.Now()
-		defer b.start()()
+		b.start()
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		asked := b.hooks.of(hook.FetchWork)
@@ -124,7 +122,6 @@ func TestPartitionableRestart(t *testing.T) {
 			b.slots.partition(1, 1)
 			b.hooks.fetch = once(sized("a"))
 			stop := b.start()
-			synctest.Wait()
 			stop()
 			carved := slot.ID{Number: 1, Dynamic: 1}
 			b.slots.mu.Lock()
@@ -137,7 +134,6 @@ func TestPartitionableRestart(t *testing.T) {
 			b.slots.mu.Unlock()
 			b.open(t)
 			stop = b.start()
-			synctest.Wait()
 			if got := b.slots.told(); strings.Count(got, "slot 1_1: job 1 starts") != 2 || strings.Contains(got, "withdrawn") {
 				t.Errorf("gone %t: the slots were told\n%s\nwant job 1 started again", gone, got)
 			}
@@ -156,8 +152,7 @@ func TestPartitionableFetchesNoMore(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
 		b.slots.partition(1, 2)
 		b.hooks.fetch = once(sized("a"))
-		defer b.start()()
-		synctest.Wait()
+		b.start()
 		b.set(t, "START = true\n")
 		b.Configure()
 		synctest.Wait()
@@ -182,8 +177,7 @@ func TestPartitionableNotRun(t *testing.T) {
 			if !later {
 				b.slots.failing = errors.New("no")
 			}
-			defer b.start()()
-			synctest.Wait()
+			b.start()
 			for range 3 {
 				if later { // its preparation says so
 					b.slots.mu.Lock()

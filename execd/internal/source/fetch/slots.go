@@ -16,7 +16,7 @@ type Slots interface {
 	// while nothing at all is started; false: there is no such slot (any more). Of one that
 	// is closed nothing is asked (REQ-HOOK-108).
 	Snapshot(on slot.ID) (claim.View, bool)
-	// Asking tells that a hook is asked for work for a slot, and then that the answer
+	// Asking is called when a hook is asked for work for a slot, and again when the answer
 	// was dealt with: a slot that was carved out of another is not deleted in between.
 	Asking(on slot.ID, asks bool)
 

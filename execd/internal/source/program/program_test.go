@@ -13,7 +13,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
-	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
@@ -24,10 +24,7 @@ import (
 // slots.
 func withKnobs(t *testing.T, text string) *Programs {
 	t.Helper()
-	knobs, problems := knob.Parse("hooks.conf", text)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	knobs := knobtest.Parse(t, text)
 	p := &Programs{Config: func() *conf.Config { return &conf.Config{Knobs: knobs} }, Users: &user.Directory{}, Host: "h"}
 	p.Sources = source.Sources{"fetch": source.Queue{}, source.Users: p}
 	return p

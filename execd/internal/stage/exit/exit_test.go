@@ -369,8 +369,9 @@ func TestNeverRecovers(t *testing.T) {
 	}
 }
 
-// REQ-EXIT-107, REQ-EXIT-110: output is transferred of what was set up and ended
-// by itself, or was evicted or removed by who wants it so, and not in a hurry.
+// REQ-EXIT-107, REQ-EXIT-110: the output of a job is transferred if the job was set up,
+// and has ended by itself, or was evicted and asks for that, or was removed and waits for
+// it, and there is no hurry.
 func TestWantsOutput(t *testing.T) {
 	for _, tt := range []struct {
 		e    Ending

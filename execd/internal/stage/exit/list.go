@@ -38,8 +38,8 @@ type List struct {
 // Spawned enters a process.
 func (l *List) Spawned(p Process) { l.active = append(l.active, p) }
 
-// Reap tells of an end: to all that are active, whosever it is. Those that are
-// over by it move to the reaped ones. It reports whether the end was anybody's.
+// Reap tells all active processes that the process named child has ended. Those that are
+// over by that move to the reaped ones. Known reports whether child was one of them.
 func (l *List) Reap(child string, s Status) (known bool) {
 	// A process that is told may not change the list that is gone through.
 	told := slices.Clone(l.active)

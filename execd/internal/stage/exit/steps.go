@@ -91,7 +91,7 @@ type Marks struct {
 	over map[string]bool // false: done, and not kept yet
 }
 
-// Set tells of a step that an earlier execd has done.
+// Set marks a step that an earlier execd has done.
 func (m *Marks) Set(step string) { m.set(step, true) }
 
 // Over reports whether a step is done, or had nothing to do.

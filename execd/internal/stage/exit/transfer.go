@@ -92,7 +92,7 @@ func (t *Transfer) ended(err error) {
 	}
 }
 
-// Reconnected tells that there is a connection again: the next step tries it.
+// Reconnected is called when there is a connection again: the next step tries it.
 func (t *Transfer) Reconnected() { t.waits = false }
 
 // GivenUp returns what became of a transfer that is over and did not succeed;

@@ -256,8 +256,9 @@ func (x *Hooks) called() {
 	x.call = nil
 }
 
-// Cancel ends the hook that is waited for, since the run is not wanted any more,
-// unless it tells of the end of the job. Unwelcome says that no script is to follow that.
+// Cancel ends the hook that is waited for, since the run is not wanted any more. It spares
+// the exit hook, which reports the end of the job, and the script after the job unless that
+// is unwelcome.
 func (x *Hooks) Cancel() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/conf"
-	"paddock/execd/internal/conf/knob"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/hook"
 )
 
@@ -69,15 +69,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func knobs(t *testing.T, text string) *knob.Set {
-	t.Helper()
-	k, problems := knob.Parse("hooks.conf", text)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	return k
-}
-
 // REQ-HOOK-38, REQ-HOOK-39: 8 s, then 300 s; each knob changes its own interval
 // alone, and the first never comes later than a later one would.
 func TestIntervals(t *testing.T) {
@@ -91,7 +82,7 @@ func TestIntervals(t *testing.T) {
 		{"STARTER_UPDATE_INTERVAL = 5", 5 * time.Second, 5 * time.Second},
 		{"STARTER_UPDATE_INTERVAL = 60\nSTARTER_INITIAL_UPDATE_INTERVAL = 400", time.Minute, time.Minute},
 	} {
-		first, steady := intervals(&conf.Config{Knobs: knobs(t, tt.text)})
+		first, steady := intervals(&conf.Config{Knobs: knobtest.Parse(t, tt.text)})
 		if first != tt.first || steady != tt.steady {
 			t.Errorf("%q: %v, then %v; want %v, then %v", tt.text, first, steady, tt.first, tt.steady)
 		}

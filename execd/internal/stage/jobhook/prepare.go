@@ -89,9 +89,9 @@ func scarce(err error) bool {
 // tried again.
 const firstRequeue = 300
 
-// lastLine is the last line of a text, as far as it fits into a reason. A hook has
-// the job's environment, so that what it says may be the user's words: they are no
-// commands to the terminal of who reads them.
+// lastLine returns the last line of a text, as far as it fits into a reason. A hook has
+// the job's environment, so that what it says may be the user's words: they must not act as
+// commands to the terminal of a reader.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	text = text[strings.LastIndexByte(text, '\n')+1:]

@@ -39,7 +39,7 @@ type Tasks struct {
 	mu     sync.Mutex
 	closed bool             // guarded by mu; the job has ended, nothing more is started
 	list   map[string]*task // guarded by mu; by name
-	ended  []api.TaskEnd    // guarded by mu; of the last, for who waits
+	ended  []api.TaskEnd    // guarded by mu; of the last, for clients that wait
 	names  []string         // guarded by mu; of those in ended
 	book   book             // guarded by mu
 
@@ -82,7 +82,7 @@ type task struct {
 	killed bool   // guarded by Tasks.mu; at the end of the job
 	reason string // guarded by Tasks.mu; a limit that it has exceeded
 
-	work     sync.Mutex // held by who ends it
+	work     sync.Mutex // held by the goroutine that ends it
 	attempts int        // guarded by work
 	sampled  *api.Usage // guarded by work; nil: it is still watched
 	done     bool       // guarded by work
